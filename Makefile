@@ -1,0 +1,84 @@
+# The front door of the CMake build. `make help` lists the targets.
+BUILD ?= build
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+PREFIX ?= /usr/local
+# Passed to CMake when BUILD is configured: make CMAKE_FLAGS=-DCMAKE_C_COMPILER=clang
+CMAKE_FLAGS ?=
+export JOBS
+# Ninja keeps all cores busier than make does, so it is taken where it is installed.
+NINJA = $(if $(CMAKE_GENERATOR),,$(if $(shell command -v ninja 2>/dev/null),-G Ninja))
+generator_for = $(if $(wildcard $(1)/CMakeCache.txt),,$(NINJA))
+MAKEFLAGS += --no-print-directory
+
+CONFIGURED = $(BUILD)/.configured
+COMPILE = cmake --build $(BUILD) -j $(JOBS) --target
+C_FILES = $(shell find core ops backends io nn optim data cli tests examples bench include tools -name '*.[ch]' 2>/dev/null)
+
+.PHONY: all lib test demo bench bench-peers asan tsan debug fmt lint install clean new-op help demo-data
+
+all: $(CONFIGURED)  ## the library and the cotangent command
+	@$(COMPILE) cotangent cotangent_static cotangent_cli
+
+lib: $(CONFIGURED)  ## the library alone
+	@$(COMPILE) cotangent cotangent_static
+
+$(CONFIGURED):
+	@bash tools/setup.sh --check build
+	@cmake -S . -B $(BUILD) $(call generator_for,$(BUILD)) $(CMAKE_FLAGS)
+	@touch $@
+
+test:  ## every test; installs what is missing; the last line is the sum
+	@bash tools/setup.sh test
+	@$(MAKE) $(CONFIGURED)
+	@$(COMPILE) all
+	@bash tests/run.sh all $(BUILD) $(TEST_ARGS)
+
+demo:  ## train a small network on Fashion-MNIST, in under a minute
+	@bash tools/setup.sh demo
+	@$(MAKE) $(CONFIGURED)
+	@$(COMPILE) example_mnist_two_layer
+	@$(MAKE) demo-data
+	@$(BUILD)/examples/mnist_two_layer $(BUILD)/data
+
+# The library has no zlib, so the packed images are unpacked here; where they are missing the example draws its own.
+FASHION = /usr/share/datasets/fashion-mnist
+demo-data: $(patsubst $(FASHION)/%.gz,$(BUILD)/data/%,$(wildcard $(FASHION)/*.gz))
+
+$(BUILD)/data/%: $(FASHION)/%.gz
+	@mkdir -p $(BUILD)/data
+	@gzip -dc $< >$@.part && mv $@.part $@
+
+bench: all  ## the speed of the ops on this machine
+	@$(BUILD)/bin/cotangent bench $(BENCH_ARGS)
+
+bench-peers: all  ## the same beside other libraries, where they are installed
+	@bash bench/peers.sh $(BUILD) $(BENCH_ARGS)
+
+asan:  ## the tests under the address and undefined-behaviour sanitizers
+	@$(MAKE) test BUILD=build-asan CMAKE_FLAGS='-DCMAKE_BUILD_TYPE=Debug -DCT_SANITIZE=address,undefined $(CMAKE_FLAGS)'
+
+tsan:  ## the tests under the thread sanitizer
+	@$(MAKE) test BUILD=build-tsan CMAKE_FLAGS='-DCMAKE_BUILD_TYPE=Debug -DCT_SANITIZE=thread $(CMAKE_FLAGS)'
+
+debug:  ## the library and the command, for a debugger, in build-debug
+	@$(MAKE) all BUILD=build-debug CMAKE_FLAGS='-DCMAKE_BUILD_TYPE=Debug $(CMAKE_FLAGS)'
+
+fmt:  ## format the C files
+	@clang-format -i $(C_FILES)
+
+lint:  ## formatting, and every warning of clang as an error
+	@clang-format --dry-run -Werror $(C_FILES)
+	@cmake -S . -B build-lint $(call generator_for,build-lint) -DCMAKE_C_COMPILER=clang -DCT_WERROR=ON >/dev/null
+	@cmake --build build-lint -j $(JOBS)
+
+install: all  ## headers, libraries, command, pkg-config and CMake files, under PREFIX
+	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+clean:  ## remove the build folders that make has made
+	@rm -rf $(BUILD) build-asan build-tsan build-debug build-lint build-aarch64
+
+new-op:  ## make new-op NAME=foo: a folder ops/foo to fill in
+	@bash tools/new-op.sh $(NAME)
+
+help:
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 14

@@ -1,0 +1,70 @@
+# libcotangent, shared and static, from the same objects.
+
+file(GLOB CT_ONCE_SOURCES CONFIGURE_DEPENDS
+    core/*.c ops/*.c ops/*/*.c io/*.c backends/cpu/*.c backends/cpu/gemm/*.c)
+file(GLOB CT_ISA_SOURCES CONFIGURE_DEPENDS ops/*/*.cpu.c backends/cpu/kernels.c backends/cpu/isa/*.c)
+# The GEMM micro-kernels alone also have an AVX-512 BF16 version.
+file(GLOB CT_GEMM_ISA_SOURCES CONFIGURE_DEPENDS backends/cpu/gemm/kernel*.c)
+list(FILTER CT_ONCE_SOURCES EXCLUDE REGEX "\\.cpu\\.c$")
+list(REMOVE_ITEM CT_ONCE_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/backends/cpu/kernels.c ${CT_GEMM_ISA_SOURCES})
+
+add_library(ct_once OBJECT ${CT_ONCE_SOURCES} ${CT_GENERATED_SOURCES})
+ct_target_flags(ct_once)
+add_dependencies(ct_once ct_generated)
+set(CT_OBJECTS $<TARGET_OBJECTS:ct_once>)
+
+# Which levels exist, for the code that fills the kernel tables at start-up: CT_HAVE_AVX2 and so on.
+foreach(level ${CT_ISA_LEVELS})
+    string(TOUPPER ${level} upper)
+    target_compile_definitions(ct_once PRIVATE CT_HAVE_${upper}=1)
+endforeach()
+
+foreach(level ${CT_ISA_LEVELS})
+    set(sources ${CT_GEMM_ISA_SOURCES})
+    if(NOT level STREQUAL "avx512bf16")
+        list(APPEND sources ${CT_ISA_SOURCES} ${CT_GENERATED_ISA_SOURCES})
+    endif()
+    if(sources)
+        add_library(ct_cpu_${level} OBJECT ${sources})
+        ct_target_flags(ct_cpu_${level} KERNEL)
+        target_compile_definitions(ct_cpu_${level} PRIVATE CT_ISA=${level})
+        target_compile_options(ct_cpu_${level} PRIVATE ${CT_ISA_FLAGS_${level}})
+        add_dependencies(ct_cpu_${level} ct_generated)
+        list(APPEND CT_OBJECTS $<TARGET_OBJECTS:ct_cpu_${level}>)
+    endif()
+endforeach()
+
+add_library(cotangent SHARED ${CT_OBJECTS})
+add_library(cotangent_static STATIC ${CT_OBJECTS})
+add_library(Cotangent::cotangent ALIAS cotangent)
+add_library(Cotangent::cotangent_static ALIAS cotangent_static)
+
+foreach(target cotangent cotangent_static)
+    set_target_properties(${target} PROPERTIES OUTPUT_NAME cotangent LINKER_LANGUAGE C)
+    target_include_directories(${target} INTERFACE
+        $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include>
+        $<BUILD_INTERFACE:${CT_GENERATED_DIR}/include>
+        $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+    # ops.h has to be there before a user of the library is compiled.
+    add_dependencies(${target} ct_generated)
+endforeach()
+set_target_properties(cotangent PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+
+# PRIVATE for the shared library, which carries its own dependencies; INTERFACE for users of the archive.
+target_link_libraries(cotangent PRIVATE m Threads::Threads)
+target_link_libraries(cotangent_static INTERFACE m Threads::Threads)
+if(CT_SANITIZE)
+    target_link_libraries(cotangent PRIVATE -fsanitize=${CT_SANITIZE})
+    target_link_libraries(cotangent_static INTERFACE -fsanitize=${CT_SANITIZE})
+endif()
+
+# Visibility decides what is exported; the version script keeps everything else in as well (symbols of the
+# compiler's runtime, say) and puts a version on what remains.
+if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
+    set(ct_map ${CMAKE_CURRENT_SOURCE_DIR}/cmake/cotangent.map)
+    target_link_options(cotangent PRIVATE -Wl,--version-script=${ct_map})
+    set_target_properties(cotangent PROPERTIES LINK_DEPENDS ${ct_map})
+    if(NOT CT_SANITIZE)
+        target_link_options(cotangent PRIVATE -Wl,--no-undefined)
+    endif()
+endif()

@@ -1,0 +1,65 @@
+# Every tests/test_*.c is a program, every tests/check_*.sh a script; both end with `N passed, N failed`, which
+# tests/run.sh collects.
+enable_testing()
+set(CT_TEST_DIR ${CMAKE_CURRENT_BINARY_DIR}/tests)
+find_program(CT_BASH bash REQUIRED)
+
+# ct_add_test(NAME COMMAND...): run.sh stores the counts of each for the sum at the end.
+function(ct_add_test name)
+    add_test(NAME ${name} COMMAND ${CT_BASH} ${PROJECT_SOURCE_DIR}/tests/run.sh one ${CT_TEST_DIR}/results ${name} ${ARGN})
+    set_tests_properties(${name} PROPERTIES TIMEOUT 1800 ENVIRONMENT
+        "CT_SOURCE_DIR=${PROJECT_SOURCE_DIR};CT_BUILD_DIR=${CMAKE_CURRENT_BINARY_DIR};CC=${CMAKE_C_COMPILER};CMAKE=${CMAKE_COMMAND};CT_SANITIZE=${CT_SANITIZE}")
+endfunction()
+
+function(ct_test_program name)
+    cmake_parse_arguments(ARG "KERNEL" "" "" ${ARGN})
+    add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CT_TEST_DIR})
+    if(ARG_KERNEL)
+        ct_target_flags(${name} KERNEL)
+    else()
+        ct_target_flags(${name})
+    endif()
+    # A test may use assert, whatever the build type.
+    target_compile_options(${name} PRIVATE -UNDEBUG)
+    target_link_libraries(${name} PRIVATE ct_test_support cotangent_static m)
+endfunction()
+
+file(GLOB CT_TEST_SOURCES CONFIGURE_DEPENDS tests/test_*.c tests/fuzz_*.c)
+
+# The SIMD wrapper is static code, so its test is compiled for each level, like a kernel, and once more for main.
+set(simd_test ${CMAKE_CURRENT_SOURCE_DIR}/tests/test_simd_math.c)
+if(simd_test IN_LIST CT_TEST_SOURCES)
+    list(REMOVE_ITEM CT_TEST_SOURCES ${simd_test})
+    set(simd_objects)
+    foreach(level ${CT_ISA_LEVELS})
+        add_library(test_simd_math_${level} OBJECT ${simd_test})
+        ct_target_flags(test_simd_math_${level} KERNEL)
+        target_compile_definitions(test_simd_math_${level} PRIVATE CT_ISA=${level})
+        target_compile_options(test_simd_math_${level} PRIVATE ${CT_ISA_FLAGS_${level}} -UNDEBUG)
+        add_dependencies(test_simd_math_${level} ct_generated)
+        list(APPEND simd_objects $<TARGET_OBJECTS:test_simd_math_${level}>)
+    endforeach()
+    ct_test_program(test_simd_math KERNEL ${simd_test} ${simd_objects})
+    target_compile_definitions(test_simd_math PRIVATE TEST_SIMD_MAIN)
+    ct_add_test(test_simd_math ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:test_simd_math>)
+endif()
+
+foreach(source ${CT_TEST_SOURCES})
+    get_filename_component(name ${source} NAME_WE)
+    ct_test_program(${name} ${source})
+    ct_add_test(${name} ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:${name}>)
+endforeach()
+# The longest, on two processes of its own: it goes first.
+if(TARGET test_opcheck)
+    set_tests_properties(test_opcheck PROPERTIES COST 1000 PROCESSORS 2 TIMEOUT 3600)
+endif()
+
+# The scripts run what was built, which a cross build cannot.
+if(NOT CMAKE_CROSSCOMPILING)
+    file(GLOB CT_CHECK_SCRIPTS CONFIGURE_DEPENDS tests/check_*.sh)
+endif()
+foreach(script ${CT_CHECK_SCRIPTS})
+    get_filename_component(name ${script} NAME_WE)
+    ct_add_test(${name} ${CT_BASH} ${script})
+endforeach()

@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# Installs what a make target needs and this machine lacks, on Debian and Ubuntu; does nothing when all is there.
+#   tools/setup.sh [--check] build|test|demo
+# --check only says what is missing. Elsewhere than on Debian the list is printed and the exit status is 1.
+set -u
+
+check_only=false
+if [ "${1:-}" = --check ]; then
+    check_only=true
+    shift
+fi
+goal=${1:-build}
+
+required=() optional=()
+have() { command -v "$1" >/dev/null 2>&1; }
+have_c_library() { echo '#include <stdio.h>' | "${CC:-cc}" -E - >/dev/null 2>&1; }
+
+have cc || have "${CC:-gcc}" || required+=(gcc)
+have_c_library || required+=(libc6-dev)
+have cmake || required+=(cmake)
+have make || required+=(make)
+case $goal in
+build) ;;
+test)
+    # The checks of the header with other compilers, and of pkg-config, are skipped where these are missing.
+    have g++ || optional+=(g++)
+    have clang || optional+=(clang)
+    have pkg-config || optional+=(pkg-config)
+    ;;
+demo)
+    have gzip || optional+=(gzip)
+    [ -d /usr/share/datasets/fashion-mnist ] || optional+=(dataset-fashion-mnist)
+    ;;
+*)
+    echo "usage: tools/setup.sh [--check] build|test|demo" >&2
+    exit 2
+    ;;
+esac
+
+[ ${#required[@]} -eq 0 ] && [ ${#optional[@]} -eq 0 ] && exit 0
+
+if $check_only; then
+    if [ ${#required[@]} -gt 0 ]; then
+        echo "missing: ${required[*]} (Debian names). 'make test' and 'make demo' install them; or: apt-get install ${required[*]}" >&2
+        exit 1
+    fi
+    exit 0
+fi
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+    as_root=(sudo)
+fi
+if ! have apt-get || { [ "$(id -u)" -ne 0 ] && ! have sudo; }; then
+    [ ${#optional[@]} -eq 0 ] || echo "not found, and not required: ${optional[*]}" >&2
+    if [ ${#required[@]} -gt 0 ]; then
+        echo "please install (Debian names): ${required[*]}" >&2
+        exit 1
+    fi
+    exit 0
+fi
+
+install() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@" >/tmp/cotangent-setup.$$ 2>&1; }
+# The package lists are refreshed only when an installation fails with those that are there.
+updated=false
+try_install() {
+    install "$@" && return 0
+    if ! $updated; then
+        updated=true
+        "${as_root[@]}" apt-get update -q >/dev/null 2>&1
+        install "$@" && return 0
+    fi
+    return 1
+}
+
+status=0
+if [ ${#required[@]} -gt 0 ]; then
+    echo "installing: ${required[*]}"
+    if ! try_install "${required[@]}"; then
+        cat /tmp/cotangent-setup.$$ >&2
+        echo "could not install: ${required[*]}" >&2
+        status=1
+    fi
+fi
+for package in "${optional[@]}"; do
+    echo "installing: $package"
+    try_install "$package" || echo "could not install $package; going on without it" >&2
+done
+rm -f /tmp/cotangent-setup.$$
+exit $status
