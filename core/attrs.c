@@ -1,0 +1,140 @@
+/* Attributes by name: defaults, and values from text, as the command line and the samples write them. */
+#include <cotangent/op.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+
+void ct_attrs_default(const ct_op *op, void *attrs) {
+    if (!op || !attrs || !op->attr_size) return;
+    memset(attrs, 0, op->attr_size);
+    for (const ct_attr *attr = op->attrs; attr && attr->name; attr++) {
+        void *at = (char *)attrs + attr->offset;
+        switch (attr->type) {
+        case CT_ATTR_INT:
+            *(int64_t *)at = (int64_t)attr->number;
+            break;
+        case CT_ATTR_DOUBLE:
+            *(double *)at = attr->number;
+            break;
+        case CT_ATTR_BOOL:
+            *(bool *)at = attr->number != 0;
+            break;
+        case CT_ATTR_DTYPE:
+            *(ct_dtype *)at = (ct_dtype)(int)attr->number;
+            break;
+        case CT_ATTR_ENUM:
+            *(int *)at = (int)attr->number;
+            break;
+        case CT_ATTR_AXES:
+            *(ct_dims *)at = (ct_dims){.n = 1, .d = {(int64_t)attr->number}};
+            break;
+        case CT_ATTR_DIMS:
+        case CT_ATTR_OPT:
+        case CT_ATTR_TEXT:
+        case CT_ATTR_DEVICE:
+            break; /* zero is their default */
+        }
+    }
+}
+
+static bool bad_value(const ct_op *op, const char *name, const char *text, const char *expected) {
+    return ct_fail(CT_ERR_VALUE, op->name, "%s = \"%s\" is not %s", name, text, expected);
+}
+
+static bool parse_int(const char *text, int64_t *value) {
+    char *end;
+    errno = 0;
+    long long number = strtoll(text, &end, 10);
+    *value = number;
+    return end != text && *end == 0 && errno == 0;
+}
+
+static bool parse_double(const char *text, double *value) {
+    char *end;
+    *value = strtod(text, &end);
+    return end != text && *end == 0;
+}
+
+static bool parse_dims(const char *text, ct_dims *dims) {
+    ct_dims list = {0};
+    if (*text == 0) {
+        *dims = list;
+        return true;
+    }
+    for (;;) {
+        char *end;
+        errno = 0;
+        long long number = strtoll(text, &end, 10);
+        if (end == text || errno || list.n == CT_MAX_LIST) return false;
+        list.d[list.n++] = number;
+        if (*end == 0) break;
+        if (*end != ',') return false;
+        text = end + 1;
+    }
+    *dims = list;
+    return true;
+}
+
+static bool set_value(const ct_op *op, const ct_attr *attr, const char *name, void *at, const char *text) {
+    switch (attr->type) {
+    case CT_ATTR_INT:
+        return parse_int(text, at) || bad_value(op, name, text, "an integer");
+    case CT_ATTR_DOUBLE:
+        return parse_double(text, at) || bad_value(op, name, text, "a number");
+    case CT_ATTR_BOOL:
+        if (strcmp(text, "true") != 0 && strcmp(text, "false") != 0 && strcmp(text, "1") != 0 && strcmp(text, "0") != 0)
+            return bad_value(op, name, text, "true or false");
+        *(bool *)at = text[0] == 't' || text[0] == '1';
+        return true;
+    case CT_ATTR_DIMS:
+        return parse_dims(text, at) || bad_value(op, name, text, "a list of at most 16 integers such as 2,1");
+    case CT_ATTR_AXES: {
+        ct_dims list;
+        if (!parse_dims(text, &list)) return bad_value(op, name, text, "an integer, or a list such as 2,1");
+        if (strcmp(name, attr->name) == 0 && list.n != 1) return bad_value(op, name, text, "one integer (use the plural for a list)");
+        *(ct_dims *)at = list;
+        return true;
+    }
+    case CT_ATTR_OPT: {
+        double number;
+        if (!parse_double(text, &number)) return bad_value(op, name, text, "a number");
+        *(ct_opt *)at = (ct_opt){true, number};
+        return true;
+    }
+    case CT_ATTR_DTYPE:
+        return ct_dtype_parse(text, at) || bad_value(op, name, text, "a dtype such as f32");
+    case CT_ATTR_ENUM:
+        for (int i = 0; attr->values[i]; i++) {
+            if (strcmp(attr->values[i], text) != 0) continue;
+            *(int *)at = i;
+            return true;
+        }
+        return bad_value(op, name, text, "one of its named values");
+    case CT_ATTR_TEXT:
+        if (strlen(text) >= sizeof(ct_text)) return bad_value(op, name, text, "short enough");
+        snprintf(((ct_text *)at)->s, sizeof(ct_text), "%s", text);
+        return true;
+    case CT_ATTR_DEVICE:
+        if (strcmp(text, "cpu") == 0)
+            *(ct_device *)at = (ct_device){CT_CPU, 0};
+        else if (strcmp(text, "cuda") == 0)
+            *(ct_device *)at = (ct_device){CT_CUDA, 0};
+        else if (strcmp(text, "webgpu") == 0)
+            *(ct_device *)at = (ct_device){CT_WEBGPU, 0};
+        else
+            return bad_value(op, name, text, "cpu, cuda or webgpu");
+        return true;
+    }
+    return false;
+}
+
+bool ct_attrs_set(const ct_op *op, void *attrs, const char *name, const char *text) {
+    if (!op || !attrs || !name || !text) return ct__fail_null("attrs_set", !op ? "op" : !attrs ? "attrs" : !name ? "name" : "text");
+    for (const ct_attr *attr = op->attrs; attr && attr->name; attr++)
+        if (strcmp(attr->name, name) == 0 || (attr->plural && strcmp(attr->plural, name) == 0))
+            return set_value(op, attr, name, (char *)attrs + attr->offset, text);
+    return ct_fail(CT_ERR_VALUE, op->name, "has no option named %s", name);
+}

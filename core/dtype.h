@@ -1,0 +1,17 @@
+/* One element of each dtype, as a double and back: for scalars, printing and checks, not for kernels. */
+#ifndef COTANGENT_CORE_DTYPE_H
+#define COTANGENT_CORE_DTYPE_H
+
+#include <cotangent.h>
+
+double ct__dtype_get(ct_dtype dtype, const void *element);
+void ct__dtype_put(ct_dtype dtype, void *element, double value); /* rounds or saturates as ct_cast does */
+
+float ct__f16_to_f32(uint16_t bits);
+uint16_t ct__f32_to_f16(float value); /* to nearest, ties to even */
+float ct__bf16_to_f32(uint16_t bits);
+uint16_t ct__f32_to_bf16(float value);
+float ct__f8_to_f32(uint8_t bits, int exponent_bits);   /* 4: e4m3 (no infinity), 5: e5m2 */
+uint8_t ct__f32_to_f8(float value, int exponent_bits);
+
+#endif

@@ -1,0 +1,115 @@
+/* Changes in place: each is an ordinary op whose result is given the argument's own storage as its home. A view and its base
+ * share that storage, so a recorded change of one is written into the graph of the other: base' = base with the view's part
+ * replaced, view' = that part of base'. Other views notice at their next use, by counting the base's changes. */
+#include "core/inplace.h"
+
+#include <string.h>
+
+#include "core/error.h"
+#include "core/node.h"
+#include "gen/ops_decl.h"
+
+ct_tensor *ct__tensor_view(const ct_view *view, ct_tensor *of) {
+    ct_tensor *x = ct__tensor_new(view, of->storage);
+    if (!x) return NULL;
+    x->base = ct__tensor_retain(of->base ? of->base : of);
+    x->changes = x->base->changes;
+    return x;
+}
+
+/* The place of x in its base, as as_strided_view and strided_scatter have it. */
+static ct_dims dims_of(int n, const int64_t *values) {
+    ct_dims dims = {.n = n};
+    memcpy(dims.d, values, (size_t)n * sizeof *values);
+    return dims;
+}
+
+bool ct__view_refresh(ct_tensor *x) {
+    ct_tensor *base = x->base;
+    x->changes = base->changes;
+    ct_node *before = x->node;
+    x->node = NULL;
+    if (before) ct__node_release(before);
+    if (!base->node) return true;
+    as_strided_view_attrs attrs;
+    memset(&attrs, 0, sizeof attrs);
+    attrs.shape = dims_of(x->view.ndim, x->view.dims);
+    attrs.strides = dims_of(x->view.ndim, x->view.strides);
+    attrs.offset = x->view.offset - base->view.offset;
+    uint32_t version = 0;
+    return ct__record(&ct__op_as_strided_view, &base, 1, &attrs, &x, 1, &version);
+}
+
+bool ct__view_changed(ct_tensor *x) {
+    ct_tensor *base = x->base;
+    if (!base) { /* its views are stale now */
+        x->changes++;
+        return true;
+    }
+    strided_scatter_attrs attrs;
+    memset(&attrs, 0, sizeof attrs);
+    attrs.shape = dims_of(x->view.ndim, x->view.dims);
+    attrs.strides = dims_of(x->view.ndim, x->view.strides);
+    attrs.offset = x->view.offset - base->view.offset;
+    uint32_t versions[2] = {0};
+    if (!ct__record(&ct__op_strided_scatter, (ct_tensor *[]){base, x}, 2, &attrs, &base, 1, versions)) return false;
+    base->changes++;
+    return ct__view_refresh(x);
+}
+
+bool ct__overwritten(ct_tensor *x) {
+    bool recorded = x->node != NULL;
+    if (recorded) ct__node_release(x->node);
+    x->node = NULL;
+    if (x->base && x->base->node) return ct__view_changed(x); /* a part of something recorded became constant */
+    if (recorded) x->changes++;
+    return true;
+}
+
+/* y brought to the dtype and shape of x, so that the result fits into x. */
+static ct_tensor *fitted(const char *me, ct_tensor *x, ct_tensor *y) {
+    if (!ct__valid(x, me, "x") || !ct__valid(y, me, "y")) return NULL;
+    if (y->view.dtype != x->view.dtype) y = ct_cast(y, x->view.dtype);
+    return y ? ct_expand(y, ct_shape(x)) : NULL;
+}
+
+typedef ct_tensor *(*binary)(ct_tensor *a, ct_tensor *b);
+
+static ct_tensor *change(const char *me, binary op, ct_tensor *x, ct_tensor *y) {
+    if (ct__pending()) return NULL;
+    ct_tensor *result = NULL;
+    ct_scope {
+        y = fitted(me, x, y);
+        if (y && ct_into(x)) result = op(x, y);
+    }
+    return result ? x : NULL; /* the result is x itself */
+}
+
+static ct_tensor *second(ct_tensor *x, ct_tensor *y) {
+    (void)x;
+    return ct_clone(y);
+}
+
+/* On integers ct_div gives f32, which would not fit: there a change in place divides and rounds down. */
+static ct_tensor *divide(ct_tensor *x, ct_tensor *y) { return ct_dtype_is_float(x->view.dtype) ? ct_div(x, y) : ct_floor_div(x, y); }
+static ct_tensor *plus(ct_tensor *x, ct_tensor *y) { return ct_add(x, y); }
+static ct_tensor *minus(ct_tensor *x, ct_tensor *y) { return ct_sub(x, y); }
+static ct_tensor *times(ct_tensor *x, ct_tensor *y) { return ct_mul(x, y); }
+
+ct_tensor *ct_assign(ct_tensor *x, ct_tensor *value) { return change("assign", second, x, value); }
+ct_tensor *ct_add_(ct_tensor *x, ct_tensor *y) { return change("add_", plus, x, y); }
+ct_tensor *ct_sub_(ct_tensor *x, ct_tensor *y) { return change("sub_", minus, x, y); }
+ct_tensor *ct_mul_(ct_tensor *x, ct_tensor *y) { return change("mul_", times, x, y); }
+ct_tensor *ct_div_(ct_tensor *x, ct_tensor *y) { return change("div_", divide, x, y); }
+
+ct_tensor *ct_fill(ct_tensor *x, double value) {
+    if (ct__pending() || !ct__valid(x, "fill", "x")) return NULL;
+    ct_tensor *result = NULL;
+    ct_scope {
+        ct_tensor *scalar = ct__scalar_for(x, value, "fill");
+        if (scalar) result = ct_assign(x, scalar);
+    }
+    return result;
+}
+
+ct_tensor *ct_zero(ct_tensor *x) { return ct_fill(x, 0); }

@@ -1,0 +1,63 @@
+/* The log: silent unless asked for. */
+#include "core/log.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/error.h"
+
+static _Atomic int dispatch = -1; /* -1: look at CT_LOG */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static void (*log_sink)(void *context, const char *line);
+static void *log_context;
+
+static bool lists(const char *what, const char *word) { return what && strstr(what, word) != NULL; }
+
+bool ct__log_dispatch(void) {
+    int on = atomic_load_explicit(&dispatch, memory_order_relaxed);
+    if (on < 0) {
+        on = lists(getenv("CT_LOG"), "dispatch");
+        atomic_store(&dispatch, on);
+    }
+    return on;
+}
+
+bool ct_set_log(const char *what) {
+    if (what && what[0] && strcmp(what, "dispatch") != 0) return ct_fail(CT_ERR_VALUE, "set_log", "there is no log named %s; there is: dispatch", what);
+    atomic_store(&dispatch, lists(what, "dispatch"));
+    return true;
+}
+
+void ct_set_log_sink(void (*sink)(void *context, const char *line), void *context) {
+    pthread_mutex_lock(&lock);
+    log_sink = sink;
+    log_context = context;
+    pthread_mutex_unlock(&lock);
+}
+
+uint64_t ct__log_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void ct__log_call(const ct_call *call, const char *kernel, const char *refusals, uint64_t start) {
+    double microseconds = start ? (double)(ct__log_now() - start) / 1e3 : 0;
+    char line[1024];
+    int used = snprintf(line, sizeof line, "%s(", call->op->name);
+    for (int i = 0; i < call->n_in && used < (int)sizeof line; i++)
+        used += snprintf(line + used, sizeof line - (size_t)used, "%s%s", i ? ", " : "", call->in[i] ? ct_view_text(call->in[i]) : "-");
+    for (int i = 0; i < call->n_out && used < (int)sizeof line; i++)
+        used += snprintf(line + used, sizeof line - (size_t)used, "%s%s", i ? ", " : ") -> ", call->out[i] ? ct_view_text(call->out[i]) : "-");
+    if (used < (int)sizeof line) snprintf(line + used, sizeof line - (size_t)used, "  %s%s  %.1f us", kernel, refusals, microseconds);
+    pthread_mutex_lock(&lock);
+    if (log_sink)
+        log_sink(log_context, line);
+    else
+        fprintf(stderr, "%s\n", line);
+    pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,11 @@
+/* The log of calls: what CT_LOG=dispatch prints. */
+#ifndef COTANGENT_CORE_LOG_H
+#define COTANGENT_CORE_LOG_H
+
+#include <cotangent/backend.h>
+
+bool ct__log_dispatch(void);
+uint64_t ct__log_now(void); /* nanoseconds */
+void ct__log_call(const ct_call *call, const char *kernel, const char *refusals, uint64_t start);
+
+#endif

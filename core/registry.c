@@ -1,0 +1,88 @@
+/* The op table: the built-in ops that the generator lists, then those that user code registers. */
+#include "core/registry.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/device.h"
+#include "core/error.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+enum { MAX_USER_OPS = 1024 };
+static const ct_op *user_ops[MAX_USER_OPS];
+static _Atomic int user_count;
+
+/* Binds every op to its kernels on every backend that is there. Also after a change of the ISA level. */
+void ct__registry_bind(void) {
+    for (int i = 0; i < ct__op_total; i++) {
+        ct_op_slot *slot = ct__ops[i]->slot;
+        slot->index = i;
+        for (int device = 0; device < CT_DEVICE_TYPE_COUNT; device++) {
+            const ct_backend *backend = ct__backend((ct_device_type)device);
+            slot->kernels[device] = backend->missing[0] ? NULL : backend->kernels(i);
+        }
+    }
+}
+
+void ct__registry_start(void) { pthread_once(&once, ct__registry_bind); }
+
+int ct_op_count(void) { return ct__op_total + atomic_load(&user_count); }
+
+const ct_op *ct_op_at(int index) {
+    if (index < 0 || index >= ct_op_count()) return NULL;
+    ct__registry_start();
+    return index < ct__op_total ? ct__ops[index] : user_ops[index - ct__op_total];
+}
+
+const ct_op *ct_op_find(const char *name) {
+    if (!name) return NULL;
+    ct__registry_start();
+    int low = 0, high = ct__op_total;
+    while (low < high) {
+        int middle = (low + high) / 2, order = strcmp(name, ct__ops[middle]->name);
+        if (order == 0) return ct__ops[middle];
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    int count = atomic_load(&user_count);
+    for (int i = 0; i < count; i++)
+        if (strcmp(user_ops[i]->name, name) == 0) return user_ops[i];
+    return NULL;
+}
+
+static bool check_definition(const ct_op *op) {
+    const char *me = "op_register";
+    if (!op) return ct__fail_null(me, "op");
+    if (op->size != sizeof(ct_op))
+        return ct_fail(CT_ERR_VALUE, me, "the op was compiled against another version of cotangent/op.h (size %u, not %zu)", op->size, sizeof(ct_op));
+    if (!op->name || !op->name[0]) return ct__fail_null(me, "op->name");
+    if (!op->inputs || !op->outputs || !op->outputs[0].name || !op->slot) return ct_fail(CT_ERR_NULL, me, "op %s lacks inputs, outputs or slot", op->name);
+    if (!op->infer && !op->lower) return ct_fail(CT_ERR_VALUE, me, "op %s has neither infer nor lower", op->name);
+    for (int i = 0; op->inputs[i].name; i++)
+        if ((op->inputs[i].flags & CT_ARG_LIST) && op->inputs[i + 1].name)
+            return ct_fail(CT_ERR_VALUE, me, "op %s: the list input %s has to be the last", op->name, op->inputs[i].name);
+    return true;
+}
+
+bool ct_op_register(const ct_op *op) {
+    if (ct__pending() || !check_definition(op)) return false;
+    if (ct_op_find(op->name)) return ct_fail(CT_ERR_VALUE, "op_register", "there is an op named %s already", op->name);
+    pthread_mutex_lock(&lock);
+    int count = atomic_load(&user_count);
+    bool room = count < MAX_USER_OPS;
+    if (room) {
+        user_ops[count] = op;
+        op->slot->index = ct__op_total + count;
+        atomic_store(&user_count, count + 1);
+    }
+    pthread_mutex_unlock(&lock);
+    return room || ct_fail(CT_ERR_STATE, "op_register", "no room for more than %d user ops", MAX_USER_OPS);
+}
+
+bool ct_op_differentiable(const ct_op *op) { return op && !(op->flags & CT_OP_NO_GRAD) && (op->vjp || op->lower); }

@@ -1,0 +1,50 @@
+/* Generators: a seed, a stream, and a counter of calls. The default one is shared by the process. */
+#include "core/rng.h"
+
+#include <stdatomic.h>
+
+#include "core/alloc.h"
+#include "core/error.h"
+
+struct ct_rng {
+    uint64_t seed, stream;
+    _Atomic uint64_t calls;
+};
+
+static struct {
+    _Atomic uint64_t seed;
+    _Atomic uint64_t calls;
+} process = {.seed = 0x5EED};
+
+ct_random ct__rng_draw(ct_rng *rng) {
+    if (rng) return (ct_random){rng->seed, rng->stream, atomic_fetch_add(&rng->calls, 1)};
+    return (ct_random){atomic_load(&process.seed), 0, atomic_fetch_add(&process.calls, 1)};
+}
+
+bool ct_seed(uint64_t seed) {
+    atomic_store(&process.seed, seed);
+    atomic_store(&process.calls, 0);
+    return true;
+}
+
+ct_rng *ct_rng_new(uint64_t seed, uint64_t stream) {
+    ct_rng *rng = ct__alloc(sizeof *rng);
+    if (!rng) {
+        ct__fail_memory("rng_new", sizeof *rng);
+        return NULL;
+    }
+    rng->seed = seed;
+    rng->stream = stream;
+    atomic_init(&rng->calls, 0);
+    return rng;
+}
+
+void ct_rng_free(ct_rng *rng) { ct__free(rng, sizeof *rng); }
+
+uint64_t ct_rng_position(const ct_rng *rng) { return rng ? atomic_load(&((ct_rng *)rng)->calls) : atomic_load(&process.calls); }
+
+bool ct_rng_set_position(ct_rng *rng, uint64_t position) {
+    if (ct__pending()) return false;
+    atomic_store(rng ? &rng->calls : &process.calls, position);
+    return true;
+}

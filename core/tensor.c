@@ -1,0 +1,350 @@
+/* Storage, tensor handles and their plain accessors. */
+#include "core/tensor.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/device.h"
+#include "core/dtype.h"
+#include "core/error.h"
+#include "core/node.h"
+
+/* ---- Storage ---- */
+
+enum { HEADER = 64 };
+_Static_assert(sizeof(ct_storage) <= HEADER, "the storage header fits one cache line");
+
+ct_storage *ct__storage_new(ct_device device, size_t bytes) {
+    bool cpu = device.type == CT_CPU;
+    if (bytes > SIZE_MAX / 4) {
+        ct__fail_memory("storage", bytes);
+        return NULL;
+    }
+    ct_storage *storage = ct__alloc(cpu ? HEADER + bytes : HEADER);
+    if (!storage) {
+        ct__fail_memory("storage", bytes);
+        return NULL;
+    }
+    *storage = (ct_storage){.device = device, .bytes = bytes};
+    atomic_init(&storage->refs, 1);
+    if (cpu) {
+        storage->buffer = (char *)storage + HEADER;
+    } else if (!ct__backend(device.type)->allocate(bytes, &storage->buffer)) {
+        ct__free(storage, HEADER);
+        ct__fail_memory("storage", bytes);
+        return NULL;
+    }
+    return storage;
+}
+
+void ct__storage_retain(ct_storage *storage) { atomic_fetch_add_explicit(&storage->refs, 1, memory_order_relaxed); }
+
+void ct__storage_release(ct_storage *storage) {
+    if (!storage || atomic_fetch_sub_explicit(&storage->refs, 1, memory_order_acq_rel) != 1) return;
+    bool inside = storage->buffer == (char *)storage + HEADER;
+    size_t size = inside ? HEADER + storage->bytes : HEADER;
+    if (storage->device.type != CT_CPU)
+        ct__backend(storage->device.type)->release(storage->buffer, storage->bytes);
+    else if (!inside && storage->release)
+        storage->release(storage->context, storage->buffer);
+    ct__free(storage, size);
+}
+
+/* ---- Views ---- */
+
+int64_t ct__view_count(const ct_view *view) {
+    int64_t count = 1;
+    for (int i = 0; i < view->ndim; i++) count *= view->dims[i];
+    return count;
+}
+
+bool ct__view_is_dense(const ct_view *view) {
+    int64_t expected = 1;
+    for (int i = view->ndim - 1; i >= 0; i--) {
+        if (view->dims[i] == 0) return true;
+        if (view->dims[i] != 1 && view->strides[i] != expected) return false;
+        expected *= view->dims[i];
+    }
+    return true;
+}
+
+void ct__view_dense_strides(ct_view *view) {
+    int64_t stride = 1;
+    for (int i = view->ndim - 1; i >= 0; i--) {
+        view->strides[i] = stride;
+        stride *= view->dims[i] > 1 ? view->dims[i] : 1;
+    }
+    view->offset = 0;
+}
+
+bool ct__view_same_layout(const ct_view *a, const ct_view *b) {
+    if (a->buffer != b->buffer || a->offset != b->offset || a->dtype != b->dtype || a->ndim != b->ndim) return false;
+    for (int i = 0; i < a->ndim; i++)
+        if (a->dims[i] != b->dims[i] || a->strides[i] != b->strides[i]) return false;
+    return true;
+}
+
+/* ---- Tensors ---- */
+
+static void copy_view(ct_view *to, const ct_view *from) { /* only the dimensions in use */
+    to->offset = from->offset;
+    to->dtype = from->dtype;
+    to->ndim = from->ndim;
+    for (int i = 0; i < from->ndim; i++) {
+        to->dims[i] = from->dims[i];
+        to->strides[i] = from->strides[i];
+    }
+}
+
+ct_tensor *ct__tensor_new(const ct_view *view, ct_storage *storage) {
+    ct_tensor *x = ct__alloc(sizeof *x);
+    if (!x) {
+        ct__fail_memory("tensor", sizeof *x);
+        return NULL;
+    }
+    x->magic = CT__ALIVE;
+    atomic_init(&x->refs, 1);
+    copy_view(&x->view, view);
+    x->view.buffer = storage ? storage->buffer : NULL;
+    x->storage = storage;
+    x->node = NULL;
+    x->node_output = 0;
+    x->base = NULL;
+    x->changes = 0;
+    if (storage) ct__storage_retain(storage);
+    ct__live_add(1);
+    return x;
+}
+
+ct_tensor *ct__tensor_dense(ct_view *view, ct_device device, const char *op) {
+    int64_t count = 1;
+    size_t size = ct_dtype_size(view->dtype);
+    for (int i = 0; i < view->ndim; i++) {
+        if (view->dims[i] < 0 || (view->dims[i] && __builtin_mul_overflow(count, view->dims[i], &count))) {
+            ct_fail(CT_ERR_SHAPE, op, "%s has more elements than can be counted, or a negative size", ct_view_text(view));
+            return NULL;
+        }
+    }
+    ct__view_dense_strides(view);
+    count = ct__view_count(view);
+    if (count > INT64_MAX / 16) {
+        ct__fail_memory(op, SIZE_MAX);
+        return NULL;
+    }
+    ct_storage *storage = ct__storage_new(device, (size_t)count * size);
+    if (!storage) return NULL;
+    ct_tensor *x = ct__tensor_new(view, storage);
+    ct__storage_release(storage); /* now the tensor's */
+    return x;
+}
+
+/* In debug builds a released handle stays readable for a while, so that using it is a message and not a crash. */
+static void bury_handle(ct_tensor *x) {
+#ifdef CT_DEBUG
+    enum { GRAVES = 4096 };
+    static ct_tensor *_Atomic graves[GRAVES];
+    static _Atomic unsigned next;
+    x = atomic_exchange(&graves[atomic_fetch_add(&next, 1) % GRAVES], x);
+#endif
+    ct__free(x, sizeof *x);
+}
+
+void ct__tensor_release(ct_tensor *x) {
+    if (!x || atomic_fetch_sub_explicit(&x->refs, 1, memory_order_acq_rel) != 1) return;
+    x->magic = CT__DEAD;
+    ct__storage_release(x->storage);
+    if (x->node) ct__node_release(x->node);
+    ct__tensor_release(x->base); /* a base has no base of its own: this goes one step deep */
+    ct__live_add(-1);
+    bury_handle(x);
+}
+
+bool ct__valid(const ct_tensor *x, const char *op, const char *argument) {
+    if (!x) return ct__fail_null(op, argument);
+#ifdef CT_DEBUG
+    if (x->magic != CT__ALIVE)
+        return ct_fail(CT_ERR_STATE, op, "argument %s is not a live tensor: was it released with its scope? (ct_keep or ct_pass it)", argument);
+#endif
+    return true;
+}
+
+/* ---- Making ---- */
+
+static bool view_of_shape(const char *op, ct_dims shape, ct_dtype dtype, ct_view *view) {
+    if (shape.n < 0 || shape.n > CT_MAX_DIMS)
+        return ct_fail(CT_ERR_SHAPE, op, "the shape has more than %d dimensions", CT_MAX_DIMS);
+    if ((unsigned)dtype >= CT_DTYPE_COUNT) return ct_fail(CT_ERR_DTYPE, op, "%d is not a dtype", (int)dtype);
+    *view = (ct_view){.dtype = dtype, .ndim = shape.n};
+    for (int i = 0; i < shape.n; i++) {
+        if (shape.d[i] < 0) return ct_fail(CT_ERR_SHAPE, op, "size %lld of dimension %d is negative", (long long)shape.d[i], i);
+        view->dims[i] = shape.d[i];
+    }
+    return true;
+}
+
+ct_tensor *ct_from_data(const void *data, ct_dims shape, ct_dtype dtype) {
+    ct_view view;
+    if (!view_of_shape("from_data", shape, dtype, &view)) return NULL;
+    ct_tensor *x = ct__tensor_dense(&view, (ct_device){0}, "from_data");
+    if (!x) return NULL;
+    if (!data && x->storage->bytes) {
+        ct__tensor_release(x);
+        ct__fail_null("from_data", "data");
+        return NULL;
+    }
+    if (x->storage->bytes) memcpy(x->storage->buffer, data, x->storage->bytes);
+    return ct__scope_adopt(x);
+}
+
+ct_tensor *ct_wrap(void *data, ct_dims shape, ct_dtype dtype, void (*release)(void *context, void *data), void *context) {
+    ct_view view;
+    ct_tensor *x = NULL;
+    ct_storage *storage = NULL;
+    if (!data) {
+        ct__fail_null("wrap", "data");
+        return NULL;
+    }
+    if (!view_of_shape("wrap", shape, dtype, &view)) goto failed;
+    if ((uintptr_t)data % ct_dtype_size(dtype)) {
+        ct_fail(CT_ERR_VALUE, "wrap", "data at %p is not aligned for %s", data, ct_dtype_name(dtype));
+        goto failed;
+    }
+    ct__view_dense_strides(&view);
+    storage = ct__alloc(HEADER);
+    if (!storage) {
+        ct__fail_memory("wrap", HEADER);
+        goto failed;
+    }
+    *storage = (ct_storage){.bytes = (size_t)ct__view_count(&view) * ct_dtype_size(dtype), .buffer = data, .release = release, .context = context};
+    atomic_init(&storage->refs, 1);
+    x = ct__tensor_new(&view, storage);
+    ct__storage_release(storage); /* calls release if x could not be made */
+    return x ? ct__scope_adopt(x) : NULL;
+failed:
+    if (release) release(context, data);
+    return NULL;
+}
+
+ct_tensor *ct_scalar(double value, ct_dtype dtype) {
+    ct_view view;
+    if (!view_of_shape("scalar", (ct_dims){0}, dtype, &view)) return NULL;
+    ct_tensor *x = ct__tensor_dense(&view, (ct_device){0}, "scalar");
+    if (!x) return NULL;
+    ct__dtype_put(dtype, x->storage->buffer, value);
+    return ct__scope_adopt(x);
+}
+
+ct_tensor *ct__scalar_for(const ct_tensor *x, double value, const char *op) {
+    if (!ct__valid(x, op, "x")) return NULL;
+    ct_dtype dtype = x->view.dtype;
+    if (!ct_dtype_is_float(dtype) && (value != floor(value) || isinf(value))) {
+        ct_fail(CT_ERR_DTYPE, op, "the scalar %g does not fit the dtype of x, %s; convert it first: ct_cast(x, CT_F32)", value,
+                ct_view_text(&x->view));
+        return NULL;
+    }
+    return ct_scalar(value, dtype);
+}
+
+/* ---- Reading ---- */
+
+int ct_ndim(const ct_tensor *x) { return ct__valid(x, "ndim", "x") ? x->view.ndim : 0; }
+
+int64_t ct_dim(const ct_tensor *x, int axis) {
+    if (!ct__valid(x, "dim", "x")) return 0;
+    int resolved = axis < 0 ? axis + x->view.ndim : axis;
+    if (resolved < 0 || resolved >= x->view.ndim) {
+        ct_fail(CT_ERR_SHAPE, "dim", "axis %d is out of range for %s", axis, ct_view_text(&x->view));
+        return 0;
+    }
+    return x->view.dims[resolved];
+}
+
+static ct_dims list_of(int n, const int64_t *values) {
+    ct_dims list = {.n = n};
+    for (int i = 0; i < n; i++) list.d[i] = values[i];
+    return list;
+}
+
+ct_dims ct_shape(const ct_tensor *x) { return ct__valid(x, "shape", "x") ? list_of(x->view.ndim, x->view.dims) : (ct_dims){0}; }
+ct_dims ct_strides(const ct_tensor *x) { return ct__valid(x, "strides", "x") ? list_of(x->view.ndim, x->view.strides) : (ct_dims){0}; }
+int64_t ct_numel(const ct_tensor *x) { return ct__valid(x, "numel", "x") ? ct__view_count(&x->view) : 0; }
+ct_dtype ct_dtype_of(const ct_tensor *x) { return ct__valid(x, "dtype_of", "x") ? x->view.dtype : CT_F32; }
+bool ct_is_contiguous(const ct_tensor *x) { return ct__valid(x, "is_contiguous", "x") && ct__view_is_dense(&x->view); }
+
+ct_device ct_device_of(const ct_tensor *x) {
+    return ct__valid(x, "device_of", "x") && x->storage ? x->storage->device : (ct_device){0};
+}
+
+double ct_item(const ct_tensor *x) {
+    if (!x) return NAN;
+    if (!ct__valid(x, "item", "x")) return NAN;
+    if (ct__view_count(&x->view) != 1) {
+        ct_fail(CT_ERR_SHAPE, "item", "x is %s; only a tensor of one element has an item", ct_view_text(&x->view));
+        return NAN;
+    }
+    if (!x->storage) {
+        ct_fail(CT_ERR_STATE, "item", "x has a shape but no data");
+        return NAN;
+    }
+    char raw[16];
+    size_t size = ct_dtype_size(x->view.dtype), at = (size_t)x->view.offset * size;
+    if (x->storage->device.type == CT_CPU)
+        memcpy(raw, (char *)x->view.buffer + at, size);
+    else if (!ct__backend(x->storage->device.type)->download(raw, x->view.buffer, at, size, NULL))
+        return NAN;
+    return ct__dtype_get(x->view.dtype, raw);
+}
+
+static bool host_readable(const ct_tensor *x, const char *op) {
+    if (!ct__valid(x, op, "x")) return false;
+    if (!x->storage) return ct_fail(CT_ERR_STATE, op, "x has a shape but no data");
+    if (x->storage->device.type != CT_CPU) return ct_fail(CT_ERR_DEVICE, op, "x is not in host memory; read it with ct_read");
+    if (!ct__view_is_dense(&x->view))
+        return ct_fail(CT_ERR_SHAPE, op, "x is %s with gaps or another order in memory; use ct_contiguous first", ct_view_text(&x->view));
+    return true;
+}
+
+const void *ct_data(const ct_tensor *x) {
+    if (!host_readable(x, "data")) return NULL;
+    return (const char *)x->view.buffer + (size_t)x->view.offset * ct_dtype_size(x->view.dtype);
+}
+
+void *ct_data_mut(ct_tensor *x) {
+    if (!host_readable(x, "data_mut")) return NULL;
+    atomic_fetch_add(&x->storage->version, 1);
+    return (char *)x->view.buffer + (size_t)x->view.offset * ct_dtype_size(x->view.dtype);
+}
+
+bool ct_read(const ct_tensor *x, void *data, size_t bytes) {
+    if (!ct__valid(x, "read", "x")) return false;
+    size_t size = ct_dtype_size(x->view.dtype), needed = (size_t)ct__view_count(&x->view) * size;
+    if (bytes != needed)
+        return ct_fail(CT_ERR_SHAPE, "read", "x is %s, which takes %zu bytes, not %zu", ct_view_text(&x->view), needed, bytes);
+    if (!data && bytes) return ct__fail_null("read", "data");
+    if (!x->storage) return ct_fail(CT_ERR_STATE, "read", "x has a shape but no data");
+    bool ok = true;
+    ct_scope {
+        bool before = ct_set_grad_enabled(false);
+        const ct_tensor *dense = ct__view_is_dense(&x->view) ? x : ct_contiguous((ct_tensor *)x);
+        ct_set_grad_enabled(before);
+        size_t at = dense ? (size_t)dense->view.offset * size : 0;
+        if (!dense)
+            ok = false;
+        else if (dense->storage->device.type != CT_CPU)
+            ok = ct__backend(dense->storage->device.type)->download(data, dense->view.buffer, at, bytes, NULL);
+        else if (bytes)
+            memcpy(data, (char *)dense->view.buffer + at, bytes);
+    }
+    return ok;
+}
+
+ct_tensor *ct_keep(ct_tensor *x) {
+    if (!ct__valid(x, "keep", "x")) return NULL;
+    return ct__tensor_retain(x);
+}
+
+void ct_drop(ct_tensor *x) {
+    if (x && ct__valid(x, "drop", "x")) ct__tensor_release(x);
+}

@@ -1,0 +1,60 @@
+/* Tensors and their storage: values and lifetimes, nothing of mathematics. */
+#ifndef COTANGENT_CORE_TENSOR_H
+#define COTANGENT_CORE_TENSOR_H
+
+#include <cotangent/backend.h>
+#include <stdatomic.h>
+
+typedef struct ct_node ct_node;
+
+/* Memory shared by views. The version counts changes in place: backward checks that what it saved is still there. */
+typedef struct ct_storage {
+    _Atomic int refs;
+    _Atomic uint32_t version;
+    ct_device device;
+    size_t bytes;
+    void *buffer; /* on the CPU behind this header, in the same block, unless the host's memory is wrapped */
+    void (*release)(void *context, void *data);
+    void *context;
+} ct_storage;
+
+struct ct_tensor {
+    uint32_t magic;
+    _Atomic int refs;
+    ct_view view; /* kernels get a pointer to it */
+    ct_storage *storage; /* NULL: the shape alone is known */
+    ct_node *node;       /* what computed it, or its leaf; NULL: no gradient */
+    int node_output;
+    /* A view knows the tensor whose storage it shares: a recorded change in place of either reaches the other (inplace.c). */
+    ct_tensor *base;     /* NULL: not a view */
+    uint32_t changes;    /* of a base: recorded changes so far. Of a view: those that its node knows of */
+};
+
+enum { CT__ALIVE = 0x7e4507ae, CT__DEAD = 0x5ead7e45 };
+
+ct_storage *ct__storage_new(ct_device device, size_t bytes); /* NULL after an error */
+void ct__storage_retain(ct_storage *storage);
+void ct__storage_release(ct_storage *storage);
+
+/* A new tensor with one reference, the caller's. view.buffer is taken from the storage; storage is retained (NULL: a
+ * shape without data). NULL after an error. */
+ct_tensor *ct__tensor_new(const ct_view *view, ct_storage *storage);
+/* Dense storage for view's shape (strides and offset are filled in). */
+ct_tensor *ct__tensor_dense(ct_view *view, ct_device device, const char *op);
+void ct__tensor_release(ct_tensor *x);
+static inline ct_tensor *ct__tensor_retain(ct_tensor *x) {
+    atomic_fetch_add_explicit(&x->refs, 1, memory_order_relaxed);
+    return x;
+}
+
+/* Adds a reference that the caller owns to the current scope. On failure x is released, an error raised, NULL returned. */
+ct_tensor *ct__scope_adopt(ct_tensor *x);
+
+bool ct__valid(const ct_tensor *x, const char *op, const char *argument); /* not NULL and, in debug builds, not released */
+int64_t ct__view_count(const ct_view *view);
+bool ct__view_is_dense(const ct_view *view);
+void ct__view_dense_strides(ct_view *view);
+bool ct__view_same_layout(const ct_view *a, const ct_view *b); /* shape, strides, offset, buffer and dtype */
+ct_tensor *ct__scalar_for(const ct_tensor *x, double value, const char *op); /* 0-d, of x's dtype, in the scope */
+
+#endif

@@ -1,0 +1,51 @@
+/* Short texts for messages: "f32[2,3]". */
+#include <cotangent/op.h>
+#include <stdio.h>
+
+#include "core/error.h"
+#include "core/tensor.h"
+
+enum { BUFFERS = 8, LENGTH = 192 };
+
+static char *next_buffer(void) {
+    static _Thread_local char buffers[BUFFERS][LENGTH];
+    static _Thread_local unsigned next;
+    return buffers[next++ % BUFFERS];
+}
+
+static int put_dims(char *text, int used, int n, const int64_t *dims) {
+    used += snprintf(text + used, (size_t)(LENGTH - used), "[");
+    for (int i = 0; i < n && used < LENGTH; i++) used += snprintf(text + used, (size_t)(LENGTH - used), "%s%lld", i ? "," : "", (long long)dims[i]);
+    if (used < LENGTH) used += snprintf(text + used, (size_t)(LENGTH - used), "]");
+    return used;
+}
+
+const char *ct_view_text(const ct_view *view) {
+    if (!view) return "nothing";
+    char *text = next_buffer();
+    int used = snprintf(text, LENGTH, "%s", ct_dtype_name(view->dtype));
+    put_dims(text, used, view->ndim, view->dims);
+    return text;
+}
+
+const char *ct_tensor_text(const ct_tensor *x) { return x ? ct_view_text(&x->view) : "nothing"; }
+
+const char *ct_dims_text(ct_dims dims) {
+    char *text = next_buffer();
+    put_dims(text, 0, dims.n < 0 ? 0 : dims.n > CT_MAX_LIST ? CT_MAX_LIST : dims.n, dims.d);
+    return text;
+}
+
+bool ct_infer_fail(const ct_infer *infer, ct_code code, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    ct__failv(code, infer->op->name, format, args);
+    va_end(args);
+    return false;
+}
+
+const char *ct_version(void) {
+    static char text[32];
+    if (!text[0]) snprintf(text, sizeof text, "%d.%d.%d", CT_VERSION_MAJOR, CT_VERSION_MINOR, CT_VERSION_PATCH);
+    return text;
+}

@@ -1,0 +1,20 @@
+/* Fork-join over fixed chunks. How work is cut never depends on the number of threads: the same bits at any count. */
+#ifndef COTANGENT_CORE_THREADS_H
+#define COTANGENT_CORE_THREADS_H
+
+#include <stdint.h>
+
+/* One chunk of the work; worker is below ct__threads(), and no two running tasks of one job share it. */
+typedef void (*ct_task)(void *ctx, int64_t chunk, int worker);
+
+/* Runs fn for every chunk and returns when all are done. Chunks are claimed in order, by the caller's thread too. An
+ * error raised on a worker is raised again on the caller's thread. Nested calls, and calls while another thread uses the
+ * pool, run on the caller's thread alone. */
+void ct__parallel(int64_t chunks, ct_task fn, void *ctx);
+int ct__threads(void); /* how many threads may work at once, the caller's included */
+
+/* The size of a chunk: normal, or less when CT_GRAIN (ct__set_grain) makes tests cut everything. */
+int64_t ct__grain(int64_t normal);
+void ct__set_grain(int64_t grain); /* 0: normal */
+
+#endif

@@ -1,0 +1,353 @@
+/* Cotangent: tensors, autograd and deep learning in C.
+ *
+ * This header is the manual of the core: values, lifetimes, errors, autograd, threads, memory and
+ * randomness. The ops (ct_add, ct_matmul, ct_softmax, ...) are declared, each with its meaning, in
+ * cotangent/ops.h, which this header includes at its end.
+ *
+ * The rules that hold everywhere:
+ *   - A function that returns a tensor returns NULL on failure, and NULL when it is given NULL, so calls
+ *     nest and one check at the end is enough. Every other function returns true for success.
+ *   - The thread keeps its first error until ct_error_clear(). While one is pending, whatever changes
+ *     lasting state (backward, in-place ops, assignments) does nothing and returns false.
+ *   - An op's result belongs to the current scope and is released when that scope ends. ct_keep makes it
+ *     yours, ct_pass hands it to the enclosing scope. There is always a root scope.
+ *   - Options go by name: ct_sum(x, .axes = CT_DIMS(0), .keepdim = true). Zero means the default.
+ *   - Nothing here aborts, exits or prints unless asked to. */
+#ifndef COTANGENT_H
+#define COTANGENT_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define CT_VERSION_MAJOR 0
+#define CT_VERSION_MINOR 1
+#define CT_VERSION_PATCH 0
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__) || defined(__clang__)
+#define CT_API __attribute__((visibility("default")))
+#define CT_PRINTF(format_index, first_index) __attribute__((format(printf, format_index, first_index)))
+#else
+#define CT_API
+#define CT_PRINTF(format_index, first_index)
+#endif
+
+/* ---- Values ------------------------------------------------------------------------------------- */
+
+/* A tensor: a dtype, up to CT_MAX_DIMS dimensions, and a strided view of shared storage. */
+typedef struct ct_tensor ct_tensor;
+
+#define CT_MAX_DIMS 8
+#define CT_MAX_LIST 16 /* capacity of a ct_dims: twice the dimensions, for padding before and after */
+
+typedef enum ct_dtype {
+    CT_F32 = 0, /* the default wherever a dtype is an option */
+    CT_F64,
+    CT_F16,  /* IEEE binary16; computed in f32 */
+    CT_BF16, /* the upper half of an f32; computed in f32 */
+    CT_I8,
+    CT_I16,
+    CT_I32,
+    CT_I64,
+    CT_U8,
+    CT_BOOL, /* one byte, 0 or 1 */
+    /* stored and cast, but no arithmetic: */
+    CT_U16,
+    CT_U32,
+    CT_U64,
+    CT_F8E4M3,
+    CT_F8E5M2,
+    CT_COMPLEX64,
+    CT_DTYPE_COUNT
+} ct_dtype;
+
+/* A counted list: shapes, axes, strides, padding. Written CT_DIMS(2, 3); CT_DIMS0 is the empty list. */
+typedef struct ct_dims {
+    int n;
+    int64_t d[CT_MAX_LIST];
+} ct_dims;
+
+#ifndef __cplusplus
+#define CT_DIMS(...)                                                                    \
+    ((ct_dims){.n = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)) <= CT_MAX_LIST \
+                        ? (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t))     \
+                        : -1,                                                           \
+               .d = {__VA_ARGS__}})
+#define CT_DIMS0 ((ct_dims){.n = 0, .d = {0}})
+#endif
+
+/* An option for which zero is a value of its own: left alone it is unset; CT_SET(0) sets it to zero. */
+typedef struct ct_opt {
+    bool set;
+    double value;
+} ct_opt;
+#ifndef __cplusplus
+#define CT_SET(number) ((ct_opt){true, (double)(number)})
+#endif
+
+typedef enum ct_device_type { CT_CPU = 0, CT_CUDA, CT_WEBGPU, CT_DEVICE_TYPE_COUNT } ct_device_type;
+
+/* Where a tensor lives. A zero device is the CPU. */
+typedef struct ct_device {
+    ct_device_type type;
+    int index;
+} ct_device;
+
+/* Name ("f32"), bytes an element, and the kind of a dtype. ct_dtype_parse returns false for an unknown name. */
+CT_API const char *ct_dtype_name(ct_dtype dtype);
+CT_API size_t ct_dtype_size(ct_dtype dtype);
+CT_API bool ct_dtype_is_float(ct_dtype dtype); /* f32 f64 f16 bf16 */
+CT_API bool ct_dtype_is_int(ct_dtype dtype);   /* i8 i16 i32 i64 u8; not bool */
+CT_API bool ct_dtype_parse(const char *name, ct_dtype *dtype);
+/* The dtype that an op gives when a and b meet: bool < integers < floats; f16 with bf16 gives f32. */
+CT_API ct_dtype ct_dtype_promote(ct_dtype a, ct_dtype b);
+
+/* ---- Errors -------------------------------------------------------------------------------------- */
+
+#define CT_ERROR_LIST(X)                                             \
+    X(CT_OK, "ok")                                                   \
+    X(CT_ERR_NULL, "a required argument is NULL")                    \
+    X(CT_ERR_SHAPE, "shapes do not fit")                             \
+    X(CT_ERR_DTYPE, "dtypes do not fit")                             \
+    X(CT_ERR_VALUE, "a value is out of range")                       \
+    X(CT_ERR_INDEX, "an index is out of range")                      \
+    X(CT_ERR_DEVICE, "devices do not fit or a device is missing")    \
+    X(CT_ERR_MEMORY, "out of memory")                                \
+    X(CT_ERR_GRAD, "the gradient cannot be computed")                \
+    X(CT_ERR_UNSUPPORTED, "no kernel and no lowering for this call") \
+    X(CT_ERR_IO, "a file cannot be read or written")                 \
+    X(CT_ERR_STATE, "the object is not in a state for this call")
+
+typedef enum ct_code {
+#define CT_ERROR_ENUM(code, text) code,
+    CT_ERROR_LIST(CT_ERROR_ENUM)
+#undef CT_ERROR_ENUM
+} ct_code;
+
+CT_API bool ct_ok(void);                 /* no error is pending on this thread */
+CT_API const char *ct_error(void);       /* its text, "" when none; valid until it is cleared */
+CT_API ct_code ct_error_code(void);      /* its code, CT_OK when none */
+CT_API const char *ct_error_op(void);    /* the op or function that raised it, "" when none */
+CT_API void ct_error_clear(void);        /* forget it */
+CT_API const char *ct_code_text(ct_code code);
+/* Raise an error from user code (an op, a callback). The first one is kept. Always returns false. */
+CT_API bool ct_fail(ct_code code, const char *op, const char *format, ...) CT_PRINTF(3, 4);
+
+/* ---- Lifetime ------------------------------------------------------------------------------------ */
+
+/* ct_scope { ... } is a block that releases, when it is left (also by return), every tensor made inside it
+ * that was neither kept nor passed on. break and continue inside it end only the scope. */
+typedef struct ct_scope_mark {
+    size_t depth;
+} ct_scope_mark;
+CT_API ct_scope_mark ct_scope_begin(void);
+CT_API void ct_scope_end(ct_scope_mark mark);
+
+CT_API ct_tensor *ct_keep(ct_tensor *x); /* one more reference, yours: give it back with ct_drop */
+CT_API void ct_drop(ct_tensor *x);       /* gives a kept reference back; NULL is fine */
+CT_API ct_tensor *ct_pass(ct_tensor *x); /* x outlives this scope: it then belongs to the enclosing one */
+CT_API int64_t ct_live_objects(void);    /* tensors, graph nodes and storages alive (for leak checks) */
+
+/* ---- Making tensors from host memory, and reading them ------------------------------------------- */
+
+/* A tensor of that shape and dtype with a copy of data, which is dense and in row-major order. */
+CT_API ct_tensor *ct_from_data(const void *data, ct_dims shape, ct_dtype dtype);
+/* The same without a copy: data stays the caller's memory until release(context, data) is called. The tensor
+ * owns its arguments even when this fails: release is then called before it returns. release may be NULL. */
+CT_API ct_tensor *ct_wrap(void *data, ct_dims shape, ct_dtype dtype, void (*release)(void *context, void *data),
+                          void *context);
+CT_API ct_tensor *ct_scalar(double value, ct_dtype dtype); /* shape [] */
+
+CT_API int ct_ndim(const ct_tensor *x);
+CT_API int64_t ct_dim(const ct_tensor *x, int axis); /* axis may be negative */
+CT_API ct_dims ct_shape(const ct_tensor *x);
+CT_API ct_dims ct_strides(const ct_tensor *x); /* in elements */
+CT_API int64_t ct_numel(const ct_tensor *x);
+CT_API ct_dtype ct_dtype_of(const ct_tensor *x);
+CT_API ct_device ct_device_of(const ct_tensor *x);
+CT_API bool ct_is_contiguous(const ct_tensor *x);
+
+CT_API double ct_item(const ct_tensor *x); /* the value of a one-element tensor; NaN for NULL or an error */
+/* Copies x, in row-major order and its own dtype, into bytes of host memory, which must be its exact size. */
+CT_API bool ct_read(const ct_tensor *x, void *data, size_t bytes);
+/* The elements of a contiguous CPU tensor. ct_data_mut tells autograd that they are about to change. */
+CT_API const void *ct_data(const ct_tensor *x);
+CT_API void *ct_data_mut(ct_tensor *x);
+/* As NumPy prints: ct_print to a FILE (NULL: standard output), ct_to_string into text of the given capacity,
+ * returning the length that the whole text has. */
+CT_API bool ct_print(const ct_tensor *x);
+CT_API size_t ct_to_string(const ct_tensor *x, char *text, size_t capacity);
+
+/* Gives the next op called on this thread a home: its first result is written into dst, whose shape and dtype
+ * have to fit, and dst is what that op returns. ct_add(ct_into(dst), ...) is not how: ct_into(dst); ct_add(a, b); */
+CT_API bool ct_into(ct_tensor *dst);
+
+/* In place, recorded by autograd; on a leaf that requires grad an error outside ct_no_grad. They return x. */
+CT_API ct_tensor *ct_assign(ct_tensor *x, ct_tensor *value); /* broadcasts and casts value */
+CT_API ct_tensor *ct_fill(ct_tensor *x, double value);
+CT_API ct_tensor *ct_zero(ct_tensor *x);
+CT_API ct_tensor *ct_add_(ct_tensor *x, ct_tensor *y);
+CT_API ct_tensor *ct_sub_(ct_tensor *x, ct_tensor *y);
+CT_API ct_tensor *ct_mul_(ct_tensor *x, ct_tensor *y);
+CT_API ct_tensor *ct_div_(ct_tensor *x, ct_tensor *y);
+
+/* ---- Autograd ------------------------------------------------------------------------------------ */
+
+CT_API ct_tensor *ct_require_grad(ct_tensor *x);         /* makes x a leaf whose gradient is wanted; returns x */
+CT_API bool ct_requires_grad(const ct_tensor *x);        /* x is such a leaf, or was computed from one */
+CT_API bool ct_is_leaf(const ct_tensor *x);
+CT_API ct_tensor *ct_detach(ct_tensor *x);               /* the same storage, cut from the graph */
+CT_API ct_tensor *ct_grad_of(const ct_tensor *leaf);     /* what ct_backward has accumulated; NULL before, no error */
+CT_API bool ct_set_grad(ct_tensor *leaf, ct_tensor *grad); /* replaces it; NULL forgets it */
+
+/* Flags of ct_backward and ct_grad. */
+enum {
+    CT_CREATE_GRAPH = 1, /* record the backward pass, so that its results can be differentiated again */
+    CT_RETAIN_GRAPH = 2, /* keep what the graph saved, for another pass (implied by CT_CREATE_GRAPH) */
+};
+
+/* Adds d loss / d leaf to the gradient of every leaf that loss depends on. loss has one element, unless a
+ * cotangent of its shape is given with ct_backward_from. */
+CT_API bool ct_backward(ct_tensor *loss);
+CT_API bool ct_backward_from(ct_tensor *y, ct_tensor *cotangent, unsigned flags);
+
+/* grads[i] = sum over j of the vector-Jacobian product of ys[j] with cotangents[j], for xs[i]. cotangents may be
+ * NULL, or hold NULLs, where ys[j] has one element. An x that no path reaches gets zeros. Only what the xs
+ * need is computed. The results belong to the current scope. */
+CT_API bool ct_grad(ct_tensor *const *ys, int ny, ct_tensor *const *cotangents, ct_tensor *const *xs, int nx,
+                    ct_tensor **grads, unsigned flags);
+
+/* ct_no_grad { ... }: nothing inside is recorded. */
+CT_API bool ct_grad_enabled(void);
+CT_API bool ct_set_grad_enabled(bool enabled); /* returns what it was */
+
+/* Called with the complete gradient that arrives at x, once a pass. It returns the gradient to go on with: NULL
+ * for no change, or a tensor of the same shape. The hook lives as long as the graph does; release, if given,
+ * is called with context when it dies. */
+typedef ct_tensor *(*ct_hook_fn)(void *context, ct_tensor *grad);
+CT_API bool ct_hook(ct_tensor *x, ct_hook_fn fn, void *context, void (*release)(void *context));
+
+/* A function from n tensors to m tensors. Its results are passed on with ct_pass where it opens a scope. */
+typedef bool (*ct_function)(void *context, ct_tensor *const *in, int n, ct_tensor **out, int m);
+
+/* Runs fn without keeping its activations: backward runs it again, with the same random numbers, when it needs
+ * them. context must stay valid as long as the outputs' graph does; release, if given, is then called. */
+CT_API bool ct_checkpoint(ct_function fn, void *context, void (*release)(void *context), ct_tensor *const *in, int n,
+                          ct_tensor **out, int m);
+/* True while ct_checkpoint repeats a computation: an op that keeps running statistics must not count twice. */
+CT_API bool ct_is_recomputing(void);
+
+/* At x, along v: out = J v (ct_jvp, by two vector-Jacobian products), and out[i] = sum_j H_ij v_j of a scalar
+ * function (ct_hvp). ct_jacobian of f: [n...] -> [m...] has shape [m..., n...]; ct_hessian [n..., n...]. All can be
+ * differentiated again when flags has CT_CREATE_GRAPH. */
+CT_API bool ct_jvp(ct_function fn, void *context, ct_tensor *const *x, ct_tensor *const *v, int n, ct_tensor **out, int m,
+                   unsigned flags);
+CT_API bool ct_hvp(ct_function fn, void *context, ct_tensor *const *x, ct_tensor *const *v, int n, ct_tensor **out,
+                   unsigned flags);
+CT_API ct_tensor *ct_jacobian(ct_function fn, void *context, ct_tensor *x, unsigned flags);
+CT_API ct_tensor *ct_hessian(ct_function fn, void *context, ct_tensor *x, unsigned flags);
+
+/* Compares the gradients of fn at x (f64) with central differences along random directions; with order 2, the
+ * gradients of the gradients as well. Zero tolerance or step: chosen for f64. False, with an error that names the input and
+ * both numbers, when they differ. */
+typedef struct ct_check_options {
+    int order;        /* 1 or 2; default 2 */
+    double tolerance; /* relative; default 1e-6 */
+    double step;      /* default 1e-5 */
+    uint64_t seed;
+} ct_check_options;
+CT_API bool ct_check_grad(ct_function fn, void *context, ct_tensor *const *x, int n, int m, const ct_check_options *options);
+
+/* Anomaly mode: every op's results, forward and backward, are searched for NaN; the first op that makes one out
+ * of inputs without one is an error that names it. Slow. Also CT_ANOMALY=1. */
+CT_API bool ct_set_anomaly(bool on); /* returns what it was */
+
+/* ---- Threads, memory, randomness, log ------------------------------------------------------------ */
+
+CT_API bool ct_set_threads(int count); /* 0: as many as the process may use. Also CT_THREADS=n */
+CT_API int ct_get_threads(void);
+/* Runs the library's parallel work on the host's threads: run(context, tasks, task, task_context) has to call
+ * task(task_context, i) for every i below tasks, in any order and on any thread, and return when all are done. */
+typedef void (*ct_pool_run)(void *context, int64_t tasks, void (*task)(void *task_context, int64_t i), void *task_context);
+CT_API bool ct_set_pool(ct_pool_run run, void *context, int threads); /* run NULL: the library's own pool again */
+
+/* The level of vector instructions in use ("base", "avx2", "avx512", "avx512bf16", "neon"). Also CT_ISA=name.
+ * A level that the machine lacks is an error. Switch it only while no op is running. */
+CT_API const char *ct_isa(void);
+CT_API bool ct_set_isa(const char *name);
+
+/* Host memory comes from these, in large blocks that the library keeps and reuses; allocate must return memory
+ * aligned to `alignment`, or NULL. Only before the first tensor is made. */
+typedef void *(*ct_allocate_fn)(void *context, size_t bytes, size_t alignment);
+typedef void (*ct_release_fn)(void *context, void *memory, size_t bytes);
+CT_API bool ct_set_allocator(ct_allocate_fn allocate, ct_release_fn release, void *context);
+
+typedef struct ct_memory {
+    int64_t in_use;    /* bytes held by live tensors, graphs and running ops */
+    int64_t peak;      /* the most that in_use has been since ct_memory_reset_peak */
+    int64_t reserved;  /* bytes taken from the system */
+    int64_t requests;  /* allocations asked for, ever */
+    int64_t from_host; /* allocations that had to go to the system */
+} ct_memory;
+CT_API ct_memory ct_memory_stats(void);
+CT_API void ct_memory_reset_peak(void);
+CT_API void ct_memory_trim(void); /* gives unused blocks back to the system */
+
+/* A stream of random numbers: Philox4x32-10, value = f(seed, stream, call counter, element). NULL is the default
+ * generator of the process, which ct_seed sets. */
+typedef struct ct_rng ct_rng;
+CT_API bool ct_seed(uint64_t seed);
+CT_API ct_rng *ct_rng_new(uint64_t seed, uint64_t stream);
+CT_API void ct_rng_free(ct_rng *rng);
+CT_API uint64_t ct_rng_position(const ct_rng *rng); /* how many calls it has served */
+CT_API bool ct_rng_set_position(ct_rng *rng, uint64_t position);
+
+/* What to log: a comma-separated list, NULL or "" for nothing. "dispatch" writes a line an op: shapes, kernel,
+ * refusals, microseconds. Also CT_LOG=dispatch. Lines go to sink, or to standard error without one. */
+CT_API bool ct_set_log(const char *what);
+CT_API void ct_set_log_sink(void (*sink)(void *context, const char *line), void *context);
+
+/* Whether a backend is there, and if not, why; the text is "" when it is. */
+CT_API const char *ct_backend_missing(ct_device_type type);
+CT_API const char *ct_version(void);
+
+/* ---- Blocks (C only) ----------------------------------------------------------------------------- */
+
+#ifndef __cplusplus
+#if !defined(__GNUC__)
+#error "ct_scope and ct_no_grad need the cleanup attribute of GCC or Clang"
+#endif
+struct ct__scope_block {
+    ct_scope_mark mark;
+    bool once;
+};
+struct ct__grad_block {
+    bool before;
+    bool once;
+};
+static inline void ct__scope_leave(struct ct__scope_block *block) { ct_scope_end(block->mark); }
+static inline void ct__grad_leave(struct ct__grad_block *block) { ct_set_grad_enabled(block->before); }
+#define CT__PASTE2(a, b) a##b
+#define CT__PASTE(a, b) CT__PASTE2(a, b)
+#define CT__SCOPE(name)                                                                                   \
+    for (struct ct__scope_block name __attribute__((cleanup(ct__scope_leave))) = {ct_scope_begin(), true}; name.once; \
+         name.once = false)
+#define CT__NO_GRAD(name)                                                                                      \
+    for (struct ct__grad_block name __attribute__((cleanup(ct__grad_leave))) = {ct_set_grad_enabled(false), true}; name.once; \
+         name.once = false)
+#define ct_scope CT__SCOPE(CT__PASTE(ct__scope_block_, __COUNTER__))
+#define ct_no_grad CT__NO_GRAD(CT__PASTE(ct__grad_block_, __COUNTER__))
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+
+#include "cotangent/ops.h"
+
+#endif

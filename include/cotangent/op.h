@@ -1,0 +1,168 @@
+/* What an op is. Everything the library knows of an op hangs off one constant ct_op: the built-in ones are
+ * written by the generator from ops/NAME/NAME.def and NAME.c; user code fills one by hand and registers it. */
+#ifndef COTANGENT_OP_H
+#define COTANGENT_OP_H
+
+#include <cotangent.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A strided view of a device buffer: plain data, no reference counts, no autograd. buffer is opaque (on the CPU
+ * it is the address of element 0 of the storage). */
+typedef struct ct_view {
+    void *buffer;
+    int64_t offset; /* in elements */
+    ct_dtype dtype;
+    int ndim;
+    int64_t dims[CT_MAX_DIMS];
+    int64_t strides[CT_MAX_DIMS]; /* in elements */
+} ct_view;
+
+/* Flags of an input or an output. */
+enum {
+    CT_ARG_OPTIONAL = 1,  /* input: may be NULL. output: computed only when asked for */
+    CT_ARG_LIST = 2,      /* the last input (or the only output): any number of tensors */
+    CT_ARG_BROADCAST = 4, /* expanded to the common shape of all such inputs before infer sees it */
+    CT_ARG_PROMOTE = 8,   /* cast to the common dtype of all such inputs before infer sees it */
+    CT_ARG_FLOAT = 16,    /* must be floating; integers and bool are cast to f32 first */
+    CT_ARG_INDEX = 32,    /* must be i32 or i64 */
+    CT_ARG_BOOL = 64,     /* must be bool */
+    CT_ARG_MUTATED = 128, /* the op changes it (running statistics, ...) */
+};
+
+typedef struct ct_arg {
+    const char *name;
+    unsigned flags;
+} ct_arg;
+
+typedef enum ct_attr_type {
+    CT_ATTR_INT,    /* int64_t */
+    CT_ATTR_DOUBLE, /* double */
+    CT_ATTR_BOOL,   /* bool */
+    CT_ATTR_DIMS,   /* ct_dims */
+    CT_ATTR_OPT,    /* ct_opt: may be unset */
+    CT_ATTR_DTYPE,  /* ct_dtype */
+    CT_ATTR_ENUM,   /* int; values names it */
+    CT_ATTR_TEXT,   /* ct_text */
+    CT_ATTR_AXES,   /* ct_dims, spelled `stride` (one number for every axis) or `strides` (a list) */
+    CT_ATTR_DEVICE, /* ct_device */
+} ct_attr_type;
+
+/* Text inside an attribute struct, by value, so that a struct can be copied byte for byte. */
+typedef struct ct_text {
+    char s[128];
+} ct_text;
+
+typedef struct ct_attr {
+    const char *name;   /* singular spelling for CT_ATTR_AXES */
+    const char *plural; /* its list spelling, else NULL */
+    ct_attr_type type;
+    bool required;      /* positional in C; has no default */
+    uint32_t offset;    /* in the op's attribute struct */
+    double number;      /* the default of numbers, bools, enums, dtypes, axes */
+    const char *const *values; /* names of an enum's values, NULL-terminated */
+    const char *doc;
+} ct_attr;
+
+/* Flags of an op. */
+enum {
+    CT_OP_ELEMENTWISE = 1,
+    CT_OP_VIEW = 2,        /* output 0 is a view of input 0's storage: no kernel; infer sets strides and offset */
+    CT_OP_RANDOM = 4,      /* takes a position in the random stream */
+    CT_OP_NO_GRAD = 8,     /* not differentiable: its results never require grad, and say so when differentiated */
+    CT_OP_MUTATES = 16,    /* some input is CT_ARG_MUTATED */
+    CT_OP_INTERNAL = 32,   /* a helper of other ops (a fused gradient): not in ops.h */
+    CT_OP_ALIAS_OK = 64,   /* its kernels may write where they read, element by element */
+    CT_OP_MOVES = 128,     /* moves elements and computes nothing: its lowering takes half types as they are */
+};
+
+typedef struct ct_op ct_op;
+
+/* What infer sees: the inputs' views (NULL where an optional one is skipped) and the attributes. It fills out[i]:
+ * dtype, ndim, dims (and strides and offset when the op is a view). It raises errors through ct_infer_fail only. */
+typedef struct ct_infer {
+    const ct_op *op;
+    const void *attrs;
+    int n_in, n_out;
+    const ct_view *const *in;
+    ct_view *out;
+} ct_infer;
+
+/* What a vector-Jacobian product sees, written in ops so that it can be differentiated again. in[i] and out[i]
+ * hold data only if the op saves them; the others know their shape and dtype alone. cot[i] is the cotangent of
+ * out[i] (NULL for integer results). Where need[i], it sets grad[i]; NULL there means zero. */
+typedef struct ct_vjp {
+    const ct_op *op;
+    const void *attrs;
+    int n_in, n_out;
+    ct_tensor *const *in;
+    ct_tensor *const *out;
+    ct_tensor *const *cot;
+    const bool *need;
+    ct_tensor **grad;
+} ct_vjp;
+
+/* What lower sees: it sets out[i] for every i that want[i] asks for. */
+typedef struct ct_lower {
+    const ct_op *op;
+    const void *attrs;
+    int n_in, n_out;
+    ct_tensor *const *in;
+    ct_tensor **out;
+    const bool *want;
+} ct_lower;
+
+/* Mutable companion of an op, owned by the library: zero-initialised beside the op. */
+typedef struct ct_op_slot {
+    const struct ct_kernel *kernels[CT_DEVICE_TYPE_COUNT]; /* candidates in order, ended by an unnamed one */
+    int index;                                              /* in the op table; -1 until registered */
+} ct_op_slot;
+
+struct ct_op {
+    uint32_t size; /* sizeof(ct_op) */
+    const char *name;
+    const char *doc;
+    const ct_arg *inputs;  /* ended by an unnamed one */
+    const ct_arg *outputs; /* likewise */
+    const ct_attr *attrs;  /* likewise; NULL for none */
+    size_t attr_size;
+    unsigned flags;
+    uint64_t saves_in;  /* which inputs' data vjp reads, a bit each; a list input is the bits from its position on */
+    uint64_t saves_out; /* which outputs' data vjp reads */
+    bool (*infer)(ct_infer *infer);
+    void (*vjp)(ct_vjp *vjp);
+    void (*lower)(ct_lower *lower);
+    const char *samples; /* inputs worth testing, a line each; see docs/howto-op.md */
+    ct_op_slot *slot;
+};
+
+/* Raises an error for the op being inferred; ct_text_of writes "f32[2,3]" into one of a few rotating buffers. */
+CT_API bool ct_infer_fail(const ct_infer *infer, ct_code code, const char *format, ...) CT_PRINTF(3, 4);
+CT_API const char *ct_view_text(const ct_view *view);
+CT_API const char *ct_tensor_text(const ct_tensor *x);
+CT_API const char *ct_dims_text(ct_dims dims);
+
+/* The table: built-in ops first, in order of name, then registered ones. */
+CT_API int ct_op_count(void);
+CT_API const ct_op *ct_op_at(int index);
+CT_API const ct_op *ct_op_find(const char *name); /* NULL when there is none; no error */
+CT_API bool ct_op_register(const ct_op *op);      /* op must live as long as the process */
+CT_API bool ct_op_differentiable(const ct_op *op);
+
+/* Fills attrs (op->attr_size bytes) with the defaults; sets one attribute from text ("2,1", "true", "same"). */
+CT_API void ct_attrs_default(const ct_op *op, void *attrs);
+CT_API bool ct_attrs_set(const ct_op *op, void *attrs, const char *name, const char *text);
+
+/* Runs any op. inputs has n entries in the order of the table, optional ones NULL, a list flattened at the end.
+ * The first m outputs are computed and belong to the current scope. attrs NULL: the defaults. */
+CT_API bool ct_apply(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs, ct_tensor **outputs, int m);
+/* The same with a choice of outputs (want NULL: all m) and a generator (NULL: the default one). */
+CT_API bool ct_apply_with(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs, ct_tensor **outputs, int m,
+                          const bool *want, ct_rng *rng);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
