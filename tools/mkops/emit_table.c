@@ -1,0 +1,183 @@
+/* The op table: attribute structs and declarations, the constant ct_op of every op, and the list of CPU kernels. */
+#include <string.h>
+
+#include "mkops.h"
+
+/* ---- ops_decl.h ------------------------------------------------------------------------------------------ */
+
+static void emit_attr_struct(text *t, const op_def *op) {
+    if (!has_attrs(op) || op->of) return;
+    put(t, "typedef struct %s_attrs {\n", op->name);
+    for (int i = 0; i < op->n_args; i++) {
+        const arg_def *arg = &op->args[i];
+        const char *type = "";
+        switch (arg->kind) {
+        case ARG_INPUT: continue;
+        case ARG_INT: type = "int64_t"; break;
+        case ARG_DOUBLE: type = "double"; break;
+        case ARG_BOOL: type = "bool"; break;
+        case ARG_DIMS:
+        case ARG_AXES: type = "ct_dims"; break;
+        case ARG_DTYPE: type = "ct_dtype"; break;
+        case ARG_TEXT: type = "ct_text"; break;
+        case ARG_ENUM: type = "int"; break;
+        case ARG_OPT: type = arg->unset ? "ct_opt" : "double"; break;
+        case ARG_DEVICE: type = "ct_device"; break;
+        }
+        put(t, "    %s %s%s;", type, arg->name, arg->kind == ARG_AXES ? "s" : "");
+        if (arg->kind == ARG_ENUM) put(t, " /* ct_%s */", arg->values->name);
+        put(t, "\n");
+    }
+    put(t, "} %s_attrs;\n", op->name);
+}
+
+void emit_decl(const library *lib, const char *out) {
+    text t = {0};
+    put(&t, "/* Attribute structs, the ops themselves, their functions, and the C interface of internal ops. Written by mkops. */\n"
+            "#ifndef COTANGENT_OPS_DECL_H\n#define COTANGENT_OPS_DECL_H\n\n#include <cotangent/op.h>\n\n"
+            "extern const ct_op *const ct__ops[]; /* by name */\nextern const int ct__op_total;\n\n"
+            "/* A tensor of shape [] and of x's dtype; NULL for a fraction where x is of integers (an error) and where x is NULL. */\n"
+            "ct_tensor *ct__scalar_for(const ct_tensor *x, double value, const char *op);\n");
+    for (int i = 0; i < lib->n_ops; i++) {
+        const op_def *op = lib->ops[i];
+        put(&t, "\n");
+        emit_attr_struct(&t, op);
+        put(&t, "extern const ct_op ct__op_%s;\n", op->name);
+        if (op->has_infer && !op->elementwise) put(&t, "bool %s_infer(ct_infer *infer);\n", op->name);
+        if (op->has_vjp) put(&t, "void %s_vjp(ct_vjp *v);\n", op->name);
+        if (op->has_lower) put(&t, "void %s_lower(ct_lower *l);\n", op->name);
+        if (op->internal && !op->of) {
+            emit_options(&t, op);
+            put(&t, "%s;\n", c_prototype(op));
+        }
+    }
+    emit_internal_macros(&t, lib);
+    put(&t, "\n#endif\n");
+    write_if_changed(out, "gen/ops_decl.h", &t);
+}
+
+/* ---- ops_table.c ------------------------------------------------------------------------------------------ */
+
+static void put_flag(text *t, bool set, const char *name, bool *any) {
+    if (!set) return;
+    put(t, "%s%s", *any ? " | " : "", name);
+    *any = true;
+}
+
+static void emit_arg(text *t, const arg_def *arg) {
+    bool any = false;
+    put(t, "{\"%s\", ", arg->name);
+    put_flag(t, arg->optional, "CT_ARG_OPTIONAL", &any);
+    put_flag(t, arg->list, "CT_ARG_LIST", &any);
+    put_flag(t, arg->broadcast, "CT_ARG_BROADCAST", &any);
+    put_flag(t, arg->promote, "CT_ARG_PROMOTE", &any);
+    put_flag(t, arg->is_float, "CT_ARG_FLOAT", &any);
+    put_flag(t, arg->is_index, "CT_ARG_INDEX", &any);
+    put_flag(t, arg->is_mask, "CT_ARG_BOOL", &any);
+    put_flag(t, arg->mutated, "CT_ARG_MUTATED", &any);
+    put(t, "%s}, ", any ? "" : "0");
+}
+
+static void emit_schema(text *t, const op_def *op) {
+    static const char *const types[] = {
+        [ARG_INT] = "INT",   [ARG_DOUBLE] = "DOUBLE", [ARG_BOOL] = "BOOL", [ARG_DIMS] = "DIMS", [ARG_DTYPE] = "DTYPE",
+        [ARG_TEXT] = "TEXT", [ARG_ENUM] = "ENUM",     [ARG_OPT] = "OPT",   [ARG_AXES] = "AXES", [ARG_DEVICE] = "DEVICE"};
+    put(t, "static const ct_attr %s_schema[] = {\n", op->name);
+    for (int i = 0; i < op->n_args; i++) {
+        const arg_def *arg = &op->args[i];
+        if (!is_attr(arg)) continue;
+        const char *type = arg->kind == ARG_OPT && !arg->unset ? "DOUBLE" : types[arg->kind];
+        bool axes = arg->kind == ARG_AXES;
+        put(t, "    {.name = \"%s\", .type = CT_ATTR_%s, .required = %s, .offset = offsetof(%s_attrs, %s%s)", arg->name, type,
+            arg->positional ? "true" : "false", op->name, arg->name, axes ? "s" : "");
+        if (axes) put(t, ", .plural = \"%ss\"", arg->name);
+        if (arg->number != 0) put(t, ", .number = %s", c_double(arg->number));
+        if (arg->kind == ARG_ENUM) put(t, ", .values = ct__%s_values", arg->values->name);
+        put(t, "},\n");
+    }
+    put(t, "    {.name = NULL},\n};\n");
+}
+
+static const char *elementwise_infer(const op_def *op) {
+    static const char *const classes[] = {"float", "num", "all", "int"};
+    return form("ct__infer_%s%s", classes[op->class], op->bool_result ? "_to_bool" : "");
+}
+
+static unsigned long long saved_bits(const op_def *op) {
+    unsigned long long bits = 0;
+    for (int i = 0; i < op->n_args; i++) {
+        if (is_attr(&op->args[i]) || !op->saves_arg[i]) continue;
+        int k = input_number(op, i);
+        bits |= op->args[i].list ? ~0ull << k : 1ull << k;
+    }
+    return bits;
+}
+
+static void emit_op(text *t, const op_def *op) {
+    bool any = false;
+    const char *name = op->name;
+    unsigned long long outputs = 0;
+    put(t, "static const ct_arg %s_in[] = {", name);
+    for (int i = 0; i < op->n_args; i++)
+        if (!is_attr(&op->args[i])) emit_arg(t, &op->args[i]);
+    put(t, "{NULL, 0}};\nstatic const ct_arg %s_out[] = {", name);
+    for (int i = 0; i < op->n_outputs; i++) {
+        emit_arg(t, &op->outputs[i]);
+        if (op->saves_output[i]) outputs |= 1ull << i;
+    }
+    put(t, "{NULL, 0}};\n");
+    if (has_attrs(op) && !op->of) emit_schema(t, op);
+    put(t, "static ct_op_slot %s_slot = {.index = -1};\n", name);
+    put(t, "const ct_op ct__op_%s = {\n    .size = sizeof(ct_op),\n    .name = \"%s\",\n    .doc = %s,\n", name, name, c_string(op->doc));
+    put(t, "    .inputs = %s_in,\n    .outputs = %s_out,\n", name, name);
+    if (has_attrs(op)) put(t, "    .attrs = %s_schema,\n    .attr_size = sizeof(%s_attrs),\n", attrs_of(op), attrs_of(op));
+    put(t, "    .flags = ");
+    put_flag(t, op->elementwise, "CT_OP_ELEMENTWISE", &any);
+    put_flag(t, op->view, "CT_OP_VIEW", &any);
+    put_flag(t, op->random, "CT_OP_RANDOM", &any);
+    put_flag(t, op->nograd, "CT_OP_NO_GRAD", &any);
+    put_flag(t, op->mutates, "CT_OP_MUTATES", &any);
+    put_flag(t, op->internal, "CT_OP_INTERNAL", &any);
+    put_flag(t, op->alias, "CT_OP_ALIAS_OK", &any);
+    put_flag(t, op->moves, "CT_OP_MOVES", &any);
+    put(t, "%s,\n", any ? "" : "0");
+    if (saved_bits(op)) put(t, "    .saves_in = 0x%llxu,\n", saved_bits(op));
+    if (outputs) put(t, "    .saves_out = 0x%llxu,\n", outputs);
+    if (op->elementwise) put(t, "    .infer = %s,\n", elementwise_infer(op));
+    else if (op->has_infer) put(t, "    .infer = %s_infer,\n", name);
+    if (op->has_vjp) put(t, "    .vjp = %s_vjp,\n", name);
+    if (op->has_lower) put(t, "    .lower = %s_lower,\n", name);
+    put(t, "    .samples =");
+    for (const char *s = op->samples.s ? op->samples.s : ""; *s;) {
+        size_t n = strcspn(s, "\n");
+        put(t, "\n        %s", c_string(form("%.*s\n", (int)n, s)));
+        s += n + 1;
+    }
+    put(t, "%s,\n    .slot = &%s_slot,\n};\n\n", op->n_samples ? "" : " \"\"", name);
+}
+
+void emit_table(const library *lib, const char *out) {
+    text t = {0};
+    put(&t, "/* Every op: what the library knows of it, and the list in order of name. Written by mkops. */\n"
+            "#include <math.h>\n#include <stddef.h>\n\n#include <cotangent/op.h>\n\n#include \"gen/ops_decl.h\"\n"
+            "#include \"ops/elementwise/elementwise.h\"\n\n");
+    for (int i = 0; i < lib->n_enums; i++) {
+        put(&t, "__attribute__((unused)) static const char *const ct__%s_values[] = {", lib->enums[i]->name);
+        for (int k = 0; k < lib->enums[i]->n; k++) put(&t, "\"%s\", ", lib->enums[i]->values[k]);
+        put(&t, "NULL};\n");
+    }
+    put(&t, "\n");
+    for (int i = 0; i < lib->n_ops; i++) emit_op(&t, lib->ops[i]);
+    put(&t, "const ct_op *const ct__ops[] = {\n");
+    for (int i = 0; i < lib->n_ops; i++) put(&t, "    &ct__op_%s,\n", lib->sorted[i]->name);
+    put(&t, "    NULL,\n};\nconst int ct__op_total = %d;\n", lib->n_ops);
+    write_if_changed(out, "gen/ops_table.c", &t);
+}
+
+void emit_kernel_list(const library *lib, const char *out) {
+    text t = {0};
+    put(&t, "/* Ops that have kernels for the CPU, with their index in the table. Written by mkops. */\n");
+    for (int i = 0; i < lib->n_ops; i++)
+        if (lib->sorted[i]->has_kernels || lib->sorted[i]->elementwise) put(&t, "CT_KERNEL_ENTRY(%d, %s)\n", i, lib->sorted[i]->name);
+    write_if_changed(out, "gen/kernels.inc", &t);
+}
