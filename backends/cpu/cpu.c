@@ -1,0 +1,114 @@
+/* The CPU backend: which level of vector instructions is used, and that level's kernels. */
+#include "backends/cpu/cpu.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/cpu/gemm/gemm.h"
+#include "core/error.h"
+#include "core/registry.h"
+
+typedef const ct_kernel *(*kernel_lookup)(int op_index);
+
+#if defined(__x86_64__)
+const ct_kernel *ct__cpu_kernels_base(int op_index);
+const ct_kernel *ct__cpu_kernels_avx2(int op_index);
+const ct_kernel *ct__cpu_kernels_avx512(int op_index);
+static bool has_base(void) { return true; }
+static bool has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"); }
+static bool has_avx512(void) {
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl");
+}
+static bool has_avx512bf16(void) { return has_avx512() && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni"); }
+#elif defined(__aarch64__)
+const ct_kernel *ct__cpu_kernels_base(int op_index);
+const ct_kernel *ct__cpu_kernels_neon(int op_index);
+static bool has_base(void) { return true; }
+static bool has_neon(void) { return true; }
+#else
+const ct_kernel *ct__cpu_kernels_base(int op_index);
+static bool has_base(void) { return true; }
+#endif
+
+/* From the plainest upward. Only the matrix products differ between avx512 and avx512bf16. */
+static const struct level {
+    const char *name;
+    int gemm;
+    bool (*has)(void);
+    kernel_lookup kernels;
+} levels[] = {
+    {"base", 0, has_base, ct__cpu_kernels_base},
+#if defined(__x86_64__)
+    {"avx2", 1, has_avx2, ct__cpu_kernels_avx2},
+    {"avx512", 2, has_avx512, ct__cpu_kernels_avx512},
+    {"avx512bf16", 3, has_avx512bf16, ct__cpu_kernels_avx512},
+#elif defined(__aarch64__)
+    {"neon", 1, has_neon, ct__cpu_kernels_neon},
+#endif
+};
+enum { LEVELS = sizeof levels / sizeof levels[0] };
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static _Atomic int chosen;
+
+static int find_level(const char *name) {
+    for (int i = 0; i < LEVELS; i++)
+        if (strcmp(levels[i].name, name) == 0) return i;
+    return -1;
+}
+
+static void choose(void) {
+    int best = 0;
+    for (int i = 0; i < LEVELS; i++)
+        if (levels[i].has()) best = i;
+    const char *wanted = getenv("CT_ISA");
+    int forced = wanted ? find_level(wanted) : -1;
+    if (forced >= 0 && levels[forced].has()) best = forced;
+    ct__gemm_init(levels[best].gemm);
+    atomic_store(&chosen, best);
+}
+
+static const ct_kernel *kernels(int op_index) {
+    pthread_once(&once, choose);
+    return levels[atomic_load(&chosen)].kernels(op_index);
+}
+
+const char *ct_isa(void) {
+    pthread_once(&once, choose);
+    return levels[atomic_load(&chosen)].name;
+}
+
+bool ct_set_isa(const char *name) {
+    if (!name) return ct__fail_null("set_isa", "name");
+    pthread_once(&once, choose);
+    int level = find_level(name);
+    if (level < 0) return ct_fail(CT_ERR_VALUE, "set_isa", "there is no level named %s on this architecture", name);
+    if (!levels[level].has()) return ct_fail(CT_ERR_DEVICE, "set_isa", "this machine lacks the instructions of %s", name);
+    ct__gemm_init(levels[level].gemm);
+    atomic_store(&chosen, level);
+    ct__registry_start();
+    ct__registry_bind();
+    return true;
+}
+
+static bool upload(void *buffer, size_t offset, const void *host, size_t bytes, ct_stream *stream) {
+    (void)stream;
+    memcpy((char *)buffer + offset, host, bytes);
+    return true;
+}
+
+static bool download(void *host, const void *buffer, size_t offset, size_t bytes, ct_stream *stream) {
+    (void)stream;
+    memcpy(host, (const char *)buffer + offset, bytes);
+    return true;
+}
+
+static bool synchronize(ct_stream *stream) {
+    (void)stream;
+    return true;
+}
+
+const ct_backend ct__cpu_backend = {.name = "cpu", .upload = upload, .download = download, .synchronize = synchronize, .kernels = kernels, .missing = ""};

@@ -1,0 +1,205 @@
+/* Conversions between element types, for packers and stores. Static inline so that each ISA's copy
+ * of kernel_pack.c and kernel_finish.c has its own. */
+#ifndef CT_BACKENDS_CPU_GEMM_CONVERT_H
+#define CT_BACKENDS_CPU_GEMM_CONVERT_H
+
+#include <string.h>
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+
+#include "backends/cpu/gemm/engine.h"
+
+static inline uint32_t convert_bits(float x) {
+    uint32_t u;
+    memcpy(&u, &x, 4);
+    return u;
+}
+static inline float convert_float(uint32_t u) {
+    float x;
+    memcpy(&x, &u, 4);
+    return x;
+}
+
+static inline float bf16_to_f32(uint16_t h) { return convert_float((uint32_t)h << 16); }
+
+/* To nearest, ties to even; a NaN stays a NaN whatever its low bits were. */
+static inline uint16_t f32_to_bf16(float x) {
+    const uint32_t u = convert_bits(x);
+    const uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+    return (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? (u >> 16) | 0x40u : rounded);
+}
+
+#if defined(__F16C__)
+static inline float f16_to_f32(uint16_t h) { return _cvtsh_ss(h); }
+static inline uint16_t f32_to_f16(float x) { return (uint16_t)_cvtss_sh(x, 0); }
+#elif defined(__aarch64__)
+static inline float f16_to_f32(uint16_t h) {
+    __fp16 x;
+    memcpy(&x, &h, 2);
+    return (float)x;
+}
+static inline uint16_t f32_to_f16(float x) {
+    const __fp16 h = (__fp16)x;
+    uint16_t u;
+    memcpy(&u, &h, 2);
+    return u;
+}
+#else
+/* Scaling by 2^112 moves the half's exponent to its place and normalises subnormals at once. */
+static inline float f16_to_f32(uint16_t h) {
+    const uint32_t sign = (uint32_t)(h & 0x8000u) << 16, rest = (uint32_t)(h & 0x7fffu) << 13;
+    if (rest >= 0x0f800000u) return convert_float(sign | 0x70000000u | rest);
+    return convert_float(sign | convert_bits(convert_float(rest) * 0x1p112f));
+}
+/* Adding a power of two whose last place is the half's last place makes the adder round. */
+static inline uint16_t f32_to_f16(float x) {
+    const uint32_t u = convert_bits(x), sign = (u >> 16) & 0x8000u, magnitude = u & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) return (uint16_t)(sign | 0x7e00u | ((u >> 13) & 0x3ffu));
+    if (magnitude >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u);
+    if (magnitude < 0x38800000u)
+        return (uint16_t)(sign | (convert_bits(convert_float(magnitude) + 0.5f) - 0x3f000000u));
+    return (uint16_t)(sign | ((magnitude + 0xfffu + ((magnitude >> 13) & 1u) - 0x38000000u) >> 13));
+}
+#endif
+
+/* memcpy in whole vectors: for a few KiB libc chooses rep movsb, which is slow to start. */
+static inline void copy_bytes(void *restrict dst, const void *restrict src, int64_t bytes) {
+    typedef uint64_t line __attribute__((vector_size(64), aligned(1), may_alias));
+    char *d = (char *)dst;
+    const char *s = (const char *)src;
+    for (; bytes >= 128; bytes -= 128, d += 128, s += 128) {
+        const line x = *(const line *)(const void *)s, y = *(const line *)(const void *)(s + 64);
+        *(line *)(void *)d = x;
+        *(line *)(void *)(d + 64) = y;
+    }
+    memcpy(d, s, (size_t)bytes);
+}
+
+#define CONVERT_LOOP(TO, FROM, EXPR)                          \
+    {                                                         \
+        const FROM *s = (const FROM *)src;                    \
+        TO *d = (TO *)dst;                                    \
+        for (int64_t i = 0; i < n; i++) {                     \
+            const FROM x = s[i];                              \
+            d[i] = (TO)(EXPR);                                \
+        }                                                     \
+        return;                                               \
+    }
+
+/* n contiguous elements into an accumulator or packed type. */
+static inline void convert_in(void *restrict dst, ct_gemm_type to, const void *restrict src,
+                       ct_gemm_type from, int64_t n) {
+    if (to == from) {
+        copy_bytes(dst, src, n * ct__type_size(to));
+        return;
+    }
+    switch (to) {
+    case CT_GEMM_F32:
+        if (from == CT_GEMM_BF16) CONVERT_LOOP(float, uint16_t, bf16_to_f32(x))
+        if (from == CT_GEMM_F16) {
+            int64_t i = 0;
+#if defined(__AVX512F__)
+            for (; i + 16 <= n; i += 16)
+                _mm512_storeu_ps((float *)dst + i, _mm512_cvtph_ps(_mm256_loadu_si256(
+                                     (const __m256i *)((const uint16_t *)src + i))));
+#elif defined(__F16C__)
+            for (; i + 8 <= n; i += 8)
+                _mm256_storeu_ps((float *)dst + i, _mm256_cvtph_ps(_mm_loadu_si128(
+                                     (const __m128i *)((const uint16_t *)src + i))));
+#endif
+            for (; i < n; i++) ((float *)dst)[i] = f16_to_f32(((const uint16_t *)src)[i]);
+            return;
+        }
+        break;
+    case CT_GEMM_F64:
+        if (from == CT_GEMM_F32) CONVERT_LOOP(double, float, x)
+        break;
+    case CT_GEMM_I16:
+        if (from == CT_GEMM_I8) CONVERT_LOOP(int16_t, int8_t, x)
+        if (from == CT_GEMM_U8) CONVERT_LOOP(int16_t, uint8_t, x)
+        break;
+    case CT_GEMM_I32:
+        if (from == CT_GEMM_I8) CONVERT_LOOP(int32_t, int8_t, x)
+        if (from == CT_GEMM_U8) CONVERT_LOOP(int32_t, uint8_t, x)
+        if (from == CT_GEMM_I16) CONVERT_LOOP(int32_t, int16_t, x)
+        if (from == CT_GEMM_I64) CONVERT_LOOP(int32_t, int64_t, x)
+        break;
+    case CT_GEMM_I64:
+        if (from == CT_GEMM_I8) CONVERT_LOOP(int64_t, int8_t, x)
+        if (from == CT_GEMM_U8) CONVERT_LOOP(int64_t, uint8_t, x)
+        if (from == CT_GEMM_I16) CONVERT_LOOP(int64_t, int16_t, x)
+        if (from == CT_GEMM_I32) CONVERT_LOOP(int64_t, int32_t, x)
+        break;
+    default:
+        /* i8 and u8 share their bits; the tile knows which is which. */
+        if (ct__type_size(to) == ct__type_size(from))
+            memcpy(dst, src, (size_t)(n * ct__type_size(to)));
+        break;
+    }
+}
+
+/* n contiguous accumulators into C's type. Integers keep their low bits. */
+static inline void convert_out(void *restrict dst, ct_gemm_type to, const void *restrict src,
+                        ct_gemm_type from, int64_t n) {
+    if (to == from) {
+        memcpy(dst, src, (size_t)(n * ct__type_size(to)));
+        return;
+    }
+    if (from == CT_GEMM_F32) {
+        if (to == CT_GEMM_BF16) CONVERT_LOOP(uint16_t, float, f32_to_bf16(x))
+        int64_t i = 0;
+#if defined(__AVX512F__)
+        for (; i + 16 <= n; i += 16)
+            _mm256_storeu_si256((__m256i *)((uint16_t *)dst + i),
+                                _mm512_cvtps_ph(_mm512_loadu_ps((const float *)src + i), 0));
+#elif defined(__F16C__)
+        for (; i + 8 <= n; i += 8)
+            _mm_storeu_si128((__m128i *)((uint16_t *)dst + i),
+                             _mm256_cvtps_ph(_mm256_loadu_ps((const float *)src + i), 0));
+#endif
+        for (; i < n; i++) ((uint16_t *)dst)[i] = f32_to_f16(((const float *)src)[i]);
+        return;
+    }
+    if (from == CT_GEMM_I32) {
+        if (to == CT_GEMM_I8 || to == CT_GEMM_U8) CONVERT_LOOP(uint8_t, int32_t, x)
+        if (to == CT_GEMM_I16) CONVERT_LOOP(uint16_t, int32_t, x)
+        if (to == CT_GEMM_I64) CONVERT_LOOP(int64_t, int32_t, x)
+    }
+    if (from == CT_GEMM_I64) {
+        if (to == CT_GEMM_I8 || to == CT_GEMM_U8) CONVERT_LOOP(uint8_t, int64_t, x)
+        if (to == CT_GEMM_I16) CONVERT_LOOP(uint16_t, int64_t, x)
+        if (to == CT_GEMM_I32) CONVERT_LOOP(uint32_t, int64_t, x)
+    }
+}
+
+/* n elements of `size` bytes, `stride` bytes apart, side by side; and back. */
+typedef uint16_t __attribute__((may_alias)) any16;
+typedef uint32_t __attribute__((may_alias)) any32;
+typedef uint64_t __attribute__((may_alias)) any64;
+
+#define STRIDED_LOOP(T, TO, TO_STRIDE, FROM, FROM_STRIDE)                                  \
+    for (int64_t i = 0; i < n; i++)                                                        \
+        *(T *)(void *)((char *)(TO) + i * (TO_STRIDE)) =                                   \
+            *(const T *)(const void *)((const char *)(FROM) + i * (FROM_STRIDE));          \
+    break;
+
+static inline void gather_bytes(void *restrict dst, const void *restrict src, int64_t stride,
+                                int64_t n, int64_t size) {
+    switch (size) {
+    case 1: STRIDED_LOOP(char, dst, 1, src, stride)
+    case 2: STRIDED_LOOP(any16, dst, 2, src, stride)
+    case 4: STRIDED_LOOP(any32, dst, 4, src, stride)
+    default: STRIDED_LOOP(any64, dst, 8, src, stride)
+    }
+}
+static inline void scatter_bytes(void *restrict dst, int64_t stride, const void *restrict src,
+                                 int64_t n, int64_t size) {
+    switch (size) {
+    case 1: STRIDED_LOOP(char, dst, stride, src, 1)
+    case 2: STRIDED_LOOP(any16, dst, stride, src, 2)
+    case 4: STRIDED_LOOP(any32, dst, stride, src, 4)
+    default: STRIDED_LOOP(any64, dst, stride, src, 8)
+    }
+}
+#endif

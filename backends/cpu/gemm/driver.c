@@ -1,0 +1,404 @@
+/* Runs a plan: loops over stages, packs, hands chunks to the workers, calls tiles and epilogues. */
+#include "backends/cpu/gemm/plan.h"
+
+#include "core/threads.h"
+
+/* One product of the batch on its way; offsets into its scratch. */
+typedef struct run {
+    const ct__plan *p;
+    ct__matrix a, b;
+    char *c;
+    ct__finish finish;
+    int64_t batch;
+    char *packed_a, *packed_b, *sums, *workers;
+    int32_t *offsets;
+    /* The stage: rows [i0, i1), columns [j0, j1), k [k0, k1). */
+    int64_t i0, i1, j0, j1, k0, k1;
+    int64_t a_blocks, b_blocks, col_chunks; /* work of the stage */
+    /* The next product's operands, asked for in small steps while this one is computed. */
+    struct {
+        const char *at;
+        int64_t lines, step;
+    } ahead[2];
+} run;
+
+static const char *element(const ct__matrix *x, int64_t i, int64_t j) {
+    return (const char *)x->data + (i * x->row + j * x->col) * ct__type_size(x->type);
+}
+
+static void pack_a_block(const run *r, char *dst, int64_t row, int64_t rows, int64_t k0,
+                         int64_t depth) {
+    const ct__plan *p = r->p;
+    const ct__kernel *kernel = p->kernel;
+    const int64_t size = ct__type_size(kernel->packed);
+    if (p->g->pack_a) {
+        p->g->pack_a(p->g->pack_a_ctx, r->batch, dst, p->a_ld, row, rows, k0, depth);
+        if (depth % kernel->group)
+            for (int64_t i = 0; i < rows; i++)
+                __builtin_memset(dst + (i * p->a_ld + depth) * size, 0,
+                                 (size_t)((kernel->group - depth % kernel->group) * size));
+    } else {
+        const ct__matrix src = {element(&r->a, row, k0), r->a.type, r->a.row, r->a.col};
+        ct__gemm_isa->pack_a(kernel, &src, dst, p->a_ld, p->a_by_k, rows, depth);
+    }
+    if (!p->flip_a) return;
+    const int64_t padded = ct__round_up(depth, kernel->group);
+    if (p->a_by_k)
+        ct__gemm_isa->flip(dst, p->a_ld * (padded / kernel->group));
+    else
+        for (int64_t i = 0; i < rows; i++) ct__gemm_isa->flip(dst + i * p->a_ld, padded);
+}
+
+static void pack_b_panels(const run *r, char *dst, int32_t *offsets, int64_t k0, int64_t depth,
+                          int64_t col, int64_t cols) {
+    const ct__plan *p = r->p;
+    const int64_t width = ct__panel_width(p->kernel), bytes = ct__panel_bytes(p->kernel, depth);
+    if (!p->g->pack_b) {
+        const ct__matrix src = {element(&r->b, k0, col), r->b.type, r->b.row, r->b.col};
+        ct__gemm_isa->pack_b(p->kernel, &src, dst, depth, cols);
+        if (!offsets) return;
+    }
+    for (int64_t j = 0; j < cols; j += width, dst += bytes) {
+        if (p->g->pack_b)
+            p->g->pack_b(p->g->pack_b_ctx, r->batch, dst, k0, depth, col + j,
+                         ct__min(width, cols - j));
+        if (offsets) ct__gemm_isa->offsets(p->kernel, dst, depth, offsets + j);
+    }
+}
+
+enum { PANELS = 4 }; /* packed together: longer runs of B's rows than one panel is wide */
+
+/* Stage work: first A's row blocks, then B's panels. */
+static void stage_chunk(void *ctx, int64_t chunk, int worker) {
+    const run *r = (const run *)ctx;
+    const ct__plan *p = r->p;
+    (void)worker;
+    if (chunk < r->a_blocks) {
+        const int64_t row = r->i0 + chunk * p->chunk_rows;
+        pack_a_block(r, r->packed_a + chunk * p->a_block_bytes, row,
+                     ct__min(p->chunk_rows, r->i1 - row), r->k0, r->k1 - r->k0);
+        return;
+    }
+    const int64_t panel = (chunk - r->a_blocks) * PANELS, width = ct__panel_width(p->kernel);
+    const int64_t col = r->j0 + panel * width;
+    pack_b_panels(r, r->packed_b + panel * ct__panel_bytes(p->kernel, r->k1 - r->k0),
+                  p->offset_b ? r->offsets + panel * width : NULL, r->k0, r->k1 - r->k0, col,
+                  ct__min(PANELS * width, r->j1 - col));
+}
+
+/* What a block of columns is multiplied from. */
+typedef struct b_view {
+    const char *data; /* of the first panel at the current k */
+    int64_t panel, step;
+    const int32_t *offsets;
+    char *copy; /* where the next row of tiles leaves packed panels */
+} b_view;
+
+static b_view view_b(const run *r, char *private_b, int64_t col, int64_t cols, int64_t k0,
+                     int64_t depth) {
+    const ct__plan *p = r->p;
+    const ct__kernel *kernel = p->kernel;
+    const int64_t size = ct__type_size(kernel->packed), width = ct__panel_width(kernel);
+    b_view v = {NULL, 0, width * kernel->group * size, NULL, NULL};
+    const int64_t in_panel = k0 * width * size;
+    switch (p->b_feed) {
+    case CT__FEED_COPIED:
+        v.copy = private_b;
+        /* fall through */
+    case CT__FEED_DIRECT:
+        v.data = element(&r->b, k0, col);
+        v.panel = width * r->b.col * size;
+        v.step = r->b.row * size;
+        break;
+    case CT__FEED_PACKED: {
+        v.panel = ct__panel_bytes(kernel, p->k);
+        v.data = (const char *)p->g->packed_b + col / width * v.panel + in_panel;
+        const char *end = (const char *)p->g->packed_b + ct__ceil_div(p->n, width) * v.panel;
+        if (p->offset_b && k0 == 0) v.offsets = (const int32_t *)(const void *)end + col;
+        break;
+    }
+    case CT__FEED_STAGED:
+        v.panel = ct__panel_bytes(kernel, r->k1 - r->k0);
+        v.data = r->packed_b + (col - r->j0) / width * v.panel + (k0 - r->k0) * width * size;
+        if (p->offset_b && k0 == r->k0) v.offsets = r->offsets + (col - r->j0);
+        break;
+    case CT__FEED_PRIVATE: {
+        v.panel = ct__panel_bytes(kernel, depth);
+        int32_t *offsets = NULL;
+        if (p->offset_b)
+            offsets = (int32_t *)(void *)(private_b + ct__ceil_div(p->block_cols, width) *
+                                                          ct__panel_bytes(kernel, p->private_depth));
+        pack_b_panels(r, private_b, offsets, k0, depth, col, cols);
+        v.data = private_b;
+        v.offsets = offsets;
+        break;
+    }
+    }
+    return v;
+}
+
+/* A row tile's strip against a block of columns, for one k block. */
+static void multiply_strip(const ct__plan *p, ct__tile *t, const b_view *b, int64_t rows,
+                           int64_t cols) {
+    const ct__kernel *kernel = p->kernel;
+    const int64_t width = ct__panel_width(kernel), acc = ct__type_size(kernel->acc);
+    const ct__tile_fn full = kernel->tiles[(kernel->vecs - 1) * 2][rows - 1];
+    char *c = (char *)t->c;
+    t->b_step = b->step;
+    t->b = b->data;
+    for (int64_t j = 0; j < cols; j += width, t->b = (const char *)t->b + b->panel) {
+        const int64_t have = ct__min(width, cols - j);
+        t->c = c + j * acc;
+        t->start = b->offsets ? b->offsets + j : NULL;
+        t->cols = (int)have;
+        if (have == width) {
+            full(t);
+        } else {
+            const int64_t vecs = ct__ceil_div(have, kernel->lanes);
+            kernel->tiles[(vecs - 1) * 2 + (have % kernel->lanes != 0)][rows - 1](t);
+        }
+    }
+}
+
+/* The same for the first strip over a far-away B: full panels are packed by the tiles as they go, the
+ * ragged one beforehand. Afterwards the view is that of the packed copy. */
+static void multiply_and_copy(const run *r, ct__tile *t, b_view *b, int64_t rows, int64_t cols,
+                              int64_t col, int64_t k0, int64_t depth) {
+    const ct__kernel *kernel = r->p->kernel;
+    const int64_t width = ct__panel_width(kernel), acc = ct__type_size(kernel->acc);
+    const int64_t panel = ct__panel_bytes(kernel, depth), whole = cols / width * width;
+    char *c = (char *)t->c;
+    t->b_step = b->step;
+    t->start = NULL;
+    t->cols = (int)width;
+    for (int64_t j = 0; j < whole; j += width) {
+        t->b = b->data + j / width * b->panel;
+        t->copy = b->copy + j / width * panel;
+        t->c = c + j * acc;
+        kernel->copying_tiles[rows - 1](t);
+    }
+    *b = (b_view){b->copy, panel, width * ct__type_size(kernel->packed), NULL, NULL};
+    if (whole == cols) return;
+    const b_view rest = {b->data + whole / width * panel, panel, b->step, NULL, NULL};
+    pack_b_panels(r, (char *)b->data + whole / width * panel, NULL, k0, depth, col + whole,
+                  cols - whole);
+    t->c = c + whole * acc;
+    multiply_strip(r->p, t, &rest, rows, cols - whole);
+}
+
+static void prefetch_next(run *r) {
+    for (int x = 0; x < 2; x++) {
+        const int64_t lines = ct__min(r->ahead[x].step, r->ahead[x].lines);
+        for (int64_t i = 0; i < lines; i++) __builtin_prefetch(r->ahead[x].at + 64 * i, 0, 2);
+        r->ahead[x].at += 64 * lines;
+        r->ahead[x].lines -= lines;
+    }
+}
+
+/* Rows of A that lie apart are too short for the hardware to see coming. */
+static void prefetch_rows(const char *a, int64_t row, int64_t rows, int64_t bytes) {
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(a + i * row + at, 0, 2);
+}
+
+static void compute_chunk(void *ctx, int64_t chunk, int worker) {
+    run *r = (run *)ctx; /* written only when one worker has it alone (prefetch_next) */
+    const ct__plan *p = r->p;
+    const ct__kernel *kernel = p->kernel;
+    const int64_t size = ct__type_size(kernel->packed), acc = ct__type_size(kernel->acc);
+    const int64_t width = ct__panel_width(kernel);
+    const int64_t i0 = r->i0 + chunk / r->col_chunks * p->chunk_rows;
+    const int64_t j0 = r->j0 + chunk % r->col_chunks * p->chunk_cols;
+    const int64_t i1 = ct__min(i0 + p->chunk_rows, r->i1), j1 = ct__min(j0 + p->chunk_cols, r->j1);
+
+    char *strip = r->workers + worker * p->worker_bytes, *private_a = strip;
+    const int64_t strip_ld = ct__round_up(p->chunk_cols, width);
+    if (!p->c_direct && !p->sums) private_a += p->tile_rows * strip_ld * acc;
+    char *private_b = private_a + (p->a_feed == CT__FEED_PRIVATE ? p->a_block_bytes : 0);
+    const int64_t sums_ld = ct__round_up(ct__min(p->n, p->stage_cols), width);
+
+    for (int64_t k0 = r->k0;; k0 += p->depth) {
+        const int64_t k1 = ct__min(k0 + p->depth, r->k1), depth = k1 - k0;
+        const bool first = k0 == 0, last = k1 == p->k;
+        ct__tile t = {.k = ct__ceil_div(depth, kernel->group)};
+        const char *a = NULL;
+        t.a_row = p->a_by_k ? kernel->group * size : p->a_ld * size;
+        t.a_step = p->a_by_k ? p->a_ld * size : kernel->group * size;
+        if (p->a_feed == CT__FEED_DIRECT) {
+            a = element(&r->a, i0, k0);
+            t.a_row = r->a.row * size, t.a_step = r->a.col * kernel->group * size;
+        } else if (p->a_feed == CT__FEED_STAGED) {
+            a = r->packed_a + (i0 - r->i0) / p->chunk_rows * p->a_block_bytes +
+                (k0 - r->k0) / kernel->group * t.a_step;
+        } else {
+            pack_a_block(r, private_a, i0, i1 - i0, k0, depth);
+            a = private_a;
+        }
+        t.scale = p->g->scale && kernel->acc <= CT_GEMM_F64;
+        t.alpha = p->g->alpha;
+        t.accumulate = !first || (p->g->accumulate && p->c_direct);
+
+        const bool ahead = t.a_step == kernel->group * size && depth * size <= 4096 &&
+                           p->a_feed != CT__FEED_PRIVATE;
+        for (int64_t j = j0; j < j1; j += p->block_cols) {
+            const int64_t cols = ct__min(p->block_cols, j1 - j);
+            b_view b = view_b(r, private_b, j, cols, k0, depth);
+            for (int64_t i = i0; i < i1; i += p->tile_rows) {
+                const int64_t rows = ct__min(p->tile_rows, i1 - i);
+                char *out;
+                int64_t ld;
+                if (p->c_direct) {
+                    ld = p->c_row;
+                    out = r->c + (i * ld + j) * acc;
+                } else if (p->sums) {
+                    ld = sums_ld;
+                    out = r->sums + ((i - r->i0) * ld + j - r->j0) * acc;
+                } else {
+                    ld = strip_ld;
+                    out = strip;
+                }
+                t.a = a + (i - i0) * t.a_row;
+                t.c = out;
+                t.c_row = ld * acc;
+                if (ahead && i + rows < i1)
+                    prefetch_rows(a + (i - i0 + rows) * t.a_row, t.a_row,
+                                  ct__min(p->tile_rows, i1 - i - rows), depth * size);
+                if (r->ahead[0].lines | r->ahead[1].lines) prefetch_next(r);
+                if (b.copy)
+                    multiply_and_copy(r, &t, &b, rows, cols, j, k0, depth);
+                else
+                    multiply_strip(p, &t, &b, rows, cols);
+                if (last && p->finish)
+                    ct__gemm_isa->finish(&r->finish, out, ld, i, rows, j, cols);
+            }
+        }
+        if (k1 == r->k1) break;
+    }
+}
+
+static void each_chunk(bool alone, int64_t chunks, ct_task fn, run *r) {
+    if (!alone && chunks > 1) {
+        ct__parallel(chunks, fn, r);
+        return;
+    }
+    for (int64_t chunk = 0; chunk < chunks; chunk++) fn(r, chunk, 0);
+}
+
+static void run_product(run *r, bool alone) {
+    const ct__plan *p = r->p;
+    const int64_t width = ct__panel_width(p->kernel);
+    for (r->j0 = 0; r->j0 < p->n; r->j0 += p->stage_cols) {
+        r->j1 = ct__min(r->j0 + p->stage_cols, p->n);
+        for (r->i0 = 0; r->i0 < p->m; r->i0 += p->stage_rows) {
+            r->i1 = ct__min(r->i0 + p->stage_rows, p->m);
+            for (r->k0 = 0;; r->k0 += p->stage_depth) {
+                r->k1 = ct__min(r->k0 + p->stage_depth, p->k);
+                const int64_t row_chunks = ct__ceil_div(r->i1 - r->i0, p->chunk_rows);
+                r->col_chunks = ct__ceil_div(r->j1 - r->j0, p->chunk_cols);
+                r->a_blocks = p->a_feed == CT__FEED_STAGED ? row_chunks : 0;
+                /* B is still there when all of k is one stage. */
+                const bool fresh = r->i0 == 0 || p->k > p->stage_depth;
+                r->b_blocks = p->b_feed == CT__FEED_STAGED && fresh
+                                  ? ct__ceil_div(r->j1 - r->j0, PANELS * width)
+                                  : 0;
+                each_chunk(alone, r->a_blocks + r->b_blocks, stage_chunk, r);
+                each_chunk(alone, row_chunks * r->col_chunks, compute_chunk, r);
+                if (r->k1 == p->k) break;
+            }
+        }
+    }
+}
+
+static void open_run(run *r, const ct__plan *p, int64_t item, char *scratch) {
+    const ct_gemm *g = p->g;
+    int64_t a = 0, b = 0, c = 0, bias = 0, residual = 0, rest = item;
+    for (int d = g->batch_dims - 1; d >= 0; d--) {
+        const int64_t at = rest % g->batch[d];
+        rest /= g->batch[d];
+        a += at * (p->swapped ? g->b_batch : g->a_batch)[d];
+        b += at * (p->swapped ? g->a_batch : g->b_batch)[d];
+        c += at * g->c_batch[d];
+        bias += at * g->bias_batch[d];
+        residual += at * g->residual_batch[d];
+    }
+    const int64_t c_size = ct__type_size(g->c_type), bias_size = ct__type_size(g->bias_type);
+    r->p = p;
+    r->batch = item;
+    r->a = p->a, r->b = p->b;
+    if (r->a.data) r->a.data = (const char *)p->a.data + a * ct__type_size(p->a.type);
+    if (r->b.data) r->b.data = (const char *)p->b.data + b * ct__type_size(p->b.type);
+    r->c = g->c ? (char *)g->c + c * c_size : NULL;
+    r->finish = (ct__finish){
+        .g = g,
+        .acc = p->kernel->acc,
+        .swapped = p->swapped,
+        .in_place = p->c_direct,
+        .batch = item,
+        .c = r->c,
+        .bias_row = g->bias_row ? (const char *)g->bias_row + bias * bias_size : NULL,
+        .bias_col = g->bias_col ? (const char *)g->bias_col + bias * bias_size : NULL,
+        .residual = g->residual ? (const char *)g->residual + residual * c_size : NULL,
+    };
+    r->ahead[0].lines = r->ahead[1].lines = 0;
+    r->packed_a = scratch;
+    r->packed_b = r->packed_a + p->a_bytes;
+    r->offsets = (int32_t *)(void *)(r->packed_b + p->b_bytes);
+    r->sums = r->packed_b + p->b_bytes + p->offsets_bytes;
+    r->workers = r->sums + p->sums_bytes;
+}
+
+typedef struct batch_run {
+    const ct__plan *p;
+    char *scratch;
+} batch_run;
+
+/* Matrices that lie in one piece; strips are steps of equal size. */
+static void look_ahead(run *r, const run *next) {
+    const ct__plan *p = r->p;
+    const int64_t strips = ct__ceil_div(p->m, p->tile_rows);
+    const ct__matrix *now[2] = {&r->a, &r->b}, *then[2] = {&next->a, &next->b};
+    const int64_t count[2] = {p->m * p->k, p->k * p->n};
+    for (int x = 0; x < 2; x++) {
+        const int64_t bytes = count[x] * ct__type_size(now[x]->type);
+        const bool dense = now[x]->row > 0 && now[x]->col > 0 &&
+                           (now[x]->row == 1 || now[x]->col == 1);
+        if (!dense || bytes > 1 << 17 || now[x]->data == then[x]->data) continue;
+        r->ahead[x].at = then[x]->data;
+        r->ahead[x].lines = bytes / 64;
+        r->ahead[x].step = ct__ceil_div(bytes / 64, strips);
+    }
+}
+
+static void item_chunk(void *ctx, int64_t chunk, int worker) {
+    const batch_run *all = (const batch_run *)ctx;
+    const ct__plan *p = all->p;
+    const int64_t bytes =
+        p->a_bytes + p->b_bytes + p->offsets_bytes + p->sums_bytes + p->worker_bytes;
+    const int64_t end = ct__min((chunk + 1) * p->items_in_chunk, p->items);
+    run r, next;
+    open_run(&r, p, chunk * p->items_in_chunk, all->scratch + worker * bytes);
+    for (int64_t item = chunk * p->items_in_chunk; item < end; item++) {
+        if (item + 1 < p->items) {
+            open_run(&next, p, item + 1, all->scratch + worker * bytes);
+            look_ahead(&r, &next);
+        }
+        run_product(&r, true);
+        r = next;
+    }
+}
+
+void ct__gemm_run(const ct__plan *p, void *scratch) {
+    if (p->items == 0) return;
+    if (p->items_apart) {
+        batch_run all = {p, (char *)scratch};
+        ct__parallel(ct__ceil_div(p->items, p->items_in_chunk), item_chunk, &all);
+        return;
+    }
+    /* Below some microseconds of work a fork costs more than it brings. */
+    const bool alone = 2.0 * (double)p->m * (double)p->n * (double)p->k < 5e5;
+    for (int64_t item = 0; item < p->items; item++) {
+        run r;
+        open_run(&r, p, item, (char *)scratch);
+        run_product(&r, alone);
+    }
+}

@@ -1,0 +1,116 @@
+/* Inside the engine: register tiles, kernel tables and plans. Ops include gemm.h, not this. */
+#ifndef CT_BACKENDS_CPU_GEMM_ENGINE_H
+#define CT_BACKENDS_CPU_GEMM_ENGINE_H
+
+#include "backends/cpu/gemm/gemm.h"
+
+enum { CT__TILE_ROWS_MAX = 14, CT__TILE_WIDTH_MAX = 32 };
+
+/* One register tile's work; strides in bytes. */
+typedef struct ct__tile {
+    const void *a;
+    int64_t a_row, a_step; /* from row to row, from k group to k group */
+    const void *b;
+    int64_t b_step;
+    void *copy; /* copying tiles: where B's panel is packed to */
+    void *c;    /* accumulators */
+    int64_t c_row;
+    int64_t k;         /* in groups */
+    const void *start; /* i8: what the sums start from (NULL: zero) */
+    double alpha;
+    int cols; /* valid columns */
+    bool accumulate, scale;
+} ct__tile;
+
+typedef void (*ct__tile_fn)(const ct__tile *);
+
+/* What the sums are made of. */
+typedef enum ct__kind {
+    CT__KIND_F32,
+    CT__KIND_F64,
+    CT__KIND_BF16, /* pairs of bf16, sums in f32; absent: widened to f32 by the packers */
+    CT__KIND_I8,   /* groups of 8-bit products, sums in i32; absent: widened to i32 */
+    CT__KIND_I32,
+    CT__KIND_I64,
+    CT__KINDS
+} ct__kind;
+
+/* A kernel and its tuning, as data. Depths and widths are in elements. */
+typedef struct ct__kernel {
+    const char *name;
+    const ct__tile_fn (*tiles)[CT__TILE_ROWS_MAX]; /* [(vecs - 1) * 2 + masked][rows - 1] */
+    const ct__tile_fn *copying_tiles; /* [rows - 1], full width, B packed on the way; or NULL */
+    int rows, lanes, vecs;
+    int group;           /* k elements in one broadcast unit */
+    ct_gemm_type packed; /* element type the tile reads */
+    ct_gemm_type acc;
+    bool unsigned_a;  /* the tile wants u8 for A: i8 is shifted by 128 and made good by `start` */
+    int depth;        /* k block: a row tile's A strip near L1 */
+    int block_cols;   /* columns of a work block: depth x block_cols of B in L2 */
+    int block_rows;   /* rows of a work block, at most */
+    int stage_bytes;  /* packed between two barriers: A's and B's share of L3 */
+    int stage_cols;   /* columns packed between two barriers, at most */
+} ct__kernel;
+
+/* A strided matrix as packers see it; strides in elements. */
+typedef struct ct__matrix {
+    const void *data;
+    ct_gemm_type type;
+    int64_t row, col;
+} ct__matrix;
+
+/* Where a finished strip goes. All matrices are in the caller's orientation; `swapped` says that
+ * the strip holds C transposed. */
+typedef struct ct__finish {
+    const ct_gemm *g;
+    ct_gemm_type acc;
+    bool swapped;
+    bool in_place; /* the strip is C's own memory */
+    int64_t batch;
+    char *c;
+    const char *bias_row, *bias_col, *residual;
+} ct__finish;
+
+/* One instruction set: kernels and the helpers compiled for it. */
+typedef struct ct_gemm_isa {
+    const char *name;
+    int level;
+    const ct__kernel *kernels[CT__KINDS]; /* NULL: see ct__kind */
+
+    /* Panels, one after another: columns [0, cols) and rows [0, depth) of src, as pack_b in gemm.h
+     * says. */
+    void (*pack_b)(const ct__kernel *k, const ct__matrix *src, void *dst, int64_t depth,
+                   int64_t cols);
+    /* Row-major copy, or k-major when by_k: dst[(p / group) * ld + i * group + p % group]. */
+    void (*pack_a)(const ct__kernel *k, const ct__matrix *src, void *dst, int64_t ld, bool by_k,
+                   int64_t rows, int64_t depth);
+    /* For unsigned_a kernels: flips the sign bit of packed A; -128 * column sums of a panel. */
+    void (*flip)(void *packed, int64_t bytes);
+    void (*offsets)(const ct__kernel *k, const void *panel, int64_t depth, int32_t *out);
+    /* Epilogue and store of a strip of accumulators, ld elements from row to row. */
+    void (*finish)(const ct__finish *f, void *strip, int64_t ld, int64_t row0, int64_t rows,
+                   int64_t col0, int64_t cols);
+    /* y[i] (+)= alpha * sum_p A[i][p] x[p] for i in [0, rows), floating types; y contiguous sums.
+     * A contiguous along p, or along i; strides in elements. */
+    void (*gemv_dot)(ct_gemm_type type, const void *a, int64_t a_row, const void *x, void *y,
+                     int64_t rows, int64_t k, double alpha, bool accumulate);
+    void (*gemv_axpy)(ct_gemm_type type, const void *a, int64_t a_col, const void *x,
+                      int64_t x_step, void *y, int64_t rows, int64_t k, double alpha,
+                      bool accumulate);
+} ct_gemm_isa;
+
+extern const ct_gemm_isa ct__gemm_isa_base, ct__gemm_isa_avx2, ct__gemm_isa_avx512,
+    ct__gemm_isa_avx512bf16, ct__gemm_isa_neon;
+
+/* The one in use. */
+extern const ct_gemm_isa *ct__gemm_isa;
+
+static inline int64_t ct__type_size(ct_gemm_type t) {
+    static const uint8_t size[CT_GEMM_TYPES] = {4, 8, 2, 2, 1, 1, 2, 4, 8};
+    return size[t];
+}
+static inline int64_t ct__ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static inline int64_t ct__round_up(int64_t a, int64_t b) { return ct__ceil_div(a, b) * b; }
+static inline int64_t ct__min(int64_t a, int64_t b) { return a < b ? a : b; }
+
+#endif

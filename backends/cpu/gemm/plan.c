@@ -1,0 +1,270 @@
+/* Which way round, what is packed by whom, and in which pieces: the decisions of the engine. */
+#include "backends/cpu/gemm/plan.h"
+
+#include "core/threads.h"
+
+static bool is_float(ct_gemm_type t) {
+    return t == CT_GEMM_F32 || t == CT_GEMM_BF16 || t == CT_GEMM_F16;
+}
+static bool is_integer(ct_gemm_type t) { return t >= CT_GEMM_I8 && t < CT_GEMM_TYPES; }
+
+const ct__kernel *ct__gemm_kernel(ct_gemm_type a, ct_gemm_type b, ct_gemm_type c) {
+    const ct__kernel *const *kernels = ct__gemm_isa->kernels;
+    if (is_float(a) && is_float(b) && is_float(c)) {
+        const bool pairs = a == CT_GEMM_BF16 && b == CT_GEMM_BF16 && kernels[CT__KIND_BF16];
+        return kernels[pairs ? CT__KIND_BF16 : CT__KIND_F32];
+    }
+    if (a == CT_GEMM_F64 && b == CT_GEMM_F64 && c == CT_GEMM_F64) return kernels[CT__KIND_F64];
+    if (is_integer(a) && is_integer(b) && is_integer(c)) {
+        if (a == CT_GEMM_I64 || b == CT_GEMM_I64 || c == CT_GEMM_I64) return kernels[CT__KIND_I64];
+        const bool bytes = (a == CT_GEMM_I8 || a == CT_GEMM_U8) && b == CT_GEMM_I8;
+        return kernels[bytes && kernels[CT__KIND_I8] ? CT__KIND_I8 : CT__KIND_I32];
+    }
+    return NULL;
+}
+
+static int64_t magnitude(int64_t x) { return x < 0 ? -x : x; }
+
+/* How many of `count` lines, `stride` bytes apart, fall on one set of a cache whose ways hold
+ * `way` bytes each. */
+static int64_t lines_on_a_set(int64_t stride, int64_t count, int64_t way) {
+    int64_t power = stride & -stride; /* largest power of two dividing the stride */
+    if (stride == 0) return 1;
+    if (power > way) power = way;
+    if (power < 64) power = 64;
+    return ct__ceil_div(count, way / power);
+}
+
+/* Tiles of at most seven rows, evened out over m: their lines fit one set of L1 even when rows are
+ * a multiple of 4 KiB apart, and seven rows still keep the multipliers busy. */
+static void lower_tiles(ct__plan *p) {
+    if (p->tile_rows > 7 && ct__panel_width(p->kernel) >= 16)
+        p->tile_rows = ct__ceil_div(p->m, ct__ceil_div(p->m, 7));
+}
+
+/* Whether row tiles may read A where it lies: the type fits, k groups are whole, and a tile's rows
+ * do not fight over a few cache sets (L1: 4 KiB a way; L2: 128 KiB a way, 8 ways each). May lower
+ * the tiles to that end. */
+static bool a_readable(ct__plan *p) {
+    const ct__kernel *kernel = p->kernel;
+    const int64_t size = ct__type_size(p->a.type), width = ct__panel_width(kernel);
+    if (p->g->pack_a || p->flip_a || p->a.type != kernel->packed) return false;
+    if (kernel->group > 1 && (p->a.col != 1 || p->k % kernel->group)) return false;
+    const int64_t row = magnitude(p->a.row) * size, col = magnitude(p->a.col) * size;
+    const int64_t b_bytes = p->n * p->k * size;
+    if (p->a.col == 1 || p->a.col == -1) {
+        /* A copy pays when very many columns share it. */
+        if (p->n > 4 * width && b_bytes > 1 << 22) return false;
+        if (lines_on_a_set(row, p->tile_rows, 4096) > 4) lower_tiles(p);
+        return lines_on_a_set(row, p->tile_rows, 4096) <= 7;
+    }
+    if (p->n <= width) return true; /* read once: nothing to keep in cache */
+    if (p->n > 4 * width && b_bytes > 3 << 18) return false;
+    return row <= 8 && lines_on_a_set(col, ct__min(p->k, kernel->depth), 131072) <= 4;
+}
+
+/* The same for B, whose columns must be contiguous. */
+static bool b_readable(const ct__plan *p) {
+    const ct__kernel *kernel = p->kernel;
+    const int64_t size = ct__type_size(p->b.type);
+    if (p->g->pack_b || p->g->packed_b || p->b.type != kernel->packed || kernel->group > 1)
+        return false;
+    if (p->b.col != 1) return p->n == 1 && p->m <= kernel->rows;
+    if (p->m <= kernel->rows) return true;
+    const int64_t row = magnitude(p->b.row) * size;
+    return p->k * p->n * size <= 1 << 20 &&
+           lines_on_a_set(row, ct__min(p->k, kernel->depth), 131072) <= 4;
+}
+
+static bool b_copyable(const ct__plan *p) {
+    return p->kernel->copying_tiles && !p->g->pack_b && p->b.type == p->kernel->packed &&
+           p->b.col == 1;
+}
+
+/* Cycles, roughly, to compute as given and transposed: lanes wasted on a narrow n, packing B (a
+ * transpose when its columns are not contiguous), storing C against its grain. */
+static double cost(const ct__kernel *kernel, int64_t m, int64_t n, int64_t k, bool b_contiguous,
+                   bool c_contiguous) {
+    const double wide = (double)ct__round_up(n, kernel->lanes) / kernel->lanes;
+    const double pack = b_contiguous ? (m <= kernel->rows ? 0.0 : 0.1) : 0.4;
+    return (double)m * wide * (double)ct__ceil_div(k, kernel->group) +
+           pack * (double)n * (double)k / kernel->group +
+           (c_contiguous ? 0.0 : 0.5) * (double)m * (double)n;
+}
+
+static bool better_swapped(const ct_gemm *g, const ct__kernel *kernel) {
+    if (g->pack_a || g->pack_b || g->packed_b || g->store) return false;
+    /* The i8 tile is not symmetric in its operands. */
+    if (kernel->unsigned_a) return false;
+    const double plain = cost(kernel, g->m, g->n, g->k, g->b_col == 1, g->c_col == 1);
+    const double swapped = cost(kernel, g->n, g->m, g->k, g->a_row == 1, g->c_row == 1);
+    return swapped < 0.97 * plain;
+}
+
+static void orient(ct__plan *p) {
+    const ct_gemm *g = p->g;
+    p->swapped = better_swapped(g, p->kernel);
+    p->k = g->k;
+    if (p->swapped) {
+        p->m = g->n, p->n = g->m;
+        p->a = (ct__matrix){g->b, g->b_type, g->b_col, g->b_row};
+        p->b = (ct__matrix){g->a, g->a_type, g->a_col, g->a_row};
+        p->c_row = g->c_col, p->c_col = g->c_row;
+    } else {
+        p->m = g->m, p->n = g->n;
+        p->a = (ct__matrix){g->a, g->a_type, g->a_row, g->a_col};
+        p->b = (ct__matrix){g->b, g->b_type, g->b_row, g->b_col};
+        p->c_row = g->c_row, p->c_col = g->c_col;
+    }
+    if (g->pack_a) p->a.row = 0, p->a.col = 1;
+    p->flip_a = p->kernel->unsigned_a && g->a_type == CT_GEMM_I8;
+    p->offset_b = p->flip_a;
+}
+
+static void choose_items(ct__plan *p) {
+    const double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k;
+    p->items = 1;
+    for (int d = 0; d < p->g->batch_dims; d++) p->items *= p->g->batch[d];
+    p->items_apart = p->items > 1 && (flops < 4e6 || (p->items >= 32 && flops < 64e6));
+    p->items_in_chunk = 1;
+    if (p->items_apart) { /* a chunk is worth some microseconds */
+        const double many = 5e5 / (flops + 2000.0);
+        p->items_in_chunk = many < 1.0 ? 1 : (int64_t)many;
+    }
+}
+
+/* Chunks small enough that a dozen threads have something to do, large enough to be worth it. */
+static void cut(ct__plan *p) {
+    const ct__kernel *kernel = p->kernel;
+    const int64_t width = ct__panel_width(kernel);
+    const int64_t most_rows = ct__min(p->m, p->stage_rows), most_cols = ct__min(p->n, p->stage_cols);
+    p->block_cols = ct__min(ct__round_up(p->n, width), ct__round_up(kernel->block_cols, width));
+    const bool private_a = p->a_feed == CT__FEED_PRIVATE;
+    const bool private_b = p->b_feed == CT__FEED_PRIVATE || p->b_feed == CT__FEED_COPIED;
+    p->chunk_rows = private_b
+                        ? most_rows
+                        : ct__min(most_rows, ct__round_up(kernel->block_rows, p->tile_rows));
+    p->chunk_cols = private_a ? ct__round_up(most_cols, width) : p->block_cols;
+    if (p->items_apart) return;
+    for (;;) {
+        const int64_t chunks = ct__ceil_div(most_rows, p->chunk_rows) *
+                               ct__ceil_div(most_cols, p->chunk_cols);
+        const double flops = 2.0 * (double)p->chunk_rows * (double)p->chunk_cols *
+                             (double)ct__min(p->k, p->stage_depth);
+        const bool rows = !private_b && p->chunk_rows > p->tile_rows;
+        const bool cols = !private_a && p->chunk_cols > (private_b ? 2 * width : width);
+        if (chunks >= 24 || flops < 2e6 || (!rows && !cols)) break;
+        /* Rows that share a block of B are worth more than columns that share a strip of A. */
+        if (cols && (!rows || p->chunk_cols > 2 * width || p->chunk_rows <= 4 * p->tile_rows))
+            p->chunk_cols = ct__round_up(p->chunk_cols / 2, width);
+        else
+            p->chunk_rows = ct__round_up(p->chunk_rows / 2, p->tile_rows);
+    }
+    p->block_cols = ct__min(p->block_cols, p->chunk_cols);
+}
+
+static void choose_feeds(ct__plan *p) {
+    const ct__kernel *kernel = p->kernel;
+    const bool small_m = p->m <= kernel->block_rows, small_n = p->n <= kernel->block_cols;
+    p->a_feed = a_readable(p) ? CT__FEED_DIRECT
+                              : (small_n ? CT__FEED_PRIVATE : CT__FEED_STAGED);
+    p->b_feed = p->g->packed_b     ? CT__FEED_PACKED
+                : b_readable(p)    ? CT__FEED_DIRECT
+                : small_m          ? (b_copyable(p) ? CT__FEED_COPIED : CT__FEED_PRIVATE)
+                                   : CT__FEED_STAGED;
+    /* Both private leaves one chunk: fine for a product that stays on one worker. */
+    const bool private_b = p->b_feed == CT__FEED_PRIVATE || p->b_feed == CT__FEED_COPIED;
+    if (p->a_feed == CT__FEED_PRIVATE && private_b && !p->items_apart) {
+        if (p->m < p->n)
+            p->a_feed = CT__FEED_STAGED;
+        else
+            p->b_feed = CT__FEED_STAGED;
+    }
+    p->a_by_k = !p->g->pack_a && p->a.row == 1 && p->a.col != 1;
+}
+
+static void choose_depth(ct__plan *p) {
+    const ct__kernel *kernel = p->kernel;
+    const bool staged = p->a_feed == CT__FEED_STAGED || p->b_feed == CT__FEED_STAGED;
+    /* Even k blocks: 800 is 2 x 400, not 384 + 384 + 32. */
+    const int64_t blocks = ct__ceil_div(p->k, kernel->depth + kernel->depth / 8);
+    p->depth = ct__round_up(blocks ? ct__ceil_div(p->k, blocks) : 1, 4 * kernel->group);
+    /* A stage packs whole blocks, as many as its share of L3 holds. */
+    const int64_t lines = (p->a_feed == CT__FEED_STAGED ? ct__min(p->m, 4096) : 0) +
+                          (p->b_feed == CT__FEED_STAGED ? ct__min(p->n, kernel->stage_cols) : 0);
+    int64_t per_stage = kernel->stage_bytes / (lines * p->depth * ct__type_size(kernel->packed) + 1);
+    if (per_stage < 1) per_stage = 1;
+    p->stage_depth = staged ? p->depth * per_stage : ct__round_up(p->k ? p->k : 1, p->depth);
+}
+
+static void measure(ct__plan *p) {
+    const ct__kernel *kernel = p->kernel;
+    const int64_t size = ct__type_size(kernel->packed), acc = ct__type_size(kernel->acc);
+    const int64_t width = ct__panel_width(kernel);
+    const int64_t rows = ct__min(p->m, p->stage_rows), cols = ct__min(p->n, p->stage_cols);
+    const int64_t deep = ct__min(ct__round_up(p->k, kernel->group), p->stage_depth);
+    p->private_depth = ct__min(ct__round_up(p->k, kernel->group), p->depth);
+    const bool staged_a = p->a_feed == CT__FEED_STAGED, staged_b = p->b_feed == CT__FEED_STAGED;
+
+    /* A line more than the depth: rows of packed A then start on different cache sets. */
+    const int64_t a_depth = staged_a ? deep : p->private_depth;
+    p->a_ld = p->a_by_k ? ct__round_up(p->chunk_rows * kernel->group, 64 / size)
+                        : ct__round_up(a_depth, 64 / size) + 64 / size;
+    p->a_block_bytes = p->a_by_k ? p->a_ld * ct__ceil_div(a_depth, kernel->group) * size
+                                 : p->a_ld * p->chunk_rows * size;
+    p->a_block_bytes = ct__round_up(p->a_block_bytes, 64);
+    p->a_bytes = staged_a ? p->a_block_bytes * ct__ceil_div(rows, p->chunk_rows) : 0;
+    p->b_bytes = staged_b ? ct__panel_bytes(kernel, deep) * ct__ceil_div(cols, width) : 0;
+    p->offsets_bytes = p->offset_b && staged_b ? ct__round_up(cols, width) * 4 : 0;
+
+    p->sums_bytes = p->sums ? rows * ct__round_up(cols, width) * acc : 0;
+    p->worker_bytes = 0;
+    if (!p->c_direct && !p->sums)
+        p->worker_bytes += p->tile_rows * ct__round_up(p->chunk_cols, width) * acc;
+    if (p->a_feed == CT__FEED_PRIVATE) p->worker_bytes += p->a_block_bytes;
+    if (p->b_feed == CT__FEED_PRIVATE || p->b_feed == CT__FEED_COPIED) {
+        p->worker_bytes += ct__panel_bytes(kernel, p->private_depth) * ct__ceil_div(p->block_cols, width);
+        if (p->offset_b) p->worker_bytes += ct__round_up(p->block_cols, width) * 4;
+    }
+    p->a_bytes = ct__round_up(p->a_bytes, 64), p->b_bytes = ct__round_up(p->b_bytes, 64);
+    p->offsets_bytes = ct__round_up(p->offsets_bytes, 64);
+    p->sums_bytes = ct__round_up(p->sums_bytes, 64);
+    p->worker_bytes = ct__round_up(p->worker_bytes, 64);
+    const int64_t workers = ct__threads();
+    const int64_t shared = p->a_bytes + p->b_bytes + p->offsets_bytes + p->sums_bytes;
+    p->total_bytes = p->items_apart ? (shared + p->worker_bytes) * workers
+                                    : shared + p->worker_bytes * workers;
+}
+
+bool ct__gemm_plan(const ct_gemm *g, ct__plan *p) {
+    const ct__kernel *kernel = ct__gemm_kernel(g->a_type, g->b_type, g->c_type);
+    if (!kernel) return false;
+    p->g = g;
+    p->kernel = kernel;
+    orient(p);
+    const int64_t tiles = ct__ceil_div(p->m, kernel->rows);
+    p->tile_rows = tiles ? ct__ceil_div(p->m, tiles) : 1;
+    /* Rows of C that are that far apart fight as well. */
+    const int64_t c_row = magnitude(p->c_row) * ct__type_size(g->c_type);
+    if (p->c_col == 1 && lines_on_a_set(c_row, p->tile_rows, 4096) > 7) lower_tiles(p);
+    choose_items(p);
+    if (p->m <= 0 || p->n <= 0 || p->items <= 0) { /* nothing to write */
+        p->items = p->total_bytes = 0;
+        return true;
+    }
+    choose_feeds(p);
+    p->stage_rows = 4096 / p->tile_rows * p->tile_rows;
+    p->stage_cols = kernel->stage_cols;
+    choose_depth(p);
+    p->c_direct = g->c_type == kernel->acc && p->c_col == 1 && !g->store;
+    p->finish = !p->c_direct || g->bias_row || g->bias_col || g->residual || g->activate;
+    p->sums = !p->c_direct && p->k > p->depth;
+    if (p->a_feed != CT__FEED_STAGED && p->b_feed != CT__FEED_STAGED && !p->sums)
+        p->stage_rows = p->m, p->stage_cols = p->n;
+    cut(p);
+    /* Stages are whole numbers of chunks, so that packed blocks and chunks coincide. */
+    p->stage_rows = p->m > p->stage_rows ? ct__round_up(p->stage_rows, p->chunk_rows) : p->m;
+    p->stage_cols = p->n > p->stage_cols ? ct__round_up(p->stage_cols, p->chunk_cols) : p->n;
+    measure(p);
+    return true;
+}

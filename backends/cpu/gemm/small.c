@@ -1,0 +1,94 @@
+/* Small products, alone or by the thousand: register tiles straight from memory, no plan, no
+ * scratch. Only a B that lies along k is first transposed, into the stack. */
+#include "backends/cpu/gemm/plan.h"
+
+#include "core/threads.h"
+
+enum { LARGEST = 64 * 64 * 64, STACK = 64 * 64 * 8 };
+
+bool ct__gemm_is_small(const ct_gemm *g) {
+    if (g->m <= 0 || g->n <= 0 || g->k <= 0 || g->m > LARGEST || g->n > LARGEST || g->k > LARGEST)
+        return false;
+    if (g->m * g->n > LARGEST || g->m * g->n * g->k > LARGEST) return false;
+    if (g->a_type > CT_GEMM_F64 || g->b_type != g->a_type || g->c_type != g->a_type) return false;
+    if (g->bias_row || g->bias_col || g->residual || g->activate || g->store) return false;
+    if (g->pack_a || g->pack_b || g->packed_b || g->c_col != 1) return false;
+    if (g->b_col == 1) return true;
+    /* Rounded up to whole panels of at most 32 columns. */
+    return (g->n + 31) * g->k * ct__type_size(g->b_type) <= STACK && g->m > 1;
+}
+
+static void multiply(const ct_gemm *g, const ct__kernel *kernel, const char *a, const char *b,
+                     char *c) {
+    const int64_t size = ct__type_size(kernel->acc), width = ct__panel_width(kernel);
+    const int64_t count = ct__ceil_div(g->m, kernel->rows), rows = ct__ceil_div(g->m, count);
+    char stack[STACK] __attribute__((aligned(64)));
+    int64_t panel = width * size;
+    ct__tile t;
+    t.a_row = g->a_row * size, t.a_step = g->a_col * size;
+    t.b_step = g->b_row * size;
+    t.c_row = g->c_row * size;
+    t.k = g->k;
+    t.start = NULL;
+    t.alpha = g->alpha;
+    t.accumulate = g->accumulate;
+    t.scale = g->scale;
+    if (g->b_col != 1) {
+        const ct__matrix src = {b, g->b_type, g->b_row, g->b_col};
+        ct__gemm_isa->pack_b(kernel, &src, stack, g->k, g->n);
+        b = stack;
+        t.b_step = panel;
+        panel *= g->k;
+    }
+    for (int64_t j = 0; j < g->n; j += width, b += panel) {
+        const int64_t cols = ct__min(width, g->n - j);
+        const int64_t vecs = (cols + kernel->lanes - 1) / kernel->lanes;
+        const ct__tile_fn *fn = kernel->tiles[(vecs - 1) * 2 + (cols != vecs * kernel->lanes)];
+        t.b = b;
+        t.cols = (int)cols;
+        for (int64_t i = 0; i < g->m; i += rows) {
+            t.a = a + i * t.a_row;
+            t.c = c + i * t.c_row + j * size;
+            fn[ct__min(rows, g->m - i) - 1](&t);
+        }
+    }
+}
+
+typedef struct batch {
+    const ct_gemm *g;
+    const ct__kernel *kernel;
+    int64_t items, in_chunk;
+} batch;
+
+static void chunk_of_items(void *ctx, int64_t chunk, int worker) {
+    const batch *all = (const batch *)ctx;
+    const ct_gemm *g = all->g;
+    const int64_t size = ct__type_size(g->a_type);
+    const int64_t end = ct__min((chunk + 1) * all->in_chunk, all->items);
+    (void)worker;
+    for (int64_t item = chunk * all->in_chunk; item < end; item++) {
+        int64_t a = 0, b = 0, c = 0, rest = item;
+        for (int d = g->batch_dims - 1; d >= 0; d--) {
+            const int64_t at = d ? rest % g->batch[d] : rest;
+            if (d) rest /= g->batch[d];
+            a += at * g->a_batch[d], b += at * g->b_batch[d], c += at * g->c_batch[d];
+        }
+        multiply(g, all->kernel, (const char *)g->a + a * size, (const char *)g->b + b * size,
+                 (char *)g->c + c * size);
+    }
+}
+
+void ct__gemm_small(const ct_gemm *g) {
+    const ct__kernel *kernel =
+        ct__gemm_isa->kernels[g->a_type == CT_GEMM_F32 ? CT__KIND_F32 : CT__KIND_F64];
+    if (g->batch_dims == 0) {
+        multiply(g, kernel, (const char *)g->a, (const char *)g->b, (char *)g->c);
+        return;
+    }
+    batch all = {g, kernel, 1, 1};
+    for (int d = 0; d < g->batch_dims; d++) all.items *= g->batch[d];
+    /* A chunk is worth some microseconds, whatever the number of threads. */
+    const int64_t work = g->m * g->n * g->k + 500;
+    all.in_chunk = ct__min(all.items, 200000 / work + 1);
+    if (all.items > 0) ct__parallel(ct__ceil_div(all.items, all.in_chunk), chunk_of_items, &all);
+}

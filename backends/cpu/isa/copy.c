@@ -1,0 +1,278 @@
+/* The strided copy. A copy is first made simple (dimensions in the order of dst, merged where both sides allow it), then cut into
+ * planes of two dimensions, and the planes into pieces for the threads. A plane is copied run by run, or transposed by tiles. */
+#include "backends/cpu/copy.h"
+
+#include <string.h>
+
+#include "backends/cpu/isa/transpose.h"
+#include "core/threads.h"
+
+enum {
+    PIECE = 64 << 10,  /* bytes that stay on one thread at the least */
+    CHUNK = 256 << 10, /* bytes of a chunk */
+    STREAM = 4 << 20,  /* from here on the result would only push others out of the caches */
+    TILE = 64,         /* elements along each side of a transposed tile */
+};
+
+typedef uint8_t any8;
+typedef uint16_t any16 __attribute__((may_alias, aligned(1)));
+typedef uint32_t any32 __attribute__((may_alias, aligned(1)));
+typedef uint64_t any64 __attribute__((may_alias, aligned(1)));
+
+static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* ---- Rows; strides in bytes ---- */
+
+#define STRIDED_ROW(name, T)                                                                                              \
+    static void name(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n) {                                     \
+        const int64_t size = (int64_t)sizeof(T);                                                                          \
+        if (ds == size && ss == -size) {                                                                                  \
+            T *d = (T *)dst;                                                                                              \
+            const T *s = (const T *)src - (n - 1);                                                                        \
+            for (int64_t i = 0; i < n; i++) d[i] = s[n - 1 - i];                                                          \
+        } else if (ds == size) {                                                                                          \
+            T *d = (T *)dst;                                                                                              \
+            for (int64_t i = 0; i < n; i++) d[i] = *(const T *)(src + i * ss);                                            \
+        } else {                                                                                                          \
+            for (int64_t i = 0; i < n; i++) *(T *)(dst + i * ds) = *(const T *)(src + i * ss);                            \
+        }                                                                                                                 \
+    }
+STRIDED_ROW(strided8, any8)
+STRIDED_ROW(strided16, any16)
+STRIDED_ROW(strided32, any32)
+STRIDED_ROW(strided64, any64)
+
+static void strided_row(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n, int size) {
+    switch (size) {
+    case 1: strided8(dst, ds, src, ss, n); break;
+    case 2: strided16(dst, ds, src, ss, n); break;
+    case 4: strided32(dst, ds, src, ss, n); break;
+    default: strided64(dst, ds, src, ss, n); break;
+    }
+}
+
+#define FILL_ROW(name, T)                                                      \
+    static void name(char *dst, const char *src, int64_t n) {                  \
+        T *d = (T *)dst;                                                       \
+        const T value = *(const T *)src;                                       \
+        for (int64_t i = 0; i < n; i++) d[i] = value;                          \
+    }
+FILL_ROW(fill16, any16)
+FILL_ROW(fill32, any32)
+FILL_ROW(fill64, any64)
+
+static void fill_row(char *dst, const char *src, int64_t n, int size) {
+    switch (size) {
+    case 1: memset(dst, *(const unsigned char *)src, (size_t)n); break;
+    case 2: fill16(dst, src, n); break;
+    case 4: fill32(dst, src, n); break;
+    default: fill64(dst, src, n); break;
+    }
+}
+
+/* Past the caches: whole lines, never read before they are written. */
+static void stream_row(char *dst, const char *src, int64_t bytes) {
+    enum { LINE = 64, STEP = VF32_LANES * 4 };
+    int64_t head = (int64_t)(-(uintptr_t)dst & (LINE - 1));
+    if (bytes < 4 * LINE) {
+        memcpy(dst, src, (size_t)bytes);
+        return;
+    }
+    memcpy(dst, src, (size_t)head);
+    int64_t i = head;
+    for (; i + LINE <= bytes; i += LINE)
+        for (int k = 0; k < LINE; k += STEP) vf32_stream((float *)(void *)(dst + i + k), vf32_load((const float *)(const void *)(src + i + k)));
+    memcpy(dst + i, src + i, (size_t)(bytes - i));
+}
+
+static void stream_fill(char *dst, const char *src, int64_t n, int size) {
+    enum { LINE = 64, STEP = VF32_LANES * 4 };
+    const int64_t bytes = n * size, head = (int64_t)(-(uintptr_t)dst & (LINE - 1));
+    if (bytes < 4 * LINE || head % size) {
+        fill_row(dst, src, n, size);
+        return;
+    }
+    fill_row(dst, src, head / size, size);
+    char pattern[STEP];
+    for (int k = 0; k < STEP; k++) pattern[k] = src[k % size];
+    const vf32 value = vf32_load((const float *)(const void *)pattern);
+    int64_t i = head;
+    for (; i + LINE <= bytes; i += LINE)
+        for (int k = 0; k < LINE; k += STEP) vf32_stream((float *)(void *)(dst + i + k), value);
+    fill_row(dst + i, src, (bytes - i) / size, size);
+}
+
+/* Runs of a few bytes: a call of memcpy would cost more than the copy. */
+static inline void short_run(char *dst, const char *src, int64_t bytes) {
+    for (; bytes >= 8; bytes -= 8, dst += 8, src += 8) *(any64 *)dst = *(const any64 *)src;
+    for (; bytes > 0; bytes--) *dst++ = *src++;
+}
+
+void ct__copy_run(void *dst, int64_t dst_stride, const void *src, int64_t src_stride, int64_t n, size_t element) {
+    const int64_t size = (int64_t)element;
+    if (dst_stride == 1 && src_stride == 1) memcpy(dst, src, (size_t)n * element);
+    else if (dst_stride == 1 && src_stride == 0 && n) fill_row(dst, src, n, (int)size);
+    else strided_row(dst, dst_stride * size, src, src_stride * size, n, (int)size);
+}
+
+void ct__fill_run(void *dst, int64_t dst_stride, int64_t n, const void *value, size_t element) {
+    if (n) ct__copy_run(dst, dst_stride, value, 0, n, element);
+}
+
+/* ---- Planes ---- */
+
+typedef struct job {
+    int outer; /* dimensions before the plane */
+    int64_t dims[CT_MAX_DIMS], ds[CT_MAX_DIMS], ss[CT_MAX_DIMS]; /* the plane is the last two; strides in bytes */
+    char *dst;
+    const char *src;
+    int size; /* of an element */
+    bool transposed, stream;
+    int64_t rows, columns; /* of a piece of the plane */
+    int64_t row_pieces, column_pieces, pieces, pieces_a_chunk;
+} job;
+
+static void copy_piece(const job *j, char *dst, const char *src, int64_t rows, int64_t columns) {
+    const int64_t dr = j->ds[j->outer], dc = j->ds[j->outer + 1], sr = j->ss[j->outer], sc = j->ss[j->outer + 1];
+    const int size = j->size;
+    if (j->transposed) {
+        transpose_tile(dst, dr, src, sc, rows, columns, size, j->stream);
+    } else if (dc == size && sc == size) {
+        const int64_t bytes = columns * size;
+        if (bytes <= 64)
+            for (int64_t r = 0; r < rows; r++) short_run(dst + r * dr, src + r * sr, bytes);
+        else if (j->stream)
+            for (int64_t r = 0; r < rows; r++) stream_row(dst + r * dr, src + r * sr, bytes);
+        else
+            for (int64_t r = 0; r < rows; r++) memcpy(dst + r * dr, src + r * sr, (size_t)bytes);
+    } else if (dc == size && sc == 0) {
+        for (int64_t r = 0; r < rows; r++) {
+            if (j->stream) stream_fill(dst + r * dr, src + r * sr, columns, size);
+            else fill_row(dst + r * dr, src + r * sr, columns, size);
+        }
+    } else {
+        for (int64_t r = 0; r < rows; r++) strided_row(dst + r * dr, dc, src + r * sr, sc, columns, size);
+    }
+}
+
+static void copy_chunk(void *context, int64_t chunk, int worker) {
+    const job *j = context;
+    (void)worker;
+    const int64_t end = min64((chunk + 1) * j->pieces_a_chunk, j->pieces);
+    for (int64_t piece = chunk * j->pieces_a_chunk; piece < end; piece++) {
+        const int64_t column = piece % j->column_pieces * j->columns, row = piece / j->column_pieces % j->row_pieces * j->rows;
+        int64_t plane = piece / j->column_pieces / j->row_pieces;
+        int64_t to = row * j->ds[j->outer] + column * j->ds[j->outer + 1], from = row * j->ss[j->outer] + column * j->ss[j->outer + 1];
+        for (int d = j->outer - 1; d >= 0; d--) {
+            const int64_t i = plane % j->dims[d];
+            plane /= j->dims[d];
+            to += i * j->ds[d];
+            from += i * j->ss[d];
+        }
+        copy_piece(j, j->dst + to, j->src + from, min64(j->rows, j->dims[j->outer] - row), min64(j->columns, j->dims[j->outer + 1] - column));
+    }
+    if (j->stream) simd_fence();
+}
+
+/* ---- Making it simple ---- */
+
+static void swap_dims(job *j, int a, int b) {
+    const int64_t dim = j->dims[a], ds = j->ds[a], ss = j->ss[a];
+    j->dims[a] = j->dims[b], j->ds[a] = j->ds[b], j->ss[a] = j->ss[b];
+    j->dims[b] = dim, j->ds[b] = ds, j->ss[b] = ss;
+}
+
+/* Returns how many dimensions are left. */
+static int simplify(job *j, int n) {
+    int kept = 0;
+    for (int i = 0; i < n; i++) {
+        if (j->dims[i] == 1) continue;
+        if (j->ds[i] < 0) { /* the same elements, counted from the other end */
+            j->dst += (j->dims[i] - 1) * j->ds[i];
+            j->src += (j->dims[i] - 1) * j->ss[i];
+            j->ds[i] = -j->ds[i];
+            j->ss[i] = -j->ss[i];
+        }
+        swap_dims(j, kept, i);
+        for (int k = kept++; k > 0 && j->ds[k - 1] < j->ds[k]; k--) swap_dims(j, k - 1, k);
+    }
+    n = 0;
+    for (int i = 0; i < kept; i++) {
+        if (n && j->ds[n - 1] == j->ds[i] * j->dims[i] && j->ss[n - 1] == j->ss[i] * j->dims[i]) {
+            j->dims[n - 1] *= j->dims[i];
+            j->ds[n - 1] = j->ds[i];
+            j->ss[n - 1] = j->ss[i];
+        } else {
+            swap_dims(j, n++, i);
+        }
+    }
+    /* A last dimension of two or four small elements, side by side in both, is one larger element. */
+    if (n > 1 && j->ds[n - 1] == j->size && j->ss[n - 1] == j->size) {
+        const int64_t bytes = j->dims[n - 1] * j->size;
+        if (bytes == 2 || bytes == 4 || bytes == 8) {
+            j->size = (int)bytes;
+            n--;
+        }
+    }
+    return n;
+}
+
+/* Brings the dimension that is dense in src next to the last, if turning tiles is better than walking in strides. */
+static bool find_transposed(job *j, int n) {
+    if (n < 2 || j->ds[n - 1] != j->size || j->ss[n - 1] == j->size || j->ss[n - 1] == 0 || j->dims[n - 1] < 4) return false;
+    for (int i = 0; i < n - 1; i++) {
+        if (j->ss[i] != j->size || j->dims[i] < 4) continue;
+        for (int k = i; k < n - 2; k++) swap_dims(j, k, k + 1);
+        return true;
+    }
+    return false;
+}
+
+void ct__copy(void *dst, const int64_t *dst_strides, const void *src, const int64_t *src_strides, int ndim, const int64_t *dims, size_t element) {
+    job j = {.dst = dst, .src = src, .size = (int)element};
+    int64_t bytes = (int64_t)element;
+    for (int i = 0; i < ndim; i++) {
+        bytes *= dims[i];
+        j.dims[i] = dims[i];
+        j.ds[i] = dst_strides[i] * (int64_t)element;
+        j.ss[i] = src_strides[i] * (int64_t)element;
+    }
+    if (bytes == 0) return;
+    int n = simplify(&j, ndim);
+    j.transposed = find_transposed(&j, n);
+    for (; n < 2; n++) { /* at least a plane */
+        for (int i = n; i > 0; i--) swap_dims(&j, i - 1, i);
+        j.dims[0] = 1;
+        if (n == 0) j.ds[0] = j.ss[0] = j.size;
+        else j.ds[0] = j.ss[0] = 0;
+    }
+    j.outer = n - 2;
+    j.stream = bytes > STREAM;
+    const int64_t rows = j.dims[n - 2], columns = j.dims[n - 1];
+    if (j.transposed) {
+        j.rows = min64(rows, TILE);
+        j.columns = min64(columns, TILE);
+    } else {
+        j.columns = min64(columns, PIECE / j.size);
+        j.rows = j.columns < columns ? 1 : min64(rows, 1 + (PIECE - 1) / (columns * j.size));
+    }
+    j.row_pieces = (rows + j.rows - 1) / j.rows;
+    j.column_pieces = (columns + j.columns - 1) / j.columns;
+    j.pieces = j.row_pieces * j.column_pieces;
+    for (int i = 0; i < j.outer; i++) j.pieces *= j.dims[i];
+    const int64_t piece_bytes = j.rows * j.columns * j.size;
+    j.pieces_a_chunk = ct__grain(piece_bytes >= CHUNK ? 1 : CHUNK / piece_bytes);
+    if (j.pieces_a_chunk < 1) j.pieces_a_chunk = 1;
+    ct__parallel((j.pieces + j.pieces_a_chunk - 1) / j.pieces_a_chunk, copy_chunk, &j);
+}
+
+void ct__fill(void *dst, const int64_t *dst_strides, int ndim, const int64_t *dims, const void *value, size_t element) {
+    static const int64_t still[CT_MAX_DIMS];
+    ct__copy(dst, dst_strides, value, still, ndim, dims, element);
+}
+
+void ct__copy_view(const ct_view *dst, const ct_view *src) {
+    const size_t element = ct_dtype_size(dst->dtype);
+    ct__copy((char *)dst->buffer + dst->offset * (int64_t)element, dst->strides, (const char *)src->buffer + src->offset * (int64_t)element, src->strides,
+             dst->ndim, dst->dims, element);
+}

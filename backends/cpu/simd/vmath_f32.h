@@ -1,0 +1,107 @@
+/* vmath_f32.h - what is peculiar to f32: reductions, polynomials and constants for the functions of
+   vmath_shared.h and vmath_trig.h, and erf. Polynomials are fpminimax fits (Sollya) made for this
+   file, written as hexadecimal floats; the error of each fit is given beside it. */
+
+/* c[0] + c[1] x + ... + c[n-1] x^(n-1); n is a constant, so the loop unrolls */
+SIMD_INLINE vf32 vf32_horner(vf32 x, const float *c, int n) {
+    vf32 p = vf32_set1(c[n - 1]);
+    for (int i = n - 2; i >= 0; i--) p = vf32_fma(p, x, vf32_set1(c[i]));
+    return p;
+}
+
+#define VF32_LOG2_HEAD     0x1.62e4p-1f /* 15 bits: the product with an exponent is exact */
+#define VF32_LOG2_TAIL     0x1.7f7d1cp-20f
+#define VF32_INV_LOG2      0x1.715476p0f
+#define VF32_INV_LOG2_TAIL 0x1.4ae0cp-26f
+#define VF32_INV_LOG10     0x1.bcb7b2p-2f
+#define VF32_LOG10_2_HEAD  0x1.344p-2f
+#define VF32_LOG10_2_TAIL  0x1.3509f8p-18f
+#define VF32_PLACE         0x1.8p23f
+#define VF32_BIAS          127
+#define VF32_MANTISSA      23
+#define VF32_EXP_MIN       (-104)  /* e^x rounds to 0 below */
+#define VF32_EXP_MAX       89      /* e^x is infinite above */
+#define VF32_EXP_PLAIN     87      /* e^|x| and e^-|x| are normal numbers up to here */
+#define VF32_EXPM1_MIN     (-18)   /* e^x - 1 rounds to -1 below */
+#define VF32_TANH_ONE      9.1f    /* tanh rounds to 1 from 9.011 */
+#define VF32_BIG           0x1p30f /* x + 1 = x, and x^2 is finite */
+
+/* x = n log 2 + r, |r| <= log(2)/2, *power = 2^(n + bias - 127). Adding 1.5 * 2^23 + bias rounds
+   x / log 2 to an integer and leaves n + bias in the low bits, a shift away from the exponent field;
+   n + bias must be in 1..254 for *power to mean anything. log 2 is split in a head, whose product
+   with n is exact even without fma, and a tail. */
+SIMD_INLINE vf32 vf32_reduce_log2(vf32 x, int bias, vf32 *n, vf32 *power) {
+    vf32 place = vf32_set1(VF32_PLACE + (float)bias);
+    vf32 t = vf32_fma(x, vf32_set1(VF32_INV_LOG2), place);
+    *n = vf32_sub(t, place);
+    *power = vf32_from_bits(vi32_shl(vf32_bits(t), 23));
+    vf32 r = vf32_fnma(*n, vf32_set1(VF32_LOG2_HEAD), x);
+    return vf32_fnma(*n, vf32_set1(VF32_LOG2_TAIL), r);
+}
+
+/* e^r - 1 = r + r^2 q(r) on |r| <= log(2)/2, relative error 2^-26.1 (2^-27.8 of e^r) */
+SIMD_INLINE vf32 vf32_expm1_reduced(vf32 r) {
+    static const float c[] = {0x1.fffffep-2f, 0x1.5554bp-3f, 0x1.555716p-5f, 0x1.1227aap-7f, 0x1.6b73ap-10f};
+    return vf32_fma(vf32_horner(r, c, 5), vf32_mul(r, r), r);
+}
+
+/* 2^f - 1 = f q(f) on |f| <= 1/2, relative error of 2^f 2^-28 */
+SIMD_INLINE vf32 vf32_exp2m1_reduced(vf32 f) {
+    static const float c[] = {0x1.62e43p-1f, 0x1.ebfbd8p-3f,  0x1.c6af76p-5f,
+                              0x1.3b30ap-7f, 0x1.5f0b82p-10f, 0x1.3fa206p-13f};
+    return vf32_mul(vf32_horner(f, c, 6), f);
+}
+
+/* log(1 + f) - f = -f^2/2 + f^3 P(f), f in [-1/4, 1/2] (a little beyond does no harm), relative
+   error of the logarithm 2^-27.6 */
+SIMD_INLINE vf32 vf32_log1p_tail(vf32 f) {
+    static const float c[] = {0x1.5555a4p-2f, -0x1.000042p-2f, 0x1.996966p-3f, -0x1.54ef16p-3f,
+                              0x1.2886b8p-3f, -0x1.0d93f4p-3f, 0x1.aca08ep-4f, -0x1.713e36p-5f};
+    vf32 f2 = vf32_mul(f, f), p = vf32_fma(vf32_horner(f, c, 8), f, vf32_set1(-0.5f));
+    return vf32_mul(f2, p);
+}
+
+/* sinh x = x + x^3 P(x^2) on [0, 1], relative error 2^-31.4 */
+SIMD_INLINE vf32 vf32_sinh_small(vf32 z) {
+    static const float c[] = {0x1.555556p-3f, 0x1.1110eap-7f, 0x1.a01c22p-13f, 0x1.767726p-19f};
+    return vf32_horner(z, c, 4);
+}
+
+/* tanh x = x + x^3 P(x^2) on [0, 5/8], relative error 2^-27.7 */
+SIMD_INLINE vf32 vf32_tanh_small(vf32 z) {
+    static const float c[] = {-0x1.555532p-2f, 0x1.110704p-3f, -0x1.b83898p-5f, 0x1.521152p-6f, -0x1.758cap-8f};
+    return vf32_horner(z, c, 5);
+}
+
+/* num / den within 1 ulp for den in [1, 2^60]: on AVX-512 a 14-bit reciprocal and one correction of
+   the quotient by its remainder take half the time of a division. */
+SIMD_INLINE vf32 vf32_div_near(vf32 num, vf32 den) {
+#if CT_ISA_LEVEL >= 2
+    vf32 y = _mm512_rcp14_ps(den), q = vf32_mul(num, y);
+    return vf32_fma(vf32_fnma(den, q, num), y, q);
+#else
+    return vf32_div(num, den);
+#endif
+}
+
+#if CT_ISA_LEVEL >= 2
+#include "backends/cpu/simd/vmath_f32_lut.h"
+#else
+
+/* |x| <= 1: x + x P(x^2), error 2^-29.3. Above: 1 - e^Q(|x|), Q a fit of log erfc with absolute
+   error 2^-26.6, which erfc(1) = 0.157 makes harmless. From 3.92 on erf rounds to 1. */
+SIMD_INLINE vf32 vf32_erf(vf32 x) {
+    static const float small[] = {0x1.06eba8p-3f, -0x1.81273ep-2f,  0x1.ce2cf2p-4f, -0x1.b7f88cp-6f,
+                                  0x1.540172p-8f, -0x1.a3d812p-11f, 0x1.4917a4p-14f};
+    static const float large[] = {0x1.3d5eb8p-12f, -0x1.21529ep0f,  -0x1.438ca8p-1f,  -0x1.c2814ep-4f, 0x1.b01322p-6f,
+                                  -0x1.36deaap-8f, 0x1.373c8ep-11f, -0x1.7f780ap-15f, 0x1.b3319ep-20f};
+    vf32 a = vf32_minb(vf32_set1(3.95f), vf32_abs(x));
+    vf32 near = vf32_fma(vf32_horner(vf32_mul(a, a), small, 7), a, a);
+    vf32 n, power, r = vf32_reduce_log2(vf32_horner(a, large, 9), 127, &n, &power);
+    vf32 erfc = vf32_fma(power, vf32_expm1_reduced(r), power);
+    vf32 far = vf32_sub(vf32_set1(1), erfc);
+    vf32 y = vf32_select(vf32_le(a, vf32_set1(1)), near, far);
+    return vf32_or(y, vf32_sign_of(x));
+}
+
+#endif
