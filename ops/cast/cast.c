@@ -1,0 +1,29 @@
+/* cast: any dtype to any other, and nothing at all to the same one. */
+#include "ops/op_impl.h"
+
+bool cast_infer(ct_infer *infer) {
+    const cast_attrs *a = infer->attrs;
+    if ((unsigned)a->to >= CT_DTYPE_COUNT) return ct_infer_fail(infer, CT_ERR_DTYPE, "there is no dtype %d", (int)a->to);
+    ct__infer_like(infer, 0, infer->in[0], a->to);
+    return true;
+}
+
+void cast_vjp(ct_vjp *v) {
+    if (v->need[0]) v->grad[0] = cast(v->cot[0], ct_dtype_of(v->in[0]));
+}
+
+/* The kernels of cast refuse to copy x to its own dtype, so that such a call comes here. */
+void cast_lower(ct_lower *l) {
+    const cast_attrs *a = l->attrs;
+    ct_tensor *x = l->in[0];
+    l->out[0] = ct_dtype_of(x) == a->to ? x : convert(x, a->to);
+}
+
+bool convert_infer(ct_infer *infer) {
+    ct__infer_like(infer, 0, infer->in[0], ((const convert_attrs *)infer->attrs)->to);
+    return true;
+}
+
+void convert_vjp(ct_vjp *v) {
+    if (v->need[0]) v->grad[0] = cast(v->cot[0], ct_dtype_of(v->in[0]));
+}

@@ -1,0 +1,76 @@
+/* Tensors whose elements follow from their index: arange, linspace, eye, tril_mask, one_hot, meshgrid. */
+#include "ops/create/create.h"
+
+#include "ops/op_impl.h"
+
+static bool infer_length(ct_infer *infer, double n, ct_dtype dtype) {
+    if (!(n < 0x1p62)) return ct_infer_fail(infer, CT_ERR_VALUE, "%g elements are more than memory can hold", n);
+    return ct__infer_shape(infer, &(ct_dims){.n = 1, .d = {(int64_t)n}}, dtype);
+}
+
+bool arange_infer(ct_infer *infer) {
+    const arange_attrs *a = infer->attrs;
+    if (!__builtin_isfinite(a->start) || !__builtin_isfinite(a->stop) || !__builtin_isfinite(a->step) || a->step == 0)
+        return ct_infer_fail(infer, CT_ERR_VALUE, "start is %g, stop %g and step %g; all have to be finite, and step not zero", a->start, a->stop,
+                             a->step);
+    double n = __builtin_ceil((a->stop - a->start) / a->step);
+    if (n < 0) return ct_infer_fail(infer, CT_ERR_VALUE, "step %g does not lead from start %g to stop %g", a->step, a->start, a->stop);
+    return infer_length(infer, n, a->dtype);
+}
+
+bool linspace_infer(ct_infer *infer) {
+    const linspace_attrs *a = infer->attrs;
+    if (a->n < 0) return ct_infer_fail(infer, CT_ERR_VALUE, "n is %lld; it cannot be negative", (long long)a->n);
+    return infer_length(infer, (double)a->n, a->dtype);
+}
+
+static bool infer_matrix(ct_infer *infer, int64_t n, int64_t m, ct_dtype dtype) {
+    return ct__infer_shape(infer, &(ct_dims){.n = 2, .d = {n, m ? m : n}}, dtype);
+}
+
+bool eye_infer(ct_infer *infer) {
+    const eye_attrs *a = infer->attrs;
+    return infer_matrix(infer, a->n, a->m, a->dtype);
+}
+
+bool tril_mask_infer(ct_infer *infer) {
+    const tril_mask_attrs *a = infer->attrs;
+    return infer_matrix(infer, a->n, a->m, CT_BOOL);
+}
+
+bool one_hot_infer(ct_infer *infer) {
+    const one_hot_attrs *a = infer->attrs;
+    const ct_view *x = infer->in[0];
+    if (a->classes < 1) return ct_infer_fail(infer, CT_ERR_VALUE, "classes is %lld; there has to be one at least", (long long)a->classes);
+    if (x->ndim == CT_MAX_DIMS)
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "indices is %s; the result would have more than %d dimensions", ct_view_text(x), CT_MAX_DIMS);
+    ct_dims shape = {.n = x->ndim + 1};
+    for (int i = 0; i < x->ndim; i++) shape.d[i] = x->dims[i];
+    shape.d[x->ndim] = a->classes;
+    return ct__infer_shape(infer, &shape, CT_I64);
+}
+
+/* A result is a view of one input among several, so it is made by the ops that make views. */
+void meshgrid_lower(ct_lower *l) {
+    const meshgrid_attrs *a = l->attrs;
+    int n = l->n_in;
+    if (n < 1 || n > CT_MAX_DIMS || l->n_out != n) {
+        ct_fail(CT_ERR_SHAPE, "meshgrid", "%d tensors give %d results of %d dimensions each, not %d; at most %d are possible", n, n, n, l->n_out, CT_MAX_DIMS);
+        return;
+    }
+    ct_dims shape = {.n = n};
+    for (int i = 0; i < n; i++) {
+        if (ct_ndim(l->in[i]) > 1) {
+            ct_fail(CT_ERR_SHAPE, "meshgrid", "xs[%d] is %s; it has to be 1-D or a scalar", i, ct_tensor_text(l->in[i]));
+            return;
+        }
+        int axis = a->xy && n > 1 && i < 2 ? 1 - i : i;
+        shape.d[axis] = ct_numel(l->in[i]);
+    }
+    for (int i = 0; i < n; i++) {
+        int axis = a->xy && n > 1 && i < 2 ? 1 - i : i;
+        ct_dims along = {.n = n};
+        for (int d = 0; d < n; d++) along.d[d] = d == axis ? shape.d[axis] : 1;
+        if (l->want[i]) l->out[i] = expand(reshape(l->in[i], along), shape);
+    }
+}

@@ -1,0 +1,74 @@
+/* masked_fill, masked_select, nonzero. Where the size of a result depends on values, a first op counts, lower reads the count, and a second
+ * op gets it as an attribute: so every single op knows its shapes beforehand. */
+#include "ops/op_impl.h"
+
+void masked_fill_lower(ct_lower *l) {
+    ct_tensor *x = l->in[0], *value = ct__scalar_for(x, ((const masked_fill_attrs *)l->attrs)->value, "masked_fill");
+    if (value) l->out[0] = where(l->in[1], value, x);
+}
+
+/* ---- Counting ---- */
+
+bool nonzero_count_infer(ct_infer *infer) {
+    const ct_dtype dtype = infer->in[0]->dtype;
+    if (dtype == CT_F8E4M3 || dtype == CT_F8E5M2) return ct_infer_fail(infer, CT_ERR_DTYPE, "x is %s; cast it first", ct_view_text(infer->in[0]));
+    ct__infer_set(infer, 0, CT_I64, 0, NULL);
+    return true;
+}
+
+static bool count(ct_tensor *x, int64_t *n) {
+    const double found = ct_item(nonzero_count(x));
+    if (!ct_ok()) return false;
+    *n = (int64_t)found;
+    return true;
+}
+
+/* ---- masked_select ---- */
+
+void masked_select_lower(ct_lower *l) {
+    int64_t n;
+    if (count(l->in[1], &n)) l->out[0] = masked_take(l->in[0], l->in[1], n);
+}
+
+static bool same_shape(const ct_infer *infer, const ct_view *x, const ct_view *mask) {
+    bool same = x->ndim == mask->ndim;
+    for (int i = 0; same && i < x->ndim; i++) same = x->dims[i] == mask->dims[i];
+    return same || ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s and mask %s", ct_view_text(x), ct_view_text(mask));
+}
+
+bool masked_take_infer(ct_infer *infer) {
+    const ct_view *x = infer->in[0];
+    const int64_t n = ((const masked_take_attrs *)infer->attrs)->n;
+    if (!same_shape(infer, x, infer->in[1])) return false;
+    if (n < 0) return ct_infer_fail(infer, CT_ERR_SHAPE, "n is %lld", (long long)n);
+    ct__infer_set(infer, 0, x->dtype, 1, &n);
+    return true;
+}
+
+void masked_take_vjp(ct_vjp *v) {
+    if (v->need[0]) v->grad[0] = masked_put(v->cot[0], v->in[1]);
+}
+
+bool masked_put_infer(ct_infer *infer) {
+    if (infer->in[0]->ndim != 1) return ct_infer_fail(infer, CT_ERR_SHAPE, "g is %s; a vector is expected", ct_view_text(infer->in[0]));
+    ct__infer_like(infer, 0, infer->in[1], infer->in[0]->dtype);
+    return true;
+}
+
+void masked_put_vjp(ct_vjp *v) {
+    if (v->need[0]) v->grad[0] = masked_take(v->cot[0], v->in[1], ct_dim(v->in[0], 0));
+}
+
+/* ---- nonzero ---- */
+
+bool nonzero_places_infer(ct_infer *infer) {
+    const int64_t n = ((const nonzero_places_attrs *)infer->attrs)->n;
+    if (n < 0) return ct_infer_fail(infer, CT_ERR_SHAPE, "n is %lld", (long long)n);
+    ct__infer_set(infer, 0, CT_I64, 2, (const int64_t[]){n, infer->in[0]->ndim});
+    return true;
+}
+
+void nonzero_lower(ct_lower *l) {
+    int64_t n;
+    if (count(l->in[0], &n)) l->out[0] = nonzero_places(l->in[0], n);
+}

@@ -1,0 +1,63 @@
+/* Helpers that infer functions share. */
+#include "ops/infer.h"
+
+int64_t ct__count(int ndim, const int64_t *dims) {
+    int64_t count = 1;
+    bool overflow = false;
+    for (int i = 0; i < ndim; i++) {
+        if (dims[i] == 0) return 0;
+        overflow |= __builtin_mul_overflow(count, dims[i], &count);
+    }
+    return overflow ? -1 : count;
+}
+
+int ct__axis(int64_t axis, int ndim) { return (int)(axis < 0 ? axis + (ndim ? ndim : 1) : axis); }
+
+bool ct__infer_axis(const ct_infer *infer, int64_t axis, int ndim, int *resolved) {
+    int64_t rank = ndim ? ndim : 1; /* a scalar counts as one dimension */
+    if (axis < -rank || axis >= rank)
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "axis %lld is out of range for %s, which has %d dimension%s", (long long)axis, ct_view_text(infer->in[0]), ndim,
+                             ndim == 1 ? "" : "s");
+    *resolved = ct__axis(axis, ndim);
+    return true;
+}
+
+bool ct__infer_axes(const ct_infer *infer, const ct_dims *axes, int ndim, unsigned *mask) {
+    *mask = 0;
+    if (axes->n == 0) *mask = (1u << ndim) - 1;
+    for (int i = 0; i < axes->n; i++) {
+        int axis = 0;
+        if (!ct__infer_axis(infer, axes->d[i], ndim, &axis)) return false;
+        if (*mask >> axis & 1) return ct_infer_fail(infer, CT_ERR_SHAPE, "axis %lld is given twice", (long long)axes->d[i]);
+        *mask |= 1u << axis;
+    }
+    return true;
+}
+
+ct_dims ct__axes_list(unsigned mask) {
+    ct_dims axes = {0};
+    for (int i = 0; i < CT_MAX_DIMS; i++)
+        if (mask >> i & 1) axes.d[axes.n++] = i;
+    return axes;
+}
+
+void ct__infer_set(ct_infer *infer, int output, ct_dtype dtype, int ndim, const int64_t *dims) {
+    ct_view *out = &infer->out[output];
+    out->dtype = dtype;
+    out->ndim = ndim;
+    for (int i = 0; i < ndim; i++) out->dims[i] = dims[i];
+}
+
+void ct__infer_like(ct_infer *infer, int output, const ct_view *view, ct_dtype dtype) { ct__infer_set(infer, output, dtype, view->ndim, view->dims); }
+
+void ct__infer_reduced(ct_infer *infer, int output, const ct_view *x, unsigned mask, bool keepdim, ct_dtype dtype) {
+    ct_view *out = &infer->out[output];
+    out->dtype = dtype;
+    out->ndim = 0;
+    for (int i = 0; i < x->ndim; i++) {
+        if (!(mask >> i & 1))
+            out->dims[out->ndim++] = x->dims[i];
+        else if (keepdim)
+            out->dims[out->ndim++] = 1;
+    }
+}

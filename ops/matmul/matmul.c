@@ -1,0 +1,215 @@
+/* Matrix products: shapes, derivatives, and the ops that are products in other words. */
+#include <string.h>
+
+#include "ops/op_impl.h"
+
+/* ---- matmul ---- */
+
+static bool arithmetic(const ct_infer *infer, const ct_view *view, const char *name) {
+    if (ct_dtype_is_float(view->dtype) || ct_dtype_is_int(view->dtype)) return true;
+    return ct_infer_fail(infer, CT_ERR_DTYPE, "%s is %s; matrix products take floats and integers, cast it first", name, ct_view_text(view));
+}
+
+bool matmul_infer(ct_infer *infer) {
+    const ct_view *a = infer->in[0], *b = infer->in[1];
+    if (!arithmetic(infer, a, "a") || !arithmetic(infer, b, "b")) return false;
+    if (a->ndim == 0 || b->ndim == 0)
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "a is %s, b is %s; both need at least one dimension (use ct_mul for scalars)", ct_view_text(a), ct_view_text(b));
+    int64_t k = a->dims[a->ndim - 1], kb = b->dims[b->ndim > 1 ? b->ndim - 2 : 0];
+    if (k != kb) {
+        bool transposed = b->ndim >= 2 && b->dims[b->ndim - 1] == k;
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "inner dimensions differ: a is %s, b is %s (%lld vs %lld)%s", ct_view_text(a), ct_view_text(b), (long long)k,
+                             (long long)kb, !transposed ? "" : b->ndim == 2 ? "; did you mean ct_matmul(a, ct_t(b))?" : "; did you mean ct_matmul(a, ct_transpose(b, -2, -1))?");
+    }
+    int a_batch = a->ndim > 2 ? a->ndim - 2 : 0, b_batch = b->ndim > 2 ? b->ndim - 2 : 0, batch = a_batch > b_batch ? a_batch : b_batch;
+    ct_view *y = &infer->out[0];
+    y->dtype = a->dtype;
+    y->ndim = 0;
+    for (int i = 0; i < batch; i++) {
+        int ia = i - (batch - a_batch), ib = i - (batch - b_batch);
+        int64_t da = ia >= 0 ? a->dims[ia] : 1, db = ib >= 0 ? b->dims[ib] : 1;
+        if (da != db && da != 1 && db != 1)
+            return ct_infer_fail(infer, CT_ERR_SHAPE, "batch dimensions do not broadcast: a is %s, b is %s (%lld vs %lld)", ct_view_text(a), ct_view_text(b), (long long)da,
+                                 (long long)db);
+        y->dims[y->ndim++] = da == 1 ? db : da;
+    }
+    if (a->ndim > 1) y->dims[y->ndim++] = a->dims[a->ndim - 2];
+    if (b->ndim > 1) y->dims[y->ndim++] = b->dims[b->ndim - 1];
+    return true;
+}
+
+/* g summed over the dimensions in which shape was broadcast. */
+static ct_tensor *sum_to(ct_tensor *g, ct_dims shape) {
+    if (!g) return NULL;
+    int extra = ct_ndim(g) - shape.n;
+    ct_dims from = ct_shape(g), axes = {0};
+    for (int i = 0; i < from.n; i++)
+        if (i < extra || (from.d[i] != 1 && shape.d[i - extra] == 1)) axes.d[axes.n++] = i;
+    return axes.n ? reshape(sum(g, .axes = axes, .keepdim = true), shape) : g;
+}
+
+static ct_tensor *swapped(ct_tensor *x) { return transpose(x, -2, -1); }
+
+/* All but the last dimension as one: [..., k] as [rows, k]. For x with elements. */
+static ct_tensor *as_rows(ct_tensor *x) { return reshape(x, CT_DIMS(-1, ct_dim(x, -1))); }
+
+void matmul_vjp(ct_vjp *v) {
+    ct_tensor *a = v->in[0], *b = v->in[1], *g = v->cot[0];
+    ct_dims a_shape = ct_shape(a), b_shape = ct_shape(b);
+    if (a_shape.n == 1 && b_shape.n == 1) {
+        if (v->need[0]) v->grad[0] = mul(g, b);
+        if (v->need[1]) v->grad[1] = mul(g, a);
+        return;
+    }
+    /* As matrices: the dropped dimensions come back, in the operands and in g. */
+    if (a_shape.n == 1) {
+        a = unsqueeze(a, 0);
+        g = unsqueeze(g, -2);
+    }
+    if (b_shape.n == 1) {
+        b = unsqueeze(b, 1);
+        g = unsqueeze(g, -1);
+    }
+    if (v->need[0]) {
+        ct_tensor *da = matmul(g, swapped(b));
+        v->grad[0] = reshape(sum_to(da, ct_shape(a)), a_shape);
+    }
+    if (v->need[1]) {
+        /* One b for the whole batch: its gradient is one product over all rows, not a sum of small ones. */
+        bool shared = ct_ndim(b) == 2 && ct_ndim(a) > 2 && ct_numel(a) && ct_numel(g);
+        ct_tensor *db = shared ? matmul(swapped(as_rows(a)), as_rows(g)) : matmul(swapped(a), g);
+        v->grad[1] = reshape(sum_to(db, ct_shape(b)), b_shape);
+    }
+}
+
+/* ---- Products in other words ---- */
+
+bool bmm_infer(ct_infer *infer) {
+    const ct_view *a = infer->in[0], *b = infer->in[1];
+    if (a->ndim != 3 || b->ndim != 3 || a->dims[0] != b->dims[0])
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "takes [n,p,q] and [n,q,r]: a is %s, b is %s", ct_view_text(a), ct_view_text(b));
+    return matmul_infer(infer);
+}
+
+void bmm_lower(ct_lower *l) { l->out[0] = matmul(l->in[0], l->in[1]); }
+
+bool dot_infer(ct_infer *infer) {
+    const ct_view *a = infer->in[0], *b = infer->in[1];
+    if (a->ndim != 1 || b->ndim != 1 || a->dims[0] != b->dims[0])
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "takes two vectors of the same length: a is %s, b is %s", ct_view_text(a), ct_view_text(b));
+    return matmul_infer(infer);
+}
+
+void dot_lower(ct_lower *l) { l->out[0] = matmul(l->in[0], l->in[1]); }
+
+bool outer_infer(ct_infer *infer) {
+    const ct_view *a = infer->in[0], *b = infer->in[1];
+    if (a->ndim != 1 || b->ndim != 1) return ct_infer_fail(infer, CT_ERR_SHAPE, "takes two vectors: a is %s, b is %s", ct_view_text(a), ct_view_text(b));
+    ct__infer_set(infer, 0, a->dtype, 2, (int64_t[]){a->dims[0], b->dims[0]});
+    return true;
+}
+
+void outer_lower(ct_lower *l) { l->out[0] = mul(unsqueeze(l->in[0], 1), unsqueeze(l->in[1], 0)); }
+
+bool addmm_infer(ct_infer *infer) {
+    const ct_view *x = infer->in[0], *a = infer->in[1], *b = infer->in[2];
+    const addmm_attrs *attrs = infer->attrs;
+    if (a->ndim != 2 || b->ndim != 2) return ct_infer_fail(infer, CT_ERR_SHAPE, "takes two matrices: a is %s, b is %s", ct_view_text(a), ct_view_text(b));
+    if (!ct_dtype_is_float(a->dtype) && (attrs->alpha != (double)(int64_t)attrs->alpha || attrs->beta != (double)(int64_t)attrs->beta))
+        return ct_infer_fail(infer, CT_ERR_DTYPE, "alpha %g and beta %g have to be integers for %s; convert it first with ct_cast", attrs->alpha, attrs->beta, ct_view_text(a));
+    ct_infer product = *infer;
+    product.in = infer->in + 1;
+    if (!matmul_infer(&product)) return false;
+    ct_view *y = &infer->out[0];
+    for (int i = 1; i <= x->ndim; i++)
+        if (x->ndim > 2 || (x->dims[x->ndim - i] != 1 && x->dims[x->ndim - i] != y->dims[2 - i]))
+            return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s and does not broadcast to the product, %s", ct_view_text(x), ct_view_text(y));
+    return true;
+}
+
+void addmm_lower(ct_lower *l) {
+    const addmm_attrs *attrs = l->attrs;
+    ct_tensor *y = matmul(l->in[1], l->in[2]);
+    if (attrs->alpha != 1) y = mul_s(y, attrs->alpha);
+    if (attrs->beta != 0) y = add(attrs->beta == 1 ? l->in[0] : mul_s(l->in[0], attrs->beta), y);
+    l->out[0] = y;
+}
+
+/* ---- linear ---- */
+
+static ct_tensor *activated(ct_tensor *x, int activation) {
+    switch (activation) {
+    case CT_ACT_RELU:
+        return relu(x);
+    case CT_ACT_SIGMOID:
+        return sigmoid(x);
+    case CT_ACT_TANH:
+        return tanh(x);
+    case CT_ACT_GELU:
+        return gelu(x);
+    case CT_ACT_SILU:
+        return silu(x);
+    default:
+        return x;
+    }
+}
+
+bool linear_fused_infer(ct_infer *infer) {
+    const ct_view *x = infer->in[0], *w = infer->in[1], *bias = infer->in[2];
+    if (x->ndim < 1 || w->ndim != 2 || x->dims[x->ndim - 1] != w->dims[1])
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "takes x [..., in] and w [out, in]: x is %s, w is %s", ct_view_text(x), ct_view_text(w));
+    if (bias && (bias->ndim != 1 || bias->dims[0] != w->dims[0]))
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "bias is %s; for w %s it has to be [%lld]", ct_view_text(bias), ct_view_text(w), (long long)w->dims[0]);
+    ct__infer_like(infer, 0, x, x->dtype);
+    infer->out[0].dims[x->ndim - 1] = w->dims[0];
+    return true;
+}
+
+bool linear_infer(ct_infer *infer) { return linear_fused_infer(infer); }
+
+/* gelu and silu need the argument for their derivative, which the fused product does not keep. */
+void linear_lower(ct_lower *l) {
+    const linear_attrs *attrs = l->attrs;
+    ct_tensor *x = l->in[0], *w = l->in[1], *bias = l->in[2];
+    bool recorded = ct_grad_enabled() && (ct_requires_grad(x) || ct_requires_grad(w) || ct_requires_grad(bias));
+    bool apart = recorded && (attrs->activation == CT_ACT_GELU || attrs->activation == CT_ACT_SILU);
+    ct_tensor *y = linear_fused(x, w, .bias = bias, .activation = apart ? CT_ACT_NONE : attrs->activation);
+    l->out[0] = apart ? activated(y, attrs->activation) : y;
+}
+
+void linear_fused_lower(ct_lower *l) {
+    const linear_fused_attrs *attrs = l->attrs;
+    ct_tensor *y = matmul(l->in[0], t(l->in[1]));
+    if (l->in[2]) y = add(y, l->in[2]);
+    l->out[0] = activated(y, attrs->activation);
+}
+
+void linear_fused_vjp(ct_vjp *v) {
+    const linear_fused_attrs *attrs = v->attrs;
+    ct_tensor *x = v->in[0], *w = v->in[1], *y = v->out[0], *g = v->cot[0];
+    switch (attrs->activation) {
+    case CT_ACT_RELU:
+        g = mul(g, cast(gt_s(y, 0), ct_dtype_of(g)));
+        break;
+    case CT_ACT_SIGMOID:
+        g = mul(g, mul(y, rsub_s(y, 1)));
+        break;
+    case CT_ACT_TANH:
+        g = mul(g, rsub_s(square(y), 1));
+        break;
+    case CT_ACT_NONE:
+        break;
+    default: /* reached only by a direct call: from the argument, computed again */
+        ct_fail(CT_ERR_GRAD, v->op->name, "this activation's derivative needs its argument; call ct_linear");
+        return;
+    }
+    bool empty = ct_numel(x) == 0 || ct_numel(g) == 0;
+    ct_tensor *rows = empty ? NULL : as_rows(g); /* (rows, out) */
+    if (v->need[0]) v->grad[0] = empty ? zeros_like(x) : reshape(matmul(rows, w), ct_shape(x));
+    if (v->need[1]) v->grad[1] = empty ? zeros_like(w) : matmul(t(rows), as_rows(x));
+    if (v->need[2]) {
+        ct_dims axes = {.n = ct_ndim(g) - 1};
+        for (int i = 0; i < axes.n; i++) axes.d[i] = i;
+        v->grad[2] = axes.n ? sum(g, .axes = axes) : g;
+    }
+}
