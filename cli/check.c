@@ -1,0 +1,66 @@
+/* cotangent check: the sweep over the op table that the tests run, on the user's machine. */
+#include "cli/cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/opcheck.h"
+
+static void print_help(void) {
+    printf(
+        "usage: cotangent check [--values] [--gradients] [--threads] [--jobs N] [--verbose] [OP...]\n\n"
+        "Checks the ops (all of them when none is named) on this machine, at the samples that they bring:\n"
+        "  --values     results in every dtype, memory layout and level of vector instructions, against the op\n"
+        "               computed another way in f64\n"
+        "  --gradients  first and second derivatives against central differences\n"
+        "  --threads    the same bits for 1, 2 and 7 threads\n"
+        "Without any of these three all are checked. --jobs N uses N processes (default: the threads of the library);\n"
+        "--verbose prints a line an op. The exit status is 0 when everything holds.\n");
+}
+
+static int parse(int argc, char **argv, cli_list *names, unsigned *what, int *jobs, bool *verbose) {
+    cli_message message;
+    for (int i = 1; i < argc; i++) {
+        const char *word = argv[i];
+        if (strcmp(word, "--values") == 0) *what |= OPCHECK_VALUES;
+        else if (strcmp(word, "--gradients") == 0) *what |= OPCHECK_GRADIENTS;
+        else if (strcmp(word, "--threads") == 0) *what |= OPCHECK_THREADS;
+        else if (strcmp(word, "--verbose") == 0) *verbose = true;
+        else if (strcmp(word, "--jobs") == 0 && i + 1 < argc && atoi(argv[i + 1]) > 0) *jobs = atoi(argv[++i]);
+        else if (word[0] == '-') {
+            fprintf(stderr, "error: '%s' is not an option of 'cotangent check', or lacks its number; see --help\n",
+                    word);
+            return CLI_USAGE;
+        } else if (!cli_find_op(word, &message)) {
+            fprintf(stderr, "error: %s\n", message.text);
+            return CLI_USAGE;
+        } else if (!cli_list_add(names, word)) {
+            fprintf(stderr, "error: out of memory\n");
+            return CLI_FAILED;
+        }
+    }
+    return CLI_DONE;
+}
+
+int cli_check(int argc, char **argv) {
+    if (cli_wants_help(argc, argv)) {
+        print_help();
+        return CLI_DONE;
+    }
+    cli_list names = {0};
+    unsigned what = 0;
+    int jobs = ct_get_threads();
+    bool verbose = false;
+    int status = parse(argc, argv, &names, &what, &jobs, &verbose);
+    if (status == CLI_DONE) {
+        for (const char *const *level = opcheck_missing_levels(); *level; level++)
+            printf("not checked: %s (this machine lacks its instructions)\n", *level);
+        opcheck_counts counts = opcheck_run(names.at, names.n, what ? what : OPCHECK_ALL, jobs, verbose || names.n > 0);
+        printf("%d ops, %d checks: ", counts.ops, counts.checks);
+        if (counts.failures) printf("%d op%s failed\n", counts.failures, counts.failures == 1 ? "" : "s");
+        else printf("all hold\n");
+        status = counts.failures ? CLI_FAILED : CLI_DONE;
+    }
+    cli_list_free(&names);
+    return status;
+}

@@ -1,0 +1,48 @@
+/* The `cotangent` command: finds the subcommand and runs it. */
+#include "cli/cli.h"
+
+#include <string.h>
+
+typedef struct command {
+    const char *name, *summary;
+    int (*run)(int argc, char **argv);
+} command;
+
+static const command commands[] = {
+#define COMMAND(name, summary) {#name, summary, cli_##name},
+#include "cli/commands.def"
+#undef COMMAND
+};
+enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
+
+static void print_help(FILE *file) {
+    fprintf(file, "usage: cotangent COMMAND [ARGUMENTS]\n\n");
+    for (int i = 0; i < COMMAND_COUNT; i++) fprintf(file, "  %-8s %s\n", commands[i].name, commands[i].summary);
+    fprintf(file, "\n'cotangent COMMAND --help' says more. 'cotangent --version' prints the version.\n");
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2) {
+        print_help(stderr);
+        return CLI_USAGE;
+    }
+    const char *name = argv[1];
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+        print_help(stdout);
+        return CLI_DONE;
+    }
+    if (strcmp(name, "--version") == 0) {
+        printf("cotangent %s\n", ct_version());
+        return CLI_DONE;
+    }
+    const char *names[COMMAND_COUNT];
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        names[i] = commands[i].name;
+        if (strcmp(name, names[i]) == 0) return commands[i].run(argc - 1, argv + 1);
+    }
+    const char *near = cli_nearest(name, names, COMMAND_COUNT);
+    fprintf(stderr, "error: there is no command '%s'", name);
+    if (near) fprintf(stderr, "; did you mean '%s'?\n", near);
+    else fprintf(stderr, "; 'cotangent --help' lists them\n");
+    return CLI_USAGE;
+}

@@ -1,0 +1,269 @@
+/* cotangent ops: the op table as text or JSON. What is printed here is what `cotangent apply` takes. */
+#include "cli/cli.h"
+
+#include <cotangent/backend.h>
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const backend_names[CT_DEVICE_TYPE_COUNT] = {
+    [CT_CPU] = "cpu", [CT_CUDA] = "cuda", [CT_WEBGPU] = "webgpu"};
+
+/* ---- Attributes ---- */
+
+const char *cli_attr_type(const ct_attr *attr, char *text, size_t capacity) {
+    static const char *const names[] = {
+        [CT_ATTR_INT] = "integer",  [CT_ATTR_DOUBLE] = "number", [CT_ATTR_BOOL] = "bool", [CT_ATTR_DIMS] = "list",
+        [CT_ATTR_OPT] = "number",   [CT_ATTR_DTYPE] = "dtype",   [CT_ATTR_ENUM] = "enum", [CT_ATTR_TEXT] = "text",
+        [CT_ATTR_AXES] = "integer", [CT_ATTR_DEVICE] = "device",
+    };
+    if (attr->type != CT_ATTR_ENUM || !attr->values) return names[attr->type];
+    size_t used = 0;
+    text[0] = 0;
+    for (int i = 0; attr->values[i] && used < capacity; i++)
+        used += (size_t)snprintf(text + used, capacity - used, "%s%s", i ? "|" : "", attr->values[i]);
+    return text;
+}
+
+static void list_text(const ct_dims *dims, char *text, size_t capacity) {
+    size_t used = 0;
+    text[0] = 0;
+    for (int i = 0; i < dims->n && used < capacity; i++)
+        used += (size_t)snprintf(text + used, capacity - used, "%s%" PRId64, i ? "," : "", dims->d[i]);
+}
+
+/* Read out of a struct of defaults, so that there is no second place that knows them. */
+void cli_attr_default(const ct_op *op, const ct_attr *attr, char *text, size_t capacity) {
+    text[0] = 0;
+    if (attr->required) return;
+    char *attrs = calloc(1, op->attr_size ? op->attr_size : 1);
+    if (!attrs) return;
+    ct_attrs_default(op, attrs);
+    const void *at = attrs + attr->offset;
+    switch (attr->type) {
+    case CT_ATTR_INT: snprintf(text, capacity, "%" PRId64, *(const int64_t *)at); break;
+    case CT_ATTR_DOUBLE: snprintf(text, capacity, "%g", *(const double *)at); break;
+    case CT_ATTR_BOOL: snprintf(text, capacity, "%s", *(const bool *)at ? "true" : "false"); break;
+    case CT_ATTR_OPT:
+        if (((const ct_opt *)at)->set) snprintf(text, capacity, "%g", ((const ct_opt *)at)->value);
+        break;
+    case CT_ATTR_DTYPE: snprintf(text, capacity, "%s", ct_dtype_name(*(const ct_dtype *)at)); break;
+    case CT_ATTR_ENUM: snprintf(text, capacity, "%s", attr->values ? attr->values[*(const int *)at] : ""); break;
+    case CT_ATTR_TEXT: snprintf(text, capacity, "%s", ((const ct_text *)at)->s); break;
+    case CT_ATTR_DIMS:
+    case CT_ATTR_AXES: list_text(at, text, capacity); break;
+    case CT_ATTR_DEVICE: snprintf(text, capacity, "%s", backend_names[((const ct_device *)at)->type]); break;
+    }
+    free(attrs);
+}
+
+/* ---- Text ---- */
+
+static void print_arguments(FILE *file, const ct_arg *arguments) {
+    static const struct {
+        unsigned flag;
+        const char *text;
+    } words[] = {
+        {CT_ARG_OPTIONAL, "optional"}, {CT_ARG_LIST, "list"},       {CT_ARG_BROADCAST, "broadcasts"},
+        {CT_ARG_PROMOTE, "promotes"},  {CT_ARG_FLOAT, "float"},     {CT_ARG_INDEX, "i32 or i64"},
+        {CT_ARG_BOOL, "bool"},         {CT_ARG_MUTATED, "changed"},
+    };
+    for (int i = 0; arguments && arguments[i].name; i++) {
+        const char *between = " ";
+        fprintf(file, arguments[i].flags ? "  %-16s" : "  %s", arguments[i].name);
+        for (size_t w = 0; w < sizeof words / sizeof *words; w++)
+            if (arguments[i].flags & words[w].flag) {
+                fprintf(file, "%s%s", between, words[w].text);
+                between = ", ";
+            }
+        fputc('\n', file);
+    }
+}
+
+static void print_options(FILE *file, const ct_op *op) {
+    if (!op->attrs || !op->attrs[0].name) return;
+    fprintf(file, "options\n");
+    for (const ct_attr *attr = op->attrs; attr->name; attr++) {
+        char type[256], value[256], name[128];
+        cli_attr_default(op, attr, value, sizeof value);
+        snprintf(name, sizeof name, "--%s%s%s", attr->name, attr->plural ? ", --" : "",
+                 attr->plural ? attr->plural : "");
+        fprintf(file, "  %-24s %s", name, cli_attr_type(attr, type, sizeof type));
+        if (attr->required) fprintf(file, ", required");
+        else if (value[0]) fprintf(file, ", default %s", value);
+        if (attr->doc && attr->doc[0]) fprintf(file, ": %s", attr->doc);
+        fputc('\n', file);
+    }
+}
+
+static void print_kernels(FILE *file, const ct_op *op) {
+    for (int type = 0; type < CT_DEVICE_TYPE_COUNT; type++) {
+        const struct ct_kernel *kernel = op->slot ? op->slot->kernels[type] : NULL;
+        if (type != CT_CPU && !kernel) continue;
+        fprintf(file, "%-8s", backend_names[type]);
+        int count = 0;
+        for (; kernel && kernel->name; kernel++, count++) fprintf(file, " %s", kernel->name);
+        if (count == 0)
+            fprintf(file, op->flags & CT_OP_VIEW ? " a view: no kernel" : op->lower ? " in simpler ops" : " none");
+        fputc('\n', file);
+    }
+}
+
+void cli_print_op(FILE *file, const ct_op *op) {
+    fprintf(file, "%s\n", op->name);
+    for (const char *line = op->doc ? op->doc : ""; *line;) {
+        const size_t length = strcspn(line, "\n");
+        fprintf(file, "  %.*s\n", (int)length, line);
+        line += length + (line[length] == '\n');
+    }
+    if (op->inputs && op->inputs[0].name) fprintf(file, "inputs\n");
+    print_arguments(file, op->inputs);
+    fprintf(file, "outputs\n");
+    print_arguments(file, op->outputs);
+    print_options(file, op);
+    if (op->flags & CT_OP_RANDOM) fprintf(file, "random   --seed N fixes it\n");
+    fprintf(file, "gradient %s\n", ct_op_differentiable(op) ? "yes, to any order" : "no: not differentiable");
+    print_kernels(file, op);
+}
+
+/* ---- JSON ---- */
+
+static void json_string(const char *text) {
+    putchar('"');
+    for (const unsigned char *c = (const unsigned char *)(text ? text : ""); *c; c++) {
+        if (*c == '"' || *c == '\\') printf("\\%c", *c);
+        else if (*c == '\n') printf("\\n");
+        else if (*c < 0x20) printf("\\u%04x", *c);
+        else putchar(*c);
+    }
+    putchar('"');
+}
+
+static void json_key(const char *key, const char *text) {
+    printf("\"%s\":", key);
+    json_string(text);
+}
+
+static const char *truth(bool value) { return value ? "true" : "false"; }
+
+static void json_arguments(const char *key, const ct_arg *arguments) {
+    printf(",\"%s\":[", key);
+    for (int i = 0; arguments && arguments[i].name; i++) {
+        const unsigned flags = arguments[i].flags;
+        printf("%s{", i ? "," : "");
+        json_key("name", arguments[i].name);
+        printf(",\"optional\":%s,\"list\":%s,\"broadcast\":%s,\"promote\":%s,\"float\":%s,\"index\":%s,\"bool\":%s,"
+               "\"mutated\":%s}",
+               truth(flags & CT_ARG_OPTIONAL), truth(flags & CT_ARG_LIST), truth(flags & CT_ARG_BROADCAST),
+               truth(flags & CT_ARG_PROMOTE), truth(flags & CT_ARG_FLOAT), truth(flags & CT_ARG_INDEX),
+               truth(flags & CT_ARG_BOOL), truth(flags & CT_ARG_MUTATED));
+    }
+    printf("]");
+}
+
+static void json_options(const ct_op *op) {
+    static const char *const types[] = {
+        [CT_ATTR_INT] = "int",   [CT_ATTR_DOUBLE] = "double", [CT_ATTR_BOOL] = "bool", [CT_ATTR_DIMS] = "dims",
+        [CT_ATTR_OPT] = "opt",   [CT_ATTR_DTYPE] = "dtype",   [CT_ATTR_ENUM] = "enum", [CT_ATTR_TEXT] = "text",
+        [CT_ATTR_AXES] = "axes", [CT_ATTR_DEVICE] = "device",
+    };
+    printf(",\"options\":[");
+    for (const ct_attr *attr = op->attrs; attr && attr->name; attr++) {
+        char value[256];
+        printf("%s{", attr == op->attrs ? "" : ",");
+        json_key("name", attr->name);
+        if (attr->plural) printf(","), json_key("plural", attr->plural);
+        printf(","), json_key("type", types[attr->type]);
+        printf(",\"required\":%s", truth(attr->required));
+        cli_attr_default(op, attr, value, sizeof value);
+        if (!attr->required) printf(","), json_key("default", value);
+        if (attr->type == CT_ATTR_ENUM && attr->values) {
+            printf(",\"values\":[");
+            for (int i = 0; attr->values[i]; i++) printf("%s", i ? "," : ""), json_string(attr->values[i]);
+            printf("]");
+        }
+        if (attr->doc && attr->doc[0]) printf(","), json_key("doc", attr->doc);
+        printf("}");
+    }
+    printf("]");
+}
+
+static void json_op(const ct_op *op) {
+    printf("{");
+    json_key("name", op->name);
+    printf(","), json_key("doc", op->doc);
+    json_arguments("inputs", op->inputs);
+    json_arguments("outputs", op->outputs);
+    json_options(op);
+    printf(",\"differentiable\":%s,\"elementwise\":%s,\"view\":%s,\"random\":%s,\"internal\":%s,\"lower\":%s,"
+           "\"kernels\":{",
+           truth(ct_op_differentiable(op)), truth(op->flags & CT_OP_ELEMENTWISE), truth(op->flags & CT_OP_VIEW),
+           truth(op->flags & CT_OP_RANDOM), truth(op->flags & CT_OP_INTERNAL), truth(op->lower));
+    for (int type = 0; type < CT_DEVICE_TYPE_COUNT; type++) {
+        printf("%s\"%s\":[", type ? "," : "", backend_names[type]);
+        const struct ct_kernel *kernel = op->slot ? op->slot->kernels[type] : NULL;
+        for (int i = 0; kernel && kernel[i].name; i++) printf("%s", i ? "," : ""), json_string(kernel[i].name);
+        printf("]");
+    }
+    printf("}}");
+}
+
+/* ---- The command ---- */
+
+static void list_ops(bool internal) {
+    for (int i = 0; i < ct_op_count(); i++) {
+        const ct_op *op = ct_op_at(i);
+        if ((op->flags & CT_OP_INTERNAL) && !internal) continue;
+        const char *doc = op->doc ? op->doc : "";
+        printf("%-28s %.*s\n", op->name, (int)strcspn(doc, "\n"), doc);
+    }
+}
+
+static void list_json(bool internal) {
+    printf("[");
+    const char *between = "\n";
+    for (int i = 0; i < ct_op_count(); i++) {
+        if ((ct_op_at(i)->flags & CT_OP_INTERNAL) && !internal) continue;
+        printf("%s", between);
+        json_op(ct_op_at(i));
+        between = ",\n";
+    }
+    printf("\n]\n");
+}
+
+int cli_ops(int argc, char **argv) {
+    if (cli_wants_help(argc, argv)) {
+        printf("usage: cotangent ops [NAME] [--json] [--internal]\n\n"
+               "Lists the ops, or describes one: inputs in the order in which 'cotangent apply' takes them, outputs,\n"
+               "options with types and defaults, whether it can be differentiated, and its kernels on each backend.\n"
+               "  --json      the same for programs\n"
+               "  --internal  also the helpers of other ops (fused gradients)\n");
+        return CLI_DONE;
+    }
+    const char *name = NULL;
+    bool json = false, internal = false;
+    cli_message message;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--json") == 0) json = true;
+        else if (strcmp(argv[i], "--internal") == 0) internal = true;
+        else if (argv[i][0] == '-' || name) {
+            fprintf(stderr, "error: unexpected argument '%s'; see 'cotangent ops --help'\n", argv[i]);
+            return CLI_USAGE;
+        } else name = argv[i];
+    }
+    ct_isa(); /* the kernel tables are filled on first use */
+    if (!name) {
+        if (json) list_json(internal);
+        else list_ops(internal);
+        return CLI_DONE;
+    }
+    const ct_op *op = cli_find_op(name, &message);
+    if (!op) {
+        fprintf(stderr, "error: %s\n", message.text);
+        return CLI_USAGE;
+    }
+    if (json) json_op(op), printf("\n");
+    else cli_print_op(stdout, op);
+    return CLI_DONE;
+}
