@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# The shared library exports what the public headers declare with CT_API, nothing else, and is a good guest: it needs
+# only libc, libm and what the compiler brings, and has a SONAME.
+. "$(dirname "${BASH_SOURCE[0]}")/check.sh"
+
+library=$build_dir/lib/libcotangent.so
+if ! command -v nm >/dev/null || ! command -v readelf >/dev/null; then
+    skip "all" "no binutils"
+    finish
+fi
+
+# Declarations may run over several lines: join them, then take the name before the first parenthesis or semicolon.
+cat "$source_dir"/include/cotangent.h "$source_dir"/include/cotangent/*.h "$build_dir"/generated/include/cotangent/ops.h |
+    sed 's,/\*.*\*/,,' | grep -v '^ *#' | tr '\n' ' ' | sed 's/;/;\n/g' |
+    sed -n 's/.*CT_API [^(;]*[ *]\(ct_[A-Za-z0-9_]*\) *[(;\[].*/\1/p' | sort -u >"$work/declared"
+nm -D --defined-only "$library" | awk '$2 != "A" {sub(/@.*/, "", $3); print $3}' | sort -u >"$work/exported"
+
+same_lists() {
+    diff "$work/declared" "$work/exported" | sed -n 's/^</declared but not exported:/p; s/^>/exported but not declared:/p'
+    cmp -s "$work/declared" "$work/exported"
+}
+one_prefix() { ! grep -v '^ct_' "$work/exported"; }
+has_soname() { readelf -d "$library" | grep -q 'SONAME.*\[libcotangent\.so\.0\]'; }
+few_needs() { ! readelf -d "$library" | grep NEEDED | grep -vE '\[(libc|libm|libpthread|libgcc_s|ld-linux[-a-z0-9]*)\.so'; }
+# A host that links the archive must not meet foreign names either: everything global in it begins with ct_.
+archive_prefix() { ! nm -g --defined-only "$build_dir/lib/libcotangent.a" 2>/dev/null | awk 'NF == 3 {print $3}' | grep -v '^ct_'; }
+
+check "exports are the declared names" same_lists
+check "exports have one prefix" one_prefix
+check "the SONAME is libcotangent.so.0" has_soname
+if [ -n "$sanitize" ]; then
+    skip "needs only libc and libm" "sanitizers need their own"
+    skip "the archive has one prefix" "sanitizers add their own"
+else
+    check "needs only libc and libm" few_needs
+    check "the archive has one prefix" archive_prefix
+fi
+finish

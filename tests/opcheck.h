@@ -1,0 +1,97 @@
+/* The sweep that the op table generates: every op, at every sample, in every dtype, memory layout and level of vector
+ * instructions that applies, against an independent computation; its gradients against differences; its bits against
+ * the number of threads. Shared by the tests and by `cotangent check`. */
+#ifndef COTANGENT_TESTS_OPCHECK_H
+#define COTANGENT_TESTS_OPCHECK_H
+
+#include <cotangent/op.h>
+
+/* What to look at. */
+enum {
+    OPCHECK_VALUES = 1,    /* kernels against `lower` in f64, or against their own f64 results */
+    OPCHECK_GRADIENTS = 2, /* first and second order against central differences; cotangents of any layout */
+    OPCHECK_THREADS = 4,   /* the same bits for 1, 2 and 7 threads */
+    OPCHECK_ALL = 7,
+};
+
+typedef struct opcheck_counts {
+    int ops, checks, failures;
+} opcheck_counts;
+
+/* Checks the ops named (n 0: every op of the table), `jobs` at a time, each in a process of its own; writes failures, and
+ * with verbose a line an op, to standard output. Returns what it counted. */
+opcheck_counts opcheck_run(const char *const *names, int n, unsigned what, int jobs, bool verbose);
+
+/* Levels of vector instructions that were asked for and that this machine lacks, by name, NULL-terminated. */
+const char *const *opcheck_missing_levels(void);
+
+/* ---- One op (opcheck_*.c) ---- */
+
+enum { OPCHECK_INPUTS = 24, OPCHECK_OUTPUTS = 16 };
+
+typedef struct opcheck_input {
+    bool skipped; /* an optional input that the sample leaves out */
+    unsigned flags; /* CT_ARG_* */
+    ct_dims shape;
+    char domain[24];
+} opcheck_input;
+
+/* A line of op->samples. */
+typedef struct opcheck_sample {
+    const ct_op *op;
+    const char *text; /* of length bytes */
+    int length;
+    opcheck_input in[OPCHECK_INPUTS];
+    int n_in, n_out;
+    void *attrs; /* owned */
+    int64_t largest; /* elements of the largest input */
+} opcheck_sample;
+
+/* The next line of the op's samples, from *at on; false at the end, or (with a failure recorded) when it cannot be read. */
+typedef struct opcheck {
+    const ct_op *op;
+    const opcheck_sample *sample; /* being looked at, for messages */
+    int checks, failures;
+} opcheck;
+bool opcheck_next_sample(opcheck *check, const char **at, opcheck_sample *sample);
+void opcheck_free_sample(opcheck_sample *sample);
+/* Counts a check; one that does not hold is printed with op and sample. */
+bool opcheck_expect(opcheck *check, bool held, const char *format, ...) CT_PRINTF(3, 4);
+
+/* How an input lies in memory. */
+typedef enum opcheck_layout {
+    OPCHECK_DENSE,
+    OPCHECK_TRANSPOSED, /* first dimension fastest */
+    OPCHECK_SLICE,      /* inside a larger array, at an odd offset */
+    OPCHECK_STEP,       /* every second element of the last dimension */
+    OPCHECK_STRIDE0,    /* one dimension repeats its first entry */
+    OPCHECK_LAYOUTS
+} opcheck_layout;
+const char *opcheck_layout_name(opcheck_layout layout);
+
+/* Fills values (row-major) with a sample of the input's domain; integer asks for small integers instead of fractions. */
+void opcheck_fill(const opcheck_input *input, int position, bool integer, double *values, int64_t count);
+int64_t opcheck_count(ct_dims shape);
+bool opcheck_is_index(const opcheck_input *input); /* an index or a mask: its values are no subject of dtype or gradient */
+
+/* A tensor with these values (rounded to dtype) in that layout; memory that is no element holds NaN or a huge number. With
+ * OPCHECK_STRIDE0 values is changed to what the tensor then holds. Belongs to the scope. */
+ct_tensor *opcheck_place(ct_dtype dtype, ct_dims shape, double *values, opcheck_layout layout);
+/* The elements of x as doubles, in row-major order; owned by the caller; NULL after an error. */
+double *opcheck_read(ct_tensor *x);
+
+/* A function from tensors to tensors: the op itself, its lowering, or its vector-Jacobian product. */
+typedef bool (*opcheck_function)(const opcheck_sample *sample, ct_tensor *const *in, ct_tensor **out);
+bool opcheck_apply(const opcheck_sample *sample, ct_tensor *const *in, ct_tensor **out); /* as ct_apply, at a fixed random position */
+bool opcheck_lower(const opcheck_sample *sample, ct_tensor *const *in, ct_tensor **out); /* op->lower, called directly */
+
+/* Relative spacing of a dtype (half of it bounds the error of rounding), its largest and its smallest number. */
+double opcheck_unit(ct_dtype dtype);
+double opcheck_largest(ct_dtype dtype);
+double opcheck_smallest(ct_dtype dtype);
+
+void opcheck_values(opcheck *check, opcheck_sample *sample);
+void opcheck_gradients(opcheck *check, opcheck_sample *sample);
+void opcheck_threads(opcheck *check);
+
+#endif

@@ -1,0 +1,392 @@
+/* Gradients, in f64, along random directions v of the inputs and of the cotangents c:
+ *     first order:  d/dt  sum <c, y(x + t v)>          =  sum <G, v>,   G the vector-Jacobian product
+ *     second order: d/dt  sum <u, G(x + t v, c + t w)>  =  sum <H, v> + sum <K, w>,   (H, K) the gradient of sum <u, G>
+ * with the left sides from central differences of fourth order at two steps,
+ *     d(h) = (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h,
+ * of which d(h/2) is right to about |d(h) - d(h/2)| / 15. The tolerance is that difference and what rounding does: f is right to
+ * e = lambda sqrt(L) u (sum |c y| + sum |G x|), as in opcheck_values.c, so d(h/2) to 3 e / h. Where the two steps differ by
+ * more than a thousandth the function has a kink or a jump within the step: the sample says nothing there.
+ *
+ * For elementwise ops the sums are left out and every element is compared by itself, on inputs of one shape; nine in ten
+ * have to be smooth. For all others a sample that is not smooth is a failure: `distinct` and `away0` keep kinks apart. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/opcheck.h"
+
+enum { LAMBDA = 8, LIMIT_FIRST = 50000, LIMIT_SECOND = 50000 };
+static const double step = 0x1p-10;
+
+/* A function of time and what it is made of. Slots 0..n_in-1 are inputs, the rest cotangents of the results. */
+enum { SLOTS = OPCHECK_INPUTS + OPCHECK_OUTPUTS };
+typedef struct problem {
+    opcheck_sample *sample;
+    int n_in, n_out;
+    bool varies[SLOTS];     /* float inputs, cotangents of float results */
+    ct_dims shape[SLOTS];
+    int64_t count[SLOTS];
+    double *value[SLOTS], *direction[SLOTS], *weight[SLOTS];
+    bool pointwise;         /* compare element by element */
+    int64_t length;         /* of the vector that is differentiated: 1, or the elements */
+} problem;
+
+static double next(uint64_t *state) { /* uniform in -1..1 */
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (double)(int64_t)(*state >> 11 << 11) * 0x1p-63;
+}
+
+static double *random_array(int64_t count, uint64_t seed) {
+    double *values = malloc(((size_t)count + 1) * sizeof *values);
+    uint64_t state = seed * 0x9E3779B97F4A7C15u + 1;
+    next(&state);
+    for (int64_t i = 0; i < count; i++) values[i] = next(&state);
+    return values;
+}
+
+static void free_problem(problem *p) {
+    for (int i = 0; i < SLOTS; i++) {
+        free(p->value[i]);
+        free(p->direction[i]);
+        free(p->weight[i]);
+    }
+}
+
+/* ---- Evaluation ---- */
+
+static double *moved(const problem *p, int slot, double t) {
+    double *values = malloc(((size_t)p->count[slot] + 1) * sizeof *values);
+    for (int64_t k = 0; k < p->count[slot]; k++) values[k] = p->value[slot][k] + (p->varies[slot] ? t * p->direction[slot][k] : 0);
+    return values;
+}
+
+static ct_tensor *tensor_at(const problem *p, int slot, double t, ct_dtype dtype, opcheck_layout layout) {
+    if (!p->value[slot]) return NULL;
+    double *values = moved(p, slot, t);
+    ct_dtype own = dtype;
+    if (slot < p->n_in && !p->varies[slot]) {
+        const opcheck_input *input = &p->sample->in[slot];
+        bool mutated = (input->flags & CT_ARG_MUTATED) && !opcheck_is_index(input);
+        own = strcmp(input->domain, "bool") == 0 ? CT_BOOL : mutated && strcmp(input->domain, "i64") != 0 ? dtype : CT_I64;
+        layout = OPCHECK_DENSE;
+    }
+    ct_tensor *x = opcheck_place(own, p->shape[slot], values, layout);
+    /* what was rounded or repeated on the way is the value from now on */
+    if (t == 0) memcpy(p->value[slot], values, (size_t)p->count[slot] * sizeof *values);
+    free(values);
+    return x;
+}
+
+/* Inputs and results at time t, recorded when wanted. */
+static bool forward(const problem *p, double t, bool record, ct_dtype dtype, opcheck_layout layout, ct_tensor **in, ct_tensor **out) {
+    for (int i = 0; i < p->n_in; i++) {
+        in[i] = tensor_at(p, i, t, dtype, layout);
+        if (p->value[i] && !in[i]) return false;
+        if (record && p->varies[i] && !ct_require_grad(in[i])) return false;
+    }
+    return opcheck_apply(p->sample, in, out);
+}
+
+/* The gradients of the inputs that vary, at time t; the cotangents are recorded too when flags say so. */
+static bool vjp(const problem *p, double t, unsigned flags, ct_dtype dtype, opcheck_layout layout, opcheck_layout cotangents, ct_tensor **leaves, ct_tensor **grads) {
+    ct_tensor *out[OPCHECK_OUTPUTS], *ys[OPCHECK_OUTPUTS], *cs[OPCHECK_OUTPUTS], *xs[OPCHECK_INPUTS], *found[OPCHECK_INPUTS];
+    if (!forward(p, t, true, dtype, layout, leaves, out)) return false;
+    int ny = 0, nx = 0;
+    for (int i = 0; i < p->n_out; i++) {
+        int slot = p->n_in + i;
+        leaves[slot] = NULL;
+        if (!p->varies[slot]) continue;
+        leaves[slot] = tensor_at(p, slot, t, ct_dtype_of(out[i]), cotangents);
+        if (!leaves[slot] || ((flags & CT_CREATE_GRAPH) && !ct_require_grad(leaves[slot]))) return false;
+        ys[ny] = out[i];
+        cs[ny++] = leaves[slot];
+    }
+    for (int i = 0; i < p->n_in; i++)
+        if (p->varies[i]) xs[nx++] = leaves[i];
+    if (!ct_grad(ys, ny, cs, xs, nx, found, flags)) return false;
+    nx = 0;
+    for (int i = 0; i < p->n_in; i++) grads[i] = p->varies[i] ? found[nx++] : NULL;
+    return true;
+}
+
+/* out += factor * a * b, summed up or element by element. magnitude += |a b| likewise. */
+static void add_product(const problem *p, double *out, double *magnitude, const double *a, const double *b, int64_t count) {
+    for (int64_t k = 0; k < count; k++) {
+        int64_t at = p->pointwise ? k : 0;
+        out[at] += a[k] * b[k];
+        if (magnitude) magnitude[at] += fabs(a[k] * b[k]);
+    }
+}
+
+/* f of the head comment at time t. */
+static bool evaluate(const problem *p, int order, double t, double *f, double *magnitude) {
+    bool ok;
+    for (int64_t k = 0; k < p->length; k++) f[k] = 0;
+    ct_scope {
+        ct_tensor *leaves[SLOTS], *of[SLOTS];
+        if (order == 1) {
+            ok = forward(p, t, false, CT_F64, OPCHECK_DENSE, leaves, of);
+            for (int i = 0; ok && i < p->n_out; i++) {
+                if (!p->varies[p->n_in + i]) continue;
+                double *y = opcheck_read(of[i]);
+                if ((ok = y != NULL)) add_product(p, f, magnitude, p->value[p->n_in + i], y, p->count[p->n_in + i]);
+                free(y);
+            }
+        } else {
+            ok = vjp(p, t, 0, CT_F64, OPCHECK_DENSE, OPCHECK_DENSE, leaves, of);
+            for (int i = 0; ok && i < p->n_in; i++) {
+                if (!of[i]) continue;
+                double *g = opcheck_read(of[i]);
+                if ((ok = g != NULL)) add_product(p, f, magnitude, p->weight[i], g, p->count[i]);
+                free(g);
+            }
+        }
+    }
+    return ok;
+}
+
+/* The right side of the head comment: the derivative by the library. Adds sum |gradient x| to magnitude. */
+static bool derive(opcheck *check, const problem *p, int order, double *derivative, double *size, double *magnitude) {
+    bool ok;
+    for (int64_t k = 0; k < p->length; k++) derivative[k] = size[k] = 0;
+    ct_scope {
+        ct_tensor *leaves[SLOTS], *grads[SLOTS] = {NULL}, *total = NULL;
+        ok = vjp(p, 0, order == 2 ? CT_CREATE_GRAPH : 0, CT_F64, OPCHECK_DENSE, OPCHECK_DENSE, leaves, grads);
+        int slots = order == 2 ? p->n_in + p->n_out : p->n_in;
+        if (ok && order == 2) {
+            ct_tensor *xs[SLOTS], *found[SLOTS] = {NULL};
+            int nx = 0;
+            for (int i = 0; i < p->n_in && ok; i++) {
+                if (!grads[i]) continue;
+                ct_tensor *weight = opcheck_place(CT_F64, p->shape[i], p->weight[i], OPCHECK_DENSE), *term = ct_sum(ct_mul(grads[i], weight));
+                total = total ? ct_add(total, term) : term;
+                ok = total != NULL;
+            }
+            for (int i = 0; i < slots; i++)
+                if (p->varies[i]) xs[nx++] = leaves[i];
+            if (ok && ct_requires_grad(total)) ok = ct_grad(&total, 1, NULL, xs, nx, found, 0);
+            nx = 0;
+            for (int i = 0; i < slots; i++) grads[i] = p->varies[i] ? found[nx++] : NULL; /* NULL: a constant */
+        }
+        for (int i = 0; i < slots && ok; i++) {
+            if (!grads[i]) continue;
+            ct_dims shape = ct_shape(grads[i]);
+            bool fits = ct_dtype_of(grads[i]) == CT_F64 && shape.n == p->shape[i].n && memcmp(shape.d, p->shape[i].d, (size_t)shape.n * sizeof(int64_t)) == 0;
+            if (!opcheck_expect(check, fits, "order %d: the gradient of slot %d is %s, not f64%s", order, i, ct_tensor_text(grads[i]), ct_dims_text(p->shape[i]))) {
+                ok = false;
+                break;
+            }
+            double *g = opcheck_read(grads[i]);
+            add_product(p, derivative, size, g, p->direction[i], p->count[i]);
+            add_product(p, (double[1]){0}, NULL, g, g, 0);
+            for (int64_t k = 0; k < p->count[i]; k++) magnitude[p->pointwise ? k : 0] += fabs(g[k] * p->value[i][k]);
+            free(g);
+        }
+    }
+    return ok;
+}
+
+/* ---- One order ---- */
+
+static void check_order(opcheck *check, const problem *p, int order, bool must_be_smooth, const char *form) {
+    static const double times[6] = {0.5, -0.5, 1, -1, 2, -2};
+    size_t n = (size_t)p->length + 1;
+    double *block = calloc(n * 9, sizeof *block), *f[6], *derivative = block + 6 * n, *size = block + 7 * n, *magnitude = block + 8 * n;
+    bool ok = derive(check, p, order, derivative, size, magnitude);
+    for (int i = 0; i < 6; i++) f[i] = block + (size_t)i * n;
+    for (int i = 0; i < 6 && ok; i++) ok = evaluate(p, order, times[i] * step, f[i], i == 0 ? magnitude : NULL);
+    opcheck_expect(check, ok, "order %d%s: %s", order, form, ct_error());
+    ct_error_clear();
+    double length = p->pointwise ? 1 : (double)(p->sample->largest > 1 ? p->sample->largest : 1);
+    int64_t rough = 0, wrong = -1, finite = 0;
+    double coarse = 0, fine = 0, tolerance = 0;
+    for (int64_t k = 0; ok && k < p->length && wrong < 0; k++) {
+        coarse = (8 * (f[2][k] - f[3][k]) - (f[4][k] - f[5][k])) / (12 * step);
+        fine = (8 * (f[0][k] - f[1][k]) - (f[2][k] - f[3][k])) / (6 * step);
+        double rounding = 3 * LAMBDA * sqrt(length) * opcheck_unit(CT_F64) / 2 * magnitude[k] / step;
+        tolerance = fabs(coarse - fine) + rounding;
+        if (isfinite(fine)) finite++;
+        if (!(fabs(coarse - fine) <= 1e-3 * (size[k] + fabs(fine)) + rounding))
+            rough++;
+        else if (!(fabs(fine - derivative[k]) <= tolerance))
+            wrong = k;
+    }
+    if (ok && wrong >= 0)
+        opcheck_expect(check, false, "order %d%s: the derivative%s is %.12g by differences, %.12g by the op (tolerance %.2g)", order, form,
+                       p->pointwise ? " of an element" : "", fine, derivative[wrong], tolerance);
+    else if (ok && must_be_smooth)
+        opcheck_expect(check, rough * 10 <= p->length, "order %d%s: not smooth here (%.9g with step h, %.9g with h/2): the sample needs another domain", order, form, coarse, fine);
+    free(block);
+}
+
+/* ---- Layouts and smaller dtypes ---- */
+
+/* The gradient of every input, on the host. Where spread is given, it gets how far gradients move when inputs and
+ * cotangents are changed by their own size. */
+static bool gradients(const problem *p, ct_dtype dtype, opcheck_layout layout, opcheck_layout cotangents, double t, double **g) {
+    bool ok;
+    ct_scope {
+        ct_tensor *leaves[SLOTS], *grads[SLOTS];
+        ok = vjp(p, t, 0, dtype, layout, cotangents, leaves, grads);
+        for (int i = 0; i < p->n_in; i++) {
+            g[i] = ok && grads[i] ? opcheck_read(grads[i]) : NULL;
+            if (ok && grads[i] && (ct_dtype_of(grads[i]) != ct_dtype_of(leaves[i]) || !g[i]))
+                ok = ct_fail(CT_ERR_DTYPE, p->sample->op->name, "the gradient of input %d is %s", i, ct_tensor_text(grads[i]));
+        }
+    }
+    return ok;
+}
+
+static void free_gradients(double **g, int n) {
+    for (int i = 0; i < n; i++) free(g[i]);
+}
+
+/* The gradient in another dtype and layout against f64 on dense memory, of the same numbers. Its vjp may round every
+ * intermediate result to the dtype, so u is that of the dtype; and intermediate results have the size of inputs (their mean
+ * size where one is small), so D is measured with changes of |x| + mean |x|. */
+static void check_variant(opcheck *check, problem *p, ct_dtype dtype, opcheck_layout layout, opcheck_layout cotangents) {
+    double *got[OPCHECK_INPUTS] = {NULL}, *exact[OPCHECK_INPUTS] = {NULL}, *other[OPCHECK_INPUTS] = {NULL}, *moves[OPCHECK_INPUTS] = {NULL}, *saved[SLOTS];
+    for (int i = 0; i < SLOTS; i++) { /* rounding and repeating change the values: put them back afterwards */
+        saved[i] = p->value[i];
+        if (!saved[i]) continue;
+        p->value[i] = malloc(((size_t)p->count[i] + 1) * sizeof(double));
+        memcpy(p->value[i], saved[i], (size_t)p->count[i] * sizeof(double));
+    }
+    const char *names[2] = {opcheck_layout_name(layout), opcheck_layout_name(cotangents)};
+    bool ok = gradients(p, dtype, layout, cotangents, 0, got) && gradients(p, CT_F64, OPCHECK_DENSE, OPCHECK_DENSE, 0, exact);
+    opcheck_expect(check, ok, "gradient in %s, inputs %s, cotangents %s: %s", ct_dtype_name(dtype), names[0], names[1], ct_error());
+    ct_error_clear();
+    for (int i = 0; i < p->n_in; i++) moves[i] = ok ? calloc((size_t)p->count[i] + 1, sizeof(double)) : NULL;
+    for (int draw = 0; ok && draw < 4; draw++) {
+        const double amount = 0x1p-20;
+        double *before[SLOTS];
+        for (int i = 0; i < SLOTS; i++) {
+            before[i] = p->direction[i];
+            if (!p->varies[i]) continue;
+            double mean = 0;
+            for (int64_t k = 0; k < p->count[i]; k++) mean += fabs(p->value[i][k]) / (double)p->count[i];
+            p->direction[i] = random_array(p->count[i], (uint64_t)(100 * draw + i + 7));
+            for (int64_t k = 0; k < p->count[i]; k++) p->direction[i][k] *= 1.7 * (fabs(p->value[i][k]) + mean);
+        }
+        bool usable = gradients(p, CT_F64, OPCHECK_DENSE, OPCHECK_DENSE, amount, other);
+        ct_error_clear();
+        for (int i = 0; i < p->n_in; i++)
+            for (int64_t k = 0; usable && exact[i] && k < p->count[i]; k++) {
+                double move = fabs(other[i][k] - exact[i][k]) / amount;
+                if (isfinite(move) && move > moves[i][k]) moves[i][k] = move;
+            }
+        free_gradients(other, p->n_in);
+        for (int i = 0; i < SLOTS; i++) {
+            if (p->varies[i]) free(p->direction[i]);
+            p->direction[i] = before[i];
+        }
+    }
+    double length = p->sample->op->flags & CT_OP_ELEMENTWISE && p->pointwise ? 1 : (double)(p->sample->largest > 1 ? p->sample->largest : 1);
+    for (int i = 0; ok && i < p->n_in; i++) {
+        int64_t wrong = -1;
+        double tolerance = 0;
+        for (int64_t k = 0; exact[i] && k < p->count[i] && wrong < 0; k++) {
+            double g = exact[i][k];
+            tolerance = LAMBDA * sqrt(length) * opcheck_unit(dtype) / 2 * (fabs(g) + moves[i][k]) + opcheck_smallest(dtype);
+            bool both = (isnan(g) && isnan(got[i][k])) || g == got[i][k] || fabs(g) + tolerance >= opcheck_largest(dtype);
+            if (!both && !(fabs(got[i][k] - g) <= tolerance)) wrong = k;
+        }
+        opcheck_expect(check, wrong < 0, "gradient in %s, inputs %s, cotangents %s: of input %d at %lld %.9g, in f64 %.9g (tolerance %.2g)", ct_dtype_name(dtype), names[0],
+                       names[1], i, (long long)wrong, wrong < 0 ? 0 : got[i][wrong], wrong < 0 ? 0 : exact[i][wrong], tolerance);
+    }
+    free_gradients(got, p->n_in);
+    free_gradients(exact, p->n_in);
+    free_gradients(moves, p->n_in);
+    for (int i = 0; i < SLOTS; i++) {
+        free(p->value[i]);
+        p->value[i] = saved[i];
+    }
+}
+
+/* ---- A sample ---- */
+
+static bool input_varies(const opcheck_input *input) {
+    return !input->skipped && !opcheck_is_index(input) && strcmp(input->domain, "i64") != 0 && !(input->flags & CT_ARG_MUTATED);
+}
+
+/* The common shape of the inputs that broadcast. */
+static ct_dims common_shape(const opcheck_sample *sample) {
+    ct_dims shape = {0};
+    for (int i = 0; i < sample->n_in; i++) {
+        const opcheck_input *input = &sample->in[i];
+        if (input->skipped || !(input->flags & CT_ARG_BROADCAST)) continue;
+        ct_dims merged = {.n = input->shape.n > shape.n ? input->shape.n : shape.n};
+        for (int d = 1; d <= merged.n; d++) {
+            int64_t a = d <= shape.n ? shape.d[shape.n - d] : 1, b = d <= input->shape.n ? input->shape.d[input->shape.n - d] : 1;
+            merged.d[merged.n - d] = a == 1 ? b : a;
+        }
+        shape = merged;
+    }
+    return shape;
+}
+
+/* Sets the problem up at the sample's values. False when nothing in it can be differentiated. */
+static bool open_problem(opcheck *check, problem *p, opcheck_sample *sample, bool pointwise) {
+    *p = (problem){.sample = sample, .n_in = sample->n_in, .n_out = sample->n_out, .pointwise = pointwise, .length = 1};
+    bool any = false, results = false;
+    for (int i = 0; i < p->n_in; i++) {
+        const opcheck_input *input = &sample->in[i];
+        if (input->skipped) continue;
+        p->varies[i] = input_varies(input);
+        p->shape[i] = pointwise && (input->flags & CT_ARG_BROADCAST) ? common_shape(sample) : input->shape;
+        p->count[i] = opcheck_count(p->shape[i]);
+        p->value[i] = malloc(((size_t)p->count[i] + 1) * sizeof(double));
+        opcheck_fill(input, i, false, p->value[i], p->count[i]);
+        p->direction[i] = random_array(p->count[i], (uint64_t)i + 1);
+        p->weight[i] = random_array(p->count[i], (uint64_t)i + 51);
+        any |= p->varies[i];
+    }
+    if (!any) return false;
+    bool ok;
+    ct_scope {
+        ct_tensor *in[SLOTS], *out[OPCHECK_OUTPUTS];
+        ok = forward(p, 0, true, CT_F64, OPCHECK_DENSE, in, out);
+        for (int i = 0; ok && i < p->n_out; i++) {
+            int slot = p->n_in + i;
+            if (!ct_dtype_is_float(ct_dtype_of(out[i]))) continue;
+            bool differentiable = ct_op_differentiable(sample->op);
+            opcheck_expect(check, ct_requires_grad(out[i]) == differentiable, "result %d %s, but the op is %sdifferentiable", i,
+                           ct_requires_grad(out[i]) ? "requires grad" : "is cut from the graph", differentiable ? "" : "not ");
+            if (!ct_requires_grad(out[i])) continue;
+            p->varies[slot] = results = true;
+            p->shape[slot] = ct_shape(out[i]);
+            p->count[slot] = ct_numel(out[i]);
+            p->value[slot] = random_array(p->count[slot], (uint64_t)slot + 101);
+            p->direction[slot] = random_array(p->count[slot], (uint64_t)slot + 151);
+            if (pointwise) p->length = p->count[slot];
+        }
+    }
+    opcheck_expect(check, ok, "forward in f64: %s", ct_error());
+    ct_error_clear();
+    return ok && results;
+}
+
+void opcheck_gradients(opcheck *check, opcheck_sample *sample) {
+    const ct_op *op = sample->op;
+    bool elementwise = op->flags & CT_OP_ELEMENTWISE;
+    problem p;
+    for (int form = 0; form < (elementwise ? 2 : 1); form++) {
+        bool pointwise = elementwise && form == 0;
+        const char *text = !elementwise ? "" : pointwise ? " (each element)" : " (summed)";
+        if (open_problem(check, &p, sample, pointwise)) {
+            int64_t total = 0;
+            for (int i = 0; i < p.n_in; i++) total += p.count[i];
+            if (total <= 2 * LIMIT_FIRST) check_order(check, &p, 1, !elementwise || pointwise, text);
+            if (total <= 2 * LIMIT_SECOND) check_order(check, &p, 2, !elementwise || pointwise, text);
+            if (!pointwise && total <= 5000) {
+                check_variant(check, &p, CT_F64, OPCHECK_TRANSPOSED, OPCHECK_TRANSPOSED);
+                check_variant(check, &p, CT_F64, OPCHECK_DENSE, OPCHECK_STRIDE0);
+                check_variant(check, &p, CT_F32, OPCHECK_DENSE, OPCHECK_STEP);
+                check_variant(check, &p, CT_F16, OPCHECK_SLICE, OPCHECK_DENSE);
+                check_variant(check, &p, CT_BF16, OPCHECK_DENSE, OPCHECK_SLICE);
+            }
+        }
+        free_problem(&p);
+    }
+}

@@ -1,0 +1,469 @@
+/* Results: each kernel against the op computed another way, in f64.
+ *
+ * The reference is `lower` run in f64 on the very numbers that the kernel saw (rounded to its dtype first), at the
+ * base level; an op without `lower` is compared with its own f64 kernel on dense memory. Integers are compared with the i64
+ * kernel modulo their width, and that one with f64 where numbers are small enough to be exact. Random ops are compared with
+ * themselves at the base level.
+ *
+ * The tolerance is what a backward-stable algorithm may do. Let u be the unit roundoff of the dtype the op computes in
+ * (f32 for f32, f16 and bf16), and L the length of the longest sum, at most the number of elements of the largest
+ * input (1 for elementwise ops). Rounding errors of a sum of L terms t behave like a random walk: the error is at most
+ * lambda sqrt(L) u times the size of the partial sums, except with probability 2 exp(-lambda^2 / 2) (Higham and Mary, SIAM
+ * J. Sci. Comput. 41, 2019). The partial sums grow like the result (terms of one sign) or like the root of the sum of squares
+ * of the terms (signs that cancel). The first is |y|. The second is what y moves by when every input element is changed by a
+ * random relative amount of 1: D = |sum_j dy/dx_j x_j w_j| / 1, w_j normal, measured with a small change at f64 and a few
+ * draws of w. Hence
+ *     |computed - y| <= lambda sqrt(L) u (|y| + D) + v |y| + smallest
+ * where v is the unit roundoff of a half result (one rounding at the end) and smallest its least positive number. D is
+ * also the componentwise condition number, so functions near their zeros and poles need no exceptions. lambda = 8 leaves
+ * room for vector functions that are right to 2 units in the last place. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/tensor.h"
+#include "tests/opcheck.h"
+
+enum { DRAWS = 6, LAMBDA = 8, LARGE = 4096 };
+
+static const char *const levels[] = {"base", "avx2", "avx512", "avx512bf16", "neon"};
+enum { LEVELS = sizeof levels / sizeof *levels };
+
+/* ---- Dtypes ---- */
+
+double opcheck_unit(ct_dtype dtype) {
+    switch (dtype) {
+    case CT_F64: return 0x1p-52;
+    case CT_F32: return 0x1p-23;
+    case CT_F16: return 0x1p-10;
+    case CT_BF16: return 0x1p-7;
+    default: return 0;
+    }
+}
+
+double opcheck_largest(ct_dtype dtype) {
+    switch (dtype) {
+    case CT_F32: return 0x1.fffffep127;
+    case CT_F16: return 65504;
+    case CT_BF16: return 0x1.fep127;
+    default: return INFINITY;
+    }
+}
+
+double opcheck_smallest(ct_dtype dtype) {
+    switch (dtype) {
+    case CT_F64: return 0x1p-1022; /* results below the normal numbers may be flushed or lose digits */
+    case CT_F32: return 0x1p-126;
+    case CT_F16: return 0x1p-24;
+    case CT_BF16: return 0x1p-126;
+    default: return 0;
+    }
+}
+
+static bool is_whole(ct_dtype dtype) { return ct_dtype_is_int(dtype) || dtype == CT_BOOL; }
+
+/* An integer of another width, or of bool. */
+static int64_t wrap(ct_dtype dtype, int64_t value) {
+    switch (dtype) {
+    case CT_I8: return (int8_t)value;
+    case CT_I16: return (int16_t)value;
+    case CT_I32: return (int32_t)value;
+    case CT_U8: return (uint8_t)value;
+    case CT_BOOL: return value != 0;
+    default: return value;
+    }
+}
+
+/* ---- Results on the host ---- */
+
+typedef struct result {
+    ct_dtype dtype;
+    ct_dims shape;
+    int64_t count;
+    double *y;      /* of floats */
+    int64_t *whole; /* of integers and bool */
+    double *moved;  /* D of the head comment; NULL: none */
+} result;
+
+static void free_results(result *results, int n) {
+    for (int i = 0; i < n; i++) {
+        free(results[i].y);
+        free(results[i].whole);
+        free(results[i].moved);
+    }
+}
+
+static int64_t *read_whole(ct_tensor *x) {
+    int64_t count = ct_numel(x), *values = malloc(((size_t)count + 1) * sizeof *values);
+    size_t size = ct_dtype_size(ct_dtype_of(x));
+    char *raw = malloc((size_t)count * size + 1);
+    bool ok = ct_read(x, raw, (size_t)count * size);
+    for (int64_t i = 0; ok && i < count; i++) {
+        const char *at = raw + (size_t)i * size;
+        int16_t i16;
+        int32_t i32;
+        switch (ct_dtype_of(x)) {
+        case CT_I8: values[i] = *(const int8_t *)at; break;
+        case CT_I16: memcpy(&i16, at, 2), values[i] = i16; break;
+        case CT_I32: memcpy(&i32, at, 4), values[i] = i32; break;
+        case CT_I64: memcpy(&values[i], at, 8); break;
+        default: values[i] = *(const uint8_t *)at; break;
+        }
+    }
+    free(raw);
+    return values;
+}
+
+static result take(ct_tensor *x) {
+    result r = {.dtype = ct_dtype_of(x), .shape = ct_shape(x), .count = ct_numel(x)};
+    if (is_whole(r.dtype))
+        r.whole = read_whole(x);
+    else
+        r.y = opcheck_read(x);
+    return r;
+}
+
+/* ---- Running ---- */
+
+/* Values of all inputs of a sample, and the dtype that those without a fixed one take. */
+typedef struct input_set {
+    double *values[OPCHECK_INPUTS];
+    ct_dtype dtype;
+    bool integer;
+} input_set;
+
+static bool takes_dtype(const opcheck_input *input, bool integer) {
+    return !opcheck_is_index(input) && (integer || strcmp(input->domain, "i64") != 0);
+}
+
+static ct_dtype dtype_of_input(const opcheck_input *input, ct_dtype dtype, bool integer) {
+    if (strcmp(input->domain, "bool") == 0) return CT_BOOL;
+    if (opcheck_is_index(input)) return dtype == CT_F16 || dtype == CT_I16 ? CT_I32 : CT_I64; /* both kinds get their turn */
+    return takes_dtype(input, integer) ? dtype : CT_I64;
+}
+
+static void fill_all(const opcheck_sample *sample, input_set *set) {
+    for (int i = 0; i < sample->n_in; i++) {
+        const opcheck_input *input = &sample->in[i];
+        if (input->skipped) continue;
+        int64_t count = opcheck_count(input->shape);
+        set->values[i] = malloc(((size_t)count + 1) * sizeof(double));
+        opcheck_fill(input, i, set->integer && takes_dtype(input, true), set->values[i], count);
+        for (int64_t k = 0; (set->dtype == CT_U8 || set->dtype == CT_BOOL) && takes_dtype(input, set->integer) && k < count; k++)
+            set->values[i][k] = set->dtype == CT_BOOL ? set->values[i][k] > 0 : fabs(set->values[i][k]);
+    }
+}
+
+static void free_all(input_set *set) {
+    for (int i = 0; i < OPCHECK_INPUTS; i++) free(set->values[i]);
+}
+
+static opcheck_layout layout_of(const opcheck_input *input, opcheck_layout layout) {
+    return layout == OPCHECK_STRIDE0 && (input->flags & CT_ARG_MUTATED) ? OPCHECK_DENSE : layout;
+}
+
+/* The inputs as tensors of `dtype` in a layout. amount != 0 changes those that take a dtype by normal relative amounts. */
+static bool place_all(const opcheck_sample *sample, input_set *set, ct_dtype dtype, opcheck_layout layout, double amount, unsigned draw, ct_tensor **in) {
+    uint64_t state = draw * 7919u + 17u;
+    for (int i = 0; i < sample->n_in; i++) {
+        const opcheck_input *input = &sample->in[i];
+        in[i] = NULL;
+        if (input->skipped) continue;
+        double *values = set->values[i], *changed = NULL;
+        int64_t count = opcheck_count(input->shape);
+        if (amount != 0 && takes_dtype(input, set->integer)) {
+            values = changed = malloc(((size_t)count + 1) * sizeof *changed);
+            for (int64_t k = 0; k < count; k++) {
+                double w = 0; /* close to normal: a sum of uniform numbers */
+                for (int s = 0; s < 6; s++) {
+                    state = state * 6364136223846793005u + 1442695040888963407u;
+                    w += (double)(state >> 33) * 0x1p-31 - 0.5;
+                }
+                changed[k] = set->values[i][k] * (1 + amount * w * 1.4142135623730951);
+            }
+        }
+        in[i] = opcheck_place(dtype_of_input(input, dtype, set->integer), input->shape, values, layout_of(input, layout));
+        free(changed);
+        if (!in[i]) return false;
+    }
+    return true;
+}
+
+/* Runs fn and collects its results; those inputs that the op changes count as results too. */
+static bool run(const opcheck_sample *sample, opcheck_function fn, ct_tensor *const *in, ct_tensor **out, int *n) {
+    if (!fn(sample, in, out)) return false;
+    *n = sample->n_out;
+    for (int i = 0; i < sample->n_in && *n < OPCHECK_OUTPUTS; i++)
+        if (in[i] && (sample->in[i].flags & CT_ARG_MUTATED)) out[(*n)++] = in[i];
+    return true;
+}
+
+static bool run_results(const opcheck_sample *sample, opcheck_function fn, input_set *set, ct_dtype dtype, opcheck_layout layout, double amount,
+                        unsigned draw, result *results, int *n) {
+    bool ok;
+    *n = 0;
+    ct_scope {
+        ct_tensor *in[OPCHECK_INPUTS], *out[OPCHECK_OUTPUTS];
+        ok = place_all(sample, set, dtype, layout, amount, draw, in) && run(sample, fn, in, out, n);
+        for (int i = 0; ok && i < *n; i++) results[i] = take(out[i]);
+    }
+    return ok;
+}
+
+/* ---- The reference ---- */
+
+typedef struct reference {
+    int n;
+    result of[OPCHECK_OUTPUTS];
+} reference;
+
+/* D: how far the result moves when the inputs are changed relatively by 1, extrapolated from a small change. */
+static void measure_moves(const opcheck_sample *sample, opcheck_function fn, input_set *set, reference *ref) {
+    const double amount = 0x1p-20;
+    for (int i = 0; i < ref->n; i++)
+        if (ref->of[i].y) ref->of[i].moved = calloc((size_t)ref->of[i].count + 1, sizeof(double));
+    for (unsigned draw = 0; draw < DRAWS; draw++) {
+        result other[OPCHECK_OUTPUTS];
+        int n;
+        if (!run_results(sample, fn, set, CT_F64, OPCHECK_DENSE, amount, draw, other, &n)) {
+            ct_error_clear(); /* a changed value may leave the domain: then this draw tells nothing */
+            continue;
+        }
+        for (int i = 0; i < n && i < ref->n; i++) {
+            result *of = &ref->of[i];
+            for (int64_t k = 0; of->moved && other[i].y && other[i].count == of->count && k < of->count; k++) {
+                double move = fabs(other[i].y[k] - of->y[k]) / amount;
+                if (isfinite(move) && move > of->moved[k]) of->moved[k] = move;
+            }
+        }
+        free_results(other, n);
+    }
+}
+
+static bool has_float(const reference *ref) {
+    for (int i = 0; i < ref->n; i++)
+        if (ref->of[i].y) return true;
+    return false;
+}
+
+static bool make_reference(const opcheck_sample *sample, input_set *set, reference *ref) {
+    const ct_op *op = sample->op;
+    bool itself = (op->flags & CT_OP_RANDOM) || sample->n_in == 0;
+    opcheck_function fn = op->lower && !itself ? opcheck_lower : opcheck_apply;
+    ct_set_isa("base");
+    if (set->integer) {
+        if (!run_results(sample, opcheck_apply, set, CT_I64, OPCHECK_DENSE, 0, 0, ref->of, &ref->n)) return false;
+        if (!has_float(ref)) return true;
+        free_results(ref->of, ref->n); /* a float of integers: the same in f64 */
+    }
+    if (!run_results(sample, fn, set, itself ? set->dtype : CT_F64, OPCHECK_DENSE, 0, 0, ref->of, &ref->n)) return false;
+    if (!itself) measure_moves(sample, fn, set, ref);
+    return true;
+}
+
+/* ---- Comparing ---- */
+
+static double tolerance_at(const opcheck_sample *sample, const result *got, const result *ref, int64_t k) {
+    double y = fabs(ref->y[k]), moved = ref->moved ? ref->moved[k] : 0;
+    bool pointwise = sample->op->flags & (CT_OP_ELEMENTWISE | CT_OP_VIEW);
+    double length = pointwise || sample->largest < 1 ? 1 : (double)sample->largest;
+    double computing = opcheck_unit(got->dtype == CT_F64 ? CT_F64 : CT_F32) / 2;
+    double tolerance = LAMBDA * sqrt(length) * computing * (y + moved) + opcheck_smallest(got->dtype);
+    if (got->dtype == CT_F16 || got->dtype == CT_BF16) tolerance += opcheck_unit(got->dtype) / 2 * (y + tolerance);
+    if (ref->dtype != CT_F64) tolerance += opcheck_unit(ref->dtype) / 2 * y; /* an attribute fixes the dtype: both round */
+    return tolerance;
+}
+
+static bool near(double got, double y, double tolerance, double largest) {
+    if (isnan(got) || isnan(y)) return isnan(got) && isnan(y);
+    if (got == y) return true;
+    if (fabs(y) + tolerance >= largest && fabs(got) >= largest * (1 - 0x1p-7) && signbit(got) == signbit(y)) return true; /* overflow */
+    return fabs(got - y) <= tolerance;
+}
+
+/* Compares one result; says at most one thing about it. */
+static void compare(opcheck *check, const opcheck_sample *sample, int index, const result *got, const result *ref, ct_dtype dtype, const char *level,
+                    const char *layout) {
+    bool shapes = got->shape.n == ref->shape.n && memcmp(got->shape.d, ref->shape.d, (size_t)got->shape.n * sizeof(int64_t)) == 0;
+    if (!opcheck_expect(check, shapes, "%s %s %s: result %d is %s%s, the reference %s", ct_dtype_name(dtype), level, layout, index, ct_dtype_name(got->dtype),
+                        ct_dims_text(got->shape), ct_dims_text(ref->shape)))
+        return;
+    if (!opcheck_expect(check, (got->whole != NULL) == (ref->whole != NULL), "%s %s %s: result %d is of %s, the reference of %s", ct_dtype_name(dtype), level,
+                        layout, index, ct_dtype_name(got->dtype), ct_dtype_name(ref->dtype)))
+        return;
+    double largest = opcheck_largest(got->dtype), worst = 0;
+    int64_t wrong = -1, count = 0;
+    for (int64_t k = 0; k < got->count; k++) {
+        if (got->whole) {
+            if (got->whole[k] != wrap(got->dtype, ref->whole[k])) {
+                if (wrong < 0) wrong = k;
+                count++;
+            }
+            continue;
+        }
+        if (got->y[k] == ref->y[k]) continue;
+        double tolerance = tolerance_at(sample, got, ref, k);
+        if (near(got->y[k], ref->y[k], tolerance, largest)) continue;
+        count++;
+        double excess = fabs(got->y[k] - ref->y[k]) / tolerance;
+        if (wrong < 0 || !(excess <= worst)) worst = excess, wrong = k;
+    }
+    if (got->whole)
+        opcheck_expect(check, wrong < 0, "%s %s %s: result %d at %lld is %lld, not %lld (%lld of %lld are wrong)", ct_dtype_name(dtype), level, layout, index,
+                       (long long)wrong, wrong < 0 ? 0ll : (long long)got->whole[wrong], wrong < 0 ? 0ll : (long long)wrap(got->dtype, ref->whole[wrong]),
+                       (long long)count, (long long)got->count);
+    else
+        opcheck_expect(check, wrong < 0, "%s %s %s: result %d at %lld is %.9g, not %.9g (tolerance %.2g; %lld of %lld are off)", ct_dtype_name(dtype), level, layout,
+                       index, (long long)wrong, wrong < 0 ? 0 : got->y[wrong], wrong < 0 ? 0 : ref->y[wrong],
+                       wrong < 0 ? 0 : tolerance_at(sample, got, ref, wrong), (long long)count, (long long)got->count);
+}
+
+/* ---- Variants ---- */
+
+static bool may_refuse(ct_code code) { return code == CT_ERR_DTYPE || code == CT_ERR_UNSUPPORTED; }
+
+static void check_layout(opcheck *check, const opcheck_sample *sample, input_set *set, const reference *ref, const char *level, opcheck_layout layout) {
+    result got[OPCHECK_OUTPUTS];
+    int n;
+    bool ok = run_results(sample, opcheck_apply, set, set->dtype, layout, 0, 0, got, &n);
+    if (!opcheck_expect(check, ok, "%s %s %s: %s", ct_dtype_name(set->dtype), level, opcheck_layout_name(layout), ct_error())) {
+        ct_error_clear();
+        return;
+    }
+    for (int i = 0; i < n; i++) compare(check, sample, i, &got[i], &ref->of[i], set->dtype, level, opcheck_layout_name(layout));
+    free_results(got, n);
+}
+
+/* The first result written into a strided home (ct_into) has the bits of the one that the op made itself. */
+static void check_home(opcheck *check, const opcheck_sample *sample, input_set *set, const char *level) {
+    if (sample->op->flags & (CT_OP_VIEW | CT_OP_MUTATES) || sample->op->outputs[0].flags & CT_ARG_LIST) return;
+    ct_scope {
+        ct_tensor *in[OPCHECK_INPUTS], *out[OPCHECK_OUTPUTS], *again[OPCHECK_OUTPUTS];
+        bool ok = place_all(sample, set, set->dtype, OPCHECK_DENSE, 0, 0, in) && opcheck_apply(sample, in, out);
+        for (int layout = OPCHECK_TRANSPOSED; ok && layout <= OPCHECK_STEP; layout++) {
+            double *zeros = calloc((size_t)ct_numel(out[0]) + 1, sizeof *zeros);
+            ct_tensor *home = opcheck_place(ct_dtype_of(out[0]), ct_shape(out[0]), zeros, (opcheck_layout)layout);
+            ok = home && ct_into(home) && opcheck_apply(sample, in, again) && again[0] == home;
+            free(zeros);
+            double *a = ok ? opcheck_read(out[0]) : NULL, *b = ok ? opcheck_read(home) : NULL;
+            ok = ok && a && b;
+            int64_t differs = -1;
+            for (int64_t k = 0; ok && k < ct_numel(home) && differs < 0; k++)
+                if (memcmp(&a[k], &b[k], sizeof *a) != 0 && !(isnan(a[k]) && isnan(b[k]))) differs = k;
+            opcheck_expect(check, ok && differs < 0, "%s %s: written into a %s home, element %lld is %.9g, not %.9g %s", ct_dtype_name(set->dtype), level,
+                           opcheck_layout_name((opcheck_layout)layout), (long long)differs, differs < 0 ? 0 : b[differs], differs < 0 ? 0 : a[differs], ct_error());
+            free(a);
+            free(b);
+        }
+        ct_error_clear();
+    }
+}
+
+static void check_variant(opcheck *check, opcheck_sample *sample, ct_dtype dtype, bool integer) {
+    bool large = sample->largest > LARGE;
+    input_set set = {.dtype = dtype, .integer = integer};
+    fill_all(sample, &set);
+    for (int repeats = 0; repeats < 2; repeats++) { /* ordinary layouts, then the one that changes the values */
+        if (repeats && (large || sample->n_in == 0 || (integer && dtype != CT_I32))) break;
+        reference ref = {0};
+        ct_scope { /* rounds the values to the dtype, and repeats them where a stride is 0 */
+            ct_tensor *in[OPCHECK_INPUTS];
+            place_all(sample, &set, dtype, repeats ? OPCHECK_STRIDE0 : OPCHECK_DENSE, 0, 0, in);
+        }
+        if (!make_reference(sample, &set, &ref)) {
+            bool refused = integer && may_refuse(ct_error_code());
+            opcheck_expect(check, refused, "%s reference: %s", ct_dtype_name(dtype), ct_error());
+            ct_error_clear();
+            break;
+        }
+        bool taken = true;
+        for (int level = 0; level < LEVELS && taken; level++) {
+            if (!ct_set_isa(levels[level])) {
+                ct_error_clear();
+                continue;
+            }
+            if (integer) { /* an op may refuse an integer dtype, but then at every level */
+                result got[OPCHECK_OUTPUTS];
+                int n;
+                taken = run_results(sample, opcheck_apply, &set, dtype, OPCHECK_DENSE, 0, 0, got, &n);
+                if (taken) free_results(got, n);
+                if (!taken) opcheck_expect(check, may_refuse(ct_error_code()), "%s %s: %s", ct_dtype_name(dtype), levels[level], ct_error());
+                ct_error_clear();
+                if (!taken) break;
+            }
+            if (repeats) {
+                check_layout(check, sample, &set, &ref, levels[level], OPCHECK_STRIDE0);
+                continue;
+            }
+            for (int layout = OPCHECK_DENSE; layout < OPCHECK_STRIDE0; layout++) {
+                bool skip = layout != OPCHECK_DENSE && (sample->n_in == 0 || (large && layout != OPCHECK_TRANSPOSED) || (integer && layout != OPCHECK_SLICE));
+                if (!skip) check_layout(check, sample, &set, &ref, levels[level], (opcheck_layout)layout);
+            }
+            if (dtype == CT_F32 && !large) check_home(check, sample, &set, levels[level]);
+        }
+        free_results(ref.of, ref.n);
+    }
+    free_all(&set);
+}
+
+/* i64 against f64, where the numbers are exact in both. */
+static void check_i64_is_exact(opcheck *check, const opcheck_sample *sample) {
+    input_set set = {.dtype = CT_I64, .integer = true};
+    result whole[OPCHECK_OUTPUTS], real[OPCHECK_OUTPUTS];
+    int n = 0, m = 0;
+    fill_all(sample, &set);
+    bool ok = run_results(sample, opcheck_apply, &set, CT_I64, OPCHECK_DENSE, 0, 0, whole, &n);
+    ok = run_results(sample, opcheck_apply, &set, CT_F64, OPCHECK_DENSE, 0, 0, real, &m) && ok;
+    ct_error_clear(); /* refusals are looked at elsewhere */
+    for (int i = 0; ok && i < n && i < m; i++) {
+        if (!whole[i].whole || !real[i].y || whole[i].count != real[i].count) continue;
+        int64_t wrong = -1;
+        for (int64_t k = 0; k < whole[i].count && wrong < 0; k++)
+            if (isfinite(real[i].y[k]) && fabs(real[i].y[k]) < 0x1p53 && real[i].y[k] == floor(real[i].y[k]) && (double)whole[i].whole[k] != real[i].y[k]) wrong = k;
+        opcheck_expect(check, wrong < 0, "i64: result %d at %lld is %lld, in f64 it is %.17g", i, (long long)wrong, wrong < 0 ? 0ll : (long long)whole[i].whole[wrong],
+                       wrong < 0 ? 0 : real[i].y[wrong]);
+    }
+    free_results(whole, n);
+    free_results(real, m);
+    free_all(&set);
+}
+
+void opcheck_values(opcheck *check, opcheck_sample *sample) {
+    static const ct_dtype floats[] = {CT_F64, CT_F32, CT_F16, CT_BF16}, wholes[] = {CT_I64, CT_I32, CT_I16, CT_I8, CT_U8, CT_BOOL};
+    const char *best = ct_isa();
+    bool any_float = sample->n_in == 0, any_whole = false, float_only = false;
+    for (int i = 0; i < sample->n_in; i++) {
+        const opcheck_input *input = &sample->in[i];
+        if (input->skipped || opcheck_is_index(input)) continue;
+        any_float |= strcmp(input->domain, "i64") != 0;
+        any_whole |= true;
+        float_only |= (input->flags & CT_ARG_FLOAT) != 0;
+    }
+    bool plain = !any_float && !any_whole; /* only indices and masks */
+    for (int i = 0; i < 4 && any_float; i++) check_variant(check, sample, floats[i], false);
+    if (plain) check_variant(check, sample, CT_F32, false);
+    if (any_whole && float_only) check_variant(check, sample, CT_I32, true);
+    if (any_whole && !float_only && sample->largest <= LARGE) {
+        for (int i = 0; i < 6; i++) check_variant(check, sample, wholes[i], true);
+        check_i64_is_exact(check, sample);
+    }
+    ct_set_isa(best);
+}
+
+const char *const *opcheck_missing_levels(void) {
+    static const char *missing[LEVELS + 1];
+    const char *best = ct_isa();
+    int n = 0;
+    for (int i = 0; i < LEVELS; i++) {
+#if defined(__aarch64__)
+        bool foreign = strncmp(levels[i], "avx", 3) == 0;
+#else
+        bool foreign = strcmp(levels[i], "neon") == 0;
+#endif
+        if (!foreign && !ct_set_isa(levels[i])) missing[n++] = levels[i];
+        ct_error_clear();
+    }
+    ct_set_isa(best);
+    missing[n] = NULL;
+    return missing;
+}

@@ -1,0 +1,575 @@
+/* The GEMM engine against a plain loop, at every instruction-set level this machine has: types, strides,
+ * batches, epilogues, packers, edges, and the same bits for any number of threads. */
+#include <cotangent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/cpu/gemm/gemm.h"
+
+static int passed, failed;
+static const char *level_name = "";
+
+static void report(bool ok, const char *what) {
+    if (ok) {
+        passed++;
+        return;
+    }
+    failed++;
+    printf("FAILED %s (%s)\n", what, level_name);
+}
+
+static uint64_t rng_state = 1;
+static uint32_t rng(void) {
+    rng_state = rng_state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(rng_state >> 33);
+}
+static int64_t pick(int64_t n) { return (int64_t)(rng() % (uint32_t)n); }
+
+/* ---- elements ---- */
+
+static const int64_t sizes[] = {4, 8, 2, 2, 1, 1, 2, 4, 8};
+static const char *names[] = {"f32", "f64", "bf16", "f16", "i8", "u8", "i16", "i32", "i64"};
+
+static bool is_float(ct_gemm_type t) { return t <= CT_GEMM_F16; }
+
+static float from_bits(uint32_t u) {
+    float x;
+    memcpy(&x, &u, 4);
+    return x;
+}
+static double half_value(uint16_t h) {
+    const int exponent = (h >> 10) & 31, mantissa = h & 1023;
+    const double magnitude = exponent == 31  ? (mantissa ? (double)NAN : (double)INFINITY)
+                             : exponent == 0 ? ldexp(mantissa, -24)
+                                             : ldexp(1024 + mantissa, exponent - 25);
+    return h & 0x8000 ? -magnitude : magnitude;
+}
+
+static double get_float(ct_gemm_type t, const char *p) {
+    float f;
+    double d;
+    uint16_t h;
+    switch (t) {
+    case CT_GEMM_F32: memcpy(&f, p, 4); return f;
+    case CT_GEMM_F64: memcpy(&d, p, 8); return d;
+    case CT_GEMM_BF16: memcpy(&h, p, 2); return from_bits((uint32_t)h << 16);
+    default: memcpy(&h, p, 2); return half_value(h);
+    }
+}
+static uint64_t get_int(ct_gemm_type t, const char *p) {
+    int16_t h;
+    int32_t w;
+    int64_t l;
+    switch (t) {
+    case CT_GEMM_I8: return (uint64_t)(int64_t) * (const int8_t *)p;
+    case CT_GEMM_U8: return *(const uint8_t *)p;
+    case CT_GEMM_I16: memcpy(&h, p, 2); return (uint64_t)(int64_t)h;
+    case CT_GEMM_I32: memcpy(&w, p, 4); return (uint64_t)(int64_t)w;
+    default: memcpy(&l, p, 8); return (uint64_t)l;
+    }
+}
+
+/* Exactly representable in every floating type, so that inputs carry no rounding of their own. */
+static void put_random(ct_gemm_type t, char *p) {
+    if (!is_float(t)) {
+        for (int64_t i = 0; i < sizes[t]; i++) p[i] = (char)rng();
+        return;
+    }
+    const float x = (float)(pick(255) - 127) / 64.0f;
+    const double d = x;
+    uint32_t u;
+    memcpy(&u, &x, 4);
+    uint16_t h = (uint16_t)(u >> 16);
+    if (t == CT_GEMM_F32) memcpy(p, &x, 4);
+    if (t == CT_GEMM_F64) memcpy(p, &d, 8);
+    if (t == CT_GEMM_BF16) memcpy(p, &h, 2);
+    if (t == CT_GEMM_F16) {
+        int e;
+        const float fraction = frexpf(fabsf(x), &e);
+        h = x == 0.0f ? 0 : (uint16_t)((uint32_t)(e + 14) << 10 | ((uint32_t)(fraction * 2048.0f) & 1023u));
+        if (x < 0) h |= 0x8000;
+        memcpy(p, &h, 2);
+    }
+}
+
+/* ---- matrices in buffers whose every other byte is a NaN that must not leak or be written ---- */
+
+typedef struct matrix {
+    char *memory, *origin;
+    int64_t bytes, row, col;
+    int64_t batch[CT_GEMM_BATCH_DIMS];
+    ct_gemm_type type;
+} matrix;
+
+enum { PLAIN, TRANSPOSED, GAPS, GAPS_TRANSPOSED, SPREAD, BACKWARDS, LAYOUTS };
+
+static int64_t low(int64_t extent, int64_t stride) { return stride < 0 && extent > 0 ? (extent - 1) * stride : 0; }
+static int64_t high(int64_t extent, int64_t stride) { return stride > 0 && extent > 0 ? (extent - 1) * stride : 0; }
+
+static matrix make(ct_gemm_type type, int64_t rows, int64_t cols, int layout, const ct_gemm *g, unsigned broadcast,
+                   bool fill) {
+    matrix x = {.type = type};
+    switch (layout) {
+    case PLAIN: x.row = cols, x.col = 1; break;
+    case TRANSPOSED: x.row = 1, x.col = rows; break;
+    case GAPS: x.row = cols + 3, x.col = 1; break;
+    case GAPS_TRANSPOSED: x.row = 1, x.col = rows + 5; break;
+    case SPREAD: x.row = 2 * cols + 1, x.col = 2; break;
+    default: x.row = -cols, x.col = 1; break;
+    }
+    int64_t lowest = low(rows, x.row) + low(cols, x.col), highest = high(rows, x.row) + high(cols, x.col);
+    int64_t step = highest - lowest + 2;
+    for (int d = g->batch_dims - 1; d >= 0; d--) {
+        x.batch[d] = broadcast >> d & 1 ? 0 : (d == 1 ? -step : step);
+        lowest += low(g->batch[d], x.batch[d]), highest += high(g->batch[d], x.batch[d]);
+        step *= g->batch[d] > 0 ? g->batch[d] : 1;
+    }
+    const bool empty = rows == 0 || cols == 0;
+    x.bytes = empty ? 1 : (highest - lowest + 1) * sizes[type];
+    x.memory = (char *)malloc((size_t)x.bytes);
+    memset(x.memory, 0xff, (size_t)x.bytes); /* NaN in every floating type */
+    x.origin = x.memory - lowest * sizes[type];
+    int64_t items = 1;
+    for (int d = 0; d < g->batch_dims; d++) items *= g->batch[d];
+    for (int64_t item = 0; fill && item < items; item++) {
+        int64_t at = 0, rest = item;
+        for (int d = g->batch_dims - 1; d >= 0; d--) at += rest % g->batch[d] * x.batch[d], rest /= g->batch[d];
+        for (int64_t i = 0; i < rows; i++)
+            for (int64_t j = 0; j < cols; j++) put_random(type, x.origin + (at + i * x.row + j * x.col) * sizes[type]);
+    }
+    return x;
+}
+
+static int64_t batch_offset(const ct_gemm *g, const int64_t *strides, int64_t item) {
+    int64_t at = 0;
+    for (int d = g->batch_dims - 1; d >= 0; d--) at += item % g->batch[d] * strides[d], item /= g->batch[d];
+    return at;
+}
+
+/* ---- running and checking ---- */
+
+static void *aligned_scratch(size_t bytes, void **memory) {
+    *memory = malloc(bytes + 64);
+    char *p = (char *)*memory + (64 - (uintptr_t)*memory % 64) % 64;
+    /* Dirty: nothing may depend on what scratch held. Exactly to the end, so that ASan sees overruns. */
+    p = (char *)*memory + 64 - (uintptr_t)*memory % 64;
+    memset(p, 0xff, (size_t)((char *)*memory + bytes + 64 - p) < bytes ? 0 : bytes);
+    return bytes ? p : NULL;
+}
+
+static bool multiply(const ct_gemm *g) {
+    void *memory;
+    void *scratch = aligned_scratch(ct__gemm_scratch(g), &memory);
+    const bool ok = ct__gemm(g, scratch);
+    free(memory);
+    return ok;
+}
+
+static void relu_half(const void *ctx, void *x, int64_t n) { /* 0.5 max(x, 0), f32 */
+    (void)ctx;
+    for (int64_t i = 0; i < n; i++) ((float *)x)[i] = ((float *)x)[i] > 0 ? 0.5f * ((float *)x)[i] : 0.0f;
+}
+
+static double rounding(ct_gemm_type t) {
+    switch (t) {
+    case CT_GEMM_F32: return 0x1p-24;
+    case CT_GEMM_F64: return 0x1p-53;
+    case CT_GEMM_BF16: return 0x1p-8;
+    case CT_GEMM_F16: return 0x1p-11;
+    default: return 0.0;
+    }
+}
+
+/* One element of the result against the formula; `old` is C before the call. */
+static bool element_right(const ct_gemm *g, int64_t item, int64_t i, int64_t j, const char *old) {
+    const int64_t a_size = sizes[g->a_type], b_size = sizes[g->b_type], c_size = sizes[g->c_type];
+    const char *a = (const char *)g->a + (batch_offset(g, g->a_batch, item) + i * g->a_row) * a_size;
+    const char *b = (const char *)g->b + (batch_offset(g, g->b_batch, item) + j * g->b_col) * b_size;
+    const int64_t c_at = (batch_offset(g, g->c_batch, item) + i * g->c_row + j * g->c_col) * c_size;
+    const char *c = (const char *)g->c + c_at;
+    if (!is_float(g->a_type)) {
+        uint64_t sum = g->accumulate ? get_int(g->c_type, old + c_at) : 0;
+        for (int64_t p = 0; p < g->k; p++)
+            sum += get_int(g->a_type, a + p * g->a_col * a_size) * get_int(g->b_type, b + p * g->b_row * b_size);
+        if (g->bias_col) sum += get_int(g->bias_type, (const char *)g->bias_col + j * sizes[g->bias_type]);
+        return memcmp(&sum, c, (size_t)c_size) == 0; /* little-endian: the low bytes */
+    }
+    double sum = 0, size = 0;
+    for (int64_t p = 0; p < g->k; p++) {
+        const double x = get_float(g->a_type, a + p * g->a_col * a_size) *
+                         get_float(g->b_type, b + p * g->b_row * b_size);
+        sum += x, size += fabs(x);
+    }
+    if (g->scale) sum *= g->alpha, size *= fabs(g->alpha);
+    double extra = 0;
+    if (g->accumulate) extra = get_float(g->c_type, old + c_at), sum += extra, size += fabs(extra);
+    const int64_t bias = batch_offset(g, g->bias_batch, item);
+    if (g->bias_row)
+        extra = get_float(g->bias_type, (const char *)g->bias_row + (bias + i) * sizes[g->bias_type]), sum += extra,
+        size += fabs(extra);
+    if (g->bias_col)
+        extra = get_float(g->bias_type, (const char *)g->bias_col + (bias + j) * sizes[g->bias_type]), sum += extra,
+        size += fabs(extra);
+    if (g->residual) {
+        extra = get_float(g->c_type, (const char *)g->residual + (batch_offset(g, g->residual_batch, item) +
+                                                                  i * g->residual_row + j * g->residual_col) * c_size);
+        sum += extra, size += fabs(extra);
+    }
+    if (g->activate) sum = sum > 0 ? 0.5 * sum : 0.0;
+    /* k additions and a few more, each within one rounding of the running sum, then C's rounding. */
+    const double acc = g->a_type == CT_GEMM_F64 ? 0x1p-53 : 0x1p-24;
+    const double bound = ((double)g->k + 8.0) * acc * size + 1.01 * rounding(g->c_type) * fabs(sum) + 1e-30;
+    return fabs(get_float(g->c_type, c) - sum) <= bound;
+}
+
+/* Bytes of C's buffer that belong to no element must be as they were. */
+static bool gaps_untouched(const ct_gemm *g, const matrix *c, const char *before) {
+    char *mark = (char *)calloc(1, (size_t)c->bytes);
+    int64_t items = 1;
+    bool ok = true;
+    for (int d = 0; d < g->batch_dims; d++) items *= g->batch[d];
+    for (int64_t item = 0; item < items; item++)
+        for (int64_t i = 0; i < g->m; i++)
+            for (int64_t j = 0; j < g->n; j++)
+                memset(mark + (c->origin - c->memory) +
+                           (batch_offset(g, g->c_batch, item) + i * c->row + j * c->col) * sizes[c->type],
+                       1, (size_t)sizes[c->type]);
+    for (int64_t i = 0; i < c->bytes; i++) ok = ok && (mark[i] || c->memory[i] == before[i]);
+    free(mark);
+    return ok;
+}
+
+typedef struct setup {
+    ct_gemm g;
+    matrix a, b, c, residual;
+    char *bias, *before;
+} setup;
+
+static void point(setup *s) {
+    ct_gemm *g = &s->g;
+    g->a = s->a.origin, g->a_row = s->a.row, g->a_col = s->a.col;
+    g->b = s->b.origin, g->b_row = s->b.row, g->b_col = s->b.col;
+    g->c = s->c.origin, g->c_row = s->c.row, g->c_col = s->c.col;
+    memcpy(g->a_batch, s->a.batch, sizeof g->a_batch);
+    memcpy(g->b_batch, s->b.batch, sizeof g->b_batch);
+    memcpy(g->c_batch, s->c.batch, sizeof g->c_batch);
+    s->before = (char *)malloc((size_t)s->c.bytes);
+    memcpy(s->before, s->c.memory, (size_t)s->c.bytes);
+}
+static void release(setup *s) {
+    free(s->a.memory), free(s->b.memory), free(s->c.memory), free(s->residual.memory), free(s->bias), free(s->before);
+}
+
+static void plain_setup(setup *s, ct_gemm_type t, int64_t m, int64_t n, int64_t k, int la, int lb, int lc) {
+    memset(s, 0, sizeof *s);
+    s->g.m = m, s->g.n = n, s->g.k = k;
+    s->g.a_type = s->g.b_type = s->g.c_type = s->g.bias_type = t;
+    s->a = make(t, m, k, la, &s->g, 0, true);
+    s->b = make(t, k, n, lb, &s->g, 0, true);
+    s->c = make(t, m, n, lc, &s->g, 0, true);
+    point(s);
+}
+
+/* Every element, or a sample of large results; and the same bits again for other thread counts. */
+static bool run_and_check(setup *s, bool threads) {
+    const ct_gemm *g = &s->g;
+    int64_t items = 1;
+    for (int d = 0; d < g->batch_dims; d++) items *= g->batch[d];
+    if (!multiply(g)) return false;
+    bool ok = gaps_untouched(g, &s->c, s->before);
+    const char *old = s->before + (s->c.origin - s->c.memory);
+    const int64_t count = items * g->m * g->n;
+    const bool all = (double)count * (double)(g->k + 1) < 5e5;
+    for (int64_t e = 0, checks = all ? count : 1500; e < checks && count > 0 && ok; e++) {
+        const int64_t at = all ? e : (int64_t)(((uint64_t)rng() << 20 ^ rng()) % (uint64_t)count);
+        ok = element_right(g, at / (g->m * g->n), at / g->n % g->m, at % g->n, old);
+        if (!ok) printf("  item %ld row %ld col %ld\n", (long)(at / (g->m * g->n)), (long)(at / g->n % g->m), (long)(at % g->n));
+    }
+    if (!threads) return ok;
+    char *first = (char *)malloc((size_t)s->c.bytes);
+    memcpy(first, s->c.memory, (size_t)s->c.bytes);
+    for (int i = 0; i < 2; i++) {
+        ct_set_threads(i ? 7 : 1);
+        memcpy(s->c.memory, s->before, (size_t)s->c.bytes);
+        ok = multiply(g) && memcmp(first, s->c.memory, (size_t)s->c.bytes) == 0 && ok;
+    }
+    ct_set_threads(2);
+    free(first);
+    return ok;
+}
+
+static const int64_t edge[] = {0, 1, 2, 3, 5, 7, 8, 13, 16, 17, 31, 32, 33, 63, 64, 65, 100, 129, 257};
+static int64_t pick_edge(void) { return edge[pick(sizeof edge / sizeof *edge)]; }
+
+static const ct_gemm_type triples[][3] = {
+    {CT_GEMM_F32, CT_GEMM_F32, CT_GEMM_F32},    {CT_GEMM_F64, CT_GEMM_F64, CT_GEMM_F64},
+    {CT_GEMM_BF16, CT_GEMM_BF16, CT_GEMM_F32},  {CT_GEMM_BF16, CT_GEMM_BF16, CT_GEMM_BF16},
+    {CT_GEMM_F16, CT_GEMM_F16, CT_GEMM_F32},    {CT_GEMM_F16, CT_GEMM_F16, CT_GEMM_F16},
+    {CT_GEMM_F32, CT_GEMM_BF16, CT_GEMM_F32},   {CT_GEMM_F32, CT_GEMM_F32, CT_GEMM_BF16},
+    {CT_GEMM_I8, CT_GEMM_I8, CT_GEMM_I32},      {CT_GEMM_U8, CT_GEMM_I8, CT_GEMM_I32},
+    {CT_GEMM_I8, CT_GEMM_I8, CT_GEMM_I8},       {CT_GEMM_U8, CT_GEMM_U8, CT_GEMM_U8},
+    {CT_GEMM_I16, CT_GEMM_I16, CT_GEMM_I16},    {CT_GEMM_I32, CT_GEMM_I32, CT_GEMM_I32},
+    {CT_GEMM_I64, CT_GEMM_I64, CT_GEMM_I64},    {CT_GEMM_I32, CT_GEMM_I8, CT_GEMM_I64},
+};
+enum { TRIPLES = sizeof triples / sizeof *triples };
+
+static void random_case(const ct_gemm_type *types, int round) {
+    setup s;
+    memset(&s, 0, sizeof s);
+    ct_gemm *g = &s.g;
+    do g->m = pick_edge(), g->n = pick_edge(), g->k = pick_edge();
+    while (g->m * g->n * g->k > 100000 || (g->m * g->n * g->k == 0 && pick(4)));
+    g->a_type = types[0], g->b_type = types[1], g->c_type = types[2];
+    const bool floats = is_float(types[0]);
+    if (round % 3 == 0 && g->m * g->n * g->k < 100000) {
+        g->batch_dims = 1 + (int)pick(3);
+        for (int d = 0; d < g->batch_dims; d++) g->batch[d] = 1 + pick(3);
+    }
+    const int la = round < 4 ? round & 1 : (int)pick(LAYOUTS), lb = round < 4 ? round >> 1 : (int)pick(LAYOUTS);
+    const int lc = round < 4 ? PLAIN : (int)pick(LAYOUTS);
+    s.a = make(g->a_type, g->m, g->k, la, g, (unsigned)pick(8), true);
+    s.b = make(g->b_type, g->k, g->n, lb, g, (unsigned)pick(8), true);
+    s.c = make(g->c_type, g->m, g->n, lc, g, 0, true);
+    point(&s);
+    g->accumulate = pick(2);
+    g->bias_type = floats ? (g->a_type == CT_GEMM_F64 ? CT_GEMM_F64 : pick(2) ? CT_GEMM_F32 : CT_GEMM_BF16)
+                   : types[0] == CT_GEMM_I64 || types[2] == CT_GEMM_I64 ? CT_GEMM_I64
+                                                                        : CT_GEMM_I32;
+    s.bias = (char *)malloc((size_t)((g->m + g->n + 1) * sizes[g->bias_type]));
+    for (int64_t i = 0; i < g->m + g->n; i++) put_random(g->bias_type, s.bias + i * sizes[g->bias_type]);
+    if (floats) {
+        g->scale = pick(2), g->alpha = -0.75;
+        if (pick(2)) g->bias_row = s.bias;
+        if (pick(3) == 0) {
+            s.residual = make(g->c_type, g->m, g->n, (int)pick(LAYOUTS), g, (unsigned)pick(8), true);
+            g->residual = s.residual.origin, g->residual_row = s.residual.row, g->residual_col = s.residual.col;
+            memcpy(g->residual_batch, s.residual.batch, sizeof g->residual_batch);
+        }
+        if (g->a_type != CT_GEMM_F64 && pick(2)) g->activate = relu_half;
+    }
+    if (pick(2)) g->bias_col = s.bias + g->m * sizes[g->bias_type];
+    char what[200];
+    snprintf(what, sizeof what, "%s x %s -> %s, %ldx%ldx%ld, layouts %d %d %d, batch %d, acc %d scale %d bias %d%d res %d act %d",
+             names[types[0]], names[types[1]], names[types[2]], (long)g->m, (long)g->n, (long)g->k, la, lb, lc,
+             g->batch_dims, g->accumulate, g->scale, g->bias_row != NULL, g->bias_col != NULL, g->residual != NULL,
+             g->activate != NULL);
+    report(run_and_check(&s, round % 4 == 0), what);
+    release(&s);
+}
+
+/* Shapes that take the engine's other roads: vectors, several stages of k, m or n, skinny, many small. */
+static void shapes_that_need_several_blocks(void) {
+    static const int64_t shapes[][3] = {{1, 700, 300}, {700, 1, 300},  {1, 1, 5000},  {1, 5000, 7}, {3000, 1, 3},
+                                        {64, 300, 1700}, {300, 70, 1700}, {4300, 40, 9}, {33, 2300, 70}, {260, 520, 410},
+                                        {600, 600, 30},  {5, 3, 9000}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int layout = 0; layout < 8; layout++)
+            for (int t = 0; t < 2; t++) {
+                if (t && layout > 3) continue;
+                setup s;
+                plain_setup(&s, t ? CT_GEMM_F64 : CT_GEMM_F32, shapes[i][0], shapes[i][1], shapes[i][2], layout & 1,
+                            layout >> 1 & 1, layout >> 2 & 1);
+                s.g.accumulate = layout == 1;
+                if (layout == 2) s.g.scale = true, s.g.alpha = 0.5;
+                char what[100];
+                snprintf(what, sizeof what, "%s %ldx%ldx%ld layout %d", names[s.g.c_type], (long)shapes[i][0],
+                         (long)shapes[i][1], (long)shapes[i][2], layout);
+                report(run_and_check(&s, layout < 4), what);
+                release(&s);
+            }
+}
+
+static void long_sums_of_halves_and_bytes(void) {
+    for (int t = 0; t < TRIPLES; t++)
+        for (int layout = 0; layout < 4; layout++) {
+            setup s;
+            memset(&s, 0, sizeof s);
+            ct_gemm *g = &s.g;
+            g->m = 130, g->n = layout < 2 ? 70 : 600, g->k = layout & 1 ? 3301 : 1001;
+            g->a_type = triples[t][0], g->b_type = triples[t][1], g->c_type = triples[t][2];
+            s.a = make(g->a_type, g->m, g->k, layout & 1, g, 0, true);
+            s.b = make(g->b_type, g->k, g->n, layout >> 1, g, 0, true);
+            s.c = make(g->c_type, g->m, g->n, PLAIN, g, 0, true);
+            point(&s);
+            char what[100];
+            snprintf(what, sizeof what, "%s x %s -> %s with k = %ld, layout %d", names[g->a_type], names[g->b_type],
+                     names[g->c_type], (long)g->k, layout);
+            report(run_and_check(&s, layout == 1), what);
+            release(&s);
+        }
+}
+
+static void a_thousand_small_products(void) {
+    for (int layout = 0; layout < 8; layout++) {
+        setup s;
+        memset(&s, 0, sizeof s);
+        s.g.m = 9, s.g.n = 11, s.g.k = 6, s.g.batch_dims = 2, s.g.batch[0] = 40, s.g.batch[1] = 25;
+        s.g.a_type = s.g.b_type = s.g.c_type = s.g.bias_type = layout & 1 ? CT_GEMM_F64 : CT_GEMM_F32;
+        s.a = make(s.g.a_type, 9, 6, layout >> 1 & 1, &s.g, 0, true);
+        s.b = make(s.g.b_type, 6, 11, layout >> 2 & 1, &s.g, layout == 3 ? 1 : 0, true);
+        s.c = make(s.g.c_type, 9, 11, PLAIN, &s.g, 0, true);
+        point(&s);
+        report(run_and_check(&s, true), "a thousand small products");
+        release(&s);
+    }
+}
+
+/* ---- packers, stores, prepacked B ---- */
+
+typedef struct source {
+    const ct_gemm *g;
+    ct_gemm_geometry geometry;
+} source;
+
+static void put_packed(char *dst, const source *s, ct_gemm_type from, const char *src) {
+    if (s->geometry.packed == CT_GEMM_F32) {
+        const float x = (float)get_float(from, src);
+        memcpy(dst, &x, 4);
+    } else if (s->geometry.packed == CT_GEMM_F64 || s->geometry.packed == from) {
+        memcpy(dst, src, (size_t)sizes[from]);
+    } else {
+        const uint64_t x = get_int(from, src);
+        memcpy(dst, &x, (size_t)sizes[s->geometry.packed]);
+    }
+}
+static void gather_a(const void *ctx, int64_t batch, void *dst, int64_t ld, int64_t row0, int64_t rows, int64_t k0,
+                     int64_t depth) {
+    const source *s = (const source *)ctx;
+    const int64_t size = sizes[s->g->a_type], to = sizes[s->geometry.packed];
+    const char *a = (const char *)s->g->a + batch_offset(s->g, s->g->a_batch, batch) * size;
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t p = 0; p < depth; p++)
+            put_packed((char *)dst + (i * ld + p) * to, s, s->g->a_type,
+                       a + ((row0 + i) * s->g->a_row + (k0 + p) * s->g->a_col) * size);
+}
+static void gather_b(const void *ctx, int64_t batch, void *dst, int64_t k0, int64_t depth, int64_t col0, int64_t cols) {
+    const source *s = (const source *)ctx;
+    const int64_t size = sizes[s->g->b_type], to = sizes[s->geometry.packed], group = s->geometry.group;
+    const int64_t width = s->geometry.width, padded = (depth + group - 1) / group * group;
+    const char *b = (const char *)s->g->b + batch_offset(s->g, s->g->b_batch, batch) * size;
+    for (int64_t p = 0; p < padded; p++)
+        for (int64_t j = 0; j < width; j++) {
+            char *at = (char *)dst + ((p / group) * width * group + j * group + p % group) * to;
+            memset(at, 0, (size_t)to);
+            if (p < depth && j < cols)
+                put_packed(at, s, s->g->b_type, b + ((k0 + p) * s->g->b_row + (col0 + j) * s->g->b_col) * size);
+        }
+}
+static void scatter_c(const void *ctx, int64_t batch, const void *tile, int64_t ld, int64_t row0, int64_t rows,
+                      int64_t col0, int64_t cols) {
+    const source *s = (const source *)ctx;
+    const int64_t size = sizes[s->geometry.acc];
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < cols; j++)
+            memcpy((char *)s->g->c + (batch_offset(s->g, s->g->c_batch, batch) + (row0 + i) * s->g->c_row +
+                                      (col0 + j) * s->g->c_col) * size,
+                   (const char *)tile + (i * ld + j) * size, (size_t)size);
+}
+
+static void packers_and_stores_of_the_caller(void) {
+    static const ct_gemm_type kinds[][3] = {{CT_GEMM_F32, CT_GEMM_F32, CT_GEMM_F32},  {CT_GEMM_F64, CT_GEMM_F64, CT_GEMM_F64},
+                                            {CT_GEMM_BF16, CT_GEMM_BF16, CT_GEMM_F32}, {CT_GEMM_I8, CT_GEMM_I8, CT_GEMM_I32},
+                                            {CT_GEMM_U8, CT_GEMM_I8, CT_GEMM_I32}};
+    static const int64_t shapes[][3] = {{37, 50, 29}, {300, 300, 501}, {20, 700, 1201}, {700, 20, 1201}, {9, 9, 0}};
+    for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++)
+        for (size_t shape = 0; shape < sizeof shapes / sizeof *shapes; shape++)
+            for (int which = 1; which < 16; which++) {
+                if (shape > 0 && which % 4 != 3 && which != 4 && which != 8) continue;
+                setup s;
+                memset(&s, 0, sizeof s);
+                ct_gemm *g = &s.g;
+                g->m = shapes[shape][0], g->n = shapes[shape][1], g->k = shapes[shape][2];
+                g->a_type = kinds[kind][0], g->b_type = kinds[kind][1], g->c_type = kinds[kind][2];
+                if (shape == 0) g->batch_dims = 1, g->batch[0] = 3;
+                const unsigned share = which & 8 ? 1 : 0; /* a prepacked B serves all batches */
+                s.a = make(g->a_type, g->m, g->k, which & 1 ? SPREAD : PLAIN, g, 0, true);
+                s.b = make(g->b_type, g->k, g->n, which & 2 ? BACKWARDS : PLAIN, g, share, true);
+                s.c = make(g->c_type, g->m, g->n, which & 4 ? GAPS_TRANSPOSED : PLAIN, g, 0, true);
+                point(&s);
+                source from = {.g = g};
+                bool ok = ct__gemm_geometry(g, &from.geometry);
+                ct_gemm call = *g;
+                if (which & 1) call.pack_a = gather_a, call.pack_a_ctx = &from, call.a = NULL, call.a_row = call.a_col = 0;
+                if (which & 2) call.pack_b = gather_b, call.pack_b_ctx = &from, call.b = NULL, call.b_row = call.b_col = 0;
+                if (which & 4) call.store = scatter_c, call.store_ctx = &from, call.c = NULL, call.c_row = call.c_col = 0;
+                void *memory = NULL;
+                if (which & 8) {
+                    void *packed = aligned_scratch(ct__gemm_pack_b_size(&call), &memory);
+                    ok = ct__gemm_pack_b(&call, packed) && ok;
+                    call.packed_b = packed ? packed : memory;
+                    call.b = NULL, call.pack_b = NULL;
+                }
+                ok = multiply(&call) && ok;
+                for (int64_t e = 0; e < 400 && ok; e++)
+                    ok = element_right(g, g->batch_dims ? pick(3) : 0, pick(g->m), pick(g->n),
+                                       s.before + (s.c.origin - s.c.memory));
+                ok = ok && gaps_untouched(g, &s.c, s.before);
+                char what[100];
+                snprintf(what, sizeof what, "caller's packers and stores (%d), %s, shape %d", which, names[g->a_type], (int)shape);
+                report(ok, what);
+                free(memory);
+                release(&s);
+            }
+}
+
+static void an_empty_sum_gives_zero_or_bias(void) {
+    for (int t = 0; t < TRIPLES; t++) {
+        setup s;
+        memset(&s, 0, sizeof s);
+        ct_gemm *g = &s.g;
+        g->m = 7, g->n = 40, g->k = 0;
+        g->a_type = triples[t][0], g->b_type = triples[t][1], g->c_type = triples[t][2];
+        s.a = make(g->a_type, 7, 0, PLAIN, g, 0, true), s.b = make(g->b_type, 0, 40, PLAIN, g, 0, true);
+        s.c = make(g->c_type, 7, 40, t & 1 ? SPREAD : GAPS, g, 0, true);
+        point(&s);
+        report(run_and_check(&s, false), "k = 0");
+        release(&s);
+    }
+}
+
+static void infinities_stay_in_their_row_and_column(void) {
+    setup s;
+    plain_setup(&s, CT_GEMM_F32, 45, 70, 33, GAPS, GAPS, GAPS);
+    ((float *)s.a.origin)[7 * s.a.row + 3] = INFINITY;
+    ((float *)s.b.origin)[5 * s.b.row + 9] = NAN;
+    bool ok = multiply(&s.g);
+    for (int64_t i = 0; i < 45; i++)
+        for (int64_t j = 0; j < 70; j++) {
+            const float x = ((float *)s.c.origin)[i * s.c.row + j];
+            ok = ok && (j == 9 ? isnan(x) : i == 7 ? !isfinite(x) : isfinite(x));
+        }
+    report(ok, "infinities stay in their row and column");
+    release(&s);
+}
+
+static void unsupported_types_are_refused(void) {
+    ct_gemm g = {.m = 1, .n = 1, .k = 1, .a_type = CT_GEMM_F32, .b_type = CT_GEMM_I32, .c_type = CT_GEMM_F32};
+    report(!ct__gemm_supported(g.a_type, g.b_type, g.c_type) && !ct__gemm(&g, NULL), "unsupported types are refused");
+}
+
+int main(void) {
+    static const char *levels[] = {"base", "level 1", "avx512", "avx512bf16"};
+    ct_set_threads(2);
+    for (int level = 0; level < 4; level++) {
+        level_name = levels[level];
+        if (ct__gemm_init(level) != level) {
+            printf("skipped: %s\n", level_name);
+            continue;
+        }
+        rng_state = 12345;
+        for (int t = 0; t < TRIPLES; t++)
+            for (int round = 0; round < (t < 2 ? 90 : 24); round++) random_case(triples[t], round);
+        shapes_that_need_several_blocks();
+        long_sums_of_halves_and_bytes();
+        a_thousand_small_products();
+        packers_and_stores_of_the_caller();
+        an_empty_sum_gives_zero_or_bias();
+        infinities_stay_in_their_row_and_column();
+        unsupported_types_are_refused();
+    }
+    ct__gemm_init(-1);
+    printf("%d passed, %d failed\n", passed, failed);
+    return failed != 0;
+}
