@@ -93,23 +93,36 @@ static bool agree_dtypes(const ct_op *op, ct_tensor **in, int n) {
     return true;
 }
 
+/* Names the two arguments that disagree about a dimension, counted from the last. */
+static bool fail_broadcast(const ct_op *op, ct_tensor *const *in, int i, int d, int64_t expected) {
+    int last = 0, first = 0;
+    const char *names[2] = {"", ""};
+    for (int j = 0; j <= i; j++) {
+        const ct_arg *arg = input_arg(op, j, &last);
+        if (!in[j] || !(arg->flags & CT_ARG_BROADCAST)) continue;
+        const ct_view *view = &in[j]->view;
+        if (j == i) names[1] = arg->name;
+        if (j < i && d < view->ndim && view->dims[view->ndim - 1 - d] == expected && !names[0][0]) {
+            names[0] = arg->name;
+            first = j;
+        }
+    }
+    const ct_view *a = &in[first]->view, *b = &in[i]->view;
+    return ct_fail(CT_ERR_SHAPE, op->name, "shapes do not broadcast: %s is %s, %s is %s (%lld vs %lld)", names[0], ct_view_text(a), names[1], ct_view_text(b),
+                   (long long)expected, (long long)b->dims[b->ndim - 1 - d]);
+}
+
 /* Shapes: those that broadcast are expanded to their common shape, a stride-0 view. */
 static bool agree_shapes(const ct_op *op, ct_tensor **in, int n) {
     ct_dims common = {.n = 0};
     int last = 0;
-    const ct_view *first = NULL;
     for (int i = 0; i < n; i++) {
         if (!in[i] || !(input_arg(op, i, &last)->flags & CT_ARG_BROADCAST)) continue;
         const ct_view *view = &in[i]->view;
-        if (!first) first = view;
         ct_dims merged = {.n = view->ndim > common.n ? view->ndim : common.n};
         for (int d = 0; d < merged.n; d++) { /* counted from the last dimension */
             int64_t a = d < common.n ? common.d[common.n - 1 - d] : 1, b = d < view->ndim ? view->dims[view->ndim - 1 - d] : 1;
-            if (a != b && a != 1 && b != 1) {
-                const char *name = input_arg(op, i, &last)->name;
-                return ct_fail(CT_ERR_SHAPE, op->name, "shapes do not broadcast: %s is %s, the arguments before it are %s (%lld vs %lld)", name, ct_view_text(view),
-                               first == view ? "[]" : common.n == first->ndim ? ct_view_text(first) : ct_dims_text(common), (long long)b, (long long)a);
-            }
+            if (a != b && a != 1 && b != 1) return fail_broadcast(op, in, i, d, a);
             merged.d[merged.n - 1 - d] = a == 1 ? b : a;
         }
         common = merged;
