@@ -2,8 +2,8 @@
 #include "core/registry.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/alloc.h"
@@ -28,7 +28,13 @@ void ct__registry_bind(void) {
     }
 }
 
-void ct__registry_start(void) { pthread_once(&once, ct__registry_bind); }
+static void start(void) {
+    const char *anomaly = getenv("CT_ANOMALY");
+    if (anomaly && anomaly[0] == '1') ct_set_anomaly(true);
+    ct__registry_bind();
+}
+
+void ct__registry_start(void) { pthread_once(&once, start); }
 
 int ct_op_count(void) { return ct__op_total + atomic_load(&user_count); }
 

@@ -39,7 +39,8 @@ static struct {
     void *host_context;
 } pool = {.owner = PTHREAD_MUTEX_INITIALIZER, .park_lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
 
-static _Atomic int64_t grain_limit = -1;
+static _Atomic int64_t grain_limit = -1; /* -1: look at CT_GRAIN */
+static _Atomic int pinning = -1;         /* -1: look at CT_PIN */
 static _Thread_local bool inside_job;
 
 static void relax(void) {
@@ -87,6 +88,17 @@ int64_t ct__grain(int64_t normal) {
 
 void ct__set_grain(int64_t grain) { atomic_store(&grain_limit, grain < 0 ? 0 : grain); }
 
+bool ct_set_grain(int64_t elements) {
+    if (elements < 0) return ct_fail(CT_ERR_VALUE, "set_grain", "the limit is %lld; it has to be 0 (none) or more", (long long)elements);
+    ct__set_grain(elements);
+    return true;
+}
+
+bool ct_set_pin(bool on) {
+    atomic_store(&pinning, on);
+    return true;
+}
+
 static void work_on(job *work, int worker) {
     for (;;) {
         int64_t chunk = atomic_fetch_add_explicit(&work->next, 1, memory_order_relaxed);
@@ -111,7 +123,8 @@ static void help(job *work, int worker) {
 static void pin(int worker) {
 #ifdef __linux__
     const char *text = getenv("CT_PIN");
-    if (text && text[0] == '0') return;
+    int wanted = atomic_load(&pinning);
+    if (wanted < 0 ? text && text[0] == '0' : !wanted) return;
     cpu_set_t mask, one;
     /* Only when the workers and the caller fill the mask: otherwise the scheduler knows better. */
     if (sched_getaffinity(0, sizeof mask, &mask) != 0 || CPU_COUNT(&mask) != ct__threads()) return;

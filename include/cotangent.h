@@ -178,13 +178,13 @@ CT_API bool ct_read(const ct_tensor *x, void *data, size_t bytes);
 /* The elements of a contiguous CPU tensor. ct_data_mut tells autograd that they are about to change. */
 CT_API const void *ct_data(const ct_tensor *x);
 CT_API void *ct_data_mut(ct_tensor *x);
-/* As NumPy prints: ct_print to a FILE (NULL: standard output), ct_to_string into text of the given capacity,
+/* As NumPy prints: ct_print on standard output, ct_to_string into text of the given capacity (always ended by a zero),
  * returning the length that the whole text has. */
 CT_API bool ct_print(const ct_tensor *x);
 CT_API size_t ct_to_string(const ct_tensor *x, char *text, size_t capacity);
 
 /* Gives the next op called on this thread a home: its first result is written into dst, whose shape and dtype
- * have to fit, and dst is what that op returns. ct_add(ct_into(dst), ...) is not how: ct_into(dst); ct_add(a, b); */
+ * have to fit, and dst is what that op returns: ct_into(dst); ct_add(a, b); */
 CT_API bool ct_into(ct_tensor *dst);
 
 /* In place, recorded by autograd; on a leaf that requires grad an error outside ct_no_grad. They return x. */
@@ -271,6 +271,11 @@ CT_API bool ct_set_anomaly(bool on); /* returns what it was */
 
 CT_API bool ct_set_threads(int count); /* 0: as many as the process may use. Also CT_THREADS=n */
 CT_API int ct_get_threads(void);
+/* Whether the library's threads are pinned to processors when they fill those that the process may use (default true, also
+ * CT_PIN=0), and a limit on the size of the chunks that work is cut into (0: none; also CT_GRAIN=n), with which tests
+ * cut everything. Pinning counts for threads started from now on. */
+CT_API bool ct_set_pin(bool on);
+CT_API bool ct_set_grain(int64_t elements);
 /* Runs the library's parallel work on the host's threads: run(context, tasks, task, task_context) has to call
  * task(task_context, i) for every i below tasks, in any order and on any thread, and return when all are done. */
 typedef void (*ct_pool_run)(void *context, int64_t tasks, void (*task)(void *task_context, int64_t i), void *task_context);
