@@ -12,6 +12,7 @@ add_library(ct_once OBJECT ${CT_ONCE_SOURCES} ${CT_GENERATED_SOURCES})
 ct_target_flags(ct_once)
 add_dependencies(ct_once ct_generated)
 set(CT_OBJECTS $<TARGET_OBJECTS:ct_once>)
+set(CT_OBJECT_TARGETS ct_once)
 
 # Which levels exist, for the code that fills the kernel tables at start-up: CT_HAVE_AVX2 and so on.
 foreach(level ${CT_ISA_LEVELS})
@@ -31,16 +32,35 @@ foreach(level ${CT_ISA_LEVELS})
         target_compile_options(ct_cpu_${level} PRIVATE ${CT_ISA_FLAGS_${level}})
         add_dependencies(ct_cpu_${level} ct_generated)
         list(APPEND CT_OBJECTS $<TARGET_OBJECTS:ct_cpu_${level}>)
+        list(APPEND CT_OBJECT_TARGETS ct_cpu_${level})
     endif()
 endforeach()
 
 add_library(cotangent SHARED ${CT_OBJECTS})
-add_library(cotangent_static STATIC ${CT_OBJECTS})
+# For the tests and the command, which look at internals; never installed.
+add_library(cotangent_internal STATIC EXCLUDE_FROM_ALL ${CT_OBJECTS})
+set_target_properties(cotangent_internal PROPERTIES ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/tests)
+# An archive knows no visibility: every function that one file takes from another would be a name that a program must
+# not use. So the objects are joined into one, in which the hidden names become local.
+if(CMAKE_OBJCOPY AND CMAKE_SYSTEM_NAME STREQUAL "Linux" AND NOT CT_SANITIZE)
+    set(ct_joined ${CMAKE_CURRENT_BINARY_DIR}/cotangent_joined.o)
+    add_custom_command(OUTPUT ${ct_joined}
+        COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${ct_joined} ${CT_OBJECTS}
+        COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${ct_joined}
+        DEPENDS ${CT_OBJECT_TARGETS} ${CT_OBJECTS}
+        COMMENT "Joining the objects of the archive"
+        COMMAND_EXPAND_LISTS VERBATIM)
+    set_source_files_properties(${ct_joined} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+    add_library(cotangent_static STATIC ${ct_joined})
+else()
+    add_library(cotangent_static STATIC ${CT_OBJECTS})
+endif()
 add_library(Cotangent::cotangent ALIAS cotangent)
 add_library(Cotangent::cotangent_static ALIAS cotangent_static)
 
-foreach(target cotangent cotangent_static)
-    set_target_properties(${target} PROPERTIES OUTPUT_NAME cotangent LINKER_LANGUAGE C)
+set_target_properties(cotangent cotangent_static PROPERTIES OUTPUT_NAME cotangent)
+foreach(target cotangent cotangent_static cotangent_internal)
+    set_target_properties(${target} PROPERTIES LINKER_LANGUAGE C)
     target_include_directories(${target} INTERFACE
         $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include>
         $<BUILD_INTERFACE:${CT_GENERATED_DIR}/include>
@@ -53,9 +73,11 @@ set_target_properties(cotangent PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION 
 # PRIVATE for the shared library, which carries its own dependencies; INTERFACE for users of the archive.
 target_link_libraries(cotangent PRIVATE m Threads::Threads)
 target_link_libraries(cotangent_static INTERFACE m Threads::Threads)
+target_link_libraries(cotangent_internal INTERFACE m Threads::Threads)
 if(CT_SANITIZE)
     target_link_libraries(cotangent PRIVATE -fsanitize=${CT_SANITIZE})
     target_link_libraries(cotangent_static INTERFACE -fsanitize=${CT_SANITIZE})
+    target_link_libraries(cotangent_internal INTERFACE -fsanitize=${CT_SANITIZE})
 endif()
 
 # Visibility decides what is exported; the version script keeps everything else in as well (symbols of the

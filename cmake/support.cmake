@@ -4,4 +4,4 @@ file(GLOB CT_SUPPORT_SOURCES CONFIGURE_DEPENDS tests/harness*.c tests/opcheck*.c
 add_library(ct_test_support STATIC ${CT_SUPPORT_SOURCES})
 ct_target_flags(ct_test_support)
 set_target_properties(ct_test_support PROPERTIES ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/tests)
-target_link_libraries(ct_test_support PUBLIC cotangent_static m)
+target_link_libraries(ct_test_support PUBLIC cotangent_internal m)

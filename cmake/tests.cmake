@@ -22,7 +22,7 @@ function(ct_test_program name)
     endif()
     # A test may use assert, whatever the build type.
     target_compile_options(${name} PRIVATE -UNDEBUG)
-    target_link_libraries(${name} PRIVATE ct_test_support cotangent_static m)
+    target_link_libraries(${name} PRIVATE ct_test_support cotangent_internal m)
 endfunction()
 
 file(GLOB CT_TEST_SOURCES CONFIGURE_DEPENDS tests/test_*.c tests/fuzz_*.c)

@@ -119,7 +119,7 @@ static bool run_hooks(ct_node *node, ct_tensor **cots) {
 
 /* A gradient that the leaf can own and later add to: dense, and in memory of its own. */
 static ct_tensor *own_gradient(ct_tensor *g) {
-    bool own = ct__view_is_dense(&g->view) && atomic_load(&g->storage->refs) == 1 && g->view.offset == 0;
+    bool own = atomic_load(&g->refs) == 1 && ct__view_is_dense(&g->view) && atomic_load(&g->storage->refs) == 1 && g->view.offset == 0;
     ct_tensor *mine = NULL;
     ct_scope {
         mine = own ? g : ct_clone(g);

@@ -77,10 +77,10 @@ static inline bool images_draw(images *set, int64_t n, uint64_t seed) {
     (state = state * 6364136223846793005u + 1442695040888963407u, (int)((state >> 33) % (unsigned)(bound)))
     for (int64_t i = 0; i < n; i++) {
         unsigned char *image = set->pixels + i * IMAGE_PIXELS;
-        const int digit = IMAGES_RANDOM(IMAGE_CLASSES), top = 1 + IMAGES_RANDOM(9), left = 3 + IMAGES_RANDOM(13);
+        const int digit = IMAGES_RANDOM(IMAGE_CLASSES), top = 3 + IMAGES_RANDOM(6), left = 7 + IMAGES_RANDOM(6);
         const int slant = IMAGES_RANDOM(5) - 2, ink = 90 + IMAGES_RANDOM(130);
         set->labels[i] = digit;
-        for (int p = 0; p < IMAGE_PIXELS; p++) image[p] = (unsigned char)IMAGES_RANDOM(80);
+        for (int p = 0; p < IMAGE_PIXELS; p++) image[p] = (unsigned char)IMAGES_RANDOM(60);
         for (int s = 0; s < 7; s++) {
             if (!(strokes[digit] >> s & 1)) continue;
             for (int t = 0; t <= 8; t++) {

@@ -24,7 +24,7 @@ static ct_tensor *cross_entropy(ct_tensor *y, ct_tensor *labels) {
 
 int main(int argc, char **argv) {
     const char *folder = argc > 1 ? argv[1] : "build/data";
-    const int epochs = argc > 2 ? atoi(argv[2]) : 5;
+    const int epochs = argc > 2 ? atoi(argv[2]) : 10;
     images train = {0}, test = {0};
     if (images_load(&train, folder, "train") && images_load(&test, folder, "t10k")) {
         printf("Fashion-MNIST from %s\n", folder);
@@ -40,6 +40,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < 4; i++) ct_require_grad(w[i]);
 
     for (int epoch = 1; epoch <= epochs && ct_ok(); epoch++) {
+        const double rate = epoch > epochs - 3 ? 0.05 : 0.2; /* small steps at the end */
         double total = 0;
         for (int64_t at = 0; at + BATCH <= train.n; at += BATCH) {
             ct_scope {
@@ -48,7 +49,7 @@ int main(int argc, char **argv) {
                 ct_tensor *grads[4];
                 ct_grad(&loss, 1, NULL, w, 4, grads, 0);
                 ct_no_grad {
-                    for (int i = 0; i < 4; i++) ct_sub_(w[i], ct_mul_s(grads[i], 0.2 / epoch));
+                    for (int i = 0; i < 4; i++) ct_sub_(w[i], ct_mul_s(grads[i], rate));
                 }
                 total += ct_item(loss);
             }

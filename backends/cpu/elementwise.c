@@ -10,14 +10,14 @@
 #include "core/threads.h"
 
 enum {
-    BUFFER_BYTES = 4096,           /* of one operand, so that all of them fit in the first-level cache */
-    SHORT_ROW = 128,               /* elements; shorter rows are gathered into blocks that span several */
-    TILE_COLUMNS = 32,             /* of the tiles that transposed operands are read by; */
-    TILE_ROWS = 64,                /* of elements up to 4 bytes, and half as many of 8 */
+    BUFFER_BYTES = 4096, /* of one operand, so that all of them fit in the first-level cache */
+    SHORT_ROW = 128,     /* elements; shorter rows are gathered into blocks that span several */
+    TILE_COLUMNS = 32,   /* of the tiles that transposed operands are read by; */
+    TILE_ROWS = 64,      /* of elements up to 4 bytes, and half as many of 8 */
     TILE_BYTES = 8192,
-    STRIP_COLUMNS = 8,             /* columns read at a time: at a stride of 4096 bytes, more would fall out of the cache */
-    STREAM_BYTES = 4 * 1024 * 1024, /* an output this large does not stay in the cache, and is written past it */
-    STREAM_ROW = 4096,             /* elements; rows shorter than this cost more at their ends than streaming gains */
+    STRIP_COLUMNS = 8, /* columns read at a time: at a stride of 4096 bytes, more would fall out of the cache */
+    STREAM_BYTES = 16 * 1024 * 1024, /* an output this large would not stay in the caches: it is written past them */
+    STREAM_ROW = 4096,               /* elements; rows shorter than this cost more at their ends than streaming gains */
     OPERANDS = CT_ELEMENTWISE_INPUTS + 1,
 };
 
@@ -43,12 +43,12 @@ typedef struct plan {
     int ndim;
     int64_t dims[CT_MAX_DIMS];
     int64_t total, chunk;
-    int64_t block;   /* the most elements of a call when a buffer is in use, else INT64_MAX */
-    bool rows;       /* no call goes beyond the innermost dimension */
-    int tiled;       /* the dimension whose rows make tiles with the innermost one; -1: none */
+    int64_t block; /* the most elements of a call when a buffer is in use, else INT64_MAX */
+    bool rows;     /* no call goes beyond the innermost dimension */
+    int tiled;     /* the dimension whose rows make tiles with the innermost one; -1: none */
     int64_t tile_rows;
     bool stream;
-    ct_dtype half;   /* CT_F16 or CT_BF16 when operands are converted, else CT_F32 */
+    ct_dtype half; /* CT_F16 or CT_BF16 when operands are converted, else CT_F32 */
 } plan;
 
 /* ---- Plan ---- */
@@ -63,7 +63,9 @@ static bool is_dense(const ct_view *v) {
 }
 
 /* Work of about ten microseconds. */
-static int64_t chunk_size(const ct_elementwise *op) { return ct__grain(op->cost > 64 ? 2048 : op->cost > 8 ? 8192 : 32768); }
+static int64_t chunk_size(const ct_elementwise *op) {
+    return ct__grain(op->cost > 64 ? 2048 : op->cost > 8 ? 8192 : 32768);
+}
 
 static void exchange(int64_t *a, int64_t *b) {
     int64_t t = *a;
@@ -159,7 +161,8 @@ static void choose_access(plan *p, ct_dtype dtype) {
         buffered |= o->access >= PATTERN;
     }
     /* in place, the cache line is in the cache already */
-    p->stream = p->half == CT_F32 && p->tiled < 0 && out->linear && p->total * out->size >= STREAM_BYTES && (p->ndim == 1 || inner >= STREAM_ROW);
+    p->stream = p->half == CT_F32 && p->tiled < 0 && out->linear && p->total * out->size >= STREAM_BYTES &&
+                (p->ndim == 1 || inner >= STREAM_ROW);
     for (int i = 1; i < p->n; i++) p->stream &= p->operands[i].base != out->base;
     if (p->stream) out->access = BUFFER;
     p->block = buffered || p->stream ? (BUFFER_BYTES - pattern) / widest : INT64_MAX;
@@ -169,19 +172,19 @@ static void choose_access(plan *p, ct_dtype dtype) {
 /* ---- Elements in and out of buffers ---- */
 
 /* Copies rows x n elements between a strided place and a buffer; *_outer and *_inner are strides of rows and elements. */
-#define DEFINE_COPY_BOX(T)                                                                                                     \
-    static void copy_box_##T(T *to, const T *from, int64_t rows, int64_t n, int64_t to_outer, int64_t to_inner, int64_t from_outer, \
-                             int64_t from_inner) {                                                                             \
-        for (int64_t r = 0; r < rows; r++)                                                                                     \
-            for (int64_t i = 0; i < n; i++) to[r * to_outer + i * to_inner] = from[r * from_outer + i * from_inner];           \
+#define DEFINE_COPY_BOX(T)                                                                                           \
+    static void copy_box_##T(T *to, const T *from, int64_t rows, int64_t n, int64_t to_outer, int64_t to_inner,      \
+                             int64_t from_outer, int64_t from_inner) {                                               \
+        for (int64_t r = 0; r < rows; r++)                                                                           \
+            for (int64_t i = 0; i < n; i++) to[r * to_outer + i * to_inner] = from[r * from_outer + i * from_inner]; \
     }
 DEFINE_COPY_BOX(uint8_t)
 DEFINE_COPY_BOX(uint16_t)
 DEFINE_COPY_BOX(uint32_t)
 DEFINE_COPY_BOX(uint64_t)
 
-static void copy_box_sized(int size, void *to, const void *from, int64_t rows, int64_t n, int64_t to_outer, int64_t to_inner,
-                           int64_t from_outer, int64_t from_inner) {
+static void copy_box_sized(int size, void *to, const void *from, int64_t rows, int64_t n, int64_t to_outer,
+                           int64_t to_inner, int64_t from_outer, int64_t from_inner) {
     switch (size) {
     case 1: copy_box_uint8_t(to, from, rows, n, to_outer, to_inner, from_outer, from_inner); break;
     case 2: copy_box_uint16_t(to, from, rows, n, to_outer, to_inner, from_outer, from_inner); break;
@@ -191,8 +194,10 @@ static void copy_box_sized(int size, void *to, const void *from, int64_t rows, i
 }
 
 /* The same with a dense buffer, either way. */
-static void copy_box(int size, char *place, char *buffer, int64_t rows, int64_t n, int64_t outer, int64_t inner, bool out) {
-    if (inner == 1 && (rows == 1 || outer == n)) memcpy(out ? place : buffer, out ? buffer : place, (size_t)(rows * n * size));
+static void copy_box(int size, char *place, char *buffer, int64_t rows, int64_t n, int64_t outer, int64_t inner,
+                     bool out) {
+    if (inner == 1 && (rows == 1 || outer == n))
+        memcpy(out ? place : buffer, out ? buffer : place, (size_t)(rows * n * size));
     else if (out) copy_box_sized(size, place, buffer, rows, n, outer, inner, n, 1);
     else copy_box_sized(size, buffer, place, rows, n, n, 1, outer, inner);
 }
@@ -225,7 +230,8 @@ static void move(const plan *p, const operand *o, const int64_t *index, int64_t 
             rows = p->dims[last - 1] - at[last - 1];
             if (rows * inner > n) rows = n / inner;
         }
-        copy_box(o->size, address(p, o, at), buffer, rows, run, last > 0 ? o->strides[last - 1] : 0, o->strides[last], out);
+        copy_box(o->size, address(p, o, at), buffer, rows, run, last > 0 ? o->strides[last - 1] : 0, o->strides[last],
+                 out);
         buffer += rows * run * o->size;
         n -= rows * run;
         at[last] += run;
@@ -248,7 +254,9 @@ static void narrow(const plan *p, void *to, const float *from, int64_t n) {
     (p->half == CT_F16 ? p->op->isa->store_f16 : p->op->isa->store_bf16)(to, from, n);
 }
 
-static bool in_one_row(const plan *p, const operand *o) { return o->linear || (p->rows && o->strides[p->ndim - 1] == 1); }
+static bool in_one_row(const plan *p, const operand *o) {
+    return o->linear || (p->rows && o->strides[p->ndim - 1] == 1);
+}
 
 /* ---- Run ---- */
 
@@ -375,7 +383,8 @@ static void copy_tile(const plan *p, const operand *o, char *place, char *buffer
         const int64_t width = n - c < STRIP_COLUMNS ? n - c : STRIP_COLUMNS;
         char *at = place + c * inner * o->size, *dense = buffer + c * o->size;
         void *to = out ? at : dense, *from = out ? dense : at;
-        int64_t to_outer = out ? outer : n, to_inner = out ? inner : 1, from_outer = out ? n : outer, from_inner = out ? 1 : inner;
+        int64_t to_outer = out ? outer : n, to_inner = out ? inner : 1, from_outer = out ? n : outer,
+                from_inner = out ? 1 : inner;
         copy_box_sized(o->size, to, from, rows, width, to_outer, to_inner, from_outer, from_inner);
     }
 }
@@ -409,7 +418,9 @@ static void run_tile(const plan *p, const int64_t *index, int64_t rows, int64_t 
     copy_tile(p, out, address(p, out, index), converted ? b->raw : b->data[0], rows, n, true);
 }
 
-static int64_t tile_side(const plan *p, int d) { return d == p->ndim - 1 ? TILE_COLUMNS : d == p->tiled ? p->tile_rows : 1; }
+static int64_t tile_side(const plan *p, int d) {
+    return d == p->ndim - 1 ? TILE_COLUMNS : d == p->tiled ? p->tile_rows : 1;
+}
 
 static void run_tiles(const plan *p, int64_t start, int64_t end) {
     tile_buffers b;
@@ -429,8 +440,7 @@ static void run_tiles(const plan *p, int64_t start, int64_t end) {
 
 static int64_t count_tiles(const plan *p) {
     int64_t count = 1;
-    for (int d = 0; d < p->ndim; d++)
-        count *= (p->dims[d] + tile_side(p, d) - 1) / tile_side(p, d);
+    for (int d = 0; d < p->ndim; d++) count *= (p->dims[d] + tile_side(p, d) - 1) / tile_side(p, d);
     return count;
 }
 

@@ -6,8 +6,8 @@
 #include <cotangent/backend.h>
 
 enum {
-    CT_ELEMENTWISE_INPUTS = 5,    /* at most */
-    CT_ELEMENTWISE_SPLAT = 64,    /* bytes of a repeated value: one vector of the widest ISA */
+    CT_ELEMENTWISE_INPUTS = 5, /* at most */
+    CT_ELEMENTWISE_SPLAT = 64, /* bytes of a repeated value: one vector of the widest ISA */
 };
 
 /* ptr[0] is the output, then the inputs; n contiguous elements. step is 1, or 0 for an input of which ptr addresses one

@@ -20,21 +20,22 @@ SIMD_INLINE vf64 ct_vf64_sign(vf64 x) {
 #define vf64_sign ct_vf64_sign
 
 #define CT_LOAD_SOME(V, p, m) ((m) == (int)(sizeof(V) / sizeof *(p)) ? V##_load(p) : V##_load_n((p), (m)))
-#define CT_STORE_SOME(V, p, v, m)                                            \
-    do {                                                                     \
-        if ((m) == (int)(sizeof(V) / sizeof *(p))) V##_store((p), (v));      \
-        else V##_store_n((p), (v), (m));                                     \
+#define CT_STORE_SOME(V, p, v, m)                                       \
+    do {                                                                \
+        if ((m) == (int)(sizeof(V) / sizeof *(p))) V##_store((p), (v)); \
+        else V##_store_n((p), (v), (m));                                \
     } while (0)
 
 /* Output and input may be the same memory, but never shifted: no iteration depends on another. */
 #if defined(__clang__)
+#pragma clang diagnostic ignored "-Wpass-failed" /* where it cannot vectorise after all: integer division, powers */
 #define CT_IVDEP _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define CT_IVDEP _Pragma("GCC ivdep")
 #endif
 
 #define CT_ISA_TEXT_(isa) #isa
-#define CT_ISA_TEXT(isa) CT_ISA_TEXT_(isa)
+#define CT_ISA_TEXT(isa)  CT_ISA_TEXT_(isa)
 #define CT_ELEMENTWISE_KERNEL(name) \
     const ct_kernel CT_ISA_FN(ct__kernels_##name)[] = {{#name "_" CT_ISA_TEXT(CT_ISA), NULL, NULL, name##_run}, {0}};
 
@@ -49,26 +50,26 @@ static inline uint8_t truth_not(uint8_t a) { return a ^ 1; }
 
 /* ---- Words that read alike for every element type ---- */
 
-#define CT_COMMON_WORDS(P, T)                                                \
-    static inline uint8_t P##_eq(T a, T b) { return a == b; }                \
-    static inline uint8_t P##_ne(T a, T b) { return a != b; }                \
-    static inline uint8_t P##_lt(T a, T b) { return a < b; }                 \
-    static inline uint8_t P##_le(T a, T b) { return a <= b; }                \
-    static inline uint8_t P##_gt(T a, T b) { return a > b; }                 \
-    static inline uint8_t P##_ge(T a, T b) { return a >= b; }                \
+#define CT_COMMON_WORDS(P, T)                                 \
+    static inline uint8_t P##_eq(T a, T b) { return a == b; } \
+    static inline uint8_t P##_ne(T a, T b) { return a != b; } \
+    static inline uint8_t P##_lt(T a, T b) { return a < b; }  \
+    static inline uint8_t P##_le(T a, T b) { return a <= b; } \
+    static inline uint8_t P##_gt(T a, T b) { return a > b; }  \
+    static inline uint8_t P##_ge(T a, T b) { return a >= b; } \
     static inline T P##_select(uint8_t c, T a, T b) { return c ? a : b; }
 
-#define CT_FLOAT_WORDS(P, T, ABS)                                            \
-    CT_COMMON_WORDS(P, T)                                                    \
-    static inline T P##_k(double x) { return (T)x; }                         \
-    static inline T P##_from_double(double x) { return (T)x; }               \
-    static inline T P##_add(T a, T b) { return a + b; }                      \
-    static inline T P##_sub(T a, T b) { return a - b; }                      \
-    static inline T P##_mul(T a, T b) { return a * b; }                      \
-    static inline T P##_neg(T a) { return -a; }                              \
-    static inline T P##_abs(T a) { return ABS(a); }                          \
-    static inline uint8_t P##_isnan(T a) { return a != a; }                  \
-    static inline uint8_t P##_isinf(T a) { return ABS(a) == (T)INFINITY; }   \
+#define CT_FLOAT_WORDS(P, T, ABS)                                          \
+    CT_COMMON_WORDS(P, T)                                                  \
+    static inline T P##_k(double x) { return (T)x; }                       \
+    static inline T P##_from_double(double x) { return (T)x; }             \
+    static inline T P##_add(T a, T b) { return a + b; }                    \
+    static inline T P##_sub(T a, T b) { return a - b; }                    \
+    static inline T P##_mul(T a, T b) { return a * b; }                    \
+    static inline T P##_neg(T a) { return -a; }                            \
+    static inline T P##_abs(T a) { return ABS(a); }                        \
+    static inline uint8_t P##_isnan(T a) { return a != a; }                \
+    static inline uint8_t P##_isinf(T a) { return ABS(a) == (T)INFINITY; } \
     static inline uint8_t P##_isfinite(T a) { return ABS(a) < (T)INFINITY; }
 
 CT_FLOAT_WORDS(f32, float, __builtin_fabsf)
@@ -77,65 +78,63 @@ CT_FLOAT_WORDS(f64, double, __builtin_fabs)
 /* ---- Integers: U is an unsigned type that does not promote, so arithmetic in it wraps. IS(a, < 0) and IS(a, == -1)
  * are questions to signed numbers; for unsigned ones the answer is no. ---- */
 
-#define CT_SIGNED_IS(a, test) ((a)test)
+#define CT_SIGNED_IS(a, test)   ((a)test)
 #define CT_UNSIGNED_IS(a, test) 0
 
-#define CT_INT_WORDS(P, T, U, MIN, MAX, IS)                                                      \
-    CT_COMMON_WORDS(P, T)                                                                        \
-    static inline T P##_k(double x) { return (T)(int64_t)x; }                                    \
-    static inline T P##_from_double(double x) {                                                  \
-        return x != x ? 0 : x <= (double)MIN ? MIN : x >= (double)MAX ? MAX : (T)x;              \
-    }                                                                                            \
-    static inline T P##_add(T a, T b) { return (T)((U)a + (U)b); }                               \
-    static inline T P##_sub(T a, T b) { return (T)((U)a - (U)b); }                               \
-    static inline T P##_mul(T a, T b) { return (T)((U)a * (U)b); }                               \
-    static inline T P##_fma(T a, T b, T c) { return (T)((U)a * (U)b + (U)c); }                   \
-    static inline T P##_square(T a) { return (T)((U)a * (U)a); }                                 \
-    static inline T P##_neg(T a) { return (T)((U)0 - (U)a); }                                    \
-    static inline T P##_abs(T a) { return IS(a, < 0) ? P##_neg(a) : a; }                         \
-    static inline T P##_sign(T a) { return (T)((a > 0) - IS(a, < 0)); }                          \
-    static inline T P##_floor(T a) { return a; }                                                 \
-    static inline T P##_ceil(T a) { return a; }                                                  \
-    static inline T P##_round(T a) { return a; }                                                 \
-    static inline T P##_trunc(T a) { return a; }                                                 \
-    static inline T P##_max(T a, T b) { return a > b ? a : b; }                                  \
-    static inline T P##_min(T a, T b) { return a < b ? a : b; }                                  \
-    static inline T P##_fmax(T a, T b) { return a > b ? a : b; }                                 \
-    static inline T P##_fmin(T a, T b) { return a < b ? a : b; }                                 \
-    static inline uint8_t P##_isnan(T a) { return (void)a, 0; }                                  \
-    static inline uint8_t P##_isinf(T a) { return (void)a, 0; }                                  \
-    static inline uint8_t P##_isfinite(T a) { return (void)a, 1; }                               \
-    /* MIN / -1 traps in C; wrapped, the quotient is MIN, and nothing remains */                 \
-    static inline T P##_fmod(T a, T b) { return b == 0 || IS(b, == -1) ? 0 : (T)(a % b); }       \
-    static inline T P##_remainder(T a, T b) {                                                    \
-        T r = P##_fmod(a, b);                                                                    \
-        return r != 0 && IS(r, < 0) != IS(b, < 0) ? (T)(r + b) : r;                              \
-    }                                                                                            \
-    static inline T P##_floor_div(T a, T b) {                                                    \
-        if (b == 0) return 0;                                                                    \
-        if (IS(b, == -1)) return P##_neg(a);                                                     \
-        T q = (T)(a / b), r = (T)(a % b);                                                        \
-        return r != 0 && IS(r, < 0) != IS(b, < 0) ? (T)(q - 1) : q;                              \
-    }                                                                                            \
-    /* a^-n is 1 / a^n towards zero: 0 but for a = 1 and a = -1 */                               \
-    static inline T P##_pow(T a, T b) {                                                          \
-        if (IS(b, < 0)) return a == 1 ? 1 : IS(a, == -1) ? ((U)b & 1 ? (T)-1 : 1) : 0;           \
-        U power = 1, square = (U)a;                                                              \
-        for (U n = (U)b; n; n >>= 1) {                                                           \
-            if (n & 1) power *= square;                                                          \
-            square *= square;                                                                    \
-        }                                                                                        \
-        return (T)power;                                                                         \
-    }                                                                                            \
-    static inline T P##_band(T a, T b) { return (T)(a & b); }                                    \
-    static inline T P##_bor(T a, T b) { return (T)(a | b); }                                     \
-    static inline T P##_bxor(T a, T b) { return (T)(a ^ b); }                                    \
-    static inline T P##_bnot(T a) { return (T)~a; }                                              \
-    static inline T P##_shl(T a, T b) {                                                          \
-        return IS(b, < 0) || (U)b >= 8 * sizeof(T) ? 0 : (T)((U)a << (U)b);                      \
-    }                                                                                            \
-    static inline T P##_shr(T a, T b) {                                                          \
-        return IS(b, < 0) || (U)b >= 8 * sizeof(T) ? (T)(IS(a, < 0) ? -1 : 0) : (T)(a >> b);     \
+#define CT_INT_WORDS(P, T, U, MIN, MAX, IS)                                                                   \
+    CT_COMMON_WORDS(P, T)                                                                                     \
+    static inline T P##_k(double x) { return (T)(int64_t)x; }                                                 \
+    static inline T P##_from_double(double x) {                                                               \
+        return x != x ? 0 : x <= (double)MIN ? MIN : x >= (double)MAX ? MAX : (T)x;                           \
+    }                                                                                                         \
+    static inline T P##_add(T a, T b) { return (T)((U)a + (U)b); }                                            \
+    static inline T P##_sub(T a, T b) { return (T)((U)a - (U)b); }                                            \
+    static inline T P##_mul(T a, T b) { return (T)((U)a * (U)b); }                                            \
+    static inline T P##_fma(T a, T b, T c) { return (T)((U)a * (U)b + (U)c); }                                \
+    static inline T P##_square(T a) { return (T)((U)a * (U)a); }                                              \
+    static inline T P##_neg(T a) { return (T)((U)0 - (U)a); }                                                 \
+    static inline T P##_abs(T a) { return IS(a, < 0) ? P##_neg(a) : a; }                                      \
+    static inline T P##_sign(T a) { return (T)((a > 0) - IS(a, < 0)); }                                       \
+    static inline T P##_floor(T a) { return a; }                                                              \
+    static inline T P##_ceil(T a) { return a; }                                                               \
+    static inline T P##_round(T a) { return a; }                                                              \
+    static inline T P##_trunc(T a) { return a; }                                                              \
+    static inline T P##_max(T a, T b) { return a > b ? a : b; }                                               \
+    static inline T P##_min(T a, T b) { return a < b ? a : b; }                                               \
+    static inline T P##_fmax(T a, T b) { return a > b ? a : b; }                                              \
+    static inline T P##_fmin(T a, T b) { return a < b ? a : b; }                                              \
+    static inline uint8_t P##_isnan(T a) { return (void)a, 0; }                                               \
+    static inline uint8_t P##_isinf(T a) { return (void)a, 0; }                                               \
+    static inline uint8_t P##_isfinite(T a) { return (void)a, 1; }                                            \
+    /* MIN / -1 traps in C; wrapped, the quotient is MIN, and nothing remains */                              \
+    static inline T P##_fmod(T a, T b) { return b == 0 || IS(b, == -1) ? 0 : (T)(a % b); }                    \
+    static inline T P##_remainder(T a, T b) {                                                                 \
+        T r = P##_fmod(a, b);                                                                                 \
+        return r != 0 && IS(r, < 0) != IS(b, < 0) ? (T)(r + b) : r;                                           \
+    }                                                                                                         \
+    static inline T P##_floor_div(T a, T b) {                                                                 \
+        if (b == 0) return 0;                                                                                 \
+        if (IS(b, == -1)) return P##_neg(a);                                                                  \
+        T q = (T)(a / b), r = (T)(a % b);                                                                     \
+        return r != 0 && IS(r, < 0) != IS(b, < 0) ? (T)(q - 1) : q;                                           \
+    }                                                                                                         \
+    /* a^-n is 1 / a^n towards zero: 0 but for a = 1 and a = -1 */                                            \
+    static inline T P##_pow(T a, T b) {                                                                       \
+        if (IS(b, < 0)) return a == 1 ? 1 : IS(a, == -1) ? ((U)b & 1 ? (T)-1 : 1) : 0;                        \
+        U power = 1, square = (U)a;                                                                           \
+        for (U n = (U)b; n; n >>= 1) {                                                                        \
+            if (n & 1) power *= square;                                                                       \
+            square *= square;                                                                                 \
+        }                                                                                                     \
+        return (T)power;                                                                                      \
+    }                                                                                                         \
+    static inline T P##_band(T a, T b) { return (T)(a & b); }                                                 \
+    static inline T P##_bor(T a, T b) { return (T)(a | b); }                                                  \
+    static inline T P##_bxor(T a, T b) { return (T)(a ^ b); }                                                 \
+    static inline T P##_bnot(T a) { return (T)~a; }                                                           \
+    static inline T P##_shl(T a, T b) { return IS(b, < 0) || (U)b >= 8 * sizeof(T) ? 0 : (T)((U)a << (U)b); } \
+    static inline T P##_shr(T a, T b) {                                                                       \
+        return IS(b, < 0) || (U)b >= 8 * sizeof(T) ? (T)(IS(a, < 0) ? -1 : 0) : (T)(a >> b);                  \
     }
 
 CT_INT_WORDS(i8, int8_t, uint32_t, INT8_MIN, INT8_MAX, CT_SIGNED_IS)
@@ -167,31 +166,30 @@ static inline uint8_t b8_shr(uint8_t a, uint8_t b) { return a & (b ^ 1); }
 
 /* ---- The ISA's part of the driver; one generated file says CT_ELEMENTWISE_ISA_TABLE ---- */
 
-#define CT_HALF_CONVERTERS(NAME)                                                                 \
-    static void load_##NAME(float *to, const uint16_t *from, int64_t n) {                        \
-        for (; n >= VF32_LANES; n -= VF32_LANES, to += VF32_LANES, from += VF32_LANES)           \
-            vf32_store(to, vf32_load_##NAME(from));                                              \
-        if (n > 0) vf32_store_n(to, vf32_load_##NAME##_n(from, (int)n), (int)n);                 \
-    }                                                                                            \
-    static void store_##NAME(uint16_t *to, const float *from, int64_t n) {                       \
-        for (; n >= VF32_LANES; n -= VF32_LANES, to += VF32_LANES, from += VF32_LANES)           \
-            vf32_store_##NAME(to, vf32_load(from));                                              \
-        if (n > 0) vf32_store_##NAME##_n(to, vf32_load_n(from, (int)n), (int)n);                 \
+#define CT_HALF_CONVERTERS(NAME)                                                       \
+    static void load_##NAME(float *to, const uint16_t *from, int64_t n) {              \
+        for (; n >= VF32_LANES; n -= VF32_LANES, to += VF32_LANES, from += VF32_LANES) \
+            vf32_store(to, vf32_load_##NAME(from));                                    \
+        if (n > 0) vf32_store_n(to, vf32_load_##NAME##_n(from, (int)n), (int)n);       \
+    }                                                                                  \
+    static void store_##NAME(uint16_t *to, const float *from, int64_t n) {             \
+        for (; n >= VF32_LANES; n -= VF32_LANES, to += VF32_LANES, from += VF32_LANES) \
+            vf32_store_##NAME(to, vf32_load(from));                                    \
+        if (n > 0) vf32_store_##NAME##_n(to, vf32_load_n(from, (int)n), (int)n);       \
     }
 
-#define CT_ELEMENTWISE_ISA_TABLE                                                                 \
-    CT_HALF_CONVERTERS(f16)                                                                      \
-    CT_HALF_CONVERTERS(bf16)                                                                     \
-    static void stream(char *to, const char *from, int64_t bytes) {                              \
-        float *out = (float *)(void *)to;                                                        \
-        const float *in = (const float *)(const void *)from;                                     \
-        int64_t step = (int64_t)sizeof(vf32);                                                    \
-        for (; bytes >= step; bytes -= step, out += VF32_LANES, in += VF32_LANES)                \
-            vf32_stream(out, vf32_load(in));                                                     \
-        if (bytes > 0) memcpy(out, in, (size_t)bytes);                                           \
-    }                                                                                            \
-    static void fence(void) { simd_fence(); }                                                    \
-    const ct_elementwise_isa CT_ISA_FN(ct__elementwise_isa) = {load_f16,   store_f16, load_bf16, \
+#define CT_ELEMENTWISE_ISA_TABLE                                                                                   \
+    CT_HALF_CONVERTERS(f16)                                                                                        \
+    CT_HALF_CONVERTERS(bf16)                                                                                       \
+    static void stream(char *to, const char *from, int64_t bytes) {                                                \
+        float *out = (float *)(void *)to;                                                                          \
+        const float *in = (const float *)(const void *)from;                                                       \
+        int64_t step = (int64_t)sizeof(vf32);                                                                      \
+        for (; bytes >= step; bytes -= step, out += VF32_LANES, in += VF32_LANES) vf32_stream(out, vf32_load(in)); \
+        if (bytes > 0) memcpy(out, in, (size_t)bytes);                                                             \
+    }                                                                                                              \
+    static void fence(void) { simd_fence(); }                                                                      \
+    const ct_elementwise_isa CT_ISA_FN(ct__elementwise_isa) = {load_f16,   store_f16, load_bf16,                   \
                                                                store_bf16, stream,    fence};
 
 #endif

@@ -29,13 +29,14 @@ static double now(void) {
 
 /* ---- peers ---- */
 
-typedef void (*cblas_s)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int);
-typedef void (*cblas_d)(int, int, int, int, int, int, double, const double *, int, const double *, int, double, double *,
+typedef void (*cblas_s)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *,
                         int);
-typedef int (*dnnl_s)(char, char, int64_t, int64_t, int64_t, float, const float *, int64_t, const float *, int64_t, float,
-                      float *, int64_t);
-typedef int (*dnnl_b)(char, char, int64_t, int64_t, int64_t, float, const uint16_t *, int64_t, const uint16_t *, int64_t,
+typedef void (*cblas_d)(int, int, int, int, int, int, double, const double *, int, const double *, int, double,
+                        double *, int);
+typedef int (*dnnl_s)(char, char, int64_t, int64_t, int64_t, float, const float *, int64_t, const float *, int64_t,
                       float, float *, int64_t);
+typedef int (*dnnl_b)(char, char, int64_t, int64_t, int64_t, float, const uint16_t *, int64_t, const uint16_t *,
+                      int64_t, float, float *, int64_t);
 typedef void (*set_int)(int);
 typedef void (*set_long)(long);
 
@@ -91,7 +92,9 @@ static void *allocate(size_t bytes) {
     return p;
 }
 
-static int64_t type_size(ct_gemm_type t) { return t == CT_GEMM_F64 ? 8 : t == CT_GEMM_F32 ? 4 : t == CT_GEMM_BF16 ? 2 : 1; }
+static int64_t type_size(ct_gemm_type t) {
+    return t == CT_GEMM_F64 ? 8 : t == CT_GEMM_F32 ? 4 : t == CT_GEMM_BF16 ? 2 : 1;
+}
 
 static void fill(void *p, ct_gemm_type t, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
@@ -166,22 +169,22 @@ static volatile double sink;
 #include <immintrin.h>
 #define CHAINS 16
 #define REPEAT 20000
-#define PEAK(NAME, TARGET, VEC, ZERO, STEP, SUM)                                                       \
-    __attribute__((target(TARGET))) static void NAME(void *ctx, int64_t chunk, int worker) {           \
-        VEC x[CHAINS];                                                                                 \
-        (void)ctx, (void)chunk, (void)worker;                                                          \
-        for (int i = 0; i < CHAINS; i++) x[i] = ZERO;                                                  \
-        VEC y = ZERO;                                                                                  \
-        for (int r = 0; r < REPEAT; r++) {                                                             \
-            __asm__ volatile("" : "+v"(y));                                                            \
-            _Pragma("GCC unroll 16") for (int i = 0; i < CHAINS; i++) x[i] = STEP(x[i], y);            \
-        }                                                                                              \
-        for (int i = 0; i < CHAINS; i++) __asm__ volatile("" ::"v"(x[i]));                             \
+#define PEAK(NAME, TARGET, VEC, ZERO, STEP, SUM)                                             \
+    __attribute__((target(TARGET))) static void NAME(void *ctx, int64_t chunk, int worker) { \
+        VEC x[CHAINS];                                                                       \
+        (void)ctx, (void)chunk, (void)worker;                                                \
+        for (int i = 0; i < CHAINS; i++) x[i] = ZERO;                                        \
+        VEC y = ZERO;                                                                        \
+        for (int r = 0; r < REPEAT; r++) {                                                   \
+            __asm__ volatile("" : "+v"(y));                                                  \
+            _Pragma("GCC unroll 16") for (int i = 0; i < CHAINS; i++) x[i] = STEP(x[i], y);  \
+        }                                                                                    \
+        for (int i = 0; i < CHAINS; i++) __asm__ volatile("" ::"v"(x[i]));                   \
     }
-#define STEP_F32(c, y) _mm512_fmadd_ps(y, y, c)
-#define STEP_F64(c, y) _mm512_fmadd_pd(y, y, c)
+#define STEP_F32(c, y)  _mm512_fmadd_ps(y, y, c)
+#define STEP_F64(c, y)  _mm512_fmadd_pd(y, y, c)
 #define STEP_BF16(c, y) _mm512_dpbf16_ps(c, (__m512bh)(y), (__m512bh)(y))
-#define STEP_I8(c, y) _mm512_dpbusd_epi32(c, y, y)
+#define STEP_I8(c, y)   _mm512_dpbusd_epi32(c, y, y)
 PEAK(peak_f32, "avx512f", __m512, _mm512_setzero_ps(), STEP_F32, 0)
 PEAK(peak_f64, "avx512f", __m512d, _mm512_setzero_pd(), STEP_F64, 0)
 PEAK(peak_bf16, "avx512f,avx512bf16", __m512, _mm512_setzero_ps(), STEP_BF16, 0)
@@ -193,7 +196,11 @@ static double peak_flops(ct_gemm_type t, int threads) {
         (t >= CT_GEMM_BF16 && (!__builtin_cpu_supports("avx512bf16") || !__builtin_cpu_supports("avx512vnni"))))
         return 0;
     const double start = now();
-    ct__parallel(threads * 4, t == CT_GEMM_F32 ? peak_f32 : t == CT_GEMM_F64 ? peak_f64 : t == CT_GEMM_BF16 ? peak_bf16 : peak_i8,
+    ct__parallel(threads * 4,
+                 t == CT_GEMM_F32    ? peak_f32
+                 : t == CT_GEMM_F64  ? peak_f64
+                 : t == CT_GEMM_BF16 ? peak_bf16
+                                     : peak_i8,
                  NULL);
     return 2.0 * lanes * CHAINS * REPEAT * threads * 4 / (now() - start) * 1e-9;
 }
@@ -209,12 +216,14 @@ static const struct {
 } contenders[] = {{"ours", run_ours}, {"openblas", run_openblas}, {"blis", run_blis}, {"onednn", run_dnnl}};
 enum { CONTENDERS = 4, ROUNDS_MAX = 101 };
 
-static int by_value(const void *a, const void *b) { return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b); }
+static int by_value(const void *a, const void *b) {
+    return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
+}
 
 static void line(const char *name, const char *who, int threads, double *ms, int rounds, double gflop) {
     qsort(ms, (size_t)rounds, sizeof *ms, by_value);
-    printf("{\"name\": \"%s/%s\", \"threads\": %d, \"median_ms\": %.6g, \"min_ms\": %.6g, \"gflops\": %.1f}\n", name, who, threads,
-           ms[rounds / 2], ms[0], gflop / ms[0] * 1e3);
+    printf("{\"name\": \"%s/%s\", \"threads\": %d, \"median_ms\": %.6g, \"min_ms\": %.6g, \"gflops\": %.1f}\n", name,
+           who, threads, ms[rounds / 2], ms[0], gflop / ms[0] * 1e3);
 }
 
 static void measure(job *j, int threads, int rounds) {
@@ -265,8 +274,8 @@ static void add_job(ct_gemm_type type, int64_t m, int64_t n, int64_t k, bool ta,
     job *j = &jobs[job_count++];
     static const char *types[] = {"f32", "f64", "bf16", "f16", "i8"};
     *j = (job){.type = type, .m = m, .n = n, .k = k, .ta = ta, .tb = tb, .batch = batch};
-    snprintf(j->name, sizeof j->name, "%s/%ldx%ldx%ld/%c%c/batch%ld", types[type], (long)m, (long)n, (long)k, ta ? 't' : 'n',
-             tb ? 't' : 'n', (long)batch);
+    snprintf(j->name, sizeof j->name, "%s/%ldx%ldx%ld/%c%c/batch%ld", types[type], (long)m, (long)n, (long)k,
+             ta ? 't' : 'n', tb ? 't' : 'n', (long)batch);
 }
 
 int main(int argc, char **argv) {

@@ -48,7 +48,7 @@ typedef struct triangle {
     const ct_view *y, *x;
     size_t size;
     int64_t diagonal, rows, chunk;
-    bool upper;
+    bool upper, stream;
 } triangle;
 
 static void triangle_chunk(void *context, int64_t chunk, int worker) {
@@ -71,11 +71,19 @@ static void triangle_chunk(void *context, int64_t chunk, int worker) {
         const int64_t edge = ct__max64(0, ct__min64(width, row % y->dims[last - 1] + t->diagonal + !t->upper));
         const int64_t begin = t->upper ? edge : 0, stop = t->upper ? width : edge;
         char *dst = (char *)ct__address(y, t->size) + to * size;
+        const char *src = (const char *)ct__address(x, t->size) + (from + begin * x->strides[last]) * size;
+        if (t->stream) {
+            ct__stream_fill_run(dst, begin, &zero, t->size);
+            ct__stream_run(dst + begin * size, src, stop - begin, t->size);
+            ct__stream_fill_run(dst + stop * size, width - stop, &zero, t->size);
+            continue;
+        }
         ct__fill_run(dst, step, begin, &zero, t->size);
         if (stop > begin)
-            ct__copy_run(dst + begin * step * size, step, (const char *)ct__address(x, t->size) + (from + begin * x->strides[last]) * size, x->strides[last], stop - begin, t->size);
+            ct__copy_run(dst + begin * step * size, step, src, x->strides[last], stop - begin, t->size);
         ct__fill_run(dst + stop * step * size, step, width - stop, &zero, t->size);
     }
+    if (t->stream) ct__stream_end();
 }
 
 static bool run_triangle(const ct_call *call, int64_t diagonal, bool upper) {
@@ -85,6 +93,7 @@ static bool run_triangle(const ct_call *call, int64_t diagonal, bool upper) {
     for (int d = 0; d < y->ndim - 1; d++) t.rows *= y->dims[d];
     const int64_t bytes = y->dims[y->ndim - 1] * (int64_t)t.size;
     if (t.rows == 0 || bytes == 0) return true;
+    t.stream = bytes >= 2048 && y->strides[y->ndim - 1] == 1 && t.x->strides[y->ndim - 1] == 1 && ct__stream_worth(t.rows * bytes);
     t.chunk = ct__grain(1 + (128 << 10) / bytes);
     ct__parallel((t.rows + t.chunk - 1) / t.chunk, triangle_chunk, &t);
     return true;

@@ -47,7 +47,12 @@ bool ones_like_infer(ct_infer *infer) { return infer_like(infer); }
 bool full_like_infer(ct_infer *infer) { return infer_like(infer); }
 bool empty_like_infer(ct_infer *infer) { return infer_like(infer); }
 
-/* A recorded call takes the lowering, which no longer mentions x: the result is not part of its graph. */
+/* No value of x matters: a gradient that is not set is zero. */
+void zeros_like_vjp(ct_vjp *v) { v->grad[0] = NULL; }
+void ones_like_vjp(ct_vjp *v) { v->grad[0] = NULL; }
+void full_like_vjp(ct_vjp *v) { v->grad[0] = NULL; }
+void empty_like_vjp(ct_vjp *v) { v->grad[0] = NULL; }
+
 void zeros_like_lower(ct_lower *l) {
     ct_tensor *x = l->in[0];
     l->out[0] = zeros(ct_shape(x), .dtype = ct_dtype_of(x), .device = ct_device_of(x));

@@ -1,4 +1,6 @@
 /* Kernels whose elements follow from their index. Values are made in f64 and converted. */
+#include <math.h>
+
 #include "backends/cpu/kernel.h"
 #include "core/dtype.h"
 #include "ops/create/generate.h"
@@ -18,8 +20,11 @@ static void make_line(const void *spec, int64_t first, int n, void *to) {
         values[i] = at <= s->turn ? s->start + (double)at * s->step : s->stop - (double)(s->n - 1 - at) * s->step;
     }
     size_t size = ct_dtype_size(s->dtype);
+    bool small = fabs(values[0]) < 0x1p31 && n > 0 && fabs(values[n - 1]) < 0x1p31; /* and all between */
     if (s->dtype == CT_F32)
         for (int i = 0; i < n; i++) ((float *)to)[i] = (float)values[i];
+    else if (s->dtype == CT_I64 && small)
+        for (int i = 0; i < n; i++) ((int64_t *)to)[i] = (int64_t)values[i];
     else
         for (int i = 0; i < n; i++) ct__dtype_put(s->dtype, (char *)to + (size_t)i * size, values[i]);
 }

@@ -23,10 +23,11 @@ static bool whole_numbers(const ct_infer *infer, const ct_view *x) {
         const char *at = (const char *)infer->attrs + attr->offset;
         double value = 0;
         if (attr->type == CT_ATTR_DOUBLE) memcpy(&value, at, sizeof value);
-        else if (attr->type == CT_ATTR_OPT && ((const ct_opt *)(const void *)at)->set) value = ((const ct_opt *)(const void *)at)->value;
+        else if (attr->type == CT_ATTR_OPT && ((const ct_opt *)(const void *)at)->set)
+            value = ((const ct_opt *)(const void *)at)->value;
         if (isinf(value) || value == floor(value)) continue;
-        return ct_infer_fail(infer, CT_ERR_VALUE, "%s = %g is no integer, but x is %s; ct_cast(x, CT_F32) first", attr->name, value,
-                             ct_view_text(x));
+        return ct_infer_fail(infer, CT_ERR_VALUE, "%s = %g is no integer, but x is %s; ct_cast(x, CT_F32) first",
+                             attr->name, value, ct_view_text(x));
     }
     return true;
 }
@@ -39,7 +40,8 @@ static bool infer_class(ct_infer *infer, dtype_class class, bool to_bool) {
         const ct_view *x = infer->in[i];
         if (args[i].flags & CT_ARG_BOOL) continue;
         if (!takes(class, x->dtype))
-            return ct_infer_fail(infer, CT_ERR_DTYPE, "%s is %s; expected %s", args[i].name, ct_view_text(x), wanted[class]);
+            return ct_infer_fail(infer, CT_ERR_DTYPE, "%s is %s; expected %s", args[i].name, ct_view_text(x),
+                                 wanted[class]);
         if (!typed) typed = x;
     }
     if (!ct_dtype_is_float(typed->dtype) && !whole_numbers(infer, typed)) return false;

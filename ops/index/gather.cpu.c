@@ -36,7 +36,12 @@ CHECK_ROW(check_i64, int64_t)
 #define GATHER_ROW(name, T, I)                                                                                                      \
     static void name(T *restrict dst, int64_t ds, const T *restrict src, int64_t along, int64_t beside, const I *restrict at, int64_t step, int64_t n) { \
         if (ds == 1 && step == 1 && along == 1 && beside == 0) {                                                                    \
-            for (int64_t i = 0; i < n; i++) dst[i] = src[at[i]];                                                                    \
+            int64_t i = 0;                                                                                                          \
+            for (; i + 4 <= n; i += 4) { /* loads one by one: gather instructions are slower on many processors */                  \
+                const T a = src[at[i]], b = src[at[i + 1]], c = src[at[i + 2]], d = src[at[i + 3]];                                 \
+                dst[i] = a, dst[i + 1] = b, dst[i + 2] = c, dst[i + 3] = d;                                                         \
+            }                                                                                                                       \
+            for (; i < n; i++) dst[i] = src[at[i]];                                                                                 \
         } else if (ds == 1 && step == 1 && beside == 1) {                                                                           \
             for (int64_t i = 0; i < n; i++) dst[i] = src[(int64_t)at[i] * along + i];                                               \
         } else {                                                                                                                    \

@@ -53,19 +53,38 @@ static inline void step(walker *w) {
 typedef struct job {
     const ct_view *tested, *other, *y; /* what decides; what moves with it; the result */
     int64_t count, chunk, chunks;
-    int64_t *starts; /* of each chunk in the result */
+    int64_t *starts; /* of each chunk in the result, and the end of the last */
     void (*work)(const struct job *j, int64_t first, int64_t end, int64_t at);
 } job;
+
+static bool is_dense(const ct_view *x) {
+    int64_t stride = 1;
+    for (int d = x->ndim - 1; d >= 0; stride *= x->dims[d--])
+        if (x->dims[d] != 1 && x->strides[d] != stride) return false;
+    return true;
+}
+
+#define COUNT(type, T)                                                                \
+    static int64_t count_##type(const void *x, int64_t first, int64_t end) {          \
+        int64_t found = 0;                                                            \
+        for (int64_t i = first; i < end; i++) found += ((const T *)x)[i] != 0;        \
+        return found;                                                                 \
+    }
+COUNT(8, uint8_t)
+COUNT(f32, float)
+COUNT(i32, int32_t)
+COUNT(i64, int64_t)
 
 static int64_t count_range(const ct_view *x, int64_t first, int64_t end) {
     const int64_t size = (int64_t)ct_dtype_size(x->dtype);
     int64_t found = 0;
-    bool dense = true;
-    for (int64_t d = x->ndim - 1, stride = 1; d >= 0; stride *= x->dims[d--]) dense &= x->dims[d] == 1 || x->strides[d] == stride;
+    const bool dense = is_dense(x);
     const char *base = ct__address(x, (size_t)size);
-    if (dense && x->dtype == CT_BOOL) {
-        for (int64_t i = first; i < end; i++) found += base[i] != 0;
-    } else if (dense) {
+    if (dense && (x->dtype == CT_BOOL || x->dtype == CT_U8 || x->dtype == CT_I8)) return count_8(base, first, end);
+    if (dense && x->dtype == CT_F32) return count_f32(base, first, end);
+    if (dense && x->dtype == CT_I32) return count_i32(base, first, end);
+    if (dense && x->dtype == CT_I64) return count_i64(base, first, end);
+    if (dense) {
         for (int64_t i = first; i < end; i++) found += !is_zero(x->dtype, base + i * size);
     } else {
         walker w = walk_from(x, first);
@@ -108,6 +127,7 @@ static int64_t plan(job *j, const ct_call *call, const ct_view *tested) {
         j->starts[i] = total;
         total += n;
     }
+    j->starts[j->chunks] = total;
     return total;
 }
 
@@ -155,6 +175,16 @@ static bool run_nonzero(const ct_call *call, ct_stream *stream) {
     static void take_range##bits(const job *j, int64_t first, int64_t end, int64_t at) {                  \
         walker m = walk_from(j->tested, first), x = walk_from(j->other, first);                           \
         unit##bits *out = CT_AT(unit##bits, j->y);                                                        \
+        if (is_dense(j->tested) && is_dense(j->other) && j->y->strides[0] == 1) {                         \
+            const uint8_t *mask = (const uint8_t *)m.base;                                                \
+            const unit##bits *from = (const unit##bits *)(const void *)x.base;                            \
+            const int64_t stop = j->starts[first / j->chunk + 1]; /* what follows is the next chunk's */  \
+            for (int64_t i = first; i < end && at < stop; i++) { /* each is written, and stays if it counts */ \
+                out[at] = from[i];                                                                        \
+                at += mask[i] != 0;                                                                       \
+            }                                                                                             \
+            return;                                                                                       \
+        }                                                                                                 \
         for (int64_t i = first; i < end; i++, step(&m), step(&x))                                         \
             if (m.base[m.place]) out[at++ * j->y->strides[0]] = ((const unit##bits *)(const void *)x.base)[x.place]; \
     }                                                                                                     \
@@ -162,6 +192,10 @@ static bool run_nonzero(const ct_call *call, ct_stream *stream) {
         walker m = walk_from(j->tested, first), y = walk_from(j->y, first);                               \
         const unit##bits *g = CT_AT(const unit##bits, j->other);                                          \
         unit##bits *out = CT_AT(unit##bits, j->y);                                                        \
+        if (is_dense(j->tested) && is_dense(j->y) && j->other->strides[0] == 1) {                         \
+            for (int64_t i = first; i < end; i++) out[i] = m.base[i] ? g[at++] : 0;                       \
+            return;                                                                                       \
+        }                                                                                                 \
         for (int64_t i = first; i < end; i++, step(&m), step(&y))                                         \
             out[y.place] = m.base[m.place] ? g[at++ * j->other->strides[0]] : 0;                          \
     }

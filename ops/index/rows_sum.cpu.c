@@ -22,6 +22,7 @@ typedef struct job {
     char *dst;
     const char *x, *src, *at; /* x NULL: zeros */
     size_t size;
+    bool stream;
     double alpha;
     uint32_t *start, *order; /* the indices that name row v are order[start[v]] to order[start[v + 1] - 1] */
     int64_t rows_a_chunk;
@@ -83,7 +84,9 @@ static inline float load_bf16(const uint16_t *h) {
                     for (int64_t i = 0; i < n; i++) sum[i] += alpha * (SUM)LOAD(s + i * j->from_width);           \
             }                                                                                                     \
             T *to = (T *)(void *)r->to + first * j->to_width;                                                     \
-            if (j->to_width == 1)                                                                                 \
+            if (j->stream && sizeof(T) == sizeof(SUM))                                                            \
+                ct__stream_run(to, sum, n, sizeof(T));                                                            \
+            else if (j->to_width == 1)                                                                            \
                 for (int64_t i = 0; i < n; i++) STORE(to + i, sum[i]);                                            \
             else                                                                                                  \
                 for (int64_t i = 0; i < n; i++) STORE(to + i * j->to_width, sum[i]);                              \
@@ -124,6 +127,11 @@ static void outer_place(const job *j, int64_t i, int64_t *to, int64_t *x, int64_
     }
 }
 
+static void copy_row(const job *j, char *to, const char *from, int64_t stride) {
+    if (j->stream && stride == 1) ct__stream_run(to, from, j->width, j->size);
+    else ct__copy_run(to, j->to_width, from, stride, j->width, j->size);
+}
+
 static void row_chunk(void *context, int64_t chunk, int worker) {
     static const uint64_t zero;
     const job *j = context;
@@ -139,10 +147,13 @@ static void row_chunk(void *context, int64_t chunk, int worker) {
                        .src = j->src + from * size,
                        .hits = j->order + j->start[v],
                        .count = (int64_t)j->start[v + 1] - j->start[v]};
-        if (r.count) fn(j, &r);
-        else if (r.x) ct__copy_run(r.to, j->to_width, r.x, j->x_width, j->width, j->size);
+        if (r.count == 1 && !r.x && j->alpha == 1) copy_row(j, r.to, r.src + lead_place(j, j->lead_from, r.hits[0]) * size, j->from_width);
+        else if (r.count) fn(j, &r);
+        else if (r.x) copy_row(j, r.to, r.x, j->x_width);
+        else if (j->stream) ct__stream_fill_run(r.to, j->width, &zero, j->size);
         else ct__fill_run(r.to, j->to_width, j->width, &zero, j->size);
     }
+    if (j->stream) ct__stream_end();
 }
 
 /* Sorts the indices by row; false after an error. Those equal to skip are left out. */
@@ -258,7 +269,8 @@ static bool run(const ct_call *call, const sum_call *s) {
     j.order = j.start + j.rows + 2;
     if (!sort_rows(&j, s->skip)) return false;
     j.rows_a_chunk = ct__grain(1 + CHUNK / ct__max64(1, j.width));
-    const int64_t rows = j.combinations * j.rows;
+    const int64_t rows = j.combinations * j.rows, bytes = j.width * (int64_t)j.size;
+    j.stream = j.to_width == 1 && bytes >= 512 && ct__stream_worth(rows * bytes);
     if (rows && j.width) ct__parallel((rows + j.rows_a_chunk - 1) / j.rows_a_chunk, row_chunk, &j);
     return true;
 }

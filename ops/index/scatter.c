@@ -135,7 +135,8 @@ void scatter_reduce_lower(ct_lower *l) {
     if (at->reduce == CT_FOLD_SUM) {
         l->out[0] = scatter_add(x, at->axis, index, src);
     } else if (at->reduce == CT_FOLD_MEAN) {
-        const ct_dtype counts = ct_dtype_is_float(dtype) ? dtype : CT_I64;
+        const ct_dtype counts = ct_dtype_is_float(dtype) ? dtype : CT_I64; /* integers are summed where they do not wrap */
+        if (counts != dtype) x = cast(x, counts), src = cast(src, counts);
         ct_tensor *one = ct_scalar(1, counts), *base = expand(one, ct_shape(x));
         if (at->exclude_self) base = put_value(base, at->axis, index, 0);
         ct_tensor *count = scatter_add(base, at->axis, index, expand(one, ct_shape(index))), *total = scatter_add(x, at->axis, index, src);

@@ -1,6 +1,6 @@
 /* scatter and scatter_extreme: a copy of x, then every lane in order. */
 #include "backends/cpu/copy.h"
-#include "ops/index/lanes.h"
+#include "ops/index/half.h"
 
 /* ---- scatter: elements by size ---- */
 
@@ -37,20 +37,17 @@ static bool run_scatter(const ct_call *call, ct_stream *stream) {
 
 /* ---- scatter_extreme: NaN wins ---- */
 
-static inline float load_f16(const uint16_t *h) { return vf32_load_f16_n(h, 1)[0]; }
-static inline float load_bf16(const uint16_t *h) { return vf32_load_bf16_n(h, 1)[0]; }
-
-#define FOLD_FNS(fold, type, T, BODY)                      \
-    STRIP_FN(fold##_##type##_i32, T, T, int32_t, BODY) \
-    STRIP_FN(fold##_##type##_i64, T, T, int64_t, BODY)
-#define PLAIN_FNS(type, T, WIDE)                                                                   \
-    FOLD_FNS(prod, type, T, *to = (T)((WIDE)*to * (WIDE)*from))                                    \
-    FOLD_FNS(max, type, T, *to = *from > *to || *from != *from ? *from : *to)                      \
-    FOLD_FNS(min, type, T, *to = *from < *to || *from != *from ? *from : *to)
-#define HALF_FNS(type)                                                                             \
-    FOLD_FNS(prod, type, uint16_t, vf32_store_##type##_n(to, vf32_set1(load_##type(to) * load_##type(from)), 1)) \
-    FOLD_FNS(max, type, uint16_t, const float a = load_##type(to); const float b = load_##type(from); if (b > a || b != b) *to = *from) \
-    FOLD_FNS(min, type, uint16_t, const float a = load_##type(to); const float b = load_##type(from); if (b < a || b != b) *to = *from)
+#define FOLD_FNS(fold, type, T, S, BODY)                \
+    STRIP_FN(fold##_##type##_i32, T, S, int32_t, BODY) \
+    STRIP_FN(fold##_##type##_i64, T, S, int64_t, BODY)
+#define PLAIN_FNS(type, T, WIDE)                                                                      \
+    FOLD_FNS(prod, type, T, T, *to = (T)((WIDE)*to * (WIDE)*from))                                    \
+    FOLD_FNS(max, type, T, T, *to = *from > *to || *from != *from ? *from : *to)                      \
+    FOLD_FNS(min, type, T, T, *to = *from < *to || *from != *from ? *from : *to)
+#define HALF_FNS(type)                                                                                \
+    FOLD_FNS(prod, type, float, uint16_t, *to *= from_##type(from))                                   \
+    FOLD_FNS(max, type, float, uint16_t, const float a = from_##type(from); if (a > *to || a != a) *to = a) \
+    FOLD_FNS(min, type, float, uint16_t, const float a = from_##type(from); if (a < *to || a != a) *to = a)
 PLAIN_FNS(f32, float, float)
 PLAIN_FNS(f64, double, double)
 PLAIN_FNS(i8, int8_t, uint64_t)
@@ -71,11 +68,15 @@ HALF_FNS(bf16)
     }
 static const strip_fn folds[][CT_BOOL + 1][2] = {[CT_FOLD_PROD] = FOLD_ROW(prod), [CT_FOLD_MAX] = FOLD_ROW(max), [CT_FOLD_MIN] = FOLD_ROW(min)};
 
+static size_t extreme_scratch(const ct_call *call) { return half_scratch(call->out[0]); }
+
 static bool run_extreme(const ct_call *call, ct_stream *stream) {
     const scatter_extreme_attrs *at = call->attrs;
     (void)stream;
-    return run(call, folds[at->reduce][call->out[0]->dtype][call->in[1]->dtype == CT_I64], at->axis);
+    const strip_fn fn = folds[at->reduce][call->out[0]->dtype][call->in[1]->dtype == CT_I64];
+    if (is_half(call->out[0]->dtype)) return half_lanes(call, fn, at->axis, call->in[0], call->in[1], call->in[2]);
+    return run(call, fn, at->axis);
 }
 
 CT_KERNELS(scatter) = {{"scatter_lanes", NULL, NULL, run_scatter}, {0}};
-CT_KERNELS(scatter_extreme) = {{"scatter_extreme_lanes", NULL, NULL, run_extreme}, {0}};
+CT_KERNELS(scatter_extreme) = {{"scatter_extreme_lanes", NULL, extreme_scratch, run_extreme}, {0}};

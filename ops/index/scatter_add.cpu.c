@@ -1,18 +1,11 @@
 /* scatter_add and gather_grad: sums along one axis, each lane in order. Half types are summed in f32, in scratch memory. */
 #include "backends/cpu/copy.h"
+#include "ops/index/half.h"
 #include "ops/index/lanes.h"
 
 #define ADD_FNS(type, T, S, BODY)                \
     STRIP_FN(add_##type##_i32, T, S, int32_t, BODY) \
     STRIP_FN(add_##type##_i64, T, S, int64_t, BODY)
-
-static inline float from_f16(const uint16_t *h) { return vf32_load_f16_n(h, 1)[0]; }
-static inline float from_bf16(const uint16_t *h) {
-    const uint32_t bits = (uint32_t)*h << 16;
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
 
 ADD_FNS(f32, float, float, *to += *from)
 ADD_FNS(f64, double, double, *to += *from)
@@ -40,90 +33,7 @@ static strip_fn choose(ct_dtype dtype, bool wide) {
 #undef PICK
 }
 
-static bool is_half(ct_dtype dtype) { return dtype == CT_F16 || dtype == CT_BF16; }
-
-static int64_t count_of(const ct_view *view) {
-    int64_t count = 1;
-    for (int i = 0; i < view->ndim; i++) count *= view->dims[i];
-    return count;
-}
-
-static bool is_dense(const ct_view *view) {
-    int64_t stride = 1;
-    for (int i = view->ndim - 1; i >= 0; i--) {
-        if (view->dims[i] != 1 && view->strides[i] != stride) return false;
-        stride *= view->dims[i];
-    }
-    return true;
-}
-
-/* ---- Half types: widen, add, round once ---- */
-
-typedef struct half_job {
-    const ct_view *x, *y; /* x NULL: zeros */
-    float *wide;          /* dense, of y's shape */
-    int64_t count, chunk;
-} half_job;
-
-static int64_t place_of(const ct_view *view, int64_t i) {
-    int64_t at = 0;
-    for (int d = view->ndim - 1; d >= 0; d--) {
-        at += i % view->dims[d] * view->strides[d];
-        i /= view->dims[d];
-    }
-    return at;
-}
-
-static void widen_chunk(void *context, int64_t chunk, int worker) {
-    const half_job *j = context;
-    (void)worker;
-    const int64_t first = chunk * j->chunk, end = ct__min64(first + j->chunk, j->count);
-    if (!j->x) {
-        memset(j->wide + first, 0, (size_t)(end - first) * sizeof(float));
-        return;
-    }
-    const uint16_t *x = CT_AT(const uint16_t, j->x);
-    const bool dense = is_dense(j->x), bf16 = j->x->dtype == CT_BF16;
-    for (int64_t i = first; i < end; i++) {
-        const uint16_t *h = x + (dense ? i : place_of(j->x, i));
-        j->wide[i] = bf16 ? from_bf16(h) : from_f16(h);
-    }
-}
-
-static void narrow_chunk(void *context, int64_t chunk, int worker) {
-    const half_job *j = context;
-    (void)worker;
-    const int64_t first = chunk * j->chunk, end = ct__min64(first + j->chunk, j->count);
-    uint16_t *y = CT_AT(uint16_t, j->y);
-    const bool dense = is_dense(j->y), bf16 = j->y->dtype == CT_BF16;
-    for (int64_t i = first; i < end; i++) {
-        uint16_t *h = y + (dense ? i : place_of(j->y, i));
-        if (bf16) vf32_store_bf16_n(h, vf32_set1(j->wide[i]), 1);
-        else vf32_store_f16_n(h, vf32_set1(j->wide[i]), 1);
-    }
-}
-
-static size_t scratch(const ct_call *call) {
-    return is_half(call->out[0]->dtype) ? (size_t)count_of(call->out[0]) * sizeof(float) : 0;
-}
-
-static bool run_half(const ct_call *call, int64_t axis, const ct_view *x, const ct_view *index, const ct_view *src) {
-    const ct_view *y = call->out[0];
-    half_job half = {.x = x, .y = y, .wide = call->scratch, .count = count_of(y), .chunk = ct__grain(32 << 10)};
-    const int64_t chunks = (half.count + half.chunk - 1) / half.chunk;
-    ct_view dense = *y;
-    int64_t stride = 1;
-    for (int d = y->ndim - 1; d >= 0; d--) {
-        dense.strides[d] = stride;
-        stride *= y->dims[d];
-    }
-    lanes l;
-    ct__parallel(chunks, widen_chunk, &half);
-    lanes_plan(&l, call, choose(y->dtype, index->dtype == CT_I64), axis, y, &dense, call->scratch, sizeof(float), index, src);
-    if (!lanes_run(&l)) return false;
-    ct__parallel(chunks, narrow_chunk, &half);
-    return true;
-}
+static size_t scratch(const ct_call *call) { return half_scratch(call->out[0]); }
 
 /* ---- The rest: copy, then add; slab by slab where the leading dimensions allow it, so that a slab stays in the cache ---- */
 
@@ -147,7 +57,7 @@ static void slab_chunk(void *context, int64_t chunk, int worker) {
 
 static bool run(const ct_call *call, int64_t axis, const ct_view *x, const ct_view *index, const ct_view *src) {
     const ct_view *y = call->out[0];
-    if (is_half(y->dtype)) return run_half(call, axis, x, index, src);
+    if (is_half(y->dtype)) return half_lanes(call, choose(y->dtype, index->dtype == CT_I64), axis, x, index, src);
     const size_t size = ct_dtype_size(y->dtype);
     slabs s = {.count = 1, .dst = ct__address(y, size), .src = x ? ct__address(x, size) : NULL, .bytes = (int64_t)size};
     lanes *l = &s.lanes;

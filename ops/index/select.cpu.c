@@ -5,7 +5,7 @@
 #include "backends/cpu/copy.h"
 #include "ops/index/walk.h"
 
-enum { CHUNK = 64 << 10, STREAM = 4 << 20 }; /* bytes */
+enum { CHUNK = 64 << 10 }; /* bytes */
 
 typedef struct job {
     const char *op;
@@ -22,6 +22,7 @@ typedef struct job {
     const char *src, *at;
     size_t size;
     int64_t rows_a_chunk;
+    bool stream;
     _Atomic bool failed;
 } job;
 
@@ -53,7 +54,8 @@ static inline void place(int n, const int64_t *dims, const int64_t *a, const int
 static void copy_row(const job *j, char *dst, const char *src) {
     const int64_t bytes = j->inner * (int64_t)j->size;
     if (j->inner_ndim == 0 || (j->inner_ndim == 1 && j->inner_to[0] == 1 && j->inner_from[0] == 1)) {
-        if (bytes == 4) memcpy(dst, src, 4);
+        if (j->stream) ct__stream_run(dst, src, j->inner, j->size);
+        else if (bytes == 4) memcpy(dst, src, 4);
         else if (bytes == 8) memcpy(dst, src, 8);
         else memcpy(dst, src, (size_t)bytes);
         return;
@@ -85,6 +87,7 @@ static void select_chunk(void *context, int64_t chunk, int worker) {
             place(j->outer_ndim, j->outer_dims, j->outer_to, j->outer_from, row / j->n + 1, &to_outer, &from_outer);
         }
     }
+    if (j->stream) ct__stream_end();
 }
 
 /* y[o..., i..., r...] = x[o..., index[i...], r...]; index replaces the axis. */
@@ -117,6 +120,7 @@ static bool run(const ct_call *call, int axis) {
     j.at = ct__address(index, ct_dtype_size(index->dtype));
     j.rows_a_chunk = ct__grain(1 + CHUNK / ct__max64(8, j.inner * (int64_t)j.size));
     if (j.inner == 0) j.inner_ndim = 0;
+    j.stream = j.inner * (int64_t)j.size >= 512 && ct__stream_worth(j.outer * j.n * j.inner * (int64_t)j.size);
     ct__parallel((j.outer * j.n + j.rows_a_chunk - 1) / j.rows_a_chunk, select_chunk, &j);
     return !atomic_load(&j.failed);
 }

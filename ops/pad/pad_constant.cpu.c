@@ -16,6 +16,7 @@ typedef struct job {
     size_t element;
     char value[8];
     int64_t rows, rows_a_chunk;
+    bool stream;
 } job;
 
 /* Neighbouring axes become one where the inner one is not padded and both sides lie evenly in memory. */
@@ -41,6 +42,12 @@ static void pad_row(const job *j, char *dst, const char *src, bool inside) {
     const int64_t width = j->dims[last], ds = j->ds[last], size = (int64_t)j->element;
     int64_t from = ct__max64(j->before[last], 0), to = ct__min64(j->before[last] + j->size[last], width);
     if (!inside || to <= from) from = to = width;
+    if (j->stream) {
+        ct__stream_fill_run(dst, from, j->value, j->element);
+        if (to > from) ct__stream_run(dst + from * size, src + (from - j->before[last]) * size, to - from, j->element);
+        ct__stream_fill_run(dst + to * size, width - to, j->value, j->element);
+        return;
+    }
     ct__fill_run(dst, ds, from, j->value, j->element);
     if (to > from) ct__copy_run(dst + from * ds * size, ds, src + (from - j->before[last]) * j->ss[last] * size, j->ss[last], to - from, j->element);
     ct__fill_run(dst + to * ds * size, ds, width - to, j->value, j->element);
@@ -62,6 +69,7 @@ static void pad_chunk(void *context, int64_t chunk, int worker) {
         }
         pad_row(j, j->dst + to * (int64_t)j->element, inside ? j->src + from * (int64_t)j->element : j->src, inside);
     }
+    if (j->stream) ct__stream_end();
 }
 
 static bool run(const ct_call *call, ct_stream *stream) {
@@ -85,6 +93,7 @@ static bool run(const ct_call *call, ct_stream *stream) {
         return true;
     }
     for (int i = 0; i < j.ndim - 1; i++) j.rows *= j.dims[i];
+    j.stream = j.dims[j.ndim - 1] * (int64_t)j.element >= 2048 && j.ds[j.ndim - 1] == 1 && j.ss[j.ndim - 1] == 1 && ct__stream_worth(count * (int64_t)j.element);
     j.rows_a_chunk = ct__grain(1 + CHUNK / (j.dims[j.ndim - 1] * (int64_t)j.element));
     ct__parallel((j.rows + j.rows_a_chunk - 1) / j.rows_a_chunk, pad_chunk, &j);
     return true;

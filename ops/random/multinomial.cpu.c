@@ -4,8 +4,9 @@
 #include <stdatomic.h>
 
 #include "backends/cpu/kernel.h"
+#include "backends/cpu/simd/vmath.h"
 #include "core/dtype.h"
-#include "core/rng.h"
+#include "ops/random/philox.h"
 
 typedef struct choice {
     double key;
@@ -70,22 +71,61 @@ static void sift(choice *heap, int64_t n, int64_t i) {
     heap[i] = moved;
 }
 
-static void without_replacement(draw *d, int64_t row, const char *weights, choice *heap, int64_t *y, int64_t step) {
+enum { BLOCK = 128 };
+
+static bool load_weights(draw *d, const char *row, int64_t first, int n, double *weights) {
+    const ct_view *w = d->call->in[0];
+    int64_t step = w->strides[w->ndim - 1];
+    bool bad = false;
+    if (w->dtype == CT_F32) {
+        const float *from = (const float *)(const void *)row + first * step;
+        for (int i = 0; i < n; i++) {
+            weights[i] = (double)from[i * step];
+            bad |= !(weights[i] >= 0 && weights[i] < INFINITY);
+        }
+        if (!bad) return true;
+    }
+    for (int i = 0; i < n; i++) /* also finds the one to name */
+        if (!weight_of(d, row, first + i, &weights[i])) return false;
+    return true;
+}
+
+/* keys[i] = -log(1 - u) / weight for categories first to first + n - 1; 1 - u is exact and never zero. */
+static void make_keys(const draw *d, int64_t row, int64_t first, int n, const double *weights, double *keys) {
+    uint32_t words[4 * BLOCK];
+    double rest[BLOCK];
+    uint64_t element = (uint64_t)(row * d->k + first), before_it = element % 2; /* a block of words has two elements */
+    philox_fill(d->call->random, 2 * (element - before_it), 2 * (n + (int)before_it), words);
+    for (int i = 0; i < n; i++) {
+        const uint32_t *w = words + 2 * ((uint64_t)i + before_it);
+        rest[i] = 1 - (double)(int64_t)(((uint64_t)w[1] << 32 | w[0]) >> 11) * 0x1p-53;
+    }
+    for (int i = 0; i < n; i += VF64_LANES) {
+        int m = n - i < VF64_LANES ? n - i : VF64_LANES;
+        vf64 key = vf64_div(vf64_neg(vf64_log(vf64_load_n(rest + i, m))), vf64_load_n(weights + i, m));
+        vf64_store_n(keys + i, key, m);
+    }
+}
+
+static void without_replacement(draw *d, int64_t row, const char *from, choice *heap, int64_t *y, int64_t step) {
     int64_t kept = 0, positive = 0;
-    for (int64_t j = 0; j < d->k; j++) {
-        double w;
-        if (!weight_of(d, weights, j, &w)) return;
-        if (w == 0) continue;
-        positive++;
-        double u = uniform(d->call->random, (uint64_t)(row * d->k + j));
-        choice c = {-log1p(-u) / w, j}; /* 1 - u is never zero */
-        if (kept < d->n) {
-            heap[kept++] = c;
-            if (kept == d->n)
-                for (int64_t i = d->n / 2 - 1; i >= 0; i--) sift(heap, d->n, i);
-        } else if (before(c, heap[0])) {
-            heap[0] = c;
-            sift(heap, d->n, 0);
+    for (int64_t first = 0; first < d->k; first += BLOCK) {
+        double weights[BLOCK], keys[BLOCK];
+        int n = (int)ct__min64(BLOCK, d->k - first);
+        if (!load_weights(d, from, first, n, weights)) return;
+        make_keys(d, row, first, n, weights, keys);
+        for (int i = 0; i < n; i++) {
+            if (weights[i] == 0) continue;
+            positive++;
+            choice c = {keys[i], first + i};
+            if (kept < d->n) {
+                heap[kept++] = c;
+                if (kept == d->n)
+                    for (int64_t k = d->n / 2 - 1; k >= 0; k--) sift(heap, d->n, k);
+            } else if (before(c, heap[0])) {
+                heap[0] = c;
+                sift(heap, d->n, 0);
+            }
         }
     }
     if (positive < d->n) {

@@ -64,7 +64,9 @@ bool randint_infer(ct_infer *infer) {
 }
 
 bool bernoulli_infer(ct_infer *infer) {
-    ct__infer_like(infer, 0, infer->in[0], infer->in[0]->dtype);
+    const ct_view *p = infer->in[0];
+    if (!ct_dtype_is_float(p->dtype)) return ct_infer_fail(infer, CT_ERR_DTYPE, "p is %s; probabilities are f32, f64, f16 or bf16", ct_view_text(p));
+    ct__infer_like(infer, 0, p, p->dtype);
     return true;
 }
 

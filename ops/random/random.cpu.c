@@ -248,20 +248,22 @@ static bool run_randint(const ct_call *call, ct_stream *stream) {
 
 typedef struct bernoulli_spec {
     ct_random at;
-    ct_dtype dtype;
-    float p;
-    uint64_t one; /* the bits of 1 */
+    size_t size;
+    uint32_t bound; /* of 24 random bits: those below are yes */
+    uint64_t one;   /* the bits of 1 */
 } bernoulli_spec;
 
 /* rand() < p, with the words and the 24 bits that rand has. */
 static void make_bernoulli_full(const void *spec, int64_t first, int n, void *to) {
-    const bernoulli_spec *s = spec;
+    const bernoulli_spec s = *(const bernoulli_spec *)spec;
     uint32_t words[WORDS];
-    philox_fill(s->at, (uint64_t)first, n, words);
-    float bound = s->p * 0x1p24f;
-#define DRAW(type)                                                                          \
-    for (int i = 0; i < n; i++) ((type *)to)[i] = (float)(int32_t)(words[i] >> 8) < bound ? (type)s->one : (type)0
-    switch (ct_dtype_size(s->dtype)) {
+    philox_fill(s.at, (uint64_t)first, n, words);
+#define DRAW(type)                                                                                \
+    do {                                                                                          \
+        type one = (type)s.one, *y = to;                                                          \
+        for (int i = 0; i < n; i++) y[i] = (int32_t)(words[i] >> 8) < (int32_t)s.bound ? one : 0; \
+    } while (0)
+    switch (s.size) {
     case 1:
         DRAW(uint8_t);
         break;
@@ -280,7 +282,7 @@ static void make_bernoulli_full(const void *spec, int64_t first, int n, void *to
 static bool run_bernoulli_full(const ct_call *call, ct_stream *stream) {
     (void)stream;
     const bernoulli_full_attrs *a = call->attrs;
-    bernoulli_spec s = {.at = call->random, .dtype = a->dtype, .p = (float)a->p};
+    bernoulli_spec s = {.at = call->random, .size = ct_dtype_size(a->dtype), .bound = (uint32_t)ceil(a->p * 0x1p24)};
     ct__dtype_put(a->dtype, &s.one, 1);
     return generate(call->out[0], make_bernoulli_full, &s);
 }
@@ -297,6 +299,17 @@ typedef struct bernoulli_job {
     _Atomic bool failed;
 } bernoulli_job;
 
+/* A run of f32, the usual case, without branches: how many of its elements are no probabilities. */
+static int bernoulli_f32(const uint32_t *words, const float *p, int64_t p_step, float *y, int n) {
+    int bad = 0;
+    for (int i = 0; i < n; i++) {
+        float chance = p[i * p_step];
+        bad += !(chance >= 0 && chance <= 1);
+        y[i] = (float)(int32_t)(words[i] >> 8) * 0x1p-24f < chance ? 1.0f : 0.0f;
+    }
+    return bad;
+}
+
 static void bernoulli_chunk(void *context, int64_t chunk, int worker) {
     (void)worker;
     bernoulli_job *j = context;
@@ -307,9 +320,14 @@ static void bernoulli_chunk(void *context, int64_t chunk, int worker) {
         philox_fill(j->at, (uint64_t)first, (int)(last - first), words);
         for (int64_t i = first; i < last;) {
             rows_run run = rows_at(&j->rows, i, last);
-            for (int64_t k = 0; k < run.n; k++) {
+            int64_t done = 0;
+            if (j->dtype == CT_F32 && run.step[0] == 1) {
+                const float *p = (const float *)(const void *)j->p + run.at[1];
+                if (!bernoulli_f32(words + (i - first), p, run.step[1], (float *)(void *)j->y + run.at[0], (int)run.n)) done = run.n;
+            }
+            for (int64_t k = done; k < run.n; k++) {
                 const char *from = j->p + (run.at[1] + k * run.step[1]) * size;
-                double p = j->dtype == CT_F32 ? (double)*(const float *)from : ct__dtype_get(j->dtype, from);
+                double p = ct__dtype_get(j->dtype, from);
                 if (!(p >= 0 && p <= 1)) {
                     ct_fail(CT_ERR_VALUE, "bernoulli", "p is %g at element %lld; a probability lies in [0, 1]", p, (long long)(i + k));
                     j->failed = true;

@@ -117,6 +117,11 @@ bool as_strided_view_infer(ct_infer *infer) {
     const as_strided_view_attrs *at = infer->attrs;
     const ct_view *x = infer->in[0];
     ct_view *out = &infer->out[0];
+    ct_dims dense = {.n = x->ndim};
+    for (int i = 0; i < x->ndim; i++) dense.d[i] = x->dims[i];
+    dense = dense_strides(dense);
+    for (int i = 0; i < x->ndim; i++)
+        if (x->dims[i] > 1 && x->strides[i] != dense.d[i]) return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s and not contiguous", ct_view_text(x));
     if (!inside(infer, ct__count(x->ndim, x->dims), at->shape, at->strides, at->offset)) return false;
     ct__infer_set(infer, 0, x->dtype, at->shape.n, at->shape.d);
     for (int i = 0; i < at->shape.n; i++) out->strides[i] = at->strides.d[i];

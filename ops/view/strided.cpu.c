@@ -49,30 +49,20 @@ static const char *can(const ct_call *call) {
 #define ADD_ROW(name, T)                                                                                          \
     static void name(T *to, int64_t ts, const T *from, int64_t fs, int64_t n) {                                   \
         if (ts == 1 && fs == 1)                                                                                   \
-            for (int64_t i = 0; i < n; i++) to[i] = (T)(to[i] + from[i]);                                         \
+            for (int64_t i = 0; i < n; i++) to[i] += from[i];                                                      \
         else                                                                                                      \
-            for (int64_t i = 0; i < n; i++) to[i * ts] = (T)(to[i * ts] + from[i * fs]);                          \
+            for (int64_t i = 0; i < n; i++) to[i * ts] += from[i * fs];                                             \
     }
 ADD_ROW(add_f32, float)
 ADD_ROW(add_f64, double)
-ADD_ROW(add_8, uint8_t)
-ADD_ROW(add_16, uint16_t)
-ADD_ROW(add_32, uint32_t)
-ADD_ROW(add_64, uint64_t)
 
 static void add_row(const job *j, int64_t to, int64_t from) {
     const int last = j->ndim - 1;
     const int64_t n = j->dims[last], ts = j->to[last], fs = j->from[last];
     void *dst = j->dst + to * (int64_t)ct_dtype_size(j->dtype);
     const void *src = j->src + from * (int64_t)ct_dtype_size(j->dtype);
-    switch (j->dtype) {
-    case CT_F32: add_f32(dst, ts, src, fs, n); break;
-    case CT_F64: add_f64(dst, ts, src, fs, n); break;
-    case CT_I16: add_16(dst, ts, src, fs, n); break;
-    case CT_I32: add_32(dst, ts, src, fs, n); break;
-    case CT_I64: add_64(dst, ts, src, fs, n); break;
-    default: add_8(dst, ts, src, fs, n); break;
-    }
+    if (j->dtype == CT_F32) add_f32(dst, ts, src, fs, n);
+    else add_f64(dst, ts, src, fs, n);
 }
 
 static void add_from(const job *j, int d, int64_t to, int64_t from) {

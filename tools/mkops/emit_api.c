@@ -90,7 +90,8 @@ void emit_options(text *t, const op_def *op) {
             put(t, "    %s%s;\n", c_type(arg), arg->name);
         }
     }
-    for (int i = 1; i < op->n_outputs; i++) put(t, "    ct_tensor **%s; /* a result, computed when asked for */\n", op->outputs[i].name);
+    for (int i = 1; i < op->n_outputs; i++)
+        put(t, "    ct_tensor **%s; /* a result, computed when asked for */\n", op->outputs[i].name);
     if (op->random) put(t, "    ct_rng *rng;\n");
     put(t, "} %s%s_options;\n", prefix, op->name);
 }
@@ -100,11 +101,12 @@ static void emit_macro(text *t, const op_def *op) {
     if (!has_options(op)) return;
     const char *prefix = c_prefix(op), *list = parameters(op, false);
     if (!*list) {
-        put(t, "#define %s%s(...) %s%s_p(&(%s%s_options){.size = sizeof(%s%s_options), __VA_ARGS__})\n", prefix, op->name, prefix, op->name,
-            prefix, op->name, prefix, op->name);
+        put(t, "#define %s%s(...) %s%s_p(&(%s%s_options){.size = sizeof(%s%s_options), __VA_ARGS__})\n", prefix,
+            op->name, prefix, op->name, prefix, op->name, prefix, op->name);
         return;
     }
-    put(t, "#define %s%s(...) ct__%s_x(__VA_ARGS__, .size = sizeof(%s%s_options))\n", prefix, op->name, op->name, prefix, op->name);
+    put(t, "#define %s%s(...) ct__%s_x(__VA_ARGS__, .size = sizeof(%s%s_options))\n", prefix, op->name, op->name,
+        prefix, op->name);
     put(t, "#define ct__%s_x(%s, ...) %s%s_p(", op->name, list, prefix, op->name);
     for (const char *p = list; *p;) {
         size_t n = strcspn(p, ",");
@@ -137,19 +139,24 @@ static void emit_comment(text *t, const op_def *op) {
     put(t, " */\n");
 }
 
-static bool has_scalar_form(const op_def *op) { return op->elementwise && !op->internal && op->n_args == 2 && count_inputs(op) == 2; }
+static bool has_scalar_form(const op_def *op) {
+    return op->elementwise && !op->internal && op->n_args == 2 && count_inputs(op) == 2;
+}
 
 static void emit_scalar_prototypes(text *t, const op_def *op, const char *start, const char *end) {
     if (!has_scalar_form(op)) return;
     put(t, "%sct_tensor *ct_%s_s(ct_tensor *%s, double value)%s", start, op->name, op->args[0].name, end);
-    if (!op->commutes) put(t, "%sct_tensor *ct_r%s_s(ct_tensor *%s, double value)%s", start, op->name, op->args[1].name, end);
+    if (!op->commutes)
+        put(t, "%sct_tensor *ct_r%s_s(ct_tensor *%s, double value)%s", start, op->name, op->args[1].name, end);
 }
 
 void emit_ops_h(const library *lib, const char *out) {
     text t = {0};
     const char *folder = "";
-    put(&t, "/* The ops, each with its meaning. Written by mkops from ops/; included by cotangent.h. Options go by name and\n"
-            " * zero means the default, which stands beside each option. C++ and other languages call the _p functions. */\n"
+    put(&t, "/* The ops, each with its meaning. Written by mkops from ops/; included by cotangent.h. Options go by "
+            "name and\n"
+            " * zero means the default, which stands beside each option. C++ and other languages call the _p "
+            "functions. */\n"
             "#ifndef COTANGENT_OPS_H\n#define COTANGENT_OPS_H\n\n#include <cotangent.h>\n\n"
             "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");
     for (int i = 0; i < lib->n_enums; i++) emit_enum(&t, lib->enums[i]);
@@ -181,28 +188,34 @@ static void emit_attr(text *t, const op_def *op, const arg_def *arg, const char 
     case ARG_INT:
     case ARG_DOUBLE:
     case ARG_DTYPE:
-        if (arg->kind == ARG_DTYPE && arg->nonzero) put(t, "    a_.%s = o_.%s ? o_.%s : (ct_dtype)%d;\n", name, name, name, (int)arg->number);
+        if (arg->kind == ARG_DTYPE && arg->nonzero)
+            put(t, "    a_.%s = o_.%s ? o_.%s : (ct_dtype)%d;\n", name, name, name, (int)arg->number);
         else if (arg->nonzero) put(t, "    a_.%s = o_.%s != 0 ? o_.%s : %s;\n", name, name, name, arg->written);
         else put(t, "    a_.%s = %s%s;\n", name, from, name);
         return;
     case ARG_BOOL: put(t, "    a_.%s = %s%s;\n", name, from, name); return;
     case ARG_ENUM:
-        put(t, "    if (!take_enum(\"%s\", \"%s\", &a_.%s, (int)%s%s, %d)) %s;\n", op->name, name, name, from, name, arg->values->n, fail);
+        put(t, "    if (!take_enum(\"%s\", \"%s\", &a_.%s, (int)%s%s, %d)) %s;\n", op->name, name, name, from, name,
+            arg->values->n, fail);
         return;
     case ARG_TEXT:
         put(t, "    if (!take_text(\"%s\", \"%s\", &a_.%s, %s%s, %s)) %s;\n", op->name, name, name, from, name,
             arg->positional ? "true" : "false", fail);
         return;
-    case ARG_DIMS: put(t, "    if (!take_dims(\"%s\", \"%s\", &a_.%s, &%s%s)) %s;\n", op->name, name, name, from, name, fail); return;
+    case ARG_DIMS:
+        put(t, "    if (!take_dims(\"%s\", \"%s\", &a_.%s, &%s%s)) %s;\n", op->name, name, name, from, name, fail);
+        return;
     case ARG_AXES:
         if (arg->positional)
             put(t, "    if (!take_dims(\"%s\", \"%ss\", &a_.%ss, &%ss)) %s;\n", op->name, name, name, name, fail);
         else
-            put(t, "    if (!take_axes(\"%s\", \"%ss\", &a_.%ss, &o_.%ss, o_.%s, %d)) %s;\n", op->name, name, name, name, name,
-                (int)arg->number, fail);
+            put(t, "    if (!take_axes(\"%s\", \"%ss\", &a_.%ss, &o_.%ss, o_.%s, %d)) %s;\n", op->name, name, name,
+                name, name, (int)arg->number, fail);
         return;
     case ARG_OPT:
-        if (arg->unset) put(t, "    a_.%s.set = o_.%s.set;\n    a_.%s.value = o_.%s.set ? o_.%s.value : 0;\n", name, name, name, name, name);
+        if (arg->unset)
+            put(t, "    a_.%s.set = o_.%s.set;\n    a_.%s.value = o_.%s.set ? o_.%s.value : 0;\n", name, name, name,
+                name, name);
         else put(t, "    a_.%s = o_.%s.set ? o_.%s.value : %s;\n", name, name, name, c_double(arg->number));
         return;
     case ARG_DEVICE:
@@ -221,7 +234,9 @@ static void emit_inputs(text *t, const op_def *op, const char *fail) {
             put(t, "    ct_tensor *const *in_ = %s;\n    const int count_ = n;\n", list->name);
             return;
         }
-        put(t, "    ct_tensor *near_[32], **in_ = join_list(\"%s\", near_, 32, %d, %s, n);\n    if (!in_) %s;\n    const int count_ = %d + n;\n",
+        put(t,
+            "    ct_tensor *near_[32], **in_ = join_list(\"%s\", near_, 32, %d, %s, n);\n    if (!in_) %s;\n    const "
+            "int count_ = %d + n;\n",
             op->name, fixed, list->name, fail, fixed);
     } else if (fixed == 0) {
         put(t, "    ct_tensor *const *in_ = NULL;\n    const int count_ = 0;\n");
@@ -244,10 +259,12 @@ static void emit_function(text *t, const op_def *op) {
     const char *fail = list ? "return false" : "return NULL", *attr = attrs ? "&a_" : "NULL";
     put(t, "%s {\n", c_prototype(op));
     if (options) put(t, "    %s%s_options o_;\n    take_options(&o_, sizeof o_, options);\n", c_prefix(op), op->name);
-    for (int i = 1; i < op->n_outputs; i++) put(t, "    if (o_.%s) *o_.%s = NULL;\n", op->outputs[i].name, op->outputs[i].name);
+    for (int i = 1; i < op->n_outputs; i++)
+        put(t, "    if (o_.%s) *o_.%s = NULL;\n", op->outputs[i].name, op->outputs[i].name);
     if (list) {
         const char *count = list_input(op) ? "n_out" : "n";
-        put(t, "    if (!clear_list(\"%s\", \"%s\", %s, %s)) return false;\n", op->name, op->outputs[0].name, op->outputs[0].name, count);
+        put(t, "    if (!clear_list(\"%s\", \"%s\", %s, %s)) return false;\n", op->name, op->outputs[0].name,
+            op->outputs[0].name, count);
     }
     if (attrs) {
         put(t, "    %s_attrs a_;\n    memset(&a_, 0, sizeof a_);\n", attrs_of(op));
@@ -258,14 +275,18 @@ static void emit_function(text *t, const op_def *op) {
     const char *rng = op->random ? "o_.rng" : "NULL";
     if (list) {
         const char *count = list_input(op) ? "n_out" : "n";
-        put(t, "    bool ok_ = ct_apply_with(&ct__op_%s, in_, count_, %s, %s, %s, NULL, %s);\n", op->name, attr, op->outputs[0].name, count, rng);
+        put(t, "    bool ok_ = ct_apply_with(&ct__op_%s, in_, count_, %s, %s, %s, NULL, %s);\n", op->name, attr,
+            op->outputs[0].name, count, rng);
     } else if (op->n_outputs == 1 && !op->random) {
-        put(t, "    ct_tensor *out_ = NULL;\n    bool ok_ = ct_apply(&ct__op_%s, in_, count_, %s, &out_, 1);\n", op->name, attr);
+        put(t, "    ct_tensor *out_ = NULL;\n    bool ok_ = ct_apply(&ct__op_%s, in_, count_, %s, &out_, 1);\n",
+            op->name, attr);
     } else {
         put(t, "    ct_tensor *out_[%d] = {NULL};\n    const bool want_[%d] = {true", op->n_outputs, op->n_outputs);
         for (int i = 1; i < op->n_outputs; i++) put(t, ", o_.%s != NULL", op->outputs[i].name);
-        put(t, "};\n    bool ok_ = ct_apply_with(&ct__op_%s, in_, count_, %s, out_, %d, want_, %s);\n", op->name, attr, op->n_outputs, rng);
-        for (int i = 1; i < op->n_outputs; i++) put(t, "    if (ok_ && o_.%s) *o_.%s = out_[%d];\n", op->outputs[i].name, op->outputs[i].name, i);
+        put(t, "};\n    bool ok_ = ct_apply_with(&ct__op_%s, in_, count_, %s, out_, %d, want_, %s);\n", op->name, attr,
+            op->n_outputs, rng);
+        for (int i = 1; i < op->n_outputs; i++)
+            put(t, "    if (ok_ && o_.%s) *o_.%s = out_[%d];\n", op->outputs[i].name, op->outputs[i].name, i);
     }
     if (joined) put(t, "    if (in_ != near_) free(in_);\n");
     if (list) put(t, "    return ok_;\n");
@@ -278,7 +299,9 @@ static void emit_scalar_functions(text *t, const op_def *op) {
     for (int reversed = 0; reversed <= !op->commutes; reversed++) {
         const char *x = op->args[reversed].name;
         put(t, "ct_tensor *ct_%s%s_s(ct_tensor *%s, double value) {\n", reversed ? "r" : "", op->name, x);
-        put(t, "    ct_tensor *s_ = ct__scalar_for(%s, value, \"%s\"), *out_ = NULL;\n    if (%s && !s_) return NULL;\n", x, op->name, x);
+        put(t,
+            "    ct_tensor *s_ = ct__scalar_for(%s, value, \"%s\"), *out_ = NULL;\n    if (%s && !s_) return NULL;\n",
+            x, op->name, x);
         put(t, reversed ? "    ct_tensor *in_[] = {s_, %s};\n" : "    ct_tensor *in_[] = {%s, s_};\n", x);
         put(t, "    return ct_apply(&ct__op_%s, in_, 2, NULL, &out_, 1) ? out_ : NULL;\n}\n\n", op->name);
     }
@@ -303,21 +326,24 @@ static const char *const api_helpers =
     "    memcpy(to->d, from->d, (size_t)from->n * sizeof *to->d);\n"
     "    return true;\n"
     "}\n\n"
-    "UNUSED static bool take_axes(const char *op, const char *name, ct_dims *to, const ct_dims *list, int64_t one, int64_t normal) {\n"
+    "UNUSED static bool take_axes(const char *op, const char *name, ct_dims *to, const ct_dims *list, int64_t one, "
+    "int64_t normal) {\n"
     "    if (list->n) return take_dims(op, name, to, list);\n"
     "    to->n = 1;\n"
     "    to->d[0] = one ? one : normal;\n"
     "    return true;\n"
     "}\n\n"
     "UNUSED static bool take_enum(const char *op, const char *name, int *to, int value, int count) {\n"
-    "    if (value < 0 || value >= count) return ct_fail(CT_ERR_VALUE, op, \"%s: %d is not a value of its enum\", name, value);\n"
+    "    if (value < 0 || value >= count) return ct_fail(CT_ERR_VALUE, op, \"%s: %d is not a value of its enum\", "
+    "name, value);\n"
     "    *to = value;\n"
     "    return true;\n"
     "}\n\n"
     "UNUSED static bool take_text(const char *op, const char *name, ct_text *to, const char *s, bool required) {\n"
     "    if (!s && required) return ct_fail(CT_ERR_NULL, op, \"%s is NULL\", name);\n"
     "    size_t n = s ? strlen(s) : 0;\n"
-    "    if (n >= sizeof to->s) return ct_fail(CT_ERR_VALUE, op, \"%s is longer than %d characters\", name, (int)sizeof to->s - 1);\n"
+    "    if (n >= sizeof to->s) return ct_fail(CT_ERR_VALUE, op, \"%s is longer than %d characters\", name, "
+    "(int)sizeof to->s - 1);\n"
     "    if (n) memcpy(to->s, s, n);\n"
     "    return true;\n"
     "}\n\n"
@@ -332,7 +358,8 @@ static const char *const api_helpers =
     "    return true;\n"
     "}\n\n"
     "/* Room for `fixed` tensors and the list behind them: near if that is enough, else from the heap. */\n"
-    "UNUSED static ct_tensor **join_list(const char *op, ct_tensor **near, int room, int fixed, ct_tensor *const *list, int n) {\n"
+    "UNUSED static ct_tensor **join_list(const char *op, ct_tensor **near, int room, int fixed, ct_tensor *const "
+    "*list, int n) {\n"
     "    ct_tensor **all = near;\n"
     "    if (n > room - fixed) all = malloc(((size_t)n + (size_t)fixed) * sizeof *all);\n"
     "    if (!all) {\n"
@@ -357,8 +384,9 @@ void emit_api(const library *lib, const char *out) {
 
 void emit_short(const library *lib, const char *out) {
     text t = {0};
-    put(&t, "/* The ops without their prefix, for derivatives that read as formulas. Included last; written by mkops. */\n"
-            "#ifndef COTANGENT_OPS_SHORT_H\n#define COTANGENT_OPS_SHORT_H\n\n");
+    put(&t,
+        "/* The ops without their prefix, for derivatives that read as formulas. Included last; written by mkops. */\n"
+        "#ifndef COTANGENT_OPS_SHORT_H\n#define COTANGENT_OPS_SHORT_H\n\n");
     for (int i = 0; i < lib->n_ops; i++) {
         const op_def *op = lib->ops[i];
         if (op->of) continue;

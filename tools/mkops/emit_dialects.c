@@ -20,9 +20,19 @@ static void emit_body(text *t, const op_def *op, const dialect *d) {
 }
 
 static void emit_scalar(text *t, const op_def *op) {
-    dialect d = {.value = "s_", .truth = "s_", .number = "%s", .style = PREFIX, .input = "x_", .attr = "at_", .given = "given_", .highest = "DBL_MAX"};
+    dialect d = {.value = "s_",
+                 .truth = "s_",
+                 .number = "%s",
+                 .style = PREFIX,
+                 .input = "x_",
+                 .attr = "at_",
+                 .given = "given_",
+                 .highest = "DBL_MAX"};
     const op_def *names = owner(op);
-    put(t, "static double %s(const double *in, const double *attr, const int *given) {\n    (void)in, (void)attr, (void)given;\n", form("op_%s", op->name));
+    put(t,
+        "static double %s(const double *in, const double *attr, const int *given) {\n    (void)in, (void)attr, "
+        "(void)given;\n",
+        form("op_%s", op->name));
     int n_in = 0, n_attr = 0;
     for (int i = 0; i < op->n_args; i++)
         if (!is_attr(&op->args[i])) put(t, "    const double x_%s = in[%d];\n", op->args[i].name, n_in++);
@@ -30,15 +40,21 @@ static void emit_scalar(text *t, const op_def *op) {
     for (int i = 0; i < names->n_args; i++)
         if (is_attr(&names->args[i])) {
             const arg_def *arg = &names->args[i];
-            put(t, arg->kind == ARG_OPT && arg->unset ? "        struct { int set; double value; } %s;\n" : "        double %s;\n", arg->name);
+            put(t,
+                arg->kind == ARG_OPT && arg->unset ? "        struct { int set; double value; } %s;\n"
+                                                   : "        double %s;\n",
+                arg->name);
         }
     if (has_attrs(op)) put(t, "    } attrs, *const a = &attrs;\n    (void)a;\n");
     for (int i = 0; i < names->n_args; i++) {
         const arg_def *arg = &names->args[i];
         if (!is_attr(arg)) continue;
-        put(t, "    const double at_%s = attr[%d];\n    const int given_%s = given[%d];\n    (void)at_%s, (void)given_%s;\n", arg->name, n_attr,
-            arg->name, n_attr, arg->name, arg->name);
-        if (arg->kind == ARG_OPT && arg->unset) put(t, "    a->%s.value = attr[%d], a->%s.set = given[%d];\n", arg->name, n_attr, arg->name, n_attr);
+        put(t,
+            "    const double at_%s = attr[%d];\n    const int given_%s = given[%d];\n    (void)at_%s, "
+            "(void)given_%s;\n",
+            arg->name, n_attr, arg->name, n_attr, arg->name, arg->name);
+        if (arg->kind == ARG_OPT && arg->unset)
+            put(t, "    a->%s.value = attr[%d], a->%s.set = given[%d];\n", arg->name, n_attr, arg->name, n_attr);
         else put(t, "    a->%s = attr[%d];\n", arg->name, n_attr);
         n_attr++;
     }
@@ -46,13 +62,20 @@ static void emit_scalar(text *t, const op_def *op) {
 }
 
 static void emit_cuda(text *t, const op_def *op) {
-    dialect d = {.value = "ct_", .truth = "ct_", .number = "T(%s)", .style = INFIX, .input = "x_", .attr = "at_", .given = "given_",
+    dialect d = {.value = "ct_",
+                 .truth = "ct_",
+                 .number = "T(%s)",
+                 .style = INFIX,
+                 .input = "x_",
+                 .attr = "at_",
+                 .given = "given_",
                  .highest = "ct_highest<T>()"};
     const op_def *names = owner(op);
     int n = 0;
     put(t, "template <typename T> __device__ inline %s ct_op_%s(", op->bool_result ? "bool" : "T", op->name);
     for (int i = 0; i < op->n_args; i++)
-        if (!is_attr(&op->args[i])) put(t, "%s%s x_%s", n++ ? ", " : "", op->args[i].is_mask ? "bool" : "T", op->args[i].name);
+        if (!is_attr(&op->args[i]))
+            put(t, "%s%s x_%s", n++ ? ", " : "", op->args[i].is_mask ? "bool" : "T", op->args[i].name);
     for (int i = 0; i < names->n_args; i++) {
         const arg_def *arg = &names->args[i];
         if (!is_attr(arg)) continue;
@@ -67,13 +90,20 @@ static void emit_cuda(text *t, const op_def *op) {
  * are functions ct_WORD that the backend provides. */
 static void emit_wgsl(text *t, const op_def *op) {
     const char *type = op->class == CLASS_INT ? "i32" : "f32";
-    dialect d = {.value = "ct_", .truth = "ct_", .number = form("%s(%%s)", type), .style = WGSL, .input = "x_", .attr = "at_",
-                 .given = "given_", .highest = "0x1.fffffep127f"};
+    dialect d = {.value = "ct_",
+                 .truth = "ct_",
+                 .number = form("%s(%%s)", type),
+                 .style = WGSL,
+                 .input = "x_",
+                 .attr = "at_",
+                 .given = "given_",
+                 .highest = "0x1.fffffep127f"};
     const op_def *names = owner(op);
     int n = 0;
     put(t, "fn ct_op_%s(", op->name);
     for (int i = 0; i < op->n_args; i++)
-        if (!is_attr(&op->args[i])) put(t, "%sx_%s: %s", n++ ? ", " : "", op->args[i].name, op->args[i].is_mask ? "bool" : type);
+        if (!is_attr(&op->args[i]))
+            put(t, "%sx_%s: %s", n++ ? ", " : "", op->args[i].name, op->args[i].is_mask ? "bool" : type);
     for (int i = 0; i < names->n_args; i++) {
         const arg_def *arg = &names->args[i];
         if (!is_attr(arg)) continue;
@@ -86,7 +116,8 @@ static void emit_wgsl(text *t, const op_def *op) {
 
 void emit_dialects(const library *lib, const char *out) {
     text scalar = {0}, cuda = {0}, wgsl = {0};
-    put(&scalar, "/* Every elementwise formula in scalar C, as doubles. Written by mkops. */\n#include \"tools/mkops/scalar_words.h\"\n\n");
+    put(&scalar, "/* Every elementwise formula in scalar C, as doubles. Written by mkops. */\n#include "
+                 "\"tools/mkops/scalar_words.h\"\n\n");
     put(&cuda, "// Every elementwise formula as a CUDA device function over T. Written by mkops.\n");
     put(&wgsl, "// Every elementwise formula as a WGSL function. Written by mkops.\n");
     for (int i = 0; i < lib->n_ops; i++) {

@@ -7,16 +7,18 @@ static void emit_options_table(text *t, const op_def *op) {
     if (!has_options(op)) return;
     put(t, "\n| option | type | default |\n|---|---|---|\n");
     for (int i = 0; i < op->n_args; i++) {
-        static const char *const types[] = {[ARG_INPUT] = "tensor", [ARG_INT] = "int64_t", [ARG_DOUBLE] = "double",   [ARG_BOOL] = "bool",
-                                            [ARG_DIMS] = "ct_dims", [ARG_DTYPE] = "ct_dtype", [ARG_TEXT] = "text",    [ARG_ENUM] = "",
-                                            [ARG_OPT] = "ct_opt",   [ARG_AXES] = "int64_t",   [ARG_DEVICE] = "ct_device"};
+        static const char *const types[] = {
+            [ARG_INPUT] = "tensor", [ARG_INT] = "int64_t",    [ARG_DOUBLE] = "double",   [ARG_BOOL] = "bool",
+            [ARG_DIMS] = "ct_dims", [ARG_DTYPE] = "ct_dtype", [ARG_TEXT] = "text",       [ARG_ENUM] = "",
+            [ARG_OPT] = "ct_opt",   [ARG_AXES] = "int64_t",   [ARG_DEVICE] = "ct_device"};
         const arg_def *arg = &op->args[i];
         if (!is_option(arg)) continue;
         const char *type = arg->kind == ARG_ENUM ? form("ct_%s", arg->values->name) : types[arg->kind];
         put(t, "| `.%s` | %s | %s |\n", arg->name, type, is_attr(arg) ? arg->written : "none");
         if (arg->kind == ARG_AXES) put(t, "| `.%ss` | ct_dims | by axis; wins over `.%s` |\n", arg->name, arg->name);
     }
-    for (int i = 1; i < op->n_outputs; i++) put(t, "| `.%s` | ct_tensor ** | a result, computed when asked for |\n", op->outputs[i].name);
+    for (int i = 1; i < op->n_outputs; i++)
+        put(t, "| `.%s` | ct_tensor ** | a result, computed when asked for |\n", op->outputs[i].name);
     if (op->random) put(t, "| `.rng` | ct_rng * | the generator of the process |\n");
 }
 
@@ -29,8 +31,8 @@ static const char *differentiable(const op_def *op) {
 }
 
 static void emit_op(text *t, const op_def *op) {
-    static const char *const classes[] = {"Integers and bool become f32.", "Floats and integers, not bool.", "All dtypes.",
-                                          "Integers and bool only."};
+    static const char *const classes[] = {"Integers and bool become f32.", "Floats and integers, not bool.",
+                                          "All dtypes.", "Integers and bool only."};
     put(t, "### %s\n\n    %s\n", op->name, call_form(op));
     if (op->elementwise && op->n_args == 2 && count_inputs(op) == 2) {
         put(t, "    ct_%s_s(%s, number)\n", op->name, op->args[0].name);

@@ -27,7 +27,8 @@ static char *name_in_vjp(const lowering *l, const expr *e) {
 static char *name_in_lower(const lowering *l, const expr *e) {
     const char *name = e->kind == E_COTANGENT ? "g" : e->kind == E_RESULT ? "y" : l->op->args[e->arg].name;
     for (int i = 0; i < l->fused->n_args; i++)
-        if (!is_attr(&l->fused->args[i]) && strcmp(l->fused->args[i].name, name) == 0) return form("l->in[%d]", input_number(l->fused, i));
+        if (!is_attr(&l->fused->args[i]) && strcmp(l->fused->args[i].name, name) == 0)
+            return form("l->in[%d]", input_number(l->fused, i));
     return "NULL";
 }
 
@@ -51,7 +52,8 @@ static char *lower_expr(lowering *l, const expr *e) {
         return hold(l, form("ct__scalar_for(%s, %s, \"%s\")", l->reference, value.s, op->name));
     }
     if (e->kind == E_HIGHEST || e->kind == E_GIVEN)
-        fail_at(op->file, op->line, "%s: a gradient can use given() only as the condition of select(), and highest() not at all", op->name);
+        fail_at(op->file, op->line,
+                "%s: a gradient can use given() only as the condition of select(), and highest() not at all", op->name);
     if (e->kind != E_CALL) return l->name(l, e);
 
     const word *w = e->word;
@@ -61,7 +63,8 @@ static char *lower_expr(lowering *l, const expr *e) {
         char *yes = lower_expr(l, e->a[1]), *no = lower_expr(l, e->a[2]);
         return hold(l, form("a->%s.set ? %s : %s", op->args[e->a[0]->arg].name, yes, no));
     }
-    if (!find_op(l->lib, w->op)) fail_at(op->file, op->line, "%s: its gradient uses %s, but there is no op %s", op->name, w->name, w->op);
+    if (!find_op(l->lib, w->op))
+        fail_at(op->file, op->line, "%s: its gradient uses %s, but there is no op %s", op->name, w->name, w->op);
     if (strcmp(w->name, "polygamma") == 0) {
         text order = {0};
         emit_uniform(&order, op, e->a[0]);
@@ -104,7 +107,8 @@ static void emit_vjp(text *t, const library *lib, const op_def *op) {
             put(t, "}, %d, %s);\n", count_inputs(fused), has_attrs(op) ? "v->attrs" : "NULL");
         } else {
             if (has_attrs(op)) put(t, "        const %s_attrs *a = v->attrs;\n        (void)a;\n", op->name);
-            lowering l = {.lib = lib, .op = op, .t = t, .indent = "        ", .name = name_in_vjp, .reference = "v->cot[0]"};
+            lowering l = {
+                .lib = lib, .op = op, .t = t, .indent = "        ", .name = name_in_vjp, .reference = "v->cot[0]"};
             char *result = lower_expr(&l, f->cases[0]);
             put(t, "        v->grad[%d] = %s;\n", k, result);
         }
@@ -124,8 +128,15 @@ static void emit_lower(text *t, const library *lib, const op_def *op) {
     if (has_attrs(op)) put(t, "    const %s_attrs *a = l->attrs;\n    (void)a;\n", attrs_of(op));
     for (int i = 0; i < f->n; i++) {
         bool block = f->n > 1;
-        if (block) put(t, "    %s%s{\n", i ? "else " : "", i == f->n - 1 ? "" : form("if (a->%s == %d) ", names->args[f->choice].name, i));
-        lowering l = {.lib = lib, .op = names, .fused = op, .t = t, .indent = block ? "        " : "    ", .name = name_in_lower,
+        if (block)
+            put(t, "    %s%s{\n", i ? "else " : "",
+                i == f->n - 1 ? "" : form("if (a->%s == %d) ", names->args[f->choice].name, i));
+        lowering l = {.lib = lib,
+                      .op = names,
+                      .fused = op,
+                      .t = t,
+                      .indent = block ? "        " : "    ",
+                      .name = name_in_lower,
                       .reference = form("l->in[%d]", reference)};
         char *result = lower_expr(&l, f->cases[i]);
         put(t, "%sl->out[0] = %s;\n", l.indent, result);
@@ -138,7 +149,8 @@ void emit_elementwise_ops(const library *lib, const char *out) {
     text t = {0};
     put(&t, "/* Derivatives of the elementwise ops, and fused gradients in simpler ops. Written by mkops. */\n"
             "#include <math.h>\n\n#include <cotangent/op.h>\n\n#include \"gen/ops_decl.h\"\n\n"
-            "__attribute__((unused)) static ct_tensor *apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs) {\n"
+            "__attribute__((unused)) static ct_tensor *apply(const ct_op *op, ct_tensor *const *in, int n, const void "
+            "*attrs) {\n"
             "    ct_tensor *out = NULL;\n    return ct_apply(op, in, n, attrs, &out, 1) ? out : NULL;\n}\n\n");
     for (int i = 0; i < lib->n_ops; i++) {
         const op_def *op = lib->ops[i];

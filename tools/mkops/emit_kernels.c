@@ -12,8 +12,10 @@ typedef struct element {
 static const element f32 = {"f32", "float", "vf32", "mf32", "VF32_LANES", "vf32_set1((float)%s)", "vf32_set1(FLT_MAX)"};
 static const element f64 = {"f64", "double", "vf64", "mf64", "VF64_LANES", "vf64_set1(%s)", "vf64_set1(DBL_MAX)"};
 /* computed in f32 on converted blocks; of their own only where the range of the dtype matters */
-static const element f16 = {"f16", "float", "vf32", "mf32", "VF32_LANES", "vf32_set1((float)%s)", "vf32_set1(65504.0f)"};
-static const element bf16 = {"bf16", "float", "vf32", "mf32", "VF32_LANES", "vf32_set1((float)%s)", "vf32_set1(0x1.fep127f)"};
+static const element f16 = {
+    "f16", "float", "vf32", "mf32", "VF32_LANES", "vf32_set1((float)%s)", "vf32_set1(65504.0f)"};
+static const element bf16 = {
+    "bf16", "float", "vf32", "mf32", "VF32_LANES", "vf32_set1((float)%s)", "vf32_set1(0x1.fep127f)"};
 static const element integers[] = {{.name = "i8", .type = "int8_t"},   {.name = "i16", .type = "int16_t"},
                                    {.name = "i32", .type = "int32_t"}, {.name = "i64", .type = "int64_t"},
                                    {.name = "u8", .type = "uint8_t"},  {.name = "b8", .type = "uint8_t"}};
@@ -45,30 +47,40 @@ static void emit_attr_values(text *t, const op_def *op, const element *e) {
         const char *value = form("a->%s%s", arg->name, arg->kind == ARG_OPT && arg->unset ? ".value" : "");
         if (formula_uses(f, E_GIVEN, i)) {
             if (e->vector)
-                put(t, "    const %s given_%s = %s_ne(%s_set1(a->%s.set), %s_set1(0));\n", e->mask, arg->name, e->vector, e->vector,
-                    arg->name, e->vector);
+                put(t, "    const %s given_%s = %s_ne(%s_set1(a->%s.set), %s_set1(0));\n", e->mask, arg->name,
+                    e->vector, e->vector, arg->name, e->vector);
             else put(t, "    const bool given_%s = a->%s.set;\n", arg->name, arg->name);
         }
         if (!formula_uses(f, E_ATTR, i)) continue;
-        if (e->vector) put(t, "    const %s at_%s = %s_set1((%s)%s);\n    (void)at_%s;\n", e->vector, arg->name, e->vector, e->type, value, arg->name);
+        if (e->vector)
+            put(t, "    const %s at_%s = %s_set1((%s)%s);\n    (void)at_%s;\n", e->vector, arg->name, e->vector,
+                e->type, value, arg->name);
         else put(t, "    const %s at_%s = %s_from_double((double)%s);\n", e->type, arg->name, e->name, value);
     }
 }
 
 static void emit_head(text *t, const op_def *op, const element *e) {
-    put(t, "static void %s_%s(int64_t n, char *const *ptr, const int64_t *step, const void *attrs) {\n", op->name, e->name);
+    put(t, "static void %s_%s(int64_t n, char *const *ptr, const int64_t *step, const void *attrs) {\n", op->name,
+        e->name);
     emit_attr_values(t, op, e);
 }
 
 /* One vector (or, with a count, its first elements): loads, expression, store. */
-static void emit_step(text *t, const op_def *op, const formula *f, int case_number, const element *e, const char *indent, int at,
-                      const char *count) {
-    dialect d = {.value = form("%s_", e->vector), .truth = form("%s_", e->mask), .number = e->number, .style = PREFIX,
-                 .input = "x_", .attr = "at_", .given = "given_", .highest = e->highest};
+static void emit_step(text *t, const op_def *op, const formula *f, int case_number, const element *e,
+                      const char *indent, int at, const char *count) {
+    dialect d = {.value = form("%s_", e->vector),
+                 .truth = form("%s_", e->mask),
+                 .number = e->number,
+                 .style = PREFIX,
+                 .input = "x_",
+                 .attr = "at_",
+                 .given = "given_",
+                 .highest = e->highest};
     put(t, "%s{\n", indent);
     for (int i = 0, k = 0; i < op->n_args; i++) {
         if (is_attr(&op->args[i])) continue;
-        put(t, "%s    const %s x_%s = %s_load%s(p%d", indent, e->vector, op->args[i].name, e->vector, count ? "_n" : "", k);
+        put(t, "%s    const %s x_%s = %s_load%s(p%d", indent, e->vector, op->args[i].name, e->vector, count ? "_n" : "",
+            k);
         if (at) put(t, " + %d * s%d", at, k);
         if (count) put(t, ", %s", count);
         put(t, ");\n");
@@ -90,11 +102,18 @@ static void emit_advance(text *t, const op_def *op, const element *e, int vector
 
 /* Light expressions are unrolled. Costly ones have one copy of their code, whose loads and stores are cut short for
  * the tail, since speed is then in the arithmetic and size counts. */
-static void emit_vector_loop(text *t, const op_def *op, const formula *f, int case_number, const element *e, const char *indent) {
+static void emit_vector_loop(text *t, const op_def *op, const formula *f, int case_number, const element *e,
+                             const char *indent) {
     const char *inner = form("%s    ", indent);
     if (formula_cost(f) > 8) {
-        dialect d = {.value = form("%s_", e->vector), .truth = form("%s_", e->mask), .number = e->number, .style = PREFIX,
-                     .input = "x_", .attr = "at_", .given = "given_", .highest = e->highest};
+        dialect d = {.value = form("%s_", e->vector),
+                     .truth = form("%s_", e->mask),
+                     .number = e->number,
+                     .style = PREFIX,
+                     .input = "x_",
+                     .attr = "at_",
+                     .given = "given_",
+                     .highest = e->highest};
         put(t, "%sfor (; n > 0; n -= %s) {\n", indent, e->lanes);
         put(t, "%sconst int m = n < %s ? (int)n : %s;\n", inner, e->lanes, e->lanes);
         for (int i = 0, k = 0; i < op->n_args; i++) {
@@ -145,8 +164,14 @@ static void emit_vector_kernel(text *t, const op_def *op, const element *e) {
 /* A plain loop, which the compiler vectorises. All its inputs advance: the driver repeats single values. */
 static void emit_plain_kernel(text *t, const op_def *op, const element *e) {
     const formula *f = &op->value;
-    dialect d = {.value = form("%s_", e->name), .truth = "truth_", .number = form("%s_k(%%s)", e->name), .style = PREFIX,
-                 .input = "x_", .attr = "at_", .given = "given_", .highest = ""};
+    dialect d = {.value = form("%s_", e->name),
+                 .truth = "truth_",
+                 .number = form("%s_k(%%s)", e->name),
+                 .style = PREFIX,
+                 .input = "x_",
+                 .attr = "at_",
+                 .given = "given_",
+                 .highest = ""};
     if (f->choice >= 0) fail_at(op->file, op->line, "%s: choose() is for ops on floats without truth values", op->name);
     emit_head(t, op, e);
     const char *result = op->bool_result ? "uint8_t" : e->type;
@@ -171,7 +196,8 @@ static void emit_plain_kernel(text *t, const op_def *op, const element *e) {
 static void emit_op_kernels(text *t, const op_def *op) {
     bool plain = has_mask(op), own_halves = formula_uses(&op->value, E_HIGHEST, -1);
     if (plain && formula_cost(&op->value) > 14)
-        fail_at(op->file, op->line, "%s: an op on truth values becomes a plain loop, and may only use cheap words", op->name);
+        fail_at(op->file, op->line, "%s: an op on truth values becomes a plain loop, and may only use cheap words",
+                op->name);
     put(t, "/* ---- %s ---- */\n\n", op->name);
     if (takes_floats(op)) {
         const element *floats[] = {&f32, &f64, &f16, &bf16};
@@ -186,11 +212,13 @@ static void emit_op_kernels(text *t, const op_def *op) {
     put(t, "static const ct_elementwise %s_table = {\n    .fn = {", op->name);
     if (takes_floats(op)) {
         const char *half = own_halves ? "f16" : "f32", *brain = own_halves ? "bf16" : "f32";
-        put(t, "[CT_F32] = %s_f32, [CT_F64] = %s_f64, [CT_F16] = %s_%s, [CT_BF16] = %s_%s, ", op->name, op->name, op->name, half, op->name, brain);
+        put(t, "[CT_F32] = %s_f32, [CT_F64] = %s_f64, [CT_F16] = %s_%s, [CT_BF16] = %s_%s, ", op->name, op->name,
+            op->name, half, op->name, brain);
     }
     if (takes_integers(op))
         for (int i = 0; i < N_INTEGERS - !takes_bool(op); i++)
-            put(t, "[CT_%s] = %s_%s, ", i == N_INTEGERS - 1 ? "BOOL" : upper_case(integers[i].name), op->name, integers[i].name);
+            put(t, "[CT_%s] = %s_%s, ", i == N_INTEGERS - 1 ? "BOOL" : upper_case(integers[i].name), op->name,
+                integers[i].name);
     unsigned masks = 0;
     int first = -1;
     for (int i = 0; i < op->n_args; i++) {
@@ -198,11 +226,16 @@ static void emit_op_kernels(text *t, const op_def *op) {
         if (op->args[i].is_mask) masks |= 1u << input_number(op, i);
         else if (first < 0) first = input_number(op, i);
     }
-    put(t, "},\n    .isa = &CT_ISA_FN(ct__elementwise_isa),\n    .n_in = %d,\n    .typed = %d,\n    .masks = %u,\n    .to_bool = %s,\n    .plain = %s,\n"
-           "    .cost = %d,\n};\n",
-        count_inputs(op), first, masks, op->bool_result ? "true" : "false", plain ? "true" : "false", formula_cost(&op->value));
-    put(t, "static bool %s_run(const ct_call *call, ct_stream *stream) {\n    (void)stream;\n"
-           "    return ct__elementwise_run(call, &%s_table);\n}\n", op->name, op->name);
+    put(t,
+        "},\n    .isa = &CT_ISA_FN(ct__elementwise_isa),\n    .n_in = %d,\n    .typed = %d,\n    .masks = %u,\n    "
+        ".to_bool = %s,\n    .plain = %s,\n"
+        "    .cost = %d,\n};\n",
+        count_inputs(op), first, masks, op->bool_result ? "true" : "false", plain ? "true" : "false",
+        formula_cost(&op->value));
+    put(t,
+        "static bool %s_run(const ct_call *call, ct_stream *stream) {\n    (void)stream;\n"
+        "    return ct__elementwise_run(call, &%s_table);\n}\n",
+        op->name, op->name);
     put(t, "CT_ELEMENTWISE_KERNEL(%s)\n\n", op->name);
 }
 
@@ -216,7 +249,8 @@ static unsigned part_of(const char *name) {
 void emit_elementwise_kernels(const library *lib, const char *out) {
     for (unsigned part = 0; part < ELEMENTWISE_PARTS; part++) {
         text t = {0};
-        put(&t, "/* Elementwise kernels, part %u of %d; compiled once per ISA. Written by mkops. */\n", part + 1, ELEMENTWISE_PARTS);
+        put(&t, "/* Elementwise kernels, part %u of %d; compiled once per ISA. Written by mkops. */\n", part + 1,
+            ELEMENTWISE_PARTS);
         put(&t, "#include \"gen/ops_decl.h\"\n\n#include \"backends/cpu/elementwise_kernel.h\"\n\n");
         if (part == 0) put(&t, "CT_ELEMENTWISE_ISA_TABLE\n\n");
         for (int i = 0; i < lib->n_ops; i++)

@@ -33,10 +33,12 @@ static void emit_attr_struct(text *t, const op_def *op) {
 
 void emit_decl(const library *lib, const char *out) {
     text t = {0};
-    put(&t, "/* Attribute structs, the ops themselves, their functions, and the C interface of internal ops. Written by mkops. */\n"
+    put(&t, "/* Attribute structs, the ops themselves, their functions, and the C interface of internal ops. Written "
+            "by mkops. */\n"
             "#ifndef COTANGENT_OPS_DECL_H\n#define COTANGENT_OPS_DECL_H\n\n#include <cotangent/op.h>\n\n"
             "extern const ct_op *const ct__ops[]; /* by name */\nextern const int ct__op_total;\n\n"
-            "/* A tensor of shape [] and of x's dtype; NULL for a fraction where x is of integers (an error) and where x is NULL. */\n"
+            "/* A tensor of shape [] and of x's dtype; NULL for a fraction where x is of integers (an error) and where "
+            "x is NULL. */\n"
             "ct_tensor *ct__scalar_for(const ct_tensor *x, double value, const char *op);\n");
     for (int i = 0; i < lib->n_ops; i++) {
         const op_def *op = lib->ops[i];
@@ -80,16 +82,17 @@ static void emit_arg(text *t, const arg_def *arg) {
 
 static void emit_schema(text *t, const op_def *op) {
     static const char *const types[] = {
-        [ARG_INT] = "INT",   [ARG_DOUBLE] = "DOUBLE", [ARG_BOOL] = "BOOL", [ARG_DIMS] = "DIMS", [ARG_DTYPE] = "DTYPE",
-        [ARG_TEXT] = "TEXT", [ARG_ENUM] = "ENUM",     [ARG_OPT] = "OPT",   [ARG_AXES] = "AXES", [ARG_DEVICE] = "DEVICE"};
+        [ARG_INT] = "INT",     [ARG_DOUBLE] = "DOUBLE", [ARG_BOOL] = "BOOL", [ARG_DIMS] = "DIMS",
+        [ARG_DTYPE] = "DTYPE", [ARG_TEXT] = "TEXT",     [ARG_ENUM] = "ENUM", [ARG_OPT] = "OPT",
+        [ARG_AXES] = "AXES",   [ARG_DEVICE] = "DEVICE"};
     put(t, "static const ct_attr %s_schema[] = {\n", op->name);
     for (int i = 0; i < op->n_args; i++) {
         const arg_def *arg = &op->args[i];
         if (!is_attr(arg)) continue;
         const char *type = arg->kind == ARG_OPT && !arg->unset ? "DOUBLE" : types[arg->kind];
         bool axes = arg->kind == ARG_AXES;
-        put(t, "    {.name = \"%s\", .type = CT_ATTR_%s, .required = %s, .offset = offsetof(%s_attrs, %s%s)", arg->name, type,
-            arg->positional ? "true" : "false", op->name, arg->name, axes ? "s" : "");
+        put(t, "    {.name = \"%s\", .type = CT_ATTR_%s, .required = %s, .offset = offsetof(%s_attrs, %s%s)", arg->name,
+            type, arg->positional ? "true" : "false", op->name, arg->name, axes ? "s" : "");
         if (axes) put(t, ", .plural = \"%ss\"", arg->name);
         if (arg->number != 0) put(t, ", .number = %s", c_double(arg->number));
         if (arg->kind == ARG_ENUM) put(t, ", .values = ct__%s_values", arg->values->name);
@@ -128,9 +131,11 @@ static void emit_op(text *t, const op_def *op) {
     put(t, "{NULL, 0}};\n");
     if (has_attrs(op) && !op->of) emit_schema(t, op);
     put(t, "static ct_op_slot %s_slot = {.index = -1};\n", name);
-    put(t, "const ct_op ct__op_%s = {\n    .size = sizeof(ct_op),\n    .name = \"%s\",\n    .doc = %s,\n", name, name, c_string(op->doc));
+    put(t, "const ct_op ct__op_%s = {\n    .size = sizeof(ct_op),\n    .name = \"%s\",\n    .doc = %s,\n", name, name,
+        c_string(op->doc));
     put(t, "    .inputs = %s_in,\n    .outputs = %s_out,\n", name, name);
-    if (has_attrs(op)) put(t, "    .attrs = %s_schema,\n    .attr_size = sizeof(%s_attrs),\n", attrs_of(op), attrs_of(op));
+    if (has_attrs(op))
+        put(t, "    .attrs = %s_schema,\n    .attr_size = sizeof(%s_attrs),\n", attrs_of(op), attrs_of(op));
     put(t, "    .flags = ");
     put_flag(t, op->elementwise, "CT_OP_ELEMENTWISE", &any);
     put_flag(t, op->view, "CT_OP_VIEW", &any);
@@ -178,6 +183,7 @@ void emit_kernel_list(const library *lib, const char *out) {
     text t = {0};
     put(&t, "/* Ops that have kernels for the CPU, with their index in the table. Written by mkops. */\n");
     for (int i = 0; i < lib->n_ops; i++)
-        if (lib->sorted[i]->has_kernels || lib->sorted[i]->elementwise) put(&t, "CT_KERNEL_ENTRY(%d, %s)\n", i, lib->sorted[i]->name);
+        if (lib->sorted[i]->has_kernels || lib->sorted[i]->elementwise)
+            put(&t, "CT_KERNEL_ENTRY(%d, %s)\n", i, lib->sorted[i]->name);
     write_if_changed(out, "gen/kernels.inc", &t);
 }

@@ -260,7 +260,8 @@ formula parse_formula(const op_def *op, cursor *c, bool gradient) {
         }
         expect(c, ")");
         if (f.n != op->args[f.choice].values->n)
-            fail_at(c->file, c->line, "choose(%s, ...) has %d formulas; the enum has %d values", name, f.n, op->args[f.choice].values->n);
+            fail_at(c->file, c->line, "choose(%s, ...) has %d formulas; the enum has %d values", name, f.n,
+                    op->args[f.choice].values->n);
     } else {
         f.cases = grow(NULL, 0, sizeof *f.cases);
         f.cases[f.n++] = parse_sum(&p);
@@ -269,8 +270,8 @@ formula parse_formula(const op_def *op, cursor *c, bool gradient) {
     bool truth = op->bool_result && !gradient;
     for (int i = 0; i < f.n; i++)
         if (f.cases[i]->truth != truth)
-            fail_at(c->file, c->line, "%s: the expression is a %s; expected a %s", op->name, truth ? "number" : "truth value",
-                    truth ? "truth value" : "number");
+            fail_at(c->file, c->line, "%s: the expression is a %s; expected a %s", op->name,
+                    truth ? "number" : "truth value", truth ? "truth value" : "number");
     return f;
 }
 
@@ -322,7 +323,8 @@ static bool mirrored(const expr *e, const expr *f, int a, int b) {
     if (e->kind != f->kind || e->word != f->word || e->number != f->number) return false;
     if (e->kind == E_INPUT) return e->arg == (f->arg == a ? b : f->arg == b ? a : f->arg);
     if (e->arg != f->arg) return false;
-    if (e->kind == E_CALL && e->word->commutes && mirrored(e->a[0], f->a[1], a, b) && mirrored(e->a[1], f->a[0], a, b)) return true;
+    if (e->kind == E_CALL && e->word->commutes && mirrored(e->a[0], f->a[1], a, b) && mirrored(e->a[1], f->a[0], a, b))
+        return true;
     for (int i = 0; i < 4; i++)
         if (!mirrored(e->a[i], f->a[i], a, b)) return false;
     return true;
@@ -346,7 +348,8 @@ static void check_words(const op_def *op, const expr *e, int line) {
     if ((op->class == CLASS_ALL || op->class == CLASS_INT) && e->kind == E_CALL && !e->word->on_bool)
         fail_at(op->file, line, "%s takes bool, where %s has no meaning", op->name, e->word->name);
     bool bits = e->kind == E_CALL && (strncmp(e->word->op, "bitwise", 7) == 0);
-    if (bits && op->class != CLASS_INT) fail_at(op->file, line, "%s takes floats, where %s has no meaning", op->name, e->word->name);
+    if (bits && op->class != CLASS_INT)
+        fail_at(op->file, line, "%s takes floats, where %s has no meaning", op->name, e->word->name);
     for (int i = 0; i < 4; i++) check_words(op, e->a[i], line);
 }
 
@@ -362,7 +365,8 @@ static const char *name_of(const op_def *op, const expr *e) {
 
 static bool same(const expr *e, const expr *f) {
     if (e == f) return true;
-    if (!e || !f || e->kind != f->kind || e->word != f->word || e->number != f->number || e->arg != f->arg) return false;
+    if (!e || !f || e->kind != f->kind || e->word != f->word || e->number != f->number || e->arg != f->arg)
+        return false;
     for (int i = 0; i < 4; i++)
         if (!same(e->a[i], f->a[i])) return false;
     return true;
@@ -381,8 +385,8 @@ static int shared_number(const dialect *d, const expr *e) {
     return -1;
 }
 
-static void share(text *t, const op_def *op, const expr *whole, const expr *e, dialect *d, const char *indent, const char *type,
-                  const char *truth) {
+static void share(text *t, const op_def *op, const expr *whole, const expr *e, dialect *d, const char *indent,
+                  const char *type, const char *truth) {
     if (!e || e->kind != E_CALL || shared_number(d, e) >= 0) return;
     for (int i = 0; i < 4; i++) share(t, op, whole, e->a[i], d, indent, type, truth); /* inner ones first */
     if (e == whole || d->n_shared == 64 || occurrences(whole, e) < 2) return;
@@ -392,7 +396,8 @@ static void share(text *t, const op_def *op, const expr *whole, const expr *e, d
     d->shared[d->n_shared++] = e;
 }
 
-void emit_shared(text *t, const op_def *op, const expr *e, dialect *d, const char *indent, const char *type, const char *truth) {
+void emit_shared(text *t, const op_def *op, const expr *e, dialect *d, const char *indent, const char *type,
+                 const char *truth) {
     d->n_shared = 0;
     share(t, op, e, e, d, indent, type, truth);
 }
@@ -435,7 +440,8 @@ void emit_expr(text *t, const op_def *op, const expr *e, const dialect *d) {
     put(t, "%s%s(", w->truths & 1 && w->truth ? d->truth : d->value, w->name);
     for (int i = 0; i < w->n_args; i++) {
         if (i) put(t, ", ");
-        if (i == 0 && d->style == PREFIX && strcmp(w->name, "polygamma") == 0) { /* its order is one int for all lanes */
+        if (i == 0 && d->style == PREFIX &&
+            strcmp(w->name, "polygamma") == 0) { /* its order is one int for all lanes */
             put(t, "(int)");
             emit_uniform(t, op, e->a[0]);
             continue;

@@ -105,7 +105,8 @@ static bool defines(const char *file, const char *source, const char *name) {
         if (!isalpha((unsigned char)*start)) continue;
         while (*end && *end != ';' && *end != '{') end++;
         if (*end != '{') continue;
-        if (strncmp(start, "static", 6) == 0) fail_at(file, line, "%s must not be static: the op table refers to it", name);
+        if (strncmp(start, "static", 6) == 0)
+            fail_at(file, line, "%s must not be static: the op table refers to it", name);
         return true;
     }
     return false;
@@ -157,15 +158,18 @@ static void check_ops(const library *lib) {
         if (op->elementwise) continue;
         int enough = op->enough >= 0 ? op->enough : 6;
         if (!op->has_infer && !op->has_lower)
-            fail_at(op->file, op->line, "op %s has neither %s_infer nor %s_lower in ops/%s/*.c", op->name, op->name, op->name,
-                    op->folder);
+            fail_at(op->file, op->line, "op %s has neither %s_infer nor %s_lower in ops/%s/*.c", op->name, op->name,
+                    op->name, op->folder);
         if (op->n_samples < enough)
-            fail_at(op->file, op->line, "op %s has %d samples; it needs %d (or a line `samples N` that says how many are enough)",
-                    op->name, op->n_samples, enough);
+            fail_at(op->file, op->line,
+                    "op %s has %d samples; it needs %d (or a line `samples N` that says how many are enough)", op->name,
+                    op->n_samples, enough);
     }
 }
 
-static int by_name(const void *a, const void *b) { return strcmp((*(op_def *const *)a)->name, (*(op_def *const *)b)->name); }
+static int by_name(const void *a, const void *b) {
+    return strcmp((*(op_def *const *)a)->name, (*(op_def *const *)b)->name);
+}
 
 int main(int argc, char **argv) {
     if (argc != 3) {

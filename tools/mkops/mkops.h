@@ -15,7 +15,7 @@ typedef struct text {
 
 #if defined(__GNUC__)
 #define MK_PRINTF(a, b) __attribute__((format(printf, a, b)))
-#define MK_NORETURN __attribute__((noreturn))
+#define MK_NORETURN     __attribute__((noreturn))
 #else
 #define MK_PRINTF(a, b)
 #define MK_NORETURN
@@ -25,8 +25,8 @@ void put(text *t, const char *format, ...) MK_PRINTF(2, 3);
 char *form(const char *format, ...) MK_PRINTF(1, 2); /* a new string */
 char *copy_n(const char *s, size_t n);
 char *upper_case(const char *s);
-char *c_string(const char *s);  /* as a C string literal, quotes included */
-char *c_double(double x);       /* as a C constant of type double */
+char *c_string(const char *s);               /* as a C string literal, quotes included */
+char *c_double(double x);                    /* as a C constant of type double */
 void *grow(void *array, int n, size_t size); /* room for one more element after n */
 void fail_at(const char *file, int line, const char *format, ...) MK_PRINTF(3, 4) MK_NORETURN;
 char *read_whole(const char *path); /* NULL when it cannot be read */
@@ -102,9 +102,9 @@ typedef struct op_def {
     bool elementwise, bool_result;
     class_def class;
     formula value;
-    formula *gradients;      /* by argument; cases NULL where there is none */
-    struct op_def **fused;   /* by argument: the op that computes the gradient in one pass, or NULL */
-    struct op_def *of;       /* a fused gradient: the op that it belongs to; attributes are that op's */
+    formula *gradients;    /* by argument; cases NULL where there is none */
+    struct op_def **fused; /* by argument: the op that computes the gradient in one pass, or NULL */
+    struct op_def *of;     /* a fused gradient: the op that it belongs to; attributes are that op's */
     bool commutes;
     char **sample_attrs; /* `with` clauses */
     int n_sample_attrs;
@@ -144,7 +144,7 @@ typedef struct cursor { /* a place in one logical line */
 } cursor;
 
 void skip_space(cursor *c);
-bool at_text(cursor *c, const char *s);   /* takes s, if that is what comes next */
+bool at_text(cursor *c, const char *s); /* takes s, if that is what comes next */
 char *take_name(cursor *c, const char *what);
 double take_number(cursor *c, const char *what);
 void expect(cursor *c, const char *s);
@@ -196,7 +196,8 @@ typedef struct dialect {
 formula parse_formula(const op_def *op, cursor *c, bool gradient);
 struct expr *parse_let(const op_def *op, cursor *c);
 /* Declares variables for what occurs more than once in e, and has later emit_expr calls use them. */
-void emit_shared(text *t, const op_def *op, const expr *e, dialect *d, const char *indent, const char *type, const char *truth);
+void emit_shared(text *t, const op_def *op, const expr *e, dialect *d, const char *indent, const char *type,
+                 const char *truth);
 void emit_expr(text *t, const op_def *op, const expr *e, const dialect *d);
 bool formula_uses(const formula *f, expr_kind kind, int arg);
 int formula_cost(const formula *f);
@@ -209,9 +210,9 @@ void emit_uniform(text *t, const op_def *op, const expr *e); /* as a C double; a
 
 #define ELEMENTWISE_PARTS 8 /* kernel files, so that they compile in parallel; the build lists them */
 
-char *c_prototype(const op_def *op);      /* without a semicolon */
-char *call_form(const op_def *op);        /* ct_sum(x, .axes, .keepdim) */
-const char *c_prefix(const op_def *op);   /* ct_ or, for internal ops, ct__ */
+char *c_prototype(const op_def *op);    /* without a semicolon */
+char *call_form(const op_def *op);      /* ct_sum(x, .axes, .keepdim) */
+const char *c_prefix(const op_def *op); /* ct_ or, for internal ops, ct__ */
 void emit_options(text *t, const op_def *op);
 void emit_internal_macros(text *t, const library *lib);
 void emit_ops_h(const library *lib, const char *out);

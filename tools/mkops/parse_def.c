@@ -30,7 +30,8 @@ void expect(cursor *c, const char *s) {
 char *take_name(cursor *c, const char *what) {
     skip_space(c);
     const char *start = c->p;
-    if (!isalpha((unsigned char)*start) && *start != '_') fail_at(c->file, c->line, "expected %s at `%.30s`", what, start);
+    if (!isalpha((unsigned char)*start) && *start != '_')
+        fail_at(c->file, c->line, "expected %s at `%.30s`", what, start);
     while (word_char(*c->p)) c->p++;
     return copy_n(start, (size_t)(c->p - start));
 }
@@ -60,7 +61,8 @@ static void parse_enum(library *lib, cursor c) {
     e->line = c.line;
     for (int i = 0; i < lib->n_enums; i++)
         if (strcmp(lib->enums[i]->name, e->name) == 0)
-            fail_at(c.file, c.line, "enum %s is defined twice: also at %s:%d", e->name, lib->enums[i]->file, lib->enums[i]->line);
+            fail_at(c.file, c.line, "enum %s is defined twice: also at %s:%d", e->name, lib->enums[i]->file,
+                    lib->enums[i]->line);
     expect(&c, "{");
     do {
         if (at_text(&c, "}")) goto done; /* a comma after the last value */
@@ -104,8 +106,9 @@ static bool attr_type(const library *lib, const char *type, arg_def *arg) {
     static const struct {
         const char *word;
         arg_kind kind;
-    } types[] = {{"int", ARG_INT},   {"double", ARG_DOUBLE}, {"bool", ARG_BOOL}, {"dims", ARG_DIMS},     {"dtype", ARG_DTYPE},
-                 {"text", ARG_TEXT}, {"opt", ARG_OPT},       {"axes", ARG_AXES}, {"device", ARG_DEVICE}};
+    } types[] = {{"int", ARG_INT},   {"double", ARG_DOUBLE}, {"bool", ARG_BOOL},
+                 {"dims", ARG_DIMS}, {"dtype", ARG_DTYPE},   {"text", ARG_TEXT},
+                 {"opt", ARG_OPT},   {"axes", ARG_AXES},     {"device", ARG_DEVICE}};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (strcmp(type, types[i].word) == 0) {
             arg->kind = types[i].kind;
@@ -138,8 +141,8 @@ static void parse_default(cursor *c, arg_def *arg) {
     case ARG_BOOL:
         if (at_text(c, "true"))
             fail_at(c->file, c->line,
-                    "%s = true: zero means default, so a bool must be false by default; turn its meaning round (no_%s)", arg->name,
-                    arg->name);
+                    "%s = true: zero means default, so a bool must be false by default; turn its meaning round (no_%s)",
+                    arg->name, arg->name);
         expect(c, "false");
         break;
     case ARG_DIMS:
@@ -160,9 +163,11 @@ static void parse_default(cursor *c, arg_def *arg) {
         arg->number = -1;
         for (int i = 0; i < arg->values->n; i++)
             if (strcmp(name, arg->values->values[i]) == 0) arg->number = i;
-        if (arg->number < 0) fail_at(c->file, c->line, "%s: enum %s has no value %s", arg->name, arg->values->name, name);
+        if (arg->number < 0)
+            fail_at(c->file, c->line, "%s: enum %s has no value %s", arg->name, arg->values->name, name);
         if (arg->number > 0)
-            fail_at(c->file, c->line, "%s = %s: zero means default, so the default must be the first value of enum %s (%s)", arg->name,
+            fail_at(c->file, c->line,
+                    "%s = %s: zero means default, so the default must be the first value of enum %s (%s)", arg->name,
                     name, arg->values->name, arg->values->values[0]);
         break;
     }
@@ -224,7 +229,8 @@ static void parse_input(cursor *c, arg_def *arg) {
 
 static void check_name(const op_def *op, const cursor *c, const char *name) {
     for (int i = 0; i < op->n_args; i++)
-        if (strcmp(op->args[i].name, name) == 0) fail_at(c->file, c->line, "op %s has two arguments named %s", op->name, name);
+        if (strcmp(op->args[i].name, name) == 0)
+            fail_at(c->file, c->line, "op %s has two arguments named %s", op->name, name);
     if (strcmp(name, "size") == 0 && op->n_args == 0) return;
     if (strcmp(name, "rng") == 0) fail_at(c->file, c->line, "op %s: rng is the name of the generator", op->name);
 }
@@ -258,7 +264,8 @@ static void parse_signature(const library *lib, cursor *c, op_def *op) {
     if (*c->p) fail_at(c->file, c->line, "unknown text after the outputs: `%.30s`", c->p);
     if (op->outputs[0].optional) fail_at(c->file, c->line, "op %s: the first output cannot be optional", op->name);
     for (int i = 0; i < op->n_outputs; i++)
-        if (op->outputs[i].list && op->n_outputs > 1) fail_at(c->file, c->line, "op %s: a list must be the only output", op->name);
+        if (op->outputs[i].list && op->n_outputs > 1)
+            fail_at(c->file, c->line, "op %s: a list must be the only output", op->name);
     op->saves_arg = calloc((size_t)op->n_args + 1, sizeof(bool));
     op->saves_output = calloc((size_t)op->n_outputs, sizeof(bool));
     if (!op->saves_arg || !op->saves_output) exit(1);
@@ -312,9 +319,11 @@ static void parse_clause(cursor *c, op_def *op) {
 static void check_op(const op_def *op) {
     bool mutated = false;
     for (int i = 0; i < op->n_args; i++) mutated |= op->args[i].mutated;
-    if (!op->doc) fail_at(op->file, op->line, "op %s has no documentation: a line starting with /// before it", op->name);
+    if (!op->doc)
+        fail_at(op->file, op->line, "op %s has no documentation: a line starting with /// before it", op->name);
     if (mutated && !op->mutates) fail_at(op->file, op->line, "op %s changes an input (!): say `mutates`", op->name);
-    if (!mutated && op->mutates) fail_at(op->file, op->line, "op %s says `mutates`, but no input is marked with !", op->name);
+    if (!mutated && op->mutates)
+        fail_at(op->file, op->line, "op %s says `mutates`, but no input is marked with !", op->name);
 }
 
 /* ---- Files ------------------------------------------------------------------------------------------------ */

@@ -36,7 +36,8 @@ static void parse_args(const library *lib, cursor *c, op_def *op) {
             fail_at(c->file, c->line, "%s: g is the cotangent and y the result; rename the argument", op->name);
         bool scalar = arg.kind == ARG_INPUT || arg.kind == ARG_INT || arg.kind == ARG_DOUBLE || arg.kind == ARG_OPT ||
                       arg.kind == ARG_ENUM;
-        if (!scalar) fail_at(c->file, c->line, "%s: an elementwise op takes no attribute of the type of %s", op->name, arg.name);
+        if (!scalar)
+            fail_at(c->file, c->line, "%s: an elementwise op takes no attribute of the type of %s", op->name, arg.name);
         add_arg(&op->args, &op->n_args, arg);
     } while (at_text(c, ","));
     expect(c, ")");
@@ -94,8 +95,10 @@ static void check_gradients(op_def *op) {
         const arg_def *arg = &op->args[i];
         if (is_attr(arg) || arg->is_mask) continue;
         bool given = op->gradients[i].line > 0;
-        if (differentiable && !given) fail_at(op->file, op->line, "%s has no d%s; if it is zero, say d%s = 0", op->name, arg->name, arg->name);
-        if (!differentiable && given) fail_at(op->file, op->line, "%s cannot have a gradient: its class or result is not float", op->name);
+        if (differentiable && !given)
+            fail_at(op->file, op->line, "%s has no d%s; if it is zero, say d%s = 0", op->name, arg->name, arg->name);
+        if (!differentiable && given)
+            fail_at(op->file, op->line, "%s cannot have a gradient: its class or result is not float", op->name);
     }
     op->nograd = !differentiable;
     op->has_vjp = differentiable;
@@ -162,7 +165,8 @@ void parse_line(library *lib, const char *file, int line, const char *folder, co
         c.p = part;
         if (*part == '"') {
             size_t n = strlen(part);
-            if (n < 3 || part[n - 1] != '"') fail_at(file, line, "%s: the documentation must be one quoted text", op->name);
+            if (n < 3 || part[n - 1] != '"')
+                fail_at(file, line, "%s: the documentation must be one quoted text", op->name);
             op->doc = copy_n(part + 1, n - 2);
         } else if (at_text(&c, "let")) {
             continue; /* read before the value */
@@ -181,7 +185,8 @@ void parse_line(library *lib, const char *file, int line, const char *folder, co
         arg_def *arg = &op->args[i];
         if (is_attr(arg)) {
             if (arg->positional && !op->n_sample_attrs)
-                fail_at(file, line, "%s: the samples need a value of %s: ; with %s=...", op->name, arg->name, arg->name);
+                fail_at(file, line, "%s: the samples need a value of %s: ; with %s=...", op->name, arg->name,
+                        arg->name);
             continue;
         }
         arg->broadcast = count_inputs(op) > 1;
@@ -205,8 +210,17 @@ void make_fused_gradients(library *lib, op_def *op) {
         const formula *f = &op->gradients[i];
         if (f->n == 0 || formula_calls(f) <= 1) continue;
         op_def *fused = zeroed(1, sizeof *fused);
-        *fused = (op_def){.file = op->file, .folder = op->folder, .line = op->line, .enough = -1, .elementwise = true,
-                          .alias = true, .internal = true, .of = op, .class = CLASS_FLOAT, .value = *f, .has_lower = true};
+        *fused = (op_def){.file = op->file,
+                          .folder = op->folder,
+                          .line = op->line,
+                          .enough = -1,
+                          .elementwise = true,
+                          .alias = true,
+                          .internal = true,
+                          .of = op,
+                          .class = CLASS_FLOAT,
+                          .value = *f,
+                          .has_lower = true};
         fused->name = form("%s_grad_%s", op->name, op->args[i].name);
         fused->doc = form("The gradient of %s with respect to %s, in one pass.", op->name, op->args[i].name);
         for (int k = 0; k < op->n_args; k++) {
@@ -217,15 +231,18 @@ void make_fused_gradients(library *lib, op_def *op) {
             arg.is_float = arg.promote = !arg.is_mask;
             add_arg(&fused->args, &fused->n_args, arg);
         }
-        arg_def value = {.kind = ARG_INPUT, .broadcast = true, .promote = true, .is_float = true, .domain = "pos", .name = "y"};
+        arg_def value = {
+            .kind = ARG_INPUT, .broadcast = true, .promote = true, .is_float = true, .domain = "pos", .name = "y"};
         if (formula_uses(f, E_RESULT, -1)) add_arg(&fused->args, &fused->n_args, value);
         value.name = "g";
         value.domain = "any";
         if (formula_uses(f, E_COTANGENT, -1)) add_arg(&fused->args, &fused->n_args, value);
-        if (fused->n_args == 0) fail_at(op->file, op->line, "%s: d%s depends on nothing; write it with g", op->name, op->args[i].name);
+        if (fused->n_args == 0)
+            fail_at(op->file, op->line, "%s: d%s depends on nothing; write it with g", op->name, op->args[i].name);
         for (int k = 0; k < op->n_args; k++)
             if (is_attr(&op->args[k])) add_arg(&fused->args, &fused->n_args, op->args[k]);
-        fused->saves_arg = zeroed((size_t)fused->n_args, sizeof(bool)); /* differentiated through lower: it needs them all */
+        fused->saves_arg =
+            zeroed((size_t)fused->n_args, sizeof(bool)); /* differentiated through lower: it needs them all */
         for (int k = 0; k < fused->n_args; k++) fused->saves_arg[k] = !is_attr(&fused->args[k]);
         fused->saves_output = zeroed(1, sizeof(bool));
         add_arg(&fused->outputs, &fused->n_outputs, (arg_def){.kind = ARG_INPUT, .name = "dx"});

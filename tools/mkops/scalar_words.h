@@ -14,14 +14,18 @@ typedef struct ct_scalar_op {
 extern const ct_scalar_op ct_scalar_ops[]; /* ended by an unnamed one */
 
 #define SCALAR __attribute__((unused)) static
-#define S1(name, text) SCALAR double s_##name(double x) { return text; }
-#define S2(name, text) SCALAR double s_##name(double x, double z) { return text; }
-#define T1(name, text) SCALAR int s_##name(double x) { return text; }
-#define T2(name, text) SCALAR int s_##name(double x, double z) { return text; }
+#define S1(name, text) \
+    SCALAR double s_##name(double x) { return text; }
+#define S2(name, text) \
+    SCALAR double s_##name(double x, double z) { return text; }
+#define T1(name, text) \
+    SCALAR int s_##name(double x) { return text; }
+#define T2(name, text) \
+    SCALAR int s_##name(double x, double z) { return text; }
 
 S2(add, x + z)
 S2(sub, x - z)
-S2(mul, x * z)
+S2(mul, x *z)
 S2(div, x / z)
 S1(neg, -x)
 S1(abs, fabs(x))
@@ -80,12 +84,12 @@ T2(and, x != 0 && z != 0)
 T2(or, x != 0 || z != 0)
 T2(xor, (x != 0) != (z != 0))
 T1(not, x == 0)
-S2(band, (double)((long long)x & (long long)z))
+S2(band, (double)((long long)x &(long long)z))
 S2(bor, (double)((long long)x | (long long)z))
 S2(bxor, (double)((long long)x ^ (long long)z))
 S1(bnot, (double)~(long long)x)
-S2(shl, z < 0 || z > 63 ? 0 : (double)(long long)((unsigned long long)(long long)x << (long long)z))
-S2(shr, z < 0 || z > 63 ? (x < 0 ? -1 : 0) : (double)((long long)x >> (long long)z))
+S2(shl, z<0 || z> 63 ? 0 : (double)(long long)((unsigned long long)(long long)x << (long long)z))
+S2(shr, z<0 || z> 63 ? (x < 0 ? -1 : 0) : (double)((long long)x >> (long long)z))
 
 SCALAR double s_select(int c, double x, double z) { return c ? x : z; }
 SCALAR double s_fma(double x, double z, double w) { return fma(x, z, w); }
@@ -135,7 +139,8 @@ SCALAR double s_polygamma(int n, double x) {
     double sum = 0, factorial = tgamma(n + 1.);
     for (; x < 20 + n; x += 1) sum += factorial / pow(x, n + 1);
     sum += factorial / n / pow(x, n) + factorial / (2 * pow(x, n + 1));
-    for (int k = 1; k <= 7; k++) sum += bernoulli[k - 1] * tgamma(2. * k + n) / (tgamma(2. * k + 1) * pow(x, 2 * k + n));
+    for (int k = 1; k <= 7; k++)
+        sum += bernoulli[k - 1] * tgamma(2. * k + n) / (tgamma(2. * k + 1) * pow(x, 2 * k + n));
     return n % 2 ? sum : -sum;
 }
 

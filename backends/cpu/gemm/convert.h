@@ -76,20 +76,20 @@ static inline void copy_bytes(void *restrict dst, const void *restrict src, int6
     memcpy(d, s, (size_t)bytes);
 }
 
-#define CONVERT_LOOP(TO, FROM, EXPR)                          \
-    {                                                         \
-        const FROM *s = (const FROM *)src;                    \
-        TO *d = (TO *)dst;                                    \
-        for (int64_t i = 0; i < n; i++) {                     \
-            const FROM x = s[i];                              \
-            d[i] = (TO)(EXPR);                                \
-        }                                                     \
-        return;                                               \
+#define CONVERT_LOOP(TO, FROM, EXPR)       \
+    {                                      \
+        const FROM *s = (const FROM *)src; \
+        TO *d = (TO *)dst;                 \
+        for (int64_t i = 0; i < n; i++) {  \
+            const FROM x = s[i];           \
+            d[i] = (TO)(EXPR);             \
+        }                                  \
+        return;                            \
     }
 
 /* n contiguous elements into an accumulator or packed type. */
-static inline void convert_in(void *restrict dst, ct_gemm_type to, const void *restrict src,
-                       ct_gemm_type from, int64_t n) {
+static inline void convert_in(void *restrict dst, ct_gemm_type to, const void *restrict src, ct_gemm_type from,
+                              int64_t n) {
     if (to == from) {
         copy_bytes(dst, src, n * ct__type_size(to));
         return;
@@ -101,12 +101,12 @@ static inline void convert_in(void *restrict dst, ct_gemm_type to, const void *r
             int64_t i = 0;
 #if defined(__AVX512F__)
             for (; i + 16 <= n; i += 16)
-                _mm512_storeu_ps((float *)dst + i, _mm512_cvtph_ps(_mm256_loadu_si256(
-                                     (const __m256i *)((const uint16_t *)src + i))));
+                _mm512_storeu_ps((float *)dst + i,
+                                 _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)((const uint16_t *)src + i))));
 #elif defined(__F16C__)
             for (; i + 8 <= n; i += 8)
-                _mm256_storeu_ps((float *)dst + i, _mm256_cvtph_ps(_mm_loadu_si128(
-                                     (const __m128i *)((const uint16_t *)src + i))));
+                _mm256_storeu_ps((float *)dst + i,
+                                 _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)((const uint16_t *)src + i))));
 #endif
             for (; i < n; i++) ((float *)dst)[i] = f16_to_f32(((const uint16_t *)src)[i]);
             return;
@@ -133,15 +133,14 @@ static inline void convert_in(void *restrict dst, ct_gemm_type to, const void *r
         break;
     default:
         /* i8 and u8 share their bits; the tile knows which is which. */
-        if (ct__type_size(to) == ct__type_size(from))
-            memcpy(dst, src, (size_t)(n * ct__type_size(to)));
+        if (ct__type_size(to) == ct__type_size(from)) memcpy(dst, src, (size_t)(n * ct__type_size(to)));
         break;
     }
 }
 
 /* n contiguous accumulators into C's type. Integers keep their low bits. */
-static inline void convert_out(void *restrict dst, ct_gemm_type to, const void *restrict src,
-                        ct_gemm_type from, int64_t n) {
+static inline void convert_out(void *restrict dst, ct_gemm_type to, const void *restrict src, ct_gemm_type from,
+                               int64_t n) {
     if (to == from) {
         memcpy(dst, src, (size_t)(n * ct__type_size(to)));
         return;
@@ -178,14 +177,13 @@ typedef uint16_t __attribute__((may_alias)) any16;
 typedef uint32_t __attribute__((may_alias)) any32;
 typedef uint64_t __attribute__((may_alias)) any64;
 
-#define STRIDED_LOOP(T, TO, TO_STRIDE, FROM, FROM_STRIDE)                                  \
-    for (int64_t i = 0; i < n; i++)                                                        \
-        *(T *)(void *)((char *)(TO) + i * (TO_STRIDE)) =                                   \
-            *(const T *)(const void *)((const char *)(FROM) + i * (FROM_STRIDE));          \
+#define STRIDED_LOOP(T, TO, TO_STRIDE, FROM, FROM_STRIDE)                         \
+    for (int64_t i = 0; i < n; i++)                                               \
+        *(T *)(void *)((char *)(TO) + i * (TO_STRIDE)) =                          \
+            *(const T *)(const void *)((const char *)(FROM) + i * (FROM_STRIDE)); \
     break;
 
-static inline void gather_bytes(void *restrict dst, const void *restrict src, int64_t stride,
-                                int64_t n, int64_t size) {
+static inline void gather_bytes(void *restrict dst, const void *restrict src, int64_t stride, int64_t n, int64_t size) {
     switch (size) {
     case 1: STRIDED_LOOP(char, dst, 1, src, stride)
     case 2: STRIDED_LOOP(any16, dst, 2, src, stride)
@@ -193,8 +191,8 @@ static inline void gather_bytes(void *restrict dst, const void *restrict src, in
     default: STRIDED_LOOP(any64, dst, 8, src, stride)
     }
 }
-static inline void scatter_bytes(void *restrict dst, int64_t stride, const void *restrict src,
-                                 int64_t n, int64_t size) {
+static inline void scatter_bytes(void *restrict dst, int64_t stride, const void *restrict src, int64_t n,
+                                 int64_t size) {
     switch (size) {
     case 1: STRIDED_LOOP(char, dst, stride, src, 1)
     case 2: STRIDED_LOOP(any16, dst, stride, src, 2)

@@ -26,8 +26,7 @@ static const char *element(const ct__matrix *x, int64_t i, int64_t j) {
     return (const char *)x->data + (i * x->row + j * x->col) * ct__type_size(x->type);
 }
 
-static void pack_a_block(const run *r, char *dst, int64_t row, int64_t rows, int64_t k0,
-                         int64_t depth) {
+static void pack_a_block(const run *r, char *dst, int64_t row, int64_t rows, int64_t k0, int64_t depth) {
     const ct__plan *p = r->p;
     const ct__kernel *kernel = p->kernel;
     const int64_t size = ct__type_size(kernel->packed);
@@ -43,14 +42,13 @@ static void pack_a_block(const run *r, char *dst, int64_t row, int64_t rows, int
     }
     if (!p->flip_a) return;
     const int64_t padded = ct__round_up(depth, kernel->group);
-    if (p->a_by_k)
-        ct__gemm_isa->flip(dst, p->a_ld * (padded / kernel->group));
+    if (p->a_by_k) ct__gemm_isa->flip(dst, p->a_ld * (padded / kernel->group));
     else
         for (int64_t i = 0; i < rows; i++) ct__gemm_isa->flip(dst + i * p->a_ld, padded);
 }
 
-static void pack_b_panels(const run *r, char *dst, int32_t *offsets, int64_t k0, int64_t depth,
-                          int64_t col, int64_t cols) {
+static void pack_b_panels(const run *r, char *dst, int32_t *offsets, int64_t k0, int64_t depth, int64_t col,
+                          int64_t cols) {
     const ct__plan *p = r->p;
     const int64_t width = ct__panel_width(p->kernel), bytes = ct__panel_bytes(p->kernel, depth);
     if (!p->g->pack_b) {
@@ -59,9 +57,7 @@ static void pack_b_panels(const run *r, char *dst, int32_t *offsets, int64_t k0,
         if (!offsets) return;
     }
     for (int64_t j = 0; j < cols; j += width, dst += bytes) {
-        if (p->g->pack_b)
-            p->g->pack_b(p->g->pack_b_ctx, r->batch, dst, k0, depth, col + j,
-                         ct__min(width, cols - j));
+        if (p->g->pack_b) p->g->pack_b(p->g->pack_b_ctx, r->batch, dst, k0, depth, col + j, ct__min(width, cols - j));
         if (offsets) ct__gemm_isa->offsets(p->kernel, dst, depth, offsets + j);
     }
 }
@@ -75,8 +71,8 @@ static void stage_chunk(void *ctx, int64_t chunk, int worker) {
     (void)worker;
     if (chunk < r->a_blocks) {
         const int64_t row = r->i0 + chunk * p->chunk_rows;
-        pack_a_block(r, r->packed_a + chunk * p->a_block_bytes, row,
-                     ct__min(p->chunk_rows, r->i1 - row), r->k0, r->k1 - r->k0);
+        pack_a_block(r, r->packed_a + chunk * p->a_block_bytes, row, ct__min(p->chunk_rows, r->i1 - row), r->k0,
+                     r->k1 - r->k0);
         return;
     }
     const int64_t panel = (chunk - r->a_blocks) * PANELS, width = ct__panel_width(p->kernel);
@@ -94,8 +90,7 @@ typedef struct b_view {
     char *copy; /* where the next row of tiles leaves packed panels */
 } b_view;
 
-static b_view view_b(const run *r, char *private_b, int64_t col, int64_t cols, int64_t k0,
-                     int64_t depth) {
+static b_view view_b(const run *r, char *private_b, int64_t col, int64_t cols, int64_t k0, int64_t depth) {
     const ct__plan *p = r->p;
     const ct__kernel *kernel = p->kernel;
     const int64_t size = ct__type_size(kernel->packed), width = ct__panel_width(kernel);
@@ -138,8 +133,7 @@ static b_view view_b(const run *r, char *private_b, int64_t col, int64_t cols, i
 }
 
 /* A row tile's strip against a block of columns, for one k block. */
-static void multiply_strip(const ct__plan *p, ct__tile *t, const b_view *b, int64_t rows,
-                           int64_t cols) {
+static void multiply_strip(const ct__plan *p, ct__tile *t, const b_view *b, int64_t rows, int64_t cols) {
     const ct__kernel *kernel = p->kernel;
     const int64_t width = ct__panel_width(kernel), acc = ct__type_size(kernel->acc);
     const ct__tile_fn full = kernel->tiles[(kernel->vecs - 1) * 2][rows - 1];
@@ -162,8 +156,8 @@ static void multiply_strip(const ct__plan *p, ct__tile *t, const b_view *b, int6
 
 /* The same for the first strip over a far-away B: full panels are packed by the tiles as they go, the
  * ragged one beforehand. Afterwards the view is that of the packed copy. */
-static void multiply_and_copy(const run *r, ct__tile *t, b_view *b, int64_t rows, int64_t cols,
-                              int64_t col, int64_t k0, int64_t depth) {
+static void multiply_and_copy(const run *r, ct__tile *t, b_view *b, int64_t rows, int64_t cols, int64_t col, int64_t k0,
+                              int64_t depth) {
     const ct__kernel *kernel = r->p->kernel;
     const int64_t width = ct__panel_width(kernel), acc = ct__type_size(kernel->acc);
     const int64_t panel = ct__panel_bytes(kernel, depth), whole = cols / width * width;
@@ -180,8 +174,7 @@ static void multiply_and_copy(const run *r, ct__tile *t, b_view *b, int64_t rows
     *b = (b_view){b->copy, panel, width * ct__type_size(kernel->packed), NULL, NULL};
     if (whole == cols) return;
     const b_view rest = {b->data + whole / width * panel, panel, b->step, NULL, NULL};
-    pack_b_panels(r, (char *)b->data + whole / width * panel, NULL, k0, depth, col + whole,
-                  cols - whole);
+    pack_b_panels(r, (char *)b->data + whole / width * panel, NULL, k0, depth, col + whole, cols - whole);
     t->c = c + whole * acc;
     multiply_strip(r->p, t, &rest, rows, cols - whole);
 }
@@ -228,18 +221,17 @@ static void compute_chunk(void *ctx, int64_t chunk, int worker) {
             a = element(&r->a, i0, k0);
             t.a_row = r->a.row * size, t.a_step = r->a.col * kernel->group * size;
         } else if (p->a_feed == CT__FEED_STAGED) {
-            a = r->packed_a + (i0 - r->i0) / p->chunk_rows * p->a_block_bytes +
-                (k0 - r->k0) / kernel->group * t.a_step;
+            a = r->packed_a + (i0 - r->i0) / p->chunk_rows * p->a_block_bytes + (k0 - r->k0) / kernel->group * t.a_step;
         } else {
             pack_a_block(r, private_a, i0, i1 - i0, k0, depth);
             a = private_a;
         }
         t.scale = p->g->scale && kernel->acc <= CT_GEMM_F64;
         t.alpha = p->g->alpha;
+        t.far_c = p->c_direct || p->sums;
         t.accumulate = !first || (p->g->accumulate && p->c_direct);
 
-        const bool ahead = t.a_step == kernel->group * size && depth * size <= 4096 &&
-                           p->a_feed != CT__FEED_PRIVATE;
+        const bool ahead = t.a_step == kernel->group * size && depth * size <= 4096 && p->a_feed != CT__FEED_PRIVATE;
         for (int64_t j = j0; j < j1; j += p->block_cols) {
             const int64_t cols = ct__min(p->block_cols, j1 - j);
             b_view b = view_b(r, private_b, j, cols, k0, depth);
@@ -261,15 +253,12 @@ static void compute_chunk(void *ctx, int64_t chunk, int worker) {
                 t.c = out;
                 t.c_row = ld * acc;
                 if (ahead && i + rows < i1)
-                    prefetch_rows(a + (i - i0 + rows) * t.a_row, t.a_row,
-                                  ct__min(p->tile_rows, i1 - i - rows), depth * size);
+                    prefetch_rows(a + (i - i0 + rows) * t.a_row, t.a_row, ct__min(p->tile_rows, i1 - i - rows),
+                                  depth * size);
                 if (r->ahead[0].lines | r->ahead[1].lines) prefetch_next(r);
-                if (b.copy)
-                    multiply_and_copy(r, &t, &b, rows, cols, j, k0, depth);
-                else
-                    multiply_strip(p, &t, &b, rows, cols);
-                if (last && p->finish)
-                    ct__gemm_isa->finish(&r->finish, out, ld, i, rows, j, cols);
+                if (b.copy) multiply_and_copy(r, &t, &b, rows, cols, j, k0, depth);
+                else multiply_strip(p, &t, &b, rows, cols);
+                if (last && p->finish) ct__gemm_isa->finish(&r->finish, out, ld, i, rows, j, cols);
             }
         }
         if (k1 == r->k1) break;
@@ -298,9 +287,7 @@ static void run_product(run *r, bool alone) {
                 r->a_blocks = p->a_feed == CT__FEED_STAGED ? row_chunks : 0;
                 /* B is still there when all of k is one stage. */
                 const bool fresh = r->i0 == 0 || p->k > p->stage_depth;
-                r->b_blocks = p->b_feed == CT__FEED_STAGED && fresh
-                                  ? ct__ceil_div(r->j1 - r->j0, PANELS * width)
-                                  : 0;
+                r->b_blocks = p->b_feed == CT__FEED_STAGED && fresh ? ct__ceil_div(r->j1 - r->j0, PANELS * width) : 0;
                 each_chunk(alone, r->a_blocks + r->b_blocks, stage_chunk, r);
                 each_chunk(alone, row_chunks * r->col_chunks, compute_chunk, r);
                 if (r->k1 == p->k) break;
@@ -360,8 +347,7 @@ static void look_ahead(run *r, const run *next) {
     const int64_t count[2] = {p->m * p->k, p->k * p->n};
     for (int x = 0; x < 2; x++) {
         const int64_t bytes = count[x] * ct__type_size(now[x]->type);
-        const bool dense = now[x]->row > 0 && now[x]->col > 0 &&
-                           (now[x]->row == 1 || now[x]->col == 1);
+        const bool dense = now[x]->row > 0 && now[x]->col > 0 && (now[x]->row == 1 || now[x]->col == 1);
         if (!dense || bytes > 1 << 17 || now[x]->data == then[x]->data) continue;
         r->ahead[x].at = then[x]->data;
         r->ahead[x].lines = bytes / 64;
@@ -372,8 +358,7 @@ static void look_ahead(run *r, const run *next) {
 static void item_chunk(void *ctx, int64_t chunk, int worker) {
     const batch_run *all = (const batch_run *)ctx;
     const ct__plan *p = all->p;
-    const int64_t bytes =
-        p->a_bytes + p->b_bytes + p->offsets_bytes + p->sums_bytes + p->worker_bytes;
+    const int64_t bytes = p->a_bytes + p->b_bytes + p->offsets_bytes + p->sums_bytes + p->worker_bytes;
     const int64_t end = ct__min((chunk + 1) * p->items_in_chunk, p->items);
     run r, next;
     open_run(&r, p, chunk * p->items_in_chunk, all->scratch + worker * bytes);

@@ -20,6 +20,7 @@ typedef struct ct__tile {
     double alpha;
     int cols; /* valid columns */
     bool accumulate, scale;
+    bool far_c; /* C is not in cache: ask for it at once */
 } ct__tile;
 
 typedef void (*ct__tile_fn)(const ct__tile *);
@@ -39,17 +40,17 @@ typedef enum ct__kind {
 typedef struct ct__kernel {
     const char *name;
     const ct__tile_fn (*tiles)[CT__TILE_ROWS_MAX]; /* [(vecs - 1) * 2 + masked][rows - 1] */
-    const ct__tile_fn *copying_tiles; /* [rows - 1], full width, B packed on the way; or NULL */
+    const ct__tile_fn *copying_tiles;              /* [rows - 1], full width, B packed on the way; or NULL */
     int rows, lanes, vecs;
     int group;           /* k elements in one broadcast unit */
     ct_gemm_type packed; /* element type the tile reads */
     ct_gemm_type acc;
-    bool unsigned_a;  /* the tile wants u8 for A: i8 is shifted by 128 and made good by `start` */
-    int depth;        /* k block: a row tile's A strip near L1 */
-    int block_cols;   /* columns of a work block: depth x block_cols of B in L2 */
-    int block_rows;   /* rows of a work block, at most */
-    int stage_bytes;  /* packed between two barriers: A's and B's share of L3 */
-    int stage_cols;   /* columns packed between two barriers, at most */
+    bool unsigned_a; /* the tile wants u8 for A: i8 is shifted by 128 and made good by `start` */
+    int depth;       /* k block: a row tile's A strip near L1 */
+    int block_cols;  /* columns of a work block: depth x block_cols of B in L2 */
+    int block_rows;  /* rows of a work block, at most */
+    int stage_bytes; /* packed between two barriers: A's and B's share of L3 */
+    int stage_cols;  /* columns packed between two barriers, at most */
 } ct__kernel;
 
 /* A strided matrix as packers see it; strides in elements. */
@@ -79,28 +80,26 @@ typedef struct ct_gemm_isa {
 
     /* Panels, one after another: columns [0, cols) and rows [0, depth) of src, as pack_b in gemm.h
      * says. */
-    void (*pack_b)(const ct__kernel *k, const ct__matrix *src, void *dst, int64_t depth,
-                   int64_t cols);
+    void (*pack_b)(const ct__kernel *k, const ct__matrix *src, void *dst, int64_t depth, int64_t cols);
     /* Row-major copy, or k-major when by_k: dst[(p / group) * ld + i * group + p % group]. */
-    void (*pack_a)(const ct__kernel *k, const ct__matrix *src, void *dst, int64_t ld, bool by_k,
-                   int64_t rows, int64_t depth);
+    void (*pack_a)(const ct__kernel *k, const ct__matrix *src, void *dst, int64_t ld, bool by_k, int64_t rows,
+                   int64_t depth);
     /* For unsigned_a kernels: flips the sign bit of packed A; -128 * column sums of a panel. */
     void (*flip)(void *packed, int64_t bytes);
     void (*offsets)(const ct__kernel *k, const void *panel, int64_t depth, int32_t *out);
     /* Epilogue and store of a strip of accumulators, ld elements from row to row. */
-    void (*finish)(const ct__finish *f, void *strip, int64_t ld, int64_t row0, int64_t rows,
-                   int64_t col0, int64_t cols);
+    void (*finish)(const ct__finish *f, void *strip, int64_t ld, int64_t row0, int64_t rows, int64_t col0,
+                   int64_t cols);
     /* y[i] (+)= alpha * sum_p A[i][p] x[p] for i in [0, rows), floating types; y contiguous sums.
      * A contiguous along p, or along i; strides in elements. */
-    void (*gemv_dot)(ct_gemm_type type, const void *a, int64_t a_row, const void *x, void *y,
-                     int64_t rows, int64_t k, double alpha, bool accumulate);
-    void (*gemv_axpy)(ct_gemm_type type, const void *a, int64_t a_col, const void *x,
-                      int64_t x_step, void *y, int64_t rows, int64_t k, double alpha,
-                      bool accumulate);
+    void (*gemv_dot)(ct_gemm_type type, const void *a, int64_t a_row, const void *x, void *y, int64_t rows, int64_t k,
+                     double alpha, bool accumulate);
+    void (*gemv_axpy)(ct_gemm_type type, const void *a, int64_t a_col, const void *x, int64_t x_step, void *y,
+                      int64_t rows, int64_t k, double alpha, bool accumulate);
 } ct_gemm_isa;
 
-extern const ct_gemm_isa ct__gemm_isa_base, ct__gemm_isa_avx2, ct__gemm_isa_avx512,
-    ct__gemm_isa_avx512bf16, ct__gemm_isa_neon;
+extern const ct_gemm_isa ct__gemm_isa_base, ct__gemm_isa_avx2, ct__gemm_isa_avx512, ct__gemm_isa_avx512bf16,
+    ct__gemm_isa_neon;
 
 /* The one in use. */
 extern const ct_gemm_isa *ct__gemm_isa;

@@ -10,11 +10,9 @@ static const ct_gemm_isa *isa_at(int level) {
     __builtin_cpu_init();
     const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
                       __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
-    const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
-                        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-                        __builtin_cpu_supports("avx512vl");
-    const bool bf16 = avx512 && __builtin_cpu_supports("avx512bf16") &&
-                      __builtin_cpu_supports("avx512vnni");
+    const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    const bool bf16 = avx512 && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
     (void)avx2, (void)bf16;
 #if defined(CT_HAVE_AVX2)
     if (level == 1 && avx2) return &ct__gemm_isa_avx2;
@@ -58,8 +56,7 @@ bool ct__gemm_geometry(const ct_gemm *g, ct_gemm_geometry *out) {
     ct__gemm_ready();
     const ct__kernel *k = ct__gemm_kernel(g->a_type, g->b_type, g->c_type);
     if (!k) return false;
-    *out = (ct_gemm_geometry){k->name,  k->rows,   (int)ct__panel_width(k),
-                              k->group, k->packed, k->acc};
+    *out = (ct_gemm_geometry){k->name, k->rows, (int)ct__panel_width(k), k->group, k->packed, k->acc};
     return true;
 }
 

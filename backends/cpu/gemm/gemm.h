@@ -43,18 +43,18 @@ enum { CT_GEMM_BATCH_DIMS = 6 };
  * i.e. for group 1 plainly dst[p * width + j]; bf16 has pairs of k side by side (group 2), i8 quads
  * (group 4). The last group's missing k must be written as zero; columns cols..width are not read.
  * k0 is a multiple of group. */
-typedef void (*ct_gemm_pack_a)(const void *ctx, int64_t batch, void *dst, int64_t ld, int64_t row0,
-                               int64_t rows, int64_t k0, int64_t depth);
-typedef void (*ct_gemm_pack_b)(const void *ctx, int64_t batch, void *dst, int64_t k0, int64_t depth,
-                               int64_t col0, int64_t cols);
+typedef void (*ct_gemm_pack_a)(const void *ctx, int64_t batch, void *dst, int64_t ld, int64_t row0, int64_t rows,
+                               int64_t k0, int64_t depth);
+typedef void (*ct_gemm_pack_b)(const void *ctx, int64_t batch, void *dst, int64_t k0, int64_t depth, int64_t col0,
+                               int64_t cols);
 
 /* In place over n contiguous accumulators (f32, f64, i32 or i64), while they are in cache. */
 typedef void (*ct_gemm_activate)(const void *ctx, void *x, int64_t n);
 
 /* Takes a finished block of accumulators, rows `ld` elements apart, instead of the store to C:
  * tile[i * ld + j] is element (row0 + i, col0 + j). Blocks are disjoint and cover C once. */
-typedef void (*ct_gemm_store)(const void *ctx, int64_t batch, const void *tile, int64_t ld,
-                              int64_t row0, int64_t rows, int64_t col0, int64_t cols);
+typedef void (*ct_gemm_store)(const void *ctx, int64_t batch, const void *tile, int64_t ld, int64_t row0, int64_t rows,
+                              int64_t col0, int64_t cols);
 
 /* C = convert(activate(alpha * A B [+ C] + bias_row[i] + bias_col[j] + residual[i][j])) */
 typedef struct ct_gemm {

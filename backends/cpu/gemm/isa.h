@@ -5,8 +5,8 @@
 #include "backends/cpu/simd/simd.h"
 
 #define CT__STRING2(x) #x
-#define CT__STRING(x) CT__STRING2(x)
-/* "f32_14x32_avx512"; columns as vectors x lanes, spelled by the tile macros. */
-#define CT__KERNEL_NAME(type) type "_" CT__STRING(CT_ISA)
+#define CT__STRING(x)  CT__STRING2(x)
+/* "f32_14x32_avx512": a kernel's name tells type, tile and instruction set. */
+#define CT__KERNEL_NAME(type) type "_" CT__STRING(TILE_ROWS) "x" CT__STRING(TILE_WIDTH) "_" CT__STRING(CT_ISA)
 
 #endif

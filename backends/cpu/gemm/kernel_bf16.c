@@ -6,21 +6,22 @@
 #include <immintrin.h>
 typedef int32_t __attribute__((may_alias, aligned(1))) pair;
 
-#define TILE_ROWS 14
-#define TILE_VECS 2
-#define LANES 16
-#define VEC __m512
-#define MASK __mmask16
-#define V_MASK(valid) ((__mmask16)_cvtu32_mask16((1u << (valid)) - 1u))
-#define V_ZERO _mm512_setzero_ps()
-#define V_LOAD(p) _mm512_loadu_ps(p)
-#define V_LOAD_MASK(p, m) _mm512_maskz_loadu_ps(m, p)
-#define V_STORE(p, v) _mm512_storeu_ps(p, v)
+#define TILE_ROWS             14
+#define TILE_WIDTH            32
+#define TILE_VECS             2
+#define LANES                 16
+#define VEC                   __m512
+#define MASK                  __mmask16
+#define V_MASK(valid)         ((__mmask16)_cvtu32_mask16((1u << (valid)) - 1u))
+#define V_ZERO                _mm512_setzero_ps()
+#define V_LOAD(p)             _mm512_loadu_ps(p)
+#define V_LOAD_MASK(p, m)     _mm512_maskz_loadu_ps(m, p)
+#define V_STORE(p, v)         _mm512_storeu_ps(p, v)
 #define V_STORE_MASK(p, m, v) _mm512_mask_storeu_ps(p, m, v)
-#define V_BROADCAST(p) ((__m512)_mm512_set1_epi32(*(const pair *)(const void *)(p)))
-#define V_FMA(a, b, c) _mm512_dpbf16_ps(c, (__m512bh)(a), (__m512bh)(b))
-#define V_ADD(a, b) _mm512_add_ps(a, b)
-#define V_SCALE(v, alpha) _mm512_mul_ps(v, _mm512_set1_ps((float)(alpha)))
+#define V_BROADCAST(p)        ((__m512)_mm512_set1_epi32(*(const pair *)(const void *)(p)))
+#define V_FMA(a, b, c)        _mm512_dpbf16_ps(c, (__m512bh)(a), (__m512bh)(b))
+#define V_ADD(a, b)           _mm512_add_ps(a, b)
+#define V_SCALE(v, alpha)     _mm512_mul_ps(v, _mm512_set1_ps((float)(alpha)))
 #include "backends/cpu/gemm/tile.h"
 
 const ct__kernel CT_ISA_FN(ct__gemm_bf16) = {

@@ -5,12 +5,12 @@
 
 enum { SEGMENT = 256 };
 
-#define ADD_LOOP(T)                                                      \
-    {                                                                    \
-        T *x = (T *)sums;                                                \
-        const T *y = (const T *)more;                                    \
-        for (int64_t j = 0; j < n; j++) x[j] = (T)(x[j] + y[j]);         \
-        break;                                                           \
+#define ADD_LOOP(T)                                              \
+    {                                                            \
+        T *x = (T *)sums;                                        \
+        const T *y = (const T *)more;                            \
+        for (int64_t j = 0; j < n; j++) x[j] = (T)(x[j] + y[j]); \
+        break;                                                   \
     }
 
 static void add(ct_gemm_type acc, void *restrict sums, const void *restrict more, int64_t n) {
@@ -23,8 +23,7 @@ static void add(ct_gemm_type acc, void *restrict sums, const void *restrict more
 }
 
 /* sums[j] += src[j * stride] for values of any type. */
-static void add_from(ct_gemm_type acc, char *sums, const char *src, ct_gemm_type type,
-                     int64_t stride, int64_t n) {
+static void add_from(ct_gemm_type acc, char *sums, const char *src, ct_gemm_type type, int64_t stride, int64_t n) {
     const int64_t size = ct__type_size(type);
     char raw[SEGMENT * 8], wide[SEGMENT * 8] __attribute__((aligned(64)));
     if (stride == 1 && type == acc) {
@@ -46,12 +45,12 @@ static void add_from(ct_gemm_type acc, char *sums, const char *src, ct_gemm_type
 static void add_scalar(ct_gemm_type acc, char *sums, const char *src, ct_gemm_type type, int64_t n) {
     char value[8] __attribute__((aligned(8)));
     convert_in(value, acc, src, type, 1);
-#define SCALAR_LOOP(T)                                                    \
-    {                                                                     \
-        T *x = (T *)(void *)sums, y;                                      \
-        memcpy(&y, value, sizeof(T));                                     \
-        for (int64_t j = 0; j < n; j++) x[j] = (T)(x[j] + y);             \
-        break;                                                            \
+#define SCALAR_LOOP(T)                                        \
+    {                                                         \
+        T *x = (T *)(void *)sums, y;                          \
+        memcpy(&y, value, sizeof(T));                         \
+        for (int64_t j = 0; j < n; j++) x[j] = (T)(x[j] + y); \
+        break;                                                \
     }
     switch (acc) {
     case CT_GEMM_F32: SCALAR_LOOP(float)
@@ -61,8 +60,7 @@ static void add_scalar(ct_gemm_type acc, char *sums, const char *src, ct_gemm_ty
     }
 }
 
-static void store_row(ct_gemm_type acc, const char *sums, char *dst, ct_gemm_type type,
-                      int64_t stride, int64_t n) {
+static void store_row(ct_gemm_type acc, const char *sums, char *dst, ct_gemm_type type, int64_t stride, int64_t n) {
     const int64_t size = ct__type_size(type);
     char raw[SEGMENT * 8] __attribute__((aligned(64)));
     if (stride == 1) {
@@ -76,8 +74,8 @@ static void store_row(ct_gemm_type acc, const char *sums, char *dst, ct_gemm_typ
     }
 }
 
-void CT_ISA_FN(ct__gemm_finish)(const ct__finish *f, void *strip, int64_t ld, int64_t row0,
-                                int64_t rows, int64_t col0, int64_t cols) {
+void CT_ISA_FN(ct__gemm_finish)(const ct__finish *f, void *strip, int64_t ld, int64_t row0, int64_t rows, int64_t col0,
+                                int64_t cols) {
     const ct_gemm *g = f->g;
     const int64_t acc = ct__type_size(f->acc), c_size = ct__type_size(g->c_type);
     const int64_t bias_size = ct__type_size(g->bias_type);
@@ -89,8 +87,7 @@ void CT_ISA_FN(ct__gemm_finish)(const ct__finish *f, void *strip, int64_t ld, in
     const char *bias_col = f->swapped ? f->bias_row : f->bias_col;
     char *c = f->c + (row0 * c_row + col0 * c_col) * c_size;
     const bool old = g->accumulate && !f->in_place;
-    const bool transposed = !f->in_place && !g->store && c_row == 1 && c_col != 1 &&
-                            g->c_type == f->acc;
+    const bool transposed = !f->in_place && !g->store && c_row == 1 && c_col != 1 && g->c_type == f->acc;
 
     for (int64_t i = 0; i < rows; i++) {
         char *x = (char *)strip + i * ld * acc;
@@ -98,13 +95,11 @@ void CT_ISA_FN(ct__gemm_finish)(const ct__finish *f, void *strip, int64_t ld, in
         if (bias_row) add_scalar(f->acc, x, bias_row + (row0 + i) * bias_size, g->bias_type, cols);
         if (bias_col) add_from(f->acc, x, bias_col + col0 * bias_size, g->bias_type, 1, cols);
         if (f->residual)
-            add_from(f->acc, x, f->residual + ((row0 + i) * r_row + col0 * r_col) * c_size,
-                     g->c_type, r_col, cols);
+            add_from(f->acc, x, f->residual + ((row0 + i) * r_row + col0 * r_col) * c_size, g->c_type, r_col, cols);
         if (g->activate) g->activate(g->activate_ctx, x, cols);
         if (!f->in_place && !g->store && !transposed)
             store_row(f->acc, x, c + i * c_row * c_size, g->c_type, c_col, cols);
     }
     if (g->store) g->store(g->store_ctx, f->batch, strip, ld, row0, rows, col0, cols);
-    if (transposed)
-        transpose(c, c_col * c_size, (const char *)strip, ld * acc, rows, cols, rows, acc);
+    if (transposed) transpose(c, c_col * c_size, (const char *)strip, ld * acc, rows, cols, rows, acc);
 }

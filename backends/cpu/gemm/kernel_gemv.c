@@ -7,47 +7,45 @@
 
 /* y[i] (+)= alpha * sum_p a[i][p] x[p]. Four partial vectors a row hide the latency of the adder;
  * two rows at a time share the loads of x. */
-#define DOT(NAME, T, LOAD, LOAD_N, ACC, V)                                                             \
-    static inline __attribute__((always_inline)) void NAME##_rows(                                     \
-        const int rows, const T *a, int64_t a_row, const T *x, ACC *y, int64_t k, ACC alpha,           \
-        bool accumulate) {                                                                             \
-        const int64_t lanes = (int64_t)(sizeof(V) / sizeof(ACC));                                      \
-        const T *b = a + (rows - 1) * a_row;                                                           \
-        V s0 = V##_set1(0), s1 = s0, s2 = s0, s3 = s0, t0 = s0, t1 = s0, t2 = s0, t3 = s0;             \
-        int64_t p = 0;                                                                                 \
-        for (; p + 4 * lanes <= k; p += 4 * lanes) {                                                   \
-            const V x0 = LOAD(x + p), x1 = LOAD(x + p + lanes);                                        \
-            const V x2 = LOAD(x + p + 2 * lanes), x3 = LOAD(x + p + 3 * lanes);                        \
-            s0 = V##_fma(LOAD(a + p), x0, s0);                                                         \
-            s1 = V##_fma(LOAD(a + p + lanes), x1, s1);                                                 \
-            s2 = V##_fma(LOAD(a + p + 2 * lanes), x2, s2);                                             \
-            s3 = V##_fma(LOAD(a + p + 3 * lanes), x3, s3);                                             \
-            if (rows == 1) continue;                                                                   \
-            t0 = V##_fma(LOAD(b + p), x0, t0);                                                         \
-            t1 = V##_fma(LOAD(b + p + lanes), x1, t1);                                                 \
-            t2 = V##_fma(LOAD(b + p + 2 * lanes), x2, t2);                                             \
-            t3 = V##_fma(LOAD(b + p + 3 * lanes), x3, t3);                                             \
-        }                                                                                              \
-        for (; p < k; p += lanes) {                                                                    \
-            const int left = (int)ct__min(lanes, k - p);                                               \
-            const V x0 = LOAD_N(x + p, left);                                                          \
-            s0 = V##_fma(LOAD_N(a + p, left), x0, s0);                                                 \
-            if (rows > 1) t0 = V##_fma(LOAD_N(b + p, left), x0, t0);                                   \
-        }                                                                                              \
-        s0 = V##_add(V##_add(s0, s1), V##_add(s2, s3));                                                \
-        const ACC s = alpha * V##_hsum(s0);                                                            \
-        y[0] = accumulate ? y[0] + s : s;                                                              \
-        if (rows == 1) return;                                                                         \
-        t0 = V##_add(V##_add(t0, t1), V##_add(t2, t3));                                                \
-        const ACC t = alpha * V##_hsum(t0);                                                            \
-        y[1] = accumulate ? y[1] + t : t;                                                              \
-    }                                                                                                  \
-    static void NAME(const T *a, int64_t a_row, const T *x, ACC *y, int64_t rows, int64_t k,           \
-                     ACC alpha, bool accumulate) {                                                     \
-        int64_t i = 0;                                                                                 \
-        for (; i + 2 <= rows; i += 2)                                                                  \
-            NAME##_rows(2, a + i * a_row, a_row, x, y + i, k, alpha, accumulate);                      \
-        if (i < rows) NAME##_rows(1, a + i * a_row, a_row, x, y + i, k, alpha, accumulate);            \
+#define DOT(NAME, T, LOAD, LOAD_N, ACC, V)                                                                      \
+    static inline __attribute__((always_inline)) void NAME##_rows(                                              \
+        const int rows, const T *a, int64_t a_row, const T *x, ACC *y, int64_t k, ACC alpha, bool accumulate) { \
+        const int64_t lanes = (int64_t)(sizeof(V) / sizeof(ACC));                                               \
+        const T *b = a + (rows - 1) * a_row;                                                                    \
+        V s0 = V##_set1(0), s1 = s0, s2 = s0, s3 = s0, t0 = s0, t1 = s0, t2 = s0, t3 = s0;                      \
+        int64_t p = 0;                                                                                          \
+        for (; p + 4 * lanes <= k; p += 4 * lanes) {                                                            \
+            const V x0 = LOAD(x + p), x1 = LOAD(x + p + lanes);                                                 \
+            const V x2 = LOAD(x + p + 2 * lanes), x3 = LOAD(x + p + 3 * lanes);                                 \
+            s0 = V##_fma(LOAD(a + p), x0, s0);                                                                  \
+            s1 = V##_fma(LOAD(a + p + lanes), x1, s1);                                                          \
+            s2 = V##_fma(LOAD(a + p + 2 * lanes), x2, s2);                                                      \
+            s3 = V##_fma(LOAD(a + p + 3 * lanes), x3, s3);                                                      \
+            if (rows == 1) continue;                                                                            \
+            t0 = V##_fma(LOAD(b + p), x0, t0);                                                                  \
+            t1 = V##_fma(LOAD(b + p + lanes), x1, t1);                                                          \
+            t2 = V##_fma(LOAD(b + p + 2 * lanes), x2, t2);                                                      \
+            t3 = V##_fma(LOAD(b + p + 3 * lanes), x3, t3);                                                      \
+        }                                                                                                       \
+        for (; p < k; p += lanes) {                                                                             \
+            const int left = (int)ct__min(lanes, k - p);                                                        \
+            const V x0 = LOAD_N(x + p, left);                                                                   \
+            s0 = V##_fma(LOAD_N(a + p, left), x0, s0);                                                          \
+            if (rows > 1) t0 = V##_fma(LOAD_N(b + p, left), x0, t0);                                            \
+        }                                                                                                       \
+        s0 = V##_add(V##_add(s0, s1), V##_add(s2, s3));                                                         \
+        const ACC s = alpha * V##_hsum(s0);                                                                     \
+        y[0] = accumulate ? y[0] + s : s;                                                                       \
+        if (rows == 1) return;                                                                                  \
+        t0 = V##_add(V##_add(t0, t1), V##_add(t2, t3));                                                         \
+        const ACC t = alpha * V##_hsum(t0);                                                                     \
+        y[1] = accumulate ? y[1] + t : t;                                                                       \
+    }                                                                                                           \
+    static void NAME(const T *a, int64_t a_row, const T *x, ACC *y, int64_t rows, int64_t k, ACC alpha,         \
+                     bool accumulate) {                                                                         \
+        int64_t i = 0;                                                                                          \
+        for (; i + 2 <= rows; i += 2) NAME##_rows(2, a + i * a_row, a_row, x, y + i, k, alpha, accumulate);     \
+        if (i < rows) NAME##_rows(1, a + i * a_row, a_row, x, y + i, k, alpha, accumulate);                     \
     }
 
 DOT(dot_f32, float, vf32_load, vf32_load_n, float, vf32)
@@ -57,37 +55,35 @@ DOT(dot_f16, uint16_t, vf32_load_f16, vf32_load_f16_n, float, vf32)
 
 /* The same for a matrix that lies along i: a[i + p * a_col]. Eight columns are added in one pass over
  * y, which stays in L1; each sum is one chain over p. */
-#define AXPY(NAME, T, VALUE, LOAD, LOAD_N, ACC, V)                                                     \
-    static inline __attribute__((always_inline)) void NAME##_columns(                                  \
-        const int columns, const T *a, int64_t a_col, const ACC *x, ACC *y, int64_t rows) {            \
-        const int64_t lanes = (int64_t)(sizeof(V) / sizeof(ACC));                                      \
-        int64_t i = 0;                                                                                 \
-        for (; i + lanes <= rows; i += lanes) {                                                        \
-            V s = V##_load(y + i);                                                                     \
-            for (int c = 0; c < columns; c++)                                                          \
-                s = V##_fma(LOAD(a + c * a_col + i), V##_set1(x[c]), s);                               \
-            V##_store(y + i, s);                                                                       \
-        }                                                                                              \
-        if (i == rows) return;                                                                         \
-        const int left = (int)(rows - i);                                                              \
-        V s = V##_load_n(y + i, left);                                                                 \
-        for (int c = 0; c < columns; c++)                                                              \
-            s = V##_fma(LOAD_N(a + c * a_col + i, left), V##_set1(x[c]), s);                           \
-        V##_store_n(y + i, s, left);                                                                   \
-    }                                                                                                  \
-    static void NAME(const T *a, int64_t a_col, const T *x, int64_t x_step, ACC *y, int64_t rows,      \
-                     int64_t k, ACC alpha, bool accumulate) {                                          \
-        ACC v[8];                                                                                      \
-        if (!accumulate) memset(y, 0, (size_t)rows * sizeof(ACC));                                     \
-        int64_t p = 0;                                                                                 \
-        for (; p + 8 <= k; p += 8) {                                                                   \
-            for (int c = 0; c < 8; c++) v[c] = alpha * VALUE(x[(p + c) * x_step]);                     \
-            NAME##_columns(8, a + p * a_col, a_col, v, y, rows);                                       \
-        }                                                                                              \
-        for (; p < k; p++) {                                                                           \
-            v[0] = alpha * VALUE(x[p * x_step]);                                                       \
-            NAME##_columns(1, a + p * a_col, a_col, v, y, rows);                                       \
-        }                                                                                              \
+#define AXPY(NAME, T, VALUE, LOAD, LOAD_N, ACC, V)                                                                 \
+    static inline __attribute__((always_inline)) void NAME##_columns(const int columns, const T *a, int64_t a_col, \
+                                                                     const ACC *x, ACC *y, int64_t rows) {         \
+        const int64_t lanes = (int64_t)(sizeof(V) / sizeof(ACC));                                                  \
+        int64_t i = 0;                                                                                             \
+        for (; i + lanes <= rows; i += lanes) {                                                                    \
+            V s = V##_load(y + i);                                                                                 \
+            for (int c = 0; c < columns; c++) s = V##_fma(LOAD(a + c * a_col + i), V##_set1(x[c]), s);             \
+            V##_store(y + i, s);                                                                                   \
+        }                                                                                                          \
+        if (i == rows) return;                                                                                     \
+        const int left = (int)(rows - i);                                                                          \
+        V s = V##_load_n(y + i, left);                                                                             \
+        for (int c = 0; c < columns; c++) s = V##_fma(LOAD_N(a + c * a_col + i, left), V##_set1(x[c]), s);         \
+        V##_store_n(y + i, s, left);                                                                               \
+    }                                                                                                              \
+    static void NAME(const T *a, int64_t a_col, const T *x, int64_t x_step, ACC *y, int64_t rows, int64_t k,       \
+                     ACC alpha, bool accumulate) {                                                                 \
+        ACC v[8];                                                                                                  \
+        if (!accumulate) memset(y, 0, (size_t)rows * sizeof(ACC));                                                 \
+        int64_t p = 0;                                                                                             \
+        for (; p + 8 <= k; p += 8) {                                                                               \
+            for (int c = 0; c < 8; c++) v[c] = alpha * VALUE(x[(p + c) * x_step]);                                 \
+            NAME##_columns(8, a + p * a_col, a_col, v, y, rows);                                                   \
+        }                                                                                                          \
+        for (; p < k; p++) {                                                                                       \
+            v[0] = alpha * VALUE(x[p * x_step]);                                                                   \
+            NAME##_columns(1, a + p * a_col, a_col, v, y, rows);                                                   \
+        }                                                                                                          \
     }
 
 AXPY(axpy_f32, float, AS_IS, vf32_load, vf32_load_n, float, vf32)
@@ -95,8 +91,8 @@ AXPY(axpy_f64, double, AS_IS, vf64_load, vf64_load_n, double, vf64)
 AXPY(axpy_bf16, uint16_t, bf16_to_f32, vf32_load_bf16, vf32_load_bf16_n, float, vf32)
 AXPY(axpy_f16, uint16_t, f16_to_f32, vf32_load_f16, vf32_load_f16_n, float, vf32)
 
-void CT_ISA_FN(ct__gemv_dot)(ct_gemm_type type, const void *a, int64_t a_row, const void *x, void *y,
-                             int64_t rows, int64_t k, double alpha, bool accumulate) {
+void CT_ISA_FN(ct__gemv_dot)(ct_gemm_type type, const void *a, int64_t a_row, const void *x, void *y, int64_t rows,
+                             int64_t k, double alpha, bool accumulate) {
     const float scale = (float)alpha;
     switch (type) {
     case CT_GEMM_F32: dot_f32(a, a_row, x, y, rows, k, scale, accumulate); break;
@@ -106,9 +102,8 @@ void CT_ISA_FN(ct__gemv_dot)(ct_gemm_type type, const void *a, int64_t a_row, co
     }
 }
 
-void CT_ISA_FN(ct__gemv_axpy)(ct_gemm_type type, const void *a, int64_t a_col, const void *x,
-                              int64_t x_step, void *y, int64_t rows, int64_t k, double alpha,
-                              bool accumulate) {
+void CT_ISA_FN(ct__gemv_axpy)(ct_gemm_type type, const void *a, int64_t a_col, const void *x, int64_t x_step, void *y,
+                              int64_t rows, int64_t k, double alpha, bool accumulate) {
     const float scale = (float)alpha;
     switch (type) {
     case CT_GEMM_F32: axpy_f32(a, a_col, x, x_step, y, rows, k, scale, accumulate); break;

@@ -1,20 +1,23 @@
 /* Wrapping i32 register tiles, in vector extensions at every level: 14 rows by two vectors with
  * AVX-512, 6 with AVX2, 4 elsewhere. Narrower integers are widened to i32 by the packers. */
-#include <stdint.h>
 #include "backends/cpu/gemm/isa.h"
+#include <stdint.h>
 
 #if CT_ISA_LEVEL < 3 /* avx512bf16 uses the avx512 kernels */
 
 #define PORTABLE_SCALAR uint32_t /* unsigned: overflow wraps by definition */
-#define TILE_VECS 2
+#define TILE_VECS       2
 #if CT_ISA_LEVEL == 2
 #define PORTABLE_BYTES 64
-#define TILE_ROWS 14
+#define TILE_ROWS      14
+#define TILE_WIDTH     32
 #elif CT_ISA_LEVEL == 1 && defined(__AVX2__)
 #define PORTABLE_BYTES 32
-#define TILE_ROWS 6
+#define TILE_ROWS      6
+#define TILE_WIDTH     16
 #else
-#define TILE_ROWS 4
+#define TILE_ROWS  4
+#define TILE_WIDTH 8
 #endif
 #include "backends/cpu/gemm/portable.h"
 #include "backends/cpu/gemm/tile.h"

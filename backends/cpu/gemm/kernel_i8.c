@@ -9,39 +9,40 @@ typedef int32_t __attribute__((may_alias, aligned(1))) unit;
 
 #define TILE_VECS 2
 #if CT_ISA_LEVEL >= 2
-#define TILE_ROWS 14
-#define LANES 16
-#define VEC __m512i
-#define MASK __mmask16
-#define V_MASK(valid) ((__mmask16)_cvtu32_mask16((1u << (valid)) - 1u))
-#define V_ZERO _mm512_setzero_si512()
-#define V_LOAD(p) _mm512_loadu_si512(p)
-#define V_LOAD_MASK(p, m) _mm512_maskz_loadu_epi32(m, p)
-#define V_STORE(p, v) _mm512_storeu_si512(p, v)
+#define TILE_ROWS             14
+#define TILE_WIDTH            32
+#define LANES                 16
+#define VEC                   __m512i
+#define MASK                  __mmask16
+#define V_MASK(valid)         ((__mmask16)_cvtu32_mask16((1u << (valid)) - 1u))
+#define V_ZERO                _mm512_setzero_si512()
+#define V_LOAD(p)             _mm512_loadu_si512(p)
+#define V_LOAD_MASK(p, m)     _mm512_maskz_loadu_epi32(m, p)
+#define V_STORE(p, v)         _mm512_storeu_si512(p, v)
 #define V_STORE_MASK(p, m, v) _mm512_mask_storeu_epi32(p, m, v)
-#define V_BROADCAST(p) _mm512_set1_epi32(*(const unit *)(const void *)(p))
-#define V_ADD(a, b) _mm512_add_epi32(a, b)
+#define V_BROADCAST(p)        _mm512_set1_epi32(*(const unit *)(const void *)(p))
+#define V_ADD(a, b)           _mm512_add_epi32(a, b)
 #if CT_ISA_LEVEL == 3
-#define V_FMA(a, b, c) _mm512_dpbusd_epi32(c, a, b)
-#define TILE_START(t, v) \
-    ((t)->start ? _mm512_loadu_si512((const char *)(t)->start + 64 * (v)) : V_ZERO)
+#define V_FMA(a, b, c)   _mm512_dpbusd_epi32(c, a, b)
+#define TILE_START(t, v) ((t)->start ? _mm512_loadu_si512((const char *)(t)->start + 64 * (v)) : V_ZERO)
 #else
 #define V_FMA(a, b, c) _mm512_add_epi32(c, _mm512_madd_epi16(a, b))
 #endif
 #else
-#define TILE_ROWS 6
-#define LANES 8
-#define VEC __m256i
-#define MASK __m256i
-#define V_MASK(valid) _mm256_cmpgt_epi32(_mm256_set1_epi32((int)(valid)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))
-#define V_ZERO _mm256_setzero_si256()
-#define V_LOAD(p) _mm256_loadu_si256((const __m256i *)(const void *)(p))
-#define V_LOAD_MASK(p, m) _mm256_maskload_epi32((const int *)(const void *)(p), m)
-#define V_STORE(p, v) _mm256_storeu_si256((__m256i *)(void *)(p), v)
+#define TILE_ROWS             6
+#define TILE_WIDTH            16
+#define LANES                 8
+#define VEC                   __m256i
+#define MASK                  __m256i
+#define V_MASK(valid)         _mm256_cmpgt_epi32(_mm256_set1_epi32((int)(valid)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))
+#define V_ZERO                _mm256_setzero_si256()
+#define V_LOAD(p)             _mm256_loadu_si256((const __m256i *)(const void *)(p))
+#define V_LOAD_MASK(p, m)     _mm256_maskload_epi32((const int *)(const void *)(p), m)
+#define V_STORE(p, v)         _mm256_storeu_si256((__m256i *)(void *)(p), v)
 #define V_STORE_MASK(p, m, v) _mm256_maskstore_epi32((int *)(void *)(p), m, v)
-#define V_BROADCAST(p) _mm256_set1_epi32(*(const unit *)(const void *)(p))
-#define V_ADD(a, b) _mm256_add_epi32(a, b)
-#define V_FMA(a, b, c) _mm256_add_epi32(c, _mm256_madd_epi16(a, b))
+#define V_BROADCAST(p)        _mm256_set1_epi32(*(const unit *)(const void *)(p))
+#define V_ADD(a, b)           _mm256_add_epi32(a, b)
+#define V_FMA(a, b, c)        _mm256_add_epi32(c, _mm256_madd_epi16(a, b))
 #endif
 #define V_SCALE(v, alpha) (v)
 #include "backends/cpu/gemm/tile.h"

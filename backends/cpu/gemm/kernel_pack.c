@@ -9,8 +9,8 @@ enum { CHUNK = 64 }; /* k handled at a time when converting; a multiple of every
 static inline int64_t panel_width(const ct__kernel *k) { return (int64_t)k->lanes * k->vecs; }
 
 /* `group` rows of `n` elements into one row of units. */
-static void interleave(char *restrict dst, const char *restrict src, int64_t src_row, int64_t have,
-                       int64_t group, int64_t n, int64_t size) {
+static void interleave(char *restrict dst, const char *restrict src, int64_t src_row, int64_t have, int64_t group,
+                       int64_t n, int64_t size) {
     if (size == 2 && group == 2) {
         const any16 *x = (const any16 *)(const void *)src;
         const any16 *y = (const any16 *)(const void *)(src + src_row);
@@ -26,8 +26,7 @@ static void interleave(char *restrict dst, const char *restrict src, int64_t src
     const uint8_t *x = (const uint8_t *)src;
     if (have == 4) {
         const uint8_t *y = x + src_row, *z = y + src_row, *w = z + src_row;
-        for (int64_t j = 0; j < n; j++)
-            d[j] = x[j] | (uint32_t)y[j] << 8 | (uint32_t)z[j] << 16 | (uint32_t)w[j] << 24;
+        for (int64_t j = 0; j < n; j++) d[j] = x[j] | (uint32_t)y[j] << 8 | (uint32_t)z[j] << 16 | (uint32_t)w[j] << 24;
         return;
     }
     for (int64_t j = 0; j < n; j++) {
@@ -38,29 +37,26 @@ static void interleave(char *restrict dst, const char *restrict src, int64_t src
 }
 
 /* k rows of contiguous columns -> panel. Source already of the packed type. */
-static void panel_from_rows(const ct__kernel *k, const char *src, int64_t src_row, char *dst,
-                            int64_t depth, int64_t cols) {
+static void panel_from_rows(const ct__kernel *k, const char *src, int64_t src_row, char *dst, int64_t depth,
+                            int64_t cols) {
     const int64_t size = ct__type_size(k->packed), group = k->group, unit = size * group;
     const int64_t width = panel_width(k), bytes = width * unit;
     for (int64_t p = 0; p < depth; p += group, dst += bytes, src += group * src_row) {
-        if (group == 1)
-            memcpy(dst, src, (size_t)(cols * unit));
-        else
-            interleave(dst, src, src_row, ct__min(group, depth - p), group, cols, size);
+        if (group == 1) memcpy(dst, src, (size_t)(cols * unit));
+        else interleave(dst, src, src_row, ct__min(group, depth - p), group, cols, size);
     }
 }
 
 /* Four whole panels at once, row by row: B is then read in longer runs. */
-static void panels_from_rows(const char *src, int64_t src_row, char *dst, int64_t depth,
-                             int64_t row_bytes) {
+static void panels_from_rows(const char *src, int64_t src_row, char *dst, int64_t depth, int64_t row_bytes) {
     const int64_t panel = depth * row_bytes;
     for (int64_t p = 0; p < depth; p++, dst += row_bytes, src += src_row)
         for (int i = 0; i < 4; i++) copy_bytes(dst + i * panel, src + i * row_bytes, row_bytes);
 }
 
 /* Columns contiguous along k -> panel. */
-static void panel_from_columns(const ct__kernel *k, const char *src, int64_t src_col, char *dst,
-                               int64_t depth, int64_t cols) {
+static void panel_from_columns(const ct__kernel *k, const char *src, int64_t src_col, char *dst, int64_t depth,
+                               int64_t cols) {
     const int64_t size = ct__type_size(k->packed), group = k->group, unit = size * group;
     const int64_t width = panel_width(k), units = depth / group, tail = depth % group;
     transpose(dst, width * unit, src, src_col, cols, units, cols, unit);
@@ -73,8 +69,7 @@ static void panel_from_columns(const ct__kernel *k, const char *src, int64_t src
 }
 
 /* n elements `stride` apart -> contiguous, of the packed type. */
-static void fetch(void *dst, ct_gemm_type to, const char *src, ct_gemm_type from, int64_t stride,
-                  int64_t n) {
+static void fetch(void *dst, ct_gemm_type to, const char *src, ct_gemm_type from, int64_t stride, int64_t n) {
     const int64_t size = ct__type_size(from);
     char raw[CHUNK * 8];
     if (stride == 1) {
@@ -92,8 +87,7 @@ static bool same_bits(ct_gemm_type a, ct_gemm_type b) {
     return a == b || (ct__type_size(a) == 1 && ct__type_size(b) == 1);
 }
 
-static void pack_panel(const ct__kernel *k, const ct__matrix *src, char *d, int64_t depth,
-                       int64_t cols) {
+static void pack_panel(const ct__kernel *k, const ct__matrix *src, char *d, int64_t depth, int64_t cols) {
     const int64_t from = ct__type_size(src->type), to = ct__type_size(k->packed);
     const char *s = (const char *)src->data;
     if (same_bits(src->type, k->packed)) {
@@ -113,24 +107,20 @@ static void pack_panel(const ct__kernel *k, const ct__matrix *src, char *d, int6
         const char *at = s + p * src->row * from;
         if (src->col == 1) {
             for (int64_t i = 0; i < count; i++)
-                convert_in(buffer + i * width * to, k->packed, at + i * src->row * from, src->type,
-                           cols);
+                convert_in(buffer + i * width * to, k->packed, at + i * src->row * from, src->type, cols);
             panel_from_rows(k, buffer, width * to, d, count, cols);
         } else {
             for (int64_t j = 0; j < cols; j++)
-                fetch(buffer + j * CHUNK * to, k->packed, at + j * src->col * from, src->type,
-                      src->row, count);
+                fetch(buffer + j * CHUNK * to, k->packed, at + j * src->col * from, src->type, src->row, count);
             panel_from_columns(k, buffer, CHUNK * to, d, count, cols);
         }
         d += count * width * to;
     }
 }
 
-void CT_ISA_FN(ct__gemm_pack_b)(const ct__kernel *k, const ct__matrix *src, void *dst,
-                                int64_t depth, int64_t cols) {
+void CT_ISA_FN(ct__gemm_pack_b)(const ct__kernel *k, const ct__matrix *src, void *dst, int64_t depth, int64_t cols) {
     const int64_t size = ct__type_size(src->type), width = panel_width(k);
-    const int64_t bytes = (depth + k->group - 1) / k->group * k->group * width *
-                          ct__type_size(k->packed);
+    const int64_t bytes = (depth + k->group - 1) / k->group * k->group * width * ct__type_size(k->packed);
     ct__matrix at = *src;
     char *d = (char *)dst;
     if (k->group == 1 && src->type == k->packed && src->col == 1)
@@ -144,8 +134,8 @@ void CT_ISA_FN(ct__gemm_pack_b)(const ct__kernel *k, const ct__matrix *src, void
     }
 }
 
-void CT_ISA_FN(ct__gemm_pack_a)(const ct__kernel *k, const ct__matrix *src, void *dst, int64_t ld,
-                                bool by_k, int64_t rows, int64_t depth) {
+void CT_ISA_FN(ct__gemm_pack_a)(const ct__kernel *k, const ct__matrix *src, void *dst, int64_t ld, bool by_k,
+                                int64_t rows, int64_t depth) {
     const int64_t from = ct__type_size(src->type), to = ct__type_size(k->packed), group = k->group;
     const char *s = (const char *)src->data;
     char *d = (char *)dst;
@@ -173,8 +163,7 @@ void CT_ISA_FN(ct__gemm_pack_a)(const ct__kernel *k, const ct__matrix *src, void
         for (int64_t i = 0; i < rows; i += CHUNK) {
             const int64_t count = ct__min(CHUNK, rows - i);
             for (int64_t q = 0; q < have; q++)
-                convert_in(buffer + q * CHUNK * to, k->packed, at + (q * src->col + i) * from,
-                           src->type, count);
+                convert_in(buffer + q * CHUNK * to, k->packed, at + (q * src->col + i) * from, src->type, count);
             interleave(d + i * group * to, buffer, CHUNK * to, have, group, count, to);
         }
     }
@@ -185,12 +174,12 @@ void CT_ISA_FN(ct__gemm_flip)(void *packed, int64_t bytes) {
     for (int64_t i = 0; i < bytes; i++) x[i] ^= 0x80;
 }
 
-void CT_ISA_FN(ct__gemm_offsets)(const ct__kernel *k, const void *panel, int64_t depth,
-                                 int32_t *out) {
+void CT_ISA_FN(ct__gemm_offsets)(const ct__kernel *k, const void *panel, int64_t depth, int32_t *out) {
     const int64_t width = panel_width(k);
     const int8_t *x = (const int8_t *)panel;
-    for (int64_t j = 0; j < width; j++) out[j] = 0;
+    uint32_t *sum = (uint32_t *)out; /* unsigned: wraps */
+    for (int64_t j = 0; j < width; j++) sum[j] = 0;
     for (int64_t p = 0; p < depth; p += 4)
-        for (int64_t j = 0; j < width; j++, x += 4) out[j] += x[0] + x[1] + x[2] + x[3];
-    for (int64_t j = 0; j < width; j++) out[j] = (int32_t)(-128u * (uint32_t)out[j]);
+        for (int64_t j = 0; j < width; j++, x += 4) sum[j] += (uint32_t)(x[0] + x[1] + x[2] + x[3]);
+    for (int64_t j = 0; j < width; j++) sum[j] *= (uint32_t)-128;
 }

@@ -7,8 +7,7 @@
 #else
 #define SHARED(name) CT_ISA_FN(name)
 #endif
-extern const ct__kernel SHARED(ct__gemm_f32), SHARED(ct__gemm_f64), SHARED(ct__gemm_i32),
-    SHARED(ct__gemm_i64);
+extern const ct__kernel SHARED(ct__gemm_f32), SHARED(ct__gemm_f64), SHARED(ct__gemm_i32), SHARED(ct__gemm_i64);
 #if CT_ISA_LEVEL == 3
 extern const ct__kernel CT_ISA_FN(ct__gemm_bf16);
 #endif
@@ -17,16 +16,13 @@ extern const ct__kernel CT_ISA_FN(ct__gemm_i8);
 #endif
 
 void CT_ISA_FN(ct__gemm_pack_b)(const ct__kernel *, const ct__matrix *, void *, int64_t, int64_t);
-void CT_ISA_FN(ct__gemm_pack_a)(const ct__kernel *, const ct__matrix *, void *, int64_t, bool,
-                                int64_t, int64_t);
+void CT_ISA_FN(ct__gemm_pack_a)(const ct__kernel *, const ct__matrix *, void *, int64_t, bool, int64_t, int64_t);
 void CT_ISA_FN(ct__gemm_flip)(void *, int64_t);
 void CT_ISA_FN(ct__gemm_offsets)(const ct__kernel *, const void *, int64_t, int32_t *);
-void CT_ISA_FN(ct__gemm_finish)(const ct__finish *, void *, int64_t, int64_t, int64_t, int64_t,
-                                int64_t);
-void CT_ISA_FN(ct__gemv_dot)(ct_gemm_type, const void *, int64_t, const void *, void *, int64_t,
-                             int64_t, double, bool);
-void CT_ISA_FN(ct__gemv_axpy)(ct_gemm_type, const void *, int64_t, const void *, int64_t, void *,
-                              int64_t, int64_t, double, bool);
+void CT_ISA_FN(ct__gemm_finish)(const ct__finish *, void *, int64_t, int64_t, int64_t, int64_t, int64_t);
+void CT_ISA_FN(ct__gemv_dot)(ct_gemm_type, const void *, int64_t, const void *, void *, int64_t, int64_t, double, bool);
+void CT_ISA_FN(ct__gemv_axpy)(ct_gemm_type, const void *, int64_t, const void *, int64_t, void *, int64_t, int64_t,
+                              double, bool);
 
 const ct_gemm_isa CT_ISA_FN(ct__gemm_isa) = {
     .name = CT__STRING(CT_ISA),

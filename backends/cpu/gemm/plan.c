@@ -3,9 +3,7 @@
 
 #include "core/threads.h"
 
-static bool is_float(ct_gemm_type t) {
-    return t == CT_GEMM_F32 || t == CT_GEMM_BF16 || t == CT_GEMM_F16;
-}
+static bool is_float(ct_gemm_type t) { return t == CT_GEMM_F32 || t == CT_GEMM_BF16 || t == CT_GEMM_F16; }
 static bool is_integer(ct_gemm_type t) { return t >= CT_GEMM_I8 && t < CT_GEMM_TYPES; }
 
 const ct__kernel *ct__gemm_kernel(ct_gemm_type a, ct_gemm_type b, ct_gemm_type c) {
@@ -38,8 +36,7 @@ static int64_t lines_on_a_set(int64_t stride, int64_t count, int64_t way) {
 /* Tiles of at most seven rows, evened out over m: their lines fit one set of L1 even when rows are
  * a multiple of 4 KiB apart, and seven rows still keep the multipliers busy. */
 static void lower_tiles(ct__plan *p) {
-    if (p->tile_rows > 7 && ct__panel_width(p->kernel) >= 16)
-        p->tile_rows = ct__ceil_div(p->m, ct__ceil_div(p->m, 7));
+    if (p->tile_rows > 7 && ct__panel_width(p->kernel) >= 16) p->tile_rows = ct__ceil_div(p->m, ct__ceil_div(p->m, 7));
 }
 
 /* Whether row tiles may read A where it lies: the type fits, k groups are whole, and a tile's rows
@@ -67,28 +64,23 @@ static bool a_readable(ct__plan *p) {
 static bool b_readable(const ct__plan *p) {
     const ct__kernel *kernel = p->kernel;
     const int64_t size = ct__type_size(p->b.type);
-    if (p->g->pack_b || p->g->packed_b || p->b.type != kernel->packed || kernel->group > 1)
-        return false;
+    if (p->g->pack_b || p->g->packed_b || p->b.type != kernel->packed || kernel->group > 1) return false;
     if (p->b.col != 1) return p->n == 1 && p->m <= kernel->rows;
     if (p->m <= kernel->rows) return true;
     const int64_t row = magnitude(p->b.row) * size;
-    return p->k * p->n * size <= 1 << 20 &&
-           lines_on_a_set(row, ct__min(p->k, kernel->depth), 131072) <= 4;
+    return p->k * p->n * size <= 1 << 20 && lines_on_a_set(row, ct__min(p->k, kernel->depth), 131072) <= 4;
 }
 
 static bool b_copyable(const ct__plan *p) {
-    return p->kernel->copying_tiles && !p->g->pack_b && p->b.type == p->kernel->packed &&
-           p->b.col == 1;
+    return p->kernel->copying_tiles && !p->g->pack_b && p->b.type == p->kernel->packed && p->b.col == 1;
 }
 
 /* Cycles, roughly, to compute as given and transposed: lanes wasted on a narrow n, packing B (a
  * transpose when its columns are not contiguous), storing C against its grain. */
-static double cost(const ct__kernel *kernel, int64_t m, int64_t n, int64_t k, bool b_contiguous,
-                   bool c_contiguous) {
+static double cost(const ct__kernel *kernel, int64_t m, int64_t n, int64_t k, bool b_contiguous, bool c_contiguous) {
     const double wide = (double)ct__round_up(n, kernel->lanes) / kernel->lanes;
     const double pack = b_contiguous ? (m <= kernel->rows ? 0.0 : 0.1) : 0.4;
-    return (double)m * wide * (double)ct__ceil_div(k, kernel->group) +
-           pack * (double)n * (double)k / kernel->group +
+    return (double)m * wide * (double)ct__ceil_div(k, kernel->group) + pack * (double)n * (double)k / kernel->group +
            (c_contiguous ? 0.0 : 0.5) * (double)m * (double)n;
 }
 
@@ -141,24 +133,20 @@ static void cut(ct__plan *p) {
     p->block_cols = ct__min(ct__round_up(p->n, width), ct__round_up(kernel->block_cols, width));
     const bool private_a = p->a_feed == CT__FEED_PRIVATE;
     const bool private_b = p->b_feed == CT__FEED_PRIVATE || p->b_feed == CT__FEED_COPIED;
-    p->chunk_rows = private_b
-                        ? most_rows
-                        : ct__min(most_rows, ct__round_up(kernel->block_rows, p->tile_rows));
+    p->chunk_rows = private_b ? most_rows : ct__min(most_rows, ct__round_up(kernel->block_rows, p->tile_rows));
     p->chunk_cols = private_a ? ct__round_up(most_cols, width) : p->block_cols;
     if (p->items_apart) return;
     for (;;) {
-        const int64_t chunks = ct__ceil_div(most_rows, p->chunk_rows) *
-                               ct__ceil_div(most_cols, p->chunk_cols);
-        const double flops = 2.0 * (double)p->chunk_rows * (double)p->chunk_cols *
-                             (double)ct__min(p->k, p->stage_depth);
+        const int64_t chunks = ct__ceil_div(most_rows, p->chunk_rows) * ct__ceil_div(most_cols, p->chunk_cols);
+        const double flops =
+            2.0 * (double)p->chunk_rows * (double)p->chunk_cols * (double)ct__min(p->k, p->stage_depth);
         const bool rows = !private_b && p->chunk_rows > p->tile_rows;
         const bool cols = !private_a && p->chunk_cols > (private_b ? 2 * width : width);
         if (chunks >= 24 || flops < 2e6 || (!rows && !cols)) break;
         /* Rows that share a block of B are worth more than columns that share a strip of A. */
         if (cols && (!rows || p->chunk_cols > 2 * width || p->chunk_rows <= 4 * p->tile_rows))
             p->chunk_cols = ct__round_up(p->chunk_cols / 2, width);
-        else
-            p->chunk_rows = ct__round_up(p->chunk_rows / 2, p->tile_rows);
+        else p->chunk_rows = ct__round_up(p->chunk_rows / 2, p->tile_rows);
     }
     p->block_cols = ct__min(p->block_cols, p->chunk_cols);
 }
@@ -166,19 +154,16 @@ static void cut(ct__plan *p) {
 static void choose_feeds(ct__plan *p) {
     const ct__kernel *kernel = p->kernel;
     const bool small_m = p->m <= kernel->block_rows, small_n = p->n <= kernel->block_cols;
-    p->a_feed = a_readable(p) ? CT__FEED_DIRECT
-                              : (small_n ? CT__FEED_PRIVATE : CT__FEED_STAGED);
-    p->b_feed = p->g->packed_b     ? CT__FEED_PACKED
-                : b_readable(p)    ? CT__FEED_DIRECT
-                : small_m          ? (b_copyable(p) ? CT__FEED_COPIED : CT__FEED_PRIVATE)
-                                   : CT__FEED_STAGED;
+    p->a_feed = a_readable(p) ? CT__FEED_DIRECT : (small_n ? CT__FEED_PRIVATE : CT__FEED_STAGED);
+    p->b_feed = p->g->packed_b  ? CT__FEED_PACKED
+                : b_readable(p) ? CT__FEED_DIRECT
+                : small_m       ? (b_copyable(p) ? CT__FEED_COPIED : CT__FEED_PRIVATE)
+                                : CT__FEED_STAGED;
     /* Both private leaves one chunk: fine for a product that stays on one worker. */
     const bool private_b = p->b_feed == CT__FEED_PRIVATE || p->b_feed == CT__FEED_COPIED;
     if (p->a_feed == CT__FEED_PRIVATE && private_b && !p->items_apart) {
-        if (p->m < p->n)
-            p->a_feed = CT__FEED_STAGED;
-        else
-            p->b_feed = CT__FEED_STAGED;
+        if (p->m < p->n) p->a_feed = CT__FEED_STAGED;
+        else p->b_feed = CT__FEED_STAGED;
     }
     p->a_by_k = !p->g->pack_a && p->a.row == 1 && p->a.col != 1;
 }
@@ -210,8 +195,8 @@ static void measure(ct__plan *p) {
     const int64_t a_depth = staged_a ? deep : p->private_depth;
     p->a_ld = p->a_by_k ? ct__round_up(p->chunk_rows * kernel->group, 64 / size)
                         : ct__round_up(a_depth, 64 / size) + 64 / size;
-    p->a_block_bytes = p->a_by_k ? p->a_ld * ct__ceil_div(a_depth, kernel->group) * size
-                                 : p->a_ld * p->chunk_rows * size;
+    p->a_block_bytes =
+        p->a_by_k ? p->a_ld * ct__ceil_div(a_depth, kernel->group) * size : p->a_ld * p->chunk_rows * size;
     p->a_block_bytes = ct__round_up(p->a_block_bytes, 64);
     p->a_bytes = staged_a ? p->a_block_bytes * ct__ceil_div(rows, p->chunk_rows) : 0;
     p->b_bytes = staged_b ? ct__panel_bytes(kernel, deep) * ct__ceil_div(cols, width) : 0;
@@ -219,8 +204,7 @@ static void measure(ct__plan *p) {
 
     p->sums_bytes = p->sums ? rows * ct__round_up(cols, width) * acc : 0;
     p->worker_bytes = 0;
-    if (!p->c_direct && !p->sums)
-        p->worker_bytes += p->tile_rows * ct__round_up(p->chunk_cols, width) * acc;
+    if (!p->c_direct && !p->sums) p->worker_bytes += p->tile_rows * ct__round_up(p->chunk_cols, width) * acc;
     if (p->a_feed == CT__FEED_PRIVATE) p->worker_bytes += p->a_block_bytes;
     if (p->b_feed == CT__FEED_PRIVATE || p->b_feed == CT__FEED_COPIED) {
         p->worker_bytes += ct__panel_bytes(kernel, p->private_depth) * ct__ceil_div(p->block_cols, width);
@@ -232,8 +216,7 @@ static void measure(ct__plan *p) {
     p->worker_bytes = ct__round_up(p->worker_bytes, 64);
     const int64_t workers = ct__threads();
     const int64_t shared = p->a_bytes + p->b_bytes + p->offsets_bytes + p->sums_bytes;
-    p->total_bytes = p->items_apart ? (shared + p->worker_bytes) * workers
-                                    : shared + p->worker_bytes * workers;
+    p->total_bytes = p->items_apart ? (shared + p->worker_bytes) * workers : shared + p->worker_bytes * workers;
 }
 
 bool ct__gemm_plan(const ct_gemm *g, ct__plan *p) {

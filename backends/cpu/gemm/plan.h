@@ -31,15 +31,15 @@ typedef struct ct__plan {
     bool finish;           /* an epilogue or a store remains to be done */
     bool sums;             /* sums of several k blocks wait in scratch */
 
-    int64_t tile_rows;                /* rows of a tile, evened out over m */
-    int64_t chunk_rows, chunk_cols;   /* the unit of parallel work */
-    int64_t block_cols;               /* columns of a chunk computed at a time */
-    int64_t depth;                    /* k block */
-    int64_t private_depth;            /* the same, no deeper than k: what workers pack at a time */
+    int64_t tile_rows;              /* rows of a tile, evened out over m */
+    int64_t chunk_rows, chunk_cols; /* the unit of parallel work */
+    int64_t block_cols;             /* columns of a chunk computed at a time */
+    int64_t depth;                  /* k block */
+    int64_t private_depth;          /* the same, no deeper than k: what workers pack at a time */
     int64_t stage_rows, stage_cols, stage_depth;
 
-    int64_t items;          /* products in the batch */
-    bool items_apart;       /* each product stays on one worker */
+    int64_t items;    /* products in the batch */
+    bool items_apart; /* each product stays on one worker */
     int64_t items_in_chunk;
 
     /* Scratch of one running product, in this order, and its size in bytes. */

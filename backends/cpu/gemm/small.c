@@ -7,8 +7,7 @@
 enum { LARGEST = 64 * 64 * 64, STACK = 64 * 64 * 8 };
 
 bool ct__gemm_is_small(const ct_gemm *g) {
-    if (g->m <= 0 || g->n <= 0 || g->k <= 0 || g->m > LARGEST || g->n > LARGEST || g->k > LARGEST)
-        return false;
+    if (g->m <= 0 || g->n <= 0 || g->k <= 0 || g->m > LARGEST || g->n > LARGEST || g->k > LARGEST) return false;
     if (g->m * g->n > LARGEST || g->m * g->n * g->k > LARGEST) return false;
     if (g->a_type > CT_GEMM_F64 || g->b_type != g->a_type || g->c_type != g->a_type) return false;
     if (g->bias_row || g->bias_col || g->residual || g->activate || g->store) return false;
@@ -18,8 +17,7 @@ bool ct__gemm_is_small(const ct_gemm *g) {
     return (g->n + 31) * g->k * ct__type_size(g->b_type) <= STACK && g->m > 1;
 }
 
-static void multiply(const ct_gemm *g, const ct__kernel *kernel, const char *a, const char *b,
-                     char *c) {
+static void multiply(const ct_gemm *g, const ct__kernel *kernel, const char *a, const char *b, char *c) {
     const int64_t size = ct__type_size(kernel->acc), width = ct__panel_width(kernel);
     const int64_t count = ct__ceil_div(g->m, kernel->rows), rows = ct__ceil_div(g->m, count);
     char stack[STACK] __attribute__((aligned(64)));
@@ -33,6 +31,7 @@ static void multiply(const ct_gemm *g, const ct__kernel *kernel, const char *a, 
     t.alpha = g->alpha;
     t.accumulate = g->accumulate;
     t.scale = g->scale;
+    t.far_c = false;
     if (g->b_col != 1) {
         const ct__matrix src = {b, g->b_type, g->b_row, g->b_col};
         ct__gemm_isa->pack_b(kernel, &src, stack, g->k, g->n);
@@ -73,14 +72,12 @@ static void chunk_of_items(void *ctx, int64_t chunk, int worker) {
             if (d) rest /= g->batch[d];
             a += at * g->a_batch[d], b += at * g->b_batch[d], c += at * g->c_batch[d];
         }
-        multiply(g, all->kernel, (const char *)g->a + a * size, (const char *)g->b + b * size,
-                 (char *)g->c + c * size);
+        multiply(g, all->kernel, (const char *)g->a + a * size, (const char *)g->b + b * size, (char *)g->c + c * size);
     }
 }
 
 void ct__gemm_small(const ct_gemm *g) {
-    const ct__kernel *kernel =
-        ct__gemm_isa->kernels[g->a_type == CT_GEMM_F32 ? CT__KIND_F32 : CT__KIND_F64];
+    const ct__kernel *kernel = ct__gemm_isa->kernels[g->a_type == CT_GEMM_F32 ? CT__KIND_F32 : CT__KIND_F64];
     if (g->batch_dims == 0) {
         multiply(g, kernel, (const char *)g->a, (const char *)g->b, (char *)g->c);
         return;

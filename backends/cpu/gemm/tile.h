@@ -2,8 +2,7 @@
  * A kernel_<type>.c defines the vector vocabulary below and includes this file, which stamps out
  * one function for each row count, column-vector count and edge kind, and the table of them.
  *
- * Vocabulary: VEC, MASK, LANES, TILE_ROWS, TILE_VECS, ELEMENT (one A element, as broadcast; for
- * packed pairs and quads the whole group), V_ZERO, V_LOAD, V_LOAD_MASK, V_STORE, V_STORE_MASK,
+ * Vocabulary: VEC, MASK, LANES, TILE_ROWS, TILE_VECS, TILE_WIDTH (columns), V_ZERO, V_LOAD, V_LOAD_MASK, V_STORE, V_STORE_MASK,
  * V_BROADCAST, V_FMA(a, b, c), V_ADD, V_SCALE(v, alpha), V_MASK(valid lanes); optional TILE_START
  * (what the sums start from) and TILE_COPIES (tiles that also pack B).
  *
@@ -11,6 +10,8 @@
  * all feed the same code. B is k rows of contiguous columns, any byte stride apart. Nothing
  * outside the R rows and `cols` columns is read or written. */
 #include "backends/cpu/gemm/engine.h"
+
+_Static_assert(TILE_WIDTH == TILE_VECS * LANES, "a kernel's name says its tile");
 
 /* Fourteen rows, spelled out: loops over an array of accumulators stay in memory with some compilers.
  * What lies past `rows` and `vecs` is compiled away. */
@@ -20,67 +21,67 @@
 
 /* Rows are reached from one base pointer in three with the index scaled by 0, 1 and 2: fourteen
  * row pointers would not fit the sixteen integer registers of x86-64. */
-#define TILE_ROW(r)                                                                          \
-    if (rows > r) {                                                                          \
-        const char *base = r < 3 ? a0 : r < 6 ? a1 : r < 9 ? a2 : r < 12 ? a3 : a4;          \
-        const VEC x = V_BROADCAST(base + (r % 3) * row);                                     \
-        acc##r##_0 = V_FMA(x, b0, acc##r##_0);                                               \
-        if (vecs > 1) acc##r##_1 = V_FMA(x, b1, acc##r##_1);                                 \
-        if (vecs > 2) acc##r##_2 = V_FMA(x, b2, acc##r##_2);                                 \
+#define TILE_ROW(r)                                                                 \
+    if (rows > r) {                                                                 \
+        const char *base = r < 3 ? a0 : r < 6 ? a1 : r < 9 ? a2 : r < 12 ? a3 : a4; \
+        const VEC x = V_BROADCAST(base + (r % 3) * row);                            \
+        acc##r##_0 = V_FMA(x, b0, acc##r##_0);                                      \
+        if (vecs > 1) acc##r##_1 = V_FMA(x, b1, acc##r##_1);                        \
+        if (vecs > 2) acc##r##_2 = V_FMA(x, b2, acc##r##_2);                        \
     }
 
 /* Keeps the compiler from computing fourteen row addresses once and spilling them. */
-#define TILE_AGAIN(p)          \
-    p = (char *)t->c;          \
+#define TILE_AGAIN(p) \
+    p = (char *)t->c; \
     __asm__("" : "+r"(p));
 
-#define TILE_PREFETCH(r)                                         \
-    if (rows > r) {                                              \
-        __builtin_prefetch(c, 1);                                \
-        if (vecs > 1) __builtin_prefetch(c + sizeof(VEC), 1);    \
-        c += c_row;                                              \
+#define TILE_PREFETCH(r)                                      \
+    if (rows > r) {                                           \
+        __builtin_prefetch(c, 1);                             \
+        if (vecs > 1) __builtin_prefetch(c + sizeof(VEC), 1); \
+        c += c_row;                                           \
     }
 
-#define TILE_SCALE(r)                                                        \
-    if (rows > r) {                                                          \
-        acc##r##_0 = V_SCALE(acc##r##_0, t->alpha);                          \
-        if (vecs > 1) acc##r##_1 = V_SCALE(acc##r##_1, t->alpha);            \
-        if (vecs > 2) acc##r##_2 = V_SCALE(acc##r##_2, t->alpha);            \
+#define TILE_SCALE(r)                                             \
+    if (rows > r) {                                               \
+        acc##r##_0 = V_SCALE(acc##r##_0, t->alpha);               \
+        if (vecs > 1) acc##r##_1 = V_SCALE(acc##r##_1, t->alpha); \
+        if (vecs > 2) acc##r##_2 = V_SCALE(acc##r##_2, t->alpha); \
     }
 
-#define TILE_ADD(r)                                                          \
-    if (rows > r) {                                                          \
-        acc##r##_0 = V_ADD(TILE_LOAD(c, 0), acc##r##_0);                     \
-        if (vecs > 1) acc##r##_1 = V_ADD(TILE_LOAD(c, 1), acc##r##_1);       \
-        if (vecs > 2) acc##r##_2 = V_ADD(TILE_LOAD(c, 2), acc##r##_2);       \
-        c += c_row;                                                          \
+#define TILE_ADD(r)                                                    \
+    if (rows > r) {                                                    \
+        acc##r##_0 = V_ADD(TILE_LOAD(c, 0), acc##r##_0);               \
+        if (vecs > 1) acc##r##_1 = V_ADD(TILE_LOAD(c, 1), acc##r##_1); \
+        if (vecs > 2) acc##r##_2 = V_ADD(TILE_LOAD(c, 2), acc##r##_2); \
+        c += c_row;                                                    \
     }
 
-#define TILE_STORE_VEC(v, x)                                                              \
-    if (masked && v == vecs - 1)                                                          \
-        V_STORE_MASK(c + v * sizeof(VEC), mask, x);                                       \
-    else                                                                                  \
-        V_STORE(c + v * sizeof(VEC), x);
-#define TILE_STORE(r)                                    \
-    if (rows > r) {                                      \
-        TILE_STORE_VEC(0, acc##r##_0)                    \
-        if (vecs > 1) { TILE_STORE_VEC(1, acc##r##_1) }  \
-        if (vecs > 2) { TILE_STORE_VEC(2, acc##r##_2) }  \
-        c += c_row;                                      \
+#define TILE_STORE_VEC(v, x)                                                 \
+    if (masked && v == vecs - 1) V_STORE_MASK(c + v * sizeof(VEC), mask, x); \
+    else V_STORE(c + v * sizeof(VEC), x);
+#define TILE_STORE(r)                     \
+    if (rows > r) {                       \
+        TILE_STORE_VEC(0, acc##r##_0)     \
+        if (vecs > 1) {                   \
+            TILE_STORE_VEC(1, acc##r##_1) \
+        }                                 \
+        if (vecs > 2) {                   \
+            TILE_STORE_VEC(2, acc##r##_2) \
+        }                                 \
+        c += c_row;                       \
     }
 
-#define TILE_LOAD(p, v)                                                  \
-    (masked && v == vecs - 1 ? V_LOAD_MASK((p) + v * sizeof(VEC), mask)  \
-                             : V_LOAD((p) + v * sizeof(VEC)))
+#define TILE_LOAD(p, v) \
+    (masked && v == vecs - 1 ? V_LOAD_MASK((p) + v * sizeof(VEC), mask) : V_LOAD((p) + v * sizeof(VEC)))
 #ifndef TILE_START
 #define TILE_START(t, v) V_ZERO
 #endif
 
 /* `copy`: leaves a packed copy of B's panel behind, for the row tiles that follow. B is then far
  * away, so its rows are asked for early. */
-static inline __attribute__((always_inline)) void tile_body(const ct__tile *t, const int rows,
-                                                            const int vecs, const int masked,
-                                                            const int copy) {
+static inline __attribute__((always_inline)) void tile_body(const ct__tile *t, const int rows, const int vecs,
+                                                            const int masked, const int copy) {
     const int64_t row = t->a_row, step = t->a_step, b_step = t->b_step, c_row = t->c_row;
     const char *a0 = (const char *)t->a, *b = (const char *)t->b;
     const char *a1 = a0 + 3 * row, *a2 = a1 + 3 * row, *a3 = a2 + 3 * row, *a4 = a3 + 3 * row;
@@ -92,7 +93,7 @@ static inline __attribute__((always_inline)) void tile_body(const ct__tile *t, c
     TILE_EACH(TILE_DECLARE)
 
     /* The stores at the end would otherwise wait for these lines. */
-    if (t->k > 32) {
+    if (t->far_c) {
         TILE_EACH(TILE_PREFETCH)
         TILE_AGAIN(c)
     }
@@ -114,7 +115,9 @@ static inline __attribute__((always_inline)) void tile_body(const ct__tile *t, c
         b += b_step;
         (void)b1, (void)b2;
     }
-    if (t->scale) { TILE_EACH(TILE_SCALE) }
+    if (t->scale) {
+        TILE_EACH(TILE_SCALE)
+    }
     if (t->accumulate) {
         TILE_EACH(TILE_ADD)
         TILE_AGAIN(c)
@@ -127,20 +130,20 @@ static inline __attribute__((always_inline)) void tile_body(const ct__tile *t, c
     static void tile_##R##x##NV##_##M(const ct__tile *t) { tile_body(t, R, NV, M, 0); }
 #define TILE_COPY(R, NV, M) \
     static void tile_##R##x##NV##_copy(const ct__tile *t) { tile_body(t, R, NV, M, 1); }
-#define TILE_NAME(R, NV, M) tile_##R##x##NV##_##M,
+#define TILE_NAME(R, NV, M)      tile_##R##x##NV##_##M,
 #define TILE_COPY_NAME(R, NV, M) tile_##R##x##NV##_copy,
 
 /* Row counts up to TILE_ROWS. */
 #if TILE_ROWS == 14
-#define TILE_ROWS_LIST(X, NV, M)                                                            \
-    X(1, NV, M) X(2, NV, M) X(3, NV, M) X(4, NV, M) X(5, NV, M) X(6, NV, M) X(7, NV, M)      \
-    X(8, NV, M) X(9, NV, M) X(10, NV, M) X(11, NV, M) X(12, NV, M) X(13, NV, M) X(14, NV, M)
+#define TILE_ROWS_LIST(X, NV, M)                                                                                 \
+    X(1, NV, M)                                                                                                  \
+    X(2, NV, M) X(3, NV, M) X(4, NV, M) X(5, NV, M) X(6, NV, M) X(7, NV, M) X(8, NV, M) X(9, NV, M) X(10, NV, M) \
+        X(11, NV, M) X(12, NV, M) X(13, NV, M) X(14, NV, M)
 #elif TILE_ROWS == 8
 #define TILE_ROWS_LIST(X, NV, M) \
     X(1, NV, M) X(2, NV, M) X(3, NV, M) X(4, NV, M) X(5, NV, M) X(6, NV, M) X(7, NV, M) X(8, NV, M)
 #elif TILE_ROWS == 6
-#define TILE_ROWS_LIST(X, NV, M) \
-    X(1, NV, M) X(2, NV, M) X(3, NV, M) X(4, NV, M) X(5, NV, M) X(6, NV, M)
+#define TILE_ROWS_LIST(X, NV, M) X(1, NV, M) X(2, NV, M) X(3, NV, M) X(4, NV, M) X(5, NV, M) X(6, NV, M)
 #elif TILE_ROWS == 4
 #define TILE_ROWS_LIST(X, NV, M) X(1, NV, M) X(2, NV, M) X(3, NV, M) X(4, NV, M)
 #else
@@ -160,20 +163,16 @@ TILE_ROWS_LIST(TILE_ONE, 3, 1)
 
 /* tiles[(vecs - 1) * 2 + masked][rows - 1] */
 static const ct__tile_fn tiles[2 * TILE_VECS][CT__TILE_ROWS_MAX] = {
-    {TILE_ROWS_LIST(TILE_NAME, 1, 0)},
-    {TILE_ROWS_LIST(TILE_NAME, 1, 1)},
+    {TILE_ROWS_LIST(TILE_NAME, 1, 0)}, {TILE_ROWS_LIST(TILE_NAME, 1, 1)},
 #if TILE_VECS >= 2
-    {TILE_ROWS_LIST(TILE_NAME, 2, 0)},
-    {TILE_ROWS_LIST(TILE_NAME, 2, 1)},
+    {TILE_ROWS_LIST(TILE_NAME, 2, 0)}, {TILE_ROWS_LIST(TILE_NAME, 2, 1)},
 #endif
 #if TILE_VECS >= 3
-    {TILE_ROWS_LIST(TILE_NAME, 3, 0)},
-    {TILE_ROWS_LIST(TILE_NAME, 3, 1)},
+    {TILE_ROWS_LIST(TILE_NAME, 3, 0)}, {TILE_ROWS_LIST(TILE_NAME, 3, 1)},
 #endif
 };
 
 #ifdef TILE_COPIES
 TILE_ROWS_LIST(TILE_COPY, TILE_VECS, 0)
-static const ct__tile_fn copying_tiles[CT__TILE_ROWS_MAX] = {
-    TILE_ROWS_LIST(TILE_COPY_NAME, TILE_VECS, 0)};
+static const ct__tile_fn copying_tiles[CT__TILE_ROWS_MAX] = {TILE_ROWS_LIST(TILE_COPY_NAME, TILE_VECS, 0)};
 #endif

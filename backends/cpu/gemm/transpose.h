@@ -9,13 +9,12 @@
 #include <immintrin.h>
 
 /* 8 by 8 in half vectors, for small matrices. */
-static inline void transpose_eight32(char *dst, int64_t dst_row, const char *src, int64_t src_row,
-                                     int rows, int cols, int write) {
+static inline void transpose_eight32(char *dst, int64_t dst_row, const char *src, int64_t src_row, int rows, int cols,
+                                     int write) {
     __m256 a[8], b[8];
     const __mmask8 in = (__mmask8)((1u << cols) - 1u), out = (__mmask8)((1u << write) - 1u);
 #pragma GCC unroll 8
-    for (int r = 0; r < 8; r++)
-        a[r] = r < rows ? _mm256_maskz_loadu_ps(in, src + r * src_row) : _mm256_setzero_ps();
+    for (int r = 0; r < 8; r++) a[r] = r < rows ? _mm256_maskz_loadu_ps(in, src + r * src_row) : _mm256_setzero_ps();
 #pragma GCC unroll 4
     for (int r = 0; r < 8; r += 2) {
         b[r] = _mm256_unpacklo_ps(a[r], a[r + 1]);
@@ -39,8 +38,8 @@ static inline void transpose_eight32(char *dst, int64_t dst_row, const char *src
 }
 
 /* rows <= 16, cols <= 16; writes `write` >= rows lanes of each destination row, zeros after rows. */
-static inline void transpose_block32(char *dst, int64_t dst_row, const char *src, int64_t src_row,
-                                     int rows, int cols, int write) {
+static inline void transpose_block32(char *dst, int64_t dst_row, const char *src, int64_t src_row, int rows, int cols,
+                                     int write) {
     if (write <= 8 && cols <= 8) {
         transpose_eight32(dst, dst_row, src, src_row, rows, cols, write);
         return;
@@ -52,9 +51,9 @@ static inline void transpose_block32(char *dst, int64_t dst_row, const char *src
 #pragma GCC unroll 16
         for (int r = 0; r < 16; r++) a[r] = _mm512_maskz_loadu_ps(in, src + r * src_row);
     } else {
-        LOAD_ROW(0) LOAD_ROW(1) LOAD_ROW(2) LOAD_ROW(3) LOAD_ROW(4) LOAD_ROW(5) LOAD_ROW(6)
-        LOAD_ROW(7) LOAD_ROW(8) LOAD_ROW(9) LOAD_ROW(10) LOAD_ROW(11) LOAD_ROW(12) LOAD_ROW(13)
-        LOAD_ROW(14) LOAD_ROW(15)
+        LOAD_ROW(0)
+        LOAD_ROW(1) LOAD_ROW(2) LOAD_ROW(3) LOAD_ROW(4) LOAD_ROW(5) LOAD_ROW(6) LOAD_ROW(7) LOAD_ROW(8) LOAD_ROW(9)
+            LOAD_ROW(10) LOAD_ROW(11) LOAD_ROW(12) LOAD_ROW(13) LOAD_ROW(14) LOAD_ROW(15)
     }
 #undef LOAD_ROW
     /* Pairs of rows, then quads: each 128-bit lane then holds four rows of one column. */
@@ -89,21 +88,20 @@ static inline void transpose_block32(char *dst, int64_t dst_row, const char *src
 #pragma GCC unroll 16
         for (int c = 0; c < 16; c++) _mm512_storeu_ps(dst + c * dst_row, b[c]);
     } else {
-        STORE_ROW(0) STORE_ROW(1) STORE_ROW(2) STORE_ROW(3) STORE_ROW(4) STORE_ROW(5) STORE_ROW(6)
-        STORE_ROW(7) STORE_ROW(8) STORE_ROW(9) STORE_ROW(10) STORE_ROW(11) STORE_ROW(12)
-        STORE_ROW(13) STORE_ROW(14) STORE_ROW(15)
+        STORE_ROW(0)
+        STORE_ROW(1) STORE_ROW(2) STORE_ROW(3) STORE_ROW(4) STORE_ROW(5) STORE_ROW(6) STORE_ROW(7) STORE_ROW(8)
+            STORE_ROW(9) STORE_ROW(10) STORE_ROW(11) STORE_ROW(12) STORE_ROW(13) STORE_ROW(14) STORE_ROW(15)
     }
 #undef STORE_ROW
 }
 
 /* The same for 64-bit units, 8 by 8. */
-static inline void transpose_block64(char *dst, int64_t dst_row, const char *src, int64_t src_row,
-                                     int rows, int cols, int write) {
+static inline void transpose_block64(char *dst, int64_t dst_row, const char *src, int64_t src_row, int rows, int cols,
+                                     int write) {
     __m512d a[8], b[8];
     const __mmask8 in = (__mmask8)((1u << cols) - 1u);
 #pragma GCC unroll 8
-    for (int r = 0; r < 8; r++)
-        a[r] = r < rows ? _mm512_maskz_loadu_pd(in, src + r * src_row) : _mm512_setzero_pd();
+    for (int r = 0; r < 8; r++) a[r] = r < rows ? _mm512_maskz_loadu_pd(in, src + r * src_row) : _mm512_setzero_pd();
 #pragma GCC unroll 4
     for (int r = 0; r < 8; r += 2) {
         b[r] = _mm512_unpacklo_pd(a[r], a[r + 1]);
@@ -180,16 +178,15 @@ static inline void transpose_full64(char *dst, int64_t dst_row, const char *src,
 #endif
 
 #if CT_ISA_LEVEL < 2
-#define TRANSPOSE_LOOP(T)                                                                         \
-    for (int c = 0; c < cols; c++) {                                                              \
-        for (int r = 0; r < rows; r++)                                                            \
-            *(T *)(void *)(dst + c * dst_row + r * (int64_t)sizeof(T)) =                          \
-                *(const T *)(const void *)(src + r * src_row + c * (int64_t)sizeof(T));           \
-        for (int r = rows; r < write; r++)                                                        \
-            *(T *)(void *)(dst + c * dst_row + r * (int64_t)sizeof(T)) = 0;                       \
+#define TRANSPOSE_LOOP(T)                                                                                  \
+    for (int c = 0; c < cols; c++) {                                                                       \
+        for (int r = 0; r < rows; r++)                                                                     \
+            *(T *)(void *)(dst + c * dst_row + r * (int64_t)sizeof(T)) =                                   \
+                *(const T *)(const void *)(src + r * src_row + c * (int64_t)sizeof(T));                    \
+        for (int r = rows; r < write; r++) *(T *)(void *)(dst + c * dst_row + r * (int64_t)sizeof(T)) = 0; \
     }
-static inline void transpose_block32(char *dst, int64_t dst_row, const char *src, int64_t src_row,
-                                     int rows, int cols, int write) {
+static inline void transpose_block32(char *dst, int64_t dst_row, const char *src, int64_t src_row, int rows, int cols,
+                                     int write) {
 #ifdef TRANSPOSE_FULL_ONLY
     if (rows == TRANSPOSE_BLOCK32 && cols == TRANSPOSE_BLOCK32) {
         transpose_full32(dst, dst_row, src, src_row);
@@ -198,8 +195,8 @@ static inline void transpose_block32(char *dst, int64_t dst_row, const char *src
 #endif
     TRANSPOSE_LOOP(any32)
 }
-static inline void transpose_block64(char *dst, int64_t dst_row, const char *src, int64_t src_row,
-                                     int rows, int cols, int write) {
+static inline void transpose_block64(char *dst, int64_t dst_row, const char *src, int64_t src_row, int rows, int cols,
+                                     int write) {
 #ifdef TRANSPOSE_FULL_ONLY
     if (rows == TRANSPOSE_BLOCK64 && cols == TRANSPOSE_BLOCK64) {
         transpose_full64(dst, dst_row, src, src_row);
@@ -213,8 +210,8 @@ static inline void transpose_block64(char *dst, int64_t dst_row, const char *src
 /* Any size; unit is 4 or 8 bytes; destination rows are zero-filled from `rows` to `width`. A block
  * reads one line of each of its rows; the next lines are asked for early, since so many streams at
  * once are more than the hardware follows. */
-static inline void transpose(char *dst, int64_t dst_row, const char *src, int64_t src_row,
-                             int64_t rows, int64_t cols, int64_t width, int64_t unit) {
+static inline void transpose(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows, int64_t cols,
+                             int64_t width, int64_t unit) {
     const int64_t step = unit == 4 ? TRANSPOSE_BLOCK32 : TRANSPOSE_BLOCK64;
     for (int64_t r = 0; r < width; r += step) {
         const int64_t left = rows - r;
@@ -225,12 +222,9 @@ static inline void transpose(char *dst, int64_t dst_row, const char *src, int64_
         for (int64_t c = 0; c < cols; c += step, s += step * unit, d += step * dst_row) {
             const int wide = (int)ct__min(step, cols - c);
             if (c + 3 * step < cols)
-                for (int i = 0; i < have; i++)
-                    __builtin_prefetch(s + i * src_row + 3 * step * unit);
-            if (unit == 4)
-                transpose_block32(d, dst_row, s, src_row, have, wide, want);
-            else
-                transpose_block64(d, dst_row, s, src_row, have, wide, want);
+                for (int i = 0; i < have; i++) __builtin_prefetch(s + i * src_row + 3 * step * unit);
+            if (unit == 4) transpose_block32(d, dst_row, s, src_row, have, wide, want);
+            else transpose_block64(d, dst_row, s, src_row, have, wide, want);
         }
     }
 }

@@ -41,8 +41,7 @@ bool ct__gemm_is_vector(const ct_gemm *g) {
     if ((g->m != 1 && g->n != 1) || g->m <= 0 || g->n <= 0 || g->k <= 0) return false;
     if (g->batch_dims || g->pack_a || g->pack_b || g->packed_b || g->store) return false;
     if (g->a_type > CT_GEMM_F16 || g->a_type != g->b_type) return false;
-    if ((g->a_type == CT_GEMM_F64) != (g->c_type == CT_GEMM_F64) || g->c_type > CT_GEMM_F16)
-        return false;
+    if ((g->a_type == CT_GEMM_F64) != (g->c_type == CT_GEMM_F64) || g->c_type > CT_GEMM_F16) return false;
     const vector_product v = describe(g);
     return (v.a_col == 1 && v.x_step == 1) || v.a_row == 1;
 }
@@ -61,9 +60,7 @@ static void chunk_of_outputs(void *ctx, int64_t chunk, int worker) {
     (void)worker;
     if (v->a_col == 1 && v->x_step == 1)
         ct__gemm_isa->gemv_dot(g->a_type, a, v->a_row, v->x, y, count, v->k, alpha, accumulate);
-    else
-        ct__gemm_isa->gemv_axpy(g->a_type, a, v->a_col, v->x, v->x_step, y, count, v->k, alpha,
-                                accumulate);
+    else ct__gemm_isa->gemv_axpy(g->a_type, a, v->a_col, v->x, v->x_step, y, count, v->k, alpha, accumulate);
     if (v->finish) ct__gemm_isa->finish(&v->end, y, count, 0, 1, first, count);
 }
 
@@ -81,14 +78,11 @@ void ct__gemm_vector(const ct_gemm *g) {
                          .bias_col = g->bias_col,
                          .residual = g->residual};
     /* Along k: some 64 Ki products a chunk. Along the outputs: wide enough that rows are read in runs. */
-    if (v.a_col == 1 && v.x_step == 1)
-        v.chunk = 65536 / v.k + 1;
-    else
-        v.chunk = v.count >= 4 * OUTPUTS ? OUTPUTS : 256;
+    if (v.a_col == 1 && v.x_step == 1) v.chunk = 65536 / v.k + 1;
+    else v.chunk = v.count >= 4 * OUTPUTS ? OUTPUTS : 256;
     v.chunk = ct__min(v.chunk, OUTPUTS);
     const int64_t chunks = ct__ceil_div(v.count, v.chunk);
-    if (v.count * v.k > 100000 && chunks > 1)
-        ct__parallel(chunks, chunk_of_outputs, &v);
+    if (v.count * v.k > 100000 && chunks > 1) ct__parallel(chunks, chunk_of_outputs, &v);
     else
         for (int64_t chunk = 0; chunk < chunks; chunk++) chunk_of_outputs(&v, chunk, 0);
 }

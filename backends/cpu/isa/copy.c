@@ -11,7 +11,8 @@ enum {
     PIECE = 64 << 10,  /* bytes that stay on one thread at the least */
     CHUNK = 256 << 10, /* bytes of a chunk */
     STREAM = 4 << 20,  /* from here on the result would only push others out of the caches */
-    TILE = 64,         /* elements along each side of a transposed tile */
+    TILE_COLUMNS = 256, /* bytes of a row of dst that a transposed tile covers: a few lines one after the other */
+    TILE_ROWS = 4096,   /* bytes of a row of src: a page */
 };
 
 typedef uint8_t any8;
@@ -70,21 +71,6 @@ static void fill_row(char *dst, const char *src, int64_t n, int size) {
     }
 }
 
-/* Past the caches: whole lines, never read before they are written. */
-static void stream_row(char *dst, const char *src, int64_t bytes) {
-    enum { LINE = 64, STEP = VF32_LANES * 4 };
-    int64_t head = (int64_t)(-(uintptr_t)dst & (LINE - 1));
-    if (bytes < 4 * LINE) {
-        memcpy(dst, src, (size_t)bytes);
-        return;
-    }
-    memcpy(dst, src, (size_t)head);
-    int64_t i = head;
-    for (; i + LINE <= bytes; i += LINE)
-        for (int k = 0; k < LINE; k += STEP) vf32_stream((float *)(void *)(dst + i + k), vf32_load((const float *)(const void *)(src + i + k)));
-    memcpy(dst + i, src + i, (size_t)(bytes - i));
-}
-
 static void stream_fill(char *dst, const char *src, int64_t n, int size) {
     enum { LINE = 64, STEP = VF32_LANES * 4 };
     const int64_t bytes = n * size, head = (int64_t)(-(uintptr_t)dst & (LINE - 1));
@@ -108,6 +94,26 @@ static inline void short_run(char *dst, const char *src, int64_t bytes) {
     for (; bytes > 0; bytes--) *dst++ = *src++;
 }
 
+/* Rows too short for a loop of their own: interleaving a few planes, repeating elements. */
+#define FEW(bits)                                                                                                                          \
+    static void few##bits(char *dst, int64_t dr, const char *src, int64_t sr, int64_t sc, int64_t rows, int64_t columns) {                 \
+        for (int64_t r = 0; r < rows; r++)                                                                                                 \
+            for (int64_t c = 0; c < columns; c++) ((any##bits *)(dst + r * dr))[c] = *(const any##bits *)(src + r * sr + c * sc);          \
+    }
+FEW(8)
+FEW(16)
+FEW(32)
+FEW(64)
+
+static void few_columns(char *dst, int64_t dr, const char *src, int64_t sr, int64_t sc, int64_t rows, int64_t columns, int size) {
+    switch (size) {
+    case 1: few8(dst, dr, src, sr, sc, rows, columns); break;
+    case 2: few16(dst, dr, src, sr, sc, rows, columns); break;
+    case 4: few32(dst, dr, src, sr, sc, rows, columns); break;
+    default: few64(dst, dr, src, sr, sc, rows, columns); break;
+    }
+}
+
 void ct__copy_run(void *dst, int64_t dst_stride, const void *src, int64_t src_stride, int64_t n, size_t element) {
     const int64_t size = (int64_t)element;
     if (dst_stride == 1 && src_stride == 1) memcpy(dst, src, (size_t)n * element);
@@ -118,6 +124,13 @@ void ct__copy_run(void *dst, int64_t dst_stride, const void *src, int64_t src_st
 void ct__fill_run(void *dst, int64_t dst_stride, int64_t n, const void *value, size_t element) {
     if (n) ct__copy_run(dst, dst_stride, value, 0, n, element);
 }
+
+bool ct__stream_worth(int64_t bytes) { return bytes > STREAM; }
+void ct__stream_run(void *dst, const void *src, int64_t n, size_t element) { stream_row(dst, src, n * (int64_t)element); }
+void ct__stream_fill_run(void *dst, int64_t n, const void *value, size_t element) {
+    if (n) stream_fill(dst, value, n, (int)element);
+}
+void ct__stream_end(void) { simd_fence(); }
 
 /* ---- Planes ---- */
 
@@ -145,13 +158,17 @@ static void copy_piece(const job *j, char *dst, const char *src, int64_t rows, i
             for (int64_t r = 0; r < rows; r++) stream_row(dst + r * dr, src + r * sr, bytes);
         else
             for (int64_t r = 0; r < rows; r++) memcpy(dst + r * dr, src + r * sr, (size_t)bytes);
+    } else if (columns <= 8 && dc == size) {
+        few_columns(dst, dr, src, sr, sc, rows, columns, size);
     } else if (dc == size && sc == 0) {
         for (int64_t r = 0; r < rows; r++) {
             if (j->stream) stream_fill(dst + r * dr, src + r * sr, columns, size);
             else fill_row(dst + r * dr, src + r * sr, columns, size);
         }
-    } else {
+    } else if (columns >= 16 || columns >= rows) {
         for (int64_t r = 0; r < rows; r++) strided_row(dst + r * dr, dc, src + r * sr, sc, columns, size);
+    } else { /* the long side inside; the piece is in the cache after the first pass */
+        for (int64_t c = 0; c < columns; c++) strided_row(dst + c * dc, dr, src + c * sc, sr, rows, size);
     }
 }
 
@@ -250,8 +267,9 @@ void ct__copy(void *dst, const int64_t *dst_strides, const void *src, const int6
     j.stream = bytes > STREAM;
     const int64_t rows = j.dims[n - 2], columns = j.dims[n - 1];
     if (j.transposed) {
-        j.rows = min64(rows, TILE);
-        j.columns = min64(columns, TILE);
+        const bool whole_lines = ((uintptr_t)j.dst | (uintptr_t)j.ds[n - 2]) % 64 == 0;
+        j.rows = min64(rows, TILE_ROWS / j.size);
+        j.columns = min64(columns, (j.stream && !whole_lines ? STAGE : TILE_COLUMNS) / j.size);
     } else {
         j.columns = min64(columns, PIECE / j.size);
         j.rows = j.columns < columns ? 1 : min64(rows, 1 + (PIECE - 1) / (columns * j.size));

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Cotangent beside other libraries, on this machine, in one run:   bash bench/peers.sh BUILD [options of compare.py] [FILTER]
+# PyTorch is installed into a virtual environment outside the repository, once. COTANGENT_PEERS_PYTHON names a Python that
+# has it already. The matrix products are also compared with OpenBLAS, BLIS and oneDNN, where those are installed.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+build=${1:-$root/build}
+[ $# -gt 0 ] && shift
+command=$build/bin/cotangent
+[ -x "$command" ] || { echo "error: $command is not built; run make first" >&2; exit 1; }
+
+python=${COTANGENT_PEERS_PYTHON:-}
+if [ -z "$python" ]; then
+    home=${XDG_CACHE_HOME:-$HOME/.cache}/cotangent-peers
+    python=$home/bin/python
+    if ! "$python" -c 'import torch, numpy' 2>/dev/null; then
+        echo "installing PyTorch into $home" >&2
+        python3 -m venv "$home" || { echo "error: python3 -m venv failed; on Debian: apt-get install python3-venv" >&2; exit 1; }
+        "$python" -m pip install --quiet --upgrade pip
+        # The build for CPUs is a tenth of the size; other indexes have only the full one.
+        "$python" -m pip install --quiet torch numpy --index-url https://download.pytorch.org/whl/cpu ||
+            "$python" -m pip install --quiet torch numpy
+    fi
+fi
+
+if ls "$root"/bench/peers/gemm_peers.c >/dev/null 2>&1; then
+    peers=$build/bin/gemm_peers
+    if ${CC:-cc} -O2 -std=c11 -I"$root" -I"$root/include" -I"$build/generated/include" "$root/bench/peers/gemm_peers.c" \
+        "$build/lib/libcotangent.a" -lm -lpthread -ldl -o "$peers"; then
+        filter=${*: -1}
+        case "${filter:-gemm}" in *gemm* | *matmul* | *bmm*) "$peers" ;; esac
+    fi
+fi
+exec "$python" "$root/bench/peers/compare.py" --cotangent "$command" "$@"

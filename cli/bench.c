@@ -1,0 +1,185 @@
+/* cotangent bench: how fast the ops are on this machine, beside the machine's own limits. The workloads are lines of
+ * bench/workloads.def; other libraries on the same work: `make bench-peers`. */
+#include "cli/bench.h"
+
+#include <regex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct workload {
+    const char *name;
+    const char *op, *inputs; /* of WORK */
+    bench_how how;
+    bench_case run; /* of CASE */
+    double flops, bytes;
+} workload;
+
+static const workload workloads[] = {
+#define WORK(name_, op_, inputs_, how_, flops_, bytes_) {.name = name_, .op = op_, .inputs = inputs_, .how = how_, .flops = flops_, .bytes = bytes_},
+#define CASE(name_, function, flops_, bytes_) {.name = name_, .run = function, .flops = flops_, .bytes = bytes_},
+#include "bench/workloads.def"
+#undef WORK
+#undef CASE
+};
+
+typedef struct options {
+    const char *filter;
+    int threads;
+    double min_time;
+    bool json, list;
+} options;
+
+/* ---- Measuring ---- */
+
+double bench_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int by_time(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+enum { SAMPLES = 2000, LEAST_SAMPLES = 5, WARM_UP = 3 };
+
+bool bench_measure(bool (*fn)(void *context), void *context, double min_time, bench_result *result) {
+    static double seconds[SAMPLES];
+    double start = bench_now();
+    for (int i = 0; i < WARM_UP; i++)
+        if (!fn(context)) return false;
+    double warm = (bench_now() - start) / WARM_UP, end = bench_now() + min_time;
+    int64_t inner = warm > 2e-4 ? 1 : (int64_t)(2e-4 / (warm > 1e-9 ? warm : 1e-9)) + 1;
+    int n = 0;
+    while (n < SAMPLES && (n < LEAST_SAMPLES || bench_now() < end)) {
+        start = bench_now();
+        for (int64_t i = 0; i < inner; i++)
+            if (!fn(context)) return false;
+        seconds[n++] = (bench_now() - start) / (double)inner;
+    }
+    qsort(seconds, (size_t)n, sizeof *seconds, by_time);
+    *result = (bench_result){.median = seconds[n / 2], .least = seconds[0], .repetitions = n * inner};
+    return true;
+}
+
+/* ---- Printing ---- */
+
+static void print_result(const workload *w, const bench_result *r, const options *o, int threads) {
+    bool overhead = strncmp(w->name, "overhead_", 9) == 0;
+    double flops = r->flops > 0 ? r->flops : w->flops;
+    if (o->json) {
+        printf("{\"name\": \"%s\", \"threads\": %d", w->name, threads);
+        if (overhead)
+            printf(", \"ns\": %.1f", r->median / flops * 1e9);
+        else
+            printf(", \"median_ms\": %.6g, \"min_ms\": %.6g, \"reps\": %lld", r->median * 1e3, r->least * 1e3, (long long)r->repetitions);
+        if (!overhead && flops > 0) printf(", \"gflops\": %.1f", flops / r->median * 1e-9);
+        if (w->bytes > 0) printf(", \"gb_s\": %.2f", w->bytes / r->median * 1e-9);
+        printf("}\n");
+    } else if (overhead) {
+        printf("%-34s %10.1f ns\n", w->name, r->median / flops * 1e9);
+    } else {
+        printf("%-34s %10.4f ms", w->name, r->median * 1e3);
+        if (flops > 0) printf(" %9.1f GFLOP/s", flops / r->median * 1e-9);
+        if (w->bytes > 0) printf(" %9.2f GB/s", w->bytes / r->median * 1e-9);
+        printf("\n");
+    }
+    fflush(stdout);
+}
+
+/* Returns false when the library refused; a level without an instruction, or an op that does not exist, is passed over. */
+static bool run_workload(const workload *w, const options *o, int threads) {
+    bench_result result = {0};
+    bool missing = false, ok = false;
+    ct_seed(0);
+    ct_scope { ok = w->run ? w->run(o->min_time, &result) : bench_op(w->op, w->inputs, w->how, o->min_time, &result, &missing); }
+    ct_memory_trim();
+    if (ok) {
+        print_result(w, &result, o, threads);
+    } else if (!ct_ok()) {
+        fprintf(stderr, "error: %s: %s\n", w->name, ct_error());
+        ct_error_clear();
+        return false;
+    } else if (missing && !o->json) {
+        printf("%-34s there is no op %s\n", w->name, w->op);
+    }
+    return true;
+}
+
+/* ---- Command line ---- */
+
+static void print_help(void) {
+    printf("usage: cotangent bench [FILTER] [--threads N] [--time SECONDS] [--json] [--list]\n\n"
+           "Runs the workloads whose name matches FILTER (a regular expression; all without one) and prints the median\n"
+           "time of each, and the rate. limit_* are what this machine can do at most.\n\n"
+           "  --threads N     on N threads (default: as many as the process may use)\n"
+           "  --time SECONDS  repeat each workload for that long (default 0.5)\n"
+           "  --json          one JSON object a line\n"
+           "  --list          only the names\n");
+}
+
+static int parse_options(int argc, char **argv, options *o) {
+    for (int i = 1; i < argc; i++) {
+        bool has_value = i + 1 < argc;
+        char *end = NULL;
+        if (strcmp(argv[i], "--json") == 0) {
+            o->json = true;
+        } else if (strcmp(argv[i], "--list") == 0) {
+            o->list = true;
+        } else if (strcmp(argv[i], "--threads") == 0 && has_value) {
+            o->threads = (int)strtol(argv[++i], &end, 10);
+            if (*end || o->threads < 1) end = NULL;
+        } else if (strcmp(argv[i], "--time") == 0 && has_value) {
+            o->min_time = strtod(argv[++i], &end);
+            if (*end || !(o->min_time >= 0)) end = NULL;
+        } else if (argv[i][0] != '-' && !o->filter) {
+            o->filter = argv[i];
+        } else {
+            fprintf(stderr, "error: 'cotangent bench' does not understand '%s'; see cotangent bench --help\n", argv[i]);
+            return CLI_USAGE;
+        }
+        bool numeric = strcmp(argv[i - 1], "--threads") == 0 || strcmp(argv[i - 1], "--time") == 0;
+        if (numeric && i > 1 && !end) {
+            fprintf(stderr, "error: '%s' is not a value of %s\n", argv[i], argv[i - 1]);
+            return CLI_USAGE;
+        }
+    }
+    return CLI_DONE;
+}
+
+int cli_bench(int argc, char **argv) {
+    options o = {.min_time = 0.5};
+    if (cli_wants_help(argc, argv)) {
+        print_help();
+        return CLI_DONE;
+    }
+    int status = parse_options(argc, argv, &o);
+    if (status != CLI_DONE) return status;
+    regex_t filter;
+    if (regcomp(&filter, o.filter ? o.filter : ".", REG_EXTENDED | REG_NOSUB) != 0) {
+        fprintf(stderr, "error: '%s' is not a regular expression\n", o.filter);
+        return CLI_USAGE;
+    }
+    if (o.threads && !ct_set_threads(o.threads)) {
+        fprintf(stderr, "error: %s\n", ct_error());
+        regfree(&filter);
+        return CLI_FAILED;
+    }
+    int matched = 0;
+    for (size_t i = 0; i < sizeof workloads / sizeof *workloads; i++) {
+        if (regexec(&filter, workloads[i].name, 0, NULL, 0) != 0) continue;
+        matched++;
+        if (o.list)
+            printf("%s\n", workloads[i].name);
+        else if (!run_workload(&workloads[i], &o, ct_get_threads()))
+            status = CLI_FAILED;
+    }
+    regfree(&filter);
+    if (!matched) {
+        fprintf(stderr, "error: no workload matches '%s'; see cotangent bench --list\n", o.filter);
+        return CLI_USAGE;
+    }
+    return status;
+}

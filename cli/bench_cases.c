@@ -1,0 +1,161 @@
+/* Workloads that are more than one op: the product engine by itself, a chain of elementwise ops, the cost of a call. */
+#include <stdlib.h>
+
+#include "backends/cpu/gemm/gemm.h"
+#include "cli/bench.h"
+
+/* ---- The product engine at its entry ---- */
+
+typedef struct product {
+    ct_gemm gemm;
+    void *scratch;
+} product;
+
+static bool run_product(void *context) {
+    product *p = context;
+    return ct__gemm(&p->gemm, p->scratch);
+}
+
+static bool measure_product(int64_t n, double min_time, bench_result *result) {
+    ct_tensor *a = ct_randn(CT_DIMS(n, n)), *b = ct_randn(CT_DIMS(n, n)), *c = ct_zeros(CT_DIMS(n, n));
+    product p = {.gemm = {.m = n, .n = n, .k = n, .a_row = n, .a_col = 1, .b_row = n, .b_col = 1, .c_row = n, .c_col = 1}};
+    p.gemm.a = ct_data(a);
+    p.gemm.b = ct_data(b);
+    p.gemm.c = ct_data_mut(c);
+    size_t bytes = ct__gemm_scratch(&p.gemm);
+    if (!ct_ok()) return false;
+    if (bytes && !(p.scratch = aligned_alloc(64, (bytes + 63) & ~(size_t)63))) return ct_fail(CT_ERR_MEMORY, "bench", "no memory for a product");
+    bool ok = bench_measure(run_product, &p, min_time, result);
+    free(p.scratch);
+    return ok;
+}
+
+bool bench_gemm_8(double min_time, bench_result *result) { return measure_product(8, min_time, result); }
+bool bench_gemm_16(double min_time, bench_result *result) { return measure_product(16, min_time, result); }
+bool bench_gemm_32(double min_time, bench_result *result) { return measure_product(32, min_time, result); }
+bool bench_gemm_48(double min_time, bench_result *result) { return measure_product(48, min_time, result); }
+bool bench_gemm_64(double min_time, bench_result *result) { return measure_product(64, min_time, result); }
+
+/* ---- Ten elementwise ops, forward and backward ---- */
+
+typedef struct chain {
+    ct_tensor *x, *a, *b, *cotangent;
+} chain;
+
+static bool run_chain(void *context) {
+    chain *c = context;
+    bool ok = false;
+    ct_scope {
+        ct_tensor *h = ct_tanh(ct_add(ct_mul(c->x, c->a), c->b));
+        h = ct_add(ct_sigmoid(ct_mul(h, c->a)), c->b);
+        h = ct_sub(ct_silu(ct_mul(ct_relu(h), c->a)), c->b);
+        ok = ct_backward_from(h, c->cotangent, 0);
+        ct_set_grad(c->x, NULL);
+    }
+    return ok;
+}
+
+bool bench_chain(double min_time, bench_result *result) {
+    ct_dims shape = CT_DIMS(1 << 20);
+    chain c = {.x = ct_require_grad(ct_randn(shape)), .a = ct_randn(shape), .b = ct_randn(shape), .cotangent = ct_randn(shape)};
+    return bench_measure(run_chain, &c, min_time, result);
+}
+
+/* ---- The cost of a call, on four elements. Each function takes the time that CALLS calls need. ---- */
+
+enum { CALLS = 1000, TURNS = 61 };
+
+static int by_time(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* The median of TURNS turns, after a few that are not counted. */
+static bool measure_calls(double (*turn)(void), bench_result *result) {
+    double seconds[TURNS];
+    for (int i = 0; i < 5; i++) turn();
+    for (int i = 0; i < TURNS; i++) seconds[i] = turn();
+    if (!ct_ok()) return false;
+    qsort(seconds, TURNS, sizeof *seconds, by_time);
+    *result = (bench_result){.median = seconds[TURNS / 2], .least = seconds[0], .repetitions = TURNS};
+    return true;
+}
+
+static double turn_empty(void) {
+    double start = bench_now();
+    for (int i = 0; i < CALLS; i++) ct_scope { ct_empty(CT_DIMS(4)); }
+    return bench_now() - start;
+}
+
+static double turn_inplace(void) {
+    double seconds = 0;
+    ct_scope {
+        ct_tensor *x = ct_ones(CT_DIMS(4)), *y = ct_zeros(CT_DIMS(4));
+        double start = bench_now();
+        for (int i = 0; i < CALLS; i++) ct_add_(y, x);
+        seconds = bench_now() - start;
+    }
+    return seconds;
+}
+
+/* The release of the results is part of the time. */
+static double turn_nograd(void) {
+    double seconds = 0;
+    ct_scope {
+        ct_tensor *x = ct_ones(CT_DIMS(4)), *y = x;
+        double start = bench_now();
+        ct_scope {
+            for (int i = 0; i < CALLS; i++) y = ct_add(y, x);
+        }
+        seconds = bench_now() - start;
+    }
+    return seconds;
+}
+
+static double turn_recorded(void) {
+    double seconds = 0;
+    ct_scope {
+        ct_tensor *x = ct_ones(CT_DIMS(4)), *y = ct_require_grad(ct_zeros(CT_DIMS(4)));
+        double start = bench_now();
+        for (int i = 0; i < CALLS; i++) y = ct_add(y, x);
+        seconds = bench_now() - start;
+    }
+    return seconds;
+}
+
+static double turn_backward(void) {
+    double seconds = 0;
+    ct_scope {
+        ct_tensor *x = ct_ones(CT_DIMS(4)), *y = ct_require_grad(ct_zeros(CT_DIMS(4)));
+        for (int i = 0; i < CALLS; i++) y = ct_add(y, x);
+        double start = bench_now();
+        ct_backward_from(y, x, 0);
+        seconds = bench_now() - start;
+    }
+    return seconds;
+}
+
+bool bench_overhead_empty(double min_time, bench_result *result) {
+    (void)min_time;
+    return measure_calls(turn_empty, result);
+}
+
+bool bench_overhead_inplace(double min_time, bench_result *result) {
+    (void)min_time;
+    return measure_calls(turn_inplace, result);
+}
+
+bool bench_overhead_nograd(double min_time, bench_result *result) {
+    (void)min_time;
+    return measure_calls(turn_nograd, result);
+}
+
+bool bench_overhead_recorded(double min_time, bench_result *result) {
+    (void)min_time;
+    return measure_calls(turn_recorded, result);
+}
+
+bool bench_overhead_backward(double min_time, bench_result *result) {
+    (void)min_time;
+    return measure_calls(turn_backward, result);
+}

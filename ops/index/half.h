@@ -1,0 +1,98 @@
+/* Scattering into half types: x is widened to f32 in scratch memory, worked on there, and rounded once at the end. Included by *.cpu.c
+ * files. */
+#ifndef COTANGENT_OPS_INDEX_HALF_H
+#define COTANGENT_OPS_INDEX_HALF_H
+
+#include "ops/index/lanes.h"
+
+static inline float from_f16(const uint16_t *h) { return vf32_load_f16_n(h, 1)[0]; }
+static inline float from_bf16(const uint16_t *h) {
+    const uint32_t bits = (uint32_t)*h << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static bool is_half(ct_dtype dtype) { return dtype == CT_F16 || dtype == CT_BF16; }
+
+static int64_t count_of(const ct_view *view) {
+    int64_t count = 1;
+    for (int i = 0; i < view->ndim; i++) count *= view->dims[i];
+    return count;
+}
+
+static bool is_dense(const ct_view *view) {
+    int64_t stride = 1;
+    for (int i = view->ndim - 1; i >= 0; i--) {
+        if (view->dims[i] != 1 && view->strides[i] != stride) return false;
+        stride *= view->dims[i];
+    }
+    return true;
+}
+
+typedef struct half_job {
+    const ct_view *x, *y; /* x NULL: zeros */
+    float *wide;          /* dense, of y's shape */
+    int64_t count, chunk;
+} half_job;
+
+static int64_t place_of(const ct_view *view, int64_t i) {
+    int64_t at = 0;
+    for (int d = view->ndim - 1; d >= 0; d--) {
+        at += i % view->dims[d] * view->strides[d];
+        i /= view->dims[d];
+    }
+    return at;
+}
+
+static void widen_chunk(void *context, int64_t chunk, int worker) {
+    const half_job *j = context;
+    (void)worker;
+    const int64_t first = chunk * j->chunk, end = ct__min64(first + j->chunk, j->count);
+    if (!j->x) {
+        memset(j->wide + first, 0, (size_t)(end - first) * sizeof(float));
+        return;
+    }
+    const uint16_t *x = CT_AT(const uint16_t, j->x);
+    const bool dense = is_dense(j->x), bf16 = j->x->dtype == CT_BF16;
+    for (int64_t i = first; i < end; i++) {
+        const uint16_t *h = x + (dense ? i : place_of(j->x, i));
+        j->wide[i] = bf16 ? from_bf16(h) : from_f16(h);
+    }
+}
+
+static void narrow_chunk(void *context, int64_t chunk, int worker) {
+    const half_job *j = context;
+    (void)worker;
+    const int64_t first = chunk * j->chunk, end = ct__min64(first + j->chunk, j->count);
+    uint16_t *y = CT_AT(uint16_t, j->y);
+    const bool dense = is_dense(j->y), bf16 = j->y->dtype == CT_BF16;
+    for (int64_t i = first; i < end; i++) {
+        uint16_t *h = y + (dense ? i : place_of(j->y, i));
+        if (bf16) vf32_store_bf16_n(h, vf32_set1(j->wide[i]), 1);
+        else vf32_store_f16_n(h, vf32_set1(j->wide[i]), 1);
+    }
+}
+
+static size_t half_scratch(const ct_view *y) { return is_half(y->dtype) ? (size_t)count_of(y) * sizeof(float) : 0; }
+
+/* fn works on floats, and reads half elements of src. x NULL: zeros. */
+static bool half_lanes(const ct_call *call, strip_fn fn, int64_t axis, const ct_view *x, const ct_view *index, const ct_view *src) {
+    const ct_view *y = call->out[0];
+    half_job half = {.x = x, .y = y, .wide = call->scratch, .count = count_of(y), .chunk = ct__grain(32 << 10)};
+    const int64_t chunks = (half.count + half.chunk - 1) / half.chunk;
+    ct_view dense = *y;
+    int64_t stride = 1;
+    for (int d = y->ndim - 1; d >= 0; d--) {
+        dense.strides[d] = stride;
+        stride *= y->dims[d];
+    }
+    lanes l;
+    ct__parallel(chunks, widen_chunk, &half);
+    lanes_plan(&l, call, fn, axis, y, &dense, call->scratch, sizeof(float), index, src);
+    if (!lanes_run(&l)) return false;
+    ct__parallel(chunks, narrow_chunk, &half);
+    return true;
+}
+
+#endif
