@@ -23,10 +23,10 @@ if [ -z "$python" ]; then
     fi
 fi
 
-if ls "$root"/bench/peers/gemm_peers.c >/dev/null 2>&1; then
+if [ -f "$root/bench/peers/gemm_peers.c" ]; then
     peers=$build/bin/gemm_peers
     if ${CC:-cc} -O2 -std=c11 -I"$root" -I"$root/include" -I"$build/generated/include" "$root/bench/peers/gemm_peers.c" \
-        "$build/lib/libcotangent.a" -lm -lpthread -ldl -o "$peers"; then
+        "$build/tests/libcotangent_internal.a" -lm -lpthread -ldl -o "$peers"; then
         filter=${*: -1}
         case "${filter:-gemm}" in *gemm* | *matmul* | *bmm*) "$peers" ;; esac
     fi

@@ -80,14 +80,20 @@ static int choose_inputs(run *r) {
     return CLI_DONE;
 }
 
-/* The outputs that have a cotangent. Without any, the first output alone, which then needs to have one element. */
+/* The outputs that have a cotangent. Without any, the first output alone, which then needs to have one element. Returns
+ * how many, or -1 after an error. */
 static int choose_outputs(const run *r, ct_tensor **ys, ct_tensor **cotangents) {
     int ny = 0;
-    for (int i = 0; i < r->request->cotangents.n; i++)
-        if (r->cotangents[i]) {
-            ys[ny] = r->outputs[i];
-            cotangents[ny++] = r->cotangents[i];
+    for (int i = 0; i < r->request->cotangents.n; i++) {
+        if (!r->cotangents[i]) continue;
+        if (!ct_dtype_is_float(ct_dtype_of(r->outputs[i]))) {
+            ct_fail(CT_ERR_GRAD, r->request->op->name, "output %d is %s: it takes no cotangent", i,
+                    ct_tensor_text(r->outputs[i]));
+            return -1;
         }
+        ys[ny] = r->outputs[i];
+        cotangents[ny++] = r->cotangents[i];
+    }
     if (r->request->cotangents.n == 0) {
         ys[0] = r->outputs[0];
         cotangents[0] = NULL;
@@ -147,7 +153,7 @@ static bool differentiate(run *r) {
     const int ny = choose_outputs(r, ys, cotangents);
     /* A vjp is linear in its cotangent. With that recorded too, a first gradient always has a history, and an op that
      * cannot be differentiated again says so, instead of passing for a constant. */
-    bool done = true;
+    bool done = ny > 0 || (ny == 0 && ct_fail(CT_ERR_GRAD, r->request->op->name, "every --cotangent is skipped"));
     for (int i = 0; second && i < ny && done; i++)
         if (cotangents[i] && ct_dtype_is_float(ct_dtype_of(cotangents[i])))
             done = ct_require_grad(cotangents[i]) != NULL;
@@ -190,6 +196,10 @@ static int run_in_scope(run *r) {
 
     const bool gradients = q->grads.n > 0 || q->seconds.n > 0;
     if (gradients) {
+        if (!ct_op_differentiable(q->op)) {
+            ct_fail(CT_ERR_GRAD, q->op->name, "is not differentiable");
+            return cli_failed(r->message);
+        }
         const int status = choose_inputs(r);
         if (status != CLI_DONE) return status;
     }

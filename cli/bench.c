@@ -69,21 +69,23 @@ bool bench_measure(bool (*fn)(void *context), void *context, double min_time, be
 static void print_result(const workload *w, const bench_result *r, const options *o, int threads) {
     bool overhead = strncmp(w->name, "overhead_", 9) == 0;
     double flops = r->flops > 0 ? r->flops : w->flops;
+    bool limit = strncmp(w->name, "limit_", 6) == 0;
+    double seconds = limit ? r->least : r->median; /* a limit is what the machine can do, not what it mostly did */
     if (o->json) {
         printf("{\"name\": \"%s\", \"threads\": %d", w->name, threads);
         if (overhead)
             printf(", \"ns\": %.1f", r->median / flops * 1e9);
         else
             printf(", \"median_ms\": %.6g, \"min_ms\": %.6g, \"reps\": %lld", r->median * 1e3, r->least * 1e3, (long long)r->repetitions);
-        if (!overhead && flops > 0) printf(", \"gflops\": %.1f", flops / r->median * 1e-9);
-        if (w->bytes > 0) printf(", \"gb_s\": %.2f", w->bytes / r->median * 1e-9);
+        if (!overhead && flops > 0) printf(", \"gflops\": %.1f", flops / seconds * 1e-9);
+        if (w->bytes > 0) printf(", \"gb_s\": %.2f", w->bytes / seconds * 1e-9);
         printf("}\n");
     } else if (overhead) {
         printf("%-34s %10.1f ns\n", w->name, r->median / flops * 1e9);
     } else {
-        printf("%-34s %10.4f ms", w->name, r->median * 1e3);
-        if (flops > 0) printf(" %9.1f GFLOP/s", flops / r->median * 1e-9);
-        if (w->bytes > 0) printf(" %9.2f GB/s", w->bytes / r->median * 1e-9);
+        printf("%-34s %10.4f ms", w->name, seconds * 1e3);
+        if (flops > 0) printf(" %9.1f GFLOP/s", flops / seconds * 1e-9);
+        if (w->bytes > 0) printf(" %9.2f GB/s", w->bytes / seconds * 1e-9);
         printf("\n");
     }
     fflush(stdout);

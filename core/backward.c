@@ -72,8 +72,11 @@ static bool arrive(pass *p, ct_node *node, int output, ct_tensor *g) {
             ct__free(cots, slot_bytes(node));
             return ct__fail_memory("backward", slot_bytes(node));
         }
+        if (!heap_push(p, node)) { /* what is not in the queue would never be released */
+            ct__free(ct__map_take(&p->slots, node), slot_bytes(node));
+            return false;
+        }
         ct__node_retain(node);
-        if (!heap_push(p, node)) return false;
     }
     if (!cots[output]) {
         cots[output] = ct__tensor_retain(g);

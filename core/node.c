@@ -112,10 +112,19 @@ bool ct__record(const ct_op *op, ct_tensor *const *in, int n_in, const void *att
             out_metas[i].ndim = -1;
     }
     bool ok = true;
+    ct_saves saves = {op->saves_in, op->saves_out};
+    if (op->saves_for) { /* only what the wanted gradients read */
+        saves = (ct_saves){0};
+        for (int i = 0; i < n_in; i++) {
+            if (!node->edges[i].node) continue;
+            saves.in |= op->saves_for[i].in;
+            saves.out |= op->saves_for[i].out;
+        }
+    }
     node->region = ct__region_enter_node(node);
     bool keep = node->region == NULL;
     for (int i = 0; i < n_in && ok; i++) {
-        if (!in[i] || !ct__op_saves_input(op, i)) continue;
+        if (!in[i] || !(saves.in >> (i < 63 ? i : 63) & 1)) continue; /* a list sets all bits from its own on */
         ct_saved *saved = &node->saved[i];
         saved->wanted = true;
         saved->version = versions[i];
@@ -125,7 +134,7 @@ bool ct__record(const ct_op *op, ct_tensor *const *in, int n_in, const void *att
             ok = ct__region_save(node->region, in[i]);
     }
     for (int i = 0; i < n_out && ok; i++) {
-        if (!out[i] || !(op->saves_out >> i & 1)) continue;
+        if (!out[i] || !(saves.out >> i & 1)) continue;
         ct_saved *saved = &node->saved[n_in + i];
         saved->wanted = true;
         saved->version = atomic_load(&out[i]->storage->version);

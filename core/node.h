@@ -68,8 +68,6 @@ ct_tensor *ct__node_unpack(ct_node *node, int slot, bool attach);
 ct_tensor *ct__node_shape_only(const ct_node *node, int slot); /* owned by the caller */
 const ct_meta *ct__node_output_meta(const ct_node *node, int output);
 
-static inline bool ct__op_saves_input(const ct_op *op, int i) { return op->saves_in >> (i < 63 ? i : 63) & 1; }
-
 extern _Thread_local bool ct__grad_mode;
 
 #endif

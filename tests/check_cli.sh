@@ -66,6 +66,8 @@ check "apply takes options" writes Y.npy f4 "3 7" sum M.npy --axes 1 -o Y.npy
 check "apply takes options with =" writes Y.npy f4 "4 6" sum M.npy --axes=0 --keepdim=true -o Y.npy
 check "a bare bool is true" writes Y.npy f4 "4 6" sum M.npy --axes 0 --keepdim -o Y.npy
 check "apply takes a list" writes Y.npy f4 "1 2 3 4" cat @A.npy,B.npy --axis 0 -o Y.npy
+check "apply gives further outputs" writes J.npy i8 "1 1" max M.npy --axis 1 -o - -o J.npy
+check "apply gives several outputs" writes Z.npy f4 "2 4" split M.npy --axis 1 --sizes 1 -o Y.npy -o Z.npy
 check "apply reads bf16" writes Y.npy u2 "$((0x4000)) $((0x4080))" add H.npy H.npy --bf16 -o Y.npy
 check "apply writes gradients" writes DB.npy f4 "1 2" mul A.npy B.npy --cotangent G.npy --grad DA.npy --grad DB.npy
 check "apply skips gradients" writes DB.npy f4 "1 2" mul A.npy B.npy --cotangent G.npy --grad - --grad DB.npy
@@ -85,6 +87,10 @@ op_error() {
     [ $? -eq 1 ] && cat message && grep -qE '^error: matmul: .*f32\[2,2\].*f32\[3\]' message
 }
 check "an op's error is status 1" op_error
+check "what has no gradient says so" refuses 1 "error: argmax: is not differentiable" \
+    apply argmax A.npy --cotangent C.npy --grad D.npy
+check "an integer output takes no cotangent" refuses 1 "error: max: output 1 is i64[2]: it takes no cotangent" \
+    apply max M.npy --axis 1 -o V.npy -o J.npy --cotangent G.npy --cotangent G.npy --grad D.npy
 check "a missing file is status 1" refuses 1 "error: npy: none.npy: cannot be opened: No such file or directory" apply exp none.npy -o Y.npy
 check "an unknown command suggests" refuses 2 "error: there is no command 'aply'; did you mean 'apply'?" aply
 check "an unknown op suggests" refuses 2 "error: there is no op 'matmull'; did you mean 'matmul'?" apply matmull A.npy B.npy -o Y.npy

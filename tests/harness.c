@@ -67,7 +67,8 @@ bool harness_near(const char *file, int line, const char *what, double got, doub
 }
 
 bool harness_text(const char *file, int line, const char *what, const char *got, const char *expected) {
-    return harness_check(got && strcmp(got, expected) == 0, file, line, "%s is\n    '%s', not\n    '%s'", what, got ? got : "(NULL)", expected);
+    return harness_check(got && strcmp(got, expected) == 0, file, line, "%s is\n    '%s', not\n    '%s'", what,
+                         got ? got : "(NULL)", expected);
 }
 
 bool harness_error(const char *file, int line, ct_code code, const char *text) {
@@ -92,7 +93,9 @@ void harness_skip(const char *format, ...) {
 ct_tensor *harness_tensor(ct_dtype dtype, ct_dims shape, const double *values, int count) {
     int64_t expected = 1;
     for (int i = 0; i < shape.n; i++) expected *= shape.d[i];
-    if (!harness_check(expected == count, __FILE__, __LINE__, "%d values for a tensor of %lld elements", count, (long long)expected)) return NULL;
+    if (!harness_check(expected == count, __FILE__, __LINE__, "%d values for a tensor of %lld elements", count,
+                       (long long)expected))
+        return NULL;
     return ct_cast(ct_from_data(values, shape, CT_F64), dtype);
 }
 
@@ -100,7 +103,8 @@ static double *read_all(ct_tensor *x, int64_t *count) {
     *count = ct_numel(x);
     double *values = malloc(((size_t)*count + 1) * sizeof *values);
     ct_scope {
-        if (!x || !values || !ct_read(ct_cast(ct_detach(x), CT_F64), values, (size_t)*count * sizeof *values)) *count = -1;
+        if (!x || !values || !ct_read(ct_cast(ct_detach(x), CT_F64), values, (size_t)*count * sizeof *values))
+            *count = -1;
     }
     return values;
 }
@@ -113,11 +117,13 @@ double harness_at(ct_tensor *x, int64_t index) {
     return value;
 }
 
-bool harness_values(const char *file, int line, const char *what, ct_tensor *x, ct_dims shape, const double *values, int count, double tolerance) {
+bool harness_values(const char *file, int line, const char *what, ct_tensor *x, ct_dims shape, const double *values,
+                    int count, double tolerance) {
     if (!harness_check(x != NULL, file, line, "%s is NULL", what)) return false;
     bool fits = ct_ndim(x) == shape.n;
     for (int i = 0; fits && i < shape.n; i++) fits = ct_dim(x, i) == shape.d[i];
-    if (!harness_check(fits, file, line, "%s is %s, not of shape %s", what, ct_tensor_text(x), ct_dims_text(shape))) return false;
+    if (!harness_check(fits, file, line, "%s is %s, not of shape %s", what, ct_tensor_text(x), ct_dims_text(shape)))
+        return false;
     int64_t n;
     double *got = read_all(x, &n);
     bool held = harness_check(n == count, file, line, "%s has %lld values, not %d", what, (long long)n, count);
@@ -175,7 +181,8 @@ int harness_log_calls(const char *op) {
     if (!op) return logged.count;
     size_t length = strlen(op);
     int calls = 0;
-    for (int i = 0; i < logged.count; i++) calls += strncmp(logged.lines[i], op, length) == 0 && logged.lines[i][length] == '(';
+    for (int i = 0; i < logged.count; i++)
+        calls += strncmp(logged.lines[i], op, length) == 0 && logged.lines[i][length] == '(';
     return calls;
 }
 
@@ -183,11 +190,17 @@ int harness_log_calls(const char *op) {
 
 static int run_here(const harness_test *test) {
     int64_t before = ct_live_objects();
-    ct_scope { test->run(); }
+    if (test->bare) test->run();
+    else
+        ct_scope {
+            test->run();
+        }
     harness_check(ct_ok(), "end", 0, "the test left an error pending");
     ct_error_clear();
     int64_t after = ct_live_objects();
-    if (!may_leak && !failed) harness_check(after == before, "end", 0, "%lld objects were alive before the test, %lld after it", (long long)before, (long long)after);
+    if (!may_leak && !failed)
+        harness_check(after == before, "end", 0, "%lld objects were alive before the test, %lld after it",
+                      (long long)before, (long long)after);
     return failed ? EXIT_FAILED : skipped ? EXIT_SKIPPED : EXIT_PASSED;
 }
 
@@ -248,14 +261,10 @@ static int run_child(const harness_test *test, double *seconds) {
     int limit = harness_sanitized() ? 10 * test->seconds : test->seconds, status = wait_for(child, limit, &late);
     *seconds = harness_seconds() - start;
     int verdict = !late && WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILED;
-    if (verdict == EXIT_SKIPPED)
-        show("skipped", test, output);
-    else if (verdict != EXIT_PASSED)
-        show("FAILED", test, output);
-    if (late)
-        printf("  ran longer than %d seconds\n", limit);
-    else if (WIFSIGNALED(status))
-        printf("  ended by signal %d (%s)\n", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    if (verdict == EXIT_SKIPPED) show("skipped", test, output);
+    else if (verdict != EXIT_PASSED) show("FAILED", test, output);
+    if (late) printf("  ran longer than %d seconds\n", limit);
+    else if (WIFSIGNALED(status)) printf("  ended by signal %d (%s)\n", WTERMSIG(status), strsignal(WTERMSIG(status)));
     fclose(output);
     return verdict;
 }
@@ -295,9 +304,7 @@ int main(int argc, char **argv) {
         counts[verdict == EXIT_PASSED ? 0 : verdict == EXIT_SKIPPED ? 2 : 1]++;
     }
     if (list) return 0;
-    if (counts[2])
-        printf("%d passed, %d failed, %d skipped\n", counts[0], counts[1], counts[2]);
-    else
-        printf("%d passed, %d failed\n", counts[0], counts[1]);
+    if (counts[2]) printf("%d passed, %d failed, %d skipped\n", counts[0], counts[1], counts[2]);
+    else printf("%d passed, %d failed\n", counts[0], counts[1]);
     return counts[1] != 0;
 }

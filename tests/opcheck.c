@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LINES = 12, MAX_JOBS = 64 };
+enum { LINES = 12, MAX_JOBS = 64, SECONDS = 600 };
 
 bool opcheck_expect(opcheck *check, bool held, const char *format, ...) {
     check->checks++;
@@ -37,7 +37,8 @@ static void check_op(opcheck *check, unsigned what) {
         if (what & OPCHECK_GRADIENTS) opcheck_gradients(check, &sample);
         check->sample = &sample;
         opcheck_expect(check, ct_ok(), "an error was left pending: %s", ct_error());
-        opcheck_expect(check, ct_live_objects() == live, "%lld objects were left alive", (long long)(ct_live_objects() - live));
+        opcheck_expect(check, ct_live_objects() == live, "%lld objects were left alive",
+                       (long long)(ct_live_objects() - live));
         live = ct_live_objects();
         ct_error_clear();
         opcheck_free_sample(&sample);
@@ -45,7 +46,8 @@ static void check_op(opcheck *check, unsigned what) {
     }
     if (what & OPCHECK_THREADS) opcheck_threads(check);
     check->sample = NULL;
-    opcheck_expect(check, ct_live_objects() == live, "%lld objects were left alive", (long long)(ct_live_objects() - live));
+    opcheck_expect(check, ct_live_objects() == live, "%lld objects were left alive",
+                   (long long)(ct_live_objects() - live));
 }
 
 /* ---- Processes ---- */
@@ -71,6 +73,7 @@ static bool start_job(job *j, int op, unsigned what, opcheck_counts *shared) {
     if (j->child == 0) {
         dup2(fileno(j->output), STDOUT_FILENO);
         dup2(fileno(j->output), STDERR_FILENO);
+        alarm(SECONDS);
         opcheck check = {.op = ct_op_at(op)};
         ct_set_threads(1); /* the jobs are the parallelism */
         check_op(&check, what);
@@ -88,12 +91,15 @@ static void finish_job(job *j, int status, bool verbose, opcheck_counts *shared,
     bool whole = WIFEXITED(status) && WEXITSTATUS(status) == 0;
     if (!whole) *counts = (opcheck_counts){1, counts->checks, counts->failures + 1};
     if (counts->failures || verbose)
-        printf("%s %-28s %7d checks %6.2f s\n", counts->failures ? "FAILED" : "ok    ", name, counts->checks, seconds_since(j->start));
+        printf("%s %-28s %7d checks %6.2f s\n", counts->failures ? "FAILED" : "ok    ", name, counts->checks,
+               seconds_since(j->start));
     char line[2048];
     rewind(j->output);
     while (counts->failures && fgets(line, sizeof line, j->output)) fputs(line, stdout);
-    if (!whole && WIFSIGNALED(status)) printf("  %s: ended by signal %d (%s)\n", name, WTERMSIG(status), strsignal(WTERMSIG(status)));
-    else if (!whole) printf("  %s: its process ended with status %d\n", name, WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+    if (!whole && WIFSIGNALED(status))
+        printf("  %s: ended by signal %d (%s)\n", name, WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else if (!whole)
+        printf("  %s: its process ended with status %d\n", name, WIFEXITED(status) ? WEXITSTATUS(status) : -1);
     fflush(stdout);
     fclose(j->output);
     j->child = 0;

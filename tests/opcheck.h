@@ -30,7 +30,7 @@ const char *const *opcheck_missing_levels(void);
 enum { OPCHECK_INPUTS = 24, OPCHECK_OUTPUTS = 16 };
 
 typedef struct opcheck_input {
-    bool skipped; /* an optional input that the sample leaves out */
+    bool skipped;   /* an optional input that the sample leaves out */
     unsigned flags; /* CT_ARG_* */
     ct_dims shape;
     char domain[24];
@@ -43,7 +43,7 @@ typedef struct opcheck_sample {
     int length;
     opcheck_input in[OPCHECK_INPUTS];
     int n_in, n_out;
-    void *attrs; /* owned */
+    void *attrs;     /* owned */
     int64_t largest; /* elements of the largest input */
 } opcheck_sample;
 
@@ -57,6 +57,8 @@ bool opcheck_next_sample(opcheck *check, const char **at, opcheck_sample *sample
 void opcheck_free_sample(opcheck_sample *sample);
 /* Counts a check; one that does not hold is printed with op and sample. */
 bool opcheck_expect(opcheck *check, bool held, const char *format, ...) CT_PRINTF(3, 4);
+
+bool opcheck_is_unset(const ct_op *op); /* ct_empty and the like: the elements of the result mean nothing */
 
 /* How an input lies in memory. */
 typedef enum opcheck_layout {
@@ -72,7 +74,8 @@ const char *opcheck_layout_name(opcheck_layout layout);
 /* Fills values (row-major) with a sample of the input's domain; integer asks for small integers instead of fractions. */
 void opcheck_fill(const opcheck_input *input, int position, bool integer, double *values, int64_t count);
 int64_t opcheck_count(ct_dims shape);
-bool opcheck_is_index(const opcheck_input *input); /* an index or a mask: its values are no subject of dtype or gradient */
+bool opcheck_is_index(
+    const opcheck_input *input); /* an index or a mask: its values are no subject of dtype or gradient */
 
 /* A tensor with these values (rounded to dtype) in that layout; memory that is no element holds NaN or a huge number. With
  * OPCHECK_STRIDE0 values is changed to what the tensor then holds. Belongs to the scope. */
@@ -82,8 +85,10 @@ double *opcheck_read(ct_tensor *x);
 
 /* A function from tensors to tensors: the op itself, its lowering, or its vector-Jacobian product. */
 typedef bool (*opcheck_function)(const opcheck_sample *sample, ct_tensor *const *in, ct_tensor **out);
-bool opcheck_apply(const opcheck_sample *sample, ct_tensor *const *in, ct_tensor **out); /* as ct_apply, at a fixed random position */
-bool opcheck_lower(const opcheck_sample *sample, ct_tensor *const *in, ct_tensor **out); /* op->lower, called directly */
+bool opcheck_apply(const opcheck_sample *sample, ct_tensor *const *in,
+                   ct_tensor **out); /* as ct_apply, at a fixed random position */
+bool opcheck_lower(const opcheck_sample *sample, ct_tensor *const *in,
+                   ct_tensor **out); /* op->lower, called directly */
 
 /* Relative spacing of a dtype (half of it bounds the error of rounding), its largest and its smallest number. */
 double opcheck_unit(ct_dtype dtype);

@@ -130,8 +130,11 @@ int64_t opcheck_count(ct_dims shape) {
 }
 
 bool opcheck_is_index(const opcheck_input *input) {
-    return strncmp(input->domain, "int<", 4) == 0 || strcmp(input->domain, "bool") == 0 || (input->flags & (CT_ARG_INDEX | CT_ARG_BOOL));
+    return strncmp(input->domain, "int<", 4) == 0 || strcmp(input->domain, "bool") == 0 ||
+           (input->flags & (CT_ARG_INDEX | CT_ARG_BOOL));
 }
+
+bool opcheck_is_unset(const ct_op *op) { return strcmp(op->name, "empty") == 0 || strcmp(op->name, "empty_like") == 0; }
 
 static uint64_t next_random(uint64_t *state) { /* splitmix64: no part of the library */
     uint64_t z = (*state += 0x9E3779B97F4A7C15u);
@@ -148,7 +151,7 @@ void opcheck_fill(const opcheck_input *input, int position, bool integer, double
     static const struct {
         const char *name;
         double low, high;
-    } ranges[] = {{"any", -2, 2},       {"pos", 0.2, 3},  {"nonneg", 0.01, 3}, {"unit", -0.9, 0.9},
+    } ranges[] = {{"any", -2, 2},       {"pos", 0.2, 3}, {"nonneg", 0.01, 3}, {"unit", -0.9, 0.9},
                   {"open01", 0.1, 0.9}, {"ge1", 1.2, 4}, {"small", -2, 2}};
     const char *domain = input->domain;
     uint64_t state = 1000u + (uint64_t)position;
@@ -160,7 +163,11 @@ void opcheck_fill(const opcheck_input *input, int position, bool integer, double
         for (int64_t i = 0; i < count; i++) values[i] = (double)(next_random(&state) >> 62 != 0);
     } else if (integer || strcmp(domain, "i64") == 0) {
         bool positive = strcmp(domain, "pos") == 0 || strcmp(domain, "nonneg") == 0 || strcmp(domain, "ge1") == 0;
-        for (int64_t i = 0; i < count; i++) values[i] = positive ? 1 + (double)(next_random(&state) % 4) : (double)(next_random(&state) % 9) - 4;
+        bool bounded = strcmp(domain, "unit") == 0 || strcmp(domain, "open01") == 0;
+        for (int64_t i = 0; i < count; i++) {
+            uint64_t r = next_random(&state);
+            values[i] = positive ? 1 + (double)(r % 4) : bounded ? (double)(r % 2) : (double)(r % 9) - 4;
+        }
     } else if (strcmp(domain, "distinct") == 0) { /* a shuffled ladder of steps of 0.07, each moved by less than 0.01 */
         for (int64_t i = 0; i < count; i++) values[i] = 0.07 * (double)(i - count / 2) + uniform(&state, 0, 0.01);
         for (int64_t i = count - 1; i > 0; i--) {
@@ -268,7 +275,8 @@ static bool agree(const opcheck_sample *sample, ct_tensor **in) {
     ct_dims shape = {0};
     for (int i = 0; i < sample->n_in; i++) {
         if (!in[i]) continue;
-        if (sample->in[i].flags & CT_ARG_PROMOTE) common = common == CT_DTYPE_COUNT ? ct_dtype_of(in[i]) : ct_dtype_promote(common, ct_dtype_of(in[i]));
+        if (sample->in[i].flags & CT_ARG_PROMOTE)
+            common = common == CT_DTYPE_COUNT ? ct_dtype_of(in[i]) : ct_dtype_promote(common, ct_dtype_of(in[i]));
         if (!(sample->in[i].flags & CT_ARG_BROADCAST)) continue;
         ct_dims own = ct_shape(in[i]), merged = {.n = own.n > shape.n ? own.n : shape.n};
         for (int d = 1; d <= merged.n; d++) {
@@ -295,9 +303,16 @@ bool opcheck_lower(const opcheck_sample *sample, ct_tensor *const *in, ct_tensor
     for (int i = 0; i < sample->n_out; i++) out[i] = NULL, want[i] = true;
     if (!agree(sample, ready)) return false;
     ct_seed(20);
-    ct_lower lower = {.op = sample->op, .attrs = sample->attrs, .n_in = sample->n_in, .n_out = sample->n_out, .in = ready, .out = out, .want = want};
+    ct_lower lower = {.op = sample->op,
+                      .attrs = sample->attrs,
+                      .n_in = sample->n_in,
+                      .n_out = sample->n_out,
+                      .in = ready,
+                      .out = out,
+                      .want = want};
     sample->op->lower(&lower);
     for (int i = 0; i < sample->n_out; i++)
-        if (!out[i]) return ct_ok() ? ct_fail(CT_ERR_STATE, sample->op->name, "its lowering gave no result %d", i) : false;
+        if (!out[i])
+            return ct_ok() ? ct_fail(CT_ERR_STATE, sample->op->name, "its lowering gave no result %d", i) : false;
     return ct_ok();
 }

@@ -45,6 +45,7 @@ static bool collect(const opcheck_sample *sample, ct_dtype dtype, bits *to) {
 enum { SAMPLES = 64 };
 
 void opcheck_threads(opcheck *check) {
+    if (opcheck_is_unset(check->op)) return;
     static const int threads[] = {1, 2, 7};
     static const struct {
         ct_dtype dtype;
@@ -64,13 +65,16 @@ void opcheck_threads(opcheck *check) {
                 /* one element a chunk; where that would be tens of thousands, a few hundred chunks */
                 ct__set_grain(sample.largest > 4096 ? 64 : 1);
                 bool ok = collect(&sample, kinds[kind].dtype, &now);
-                opcheck_expect(check, ok, "%s, %d threads: %s", ct_dtype_name(kinds[kind].dtype), threads[t], ct_error());
+                opcheck_expect(check, ok, "%s, %d threads: %s", ct_dtype_name(kinds[kind].dtype), threads[t],
+                               ct_error());
                 ct_error_clear();
                 if (t == 0) {
                     first[s] = now;
                 } else {
-                    bool same = now.bytes == first[s].bytes && (now.bytes == 0 || memcmp(now.data, first[s].data, now.bytes) == 0);
-                    opcheck_expect(check, !ok || same, "%s at %s: other bits with %d threads than with 1", ct_dtype_name(kinds[kind].dtype), ct_isa(), threads[t]);
+                    bool same = now.bytes == first[s].bytes &&
+                                (now.bytes == 0 || memcmp(now.data, first[s].data, now.bytes) == 0);
+                    opcheck_expect(check, !ok || same, "%s at %s: other bits with %d threads than with 1",
+                                   ct_dtype_name(kinds[kind].dtype), ct_isa(), threads[t]);
                     free(now.data);
                 }
                 opcheck_free_sample(&sample);

@@ -116,10 +116,8 @@ static int64_t *read_whole(ct_tensor *x) {
 
 static result take(ct_tensor *x) {
     result r = {.dtype = ct_dtype_of(x), .shape = ct_shape(x), .count = ct_numel(x)};
-    if (is_whole(r.dtype))
-        r.whole = read_whole(x);
-    else
-        r.y = opcheck_read(x);
+    if (is_whole(r.dtype)) r.whole = read_whole(x);
+    else r.y = opcheck_read(x);
     return r;
 }
 
@@ -138,7 +136,8 @@ static bool takes_dtype(const opcheck_input *input, bool integer) {
 
 static ct_dtype dtype_of_input(const opcheck_input *input, ct_dtype dtype, bool integer) {
     if (strcmp(input->domain, "bool") == 0) return CT_BOOL;
-    if (opcheck_is_index(input)) return dtype == CT_F16 || dtype == CT_I16 ? CT_I32 : CT_I64; /* both kinds get their turn */
+    if (opcheck_is_index(input))
+        return dtype == CT_F16 || dtype == CT_I16 ? CT_I32 : CT_I64; /* both kinds get their turn */
     return takes_dtype(input, integer) ? dtype : CT_I64;
 }
 
@@ -149,7 +148,8 @@ static void fill_all(const opcheck_sample *sample, input_set *set) {
         int64_t count = opcheck_count(input->shape);
         set->values[i] = malloc(((size_t)count + 1) * sizeof(double));
         opcheck_fill(input, i, set->integer && takes_dtype(input, true), set->values[i], count);
-        for (int64_t k = 0; (set->dtype == CT_U8 || set->dtype == CT_BOOL) && takes_dtype(input, set->integer) && k < count; k++)
+        for (int64_t k = 0;
+             (set->dtype == CT_U8 || set->dtype == CT_BOOL) && takes_dtype(input, set->integer) && k < count; k++)
             set->values[i][k] = set->dtype == CT_BOOL ? set->values[i][k] > 0 : fabs(set->values[i][k]);
     }
 }
@@ -163,7 +163,8 @@ static opcheck_layout layout_of(const opcheck_input *input, opcheck_layout layou
 }
 
 /* The inputs as tensors of `dtype` in a layout. amount != 0 changes those that take a dtype by normal relative amounts. */
-static bool place_all(const opcheck_sample *sample, input_set *set, ct_dtype dtype, opcheck_layout layout, double amount, unsigned draw, ct_tensor **in) {
+static bool place_all(const opcheck_sample *sample, input_set *set, ct_dtype dtype, opcheck_layout layout,
+                      double amount, unsigned draw, ct_tensor **in) {
     uint64_t state = draw * 7919u + 17u;
     for (int i = 0; i < sample->n_in; i++) {
         const opcheck_input *input = &sample->in[i];
@@ -182,7 +183,8 @@ static bool place_all(const opcheck_sample *sample, input_set *set, ct_dtype dty
                 changed[k] = set->values[i][k] * (1 + amount * w * 1.4142135623730951);
             }
         }
-        in[i] = opcheck_place(dtype_of_input(input, dtype, set->integer), input->shape, values, layout_of(input, layout));
+        in[i] =
+            opcheck_place(dtype_of_input(input, dtype, set->integer), input->shape, values, layout_of(input, layout));
         free(changed);
         if (!in[i]) return false;
     }
@@ -198,8 +200,8 @@ static bool run(const opcheck_sample *sample, opcheck_function fn, ct_tensor *co
     return true;
 }
 
-static bool run_results(const opcheck_sample *sample, opcheck_function fn, input_set *set, ct_dtype dtype, opcheck_layout layout, double amount,
-                        unsigned draw, result *results, int *n) {
+static bool run_results(const opcheck_sample *sample, opcheck_function fn, input_set *set, ct_dtype dtype,
+                        opcheck_layout layout, double amount, unsigned draw, result *results, int *n) {
     bool ok;
     *n = 0;
     ct_scope {
@@ -222,7 +224,8 @@ static void measure_moves(const opcheck_sample *sample, opcheck_function fn, inp
     const double amount = 0x1p-20;
     for (int i = 0; i < ref->n; i++)
         if (ref->of[i].y) ref->of[i].moved = calloc((size_t)ref->of[i].count + 1, sizeof(double));
-    for (unsigned draw = 0; draw < DRAWS; draw++) {
+    unsigned draws = sample->largest > LARGE ? 2 : DRAWS; /* among many elements few draws are unlucky by little */
+    for (unsigned draw = 0; draw < draws; draw++) {
         result other[OPCHECK_OUTPUTS];
         int n;
         if (!run_results(sample, fn, set, CT_F64, OPCHECK_DENSE, amount, draw, other, &n)) {
@@ -252,11 +255,14 @@ static bool make_reference(const opcheck_sample *sample, input_set *set, referen
     opcheck_function fn = op->lower && !itself ? opcheck_lower : opcheck_apply;
     ct_set_isa("base");
     if (set->integer) {
-        if (!run_results(sample, opcheck_apply, set, CT_I64, OPCHECK_DENSE, 0, 0, ref->of, &ref->n)) return false;
+        /* bool has an arithmetic of its own (or, and, not): there the levels are compared with each other */
+        ct_dtype wide = set->dtype == CT_BOOL ? CT_BOOL : CT_I64;
+        if (!run_results(sample, opcheck_apply, set, wide, OPCHECK_DENSE, 0, 0, ref->of, &ref->n)) return false;
         if (!has_float(ref)) return true;
         free_results(ref->of, ref->n); /* a float of integers: the same in f64 */
     }
-    if (!run_results(sample, fn, set, itself ? set->dtype : CT_F64, OPCHECK_DENSE, 0, 0, ref->of, &ref->n)) return false;
+    if (!run_results(sample, fn, set, itself ? set->dtype : CT_F64, OPCHECK_DENSE, 0, 0, ref->of, &ref->n))
+        return false;
     if (!itself) measure_moves(sample, fn, set, ref);
     return true;
 }
@@ -270,27 +276,32 @@ static double tolerance_at(const opcheck_sample *sample, const result *got, cons
     double computing = opcheck_unit(got->dtype == CT_F64 ? CT_F64 : CT_F32) / 2;
     double tolerance = LAMBDA * sqrt(length) * computing * (y + moved) + opcheck_smallest(got->dtype);
     if (got->dtype == CT_F16 || got->dtype == CT_BF16) tolerance += opcheck_unit(got->dtype) / 2 * (y + tolerance);
-    if (ref->dtype != CT_F64) tolerance += opcheck_unit(ref->dtype) / 2 * y; /* an attribute fixes the dtype: both round */
+    if (ref->dtype != CT_F64)
+        tolerance += opcheck_unit(ref->dtype) / 2 * y; /* an attribute fixes the dtype: both round */
     return tolerance;
 }
 
 static bool near(double got, double y, double tolerance, double largest) {
     if (isnan(got) || isnan(y)) return isnan(got) && isnan(y);
     if (got == y) return true;
-    if (fabs(y) + tolerance >= largest && fabs(got) >= largest * (1 - 0x1p-7) && signbit(got) == signbit(y)) return true; /* overflow */
+    if (fabs(y) + tolerance >= largest && fabs(got) >= largest * (1 - 0x1p-7) && signbit(got) == signbit(y))
+        return true; /* overflow */
     return fabs(got - y) <= tolerance;
 }
 
 /* Compares one result; says at most one thing about it. */
-static void compare(opcheck *check, const opcheck_sample *sample, int index, const result *got, const result *ref, ct_dtype dtype, const char *level,
-                    const char *layout) {
-    bool shapes = got->shape.n == ref->shape.n && memcmp(got->shape.d, ref->shape.d, (size_t)got->shape.n * sizeof(int64_t)) == 0;
-    if (!opcheck_expect(check, shapes, "%s %s %s: result %d is %s%s, the reference %s", ct_dtype_name(dtype), level, layout, index, ct_dtype_name(got->dtype),
-                        ct_dims_text(got->shape), ct_dims_text(ref->shape)))
+static void compare(opcheck *check, const opcheck_sample *sample, int index, const result *got, const result *ref,
+                    ct_dtype dtype, const char *level, const char *layout) {
+    bool shapes =
+        got->shape.n == ref->shape.n && memcmp(got->shape.d, ref->shape.d, (size_t)got->shape.n * sizeof(int64_t)) == 0;
+    if (!opcheck_expect(check, shapes, "%s %s %s: result %d is %s%s, the reference %s", ct_dtype_name(dtype), level,
+                        layout, index, ct_dtype_name(got->dtype), ct_dims_text(got->shape), ct_dims_text(ref->shape)))
         return;
-    if (!opcheck_expect(check, (got->whole != NULL) == (ref->whole != NULL), "%s %s %s: result %d is of %s, the reference of %s", ct_dtype_name(dtype), level,
-                        layout, index, ct_dtype_name(got->dtype), ct_dtype_name(ref->dtype)))
+    if (!opcheck_expect(check, (got->whole != NULL) == (ref->whole != NULL),
+                        "%s %s %s: result %d is of %s, the reference of %s", ct_dtype_name(dtype), level, layout, index,
+                        ct_dtype_name(got->dtype), ct_dtype_name(ref->dtype)))
         return;
+    if (opcheck_is_unset(sample->op)) return;
     double largest = opcheck_largest(got->dtype), worst = 0;
     int64_t wrong = -1, count = 0;
     for (int64_t k = 0; k < got->count; k++) {
@@ -309,34 +320,48 @@ static void compare(opcheck *check, const opcheck_sample *sample, int index, con
         if (wrong < 0 || !(excess <= worst)) worst = excess, wrong = k;
     }
     if (got->whole)
-        opcheck_expect(check, wrong < 0, "%s %s %s: result %d at %lld is %lld, not %lld (%lld of %lld are wrong)", ct_dtype_name(dtype), level, layout, index,
-                       (long long)wrong, wrong < 0 ? 0ll : (long long)got->whole[wrong], wrong < 0 ? 0ll : (long long)wrap(got->dtype, ref->whole[wrong]),
-                       (long long)count, (long long)got->count);
+        opcheck_expect(check, wrong < 0, "%s %s %s: result %d at %lld is %lld, not %lld (%lld of %lld are wrong)",
+                       ct_dtype_name(dtype), level, layout, index, (long long)wrong,
+                       wrong < 0 ? 0ll : (long long)got->whole[wrong],
+                       wrong < 0 ? 0ll : (long long)wrap(got->dtype, ref->whole[wrong]), (long long)count,
+                       (long long)got->count);
     else
-        opcheck_expect(check, wrong < 0, "%s %s %s: result %d at %lld is %.9g, not %.9g (tolerance %.2g; %lld of %lld are off)", ct_dtype_name(dtype), level, layout,
-                       index, (long long)wrong, wrong < 0 ? 0 : got->y[wrong], wrong < 0 ? 0 : ref->y[wrong],
-                       wrong < 0 ? 0 : tolerance_at(sample, got, ref, wrong), (long long)count, (long long)got->count);
+        opcheck_expect(check, wrong < 0,
+                       "%s %s %s: result %d at %lld is %.9g, not %.9g (tolerance %.2g; %lld of %lld are off)",
+                       ct_dtype_name(dtype), level, layout, index, (long long)wrong, wrong < 0 ? 0 : got->y[wrong],
+                       wrong < 0 ? 0 : ref->y[wrong], wrong < 0 ? 0 : tolerance_at(sample, got, ref, wrong),
+                       (long long)count, (long long)got->count);
 }
 
 /* ---- Variants ---- */
 
 static bool may_refuse(ct_code code) { return code == CT_ERR_DTYPE || code == CT_ERR_UNSUPPORTED; }
 
-static void check_layout(opcheck *check, const opcheck_sample *sample, input_set *set, const reference *ref, const char *level, opcheck_layout layout) {
+/* The views behind reshape and as_strided are for the strides that those choose: others they refuse, or do not see. */
+static bool takes_layout(const ct_op *op, opcheck_layout layout) {
+    return layout == OPCHECK_DENSE ||
+           (strcmp(op->name, "reshape_view") != 0 && strcmp(op->name, "as_strided_view") != 0);
+}
+
+static void check_layout(opcheck *check, const opcheck_sample *sample, input_set *set, const reference *ref,
+                         const char *level, opcheck_layout layout) {
     result got[OPCHECK_OUTPUTS];
     int n;
+    if (!takes_layout(sample->op, layout)) return;
     bool ok = run_results(sample, opcheck_apply, set, set->dtype, layout, 0, 0, got, &n);
-    if (!opcheck_expect(check, ok, "%s %s %s: %s", ct_dtype_name(set->dtype), level, opcheck_layout_name(layout), ct_error())) {
-        ct_error_clear();
-        return;
-    }
-    for (int i = 0; i < n; i++) compare(check, sample, i, &got[i], &ref->of[i], set->dtype, level, opcheck_layout_name(layout));
+    opcheck_expect(check, ok, "%s %s %s: %s", ct_dtype_name(set->dtype), level, opcheck_layout_name(layout),
+                   ct_error());
+    ct_error_clear();
+    if (!ok) return;
+    for (int i = 0; i < n; i++)
+        compare(check, sample, i, &got[i], &ref->of[i], set->dtype, level, opcheck_layout_name(layout));
     free_results(got, n);
 }
 
 /* The first result written into a strided home (ct_into) has the bits of the one that the op made itself. */
 static void check_home(opcheck *check, const opcheck_sample *sample, input_set *set, const char *level) {
-    if (sample->op->flags & (CT_OP_VIEW | CT_OP_MUTATES) || sample->op->outputs[0].flags & CT_ARG_LIST) return;
+    const ct_op *op = sample->op;
+    if (op->flags & (CT_OP_VIEW | CT_OP_MUTATES) || op->outputs[0].flags & CT_ARG_LIST || opcheck_is_unset(op)) return;
     ct_scope {
         ct_tensor *in[OPCHECK_INPUTS], *out[OPCHECK_OUTPUTS], *again[OPCHECK_OUTPUTS];
         bool ok = place_all(sample, set, set->dtype, OPCHECK_DENSE, 0, 0, in) && opcheck_apply(sample, in, out);
@@ -350,8 +375,9 @@ static void check_home(opcheck *check, const opcheck_sample *sample, input_set *
             int64_t differs = -1;
             for (int64_t k = 0; ok && k < ct_numel(home) && differs < 0; k++)
                 if (memcmp(&a[k], &b[k], sizeof *a) != 0 && !(isnan(a[k]) && isnan(b[k]))) differs = k;
-            opcheck_expect(check, ok && differs < 0, "%s %s: written into a %s home, element %lld is %.9g, not %.9g %s", ct_dtype_name(set->dtype), level,
-                           opcheck_layout_name((opcheck_layout)layout), (long long)differs, differs < 0 ? 0 : b[differs], differs < 0 ? 0 : a[differs], ct_error());
+            opcheck_expect(check, ok && differs < 0, "%s %s: written into a %s home, element %lld is %.9g, not %.9g %s",
+                           ct_dtype_name(set->dtype), level, opcheck_layout_name((opcheck_layout)layout),
+                           (long long)differs, differs < 0 ? 0 : b[differs], differs < 0 ? 0 : a[differs], ct_error());
             free(a);
             free(b);
         }
@@ -359,48 +385,60 @@ static void check_home(opcheck *check, const opcheck_sample *sample, input_set *
     }
 }
 
+/* The layouts that are looked at: all for small floats; for large samples and for integers a choice. */
+static bool wants_layout(const opcheck_sample *sample, bool integer, opcheck_layout layout) {
+    if (layout == OPCHECK_DENSE) return true;
+    if (sample->n_in == 0) return false;
+    if (sample->largest > LARGE) return layout == OPCHECK_TRANSPOSED;
+    return !integer || layout == OPCHECK_SLICE;
+}
+
+/* An op may refuse an integer dtype. */
+static bool is_refused(opcheck *check, const opcheck_sample *sample, input_set *set) {
+    result got[OPCHECK_OUTPUTS];
+    int n;
+    if (run_results(sample, opcheck_apply, set, set->dtype, OPCHECK_DENSE, 0, 0, got, &n)) {
+        free_results(got, n);
+        return false;
+    }
+    opcheck_expect(check, may_refuse(ct_error_code()), "%s: %s", ct_dtype_name(set->dtype), ct_error());
+    ct_error_clear();
+    return true;
+}
+
+static void check_levels(opcheck *check, opcheck_sample *sample, input_set *set, const reference *ref, bool repeats) {
+    for (int level = 0; level < LEVELS; level++) {
+        /* only products differ between the last two levels */
+        if ((sample->op->flags & CT_OP_ELEMENTWISE) && strcmp(levels[level], "avx512bf16") == 0) continue;
+        if (!ct_set_isa(levels[level])) {
+            ct_error_clear(); /* a level that this machine lacks: opcheck_missing_levels tells */
+            continue;
+        }
+        for (int layout = OPCHECK_DENSE; layout < OPCHECK_LAYOUTS; layout++)
+            if (repeats == (layout == OPCHECK_STRIDE0) &&
+                wants_layout(sample, set->integer && !repeats, (opcheck_layout)layout))
+                check_layout(check, sample, set, ref, levels[level], (opcheck_layout)layout);
+        if (!repeats && set->dtype == CT_F32 && sample->largest <= LARGE) check_home(check, sample, set, levels[level]);
+    }
+}
+
 static void check_variant(opcheck *check, opcheck_sample *sample, ct_dtype dtype, bool integer) {
-    bool large = sample->largest > LARGE;
     input_set set = {.dtype = dtype, .integer = integer};
     fill_all(sample, &set);
     for (int repeats = 0; repeats < 2; repeats++) { /* ordinary layouts, then the one that changes the values */
-        if (repeats && (large || sample->n_in == 0 || (integer && dtype != CT_I32))) break;
+        if (repeats && (sample->largest > LARGE || sample->n_in == 0 || (integer && dtype != CT_I32))) break;
         reference ref = {0};
         ct_scope { /* rounds the values to the dtype, and repeats them where a stride is 0 */
             ct_tensor *in[OPCHECK_INPUTS];
             place_all(sample, &set, dtype, repeats ? OPCHECK_STRIDE0 : OPCHECK_DENSE, 0, 0, in);
         }
-        if (!make_reference(sample, &set, &ref)) {
-            bool refused = integer && may_refuse(ct_error_code());
-            opcheck_expect(check, refused, "%s reference: %s", ct_dtype_name(dtype), ct_error());
-            ct_error_clear();
-            break;
-        }
-        bool taken = true;
-        for (int level = 0; level < LEVELS && taken; level++) {
-            if (!ct_set_isa(levels[level])) {
-                ct_error_clear();
-                continue;
-            }
-            if (integer) { /* an op may refuse an integer dtype, but then at every level */
-                result got[OPCHECK_OUTPUTS];
-                int n;
-                taken = run_results(sample, opcheck_apply, &set, dtype, OPCHECK_DENSE, 0, 0, got, &n);
-                if (taken) free_results(got, n);
-                if (!taken) opcheck_expect(check, may_refuse(ct_error_code()), "%s %s: %s", ct_dtype_name(dtype), levels[level], ct_error());
-                ct_error_clear();
-                if (!taken) break;
-            }
-            if (repeats) {
-                check_layout(check, sample, &set, &ref, levels[level], OPCHECK_STRIDE0);
-                continue;
-            }
-            for (int layout = OPCHECK_DENSE; layout < OPCHECK_STRIDE0; layout++) {
-                bool skip = layout != OPCHECK_DENSE && (sample->n_in == 0 || (large && layout != OPCHECK_TRANSPOSED) || (integer && layout != OPCHECK_SLICE));
-                if (!skip) check_layout(check, sample, &set, &ref, levels[level], (opcheck_layout)layout);
-            }
-            if (dtype == CT_F32 && !large) check_home(check, sample, &set, levels[level]);
-        }
+        if (integer && is_refused(check, sample, &set)) break;
+        bool ok = make_reference(sample, &set, &ref);
+        opcheck_expect(check, ok || (integer && may_refuse(ct_error_code())), "%s reference: %s", ct_dtype_name(dtype),
+                       ct_error());
+        ct_error_clear();
+        if (!ok) break;
+        check_levels(check, sample, &set, &ref, repeats);
         free_results(ref.of, ref.n);
     }
     free_all(&set);
@@ -419,32 +457,55 @@ static void check_i64_is_exact(opcheck *check, const opcheck_sample *sample) {
         if (!whole[i].whole || !real[i].y || whole[i].count != real[i].count) continue;
         int64_t wrong = -1;
         for (int64_t k = 0; k < whole[i].count && wrong < 0; k++)
-            if (isfinite(real[i].y[k]) && fabs(real[i].y[k]) < 0x1p53 && real[i].y[k] == floor(real[i].y[k]) && (double)whole[i].whole[k] != real[i].y[k]) wrong = k;
-        opcheck_expect(check, wrong < 0, "i64: result %d at %lld is %lld, in f64 it is %.17g", i, (long long)wrong, wrong < 0 ? 0ll : (long long)whole[i].whole[wrong],
-                       wrong < 0 ? 0 : real[i].y[wrong]);
+            if (isfinite(real[i].y[k]) && fabs(real[i].y[k]) < 0x1p53 && real[i].y[k] == floor(real[i].y[k]) &&
+                (double)whole[i].whole[k] != real[i].y[k])
+                wrong = k;
+        opcheck_expect(check, wrong < 0, "i64: result %d at %lld is %lld, in f64 it is %.17g", i, (long long)wrong,
+                       wrong < 0 ? 0ll : (long long)whole[i].whole[wrong], wrong < 0 ? 0 : real[i].y[wrong]);
     }
     free_results(whole, n);
     free_results(real, m);
     free_all(&set);
 }
 
+/* A sample that makes its result from nothing gets the dtype as an option, unless it sets one itself. */
+static bool set_dtype_option(opcheck_sample *sample, ct_dtype dtype) {
+    for (const ct_attr *attr = sample->op->attrs; attr && attr->name; attr++) {
+        if (attr->type != CT_ATTR_DTYPE || attr->required || strcmp(attr->name, "dtype") != 0) continue;
+        if (memmem(sample->text, (size_t)sample->length, "dtype=", 6)) return false;
+        return ct_attrs_set(sample->op, sample->attrs, "dtype", ct_dtype_name(dtype));
+    }
+    return false;
+}
+
 void opcheck_values(opcheck *check, opcheck_sample *sample) {
-    static const ct_dtype floats[] = {CT_F64, CT_F32, CT_F16, CT_BF16}, wholes[] = {CT_I64, CT_I32, CT_I16, CT_I8, CT_U8, CT_BOOL};
+    static const ct_dtype floats[] = {CT_F32, CT_BF16, CT_F64, CT_F16},
+                          wholes[] = {CT_I64, CT_I32, CT_I16, CT_I8, CT_U8, CT_BOOL};
     const char *best = ct_isa();
-    bool any_float = sample->n_in == 0, any_whole = false, float_only = false;
+    bool large = sample->largest > LARGE, any_float = false, any_whole = false, float_only = false;
     for (int i = 0; i < sample->n_in; i++) {
         const opcheck_input *input = &sample->in[i];
         if (input->skipped || opcheck_is_index(input)) continue;
         any_float |= strcmp(input->domain, "i64") != 0;
-        any_whole |= true;
+        any_whole = true;
         float_only |= (input->flags & CT_ARG_FLOAT) != 0;
     }
-    bool plain = !any_float && !any_whole; /* only indices and masks */
-    for (int i = 0; i < 4 && any_float; i++) check_variant(check, sample, floats[i], false);
-    if (plain) check_variant(check, sample, CT_F32, false);
-    if (any_whole && float_only) check_variant(check, sample, CT_I32, true);
-    if (any_whole && !float_only && sample->largest <= LARGE) {
-        for (int i = 0; i < 6; i++) check_variant(check, sample, wholes[i], true);
+    for (int i = 0; i < (large ? 2 : 4) && any_float; i++) check_variant(check, sample, floats[i], false);
+    if (!any_whole) { /* nothing, or only indices and masks, go in */
+        bool option = sample->n_in == 0 && set_dtype_option(sample, CT_F32);
+        for (int i = 0; i < (option ? 4 : 1); i++) {
+            if (option) set_dtype_option(sample, floats[i]);
+            bool refused = option && sample->n_in == 0 && is_refused(check, sample, &(input_set){.dtype = floats[i]});
+            if (!refused) check_variant(check, sample, floats[i], false);
+        }
+        if (option) set_dtype_option(sample, CT_F32);
+    }
+    if (any_whole && float_only && !large) check_variant(check, sample, CT_I32, true);
+    if (any_whole && !float_only && !large) {
+        /* a negative option does not fit u8: it saturates, and the i64 kernel is no reference */
+        bool negative = memmem(sample->text, (size_t)sample->length, "=-", 2) != NULL;
+        for (int i = 0; i < 6; i++)
+            if (!negative || wholes[i] != CT_U8) check_variant(check, sample, wholes[i], true);
         check_i64_is_exact(check, sample);
     }
     ct_set_isa(best);

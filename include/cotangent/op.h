@@ -120,6 +120,11 @@ typedef struct ct_op_slot {
     int index;                                              /* in the op table; -1 until registered */
 } ct_op_slot;
 
+/* What is saved, a bit each input and output. */
+typedef struct ct_saves {
+    uint64_t in, out;
+} ct_saves;
+
 struct ct_op {
     uint32_t size; /* sizeof(ct_op) */
     const char *name;
@@ -131,6 +136,7 @@ struct ct_op {
     unsigned flags;
     uint64_t saves_in;  /* which inputs' data vjp reads, a bit each; a list input is the bits from its position on */
     uint64_t saves_out; /* which outputs' data vjp reads */
+    const ct_saves *saves_for; /* by input, what its own gradient reads, so that no more is saved; NULL: all of the above */
     bool (*infer)(ct_infer *infer);
     void (*vjp)(ct_vjp *vjp);
     void (*lower)(ct_lower *lower);

@@ -20,7 +20,7 @@ typedef void (*converter)(void *restrict y, const void *restrict x, int64_t n);
         TO *to = y;                                                                                     \
         for (int64_t i = 0; i < n; i++) {                                                               \
             FROM v = from[i];                                                                           \
-            FROM safe = (v > (FROM)(LOW)) & (v < (FROM)(BIG)) ? v : (FROM)0;                            \
+            FROM safe = ((v > (FROM)(LOW)) & (v < (FROM)(BIG))) ? v : (FROM)0;                          \
             TO t = (TO)safe;                                                                            \
             t = v <= (FROM)(LOW) ? (TO)(LEAST) : t;                                                     \
             to[i] = v >= (FROM)(BIG) ? (TO)(MOST) : t;                                                  \

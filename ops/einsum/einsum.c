@@ -16,8 +16,10 @@ static int letter(char c) { return c >= 'a' && c <= 'z' ? 26 + c - 'a' : c >= 'A
 
 static bool fail(const char *text, const char *what) { return ct_fail(CT_ERR_VALUE, "einsum", "subscripts \"%s\": %s", text, what); }
 
-/* Reads one term up to ',', '-' or the end; an ellipsis stands for `dots` dimensions (-1: for as many as ndim leaves). */
-static bool read_term(const char *whole, const char **at, int ndim, int *dots, term *out) {
+/* Reads one term up to ',', '-' or the end. An ellipsis stands for the dimensions that the letters leave of the operand, and in the
+ * result (operand NULL) for `dots`. */
+static bool read_term(const char *whole, const char **at, const ct_tensor *operand, int *dots, term *out) {
+    int ndim = operand ? ct_ndim(operand) : -1;
     int letters = 0, dot_position = -1;
     const char *end = *at;
     for (; *end && *end != ',' && *end != '-'; end++) {
@@ -33,8 +35,10 @@ static bool read_term(const char *whole, const char **at, int ndim, int *dots, t
         }
     }
     int spread = dot_position < 0 ? 0 : ndim >= 0 ? ndim - letters : *dots;
-    if (spread < 0 || (ndim >= 0 && letters + spread != ndim) || letters + spread > CT_MAX_DIMS)
-        return fail(whole, "a term has another number of letters than its operand has dimensions");
+    if (ndim >= 0 && (spread < 0 || letters + spread != ndim))
+        return ct_fail(CT_ERR_SHAPE, "einsum", "subscripts \"%s\": the term \"%.*s\" does not fit its operand, which is %s", whole, (int)(end - *at), *at,
+                       ct_tensor_text(operand));
+    if (letters + spread > CT_MAX_DIMS) return fail(whole, "the result has too many dimensions");
     out->n = 0;
     for (const char *c = *at; c < end; c++) {
         if (*c == ' ') continue;
@@ -187,7 +191,7 @@ static bool read_result(const char *text, const char *at, const term *terms, int
     }
     if (strncmp(at, "->", 2) != 0) return fail(text, "a lone '-'");
     at += 2;
-    if (!read_term(text, &at, -1, &dots, out)) return false;
+    if (!read_term(text, &at, NULL, &dots, out)) return false;
     if (*at) return fail(text, "something follows the result");
     for (int i = 0; i < out->n; i++) {
         if (!count[out->label[i]]) return fail(text, "the result has a letter that no operand has");
@@ -212,7 +216,7 @@ void einsum_lower(ct_lower *l) {
             fail(text, "there are fewer terms than operands");
             return;
         }
-        if (!read_term(text, &at, ct_ndim(l->in[k]), &dots, &terms[k])) return;
+        if (!read_term(text, &at, l->in[k], &dots, &terms[k])) return;
     }
     if (*at == ',') {
         fail(text, "there are more terms than operands");

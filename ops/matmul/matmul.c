@@ -61,24 +61,20 @@ void matmul_vjp(ct_vjp *v) {
         if (v->need[1]) v->grad[1] = mul(g, a);
         return;
     }
-    /* As matrices: the dropped dimensions come back, in the operands and in g. */
-    if (a_shape.n == 1) {
-        a = unsqueeze(a, 0);
-        g = unsqueeze(g, -2);
-    }
-    if (b_shape.n == 1) {
-        b = unsqueeze(b, 1);
-        g = unsqueeze(g, -1);
-    }
+    /* As matrices: the dropped dimensions come back, in the operands and in g. Each operand is there only for the other's sake. */
+    ct_dims a_matrix = a_shape.n == 1 ? CT_DIMS(1, a_shape.d[0]) : a_shape, b_matrix = b_shape.n == 1 ? CT_DIMS(b_shape.d[0], 1) : b_shape;
+    if (a_shape.n == 1) g = unsqueeze(g, -2);
+    if (b_shape.n == 1) g = unsqueeze(g, -1);
     if (v->need[0]) {
-        ct_tensor *da = matmul(g, swapped(b));
-        v->grad[0] = reshape(sum_to(da, ct_shape(a)), a_shape);
+        ct_tensor *da = matmul(g, swapped(b_shape.n == 1 ? unsqueeze(b, 1) : b));
+        v->grad[0] = reshape(sum_to(da, a_matrix), a_shape);
     }
     if (v->need[1]) {
+        if (a_shape.n == 1) a = unsqueeze(a, 0);
         /* One b for the whole batch: its gradient is one product over all rows, not a sum of small ones. */
-        bool shared = ct_ndim(b) == 2 && ct_ndim(a) > 2 && ct_numel(a) && ct_numel(g);
+        bool shared = b_matrix.n == 2 && ct_ndim(a) > 2 && ct_numel(a) && ct_numel(g);
         ct_tensor *db = shared ? matmul(swapped(as_rows(a)), as_rows(g)) : matmul(swapped(a), g);
-        v->grad[1] = reshape(sum_to(db, ct_shape(b)), b_shape);
+        v->grad[1] = reshape(sum_to(db, b_matrix), b_shape);
     }
 }
 

@@ -108,12 +108,24 @@ static const char *elementwise_infer(const op_def *op) {
 
 static unsigned long long saved_bits(const op_def *op) {
     unsigned long long bits = 0;
-    for (int i = 0; i < op->n_args; i++) {
-        if (is_attr(&op->args[i]) || !op->saves_arg[i]) continue;
-        int k = input_number(op, i);
-        bits |= op->args[i].list ? ~0ull << k : 1ull << k;
-    }
+    for (int i = 0; i < op->n_args; i++)
+        if (!is_attr(&op->args[i]) && op->saves_arg[i]) bits |= input_bits(op, i);
     return bits;
+}
+
+/* What each input's gradient reads, where that differs from all that is saved. */
+static void emit_saves_for(text *t, const op_def *op, unsigned long long outputs) {
+    bool differs = false;
+    for (int i = 0; i < op->n_args; i++) {
+        if (is_attr(&op->args[i])) continue;
+        if (op->args[i].list || !op->reads_in) return;
+        differs |= op->reads_in[i] != saved_bits(op) || op->reads_out[i] != outputs;
+    }
+    if (!differs) return;
+    put(t, "    .saves_for = (const ct_saves[]){");
+    for (int i = 0; i < op->n_args; i++)
+        if (!is_attr(&op->args[i])) put(t, "{0x%llxu, 0x%llxu}, ", op->reads_in[i], op->reads_out[i]);
+    put(t, "},\n");
 }
 
 static void emit_op(text *t, const op_def *op) {
@@ -148,6 +160,7 @@ static void emit_op(text *t, const op_def *op) {
     put(t, "%s,\n", any ? "" : "0");
     if (saved_bits(op)) put(t, "    .saves_in = 0x%llxu,\n", saved_bits(op));
     if (outputs) put(t, "    .saves_out = 0x%llxu,\n", outputs);
+    emit_saves_for(t, op, outputs);
     if (op->elementwise) put(t, "    .infer = %s,\n", elementwise_infer(op));
     else if (op->has_infer) put(t, "    .infer = %s_infer,\n", name);
     if (op->has_vjp) put(t, "    .vjp = %s_vjp,\n", name);

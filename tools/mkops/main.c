@@ -26,6 +26,10 @@ int input_number(const op_def *op, int arg) {
     return n;
 }
 
+unsigned long long input_bits(const op_def *op, int arg) {
+    return (op->args[arg].list ? ~0ull : 1ull) << input_number(op, arg);
+}
+
 bool has_attrs(const op_def *op) {
     for (int i = 0; i < op->n_args; i++)
         if (is_attr(&op->args[i])) return true;

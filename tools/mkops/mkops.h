@@ -95,6 +95,7 @@ typedef struct op_def {
     int n_outputs;
     bool view, random, nograd, mutates, internal, alias, moves;
     bool *saves_arg, *saves_output;
+    unsigned long long *reads_in, *reads_out; /* by argument: the inputs and outputs that its own gradient reads */
     text samples;
     int n_samples, enough; /* enough: given by `samples N`, else -1 */
     bool has_infer, has_vjp, has_lower, has_kernels;
@@ -127,6 +128,7 @@ bool is_attr(const arg_def *arg);
 bool is_option(const arg_def *arg); /* goes by name in C */
 int count_inputs(const op_def *op);
 int input_number(const op_def *op, int arg); /* position of that argument among the inputs */
+unsigned long long input_bits(const op_def *op, int arg); /* its bit in saves_in; a list has all from its own on */
 bool has_attrs(const op_def *op);
 bool has_options(const op_def *op);
 const arg_def *list_input(const op_def *op);

@@ -268,20 +268,43 @@ static void parse_signature(const library *lib, cursor *c, op_def *op) {
             fail_at(c->file, c->line, "op %s: a list must be the only output", op->name);
     op->saves_arg = calloc((size_t)op->n_args + 1, sizeof(bool));
     op->saves_output = calloc((size_t)op->n_outputs, sizeof(bool));
-    if (!op->saves_arg || !op->saves_output) exit(1);
+    op->reads_in = calloc((size_t)op->n_args + 1, sizeof *op->reads_in);
+    op->reads_out = calloc((size_t)op->n_args + 1, sizeof *op->reads_out);
+    if (!op->saves_arg || !op->saves_output || !op->reads_in || !op->reads_out) exit(1);
 }
 
 /* ---- Clauses -------------------------------------------------------------------------------------------- */
 
+/* `saves x y`, or `saves x y for w`: what the gradient of w alone reads. */
 static void parse_saves(cursor *c, op_def *op) {
+    unsigned long long in = 0, out = 0;
+    int only = -1;
     for (skip_space(c); *c->p; skip_space(c)) {
+        if (at_text(c, "for")) {
+            char *whose = take_name(c, "the name of an input");
+            for (int i = 0; i < op->n_args; i++)
+                if (!is_attr(&op->args[i]) && strcmp(whose, op->args[i].name) == 0) only = i;
+            if (only < 0) fail_at(c->file, c->line, "op %s has no input named %s", op->name, whose);
+            break;
+        }
         char *name = take_name(c, "the name of an input or output");
         bool found = false;
         for (int i = 0; i < op->n_args; i++)
-            if (!is_attr(&op->args[i]) && strcmp(name, op->args[i].name) == 0) found = op->saves_arg[i] = true;
+            if (!is_attr(&op->args[i]) && strcmp(name, op->args[i].name) == 0) {
+                found = op->saves_arg[i] = true;
+                in |= input_bits(op, i);
+            }
         for (int i = 0; i < op->n_outputs; i++)
-            if (strcmp(name, op->outputs[i].name) == 0) found = op->saves_output[i] = true;
+            if (strcmp(name, op->outputs[i].name) == 0) {
+                found = op->saves_output[i] = true;
+                out |= 1ull << i;
+            }
         if (!found) fail_at(c->file, c->line, "op %s has no input or output named %s", op->name, name);
+    }
+    for (int i = 0; i < op->n_args; i++) {
+        if (only >= 0 && i != only) continue;
+        op->reads_in[i] |= in;
+        op->reads_out[i] |= out;
     }
 }
 

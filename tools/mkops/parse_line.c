@@ -104,9 +104,15 @@ static void check_gradients(op_def *op) {
     op->has_vjp = differentiable;
     for (int i = 0; i < op->n_args; i++)
         for (int k = 0; k < op->n_args; k++)
-            if (!is_attr(&op->args[i]) && formula_uses(&op->gradients[k], E_INPUT, i)) op->saves_arg[i] = true;
+            if (!is_attr(&op->args[i]) && formula_uses(&op->gradients[k], E_INPUT, i)) {
+                op->saves_arg[i] = true;
+                op->reads_in[k] |= input_bits(op, i);
+            }
     for (int k = 0; k < op->n_args; k++)
-        if (formula_uses(&op->gradients[k], E_RESULT, -1)) op->saves_output[0] = true;
+        if (formula_uses(&op->gradients[k], E_RESULT, -1)) {
+            op->saves_output[0] = true;
+            op->reads_out[k] = 1;
+        }
 }
 
 /* `let t = ...` names an expression for all formulas of the line. */
@@ -144,6 +150,8 @@ void parse_line(library *lib, const char *file, int line, const char *folder, co
     op->fused = zeroed((size_t)op->n_args, sizeof *op->fused);
     op->saves_arg = zeroed((size_t)op->n_args, sizeof(bool));
     op->saves_output = zeroed(1, sizeof(bool));
+    op->reads_in = zeroed((size_t)op->n_args, sizeof *op->reads_in);
+    op->reads_out = zeroed((size_t)op->n_args, sizeof *op->reads_out);
     add_arg(&op->outputs, &op->n_outputs, (arg_def){.kind = ARG_INPUT, .name = "y"});
     expect(&c, ":");
     parse_class(&c, op);

@@ -5,47 +5,51 @@
 
 #define AS_IS(x) (x)
 
-/* y[i] (+)= alpha * sum_p a[i][p] x[p]. Four partial vectors a row hide the latency of the adder;
- * two rows at a time share the loads of x. */
+/* y[i] (+)= alpha * sum_p a[i][p] x[p]. Two partial vectors a row; four rows at a time share the loads of x and keep
+ * four streams of memory open. */
+#define DOT_ROW(r, LOAD, V, lanes)                                 \
+    if (rows > r) {                                                \
+        s##r = V##_fma(LOAD(a + r * a_row + p), x0, s##r);         \
+        t##r = V##_fma(LOAD(a + r * a_row + p + lanes), x1, t##r); \
+    }
+#define DOT_TAIL(r, LOAD_N, V) \
+    if (rows > r) s##r = V##_fma(LOAD_N(a + r * a_row + p, left), x0, s##r);
+#define DOT_END(r, ACC, V)                                     \
+    if (rows > r) {                                            \
+        const ACC sum = alpha * V##_hsum(V##_add(s##r, t##r)); \
+        y[r] = accumulate ? y[r] + sum : sum;                  \
+    }
 #define DOT(NAME, T, LOAD, LOAD_N, ACC, V)                                                                      \
     static inline __attribute__((always_inline)) void NAME##_rows(                                              \
         const int rows, const T *a, int64_t a_row, const T *x, ACC *y, int64_t k, ACC alpha, bool accumulate) { \
         const int64_t lanes = (int64_t)(sizeof(V) / sizeof(ACC));                                               \
-        const T *b = a + (rows - 1) * a_row;                                                                    \
         V s0 = V##_set1(0), s1 = s0, s2 = s0, s3 = s0, t0 = s0, t1 = s0, t2 = s0, t3 = s0;                      \
         int64_t p = 0;                                                                                          \
-        for (; p + 4 * lanes <= k; p += 4 * lanes) {                                                            \
+        for (; p + 2 * lanes <= k; p += 2 * lanes) {                                                            \
             const V x0 = LOAD(x + p), x1 = LOAD(x + p + lanes);                                                 \
-            const V x2 = LOAD(x + p + 2 * lanes), x3 = LOAD(x + p + 3 * lanes);                                 \
-            s0 = V##_fma(LOAD(a + p), x0, s0);                                                                  \
-            s1 = V##_fma(LOAD(a + p + lanes), x1, s1);                                                          \
-            s2 = V##_fma(LOAD(a + p + 2 * lanes), x2, s2);                                                      \
-            s3 = V##_fma(LOAD(a + p + 3 * lanes), x3, s3);                                                      \
-            if (rows == 1) continue;                                                                            \
-            t0 = V##_fma(LOAD(b + p), x0, t0);                                                                  \
-            t1 = V##_fma(LOAD(b + p + lanes), x1, t1);                                                          \
-            t2 = V##_fma(LOAD(b + p + 2 * lanes), x2, t2);                                                      \
-            t3 = V##_fma(LOAD(b + p + 3 * lanes), x3, t3);                                                      \
+            DOT_ROW(0, LOAD, V, lanes)                                                                          \
+            DOT_ROW(1, LOAD, V, lanes)                                                                          \
+            DOT_ROW(2, LOAD, V, lanes)                                                                          \
+            DOT_ROW(3, LOAD, V, lanes)                                                                          \
         }                                                                                                       \
         for (; p < k; p += lanes) {                                                                             \
             const int left = (int)ct__min(lanes, k - p);                                                        \
             const V x0 = LOAD_N(x + p, left);                                                                   \
-            s0 = V##_fma(LOAD_N(a + p, left), x0, s0);                                                          \
-            if (rows > 1) t0 = V##_fma(LOAD_N(b + p, left), x0, t0);                                            \
+            DOT_TAIL(0, LOAD_N, V)                                                                              \
+            DOT_TAIL(1, LOAD_N, V)                                                                              \
+            DOT_TAIL(2, LOAD_N, V)                                                                              \
+            DOT_TAIL(3, LOAD_N, V)                                                                              \
         }                                                                                                       \
-        s0 = V##_add(V##_add(s0, s1), V##_add(s2, s3));                                                         \
-        const ACC s = alpha * V##_hsum(s0);                                                                     \
-        y[0] = accumulate ? y[0] + s : s;                                                                       \
-        if (rows == 1) return;                                                                                  \
-        t0 = V##_add(V##_add(t0, t1), V##_add(t2, t3));                                                         \
-        const ACC t = alpha * V##_hsum(t0);                                                                     \
-        y[1] = accumulate ? y[1] + t : t;                                                                       \
+        DOT_END(0, ACC, V)                                                                                      \
+        DOT_END(1, ACC, V)                                                                                      \
+        DOT_END(2, ACC, V)                                                                                      \
+        DOT_END(3, ACC, V)                                                                                      \
     }                                                                                                           \
     static void NAME(const T *a, int64_t a_row, const T *x, ACC *y, int64_t rows, int64_t k, ACC alpha,         \
                      bool accumulate) {                                                                         \
         int64_t i = 0;                                                                                          \
-        for (; i + 2 <= rows; i += 2) NAME##_rows(2, a + i * a_row, a_row, x, y + i, k, alpha, accumulate);     \
-        if (i < rows) NAME##_rows(1, a + i * a_row, a_row, x, y + i, k, alpha, accumulate);                     \
+        for (; i + 4 <= rows; i += 4) NAME##_rows(4, a + i * a_row, a_row, x, y + i, k, alpha, accumulate);     \
+        for (; i < rows; i++) NAME##_rows(1, a + i * a_row, a_row, x, y + i, k, alpha, accumulate);             \
     }
 
 DOT(dot_f32, float, vf32_load, vf32_load_n, float, vf32)

@@ -36,6 +36,8 @@ static int64_t lines_on_a_set(int64_t stride, int64_t count, int64_t way) {
 /* Tiles of at most seven rows, evened out over m: their lines fit one set of L1 even when rows are
  * a multiple of 4 KiB apart, and seven rows still keep the multipliers busy. */
 static void lower_tiles(ct__plan *p) {
+    /* Few rows over a large B: high tiles read it less often. */
+    if (p->m <= p->kernel->block_rows && p->n > p->m) return;
     if (p->tile_rows > 7 && ct__panel_width(p->kernel) >= 16) p->tile_rows = ct__ceil_div(p->m, ct__ceil_div(p->m, 7));
 }
 
@@ -56,7 +58,7 @@ static bool a_readable(ct__plan *p) {
         return lines_on_a_set(row, p->tile_rows, 4096) <= 7;
     }
     if (p->n <= width) return true; /* read once: nothing to keep in cache */
-    if (p->n > 4 * width && b_bytes > 3 << 18) return false;
+    if (p->n > 4 * width && b_bytes > 1 << 20) return false;
     return row <= 8 && lines_on_a_set(col, ct__min(p->k, kernel->depth), 131072) <= 4;
 }
 

@@ -1,5 +1,5 @@
 /* vmath_f32.h - what is peculiar to f32: reductions, polynomials and constants for the functions of
-   vmath_shared.h and vmath_trig.h, and erf. Polynomials are fpminimax fits (Sollya) made for this
+   vmath_shared.h and vmath_trig.h, erf and erfc. Polynomials are fpminimax fits (Sollya) made for this
    file, written as hexadecimal floats; the error of each fit is given beside it. */
 
 /* c[0] + c[1] x + ... + c[n-1] x^(n-1); n is a constant, so the loop unrolls */
@@ -102,6 +102,27 @@ SIMD_INLINE vf32 vf32_erf(vf32 x) {
     vf32 far = vf32_sub(vf32_set1(1), erfc);
     vf32 y = vf32_select(vf32_le(a, vf32_set1(1)), near, far);
     return vf32_or(y, vf32_sign_of(x));
+}
+
+/* erfc a = e^(-a^2) Q(t) / (a + 2), t = (a - 2) / (a + 2), Q of relative error 2^-25.2; erfc(-a) = 2 - erfc a.
+   With w = -1 / (a + 2) as computed, t = 1 + 4 w, and the sum is exact as long as it matters; e is what w falls
+   short of, relatively, and enters the product through the exponent. a^2 must not be rounded, and n LOG2_HEAD is
+   exact. The power of two is 2^64 too large until the last product, which rounds subnormals once. Above 10.06
+   erfc rounds to 0. */
+SIMD_INLINE vf32 vf32_erfc(vf32 x) {
+    static const float c[] = {-0x1.058672p0f, 0x1.5fd38ep-1f,  -0x1.1e2db8p-2f, 0x1.2a7c12p-5f,  0x1.604624p-6f,
+                              -0x1.a5d1p-8f,  -0x1.8e40a4p-9f, 0x1.7e80b6p-11f, 0x1.13595cp-11f, 0x1.6e04dp-15f};
+    vf32 a = vf32_minb(vf32_set1(10.1f), vf32_abs(x)), half = vf32_set1(0.5f), four = vf32_set1(4);
+    vf32 w = vf32_div(vf32_set1(-1), vf32_add(a, vf32_set1(2))), t = vf32_fma(w, four, vf32_set1(1));
+    vf32 e = vf32_fma_exact(w, a, vf32_fma(t, half, half));
+    vf32 slow = vf32_mul(vf32_horner(vf32_fma(vf32_mul(w, e), four, t), c, 10), w);
+    vf32 place = vf32_set1(VF32_PLACE + 127 + 64), k = vf32_fnma(vf32_mul(a, a), vf32_set1(VF32_INV_LOG2), place);
+    vf32 n = vf32_sub(k, place), power = vf32_from_bits(vi32_shl(vf32_bits(k), 23));
+    vf32 r = vf32_fma_exact(a, vf32_neg(a), vf32_mul(n, vf32_set1(-VF32_LOG2_HEAD)));
+    vf32 p = vf32_expm1_reduced(vf32_add(r, vf32_fnma(n, vf32_set1(VF32_LOG2_TAIL), e)));
+    slow = vf32_mul(slow, power);
+    vf32 y = vf32_mul(vf32_fma(slow, p, slow), vf32_set1(0x1p-64f));
+    return vf32_select(vf32_lt(x, vf32_zero()), vf32_sub(vf32_set1(2), y), y);
 }
 
 #endif

@@ -122,7 +122,6 @@ SIMD_INLINE vf64 vf64_polygamma(int n, vf64 x) {
 #define SIMD_VIA_F64(name, f) \
     SIMD_INLINE vf32 vf32_##name(vf32 x) { return vf32_from_f64(f(vf64_from_f32_lo(x)), f(vf64_from_f32_hi(x))); }
 SIMD_INLINE vf64 vf64_erfinv_for_f32(vf64 x) { return vf64_erfinv_steps(x, 1); }
-SIMD_VIA_F64(erfc, vf64_erfc)
 SIMD_VIA_F64(erfinv, vf64_erfinv_for_f32)
 #undef SIMD_VIA_F64
 

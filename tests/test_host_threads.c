@@ -1,0 +1,294 @@
+/* A good guest: the host's pool, its threads, its forks and its signals. */
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/threads.h"
+#include "tests/harness.h"
+
+/* ---- The library's pool ---- */
+
+static _Atomic int64_t ran[100000];
+
+static void count_chunk(void *ctx, int64_t chunk, int worker) {
+    (void)ctx;
+    (void)worker;
+    atomic_fetch_add(&ran[chunk], 1);
+}
+
+TEST(every_chunk_runs_exactly_once) {
+    ct_set_threads(7);
+    for (int64_t chunks = 0; chunks < 100; chunks++) {
+        for (int i = 0; i < 100; i++) atomic_store(&ran[i], 0);
+        ct__parallel(chunks, count_chunk, NULL);
+        for (int i = 0; i < 100; i++)
+            if (!CHECK(atomic_load(&ran[i]) == (i < chunks))) return;
+    }
+    ct__parallel(100000, count_chunk, NULL);
+    bool all = true;
+    for (int i = 100; i < 100000; i++) all = all && atomic_load(&ran[i]) == 1;
+    CHECK(all);
+}
+
+static _Atomic int in_use_by[256];
+
+static void claim_worker(void *ctx, int64_t chunk, int worker) {
+    (void)chunk;
+    _Atomic int *clashes = ctx;
+    if (worker < 0 || worker >= ct__threads()) atomic_fetch_add(clashes, 1);
+    else if (atomic_exchange(&in_use_by[worker], 1)) atomic_fetch_add(clashes, 1);
+    usleep(50);
+    if (worker >= 0 && worker < 256) atomic_store(&in_use_by[worker], 0);
+}
+
+TEST(no_two_running_tasks_share_a_worker_number) {
+    _Atomic int clashes = 0;
+    ct_set_threads(5);
+    for (int i = 0; i < 20; i++) ct__parallel(64, claim_worker, (void *)&clashes);
+    CHECK(clashes == 0);
+}
+
+static void nested(void *ctx, int64_t chunk, int worker) {
+    (void)worker;
+    if (chunk < 4) ct__parallel(10, count_chunk, ctx);
+}
+
+TEST(parallel_work_inside_parallel_work_is_legal) {
+    ct_set_threads(4);
+    ct__parallel(4, nested, NULL);
+    for (int i = 0; i < 10; i++) CHECK(atomic_load(&ran[i]) == 4);
+}
+
+TEST(the_number_of_threads_can_be_changed_at_any_time) {
+    double first = 0;
+    ct_tensor *x = ct_rand(CT_DIMS(512, 300));
+    for (int threads = 1; threads <= 9; threads += 2) {
+        CHECK(ct_set_threads(threads));
+        CHECK(ct_get_threads() == threads);
+        double sum = ct_item(ct_sum(ct_matmul(x, ct_t(x))));
+        if (threads == 1) first = sum;
+        CHECK(sum == first);
+    }
+    CHECK(ct_set_threads(0));
+    CHECK(ct_get_threads() >= 1);
+    CHECK(!ct_set_threads(-1));
+    CHECK_ERROR(CT_ERR_VALUE, "set_threads: the number of threads is -1; it has to be 0 (all) or more");
+}
+
+static _Atomic int on_worker, on_main;
+static pthread_t main_thread;
+
+static void count_signal(int signal) {
+    (void)signal;
+    atomic_fetch_add(pthread_equal(pthread_self(), main_thread) ? &on_main : &on_worker, 1);
+}
+
+static void note_mask(void *ctx, int64_t chunk, int worker) {
+    (void)chunk;
+    _Atomic int *open = ctx;
+    sigset_t mask;
+    pthread_sigmask(SIG_SETMASK, NULL, &mask);
+    if (worker > 0 && (!sigismember(&mask, SIGINT) || !sigismember(&mask, SIGTERM) || !sigismember(&mask, SIGUSR1)))
+        atomic_fetch_add(open, 1);
+    usleep(300);
+}
+
+TEST(workers_block_signals_and_the_caller_does_not) {
+    _Atomic int open = 0;
+    main_thread = pthread_self();
+    signal(SIGUSR1, count_signal);
+    ct_set_threads(4);
+    ct__parallel(64, note_mask, (void *)&open);
+    CHECK(open == 0);
+    for (int i = 0; i < 50; i++)
+        kill(getpid(), SIGUSR1); /* to the process: some thread that does not block it takes it */
+    for (int i = 0; i < 100 && atomic_load(&on_main) == 0; i++) usleep(1000);
+    CHECK(atomic_load(&on_worker) == 0);
+    CHECK(atomic_load(&on_main) > 0);
+    sigset_t mask;
+    pthread_sigmask(SIG_SETMASK, NULL, &mask);
+    CHECK(!sigismember(&mask, SIGUSR1));
+}
+
+/* ---- The host's pool ---- */
+
+static _Atomic int host_runs, host_tasks;
+
+typedef struct host_thread {
+    pthread_t thread;
+    void (*task)(void *, int64_t);
+    void *context;
+    int64_t index;
+} host_thread;
+
+static void *run_task(void *argument) {
+    host_thread *t = argument;
+    t->task(t->context, t->index);
+    return NULL;
+}
+
+static void host_run(void *context, int64_t tasks, void (*task)(void *task_context, int64_t i), void *task_context) {
+    host_thread threads[16];
+    if (context != &host_runs || tasks > 16) abort();
+    atomic_fetch_add(&host_runs, 1);
+    atomic_fetch_add(&host_tasks, (int)tasks);
+    for (int64_t i = 0; i < tasks; i++)
+        threads[i] = (host_thread){.task = task, .context = task_context, .index = tasks - 1 - i};
+    for (int64_t i = 0; i < tasks; i++)
+        if (pthread_create(&threads[i].thread, NULL, run_task, &threads[i]) != 0) abort();
+    for (int64_t i = 0; i < tasks; i++) pthread_join(threads[i].thread, NULL);
+}
+
+TEST(work_runs_on_the_hosts_pool_and_gives_the_same_bits) {
+    ct_tensor *x = ct_rand(CT_DIMS(700, 500)), *own = ct_matmul(x, ct_t(x)), *sum = ct_sum(x);
+    REQUIRE(ct_set_pool(host_run, (void *)&host_runs, 3));
+    CHECK(ct_get_threads() == 3);
+    CHECK(harness_same_bits(own, ct_matmul(x, ct_t(x))));
+    CHECK(harness_same_bits(sum, ct_sum(x)));
+    CHECK(host_runs > 0 && host_tasks > 0);
+    ct__parallel(50, count_chunk, NULL);
+    for (int i = 0; i < 50; i++) CHECK(atomic_load(&ran[i]) == 1);
+    int runs = host_runs;
+    REQUIRE(ct_set_pool(NULL, NULL, 0)); /* back to the library's own */
+    CHECK(harness_same_bits(own, ct_matmul(x, ct_t(x))));
+    CHECK(host_runs == runs);
+    CHECK(!ct_set_pool(host_run, NULL, 0));
+    CHECK_ERROR(CT_ERR_VALUE, "set_pool: the host's pool has 0 threads; it needs at least 1");
+}
+
+static void failing_chunk(void *ctx, int64_t chunk, int worker) {
+    (void)ctx;
+    (void)worker;
+    if (chunk == 5) ct_fail(CT_ERR_VALUE, "task", "chunk 5");
+}
+
+TEST(errors_of_the_hosts_threads_reach_the_caller) {
+    REQUIRE(ct_set_pool(host_run, (void *)&host_runs, 4));
+    ct__parallel(64, failing_chunk, NULL);
+    CHECK_ERROR(CT_ERR_VALUE, "task: chunk 5");
+}
+
+/* ---- fork ---- */
+
+TEST(a_forked_child_starts_a_pool_of_its_own) {
+    ct_set_threads(4);
+    ct_tensor *x = ct_rand(CT_DIMS(400, 400)), *y = ct_matmul(x, x); /* the pool runs now */
+    for (int turn = 0; turn < 5; turn++) {
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(20);
+            bool good = harness_same_bits(y, ct_matmul(x, x)) && ct_get_threads() == 4;
+            ct__parallel(64, count_chunk, NULL);
+            for (int i = 0; i < 64; i++) good = good && atomic_load(&ran[i]) == 1;
+            good = good && ct_set_threads(2) && harness_same_bits(y, ct_matmul(x, x));
+            _exit(good ? 0 : 1);
+        }
+        int status;
+        REQUIRE(child > 0 && waitpid(child, &status, 0) == child);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    CHECK(harness_same_bits(y, ct_matmul(x, x)));
+}
+
+/* ---- Several host threads ---- */
+
+typedef struct training {
+    uint64_t seed;
+    int steps;
+    float weights[8 * 16 + 16];
+    bool ok;
+} training;
+
+/* Trains a small network on data of its own; everything that it makes is this thread's. */
+static void *train(void *argument) {
+    training *t = argument;
+    ct_scope {
+        ct_rng *rng = ct_rng_new(t->seed, 0);
+        ct_tensor *x = ct_randn(CT_DIMS(256, 8), .rng = rng),
+                  *target = ct_sin(ct_sum(x, .axes = CT_DIMS(1), .keepdim = true));
+        ct_tensor *w1 = ct_require_grad(ct_mul_s(ct_randn(CT_DIMS(8, 16), .rng = rng), 0.3));
+        ct_tensor *w2 = ct_require_grad(ct_mul_s(ct_randn(CT_DIMS(16, 1), .rng = rng), 0.3));
+        for (int step = 0; step < t->steps; step++) {
+            ct_scope {
+                ct_tensor *error = ct_sub(ct_matmul(ct_tanh(ct_matmul(x, w1)), w2), target);
+                ct_backward(ct_mean(ct_mul(error, error)));
+                ct_no_grad {
+                    ct_sub_(w1, ct_mul_s(ct_grad_of(w1), 0.1));
+                    ct_sub_(w2, ct_mul_s(ct_grad_of(w2), 0.1));
+                }
+                ct_set_grad(w1, NULL);
+                ct_set_grad(w2, NULL);
+            }
+        }
+        t->ok = ct_read(w1, t->weights, 8 * 16 * sizeof(float)) &&
+                ct_read(w2, t->weights + 8 * 16, 16 * sizeof(float)) && ct_ok();
+        ct_rng_free(rng);
+    }
+    return NULL;
+}
+
+TEST(two_host_threads_train_at_once_and_get_the_bits_of_running_alone) {
+    enum { MODELS = 2 };
+    int steps = harness_sanitized() ? 20 : 200;
+    training alone[MODELS] = {{.seed = 1, .steps = steps}, {.seed = 2, .steps = steps}}, together[MODELS];
+    memcpy(together, alone, sizeof together);
+    ct_set_threads(2);
+    ct__set_grain(64); /* so that the pool is fought over */
+    for (int i = 0; i < MODELS; i++) train(&alone[i]);
+    for (int turn = 0; turn < 3; turn++) {
+        pthread_t threads[MODELS];
+        for (int i = 0; i < MODELS; i++) REQUIRE(pthread_create(&threads[i], NULL, train, &together[i]) == 0);
+        for (int i = 0; i < MODELS; i++) pthread_join(threads[i], NULL);
+        for (int i = 0; i < MODELS; i++) {
+            CHECK(alone[i].ok && together[i].ok);
+            CHECK(memcmp(alone[i].weights, together[i].weights, sizeof alone[i].weights) == 0);
+        }
+    }
+    CHECK(memcmp(alone[0].weights, alone[1].weights, sizeof alone[0].weights) != 0);
+}
+
+static void *reads_shared(void *argument) {
+    ct_tensor *w = argument;
+    double total = 0;
+    for (int i = 0; i < 50; i++) {
+        ct_scope {
+            ct_tensor *y = ct_sum(ct_mul(w, w)), *g = NULL;
+            ct_grad(&y, 1, NULL, &w, 1, &g, 0);
+            total += ct_item(ct_sum(g));
+        }
+    }
+    return (void *)(intptr_t)(ct_ok() && total == 50 * 2 * 100.0);
+}
+
+TEST(threads_may_differentiate_through_a_tensor_that_they_share) {
+    ct_tensor *w = ct_require_grad(ct_ones(CT_DIMS(100)));
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) REQUIRE(pthread_create(&threads[i], NULL, reads_shared, w) == 0);
+    for (int i = 0; i < 4; i++) {
+        void *good = NULL;
+        pthread_join(threads[i], &good);
+        CHECK(good != NULL);
+    }
+}
+
+static void *fails_alone(void *argument) {
+    (void)argument;
+    ct_fail(CT_ERR_VALUE, "thread", "mine");
+    return (void *)(intptr_t)(ct_error_code() == CT_ERR_VALUE);
+}
+
+TEST(every_thread_has_errors_and_grad_mode_of_its_own) {
+    pthread_t thread;
+    void *good = NULL;
+    bool before = ct_set_grad_enabled(false);
+    REQUIRE(pthread_create(&thread, NULL, fails_alone, NULL) == 0);
+    pthread_join(thread, &good);
+    CHECK(good != NULL);
+    CHECK(ct_ok());
+    CHECK(!ct_grad_enabled());
+    ct_set_grad_enabled(before);
+}
