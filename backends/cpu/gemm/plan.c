@@ -55,7 +55,7 @@ static bool a_readable(ct__plan *p) {
         /* A copy pays when very many columns share it. */
         if (p->n > 4 * width && b_bytes > 1 << 22) return false;
         if (lines_on_a_set(row, p->tile_rows, 4096) > 4) lower_tiles(p);
-        return lines_on_a_set(row, p->tile_rows, 4096) <= 7;
+        return p->tile_rows <= 7 || lines_on_a_set(row, p->tile_rows, 4096) <= 4;
     }
     if (p->n <= width) return true; /* read once: nothing to keep in cache */
     if (p->n > 4 * width && b_bytes > 1 << 20) return false;
