@@ -389,7 +389,9 @@ static bool execute(request *r) {
         if (!ok && ct_ok()) ct_fail(CT_ERR_SHAPE, op->name, "the arguments do not fit");
     }
     /* Without a vjp the derivative is that of the lowering, so a recorded call has to take it. */
-    bool by_lower = !inferred || (r->recording && !op->vjp && op->lower && !(op->flags & CT_OP_NO_GRAD));
+    const ct_kernel *kernels = op->slot->kernels[r->device.type];
+    bool no_kernel = op->lower && !(op->flags & CT_OP_VIEW) && (!kernels || !kernels->name);
+    bool by_lower = !inferred || no_kernel || (r->recording && !op->vjp && op->lower && !(op->flags & CT_OP_NO_GRAD));
     if (by_lower && r->recording && !op->vjp && !(op->flags & CT_OP_NO_GRAD)) r->recording = false;
     if (ok && !by_lower && !(op->flags & CT_OP_VIEW)) {
         ct_call call = {.op = op, .attrs = r->attrs, .n_in = r->n_in, .n_out = r->n_out, .in = pointers, .random = r->random};

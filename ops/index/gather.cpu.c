@@ -1,9 +1,10 @@
 /* gather: one loop over the elements of the index, by rows; dimensions of size 1 dropped and neighbours merged. */
 #include <stdatomic.h>
 
+#include "backends/cpu/copy.h"
 #include "ops/index/walk.h"
 
-enum { CHUNK = 32 << 10 };
+enum { CHUNK = 32 << 10, STAGE = 4096 };
 
 typedef struct job {
     const ct_call *call;
@@ -14,6 +15,7 @@ typedef struct job {
     const char *src, *at;
     char *dst;
     int element;
+    bool stream; /* a large result is written past the caches, a stage at a time */
     _Atomic bool failed;
 } job;
 
@@ -57,11 +59,9 @@ GATHER_ROW(gather_16_i64, unit16, int64_t)
 GATHER_ROW(gather_32_i64, unit32, int64_t)
 GATHER_ROW(gather_64_i64, unit64, int64_t)
 
-static void gather_row(const job *j, int64_t to, int64_t from, int64_t at, int64_t n) {
+static void gather_to(const job *j, char *dst, const char *src, int64_t at, int64_t n) {
     const int last = j->ndim - 1;
     const int64_t ds = j->out[last], step = j->index[last], beside = j->x[last];
-    char *dst = j->dst + to * j->element;
-    const char *src = j->src + from * j->element;
     if (j->call->in[1]->dtype == CT_I32) {
         const int32_t *index = (const int32_t *)(const void *)j->at + at;
         switch (j->element) {
@@ -78,6 +78,23 @@ static void gather_row(const job *j, int64_t to, int64_t from, int64_t at, int64
         case 4: gather_32_i64((void *)dst, ds, (const void *)src, j->along, beside, index, step, n); break;
         default: gather_64_i64((void *)dst, ds, (const void *)src, j->along, beside, index, step, n); break;
         }
+    }
+}
+
+static void gather_row(const job *j, int64_t to, int64_t from, int64_t at, int64_t n) {
+    const int last = j->ndim - 1;
+    char *dst = j->dst + to * j->element;
+    const char *src = j->src + from * j->element;
+    if (!j->stream) {
+        gather_to(j, dst, src, at, n);
+        return;
+    }
+    _Alignas(64) char stage[STAGE];
+    const int64_t most = STAGE / j->element;
+    for (int64_t i = 0; i < n; i += most) {
+        const int64_t count = ct__min64(most, n - i);
+        gather_to(j, stage, src + i * j->x[last] * j->element, at + i * j->index[last], count);
+        ct__stream_run(dst + i * j->element, stage, count, (size_t)j->element);
     }
 }
 
@@ -109,6 +126,7 @@ static void gather_chunk(void *context, int64_t chunk, int worker) {
         gather_row(j, to, from, at, n);
         first += n;
     }
+    if (j->stream) ct__stream_end();
 }
 
 /* y[...] = x[..., index[...], ...] */
@@ -133,6 +151,7 @@ static bool run(const ct_call *call, const ct_view *x, int axis) {
     j.dst = ct__address(y, (size_t)j.element);
     j.src = ct__address(x, (size_t)j.element);
     j.at = ct__address(index, ct_dtype_size(index->dtype));
+    j.stream = j.out[j.ndim - 1] == 1 && j.dims[j.ndim - 1] * j.element >= 512 && ct__stream_worth(j.count * j.element);
     j.chunk = ct__grain(CHUNK);
     ct__parallel((j.count + j.chunk - 1) / j.chunk, gather_chunk, &j);
     return !atomic_load(&j.failed);

@@ -102,11 +102,7 @@ static ct_tensor *dense_prod(ct_tensor *x, ct_tensor *index, ct_tensor *src, int
     ct_tensor *sent = unsqueeze(movedim(index, CT_DIMS(axis), CT_DIMS(-1)), axis);                      /* [.., 1, .., J] */
     ct_tensor *values = unsqueeze(movedim(src, CT_DIMS(axis), CT_DIMS(-1)), axis);
     ct_tensor *terms = where(eq(cast(sent, CT_I64), numbers), values, ct_scalar(1, ct_dtype_of(src))); /* [.., K, .., J] */
-#ifdef prod
     ct_tensor *made = mul(part, prod(terms, .axes = CT_DIMS(-1)));
-#else
-    ct_tensor *made = part; (void)terms;
-#endif
     bool whole = true;
     for (int i = 0; i < shape.n; i++) whole &= i == axis || places.d[i] == shape.d[i];
     if (whole) return made;

@@ -5,7 +5,7 @@
 #include "backends/cpu/kernel.h"
 #include "ops/random/philox.h"
 
-enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS, MOST_PASSES = 3, TWO_PASSES = 1 << 2 * DIGIT_BITS };
+enum { DIGIT_BITS = 8, DIGITS = 1 << DIGIT_BITS, MOST_PASSES = 4, FEWER_PASSES = 1 << 3 * DIGIT_BITS };
 
 typedef struct entry {
     uint32_t key, place;
@@ -67,7 +67,7 @@ static bool run_randperm(const ct_call *call, ct_stream *stream) {
     int64_t n = y->dims[0], step = y->strides[0];
     entry *a = call->scratch, *b = a + n;
     uint32_t counts[MOST_PASSES][DIGITS] = {{0}};
-    const int *shifts = n <= TWO_PASSES ? (const int[]){10, 21, -1} : (const int[]){0, 11, 22, -1};
+    const int *shifts = n <= FEWER_PASSES ? (const int[]){8, 16, 24, -1} : (const int[]){0, 8, 16, 24, -1};
     make_keys(call->random, a, n, shifts, counts);
     for (int pass = 0; shifts[pass] >= 0; pass++) {
         sum_up(counts[pass]);

@@ -88,6 +88,17 @@ static void stream_fill(char *dst, const char *src, int64_t n, int size) {
     fill_row(dst + i, src, (bytes - i) / size, size);
 }
 
+/* A row that is dense in dst alone, gathered piece by piece. */
+static void stream_strided(char *dst, const char *src, int64_t ss, int64_t n, int size) {
+    _Alignas(64) char stage[4096];
+    const int64_t most = (int64_t)sizeof stage / size;
+    for (int64_t i = 0; i < n; i += most) {
+        const int64_t count = min64(most, n - i);
+        strided_row(stage, size, src + i * ss, ss, count, size);
+        stream_row(dst + i * size, stage, count * size);
+    }
+}
+
 /* Runs of a few bytes: a call of memcpy would cost more than the copy. */
 static inline void short_run(char *dst, const char *src, int64_t bytes) {
     for (; bytes >= 8; bytes -= 8, dst += 8, src += 8) *(any64 *)dst = *(const any64 *)src;
@@ -165,6 +176,8 @@ static void copy_piece(const job *j, char *dst, const char *src, int64_t rows, i
             if (j->stream) stream_fill(dst + r * dr, src + r * sr, columns, size);
             else fill_row(dst + r * dr, src + r * sr, columns, size);
         }
+    } else if (j->stream && dc == size && columns * size >= 512) {
+        for (int64_t r = 0; r < rows; r++) stream_strided(dst + r * dr, src + r * sr, sc, columns, size);
     } else if (columns >= 16 || columns >= rows) {
         for (int64_t r = 0; r < rows; r++) strided_row(dst + r * dr, dc, src + r * sr, sc, columns, size);
     } else { /* the long side inside; the piece is in the cache after the first pass */
@@ -267,7 +280,7 @@ void ct__copy(void *dst, const int64_t *dst_strides, const void *src, const int6
     j.stream = bytes > STREAM;
     const int64_t rows = j.dims[n - 2], columns = j.dims[n - 1];
     if (j.transposed) {
-        const bool whole_lines = ((uintptr_t)j.dst | (uintptr_t)j.ds[n - 2]) % 64 == 0;
+        const bool whole_lines = j.size >= 4 && ((uintptr_t)j.dst | (uintptr_t)j.ds[n - 2]) % 64 == 0;
         j.rows = min64(rows, TILE_ROWS / j.size);
         j.columns = min64(columns, (j.stream && !whole_lines ? STAGE : TILE_COLUMNS) / j.size);
     } else {

@@ -152,7 +152,8 @@ typedef uint64_t unit_64 __attribute__((may_alias, aligned(1)));
 enum { STAGE = 1024 }; /* bytes of a row of dst that are gathered before they are written */
 
 /* tile: square by square, down the rows of src, which the processor then sees as streams. staged: where lines of dst begin anywhere, rows are
- * gathered first and written whole. */
+ * gathered first and written whole; so are those of small elements, of which more lines are begun at a time than the processor can keep
+ * open. */
 #define TILE(bits)                                                                                               \
     static void rest##bits(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows, int64_t columns) { \
         for (int64_t r = 0; r < rows; r++)                                                                       \
@@ -183,7 +184,7 @@ enum { STAGE = 1024 }; /* bytes of a row of dst that are gathered before they ar
     }                                                                                                            \
     static void transpose##bits(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows, int64_t columns, bool stream) { \
         if (!stream) plain##bits(dst, dst_row, src, src_row, rows, columns);                                     \
-        else if (((uintptr_t)dst | (uintptr_t)dst_row) % 64 == 0) tile##bits(dst, dst_row, src, src_row, rows, columns, true); \
+        else if (bits >= 32 && ((uintptr_t)dst | (uintptr_t)dst_row) % 64 == 0) tile##bits(dst, dst_row, src, src_row, rows, columns, true); \
         else staged##bits(dst, dst_row, src, src_row, rows, columns);                                            \
     }
 TILE(8)
