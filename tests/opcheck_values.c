@@ -18,6 +18,7 @@
  * also the componentwise condition number, so functions near their zeros and poles need no exceptions. lambda = 8 leaves
  * room for vector functions that are right to 2 units in the last place. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -162,29 +163,39 @@ static opcheck_layout layout_of(const opcheck_input *input, opcheck_layout layou
     return layout == OPCHECK_STRIDE0 && (input->flags & CT_ARG_MUTATED) ? OPCHECK_DENSE : layout;
 }
 
-/* The inputs as tensors of `dtype` in a layout. amount != 0 changes those that take a dtype by normal relative amounts. */
+/* A change of the inputs that take a dtype, relative to their size: the same for every element of one input (`only`), or
+ * normal random numbers. */
+typedef struct change {
+    double amount;
+    unsigned draw;
+    int only; /* -1: all inputs, at random */
+} change;
+
+static double *changed_values(const double *values, int64_t count, const change *how, uint64_t *state) {
+    double *changed = malloc(((size_t)count + 1) * sizeof *changed);
+    for (int64_t k = 0; k < count; k++) {
+        double w = how->only >= 0; /* else close to normal: a sum of uniform numbers */
+        for (int s = 0; s < 6 && how->only < 0; s++) {
+            *state = *state * 6364136223846793005u + 1442695040888963407u;
+            w += ((double)(*state >> 33) * 0x1p-31 - 0.5) * 1.4142135623730951;
+        }
+        changed[k] = values[k] * (1 + how->amount * w);
+    }
+    return changed;
+}
+
+/* The inputs as tensors of `dtype` in a layout, changed if `how` says so. */
 static bool place_all(const opcheck_sample *sample, input_set *set, ct_dtype dtype, opcheck_layout layout,
-                      double amount, unsigned draw, ct_tensor **in) {
-    uint64_t state = draw * 7919u + 17u;
+                      const change *how, ct_tensor **in) {
+    uint64_t state = how ? how->draw * 7919u + 17u : 0;
     for (int i = 0; i < sample->n_in; i++) {
         const opcheck_input *input = &sample->in[i];
         in[i] = NULL;
         if (input->skipped) continue;
-        double *values = set->values[i], *changed = NULL;
-        int64_t count = opcheck_count(input->shape);
-        if (amount != 0 && takes_dtype(input, set->integer)) {
-            values = changed = malloc(((size_t)count + 1) * sizeof *changed);
-            for (int64_t k = 0; k < count; k++) {
-                double w = 0; /* close to normal: a sum of uniform numbers */
-                for (int s = 0; s < 6; s++) {
-                    state = state * 6364136223846793005u + 1442695040888963407u;
-                    w += (double)(state >> 33) * 0x1p-31 - 0.5;
-                }
-                changed[k] = set->values[i][k] * (1 + amount * w * 1.4142135623730951);
-            }
-        }
-        in[i] =
-            opcheck_place(dtype_of_input(input, dtype, set->integer), input->shape, values, layout_of(input, layout));
+        bool changes = how && takes_dtype(input, set->integer) && (how->only < 0 || how->only == i);
+        double *changed = changes ? changed_values(set->values[i], opcheck_count(input->shape), how, &state) : NULL;
+        in[i] = opcheck_place(dtype_of_input(input, dtype, set->integer), input->shape,
+                              changes ? changed : set->values[i], layout_of(input, layout));
         free(changed);
         if (!in[i]) return false;
     }
@@ -201,12 +212,12 @@ static bool run(const opcheck_sample *sample, opcheck_function fn, ct_tensor *co
 }
 
 static bool run_results(const opcheck_sample *sample, opcheck_function fn, input_set *set, ct_dtype dtype,
-                        opcheck_layout layout, double amount, unsigned draw, result *results, int *n) {
+                        opcheck_layout layout, const change *how, result *results, int *n) {
     bool ok;
     *n = 0;
     ct_scope {
         ct_tensor *in[OPCHECK_INPUTS], *out[OPCHECK_OUTPUTS];
-        ok = place_all(sample, set, dtype, layout, amount, draw, in) && run(sample, fn, in, out, n);
+        ok = place_all(sample, set, dtype, layout, how, in) && run(sample, fn, in, out, n);
         for (int i = 0; ok && i < *n; i++) results[i] = take(out[i]);
     }
     return ok;
@@ -219,16 +230,19 @@ typedef struct reference {
     result of[OPCHECK_OUTPUTS];
 } reference;
 
-/* D: how far the result moves when the inputs are changed relatively by 1, extrapolated from a small change. */
+/* D: how far the result moves when the inputs are changed relatively by 1, extrapolated from a small change. An element of an
+ * elementwise op depends on one element of each input, so there the inputs are changed one after the other, and the
+ * moves added; for others a few draws of random changes stand for the root of a sum of squares. */
 static void measure_moves(const opcheck_sample *sample, opcheck_function fn, input_set *set, reference *ref) {
     const double amount = 0x1p-20;
+    bool pointwise = sample->op->flags & CT_OP_ELEMENTWISE;
     for (int i = 0; i < ref->n; i++)
         if (ref->of[i].y) ref->of[i].moved = calloc((size_t)ref->of[i].count + 1, sizeof(double));
-    unsigned draws = sample->largest > LARGE ? 2 : DRAWS; /* among many elements few draws are unlucky by little */
-    for (unsigned draw = 0; draw < draws; draw++) {
+    for (int draw = 0; draw < (pointwise ? sample->n_in : DRAWS); draw++) {
         result other[OPCHECK_OUTPUTS];
         int n;
-        if (!run_results(sample, fn, set, CT_F64, OPCHECK_DENSE, amount, draw, other, &n)) {
+        change how = {.amount = amount, .draw = (unsigned)draw, .only = pointwise ? draw : -1};
+        if (!run_results(sample, fn, set, CT_F64, OPCHECK_DENSE, &how, other, &n)) {
             ct_error_clear(); /* a changed value may leave the domain: then this draw tells nothing */
             continue;
         }
@@ -236,7 +250,9 @@ static void measure_moves(const opcheck_sample *sample, opcheck_function fn, inp
             result *of = &ref->of[i];
             for (int64_t k = 0; of->moved && other[i].y && other[i].count == of->count && k < of->count; k++) {
                 double move = fabs(other[i].y[k] - of->y[k]) / amount;
-                if (isfinite(move) && move > of->moved[k]) of->moved[k] = move;
+                if (!isfinite(move)) continue;
+                if (pointwise) of->moved[k] += move;
+                else if (move > of->moved[k]) of->moved[k] = move;
             }
         }
         free_results(other, n);
@@ -257,11 +273,11 @@ static bool make_reference(const opcheck_sample *sample, input_set *set, referen
     if (set->integer) {
         /* bool has an arithmetic of its own (or, and, not): there the levels are compared with each other */
         ct_dtype wide = set->dtype == CT_BOOL ? CT_BOOL : CT_I64;
-        if (!run_results(sample, opcheck_apply, set, wide, OPCHECK_DENSE, 0, 0, ref->of, &ref->n)) return false;
+        if (!run_results(sample, opcheck_apply, set, wide, OPCHECK_DENSE, NULL, ref->of, &ref->n)) return false;
         if (!has_float(ref)) return true;
         free_results(ref->of, ref->n); /* a float of integers: the same in f64 */
     }
-    if (!run_results(sample, fn, set, itself ? set->dtype : CT_F64, OPCHECK_DENSE, 0, 0, ref->of, &ref->n))
+    if (!run_results(sample, fn, set, itself ? set->dtype : CT_F64, OPCHECK_DENSE, NULL, ref->of, &ref->n))
         return false;
     if (!itself) measure_moves(sample, fn, set, ref);
     return true;
@@ -348,7 +364,7 @@ static void check_layout(opcheck *check, const opcheck_sample *sample, input_set
     result got[OPCHECK_OUTPUTS];
     int n;
     if (!takes_layout(sample->op, layout)) return;
-    bool ok = run_results(sample, opcheck_apply, set, set->dtype, layout, 0, 0, got, &n);
+    bool ok = run_results(sample, opcheck_apply, set, set->dtype, layout, NULL, got, &n);
     opcheck_expect(check, ok, "%s %s %s: %s", ct_dtype_name(set->dtype), level, opcheck_layout_name(layout),
                    ct_error());
     ct_error_clear();
@@ -358,30 +374,32 @@ static void check_layout(opcheck *check, const opcheck_sample *sample, input_set
     free_results(got, n);
 }
 
-/* The first result written into a strided home (ct_into) has the bits of the one that the op made itself. */
-static void check_home(opcheck *check, const opcheck_sample *sample, input_set *set, const char *level) {
+/* The first result written into a strided home (ct_into). */
+static void check_home(opcheck *check, const opcheck_sample *sample, input_set *set, const reference *ref,
+                       const char *level) {
     const ct_op *op = sample->op;
-    if (op->flags & (CT_OP_VIEW | CT_OP_MUTATES) || op->outputs[0].flags & CT_ARG_LIST || opcheck_is_unset(op)) return;
-    ct_scope {
-        ct_tensor *in[OPCHECK_INPUTS], *out[OPCHECK_OUTPUTS], *again[OPCHECK_OUTPUTS];
-        bool ok = place_all(sample, set, set->dtype, OPCHECK_DENSE, 0, 0, in) && opcheck_apply(sample, in, out);
-        for (int layout = OPCHECK_TRANSPOSED; ok && layout <= OPCHECK_STEP; layout++) {
-            double *zeros = calloc((size_t)ct_numel(out[0]) + 1, sizeof *zeros);
-            ct_tensor *home = opcheck_place(ct_dtype_of(out[0]), ct_shape(out[0]), zeros, (opcheck_layout)layout);
-            ok = home && ct_into(home) && opcheck_apply(sample, in, again) && again[0] == home;
+    if (op->flags & (CT_OP_VIEW | CT_OP_MUTATES) || op->outputs[0].flags & CT_ARG_LIST) return;
+    for (int layout = OPCHECK_TRANSPOSED; layout <= OPCHECK_STEP; layout++) {
+        ct_scope {
+            const result *of = &ref->of[0];
+            char name[32];
+            snprintf(name, sizeof name, "into %s", opcheck_layout_name((opcheck_layout)layout));
+            ct_tensor *in[OPCHECK_INPUTS], *out[OPCHECK_OUTPUTS], *first = NULL;
+            bool ok = place_all(sample, set, set->dtype, OPCHECK_DENSE, NULL, in) && opcheck_apply(sample, in, out);
+            ct_dtype dtype = ok ? ct_dtype_of(out[0]) : CT_F32;
+            double *zeros = calloc((size_t)of->count + 1, sizeof *zeros);
+            ct_tensor *home = ok ? opcheck_place(dtype, of->shape, zeros, (opcheck_layout)layout) : NULL;
             free(zeros);
-            double *a = ok ? opcheck_read(out[0]) : NULL, *b = ok ? opcheck_read(home) : NULL;
-            ok = ok && a && b;
-            int64_t differs = -1;
-            for (int64_t k = 0; ok && k < ct_numel(home) && differs < 0; k++)
-                if (memcmp(&a[k], &b[k], sizeof *a) != 0 && !(isnan(a[k]) && isnan(b[k]))) differs = k;
-            opcheck_expect(check, ok && differs < 0, "%s %s: written into a %s home, element %lld is %.9g, not %.9g %s",
-                           ct_dtype_name(set->dtype), level, opcheck_layout_name((opcheck_layout)layout),
-                           (long long)differs, differs < 0 ? 0 : b[differs], differs < 0 ? 0 : a[differs], ct_error());
-            free(a);
-            free(b);
+            ok = home && ct_into(home) && opcheck_apply(sample, in, out) && (first = out[0]) == home;
+            opcheck_expect(check, ok, "%s %s %s: %s", ct_dtype_name(set->dtype), level, name,
+                           first != home ? "the result is elsewhere" : ct_error());
+            if (ok) {
+                result got = take(home);
+                compare(check, sample, 0, &got, of, set->dtype, level, name);
+                free_results(&got, 1);
+            }
+            ct_error_clear();
         }
-        ct_error_clear();
     }
 }
 
@@ -397,7 +415,7 @@ static bool wants_layout(const opcheck_sample *sample, bool integer, opcheck_lay
 static bool is_refused(opcheck *check, const opcheck_sample *sample, input_set *set) {
     result got[OPCHECK_OUTPUTS];
     int n;
-    if (run_results(sample, opcheck_apply, set, set->dtype, OPCHECK_DENSE, 0, 0, got, &n)) {
+    if (run_results(sample, opcheck_apply, set, set->dtype, OPCHECK_DENSE, NULL, got, &n)) {
         free_results(got, n);
         return false;
     }
@@ -418,7 +436,8 @@ static void check_levels(opcheck *check, opcheck_sample *sample, input_set *set,
             if (repeats == (layout == OPCHECK_STRIDE0) &&
                 wants_layout(sample, set->integer && !repeats, (opcheck_layout)layout))
                 check_layout(check, sample, set, ref, levels[level], (opcheck_layout)layout);
-        if (!repeats && set->dtype == CT_F32 && sample->largest <= LARGE) check_home(check, sample, set, levels[level]);
+        if (!repeats && set->dtype == CT_F32 && sample->largest <= LARGE)
+            check_home(check, sample, set, ref, levels[level]);
     }
 }
 
@@ -430,7 +449,7 @@ static void check_variant(opcheck *check, opcheck_sample *sample, ct_dtype dtype
         reference ref = {0};
         ct_scope { /* rounds the values to the dtype, and repeats them where a stride is 0 */
             ct_tensor *in[OPCHECK_INPUTS];
-            place_all(sample, &set, dtype, repeats ? OPCHECK_STRIDE0 : OPCHECK_DENSE, 0, 0, in);
+            place_all(sample, &set, dtype, repeats ? OPCHECK_STRIDE0 : OPCHECK_DENSE, NULL, in);
         }
         if (integer && is_refused(check, sample, &set)) break;
         bool ok = make_reference(sample, &set, &ref);
@@ -450,8 +469,8 @@ static void check_i64_is_exact(opcheck *check, const opcheck_sample *sample) {
     result whole[OPCHECK_OUTPUTS], real[OPCHECK_OUTPUTS];
     int n = 0, m = 0;
     fill_all(sample, &set);
-    bool ok = run_results(sample, opcheck_apply, &set, CT_I64, OPCHECK_DENSE, 0, 0, whole, &n);
-    ok = run_results(sample, opcheck_apply, &set, CT_F64, OPCHECK_DENSE, 0, 0, real, &m) && ok;
+    bool ok = run_results(sample, opcheck_apply, &set, CT_I64, OPCHECK_DENSE, NULL, whole, &n);
+    ok = run_results(sample, opcheck_apply, &set, CT_F64, OPCHECK_DENSE, NULL, real, &m) && ok;
     ct_error_clear(); /* refusals are looked at elsewhere */
     for (int i = 0; ok && i < n && i < m; i++) {
         if (!whole[i].whole || !real[i].y || whole[i].count != real[i].count) continue;

@@ -3,17 +3,8 @@
 #ifndef COTANGENT_OPS_INDEX_HALF_H
 #define COTANGENT_OPS_INDEX_HALF_H
 
+#include "ops/index/half_rows.h"
 #include "ops/index/lanes.h"
-
-static inline float from_f16(const uint16_t *h) { return vf32_load_f16_n(h, 1)[0]; }
-static inline float from_bf16(const uint16_t *h) {
-    const uint32_t bits = (uint32_t)*h << 16;
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-static bool is_half(ct_dtype dtype) { return dtype == CT_F16 || dtype == CT_BF16; }
 
 static int64_t count_of(const ct_view *view) {
     int64_t count = 1;
@@ -55,10 +46,8 @@ static void widen_chunk(void *context, int64_t chunk, int worker) {
     }
     const uint16_t *x = CT_AT(const uint16_t, j->x);
     const bool dense = is_dense(j->x), bf16 = j->x->dtype == CT_BF16;
-    for (int64_t i = first; i < end; i++) {
-        const uint16_t *h = x + (dense ? i : place_of(j->x, i));
-        j->wide[i] = bf16 ? from_bf16(h) : from_f16(h);
-    }
+    if (dense) half_load(j->wide + first, x + first, 1, end - first, bf16);
+    for (int64_t i = first; !dense && i < end; i++) half_load(j->wide + i, x + place_of(j->x, i), 1, 1, bf16);
 }
 
 static void narrow_chunk(void *context, int64_t chunk, int worker) {
@@ -67,11 +56,8 @@ static void narrow_chunk(void *context, int64_t chunk, int worker) {
     const int64_t first = chunk * j->chunk, end = ct__min64(first + j->chunk, j->count);
     uint16_t *y = CT_AT(uint16_t, j->y);
     const bool dense = is_dense(j->y), bf16 = j->y->dtype == CT_BF16;
-    for (int64_t i = first; i < end; i++) {
-        uint16_t *h = y + (dense ? i : place_of(j->y, i));
-        if (bf16) vf32_store_bf16_n(h, vf32_set1(j->wide[i]), 1);
-        else vf32_store_f16_n(h, vf32_set1(j->wide[i]), 1);
-    }
+    if (dense) half_store(y + first, 1, j->wide + first, end - first, bf16);
+    for (int64_t i = first; !dense && i < end; i++) half_store(y + place_of(j->y, i), 1, j->wide + i, 1, bf16);
 }
 
 static size_t half_scratch(const ct_view *y) { return is_half(y->dtype) ? (size_t)count_of(y) * sizeof(float) : 0; }

@@ -19,7 +19,6 @@ typedef struct strip {
     int64_t src_axis, src_lane;          /* in src */
     int64_t index_axis, index_lane;      /* in index */
     int64_t n_axis, n_lanes, bound;
-    double alpha;                        /* for whoever scales */
 } strip;
 
 typedef int64_t (*strip_fn)(const strip *s);

@@ -13,6 +13,8 @@ static bool is_zero(ct_dtype dtype, const void *p) {
     case CT_F64: return *(const double *)p == 0;
     case CT_F16:
     case CT_BF16: return (*(const uint16_t *)p & 0x7fff) == 0;
+    case CT_F8E4M3:
+    case CT_F8E5M2: return (*(const uint8_t *)p & 0x7f) == 0;
     case CT_COMPLEX64: return ((const float *)p)[0] == 0 && ((const float *)p)[1] == 0;
     default: break;
     }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backends/cpu/copy.h"
+#include "ops/index/half_rows.h"
 #include "ops/index/walk.h"
 
 enum { BLOCK = 256, CHUNK = 32 << 10 };
@@ -51,20 +52,10 @@ typedef struct row {
 } row;
 typedef void (*row_fn)(const job *j, const row *r);
 
-static inline float load_bf16(const uint16_t *h) {
-    const uint32_t bits = (uint32_t)*h << 16;
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-#define LOAD_PLAIN(p) (*(p))
-#define LOAD_F16(p) (vf32_load_f16_n((p), 1)[0])
-#define STORE_F16(p, value) vf32_store_f16_n((p), vf32_set1(value), 1)
-#define STORE_BF16(p, value) vf32_store_bf16_n((p), vf32_set1(value), 1)
 #define STORE_PLAIN(p, value) (*(p) = (__typeof__(*(p)))(value))
 #define STORE_BOOL(p, value) (*(p) = (value) != 0)
 
-#define ROW_FN(type, T, SUM, ALPHA, LOAD, STORE)                                                                         \
+#define ROW_FN(type, T, SUM, ALPHA, STORE)                                                                        \
     static void row_##type(const job *j, const row *r) {                                                          \
         const SUM alpha = (SUM)(ALPHA)j->alpha;                                                                   \
         for (int64_t first = 0; first < j->width; first += BLOCK) {                                               \
@@ -72,16 +63,16 @@ static inline float load_bf16(const uint16_t *h) {
             SUM sum[BLOCK];                                                                                       \
             if (r->x) {                                                                                           \
                 const T *x = (const T *)(const void *)r->x + first * j->x_width;                                  \
-                for (int64_t i = 0; i < n; i++) sum[i] = (SUM)LOAD(x + i * j->x_width);                           \
+                for (int64_t i = 0; i < n; i++) sum[i] = (SUM)x[i * j->x_width];                                  \
             } else {                                                                                              \
                 for (int64_t i = 0; i < n; i++) sum[i] = 0;                                                       \
             }                                                                                                     \
             for (int64_t k = 0; k < r->count; k++) {                                                              \
                 const T *s = (const T *)(const void *)r->src + lead_place(j, j->lead_from, r->hits[k]) + first * j->from_width; \
                 if (alpha == 1 && j->from_width == 1)                                                             \
-                    for (int64_t i = 0; i < n; i++) sum[i] += (SUM)LOAD(s + i);                                   \
+                    for (int64_t i = 0; i < n; i++) sum[i] += (SUM)s[i];                                          \
                 else                                                                                              \
-                    for (int64_t i = 0; i < n; i++) sum[i] += alpha * (SUM)LOAD(s + i * j->from_width);           \
+                    for (int64_t i = 0; i < n; i++) sum[i] += alpha * (SUM)s[i * j->from_width];                  \
             }                                                                                                     \
             T *to = (T *)(void *)r->to + first * j->to_width;                                                     \
             if (j->stream && sizeof(T) == sizeof(SUM))                                                            \
@@ -92,22 +83,37 @@ static inline float load_bf16(const uint16_t *h) {
                 for (int64_t i = 0; i < n; i++) STORE(to + i * j->to_width, sum[i]);                              \
         }                                                                                                         \
     }
-ROW_FN(f32, float, float, float, LOAD_PLAIN, STORE_PLAIN)
-ROW_FN(f64, double, double, double, LOAD_PLAIN, STORE_PLAIN)
-ROW_FN(f16, uint16_t, float, float, LOAD_F16, STORE_F16)
-ROW_FN(bf16, uint16_t, float, float, load_bf16, STORE_BF16)
-ROW_FN(8, int8_t, uint64_t, int64_t, LOAD_PLAIN, STORE_PLAIN)
-ROW_FN(16, int16_t, uint64_t, int64_t, LOAD_PLAIN, STORE_PLAIN)
-ROW_FN(32, int32_t, uint64_t, int64_t, LOAD_PLAIN, STORE_PLAIN)
-ROW_FN(64, int64_t, uint64_t, int64_t, LOAD_PLAIN, STORE_PLAIN)
-ROW_FN(bool, uint8_t, uint64_t, int64_t, LOAD_PLAIN, STORE_BOOL)
+ROW_FN(f32, float, float, float, STORE_PLAIN)
+ROW_FN(f64, double, double, double, STORE_PLAIN)
+ROW_FN(8, int8_t, uint64_t, int64_t, STORE_PLAIN)
+ROW_FN(16, int16_t, uint64_t, int64_t, STORE_PLAIN)
+ROW_FN(32, int32_t, uint64_t, int64_t, STORE_PLAIN)
+ROW_FN(64, int64_t, uint64_t, int64_t, STORE_PLAIN)
+ROW_FN(bool, uint8_t, uint64_t, int64_t, STORE_BOOL)
+
+/* Half types are summed in f32 and rounded once. */
+static void row_half(const job *j, const row *r) {
+    const bool bf16 = j->y->dtype == CT_BF16;
+    const float alpha = (float)j->alpha;
+    float sum[BLOCK], part[BLOCK];
+    for (int64_t first = 0; first < j->width; first += BLOCK) {
+        const int64_t n = ct__min64(BLOCK, j->width - first);
+        if (r->x) half_load(sum, (const uint16_t *)(const void *)r->x + first * j->x_width, j->x_width, n, bf16);
+        else memset(sum, 0, sizeof sum);
+        for (int64_t k = 0; k < r->count; k++) {
+            half_load(part, (const uint16_t *)(const void *)r->src + lead_place(j, j->lead_from, r->hits[k]) + first * j->from_width, j->from_width, n, bf16);
+            for (int64_t i = 0; i < n; i++) sum[i] += alpha * part[i];
+        }
+        half_store((uint16_t *)(void *)r->to + first * j->to_width, j->to_width, sum, n, bf16);
+    }
+}
 
 static row_fn choose_row(ct_dtype dtype) {
     switch (dtype) {
     case CT_F32: return row_f32;
     case CT_F64: return row_f64;
-    case CT_F16: return row_f16;
-    case CT_BF16: return row_bf16;
+    case CT_F16:
+    case CT_BF16: return row_half;
     case CT_I16: return row_16;
     case CT_I32: return row_32;
     case CT_I64: return row_64;

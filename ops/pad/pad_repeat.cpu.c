@@ -4,6 +4,7 @@
 
 #include "backends/cpu/copy.h"
 #include "backends/cpu/kernel.h"
+#include "ops/index/half_rows.h"
 
 enum { CHUNK = 32 << 10 };
 
@@ -86,15 +87,8 @@ static bool run_pad(const ct_call *call, ct_stream *stream) {
 typedef void (*add_fn)(const job *j, void *sums, const char *row);
 typedef void (*store_fn)(char *dst, int64_t stride, const void *sums, int64_t n);
 
-static inline float load_bf16(const uint16_t *h) {
-    const uint32_t bits = (uint32_t)*h << 16;
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-#define GRAD_ROW(type, T, SUM, LOAD, STORE)                                                                     \
-    static void add_##type(const job *j, void *sums, const char *row) {                                         \
+#define GRAD_ROW(type, T, SUM, LOAD, STORE_ROW)                                                                   \
+    static void sum_##type(const job *j, void *sums, const char *row) {                                         \
         const int last = j->ndim - 1;                                                                           \
         const int64_t width = j->large->dims[last], size = j->small->dims[last], before = j->before[last];      \
         const int64_t step = j->large->strides[last];                                                           \
@@ -106,30 +100,28 @@ static inline float load_bf16(const uint16_t *h) {
             if (o < width) sum[source(j->mode, o - before, size)] += LOAD(g + o * step);                        \
         }                                                                                                       \
     }                                                                                                           \
-    static void store_##type(char *dst, int64_t stride, const void *sums, int64_t n) {                          \
+    static void put_##type(char *dst, int64_t stride, const void *sums, int64_t n) {                          \
         T *to = (T *)(void *)dst;                                                                               \
         const SUM *sum = sums;                                                                                  \
-        for (int64_t i = 0; i < n; i++) STORE(to + i * stride, sum[i]);                                         \
+        STORE_ROW(to, stride, sum, n);                                                                          \
     }
 #define LOAD_PLAIN(p) (*(p))
-#define STORE_PLAIN(p, value) (*(p) = (value))
-#define LOAD_F16(p) (vf32_load_f16_n(p, 1)[0])
-#define STORE_F16(p, value) vf32_store_f16_n(p, vf32_set1(value), 1)
-#define STORE_BF16(p, value) vf32_store_bf16_n(p, vf32_set1(value), 1)
+#define STORE_PLAIN(to, stride, sum, n) \
+    for (int64_t i = 0; i < (n); i++) (to)[i * (stride)] = (sum)[i]
 GRAD_ROW(f32, float, float, LOAD_PLAIN, STORE_PLAIN)
 GRAD_ROW(f64, double, double, LOAD_PLAIN, STORE_PLAIN)
-GRAD_ROW(f16, uint16_t, float, LOAD_F16, STORE_F16)
-GRAD_ROW(bf16, uint16_t, float, load_bf16, STORE_BF16)
+GRAD_ROW(f16, uint16_t, float, from_f16, store_f16)
+GRAD_ROW(bf16, uint16_t, float, from_bf16, store_bf16)
 
 static const struct rows_of_type {
     add_fn add;
     store_fn store;
     size_t sum;
 } row_types[] = {
-    [CT_F32] = {add_f32, store_f32, sizeof(float)},
-    [CT_F64] = {add_f64, store_f64, sizeof(double)},
-    [CT_F16] = {add_f16, store_f16, sizeof(float)},
-    [CT_BF16] = {add_bf16, store_bf16, sizeof(float)},
+    [CT_F32] = {sum_f32, put_f32, sizeof(float)},
+    [CT_F64] = {sum_f64, put_f64, sizeof(double)},
+    [CT_F16] = {sum_f16, put_f16, sizeof(float)},
+    [CT_BF16] = {sum_bf16, put_bf16, sizeof(float)},
 };
 
 /* The places of the padded axis d that show element i are, in order, where source() gives i. There are at most three, but for the

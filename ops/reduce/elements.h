@@ -51,6 +51,7 @@ enum { f32_lanes = VF32_LANES, f16_lanes = VF32_LANES, bf16_lanes = VF32_LANES, 
     SIMD_INLINE D##_scalar D##_hsum(V v) { return V##_hsum(v); }                                          \
     SIMD_INLINE D##_scalar D##_hmax(V v) { return V##_hmax(v); }                                          \
     SIMD_INLINE D##_scalar D##_hmin(V v) { return V##_hmin(v); }                                          \
+    SIMD_INLINE V D##_max_number(V best, V a) { return V##_maxb(a, best); } /* passes NaN over */         \
     /* what is missing from a last vector is its first element again, which changes no extremum */        \
     SIMD_INLINE V D##_load_repeated(const D##_element *p, int n) {                                        \
         D##_element lane[D##_lanes];                                                                      \
@@ -72,6 +73,17 @@ ELEMENT_VECTOR_OPS(f32, vf32, mf32)
 ELEMENT_VECTOR_OPS(f64, vf64, mf64)
 ELEMENT_VECTOR_OPS(f16, vf32, mf32)
 ELEMENT_VECTOR_OPS(bf16, vf32, mf32)
+
+/* The greatest lane where no lane is NaN. */
+#if defined(__AVX512F__) && CT_ISA_LEVEL >= 2
+SIMD_INLINE float f32_hmax_number(vf32 v) { return _mm512_reduce_max_ps(v); }
+SIMD_INLINE double f64_hmax_number(vf64 v) { return _mm512_reduce_max_pd(v); }
+#else
+SIMD_INLINE float f32_hmax_number(vf32 v) { return vf32_hmax(v); }
+SIMD_INLINE double f64_hmax_number(vf64 v) { return vf64_hmax(v); }
+#endif
+SIMD_INLINE float f16_hmax_number(vf32 v) { return f32_hmax_number(v); }
+SIMD_INLINE float bf16_hmax_number(vf32 v) { return f32_hmax_number(v); }
 
 /* An integer in the bits of a scalar, so that it can be selected as the values are. */
 #define ELEMENT_PLACES(D, V, VI, I)                                                            \

@@ -2,6 +2,7 @@
 #include "ops/reduce/reduce_kernel.h"
 
 #define FOLD_LOAD_N load_repeated
+#define FOLD_SCALAR_ROW 24
 
 #define FOLD_BASE amax
 #define FOLD_OP max

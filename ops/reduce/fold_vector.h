@@ -6,6 +6,7 @@
  *   FOLD_LOAD_N       load_n or load_repeated: a short vector, filled up with what changes no result
  *   FOLD_ACROSS       the operation across the lanes: hsum, hmax, ...
  *   FOLD_TAKE(acc, s) acc = acc op s
+ *   FOLD_SCALAR_ROW   rows up to this length are folded one by one
  * A run is folded in blocks, each into eight vectors, and columns in groups of eight rows, so that the error of a sum grows
  * with the length of a block, not of the run. */
 #include "ops/reduce/elements.h"
@@ -22,6 +23,10 @@
 
 static inline void FOLD_FN(_run)(FOLD_ACC *acc, const FOLD_T *x /* (n) */, int64_t n) {
     enum { L = LANES(FOLD_D) };
+    if (n <= FOLD_SCALAR_ROW) {
+        for (int64_t i = 0; i < n; i++) FOLD_TAKE(*acc, FOLD_DO(_value)(x[i]));
+        return;
+    }
     if (n <= L) {
         FOLD_V v = FOLD_SHORT(x, (int)n);
         FOLD_TAKE(*acc, FOLD_LANE(v));

@@ -21,24 +21,19 @@ SQUARE_SMALL(f32)
 SQUARE_SMALL(f16)
 SQUARE_SMALL(bf16)
 
-static inline void add_squares_f64(double *to, const double *x, int n) {
-    if (n == VF64_LANES) {
-        vf64 v = vf64_load(x);
-        vf64_store(to, vf64_fma(v, v, vf64_load(to)));
-        return;
-    }
-    for (int k = 0; k < n; k++) to[k] += x[k] * x[k];
+/* to[k] += the squares of `rows` elements below each other, for the columns k < n of one vector. */
+static inline void add_squares_f64(double *to, const double *x, int64_t rows, int64_t step, int n) {
+    vf64 a = vf64_load_n(to, n), unused;
+    for (int64_t i = 0; i < rows; i++) square_f64(x + i * step, n, &a, &unused);
+    vf64_store_n(to, a, n);
 }
-#define ADD_SQUARES_SMALL(D)                                                                                  \
-    static inline void add_squares_##D(double *to, const D##_element *x, int n) {                             \
-        if (n == VF32_LANES) {                                                                                \
-            vf64 a = vf64_load(to), b = vf64_load(to + VF64_LANES);                                           \
-            square_lanes(D##_load(x), &a, &b);                                                                \
-            vf64_store(to, a);                                                                                \
-            vf64_store(to + VF64_LANES, b);                                                                   \
-            return;                                                                                           \
-        }                                                                                                     \
-        for (int k = 0; k < n; k++) to[k] += (double)D##_value(x[k]) * (double)D##_value(x[k]);               \
+#define ADD_SQUARES_SMALL(D)                                                                                                \
+    static inline void add_squares_##D(double *to, const D##_element *x, int64_t rows, int64_t step, int n) {               \
+        int upper = n > VF64_LANES ? n - VF64_LANES : 0, lower = n - upper;                                                 \
+        vf64 a = vf64_load_n(to, lower), b = vf64_load_n(to + lower, upper);                                                \
+        for (int64_t i = 0; i < rows; i++) square_##D(x + i * step, n, &a, &b);                                             \
+        vf64_store_n(to, a, lower);                                                                                         \
+        vf64_store_n(to + lower, b, upper);                                                                                 \
     }
 ADD_SQUARES_SMALL(f32)
 ADD_SQUARES_SMALL(f16)
@@ -65,10 +60,13 @@ ADD_SQUARES_SMALL(bf16)
     }                                                                                                                 \
     static void norm_##D##_columns(void *acc, const void *x, int64_t n, int64_t rows, int64_t step, int64_t base) {   \
         (void)base;                                                                                                   \
-        for (int64_t r = 0; r < rows; r++) {                                                                          \
-            const D##_element *row = (const D##_element *)x + r * step; /* (n) */                                     \
-            for (int64_t j = 0; j < n; j += D##_lanes)                                                                \
-                add_squares_##D((double *)acc + j, row + j, (int)ct__min64(n - j, D##_lanes));                        \
+        for (int64_t r = 0; r < rows; r += 8) {                                                                       \
+            const D##_element *row = (const D##_element *)x + r * step; /* (some, n) */                               \
+            int64_t some = ct__min64(rows - r, 8), j = 0;                                                             \
+            for (; j + D##_lanes <= n && some == 8; j += D##_lanes)                                                   \
+                add_squares_##D((double *)acc + j, row + j, 8, step, D##_lanes);                                      \
+            for (; j < n; j += D##_lanes)                                                                             \
+                add_squares_##D((double *)acc + j, row + j, some, step, (int)ct__min64(n - j, D##_lanes));            \
         }                                                                                                             \
     }                                                                                                                 \
     REDUCE_FINISH(norm_to_##D, double, D##_element, D##_round(sqrt(a)))                                               \

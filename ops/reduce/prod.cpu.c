@@ -48,14 +48,20 @@ static inline double product(const double *x /* (n) */, int64_t n) {
     }                                                                                                                         \
     static void prod_##D##_columns(void *acc, const void *x, int64_t n, int64_t rows, int64_t step, int64_t base) {           \
         (void)base;                                                                                                           \
-        double wide[WIDE];                                                                                                    \
-        for (int64_t r = 0; r < rows; r++)                                                                                    \
-            for (int64_t j = 0; j < n; j += WIDE) {                                                                           \
-                int64_t m = ct__min64(n - j, WIDE);                                                                           \
+        double wide[4][WIDE / 4];                                                                                             \
+        const D##_element *row = x; /* (rows, n) */                                                                           \
+        for (int64_t r = 0, some; r < rows; r += some, row += some * step) {                                                  \
+            some = rows - r < 4 ? 1 : 4;                                                                                      \
+            for (int64_t j = 0; j < n; j += WIDE / 4) {                                                                       \
+                int64_t m = ct__min64(n - j, WIDE / 4);                                                                       \
                 double *to = (double *)acc + j;                                                                               \
-                widen_##D(wide, (const D##_element *)x + r * step + j, m);                                                    \
-                for (int64_t k = 0; k < m; k++) to[k] *= wide[k];                                                             \
+                for (int64_t i = 0; i < some; i++) widen_##D(wide[i], row + i * step + j, m);                                 \
+                if (some == 4)                                                                                                \
+                    for (int64_t k = 0; k < m; k++) to[k] *= (wide[0][k] * wide[1][k]) * (wide[2][k] * wide[3][k]);           \
+                else                                                                                                          \
+                    for (int64_t k = 0; k < m; k++) to[k] *= wide[0][k];                                                      \
             }                                                                                                                 \
+        }                                                                                                                     \
     }                                                                                                                         \
     REDUCE_FINISH(prod_to_##D, double, D##_element, D##_round(a))                                                             \
     REDUCER(prod, D, double, one_f64, multiply_f64, prod_to_##D)

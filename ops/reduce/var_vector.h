@@ -28,10 +28,11 @@ static inline FOLD_S FOLD_FN(_block_sum)(const FOLD_T *x /* (n) */, int64_t n) {
 
 /* Sums of x - center and of its square. */
 static inline void FOLD_FN(_block_moments)(const FOLD_T *x /* (n) */, int64_t n, FOLD_S center, double *first, double *second) {
-    enum { L = LANES(FOLD_D) };
+    enum { L = LANES(FOLD_D), LINE = 64 / sizeof(FOLD_T) };
     FOLD_V middle = FOLD_DO(_set1)(center), zero = FOLD_DO(_set1)(0), a = zero, b = zero, c = zero, d = zero, p = zero, q = zero;
     int64_t i = 0;
     for (; i + 4 * L <= n; i += 4 * L) {
+        for (int k = 0; k < 4 * L; k += LINE) __builtin_prefetch(x + n + i + k); /* the next block, while this one is computed */
         FOLD_V u = FOLD_DO(_sub)(FOLD_DO(_load)(x + i), middle), v = FOLD_DO(_sub)(FOLD_DO(_load)(x + i + L), middle);
         FOLD_V w = FOLD_DO(_sub)(FOLD_DO(_load)(x + i + 2 * L), middle), z = FOLD_DO(_sub)(FOLD_DO(_load)(x + i + 3 * L), middle);
         a = FOLD_DO(_fma)(u, u, a);
@@ -54,7 +55,7 @@ static inline void FOLD_FN(_block_moments)(const FOLD_T *x /* (n) */, int64_t n,
 }
 
 static void FOLD_FN(_rows)(void *acc, const void *from, int64_t rows, int64_t step, int64_t n, int64_t base) {
-    enum { BLOCK = 4096 };
+    enum { BLOCK = 8192 / sizeof(FOLD_T) };
     (void)base;
     moments *to = acc;
     for (int64_t r = 0; r < rows; r++, to++) {

@@ -35,6 +35,8 @@ typedef struct scan {
     static void name(void *ctx, const ct_bundle *b) {                                                                     \
         if (b->line[0] == 1 && b->line[1] == 1)                                                                           \
             name##_lines(ctx, b, b->width, 1, 1);                                                                         \
+        else if (b->width == 1) /* constants keep the state in registers */                                                \
+            name##_lines(ctx, b, 1, 0, 0);                                                                                \
         else if (b->width == INTERLEAVED)                                                                                 \
             name##_lines(ctx, b, INTERLEAVED, b->line[0], b->line[1]);                                                    \
         else                                                                                                              \
@@ -171,7 +173,7 @@ static bool run(const ct_call *call, const ct_bundle_fn *table, int64_t axis, bo
     scan s = {.n = x->ndim ? x->dims[at] : 1, .reverse = reverse};
     bool neighbours = false;
     for (int i = 0; i < x->ndim; i++) neighbours |= i != at && x->strides[i] == 1 && x->dims[i] > 1;
-    ct__lines(views, 3, at, neighbours ? SIDE_BY_SIDE : INTERLEAVED, s.n, table[x->dtype], &s);
+    ct__lines(views, 3, at, neighbours ? 16 : 1, neighbours ? SIDE_BY_SIDE : INTERLEAVED, s.n, table[x->dtype], &s);
     return true;
 }
 

@@ -5,18 +5,31 @@
 
 enum {
     ROW_BUFFER = 4096,            /* exponentials of a row that are kept */
-    NEIGHBOURS = 64,              /* lines side by side */
+    PIPELINE = 2048,              /* longest rows of which three are in flight */
+    COLUMNS = 512,                /* neighbouring lines at a time */
+    PACKED = 64,                  /* lines made neighbours at a time, */
+    PACK_LINE = 64,               /* of at most that many elements */
+    PACK_ROOM = PACKED * PACK_LINE,
+    SHORT_ROW = 24,               /* rows that vectors along them do not fit */
     LONG_ROW = 256 * 1024,        /* from here on, few rows would leave threads idle: lowered */
-    STREAM_BYTES = 24 << 20,      /* results from here on go past the caches */
+    STREAM_BYTES = 8 << 20,      /* results from here on go past the caches */
 };
+
+enum way { BY_ROWS, BY_COLUMNS, BY_PACKING, NO_WAY };
 
 typedef struct softmax_call {
     int64_t n;
-    bool rows, streams;
+    enum way way;
+    bool streams;
 } softmax_call;
 
+/* below these exp is 0 */
+#define LOWEST_vf32 -104.0f
+#define LOWEST_vf64 -746.0
 #define EXTRA_OPS(D, V)                                          \
     SIMD_INLINE V D##_exp(V a) { return V##_exp(a); }            \
+    SIMD_INLINE V D##_exp_below(V a) { return V##_exp_clamped(V##_maxb(V##_set1(LOWEST_##V), a)); } /* of a <= 0 */ \
+    SIMD_INLINE D##_mask D##_equal(V a, V b) { return V##_eq(a, b); } \
     SIMD_INLINE V D##_log(V a) { return V##_log(a); }            \
     SIMD_INLINE V D##_div(V a, V b) { return V##_div(a, b); }
 EXTRA_OPS(f32, vf32)
@@ -47,6 +60,16 @@ static bool unit_along(const ct_call *call, int at) {
 }
 
 /* Rows: contiguous along the axis in every view. Columns: another dimension is contiguous in every view. */
+static enum way way_of(const ct_call *call, int at) {
+    const ct_view *x = call->in[0];
+    int64_t n = x->ndim ? x->dims[at] : 1;
+    bool rows = unit_along(call, at);
+    if (rows && n > SHORT_ROW) return BY_ROWS;
+    for (int i = 0; i < x->ndim; i++)
+        if (i != at && x->dims[i] > 1 && unit_along(call, i)) return BY_COLUMNS;
+    return n <= PACK_LINE ? BY_PACKING : rows ? BY_ROWS : NO_WAY;
+}
+
 static const char *can(const ct_call *call, int64_t axis) {
     const ct_view *x = call->in[0];
     int at = axis_of(x, axis);
@@ -54,26 +77,25 @@ static const char *can(const ct_call *call, int64_t axis) {
     for (int i = 0; i < x->ndim; i++)
         if (i != at) lines *= x->dims[i];
     if (x->ndim && x->dims[at] >= LONG_ROW && lines < 16) return "few long rows";
-    if (unit_along(call, at)) return NULL;
-    for (int i = 0; i < x->ndim; i++)
-        if (i != at && x->dims[i] > 1 && unit_along(call, i)) return NULL;
-    return "no dimension is contiguous in all views";
+    return way_of(call, at) == NO_WAY ? "no dimension is contiguous in all views" : NULL;
 }
 
 static bool run(const ct_call *call, const ct_bundle_fn *table, int64_t axis) {
     const ct_view *x = call->in[0], *y = call->out[0];
     int at = axis_of(x, axis);
-    softmax_call s = {.n = x->ndim ? x->dims[at] : 1, .rows = unit_along(call, at)};
+    softmax_call s = {.n = x->ndim ? x->dims[at] : 1, .way = way_of(call, at)};
     const ct_view *views[] = {x, y, call->n_in > 1 ? call->in[1] : NULL};
     int64_t count = 1;
     for (int i = 0; i < x->ndim; i++) count *= x->dims[i];
     if (count == 0) return true;
     /* whole cache lines of every row, or ordinary stores */
     size_t size = ct_dtype_size(y->dtype);
-    s.streams = s.rows && size >= 4 && (size_t)count * size >= STREAM_BYTES && (uintptr_t)ct__address(y, size) % 64 == 0;
+    s.streams = s.way == BY_ROWS && size >= 4 && (size_t)count * size >= STREAM_BYTES && (uintptr_t)ct__address(y, size) % 64 == 0;
     for (int i = 0; i < y->ndim; i++)
         if (i != at && (size_t)y->strides[i] * size % 64 != 0 && y->dims[i] > 1) s.streams = false;
-    ct__lines(views, 3, at, s.rows ? 16 : NEIGHBOURS, 4 * s.n, table[x->dtype], &s);
+    static const int64_t narrowest[] = {[BY_ROWS] = 1, [BY_COLUMNS] = 32, [BY_PACKING] = PACKED};
+    static const int64_t widest[] = {[BY_ROWS] = 64, [BY_COLUMNS] = COLUMNS, [BY_PACKING] = PACKED};
+    ct__lines(views, 3, at, narrowest[s.way], widest[s.way], 4 * s.n, table[x->dtype], &s);
     return true;
 }
 

@@ -16,19 +16,20 @@
 
 /* ---- Rows ---- */
 
+/* The greatest number. A NaN is passed over: it comes back in the sum of exponentials, and so in every result. */
 static inline S FN(row_max)(const T *x /* (n) */, int64_t n) {
     enum { L = LANES(FOLD_D) };
-    V a = DO(_load_repeated)(x, n < L ? (int)n : L), b = a, c = a, d = a;
+    V a = SET1((S)-INFINITY), b = a, c = a, d = a;
     int64_t i = 0;
     for (; i + 4 * L <= n; i += 4 * L) {
-        a = DO(_max)(a, LOAD(x + i));
-        b = DO(_max)(b, LOAD(x + i + L));
-        c = DO(_max)(c, LOAD(x + i + 2 * L));
-        d = DO(_max)(d, LOAD(x + i + 3 * L));
+        a = DO(_max_number)(a, LOAD(x + i));
+        b = DO(_max_number)(b, LOAD(x + i + L));
+        c = DO(_max_number)(c, LOAD(x + i + 2 * L));
+        d = DO(_max_number)(d, LOAD(x + i + 3 * L));
     }
-    for (; i + L <= n; i += L) a = DO(_max)(a, LOAD(x + i));
-    if (i < n) a = DO(_max)(a, DO(_load_repeated)(x + i, (int)(n - i)));
-    return DO(_hmax)(DO(_max)(DO(_max)(a, b), DO(_max)(c, d)));
+    for (; i + L <= n; i += L) a = DO(_max_number)(a, LOAD(x + i));
+    if (i < n) a = DO(_max_number)(a, DO(_load_repeated)(x + i, (int)(n - i)));
+    return DO(_hmax_number)(DO(_max_number)(DO(_max_number)(a, b), DO(_max_number)(c, d)));
 }
 
 /* The sum of exp(x - top), and those terms in e unless that is NULL. */
@@ -38,8 +39,8 @@ static inline S FN(row_exp)(const T *x /* (n) */, int64_t n, S top, S *e /* (n) 
     V a = SET1(0), b = a, c = a, d = a;
     int64_t i = 0;
     for (; i + 4 * L <= n; i += 4 * L) {
-        V p = DO(_exp)(SUB(LOAD(x + i), m)), q = DO(_exp)(SUB(LOAD(x + i + L), m));
-        V r = DO(_exp)(SUB(LOAD(x + i + 2 * L), m)), s = DO(_exp)(SUB(LOAD(x + i + 3 * L), m));
+        V p = DO(_exp_below)(SUB(LOAD(x + i), m)), q = DO(_exp_below)(SUB(LOAD(x + i + L), m));
+        V r = DO(_exp_below)(SUB(LOAD(x + i + 2 * L), m)), s = DO(_exp_below)(SUB(LOAD(x + i + 3 * L), m));
         if (e) {
             DO(_put)(e + i, p);
             DO(_put)(e + i + L, q);
@@ -53,7 +54,7 @@ static inline S FN(row_exp)(const T *x /* (n) */, int64_t n, S top, S *e /* (n) 
     }
     for (; i < n; i += L) {
         int k = n - i < L ? (int)(n - i) : L;
-        V p = DO(_exp)(SUB(LOAD_N(x + i, k), m));
+        V p = DO(_exp_below)(SUB(LOAD_N(x + i, k), m));
         S lane[L];
         DO(_put)(lane, p);
         if (e) DO(_put_n)(e + i, p, k);
@@ -76,9 +77,59 @@ static void FN(softmax_row)(T *y /* (n) */, const T *x /* (n) */, int64_t n, boo
         for (; i + L <= n; i += L) DO(_store)(y + i, MUL(DO(_get)(e + i), scale));
         if (i < n) DO(_store_n)(y + i, MUL(DO(_get_n)(e + i, (int)(n - i)), scale), (int)(n - i));
     } else {
-        for (; i + L <= n; i += L) DO(_store)(y + i, MUL(DO(_exp)(SUB(LOAD(x + i), m)), scale));
-        if (i < n) DO(_store_n)(y + i, MUL(DO(_exp)(SUB(LOAD_N(x + i, (int)(n - i)), m)), scale), (int)(n - i));
+        for (; i + L <= n; i += L) DO(_store)(y + i, MUL(DO(_exp_below)(SUB(LOAD(x + i), m)), scale));
+        if (i < n) DO(_store_n)(y + i, MUL(DO(_exp_below)(SUB(LOAD_N(x + i, (int)(n - i)), m)), scale), (int)(n - i));
     }
+}
+
+/* Rows that follow each other, three at a time in one sweep: the greatest of the next, the exponentials of this, the results of the one
+ * before. Each alone leaves most of the processor idle. */
+static void FN(softmax_rows)(T *y /* (rows, n) */, int64_t y_line, const T *x /* (rows, n) */, int64_t line, int64_t rows, int64_t n, bool streams) {
+    enum { L = LANES(FOLD_D) };
+    _Alignas(64) S buffer[2][PIPELINE];
+    T unused[PIPELINE]; /* what would be the results of row -1 */
+    const int64_t whole = n - n % L;
+    S top = FN(row_max)(x, n), scale = 0;
+    memset(buffer[1], 0, (size_t)n * sizeof(S));
+    for (int64_t r = 0; r < rows; r++) {
+        const T *here = x + r * line, *next = r + 1 < rows ? here + line : here;
+        T *before = r > 0 ? y + (r - 1) * y_line : unused;
+        S *e = buffer[r % 2];
+        const S *done = buffer[(r + 1) % 2];
+        const V m = SET1(top), f = SET1(scale);
+        V best = SET1((S)-INFINITY), sum = SET1(0);
+        int64_t i = 0;
+#define SWEEP(STORE)                                                   \
+    for (; i < whole; i += L) {                                        \
+        V v = DO(_exp_below)(SUB(LOAD(here + i), m));                  \
+        best = DO(_max_number)(best, LOAD(next + i));                  \
+        STORE(before + i, MUL(DO(_get)(done + i), f));                 \
+        DO(_put)(e + i, v);                                            \
+        sum = ADD(sum, v);                                             \
+    }
+        if (streams && r > 0) {
+            SWEEP(DO(_stream))
+        } else {
+            SWEEP(DO(_store))
+        }
+#undef SWEEP
+        S total = 0;
+        if (i < n) {
+            const int k = (int)(n - i);
+            V v = DO(_exp_below)(SUB(LOAD_N(here + i, k), m));
+            best = DO(_max_number)(best, DO(_load_repeated)(next + i, k));
+            DO(_store_n)(before + i, MUL(DO(_get_n)(done + i, k), f), k);
+            DO(_put_n)(e + i, v, k);
+            for (int j = 0; j < k; j++) total += e[i + j];
+        }
+        top = DO(_hmax_number)(best);
+        scale = 1 / (total + DO(_hsum)(sum));
+    }
+    const S *done = buffer[(rows - 1) % 2];
+    T *last = y + (rows - 1) * y_line;
+    int64_t i = 0;
+    for (; i < whole; i += L) DO(_store)(last + i, MUL(DO(_get)(done + i), SET1(scale)));
+    if (i < n) DO(_store_n)(last + i, MUL(DO(_get_n)(done + i, (int)(n - i)), SET1(scale)), (int)(n - i));
 }
 
 static void FN(log_softmax_row)(T *y /* (n) */, const T *x /* (n) */, int64_t n, bool streams) {
@@ -131,70 +182,108 @@ static void FN(log_softmax_grad_row)(T *dx /* (n) */, const T *g /* (n) */, cons
         DO(_store_n)(dx + i, DO(_fma)(DO(_exp)(LOAD_N(y + i, (int)(n - i))), total, LOAD_N(g + i, (int)(n - i))), (int)(n - i));
 }
 
-/* ---- Columns: k neighbouring lines, at most a vector of them ---- */
+/* ---- Columns: up to COLUMNS neighbouring lines, read row by row, so that memory is walked in long runs ---- */
 
-#define SOME(p) (k == L ? LOAD(p) : LOAD_N(p, k))
-#define KEEP(p, v)                 \
-    do {                           \
-        if (k == L)                \
-            DO(_store)(p, v);      \
-        else                       \
-            DO(_store_n)(p, v, k); \
+#define EACH_VECTOR(j, k, width) \
+    for (int64_t j = 0, k = ct__min64(width, LANES(FOLD_D)); j < (width); j += LANES(FOLD_D), k = ct__min64((width)-j, LANES(FOLD_D)))
+#define SOME(p, k) ((k) == LANES(FOLD_D) ? LOAD(p) : LOAD_N(p, (int)(k)))
+#define KEEP(p, v, k)                     \
+    do {                                  \
+        if ((k) == LANES(FOLD_D))         \
+            DO(_store)(p, v);             \
+        else                              \
+            DO(_store_n)(p, v, (int)(k)); \
     } while (0)
 
-static inline V FN(column_max)(const T *x /* (n, k) */, int64_t step, int64_t n, int k) {
-    enum { L = LANES(FOLD_D) };
-    V m = SOME(x);
-    for (int64_t i = 1; i < n; i++) m = DO(_max)(m, SOME(x + i * step));
-    return m;
+/* top: the greatest number of each line; sum: of exp(x - top). A group of rows raises top once and scales the sum before it is added. A line
+ * of nothing but -inf keeps the sum 0 and becomes NaN later, from -inf - -inf. */
+static inline void FN(column_sums)(S *top /* (width) */, S *sum /* (width) */, const T *x /* (n, width) */, int64_t step, int64_t n, int64_t width) {
+    enum { GROUP = 8 };
+    for (int64_t j = 0; j < width; j += LANES(FOLD_D)) {
+        DO(_put)(top + j, SET1((S)-INFINITY));
+        DO(_put)(sum + j, SET1(0));
+    }
+    for (int64_t i = 0; i < n; i += GROUP, x += GROUP * step) {
+        int64_t m = ct__min64(n - i, GROUP);
+        EACH_VECTOR(j, k, width) {
+            V before = DO(_get)(top + j), now = before;
+            for (int64_t r = 0; r < m; r++) now = DO(_max_number)(now, SOME(x + r * step + j, k));
+            V level = DO(_select)(DO(_equal)(now, SET1((S)-INFINITY)), SET1(0), now); /* no -inf - -inf */
+            V s = MUL(DO(_get)(sum + j), DO(_exp_below)(SUB(before, level)));
+            for (int64_t r = 0; r < m; r++) s = ADD(s, DO(_exp_below)(SUB(SOME(x + r * step + j, k), level)));
+            DO(_put)(top + j, now);
+            DO(_put)(sum + j, s);
+        }
+    }
 }
 
-static inline V FN(column_exp)(const T *x /* (n, k) */, int64_t step, int64_t n, int k, V m) {
-    enum { L = LANES(FOLD_D) };
-    V sum = SET1(0);
-    for (int64_t i = 0; i < n; i++) sum = ADD(sum, DO(_exp)(SUB(SOME(x + i * step), m)));
-    return sum;
+static void FN(softmax_columns)(T *y /* (n, width) */, int64_t y_step, const T *x /* (n, width) */, int64_t step, int64_t n, int64_t width) {
+    S top[COLUMNS], scale[COLUMNS];
+    FN(column_sums)(top, scale, x, step, n, width);
+    for (int64_t j = 0; j < width; j += LANES(FOLD_D)) DO(_put)(scale + j, DO(_div)(SET1(1), DO(_get)(scale + j)));
+    for (int64_t i = 0; i < n; i++)
+        EACH_VECTOR(j, k, width) {
+            V e = DO(_exp_below)(SUB(SOME(x + i * step + j, k), DO(_get)(top + j)));
+            KEEP(y + i * y_step + j, MUL(e, DO(_get)(scale + j)), k);
+        }
 }
 
-static void FN(softmax_columns)(T *y /* (n, k) */, int64_t y_step, const T *x /* (n, k) */, int64_t step, int64_t n, int k) {
-    enum { L = LANES(FOLD_D) };
-    V m = FN(column_max)(x, step, n, k), scale = DO(_div)(SET1(1), FN(column_exp)(x, step, n, k, m));
-    for (int64_t i = 0; i < n; i++) KEEP(y + i * y_step, MUL(DO(_exp)(SUB(SOME(x + i * step), m)), scale));
+static void FN(log_softmax_columns)(T *y /* (n, width) */, int64_t y_step, const T *x /* (n, width) */, int64_t step, int64_t n, int64_t width) {
+    S top[COLUMNS], rest[COLUMNS];
+    FN(column_sums)(top, rest, x, step, n, width);
+    for (int64_t j = 0; j < width; j += LANES(FOLD_D)) DO(_put)(rest + j, DO(_log)(DO(_get)(rest + j)));
+    for (int64_t i = 0; i < n; i++)
+        EACH_VECTOR(j, k, width) KEEP(y + i * y_step + j, SUB(SUB(SOME(x + i * step + j, k), DO(_get)(top + j)), DO(_get)(rest + j)), k);
 }
 
-static void FN(log_softmax_columns)(T *y /* (n, k) */, int64_t y_step, const T *x /* (n, k) */, int64_t step, int64_t n, int k) {
-    enum { L = LANES(FOLD_D) };
-    V m = FN(column_max)(x, step, n, k), rest = DO(_log)(FN(column_exp)(x, step, n, k, m));
-    for (int64_t i = 0; i < n; i++) KEEP(y + i * y_step, SUB(SUB(SOME(x + i * step), m), rest));
+static void FN(softmax_grad_columns)(T *dx, int64_t dx_step, const T *g, int64_t g_step, const T *y, int64_t y_step, int64_t n, int64_t width) {
+    S dot[COLUMNS];
+    for (int64_t j = 0; j < width; j += LANES(FOLD_D)) DO(_put)(dot + j, SET1(0));
+    for (int64_t i = 0; i < n; i++)
+        EACH_VECTOR(j, k, width) DO(_put)(dot + j, DO(_fma)(SOME(g + i * g_step + j, k), SOME(y + i * y_step + j, k), DO(_get)(dot + j)));
+    for (int64_t i = 0; i < n; i++)
+        EACH_VECTOR(j, k, width)
+            KEEP(dx + i * dx_step + j, MUL(SOME(y + i * y_step + j, k), SUB(SOME(g + i * g_step + j, k), DO(_get)(dot + j))), k);
 }
 
-static void FN(softmax_grad_columns)(T *dx, int64_t dx_step, const T *g, int64_t g_step, const T *y, int64_t y_step, int64_t n, int k) {
-    enum { L = LANES(FOLD_D) };
-    V dot = SET1(0);
-    for (int64_t i = 0; i < n; i++) dot = DO(_fma)(SOME(g + i * g_step), SOME(y + i * y_step), dot);
-    for (int64_t i = 0; i < n; i++) KEEP(dx + i * dx_step, MUL(SOME(y + i * y_step), SUB(SOME(g + i * g_step), dot)));
-}
-
-static void FN(log_softmax_grad_columns)(T *dx, int64_t dx_step, const T *g, int64_t g_step, const T *y, int64_t y_step, int64_t n, int k) {
-    enum { L = LANES(FOLD_D) };
-    V total = SET1(0);
-    for (int64_t i = 0; i < n; i++) total = SUB(total, SOME(g + i * g_step));
-    for (int64_t i = 0; i < n; i++) KEEP(dx + i * dx_step, DO(_fma)(DO(_exp)(SOME(y + i * y_step)), total, SOME(g + i * g_step)));
+static void FN(log_softmax_grad_columns)(T *dx, int64_t dx_step, const T *g, int64_t g_step, const T *y, int64_t y_step, int64_t n, int64_t width) {
+    S total[COLUMNS];
+    for (int64_t j = 0; j < width; j += LANES(FOLD_D)) DO(_put)(total + j, SET1(0));
+    for (int64_t i = 0; i < n; i++)
+        EACH_VECTOR(j, k, width) DO(_put)(total + j, SUB(DO(_get)(total + j), SOME(g + i * g_step + j, k)));
+    for (int64_t i = 0; i < n; i++)
+        EACH_VECTOR(j, k, width)
+            KEEP(dx + i * dx_step + j, DO(_fma)(DO(_exp)(SOME(y + i * y_step + j, k)), DO(_get)(total + j), SOME(g + i * g_step + j, k)), k);
 }
 
 /* ---- Bundles: views x, y for the first two, g, dx, y for the gradients ---- */
 
-#define BUNDLE_OF_TWO(op)                                                                                                     \
+/* Lines that are short, or lie anyhow, as neighbours in a buffer and back. */
+__attribute__((noinline)) static void FN(pack)(T *to /* (n, PACKED) */, const T *x, int64_t step, int64_t line, int64_t n, int64_t width) {
+    for (int64_t j = 0; j < width; j++)
+        for (int64_t i = 0; i < n; i++) to[i * PACKED + j] = x[j * line + i * step];
+}
+static inline void FN(unpack)(T *y, int64_t step, int64_t line, const T *from /* (n, PACKED) */, int64_t n, int64_t width) {
+    for (int64_t j = 0; j < width; j++)
+        for (int64_t i = 0; i < n; i++) y[j * line + i * step] = from[i * PACKED + j];
+}
+
+#define BUNDLE_OF_TWO(op, ROWS)                                                                                               \
     static void FN(op##_bundle)(void *ctx, const ct_bundle *b) {                                                              \
         const softmax_call *s = ctx;                                                                                          \
         const T *x = (const T *)(const void *)b->at[0];                                                                       \
         T *y = (T *)(void *)b->at[1];                                                                                         \
-        if (s->rows) {                                                                                                        \
+        if (s->way == BY_ROWS) {                                                                                              \
+            ROWS                                                                                                              \
             for (int64_t j = 0; j < b->width; j++) FN(op##_row)(y + j * b->line[1], x + j * b->line[0], s->n, s->streams);    \
             if (s->streams) simd_fence();                                                                                     \
+        } else if (s->way == BY_COLUMNS) {                                                                                    \
+            FN(op##_columns)(y, b->step[1], x, b->step[0], s->n, b->width);                                                   \
         } else {                                                                                                              \
-            for (int64_t j = 0; j < b->width; j += LANES(FOLD_D))                                                             \
-                FN(op##_columns)(y + j, b->step[1], x + j, b->step[0], s->n, (int)ct__min64(b->width - j, LANES(FOLD_D)));    \
+            T in[PACK_ROOM], out[PACK_ROOM];                                                                                  \
+            FN(pack)(in, x, b->step[0], b->line[0], s->n, b->width);                                                          \
+            FN(op##_columns)(out, PACKED, in, PACKED, s->n, b->width);                                                        \
+            FN(unpack)(y, b->step[1], b->line[1], out, s->n, b->width);                                                       \
         }                                                                                                                     \
     }
 #define BUNDLE_OF_THREE(op)                                                                                                   \
@@ -202,21 +291,32 @@ static void FN(log_softmax_grad_columns)(T *dx, int64_t dx_step, const T *g, int
         const softmax_call *s = ctx;                                                                                          \
         const T *g = (const T *)(const void *)b->at[0], *y = (const T *)(const void *)b->at[2];                               \
         T *dx = (T *)(void *)b->at[1];                                                                                        \
-        if (s->rows) {                                                                                                        \
+        if (s->way == BY_ROWS) {                                                                                              \
             for (int64_t j = 0; j < b->width; j++)                                                                            \
                 FN(op##_row)(dx + j * b->line[1], g + j * b->line[0], y + j * b->line[2], s->n, s->streams);                  \
             if (s->streams) simd_fence();                                                                                     \
+        } else if (s->way == BY_COLUMNS) {                                                                                    \
+            FN(op##_columns)(dx, b->step[1], g, b->step[0], y, b->step[2], s->n, b->width);                                   \
         } else {                                                                                                              \
-            for (int64_t j = 0; j < b->width; j += LANES(FOLD_D))                                                             \
-                FN(op##_columns)(dx + j, b->step[1], g + j, b->step[0], y + j, b->step[2], s->n,                              \
-                                 (int)ct__min64(b->width - j, LANES(FOLD_D)));                                                \
+            T in[PACK_ROOM], in2[PACK_ROOM], out[PACK_ROOM];                                                                  \
+            FN(pack)(in, g, b->step[0], b->line[0], s->n, b->width);                                                          \
+            FN(pack)(in2, y, b->step[2], b->line[2], s->n, b->width);                                                         \
+            FN(op##_columns)(out, PACKED, in, PACKED, in2, PACKED, s->n, b->width);                                           \
+            FN(unpack)(dx, b->step[1], b->line[1], out, s->n, b->width);                                                      \
         }                                                                                                                     \
     }
-BUNDLE_OF_TWO(softmax)
-BUNDLE_OF_TWO(log_softmax)
+#define PIPELINED                                                                                      \
+    if (s->n <= PIPELINE && b->width > 2) {                                                            \
+        FN(softmax_rows)(y, b->line[1], x, b->line[0], b->width, s->n, s->streams);                    \
+        if (s->streams) simd_fence();                                                                  \
+        return;                                                                                        \
+    }
+BUNDLE_OF_TWO(softmax, PIPELINED)
+BUNDLE_OF_TWO(log_softmax, )
 BUNDLE_OF_THREE(softmax_grad)
 BUNDLE_OF_THREE(log_softmax_grad)
 
+#undef PIPELINED
 #undef FOLD_D
 #undef T
 #undef S
@@ -230,6 +330,7 @@ BUNDLE_OF_THREE(log_softmax_grad)
 #undef LOAD
 #undef LOAD_N
 #undef SOME
+#undef EACH_VECTOR
 #undef KEEP
 #undef BUNDLE_OF_TWO
 #undef BUNDLE_OF_THREE

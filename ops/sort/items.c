@@ -6,7 +6,7 @@
 #include "core/dtype.h"
 #include "core/threads.h"
 
-enum { LONG_BITS = 11, LONG_RADIX = 1 << LONG_BITS, MOST_CHUNKS = 64, CHUNK = 32 * 1024 };
+enum { DIGIT_BITS = 8, RADIX = 1 << DIGIT_BITS, MOST_CHUNKS = 64, CHUNK = 32 * 1024 };
 
 /* ---- Keys ---- */
 
@@ -61,17 +61,13 @@ void ct__items_make(void *items, bool wide, ct_dtype dtype, const void *x, int64
     }
 }
 
-int64_t ct__item_place(const void *items, bool wide, int64_t i) {
-    return wide ? (int64_t)((const ct_wide_item *)items)[i].place : (int64_t)(uint32_t)((const ct_narrow_item *)items)[i];
-}
-
 /* ---- Sorts ---- */
 
 /* One digit of a long line. counts: for each chunk how many items have each digit, then where its next one goes. */
 typedef struct radix_pass {
     const void *from;
     void *to;
-    uint32_t *counts; /* (chunks, LONG_RADIX) */
+    uint32_t *counts; /* (chunks, RADIX) */
     int64_t n, chunk;
     int shift;
 } radix_pass;
@@ -83,16 +79,16 @@ static int64_t long_chunk(int64_t n) {
 
 size_t ct__sort_counts(int64_t n) {
     int64_t chunk = long_chunk(n > 0 ? n : 1);
-    return (size_t)((n + chunk - 1) / chunk) * LONG_RADIX * sizeof(uint32_t);
+    return (size_t)((n + chunk - 1) / chunk) * RADIX * sizeof(uint32_t);
 }
 
 /* False when all items have the same digit. */
 static bool places_from_counts(radix_pass *p, int64_t chunks) {
     uint32_t start = 0;
-    for (int k = 0; k < LONG_RADIX; k++) {
+    for (int k = 0; k < RADIX; k++) {
         uint32_t before = start;
         for (int64_t c = 0; c < chunks; c++) {
-            uint32_t *count = p->counts + c * LONG_RADIX + k, here = *count;
+            uint32_t *count = p->counts + c * RADIX + k, here = *count;
             *count = start;
             start += here;
         }
@@ -105,27 +101,37 @@ static bool places_from_counts(radix_pass *p, int64_t chunks) {
 #define ITEM_FN(name) narrow_##name
 #define LESS(a, b) ((a) < (b))
 #define DIGIT(a, shift, mask) ((a) >> (32 + (shift)) & (mask))
+#define PLACE(a) (uint32_t)(a)
 #include "ops/sort/sort_items.h"
 
 #define ITEM ct_wide_item
 #define ITEM_FN(name) wide_##name
 #define LESS(a, b) ((a).key < (b).key || ((a).key == (b).key && (a).place < (b).place))
 #define DIGIT(a, shift, mask) ((a).key >> (shift) & (mask))
+#define PLACE(a) (a).place
 #include "ops/sort/sort_items.h"
 
-void ct__sort_items(void *items, void *spare, bool wide, int key_bits, int64_t n) {
-    if (n < 2) return;
-    if (wide)
-        wide_sort(items, spare, key_bits, n);
-    else
-        narrow_sort(items, spare, key_bits, n);
+void *ct__sort_items(void *items, void *spare, bool wide, int key_bits, int64_t n) {
+    if (n < 2) return items;
+    return wide ? (void *)wide_sort(items, spare, key_bits, n) : (void *)narrow_sort(items, spare, key_bits, n);
 }
 
-void ct__sort_items_parallel(void *items, void *spare, void *counts, bool wide, int key_bits, int64_t n) {
+void *ct__sort_items_parallel(void *items, void *spare, void *counts, bool wide, int key_bits, int64_t n) {
+    return wide ? (void *)wide_sort_parallel(items, spare, counts, key_bits, n) : (void *)narrow_sort_parallel(items, spare, counts, key_bits, n);
+}
+
+void ct__items_values(const void *items, bool wide, int64_t n, const void *x, int64_t x_step, void *y, int64_t y_step, size_t element) {
     if (wide)
-        wide_sort_parallel(items, spare, counts, key_bits, n);
+        wide_values(items, n, x, x_step, y, y_step, element);
     else
-        narrow_sort_parallel(items, spare, counts, key_bits, n);
+        narrow_values(items, n, x, x_step, y, y_step, element);
+}
+
+void ct__items_places(const void *items, bool wide, int64_t n, int64_t *y, int64_t step) {
+    if (wide)
+        wide_places(items, n, y, step);
+    else
+        narrow_places(items, n, y, step);
 }
 
 void ct__select_items(void *items, bool wide, int64_t n, int64_t k) {

@@ -2,7 +2,8 @@
  *   ITEM           the type
  *   ITEM_FN(name)  names of the functions
  *   LESS(a, b)     the order, place included
- *   DIGIT(a, shift, mask)  bits of the key */
+ *   DIGIT(a, shift, mask)  bits of the key
+ *   PLACE(a)       the place */
 
 static void ITEM_FN(insertion_sort)(ITEM *a, int64_t n) {
     for (int64_t i = 1; i < n; i++) {
@@ -44,72 +45,77 @@ static void ITEM_FN(merge_sort)(ITEM *a, ITEM *spare, int64_t n) {
 }
 
 /* Digits from the least significant; those that are the same in all items cost nothing. */
-static void ITEM_FN(radix_sort)(ITEM *a, ITEM *spare, int bits, int64_t n) {
-    enum { DIGIT_BITS = 8, RADIX = 1 << DIGIT_BITS, MOST = 8 };
-    int64_t counts[MOST][RADIX] = {{0}};
+static ITEM *ITEM_FN(radix_sort)(ITEM *a, ITEM *spare, int bits, int64_t n) {
+    uint32_t counts[8][RADIX];
     int digits = (bits + DIGIT_BITS - 1) / DIGIT_BITS;
+    memset(counts, 0, (size_t)digits * sizeof counts[0]);
     for (int64_t i = 0; i < n; i++)
         for (int d = 0; d < digits; d++) counts[d][DIGIT(a[i], d * DIGIT_BITS, RADIX - 1)]++;
-    ITEM *from = a, *to = spare;
     for (int d = 0; d < digits; d++) {
-        int64_t *count = counts[d], start = 0;
-        if (count[DIGIT(from[0], d * DIGIT_BITS, RADIX - 1)] == n) continue;
+        uint32_t *count = counts[d], start = 0;
+        if (count[DIGIT(a[0], d * DIGIT_BITS, RADIX - 1)] == n) continue;
         for (int k = 0; k < RADIX; k++) {
-            int64_t c = count[k];
+            uint32_t c = count[k];
             count[k] = start;
             start += c;
         }
-        for (int64_t i = 0; i < n; i++) to[count[DIGIT(from[i], d * DIGIT_BITS, RADIX - 1)]++] = from[i];
-        ITEM *t = from;
-        from = to;
-        to = t;
+        for (int64_t i = 0; i < n; i++) spare[count[DIGIT(a[i], d * DIGIT_BITS, RADIX - 1)]++] = a[i];
+        ITEM *t = a;
+        a = spare;
+        spare = t;
     }
-    if (from != a) memcpy(a, from, (size_t)n * sizeof *a);
+    return a;
 }
 
-static void ITEM_FN(sort)(ITEM *a, ITEM *spare, int bits, int64_t n) {
+static ITEM *ITEM_FN(sort)(ITEM *a, ITEM *spare, int bits, int64_t n) {
+    if (n > 192 && n < UINT32_MAX) return ITEM_FN(radix_sort)(a, spare, bits, n);
     if (n <= 24)
         ITEM_FN(insertion_sort)(a, n);
-    else if (n <= 192)
-        ITEM_FN(merge_sort)(a, spare, n);
     else
-        ITEM_FN(radix_sort)(a, spare, bits, n);
+        ITEM_FN(merge_sort)(a, spare, n);
+    return a;
 }
 
 /* ---- One long line over the threads ---- */
 
+/* Four histograms, because neighbours often have the same digit and would wait for each other's count. */
 static void ITEM_FN(count_task)(void *ctx, int64_t chunk, int worker) {
     (void)worker;
     const radix_pass *p = ctx;
-    int64_t from = chunk * p->chunk, to = from + p->chunk < p->n ? from + p->chunk : p->n;
-    uint32_t *count = p->counts + chunk * LONG_RADIX;
+    int64_t i = chunk * p->chunk, to = i + p->chunk < p->n ? i + p->chunk : p->n;
+    uint32_t part[4][RADIX] = {{0}}, *count = p->counts + chunk * RADIX;
     const ITEM *a = p->from;
-    memset(count, 0, LONG_RADIX * sizeof *count);
-    for (int64_t i = from; i < to; i++) count[DIGIT(a[i], p->shift, LONG_RADIX - 1)]++;
+    for (; i + 4 <= to; i += 4)
+        for (int k = 0; k < 4; k++) part[k][DIGIT(a[i + k], p->shift, RADIX - 1)]++;
+    for (; i < to; i++) part[0][DIGIT(a[i], p->shift, RADIX - 1)]++;
+    for (int k = 0; k < RADIX; k++) count[k] = part[0][k] + part[1][k] + part[2][k] + part[3][k];
 }
 
 static void ITEM_FN(scatter_task)(void *ctx, int64_t chunk, int worker) {
     (void)worker;
     const radix_pass *p = ctx;
     int64_t from = chunk * p->chunk, to = from + p->chunk < p->n ? from + p->chunk : p->n;
-    uint32_t *place = p->counts + chunk * LONG_RADIX;
+    uint32_t *place = p->counts + chunk * RADIX;
     const ITEM *a = p->from;
     ITEM *b = p->to;
-    for (int64_t i = from; i < to; i++) b[place[DIGIT(a[i], p->shift, LONG_RADIX - 1)]++] = a[i];
+    const int shift = p->shift;
+    for (int64_t i = from; i < to; i++) b[place[DIGIT(a[i], shift, RADIX - 1)]++] = a[i];
 }
 
-static void ITEM_FN(sort_parallel)(ITEM *a, ITEM *spare, uint32_t *counts, int bits, int64_t n) {
-    radix_pass p = {.from = a, .to = spare, .counts = counts, .n = n, .chunk = long_chunk(n)};
+static ITEM *ITEM_FN(sort_parallel)(ITEM *a, ITEM *spare, uint32_t *counts, int bits, int64_t n) {
+    radix_pass p = {.counts = counts, .n = n, .chunk = long_chunk(n)};
     int64_t chunks = (n + p.chunk - 1) / p.chunk;
-    for (p.shift = 0; p.shift < bits; p.shift += LONG_BITS) {
+    for (p.shift = 0; p.shift < bits; p.shift += DIGIT_BITS) {
+        p.from = a;
+        p.to = spare;
         ct__parallel(chunks, ITEM_FN(count_task), &p);
         if (!places_from_counts(&p, chunks)) continue;
         ct__parallel(chunks, ITEM_FN(scatter_task), &p);
-        void *t = p.to;
-        p.to = (void *)(uintptr_t)p.from;
-        p.from = t;
+        ITEM *t = a;
+        a = spare;
+        spare = t;
     }
-    if (p.from != a) memcpy(a, p.from, (size_t)n * sizeof *a);
+    return a;
 }
 
 /* ---- Selection ---- */
@@ -168,6 +174,24 @@ static void ITEM_FN(select)(ITEM *a, int64_t n, int64_t k) {
     ITEM_FN(insertion_sort)(a + lo, hi - lo + 1);
 }
 
+static void ITEM_FN(places)(const ITEM *items, int64_t n, int64_t *y, int64_t step) {
+    for (int64_t i = 0; i < n; i++) y[i * step] = (int64_t)PLACE(items[i]);
+}
+
+#define VALUES(U)                                                                                                    \
+    case sizeof(U):                                                                                                  \
+        for (int64_t i = 0; i < n; i++) ((U *)y)[i * y_step] = ((const U *)x)[(int64_t)PLACE(items[i]) * x_step];     \
+        break;
+static void ITEM_FN(values)(const ITEM *items, int64_t n, const void *x, int64_t x_step, void *y, int64_t y_step, size_t element) {
+    switch (element) {
+        VALUES(uint8_t)
+        VALUES(uint16_t)
+        VALUES(uint32_t)
+        VALUES(uint64_t)
+    }
+}
+#undef VALUES
+
 static int64_t ITEM_FN(keep)(ITEM *kept, int64_t count, const ITEM *more, int64_t n, int64_t bar) {
     if (bar < 0) {
         memcpy(kept + count, more, (size_t)n * sizeof *more);
@@ -183,3 +207,4 @@ static int64_t ITEM_FN(keep)(ITEM *kept, int64_t count, const ITEM *more, int64_
 #undef ITEM_FN
 #undef LESS
 #undef DIGIT
+#undef PLACE

@@ -52,7 +52,7 @@ def sums_of_products(f):
         f.case("einsum", [rnd(*s) for s in shapes], lambda *xs: torch.einsum(text, *xs), "subscripts=" + text)
     f.error("einsum", [rnd(3, 4), rnd(5, 6)], "SHAPE", "subscripts=ij,jk->ik")
     f.error("einsum", [rnd(3, 4)], "VALUE", "subscripts=ij->ik")
-    f.error("einsum", [rnd(3, 4)], "VALUE", "subscripts=ijk->i")
+    f.error("einsum", [rnd(3, 4)], "SHAPE", "subscripts=ijk->i")
 
 
 def matrices(f):

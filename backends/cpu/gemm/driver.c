@@ -326,7 +326,7 @@ static void open_run(run *r, const ct__plan *p, int64_t item, char *scratch) {
         .bias_col = g->bias_col ? (const char *)g->bias_col + bias * bias_size : NULL,
         .residual = g->residual ? (const char *)g->residual + residual * c_size : NULL,
     };
-    r->ahead[0].lines = r->ahead[1].lines = 0;
+    for (int x = 0; x < 2; x++) r->ahead[x].at = NULL, r->ahead[x].lines = r->ahead[x].step = 0;
     r->packed_a = scratch;
     r->packed_b = r->packed_a + p->a_bytes;
     r->offsets = (int32_t *)(void *)(r->packed_b + p->b_bytes);
