@@ -47,12 +47,15 @@ typedef struct opcheck_sample {
     int64_t largest; /* elements of the largest input */
 } opcheck_sample;
 
-/* The next line of the op's samples, from *at on; false at the end, or (with a failure recorded) when it cannot be read. */
+/* An op under check, and what was found so far. */
 typedef struct opcheck {
     const ct_op *op;
     const opcheck_sample *sample; /* being looked at, for messages */
     int checks, failures;
 } opcheck;
+
+/* The next line of the op's samples, from *at on; false at the end, or (with a failure recorded) when it cannot be
+ * read. */
 bool opcheck_next_sample(opcheck *check, const char **at, opcheck_sample *sample);
 void opcheck_free_sample(opcheck_sample *sample);
 /* Counts a check; one that does not hold is printed with op and sample. */
@@ -66,6 +69,7 @@ typedef enum opcheck_layout {
     OPCHECK_TRANSPOSED, /* first dimension fastest */
     OPCHECK_SLICE,      /* inside a larger array, at an odd offset */
     OPCHECK_STEP,       /* every second element of the last dimension */
+    OPCHECK_MIXED,      /* each input in another of these */
     OPCHECK_STRIDE0,    /* one dimension repeats its first entry */
     OPCHECK_LAYOUTS
 } opcheck_layout;
@@ -74,8 +78,8 @@ const char *opcheck_layout_name(opcheck_layout layout);
 /* Fills values (row-major) with a sample of the input's domain; integer asks for small integers instead of fractions. */
 void opcheck_fill(const opcheck_input *input, int position, bool integer, double *values, int64_t count);
 int64_t opcheck_count(ct_dims shape);
-bool opcheck_is_index(
-    const opcheck_input *input); /* an index or a mask: its values are no subject of dtype or gradient */
+/* An index or a mask: its values are no subject of dtype or gradient. */
+bool opcheck_is_index(const opcheck_input *input);
 
 /* A tensor with these values (rounded to dtype) in that layout; memory that is no element holds NaN or a huge number. With
  * OPCHECK_STRIDE0 values is changed to what the tensor then holds. Belongs to the scope. */
@@ -85,10 +89,9 @@ double *opcheck_read(ct_tensor *x);
 
 /* A function from tensors to tensors: the op itself, its lowering, or its vector-Jacobian product. */
 typedef bool (*opcheck_function)(const opcheck_sample *sample, ct_tensor *const *in, ct_tensor **out);
-bool opcheck_apply(const opcheck_sample *sample, ct_tensor *const *in,
-                   ct_tensor **out); /* as ct_apply, at a fixed random position */
-bool opcheck_lower(const opcheck_sample *sample, ct_tensor *const *in,
-                   ct_tensor **out); /* op->lower, called directly */
+/* As ct_apply, at a fixed random position; and op->lower, called directly. */
+bool opcheck_apply(const opcheck_sample *sample, ct_tensor *const *in, ct_tensor **out);
+bool opcheck_lower(const opcheck_sample *sample, ct_tensor *const *in, ct_tensor **out);
 
 /* Relative spacing of a dtype (half of it bounds the error of rounding), its largest and its smallest number. */
 double opcheck_unit(ct_dtype dtype);

@@ -189,7 +189,7 @@ void opcheck_fill(const opcheck_input *input, int position, bool integer, double
 /* ---- Memory ---- */
 
 const char *opcheck_layout_name(opcheck_layout layout) {
-    static const char *const names[OPCHECK_LAYOUTS] = {"dense", "transposed", "slice", "step", "stride 0"};
+    static const char *const names[OPCHECK_LAYOUTS] = {"dense", "transposed", "slice", "step", "mixed", "stride 0"};
     return names[layout];
 }
 

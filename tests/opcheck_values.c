@@ -7,16 +7,17 @@
  *
  * The tolerance is what a backward-stable algorithm may do. Let u be the unit roundoff of the dtype the op computes in
  * (f32 for f32, f16 and bf16), and L the length of the longest sum, at most the number of elements of the largest
- * input (1 for elementwise ops). Rounding errors of a sum of L terms t behave like a random walk: the error is at most
- * lambda sqrt(L) u times the size of the partial sums, except with probability 2 exp(-lambda^2 / 2) (Higham and Mary, SIAM
- * J. Sci. Comput. 41, 2019). The partial sums grow like the result (terms of one sign) or like the root of the sum of squares
- * of the terms (signs that cancel). The first is |y|. The second is what y moves by when every input element is changed by a
- * random relative amount of 1: D = |sum_j dy/dx_j x_j w_j| / 1, w_j normal, measured with a small change at f64 and a few
- * draws of w. Hence
+ * input (1 for elementwise ops). Rounding errors of a sum of L terms behave like a random walk: the error is at most
+ * lambda sqrt(L) u times the size of the partial sums, except with probability 2 exp(-lambda^2 / 2) (Higham and Mary,
+ * SIAM J. Sci. Comput. 41, 2019). Partial sums grow like the result (terms of one sign) or like the root of the sum of
+ * squares of the terms (signs that cancel). The first is |y|. The second is what y moves by when every input element
+ * is changed by a random amount relative to itself, D = |sum_j dy/dx_j x_j w_j| with normal w, which is measured in f64
+ * with a small change and a few draws of w. (An elementwise op has one term for each input: D = sum_j |dy/dx_j x_j|.)
+ * Hence
  *     |computed - y| <= lambda sqrt(L) u (|y| + D) + v |y| + smallest
  * where v is the unit roundoff of a half result (one rounding at the end) and smallest its least positive number. D is
- * also the componentwise condition number, so functions near their zeros and poles need no exceptions. lambda = 8 leaves
- * room for vector functions that are right to 2 units in the last place. */
+ * also the componentwise condition, so functions near their zeros and poles need no exceptions. lambda = 8 leaves room
+ * for vector functions that are right to 2 units in the last place. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,7 +160,10 @@ static void free_all(input_set *set) {
     for (int i = 0; i < OPCHECK_INPUTS; i++) free(set->values[i]);
 }
 
-static opcheck_layout layout_of(const opcheck_input *input, opcheck_layout layout) {
+/* The layout of one input: with OPCHECK_MIXED they take turns; what the op changes has no stride 0. */
+static opcheck_layout layout_of(const opcheck_input *input, int position, opcheck_layout layout) {
+    static const opcheck_layout turns[] = {OPCHECK_STEP, OPCHECK_DENSE, OPCHECK_TRANSPOSED, OPCHECK_SLICE};
+    if (layout == OPCHECK_MIXED) return turns[position % 4];
     return layout == OPCHECK_STRIDE0 && (input->flags & CT_ARG_MUTATED) ? OPCHECK_DENSE : layout;
 }
 
@@ -195,7 +199,7 @@ static bool place_all(const opcheck_sample *sample, input_set *set, ct_dtype dty
         bool changes = how && takes_dtype(input, set->integer) && (how->only < 0 || how->only == i);
         double *changed = changes ? changed_values(set->values[i], opcheck_count(input->shape), how, &state) : NULL;
         in[i] = opcheck_place(dtype_of_input(input, dtype, set->integer), input->shape,
-                              changes ? changed : set->values[i], layout_of(input, layout));
+                              changes ? changed : set->values[i], layout_of(input, i, layout));
         free(changed);
         if (!in[i]) return false;
     }
@@ -407,6 +411,7 @@ static void check_home(opcheck *check, const opcheck_sample *sample, input_set *
 static bool wants_layout(const opcheck_sample *sample, bool integer, opcheck_layout layout) {
     if (layout == OPCHECK_DENSE) return true;
     if (sample->n_in == 0) return false;
+    if (layout == OPCHECK_MIXED) return sample->n_in > 1 && !integer;
     if (sample->largest > LARGE) return layout == OPCHECK_TRANSPOSED;
     return !integer || layout == OPCHECK_SLICE;
 }

@@ -33,6 +33,7 @@ run_all() {
     rm -rf "$results"
     cd "$build" || return 1
     results=$PWD/tests/results
+    mkdir -p "$results"
     ctest -j "${JOBS:-2}" --output-on-failure "$@"
     # A program that crashed the runner or ran into the time limit left no counts: that is one failure.
     while read -r name; do
@@ -53,7 +54,7 @@ run_all() {
         echo "$passed passed, $failed failed, $skipped skipped"
     else
         echo "$passed passed, $failed failed"
-    fi
+    fi | tee "$results/summary"
     [ "$failed" -eq 0 ]
 }
 

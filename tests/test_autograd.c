@@ -262,6 +262,51 @@ TEST(require_grad_of_a_computed_tensor_changes_nothing) {
     CHECK(ct_grad_of(y) == NULL);
 }
 
+TEST(a_batch_of_nothing_flows_through_a_network_and_back) {
+    ct_tensor *x = ct_zeros(CT_DIMS(0, 5)), *w1 = ct_require_grad(ct_ones(CT_DIMS(5, 4))),
+              *b = ct_require_grad(ct_ones(CT_DIMS(4)));
+    ct_tensor *w2 = ct_require_grad(ct_ones(CT_DIMS(4, 3))), *h = ct_relu(ct_add(ct_matmul(x, w1), b));
+    ct_tensor *scores = ct_log_softmax(ct_matmul(h, w2), -1),
+              *loss = ct_neg(ct_sum(ct_gather(scores, 1, ct_zeros(CT_DIMS(0, 1), .dtype = CT_I64))));
+    CHECK(ct_item(loss) == 0);
+    REQUIRE(ct_backward(loss));
+    CHECK(ct_item(ct_sum(ct_abs(ct_grad_of(w1)))) == 0 && ct_dim(ct_grad_of(w1), 0) == 5);
+    CHECK_VALUES(ct_grad_of(b), CT_DIMS(4), 0, 0, 0, 0, 0);
+    CHECK(ct_item(ct_sum(ct_abs(ct_grad_of(w2)))) == 0);
+}
+
+TEST(identity_paths_keep_the_graph) {
+    ct_tensor *x = ct_require_grad(F64(CT_DIMS(2, 2), 1, 2, 3, 4));
+    ct_tensor *all[] = {ct_cast(x, CT_F64),
+                        ct_reshape(x, CT_DIMS(2, 2)),
+                        ct_contiguous(x),
+                        ct_expand(x, CT_DIMS(2, 2)),
+                        ct_squeeze(x),
+                        ct_clone(x),
+                        ct_narrow(x, 0, 0, 2),
+                        ct_permute(x, CT_DIMS(0, 1)),
+                        ct_flatten(x, .start = 1)};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        ct_tensor *y = ct_sum(ct_mul(all[i], all[i])), *g;
+        REQUIRE(ct_requires_grad(all[i]) && ct_grad(&y, 1, NULL, &x, 1, &g, 0));
+        CHECK_VALUES(g, CT_DIMS(2, 2), 0, 2, 4, 6, 8);
+    }
+}
+
+TEST(masked_scores_get_zero_gradients_not_nan) {
+    ct_tensor *x = ct_require_grad(F64(CT_DIMS(2, 3), 1, -INFINITY, 2, -INFINITY, 0.5, -INFINITY)),
+              *c = F64(CT_DIMS(2, 3), 1, 0, 2, 0, 3, 0);
+    ct_tensor *all[] = {ct_softmax(x, 1), ct_exp(ct_log_softmax(x, 1)), ct_exp(x)};
+    for (int i = 0; i < 3; i++) {
+        ct_tensor *y = ct_sum(ct_mul(all[i], c)), *g, *h;
+        REQUIRE(ct_grad(&y, 1, NULL, &x, 1, &g, CT_CREATE_GRAPH));
+        CHECK(ct_item(ct_any(ct_isnan(g))) == 0 && harness_at(g, 1) == 0 && harness_at(g, 5) == 0);
+        y = ct_sum(ct_mul(g, c));
+        REQUIRE(ct_grad(&y, 1, NULL, &x, 1, &h, 0));
+        CHECK(ct_item(ct_any(ct_isnan(h))) == 0);
+    }
+}
+
 /* ---- Ops without gradients ---- */
 
 TEST(integer_results_carry_no_gradient) {

@@ -70,6 +70,59 @@ TEST(create_graph_in_backward_makes_gradients_that_can_be_differentiated) {
     ct_set_grad(x, NULL); /* it would hold itself otherwise */
 }
 
+/* ---- Where a formula divides by what may be zero ---- */
+
+static bool product(void *context, ct_tensor *const *in, int n, ct_tensor **out, int m) {
+    (void)context, (void)n, (void)m;
+    return (out[0] = ct_prod(in[0], .axes = CT_DIMS(1))) != NULL;
+}
+static bool running_product(void *context, ct_tensor *const *in, int n, ct_tensor **out, int m) {
+    (void)context, (void)n, (void)m;
+    return (out[0] = ct_cumprod(in[0], 1)) != NULL;
+}
+
+TEST(products_with_zeros_are_right_to_second_order) {
+    ct_tensor *x = F64(CT_DIMS(4, 3), 2, 0, 3, 0, 0, 5, 1, 2, 4, 0, 0, 0);
+    CHECK(ct_check_grad(product, NULL, &x, 1, 1, NULL));
+    CHECK(ct_check_grad(running_product, NULL, &x, 1, 1, NULL));
+}
+
+static bool power(void *context, ct_tensor *const *in, int n, ct_tensor **out, int m) {
+    (void)n, (void)m;
+    return (out[0] = ct_pow_s(in[0], *(double *)context)) != NULL;
+}
+
+TEST(whole_powers_are_right_at_zero_and_for_negative_bases_to_second_order) {
+    ct_tensor *x = F64(CT_DIMS(4), 0, -1.5, 2, -0.25);
+    for (double exponent = 1; exponent <= 4; exponent++) CHECK(ct_check_grad(power, &exponent, &x, 1, 1, NULL));
+    ct_tensor *y = ct_require_grad(F64(CT_DIMS(2), 0, 3)), *p = ct_sum(ct_pow_s(y, 0)), *g;
+    REQUIRE(ct_grad(&p, 1, NULL, &y, 1, &g, 0));
+    CHECK_VALUES(g, CT_DIMS(2), 0, 0, 0); /* x^0 has gradient 0 everywhere */
+}
+
+TEST(kinks_have_the_documented_slope) {
+    ct_tensor *x = ct_require_grad(F64(CT_DIMS(3), 0, -1, 1)), *g;
+    const struct {
+        ct_tensor *y;
+        double at_zero, below, above;
+    } all[] = {{ct_relu(x), 0, 0, 1},
+               {ct_abs(x), 0, -1, 1},
+               {ct_clamp(x, .min = CT_SET(0)), 1, 0, 1},
+               {ct_norm(x), 0, -sqrt(0.5), sqrt(0.5)},
+               {ct_sign(x), 0, 0, 0}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        ct_tensor *s = ct_sum(all[i].y);
+        REQUIRE(ct_grad(&s, 1, NULL, &x, 1, &g, 0));
+        CHECK_VALUES(g, CT_DIMS(3), 1e-12, all[i].at_zero, all[i].below, all[i].above);
+    }
+    ct_tensor *zero = ct_require_grad(ct_zeros(CT_DIMS(2), .dtype = CT_F64)), *n = ct_norm(zero);
+    REQUIRE(ct_grad(&n, 1, NULL, &zero, 1, &g, 0));
+    CHECK_VALUES(g, CT_DIMS(2), 0, 0, 0);
+    ct_tensor *root = ct_sum(ct_sqrt(zero));
+    REQUIRE(ct_grad(&root, 1, NULL, &zero, 1, &g, 0));
+    CHECK_VALUES(g, CT_DIMS(2), 0, INFINITY, INFINITY);
+}
+
 /* ---- Functions ---- */
 
 /* f(x) = (x0 x1, x0^2, sin x1) */

@@ -216,6 +216,14 @@ def ternary(f):
     for attrs, low, high in (("min=-1 max=1", -1, 1), ("min=-0.5", -0.5, None), ("max=0.5", None, 0.5), ("min=1 max=-1", 1, -1)):
         f.case("clamp", [rnd(3, 7)], lambda x: torch.clamp(x, low, high), attrs, grads=inside(low, high))
     f.case("clamp", [t([-1.0, 1.0, 0.0, 2.0])], lambda x: torch.clamp(x, -1, 1), "min=-1 max=1", grads=inside(-1, 1))
+    x, low, high = rnd(3, 5), rnd(5, low=-1, high=0) + 1 / 32, rnd(3, 1, low=0, high=1) + 1 / 32
+    f.case("clamp_tensor", [x, low, high], torch.clamp)
+    f.case("clamp_tensor", [x, low, None], lambda u, a, b: torch.clamp(u, a))
+    f.case("clamp_tensor", [x, None, high], lambda u, a, b: torch.clamp(u, max=b))
+    f.case("clamp_tensor", [t([1.0, NAN]), t([3.0, 0.0]), t([2.0, 1.0])], torch.clamp, grad=False)
+    f.error("clamp_tensor", [x, None, None], "NULL")
+    f.case("clamp_min", [x, low], torch.maximum)
+    f.case("clamp_max", [x, high], torch.minimum)
     f.case("clamp", [t([NAN, INF, -INF])], lambda x: torch.clamp(x, -1, 1), "min=-1 max=1", grad=False)
     f.case("clamp", [ints(9)], lambda x: torch.clamp(x, -2, 3), "min=-2 max=3", grad=False)
     f.case("lerp", [rnd(3, 5), rnd(3, 5), rnd(3, 5)], torch.lerp)

@@ -182,6 +182,7 @@ static void multiply_and_copy(const run *r, ct__tile *t, b_view *b, int64_t rows
 static void prefetch_next(run *r) {
     for (int x = 0; x < 2; x++) {
         const int64_t lines = ct__min(r->ahead[x].step, r->ahead[x].lines);
+        if (lines == 0) continue;
         for (int64_t i = 0; i < lines; i++) __builtin_prefetch(r->ahead[x].at + 64 * i, 0, 2);
         r->ahead[x].at += 64 * lines;
         r->ahead[x].lines -= lines;
