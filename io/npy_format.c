@@ -101,7 +101,7 @@ static bool read_shape(cursor *c, ct_dims *shape) {
     if (!accept(c, '(')) return malformed(c, "the shape is not a tuple");
     shape->n = 0;
     while (!accept(c, ')')) {
-        int64_t value;
+        int64_t value = 0;
         if (!read_dimension(c, &value)) return false;
         if (shape->n == CT_MAX_DIMS)
             return ct_fail(CT_ERR_IO, "npy", "%s: more than %d dimensions", c->path, CT_MAX_DIMS);
@@ -248,7 +248,7 @@ static void swap_bytes(uint8_t *data, size_t bytes, size_t unit) {
 
 ct_tensor *ct__npy_parse(const uint8_t *bytes, size_t size, const char *path, bool bf16) {
     npy_info info = {.dtype = CT_F32};
-    size_t at, needed;
+    size_t at = 0, needed = 0;
     if (!read_header(bytes, size, path, bf16, &info, &at) || !data_bytes(&info, path, &needed)) return NULL;
     if (needed != size - at) {
         ct_fail(CT_ERR_IO, "npy", "%s: %s%s needs %zu bytes of data, the file has %zu", path, ct_dtype_name(info.dtype),

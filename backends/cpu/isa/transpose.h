@@ -62,18 +62,26 @@ TILE_INLINE void store_row(char *to, const void *row, bool stream) {
         }                                                                                                        \
         _Pragma("GCC unroll 16") for (int i = 0; i < N; i++) store_row(dst + i * dst_row, &a[i], stream);        \
     }                                                                                                            \
-    /* lines by lines: the 16 squares of it, so ordered that a line of dst is complete before the next is begun */ \
+    /* lines by lines: 16 squares, so ordered that a line of dst is complete before the next is begun. The lines are fetched whole first, \
+     * since rows of src that are a power of two apart would drive each other out of the cache between two visits. */ \
     TILE_INLINE void lines##bits(char *dst, int64_t dst_row, const char *src, int64_t src_row, bool stream) {    \
+        char near[4 * N][64] __attribute__((aligned(64)));                                                       \
+        for (int i = 0; i < 4 * N; i++) {                                                                        \
+            __builtin_prefetch(src + i * src_row + 128, 0, 3);                                                   \
+            memcpy(near[i], src + i * src_row, 64);                                                              \
+        }                                                                                                        \
         for (int r = 0; r < 4; r++)                                                                              \
             _Pragma("GCC unroll 4") for (int c = 0; c < 4; c++)                                                  \
-                square##bits(dst + r * N * dst_row + c * 16, dst_row, src + c * N * src_row + r * 16, src_row, stream); \
+                square##bits(dst + r * N * dst_row + c * 16, dst_row, near[c * N] + r * 16, 64, stream);         \
     }
 SQUARE(8, 16, 4)
 SQUARE(16, 8, 3)
 #if CT_ISA_LEVEL < 2 || !defined(__AVX512F__)
+#define WHOLE_LINES 0 /* a line is written in pieces */
 SQUARE(32, 4, 2)
 SQUARE(64, 2, 1)
 #else
+#define WHOLE_LINES 1
 
 /* ---- Lines in one register each ---- */
 
@@ -130,6 +138,12 @@ TILE_INLINE void lines32(char *dst, int64_t dst_row, const char *src, int64_t sr
 
 /* ---- Tiles ---- */
 
+/* Less than a line; a call of memcpy would cost more than the copy. */
+TILE_INLINE void copy_edge(char *dst, const char *src, int64_t bytes) {
+    for (; bytes >= 8; bytes -= 8, dst += 8, src += 8) memcpy(dst, src, 8);
+    for (; bytes > 0; bytes--) *dst++ = *src++;
+}
+
 /* Past the caches: whole lines, never read before they are written. */
 static void stream_row(char *dst, const char *src, int64_t bytes) {
     enum { LINE = 64, STEP = VF32_LANES * 4 };
@@ -138,10 +152,10 @@ static void stream_row(char *dst, const char *src, int64_t bytes) {
         memcpy(dst, src, (size_t)bytes);
         return;
     }
-    memcpy(dst, src, (size_t)i);
+    copy_edge(dst, src, i);
     for (; i + LINE <= bytes; i += LINE)
         for (int k = 0; k < LINE; k += STEP) vf32_stream((float *)(void *)(dst + i + k), vf32_load((const float *)(const void *)(src + i + k)));
-    memcpy(dst + i, src + i, (size_t)(bytes - i));
+    copy_edge(dst + i, src + i, bytes - i);
 }
 
 typedef uint8_t unit_8;
@@ -149,7 +163,7 @@ typedef uint16_t unit_16 __attribute__((may_alias, aligned(1)));
 typedef uint32_t unit_32 __attribute__((may_alias, aligned(1)));
 typedef uint64_t unit_64 __attribute__((may_alias, aligned(1)));
 
-enum { STAGE = 1024 }; /* bytes of a row of dst that are gathered before they are written */
+enum { STAGE = 1024, STAGE_ROWS = 64 }; /* bytes of a row of dst, and rows, that are gathered before they are written */
 
 /* tile: square by square, down the rows of src, which the processor then sees as streams. staged: where lines of dst begin anywhere, rows are
  * gathered first and written whole; so are those of small elements, of which more lines are begun at a time than the processor can keep
@@ -173,18 +187,17 @@ enum { STAGE = 1024 }; /* bytes of a row of dst that are gathered before they ar
         tile##bits(dst, dst_row, src, src_row, rows, columns, false);                                            \
     }                                                                                                            \
     static void staged##bits(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows, int64_t columns) { \
-        enum { SIZE = bits / 8, EDGE = 64 / SIZE, PITCH = STAGE + 64 };                                          \
-        _Alignas(64) char stage[EDGE * PITCH];                                                                   \
-        for (int64_t r = 0; r < rows; r += EDGE) {                                                               \
-            const int64_t n = rows - r < EDGE ? rows - r : EDGE;                                                 \
-            for (int64_t c = 0; c < columns; c++) __builtin_prefetch(src + c * src_row + (r + EDGE) * SIZE, 0, 3); \
+        enum { SIZE = bits / 8, PITCH = STAGE + 64 };                                                            \
+        char stage[STAGE_ROWS * PITCH] __attribute__((aligned(64)));                                             \
+        for (int64_t r = 0; r < rows; r += STAGE_ROWS) {                                                         \
+            const int64_t n = rows - r < STAGE_ROWS ? rows - r : STAGE_ROWS;                                     \
             plain##bits(stage, PITCH, src + r * SIZE, src_row, n, columns);                                      \
             for (int64_t i = 0; i < n; i++) stream_row(dst + (r + i) * dst_row, stage + i * PITCH, columns * SIZE); \
         }                                                                                                        \
     }                                                                                                            \
     static void transpose##bits(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows, int64_t columns, bool stream) { \
         if (!stream) plain##bits(dst, dst_row, src, src_row, rows, columns);                                     \
-        else if (bits >= 32 && ((uintptr_t)dst | (uintptr_t)dst_row) % 64 == 0) tile##bits(dst, dst_row, src, src_row, rows, columns, true); \
+        else if (WHOLE_LINES && bits >= 32 && ((uintptr_t)dst | (uintptr_t)dst_row) % 64 == 0) tile##bits(dst, dst_row, src, src_row, rows, columns, true); \
         else staged##bits(dst, dst_row, src, src_row, rows, columns);                                            \
     }
 TILE(8)
