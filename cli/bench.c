@@ -16,7 +16,8 @@ typedef struct workload {
 } workload;
 
 static const workload workloads[] = {
-#define WORK(name_, op_, inputs_, how_, flops_, bytes_) {.name = name_, .op = op_, .inputs = inputs_, .how = how_, .flops = flops_, .bytes = bytes_},
+#define WORK(name_, op_, inputs_, how_, flops_, bytes_) \
+    {.name = name_, .op = op_, .inputs = inputs_, .how = how_, .flops = flops_, .bytes = bytes_},
 #define CASE(name_, function, flops_, bytes_) {.name = name_, .run = function, .flops = flops_, .bytes = bytes_},
 #include "bench/workloads.def"
 #undef WORK
@@ -73,10 +74,10 @@ static void print_result(const workload *w, const bench_result *r, const options
     double seconds = limit ? r->least : r->median; /* a limit is what the machine can do, not what it mostly did */
     if (o->json) {
         printf("{\"name\": \"%s\", \"threads\": %d", w->name, threads);
-        if (overhead)
-            printf(", \"ns\": %.1f", r->median / flops * 1e9);
+        if (overhead) printf(", \"ns\": %.1f", r->median / flops * 1e9);
         else
-            printf(", \"median_ms\": %.6g, \"min_ms\": %.6g, \"reps\": %lld", r->median * 1e3, r->least * 1e3, (long long)r->repetitions);
+            printf(", \"median_ms\": %.6g, \"min_ms\": %.6g, \"reps\": %lld", r->median * 1e3, r->least * 1e3,
+                   (long long)r->repetitions);
         if (!overhead && flops > 0) printf(", \"gflops\": %.1f", flops / seconds * 1e-9);
         if (w->bytes > 0) printf(", \"gb_s\": %.2f", w->bytes / seconds * 1e-9);
         printf("}\n");
@@ -96,7 +97,9 @@ static bool run_workload(const workload *w, const options *o, int threads) {
     bench_result result = {0};
     bool missing = false, ok = false;
     ct_seed(0);
-    ct_scope { ok = w->run ? w->run(o->min_time, &result) : bench_op(w->op, w->inputs, w->how, o->min_time, &result, &missing); }
+    ct_scope {
+        ok = w->run ? w->run(o->min_time, &result) : bench_op(w->op, w->inputs, w->how, o->min_time, &result, &missing);
+    }
     ct_memory_trim();
     if (ok) {
         print_result(w, &result, o, threads);
@@ -113,13 +116,14 @@ static bool run_workload(const workload *w, const options *o, int threads) {
 /* ---- Command line ---- */
 
 static void print_help(void) {
-    printf("usage: cotangent bench [FILTER] [--threads N] [--time SECONDS] [--json] [--list]\n\n"
-           "Runs the workloads whose name matches FILTER (a regular expression; all without one) and prints the median\n"
-           "time of each, and the rate. limit_* are what this machine can do at most.\n\n"
-           "  --threads N     on N threads (default: as many as the process may use)\n"
-           "  --time SECONDS  repeat each workload for that long (default 0.5)\n"
-           "  --json          one JSON object a line\n"
-           "  --list          only the names\n");
+    printf(
+        "usage: cotangent bench [FILTER] [--threads N] [--time SECONDS] [--json] [--list]\n\n"
+        "Runs the workloads whose name matches FILTER (a regular expression; all without one) and prints the median\n"
+        "time of each, and the rate. limit_* are what this machine can do at most.\n\n"
+        "  --threads N     on N threads (default: as many as the process may use)\n"
+        "  --time SECONDS  repeat each workload for that long (default 0.5)\n"
+        "  --json          one JSON object a line\n"
+        "  --list          only the names\n");
 }
 
 static int parse_options(int argc, char **argv, options *o) {
@@ -173,10 +177,8 @@ int cli_bench(int argc, char **argv) {
     for (size_t i = 0; i < sizeof workloads / sizeof *workloads; i++) {
         if (regexec(&filter, workloads[i].name, 0, NULL, 0) != 0) continue;
         matched++;
-        if (o.list)
-            printf("%s\n", workloads[i].name);
-        else if (!run_workload(&workloads[i], &o, ct_get_threads()))
-            status = CLI_FAILED;
+        if (o.list) printf("%s\n", workloads[i].name);
+        else if (!run_workload(&workloads[i], &o, ct_get_threads())) status = CLI_FAILED;
     }
     regfree(&filter);
     if (!matched) {

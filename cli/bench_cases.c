@@ -18,13 +18,15 @@ static bool run_product(void *context) {
 
 static bool measure_product(int64_t n, double min_time, bench_result *result) {
     ct_tensor *a = ct_randn(CT_DIMS(n, n)), *b = ct_randn(CT_DIMS(n, n)), *c = ct_zeros(CT_DIMS(n, n));
-    product p = {.gemm = {.m = n, .n = n, .k = n, .a_row = n, .a_col = 1, .b_row = n, .b_col = 1, .c_row = n, .c_col = 1}};
+    product p = {
+        .gemm = {.m = n, .n = n, .k = n, .a_row = n, .a_col = 1, .b_row = n, .b_col = 1, .c_row = n, .c_col = 1}};
     p.gemm.a = ct_data(a);
     p.gemm.b = ct_data(b);
     p.gemm.c = ct_data_mut(c);
     size_t bytes = ct__gemm_scratch(&p.gemm);
     if (!ct_ok()) return false;
-    if (bytes && !(p.scratch = aligned_alloc(64, (bytes + 63) & ~(size_t)63))) return ct_fail(CT_ERR_MEMORY, "bench", "no memory for a product");
+    if (bytes && !(p.scratch = aligned_alloc(64, (bytes + 63) & ~(size_t)63)))
+        return ct_fail(CT_ERR_MEMORY, "bench", "no memory for a product");
     bool ok = bench_measure(run_product, &p, min_time, result);
     free(p.scratch);
     return ok;
@@ -57,7 +59,10 @@ static bool run_chain(void *context) {
 
 bool bench_chain(double min_time, bench_result *result) {
     ct_dims shape = CT_DIMS(1 << 20);
-    chain c = {.x = ct_require_grad(ct_randn(shape)), .a = ct_randn(shape), .b = ct_randn(shape), .cotangent = ct_randn(shape)};
+    chain c = {.x = ct_require_grad(ct_randn(shape)),
+               .a = ct_randn(shape),
+               .b = ct_randn(shape),
+               .cotangent = ct_randn(shape)};
     return bench_measure(run_chain, &c, min_time, result);
 }
 
@@ -83,7 +88,10 @@ static bool measure_calls(double (*turn)(void), bench_result *result) {
 
 static double turn_empty(void) {
     double start = bench_now();
-    for (int i = 0; i < CALLS; i++) ct_scope { ct_empty(CT_DIMS(4)); }
+    for (int i = 0; i < CALLS; i++)
+        ct_scope {
+            ct_empty(CT_DIMS(4));
+        }
     return bench_now() - start;
 }
 

@@ -24,29 +24,32 @@ typedef struct peak {
 
 #if defined(__x86_64__)
 /* Twelve sums by name, since an array would go through memory; in each round a and b count as new. */
-#define PEAK(NAME, TARGET, TYPE, ZERO, STEP, FIRST)                          \
-    __attribute__((target(TARGET))) static float NAME(void) {                \
-        TYPE a = ZERO, b = ZERO, s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11; \
-        s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = s8 = s9 = s10 = s11 = ZERO;  \
-        __asm__ volatile("" : "+x"(s0), "+x"(s1), "+x"(s2), "+x"(s3), "+x"(s4), "+x"(s5), "+x"(s6), "+x"(s7), "+x"(s8), "+x"(s9), "+x"(s10), "+x"(s11)); \
-        for (int round = 0; round < ROUNDS; round++) {                       \
-            __asm__ volatile("" : "+x"(a), "+x"(b));                         \
-            s0 = STEP(a, b, s0), s1 = STEP(a, b, s1), s2 = STEP(a, b, s2);   \
-            s3 = STEP(a, b, s3), s4 = STEP(a, b, s4), s5 = STEP(a, b, s5);   \
-            s6 = STEP(a, b, s6), s7 = STEP(a, b, s7), s8 = STEP(a, b, s8);   \
-            s9 = STEP(a, b, s9), s10 = STEP(a, b, s10), s11 = STEP(a, b, s11); \
-        }                                                                    \
-        return (float)(FIRST(s0) + FIRST(s1) + FIRST(s2) + FIRST(s3) + FIRST(s4) + FIRST(s5) + FIRST(s6) + FIRST(s7) + FIRST(s8) + FIRST(s9) + FIRST(s10) + FIRST(s11)); \
+#define PEAK(NAME, TARGET, TYPE, ZERO, STEP, FIRST)                                                                    \
+    __attribute__((target(TARGET))) static float NAME(void) {                                                          \
+        TYPE a = ZERO, b = ZERO, s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11;                                     \
+        s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = s8 = s9 = s10 = s11 = ZERO;                                            \
+        __asm__ volatile(""                                                                                            \
+                         : "+x"(s0), "+x"(s1), "+x"(s2), "+x"(s3), "+x"(s4), "+x"(s5), "+x"(s6), "+x"(s7), "+x"(s8),   \
+                           "+x"(s9), "+x"(s10), "+x"(s11));                                                            \
+        for (int round = 0; round < ROUNDS; round++) {                                                                 \
+            __asm__ volatile("" : "+x"(a), "+x"(b));                                                                   \
+            s0 = STEP(a, b, s0), s1 = STEP(a, b, s1), s2 = STEP(a, b, s2);                                             \
+            s3 = STEP(a, b, s3), s4 = STEP(a, b, s4), s5 = STEP(a, b, s5);                                             \
+            s6 = STEP(a, b, s6), s7 = STEP(a, b, s7), s8 = STEP(a, b, s8);                                             \
+            s9 = STEP(a, b, s9), s10 = STEP(a, b, s10), s11 = STEP(a, b, s11);                                         \
+        }                                                                                                              \
+        return (float)(FIRST(s0) + FIRST(s1) + FIRST(s2) + FIRST(s3) + FIRST(s4) + FIRST(s5) + FIRST(s6) + FIRST(s7) + \
+                       FIRST(s8) + FIRST(s9) + FIRST(s10) + FIRST(s11));                                               \
     }
-#define FIRST_512(v) _mm512_cvtss_f32(v)
-#define FIRST_512D(v) _mm512_cvtsd_f64(v)
-#define FIRST_256(v) _mm256_cvtss_f32(v)
-#define FIRST_256D(v) _mm256_cvtsd_f64(v)
-#define FIRST_128(v) _mm_cvtss_f32(v)
-#define FIRST_128D(v) _mm_cvtsd_f64(v)
-#define SEPARATE(a, b, s) _mm_add_ps(_mm_mul_ps(a, b), s)
+#define FIRST_512(v)        _mm512_cvtss_f32(v)
+#define FIRST_512D(v)       _mm512_cvtsd_f64(v)
+#define FIRST_256(v)        _mm256_cvtss_f32(v)
+#define FIRST_256D(v)       _mm256_cvtsd_f64(v)
+#define FIRST_128(v)        _mm_cvtss_f32(v)
+#define FIRST_128D(v)       _mm_cvtsd_f64(v)
+#define SEPARATE(a, b, s)   _mm_add_ps(_mm_mul_ps(a, b), s)
 #define SEPARATE_D(a, b, s) _mm_add_pd(_mm_mul_pd(a, b), s)
-#define DOT(a, b, s) _mm512_dpbf16_ps(s, (__m512bh)a, (__m512bh)b)
+#define DOT(a, b, s)        _mm512_dpbf16_ps(s, (__m512bh)a, (__m512bh)b)
 PEAK(fma_f32_avx512, "avx512f", __m512, _mm512_setzero_ps(), _mm512_fmadd_ps, FIRST_512)
 PEAK(fma_f64_avx512, "avx512f", __m512d, _mm512_setzero_pd(), _mm512_fmadd_pd, FIRST_512D)
 PEAK(dot_bf16_avx512, "avx512f,avx512bf16", __m512, _mm512_setzero_ps(), DOT, FIRST_512)
@@ -60,28 +63,25 @@ static peak peak_of(int kind) {
     const char *isa = ct_isa();
     bool wide = strncmp(isa, "avx512", 6) == 0, avx2 = strcmp(isa, "avx2") == 0;
     switch (kind) {
-    case 0:
-        return wide ? (peak){fma_f32_avx512, 32} : avx2 ? (peak){fma_f32_avx2, 16} : (peak){fma_f32_base, 8};
-    case 1:
-        return wide ? (peak){fma_f64_avx512, 16} : avx2 ? (peak){fma_f64_avx2, 8} : (peak){fma_f64_base, 4};
-    default:
-        return strcmp(isa, "avx512bf16") == 0 ? (peak){dot_bf16_avx512, 64} : (peak){NULL, 0};
+    case 0: return wide ? (peak){fma_f32_avx512, 32} : avx2 ? (peak){fma_f32_avx2, 16} : (peak){fma_f32_base, 8};
+    case 1: return wide ? (peak){fma_f64_avx512, 16} : avx2 ? (peak){fma_f64_avx2, 8} : (peak){fma_f64_base, 4};
+    default: return strcmp(isa, "avx512bf16") == 0 ? (peak){dot_bf16_avx512, 64} : (peak){NULL, 0};
     }
 }
 #else
 /* Vectors of 128 bits, which is what NEON has; the compiler makes fused instructions of __builtin_fma. */
-#define PEAK(NAME, TYPE, LANES, FMA)                                                     \
-    static float NAME(void) {                                                            \
-        TYPE s[SUMS][LANES] = {{0}}, a = 0, b = 0;                                       \
-        __asm__ volatile("" : "+w"(a), "+w"(b));                                         \
-        for (int round = 0; round < ROUNDS; round++) {                                   \
-            for (int i = 0; i < SUMS; i++)                                               \
-                for (int k = 0; k < LANES; k++) s[i][k] = FMA(a, b, s[i][k]);            \
-            __asm__ volatile("" ::: "memory");                                           \
-        }                                                                                \
-        float total = 0;                                                                 \
-        for (int i = 0; i < SUMS; i++) total += (float)s[i][0];                          \
-        return total;                                                                    \
+#define PEAK(NAME, TYPE, LANES, FMA)                                          \
+    static float NAME(void) {                                                 \
+        TYPE s[SUMS][LANES] = {{0}}, a = 0, b = 0;                            \
+        __asm__ volatile("" : "+w"(a), "+w"(b));                              \
+        for (int round = 0; round < ROUNDS; round++) {                        \
+            for (int i = 0; i < SUMS; i++)                                    \
+                for (int k = 0; k < LANES; k++) s[i][k] = FMA(a, b, s[i][k]); \
+            __asm__ volatile("" ::: "memory");                                \
+        }                                                                     \
+        float total = 0;                                                      \
+        for (int i = 0; i < SUMS; i++) total += (float)s[i][0];               \
+        return total;                                                         \
     }
 PEAK(fma_f32_any, float, 4, __builtin_fmaf)
 PEAK(fma_f64_any, double, 2, __builtin_fma)

@@ -54,14 +54,10 @@ static ct_tensor *make_input(const char *word) {
         shape.d[shape.n - 2] = swap;
     }
     ct_tensor *x;
-    if (strncmp(p, ":int<", 5) == 0)
-        x = ct_randint(shape, 0, strtoll(p + 5, NULL, 10));
-    else if (dtype == CT_BOOL)
-        x = ct_bernoulli_full(shape, 0.5, .dtype = CT_BOOL);
-    else if (ct_dtype_is_float(dtype))
-        x = ct_randn(shape, .dtype = dtype);
-    else
-        x = ct_randint(shape, 0, 100, .dtype = dtype);
+    if (strncmp(p, ":int<", 5) == 0) x = ct_randint(shape, 0, strtoll(p + 5, NULL, 10));
+    else if (dtype == CT_BOOL) x = ct_bernoulli_full(shape, 0.5, .dtype = CT_BOOL);
+    else if (ct_dtype_is_float(dtype)) x = ct_randn(shape, .dtype = dtype);
+    else x = ct_randint(shape, 0, 100, .dtype = dtype);
     if (transposed) x = ct_transpose(x, -1, -2);
     return wanted ? ct_require_grad(x) : x;
 }
@@ -116,12 +112,17 @@ bool bench_op(const char *op, const char *inputs, bench_how how, double min_time
     if (!w.attrs) return ct_fail(CT_ERR_MEMORY, "bench", "no memory for the attributes of %s", op);
     ct_attrs_default(w.op, w.attrs);
     bool ok = take_inputs(&w, inputs);
-    for (int i = w.n_in; ok && w.op->inputs[i].name && (w.op->inputs[i].flags & CT_ARG_OPTIONAL) && i < MOST_INPUTS; i++) w.in[w.n_in++] = NULL;
+    for (int i = w.n_in; ok && w.op->inputs[i].name && (w.op->inputs[i].flags & CT_ARG_OPTIONAL) && i < MOST_INPUTS;
+         i++)
+        w.in[w.n_in++] = NULL;
     if (ok && how != BENCH_ALLOC) {
         ct_tensor *out[MOST_OUTPUTS] = {NULL};
-        ct_no_grad { ok = ct_apply(w.op, w.in, w.n_in, w.attrs, out, w.n_out); }
+        ct_no_grad {
+            ok = ct_apply(w.op, w.in, w.n_in, w.attrs, out, w.n_out);
+        }
         if (ok && how == BENCH_OUT) w.home = out[0];
-        if (ok && how == BENCH_BACKWARD) ok = (w.cotangent = ct_randn(ct_shape(out[0]), .dtype = ct_dtype_of(out[0]))) != NULL;
+        if (ok && how == BENCH_BACKWARD)
+            ok = (w.cotangent = ct_randn(ct_shape(out[0]), .dtype = ct_dtype_of(out[0]))) != NULL;
     }
     ok = ok && bench_measure(run_once, &w, min_time, result);
     free(w.attrs);

@@ -18,8 +18,8 @@ enum {
     SMALL_STEP = 64,
     SMALL_CLASSES = 32,
     SMALL_MAX = SMALL_STEP * SMALL_CLASSES,
-    SLAB = 256 << 10,      /* small blocks are carved from slabs of this size */
-    SPILL = 128 << 10,     /* bytes of one small class that a thread keeps to itself */
+    SLAB = 256 << 10,       /* small blocks are carved from slabs of this size */
+    SPILL = 128 << 10,      /* bytes of one small class that a thread keeps to itself */
     LARGE_CLASSES = 40 * 8, /* eight sizes to an octave: at most 12.5 % wasted */
     HUGE_PAGE = 2 << 20,
     STAGGER_COUNT = 16,
@@ -60,7 +60,7 @@ static pthread_key_t exit_key;
 static _Thread_local thread_cache *cache;
 
 /* Everything below is guarded by lock. */
-static thread_cache *caches;      /* of all live threads */
+static thread_cache *caches; /* of all live threads */
 static free_block *shared_list[SMALL_CLASSES];
 static char *slab_next, *slab_end;
 static large_block *bins[LARGE_CLASSES];
@@ -111,12 +111,9 @@ static void *system_get(size_t total) {
 
 static void system_return(void *memory, size_t total) {
     reserved -= (int64_t)total;
-    if (host_release)
-        host_release(host_context, memory, total);
-    else if (CACHING && total >= HUGE_PAGE)
-        munmap(memory, total);
-    else
-        free(memory);
+    if (host_release) host_release(host_context, memory, total);
+    else if (CACHING && total >= HUGE_PAGE) munmap(memory, total);
+    else free(memory);
 }
 
 /* ---- Large blocks ---- */
@@ -393,15 +390,20 @@ bool ct_set_allocator(ct_allocate_fn allocate, ct_release_fn release, void *cont
         host_context = context;
     }
     pthread_mutex_unlock(&lock);
-    if (used) return ct_fail(CT_ERR_STATE, "set_allocator", "memory is in use already; set the allocator before the first tensor is made");
+    if (used)
+        return ct_fail(CT_ERR_STATE, "set_allocator",
+                       "memory is in use already; set the allocator before the first tensor is made");
     return true;
 }
 
 ct_memory ct_memory_stats(void) {
     pthread_mutex_lock(&lock);
     note_peak_locked();
-    ct_memory stats = {.in_use = large_in_use + retired_in_use, .peak = peak, .reserved = reserved,
-                       .requests = large_requests + retired_requests, .from_host = from_host};
+    ct_memory stats = {.in_use = large_in_use + retired_in_use,
+                       .peak = peak,
+                       .reserved = reserved,
+                       .requests = large_requests + retired_requests,
+                       .from_host = from_host};
     for (thread_cache *c = caches; c; c = c->next) {
         stats.in_use += atomic_load_explicit(&c->in_use, memory_order_relaxed);
         stats.requests += atomic_load_explicit(&c->requests, memory_order_relaxed);

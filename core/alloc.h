@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-void *ct__alloc(size_t bytes);              /* NULL when there is none; raises no error; bytes 0 is fine */
-void ct__free(void *memory, size_t bytes);  /* bytes as asked for; NULL is fine */
+void *ct__alloc(size_t bytes);             /* NULL when there is none; raises no error; bytes 0 is fine */
+void ct__free(void *memory, size_t bytes); /* bytes as asked for; NULL is fine */
 void *ct__grow(void *memory, size_t old_bytes, size_t new_bytes); /* moves the content; NULL leaves the old alone */
 
 /* Tensors and graph nodes alive, counted where allocations are: by thread, without locked instructions. */

@@ -13,29 +13,16 @@ void ct_attrs_default(const ct_op *op, void *attrs) {
     for (const ct_attr *attr = op->attrs; attr && attr->name; attr++) {
         void *at = (char *)attrs + attr->offset;
         switch (attr->type) {
-        case CT_ATTR_INT:
-            *(int64_t *)at = (int64_t)attr->number;
-            break;
-        case CT_ATTR_DOUBLE:
-            *(double *)at = attr->number;
-            break;
-        case CT_ATTR_BOOL:
-            *(bool *)at = attr->number != 0;
-            break;
-        case CT_ATTR_DTYPE:
-            *(ct_dtype *)at = (ct_dtype)(int)attr->number;
-            break;
-        case CT_ATTR_ENUM:
-            *(int *)at = (int)attr->number;
-            break;
-        case CT_ATTR_AXES:
-            *(ct_dims *)at = (ct_dims){.n = 1, .d = {(int64_t)attr->number}};
-            break;
+        case CT_ATTR_INT: *(int64_t *)at = (int64_t)attr->number; break;
+        case CT_ATTR_DOUBLE: *(double *)at = attr->number; break;
+        case CT_ATTR_BOOL: *(bool *)at = attr->number != 0; break;
+        case CT_ATTR_DTYPE: *(ct_dtype *)at = (ct_dtype)(int)attr->number; break;
+        case CT_ATTR_ENUM: *(int *)at = (int)attr->number; break;
+        case CT_ATTR_AXES: *(ct_dims *)at = (ct_dims){.n = 1, .d = {(int64_t)attr->number}}; break;
         case CT_ATTR_DIMS:
         case CT_ATTR_OPT:
         case CT_ATTR_TEXT:
-        case CT_ATTR_DEVICE:
-            break; /* zero is their default */
+        case CT_ATTR_DEVICE: break; /* zero is their default */
         }
     }
 }
@@ -80,10 +67,8 @@ static bool parse_dims(const char *text, ct_dims *dims) {
 
 static bool set_value(const ct_op *op, const ct_attr *attr, const char *name, void *at, const char *text) {
     switch (attr->type) {
-    case CT_ATTR_INT:
-        return parse_int(text, at) || bad_value(op, name, text, "an integer");
-    case CT_ATTR_DOUBLE:
-        return parse_double(text, at) || bad_value(op, name, text, "a number");
+    case CT_ATTR_INT: return parse_int(text, at) || bad_value(op, name, text, "an integer");
+    case CT_ATTR_DOUBLE: return parse_double(text, at) || bad_value(op, name, text, "a number");
     case CT_ATTR_BOOL:
         if (strcmp(text, "true") != 0 && strcmp(text, "false") != 0 && strcmp(text, "1") != 0 && strcmp(text, "0") != 0)
             return bad_value(op, name, text, "true or false");
@@ -94,7 +79,8 @@ static bool set_value(const ct_op *op, const ct_attr *attr, const char *name, vo
     case CT_ATTR_AXES: {
         ct_dims list;
         if (!parse_dims(text, &list)) return bad_value(op, name, text, "an integer, or a list such as 2,1");
-        if (strcmp(name, attr->name) == 0 && list.n != 1) return bad_value(op, name, text, "one integer (use the plural for a list)");
+        if (strcmp(name, attr->name) == 0 && list.n != 1)
+            return bad_value(op, name, text, "one integer (use the plural for a list)");
         *(ct_dims *)at = list;
         return true;
     }
@@ -104,8 +90,7 @@ static bool set_value(const ct_op *op, const ct_attr *attr, const char *name, vo
         *(ct_opt *)at = (ct_opt){true, number};
         return true;
     }
-    case CT_ATTR_DTYPE:
-        return ct_dtype_parse(text, at) || bad_value(op, name, text, "a dtype such as f32");
+    case CT_ATTR_DTYPE: return ct_dtype_parse(text, at) || bad_value(op, name, text, "a dtype such as f32");
     case CT_ATTR_ENUM:
         for (int i = 0; attr->values[i]; i++) {
             if (strcmp(attr->values[i], text) != 0) continue;
@@ -118,21 +103,18 @@ static bool set_value(const ct_op *op, const ct_attr *attr, const char *name, vo
         snprintf(((ct_text *)at)->s, sizeof(ct_text), "%s", text);
         return true;
     case CT_ATTR_DEVICE:
-        if (strcmp(text, "cpu") == 0)
-            *(ct_device *)at = (ct_device){CT_CPU, 0};
-        else if (strcmp(text, "cuda") == 0)
-            *(ct_device *)at = (ct_device){CT_CUDA, 0};
-        else if (strcmp(text, "webgpu") == 0)
-            *(ct_device *)at = (ct_device){CT_WEBGPU, 0};
-        else
-            return bad_value(op, name, text, "cpu, cuda or webgpu");
+        if (strcmp(text, "cpu") == 0) *(ct_device *)at = (ct_device){CT_CPU, 0};
+        else if (strcmp(text, "cuda") == 0) *(ct_device *)at = (ct_device){CT_CUDA, 0};
+        else if (strcmp(text, "webgpu") == 0) *(ct_device *)at = (ct_device){CT_WEBGPU, 0};
+        else return bad_value(op, name, text, "cpu, cuda or webgpu");
         return true;
     }
     return false;
 }
 
 bool ct_attrs_set(const ct_op *op, void *attrs, const char *name, const char *text) {
-    if (!op || !attrs || !name || !text) return ct__fail_null("attrs_set", !op ? "op" : !attrs ? "attrs" : !name ? "name" : "text");
+    if (!op || !attrs || !name || !text)
+        return ct__fail_null("attrs_set", !op ? "op" : !attrs ? "attrs" : !name ? "name" : "text");
     for (const ct_attr *attr = op->attrs; attr && attr->name; attr++)
         if (strcmp(attr->name, name) == 0 || (attr->plural && strcmp(attr->plural, name) == 0))
             return set_value(op, attr, name, (char *)attrs + attr->offset, text);

@@ -41,11 +41,14 @@ ct_tensor *ct_grad_of(const ct_tensor *leaf) {
 bool ct_set_grad(ct_tensor *leaf, ct_tensor *grad) {
     if (ct__pending() || !ct__valid(leaf, "set_grad", "leaf")) return false;
     if (!leaf->node || leaf->node->op) return ct_fail(CT_ERR_GRAD, "set_grad", "x is no leaf that requires grad");
-    if (grad && (grad->view.dtype != leaf->view.dtype || grad->view.ndim != leaf->view.ndim || !ct__valid(grad, "set_grad", "grad")))
-        return ct_fail(CT_ERR_SHAPE, "set_grad", "the gradient is %s, the leaf %s", ct_view_text(&grad->view), ct_view_text(&leaf->view));
+    if (grad && (grad->view.dtype != leaf->view.dtype || grad->view.ndim != leaf->view.ndim ||
+                 !ct__valid(grad, "set_grad", "grad")))
+        return ct_fail(CT_ERR_SHAPE, "set_grad", "the gradient is %s, the leaf %s", ct_view_text(&grad->view),
+                       ct_view_text(&leaf->view));
     for (int i = 0; grad && i < grad->view.ndim; i++)
         if (grad->view.dims[i] != leaf->view.dims[i])
-            return ct_fail(CT_ERR_SHAPE, "set_grad", "the gradient is %s, the leaf %s", ct_view_text(&grad->view), ct_view_text(&leaf->view));
+            return ct_fail(CT_ERR_SHAPE, "set_grad", "the gradient is %s, the leaf %s", ct_view_text(&grad->view),
+                           ct_view_text(&leaf->view));
     if (grad) ct__tensor_retain(grad);
     ct__tensor_release(leaf->node->grad);
     leaf->node->grad = grad;
@@ -71,22 +74,29 @@ bool ct_hook(ct_tensor *x, ct_hook_fn fn, void *context, void (*release)(void *c
 bool ct_backward_from(ct_tensor *y, ct_tensor *cotangent, unsigned flags) {
     if (ct__pending() || !ct__valid(y, "backward", "y")) return false;
     if (!y->node)
-        return ct_fail(CT_ERR_GRAD, "backward", "y is %s and depends on no tensor that requires grad (was it computed under ct_no_grad, or from detached tensors?)",
+        return ct_fail(CT_ERR_GRAD, "backward",
+                       "y is %s and depends on no tensor that requires grad (was it computed under ct_no_grad, or from "
+                       "detached tensors?)",
                        ct_view_text(&y->view));
     return ct__backward_pass("backward", &y, 1, cotangent ? &cotangent : NULL, NULL, 0, NULL, flags);
 }
 
 bool ct_backward(ct_tensor *loss) { return ct_backward_from(loss, NULL, 0); }
 
-bool ct_grad(ct_tensor *const *ys, int ny, ct_tensor *const *cotangents, ct_tensor *const *xs, int nx, ct_tensor **grads, unsigned flags) {
+bool ct_grad(ct_tensor *const *ys, int ny, ct_tensor *const *cotangents, ct_tensor *const *xs, int nx,
+             ct_tensor **grads, unsigned flags) {
     if (ct__pending()) return false;
     if (!ys || !xs || !grads) return ct__fail_null("grad", !ys ? "ys" : !xs ? "xs" : "grads");
-    if (ny < 1 || nx < 1) return ct_fail(CT_ERR_VALUE, "grad", "it takes at least one y and one x, not %d and %d", ny, nx);
+    if (ny < 1 || nx < 1)
+        return ct_fail(CT_ERR_VALUE, "grad", "it takes at least one y and one x, not %d and %d", ny, nx);
     for (int i = 0; i < ny; i++)
         if (!ct__valid(ys[i], "grad", "ys[i]")) return false;
     for (int i = 0; i < nx; i++) {
         if (!ct__valid(xs[i], "grad", "xs[i]")) return false;
-        if (!xs[i]->node) return ct_fail(CT_ERR_GRAD, "grad", "x %d, %s, does not require grad; call ct_require_grad before computing with it", i, ct_view_text(&xs[i]->view));
+        if (!xs[i]->node)
+            return ct_fail(CT_ERR_GRAD, "grad",
+                           "x %d, %s, does not require grad; call ct_require_grad before computing with it", i,
+                           ct_view_text(&xs[i]->view));
     }
     for (int i = 0; i < nx; i++) grads[i] = NULL;
     bool ok = ct__backward_pass("grad", ys, ny, cotangents, xs, nx, grads, flags);

@@ -86,7 +86,8 @@ static bool arrive(pass *p, ct_node *node, int output, ct_tensor *g) {
     ct_scope {
         ct_tensor *before = cots[output];
         /* A sum of ours that nobody else sees can grow in place. */
-        bool own = !ct__grad_mode && atomic_load(&before->refs) == 1 && atomic_load(&before->storage->refs) == 1 && ct__view_is_dense(&before->view) && !before->node;
+        bool own = !ct__grad_mode && atomic_load(&before->refs) == 1 && atomic_load(&before->storage->refs) == 1 &&
+                   ct__view_is_dense(&before->view) && !before->node;
         sum = (own && ct_into(before)) ? ct_add(before, g) : ct_add(before, g);
         if (sum) ct__tensor_retain(sum);
     }
@@ -104,11 +105,12 @@ static bool run_hooks(ct_node *node, ct_tensor **cots) {
         bool ok = true;
         ct_scope {
             changed = hook->fn(hook->context, g);
-            if (changed && (changed->view.ndim != g->view.ndim || memcmp(changed->view.dims, g->view.dims, (size_t)g->view.ndim * sizeof(int64_t)) != 0 ||
+            if (changed && (changed->view.ndim != g->view.ndim ||
+                            memcmp(changed->view.dims, g->view.dims, (size_t)g->view.ndim * sizeof(int64_t)) != 0 ||
                             changed->view.dtype != g->view.dtype))
-                ok = ct_fail(CT_ERR_SHAPE, "hook", "it was given %s and returned %s", ct_view_text(&g->view), ct_view_text(&changed->view));
-            else if (changed)
-                ct__tensor_retain(changed);
+                ok = ct_fail(CT_ERR_SHAPE, "hook", "it was given %s and returned %s", ct_view_text(&g->view),
+                             ct_view_text(&changed->view));
+            else if (changed) ct__tensor_retain(changed);
         }
         if (!ok || !ct_ok()) return false;
         if (!changed) continue;
@@ -122,7 +124,8 @@ static bool run_hooks(ct_node *node, ct_tensor **cots) {
 
 /* A gradient that the leaf can own and later add to: dense, and in memory of its own. */
 static ct_tensor *own_gradient(ct_tensor *g) {
-    bool own = atomic_load(&g->refs) == 1 && ct__view_is_dense(&g->view) && atomic_load(&g->storage->refs) == 1 && g->view.offset == 0;
+    bool own = atomic_load(&g->refs) == 1 && ct__view_is_dense(&g->view) && atomic_load(&g->storage->refs) == 1 &&
+               g->view.offset == 0;
     ct_tensor *mine = NULL;
     ct_scope {
         mine = own ? g : ct_clone(g);
@@ -135,10 +138,8 @@ static bool accumulate(pass *p, ct_node *leaf, ct_tensor *g) {
     if (!leaf->grad) return (leaf->grad = p->flags & CT_CREATE_GRAPH ? ct__tensor_retain(g) : own_gradient(g)) != NULL;
     ct_tensor *sum = NULL;
     ct_scope {
-        if (!(p->flags & CT_CREATE_GRAPH) && !leaf->grad->node)
-            sum = ct_add_(leaf->grad, g);
-        else
-            sum = ct_add(leaf->grad, g);
+        if (!(p->flags & CT_CREATE_GRAPH) && !leaf->grad->node) sum = ct_add_(leaf->grad, g);
+        else sum = ct_add(leaf->grad, g);
         if (sum) ct__tensor_retain(sum);
     }
     if (!sum) return false;
@@ -152,11 +153,13 @@ static bool accumulate(pass *p, ct_node *leaf, ct_tensor *g) {
 static bool check_gradient(const ct_node *node, int i, const ct_tensor *grad) {
     if (!node->has_metas) return true;
     const ct_meta *meta = &node->metas[i];
-    bool fits = grad->view.dtype == meta->dtype && grad->view.ndim == meta->ndim && memcmp(grad->view.dims, meta->dims, (size_t)meta->ndim * sizeof(int64_t)) == 0;
+    bool fits = grad->view.dtype == meta->dtype && grad->view.ndim == meta->ndim &&
+                memcmp(grad->view.dims, meta->dims, (size_t)meta->ndim * sizeof(int64_t)) == 0;
     if (fits) return true;
     ct_view expected = {.dtype = meta->dtype, .ndim = meta->ndim};
     memcpy(expected.dims, meta->dims, sizeof expected.dims);
-    return ct_fail(CT_ERR_GRAD, node->op->name, "its vjp gave %s as the gradient of input %d, which is %s", ct_view_text(&grad->view), i, ct_view_text(&expected));
+    return ct_fail(CT_ERR_GRAD, node->op->name, "its vjp gave %s as the gradient of input %d, which is %s",
+                   ct_view_text(&grad->view), i, ct_view_text(&expected));
 }
 
 /* Zeros of a result's shape, where no cotangent arrived. */
@@ -203,13 +206,22 @@ static bool differentiate(pass *p, ct_node *node, ct_tensor **cots) {
             ok = ct_ok();
         }
         if (ok) {
-            ct_vjp vjp = {.op = op, .attrs = node->attrs, .n_in = n_in, .n_out = n_out, .in = io, .out = io + n_in, .cot = cots, .need = need, .grad = grad};
+            ct_vjp vjp = {.op = op,
+                          .attrs = node->attrs,
+                          .n_in = n_in,
+                          .n_out = n_out,
+                          .in = io,
+                          .out = io + n_in,
+                          .cot = cots,
+                          .need = need,
+                          .grad = grad};
             op->vjp(&vjp);
             ok = ct_ok();
         }
         if (ok && ct__anomaly) ok = ct__anomaly_check_grads(op, cots, n_out, grad, n_in);
         for (int i = 0; ok && i < n_in; i++)
-            if (need[i] && grad[i]) ok = check_gradient(node, i, grad[i]) && arrive(p, node->edges[i].node, node->edges[i].output, grad[i]);
+            if (need[i] && grad[i])
+                ok = check_gradient(node, i, grad[i]) && arrive(p, node->edges[i].node, node->edges[i].output, grad[i]);
     }
     for (int i = 0; i < slots; i++) ct__tensor_release(io[i]);
     ct__free(block, bytes);
@@ -222,11 +234,13 @@ static bool process(pass *p, ct_node *node, ct_tensor **cots) {
     if (node->hooks && !run_hooks(node, cots)) return false;
     void **first = p->targets.count ? ct__map_find(&p->targets, node) : NULL;
     for (int i = first ? (int)(intptr_t)*first - 1 : p->nx; i < p->nx; i++)
-        if (p->xs[i]->node == node && cots[p->xs[i]->node_output]) p->grads[i] = ct__tensor_retain(cots[p->xs[i]->node_output]);
+        if (p->xs[i]->node == node && cots[p->xs[i]->node_output])
+            p->grads[i] = ct__tensor_retain(cots[p->xs[i]->node_output]);
     if (!node->op) return !p->leaves || !cots[0] || accumulate(p, node, cots[0]);
     if (!p->leaves) {
         bool onward = false;
-        for (int i = 0; i < node->n_in && !onward; i++) onward = node->edges[i].node && ct__map_find(&p->needed, node->edges[i].node);
+        for (int i = 0; i < node->n_in && !onward; i++)
+            onward = node->edges[i].node && ct__map_find(&p->needed, node->edges[i].node);
         if (!onward) return true;
     }
     return differentiate(p, node, cots);
@@ -271,7 +285,7 @@ static bool walk_push(walk *w, ct_node *node) {
 
 static bool mark_needed(pass *p, ct_tensor *const *ys, int ny) {
     walk w = {0};
-    ct_map seen = {0}; /* node -> (void *)1 while its inputs are being looked at, 2 when done */
+    ct_map seen = {0};            /* node -> (void *)1 while its inputs are being looked at, 2 when done */
     uint64_t oldest = UINT64_MAX; /* nothing older than every target can lead to one */
     bool ok = true;
     for (int i = 0; i < p->nx; i++)
@@ -314,12 +328,13 @@ static bool start(pass *p, const char *me, ct_tensor *y, ct_tensor *cotangent) {
     ct_scope {
         if (!cotangent) {
             if (ct__view_count(&y->view) != 1)
-                ok = ct_fail(CT_ERR_GRAD, me, "y is %s; only a result of one element needs no cotangent", ct_view_text(&y->view));
-            else
-                ok = (cotangent = ct_ones(ct_shape(y), .dtype = y->view.dtype)) != NULL;
+                ok = ct_fail(CT_ERR_GRAD, me, "y is %s; only a result of one element needs no cotangent",
+                             ct_view_text(&y->view));
+            else ok = (cotangent = ct_ones(ct_shape(y), .dtype = y->view.dtype)) != NULL;
         } else if (cotangent->view.dtype != y->view.dtype || cotangent->view.ndim != y->view.ndim ||
                    memcmp(cotangent->view.dims, y->view.dims, (size_t)y->view.ndim * sizeof(int64_t)) != 0) {
-            ok = ct_fail(CT_ERR_SHAPE, me, "the cotangent is %s and has to be like y, %s", ct_view_text(&cotangent->view), ct_view_text(&y->view));
+            ok = ct_fail(CT_ERR_SHAPE, me, "the cotangent is %s and has to be like y, %s",
+                         ct_view_text(&cotangent->view), ct_view_text(&y->view));
         }
         ok = ok && arrive(p, y->node, y->node_output, cotangent);
     }
@@ -333,16 +348,16 @@ static void finish(pass *p) {
     ct__free(p->heap, p->heap_capacity * sizeof *p->heap);
 }
 
-bool ct__backward_pass(const char *me, ct_tensor *const *ys, int ny, ct_tensor *const *cotangents, ct_tensor *const *xs, int nx, ct_tensor **grads,
-                       unsigned flags) {
+bool ct__backward_pass(const char *me, ct_tensor *const *ys, int ny, ct_tensor *const *cotangents, ct_tensor *const *xs,
+                       int nx, ct_tensor **grads, unsigned flags) {
     pass p = {.xs = xs, .grads = grads, .nx = nx, .flags = flags, .leaves = grads == NULL};
     bool ok = true, before = ct_set_grad_enabled((flags & CT_CREATE_GRAPH) != 0);
-    for (int i = nx - 1; ok && i >= 0; i--) ok = ct__map_put(&p.targets, xs[i]->node, (void *)(intptr_t)(i + 1)) || ct__fail_memory(me, 0);
+    for (int i = nx - 1; ok && i >= 0; i--)
+        ok = ct__map_put(&p.targets, xs[i]->node, (void *)(intptr_t)(i + 1)) || ct__fail_memory(me, 0);
     if (ok && !p.leaves) ok = mark_needed(&p, ys, ny);
     for (int i = 0; ok && i < ny; i++) ok = start(&p, me, ys[i], cotangents ? cotangents[i] : NULL);
     if (!ok) p.flags |= CT_RETAIN_GRAPH; /* nothing has been used yet */
-    if (ok)
-        ok = run(&p);
+    if (ok) ok = run(&p);
     else
         while (p.heap_count) {
             ct_node *node = heap_pop(&p);

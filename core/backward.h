@@ -6,7 +6,7 @@
 
 /* With grads: the gradients of the xs (which have nodes), owned by the caller, NULL where nothing arrived. Without: adds
  * to the gradient of every leaf. me names the caller in errors. */
-bool ct__backward_pass(const char *me, ct_tensor *const *ys, int ny, ct_tensor *const *cotangents, ct_tensor *const *xs, int nx, ct_tensor **grads,
-                       unsigned flags);
+bool ct__backward_pass(const char *me, ct_tensor *const *ys, int ny, ct_tensor *const *cotangents, ct_tensor *const *xs,
+                       int nx, ct_tensor **grads, unsigned flags);
 
 #endif

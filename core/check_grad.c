@@ -29,13 +29,15 @@ static bool directions(const check *c, ct_tensor *const *like, int n, ct_tensor 
     for (int i = 0; i < n; i++) {
         out[i] = NULL;
         if (!ct_dtype_is_float(ct_dtype_of(like[i]))) continue;
-        if (!(out[i] = ct_uniform(ct_shape(like[i]), -1, 1, .dtype = ct_dtype_of(like[i]), .rng = c->rng))) return false;
+        if (!(out[i] = ct_uniform(ct_shape(like[i]), -1, 1, .dtype = ct_dtype_of(like[i]), .rng = c->rng)))
+            return false;
     }
     return true;
 }
 
 /* The scalar that is differentiated: <u, f(x)> (order 1), or <v, d<u, f>/dx> (order 2). in must be recorded leaves for order 2. */
-static ct_tensor *objective(const check *c, int order, ct_tensor **in, ct_tensor *const *u, ct_tensor *const *v, ct_tensor **scratch) {
+static ct_tensor *objective(const check *c, int order, ct_tensor **in, ct_tensor *const *u, ct_tensor *const *v,
+                            ct_tensor **scratch) {
     ct_tensor **out = scratch, **leaves = scratch + c->m, **grads = leaves + c->n;
     memset(out, 0, (size_t)c->m * sizeof *out);
     if (!c->fn(c->context, in, c->n, out, c->m)) {
@@ -59,26 +61,31 @@ static ct_tensor *objective(const check *c, int order, ct_tensor **in, ct_tensor
 }
 
 /* Value at x + t * w for the floating inputs; leaves require grad. */
-static ct_tensor *value_at(const check *c, int order, ct_tensor *const *x, ct_tensor *const *w, double t, ct_tensor *const *u, ct_tensor *const *v,
-                           ct_tensor **in, ct_tensor **scratch) {
+static ct_tensor *value_at(const check *c, int order, ct_tensor *const *x, ct_tensor *const *w, double t,
+                           ct_tensor *const *u, ct_tensor *const *v, ct_tensor **in, ct_tensor **scratch) {
     for (int i = 0; i < c->n; i++) {
         in[i] = x[i];
         if (!x[i] || !ct_dtype_is_float(ct_dtype_of(x[i]))) continue;
         ct_tensor *moved = NULL;
-        ct_no_grad { moved = t == 0 ? ct_clone(x[i]) : ct_add(x[i], ct_mul_s(w[i], t)); }
+        ct_no_grad {
+            moved = t == 0 ? ct_clone(x[i]) : ct_add(x[i], ct_mul_s(w[i], t));
+        }
         if (!(in[i] = ct_require_grad(moved))) return NULL;
     }
     return objective(c, order, in, u, v, scratch);
 }
 
 static bool compare(const check *c, int order, ct_tensor *const *x, ct_tensor **room) {
-    ct_tensor **u = room, **v = u + c->m, **w = v + c->n, **in = w + c->n, **grads = in + c->n, **leaves = grads + c->n, **scratch = leaves + c->n;
+    ct_tensor **u = room, **v = u + c->m, **w = v + c->n, **in = w + c->n, **grads = in + c->n, **leaves = grads + c->n,
+              **scratch = leaves + c->n;
     bool ok = true;
     ct_scope {
         /* Results' shapes, for u, come from a first run. */
         for (int i = 0; i < c->n; i++) in[i] = x[i];
         memset(scratch, 0, (size_t)c->m * sizeof *scratch);
-        ct_no_grad { ok = c->fn(c->context, in, c->n, scratch, c->m); }
+        ct_no_grad {
+            ok = c->fn(c->context, in, c->n, scratch, c->m);
+        }
         if (!ok && ct_ok()) ct_fail(CT_ERR_STATE, "check_grad", "the function failed without an error");
         for (int i = 0; ok && i < c->m; i++)
             if (!scratch[i]) ok = ct__fail_null("check_grad", "out (a result of the function)");
@@ -95,14 +102,17 @@ static bool compare(const check *c, int order, ct_tensor *const *x, ct_tensor **
             ct_tensor *g = grads[k++];
             ct_scope {
                 ct_tensor **only = scratch + 4 * (c->n + c->m);
-                for (int j = 0; j < c->n; j++) only[j] = j == i || !w[j] ? w[j] : ct_zeros(ct_shape(w[j]), .dtype = ct_dtype_of(w[j]));
+                for (int j = 0; j < c->n; j++)
+                    only[j] = j == i || !w[j] ? w[j] : ct_zeros(ct_shape(w[j]), .dtype = ct_dtype_of(w[j]));
                 double expected = ct_item(ct_sum(ct_mul(g, w[i])));
                 double high = ct_item(value_at(c, order, x, only, c->step, u, v, in, scratch));
                 double low = ct_item(value_at(c, order, x, only, -c->step, u, v, in, scratch));
                 double numeric = (high - low) / (2 * c->step);
                 double scale = fmax(1, fmax(fmax(fabs(expected), fabs(numeric)), size));
                 if (ct_ok() && !(fabs(expected - numeric) <= c->tolerance * scale))
-                    ct_fail(CT_ERR_GRAD, "check_grad", "the %s derivative along a random direction of input %d (%s) is %.10g, central differences give %.10g",
+                    ct_fail(CT_ERR_GRAD, "check_grad",
+                            "the %s derivative along a random direction of input %d (%s) is %.10g, central differences "
+                            "give %.10g",
                             order == 1 ? "first" : "second", i, ct_tensor_text(x[i]), expected, numeric);
                 ok = ct_ok();
             }
@@ -114,17 +124,24 @@ static bool compare(const check *c, int order, ct_tensor *const *x, ct_tensor **
 bool ct_check_grad(ct_function fn, void *context, ct_tensor *const *x, int n, int m, const ct_check_options *options) {
     if (ct__pending()) return false;
     if (!fn || !x) return ct__fail_null("check_grad", fn ? "x" : "fn");
-    if (n < 1 || m < 1) return ct_fail(CT_ERR_VALUE, "check_grad", "it takes at least one input and one result, not %d and %d", n, m);
+    if (n < 1 || m < 1)
+        return ct_fail(CT_ERR_VALUE, "check_grad", "it takes at least one input and one result, not %d and %d", n, m);
     bool any = false;
     for (int i = 0; i < n; i++) {
         if (!ct__valid(x[i], "check_grad", "x[i]")) return false;
         ct_dtype dtype = x[i]->view.dtype;
-        if (ct_dtype_is_float(dtype) && dtype != CT_F64) return ct_fail(CT_ERR_DTYPE, "check_grad", "input %d is %s; differences need f64", i, ct_tensor_text(x[i]));
+        if (ct_dtype_is_float(dtype) && dtype != CT_F64)
+            return ct_fail(CT_ERR_DTYPE, "check_grad", "input %d is %s; differences need f64", i, ct_tensor_text(x[i]));
         any |= dtype == CT_F64;
     }
     if (!any) return ct_fail(CT_ERR_DTYPE, "check_grad", "no input is f64");
     ct_check_options o = options ? *options : (ct_check_options){0};
-    check c = {.fn = fn, .context = context, .n = n, .m = m, .step = o.step > 0 ? o.step : 1e-5, .tolerance = o.tolerance > 0 ? o.tolerance : 1e-6};
+    check c = {.fn = fn,
+               .context = context,
+               .n = n,
+               .m = m,
+               .step = o.step > 0 ? o.step : 1e-5,
+               .tolerance = o.tolerance > 0 ? o.tolerance : 1e-6};
     size_t bytes = (size_t)(20 * (n + m)) * sizeof(ct_tensor *);
     ct_tensor **room = ct__alloc(bytes);
     c.rng = ct_rng_new(o.seed + 0x9E37, 1);

@@ -46,7 +46,8 @@ bool ct__region_save(ct_region *region, ct_tensor *x) {
         return true;
     }
     if (region->save_cursor >= region->save_count)
-        return ct_fail(CT_ERR_GRAD, "checkpoint", "the function did something else when it ran again: it saved more than before");
+        return ct_fail(CT_ERR_GRAD, "checkpoint",
+                       "the function did something else when it ran again: it saved more than before");
     /* Without its node: the repeated graph belongs to this region, and would keep it alive for ever. */
     ct_tensor *bare = ct__tensor_new(&x->view, x->storage);
     region->saved[region->save_cursor++] = bare;
@@ -58,13 +59,16 @@ bool ct__region_random(ct_random *position) {
     if (!region) return true;
     if (region->repeating) {
         if (region->random_cursor >= region->random_count)
-            return ct_fail(CT_ERR_GRAD, "checkpoint", "the function did something else when it ran again: it drew more random numbers than before");
+            return ct_fail(
+                CT_ERR_GRAD, "checkpoint",
+                "the function did something else when it ran again: it drew more random numbers than before");
         *position = region->randoms[region->random_cursor++];
         return true;
     }
     if (region->random_count == region->random_capacity) {
         int64_t larger = region->random_capacity ? 2 * region->random_capacity : 16;
-        void *grown = ct__grow(region->randoms, (size_t)region->random_capacity * sizeof *region->randoms, (size_t)larger * sizeof *region->randoms);
+        void *grown = ct__grow(region->randoms, (size_t)region->random_capacity * sizeof *region->randoms,
+                               (size_t)larger * sizeof *region->randoms);
         if (!grown) return ct__fail_memory("checkpoint", (size_t)larger * sizeof *region->randoms);
         region->randoms = grown;
         region->random_capacity = larger;
@@ -104,8 +108,10 @@ static bool run(ct_region *region, ct_tensor **out) {
 
 static bool repeat(ct_region *region) {
     for (int i = 0; i < region->n; i++) {
-        if (region->in[i] && region->in[i]->storage && atomic_load(&region->in[i]->storage->version) != region->versions[i])
-            return ct_fail(CT_ERR_GRAD, "checkpoint", "argument %d was changed in place after the function ran, so it cannot run again", i);
+        if (region->in[i] && region->in[i]->storage &&
+            atomic_load(&region->in[i]->storage->version) != region->versions[i])
+            return ct_fail(CT_ERR_GRAD, "checkpoint",
+                           "argument %d was changed in place after the function ran, so it cannot run again", i);
     }
     size_t bytes = (size_t)region->save_count * sizeof *region->saved;
     region->saved = ct__alloc(bytes);
@@ -121,11 +127,14 @@ static bool repeat(ct_region *region) {
         region->repeating = true;
         region->save_cursor = region->random_cursor = 0;
         bool before = ct_set_grad_enabled(true);
-        ct_scope { ok = run(region, out); }
+        ct_scope {
+            ok = run(region, out);
+        }
         ct_set_grad_enabled(before);
         region->repeating = false;
         if (ok && region->save_cursor != region->save_count)
-            ok = ct_fail(CT_ERR_GRAD, "checkpoint", "the function did something else when it ran again: it saved less than before");
+            ok = ct_fail(CT_ERR_GRAD, "checkpoint",
+                         "the function did something else when it ran again: it saved less than before");
         if (!ok) drop_saved(region);
     }
     ct__free(out, (size_t)region->m * sizeof *out);
@@ -147,7 +156,8 @@ ct_tensor *ct__region_load(ct_node *node, int slot) {
     return saved->tensor = tensor;
 }
 
-bool ct_checkpoint(ct_function fn, void *context, void (*release)(void *context), ct_tensor *const *in, int n, ct_tensor **out, int m) {
+bool ct_checkpoint(ct_function fn, void *context, void (*release)(void *context), ct_tensor *const *in, int n,
+                   ct_tensor **out, int m) {
     if (ct__pending() || !fn || n < 0 || m < 1 || !out || (n && !in)) {
         if (!ct__pending()) ct__fail_null("checkpoint", !fn ? "fn" : !out ? "out" : "in");
         if (release) release(context);
@@ -163,7 +173,8 @@ bool ct_checkpoint(ct_function fn, void *context, void (*release)(void *context)
         if (release) release(context);
         return ct__fail_memory("checkpoint", sizeof *region);
     }
-    *region = (ct_region){.fn = fn, .context = context, .release = release, .in = inputs, .versions = versions, .n = n, .m = m};
+    *region = (ct_region){
+        .fn = fn, .context = context, .release = release, .in = inputs, .versions = versions, .n = n, .m = m};
     atomic_init(&region->refs, 1);
     for (int i = 0; i < n; i++) {
         inputs[i] = in[i] ? ct__tensor_retain(in[i]) : NULL;

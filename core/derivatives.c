@@ -14,7 +14,8 @@ static ct_tensor *fresh(ct_tensor *x, bool connected) {
 
 static bool run(const char *me, ct_function fn, void *context, ct_tensor **in, int n, ct_tensor **out, int m) {
     for (int i = 0; i < m; i++) out[i] = NULL;
-    if (!fn(context, in, n, out, m)) return ct_ok() ? ct_fail(CT_ERR_STATE, me, "the function failed without an error") : false;
+    if (!fn(context, in, n, out, m))
+        return ct_ok() ? ct_fail(CT_ERR_STATE, me, "the function failed without an error") : false;
     for (int i = 0; i < m; i++)
         if (!out[i]) return ct__fail_null(me, "out (a result of the function)");
     return ct_ok();
@@ -38,9 +39,11 @@ static ct_tensor **lists_open(lists *l, const char *me, int n) {
 }
 
 /* J v: the vjp u -> J^T u is linear in u, and its own vjp with cotangent v is J v. */
-bool ct_jvp(ct_function fn, void *context, ct_tensor *const *x, ct_tensor *const *v, int n, ct_tensor **out, int m, unsigned flags) {
+bool ct_jvp(ct_function fn, void *context, ct_tensor *const *x, ct_tensor *const *v, int n, ct_tensor **out, int m,
+            unsigned flags) {
     if (ct__pending()) return false;
-    if (!fn || !x || !v || !out || n < 1 || m < 1) return ct__fail_null("jvp", !fn ? "fn" : !x ? "x" : !v ? "v" : "out");
+    if (!fn || !x || !v || !out || n < 1 || m < 1)
+        return ct__fail_null("jvp", !fn ? "fn" : !x ? "x" : !v ? "v" : "out");
     for (int i = 0; i < n; i++)
         if (!ct__valid(x[i], "jvp", "x[i]") || !ct__valid(v[i], "jvp", "v[i]")) return false;
     bool connected = flags & CT_CREATE_GRAPH, ok = true, before = ct_set_grad_enabled(true);
@@ -50,7 +53,8 @@ bool ct_jvp(ct_function fn, void *context, ct_tensor *const *x, ct_tensor *const
     ct_scope_mark mark = ct_scope_begin();
     for (int i = 0; ok && i < n; i++) ok = (in[i] = fresh(x[i], connected)) != NULL;
     ok = ok && run("jvp", fn, context, in, n, ys, m);
-    for (int i = 0; ok && i < m; i++) ok = (us[i] = ct_require_grad(ct_zeros(ct_shape(ys[i]), .dtype = ct_dtype_of(ys[i])))) != NULL;
+    for (int i = 0; ok && i < m; i++)
+        ok = (us[i] = ct_require_grad(ct_zeros(ct_shape(ys[i]), .dtype = ct_dtype_of(ys[i])))) != NULL;
     ok = ok && ct_grad(ys, m, us, in, n, back, CT_CREATE_GRAPH);
     ok = ok && ct_grad(back, n, v, us, m, out, connected ? CT_CREATE_GRAPH : 0);
     for (int i = 0; ok && i < m; i++) ct_pass(out[i]);
@@ -61,7 +65,8 @@ bool ct_jvp(ct_function fn, void *context, ct_tensor *const *x, ct_tensor *const
 }
 
 /* H v = d <grad f, v> / dx. */
-bool ct_hvp(ct_function fn, void *context, ct_tensor *const *x, ct_tensor *const *v, int n, ct_tensor **out, unsigned flags) {
+bool ct_hvp(ct_function fn, void *context, ct_tensor *const *x, ct_tensor *const *v, int n, ct_tensor **out,
+            unsigned flags) {
     if (ct__pending()) return false;
     if (!fn || !x || !v || !out || n < 1) return ct__fail_null("hvp", !fn ? "fn" : !x ? "x" : !v ? "v" : "out");
     for (int i = 0; i < n; i++)
@@ -86,7 +91,8 @@ static ct_tensor *rows_of(const char *me, ct_tensor *y, ct_tensor *x, bool conne
     int64_t count = ct_numel(y);
     ct_dims shape = ct_shape(y), tail = ct_shape(x);
     if (shape.n + tail.n > CT_MAX_DIMS) {
-        ct_fail(CT_ERR_SHAPE, me, "the result of %s by %s would have more than %d dimensions", ct_tensor_text(y), ct_tensor_text(x), CT_MAX_DIMS);
+        ct_fail(CT_ERR_SHAPE, me, "the result of %s by %s would have more than %d dimensions", ct_tensor_text(y),
+                ct_tensor_text(x), CT_MAX_DIMS);
         return NULL;
     }
     for (int i = 0; i < tail.n; i++) shape.d[shape.n++] = tail.d[i];
@@ -98,7 +104,8 @@ static ct_tensor *rows_of(const char *me, ct_tensor *y, ct_tensor *x, bool conne
         ct_scope {
             ct_tensor *unit = ct_zeros(CT_DIMS(count), .dtype = ct_dtype_of(y));
             ok = unit && ct_fill(ct_narrow(unit, 0, i, 1), 1) && (unit = ct_reshape(unit, ct_shape(y))) &&
-                 ct_grad(&y, 1, &unit, &x, 1, &rows[i], CT_RETAIN_GRAPH | (connected ? CT_CREATE_GRAPH : 0)) && ct_pass(rows[i]);
+                 ct_grad(&y, 1, &unit, &x, 1, &rows[i], CT_RETAIN_GRAPH | (connected ? CT_CREATE_GRAPH : 0)) &&
+                 ct_pass(rows[i]);
         }
     }
     if (ok) result = ct_reshape(ct_stack(rows, (int)count, 0), shape);
@@ -116,10 +123,8 @@ static ct_tensor *jacobian(const char *me, ct_function fn, void *context, ct_ten
     bool connected = flags & CT_CREATE_GRAPH, before = ct_set_grad_enabled(true);
     ct_scope {
         if ((in = fresh(x, connected)) && run(me, fn, context, &in, 1, &y, 1)) {
-            if (!second)
-                result = rows_of(me, y, in, connected);
-            else if (ct_grad(&y, 1, NULL, &in, 1, &first, CT_CREATE_GRAPH))
-                result = rows_of(me, first, in, connected);
+            if (!second) result = rows_of(me, y, in, connected);
+            else if (ct_grad(&y, 1, NULL, &in, 1, &first, CT_CREATE_GRAPH)) result = rows_of(me, first, in, connected);
         }
         if (result) ct_pass(result);
     }
@@ -127,5 +132,9 @@ static ct_tensor *jacobian(const char *me, ct_function fn, void *context, ct_ten
     return result;
 }
 
-ct_tensor *ct_jacobian(ct_function fn, void *context, ct_tensor *x, unsigned flags) { return jacobian("jacobian", fn, context, x, flags, false); }
-ct_tensor *ct_hessian(ct_function fn, void *context, ct_tensor *x, unsigned flags) { return jacobian("hessian", fn, context, x, flags, true); }
+ct_tensor *ct_jacobian(ct_function fn, void *context, ct_tensor *x, unsigned flags) {
+    return jacobian("jacobian", fn, context, x, flags, false);
+}
+ct_tensor *ct_hessian(ct_function fn, void *context, ct_tensor *x, unsigned flags) {
+    return jacobian("hessian", fn, context, x, flags, true);
+}

@@ -9,12 +9,9 @@ static const ct_backend webgpu = {.name = "webgpu", .missing = "this build has n
 
 const ct_backend *ct__backend(ct_device_type type) {
     switch (type) {
-    case CT_CPU:
-        return &ct__cpu_backend;
-    case CT_WEBGPU:
-        return &webgpu;
-    default:
-        return &cuda;
+    case CT_CPU: return &ct__cpu_backend;
+    case CT_WEBGPU: return &webgpu;
+    default: return &cuda;
     }
 }
 
@@ -24,9 +21,12 @@ const char *ct_backend_missing(ct_device_type type) {
 }
 
 bool ct__device_ok(ct_device device, const char *op) {
-    if ((unsigned)device.type >= CT_DEVICE_TYPE_COUNT) return ct_fail(CT_ERR_DEVICE, op, "%d is not a device type", (int)device.type);
+    if ((unsigned)device.type >= CT_DEVICE_TYPE_COUNT)
+        return ct_fail(CT_ERR_DEVICE, op, "%d is not a device type", (int)device.type);
     const ct_backend *backend = ct__backend(device.type);
-    if (backend->missing[0]) return ct_fail(CT_ERR_DEVICE, op, "the device %s cannot be used: %s", backend->name, backend->missing);
-    if (device.type == CT_CPU && device.index != 0) return ct_fail(CT_ERR_DEVICE, op, "there is one cpu device, not cpu:%d", device.index);
+    if (backend->missing[0])
+        return ct_fail(CT_ERR_DEVICE, op, "the device %s cannot be used: %s", backend->name, backend->missing);
+    if (device.type == CT_CPU && device.index != 0)
+        return ct_fail(CT_ERR_DEVICE, op, "there is one cpu device, not cpu:%d", device.index);
     return true;
 }

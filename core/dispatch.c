@@ -55,7 +55,8 @@ static bool check_count(const ct_op *op, int n) {
     bool list = false;
     for (; op->inputs[named].name; named++) list = op->inputs[named].flags & CT_ARG_LIST;
     if (list ? n >= named - 1 : n == named) return true;
-    return ct_fail(CT_ERR_VALUE, op->name, "takes %s%d inputs, not %d", list ? "at least " : "", list ? named - 1 : named, n);
+    return ct_fail(CT_ERR_VALUE, op->name, "takes %s%d inputs, not %d", list ? "at least " : "",
+                   list ? named - 1 : named, n);
 }
 
 static bool replace(ct_tensor **in, ct_tensor *by) {
@@ -80,14 +81,16 @@ static bool agree_dtypes(const ct_op *op, ct_tensor **in, int n) {
         ct_dtype dtype = in[i]->view.dtype, wanted = arg->flags & CT_ARG_PROMOTE ? common : dtype;
         if ((arg->flags & CT_ARG_FLOAT) && !ct_dtype_is_float(wanted)) {
             if (!ct_dtype_is_int(wanted) && wanted != CT_BOOL)
-                return ct_fail(CT_ERR_DTYPE, op->name, "%s is %s; there is no arithmetic on %s, cast it first", arg->name, ct_view_text(&in[i]->view),
-                               ct_dtype_name(dtype));
+                return ct_fail(CT_ERR_DTYPE, op->name, "%s is %s; there is no arithmetic on %s, cast it first",
+                               arg->name, ct_view_text(&in[i]->view), ct_dtype_name(dtype));
             wanted = CT_F32;
         }
         if ((arg->flags & CT_ARG_INDEX) && dtype != CT_I32 && dtype != CT_I64)
-            return ct_fail(CT_ERR_DTYPE, op->name, "%s is %s; indices are i32 or i64", arg->name, ct_view_text(&in[i]->view));
+            return ct_fail(CT_ERR_DTYPE, op->name, "%s is %s; indices are i32 or i64", arg->name,
+                           ct_view_text(&in[i]->view));
         if ((arg->flags & CT_ARG_BOOL) && dtype != CT_BOOL)
-            return ct_fail(CT_ERR_DTYPE, op->name, "%s is %s; it has to be bool", arg->name, ct_view_text(&in[i]->view));
+            return ct_fail(CT_ERR_DTYPE, op->name, "%s is %s; it has to be bool", arg->name,
+                           ct_view_text(&in[i]->view));
         if (wanted != dtype && !replace(&in[i], ct_cast(in[i], wanted))) return false;
     }
     return true;
@@ -108,8 +111,9 @@ static bool fail_broadcast(const ct_op *op, ct_tensor *const *in, int i, int d, 
         }
     }
     const ct_view *a = &in[first]->view, *b = &in[i]->view;
-    return ct_fail(CT_ERR_SHAPE, op->name, "shapes do not broadcast: %s is %s, %s is %s (%lld vs %lld)", names[0], ct_view_text(a), names[1], ct_view_text(b),
-                   (long long)expected, (long long)b->dims[b->ndim - 1 - d]);
+    return ct_fail(CT_ERR_SHAPE, op->name, "shapes do not broadcast: %s is %s, %s is %s (%lld vs %lld)", names[0],
+                   ct_view_text(a), names[1], ct_view_text(b), (long long)expected,
+                   (long long)b->dims[b->ndim - 1 - d]);
 }
 
 /* Shapes: those that broadcast are expanded to their common shape, a stride-0 view. */
@@ -121,7 +125,8 @@ static bool agree_shapes(const ct_op *op, ct_tensor **in, int n) {
         const ct_view *view = &in[i]->view;
         ct_dims merged = {.n = view->ndim > common.n ? view->ndim : common.n};
         for (int d = 0; d < merged.n; d++) { /* counted from the last dimension */
-            int64_t a = d < common.n ? common.d[common.n - 1 - d] : 1, b = d < view->ndim ? view->dims[view->ndim - 1 - d] : 1;
+            int64_t a = d < common.n ? common.d[common.n - 1 - d] : 1,
+                    b = d < view->ndim ? view->dims[view->ndim - 1 - d] : 1;
             if (a != b && a != 1 && b != 1) return fail_broadcast(op, in, i, d, a);
             merged.d[merged.n - 1 - d] = a == 1 ? b : a;
         }
@@ -154,7 +159,8 @@ static bool check_inputs(request *r, bool *uniform) {
         }
         if (!ct__valid(x, op->name, arg->name)) return false;
         if (!x->storage)
-            return ct_fail(CT_ERR_STATE, op->name, "%s has a shape but no data: a vjp reads only what its op saves", arg->name);
+            return ct_fail(CT_ERR_STATE, op->name, "%s has a shape but no data: a vjp reads only what its op saves",
+                           arg->name);
         if (x->base && x->changes != x->base->changes && !ct__view_refresh(x)) return false;
         if (!device_set) {
             r->device = x->storage->device;
@@ -170,7 +176,9 @@ static bool check_inputs(request *r, bool *uniform) {
         }
         if (arg->flags & CT_ARG_BROADCAST) {
             if (!broadcast) broadcast = &x->view;
-            if (broadcast->ndim != x->view.ndim || memcmp(broadcast->dims, x->view.dims, (size_t)x->view.ndim * sizeof(int64_t)) != 0) *uniform = false;
+            if (broadcast->ndim != x->view.ndim ||
+                memcmp(broadcast->dims, x->view.dims, (size_t)x->view.ndim * sizeof(int64_t)) != 0)
+                *uniform = false;
         }
     }
     return true;
@@ -221,13 +229,13 @@ static const ct_kernel *choose(const ct_call *call, ct_device device, char *refu
         key = hash_bytes(key, call->attrs, call->attrs ? call->op->attr_size : 0);
         for (int i = 0; i < call->n_in; i++) key = hash_view(key, call->in[i]);
         for (int i = 0; i < call->n_out; i++) key = hash_view(key, call->out[i]);
-        if (choices[key % CHOICES].key == key && choices[key % CHOICES].list == list) return choices[key % CHOICES].kernel;
+        if (choices[key % CHOICES].key == key && choices[key % CHOICES].list == list)
+            return choices[key % CHOICES].kernel;
     }
     const ct_kernel *found = NULL;
     for (const ct_kernel *kernel = list; kernel->name && !found; kernel++) {
         const char *reason = kernel->can ? kernel->can(call) : NULL;
-        if (!reason)
-            found = kernel;
+        if (!reason) found = kernel;
         else if (refusals && strlen(refusals) < room)
             snprintf(refusals + strlen(refusals), room - strlen(refusals), " (%s: %s)", kernel->name, reason);
     }
@@ -303,7 +311,13 @@ static bool run_lower(request *r, const ct_view *views) {
             dtypes[i] = views ? views[i].dtype : CT_DTYPE_COUNT;
         }
         if (ok) {
-            ct_lower lower = {.op = op, .attrs = r->attrs, .n_in = r->n_in, .n_out = r->n_out, .in = in, .out = made, .want = r->want};
+            ct_lower lower = {.op = op,
+                              .attrs = r->attrs,
+                              .n_in = r->n_in,
+                              .n_out = r->n_out,
+                              .in = in,
+                              .out = made,
+                              .want = r->want};
             op->lower(&lower);
             for (int i = 0; !views && half != CT_DTYPE_COUNT && i < r->n_out; i++)
                 if (made[i] && made[i]->view.dtype == CT_F32) dtypes[i] = half;
@@ -329,12 +343,9 @@ static bool is_same_place(const request *r, const ct_view *view) {
 static bool make_outputs(request *r, ct_view *views) {
     for (int i = 0; i < r->n_out; i++) {
         if (!r->want[i]) continue;
-        if (r->op->flags & CT_OP_VIEW)
-            r->out[i] = ct__tensor_view(&views[i], r->in[0]);
-        else if (i == 0 && r->target && is_same_place(r, &r->target->view))
-            r->out[i] = ct__tensor_retain(r->target);
-        else
-            r->out[i] = ct__tensor_dense(&views[i], r->device, r->op->name);
+        if (r->op->flags & CT_OP_VIEW) r->out[i] = ct__tensor_view(&views[i], r->in[0]);
+        else if (i == 0 && r->target && is_same_place(r, &r->target->view)) r->out[i] = ct__tensor_retain(r->target);
+        else r->out[i] = ct__tensor_dense(&views[i], r->device, r->op->name);
         if (!r->out[i]) return false;
     }
     return true;
@@ -342,9 +353,11 @@ static bool make_outputs(request *r, ct_view *views) {
 
 static bool check_target(const request *r, const ct_view *view) {
     const ct_view *home = &r->target->view;
-    bool fits = home->dtype == view->dtype && home->ndim == view->ndim && memcmp(home->dims, view->dims, (size_t)home->ndim * sizeof(int64_t)) == 0;
+    bool fits = home->dtype == view->dtype && home->ndim == view->ndim &&
+                memcmp(home->dims, view->dims, (size_t)home->ndim * sizeof(int64_t)) == 0;
     if (fits) return true;
-    return ct_fail(CT_ERR_SHAPE, r->op->name, "the result is %s and does not fit into dst, which is %s", ct_view_text(view), ct_view_text(home));
+    return ct_fail(CT_ERR_SHAPE, r->op->name, "the result is %s and does not fit into dst, which is %s",
+                   ct_view_text(view), ct_view_text(home));
 }
 
 /* Moves a result that could not be computed in place to the home it was given. */
@@ -370,9 +383,11 @@ static bool execute(request *r) {
     const ct_op *op = r->op;
     ct_view inline_views[INLINE_OUTPUTS];
     const ct_view *inline_pointers[INLINE_INPUTS + INLINE_OUTPUTS];
-    size_t view_bytes = (size_t)r->n_out * sizeof(ct_view), pointer_bytes = (size_t)(r->n_in + r->n_out) * sizeof(ct_view *);
+    size_t view_bytes = (size_t)r->n_out * sizeof(ct_view),
+           pointer_bytes = (size_t)(r->n_in + r->n_out) * sizeof(ct_view *);
     ct_view *views = r->n_out <= INLINE_OUTPUTS ? inline_views : ct__alloc(view_bytes);
-    const ct_view **pointers = r->n_in + r->n_out <= INLINE_INPUTS + INLINE_OUTPUTS ? inline_pointers : ct__alloc(pointer_bytes);
+    const ct_view **pointers =
+        r->n_in + r->n_out <= INLINE_INPUTS + INLINE_OUTPUTS ? inline_pointers : ct__alloc(pointer_bytes);
     bool ok = views && pointers;
     if (!ok) ct__fail_memory(op->name, view_bytes + pointer_bytes);
     bool inferred = ok && op->infer;
@@ -384,7 +399,8 @@ static bool execute(request *r) {
             views[i].offset = 0;
             views[i].buffer = NULL;
         }
-        ct_infer infer = {.op = op, .attrs = r->attrs, .n_in = r->n_in, .n_out = r->n_out, .in = pointers, .out = views};
+        ct_infer infer = {
+            .op = op, .attrs = r->attrs, .n_in = r->n_in, .n_out = r->n_out, .in = pointers, .out = views};
         ok = op->infer(&infer) && (!r->target || check_target(r, &views[0]));
         if (!ok && ct_ok()) ct_fail(CT_ERR_SHAPE, op->name, "the arguments do not fit");
     }
@@ -394,7 +410,8 @@ static bool execute(request *r) {
     bool by_lower = !inferred || no_kernel || (r->recording && !op->vjp && op->lower && !(op->flags & CT_OP_NO_GRAD));
     if (by_lower && r->recording && !op->vjp && !(op->flags & CT_OP_NO_GRAD)) r->recording = false;
     if (ok && !by_lower && !(op->flags & CT_OP_VIEW)) {
-        ct_call call = {.op = op, .attrs = r->attrs, .n_in = r->n_in, .n_out = r->n_out, .in = pointers, .random = r->random};
+        ct_call call = {
+            .op = op, .attrs = r->attrs, .n_in = r->n_in, .n_out = r->n_out, .in = pointers, .random = r->random};
         ct_view *const *out_pointers = (ct_view *const *)(pointers + r->n_in);
         call.out = out_pointers;
         ok = make_outputs(r, views);
@@ -416,7 +433,8 @@ static bool execute(request *r) {
             if (!by_lower) {
                 refusals[0] = 0;
                 choose(&call, r->device, refusals, sizeof refusals);
-                ok = ct_fail(CT_ERR_UNSUPPORTED, op->name, "no kernel of %s takes %s%s, and the op has no lowering", ct__backend(r->device.type)->name,
+                ok = ct_fail(CT_ERR_UNSUPPORTED, op->name, "no kernel of %s takes %s%s, and the op has no lowering",
+                             ct__backend(r->device.type)->name,
                              r->n_in && r->in[0] ? ct_view_text(&r->in[0]->view) : "this call", refusals);
             }
         }
@@ -434,10 +452,13 @@ static bool execute(request *r) {
 static bool check_in_place(const request *r) {
     const ct_tensor *target = r->target;
     if (ct__grad_mode && target->node && target->node->op == NULL)
-        return ct_fail(CT_ERR_GRAD, r->op->name, "a leaf that requires grad cannot be changed in place while recording; put it into ct_no_grad");
+        return ct_fail(CT_ERR_GRAD, r->op->name,
+                       "a leaf that requires grad cannot be changed in place while recording; put it into ct_no_grad");
     const ct_node *base = target->base ? target->base->node : NULL;
     if (ct__grad_mode && base && base->op == NULL)
-        return ct_fail(CT_ERR_GRAD, r->op->name, "a view of a leaf that requires grad cannot be changed in place while recording; put it into ct_no_grad");
+        return ct_fail(
+            CT_ERR_GRAD, r->op->name,
+            "a view of a leaf that requires grad cannot be changed in place while recording; put it into ct_no_grad");
     return true;
 }
 
@@ -474,7 +495,8 @@ static bool perform(request *r) {
     if (op->flags & CT_OP_MUTATES) {
         int last = 0;
         for (int i = 0; i < r->n_in; i++)
-            if (r->in[i] && (input_arg(op, i, &last)->flags & CT_ARG_MUTATED)) atomic_fetch_add(&r->in[i]->storage->version, 1);
+            if (r->in[i] && (input_arg(op, i, &last)->flags & CT_ARG_MUTATED))
+                atomic_fetch_add(&r->in[i]->storage->version, 1);
     }
     if (r->recording) {
         bool floats = false;
@@ -487,8 +509,8 @@ static bool perform(request *r) {
     return !ct__anomaly || ct__anomaly_check_call(op, r->in, r->n_in, r->out, r->n_out);
 }
 
-bool ct_apply_with(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs, ct_tensor **outputs, int m, const bool *want,
-                   ct_rng *rng) {
+bool ct_apply_with(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs, ct_tensor **outputs, int m,
+                   const bool *want, ct_rng *rng) {
     ct_tensor *target = into_target;
     into_target = NULL;
     for (int i = 0; outputs && i < m; i++) outputs[i] = NULL;
@@ -504,7 +526,8 @@ bool ct_apply_with(const ct_op *op, ct_tensor *const *inputs, int n, const void 
     bool inline_want[INLINE_OUTPUTS] = {true, true, true, true};
     size_t in_bytes = (size_t)n * (sizeof(ct_tensor *) + sizeof(uint32_t)), attr_bytes = 0, want_bytes = 0;
     bool small = n <= INLINE_INPUTS;
-    request r = {.op = op, .attrs = attrs, .n_in = n, .out = outputs, .n_out = m, .want = want, .rng = rng, .target = target};
+    request r = {
+        .op = op, .attrs = attrs, .n_in = n, .out = outputs, .n_out = m, .want = want, .rng = rng, .target = target};
     void *block = small ? NULL : ct__alloc(in_bytes), *attr_block = NULL, *want_block = NULL;
     r.in = small ? inline_in : block;
     r.versions = small ? inline_versions : block ? (uint32_t *)(r.in + n) : NULL;
@@ -512,20 +535,16 @@ bool ct_apply_with(const ct_op *op, ct_tensor *const *inputs, int n, const void 
     if (ok && !attrs && op->attr_size) {
         attr_bytes = op->attr_size;
         r.attrs = attr_block = ct__alloc(attr_bytes);
-        if (attr_block)
-            ct_attrs_default(op, attr_block);
-        else
-            ok = false;
+        if (attr_block) ct_attrs_default(op, attr_block);
+        else ok = false;
     }
     if (ok && !want) {
         r.want = inline_want;
         if (m > INLINE_OUTPUTS) {
             want_bytes = (size_t)m;
             r.want = want_block = ct__alloc(want_bytes);
-            if (want_block)
-                memset(want_block, 1, want_bytes);
-            else
-                ok = false;
+            if (want_block) memset(want_block, 1, want_bytes);
+            else ok = false;
         }
     }
     if (!ok) {
@@ -541,10 +560,8 @@ bool ct_apply_with(const ct_op *op, ct_tensor *const *inputs, int n, const void 
     ct__free(want_block, want_bytes);
     for (int i = 0; i < m; i++) {
         if (!outputs[i]) continue;
-        if (ok)
-            ok = (outputs[i] = ct__scope_adopt(outputs[i])) != NULL;
-        else
-            ct__tensor_release(outputs[i]);
+        if (ok) ok = (outputs[i] = ct__scope_adopt(outputs[i])) != NULL;
+        else ct__tensor_release(outputs[i]);
         if (!ok) outputs[i] = NULL;
     }
     return ok;

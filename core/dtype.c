@@ -11,11 +11,21 @@ static const struct {
     uint8_t size;
     uint8_t kind;
 } facts[CT_DTYPE_COUNT] = {
-    [CT_F32] = {"f32", 4, KIND_FLOAT},       [CT_F64] = {"f64", 8, KIND_FLOAT},       [CT_F16] = {"f16", 2, KIND_FLOAT},
-    [CT_BF16] = {"bf16", 2, KIND_FLOAT},     [CT_I8] = {"i8", 1, KIND_INT},           [CT_I16] = {"i16", 2, KIND_INT},
-    [CT_I32] = {"i32", 4, KIND_INT},         [CT_I64] = {"i64", 8, KIND_INT},         [CT_U8] = {"u8", 1, KIND_INT},
-    [CT_BOOL] = {"bool", 1, KIND_BOOL},      [CT_U16] = {"u16", 2, KIND_STORED},      [CT_U32] = {"u32", 4, KIND_STORED},
-    [CT_U64] = {"u64", 8, KIND_STORED},      [CT_F8E4M3] = {"f8e4m3", 1, KIND_STORED}, [CT_F8E5M2] = {"f8e5m2", 1, KIND_STORED},
+    [CT_F32] = {"f32", 4, KIND_FLOAT},
+    [CT_F64] = {"f64", 8, KIND_FLOAT},
+    [CT_F16] = {"f16", 2, KIND_FLOAT},
+    [CT_BF16] = {"bf16", 2, KIND_FLOAT},
+    [CT_I8] = {"i8", 1, KIND_INT},
+    [CT_I16] = {"i16", 2, KIND_INT},
+    [CT_I32] = {"i32", 4, KIND_INT},
+    [CT_I64] = {"i64", 8, KIND_INT},
+    [CT_U8] = {"u8", 1, KIND_INT},
+    [CT_BOOL] = {"bool", 1, KIND_BOOL},
+    [CT_U16] = {"u16", 2, KIND_STORED},
+    [CT_U32] = {"u32", 4, KIND_STORED},
+    [CT_U64] = {"u64", 8, KIND_STORED},
+    [CT_F8E4M3] = {"f8e4m3", 1, KIND_STORED},
+    [CT_F8E5M2] = {"f8e5m2", 1, KIND_STORED},
     [CT_COMPLEX64] = {"complex64", 8, KIND_STORED},
 };
 
@@ -73,7 +83,8 @@ uint16_t ct__f32_to_bf16(float value) {
 static float small_to_f32(uint32_t bits, int e, int m) {
     uint32_t sign = bits >> (e + m) & 1, exponent = bits >> m & ((1u << e) - 1), mantissa = bits & ((1u << m) - 1);
     int bias = (1 << (e - 1)) - 1;
-    float value = exponent == 0 ? ldexpf((float)mantissa, 1 - bias - m) : ldexpf((float)(mantissa | 1u << m), (int)exponent - bias - m);
+    float value = exponent == 0 ? ldexpf((float)mantissa, 1 - bias - m)
+                                : ldexpf((float)(mantissa | 1u << m), (int)exponent - bias - m);
     return sign ? -value : value;
 }
 
@@ -89,7 +100,8 @@ static uint32_t f32_to_small(float magnitude, int e, int m) {
 }
 
 float ct__f16_to_f32(uint16_t bits) {
-    if ((bits & 0x7c00) == 0x7c00) return bits_to_f32((uint32_t)(bits & 0x8000) << 16 | 0x7f800000u | (uint32_t)(bits & 0x3ff) << 13);
+    if ((bits & 0x7c00) == 0x7c00)
+        return bits_to_f32((uint32_t)(bits & 0x8000) << 16 | 0x7f800000u | (uint32_t)(bits & 0x3ff) << 13);
     return small_to_f32(bits, 5, 10);
 }
 
@@ -145,12 +157,9 @@ double ct__dtype_get(ct_dtype dtype, const void *element) {
         memcpy(&bits, element, sizeof bits);
         return (double)(dtype == CT_F16 ? ct__f16_to_f32(bits) : ct__bf16_to_f32(bits));
     }
-    case CT_F8E4M3:
-        return (double)ct__f8_to_f32(*(const uint8_t *)element, 4);
-    case CT_F8E5M2:
-        return (double)ct__f8_to_f32(*(const uint8_t *)element, 5);
-    case CT_DTYPE_COUNT:
-        break;
+    case CT_F8E4M3: return (double)ct__f8_to_f32(*(const uint8_t *)element, 4);
+    case CT_F8E5M2: return (double)ct__f8_to_f32(*(const uint8_t *)element, 5);
+    case CT_DTYPE_COUNT: break;
     }
     return NAN;
 }
@@ -165,11 +174,11 @@ static int64_t saturate(double value, int64_t low, int64_t high) {
 
 void ct__dtype_put(ct_dtype dtype, void *element, double value) {
     switch (dtype) {
-#define PUT(code, type, expression)           \
-    case code: {                              \
-        type stored = (type)(expression);     \
+#define PUT(code, type, expression)              \
+    case code: {                                 \
+        type stored = (type)(expression);        \
         memcpy(element, &stored, sizeof stored); \
-        return;                               \
+        return;                                  \
     }
         PUT(CT_F32, float, value)
         PUT(CT_F64, double, value)
@@ -192,7 +201,6 @@ void ct__dtype_put(ct_dtype dtype, void *element, double value) {
         memcpy(element, parts, sizeof parts);
         return;
     }
-    case CT_DTYPE_COUNT:
-        return;
+    case CT_DTYPE_COUNT: return;
     }
 }

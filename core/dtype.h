@@ -11,7 +11,7 @@ float ct__f16_to_f32(uint16_t bits);
 uint16_t ct__f32_to_f16(float value); /* to nearest, ties to even */
 float ct__bf16_to_f32(uint16_t bits);
 uint16_t ct__f32_to_bf16(float value);
-float ct__f8_to_f32(uint8_t bits, int exponent_bits);   /* 4: e4m3 (no infinity), 5: e5m2 */
+float ct__f8_to_f32(uint8_t bits, int exponent_bits); /* 4: e4m3 (no infinity), 5: e5m2 */
 uint8_t ct__f32_to_f8(float value, int exponent_bits);
 
 #endif

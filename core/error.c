@@ -54,8 +54,7 @@ void ct__error_put(const ct_error_record *record) {
 const char *ct_code_text(ct_code code) {
     switch (code) {
 #define CODE_TEXT(name, text) \
-    case name:                \
-        return text;
+    case name: return text;
         CT_ERROR_LIST(CODE_TEXT)
 #undef CODE_TEXT
     }

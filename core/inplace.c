@@ -91,7 +91,9 @@ static ct_tensor *second(ct_tensor *x, ct_tensor *y) {
 }
 
 /* On integers ct_div gives f32, which would not fit: there a change in place divides and rounds down. */
-static ct_tensor *divide(ct_tensor *x, ct_tensor *y) { return ct_dtype_is_float(x->view.dtype) ? ct_div(x, y) : ct_floor_div(x, y); }
+static ct_tensor *divide(ct_tensor *x, ct_tensor *y) {
+    return ct_dtype_is_float(x->view.dtype) ? ct_div(x, y) : ct_floor_div(x, y);
+}
 static ct_tensor *plus(ct_tensor *x, ct_tensor *y) { return ct_add(x, y); }
 static ct_tensor *minus(ct_tensor *x, ct_tensor *y) { return ct_sub(x, y); }
 static ct_tensor *times(ct_tensor *x, ct_tensor *y) { return ct_mul(x, y); }

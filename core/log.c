@@ -27,7 +27,8 @@ bool ct__log_dispatch(void) {
 }
 
 bool ct_set_log(const char *what) {
-    if (what && what[0] && strcmp(what, "dispatch") != 0) return ct_fail(CT_ERR_VALUE, "set_log", "there is no log named %s; there is: dispatch", what);
+    if (what && what[0] && strcmp(what, "dispatch") != 0)
+        return ct_fail(CT_ERR_VALUE, "set_log", "there is no log named %s; there is: dispatch", what);
     atomic_store(&dispatch, lists(what, "dispatch"));
     return true;
 }
@@ -50,14 +51,15 @@ void ct__log_call(const ct_call *call, const char *kernel, const char *refusals,
     char line[1024];
     int used = snprintf(line, sizeof line, "%s(", call->op->name);
     for (int i = 0; i < call->n_in && used < (int)sizeof line; i++)
-        used += snprintf(line + used, sizeof line - (size_t)used, "%s%s", i ? ", " : "", call->in[i] ? ct_view_text(call->in[i]) : "-");
+        used += snprintf(line + used, sizeof line - (size_t)used, "%s%s", i ? ", " : "",
+                         call->in[i] ? ct_view_text(call->in[i]) : "-");
     for (int i = 0; i < call->n_out && used < (int)sizeof line; i++)
-        used += snprintf(line + used, sizeof line - (size_t)used, "%s%s", i ? ", " : ") -> ", call->out[i] ? ct_view_text(call->out[i]) : "-");
-    if (used < (int)sizeof line) snprintf(line + used, sizeof line - (size_t)used, "  %s%s  %.1f us", kernel, refusals, microseconds);
+        used += snprintf(line + used, sizeof line - (size_t)used, "%s%s", i ? ", " : ") -> ",
+                         call->out[i] ? ct_view_text(call->out[i]) : "-");
+    if (used < (int)sizeof line)
+        snprintf(line + used, sizeof line - (size_t)used, "  %s%s  %.1f us", kernel, refusals, microseconds);
     pthread_mutex_lock(&lock);
-    if (log_sink)
-        log_sink(log_context, line);
-    else
-        fprintf(stderr, "%s\n", line);
+    if (log_sink) log_sink(log_context, line);
+    else fprintf(stderr, "%s\n", line);
     pthread_mutex_unlock(&lock);
 }

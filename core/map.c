@@ -44,7 +44,9 @@ void *ct__map_take(ct_map *map, const void *key) {
     void **found = ct__map_find(map, key);
     if (!found) return NULL;
     void *value = *found;
-    size_t mask = map->capacity - 1, hole = (size_t)((struct ct_map_entry *)((char *)found - offsetof(struct ct_map_entry, value)) - map->entries);
+    size_t mask = map->capacity - 1,
+           hole =
+               (size_t)((struct ct_map_entry *)((char *)found - offsetof(struct ct_map_entry, value)) - map->entries);
     for (size_t i = (hole + 1) & mask; map->entries[i].key; i = (i + 1) & mask) {
         size_t wanted = home(map, map->entries[i].key);
         if (((i - wanted) & mask) < ((i - hole) & mask)) continue; /* it is where it belongs, or after it */

@@ -9,13 +9,13 @@ typedef struct ct_map {
     struct ct_map_entry {
         const void *key;
         void *value;
-    } *entries;
+    } * entries;
     size_t capacity, count;
 } ct_map;
 
-void **ct__map_find(const ct_map *map, const void *key);           /* NULL when absent */
-bool ct__map_put(ct_map *map, const void *key, void *value);       /* false: out of memory */
-void *ct__map_take(ct_map *map, const void *key);                  /* removes it; NULL when absent */
+void **ct__map_find(const ct_map *map, const void *key);     /* NULL when absent */
+bool ct__map_put(ct_map *map, const void *key, void *value); /* false: out of memory */
+void *ct__map_take(ct_map *map, const void *key);            /* removes it; NULL when absent */
 void ct__map_free(ct_map *map);
 
 #endif

@@ -16,7 +16,8 @@ static size_t aligned(size_t bytes) { return (bytes + 15) & ~(size_t)15; }
 static ct_node *node_new(const ct_op *op, int n_in, int n_out, bool input_metas, size_t attr_size) {
     size_t slots = (size_t)(n_in + n_out), metas = input_metas ? slots : (size_t)n_out;
     size_t edges_at = aligned(sizeof(ct_node)), saved_at = edges_at + aligned((size_t)n_in * sizeof(ct_edge));
-    size_t metas_at = saved_at + aligned(slots * sizeof(ct_saved)), attrs_at = metas_at + aligned(metas * sizeof(ct_meta));
+    size_t metas_at = saved_at + aligned(slots * sizeof(ct_saved)),
+           attrs_at = metas_at + aligned(metas * sizeof(ct_meta));
     size_t bytes = attrs_at + attr_size;
     char *block = ct__alloc(bytes);
     if (!block) {
@@ -98,18 +99,14 @@ bool ct__record(const ct_op *op, ct_tensor *const *in, int n_in, const void *att
         node->edges[i].node = wants ? ct__node_retain(in[i]->node) : NULL;
         node->edges[i].output = wants ? in[i]->node_output : 0;
         if (!elementwise) {
-            if (in[i])
-                set_meta(&node->metas[i], &in[i]->view);
-            else
-                node->metas[i].ndim = -1; /* skipped */
+            if (in[i]) set_meta(&node->metas[i], &in[i]->view);
+            else node->metas[i].ndim = -1; /* skipped */
         }
     }
     ct_meta *out_metas = node->metas + (elementwise ? 0 : n_in);
     for (int i = 0; i < n_out; i++) {
-        if (out[i])
-            set_meta(&out_metas[i], &out[i]->view);
-        else
-            out_metas[i].ndim = -1;
+        if (out[i]) set_meta(&out_metas[i], &out[i]->view);
+        else out_metas[i].ndim = -1;
     }
     bool ok = true;
     ct_saves saves = {op->saves_in, op->saves_out};
@@ -128,20 +125,16 @@ bool ct__record(const ct_op *op, ct_tensor *const *in, int n_in, const void *att
         ct_saved *saved = &node->saved[i];
         saved->wanted = true;
         saved->version = versions[i];
-        if (keep)
-            saved->tensor = ct__tensor_retain(in[i]);
-        else
-            ok = ct__region_save(node->region, in[i]);
+        if (keep) saved->tensor = ct__tensor_retain(in[i]);
+        else ok = ct__region_save(node->region, in[i]);
     }
     for (int i = 0; i < n_out && ok; i++) {
         if (!out[i] || !(saves.out >> i & 1)) continue;
         ct_saved *saved = &node->saved[n_in + i];
         saved->wanted = true;
         saved->version = atomic_load(&out[i]->storage->version);
-        if (keep)
-            ok = (saved->tensor = ct__tensor_new(&out[i]->view, out[i]->storage)) != NULL; /* without its node */
-        else
-            ok = ct__region_save(node->region, out[i]);
+        if (keep) ok = (saved->tensor = ct__tensor_new(&out[i]->view, out[i]->storage)) != NULL; /* without its node */
+        else ok = ct__region_save(node->region, out[i]);
     }
     for (int i = 0; i < n_out && ok; i++) {
         if (!out[i] || !ct_dtype_is_float(out[i]->view.dtype)) continue;
@@ -159,7 +152,9 @@ const ct_meta *ct__node_output_meta(const ct_node *node, int output) {
 }
 
 ct_tensor *ct__node_shape_only(const ct_node *node, int slot) {
-    const ct_meta *meta = slot >= node->n_in ? ct__node_output_meta(node, slot - node->n_in) : node->has_metas ? &node->metas[slot] : &node->metas[0];
+    const ct_meta *meta = slot >= node->n_in ? ct__node_output_meta(node, slot - node->n_in)
+                          : node->has_metas  ? &node->metas[slot]
+                                             : &node->metas[0];
     if (meta->ndim < 0) return NULL;
     ct_view view = {.dtype = meta->dtype, .ndim = meta->ndim};
     for (int i = 0; i < meta->ndim; i++) view.dims[i] = meta->dims[i];
@@ -183,11 +178,15 @@ ct_tensor *ct__node_unpack(ct_node *node, int slot, bool attach) {
     if (!tensor && node->region && !node->released) tensor = ct__region_load(node, slot);
     if (!tensor) {
         if (!ct__pending())
-            ct_fail(CT_ERR_GRAD, name, "backward has run through this graph already and released what it saved; pass CT_RETAIN_GRAPH to the first pass");
+            ct_fail(CT_ERR_GRAD, name,
+                    "backward has run through this graph already and released what it saved; pass CT_RETAIN_GRAPH to "
+                    "the first pass");
         return NULL;
     }
     if (tensor == saved->tensor && atomic_load(&tensor->storage->version) != saved->version) {
-        ct_fail(CT_ERR_GRAD, name, "%s %s was changed in place after the op ran, and its gradient needs the old values; clone it first, or change it out of place",
+        ct_fail(CT_ERR_GRAD, name,
+                "%s %s was changed in place after the op ran, and its gradient needs the old values; clone it first, "
+                "or change it out of place",
                 slot < node->n_in ? "argument" : "result", slot_name(node, slot));
         return NULL;
     }

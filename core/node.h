@@ -42,11 +42,11 @@ struct ct_node {
     size_t bytes;
     bool has_metas, released;
     ct_edge *edges;
-    ct_saved *saved;  /* n_in of the inputs, then n_out of the outputs */
-    ct_meta *metas;   /* likewise; elementwise ops keep only those of the outputs */
+    ct_saved *saved; /* n_in of the inputs, then n_out of the outputs */
+    ct_meta *metas;  /* likewise; elementwise ops keep only those of the outputs */
     void *attrs;
     ct_hook_entry *hooks;
-    ct_tensor *grad;  /* of a leaf */
+    ct_tensor *grad; /* of a leaf */
     ct_region *region;
     int64_t region_save; /* index of its first saved tensor in the region */
     ct_node *next_dead;

@@ -136,8 +136,7 @@ static decimal scientific(double magnitude, ct_dtype dtype) {
 /* Writes d with its point; the fraction without zeros at its end. Returns the characters before the point. */
 static int write_positional(char *to, const decimal *d, bool negative, const char *plus) {
     char *at = to;
-    if (negative)
-        *at++ = '-';
+    if (negative) *at++ = '-';
     else
         while (*plus) *at++ = *plus++;
     bool zero = d->n == 1 && d->digits[0] == '0';
@@ -153,10 +152,10 @@ static int write_positional(char *to, const decimal *d, bool negative, const cha
 }
 
 /* Digits with `places` after the point, and at least exponent_digits in the exponent. */
-static int write_scientific(char *to, const decimal *d, int places, int exponent_digits, bool negative, const char *plus) {
+static int write_scientific(char *to, const decimal *d, int places, int exponent_digits, bool negative,
+                            const char *plus) {
     char *at = to;
-    if (negative)
-        *at++ = '-';
+    if (negative) *at++ = '-';
     else
         while (*plus) *at++ = *plus++;
     *at++ = d->digits[0];
@@ -196,10 +195,8 @@ static int integer_text(const elements *x, int64_t at, char *word) {
         return snprintf(word, WORD, "%llu", (unsigned long long)value);
     }
     int64_t value;
-    if (x->view.dtype == CT_I64)
-        memcpy(&value, from, sizeof value);
-    else
-        value = (int64_t)ct__dtype_get(x->view.dtype, from);
+    if (x->view.dtype == CT_I64) memcpy(&value, from, sizeof value);
+    else value = (int64_t)ct__dtype_get(x->view.dtype, from);
     return snprintf(word, WORD, "%lld", (long long)value);
 }
 
@@ -287,7 +284,8 @@ static survey float_format(const elements *x, bool summary, int part) {
     double large = dtype == CT_F64 ? 1e8 : dtype == CT_F32 || dtype == CT_COMPLEX64 ? 1e6 : 1e3;
     ct_dtype real = dtype == CT_COMPLEX64 ? CT_F32 : dtype;
     if (s.most > 0)
-        s.exponent = s.most >= large || s.least < rounded_to(real, 1e-4) || rounded_to(real, s.most / s.least) > rounded_to(real, 1000);
+        s.exponent = s.most >= large || s.least < rounded_to(real, 1e-4) ||
+                     rounded_to(real, s.most / s.least) > rounded_to(real, 1000);
     s.visit = measure_width;
     walk(&s, 0, 0);
     int total = s.exponent ? s.right + 2 + s.exponent_digits : s.right;
@@ -319,7 +317,8 @@ static void float_word(const survey *s, int64_t at, char *word) {
     }
     if (s->exponent) {
         decimal d = scientific(fabs(value), s->x->view.dtype);
-        if (d.n - 1 < s->right) d = significant(fabs(value), s->right + 1); /* as many as the others have, and true ones */
+        if (d.n - 1 < s->right)
+            d = significant(fabs(value), s->right + 1); /* as many as the others have, and true ones */
         left = write_scientific(text, &d, s->right, s->exponent_digits, signbit(value), plus);
     } else {
         decimal d = positional(fabs(value), s->x->view.dtype);
@@ -380,10 +379,8 @@ static void put_axis(writer *w, const format *f, int axis, int64_t at) {
         for (int line = axis + 1; i > 0 && line < view->ndim; line++) put_char(w, '\n');
         if (i > 0 && !last) put_spaces(w, axis + 1);
         if (ellipsis) {
-            if (last)
-                put_word(w, "...", axis);
-            else
-                put_text(w, "...");
+            if (last) put_word(w, "...", axis);
+            else put_text(w, "...");
             i = size - EDGE - 1;
         } else if (last) {
             element_word(f, at + i * view->strides[axis], word);

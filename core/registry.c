@@ -51,10 +51,8 @@ const ct_op *ct_op_find(const char *name) {
     while (low < high) {
         int middle = (low + high) / 2, order = strcmp(name, ct__ops[middle]->name);
         if (order == 0) return ct__ops[middle];
-        if (order < 0)
-            high = middle;
-        else
-            low = middle + 1;
+        if (order < 0) high = middle;
+        else low = middle + 1;
     }
     int count = atomic_load(&user_count);
     for (int i = 0; i < count; i++)
@@ -66,13 +64,17 @@ static bool check_definition(const ct_op *op) {
     const char *me = "op_register";
     if (!op) return ct__fail_null(me, "op");
     if (op->size != sizeof(ct_op))
-        return ct_fail(CT_ERR_VALUE, me, "the op was compiled against another version of cotangent/op.h (size %u, not %zu)", op->size, sizeof(ct_op));
+        return ct_fail(CT_ERR_VALUE, me,
+                       "the op was compiled against another version of cotangent/op.h (size %u, not %zu)", op->size,
+                       sizeof(ct_op));
     if (!op->name || !op->name[0]) return ct__fail_null(me, "op->name");
-    if (!op->inputs || !op->outputs || !op->outputs[0].name || !op->slot) return ct_fail(CT_ERR_NULL, me, "op %s lacks inputs, outputs or slot", op->name);
+    if (!op->inputs || !op->outputs || !op->outputs[0].name || !op->slot)
+        return ct_fail(CT_ERR_NULL, me, "op %s lacks inputs, outputs or slot", op->name);
     if (!op->infer && !op->lower) return ct_fail(CT_ERR_VALUE, me, "op %s has neither infer nor lower", op->name);
     for (int i = 0; op->inputs[i].name; i++)
         if ((op->inputs[i].flags & CT_ARG_LIST) && op->inputs[i + 1].name)
-            return ct_fail(CT_ERR_VALUE, me, "op %s: the list input %s has to be the last", op->name, op->inputs[i].name);
+            return ct_fail(CT_ERR_VALUE, me, "op %s: the list input %s has to be the last", op->name,
+                           op->inputs[i].name);
     return true;
 }
 

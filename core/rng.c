@@ -41,7 +41,9 @@ ct_rng *ct_rng_new(uint64_t seed, uint64_t stream) {
 
 void ct_rng_free(ct_rng *rng) { ct__free(rng, sizeof *rng); }
 
-uint64_t ct_rng_position(const ct_rng *rng) { return rng ? atomic_load(&((ct_rng *)rng)->calls) : atomic_load(&process.calls); }
+uint64_t ct_rng_position(const ct_rng *rng) {
+    return rng ? atomic_load(&((ct_rng *)rng)->calls) : atomic_load(&process.calls);
+}
 
 bool ct_rng_set_position(ct_rng *rng, uint64_t position) {
     if (ct__pending()) return false;

@@ -45,10 +45,8 @@ void ct__storage_release(ct_storage *storage) {
     if (!storage || atomic_fetch_sub_explicit(&storage->refs, 1, memory_order_acq_rel) != 1) return;
     bool inside = storage->buffer == (char *)storage + HEADER;
     size_t size = inside ? HEADER + storage->bytes : HEADER;
-    if (storage->device.type != CT_CPU)
-        ct__backend(storage->device.type)->release(storage->buffer, storage->bytes);
-    else if (!inside && storage->release)
-        storage->release(storage->context, storage->buffer);
+    if (storage->device.type != CT_CPU) ct__backend(storage->device.type)->release(storage->buffer, storage->bytes);
+    else if (!inside && storage->release) storage->release(storage->context, storage->buffer);
     ct__free(storage, size);
 }
 
@@ -123,7 +121,8 @@ ct_tensor *ct__tensor_dense(ct_view *view, ct_device device, const char *op) {
     size_t size = ct_dtype_size(view->dtype);
     for (int i = 0; i < view->ndim; i++) {
         if (view->dims[i] < 0 || (view->dims[i] && __builtin_mul_overflow(count, view->dims[i], &count))) {
-            ct_fail(CT_ERR_SHAPE, op, "%s has more elements than can be counted, or a negative size", ct_view_text(view));
+            ct_fail(CT_ERR_SHAPE, op, "%s has more elements than can be counted, or a negative size",
+                    ct_view_text(view));
             return NULL;
         }
     }
@@ -165,7 +164,9 @@ bool ct__valid(const ct_tensor *x, const char *op, const char *argument) {
     if (!x) return ct__fail_null(op, argument);
 #ifdef CT_DEBUG
     if (x->magic != CT__ALIVE)
-        return ct_fail(CT_ERR_STATE, op, "argument %s is not a live tensor: was it released with its scope? (ct_keep or ct_pass it)", argument);
+        return ct_fail(CT_ERR_STATE, op,
+                       "argument %s is not a live tensor: was it released with its scope? (ct_keep or ct_pass it)",
+                       argument);
 #endif
     return true;
 }
@@ -178,7 +179,8 @@ static bool view_of_shape(const char *op, ct_dims shape, ct_dtype dtype, ct_view
     if ((unsigned)dtype >= CT_DTYPE_COUNT) return ct_fail(CT_ERR_DTYPE, op, "%d is not a dtype", (int)dtype);
     *view = (ct_view){.dtype = dtype, .ndim = shape.n};
     for (int i = 0; i < shape.n; i++) {
-        if (shape.d[i] < 0) return ct_fail(CT_ERR_SHAPE, op, "size %lld of dimension %d is negative", (long long)shape.d[i], i);
+        if (shape.d[i] < 0)
+            return ct_fail(CT_ERR_SHAPE, op, "size %lld of dimension %d is negative", (long long)shape.d[i], i);
         view->dims[i] = shape.d[i];
     }
     return true;
@@ -198,7 +200,8 @@ ct_tensor *ct_from_data(const void *data, ct_dims shape, ct_dtype dtype) {
     return ct__scope_adopt(x);
 }
 
-ct_tensor *ct_wrap(void *data, ct_dims shape, ct_dtype dtype, void (*release)(void *context, void *data), void *context) {
+ct_tensor *ct_wrap(void *data, ct_dims shape, ct_dtype dtype, void (*release)(void *context, void *data),
+                   void *context) {
     ct_view view;
     ct_tensor *x = NULL;
     ct_storage *storage = NULL;
@@ -217,7 +220,10 @@ ct_tensor *ct_wrap(void *data, ct_dims shape, ct_dtype dtype, void (*release)(vo
         ct__fail_memory("wrap", HEADER);
         goto failed;
     }
-    *storage = (ct_storage){.bytes = (size_t)ct__view_count(&view) * ct_dtype_size(dtype), .buffer = data, .release = release, .context = context};
+    *storage = (ct_storage){.bytes = (size_t)ct__view_count(&view) * ct_dtype_size(dtype),
+                            .buffer = data,
+                            .release = release,
+                            .context = context};
     atomic_init(&storage->refs, 1);
     x = ct__tensor_new(&view, storage);
     ct__storage_release(storage); /* calls release if x could not be made */
@@ -240,8 +246,8 @@ ct_tensor *ct__scalar_for(const ct_tensor *x, double value, const char *op) {
     if (!ct__valid(x, op, "x")) return NULL;
     ct_dtype dtype = x->view.dtype;
     if (!ct_dtype_is_float(dtype) && (value != floor(value) || isinf(value))) {
-        ct_fail(CT_ERR_DTYPE, op, "the scalar %g does not fit the dtype of x, %s; convert it first: ct_cast(x, CT_F32)", value,
-                ct_view_text(&x->view));
+        ct_fail(CT_ERR_DTYPE, op, "the scalar %g does not fit the dtype of x, %s; convert it first: ct_cast(x, CT_F32)",
+                value, ct_view_text(&x->view));
         return NULL;
     }
     return ct_scalar(value, dtype);
@@ -267,8 +273,12 @@ static ct_dims list_of(int n, const int64_t *values) {
     return list;
 }
 
-ct_dims ct_shape(const ct_tensor *x) { return ct__valid(x, "shape", "x") ? list_of(x->view.ndim, x->view.dims) : (ct_dims){0}; }
-ct_dims ct_strides(const ct_tensor *x) { return ct__valid(x, "strides", "x") ? list_of(x->view.ndim, x->view.strides) : (ct_dims){0}; }
+ct_dims ct_shape(const ct_tensor *x) {
+    return ct__valid(x, "shape", "x") ? list_of(x->view.ndim, x->view.dims) : (ct_dims){0};
+}
+ct_dims ct_strides(const ct_tensor *x) {
+    return ct__valid(x, "strides", "x") ? list_of(x->view.ndim, x->view.strides) : (ct_dims){0};
+}
 int64_t ct_numel(const ct_tensor *x) { return ct__valid(x, "numel", "x") ? ct__view_count(&x->view) : 0; }
 ct_dtype ct_dtype_of(const ct_tensor *x) { return ct__valid(x, "dtype_of", "x") ? x->view.dtype : CT_F32; }
 bool ct_is_contiguous(const ct_tensor *x) { return ct__valid(x, "is_contiguous", "x") && ct__view_is_dense(&x->view); }
@@ -290,19 +300,19 @@ double ct_item(const ct_tensor *x) {
     }
     char raw[16];
     size_t size = ct_dtype_size(x->view.dtype), at = (size_t)x->view.offset * size;
-    if (x->storage->device.type == CT_CPU)
-        memcpy(raw, (char *)x->view.buffer + at, size);
-    else if (!ct__backend(x->storage->device.type)->download(raw, x->view.buffer, at, size, NULL))
-        return NAN;
+    if (x->storage->device.type == CT_CPU) memcpy(raw, (char *)x->view.buffer + at, size);
+    else if (!ct__backend(x->storage->device.type)->download(raw, x->view.buffer, at, size, NULL)) return NAN;
     return ct__dtype_get(x->view.dtype, raw);
 }
 
 static bool host_readable(const ct_tensor *x, const char *op) {
     if (!ct__valid(x, op, "x")) return false;
     if (!x->storage) return ct_fail(CT_ERR_STATE, op, "x has a shape but no data");
-    if (x->storage->device.type != CT_CPU) return ct_fail(CT_ERR_DEVICE, op, "x is not in host memory; read it with ct_read");
+    if (x->storage->device.type != CT_CPU)
+        return ct_fail(CT_ERR_DEVICE, op, "x is not in host memory; read it with ct_read");
     if (!ct__view_is_dense(&x->view))
-        return ct_fail(CT_ERR_SHAPE, op, "x is %s with gaps or another order in memory; use ct_contiguous first", ct_view_text(&x->view));
+        return ct_fail(CT_ERR_SHAPE, op, "x is %s with gaps or another order in memory; use ct_contiguous first",
+                       ct_view_text(&x->view));
     return true;
 }
 
@@ -321,7 +331,8 @@ bool ct_read(const ct_tensor *x, void *data, size_t bytes) {
     if (!ct__valid(x, "read", "x")) return false;
     size_t size = ct_dtype_size(x->view.dtype), needed = (size_t)ct__view_count(&x->view) * size;
     if (bytes != needed)
-        return ct_fail(CT_ERR_SHAPE, "read", "x is %s, which takes %zu bytes, not %zu", ct_view_text(&x->view), needed, bytes);
+        return ct_fail(CT_ERR_SHAPE, "read", "x is %s, which takes %zu bytes, not %zu", ct_view_text(&x->view), needed,
+                       bytes);
     if (!data && bytes) return ct__fail_null("read", "data");
     if (!x->storage) return ct_fail(CT_ERR_STATE, "read", "x has a shape but no data");
     bool ok = true;
@@ -330,12 +341,10 @@ bool ct_read(const ct_tensor *x, void *data, size_t bytes) {
         const ct_tensor *dense = ct__view_is_dense(&x->view) ? x : ct_contiguous((ct_tensor *)x);
         ct_set_grad_enabled(before);
         size_t at = dense ? (size_t)dense->view.offset * size : 0;
-        if (!dense)
-            ok = false;
+        if (!dense) ok = false;
         else if (dense->storage->device.type != CT_CPU)
             ok = ct__backend(dense->storage->device.type)->download(data, dense->view.buffer, at, bytes, NULL);
-        else if (bytes)
-            memcpy(data, (char *)dense->view.buffer + at, bytes);
+        else if (bytes) memcpy(data, (char *)dense->view.buffer + at, bytes);
     }
     return ok;
 }

@@ -21,13 +21,13 @@ typedef struct ct_storage {
 struct ct_tensor {
     uint32_t magic;
     _Atomic int refs;
-    ct_view view; /* kernels get a pointer to it */
+    ct_view view;        /* kernels get a pointer to it */
     ct_storage *storage; /* NULL: the shape alone is known */
     ct_node *node;       /* what computed it, or its leaf; NULL: no gradient */
     int node_output;
     /* A view knows the tensor whose storage it shares: a recorded change in place of either reaches the other (inplace.c). */
-    ct_tensor *base;     /* NULL: not a view */
-    uint32_t changes;    /* of a base: recorded changes so far. Of a view: those that its node knows of */
+    ct_tensor *base;  /* NULL: not a view */
+    uint32_t changes; /* of a base: recorded changes so far. Of a view: those that its node knows of */
 };
 
 enum { CT__ALIVE = 0x7e4507ae, CT__DEAD = 0x5ead7e45 };
@@ -50,7 +50,8 @@ static inline ct_tensor *ct__tensor_retain(ct_tensor *x) {
 /* Adds a reference that the caller owns to the current scope. On failure x is released, an error raised, NULL returned. */
 ct_tensor *ct__scope_adopt(ct_tensor *x);
 
-bool ct__valid(const ct_tensor *x, const char *op, const char *argument); /* not NULL and, in debug builds, not released */
+bool ct__valid(const ct_tensor *x, const char *op,
+               const char *argument); /* not NULL and, in debug builds, not released */
 int64_t ct__view_count(const ct_view *view);
 bool ct__view_is_dense(const ct_view *view);
 void ct__view_dense_strides(ct_view *view);

@@ -15,7 +15,8 @@ static char *next_buffer(void) {
 
 static int put_dims(char *text, int used, int n, const int64_t *dims) {
     used += snprintf(text + used, (size_t)(LENGTH - used), "[");
-    for (int i = 0; i < n && used < LENGTH; i++) used += snprintf(text + used, (size_t)(LENGTH - used), "%s%lld", i ? "," : "", (long long)dims[i]);
+    for (int i = 0; i < n && used < LENGTH; i++)
+        used += snprintf(text + used, (size_t)(LENGTH - used), "%s%lld", i ? "," : "", (long long)dims[i]);
     if (used < LENGTH) used += snprintf(text + used, (size_t)(LENGTH - used), "]");
     return used;
 }

@@ -24,15 +24,15 @@ typedef struct job {
 } job;
 
 static struct {
-    pthread_mutex_t owner;   /* held by the thread whose job runs */
+    pthread_mutex_t owner; /* held by the thread whose job runs */
     pthread_mutex_t park_lock;
     pthread_cond_t wake;
-    _Atomic(job *) current;  /* the open job, or NULL */
-    _Atomic int inside;      /* workers that look at the current job */
+    _Atomic(job *) current;      /* the open job, or NULL */
+    _Atomic int inside;          /* workers that look at the current job */
     _Atomic unsigned generation; /* counts jobs: what parked and spinning workers watch */
     _Atomic int parked;
     _Atomic int wanted; /* threads that may work, the caller's included; 0: not decided yet */
-    int started;                 /* workers that exist */
+    int started;        /* workers that exist */
     bool stop;
     pthread_t thread[MAX_THREADS];
     ct_pool_run host_run;
@@ -89,7 +89,9 @@ int64_t ct__grain(int64_t normal) {
 void ct__set_grain(int64_t grain) { atomic_store(&grain_limit, grain < 0 ? 0 : grain); }
 
 bool ct_set_grain(int64_t elements) {
-    if (elements < 0) return ct_fail(CT_ERR_VALUE, "set_grain", "the limit is %lld; it has to be 0 (none) or more", (long long)elements);
+    if (elements < 0)
+        return ct_fail(CT_ERR_VALUE, "set_grain", "the limit is %lld; it has to be 0 (none) or more",
+                       (long long)elements);
     ct__set_grain(elements);
     return true;
 }
@@ -198,7 +200,8 @@ static void start_workers_locked(int threads) {
     pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the host's business */
     while (pool.started < threads - 1) {
         /* Fewer threads than wanted is slower, not wrong. */
-        if (pthread_create(&pool.thread[pool.started], NULL, worker_main, (void *)(intptr_t)(pool.started + 1)) != 0) break;
+        if (pthread_create(&pool.thread[pool.started], NULL, worker_main, (void *)(intptr_t)(pool.started + 1)) != 0)
+            break;
         pool.started++;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -225,10 +228,8 @@ void ct__parallel(int64_t chunks, ct_task fn, void *ctx) {
         atomic_fetch_add(&pool.generation, 1);
         if (atomic_load(&pool.parked) > 0) {
             pthread_mutex_lock(&pool.park_lock);
-            if (chunks == 2)
-                pthread_cond_signal(&pool.wake);
-            else
-                pthread_cond_broadcast(&pool.wake);
+            if (chunks == 2) pthread_cond_signal(&pool.wake);
+            else pthread_cond_broadcast(&pool.wake);
             pthread_mutex_unlock(&pool.park_lock);
         }
         inside_job = true;
@@ -236,10 +237,8 @@ void ct__parallel(int64_t chunks, ct_task fn, void *ctx) {
         inside_job = false;
         atomic_store(&pool.current, NULL);
         for (int spin = 0; atomic_load(&pool.inside) != 0; spin++) {
-            if (spin < 100000)
-                relax();
-            else
-                sched_yield();
+            if (spin < 100000) relax();
+            else sched_yield();
         }
     }
     pthread_mutex_unlock(&pool.owner);
@@ -248,7 +247,8 @@ void ct__parallel(int64_t chunks, ct_task fn, void *ctx) {
 }
 
 bool ct_set_threads(int count) {
-    if (count < 0) return ct_fail(CT_ERR_VALUE, "set_threads", "the number of threads is %d; it has to be 0 (all) or more", count);
+    if (count < 0)
+        return ct_fail(CT_ERR_VALUE, "set_threads", "the number of threads is %d; it has to be 0 (all) or more", count);
     pthread_mutex_lock(&pool.owner);
     if (!pool.host_run) {
         stop_workers_locked();
@@ -261,7 +261,8 @@ bool ct_set_threads(int count) {
 int ct_get_threads(void) { return ct__threads(); }
 
 bool ct_set_pool(ct_pool_run run, void *context, int threads) {
-    if (run && threads < 1) return ct_fail(CT_ERR_VALUE, "set_pool", "the host's pool has %d threads; it needs at least 1", threads);
+    if (run && threads < 1)
+        return ct_fail(CT_ERR_VALUE, "set_pool", "the host's pool has %d threads; it needs at least 1", threads);
     pthread_mutex_lock(&pool.owner);
     stop_workers_locked();
     pool.host_run = run;

@@ -30,7 +30,7 @@ extern "C" {
 #endif
 
 #if defined(__GNUC__) || defined(__clang__)
-#define CT_API __attribute__((visibility("default")))
+#define CT_API                               __attribute__((visibility("default")))
 #define CT_PRINTF(format_index, first_index) __attribute__((format(printf, format_index, first_index)))
 #else
 #define CT_API
@@ -73,10 +73,10 @@ typedef struct ct_dims {
 } ct_dims;
 
 #ifndef __cplusplus
-#define CT_DIMS(...)                                                                    \
+#define CT_DIMS(...)                                                                         \
     ((ct_dims){.n = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)) <= CT_MAX_LIST \
-                        ? (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t))     \
-                        : -1,                                                           \
+                        ? (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t))          \
+                        : -1,                                                                \
                .d = {__VA_ARGS__}})
 #define CT_DIMS0 ((ct_dims){.n = 0, .d = {0}})
 #endif
@@ -129,11 +129,11 @@ typedef enum ct_code {
 #undef CT_ERROR_ENUM
 } ct_code;
 
-CT_API bool ct_ok(void);                 /* no error is pending on this thread */
-CT_API const char *ct_error(void);       /* its text, "" when none; valid until it is cleared */
-CT_API ct_code ct_error_code(void);      /* its code, CT_OK when none */
-CT_API const char *ct_error_op(void);    /* the op or function that raised it, "" when none */
-CT_API void ct_error_clear(void);        /* forget it */
+CT_API bool ct_ok(void);              /* no error is pending on this thread */
+CT_API const char *ct_error(void);    /* its text, "" when none; valid until it is cleared */
+CT_API ct_code ct_error_code(void);   /* its code, CT_OK when none */
+CT_API const char *ct_error_op(void); /* the op or function that raised it, "" when none */
+CT_API void ct_error_clear(void);     /* forget it */
 CT_API const char *ct_code_text(ct_code code);
 /* Raise an error from user code (an op, a callback). The first one is kept. Always returns false. */
 CT_API bool ct_fail(ct_code code, const char *op, const char *format, ...) CT_PRINTF(3, 4);
@@ -198,11 +198,11 @@ CT_API ct_tensor *ct_div_(ct_tensor *x, ct_tensor *y);
 
 /* ---- Autograd ------------------------------------------------------------------------------------ */
 
-CT_API ct_tensor *ct_require_grad(ct_tensor *x);         /* makes x a leaf whose gradient is wanted; returns x */
-CT_API bool ct_requires_grad(const ct_tensor *x);        /* x is such a leaf, or was computed from one */
+CT_API ct_tensor *ct_require_grad(ct_tensor *x);  /* makes x a leaf whose gradient is wanted; returns x */
+CT_API bool ct_requires_grad(const ct_tensor *x); /* x is such a leaf, or was computed from one */
 CT_API bool ct_is_leaf(const ct_tensor *x);
-CT_API ct_tensor *ct_detach(ct_tensor *x);               /* the same storage, cut from the graph */
-CT_API ct_tensor *ct_grad_of(const ct_tensor *leaf);     /* what ct_backward has accumulated; NULL before, no error */
+CT_API ct_tensor *ct_detach(ct_tensor *x);                 /* the same storage, cut from the graph */
+CT_API ct_tensor *ct_grad_of(const ct_tensor *leaf);       /* what ct_backward has accumulated; NULL before, no error */
 CT_API bool ct_set_grad(ct_tensor *leaf, ct_tensor *grad); /* replaces it; NULL forgets it */
 
 /* Flags of ct_backward and ct_grad. */
@@ -245,8 +245,8 @@ CT_API bool ct_is_recomputing(void);
 /* At x, along v: out = J v (ct_jvp, by two vector-Jacobian products), and out[i] = sum_j H_ij v_j of a scalar
  * function (ct_hvp). ct_jacobian of f: [n...] -> [m...] has shape [m..., n...]; ct_hessian [n..., n...]. All can be
  * differentiated again when flags has CT_CREATE_GRAPH. */
-CT_API bool ct_jvp(ct_function fn, void *context, ct_tensor *const *x, ct_tensor *const *v, int n, ct_tensor **out, int m,
-                   unsigned flags);
+CT_API bool ct_jvp(ct_function fn, void *context, ct_tensor *const *x, ct_tensor *const *v, int n, ct_tensor **out,
+                   int m, unsigned flags);
 CT_API bool ct_hvp(ct_function fn, void *context, ct_tensor *const *x, ct_tensor *const *v, int n, ct_tensor **out,
                    unsigned flags);
 CT_API ct_tensor *ct_jacobian(ct_function fn, void *context, ct_tensor *x, unsigned flags);
@@ -261,7 +261,8 @@ typedef struct ct_check_options {
     double step;      /* default 1e-5 */
     uint64_t seed;
 } ct_check_options;
-CT_API bool ct_check_grad(ct_function fn, void *context, ct_tensor *const *x, int n, int m, const ct_check_options *options);
+CT_API bool ct_check_grad(ct_function fn, void *context, ct_tensor *const *x, int n, int m,
+                          const ct_check_options *options);
 
 /* Anomaly mode: every op's results, forward and backward, are searched for NaN; the first op that makes one out
  * of inputs without one is an error that names it. Slow. Also CT_ANOMALY=1. */
@@ -278,7 +279,8 @@ CT_API bool ct_set_pin(bool on);
 CT_API bool ct_set_grain(int64_t elements);
 /* Runs the library's parallel work on the host's threads: run(context, tasks, task, task_context) has to call
  * task(task_context, i) for every i below tasks, in any order and on any thread, and return when all are done. */
-typedef void (*ct_pool_run)(void *context, int64_t tasks, void (*task)(void *task_context, int64_t i), void *task_context);
+typedef void (*ct_pool_run)(void *context, int64_t tasks, void (*task)(void *task_context, int64_t i),
+                            void *task_context);
 CT_API bool ct_set_pool(ct_pool_run run, void *context, int threads); /* run NULL: the library's own pool again */
 
 /* The level of vector instructions in use ("base", "avx2", "avx512", "avx512bf16", "neon"). Also CT_ISA=name.
@@ -338,14 +340,14 @@ struct ct__grad_block {
 static inline void ct__scope_leave(struct ct__scope_block *block) { ct_scope_end(block->mark); }
 static inline void ct__grad_leave(struct ct__grad_block *block) { ct_set_grad_enabled(block->before); }
 #define CT__PASTE2(a, b) a##b
-#define CT__PASTE(a, b) CT__PASTE2(a, b)
-#define CT__SCOPE(name)                                                                                   \
+#define CT__PASTE(a, b)  CT__PASTE2(a, b)
+#define CT__SCOPE(name)                                                                                               \
     for (struct ct__scope_block name __attribute__((cleanup(ct__scope_leave))) = {ct_scope_begin(), true}; name.once; \
          name.once = false)
-#define CT__NO_GRAD(name)                                                                                      \
-    for (struct ct__grad_block name __attribute__((cleanup(ct__grad_leave))) = {ct_set_grad_enabled(false), true}; name.once; \
-         name.once = false)
-#define ct_scope CT__SCOPE(CT__PASTE(ct__scope_block_, __COUNTER__))
+#define CT__NO_GRAD(name)                                                                                          \
+    for (struct ct__grad_block name __attribute__((cleanup(ct__grad_leave))) = {ct_set_grad_enabled(false), true}; \
+         name.once; name.once = false)
+#define ct_scope   CT__SCOPE(CT__PASTE(ct__scope_block_, __COUNTER__))
 #define ct_no_grad CT__NO_GRAD(CT__PASTE(ct__grad_block_, __COUNTER__))
 #endif
 

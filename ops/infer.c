@@ -16,8 +16,8 @@ int ct__axis(int64_t axis, int ndim) { return (int)(axis < 0 ? axis + (ndim ? nd
 bool ct__infer_axis(const ct_infer *infer, int64_t axis, int ndim, int *resolved) {
     int64_t rank = ndim ? ndim : 1; /* a scalar counts as one dimension */
     if (axis < -rank || axis >= rank)
-        return ct_infer_fail(infer, CT_ERR_SHAPE, "axis %lld is out of range for %s, which has %d dimension%s", (long long)axis, ct_view_text(infer->in[0]), ndim,
-                             ndim == 1 ? "" : "s");
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "axis %lld is out of range for %s, which has %d dimension%s",
+                             (long long)axis, ct_view_text(infer->in[0]), ndim, ndim == 1 ? "" : "s");
     *resolved = ct__axis(axis, ndim);
     return true;
 }
@@ -28,7 +28,8 @@ bool ct__infer_axes(const ct_infer *infer, const ct_dims *axes, int ndim, unsign
     for (int i = 0; i < axes->n; i++) {
         int axis = 0;
         if (!ct__infer_axis(infer, axes->d[i], ndim, &axis)) return false;
-        if (*mask >> axis & 1) return ct_infer_fail(infer, CT_ERR_SHAPE, "axis %lld is given twice", (long long)axes->d[i]);
+        if (*mask >> axis & 1)
+            return ct_infer_fail(infer, CT_ERR_SHAPE, "axis %lld is given twice", (long long)axes->d[i]);
         *mask |= 1u << axis;
     }
     return true;
@@ -48,16 +49,16 @@ void ct__infer_set(ct_infer *infer, int output, ct_dtype dtype, int ndim, const 
     for (int i = 0; i < ndim; i++) out->dims[i] = dims[i];
 }
 
-void ct__infer_like(ct_infer *infer, int output, const ct_view *view, ct_dtype dtype) { ct__infer_set(infer, output, dtype, view->ndim, view->dims); }
+void ct__infer_like(ct_infer *infer, int output, const ct_view *view, ct_dtype dtype) {
+    ct__infer_set(infer, output, dtype, view->ndim, view->dims);
+}
 
 void ct__infer_reduced(ct_infer *infer, int output, const ct_view *x, unsigned mask, bool keepdim, ct_dtype dtype) {
     ct_view *out = &infer->out[output];
     out->dtype = dtype;
     out->ndim = 0;
     for (int i = 0; i < x->ndim; i++) {
-        if (!(mask >> i & 1))
-            out->dims[out->ndim++] = x->dims[i];
-        else if (keepdim)
-            out->dims[out->ndim++] = 1;
+        if (!(mask >> i & 1)) out->dims[out->ndim++] = x->dims[i];
+        else if (keepdim) out->dims[out->ndim++] = 1;
     }
 }

@@ -5,12 +5,57 @@
 #include "core/dtype.h"
 #include "tests/harness.h"
 
-static const double edges[] = {0, -0.0, 1, -1, 1.5, -1.5, 2.5, 127.6, 128, -128.9, -129, 255.5, 256, 300, -32769, 32767.9, 65535.5, 65536, 2147483647.0,
-                               2147483648.0, -2147483649.0, 4294967295.0, 4294967296.0, 1e18, 9.3e18, -9.3e18, 1.9e19, 1e30, NAN, INFINITY, -INFINITY, 0.015,
-                               0.001, 1e-4, 464, 465, 448, 61439, 61440, 57344, 65504, 65519, 65520, 6e-8, 3e-8, 1e-40};
+static const double edges[] = {0,
+                               -0.0,
+                               1,
+                               -1,
+                               1.5,
+                               -1.5,
+                               2.5,
+                               127.6,
+                               128,
+                               -128.9,
+                               -129,
+                               255.5,
+                               256,
+                               300,
+                               -32769,
+                               32767.9,
+                               65535.5,
+                               65536,
+                               2147483647.0,
+                               2147483648.0,
+                               -2147483649.0,
+                               4294967295.0,
+                               4294967296.0,
+                               1e18,
+                               9.3e18,
+                               -9.3e18,
+                               1.9e19,
+                               1e30,
+                               NAN,
+                               INFINITY,
+                               -INFINITY,
+                               0.015,
+                               0.001,
+                               1e-4,
+                               464,
+                               465,
+                               448,
+                               61439,
+                               61440,
+                               57344,
+                               65504,
+                               65519,
+                               65520,
+                               6e-8,
+                               3e-8,
+                               1e-40};
 enum { EDGES = sizeof edges / sizeof *edges, COUNT = 3 * EDGES };
 
-static bool is_integer(ct_dtype d) { return ct_dtype_is_int(d) || d == CT_BOOL || d == CT_U16 || d == CT_U32 || d == CT_U64; }
+static bool is_integer(ct_dtype d) {
+    return ct_dtype_is_int(d) || d == CT_BOOL || d == CT_U16 || d == CT_U32 || d == CT_U64;
+}
 
 static bool is_unsigned(ct_dtype d) { return d == CT_U8 || d == CT_BOOL || d == CT_U16 || d == CT_U32 || d == CT_U64; }
 
@@ -67,11 +112,13 @@ TEST(every_dtype_becomes_every_other) {
         }
         for (int from = 0; from < CT_DTYPE_COUNT; from++)
             for (int to = 0; to < CT_DTYPE_COUNT; to++)
-                for (int strided = 0; strided < 2; strided++) ct_scope {
-                    int wrong = wrong_elements((ct_dtype)from, (ct_dtype)to, strided);
-                    harness_check(wrong == 0, __FILE__, __LINE__, "%s: %d elements from %s to %s are wrong%s: %s", levels[i], wrong, ct_dtype_name((ct_dtype)from),
-                                  ct_dtype_name((ct_dtype)to), strided ? " (strided)" : "", ct_error());
-                }
+                for (int strided = 0; strided < 2; strided++)
+                    ct_scope {
+                        int wrong = wrong_elements((ct_dtype)from, (ct_dtype)to, strided);
+                        harness_check(wrong == 0, __FILE__, __LINE__, "%s: %d elements from %s to %s are wrong%s: %s",
+                                      levels[i], wrong, ct_dtype_name((ct_dtype)from), ct_dtype_name((ct_dtype)to),
+                                      strided ? " (strided)" : "", ct_error());
+                    }
     }
 }
 
@@ -173,7 +220,8 @@ TEST(prelu_takes_one_weight_or_one_a_channel) {
     CHECK_VALUES(ct_prelu(x, F32(CT_DIMS(2), 0.5, 2)), CT_DIMS(1, 2, 2), 0, -0.5, 2, -6, 4);
     CHECK_VALUES(ct_prelu(x, F32(CT_DIMS(1), 0.5)), CT_DIMS(1, 2, 2), 0, -0.5, 2, -1.5, 4);
     CHECK(!ct_prelu(x, F32(CT_DIMS(3), 1, 2, 3)));
-    CHECK_ERROR(CT_ERR_SHAPE, "prelu: weight is f32[3]; x is f32[1,2,2], so weight has to have 1 element or 2, one for each channel (axis 1)");
+    CHECK_ERROR(CT_ERR_SHAPE, "prelu: weight is f32[3]; x is f32[1,2,2], so weight has to have 1 element or 2, one for "
+                              "each channel (axis 1)");
 }
 
 TEST(glu_halves_an_axis) {
@@ -183,14 +231,16 @@ TEST(glu_halves_an_axis) {
 }
 
 TEST(clamp_between_tensors) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(5), -2, -1, 0, 1, 2)), *lo = ct_require_grad(F64(CT_DIMS(1), -1)), *hi = ct_require_grad(F64(CT_DIMS(1), 1));
+    ct_tensor *x = ct_require_grad(F64(CT_DIMS(5), -2, -1, 0, 1, 2)), *lo = ct_require_grad(F64(CT_DIMS(1), -1)),
+              *hi = ct_require_grad(F64(CT_DIMS(1), 1));
     ct_tensor *y = ct_clamp_tensor(x, .min = lo, .max = hi);
     CHECK_VALUES(y, CT_DIMS(5), 0, -1, -1, 0, 1, 1);
     REQUIRE(ct_backward(ct_sum(y)));
     CHECK_VALUES(ct_grad_of(x), CT_DIMS(5), 0, 0, 1, 1, 1, 0); /* at a bound it is x's */
     CHECK_VALUES(ct_grad_of(lo), CT_DIMS(1), 0, 1);
     CHECK_VALUES(ct_grad_of(hi), CT_DIMS(1), 0, 1);
-    CHECK_VALUES(ct_clamp_tensor(ct_detach(x), .min = F64(CT_DIMS(1), 3), .max = F64(CT_DIMS(1), 1)), CT_DIMS(5), 0, 1, 1, 1, 1, 1);
+    CHECK_VALUES(ct_clamp_tensor(ct_detach(x), .min = F64(CT_DIMS(1), 3), .max = F64(CT_DIMS(1), 1)), CT_DIMS(5), 0, 1,
+                 1, 1, 1, 1);
     CHECK(!ct_clamp_tensor(x));
     CHECK_ERROR(CT_ERR_NULL, "clamp_tensor: both min and max are NULL; one bound at least is needed");
 }

@@ -13,7 +13,8 @@
     } while (0)
 
 TEST(an_index_out_of_range_names_op_value_position_and_bound) {
-    ct_tensor *x = ct_zeros(CT_DIMS(2, 3)), *bad = I64(CT_DIMS(2, 2), 0, 2, 1, 3), *negative = I64(CT_DIMS(2, 1), 0, -1);
+    ct_tensor *x = ct_zeros(CT_DIMS(2, 3)), *bad = I64(CT_DIMS(2, 2), 0, 2, 1, 3),
+              *negative = I64(CT_DIMS(2, 1), 0, -1);
     CHECK(!ct_gather(x, 1, bad));
     CHECK_ERROR(CT_ERR_INDEX, "gather: index[1,1] is 3, out of range for axis 1 of f32[2,3]: 0 to 2");
     CHECK(!ct_gather(x, 1, negative));
@@ -40,7 +41,8 @@ TEST(an_index_out_of_range_names_op_value_position_and_bound) {
 }
 
 TEST(the_last_of_several_stays_and_only_it_gets_gradient) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(3), 10, 20, 30)), *src = ct_require_grad(F64(CT_DIMS(4), 1, 2, 3, 4)), *index = I64(CT_DIMS(4), 0, 2, 0, 2);
+    ct_tensor *x = ct_require_grad(F64(CT_DIMS(3), 10, 20, 30)), *src = ct_require_grad(F64(CT_DIMS(4), 1, 2, 3, 4)),
+              *index = I64(CT_DIMS(4), 0, 2, 0, 2);
     ct_tensor *y = ct_scatter(x, 0, index, src);
     CHECK_VALUES(y, CT_DIMS(3), 0, 3, 20, 4);
     CHECK(ct_backward_from(y, F64(CT_DIMS(3), 5, 6, 7), 0));
@@ -67,7 +69,8 @@ static bool products(void *context, ct_tensor *const *in, int n, ct_tensor **out
 }
 
 TEST(scattered_products_with_zeros_are_differentiable_twice) {
-    ct_tensor *index = I64(CT_DIMS(5), 0, 1, 0, 0, 1), *in[] = {F64(CT_DIMS(3), 2, 3, 0), F64(CT_DIMS(5), 4, 5, 0, 7, 0)};
+    ct_tensor *index = I64(CT_DIMS(5), 0, 1, 0, 0, 1),
+              *in[] = {F64(CT_DIMS(3), 2, 3, 0), F64(CT_DIMS(5), 4, 5, 0, 7, 0)};
     ct_tensor *x = ct_require_grad(ct_clone(in[0])), *src = ct_require_grad(ct_clone(in[1]));
     ct_tensor *y = ct_scatter_reduce(x, 0, index, src, CT_FOLD_PROD);
     CHECK_VALUES(y, CT_DIMS(3), 0, 0, 0, 0);
@@ -95,7 +98,8 @@ TEST(exclude_self_leaves_out_x_where_something_is_sent) {
     CHECK_VALUES(ct_scatter_reduce(x, 0, index, src, CT_FOLD_MAX, .exclude_self = true), CT_DIMS(3), 0, 4, 1, 7);
     CHECK_VALUES(ct_scatter_reduce(x, 0, index, src, CT_FOLD_MIN, .exclude_self = true), CT_DIMS(3), 0, 2, 1, 7);
     /* -3 / 2 rounds down */
-    CHECK_VALUES(ct_scatter_reduce(I64(CT_DIMS(1), -4), 0, I64(CT_DIMS(1), 0), I64(CT_DIMS(1), 1), CT_FOLD_MEAN), CT_DIMS(1), 0, -2);
+    CHECK_VALUES(ct_scatter_reduce(I64(CT_DIMS(1), -4), 0, I64(CT_DIMS(1), 0), I64(CT_DIMS(1), 1), CT_FOLD_MEAN),
+                 CT_DIMS(1), 0, -2);
 }
 
 TEST(masked_select_and_nonzero_have_the_size_that_values_give) {
@@ -130,7 +134,8 @@ TEST(masked_select_of_many_chunks_keeps_the_order) {
 }
 
 TEST(repeat_interleave_takes_a_vector_of_repeats) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(3, 2), 1, 2, 3, 4, 5, 6)), *y = ct_repeat_interleave(x, 0, 0, .repeats = I64(CT_DIMS(3), 2, 0, 1));
+    ct_tensor *x = ct_require_grad(F64(CT_DIMS(3, 2), 1, 2, 3, 4, 5, 6)),
+              *y = ct_repeat_interleave(x, 0, 0, .repeats = I64(CT_DIMS(3), 2, 0, 1));
     CHECK_VALUES(y, CT_DIMS(3, 2), 0, 1, 2, 1, 2, 5, 6);
     CHECK(ct_backward_from(y, F64(CT_DIMS(3, 2), 1, 2, 3, 4, 5, 6), 0));
     CHECK_VALUES(ct_grad_of(x), CT_DIMS(3, 2), 0, 4, 6, 0, 0, 5, 6);
@@ -148,11 +153,13 @@ TEST(rows_of_a_large_table_and_their_gradient) {
     float *data = malloc((size_t)V * D * sizeof *data);
     for (int64_t i = 0; i < V * D; i++) data[i] = (float)(i % 8191);
     for (int i = 0; i < N; i++) hits[places[i] = (i * 7919LL + i / 3) % V]++;
-    ct_tensor *w = ct_require_grad(ct_from_data(data, CT_DIMS(V, D), CT_F32)), *index = ct_from_data(places, CT_DIMS(N), CT_I64);
+    ct_tensor *w = ct_require_grad(ct_from_data(data, CT_DIMS(V, D), CT_F32)),
+              *index = ct_from_data(places, CT_DIMS(N), CT_I64);
     ct_tensor *y = ct_embedding(w, index), *z = ct_index_select(w, 0, index);
     const float *rows = ct_data(y);
     bool same = true;
-    for (int i = 0; i < N; i++) same &= memcmp(rows + (size_t)i * D, data + (size_t)places[i] * D, D * sizeof(float)) == 0;
+    for (int i = 0; i < N; i++)
+        same &= memcmp(rows + (size_t)i * D, data + (size_t)places[i] * D, D * sizeof(float)) == 0;
     CHECK(same);
     CHECK(harness_same_bits(y, z));
     CHECK(ct_backward_from(y, ct_ones(CT_DIMS(N, D)), 0));
@@ -169,7 +176,8 @@ TEST(a_large_gather_is_right) {
     float *data = malloc((size_t)ROWS * WIDTH * sizeof *data);
     int64_t *places = malloc((size_t)ROWS * WIDTH * sizeof *places);
     for (int64_t i = 0; i < ROWS * WIDTH; i++) data[i] = (float)i, places[i] = (i * 7919 + i / 7) % WIDTH;
-    ct_tensor *x = ct_from_data(data, CT_DIMS(ROWS, WIDTH), CT_F32), *index = ct_from_data(places, CT_DIMS(ROWS, WIDTH), CT_I64);
+    ct_tensor *x = ct_from_data(data, CT_DIMS(ROWS, WIDTH), CT_F32),
+              *index = ct_from_data(places, CT_DIMS(ROWS, WIDTH), CT_I64);
     const float *y = ct_data(ct_gather(x, 1, index));
     bool same = y != NULL;
     for (int64_t i = 0; same && i < ROWS * WIDTH; i++) same = y[i] == data[i / WIDTH * WIDTH + places[i]];

@@ -18,15 +18,11 @@ static bool prints(const char *file, int line, const ct_tensor *x, const char *e
 
 /* Written from what NumPy 2.4.6 prints. */
 TEST(zeros_and_ones) {
-    CHECK_PRINTS(TENSOR(CT_F32, CT_DIMS(2, 2), 0.0, 1.0, 1.0, 0.0),
-                 "[[0. 1.]\n"
-                 " [1. 0.]]");
+    CHECK_PRINTS(TENSOR(CT_F32, CT_DIMS(2, 2), 0.0, 1.0, 1.0, 0.0), "[[0. 1.]\n"
+                                                                    " [1. 0.]]");
 }
 
-TEST(halves) {
-    CHECK_PRINTS(TENSOR(CT_F32, CT_DIMS(3), 0.5, 1.25, -3.0),
-                 "[ 0.5   1.25 -3.  ]");
-}
+TEST(halves) { CHECK_PRINTS(TENSOR(CT_F32, CT_DIMS(3), 0.5, 1.25, -3.0), "[ 0.5   1.25 -3.  ]"); }
 
 TEST(f32_has_its_own_shortest_digits) {
     CHECK_PRINTS(TENSOR(CT_F32, CT_DIMS(3), 0.10000000149011612, 0.20000000298023224, 0.3333333432674408),
@@ -39,28 +35,17 @@ TEST(f64_is_cut_at_eight_places) {
 }
 
 TEST(large_range_is_scientific) {
-    CHECK_PRINTS(TENSOR(CT_F64, CT_DIMS(3), 0.001, 1.0, 1000.5),
-                 "[1.0000e-03 1.0000e+00 1.0005e+03]");
+    CHECK_PRINTS(TENSOR(CT_F64, CT_DIMS(3), 0.001, 1.0, 1000.5), "[1.0000e-03 1.0000e+00 1.0005e+03]");
 }
 
-TEST(small_is_scientific) {
-    CHECK_PRINTS(TENSOR(CT_F64, CT_DIMS(2), 9e-05, 1.0),
-                 "[9.e-05 1.e+00]");
-}
+TEST(small_is_scientific) { CHECK_PRINTS(TENSOR(CT_F64, CT_DIMS(2), 9e-05, 1.0), "[9.e-05 1.e+00]"); }
 
-TEST(large_is_scientific) {
-    CHECK_PRINTS(TENSOR(CT_F64, CT_DIMS(2), 100000000.0, 1.0),
-                 "[1.e+08 1.e+00]");
-}
+TEST(large_is_scientific) { CHECK_PRINTS(TENSOR(CT_F64, CT_DIMS(2), 100000000.0, 1.0), "[1.e+08 1.e+00]"); }
 
-TEST(f32_large_is_scientific) {
-    CHECK_PRINTS(TENSOR(CT_F32, CT_DIMS(2), 1000000.0, 250000.0),
-                 "[1.0e+06 2.5e+05]");
-}
+TEST(f32_large_is_scientific) { CHECK_PRINTS(TENSOR(CT_F32, CT_DIMS(2), 1000000.0, 250000.0), "[1.0e+06 2.5e+05]"); }
 
 TEST(three_digit_exponents) {
-    CHECK_PRINTS(TENSOR(CT_F64, CT_DIMS(3), 1e-100, 1.0, 25000000000.0),
-                 "[1.0e-100 1.0e+000 2.5e+010]");
+    CHECK_PRINTS(TENSOR(CT_F64, CT_DIMS(3), 1e-100, 1.0, 25000000000.0), "[1.0e-100 1.0e+000 2.5e+010]");
 }
 
 TEST(scientific_digits_are_true) {
@@ -69,90 +54,45 @@ TEST(scientific_digits_are_true) {
 }
 
 TEST(nan_and_infinities) {
-    CHECK_PRINTS(TENSOR(CT_F64, CT_DIMS(4), NAN, 1.5, -INFINITY, INFINITY),
-                 "[ nan  1.5 -inf  inf]");
+    CHECK_PRINTS(TENSOR(CT_F64, CT_DIMS(4), NAN, 1.5, -INFINITY, INFINITY), "[ nan  1.5 -inf  inf]");
 }
 
-TEST(only_nan) {
-    CHECK_PRINTS(TENSOR(CT_F32, CT_DIMS(2), NAN, NAN),
-                 "[nan nan]");
-}
+TEST(only_nan) { CHECK_PRINTS(TENSOR(CT_F32, CT_DIMS(2), NAN, NAN), "[nan nan]"); }
 
-TEST(infinity_among_integers) {
-    CHECK_PRINTS(TENSOR(CT_F32, CT_DIMS(3), 1.0, INFINITY, 3.0),
-                 "[ 1. inf  3.]");
-}
+TEST(infinity_among_integers) { CHECK_PRINTS(TENSOR(CT_F32, CT_DIMS(3), 1.0, INFINITY, 3.0), "[ 1. inf  3.]"); }
 
-TEST(negative_zero) {
-    CHECK_PRINTS(TENSOR(CT_F64, CT_DIMS(2), -0.0, 0.0),
-                 "[-0.  0.]");
-}
+TEST(negative_zero) { CHECK_PRINTS(TENSOR(CT_F64, CT_DIMS(2), -0.0, 0.0), "[-0.  0.]"); }
 
-TEST(f16) {
-    CHECK_PRINTS(TENSOR(CT_F16, CT_DIMS(3), 0.0999755859375, 65504.0, 1.0),
-                 "[1.00e-01 6.55e+04 1.00e+00]");
-}
+TEST(f16) { CHECK_PRINTS(TENSOR(CT_F16, CT_DIMS(3), 0.0999755859375, 65504.0, 1.0), "[1.00e-01 6.55e+04 1.00e+00]"); }
 
 TEST(f16_power_of_two) {
-    CHECK_PRINTS(TENSOR(CT_F16, CT_DIMS(2), 0.015625, 1.0013580322265625e-05),
-                 "[1.563e-02 1.001e-05]");
+    CHECK_PRINTS(TENSOR(CT_F16, CT_DIMS(2), 0.015625, 1.0013580322265625e-05), "[1.563e-02 1.001e-05]");
 }
 
 TEST(integers_align) {
-    CHECK_PRINTS(TENSOR(CT_I64, CT_DIMS(2, 2), 1.0, -20.0, 300.0, 4.0),
-                 "[[  1 -20]\n"
-                 " [300   4]]");
+    CHECK_PRINTS(TENSOR(CT_I64, CT_DIMS(2, 2), 1.0, -20.0, 300.0, 4.0), "[[  1 -20]\n"
+                                                                        " [300   4]]");
 }
 
-TEST(bytes) {
-    CHECK_PRINTS(TENSOR(CT_U8, CT_DIMS(3), 0.0, 255.0, 7.0),
-                 "[  0 255   7]");
-}
+TEST(bytes) { CHECK_PRINTS(TENSOR(CT_U8, CT_DIMS(3), 0.0, 255.0, 7.0), "[  0 255   7]"); }
 
-TEST(truth) {
-    CHECK_PRINTS(TENSOR(CT_BOOL, CT_DIMS(3), 1.0, 0.0, 1.0),
-                 "[ True False  True]");
-}
+TEST(truth) { CHECK_PRINTS(TENSOR(CT_BOOL, CT_DIMS(3), 1.0, 0.0, 1.0), "[ True False  True]"); }
 
-TEST(scalar_float) {
-    CHECK_PRINTS(TENSOR(CT_F32, CT_DIMS0, 1.5),
-                 "1.5");
-}
+TEST(scalar_float) { CHECK_PRINTS(TENSOR(CT_F32, CT_DIMS0, 1.5), "1.5"); }
 
-TEST(scalar_whole) {
-    CHECK_PRINTS(TENSOR(CT_F64, CT_DIMS0, 3.0),
-                 "3.0");
-}
+TEST(scalar_whole) { CHECK_PRINTS(TENSOR(CT_F64, CT_DIMS0, 3.0), "3.0"); }
 
-TEST(scalar_tiny) {
-    CHECK_PRINTS(TENSOR(CT_F64, CT_DIMS0, 1e-05),
-                 "1e-05");
-}
+TEST(scalar_tiny) { CHECK_PRINTS(TENSOR(CT_F64, CT_DIMS0, 1e-05), "1e-05"); }
 
-TEST(scalar_large) {
-    CHECK_PRINTS(TENSOR(CT_F64, CT_DIMS0, 1e+16),
-                 "1e+16");
-}
+TEST(scalar_large) { CHECK_PRINTS(TENSOR(CT_F64, CT_DIMS0, 1e+16), "1e+16"); }
 
-TEST(scalar_int) {
-    CHECK_PRINTS(TENSOR(CT_I64, CT_DIMS0, -7.0),
-                 "-7");
-}
+TEST(scalar_int) { CHECK_PRINTS(TENSOR(CT_I64, CT_DIMS0, -7.0), "-7"); }
 
-TEST(scalar_bool) {
-    CHECK_PRINTS(TENSOR(CT_BOOL, CT_DIMS0, 1.0),
-                 "True");
-}
+TEST(scalar_bool) { CHECK_PRINTS(TENSOR(CT_BOOL, CT_DIMS0, 1.0), "True"); }
 
-TEST(scalar_nan) {
-    CHECK_PRINTS(TENSOR(CT_F32, CT_DIMS0, NAN),
-                 "nan");
-}
+TEST(scalar_nan) { CHECK_PRINTS(TENSOR(CT_F32, CT_DIMS0, NAN), "nan"); }
 
-TEST(scalar_third) {
-    CHECK_PRINTS(TENSOR(CT_F32, CT_DIMS0, 0.3333333432674408),
-                 "0.33333334");
-}
+TEST(scalar_third) { CHECK_PRINTS(TENSOR(CT_F32, CT_DIMS0, 0.3333333432674408), "0.33333334"); }
 
 TEST(cube) {
     CHECK_PRINTS(TENSOR(CT_I64, CT_DIMS(2, 2, 3), 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0),
@@ -164,24 +104,28 @@ TEST(cube) {
 }
 
 TEST(four_axes) {
-    CHECK_PRINTS(TENSOR(CT_I64, CT_DIMS(2, 1, 2, 2), 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0),
-                 "[[[[0 1]\n"
-                 "   [2 3]]]\n"
-                 "\n"
-                 "\n"
-                 " [[[4 5]\n"
-                 "   [6 7]]]]");
+    CHECK_PRINTS(TENSOR(CT_I64, CT_DIMS(2, 1, 2, 2), 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0), "[[[[0 1]\n"
+                                                                                              "   [2 3]]]\n"
+                                                                                              "\n"
+                                                                                              "\n"
+                                                                                              " [[[4 5]\n"
+                                                                                              "   [6 7]]]]");
 }
 
 TEST(long_row_wraps) {
-    CHECK_PRINTS(TENSOR(CT_F64, CT_DIMS(30), 0.0, 1.5, 3.0, 4.5, 6.0, 7.5, 9.0, 10.5, 12.0, 13.5, 15.0, 16.5, 18.0, 19.5, 21.0, 22.5, 24.0, 25.5, 27.0, 28.5, 30.0, 31.5, 33.0, 34.5, 36.0, 37.5, 39.0, 40.5, 42.0, 43.5),
+    CHECK_PRINTS(TENSOR(CT_F64, CT_DIMS(30), 0.0, 1.5, 3.0, 4.5, 6.0, 7.5, 9.0, 10.5, 12.0, 13.5, 15.0, 16.5, 18.0,
+                        19.5, 21.0, 22.5, 24.0, 25.5, 27.0, 28.5, 30.0, 31.5, 33.0, 34.5, 36.0, 37.5, 39.0, 40.5, 42.0,
+                        43.5),
                  "[ 0.   1.5  3.   4.5  6.   7.5  9.  10.5 12.  13.5 15.  16.5 18.  19.5\n"
                  " 21.  22.5 24.  25.5 27.  28.5 30.  31.5 33.  34.5 36.  37.5 39.  40.5\n"
                  " 42.  43.5]");
 }
 
 TEST(long_rows_wrap) {
-    CHECK_PRINTS(TENSOR(CT_F32, CT_DIMS(2, 25), 0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0, 2.25, 2.5, 2.75, 3.0, 3.25, 3.5, 3.75, 4.0, 4.25, 4.5, 4.75, 5.0, 5.25, 5.5, 5.75, 6.0, 6.25, 6.5, 6.75, 7.0, 7.25, 7.5, 7.75, 8.0, 8.25, 8.5, 8.75, 9.0, 9.25, 9.5, 9.75, 10.0, 10.25, 10.5, 10.75, 11.0, 11.25, 11.5, 11.75, 12.0, 12.25),
+    CHECK_PRINTS(TENSOR(CT_F32, CT_DIMS(2, 25), 0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0, 2.25, 2.5, 2.75, 3.0,
+                        3.25, 3.5, 3.75, 4.0, 4.25, 4.5, 4.75, 5.0, 5.25, 5.5, 5.75, 6.0, 6.25, 6.5, 6.75, 7.0, 7.25,
+                        7.5, 7.75, 8.0, 8.25, 8.5, 8.75, 9.0, 9.25, 9.5, 9.75, 10.0, 10.25, 10.5, 10.75, 11.0, 11.25,
+                        11.5, 11.75, 12.0, 12.25),
                  "[[ 0.    0.25  0.5   0.75  1.    1.25  1.5   1.75  2.    2.25  2.5   2.75\n"
                  "   3.    3.25  3.5   3.75  4.    4.25  4.5   4.75  5.    5.25  5.5   5.75\n"
                  "   6.  ]\n"
@@ -247,7 +191,9 @@ TEST(a_view_prints_its_own_order) {
     CHECK_PRINTS(ct_expand(ct_narrow(x, 0, 0, 1), CT_DIMS(2, 3)), "[[1 2 3]\n [1 2 3]]");
 }
 
-TEST(bf16_prints_the_digits_that_name_it) { CHECK_PRINTS(TENSOR(CT_BF16, CT_DIMS(3), 0.1, 1, 3.140625), "[0.1  1.   3.14]"); }
+TEST(bf16_prints_the_digits_that_name_it) {
+    CHECK_PRINTS(TENSOR(CT_BF16, CT_DIMS(3), 0.1, 1, 3.140625), "[0.1  1.   3.14]");
+}
 
 TEST(large_integers_are_exact) {
     int64_t values[2] = {INT64_MAX, INT64_MIN};

@@ -20,9 +20,10 @@ static bool words_are(ct_random at, uint64_t block, uint32_t a, uint32_t b, uint
  * parts turns into ones: with stream 0, block and call are the counter. */
 TEST(philox_gives_the_published_words) {
     CHECK(words_are((ct_random){0, 0, 0}, 0, 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8));
-    CHECK(words_are((ct_random){.seed = UINT64_MAX, .stream = 0, .call = UINT64_MAX}, UINT64_MAX, 0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd));
-    CHECK(words_are((ct_random){.seed = 0x299f31d0a4093822ull, .stream = 0, .call = 0x0370734413198a2eull}, 0x85a308d3243f6a88ull, 0xd16cfe09, 0x94fdcceb,
-                    0x5001e420, 0x24126ea1));
+    CHECK(words_are((ct_random){.seed = UINT64_MAX, .stream = 0, .call = UINT64_MAX}, UINT64_MAX, 0x408f276d,
+                    0x41c83b0e, 0xa20bc7c6, 0x6d5451fd));
+    CHECK(words_are((ct_random){.seed = 0x299f31d0a4093822ull, .stream = 0, .call = 0x0370734413198a2eull},
+                    0x85a308d3243f6a88ull, 0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1));
 }
 
 /* ---- Where the words go ---- */
@@ -51,78 +52,70 @@ TEST(rand_takes_word_i_of_its_call) {
 
 static ct_tensor *draw(int kind, ct_rng *rng) {
     switch (kind) {
-    case 0:
-        return ct_rand(CT_DIMS(MANY), .rng = rng);
-    case 1:
-        return ct_rand(CT_DIMS(MANY), .dtype = CT_F64, .rng = rng);
-    case 2:
-        return ct_uniform(CT_DIMS(7, 30001), -3, 5, .dtype = CT_F16, .rng = rng);
-    case 3:
-        return ct_randint(CT_DIMS(MANY), -5, 1000003, .rng = rng);
-    case 4:
-        return ct_bernoulli_full(CT_DIMS(MANY), 0.3, .dtype = CT_BOOL, .rng = rng);
-    case 5:
-        return ct_randperm(MANY, .rng = rng);
-    case 6:
-        return ct_bernoulli(ct_full(CT_DIMS(MANY), 0.7), .rng = rng);
-    case 7:
-        return ct_multinomial(ct_arange(1, 4001, 1), 400, .rng = rng);
-    case 8:
-        return ct_rand(CT_DIMS(MANY), .dtype = CT_BF16, .rng = rng);
-    case 9:
-        return ct_multinomial(ct_arange(1, 401, 1), 4000, .replacement = true, .rng = rng);
-    case 10:
-        return ct_randn(CT_DIMS(MANY), .rng = rng);
-    case 11:
-        return ct_randn(CT_DIMS(MANY), .dtype = CT_F64, .rng = rng);
-    default:
-        return ct_truncated_normal(CT_DIMS(MANY), 1, 2, -1, 4, .rng = rng);
+    case 0: return ct_rand(CT_DIMS(MANY), .rng = rng);
+    case 1: return ct_rand(CT_DIMS(MANY), .dtype = CT_F64, .rng = rng);
+    case 2: return ct_uniform(CT_DIMS(7, 30001), -3, 5, .dtype = CT_F16, .rng = rng);
+    case 3: return ct_randint(CT_DIMS(MANY), -5, 1000003, .rng = rng);
+    case 4: return ct_bernoulli_full(CT_DIMS(MANY), 0.3, .dtype = CT_BOOL, .rng = rng);
+    case 5: return ct_randperm(MANY, .rng = rng);
+    case 6: return ct_bernoulli(ct_full(CT_DIMS(MANY), 0.7), .rng = rng);
+    case 7: return ct_multinomial(ct_arange(1, 4001, 1), 400, .rng = rng);
+    case 8: return ct_rand(CT_DIMS(MANY), .dtype = CT_BF16, .rng = rng);
+    case 9: return ct_multinomial(ct_arange(1, 401, 1), 4000, .replacement = true, .rng = rng);
+    case 10: return ct_randn(CT_DIMS(MANY), .rng = rng);
+    case 11: return ct_randn(CT_DIMS(MANY), .dtype = CT_F64, .rng = rng);
+    default: return ct_truncated_normal(CT_DIMS(MANY), 1, 2, -1, 4, .rng = rng);
     }
 }
 enum { EXACT = 10, KINDS = 13 }; /* those from EXACT on use the math library */
 
 TEST(same_bits_for_any_thread_count) {
-    for (int kind = 0; kind < KINDS; kind++) ct_scope {
-        ct_tensor *first = NULL;
-        for (int threads = 1; threads <= 5; threads += 2) {
-            ct_rng *rng = ct_rng_new(9, 3);
-            ct_set_threads(threads);
-            ct__set_grain(threads == 3 ? 1 : 0);
-            ct_tensor *x = draw(kind, rng);
-            ct__set_grain(0);
-            if (!first) first = x;
-            harness_check(x && harness_same_bits(first, x), __FILE__, __LINE__, "kind %d differs on %d threads", kind, threads);
-            ct_rng_free(rng);
+    for (int kind = 0; kind < KINDS; kind++)
+        ct_scope {
+            ct_tensor *first = NULL;
+            for (int threads = 1; threads <= 5; threads += 2) {
+                ct_rng *rng = ct_rng_new(9, 3);
+                ct_set_threads(threads);
+                ct__set_grain(threads == 3 ? 1 : 0);
+                ct_tensor *x = draw(kind, rng);
+                ct__set_grain(0);
+                if (!first) first = x;
+                harness_check(x && harness_same_bits(first, x), __FILE__, __LINE__, "kind %d differs on %d threads",
+                              kind, threads);
+                ct_rng_free(rng);
+            }
         }
-    }
     ct_set_threads(0);
 }
 
 TEST(same_numbers_at_every_level) {
     static const char *const levels[] = {"base", "avx2", "avx512", "neon"};
-    for (int kind = 0; kind < KINDS; kind++) ct_scope {
-        ct_tensor *first = NULL;
-        for (int i = 0; i < 4; i++) {
-            if (!ct_set_isa(levels[i])) {
-                ct_error_clear();
-                continue;
-            }
-            ct_rng *rng = ct_rng_new(9, 3);
-            ct_tensor *x = draw(kind, rng);
-            ct_rng_free(rng);
-            REQUIRE(x);
-            if (!first) {
-                first = x;
-            } else if (kind < EXACT) {
-                harness_check(harness_same_bits(first, x), __FILE__, __LINE__, "kind %d differs at level %s", kind, levels[i]);
-            } else {
-                double tolerance = kind == 11 ? 1e-13 : 4e-6, worst = 0;
-                ct_tensor *difference = ct_amax(ct_abs(ct_sub(first, x)));
-                worst = ct_item(difference);
-                harness_check(worst <= tolerance, __FILE__, __LINE__, "kind %d is off by %g at level %s", kind, worst, levels[i]);
+    for (int kind = 0; kind < KINDS; kind++)
+        ct_scope {
+            ct_tensor *first = NULL;
+            for (int i = 0; i < 4; i++) {
+                if (!ct_set_isa(levels[i])) {
+                    ct_error_clear();
+                    continue;
+                }
+                ct_rng *rng = ct_rng_new(9, 3);
+                ct_tensor *x = draw(kind, rng);
+                ct_rng_free(rng);
+                REQUIRE(x);
+                if (!first) {
+                    first = x;
+                } else if (kind < EXACT) {
+                    harness_check(harness_same_bits(first, x), __FILE__, __LINE__, "kind %d differs at level %s", kind,
+                                  levels[i]);
+                } else {
+                    double tolerance = kind == 11 ? 1e-13 : 4e-6, worst = 0;
+                    ct_tensor *difference = ct_amax(ct_abs(ct_sub(first, x)));
+                    worst = ct_item(difference);
+                    harness_check(worst <= tolerance, __FILE__, __LINE__, "kind %d is off by %g at level %s", kind,
+                                  worst, levels[i]);
+                }
             }
         }
-    }
 }
 
 TEST(strided_results_have_the_same_numbers) {
@@ -138,7 +131,8 @@ TEST(strided_results_have_the_same_numbers) {
 
 TEST(streams_and_seeds_differ) {
     ct_rng *a = ct_rng_new(1, 0), *b = ct_rng_new(1, 1), *c = ct_rng_new(2, 0);
-    ct_tensor *x = ct_rand(CT_DIMS(64), .rng = a), *y = ct_rand(CT_DIMS(64), .rng = b), *z = ct_rand(CT_DIMS(64), .rng = c), *w = ct_rand(CT_DIMS(64), .rng = a);
+    ct_tensor *x = ct_rand(CT_DIMS(64), .rng = a), *y = ct_rand(CT_DIMS(64), .rng = b),
+              *z = ct_rand(CT_DIMS(64), .rng = c), *w = ct_rand(CT_DIMS(64), .rng = a);
     CHECK(!harness_same_bits(x, y) && !harness_same_bits(x, z) && !harness_same_bits(x, w));
     CHECK(ct_rng_position(a) == 2);
     ct_rng_set_position(a, 0);
@@ -184,17 +178,18 @@ static void moments(ct_tensor *x, double m[5]) {
 
 TEST(randn_has_normal_moments) {
     static const ct_dtype dtypes[] = {CT_F32, CT_F64, CT_F16, CT_BF16};
-    for (int i = 0; i < 4; i++) ct_scope {
-        double m[5], n = 1e6;
-        ct_seed(6);
-        moments(ct_randn(CT_DIMS(1000000), .dtype = dtypes[i]), m);
-        /* the variances of the powers of a normal number are 1, 2, 15 and 96; bf16 rounds at 2^-9 */
-        double rounding = dtypes[i] == CT_BF16 ? 1e-4 : 0;
-        CHECK_NEAR(m[1], 0, 5 * sqrt(1 / n) + rounding);
-        CHECK_NEAR(m[2], 1, 5 * sqrt(2 / n) + rounding);
-        CHECK_NEAR(m[3], 0, 5 * sqrt(15 / n) + rounding);
-        CHECK_NEAR(m[4], 3, 5 * sqrt(96 / n) + rounding);
-    }
+    for (int i = 0; i < 4; i++)
+        ct_scope {
+            double m[5], n = 1e6;
+            ct_seed(6);
+            moments(ct_randn(CT_DIMS(1000000), .dtype = dtypes[i]), m);
+            /* the variances of the powers of a normal number are 1, 2, 15 and 96; bf16 rounds at 2^-9 */
+            double rounding = dtypes[i] == CT_BF16 ? 1e-4 : 0;
+            CHECK_NEAR(m[1], 0, 5 * sqrt(1 / n) + rounding);
+            CHECK_NEAR(m[2], 1, 5 * sqrt(2 / n) + rounding);
+            CHECK_NEAR(m[3], 0, 5 * sqrt(15 / n) + rounding);
+            CHECK_NEAR(m[4], 3, 5 * sqrt(96 / n) + rounding);
+        }
 }
 
 TEST(normal_scales_and_shifts) {
@@ -210,7 +205,8 @@ TEST(normal_scales_and_shifts) {
 static bool normal_counts(ct_tensor *x, double mean, double std, double lo, double hi) {
     enum { CELLS = 50 };
     int64_t counts[CELLS] = {0}, n = ct_numel(x);
-    double from = lo == -INFINITY ? 0 : 0.5 * erfc(-(lo - mean) / std / sqrt(2)), to = hi == INFINITY ? 1 : 0.5 * erfc(-(hi - mean) / std / sqrt(2));
+    double from = lo == -INFINITY ? 0 : 0.5 * erfc(-(lo - mean) / std / sqrt(2)),
+           to = hi == INFINITY ? 1 : 0.5 * erfc(-(hi - mean) / std / sqrt(2));
     const float *values = ct_data(x);
     for (int64_t i = 0; i < n; i++) {
         double p = (0.5 * erfc(-(values[i] - mean) / std / sqrt(2)) - from) / (to - from);
@@ -243,12 +239,13 @@ TEST(truncated_normal_is_precise_far_out) {
 
 TEST(uniform_stays_below_its_upper_bound) {
     static const ct_dtype dtypes[] = {CT_F32, CT_F64, CT_F16, CT_BF16};
-    for (int i = 0; i < 4; i++) ct_scope {
-        ct_seed(3);
-        ct_tensor *x = ct_cast(ct_uniform(CT_DIMS(300000), 1, 1.25, .dtype = dtypes[i]), CT_F64);
-        CHECK(ct_item(ct_amin(x)) >= 1 && ct_item(ct_amax(x)) < 1.25);
-        CHECK_NEAR(ct_item(ct_mean(x)), 1.125, dtypes[i] == CT_BF16 ? 0.01 : 0.001);
-    }
+    for (int i = 0; i < 4; i++)
+        ct_scope {
+            ct_seed(3);
+            ct_tensor *x = ct_cast(ct_uniform(CT_DIMS(300000), 1, 1.25, .dtype = dtypes[i]), CT_F64);
+            CHECK(ct_item(ct_amin(x)) >= 1 && ct_item(ct_amax(x)) < 1.25);
+            CHECK_NEAR(ct_item(ct_mean(x)), 1.125, dtypes[i] == CT_BF16 ? 0.01 : 0.001);
+        }
     CHECK(ct_item(ct_amax(ct_uniform(CT_DIMS(10), 2, 2))) == 2);
 }
 
@@ -299,16 +296,17 @@ TEST(randperm_is_a_permutation_and_fair) {
     for (int i = 0; i < MANY; i++) once += seen[i] == 1;
     free(seen);
     CHECK(once == MANY);
-    for (int turn = 0; turn < 24000; turn++) ct_scope { /* each of the 24 orders of four */
-        const int64_t *p = ct_data(ct_randperm(4));
-        int code = 0;
-        for (int i = 0, weight = 6; i < 3; weight /= 3 - i, i++) {
-            int smaller = 0;
-            for (int j = i + 1; j < 4; j++) smaller += p[j] < p[i];
-            code += smaller * weight;
+    for (int turn = 0; turn < 24000; turn++)
+        ct_scope { /* each of the 24 orders of four */
+            const int64_t *p = ct_data(ct_randperm(4));
+            int code = 0;
+            for (int i = 0, weight = 6; i < 3; weight /= 3 - i, i++) {
+                int smaller = 0;
+                for (int j = i + 1; j < 4; j++) smaller += p[j] < p[i];
+                code += smaller * weight;
+            }
+            counts[code]++;
         }
-        counts[code]++;
-    }
     CHECK(even_counts(counts, 24, 24000));
 }
 
@@ -319,11 +317,12 @@ TEST(multinomial_follows_its_weights) {
     ct_tensor *x = ct_multinomial(weights, 80000, .replacement = true);
     REQUIRE(x);
     for (int i = 0; i < 80000; i++) counts[((const int64_t *)ct_data(x))[i]]++;
-    for (int turn = 0; turn < 8000; turn++) ct_scope {
-        const int64_t *two = ct_data(ct_multinomial(weights, 2));
-        CHECK(two[0] != two[1] && two[1] != 1);
-        first[two[0]]++;
-    }
+    for (int turn = 0; turn < 8000; turn++)
+        ct_scope {
+            const int64_t *two = ct_data(ct_multinomial(weights, 2));
+            CHECK(two[0] != two[1] && two[1] != 1);
+            first[two[0]]++;
+        }
     for (int i = 0; i < 4; i++) {
         double p = (double[]){0.125, 0, 0.375, 0.5}[i];
         CHECK_NEAR((double)counts[i] / 80000, p, 5 * sqrt(p * (1 - p) / 80000));

@@ -49,8 +49,10 @@ static void check_orders(ct_dims shape) {
                     for (int i = 0; i < 4; i++)
                         if (orders[k][i] < shape.n) axes.d[axes.n++] = orders[k][i];
                     ct_tensor *view = ct_permute(x, axes), *y = ct_clone(view);
-                    harness_check(y && same_elements(y, ct_data(x), ct_shape(view), ct_strides(view), ct_dtype_size(by_size[s])), __FILE__, __LINE__, "shape %s, axes %s, %s",
-                                  ct_dims_text(shape), ct_dims_text(axes), ct_dtype_name(by_size[s]));
+                    harness_check(
+                        y && same_elements(y, ct_data(x), ct_shape(view), ct_strides(view), ct_dtype_size(by_size[s])),
+                        __FILE__, __LINE__, "shape %s, axes %s, %s", ct_dims_text(shape), ct_dims_text(axes),
+                        ct_dtype_name(by_size[s]));
                 }
             }
         }
@@ -92,7 +94,8 @@ TEST(views_with_gaps_steps_and_repeats_are_copied_right) {
         while (memcmp(data + start * 4, ct_data(y), 4) != 0) start++;
         CHECK(same_elements(y, data + start * 4, ct_shape(views[i]), ct_strides(views[i]), 4));
     }
-    ct_tensor *row = numbered(CT_DIMS(1, 1300, 1), CT_F32), *wide = ct_expand(row, CT_DIMS(500, 1300, 3)), *y = ct_clone(wide);
+    ct_tensor *row = numbered(CT_DIMS(1, 1300, 1), CT_F32), *wide = ct_expand(row, CT_DIMS(500, 1300, 3)),
+              *y = ct_clone(wide);
     CHECK(same_elements(y, ct_data(row), ct_shape(wide), ct_strides(wide), 4));
     y = ct_clone(ct_expand(ct_scalar(2.5, CT_F32), CT_DIMS(3001, 777)));
     CHECK(ct_item(ct_amin(y)) == 2.5 && ct_item(ct_amax(y)) == 2.5);
@@ -103,8 +106,10 @@ TEST(flips_rolls_triangles_and_frames_of_large_tensors) {
     float *data = malloc((size_t)(n * m) * sizeof *data);
     for (int64_t i = 0; i < n * m; i++) data[i] = (float)(i + 1);
     ct_tensor *x = ct_from_data(data, CT_DIMS(n, m), CT_F32);
-    const float *flip = ct_data(ct_flip(x, CT_DIMS(1))), *roll = ct_data(ct_roll(x, CT_DIMS(7, -3), .axes = CT_DIMS(0, 1))), *tril = ct_data(ct_tril(x, .diagonal = 2)),
-                *triu = ct_data(ct_triu(x, .diagonal = -1)), *padded = ct_data(ct_pad(x, CT_DIMS(1, 2, 3, 4), .value = -1));
+    const float *flip = ct_data(ct_flip(x, CT_DIMS(1))),
+                *roll = ct_data(ct_roll(x, CT_DIMS(7, -3), .axes = CT_DIMS(0, 1))),
+                *tril = ct_data(ct_tril(x, .diagonal = 2)), *triu = ct_data(ct_triu(x, .diagonal = -1)),
+                *padded = ct_data(ct_pad(x, CT_DIMS(1, 2, 3, 4), .value = -1));
     bool flips = true, rolls = true, lower = true, upper = true, pads = true;
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < m; j++) {

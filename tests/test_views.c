@@ -54,7 +54,8 @@ TEST(slices_follow_python) {
     CHECK(ct_numel(ct_slice(x, 0, 5, .stop = CT_SET(2))) == 0);
     CHECK(ct_numel(ct_slice(x, 0, 3, .stop = CT_SET(0))) == 0);
     CHECK(ct_numel(ct_slice(x, 0, 2, .stop = CT_SET(5), .step = -1)) == 0);
-    CHECK_VALUES(ct_slice_assign(x, F64(CT_DIMS(2), -1, -2), 0, 6, .stop = CT_SET(2), .step = -2), CT_DIMS(7), 0, 0, 1, 2, 3, -2, 5, -1);
+    CHECK_VALUES(ct_slice_assign(x, F64(CT_DIMS(2), -1, -2), 0, 6, .stop = CT_SET(2), .step = -2), CT_DIMS(7), 0, 0, 1,
+                 2, 3, -2, 5, -1);
     CHECK_VALUES(ct_slice_assign(x, ct_scalar(9, CT_F32), 0, 1, .step = 3), CT_DIMS(7), 0, 0, 9, 2, 3, 9, 5, 6);
 }
 
@@ -93,7 +94,8 @@ TEST(overlapping_views_sum_their_gradients) {
 TEST(errors_of_views_carry_shapes) {
     ct_tensor *x = ct_zeros(CT_DIMS(2, 3));
     CHECK(!ct_reshape(x, CT_DIMS(4, -1)));
-    CHECK_ERROR(CT_ERR_SHAPE, "reshape: x is f32[2,3] (6 elements); no size in place of the -1 makes that the shape [4,-1]");
+    CHECK_ERROR(CT_ERR_SHAPE,
+                "reshape: x is f32[2,3] (6 elements); no size in place of the -1 makes that the shape [4,-1]");
     CHECK(!ct_reshape(x, CT_DIMS(5)));
     CHECK_ERROR(CT_ERR_SHAPE, "reshape: x is f32[2,3] (6 elements), the shape [5] has 5");
     CHECK(!ct_reshape(x, CT_DIMS(-1, -1)));
@@ -126,7 +128,10 @@ TEST(pad_reads_its_list_for_the_last_axes) {
     CHECK_VALUES(ct_pad(x, CT_DIMS(1, 0)), CT_DIMS(2, 4), 0, 0, 1, 2, 3, 0, 4, 5, 6);
     CHECK_VALUES(ct_pad(x, CT_DIMS(1)), CT_DIMS(2, 5), 0, 0, 1, 2, 3, 0, 0, 4, 5, 6, 0);
     CHECK_VALUES(ct_pad(x, CT_DIMS(1, 0, 0, -1), .value = 9), CT_DIMS(3, 2), 0, 9, 9, 1, 2, 4, 5);
-    CHECK_VALUES(ct_pad(x, CT_DIMS(1, 2), .mode = CT_PAD_REFLECT), CT_DIMS(2, 6), 0, 2, 1, 2, 3, 2, 1, 5, 4, 5, 6, 5, 4);
-    CHECK_VALUES(ct_pad(x, CT_DIMS(1, 0, 2, 0), .mode = CT_PAD_REPLICATE), CT_DIMS(3, 5), 0, 1, 1, 1, 2, 3, 1, 1, 1, 2, 3, 4, 4, 4, 5, 6);
-    CHECK_VALUES(ct_pad(x, CT_DIMS(2, 1), .mode = CT_PAD_CIRCULAR), CT_DIMS(2, 6), 0, 2, 3, 1, 2, 3, 1, 5, 6, 4, 5, 6, 4);
+    CHECK_VALUES(ct_pad(x, CT_DIMS(1, 2), .mode = CT_PAD_REFLECT), CT_DIMS(2, 6), 0, 2, 1, 2, 3, 2, 1, 5, 4, 5, 6, 5,
+                 4);
+    CHECK_VALUES(ct_pad(x, CT_DIMS(1, 0, 2, 0), .mode = CT_PAD_REPLICATE), CT_DIMS(3, 5), 0, 1, 1, 1, 2, 3, 1, 1, 1, 2,
+                 3, 4, 4, 4, 5, 6);
+    CHECK_VALUES(ct_pad(x, CT_DIMS(2, 1), .mode = CT_PAD_CIRCULAR), CT_DIMS(2, 6), 0, 2, 3, 1, 2, 3, 1, 5, 6, 4, 5, 6,
+                 4);
 }

@@ -10,19 +10,20 @@
 
 #include "backends/cpu/simd/simd.h"
 
-#define ct__copy CT_ISA_FN(ct__copy)
-#define ct__copy_view CT_ISA_FN(ct__copy_view)
-#define ct__copy_run CT_ISA_FN(ct__copy_run)
-#define ct__fill_run CT_ISA_FN(ct__fill_run)
-#define ct__fill CT_ISA_FN(ct__fill)
-#define ct__stream_worth CT_ISA_FN(ct__stream_worth)
-#define ct__stream_run CT_ISA_FN(ct__stream_run)
+#define ct__copy            CT_ISA_FN(ct__copy)
+#define ct__copy_view       CT_ISA_FN(ct__copy_view)
+#define ct__copy_run        CT_ISA_FN(ct__copy_run)
+#define ct__fill_run        CT_ISA_FN(ct__fill_run)
+#define ct__fill            CT_ISA_FN(ct__fill)
+#define ct__stream_worth    CT_ISA_FN(ct__stream_worth)
+#define ct__stream_run      CT_ISA_FN(ct__stream_run)
 #define ct__stream_fill_run CT_ISA_FN(ct__stream_fill_run)
-#define ct__stream_end CT_ISA_FN(ct__stream_end)
+#define ct__stream_end      CT_ISA_FN(ct__stream_end)
 
 /* dst[i, j, ...] = src[i, j, ...] over dims. Elements of 1, 2, 4 or 8 bytes; strides in elements, of any sign; those of src
  * may be 0 or overlap, those of dst must not, and dst must not overlap src. Runs on all threads. */
-void ct__copy(void *dst, const int64_t *dst_strides, const void *src, const int64_t *src_strides, int ndim, const int64_t *dims, size_t element);
+void ct__copy(void *dst, const int64_t *dst_strides, const void *src, const int64_t *src_strides, int ndim,
+              const int64_t *dims, size_t element);
 /* The same for two views of one shape and element size. */
 void ct__copy_view(const ct_view *dst, const ct_view *src);
 /* dst[i, j, ...] = the one element at value. */

@@ -17,12 +17,16 @@ const ct_kernel *ct__cpu_kernels_base(int op_index);
 const ct_kernel *ct__cpu_kernels_avx2(int op_index);
 const ct_kernel *ct__cpu_kernels_avx512(int op_index);
 static bool has_base(void) { return true; }
-static bool has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"); }
-static bool has_avx512(void) {
-    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512vl");
+static bool has_avx2(void) {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
 }
-static bool has_avx512bf16(void) { return has_avx512() && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni"); }
+static bool has_avx512(void) {
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+static bool has_avx512bf16(void) {
+    return has_avx512() && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
+}
 #elif defined(__aarch64__)
 const ct_kernel *ct__cpu_kernels_base(int op_index);
 const ct_kernel *ct__cpu_kernels_neon(int op_index);
@@ -86,7 +90,8 @@ bool ct_set_isa(const char *name) {
     pthread_once(&once, choose);
     int level = find_level(name);
     if (level < 0) return ct_fail(CT_ERR_VALUE, "set_isa", "there is no level named %s on this architecture", name);
-    if (!levels[level].has()) return ct_fail(CT_ERR_DEVICE, "set_isa", "this machine lacks the instructions of %s", name);
+    if (!levels[level].has())
+        return ct_fail(CT_ERR_DEVICE, "set_isa", "this machine lacks the instructions of %s", name);
     ct__gemm_init(levels[level].gemm);
     atomic_store(&chosen, level);
     ct__registry_start();
@@ -111,4 +116,9 @@ static bool synchronize(ct_stream *stream) {
     return true;
 }
 
-const ct_backend ct__cpu_backend = {.name = "cpu", .upload = upload, .download = download, .synchronize = synchronize, .kernels = kernels, .missing = ""};
+const ct_backend ct__cpu_backend = {.name = "cpu",
+                                    .upload = upload,
+                                    .download = download,
+                                    .synchronize = synchronize,
+                                    .kernels = kernels,
+                                    .missing = ""};

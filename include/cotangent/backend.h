@@ -30,8 +30,8 @@ typedef struct ct_stream ct_stream; /* in-order work of a device; the CPU's is N
 /* A candidate. It allocates nothing and writes only its outputs and scratch. */
 typedef struct ct_kernel {
     const char *name;
-    const char *(*can)(const ct_call *call);  /* NULL: takes it; else why not. A NULL pointer takes everything */
-    size_t (*scratch)(const ct_call *call);   /* bytes; NULL: none */
+    const char *(*can)(const ct_call *call); /* NULL: takes it; else why not. A NULL pointer takes everything */
+    size_t (*scratch)(const ct_call *call);  /* bytes; NULL: none */
     bool (*run)(const ct_call *call, ct_stream *stream); /* false after ct_fail: a value, not a shape, was wrong */
 } ct_kernel;
 
@@ -43,7 +43,7 @@ typedef struct ct_backend {
     bool (*download)(void *host, const void *buffer, size_t offset, size_t bytes, ct_stream *stream);
     bool (*synchronize)(ct_stream *stream);
     const ct_kernel *(*kernels)(int op_index); /* of a built-in op; NULL: none */
-    const char *missing; /* why it is not there; "" when it is */
+    const char *missing;                       /* why it is not there; "" when it is */
 } ct_backend;
 
 #ifdef __cplusplus

@@ -59,9 +59,9 @@ typedef struct ct_attr {
     const char *name;   /* singular spelling for CT_ATTR_AXES */
     const char *plural; /* its list spelling, else NULL */
     ct_attr_type type;
-    bool required;      /* positional in C; has no default */
-    uint32_t offset;    /* in the op's attribute struct */
-    double number;      /* the default of numbers, bools, enums, dtypes, axes */
+    bool required;             /* positional in C; has no default */
+    uint32_t offset;           /* in the op's attribute struct */
+    double number;             /* the default of numbers, bools, enums, dtypes, axes */
     const char *const *values; /* names of an enum's values, NULL-terminated */
     const char *doc;
 } ct_attr;
@@ -69,13 +69,13 @@ typedef struct ct_attr {
 /* Flags of an op. */
 enum {
     CT_OP_ELEMENTWISE = 1,
-    CT_OP_VIEW = 2,        /* output 0 is a view of input 0's storage: no kernel; infer sets strides and offset */
-    CT_OP_RANDOM = 4,      /* takes a position in the random stream */
-    CT_OP_NO_GRAD = 8,     /* not differentiable: its results never require grad, and say so when differentiated */
-    CT_OP_MUTATES = 16,    /* some input is CT_ARG_MUTATED */
-    CT_OP_INTERNAL = 32,   /* a helper of other ops (a fused gradient): not in ops.h */
-    CT_OP_ALIAS_OK = 64,   /* its kernels may write where they read, element by element */
-    CT_OP_MOVES = 128,     /* moves elements and computes nothing: its lowering takes half types as they are */
+    CT_OP_VIEW = 2,      /* output 0 is a view of input 0's storage: no kernel; infer sets strides and offset */
+    CT_OP_RANDOM = 4,    /* takes a position in the random stream */
+    CT_OP_NO_GRAD = 8,   /* not differentiable: its results never require grad, and say so when differentiated */
+    CT_OP_MUTATES = 16,  /* some input is CT_ARG_MUTATED */
+    CT_OP_INTERNAL = 32, /* a helper of other ops (a fused gradient): not in ops.h */
+    CT_OP_ALIAS_OK = 64, /* its kernels may write where they read, element by element */
+    CT_OP_MOVES = 128,   /* moves elements and computes nothing: its lowering takes half types as they are */
 };
 
 typedef struct ct_op ct_op;
@@ -117,7 +117,7 @@ typedef struct ct_lower {
 /* Mutable companion of an op, owned by the library: zero-initialised beside the op. */
 typedef struct ct_op_slot {
     const struct ct_kernel *kernels[CT_DEVICE_TYPE_COUNT]; /* candidates in order, ended by an unnamed one */
-    int index;                                              /* in the op table; -1 until registered */
+    int index;                                             /* in the op table; -1 until registered */
 } ct_op_slot;
 
 /* What is saved, a bit each input and output. */
@@ -136,7 +136,8 @@ struct ct_op {
     unsigned flags;
     uint64_t saves_in;  /* which inputs' data vjp reads, a bit each; a list input is the bits from its position on */
     uint64_t saves_out; /* which outputs' data vjp reads */
-    const ct_saves *saves_for; /* by input, what its own gradient reads, so that no more is saved; NULL: all of the above */
+    const ct_saves
+        *saves_for; /* by input, what its own gradient reads, so that no more is saved; NULL: all of the above */
     bool (*infer)(ct_infer *infer);
     void (*vjp)(ct_vjp *vjp);
     void (*lower)(ct_lower *lower);
@@ -165,8 +166,8 @@ CT_API bool ct_attrs_set(const ct_op *op, void *attrs, const char *name, const c
  * The first m outputs are computed and belong to the current scope. attrs NULL: the defaults. */
 CT_API bool ct_apply(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs, ct_tensor **outputs, int m);
 /* The same with a choice of outputs (want NULL: all m) and a generator (NULL: the default one). */
-CT_API bool ct_apply_with(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs, ct_tensor **outputs, int m,
-                          const bool *want, ct_rng *rng);
+CT_API bool ct_apply_with(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs, ct_tensor **outputs,
+                          int m, const bool *want, ct_rng *rng);
 
 #ifdef __cplusplus
 }

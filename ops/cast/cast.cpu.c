@@ -14,27 +14,27 @@ typedef void (*converter)(void *restrict y, const void *restrict x, int64_t n);
 
 /* Truncates and saturates; NaN gives 0. LOW and BIG are exact in FROM: below LOW is LEAST, from BIG on is MOST. What is
  * out of range is replaced before the conversion, which would be undefined. */
-#define FLOAT_TO_INT(FROM, TO, LOW, BIG, LEAST, MOST)                                                   \
-    static void FROM##_to_##TO(void *restrict y, const void *restrict x, int64_t n) {                   \
-        const FROM *from = x;                                                                           \
-        TO *to = y;                                                                                     \
-        for (int64_t i = 0; i < n; i++) {                                                               \
-            FROM v = from[i];                                                                           \
-            FROM safe = ((v > (FROM)(LOW)) & (v < (FROM)(BIG))) ? v : (FROM)0;                          \
-            TO t = (TO)safe;                                                                            \
-            t = v <= (FROM)(LOW) ? (TO)(LEAST) : t;                                                     \
-            to[i] = v >= (FROM)(BIG) ? (TO)(MOST) : t;                                                  \
-        }                                                                                               \
+#define FLOAT_TO_INT(FROM, TO, LOW, BIG, LEAST, MOST)                                 \
+    static void FROM##_to_##TO(void *restrict y, const void *restrict x, int64_t n) { \
+        const FROM *from = x;                                                         \
+        TO *to = y;                                                                   \
+        for (int64_t i = 0; i < n; i++) {                                             \
+            FROM v = from[i];                                                         \
+            FROM safe = ((v > (FROM)(LOW)) & (v < (FROM)(BIG))) ? v : (FROM)0;        \
+            TO t = (TO)safe;                                                          \
+            t = v <= (FROM)(LOW) ? (TO)(LEAST) : t;                                   \
+            to[i] = v >= (FROM)(BIG) ? (TO)(MOST) : t;                                \
+        }                                                                             \
     }
 
-#define SIMPLE(FROM, TO, VALUE)                                                                         \
-    static void FROM##_to_##TO(void *restrict y, const void *restrict x, int64_t n) {                   \
-        const FROM *from = x;                                                                           \
-        TO *to = y;                                                                                     \
-        for (int64_t i = 0; i < n; i++) {                                                               \
-            FROM v = from[i];                                                                           \
-            to[i] = (TO)(VALUE);                                                                        \
-        }                                                                                               \
+#define SIMPLE(FROM, TO, VALUE)                                                       \
+    static void FROM##_to_##TO(void *restrict y, const void *restrict x, int64_t n) { \
+        const FROM *from = x;                                                         \
+        TO *to = y;                                                                   \
+        for (int64_t i = 0; i < n; i++) {                                             \
+            FROM v = from[i];                                                         \
+            to[i] = (TO)(VALUE);                                                      \
+        }                                                                             \
     }
 
 typedef uint8_t truth;
@@ -49,15 +49,15 @@ typedef uint16_t u16;
 typedef uint32_t u32;
 typedef uint64_t u64;
 
-#define FLOATS_TO_INTS(FROM)                                                             \
-    FLOAT_TO_INT(FROM, i8, -128, 128, INT8_MIN, INT8_MAX)                                \
-    FLOAT_TO_INT(FROM, i16, -32768, 32768, INT16_MIN, INT16_MAX)                         \
-    FLOAT_TO_INT(FROM, i32, -2147483648.0, 2147483648.0, INT32_MIN, INT32_MAX)           \
-    FLOAT_TO_INT(FROM, i64, -0x1p63, 0x1p63, INT64_MIN, INT64_MAX)                       \
-    FLOAT_TO_INT(FROM, u8, 0, 256, 0, UINT8_MAX)                                         \
-    FLOAT_TO_INT(FROM, u16, 0, 65536, 0, UINT16_MAX)                                     \
-    FLOAT_TO_INT(FROM, u32, 0, 4294967296.0, 0, UINT32_MAX)                              \
-    FLOAT_TO_INT(FROM, u64, 0, 0x1p64, 0, UINT64_MAX)                                    \
+#define FLOATS_TO_INTS(FROM)                                                   \
+    FLOAT_TO_INT(FROM, i8, -128, 128, INT8_MIN, INT8_MAX)                      \
+    FLOAT_TO_INT(FROM, i16, -32768, 32768, INT16_MIN, INT16_MAX)               \
+    FLOAT_TO_INT(FROM, i32, -2147483648.0, 2147483648.0, INT32_MIN, INT32_MAX) \
+    FLOAT_TO_INT(FROM, i64, -0x1p63, 0x1p63, INT64_MIN, INT64_MAX)             \
+    FLOAT_TO_INT(FROM, u8, 0, 256, 0, UINT8_MAX)                               \
+    FLOAT_TO_INT(FROM, u16, 0, 65536, 0, UINT16_MAX)                           \
+    FLOAT_TO_INT(FROM, u32, 0, 4294967296.0, 0, UINT32_MAX)                    \
+    FLOAT_TO_INT(FROM, u64, 0, 0x1p64, 0, UINT64_MAX)                          \
     SIMPLE(FROM, truth, v != 0)
 FLOATS_TO_INTS(f32)
 FLOATS_TO_INTS(f64)
@@ -65,13 +65,13 @@ SIMPLE(f32, f64, v)
 SIMPLE(f64, f32, v)
 
 /* Integers wrap, so only the width of the result counts: its signed type stands for both. */
-#define FROM_INT(FROM)      \
-    SIMPLE(FROM, f32, v)    \
-    SIMPLE(FROM, f64, v)    \
-    SIMPLE(FROM, i8, v)     \
-    SIMPLE(FROM, i16, v)    \
-    SIMPLE(FROM, i32, v)    \
-    SIMPLE(FROM, i64, v)    \
+#define FROM_INT(FROM)   \
+    SIMPLE(FROM, f32, v) \
+    SIMPLE(FROM, f64, v) \
+    SIMPLE(FROM, i8, v)  \
+    SIMPLE(FROM, i16, v) \
+    SIMPLE(FROM, i32, v) \
+    SIMPLE(FROM, i64, v) \
     SIMPLE(FROM, truth, v != 0)
 FROM_INT(i8)
 FROM_INT(i16)
@@ -82,17 +82,17 @@ FROM_INT(u16)
 FROM_INT(u32)
 FROM_INT(u64)
 
-#define FLOAT_ROW(FROM)                                                                                              \
-    {                                                                                                                \
-        [CT_F32] = FROM##_to_f32, [CT_F64] = FROM##_to_f64, [CT_I8] = FROM##_to_i8, [CT_I16] = FROM##_to_i16,         \
-        [CT_I32] = FROM##_to_i32, [CT_I64] = FROM##_to_i64, [CT_U8] = FROM##_to_u8, [CT_U16] = FROM##_to_u16,         \
-        [CT_U32] = FROM##_to_u32, [CT_U64] = FROM##_to_u64, [CT_BOOL] = FROM##_to_truth,                              \
+#define FLOAT_ROW(FROM)                                                                                       \
+    {                                                                                                         \
+        [CT_F32] = FROM##_to_f32, [CT_F64] = FROM##_to_f64, [CT_I8] = FROM##_to_i8, [CT_I16] = FROM##_to_i16, \
+        [CT_I32] = FROM##_to_i32, [CT_I64] = FROM##_to_i64, [CT_U8] = FROM##_to_u8, [CT_U16] = FROM##_to_u16, \
+        [CT_U32] = FROM##_to_u32, [CT_U64] = FROM##_to_u64, [CT_BOOL] = FROM##_to_truth,                      \
     }
-#define INT_ROW(FROM)                                                                                                \
-    {                                                                                                                \
-        [CT_F32] = FROM##_to_f32, [CT_F64] = FROM##_to_f64, [CT_I8] = FROM##_to_i8, [CT_I16] = FROM##_to_i16,         \
-        [CT_I32] = FROM##_to_i32, [CT_I64] = FROM##_to_i64, [CT_U8] = FROM##_to_i8, [CT_U16] = FROM##_to_i16,         \
-        [CT_U32] = FROM##_to_i32, [CT_U64] = FROM##_to_i64, [CT_BOOL] = FROM##_to_truth,                              \
+#define INT_ROW(FROM)                                                                                         \
+    {                                                                                                         \
+        [CT_F32] = FROM##_to_f32, [CT_F64] = FROM##_to_f64, [CT_I8] = FROM##_to_i8, [CT_I16] = FROM##_to_i16, \
+        [CT_I32] = FROM##_to_i32, [CT_I64] = FROM##_to_i64, [CT_U8] = FROM##_to_i8, [CT_U16] = FROM##_to_i16, \
+        [CT_U32] = FROM##_to_i32, [CT_U64] = FROM##_to_i64, [CT_BOOL] = FROM##_to_truth,                      \
     }
 #define f32_to_f32 NULL
 #define f64_to_f64 NULL
@@ -105,18 +105,18 @@ static const converter plain[CT_DTYPE_COUNT][CT_DTYPE_COUNT] = {
 
 /* ---- Types that C lacks, to f32 and from it ---- */
 
-#define HALF(NAME)                                                                              \
-    static void NAME##_to_f32(void *restrict y, const void *restrict x, int64_t n) {            \
-        const uint16_t *from = x;                                                               \
-        float *to = y;                                                                          \
-        int64_t i = 0;                                                                          \
+#define HALF(NAME)                                                                                   \
+    static void NAME##_to_f32(void *restrict y, const void *restrict x, int64_t n) {                 \
+        const uint16_t *from = x;                                                                    \
+        float *to = y;                                                                               \
+        int64_t i = 0;                                                                               \
         for (; i + VF32_LANES <= n; i += VF32_LANES) vf32_store(to + i, vf32_load_##NAME(from + i)); \
         if (i < n) vf32_store_n(to + i, vf32_load_##NAME##_n(from + i, (int)(n - i)), (int)(n - i)); \
-    }                                                                                           \
-    static void f32_to_##NAME(void *restrict y, const void *restrict x, int64_t n) {            \
-        const float *from = x;                                                                  \
-        uint16_t *to = y;                                                                       \
-        int64_t i = 0;                                                                          \
+    }                                                                                                \
+    static void f32_to_##NAME(void *restrict y, const void *restrict x, int64_t n) {                 \
+        const float *from = x;                                                                       \
+        uint16_t *to = y;                                                                            \
+        int64_t i = 0;                                                                               \
         for (; i + VF32_LANES <= n; i += VF32_LANES) vf32_store_##NAME(to + i, vf32_load(from + i)); \
         if (i < n) vf32_store_##NAME##_n(to + i, vf32_load_n(from + i, (int)(n - i)), (int)(n - i)); \
     }
@@ -213,11 +213,15 @@ static void complex64_to_truth(void *restrict y, const void *restrict x, int64_t
     for (int64_t i = 0; i < n; i++) to[i] = (from[2 * i] != 0) | (from[2 * i + 1] != 0);
 }
 
-static const converter widen[CT_DTYPE_COUNT] = {[CT_F16] = f16_to_f32,       [CT_BF16] = bf16_to_f32,
-                                                [CT_F8E4M3] = f8e4m3_to_f32, [CT_F8E5M2] = f8e5m2_to_f32,
+static const converter widen[CT_DTYPE_COUNT] = {[CT_F16] = f16_to_f32,
+                                                [CT_BF16] = bf16_to_f32,
+                                                [CT_F8E4M3] = f8e4m3_to_f32,
+                                                [CT_F8E5M2] = f8e5m2_to_f32,
                                                 [CT_COMPLEX64] = complex64_to_f32};
-static const converter narrow[CT_DTYPE_COUNT] = {[CT_F16] = f32_to_f16,       [CT_BF16] = f32_to_bf16,
-                                                 [CT_F8E4M3] = f32_to_f8e4m3, [CT_F8E5M2] = f32_to_f8e5m2,
+static const converter narrow[CT_DTYPE_COUNT] = {[CT_F16] = f32_to_f16,
+                                                 [CT_BF16] = f32_to_bf16,
+                                                 [CT_F8E4M3] = f32_to_f8e4m3,
+                                                 [CT_F8E5M2] = f32_to_f8e5m2,
                                                  [CT_COMPLEX64] = f32_to_complex64};
 
 /* ---- Runs ---- */
@@ -240,10 +244,8 @@ static void plan(job *j, ct_dtype from, ct_dtype to) {
     } else {
         j->first = widen[from] ? widen[from] : plain[from][CT_F32];
         converter on = narrow[to] ? narrow[to] : plain[CT_F32][to];
-        if (!j->first)
-            j->first = on; /* x is f32 */
-        else
-            j->second = on; /* NULL where y is f32 */
+        if (!j->first) j->first = on; /* x is f32 */
+        else j->second = on;          /* NULL where y is f32 */
     }
 }
 
@@ -263,22 +265,22 @@ static void convert_dense(const job *j, char *y, const char *x, int64_t n) {
 }
 
 /* Copies n elements between a strided run and a dense one. */
-#define STRIDED(NAME, TO, FROM)                                                              \
-    static void NAME(void *to, const void *from, int64_t n, int64_t step, size_t size) {     \
-        switch (size) {                                                                      \
-        case 1:                                                                              \
+#define STRIDED(NAME, TO, FROM)                                                                    \
+    static void NAME(void *to, const void *from, int64_t n, int64_t step, size_t size) {           \
+        switch (size) {                                                                            \
+        case 1:                                                                                    \
             for (int64_t i = 0; i < n; i++) ((uint8_t *)to)[TO] = ((const uint8_t *)from)[FROM];   \
-            break;                                                                           \
-        case 2:                                                                              \
+            break;                                                                                 \
+        case 2:                                                                                    \
             for (int64_t i = 0; i < n; i++) ((uint16_t *)to)[TO] = ((const uint16_t *)from)[FROM]; \
-            break;                                                                           \
-        case 4:                                                                              \
+            break;                                                                                 \
+        case 4:                                                                                    \
             for (int64_t i = 0; i < n; i++) ((uint32_t *)to)[TO] = ((const uint32_t *)from)[FROM]; \
-            break;                                                                           \
-        case 8:                                                                              \
+            break;                                                                                 \
+        case 8:                                                                                    \
             for (int64_t i = 0; i < n; i++) ((uint64_t *)to)[TO] = ((const uint64_t *)from)[FROM]; \
-            break;                                                                           \
-        }                                                                                    \
+            break;                                                                                 \
+        }                                                                                          \
     }
 STRIDED(gather_run, i, i *step)
 STRIDED(scatter_run, i *step, i)
@@ -316,7 +318,10 @@ static void convert_chunk(void *context, int64_t chunk, int worker) {
 static bool run_convert(const ct_call *call, ct_stream *stream) {
     (void)stream;
     const ct_view *x = call->in[0], *y = call->out[0];
-    job j = {.rows = rows_of(y, x), .x_size = ct_dtype_size(x->dtype), .y_size = ct_dtype_size(y->dtype), .chunk = ct__grain(CHUNK)};
+    job j = {.rows = rows_of(y, x),
+             .x_size = ct_dtype_size(x->dtype),
+             .y_size = ct_dtype_size(y->dtype),
+             .chunk = ct__grain(CHUNK)};
     j.x = ct__address(x, j.x_size);
     j.y = ct__address(y, j.y_size);
     plan(&j, x->dtype, y->dtype);

@@ -34,9 +34,11 @@ static ct_tensor *repeated(ct_tensor *x, ct_dims counts) {
 
 static bool check_counts(const char *op, const ct_tensor *x, ct_dims counts, int least) {
     if (counts.n < least || counts.n > CT_MAX_DIMS)
-        return ct_fail(CT_ERR_SHAPE, op, "x is %s and counts %s: %d to %d counts are expected", ct_tensor_text(x), ct_dims_text(counts), least, CT_MAX_DIMS);
+        return ct_fail(CT_ERR_SHAPE, op, "x is %s and counts %s: %d to %d counts are expected", ct_tensor_text(x),
+                       ct_dims_text(counts), least, CT_MAX_DIMS);
     for (int i = 0; i < counts.n; i++)
-        if (counts.d[i] < 0) return ct_fail(CT_ERR_VALUE, op, "counts is %s; a count is 0 or more", ct_dims_text(counts));
+        if (counts.d[i] < 0)
+            return ct_fail(CT_ERR_VALUE, op, "counts is %s; a count is 0 or more", ct_dims_text(counts));
     return true;
 }
 
@@ -67,7 +69,8 @@ void repeat_interleave_lower(ct_lower *l) {
     ct_tensor *x = l->in[0], *repeats = l->in[1];
     const int ndim = ct_ndim(x);
     if (at->axis < -ndim || at->axis >= ndim) {
-        ct_fail(CT_ERR_SHAPE, "repeat_interleave", "axis %lld is out of range for %s, which has %d dimension%s", (long long)at->axis, ct_tensor_text(x), ndim, ndim == 1 ? "" : "s");
+        ct_fail(CT_ERR_SHAPE, "repeat_interleave", "axis %lld is out of range for %s, which has %d dimension%s",
+                (long long)at->axis, ct_tensor_text(x), ndim, ndim == 1 ? "" : "s");
         return;
     }
     const int axis = ct__axis(at->axis, ndim);
@@ -75,8 +78,9 @@ void repeat_interleave_lower(ct_lower *l) {
     if (repeats) {
         const int64_t size = shape.d[axis];
         if (ct_ndim(repeats) > 1 || (ct_numel(repeats) != size && ct_numel(repeats) != 1)) {
-            ct_fail(CT_ERR_SHAPE, "repeat_interleave", "repeats is %s and axis %d of x, which is %s, has %lld elements: [%lld] or [1] is expected", ct_tensor_text(repeats), axis,
-                    ct_tensor_text(x), (long long)size, (long long)size);
+            ct_fail(CT_ERR_SHAPE, "repeat_interleave",
+                    "repeats is %s and axis %d of x, which is %s, has %lld elements: [%lld] or [1] is expected",
+                    ct_tensor_text(repeats), axis, ct_tensor_text(x), (long long)size, (long long)size);
             return;
         }
         if (ct_numel(repeats) != size || ct_ndim(repeats) == 0) repeats = expand(repeats, CT_DIMS(size));
@@ -97,7 +101,8 @@ void repeat_interleave_lower(ct_lower *l) {
 }
 
 bool repeat_total_infer(ct_infer *infer) {
-    if (infer->in[0]->ndim != 1) return ct_infer_fail(infer, CT_ERR_SHAPE, "repeats is %s; a vector is expected", ct_view_text(infer->in[0]));
+    if (infer->in[0]->ndim != 1)
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "repeats is %s; a vector is expected", ct_view_text(infer->in[0]));
     ct__infer_set(infer, 0, CT_I64, 0, NULL);
     return true;
 }

@@ -12,7 +12,9 @@ static bool run_total(const ct_call *call, ct_stream *stream) {
     (void)stream;
     for (int64_t i = 0; i < repeats->dims[0]; i++) {
         const int64_t n = repeats_at(repeats, i);
-        if (n < 0) return ct_fail(CT_ERR_VALUE, "repeat_interleave", "repeats[%lld] is %lld; it is 0 or more", (long long)i, (long long)n);
+        if (n < 0)
+            return ct_fail(CT_ERR_VALUE, "repeat_interleave", "repeats[%lld] is %lld; it is 0 or more", (long long)i,
+                           (long long)n);
         if (__builtin_add_overflow(total, n, &total) || total > (int64_t)1 << 52)
             return ct_fail(CT_ERR_VALUE, "repeat_interleave", "repeats asks for more elements than can be counted");
     }
@@ -27,7 +29,9 @@ static bool run_index(const ct_call *call, ct_stream *stream) {
     for (int64_t i = 0; i < repeats->dims[0]; i++)
         for (int64_t n = repeats_at(repeats, i); n > 0; n--, written++)
             if (written < y->dims[0]) out[written * y->strides[0]] = i;
-    if (written != y->dims[0]) return ct_fail(CT_ERR_VALUE, call->op->name, "repeats adds up to %lld, not to total, %lld", (long long)written, (long long)y->dims[0]);
+    if (written != y->dims[0])
+        return ct_fail(CT_ERR_VALUE, call->op->name, "repeats adds up to %lld, not to total, %lld", (long long)written,
+                       (long long)y->dims[0]);
     return true;
 }
 

@@ -18,9 +18,13 @@ void flip_vjp(ct_vjp *v) { v->grad[0] = flip(v->cot[0], ((const flip_attrs *)v->
 bool roll_axes_infer(ct_infer *infer) {
     const ct_dims shifts = ((const roll_axes_attrs *)infer->attrs)->shifts;
     const ct_view *x = infer->in[0];
-    if (shifts.n != x->ndim) return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s and shifts %s: one for each axis is expected", ct_view_text(x), ct_dims_text(shifts));
+    if (shifts.n != x->ndim)
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s and shifts %s: one for each axis is expected",
+                             ct_view_text(x), ct_dims_text(shifts));
     for (int i = 0; i < x->ndim; i++)
-        if (shifts.d[i] < 0 || shifts.d[i] > x->dims[i]) return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s and shifts %s: larger than the axis", ct_view_text(x), ct_dims_text(shifts));
+        if (shifts.d[i] < 0 || shifts.d[i] > x->dims[i])
+            return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s and shifts %s: larger than the axis", ct_view_text(x),
+                                 ct_dims_text(shifts));
     ct__infer_like(infer, 0, x, x->dtype);
     return true;
 }
@@ -38,13 +42,15 @@ void roll_lower(ct_lower *l) {
     const ct_dims shape = ct_shape(x);
     ct_dims shifts = {.n = shape.n};
     if (at->axes.n ? at->axes.n != at->shifts.n : at->shifts.n != 1) {
-        ct_fail(CT_ERR_SHAPE, "roll", "shifts is %s and axes %s: one shift for each axis, or one without axes", ct_dims_text(at->shifts), ct_dims_text(at->axes));
+        ct_fail(CT_ERR_SHAPE, "roll", "shifts is %s and axes %s: one shift for each axis, or one without axes",
+                ct_dims_text(at->shifts), ct_dims_text(at->axes));
         return;
     }
     for (int i = 0; i < at->shifts.n; i++) {
         const int64_t wanted = at->axes.n ? at->axes.d[i] : 0;
         if (wanted < -shape.n || wanted >= shape.n) {
-            ct_fail(CT_ERR_SHAPE, "roll", "axis %lld is out of range for %s, which has %d dimensions", (long long)wanted, ct_tensor_text(x), shape.n);
+            ct_fail(CT_ERR_SHAPE, "roll", "axis %lld is out of range for %s, which has %d dimensions",
+                    (long long)wanted, ct_tensor_text(x), shape.n);
             return;
         }
         const int axis = ct__axis(wanted, shape.n);
@@ -65,7 +71,8 @@ void rot90_lower(ct_lower *l) {
     bool fits = axes.n == 2 && ndim >= 2;
     for (int i = 0; fits && i < 2; i++) fits = axes.d[i] >= -ndim && axes.d[i] < ndim;
     if (!fits || ct__axis(axes.d[0], ndim) == ct__axis(axes.d[1], ndim)) {
-        ct_fail(CT_ERR_SHAPE, "rot90", "axes is %s and x %s: two different axes of x are expected", ct_dims_text(axes), ct_tensor_text(x));
+        ct_fail(CT_ERR_SHAPE, "rot90", "axes is %s and x %s: two different axes of x are expected", ct_dims_text(axes),
+                ct_tensor_text(x));
         return;
     }
     const int64_t a = axes.d[0], b = axes.d[1];
@@ -81,7 +88,8 @@ void rot90_lower(ct_lower *l) {
 
 static bool triangle_infer(ct_infer *infer) {
     const ct_view *x = infer->in[0];
-    if (x->ndim < 2) return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s; a matrix or a batch of them is expected", ct_view_text(x));
+    if (x->ndim < 2)
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s; a matrix or a batch of them is expected", ct_view_text(x));
     ct__infer_like(infer, 0, x, x->dtype);
     return true;
 }

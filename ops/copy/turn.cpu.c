@@ -79,8 +79,7 @@ static void triangle_chunk(void *context, int64_t chunk, int worker) {
             continue;
         }
         ct__fill_run(dst, step, begin, &zero, t->size);
-        if (stop > begin)
-            ct__copy_run(dst + begin * step * size, step, src, x->strides[last], stop - begin, t->size);
+        if (stop > begin) ct__copy_run(dst + begin * step * size, step, src, x->strides[last], stop - begin, t->size);
         ct__fill_run(dst + stop * step * size, step, width - stop, &zero, t->size);
     }
     if (t->stream) ct__stream_end();
@@ -89,11 +88,17 @@ static void triangle_chunk(void *context, int64_t chunk, int worker) {
 static bool run_triangle(const ct_call *call, int64_t diagonal, bool upper) {
     const ct_view *y = call->out[0];
     const int64_t limit = (int64_t)1 << 40; /* diagonals further out are all the same */
-    triangle t = {.y = y, .x = call->in[0], .size = ct_dtype_size(y->dtype), .diagonal = ct__max64(-limit, ct__min64(limit, diagonal)), .rows = 1, .upper = upper};
+    triangle t = {.y = y,
+                  .x = call->in[0],
+                  .size = ct_dtype_size(y->dtype),
+                  .diagonal = ct__max64(-limit, ct__min64(limit, diagonal)),
+                  .rows = 1,
+                  .upper = upper};
     for (int d = 0; d < y->ndim - 1; d++) t.rows *= y->dims[d];
     const int64_t bytes = y->dims[y->ndim - 1] * (int64_t)t.size;
     if (t.rows == 0 || bytes == 0) return true;
-    t.stream = bytes >= 2048 && y->strides[y->ndim - 1] == 1 && t.x->strides[y->ndim - 1] == 1 && ct__stream_worth(t.rows * bytes);
+    t.stream = bytes >= 2048 && y->strides[y->ndim - 1] == 1 && t.x->strides[y->ndim - 1] == 1 &&
+               ct__stream_worth(t.rows * bytes);
     t.chunk = ct__grain(1 + (128 << 10) / bytes);
     ct__parallel((t.rows + t.chunk - 1) / t.chunk, triangle_chunk, &t);
     return true;

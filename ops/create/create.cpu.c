@@ -10,7 +10,7 @@ enum { CHUNK_BYTES = 1 << 18 };
 typedef struct fill {
     rows rows;
     char *y;
-    size_t size; /* of an element */
+    size_t size;   /* of an element */
     int64_t chunk; /* elements */
     bool bytes;    /* all bytes of an element are alike: memset will do */
     char element[16];
@@ -21,16 +21,16 @@ static void fill_run(const fill *f, char *y, int64_t n, int64_t step) {
         memset(y, f->element[0], (size_t)n * f->size);
         return;
     }
-#define FILL(size, type)                                                       \
-    case size: {                                                               \
-        type value;                                                            \
-        memcpy(&value, f->element, sizeof value);                              \
-        type *to = (type *)y;                                                  \
-        if (step == 1)                                                         \
-            for (int64_t i = 0; i < n; i++) to[i] = value;                     \
-        else                                                                   \
-            for (int64_t i = 0; i < n; i++) to[i * step] = value;              \
-        return;                                                                \
+#define FILL(size, type)                                          \
+    case size: {                                                  \
+        type value;                                               \
+        memcpy(&value, f->element, sizeof value);                 \
+        type *to = (type *)y;                                     \
+        if (step == 1)                                            \
+            for (int64_t i = 0; i < n; i++) to[i] = value;        \
+        else                                                      \
+            for (int64_t i = 0; i < n; i++) to[i * step] = value; \
+        return;                                                   \
     }
     switch (f->size) {
         FILL(1, uint8_t)
@@ -55,7 +55,10 @@ static void fill_chunk(void *context, int64_t chunk, int worker) {
 static bool fill_with(const ct_call *call, double value) {
     const ct_view *y = call->out[0];
     size_t size = ct_dtype_size(y->dtype);
-    fill f = {.rows = rows_of(y, NULL), .size = size, .y = ct__address(y, size), .chunk = ct__grain(CHUNK_BYTES / (int64_t)size)};
+    fill f = {.rows = rows_of(y, NULL),
+              .size = size,
+              .y = ct__address(y, size),
+              .chunk = ct__grain(CHUNK_BYTES / (int64_t)size)};
     ct__dtype_put(y->dtype, f.element, value);
     f.bytes = true;
     for (size_t i = 1; i < size; i++) f.bytes &= f.element[i] == f.element[0];

@@ -11,10 +11,13 @@ static bool infer_length(ct_infer *infer, double n, ct_dtype dtype) {
 bool arange_infer(ct_infer *infer) {
     const arange_attrs *a = infer->attrs;
     if (!__builtin_isfinite(a->start) || !__builtin_isfinite(a->stop) || !__builtin_isfinite(a->step) || a->step == 0)
-        return ct_infer_fail(infer, CT_ERR_VALUE, "start is %g, stop %g and step %g; all have to be finite, and step not zero", a->start, a->stop,
-                             a->step);
+        return ct_infer_fail(infer, CT_ERR_VALUE,
+                             "start is %g, stop %g and step %g; all have to be finite, and step not zero", a->start,
+                             a->stop, a->step);
     double n = __builtin_ceil((a->stop - a->start) / a->step);
-    if (n < 0) return ct_infer_fail(infer, CT_ERR_VALUE, "step %g does not lead from start %g to stop %g", a->step, a->start, a->stop);
+    if (n < 0)
+        return ct_infer_fail(infer, CT_ERR_VALUE, "step %g does not lead from start %g to stop %g", a->step, a->start,
+                             a->stop);
     return infer_length(infer, n, a->dtype);
 }
 
@@ -41,9 +44,12 @@ bool tril_mask_infer(ct_infer *infer) {
 bool one_hot_infer(ct_infer *infer) {
     const one_hot_attrs *a = infer->attrs;
     const ct_view *x = infer->in[0];
-    if (a->classes < 1) return ct_infer_fail(infer, CT_ERR_VALUE, "classes is %lld; there has to be one at least", (long long)a->classes);
+    if (a->classes < 1)
+        return ct_infer_fail(infer, CT_ERR_VALUE, "classes is %lld; there has to be one at least",
+                             (long long)a->classes);
     if (x->ndim == CT_MAX_DIMS)
-        return ct_infer_fail(infer, CT_ERR_SHAPE, "indices is %s; the result would have more than %d dimensions", ct_view_text(x), CT_MAX_DIMS);
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "indices is %s; the result would have more than %d dimensions",
+                             ct_view_text(x), CT_MAX_DIMS);
     ct_dims shape = {.n = x->ndim + 1};
     for (int i = 0; i < x->ndim; i++) shape.d[i] = x->dims[i];
     shape.d[x->ndim] = a->classes;
@@ -55,13 +61,16 @@ void meshgrid_lower(ct_lower *l) {
     const meshgrid_attrs *a = l->attrs;
     int n = l->n_in;
     if (n < 1 || n > CT_MAX_DIMS || l->n_out != n) {
-        ct_fail(CT_ERR_SHAPE, "meshgrid", "%d tensors give %d results of %d dimensions each, not %d; at most %d are possible", n, n, n, l->n_out, CT_MAX_DIMS);
+        ct_fail(CT_ERR_SHAPE, "meshgrid",
+                "%d tensors give %d results of %d dimensions each, not %d; at most %d are possible", n, n, n, l->n_out,
+                CT_MAX_DIMS);
         return;
     }
     ct_dims shape = {.n = n};
     for (int i = 0; i < n; i++) {
         if (ct_ndim(l->in[i]) > 1) {
-            ct_fail(CT_ERR_SHAPE, "meshgrid", "xs[%d] is %s; it has to be 1-D or a scalar", i, ct_tensor_text(l->in[i]));
+            ct_fail(CT_ERR_SHAPE, "meshgrid", "xs[%d] is %s; it has to be 1-D or a scalar", i,
+                    ct_tensor_text(l->in[i]));
             return;
         }
         int axis = a->xy && n > 1 && i < 2 ? 1 - i : i;

@@ -39,7 +39,8 @@ static bool run_arange(const ct_call *call, ct_stream *stream) {
 static bool run_linspace(const ct_call *call, ct_stream *stream) {
     (void)stream;
     const linspace_attrs *a = call->attrs;
-    line_spec s = {.dtype = a->dtype, .start = a->start, .stop = a->stop, .n = a->n, .turn = a->n > 1 ? (a->n - 1) / 2 : 0};
+    line_spec s = {
+        .dtype = a->dtype, .start = a->start, .stop = a->stop, .n = a->n, .turn = a->n > 1 ? (a->n - 1) / 2 : 0};
     s.step = a->n > 1 ? (a->stop - a->start) / (double)(a->n - 1) : 0;
     return generate(call->out[0], make_line, &s);
 }
@@ -101,8 +102,8 @@ static bool run_one_hot(const ct_call *call, ct_stream *stream) {
             int64_t index = x->dtype == CT_I64 ? CT_AT(int64_t, x)[at] : CT_AT(int32_t, x)[at];
             int64_t *to = CT_AT(int64_t, y) + run.at[0] + i * run.step[0];
             if (index < 0 || index >= classes)
-                return ct_fail(CT_ERR_INDEX, "one_hot", "indices has %lld at element %lld; it has to be in 0 to %lld", (long long)index,
-                               (long long)(first + i), (long long)classes - 1);
+                return ct_fail(CT_ERR_INDEX, "one_hot", "indices has %lld at element %lld; it has to be in 0 to %lld",
+                               (long long)index, (long long)(first + i), (long long)classes - 1);
             for (int64_t c = 0; c < classes; c++) to[c * step] = c == index;
         }
         first += run.n;

@@ -14,7 +14,9 @@ typedef struct term {
 
 static int letter(char c) { return c >= 'a' && c <= 'z' ? 26 + c - 'a' : c >= 'A' && c <= 'Z' ? c - 'A' : -1; }
 
-static bool fail(const char *text, const char *what) { return ct_fail(CT_ERR_VALUE, "einsum", "subscripts \"%s\": %s", text, what); }
+static bool fail(const char *text, const char *what) {
+    return ct_fail(CT_ERR_VALUE, "einsum", "subscripts \"%s\": %s", text, what);
+}
 
 /* Reads one term up to ',', '-' or the end. An ellipsis stands for the dimensions that the letters leave of the operand, and in the
  * result (operand NULL) for `dots`. */
@@ -36,8 +38,9 @@ static bool read_term(const char *whole, const char **at, const ct_tensor *opera
     }
     int spread = dot_position < 0 ? 0 : ndim >= 0 ? ndim - letters : *dots;
     if (ndim >= 0 && (spread < 0 || letters + spread != ndim))
-        return ct_fail(CT_ERR_SHAPE, "einsum", "subscripts \"%s\": the term \"%.*s\" does not fit its operand, which is %s", whole, (int)(end - *at), *at,
-                       ct_tensor_text(operand));
+        return ct_fail(CT_ERR_SHAPE, "einsum",
+                       "subscripts \"%s\": the term \"%.*s\" does not fit its operand, which is %s", whole,
+                       (int)(end - *at), *at, ct_tensor_text(operand));
     if (letters + spread > CT_MAX_DIMS) return fail(whole, "the result has too many dimensions");
     out->n = 0;
     for (const char *c = *at; c < end; c++) {
@@ -87,10 +90,8 @@ static ct_tensor *sum_out(ct_tensor *x, term *t, const bool *keep) {
     ct_dims axes = {0};
     term rest = {0};
     for (int i = 0; i < t->n; i++) {
-        if (keep[t->label[i]])
-            rest.label[rest.n++] = t->label[i];
-        else
-            axes.d[axes.n++] = i;
+        if (keep[t->label[i]]) rest.label[rest.n++] = t->label[i];
+        else axes.d[axes.n++] = i;
     }
     *t = rest;
     return axes.n ? sum(x, .axes = axes) : x;
@@ -123,7 +124,8 @@ static ct_tensor *spread(ct_tensor *x, const int64_t *size, const term *t) {
 }
 
 /* Contracts a and b over the labels of both that are in `after` no more. */
-static ct_tensor *contract(ct_tensor *a, term *ta, ct_tensor *b, const term *tb, const int64_t *size, const bool *after) {
+static ct_tensor *contract(ct_tensor *a, term *ta, ct_tensor *b, const term *tb, const int64_t *size,
+                           const bool *after) {
     term batch = {0}, left = {0}, right = {0}, inner = {0}, result;
     for (int i = 0; i < ta->n; i++) {
         unsigned char label = ta->label[i];
@@ -148,7 +150,8 @@ static ct_tensor *contract(ct_tensor *a, term *ta, ct_tensor *b, const term *tb,
     APPEND(result, left);
     APPEND(result, right);
 #undef APPEND
-    int64_t nb = product(size, &batch), nl = product(size, &left), nr = product(size, &right), ni = product(size, &inner);
+    int64_t nb = product(size, &batch), nl = product(size, &left), nr = product(size, &right),
+            ni = product(size, &inner);
     a = reshape(spread(arrange(a, ta, &order_a), size, &order_a), CT_DIMS(nb, nl, ni));
     b = reshape(spread(arrange(b, tb, &order_b), size, &order_b), CT_DIMS(nb, ni, nr));
     ct_tensor *y = inner.n ? matmul(a, b) : mul(a, b); /* without a sum: (nb,nl,1) * (nb,1,nr) */
@@ -167,8 +170,9 @@ static bool measure(const char *text, ct_tensor *const *xs, const term *terms, i
             int64_t dim = ct_dim(xs[k], i);
             if (size[label] < 0 || (label >= 52 && size[label] == 1)) size[label] = dim;
             if (size[label] == dim || (label >= 52 && dim == 1)) continue;
-            return ct_fail(CT_ERR_SHAPE, "einsum", "subscripts \"%s\": operand %d is %s, but its dimension %d has size %lld elsewhere", text, k, ct_tensor_text(xs[k]), i,
-                           (long long)size[label]);
+            return ct_fail(CT_ERR_SHAPE, "einsum",
+                           "subscripts \"%s\": operand %d is %s, but its dimension %d has size %lld elsewhere", text, k,
+                           ct_tensor_text(xs[k]), i, (long long)size[label]);
         }
     }
     return true;

@@ -8,7 +8,8 @@ bool glu_infer(ct_infer *infer) {
     if (x->ndim == 0) return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s; a scalar has no halves", ct_view_text(x));
     if (!ct__infer_axis(infer, a->axis, x->ndim, &axis)) return false;
     if (x->dims[axis] % 2)
-        return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s; the size of axis %d has to be even, to have two halves", ct_view_text(x), axis);
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s; the size of axis %d has to be even, to have two halves",
+                             ct_view_text(x), axis);
     ct__infer_like(infer, 0, x, x->dtype);
     infer->out[0].dims[axis] /= 2;
     return true;

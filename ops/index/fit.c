@@ -5,7 +5,8 @@
 
 static bool ranks_agree(const ct_infer *infer, const ct_view *x, const ct_view *index, const char *name) {
     if (x->ndim == index->ndim || (x->ndim <= 1 && index->ndim <= 1)) return true;
-    return ct_infer_fail(infer, CT_ERR_SHAPE, "%s is %s and index %s: they have to have as many dimensions", name, ct_view_text(x), ct_view_text(index));
+    return ct_infer_fail(infer, CT_ERR_SHAPE, "%s is %s and index %s: they have to have as many dimensions", name,
+                         ct_view_text(x), ct_view_text(index));
 }
 
 /* index must not be larger than x, except along axis (-1: there is no exception). */
@@ -13,13 +14,15 @@ bool ct__index_fits(const ct_infer *infer, const ct_view *x, const ct_view *inde
     if (!ranks_agree(infer, x, index, name)) return false;
     for (int i = 0; i < index->ndim && i < x->ndim; i++)
         if (i != axis && index->dims[i] > x->dims[i])
-            return ct_infer_fail(infer, CT_ERR_SHAPE, "index is %s, larger in dimension %d than %s, which is %s", ct_view_text(index), i, name, ct_view_text(x));
+            return ct_infer_fail(infer, CT_ERR_SHAPE, "index is %s, larger in dimension %d than %s, which is %s",
+                                 ct_view_text(index), i, name, ct_view_text(x));
     return true;
 }
 
 bool ct__has_arithmetic(const ct_infer *infer, const ct_view *x, const char *name) {
     if (ct_dtype_is_float(x->dtype) || ct_dtype_is_int(x->dtype) || x->dtype == CT_BOOL) return true;
-    return ct_infer_fail(infer, CT_ERR_DTYPE, "%s is %s; there is no arithmetic on %s, cast it first", name, ct_view_text(x), ct_dtype_name(x->dtype));
+    return ct_infer_fail(infer, CT_ERR_DTYPE, "%s is %s; there is no arithmetic on %s, cast it first", name,
+                         ct_view_text(x), ct_dtype_name(x->dtype));
 }
 
 /* Zeros around g, which src was larger than. */

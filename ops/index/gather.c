@@ -7,7 +7,9 @@
 bool gather_infer(ct_infer *infer) {
     const ct_view *x = infer->in[0], *index = infer->in[1];
     int axis;
-    if (!ct__infer_axis(infer, ((const gather_attrs *)infer->attrs)->axis, x->ndim, &axis) || !ct__index_fits(infer, x, index, axis, "x")) return false;
+    if (!ct__infer_axis(infer, ((const gather_attrs *)infer->attrs)->axis, x->ndim, &axis) ||
+        !ct__index_fits(infer, x, index, axis, "x"))
+        return false;
     ct__infer_like(infer, 0, index, x->dtype);
     return true;
 }
@@ -22,7 +24,8 @@ bool gather_grad_infer(ct_infer *infer) {
     const ct_view *src = infer->in[0];
     int axis;
     if (!ct__has_arithmetic(infer, src, "src")) return false;
-    if (!ct__infer_axis(infer, at->axis, at->shape.n, &axis) || !ct__index_fits(infer, src, infer->in[1], -1, "src")) return false;
+    if (!ct__infer_axis(infer, at->axis, at->shape.n, &axis) || !ct__index_fits(infer, src, infer->in[1], -1, "src"))
+        return false;
     ct__infer_set(infer, 0, src->dtype, at->shape.n, at->shape.d);
     return ct__index_fits(infer, &infer->out[0], infer->in[1], axis, "the result");
 }
@@ -36,8 +39,8 @@ bool scatter_add_infer(ct_infer *infer) {
     const ct_view *x = infer->in[0], *index = infer->in[1], *src = infer->in[2];
     int axis;
     if (!ct__has_arithmetic(infer, x, "x")) return false;
-    if (!ct__infer_axis(infer, ((const scatter_add_attrs *)infer->attrs)->axis, x->ndim, &axis) || !ct__index_fits(infer, x, index, axis, "x") ||
-        !ct__index_fits(infer, src, index, -1, "src"))
+    if (!ct__infer_axis(infer, ((const scatter_add_attrs *)infer->attrs)->axis, x->ndim, &axis) ||
+        !ct__index_fits(infer, x, index, axis, "x") || !ct__index_fits(infer, src, index, -1, "src"))
         return false;
     ct__infer_like(infer, 0, x, x->dtype);
     return true;

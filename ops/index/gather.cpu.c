@@ -11,7 +11,7 @@ typedef struct job {
     const ct_view *x_view;
     int ndim, axis;
     int64_t dims[CT_MAX_DIMS], out[CT_MAX_DIMS], index[CT_MAX_DIMS], x[CT_MAX_DIMS]; /* x: 0 at the axis */
-    int64_t count, chunk, along, bound;                                                /* along: the axis' stride in x */
+    int64_t count, chunk, along, bound;                                              /* along: the axis' stride in x */
     const char *src, *at;
     char *dst;
     int element;
@@ -20,35 +20,36 @@ typedef struct job {
 } job;
 
 /* The first index of the row that is out of range, or n. The check comes first, in vectors; the move then needs none. */
-#define CHECK_ROW(name, I)                                                     \
-    static int64_t name(const I *at, int64_t step, int64_t n, int64_t bound) { \
-        int bad = 0;                                                           \
-        if (step == 1)                                                         \
-            for (int64_t i = 0; i < n; i++) bad |= (uint64_t)(int64_t)at[i] >= (uint64_t)bound; \
-        else                                                                   \
+#define CHECK_ROW(name, I)                                                                             \
+    static int64_t name(const I *at, int64_t step, int64_t n, int64_t bound) {                         \
+        int bad = 0;                                                                                   \
+        if (step == 1)                                                                                 \
+            for (int64_t i = 0; i < n; i++) bad |= (uint64_t)(int64_t)at[i] >= (uint64_t)bound;        \
+        else                                                                                           \
             for (int64_t i = 0; i < n; i++) bad |= (uint64_t)(int64_t)at[i * step] >= (uint64_t)bound; \
-        if (!bad) return n;                                                    \
-        int64_t i = 0;                                                         \
-        while ((uint64_t)(int64_t)at[i * step] < (uint64_t)bound) i++;         \
-        return i;                                                              \
+        if (!bad) return n;                                                                            \
+        int64_t i = 0;                                                                                 \
+        while ((uint64_t)(int64_t)at[i * step] < (uint64_t)bound) i++;                                 \
+        return i;                                                                                      \
     }
 CHECK_ROW(check_i32, int32_t)
 CHECK_ROW(check_i64, int64_t)
 
-#define GATHER_ROW(name, T, I)                                                                                                      \
-    static void name(T *restrict dst, int64_t ds, const T *restrict src, int64_t along, int64_t beside, const I *restrict at, int64_t step, int64_t n) { \
-        if (ds == 1 && step == 1 && along == 1 && beside == 0) {                                                                    \
-            int64_t i = 0;                                                                                                          \
-            for (; i + 4 <= n; i += 4) { /* loads one by one: gather instructions are slower on many processors */                  \
-                const T a = src[at[i]], b = src[at[i + 1]], c = src[at[i + 2]], d = src[at[i + 3]];                                 \
-                dst[i] = a, dst[i + 1] = b, dst[i + 2] = c, dst[i + 3] = d;                                                         \
-            }                                                                                                                       \
-            for (; i < n; i++) dst[i] = src[at[i]];                                                                                 \
-        } else if (ds == 1 && step == 1 && beside == 1) {                                                                           \
-            for (int64_t i = 0; i < n; i++) dst[i] = src[(int64_t)at[i] * along + i];                                               \
-        } else {                                                                                                                    \
-            for (int64_t i = 0; i < n; i++) dst[i * ds] = src[(int64_t)at[i * step] * along + i * beside];                          \
-        }                                                                                                                           \
+#define GATHER_ROW(name, T, I)                                                                                     \
+    static void name(T *restrict dst, int64_t ds, const T *restrict src, int64_t along, int64_t beside,            \
+                     const I *restrict at, int64_t step, int64_t n) {                                              \
+        if (ds == 1 && step == 1 && along == 1 && beside == 0) {                                                   \
+            int64_t i = 0;                                                                                         \
+            for (; i + 4 <= n; i += 4) { /* loads one by one: gather instructions are slower on many processors */ \
+                const T a = src[at[i]], b = src[at[i + 1]], c = src[at[i + 2]], d = src[at[i + 3]];                \
+                dst[i] = a, dst[i + 1] = b, dst[i + 2] = c, dst[i + 3] = d;                                        \
+            }                                                                                                      \
+            for (; i < n; i++) dst[i] = src[at[i]];                                                                \
+        } else if (ds == 1 && step == 1 && beside == 1) {                                                          \
+            for (int64_t i = 0; i < n; i++) dst[i] = src[(int64_t)at[i] * along + i];                              \
+        } else {                                                                                                   \
+            for (int64_t i = 0; i < n; i++) dst[i * ds] = src[(int64_t)at[i * step] * along + i * beside];         \
+        }                                                                                                          \
     }
 GATHER_ROW(gather_8_i32, unit8, int32_t)
 GATHER_ROW(gather_16_i32, unit16, int32_t)
@@ -116,11 +117,13 @@ static void gather_chunk(void *context, int64_t chunk, int worker) {
             at += i * j->index[d];
         }
         const int64_t step = j->index[last];
-        const int64_t good = index->dtype == CT_I32 ? check_i32((const int32_t *)(const void *)j->at + at, step, n, j->bound)
-                                                    : check_i64((const int64_t *)(const void *)j->at + at, step, n, j->bound);
+        const int64_t good = index->dtype == CT_I32
+                                 ? check_i32((const int32_t *)(const void *)j->at + at, step, n, j->bound)
+                                 : check_i64((const int64_t *)(const void *)j->at + at, step, n, j->bound);
         if (good < n) {
             if (!atomic_exchange(&j->failed, true))
-                index_fail(j->call->op->name, "index", index, first + good, index_value(index, j->at, at + good * step), j->x_view, j->axis, j->bound);
+                index_fail(j->call->op->name, "index", index, first + good, index_value(index, j->at, at + good * step),
+                           j->x_view, j->axis, j->bound);
             return;
         }
         gather_row(j, to, from, at, n);
@@ -132,14 +135,21 @@ static void gather_chunk(void *context, int64_t chunk, int worker) {
 /* y[...] = x[..., index[...], ...] */
 static bool run(const ct_call *call, const ct_view *x, int axis) {
     const ct_view *index = call->in[1], *y = call->out[0];
-    job j = {.call = call, .x_view = x, .axis = axis, .count = 1, .element = (int)ct_dtype_size(x->dtype), .along = 1, .bound = 1};
+    job j = {.call = call,
+             .x_view = x,
+             .axis = axis,
+             .count = 1,
+             .element = (int)ct_dtype_size(x->dtype),
+             .along = 1,
+             .bound = 1};
     if (x->ndim) j.along = x->strides[axis], j.bound = x->dims[axis];
     for (int d = 0; d < index->ndim; d++) {
         const int64_t size = index->dims[d], xs = d == axis || d >= x->ndim ? 0 : x->strides[d];
         const int p = j.ndim - 1;
         j.count *= size;
         if (size == 1) continue;
-        if (p >= 0 && j.out[p] == size * y->strides[d] && j.index[p] == size * index->strides[d] && j.x[p] == size * xs) {
+        if (p >= 0 && j.out[p] == size * y->strides[d] && j.index[p] == size * index->strides[d] &&
+            j.x[p] == size * xs) {
             j.dims[p] *= size;
         } else {
             j.dims[j.ndim++] = size;

@@ -15,37 +15,39 @@ typedef struct strip {
     char *dst;
     const char *src;
     const void *index;
-    int64_t along, dst_lane;             /* strides in dst: of the axis, of a lane */
-    int64_t src_axis, src_lane;          /* in src */
-    int64_t index_axis, index_lane;      /* in index */
+    int64_t along, dst_lane;        /* strides in dst: of the axis, of a lane */
+    int64_t src_axis, src_lane;     /* in src */
+    int64_t index_axis, index_lane; /* in index */
     int64_t n_axis, n_lanes, bound;
 } strip;
 
 typedef int64_t (*strip_fn)(const strip *s);
 
 /* Defines a strip function: BODY sees `T *to`, `const S *from`. Lanes go inside when they lie closer together than the axis. */
-#define STRIP_FN(name, T, S, I, BODY)                                                                             \
-    static int64_t name(const strip *s) {                                                                         \
-        const bool lanes_inside = s->n_lanes > 1 && (s->n_axis == 1 || s->index_lane <= s->index_axis);           \
+#define STRIP_FN(name, T, S, I, BODY)                                                                               \
+    static int64_t name(const strip *s) {                                                                           \
+        const bool lanes_inside = s->n_lanes > 1 && (s->n_axis == 1 || s->index_lane <= s->index_axis);             \
         const int64_t outer = lanes_inside ? s->n_axis : s->n_lanes, inner = lanes_inside ? s->n_lanes : s->n_axis; \
-        const int64_t io = lanes_inside ? s->index_axis : s->index_lane, ii = lanes_inside ? s->index_lane : s->index_axis; \
+        const int64_t io = lanes_inside ? s->index_axis : s->index_lane,                                            \
+                      ii = lanes_inside ? s->index_lane : s->index_axis;                                            \
         const int64_t so = lanes_inside ? s->src_axis : s->src_lane, si = lanes_inside ? s->src_lane : s->src_axis; \
-        const int64_t dst_out = lanes_inside ? 0 : s->dst_lane, dst_in = lanes_inside ? s->dst_lane : 0;          \
-        const int64_t along = s->along;                                                                           \
-        const uint64_t bound = (uint64_t)s->bound;                                                                \
-        for (int64_t o = 0; o < outer; o++) {                                                                     \
-            const I *at = (const I *)s->index + o * io;                                                           \
-            const S *src = (const S *)(const void *)s->src + o * so;                                              \
-            T *dst = (T *)(void *)s->dst + o * dst_out;                                                           \
-            for (int64_t i = 0; i < inner; i++) {                                                                 \
-                const int64_t k = at[i * ii];                                                                     \
-                if (__builtin_expect((uint64_t)k >= bound, 0)) return lanes_inside ? o * s->n_lanes + i : i * s->n_lanes + o; \
-                T *to = dst + k * along + i * dst_in;                                                             \
-                const S *from = src + i * si;                                                                     \
-                BODY;                                                                                             \
-            }                                                                                                     \
-        }                                                                                                         \
-        return -1;                                                                                                \
+        const int64_t dst_out = lanes_inside ? 0 : s->dst_lane, dst_in = lanes_inside ? s->dst_lane : 0;            \
+        const int64_t along = s->along;                                                                             \
+        const uint64_t bound = (uint64_t)s->bound;                                                                  \
+        for (int64_t o = 0; o < outer; o++) {                                                                       \
+            const I *at = (const I *)s->index + o * io;                                                             \
+            const S *src = (const S *)(const void *)s->src + o * so;                                                \
+            T *dst = (T *)(void *)s->dst + o * dst_out;                                                             \
+            for (int64_t i = 0; i < inner; i++) {                                                                   \
+                const int64_t k = at[i * ii];                                                                       \
+                if (__builtin_expect((uint64_t)k >= bound, 0))                                                      \
+                    return lanes_inside ? o * s->n_lanes + i : i * s->n_lanes + o;                                  \
+                T *to = dst + k * along + i * dst_in;                                                               \
+                const S *from = src + i * si;                                                                       \
+                BODY;                                                                                               \
+            }                                                                                                       \
+        }                                                                                                           \
+        return -1;                                                                                                  \
     }
 
 typedef struct lanes {
@@ -64,8 +66,8 @@ typedef struct lanes {
 } lanes;
 
 /* dst: where it goes, of x's shape (its dtype is not looked at); src NULL: there is none. */
-static void lanes_plan(lanes *l, const ct_call *call, strip_fn fn, int64_t axis, const ct_view *x, const ct_view *dst, void *dst_data, size_t dst_size,
-                       const ct_view *index, const ct_view *src) {
+static void lanes_plan(lanes *l, const ct_call *call, strip_fn fn, int64_t axis, const ct_view *x, const ct_view *dst,
+                       void *dst_data, size_t dst_size, const ct_view *index, const ct_view *src) {
     enum { CHUNK = 32 << 10 };
     int64_t row_major[CT_MAX_DIMS], stride = 1;
     memset(l, 0, sizeof *l);
@@ -86,7 +88,8 @@ static void lanes_plan(lanes *l, const ct_call *call, strip_fn fn, int64_t axis,
         row_major[d] = stride;
         stride *= index->dims[d];
     }
-    bool lane = false; /* the last dimension besides the axis makes the lanes of a strip, unless the axis does better by itself */
+    bool lane =
+        false; /* the last dimension besides the axis makes the lanes of a strip, unless the axis does better by itself */
     l->lane_inside = true;
     int64_t count = 1;
     for (int d = index->ndim - 1; d >= 0; d--) {
@@ -101,7 +104,8 @@ static void lanes_plan(lanes *l, const ct_call *call, strip_fn fn, int64_t axis,
             lane = true;
             l->lane_inside = d > l->axis;
             l->lanes = index->dims[d];
-            l->strip.index_lane = index->strides[d], l->strip.src_lane = ss, l->strip.dst_lane = dst->strides[d], l->place_lane = row_major[d];
+            l->strip.index_lane = index->strides[d], l->strip.src_lane = ss, l->strip.dst_lane = dst->strides[d],
+            l->place_lane = row_major[d];
         } else {
             const int n = l->ndim++;
             l->dims[n] = index->dims[d];
@@ -119,7 +123,8 @@ static void lanes_plan(lanes *l, const ct_call *call, strip_fn fn, int64_t axis,
 }
 
 static bool lanes_fail(lanes *l, int64_t position, int64_t value) {
-    if (!atomic_exchange(&l->failed, true)) index_fail(l->op, "index", l->index, position, value, l->x, l->axis, l->strip.bound);
+    if (!atomic_exchange(&l->failed, true))
+        index_fail(l->op, "index", l->index, position, value, l->x, l->axis, l->strip.bound);
     return false;
 }
 
@@ -129,7 +134,8 @@ static bool lanes_work(lanes *l, int64_t first, int64_t end) {
         if (atomic_load_explicit(&l->failed, memory_order_relaxed)) return false;
         strip s = l->strip;
         const int64_t lane = number % l->strips_a_row * l->strip.n_lanes;
-        int64_t rest = number / l->strips_a_row, to = lane * s.dst_lane, from = lane * s.src_lane, at = lane * s.index_lane, place = lane * l->place_lane;
+        int64_t rest = number / l->strips_a_row, to = lane * s.dst_lane, from = lane * s.src_lane,
+                at = lane * s.index_lane, place = lane * l->place_lane;
         for (int d = 0; d < l->ndim; d++) { /* dims[0] is the innermost */
             const int64_t i = rest % l->dims[d];
             rest /= l->dims[d];
@@ -142,7 +148,8 @@ static bool lanes_work(lanes *l, int64_t first, int64_t end) {
         const int64_t bad = l->fn(&s);
         if (bad >= 0) {
             const int64_t a = bad / s.n_lanes, i = bad % s.n_lanes;
-            return lanes_fail(l, place + a * l->place_axis + i * l->place_lane, index_value(l->index, s.index, a * s.index_axis + i * s.index_lane));
+            return lanes_fail(l, place + a * l->place_axis + i * l->place_lane,
+                              index_value(l->index, s.index, a * s.index_axis + i * s.index_lane));
         }
     }
     return true;

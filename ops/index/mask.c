@@ -48,7 +48,8 @@ void masked_take_vjp(ct_vjp *v) {
 }
 
 bool masked_put_infer(ct_infer *infer) {
-    if (infer->in[0]->ndim != 1) return ct_infer_fail(infer, CT_ERR_SHAPE, "g is %s; a vector is expected", ct_view_text(infer->in[0]));
+    if (infer->in[0]->ndim != 1)
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "g is %s; a vector is expected", ct_view_text(infer->in[0]));
     ct__infer_like(infer, 0, infer->in[1], infer->in[0]->dtype);
     return true;
 }

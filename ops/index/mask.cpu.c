@@ -66,11 +66,11 @@ static bool is_dense(const ct_view *x) {
     return true;
 }
 
-#define COUNT(type, T)                                                                \
-    static int64_t count_##type(const void *x, int64_t first, int64_t end) {          \
-        int64_t found = 0;                                                            \
-        for (int64_t i = first; i < end; i++) found += ((const T *)x)[i] != 0;        \
-        return found;                                                                 \
+#define COUNT(type, T)                                                         \
+    static int64_t count_##type(const void *x, int64_t first, int64_t end) {   \
+        int64_t found = 0;                                                     \
+        for (int64_t i = first; i < end; i++) found += ((const T *)x)[i] != 0; \
+        return found;                                                          \
     }
 COUNT(8, uint8_t)
 COUNT(f32, float)
@@ -121,7 +121,11 @@ static size_t scratch_for(const ct_view *tested) {
 /* Counts every chunk; returns the sum. */
 static int64_t plan(job *j, const ct_call *call, const ct_view *tested) {
     int64_t total = 0;
-    *j = (job){.tested = tested, .y = call->out[0], .count = elements(tested), .chunk = ct__grain(CHUNK), .starts = call->scratch};
+    *j = (job){.tested = tested,
+               .y = call->out[0],
+               .count = elements(tested),
+               .chunk = ct__grain(CHUNK),
+               .starts = call->scratch};
     j->chunks = (j->count + j->chunk - 1) / j->chunk;
     ct__parallel(j->chunks, count_chunk, j);
     for (int64_t i = 0; i < j->chunks; i++) {
@@ -134,7 +138,9 @@ static int64_t plan(job *j, const ct_call *call, const ct_view *tested) {
 }
 
 static bool finish(job *j, const ct_call *call, int64_t total, int64_t expected) {
-    if (total != expected) return ct_fail(CT_ERR_SHAPE, call->op->name, "there are %lld elements, not %lld", (long long)total, (long long)expected);
+    if (total != expected)
+        return ct_fail(CT_ERR_SHAPE, call->op->name, "there are %lld elements, not %lld", (long long)total,
+                       (long long)expected);
     ct__parallel(j->chunks, work_chunk, j);
     return true;
 }
@@ -173,33 +179,33 @@ static bool run_nonzero(const ct_call *call, ct_stream *stream) {
 
 /* ---- masked_take, masked_put ---- */
 
-#define TAKE_RANGE(bits)                                                                                  \
-    static void take_range##bits(const job *j, int64_t first, int64_t end, int64_t at) {                  \
-        walker m = walk_from(j->tested, first), x = walk_from(j->other, first);                           \
-        unit##bits *out = CT_AT(unit##bits, j->y);                                                        \
-        if (is_dense(j->tested) && is_dense(j->other) && j->y->strides[0] == 1) {                         \
-            const uint8_t *mask = (const uint8_t *)m.base;                                                \
-            const unit##bits *from = (const unit##bits *)(const void *)x.base;                            \
-            const int64_t stop = j->starts[first / j->chunk + 1]; /* what follows is the next chunk's */  \
-            for (int64_t i = first; i < end && at < stop; i++) { /* each is written, and stays if it counts */ \
-                out[at] = from[i];                                                                        \
-                at += mask[i] != 0;                                                                       \
-            }                                                                                             \
-            return;                                                                                       \
-        }                                                                                                 \
-        for (int64_t i = first; i < end; i++, step(&m), step(&x))                                         \
+#define TAKE_RANGE(bits)                                                                                             \
+    static void take_range##bits(const job *j, int64_t first, int64_t end, int64_t at) {                             \
+        walker m = walk_from(j->tested, first), x = walk_from(j->other, first);                                      \
+        unit##bits *out = CT_AT(unit##bits, j->y);                                                                   \
+        if (is_dense(j->tested) && is_dense(j->other) && j->y->strides[0] == 1) {                                    \
+            const uint8_t *mask = (const uint8_t *)m.base;                                                           \
+            const unit##bits *from = (const unit##bits *)(const void *)x.base;                                       \
+            const int64_t stop = j->starts[first / j->chunk + 1]; /* what follows is the next chunk's */             \
+            for (int64_t i = first; i < end && at < stop; i++) {  /* each is written, and stays if it counts */      \
+                out[at] = from[i];                                                                                   \
+                at += mask[i] != 0;                                                                                  \
+            }                                                                                                        \
+            return;                                                                                                  \
+        }                                                                                                            \
+        for (int64_t i = first; i < end; i++, step(&m), step(&x))                                                    \
             if (m.base[m.place]) out[at++ * j->y->strides[0]] = ((const unit##bits *)(const void *)x.base)[x.place]; \
-    }                                                                                                     \
-    static void put_range##bits(const job *j, int64_t first, int64_t end, int64_t at) {                   \
-        walker m = walk_from(j->tested, first), y = walk_from(j->y, first);                               \
-        const unit##bits *g = CT_AT(const unit##bits, j->other);                                          \
-        unit##bits *out = CT_AT(unit##bits, j->y);                                                        \
-        if (is_dense(j->tested) && is_dense(j->y) && j->other->strides[0] == 1) {                         \
-            for (int64_t i = first; i < end; i++) out[i] = m.base[i] ? g[at++] : 0;                       \
-            return;                                                                                       \
-        }                                                                                                 \
-        for (int64_t i = first; i < end; i++, step(&m), step(&y))                                         \
-            out[y.place] = m.base[m.place] ? g[at++ * j->other->strides[0]] : 0;                          \
+    }                                                                                                                \
+    static void put_range##bits(const job *j, int64_t first, int64_t end, int64_t at) {                              \
+        walker m = walk_from(j->tested, first), y = walk_from(j->y, first);                                          \
+        const unit##bits *g = CT_AT(const unit##bits, j->other);                                                     \
+        unit##bits *out = CT_AT(unit##bits, j->y);                                                                   \
+        if (is_dense(j->tested) && is_dense(j->y) && j->other->strides[0] == 1) {                                    \
+            for (int64_t i = first; i < end; i++) out[i] = m.base[i] ? g[at++] : 0;                                  \
+            return;                                                                                                  \
+        }                                                                                                            \
+        for (int64_t i = first; i < end; i++, step(&m), step(&y))                                                    \
+            out[y.place] = m.base[m.place] ? g[at++ * j->other->strides[0]] : 0;                                     \
     }
 TAKE_RANGE(8)
 TAKE_RANGE(16)
@@ -212,7 +218,8 @@ static int by_size(const ct_view *view) {
 }
 
 static bool run_take(const ct_call *call, ct_stream *stream) {
-    static void (*const work[])(const job *, int64_t, int64_t, int64_t) = {take_range8, take_range16, take_range32, take_range64};
+    static void (*const work[])(const job *, int64_t, int64_t, int64_t) = {take_range8, take_range16, take_range32,
+                                                                           take_range64};
     job j;
     (void)stream;
     const int64_t total = plan(&j, call, call->in[1]);
@@ -222,7 +229,8 @@ static bool run_take(const ct_call *call, ct_stream *stream) {
 }
 
 static bool run_put(const ct_call *call, ct_stream *stream) {
-    static void (*const work[])(const job *, int64_t, int64_t, int64_t) = {put_range8, put_range16, put_range32, put_range64};
+    static void (*const work[])(const job *, int64_t, int64_t, int64_t) = {put_range8, put_range16, put_range32,
+                                                                           put_range64};
     job j;
     (void)stream;
     const int64_t total = plan(&j, call, call->in[1]);

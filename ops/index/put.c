@@ -7,12 +7,15 @@
 
 bool flat_index_infer(ct_infer *infer) {
     const ct_dims sizes = ((const flat_index_attrs *)infer->attrs)->sizes;
-    if (infer->n_in < 1 || infer->n_in != sizes.n) return ct_infer_fail(infer, CT_ERR_SHAPE, "%d indices for the sizes %s", infer->n_in, ct_dims_text(sizes));
+    if (infer->n_in < 1 || infer->n_in != sizes.n)
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "%d indices for the sizes %s", infer->n_in, ct_dims_text(sizes));
     ct__infer_like(infer, 0, infer->in[0], CT_I64);
     for (int k = 1; k < infer->n_in; k++) {
         bool same = infer->in[k]->ndim == infer->in[0]->ndim;
         for (int i = 0; same && i < infer->in[0]->ndim; i++) same = infer->in[k]->dims[i] == infer->in[0]->dims[i];
-        if (!same) return ct_infer_fail(infer, CT_ERR_SHAPE, "indices[%d] is %s and indices[0] %s", k, ct_view_text(infer->in[k]), ct_view_text(infer->in[0]));
+        if (!same)
+            return ct_infer_fail(infer, CT_ERR_SHAPE, "indices[%d] is %s and indices[0] %s", k,
+                                 ct_view_text(infer->in[k]), ct_view_text(infer->in[0]));
     }
     return true;
 }
@@ -24,7 +27,8 @@ void index_put_lower(ct_lower *l) {
     const ct_dims shape = ct_shape(x);
     const int n = l->n_in - 2;
     if (n < 1 || n > shape.n) {
-        ct_fail(CT_ERR_SHAPE, "index_put", "x is %s and there are %d indices: 1 to %d are expected", ct_tensor_text(x), n, shape.n);
+        ct_fail(CT_ERR_SHAPE, "index_put", "x is %s and there are %d indices: 1 to %d are expected", ct_tensor_text(x),
+                n, shape.n);
         return;
     }
     const ct_dims places = ct_shape(l->in[2]);
@@ -40,13 +44,15 @@ void index_put_lower(ct_lower *l) {
         if (spread.n < CT_MAX_LIST) spread.d[spread.n++] = shape.d[i];
     }
     if (spread.n > CT_MAX_DIMS) {
-        ct_fail(CT_ERR_SHAPE, "index_put", "x is %s and the indices %s: what they name has more than %d dimensions", ct_tensor_text(x), ct_dims_text(places), CT_MAX_DIMS);
+        ct_fail(CT_ERR_SHAPE, "index_put", "x is %s and the indices %s: what they name has more than %d dimensions",
+                ct_tensor_text(x), ct_dims_text(places), CT_MAX_DIMS);
         return;
     }
     ct_tensor *place = reshape(flat_index(sizes, l->in + 2, n), CT_DIMS(count));
     if (ct_dtype_of(values) != ct_dtype_of(x)) values = cast(values, ct_dtype_of(x));
     values = reshape(expand(values, spread), put);
-    ct_tensor *flat = reshape(x, rows), *y = at->accumulate ? index_add(flat, 0, place, values) : index_copy(flat, 0, place, values);
+    ct_tensor *flat = reshape(x, rows),
+              *y = at->accumulate ? index_add(flat, 0, place, values) : index_copy(flat, 0, place, values);
     l->out[0] = reshape(y, shape);
 }
 
@@ -64,7 +70,9 @@ void take_vjp(ct_vjp *v) {
     v->grad[0] = reshape(gather_grad(flatten(v->cot[0]), flatten(v->in[1]), flat, 0), shape);
 }
 
-void take_lower(ct_lower *l) { l->out[0] = reshape(gather(flatten(l->in[0]), 0, flatten(l->in[1])), ct_shape(l->in[1])); }
+void take_lower(ct_lower *l) {
+    l->out[0] = reshape(gather(flatten(l->in[0]), 0, flatten(l->in[1])), ct_shape(l->in[1]));
+}
 
 /* ---- slice_assign ---- */
 
@@ -75,9 +83,11 @@ bool slice_put_infer(ct_infer *infer) {
     if (!ct__infer_axis(infer, at->axis, x->ndim, &axis)) return false;
     bool fits = src->ndim == x->ndim && src->dtype == x->dtype;
     for (int i = 0; fits && i < x->ndim; i++) fits = i == axis || src->dims[i] == x->dims[i];
-    if (!fits || at->start < 0 || at->step < 1 || (src->dims[axis] && at->start + (src->dims[axis] - 1) * at->step >= x->dims[axis]))
-        return ct_infer_fail(infer, CT_ERR_SHAPE, "src is %s and does not fit, from %lld on and %lld apart, into axis %d of x, which is %s", ct_view_text(src), (long long)at->start,
-                             (long long)at->step, axis, ct_view_text(x));
+    if (!fits || at->start < 0 || at->step < 1 ||
+        (src->dims[axis] && at->start + (src->dims[axis] - 1) * at->step >= x->dims[axis]))
+        return ct_infer_fail(infer, CT_ERR_SHAPE,
+                             "src is %s and does not fit, from %lld on and %lld apart, into axis %d of x, which is %s",
+                             ct_view_text(src), (long long)at->start, (long long)at->step, axis, ct_view_text(x));
     ct__infer_like(infer, 0, x, x->dtype);
     return true;
 }
@@ -86,7 +96,8 @@ void slice_put_vjp(ct_vjp *v) {
     const slice_put_attrs *at = v->attrs;
     ct_tensor *g = v->cot[0];
     const ct_dims shape = ct_shape(v->in[1]);
-    if (v->need[0]) v->grad[0] = slice_put(g, expand(ct_scalar(0, ct_dtype_of(g)), shape), at->axis, at->start, at->step);
+    if (v->need[0])
+        v->grad[0] = slice_put(g, expand(ct_scalar(0, ct_dtype_of(g)), shape), at->axis, at->start, at->step);
     if (v->need[1]) v->grad[1] = slice_view(g, at->axis, at->start, ct_dim(v->in[1], (int)at->axis), at->step);
 }
 

@@ -34,7 +34,8 @@ static void flat_chunk(void *context, int64_t chunk, int worker) {
             if ((uint64_t)v >= (uint64_t)sizes->d[k]) {
                 char name[32];
                 snprintf(name, sizeof name, "indices[%d]", k);
-                if (!atomic_exchange(&j->failed, true)) index_fail("index_put", name, index, i, v, NULL, k, sizes->d[k]);
+                if (!atomic_exchange(&j->failed, true))
+                    index_fail("index_put", name, index, i, v, NULL, k, sizes->d[k]);
                 return;
             }
             flat = flat * sizes->d[k] + v;

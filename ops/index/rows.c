@@ -5,11 +5,13 @@
 #include "ops/op_impl.h"
 
 static bool is_vector(ct_infer *infer, const ct_view *index) {
-    return index->ndim <= 1 || ct_infer_fail(infer, CT_ERR_SHAPE, "index is %s; a vector is expected", ct_view_text(index));
+    return index->ndim <= 1 ||
+           ct_infer_fail(infer, CT_ERR_SHAPE, "index is %s; a vector is expected", ct_view_text(index));
 }
 
 /* src is x's shape with the length of index along axis. */
-static bool rows_fit(ct_infer *infer, int ndim, const int64_t *dims, const ct_view *src, const ct_view *index, int axis) {
+static bool rows_fit(ct_infer *infer, int ndim, const int64_t *dims, const ct_view *src, const ct_view *index,
+                     int axis) {
     const int64_t length = index->ndim ? index->dims[0] : 1;
     bool fits = src->ndim == ndim && (ndim || length == 1);
     for (int i = 0; fits && i < ndim; i++) fits = src->dims[i] == (i == axis ? length : dims[i]);
@@ -17,7 +19,8 @@ static bool rows_fit(ct_infer *infer, int ndim, const int64_t *dims, const ct_vi
     const ct_view whole = {.dtype = src->dtype, .ndim = ndim};
     ct_view expected = whole;
     for (int i = 0; i < ndim; i++) expected.dims[i] = i == axis ? length : dims[i];
-    return ct_infer_fail(infer, CT_ERR_SHAPE, "src is %s; with index %s along axis %d it has to be %s", ct_view_text(src), ct_view_text(index), axis, ct_view_text(&expected));
+    return ct_infer_fail(infer, CT_ERR_SHAPE, "src is %s; with index %s along axis %d it has to be %s",
+                         ct_view_text(src), ct_view_text(index), axis, ct_view_text(&expected));
 }
 
 /* ---- index_select ---- */
@@ -25,11 +28,15 @@ static bool rows_fit(ct_infer *infer, int ndim, const int64_t *dims, const ct_vi
 bool index_select_infer(ct_infer *infer) {
     const ct_view *x = infer->in[0], *index = infer->in[1];
     int axis;
-    if (!is_vector(infer, index) || !ct__infer_axis(infer, ((const index_select_attrs *)infer->attrs)->axis, x->ndim, &axis)) return false;
+    if (!is_vector(infer, index) ||
+        !ct__infer_axis(infer, ((const index_select_attrs *)infer->attrs)->axis, x->ndim, &axis))
+        return false;
     ct__infer_like(infer, 0, x, x->dtype);
     const int64_t length = index->ndim ? index->dims[0] : 1;
     if (x->ndim) infer->out[0].dims[axis] = length;
-    else if (length != 1) return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s; of a scalar only one element can be chosen, index is %s", ct_view_text(x), ct_view_text(index));
+    else if (length != 1)
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s; of a scalar only one element can be chosen, index is %s",
+                             ct_view_text(x), ct_view_text(index));
     return true;
 }
 
@@ -42,7 +49,9 @@ bool index_select_grad_infer(ct_infer *infer) {
     const index_select_grad_attrs *at = infer->attrs;
     const ct_view *src = infer->in[0], *index = infer->in[1];
     int axis;
-    if (!ct__has_arithmetic(infer, src, "src") || !is_vector(infer, index) || !ct__infer_axis(infer, at->axis, at->shape.n, &axis)) return false;
+    if (!ct__has_arithmetic(infer, src, "src") || !is_vector(infer, index) ||
+        !ct__infer_axis(infer, at->axis, at->shape.n, &axis))
+        return false;
     if (!rows_fit(infer, at->shape.n, at->shape.d, src, index, axis)) return false;
     ct__infer_set(infer, 0, src->dtype, at->shape.n, at->shape.d);
     return true;
@@ -59,10 +68,13 @@ bool index_add_infer(ct_infer *infer) {
     const index_add_attrs *at = infer->attrs;
     const ct_view *x = infer->in[0], *index = infer->in[1], *src = infer->in[2];
     int axis;
-    if (!ct__has_arithmetic(infer, x, "x") || !is_vector(infer, index) || !ct__infer_axis(infer, at->axis, x->ndim, &axis)) return false;
+    if (!ct__has_arithmetic(infer, x, "x") || !is_vector(infer, index) ||
+        !ct__infer_axis(infer, at->axis, x->ndim, &axis))
+        return false;
     if (!rows_fit(infer, x->ndim, x->dims, src, index, axis)) return false;
     if (!ct_dtype_is_float(x->dtype) && at->alpha != (double)(int64_t)at->alpha)
-        return ct_infer_fail(infer, CT_ERR_DTYPE, "alpha is %g and x %s; convert x first: ct_cast(x, CT_F32)", at->alpha, ct_view_text(x));
+        return ct_infer_fail(infer, CT_ERR_DTYPE, "alpha is %g and x %s; convert x first: ct_cast(x, CT_F32)",
+                             at->alpha, ct_view_text(x));
     ct__infer_like(infer, 0, x, x->dtype);
     return true;
 }
@@ -78,34 +90,44 @@ void index_add_vjp(ct_vjp *v) {
 /* ---- embedding ---- */
 
 static bool padding_ok(ct_infer *infer, ct_opt padding, int64_t rows) {
-    if (!padding.set || (padding.value >= 0 && padding.value < (double)rows && padding.value == (double)(int64_t)padding.value)) return true;
-    return ct_infer_fail(infer, CT_ERR_INDEX, "padding_idx is %g, not one of the %lld rows of weight", padding.value, (long long)rows);
+    if (!padding.set ||
+        (padding.value >= 0 && padding.value < (double)rows && padding.value == (double)(int64_t)padding.value))
+        return true;
+    return ct_infer_fail(infer, CT_ERR_INDEX, "padding_idx is %g, not one of the %lld rows of weight", padding.value,
+                         (long long)rows);
 }
 
 bool embedding_infer(ct_infer *infer) {
     const ct_view *weight = infer->in[0], *index = infer->in[1];
     ct_view *out = &infer->out[0];
     if (weight->ndim < 1 || index->ndim + weight->ndim - 1 > CT_MAX_DIMS)
-        return ct_infer_fail(infer, CT_ERR_SHAPE, "weight is %s and index %s: rows along the first axis are expected, and a result of at most %d dimensions", ct_view_text(weight),
-                             ct_view_text(index), CT_MAX_DIMS);
+        return ct_infer_fail(
+            infer, CT_ERR_SHAPE,
+            "weight is %s and index %s: rows along the first axis are expected, and a result of at most %d dimensions",
+            ct_view_text(weight), ct_view_text(index), CT_MAX_DIMS);
     if (!padding_ok(infer, ((const embedding_attrs *)infer->attrs)->padding_idx, weight->dims[0])) return false;
     out->dtype = weight->dtype;
     out->ndim = index->ndim + weight->ndim - 1;
-    for (int i = 0; i < out->ndim; i++) out->dims[i] = i < index->ndim ? index->dims[i] : weight->dims[i - index->ndim + 1];
+    for (int i = 0; i < out->ndim; i++)
+        out->dims[i] = i < index->ndim ? index->dims[i] : weight->dims[i - index->ndim + 1];
     return true;
 }
 
 void embedding_vjp(ct_vjp *v) {
     const embedding_attrs *at = v->attrs;
-    if (v->need[0]) v->grad[0] = embedding_grad(v->cot[0], v->in[1], ct_shape(v->in[0]), .padding_idx = at->padding_idx);
+    if (v->need[0])
+        v->grad[0] = embedding_grad(v->cot[0], v->in[1], ct_shape(v->in[0]), .padding_idx = at->padding_idx);
 }
 
 bool embedding_grad_infer(ct_infer *infer) {
     const embedding_grad_attrs *at = infer->attrs;
     const ct_view *g = infer->in[0], *index = infer->in[1];
     bool fits = at->shape.n >= 1 && g->ndim == index->ndim + at->shape.n - 1;
-    for (int i = 0; fits && i < g->ndim; i++) fits = g->dims[i] == (i < index->ndim ? index->dims[i] : at->shape.d[i - index->ndim + 1]);
-    if (!fits) return ct_infer_fail(infer, CT_ERR_SHAPE, "g is %s and index %s: they do not belong to a weight of shape %s", ct_view_text(g), ct_view_text(index), ct_dims_text(at->shape));
+    for (int i = 0; fits && i < g->ndim; i++)
+        fits = g->dims[i] == (i < index->ndim ? index->dims[i] : at->shape.d[i - index->ndim + 1]);
+    if (!fits)
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "g is %s and index %s: they do not belong to a weight of shape %s",
+                             ct_view_text(g), ct_view_text(index), ct_dims_text(at->shape));
     if (!ct__has_arithmetic(infer, g, "g") || !padding_ok(infer, at->padding_idx, at->shape.d[0])) return false;
     ct__infer_set(infer, 0, g->dtype, at->shape.n, at->shape.d);
     return true;

@@ -14,7 +14,7 @@ typedef struct job {
     const char *op;
     const ct_view *index, *y;
     int axis;
-    int64_t n, rows, width;                 /* indices; rows of the result along the axis; elements of a row */
+    int64_t n, rows, width; /* indices; rows of the result along the axis; elements of a row */
     int64_t to_axis, x_axis, to_width, x_width, from_width;
     int lead; /* the dimensions of index, merged */
     int64_t lead_dims[CT_MAX_DIMS], lead_at[CT_MAX_DIMS], lead_from[CT_MAX_DIMS];
@@ -53,35 +53,35 @@ typedef struct row {
 typedef void (*row_fn)(const job *j, const row *r);
 
 #define STORE_PLAIN(p, value) (*(p) = (__typeof__(*(p)))(value))
-#define STORE_BOOL(p, value) (*(p) = (value) != 0)
+#define STORE_BOOL(p, value)  (*(p) = (value) != 0)
 
-#define ROW_FN(type, T, SUM, ALPHA, STORE)                                                                        \
-    static void row_##type(const job *j, const row *r) {                                                          \
-        const SUM alpha = (SUM)(ALPHA)j->alpha;                                                                   \
-        for (int64_t first = 0; first < j->width; first += BLOCK) {                                               \
-            const int64_t n = ct__min64(BLOCK, j->width - first);                                                 \
-            SUM sum[BLOCK];                                                                                       \
-            if (r->x) {                                                                                           \
-                const T *x = (const T *)(const void *)r->x + first * j->x_width;                                  \
-                for (int64_t i = 0; i < n; i++) sum[i] = (SUM)x[i * j->x_width];                                  \
-            } else {                                                                                              \
-                for (int64_t i = 0; i < n; i++) sum[i] = 0;                                                       \
-            }                                                                                                     \
-            for (int64_t k = 0; k < r->count; k++) {                                                              \
-                const T *s = (const T *)(const void *)r->src + lead_place(j, j->lead_from, r->hits[k]) + first * j->from_width; \
-                if (alpha == 1 && j->from_width == 1)                                                             \
-                    for (int64_t i = 0; i < n; i++) sum[i] += (SUM)s[i];                                          \
-                else                                                                                              \
-                    for (int64_t i = 0; i < n; i++) sum[i] += alpha * (SUM)s[i * j->from_width];                  \
-            }                                                                                                     \
-            T *to = (T *)(void *)r->to + first * j->to_width;                                                     \
-            if (j->stream && sizeof(T) == sizeof(SUM))                                                            \
-                ct__stream_run(to, sum, n, sizeof(T));                                                            \
-            else if (j->to_width == 1)                                                                            \
-                for (int64_t i = 0; i < n; i++) STORE(to + i, sum[i]);                                            \
-            else                                                                                                  \
-                for (int64_t i = 0; i < n; i++) STORE(to + i * j->to_width, sum[i]);                              \
-        }                                                                                                         \
+#define ROW_FN(type, T, SUM, ALPHA, STORE)                                                                             \
+    static void row_##type(const job *j, const row *r) {                                                               \
+        const SUM alpha = (SUM)(ALPHA)j->alpha;                                                                        \
+        for (int64_t first = 0; first < j->width; first += BLOCK) {                                                    \
+            const int64_t n = ct__min64(BLOCK, j->width - first);                                                      \
+            SUM sum[BLOCK];                                                                                            \
+            if (r->x) {                                                                                                \
+                const T *x = (const T *)(const void *)r->x + first * j->x_width;                                       \
+                for (int64_t i = 0; i < n; i++) sum[i] = (SUM)x[i * j->x_width];                                       \
+            } else {                                                                                                   \
+                for (int64_t i = 0; i < n; i++) sum[i] = 0;                                                            \
+            }                                                                                                          \
+            for (int64_t k = 0; k < r->count; k++) {                                                                   \
+                const T *s =                                                                                           \
+                    (const T *)(const void *)r->src + lead_place(j, j->lead_from, r->hits[k]) + first * j->from_width; \
+                if (alpha == 1 && j->from_width == 1)                                                                  \
+                    for (int64_t i = 0; i < n; i++) sum[i] += (SUM)s[i];                                               \
+                else                                                                                                   \
+                    for (int64_t i = 0; i < n; i++) sum[i] += alpha * (SUM)s[i * j->from_width];                       \
+            }                                                                                                          \
+            T *to = (T *)(void *)r->to + first * j->to_width;                                                          \
+            if (j->stream && sizeof(T) == sizeof(SUM)) ct__stream_run(to, sum, n, sizeof(T));                          \
+            else if (j->to_width == 1)                                                                                 \
+                for (int64_t i = 0; i < n; i++) STORE(to + i, sum[i]);                                                 \
+            else                                                                                                       \
+                for (int64_t i = 0; i < n; i++) STORE(to + i * j->to_width, sum[i]);                                   \
+        }                                                                                                              \
     }
 ROW_FN(f32, float, float, float, STORE_PLAIN)
 ROW_FN(f64, double, double, double, STORE_PLAIN)
@@ -101,7 +101,10 @@ static void row_half(const job *j, const row *r) {
         if (r->x) half_load(sum, (const uint16_t *)(const void *)r->x + first * j->x_width, j->x_width, n, bf16);
         else memset(sum, 0, sizeof sum);
         for (int64_t k = 0; k < r->count; k++) {
-            half_load(part, (const uint16_t *)(const void *)r->src + lead_place(j, j->lead_from, r->hits[k]) + first * j->from_width, j->from_width, n, bf16);
+            half_load(part,
+                      (const uint16_t *)(const void *)r->src + lead_place(j, j->lead_from, r->hits[k]) +
+                          first * j->from_width,
+                      j->from_width, n, bf16);
             for (int64_t i = 0; i < n; i++) sum[i] += alpha * part[i];
         }
         half_store((uint16_t *)(void *)r->to + first * j->to_width, j->to_width, sum, n, bf16);
@@ -153,7 +156,8 @@ static void row_chunk(void *context, int64_t chunk, int worker) {
                        .src = j->src + from * size,
                        .hits = j->order + j->start[v],
                        .count = (int64_t)j->start[v + 1] - j->start[v]};
-        if (r.count == 1 && !r.x && j->alpha == 1) copy_row(j, r.to, r.src + lead_place(j, j->lead_from, r.hits[0]) * size, j->from_width);
+        if (r.count == 1 && !r.x && j->alpha == 1)
+            copy_row(j, r.to, r.src + lead_place(j, j->lead_from, r.hits[0]) * size, j->from_width);
         else if (r.count) fn(j, &r);
         else if (r.x) copy_row(j, r.to, r.x, j->x_width);
         else if (j->stream) ct__stream_fill_run(r.to, j->width, &zero, j->size);
@@ -172,7 +176,8 @@ static bool sort_rows(job *j, int64_t skip) {
     }
     for (int64_t v = 0; v < j->rows; v++) j->start[v + 1] += j->start[v];
     j->start[j->rows + 1] = j->start[j->rows];
-    for (int64_t i = j->n - 1; i >= 0; i--) { /* from the last, so that the end of each row comes down to its beginning */
+    for (int64_t i = j->n - 1; i >= 0;
+         i--) { /* from the last, so that the end of each row comes down to its beginning */
         const int64_t v = index_value(j->index, j->at, lead_place(j, j->lead_at, i));
         if (v != skip) j->order[--j->start[v + 1]] = (uint32_t)i;
     }
@@ -182,21 +187,22 @@ static bool sort_rows(job *j, int64_t skip) {
 
 /* ---- Slabs: one number a row, many slabs ---- */
 
-#define SLAB_FN(type, T, SUM)                                                                                     \
-    static bool slab_##type(job *j, int64_t to, int64_t from) {                                                   \
-        const SUM alpha = (SUM)j->alpha;                                                                          \
-        T *y = (T *)(void *)j->dst + to;                                                                          \
-        const T *src = (const T *)(const void *)j->src + from;                                                    \
-        for (int64_t i = 0; i < j->n; i++) {                                                                      \
-            const int64_t v = index_value(j->index, j->at, i * j->lead_at[0]);                                    \
-            if (__builtin_expect((uint64_t)v >= (uint64_t)j->rows, 0)) {                                          \
-                if (!atomic_exchange(&j->failed, true)) index_fail(j->op, "index", j->index, i, v, j->y, j->axis, j->rows); \
-                return false;                                                                                     \
-            }                                                                                                     \
-            T *at = y + v * j->to_axis;                                                                           \
-            *at = (T)((SUM)*at + alpha * (SUM)src[i * j->lead_from[0]]);                                          \
-        }                                                                                                         \
-        return true;                                                                                              \
+#define SLAB_FN(type, T, SUM)                                                           \
+    static bool slab_##type(job *j, int64_t to, int64_t from) {                         \
+        const SUM alpha = (SUM)j->alpha;                                                \
+        T *y = (T *)(void *)j->dst + to;                                                \
+        const T *src = (const T *)(const void *)j->src + from;                          \
+        for (int64_t i = 0; i < j->n; i++) {                                            \
+            const int64_t v = index_value(j->index, j->at, i * j->lead_at[0]);          \
+            if (__builtin_expect((uint64_t)v >= (uint64_t)j->rows, 0)) {                \
+                if (!atomic_exchange(&j->failed, true))                                 \
+                    index_fail(j->op, "index", j->index, i, v, j->y, j->axis, j->rows); \
+                return false;                                                           \
+            }                                                                           \
+            T *at = y + v * j->to_axis;                                                 \
+            *at = (T)((SUM)*at + alpha * (SUM)src[i * j->lead_from[0]]);                \
+        }                                                                               \
+        return true;                                                                    \
     }
 SLAB_FN(f32, float, float)
 SLAB_FN(f64, double, double)
@@ -230,8 +236,18 @@ typedef struct sum_call {
 /* src has the dimensions of index in the place of the axis. */
 static bool run(const ct_call *call, const sum_call *s) {
     const ct_view *y = call->out[0], *index = s->index, *src = s->src;
-    job j = {.op = call->op->name, .index = index, .y = y, .axis = s->axis, .n = 1, .rows = 1, .width = 1, .combinations = 1, .size = ct_dtype_size(y->dtype), .alpha = s->alpha};
-    const int axis = s->axis, lead = y->ndim ? src->ndim - (y->ndim - 1) : 0; /* dimensions of src in the place of the axis */
+    job j = {.op = call->op->name,
+             .index = index,
+             .y = y,
+             .axis = s->axis,
+             .n = 1,
+             .rows = 1,
+             .width = 1,
+             .combinations = 1,
+             .size = ct_dtype_size(y->dtype),
+             .alpha = s->alpha};
+    const int axis = s->axis,
+              lead = y->ndim ? src->ndim - (y->ndim - 1) : 0; /* dimensions of src in the place of the axis */
     if (y->ndim) j.rows = y->dims[axis], j.to_axis = y->strides[axis], j.x_axis = s->x ? s->x->strides[axis] : 0;
     for (int d = 0; d < index->ndim; d++) {
         const int64_t size = index->dims[d], from = d < lead ? src->strides[axis + d] : 0;
@@ -246,18 +262,23 @@ static bool run(const ct_call *call, const sum_call *s) {
     /* the last dimension behind the axis is the row, and what merges with it */
     bool found = false;
     for (int d = y->ndim - 1; d >= 0; d--) {
-        const int64_t size = y->dims[d], to = y->strides[d], xs = s->x ? s->x->strides[d] : 0, from = src->strides[d > axis ? d + lead - 1 : d < axis ? d : 0];
+        const int64_t size = y->dims[d], to = y->strides[d], xs = s->x ? s->x->strides[d] : 0,
+                      from = src->strides[d > axis   ? d + lead - 1
+                                          : d < axis ? d
+                                                     : 0];
         if (d == axis || size == 1) continue;
         if (d > axis && !found) {
             found = true;
             j.width = size, j.to_width = to, j.x_width = xs, j.from_width = from;
-        } else if (d > axis && j.outer == 0 && to == j.width * j.to_width && from == j.width * j.from_width && (!s->x || xs == j.width * j.x_width)) {
+        } else if (d > axis && j.outer == 0 && to == j.width * j.to_width && from == j.width * j.from_width &&
+                   (!s->x || xs == j.width * j.x_width)) {
             j.width *= size;
         } else {
             j.combinations *= size;
             for (int k = j.outer++; k > 0; k--) {
                 j.outer_dims[k] = j.outer_dims[k - 1];
-                j.outer_to[k] = j.outer_to[k - 1], j.outer_x[k] = j.outer_x[k - 1], j.outer_from[k] = j.outer_from[k - 1];
+                j.outer_to[k] = j.outer_to[k - 1], j.outer_x[k] = j.outer_x[k - 1],
+                j.outer_from[k] = j.outer_from[k - 1];
             }
             j.outer_dims[0] = size, j.outer_to[0] = to, j.outer_x[0] = xs, j.outer_from[0] = from;
         }
@@ -298,12 +319,17 @@ static const char *can(const ct_call *call) {
 
 static size_t select_grad_scratch(const ct_call *call) {
     const ct_view *y = call->out[0];
-    return scratch_for(call->in[1], y->ndim ? y->dims[resolved(((const index_select_grad_attrs *)call->attrs)->axis, y)] : 1);
+    return scratch_for(call->in[1],
+                       y->ndim ? y->dims[resolved(((const index_select_grad_attrs *)call->attrs)->axis, y)] : 1);
 }
 
 static bool run_select_grad(const ct_call *call, ct_stream *stream) {
     (void)stream;
-    const sum_call s = {.index = call->in[1], .src = call->in[0], .axis = resolved(((const index_select_grad_attrs *)call->attrs)->axis, call->out[0]), .alpha = 1, .skip = -1};
+    const sum_call s = {.index = call->in[1],
+                        .src = call->in[0],
+                        .axis = resolved(((const index_select_grad_attrs *)call->attrs)->axis, call->out[0]),
+                        .alpha = 1,
+                        .skip = -1};
     return run(call, &s);
 }
 
@@ -315,7 +341,12 @@ static size_t add_scratch(const ct_call *call) {
 static bool run_add(const ct_call *call, ct_stream *stream) {
     const index_add_attrs *at = call->attrs;
     (void)stream;
-    const sum_call s = {.x = call->in[0], .index = call->in[1], .src = call->in[2], .axis = resolved(at->axis, call->out[0]), .alpha = at->alpha, .skip = -1};
+    const sum_call s = {.x = call->in[0],
+                        .index = call->in[1],
+                        .src = call->in[2],
+                        .axis = resolved(at->axis, call->out[0]),
+                        .alpha = at->alpha,
+                        .skip = -1};
     return run(call, &s);
 }
 
@@ -324,7 +355,11 @@ static size_t embedding_scratch(const ct_call *call) { return scratch_for(call->
 static bool run_embedding_grad(const ct_call *call, ct_stream *stream) {
     const embedding_grad_attrs *at = call->attrs;
     (void)stream;
-    const sum_call s = {.index = call->in[1], .src = call->in[0], .axis = 0, .alpha = 1, .skip = at->padding_idx.set ? (int64_t)at->padding_idx.value : -1};
+    const sum_call s = {.index = call->in[1],
+                        .src = call->in[0],
+                        .axis = 0,
+                        .alpha = 1,
+                        .skip = at->padding_idx.set ? (int64_t)at->padding_idx.value : -1};
     return run(call, &s);
 }
 

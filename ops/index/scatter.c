@@ -6,7 +6,9 @@
 static bool scatter_infer_any(ct_infer *infer, int64_t wanted) {
     const ct_view *x = infer->in[0], *index = infer->in[1], *src = infer->in[2];
     int axis;
-    if (!ct__infer_axis(infer, wanted, x->ndim, &axis) || !ct__index_fits(infer, x, index, axis, "x") || !ct__index_fits(infer, src, index, -1, "src")) return false;
+    if (!ct__infer_axis(infer, wanted, x->ndim, &axis) || !ct__index_fits(infer, x, index, axis, "x") ||
+        !ct__index_fits(infer, src, index, -1, "src"))
+        return false;
     ct__infer_like(infer, 0, x, x->dtype);
     return true;
 }
@@ -15,7 +17,9 @@ static bool scatter_infer_any(ct_infer *infer, int64_t wanted) {
 
 bool scatter_infer(ct_infer *infer) { return scatter_infer_any(infer, ((const scatter_attrs *)infer->attrs)->axis); }
 
-static ct_tensor *zero_of(const ct_tensor *like, ct_dims shape) { return expand(ct_scalar(0, ct_dtype_of(like)), shape); }
+static ct_tensor *zero_of(const ct_tensor *like, ct_dims shape) {
+    return expand(ct_scalar(0, ct_dtype_of(like)), shape);
+}
 
 /* Which elements of index stayed: each leaves its number at its place, and then looks whether it is still there. */
 static ct_tensor *winners(ct_tensor *index, ct_dims shape, int64_t axis) {
@@ -24,7 +28,8 @@ static ct_tensor *winners(ct_tensor *index, ct_dims shape, int64_t axis) {
     for (int i = 0; i < along.n; i++) along.d[i] = 1;
     const int at = ct__axis(axis, places.n);
     if (along.n) along.d[at] = places.d[at];
-    ct_tensor *numbers = expand(reshape(arange(0, along.n ? (double)places.d[at] : 1, 1, .dtype = CT_I64), along), places);
+    ct_tensor *numbers =
+        expand(reshape(arange(0, along.n ? (double)places.d[at] : 1, 1, .dtype = CT_I64), along), places);
     ct_tensor *left = scatter(expand(ct_scalar(0, CT_I64), shape), axis, index, numbers);
     return eq(gather(left, axis, index), numbers);
 }
@@ -33,7 +38,10 @@ void scatter_vjp(ct_vjp *v) {
     const int64_t axis = ((const scatter_attrs *)v->attrs)->axis;
     ct_tensor *g = v->cot[0], *index = v->in[1];
     if (v->need[0]) v->grad[0] = scatter(g, axis, index, zero_of(g, ct_shape(index)));
-    if (v->need[2]) v->grad[2] = ct__grown(where(winners(index, ct_shape(v->in[0]), axis), gather(g, axis, index), ct_scalar(0, ct_dtype_of(g))), v->in[2]);
+    if (v->need[2])
+        v->grad[2] = ct__grown(
+            where(winners(index, ct_shape(v->in[0]), axis), gather(g, axis, index), ct_scalar(0, ct_dtype_of(g))),
+            v->in[2]);
 }
 
 /* ---- scatter_reduce ---- */
@@ -98,10 +106,11 @@ static ct_tensor *dense_prod(ct_tensor *x, ct_tensor *index, ct_tensor *src, int
     ct_dims column = {.n = shape.n + 1};
     for (int i = 0; i < column.n; i++) column.d[i] = 1;
     column.d[axis] = shape.d[axis];
-    ct_tensor *numbers = reshape(arange(0, (double)shape.d[axis], 1, .dtype = CT_I64), column);        /* [1.., K, 1.., 1] */
-    ct_tensor *sent = unsqueeze(movedim(index, CT_DIMS(axis), CT_DIMS(-1)), axis);                      /* [.., 1, .., J] */
+    ct_tensor *numbers = reshape(arange(0, (double)shape.d[axis], 1, .dtype = CT_I64), column); /* [1.., K, 1.., 1] */
+    ct_tensor *sent = unsqueeze(movedim(index, CT_DIMS(axis), CT_DIMS(-1)), axis);              /* [.., 1, .., J] */
     ct_tensor *values = unsqueeze(movedim(src, CT_DIMS(axis), CT_DIMS(-1)), axis);
-    ct_tensor *terms = where(eq(cast(sent, CT_I64), numbers), values, ct_scalar(1, ct_dtype_of(src))); /* [.., K, .., J] */
+    ct_tensor *terms =
+        where(eq(cast(sent, CT_I64), numbers), values, ct_scalar(1, ct_dtype_of(src))); /* [.., K, .., J] */
     ct_tensor *made = mul(part, prod(terms, .axes = CT_DIMS(-1)));
     bool whole = true;
     for (int i = 0; i < shape.n; i++) whole &= i == axis || places.d[i] == shape.d[i];
@@ -131,13 +140,16 @@ void scatter_reduce_lower(ct_lower *l) {
     if (at->reduce == CT_FOLD_SUM) {
         l->out[0] = scatter_add(x, at->axis, index, src);
     } else if (at->reduce == CT_FOLD_MEAN) {
-        const ct_dtype counts = ct_dtype_is_float(dtype) ? dtype : CT_I64; /* integers are summed where they do not wrap */
+        const ct_dtype counts =
+            ct_dtype_is_float(dtype) ? dtype : CT_I64; /* integers are summed where they do not wrap */
         if (counts != dtype) x = cast(x, counts), src = cast(src, counts);
         ct_tensor *one = ct_scalar(1, counts), *base = expand(one, ct_shape(x));
         if (at->exclude_self) base = put_value(base, at->axis, index, 0);
-        ct_tensor *count = scatter_add(base, at->axis, index, expand(one, ct_shape(index))), *total = scatter_add(x, at->axis, index, src);
+        ct_tensor *count = scatter_add(base, at->axis, index, expand(one, ct_shape(index))),
+                  *total = scatter_add(x, at->axis, index, src);
         l->out[0] = ct_dtype_is_float(dtype) ? div(total, count) : cast(floor_div(total, count), dtype);
-    } else if (at->reduce == CT_FOLD_PROD && ct_grad_enabled() && (ct_requires_grad(x) || ct_requires_grad(src)) && (has_zero(x) || has_zero(src))) {
+    } else if (at->reduce == CT_FOLD_PROD && ct_grad_enabled() && (ct_requires_grad(x) || ct_requires_grad(src)) &&
+               (has_zero(x) || has_zero(src))) {
         l->out[0] = dense_prod(x, index, covered(src, index), at->axis);
     } else {
         l->out[0] = scatter_extreme(x, at->axis, index, src, (ct_scatter_fold)at->reduce);
@@ -147,7 +159,8 @@ void scatter_reduce_lower(ct_lower *l) {
 bool scatter_extreme_infer(ct_infer *infer) {
     const scatter_extreme_attrs *at = infer->attrs;
     if (!ct__has_arithmetic(infer, infer->in[0], "x")) return false;
-    if (at->reduce == CT_FOLD_SUM || at->reduce == CT_FOLD_MEAN) return ct_infer_fail(infer, CT_ERR_VALUE, "sums and means are not made here");
+    if (at->reduce == CT_FOLD_SUM || at->reduce == CT_FOLD_MEAN)
+        return ct_infer_fail(infer, CT_ERR_VALUE, "sums and means are not made here");
     return scatter_infer_any(infer, at->axis);
 }
 
@@ -182,11 +195,14 @@ void index_copy_lower(ct_lower *l) {
     ct_tensor *x = l->in[0], *index = l->in[1], *src = l->in[2];
     const ct_dims shape = ct_shape(src);
     const int axis = ct__axis(wanted, shape.n);
-    bool fits = shape.n == ct_ndim(x) && ct_ndim(index) <= 1 && axis >= 0 && axis < (shape.n ? shape.n : 1) && ct_numel(index) == (shape.n ? shape.d[axis] : 1);
+    bool fits = shape.n == ct_ndim(x) && ct_ndim(index) <= 1 && axis >= 0 && axis < (shape.n ? shape.n : 1) &&
+                ct_numel(index) == (shape.n ? shape.d[axis] : 1);
     for (int i = 0; fits && i < shape.n; i++) fits = i == axis || shape.d[i] == ct_dim(x, i);
     if (!fits) {
-        ct_fail(CT_ERR_SHAPE, "index_copy", "x is %s, index %s and src %s: src has to be x's shape, but along axis %lld as long as the vector index", ct_tensor_text(x), ct_tensor_text(index),
-                ct_tensor_text(src), (long long)wanted);
+        ct_fail(
+            CT_ERR_SHAPE, "index_copy",
+            "x is %s, index %s and src %s: src has to be x's shape, but along axis %lld as long as the vector index",
+            ct_tensor_text(x), ct_tensor_text(index), ct_tensor_text(src), (long long)wanted);
         return;
     }
     ct_dims along = {.n = shape.n};

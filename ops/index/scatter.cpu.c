@@ -4,7 +4,7 @@
 
 /* ---- scatter: elements by size ---- */
 
-#define PUT_FNS(bits)                                              \
+#define PUT_FNS(bits)                                                        \
     STRIP_FN(put_##bits##_i32, unit##bits, unit##bits, int32_t, *to = *from) \
     STRIP_FN(put_##bits##_i64, unit##bits, unit##bits, int64_t, *to = *from)
 PUT_FNS(8)
@@ -32,20 +32,21 @@ static bool run(const ct_call *call, strip_fn fn, int64_t axis) {
 
 static bool run_scatter(const ct_call *call, ct_stream *stream) {
     (void)stream;
-    return run(call, choose_put(ct_dtype_size(call->out[0]->dtype), call->in[1]->dtype == CT_I64), ((const scatter_attrs *)call->attrs)->axis);
+    return run(call, choose_put(ct_dtype_size(call->out[0]->dtype), call->in[1]->dtype == CT_I64),
+               ((const scatter_attrs *)call->attrs)->axis);
 }
 
 /* ---- scatter_extreme: NaN wins ---- */
 
-#define FOLD_FNS(fold, type, T, S, BODY)                \
+#define FOLD_FNS(fold, type, T, S, BODY)               \
     STRIP_FN(fold##_##type##_i32, T, S, int32_t, BODY) \
     STRIP_FN(fold##_##type##_i64, T, S, int64_t, BODY)
-#define PLAIN_FNS(type, T, WIDE)                                                                      \
-    FOLD_FNS(prod, type, T, T, *to = (T)((WIDE)*to * (WIDE)*from))                                    \
-    FOLD_FNS(max, type, T, T, *to = *from > *to || *from != *from ? *from : *to)                      \
+#define PLAIN_FNS(type, T, WIDE)                                                 \
+    FOLD_FNS(prod, type, T, T, *to = (T)((WIDE)*to * (WIDE)*from))               \
+    FOLD_FNS(max, type, T, T, *to = *from > *to || *from != *from ? *from : *to) \
     FOLD_FNS(min, type, T, T, *to = *from < *to || *from != *from ? *from : *to)
-#define HALF_FNS(type)                                                                                \
-    FOLD_FNS(prod, type, float, uint16_t, *to *= from_##type(from))                                   \
+#define HALF_FNS(type)                                                                                      \
+    FOLD_FNS(prod, type, float, uint16_t, *to *= from_##type(from))                                         \
     FOLD_FNS(max, type, float, uint16_t, const float a = from_##type(from); if (a > *to || a != a) *to = a) \
     FOLD_FNS(min, type, float, uint16_t, const float a = from_##type(from); if (a < *to || a != a) *to = a)
 PLAIN_FNS(f32, float, float)
@@ -58,15 +59,16 @@ PLAIN_FNS(i64, int64_t, uint64_t)
 HALF_FNS(f16)
 HALF_FNS(bf16)
 
-#define FOLD_ROW(fold)                                                                             \
-    {                                                                                              \
-        [CT_F32] = {fold##_f32_i32, fold##_f32_i64}, [CT_F64] = {fold##_f64_i32, fold##_f64_i64},  \
+#define FOLD_ROW(fold)                                                                               \
+    {                                                                                                \
+        [CT_F32] = {fold##_f32_i32, fold##_f32_i64}, [CT_F64] = {fold##_f64_i32, fold##_f64_i64},    \
         [CT_F16] = {fold##_f16_i32, fold##_f16_i64}, [CT_BF16] = {fold##_bf16_i32, fold##_bf16_i64}, \
-        [CT_I8] = {fold##_i8_i32, fold##_i8_i64}, [CT_I16] = {fold##_i16_i32, fold##_i16_i64},     \
-        [CT_I32] = {fold##_i32_i32, fold##_i32_i64}, [CT_I64] = {fold##_i64_i32, fold##_i64_i64},  \
-        [CT_U8] = {fold##_u8_i32, fold##_u8_i64}, [CT_BOOL] = {fold##_u8_i32, fold##_u8_i64},      \
+        [CT_I8] = {fold##_i8_i32, fold##_i8_i64}, [CT_I16] = {fold##_i16_i32, fold##_i16_i64},       \
+        [CT_I32] = {fold##_i32_i32, fold##_i32_i64}, [CT_I64] = {fold##_i64_i32, fold##_i64_i64},    \
+        [CT_U8] = {fold##_u8_i32, fold##_u8_i64}, [CT_BOOL] = {fold##_u8_i32, fold##_u8_i64},        \
     }
-static const strip_fn folds[][CT_BOOL + 1][2] = {[CT_FOLD_PROD] = FOLD_ROW(prod), [CT_FOLD_MAX] = FOLD_ROW(max), [CT_FOLD_MIN] = FOLD_ROW(min)};
+static const strip_fn folds[][CT_BOOL + 1][2] = {
+    [CT_FOLD_PROD] = FOLD_ROW(prod), [CT_FOLD_MAX] = FOLD_ROW(max), [CT_FOLD_MIN] = FOLD_ROW(min)};
 
 static size_t extreme_scratch(const ct_call *call) { return half_scratch(call->out[0]); }
 

@@ -3,7 +3,7 @@
 #include "ops/index/half.h"
 #include "ops/index/lanes.h"
 
-#define ADD_FNS(type, T, S, BODY)                \
+#define ADD_FNS(type, T, S, BODY)                   \
     STRIP_FN(add_##type##_i32, T, S, int32_t, BODY) \
     STRIP_FN(add_##type##_i64, T, S, int64_t, BODY)
 
@@ -40,7 +40,7 @@ static size_t scratch(const ct_call *call) { return half_scratch(call->out[0]); 
 typedef struct slabs {
     lanes lanes;
     char *dst;
-    const char *src; /* NULL: zeros */
+    const char *src;                     /* NULL: zeros */
     int64_t bytes, count, chunk, strips; /* of a slab; slabs; slabs a chunk; strips a slab */
 } slabs;
 

@@ -15,7 +15,8 @@ typedef struct job {
     int64_t outer_dims[CT_MAX_DIMS], outer_to[CT_MAX_DIMS], outer_from[CT_MAX_DIMS]; /* before the axis */
     int64_t inner_dims[CT_MAX_DIMS], inner_to[CT_MAX_DIMS], inner_from[CT_MAX_DIMS]; /* after it */
     int index_ndim;
-    int64_t index_dims[CT_MAX_DIMS], index_at[CT_MAX_DIMS], index_to[CT_MAX_DIMS]; /* the index's own dimensions, and their strides in the result */
+    int64_t index_dims[CT_MAX_DIMS], index_at[CT_MAX_DIMS],
+        index_to[CT_MAX_DIMS]; /* the index's own dimensions, and their strides in the result */
     int64_t from_axis, bound;
     int axis;
     char *dst;
@@ -38,7 +39,8 @@ static int add_dim(int n, int64_t *dims, int64_t *a, int64_t *b, int64_t size, i
     return n + 1;
 }
 
-static inline void place(int n, const int64_t *dims, const int64_t *a, const int64_t *b, int64_t i, int64_t *pa, int64_t *pb) {
+static inline void place(int n, const int64_t *dims, const int64_t *a, const int64_t *b, int64_t i, int64_t *pa,
+                         int64_t *pb) {
     if (n == 1) {
         *pa += i * a[0];
         *pb += i * b[0];
@@ -93,22 +95,34 @@ static void select_chunk(void *context, int64_t chunk, int worker) {
 /* y[o..., i..., r...] = x[o..., index[i...], r...]; index replaces the axis. */
 static bool run(const ct_call *call, int axis) {
     const ct_view *x = call->in[0], *index = call->in[1], *y = call->out[0];
-    job j = {.op = call->op->name, .index = index, .x = x, .outer = 1, .n = 1, .inner = 1, .axis = axis, .size = ct_dtype_size(x->dtype), .bound = 1};
+    job j = {.op = call->op->name,
+             .index = index,
+             .x = x,
+             .outer = 1,
+             .n = 1,
+             .inner = 1,
+             .axis = axis,
+             .size = ct_dtype_size(x->dtype),
+             .bound = 1};
     if (x->ndim) j.from_axis = x->strides[axis], j.bound = x->dims[axis];
     /* an index_select with a scalar index keeps the axis, with size 1 */
     const int skip = y->ndim - (x->ndim ? x->ndim - 1 : 0), rank = index->ndim < skip ? index->ndim : skip;
     for (int d = 0; d < axis; d++) {
         j.outer *= x->dims[d];
-        j.outer_ndim = add_dim(j.outer_ndim, j.outer_dims, j.outer_to, j.outer_from, x->dims[d], y->strides[d], x->strides[d]);
+        j.outer_ndim =
+            add_dim(j.outer_ndim, j.outer_dims, j.outer_to, j.outer_from, x->dims[d], y->strides[d], x->strides[d]);
     }
     for (int d = 0; d < index->ndim; d++) {
         j.n *= index->dims[d];
-        if (d < rank) j.index_ndim = add_dim(j.index_ndim, j.index_dims, j.index_to, j.index_at, index->dims[d], y->strides[axis + d], index->strides[d]);
+        if (d < rank)
+            j.index_ndim = add_dim(j.index_ndim, j.index_dims, j.index_to, j.index_at, index->dims[d],
+                                   y->strides[axis + d], index->strides[d]);
     }
     for (int d = axis + 1; d < x->ndim; d++) {
         const int at = d - 1 + skip;
         j.inner *= x->dims[d];
-        j.inner_ndim = add_dim(j.inner_ndim, j.inner_dims, j.inner_to, j.inner_from, x->dims[d], y->strides[at], x->strides[d]);
+        j.inner_ndim =
+            add_dim(j.inner_ndim, j.inner_dims, j.inner_to, j.inner_from, x->dims[d], y->strides[at], x->strides[d]);
     }
     if (j.outer * j.n * j.inner == 0) {
         if (j.n == 0) return true;

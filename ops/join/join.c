@@ -11,16 +11,22 @@ bool cat_infer(ct_infer *infer) {
     int axis;
     if (infer->n_in == 0) return ct_infer_fail(infer, CT_ERR_VALUE, "xs is empty; at least one tensor is needed");
     const ct_view *first = infer->in[0];
-    if (first->ndim == 0) return ct_infer_fail(infer, CT_ERR_SHAPE, "xs[0] is %s; scalars have no axis to be joined along (ct_stack makes one)", ct_view_text(first));
+    if (first->ndim == 0)
+        return ct_infer_fail(infer, CT_ERR_SHAPE,
+                             "xs[0] is %s; scalars have no axis to be joined along (ct_stack makes one)",
+                             ct_view_text(first));
     if (!ct__infer_axis(infer, ((const cat_attrs *)infer->attrs)->axis, first->ndim, &axis)) return false;
     ct__infer_like(infer, 0, first, first->dtype);
     for (int k = 1; k < infer->n_in; k++) {
         const ct_view *x = infer->in[k];
         bool fits = x->ndim == first->ndim;
         for (int i = 0; fits && i < x->ndim; i++) fits = i == axis || x->dims[i] == first->dims[i];
-        if (!fits) return ct_infer_fail(infer, CT_ERR_SHAPE, "xs[%d] is %s and xs[0] %s: they have to agree but for axis %d", k, ct_view_text(x), ct_view_text(first), axis);
+        if (!fits)
+            return ct_infer_fail(infer, CT_ERR_SHAPE, "xs[%d] is %s and xs[0] %s: they have to agree but for axis %d",
+                                 k, ct_view_text(x), ct_view_text(first), axis);
         if (__builtin_add_overflow(infer->out[0].dims[axis], x->dims[axis], &infer->out[0].dims[axis]))
-            return ct_infer_fail(infer, CT_ERR_SHAPE, "axis %d of the result would be longer than can be counted", axis);
+            return ct_infer_fail(infer, CT_ERR_SHAPE, "axis %d of the result would be longer than can be counted",
+                                 axis);
     }
     return true;
 }
@@ -48,7 +54,8 @@ void stack_lower(ct_lower *l) {
         bool same = other.n == shape.n;
         for (int i = 0; same && i < shape.n; i++) same = other.d[i] == shape.d[i];
         if (!same) {
-            ct_fail(CT_ERR_SHAPE, "stack", "xs[%d] is %s and xs[0] %s: they have to be of one shape", k, ct_tensor_text(l->in[k]), ct_tensor_text(l->in[0]));
+            ct_fail(CT_ERR_SHAPE, "stack", "xs[%d] is %s and xs[0] %s: they have to be of one shape", k,
+                    ct_tensor_text(l->in[k]), ct_tensor_text(l->in[0]));
             return;
         }
     }
@@ -86,11 +93,14 @@ bool split_infer(ct_infer *infer) {
     int axis;
     if (!split_axis(infer, at->axis, &axis)) return false;
     for (int i = 0; i < at->sizes.n; i++)
-        if (at->sizes.d[i] < 0 || (equal && at->sizes.d[i] == 0 && x->dims[axis])) return ct_infer_fail(infer, CT_ERR_SHAPE, "sizes is %s: not the sizes of pieces", ct_dims_text(at->sizes));
+        if (at->sizes.d[i] < 0 || (equal && at->sizes.d[i] == 0 && x->dims[axis]))
+            return ct_infer_fail(infer, CT_ERR_SHAPE, "sizes is %s: not the sizes of pieces", ct_dims_text(at->sizes));
     if (!equal && at->sizes.n != infer->n_out)
-        return ct_infer_fail(infer, CT_ERR_SHAPE, "sizes is %s, but %d pieces are asked for", ct_dims_text(at->sizes), infer->n_out);
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "sizes is %s, but %d pieces are asked for", ct_dims_text(at->sizes),
+                             infer->n_out);
     for (int k = 0; k < infer->n_out; k++) {
-        const int64_t left = x->dims[axis] - start, length = equal ? (at->sizes.d[0] < left ? at->sizes.d[0] : left) : at->sizes.d[k];
+        const int64_t left = x->dims[axis] - start,
+                      length = equal ? (at->sizes.d[0] < left ? at->sizes.d[0] : left) : at->sizes.d[k];
         if (length > left || (k && equal && left == 0)) {
             start = -1;
             break;
@@ -99,7 +109,8 @@ bool split_infer(ct_infer *infer) {
         start += length;
     }
     if (start == x->dims[axis]) return true;
-    return ct_infer_fail(infer, CT_ERR_SHAPE, "%d pieces of sizes %s do not make up axis %d of x, which is %s", infer->n_out, ct_dims_text(at->sizes), axis, ct_view_text(x));
+    return ct_infer_fail(infer, CT_ERR_SHAPE, "%d pieces of sizes %s do not make up axis %d of x, which is %s",
+                         infer->n_out, ct_dims_text(at->sizes), axis, ct_view_text(x));
 }
 
 bool chunk_infer(ct_infer *infer) {

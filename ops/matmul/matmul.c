@@ -7,21 +7,28 @@
 
 static bool arithmetic(const ct_infer *infer, const ct_view *view, const char *name) {
     if (ct_dtype_is_float(view->dtype) || ct_dtype_is_int(view->dtype)) return true;
-    return ct_infer_fail(infer, CT_ERR_DTYPE, "%s is %s; matrix products take floats and integers, cast it first", name, ct_view_text(view));
+    return ct_infer_fail(infer, CT_ERR_DTYPE, "%s is %s; matrix products take floats and integers, cast it first", name,
+                         ct_view_text(view));
 }
 
 bool matmul_infer(ct_infer *infer) {
     const ct_view *a = infer->in[0], *b = infer->in[1];
     if (!arithmetic(infer, a, "a") || !arithmetic(infer, b, "b")) return false;
     if (a->ndim == 0 || b->ndim == 0)
-        return ct_infer_fail(infer, CT_ERR_SHAPE, "a is %s, b is %s; both need at least one dimension (use ct_mul for scalars)", ct_view_text(a), ct_view_text(b));
+        return ct_infer_fail(infer, CT_ERR_SHAPE,
+                             "a is %s, b is %s; both need at least one dimension (use ct_mul for scalars)",
+                             ct_view_text(a), ct_view_text(b));
     int64_t k = a->dims[a->ndim - 1], kb = b->dims[b->ndim > 1 ? b->ndim - 2 : 0];
     if (k != kb) {
         bool transposed = b->ndim >= 2 && b->dims[b->ndim - 1] == k;
-        return ct_infer_fail(infer, CT_ERR_SHAPE, "inner dimensions differ: a is %s, b is %s (%lld vs %lld)%s", ct_view_text(a), ct_view_text(b), (long long)k,
-                             (long long)kb, !transposed ? "" : b->ndim == 2 ? "; did you mean ct_matmul(a, ct_t(b))?" : "; did you mean ct_matmul(a, ct_transpose(b, -2, -1))?");
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "inner dimensions differ: a is %s, b is %s (%lld vs %lld)%s",
+                             ct_view_text(a), ct_view_text(b), (long long)k, (long long)kb,
+                             !transposed    ? ""
+                             : b->ndim == 2 ? "; did you mean ct_matmul(a, ct_t(b))?"
+                                            : "; did you mean ct_matmul(a, ct_transpose(b, -2, -1))?");
     }
-    int a_batch = a->ndim > 2 ? a->ndim - 2 : 0, b_batch = b->ndim > 2 ? b->ndim - 2 : 0, batch = a_batch > b_batch ? a_batch : b_batch;
+    int a_batch = a->ndim > 2 ? a->ndim - 2 : 0, b_batch = b->ndim > 2 ? b->ndim - 2 : 0,
+        batch = a_batch > b_batch ? a_batch : b_batch;
     ct_view *y = &infer->out[0];
     y->dtype = a->dtype;
     y->ndim = 0;
@@ -29,8 +36,9 @@ bool matmul_infer(ct_infer *infer) {
         int ia = i - (batch - a_batch), ib = i - (batch - b_batch);
         int64_t da = ia >= 0 ? a->dims[ia] : 1, db = ib >= 0 ? b->dims[ib] : 1;
         if (da != db && da != 1 && db != 1)
-            return ct_infer_fail(infer, CT_ERR_SHAPE, "batch dimensions do not broadcast: a is %s, b is %s (%lld vs %lld)", ct_view_text(a), ct_view_text(b), (long long)da,
-                                 (long long)db);
+            return ct_infer_fail(infer, CT_ERR_SHAPE,
+                                 "batch dimensions do not broadcast: a is %s, b is %s (%lld vs %lld)", ct_view_text(a),
+                                 ct_view_text(b), (long long)da, (long long)db);
         y->dims[y->ndim++] = da == 1 ? db : da;
     }
     if (a->ndim > 1) y->dims[y->ndim++] = a->dims[a->ndim - 2];
@@ -62,7 +70,8 @@ void matmul_vjp(ct_vjp *v) {
         return;
     }
     /* As matrices: the dropped dimensions come back, in the operands and in g. Each operand is there only for the other's sake. */
-    ct_dims a_matrix = a_shape.n == 1 ? CT_DIMS(1, a_shape.d[0]) : a_shape, b_matrix = b_shape.n == 1 ? CT_DIMS(b_shape.d[0], 1) : b_shape;
+    ct_dims a_matrix = a_shape.n == 1 ? CT_DIMS(1, a_shape.d[0]) : a_shape,
+            b_matrix = b_shape.n == 1 ? CT_DIMS(b_shape.d[0], 1) : b_shape;
     if (a_shape.n == 1) g = unsqueeze(g, -2);
     if (b_shape.n == 1) g = unsqueeze(g, -1);
     if (v->need[0]) {
@@ -83,7 +92,8 @@ void matmul_vjp(ct_vjp *v) {
 bool bmm_infer(ct_infer *infer) {
     const ct_view *a = infer->in[0], *b = infer->in[1];
     if (a->ndim != 3 || b->ndim != 3 || a->dims[0] != b->dims[0])
-        return ct_infer_fail(infer, CT_ERR_SHAPE, "takes [n,p,q] and [n,q,r]: a is %s, b is %s", ct_view_text(a), ct_view_text(b));
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "takes [n,p,q] and [n,q,r]: a is %s, b is %s", ct_view_text(a),
+                             ct_view_text(b));
     return matmul_infer(infer);
 }
 
@@ -92,7 +102,8 @@ void bmm_lower(ct_lower *l) { l->out[0] = matmul(l->in[0], l->in[1]); }
 bool dot_infer(ct_infer *infer) {
     const ct_view *a = infer->in[0], *b = infer->in[1];
     if (a->ndim != 1 || b->ndim != 1 || a->dims[0] != b->dims[0])
-        return ct_infer_fail(infer, CT_ERR_SHAPE, "takes two vectors of the same length: a is %s, b is %s", ct_view_text(a), ct_view_text(b));
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "takes two vectors of the same length: a is %s, b is %s",
+                             ct_view_text(a), ct_view_text(b));
     return matmul_infer(infer);
 }
 
@@ -100,7 +111,9 @@ void dot_lower(ct_lower *l) { l->out[0] = matmul(l->in[0], l->in[1]); }
 
 bool outer_infer(ct_infer *infer) {
     const ct_view *a = infer->in[0], *b = infer->in[1];
-    if (a->ndim != 1 || b->ndim != 1) return ct_infer_fail(infer, CT_ERR_SHAPE, "takes two vectors: a is %s, b is %s", ct_view_text(a), ct_view_text(b));
+    if (a->ndim != 1 || b->ndim != 1)
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "takes two vectors: a is %s, b is %s", ct_view_text(a),
+                             ct_view_text(b));
     ct__infer_set(infer, 0, a->dtype, 2, (int64_t[]){a->dims[0], b->dims[0]});
     return true;
 }
@@ -110,16 +123,22 @@ void outer_lower(ct_lower *l) { l->out[0] = mul(unsqueeze(l->in[0], 1), unsqueez
 bool addmm_infer(ct_infer *infer) {
     const ct_view *x = infer->in[0], *a = infer->in[1], *b = infer->in[2];
     const addmm_attrs *attrs = infer->attrs;
-    if (a->ndim != 2 || b->ndim != 2) return ct_infer_fail(infer, CT_ERR_SHAPE, "takes two matrices: a is %s, b is %s", ct_view_text(a), ct_view_text(b));
-    if (!ct_dtype_is_float(a->dtype) && (attrs->alpha != (double)(int64_t)attrs->alpha || attrs->beta != (double)(int64_t)attrs->beta))
-        return ct_infer_fail(infer, CT_ERR_DTYPE, "alpha %g and beta %g have to be integers for %s; convert it first with ct_cast", attrs->alpha, attrs->beta, ct_view_text(a));
+    if (a->ndim != 2 || b->ndim != 2)
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "takes two matrices: a is %s, b is %s", ct_view_text(a),
+                             ct_view_text(b));
+    if (!ct_dtype_is_float(a->dtype) &&
+        (attrs->alpha != (double)(int64_t)attrs->alpha || attrs->beta != (double)(int64_t)attrs->beta))
+        return ct_infer_fail(infer, CT_ERR_DTYPE,
+                             "alpha %g and beta %g have to be integers for %s; convert it first with ct_cast",
+                             attrs->alpha, attrs->beta, ct_view_text(a));
     ct_infer product = *infer;
     product.in = infer->in + 1;
     if (!matmul_infer(&product)) return false;
     ct_view *y = &infer->out[0];
     for (int i = 1; i <= x->ndim; i++)
         if (x->ndim > 2 || (x->dims[x->ndim - i] != 1 && x->dims[x->ndim - i] != y->dims[2 - i]))
-            return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s and does not broadcast to the product, %s", ct_view_text(x), ct_view_text(y));
+            return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s and does not broadcast to the product, %s",
+                                 ct_view_text(x), ct_view_text(y));
     return true;
 }
 
@@ -135,27 +154,23 @@ void addmm_lower(ct_lower *l) {
 
 static ct_tensor *activated(ct_tensor *x, int activation) {
     switch (activation) {
-    case CT_ACT_RELU:
-        return relu(x);
-    case CT_ACT_SIGMOID:
-        return sigmoid(x);
-    case CT_ACT_TANH:
-        return tanh(x);
-    case CT_ACT_GELU:
-        return gelu(x);
-    case CT_ACT_SILU:
-        return silu(x);
-    default:
-        return x;
+    case CT_ACT_RELU: return relu(x);
+    case CT_ACT_SIGMOID: return sigmoid(x);
+    case CT_ACT_TANH: return tanh(x);
+    case CT_ACT_GELU: return gelu(x);
+    case CT_ACT_SILU: return silu(x);
+    default: return x;
     }
 }
 
 bool linear_fused_infer(ct_infer *infer) {
     const ct_view *x = infer->in[0], *w = infer->in[1], *bias = infer->in[2];
     if (x->ndim < 1 || w->ndim != 2 || x->dims[x->ndim - 1] != w->dims[1])
-        return ct_infer_fail(infer, CT_ERR_SHAPE, "takes x [..., in] and w [out, in]: x is %s, w is %s", ct_view_text(x), ct_view_text(w));
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "takes x [..., in] and w [out, in]: x is %s, w is %s",
+                             ct_view_text(x), ct_view_text(w));
     if (bias && (bias->ndim != 1 || bias->dims[0] != w->dims[0]))
-        return ct_infer_fail(infer, CT_ERR_SHAPE, "bias is %s; for w %s it has to be [%lld]", ct_view_text(bias), ct_view_text(w), (long long)w->dims[0]);
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "bias is %s; for w %s it has to be [%lld]", ct_view_text(bias),
+                             ct_view_text(w), (long long)w->dims[0]);
     ct__infer_like(infer, 0, x, x->dtype);
     infer->out[0].dims[x->ndim - 1] = w->dims[0];
     return true;
@@ -184,17 +199,10 @@ void linear_fused_vjp(ct_vjp *v) {
     const linear_fused_attrs *attrs = v->attrs;
     ct_tensor *x = v->in[0], *w = v->in[1], *y = v->out[0], *g = v->cot[0];
     switch (attrs->activation) {
-    case CT_ACT_RELU:
-        g = mul(g, cast(gt_s(y, 0), ct_dtype_of(g)));
-        break;
-    case CT_ACT_SIGMOID:
-        g = mul(g, mul(y, rsub_s(y, 1)));
-        break;
-    case CT_ACT_TANH:
-        g = mul(g, rsub_s(square(y), 1));
-        break;
-    case CT_ACT_NONE:
-        break;
+    case CT_ACT_RELU: g = mul(g, cast(gt_s(y, 0), ct_dtype_of(g))); break;
+    case CT_ACT_SIGMOID: g = mul(g, mul(y, rsub_s(y, 1))); break;
+    case CT_ACT_TANH: g = mul(g, rsub_s(square(y), 1)); break;
+    case CT_ACT_NONE: break;
     default: /* reached only by a direct call: from the argument, computed again */
         ct_fail(CT_ERR_GRAD, v->op->name, "this activation's derivative needs its argument; call ct_linear");
         return;

@@ -5,8 +5,9 @@
 
 static bool gemm_type(ct_dtype dtype, ct_gemm_type *type) {
     static const signed char types[CT_DTYPE_COUNT] = {
-        [CT_F32] = CT_GEMM_F32, [CT_F64] = CT_GEMM_F64, [CT_F16] = CT_GEMM_F16, [CT_BF16] = CT_GEMM_BF16, [CT_I8] = CT_GEMM_I8,   [CT_I16] = CT_GEMM_I16,
-        [CT_I32] = CT_GEMM_I32, [CT_I64] = CT_GEMM_I64, [CT_U8] = CT_GEMM_U8,   [CT_BOOL] = -1,          [CT_U16] = -1,          [CT_U32] = -1,
+        [CT_F32] = CT_GEMM_F32, [CT_F64] = CT_GEMM_F64, [CT_F16] = CT_GEMM_F16, [CT_BF16] = CT_GEMM_BF16,
+        [CT_I8] = CT_GEMM_I8,   [CT_I16] = CT_GEMM_I16, [CT_I32] = CT_GEMM_I32, [CT_I64] = CT_GEMM_I64,
+        [CT_U8] = CT_GEMM_U8,   [CT_BOOL] = -1,         [CT_U16] = -1,          [CT_U32] = -1,
         [CT_U64] = -1,          [CT_F8E4M3] = -1,       [CT_F8E5M2] = -1,       [CT_COMPLEX64] = -1,
     };
     if (types[dtype] < 0) return false;
@@ -28,7 +29,8 @@ static void fold_batches(ct_gemm *g) {
 static bool matmul_problem(const ct_call *call, ct_gemm *g) {
     const ct_view *a = call->in[0], *b = call->in[1], *y = call->out[0];
     *g = (ct_gemm){0};
-    if (!gemm_type(a->dtype, &g->a_type) || !gemm_type(b->dtype, &g->b_type) || !gemm_type(y->dtype, &g->c_type)) return false;
+    if (!gemm_type(a->dtype, &g->a_type) || !gemm_type(b->dtype, &g->b_type) || !gemm_type(y->dtype, &g->c_type))
+        return false;
     size_t size = ct_dtype_size(a->dtype);
     g->a = ct__address(a, size);
     g->b = ct__address(b, size);
@@ -77,22 +79,22 @@ CT_KERNELS(matmul) = {{"gemm", matmul_can, matmul_scratch, matmul_run}, {0}};
 
 /* ---- linear ---- */
 
-#define ACTIVATE(name, type, V, LANES, expression)                                   \
-    static void name(const void *ctx, void *data, int64_t n) {                       \
-        (void)ctx;                                                                   \
-        type *x = data;                                                              \
-        for (int64_t i = 0; i < n; i += LANES) {                                     \
-            int count = (int)ct__min64(n - i, LANES);                                \
-            V v = V##_load_n(x + i, count);                                          \
-            V##_store_n(x + i, expression, count);                                   \
-        }                                                                            \
+#define ACTIVATE(name, type, V, LANES, expression)             \
+    static void name(const void *ctx, void *data, int64_t n) { \
+        (void)ctx;                                             \
+        type *x = data;                                        \
+        for (int64_t i = 0; i < n; i += LANES) {               \
+            int count = (int)ct__min64(n - i, LANES);          \
+            V v = V##_load_n(x + i, count);                    \
+            V##_store_n(x + i, expression, count);             \
+        }                                                      \
     }
-#define ACTIVATIONS(type, V, LANES)                                                                                      \
-    ACTIVATE(relu_##V, type, V, LANES, V##_max(v, V##_set1(0)))                                                          \
-    ACTIVATE(sigmoid_##V, type, V, LANES, V##_sigmoid(v))                                                                \
-    ACTIVATE(tanh_##V, type, V, LANES, V##_tanh(v))                                                                      \
-    ACTIVATE(silu_##V, type, V, LANES, V##_mul(v, V##_sigmoid(v)))                                                       \
-    ACTIVATE(gelu_##V, type, V, LANES,                                                                                   \
+#define ACTIVATIONS(type, V, LANES)                                \
+    ACTIVATE(relu_##V, type, V, LANES, V##_max(v, V##_set1(0)))    \
+    ACTIVATE(sigmoid_##V, type, V, LANES, V##_sigmoid(v))          \
+    ACTIVATE(tanh_##V, type, V, LANES, V##_tanh(v))                \
+    ACTIVATE(silu_##V, type, V, LANES, V##_mul(v, V##_sigmoid(v))) \
+    ACTIVATE(gelu_##V, type, V, LANES,                             \
              V##_mul(v, V##_mul(V##_set1((type)0.5), V##_erfc(V##_mul(v, V##_set1((type)-0.70710678118654752440))))))
 ACTIVATIONS(float, vf32, VF32_LANES)
 ACTIVATIONS(double, vf64, VF64_LANES)

@@ -31,7 +31,8 @@ void cross_lower(ct_lower *l) {
     ct_tensor *a = l->in[0], *b = l->in[1];
     int ndim = ct_ndim(a);
     if (ndim == 0 || attrs->axis < -ndim || attrs->axis >= ndim || ct_dim(a, (int)attrs->axis) != 3) {
-        ct_fail(CT_ERR_SHAPE, "cross", "axis %lld of %s has to exist and have size 3", (long long)attrs->axis, ct_tensor_text(a));
+        ct_fail(CT_ERR_SHAPE, "cross", "axis %lld of %s has to exist and have size 3", (long long)attrs->axis,
+                ct_tensor_text(a));
         return;
     }
     ct_tensor *u[3], *v[3];
@@ -51,7 +52,8 @@ void kron_lower(ct_lower *l) {
     ct_dims a = ct_shape(l->in[0]), b = ct_shape(l->in[1]);
     int n = a.n > b.n ? a.n : b.n;
     if (2 * n > CT_MAX_DIMS) {
-        ct_fail(CT_ERR_SHAPE, "kron", "a is %s, b is %s; more than %d dimensions are not supported", ct_tensor_text(l->in[0]), ct_tensor_text(l->in[1]), CT_MAX_DIMS / 2);
+        ct_fail(CT_ERR_SHAPE, "kron", "a is %s, b is %s; more than %d dimensions are not supported",
+                ct_tensor_text(l->in[0]), ct_tensor_text(l->in[1]), CT_MAX_DIMS / 2);
         return;
     }
     /* Interleaved: a as [a0,1,a1,1,...], b as [1,b0,1,b1,...]; neighbours merge into a_i * b_i. */

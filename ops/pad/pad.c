@@ -6,10 +6,13 @@ static const char *const mode_names[] = {"constant", "reflect", "replicate", "ci
 /* pads as the caller wrote them, for every axis of x. */
 static bool spread(const ct_tensor *x, ct_dims pads, ct_dims *all) {
     const int ndim = ct_ndim(x), axes = pads.n % 2 ? pads.n : pads.n / 2;
-    if (axes > ndim) return ct_fail(CT_ERR_SHAPE, "pad", "x is %s and pads %s, which is for %d axes", ct_tensor_text(x), ct_dims_text(pads), axes);
+    if (axes > ndim)
+        return ct_fail(CT_ERR_SHAPE, "pad", "x is %s and pads %s, which is for %d axes", ct_tensor_text(x),
+                       ct_dims_text(pads), axes);
     *all = (ct_dims){.n = 2 * ndim};
     for (int i = 0; i < axes; i++)
-        for (int side = 0; side < 2; side++) all->d[2 * (ndim - axes + i) + side] = pads.d[pads.n % 2 ? i : 2 * i + side];
+        for (int side = 0; side < 2; side++)
+            all->d[2 * (ndim - axes + i) + side] = pads.d[pads.n % 2 ? i : 2 * i + side];
     return true;
 }
 
@@ -37,13 +40,20 @@ bool pad_repeat_infer(ct_infer *infer) {
     const ct_view *x = infer->in[0];
     int64_t dims[CT_MAX_DIMS];
     if (at->pads.n != 2 * x->ndim)
-        return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s and pads is %s: two numbers for each axis are expected", ct_view_text(x), ct_dims_text(at->pads));
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s and pads is %s: two numbers for each axis are expected",
+                             ct_view_text(x), ct_dims_text(at->pads));
     for (int i = 0; i < x->ndim; i++) {
-        const int64_t before = at->pads.d[2 * i], after = at->pads.d[2 * i + 1], size = x->dims[i], most = before > after ? before : after;
-        const int64_t limit = at->mode == CT_PAD_REFLECT ? size - 1 : at->mode == CT_PAD_CIRCULAR ? size : size ? INT64_MAX / 4 : 0;
+        const int64_t before = at->pads.d[2 * i], after = at->pads.d[2 * i + 1], size = x->dims[i],
+                      most = before > after ? before : after;
+        const int64_t limit = at->mode == CT_PAD_REFLECT    ? size - 1
+                              : at->mode == CT_PAD_CIRCULAR ? size
+                              : size                        ? INT64_MAX / 4
+                                                            : 0;
         if (before < 0 || after < 0 || (most > 0 && most > limit))
-            return ct_infer_fail(infer, CT_ERR_SHAPE, "pads %lld and %lld of axis %d: with mode %s they are 0 to %lld for x, which is %s", (long long)before, (long long)after, i,
-                                 mode_names[at->mode], (long long)(limit < 0 ? 0 : limit), ct_view_text(x));
+            return ct_infer_fail(infer, CT_ERR_SHAPE,
+                                 "pads %lld and %lld of axis %d: with mode %s they are 0 to %lld for x, which is %s",
+                                 (long long)before, (long long)after, i, mode_names[at->mode],
+                                 (long long)(limit < 0 ? 0 : limit), ct_view_text(x));
         dims[i] = size + before + after;
     }
     ct__infer_set(infer, 0, x->dtype, x->ndim, dims);
@@ -59,11 +69,14 @@ bool pad_repeat_grad_infer(ct_infer *infer) {
     const pad_repeat_grad_attrs *at = infer->attrs;
     const ct_view *g = infer->in[0];
     int64_t dims[CT_MAX_DIMS];
-    if (at->pads.n != 2 * g->ndim) return ct_infer_fail(infer, CT_ERR_SHAPE, "g is %s and pads is %s: two numbers for each axis are expected", ct_view_text(g), ct_dims_text(at->pads));
+    if (at->pads.n != 2 * g->ndim)
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "g is %s and pads is %s: two numbers for each axis are expected",
+                             ct_view_text(g), ct_dims_text(at->pads));
     for (int i = 0; i < g->ndim; i++) {
         dims[i] = g->dims[i] - at->pads.d[2 * i] - at->pads.d[2 * i + 1];
         if (dims[i] < 0 || (dims[i] == 0 && g->dims[i]))
-            return ct_infer_fail(infer, CT_ERR_SHAPE, "g is %s and pads is %s: nothing is left of axis %d", ct_view_text(g), ct_dims_text(at->pads), i);
+            return ct_infer_fail(infer, CT_ERR_SHAPE, "g is %s and pads is %s: nothing is left of axis %d",
+                                 ct_view_text(g), ct_dims_text(at->pads), i);
     }
     ct__infer_set(infer, 0, g->dtype, g->ndim, dims);
     return true;

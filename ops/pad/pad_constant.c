@@ -6,12 +6,14 @@ bool pad_constant_infer(ct_infer *infer) {
     const ct_view *x = infer->in[0];
     int64_t dims[CT_MAX_DIMS];
     if (at->pads.n != 2 * x->ndim)
-        return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s and pads is %s: two numbers for each axis are expected", ct_view_text(x), ct_dims_text(at->pads));
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s and pads is %s: two numbers for each axis are expected",
+                             ct_view_text(x), ct_dims_text(at->pads));
     for (int i = 0; i < x->ndim; i++) {
         const int64_t before = at->pads.d[2 * i], after = at->pads.d[2 * i + 1];
-        if (__builtin_add_overflow(x->dims[i], before, &dims[i]) || __builtin_add_overflow(dims[i], after, &dims[i]) || dims[i] < 0 || before < -x->dims[i] ||
-            after < -x->dims[i])
-            return ct_infer_fail(infer, CT_ERR_SHAPE, "pads %lld and %lld of axis %d cut more than there is: x is %s", (long long)before, (long long)after, i, ct_view_text(x));
+        if (__builtin_add_overflow(x->dims[i], before, &dims[i]) || __builtin_add_overflow(dims[i], after, &dims[i]) ||
+            dims[i] < 0 || before < -x->dims[i] || after < -x->dims[i])
+            return ct_infer_fail(infer, CT_ERR_SHAPE, "pads %lld and %lld of axis %d cut more than there is: x is %s",
+                                 (long long)before, (long long)after, i, ct_view_text(x));
     }
     ct__infer_set(infer, 0, x->dtype, x->ndim, dims);
     return true;
@@ -25,7 +27,8 @@ void pad_constant_vjp(ct_vjp *v) {
     ct_dims rest = {.n = pads.n};
     bool cut = false;
     for (int i = 0; i < shape.n; i++) {
-        const int64_t before = pads.d[2 * i], after = pads.d[2 * i + 1], start = before > 0 ? before : 0, end = after > 0 ? after : 0;
+        const int64_t before = pads.d[2 * i], after = pads.d[2 * i + 1], start = before > 0 ? before : 0,
+                      end = after > 0 ? after : 0;
         if (start || end) g = narrow(g, i, start, ct_dim(v->out[0], i) - start - end);
         rest.d[2 * i] = before < 0 ? -before : 0;
         rest.d[2 * i + 1] = after < 0 ? -after : 0;

@@ -49,7 +49,9 @@ static void pad_row(const job *j, char *dst, const char *src, bool inside) {
         return;
     }
     ct__fill_run(dst, ds, from, j->value, j->element);
-    if (to > from) ct__copy_run(dst + from * ds * size, ds, src + (from - j->before[last]) * j->ss[last] * size, j->ss[last], to - from, j->element);
+    if (to > from)
+        ct__copy_run(dst + from * ds * size, ds, src + (from - j->before[last]) * j->ss[last] * size, j->ss[last],
+                     to - from, j->element);
     ct__fill_run(dst + to * ds * size, ds, width - to, j->value, j->element);
 }
 
@@ -93,7 +95,8 @@ static bool run(const ct_call *call, ct_stream *stream) {
         return true;
     }
     for (int i = 0; i < j.ndim - 1; i++) j.rows *= j.dims[i];
-    j.stream = j.dims[j.ndim - 1] * (int64_t)j.element >= 2048 && j.ds[j.ndim - 1] == 1 && j.ss[j.ndim - 1] == 1 && ct__stream_worth(count * (int64_t)j.element);
+    j.stream = j.dims[j.ndim - 1] * (int64_t)j.element >= 2048 && j.ds[j.ndim - 1] == 1 && j.ss[j.ndim - 1] == 1 &&
+               ct__stream_worth(count * (int64_t)j.element);
     j.rows_a_chunk = ct__grain(1 + CHUNK / (j.dims[j.ndim - 1] * (int64_t)j.element));
     ct__parallel((j.rows + j.rows_a_chunk - 1) / j.rows_a_chunk, pad_chunk, &j);
     return true;

@@ -37,7 +37,8 @@ static int64_t rows_of(const ct_view *view) {
 
 static void pad_row(const job *j, char *dst, const char *src) {
     const int last = j->ndim - 1;
-    const int64_t width = j->large->dims[last], size = j->small->dims[last], before = j->before[last], bytes = (int64_t)j->size;
+    const int64_t width = j->large->dims[last], size = j->small->dims[last], before = j->before[last],
+                  bytes = (int64_t)j->size;
     const int64_t ds = j->large->strides[last], ss = j->small->strides[last];
     ct__copy_run(dst + before * ds * bytes, ds, src, ss, size, j->size);
     for (int64_t o = 0; o < width; o++) {
@@ -58,12 +59,18 @@ static void pad_chunk(void *context, int64_t chunk, int worker) {
             to += o * j->large->strides[d];
             from += source(j->mode, o - j->before[d], j->small->dims[d]) * j->small->strides[d];
         }
-        pad_row(j, (char *)ct__address(j->large, j->size) + to * (int64_t)j->size, (const char *)ct__address(j->small, j->size) + from * (int64_t)j->size);
+        pad_row(j, (char *)ct__address(j->large, j->size) + to * (int64_t)j->size,
+                (const char *)ct__address(j->small, j->size) + from * (int64_t)j->size);
     }
 }
 
 static job plan(const ct_view *small, const ct_view *large, const ct_dims *pads, int mode, const ct_view *rows) {
-    job j = {.ndim = small->ndim, .mode = mode, .small = small, .large = large, .rows = rows_of(rows), .size = ct_dtype_size(small->dtype)};
+    job j = {.ndim = small->ndim,
+             .mode = mode,
+             .small = small,
+             .large = large,
+             .rows = rows_of(rows),
+             .size = ct_dtype_size(small->dtype)};
     for (int d = 0; d < j.ndim; d++) j.before[d] = pads->d[2 * d];
     j.chunk = ct__grain(1 + CHUNK / ct__max64(1, large->dims[j.ndim - 1]));
     return j;
@@ -87,23 +94,23 @@ static bool run_pad(const ct_call *call, ct_stream *stream) {
 typedef void (*add_fn)(const job *j, void *sums, const char *row);
 typedef void (*store_fn)(char *dst, int64_t stride, const void *sums, int64_t n);
 
-#define GRAD_ROW(type, T, SUM, LOAD, STORE_ROW)                                                                   \
-    static void sum_##type(const job *j, void *sums, const char *row) {                                         \
-        const int last = j->ndim - 1;                                                                           \
-        const int64_t width = j->large->dims[last], size = j->small->dims[last], before = j->before[last];      \
-        const int64_t step = j->large->strides[last];                                                           \
-        const T *g = (const T *)(const void *)row;                                                              \
-        SUM *sum = sums;                                                                                        \
-        for (int64_t i = 0; i < size; i++) sum[i] += LOAD(g + (before + i) * step);                             \
-        for (int64_t o = 0; o < width; o++) {                                                                   \
-            if (o == before) o += size;                                                                         \
-            if (o < width) sum[source(j->mode, o - before, size)] += LOAD(g + o * step);                        \
-        }                                                                                                       \
-    }                                                                                                           \
-    static void put_##type(char *dst, int64_t stride, const void *sums, int64_t n) {                          \
-        T *to = (T *)(void *)dst;                                                                               \
-        const SUM *sum = sums;                                                                                  \
-        STORE_ROW(to, stride, sum, n);                                                                          \
+#define GRAD_ROW(type, T, SUM, LOAD, STORE_ROW)                                                            \
+    static void sum_##type(const job *j, void *sums, const char *row) {                                    \
+        const int last = j->ndim - 1;                                                                      \
+        const int64_t width = j->large->dims[last], size = j->small->dims[last], before = j->before[last]; \
+        const int64_t step = j->large->strides[last];                                                      \
+        const T *g = (const T *)(const void *)row;                                                         \
+        SUM *sum = sums;                                                                                   \
+        for (int64_t i = 0; i < size; i++) sum[i] += LOAD(g + (before + i) * step);                        \
+        for (int64_t o = 0; o < width; o++) {                                                              \
+            if (o == before) o += size;                                                                    \
+            if (o < width) sum[source(j->mode, o - before, size)] += LOAD(g + o * step);                   \
+        }                                                                                                  \
+    }                                                                                                      \
+    static void put_##type(char *dst, int64_t stride, const void *sums, int64_t n) {                       \
+        T *to = (T *)(void *)dst;                                                                          \
+        const SUM *sum = sums;                                                                             \
+        STORE_ROW(to, stride, sum, n);                                                                     \
     }
 #define LOAD_PLAIN(p) (*(p))
 #define STORE_PLAIN(to, stride, sum, n) \
@@ -129,10 +136,12 @@ static const struct rows_of_type {
 static void add_shown(const job *j, int d, const int64_t *at, int64_t offset, void *sums) {
     const int last = j->ndim - 1;
     if (d == last) {
-        row_types[j->large->dtype].add(j, sums, (const char *)ct__address(j->large, j->size) + offset * (int64_t)j->size);
+        row_types[j->large->dtype].add(j, sums,
+                                       (const char *)ct__address(j->large, j->size) + offset * (int64_t)j->size);
         return;
     }
-    const int64_t width = j->large->dims[d], size = j->small->dims[d], before = j->before[d], i = at[d], step = j->large->strides[d];
+    const int64_t width = j->large->dims[d], size = j->small->dims[d], before = j->before[d], i = at[d],
+                  step = j->large->strides[d];
     if (j->mode == CT_PAD_REPLICATE) {
         const int64_t first = i == 0 ? 0 : before + i, end = i == size - 1 ? width : before + i + 1;
         for (int64_t o = first; o < end; o++) add_shown(j, d + 1, at, offset + o * step, sums);
@@ -160,7 +169,8 @@ static void grad_chunk(void *context, int64_t chunk, int worker) {
         }
         memset(sums, 0, bytes);
         add_shown(j, 0, at, 0, sums);
-        row_types[j->small->dtype].store((char *)ct__address(j->small, j->size) + to * (int64_t)j->size, j->small->strides[last], sums, width);
+        row_types[j->small->dtype].store((char *)ct__address(j->small, j->size) + to * (int64_t)j->size,
+                                         j->small->strides[last], sums, width);
     }
 }
 

@@ -55,7 +55,8 @@ static bool weight_of(draw *d, const char *row, int64_t j, double *weight) {
     *weight = ct__dtype_get(w->dtype, row + j * w->strides[w->ndim - 1] * (int64_t)size);
     if (*weight >= 0 && *weight < INFINITY) return true;
     d->failed = true;
-    return ct_fail(CT_ERR_VALUE, "multinomial", "weights has %g at category %lld; it has to be finite and not negative", *weight, (long long)j);
+    return ct_fail(CT_ERR_VALUE, "multinomial", "weights has %g at category %lld; it has to be finite and not negative",
+                   *weight, (long long)j);
 }
 
 static bool before(choice a, choice b) { return a.key < b.key || (a.key == b.key && a.index < b.index); }
@@ -130,7 +131,8 @@ static void without_replacement(draw *d, int64_t row, const char *from, choice *
     }
     if (positive < d->n) {
         d->failed = true;
-        ct_fail(CT_ERR_VALUE, "multinomial", "row %lld has %lld positive weights; without replacement %lld cannot be drawn", (long long)row,
+        ct_fail(CT_ERR_VALUE, "multinomial",
+                "row %lld has %lld positive weights; without replacement %lld cannot be drawn", (long long)row,
                 (long long)positive, (long long)d->n);
         return;
     }
@@ -152,7 +154,8 @@ static void with_replacement(draw *d, int64_t row, const char *weights, double *
     }
     if (last < 0 || total == INFINITY) {
         d->failed = true;
-        ct_fail(CT_ERR_VALUE, "multinomial", "the weights of row %lld have the sum %g; it has to be positive and finite", (long long)row, total);
+        ct_fail(CT_ERR_VALUE, "multinomial",
+                "the weights of row %lld have the sum %g; it has to be positive and finite", (long long)row, total);
         return;
     }
     for (int64_t i = 0; i < d->n; i++) {
@@ -160,10 +163,8 @@ static void with_replacement(draw *d, int64_t row, const char *weights, double *
         int64_t low = 0, high = last; /* the first category whose sum exceeds target */
         while (low < high) {
             int64_t middle = low + (high - low) / 2;
-            if (sums[middle] > target)
-                high = middle;
-            else
-                low = middle + 1;
+            if (sums[middle] > target) high = middle;
+            else low = middle + 1;
         }
         y[i * step] = low;
     }
@@ -173,20 +174,25 @@ static void draw_row(void *context, int64_t row, int worker) {
     draw *d = context;
     const ct_view *w = d->call->in[0], *out = d->call->out[0];
     if (d->failed) return;
-    const char *weights = (const char *)ct__address(w, ct_dtype_size(w->dtype)) + row_offset(w, row) * (int64_t)ct_dtype_size(w->dtype);
+    const char *weights =
+        (const char *)ct__address(w, ct_dtype_size(w->dtype)) + row_offset(w, row) * (int64_t)ct_dtype_size(w->dtype);
     int64_t *y = CT_AT(int64_t, out) + row_offset(out, row), step = out->strides[out->ndim - 1];
     void *scratch = d->scratch + (size_t)worker * d->room;
-    if (d->replacement)
-        with_replacement(d, row, weights, scratch, y, step);
-    else
-        without_replacement(d, row, weights, scratch, y, step);
+    if (d->replacement) with_replacement(d, row, weights, scratch, y, step);
+    else without_replacement(d, row, weights, scratch, y, step);
 }
 
 static bool run_multinomial(const ct_call *call, ct_stream *stream) {
     (void)stream;
     const multinomial_attrs *a = call->attrs;
     const ct_view *w = call->in[0];
-    draw d = {.call = call, .rows = 1, .k = w->dims[w->ndim - 1], .n = a->n, .replacement = a->replacement, .scratch = call->scratch, .room = room_of(call)};
+    draw d = {.call = call,
+              .rows = 1,
+              .k = w->dims[w->ndim - 1],
+              .n = a->n,
+              .replacement = a->replacement,
+              .scratch = call->scratch,
+              .room = room_of(call)};
     for (int i = 0; i < w->ndim - 1; i++) d.rows *= w->dims[i];
     if (d.n == 0) return true;
     ct__parallel(d.rows, draw_row, &d);

@@ -12,19 +12,23 @@
 typedef __m512i philox_words;
 enum { PHILOX_LANES = 16 };
 #define PHILOX_INTEL(name) _mm512_##name
-#define PHILOX_BITS(name) _mm512_##name##_si512
-SIMD_INLINE philox_words philox_odd_high(philox_words even, philox_words odd) { return _mm512_mask_blend_epi32(0xaaaa, even, odd); }
+#define PHILOX_BITS(name)  _mm512_##name##_si512
+SIMD_INLINE philox_words philox_odd_high(philox_words even, philox_words odd) {
+    return _mm512_mask_blend_epi32(0xaaaa, even, odd);
+}
 #elif defined(__AVX2__)
 typedef __m256i philox_words;
 enum { PHILOX_LANES = 8 };
 #define PHILOX_INTEL(name) _mm256_##name
-#define PHILOX_BITS(name) _mm256_##name##_si256
-SIMD_INLINE philox_words philox_odd_high(philox_words even, philox_words odd) { return _mm256_blend_epi32(even, odd, 0xaa); }
+#define PHILOX_BITS(name)  _mm256_##name##_si256
+SIMD_INLINE philox_words philox_odd_high(philox_words even, philox_words odd) {
+    return _mm256_blend_epi32(even, odd, 0xaa);
+}
 #elif defined(__SSE2__)
 typedef __m128i philox_words;
 enum { PHILOX_LANES = 4 };
 #define PHILOX_INTEL(name) _mm_##name
-#define PHILOX_BITS(name) _mm_##name##_si128
+#define PHILOX_BITS(name)  _mm_##name##_si128
 SIMD_INLINE philox_words philox_odd_high(philox_words even, philox_words odd) {
     return _mm_or_si128(even, _mm_and_si128(odd, _mm_set_epi32(-1, 0, -1, 0)));
 }
@@ -37,8 +41,10 @@ enum { PHILOX_LANES = 4 };
 SIMD_INLINE philox_words philox_set(uint32_t x) { return PHILOX_INTEL(set1_epi32)((int)x); }
 SIMD_INLINE philox_words philox_xor(philox_words a, philox_words b) { return PHILOX_BITS(xor)(a, b); }
 SIMD_INLINE philox_words philox_multiply(philox_words a, philox_words m, philox_words *low) {
-    philox_words even = PHILOX_INTEL(mul_epu32)(a, m), odd = PHILOX_INTEL(mul_epu32)(PHILOX_INTEL(srli_epi64)(a, 32), m);
-    *low = philox_odd_high(PHILOX_INTEL(srli_epi64)(PHILOX_INTEL(slli_epi64)(even, 32), 32), PHILOX_INTEL(slli_epi64)(odd, 32));
+    philox_words even = PHILOX_INTEL(mul_epu32)(a, m),
+                 odd = PHILOX_INTEL(mul_epu32)(PHILOX_INTEL(srli_epi64)(a, 32), m);
+    *low = philox_odd_high(PHILOX_INTEL(srli_epi64)(PHILOX_INTEL(slli_epi64)(even, 32), 32),
+                           PHILOX_INTEL(slli_epi64)(odd, 32));
     return philox_odd_high(PHILOX_INTEL(srli_epi64)(even, 32), odd);
 }
 SIMD_INLINE void philox_store(uint32_t *to, philox_words a, philox_words b, philox_words c, philox_words d) {
@@ -96,7 +102,8 @@ static inline void philox_batch(ct_random at, uint64_t first, uint32_t *words) {
     for (int round = 0; round < 10; round++) {
 #pragma GCC unroll 2
         for (int w = 0; w < PHILOX_WAYS; w++) {
-            philox_words low0, low1, high0 = philox_multiply(c0[w], m0, &low0), high1 = philox_multiply(c2[w], m1, &low1);
+            philox_words low0, low1, high0 = philox_multiply(c0[w], m0, &low0),
+                                     high1 = philox_multiply(c2[w], m1, &low1);
             c0[w] = philox_xor(philox_xor(high1, c1[w]), philox_set(k0));
             c2[w] = philox_xor(philox_xor(high0, c3[w]), philox_set(k1));
             c1[w] = low1;

@@ -13,10 +13,8 @@ enum { WORDS = GENERATE_BLOCK }; /* of a block of 32-bit values; those of 64 bit
 static void store_half(ct_dtype dtype, const float *values, int n, uint16_t *to) {
     for (int i = 0; i < n; i += VF32_LANES) {
         int m = n - i < VF32_LANES ? n - i : VF32_LANES;
-        if (dtype == CT_F16)
-            vf32_store_f16_n(to + i, vf32_load(values + i), m);
-        else
-            vf32_store_bf16_n(to + i, vf32_load(values + i), m);
+        if (dtype == CT_F16) vf32_store_f16_n(to + i, vf32_load(values + i), m);
+        else vf32_store_bf16_n(to + i, vf32_load(values + i), m);
     }
 }
 
@@ -78,7 +76,11 @@ static double just_below(ct_dtype dtype, double x) {
 
 static bool uniform_between(const ct_call *call, double lo, double hi) {
     const ct_view *y = call->out[0];
-    uniform_spec s = {.at = call->random, .dtype = y->dtype, .lo = lo, .width = hi - lo, .most = lo < hi ? just_below(y->dtype, hi) : lo};
+    uniform_spec s = {.at = call->random,
+                      .dtype = y->dtype,
+                      .lo = lo,
+                      .width = hi - lo,
+                      .most = lo < hi ? just_below(y->dtype, hi) : lo};
     if (s.most < lo) s.most = lo;
     return generate(y, make_uniform, &s);
 }
@@ -160,7 +162,8 @@ static void normal_f64(const normal_spec *s, const uint32_t *words, int n, doubl
             u[k] = (double)(int64_t)(((uint64_t)w[1] << 32 | w[0]) >> 11) * 0x1p-53 + 0x1p-54;
             v[k] = (double)(int64_t)(((uint64_t)w[3] << 32 | w[2]) >> 11) * 0x1.921fb54442d18p-51; /* 2 pi * 2^-53 */
         }
-        vf64 angle = vf64_load(v), r = vf64_sqrt(vf64_mul(vf64_set1(-2), vf64_minb(vf64_log(vf64_load(u)), vf64_zero())));
+        vf64 angle = vf64_load(v),
+             r = vf64_sqrt(vf64_mul(vf64_set1(-2), vf64_minb(vf64_log(vf64_load(u)), vf64_zero())));
         r = vf64_mul(r, std);
         vf64_store(a, vf64_fma(r, vf64_cos(angle), mean));
         vf64_store(b, vf64_fma(r, vf64_sin(angle), mean));
@@ -185,10 +188,8 @@ static void make_normal(const void *spec, int64_t first, int n, void *to) {
     float values[GENERATE_BLOCK];
     philox_fill(s->at, (uint64_t)first, n, words);
     normal_f32(s, words, n, whole && s->dtype == CT_F32 ? to : values);
-    if (s->dtype != CT_F32)
-        store_half(s->dtype, values, n, to);
-    else if (!whole)
-        memcpy(to, values, (size_t)n * sizeof *values);
+    if (s->dtype != CT_F32) store_half(s->dtype, values, n, to);
+    else if (!whole) memcpy(to, values, (size_t)n * sizeof *values);
 }
 
 static bool run_randn(const ct_call *call, ct_stream *stream) {
@@ -232,15 +233,17 @@ static void make_randint(const void *spec, int64_t first, int n, void *to) {
     case 4:
         for (int i = 0; i < n; i++) ((uint32_t *)to)[i] = (uint32_t)values[i];
         break;
-    default:
-        memcpy(to, values, (size_t)n * sizeof *values);
+    default: memcpy(to, values, (size_t)n * sizeof *values);
     }
 }
 
 static bool run_randint(const ct_call *call, ct_stream *stream) {
     (void)stream;
     const randint_attrs *a = call->attrs;
-    randint_spec s = {.at = call->random, .size = ct_dtype_size(a->dtype), .lo = (uint64_t)a->lo, .range = (uint64_t)a->hi - (uint64_t)a->lo};
+    randint_spec s = {.at = call->random,
+                      .size = ct_dtype_size(a->dtype),
+                      .lo = (uint64_t)a->lo,
+                      .range = (uint64_t)a->hi - (uint64_t)a->lo};
     return generate(call->out[0], make_randint, &s);
 }
 
@@ -264,17 +267,10 @@ static void make_bernoulli_full(const void *spec, int64_t first, int n, void *to
         for (int i = 0; i < n; i++) y[i] = (int32_t)(words[i] >> 8) < (int32_t)s.bound ? one : 0; \
     } while (0)
     switch (s.size) {
-    case 1:
-        DRAW(uint8_t);
-        break;
-    case 2:
-        DRAW(uint16_t);
-        break;
-    case 4:
-        DRAW(uint32_t);
-        break;
-    default:
-        DRAW(uint64_t);
+    case 1: DRAW(uint8_t); break;
+    case 2: DRAW(uint16_t); break;
+    case 4: DRAW(uint32_t); break;
+    default: DRAW(uint64_t);
     }
 #undef DRAW
 }
@@ -323,13 +319,15 @@ static void bernoulli_chunk(void *context, int64_t chunk, int worker) {
             int64_t done = 0;
             if (j->dtype == CT_F32 && run.step[0] == 1) {
                 const float *p = (const float *)(const void *)j->p + run.at[1];
-                if (!bernoulli_f32(words + (i - first), p, run.step[1], (float *)(void *)j->y + run.at[0], (int)run.n)) done = run.n;
+                if (!bernoulli_f32(words + (i - first), p, run.step[1], (float *)(void *)j->y + run.at[0], (int)run.n))
+                    done = run.n;
             }
             for (int64_t k = done; k < run.n; k++) {
                 const char *from = j->p + (run.at[1] + k * run.step[1]) * size;
                 double p = ct__dtype_get(j->dtype, from);
                 if (!(p >= 0 && p <= 1)) {
-                    ct_fail(CT_ERR_VALUE, "bernoulli", "p is %g at element %lld; a probability lies in [0, 1]", p, (long long)(i + k));
+                    ct_fail(CT_ERR_VALUE, "bernoulli", "p is %g at element %lld; a probability lies in [0, 1]", p,
+                            (long long)(i + k));
                     j->failed = true;
                     return;
                 }

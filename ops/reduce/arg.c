@@ -3,7 +3,8 @@
 
 #include "ops/op_impl.h"
 
-static const char *const no_greatest = "there is no greatest of nothing", *const no_least = "there is no least of nothing";
+static const char *const no_greatest = "there is no greatest of nothing", *const no_least =
+                                                                              "there is no least of nothing";
 
 static bool infer_one_axis(ct_infer *infer, int64_t axis, bool keepdim, const char *needs) {
     const ct_view *x = infer->in[0];
@@ -15,7 +16,8 @@ static bool infer_one_axis(ct_infer *infer, int64_t axis, bool keepdim, const ch
 
 static bool infer_arg(ct_infer *infer, ct_opt axis, bool keepdim, const char *needs) {
     bool whole = axis.value > -1e9 && axis.value < 1e9 && axis.value == (double)(int)axis.value;
-    if (axis.set && !whole) return ct_infer_fail(infer, CT_ERR_VALUE, "axis is %g, expected the number of an axis", axis.value);
+    if (axis.set && !whole)
+        return ct_infer_fail(infer, CT_ERR_VALUE, "axis is %g, expected the number of an axis", axis.value);
     ct_dims axes = {.n = axis.set, .d = {(int64_t)axis.value}};
     return ct__infer_reduction(infer, &axes, keepdim, CT_I64, needs);
 }
@@ -57,14 +59,16 @@ void max_lower(ct_lower *lower) {
     const max_attrs *attrs = lower->attrs;
     ct_tensor *x = lower->in[0];
     lower->out[0] = amax(x, .axes = axes_of(x, attrs->axis), .keepdim = attrs->keepdim);
-    if (lower->n_out > 1 && lower->want[1]) lower->out[1] = argmax(x, .axis = CT_SET(attrs->axis), .keepdim = attrs->keepdim);
+    if (lower->n_out > 1 && lower->want[1])
+        lower->out[1] = argmax(x, .axis = CT_SET(attrs->axis), .keepdim = attrs->keepdim);
 }
 
 void min_lower(ct_lower *lower) {
     const min_attrs *attrs = lower->attrs;
     ct_tensor *x = lower->in[0];
     lower->out[0] = amin(x, .axes = axes_of(x, attrs->axis), .keepdim = attrs->keepdim);
-    if (lower->n_out > 1 && lower->want[1]) lower->out[1] = argmin(x, .axis = CT_SET(attrs->axis), .keepdim = attrs->keepdim);
+    if (lower->n_out > 1 && lower->want[1])
+        lower->out[1] = argmin(x, .axis = CT_SET(attrs->axis), .keepdim = attrs->keepdim);
 }
 
 /* ---- Gradients ---- */

@@ -4,8 +4,8 @@
  *   FOLD_BEATS(a, best)  a is better */
 #include "ops/reduce/elements.h"
 
-#define FOLD_T ELEMENT(FOLD_D)
-#define FOLD_ARG ELEMENT_PASTE(FOLD_D, _arg)
+#define FOLD_T        ELEMENT(FOLD_D)
+#define FOLD_ARG      ELEMENT_PASTE(FOLD_D, _arg)
 #define FOLD_FN(part) ELEMENT_PASTE(ELEMENT_PASTE(FOLD_BASE, _), ELEMENT_PASTE(FOLD_D, part))
 
 static void FOLD_FN(_rows)(void *acc, const void *from, int64_t rows, int64_t step, int64_t n, int64_t base) {

@@ -6,12 +6,12 @@
  * NaN is better than every number, and the first of equals wins. */
 #include "ops/reduce/elements.h"
 
-#define FOLD_T ELEMENT(FOLD_D)
-#define FOLD_S SCALAR(FOLD_D)
-#define FOLD_V VECTOR(FOLD_D)
-#define FOLD_ARG ELEMENT_PASTE(FOLD_D, _arg)
-#define FOLD_DO(part) ELEMENT_PASTE(FOLD_D, part)
-#define FOLD_FN(part) ELEMENT_PASTE(ELEMENT_PASTE(FOLD_BASE, _), ELEMENT_PASTE(FOLD_D, part))
+#define FOLD_T          ELEMENT(FOLD_D)
+#define FOLD_S          SCALAR(FOLD_D)
+#define FOLD_V          VECTOR(FOLD_D)
+#define FOLD_ARG        ELEMENT_PASTE(FOLD_D, _arg)
+#define FOLD_DO(part)   ELEMENT_PASTE(FOLD_D, part)
+#define FOLD_FN(part)   ELEMENT_PASTE(ELEMENT_PASTE(FOLD_BASE, _), ELEMENT_PASTE(FOLD_D, part))
 #define FOLD_STEP(a, b) FOLD_DO(ELEMENT_PASTE(_, FOLD_OP))(a, b)
 
 /* The place of the first element that equals best, which is there (NaN equals NaN). */
@@ -30,7 +30,9 @@ static inline int64_t FOLD_FN(_find)(const FOLD_T *x /* (n) */, int64_t n, FOLD_
     return 0;
 }
 
-static inline bool FOLD_FN(_better)(FOLD_S a, FOLD_S best) { return (a != a && best == best) || FOLD_FN(_beats)(a, best); }
+static inline bool FOLD_FN(_better)(FOLD_S a, FOLD_S best) {
+    return (a != a && best == best) || FOLD_FN(_beats)(a, best);
+}
 
 static void FOLD_FN(_rows)(void *acc, const void *from, int64_t rows, int64_t step, int64_t n, int64_t base) {
     enum { L = LANES(FOLD_D), BLOCK = 4096 };

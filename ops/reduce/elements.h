@@ -23,46 +23,46 @@ typedef mf64 f64_mask;
 enum { f32_lanes = VF32_LANES, f16_lanes = VF32_LANES, bf16_lanes = VF32_LANES, f64_lanes = VF64_LANES };
 
 #define ELEMENT_PASTE_(a, b) a##b
-#define ELEMENT_PASTE(a, b) ELEMENT_PASTE_(a, b)
-#define ELEMENT(D) ELEMENT_PASTE(D, _element)
-#define SCALAR(D) ELEMENT_PASTE(D, _scalar)
-#define VECTOR(D) ELEMENT_PASTE(D, _vector)
-#define LANES(D) ELEMENT_PASTE(D, _lanes)
+#define ELEMENT_PASTE(a, b)  ELEMENT_PASTE_(a, b)
+#define ELEMENT(D)           ELEMENT_PASTE(D, _element)
+#define SCALAR(D)            ELEMENT_PASTE(D, _scalar)
+#define VECTOR(D)            ELEMENT_PASTE(D, _vector)
+#define LANES(D)             ELEMENT_PASTE(D, _lanes)
 
 /* The operations of the wrapper under the dtype's name: f16_add is vf32_add. */
-#define ELEMENT_VECTOR_OPS(D, V, M)                                                                       \
-    SIMD_INLINE V D##_set1(D##_scalar a) { return V##_set1(a); }                                          \
-    SIMD_INLINE V D##_add(V a, V b) { return V##_add(a, b); }                                             \
-    SIMD_INLINE V D##_sub(V a, V b) { return V##_sub(a, b); }                                             \
-    SIMD_INLINE V D##_mul(V a, V b) { return V##_mul(a, b); }                                             \
-    SIMD_INLINE V D##_fma(V a, V b, V c) { return V##_fma(a, b, c); }                                     \
-    SIMD_INLINE V D##_max(V a, V b) { return V##_max(a, b); }                                             \
-    SIMD_INLINE V D##_min(V a, V b) { return V##_min(a, b); }                                             \
+#define ELEMENT_VECTOR_OPS(D, V, M)                                                                        \
+    SIMD_INLINE V D##_set1(D##_scalar a) { return V##_set1(a); }                                           \
+    SIMD_INLINE V D##_add(V a, V b) { return V##_add(a, b); }                                              \
+    SIMD_INLINE V D##_sub(V a, V b) { return V##_sub(a, b); }                                              \
+    SIMD_INLINE V D##_mul(V a, V b) { return V##_mul(a, b); }                                              \
+    SIMD_INLINE V D##_fma(V a, V b, V c) { return V##_fma(a, b, c); }                                      \
+    SIMD_INLINE V D##_max(V a, V b) { return V##_max(a, b); }                                              \
+    SIMD_INLINE V D##_min(V a, V b) { return V##_min(a, b); }                                              \
     SIMD_INLINE V D##_get(const D##_scalar *p) { return V##_load(p); } /* computed, not stored, scalars */ \
-    SIMD_INLINE void D##_put(D##_scalar *p, V v) { V##_store(p, v); }                                     \
-    SIMD_INLINE V D##_get_n(const D##_scalar *p, int n) { return V##_load_n(p, n); }                      \
-    SIMD_INLINE void D##_put_n(D##_scalar *p, V v, int n) { V##_store_n(p, v, n); }                       \
-    SIMD_INLINE V D##_select(M m, V a, V b) { return V##_select(m, a, b); }                               \
-    SIMD_INLINE bool D##_any_nan(V a) { return M##_any(V##_isnan(a)); }                                   \
-    SIMD_INLINE bool D##_any_equal(V a, V b) { return M##_any(V##_eq(a, b)); }                            \
-    /* a is greater (less) than b, or the first NaN */                                                    \
-    SIMD_INLINE M D##_not_le(V a, V b) { return M##_and(M##_not(V##_le(a, b)), V##_eq(b, b)); }           \
-    SIMD_INLINE M D##_not_ge(V a, V b) { return M##_and(M##_not(V##_ge(a, b)), V##_eq(b, b)); }           \
-    SIMD_INLINE D##_scalar D##_hsum(V v) { return V##_hsum(v); }                                          \
-    SIMD_INLINE D##_scalar D##_hmax(V v) { return V##_hmax(v); }                                          \
-    SIMD_INLINE D##_scalar D##_hmin(V v) { return V##_hmin(v); }                                          \
-    SIMD_INLINE V D##_max_number(V best, V a) { return V##_maxb(a, best); } /* passes NaN over */         \
-    /* what is missing from a last vector is its first element again, which changes no extremum */        \
-    SIMD_INLINE V D##_load_repeated(const D##_element *p, int n) {                                        \
-        D##_element lane[D##_lanes];                                                                      \
-        for (int i = 0; i < D##_lanes; i++) lane[i] = p[i < n ? i : 0];                                   \
-        return D##_load(lane);                                                                            \
+    SIMD_INLINE void D##_put(D##_scalar *p, V v) { V##_store(p, v); }                                      \
+    SIMD_INLINE V D##_get_n(const D##_scalar *p, int n) { return V##_load_n(p, n); }                       \
+    SIMD_INLINE void D##_put_n(D##_scalar *p, V v, int n) { V##_store_n(p, v, n); }                        \
+    SIMD_INLINE V D##_select(M m, V a, V b) { return V##_select(m, a, b); }                                \
+    SIMD_INLINE bool D##_any_nan(V a) { return M##_any(V##_isnan(a)); }                                    \
+    SIMD_INLINE bool D##_any_equal(V a, V b) { return M##_any(V##_eq(a, b)); }                             \
+    /* a is greater (less) than b, or the first NaN */                                                     \
+    SIMD_INLINE M D##_not_le(V a, V b) { return M##_and(M##_not(V##_le(a, b)), V##_eq(b, b)); }            \
+    SIMD_INLINE M D##_not_ge(V a, V b) { return M##_and(M##_not(V##_ge(a, b)), V##_eq(b, b)); }            \
+    SIMD_INLINE D##_scalar D##_hsum(V v) { return V##_hsum(v); }                                           \
+    SIMD_INLINE D##_scalar D##_hmax(V v) { return V##_hmax(v); }                                           \
+    SIMD_INLINE D##_scalar D##_hmin(V v) { return V##_hmin(v); }                                           \
+    SIMD_INLINE V D##_max_number(V best, V a) { return V##_maxb(a, best); } /* passes NaN over */          \
+    /* what is missing from a last vector is its first element again, which changes no extremum */         \
+    SIMD_INLINE V D##_load_repeated(const D##_element *p, int n) {                                         \
+        D##_element lane[D##_lanes];                                                                       \
+        for (int i = 0; i < D##_lanes; i++) lane[i] = p[i < n ? i : 0];                                    \
+        return D##_load(lane);                                                                             \
     }
 
-#define ELEMENT_MEMORY(D, LOAD, LOAD_N, STORE, STORE_N)                                              \
-    SIMD_INLINE D##_vector D##_load(const D##_element *p) { return LOAD(p); }                        \
-    SIMD_INLINE D##_vector D##_load_n(const D##_element *p, int n) { return LOAD_N(p, n); }          \
-    SIMD_INLINE void D##_store(D##_element *p, D##_vector v) { STORE(p, v); }                        \
+#define ELEMENT_MEMORY(D, LOAD, LOAD_N, STORE, STORE_N)                                     \
+    SIMD_INLINE D##_vector D##_load(const D##_element *p) { return LOAD(p); }               \
+    SIMD_INLINE D##_vector D##_load_n(const D##_element *p, int n) { return LOAD_N(p, n); } \
+    SIMD_INLINE void D##_store(D##_element *p, D##_vector v) { STORE(p, v); }               \
     SIMD_INLINE void D##_store_n(D##_element *p, D##_vector v, int n) { STORE_N(p, v, n); }
 
 ELEMENT_MEMORY(f32, vf32_load, vf32_load_n, vf32_store, vf32_store_n)
@@ -86,18 +86,18 @@ SIMD_INLINE float f16_hmax_number(vf32 v) { return f32_hmax_number(v); }
 SIMD_INLINE float bf16_hmax_number(vf32 v) { return f32_hmax_number(v); }
 
 /* An integer in the bits of a scalar, so that it can be selected as the values are. */
-#define ELEMENT_PLACES(D, V, VI, I)                                                            \
-    SIMD_INLINE V D##_place_vector(int64_t i) { return V##_from_bits(VI##_set1((I)i)); }       \
-    static inline D##_scalar D##_place_bits(int64_t i) {                                       \
-        I bits = (I)i;                                                                         \
-        D##_scalar s;                                                                          \
-        memcpy(&s, &bits, sizeof s);                                                           \
-        return s;                                                                              \
-    }                                                                                          \
-    static inline int64_t D##_place_of(D##_scalar s) {                                         \
-        I bits;                                                                                \
-        memcpy(&bits, &s, sizeof bits);                                                        \
-        return bits;                                                                           \
+#define ELEMENT_PLACES(D, V, VI, I)                                                      \
+    SIMD_INLINE V D##_place_vector(int64_t i) { return V##_from_bits(VI##_set1((I)i)); } \
+    static inline D##_scalar D##_place_bits(int64_t i) {                                 \
+        I bits = (I)i;                                                                   \
+        D##_scalar s;                                                                    \
+        memcpy(&s, &bits, sizeof s);                                                     \
+        return s;                                                                        \
+    }                                                                                    \
+    static inline int64_t D##_place_of(D##_scalar s) {                                   \
+        I bits;                                                                          \
+        memcpy(&bits, &s, sizeof bits);                                                  \
+        return bits;                                                                     \
     }
 ELEMENT_PLACES(f32, vf32, vi32, int32_t)
 ELEMENT_PLACES(f64, vf64, vi64, int64_t)

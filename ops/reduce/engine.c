@@ -171,16 +171,17 @@ static int64_t run_length(const space *s, const place *where, int64_t left) {
 }
 
 /* Elements that are apart are brought together first. */
-static void strided_rows(const ct_reducer *r, char *acc, const char *x, int64_t rows, int64_t row_step, int64_t n, int64_t step, int64_t base) {
+static void strided_rows(const ct_reducer *r, char *acc, const char *x, int64_t rows, int64_t row_step, int64_t n,
+                         int64_t step, int64_t base) {
     uint64_t packed[PACK];
     for (int64_t i = 0; i < rows; i++, acc += r->accumulator) {
         const char *row = x + i * row_step * (int64_t)r->element;
         for (int64_t j = 0; j < n; j += PACK) {
             int64_t m = n - j < PACK ? n - j : PACK;
             const char *from = row + j * step * (int64_t)r->element;
-#define GATHER(type)                                                                                 \
-    case sizeof(type):                                                                               \
-        for (int64_t k = 0; k < m; k++) ((type *)packed)[k] = ((const type *)from)[k * step];        \
+#define GATHER(type)                                                                          \
+    case sizeof(type):                                                                        \
+        for (int64_t k = 0; k < m; k++) ((type *)packed)[k] = ((const type *)from)[k * step]; \
         break;
             switch (r->element) {
                 GATHER(uint8_t)
@@ -208,12 +209,9 @@ static void accumulate(const plan *p, char *acc, int64_t first, int64_t n, int64
         for (int64_t at = from; at < to;) {
             int64_t length = run_length(reduced, &inside, to - at);
             const char *row = x + offset_of(reduced, reduced->x, &inside) * element;
-            if (p->by_columns)
-                r->columns(acc, row, run, length, step, at);
-            else if (step == 1 || length == 1)
-                r->rows(acc, row, run, kept_step, length, at);
-            else
-                strided_rows(r, acc, row, run, kept_step, length, step, at);
+            if (p->by_columns) r->columns(acc, row, run, length, step, at);
+            else if (step == 1 || length == 1) r->rows(acc, row, run, kept_step, length, at);
+            else strided_rows(r, acc, row, run, kept_step, length, step, at);
             advance(reduced, &inside, length);
             at += length;
         }
@@ -272,7 +270,8 @@ static void merge_task(void *ctx, int64_t block, int worker) {
     const plan *p = ctx;
     int64_t first = block * p->block, n = results_in(p, block);
     for (int64_t reach = 1; reach < p->splits; reach *= 2)
-        for (int64_t i = 0; i + reach < p->splits; i += 2 * reach) p->reducer->merge(partial_at(p, i, first), partial_at(p, i + reach, first), n);
+        for (int64_t i = 0; i + reach < p->splits; i += 2 * reach)
+            p->reducer->merge(partial_at(p, i, first), partial_at(p, i + reach, first), n);
     finish(p, partial_at(p, 0, first), first, n);
 }
 

@@ -27,8 +27,8 @@ typedef struct ct_reducer {
 } ct_reducer;
 
 enum {
-    CT_REDUCE_COLUMNS = 4096,     /* the widest block of columns */
-    CT_REDUCE_STACK = 32 * 1024,  /* bytes of accumulators that a chunk keeps on its stack */
+    CT_REDUCE_COLUMNS = 4096,    /* the widest block of columns */
+    CT_REDUCE_STACK = 32 * 1024, /* bytes of accumulators that a chunk keeps on its stack */
 };
 
 /* Reduces input 0 over the axes in mask, into outputs 0 and 1. reducer NULL: the dtype is not supported. */

@@ -5,7 +5,7 @@
  *   FOLD_TAKE(acc, x)  acc = acc op x, for an element */
 #include "ops/reduce/elements.h"
 
-#define FOLD_T ELEMENT(FOLD_D)
+#define FOLD_T        ELEMENT(FOLD_D)
 #define FOLD_FN(part) ELEMENT_PASTE(ELEMENT_PASTE(FOLD_BASE, _), ELEMENT_PASTE(FOLD_D, part))
 
 static void FOLD_FN(_rows)(void *acc, const void *x, int64_t rows, int64_t step, int64_t n, int64_t base) {

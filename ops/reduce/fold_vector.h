@@ -11,15 +11,15 @@
  * with the length of a block, not of the run. */
 #include "ops/reduce/elements.h"
 
-#define FOLD_T ELEMENT(FOLD_D)
-#define FOLD_S SCALAR(FOLD_D)
-#define FOLD_V VECTOR(FOLD_D)
-#define FOLD_DO(part) ELEMENT_PASTE(FOLD_D, part)
-#define FOLD_FN(part) ELEMENT_PASTE(ELEMENT_PASTE(FOLD_BASE, _), ELEMENT_PASTE(FOLD_D, part))
-#define FOLD_LOAD(p) FOLD_DO(_load)(p)
+#define FOLD_T           ELEMENT(FOLD_D)
+#define FOLD_S           SCALAR(FOLD_D)
+#define FOLD_V           VECTOR(FOLD_D)
+#define FOLD_DO(part)    ELEMENT_PASTE(FOLD_D, part)
+#define FOLD_FN(part)    ELEMENT_PASTE(ELEMENT_PASTE(FOLD_BASE, _), ELEMENT_PASTE(FOLD_D, part))
+#define FOLD_LOAD(p)     FOLD_DO(_load)(p)
 #define FOLD_SHORT(p, n) FOLD_DO(ELEMENT_PASTE(_, FOLD_LOAD_N))(p, n)
-#define FOLD_STEP(a, b) FOLD_DO(ELEMENT_PASTE(_, FOLD_OP))(a, b)
-#define FOLD_LANE(v) FOLD_DO(ELEMENT_PASTE(_, FOLD_ACROSS))(v)
+#define FOLD_STEP(a, b)  FOLD_DO(ELEMENT_PASTE(_, FOLD_OP))(a, b)
+#define FOLD_LANE(v)     FOLD_DO(ELEMENT_PASTE(_, FOLD_ACROSS))(v)
 
 static inline void FOLD_FN(_run)(FOLD_ACC *acc, const FOLD_T *x /* (n) */, int64_t n) {
     enum { L = LANES(FOLD_D) };
@@ -39,7 +39,8 @@ static inline void FOLD_FN(_run)(FOLD_ACC *acc, const FOLD_T *x /* (n) */, int64
         i = m < L ? m : L;
         if (m >= 16 * L) {
             FOLD_V a1 = FOLD_LOAD(x + L), a2 = FOLD_LOAD(x + 2 * L), a3 = FOLD_LOAD(x + 3 * L);
-            FOLD_V a4 = FOLD_LOAD(x + 4 * L), a5 = FOLD_LOAD(x + 5 * L), a6 = FOLD_LOAD(x + 6 * L), a7 = FOLD_LOAD(x + 7 * L);
+            FOLD_V a4 = FOLD_LOAD(x + 4 * L), a5 = FOLD_LOAD(x + 5 * L), a6 = FOLD_LOAD(x + 6 * L),
+                   a7 = FOLD_LOAD(x + 7 * L);
             for (i = 8 * L; i + 8 * L <= m; i += 8 * L) {
                 a0 = FOLD_STEP(a0, FOLD_LOAD(x + i));
                 a1 = FOLD_STEP(a1, FOLD_LOAD(x + i + L));
@@ -50,7 +51,8 @@ static inline void FOLD_FN(_run)(FOLD_ACC *acc, const FOLD_T *x /* (n) */, int64
                 a6 = FOLD_STEP(a6, FOLD_LOAD(x + i + 6 * L));
                 a7 = FOLD_STEP(a7, FOLD_LOAD(x + i + 7 * L));
             }
-            a0 = FOLD_STEP(FOLD_STEP(FOLD_STEP(a0, a1), FOLD_STEP(a2, a3)), FOLD_STEP(FOLD_STEP(a4, a5), FOLD_STEP(a6, a7)));
+            a0 = FOLD_STEP(FOLD_STEP(FOLD_STEP(a0, a1), FOLD_STEP(a2, a3)),
+                           FOLD_STEP(FOLD_STEP(a4, a5), FOLD_STEP(a6, a7)));
         }
         for (; i + L <= m; i += L) a0 = FOLD_STEP(a0, FOLD_LOAD(x + i));
         if (i < m) {
@@ -69,13 +71,16 @@ static void FOLD_FN(_rows)(void *acc, const void *x, int64_t rows, int64_t step,
 }
 
 /* level[j] = level[j] op (rows of x folded in pairs); level is only written when first. */
-static inline void FOLD_FN(_eight)(FOLD_S *level /* (n) */, const FOLD_T *x /* (8, n) */, int64_t n, int64_t step, bool first) {
+static inline void FOLD_FN(_eight)(FOLD_S *level /* (n) */, const FOLD_T *x /* (8, n) */, int64_t n, int64_t step,
+                                   bool first) {
     enum { L = LANES(FOLD_D) };
-    const FOLD_T *x1 = x + step, *x2 = x + 2 * step, *x3 = x + 3 * step, *x4 = x + 4 * step, *x5 = x + 5 * step, *x6 = x + 6 * step,
-                 *x7 = x + 7 * step;
+    const FOLD_T *x1 = x + step, *x2 = x + 2 * step, *x3 = x + 3 * step, *x4 = x + 4 * step, *x5 = x + 5 * step,
+                 *x6 = x + 6 * step, *x7 = x + 7 * step;
     for (int64_t j = 0; j + L <= n; j += L) {
-        FOLD_V a = FOLD_STEP(FOLD_STEP(FOLD_LOAD(x + j), FOLD_LOAD(x1 + j)), FOLD_STEP(FOLD_LOAD(x2 + j), FOLD_LOAD(x3 + j)));
-        FOLD_V b = FOLD_STEP(FOLD_STEP(FOLD_LOAD(x4 + j), FOLD_LOAD(x5 + j)), FOLD_STEP(FOLD_LOAD(x6 + j), FOLD_LOAD(x7 + j)));
+        FOLD_V a =
+            FOLD_STEP(FOLD_STEP(FOLD_LOAD(x + j), FOLD_LOAD(x1 + j)), FOLD_STEP(FOLD_LOAD(x2 + j), FOLD_LOAD(x3 + j)));
+        FOLD_V b =
+            FOLD_STEP(FOLD_STEP(FOLD_LOAD(x4 + j), FOLD_LOAD(x5 + j)), FOLD_STEP(FOLD_LOAD(x6 + j), FOLD_LOAD(x7 + j)));
         a = FOLD_STEP(a, b);
         if (!first) a = FOLD_STEP(FOLD_DO(_get)(level + j), a);
         FOLD_DO(_put)(level + j, a);

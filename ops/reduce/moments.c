@@ -52,7 +52,8 @@ static ct_tensor *divide_or_zero(ct_tensor *g, ct_tensor *y) {
 
 void std_vjp(ct_vjp *v) {
     const std_attrs *attrs = v->attrs;
-    v->grad[0] = variance_vjp(mul_s(divide_or_zero(v->cot[0], v->out[0]), 0.5), v->in[0], &attrs->axes, attrs->correction);
+    v->grad[0] =
+        variance_vjp(mul_s(divide_or_zero(v->cot[0], v->out[0]), 0.5), v->in[0], &attrs->axes, attrs->correction);
 }
 
 /* ---- norm ---- */
@@ -68,23 +69,21 @@ void norm_lower(ct_lower *lower) {
     const norm_attrs *attrs = lower->attrs;
     ct_tensor *x = lower->in[0], *y;
     double p = attrs->p;
-    if (p == 0)
-        y = cast(count_nonzero(x, .axes = attrs->axes, .keepdim = attrs->keepdim), ct_dtype_of(x));
-    else if (p == 1)
-        y = sum(ct_abs(x), .axes = attrs->axes, .keepdim = attrs->keepdim);
-    else if (p == 2)
-        y = ct_sqrt(sum(mul(x, x), .axes = attrs->axes, .keepdim = attrs->keepdim));
+    if (p == 0) y = cast(count_nonzero(x, .axes = attrs->axes, .keepdim = attrs->keepdim), ct_dtype_of(x));
+    else if (p == 1) y = sum(ct_abs(x), .axes = attrs->axes, .keepdim = attrs->keepdim);
+    else if (p == 2) y = ct_sqrt(sum(mul(x, x), .axes = attrs->axes, .keepdim = attrs->keepdim));
     else if (__builtin_isinf(p))
-        y = p > 0 ? amax(ct_abs(x), .axes = attrs->axes, .keepdim = attrs->keepdim) : amin(ct_abs(x), .axes = attrs->axes, .keepdim = attrs->keepdim);
-    else
-        y = pow_s(sum(pow_s(ct_abs(x), p), .axes = attrs->axes, .keepdim = attrs->keepdim), 1 / p);
+        y = p > 0 ? amax(ct_abs(x), .axes = attrs->axes, .keepdim = attrs->keepdim)
+                  : amin(ct_abs(x), .axes = attrs->axes, .keepdim = attrs->keepdim);
+    else y = pow_s(sum(pow_s(ct_abs(x), p), .axes = attrs->axes, .keepdim = attrs->keepdim), 1 / p);
     lower->out[0] = y;
 }
 
 /* p = 2: g x / y. Finite p: g sign(x) (|x| / y)^(p-1). Infinite p: g sign(x) at the element that won. Where y or x is 0: 0. */
 void norm_vjp(ct_vjp *v) {
     const norm_attrs *attrs = v->attrs;
-    ct_tensor *x = v->in[0], *g = ct__unreduce(v->cot[0], x, &attrs->axes), *y = ct__unreduce(v->out[0], x, &attrs->axes);
+    ct_tensor *x = v->in[0], *g = ct__unreduce(v->cot[0], x, &attrs->axes),
+              *y = ct__unreduce(v->out[0], x, &attrs->axes);
     double p = attrs->p;
     if (p == 0) return; /* constant nearly everywhere */
     if (p == 2) {
@@ -92,10 +91,12 @@ void norm_vjp(ct_vjp *v) {
     } else if (p == 1) {
         v->grad[0] = mul(g, sign(x));
     } else if (__builtin_isinf(p)) {
-        ct_tensor *size = ct_abs(x), *place = p > 0 ? amax_place(size, .axes = attrs->axes) : amin_place(size, .axes = attrs->axes);
+        ct_tensor *size = ct_abs(x),
+                  *place = p > 0 ? amax_place(size, .axes = attrs->axes) : amin_place(size, .axes = attrs->axes);
         v->grad[0] = mul(ct__put_reduced(g, place, x, &attrs->axes), sign(x));
     } else {
-        ct_tensor *none = eq_s(x, 0), *share = divide_or_zero(where(none, ones_like(x), ct_abs(x)), expand(y, ct_shape(x)));
+        ct_tensor *none = eq_s(x, 0),
+                  *share = divide_or_zero(where(none, ones_like(x), ct_abs(x)), expand(y, ct_shape(x)));
         ct_tensor *slope = mul(pow_s(share, p - 1), sign(x));
         v->grad[0] = mul(g, where(none, zeros_like(x), slope));
     }

@@ -5,9 +5,9 @@
 enum { WIDE = 512 };
 
 /* Elements as doubles. */
-#define WIDEN_PLAIN(D)                                                                           \
+#define WIDEN_PLAIN(D)                                                                              \
     static inline void widen_##D(double *to /* (n) */, const D##_element *x /* (n) */, int64_t n) { \
-        for (int64_t i = 0; i < n; i++) to[i] = (double)x[i];                                    \
+        for (int64_t i = 0; i < n; i++) to[i] = (double)x[i];                                       \
     }
 #define WIDEN_HALF(D)                                                                            \
     static inline void widen_##D(double *to /* (n) */, const uint16_t *x /* (n) */, int64_t n) { \
@@ -35,35 +35,35 @@ static inline double product(const double *x /* (n) */, int64_t n) {
     return a[0];
 }
 
-#define PROD_OF_FLOATS(D)                                                                                                     \
-    static void prod_##D##_rows(void *acc, const void *x, int64_t rows, int64_t step, int64_t n, int64_t base) {              \
-        (void)base;                                                                                                           \
-        double wide[WIDE];                                                                                                    \
-        for (int64_t r = 0; r < rows; r++)                                                                                    \
-            for (int64_t i = 0; i < n; i += WIDE) {                                                                           \
-                int64_t m = ct__min64(n - i, WIDE);                                                                           \
-                widen_##D(wide, (const D##_element *)x + r * step + i, m);                                                    \
-                ((double *)acc)[r] *= product(wide, m);                                                                       \
-            }                                                                                                                 \
-    }                                                                                                                         \
-    static void prod_##D##_columns(void *acc, const void *x, int64_t n, int64_t rows, int64_t step, int64_t base) {           \
-        (void)base;                                                                                                           \
-        double wide[4][WIDE / 4];                                                                                             \
-        const D##_element *row = x; /* (rows, n) */                                                                           \
-        for (int64_t r = 0, some; r < rows; r += some, row += some * step) {                                                  \
-            some = rows - r < 4 ? 1 : 4;                                                                                      \
-            for (int64_t j = 0; j < n; j += WIDE / 4) {                                                                       \
-                int64_t m = ct__min64(n - j, WIDE / 4);                                                                       \
-                double *to = (double *)acc + j;                                                                               \
-                for (int64_t i = 0; i < some; i++) widen_##D(wide[i], row + i * step + j, m);                                 \
-                if (some == 4)                                                                                                \
-                    for (int64_t k = 0; k < m; k++) to[k] *= (wide[0][k] * wide[1][k]) * (wide[2][k] * wide[3][k]);           \
-                else                                                                                                          \
-                    for (int64_t k = 0; k < m; k++) to[k] *= wide[0][k];                                                      \
-            }                                                                                                                 \
-        }                                                                                                                     \
-    }                                                                                                                         \
-    REDUCE_FINISH(prod_to_##D, double, D##_element, D##_round(a))                                                             \
+#define PROD_OF_FLOATS(D)                                                                                           \
+    static void prod_##D##_rows(void *acc, const void *x, int64_t rows, int64_t step, int64_t n, int64_t base) {    \
+        (void)base;                                                                                                 \
+        double wide[WIDE];                                                                                          \
+        for (int64_t r = 0; r < rows; r++)                                                                          \
+            for (int64_t i = 0; i < n; i += WIDE) {                                                                 \
+                int64_t m = ct__min64(n - i, WIDE);                                                                 \
+                widen_##D(wide, (const D##_element *)x + r * step + i, m);                                          \
+                ((double *)acc)[r] *= product(wide, m);                                                             \
+            }                                                                                                       \
+    }                                                                                                               \
+    static void prod_##D##_columns(void *acc, const void *x, int64_t n, int64_t rows, int64_t step, int64_t base) { \
+        (void)base;                                                                                                 \
+        double wide[4][WIDE / 4];                                                                                   \
+        const D##_element *row = x; /* (rows, n) */                                                                 \
+        for (int64_t r = 0, some; r < rows; r += some, row += some * step) {                                        \
+            some = rows - r < 4 ? 1 : 4;                                                                            \
+            for (int64_t j = 0; j < n; j += WIDE / 4) {                                                             \
+                int64_t m = ct__min64(n - j, WIDE / 4);                                                             \
+                double *to = (double *)acc + j;                                                                     \
+                for (int64_t i = 0; i < some; i++) widen_##D(wide[i], row + i * step + j, m);                       \
+                if (some == 4)                                                                                      \
+                    for (int64_t k = 0; k < m; k++) to[k] *= (wide[0][k] * wide[1][k]) * (wide[2][k] * wide[3][k]); \
+                else                                                                                                \
+                    for (int64_t k = 0; k < m; k++) to[k] *= wide[0][k];                                            \
+            }                                                                                                       \
+        }                                                                                                           \
+    }                                                                                                               \
+    REDUCE_FINISH(prod_to_##D, double, D##_element, D##_round(a))                                                   \
     REDUCER(prod, D, double, one_f64, multiply_f64, prod_to_##D)
 
 REDUCE_INIT(one_f64, double, 1)
@@ -79,9 +79,9 @@ REDUCE_MERGE(multiply_i64, uint64_t, WRAPPING_MULTIPLY)
 REDUCE_FINISH(prod_to_i64, uint64_t, int64_t, (int64_t)a)
 
 #define FOLD_BASE prod
-#define FOLD_ACC uint64_t
+#define FOLD_ACC  uint64_t
 #define FOLD_TAKE WRAPPING_MULTIPLY
-#define FOLD_D i8
+#define FOLD_D    i8
 #include "ops/reduce/fold_plain.h"
 #define FOLD_D i16
 #include "ops/reduce/fold_plain.h"

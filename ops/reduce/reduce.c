@@ -8,8 +8,8 @@
 bool ct__infer_arithmetic(const ct_infer *infer, int input) {
     ct_dtype dtype = infer->in[input]->dtype;
     if (ct_dtype_is_float(dtype) || ct_dtype_is_int(dtype) || dtype == CT_BOOL) return true;
-    return ct_infer_fail(infer, CT_ERR_DTYPE, "%s is %s; there is no arithmetic on %s, cast it first", infer->op->inputs[input].name,
-                         ct_view_text(infer->in[input]), ct_dtype_name(dtype));
+    return ct_infer_fail(infer, CT_ERR_DTYPE, "%s is %s; there is no arithmetic on %s, cast it first",
+                         infer->op->inputs[input].name, ct_view_text(infer->in[input]), ct_dtype_name(dtype));
 }
 
 bool ct__infer_reduction(ct_infer *infer, const ct_dims *axes, bool keepdim, ct_dtype dtype, const char *needs) {
@@ -17,8 +17,10 @@ bool ct__infer_reduction(ct_infer *infer, const ct_dims *axes, bool keepdim, ct_
     unsigned mask;
     if (!ct__infer_arithmetic(infer, 0) || !ct__infer_axes(infer, axes, x->ndim, &mask)) return false;
     ct__infer_reduced(infer, 0, x, mask, keepdim, dtype);
-    if (!needs || ct__count(infer->out[0].ndim, infer->out[0].dims) == 0 || ct__count(x->ndim, x->dims) != 0) return true;
-    return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s, which leaves nothing to reduce, and %s", ct_view_text(x), needs);
+    if (!needs || ct__count(infer->out[0].ndim, infer->out[0].dims) == 0 || ct__count(x->ndim, x->dims) != 0)
+        return true;
+    return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s, which leaves nothing to reduce, and %s", ct_view_text(x),
+                         needs);
 }
 
 ct_dims ct__kept_shape(const ct_tensor *x, const ct_dims *axes) {
@@ -29,9 +31,13 @@ ct_dims ct__kept_shape(const ct_tensor *x, const ct_dims *axes) {
     return shape;
 }
 
-ct_tensor *ct__unreduce(ct_tensor *y, const ct_tensor *x, const ct_dims *axes) { return reshape(y, ct__kept_shape(x, axes)); }
+ct_tensor *ct__unreduce(ct_tensor *y, const ct_tensor *x, const ct_dims *axes) {
+    return reshape(y, ct__kept_shape(x, axes));
+}
 
-ct_tensor *ct__expand_reduced(ct_tensor *y, const ct_tensor *x, const ct_dims *axes) { return expand(ct__unreduce(y, x, axes), ct_shape(x)); }
+ct_tensor *ct__expand_reduced(ct_tensor *y, const ct_tensor *x, const ct_dims *axes) {
+    return expand(ct__unreduce(y, x, axes), ct_shape(x));
+}
 
 int64_t ct__reduced_count(const ct_tensor *x, const ct_dims *axes) {
     ct_dims shape = ct_shape(x);
@@ -63,16 +69,20 @@ ct_reduced_layout ct__reduced_layout(const ct_tensor *x, const ct_dims *axes) {
     return l;
 }
 
-ct_tensor *ct__flatten_reduced(ct_tensor *x, const ct_reduced_layout *layout) { return reshape(permute(x, layout->order), layout->flat); }
+ct_tensor *ct__flatten_reduced(ct_tensor *x, const ct_reduced_layout *layout) {
+    return reshape(permute(x, layout->order), layout->flat);
+}
 
 ct_tensor *ct__unflatten_reduced(ct_tensor *flat, const ct_reduced_layout *layout) {
     return permute(reshape(flat, layout->moved), layout->back);
 }
 
 ct_tensor *ct__put_reduced(ct_tensor *g, ct_tensor *places, const ct_tensor *x, const ct_dims *axes) {
-    if (axes->n == 1) return gather_grad(ct__unreduce(g, x, axes), ct__unreduce(places, x, axes), ct_shape(x), axes->d[0]);
+    if (axes->n == 1)
+        return gather_grad(ct__unreduce(g, x, axes), ct__unreduce(places, x, axes), ct_shape(x), axes->d[0]);
     ct_reduced_layout layout = ct__reduced_layout(x, axes);
-    return ct__unflatten_reduced(gather_grad(reshape(g, layout.result), reshape(places, layout.result), layout.flat, -1), &layout);
+    return ct__unflatten_reduced(
+        gather_grad(reshape(g, layout.result), reshape(places, layout.result), layout.flat, -1), &layout);
 }
 
 /* ---- sum, mean ---- */
@@ -121,10 +131,12 @@ bool count_nonzero_infer(ct_infer *infer) {
 
 bool amax_infer(ct_infer *infer) {
     const amax_attrs *attrs = infer->attrs;
-    return ct__infer_reduction(infer, &attrs->axes, attrs->keepdim, infer->in[0]->dtype, "there is no greatest of nothing");
+    return ct__infer_reduction(infer, &attrs->axes, attrs->keepdim, infer->in[0]->dtype,
+                               "there is no greatest of nothing");
 }
 
 bool amin_infer(ct_infer *infer) {
     const amin_attrs *attrs = infer->attrs;
-    return ct__infer_reduction(infer, &attrs->axes, attrs->keepdim, infer->in[0]->dtype, "there is no least of nothing");
+    return ct__infer_reduction(infer, &attrs->axes, attrs->keepdim, infer->in[0]->dtype,
+                               "there is no least of nothing");
 }

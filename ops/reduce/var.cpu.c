@@ -36,12 +36,12 @@ static inline double variance(moments a, double correction) {
 #define FOLD_D bf16
 #include "ops/reduce/var_vector.h"
 
-#define VAR_REDUCERS(D)                                                                         \
-    REDUCE_FINISH(var_to_##D, moments, D##_element, D##_round(variance(a, p->number)))          \
-    REDUCE_FINISH(std_to_##D, moments, D##_element, D##_round(sqrt(variance(a, p->number))))    \
-    REDUCER(var, D, moments, no_moments, merge_moments, var_to_##D)                             \
-    static const ct_reducer std_of_##D = {sizeof(D##_element), sizeof(moments), false, no_moments, var_##D##_rows, var_##D##_columns, \
-                                          merge_moments, std_to_##D};
+#define VAR_REDUCERS(D)                                                                                      \
+    REDUCE_FINISH(var_to_##D, moments, D##_element, D##_round(variance(a, p->number)))                       \
+    REDUCE_FINISH(std_to_##D, moments, D##_element, D##_round(sqrt(variance(a, p->number))))                 \
+    REDUCER(var, D, moments, no_moments, merge_moments, var_to_##D)                                          \
+    static const ct_reducer std_of_##D = {sizeof(D##_element), sizeof(moments),   false,         no_moments, \
+                                          var_##D##_rows,      var_##D##_columns, merge_moments, std_to_##D};
 VAR_REDUCERS(f32)
 VAR_REDUCERS(f64)
 VAR_REDUCERS(f16)

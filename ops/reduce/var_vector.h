@@ -5,9 +5,9 @@
  * large common offset costs no digits. */
 #include "ops/reduce/elements.h"
 
-#define FOLD_T ELEMENT(FOLD_D)
-#define FOLD_S SCALAR(FOLD_D)
-#define FOLD_V VECTOR(FOLD_D)
+#define FOLD_T        ELEMENT(FOLD_D)
+#define FOLD_S        SCALAR(FOLD_D)
+#define FOLD_V        VECTOR(FOLD_D)
 #define FOLD_DO(part) ELEMENT_PASTE(FOLD_D, part)
 #define FOLD_FN(part) ELEMENT_PASTE(var_, ELEMENT_PASTE(FOLD_D, part))
 
@@ -27,14 +27,18 @@ static inline FOLD_S FOLD_FN(_block_sum)(const FOLD_T *x /* (n) */, int64_t n) {
 }
 
 /* Sums of x - center and of its square. */
-static inline void FOLD_FN(_block_moments)(const FOLD_T *x /* (n) */, int64_t n, FOLD_S center, double *first, double *second) {
+static inline void FOLD_FN(_block_moments)(const FOLD_T *x /* (n) */, int64_t n, FOLD_S center, double *first,
+                                           double *second) {
     enum { L = LANES(FOLD_D), LINE = 64 / sizeof(FOLD_T) };
-    FOLD_V middle = FOLD_DO(_set1)(center), zero = FOLD_DO(_set1)(0), a = zero, b = zero, c = zero, d = zero, p = zero, q = zero;
+    FOLD_V middle = FOLD_DO(_set1)(center), zero = FOLD_DO(_set1)(0), a = zero, b = zero, c = zero, d = zero, p = zero,
+           q = zero;
     int64_t i = 0;
     for (; i + 4 * L <= n; i += 4 * L) {
-        for (int k = 0; k < 4 * L; k += LINE) __builtin_prefetch(x + n + i + k); /* the next block, while this one is computed */
+        for (int k = 0; k < 4 * L; k += LINE)
+            __builtin_prefetch(x + n + i + k); /* the next block, while this one is computed */
         FOLD_V u = FOLD_DO(_sub)(FOLD_DO(_load)(x + i), middle), v = FOLD_DO(_sub)(FOLD_DO(_load)(x + i + L), middle);
-        FOLD_V w = FOLD_DO(_sub)(FOLD_DO(_load)(x + i + 2 * L), middle), z = FOLD_DO(_sub)(FOLD_DO(_load)(x + i + 3 * L), middle);
+        FOLD_V w = FOLD_DO(_sub)(FOLD_DO(_load)(x + i + 2 * L), middle),
+               z = FOLD_DO(_sub)(FOLD_DO(_load)(x + i + 3 * L), middle);
         a = FOLD_DO(_fma)(u, u, a);
         b = FOLD_DO(_fma)(v, v, b);
         c = FOLD_DO(_fma)(w, w, c);
@@ -72,8 +76,8 @@ static void FOLD_FN(_rows)(void *acc, const void *from, int64_t rows, int64_t st
     }
 }
 
-static inline void FOLD_FN(_eight)(FOLD_S *mean, FOLD_S *square, const FOLD_S *origin, const FOLD_T *x /* (8, n) */, int64_t n, int64_t step,
-                                   int64_t seen) {
+static inline void FOLD_FN(_eight)(FOLD_S *mean, FOLD_S *square, const FOLD_S *origin, const FOLD_T *x /* (8, n) */,
+                                   int64_t n, int64_t step, int64_t seen) {
     enum { L = LANES(FOLD_D) };
     const FOLD_V weight = FOLD_DO(_set1)((FOLD_S)(8.0 / (double)(seen + 8))), eighth = FOLD_DO(_set1)((FOLD_S)0.125);
     const FOLD_V factor = FOLD_DO(_set1)((FOLD_S)(8.0 * (double)seen / (double)(seen + 8)));

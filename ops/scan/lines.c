@@ -78,7 +78,8 @@ static void task(void *ctx, int64_t chunk, int worker) {
     for (int64_t i = chunk * w->chunk; i < end; i++) run_bundle(w, i, worker);
 }
 
-void ct__lines(const ct_view *const *views, int n, int axis, int64_t narrowest, int64_t widest, int64_t cost, ct_bundle_fn fn, void *ctx) {
+void ct__lines(const ct_view *const *views, int n, int axis, int64_t narrowest, int64_t widest, int64_t cost,
+               ct_bundle_fn fn, void *ctx) {
     walk w = {.views = n, .fn = fn, .ctx = ctx};
     for (int k = 0; k < n; k++) {
         if (!views[k]) continue;
@@ -95,7 +96,8 @@ void ct__lines(const ct_view *const *views, int n, int axis, int64_t narrowest, 
     if (lines == 0) return;
     /* no wider than keeps a dozen bundles for the threads */
     w.widest = widest < 1 ? 1 : widest;
-    while (w.widest / 2 >= narrowest && w.widest > 1 && lines / w.widest < 16 && w.widest * cost > ct__grain(GRAIN)) w.widest /= 2;
+    while (w.widest / 2 >= narrowest && w.widest > 1 && lines / w.widest < 16 && w.widest * cost > ct__grain(GRAIN))
+        w.widest /= 2;
     w.bundles = (w.inner + w.widest - 1) / w.widest;
     w.total = lines / w.inner * w.bundles;
     int64_t work = (cost > 0 ? cost : 1) * (w.widest < w.inner ? w.widest : w.inner), grain = ct__grain(GRAIN);

@@ -36,16 +36,24 @@ static ct_tensor *shift(ct_tensor *x, int64_t axis, bool towards_end) {
 
 /* ---- Sums ---- */
 
-bool cumsum_infer(ct_infer *infer) { return infer_scan(infer, ((const cumsum_attrs *)infer->attrs)->axis, sum_dtype(infer->in[0]->dtype)); }
-bool cumsum_back_infer(ct_infer *infer) { return infer_scan(infer, ((const cumsum_back_attrs *)infer->attrs)->axis, infer->in[0]->dtype); }
+bool cumsum_infer(ct_infer *infer) {
+    return infer_scan(infer, ((const cumsum_attrs *)infer->attrs)->axis, sum_dtype(infer->in[0]->dtype));
+}
+bool cumsum_back_infer(ct_infer *infer) {
+    return infer_scan(infer, ((const cumsum_back_attrs *)infer->attrs)->axis, infer->in[0]->dtype);
+}
 
 void cumsum_vjp(ct_vjp *v) { v->grad[0] = cumsum_back(v->cot[0], ((const cumsum_attrs *)v->attrs)->axis); }
 void cumsum_back_vjp(ct_vjp *v) { v->grad[0] = cumsum(v->cot[0], ((const cumsum_back_attrs *)v->attrs)->axis); }
 
 /* ---- Products ---- */
 
-bool cumprod_infer(ct_infer *infer) { return infer_scan(infer, ((const cumprod_attrs *)infer->attrs)->axis, sum_dtype(infer->in[0]->dtype)); }
-bool cumprod_before_infer(ct_infer *infer) { return infer_scan(infer, ((const cumprod_before_attrs *)infer->attrs)->axis, infer->in[0]->dtype); }
+bool cumprod_infer(ct_infer *infer) {
+    return infer_scan(infer, ((const cumprod_attrs *)infer->attrs)->axis, sum_dtype(infer->in[0]->dtype));
+}
+bool cumprod_before_infer(ct_infer *infer) {
+    return infer_scan(infer, ((const cumprod_before_attrs *)infer->attrs)->axis, infer->in[0]->dtype);
+}
 
 /* y[i] = x[i] p[i], p the product before i. What reaches p[i] is w[i] = g[i] + x[i+1] w[i+1], and dx = p w. */
 void cumprod_vjp(ct_vjp *v) {
@@ -64,20 +72,27 @@ void cumprod_before_vjp(ct_vjp *v) {
 
 /* ---- The recurrence ---- */
 
-bool linear_scan_infer(ct_infer *infer) { return infer_scan(infer, ((const linear_scan_attrs *)infer->attrs)->axis, infer->in[0]->dtype); }
+bool linear_scan_infer(ct_infer *infer) {
+    return infer_scan(infer, ((const linear_scan_attrs *)infer->attrs)->axis, infer->in[0]->dtype);
+}
 
 /* w[i] = g[i] + a[i+1] w[i+1] reaches y[i]; db = w, da[i] = w[i] y[i-1]. */
 void linear_scan_vjp(ct_vjp *v) {
     const linear_scan_attrs *attrs = v->attrs;
-    ct_tensor *w = linear_scan(shift(v->in[0], attrs->axis, attrs->reverse), v->cot[0], attrs->axis, .reverse = !attrs->reverse);
+    ct_tensor *w =
+        linear_scan(shift(v->in[0], attrs->axis, attrs->reverse), v->cot[0], attrs->axis, .reverse = !attrs->reverse);
     if (v->need[0]) v->grad[0] = mul(w, shift(v->out[0], attrs->axis, !attrs->reverse));
     if (v->need[1]) v->grad[1] = w;
 }
 
 /* ---- Extrema ---- */
 
-bool cummax_infer(ct_infer *infer) { return infer_scan(infer, ((const cummax_attrs *)infer->attrs)->axis, infer->in[0]->dtype); }
-bool cummin_infer(ct_infer *infer) { return infer_scan(infer, ((const cummin_attrs *)infer->attrs)->axis, infer->in[0]->dtype); }
+bool cummax_infer(ct_infer *infer) {
+    return infer_scan(infer, ((const cummax_attrs *)infer->attrs)->axis, infer->in[0]->dtype);
+}
+bool cummin_infer(ct_infer *infer) {
+    return infer_scan(infer, ((const cummin_attrs *)infer->attrs)->axis, infer->in[0]->dtype);
+}
 
 static ct_tensor *given_indices(const ct_vjp *v) { return v->n_out > 1 ? v->out[1] : NULL; }
 
@@ -97,7 +112,9 @@ void cummin_vjp(ct_vjp *v) {
 
 /* ---- log of sums of exp ---- */
 
-bool logcumsumexp_infer(ct_infer *infer) { return infer_scan(infer, ((const logcumsumexp_attrs *)infer->attrs)->axis, infer->in[0]->dtype); }
+bool logcumsumexp_infer(ct_infer *infer) {
+    return infer_scan(infer, ((const logcumsumexp_attrs *)infer->attrs)->axis, infer->in[0]->dtype);
+}
 
 /* dx[i] = sum over j >= i of g[j] exp(x[i] - y[j]) = exp(x[i] - y[i]) w[i], w[i] = g[i] + exp(y[i] - y[i+1]) w[i+1]. y never falls, so no
  * exponent is positive. Where y is -inf (nothing but -inf so far) the shares are 0. */

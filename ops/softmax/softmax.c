@@ -10,16 +10,22 @@ static bool infer_along(ct_infer *infer, int64_t axis) {
     for (int k = 1; k < infer->n_in; k++) {
         bool same = infer->in[k]->ndim == x->ndim;
         for (int i = 0; i < x->ndim && same; i++) same = infer->in[k]->dims[i] == x->dims[i];
-        if (!same) return ct_infer_fail(infer, CT_ERR_SHAPE, "the shapes differ: %s and %s", ct_view_text(x), ct_view_text(infer->in[k]));
+        if (!same)
+            return ct_infer_fail(infer, CT_ERR_SHAPE, "the shapes differ: %s and %s", ct_view_text(x),
+                                 ct_view_text(infer->in[k]));
     }
     ct__infer_like(infer, 0, x, x->dtype);
     return true;
 }
 
 bool softmax_infer(ct_infer *infer) { return infer_along(infer, ((const softmax_attrs *)infer->attrs)->axis); }
-bool softmax_grad_infer(ct_infer *infer) { return infer_along(infer, ((const softmax_grad_attrs *)infer->attrs)->axis); }
+bool softmax_grad_infer(ct_infer *infer) {
+    return infer_along(infer, ((const softmax_grad_attrs *)infer->attrs)->axis);
+}
 bool log_softmax_infer(ct_infer *infer) { return infer_along(infer, ((const log_softmax_attrs *)infer->attrs)->axis); }
-bool log_softmax_grad_infer(ct_infer *infer) { return infer_along(infer, ((const log_softmax_grad_attrs *)infer->attrs)->axis); }
+bool log_softmax_grad_infer(ct_infer *infer) {
+    return infer_along(infer, ((const log_softmax_grad_attrs *)infer->attrs)->axis);
+}
 
 /* A scalar has one axis of one element. */
 static ct_dims axes_of(const ct_tensor *x, int64_t axis) { return ct_ndim(x) ? CT_DIMS(axis) : CT_DIMS0; }
@@ -36,7 +42,9 @@ void softmax_lower(ct_lower *lower) {
     lower->out[0] = div(e, sum_along(e, axis));
 }
 
-void softmax_vjp(ct_vjp *v) { v->grad[0] = softmax_grad(v->cot[0], v->out[0], ((const softmax_attrs *)v->attrs)->axis); }
+void softmax_vjp(ct_vjp *v) {
+    v->grad[0] = softmax_grad(v->cot[0], v->out[0], ((const softmax_attrs *)v->attrs)->axis);
+}
 
 void softmax_grad_lower(ct_lower *lower) {
     ct_tensor *g = lower->in[0], *y = lower->in[1];
@@ -49,7 +57,9 @@ void log_softmax_lower(ct_lower *lower) {
     lower->out[0] = sub(below, ct_log(sum_along(ct_exp(below), axis)));
 }
 
-void log_softmax_vjp(ct_vjp *v) { v->grad[0] = log_softmax_grad(v->cot[0], v->out[0], ((const log_softmax_attrs *)v->attrs)->axis); }
+void log_softmax_vjp(ct_vjp *v) {
+    v->grad[0] = log_softmax_grad(v->cot[0], v->out[0], ((const log_softmax_attrs *)v->attrs)->axis);
+}
 
 void log_softmax_grad_lower(ct_lower *lower) {
     ct_tensor *g = lower->in[0], *y = lower->in[1];
@@ -81,7 +91,8 @@ void logsumexp_lower(ct_lower *lower) {
 /* g exp(x - y), 0 where all of x is -inf. */
 void logsumexp_vjp(ct_vjp *v) {
     const logsumexp_attrs *attrs = v->attrs;
-    ct_tensor *x = v->in[0], *y = ct__unreduce(v->out[0], x, &attrs->axes), *g = ct__unreduce(v->cot[0], x, &attrs->axes);
+    ct_tensor *x = v->in[0], *y = ct__unreduce(v->out[0], x, &attrs->axes),
+              *g = ct__unreduce(v->cot[0], x, &attrs->axes);
     ct_tensor *level = where(eq_s(y, -__builtin_inf()), zeros_like(y), y);
     v->grad[0] = mul(g, ct_exp(sub(x, level)));
 }

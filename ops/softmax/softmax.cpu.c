@@ -4,15 +4,15 @@
 #include "ops/scan/lines.h"
 
 enum {
-    ROW_BUFFER = 4096,            /* exponentials of a row that are kept */
-    PIPELINE = 2048,              /* longest rows of which three are in flight */
-    COLUMNS = 512,                /* neighbouring lines at a time */
-    PACKED = 64,                  /* lines made neighbours at a time, */
-    PACK_LINE = 64,               /* of at most that many elements */
+    ROW_BUFFER = 4096, /* exponentials of a row that are kept */
+    PIPELINE = 2048,   /* longest rows of which three are in flight */
+    COLUMNS = 512,     /* neighbouring lines at a time */
+    PACKED = 64,       /* lines made neighbours at a time, */
+    PACK_LINE = 64,    /* of at most that many elements */
     PACK_ROOM = PACKED * PACK_LINE,
-    SHORT_ROW = 24,               /* rows that vectors along them do not fit */
-    LONG_ROW = 256 * 1024,        /* from here on, few rows would leave threads idle: lowered */
-    STREAM_BYTES = 8 << 20,      /* results from here on go past the caches */
+    SHORT_ROW = 24,         /* rows that vectors along them do not fit */
+    LONG_ROW = 256 * 1024,  /* from here on, few rows would leave threads idle: lowered */
+    STREAM_BYTES = 8 << 20, /* results from here on go past the caches */
 };
 
 enum way { BY_ROWS, BY_COLUMNS, BY_PACKING, NO_WAY };
@@ -26,11 +26,11 @@ typedef struct softmax_call {
 /* below these exp is 0 */
 #define LOWEST_vf32 -104.0f
 #define LOWEST_vf64 -746.0
-#define EXTRA_OPS(D, V)                                          \
-    SIMD_INLINE V D##_exp(V a) { return V##_exp(a); }            \
+#define EXTRA_OPS(D, V)                                                                                             \
+    SIMD_INLINE V D##_exp(V a) { return V##_exp(a); }                                                               \
     SIMD_INLINE V D##_exp_below(V a) { return V##_exp_clamped(V##_maxb(V##_set1(LOWEST_##V), a)); } /* of a <= 0 */ \
-    SIMD_INLINE D##_mask D##_equal(V a, V b) { return V##_eq(a, b); } \
-    SIMD_INLINE V D##_log(V a) { return V##_log(a); }            \
+    SIMD_INLINE D##_mask D##_equal(V a, V b) { return V##_eq(a, b); }                                               \
+    SIMD_INLINE V D##_log(V a) { return V##_log(a); }                                                               \
     SIMD_INLINE V D##_div(V a, V b) { return V##_div(a, b); }
 EXTRA_OPS(f32, vf32)
 EXTRA_OPS(f64, vf64)
@@ -90,7 +90,8 @@ static bool run(const ct_call *call, const ct_bundle_fn *table, int64_t axis) {
     if (count == 0) return true;
     /* whole cache lines of every row, or ordinary stores */
     size_t size = ct_dtype_size(y->dtype);
-    s.streams = s.way == BY_ROWS && size >= 4 && (size_t)count * size >= STREAM_BYTES && (uintptr_t)ct__address(y, size) % 64 == 0;
+    s.streams = s.way == BY_ROWS && size >= 4 && (size_t)count * size >= STREAM_BYTES &&
+                (uintptr_t)ct__address(y, size) % 64 == 0;
     for (int i = 0; i < y->ndim; i++)
         if (i != at && (size_t)y->strides[i] * size % 64 != 0 && y->dims[i] > 1) s.streams = false;
     static const int64_t narrowest[] = {[BY_ROWS] = 1, [BY_COLUMNS] = 32, [BY_PACKING] = PACKED};
@@ -99,14 +100,16 @@ static bool run(const ct_call *call, const ct_bundle_fn *table, int64_t axis) {
     return true;
 }
 
-#define SOFTMAX_KERNEL(op)                                                                                                       \
-    static const ct_bundle_fn op##_table[CT_DTYPE_COUNT] = {                                                                     \
-        [CT_F32] = f32_##op##_bundle, [CT_F64] = f64_##op##_bundle, [CT_F16] = f16_##op##_bundle, [CT_BF16] = bf16_##op##_bundle}; \
-    static const char *op##_can(const ct_call *call) { return can(call, ((const op##_attrs *)call->attrs)->axis); }              \
-    static bool op##_run(const ct_call *call, ct_stream *stream) {                                                               \
-        (void)stream;                                                                                                            \
-        return run(call, op##_table, ((const op##_attrs *)call->attrs)->axis);                                                   \
-    }                                                                                                                            \
+#define SOFTMAX_KERNEL(op)                                                                                          \
+    static const ct_bundle_fn op##_table[CT_DTYPE_COUNT] = {[CT_F32] = f32_##op##_bundle,                           \
+                                                            [CT_F64] = f64_##op##_bundle,                           \
+                                                            [CT_F16] = f16_##op##_bundle,                           \
+                                                            [CT_BF16] = bf16_##op##_bundle};                        \
+    static const char *op##_can(const ct_call *call) { return can(call, ((const op##_attrs *)call->attrs)->axis); } \
+    static bool op##_run(const ct_call *call, ct_stream *stream) {                                                  \
+        (void)stream;                                                                                               \
+        return run(call, op##_table, ((const op##_attrs *)call->attrs)->axis);                                      \
+    }                                                                                                               \
     CT_KERNELS(op) = {{#op "_lines", op##_can, NULL, op##_run}, {0}};
 SOFTMAX_KERNEL(softmax)
 SOFTMAX_KERNEL(log_softmax)

@@ -2,17 +2,17 @@
  * lines are neighbours). Included once for every dtype, with FOLD_D its short name, which it undefines. */
 #include "ops/reduce/elements.h"
 
-#define T ELEMENT(FOLD_D)
-#define S SCALAR(FOLD_D)
-#define V VECTOR(FOLD_D)
+#define T        ELEMENT(FOLD_D)
+#define S        SCALAR(FOLD_D)
+#define V        VECTOR(FOLD_D)
 #define DO(part) ELEMENT_PASTE(FOLD_D, part)
 #define FN(part) ELEMENT_PASTE(ELEMENT_PASTE(FOLD_D, _), part)
-#define SET1 DO(_set1)
-#define ADD DO(_add)
-#define SUB DO(_sub)
-#define MUL DO(_mul)
-#define LOAD DO(_load)
-#define LOAD_N DO(_load_n)
+#define SET1     DO(_set1)
+#define ADD      DO(_add)
+#define SUB      DO(_sub)
+#define MUL      DO(_mul)
+#define LOAD     DO(_load)
+#define LOAD_N   DO(_load_n)
 
 /* ---- Rows ---- */
 
@@ -84,7 +84,8 @@ static void FN(softmax_row)(T *y /* (n) */, const T *x /* (n) */, int64_t n, boo
 
 /* Rows that follow each other, three at a time in one sweep: the greatest of the next, the exponentials of this, the results of the one
  * before. Each alone leaves most of the processor idle. */
-static void FN(softmax_rows)(T *y /* (rows, n) */, int64_t y_line, const T *x /* (rows, n) */, int64_t line, int64_t rows, int64_t n, bool streams) {
+static void FN(softmax_rows)(T *y /* (rows, n) */, int64_t y_line, const T *x /* (rows, n) */, int64_t line,
+                             int64_t rows, int64_t n, bool streams) {
     enum { L = LANES(FOLD_D) };
     _Alignas(64) S buffer[2][PIPELINE];
     T unused[PIPELINE]; /* what would be the results of row -1 */
@@ -99,13 +100,13 @@ static void FN(softmax_rows)(T *y /* (rows, n) */, int64_t y_line, const T *x /*
         const V m = SET1(top), f = SET1(scale);
         V best = SET1((S)-INFINITY), sum = SET1(0);
         int64_t i = 0;
-#define SWEEP(STORE)                                                   \
-    for (; i < whole; i += L) {                                        \
-        V v = DO(_exp_below)(SUB(LOAD(here + i), m));                  \
-        best = DO(_max_number)(best, LOAD(next + i));                  \
-        STORE(before + i, MUL(DO(_get)(done + i), f));                 \
-        DO(_put)(e + i, v);                                            \
-        sum = ADD(sum, v);                                             \
+#define SWEEP(STORE)                                   \
+    for (; i < whole; i += L) {                        \
+        V v = DO(_exp_below)(SUB(LOAD(here + i), m));  \
+        best = DO(_max_number)(best, LOAD(next + i));  \
+        STORE(before + i, MUL(DO(_get)(done + i), f)); \
+        DO(_put)(e + i, v);                            \
+        sum = ADD(sum, v);                             \
     }
         if (streams && r > 0) {
             SWEEP(DO(_stream))
@@ -159,11 +160,13 @@ static void FN(softmax_grad_row)(T *dx /* (n) */, const T *g /* (n) */, const T 
     if (streams)
         for (; i + L <= n; i += L) DO(_stream)(dx + i, MUL(LOAD(y + i), SUB(LOAD(g + i), dot)));
     for (; i + L <= n; i += L) DO(_store)(dx + i, MUL(LOAD(y + i), SUB(LOAD(g + i), dot)));
-    if (i < n) DO(_store_n)(dx + i, MUL(LOAD_N(y + i, (int)(n - i)), SUB(LOAD_N(g + i, (int)(n - i)), dot)), (int)(n - i));
+    if (i < n)
+        DO(_store_n)(dx + i, MUL(LOAD_N(y + i, (int)(n - i)), SUB(LOAD_N(g + i, (int)(n - i)), dot)), (int)(n - i));
 }
 
 /* dx = g - exp(y) sum g */
-static void FN(log_softmax_grad_row)(T *dx /* (n) */, const T *g /* (n) */, const T *y /* (n) */, int64_t n, bool streams) {
+static void FN(log_softmax_grad_row)(T *dx /* (n) */, const T *g /* (n) */, const T *y /* (n) */, int64_t n,
+                                     bool streams) {
     enum { L = LANES(FOLD_D) };
     V a = SET1(0), b = a;
     int64_t i = 0;
@@ -179,25 +182,26 @@ static void FN(log_softmax_grad_row)(T *dx /* (n) */, const T *g /* (n) */, cons
         for (; i + L <= n; i += L) DO(_stream)(dx + i, DO(_fma)(DO(_exp)(LOAD(y + i)), total, LOAD(g + i)));
     for (; i + L <= n; i += L) DO(_store)(dx + i, DO(_fma)(DO(_exp)(LOAD(y + i)), total, LOAD(g + i)));
     if (i < n)
-        DO(_store_n)(dx + i, DO(_fma)(DO(_exp)(LOAD_N(y + i, (int)(n - i))), total, LOAD_N(g + i, (int)(n - i))), (int)(n - i));
+        DO(_store_n)
+        (dx + i, DO(_fma)(DO(_exp)(LOAD_N(y + i, (int)(n - i))), total, LOAD_N(g + i, (int)(n - i))), (int)(n - i));
 }
 
 /* ---- Columns: up to COLUMNS neighbouring lines, read row by row, so that memory is walked in long runs ---- */
 
-#define EACH_VECTOR(j, k, width) \
-    for (int64_t j = 0, k = ct__min64(width, LANES(FOLD_D)); j < (width); j += LANES(FOLD_D), k = ct__min64((width)-j, LANES(FOLD_D)))
+#define EACH_VECTOR(j, k, width)                                          \
+    for (int64_t j = 0, k = ct__min64(width, LANES(FOLD_D)); j < (width); \
+         j += LANES(FOLD_D), k = ct__min64((width)-j, LANES(FOLD_D)))
 #define SOME(p, k) ((k) == LANES(FOLD_D) ? LOAD(p) : LOAD_N(p, (int)(k)))
-#define KEEP(p, v, k)                     \
-    do {                                  \
-        if ((k) == LANES(FOLD_D))         \
-            DO(_store)(p, v);             \
-        else                              \
-            DO(_store_n)(p, v, (int)(k)); \
+#define KEEP(p, v, k)                               \
+    do {                                            \
+        if ((k) == LANES(FOLD_D)) DO(_store)(p, v); \
+        else DO(_store_n)(p, v, (int)(k));          \
     } while (0)
 
 /* top: the greatest number of each line; sum: of exp(x - top). A group of rows raises top once and scales the sum before it is added. A line
  * of nothing but -inf keeps the sum 0 and becomes NaN later, from -inf - -inf. */
-static inline void FN(column_sums)(S *top /* (width) */, S *sum /* (width) */, const T *x /* (n, width) */, int64_t step, int64_t n, int64_t width) {
+static inline void FN(column_sums)(S *top /* (width) */, S *sum /* (width) */, const T *x /* (n, width) */,
+                                   int64_t step, int64_t n, int64_t width) {
     enum { GROUP = 8 };
     for (int64_t j = 0; j < width; j += LANES(FOLD_D)) {
         DO(_put)(top + j, SET1((S)-INFINITY));
@@ -217,99 +221,106 @@ static inline void FN(column_sums)(S *top /* (width) */, S *sum /* (width) */, c
     }
 }
 
-static void FN(softmax_columns)(T *y /* (n, width) */, int64_t y_step, const T *x /* (n, width) */, int64_t step, int64_t n, int64_t width) {
+static void FN(softmax_columns)(T *y /* (n, width) */, int64_t y_step, const T *x /* (n, width) */, int64_t step,
+                                int64_t n, int64_t width) {
     S top[COLUMNS], scale[COLUMNS];
     FN(column_sums)(top, scale, x, step, n, width);
     for (int64_t j = 0; j < width; j += LANES(FOLD_D)) DO(_put)(scale + j, DO(_div)(SET1(1), DO(_get)(scale + j)));
-    for (int64_t i = 0; i < n; i++)
-        EACH_VECTOR(j, k, width) {
+    for (int64_t i = 0; i < n; i++) EACH_VECTOR(j, k, width) {
             V e = DO(_exp_below)(SUB(SOME(x + i * step + j, k), DO(_get)(top + j)));
             KEEP(y + i * y_step + j, MUL(e, DO(_get)(scale + j)), k);
         }
 }
 
-static void FN(log_softmax_columns)(T *y /* (n, width) */, int64_t y_step, const T *x /* (n, width) */, int64_t step, int64_t n, int64_t width) {
+static void FN(log_softmax_columns)(T *y /* (n, width) */, int64_t y_step, const T *x /* (n, width) */, int64_t step,
+                                    int64_t n, int64_t width) {
     S top[COLUMNS], rest[COLUMNS];
     FN(column_sums)(top, rest, x, step, n, width);
     for (int64_t j = 0; j < width; j += LANES(FOLD_D)) DO(_put)(rest + j, DO(_log)(DO(_get)(rest + j)));
     for (int64_t i = 0; i < n; i++)
-        EACH_VECTOR(j, k, width) KEEP(y + i * y_step + j, SUB(SUB(SOME(x + i * step + j, k), DO(_get)(top + j)), DO(_get)(rest + j)), k);
+        EACH_VECTOR(j, k, width)
+        KEEP(y + i * y_step + j, SUB(SUB(SOME(x + i * step + j, k), DO(_get)(top + j)), DO(_get)(rest + j)), k);
 }
 
-static void FN(softmax_grad_columns)(T *dx, int64_t dx_step, const T *g, int64_t g_step, const T *y, int64_t y_step, int64_t n, int64_t width) {
+static void FN(softmax_grad_columns)(T *dx, int64_t dx_step, const T *g, int64_t g_step, const T *y, int64_t y_step,
+                                     int64_t n, int64_t width) {
     S dot[COLUMNS];
     for (int64_t j = 0; j < width; j += LANES(FOLD_D)) DO(_put)(dot + j, SET1(0));
     for (int64_t i = 0; i < n; i++)
-        EACH_VECTOR(j, k, width) DO(_put)(dot + j, DO(_fma)(SOME(g + i * g_step + j, k), SOME(y + i * y_step + j, k), DO(_get)(dot + j)));
-    for (int64_t i = 0; i < n; i++)
         EACH_VECTOR(j, k, width)
-            KEEP(dx + i * dx_step + j, MUL(SOME(y + i * y_step + j, k), SUB(SOME(g + i * g_step + j, k), DO(_get)(dot + j))), k);
+        DO(_put)(dot + j, DO(_fma)(SOME(g + i * g_step + j, k), SOME(y + i * y_step + j, k), DO(_get)(dot + j)));
+    for (int64_t i = 0; i < n; i++) EACH_VECTOR(j, k, width)
+    KEEP(dx + i * dx_step + j, MUL(SOME(y + i * y_step + j, k), SUB(SOME(g + i * g_step + j, k), DO(_get)(dot + j))),
+         k);
 }
 
-static void FN(log_softmax_grad_columns)(T *dx, int64_t dx_step, const T *g, int64_t g_step, const T *y, int64_t y_step, int64_t n, int64_t width) {
+static void FN(log_softmax_grad_columns)(T *dx, int64_t dx_step, const T *g, int64_t g_step, const T *y, int64_t y_step,
+                                         int64_t n, int64_t width) {
     S total[COLUMNS];
     for (int64_t j = 0; j < width; j += LANES(FOLD_D)) DO(_put)(total + j, SET1(0));
     for (int64_t i = 0; i < n; i++)
         EACH_VECTOR(j, k, width) DO(_put)(total + j, SUB(DO(_get)(total + j), SOME(g + i * g_step + j, k)));
-    for (int64_t i = 0; i < n; i++)
-        EACH_VECTOR(j, k, width)
-            KEEP(dx + i * dx_step + j, DO(_fma)(DO(_exp)(SOME(y + i * y_step + j, k)), DO(_get)(total + j), SOME(g + i * g_step + j, k)), k);
+    for (int64_t i = 0; i < n; i++) EACH_VECTOR(j, k, width)
+    KEEP(dx + i * dx_step + j,
+         DO(_fma)(DO(_exp)(SOME(y + i * y_step + j, k)), DO(_get)(total + j), SOME(g + i * g_step + j, k)), k);
 }
 
 /* ---- Bundles: views x, y for the first two, g, dx, y for the gradients ---- */
 
 /* Lines that are short, or lie anyhow, as neighbours in a buffer and back. */
-__attribute__((noinline)) static void FN(pack)(T *to /* (n, PACKED) */, const T *x, int64_t step, int64_t line, int64_t n, int64_t width) {
+__attribute__((noinline)) static void FN(pack)(T *to /* (n, PACKED) */, const T *x, int64_t step, int64_t line,
+                                               int64_t n, int64_t width) {
     for (int64_t j = 0; j < width; j++)
         for (int64_t i = 0; i < n; i++) to[i * PACKED + j] = x[j * line + i * step];
 }
-static inline void FN(unpack)(T *y, int64_t step, int64_t line, const T *from /* (n, PACKED) */, int64_t n, int64_t width) {
+static inline void FN(unpack)(T *y, int64_t step, int64_t line, const T *from /* (n, PACKED) */, int64_t n,
+                              int64_t width) {
     for (int64_t j = 0; j < width; j++)
         for (int64_t i = 0; i < n; i++) y[j * line + i * step] = from[i * PACKED + j];
 }
 
-#define BUNDLE_OF_TWO(op, ROWS)                                                                                               \
-    static void FN(op##_bundle)(void *ctx, const ct_bundle *b) {                                                              \
-        const softmax_call *s = ctx;                                                                                          \
-        const T *x = (const T *)(const void *)b->at[0];                                                                       \
-        T *y = (T *)(void *)b->at[1];                                                                                         \
-        if (s->way == BY_ROWS) {                                                                                              \
-            ROWS                                                                                                              \
-            for (int64_t j = 0; j < b->width; j++) FN(op##_row)(y + j * b->line[1], x + j * b->line[0], s->n, s->streams);    \
-            if (s->streams) simd_fence();                                                                                     \
-        } else if (s->way == BY_COLUMNS) {                                                                                    \
-            FN(op##_columns)(y, b->step[1], x, b->step[0], s->n, b->width);                                                   \
-        } else {                                                                                                              \
-            T in[PACK_ROOM], out[PACK_ROOM];                                                                                  \
-            FN(pack)(in, x, b->step[0], b->line[0], s->n, b->width);                                                          \
-            FN(op##_columns)(out, PACKED, in, PACKED, s->n, b->width);                                                        \
-            FN(unpack)(y, b->step[1], b->line[1], out, s->n, b->width);                                                       \
-        }                                                                                                                     \
+#define BUNDLE_OF_TWO(op, ROWS)                                                         \
+    static void FN(op##_bundle)(void *ctx, const ct_bundle *b) {                        \
+        const softmax_call *s = ctx;                                                    \
+        const T *x = (const T *)(const void *)b->at[0];                                 \
+        T *y = (T *)(void *)b->at[1];                                                   \
+        if (s->way == BY_ROWS) {                                                        \
+            ROWS for (int64_t j = 0; j < b->width; j++)                                 \
+                FN(op##_row)(y + j * b->line[1], x + j * b->line[0], s->n, s->streams); \
+            if (s->streams) simd_fence();                                               \
+        } else if (s->way == BY_COLUMNS) {                                              \
+            FN(op##_columns)(y, b->step[1], x, b->step[0], s->n, b->width);             \
+        } else {                                                                        \
+            T in[PACK_ROOM], out[PACK_ROOM];                                            \
+            FN(pack)(in, x, b->step[0], b->line[0], s->n, b->width);                    \
+            FN(op##_columns)(out, PACKED, in, PACKED, s->n, b->width);                  \
+            FN(unpack)(y, b->step[1], b->line[1], out, s->n, b->width);                 \
+        }                                                                               \
     }
-#define BUNDLE_OF_THREE(op)                                                                                                   \
-    static void FN(op##_bundle)(void *ctx, const ct_bundle *b) {                                                              \
-        const softmax_call *s = ctx;                                                                                          \
-        const T *g = (const T *)(const void *)b->at[0], *y = (const T *)(const void *)b->at[2];                               \
-        T *dx = (T *)(void *)b->at[1];                                                                                        \
-        if (s->way == BY_ROWS) {                                                                                              \
-            for (int64_t j = 0; j < b->width; j++)                                                                            \
-                FN(op##_row)(dx + j * b->line[1], g + j * b->line[0], y + j * b->line[2], s->n, s->streams);                  \
-            if (s->streams) simd_fence();                                                                                     \
-        } else if (s->way == BY_COLUMNS) {                                                                                    \
-            FN(op##_columns)(dx, b->step[1], g, b->step[0], y, b->step[2], s->n, b->width);                                   \
-        } else {                                                                                                              \
-            T in[PACK_ROOM], in2[PACK_ROOM], out[PACK_ROOM];                                                                  \
-            FN(pack)(in, g, b->step[0], b->line[0], s->n, b->width);                                                          \
-            FN(pack)(in2, y, b->step[2], b->line[2], s->n, b->width);                                                         \
-            FN(op##_columns)(out, PACKED, in, PACKED, in2, PACKED, s->n, b->width);                                           \
-            FN(unpack)(dx, b->step[1], b->line[1], out, s->n, b->width);                                                      \
-        }                                                                                                                     \
+#define BUNDLE_OF_THREE(op)                                                                                  \
+    static void FN(op##_bundle)(void *ctx, const ct_bundle *b) {                                             \
+        const softmax_call *s = ctx;                                                                         \
+        const T *g = (const T *)(const void *)b->at[0], *y = (const T *)(const void *)b->at[2];              \
+        T *dx = (T *)(void *)b->at[1];                                                                       \
+        if (s->way == BY_ROWS) {                                                                             \
+            for (int64_t j = 0; j < b->width; j++)                                                           \
+                FN(op##_row)(dx + j * b->line[1], g + j * b->line[0], y + j * b->line[2], s->n, s->streams); \
+            if (s->streams) simd_fence();                                                                    \
+        } else if (s->way == BY_COLUMNS) {                                                                   \
+            FN(op##_columns)(dx, b->step[1], g, b->step[0], y, b->step[2], s->n, b->width);                  \
+        } else {                                                                                             \
+            T in[PACK_ROOM], in2[PACK_ROOM], out[PACK_ROOM];                                                 \
+            FN(pack)(in, g, b->step[0], b->line[0], s->n, b->width);                                         \
+            FN(pack)(in2, y, b->step[2], b->line[2], s->n, b->width);                                        \
+            FN(op##_columns)(out, PACKED, in, PACKED, in2, PACKED, s->n, b->width);                          \
+            FN(unpack)(dx, b->step[1], b->line[1], out, s->n, b->width);                                     \
+        }                                                                                                    \
     }
-#define PIPELINED                                                                                      \
-    if (s->n <= PIPELINE && b->width > 2) {                                                            \
-        FN(softmax_rows)(y, b->line[1], x, b->line[0], b->width, s->n, s->streams);                    \
-        if (s->streams) simd_fence();                                                                  \
-        return;                                                                                        \
+#define PIPELINED                                                                   \
+    if (s->n <= PIPELINE && b->width > 2) {                                         \
+        FN(softmax_rows)(y, b->line[1], x, b->line[0], b->width, s->n, s->streams); \
+        if (s->streams) simd_fence();                                               \
+        return;                                                                     \
     }
 BUNDLE_OF_TWO(softmax, PIPELINED)
 BUNDLE_OF_TWO(log_softmax, )

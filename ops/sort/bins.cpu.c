@@ -12,10 +12,11 @@ static inline int64_t i64_value(int64_t a) { return a; }
 static inline uint8_t u8_value(uint8_t a) { return a; }
 
 #define FOR_EACH_DTYPE(X) X(f32) X(f64) X(f16) X(bf16) X(i8) X(i16) X(i32) X(i64) X(u8)
-#define TABLE(name)                                                                                                                    \
-    {                                                                                                                                  \
-        [CT_F32] = name##_f32, [CT_F64] = name##_f64, [CT_F16] = name##_f16, [CT_BF16] = name##_bf16, [CT_I8] = name##_i8,             \
-        [CT_I16] = name##_i16, [CT_I32] = name##_i32, [CT_I64] = name##_i64, [CT_U8] = name##_u8, [CT_BOOL] = name##_u8,               \
+#define TABLE(name)                                                                                                    \
+    {                                                                                                                  \
+        [CT_F32] = name##_f32, [CT_F64] = name##_f64, [CT_F16] = name##_f16, [CT_BF16] = name##_bf16,                  \
+        [CT_I8] = name##_i8, [CT_I16] = name##_i16, [CT_I32] = name##_i32, [CT_I64] = name##_i64, [CT_U8] = name##_u8, \
+        [CT_BOOL] = name##_u8,                                                                                         \
     }
 
 /* The offset of element `index` in row-major order. */
@@ -41,18 +42,18 @@ typedef struct runs {
     int64_t n, step, starts_step, run_step;
 } runs;
 
-#define RUNS(D)                                                                    \
-    static void runs_##D(const runs *r, const void *from) {                        \
-        const D##_element *x = from;                                               \
-        int64_t count = 0;                                                         \
-        for (int64_t i = 0; i < r->n; i++) {                                       \
-            if (i == 0 || D##_value(x[i * r->step]) != D##_value(x[(i - 1) * r->step])) { \
-                if (r->starts) r->starts[count * r->starts_step] = i;              \
-                count++;                                                           \
-            }                                                                      \
-            if (r->run) r->run[i * r->run_step] = count - 1;                       \
-        }                                                                          \
-        if (r->count) *r->count = count;                                           \
+#define RUNS(D)                                                                                    \
+    static void runs_##D(const runs *r, const void *from) {                                        \
+        const D##_element *x = from;                                                               \
+        int64_t count = 0;                                                                         \
+        for (int64_t i = 0; i < r->n; i++) {                                                       \
+            if (i == 0 || D##_value(x[i * r->step]) != D##_value(x[(i - 1) * r->step])) {          \
+                if (r->starts) r->starts[count * r->starts_step] = i;                              \
+                count++;                                                                           \
+            }                                                                                      \
+            if (r->run) r->run[i * r->run_step] = count - 1;                                       \
+        }                                                                                          \
+        if (r->count) *r->count = count;                                                           \
         for (int64_t i = count; r->starts && i <= r->n; i++) r->starts[i * r->starts_step] = r->n; \
     }
 FOR_EACH_DTYPE(RUNS)
@@ -107,9 +108,11 @@ static void bincount_task(void *ctx, int64_t chunk, int worker) {
     int64_t *counts = c->counts + chunk * c->bins;
     memset(counts, 0, (size_t)c->bins * sizeof *counts); /* also the bits of 0.0 */
     for (int64_t i = from; i < to; i++) {
-        int64_t value = x->dtype == CT_I64 ? CT_AT(const int64_t, x)[i * x->strides[0]] : CT_AT(const int32_t, x)[i * x->strides[0]];
+        int64_t value = x->dtype == CT_I64 ? CT_AT(const int64_t, x)[i * x->strides[0]]
+                                           : CT_AT(const int32_t, x)[i * x->strides[0]];
         if (value < 0 || value >= c->bins) {
-            ct_fail(CT_ERR_INDEX, "bincount", "x[%lld] is %lld, expected 0 or more%s", (long long)i, (long long)value, value < 0 ? "" : " and within the result");
+            ct_fail(CT_ERR_INDEX, "bincount", "x[%lld] is %lld, expected 0 or more%s", (long long)i, (long long)value,
+                    value < 0 ? "" : " and within the result");
             return;
         }
         if (!w) {
@@ -142,10 +145,8 @@ static bool bincount_sized_run(const ct_call *call, ct_stream *stream) {
         double sum = 0;
         int64_t count = 0, at = k * y->strides[0];
         for (int64_t i = 0; i < c.chunks; i++) {
-            if (call->in[1])
-                sum += c.sums[i * c.bins + k];
-            else
-                count += c.counts[i * c.bins + k];
+            if (call->in[1]) sum += c.sums[i * c.bins + k];
+            else count += c.counts[i * c.bins + k];
         }
         switch (y->dtype) {
         case CT_I64: CT_AT(int64_t, y)[at] = count; break;
@@ -169,29 +170,28 @@ static inline void count_value(const edges *e, int64_t *counts, double v) {
     if (!(v >= e->lo && v <= e->hi)) return;
     int64_t k = (int64_t)((v - e->lo) * e->scale);
     if (k >= e->bins) k = e->bins - 1;
-    if (k > 0 && v < e->lo + (e->hi - e->lo) * ((double)k / (double)e->bins))
-        k--;
-    else if (k < e->bins - 1 && v >= e->lo + (e->hi - e->lo) * ((double)(k + 1) / (double)e->bins))
-        k++;
+    if (k > 0 && v < e->lo + (e->hi - e->lo) * ((double)k / (double)e->bins)) k--;
+    else if (k < e->bins - 1 && v >= e->lo + (e->hi - e->lo) * ((double)(k + 1) / (double)e->bins)) k++;
     counts[k]++;
 }
 
-#define HISTOGRAM(D)                                                                                                 \
-    static void histogram_##D(const ct_view *x, int64_t from, int64_t to, const edges *e, int64_t *counts) {         \
-        const D##_element *at = CT_AT(const D##_element, x);                                                         \
-        while (from < to) { /* runs along the last dimension */                                                      \
-            int64_t length = x->ndim ? x->dims[x->ndim - 1] : 1, step = x->ndim ? x->strides[x->ndim - 1] : 0;       \
-            int64_t run = ct__min64(length - from % length, to - from);                                              \
-            const D##_element *row = at + offset_of(x, from);                                                        \
-            for (int64_t i = 0; i < run; i++) count_value(e, counts, (double)D##_value(row[i * step]));              \
-            from += run;                                                                                             \
-        }                                                                                                            \
+#define HISTOGRAM(D)                                                                                           \
+    static void histogram_##D(const ct_view *x, int64_t from, int64_t to, const edges *e, int64_t *counts) {   \
+        const D##_element *at = CT_AT(const D##_element, x);                                                   \
+        while (from < to) { /* runs along the last dimension */                                                \
+            int64_t length = x->ndim ? x->dims[x->ndim - 1] : 1, step = x->ndim ? x->strides[x->ndim - 1] : 0; \
+            int64_t run = ct__min64(length - from % length, to - from);                                        \
+            const D##_element *row = at + offset_of(x, from);                                                  \
+            for (int64_t i = 0; i < run; i++) count_value(e, counts, (double)D##_value(row[i * step]));        \
+            from += run;                                                                                       \
+        }                                                                                                      \
     }
 FOR_EACH_DTYPE(HISTOGRAM)
 
 static void histogram_task(void *ctx, int64_t chunk, int worker) {
     (void)worker;
-    static void (*const table[CT_DTYPE_COUNT])(const ct_view *, int64_t, int64_t, const edges *, int64_t *) = TABLE(histogram);
+    static void (*const table[CT_DTYPE_COUNT])(const ct_view *, int64_t, int64_t, const edges *, int64_t *) =
+        TABLE(histogram);
     const counting *c = ctx;
     const histogram_attrs *attrs = c->call->attrs;
     bool point = attrs->lo == attrs->hi;
@@ -231,27 +231,25 @@ typedef struct searching {
 } searching;
 
 /* The first place whose element is not before the value: a < v, or a <= v on the right; NaN is the greatest and equals NaN. */
-#define SEARCH(D)                                                                                                    \
-    static void search_##D(const searching *s, int64_t from, int64_t to) {                                           \
-        int64_t n = s->sorted->dims[s->sorted->ndim - 1], step = s->sorted->strides[s->sorted->ndim - 1];            \
-        int64_t m = s->values->ndim ? s->values->dims[s->values->ndim - 1] : 1;                                      \
-        for (int64_t i = from; i < to; i++) {                                                                        \
-            const D##_element *line = CT_AT(const D##_element, s->sorted);                                           \
-            if (s->sorted->ndim > 1) line += offset_of(s->sorted, i / m * n) ; /* its first element */               \
-            const D##_element *at = CT_AT(const D##_element, s->values) + offset_of(s->values, i);                   \
-            __typeof__(D##_value(*at)) v = D##_value(*at);                                                           \
-            int64_t lo = 0, hi = n;                                                                                  \
-            while (lo < hi) {                                                                                        \
-                int64_t middle = lo + (hi - lo) / 2;                                                                 \
-                __typeof__(v) a = D##_value(line[middle * step]);                                                    \
-                bool before = s->right ? a <= v || v != v : a < v || (v != v && a == a);                             \
-                if (before)                                                                                          \
-                    lo = middle + 1;                                                                                 \
-                else                                                                                                 \
-                    hi = middle;                                                                                     \
-            }                                                                                                        \
-            CT_AT(int64_t, s->out)[offset_of(s->out, i)] = lo;                                                       \
-        }                                                                                                            \
+#define SEARCH(D)                                                                                         \
+    static void search_##D(const searching *s, int64_t from, int64_t to) {                                \
+        int64_t n = s->sorted->dims[s->sorted->ndim - 1], step = s->sorted->strides[s->sorted->ndim - 1]; \
+        int64_t m = s->values->ndim ? s->values->dims[s->values->ndim - 1] : 1;                           \
+        for (int64_t i = from; i < to; i++) {                                                             \
+            const D##_element *line = CT_AT(const D##_element, s->sorted);                                \
+            if (s->sorted->ndim > 1) line += offset_of(s->sorted, i / m * n); /* its first element */     \
+            const D##_element *at = CT_AT(const D##_element, s->values) + offset_of(s->values, i);        \
+            __typeof__(D##_value(*at)) v = D##_value(*at);                                                \
+            int64_t lo = 0, hi = n;                                                                       \
+            while (lo < hi) {                                                                             \
+                int64_t middle = lo + (hi - lo) / 2;                                                      \
+                __typeof__(v) a = D##_value(line[middle * step]);                                         \
+                bool before = s->right ? a <= v || v != v : a < v || (v != v && a == a);                  \
+                if (before) lo = middle + 1;                                                              \
+                else hi = middle;                                                                         \
+            }                                                                                             \
+            CT_AT(int64_t, s->out)[offset_of(s->out, i)] = lo;                                            \
+        }                                                                                                 \
     }
 FOR_EACH_DTYPE(SEARCH)
 
@@ -264,7 +262,10 @@ static void search_task(void *ctx, int64_t chunk, int worker) {
 
 static bool searchsorted_run(const ct_call *call, ct_stream *stream) {
     (void)stream;
-    searching s = {.sorted = call->in[0], .values = call->in[1], .out = call->out[0], .right = ((const searchsorted_attrs *)call->attrs)->right};
+    searching s = {.sorted = call->in[0],
+                   .values = call->in[1],
+                   .out = call->out[0],
+                   .right = ((const searchsorted_attrs *)call->attrs)->right};
     s.count = count_of(s.values);
     s.chunk = ct__grain(2048);
     ct__parallel((s.count + s.chunk - 1) / s.chunk, search_task, &s);

@@ -12,16 +12,18 @@ enum { DIGIT_BITS = 8, RADIX = 1 << DIGIT_BITS, MOST_CHUNKS = 64, CHUNK = 32 * 1
 
 int ct__key_bits(ct_dtype dtype) { return 8 * (int)ct_dtype_size(dtype); }
 bool ct__items_wide(ct_dtype dtype, int64_t n) { return ct_dtype_size(dtype) > 4 || n > UINT32_MAX; }
-size_t ct__item_size(ct_dtype dtype, int64_t n) { return ct__items_wide(dtype, n) ? sizeof(ct_wide_item) : sizeof(ct_narrow_item); }
+size_t ct__item_size(ct_dtype dtype, int64_t n) {
+    return ct__items_wide(dtype, n) ? sizeof(ct_wide_item) : sizeof(ct_narrow_item);
+}
 
 /* Floats order as their bits do once negative ones are complemented and positive ones get the sign bit. */
-#define FLOAT_KEY(name, U, BITS, INFINITE)                                        \
-    static inline U name(U bits) {                                                \
-        const U sign = (U)1 << (BITS - 1);                                        \
-        U size = bits & (U)(sign - 1);                                            \
-        if (size > (U)INFINITE) return (U)-1; /* NaN */                           \
-        if (size == 0) return sign;                                               \
-        return bits & sign ? (U)~bits : (U)(bits | sign);                         \
+#define FLOAT_KEY(name, U, BITS, INFINITE)                \
+    static inline U name(U bits) {                        \
+        const U sign = (U)1 << (BITS - 1);                \
+        U size = bits & (U)(sign - 1);                    \
+        if (size > (U)INFINITE) return (U)-1; /* NaN */   \
+        if (size == 0) return sign;                       \
+        return bits & sign ? (U)~bits : (U)(bits | sign); \
     }
 FLOAT_KEY(key_f32, uint32_t, 32, 0x7f800000u)
 FLOAT_KEY(key_f64, uint64_t, 64, 0x7ff0000000000000ull)
@@ -33,19 +35,21 @@ static inline uint32_t key_i32(uint32_t a) { return a ^ 0x80000000u; }
 static inline uint64_t key_i64(uint64_t a) { return a ^ 0x8000000000000000ull; }
 static inline uint8_t key_u8(uint8_t a) { return a; }
 
-#define MAKE(CODE, KEY, U)                                                                                                          \
-    case CODE: {                                                                                                                    \
-        const U *from = x, flip = descending ? (U)-1 : 0;                                                                           \
-        if (wide)                                                                                                                   \
-            for (int64_t i = 0; i < n; i++)                                                                                         \
-                ((ct_wide_item *)items)[i] = (ct_wide_item){(U)(KEY(from[i * step]) ^ flip), (uint64_t)(first + i)};                \
-        else                                                                                                                        \
-            for (int64_t i = 0; i < n; i++)                                                                                         \
-                ((ct_narrow_item *)items)[i] = (uint64_t)(U)(KEY(from[i * step]) ^ flip) << 32 | (uint32_t)(first + i);             \
-        break;                                                                                                                      \
+#define MAKE(CODE, KEY, U)                                                                                           \
+    case CODE: {                                                                                                     \
+        const U *from = x, flip = descending ? (U)-1 : 0;                                                            \
+        if (wide)                                                                                                    \
+            for (int64_t i = 0; i < n; i++)                                                                          \
+                ((ct_wide_item *)items)[i] = (ct_wide_item){(U)(KEY(from[i * step]) ^ flip), (uint64_t)(first + i)}; \
+        else                                                                                                         \
+            for (int64_t i = 0; i < n; i++)                                                                          \
+                ((ct_narrow_item *)items)[i] =                                                                       \
+                    (uint64_t)(U)(KEY(from[i * step]) ^ flip) << 32 | (uint32_t)(first + i);                         \
+        break;                                                                                                       \
     }
 
-void ct__items_make(void *items, bool wide, ct_dtype dtype, const void *x, int64_t step, int64_t n, int64_t first, bool descending) {
+void ct__items_make(void *items, bool wide, ct_dtype dtype, const void *x, int64_t step, int64_t n, int64_t first,
+                    bool descending) {
     switch (dtype) {
         MAKE(CT_F32, key_f32, uint32_t)
         MAKE(CT_F64, key_f64, uint64_t)
@@ -97,18 +101,18 @@ static bool places_from_counts(radix_pass *p, int64_t chunks) {
     return true;
 }
 
-#define ITEM ct_narrow_item
-#define ITEM_FN(name) narrow_##name
-#define LESS(a, b) ((a) < (b))
+#define ITEM                  ct_narrow_item
+#define ITEM_FN(name)         narrow_##name
+#define LESS(a, b)            ((a) < (b))
 #define DIGIT(a, shift, mask) ((a) >> (32 + (shift)) & (mask))
-#define PLACE(a) (uint32_t)(a)
+#define PLACE(a)              (uint32_t)(a)
 #include "ops/sort/sort_items.h"
 
-#define ITEM ct_wide_item
-#define ITEM_FN(name) wide_##name
-#define LESS(a, b) ((a).key < (b).key || ((a).key == (b).key && (a).place < (b).place))
+#define ITEM                  ct_wide_item
+#define ITEM_FN(name)         wide_##name
+#define LESS(a, b)            ((a).key < (b).key || ((a).key == (b).key && (a).place < (b).place))
 #define DIGIT(a, shift, mask) ((a).key >> (shift) & (mask))
-#define PLACE(a) (a).place
+#define PLACE(a)              (a).place
 #include "ops/sort/sort_items.h"
 
 void *ct__sort_items(void *items, void *spare, bool wide, int key_bits, int64_t n) {
@@ -117,35 +121,29 @@ void *ct__sort_items(void *items, void *spare, bool wide, int key_bits, int64_t 
 }
 
 void *ct__sort_items_parallel(void *items, void *spare, void *counts, bool wide, int key_bits, int64_t n) {
-    return wide ? (void *)wide_sort_parallel(items, spare, counts, key_bits, n) : (void *)narrow_sort_parallel(items, spare, counts, key_bits, n);
+    return wide ? (void *)wide_sort_parallel(items, spare, counts, key_bits, n)
+                : (void *)narrow_sort_parallel(items, spare, counts, key_bits, n);
 }
 
-void ct__items_values(const void *items, bool wide, int64_t n, const void *x, int64_t x_step, void *y, int64_t y_step, size_t element) {
-    if (wide)
-        wide_values(items, n, x, x_step, y, y_step, element);
-    else
-        narrow_values(items, n, x, x_step, y, y_step, element);
+void ct__items_values(const void *items, bool wide, int64_t n, const void *x, int64_t x_step, void *y, int64_t y_step,
+                      size_t element) {
+    if (wide) wide_values(items, n, x, x_step, y, y_step, element);
+    else narrow_values(items, n, x, x_step, y, y_step, element);
 }
 
 void ct__items_places(const void *items, bool wide, int64_t n, int64_t *y, int64_t step) {
-    if (wide)
-        wide_places(items, n, y, step);
-    else
-        narrow_places(items, n, y, step);
+    if (wide) wide_places(items, n, y, step);
+    else narrow_places(items, n, y, step);
 }
 
 void ct__select_items(void *items, bool wide, int64_t n, int64_t k) {
-    if (wide)
-        wide_select(items, n, k);
-    else
-        narrow_select(items, n, k);
+    if (wide) wide_select(items, n, k);
+    else narrow_select(items, n, k);
 }
 
 void ct__order_items(void *items, void *spare, bool wide, int64_t n) {
-    if (wide)
-        wide_merge_sort(items, spare, n);
-    else
-        narrow_merge_sort(items, spare, n);
+    if (wide) wide_merge_sort(items, spare, n);
+    else narrow_merge_sort(items, spare, n);
 }
 
 int64_t ct__items_keep(void *kept, int64_t count, const void *more, int64_t n, bool wide, int64_t bar) {

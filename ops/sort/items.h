@@ -19,9 +19,11 @@ int ct__key_bits(ct_dtype dtype);
 
 /* items[i], i < n, from x[i * step], which are the elements `first`, `first` + 1, ... of their line. NaN is the greatest, -0 equals
  * 0. Descending keys are complements. */
-void ct__items_make(void *items, bool wide, ct_dtype dtype, const void *x, int64_t step, int64_t n, int64_t first, bool descending);
+void ct__items_make(void *items, bool wide, ct_dtype dtype, const void *x, int64_t step, int64_t n, int64_t first,
+                    bool descending);
 /* y[i * y_step] = x[place * x_step] and y[i * step] = place, for n items. */
-void ct__items_values(const void *items, bool wide, int64_t n, const void *x, int64_t x_step, void *y, int64_t y_step, size_t element);
+void ct__items_values(const void *items, bool wide, int64_t n, const void *x, int64_t x_step, void *y, int64_t y_step,
+                      size_t element);
 void ct__items_places(const void *items, bool wide, int64_t n, int64_t *y, int64_t step);
 
 /* Sorts n items that are in the order of their places; spare has room for n more. Returns items or spare, wherever the result has come to

@@ -35,9 +35,10 @@ bool topk_infer(ct_infer *infer) {
     if (!ct__infer_axis(infer, attrs->axis, infer->in[0]->ndim, &at)) return false;
     int64_t n = line_length(infer, attrs->axis);
     if (attrs->k < 0 || attrs->k > n)
-        return ct_infer_fail(infer, CT_ERR_VALUE, "k is %lld, but x is %s, with %lld elements along axis %d", (long long)attrs->k, ct_view_text(infer->in[0]),
-                             (long long)n, at);
-    if (infer->in[0]->ndim == 0 && attrs->k == 0) return ct_infer_fail(infer, CT_ERR_VALUE, "k is 0 and x is a scalar, of which there is no empty part");
+        return ct_infer_fail(infer, CT_ERR_VALUE, "k is %lld, but x is %s, with %lld elements along axis %d",
+                             (long long)attrs->k, ct_view_text(infer->in[0]), (long long)n, at);
+    if (infer->in[0]->ndim == 0 && attrs->k == 0)
+        return ct_infer_fail(infer, CT_ERR_VALUE, "k is 0 and x is a scalar, of which there is no empty part");
     return infer_lines(infer, attrs->axis, attrs->k);
 }
 
@@ -53,8 +54,9 @@ bool kthvalue_infer(ct_infer *infer) {
     if (!infer_one_of_line(infer, attrs->axis, attrs->keepdim, NULL)) return false;
     int64_t n = line_length(infer, attrs->axis);
     if (attrs->k >= 1 && attrs->k <= n) return true;
-    return ct_infer_fail(infer, CT_ERR_VALUE, "k is %lld, but x is %s, with %lld elements along axis %d; k counts from 1", (long long)attrs->k,
-                         ct_view_text(infer->in[0]), (long long)n, ct__axis(attrs->axis, infer->in[0]->ndim));
+    return ct_infer_fail(
+        infer, CT_ERR_VALUE, "k is %lld, but x is %s, with %lld elements along axis %d; k counts from 1",
+        (long long)attrs->k, ct_view_text(infer->in[0]), (long long)n, ct__axis(attrs->axis, infer->in[0]->ndim));
 }
 
 bool median_infer(ct_infer *infer) {

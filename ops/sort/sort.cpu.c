@@ -5,11 +5,11 @@
 #include "ops/sort/items.h"
 
 enum {
-    LONG_LINE = 64 * 1024, /* from here on a line is worth all threads, */
-    FEW_LINES = 16,        /* if there are not more lines than this */
-    NEIGHBOURS = 16,       /* lines that are brought together when they lie across rows, */
+    LONG_LINE = 64 * 1024,   /* from here on a line is worth all threads, */
+    FEW_LINES = 16,          /* if there are not more lines than this */
+    NEIGHBOURS = 16,         /* lines that are brought together when they lie across rows, */
     PACKED_LINE = 16 * 1024, /* up to this length */
-    BLOCK = 64,            /* elements that topk looks at together */
+    BLOCK = 64,              /* elements that topk looks at together */
     WRITE_CHUNK = 32 * 1024,
 };
 
@@ -21,9 +21,9 @@ typedef struct sorting {
     ct_dtype dtype;
     size_t element, item;
     bool wide, descending, first_nan;
-    int64_t k;       /* how many results a line has, or which one */
-    bool across;     /* lines are columns: bundles of them are brought together first */
-    char *scratch;   /* for each worker: items, and behind them packed lines */
+    int64_t k;     /* how many results a line has, or which one */
+    bool across;   /* lines are columns: bundles of them are brought together first */
+    char *scratch; /* for each worker: items, and behind them packed lines */
     size_t per_worker, item_bytes;
 } sorting;
 
@@ -32,10 +32,8 @@ static sorting sorting_of(const ct_call *call, int64_t axis, bool indices_only) 
     sorting s = {.dtype = x->dtype, .element = ct_dtype_size(x->dtype), .scratch = call->scratch, .n = 1, .lines = 1};
     s.axis = x->ndim ? (int)(axis < 0 ? axis + x->ndim : axis) : 0;
     for (int i = 0; i < x->ndim; i++) {
-        if (i == s.axis)
-            s.n = x->dims[i];
-        else
-            s.lines *= x->dims[i];
+        if (i == s.axis) s.n = x->dims[i];
+        else s.lines *= x->dims[i];
     }
     s.views[0] = x;
     s.views[indices_only ? 2 : 1] = call->out[0];
@@ -47,24 +45,27 @@ static sorting sorting_of(const ct_call *call, int64_t axis, bool indices_only) 
 }
 
 /* Room for x, values and indices of a bundle of packed lines. */
-static size_t packed_bytes(const sorting *s) { return s->across ? NEIGHBOURS * (size_t)s->n * (2 * s->element + sizeof(int64_t)) : 0; }
+static size_t packed_bytes(const sorting *s) {
+    return s->across ? NEIGHBOURS * (size_t)s->n * (2 * s->element + sizeof(int64_t)) : 0;
+}
 
-static size_t worker_bytes(const sorting *s, size_t item_bytes) { return (item_bytes + packed_bytes(s) + 63) / 64 * 64; }
+static size_t worker_bytes(const sorting *s, size_t item_bytes) {
+    return (item_bytes + packed_bytes(s) + 63) / 64 * 64;
+}
 
 static char *items_of(const sorting *s, const ct_bundle *b) { return s->scratch + (size_t)b->worker * s->per_worker; }
 
 /* Lines of a view as rows of a buffer, or back; row by row of the view, which is how it lies in memory. */
-static void move_lines(char *rows, char *view, int64_t step, int64_t line, int64_t n, int64_t width, size_t element, bool back) {
-#define MOVE(U)                                                                                                         \
-    case sizeof(U):                                                                                                     \
-        for (int64_t i = 0; i < n; i++)                                                                                 \
-            for (int64_t j = 0; j < width; j++) {                                                                       \
-                U *inside = (U *)(void *)rows + j * n + i, *outside = (U *)(void *)view + i * step + j * line;          \
-                if (back)                                                                                               \
-                    *outside = *inside;                                                                                 \
-                else                                                                                                    \
-                    *inside = *outside;                                                                                 \
-            }                                                                                                           \
+static void move_lines(char *rows, char *view, int64_t step, int64_t line, int64_t n, int64_t width, size_t element,
+                       bool back) {
+#define MOVE(U)                                                                                                \
+    case sizeof(U):                                                                                            \
+        for (int64_t i = 0; i < n; i++)                                                                        \
+            for (int64_t j = 0; j < width; j++) {                                                              \
+                U *inside = (U *)(void *)rows + j * n + i, *outside = (U *)(void *)view + i * step + j * line; \
+                if (back) *outside = *inside;                                                                  \
+                else *inside = *outside;                                                                       \
+            }                                                                                                  \
         break;
     switch (element) {
         MOVE(uint8_t)
@@ -103,19 +104,26 @@ static ct_bundle with_packed_results(const sorting *s, const ct_bundle *b) {
 
 static void move_results_home(const sorting *s, const ct_bundle *packed, const ct_bundle *b) {
     for (int k = 1; k <= 2 && s->across; k++)
-        if (b->at[k]) move_lines(packed->at[k], b->at[k], b->step[k], b->line[k], s->n, b->width, k == 1 ? s->element : sizeof(int64_t), true);
+        if (b->at[k])
+            move_lines(packed->at[k], b->at[k], b->step[k], b->line[k], s->n, b->width,
+                       k == 1 ? s->element : sizeof(int64_t), true);
 }
 
-static const char *x_of(const ct_bundle *b, const sorting *s, int64_t line) { return b->at[0] + line * b->line[0] * (int64_t)s->element; }
+static const char *x_of(const ct_bundle *b, const sorting *s, int64_t line) {
+    return b->at[0] + line * b->line[0] * (int64_t)s->element;
+}
 
 /* Results [from, to) of a line, from its items in order. */
-static void write_line(const sorting *s, const ct_bundle *b, int64_t line, const char *items, int64_t from, int64_t to) {
+static void write_line(const sorting *s, const ct_bundle *b, int64_t line, const char *items, int64_t from,
+                       int64_t to) {
     const char *some = items + (size_t)from * s->item;
     int64_t element = (int64_t)s->element;
     if (b->at[1])
-        ct__items_values(some, s->wide, to - from, x_of(b, s, line), b->step[0], b->at[1] + (line * b->line[1] + from * b->step[1]) * element, b->step[1],
-                         s->element);
-    if (b->at[2]) ct__items_places(some, s->wide, to - from, (int64_t *)(void *)b->at[2] + line * b->line[2] + from * b->step[2], b->step[2]);
+        ct__items_values(some, s->wide, to - from, x_of(b, s, line), b->step[0],
+                         b->at[1] + (line * b->line[1] + from * b->step[1]) * element, b->step[1], s->element);
+    if (b->at[2])
+        ct__items_places(some, s->wide, to - from, (int64_t *)(void *)b->at[2] + line * b->line[2] + from * b->step[2],
+                         b->step[2]);
 }
 
 /* ---- Sorts ---- */
@@ -144,8 +152,8 @@ static void make_task(void *ctx, int64_t chunk, int worker) {
     const long_line *l = ctx;
     const sorting *s = l->s;
     int64_t from = chunk * WRITE_CHUNK, n = ct__min64(s->n - from, WRITE_CHUNK);
-    ct__items_make(l->items + (size_t)from * s->item, s->wide, s->dtype, l->b->at[0] + from * l->b->step[0] * (int64_t)s->element, l->b->step[0], n, from,
-                   s->descending);
+    ct__items_make(l->items + (size_t)from * s->item, s->wide, s->dtype,
+                   l->b->at[0] + from * l->b->step[0] * (int64_t)s->element, l->b->step[0], n, from, s->descending);
 }
 
 static void write_task(void *ctx, int64_t chunk, int worker) {
@@ -189,17 +197,16 @@ static size_t sort_bytes(const sorting *s) { return 2 * (size_t)s->n * s->item; 
 
 static size_t sort_scratch_of(const sorting *s) {
     if (s->n == 0 || s->lines == 0) return 0;
-    return by_long_lines(s) ? sort_bytes(s) + ct__sort_counts(s->n) : worker_bytes(s, sort_bytes(s)) * (size_t)ct__threads();
+    return by_long_lines(s) ? sort_bytes(s) + ct__sort_counts(s->n)
+                            : worker_bytes(s, sort_bytes(s)) * (size_t)ct__threads();
 }
 
 static bool sort_run_of(sorting *s) {
     s->item_bytes = sort_bytes(s);
     s->per_worker = worker_bytes(s, s->item_bytes);
     if (s->n == 0 || s->lines == 0) return true;
-    if (by_long_lines(s))
-        walk_long_lines(s);
-    else
-        ct__lines(s->views, 3, s->axis, 1, NEIGHBOURS, 16 * s->n, sort_bundle, s);
+    if (by_long_lines(s)) walk_long_lines(s);
+    else ct__lines(s->views, 3, s->axis, 1, NEIGHBOURS, 16 * s->n, sort_bundle, s);
     return true;
 }
 
@@ -233,7 +240,8 @@ static void topk_bundle(void *ctx, const ct_bundle *bundle) {
         bool full = false; /* then the k-th is the bar */
         for (int64_t from = 0; from < s->n; from += BLOCK) {
             int64_t n = ct__min64(s->n - from, BLOCK);
-            ct__items_make(block, s->wide, s->dtype, x_of(b, s, j) + from * b->step[0] * (int64_t)s->element, b->step[0], n, from, s->descending);
+            ct__items_make(block, s->wide, s->dtype, x_of(b, s, j) + from * b->step[0] * (int64_t)s->element,
+                           b->step[0], n, from, s->descending);
             count = ct__items_keep(kept, count, block, n, s->wide, full ? s->k - 1 : -1);
             if (count + BLOCK <= room && from + n < s->n) continue;
             if (count > s->k) ct__select_items(kept, s->wide, count, s->k);
@@ -278,10 +286,8 @@ static void kth_bundle(void *ctx, const ct_bundle *bundle) {
     for (int64_t j = 0; j < b->width; j++) {
         ct__items_make(items, s->wide, s->dtype, x_of(b, s, j), b->step[0], s->n, 0, false);
         int64_t nan = s->first_nan ? ct__items_first_nan(items, s->wide, s->dtype, s->n) : -1, at = s->k - 1;
-        if (nan >= 0)
-            at = nan;
-        else
-            ct__select_items(items, s->wide, s->n, s->k);
+        if (nan >= 0) at = nan;
+        else ct__select_items(items, s->wide, s->n, s->k);
         write_line(s, b, j, items + (size_t)at * s->item, 0, 1);
     }
 }
@@ -298,8 +304,12 @@ static bool kth_run(sorting *s) {
     return true;
 }
 
-static size_t kthvalue_scratch(const ct_call *call) { return kth_scratch(call, ((const kthvalue_attrs *)call->attrs)->axis); }
-static size_t median_scratch(const ct_call *call) { return kth_scratch(call, ((const median_attrs *)call->attrs)->axis); }
+static size_t kthvalue_scratch(const ct_call *call) {
+    return kth_scratch(call, ((const kthvalue_attrs *)call->attrs)->axis);
+}
+static size_t median_scratch(const ct_call *call) {
+    return kth_scratch(call, ((const median_attrs *)call->attrs)->axis);
+}
 
 static bool kthvalue_run(const ct_call *call, ct_stream *stream) {
     (void)stream;

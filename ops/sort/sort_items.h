@@ -69,10 +69,8 @@ static ITEM *ITEM_FN(radix_sort)(ITEM *a, ITEM *spare, int bits, int64_t n) {
 
 static ITEM *ITEM_FN(sort)(ITEM *a, ITEM *spare, int bits, int64_t n) {
     if (n > 192 && n < UINT32_MAX) return ITEM_FN(radix_sort)(a, spare, bits, n);
-    if (n <= 24)
-        ITEM_FN(insertion_sort)(a, n);
-    else
-        ITEM_FN(merge_sort)(a, spare, n);
+    if (n <= 24) ITEM_FN(insertion_sort)(a, n);
+    else ITEM_FN(merge_sort)(a, spare, n);
     return a;
 }
 
@@ -151,10 +149,8 @@ static void ITEM_FN(select)(ITEM *a, int64_t n, int64_t k) {
         }
         int64_t middle = lo + (hi - lo) / 2;
         ITEM x = a[lo], y = a[middle], z = a[hi], pivot;
-        if (LESS(x, y))
-            pivot = LESS(y, z) ? y : LESS(x, z) ? z : x;
-        else
-            pivot = LESS(x, z) ? x : LESS(y, z) ? z : y;
+        if (LESS(x, y)) pivot = LESS(y, z) ? y : LESS(x, z) ? z : x;
+        else pivot = LESS(x, z) ? x : LESS(y, z) ? z : y;
         int64_t i = lo, j = hi;
         while (i <= j) {
             while (LESS(a[i], pivot)) i++;
@@ -164,12 +160,9 @@ static void ITEM_FN(select)(ITEM *a, int64_t n, int64_t k) {
             a[i++] = a[j];
             a[j--] = t;
         }
-        if (at <= j)
-            hi = j;
-        else if (at >= i)
-            lo = i;
-        else
-            return;
+        if (at <= j) hi = j;
+        else if (at >= i) lo = i;
+        else return;
     }
     ITEM_FN(insertion_sort)(a + lo, hi - lo + 1);
 }
@@ -178,11 +171,12 @@ static void ITEM_FN(places)(const ITEM *items, int64_t n, int64_t *y, int64_t st
     for (int64_t i = 0; i < n; i++) y[i * step] = (int64_t)PLACE(items[i]);
 }
 
-#define VALUES(U)                                                                                                    \
-    case sizeof(U):                                                                                                  \
-        for (int64_t i = 0; i < n; i++) ((U *)y)[i * y_step] = ((const U *)x)[(int64_t)PLACE(items[i]) * x_step];     \
+#define VALUES(U)                                                                                                 \
+    case sizeof(U):                                                                                               \
+        for (int64_t i = 0; i < n; i++) ((U *)y)[i * y_step] = ((const U *)x)[(int64_t)PLACE(items[i]) * x_step]; \
         break;
-static void ITEM_FN(values)(const ITEM *items, int64_t n, const void *x, int64_t x_step, void *y, int64_t y_step, size_t element) {
+static void ITEM_FN(values)(const ITEM *items, int64_t n, const void *x, int64_t x_step, void *y, int64_t y_step,
+                            size_t element) {
     switch (element) {
         VALUES(uint8_t)
         VALUES(uint16_t)

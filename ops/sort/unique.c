@@ -11,7 +11,8 @@ void unique_lower(ct_lower *lower) {
     int64_t n = ct_numel(x);
     ct_tensor *flat = reshape(x, CT_DIMS(n));
     ct_tensor *sorted = inverse ? sort(flat, 0, .indices = &places) : sort(flat, 0);
-    ct_tensor *starts = inverse ? unique_runs(sorted, .count = &count, .run = &run) : unique_runs(sorted, .count = &count);
+    ct_tensor *starts =
+        inverse ? unique_runs(sorted, .count = &count, .run = &run) : unique_runs(sorted, .count = &count);
     if (!starts) return;
     int64_t runs = (int64_t)ct_item(count);
     ct_tensor *first = narrow(starts, 0, 0, runs);
@@ -61,7 +62,8 @@ bool bincount_sized_infer(ct_infer *infer) {
     const bincount_sized_attrs *attrs = infer->attrs;
     const ct_view *x = infer->in[0], *weights = infer->in[1];
     if (weights && (weights->ndim != x->ndim || weights->dims[0] != x->dims[0]))
-        return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s and weights %s: they have to have the same shape", ct_view_text(x), ct_view_text(weights));
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s and weights %s: they have to have the same shape",
+                             ct_view_text(x), ct_view_text(weights));
     if (weights && !ct_dtype_is_float(weights->dtype))
         return ct_infer_fail(infer, CT_ERR_DTYPE, "weights are %s, expected floats", ct_view_text(weights));
     ct__infer_set(infer, 0, weights ? weights->dtype : CT_I64, 1, &attrs->size);
@@ -73,9 +75,11 @@ bool bincount_sized_infer(ct_infer *infer) {
 bool histogram_infer(ct_infer *infer) {
     const histogram_attrs *attrs = infer->attrs;
     if (!ct__infer_arithmetic(infer, 0)) return false;
-    if (attrs->bins < 1) return ct_infer_fail(infer, CT_ERR_VALUE, "bins is %lld, expected 1 or more", (long long)attrs->bins);
+    if (attrs->bins < 1)
+        return ct_infer_fail(infer, CT_ERR_VALUE, "bins is %lld, expected 1 or more", (long long)attrs->bins);
     if (!(attrs->lo <= attrs->hi) || __builtin_isinf(attrs->lo) || __builtin_isinf(attrs->hi))
-        return ct_infer_fail(infer, CT_ERR_VALUE, "the range is %g to %g, expected two finite numbers in order", attrs->lo, attrs->hi);
+        return ct_infer_fail(infer, CT_ERR_VALUE, "the range is %g to %g, expected two finite numbers in order",
+                             attrs->lo, attrs->hi);
     ct__infer_set(infer, 0, CT_I64, 1, &attrs->bins);
     return true;
 }
@@ -86,8 +90,10 @@ bool searchsorted_infer(ct_infer *infer) {
     bool fits = sorted->ndim == 1 || (sorted->ndim == values->ndim && sorted->ndim > 0);
     for (int i = 0; i < sorted->ndim - 1 && fits; i++) fits = sorted->dims[i] == values->dims[i];
     if (!fits)
-        return ct_infer_fail(infer, CT_ERR_SHAPE, "sorted is %s and values %s; sorted has one dimension, or those of values but for the last",
-                             ct_view_text(sorted), ct_view_text(values));
+        return ct_infer_fail(
+            infer, CT_ERR_SHAPE,
+            "sorted is %s and values %s; sorted has one dimension, or those of values but for the last",
+            ct_view_text(sorted), ct_view_text(values));
     ct__infer_like(infer, 0, values, CT_I64);
     return true;
 }

@@ -16,6 +16,8 @@ void strided_scatter_lower(ct_lower *l) {
 void strided_scatter_vjp(ct_vjp *v) {
     const strided_scatter_attrs *attrs = v->attrs;
     ct_tensor *g = v->cot[0];
-    if (v->need[0]) v->grad[0] = strided_scatter(g, zeros(attrs->shape, .dtype = ct_dtype_of(g)), attrs->shape, attrs->strides, attrs->offset);
+    if (v->need[0])
+        v->grad[0] = strided_scatter(g, zeros(attrs->shape, .dtype = ct_dtype_of(g)), attrs->shape, attrs->strides,
+                                     attrs->offset);
     if (v->need[1]) v->grad[1] = as_strided(contiguous(g), attrs->shape, attrs->strides, attrs->offset);
 }

@@ -12,16 +12,19 @@ bool expand_infer(ct_infer *infer) {
     ct_view *out = &infer->out[0];
     const int lead = shape.n - x->ndim;
     if (lead < 0 || shape.n > CT_MAX_DIMS)
-        return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s and cannot be expanded to %s: the shape has to have %d to %d dimensions", ct_view_text(x), ct_dims_text(shape),
-                             x->ndim, CT_MAX_DIMS);
+        return ct_infer_fail(infer, CT_ERR_SHAPE,
+                             "x is %s and cannot be expanded to %s: the shape has to have %d to %d dimensions",
+                             ct_view_text(x), ct_dims_text(shape), x->ndim, CT_MAX_DIMS);
     out->dtype = x->dtype;
     out->offset = x->offset;
     out->ndim = shape.n;
     for (int i = 0; i < shape.n; i++) {
-        const int64_t size = i < lead ? 1 : x->dims[i - lead], wanted = shape.d[i] == -1 && i >= lead ? size : shape.d[i];
+        const int64_t size = i < lead ? 1 : x->dims[i - lead],
+                      wanted = shape.d[i] == -1 && i >= lead ? size : shape.d[i];
         if (wanted < 0 || (size != wanted && size != 1))
-            return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s and cannot be expanded to %s: dimension %d is %lld, not 1 or %lld", ct_view_text(x), ct_dims_text(shape), i,
-                                 (long long)size, (long long)wanted);
+            return ct_infer_fail(infer, CT_ERR_SHAPE,
+                                 "x is %s and cannot be expanded to %s: dimension %d is %lld, not 1 or %lld",
+                                 ct_view_text(x), ct_dims_text(shape), i, (long long)size, (long long)wanted);
         out->dims[i] = wanted;
         out->strides[i] = i < lead || size != wanted ? 0 : x->strides[i - lead];
     }
@@ -46,12 +49,14 @@ bool permute_infer(ct_infer *infer) {
     const ct_dims axes = ((const permute_attrs *)infer->attrs)->axes;
     unsigned seen = 0;
     if (axes.n != x->ndim)
-        return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s and axes is %s: every axis has to be named once", ct_view_text(x), ct_dims_text(axes));
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s and axes is %s: every axis has to be named once",
+                             ct_view_text(x), ct_dims_text(axes));
     view_keep(&infer->out[0], x);
     for (int i = 0; i < axes.n; i++) {
         int axis;
         if (!ct__infer_axis(infer, axes.d[i], x->ndim, &axis)) return false;
-        if (seen >> axis & 1) return ct_infer_fail(infer, CT_ERR_SHAPE, "axes is %s: axis %d is there twice", ct_dims_text(axes), axis);
+        if (seen >> axis & 1)
+            return ct_infer_fail(infer, CT_ERR_SHAPE, "axes is %s: axis %d is there twice", ct_dims_text(axes), axis);
         seen |= 1u << axis;
         infer->out[0].dims[i] = x->dims[axis];
         infer->out[0].strides[i] = x->strides[axis];
@@ -92,7 +97,9 @@ void transpose_vjp(ct_vjp *v) {
 bool t_infer(ct_infer *infer) {
     const ct_view *x = infer->in[0];
     if (x->ndim > 2)
-        return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s; t takes a matrix. For more dimensions say which: ct_transpose(x, -2, -1)", ct_view_text(x));
+        return ct_infer_fail(infer, CT_ERR_SHAPE,
+                             "x is %s; t takes a matrix. For more dimensions say which: ct_transpose(x, -2, -1)",
+                             ct_view_text(x));
     view_keep(&infer->out[0], x);
     if (x->ndim == 2) exchange(&infer->out[0], 0, 1);
     return true;
@@ -109,12 +116,16 @@ bool movedim_infer(ct_infer *infer) {
     unsigned from = 0, to = 0;
     int place[CT_MAX_DIMS]; /* place[i]: which axis of x stands at i */
     if (at->source.n != at->destination.n || at->source.n > CT_MAX_DIMS)
-        return ct_infer_fail(infer, CT_ERR_SHAPE, "source is %s and destination %s: they have to be of one length", ct_dims_text(at->source), ct_dims_text(at->destination));
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "source is %s and destination %s: they have to be of one length",
+                             ct_dims_text(at->source), ct_dims_text(at->destination));
     for (int i = 0; i < at->source.n; i++) {
         int a, b;
-        if (!ct__infer_axis(infer, at->source.d[i], x->ndim, &a) || !ct__infer_axis(infer, at->destination.d[i], x->ndim, &b)) return false;
+        if (!ct__infer_axis(infer, at->source.d[i], x->ndim, &a) ||
+            !ct__infer_axis(infer, at->destination.d[i], x->ndim, &b))
+            return false;
         if (from >> a & 1 || to >> b & 1)
-            return ct_infer_fail(infer, CT_ERR_SHAPE, "source is %s and destination %s: an axis is there twice", ct_dims_text(at->source), ct_dims_text(at->destination));
+            return ct_infer_fail(infer, CT_ERR_SHAPE, "source is %s and destination %s: an axis is there twice",
+                                 ct_dims_text(at->source), ct_dims_text(at->destination));
         from |= 1u << a;
         to |= 1u << b;
         place[b] = a;
@@ -161,9 +172,11 @@ bool unsqueeze_infer(ct_infer *infer) {
     ct_view *out = &infer->out[0];
     const int64_t wanted = ((const unsqueeze_attrs *)infer->attrs)->axis;
     if (x->ndim == CT_MAX_DIMS)
-        return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s and has %d dimensions already, the most there can be", ct_view_text(x), CT_MAX_DIMS);
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s and has %d dimensions already, the most there can be",
+                             ct_view_text(x), CT_MAX_DIMS);
     if (wanted < -(x->ndim + 1) || wanted > x->ndim)
-        return ct_infer_fail(infer, CT_ERR_SHAPE, "axis %lld is out of range: x is %s, so a new axis goes to %d to %d", (long long)wanted, ct_view_text(x), -(x->ndim + 1), x->ndim);
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "axis %lld is out of range: x is %s, so a new axis goes to %d to %d",
+                             (long long)wanted, ct_view_text(x), -(x->ndim + 1), x->ndim);
     const int axis = (int)(wanted < 0 ? wanted + x->ndim + 1 : wanted);
     out->dtype = x->dtype;
     out->offset = x->offset;

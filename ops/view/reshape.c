@@ -5,7 +5,8 @@
 
 /* The strides of x seen in another shape with as many elements; false where no strides give that order. Runs of
  * dimensions that lie evenly in memory are matched, from the last, with runs of the new shape. */
-static bool view_strides(int ndim, const int64_t *dims, const int64_t *strides, int n, const int64_t *shape, int64_t *out) {
+static bool view_strides(int ndim, const int64_t *dims, const int64_t *strides, int n, const int64_t *shape,
+                         int64_t *out) {
     int64_t size[CT_MAX_DIMS], stride[CT_MAX_DIMS];
     int runs = 0, next = n - 1;
     for (int i = 0; i < ndim; i++) {
@@ -35,7 +36,8 @@ bool reshape_view_infer(ct_infer *infer) {
     ct_view *out = &infer->out[0];
     const int64_t count = ct__count(x->ndim, x->dims);
     if (shape.n > CT_MAX_DIMS || ct__count(shape.n, shape.d) != count)
-        return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s and does not fit the shape %s", ct_view_text(x), ct_dims_text(shape));
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s and does not fit the shape %s", ct_view_text(x),
+                             ct_dims_text(shape));
     ct__infer_set(infer, 0, x->dtype, shape.n, shape.d);
     out->offset = x->offset;
     if (count == 0) {
@@ -44,7 +46,8 @@ bool reshape_view_infer(ct_infer *infer) {
         return true;
     }
     return view_strides(x->ndim, x->dims, x->strides, shape.n, shape.d, out->strides) ||
-           ct_infer_fail(infer, CT_ERR_SHAPE, "the strides of x, %s, do not allow a view of shape %s", ct_view_text(x), ct_dims_text(shape));
+           ct_infer_fail(infer, CT_ERR_SHAPE, "the strides of x, %s, do not allow a view of shape %s", ct_view_text(x),
+                         ct_dims_text(shape));
 }
 
 void reshape_view_vjp(ct_vjp *v) { v->grad[0] = reshape(v->cot[0], ct_shape(v->in[0])); }
@@ -54,25 +57,29 @@ static bool resolve(const ct_tensor *x, ct_dims *shape) {
     const int64_t count = ct_numel(x);
     int64_t known = 1;
     int unknown = -1;
-    if (shape->n > CT_MAX_DIMS) return ct_fail(CT_ERR_SHAPE, "reshape", "the shape %s has more than %d dimensions", ct_dims_text(*shape), CT_MAX_DIMS);
+    if (shape->n > CT_MAX_DIMS)
+        return ct_fail(CT_ERR_SHAPE, "reshape", "the shape %s has more than %d dimensions", ct_dims_text(*shape),
+                       CT_MAX_DIMS);
     for (int i = 0; i < shape->n; i++) {
         if (shape->d[i] == -1 && unknown < 0) {
             unknown = i;
         } else if (shape->d[i] < 0) {
-            return ct_fail(CT_ERR_SHAPE, "reshape", "%s is not a shape: sizes are 0 or more, and one of them may be -1", ct_dims_text(*shape));
+            return ct_fail(CT_ERR_SHAPE, "reshape", "%s is not a shape: sizes are 0 or more, and one of them may be -1",
+                           ct_dims_text(*shape));
         } else if (__builtin_mul_overflow(known, shape->d[i], &known)) {
             known = 0;
         }
     }
     if (unknown >= 0) {
         if (known == 0 || count % known)
-            return ct_fail(CT_ERR_SHAPE, "reshape", "x is %s (%lld elements); no size in place of the -1 makes that the shape %s", ct_tensor_text(x), (long long)count,
-                           ct_dims_text(*shape));
+            return ct_fail(CT_ERR_SHAPE, "reshape",
+                           "x is %s (%lld elements); no size in place of the -1 makes that the shape %s",
+                           ct_tensor_text(x), (long long)count, ct_dims_text(*shape));
         shape->d[unknown] = count / known;
     }
     if (ct__count(shape->n, shape->d) != count)
-        return ct_fail(CT_ERR_SHAPE, "reshape", "x is %s (%lld elements), the shape %s has %lld", ct_tensor_text(x), (long long)count, ct_dims_text(*shape),
-                       (long long)ct__count(shape->n, shape->d));
+        return ct_fail(CT_ERR_SHAPE, "reshape", "x is %s (%lld elements), the shape %s has %lld", ct_tensor_text(x),
+                       (long long)count, ct_dims_text(*shape), (long long)ct__count(shape->n, shape->d));
     return true;
 }
 
@@ -101,9 +108,11 @@ void flatten_lower(ct_lower *l) {
     const flatten_attrs *at = l->attrs;
     const ct_dims dims = ct_shape(l->in[0]);
     const int rank = dims.n ? dims.n : 1;
-    const int64_t start = at->start < 0 ? at->start + rank : at->start, end = (int64_t)(at->end < 0 ? at->end + rank : at->end);
+    const int64_t start = at->start < 0 ? at->start + rank : at->start,
+                  end = (int64_t)(at->end < 0 ? at->end + rank : at->end);
     if (start < 0 || end >= rank || start > end) {
-        ct_fail(CT_ERR_SHAPE, "flatten", "axes %lld to %g of x, which is %s: they have to exist, in this order", (long long)at->start, at->end, ct_tensor_text(l->in[0]));
+        ct_fail(CT_ERR_SHAPE, "flatten", "axes %lld to %g of x, which is %s: they have to exist, in this order",
+                (long long)at->start, at->end, ct_tensor_text(l->in[0]));
         return;
     }
     ct_dims shape = {0};

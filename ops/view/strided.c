@@ -67,10 +67,12 @@ bool unfold_infer(ct_infer *infer) {
     if (!ct__infer_axis(infer, at->axis, x->ndim, &axis)) return false;
     const int64_t length = x->ndim ? x->dims[axis] : 1, stride = x->ndim ? x->strides[axis] : 1;
     if (x->ndim == CT_MAX_DIMS)
-        return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s and has %d dimensions already, the most there can be", ct_view_text(x), CT_MAX_DIMS);
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s and has %d dimensions already, the most there can be",
+                             ct_view_text(x), CT_MAX_DIMS);
     if (at->step < 1 || at->size < 0 || at->size > length)
-        return ct_infer_fail(infer, CT_ERR_SHAPE, "windows of %lld elements, %lld apart, do not fit axis %d of x, which is %s", (long long)at->size, (long long)at->step, axis,
-                             ct_view_text(x));
+        return ct_infer_fail(infer, CT_ERR_SHAPE,
+                             "windows of %lld elements, %lld apart, do not fit axis %d of x, which is %s",
+                             (long long)at->size, (long long)at->step, axis, ct_view_text(x));
     view_keep(out, x);
     if (x->ndim) {
         out->dims[axis] = (length - at->size) / at->step + 1;
@@ -100,17 +102,23 @@ static bool inside(const ct_infer *infer, int64_t count, ct_dims shape, ct_dims 
     int64_t last = offset;
     bool overflow = false;
     if (shape.n != strides.n || shape.n > CT_MAX_DIMS)
-        return ct_infer_fail(infer, CT_ERR_SHAPE, "shape is %s and strides %s: one stride for each of at most %d dimensions", ct_dims_text(shape), ct_dims_text(strides), CT_MAX_DIMS);
+        return ct_infer_fail(infer, CT_ERR_SHAPE,
+                             "shape is %s and strides %s: one stride for each of at most %d dimensions",
+                             ct_dims_text(shape), ct_dims_text(strides), CT_MAX_DIMS);
     for (int i = 0; i < shape.n; i++)
-        if (shape.d[i] < 0 || strides.d[i] < 0) return ct_infer_fail(infer, CT_ERR_SHAPE, "shape is %s and strides %s: both are 0 or more", ct_dims_text(shape), ct_dims_text(strides));
+        if (shape.d[i] < 0 || strides.d[i] < 0)
+            return ct_infer_fail(infer, CT_ERR_SHAPE, "shape is %s and strides %s: both are 0 or more",
+                                 ct_dims_text(shape), ct_dims_text(strides));
     for (int i = 0; i < shape.n; i++) {
         int64_t way;
         if (shape.d[i] == 0) return true;
-        overflow |= __builtin_mul_overflow(shape.d[i] - 1, strides.d[i], &way) || __builtin_add_overflow(last, way, &last);
+        overflow |=
+            __builtin_mul_overflow(shape.d[i] - 1, strides.d[i], &way) || __builtin_add_overflow(last, way, &last);
     }
     if (offset >= 0 && last < count && !overflow) return true;
-    return ct_infer_fail(infer, CT_ERR_SHAPE, "shape %s with strides %s from element %lld on leaves the %lld elements there are", ct_dims_text(shape), ct_dims_text(strides),
-                         (long long)offset, (long long)count);
+    return ct_infer_fail(infer, CT_ERR_SHAPE,
+                         "shape %s with strides %s from element %lld on leaves the %lld elements there are",
+                         ct_dims_text(shape), ct_dims_text(strides), (long long)offset, (long long)count);
 }
 
 bool as_strided_view_infer(ct_infer *infer) {
@@ -121,7 +129,8 @@ bool as_strided_view_infer(ct_infer *infer) {
     for (int i = 0; i < x->ndim; i++) dense.d[i] = x->dims[i];
     dense = dense_strides(dense);
     for (int i = 0; i < x->ndim; i++)
-        if (x->dims[i] > 1 && x->strides[i] != dense.d[i]) return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s and not contiguous", ct_view_text(x));
+        if (x->dims[i] > 1 && x->strides[i] != dense.d[i])
+            return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s and not contiguous", ct_view_text(x));
     if (!inside(infer, ct__count(x->ndim, x->dims), at->shape, at->strides, at->offset)) return false;
     ct__infer_set(infer, 0, x->dtype, at->shape.n, at->shape.d);
     for (int i = 0; i < at->shape.n; i++) out->strides[i] = at->strides.d[i];
@@ -160,7 +169,8 @@ void strided_grad_vjp(ct_vjp *v) {
 void strided_grad_lower(ct_lower *l) {
     const strided_grad_attrs *at = l->attrs;
     const int64_t count = ct__count(at->shape.n, at->shape.d);
-    ct_tensor *places = as_strided(arange(0, (double)count, 1, .dtype = CT_I64), ct_shape(l->in[0]), at->strides, at->offset);
+    ct_tensor *places =
+        as_strided(arange(0, (double)count, 1, .dtype = CT_I64), ct_shape(l->in[0]), at->strides, at->offset);
     ct_tensor *y = gather_grad(flatten(l->in[0]), flatten(places), CT_DIMS(count), 0);
     l->out[0] = reshape(y, at->shape);
 }

@@ -5,7 +5,8 @@
 #include "backends/cpu/kernel.h"
 
 typedef struct job {
-    int ndim, free; /* the first `free` dimensions lead to places that no other element of them reaches: threads share them out */
+    int ndim,
+        free; /* the first `free` dimensions lead to places that no other element of them reaches: threads share them out */
     int64_t dims[CT_MAX_DIMS], to[CT_MAX_DIMS], from[CT_MAX_DIMS]; /* by falling stride in the result */
     char *dst;
     const char *src;
@@ -46,12 +47,12 @@ static const char *can(const ct_call *call) {
     return dtype == CT_F16 || dtype == CT_BF16 ? "sums of half types are made in f32" : NULL;
 }
 
-#define ADD_ROW(name, T)                                                                                          \
-    static void name(T *to, int64_t ts, const T *from, int64_t fs, int64_t n) {                                   \
-        if (ts == 1 && fs == 1)                                                                                   \
-            for (int64_t i = 0; i < n; i++) to[i] += from[i];                                                      \
-        else                                                                                                      \
-            for (int64_t i = 0; i < n; i++) to[i * ts] += from[i * fs];                                             \
+#define ADD_ROW(name, T)                                                        \
+    static void name(T *to, int64_t ts, const T *from, int64_t fs, int64_t n) { \
+        if (ts == 1 && fs == 1)                                                 \
+            for (int64_t i = 0; i < n; i++) to[i] += from[i];                   \
+        else                                                                    \
+            for (int64_t i = 0; i < n; i++) to[i * ts] += from[i * fs];         \
     }
 ADD_ROW(add_f32, float)
 ADD_ROW(add_f64, double)

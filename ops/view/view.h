@@ -32,6 +32,7 @@ typedef struct ct_range {
     int64_t first, length, step;
     bool backwards;
 } ct_range;
-bool ct__slice_range(const char *op, const ct_tensor *x, int64_t axis, int64_t start, ct_opt end, int64_t step, ct_range *range);
+bool ct__slice_range(const char *op, const ct_tensor *x, int64_t axis, int64_t start, ct_opt end, int64_t step,
+                     ct_range *range);
 
 #endif

@@ -9,11 +9,13 @@ bool narrow_infer(ct_infer *infer) {
     const narrow_attrs *at = infer->attrs;
     const ct_view *x = infer->in[0];
     int axis;
-    if (x->ndim == 0) return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s; a scalar has no axis to narrow", ct_view_text(x));
+    if (x->ndim == 0)
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s; a scalar has no axis to narrow", ct_view_text(x));
     if (!ct__infer_axis(infer, at->axis, x->ndim, &axis)) return false;
     const int64_t size = x->dims[axis], start = at->start < 0 ? at->start + size : at->start;
     if (start < 0 || at->length < 0 || at->length > size || start > size - at->length)
-        return ct_infer_fail(infer, CT_ERR_SHAPE, "start %lld and length %lld leave axis %d of x, which is %s", (long long)at->start, (long long)at->length, axis, ct_view_text(x));
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "start %lld and length %lld leave axis %d of x, which is %s",
+                             (long long)at->start, (long long)at->length, axis, ct_view_text(x));
     view_keep(&infer->out[0], x);
     infer->out[0].dims[axis] = at->length;
     infer->out[0].offset += start * x->strides[axis];
@@ -42,11 +44,13 @@ bool select_infer(ct_infer *infer) {
     const ct_view *x = infer->in[0];
     ct_view *out = &infer->out[0];
     int axis;
-    if (x->ndim == 0) return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s; a scalar has no axis to select from", ct_view_text(x));
+    if (x->ndim == 0)
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s; a scalar has no axis to select from", ct_view_text(x));
     if (!ct__infer_axis(infer, at->axis, x->ndim, &axis)) return false;
     const int64_t size = x->dims[axis], index = at->index < 0 ? at->index + size : at->index;
     if (index < 0 || index >= size)
-        return ct_infer_fail(infer, CT_ERR_INDEX, "index %lld is out of range for axis %d of x, which is %s", (long long)at->index, axis, ct_view_text(x));
+        return ct_infer_fail(infer, CT_ERR_INDEX, "index %lld is out of range for axis %d of x, which is %s",
+                             (long long)at->index, axis, ct_view_text(x));
     view_keep(out, x);
     out->offset += index * x->strides[axis];
     out->ndim--;
@@ -61,7 +65,8 @@ void select_vjp(ct_vjp *v) {
     const select_attrs *at = v->attrs;
     const ct_dims shape = ct_shape(v->in[0]);
     const int axis = ct__axis(at->axis, shape.n);
-    v->grad[0] = framed(unsqueeze(v->cot[0], axis), shape, axis, at->index < 0 ? at->index + shape.d[axis] : at->index, 1);
+    v->grad[0] =
+        framed(unsqueeze(v->cot[0], axis), shape, axis, at->index < 0 ? at->index + shape.d[axis] : at->index, 1);
 }
 
 /* ---- slice ---- */
@@ -72,9 +77,11 @@ bool slice_view_infer(ct_infer *infer) {
     int axis;
     if (!ct__infer_axis(infer, at->axis, x->ndim, &axis)) return false;
     const int64_t size = x->dims[axis];
-    if (at->length < 0 || at->step < 1 || at->start < 0 || at->start > size || (at->length && at->start + (at->length - 1) * at->step >= size))
-        return ct_infer_fail(infer, CT_ERR_SHAPE, "start %lld, length %lld and step %lld leave axis %d of x, which is %s", (long long)at->start, (long long)at->length,
-                             (long long)at->step, axis, ct_view_text(x));
+    if (at->length < 0 || at->step < 1 || at->start < 0 || at->start > size ||
+        (at->length && at->start + (at->length - 1) * at->step >= size))
+        return ct_infer_fail(infer, CT_ERR_SHAPE,
+                             "start %lld, length %lld and step %lld leave axis %d of x, which is %s",
+                             (long long)at->start, (long long)at->length, (long long)at->step, axis, ct_view_text(x));
     view_keep(&infer->out[0], x);
     infer->out[0].dims[axis] = at->length;
     infer->out[0].strides[axis] = at->step * x->strides[axis];
@@ -97,15 +104,18 @@ void slice_view_vjp(ct_vjp *v) {
 }
 
 /* Python's rule: from `first` on, `length` elements, |step| apart, in ascending order; backwards when step is negative. */
-bool ct__slice_range(const char *op, const ct_tensor *x, int64_t axis, int64_t start, ct_opt end, int64_t step, ct_range *range) {
+bool ct__slice_range(const char *op, const ct_tensor *x, int64_t axis, int64_t start, ct_opt end, int64_t step,
+                     ct_range *range) {
     const int ndim = ct_ndim(x);
     if (axis < -ndim || axis >= ndim)
-        return ct_fail(CT_ERR_SHAPE, op, "axis %lld is out of range for %s, which has %d dimension%s", (long long)axis, ct_tensor_text(x), ndim, ndim == 1 ? "" : "s");
+        return ct_fail(CT_ERR_SHAPE, op, "axis %lld is out of range for %s, which has %d dimension%s", (long long)axis,
+                       ct_tensor_text(x), ndim, ndim == 1 ? "" : "s");
     const int64_t size = ct_dim(x, (int)axis);
     if (step == INT64_MIN) return ct_fail(CT_ERR_VALUE, op, "step %lld is too far", (long long)step);
     const int64_t low = step > 0 ? 0 : -1, high = step > 0 ? size : size - 1; /* where places outside are moved to */
     int64_t stop = step > 0 ? high : low;
-    if (end.set) stop = end.value >= (double)size ? size : end.value <= -(double)size - 1 ? -size - 1 : (int64_t)end.value;
+    if (end.set)
+        stop = end.value >= (double)size ? size : end.value <= -(double)size - 1 ? -size - 1 : (int64_t)end.value;
     if (start < 0) start += size;
     if (end.set && stop < 0) stop += size;
     start = start < low ? low : start > high ? high : start;

@@ -127,7 +127,7 @@ typedef struct library {
 bool is_attr(const arg_def *arg);
 bool is_option(const arg_def *arg); /* goes by name in C */
 int count_inputs(const op_def *op);
-int input_number(const op_def *op, int arg); /* position of that argument among the inputs */
+int input_number(const op_def *op, int arg);              /* position of that argument among the inputs */
 unsigned long long input_bits(const op_def *op, int arg); /* its bit in saves_in; a list has all from its own on */
 bool has_attrs(const op_def *op);
 bool has_options(const op_def *op);

@@ -8,9 +8,9 @@
 #include "core/threads.h"
 
 enum {
-    PIECE = 64 << 10,  /* bytes that stay on one thread at the least */
-    CHUNK = 256 << 10, /* bytes of a chunk */
-    STREAM = 4 << 20,  /* from here on the result would only push others out of the caches */
+    PIECE = 64 << 10,   /* bytes that stay on one thread at the least */
+    CHUNK = 256 << 10,  /* bytes of a chunk */
+    STREAM = 4 << 20,   /* from here on the result would only push others out of the caches */
     TILE_COLUMNS = 256, /* bytes of a row of dst that a transposed tile covers: a few lines one after the other */
     TILE_ROWS = 4096,   /* bytes of a row of src: a page */
 };
@@ -24,19 +24,19 @@ static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- Rows; strides in bytes ---- */
 
-#define STRIDED_ROW(name, T)                                                                                              \
-    static void name(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n) {                                     \
-        const int64_t size = (int64_t)sizeof(T);                                                                          \
-        if (ds == size && ss == -size) {                                                                                  \
-            T *d = (T *)dst;                                                                                              \
-            const T *s = (const T *)src - (n - 1);                                                                        \
-            for (int64_t i = 0; i < n; i++) d[i] = s[n - 1 - i];                                                          \
-        } else if (ds == size) {                                                                                          \
-            T *d = (T *)dst;                                                                                              \
-            for (int64_t i = 0; i < n; i++) d[i] = *(const T *)(src + i * ss);                                            \
-        } else {                                                                                                          \
-            for (int64_t i = 0; i < n; i++) *(T *)(dst + i * ds) = *(const T *)(src + i * ss);                            \
-        }                                                                                                                 \
+#define STRIDED_ROW(name, T)                                                                   \
+    static void name(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n) {          \
+        const int64_t size = (int64_t)sizeof(T);                                               \
+        if (ds == size && ss == -size) {                                                       \
+            T *d = (T *)dst;                                                                   \
+            const T *s = (const T *)src - (n - 1);                                             \
+            for (int64_t i = 0; i < n; i++) d[i] = s[n - 1 - i];                               \
+        } else if (ds == size) {                                                               \
+            T *d = (T *)dst;                                                                   \
+            for (int64_t i = 0; i < n; i++) d[i] = *(const T *)(src + i * ss);                 \
+        } else {                                                                               \
+            for (int64_t i = 0; i < n; i++) *(T *)(dst + i * ds) = *(const T *)(src + i * ss); \
+        }                                                                                      \
     }
 STRIDED_ROW(strided8, any8)
 STRIDED_ROW(strided16, any16)
@@ -52,11 +52,11 @@ static void strided_row(char *dst, int64_t ds, const char *src, int64_t ss, int6
     }
 }
 
-#define FILL_ROW(name, T)                                                      \
-    static void name(char *dst, const char *src, int64_t n) {                  \
-        T *d = (T *)dst;                                                       \
-        const T value = *(const T *)src;                                       \
-        for (int64_t i = 0; i < n; i++) d[i] = value;                          \
+#define FILL_ROW(name, T)                                     \
+    static void name(char *dst, const char *src, int64_t n) { \
+        T *d = (T *)dst;                                      \
+        const T value = *(const T *)src;                      \
+        for (int64_t i = 0; i < n; i++) d[i] = value;         \
     }
 FILL_ROW(fill16, any16)
 FILL_ROW(fill32, any32)
@@ -106,17 +106,20 @@ static inline void short_run(char *dst, const char *src, int64_t bytes) {
 }
 
 /* Rows too short for a loop of their own: interleaving a few planes, repeating elements. */
-#define FEW(bits)                                                                                                                          \
-    static void few##bits(char *dst, int64_t dr, const char *src, int64_t sr, int64_t sc, int64_t rows, int64_t columns) {                 \
-        for (int64_t r = 0; r < rows; r++)                                                                                                 \
-            for (int64_t c = 0; c < columns; c++) ((any##bits *)(dst + r * dr))[c] = *(const any##bits *)(src + r * sr + c * sc);          \
+#define FEW(bits)                                                                                       \
+    static void few##bits(char *dst, int64_t dr, const char *src, int64_t sr, int64_t sc, int64_t rows, \
+                          int64_t columns) {                                                            \
+        for (int64_t r = 0; r < rows; r++)                                                              \
+            for (int64_t c = 0; c < columns; c++)                                                       \
+                ((any##bits *)(dst + r * dr))[c] = *(const any##bits *)(src + r * sr + c * sc);         \
     }
 FEW(8)
 FEW(16)
 FEW(32)
 FEW(64)
 
-static void few_columns(char *dst, int64_t dr, const char *src, int64_t sr, int64_t sc, int64_t rows, int64_t columns, int size) {
+static void few_columns(char *dst, int64_t dr, const char *src, int64_t sr, int64_t sc, int64_t rows, int64_t columns,
+                        int size) {
     switch (size) {
     case 1: few8(dst, dr, src, sr, sc, rows, columns); break;
     case 2: few16(dst, dr, src, sr, sc, rows, columns); break;
@@ -137,7 +140,9 @@ void ct__fill_run(void *dst, int64_t dst_stride, int64_t n, const void *value, s
 }
 
 bool ct__stream_worth(int64_t bytes) { return bytes > STREAM; }
-void ct__stream_run(void *dst, const void *src, int64_t n, size_t element) { stream_row(dst, src, n * (int64_t)element); }
+void ct__stream_run(void *dst, const void *src, int64_t n, size_t element) {
+    stream_row(dst, src, n * (int64_t)element);
+}
 void ct__stream_fill_run(void *dst, int64_t n, const void *value, size_t element) {
     if (n) stream_fill(dst, value, n, (int)element);
 }
@@ -146,7 +151,7 @@ void ct__stream_end(void) { simd_fence(); }
 /* ---- Planes ---- */
 
 typedef struct job {
-    int outer; /* dimensions before the plane */
+    int outer;                                                   /* dimensions before the plane */
     int64_t dims[CT_MAX_DIMS], ds[CT_MAX_DIMS], ss[CT_MAX_DIMS]; /* the plane is the last two; strides in bytes */
     char *dst;
     const char *src;
@@ -190,16 +195,19 @@ static void copy_chunk(void *context, int64_t chunk, int worker) {
     (void)worker;
     const int64_t end = min64((chunk + 1) * j->pieces_a_chunk, j->pieces);
     for (int64_t piece = chunk * j->pieces_a_chunk; piece < end; piece++) {
-        const int64_t column = piece % j->column_pieces * j->columns, row = piece / j->column_pieces % j->row_pieces * j->rows;
+        const int64_t column = piece % j->column_pieces * j->columns,
+                      row = piece / j->column_pieces % j->row_pieces * j->rows;
         int64_t plane = piece / j->column_pieces / j->row_pieces;
-        int64_t to = row * j->ds[j->outer] + column * j->ds[j->outer + 1], from = row * j->ss[j->outer] + column * j->ss[j->outer + 1];
+        int64_t to = row * j->ds[j->outer] + column * j->ds[j->outer + 1],
+                from = row * j->ss[j->outer] + column * j->ss[j->outer + 1];
         for (int d = j->outer - 1; d >= 0; d--) {
             const int64_t i = plane % j->dims[d];
             plane /= j->dims[d];
             to += i * j->ds[d];
             from += i * j->ss[d];
         }
-        copy_piece(j, j->dst + to, j->src + from, min64(j->rows, j->dims[j->outer] - row), min64(j->columns, j->dims[j->outer + 1] - column));
+        copy_piece(j, j->dst + to, j->src + from, min64(j->rows, j->dims[j->outer] - row),
+                   min64(j->columns, j->dims[j->outer + 1] - column));
     }
     if (j->stream) simd_fence();
 }
@@ -249,7 +257,8 @@ static int simplify(job *j, int n) {
 
 /* Brings the dimension that is dense in src next to the last, if turning tiles is better than walking in strides. */
 static bool find_transposed(job *j, int n) {
-    if (n < 2 || j->ds[n - 1] != j->size || j->ss[n - 1] == j->size || j->ss[n - 1] == 0 || j->dims[n - 1] < 4) return false;
+    if (n < 2 || j->ds[n - 1] != j->size || j->ss[n - 1] == j->size || j->ss[n - 1] == 0 || j->dims[n - 1] < 4)
+        return false;
     for (int i = 0; i < n - 1; i++) {
         if (j->ss[i] != j->size || j->dims[i] < 4) continue;
         for (int k = i; k < n - 2; k++) swap_dims(j, k, k + 1);
@@ -258,7 +267,8 @@ static bool find_transposed(job *j, int n) {
     return false;
 }
 
-void ct__copy(void *dst, const int64_t *dst_strides, const void *src, const int64_t *src_strides, int ndim, const int64_t *dims, size_t element) {
+void ct__copy(void *dst, const int64_t *dst_strides, const void *src, const int64_t *src_strides, int ndim,
+              const int64_t *dims, size_t element) {
     job j = {.dst = dst, .src = src, .size = (int)element};
     int64_t bytes = (int64_t)element;
     for (int i = 0; i < ndim; i++) {
@@ -304,6 +314,6 @@ void ct__fill(void *dst, const int64_t *dst_strides, int ndim, const int64_t *di
 
 void ct__copy_view(const ct_view *dst, const ct_view *src) {
     const size_t element = ct_dtype_size(dst->dtype);
-    ct__copy((char *)dst->buffer + dst->offset * (int64_t)element, dst->strides, (const char *)src->buffer + src->offset * (int64_t)element, src->strides,
-             dst->ndim, dst->dims, element);
+    ct__copy((char *)dst->buffer + dst->offset * (int64_t)element, dst->strides,
+             (const char *)src->buffer + src->offset * (int64_t)element, src->strides, dst->ndim, dst->dims, element);
 }

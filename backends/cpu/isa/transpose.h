@@ -28,13 +28,13 @@ typedef uint64_t row64 __attribute__((vector_size(16)));
 #else
 #define ZIP(V, a, b, ...) ((V)__builtin_shuffle(a, b, (V){__VA_ARGS__}))
 #endif
-#define ZIP_LOW8(a, b) ZIP(row8, a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
-#define ZIP_HIGH8(a, b) ZIP(row8, a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
-#define ZIP_LOW16(a, b) ZIP(row16, a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define ZIP_LOW8(a, b)   ZIP(row8, a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define ZIP_HIGH8(a, b)  ZIP(row8, a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#define ZIP_LOW16(a, b)  ZIP(row16, a, b, 0, 8, 1, 9, 2, 10, 3, 11)
 #define ZIP_HIGH16(a, b) ZIP(row16, a, b, 4, 12, 5, 13, 6, 14, 7, 15)
-#define ZIP_LOW32(a, b) ZIP(row32, a, b, 0, 4, 1, 5)
+#define ZIP_LOW32(a, b)  ZIP(row32, a, b, 0, 4, 1, 5)
 #define ZIP_HIGH32(a, b) ZIP(row32, a, b, 2, 6, 3, 7)
-#define ZIP_LOW64(a, b) ZIP(row64, a, b, 0, 2)
+#define ZIP_LOW64(a, b)  ZIP(row64, a, b, 0, 2)
 #define ZIP_HIGH64(a, b) ZIP(row64, a, b, 1, 3)
 
 TILE_INLINE void store_row(char *to, const void *row, bool stream) {
@@ -49,30 +49,30 @@ TILE_INLINE void store_row(char *to, const void *row, bool stream) {
 #endif
 }
 
-#define SQUARE(bits, N, ROUNDS)                                                                                  \
-    TILE_INLINE void square##bits(char *dst, int64_t dst_row, const char *src, int64_t src_row, bool stream) {   \
-        row##bits a[N], b[N];                                                                                    \
-        _Pragma("GCC unroll 16") for (int i = 0; i < N; i++) memcpy(&a[i], src + i * src_row, 16);               \
-        _Pragma("GCC unroll 4") for (int round = 0; round < ROUNDS; round++) {                                   \
-            _Pragma("GCC unroll 8") for (int i = 0; i < N / 2; i++) {                                            \
-                b[2 * i] = ZIP_LOW##bits(a[i], a[i + N / 2]);                                                    \
-                b[2 * i + 1] = ZIP_HIGH##bits(a[i], a[i + N / 2]);                                               \
-            }                                                                                                    \
-            _Pragma("GCC unroll 16") for (int i = 0; i < N; i++) a[i] = b[i];                                    \
-        }                                                                                                        \
-        _Pragma("GCC unroll 16") for (int i = 0; i < N; i++) store_row(dst + i * dst_row, &a[i], stream);        \
-    }                                                                                                            \
+#define SQUARE(bits, N, ROUNDS)                                                                                                             \
+    TILE_INLINE void square##bits(char *dst, int64_t dst_row, const char *src, int64_t src_row, bool stream) {                              \
+        row##bits a[N], b[N];                                                                                                               \
+        _Pragma("GCC unroll 16") for (int i = 0; i < N; i++) memcpy(&a[i], src + i * src_row, 16);                                          \
+        _Pragma("GCC unroll 4") for (int round = 0; round < ROUNDS; round++) {                                                              \
+            _Pragma("GCC unroll 8") for (int i = 0; i < N / 2; i++) {                                                                       \
+                b[2 * i] = ZIP_LOW##bits(a[i], a[i + N / 2]);                                                                               \
+                b[2 * i + 1] = ZIP_HIGH##bits(a[i], a[i + N / 2]);                                                                          \
+            }                                                                                                                               \
+            _Pragma("GCC unroll 16") for (int i = 0; i < N; i++) a[i] = b[i];                                                               \
+        }                                                                                                                                   \
+        _Pragma("GCC unroll 16") for (int i = 0; i < N; i++) store_row(dst + i * dst_row, &a[i], stream);                                   \
+    }                                                                                                                                       \
     /* lines by lines: 16 squares, so ordered that a line of dst is complete before the next is begun. The lines are fetched whole first, \
      * since rows of src that are a power of two apart would drive each other out of the cache between two visits. */ \
-    TILE_INLINE void lines##bits(char *dst, int64_t dst_row, const char *src, int64_t src_row, bool stream) {    \
-        char near[4 * N][64] __attribute__((aligned(64)));                                                       \
-        for (int i = 0; i < 4 * N; i++) {                                                                        \
-            __builtin_prefetch(src + i * src_row + 128, 0, 3);                                                   \
-            memcpy(near[i], src + i * src_row, 64);                                                              \
-        }                                                                                                        \
-        for (int r = 0; r < 4; r++)                                                                              \
-            _Pragma("GCC unroll 4") for (int c = 0; c < 4; c++)                                                  \
-                square##bits(dst + r * N * dst_row + c * 16, dst_row, near[c * N] + r * 16, 64, stream);         \
+    TILE_INLINE void lines##bits(char *dst, int64_t dst_row, const char *src, int64_t src_row, bool stream) {                               \
+        char near[4 * N][64] __attribute__((aligned(64)));                                                                                  \
+        for (int i = 0; i < 4 * N; i++) {                                                                                                   \
+            __builtin_prefetch(src + i * src_row + 128, 0, 3);                                                                              \
+            memcpy(near[i], src + i * src_row, 64);                                                                                         \
+        }                                                                                                                                   \
+        for (int r = 0; r < 4; r++)                                                                                                         \
+            _Pragma("GCC unroll 4") for (int c = 0; c < 4; c++)                                                                             \
+                square##bits(dst + r * N * dst_row + c * 16, dst_row, near[c * N] + r * 16, 64, stream);                                    \
     }
 SQUARE(8, 16, 4)
 SQUARE(16, 8, 3)
@@ -100,8 +100,10 @@ TILE_INLINE void lines64(char *dst, int64_t dst_row, const char *src, int64_t sr
     }
     /* 128-bit quarters of four registers, turned in two rounds */
     _Pragma("GCC unroll 2") for (int h = 0; h < 2; h++) {
-        const __m512i low = _mm512_shuffle_i64x2(b[h], b[2 + h], 0x44), high = _mm512_shuffle_i64x2(b[h], b[2 + h], 0xee);
-        const __m512i low2 = _mm512_shuffle_i64x2(b[4 + h], b[6 + h], 0x44), high2 = _mm512_shuffle_i64x2(b[4 + h], b[6 + h], 0xee);
+        const __m512i low = _mm512_shuffle_i64x2(b[h], b[2 + h], 0x44),
+                      high = _mm512_shuffle_i64x2(b[h], b[2 + h], 0xee);
+        const __m512i low2 = _mm512_shuffle_i64x2(b[4 + h], b[6 + h], 0x44),
+                      high2 = _mm512_shuffle_i64x2(b[4 + h], b[6 + h], 0xee);
         a[h] = _mm512_shuffle_i64x2(low, low2, 0x88);
         a[2 + h] = _mm512_shuffle_i64x2(low, low2, 0xdd);
         a[4 + h] = _mm512_shuffle_i64x2(high, high2, 0x88);
@@ -125,8 +127,10 @@ TILE_INLINE void lines32(char *dst, int64_t dst_row, const char *src, int64_t sr
         a[i + 3] = _mm512_unpackhi_epi64(b[i + 1], b[i + 3]);
     }
     _Pragma("GCC unroll 4") for (int h = 0; h < 4; h++) {
-        const __m512i low = _mm512_shuffle_i32x4(a[h], a[4 + h], 0x44), high = _mm512_shuffle_i32x4(a[h], a[4 + h], 0xee);
-        const __m512i low2 = _mm512_shuffle_i32x4(a[8 + h], a[12 + h], 0x44), high2 = _mm512_shuffle_i32x4(a[8 + h], a[12 + h], 0xee);
+        const __m512i low = _mm512_shuffle_i32x4(a[h], a[4 + h], 0x44),
+                      high = _mm512_shuffle_i32x4(a[h], a[4 + h], 0xee);
+        const __m512i low2 = _mm512_shuffle_i32x4(a[8 + h], a[12 + h], 0x44),
+                      high2 = _mm512_shuffle_i32x4(a[8 + h], a[12 + h], 0xee);
         b[h] = _mm512_shuffle_i32x4(low, low2, 0x88);
         b[4 + h] = _mm512_shuffle_i32x4(low, low2, 0xdd);
         b[8 + h] = _mm512_shuffle_i32x4(high, high2, 0x88);
@@ -154,7 +158,8 @@ static void stream_row(char *dst, const char *src, int64_t bytes) {
     }
     copy_edge(dst, src, i);
     for (; i + LINE <= bytes; i += LINE)
-        for (int k = 0; k < LINE; k += STEP) vf32_stream((float *)(void *)(dst + i + k), vf32_load((const float *)(const void *)(src + i + k)));
+        for (int k = 0; k < LINE; k += STEP)
+            vf32_stream((float *)(void *)(dst + i + k), vf32_load((const float *)(const void *)(src + i + k)));
     copy_edge(dst + i, src + i, bytes - i);
 }
 
@@ -168,44 +173,56 @@ enum { STAGE = 1024, STAGE_ROWS = 64 }; /* bytes of a row of dst, and rows, that
 /* tile: square by square, down the rows of src, which the processor then sees as streams. staged: where lines of dst begin anywhere, rows are
  * gathered first and written whole; so are those of small elements, of which more lines are begun at a time than the processor can keep
  * open. */
-#define TILE(bits)                                                                                               \
-    static void rest##bits(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows, int64_t columns) { \
-        for (int64_t r = 0; r < rows; r++)                                                                       \
-            for (int64_t c = 0; c < columns; c++)                                                                \
-                ((unit_##bits *)(void *)(dst + r * dst_row))[c] = ((const unit_##bits *)(const void *)(src + c * src_row))[r]; \
-    }                                                                                                            \
-    TILE_INLINE void tile##bits(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows, int64_t columns, bool stream) { \
-        enum { SIZE = bits / 8, EDGE = 64 / SIZE };                                                              \
-        const int64_t whole_rows = rows / EDGE * EDGE, whole_columns = columns / EDGE * EDGE;                    \
-        for (int64_t c = 0; c < whole_columns; c += EDGE)                                                        \
-            for (int64_t r = 0; r < whole_rows; r += EDGE)                                                       \
-                lines##bits(dst + r * dst_row + c * SIZE, dst_row, src + c * src_row + r * SIZE, src_row, stream); \
-        if (whole_columns < columns) rest##bits(dst + whole_columns * SIZE, dst_row, src + whole_columns * src_row, src_row, whole_rows, columns - whole_columns); \
-        if (whole_rows < rows) rest##bits(dst + whole_rows * dst_row, dst_row, src + whole_rows * SIZE, src_row, rows - whole_rows, columns); \
-    }                                                                                                            \
-    static void plain##bits(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows, int64_t columns) { \
-        tile##bits(dst, dst_row, src, src_row, rows, columns, false);                                            \
-    }                                                                                                            \
-    static void staged##bits(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows, int64_t columns) { \
-        enum { SIZE = bits / 8, PITCH = STAGE + 64 };                                                            \
-        char stage[STAGE_ROWS * PITCH] __attribute__((aligned(64)));                                             \
-        for (int64_t r = 0; r < rows; r += STAGE_ROWS) {                                                         \
-            const int64_t n = rows - r < STAGE_ROWS ? rows - r : STAGE_ROWS;                                     \
-            plain##bits(stage, PITCH, src + r * SIZE, src_row, n, columns);                                      \
+#define TILE(bits)                                                                                                  \
+    static void rest##bits(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows,              \
+                           int64_t columns) {                                                                       \
+        for (int64_t r = 0; r < rows; r++)                                                                          \
+            for (int64_t c = 0; c < columns; c++)                                                                   \
+                ((unit_##bits *)(void *)(dst + r * dst_row))[c] =                                                   \
+                    ((const unit_##bits *)(const void *)(src + c * src_row))[r];                                    \
+    }                                                                                                               \
+    TILE_INLINE void tile##bits(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows,         \
+                                int64_t columns, bool stream) {                                                     \
+        enum { SIZE = bits / 8, EDGE = 64 / SIZE };                                                                 \
+        const int64_t whole_rows = rows / EDGE * EDGE, whole_columns = columns / EDGE * EDGE;                       \
+        for (int64_t c = 0; c < whole_columns; c += EDGE)                                                           \
+            for (int64_t r = 0; r < whole_rows; r += EDGE)                                                          \
+                lines##bits(dst + r * dst_row + c * SIZE, dst_row, src + c * src_row + r * SIZE, src_row, stream);  \
+        if (whole_columns < columns)                                                                                \
+            rest##bits(dst + whole_columns * SIZE, dst_row, src + whole_columns * src_row, src_row, whole_rows,     \
+                       columns - whole_columns);                                                                    \
+        if (whole_rows < rows)                                                                                      \
+            rest##bits(dst + whole_rows * dst_row, dst_row, src + whole_rows * SIZE, src_row, rows - whole_rows,    \
+                       columns);                                                                                    \
+    }                                                                                                               \
+    static void plain##bits(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows,             \
+                            int64_t columns) {                                                                      \
+        tile##bits(dst, dst_row, src, src_row, rows, columns, false);                                               \
+    }                                                                                                               \
+    static void staged##bits(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows,            \
+                             int64_t columns) {                                                                     \
+        enum { SIZE = bits / 8, PITCH = STAGE + 64 };                                                               \
+        char stage[STAGE_ROWS * PITCH] __attribute__((aligned(64)));                                                \
+        for (int64_t r = 0; r < rows; r += STAGE_ROWS) {                                                            \
+            const int64_t n = rows - r < STAGE_ROWS ? rows - r : STAGE_ROWS;                                        \
+            plain##bits(stage, PITCH, src + r * SIZE, src_row, n, columns);                                         \
             for (int64_t i = 0; i < n; i++) stream_row(dst + (r + i) * dst_row, stage + i * PITCH, columns * SIZE); \
-        }                                                                                                        \
-    }                                                                                                            \
-    static void transpose##bits(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows, int64_t columns, bool stream) { \
-        if (!stream) plain##bits(dst, dst_row, src, src_row, rows, columns);                                     \
-        else if (WHOLE_LINES && bits >= 32 && ((uintptr_t)dst | (uintptr_t)dst_row) % 64 == 0) tile##bits(dst, dst_row, src, src_row, rows, columns, true); \
-        else staged##bits(dst, dst_row, src, src_row, rows, columns);                                            \
+        }                                                                                                           \
+    }                                                                                                               \
+    static void transpose##bits(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows,         \
+                                int64_t columns, bool stream) {                                                     \
+        if (!stream) plain##bits(dst, dst_row, src, src_row, rows, columns);                                        \
+        else if (WHOLE_LINES && bits >= 32 && ((uintptr_t)dst | (uintptr_t)dst_row) % 64 == 0)                      \
+            tile##bits(dst, dst_row, src, src_row, rows, columns, true);                                            \
+        else staged##bits(dst, dst_row, src, src_row, rows, columns);                                               \
     }
 TILE(8)
 TILE(16)
 TILE(32)
 TILE(64)
 
-static void transpose_tile(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows, int64_t columns, int size, bool stream) {
+static void transpose_tile(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows, int64_t columns,
+                           int size, bool stream) {
     switch (size) {
     case 1: transpose8(dst, dst_row, src, src_row, rows, columns, stream); break;
     case 2: transpose16(dst, dst_row, src, src_row, rows, columns, stream); break;
