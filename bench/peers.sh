@@ -17,9 +17,7 @@ if [ -z "$python" ]; then
         echo "installing PyTorch into $home" >&2
         python3 -m venv "$home" || { echo "error: python3 -m venv failed; on Debian: apt-get install python3-venv" >&2; exit 1; }
         "$python" -m pip install --quiet --upgrade pip
-        # The build for CPUs is a tenth of the size; other indexes have only the full one.
-        "$python" -m pip install --quiet torch numpy --index-url https://download.pytorch.org/whl/cpu ||
-            "$python" -m pip install --quiet torch numpy
+        "$python" -m pip install --quiet torch numpy
     fi
 fi
 

@@ -42,6 +42,22 @@ bool harness_sanitized(void) {
     return false;
 }
 
+int64_t harness_buried(void) {
+#ifdef CT_DEBUG
+    return 4096 * 256; /* handles stay readable for a while, so that their use is a message */
+#else
+    return 0;
+#endif
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+/* An allocation that is too large is an error of the library here, not of the program. */
+__attribute__((visibility("default"))) const char *__asan_default_options(void);
+const char *__asan_default_options(void) { return "allocator_may_return_null=1"; }
+__attribute__((visibility("default"))) const char *__tsan_default_options(void);
+const char *__tsan_default_options(void) { return "allocator_may_return_null=1"; }
+#endif
+
 /* ---- Checks ---- */
 
 static const char *base_name(const char *file) {

@@ -24,6 +24,7 @@ void harness_skip(const char *format, ...) CT_PRINTF(1, 2);
 bool harness_failed(void);    /* some check of this test did not hold */
 void harness_may_leak(void);  /* this test is about something else: do not count live objects after it */
 double harness_seconds(void); /* a clock */
+int64_t harness_buried(void); /* bytes that a debug build may keep of released tensors */
 bool harness_sanitized(void); /* built with a sanitizer: everything is several times slower */
 
 enum { HARNESS_SECONDS = 60 };

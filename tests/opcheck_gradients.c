@@ -129,7 +129,7 @@ static void add_product(const problem *p, double *out, double *magnitude, const 
 
 /* f of the head comment at time t. */
 static bool evaluate(const problem *p, int order, double t, double *f, double *magnitude) {
-    bool ok;
+    bool ok = false;
     for (int64_t k = 0; k < p->length; k++) f[k] = 0;
     ct_scope {
         ct_tensor *leaves[SLOTS], *of[SLOTS];
@@ -156,7 +156,7 @@ static bool evaluate(const problem *p, int order, double t, double *f, double *m
 
 /* The right side of the head comment: the derivative by the library. Adds sum |gradient x| to magnitude. */
 static bool derive(opcheck *check, const problem *p, int order, double *derivative, double *size, double *magnitude) {
-    bool ok;
+    bool ok = false;
     for (int64_t k = 0; k < p->length; k++) derivative[k] = size[k] = 0;
     ct_scope {
         ct_tensor *leaves[SLOTS], *grads[SLOTS] = {NULL}, *total = NULL;
@@ -241,7 +241,7 @@ static bool check_order(opcheck *check, const problem *p, int order, bool must_b
  * cotangents are changed by their own size. */
 static bool gradients(const problem *p, ct_dtype dtype, opcheck_layout layout, opcheck_layout cotangents, double t,
                       double **g) {
-    bool ok;
+    bool ok = false;
     ct_scope {
         ct_tensor *leaves[SLOTS], *grads[SLOTS];
         ok = vjp(p, t, 0, dtype, layout, cotangents, leaves, grads);
@@ -378,7 +378,7 @@ static bool open_problem(opcheck *check, problem *p, opcheck_sample *sample, boo
         any |= p->varies[i];
     }
     if (!any) return false;
-    bool ok;
+    bool ok = false;
     ct_scope {
         ct_tensor *in[SLOTS], *out[OPCHECK_OUTPUTS];
         ok = forward(p, 0, true, CT_F64, OPCHECK_DENSE, in, out);

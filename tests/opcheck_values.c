@@ -217,7 +217,7 @@ static bool run(const opcheck_sample *sample, opcheck_function fn, ct_tensor *co
 
 static bool run_results(const opcheck_sample *sample, opcheck_function fn, input_set *set, ct_dtype dtype,
                         opcheck_layout layout, const change *how, result *results, int *n) {
-    bool ok;
+    bool ok = false;
     *n = 0;
     ct_scope {
         ct_tensor *in[OPCHECK_INPUTS], *out[OPCHECK_OUTPUTS];

@@ -89,7 +89,10 @@ TEST(checkpointing_takes_less_memory_and_gives_the_same_bits) {
     /* a layer keeps its input and two results (tanh saves its result) of 128 KiB; checkpointed, its input alone */
     int64_t activation = BATCH * WIDTH * (int64_t)sizeof(float);
     CHECK(plain.peak >= 2 * LAYERS * activation);
-    CHECK(saved.peak <= (LAYERS + 8) * activation);
+    int64_t gradients = LAYERS * WIDTH * WIDTH * (int64_t)sizeof(float);
+    harness_check(saved.peak <= (LAYERS + 6) * activation + gradients + harness_buried(), __FILE__, __LINE__,
+                  "the peak is %.1f activations, without checkpoints %.1f", (double)saved.peak / (double)activation,
+                  (double)plain.peak / (double)activation);
     for (int i = 0; i < LAYERS; i++) CHECK(layers[i].runs == 3 && layers[i].repeats == 1 && layers[i].released == 1);
     drop_outcome(&plain);
     drop_outcome(&saved);

@@ -131,7 +131,7 @@ TEST(a_passed_tensor_belongs_to_the_enclosing_scope) {
 TEST(several_results_can_be_passed_on_in_any_order) {
     int64_t before = ct_live_objects();
     ct_scope {
-        ct_tensor *a, *b, *c;
+        ct_tensor *a = NULL, *b = NULL, *c = NULL;
         ct_scope {
             a = ct_full(CT_DIMS(1), 1);
             ct_ones(CT_DIMS(5));
