@@ -1,5 +1,5 @@
-/* What the indexing ops promise beyond values at samples: errors that name op, value, position and bound; who gets gradient when several
- * elements go to one place; sizes that depend on values; rows of large tables. */
+/* What the indexing ops promise beyond values at samples: errors that name op, value, position and bound; who gets
+ * gradient when several elements go to one place; sizes that depend on values; rows of large tables. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -145,7 +145,8 @@ TEST(repeat_interleave_takes_a_vector_of_repeats) {
     CHECK_CODE(CT_ERR_SHAPE);
 }
 
-/* Large enough to be written past the caches and cut into many chunks: forward, and the sums that are the gradient. */
+/* Large enough to be written past the caches and cut into many chunks: forward, and the sums that are the gradient.
+ * */
 TEST(rows_of_a_large_table_and_their_gradient) {
     enum { V = 9000, D = 301, N = 7000 };
     static int64_t places[N];

@@ -1,5 +1,6 @@
-/* The strided copy behind clone, cat and the rest, against plain loops: every element size, orders of axes, sizes above and below the limit
- * from which results are written past the caches, rows that begin anywhere in a cache line. */
+/* The strided copy behind clone, cat and the rest, against plain loops: every element size, orders of axes, sizes
+ * above and below the limit from which results are written past the caches, rows that begin anywhere in a cache line.
+ * */
 #include <stdlib.h>
 #include <string.h>
 

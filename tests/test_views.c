@@ -1,4 +1,5 @@
-/* What views promise: no copy where strides allow, in every dtype; the graph kept on identity paths; Python's slices; errors with shapes. */
+/* What views promise: no copy where strides allow, in every dtype; the graph kept on identity paths; Python's slices;
+ * errors with shapes. */
 #include "tests/harness.h"
 
 /* This error is pending, whatever its text; it is cleared. */

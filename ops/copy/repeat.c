@@ -1,8 +1,9 @@
 /* repeat, tile, repeat_interleave: an expanded view, made dense. Their gradients are those of expand, the sums. */
 #include "ops/op_impl.h"
 
-/* Repeats x, of shape.n dimensions, by counts of the same number. An axis of size s repeated c times is [c, s], expanded, then
- * joined; only repeated axes need the extra dimension. Where that makes too many, the axes go one after the other. */
+/* Repeats x, of shape.n dimensions, by counts of the same number. An axis of size s repeated c times is [c, s],
+ * expanded, then joined; only repeated axes need the extra dimension. Where that makes too many, the axes go one
+ * after the other. */
 static ct_tensor *repeated(ct_tensor *x, ct_dims counts) {
     const ct_dims shape = ct_shape(x);
     ct_dims split = {0}, wide = {0}, joined = {.n = shape.n};

@@ -1,5 +1,5 @@
-/* gather, scatter_add and the gradient they share. Each is the other's derivative: gather_grad of a cotangent is a scatter_add to
- * zeros, whose derivative is gather. */
+/* gather, scatter_add and the gradient they share. Each is the other's derivative: gather_grad of a cotangent is a
+ * scatter_add to zeros, whose derivative is gather. */
 #include "ops/index/fit.h"
 
 #include "ops/op_impl.h"

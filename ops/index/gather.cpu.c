@@ -19,7 +19,8 @@ typedef struct job {
     _Atomic bool failed;
 } job;
 
-/* The first index of the row that is out of range, or n. The check comes first, in vectors; the move then needs none. */
+/* The first index of the row that is out of range, or n. The check comes first, in vectors; the move then needs none.
+ * */
 #define CHECK_ROW(name, I)                                                                             \
     static int64_t name(const I *at, int64_t step, int64_t n, int64_t bound) {                         \
         int bad = 0;                                                                                   \

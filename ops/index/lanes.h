@@ -1,6 +1,6 @@
-/* The loop of the kernels that scatter along one axis. Elements of index that differ in any other coordinate go to different places,
- * so those coordinates (the lanes) are shared out among the threads, and along the axis every lane is worked off in order: the
- * same result at any number of threads. Included by *.cpu.c files. */
+/* The loop of the kernels that scatter along one axis. Elements of index that differ in any other coordinate go to
+ * different places, so those coordinates (the lanes) are shared out among the threads, and along the axis every lane
+ * is worked off in order: the same result at any number of threads. Included by *.cpu.c files. */
 #ifndef COTANGENT_OPS_INDEX_LANES_H
 #define COTANGENT_OPS_INDEX_LANES_H
 
@@ -9,8 +9,8 @@
 
 #include "ops/index/walk.h"
 
-/* A strip: n_axis by n_lanes elements of index and src, and the places they go to; strides in elements. A strip function returns -1,
- * or a * n_lanes + lane of the first index that is out of range. */
+/* A strip: n_axis by n_lanes elements of index and src, and the places they go to; strides in elements. A strip
+ * function returns -1, or a * n_lanes + lane of the first index that is out of range. */
 typedef struct strip {
     char *dst;
     const char *src;
@@ -23,7 +23,8 @@ typedef struct strip {
 
 typedef int64_t (*strip_fn)(const strip *s);
 
-/* Defines a strip function: BODY sees `T *to`, `const S *from`. Lanes go inside when they lie closer together than the axis. */
+/* Defines a strip function: BODY sees `T *to`, `const S *from`. Lanes go inside when they lie closer together than
+ * the axis. */
 #define STRIP_FN(name, T, S, I, BODY)                                                                               \
     static int64_t name(const strip *s) {                                                                           \
         const bool lanes_inside = s->n_lanes > 1 && (s->n_axis == 1 || s->index_lane <= s->index_axis);             \
@@ -88,8 +89,8 @@ static void lanes_plan(lanes *l, const ct_call *call, strip_fn fn, int64_t axis,
         row_major[d] = stride;
         stride *= index->dims[d];
     }
-    bool lane =
-        false; /* the last dimension besides the axis makes the lanes of a strip, unless the axis does better by itself */
+    /* the last dimension besides the axis makes the lanes of a strip, unless the axis does better by itself */
+    bool lane = false;
     l->lane_inside = true;
     int64_t count = 1;
     for (int d = index->ndim - 1; d >= 0; d--) {

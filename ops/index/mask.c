@@ -1,5 +1,5 @@
-/* masked_fill, masked_select, nonzero. Where the size of a result depends on values, a first op counts, lower reads the count, and a second
- * op gets it as an attribute: so every single op knows its shapes beforehand. */
+/* masked_fill, masked_select, nonzero. Where the size of a result depends on values, a first op counts, lower reads
+ * the count, and a second op gets it as an attribute: so every single op knows its shapes beforehand. */
 #include "ops/op_impl.h"
 
 void masked_fill_lower(ct_lower *l) {

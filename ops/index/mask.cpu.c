@@ -1,5 +1,5 @@
-/* Elements by a mask: each chunk is counted, the counts become the chunks' places in the result, and each chunk is then worked off by
- * itself. */
+/* Elements by a mask: each chunk is counted, the counts become the chunks' places in the result, and each chunk is
+ * then worked off by itself. */
 #include <string.h>
 
 #include "ops/index/walk.h"

@@ -1,5 +1,5 @@
-/* Rows by a vector of indices: index_select, index_add, embedding, and the sums that are their gradients. Choosing and summing are each
- * other's derivative. */
+/* Rows by a vector of indices: index_select, index_add, embedding, and the sums that are their gradients. Choosing
+ * and summing are each other's derivative. */
 #include "ops/index/fit.h"
 
 #include "ops/op_impl.h"

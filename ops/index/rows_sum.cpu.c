@@ -1,6 +1,7 @@
-/* index_select_grad, index_add and embedding_grad: rows of src summed into the rows that index names. The places are sorted first (by counting,
- * which keeps their order), so that every row of the result is made by one thread, in the order of index, and written once. Where
- * rows are too short for that and there is enough before the axis, every slab before the axis is worked off by itself instead. */
+/* index_select_grad, index_add and embedding_grad: rows of src summed into the rows that index names. The places are
+ * sorted first (by counting, which keeps their order), so that every row of the result is made by one thread, in the
+ * order of index, and written once. Where rows are too short for that and there is enough before the axis, every slab
+ * before the axis is worked off by itself instead. */
 #include <stdatomic.h>
 #include <string.h>
 

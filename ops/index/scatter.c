@@ -1,4 +1,5 @@
-/* scatter, scatter_reduce, index_copy. Sums and means stand on scatter_add (gather.c); products and extremes on scatter_extreme. */
+/* scatter, scatter_reduce, index_copy. Sums and means stand on scatter_add (gather.c); products and extremes on
+ * scatter_extreme. */
 #include "ops/index/fit.h"
 
 #include "ops/op_impl.h"
@@ -92,8 +93,8 @@ static ct_tensor *covered(ct_tensor *src, const ct_tensor *index) {
     return src;
 }
 
-/* Products whose gradient is wanted although they contain zeros: every one is written out, [..., result, ..., index], so that prod, which is
- * right with zeros to any order, does the work. */
+/* Products whose gradient is wanted although they contain zeros: every one is written out, [..., result, ..., index],
+ * so that prod, which is right with zeros to any order, does the work. */
 static ct_tensor *dense_prod(ct_tensor *x, ct_tensor *index, ct_tensor *src, int64_t wanted) {
     const ct_dims shape = ct_shape(x);
     const int axis = ct__axis(wanted, shape.n);

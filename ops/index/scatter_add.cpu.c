@@ -1,4 +1,5 @@
-/* scatter_add and gather_grad: sums along one axis, each lane in order. Half types are summed in f32, in scratch memory. */
+/* scatter_add and gather_grad: sums along one axis, each lane in order. Half types are summed in f32, in scratch
+ * memory. */
 #include "backends/cpu/copy.h"
 #include "ops/index/half.h"
 #include "ops/index/lanes.h"
@@ -35,7 +36,8 @@ static strip_fn choose(ct_dtype dtype, bool wide) {
 
 static size_t scratch(const ct_call *call) { return half_scratch(call->out[0]); }
 
-/* ---- The rest: copy, then add; slab by slab where the leading dimensions allow it, so that a slab stays in the cache ---- */
+/* ---- The rest: copy, then add; slab by slab where the leading dimensions allow it, so that a slab stays in the
+ * cache ---- */
 
 typedef struct slabs {
     lanes lanes;

@@ -1,4 +1,5 @@
-/* index_select and embedding: rows copied to their places. The row is what lies behind the axis, dense in x where it can be. */
+/* index_select and embedding: rows copied to their places. The row is what lies behind the axis, dense in x where it
+ * can be. */
 #include <stdatomic.h>
 #include <string.h>
 

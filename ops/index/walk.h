@@ -1,5 +1,5 @@
-/* What the kernels that take an index tensor share: the loop over its elements in row-major order, and the error that an index out
- * of range raises. Included by *.cpu.c files. */
+/* What the kernels that take an index tensor share: the loop over its elements in row-major order, and the error that
+ * an index out of range raises. Included by *.cpu.c files. */
 #ifndef COTANGENT_OPS_INDEX_WALK_H
 #define COTANGENT_OPS_INDEX_WALK_H
 
@@ -13,8 +13,8 @@ typedef uint16_t unit16 __attribute__((may_alias));
 typedef uint32_t unit32 __attribute__((may_alias));
 typedef uint64_t unit64 __attribute__((may_alias));
 
-/* Raises the error for the element at `position` (row-major) of the index tensor `name`, an index of x along axis (x NULL: of an x
- * that is not at hand). Always false. */
+/* Raises the error for the element at `position` (row-major) of the index tensor `name`, an index of x along axis (x
+ * NULL: of an x that is not at hand). Always false. */
 static inline bool index_fail(const char *op, const char *name, const ct_view *index, int64_t position, int64_t value,
                               const ct_view *x, int axis, int64_t bound) {
     char place[8 * 21 + 2] = "";

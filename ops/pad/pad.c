@@ -1,4 +1,5 @@
-/* pad: constant frames are pad_constant, the other modes pad_repeat, whose gradient is closed under differentiation. */
+/* pad: constant frames are pad_constant, the other modes pad_repeat, whose gradient is closed under differentiation.
+ * */
 #include "ops/op_impl.h"
 
 static const char *const mode_names[] = {"constant", "reflect", "replicate", "circular"};

@@ -1,5 +1,5 @@
-/* pad_repeat and its gradient, row by row along the last axis. Forward, an element looks up where it comes from; backward, an element of x
- * looks up all that came from it, so that threads never meet. */
+/* pad_repeat and its gradient, row by row along the last axis. Forward, an element looks up where it comes from;
+ * backward, an element of x looks up all that came from it, so that threads never meet. */
 #include <string.h>
 
 #include "backends/cpu/copy.h"
@@ -131,8 +131,8 @@ static const struct rows_of_type {
     [CT_BF16] = {sum_bf16, put_bf16, sizeof(float)},
 };
 
-/* The places of the padded axis d that show element i are, in order, where source() gives i. There are at most three, but for the
- * borders under replicate. Calls itself for the axes after d; at the last one, adds the row. */
+/* The places of the padded axis d that show element i are, in order, where source() gives i. There are at most three,
+ * but for the borders under replicate. Calls itself for the axes after d; at the last one, adds the row. */
 static void add_shown(const job *j, int d, const int64_t *at, int64_t offset, void *sums) {
     const int last = j->ndim - 1;
     if (d == last) {

@@ -181,9 +181,8 @@ static void FN(log_softmax_grad_row)(T *dx /* (n) */, const T *g /* (n) */, cons
     if (streams)
         for (; i + L <= n; i += L) DO(_stream)(dx + i, DO(_fma)(DO(_exp)(LOAD(y + i)), total, LOAD(g + i)));
     for (; i + L <= n; i += L) DO(_store)(dx + i, DO(_fma)(DO(_exp)(LOAD(y + i)), total, LOAD(g + i)));
-    if (i < n)
-        DO(_store_n)
-        (dx + i, DO(_fma)(DO(_exp)(LOAD_N(y + i, (int)(n - i))), total, LOAD_N(g + i, (int)(n - i))), (int)(n - i));
+    if (i < n) DO(_store_n)
+    (dx + i, DO(_fma)(DO(_exp)(LOAD_N(y + i, (int)(n - i))), total, LOAD_N(g + i, (int)(n - i))), (int)(n - i));
 }
 
 /* ---- Columns: up to COLUMNS neighbouring lines, read row by row, so that memory is walked in long runs ---- */
@@ -237,18 +236,16 @@ static void FN(log_softmax_columns)(T *y /* (n, width) */, int64_t y_step, const
     S top[COLUMNS], rest[COLUMNS];
     FN(column_sums)(top, rest, x, step, n, width);
     for (int64_t j = 0; j < width; j += LANES(FOLD_D)) DO(_put)(rest + j, DO(_log)(DO(_get)(rest + j)));
-    for (int64_t i = 0; i < n; i++)
-        EACH_VECTOR(j, k, width)
-        KEEP(y + i * y_step + j, SUB(SUB(SOME(x + i * step + j, k), DO(_get)(top + j)), DO(_get)(rest + j)), k);
+    for (int64_t i = 0; i < n; i++) EACH_VECTOR(j, k, width)
+    KEEP(y + i * y_step + j, SUB(SUB(SOME(x + i * step + j, k), DO(_get)(top + j)), DO(_get)(rest + j)), k);
 }
 
 static void FN(softmax_grad_columns)(T *dx, int64_t dx_step, const T *g, int64_t g_step, const T *y, int64_t y_step,
                                      int64_t n, int64_t width) {
     S dot[COLUMNS];
     for (int64_t j = 0; j < width; j += LANES(FOLD_D)) DO(_put)(dot + j, SET1(0));
-    for (int64_t i = 0; i < n; i++)
-        EACH_VECTOR(j, k, width)
-        DO(_put)(dot + j, DO(_fma)(SOME(g + i * g_step + j, k), SOME(y + i * y_step + j, k), DO(_get)(dot + j)));
+    for (int64_t i = 0; i < n; i++) EACH_VECTOR(j, k, width)
+    DO(_put)(dot + j, DO(_fma)(SOME(g + i * g_step + j, k), SOME(y + i * y_step + j, k), DO(_get)(dot + j)));
     for (int64_t i = 0; i < n; i++) EACH_VECTOR(j, k, width)
     KEEP(dx + i * dx_step + j, MUL(SOME(y + i * y_step + j, k), SUB(SOME(g + i * g_step + j, k), DO(_get)(dot + j))),
          k);

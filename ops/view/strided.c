@@ -1,5 +1,5 @@
-/* Views that give an axis a stride of their own: diagonal, unfold, as_strided. Where their elements overlap, the gradient sums; one
- * op, strided_grad, does that for all of them, and as_strided is its derivative. */
+/* Views that give an axis a stride of their own: diagonal, unfold, as_strided. Where their elements overlap, the
+ * gradient sums; one op, strided_grad, does that for all of them, and as_strided is its derivative. */
 #include "ops/view/view.h"
 
 #include "ops/op_impl.h"

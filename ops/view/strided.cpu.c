@@ -5,8 +5,7 @@
 #include "backends/cpu/kernel.h"
 
 typedef struct job {
-    int ndim,
-        free; /* the first `free` dimensions lead to places that no other element of them reaches: threads share them out */
+    int ndim, free; /* the first `free` dimensions lead each to places of its own: threads share them out */
     int64_t dims[CT_MAX_DIMS], to[CT_MAX_DIMS], from[CT_MAX_DIMS]; /* by falling stride in the result */
     char *dst;
     const char *src;

@@ -1,4 +1,5 @@
-/* Views of a range or an element of one axis: narrow, select, slice. Their gradient puts the cotangent back into zeros. */
+/* Views of a range or an element of one axis: narrow, select, slice. Their gradient puts the cotangent back into
+ * zeros. */
 #include "ops/view/view.h"
 
 #include "ops/op_impl.h"
@@ -103,7 +104,8 @@ void slice_view_vjp(ct_vjp *v) {
     v->grad[0] = strided_grad(v->cot[0], shape, strides, offset);
 }
 
-/* Python's rule: from `first` on, `length` elements, |step| apart, in ascending order; backwards when step is negative. */
+/* Python's rule: from `first` on, `length` elements, |step| apart, in ascending order; backwards when step is
+ * negative. */
 bool ct__slice_range(const char *op, const ct_tensor *x, int64_t axis, int64_t start, ct_opt end, int64_t step,
                      ct_range *range) {
     const int ndim = ct_ndim(x);

@@ -135,11 +135,13 @@ static inline __attribute__((always_inline)) void tile_body(const ct__tile *t, c
 
 /* Row counts up to TILE_ROWS. */
 #if TILE_ROWS == 14
-#define TILE_ROWS_LIST(X, NV, M)                                                                                  \
-    X(1, NV, M)                                                                                                   \
-    X(2, NV, M)                                                                                                   \
-    X(3, NV, M) X(4, NV, M) X(5, NV, M) X(6, NV, M) X(7, NV, M) X(8, NV, M) X(9, NV, M) X(10, NV, M) X(11, NV, M) \
-        X(12, NV, M) X(13, NV, M) X(14, NV, M)
+#define TILE_ROWS_LIST(X, NV, M) \
+    X(1, NV, M)                  \
+    X(2, NV, M)                  \
+    X(3, NV, M)                  \
+    X(4, NV, M)                  \
+    X(5, NV, M)                  \
+    X(6, NV, M) X(7, NV, M) X(8, NV, M) X(9, NV, M) X(10, NV, M) X(11, NV, M) X(12, NV, M) X(13, NV, M) X(14, NV, M)
 #elif TILE_ROWS == 8
 #define TILE_ROWS_LIST(X, NV, M) \
     X(1, NV, M) X(2, NV, M) X(3, NV, M) X(4, NV, M) X(5, NV, M) X(6, NV, M) X(7, NV, M) X(8, NV, M)

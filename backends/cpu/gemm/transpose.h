@@ -53,8 +53,11 @@ static inline void transpose_block32(char *dst, int64_t dst_row, const char *src
     } else {
         LOAD_ROW(0)
         LOAD_ROW(1)
-        LOAD_ROW(2) LOAD_ROW(3) LOAD_ROW(4) LOAD_ROW(5) LOAD_ROW(6) LOAD_ROW(7) LOAD_ROW(8) LOAD_ROW(9) LOAD_ROW(10)
-            LOAD_ROW(11) LOAD_ROW(12) LOAD_ROW(13) LOAD_ROW(14) LOAD_ROW(15)
+        LOAD_ROW(2)
+        LOAD_ROW(3)
+        LOAD_ROW(4)
+        LOAD_ROW(5) LOAD_ROW(6) LOAD_ROW(7) LOAD_ROW(8) LOAD_ROW(9) LOAD_ROW(10) LOAD_ROW(11) LOAD_ROW(12) LOAD_ROW(13)
+            LOAD_ROW(14) LOAD_ROW(15)
     }
 #undef LOAD_ROW
     /* Pairs of rows, then quads: each 128-bit lane then holds four rows of one column. */
@@ -91,8 +94,11 @@ static inline void transpose_block32(char *dst, int64_t dst_row, const char *src
     } else {
         STORE_ROW(0)
         STORE_ROW(1)
-        STORE_ROW(2) STORE_ROW(3) STORE_ROW(4) STORE_ROW(5) STORE_ROW(6) STORE_ROW(7) STORE_ROW(8) STORE_ROW(9)
-            STORE_ROW(10) STORE_ROW(11) STORE_ROW(12) STORE_ROW(13) STORE_ROW(14) STORE_ROW(15)
+        STORE_ROW(2)
+        STORE_ROW(3)
+        STORE_ROW(4)
+        STORE_ROW(5) STORE_ROW(6) STORE_ROW(7) STORE_ROW(8) STORE_ROW(9) STORE_ROW(10) STORE_ROW(11) STORE_ROW(12)
+            STORE_ROW(13) STORE_ROW(14) STORE_ROW(15)
     }
 #undef STORE_ROW
 }

@@ -1,5 +1,6 @@
-/* The strided copy. A copy is first made simple (dimensions in the order of dst, merged where both sides allow it), then cut into
- * planes of two dimensions, and the planes into pieces for the threads. A plane is copied run by run, or transposed by tiles. */
+/* The strided copy. A copy is first made simple (dimensions in the order of dst, merged where both sides allow it),
+ * then cut into planes of two dimensions, and the planes into pieces for the threads. A plane is copied run by run,
+ * or transposed by tiles. */
 #include "backends/cpu/copy.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
-/* Turning a tile: dst[r, c] = src[c, r], both dense along their inner side. The unit is a square of whole cache lines, so that each line is
- * read once and written once, and may be written past the caches. Inside, registers are turned by interleaving: log2(n) rounds
- * of zipping row i with row i + n/2 transpose n rows of n elements. */
+/* Turning a tile: dst[r, c] = src[c, r], both dense along their inner side. The unit is a square of whole cache
+ * lines, so that each line is read once and written once, and may be written past the caches. Inside, registers are
+ * turned by interleaving: log2(n) rounds of zipping row i with row i + n/2 transpose n rows of n elements. */
 #ifndef COTANGENT_BACKENDS_CPU_ISA_TRANSPOSE_H
 #define COTANGENT_BACKENDS_CPU_ISA_TRANSPOSE_H
 
@@ -49,30 +49,31 @@ TILE_INLINE void store_row(char *to, const void *row, bool stream) {
 #endif
 }
 
-#define SQUARE(bits, N, ROUNDS)                                                                                                             \
-    TILE_INLINE void square##bits(char *dst, int64_t dst_row, const char *src, int64_t src_row, bool stream) {                              \
-        row##bits a[N], b[N];                                                                                                               \
-        _Pragma("GCC unroll 16") for (int i = 0; i < N; i++) memcpy(&a[i], src + i * src_row, 16);                                          \
-        _Pragma("GCC unroll 4") for (int round = 0; round < ROUNDS; round++) {                                                              \
-            _Pragma("GCC unroll 8") for (int i = 0; i < N / 2; i++) {                                                                       \
-                b[2 * i] = ZIP_LOW##bits(a[i], a[i + N / 2]);                                                                               \
-                b[2 * i + 1] = ZIP_HIGH##bits(a[i], a[i + N / 2]);                                                                          \
-            }                                                                                                                               \
-            _Pragma("GCC unroll 16") for (int i = 0; i < N; i++) a[i] = b[i];                                                               \
-        }                                                                                                                                   \
-        _Pragma("GCC unroll 16") for (int i = 0; i < N; i++) store_row(dst + i * dst_row, &a[i], stream);                                   \
-    }                                                                                                                                       \
-    /* lines by lines: 16 squares, so ordered that a line of dst is complete before the next is begun. The lines are fetched whole first, \
-     * since rows of src that are a power of two apart would drive each other out of the cache between two visits. */ \
-    TILE_INLINE void lines##bits(char *dst, int64_t dst_row, const char *src, int64_t src_row, bool stream) {                               \
-        char near[4 * N][64] __attribute__((aligned(64)));                                                                                  \
-        for (int i = 0; i < 4 * N; i++) {                                                                                                   \
-            __builtin_prefetch(src + i * src_row + 128, 0, 3);                                                                              \
-            memcpy(near[i], src + i * src_row, 64);                                                                                         \
-        }                                                                                                                                   \
-        for (int r = 0; r < 4; r++)                                                                                                         \
-            _Pragma("GCC unroll 4") for (int c = 0; c < 4; c++)                                                                             \
-                square##bits(dst + r * N * dst_row + c * 16, dst_row, near[c * N] + r * 16, 64, stream);                                    \
+/* square: 16 bytes by 16 bytes. lines: 16 squares, so ordered that a line of dst is complete before the next is
+ * begun; the lines of src are fetched whole first, since rows that are a power of two apart would drive each other
+ * out of the cache between two visits. */
+#define SQUARE(bits, N, ROUNDS)                                                                                \
+    TILE_INLINE void square##bits(char *dst, int64_t dst_row, const char *src, int64_t src_row, bool stream) { \
+        row##bits a[N], b[N];                                                                                  \
+        _Pragma("GCC unroll 16") for (int i = 0; i < N; i++) memcpy(&a[i], src + i * src_row, 16);             \
+        _Pragma("GCC unroll 4") for (int round = 0; round < ROUNDS; round++) {                                 \
+            _Pragma("GCC unroll 8") for (int i = 0; i < N / 2; i++) {                                          \
+                b[2 * i] = ZIP_LOW##bits(a[i], a[i + N / 2]);                                                  \
+                b[2 * i + 1] = ZIP_HIGH##bits(a[i], a[i + N / 2]);                                             \
+            }                                                                                                  \
+            _Pragma("GCC unroll 16") for (int i = 0; i < N; i++) a[i] = b[i];                                  \
+        }                                                                                                      \
+        _Pragma("GCC unroll 16") for (int i = 0; i < N; i++) store_row(dst + i * dst_row, &a[i], stream);      \
+    }                                                                                                          \
+    TILE_INLINE void lines##bits(char *dst, int64_t dst_row, const char *src, int64_t src_row, bool stream) {  \
+        char near[4 * N][64] __attribute__((aligned(64)));                                                     \
+        for (int i = 0; i < 4 * N; i++) {                                                                      \
+            __builtin_prefetch(src + i * src_row + 128, 0, 3);                                                 \
+            memcpy(near[i], src + i * src_row, 64);                                                            \
+        }                                                                                                      \
+        for (int r = 0; r < 4; r++)                                                                            \
+            _Pragma("GCC unroll 4") for (int c = 0; c < 4; c++)                                                \
+                square##bits(dst + r * N * dst_row + c * 16, dst_row, near[c * N] + r * 16, 64, stream);       \
     }
 SQUARE(8, 16, 4)
 SQUARE(16, 8, 3)
@@ -170,9 +171,9 @@ typedef uint64_t unit_64 __attribute__((may_alias, aligned(1)));
 
 enum { STAGE = 1024, STAGE_ROWS = 64 }; /* bytes of a row of dst, and rows, that are gathered before they are written */
 
-/* tile: square by square, down the rows of src, which the processor then sees as streams. staged: where lines of dst begin anywhere, rows are
- * gathered first and written whole; so are those of small elements, of which more lines are begun at a time than the processor can keep
- * open. */
+/* tile: square by square, down the rows of src, which the processor then sees as streams. staged: where lines of dst
+ * begin anywhere, rows are gathered first and written whole; so are those of small elements, of which more lines are
+ * begun at a time than the processor can keep open. */
 #define TILE(bits)                                                                                                  \
     static void rest##bits(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows,              \
                            int64_t columns) {                                                                       \
