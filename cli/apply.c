@@ -20,7 +20,8 @@ static void print_help(void) {
            "  --direction FILE    a direction v_i an input, in order ('-' skips one), for:\n"
            "  --second FILE       the gradient of the sum of <vjp_i, v_i> for an input, in order; '-' skips one\n"
            "  --seed N            fixes randomness\n"
-           "  --bf16              u16 files hold bf16\n\n"
+           "  --bf16              u16 files hold bf16\n"
+           "Several files may follow one such option: --direction V0.npy V1.npy.\n\n"
            "Exit status: 0 done, 1 the op or a file failed, 2 the command line is wrong. With '-' each request is "
            "answered by a\n"
            "line, 'ok' or 'error: TEXT', the next one is read, and the status is 0.\n");
@@ -74,6 +75,7 @@ typedef struct parser {
     int n, at;
     apply_request *request;
     cli_list positional;
+    cli_list *open;        /* the list of files that the last option began, and that further files go on */
     const char *named[64]; /* inputs given by name */
     bool is_set[256];      /* which attributes */
     cli_message *message;
@@ -130,6 +132,7 @@ static int take_option(parser *p, const char *word) {
     if (strcmp(name, "help") == 0 && !equals) return r->help = true, CLI_DONE;
     if (strcmp(name, "seed") == 0) return set_seed(p, equals);
     cli_list *files = find_file_list(r, name);
+    p->open = files;
     if (files) {
         const char *value = take_value(p, equals);
         if (!value) return cli_wrong(p->message, "--%s needs a file", name);
@@ -145,6 +148,13 @@ static int take_option(parser *p, const char *word) {
     return unknown_option(r->op, name, p->message);
 }
 
+/* A file without an option: an input, unless all inputs are there and a list of files has been begun. */
+static cli_list *list_for_file(parser *p) {
+    int required = 0;
+    for (const ct_arg *arg = p->request->op->inputs; arg->name; arg++) required += !(arg->flags & CT_ARG_OPTIONAL);
+    return p->open && p->positional.n >= required ? p->open : &p->positional;
+}
+
 static int take_words(parser *p) {
     while (p->at < p->n) {
         const char *word = p->words[p->at++];
@@ -154,7 +164,7 @@ static int take_words(parser *p) {
         else if (word[0] == '-' && word[1] == '-' && word[2]) status = take_option(p, word + 2);
         else if (word[0] == '-' && word[1])
             status = cli_wrong(p->message, "unknown option %s (options begin with --)", word);
-        else if (!cli_list_add(&p->positional, word)) status = cli_wrong(p->message, "out of memory");
+        else if (!cli_list_add(list_for_file(p), word)) status = cli_wrong(p->message, "out of memory");
         if (status != CLI_DONE) return status;
     }
     return CLI_DONE;
