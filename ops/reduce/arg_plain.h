@@ -1,5 +1,5 @@
-/* A template: the best element of one integer dtype and its place, as plain loops. Included once for every dtype, with FOLD_D its
- * short name, which it undefines, and these, which it keeps:
+/* A template: the best element of one integer dtype and its place, as plain loops. Included once for every dtype,
+ * with FOLD_D its short name, which it undefines, and these, which it keeps:
  *   FOLD_BASE            the functions are BASE_D_rows and BASE_D_columns
  *   FOLD_BEATS(a, best)  a is better */
 #include "ops/reduce/elements.h"

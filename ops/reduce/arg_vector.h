@@ -1,5 +1,5 @@
-/* A template: the best element of one floating dtype and its place, rows and columns. Included once for every dtype, with FOLD_D its
- * short name, which it undefines, and these, which it keeps:
+/* A template: the best element of one floating dtype and its place, rows and columns. Included once for every dtype,
+ * with FOLD_D its short name, which it undefines, and these, which it keeps:
  *   FOLD_BASE  the functions are BASE_D_rows and BASE_D_columns
  *   FOLD_OP    max or min, and FOLD_ACROSS hmax or hmin
  *   FOLD_WORSE le or ge: x is no better than the best so far
@@ -44,6 +44,7 @@ static void FOLD_FN(_rows)(void *acc, const void *from, int64_t rows, int64_t st
             FOLD_V a = FOLD_DO(_load_repeated)(x, m < L ? (int)m : L), b = a, c = a, d = a;
             int64_t i = m < L ? m : L;
             for (; i + 4 * L <= m; i += 4 * L) {
+                PREFETCH(x + i, 4 * L);
                 a = FOLD_STEP(a, FOLD_DO(_load)(x + i));
                 b = FOLD_STEP(b, FOLD_DO(_load)(x + i + L));
                 c = FOLD_STEP(c, FOLD_DO(_load)(x + i + 2 * L));
@@ -61,7 +62,7 @@ static void FOLD_FN(_rows)(void *acc, const void *from, int64_t rows, int64_t st
 }
 
 static void FOLD_FN(_columns)(void *acc, const void *from, int64_t n, int64_t rows, int64_t step, int64_t base) {
-    enum { L = LANES(FOLD_D) };
+    enum { L = LANES(FOLD_D), GROUP = 8 };
     FOLD_ARG *to = acc;
     const FOLD_T *x = from; /* (rows, n) */
     FOLD_S level[CT_REDUCE_COLUMNS];
@@ -73,11 +74,22 @@ static void FOLD_FN(_columns)(void *acc, const void *from, int64_t n, int64_t ro
             level[j] = FOLD_DO(_value)(x[j]);
             place[j] = 0; /* the bits of 0 */
         }
-        for (int64_t i = 1; i < m; i += 4) {
+        /* A group of rows is searched only where one of its columns has something better, which is seldom. */
+        for (int64_t i = 1; i < m; i += GROUP) {
             const FOLD_T *row = x + i * step;
-            int64_t some = m - i < 4 ? m - i : 4;
+            int64_t some = m - i < GROUP ? m - i : GROUP;
             for (int64_t j = 0; j < whole; j += L) {
-                FOLD_V best = FOLD_DO(_get)(level + j);
+                FOLD_V best = FOLD_DO(_get)(level + j), here;
+                if (some == GROUP) {
+                    for (int64_t k = GROUP; k < 2 * GROUP; k++)
+                        __builtin_prefetch(row + k * step + j, 0, 2); /* the rows after these */
+                    FOLD_V a = FOLD_STEP(FOLD_DO(_load)(row + j), FOLD_DO(_load)(row + step + j));
+                    FOLD_V b = FOLD_STEP(FOLD_DO(_load)(row + 2 * step + j), FOLD_DO(_load)(row + 3 * step + j));
+                    FOLD_V c = FOLD_STEP(FOLD_DO(_load)(row + 4 * step + j), FOLD_DO(_load)(row + 5 * step + j));
+                    FOLD_V d = FOLD_STEP(FOLD_DO(_load)(row + 6 * step + j), FOLD_DO(_load)(row + 7 * step + j));
+                    here = FOLD_STEP(FOLD_STEP(a, b), FOLD_STEP(c, d));
+                    if (!FOLD_DO(_any)(FOLD_DO(ELEMENT_PASTE(_not_, FOLD_WORSE))(here, best))) continue;
+                }
                 FOLD_V at = FOLD_DO(_get)(place + j);
                 for (int64_t k = 0; k < some; k++) {
                     FOLD_V v = FOLD_DO(_load)(row + k * step + j);

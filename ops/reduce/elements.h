@@ -1,5 +1,5 @@
-/* The dtypes by their short names, for templates: ELEMENT(f16) is uint16_t, VECTOR(f16) the vector that its elements are computed
- * in, and f16_load, f16_load_n, f16_store put elements into vectors and back. */
+/* The dtypes by their short names, for templates: ELEMENT(f16) is uint16_t, VECTOR(f16) the vector that its elements
+ * are computed in, and f16_load, f16_load_n, f16_store put elements into vectors and back. */
 #ifndef COTANGENT_OPS_REDUCE_ELEMENTS_H
 #define COTANGENT_OPS_REDUCE_ELEMENTS_H
 
@@ -29,6 +29,14 @@ enum { f32_lanes = VF32_LANES, f16_lanes = VF32_LANES, bf16_lanes = VF32_LANES, 
 #define VECTOR(D)            ELEMENT_PASTE(D, _vector)
 #define LANES(D)             ELEMENT_PASTE(D, _lanes)
 
+/* Asks for what n elements from p on will be followed by, 3 KiB further: the processor's own prefetching stops at
+ * each page and leaves a third of the bandwidth of one thread unused. */
+#define PREFETCH(p, n)                                                                              \
+    do {                                                                                            \
+        const char *at_ = (const char *)(p) + 3072;                                                 \
+        for (int k_ = 0; k_ < (n) * (int)sizeof *(p); k_ += 64) __builtin_prefetch(at_ + k_, 0, 2); \
+    } while (0)
+
 /* The operations of the wrapper under the dtype's name: f16_add is vf32_add. */
 #define ELEMENT_VECTOR_OPS(D, V, M)                                                                        \
     SIMD_INLINE V D##_set1(D##_scalar a) { return V##_set1(a); }                                           \
@@ -43,6 +51,7 @@ enum { f32_lanes = VF32_LANES, f16_lanes = VF32_LANES, bf16_lanes = VF32_LANES, 
     SIMD_INLINE V D##_get_n(const D##_scalar *p, int n) { return V##_load_n(p, n); }                       \
     SIMD_INLINE void D##_put_n(D##_scalar *p, V v, int n) { V##_store_n(p, v, n); }                        \
     SIMD_INLINE V D##_select(M m, V a, V b) { return V##_select(m, a, b); }                                \
+    SIMD_INLINE bool D##_any(M m) { return M##_any(m); }                                                   \
     SIMD_INLINE bool D##_any_nan(V a) { return M##_any(V##_isnan(a)); }                                    \
     SIMD_INLINE bool D##_any_equal(V a, V b) { return M##_any(V##_eq(a, b)); }                             \
     /* a is greater (less) than b, or the first NaN */                                                     \

@@ -1,12 +1,12 @@
-/* The reduction engine: dimensions are sorted and merged, the work is cut into blocks of results and splits of the reduction,
- * both by shape alone, and the splits' accumulators are merged in a fixed tree. */
+/* The reduction engine: dimensions are sorted and merged, the work is cut into blocks of results and splits of the
+ * reduction, both by shape alone, and the splits' accumulators are merged in a fixed tree. */
 #include "ops/reduce/engine.h"
 
 #include <string.h>
 
 #include "core/threads.h"
 
-enum { GRAIN = 32 * 1024, MAX_OUTPUTS = 2, PACK = 512 };
+enum { GRAIN = 32 * 1024, MAX_OUTPUTS = 2, PACK = 512, MOST_SPLITS = 4096, FEW_SPLITS = 32, SPLIT_ROWS = 512 };
 
 /* Dimensions that are walked together, with the steps of up to three views. */
 typedef struct space {
@@ -95,7 +95,9 @@ static void cut(plan *p) {
     p->blocks = ceil_div(p->kept.count, p->block);
     /* Few blocks of much work: the reduction itself is cut. */
     int64_t work = p->block < p->kept.count ? p->block : p->kept.count;
-    int64_t most = p->kept.count == 1 ? 4096 : 32 / (p->blocks > 0 ? p->blocks : 1);
+    int64_t most = p->kept.count == 1 ? MOST_SPLITS : FEW_SPLITS / (p->blocks > 0 ? p->blocks : 1);
+    int64_t rows = ct__grain(SPLIT_ROWS); /* enough to outweigh the merging of its columns */
+    if (p->by_columns && most > ceil_div(count, rows)) most = ceil_div(count, rows);
     p->splits = ceil_div(count * (work > 0 ? work : 1), grain);
     if (p->splits > most) p->splits = most;
     if (p->splits > count) p->splits = count;

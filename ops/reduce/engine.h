@@ -11,8 +11,8 @@ typedef struct ct_reduce_params {
     double number; /* the op's own: a correction, say */
 } ct_reduce_params;
 
-/* One reduction of one dtype. An accumulator is any plain struct; elements are contiguous, steps count elements. `base` is the
- * place of the first element in the reduction, in row-major order, for those that care (ordered). */
+/* One reduction of one dtype. An accumulator is any plain struct; elements are contiguous, steps count elements.
+ * `base` is the place of the first element in the reduction, in row-major order, for those that care (ordered). */
 typedef struct ct_reducer {
     size_t element, accumulator; /* bytes */
     bool ordered;                /* needs `base`, so the reduced axes keep their order */
@@ -28,7 +28,7 @@ typedef struct ct_reducer {
 
 enum {
     CT_REDUCE_COLUMNS = 4096,    /* the widest block of columns */
-    CT_REDUCE_STACK = 32 * 1024, /* bytes of accumulators that a chunk keeps on its stack */
+    CT_REDUCE_STACK = 48 * 1024, /* bytes of accumulators that a chunk keeps on its stack */
 };
 
 /* Reduces input 0 over the axes in mask, into outputs 0 and 1. reducer NULL: the dtype is not supported. */

@@ -1,5 +1,6 @@
-/* A template: the rows and columns of a reduction written as a plain loop, which the compiler vectorizes. For integers and truth
- * values. Included once for every dtype, with FOLD_D its short name, which it undefines, and these, which it keeps:
+/* A template: the rows and columns of a reduction written as a plain loop, which the compiler vectorizes. For
+ * integers and truth values. Included once for every dtype, with FOLD_D its short name, which it undefines, and
+ * these, which it keeps:
  *   FOLD_BASE          the functions are BASE_D_rows and BASE_D_columns
  *   FOLD_ACC           type of an accumulator
  *   FOLD_TAKE(acc, x)  acc = acc op x, for an element */

@@ -1,5 +1,6 @@
-/* A template: the rows and columns of a reduction over one floating dtype whose step is a vector operation. Included once for every
- * dtype, with FOLD_D its short name (f32, f64, f16, bf16), which it undefines, and these, which it keeps:
+/* A template: the rows and columns of a reduction over one floating dtype whose step is a vector operation. Included
+ * once for every dtype, with FOLD_D its short name (f32, f64, f16, bf16), which it undefines, and these, which it
+ * keeps:
  *   FOLD_BASE         the functions are BASE_D_rows and BASE_D_columns
  *   FOLD_ACC          type of an accumulator
  *   FOLD_OP           the operation on vectors: add, max, ...
@@ -7,8 +8,8 @@
  *   FOLD_ACROSS       the operation across the lanes: hsum, hmax, ...
  *   FOLD_TAKE(acc, s) acc = acc op s
  *   FOLD_SCALAR_ROW   rows up to this length are folded one by one
- * A run is folded in blocks, each into eight vectors, and columns in groups of eight rows, so that the error of a sum grows
- * with the length of a block, not of the run. */
+ * A run is folded in blocks, each into eight vectors, and columns in groups of eight rows, so that the error of a sum
+ * grows with the length of a block, not of the run. */
 #include "ops/reduce/elements.h"
 
 #define FOLD_T           ELEMENT(FOLD_D)
@@ -42,6 +43,7 @@ static inline void FOLD_FN(_run)(FOLD_ACC *acc, const FOLD_T *x /* (n) */, int64
             FOLD_V a4 = FOLD_LOAD(x + 4 * L), a5 = FOLD_LOAD(x + 5 * L), a6 = FOLD_LOAD(x + 6 * L),
                    a7 = FOLD_LOAD(x + 7 * L);
             for (i = 8 * L; i + 8 * L <= m; i += 8 * L) {
+                PREFETCH(x + i, 8 * L);
                 a0 = FOLD_STEP(a0, FOLD_LOAD(x + i));
                 a1 = FOLD_STEP(a1, FOLD_LOAD(x + i + L));
                 a2 = FOLD_STEP(a2, FOLD_LOAD(x + i + 2 * L));
@@ -77,6 +79,7 @@ static inline void FOLD_FN(_eight)(FOLD_S *level /* (n) */, const FOLD_T *x /* (
     const FOLD_T *x1 = x + step, *x2 = x + 2 * step, *x3 = x + 3 * step, *x4 = x + 4 * step, *x5 = x + 5 * step,
                  *x6 = x + 6 * step, *x7 = x + 7 * step;
     for (int64_t j = 0; j + L <= n; j += L) {
+        for (int i = 8; i < 16; i++) __builtin_prefetch(x + i * step + j, 0, 2); /* the eight rows after these */
         FOLD_V a =
             FOLD_STEP(FOLD_STEP(FOLD_LOAD(x + j), FOLD_LOAD(x1 + j)), FOLD_STEP(FOLD_LOAD(x2 + j), FOLD_LOAD(x3 + j)));
         FOLD_V b =

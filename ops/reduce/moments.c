@@ -11,7 +11,8 @@ bool prod_infer(ct_infer *infer) {
     return ct__infer_reduction(infer, &attrs->axes, attrs->keepdim, ct_dtype_is_float(dtype) ? dtype : CT_I64, NULL);
 }
 
-/* dx[i] = g times the product of all others, those before i and those after it: nothing is divided, so zeros do no harm. */
+/* dx[i] = g times the product of all others, those before i and those after it: nothing is divided, so zeros do no
+ * harm. */
 void prod_vjp(ct_vjp *v) {
     const prod_attrs *attrs = v->attrs;
     ct_reduced_layout layout = ct__reduced_layout(v->in[0], &attrs->axes);
@@ -79,7 +80,8 @@ void norm_lower(ct_lower *lower) {
     lower->out[0] = y;
 }
 
-/* p = 2: g x / y. Finite p: g sign(x) (|x| / y)^(p-1). Infinite p: g sign(x) at the element that won. Where y or x is 0: 0. */
+/* p = 2: g x / y. Finite p: g sign(x) (|x| / y)^(p-1). Infinite p: g sign(x) at the element that won. Where y or x is
+ * 0: 0. */
 void norm_vjp(ct_vjp *v) {
     const norm_attrs *attrs = v->attrs;
     ct_tensor *x = v->in[0], *g = ct__unreduce(v->cot[0], x, &attrs->axes),

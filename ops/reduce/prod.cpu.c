@@ -1,5 +1,5 @@
-/* Kernels of prod. Floats are multiplied in double, so that a product of many f32 overflows only if its result does; integers wrap
- * in i64. */
+/* Kernels of prod. Floats are multiplied in double, so that a product of many f32 overflows only if its result does;
+ * integers wrap in i64. */
 #include "ops/reduce/reduce_kernel.h"
 
 enum { WIDE = 512 };

@@ -4,7 +4,8 @@
 
 #include <cotangent/op.h>
 
-/* out[0] = x reduced over axes, of that dtype. An empty reduction that has results is an error when `needs` names what it lacks. */
+/* out[0] = x reduced over axes, of that dtype. An empty reduction that has results is an error when `needs` names
+ * what it lacks. */
 bool ct__infer_reduction(ct_infer *infer, const ct_dims *axes, bool keepdim, ct_dtype dtype, const char *needs);
 /* Arithmetic is defined on x's dtype. */
 bool ct__infer_arithmetic(const ct_infer *infer, int input);

@@ -10,9 +10,13 @@ enum { VAR_COLUMNS = (CT_REDUCE_STACK / (int)sizeof(moments) + 15) / 16 * 16 };
 
 static inline void moments_merge(moments *a, const moments *b) {
     if (b->count == 0) return;
+    if (a->count == 0) {
+        *a = *b;
+        return;
+    }
     double count = a->count + b->count, apart = b->mean - a->mean;
     a->square += b->square + apart * apart * (a->count / count) * b->count;
-    a->mean = a->count == 0 ? b->mean : a->mean + apart * (b->count / count);
+    a->mean += apart * (b->count / count);
     a->count = count;
 }
 

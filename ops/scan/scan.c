@@ -1,5 +1,5 @@
-/* Scans: shapes and derivatives. What is not a sum goes back to a linear recurrence, y[i] = a[i] y[i-1] + b[i], whose own derivative is a
- * recurrence again; nothing is divided, so zeros do no harm at any order. */
+/* Scans: shapes and derivatives. What is not a sum goes back to a linear recurrence, y[i] = a[i] y[i-1] + b[i], whose
+ * own derivative is a recurrence again; nothing is divided, so zeros do no harm at any order. */
 #include "ops/reduce/reduce.h"
 
 #include "ops/op_impl.h"
@@ -116,8 +116,8 @@ bool logcumsumexp_infer(ct_infer *infer) {
     return infer_scan(infer, ((const logcumsumexp_attrs *)infer->attrs)->axis, infer->in[0]->dtype);
 }
 
-/* dx[i] = sum over j >= i of g[j] exp(x[i] - y[j]) = exp(x[i] - y[i]) w[i], w[i] = g[i] + exp(y[i] - y[i+1]) w[i+1]. y never falls, so no
- * exponent is positive. Where y is -inf (nothing but -inf so far) the shares are 0. */
+/* dx[i] = sum over j >= i of g[j] exp(x[i] - y[j]) = exp(x[i] - y[i]) w[i], w[i] = g[i] + exp(y[i] - y[i+1]) w[i+1].
+ * y never falls, so no exponent is positive. Where y is -inf (nothing but -inf so far) the shares are 0. */
 void logcumsumexp_vjp(ct_vjp *v) {
     const logcumsumexp_attrs *attrs = v->attrs;
     ct_tensor *x = v->in[0], *y = v->out[0], *w = v->cot[0];

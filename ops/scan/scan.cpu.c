@@ -1,5 +1,6 @@
-/* Kernels of the scans. A bundle of lines runs side by side: neighbouring lines as vectors, lines that lie apart interleaved, so that one
- * line's additions need not wait for each other. Sums and products of floats are carried in double. */
+/* Kernels of the scans. A bundle of lines runs side by side: neighbouring lines as vectors, lines that lie apart
+ * interleaved, so that one line's additions need not wait for each other. Sums and products of floats are carried in
+ * double. */
 #include "ops/reduce/elements.h"
 #include "ops/scan/lines.h"
 
@@ -14,8 +15,8 @@ typedef struct scan {
 #define SCAN_FOR(i, s) \
     for (int64_t i##_ = 0, i = (s)->reverse ? (s)->n - 1 : 0; i##_ < (s)->n; i##_++, i += (s)->reverse ? -1 : 1)
 
-/* A scan from x to y: START and STEP set up and use the state a of a line, for an element v; OUT is what y gets, before the step if
- * it is exclusive. */
+/* A scan from x to y: START and STEP set up and use the state a of a line, for an element v; OUT is what y gets,
+ * before the step if it is exclusive. */
 #define SCAN(name, IN, OUT_TYPE, STATE, START, LOAD, STEP, OUT)                                                       \
     SIMD_INLINE void name##_lines(const scan *s, const ct_bundle *b, int64_t width, int64_t x_line, int64_t y_line) { \
         STATE state[SIDE_BY_SIDE];                                                                                    \
@@ -81,8 +82,8 @@ LINEAR_SCAN(f64)
 LINEAR_SCAN(f16)
 LINEAR_SCAN(bf16)
 
-/* log(sum of exp) in the scalar type; m is the greatest so far, r the sum of exp(x - m), so that the result is m + log r. An infinite m is
- * its own result. */
+/* log(sum of exp) in the scalar type; m is the greatest so far, r the sum of exp(x - m), so that the result is m +
+ * log r. An infinite m is its own result. */
 #define LOG_SCAN(D, S, EXP, LOG)                                                                             \
     static void logcumsumexp_##D(void *ctx, const ct_bundle *b) {                                            \
         const scan *s = ctx;                                                                                 \

@@ -1,4 +1,5 @@
-/* Kernel of logsumexp: a reduction whose accumulator is the greatest element so far and the sum of exp(x - greatest). */
+/* Kernel of logsumexp: a reduction whose accumulator is the greatest element so far and the sum of exp(x - greatest).
+ */
 #include "backends/cpu/simd/vmath.h"
 #include "ops/reduce/reduce_kernel.h"
 
@@ -28,8 +29,8 @@ static inline double log_sum_value(log_sum a) { return isinf(a.top) ? a.top : a.
 
 enum { LOG_SUM_COLUMNS = CT_REDUCE_STACK / sizeof(log_sum) };
 
-/* A block's greatest element, then its sum, both from the first cache. Columns: eight rows at a time raise the greatest once and scale
- * the sum before it is added to. An infinite level is replaced by 0: there is no inf - inf. */
+/* A block's greatest element, then its sum, both from the first cache. Columns: eight rows at a time raise the
+ * greatest once and scale the sum before it is added to. An infinite level is replaced by 0: there is no inf - inf. */
 #define LOG_SUM_OF(D, V)                                                                                        \
     SIMD_INLINE V D##_level(V top) { return D##_select(V##_isinf(top), D##_set1(0), top); }                     \
     static inline log_sum D##_block(const D##_element *x /* (n) */, int64_t n) {                                \

@@ -1,14 +1,15 @@
-/* Kernels of softmax, log_softmax and their gradients: a row is read from memory once and its exponentials stay in the first cache. */
+/* Kernels of softmax, log_softmax and their gradients: a row is read from memory once and its exponentials stay in
+ * the first cache. */
 #include "backends/cpu/simd/vmath.h"
 #include "ops/reduce/elements.h"
 #include "ops/scan/lines.h"
 
 enum {
-    ROW_BUFFER = 4096, /* exponentials of a row that are kept */
-    PIPELINE = 2048,   /* longest rows of which three are in flight */
-    COLUMNS = 512,     /* neighbouring lines at a time */
-    PACKED = 64,       /* lines made neighbours at a time, */
-    PACK_LINE = 64,    /* of at most that many elements */
+    ROW_BUFFER = 4096,          /* exponentials of a row that are kept */
+    PIPELINE_BYTES = 16 * 1024, /* longest rows of which three are in flight */
+    COLUMNS = 512,              /* neighbouring lines at a time */
+    PACKED = 64,                /* lines made neighbours at a time, */
+    PACK_LINE = 64,             /* of at most that many elements */
     PACK_ROOM = PACKED * PACK_LINE,
     SHORT_ROW = 24,         /* rows that vectors along them do not fit */
     LONG_ROW = 256 * 1024,  /* from here on, few rows would leave threads idle: lowered */

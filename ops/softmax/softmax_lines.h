@@ -1,5 +1,6 @@
-/* A template: softmax, log_softmax and their gradients for one floating dtype, along rows (the axis is contiguous) and along columns (the
- * lines are neighbours). Included once for every dtype, with FOLD_D its short name, which it undefines. */
+/* A template: softmax, log_softmax and their gradients for one floating dtype, along rows (the axis is contiguous)
+ * and along columns (the lines are neighbours). Included once for every dtype, with FOLD_D its short name, which it
+ * undefines. */
 #include "ops/reduce/elements.h"
 
 #define T        ELEMENT(FOLD_D)
@@ -82,56 +83,66 @@ static void FN(softmax_row)(T *y /* (n) */, const T *x /* (n) */, int64_t n, boo
     }
 }
 
-/* Rows that follow each other, three at a time in one sweep: the greatest of the next, the exponentials of this, the results of the one
- * before. Each alone leaves most of the processor idle. */
-static void FN(softmax_rows)(T *y /* (rows, n) */, int64_t y_line, const T *x /* (rows, n) */, int64_t line,
-                             int64_t rows, int64_t n, bool streams) {
-    enum { L = LANES(FOLD_D) };
-    _Alignas(64) S buffer[2][PIPELINE];
-    T unused[PIPELINE]; /* what would be the results of row -1 */
-    const int64_t whole = n - n % L;
-    S top = FN(row_max)(x, n), scale = 0;
-    memset(buffer[1], 0, (size_t)n * sizeof(S));
-    for (int64_t r = 0; r < rows; r++) {
-        const T *here = x + r * line, *next = r + 1 < rows ? here + line : here;
-        T *before = r > 0 ? y + (r - 1) * y_line : unused;
-        S *e = buffer[r % 2];
-        const S *done = buffer[(r + 1) % 2];
-        const V m = SET1(top), f = SET1(scale);
-        V best = SET1((S)-INFINITY), sum = SET1(0);
-        int64_t i = 0;
-#define SWEEP(STORE)                                   \
-    for (; i < whole; i += L) {                        \
-        V v = DO(_exp_below)(SUB(LOAD(here + i), m));  \
-        best = DO(_max_number)(best, LOAD(next + i));  \
-        STORE(before + i, MUL(DO(_get)(done + i), f)); \
-        DO(_put)(e + i, v);                            \
-        sum = ADD(sum, v);                             \
+/* Rows that follow each other, three at a time in one sweep: the greatest of the next, the exponentials of this, the
+ * results of the one before. Each alone leaves most of the processor idle. Softmax keeps the exponentials of two
+ * rows, log_softmax reads the row before again; RESULT makes its result from those or that. */
+#define PIPELINE (PIPELINE_BYTES / (int)sizeof(S))
+#define ROWS_IN_FLIGHT(op, KEEP_TERMS, RESULT, RESULT_N, FINISH)                                               \
+    static void FN(op##_rows)(T * y /* (rows, n) */, int64_t y_line, const T *x /* (rows, n) */, int64_t line, \
+                              int64_t rows, int64_t n, bool streams) {                                         \
+        enum { L = LANES(FOLD_D) };                                                                            \
+        _Alignas(64) S terms[KEEP_TERMS ? 2 : 1][KEEP_TERMS ? PIPELINE : 1];                                   \
+        T unused[PIPELINE]; /* what would be the results of row -1 */                                          \
+        const int64_t whole = n - n % L;                                                                       \
+        S top = FN(row_max)(x, n), top_before = 0, rest = 0;                                                   \
+        if (KEEP_TERMS) memset(terms[KEEP_TERMS], 0, (size_t)n * sizeof(S));                                   \
+        for (int64_t r = 0; r <= rows; r++) {                                                                  \
+            const T *here = x + (r < rows ? r : rows - 1) * line, *next = r + 1 < rows ? here + line : here;   \
+            const T *before = r > 0 ? x + (r - 1) * line : here;                                               \
+            T *to = r > 0 ? y + (r - 1) * y_line : unused;                                                     \
+            S *e = terms[KEEP_TERMS ? r % 2 : 0], total = 0;                                                   \
+            const S *done = terms[KEEP_TERMS ? (r + 1) % 2 : 0];                                               \
+            const V m = SET1(top), m_before = SET1(top_before), f = SET1(rest);                                \
+            V best = SET1((S)-INFINITY), sum = SET1(0);                                                        \
+            int64_t i = 0;                                                                                     \
+            (void)before, (void)m_before, (void)e, (void)done;                                                 \
+            if (r == rows) {                                                                                   \
+                for (; i < whole; i += L) DO(_store)(to + i, RESULT);                                          \
+            } else if (streams && r > 0) {                                                                     \
+                SWEEP(DO(_stream), KEEP_TERMS, RESULT)                                                         \
+            } else {                                                                                           \
+                SWEEP(DO(_store), KEEP_TERMS, RESULT)                                                          \
+            }                                                                                                  \
+            if (i < n) {                                                                                       \
+                const int k = (int)(n - i);                                                                    \
+                S lane[L];                                                                                     \
+                V v = DO(_exp_below)(SUB(LOAD_N(here + i, k), m));                                             \
+                best = DO(_max_number)(best, DO(_load_repeated)(next + i, k));                                 \
+                DO(_store_n)(to + i, RESULT_N, k);                                                             \
+                if (KEEP_TERMS) DO(_put_n)(e + i, v, k);                                                       \
+                DO(_put)(lane, v);                                                                             \
+                for (int j = 0; j < k; j++) total += lane[j];                                                  \
+            }                                                                                                  \
+            total += DO(_hsum)(sum);                                                                           \
+            top_before = top;                                                                                  \
+            rest = FINISH;                                                                                     \
+            top = DO(_hmax_number)(best);                                                                      \
+        }                                                                                                      \
     }
-        if (streams && r > 0) {
-            SWEEP(DO(_stream))
-        } else {
-            SWEEP(DO(_store))
-        }
+#define SWEEP(STORE, KEEP_TERMS, RESULT)              \
+    for (; i < whole; i += L) {                       \
+        V v = DO(_exp_below)(SUB(LOAD(here + i), m)); \
+        PREFETCH(next + i, L);                        \
+        best = DO(_max_number)(best, LOAD(next + i)); \
+        STORE(to + i, RESULT);                        \
+        if (KEEP_TERMS) DO(_put)(e + i, v);           \
+        sum = ADD(sum, v);                            \
+    }
+ROWS_IN_FLIGHT(softmax, 1, MUL(DO(_get)(done + i), f), MUL(DO(_get_n)(done + i, k), f), 1 / total)
+ROWS_IN_FLIGHT(log_softmax, 0, SUB(SUB(LOAD(before + i), m_before), f), SUB(SUB(LOAD_N(before + i, k), m_before), f),
+               (S)log((double)total))
 #undef SWEEP
-        S total = 0;
-        if (i < n) {
-            const int k = (int)(n - i);
-            V v = DO(_exp_below)(SUB(LOAD_N(here + i, k), m));
-            best = DO(_max_number)(best, DO(_load_repeated)(next + i, k));
-            DO(_store_n)(before + i, MUL(DO(_get_n)(done + i, k), f), k);
-            DO(_put_n)(e + i, v, k);
-            for (int j = 0; j < k; j++) total += e[i + j];
-        }
-        top = DO(_hmax_number)(best);
-        scale = 1 / (total + DO(_hsum)(sum));
-    }
-    const S *done = buffer[(rows - 1) % 2];
-    T *last = y + (rows - 1) * y_line;
-    int64_t i = 0;
-    for (; i < whole; i += L) DO(_store)(last + i, MUL(DO(_get)(done + i), SET1(scale)));
-    if (i < n) DO(_store_n)(last + i, MUL(DO(_get_n)(done + i, (int)(n - i)), SET1(scale)), (int)(n - i));
-}
+#undef ROWS_IN_FLIGHT
 
 static void FN(log_softmax_row)(T *y /* (n) */, const T *x /* (n) */, int64_t n, bool streams) {
     enum { L = LANES(FOLD_D) };
@@ -197,8 +208,8 @@ static void FN(log_softmax_grad_row)(T *dx /* (n) */, const T *g /* (n) */, cons
         else DO(_store_n)(p, v, (int)(k));          \
     } while (0)
 
-/* top: the greatest number of each line; sum: of exp(x - top). A group of rows raises top once and scales the sum before it is added. A line
- * of nothing but -inf keeps the sum 0 and becomes NaN later, from -inf - -inf. */
+/* top: the greatest number of each line; sum: of exp(x - top). A group of rows raises top once and scales the sum
+ * before it is added. A line of nothing but -inf keeps the sum 0 and becomes NaN later, from -inf - -inf. */
 static inline void FN(column_sums)(S *top /* (width) */, S *sum /* (width) */, const T *x /* (n, width) */,
                                    int64_t step, int64_t n, int64_t width) {
     enum { GROUP = 8 };
@@ -276,23 +287,26 @@ static inline void FN(unpack)(T *y, int64_t step, int64_t line, const T *from /*
         for (int64_t i = 0; i < n; i++) y[j * line + i * step] = from[i * PACKED + j];
 }
 
-#define BUNDLE_OF_TWO(op, ROWS)                                                         \
-    static void FN(op##_bundle)(void *ctx, const ct_bundle *b) {                        \
-        const softmax_call *s = ctx;                                                    \
-        const T *x = (const T *)(const void *)b->at[0];                                 \
-        T *y = (T *)(void *)b->at[1];                                                   \
-        if (s->way == BY_ROWS) {                                                        \
-            ROWS for (int64_t j = 0; j < b->width; j++)                                 \
-                FN(op##_row)(y + j * b->line[1], x + j * b->line[0], s->n, s->streams); \
-            if (s->streams) simd_fence();                                               \
-        } else if (s->way == BY_COLUMNS) {                                              \
-            FN(op##_columns)(y, b->step[1], x, b->step[0], s->n, b->width);             \
-        } else {                                                                        \
-            T in[PACK_ROOM], out[PACK_ROOM];                                            \
-            FN(pack)(in, x, b->step[0], b->line[0], s->n, b->width);                    \
-            FN(op##_columns)(out, PACKED, in, PACKED, s->n, b->width);                  \
-            FN(unpack)(y, b->step[1], b->line[1], out, s->n, b->width);                 \
-        }                                                                               \
+#define BUNDLE_OF_TWO(op)                                                                   \
+    static void FN(op##_bundle)(void *ctx, const ct_bundle *b) {                            \
+        const softmax_call *s = ctx;                                                        \
+        const T *x = (const T *)(const void *)b->at[0];                                     \
+        T *y = (T *)(void *)b->at[1];                                                       \
+        if (s->way == BY_ROWS) {                                                            \
+            if (s->n <= PIPELINE && b->width > 2)                                           \
+                FN(op##_rows)(y, b->line[1], x, b->line[0], b->width, s->n, s->streams);    \
+            else                                                                            \
+                for (int64_t j = 0; j < b->width; j++)                                      \
+                    FN(op##_row)(y + j * b->line[1], x + j * b->line[0], s->n, s->streams); \
+            if (s->streams) simd_fence();                                                   \
+        } else if (s->way == BY_COLUMNS) {                                                  \
+            FN(op##_columns)(y, b->step[1], x, b->step[0], s->n, b->width);                 \
+        } else {                                                                            \
+            T in[PACK_ROOM], out[PACK_ROOM];                                                \
+            FN(pack)(in, x, b->step[0], b->line[0], s->n, b->width);                        \
+            FN(op##_columns)(out, PACKED, in, PACKED, s->n, b->width);                      \
+            FN(unpack)(y, b->step[1], b->line[1], out, s->n, b->width);                     \
+        }                                                                                   \
     }
 #define BUNDLE_OF_THREE(op)                                                                                  \
     static void FN(op##_bundle)(void *ctx, const ct_bundle *b) {                                             \
@@ -313,18 +327,11 @@ static inline void FN(unpack)(T *y, int64_t step, int64_t line, const T *from /*
             FN(unpack)(dx, b->step[1], b->line[1], out, s->n, b->width);                                     \
         }                                                                                                    \
     }
-#define PIPELINED                                                                   \
-    if (s->n <= PIPELINE && b->width > 2) {                                         \
-        FN(softmax_rows)(y, b->line[1], x, b->line[0], b->width, s->n, s->streams); \
-        if (s->streams) simd_fence();                                               \
-        return;                                                                     \
-    }
-BUNDLE_OF_TWO(softmax, PIPELINED)
-BUNDLE_OF_TWO(log_softmax, )
+BUNDLE_OF_TWO(softmax)
+BUNDLE_OF_TWO(log_softmax)
 BUNDLE_OF_THREE(softmax_grad)
 BUNDLE_OF_THREE(log_softmax_grad)
 
-#undef PIPELINED
 #undef FOLD_D
 #undef T
 #undef S
@@ -338,6 +345,7 @@ BUNDLE_OF_THREE(log_softmax_grad)
 #undef LOAD
 #undef LOAD_N
 #undef SOME
+#undef PIPELINE
 #undef EACH_VECTOR
 #undef KEEP
 #undef BUNDLE_OF_TWO

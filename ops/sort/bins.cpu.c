@@ -230,7 +230,8 @@ typedef struct searching {
     int64_t count, chunk;
 } searching;
 
-/* The first place whose element is not before the value: a < v, or a <= v on the right; NaN is the greatest and equals NaN. */
+/* The first place whose element is not before the value: a < v, or a <= v on the right; NaN is the greatest and
+ * equals NaN. */
 #define SEARCH(D)                                                                                         \
     static void search_##D(const searching *s, int64_t from, int64_t to) {                                \
         int64_t n = s->sorted->dims[s->sorted->ndim - 1], step = s->sorted->strides[s->sorted->ndim - 1]; \

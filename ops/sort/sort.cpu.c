@@ -1,5 +1,5 @@
-/* Kernels of sort, argsort, topk, kthvalue and median. Lines are turned into items (items.h); many lines are shared out among the threads,
- * few long ones are each sorted by all. */
+/* Kernels of sort, argsort, topk, kthvalue and median. Lines are turned into items (items.h); many lines are shared
+ * out among the threads, few long ones are each sorted by all. */
 #include "backends/cpu/kernel.h"
 #include "ops/scan/lines.h"
 #include "ops/sort/items.h"
