@@ -175,6 +175,9 @@ TEST(errors_of_the_hosts_threads_reach_the_caller) {
 /* ---- fork ---- */
 
 TEST(a_forked_child_starts_a_pool_of_its_own) {
+#ifdef __SANITIZE_THREAD__
+    SKIP("the thread sanitizer does not follow threads after a fork");
+#endif
     ct_set_threads(4);
     ct_tensor *x = ct_rand(CT_DIMS(400, 400)), *y = ct_matmul(x, x); /* the pool runs now */
     for (int turn = 0; turn < 5; turn++) {

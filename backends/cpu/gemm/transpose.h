@@ -51,13 +51,12 @@ static inline void transpose_block32(char *dst, int64_t dst_row, const char *src
 #pragma GCC unroll 16
         for (int r = 0; r < 16; r++) a[r] = _mm512_maskz_loadu_ps(in, src + r * src_row);
     } else {
-        LOAD_ROW(0)
-        LOAD_ROW(1)
-        LOAD_ROW(2)
-        LOAD_ROW(3)
-        LOAD_ROW(4)
-        LOAD_ROW(5) LOAD_ROW(6) LOAD_ROW(7) LOAD_ROW(8) LOAD_ROW(9) LOAD_ROW(10) LOAD_ROW(11) LOAD_ROW(12) LOAD_ROW(13)
-            LOAD_ROW(14) LOAD_ROW(15)
+        /* clang-format off */
+        LOAD_ROW(0) LOAD_ROW(1) LOAD_ROW(2) LOAD_ROW(3)
+        LOAD_ROW(4) LOAD_ROW(5) LOAD_ROW(6) LOAD_ROW(7)
+        LOAD_ROW(8) LOAD_ROW(9) LOAD_ROW(10) LOAD_ROW(11)
+        LOAD_ROW(12) LOAD_ROW(13) LOAD_ROW(14) LOAD_ROW(15)
+        /* clang-format on */
     }
 #undef LOAD_ROW
     /* Pairs of rows, then quads: each 128-bit lane then holds four rows of one column. */
@@ -92,13 +91,12 @@ static inline void transpose_block32(char *dst, int64_t dst_row, const char *src
 #pragma GCC unroll 16
         for (int c = 0; c < 16; c++) _mm512_storeu_ps(dst + c * dst_row, b[c]);
     } else {
-        STORE_ROW(0)
-        STORE_ROW(1)
-        STORE_ROW(2)
-        STORE_ROW(3)
-        STORE_ROW(4)
-        STORE_ROW(5) STORE_ROW(6) STORE_ROW(7) STORE_ROW(8) STORE_ROW(9) STORE_ROW(10) STORE_ROW(11) STORE_ROW(12)
-            STORE_ROW(13) STORE_ROW(14) STORE_ROW(15)
+        /* clang-format off */
+        STORE_ROW(0) STORE_ROW(1) STORE_ROW(2) STORE_ROW(3)
+        STORE_ROW(4) STORE_ROW(5) STORE_ROW(6) STORE_ROW(7)
+        STORE_ROW(8) STORE_ROW(9) STORE_ROW(10) STORE_ROW(11)
+        STORE_ROW(12) STORE_ROW(13) STORE_ROW(14) STORE_ROW(15)
+        /* clang-format on */
     }
 #undef STORE_ROW
 }
