@@ -1,6 +1,9 @@
 /* The CPU backend: which level of vector instructions is used, and that level's kernels. */
 #include "backends/cpu/cpu.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -17,8 +20,13 @@ const ct_kernel *ct__cpu_kernels_base(int op_index);
 const ct_kernel *ct__cpu_kernels_avx2(int op_index);
 const ct_kernel *ct__cpu_kernels_avx512(int op_index);
 static bool has_base(void) { return true; }
+/* Clang's __builtin_cpu_supports does not know this one. */
+static bool has_f16c(void) {
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
 static bool has_avx2(void) {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
 }
 static bool has_avx512(void) {
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
