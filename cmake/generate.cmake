@@ -13,6 +13,7 @@ foreach(part RANGE 0 7)
     list(APPEND CT_GENERATED_ISA_SOURCES ${CT_GENERATED_DIR}/gen/elementwise_${part}.cpu.c)
 endforeach()
 set(CT_GENERATED_HEADERS
+    ${CT_GENERATED_DIR}/include/cotangent/enums.h
     ${CT_GENERATED_DIR}/include/cotangent/ops.h
     ${CT_GENERATED_DIR}/gen/ops_decl.h
     ${CT_GENERATED_DIR}/gen/ops_short.h

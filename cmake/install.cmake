@@ -9,7 +9,8 @@ endif()
 set(ct_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Cotangent)
 install(FILES include/cotangent.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY include/cotangent DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
-install(FILES ${CT_GENERATED_DIR}/include/cotangent/ops.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cotangent)
+install(FILES ${CT_GENERATED_DIR}/include/cotangent/ops.h ${CT_GENERATED_DIR}/include/cotangent/enums.h
+    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cotangent)
 install(TARGETS cotangent cotangent_static EXPORT CotangentTargets
     LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}

@@ -355,6 +355,8 @@ static inline void ct__grad_leave(struct ct__grad_block *block) { ct_set_grad_en
 }
 #endif
 
+#ifndef CT_WITHOUT_OPS
 #include "cotangent/ops.h"
+#endif
 
 #endif

@@ -4,6 +4,8 @@
 #include "backends/cpu/copy.h"
 #include "backends/cpu/kernel.h"
 
+#include "gen/copy.attrs.h"
+
 static bool run_flip(const ct_call *call, ct_stream *stream) {
     (void)stream;
     const ct_dims axes = ((const flip_attrs *)call->attrs)->axes;

@@ -5,6 +5,8 @@
 #include "core/dtype.h"
 #include "ops/create/rows.h"
 
+#include "gen/create.attrs.h"
+
 enum { CHUNK_BYTES = 1 << 18 };
 
 typedef struct fill {

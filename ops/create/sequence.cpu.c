@@ -5,6 +5,8 @@
 #include "core/dtype.h"
 #include "ops/create/generate.h"
 
+#include "gen/create.attrs.h"
+
 /* start + i * step for i <= turn, stop - (n - 1 - i) * step after it, so that linspace meets both its ends. */
 typedef struct line_spec {
     ct_dtype dtype;

@@ -4,6 +4,8 @@
 #include "backends/cpu/copy.h"
 #include "ops/index/walk.h"
 
+#include "gen/index.attrs.h"
+
 enum { CHUNK = 32 << 10, STAGE = 4096 };
 
 typedef struct job {

@@ -4,6 +4,8 @@
 #include "backends/cpu/copy.h"
 #include "ops/index/walk.h"
 
+#include "gen/index.attrs.h"
+
 typedef struct job {
     const ct_call *call;
     int64_t count, chunk;

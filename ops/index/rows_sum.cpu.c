@@ -9,6 +9,8 @@
 #include "ops/index/half_rows.h"
 #include "ops/index/walk.h"
 
+#include "gen/index.attrs.h"
+
 enum { BLOCK = 256, CHUNK = 32 << 10 };
 
 typedef struct job {

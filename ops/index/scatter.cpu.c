@@ -2,6 +2,8 @@
 #include "backends/cpu/copy.h"
 #include "ops/index/half.h"
 
+#include "gen/index.attrs.h"
+
 /* ---- scatter: elements by size ---- */
 
 #define PUT_FNS(bits)                                                        \

@@ -4,6 +4,8 @@
 #include "ops/index/half.h"
 #include "ops/index/lanes.h"
 
+#include "gen/index.attrs.h"
+
 #define ADD_FNS(type, T, S, BODY)                   \
     STRIP_FN(add_##type##_i32, T, S, int32_t, BODY) \
     STRIP_FN(add_##type##_i64, T, S, int64_t, BODY)

@@ -6,6 +6,8 @@
 #include "backends/cpu/copy.h"
 #include "ops/index/walk.h"
 
+#include "gen/index.attrs.h"
+
 enum { CHUNK = 64 << 10 }; /* bytes */
 
 typedef struct job {

@@ -2,6 +2,8 @@
 #include "backends/cpu/copy.h"
 #include "backends/cpu/kernel.h"
 
+#include "gen/join.attrs.h"
+
 static bool run(const ct_call *call, ct_stream *stream) {
     (void)stream;
     const int64_t wanted = ((const cat_attrs *)call->attrs)->axis;

@@ -3,6 +3,8 @@
 #include "backends/cpu/kernel.h"
 #include "backends/cpu/simd/vmath.h"
 
+#include "gen/matmul.attrs.h"
+
 static bool gemm_type(ct_dtype dtype, ct_gemm_type *type) {
     static const signed char types[CT_DTYPE_COUNT] = {
         [CT_F32] = CT_GEMM_F32, [CT_F64] = CT_GEMM_F64, [CT_F16] = CT_GEMM_F16, [CT_BF16] = CT_GEMM_BF16,

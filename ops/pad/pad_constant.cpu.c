@@ -5,6 +5,8 @@
 #include "backends/cpu/kernel.h"
 #include "core/dtype.h"
 
+#include "gen/pad.attrs.h"
+
 enum { CHUNK = 128 << 10 }; /* bytes */
 
 typedef struct job {

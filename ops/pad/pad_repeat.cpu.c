@@ -6,6 +6,8 @@
 #include "backends/cpu/kernel.h"
 #include "ops/index/half_rows.h"
 
+#include "gen/pad.attrs.h"
+
 enum { CHUNK = 32 << 10 };
 
 /* Which element of an axis of `size` elements stands at place o - before of its padded form. */

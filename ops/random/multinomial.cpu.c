@@ -8,6 +8,8 @@
 #include "core/dtype.h"
 #include "ops/random/philox.h"
 
+#include "gen/random.attrs.h"
+
 typedef struct choice {
     double key;
     int64_t index;

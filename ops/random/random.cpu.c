@@ -8,6 +8,8 @@
 #include "ops/create/generate.h"
 #include "ops/random/philox.h"
 
+#include "gen/random.attrs.h"
+
 enum { WORDS = GENERATE_BLOCK }; /* of a block of 32-bit values; those of 64 bits take twice as many */
 
 static void store_half(ct_dtype dtype, const float *values, int n, uint16_t *to) {

@@ -6,6 +6,8 @@
 #include "ops/create/generate.h"
 #include "ops/random/philox.h"
 
+#include "gen/random.attrs.h"
+
 static inline double ratio(double r, const double a[8], const double b[7]) {
     double num = a[7], den = b[6];
     for (int i = 6; i >= 0; i--) num = num * r + a[i];

@@ -5,6 +5,8 @@
 #include "ops/reduce/elements.h"
 #include "ops/reduce/engine.h"
 
+#include "gen/reduce.attrs.h"
+
 /* init and merge of accumulators of one number */
 #define REDUCE_INIT(name, type, neutral)                              \
     static void name(void *acc, int64_t n) {                          \

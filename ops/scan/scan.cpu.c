@@ -4,6 +4,8 @@
 #include "ops/reduce/elements.h"
 #include "ops/scan/lines.h"
 
+#include "gen/scan.attrs.h"
+
 enum { SIDE_BY_SIDE = 64, INTERLEAVED = 8 };
 
 typedef struct scan {

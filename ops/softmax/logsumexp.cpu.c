@@ -3,6 +3,8 @@
 #include "backends/cpu/simd/vmath.h"
 #include "ops/reduce/reduce_kernel.h"
 
+#include "gen/softmax.attrs.h"
+
 typedef struct log_sum {
     double top, sum;
 } log_sum;

@@ -4,6 +4,8 @@
 #include "ops/reduce/elements.h"
 #include "ops/scan/lines.h"
 
+#include "gen/softmax.attrs.h"
+
 enum {
     ROW_BUFFER = 4096,          /* exponentials of a row that are kept */
     PIPELINE_BYTES = 16 * 1024, /* longest rows of which three are in flight */

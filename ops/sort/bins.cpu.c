@@ -1,6 +1,8 @@
 /* Kernels of unique_runs, bincount, histogram and searchsorted. Counts of chunks are added in their order. */
 #include "ops/reduce/elements.h"
 
+#include "gen/sort.attrs.h"
+
 enum { CHUNK = 64 * 1024, MOST_BINS = 4096, MOST_CHUNKS = 64 };
 
 /* ---- Elements of any dtype, as doubles or compared ---- */

@@ -4,6 +4,8 @@
 #include "ops/scan/lines.h"
 #include "ops/sort/items.h"
 
+#include "gen/sort.attrs.h"
+
 enum {
     LONG_LINE = 64 * 1024,   /* from here on a line is worth all threads, */
     FEW_LINES = 16,          /* if there are not more lines than this */

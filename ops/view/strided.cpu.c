@@ -4,6 +4,8 @@
 #include "backends/cpu/copy.h"
 #include "backends/cpu/kernel.h"
 
+#include "gen/view.attrs.h"
+
 typedef struct job {
     int ndim, free; /* the first `free` dimensions lead each to places of its own: threads share them out */
     int64_t dims[CT_MAX_DIMS], to[CT_MAX_DIMS], from[CT_MAX_DIMS]; /* by falling stride in the result */

@@ -150,16 +150,26 @@ static void emit_scalar_prototypes(text *t, const op_def *op, const char *start,
         put(t, "%sct_tensor *ct_r%s_s(ct_tensor *%s, double value)%s", start, op->name, op->args[1].name, end);
 }
 
+static void emit_enums_h(const library *lib, const char *out) {
+    text t = {0};
+    put(&t, "/* The choices that ops take as options. Written by mkops from ops/; included by ops.h. */\n"
+            "#ifndef COTANGENT_ENUMS_H\n#define COTANGENT_ENUMS_H\n\n");
+    for (int i = 0; i < lib->n_enums; i++) emit_enum(&t, lib->enums[i]);
+    put(&t, "\n#endif\n");
+    write_if_changed(out, "include/cotangent/enums.h", &t);
+}
+
 void emit_ops_h(const library *lib, const char *out) {
     text t = {0};
+    emit_enums_h(lib, out);
     const char *folder = "";
-    put(&t, "/* The ops, each with its meaning. Written by mkops from ops/; included by cotangent.h. Options go by "
-            "name and\n"
-            " * zero means the default, which stands beside each option. C++ and other languages call the _p "
-            "functions. */\n"
-            "#ifndef COTANGENT_OPS_H\n#define COTANGENT_OPS_H\n\n#include <cotangent.h>\n\n"
-            "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");
-    for (int i = 0; i < lib->n_enums; i++) emit_enum(&t, lib->enums[i]);
+    put(&t,
+        "/* The ops, each with its meaning. Written by mkops from ops/; included by cotangent.h. Options go by "
+        "name and\n"
+        " * zero means the default, which stands beside each option. C++ and other languages call the _p "
+        "functions. */\n"
+        "#ifndef COTANGENT_OPS_H\n#define COTANGENT_OPS_H\n\n#include <cotangent.h>\n#include <cotangent/enums.h>\n\n"
+        "#ifdef __cplusplus\nextern \"C\" {\n#endif\n");
     for (int i = 0; i < lib->n_ops; i++) {
         const op_def *op = lib->ops[i];
         if (op->internal) continue;

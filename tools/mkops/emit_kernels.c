@@ -251,7 +251,7 @@ void emit_elementwise_kernels(const library *lib, const char *out) {
         text t = {0};
         put(&t, "/* Elementwise kernels, part %u of %d; compiled once per ISA. Written by mkops. */\n", part + 1,
             ELEMENTWISE_PARTS);
-        put(&t, "#include \"gen/ops_decl.h\"\n\n#include \"backends/cpu/elementwise_kernel.h\"\n\n");
+        put(&t, "#include \"backends/cpu/elementwise_kernel.h\"\n\n#include \"gen/elementwise.attrs.h\"\n\n");
         if (part == 0) put(&t, "CT_ELEMENTWISE_ISA_TABLE\n\n");
         for (int i = 0; i < lib->n_ops; i++)
             if (lib->ops[i]->elementwise && part_of(lib->ops[i]->name) == part) emit_op_kernels(&t, lib->ops[i]);

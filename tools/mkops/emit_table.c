@@ -3,11 +3,11 @@
 
 #include "mkops.h"
 
-/* ---- ops_decl.h ------------------------------------------------------------------------------------------ */
+/* ---- FOLDER.attrs.h and ops_decl.h ------------------------------------------------------------------------ */
 
 static void emit_attr_struct(text *t, const op_def *op) {
     if (!has_attrs(op) || op->of) return;
-    put(t, "typedef struct %s_attrs {\n", op->name);
+    put(t, "\ntypedef struct %s_attrs {\n", op->name);
     for (int i = 0; i < op->n_args; i++) {
         const arg_def *arg = &op->args[i];
         const char *type = "";
@@ -31,20 +31,41 @@ static void emit_attr_struct(text *t, const op_def *op) {
     put(t, "} %s_attrs;\n", op->name);
 }
 
+static bool has_ops(const library *lib, const char *folder) {
+    for (int i = 0; i < lib->n_ops; i++)
+        if (strcmp(lib->ops[i]->folder, folder) == 0) return true;
+    return false;
+}
+
+/* Kernels see the attributes of their own folder only: an op that is added or changed elsewhere does not recompile them. */
+static void emit_attrs(const library *lib, const char *folder, const char *out) {
+    text t = {0};
+    put(&t,
+        "/* What the kernels of ops/%s know of their options. Written by mkops. */\n#pragma once\n\n"
+        "#include <cotangent/enums.h>\n#include <cotangent/op.h>\n",
+        folder);
+    for (int i = 0; i < lib->n_ops; i++)
+        if (strcmp(lib->ops[i]->folder, folder) == 0) emit_attr_struct(&t, lib->ops[i]);
+    write_if_changed(out, form("gen/%s.attrs.h", folder), &t);
+}
+
 void emit_decl(const library *lib, const char *out) {
     text t = {0};
     put(&t, "/* Attribute structs, the ops themselves, their functions, and the C interface of internal ops. Written "
             "by mkops. */\n"
-            "#ifndef COTANGENT_OPS_DECL_H\n#define COTANGENT_OPS_DECL_H\n\n#include <cotangent/op.h>\n\n"
-            "extern const ct_op *const ct__ops[]; /* by name */\nextern const int ct__op_total;\n\n"
+            "#ifndef COTANGENT_OPS_DECL_H\n#define COTANGENT_OPS_DECL_H\n\n#include <cotangent/op.h>\n\n");
+    for (int i = 0; i < lib->n_folders; i++) {
+        if (!has_ops(lib, lib->folders[i])) continue;
+        emit_attrs(lib, lib->folders[i], out);
+        put(&t, "#include \"gen/%s.attrs.h\"\n", lib->folders[i]);
+    }
+    put(&t, "\nextern const ct_op *const ct__ops[]; /* by name */\nextern const int ct__op_total;\n\n"
             "/* A tensor of shape [] and of x's dtype; NULL for a fraction where x is of integers (an error) and where "
             "x is NULL. */\n"
             "ct_tensor *ct__scalar_for(const ct_tensor *x, double value, const char *op);\n");
     for (int i = 0; i < lib->n_ops; i++) {
         const op_def *op = lib->ops[i];
-        put(&t, "\n");
-        emit_attr_struct(&t, op);
-        put(&t, "extern const ct_op ct__op_%s;\n", op->name);
+        put(&t, "\nextern const ct_op ct__op_%s;\n", op->name);
         if (op->has_infer && !op->elementwise) put(&t, "bool %s_infer(ct_infer *infer);\n", op->name);
         if (op->has_vjp) put(&t, "void %s_vjp(ct_vjp *v);\n", op->name);
         if (op->has_lower) put(&t, "void %s_lower(ct_lower *l);\n", op->name);
