@@ -324,9 +324,10 @@ static bool mark_needed(pass *p, ct_tensor *const *ys, int ny) {
 
 static bool start(pass *p, const char *me, ct_tensor *y, ct_tensor *cotangent) {
     bool ok = true;
-    if (!y->node) return true; /* constant: contributes nothing */
     ct_scope {
-        if (!cotangent) {
+        if (!ct_dtype_is_float(y->view.dtype))
+            ok = ct_fail(CT_ERR_GRAD, me, "y is %s; only floats have gradients", ct_view_text(&y->view));
+        else if (!cotangent) {
             if (ct__view_count(&y->view) != 1)
                 ok = ct_fail(CT_ERR_GRAD, me, "y is %s; only a result of one element needs no cotangent",
                              ct_view_text(&y->view));
@@ -336,7 +337,8 @@ static bool start(pass *p, const char *me, ct_tensor *y, ct_tensor *cotangent) {
             ok = ct_fail(CT_ERR_SHAPE, me, "the cotangent is %s and has to be like y, %s",
                          ct_view_text(&cotangent->view), ct_view_text(&y->view));
         }
-        ok = ok && arrive(p, y->node, y->node_output, cotangent);
+        /* a constant contributes nothing */
+        ok = ok && (!y->node || arrive(p, y->node, y->node_output, cotangent));
     }
     return ok;
 }

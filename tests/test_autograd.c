@@ -316,6 +316,15 @@ TEST(integer_results_carry_no_gradient) {
     CHECK(!ct_requires_grad(ct_argmax(x)));
 }
 
+TEST(a_gradient_of_integers_and_a_cotangent_of_the_wrong_shape_are_refused_for_constants_too) {
+    ct_tensor *x = ct_require_grad(F32(CT_DIMS(2), 1, 2)), *g, *y = ct_argmax(x), *c = ct_ones(CT_DIMS(3));
+    CHECK(!ct_grad(&y, 1, NULL, &x, 1, &g, 0));
+    CHECK_ERROR(CT_ERR_GRAD, "grad: y is i64[]; only floats have gradients");
+    y = ct_detach(x);
+    CHECK(!ct_grad(&y, 1, &c, &x, 1, &g, 0));
+    CHECK_ERROR(CT_ERR_SHAPE, "grad: the cotangent is f32[3] and has to be like y, f32[2]");
+}
+
 TEST(a_cast_to_integers_and_back_says_that_it_is_no_path) {
     ct_tensor *x = ct_require_grad(F32(CT_DIMS(2), 1, 2)), *y = ct_sum(ct_cast(ct_cast(x, CT_I32), CT_F32));
     CHECK(!ct_backward(y));

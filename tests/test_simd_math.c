@@ -216,6 +216,8 @@ UNARY_TEST(f64, double)
 static double sigmoid(double x) { return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x)); }
 static double recip(double x) { return 1 / x; }
 static double rsqrt(double x) { return 1 / sqrt(x); }
+static double ndtr(double x) { return 0.5 * erfc(-x * 0.70710678118654752440); }
+static wide ndtrl(wide x) { return 0.5L * erfcl(-x * 0.707106781186547524400844362104849039L); }
 static wide recipl(wide x) { return 1 / x; }
 static wide rsqrtl(wide x) { return 1 / sqrtl(x); }
 static wide sigmoidl(wide x) { return x < 0 ? expl(x) / (1 + expl(x)) : 1 / (1 + expl(-x)); }
@@ -227,7 +229,7 @@ static wide sigmoidl(wide x) { return x < 0 ? expl(x) / (1 + expl(x)) : 1 / (1 +
     X(erf, 2, 2, 1) X(sigmoid, 4, 4, 7) X(exp2, 2, 2, 7) X(expm1, 4, 4, 7) X(log2, 4, 4, 7)      \
     X(log10, 4, 4, 7) X(log1p, 4, 4, 7) X(tan, 4, 4, 7) X(asin, 4, 4, 7) X(acos, 4, 4, 7)        \
     X(atan, 4, 4, 7) X(sinh, 4, 4, 7) X(cosh, 4, 4, 7) X(asinh, 4, 4, 7) X(acosh, 4, 4, 7)       \
-    X(atanh, 4, 4, 7) X(erfc, 4, 4, 7) X(cbrt, 2, 2, 7) X(sqrt, 0.5, 0.5, 41)                    \
+    X(atanh, 4, 4, 7) X(erfc, 4, 4, 7) X(ndtr, 5, 5, 7) X(cbrt, 2, 2, 7) X(sqrt, 0.5, 0.5, 41)                    \
     X(recip, 0.5, 0.5, 41) X(rsqrt, 1.5, 1.5, 41) X(floor, 0, 0, 41) X(ceil, 0, 0, 41)           \
     X(trunc, 0, 0, 41) X(rint, 0, 0, 41)
 /* clang-format on */

@@ -96,8 +96,7 @@ CT_KERNELS(matmul) = {{"gemm", matmul_can, matmul_scratch, matmul_run}, {0}};
     ACTIVATE(sigmoid_##V, type, V, LANES, V##_sigmoid(v))          \
     ACTIVATE(tanh_##V, type, V, LANES, V##_tanh(v))                \
     ACTIVATE(silu_##V, type, V, LANES, V##_mul(v, V##_sigmoid(v))) \
-    ACTIVATE(gelu_##V, type, V, LANES,                             \
-             V##_mul(v, V##_mul(V##_set1((type)0.5), V##_erfc(V##_mul(v, V##_set1((type)-0.70710678118654752440))))))
+    ACTIVATE(gelu_##V, type, V, LANES, V##_mul(v, V##_ndtr(v)))
 ACTIVATIONS(float, vf32, VF32_LANES)
 ACTIVATIONS(double, vf64, VF64_LANES)
 

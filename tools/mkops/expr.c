@@ -40,6 +40,7 @@ static const word words[] = {
     {"atanh", 1, false, 0, "atanh", NULL, false, false, 40, false, false},
     {"erf", 1, false, 0, "erf", NULL, false, false, 40, false, false},
     {"erfc", 1, false, 0, "erfc", NULL, false, false, 40, false, false},
+    {"ndtr", 1, false, 0, "ndtr", NULL, false, false, 40, false, false},
     {"erfinv", 1, false, 0, "erfinv", NULL, false, false, 40, false, false},
     {"lgamma", 1, false, 0, "lgamma", NULL, false, false, 100, false, false},
     {"digamma", 1, false, 0, "digamma", NULL, false, false, 100, false, false},

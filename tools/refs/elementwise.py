@@ -19,7 +19,7 @@ def trigamma(x):
 def unary(f):
     anywhere = dict(neg=torch.neg, square=torch.square, exp=torch.exp, exp2=torch.exp2, expm1=torch.expm1, sin=torch.sin,
                     cos=torch.cos, tan=torch.tan, atan=torch.atan, sinh=torch.sinh, cosh=torch.cosh, tanh=torch.tanh,
-                    asinh=torch.asinh, erf=torch.erf, erfc=torch.erfc, floor=torch.floor, ceil=torch.ceil,
+                    asinh=torch.asinh, erf=torch.erf, erfc=torch.erfc, ndtr=torch.special.ndtr, floor=torch.floor, ceil=torch.ceil,
                     round=torch.round, trunc=torch.trunc, frac=torch.frac, abs=torch.abs, sign=torch.sign,
                     relu=torch.relu, sigmoid=torch.sigmoid)
     positive = dict(sqrt=torch.sqrt, rsqrt=torch.rsqrt, log=torch.log, log2=torch.log2, log10=torch.log10,

@@ -1,9 +1,20 @@
-/* vmath_special.h - erfinv (vectors), the gamma family (scalar code, lane by lane: lgamma is libm's,
+/* vmath_special.h - ndtr, erfinv (vectors), the gamma family (scalar code, lane by lane: lgamma is libm's,
    digamma and polygamma are written here) and the three kinds of remainder. */
 
 /* libm's lgamma writes the global signgam; the reentrant form does not. Strict C hides its
    prototype. */
 extern double lgamma_r(double, int *);
+
+SIMD_INLINE vf32 vf32_ndtr(vf32 x) {
+#if CT_ISA_LEVEL >= 2
+    mf32 far = vf32_gt(vf32_abs(x), vf32_set1(3.93f));
+    vf32 y = vf32_ndtr_near(x);
+    return mf32_any(far) ? vf32_select(far, vf32_ndtr_any(x), y) : y;
+#else
+    return vf32_ndtr_any(x);
+#endif
+}
+SIMD_INLINE vf64 vf64_ndtr(vf64 x) { return vf64_ndtr_any(x); }
 
 /* x = erf y. The start is Winitzki's closed form, within 2e-3: with w = -log(1 - x^2), A = 2/(pi c) -
    w/2, B = w/c, c = 0.147, y^2 = sqrt(A^2 + B) - A. Each Halley step cubes the error:
