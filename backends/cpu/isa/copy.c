@@ -159,7 +159,7 @@ typedef struct job {
     int size; /* of an element */
     bool transposed, stream;
     int64_t rows, columns; /* of a piece of the plane */
-    int64_t row_pieces, column_pieces, pieces, pieces_a_chunk;
+    int64_t row_pieces, column_pieces, pieces_a_plane, pieces, pieces_a_chunk;
 } job;
 
 static void copy_piece(const job *j, char *dst, const char *src, int64_t rows, int64_t columns) {
@@ -196,9 +196,10 @@ static void copy_chunk(void *context, int64_t chunk, int worker) {
     (void)worker;
     const int64_t end = min64((chunk + 1) * j->pieces_a_chunk, j->pieces);
     for (int64_t piece = chunk * j->pieces_a_chunk; piece < end; piece++) {
-        const int64_t column = piece % j->column_pieces * j->columns,
-                      row = piece / j->column_pieces % j->row_pieces * j->rows;
-        int64_t plane = piece / j->column_pieces / j->row_pieces;
+        int64_t plane = piece / j->pieces_a_plane, rest = piece % j->pieces_a_plane;
+        /* tiles go on along the rows of src, which the processor is fetching ahead */
+        const int64_t row = (j->transposed ? rest % j->row_pieces : rest / j->column_pieces) * j->rows,
+                      column = (j->transposed ? rest / j->row_pieces : rest % j->column_pieces) * j->columns;
         int64_t to = row * j->ds[j->outer] + column * j->ds[j->outer + 1],
                 from = row * j->ss[j->outer] + column * j->ss[j->outer + 1];
         for (int d = j->outer - 1; d >= 0; d--) {
@@ -300,7 +301,7 @@ void ct__copy(void *dst, const int64_t *dst_strides, const void *src, const int6
     }
     j.row_pieces = (rows + j.rows - 1) / j.rows;
     j.column_pieces = (columns + j.columns - 1) / j.columns;
-    j.pieces = j.row_pieces * j.column_pieces;
+    j.pieces = j.pieces_a_plane = j.row_pieces * j.column_pieces;
     for (int i = 0; i < j.outer; i++) j.pieces *= j.dims[i];
     const int64_t piece_bytes = j.rows * j.columns * j.size;
     j.pieces_a_chunk = ct__grain(piece_bytes >= CHUNK ? 1 : CHUNK / piece_bytes);
