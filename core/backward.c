@@ -124,8 +124,12 @@ static bool run_hooks(ct_node *node, ct_tensor **cots) {
 
 /* A gradient that the leaf can own and later add to: dense, and in memory of its own. */
 static ct_tensor *own_gradient(ct_tensor *g) {
-    bool own = atomic_load(&g->refs) == 1 && ct__view_is_dense(&g->view) && atomic_load(&g->storage->refs) == 1 &&
-               g->view.offset == 0;
+    bool own = atomic_load(&g->refs) == 1 && ct__view_is_dense(&g->view) && g->view.offset == 0;
+    int holders = atomic_load(&g->storage->refs);
+    /* another shape of what nobody else holds: the storage is as good as its own */
+    if (own && holders == 2 && g->base && atomic_load(&g->base->refs) == 1 && !g->node)
+        return ct__tensor_new(&g->view, g->storage);
+    own = own && holders == 1;
     ct_tensor *mine = NULL;
     ct_scope {
         mine = own ? g : ct_clone(g);
@@ -168,7 +172,7 @@ static ct_tensor *missing_cotangent(const ct_node *node, int output) {
     if (meta->ndim < 0 || !ct_dtype_is_float(meta->dtype)) return NULL;
     ct_dims shape = {.n = meta->ndim};
     memcpy(shape.d, meta->dims, (size_t)meta->ndim * sizeof(int64_t));
-    ct_tensor *zero = ct_zeros(shape, .dtype = meta->dtype);
+    ct_tensor *zero = ct_expand(ct_zeros(CT_DIMS0, .dtype = meta->dtype), shape); /* no memory for what is not there */
     return zero ? ct__tensor_retain(zero) : NULL;
 }
 

@@ -1,6 +1,5 @@
 /* Dispatch: one way for every call of every op. Check the arguments, make shapes and dtypes agree, infer the results, choose a
  * kernel or lower, run, record. */
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -193,9 +192,6 @@ static _Thread_local struct {
     uint64_t key;
     const ct_kernel *list, *kernel;
 } choices[CHOICES];
-static _Atomic uint64_t choices_epoch; /* part of the key: another one finds nothing that was remembered */
-
-void ct__choices_forget(void) { atomic_fetch_add(&choices_epoch, 1); }
 
 static uint64_t mix(uint64_t hash, uint64_t word) {
     hash ^= word;
@@ -229,8 +225,7 @@ static const ct_kernel *choose(const ct_call *call, ct_device device, char *refu
     if (single && !list->can) return list;
     uint64_t key = 0;
     if (!single && !refusals) {
-        key = mix((uintptr_t)call->op,
-                  (uint64_t)device.type + (atomic_load_explicit(&choices_epoch, memory_order_relaxed) << 8));
+        key = mix((uintptr_t)call->op, (uint64_t)device.type);
         key = hash_bytes(key, call->attrs, call->attrs ? call->op->attr_size : 0);
         for (int i = 0; i < call->n_in; i++) key = hash_view(key, call->in[i]);
         for (int i = 0; i < call->n_out; i++) key = hash_view(key, call->out[i]);
@@ -322,7 +317,8 @@ static bool run_lower(request *r, const ct_view *views) {
                               .n_out = r->n_out,
                               .in = in,
                               .out = made,
-                              .want = r->want};
+                              .want = r->want,
+                              .random = &r->random};
             op->lower(&lower);
             for (int i = 0; !views && half != CT_DTYPE_COUNT && i < r->n_out; i++)
                 if (made[i] && made[i]->view.dtype == CT_F32) dtypes[i] = half;

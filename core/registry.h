@@ -9,7 +9,5 @@ extern const int ct__op_total;
 
 void ct__registry_start(void); /* binds the kernels once, on first use */
 void ct__registry_bind(void);  /* binds them again */
-/* Kernels are chosen anew from now on: something that their `can` looks at besides the call has changed (dispatch.c). */
-void ct__choices_forget(void);
 
 #endif

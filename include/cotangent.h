@@ -288,6 +288,11 @@ CT_API bool ct_set_pool(ct_pool_run run, void *context, int threads); /* run NUL
 CT_API const char *ct_isa(void);
 CT_API bool ct_set_isa(const char *name);
 
+/* Whether convolutions keep to sums of products, as their option exact says for one call (default false, also
+ * CT_EXACT_CONV=1). Otherwise 3x3 kernels may use Winograd's algorithm, which rounds a few times more coarsely and in
+ * which an infinity or NaN may spread over a tile of 4x4 results. Returns what it was. */
+CT_API bool ct_set_exact_conv(bool on);
+
 /* Host memory comes from these, in large blocks that the library keeps and reuses; allocate must return memory
  * aligned to `alignment`, or NULL. Only before the first tensor is made. */
 typedef void *(*ct_allocate_fn)(void *context, size_t bytes, size_t alignment);

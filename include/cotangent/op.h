@@ -105,6 +105,7 @@ typedef struct ct_vjp {
 } ct_vjp;
 
 /* What lower sees: it sets out[i] for every i that want[i] asks for. */
+struct ct_random;
 typedef struct ct_lower {
     const ct_op *op;
     const void *attrs;
@@ -112,6 +113,7 @@ typedef struct ct_lower {
     ct_tensor *const *in;
     ct_tensor **out;
     const bool *want;
+    const struct ct_random *random; /* of an op that is CT_OP_RANDOM, its position in the stream (backend.h) */
 } ct_lower;
 
 /* Mutable companion of an op, owned by the library: zero-initialised beside the op. */

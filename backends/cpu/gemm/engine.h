@@ -6,6 +6,12 @@
 
 enum { CT__TILE_ROWS_MAX = 14, CT__TILE_WIDTH_MAX = 32 };
 
+/* A piece of the sum over k, in bytes from the tile's a and b: for operands whose k is not one arithmetic progression,
+ * such as the taps of a convolution. */
+typedef struct ct__run {
+    int64_t a, b;
+} ct__run;
+
 /* One register tile's work; strides in bytes. */
 typedef struct ct__tile {
     const void *a;
@@ -15,7 +21,9 @@ typedef struct ct__tile {
     void *copy; /* copying tiles: where B's panel is packed to */
     void *c;    /* accumulators */
     int64_t c_row;
-    int64_t k;         /* in groups */
+    int64_t k; /* in groups; of each run, where there are any */
+    const ct__run *runs;
+    int64_t n_runs;    /* 0: a and b are all there is */
     const void *start; /* i8: what the sums start from (NULL: zero) */
     double alpha;
     int cols; /* valid columns */

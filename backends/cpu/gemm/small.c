@@ -28,6 +28,8 @@ static void multiply(const ct_gemm *g, const ct__kernel *kernel, const char *a, 
     t.c_row = g->c_row * size;
     t.k = g->k;
     t.start = NULL;
+    t.runs = NULL;
+    t.n_runs = 0;
     t.alpha = g->alpha;
     t.accumulate = g->accumulate;
     t.scale = g->scale;

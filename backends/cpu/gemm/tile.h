@@ -84,6 +84,9 @@ static inline __attribute__((always_inline)) void tile_body(const ct__tile *t, c
                                                             const int masked, const int copy) {
     const int64_t row = t->a_row, step = t->a_step, b_step = t->b_step, c_row = t->c_row;
     const char *a0 = (const char *)t->a, *b = (const char *)t->b;
+    const ct__run *run = t->runs;
+    int64_t runs = copy ? 0 : t->n_runs;
+    if (runs > 0) a0 += run->a, b += run->b;
     const char *a1 = a0 + 3 * row, *a2 = a1 + 3 * row, *a3 = a2 + 3 * row, *a4 = a3 + 3 * row;
     char *c = (char *)t->c, *to = (char *)t->copy;
     const MASK mask = V_MASK(t->cols - (vecs - 1) * LANES);
@@ -97,6 +100,7 @@ static inline __attribute__((always_inline)) void tile_body(const ct__tile *t, c
         TILE_EACH(TILE_PREFETCH)
         TILE_AGAIN(c)
     }
+again:
     for (int64_t p = t->k; p > 0; p--) {
         const VEC b0 = TILE_LOAD(b, 0);
         const VEC b1 = vecs > 1 ? TILE_LOAD(b, 1) : V_ZERO;
@@ -114,6 +118,12 @@ static inline __attribute__((always_inline)) void tile_body(const ct__tile *t, c
         a0 += step, a1 += step, a2 += step, a3 += step, a4 += step;
         b += b_step;
         (void)b1, (void)b2;
+    }
+    if (--runs > 0) {
+        run++;
+        a0 = (const char *)t->a + run->a, b = (const char *)t->b + run->b;
+        a1 = a0 + 3 * row, a2 = a1 + 3 * row, a3 = a2 + 3 * row, a4 = a3 + 3 * row;
+        goto again;
     }
     if (t->scale) {
         TILE_EACH(TILE_SCALE)

@@ -1,0 +1,52 @@
+/* Products of small blocks inside another kernel, on the engine's register tiles: no plan, no scratch, no threads. For kernels
+ * that keep blocks in cache between products (attention, recurrence). */
+#ifndef CT_BACKENDS_CPU_GEMM_BLOCK_H
+#define CT_BACKENDS_CPU_GEMM_BLOCK_H
+
+#include "backends/cpu/gemm/plan.h"
+
+/* C (m,n) (+)= A (m,k) B (k,n). A by its two strides; B as rows (panel: bytes of a panel's width) or as the panels of pack_b
+ * (panel: bytes of a whole one). C has unit stride. All in bytes, of the kernel's own type. */
+typedef struct ct__block {
+    const char *a;
+    int64_t a_row, a_step;
+    const char *b;
+    int64_t b_step, panel;
+    char *c;
+    int64_t c_row;
+    int64_t m, n, k;
+    bool accumulate;
+} ct__block;
+
+static inline void ct__block_multiply(const ct__kernel *kernel, const ct__block *p) {
+    const int64_t size = ct__type_size(kernel->acc), width = ct__panel_width(kernel);
+    if (p->m <= 0 || p->n <= 0) return;
+    const int64_t rows = ct__ceil_div(p->m, ct__ceil_div(p->m, kernel->rows));
+    ct__tile t = {.a_row = p->a_row,
+                  .a_step = p->a_step,
+                  .b = p->b,
+                  .b_step = p->b_step,
+                  .c_row = p->c_row,
+                  .k = p->k,
+                  .accumulate = p->accumulate};
+    for (int64_t j = 0; j < p->n; j += width, t.b = (const char *)t.b + p->panel) {
+        const int64_t cols = ct__min(width, p->n - j), vecs = ct__ceil_div(cols, kernel->lanes);
+        const ct__tile_fn *fn = kernel->tiles[(vecs - 1) * 2 + (cols != vecs * kernel->lanes)];
+        t.cols = (int)cols;
+        for (int64_t i = 0; i < p->m; i += rows) {
+            t.a = p->a + i * t.a_row;
+            t.c = p->c + i * t.c_row + j * size;
+            fn[ct__min(rows, p->m - i) - 1](&t);
+        }
+    }
+}
+
+/* Room in a scratch block, a cache line each. */
+static inline size_t ct__room(int64_t bytes) { return ((size_t)bytes + 63) / 64 * 64; }
+static inline char *ct__claim(char **at, int64_t bytes) {
+    char *p = *at;
+    *at += ct__room(bytes);
+    return p;
+}
+
+#endif

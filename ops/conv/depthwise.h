@@ -1,0 +1,162 @@
+/* Depthwise convolution, what its parts share: the forward pass and the input gradient as one kind of pass, in which each
+ * position of the destination adds up taps of the source. Private to ops/conv. */
+#ifndef COTANGENT_OPS_CONV_DEPTHWISE_H
+#define COTANGENT_OPS_CONV_DEPTHWISE_H
+
+#include "backends/cpu/kernel.h"
+#include "ops/conv/kernels.h"
+
+/* Tap t of position d looks at (d * up + first + t * step) / down, where that is whole and inside the source. Forward: up is
+ * the stride; input gradient: down is. */
+typedef struct depthwise_axis {
+    int64_t source, target, taps, up, down, first, step;
+} depthwise_axis;
+
+typedef struct depthwise_image {
+    void *data;
+    int64_t n, c, h, w; /* strides in elements */
+} depthwise_image;
+
+typedef struct depthwise_pass {
+    depthwise_axis h, w;
+    int64_t batch, channels, multiplier;
+    int64_t target_channels, sources; /* a target channel adds up `sources` channels of the source */
+    bool forward;
+    ct_dtype dtype;
+    depthwise_image source, target;
+    const void *weight; /* of output channel 0, tap (0, 0) as the pass counts them: turned round for the gradient */
+    int64_t w_o, w_h, w_w;
+    const void *bias;
+    int64_t bias_step;
+    const void *residual;
+    ct_image_strides residual_step;
+    ct_gemm_activate activate;
+} depthwise_pass;
+
+/* The weight gradient: x and g are read in forward terms. */
+typedef struct depthwise_gradient {
+    depthwise_axis h, w; /* forward: source x, target g */
+    int64_t batch, channels, multiplier;
+    ct_dtype dtype;
+    depthwise_image x, g;
+    void *weight;
+    int64_t w_o, w_h, w_w;
+    void *bias;
+} depthwise_gradient;
+
+/* Axis a of a window, for the pass forward or for the input gradient, whose taps are counted from the last so that steps
+ * through the source are positive. */
+static inline depthwise_axis depthwise_make_axis(const ct_window *s, int a, bool forward) {
+    return (depthwise_axis){.source = forward ? s->in[a] : s->out[a],
+                            .target = forward ? s->out[a] : s->in[a],
+                            .taps = s->kernel[a],
+                            .up = forward ? s->stride[a] : 1,
+                            .down = forward ? 1 : s->stride[a],
+                            .first = forward ? -s->before[a] : s->before[a] - (s->kernel[a] - 1) * s->dilation[a],
+                            .step = s->dilation[a]};
+}
+
+static inline int64_t depthwise_floor(int64_t a, int64_t b) { return a / b - (a % b < 0); }
+static inline int64_t depthwise_up(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
+
+/* The source of tap t of position d; -1: none. */
+static inline int64_t depthwise_at(const depthwise_axis *a, int64_t d, int64_t t) {
+    const int64_t at = d * a->up + a->first + t * a->step;
+    if (at < 0 || at % a->down) return -1;
+    return at / a->down < a->source ? at / a->down : -1;
+}
+
+/* Whether tap t is inside the source for all positions from d to last, whole steps of `down` apart, or for none. */
+static inline bool depthwise_alike(const depthwise_axis *a, int64_t d, int64_t last, int64_t t) {
+    const int64_t shift = a->first + t * a->step, low = d * a->up + shift, high = last * a->up + shift;
+    const int64_t end = a->source * a->down;
+    return low % a->down || (low >= 0 && high < end) || high < 0 || low >= end;
+}
+
+/* Source lines are kept sorted by column modulo `up`, `length` of each from index `left` on: where tap t of the target columns
+ * with remainder r modulo `down` begins in such a line; -1: they have no such tap. */
+static inline int64_t depthwise_offset(const depthwise_axis *a, int64_t r, int64_t t, int64_t left, int64_t length) {
+    const int64_t at = r * a->up + a->first + t * a->step;
+    if (depthwise_floor(at, a->down) * a->down != at) return -1;
+    const int64_t e = at / a->down, index = depthwise_floor(e, a->up);
+    return (e - index * a->up) * length + index - left;
+}
+
+/* left and length for whole vectors of `lanes` targets a remainder. */
+static inline void depthwise_extent(const depthwise_axis *a, int64_t lanes, int64_t *left, int64_t *length) {
+    const int64_t last = (a->down - 1) * a->up + a->first + (a->taps - 1) * a->step;
+    const int64_t high = depthwise_floor(depthwise_floor(last, a->down), a->up);
+    *left = ct__min64(depthwise_floor(depthwise_floor(a->first, a->down), a->up), 0);
+    *length = ct__max64(high, 0) + lanes - *left;
+}
+
+/* Source rows that `rows` rows of the target may look at. */
+static inline int64_t depthwise_rows(const depthwise_axis *a, int64_t rows) {
+    return ((rows - 1) * a->up + (a->taps - 1) * a->step) / a->down + 2;
+}
+
+/* One line of a tensor as T, and back. */
+static inline void depthwise_read_f32(float *dst, ct_dtype dtype, const void *data, int64_t at, int64_t step,
+                                      int64_t count) {
+    if (dtype == CT_F32) {
+        const float *src = (const float *)data + at;
+        if (step == 1) memcpy(dst, src, (size_t)count * sizeof *dst);
+        else
+            for (int64_t i = 0; i < count; i++) dst[i] = src[i * step];
+        return;
+    }
+    const uint16_t *src = (const uint16_t *)data + at;
+    uint16_t line[VF32_LANES];
+    for (int64_t i = 0; i < count; i += VF32_LANES) {
+        const int n = (int)ct__min64(VF32_LANES, count - i);
+        const uint16_t *from = src + i;
+        if (step != 1) {
+            for (int j = 0; j < n; j++) line[j] = src[(i + j) * step];
+            from = line;
+        }
+        vf32_store_n(dst + i, dtype == CT_F16 ? vf32_load_f16_n(from, n) : vf32_load_bf16_n(from, n), n);
+    }
+}
+static inline void depthwise_write_f32(const float *src, ct_dtype dtype, void *data, int64_t at, int64_t step,
+                                       int64_t count) {
+    if (dtype == CT_F32) {
+        float *dst = (float *)data + at;
+        if (step == 1) memcpy(dst, src, (size_t)count * sizeof *dst);
+        else
+            for (int64_t i = 0; i < count; i++) dst[i * step] = src[i];
+        return;
+    }
+    uint16_t *dst = (uint16_t *)data + at;
+    uint16_t line[VF32_LANES];
+    for (int64_t i = 0; i < count; i += VF32_LANES) {
+        const int n = (int)ct__min64(VF32_LANES, count - i);
+        uint16_t *to = step == 1 ? dst + i : line;
+        const vf32 v = vf32_load_n(src + i, n);
+        if (dtype == CT_F16) vf32_store_f16_n(to, v, n);
+        else vf32_store_bf16_n(to, v, n);
+        for (int j = 0; step != 1 && j < n; j++) dst[(i + j) * step] = line[j];
+    }
+}
+static inline void depthwise_read_f64(double *dst, ct_dtype dtype, const void *data, int64_t at, int64_t step,
+                                      int64_t count) {
+    const double *src = (const double *)data + at;
+    (void)dtype;
+    for (int64_t i = 0; i < count; i++) dst[i] = src[i * step];
+}
+static inline void depthwise_write_f64(const double *src, ct_dtype dtype, void *data, int64_t at, int64_t step,
+                                       int64_t count) {
+    double *dst = (double *)data + at;
+    (void)dtype;
+    for (int64_t i = 0; i < count; i++) dst[i * step] = src[i];
+}
+
+/* Planes of one channel at a time, any strides (depthwise_planes.h), and vectors of channels (depthwise_pixels.h). */
+#define DEPTHWISE_ENTRY(path)                                                                \
+    size_t CT_ISA_FN(ct__depthwise_##path##_bytes)(const depthwise_pass *pass);              \
+    void CT_ISA_FN(ct__depthwise_##path)(const depthwise_pass *pass, void *scratch);         \
+    size_t CT_ISA_FN(ct__depthwise_##path##_grad_bytes)(const depthwise_gradient *gradient); \
+    void CT_ISA_FN(ct__depthwise_##path##_grad)(const depthwise_gradient *gradient, void *scratch);
+DEPTHWISE_ENTRY(planes)
+DEPTHWISE_ENTRY(pixels)
+
+#endif

@@ -1,0 +1,60 @@
+/* Depthwise convolution plane by plane, in f32 (halves are widened as they are copied) and f64. */
+#include "ops/conv/depthwise.h"
+
+#define T       float
+#define V       vf32
+#define VL      VF32_LANES
+#define VF(op)  vf32_##op
+#define NAME(x) x##_f32
+#include "ops/conv/depthwise_planes.h"
+#undef T
+#undef V
+#undef VL
+#undef VF
+#undef NAME
+
+#define T       double
+#define V       vf64
+#define VL      VF64_LANES
+#define VF(op)  vf64_##op
+#define NAME(x) x##_f64
+#include "ops/conv/depthwise_planes.h"
+
+#define PASS(type)                                                                   \
+    do {                                                                             \
+        band_##type b;                                                               \
+        plan_##type(&b, pass);                                                       \
+        b.workers = scratch;                                                         \
+        if (!scratch) return (size_t)(ct__threads() * b.worker) * sizeof *b.workers; \
+        ct__parallel((b.planes + b.chunk - 1) / b.chunk, planes_chunk_##type, &b);   \
+    } while (0)
+#define SUMS(type)                                                                             \
+    do {                                                                                       \
+        sums_##type s;                                                                         \
+        depthwise_pass pass;                                                                   \
+        plan_sums_##type(&s, &pass, gradient);                                                 \
+        s.band.workers = scratch;                                                              \
+        if (!scratch) return (size_t)(ct__threads() * s.band.worker) * sizeof *s.band.workers; \
+        ct__parallel(gradient->channels * gradient->multiplier, sums_chunk_##type, &s);        \
+    } while (0)
+
+/* Without scratch: how many bytes of it. */
+static size_t run_pass(const depthwise_pass *pass, void *scratch) {
+    if (pass->dtype == CT_F64) PASS(f64);
+    else PASS(f32);
+    return 0;
+}
+static size_t run_gradient(const depthwise_gradient *gradient, void *scratch) {
+    if (gradient->dtype == CT_F64) SUMS(f64);
+    else SUMS(f32);
+    return 0;
+}
+
+size_t CT_ISA_FN(ct__depthwise_planes_bytes)(const depthwise_pass *pass) { return run_pass(pass, NULL); }
+void CT_ISA_FN(ct__depthwise_planes)(const depthwise_pass *pass, void *scratch) { run_pass(pass, scratch); }
+size_t CT_ISA_FN(ct__depthwise_planes_grad_bytes)(const depthwise_gradient *gradient) {
+    return run_gradient(gradient, NULL);
+}
+void CT_ISA_FN(ct__depthwise_planes_grad)(const depthwise_gradient *gradient, void *scratch) {
+    run_gradient(gradient, scratch);
+}

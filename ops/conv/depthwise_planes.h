@@ -1,0 +1,329 @@
+/* Depthwise convolution plane by plane, for one element type: T, V (its vectors), VL (their lanes), VF(op) and NAME(x). Included by
+ * depthwise_planes.cpu.c once a type; no include guard.
+ *
+ * A band of source rows is copied into scratch with its padding around it, columns sorted by their remainder modulo `up`;
+ * then every tap is an offset into it, and vectors run along the row whatever stride and dilation are. The target's
+ * columns are likewise sorted by their remainder modulo `down` until they are stored. */
+
+typedef struct NAME(band) {
+    const depthwise_pass *p;
+    int64_t left, length;      /* of a sorted source row: the first index, and how many a remainder */
+    int64_t source_row;        /* elements of a source row: up * length */
+    int64_t lanes;             /* of the target a remainder, whole vectors */
+    int64_t target_row;        /* down * lanes */
+    int64_t rows, source_rows; /* of a band */
+    int64_t planes, chunk;     /* in all, and of a chunk */
+    T *workers;
+    int64_t worker; /* elements of scratch: weights, offsets of taps, source and target rows */
+} NAME(band);
+
+static void NAME(plan)(NAME(band) * b, const depthwise_pass *p) {
+    *b = (NAME(band)){.p = p};
+    const depthwise_axis *h = &p->h, *w = &p->w;
+    b->lanes = depthwise_up((w->target + w->down - 1) / w->down, VL);
+    b->target_row = w->down * b->lanes;
+    depthwise_extent(w, b->lanes, &b->left, &b->length);
+    b->source_row = w->up * b->length;
+    b->rows = h->target;
+    while (b->rows > 8 &&
+           (depthwise_rows(h, b->rows) * b->source_row + b->rows * b->target_row) * (int64_t)sizeof(T) > 24 << 10)
+        b->rows = (b->rows + 1) / 2;
+    b->rows = depthwise_up(ct__max64(b->rows, 1), 4); /* blocks of four rows write whole blocks */
+    b->source_rows = depthwise_rows(h, b->rows);
+    b->planes = p->batch * p->target_channels;
+    const int64_t work = ct__max64(1, h->target * w->target);
+    b->chunk = ct__max64(1, ct__grain(16384) / work);
+    b->worker = depthwise_up(h->taps * w->taps + h->taps * w->taps * (int64_t)(sizeof(void *) / sizeof(T) + 1), 16) +
+                depthwise_up(b->source_rows * b->source_row + VL, 16) + depthwise_up(b->rows * b->target_row, 16) + 32;
+}
+
+/* Copies source rows [row, row + count) of a plane; what lies outside is zero. */
+static void NAME(copy)(const NAME(band) * b, T *dst, int64_t image, int64_t channel, int64_t row, int64_t count) {
+    const depthwise_pass *p = b->p;
+    const depthwise_image *s = &p->source;
+    const int64_t up = p->w.up, width = p->w.source;
+    for (int64_t i = row; i < row + count; i++, dst += b->source_row) {
+        if (i < 0 || i >= p->h.source) {
+            memset(dst, 0, (size_t)b->source_row * sizeof *dst);
+            continue;
+        }
+        const int64_t at = image * s->n + channel * s->c + i * s->h;
+        for (int64_t r = 0; r < up; r++) {
+            T *to = dst + r * b->length;
+            const int64_t have = ct__max64(0, ct__min64((width - r + up - 1) / up, b->length + b->left));
+            for (int64_t j = 0; j < -b->left; j++) to[j] = 0;
+            NAME(depthwise_read)(to - b->left, p->dtype, s->data, at + r * s->w, up * s->w, have);
+            for (int64_t j = have - b->left; j < b->length; j++) to[j] = 0;
+        }
+    }
+}
+
+/* Four rows of the target, stride 1, rows of taps next to each other: each vector that is loaded serves up to TAPS rows. */
+SIMD_INLINE void NAME(four_rows)(T *dst, int64_t dst_row, int64_t lanes, const T *src, int64_t src_row, const T *w,
+                                 int64_t step, const int TAPS, T start, bool add) {
+    V weight[25];
+#pragma GCC unroll 25
+    for (int i = 0; i < TAPS * TAPS; i++) weight[i] = VF(set1)(w[i]);
+    for (int64_t j = 0; j < lanes; j += VL) {
+        V sum[4];
+#pragma GCC unroll 4
+        for (int q = 0; q < 4; q++) sum[q] = add ? VF(load)(dst + q * dst_row + j) : VF(set1)(start);
+#pragma GCC unroll 5
+        for (int k = 0; k < TAPS; k++) {
+            const T *at = src + j + k * step;
+#pragma GCC unroll 8
+            for (int r = 0; r < TAPS + 3; r++) {
+                const V v = VF(load)(at + r * src_row);
+#pragma GCC unroll 4
+                for (int q = 0; q < 4; q++)
+                    if (r - q >= 0 && r - q < TAPS) sum[q] = VF(fma)(v, weight[(r - q) * TAPS + k], sum[q]);
+            }
+        }
+#pragma GCC unroll 4
+        for (int q = 0; q < 4; q++) VF(store)(dst + q * dst_row + j, sum[q]);
+    }
+}
+static __attribute__((noinline)) void NAME(four_rows_3)(T *dst, int64_t dst_row, int64_t lanes, const T *src,
+                                                        int64_t src_row, const T *w, int64_t step, T start, bool add) {
+    NAME(four_rows)(dst, dst_row, lanes, src, src_row, w, step, 3, start, add);
+}
+static __attribute__((noinline)) void NAME(four_rows_5)(T *dst, int64_t dst_row, int64_t lanes, const T *src,
+                                                        int64_t src_row, const T *w, int64_t step, T start, bool add) {
+    NAME(four_rows)(dst, dst_row, lanes, src, src_row, w, step, 5, start, add);
+}
+
+/* Any taps, as a list of places and weights. */
+static void NAME(any_row)(T *dst, int64_t lanes, const T *const *from, const T *w, int64_t taps, T start, bool add) {
+    int64_t j = 0;
+    for (; j + 4 * VL <= lanes; j += 4 * VL) {
+        V s0 = VF(set1)(start), s1 = s0, s2 = s0, s3 = s0;
+        if (add)
+            s0 = VF(load)(dst + j), s1 = VF(load)(dst + j + VL), s2 = VF(load)(dst + j + 2 * VL),
+            s3 = VF(load)(dst + j + 3 * VL);
+        for (int64_t t = 0; t < taps; t++) {
+            const V x = VF(set1)(w[t]);
+            const T *at = from[t] + j;
+            s0 = VF(fma)(VF(load)(at), x, s0), s1 = VF(fma)(VF(load)(at + VL), x, s1);
+            s2 = VF(fma)(VF(load)(at + 2 * VL), x, s2), s3 = VF(fma)(VF(load)(at + 3 * VL), x, s3);
+        }
+        VF(store)(dst + j, s0), VF(store)(dst + j + VL, s1);
+        VF(store)(dst + j + 2 * VL, s2), VF(store)(dst + j + 3 * VL, s3);
+    }
+    for (; j < lanes; j += VL) {
+        V s = add ? VF(load)(dst + j) : VF(set1)(start);
+        for (int64_t t = 0; t < taps; t++) s = VF(fma)(VF(load)(from[t] + j), VF(set1)(w[t]), s);
+        VF(store)(dst + j, s);
+    }
+}
+
+/* Residual, activation, and the columns back in their order. */
+static void NAME(finish)(const NAME(band) * b, T *rows, int64_t image, int64_t channel, int64_t row, int64_t count) {
+    const depthwise_pass *p = b->p;
+    const depthwise_image *y = &p->target;
+    const int64_t down = p->w.down, width = p->w.target;
+    for (int64_t i = row; i < row + count; i++, rows += b->target_row)
+        for (int64_t r = 0; r < down && r < width; r++) {
+            T *line = rows + r * b->lanes;
+            const int64_t have = (width - r + down - 1) / down;
+            if (p->residual) {
+                const ct_image_strides *s = &p->residual_step;
+                const int64_t at = image * s->n + channel * s->c + i * s->s[1] + r * s->s[2];
+                for (int64_t j = 0; j < have; j += VL) {
+                    T more[VL];
+                    const int64_t n = ct__min64(VL, have - j);
+                    NAME(depthwise_read)(more, p->dtype, p->residual, at + j * down * s->s[2], down * s->s[2], n);
+                    for (int64_t l = 0; l < n; l++) line[j + l] += more[l];
+                }
+            }
+            if (p->activate) p->activate(NULL, line, have);
+            NAME(depthwise_write)
+            (line, p->dtype, y->data, image * y->n + channel * y->c + i * y->h + r * y->w, down * y->w, have);
+        }
+}
+
+static void NAME(plane)(const NAME(band) * b, int64_t image, int64_t channel, T *scratch) {
+    const depthwise_pass *p = b->p;
+    const depthwise_axis *h = &p->h, *w = &p->w;
+    const int64_t all = h->taps * w->taps;
+    T *weight = scratch, *list = weight + all;
+    const T **from = (const T **)(void *)(((uintptr_t)(list + all) + 15) & ~(uintptr_t)15);
+    T *source = (T *)(void *)(((uintptr_t)(from + all) + 63) & ~(uintptr_t)63);
+    T *target = source + depthwise_up(b->source_rows * b->source_row + VL, 16);
+    T start = 0;
+    if (p->bias) NAME(depthwise_read)(&start, p->dtype, p->bias, channel * p->bias_step, 1, 1);
+    const bool plain = h->up == 1 && h->down == 1 && w->up == 1 && w->down == 1 && h->step == 1 && h->taps == w->taps &&
+                       (h->taps == 3 || h->taps == 5);
+    for (int64_t row = 0; row < h->target; row += b->rows) {
+        const int64_t rows = ct__min64(b->rows, h->target - row);
+        const int64_t first = depthwise_floor(row * h->up + h->first, h->down);
+        for (int64_t s = 0; s < p->sources; s++) {
+            const int64_t other = p->forward ? channel / p->multiplier : channel * p->multiplier + s;
+            const int64_t o = p->forward ? channel : other;
+            for (int64_t k = 0; k < h->taps; k++) NAME(depthwise_read)
+            (weight + k * w->taps, p->dtype, p->weight, o * p->w_o + k * p->w_h, p->w_w, w->taps);
+            if (plain) {
+                const int64_t offset = depthwise_offset(w, 0, 0, b->left, b->length);
+                NAME(copy)(b, source, image, other, first, depthwise_up(rows, 4) + h->taps - 1);
+                for (int64_t i = 0; i < rows; i += 4)
+                    (h->taps == 3 ? NAME(four_rows_3) : NAME(four_rows_5))(
+                        target + i * b->target_row, b->target_row, b->lanes, source + i * b->source_row + offset,
+                        b->source_row, weight, w->step, start, s > 0);
+                continue;
+            }
+            NAME(copy)(b, source, image, other, first, depthwise_rows(h, rows));
+            for (int64_t i = 0; i < rows; i++)
+                for (int64_t r = 0; r < w->down; r++) {
+                    int64_t taps = 0;
+                    for (int64_t k = 0; k < h->taps; k++) {
+                        const int64_t at = depthwise_at(h, row + i, k);
+                        for (int64_t t = 0; t < w->taps && at >= 0; t++) {
+                            const int64_t offset = depthwise_offset(w, r, t, b->left, b->length);
+                            if (offset < 0) continue;
+                            from[taps] = source + (at - first) * b->source_row + offset;
+                            list[taps++] = weight[k * w->taps + t];
+                        }
+                    }
+                    NAME(any_row)(target + i * b->target_row + r * b->lanes, b->lanes, from, list, taps, start, s > 0);
+                }
+        }
+        NAME(finish)(b, target, image, channel, row, rows);
+    }
+}
+
+static void NAME(planes_chunk)(void *ctx, int64_t chunk, int worker) {
+    const NAME(band) *b = ctx;
+    const int64_t end = ct__min64((chunk + 1) * b->chunk, b->planes);
+    for (int64_t i = chunk * b->chunk; i < end; i++)
+        NAME(plane)(b, i / b->p->target_channels, i % b->p->target_channels, b->workers + worker * b->worker);
+}
+
+/* ---- Weight gradient: for each output channel, sums over images and positions ---- */
+
+typedef struct NAME(sums) {
+    NAME(band) band;
+    const depthwise_gradient *g;
+} NAME(sums);
+
+/* sum[k][t] += g[i - k][j] x[i][j + t * step] for `rows` rows i of x; g has zero rows around it. */
+SIMD_INLINE void NAME(add_taps)(V *sums, const T *x, int64_t x_row, const T *g, int64_t g_row, int64_t rows,
+                                int64_t lanes, int64_t step, const int TAPS, const int COLS) {
+    V s[15];
+#pragma GCC unroll 15
+    for (int i = 0; i < TAPS * COLS; i++) s[i] = sums[i];
+    for (int64_t i = 0; i < rows; i++, x += x_row, g += g_row)
+        for (int64_t j = 0; j < lanes; j += VL) {
+            V v[COLS];
+#pragma GCC unroll 3
+            for (int t = 0; t < COLS; t++) v[t] = VF(load)(x + j + t * step);
+#pragma GCC unroll 5
+            for (int k = 0; k < TAPS; k++) {
+                const V y = VF(load)(g + j - k * g_row);
+#pragma GCC unroll 3
+                for (int t = 0; t < COLS; t++) s[k * COLS + t] = VF(fma)(y, v[t], s[k * COLS + t]);
+            }
+        }
+#pragma GCC unroll 15
+    for (int i = 0; i < TAPS * COLS; i++) sums[i] = s[i];
+}
+static __attribute__((noinline)) void NAME(add_3x3)(V *sums, const T *x, int64_t x_row, const T *g, int64_t g_row,
+                                                    int64_t rows, int64_t lanes, int64_t step) {
+    NAME(add_taps)(sums, x, x_row, g, g_row, rows, lanes, step, 3, 3);
+}
+static __attribute__((noinline)) void NAME(add_5x1)(V *sums, const T *x, int64_t x_row, const T *g, int64_t g_row,
+                                                    int64_t rows, int64_t lanes, int64_t step) {
+    NAME(add_taps)(sums, x, x_row, g, g_row, rows, lanes, step, 5, 1);
+}
+
+/* One row of g with one row of x: four taps share what is loaded of g. */
+static void NAME(add_any)(V *sums, const T *const *x, const T *g, int64_t taps, int64_t lanes) {
+    for (int64_t t = 0; t < taps; t += 4) {
+        const int64_t left = taps - t;
+        const T *x0 = x[t], *x1 = x[t + (left > 1 ? 1 : 0)], *x2 = x[t + (left > 2 ? 2 : 0)],
+                *x3 = x[t + (left > 3 ? 3 : 0)];
+        V s0 = sums[t], s1 = left > 1 ? sums[t + 1] : s0, s2 = left > 2 ? sums[t + 2] : s0,
+          s3 = left > 3 ? sums[t + 3] : s0;
+        for (int64_t j = 0; j < lanes; j += VL) {
+            const V y = VF(load)(g + j);
+            s0 = VF(fma)(y, VF(load)(x0 + j), s0), s1 = VF(fma)(y, VF(load)(x1 + j), s1);
+            s2 = VF(fma)(y, VF(load)(x2 + j), s2), s3 = VF(fma)(y, VF(load)(x3 + j), s3);
+        }
+        sums[t] = s0;
+        if (left > 1) sums[t + 1] = s1;
+        if (left > 2) sums[t + 2] = s2;
+        if (left > 3) sums[t + 3] = s3;
+    }
+}
+
+static void NAME(sums_chunk)(void *ctx, int64_t o, int worker) {
+    const NAME(sums) *s = ctx;
+    const depthwise_gradient *g = s->g;
+    const NAME(band) *b = &s->band;
+    const depthwise_axis *h = &g->h, *w = &g->w;
+    const int64_t all = h->taps * w->taps, channel = o / g->multiplier, edge = h->taps - 1;
+    V *sum = (V *)(void *)(((uintptr_t)(b->workers + worker * b->worker) + 63) & ~(uintptr_t)63);
+    const T **from = (const T **)(void *)(sum + all + 1);
+    T *x = (T *)(void *)(((uintptr_t)(from + w->taps) + 63) & ~(uintptr_t)63);
+    T *y = x + depthwise_up((b->source_rows + edge) * b->source_row + VL, 16);
+    const bool plain = h->up == 1 && w->up == 1 && h->step == 1 && h->taps == w->taps && (h->taps == 3 || h->taps == 5);
+    V total = VF(set1)(0);
+    for (int64_t i = 0; i < all; i++) sum[i] = total;
+    const int64_t border = plain ? edge : 0; /* zero rows around those of g */
+    if (plain) memset(y, 0, (size_t)((b->rows + 2 * edge) * b->lanes) * sizeof *y);
+    for (int64_t image = 0; image < g->batch; image++)
+        for (int64_t row = 0; row < h->target; row += b->rows) {
+            const int64_t rows = ct__min64(b->rows, h->target - row), first = row * h->up + h->first;
+            T *to = y + border * b->lanes;
+            for (int64_t i = 0; i < rows; i++, to += b->lanes) {
+                NAME(depthwise_read)
+                (to, g->dtype, g->g.data, image * g->g.n + o * g->g.c + (row + i) * g->g.h, g->g.w, w->target);
+                for (int64_t j = w->target; j < b->lanes; j++) to[j] = 0;
+                for (int64_t j = 0; g->bias && j < b->lanes; j += VL) total = VF(add)(total, VF(load)(to + j));
+            }
+            const int64_t have = depthwise_rows(h, rows) - 1;
+            NAME(copy)(b, x, image, channel, first, have);
+            if (plain) {
+                memset(to, 0, (size_t)(edge * b->lanes) * sizeof *to);
+                const T *at = x + depthwise_offset(w, 0, 0, b->left, b->length), *from_g = y + border * b->lanes;
+                if (h->taps == 3)
+                    NAME(add_3x3)(sum, at, b->source_row, from_g, b->lanes, rows + edge, b->lanes, w->step);
+                else
+                    for (int64_t t = 0; t < 5; t++) NAME(add_5x1)
+                (sum + t * 5, at + t * w->step, b->source_row, from_g, b->lanes, rows + edge, b->lanes, 0);
+                continue;
+            }
+            for (int64_t i = 0; i < rows; i++)
+                for (int64_t k = 0; k < h->taps; k++) {
+                    const int64_t at = depthwise_at(h, row + i, k);
+                    if (at < 0) continue;
+                    for (int64_t t = 0; t < w->taps; t++)
+                        from[t] = x + (at - first) * b->source_row + depthwise_offset(w, 0, t, b->left, b->length);
+                    NAME(add_any)(sum + k * w->taps, from, y + i * b->lanes, w->taps, b->lanes);
+                }
+        }
+    for (int64_t k = 0; k < h->taps; k++)
+        for (int64_t t = 0; t < w->taps; t++) {
+            const T value = VF(hsum)(sum[plain && h->taps == 5 ? t * 5 + k : k * w->taps + t]);
+            NAME(depthwise_write)(&value, g->dtype, g->weight, o * g->w_o + k * g->w_h + t * g->w_w, 1, 1);
+        }
+    if (g->bias) {
+        const T value = VF(hsum)(total);
+        NAME(depthwise_write)(&value, g->dtype, g->bias, o, 1, 1);
+    }
+}
+
+static void NAME(plan_sums)(NAME(sums) * s, depthwise_pass *pass, const depthwise_gradient *g) {
+    *pass = (depthwise_pass){.h = g->h,
+                             .w = g->w,
+                             .batch = g->batch,
+                             .target_channels = g->channels * g->multiplier,
+                             .dtype = g->dtype,
+                             .source = g->x};
+    NAME(plan)(&s->band, pass);
+    s->g = g;
+    NAME(band) *b = &s->band;
+    const int64_t edge = g->h.taps - 1;
+    b->worker =
+        depthwise_up((g->h.taps * g->w.taps + 1) * VL + g->w.taps * (int64_t)(sizeof(void *) / sizeof(T) + 1), 16) +
+        depthwise_up((b->source_rows + edge) * b->source_row + VL, 16) +
+        depthwise_up((b->rows + 2 * edge) * b->lanes, 16) + 48;
+}

@@ -1,0 +1,141 @@
+/* Convolution with few channels a group, what its parts share. Private to ops/conv. */
+#ifndef COTANGENT_OPS_CONV_GROUPED_H
+#define COTANGENT_OPS_CONV_GROUPED_H
+
+#include "ops/conv/depthwise.h"
+
+/* Vectors of eight floats, the channels of a group; two a cycle where there are wider ones, so nothing is lost. */
+#if VF32_LANES == 16
+typedef __m256 v8;
+SIMD_INLINE v8 v8_load(const float *p) { return _mm256_loadu_ps(p); }
+SIMD_INLINE void v8_store(float *p, v8 v) { _mm256_storeu_ps(p, v); }
+SIMD_INLINE v8 v8_set1(float x) { return _mm256_set1_ps(x); }
+SIMD_INLINE v8 v8_add(v8 a, v8 b) { return _mm256_add_ps(a, b); }
+SIMD_INLINE v8 v8_fma(v8 a, v8 b, v8 c) { return _mm256_fmadd_ps(a, b, c); }
+#define GROUPED_TILE 14 /* positions whose sums fit the registers */
+#elif VF32_LANES == 8
+typedef vf32 v8;
+SIMD_INLINE v8 v8_load(const float *p) { return vf32_load(p); }
+SIMD_INLINE void v8_store(float *p, v8 v) { vf32_store(p, v); }
+SIMD_INLINE v8 v8_set1(float x) { return vf32_set1(x); }
+SIMD_INLINE v8 v8_add(v8 a, v8 b) { return vf32_add(a, b); }
+SIMD_INLINE v8 v8_fma(v8 a, v8 b, v8 c) { return vf32_fma(a, b, c); }
+#define GROUPED_TILE 7
+#else
+typedef struct v8 {
+    vf32 low, high;
+} v8;
+SIMD_INLINE v8 v8_load(const float *p) { return (v8){vf32_load(p), vf32_load(p + 4)}; }
+SIMD_INLINE void v8_store(float *p, v8 v) { vf32_store(p, v.low), vf32_store(p + 4, v.high); }
+SIMD_INLINE v8 v8_set1(float x) { return (v8){vf32_set1(x), vf32_set1(x)}; }
+SIMD_INLINE v8 v8_add(v8 a, v8 b) { return (v8){vf32_add(a.low, b.low), vf32_add(a.high, b.high)}; }
+SIMD_INLINE v8 v8_fma(v8 a, v8 b, v8 c) {
+    return (v8){vf32_fma(a.low, b.low, c.low), vf32_fma(a.high, b.high, c.high)};
+}
+#define GROUPED_TILE 7
+#endif
+
+/* Each of `targets` channels of a group adds up taps of its `sources` channels. Forward the targets are output channels, in
+ * the input gradient input channels. */
+typedef struct grouped_pass {
+    depthwise_axis h, w;
+    int64_t batch, groups, sources, targets; /* channels of one group */
+    ct_dtype dtype;
+    depthwise_image source, target;
+    const void *weight;
+    int64_t w_group, w_target, w_source, w_h, w_w;
+    const void *bias;
+    int64_t bias_step;
+    const void *residual;
+    ct_image_strides residual_step;
+    ct_gemm_activate activate;
+} grouped_pass;
+
+size_t CT_ISA_FN(ct__grouped_pass_bytes)(const grouped_pass *pass);
+void CT_ISA_FN(ct__grouped_pass)(const grouped_pass *pass, void *scratch);
+
+/* The weight gradient, in forward terms: source x, target g; weight is written. */
+size_t CT_ISA_FN(ct__grouped_weight_bytes)(const grouped_pass *pass);
+void CT_ISA_FN(ct__grouped_weight)(const grouped_pass *pass, void *weight, void *bias_grad, void *scratch);
+
+/* dst[j * step + i] = src[i * src_step + j] for i, j < 8. */
+static inline void grouped_turn_eight(float *dst, int64_t step, const float *src, int64_t src_step) {
+#if VF32_LANES >= 8
+    __m256 a[8], b[8];
+#pragma GCC unroll 8
+    for (int r = 0; r < 8; r++) a[r] = _mm256_loadu_ps(src + r * src_step);
+#pragma GCC unroll 4
+    for (int r = 0; r < 8; r += 2) {
+        b[r] = _mm256_unpacklo_ps(a[r], a[r + 1]);
+        b[r + 1] = _mm256_unpackhi_ps(a[r], a[r + 1]);
+    }
+#pragma GCC unroll 2
+    for (int r = 0; r < 8; r += 4) {
+        a[r] = _mm256_shuffle_ps(b[r], b[r + 2], 0x44);
+        a[r + 1] = _mm256_shuffle_ps(b[r], b[r + 2], 0xee);
+        a[r + 2] = _mm256_shuffle_ps(b[r + 1], b[r + 3], 0x44);
+        a[r + 3] = _mm256_shuffle_ps(b[r + 1], b[r + 3], 0xee);
+    }
+#pragma GCC unroll 4
+    for (int c = 0; c < 4; c++) {
+        _mm256_storeu_ps(dst + c * step, _mm256_permute2f128_ps(a[c], a[4 + c], 0x20));
+        _mm256_storeu_ps(dst + (4 + c) * step, _mm256_permute2f128_ps(a[c], a[4 + c], 0x31));
+    }
+#else
+    for (int i = 0; i < 8; i++)
+        for (int j = 0; j < 8; j++) dst[j * step + i] = src[i * src_step + j];
+#endif
+}
+
+/* The same for i < rows, j < cols. The last blocks of eight overlap those before them. */
+static inline void grouped_turn(float *dst, int64_t step, const float *src, int64_t src_step, int64_t rows,
+                                int64_t cols) {
+    if (rows < 8 || cols < 8) {
+        for (int64_t i = 0; i < rows; i++)
+            for (int64_t j = 0; j < cols; j++) dst[j * step + i] = src[i * src_step + j];
+        return;
+    }
+    for (int64_t i = 0; i < rows; i += 8)
+        for (int64_t j = 0; j < cols; j += 8) {
+            const int64_t r = ct__min64(i, rows - 8), c = ct__min64(j, cols - 8);
+            grouped_turn_eight(dst + c * step + r, step, src + r * src_step + c, src_step);
+        }
+}
+
+/* Rows [row, row + count) of `channels` channels, each a line of columns sorted modulo w->up; rows outside the image are zero.
+ * The padding of the columns is not written: it stays zero from the start. What lies `ahead` elements further will be copied next:
+ * lines far apart are more than the hardware sees coming. */
+static inline void grouped_copy(float *dst, int64_t line, int64_t dst_row, const depthwise_image *s, ct_dtype dtype,
+                                const depthwise_axis *w, int64_t left, int64_t length, int64_t height, int64_t image,
+                                int64_t channel, int64_t channels, int64_t row, int64_t count, int64_t ahead) {
+    const int64_t up = w->up;
+    for (int64_t i = row; i < row + count; i++, dst += dst_row) {
+        if (i < 0 || i >= height) {
+            memset(dst, 0, (size_t)dst_row * sizeof *dst);
+            continue;
+        }
+        for (int64_t r = 0; r < up; r++) {
+            const int64_t have = ct__max64(0, ct__min64((w->source - r + up - 1) / up, length + left));
+            const int64_t at = image * s->n + channel * s->c + i * s->h + r * s->w;
+            float *to = dst + r * length - left;
+            if (dtype == CT_F32 && up * s->w == 1) {
+                const float *from = (const float *)s->data + at;
+                for (int64_t c = 0; c < channels; c++)
+                    for (int64_t j = 0; j < have; j += VF32_LANES) {
+                        const int n = (int)ct__min64(VF32_LANES, have - j);
+                        __builtin_prefetch(from + c * s->c + j + ahead);
+                        vf32_store_n(to + c * line + j, vf32_load_n(from + c * s->c + j, n), n);
+                    }
+            } else if (dtype == CT_F32 && s->c == 1) {
+                const float *from = (const float *)s->data + at;
+                for (int64_t j = 0; j < have; j++) __builtin_prefetch(from + j * up * s->w + ahead);
+                grouped_turn(to, line, from, up * s->w, have, channels);
+            } else {
+                for (int64_t c = 0; c < channels; c++)
+                    depthwise_read_f32(to + c * line, dtype, s->data, at + c * s->c, up * s->w, have);
+            }
+        }
+    }
+}
+
+#endif

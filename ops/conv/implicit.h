@@ -1,0 +1,80 @@
+/* Convolution on the register tiles of the matrix engine, without patches in memory. What both passes share: a block of the
+ * source is copied once, with its padding, into a buffer of the worker's own, in the engine's element type; every tap is
+ * then an offset into that buffer, and the sum over taps and channels is a list of runs for the tile. */
+#ifndef COTANGENT_OPS_CONV_IMPLICIT_H
+#define COTANGENT_OPS_CONV_IMPLICIT_H
+
+#include "backends/cpu/gemm/plan.h"
+#include "ops/conv/kernels.h"
+
+/* One spatial axis as the sums see it. Result positions r, r + by, r + 2 by ... are phase r; output q of a phase reads
+ * source position q * step + offset for each of the phase's taps. A convolution has one phase (by 1, step the stride); its
+ * input gradient has as many as the stride, with step 1: no product with a zero between. */
+typedef struct ct__taps {
+    int64_t positions, source; /* sizes of the result and of the source */
+    int64_t by, phases, step;
+    int64_t spacing;     /* from an offset of a phase to the next */
+    int64_t low, span;   /* the least offset of all, and how many there are up to the largest */
+    int64_t count;       /* taps of all phases */
+    int64_t *first;      /* (phases + 1): where the taps of a phase begin */
+    int64_t *k, *offset; /* (count): which tap of the weight, and where it looks; offsets of a phase ascend */
+} ct__taps;
+
+static inline int64_t ct__taps_outputs(const ct__taps *t, int64_t phase) {
+    return (t->positions - phase + t->by - 1) / t->by;
+}
+static inline int64_t ct__taps_of(const ct__taps *t, int64_t phase) { return t->first[phase + 1] - t->first[phase]; }
+
+/* A source, how it is cut into blocks, and how a block lies in the buffer: channels innermost, or planes of pixels, each
+ * element a unit of `group` channels. A block is one position of axis 0, `lines` outputs of axis 1, `segment` of axis 2. */
+typedef struct ct__source {
+    const ct__kernel *kernel;
+    const char *data;
+    ct_gemm_type type;
+    ct_image_strides strides;
+    int64_t channels; /* of one group */
+    ct__taps axis[3];
+    int64_t lines, segment, line_blocks, segments;
+    bool last;                                  /* channels innermost */
+    int64_t padded, slices, rows, width, plane; /* sizes of the buffer; plane in units, padded in channels */
+    int64_t bytes;
+} ct__source;
+
+/* A worker's buffer: which columns of it are source, the others being zero. */
+typedef struct ct__local {
+    int64_t begin, end;
+    char *data;
+} ct__local;
+
+/* The tables of an axis need this many numbers; they are laid out from *at on. */
+int64_t ct__taps_size(const ct_window *w, int a, bool transposed);
+void ct__taps_make(ct__taps *taps, const ct_window *w, int a, bool transposed, int64_t **at);
+
+/* Which way the buffer lies: as the source does, or, for pairs of channels, whichever way they can be paired. */
+bool ct__source_channels_last(const ct__source *s);
+/* Chooses lines and segment: the buffer within `bytes`, at least `blocks` blocks in all images if there is that much. */
+void ct__source_cut(ct__source *s, int64_t bytes, int64_t images, int64_t blocks);
+/* Copies the block at outputs (h, w) of image n, group g, position d into the buffer. */
+void ct__source_load(const ct__source *s, ct__local *local, int64_t n, int64_t g, int64_t d, int64_t h, int64_t w);
+
+/* Bytes from one source column, row, slice or channel of the buffer to the next. */
+static inline int64_t ct__source_unit(const ct__source *s) {
+    return ct__type_size(s->kernel->packed) * (s->last ? s->padded : s->kernel->group);
+}
+static inline int64_t ct__source_row(const ct__source *s) { return s->width * ct__source_unit(s); }
+static inline int64_t ct__source_slice(const ct__source *s) { return s->rows * ct__source_row(s); }
+/* From one group of channels to the next. */
+static inline int64_t ct__source_channel(const ct__source *s) {
+    const int64_t unit = ct__type_size(s->kernel->packed) * s->kernel->group;
+    return s->last ? unit : s->plane * unit;
+}
+
+bool ct__conv_gemm_type(ct_dtype dtype, ct_gemm_type *type);
+
+/* Forward and input gradient (implicit.c), weight gradient (implicit_weight.c). */
+size_t ct__conv_implicit_scratch(const ct_conv_problem *problem);
+bool ct__conv_implicit(const ct_conv_problem *problem, ct_gemm_activate activate, void *scratch);
+size_t ct__conv_weight_scratch(const ct_conv_problem *problem);
+bool ct__conv_weight(const ct_conv_problem *problem, void *scratch);
+
+#endif

@@ -1,0 +1,164 @@
+/* Taps of an axis, and blocks of a source with their padding. */
+#include <string.h>
+
+#include "ops/conv/implicit.h"
+
+bool ct__conv_gemm_type(ct_dtype dtype, ct_gemm_type *type) {
+    switch (dtype) {
+    case CT_F32: *type = CT_GEMM_F32; return true;
+    case CT_F64: *type = CT_GEMM_F64; return true;
+    case CT_F16: *type = CT_GEMM_F16; return true;
+    case CT_BF16: *type = CT_GEMM_BF16; return true;
+    default: return false;
+    }
+}
+
+/* ---- Taps ---- */
+
+static int64_t divisor(int64_t a, int64_t b) { return b ? divisor(b, a % b) : a; }
+
+static int64_t phases_of(const ct_window *w, int a, bool transposed) {
+    return transposed ? ct__min(w->stride[a], w->in[a]) : 1;
+}
+
+int64_t ct__taps_size(const ct_window *w, int a, bool transposed) {
+    return phases_of(w, a, transposed) + 1 + 2 * w->kernel[a];
+}
+
+static void add_tap(ct__taps *t, int64_t k, int64_t offset) {
+    const int64_t high = t->count ? t->low + t->span : offset;
+    t->k[t->count] = k;
+    t->offset[t->count] = offset;
+    if (t->count == 0 || offset < t->low) t->low = offset;
+    t->span = (offset >= high ? offset + 1 : high) - t->low;
+    t->count++;
+}
+
+void ct__taps_make(ct__taps *t, const ct_window *w, int a, bool transposed, int64_t **at) {
+    const int64_t kernel = w->kernel[a], stride = w->stride[a], dilation = w->dilation[a], before = w->before[a];
+    *t = (ct__taps){.by = 1, .phases = phases_of(w, a, transposed), .step = 1, .span = 1};
+    t->first = *at;
+    t->k = t->first + t->phases + 1;
+    t->offset = t->k + kernel;
+    *at = t->offset + kernel;
+    if (!transposed) {
+        t->positions = w->out[a], t->source = w->in[a];
+        t->step = stride;
+        t->spacing = dilation;
+        for (int64_t k = 0; k < kernel; k++) add_tap(t, k, k * dilation - before);
+        t->first[0] = 0, t->first[1] = kernel;
+        return;
+    }
+    /* Position r + q stride gets tap k from window q + (r + before - k dilation) / stride, where that is whole. */
+    t->positions = w->in[a], t->source = w->out[a];
+    t->by = stride;
+    t->spacing = dilation / divisor(stride, dilation);
+    for (int64_t r = 0; r < t->phases; r++) {
+        t->first[r] = t->count;
+        for (int64_t k = kernel - 1; k >= 0; k--)
+            if ((r + before - k * dilation) % stride == 0) add_tap(t, k, (r + before - k * dilation) / stride);
+    }
+    t->first[t->phases] = t->count;
+}
+
+/* ---- Blocks ---- */
+
+static int64_t most_taps(const ct__taps *t) {
+    int64_t most = 0;
+    for (int64_t r = 0; r < t->phases; r++)
+        if (ct__taps_of(t, r) > most) most = ct__taps_of(t, r);
+    return most;
+}
+
+static int64_t reach(const ct__taps *t, int64_t outputs) { return (outputs - 1) * t->step + t->span; }
+
+static void measure(ct__source *s) {
+    const int64_t size = ct__type_size(s->kernel->packed), group = s->kernel->group;
+    s->padded = ct__round_up(s->channels, group);
+    s->slices = most_taps(&s->axis[0]);
+    s->rows = reach(&s->axis[1], s->lines);
+    s->width = reach(&s->axis[2], s->segment);
+    /* Planes an odd number of lines apart fall on different sets of the cache. */
+    const int64_t line = 64 / (size * group);
+    s->plane = ct__round_up(s->slices * s->rows * s->width, line);
+    if (s->plane / line % 2 == 0) s->plane += line;
+    s->bytes =
+        s->last ? s->slices * s->rows * s->width * s->padded * size : s->padded / group * s->plane * group * size;
+    s->bytes = ct__round_up(s->bytes + 64, 64); /* a unit past the end may be asked for, never used */
+}
+
+bool ct__source_channels_last(const ct__source *s) {
+    const int64_t pixel = s->strides.s[2];
+    if (s->kernel->group > 1 && pixel != 1) return true;
+    return s->strides.c == 1 && (s->channels > 1 || pixel != 1);
+}
+
+/* Halves a count down to pieces of even size, multiples of `unit` but the last. */
+static int64_t halve(int64_t part, int64_t unit) { return ct__round_up(ct__ceil_div(part, 2), unit); }
+
+void ct__source_cut(ct__source *s, int64_t bytes, int64_t images, int64_t blocks) {
+    const int64_t lines = ct__taps_outputs(&s->axis[1], 0), width = ct__taps_outputs(&s->axis[2], 0);
+    const int64_t tile = s->kernel->rows, others = images * s->axis[0].positions;
+    s->lines = 1;
+    s->segment = width;
+    for (measure(s); s->bytes > bytes && s->segment > 4 * tile; measure(s)) s->segment = halve(s->segment, tile);
+    s->segments = ct__ceil_div(width, s->segment);
+    int64_t fit = lines; /* the most lines within the bytes */
+    s->lines = fit;
+    for (measure(s); s->bytes > bytes && s->lines > 1; measure(s)) s->lines = halve(s->lines, 1);
+    while (s->lines > 1 && others * s->segments * ct__ceil_div(lines, s->lines) < blocks &&
+           s->lines * s->segment > 8 * tile)
+        s->lines = halve(s->lines, 1);
+    s->line_blocks = ct__ceil_div(lines, s->lines);
+    s->lines = ct__ceil_div(lines, s->line_blocks);
+    measure(s);
+}
+
+static bool row_used(const ct__taps *t, int64_t row) {
+    if (t->step == 1) return true;
+    for (int64_t i = 0; i < t->count; i++)
+        if (row >= t->offset[i] - t->low && (row - (t->offset[i] - t->low)) % t->step == 0) return true;
+    return false;
+}
+
+/* Columns [begin, end) of one row of the buffer, all channels. */
+static void load_row(const ct__source *s, const char *from, char *to, int64_t begin, int64_t end) {
+    const ct__kernel *kernel = s->kernel;
+    ct__matrix src = {from, s->type, s->strides.s[2], s->strides.c};
+    char *dst = to + begin * ct__source_unit(s);
+    if (s->last && s->strides.c == 1 && s->strides.s[2] == s->channels && s->padded == s->channels) {
+        src.row = 0;
+        ct__gemm_isa->pack_a(kernel, &src, dst, 0, false, 1, (end - begin) * s->channels);
+    } else {
+        ct__gemm_isa->pack_a(kernel, &src, dst, s->last ? s->padded : s->plane * kernel->group, !s->last, end - begin,
+                             s->channels);
+    }
+}
+
+void ct__source_load(const ct__source *s, ct__local *local, int64_t n, int64_t g, int64_t d, int64_t h, int64_t w) {
+    const ct__taps *depth = &s->axis[0], *rows = &s->axis[1], *columns = &s->axis[2];
+    const int64_t size = ct__type_size(s->type), phase = d % depth->by, q = d / depth->by;
+    const int64_t row0 = h * rows->step + rows->low, column0 = w * columns->step + columns->low;
+    const int64_t begin = column0 < 0 ? ct__min(-column0, s->width) : 0;
+    int64_t end = ct__min(s->width, columns->source - column0);
+    if (end < begin) end = begin;
+    if (local->begin != begin || local->end != end) { /* what is padding stays zero from then on */
+        memset(local->data, 0, (size_t)s->bytes);
+        local->begin = begin, local->end = end;
+    }
+    if (begin == end) return;
+    const int64_t count = reach(rows, ct__min(s->lines, ct__taps_outputs(rows, 0) - h));
+    const char *image =
+        s->data + (n * s->strides.n + g * s->channels * s->strides.c + (column0 + begin) * s->strides.s[2]) * size;
+    for (int64_t t = depth->first[phase]; t < depth->first[phase + 1]; t++) {
+        const int64_t slice = q * depth->step + depth->offset[t];
+        if (slice < 0 || slice >= depth->source) continue;
+        char *to = local->data + (t - depth->first[phase]) * ct__source_slice(s);
+        for (int64_t row = 0; row < count; row++) {
+            const int64_t from = row0 + row;
+            if (from < 0 || from >= rows->source || !row_used(rows, row)) continue;
+            load_row(s, image + (slice * s->strides.s[0] + from * s->strides.s[1]) * size, to + row * ct__source_row(s),
+                     begin, end);
+        }
+    }
+}

@@ -1,0 +1,320 @@
+/* The weight gradient on the register tiles: rows of a tile are (tap, input channel), columns output channels, the sum goes
+ * over the pixels of a block. Blocks are dealt to a fixed number of parts, each with sums of its own, which are added in
+ * order at the end. The bias gradient is summed from the packed cotangent on its way. Half types compute in f32. */
+#include <string.h>
+
+#include "core/threads.h"
+#include "ops/conv/implicit.h"
+
+enum {
+    BLOCK_BYTES = 200 << 10,
+    PARTS = 16,            /* of the sum, at most */
+    PART_BYTES = 16 << 20, /* of the sums of all parts */
+    LEAST_CHUNKS = 32,
+    FINISH_ROWS = 56,
+};
+
+/* What the rows of a tile are. */
+typedef enum rows_of {
+    CHANNELS,     /* of one tap */
+    ROW_CHANNELS, /* of all taps of a row: they lie side by side */
+    TAPS,         /* of a row, in one channel */
+} rows_of;
+
+typedef struct pass {
+    const ct_conv_problem *p;
+    ct__source source;
+    const ct__kernel *kernel;
+    rows_of rows_of;
+    int64_t outs; /* output channels of a group */
+    int64_t panels, panel_groups, per_group;
+    int64_t blocks, parts; /* of one group */
+    int64_t weights, ld;   /* rows and row length of the sums of a part */
+    int64_t line_bytes;    /* of a packed line of the cotangent */
+    int64_t part_bytes, worker_bytes, packed_bytes;
+    char *sums, *biases, *workers; /* [group][part][weights][ld], [group][part][ld] */
+} pass;
+
+static int64_t table_bytes(const ct_conv_problem *p) {
+    int64_t numbers = 0;
+    for (int a = 0; a < 3; a++) numbers += ct__taps_size(&p->geometry.window, a, false);
+    return ct__round_up(numbers * (int64_t)sizeof(int64_t), 64);
+}
+
+/* Everything but the data. Returns the scratch that is needed after the tables. */
+static int64_t plan(pass *s, const ct_conv_problem *p, int64_t *tables) {
+    const ct_conv_geometry *g = &p->geometry;
+    ct_gemm_type type = CT_GEMM_F32;
+    ct__conv_gemm_type(p->dtype, &type);
+    ct__gemm_ready();
+    *s = (pass){.p = p, .outs = g->out_channels / g->groups};
+    const ct_gemm_type wide = type == CT_GEMM_F64 ? CT_GEMM_F64 : CT_GEMM_F32;
+    s->kernel = ct__gemm_kernel(wide, wide, wide);
+    ct__source *from = &s->source;
+    from->kernel = s->kernel;
+    from->data = p->x, from->type = type;
+    from->strides = g->x, from->channels = g->in_channels / g->groups;
+    for (int a = 0; a < 3; a++) {
+        ct__taps *t = &from->axis[a];
+        ct__taps_make(t, &g->window, a, false, &tables);
+        if (t->count == 1 && t->offset[0] == 0 && t->step > 1) {
+            from->strides.s[a] *= t->step;
+            t->source = ct__ceil_div(t->source, t->step);
+            t->step = 1;
+        }
+    }
+    from->last = ct__source_channels_last(from);
+    ct__source_cut(from, BLOCK_BYTES, g->batch, PARTS);
+    const ct__taps *columns = &from->axis[2];
+    s->rows_of = from->last && columns->spacing == 1                           ? ROW_CHANNELS
+                 : !from->last && from->channels < ct__min(columns->count, 14) ? TAPS
+                                                                               : CHANNELS;
+    const int64_t width = ct__panel_width(s->kernel), acc = ct__type_size(s->kernel->acc);
+    s->panels = ct__ceil_div(s->outs, width);
+    s->weights = from->channels * ct__window_taps(&g->window);
+    s->ld = s->panels * width;
+    s->blocks = g->batch * from->axis[0].positions * from->line_blocks * from->segments;
+    s->part_bytes = s->weights * s->ld * acc;
+    s->parts = ct__min(s->blocks, ct__min(PARTS, PART_BYTES / (s->part_bytes + 1) + 1));
+    s->panel_groups = ct__min(s->panels, ct__ceil_div(LEAST_CHUNKS, s->parts * g->groups));
+    s->per_group = ct__ceil_div(s->panels, s->panel_groups);
+    s->panel_groups = ct__ceil_div(s->panels, s->per_group);
+    s->line_bytes = from->segment * width * acc;
+    s->packed_bytes = ct__round_up(from->lines * s->line_bytes, 64);
+    const int64_t runs = ct__round_up(from->lines * (int64_t)sizeof(ct__run), 64);
+    s->worker_bytes = 64 + from->bytes + s->packed_bytes + runs;
+    return g->groups * s->parts * (s->part_bytes + s->ld * acc) + 64 + s->worker_bytes * ct__threads();
+}
+
+/* Where tap (d, h, w) and channel c of the weight are among the sums: the order of the weight in memory. */
+static int64_t row_of(const pass *s, int64_t d, int64_t h, int64_t w, int64_t c) {
+    const int64_t *kernel = s->p->geometry.window.kernel;
+    const int64_t tap = (d * kernel[1] + h) * kernel[2] + w;
+    return s->p->geometry.channels_last ? tap * s->source.channels + c
+                                        : c * ct__window_taps(&s->p->geometry.window) + tap;
+}
+
+typedef struct place {
+    int64_t n, group, d, h, w; /* as in implicit.c */
+    int64_t lines, outputs;    /* of this block */
+} place;
+
+/* The cotangent of the block's lines, one panel of channels, [line][output][channel]; and its sums. */
+static void pack_panel(const pass *s, const place *at, char *packed, int64_t panel, char *bias) {
+    const ct_conv_problem *p = s->p;
+    const ct_image_strides *y = &p->geometry.y;
+    const int64_t width = ct__panel_width(s->kernel), size = ct__type_size(s->source.type),
+                  have = ct__min(width, s->outs - panel * width);
+    for (int64_t line = 0; line < at->lines; line++) {
+        const int64_t from = at->n * y->n + (at->group * s->outs + panel * width) * y->c + at->d * y->s[0] +
+                             (at->h + line) * y->s[1] + at->w * y->s[2];
+        const ct__matrix src = {(const char *)p->y + from * size, s->source.type, y->s[2], y->c};
+        char *to = packed + line * s->line_bytes;
+        ct__gemm_isa->pack_b(s->kernel, &src, to, at->outputs, have);
+        if (!bias) continue;
+        if (s->kernel->acc == CT_GEMM_F64)
+            for (int64_t q = 0; q < at->outputs; q++)
+                for (int64_t j = 0; j < have; j++)
+                    ((double *)(void *)bias)[j] += ((const double *)(void *)to)[q * width + j];
+        else
+            for (int64_t q = 0; q < at->outputs; q++)
+                for (int64_t j = 0; j < have; j++)
+                    ((float *)(void *)bias)[j] += ((const float *)(void *)to)[q * width + j];
+    }
+}
+
+/* All rows of the weight's gradient that come from row (td, th) of the kernel. */
+static void multiply_row(const pass *s, const place *at, const ct__local *local, const char *packed, ct__run *runs,
+                         char *sums, int64_t have, int64_t td, int64_t th, bool first) {
+    const ct__source *from = &s->source;
+    const ct__taps *rows = &from->axis[1], *columns = &from->axis[2];
+    const ct__kernel *kernel = s->kernel;
+    const int64_t width = ct__panel_width(kernel), acc = ct__type_size(kernel->acc), unit = ct__source_unit(from),
+                  channel = ct__source_channel(from), vecs = ct__ceil_div(have, kernel->lanes);
+    const ct__tile_fn *tiles = kernel->tiles[(vecs - 1) * 2 + (have % kernel->lanes != 0)];
+    ct__tile t = {.b = packed, .b_step = width * acc, .cols = (int)have, .runs = runs, .accumulate = !first};
+    for (int64_t line = 0; line < at->lines; line++) {
+        const int64_t row = (at->h + line) * rows->step + rows->offset[th];
+        if (row < 0 || row >= rows->source) continue;
+        runs[t.n_runs++] =
+            (ct__run){(line * rows->step + rows->offset[th] - rows->low) * ct__source_row(from), line * s->line_bytes};
+    }
+    t.k = t.n_runs ? at->outputs : 0;
+    if (!t.n_runs && !first) return;
+    t.a_step = columns->step * unit;
+    const char *base = local->data + td * ct__source_slice(from);
+    const int64_t outer = s->rows_of == ROW_CHANNELS ? 1 : s->rows_of == TAPS ? from->channels : columns->count;
+    const int64_t count = s->rows_of == ROW_CHANNELS ? columns->count * from->channels
+                          : s->rows_of == TAPS       ? columns->count
+                                                     : from->channels;
+    const int64_t high = ct__ceil_div(count, ct__ceil_div(count, kernel->rows));
+    t.a_row = s->rows_of == TAPS ? columns->spacing * unit : channel;
+    for (int64_t o = 0; o < outer; o++) {
+        const int64_t tap = s->rows_of == CHANNELS ? o : 0, c = s->rows_of == TAPS ? o : 0;
+        const char *a = base + tap * columns->spacing * unit + c * channel;
+        char *to = sums + row_of(s, td, th, tap, c) * s->ld * acc;
+        const int64_t next = s->rows_of == CHANNELS ? row_of(s, td, th, tap, 1) - row_of(s, td, th, tap, 0)
+                             : s->rows_of == TAPS   ? row_of(s, td, th, 1, c) - row_of(s, td, th, 0, c)
+                                                    : 1;
+        /* Side by side in the buffer, rows need not be so among the sums: one tap at a time then. */
+        t.c_row = next * s->ld * acc;
+        if (s->rows_of == ROW_CHANNELS && !s->p->geometry.channels_last) {
+            for (int64_t w = 0; w < columns->count; w++)
+                for (int64_t i = 0; i < from->channels; i += kernel->rows) {
+                    t.a = a + w * unit + i * channel;
+                    t.c = sums + row_of(s, td, th, w, i) * s->ld * acc;
+                    t.c_row = (row_of(s, 0, 0, 0, 1) - row_of(s, 0, 0, 0, 0)) * s->ld * acc;
+                    tiles[ct__min(kernel->rows, from->channels - i) - 1](&t);
+                }
+            continue;
+        }
+        for (int64_t i = 0; i < count; i += high) {
+            t.a = a + i * t.a_row;
+            t.c = to + i * t.c_row;
+            tiles[ct__min(high, count - i) - 1](&t);
+        }
+    }
+}
+
+static void add_block(const pass *s, const place *at, ct__local *local, int64_t part, int64_t share, bool first) {
+    const ct__source *from = &s->source;
+    const ct__taps *slices = &from->axis[0];
+    const int64_t width = ct__panel_width(s->kernel), acc = ct__type_size(s->kernel->acc);
+    char *packed = local->data + from->bytes;
+    ct__run *runs = (ct__run *)(void *)(packed + s->packed_bytes);
+    char *sums = s->sums + (at->group * s->parts + part) * s->part_bytes;
+    char *biases = s->biases + (at->group * s->parts + part) * s->ld * acc;
+    const int64_t last = ct__min((share + 1) * s->per_group, s->panels);
+    for (int64_t panel = share * s->per_group; panel < last; panel++) {
+        const int64_t have = ct__min(width, s->outs - panel * width);
+        char *bias = s->p->bias_grad ? biases + panel * width * acc : NULL;
+        if (bias && first) memset(bias, 0, (size_t)(width * acc));
+        pack_panel(s, at, packed, panel, bias);
+        if (!s->p->w) continue;
+        for (int64_t td = 0; td < slices->count; td++) {
+            const int64_t slice = at->d * slices->step + slices->offset[td];
+            const bool outside = slice < 0 || slice >= slices->source;
+            if (outside && !first) continue;
+            place none = *at;
+            if (outside) none.lines = 0;
+            for (int64_t th = 0; th < from->axis[1].count; th++)
+                multiply_row(s, &none, local, packed, runs, sums + panel * width * acc, have, td, th, first);
+        }
+    }
+}
+
+static void sum_part(void *ctx, int64_t chunk, int worker) {
+    const pass *s = ctx;
+    const ct__source *from = &s->source;
+    const int64_t share = chunk % s->panel_groups, part = chunk / s->panel_groups % s->parts;
+    const int64_t begin = s->blocks * part / s->parts, end = s->blocks * (part + 1) / s->parts;
+    ct__local *local = (ct__local *)(void *)(s->workers + worker * s->worker_bytes);
+    for (int64_t block = begin; block < end; block++) {
+        place at;
+        int64_t rest = block;
+        at.group = chunk / s->panel_groups / s->parts;
+        at.w = rest % from->segments * from->segment, rest /= from->segments;
+        at.h = rest % from->line_blocks * from->lines, rest /= from->line_blocks;
+        at.d = rest % from->axis[0].positions;
+        at.n = rest / from->axis[0].positions;
+        at.lines = ct__min(from->lines, from->axis[1].positions - at.h);
+        at.outputs = ct__min(from->segment, from->axis[2].positions - at.w);
+        ct__source_load(from, local, at.n, at.group, at.d, at.h, at.w);
+        add_block(s, &at, local, part, share, block == begin);
+    }
+}
+
+/* ---- Adding the parts ---- */
+
+static void add_parts(const pass *s, char *sums, int64_t from, int64_t count, int64_t step) {
+    const int64_t acc = ct__type_size(s->kernel->acc);
+    for (int64_t part = 1; part < s->parts; part++) {
+        const char *more = sums + part * step;
+        if (acc == 8)
+            for (int64_t i = from; i < from + count; i++)
+                ((double *)(void *)sums)[i] += ((const double *)(const void *)more)[i];
+        else
+            for (int64_t i = from; i < from + count; i++)
+                ((float *)(void *)sums)[i] += ((const float *)(const void *)more)[i];
+    }
+}
+
+static void finish_rows(void *ctx, int64_t chunk, int worker) {
+    const pass *s = ctx;
+    const ct_conv_problem *p = s->p;
+    const ct_conv_geometry *g = &p->geometry;
+    (void)worker;
+    const int64_t per = ct__ceil_div(s->weights, FINISH_ROWS), group = chunk / per, row = chunk % per * FINISH_ROWS;
+    const int64_t rows = ct__min(FINISH_ROWS, s->weights - row), size = ct__type_size(s->source.type),
+                  acc = ct__type_size(s->kernel->acc);
+    char *sums = s->sums + group * s->parts * s->part_bytes;
+    add_parts(s, sums, row * s->ld, rows * s->ld, s->part_bytes);
+    const int64_t *kernel = g->window.kernel, taps = ct__window_taps(&g->window);
+    char *w = (char *)p->w + group * s->outs * g->w.o * size;
+    ct_gemm how = {.c_type = s->source.type, .c_col = g->w.o};
+    ct__finish finish = {.g = &how, .acc = s->kernel->acc, .c = w};
+    /* In one piece if rows follow each other in the weight as they do in the sums. */
+    const bool first_last = g->channels_last;
+    how.c_row = first_last ? g->w.i : g->w.k[2];
+    int64_t step = how.c_row, size_of[4] = {kernel[0], kernel[1], kernel[2], s->source.channels},
+            stride_of[4] = {g->w.k[0], g->w.k[1], g->w.k[2], g->w.i};
+    bool even = true;
+    for (int i = 0; i < 4; i++) {
+        const int axis = first_last ? 3 - i : i < 3 ? 2 - i : 3;
+        if (size_of[axis] == 1) continue;
+        even &= stride_of[axis] == step;
+        step *= size_of[axis];
+    }
+    if (even) {
+        ct__gemm_isa->finish(&finish, sums + row * s->ld * acc, s->ld, row, rows, 0, s->outs);
+        return;
+    }
+    for (int64_t i = row; i < row + rows; i++) {
+        const int64_t c = first_last ? i % s->source.channels : i / taps,
+                      tap = first_last ? i / s->source.channels : i % taps;
+        finish.c = w + (c * g->w.i + tap / kernel[2] / kernel[1] * g->w.k[0] + tap / kernel[2] % kernel[1] * g->w.k[1] +
+                        tap % kernel[2] * g->w.k[2]) *
+                           size;
+        ct__gemm_isa->finish(&finish, sums + i * s->ld * acc, s->ld, 0, 1, 0, s->outs);
+    }
+}
+
+static void finish_bias(const pass *s) {
+    const int64_t acc = ct__type_size(s->kernel->acc), size = ct__type_size(s->source.type);
+    const ct_gemm how = {.c_type = s->source.type, .c_row = 0, .c_col = 1};
+    for (int64_t group = 0; group < s->p->geometry.groups; group++) {
+        char *sums = s->biases + group * s->parts * s->ld * acc;
+        add_parts(s, sums, 0, s->outs, s->ld * acc);
+        const ct__finish finish = {
+            .g = &how, .acc = s->kernel->acc, .c = (char *)s->p->bias_grad + group * s->outs * size};
+        ct__gemm_isa->finish(&finish, sums, s->ld, 0, 1, 0, s->outs);
+    }
+}
+
+size_t ct__conv_weight_scratch(const ct_conv_problem *p) {
+    int64_t numbers[512];
+    const int64_t bytes = table_bytes(p);
+    if (bytes > (int64_t)sizeof numbers) return 0;
+    pass s;
+    return (size_t)(bytes + plan(&s, p, numbers));
+}
+
+bool ct__conv_weight(const ct_conv_problem *p, void *scratch) {
+    pass s;
+    char *at = scratch;
+    plan(&s, p, scratch);
+    at += table_bytes(p);
+    const int64_t groups = p->geometry.groups;
+    s.sums = at;
+    s.biases = at + groups * s.parts * s.part_bytes;
+    at = s.biases + groups * s.parts * s.ld * ct__type_size(s.kernel->acc);
+    s.workers = (char *)scratch + ct__round_up(at - (char *)scratch, 64);
+    for (int64_t worker = 0; worker < ct__threads(); worker++) {
+        ct__local *local = (ct__local *)(void *)(s.workers + worker * s.worker_bytes);
+        *local = (ct__local){-1, -1, (char *)local + 64};
+    }
+    ct__parallel(groups * s.parts * s.panel_groups, sum_part, &s);
+    if (p->w) ct__parallel(groups * ct__ceil_div(s.weights, FINISH_ROWS), finish_rows, &s);
+    if (p->bias_grad) finish_bias(&s);
+    return true;
+}

@@ -1,0 +1,217 @@
+/* The public ops of convolution: they check their options, resolve the padding, and hand on to the internal ops. */
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/conv/conv.h"
+
+#include "ops/op_impl.h"
+
+static atomic_int exact_wanted; /* 0: not asked yet, 1: no, 2: yes */
+
+static bool exact_everywhere(void) {
+    int state = atomic_load_explicit(&exact_wanted, memory_order_relaxed);
+    if (!state) {
+        const char *text = getenv("CT_EXACT_CONV");
+        state = text && *text && strcmp(text, "0") != 0 ? 2 : 1;
+        atomic_store_explicit(&exact_wanted, state, memory_order_relaxed);
+    }
+    return state == 2;
+}
+
+bool ct_set_exact_conv(bool on) {
+    bool before = exact_everywhere();
+    atomic_store_explicit(&exact_wanted, on ? 2 : 1, memory_order_relaxed);
+    return before;
+}
+
+ct_tensor *ct__conv_activated(ct_tensor *x, int activation) {
+    switch (activation) {
+    case CT_ACT_RELU: return relu(x);
+    case CT_ACT_SIGMOID: return sigmoid(x);
+    case CT_ACT_TANH: return tanh(x);
+    case CT_ACT_GELU: return gelu(x);
+    case CT_ACT_SILU: return silu(x);
+    default: return x;
+    }
+}
+
+bool ct__conv_check_residual(const ct_infer *infer, const ct_view *residual) {
+    if (!residual) return true;
+    const ct_view *y = &infer->out[0];
+    bool same = residual->ndim == y->ndim && residual->dtype == y->dtype;
+    for (int i = 0; same && i < y->ndim; i++) same = residual->dims[i] == y->dims[i];
+    if (same) return true;
+    return ct_infer_fail(infer, residual->dtype == y->dtype ? CT_ERR_SHAPE : CT_ERR_DTYPE,
+                         "residual is %s; it has to be %s, as the result", ct_view_text(residual), ct_view_text(y));
+}
+
+/* ---- Forward ---- */
+
+/* The options of a public op, whose attribute struct has a type of its own. */
+typedef struct forward {
+    int rank;
+    ct_conv_options options;
+    int activation;
+    bool exact;
+} forward;
+
+#define FORWARD(a, n, channels)                                                 \
+    (&(forward){.rank = (n),                                                    \
+                .options = {.window = {.strides = &(a)->strides,                \
+                                       .dilations = &(a)->dilations,            \
+                                       .pads = &(a)->pads,                      \
+                                       .pad_mode = (ct_pad_mode)(a)->pad_mode}, \
+                            .groups = (channels),                               \
+                            .channels_last = (a)->channels_last},               \
+                .activation = (a)->activation,                                  \
+                .exact = (a)->exact})
+
+static bool forward_infer(ct_infer *infer, const forward *f) {
+    ct_conv_geometry geometry;
+    if (!ct__conv_resolve(infer, &geometry, f->rank, infer->in[0], infer->in[1], infer->in[2], &f->options))
+        return false;
+    int64_t dims[CT_MAX_DIMS];
+    ct__infer_set(infer, 0, infer->in[0]->dtype, ct__conv_y_dims(&geometry, dims), dims);
+    return ct__conv_check_residual(infer, infer->in[3]);
+}
+
+static ct_view shape_view(const ct_tensor *x) {
+    ct_view view = {.dtype = ct_dtype_of(x), .ndim = ct_ndim(x)};
+    const ct_dims shape = ct_shape(x);
+    for (int i = 0; i < view.ndim; i++) view.dims[i] = shape.d[i];
+    return view;
+}
+
+static bool recorded(ct_tensor *const *in, int n) {
+    bool any = false;
+    for (int i = 0; i < n; i++) any |= in[i] && ct_requires_grad(in[i]);
+    return any && ct_grad_enabled();
+}
+
+static void forward_lower(ct_lower *l, const forward *f) {
+    ct_tensor *x = l->in[0], *w = l->in[1], *bias = l->in[2], *residual = l->in[3];
+    const ct_view xs = shape_view(x), ws = shape_view(w);
+    ct_conv_geometry g;
+    if (!ct__conv_resolve(NULL, &g, f->rank, &xs, &ws, NULL, &f->options)) return;
+    const bool exact = f->exact || exact_everywhere();
+    /* gelu and silu need the argument for their derivative, which the fused op does not keep. */
+    const bool apart = (f->activation == CT_ACT_GELU || f->activation == CT_ACT_SILU) && recorded(l->in, 4);
+    const int activation = apart ? CT_ACT_NONE : f->activation;
+    const ct_dims strides = ct__window_strides(&g.window), dilations = ct__window_dilations(&g.window),
+                  pads = ct__window_pads(&g.window);
+    ct_tensor *y;
+    if (residual || activation != CT_ACT_NONE)
+        y = conv_fused(x, w, .bias = bias, .residual = residual, .strides = strides, .dilations = dilations,
+                       .pads = pads, .groups = g.groups, .channels_last = g.channels_last, .activation = activation,
+                       .exact = exact);
+    else
+        y = conv(x, w, .bias = bias, .strides = strides, .dilations = dilations, .pads = pads, .groups = g.groups,
+                 .channels_last = g.channels_last, .exact = exact);
+    l->out[0] = apart ? ct__conv_activated(y, f->activation) : y;
+}
+
+bool conv1d_infer(ct_infer *infer) {
+    const conv1d_attrs *a = infer->attrs;
+    return forward_infer(infer, FORWARD(a, 1, a->groups));
+}
+
+void conv1d_lower(ct_lower *l) {
+    const conv1d_attrs *a = l->attrs;
+    forward_lower(l, FORWARD(a, 1, a->groups));
+}
+
+bool conv2d_infer(ct_infer *infer) {
+    const conv2d_attrs *a = infer->attrs;
+    return forward_infer(infer, FORWARD(a, 2, a->groups));
+}
+
+void conv2d_lower(ct_lower *l) {
+    const conv2d_attrs *a = l->attrs;
+    forward_lower(l, FORWARD(a, 2, a->groups));
+}
+
+bool conv3d_infer(ct_infer *infer) {
+    const conv3d_attrs *a = infer->attrs;
+    return forward_infer(infer, FORWARD(a, 3, a->groups));
+}
+
+void conv3d_lower(ct_lower *l) {
+    const conv3d_attrs *a = l->attrs;
+    forward_lower(l, FORWARD(a, 3, a->groups));
+}
+
+bool depthwise_conv2d_infer(ct_infer *infer) {
+    const depthwise_conv2d_attrs *a = infer->attrs;
+    const ct_view *x = infer->in[0], *w = infer->in[1];
+    const int64_t channels = x->ndim == 4 ? x->dims[ct__image_channel(4, a->channels_last)] : 1;
+    const int64_t own = w->ndim == 4 ? w->dims[a->channels_last ? 2 : 1] : 1;
+    if (channels < 1)
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s; it needs at least one channel", ct_view_text(x));
+    if (own != 1 || (w->ndim == 4 && w->dims[a->channels_last ? 3 : 0] % channels))
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "w is %s; for the %lld channels of x %s it has to be %s",
+                             ct_view_text(w), (long long)channels, ct_view_text(x),
+                             a->channels_last ? "[kh, kw, 1, channels * multiplier]"
+                                              : "[channels * multiplier, 1, kh, kw]");
+    return forward_infer(infer, FORWARD(a, 2, channels));
+}
+
+void depthwise_conv2d_lower(ct_lower *l) {
+    const depthwise_conv2d_attrs *a = l->attrs;
+    forward_lower(l, FORWARD(a, 2, ct_dim(l->in[0], a->channels_last ? 3 : 1)));
+}
+
+/* ---- Transposed ---- */
+
+static bool transposed_infer(ct_infer *infer, const forward *f, const ct_dims *output_padding) {
+    ct_conv_geometry geometry;
+    if (!ct__conv_resolve_transposed(infer, &geometry, f->rank, infer->in[0], infer->in[1], infer->in[2], &f->options,
+                                     output_padding))
+        return false;
+    int64_t dims[CT_MAX_DIMS];
+    ct__infer_set(infer, 0, infer->in[0]->dtype, ct__conv_x_dims(&geometry, dims), dims);
+    return ct__conv_check_residual(infer, infer->in[3]);
+}
+
+static void transposed_lower(ct_lower *l, const forward *f, const ct_dims *output_padding) {
+    ct_tensor *x = l->in[0], *w = l->in[1], *bias = l->in[2], *residual = l->in[3];
+    const ct_view xs = shape_view(x), ws = shape_view(w);
+    ct_conv_geometry g;
+    if (!ct__conv_resolve_transposed(NULL, &g, f->rank, &xs, &ws, NULL, &f->options, output_padding)) return;
+    ct_tensor *y =
+        conv_input_grad(x, w, ct__window_in(&g.window), .bias = bias, .strides = ct__window_strides(&g.window),
+                        .dilations = ct__window_dilations(&g.window), .pads = ct__window_pads(&g.window),
+                        .groups = g.groups, .channels_last = g.channels_last, .exact = f->exact || exact_everywhere());
+    if (residual) y = add(y, residual);
+    l->out[0] = ct__conv_activated(y, f->activation);
+}
+
+bool conv_transpose1d_infer(ct_infer *infer) {
+    const conv_transpose1d_attrs *a = infer->attrs;
+    return transposed_infer(infer, FORWARD(a, 1, a->groups), &a->output_paddings);
+}
+
+void conv_transpose1d_lower(ct_lower *l) {
+    const conv_transpose1d_attrs *a = l->attrs;
+    transposed_lower(l, FORWARD(a, 1, a->groups), &a->output_paddings);
+}
+
+bool conv_transpose2d_infer(ct_infer *infer) {
+    const conv_transpose2d_attrs *a = infer->attrs;
+    return transposed_infer(infer, FORWARD(a, 2, a->groups), &a->output_paddings);
+}
+
+void conv_transpose2d_lower(ct_lower *l) {
+    const conv_transpose2d_attrs *a = l->attrs;
+    transposed_lower(l, FORWARD(a, 2, a->groups), &a->output_paddings);
+}
+
+bool conv_transpose3d_infer(ct_infer *infer) {
+    const conv_transpose3d_attrs *a = infer->attrs;
+    return transposed_infer(infer, FORWARD(a, 3, a->groups), &a->output_paddings);
+}
+
+void conv_transpose3d_lower(ct_lower *l) {
+    const conv_transpose3d_attrs *a = l->attrs;
+    transposed_lower(l, FORWARD(a, 3, a->groups), &a->output_paddings);
+}
