@@ -67,6 +67,8 @@ check "apply takes options with =" writes Y.npy f4 "4 6" sum M.npy --axes=0 --ke
 check "a bare bool is true" writes Y.npy f4 "4 6" sum M.npy --axes 0 --keepdim -o Y.npy
 check "apply takes a list" writes Y.npy f4 "1 2 3 4" cat @A.npy,B.npy --axis 0 -o Y.npy
 check "apply gives further outputs" writes J.npy d8 "1 1" max M.npy --axis 1 -o - -o J.npy
+check "apply writes what an op changes" writes V2.npy f4 "2.5 3" batch_norm M.npy A.npy B.npy --training true --momentum 0.5 \
+    --mutated M2.npy --mutated V2.npy
 check "apply gives several outputs" writes Z.npy f4 "2 4" split M.npy --axis 1 --sizes 1 -o Y.npy -o Z.npy
 check "apply reads bf16" writes Y.npy u2 "$((0x4000)) $((0x4080))" add H.npy H.npy --bf16 -o Y.npy
 check "apply writes gradients" writes DB.npy f4 "1 2" mul A.npy B.npy --cotangent G.npy --grad DA.npy --grad DB.npy

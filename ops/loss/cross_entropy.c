@@ -1,0 +1,209 @@
+/* Cross entropy and the likelihood of classes: shapes, options, the formulas in ops. */
+#include "ops/loss/loss.h"
+#include "ops/norm/norm.h"
+
+#include "ops/op_impl.h"
+
+/* ---- What both have in common ---- */
+
+static int class_axis(int ndim) { return ndim > 1 ? 1 : 0; }
+
+static bool infer_classes(ct_infer *infer, int reduction, bool indices, ct_dtype dtype) {
+    const ct_view *x = infer->in[0], *target = infer->in[1], *weight = infer->in[2];
+    if (x->ndim == 0)
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s; it has to be [classes] or [batch, classes, ...]",
+                             ct_view_text(x));
+    int64_t rest[CT_MAX_DIMS];
+    int n = 0;
+    for (int i = 0; i < x->ndim; i++)
+        if (i != class_axis(x->ndim)) rest[n++] = x->dims[i];
+    const int64_t classes = x->dims[class_axis(x->ndim)];
+    const int wanted = indices ? n : x->ndim;
+    const int64_t *dims = indices ? rest : x->dims;
+    if (target->ndim != wanted || memcmp(target->dims, dims, (size_t)wanted * sizeof *dims) != 0) {
+        ct_dims expected = {.n = wanted};
+        memcpy(expected.d, dims, (size_t)wanted * sizeof *dims);
+        const bool like_x =
+            target->ndim == x->ndim && memcmp(target->dims, x->dims, (size_t)x->ndim * sizeof *dims) == 0;
+        return ct_infer_fail(infer, like_x ? CT_ERR_DTYPE : CT_ERR_SHAPE, "target is %s; x is %s, so %s are %s%s",
+                             ct_view_text(target), ct_view_text(x), indices ? "class indices" : "probabilities",
+                             ct_dims_text(expected), like_x ? "; probabilities have to be floating" : "");
+    }
+    if (weight && (weight->ndim != 1 || weight->dims[0] != classes))
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "weight is %s; x is %s, so it has to be [%lld], one value a class",
+                             ct_view_text(weight), ct_view_text(x), (long long)classes);
+    return ct__infer_loss(infer, reduction, dtype, n, rest);
+}
+
+/* x as [n, classes, places]; target as [n, places]. */
+static ct_tensor *three(ct_tensor *x) {
+    const int n = ct_ndim(x);
+    int64_t places = 1;
+    for (int i = 2; i < n; i++) places *= ct_dim(x, i);
+    return reshape(contiguous(x), CT_DIMS(n > 1 ? ct_dim(x, 0) : 1, ct_dim(x, class_axis(n)), places));
+}
+
+static ct_tensor *pairs(ct_tensor *target, const ct_tensor *x3) {
+    return reshape(contiguous(target), CT_DIMS(ct_dim(x3, 0), ct_dim(x3, 2)));
+}
+
+/* For every target 1, or its weight; 0 where it is ignored. */
+static ct_tensor *weight_of(ct_tensor *target, ct_tensor *weight, int64_t ignored, ct_dtype dtype) {
+    ct_tensor *counts = ne_s(target, (double)ignored);
+    if (!weight) return cast(counts, dtype);
+    ct_tensor *safe = where(counts, target, zeros_like(target)), *flat = reshape(safe, CT_DIMS(ct_numel(safe)));
+    ct_tensor *chosen = reshape(index_select(weight, 0, flat), ct_shape(target));
+    return where(counts, chosen, zeros_like(chosen));
+}
+
+/* mean: over the weights, or over nothing. */
+static ct_tensor *reduced(ct_tensor *losses, ct_tensor *weights, int reduction, ct_dims shape) {
+    if (reduction == CT_NONE) return reshape(losses, shape);
+    if (reduction == CT_SUM) return sum(losses);
+    ct_tensor *total = sum(weights);
+    return div(sum(losses), where(eq_s(total, 0), ones_like(total), total));
+}
+
+/* ---- nll_loss ---- */
+
+bool nll_loss_infer(ct_infer *infer) {
+    const nll_loss_attrs *a = infer->attrs;
+    return infer_classes(infer, a->reduction, true, infer->in[0]->dtype);
+}
+
+void nll_loss_lower(ct_lower *l) {
+    const nll_loss_attrs *a = l->attrs;
+    const int64_t ignored = (int64_t)a->ignore_index;
+    ct_tensor *x = three(l->in[0]), *target = pairs(l->in[1], x), *losses = class_pick(x, target, ignored);
+    ct_tensor *weights =
+        l->in[2] || a->reduction == CT_MEAN ? weight_of(target, l->in[2], ignored, ct_dtype_of(x)) : NULL;
+    if (l->in[2]) losses = mul(losses, weights);
+    l->out[0] = reduced(losses, weights, a->reduction, ct_shape(l->in[1]));
+}
+
+bool class_pick_infer(ct_infer *infer) {
+    ct__infer_like(infer, 0, infer->in[1], infer->in[0]->dtype);
+    return true;
+}
+
+static ct_tensor *safe_target(ct_tensor *target, int64_t ignored, ct_tensor **counts) {
+    *counts = ne_s(target, (double)ignored);
+    return where(*counts, target, zeros_like(target));
+}
+
+void class_pick_lower(ct_lower *l) {
+    ct_tensor *counts, *safe = safe_target(l->in[1], ((const class_pick_attrs *)l->attrs)->ignore_index, &counts);
+    ct_tensor *y = ct_neg(squeeze(gather(l->in[0], 1, unsqueeze(safe, 1)), .axes = CT_DIMS(1)));
+    l->out[0] = where(counts, y, zeros_like(y));
+}
+
+void class_pick_vjp(ct_vjp *v) {
+    ct_tensor *counts, *safe = safe_target(v->in[1], ((const class_pick_attrs *)v->attrs)->ignore_index, &counts);
+    ct_tensor *g = where(counts, ct_neg(v->cot[0]), zeros_like(v->cot[0]));
+    v->grad[0] = gather_grad(unsqueeze(g, 1), unsqueeze(safe, 1), ct_shape(v->in[0]), 1);
+}
+
+/* ---- cross_entropy ---- */
+
+bool cross_entropy_infer(ct_infer *infer) {
+    const cross_entropy_attrs *a = infer->attrs;
+    const ct_dtype dtype = infer->in[1]->dtype, own = infer->in[0]->dtype;
+    const bool indices = dtype == CT_I32 || dtype == CT_I64;
+    if (!indices && !ct_dtype_is_float(dtype))
+        return ct_infer_fail(infer, CT_ERR_DTYPE, "target is %s; class indices are i32 or i64, probabilities floating",
+                             ct_view_text(infer->in[1]));
+    if (!(a->label_smoothing >= 0 && a->label_smoothing <= 1))
+        return ct_infer_fail(infer, CT_ERR_VALUE, "label_smoothing is %g; it has to be between 0 and 1",
+                             a->label_smoothing);
+    return infer_classes(infer, a->reduction, indices, indices ? own : ct_dtype_promote(own, dtype));
+}
+
+/* -sum weight q log(p), with q the target after smoothing. */
+static ct_tensor *of_probabilities(const cross_entropy_attrs *a, ct_tensor *x, ct_tensor *q, ct_tensor *weight) {
+    const int axis = class_axis(ct_ndim(x));
+    const double e = a->label_smoothing;
+    ct_tensor *log_p = log_softmax(x, axis);
+    if (e > 0) q = add_s(mul_s(q, 1 - e), e / (double)ct_dim(x, axis));
+    ct_tensor *terms = mul(q, log_p);
+    if (weight) {
+        ct_dims along = {.n = ct_ndim(x) - axis};
+        for (int i = 0; i < along.n; i++) along.d[i] = i ? 1 : ct_numel(weight);
+        terms = mul(terms, reshape(weight, along));
+    }
+    return ct__reduce_loss(ct_neg(sum(terms, .axes = CT_DIMS(axis))), a->reduction);
+}
+
+void cross_entropy_lower(ct_lower *l) {
+    const cross_entropy_attrs *a = l->attrs;
+    ct_tensor *weight = l->in[2];
+    if (ct_dtype_is_float(ct_dtype_of(l->in[1]))) {
+        l->out[0] = of_probabilities(a, l->in[0], l->in[1], weight);
+        return;
+    }
+    const int64_t ignored = (int64_t)a->ignore_index;
+    const double e = a->label_smoothing;
+    ct_tensor *x = three(l->in[0]), *target = pairs(l->in[1], x), *smooth = NULL;
+    ct_tensor *losses =
+        class_nll(x, target, ignored, .weight = e > 0 ? weight : NULL, .smooth = e > 0 ? &smooth : NULL);
+    ct_tensor *weights = weight || a->reduction == CT_MEAN ? weight_of(target, weight, ignored, ct_dtype_of(x)) : NULL;
+    if (weight) losses = mul(losses, weights);
+    if (e > 0) losses = ct_add(mul_s(losses, 1 - e), mul_s(smooth, e / (double)ct_dim(x, 1)));
+    l->out[0] = reduced(losses, weights, a->reduction, ct_shape(l->in[1]));
+}
+
+/* ---- class_nll: what is done in one pass over the logits ---- */
+
+bool class_nll_infer(ct_infer *infer) {
+    for (int i = 0; i < infer->n_out; i++) ct__infer_like(infer, i, infer->in[1], infer->in[0]->dtype);
+    return true;
+}
+
+static ct_tensor *over_classes(ct_tensor *weight) { return reshape(weight, CT_DIMS(ct_numel(weight), 1)); }
+
+void class_nll_lower(ct_lower *l) {
+    ct_tensor *counts, *safe = safe_target(l->in[1], ((const class_nll_attrs *)l->attrs)->ignore_index, &counts);
+    ct_tensor *log_p = log_softmax(l->in[0], 1);
+    ct_tensor *y = ct_neg(squeeze(gather(log_p, 1, unsqueeze(safe, 1)), .axes = CT_DIMS(1)));
+    if (l->want[0]) l->out[0] = where(counts, y, zeros_like(y));
+    if (l->n_out < 2 || !l->want[1]) return;
+    if (l->in[2]) log_p = mul(log_p, over_classes(l->in[2]));
+    y = ct_neg(sum(log_p, .axes = CT_DIMS(1)));
+    l->out[1] = where(counts, y, zeros_like(y));
+}
+
+void class_nll_vjp(ct_vjp *v) {
+    const class_nll_attrs *a = v->attrs;
+    ct_tensor *x = v->in[0], *target = v->in[1], *weight = v->in[2];
+    ct_tensor *g_smooth = v->n_out > 1 && v->out[1] ? v->cot[1] : NULL;
+    if (v->need[0])
+        v->grad[0] =
+            class_nll_grad(contiguous(v->cot[0]), x, target, a->ignore_index, .weight = g_smooth ? weight : NULL,
+                           .g_smooth = g_smooth ? contiguous(g_smooth) : NULL);
+    if (v->need[2] && g_smooth) { /* from the sum over the classes alone */
+        ct_tensor *g = where(ne_s(target, (double)a->ignore_index), g_smooth, zeros_like(g_smooth));
+        v->grad[2] = ct_neg(sum(mul(log_softmax(x, 1), unsqueeze(g, 1)), .axes = CT_DIMS(0, 2)));
+    }
+}
+
+bool class_nll_grad_infer(ct_infer *infer) {
+    ct__infer_like(infer, 0, infer->in[2], infer->in[2]->dtype);
+    return true;
+}
+
+/* dx = (g + g' sum w) p - g at the target - g' w, with g' the cotangent of the sum over the classes. */
+void class_nll_grad_lower(ct_lower *l) {
+    ct_tensor *counts, *g = l->in[0], *g_smooth = l->in[1], *x = l->in[2], *weight = l->in[4];
+    ct_tensor *safe = safe_target(l->in[3], ((const class_nll_grad_attrs *)l->attrs)->ignore_index, &counts);
+    g = where(counts, g, zeros_like(g));
+    ct_tensor *at_target = gather_grad(unsqueeze(g, 1), unsqueeze(safe, 1), ct_shape(x), 1), *factor = g;
+    if (g_smooth) {
+        g_smooth = where(counts, g_smooth, zeros_like(g_smooth));
+        factor = ct_add(g, weight ? mul(g_smooth, sum(weight)) : mul_s(g_smooth, (double)ct_dim(x, 1)));
+    }
+    ct_tensor *dx = sub(mul(unsqueeze(factor, 1), softmax(x, 1)), at_target);
+    if (g_smooth) {
+        g_smooth = unsqueeze(g_smooth, 1);
+        dx = sub(dx, weight ? mul(g_smooth, over_classes(weight)) : g_smooth);
+    }
+    l->out[0] = dx;
+}

@@ -1,0 +1,108 @@
+/* Normalisation by channels: shapes, the formulas in ops, and the gradients as one op. */
+#include "ops/norm/norm.h"
+
+#include "ops/op_impl.h"
+
+static int64_t channels_of(const ct_view *x, bool last) { return x->dims[last ? 2 : 1]; }
+
+/* ---- x as [n, groups, channels of a group, places], or [n, places, groups, channels of a group] ---- */
+
+typedef struct layout {
+    ct_dims shape, sets, params; /* of x, of one value a set, of one value a channel */
+    ct_dims in_set, not_param;   /* the axes that a set spans, and those that weight does not have */
+    ct_dims flat;                /* of mean and var */
+    double count;                /* elements of a set */
+} layout;
+
+static layout layout_of(const ct_tensor *x, int64_t groups, bool last) {
+    const int64_t n = ct_dim(x, 0), channels = ct_dim(x, last ? 2 : 1), places = ct_dim(x, last ? 1 : 2);
+    const bool batch = groups == 0;
+    const int64_t g = batch ? channels : groups, k = batch ? 1 : channels / groups, rows = batch ? 1 : n;
+    layout l = {.flat = batch ? CT_DIMS(channels) : CT_DIMS(n, g)};
+    l.count = (double)(k * places) * (batch ? (double)n : 1.0);
+    if (last) {
+        l.shape = CT_DIMS(n, places, g, k), l.sets = CT_DIMS(rows, 1, g, 1), l.params = CT_DIMS(1, 1, g, k);
+        l.in_set = batch ? CT_DIMS(0, 1, 3) : CT_DIMS(1, 3);
+        l.not_param = CT_DIMS(0, 1);
+    } else {
+        l.shape = CT_DIMS(n, g, k, places), l.sets = CT_DIMS(rows, g, 1, 1), l.params = CT_DIMS(1, g, k, 1);
+        l.in_set = batch ? CT_DIMS(0, 2, 3) : CT_DIMS(2, 3);
+        l.not_param = CT_DIMS(0, 3);
+    }
+    return l;
+}
+
+static ct_tensor *mean_of(ct_tensor *x, const layout *l) { return mean(x, .axes = l->in_set, .keepdim = true); }
+
+/* ---- Forward ---- */
+
+bool channel_norm_infer(ct_infer *infer) {
+    const channel_norm_attrs *a = infer->attrs;
+    const ct_view *x = infer->in[0];
+    const int64_t channels = channels_of(x, a->channels_last), sets[2] = {x->dims[0], a->groups};
+    ct__infer_like(infer, 0, x, x->dtype);
+    for (int i = 1; i < infer->n_out; i++)
+        ct__infer_set(infer, i, x->dtype, a->groups ? 2 : 1, a->groups ? sets : &channels);
+    return true;
+}
+
+void channel_norm_lower(ct_lower *l) {
+    const channel_norm_attrs *a = l->attrs;
+    const layout at = layout_of(l->in[0], a->groups, a->channels_last);
+    ct_tensor *x = reshape(l->in[0], at.shape), *m = mean_of(x, &at), *centred = sub(x, m);
+    ct_tensor *variance = mean_of(square(centred), &at), *y = mul(centred, ct_rsqrt(add_s(variance, a->eps)));
+    if (l->in[1]) y = mul(y, reshape(l->in[1], at.params));
+    if (l->in[2]) y = ct_add(y, reshape(l->in[2], at.params));
+    if (l->want[0]) l->out[0] = reshape(y, ct_shape(l->in[0]));
+    if (l->n_out > 1 && l->want[1]) l->out[1] = reshape(m, at.flat);
+    if (l->n_out > 2 && l->want[2]) l->out[2] = reshape(variance, at.flat);
+}
+
+void channel_norm_vjp(ct_vjp *v) {
+    const channel_norm_attrs *a = v->attrs;
+    const layout at = layout_of(v->in[0], a->groups, a->channels_last);
+    if (!v->need[0] && !v->need[1]) {
+        v->grad[2] = reshape(sum(reshape(v->cot[0], at.shape), .axes = at.not_param), ct_shape(v->in[2]));
+        return;
+    }
+    /* weight is for dx alone, and saved only where that is wanted */
+    ct_tensor *weight = v->need[0] ? v->in[1] : NULL;
+    ct_tensor *in[7] = {
+        contiguous(v->cot[0]), contiguous(v->cot[1]), contiguous(v->cot[2]), v->in[0], v->out[1], v->out[2], weight};
+    channel_norm_grad_attrs attrs = {.groups = a->groups, .eps = a->eps, .channels_last = a->channels_last};
+    ct__apply_wanted(&ct__op_channel_norm_grad, in, 7, &attrs, v->grad, 3, v->need);
+}
+
+/* ---- Gradients ---- */
+
+bool channel_norm_grad_infer(ct_infer *infer) {
+    const channel_norm_grad_attrs *a = infer->attrs;
+    const ct_view *x = infer->in[3];
+    const int64_t channels = channels_of(x, a->channels_last);
+    ct__infer_like(infer, 0, x, x->dtype);
+    for (int i = 1; i < infer->n_out; i++) ct__infer_set(infer, i, x->dtype, 1, &channels);
+    return true;
+}
+
+/* With h = g weight and means over a set, from y: rstd (h - mean(h) - xhat mean(h xhat)); from mean and var: g_mean / count
+ * + 2 g_var (x - mean) / count. The mean is taken again, of the deviations from the given one, which has too few digits
+ * where it is large. */
+void channel_norm_grad_lower(ct_lower *l) {
+    const channel_norm_grad_attrs *a = l->attrs;
+    const layout at = layout_of(l->in[3], a->groups, a->channels_last);
+    ct_tensor *g = reshape(l->in[0], at.shape), *x = reshape(l->in[3], at.shape);
+    ct_tensor *centred = sub(x, reshape(ct_detach(l->in[4]), at.sets)),
+              *rstd = ct_rsqrt(add_s(reshape(l->in[5], at.sets), a->eps));
+    centred = sub(centred, mean_of(centred, &at));
+    ct_tensor *xhat = mul(centred, rstd);
+    if (l->want[0]) {
+        ct_tensor *h = l->in[6] ? mul(g, reshape(l->in[6], at.params)) : g;
+        ct_tensor *dx = mul(rstd, sub(sub(h, mean_of(h, &at)), mul(xhat, mean_of(mul(h, xhat), &at))));
+        ct_tensor *of_mean = mul_s(reshape(l->in[1], at.sets), 1 / at.count),
+                  *of_var = mul_s(reshape(l->in[2], at.sets), 2 / at.count);
+        l->out[0] = reshape(ct_add(dx, ct_add(of_mean, mul(centred, of_var))), ct_shape(l->in[3]));
+    }
+    const ct_dims flat = CT_DIMS(ct_dim(l->in[3], a->channels_last ? 2 : 1));
+    if (l->n_out > 1 && l->want[1]) l->out[1] = reshape(sum(mul(g, xhat), .axes = at.not_param), flat);
+    if (l->n_out > 2 && l->want[2]) l->out[2] = reshape(sum(g, .axes = at.not_param), flat);
+}

@@ -1,0 +1,315 @@
+/* A template: the passes of channel_norm over parts of lines, for one dtype. Included with FOLD_D its short name, which it
+ * undefines. */
+#define T      ELEMENT(FOLD_D)
+#define V      VECTOR(FOLD_D)
+#define DO(op) ELEMENT_PASTE(FOLD_D, op)
+#define L      LANES(FOLD_D)
+
+/* ---- Coefficients ---- */
+
+/* The k-th coefficients of the channels of an item. */
+static inline T *DO(_coefficients)(const channel_job *j, int k, int64_t item) {
+    const int64_t rows = j->batch ? 1 : j->items;
+    return (T *)j->coefficients + (k * rows + (j->batch ? 0 : item)) * j->channels;
+}
+
+static void DO(_settle)(const channel_job *j, int64_t set) {
+    norm_moments all = {0, 0, 0};
+    const int64_t item = j->batch ? 0 : set / j->groups, first = set % j->groups * j->members;
+    for (int64_t i = item; i < (j->batch ? j->items : item + 1); i++)
+        for (int64_t c = first; c < first + j->members; c++)
+            for (int64_t p = 0; p < j->parts; p++) {
+                const part_sums *s = sums_of(j, i, c, p);
+                norm_merge(&all, &(norm_moments){s->a, s->b, s->c});
+            }
+    const double var = all.square / all.count, rstd = 1 / sqrt(var + j->eps);
+    if (j->mean) ((T *)j->mean)[set] = (T)all.mean;
+    if (j->var) ((T *)j->var)[set] = (T)var;
+    T *m = DO(_coefficients)(j, 0, item), *scale = DO(_coefficients)(j, 1, item),
+      *shift = DO(_coefficients)(j, 2, item);
+    for (int64_t c = first; c < first + j->members; c++) {
+        m[c] = (T)all.mean;
+        const double by = rstd * (j->weight ? (double)((const T *)j->weight)[c] : 1);
+        scale[c] = (T)by;
+        shift[c] = (T)((j->bias ? (double)((const T *)j->bias)[c] : 0) - (all.mean - (double)m[c]) * by);
+    }
+}
+
+/* dx = (rstd w) g + B (x - mean) + D, with B = 2 g_var / count - rstd^2 mean(h xhat), D = g_mean / count - rstd mean(h), and
+ * x - mean = (x - m) - rest. */
+static void DO(_grad_settle)(const channel_job *j, int64_t set) {
+    const int64_t item = j->batch ? 0 : set / j->groups, first = set % j->groups * j->members;
+    const double rstd = 1 / sqrt((double)((const T *)j->given_var)[set] + j->eps);
+    double g = 0, product = 0, rest = 0;
+    for (int64_t i = item; i < (j->batch ? j->items : item + 1); i++)
+        for (int64_t c = first; c < first + j->members; c++) {
+            const double w = j->weight ? (double)((const T *)j->weight)[c] : 1;
+            for (int64_t p = 0; p < j->parts; p++) {
+                const part_sums *s = sums_of(j, i, c, p);
+                g += w * s->a;
+                product += w * s->b;
+                rest += s->c;
+            }
+        }
+    rest /= j->count;
+    j->rest[set] = rest;
+    j->rstd[set] = rstd;
+    const double turn =
+        2 * (double)((const T *)j->g_var)[set] / j->count - rstd * rstd * rstd * (product - rest * g) / j->count;
+    const double shift = (double)((const T *)j->g_mean)[set] / j->count - rstd * g / j->count - turn * rest;
+    T *of_g = DO(_coefficients)(j, 1, item), *of_x = DO(_coefficients)(j, 2, item),
+      *of_1 = DO(_coefficients)(j, 3, item);
+    for (int64_t c = first; c < first + j->members; c++) {
+        of_g[c] = (T)(rstd * (j->weight ? (double)((const T *)j->weight)[c] : 1));
+        of_x[c] = (T)turn;
+        of_1[c] = (T)shift;
+    }
+}
+
+/* The given means, by channel. */
+static void DO(_spread_means)(const channel_job *j) {
+    for (int64_t i = 0; i < (j->batch ? 1 : j->items); i++) {
+        T *m = DO(_coefficients)(j, 0, i);
+        for (int64_t c = 0; c < j->channels; c++) m[c] = ((const T *)j->given_mean)[i * j->groups + c / j->members];
+    }
+}
+
+static void DO(_param_grads)(const channel_job *j) {
+    if (!j->dweight && !j->dbias) return;
+    for (int64_t c = 0; c < j->channels; c++) {
+        double g = 0, product = 0;
+        for (int64_t i = 0; i < j->items; i++) {
+            const int64_t set = j->batch ? c : i * j->groups + c / j->members;
+            for (int64_t p = 0; p < j->parts; p++) {
+                const part_sums *s = sums_of(j, i, c, p);
+                g += s->a;
+                product += (s->b - j->rest[set] * s->a) * j->rstd[set];
+            }
+        }
+        if (j->dweight) ((T *)j->dweight)[c] = (T)product;
+        if (j->dbias) ((T *)j->dbias)[c] = (T)g;
+    }
+}
+
+/* ---- Lines that are contiguous ---- */
+
+static void DO(_first)(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
+    norm_moments m = DO(_line_moments)((const T *)j->x + place_of(j, item, channel, part), places_of(j, part), true);
+    *sums_of(j, item, channel, part) = (part_sums){m.count, m.mean, m.square};
+}
+
+static void DO(_second)(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
+    if (!j->y) return;
+    const int64_t at = place_of(j, item, channel, part), n = places_of(j, part);
+    const T *x = (const T *)j->x + at; /* (n) */
+    T *y = (T *)j->y + at;
+    const V m = DO(_set1)(DO(_coefficients)(j, 0, item)[channel]),
+            scale = DO(_set1)(DO(_coefficients)(j, 1, item)[channel]),
+            shift = DO(_set1)(DO(_coefficients)(j, 2, item)[channel]);
+    int64_t i = 0;
+    if (j->streams)
+        for (; i + L <= n; i += L) DO(_stream)(y + i, DO(_fma)(DO(_sub)(DO(_load)(x + i), m), scale, shift));
+    for (; i + L <= n; i += L) DO(_store)(y + i, DO(_fma)(DO(_sub)(DO(_load)(x + i), m), scale, shift));
+    if (i < n) {
+        const int k = (int)(n - i);
+        DO(_store_n)(y + i, DO(_fma)(DO(_sub)(DO(_load_n)(x + i, k), m), scale, shift), k);
+    }
+}
+
+static void DO(_grad_first)(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
+    const int64_t at = place_of(j, item, channel, part), n = places_of(j, part);
+    const T *x = (const T *)j->x + at, *g = (const T *)j->g + at; /* (n) */
+    const V m = DO(_set1)(DO(_coefficients)(j, 0, item)[channel]), zero = DO(_set1)(0);
+    part_sums all = {0, 0, 0};
+    for (int64_t from = 0, end; from < n; from = end) {
+        end = ct__min64(from + NORM_BLOCK, n);
+        V s0 = zero, s1 = zero, p0 = zero, p1 = zero, d0 = zero, d1 = zero;
+        int64_t i = from;
+        for (; i + 2 * L <= end; i += 2 * L) {
+            PREFETCH(x + i, 2 * L);
+            PREFETCH(g + i, 2 * L);
+            V a = DO(_sub)(DO(_load)(x + i), m), b = DO(_sub)(DO(_load)(x + i + L), m), c = DO(_load)(g + i),
+              d = DO(_load)(g + i + L);
+            s0 = DO(_add)(s0, c), s1 = DO(_add)(s1, d);
+            p0 = DO(_fma)(a, c, p0), p1 = DO(_fma)(b, d, p1);
+            d0 = DO(_add)(d0, a), d1 = DO(_add)(d1, b);
+        }
+        for (; i < end; i += L) {
+            const int k = (int)ct__min64(end - i, L);
+            T lane[L];
+            DO(_put)(lane, DO(_sub)(DO(_load_n)(x + i, k), m));
+            V a = DO(_get_n)(lane, k), c = DO(_load_n)(g + i, k);
+            s0 = DO(_add)(s0, c), p0 = DO(_fma)(a, c, p0), d0 = DO(_add)(d0, a);
+        }
+        all.a += (double)DO(_hsum)(DO(_add)(s0, s1));
+        all.b += (double)DO(_hsum)(DO(_add)(p0, p1));
+        all.c += (double)DO(_hsum)(DO(_add)(d0, d1));
+    }
+    *sums_of(j, item, channel, part) = all;
+}
+
+static void DO(_grad_second)(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
+    if (!j->y) return;
+    const int64_t at = place_of(j, item, channel, part), n = places_of(j, part);
+    const T *x = (const T *)j->x + at, *g = (const T *)j->g + at; /* (n) */
+    T *dx = (T *)j->y + at;
+    V by[4];
+    for (int k = 0; k < 4; k++) by[k] = DO(_set1)(DO(_coefficients)(j, k, item)[channel]);
+#define DX(X, G) DO(_fma)(G, by[1], DO(_fma)(DO(_sub)(X, by[0]), by[2], by[3]))
+    int64_t i = 0;
+    if (j->streams)
+        for (; i + L <= n; i += L) DO(_stream)(dx + i, DX(DO(_load)(x + i), DO(_load)(g + i)));
+    for (; i + L <= n; i += L) DO(_store)(dx + i, DX(DO(_load)(x + i), DO(_load)(g + i)));
+    if (i < n) {
+        const int k = (int)(n - i);
+        DO(_store_n)(dx + i, DX(DO(_load_n)(x + i, k), DO(_load_n)(g + i, k)), k);
+    }
+}
+
+/* ---- Lines side by side ---- */
+
+/* Moments of the columns of a few rows: sums, then deviations from the means that they give, `width` vectors at a time. */
+SIMD_INLINE void DO(_column_moments)(part_sums *to, const T *x /* (rows, step) */, int64_t rows, int64_t step,
+                                     int width, int last) {
+    V sum[4], square[4], middle[4];
+    const V share = DO(_set1)((T)1 / (T)rows);
+#define AT(r, q) \
+    (q == width - 1 && last < L ? DO(_load_n)(x + (r)*step + q * L, last) : DO(_load)(x + (r)*step + q * L))
+    for (int q = 0; q < width; q++) sum[q] = square[q] = DO(_set1)(0);
+    for (int64_t r = 0; r < rows; r++)
+        for (int q = 0; q < width; q++) sum[q] = DO(_add)(sum[q], AT(r, q));
+    for (int q = 0; q < width; q++) middle[q] = DO(_mul)(sum[q], share), sum[q] = DO(_set1)(0);
+    for (int64_t r = 0; r < rows; r++)
+        for (int q = 0; q < width; q++) {
+            const V apart = DO(_sub)(AT(r, q), middle[q]);
+            sum[q] = DO(_add)(sum[q], apart);
+            square[q] = DO(_fma)(apart, apart, square[q]);
+        }
+    T lanes[3][L];
+    const double count = (double)rows;
+    for (int q = 0; q < width; q++) {
+        DO(_put)(lanes[0], middle[q]);
+        DO(_put)(lanes[1], sum[q]);
+        DO(_put)(lanes[2], square[q]);
+        /* all columns have as many rows: the weights of the merging are the same */
+        const double before = to->a, whole = before + count, part = count / whole, both = before * part;
+        const int n = q == width - 1 ? last : L;
+        for (int i = 0; i < n; i++) {
+            part_sums *s = to + q * L + i;
+            const double rest = (double)lanes[1][i], apart = (double)lanes[0][i] + rest / count - s->b;
+            s->b += apart * part;
+            s->c += (double)lanes[2][i] - rest * rest / count + apart * apart * both;
+        }
+    }
+    for (int i = 0; i < (width - 1) * L + last; i++) to[i].a += count;
+}
+
+static void DO(_last_first)(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
+    (void)channel;
+    const int64_t n = j->channels, rows = places_of(j, part);
+    const T *x = (const T *)j->x + place_of(j, item, 0, part); /* (rows, n) */
+    part_sums *to = sums_of(j, item, 0, part);
+    memset(to, 0, (size_t)n * sizeof *to);
+    for (int64_t r = 0; r < rows; r += ROWS) {
+        const int64_t m = ct__min64(rows - r, ROWS);
+        const T *at = x + r * n;
+        int64_t c = 0;
+        for (; c + 4 * L <= n; c += 4 * L) DO(_column_moments)(to + c, at + c, m, n, 4, L);
+        for (; c < n; c += L) DO(_column_moments)(to + c, at + c, m, n, 1, (int)ct__min64(n - c, L));
+    }
+}
+
+/* y = (x - m) scale + shift, four rows at a time. */
+static void DO(_last_second)(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
+    (void)channel;
+    if (!j->y) return;
+    const int64_t n = j->channels, rows = places_of(j, part), at = place_of(j, item, 0, part);
+    const T *x = (const T *)j->x + at; /* (rows, n) */
+    T *y = (T *)j->y + at;
+    const T *m = DO(_coefficients)(j, 0, item), *scale = DO(_coefficients)(j, 1, item),
+            *shift = DO(_coefficients)(j, 2, item);
+    for (int64_t r = 0; r < rows; r += 4)
+        for (int64_t c = 0; c < n; c += L) {
+            const int k = (int)ct__min64(n - c, L), many = (int)ct__min64(rows - r, 4);
+            const V a = DO(_load_n)(m + c, k), b = DO(_load_n)(scale + c, k), s = DO(_load_n)(shift + c, k);
+            for (int q = 0; q < many; q++) {
+                const T *from = x + (r + q) * n + c;
+                T *to = y + (r + q) * n + c;
+                if (k < L) DO(_store_n)(to, DO(_fma)(DO(_sub)(DO(_load_n)(from, k), a), b, s), k);
+                else if (j->streams) DO(_stream)(to, DO(_fma)(DO(_sub)(DO(_load)(from), a), b, s));
+                else DO(_store)(to, DO(_fma)(DO(_sub)(DO(_load)(from), a), b, s));
+            }
+        }
+}
+
+SIMD_INLINE void DO(_column_sums)(part_sums *to, const T *x, const T *g /* (rows, step) */, const T *means,
+                                  int64_t rows, int64_t step, int width, int last) {
+    V s[2], p[2], d[2], m[2];
+    for (int q = 0; q < width; q++) m[q] = DO(_load_n)(means + q * L, q == width - 1 ? last : L);
+    for (int q = 0; q < width; q++) s[q] = p[q] = d[q] = DO(_set1)(0);
+    for (int64_t r = 0; r < rows; r++)
+        for (int q = 0; q < width; q++) {
+            const V apart = DO(_sub)(AT(r, q), m[q]);
+            const V c =
+                q == width - 1 && last < L ? DO(_load_n)(g + r * step + q * L, last) : DO(_load)(g + r * step + q * L);
+            s[q] = DO(_add)(s[q], c);
+            p[q] = DO(_fma)(apart, c, p[q]);
+            d[q] = DO(_add)(d[q], apart);
+        }
+    T lanes[3][L];
+    for (int q = 0; q < width; q++) {
+        DO(_put)(lanes[0], s[q]);
+        DO(_put)(lanes[1], p[q]);
+        DO(_put)(lanes[2], d[q]);
+        for (int i = 0; i < (q == width - 1 ? last : L); i++) {
+            part_sums *t = to + q * L + i;
+            t->a += (double)lanes[0][i];
+            t->b += (double)lanes[1][i];
+            t->c += (double)lanes[2][i];
+        }
+    }
+}
+
+static void DO(_last_grad_first)(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
+    (void)channel;
+    const int64_t n = j->channels, rows = places_of(j, part), at = place_of(j, item, 0, part);
+    const T *x = (const T *)j->x + at, *g = (const T *)j->g + at; /* (rows, n) */
+    part_sums *to = sums_of(j, item, 0, part);
+    memset(to, 0, (size_t)n * sizeof *to);
+    const T *m = DO(_coefficients)(j, 0, item);
+    for (int64_t r = 0; r < rows; r += ROWS) {
+        const int64_t some = ct__min64(rows - r, ROWS);
+        int64_t c = 0;
+        for (; c + 2 * L <= n; c += 2 * L) DO(_column_sums)(to + c, x + r * n + c, g + r * n + c, m + c, some, n, 2, L);
+        for (; c < n; c += L)
+            DO(_column_sums)(to + c, x + r * n + c, g + r * n + c, m + c, some, n, 1, (int)ct__min64(n - c, L));
+    }
+}
+
+static void DO(_last_grad_second)(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
+    (void)channel;
+    if (!j->y) return;
+    const int64_t n = j->channels, rows = places_of(j, part), at = place_of(j, item, 0, part);
+    const T *x = (const T *)j->x + at, *g = (const T *)j->g + at; /* (rows, n) */
+    T *dx = (T *)j->y + at;
+    for (int64_t r = 0; r < rows; r += 4)
+        for (int64_t c = 0; c < n; c += L) {
+            const int k = (int)ct__min64(n - c, L), many = (int)ct__min64(rows - r, 4);
+            V by[4];
+            for (int q = 0; q < 4; q++) by[q] = DO(_load_n)(DO(_coefficients)(j, q, item) + c, k);
+            for (int q = 0; q < many; q++) {
+                const int64_t to = (r + q) * n + c;
+                if (k < L) DO(_store_n)(dx + to, DX(DO(_load_n)(x + to, k), DO(_load_n)(g + to, k)), k);
+                else if (j->streams) DO(_stream)(dx + to, DX(DO(_load)(x + to), DO(_load)(g + to)));
+                else DO(_store)(dx + to, DX(DO(_load)(x + to), DO(_load)(g + to)));
+            }
+        }
+}
+
+#undef AT
+#undef DX
+#undef FOLD_D
+#undef T
+#undef V
+#undef DO
+#undef L

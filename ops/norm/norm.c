@@ -1,0 +1,206 @@
+/* The normalisations by name: their shapes and options, and the way to row_norm and channel_norm. */
+#include <string.h>
+
+#include "ops/op_impl.h"
+
+static bool same_shape(const ct_view *x, const ct_dims *dims) {
+    return x->ndim == dims->n && memcmp(x->dims, dims->d, (size_t)dims->n * sizeof(int64_t)) == 0;
+}
+
+/* ---- By rows ---- */
+
+static bool infer_trailing(ct_infer *infer, const ct_dims *shape) {
+    static const char *const names[] = {"x", "weight", "bias"};
+    const ct_view *x = infer->in[0];
+    bool fits = shape->n >= 1 && shape->n <= x->ndim;
+    for (int i = 0; fits && i < shape->n; i++) fits = x->dims[x->ndim - shape->n + i] == shape->d[i];
+    if (!fits)
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s; shape is %s and has to be its last dimensions",
+                             ct_view_text(x), ct_dims_text(*shape));
+    for (int i = 1; i < infer->n_in; i++)
+        if (infer->in[i] && !same_shape(infer->in[i], shape))
+            return ct_infer_fail(infer, CT_ERR_SHAPE, "%s is %s; it has to be %s, the shape that is normalised",
+                                 names[i], ct_view_text(infer->in[i]), ct_dims_text(*shape));
+    ct__infer_like(infer, 0, x, x->dtype);
+    return true;
+}
+
+static bool infer_eps(ct_infer *infer, double eps) {
+    if (eps >= 0 && __builtin_isfinite(eps)) return true;
+    return ct_infer_fail(infer, CT_ERR_VALUE, "eps is %g; it has to be finite and not negative", eps);
+}
+
+static ct_tensor *flat_rows(ct_tensor *x, const ct_dims *shape, int64_t *n) {
+    *n = 1;
+    int64_t rows = 1;
+    for (int i = 0; i < ct_ndim(x); i++) *(i < ct_ndim(x) - shape->n ? &rows : n) *= ct_dim(x, i);
+    return reshape(contiguous(x), CT_DIMS(rows, *n));
+}
+
+static ct_tensor *flat(ct_tensor *x) { return x ? reshape(contiguous(x), CT_DIMS(ct_numel(x))) : NULL; }
+
+bool layer_norm_infer(ct_infer *infer) {
+    const layer_norm_attrs *a = infer->attrs;
+    return infer_eps(infer, a->eps) && infer_trailing(infer, &a->shape);
+}
+
+void layer_norm_lower(ct_lower *l) {
+    const layer_norm_attrs *a = l->attrs;
+    int64_t n;
+    ct_tensor *x = flat_rows(l->in[0], &a->shape, &n);
+    l->out[0] = reshape(row_norm(x, a->eps, .weight = flat(l->in[1]), .bias = flat(l->in[2])), ct_shape(l->in[0]));
+}
+
+bool rms_norm_infer(ct_infer *infer) {
+    const rms_norm_attrs *a = infer->attrs;
+    return (!a->eps.set || infer_eps(infer, a->eps.value)) && infer_trailing(infer, &a->shape);
+}
+
+void rms_norm_lower(ct_lower *l) {
+    const rms_norm_attrs *a = l->attrs;
+    int64_t n;
+    ct_tensor *x = flat_rows(l->in[0], &a->shape, &n);
+    const double eps = a->eps.set ? a->eps.value : ct_dtype_of(x) == CT_F64 ? 0x1p-52 : 0x1p-23;
+    l->out[0] = reshape(row_norm(x, eps, .weight = flat(l->in[1]), .rms = true), ct_shape(l->in[0]));
+}
+
+/* ---- By channels ---- */
+
+static bool infer_channels(ct_infer *infer, bool last, int first_param, const char *const *names) {
+    const ct_view *x = infer->in[0];
+    if (x->ndim < 2)
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s; it has to be %s", ct_view_text(x),
+                             last ? "[batch, ..., channels]" : "[batch, channels, ...]");
+    const int64_t channels = x->dims[last ? x->ndim - 1 : 1];
+    for (int i = first_param; i < infer->n_in; i++)
+        if (infer->in[i] && (infer->in[i]->ndim != 1 || infer->in[i]->dims[0] != channels))
+            return ct_infer_fail(infer, CT_ERR_SHAPE, "%s is %s; x is %s, so it has to be [%lld], one value a channel",
+                                 names[i], ct_view_text(infer->in[i]), ct_view_text(x), (long long)channels);
+    ct__infer_like(infer, 0, x, x->dtype);
+    return true;
+}
+
+/* x as channel_norm has it. For statistics of the whole batch, places that come with the channels last are rows. */
+static ct_tensor *three(ct_tensor *x, bool batch, bool *last) {
+    const int n = ct_ndim(x);
+    const int64_t items = ct_dim(x, 0), channels = ct_dim(x, *last ? n - 1 : 1);
+    int64_t places = 1;
+    for (int i = 1; i < n; i++)
+        if (i != (*last ? n - 1 : 1)) places *= ct_dim(x, i);
+    if (batch && places == 1) *last = true;
+    const ct_dims shape = !*last  ? CT_DIMS(items, channels, places)
+                          : batch ? CT_DIMS(1, items * places, channels)
+                                  : CT_DIMS(items, places, channels);
+    return reshape(contiguous(x), shape);
+}
+
+static ct_tensor *normalised(ct_tensor *x, ct_tensor *weight, ct_tensor *bias, int64_t groups, double eps, bool last,
+                             ct_tensor **mean, ct_tensor **var) {
+    ct_tensor *flat_x = three(x, groups == 0, &last);
+    return reshape(channel_norm(flat_x, groups, eps, .weight = flat(weight), .bias = flat(bias), .channels_last = last,
+                                .mean = mean, .var = var),
+                   ct_shape(x));
+}
+
+bool group_norm_infer(ct_infer *infer) {
+    static const char *const names[] = {"x", "weight", "bias"};
+    const group_norm_attrs *a = infer->attrs;
+    if (!infer_eps(infer, a->eps) || !infer_channels(infer, a->channels_last, 1, names)) return false;
+    const ct_view *x = infer->in[0];
+    const int64_t channels = x->dims[a->channels_last ? x->ndim - 1 : 1];
+    if (a->groups < 1 || channels % a->groups)
+        return ct_infer_fail(infer, CT_ERR_VALUE,
+                             "groups is %lld; x is %s, and its %lld channels have to be a multiple",
+                             (long long)a->groups, ct_view_text(x), (long long)channels);
+    return true;
+}
+
+void group_norm_lower(ct_lower *l) {
+    const group_norm_attrs *a = l->attrs;
+    ct_tensor *mean, *var;
+    l->out[0] = normalised(l->in[0], l->in[1], l->in[2], a->groups, a->eps, a->channels_last, &mean, &var);
+}
+
+bool instance_norm_infer(ct_infer *infer) {
+    static const char *const names[] = {"x", "weight", "bias"};
+    const instance_norm_attrs *a = infer->attrs;
+    if (!infer_eps(infer, a->eps) || !infer_channels(infer, a->channels_last, 1, names)) return false;
+    const ct_view *x = infer->in[0];
+    const int64_t pairs = x->dims[0] * x->dims[a->channels_last ? x->ndim - 1 : 1];
+    if (pairs && ct__count(x->ndim, x->dims) == pairs)
+        return ct_infer_fail(infer, CT_ERR_SHAPE,
+                             "x is %s: one value a channel has no variance; more than one is needed", ct_view_text(x));
+    return true;
+}
+
+void instance_norm_lower(ct_lower *l) {
+    const instance_norm_attrs *a = l->attrs;
+    ct_tensor *x = l->in[0], *mean, *var;
+    const int64_t channels = ct_dim(x, a->channels_last ? ct_ndim(x) - 1 : 1);
+    l->out[0] =
+        channels == 0 ? clone(x) : normalised(x, l->in[1], l->in[2], channels, a->eps, a->channels_last, &mean, &var);
+}
+
+/* ---- batch_norm ---- */
+
+bool batch_norm_infer(ct_infer *infer) {
+    static const char *const names[] = {"x", "running_mean", "running_var", "weight", "bias"};
+    const batch_norm_attrs *a = infer->attrs;
+    const ct_view *x = infer->in[0];
+    if (!infer_eps(infer, a->eps) || !infer_channels(infer, a->channels_last, 1, names)) return false;
+    for (int i = 1; i <= 2; i++) {
+        const ct_view *running = infer->in[i];
+        if (!running && !a->training)
+            return ct_infer_fail(infer, CT_ERR_VALUE, "%s is missing: without .training it is what x is normalised by",
+                                 names[i]);
+        if (running && !ct_dtype_is_float(running->dtype))
+            return ct_infer_fail(infer, CT_ERR_DTYPE, "%s is %s; it has to be floating", names[i],
+                                 ct_view_text(running));
+    }
+    if (!(a->momentum >= 0 && a->momentum <= 1))
+        return ct_infer_fail(infer, CT_ERR_VALUE, "momentum is %g; it has to be between 0 and 1", a->momentum);
+    const int64_t channels = x->dims[a->channels_last ? x->ndim - 1 : 1];
+    if (a->training && channels && ct__count(x->ndim, x->dims) == channels)
+        return ct_infer_fail(infer, CT_ERR_SHAPE,
+                             "x is %s: one value a channel has no variance; training needs more than one",
+                             ct_view_text(x));
+    return true;
+}
+
+static ct_tensor *widened(ct_tensor *x) {
+    const bool half = x && (ct_dtype_of(x) == CT_F16 || ct_dtype_of(x) == CT_BF16);
+    return half ? cast(x, CT_F32) : x;
+}
+
+/* running = (1 - momentum) running + momentum batch, in place. A repeated forward pass has done it before. */
+static void update(ct_tensor *running, ct_tensor *batch, double momentum) {
+    if (!running || ct_is_recomputing()) return;
+    ct_no_grad {
+        ct_assign(running, ct_add(mul_s(widened(running), 1 - momentum), mul_s(batch, momentum)));
+    }
+}
+
+void batch_norm_lower(ct_lower *l) {
+    const batch_norm_attrs *a = l->attrs;
+    ct_tensor *x = widened(l->in[0]), *weight = widened(l->in[3]), *bias = widened(l->in[4]);
+    const int64_t channels = ct_dim(x, a->channels_last ? ct_ndim(x) - 1 : 1);
+    const bool empty = a->training && ct_numel(x) == 0; /* normalised by anything, and nothing is changed */
+    if (a->training && !empty) {
+        ct_tensor *mean, *var;
+        l->out[0] = normalised(x, weight, bias, 0, a->eps, a->channels_last, &mean, &var);
+        const double count = (double)(ct_numel(x) / channels);
+        update(l->in[1], mean, a->momentum);
+        update(l->in[2], l->in[2] ? mul_s(var, count / (count - 1)) : var, a->momentum);
+        return;
+    }
+    ct_dims along = {.n = a->channels_last ? 1 : ct_ndim(x) - 1};
+    for (int i = 0; i < along.n; i++) along.d[i] = i ? 1 : channels;
+    const ct_dtype dtype = ct_dtype_of(x);
+    /* copies: the graph keeps them, and the originals may be changed before backward */
+    ct_tensor *middle = empty ? zeros(CT_DIMS(channels), .dtype = dtype) : clone(cast(ct_detach(l->in[1]), dtype)),
+              *variance = empty ? ones(CT_DIMS(channels), .dtype = dtype) : clone(cast(ct_detach(l->in[2]), dtype)),
+              *scale = ct_rsqrt(add_s(variance, a->eps));
+    if (weight) scale = mul(scale, weight);
+    if (!bias) bias = zeros(CT_DIMS(channels), .dtype = dtype);
+    l->out[0] = channel_affine(x, reshape(middle, along), reshape(scale, along), reshape(bias, along));
+}

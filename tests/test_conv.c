@@ -1,0 +1,217 @@
+/* What convolutions promise beyond their values: errors with their texts, padding, what no window touches, the adjoint, the
+ * same bits at any number of threads, infinities that stay where they belong, the switch to exact algorithms. */
+#include <math.h>
+#include <string.h>
+
+#include "core/threads.h"
+#include "tests/harness.h"
+
+static ct_tensor *image(ct_dims shape) { return ct_rand(shape, .dtype = CT_F64); }
+
+/* ---- Errors ---- */
+
+TEST(shapes_that_do_not_fit_are_errors_with_both_shapes) {
+    ct_tensor *x = ct_zeros(CT_DIMS(2, 4, 5, 6)), *w = ct_zeros(CT_DIMS(6, 2, 3, 3));
+    CHECK(!ct_conv2d(x, w));
+    CHECK_ERROR(CT_ERR_SHAPE,
+                "conv2d: channels differ: x is f32[2,4,5,6] with 4 channels, w is f32[6,2,3,3], which with "
+                "groups 1 takes 2");
+    CHECK(!ct_conv2d(x, w, .groups = 3));
+    CHECK_ERROR(CT_ERR_SHAPE, "conv2d: groups is 3, which does not divide the 4 channels of x f32[2,4,5,6]");
+    CHECK(!ct_conv2d(x, ct_zeros(CT_DIMS(5, 2, 3, 3)), .groups = 2));
+    CHECK_ERROR(CT_ERR_SHAPE, "conv2d: groups is 2, which does not divide the 5 output channels of w f32[5,2,3,3]");
+    CHECK(!ct_conv2d(x, w, .groups = 2, .bias = ct_zeros(CT_DIMS(4))));
+    CHECK_ERROR(CT_ERR_SHAPE, "conv2d: bias is f32[4]; it has to be [6], one number an output channel");
+    CHECK(!ct_conv2d(x, w, .groups = 2, .residual = ct_zeros(CT_DIMS(2, 6, 3, 3))));
+    CHECK_ERROR(CT_ERR_SHAPE, "conv2d: residual is f32[2,6,3,3]; it has to be f32[2,6,3,4], as the result");
+    CHECK(!ct_conv2d(ct_zeros(CT_DIMS(4, 5, 6)), w, .groups = 2));
+    CHECK_ERROR(CT_ERR_SHAPE, "conv2d: x is f32[4,5,6]; it has to be [N,C,H,W]");
+    CHECK(!ct_conv1d(ct_zeros(CT_DIMS(4, 5)), w, .channels_last = true));
+    CHECK_ERROR(CT_ERR_SHAPE, "conv1d: x is f32[4,5]; it has to be [N,L,C]");
+    CHECK(!ct_conv3d(ct_zeros(CT_DIMS(1, 2, 3, 4, 5)), w));
+    CHECK_ERROR(CT_ERR_SHAPE,
+                "conv3d: w is f32[6,2,3,3]; for x f32[1,2,3,4,5] it needs 5 dimensions, [out, in / groups, "
+                "kernel...]");
+    CHECK(!ct_depthwise_conv2d(x, w));
+    CHECK_ERROR(CT_ERR_SHAPE, "depthwise_conv2d: w is f32[6,2,3,3]; for the 4 channels of x f32[2,4,5,6] it has to be "
+                              "[channels * multiplier, 1, kh, kw]");
+    CHECK(!ct_conv_transpose2d(x, w));
+    CHECK_ERROR(CT_ERR_SHAPE,
+                "conv_transpose2d: channels differ: x is f32[2,4,5,6] with 4 channels, w is f32[6,2,3,3], "
+                "which takes 6; a transposed weight is [in, out / groups, kernel...]");
+}
+
+TEST(a_kernel_longer_than_the_padded_input_is_an_error) {
+    ct_tensor *x = ct_zeros(CT_DIMS(1, 1, 4, 9)), *w = ct_zeros(CT_DIMS(1, 1, 3, 3));
+    CHECK(!ct_conv2d(x, w, .dilations = CT_DIMS(3, 1), .pads = CT_DIMS(1, 1, 0, 0)));
+    CHECK_ERROR(CT_ERR_SHAPE, "conv2d: the kernel's height is 7 (size 3, dilation 3), more than the padded input's 6 "
+                              "(size 4, pads 1 and 1)");
+    CHECK(ct_conv2d(x, w, .dilations = CT_DIMS(3, 1), .pads = CT_DIMS(1, 2, 0, 0)) != NULL);
+    CHECK(!ct_conv1d(ct_zeros(CT_DIMS(1, 1, 2)), ct_zeros(CT_DIMS(1, 1, 3)), .pad_mode = CT_VALID));
+    CHECK_ERROR(CT_ERR_SHAPE, "conv1d: the kernel's length is 3 (size 3, dilation 1), more than the padded input's 2 "
+                              "(size 2, pads 0 and 0)");
+    CHECK(!ct_conv1d(ct_zeros(CT_DIMS(1, 1, 2)), ct_zeros(CT_DIMS(1, 1, 0))));
+    CHECK_ERROR(CT_ERR_SHAPE, "conv1d: the kernel has length 0; it has to be at least 1 and below 2^31");
+}
+
+TEST(options_that_cannot_be_are_errors) {
+    ct_tensor *x = ct_zeros(CT_DIMS(1, 2, 6, 6)), *w = ct_zeros(CT_DIMS(2, 2, 3, 3));
+    CHECK(!ct_conv2d(x, w, .strides = CT_DIMS(0, 1)));
+    CHECK_ERROR(CT_ERR_VALUE,
+                "conv2d: stride 0 is not possible; it has to be at least 1 and below 2^31 (strides is [0,1])");
+    CHECK(!ct_conv2d(x, w, .dilation = -1));
+    CHECK_ERROR(CT_ERR_VALUE,
+                "conv2d: dilation -1 is not possible; it has to be at least 1 and below 2^31 (dilations is [-1])");
+    CHECK(!ct_conv2d(x, w, .strides = CT_DIMS(1, 1, 1)));
+    CHECK_ERROR(CT_ERR_VALUE, "conv2d: strides is [1,1,1]; it takes 1 number or one for each of the 2 spatial axes");
+    CHECK(!ct_conv2d(x, w, .pads = CT_DIMS(1, 1, 1)));
+    CHECK_ERROR(CT_ERR_VALUE,
+                "conv2d: pads is [1,1,1]; it takes 1 number, 2 (each axis, both sides) or 4 (before and after "
+                "for each axis)");
+    CHECK(!ct_conv2d(x, w, .pad = -1));
+    CHECK_ERROR(CT_ERR_VALUE, "conv2d: pad -1 is not possible; it has to be from 0 to 2^31 - 1 (pads is [-1])");
+    CHECK(!ct_conv2d(x, w, .pad = 1, .pad_mode = CT_SAME));
+    CHECK_ERROR(CT_ERR_VALUE, "conv2d: pads is [1], but pad_mode same makes its own padding; give one of them");
+    CHECK(!ct_conv2d(x, w, .groups = -2));
+    CHECK_ERROR(CT_ERR_VALUE, "conv2d: groups is -2; it has to be at least 1");
+    CHECK(!ct_conv_transpose2d(x, w, .stride = 2, .dilation = 3, .output_padding = 3));
+    CHECK_ERROR(CT_ERR_VALUE,
+                "conv_transpose2d: output_padding 3 has to be below the stride or the dilation (2 and 3)");
+    CHECK(!ct_conv_transpose2d(x, w, .stride = 2, .output_padding = 1, .pad_mode = CT_SAME));
+    CHECK_ERROR(CT_ERR_VALUE, "conv_transpose2d: output_padding 1 does not go with pad_mode same, whose size is given");
+    CHECK(!ct_conv_transpose2d(ct_zeros(CT_DIMS(1, 2, 1, 1)), w, .pad = 2));
+    CHECK_ERROR(CT_ERR_SHAPE,
+                "conv_transpose2d: the result's height would be -1: size 1, stride 1, kernel 3, dilation 1, "
+                "pads 2 and 2, output_padding 0");
+}
+
+TEST(dtypes_have_to_be_floats_and_agree) {
+    ct_tensor *x = ct_zeros(CT_DIMS(1, 2, 6)), *w = ct_zeros(CT_DIMS(2, 2, 3));
+    CHECK(!ct_conv1d(ct_cast(x, CT_I32), ct_cast(w, CT_I32)));
+    CHECK_ERROR(CT_ERR_DTYPE, "conv1d: x is i32[1,2,6]; convolutions take floats, cast it first");
+    CHECK(!ct_conv1d(x, ct_cast(w, CT_F64)));
+    CHECK_ERROR(CT_ERR_DTYPE, "conv1d: x is f32[1,2,6], w is f64[2,2,3]; they need the same dtype, cast one of them");
+    CHECK(!ct_conv1d(x, w, .bias = ct_zeros(CT_DIMS(2), .dtype = CT_F64)));
+    CHECK_ERROR(CT_ERR_DTYPE, "conv1d: x is f32[1,2,6], bias is f64[2]; they need the same dtype, cast one of them");
+}
+
+/* ---- Meaning ---- */
+
+TEST(same_padding_puts_the_odd_element_at_the_end) {
+    ct_tensor *x = F64(CT_DIMS(1, 1, 4), 1, 2, 3, 4), *w = F64(CT_DIMS(1, 1, 2), 1, 10);
+    CHECK_VALUES(ct_conv1d(x, w, .pad_mode = CT_SAME), CT_DIMS(1, 1, 4), 0, 21, 32, 43, 4);
+    CHECK_VALUES(ct_conv1d(x, w, .pads = CT_DIMS(1, 0)), CT_DIMS(1, 1, 4), 0, 10, 21, 32, 43);
+    CHECK_VALUES(ct_conv1d(x, w, .pad_mode = CT_SAME, .stride = 3), CT_DIMS(1, 1, 2), 0, 21, 4);
+    CHECK_VALUES(
+        ct_conv_transpose1d(F64(CT_DIMS(1, 1, 2), 1, 2), F64(CT_DIMS(1, 1, 1), 3), .stride = 3, .pad_mode = CT_SAME),
+        CT_DIMS(1, 1, 6), 0, 3, 0, 0, 6, 0, 0);
+}
+
+TEST(positions_that_no_window_touches_get_zero) {
+    /* stride 3, kernel 1: columns 1, 2, 4, 5 and the last are never looked at */
+    ct_tensor *x = ct_require_grad(ct_ones(CT_DIMS(2, 3, 8))), *w = ct_ones(CT_DIMS(4, 3, 1));
+    CHECK(ct_backward(ct_sum(ct_conv1d(x, w, .stride = 3))));
+    for (int64_t i = 0; i < 48; i++) CHECK(harness_at(ct_grad_of(x), i) == (i % 8 % 3 == 0 ? 4 : 0));
+    ct_tensor *z = ct_require_grad(ct_ones(CT_DIMS(1, 7, 9, 2)));
+    CHECK(ct_backward(ct_sum(ct_conv2d(z, ct_ones(CT_DIMS(2, 2, 2, 3)), .stride = 4, .channels_last = true))));
+    for (int64_t i = 0; i < 126; i++)
+        CHECK(harness_at(ct_grad_of(z), i) == ((i / 18 % 4 < 2 && i / 2 % 9 % 4 < 2 && i / 2 % 9 < 8) ? 3 : 0));
+    /* and a transposed one fills what it does not reach with the bias */
+    ct_tensor *y = ct_conv_transpose1d(F32(CT_DIMS(1, 1, 2), 1, 1), F32(CT_DIMS(1, 1, 1), 2), .stride = 3,
+                                       .output_padding = 2, .bias = F32(CT_DIMS(1), 5));
+    CHECK_VALUES(y, CT_DIMS(1, 1, 6), 0, 7, 5, 5, 7, 5, 5);
+}
+
+static double inner(ct_tensor *a, ct_tensor *b) { return ct_item(ct_sum(ct_mul(a, b))); }
+
+TEST(a_transposed_convolution_is_the_adjoint) {
+    /* sizes such that every position of x is counted by output_padding */
+    for (int stride = 1; stride <= 3; stride++)
+        for (int dilation = 1; dilation <= 3; dilation++)
+            for (int last = 0; last < 2; last++)
+                for (int groups = 1; groups <= 2; groups++) {
+                    const int in = 4, out = 6, size = 11, kernel = 3, span = dilation * (kernel - 1) + 1;
+                    const int result = (size + 1 - span) / stride + 1, more = (size + 1 - span) % stride;
+                    ct_tensor *x = image(last ? CT_DIMS(2, size, in) : CT_DIMS(2, in, size)),
+                              *w = image(last ? CT_DIMS(kernel, in / groups, out) : CT_DIMS(out, in / groups, kernel)),
+                              *y = image(last ? CT_DIMS(2, result, out) : CT_DIMS(2, out, result));
+                    ct_tensor *forward = ct_conv1d(x, w, .stride = stride, .dilation = dilation, .groups = groups,
+                                                   .pads = CT_DIMS(1, 0), .channels_last = last);
+                    ct_tensor *back =
+                        ct_conv_transpose1d(y, w, .stride = stride, .dilation = dilation, .groups = groups,
+                                            .pads = CT_DIMS(1, 0), .output_padding = more, .channels_last = last);
+                    REQUIRE(forward && back);
+                    const double a = inner(forward, y), b = inner(x, back);
+                    CHECK_NEAR(a, b, 1e-13 * fabs(a));
+                }
+    /* output_padding of the stride and more, below the dilation */
+    ct_tensor *y = ct_conv_transpose1d(F64(CT_DIMS(1, 1, 2), 1, 2), F64(CT_DIMS(1, 1, 2), 1, 10), .dilation = 3,
+                                       .output_padding = 2);
+    CHECK_VALUES(y, CT_DIMS(1, 1, 7), 0, 1, 2, 0, 10, 20, 0, 0);
+}
+
+TEST(depthwise_takes_channel_c_to_channels_c_m_and_on) {
+    ct_tensor *x = F32(CT_DIMS(1, 2, 1, 2), 1, 2, 3, 4), *w = F32(CT_DIMS(4, 1, 1, 1), 1, 10, 100, 1000);
+    CHECK_VALUES(ct_depthwise_conv2d(x, w), CT_DIMS(1, 4, 1, 2), 0, 1, 2, 10, 20, 300, 400, 3000, 4000);
+    ct_tensor *z = F32(CT_DIMS(1, 1, 2, 2), 1, 3, 2, 4), *v = F32(CT_DIMS(1, 1, 1, 4), 1, 10, 100, 1000);
+    CHECK_VALUES(ct_depthwise_conv2d(z, v, .channels_last = true), CT_DIMS(1, 1, 2, 4), 0, 1, 10, 300, 3000, 2, 20, 400,
+                 4000);
+}
+
+TEST(an_empty_batch_flows_through_and_back) {
+    ct_tensor *x = ct_require_grad(ct_zeros(CT_DIMS(0, 4, 5, 5))), *w = ct_require_grad(ct_ones(CT_DIMS(6, 4, 3, 3))),
+              *b = ct_require_grad(ct_ones(CT_DIMS(6)));
+    ct_tensor *y = ct_conv2d(x, w, .bias = b, .pad = 1);
+    CHECK(ct_dim(y, 0) == 0 && ct_dim(y, 1) == 6 && ct_dim(y, 3) == 5);
+    CHECK(ct_backward(ct_sum(y)));
+    CHECK(ct_numel(ct_grad_of(x)) == 0 && ct_item(ct_sum(ct_grad_of(w))) == 0 && ct_item(ct_sum(ct_grad_of(b))) == 0);
+    CHECK_VALUES(ct_conv1d(ct_zeros(CT_DIMS(1, 0, 3)), ct_zeros(CT_DIMS(2, 0, 1)), .bias = F32(CT_DIMS(2), 1, 2)),
+                 CT_DIMS(1, 2, 3), 0, 1, 1, 1, 2, 2, 2);
+    CHECK(ct_dim(ct_conv1d(ct_zeros(CT_DIMS(1, 2, 0)), ct_zeros(CT_DIMS(3, 2, 3)), .pad_mode = CT_SAME), 2) == 0);
+}
+
+TEST(an_image_and_itself) {
+    ct_tensor *x = ct_require_grad(F64(CT_DIMS(1, 1, 2), 2, 3));
+    ct_tensor *y = ct_conv1d(x, x);
+    CHECK_VALUES(y, CT_DIMS(1, 1, 1), 0, 13);
+    CHECK(ct_backward(ct_sum(y)));
+    CHECK_VALUES(ct_grad_of(x), CT_DIMS(1, 1, 2), 0, 4, 6);
+}
+
+TEST(exact_convolutions_keep_an_infinity_in_its_windows) {
+    ct_tensor *x = ct_zeros(CT_DIMS(1, 16, 12, 12));
+    ((float *)ct_data_mut(x))[5 * 12 + 5] = INFINITY;
+    ct_tensor *y = ct_conv2d(x, ct_ones(CT_DIMS(16, 16, 3, 3)), .pad = 1, .exact = true);
+    int count = 0;
+    for (int64_t i = 0; i < 144; i++) count += isinf(harness_at(y, i));
+    CHECK(count == 9);
+    CHECK(!ct_set_exact_conv(true));
+    ct_tensor *z = ct_conv2d(x, ct_ones(CT_DIMS(16, 16, 3, 3)), .pad = 1);
+    CHECK(ct_set_exact_conv(false));
+    CHECK(harness_same_bits(y, z));
+}
+
+/* ---- Threads ---- */
+
+TEST(the_same_bits_at_any_number_of_threads) {
+    const int threads[] = {1, 2, 3, 7};
+    for (int last = 0; last < 2; last++) {
+        ct_tensor *x = ct_rand(last ? CT_DIMS(3, 20, 21, 17) : CT_DIMS(3, 17, 20, 21)),
+                  *w = ct_rand(last ? CT_DIMS(3, 3, 17, 40) : CT_DIMS(40, 17, 3, 3)), *b = ct_rand(CT_DIMS(40));
+        ct_tensor *first[4] = {NULL};
+        for (int i = 0; i < 4; i++) {
+            REQUIRE(ct_set_threads(threads[i]));
+            ct_tensor *in[3] = {ct_require_grad(ct_clone(x)), ct_require_grad(ct_clone(w)),
+                                ct_require_grad(ct_clone(b))};
+            ct_tensor *y = ct_conv2d(in[0], in[1], .bias = in[2], .stride = 2, .pad = 1, .channels_last = last);
+            ct_tensor *g = ct_sin(y), *grads[3];
+            REQUIRE(ct_grad(&y, 1, &g, in, 3, grads, 0));
+            ct_tensor *now[4] = {y, grads[0], grads[1], grads[2]};
+            for (int j = 0; j < 4; j++) {
+                if (i == 0) first[j] = now[j];
+                else CHECK(harness_same_bits(first[j], now[j]));
+            }
+        }
+    }
+    ct_set_threads(0);
+}

@@ -1,0 +1,212 @@
+/* Normalisation: running statistics, large offsets, the same results in both layouts, what is refused. */
+#include <math.h>
+
+#include "tests/harness.h"
+
+/* ---- batch_norm: running statistics ---- */
+
+TEST(training_moves_the_running_statistics) {
+    ct_tensor *x = F32(CT_DIMS(2, 2, 2), 1, 3, 10, 10, 5, 7, 20, 20);
+    ct_tensor *mean = F32(CT_DIMS(2), 1, 2), *var = F32(CT_DIMS(2), 1, 1);
+    ct_batch_norm(x, .running_mean = mean, .running_var = var, .training = true, .momentum = CT_SET(0.25));
+    /* channel 0: mean 4, unbiased variance 20/3; channel 1: mean 15, unbiased variance 100/3 */
+    CHECK_VALUES(mean, CT_DIMS(2), 1e-6, 0.75 * 1 + 0.25 * 4, 0.75 * 2 + 0.25 * 15);
+    CHECK_VALUES(var, CT_DIMS(2), 2e-6, 0.75 + 0.25 * 20 / 3, 0.75 + 0.25 * 100 / 3);
+}
+
+TEST(momentum_is_a_tenth_unless_given_and_zero_changes_nothing) {
+    ct_tensor *x = F32(CT_DIMS(2, 1), 1, 3), *mean = F32(CT_DIMS(1), 0), *var = F32(CT_DIMS(1), 1);
+    ct_batch_norm(x, .running_mean = mean, .running_var = var, .training = true);
+    CHECK_VALUES(mean, CT_DIMS(1), 1e-7, 0.2);
+    CHECK_VALUES(var, CT_DIMS(1), 1e-7, 0.9 + 0.2);
+    ct_batch_norm(x, .running_mean = mean, .running_var = var, .training = true, .momentum = CT_SET(0));
+    CHECK_VALUES(mean, CT_DIMS(1), 1e-7, 0.2);
+    ct_batch_norm(x, .running_mean = mean, .running_var = var, .training = true, .momentum = CT_SET(1));
+    CHECK_VALUES(mean, CT_DIMS(1), 0, 2);
+    CHECK_VALUES(var, CT_DIMS(1), 0, 2);
+}
+
+TEST(inference_uses_the_running_statistics_and_leaves_them) {
+    ct_tensor *x = F64(CT_DIMS(1, 2), 3, 8), *mean = F64(CT_DIMS(2), 1, 2), *var = F64(CT_DIMS(2), 4, 9);
+    ct_tensor *y = ct_batch_norm(x, .running_mean = mean, .running_var = var, .eps = CT_SET(0));
+    CHECK_VALUES(y, CT_DIMS(1, 2), 1e-15, 1, 2);
+    CHECK_VALUES(mean, CT_DIMS(2), 0, 1, 2);
+    CHECK_VALUES(var, CT_DIMS(2), 0, 4, 9);
+}
+
+TEST(gradients_of_inference_survive_a_later_change_of_the_statistics) {
+    ct_tensor *x = ct_require_grad(F64(CT_DIMS(1, 1), 3)), *mean = F64(CT_DIMS(1), 1), *var = F64(CT_DIMS(1), 4);
+    ct_tensor *y = ct_batch_norm(x, .running_mean = mean, .running_var = var, .eps = CT_SET(0));
+    ct_fill(var, 100);
+    CHECK(ct_backward(ct_sum(y)));
+    CHECK_VALUES(ct_grad_of(x), CT_DIMS(1, 1), 1e-15, 0.5);
+}
+
+TEST(half_running_statistics_are_changed_in_place) {
+    ct_tensor *x = ct_cast(F32(CT_DIMS(2, 1), 1, 3), CT_BF16), *mean = ct_zeros(CT_DIMS(1), .dtype = CT_F16),
+              *var = ct_ones(CT_DIMS(1), .dtype = CT_BF16);
+    ct_tensor *y =
+        ct_batch_norm(x, .running_mean = mean, .running_var = var, .training = true, .momentum = CT_SET(0.5));
+    CHECK(ct_dtype_of(y) == CT_BF16);
+    CHECK_VALUES(mean, CT_DIMS(1), 0, 1);
+    CHECK_VALUES(var, CT_DIMS(1), 0, 1.5);
+}
+
+TEST(an_empty_batch_gives_an_empty_result_and_changes_no_statistics) {
+    ct_tensor *x = ct_require_grad(ct_zeros(CT_DIMS(0, 3, 4))), *w = ct_require_grad(ct_ones(CT_DIMS(3)));
+    ct_tensor *mean = F32(CT_DIMS(3), 1, 2, 3), *var = F32(CT_DIMS(3), 4, 5, 6);
+    ct_tensor *y = ct_batch_norm(x, .running_mean = mean, .running_var = var, .weight = w, .training = true);
+    REQUIRE(y != NULL);
+    CHECK(ct_ndim(y) == 3 && ct_dim(y, 0) == 0 && ct_dim(y, 1) == 3 && ct_dim(y, 2) == 4);
+    CHECK_VALUES(mean, CT_DIMS(3), 0, 1, 2, 3);
+    CHECK_VALUES(var, CT_DIMS(3), 0, 4, 5, 6);
+    CHECK(ct_backward(ct_sum(y)));
+    CHECK_VALUES(ct_grad_of(w), CT_DIMS(3), 0, 0, 0, 0);
+}
+
+typedef struct layer {
+    ct_tensor *mean, *var, *weight;
+} layer;
+
+static bool run_layer(void *context, ct_tensor *const *in, int n, ct_tensor **out, int m) {
+    (void)n, (void)m;
+    layer *l = context;
+    ct_scope {
+        out[0] = ct_pass(ct_tanh(ct_batch_norm(in[0], .running_mean = l->mean, .running_var = l->var,
+                                               .weight = l->weight, .training = true)));
+    }
+    return out[0] != NULL;
+}
+
+TEST(a_checkpoint_updates_running_statistics_once) {
+    ct_tensor *x = ct_require_grad(ct_randn(CT_DIMS(8, 3, 5)));
+    layer plain = {ct_zeros(CT_DIMS(3)), ct_ones(CT_DIMS(3)), ct_require_grad(ct_full(CT_DIMS(3), 1.5))};
+    layer again = {ct_zeros(CT_DIMS(3)), ct_ones(CT_DIMS(3)), ct_require_grad(ct_full(CT_DIMS(3), 1.5))};
+    ct_tensor *y = NULL, *z = NULL;
+    CHECK(run_layer(&plain, &x, 1, &y, 1));
+    CHECK(ct_backward(ct_sum(y)));
+    ct_tensor *expected = ct_clone(ct_grad_of(x));
+    ct_set_grad(x, NULL);
+    CHECK(ct_checkpoint(run_layer, &again, NULL, &x, 1, &z, 1));
+    CHECK(ct_backward(ct_sum(z)));
+    CHECK(harness_at(again.mean, 0) != 0);
+    CHECK(harness_same_bits(plain.mean, again.mean));
+    CHECK(harness_same_bits(plain.var, again.var));
+    CHECK(harness_same_bits(expected, ct_grad_of(x)));
+    CHECK(harness_same_bits(ct_grad_of(plain.weight), ct_grad_of(again.weight)));
+}
+
+/* ---- Large offsets ---- */
+
+/* x = 1e6 + noise of deviation 1, rounded to f32, whose spacing there is 1/16; the same numbers in f64. The mean is known to more
+ * digits than f32 has, so that results are right to a few roundings of the deviations: n u times their size, with room for
+ * the noise's largest value. */
+static ct_tensor *far_away(ct_dims shape) { return ct_add_s(ct_randn(shape), 1e6); }
+
+static void check_offsets(ct_tensor *(*norm)(ct_tensor *x), ct_dims shape) {
+    ct_tensor *x = ct_require_grad(far_away(shape)), *wide = ct_require_grad(ct_cast(ct_detach(x), CT_F64));
+    ct_tensor *y = norm(x), *exact = norm(wide), *g = ct_randn(shape);
+    REQUIRE(y && exact);
+    double tolerance = 64 * 0x1p-24 * 5;
+    CHECK_NEAR(ct_item(ct_amax(ct_abs(ct_sub(ct_cast(y, CT_F64), exact)))), 0, tolerance);
+    CHECK(ct_backward_from(y, g, 0) && ct_backward_from(exact, ct_cast(g, CT_F64), 0));
+    ct_tensor *apart = ct_sub(ct_cast(ct_grad_of(x), CT_F64), ct_grad_of(wide));
+    CHECK_NEAR(ct_item(ct_amax(ct_abs(apart))), 0, tolerance);
+    CHECK(ct_item(ct_amax(ct_abs(ct_grad_of(wide)))) > 1); /* there is something to be near to */
+}
+
+static ct_tensor *by_layer(ct_tensor *x) { return ct_layer_norm(x, CT_DIMS(ct_dim(x, -1))); }
+static ct_tensor *by_group(ct_tensor *x) { return ct_group_norm(x, 2); }
+static ct_tensor *by_group_last(ct_tensor *x) { return ct_group_norm(x, 2, .channels_last = true); }
+static ct_tensor *by_instance(ct_tensor *x) { return ct_instance_norm(x); }
+static ct_tensor *by_batch(ct_tensor *x) { return ct_batch_norm(x, .training = true); }
+static ct_tensor *by_batch_last(ct_tensor *x) { return ct_batch_norm(x, .training = true, .channels_last = true); }
+
+TEST(rows_with_a_large_mean_keep_their_digits) {
+    check_offsets(by_layer, CT_DIMS(16, 1000));
+    check_offsets(by_layer, CT_DIMS(3, 20000));
+}
+TEST(groups_with_a_large_mean_keep_their_digits) {
+    check_offsets(by_group, CT_DIMS(3, 4, 17, 29));
+    check_offsets(by_group_last, CT_DIMS(3, 17, 29, 4));
+    check_offsets(by_instance, CT_DIMS(3, 4, 500));
+}
+TEST(channels_with_a_large_mean_keep_their_digits) {
+    check_offsets(by_batch, CT_DIMS(8, 6, 13, 17));
+    check_offsets(by_batch_last, CT_DIMS(8, 13, 17, 40));
+    check_offsets(by_batch, CT_DIMS(3000, 5));
+}
+
+/* The first block of zeros, the rest far away: no running sum may start from a bad guess of the mean. */
+TEST(a_first_element_far_from_the_others_costs_no_digits) {
+    double values[256];
+    for (int i = 0; i < 256; i++) values[i] = i == 0 ? 0 : 1e6 + (i % 7) - 3;
+    ct_tensor *x = harness_tensor(CT_F32, CT_DIMS(256, 1), values, 256), *wide = ct_cast(x, CT_F64);
+    ct_tensor *y = ct_batch_norm(x, .training = true), *exact = ct_batch_norm(wide, .training = true);
+    /* the outlier makes the deviation 62500 and the others' results differ by 1.6e-5 */
+    CHECK_NEAR(ct_item(ct_amax(ct_abs(ct_sub(ct_cast(y, CT_F64), exact)))), 0, 16 * 0x1p-24 * 16);
+}
+
+/* ---- Layouts ---- */
+
+TEST(both_layouts_give_the_same) {
+    ct_tensor *x = ct_randn(CT_DIMS(3, 6, 5, 7), .dtype = CT_F64), *w = ct_randn(CT_DIMS(6), .dtype = CT_F64);
+    ct_tensor *last = ct_contiguous(ct_movedim(x, CT_DIMS(1), CT_DIMS(-1)));
+    ct_tensor *pairs[][2] = {
+        {ct_batch_norm(x, .weight = w, .training = true),
+         ct_batch_norm(last, .weight = w, .training = true, .channels_last = true)},
+        {ct_group_norm(x, 3, .weight = w), ct_group_norm(last, 3, .weight = w, .channels_last = true)},
+        {ct_instance_norm(x, .bias = w), ct_instance_norm(last, .bias = w, .channels_last = true)},
+        {ct_local_response_norm(x, 3, .alpha = CT_SET(1)),
+         ct_local_response_norm(last, 3, .alpha = CT_SET(1), .channels_last = true)}};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        ct_tensor *back = ct_movedim(pairs[i][1], CT_DIMS(-1), CT_DIMS(1));
+        CHECK_NEAR(ct_item(ct_amax(ct_abs(ct_sub(pairs[i][0], back)))), 0, 64 * 0x1p-53 * 8);
+    }
+}
+
+/* ---- Parts of gradients ---- */
+
+TEST(gradients_that_are_not_wanted_are_not_computed) {
+    ct_tensor *x = ct_randn(CT_DIMS(4, 6, 5)), *w = ct_require_grad(ct_randn(CT_DIMS(6))),
+              *b = ct_require_grad(ct_randn(CT_DIMS(6)));
+    CHECK(ct_backward(ct_sum(ct_batch_norm(x, .weight = w, .bias = b, .training = true))));
+    CHECK_NEAR(harness_at(ct_grad_of(b), 0), 20, 0);
+    CHECK_NEAR(ct_item(ct_amax(ct_abs(ct_grad_of(w)))), 0, 20 * 64 * 0x1p-24);
+    ct_tensor *only = ct_require_grad(ct_zeros(CT_DIMS(5)));
+    CHECK(ct_backward(ct_sum(ct_layer_norm(x, CT_DIMS(5), .bias = only))));
+    CHECK_VALUES(ct_grad_of(only), CT_DIMS(5), 0, 24, 24, 24, 24, 24);
+}
+
+/* ---- Errors ---- */
+
+TEST(what_does_not_fit_is_said) {
+    ct_tensor *x = ct_zeros(CT_DIMS(2, 6, 3)), *w = ct_ones(CT_DIMS(3));
+    CHECK(!ct_batch_norm(ct_zeros(CT_DIMS(1, 6)), .training = true));
+    CHECK_ERROR(CT_ERR_SHAPE,
+                "batch_norm: x is f32[1,6]: one value a channel has no variance; training needs more than one");
+    CHECK(!ct_batch_norm(x));
+    CHECK_ERROR(CT_ERR_VALUE, "batch_norm: running_mean is missing: without .training it is what x is normalised by");
+    CHECK(!ct_batch_norm(x, .weight = w, .training = true));
+    CHECK_ERROR(CT_ERR_SHAPE,
+                "batch_norm: weight is f32[3]; x is f32[2,6,3], so it has to be [6], one value a channel");
+    CHECK(!ct_batch_norm(x, .training = true, .momentum = CT_SET(2)));
+    CHECK_ERROR(CT_ERR_VALUE, "batch_norm: momentum is 2; it has to be between 0 and 1");
+    CHECK(!ct_batch_norm(x, .running_mean = ct_zeros(CT_DIMS(6), .dtype = CT_I32), .training = true));
+    CHECK_ERROR(CT_ERR_DTYPE, "batch_norm: running_mean is i32[6]; it has to be floating");
+    CHECK(!ct_batch_norm(w, .training = true));
+    CHECK_ERROR(CT_ERR_SHAPE, "batch_norm: x is f32[3]; it has to be [batch, channels, ...]");
+    CHECK(!ct_group_norm(x, 4));
+    CHECK_ERROR(CT_ERR_VALUE, "group_norm: groups is 4; x is f32[2,6,3], and its 6 channels have to be a multiple");
+    CHECK(!ct_instance_norm(ct_zeros(CT_DIMS(2, 6, 1))));
+    CHECK_ERROR(CT_ERR_SHAPE,
+                "instance_norm: x is f32[2,6,1]: one value a channel has no variance; more than one is needed");
+    CHECK(!ct_layer_norm(x, CT_DIMS(6)));
+    CHECK_ERROR(CT_ERR_SHAPE, "layer_norm: x is f32[2,6,3]; shape is [6] and has to be its last dimensions");
+    CHECK(!ct_layer_norm(x, CT_DIMS(6, 3), .weight = w));
+    CHECK_ERROR(CT_ERR_SHAPE, "layer_norm: weight is f32[3]; it has to be [6,3], the shape that is normalised");
+    CHECK(!ct_rms_norm(x, CT_DIMS(3), .eps = CT_SET(-1)));
+    CHECK_ERROR(CT_ERR_VALUE, "rms_norm: eps is -1; it has to be finite and not negative");
+    CHECK(!ct_weight_norm(x, w));
+    CHECK_ERROR(CT_ERR_SHAPE, "weight_norm: g is f32[3]; v is f32[2,6,3], so it has to have 2 values, one a norm");
+}
