@@ -1,0 +1,197 @@
+/* Loops over lines of pooled elements, a template over the type that is computed in: define LINE_D as f32 or f64. A line is a
+ * row of windows (channels first) or the channels of one window (channels last); its taps are lines as well. Half types
+ * are widened when a line is loaded. Included by pool.cpu.c, which says what the functions are for. */
+#define LINE_T    ELEMENT(LINE_D)
+#define LINE_V    VECTOR(LINE_D)
+#define LINE(x)   ELEMENT_PASTE(LINE_D, ELEMENT_PASTE(_, x))
+#define LINE_I    ELEMENT_PASTE(LINE_D, _code)
+#define LINE_HALF (sizeof(LINE_T) == 4)
+
+static void LINE(load_line)(void *to_, const void *from_, int64_t stride, int64_t n, ct_dtype dtype) {
+    LINE_T *restrict to = to_;
+    const LINE_T *restrict from = from_;
+    if (LINE_HALF && is_half(dtype)) half_load(to_, from_, stride, n, dtype == CT_BF16);
+    else if (stride == 1) memcpy(to, from, (size_t)n * sizeof *to);
+    else
+        for (int64_t i = 0; i < n; i++) to[i] = from[i * stride];
+}
+
+static void LINE(store_line)(void *to_, int64_t stride, const void *from_, int64_t n, ct_dtype dtype) {
+    LINE_T *restrict to = to_;
+    const LINE_T *restrict from = from_;
+    if (LINE_HALF && is_half(dtype)) half_store(to_, stride, from_, n, dtype == CT_BF16);
+    else if (stride == 1) memcpy(to, from, (size_t)n * sizeof *to);
+    else
+        for (int64_t i = 0; i < n; i++) to[i * stride] = from[i];
+}
+
+static void LINE(fill_line)(void *to_, int64_t n, double value) {
+    LINE_T *to = to_;
+    for (int64_t i = 0; i < n; i++) to[i] = (LINE_T)value;
+}
+
+static void LINE(load_codes)(void *to_, const void *from, int64_t stride, int64_t n, ct_dtype dtype) {
+    LINE_I *to = to_;
+    if (dtype == CT_U8 && stride == 1)
+        for (int64_t i = 0; i < n; i++) to[i] = ((const uint8_t *)from)[i];
+    else if (dtype == CT_U8)
+        for (int64_t i = 0; i < n; i++) to[i] = ((const uint8_t *)from)[i * stride];
+    else if (dtype == CT_I32)
+        for (int64_t i = 0; i < n; i++) to[i] = ((const int32_t *)from)[i * stride];
+    else
+        for (int64_t i = 0; i < n; i++) to[i] = (LINE_I)((const int64_t *)from)[i * stride];
+}
+
+static void LINE(store_codes)(void *to, const void *from_, int64_t n, ct_dtype dtype) {
+    const LINE_I *from = from_;
+    if (dtype == CT_U8)
+        for (int64_t i = 0; i < n; i++) ((uint8_t *)to)[i] = (uint8_t)from[i];
+    else
+        for (int64_t i = 0; i < n; i++) ((int32_t *)to)[i] = (int32_t)from[i];
+}
+
+#define LINE_MASK ELEMENT_PASTE(LINE_D, _mask)
+#define LINE_FULL(call, n)              \
+    enum { L = LANES(LINE_D) };         \
+    int64_t i = 0;                      \
+    for (; i + L <= (n); i += L) {      \
+        const int lanes = L;            \
+        call;                           \
+    }                                   \
+    if (i < (n)) {                      \
+        const int lanes = (int)((n)-i); \
+        call;                           \
+    }
+#define LINE_VALUE(t) LINE(load_n)((const LINE_T *)taps[t].value + shift + i, lanes)
+#define LINE_CODE(t)  LINE(load_n)((const LINE_T *)taps[t].code + shift + i, lanes)
+
+/* One vector of the greatest taps and of their numbers. Comparing alone passes over NaN; where there is one it is done
+ * again with the first NaN as the greatest. */
+SIMD_INLINE void LINE(max_vector)(const tap *taps, int64_t count, int64_t shift, int64_t i, int lanes, LINE_T *y,
+                                  LINE_I *codes) {
+    LINE_V best = LINE_VALUE(0), at = LINE(place_vector)(taps[0].number);
+    if (!codes) {
+        for (int64_t t = 1; t < count; t++) best = LINE(max)(best, LINE_VALUE(t));
+        LINE(store_n)(y + i, best, lanes);
+        return;
+    }
+    LINE_MASK nan = LINE(is_nan)(best);
+    for (int64_t t = 1; t < count; t++) {
+        const LINE_V v = LINE_VALUE(t);
+        const LINE_MASK greater = LINE(greater)(v, best);
+        at = LINE(select)(greater, LINE(place_vector)(taps[t].number), at);
+        best = LINE(select)(greater, v, best);
+        nan = LINE(either)(nan, LINE(is_nan)(v));
+    }
+    if (LINE(any)(nan)) {
+        best = LINE_VALUE(0);
+        at = LINE(place_vector)(taps[0].number);
+        for (int64_t t = 1; t < count; t++) {
+            const LINE_V v = LINE_VALUE(t);
+            const LINE_MASK greater = LINE(not_le)(v, best);
+            at = LINE(select)(greater, LINE(place_vector)(taps[t].number), at);
+            best = LINE(select)(greater, v, best);
+        }
+    }
+    LINE(store_n)(y + i, best, lanes);
+    LINE(store_n)((LINE_T *)(void *)(codes + i), at, lanes);
+}
+
+static void LINE(max_line)(const tap *taps, int64_t count, int64_t shift, int64_t n, void *y,
+                           void *codes){LINE_FULL(LINE(max_vector)(taps, count, shift, i, lanes, y, codes), n)}
+
+/* Of equal taps the one with the least code + number. */
+SIMD_INLINE void LINE(across_vector)(const tap *taps, int64_t count, int64_t i, int lanes, LINE_T *y, LINE_I *codes) {
+    const int64_t shift = 0;
+    LINE_V best = LINE_VALUE(0), at = LINE(code_plus)(LINE_CODE(0), taps[0].number);
+    for (int64_t t = 1; t < count; t++) {
+        const LINE_V v = LINE_VALUE(t), code = LINE(code_plus)(LINE_CODE(t), taps[t].number);
+        const LINE_MASK wins = LINE(wins)(v, code, best, at);
+        at = LINE(select)(wins, code, at);
+        best = LINE(select)(wins, v, best);
+    }
+    LINE(store_n)(y + i, best, lanes);
+    LINE(store_n)((LINE_T *)(void *)(codes + i), at, lanes);
+}
+
+static void LINE(across_line)(const tap *taps, int64_t count, int64_t n, void *y, void *codes) {
+    LINE_FULL(LINE(across_vector)(taps, count, i, lanes, y, codes), n)
+}
+
+static bool LINE(has_nan)(const void *values, int64_t n) {
+    const LINE_T *x = values;
+    int found = 0;
+    for (int64_t i = 0; i < n; i++) found |= x[i] != x[i];
+    return found;
+}
+
+SIMD_INLINE void LINE(pick_vector)(const tap *taps, int64_t count, int64_t shift, int64_t i, int lanes, LINE_T *y) {
+    LINE_V sum = LINE(set1)(0);
+    for (int64_t t = 0; t < count; t++) sum = LINE(add_where)(sum, LINE_VALUE(t), LINE_CODE(t), taps[t].number);
+    LINE(store_n)(y + i, sum, lanes);
+}
+
+static void LINE(pick_line)(const tap *taps, int64_t count, int64_t shift, int64_t n,
+                            void *y){LINE_FULL(LINE(pick_vector)(taps, count, shift, i, lanes, y), n)}
+
+SIMD_INLINE void LINE(sum_vector)(const tap *taps, int64_t count, int64_t shift, int64_t i, int lanes, LINE_T *y,
+                                  const LINE_T *counts, LINE_V divisor, bool divides) {
+    LINE_V sum = count ? LINE_VALUE(0) : LINE(set1)(0);
+    for (int64_t t = 1; t < count; t++) sum = LINE(add)(sum, LINE_VALUE(t));
+    if (divides) sum = LINE(divided)(sum, counts ? LINE(mul)(divisor, LINE(load_n)(counts + i, lanes)) : divisor);
+    LINE(store_n)(y + i, sum, lanes);
+}
+
+static void LINE(sum_line)(const tap *taps, int64_t count, int64_t shift, int64_t n, void *y, const void *counts,
+                           double divisor) {
+    const LINE_V by = LINE(set1)((LINE_T)divisor);
+    const bool divides = divisor != 1 || counts;
+    LINE_FULL(LINE(sum_vector)(taps, count, shift, i, lanes, y, counts, by, divides), n)
+}
+
+static void LINE(take_apart)(void *parts_, int64_t length, const void *from_, int64_t stride, int64_t parts_in_use) {
+    LINE_T *restrict parts = parts_;
+    const LINE_T *restrict from = from_;
+    if (stride == 2 && parts_in_use == 2) {
+        LINE_T *restrict odd = parts + length;
+        for (int64_t i = 0; i < length; i++) {
+            parts[i] = from[2 * i];
+            odd[i] = from[2 * i + 1];
+        }
+        return;
+    }
+    for (int64_t p = 0; p < parts_in_use; p++)
+        for (int64_t i = 0; i < length; i++) parts[p * length + i] = from[i * stride + p];
+}
+
+static void LINE(interleave)(void *to_, const void *parts_, int64_t length, int64_t stride, int64_t n) {
+    LINE_T *restrict to = to_;
+    const LINE_T *restrict parts = parts_;
+    if (stride == 2) {
+        const LINE_T *restrict odd = parts + length;
+        for (int64_t i = 0; i < n / 2; i++) {
+            to[2 * i] = parts[i];
+            to[2 * i + 1] = odd[i];
+        }
+        if (n % 2) to[n - 1] = parts[n / 2];
+        return;
+    }
+    for (int64_t p = 0; p < ct__min64(stride, n); p++)
+        for (int64_t i = p, k = 0; i < n; i += stride, k++) to[i] = parts[p * length + k];
+}
+
+static const line_ops LINE(lines) = {sizeof(LINE_T),   LINE(load_line),   LINE(store_line), LINE(fill_line),
+                                     LINE(load_codes), LINE(store_codes), LINE(max_line),   LINE(across_line),
+                                     LINE(has_nan),    LINE(pick_line),   LINE(sum_line),   LINE(take_apart),
+                                     LINE(interleave)};
+
+#undef LINE_T
+#undef LINE_V
+#undef LINE
+#undef LINE_I
+#undef LINE_HALF
+#undef LINE_MASK
+#undef LINE_FULL
+#undef LINE_VALUE
+#undef LINE_CODE
+#undef LINE_D

@@ -1,0 +1,614 @@
+/* Kernels of max and average pooling and of their gradients, for 1 to 3 axes, both layouts and any strides.
+ *
+ * Channels first, a row of windows is computed at once: first the rows of x that its windows share are reduced to one, with
+ * the rows that won; that one, padded, is taken apart by the place modulo the stride, so that each tap is a run of neighbours.
+ * Channels last, the channels of one window are the line, and taps point into x itself. The gradients gather from rows
+ * of g (and of the winning taps), so nothing is added to memory and every element is one sum in a fixed order. */
+#include <math.h>
+#include <string.h>
+
+#include "backends/cpu/copy.h"
+#include "ops/index/half_rows.h"
+#include "ops/pool/pool.h"
+#include "ops/reduce/elements.h"
+
+#include "gen/pool.attrs.h"
+
+/* A tap of a line: where its values are, where its codes are, and its number in the kernel. */
+typedef struct tap {
+    const void *value, *code;
+    int64_t number;
+} tap;
+
+typedef int32_t f32_code __attribute__((may_alias));
+typedef int64_t f64_code __attribute__((may_alias));
+enum { PADDING = 1 << 30 }; /* the code of padding: greater than any tap's number */
+
+typedef struct line_ops {
+    size_t size; /* of an element in scratch; codes are as large */
+    void (*load)(void *to, const void *from, int64_t stride, int64_t n, ct_dtype dtype);
+    void (*store)(void *to, int64_t stride, const void *from, int64_t n, ct_dtype dtype);
+    void (*fill)(void *to, int64_t n, double value);
+    void (*load_codes)(void *to, const void *from, int64_t stride, int64_t n, ct_dtype dtype);
+    void (*store_codes)(void *to, const void *from, int64_t n, ct_dtype dtype);
+    /* y = the greatest tap (the first NaN if there is one) and, where codes is not NULL, its number. Here and below
+     * taps lie `shift` elements behind their pointers */
+    void (*max)(const tap *taps, int64_t count, int64_t shift, int64_t n, void *y, void *codes);
+    /* the same for taps that have codes: of equals the least code + number wins, and is the result. No NaN */
+    void (*across)(const tap *taps, int64_t count, int64_t n, void *y, void *codes);
+    bool (*has_nan)(const void *values, int64_t n);
+    /* y = the sum of the taps whose number is their code */
+    void (*pick)(const tap *taps, int64_t count, int64_t shift, int64_t n, void *y);
+    /* y = the sum of the taps, over divisor * counts (NULL: 1) */
+    void (*sum)(const tap *taps, int64_t count, int64_t shift, int64_t n, void *y, const void *counts, double divisor);
+    /* parts[p][i] = from[i * stride + p], parts `length` apart */
+    void (*take_apart)(void *parts, int64_t length, const void *from, int64_t stride, int64_t parts_in_use);
+    /* to[i] = parts[i % stride][i / stride] */
+    void (*interleave)(void *to, const void *parts, int64_t length, int64_t stride, int64_t n);
+} line_ops;
+
+#define POOL_OPS(D, V, VI, M, I)                                                                         \
+    SIMD_INLINE M D##_greater(V a, V b) { return V##_gt(a, b); }                                         \
+    SIMD_INLINE V D##_divided(V a, V b) { return V##_div(a, b); }                                        \
+    SIMD_INLINE M D##_is_nan(V a) { return V##_isnan(a); }                                               \
+    SIMD_INLINE M D##_either(M a, M b) { return M##_or(a, b); }                                          \
+    SIMD_INLINE V D##_code_plus(V code, int64_t number) {                                                \
+        return V##_from_bits(VI##_add(V##_bits(code), VI##_set1((I)number)));                            \
+    }                                                                                                    \
+    SIMD_INLINE M D##_wins(V v, V code, V best, V at) {                                                  \
+        return M##_or(V##_gt(v, best), M##_and(V##_eq(v, best), VI##_gt(V##_bits(at), V##_bits(code)))); \
+    }                                                                                                    \
+    SIMD_INLINE V D##_add_where(V sum, V v, V code, int64_t number) {                                    \
+        return V##_add(sum, V##_select(VI##_eq(V##_bits(code), VI##_set1((I)number)), v, V##_zero()));   \
+    }
+POOL_OPS(f32, vf32, vi32, mf32, int32_t)
+POOL_OPS(f64, vf64, vi64, mf64, int64_t)
+
+#define LINE_D f32
+#include "ops/pool/lines.h"
+#define LINE_D f64
+#include "ops/pool/lines.h"
+
+/* ---- A call ---- */
+
+/* Windows that an element is in, and the tap that it is there: entry[2 e], entry[2 e + 1] for e from start[i] on. */
+typedef struct windows {
+    int32_t *start, *entry;
+} windows;
+
+typedef struct job {
+    const line_ops *ops;
+    ct_window w;
+    bool last, max, exclude_pad, backward;
+    double divisor;                  /* 0: counted */
+    int64_t channels, planes, inner; /* inner: elements of a pixel in a row: the channels where they come last */
+    ct_dtype dtype, at_dtype;
+    const char *from, *at; /* x, or g and the winners */
+    char *to, *codes;      /* y and the winners, or dx */
+    ct_image_strides from_s, at_s, to_s;
+    int64_t from_size, at_size;
+    bool from_direct, to_direct, stream;
+    int64_t pixel; /* elements from pixel to pixel of a row that taps point into */
+
+    int64_t row, code_row, slots_0, slots_1; /* elements of a staged row; rows that are kept along two axes */
+    int64_t reach;                           /* windows that the last tap lies beyond the first */
+    int64_t parts, part;                     /* lines that a row is taken apart into, and their length */
+    int64_t most_taps, out_row;              /* lengths of the buffers */
+    windows windows[3];
+    int64_t inside_first, inside_end; /* windows of the last axis that lie inside x */
+    int32_t *first[3], *end[3];       /* (out) the taps inside x of each window */
+    void *counts;                     /* (out) how many elements a window of the last axis counts */
+    int64_t chunk, total;             /* rows */
+    char *memory;
+    size_t table_bytes, worker_bytes;
+} job;
+
+/* What one thread works with. */
+typedef struct desk {
+    int64_t *tags; /* (slots) the row in it */
+    char *rows, *codes, *line, *line_codes, *frame, *frame_codes, *parts, *part_codes;
+    tap *taps, *along, *sources;            /* along: those of a row that has been taken apart */
+    int64_t from_plane, at_plane, to_plane; /* where the plane at hand begins */
+} desk;
+
+static size_t rounded(size_t bytes) { return (bytes + 127) & ~(size_t)63; }
+
+#define ROOM(pointer, type, count, bytes) \
+    pointer = (type *)(void *)at;         \
+    at += rounded((size_t)(count) * (bytes));
+
+/* Lays out a desk at `memory`; returns its bytes. */
+static size_t set_desk(const job *j, char *memory, desk *d) {
+    const size_t size = j->ops->size;
+    char *at = memory;
+    const int64_t slots = j->slots_0 * j->slots_1, split = j->last ? 0 : j->parts * j->part;
+    const int64_t frame = j->last || j->backward ? 0 : ct__max64(j->part * j->w.stride[2], j->w.before[2] + j->w.in[2]);
+    ROOM(d->tags, int64_t, slots, sizeof(int64_t))
+    ROOM(d->rows, char, slots * j->row, size)
+    ROOM(d->codes, char, slots * j->code_row, size)
+    ROOM(d->line, char, j->out_row, size)
+    ROOM(d->line_codes, char, j->out_row, size)
+    ROOM(d->frame, char, frame, size)
+    ROOM(d->frame_codes, char, frame, size)
+    ROOM(d->parts, char, split, size)
+    ROOM(d->part_codes, char, split, size)
+    ROOM(d->taps, tap, j->most_taps, sizeof(tap))
+    ROOM(d->along, tap, j->w.kernel[2], sizeof(tap))
+    ROOM(d->sources, tap, j->w.kernel[0] * j->w.kernel[1], sizeof(tap))
+    return (size_t)(at - memory);
+}
+
+static int64_t plane_at(const job *j, const ct_image_strides *s, int64_t plane) {
+    return j->last ? plane * s->n : plane / j->channels * s->n + plane % j->channels * s->c;
+}
+
+static int64_t row_at(const ct_image_strides *s, const int64_t *place) {
+    return place[1] * s->s[0] + place[2] * s->s[1];
+}
+
+/* Rows are kept by their places modulo powers of two. */
+static int64_t slot_of(const job *j, const int64_t *place) {
+    return (place[1] & (j->slots_0 - 1)) * j->slots_1 + (place[2] & (j->slots_1 - 1));
+}
+
+/* What the sums of a row (place: plane and two axes) are divided by, but for the last axis. */
+static double count_of(const job *j, const int64_t *place) {
+    if (j->divisor) return j->divisor;
+    return (double)(ct__pool_count(&j->w, 0, place[1], j->exclude_pad) *
+                    ct__pool_count(&j->w, 1, place[2], j->exclude_pad));
+}
+
+/* ---- Forward ---- */
+
+/* A row of x: itself, or staged. */
+static const char *input_row(const job *j, const desk *k, const int64_t *place) {
+    const line_ops *ops = j->ops;
+    const char *from = j->from + (k->from_plane + row_at(&j->from_s, place)) * j->from_size;
+    if (j->from_direct) return from;
+    const int64_t slot = slot_of(j, place);
+    const int64_t tag = (place[0] * j->w.in[0] + place[1]) * j->w.in[1] + place[2];
+    char *row = k->rows + slot * j->row * (int64_t)ops->size;
+    if (k->tags[slot] == tag) return row;
+    k->tags[slot] = tag;
+    if (!j->last) ops->load(row, from, j->from_s.s[2], j->w.in[2], j->dtype);
+    for (int64_t p = 0; p < j->w.in[2] && j->last; p++)
+        ops->load(row + p * j->inner * (int64_t)ops->size, from + p * j->from_s.s[2] * j->from_size, j->from_s.c,
+                  j->inner, j->dtype);
+    return row;
+}
+
+/* A row of windows with NaN in it, one by one: the first NaN wins. */
+static void max_with_nan(const job *j, const desk *k, int64_t sources, char *y, char *codes) {
+    const ct_window *w = &j->w;
+    const int64_t size = (int64_t)j->ops->size;
+    for (int64_t o = 0; o < w->out[2]; o++) {
+        int64_t count = 0;
+        for (int64_t s = 0; s < sources; s++)
+            for (int64_t c = j->first[2][o]; c < j->end[2][o]; c++) {
+                const int64_t at = o * w->stride[2] - w->before[2] + c * w->dilation[2];
+                k->taps[count++] = (tap){(const char *)k->sources[s].value + at * size, NULL, k->sources[s].number + c};
+            }
+        j->ops->max(k->taps, count, 0, 1, y + o * size, codes ? codes + o * size : NULL);
+    }
+}
+
+/* Windows of a row, channels first: rows to one, then along it. */
+static void reduce_row(const job *j, const desk *k, int64_t sources, char *y, char *codes, double divisor) {
+    const ct_window *w = &j->w;
+    const line_ops *ops = j->ops;
+    const int64_t size = (int64_t)ops->size;
+    char *one = k->frame + w->before[2] * size, *one_codes = k->frame_codes + w->before[2] * size;
+    if (!j->max) ops->sum(k->sources, sources, 0, w->in[2], one, NULL, 1);
+    else ops->max(k->sources, sources, 0, w->in[2], one, codes ? one_codes : NULL);
+    if (codes && ops->has_nan(one, w->in[2])) {
+        max_with_nan(j, k, sources, y, codes);
+        return;
+    }
+    if (w->stride[2] > 1) {
+        ops->take_apart(k->parts, j->part, k->frame, w->stride[2], j->parts);
+        if (codes) ops->take_apart(k->part_codes, j->part, k->frame_codes, w->stride[2], j->parts);
+    }
+    if (codes) ops->across(k->along, w->kernel[2], w->out[2], y, codes);
+    else if (j->max) ops->max(k->along, w->kernel[2], 0, w->out[2], y, NULL);
+    else ops->sum(k->along, w->kernel[2], 0, w->out[2], y, j->divisor ? NULL : j->counts, divisor);
+}
+
+/* Windows of a row, channels last. Those inside x have the same taps, further on. */
+static void reduce_pixels(const job *j, const desk *k, int64_t sources, char *y, char *codes, int64_t step,
+                          double divisor) {
+    const ct_window *w = &j->w;
+    const line_ops *ops = j->ops;
+    const int64_t size = (int64_t)ops->size;
+    int64_t count = 0, listed = -1;
+    for (int64_t o = 0; o < w->out[2]; o++) {
+        const bool inside = o >= j->inside_first && o < j->inside_end;
+        if (!inside || listed < 0) {
+            count = 0;
+            for (int64_t s = 0; s < sources; s++)
+                for (int64_t c = j->first[2][o]; c < j->end[2][o]; c++) {
+                    const int64_t at = (o * w->stride[2] - w->before[2] + c * w->dilation[2]) * j->pixel;
+                    k->taps[count++] =
+                        (tap){(const char *)k->sources[s].value + at * size, NULL, k->sources[s].number + c};
+                }
+            listed = inside ? o : -1;
+        }
+        const int64_t shift = inside ? (o - listed) * w->stride[2] * j->pixel : 0;
+        char *to = y + o * step * size;
+        if (j->max) ops->max(k->taps, count, shift, j->inner, to, codes ? codes + o * j->inner * size : NULL);
+        else
+            ops->sum(k->taps, count, shift, j->inner, to, NULL,
+                     j->divisor ? divisor : divisor * (double)ct__pool_count(w, 2, o, j->exclude_pad));
+    }
+}
+
+static void forward_row(const job *j, const desk *k, const int64_t *place, int64_t row) {
+    const ct_window *w = &j->w;
+    const line_ops *ops = j->ops;
+    int64_t sources = 0, of[3] = {place[0]};
+    for (int64_t a = j->first[0][place[1]]; a < j->end[0][place[1]]; a++)
+        for (int64_t b = j->first[1][place[2]]; b < j->end[1][place[2]]; b++) {
+            of[1] = place[1] * w->stride[0] - w->before[0] + a * w->dilation[0];
+            of[2] = place[2] * w->stride[1] - w->before[1] + b * w->dilation[1];
+            k->sources[sources++] = (tap){input_row(j, k, of), NULL, (a * w->kernel[1] + b) * w->kernel[2]};
+        }
+    char *to = j->to + (k->to_plane + row_at(&j->to_s, place)) * j->from_size, *y = j->to_direct ? to : k->line;
+    char *codes = j->codes ? k->line_codes : NULL;
+    const double divisor = j->max ? 1 : count_of(j, place);
+    if (!j->last) {
+        reduce_row(j, k, sources, y, codes, divisor);
+        if (!j->to_direct) ops->store(to, j->to_s.s[2], y, w->out[2], j->dtype);
+    } else {
+        reduce_pixels(j, k, sources, y, codes, j->to_direct ? j->to_s.s[2] : j->inner, divisor);
+        for (int64_t o = 0; o < w->out[2] && !j->to_direct; o++)
+            ops->store(to + o * j->to_s.s[2] * j->from_size, j->to_s.c, y + o * j->inner * (int64_t)ops->size, j->inner,
+                       j->dtype);
+    }
+    if (codes) ops->store_codes(j->codes + row * j->out_row * j->at_size, codes, j->out_row, j->at_dtype);
+}
+
+/* ---- Gradients ---- */
+
+/* A row of g, divided where it was a mean, and of the winners. */
+static tap cotangent_row(const job *j, const desk *k, const int64_t *place) {
+    const ct_window *w = &j->w;
+    const line_ops *ops = j->ops;
+    const int64_t size = (int64_t)ops->size, slot = slot_of(j, place);
+    const int64_t tag = (place[0] * w->out[0] + place[1]) * w->out[1] + place[2];
+    const char *g = j->from + (k->from_plane + row_at(&j->from_s, place)) * j->from_size;
+    char *row = k->rows + slot * j->row * size, *codes = k->codes + slot * j->code_row * size;
+    const tap found = {j->from_direct ? g : row, codes, 0};
+    if (k->tags[slot] == tag) return found;
+    k->tags[slot] = tag;
+    /* a line each pixel, or a single one; dense rows of pixels are one as well */
+    const bool whole =
+        j->last && j->from_s.s[2] == j->inner * j->from_s.c && j->at_s.s[2] == j->inner * j->at_s.c && j->max;
+    const int64_t lines = j->last && !whole ? w->out[2] : 1;
+    const int64_t n = whole ? j->inner * w->out[2] : j->last ? j->inner : w->out[2], left = j->last ? 0 : j->reach;
+    const int64_t along = j->last ? j->from_s.c : j->from_s.s[2], code_along = j->last ? j->at_s.c : j->at_s.s[2];
+    const char *at = j->max ? j->at + (k->at_plane + row_at(&j->at_s, place)) * j->at_size : NULL;
+    const double counted = j->max ? 1 : count_of(j, place);
+    for (int64_t o = 0; o < lines; o++) {
+        char *line = row + (left + o * n) * size;
+        if (!j->from_direct) ops->load(line, g + o * j->from_s.s[2] * j->from_size, along, n, j->dtype);
+        if (j->max)
+            ops->load_codes(codes + (left + o * n) * size, at + o * j->at_s.s[2] * j->at_size, code_along, n,
+                            j->at_dtype);
+        const tap itself = {line, NULL, 0};
+        if (!j->max && !j->last) ops->sum(&itself, 1, 0, n, line, j->divisor ? NULL : j->counts, counted);
+        if (!j->max && j->last)
+            ops->sum(&itself, 1, 0, n, line, NULL,
+                     j->divisor ? counted : counted * (double)ct__pool_count(w, 2, o, j->exclude_pad));
+    }
+    return found;
+}
+
+static void gather_line(const job *j, const tap *taps, int64_t count, int64_t shift, int64_t n, char *y) {
+    if (j->max) j->ops->pick(taps, count, shift, n, y);
+    else j->ops->sum(taps, count, shift, n, y, NULL, 1);
+}
+
+/* A row of dx, channels first: elements p, p + stride, ... at a time. */
+static void spread_row(const job *j, const desk *k, int64_t sources, char *dx) {
+    const ct_window *w = &j->w;
+    const int64_t size = (int64_t)j->ops->size, stride = w->stride[2];
+    int64_t r = w->before[2] % stride, i = w->before[2] / stride; /* of p + before */
+    for (int64_t p = 0; p < j->parts; p++) {
+        int64_t count = 0;
+        for (int64_t c = 0, residue = 0, q = 0; c < w->kernel[2]; c++) {
+            const int64_t at = (j->reach + i - q) * size;
+            for (int64_t s = 0; s < sources && residue == r; s++)
+                k->taps[count++] = (tap){(const char *)k->sources[s].value + at, (const char *)k->sources[s].code + at,
+                                         k->sources[s].number + c};
+            for (residue += w->dilation[2]; residue >= stride; residue -= stride) q++;
+        }
+        gather_line(j, k->taps, count, 0, p < w->in[2] % stride ? w->in[2] / stride + 1 : w->in[2] / stride,
+                    stride == 1 ? dx : k->parts + p * j->part * size);
+        if (++r == stride) r = 0, i++;
+    }
+    if (stride > 1) j->ops->interleave(dx, k->parts, j->part, stride, w->in[2]);
+}
+
+/* A row of dx, channels last: pixels a stride apart have the same taps, further on, but near the borders. */
+static void spread_pixels(const job *j, const desk *k, int64_t sources, char *dx) {
+    const ct_window *w = &j->w;
+    const windows *in = &j->windows[2];
+    const int64_t size = (int64_t)j->ops->size;
+    for (int64_t p = 0; p < ct__min64(w->stride[2], w->in[2]); p++) {
+        int64_t listed = -1, count = 0, length = 0, tap_of_first = 0;
+        for (int64_t i = p; i < w->in[2]; i += w->stride[2]) {
+            const int32_t *entry = in->entry + 2 * in->start[i];
+            const int64_t n = in->start[i + 1] - in->start[i];
+            if (listed < 0 || n != length || (n && entry[1] != tap_of_first)) {
+                listed = i;
+                length = n;
+                tap_of_first = n ? entry[1] : 0;
+                count = 0;
+                for (int64_t s = 0; s < sources; s++)
+                    for (int64_t e = 0; e < n; e++) {
+                        const int64_t at = entry[2 * e] * j->inner * size;
+                        k->taps[count++] =
+                            (tap){(const char *)k->sources[s].value + at, (const char *)k->sources[s].code + at,
+                                  k->sources[s].number + entry[2 * e + 1]};
+                    }
+            }
+            gather_line(j, k->taps, count, (i - listed) / w->stride[2] * j->inner, j->inner, dx + i * j->inner * size);
+        }
+    }
+}
+
+/* Whether row h is in the same windows as the row before it: then a mean has the same gradient. */
+static bool same_windows(const windows *b, int64_t h) {
+    const int32_t *now = b->start + h, n = now[1] - now[0];
+    if (h == 0 || now[0] - now[-1] != n) return false;
+    for (int32_t e = 0; e < n; e++)
+        if (b->entry[2 * (now[0] + e)] != b->entry[2 * (now[-1] + e)]) return false;
+    return true;
+}
+
+static void backward_row(const job *j, const desk *k, const int64_t *place, bool again) {
+    const ct_window *w = &j->w;
+    const line_ops *ops = j->ops;
+    int64_t sources = 0;
+    const windows *a = &j->windows[0], *b = &j->windows[1];
+    const bool same = again && j->stream && !j->max && same_windows(b, place[2]);
+    for (int32_t d = a->start[place[1]]; d < a->start[place[1] + 1] && !same; d++)
+        for (int32_t h = b->start[place[2]]; h < b->start[place[2] + 1]; h++) {
+            const int64_t of[3] = {place[0], a->entry[2 * d], b->entry[2 * h]};
+            k->sources[sources] = cotangent_row(j, k, of);
+            k->sources[sources++].number = (a->entry[2 * d + 1] * w->kernel[1] + b->entry[2 * h + 1]) * w->kernel[2];
+        }
+    char *to = j->to + (k->to_plane + row_at(&j->to_s, place)) * j->from_size,
+         *dx = j->to_direct && !j->stream ? to : k->line;
+    if (j->last && !same) spread_pixels(j, k, sources, dx);
+    else if (!same) spread_row(j, k, sources, dx);
+    if (j->stream) ct__stream_run(to, dx, j->out_row, ops->size);
+    else if (!j->to_direct && !j->last) ops->store(to, j->to_s.s[2], dx, j->out_row, j->dtype);
+    else if (!j->to_direct)
+        for (int64_t p = 0; p < w->in[2]; p++)
+            ops->store(to + p * j->to_s.s[2] * j->from_size, j->to_s.c, dx + p * j->inner * (int64_t)ops->size,
+                       j->inner, j->dtype);
+}
+
+/* Frames and the taps that are the same for all rows. */
+static void prepare_desk(const job *j, desk *d) {
+    const ct_window *w = &j->w;
+    const int64_t size = (int64_t)j->ops->size, slots = j->slots_0 * j->slots_1;
+    for (int64_t s = 0; s < slots; s++) d->tags[s] = -1;
+    if (j->last) return;
+    if (j->backward) { /* what lies beside the rows of g counts as 0, and the loads leave it alone */
+        memset(d->rows, 0, (size_t)(slots * j->row * size));
+        memset(d->codes, 0, (size_t)(slots * j->code_row * size));
+        return;
+    }
+    const int64_t frame = ct__max64(j->part * w->stride[2], w->before[2] + w->in[2]);
+    j->ops->fill(d->frame, frame, j->max ? -INFINITY : 0);
+    for (int64_t i = 0; i < frame && j->codes; i++) {
+        if (size == 4) ((f32_code *)(void *)d->frame_codes)[i] = PADDING;
+        else ((f64_code *)(void *)d->frame_codes)[i] = PADDING;
+    }
+    const char *parts = w->stride[2] > 1 ? d->parts : d->frame;
+    const char *part_codes = w->stride[2] > 1 ? d->part_codes : d->frame_codes;
+    for (int64_t c = 0; c < w->kernel[2]; c++) {
+        const int64_t shift = c * w->dilation[2];
+        const int64_t at = (shift % w->stride[2] * j->part + shift / w->stride[2]) * size;
+        d->along[c] = (tap){parts + at, part_codes + at, c};
+    }
+}
+
+static void pool_chunk(void *context, int64_t chunk, int worker) {
+    const job *j = context;
+    const int64_t *sizes = j->backward ? j->w.in : j->w.out;
+    desk d;
+    set_desk(j, j->memory + (size_t)worker * j->worker_bytes, &d);
+    prepare_desk(j, &d);
+    int64_t row = chunk * j->chunk, plane = -1;
+    int64_t place[3] = {row / (sizes[0] * sizes[1]), row / sizes[1] % sizes[0], row % sizes[1]};
+    for (const int64_t end = ct__min64(row + j->chunk, j->total); row < end; row++) {
+        const bool again = plane == place[0];
+        if (!again) {
+            plane = place[0];
+            d.from_plane = plane_at(j, &j->from_s, plane);
+            d.to_plane = plane_at(j, &j->to_s, plane);
+            d.at_plane = plane_at(j, &j->at_s, plane);
+        }
+        if (j->backward) backward_row(j, &d, place, again);
+        else forward_row(j, &d, place, row);
+        if (++place[2] == sizes[1]) place[2] = 0, place[1]++;
+        if (place[1] == sizes[0]) place[1] = 0, place[0]++;
+    }
+    if (j->stream) ct__stream_end();
+}
+
+/* ---- Plans ---- */
+
+static bool dense(const ct_view *view) {
+    int64_t stride = 1;
+    for (int i = view->ndim - 1; i >= 0; i--) {
+        if (view->dims[i] != 1 && view->strides[i] != stride) return false;
+        stride *= view->dims[i];
+    }
+    return true;
+}
+
+/* Tables at `at` (NULL: only their bytes). */
+static size_t set_tables(job *j, char *memory) {
+    const ct_window *w = &j->w;
+    char *at = memory;
+    ROOM(j->counts, void, w->out[2], j->ops->size)
+    for (int a = 0; a < 3; a++) {
+        ROOM(j->first[a], int32_t, w->out[a], 4)
+        ROOM(j->end[a], int32_t, w->out[a], 4)
+        ROOM(j->windows[a].start, int32_t, w->in[a] + 1, 4)
+        ROOM(j->windows[a].entry, int32_t, w->out[a] * w->kernel[a], 8)
+    }
+    if (!memory) return (size_t)(at - memory);
+    for (int a = 0; a < 3; a++)
+        for (int64_t o = 0; o < w->out[a]; o++) {
+            int64_t first, end;
+            ct__pool_taps(w, a, o, &first, &end);
+            j->first[a][o] = (int32_t)first;
+            j->end[a][o] = (int32_t)end;
+        }
+    j->inside_first = j->inside_end = 0;
+    for (int64_t o = 0; o < w->out[2]; o++) {
+        if (j->first[2][o] > 0) j->inside_first = j->inside_end = o + 1;
+        else if (j->end[2][o] == w->kernel[2]) j->inside_end = o + 1;
+        const double count = (double)ct__pool_count(w, 2, o, j->exclude_pad);
+        if (j->ops->size == 4) ((float *)j->counts)[o] = (float)count;
+        else ((double *)j->counts)[o] = count;
+    }
+    for (int a = 0; a < 3 && j->backward; a++) {
+        int32_t entries = 0;
+        for (int64_t i = 0; i < w->in[a]; i++) {
+            j->windows[a].start[i] = entries;
+            for (int64_t c = 0; c < w->kernel[a]; c++) {
+                const int64_t from = i + w->before[a] - c * w->dilation[a], o = from / w->stride[a];
+                if (from < 0 || from % w->stride[a] || o >= w->out[a]) continue;
+                j->windows[a].entry[2 * entries] = (int32_t)o;
+                j->windows[a].entry[2 * entries++ + 1] = (int32_t)c;
+            }
+        }
+        j->windows[a].start[w->in[a]] = entries;
+    }
+    return (size_t)(at - memory);
+}
+
+static void plan(job *j, const ct_call *call) {
+    const ct_window *w = &j->w;
+    const ct_view *from = call->in[0], *to = call->out[0];
+    const int64_t images = from->dims[0], out = w->out[2], in = w->in[2];
+    const bool backward = j->backward;
+    j->ops = from->dtype == CT_F64 ? &f64_lines : &f32_lines;
+    j->dtype = from->dtype;
+    j->from_size = (int64_t)ct_dtype_size(from->dtype);
+    j->channels = from->dims[ct__image_channel(from->ndim, j->last)];
+    j->planes = j->last ? images : images * j->channels;
+    j->inner = j->last ? j->channels : 1;
+    j->from_s = ct__image_strides(from, j->last);
+    j->to_s = ct__image_strides(to, j->last);
+    const bool native = j->from_size == (int64_t)j->ops->size;
+    j->from_direct = native && (j->last ? j->from_s.c == 1 && (!backward || (j->max && j->from_s.s[2] == j->inner))
+                                        : j->from_s.s[2] == 1 && !backward);
+    j->to_direct = native && (j->last ? j->to_s.c == 1 && (!backward || j->to_s.s[2] == j->inner) : j->to_s.s[2] == 1);
+    j->pixel = j->from_direct ? j->from_s.s[2] : j->inner;
+    j->reach = (w->kernel[2] - 1) * w->dilation[2] / w->stride[2];
+    j->most_taps = ct__window_taps(w);
+    for (int a = 0; a < 2; a++) {
+        const int64_t span = (w->kernel[a] - 1) * w->dilation[a];
+        int64_t *slots = a ? &j->slots_1 : &j->slots_0, rows = backward ? span / w->stride[a] + 1 : span + 1;
+        for (*slots = 1; *slots < rows;) *slots *= 2;
+    }
+    if (backward) {
+        j->row = j->last ? out * j->inner : j->reach + ct__max64(out, (in - 1 + w->before[2]) / w->stride[2] + 1);
+        j->code_row = j->max ? j->row : 0;
+        j->out_row = in * j->inner;
+        j->parts = ct__min64(w->stride[2], in);
+        j->part = in / w->stride[2] + 1;
+        j->total = j->planes * w->in[0] * w->in[1];
+        j->stream = j->to_direct && dense(to) && ct__stream_worth(j->total * j->out_row * j->from_size) &&
+                    j->out_row * j->from_size >= 256;
+    } else {
+        j->row = in * j->inner;
+        j->out_row = out * j->inner;
+        j->part = out + j->reach;
+        j->parts = w->dilation[2] == 1 ? ct__min64(w->kernel[2], w->stride[2]) : w->stride[2];
+        j->total = j->planes * w->out[0] * w->out[1];
+    }
+    if (j->from_direct) j->row = 0;
+    const int64_t rows_of_plane = backward ? w->in[0] * w->in[1] : w->out[0] * w->out[1];
+    const int64_t work = ct__max64(1, j->out_row * (backward ? 1 : w->kernel[0] * w->kernel[1] * w->stride[2]));
+    j->chunk = ct__max64(1, (64 << 10) / work);
+    if (j->chunk > rows_of_plane) j->chunk -= j->chunk % rows_of_plane; /* whole planes */
+    j->chunk = ct__grain(j->chunk);
+    desk d;
+    j->table_bytes = set_tables(j, NULL);
+    j->worker_bytes = set_desk(j, NULL, &d);
+}
+
+static size_t scratch_of(job j, const ct_call *call) {
+    plan(&j, call);
+    return j.table_bytes + (size_t)ct__threads() * j.worker_bytes;
+}
+
+static bool run(job j, const ct_call *call) {
+    plan(&j, call);
+    if (j.total == 0 || j.out_row == 0) return true;
+    j.from = ct__address(call->in[0], (size_t)j.from_size);
+    j.to = ct__address(call->out[0], (size_t)j.from_size);
+    set_tables(&j, call->scratch);
+    j.memory = (char *)call->scratch + j.table_bytes;
+    ct__parallel((j.total + j.chunk - 1) / j.chunk, pool_chunk, &j);
+    return true;
+}
+
+/* ---- The ops ---- */
+
+static job max_job(const ct_call *call) {
+    const max_pool_nd_attrs *a = call->attrs;
+    job j = {.last = a->channels_last, .max = true};
+    j.w = ct__pool_window(&a->sizes, &a->kernel, &a->strides, &a->pads, &a->dilations, a->ceil_mode);
+    const ct_view *codes = call->n_out > 1 ? call->out[1] : NULL;
+    if (!codes) return j;
+    j.at_dtype = codes->dtype;
+    j.at_size = (int64_t)ct_dtype_size(codes->dtype);
+    j.codes = ct__address(codes, (size_t)j.at_size);
+    return j;
+}
+
+static job max_grad_job(const ct_call *call) {
+    const max_pool_grad_attrs *a = call->attrs;
+    const ct_view *at = call->in[1];
+    job j = {.last = a->channels_last, .max = true, .backward = true, .at_dtype = at->dtype};
+    j.w = ct__pool_window(&a->sizes, &a->kernel, &a->strides, &a->pads, &a->dilations, a->ceil_mode);
+    j.at_size = (int64_t)ct_dtype_size(at->dtype);
+    j.at = ct__address(at, (size_t)j.at_size);
+    j.at_s = ct__image_strides(at, a->channels_last);
+    return j;
+}
+
+static job avg_job(const ct_call *call) {
+    const avg_pool_nd_attrs *a = call->attrs;
+    job j = {.last = a->channels_last, .exclude_pad = a->exclude_pad, .divisor = (double)a->divisor_override};
+    j.w = ct__pool_window(&a->sizes, &a->kernel, &a->strides, &a->pads, NULL, a->ceil_mode);
+    return j;
+}
+
+static job avg_grad_job(const ct_call *call) {
+    const avg_pool_grad_attrs *a = call->attrs;
+    job j = {.last = a->channels_last, .exclude_pad = a->exclude_pad, .divisor = (double)a->divisor_override};
+    j.backward = true;
+    j.w = ct__pool_window(&a->sizes, &a->kernel, &a->strides, &a->pads, NULL, a->ceil_mode);
+    return j;
+}
+
+#define POOL_KERNELS(op, job_of)                                                               \
+    static size_t op##_scratch(const ct_call *call) { return scratch_of(job_of(call), call); } \
+    static bool op##_run(const ct_call *call, ct_stream *stream) {                             \
+        (void)stream;                                                                          \
+        return run(job_of(call), call);                                                        \
+    }                                                                                          \
+    CT_KERNELS(op) = {{#op "_lines", NULL, op##_scratch, op##_run}, {0}};
+POOL_KERNELS(max_pool_nd, max_job)
+POOL_KERNELS(max_pool_grad, max_grad_job)
+POOL_KERNELS(avg_pool_nd, avg_job)
+POOL_KERNELS(avg_pool_grad, avg_grad_job)
