@@ -1,0 +1,35 @@
+/* Workloads of recurrent networks: weights as a layer would begin with, so that gates are not saturated. */
+#include <math.h>
+
+#include "cli/bench.h"
+
+enum { STEPS = 64, BATCH = 32, WIDTH = 256, WEIGHTS = 4 };
+
+typedef struct network {
+    bool gru;
+    ct_tensor *x, *cotangent, *weights[WEIGHTS];
+} network;
+
+static bool run_network(void *context) {
+    network *w = context;
+    bool ok = false;
+    ct_scope {
+        ct_tensor *y = w->gru ? ct_gru(w->x, w->weights, WEIGHTS) : ct_lstm(w->x, w->weights, WEIGHTS);
+        ok = ct_backward_from(y, w->cotangent, 0);
+        for (int i = 0; i < WEIGHTS; i++) ct_set_grad(w->weights[i], NULL);
+    }
+    return ok;
+}
+
+static bool measure_network(bool gru, double min_time, bench_result *result) {
+    const int64_t rows = (gru ? 3 : 4) * WIDTH;
+    const double bound = 1 / sqrt(WIDTH);
+    network w = {
+        .gru = gru, .x = ct_randn(CT_DIMS(STEPS, BATCH, WIDTH)), .cotangent = ct_randn(CT_DIMS(STEPS, BATCH, WIDTH))};
+    for (int i = 0; i < WEIGHTS; i++)
+        w.weights[i] = ct_require_grad(ct_uniform(i < 2 ? CT_DIMS(rows, WIDTH) : CT_DIMS(rows), -bound, bound));
+    return ct_ok() && bench_measure(run_network, &w, min_time, result);
+}
+
+bool bench_lstm(double min_time, bench_result *result) { return measure_network(false, min_time, result); }
+bool bench_gru(double min_time, bench_result *result) { return measure_network(true, min_time, result); }

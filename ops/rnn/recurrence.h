@@ -1,0 +1,103 @@
+/* What the two kernels of the recurrence share: the problem, and how its work is cut. */
+#ifndef COTANGENT_OPS_RNN_RECURRENCE_H
+#define COTANGENT_OPS_RNN_RECURRENCE_H
+
+#include "backends/cpu/gemm/block.h"
+#include "backends/cpu/kernel.h"
+#include "backends/cpu/simd/vmath.h"
+#include "core/error.h"
+
+#include "gen/rnn.attrs.h"
+
+#include "ops/rnn/cells.h"
+
+enum { ROWS_AT_ONCE = 4 * CT__TILE_ROWS_MAX }; /* batch rows whose products wait in scratch */
+
+typedef struct recurrence {
+    int cell;
+    bool reverse, wide;
+    int64_t steps, n, h, gates, kept; /* gates and kept values of a cell */
+    int64_t size;                     /* bytes of an element */
+    const ct__kernel *kernel;
+    int64_t width, blocks; /* hidden units are taken a panel's width at a time */
+    const ct_view *lengths;
+} recurrence;
+
+static inline recurrence recurrence_problem(const ct_view *y, int cell, bool reverse, const ct_view *lengths) {
+    recurrence p = {.cell = cell, .reverse = reverse, .wide = y->dtype == CT_F64, .lengths = lengths};
+    p.steps = y->dims[0], p.n = y->dims[1], p.h = y->dims[2];
+    p.gates = ct__cell_gates(cell), p.kept = ct__cell_states(cell);
+    p.size = p.wide ? 8 : 4;
+    ct__gemm_ready();
+    p.kernel = ct__gemm_isa->kernels[p.wide ? CT__KIND_F64 : CT__KIND_F32];
+    p.width = ct__panel_width(p.kernel);
+    p.blocks = ct__ceil_div(p.h, p.width);
+    return p;
+}
+
+static inline const char *recurrence_refuses(const ct_view *const *views, int n) {
+    for (int i = 0; i < n; i++) {
+        const ct_view *x = views[i];
+        if (!x) continue;
+        if (ct_dtype_is_float(x->dtype) && x->dtype != CT_F32 && x->dtype != CT_F64) return "a half type";
+        if (!ct_dtype_is_float(x->dtype)) continue;
+        if (x->dtype != views[0]->dtype) return "several dtypes";
+        int64_t dense = 1, count = 1;
+        for (int d = 0; d < x->ndim; d++) count *= x->dims[d];
+        if (count == 0) continue;
+        for (int d = x->ndim - 1; d >= 0; d--) {
+            if (x->dims[d] > 1 && x->strides[d] != dense) return "an input is not contiguous";
+            dense *= x->dims[d];
+        }
+    }
+    return NULL;
+}
+
+/* Sequence lengths as i64, checked: none is below 0 or above the number of steps. */
+static inline bool recurrence_lengths(const recurrence *p, const char *op, int64_t *to) {
+    for (int64_t i = 0; i < p->n; i++) {
+        to[i] = p->steps;
+        if (!p->lengths) continue;
+        const int64_t at = i * p->lengths->strides[0];
+        to[i] =
+            p->lengths->dtype == CT_I64 ? CT_AT(const int64_t, p->lengths)[at] : CT_AT(const int32_t, p->lengths)[at];
+        if (to[i] < 0 || to[i] > p->steps)
+            return ct_fail(CT_ERR_INDEX, op, "lengths[%lld] is %lld; it has to be between 0 and the %lld steps",
+                           (long long)i, (long long)to[i], (long long)p->steps);
+    }
+    return true;
+}
+
+/* Work is cut by hidden units, as evenly as threads are many, so that each keeps its part of the weights in its own cache from
+ * step to step. Every unit is computed by itself: its bits do not depend on the cut. */
+static inline int64_t recurrence_chunks(const recurrence *p) {
+    const int64_t normal = ct__grain(1 << 20) < (1 << 20) ? p->blocks : ct__threads();
+    return ct__min64(p->blocks, p->n * p->h * p->h * p->gates < 32768 && normal != p->blocks ? 1 : normal);
+}
+
+/* Asks for m elements in each of `parts` pieces, p->h apart, of every row, before the product that they wait for: they are too
+ * short and too many for the hardware to foresee. Into the second cache: the first belongs to the product. */
+static inline void recurrence_ask(const recurrence *p, const char *rows, int64_t n, int64_t parts, int64_t j0,
+                                  int64_t m) {
+    const int64_t step = p->h * p->size, row = parts * step;
+    rows += j0 * p->size;
+    for (int64_t i = 0; i < n; i++, rows += row)
+        for (int64_t k = 0; k < parts; k++)
+            for (int64_t b = 0; b < m * p->size; b += 64) __builtin_prefetch(rows + k * step + b, 0, 2);
+}
+
+#define CELL(name) f32_##name
+#define CELL_T     float
+#define CELL_V(op) vf32_##op
+#define CELL_VEC   vf32
+#define CELL_LANES VF32_LANES
+#include "ops/rnn/cell_rows.h"
+
+#define CELL(name) f64_##name
+#define CELL_T     double
+#define CELL_V(op) vf64_##op
+#define CELL_VEC   vf64
+#define CELL_LANES VF64_LANES
+#include "ops/rnn/cell_rows.h"
+
+#endif
