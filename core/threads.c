@@ -14,11 +14,17 @@
 
 enum { MAX_THREADS = 256, SPINS = 4000 };
 
+/* A worker's own part of the chunks, on a line of its own. Others take from it once they have done theirs. */
+typedef struct part {
+    _Alignas(64) _Atomic int64_t next;
+    int64_t end;
+} part;
+
 typedef struct job {
     ct_task fn;
     void *ctx;
-    int64_t chunks;
-    _Atomic int64_t next;
+    part *parts;
+    int count; /* of parts */
     pthread_mutex_t error_lock;
     ct_error_record error; /* the first that a worker raised */
 } job;
@@ -101,11 +107,16 @@ bool ct_set_pin(bool on) {
     return true;
 }
 
+/* Every worker begins with the part that is its own in every job of as many chunks: what it wrote in one job is in its
+ * cache in the next. */
 static void work_on(job *work, int worker) {
-    for (;;) {
-        int64_t chunk = atomic_fetch_add_explicit(&work->next, 1, memory_order_relaxed);
-        if (chunk >= work->chunks) return;
-        work->fn(work->ctx, chunk, worker);
+    for (int i = 0; i < work->count; i++) {
+        part *p = &work->parts[(worker + i) % work->count];
+        for (;;) {
+            int64_t chunk = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed);
+            if (chunk >= p->end) break;
+            work->fn(work->ctx, chunk, worker);
+        }
     }
 }
 
@@ -218,10 +229,15 @@ void ct__parallel(int64_t chunks, ct_task fn, void *ctx) {
         for (int64_t i = 0; i < chunks; i++) fn(ctx, i, 0);
         return;
     }
-    job work = {.fn = fn, .ctx = ctx, .chunks = chunks};
+    part parts[MAX_THREADS];
+    job work = {.fn = fn, .ctx = ctx, .parts = parts, .count = chunks < threads ? (int)chunks : threads};
+    for (int i = 0; i < work.count; i++) {
+        atomic_init(&parts[i].next, chunks / work.count * i + (chunks % work.count < i ? chunks % work.count : i));
+        parts[i].end = chunks / work.count * (i + 1) + (chunks % work.count < i + 1 ? chunks % work.count : i + 1);
+    }
     pthread_mutex_init(&work.error_lock, NULL);
     if (pool.host_run) {
-        pool.host_run(pool.host_context, chunks < threads ? chunks : threads, host_task, &work);
+        pool.host_run(pool.host_context, work.count, host_task, &work);
     } else {
         start_workers_locked(threads);
         atomic_store(&pool.current, &work);

@@ -7,9 +7,9 @@
 /* One chunk of the work; worker is below ct__threads(), and no two running tasks of one job share it. */
 typedef void (*ct_task)(void *ctx, int64_t chunk, int worker);
 
-/* Runs fn for every chunk and returns when all are done. Chunks are claimed in order, by the caller's thread too. An
- * error raised on a worker is raised again on the caller's thread. Nested calls, and calls while another thread uses the
- * pool, run on the caller's thread alone. */
+/* Runs fn for every chunk and returns when all are done. Each thread, the caller's too, begins with a range of chunks
+ * that is its own in every job of as many chunks, then helps with the others. An error raised on a worker is raised again
+ * on the caller's thread. Nested calls, and calls while another thread uses the pool, run on the caller's thread alone. */
 void ct__parallel(int64_t chunks, ct_task fn, void *ctx);
 int ct__threads(void); /* how many threads may work at once, the caller's included */
 

@@ -14,7 +14,7 @@ typedef struct run {
     int32_t *offsets;
     /* The stage: rows [i0, i1), columns [j0, j1), k [k0, k1). */
     int64_t i0, i1, j0, j1, k0, k1;
-    int64_t a_blocks, b_blocks, col_chunks; /* work of the stage */
+    int64_t a_blocks, b_blocks, row_chunks, col_chunks; /* work of the stage */
     /* The next product's operands, asked for in small steps while this one is computed. */
     struct {
         const char *at;
@@ -201,8 +201,10 @@ static void compute_chunk(void *ctx, int64_t chunk, int worker) {
     const ct__kernel *kernel = p->kernel;
     const int64_t size = ct__type_size(kernel->packed), acc = ct__type_size(kernel->acc);
     const int64_t width = ct__panel_width(kernel);
-    const int64_t i0 = r->i0 + chunk / r->col_chunks * p->chunk_rows;
-    const int64_t j0 = r->j0 + chunk % r->col_chunks * p->chunk_cols;
+    /* A thread finds the panels of B that it packed in its own cache. */
+    const bool by_columns = p->b_feed == CT__FEED_STAGED;
+    const int64_t i0 = r->i0 + (by_columns ? chunk % r->row_chunks : chunk / r->col_chunks) * p->chunk_rows;
+    const int64_t j0 = r->j0 + (by_columns ? chunk / r->row_chunks : chunk % r->col_chunks) * p->chunk_cols;
     const int64_t i1 = ct__min(i0 + p->chunk_rows, r->i1), j1 = ct__min(j0 + p->chunk_cols, r->j1);
 
     char *strip = r->workers + worker * p->worker_bytes, *private_a = strip;
@@ -283,14 +285,14 @@ static void run_product(run *r, bool alone) {
             r->i1 = ct__min(r->i0 + p->stage_rows, p->m);
             for (r->k0 = 0;; r->k0 += p->stage_depth) {
                 r->k1 = ct__min(r->k0 + p->stage_depth, p->k);
-                const int64_t row_chunks = ct__ceil_div(r->i1 - r->i0, p->chunk_rows);
+                r->row_chunks = ct__ceil_div(r->i1 - r->i0, p->chunk_rows);
                 r->col_chunks = ct__ceil_div(r->j1 - r->j0, p->chunk_cols);
-                r->a_blocks = p->a_feed == CT__FEED_STAGED ? row_chunks : 0;
+                r->a_blocks = p->a_feed == CT__FEED_STAGED ? r->row_chunks : 0;
                 /* B is still there when all of k is one stage. */
                 const bool fresh = r->i0 == 0 || p->k > p->stage_depth;
                 r->b_blocks = p->b_feed == CT__FEED_STAGED && fresh ? ct__ceil_div(r->j1 - r->j0, PANELS * width) : 0;
                 each_chunk(alone, r->a_blocks + r->b_blocks, stage_chunk, r);
-                each_chunk(alone, row_chunks * r->col_chunks, compute_chunk, r);
+                each_chunk(alone, r->row_chunks * r->col_chunks, compute_chunk, r);
                 if (r->k1 == p->k) break;
             }
         }
