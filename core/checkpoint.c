@@ -54,6 +54,13 @@ bool ct__region_save(ct_region *region, ct_tensor *x) {
     return bare != NULL;
 }
 
+void ct__region_mutated(const ct_storage *storage, uint32_t before) {
+    for (ct_region *region = current; region; region = region->outer)
+        for (int i = 0; i < region->n; i++)
+            if (region->in[i] && region->in[i]->storage == storage && region->versions[i] == before)
+                region->versions[i] = atomic_load(&storage->version);
+}
+
 bool ct__region_random(ct_random *position) {
     ct_region *region = current;
     if (!region) return true;

@@ -493,11 +493,13 @@ static bool perform(request *r) {
     }
     if (!execute(r)) return false;
     if (r->target) atomic_fetch_add(&r->target->storage->version, 1);
-    if (op->flags & CT_OP_MUTATES) {
+    if ((op->flags & CT_OP_MUTATES) && !ct_is_recomputing()) {
         int last = 0;
-        for (int i = 0; i < r->n_in; i++)
-            if (r->in[i] && (input_arg(op, i, &last)->flags & CT_ARG_MUTATED))
-                atomic_fetch_add(&r->in[i]->storage->version, 1);
+        for (int i = 0; i < r->n_in; i++) {
+            if (!r->in[i] || !(input_arg(op, i, &last)->flags & CT_ARG_MUTATED)) continue;
+            atomic_fetch_add(&r->in[i]->storage->version, 1);
+            ct__region_mutated(r->in[i]->storage, r->versions[i]);
+        }
     }
     if (r->recording) {
         bool floats = false;

@@ -96,6 +96,50 @@ TEST(a_checkpoint_updates_running_statistics_once) {
     CHECK(harness_same_bits(ct_grad_of(plain.weight), ct_grad_of(again.weight)));
 }
 
+static bool run_with_arguments(void *context, ct_tensor *const *in, int n, ct_tensor **out, int m) {
+    (void)context, (void)n, (void)m;
+    ct_scope {
+        out[0] = ct_pass(ct_tanh(ct_batch_norm(in[0], .running_mean = in[1], .running_var = in[2], .training = true)));
+    }
+    return out[0] != NULL;
+}
+
+TEST(running_statistics_may_be_arguments_of_a_checkpoint) {
+    ct_tensor *x = ct_require_grad(F32(CT_DIMS(2, 1), 1, 3)), *mean = F32(CT_DIMS(1), 0), *var = F32(CT_DIMS(1), 1);
+    ct_tensor *y = NULL;
+    CHECK(ct_checkpoint(run_with_arguments, NULL, NULL, (ct_tensor *[]){x, mean, var}, 3, &y, 1));
+    CHECK(ct_backward_from(ct_sum(y), NULL, CT_RETAIN_GRAPH));
+    CHECK(ct_backward(ct_sum(y))); /* repeats it once more */
+    CHECK_VALUES(mean, CT_DIMS(1), 1e-7, 0.2);
+    CHECK_VALUES(var, CT_DIMS(1), 1e-7, 0.9 + 0.2);
+}
+
+TEST(a_change_in_place_of_a_checkpoints_argument_is_still_noticed) {
+    ct_tensor *x = ct_require_grad(F32(CT_DIMS(2, 1), 1, 3)), *mean = F32(CT_DIMS(1), 0), *var = F32(CT_DIMS(1), 1);
+    ct_tensor *y = NULL;
+    CHECK(ct_checkpoint(run_with_arguments, NULL, NULL, (ct_tensor *[]){x, mean, var}, 3, &y, 1));
+    ct_fill(var, 2);
+    CHECK(!ct_backward(ct_sum(y)));
+    CHECK_ERROR(CT_ERR_GRAD,
+                "checkpoint: argument 2 was changed in place after the function ran, so it cannot run again");
+}
+
+/* ---- instance_norm: running statistics ---- */
+
+TEST(running_statistics_of_instances_are_means_over_the_batch) {
+    ct_tensor *x = F64(CT_DIMS(2, 1, 2), 1, 3, 10, 20); /* means 2 and 15, unbiased variances 2 and 50 */
+    ct_tensor *mean = F64(CT_DIMS(1), 0), *var = F64(CT_DIMS(1), 1);
+    ct_instance_norm(x, .running_mean = mean, .running_var = var, .momentum = CT_SET(0.5));
+    CHECK_VALUES(mean, CT_DIMS(1), 1e-15, 0.5 * 8.5);
+    CHECK_VALUES(var, CT_DIMS(1), 1e-14, 0.5 + 0.5 * 26);
+    ct_tensor *y = ct_instance_norm(x, .running_mean = mean, .running_var = var, .use_running = true, .eps = CT_SET(0));
+    CHECK_VALUES(mean, CT_DIMS(1), 1e-15, 4.25);
+    CHECK_NEAR(harness_at(y, 0), (1 - 4.25) / sqrt(13.5), 1e-15);
+    CHECK(!ct_instance_norm(x, .use_running = true));
+    CHECK_ERROR(CT_ERR_VALUE,
+                "instance_norm: running_mean is missing: with .use_running it is what x is normalised by");
+}
+
 /* ---- Large offsets ---- */
 
 /* x = 1e6 + noise of deviation 1, rounded to f32, whose spacing there is 1/16; the same numbers in f64. The mean is known to more

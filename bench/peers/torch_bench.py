@@ -164,6 +164,63 @@ fl = 2 * 16 * 64 * 28 * 28 * 32 * 16
 reg('convT_fwd_64to32_k4s2_28_n16', ct(False), fl)
 reg('convT_fwdbwd_64to32_k4s2_28_n16', ct(True), fl * 3)
 
+# ---------------------------------------------------------------- deformable convolution
+try:
+    from torchvision.ops import deform_conv2d as tv_deform
+except ImportError:
+    tv_deform = None
+
+
+def gather_deform(x, offset, w, mask):
+    """3x3, stride 1, pad 1, with PyTorch's own ops: four gathers and a product."""
+    N, C, H, Wd = x.shape
+    K = w.shape[2] * w.shape[3]
+    o = offset.view(N, K, 2, H * Wd)
+    ky, kx = torch.meshgrid(torch.arange(3), torch.arange(3), indexing='ij')
+    by = (torch.arange(H).view(1, H, 1) + ky.reshape(K, 1, 1) - 1).expand(K, H, Wd).reshape(K, H * Wd)
+    bx = (torch.arange(Wd).view(1, 1, Wd) + kx.reshape(K, 1, 1) - 1).expand(K, H, Wd).reshape(K, H * Wd)
+    py, px = o[:, :, 0] + by, o[:, :, 1] + bx
+    ly, lx = py.detach().floor(), px.detach().floor()
+    fy, fx = py - ly, px - lx
+    flat, cols = x.view(N, C, H * Wd), 0
+    for dy in (0, 1):
+        for dx in (0, 1):
+            y, v = ly + dy, lx + dx
+            ok = (y >= 0) & (y < H) & (v >= 0) & (v < Wd)
+            at = (y.clamp(0, H - 1) * Wd + v.clamp(0, Wd - 1)).long().view(N, 1, -1).expand(N, C, K * H * Wd)
+            wt = (fy if dy else 1 - fy) * (fx if dx else 1 - fx) * ok * mask.view(N, K, -1)
+            cols = cols + flat.gather(2, at) * wt.view(N, 1, -1)
+    return (w.view(w.shape[0], -1) @ cols.view(N, C * K, H * Wd)).view(N, -1, H, Wd)
+
+
+def deform(fn, bwd):
+    def s():
+        x, o = torch.randn(4, 64, 56, 56), torch.randn(4, 18, 56, 56)
+        w, m = torch.randn(64, 64, 3, 3), torch.randn(4, 9, 56, 56)
+        if not bwd:
+            def f():
+                with torch.no_grad():
+                    fn(x, o, w, m)
+            return f
+        leaves = [v.requires_grad_() for v in (x, o, w, m)]
+        gy = torch.randn(4, 64, 56, 56)
+
+        def f():
+            for v in leaves:
+                v.grad = None
+            fn(*leaves).backward(gy)
+        return f
+    return s
+
+
+for bwd in (False, True):
+    name = 'deform_%s_64_3x3_56_n4' % ('fwdbwd' if bwd else 'fwd')
+    fl = 2 * 4 * 64 * 56 * 56 * 64 * 9 * (3 if bwd else 1)
+    reg(name + '_gather', deform(gather_deform, bwd), fl)
+    if tv_deform:
+        for t in ('', '_cl'):  # torchvision has one layout
+            reg(name + t, deform(lambda x, o, w, m: tv_deform(x, o, w, padding=1, mask=m), bwd), fl)
+
 # ---------------------------------------------------------------- pooling, norms
 
 

@@ -29,7 +29,7 @@ enum {
     CT_ARG_FLOAT = 16,    /* must be floating; integers and bool are cast to f32 first */
     CT_ARG_INDEX = 32,    /* must be i32 or i64 */
     CT_ARG_BOOL = 64,     /* must be bool */
-    CT_ARG_MUTATED = 128, /* the op changes it (running statistics, ...) */
+    CT_ARG_MUTATED = 128, /* the op changes it (running statistics, ...), but not while ct_is_recomputing() */
 };
 
 typedef struct ct_arg {

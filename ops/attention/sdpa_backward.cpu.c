@@ -88,6 +88,7 @@ DELTA_ROWS(f64, double)
 
 typedef struct key_block {
     int64_t range, b, hk, j0, n;
+    bool first;                /* of its range */
     sdpa_rows k;               /* (n,D) */
     char *k_panels, *v_panels; /* (D,n) (Dv,n) */
     char *dk, *dv;             /* sums, (n,D) (n,Dv) */
@@ -186,7 +187,7 @@ static void query_against_keys(const backward *w, const key_block *kb, const que
                               .m = rows,
                               .n = s->d,
                               .k = kb->n,
-                              .accumulate = true};
+                              .accumulate = s->causal || !kb->first};
         ct__block_multiply(s->kernel, &dq);
     }
     ct__block over_queries = {
@@ -246,13 +247,15 @@ static void range_chunk(void *ctx, int64_t chunk, int worker) {
     qb.p = ct__claim(&at, BLOCK_ROWS * SDPA_LD * size);
     qb.ds = ct__claim(&at, BLOCK_ROWS * ct__max64(SDPA_LD, s->dv) * size);
     const int64_t block_rows = ct__ceil_div(s->tq, ct__max64(1, ct__ceil_div(s->tq, BLOCK_ROWS)));
-    for (int64_t h = hk * s->group; w->dq && h < (hk + 1) * s->group; h++) {
+    /* Without a causal mask every row is written by the range's first block of keys. */
+    for (int64_t h = hk * s->group; w->dq && (s->causal || first >= end) && h < (hk + 1) * s->group; h++) {
         int64_t ld = 0;
         char *dq = dq_of(w, range, b, h, &ld);
         for (int64_t i = 0; i < s->tq; i++) memset(dq + i * ld, 0, (size_t)(s->d * size));
     }
     for (kb.j0 = first; kb.j0 < end; kb.j0 += SDPA_KEYS) {
         kb.n = ct__min64(SDPA_KEYS, end - kb.j0);
+        kb.first = kb.j0 == first;
         kb.k = sdpa_take(s, s->k, b, hk, kb.j0, kb.n, keys);
         sdpa_panels(s, s->k, b, hk, kb.j0, kb.n, kb.k_panels);
         sdpa_panels(s, s->v, b, hk, kb.j0, kb.n, kb.v_panels);

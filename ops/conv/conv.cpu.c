@@ -72,9 +72,37 @@ static bool implicit_run(const ct_call *call, ct_stream *stream) {
 #define IMPLICIT \
     { "implicit_gemm", implicit_can, implicit_scratch, implicit_run }
 
+static const char *pointwise_can(const ct_call *call) {
+    ct_conv_problem p;
+    ct_gemm g;
+    ct__conv_problem(call, &p);
+    if (empty(&p)) return "there is nothing to multiply";
+    return ct__conv_pointwise(&p, &g) ? NULL : "it is not a single tap over evenly spaced pixels";
+}
+
+static size_t pointwise_scratch(const ct_call *call) {
+    ct_conv_problem p;
+    ct_gemm g;
+    ct__conv_problem(call, &p);
+    return ct__conv_pointwise(&p, &g) ? ct__gemm_scratch(&g) : 0;
+}
+
+static bool pointwise_run(const ct_call *call, ct_stream *stream) {
+    (void)stream;
+    ct_conv_problem p;
+    ct_gemm g;
+    ct__conv_problem(call, &p);
+    if (!ct__conv_pointwise(&p, &g)) return false;
+    g.activate = CT_ISA_FN(ct__conv_activation)(p.dtype, p.activation);
+    return ct__conv_pointwise_run(&p, &g, call->scratch);
+}
+
+#define POINTWISE \
+    { "pointwise_gemm", pointwise_can, pointwise_scratch, pointwise_run }
+
 /* ---- Tables ---- */
 
-CT_KERNELS(conv) = {CONV_SPECIAL, IMPLICIT, CONV_DIRECT, {0}};
-CT_KERNELS(conv_fused) = {CONV_SPECIAL, IMPLICIT, CONV_DIRECT, {0}};
-CT_KERNELS(conv_input_grad) = {CONV_SPECIAL, IMPLICIT, CONV_DIRECT, {0}};
-CT_KERNELS(conv_weight_grad) = {CONV_SPECIAL, IMPLICIT, CONV_DIRECT, {0}};
+CT_KERNELS(conv) = {CONV_SPECIAL, POINTWISE, IMPLICIT, CONV_DIRECT, {0}};
+CT_KERNELS(conv_fused) = {CONV_SPECIAL, POINTWISE, IMPLICIT, CONV_DIRECT, {0}};
+CT_KERNELS(conv_input_grad) = {CONV_SPECIAL, POINTWISE, IMPLICIT, CONV_DIRECT, {0}};
+CT_KERNELS(conv_weight_grad) = {CONV_SPECIAL, POINTWISE, IMPLICIT, CONV_DIRECT, {0}};

@@ -6,6 +6,10 @@
 #include "backends/cpu/kernel.h"
 #include "ops/conv/kernels.h"
 
+enum {
+    DEPTHWISE_STREAM = 16 << 20
+}; /* bytes: a result this large would not stay in the caches, it is written past them */
+
 /* Tap t of position d looks at (d * up + first + t * step) / down, where that is whole and inside the source. Forward: up is
  * the stride; input gradient: down is. */
 typedef struct depthwise_axis {
@@ -55,6 +59,17 @@ static inline depthwise_axis depthwise_make_axis(const ct_window *s, int a, bool
                             .first = forward ? -s->before[a] : s->before[a] - (s->kernel[a] - 1) * s->dilation[a],
                             .step = s->dilation[a]};
 }
+
+/* Keeps a vector that is used several times in its register, where compilers would load it again for each use. */
+#if CT_ISA_LEVEL >= 2
+#define DEPTHWISE_KEEP(v) __asm__("" : "+v"(v))
+#elif defined(__x86_64__)
+#define DEPTHWISE_KEEP(v) __asm__("" : "+x"(v))
+#elif defined(__aarch64__)
+#define DEPTHWISE_KEEP(v) __asm__("" : "+w"(v))
+#else
+#define DEPTHWISE_KEEP(v) (void)(v)
+#endif
 
 static inline int64_t depthwise_floor(int64_t a, int64_t b) { return a / b - (a % b < 0); }
 static inline int64_t depthwise_up(int64_t a, int64_t b) { return (a + b - 1) / b * b; }

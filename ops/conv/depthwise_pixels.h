@@ -7,6 +7,7 @@ typedef struct NAME(lines) {
     int64_t rows, row_chunks; /* target rows of a chunk */
     int64_t first_rows;       /* source rows that a chunk may need */
     bool widen;               /* halves: lines are converted into scratch */
+    bool stream;              /* the result is too large for the caches */
     T *weights;               /* (taps, channels) */
     T *bias;                  /* (channels), or NULL */
     T *parts;                 /* weight gradient: (chunks, taps + 1, channels) */
@@ -33,7 +34,7 @@ static NAME(rows) NAME(take_rows)(const depthwise_image *s, ct_dtype dtype, bool
 
 /* `count` targets, whose sources are `step` apart, from taps at the given places: sum over taps of source times weight. */
 SIMD_INLINE void NAME(positions)(T *dst, int64_t dst_step, const T *const *from, const T *const *w, int64_t taps,
-                                 int64_t step, const T *bias, int64_t channels, const int count) {
+                                 int64_t step, const T *bias, int64_t channels, const int count, const bool stream) {
     for (int64_t c = 0; c < channels; c += VL) {
         const int n = (int)ct__min64(VL, channels - c);
         V sum[4];
@@ -41,6 +42,9 @@ SIMD_INLINE void NAME(positions)(T *dst, int64_t dst_step, const T *const *from,
             const V start = bias ? VF(load)(bias + c) : VF(set1)(0);
 #pragma GCC unroll 4
             for (int q = 0; q < count; q++) sum[q] = start;
+            if (count > 1) /* the last tap is the one that memory has not been read at yet */
+#pragma GCC unroll 4
+                for (int q = 0; q < count; q++) __builtin_prefetch(from[taps - 1] + c + (q + 2 * count) * step, 0, 2);
             for (int64_t t = 0; t < taps; t++) {
                 const V x = VF(load)(w[t] + c);
                 const T *at = from[t] + c;
@@ -48,7 +52,9 @@ SIMD_INLINE void NAME(positions)(T *dst, int64_t dst_step, const T *const *from,
                 for (int q = 0; q < count; q++) sum[q] = VF(fma)(VF(load)(at + q * step), x, sum[q]);
             }
 #pragma GCC unroll 4
-            for (int q = 0; q < count; q++) VF(store)(dst + q * dst_step + c, sum[q]);
+            for (int q = 0; q < count; q++)
+                if (stream) VF(stream)(dst + q * dst_step + c, sum[q]);
+                else VF(store)(dst + q * dst_step + c, sum[q]);
             continue;
         }
         for (int q = 0; q < count; q++) {
@@ -61,11 +67,17 @@ SIMD_INLINE void NAME(positions)(T *dst, int64_t dst_step, const T *const *from,
 }
 static __attribute__((noinline)) void NAME(four)(T *dst, int64_t dst_step, const T *const *from, const T *const *w,
                                                  int64_t taps, int64_t step, const T *bias, int64_t channels) {
-    NAME(positions)(dst, dst_step, from, w, taps, step, bias, channels, 4);
+    NAME(positions)(dst, dst_step, from, w, taps, step, bias, channels, 4, false);
+}
+/* Past the caches: all lines are whole. */
+static __attribute__((noinline)) void NAME(four_streamed)(T *dst, int64_t dst_step, const T *const *from,
+                                                          const T *const *w, int64_t taps, int64_t step, const T *bias,
+                                                          int64_t channels) {
+    NAME(positions)(dst, dst_step, from, w, taps, step, bias, channels, 4, true);
 }
 static __attribute__((noinline)) void NAME(one)(T *dst, const T *const *from, const T *const *w, int64_t taps,
                                                 const T *bias, int64_t channels) {
-    NAME(positions)(dst, 0, from, w, taps, 0, bias, channels, 1);
+    NAME(positions)(dst, 0, from, w, taps, 0, bias, channels, 1, false);
 }
 
 /* Residual, activation and the store of one row of results that is still in scratch, or already in its place. */
@@ -120,7 +132,8 @@ static void NAME(lines_chunk)(void *ctx, int64_t chunk, int worker) {
                 if (inside == 1) NAME(one)(dst + j * step, from, weight, taps, l->bias, p->channels);
                 /* The rest of the inner positions need no new look at the edges. */
                 for (; inside > 1; j += NAME(BLOCK) * w->down) {
-                    NAME(four)(dst + j * step, w->down * step, from, weight, taps, w->up * x.w, l->bias, p->channels);
+                    (l->stream ? NAME(four_streamed) : NAME(four))(dst + j * step, w->down * step, from, weight, taps,
+                                                                   w->up * x.w, l->bias, p->channels);
                     const int64_t next = j + NAME(BLOCK) * w->down, last = next + (NAME(BLOCK) - 1) * w->down;
                     bool same = last < w->target;
                     for (int64_t t = 0; t < w->taps && same; t++) same = depthwise_alike(w, j, last, t);
@@ -134,6 +147,7 @@ static void NAME(lines_chunk)(void *ctx, int64_t chunk, int worker) {
             }
         if (l->widen || p->residual || p->activate) NAME(finish_row)(l, dst, step, image, i, !l->widen);
     }
+    if (l->stream) simd_fence();
 }
 
 /* ---- Weight gradient ---- */
@@ -171,6 +185,12 @@ static __attribute__((noinline)) void NAME(add_one)(T *sums, const T *const *fro
     NAME(add_line)(sums, from, step, g, g_step, count, channels, 1);
 }
 
+/* Lines of `count` positions, to be read soon. */
+static void NAME(ask)(const T *at, int64_t step, int64_t count, int64_t channels) {
+    for (int64_t q = 0; q < count; q++, at += step)
+        for (int64_t c = 0; c < channels; c += 64 / (int64_t)sizeof(T)) __builtin_prefetch(at + c, 0, 2);
+}
+
 static void NAME(parts_chunk)(void *ctx, int64_t chunk, int worker) {
     const NAME(lines) *l = ctx;
     const depthwise_gradient *g = l->g;
@@ -187,9 +207,14 @@ static void NAME(parts_chunk)(void *ctx, int64_t chunk, int worker) {
         NAME(take_rows)(&g->g, g->dtype, l->widen, channels, w->target, image, row0, row1,
                         scratch + depthwise_up(l->widen ? l->first_rows * w->source * channels : 0, 16));
     enum { SPAN = 8 }; /* positions whose lines stay in L1 for all taps */
+    /* Positions [inner, outer) have all their taps inside. */
+    int64_t inner = 0, outer = w->target;
+    while (inner < outer && inner * w->up + w->first < 0) inner++;
+    while (inner < outer && (outer - 1) * w->up + w->first + (w->taps - 1) * w->step >= w->source) outer--;
     for (int64_t i = row0; i < row1; i++)
-        for (int64_t j0 = 0; j0 < w->target; j0 += SPAN) {
-            const int64_t j1 = ct__min64(j0 + SPAN, w->target);
+        for (int64_t j0 = 0, j1; j0 < w->target; j0 = j1) {
+            j1 = j0 < inner ? inner : j0 < outer ? ct__min64(j0 + SPAN, outer) : w->target;
+            const bool inside = j0 >= inner && j1 <= outer;
             const T *gy = y.data + (i - y.first) * y.h;
             if (g->bias)
                 for (int64_t j = j0; j < j1; j++)
@@ -197,15 +222,16 @@ static void NAME(parts_chunk)(void *ctx, int64_t chunk, int worker) {
             for (int64_t k = 0; k < h->taps; k++) {
                 const int64_t row = depthwise_at(h, i, k);
                 if (row < 0) continue;
-                const T *src = x.data + (row - x.first) * x.h;
+                const T *src = x.data + (row - x.first) * x.h, *from[3];
+                /* What the next positions will be the first to read: g, and the last row of x. */
+                if (inside && !l->widen && k == 0) NAME(ask)(gy + (j1 + SPAN) * y.w, y.w, j1 - j0, channels);
+                if (inside && !l->widen && k == h->taps - 1) NAME(ask)
+                (src + ((j1 + SPAN) * w->up + w->first + (w->taps - 1) * w->step) * x.w, w->up * x.w, j1 - j0,
+                 channels);
                 for (int64_t t = 0; t < w->taps; t++) {
-                    /* Three neighbouring taps at once where all of them are inside. */
-                    const T *from[3];
                     const int64_t shift = w->first + t * w->step;
                     T *to = sums + (k * w->taps + t) * channels;
-                    const bool wide = t + 2 < w->taps && j0 * w->up + shift >= 0 &&
-                                      (j1 - 1) * w->up + shift + 2 * w->step < w->source;
-                    if (wide) {
+                    if (inside && t + 2 < w->taps) {
                         for (int q = 0; q < 3; q++) from[q] = src + (j0 * w->up + shift + q * w->step) * x.w;
                         NAME(add_three)(to, from, w->up * x.w, gy + j0 * y.w, y.w, j1 - j0, channels);
                         t += 2;
@@ -260,6 +286,11 @@ static size_t NAME(pixels_pass)(const depthwise_pass *p, T *scratch) {
     l.worker = depthwise_up(2 * all * (int64_t)(sizeof(void *) / sizeof(T)), 16) + 16;
     if (l.widen) l.worker += depthwise_up((p->w.target + l.first_rows * p->w.source) * p->channels + 16, 16);
     const int64_t bias = depthwise_up(p->channels, 16);
+    const depthwise_image *y = &p->target;
+    l.stream = !l.widen && !p->residual && !p->activate && y->w == p->channels && y->h == p->w.target * y->w &&
+               p->channels % (64 / (int64_t)sizeof(T)) == 0 && (uintptr_t)y->data % 64 == 0 &&
+               y->n * (int64_t)sizeof(T) % 64 == 0 &&
+               p->batch * p->h.target * y->h * (int64_t)sizeof(T) >= DEPTHWISE_STREAM;
     if (!scratch) return (size_t)(weights + bias + ct__threads() * l.worker) * sizeof(T);
     l.weights = scratch;
     l.workers = scratch + weights + bias;

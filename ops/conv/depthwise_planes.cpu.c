@@ -2,18 +2,21 @@
 #include "ops/conv/depthwise.h"
 
 #define T       float
+#define DTYPE   CT_F32
 #define V       vf32
 #define VL      VF32_LANES
 #define VF(op)  vf32_##op
 #define NAME(x) x##_f32
 #include "ops/conv/depthwise_planes.h"
 #undef T
+#undef DTYPE
 #undef V
 #undef VL
 #undef VF
 #undef NAME
 
 #define T       double
+#define DTYPE   CT_F64
 #define V       vf64
 #define VL      VF64_LANES
 #define VF(op)  vf64_##op
@@ -26,16 +29,22 @@
         plan_##type(&b, pass);                                                       \
         b.workers = scratch;                                                         \
         if (!scratch) return (size_t)(ct__threads() * b.worker) * sizeof *b.workers; \
+        /* the padding of copied rows */                                             \
+        memset(scratch, 0, (size_t)(ct__threads() * b.worker) * sizeof *b.workers);  \
         ct__parallel((b.planes + b.chunk - 1) / b.chunk, planes_chunk_##type, &b);   \
     } while (0)
-#define SUMS(type)                                                                             \
-    do {                                                                                       \
-        sums_##type s;                                                                         \
-        depthwise_pass pass;                                                                   \
-        plan_sums_##type(&s, &pass, gradient);                                                 \
-        s.band.workers = scratch;                                                              \
-        if (!scratch) return (size_t)(ct__threads() * s.band.worker) * sizeof *s.band.workers; \
-        ct__parallel(gradient->channels * gradient->multiplier, sums_chunk_##type, &s);        \
+#define SUMS(type)                                                                                         \
+    do {                                                                                                   \
+        sums_##type s;                                                                                     \
+        depthwise_pass pass;                                                                               \
+        plan_sums_##type(&s, &pass, gradient);                                                             \
+        const int64_t parts = depthwise_up(s.band.planes * (gradient->h.taps * gradient->w.taps + 1), 16); \
+        s.parts = scratch;                                                                                 \
+        if (!scratch) return (size_t)(parts + ct__threads() * s.band.worker) * sizeof *s.parts;            \
+        s.band.workers = s.parts + parts;                                                                  \
+        memset(s.band.workers, 0, (size_t)(ct__threads() * s.band.worker) * sizeof *s.parts);              \
+        ct__parallel((s.band.planes + s.band.chunk - 1) / s.band.chunk, sums_chunk_##type, &s);            \
+        ct__parallel(gradient->channels * gradient->multiplier, join_chunk_##type, &s);                    \
     } while (0)
 
 /* Without scratch: how many bytes of it. */

@@ -1,5 +1,5 @@
-/* Depthwise convolution plane by plane, for one element type: T, V (its vectors), VL (their lanes), VF(op) and NAME(x). Included by
- * depthwise_planes.cpu.c once a type; no include guard.
+/* Depthwise convolution plane by plane, for one element type: T (DTYPE), V (its vectors), VL (their lanes), VF(op) and
+ * NAME(x). Included by depthwise_planes.cpu.c once a type; no include guard.
  *
  * A band of source rows is copied into scratch with its padding around it, columns sorted by their remainder modulo `up`;
  * then every tap is an offset into it, and vectors run along the row whatever stride and dilation are. The target's
@@ -13,6 +13,8 @@ typedef struct NAME(band) {
     int64_t target_row;        /* down * lanes */
     int64_t rows, source_rows; /* of a band */
     int64_t planes, chunk;     /* in all, and of a chunk */
+    bool dense;                /* rows of T without epilogue: stored where they belong, or */
+    bool stream;               /* in whole planes past the caches */
     T *workers;
     int64_t worker; /* elements of scratch: weights, offsets of taps, source and target rows */
 } NAME(band);
@@ -23,6 +25,8 @@ static void NAME(plan)(NAME(band) * b, const depthwise_pass *p) {
     b->lanes = depthwise_up((w->target + w->down - 1) / w->down, VL);
     b->target_row = w->down * b->lanes;
     depthwise_extent(w, b->lanes, &b->left, &b->length);
+    b->left = -depthwise_up(-b->left, VL); /* rows begin on a line */
+    b->length = depthwise_up(b->length + VL, VL);
     b->source_row = w->up * b->length;
     b->rows = h->target;
     while (b->rows > 8 &&
@@ -31,40 +35,60 @@ static void NAME(plan)(NAME(band) * b, const depthwise_pass *p) {
     b->rows = depthwise_up(ct__max64(b->rows, 1), 4); /* blocks of four rows write whole blocks */
     b->source_rows = depthwise_rows(h, b->rows);
     b->planes = p->batch * p->target_channels;
+    const depthwise_image *y = &p->target;
+    b->dense = p->dtype == DTYPE && y->w == 1 && p->sources == 1 && !p->residual && !p->activate;
+    b->stream =
+        b->dense && y->h == w->target && b->planes * h->target * w->target * (int64_t)sizeof(T) >= DEPTHWISE_STREAM;
     const int64_t work = ct__max64(1, h->target * w->target);
     b->chunk = ct__max64(1, ct__grain(16384) / work);
     b->worker = depthwise_up(h->taps * w->taps + h->taps * w->taps * (int64_t)(sizeof(void *) / sizeof(T) + 1), 16) +
-                depthwise_up(b->source_rows * b->source_row + VL, 16) + depthwise_up(b->rows * b->target_row, 16) + 32;
+                depthwise_up(b->source_rows * b->source_row + VL, 16) + depthwise_up(b->rows * b->target_row + VL, 16) +
+                32;
 }
 
-/* Copies source rows [row, row + count) of a plane; what lies outside is zero. */
+/* A row of T: whole vectors, then the rest. */
+SIMD_INLINE void NAME(copy_row)(T *dst, const T *src, int64_t count) {
+    int64_t j = 0;
+    for (; j + VL <= count; j += VL) VF(store)(dst + j, VF(load)(src + j));
+    if (j < count) VF(store_n)(dst + j, VF(load_n)(src + j, (int)(count - j)), (int)(count - j));
+}
+
+/* Copies source rows [row, row + count) of a plane. Rows outside are zero; the padding of columns is not written, it stays zero
+ * from the start. */
 static void NAME(copy)(const NAME(band) * b, T *dst, int64_t image, int64_t channel, int64_t row, int64_t count) {
     const depthwise_pass *p = b->p;
     const depthwise_image *s = &p->source;
-    const int64_t up = p->w.up, width = p->w.source;
-    for (int64_t i = row; i < row + count; i++, dst += b->source_row) {
-        if (i < 0 || i >= p->h.source) {
-            memset(dst, 0, (size_t)b->source_row * sizeof *dst);
+    const int64_t up = p->w.up, width = p->w.source, height = p->h.source, source_row = b->source_row;
+    const int64_t at = image * s->n + channel * s->c + row * s->h, room = b->length + b->left;
+    if (p->dtype == DTYPE && up == 1 && s->w == 1) {
+        const int64_t have = ct__min64(width, room), step = s->h;
+        const T *src = (const T *)s->data + at;
+        dst -= b->left;
+        for (int64_t i = row; i < row + count; i++, dst += source_row, src += step)
+            if (i < 0 || i >= height) memset(dst, 0, (size_t)have * sizeof *dst);
+            else NAME(copy_row)(dst, src, have);
+        return;
+    }
+    for (int64_t i = 0; i < count; i++, dst += source_row) {
+        if (row + i < 0 || row + i >= height) {
+            memset(dst, 0, (size_t)source_row * sizeof *dst);
             continue;
         }
-        const int64_t at = image * s->n + channel * s->c + i * s->h;
         for (int64_t r = 0; r < up; r++) {
-            T *to = dst + r * b->length;
-            const int64_t have = ct__max64(0, ct__min64((width - r + up - 1) / up, b->length + b->left));
-            for (int64_t j = 0; j < -b->left; j++) to[j] = 0;
-            NAME(depthwise_read)(to - b->left, p->dtype, s->data, at + r * s->w, up * s->w, have);
-            for (int64_t j = have - b->left; j < b->length; j++) to[j] = 0;
+            const int64_t have = ct__max64(0, ct__min64((width - r + up - 1) / up, room));
+            NAME(depthwise_read)
+            (dst + r * b->length - b->left, p->dtype, s->data, at + i * s->h + r * s->w, up * s->w, have);
         }
     }
 }
 
 /* Four rows of the target, stride 1, rows of taps next to each other: each vector that is loaded serves up to TAPS rows. */
-SIMD_INLINE void NAME(four_rows)(T *dst, int64_t dst_row, int64_t lanes, const T *src, int64_t src_row, const T *w,
+SIMD_INLINE void NAME(four_rows)(T *dst, int64_t dst_row, int64_t width, const T *src, int64_t src_row, const T *w,
                                  int64_t step, const int TAPS, T start, bool add) {
     V weight[25];
 #pragma GCC unroll 25
     for (int i = 0; i < TAPS * TAPS; i++) weight[i] = VF(set1)(w[i]);
-    for (int64_t j = 0; j < lanes; j += VL) {
+    for (int64_t j = 0; j < width; j += VL) {
         V sum[4];
 #pragma GCC unroll 4
         for (int q = 0; q < 4; q++) sum[q] = add ? VF(load)(dst + q * dst_row + j) : VF(set1)(start);
@@ -73,23 +97,26 @@ SIMD_INLINE void NAME(four_rows)(T *dst, int64_t dst_row, int64_t lanes, const T
             const T *at = src + j + k * step;
 #pragma GCC unroll 8
             for (int r = 0; r < TAPS + 3; r++) {
-                const V v = VF(load)(at + r * src_row);
+                V v = VF(load)(at + r * src_row);
+                DEPTHWISE_KEEP(v);
 #pragma GCC unroll 4
                 for (int q = 0; q < 4; q++)
                     if (r - q >= 0 && r - q < TAPS) sum[q] = VF(fma)(v, weight[(r - q) * TAPS + k], sum[q]);
             }
         }
 #pragma GCC unroll 4
-        for (int q = 0; q < 4; q++) VF(store)(dst + q * dst_row + j, sum[q]);
+        for (int q = 0; q < 4; q++)
+            if (j + VL <= width) VF(store)(dst + q * dst_row + j, sum[q]);
+            else VF(store_n)(dst + q * dst_row + j, sum[q], (int)(width - j));
     }
 }
-static __attribute__((noinline)) void NAME(four_rows_3)(T *dst, int64_t dst_row, int64_t lanes, const T *src,
+static __attribute__((noinline)) void NAME(four_rows_3)(T *dst, int64_t dst_row, int64_t width, const T *src,
                                                         int64_t src_row, const T *w, int64_t step, T start, bool add) {
-    NAME(four_rows)(dst, dst_row, lanes, src, src_row, w, step, 3, start, add);
+    NAME(four_rows)(dst, dst_row, width, src, src_row, w, step, 3, start, add);
 }
-static __attribute__((noinline)) void NAME(four_rows_5)(T *dst, int64_t dst_row, int64_t lanes, const T *src,
+static __attribute__((noinline)) void NAME(four_rows_5)(T *dst, int64_t dst_row, int64_t width, const T *src,
                                                         int64_t src_row, const T *w, int64_t step, T start, bool add) {
-    NAME(four_rows)(dst, dst_row, lanes, src, src_row, w, step, 5, start, add);
+    NAME(four_rows)(dst, dst_row, width, src, src_row, w, step, 5, start, add);
 }
 
 /* Any taps, as a list of places and weights. */
@@ -141,6 +168,42 @@ static void NAME(finish)(const NAME(band) * b, T *rows, int64_t image, int64_t c
         }
 }
 
+/* Past the caches: whole lines, and what is left at both ends as usual. */
+static void NAME(stream_out)(T *dst, const T *src, int64_t count) {
+    int64_t i = 0;
+    while (i < count && (uintptr_t)(dst + i) % 64) dst[i] = src[i], i++;
+    for (; i + 64 / (int64_t)sizeof(T) <= count; i += 64 / (int64_t)sizeof(T))
+        for (int64_t j = i; j < i + 64 / (int64_t)sizeof(T); j += VL) VF(stream)(dst + j, VF(load)(src + j));
+    for (; i < count; i++) dst[i] = src[i];
+}
+
+/* Stride 1 and square kernels of 3 or 5: rows [row, row + rows) of a plane, four at a time. The source rows of the next four
+ * are copied before these are computed: the processor waits for memory and computes at once. */
+static void NAME(plain_rows)(const NAME(band) * b, int64_t image, int64_t channel, int64_t other, int64_t row,
+                             int64_t rows, T *source, T *target, const T *weight, T start, bool add) {
+    const depthwise_pass *p = b->p;
+    const depthwise_axis *h = &p->h, *w = &p->w;
+    const depthwise_image *y = &p->target;
+    const int64_t target_row = b->dense ? w->target : b->target_row, edge = h->taps - 1, first = row + h->first;
+    const int64_t all = depthwise_up(rows, 4) + edge;
+    T *place = (T *)y->data;
+    if (b->dense) place += image * y->n + channel * y->c + row * y->h;
+    const T *from = source + depthwise_offset(w, 0, 0, b->left, b->length);
+    NAME(copy)(b, source, image, other, first, 4 + edge);
+    for (int64_t i = 0; i < rows; i += 4) {
+        const bool direct = b->dense && !b->stream && i + 4 <= rows;
+        const int64_t have = i + 4 + edge;
+        if (have < all) NAME(copy)(b, source + have * b->source_row, image, other, first + have, 4);
+        (h->taps == 3 ? NAME(four_rows_3) : NAME(four_rows_5))(
+            direct ? place + i * y->h : target + i * target_row, direct ? y->h : target_row, w->target,
+            from + i * b->source_row, b->source_row, weight, w->step, start, add);
+        if (b->dense && !direct && !b->stream)
+            for (int64_t q = i; q < rows; q++)
+                memcpy(place + q * y->h, target + q * target_row, (size_t)w->target * sizeof(T));
+    }
+    if (b->stream) NAME(stream_out)(place, target, rows * w->target);
+}
+
 static void NAME(plane)(const NAME(band) * b, int64_t image, int64_t channel, T *scratch) {
     const depthwise_pass *p = b->p;
     const depthwise_axis *h = &p->h, *w = &p->w;
@@ -162,12 +225,7 @@ static void NAME(plane)(const NAME(band) * b, int64_t image, int64_t channel, T 
             for (int64_t k = 0; k < h->taps; k++) NAME(depthwise_read)
             (weight + k * w->taps, p->dtype, p->weight, o * p->w_o + k * p->w_h, p->w_w, w->taps);
             if (plain) {
-                const int64_t offset = depthwise_offset(w, 0, 0, b->left, b->length);
-                NAME(copy)(b, source, image, other, first, depthwise_up(rows, 4) + h->taps - 1);
-                for (int64_t i = 0; i < rows; i += 4)
-                    (h->taps == 3 ? NAME(four_rows_3) : NAME(four_rows_5))(
-                        target + i * b->target_row, b->target_row, b->lanes, source + i * b->source_row + offset,
-                        b->source_row, weight, w->step, start, s > 0);
+                NAME(plain_rows)(b, image, channel, other, row, rows, source, target, weight, start, s > 0);
                 continue;
             }
             NAME(copy)(b, source, image, other, first, depthwise_rows(h, rows));
@@ -186,7 +244,7 @@ static void NAME(plane)(const NAME(band) * b, int64_t image, int64_t channel, T 
                     NAME(any_row)(target + i * b->target_row + r * b->lanes, b->lanes, from, list, taps, start, s > 0);
                 }
         }
-        NAME(finish)(b, target, image, channel, row, rows);
+        if (!plain || !b->dense) NAME(finish)(b, target, image, channel, row, rows);
     }
 }
 
@@ -195,13 +253,15 @@ static void NAME(planes_chunk)(void *ctx, int64_t chunk, int worker) {
     const int64_t end = ct__min64((chunk + 1) * b->chunk, b->planes);
     for (int64_t i = chunk * b->chunk; i < end; i++)
         NAME(plane)(b, i / b->p->target_channels, i % b->p->target_channels, b->workers + worker * b->worker);
+    if (b->stream) simd_fence();
 }
 
-/* ---- Weight gradient: for each output channel, sums over images and positions ---- */
+/* ---- Weight gradient: sums over the positions of each plane, then over images ---- */
 
 typedef struct NAME(sums) {
     NAME(band) band;
     const depthwise_gradient *g;
+    T *parts; /* (planes, taps + 1): of every plane, the last for the bias */
 } NAME(sums);
 
 /* sum[k][t] += g[i - k][j] x[i][j + t * step] for `rows` rows i of x; g has zero rows around it. */
@@ -212,12 +272,16 @@ SIMD_INLINE void NAME(add_taps)(V *sums, const T *x, int64_t x_row, const T *g, 
     for (int i = 0; i < TAPS * COLS; i++) s[i] = sums[i];
     for (int64_t i = 0; i < rows; i++, x += x_row, g += g_row)
         for (int64_t j = 0; j < lanes; j += VL) {
-            V v[COLS];
+            V v[3];
 #pragma GCC unroll 3
-            for (int t = 0; t < COLS; t++) v[t] = VF(load)(x + j + t * step);
+            for (int t = 0; t < COLS; t++) {
+                v[t] = VF(load)(x + j + t * step);
+                DEPTHWISE_KEEP(v[t]);
+            }
 #pragma GCC unroll 5
             for (int k = 0; k < TAPS; k++) {
-                const V y = VF(load)(g + j - k * g_row);
+                V y = VF(load)(g + j - k * g_row);
+                DEPTHWISE_KEEP(y);
 #pragma GCC unroll 3
                 for (int t = 0; t < COLS; t++) s[k * COLS + t] = VF(fma)(y, v[t], s[k * COLS + t]);
             }
@@ -254,13 +318,26 @@ static void NAME(add_any)(V *sums, const T *const *x, const T *g, int64_t taps, 
     }
 }
 
-static void NAME(sums_chunk)(void *ctx, int64_t o, int worker) {
-    const NAME(sums) *s = ctx;
+/* Rows of g, zero up to whole vectors, and their sum. */
+static V NAME(copy_g)(const NAME(sums) * s, T *to, int64_t image, int64_t o, int64_t row, int64_t rows, V total) {
+    const depthwise_gradient *g = s->g;
+    const int64_t width = g->w.target, lanes = s->band.lanes;
+    for (int64_t i = 0; i < rows; i++, to += lanes) {
+        const int64_t at = image * g->g.n + o * g->g.c + (row + i) * g->g.h;
+        if (g->dtype == DTYPE && g->g.w == 1) NAME(copy_row)(to, (const T *)g->g.data + at, width);
+        else NAME(depthwise_read)(to, g->dtype, g->g.data, at, g->g.w, width);
+        for (int64_t j = 0; g->bias && j < lanes; j += VL) total = VF(add)(total, VF(load)(to + j));
+    }
+    return total;
+}
+
+static void NAME(sum_plane)(const NAME(sums) * s, int64_t plane, T *scratch) {
     const depthwise_gradient *g = s->g;
     const NAME(band) *b = &s->band;
     const depthwise_axis *h = &g->h, *w = &g->w;
+    const int64_t outs = g->channels * g->multiplier, image = plane / outs, o = plane % outs;
     const int64_t all = h->taps * w->taps, channel = o / g->multiplier, edge = h->taps - 1;
-    V *sum = (V *)(void *)(((uintptr_t)(b->workers + worker * b->worker) + 63) & ~(uintptr_t)63);
+    V *sum = (V *)(void *)(((uintptr_t)scratch + 63) & ~(uintptr_t)63);
     const T **from = (const T **)(void *)(sum + all + 1);
     T *x = (T *)(void *)(((uintptr_t)(from + w->taps) + 63) & ~(uintptr_t)63);
     T *y = x + depthwise_up((b->source_rows + edge) * b->source_row + VL, 16);
@@ -268,47 +345,70 @@ static void NAME(sums_chunk)(void *ctx, int64_t o, int worker) {
     V total = VF(set1)(0);
     for (int64_t i = 0; i < all; i++) sum[i] = total;
     const int64_t border = plain ? edge : 0; /* zero rows around those of g */
-    if (plain) memset(y, 0, (size_t)((b->rows + 2 * edge) * b->lanes) * sizeof *y);
-    for (int64_t image = 0; image < g->batch; image++)
-        for (int64_t row = 0; row < h->target; row += b->rows) {
-            const int64_t rows = ct__min64(b->rows, h->target - row), first = row * h->up + h->first;
-            T *to = y + border * b->lanes;
-            for (int64_t i = 0; i < rows; i++, to += b->lanes) {
-                NAME(depthwise_read)
-                (to, g->dtype, g->g.data, image * g->g.n + o * g->g.c + (row + i) * g->g.h, g->g.w, w->target);
-                for (int64_t j = w->target; j < b->lanes; j++) to[j] = 0;
-                for (int64_t j = 0; g->bias && j < b->lanes; j += VL) total = VF(add)(total, VF(load)(to + j));
+    for (int64_t row = 0; row < h->target; row += b->rows) {
+        const int64_t rows = ct__min64(b->rows, h->target - row), first = row * h->up + h->first;
+        T *to = y + border * b->lanes;
+        if (plain) {
+            /* As in plain_rows: the next rows are copied before these are added. */
+            const T *at = x + depthwise_offset(w, 0, 0, b->left, b->length);
+            const int64_t have = rows + edge;
+            for (int64_t i = -4; i < have; i += 4) {
+                const int64_t next = i + 4;
+                NAME(copy)
+                (b, x + next * b->source_row, image, channel, first + next, ct__max64(0, ct__min64(4, have - next)));
+                total = NAME(copy_g)(s, to + next * b->lanes, image, o, row + next, ct__min64(4, rows - next), total);
+                if (next >= rows)
+                    memset(to + next * b->lanes, 0,
+                           (size_t)(ct__max64(0, ct__min64(4, have - next)) * b->lanes) * sizeof *to);
+                else if (next + 4 > rows)
+                    memset(to + rows * b->lanes, 0, (size_t)((next + 4 - rows) * b->lanes) * sizeof *to);
+                if (i < 0) continue;
+                const int64_t n = ct__min64(4, have - i);
+                const T *xi = at + i * b->source_row, *gi = to + i * b->lanes;
+                if (h->taps == 3) NAME(add_3x3)(sum, xi, b->source_row, gi, b->lanes, n, b->lanes, w->step);
+                for (int64_t t = 0; h->taps == 5 && t < 5; t++)
+                    NAME(add_5x1)(sum + t * 5, xi + t * w->step, b->source_row, gi, b->lanes, n, b->lanes, 0);
             }
-            const int64_t have = depthwise_rows(h, rows) - 1;
-            NAME(copy)(b, x, image, channel, first, have);
-            if (plain) {
-                memset(to, 0, (size_t)(edge * b->lanes) * sizeof *to);
-                const T *at = x + depthwise_offset(w, 0, 0, b->left, b->length), *from_g = y + border * b->lanes;
-                if (h->taps == 3)
-                    NAME(add_3x3)(sum, at, b->source_row, from_g, b->lanes, rows + edge, b->lanes, w->step);
-                else
-                    for (int64_t t = 0; t < 5; t++) NAME(add_5x1)
-                (sum + t * 5, at + t * w->step, b->source_row, from_g, b->lanes, rows + edge, b->lanes, 0);
-                continue;
+            continue;
+        }
+        total = NAME(copy_g)(s, to, image, o, row, rows, total);
+        NAME(copy)(b, x, image, channel, first, depthwise_rows(h, rows) - 1);
+        for (int64_t i = 0; i < rows; i++)
+            for (int64_t k = 0; k < h->taps; k++) {
+                const int64_t at = depthwise_at(h, row + i, k);
+                if (at < 0) continue;
+                for (int64_t t = 0; t < w->taps; t++)
+                    from[t] = x + (at - first) * b->source_row + depthwise_offset(w, 0, t, b->left, b->length);
+                NAME(add_any)(sum + k * w->taps, from, y + i * b->lanes, w->taps, b->lanes);
             }
-            for (int64_t i = 0; i < rows; i++)
-                for (int64_t k = 0; k < h->taps; k++) {
-                    const int64_t at = depthwise_at(h, row + i, k);
-                    if (at < 0) continue;
-                    for (int64_t t = 0; t < w->taps; t++)
-                        from[t] = x + (at - first) * b->source_row + depthwise_offset(w, 0, t, b->left, b->length);
-                    NAME(add_any)(sum + k * w->taps, from, y + i * b->lanes, w->taps, b->lanes);
-                }
-        }
-    for (int64_t k = 0; k < h->taps; k++)
-        for (int64_t t = 0; t < w->taps; t++) {
-            const T value = VF(hsum)(sum[plain && h->taps == 5 ? t * 5 + k : k * w->taps + t]);
-            NAME(depthwise_write)(&value, g->dtype, g->weight, o * g->w_o + k * g->w_h + t * g->w_w, 1, 1);
-        }
-    if (g->bias) {
-        const T value = VF(hsum)(total);
-        NAME(depthwise_write)(&value, g->dtype, g->bias, o, 1, 1);
     }
+    T *part = s->parts + plane * (all + 1);
+    for (int64_t k = 0; k < h->taps; k++)
+        for (int64_t t = 0; t < w->taps; t++)
+            part[k * w->taps + t] = VF(hsum)(sum[plain && h->taps == 5 ? t * 5 + k : k * w->taps + t]);
+    part[all] = VF(hsum)(total);
+}
+
+static void NAME(sums_chunk)(void *ctx, int64_t chunk, int worker) {
+    const NAME(sums) *s = ctx;
+    const int64_t end = ct__min64((chunk + 1) * s->band.chunk, s->band.planes);
+    for (int64_t i = chunk * s->band.chunk; i < end; i++)
+        NAME(sum_plane)(s, i, s->band.workers + worker * s->band.worker);
+}
+
+/* The parts of all images, in their order. */
+static void NAME(join_chunk)(void *ctx, int64_t o, int worker) {
+    const NAME(sums) *s = ctx;
+    const depthwise_gradient *g = s->g;
+    const int64_t outs = g->channels * g->multiplier, all = g->h.taps * g->w.taps;
+    T *sum = s->parts + o * (all + 1);
+    (void)worker;
+    for (int64_t image = 1; image < g->batch; image++)
+        for (int64_t t = 0; t <= all; t++) sum[t] += sum[image * outs * (all + 1) + t];
+    for (int64_t k = 0; k < g->h.taps; k++)
+        for (int64_t t = 0; t < g->w.taps; t++) NAME(depthwise_write)
+    (sum + k * g->w.taps + t, g->dtype, g->weight, o * g->w_o + k * g->w_h + t * g->w_w, 1, 1);
+    if (g->bias) NAME(depthwise_write)(sum + all, g->dtype, g->bias, o, 1, 1);
 }
 
 static void NAME(plan_sums)(NAME(sums) * s, depthwise_pass *pass, const depthwise_gradient *g) {

@@ -30,7 +30,8 @@ SIMD_INLINE void tile_body(float *out, const float *src, const int64_t *offset, 
     }
 TILE(1)
 TILE(2)
-TILE(3) TILE(4) TILE(5) TILE(6) TILE(7)
+TILE(3)
+TILE(4) TILE(5) TILE(6) TILE(7)
 #if GROUPED_TILE == 14
     TILE(8) TILE(9) TILE(10) TILE(11) TILE(12) TILE(13) TILE(14)
 #endif

@@ -221,10 +221,25 @@ static int64_t list_runs(const pass *s, ct__run *runs, int64_t d, int64_t z, int
 /* A place in the work: image, group, position of axis 0, outputs of axes 1 and 2 where the block begins. */
 typedef struct place {
     int64_t n, group, d, h, w;
+    ct__ahead ahead; /* the block after this one, */
+    int64_t lines;   /* so many lines of it with each tile */
 } place;
 
+/* The part of the result that a tile's sums will go to: asked for while they are formed. */
+static void prefetch_result(const pass *s, char *to, int64_t positions, int64_t columns) {
+    const int64_t size = ct__type_size(s->finish.c_type), row = s->to.s[2] * size, col = s->to.c * size;
+    if (s->to.c == 1) {
+        for (int64_t i = 0; i < positions; i++)
+            for (int64_t at = 0; at < columns * size; at += 64) __builtin_prefetch(to + i * row + at, 1, 2);
+        return;
+    }
+    if (col % 4096 == 0) return; /* all on one set of the cache */
+    for (int64_t j = 0; j < columns; j++)
+        for (int64_t at = 0; at < positions * row; at += 64) __builtin_prefetch(to + j * col + at, 1, 2);
+}
+
 /* One line of the result, `outputs` of each phase from at->w on, for the columns of one panel. */
-static void compute_line(const pass *s, const place *at, const ct__local *local, char *strip, ct__run *runs, int64_t z,
+static void compute_line(const pass *s, place *at, const ct__local *local, char *strip, ct__run *runs, int64_t z,
                          int64_t panel) {
     const ct__source *from = &s->source;
     const ct__taps *columns = &from->axis[2];
@@ -242,6 +257,8 @@ static void compute_line(const pass *s, const place *at, const ct__local *local,
     ct__tile t = {.b = b, .b_step = width * groups * ct__type_size(kernel->packed), .cols = (int)have, .runs = runs};
     t.a_row = columns->step * unit;
     t.c_row = columns->by * c_position;
+    t.far_c = s->direct;
+    char *result = s->result + (line + z0 * s->to.s[2] + panel * width * s->to.c) * size;
     for (int64_t pw = 0; pw < columns->phases && pw < positions; pw++) {
         const int64_t outputs = (positions - pw + columns->by - 1) / columns->by, taps = ct__taps_of(columns, pw);
         t.n_runs = list_runs(s, runs, at->d, z, at->h, pw);
@@ -255,7 +272,11 @@ static void compute_line(const pass *s, const place *at, const ct__local *local,
         for (int64_t q = 0; q < outputs; q += rows) {
             t.a = local->data + q * columns->step * unit;
             t.c = c + (pw + q * columns->by) * c_position;
-            tiles[ct__min(rows, outputs - q) - 1](&t);
+            const int64_t high = ct__min(rows, outputs - q);
+            ct__ahead_lines(&at->ahead, at->lines);
+            if (!s->direct && pw == 0)
+                prefetch_result(s, result + q * columns->by * s->to.s[2] * size, high * columns->by, have);
+            tiles[high - 1](&t);
         }
     }
     if (s->direct) return;
@@ -276,25 +297,39 @@ static void compute_line(const pass *s, const place *at, const ct__local *local,
     ct__gemm_isa->finish(&finish, strip, width, 0, positions, panel * width, have);
 }
 
+static place place_of(const pass *s, int64_t block) {
+    const ct__source *from = &s->source;
+    place at = {0};
+    at.w = block % from->segments * from->segment, block /= from->segments;
+    at.h = block % from->line_blocks * from->lines, block /= from->line_blocks;
+    at.d = block % from->axis[0].positions, block /= from->axis[0].positions;
+    at.group = block % s->p->geometry.groups;
+    at.n = block / s->p->geometry.groups;
+    return at;
+}
+
 static void compute_block(void *ctx, int64_t chunk, int worker) {
     const pass *s = ctx;
     const ct__source *from = &s->source;
     const ct__taps *rows = &from->axis[1];
-    int64_t rest = chunk;
-    const int64_t share = rest % s->panel_groups;
-    rest /= s->panel_groups;
-    place at;
-    at.w = rest % from->segments * from->segment, rest /= from->segments;
-    at.h = rest % from->line_blocks * from->lines, rest /= from->line_blocks;
-    at.d = rest % from->axis[0].positions, rest /= from->axis[0].positions;
-    at.group = rest % s->p->geometry.groups;
-    at.n = rest / s->p->geometry.groups;
+    const int64_t share = chunk % s->panel_groups,
+                  later = chunk / s->panel_groups + ct__ceil_div(ct__threads(), s->panel_groups);
+    place at = place_of(s, chunk / s->panel_groups);
     ct__local *local = (ct__local *)(void *)(s->workers + worker * s->worker_bytes);
     char *strip = local->data + from->bytes;
     ct__run *runs = (ct__run *)(void *)(strip + s->strip_bytes);
     ct__source_load(from, local, at.n, at.group, at.d, at.h, at.w);
     const int64_t last = ct__min((share + 1) * s->per_group, s->panels),
                   end = ct__min((at.h + from->lines) * rows->by, rows->positions);
+    if (later < s->chunks / s->panel_groups) { /* what this worker will probably have next */
+        const place next = place_of(s, later);
+        const ct__taps *columns = &from->axis[2];
+        const int64_t outputs = ct__min(from->segment, ct__taps_outputs(columns, 0) - at.w);
+        const int64_t tiles = (end - at.h * rows->by) * columns->phases * ct__ceil_div(outputs, s->kernel->rows) *
+                              (last - share * s->per_group);
+        ct__source_ahead(from, &at.ahead, next.n, next.group, next.d, next.h, next.w);
+        at.lines = ct__ceil_div(ct__ahead_total(&at.ahead), tiles);
+    }
     for (int64_t panel = share * s->per_group; panel < last; panel++)
         for (int64_t z = at.h * rows->by; z < end; z++) compute_line(s, &at, local, strip, runs, z, panel);
 }

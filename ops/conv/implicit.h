@@ -57,6 +57,18 @@ void ct__source_cut(ct__source *s, int64_t bytes, int64_t images, int64_t blocks
 /* Copies the block at outputs (h, w) of image n, group g, position d into the buffer. */
 void ct__source_load(const ct__source *s, ct__local *local, int64_t n, int64_t g, int64_t d, int64_t h, int64_t w);
 
+/* A block that will be wanted soon, asked for from memory a few lines at a time: pieces of contiguous bytes. */
+typedef struct ct__ahead {
+    const char *data;
+    int64_t channels, slices, channel_bytes, slice_bytes, piece_bytes; /* pieces: slices of channels */
+    int64_t channel, slice, at;
+} ct__ahead;
+void ct__source_ahead(const ct__source *s, ct__ahead *ahead, int64_t n, int64_t g, int64_t d, int64_t h, int64_t w);
+void ct__ahead_lines(ct__ahead *ahead, int64_t lines);
+static inline int64_t ct__ahead_total(const ct__ahead *a) {
+    return a->channels * a->slices * ct__ceil_div(a->piece_bytes, 64);
+}
+
 /* Bytes from one source column, row, slice or channel of the buffer to the next. */
 static inline int64_t ct__source_unit(const ct__source *s) {
     return ct__type_size(s->kernel->packed) * (s->last ? s->padded : s->kernel->group);
@@ -76,5 +88,9 @@ size_t ct__conv_implicit_scratch(const ct_conv_problem *problem);
 bool ct__conv_implicit(const ct_conv_problem *problem, ct_gemm_activate activate, void *scratch);
 size_t ct__conv_weight_scratch(const ct_conv_problem *problem);
 bool ct__conv_weight(const ct_conv_problem *problem, void *scratch);
+
+/* A single tap over every pixel (pointwise.c): whether it is one, and the product that it is. activate is the caller's. */
+bool ct__conv_pointwise(const ct_conv_problem *problem, ct_gemm *product);
+bool ct__conv_pointwise_run(const ct_conv_problem *problem, ct_gemm *product, void *scratch);
 
 #endif

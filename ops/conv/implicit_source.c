@@ -162,3 +162,38 @@ void ct__source_load(const ct__source *s, ct__local *local, int64_t n, int64_t g
         }
     }
 }
+
+void ct__source_ahead(const ct__source *s, ct__ahead *a, int64_t n, int64_t g, int64_t d, int64_t h, int64_t w) {
+    const ct__taps *depth = &s->axis[0], *rows = &s->axis[1], *columns = &s->axis[2];
+    const int64_t size = ct__type_size(s->type), phase = d % depth->by, taps = ct__taps_of(depth, phase);
+    *a = (ct__ahead){0};
+    const int64_t most = reach(rows, ct__min(s->lines, ct__taps_outputs(rows, 0) - h));
+    const int64_t row = h * rows->step + rows->low, first = row < 0 ? 0 : row,
+                  last = ct__min(row + most, rows->source); /* rows, which lie one after the other */
+    if (taps == 0 || first >= last) return;
+    int64_t slice = d / depth->by * depth->step + depth->offset[depth->first[phase]];
+    const int64_t end = ct__min(slice + (taps - 1) * depth->spacing + 1, depth->source);
+    while (slice < 0) slice += depth->spacing;
+    if (slice >= end) return;
+    const int64_t column = s->segments > 1 ? w * columns->step : 0,
+                  width = s->segments > 1 ? ct__min(s->width, columns->source - column) : columns->source;
+    a->data = s->data + (n * s->strides.n + g * s->channels * s->strides.c + slice * s->strides.s[0] +
+                         first * s->strides.s[1] + column * s->strides.s[2]) *
+                            size;
+    a->slices = ct__ceil_div(end - slice, depth->spacing);
+    a->slice_bytes = depth->spacing * s->strides.s[0] * size;
+    a->channels = s->last ? 1 : s->channels;
+    a->channel_bytes = s->strides.c * size;
+    a->piece_bytes = ((last - first - 1) * s->strides.s[1] + width * s->strides.s[2]) * size;
+    if (a->piece_bytes > 4 * s->bytes) *a = (ct__ahead){0}; /* rows lie far apart */
+}
+
+void ct__ahead_lines(ct__ahead *a, int64_t lines) {
+    while (lines > 0 && a->slice < a->slices) {
+        const char *piece = a->data + a->slice * a->slice_bytes + a->channel * a->channel_bytes;
+        for (; lines > 0 && a->at < a->piece_bytes; lines--, a->at += 64) __builtin_prefetch(piece + a->at, 0, 2);
+        if (a->at < a->piece_bytes) return;
+        a->at = 0;
+        if (++a->channel == a->channels) a->channel = 0, a->slice++;
+    }
+}

@@ -89,26 +89,46 @@ static bool recorded(ct_tensor *const *in, int n) {
     return any && ct_grad_enabled();
 }
 
+/* What takes several ops is computed in f32 for half types, and rounded once at the end. */
+typedef struct operands {
+    ct_tensor *x, *w, *bias, *residual;
+    ct_dtype dtype;
+} operands;
+
+static operands operands_of(const ct_lower *l, bool several) {
+    operands o = {l->in[0], l->in[1], l->in[2], l->in[3], ct_dtype_of(l->in[0])};
+    if (!several || (o.dtype != CT_F16 && o.dtype != CT_BF16)) return o;
+    o.x = cast(o.x, CT_F32);
+    o.w = cast(o.w, CT_F32);
+    if (o.bias) o.bias = cast(o.bias, CT_F32);
+    if (o.residual) o.residual = cast(o.residual, CT_F32);
+    return o;
+}
+
+static ct_tensor *result_of(ct_tensor *y, const operands *o) {
+    return y && ct_dtype_of(y) != o->dtype ? cast(y, o->dtype) : y;
+}
+
 static void forward_lower(ct_lower *l, const forward *f) {
-    ct_tensor *x = l->in[0], *w = l->in[1], *bias = l->in[2], *residual = l->in[3];
-    const ct_view xs = shape_view(x), ws = shape_view(w);
+    const ct_view xs = shape_view(l->in[0]), ws = shape_view(l->in[1]);
     ct_conv_geometry g;
     if (!ct__conv_resolve(NULL, &g, f->rank, &xs, &ws, NULL, &f->options)) return;
     const bool exact = f->exact || exact_everywhere();
     /* gelu and silu need the argument for their derivative, which the fused op does not keep. */
     const bool apart = (f->activation == CT_ACT_GELU || f->activation == CT_ACT_SILU) && recorded(l->in, 4);
     const int activation = apart ? CT_ACT_NONE : f->activation;
+    const operands o = operands_of(l, apart);
     const ct_dims strides = ct__window_strides(&g.window), dilations = ct__window_dilations(&g.window),
                   pads = ct__window_pads(&g.window);
     ct_tensor *y;
-    if (residual || activation != CT_ACT_NONE)
-        y = conv_fused(x, w, .bias = bias, .residual = residual, .strides = strides, .dilations = dilations,
+    if (o.residual || activation != CT_ACT_NONE)
+        y = conv_fused(o.x, o.w, .bias = o.bias, .residual = o.residual, .strides = strides, .dilations = dilations,
                        .pads = pads, .groups = g.groups, .channels_last = g.channels_last, .activation = activation,
                        .exact = exact);
     else
-        y = conv(x, w, .bias = bias, .strides = strides, .dilations = dilations, .pads = pads, .groups = g.groups,
+        y = conv(o.x, o.w, .bias = o.bias, .strides = strides, .dilations = dilations, .pads = pads, .groups = g.groups,
                  .channels_last = g.channels_last, .exact = exact);
-    l->out[0] = apart ? ct__conv_activated(y, f->activation) : y;
+    l->out[0] = result_of(apart ? ct__conv_activated(y, f->activation) : y, &o);
 }
 
 bool conv1d_infer(ct_infer *infer) {
@@ -174,16 +194,16 @@ static bool transposed_infer(ct_infer *infer, const forward *f, const ct_dims *o
 }
 
 static void transposed_lower(ct_lower *l, const forward *f, const ct_dims *output_padding) {
-    ct_tensor *x = l->in[0], *w = l->in[1], *bias = l->in[2], *residual = l->in[3];
-    const ct_view xs = shape_view(x), ws = shape_view(w);
+    const ct_view xs = shape_view(l->in[0]), ws = shape_view(l->in[1]);
     ct_conv_geometry g;
     if (!ct__conv_resolve_transposed(NULL, &g, f->rank, &xs, &ws, NULL, &f->options, output_padding)) return;
+    const operands o = operands_of(l, l->in[3] || f->activation != CT_ACT_NONE);
     ct_tensor *y =
-        conv_input_grad(x, w, ct__window_in(&g.window), .bias = bias, .strides = ct__window_strides(&g.window),
+        conv_input_grad(o.x, o.w, ct__window_in(&g.window), .bias = o.bias, .strides = ct__window_strides(&g.window),
                         .dilations = ct__window_dilations(&g.window), .pads = ct__window_pads(&g.window),
                         .groups = g.groups, .channels_last = g.channels_last, .exact = f->exact || exact_everywhere());
-    if (residual) y = add(y, residual);
-    l->out[0] = ct__conv_activated(y, f->activation);
+    if (o.residual) y = add(y, o.residual);
+    l->out[0] = result_of(ct__conv_activated(y, f->activation), &o);
 }
 
 bool conv_transpose1d_infer(ct_infer *infer) {

@@ -11,28 +11,30 @@ typedef struct DO(_line) {
     double sum;
 } DO(_line);
 
+/* A NaN may be passed over here: it comes back with the exponentials. */
 static inline T DO(_greatest)(const T *x /* (n) */, int64_t n) {
     V a = DO(_load_repeated)(x, (int)ct__min64(n, L)), b = a, c = a, d = a;
     int64_t i = 0;
     for (; i + 4 * L <= n; i += 4 * L) {
-        PREFETCH(x + i, 4 * L);
-        a = DO(_max)(a, DO(_load)(x + i));
-        b = DO(_max)(b, DO(_load)(x + i + L));
-        c = DO(_max)(c, DO(_load)(x + i + 2 * L));
-        d = DO(_max)(d, DO(_load)(x + i + 3 * L));
+        a = DO(_max_number)(a, DO(_load)(x + i));
+        b = DO(_max_number)(b, DO(_load)(x + i + L));
+        c = DO(_max_number)(c, DO(_load)(x + i + 2 * L));
+        d = DO(_max_number)(d, DO(_load)(x + i + 3 * L));
     }
-    for (; i < n; i += L) a = DO(_max)(a, DO(_load_repeated)(x + i, (int)ct__min64(n - i, L)));
-    return DO(_hmax)(DO(_max)(DO(_max)(a, b), DO(_max)(c, d)));
+    for (; i < n; i += L) a = DO(_max_number)(a, DO(_load_repeated)(x + i, (int)ct__min64(n - i, L)));
+    return DO(_hmax_number)(DO(_max_number)(DO(_max_number)(a, b), DO(_max_number)(c, d)));
 }
 
 static DO(_line) DO(_line_of)(const T *x /* (n) */, int64_t n, T *kept) {
     DO(_line) line = {DO(_greatest)(x, n), 0};
     const V top = DO(_set1)(line.top);
-    for (int64_t from = 0, end; from < n; from = end) { /* sums of many go on in f64 */
+    const int64_t ahead = ct__max64(ct__min64(n, KEPT), 768); /* the next row is fetched meanwhile */
+    for (int64_t from = 0, end; from < n; from = end) {       /* sums of many go on in f64 */
         end = ct__min64(from + KEPT, n);
         V s = DO(_set1)(0), t = s;
         int64_t i = from;
         for (; i + 2 * L <= end; i += 2 * L) {
+            NORM_FETCH(x + i + ahead, 2 * L);
             V e = DO(_exp)(DO(_sub)(DO(_load)(x + i), top)), f = DO(_exp)(DO(_sub)(DO(_load)(x + i + L), top));
             if (kept) {
                 DO(_put)(kept + i, e);

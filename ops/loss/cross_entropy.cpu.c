@@ -34,10 +34,9 @@ static bool targets_fit(const class_job *j, const char *op) {
     return true;
 }
 
-SIMD_INLINE vf32 f32_exp(vf32 a) { return vf32_exp(a); }
-SIMD_INLINE vf64 f64_exp(vf64 a) { return vf64_exp(a); }
-SIMD_INLINE vf32 f32_log(vf32 a) { return vf32_log(a); }
-SIMD_INLINE vf64 f64_log(vf64 a) { return vf64_log(a); }
+/* exp of what is not above 0; below these it is 0 */
+SIMD_INLINE vf32 f32_exp(vf32 a) { return vf32_exp_clamped(vf32_maxb(vf32_set1(-104.0f), a)); }
+SIMD_INLINE vf64 f64_exp(vf64 a) { return vf64_exp_clamped(vf64_maxb(vf64_set1(-746.0), a)); }
 
 #define FOLD_D f32
 #include "ops/loss/class_lines.h"

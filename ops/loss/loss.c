@@ -28,7 +28,6 @@ static bool not_negative(ct_infer *infer, const char *name, double value) {
 
 static ct_tensor *from(double value, ct_tensor *x) { return add_s(ct_neg(x), value); } /* value - x */
 static ct_tensor *not_below(ct_tensor *x, double least) { return clamp(x, .min = CT_SET(least)); }
-static ct_tensor *one_like(ct_tensor *x) { return ones(CT_DIMS0, .dtype = ct_dtype_of(x)); }
 
 /* ---- Distances ---- */
 
@@ -81,16 +80,27 @@ void bce_loss_lower(ct_lower *l) {
 bool bce_with_logits_infer(ct_infer *infer) {
     return infer_pairs(infer, ((const bce_with_logits_attrs *)infer->attrs)->reduction);
 }
+/* -(w t log(p) + (1 - t) log(1 - p)) with p = sigmoid(x). */
+static ct_tensor *logistic(ct_tensor *x, ct_tensor *t, ct_tensor *w) {
+    if (!w) return logistic_error(x, t);
+    return ct_neg(ct_add(mul(mul(w, t), log_sigmoid(x)), mul(from(1, t), log_sigmoid(ct_neg(x)))));
+}
 void bce_with_logits_lower(ct_lower *l) {
     const bce_with_logits_attrs *a = l->attrs;
-    ct_tensor *x = l->in[0], *terms = logistic_error(x, l->in[1], l->in[3] ? l->in[3] : one_like(x));
+    ct_tensor *terms = logistic(l->in[0], l->in[1], l->in[3]);
     l->out[0] = ct__reduce_loss(l->in[2] ? mul(terms, l->in[2]) : terms, a->reduction);
 }
 
 bool kl_div_infer(ct_infer *infer) { return infer_pairs(infer, ((const kl_div_attrs *)infer->attrs)->reduction); }
 void kl_div_lower(ct_lower *l) {
     const kl_div_attrs *a = l->attrs;
-    ct_tensor *terms = a->log_target ? log_divergence(l->in[0], l->in[1]) : divergence(l->in[0], l->in[1]);
+    ct_tensor *x = l->in[0], *t = l->in[1], *terms;
+    if (a->log_target) {
+        terms = mul(ct_exp(t), sub(t, x));
+    } else { /* t log(t) is 0 where t is */
+        ct_tensor *safe = where(eq_s(t, 0), ones_like(t), t);
+        terms = mul(t, sub(ct_log(safe), x));
+    }
     l->out[0] = ct__reduce_loss(terms, a->reduction);
 }
 
@@ -129,7 +139,7 @@ bool focal_loss_infer(ct_infer *infer) {
 /* 1 - p_t = p (1 - t) + (1 - p) t, kept from 0, where a power below 1 has no derivative. */
 void focal_loss_lower(ct_lower *l) {
     const focal_loss_attrs *a = l->attrs;
-    ct_tensor *x = l->in[0], *t = l->in[1], *other = from(1, t), *terms = logistic_error(x, t, one_like(x));
+    ct_tensor *x = l->in[0], *t = l->in[1], *other = from(1, t), *terms = logistic_error(x, t);
     if (a->gamma > 0) {
         ct_tensor *miss = ct_add(mul(ct_sigmoid(x), other), mul(ct_sigmoid(ct_neg(x)), t));
         terms = mul(terms, pow_s(not_below(miss, 1e-37), a->gamma));

@@ -11,12 +11,12 @@ enum {
     PART = 65536,             /* elements of a part */
     LOCAL_BYTES = 640 * 1024, /* what may stay in the second cache */
     LOCAL_SETS = 8,           /* tasks that are enough */
-    ROWS = 32,                /* of neighbouring lines that are summed in the dtype itself before they go to f64 */
+    ROWS = 64,                /* of neighbouring lines that are summed in the dtype itself before they go to f64 */
 };
 
-/* Of a part of a line: count, mean, squared deviations; or the sums of g, g (x - m), x - m, with m the mean as given. */
+/* Of the parts of lines: count, mean, squared deviations; or the sums of g, g (x - m), x - m, with m the mean as given. */
 typedef struct part_sums {
-    double a, b, c;
+    double *a, *b, *c;
 } part_sums;
 
 typedef struct channel_job {
@@ -27,14 +27,14 @@ typedef struct channel_job {
     int64_t parts, part;             /* of a line, and their places */
     double eps, count;               /* elements of a set */
     bool batch, last, streams;
-    part_sums *sums;     /* (items, channels, parts) or (items, parts, channels) */
+    part_sums sums;      /* each (items, channels, parts) or (items, parts, channels) */
     double *rest, *rstd; /* by set: what the mean as given lacks */
     void *coefficients;  /* (4, items or 1, channels): m, then those of g, x - m, 1; or of x - m, 1 */
 } channel_job;
 
-static inline part_sums *sums_of(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
-    return j->sums + (j->last ? (item * j->parts + part) * j->channels + channel
-                              : (item * j->channels + channel) * j->parts + part);
+static inline int64_t sum_at(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
+    return j->last ? (item * j->parts + part) * j->channels + channel
+                   : (item * j->channels + channel) * j->parts + part;
 }
 
 static inline int64_t places_of(const channel_job *j, int64_t part) {
@@ -130,7 +130,8 @@ static void run_passes(channel_job *j, const channel_code *code, int64_t bytes_a
     channel_tasks t = {j, code};
     const int64_t sets = (j->batch ? 1 : j->items) * j->groups;
     const int64_t elements = j->last ? j->places * j->channels : (int64_t)j->count, tasks = j->last ? j->items : sets;
-    const bool local = tasks >= LOCAL_SETS && elements * bytes_an_element <= LOCAL_BYTES && !(j->last && j->batch);
+    /* with the channels last an item is gone over twice by itself, whatever its size: the whole batch would be further away */
+    const bool local = tasks >= LOCAL_SETS && (j->last ? !j->batch : elements * bytes_an_element <= LOCAL_BYTES);
     if (local) {
         ct__parallel(tasks, j->last ? item_task : set_task, &t);
         return;
@@ -161,14 +162,17 @@ static channel_job job_of(const ct_view *x, int64_t groups, double eps, bool las
 
 static size_t scratch_of(const channel_job *j, ct_dtype dtype) {
     const int64_t rows = j->batch ? 1 : j->items, lines = j->items * j->channels * j->parts;
-    return (size_t)lines * sizeof(part_sums) + (size_t)(rows * j->groups) * 2 * sizeof(double) +
+    return (size_t)lines * 3 * sizeof(double) + (size_t)(rows * j->groups) * 2 * sizeof(double) +
            (size_t)(4 * rows * j->channels) * ct_dtype_size(dtype);
 }
 
 static void place_scratch(channel_job *j, void *scratch) {
     const int64_t rows = j->batch ? 1 : j->items;
-    j->sums = scratch;
-    j->rest = (double *)(void *)(j->sums + j->items * j->channels * j->parts);
+    const int64_t lines = j->items * j->channels * j->parts;
+    j->sums.a = scratch;
+    j->sums.b = j->sums.a + lines;
+    j->sums.c = j->sums.b + lines;
+    j->rest = j->sums.c + lines;
     j->rstd = j->rest + rows * j->groups;
     j->coefficients = j->rstd + rows * j->groups;
 }

@@ -19,8 +19,8 @@ static void DO(_settle)(const channel_job *j, int64_t set) {
     for (int64_t i = item; i < (j->batch ? j->items : item + 1); i++)
         for (int64_t c = first; c < first + j->members; c++)
             for (int64_t p = 0; p < j->parts; p++) {
-                const part_sums *s = sums_of(j, i, c, p);
-                norm_merge(&all, &(norm_moments){s->a, s->b, s->c});
+                const int64_t at = sum_at(j, i, c, p);
+                norm_merge(&all, &(norm_moments){j->sums.a[at], j->sums.b[at], j->sums.c[at]});
             }
     const double var = all.square / all.count, rstd = 1 / sqrt(var + j->eps);
     if (j->mean) ((T *)j->mean)[set] = (T)all.mean;
@@ -45,10 +45,10 @@ static void DO(_grad_settle)(const channel_job *j, int64_t set) {
         for (int64_t c = first; c < first + j->members; c++) {
             const double w = j->weight ? (double)((const T *)j->weight)[c] : 1;
             for (int64_t p = 0; p < j->parts; p++) {
-                const part_sums *s = sums_of(j, i, c, p);
-                g += w * s->a;
-                product += w * s->b;
-                rest += s->c;
+                const int64_t at = sum_at(j, i, c, p);
+                g += w * j->sums.a[at];
+                product += w * j->sums.b[at];
+                rest += j->sums.c[at];
             }
         }
     rest /= j->count;
@@ -81,9 +81,9 @@ static void DO(_param_grads)(const channel_job *j) {
         for (int64_t i = 0; i < j->items; i++) {
             const int64_t set = j->batch ? c : i * j->groups + c / j->members;
             for (int64_t p = 0; p < j->parts; p++) {
-                const part_sums *s = sums_of(j, i, c, p);
-                g += s->a;
-                product += (s->b - j->rest[set] * s->a) * j->rstd[set];
+                const int64_t at = sum_at(j, i, c, p);
+                g += j->sums.a[at];
+                product += (j->sums.b[at] - j->rest[set] * j->sums.a[at]) * j->rstd[set];
             }
         }
         if (j->dweight) ((T *)j->dweight)[c] = (T)product;
@@ -94,8 +94,10 @@ static void DO(_param_grads)(const channel_job *j) {
 /* ---- Lines that are contiguous ---- */
 
 static void DO(_first)(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
-    norm_moments m = DO(_line_moments)((const T *)j->x + place_of(j, item, channel, part), places_of(j, part), true);
-    *sums_of(j, item, channel, part) = (part_sums){m.count, m.mean, m.square};
+    norm_moments m =
+        DO(_line_moments)((const T *)j->x + place_of(j, item, channel, part), places_of(j, part), true, NULL);
+    const int64_t at = sum_at(j, item, channel, part);
+    j->sums.a[at] = m.count, j->sums.b[at] = m.mean, j->sums.c[at] = m.square;
 }
 
 static void DO(_second)(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
@@ -120,7 +122,7 @@ static void DO(_grad_first)(const channel_job *j, int64_t item, int64_t channel,
     const int64_t at = place_of(j, item, channel, part), n = places_of(j, part);
     const T *x = (const T *)j->x + at, *g = (const T *)j->g + at; /* (n) */
     const V m = DO(_set1)(DO(_coefficients)(j, 0, item)[channel]), zero = DO(_set1)(0);
-    part_sums all = {0, 0, 0};
+    double sum = 0, product = 0, rest = 0;
     for (int64_t from = 0, end; from < n; from = end) {
         end = ct__min64(from + NORM_BLOCK, n);
         V s0 = zero, s1 = zero, p0 = zero, p1 = zero, d0 = zero, d1 = zero;
@@ -141,11 +143,12 @@ static void DO(_grad_first)(const channel_job *j, int64_t item, int64_t channel,
             V a = DO(_get_n)(lane, k), c = DO(_load_n)(g + i, k);
             s0 = DO(_add)(s0, c), p0 = DO(_fma)(a, c, p0), d0 = DO(_add)(d0, a);
         }
-        all.a += (double)DO(_hsum)(DO(_add)(s0, s1));
-        all.b += (double)DO(_hsum)(DO(_add)(p0, p1));
-        all.c += (double)DO(_hsum)(DO(_add)(d0, d1));
+        sum += (double)DO(_hsum)(DO(_add)(s0, s1));
+        product += (double)DO(_hsum)(DO(_add)(p0, p1));
+        rest += (double)DO(_hsum)(DO(_add)(d0, d1));
     }
-    *sums_of(j, item, channel, part) = all;
+    const int64_t to = sum_at(j, item, channel, part);
+    j->sums.a[to] = sum, j->sums.b[to] = product, j->sums.c[to] = rest;
 }
 
 static void DO(_grad_second)(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
@@ -168,9 +171,10 @@ static void DO(_grad_second)(const channel_job *j, int64_t item, int64_t channel
 
 /* ---- Lines side by side ---- */
 
-/* Moments of the columns of a few rows: sums, then deviations from the means that they give, `width` vectors at a time. */
-SIMD_INLINE void DO(_column_moments)(part_sums *to, const T *x /* (rows, step) */, int64_t rows, int64_t step,
-                                     int width, int last) {
+/* Moments of the columns of a few rows: sums, then deviations from the means that they give, `width` vectors at a time;
+ * merged with those of `before` rows at to. */
+SIMD_INLINE void DO(_column_moments)(part_sums to, double before, const T *x /* (rows, step) */, int64_t rows,
+                                     int64_t step, int width, int last) {
     V sum[4], square[4], middle[4];
     const V share = DO(_set1)((T)1 / (T)rows);
 #define AT(r, q) \
@@ -181,41 +185,49 @@ SIMD_INLINE void DO(_column_moments)(part_sums *to, const T *x /* (rows, step) *
     for (int q = 0; q < width; q++) middle[q] = DO(_mul)(sum[q], share), sum[q] = DO(_set1)(0);
     for (int64_t r = 0; r < rows; r++)
         for (int q = 0; q < width; q++) {
+            NORM_FETCH(x + (r + rows) * step + q * L, L); /* the rows after these */
             const V apart = DO(_sub)(AT(r, q), middle[q]);
             sum[q] = DO(_add)(sum[q], apart);
             square[q] = DO(_fma)(apart, apart, square[q]);
         }
     T lanes[3][L];
-    const double count = (double)rows;
+    double b[L], c[L];
+    const double count = (double)rows, one = 1 / count, part = count / (before + count), both = before * part;
     for (int q = 0; q < width; q++) {
+        const size_t bytes = (size_t)(q == width - 1 ? last : L) * sizeof(double);
         DO(_put)(lanes[0], middle[q]);
         DO(_put)(lanes[1], sum[q]);
         DO(_put)(lanes[2], square[q]);
-        /* all columns have as many rows: the weights of the merging are the same */
-        const double before = to->a, whole = before + count, part = count / whole, both = before * part;
-        const int n = q == width - 1 ? last : L;
-        for (int i = 0; i < n; i++) {
-            part_sums *s = to + q * L + i;
-            const double rest = (double)lanes[1][i], apart = (double)lanes[0][i] + rest / count - s->b;
-            s->b += apart * part;
-            s->c += (double)lanes[2][i] - rest * rest / count + apart * apart * both;
+        memcpy(b, to.b + q * L, bytes);
+        memcpy(c, to.c + q * L, bytes);
+        for (int i = 0; i < L; i++) {
+            const double rest = (double)lanes[1][i] * one, apart = (double)lanes[0][i] + rest - b[i];
+            b[i] += apart * part;
+            c[i] += (double)lanes[2][i] - rest * rest * count + apart * apart * both;
         }
+        memcpy(to.b + q * L, b, bytes);
+        memcpy(to.c + q * L, c, bytes);
     }
-    for (int i = 0; i < (width - 1) * L + last; i++) to[i].a += count;
+}
+
+/* The sums of a part from channel c on. */
+static inline part_sums DO(_sums_from)(const channel_job *j, int64_t at) {
+    return (part_sums){j->sums.a + at, j->sums.b + at, j->sums.c + at};
 }
 
 static void DO(_last_first)(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
     (void)channel;
-    const int64_t n = j->channels, rows = places_of(j, part);
+    const int64_t n = j->channels, rows = places_of(j, part), at = sum_at(j, item, 0, part);
     const T *x = (const T *)j->x + place_of(j, item, 0, part); /* (rows, n) */
-    part_sums *to = sums_of(j, item, 0, part);
-    memset(to, 0, (size_t)n * sizeof *to);
+    for (int64_t c = 0; c < n; c++) j->sums.a[at + c] = (double)rows, j->sums.b[at + c] = j->sums.c[at + c] = 0;
     for (int64_t r = 0; r < rows; r += ROWS) {
         const int64_t m = ct__min64(rows - r, ROWS);
-        const T *at = x + r * n;
+        const T *from = x + r * n;
         int64_t c = 0;
-        for (; c + 4 * L <= n; c += 4 * L) DO(_column_moments)(to + c, at + c, m, n, 4, L);
-        for (; c < n; c += L) DO(_column_moments)(to + c, at + c, m, n, 1, (int)ct__min64(n - c, L));
+        for (; c + 4 * L <= n; c += 4 * L)
+            DO(_column_moments)(DO(_sums_from)(j, at + c), (double)r, from + c, m, n, 4, L);
+        for (; c < n; c += L) DO(_column_moments)
+        (DO(_sums_from)(j, at + c), (double)r, from + c, m, n, 1, (int)ct__min64(n - c, L));
     }
 }
 
@@ -228,27 +240,35 @@ static void DO(_last_second)(const channel_job *j, int64_t item, int64_t channel
     T *y = (T *)j->y + at;
     const T *m = DO(_coefficients)(j, 0, item), *scale = DO(_coefficients)(j, 1, item),
             *shift = DO(_coefficients)(j, 2, item);
-    for (int64_t r = 0; r < rows; r += 4)
+#define Y(X) DO(_fma)(DO(_sub)(X, a), b, s)
+    const int64_t whole = n - n % L;
+    for (int64_t r = 0; r < rows; r += 4) {
+        const int many = (int)ct__min64(rows - r, 4);
+        const T *from = x + r * n;
+        T *to = y + r * n;
         for (int64_t c = 0; c < n; c += L) {
-            const int k = (int)ct__min64(n - c, L), many = (int)ct__min64(rows - r, 4);
+            const int k = c < whole ? L : (int)(n - whole);
             const V a = DO(_load_n)(m + c, k), b = DO(_load_n)(scale + c, k), s = DO(_load_n)(shift + c, k);
-            for (int q = 0; q < many; q++) {
-                const T *from = x + (r + q) * n + c;
-                T *to = y + (r + q) * n + c;
-                if (k < L) DO(_store_n)(to, DO(_fma)(DO(_sub)(DO(_load_n)(from, k), a), b, s), k);
-                else if (j->streams) DO(_stream)(to, DO(_fma)(DO(_sub)(DO(_load)(from), a), b, s));
-                else DO(_store)(to, DO(_fma)(DO(_sub)(DO(_load)(from), a), b, s));
-            }
+            if (k < L || many < 4)
+                for (int q = 0; q < many; q++) DO(_store_n)(to + q * n + c, Y(DO(_load_n)(from + q * n + c, k)), k);
+            else if (j->streams)
+                for (int q = 0; q < 4; q++) DO(_stream)(to + q * n + c, Y(DO(_load)(from + q * n + c)));
+            else
+                for (int q = 0; q < 4; q++) DO(_store)(to + q * n + c, Y(DO(_load)(from + q * n + c)));
         }
+    }
+#undef Y
 }
 
-SIMD_INLINE void DO(_column_sums)(part_sums *to, const T *x, const T *g /* (rows, step) */, const T *means,
-                                  int64_t rows, int64_t step, int width, int last) {
+SIMD_INLINE void DO(_column_sums)(part_sums to, const T *x, const T *g /* (rows, step) */, const T *means, int64_t rows,
+                                  int64_t step, int width, int last) {
     V s[2], p[2], d[2], m[2];
     for (int q = 0; q < width; q++) m[q] = DO(_load_n)(means + q * L, q == width - 1 ? last : L);
     for (int q = 0; q < width; q++) s[q] = p[q] = d[q] = DO(_set1)(0);
     for (int64_t r = 0; r < rows; r++)
         for (int q = 0; q < width; q++) {
+            NORM_FETCH(x + (r + rows) * step + q * L, L);
+            NORM_FETCH(g + (r + rows) * step + q * L, L);
             const V apart = DO(_sub)(AT(r, q), m[q]);
             const V c =
                 q == width - 1 && last < L ? DO(_load_n)(g + r * step + q * L, last) : DO(_load)(g + r * step + q * L);
@@ -256,16 +276,17 @@ SIMD_INLINE void DO(_column_sums)(part_sums *to, const T *x, const T *g /* (rows
             p[q] = DO(_fma)(apart, c, p[q]);
             d[q] = DO(_add)(d[q], apart);
         }
-    T lanes[3][L];
-    for (int q = 0; q < width; q++) {
-        DO(_put)(lanes[0], s[q]);
-        DO(_put)(lanes[1], p[q]);
-        DO(_put)(lanes[2], d[q]);
-        for (int i = 0; i < (q == width - 1 ? last : L); i++) {
-            part_sums *t = to + q * L + i;
-            t->a += (double)lanes[0][i];
-            t->b += (double)lanes[1][i];
-            t->c += (double)lanes[2][i];
+    T lanes[L];
+    double all[L];
+    for (int k = 0; k < 3; k++) {
+        double *at = k == 0 ? to.a : k == 1 ? to.b : to.c;
+        const V *from = k == 0 ? s : k == 1 ? p : d;
+        for (int q = 0; q < width; q++) {
+            const size_t bytes = (size_t)(q == width - 1 ? last : L) * sizeof(double);
+            DO(_put)(lanes, from[q]);
+            memcpy(all, at + q * L, bytes);
+            for (int i = 0; i < L; i++) all[i] += (double)lanes[i];
+            memcpy(at + q * L, all, bytes);
         }
     }
 }
@@ -274,15 +295,17 @@ static void DO(_last_grad_first)(const channel_job *j, int64_t item, int64_t cha
     (void)channel;
     const int64_t n = j->channels, rows = places_of(j, part), at = place_of(j, item, 0, part);
     const T *x = (const T *)j->x + at, *g = (const T *)j->g + at; /* (rows, n) */
-    part_sums *to = sums_of(j, item, 0, part);
-    memset(to, 0, (size_t)n * sizeof *to);
+    const int64_t first = sum_at(j, item, 0, part);
     const T *m = DO(_coefficients)(j, 0, item);
+    for (int64_t c = first; c < first + n; c++) j->sums.a[c] = j->sums.b[c] = j->sums.c[c] = 0;
     for (int64_t r = 0; r < rows; r += ROWS) {
         const int64_t some = ct__min64(rows - r, ROWS);
+        const T *xs = x + r * n, *gs = g + r * n;
         int64_t c = 0;
-        for (; c + 2 * L <= n; c += 2 * L) DO(_column_sums)(to + c, x + r * n + c, g + r * n + c, m + c, some, n, 2, L);
-        for (; c < n; c += L)
-            DO(_column_sums)(to + c, x + r * n + c, g + r * n + c, m + c, some, n, 1, (int)ct__min64(n - c, L));
+        for (; c + 2 * L <= n; c += 2 * L)
+            DO(_column_sums)(DO(_sums_from)(j, first + c), xs + c, gs + c, m + c, some, n, 2, L);
+        for (; c < n; c += L) DO(_column_sums)
+        (DO(_sums_from)(j, first + c), xs + c, gs + c, m + c, some, n, 1, (int)ct__min64(n - c, L));
     }
 }
 
@@ -292,18 +315,24 @@ static void DO(_last_grad_second)(const channel_job *j, int64_t item, int64_t ch
     const int64_t n = j->channels, rows = places_of(j, part), at = place_of(j, item, 0, part);
     const T *x = (const T *)j->x + at, *g = (const T *)j->g + at; /* (rows, n) */
     T *dx = (T *)j->y + at;
-    for (int64_t r = 0; r < rows; r += 4)
+    const int64_t whole = n - n % L;
+    for (int64_t r = 0; r < rows; r += 4) {
+        const int many = (int)ct__min64(rows - r, 4);
         for (int64_t c = 0; c < n; c += L) {
-            const int k = (int)ct__min64(n - c, L), many = (int)ct__min64(rows - r, 4);
+            const int k = c < whole ? L : (int)(n - whole);
+            const int64_t to = r * n + c;
             V by[4];
             for (int q = 0; q < 4; q++) by[q] = DO(_load_n)(DO(_coefficients)(j, q, item) + c, k);
-            for (int q = 0; q < many; q++) {
-                const int64_t to = (r + q) * n + c;
-                if (k < L) DO(_store_n)(dx + to, DX(DO(_load_n)(x + to, k), DO(_load_n)(g + to, k)), k);
-                else if (j->streams) DO(_stream)(dx + to, DX(DO(_load)(x + to), DO(_load)(g + to)));
-                else DO(_store)(dx + to, DX(DO(_load)(x + to), DO(_load)(g + to)));
-            }
+            if (k < L || many < 4)
+                for (int64_t i = to; i < to + many * n; i += n)
+                    DO(_store_n)(dx + i, DX(DO(_load_n)(x + i, k), DO(_load_n)(g + i, k)), k);
+            else if (j->streams)
+                for (int64_t i = to; i < to + 4 * n; i += n)
+                    DO(_stream)(dx + i, DX(DO(_load)(x + i), DO(_load)(g + i)));
+            else
+                for (int64_t i = to; i < to + 4 * n; i += n) DO(_store)(dx + i, DX(DO(_load)(x + i), DO(_load)(g + i)));
         }
+    }
 }
 
 #undef AT

@@ -121,49 +121,46 @@ void group_norm_lower(ct_lower *l) {
     l->out[0] = normalised(l->in[0], l->in[1], l->in[2], a->groups, a->eps, a->channels_last, &mean, &var);
 }
 
-bool instance_norm_infer(ct_infer *infer) {
-    static const char *const names[] = {"x", "weight", "bias"};
-    const instance_norm_attrs *a = infer->attrs;
-    if (!infer_eps(infer, a->eps) || !infer_channels(infer, a->channels_last, 1, names)) return false;
-    const ct_view *x = infer->in[0];
-    const int64_t pairs = x->dims[0] * x->dims[a->channels_last ? x->ndim - 1 : 1];
-    if (pairs && ct__count(x->ndim, x->dims) == pairs)
-        return ct_infer_fail(infer, CT_ERR_SHAPE,
-                             "x is %s: one value a channel has no variance; more than one is needed", ct_view_text(x));
-    return true;
-}
+/* ---- With running statistics ---- */
 
-void instance_norm_lower(ct_lower *l) {
-    const instance_norm_attrs *a = l->attrs;
-    ct_tensor *x = l->in[0], *mean, *var;
-    const int64_t channels = ct_dim(x, a->channels_last ? ct_ndim(x) - 1 : 1);
-    l->out[0] =
-        channels == 0 ? clone(x) : normalised(x, l->in[1], l->in[2], channels, a->eps, a->channels_last, &mean, &var);
-}
-
-/* ---- batch_norm ---- */
-
-bool batch_norm_infer(ct_infer *infer) {
+/* Inputs of both are x, running_mean, running_var, weight, bias. */
+static bool infer_running(ct_infer *infer, bool used, const char *when, double momentum, double eps, bool last) {
     static const char *const names[] = {"x", "running_mean", "running_var", "weight", "bias"};
-    const batch_norm_attrs *a = infer->attrs;
-    const ct_view *x = infer->in[0];
-    if (!infer_eps(infer, a->eps) || !infer_channels(infer, a->channels_last, 1, names)) return false;
+    if (!infer_eps(infer, eps) || !infer_channels(infer, last, 1, names)) return false;
     for (int i = 1; i <= 2; i++) {
         const ct_view *running = infer->in[i];
-        if (!running && !a->training)
-            return ct_infer_fail(infer, CT_ERR_VALUE, "%s is missing: without .training it is what x is normalised by",
-                                 names[i]);
+        if (!running && used)
+            return ct_infer_fail(infer, CT_ERR_VALUE, "%s is missing: %s it is what x is normalised by", names[i],
+                                 when);
         if (running && !ct_dtype_is_float(running->dtype))
             return ct_infer_fail(infer, CT_ERR_DTYPE, "%s is %s; it has to be floating", names[i],
                                  ct_view_text(running));
     }
-    if (!(a->momentum >= 0 && a->momentum <= 1))
-        return ct_infer_fail(infer, CT_ERR_VALUE, "momentum is %g; it has to be between 0 and 1", a->momentum);
+    if (!(momentum >= 0 && momentum <= 1))
+        return ct_infer_fail(infer, CT_ERR_VALUE, "momentum is %g; it has to be between 0 and 1", momentum);
+    return true;
+}
+
+bool batch_norm_infer(ct_infer *infer) {
+    const batch_norm_attrs *a = infer->attrs;
+    const ct_view *x = infer->in[0];
+    if (!infer_running(infer, !a->training, "without .training", a->momentum, a->eps, a->channels_last)) return false;
     const int64_t channels = x->dims[a->channels_last ? x->ndim - 1 : 1];
     if (a->training && channels && ct__count(x->ndim, x->dims) == channels)
         return ct_infer_fail(infer, CT_ERR_SHAPE,
                              "x is %s: one value a channel has no variance; training needs more than one",
                              ct_view_text(x));
+    return true;
+}
+
+bool instance_norm_infer(ct_infer *infer) {
+    const instance_norm_attrs *a = infer->attrs;
+    const ct_view *x = infer->in[0];
+    if (!infer_running(infer, a->use_running, "with .use_running", a->momentum, a->eps, a->channels_last)) return false;
+    const int64_t pairs = x->dims[0] * x->dims[a->channels_last ? x->ndim - 1 : 1];
+    if (!a->use_running && pairs && ct__count(x->ndim, x->dims) == pairs)
+        return ct_infer_fail(infer, CT_ERR_SHAPE,
+                             "x is %s: one value a channel has no variance; more than one is needed", ct_view_text(x));
     return true;
 }
 
@@ -180,27 +177,46 @@ static void update(ct_tensor *running, ct_tensor *batch, double momentum) {
     }
 }
 
-void batch_norm_lower(ct_lower *l) {
-    const batch_norm_attrs *a = l->attrs;
+/* (x - mean) / sqrt(var + eps) weight + bias, by running statistics, or for an empty x by any. */
+static ct_tensor *by_running(const ct_lower *l, double eps, bool last) {
     ct_tensor *x = widened(l->in[0]), *weight = widened(l->in[3]), *bias = widened(l->in[4]);
-    const int64_t channels = ct_dim(x, a->channels_last ? ct_ndim(x) - 1 : 1);
-    const bool empty = a->training && ct_numel(x) == 0; /* normalised by anything, and nothing is changed */
-    if (a->training && !empty) {
-        ct_tensor *mean, *var;
-        l->out[0] = normalised(x, weight, bias, 0, a->eps, a->channels_last, &mean, &var);
-        const double count = (double)(ct_numel(x) / channels);
-        update(l->in[1], mean, a->momentum);
-        update(l->in[2], l->in[2] ? mul_s(var, count / (count - 1)) : var, a->momentum);
-        return;
-    }
-    ct_dims along = {.n = a->channels_last ? 1 : ct_ndim(x) - 1};
+    const int64_t channels = ct_dim(x, last ? ct_ndim(x) - 1 : 1);
+    const bool any = ct_numel(x) == 0;
+    ct_dims along = {.n = last ? 1 : ct_ndim(x) - 1};
     for (int i = 0; i < along.n; i++) along.d[i] = i ? 1 : channels;
     const ct_dtype dtype = ct_dtype_of(x);
     /* copies: the graph keeps them, and the originals may be changed before backward */
-    ct_tensor *middle = empty ? zeros(CT_DIMS(channels), .dtype = dtype) : clone(cast(ct_detach(l->in[1]), dtype)),
-              *variance = empty ? ones(CT_DIMS(channels), .dtype = dtype) : clone(cast(ct_detach(l->in[2]), dtype)),
-              *scale = ct_rsqrt(add_s(variance, a->eps));
+    ct_tensor *middle = any ? zeros(CT_DIMS(channels), .dtype = dtype) : clone(cast(ct_detach(l->in[1]), dtype)),
+              *variance = any ? ones(CT_DIMS(channels), .dtype = dtype) : clone(cast(ct_detach(l->in[2]), dtype)),
+              *scale = ct_rsqrt(add_s(variance, eps));
     if (weight) scale = mul(scale, weight);
     if (!bias) bias = zeros(CT_DIMS(channels), .dtype = dtype);
-    l->out[0] = channel_affine(x, reshape(middle, along), reshape(scale, along), reshape(bias, along));
+    return channel_affine(x, reshape(middle, along), reshape(scale, along), reshape(bias, along));
+}
+
+void batch_norm_lower(ct_lower *l) {
+    const batch_norm_attrs *a = l->attrs;
+    ct_tensor *x = widened(l->in[0]), *mean, *var;
+    if (!a->training || ct_numel(x) == 0) {
+        l->out[0] = by_running(l, a->eps, a->channels_last);
+        return;
+    }
+    l->out[0] = normalised(x, widened(l->in[3]), widened(l->in[4]), 0, a->eps, a->channels_last, &mean, &var);
+    const double count = (double)(ct_numel(x) / ct_dim(x, a->channels_last ? ct_ndim(x) - 1 : 1));
+    update(l->in[1], mean, a->momentum);
+    update(l->in[2], mul_s(var, count / (count - 1)), a->momentum);
+}
+
+void instance_norm_lower(ct_lower *l) {
+    const instance_norm_attrs *a = l->attrs;
+    ct_tensor *x = widened(l->in[0]), *mean, *var;
+    if (a->use_running || ct_numel(x) == 0) {
+        l->out[0] = by_running(l, a->eps, a->channels_last);
+        return;
+    }
+    const int64_t channels = ct_dim(x, a->channels_last ? ct_ndim(x) - 1 : 1);
+    l->out[0] = normalised(x, widened(l->in[3]), widened(l->in[4]), channels, a->eps, a->channels_last, &mean, &var);
+    const double count = (double)(ct_numel(x) / (channels * ct_dim(x, 0)));
+    update(l->in[1], ct_mean(mean, .axes = CT_DIMS(0)), a->momentum);
+    update(l->in[2], mul_s(ct_mean(var, .axes = CT_DIMS(0)), count / (count - 1)), a->momentum);
 }

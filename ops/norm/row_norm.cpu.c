@@ -13,8 +13,8 @@ NORM_LINE_MOMENTS(f64, double, vf64)
 typedef struct row_job {
     const void *x, *g, *weight, *bias; /* (rows, n), (rows, n), (n), (n) */
     void *y, *dweight, *dbias;
-    void *sums; /* (parts, 2, n): of dweight and of dbias */
-    int64_t rows, n, part;
+    void *sums;                   /* (parts, 2, n): of dweight and of dbias */
+    int64_t rows, n, part, ahead; /* ahead: how far g is fetched before it is read */
     double eps;
     bool rms, streams;
 } row_job;
@@ -25,7 +25,7 @@ typedef struct row_job {
         V centre, rest, scale;                                                                                    \
     } D##_row;                                                                                                    \
     static inline D##_row D##_row_of(const row_job *j, const T *x /* (n) */, double *rstd) {                      \
-        norm_moments m = D##_line_moments(x, j->n, !j->rms);                                                      \
+        norm_moments m = D##_line_moments(x, j->n, !j->rms, j->n <= NORM_BLOCK ? x + j->n : NULL);                \
         T centre = (T)m.mean;                                                                                     \
         *rstd = 1 / sqrt(m.square / (double)j->n + j->eps);                                                       \
         return (D##_row){D##_set1(centre), D##_set1((T)((m.mean - (double)centre) * *rstd)), D##_set1((T)*rstd)}; \
@@ -78,7 +78,7 @@ typedef struct row_job {
             V s0 = D##_set1(0), s1 = s0, p0 = s0, p1 = s0;                                                        \
             int64_t i = 0;                                                                                        \
             for (; i + 2 * L <= n; i += 2 * L) {                                                                  \
-                PREFETCH(g + i, 2 * L);                                                                           \
+                NORM_FETCH(g + i + j->ahead, 2 * L);                                                              \
                 V g0 = D##_load(g + i), g1 = D##_load(g + i + L);                                                 \
                 V h0 = D##_hat(r, D##_load(x + i)), h1 = D##_hat(r, D##_load(x + i + L));                         \
                 if (dw) {                                                                                         \
@@ -180,6 +180,7 @@ static bool run_row_norm_grad(const ct_call *call, ct_stream *stream) {
     j.eps = a->eps, j.rms = a->rms;
     j.streams = j.y && norm_streams(j.y, j.n * (int64_t)size, j.rows * j.n * (int64_t)size);
     j.part = rows_a_part(j.rows);
+    j.ahead = ct__max64(ct__min64(j.n, NORM_BLOCK), 768);
     if (j.n == 0) return true;
     const bool f32 = x->dtype == CT_F32;
     ct__parallel((j.rows + j.part - 1) / j.part, f32 ? f32_row_grads : f64_row_grads, &j);

@@ -51,17 +51,19 @@ static void LINE(store_codes)(void *to, const void *from_, int64_t n, ct_dtype d
 }
 
 #define LINE_MASK ELEMENT_PASTE(LINE_D, _mask)
-#define LINE_FULL(call, n)              \
-    enum { L = LANES(LINE_D) };         \
-    int64_t i = 0;                      \
-    for (; i + L <= (n); i += L) {      \
-        const int lanes = L;            \
-        call;                           \
-    }                                   \
-    if (i < (n)) {                      \
-        const int lanes = (int)((n)-i); \
-        call;                           \
-    }
+#define LINE_FULL(call, n)                  \
+    do {                                    \
+        enum { L = LANES(LINE_D) };         \
+        int64_t i = 0;                      \
+        for (; i + L <= (n); i += L) {      \
+            const int lanes = L;            \
+            call;                           \
+        }                                   \
+        if (i < (n)) {                      \
+            const int lanes = (int)((n)-i); \
+            call;                           \
+        }                                   \
+    } while (0)
 #define LINE_VALUE(t) LINE(load_n)((const LINE_T *)taps[t].value + shift + i, lanes)
 #define LINE_CODE(t)  LINE(load_n)((const LINE_T *)taps[t].code + shift + i, lanes)
 
@@ -97,8 +99,12 @@ SIMD_INLINE void LINE(max_vector)(const tap *taps, int64_t count, int64_t shift,
     LINE(store_n)((LINE_T *)(void *)(codes + i), at, lanes);
 }
 
-static void LINE(max_line)(const tap *taps, int64_t count, int64_t shift, int64_t n, void *y,
-                           void *codes){LINE_FULL(LINE(max_vector)(taps, count, shift, i, lanes, y, codes), n)}
+static void LINE(max_line)(const tap *taps, int64_t count, int64_t shift, int64_t n, void *y, void *codes) {
+    if (count == 3 && codes) LINE_FULL(LINE(max_vector)(taps, 3, shift, i, lanes, y, codes), n);
+    else if (count == 3) LINE_FULL(LINE(max_vector)(taps, 3, shift, i, lanes, y, NULL), n);
+    else if (count == 9 && codes) LINE_FULL(LINE(max_vector)(taps, 9, shift, i, lanes, y, codes), n);
+    else LINE_FULL(LINE(max_vector)(taps, count, shift, i, lanes, y, codes), n);
+}
 
 /* Of equal taps the one with the least code + number. */
 SIMD_INLINE void LINE(across_vector)(const tap *taps, int64_t count, int64_t i, int lanes, LINE_T *y, LINE_I *codes) {
@@ -115,7 +121,8 @@ SIMD_INLINE void LINE(across_vector)(const tap *taps, int64_t count, int64_t i, 
 }
 
 static void LINE(across_line)(const tap *taps, int64_t count, int64_t n, void *y, void *codes) {
-    LINE_FULL(LINE(across_vector)(taps, count, i, lanes, y, codes), n)
+    if (count == 3) LINE_FULL(LINE(across_vector)(taps, 3, i, lanes, y, codes), n);
+    else LINE_FULL(LINE(across_vector)(taps, count, i, lanes, y, codes), n);
 }
 
 static bool LINE(has_nan)(const void *values, int64_t n) {
@@ -131,8 +138,12 @@ SIMD_INLINE void LINE(pick_vector)(const tap *taps, int64_t count, int64_t shift
     LINE(store_n)(y + i, sum, lanes);
 }
 
-static void LINE(pick_line)(const tap *taps, int64_t count, int64_t shift, int64_t n,
-                            void *y){LINE_FULL(LINE(pick_vector)(taps, count, shift, i, lanes, y), n)}
+static void LINE(pick_line)(const tap *taps, int64_t count, int64_t shift, int64_t n, void *y) {
+    if (count == 1) LINE_FULL(LINE(pick_vector)(taps, 1, shift, i, lanes, y), n);
+    else if (count == 2) LINE_FULL(LINE(pick_vector)(taps, 2, shift, i, lanes, y), n);
+    else if (count == 4) LINE_FULL(LINE(pick_vector)(taps, 4, shift, i, lanes, y), n);
+    else LINE_FULL(LINE(pick_vector)(taps, count, shift, i, lanes, y), n);
+}
 
 SIMD_INLINE void LINE(sum_vector)(const tap *taps, int64_t count, int64_t shift, int64_t i, int lanes, LINE_T *y,
                                   const LINE_T *counts, LINE_V divisor, bool divides) {
@@ -146,7 +157,10 @@ static void LINE(sum_line)(const tap *taps, int64_t count, int64_t shift, int64_
                            double divisor) {
     const LINE_V by = LINE(set1)((LINE_T)divisor);
     const bool divides = divisor != 1 || counts;
-    LINE_FULL(LINE(sum_vector)(taps, count, shift, i, lanes, y, counts, by, divides), n)
+    if (count == 1) LINE_FULL(LINE(sum_vector)(taps, 1, shift, i, lanes, y, counts, by, divides), n);
+    else if (count == 2) LINE_FULL(LINE(sum_vector)(taps, 2, shift, i, lanes, y, counts, by, divides), n);
+    else if (count == 4) LINE_FULL(LINE(sum_vector)(taps, 4, shift, i, lanes, y, counts, by, divides), n);
+    else LINE_FULL(LINE(sum_vector)(taps, count, shift, i, lanes, y, counts, by, divides), n);
 }
 
 static void LINE(take_apart)(void *parts_, int64_t length, const void *from_, int64_t stride, int64_t parts_in_use) {

@@ -97,6 +97,7 @@ typedef struct job {
     windows windows[3];
     int64_t inside_first, inside_end; /* windows of the last axis that lie inside x */
     int32_t *first[3], *end[3];       /* (out) the taps inside x of each window */
+    int32_t *phase, *phase_entry;     /* (stride + 1), (2 kernel): taps of elements p, p + stride, ...: number, place */
     void *counts;                     /* (out) how many elements a window of the last axis counts */
     int64_t chunk, total;             /* rows */
     char *memory;
@@ -251,6 +252,10 @@ static void forward_row(const job *j, const desk *k, const int64_t *place, int64
             of[2] = place[2] * w->stride[1] - w->before[1] + b * w->dilation[1];
             k->sources[sources++] = (tap){input_row(j, k, of), NULL, (a * w->kernel[1] + b) * w->kernel[2]};
         }
+    if (j->from_direct && !j->last && w->kernel[0] == 1) /* the processor's own prefetching stops at each page */
+        for (int64_t s = ct__max64(0, sources - w->stride[1]); s < sources; s++)
+            for (int64_t at = 0; at < w->in[2] * (int64_t)ops->size; at += 64)
+                __builtin_prefetch((const char *)k->sources[s].value + 3072 + at, 0, 2);
     char *to = j->to + (k->to_plane + row_at(&j->to_s, place)) * j->from_size, *y = j->to_direct ? to : k->line;
     char *codes = j->codes ? k->line_codes : NULL;
     const double divisor = j->max ? 1 : count_of(j, place);
@@ -311,19 +316,16 @@ static void gather_line(const job *j, const tap *taps, int64_t count, int64_t sh
 static void spread_row(const job *j, const desk *k, int64_t sources, char *dx) {
     const ct_window *w = &j->w;
     const int64_t size = (int64_t)j->ops->size, stride = w->stride[2];
-    int64_t r = w->before[2] % stride, i = w->before[2] / stride; /* of p + before */
     for (int64_t p = 0; p < j->parts; p++) {
         int64_t count = 0;
-        for (int64_t c = 0, residue = 0, q = 0; c < w->kernel[2]; c++) {
-            const int64_t at = (j->reach + i - q) * size;
-            for (int64_t s = 0; s < sources && residue == r; s++)
+        for (int32_t e = j->phase[p]; e < j->phase[p + 1]; e++) {
+            const int64_t at = j->phase_entry[2 * e + 1] * size;
+            for (int64_t s = 0; s < sources; s++)
                 k->taps[count++] = (tap){(const char *)k->sources[s].value + at, (const char *)k->sources[s].code + at,
-                                         k->sources[s].number + c};
-            for (residue += w->dilation[2]; residue >= stride; residue -= stride) q++;
+                                         k->sources[s].number + j->phase_entry[2 * e]};
         }
         gather_line(j, k->taps, count, 0, p < w->in[2] % stride ? w->in[2] / stride + 1 : w->in[2] / stride,
                     stride == 1 ? dx : k->parts + p * j->part * size);
-        if (++r == stride) r = 0, i++;
     }
     if (stride > 1) j->ops->interleave(dx, k->parts, j->part, stride, w->in[2]);
 }
@@ -455,6 +457,8 @@ static size_t set_tables(job *j, char *memory) {
     const ct_window *w = &j->w;
     char *at = memory;
     ROOM(j->counts, void, w->out[2], j->ops->size)
+    ROOM(j->phase, int32_t, w->stride[2] + 1, 4)
+    ROOM(j->phase_entry, int32_t, w->kernel[2], 8)
     for (int a = 0; a < 3; a++) {
         ROOM(j->first[a], int32_t, w->out[a], 4)
         ROOM(j->end[a], int32_t, w->out[a], 4)
@@ -476,6 +480,18 @@ static size_t set_tables(job *j, char *memory) {
         const double count = (double)ct__pool_count(w, 2, o, j->exclude_pad);
         if (j->ops->size == 4) ((float *)j->counts)[o] = (float)count;
         else ((double *)j->counts)[o] = count;
+    }
+    int32_t listed = 0;
+    for (int64_t p = 0; p < w->stride[2];
+         p++) { /* p + i stride is tap c of window i + (p + before - c dilation) / stride */
+        j->phase[p] = listed;
+        for (int64_t c = 0; c < w->kernel[2]; c++) {
+            const int64_t from = p + w->before[2] - c * w->dilation[2] + j->reach * w->stride[2];
+            if (from % w->stride[2]) continue;
+            j->phase_entry[2 * listed] = (int32_t)c;
+            j->phase_entry[2 * listed++ + 1] = (int32_t)(from / w->stride[2]);
+        }
+        j->phase[p + 1] = listed;
     }
     for (int a = 0; a < 3 && j->backward; a++) {
         int32_t entries = 0;

@@ -31,6 +31,19 @@ static void pack_chunk(void *ctx, int64_t chunk, int worker) {
 }
 
 /* The rows of step t that a chunk computes: m hidden units from j0 of rows r0.. */
+enum { AHEAD = 6 };
+
+/* Asks for what row i of step t reads of the step before: the weights have pushed it out of the near caches. */
+static void ask_row(const forward *f, int64_t t, const char *before, int64_t i, int64_t j0, int64_t m) {
+    const recurrence *p = &f->p;
+    const int64_t row = p->h * p->size, j = j0 * p->size, last = (p->reverse ? t + 1 : t - 1) * p->n + i;
+    for (int64_t b = 0; b < m * p->size; b += 64) {
+        if (p->cell == CT_CELL_GRU) __builtin_prefetch(before + i * row + j + b);
+        if (p->cell == CT_CELL_LSTM && f->step > 0) __builtin_prefetch(f->kept + (last * p->kept + 4) * row + j + b);
+        __builtin_prefetch(f->y + (t * p->n + i) * row + j + b, 1);
+    }
+}
+
 #define FORWARD_ROWS(R, T)                                                                                         \
     static void R##_rows(const forward *f, int64_t t, const char *before, int64_t r0, int64_t rows, int64_t j0,    \
                          int64_t m, const char *products) {                                                        \
@@ -47,6 +60,7 @@ static void pack_chunk(void *ctx, int64_t chunk, int worker) {
                     for (int64_t j = 0; j < m; j++) kept[k * h + j] = 0;                                           \
                 continue;                                                                                          \
             }                                                                                                      \
+            if (i + AHEAD < r0 + rows) ask_row(f, t, before, i + AHEAD, j0, m);                                    \
             const bool first = p->reverse ? last >= f->lengths[i] : last < 0;                                      \
             const R##_forward_row row = {                                                                          \
                 .gx = (const T *)(const void *)f->gx + (t * p->n + i) * p->gates * h + j0,                         \
@@ -82,9 +96,11 @@ static void step_chunk(void *ctx, int64_t chunk, int worker) {
         const int64_t j0 = block * p->width, m = ct__min64(p->width, p->h - j0);
         for (int64_t r = 0; r < p->n; r += ROWS_AT_ONCE) {
             const int64_t rows = ct__min64(ROWS_AT_ONCE, p->n - r), at = t * p->n + r;
-            recurrence_ask(p, f->gx + at * p->gates * p->h * size, rows, p->gates, j0, m);
-            recurrence_ask(p, f->kept + at * p->kept * p->h * size, rows, p->kept, j0, m);
             for (int64_t g = 0; g < p->gates; g++) {
+                recurrence_ask(p, f->gx + (at * p->gates * p->h + j0) * size, rows, p->gates * p->h * size, p->gates, m,
+                               g, p->gates);
+                recurrence_ask(p, f->kept + (at * p->kept * p->h + j0) * size, rows, p->kept * p->h * size, p->kept, m,
+                               g, p->gates);
                 const ct__block product = {.a = before + r * p->h * size,
                                            .a_row = p->h * size,
                                            .a_step = size,

@@ -75,14 +75,14 @@ static inline int64_t recurrence_chunks(const recurrence *p) {
     return ct__min64(p->blocks, p->n * p->h * p->h * p->gates < 32768 && normal != p->blocks ? 1 : normal);
 }
 
-/* Asks for m elements in each of `parts` pieces, p->h apart, of every row, before the product that they wait for: they are too
- * short and too many for the hardware to foresee. Into the second cache: the first belongs to the product. */
-static inline void recurrence_ask(const recurrence *p, const char *rows, int64_t n, int64_t parts, int64_t j0,
-                                  int64_t m) {
-    const int64_t step = p->h * p->size, row = parts * step;
-    rows += j0 * p->size;
+/* Asks for pieces that a step works on besides its product, while that is computed: they are too short and too many for the
+ * hardware to foresee. Of n rows, each of `parts` pieces p->h apart, m elements in the share `turn` of `turns` of the pieces. Into
+ * the second cache: the first belongs to the product. */
+static inline void recurrence_ask(const recurrence *p, const char *rows, int64_t n, int64_t row, int64_t parts,
+                                  int64_t m, int64_t turn, int64_t turns) {
+    const int64_t step = p->h * p->size, first = parts * turn / turns, end = parts * (turn + 1) / turns;
     for (int64_t i = 0; i < n; i++, rows += row)
-        for (int64_t k = 0; k < parts; k++)
+        for (int64_t k = first; k < end; k++)
             for (int64_t b = 0; b < m * p->size; b += 64) __builtin_prefetch(rows + k * step + b, 0, 2);
 }
 

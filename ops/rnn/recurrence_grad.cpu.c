@@ -2,7 +2,7 @@
  * once, and turned into the gates' gradients at once. The weights' own gradient is one product over all steps, elsewhere. */
 #include "ops/rnn/recurrence.h"
 
-enum { DEPTH = 256 };
+enum { DEPTH = 256, AHEAD = 6 };
 
 typedef struct backward {
     recurrence p;
@@ -32,6 +32,22 @@ static void pack_chunk(void *ctx, int64_t block, int worker) {
                          ct__min64(p->width, p->h - block * p->width));
 }
 
+/* Asks for what row i of step t reads: the pieces lie too far apart for the hardware to foresee. */
+static void ask_row(const backward *w, int64_t t, int64_t i, int64_t j0, int64_t m) {
+    const recurrence *p = &w->p;
+    const int64_t at = t * p->n + i, row = p->h * p->size, j = j0 * p->size,
+                  before = (p->reverse ? t + 1 : t - 1) * p->n + i;
+    const char *kept = w->kept + at * p->kept * row + j;
+    for (int64_t b = 0; b < m * p->size; b += 64) {
+        __builtin_prefetch(w->gy + at * row + j + b);
+        __builtin_prefetch(w->dh + i * row + j + b, 1);
+        __builtin_prefetch(w->dc + i * row + j + b, 1);
+        for (int64_t k = 0; k < p->kept; k++) __builtin_prefetch(kept + k * row + b);
+        for (int64_t g = 0; g < p->gates; g++) __builtin_prefetch(w->dgx + (at * p->gates + g) * row + j + b, 1);
+        if (p->cell == CT_CELL_LSTM && w->step > 0) __builtin_prefetch(w->kept + (before * p->kept + 4) * row + j + b);
+    }
+}
+
 #define BACKWARD_ROWS(R, T)                                                                               \
     static void R##_rows(const backward *w, int64_t t, int64_t r0, int64_t rows, int64_t j0, int64_t m,   \
                          const char *products) {                                                          \
@@ -44,6 +60,7 @@ static void pack_chunk(void *ctx, int64_t block, int worker) {
                 for (int64_t j = 0; product && j < m; j++) dh[j] += product[j];                           \
                 continue;                                                                                 \
             }                                                                                             \
+            if (i + AHEAD < r0 + rows) ask_row(w, t, i + AHEAD, j0, m);                                   \
             const bool first = p->reverse ? last >= w->lengths[i] : last < 0;                             \
             const T *kept = (const T *)(const void *)w->kept;                                             \
             const R##_backward_row row = {                                                                \
@@ -80,16 +97,9 @@ static void step_chunk(void *ctx, int64_t chunk, int worker) {
     for (int64_t block = chunk * p->blocks / w->chunks; block < end; block++) {
         const int64_t j0 = block * p->width, m = ct__min64(p->width, p->h - j0);
         for (int64_t r = 0; r < p->n; r += ROWS_AT_ONCE) {
-            const int64_t rows = ct__min64(ROWS_AT_ONCE, p->n - r), at = ct__max64(t, 0) * p->n + r;
-            if (w->step >= 0) {
-                recurrence_ask(p, w->gy + at * p->h * size, rows, 1, j0, m);
-                recurrence_ask(p, w->dgx + at * deep * size, rows, p->gates, j0, m);
-                if (w->step > 0) /* what the step before kept: its c is wanted now, the rest next */
-                    recurrence_ask(p, w->kept + (time_of(p, w->step - 1) * p->n + r) * p->kept * p->h * size, rows,
-                                   p->kept, j0, m);
-            }
-            for (int64_t k = 0; products && k < deep;
-                 k += DEPTH) { /* a part of the panel serves all rows while it is near */
+            const int64_t rows = ct__min64(ROWS_AT_ONCE, p->n - r);
+            /* a part of the panel serves all rows while it is near */
+            for (int64_t k = 0; products && k < deep; k += DEPTH) {
                 const ct__block product = {.a = gates + r * w->gates_ld + k * size,
                                            .a_row = w->gates_ld,
                                            .a_step = size,

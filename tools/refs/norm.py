@@ -41,13 +41,15 @@ def channels(f):
         f.case("group_norm", [rnd(*shape), None, None], lambda x, w, b: F.group_norm(x, groups, eps=0.1), text + " eps=0.1")
     for shape in ((2, 3, 4), (2, 2, 3, 2)):
         c = shape[1]
-        norm = lambda x, w, b: F.instance_norm(x, weight=w, bias=b)
-        f.case("instance_norm", [rnd(*shape), rnd(c), rnd(c)], norm)
-        f.case("instance_norm", [to_last(rnd(*shape)).contiguous(), rnd(c), rnd(c)], last(norm), "channels_last=true")
-        f.case("instance_norm", [rnd(*shape), None, None], lambda x, w, b: F.instance_norm(x, eps=0.1), "eps=0.1")
+        norm = lambda x, m, v, w, b: F.instance_norm(x, weight=w, bias=b)
+        running = lambda x, m, v, w, b: F.instance_norm(x, m.double(), v.double(), w, b, use_input_stats=False)
+        f.case("instance_norm", [rnd(*shape), None, None, rnd(c), rnd(c)], norm)
+        f.case("instance_norm", [to_last(rnd(*shape)).contiguous(), None, None, rnd(c), rnd(c)], last(norm), "channels_last=true")
+        f.case("instance_norm", [rnd(*shape), None, None, None, None], lambda x, m, v, w, b: F.instance_norm(x, eps=0.1), "eps=0.1")
+        f.case("instance_norm", [rnd(*shape), rnd(c).float(), rnd(c, low=0.5).float(), rnd(c), rnd(c)], running, "use_running=true")
     f.error("group_norm", [rnd(2, 6, 3), None, None], "VALUE", "groups=4")
     f.error("group_norm", [rnd(2, 6, 3), rnd(3), None], "SHAPE", "groups=2")
-    f.error("instance_norm", [rnd(2, 6, 1), None, None], "SHAPE")
+    f.error("instance_norm", [rnd(2, 6, 1), None, None, None, None], "SHAPE")
 
 
 def batches(f):

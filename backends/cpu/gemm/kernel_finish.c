@@ -74,6 +74,21 @@ static void store_row(ct_gemm_type acc, const char *sums, char *dst, ct_gemm_typ
     }
 }
 
+/* A strip whose rows are C's columns, narrowed on the way: turned in blocks, then whole lines are converted. */
+static void store_turned(ct_gemm_type acc, const char *strip, int64_t ld, char *dst, ct_gemm_type type, int64_t dst_row,
+                         int64_t rows, int64_t cols) {
+    enum { ROWS = 64, COLS = 16 };
+    const int64_t wide = ct__type_size(acc), size = ct__type_size(type);
+    char turned[ROWS * COLS * 8] __attribute__((aligned(64)));
+    for (int64_t i = 0; i < rows; i += ROWS)
+        for (int64_t j = 0; j < cols; j += COLS) {
+            const int64_t high = ct__min(ROWS, rows - i), columns = ct__min(COLS, cols - j);
+            transpose(turned, ROWS * wide, strip + (i * ld + j) * wide, ld * wide, high, columns, high, wide);
+            for (int64_t k = 0; k < columns; k++)
+                convert_out(dst + (j + k) * dst_row * size + i * size, type, turned + k * ROWS * wide, acc, high);
+        }
+}
+
 void CT_ISA_FN(ct__gemm_finish)(const ct__finish *f, void *strip, int64_t ld, int64_t row0, int64_t rows, int64_t col0,
                                 int64_t cols) {
     const ct_gemm *g = f->g;
@@ -87,7 +102,7 @@ void CT_ISA_FN(ct__gemm_finish)(const ct__finish *f, void *strip, int64_t ld, in
     const char *bias_col = f->swapped ? f->bias_row : f->bias_col;
     char *c = f->c + (row0 * c_row + col0 * c_col) * c_size;
     const bool old = g->accumulate && !f->in_place;
-    const bool transposed = !f->in_place && !g->store && c_row == 1 && c_col != 1 && g->c_type == f->acc;
+    const bool transposed = !f->in_place && !g->store && c_row == 1 && c_col != 1;
 
     for (int64_t i = 0; i < rows; i++) {
         char *x = (char *)strip + i * ld * acc;
@@ -101,5 +116,7 @@ void CT_ISA_FN(ct__gemm_finish)(const ct__finish *f, void *strip, int64_t ld, in
             store_row(f->acc, x, c + i * c_row * c_size, g->c_type, c_col, cols);
     }
     if (g->store) g->store(g->store_ctx, f->batch, strip, ld, row0, rows, col0, cols);
-    if (transposed) transpose(c, c_col * c_size, (const char *)strip, ld * acc, rows, cols, rows, acc);
+    if (!transposed) return;
+    if (g->c_type == f->acc) transpose(c, c_col * c_size, (const char *)strip, ld * acc, rows, cols, rows, acc);
+    else store_turned(f->acc, strip, ld, c, g->c_type, c_col, rows, cols);
 }

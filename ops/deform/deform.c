@@ -1,0 +1,316 @@
+/* deform_conv2d in ops: the four pixels around each place are gathered, indices without and weights with gradients, and a matrix
+ * product follows. Gradients are written out in the same ops, so that they can be differentiated again. */
+#include "ops/deform/deform.h"
+
+#include "ops/op_impl.h"
+
+#define FAIL(code, ...) (infer ? ct_infer_fail(infer, code, __VA_ARGS__) : false)
+
+bool ct__deform_resolve(const ct_infer *infer, ct_deform *d, const ct_view *x, const int64_t *kernel,
+                        const ct_window_options *options, int64_t out_channels, int64_t groups, int64_t offset_groups,
+                        bool channels_last) {
+    d->batch = x->dims[0];
+    d->channels = x->dims[ct__image_channel(4, channels_last)];
+    d->out_channels = out_channels;
+    d->groups = groups;
+    d->offset_groups = offset_groups;
+    d->channels_last = channels_last;
+    if (groups < 1 || offset_groups < 1)
+        return FAIL(CT_ERR_VALUE, "groups is %lld and offset_groups %lld; they have to be at least 1",
+                    (long long)groups, (long long)offset_groups);
+    if (d->channels % groups || d->channels % offset_groups)
+        return FAIL(CT_ERR_SHAPE, "groups %lld and offset_groups %lld have to divide the %lld channels of x, %s",
+                    (long long)groups, (long long)offset_groups, (long long)d->channels, ct_view_text(x));
+    if (out_channels % groups)
+        return FAIL(CT_ERR_SHAPE, "groups %lld does not divide the %lld output channels of w", (long long)groups,
+                    (long long)out_channels);
+    if (!ct__window_resolve(infer, &d->w, 2, x->dims + ct__image_spatial(channels_last), kernel, options)) return false;
+    d->taps = ct__window_taps(&d->w);
+    d->pixels = ct__window_pixels_out(&d->w);
+    return true;
+}
+
+/* ---- Shapes ---- */
+
+static void set_image(const ct_deform *d, int64_t channels, const int64_t *sizes, int64_t *dims) {
+    dims[0] = d->batch;
+    dims[ct__image_channel(4, d->channels_last)] = channels;
+    dims[ct__image_spatial(d->channels_last)] = sizes[1];
+    dims[ct__image_spatial(d->channels_last) + 1] = sizes[2];
+}
+
+static bool check_image(const ct_infer *infer, const ct_deform *d, const ct_view *image, const char *name,
+                        int64_t channels) {
+    int64_t dims[4];
+    if (!image) return true;
+    set_image(d, channels, d->w.out, dims);
+    bool fits = image->ndim == 4;
+    for (int i = 0; fits && i < 4; i++) fits = image->dims[i] == dims[i];
+    ct_dims expected = {.n = 4, .d = {dims[0], dims[1], dims[2], dims[3]}};
+    return fits || FAIL(CT_ERR_SHAPE, "%s is %s; it has to be %s, for %lld taps and offset_groups %lld", name,
+                        ct_view_text(image), ct_dims_text(expected), (long long)d->taps, (long long)d->offset_groups);
+}
+
+static bool check_arguments(const ct_infer *infer, const ct_deform *d, const ct_view *offset, const ct_view *mask) {
+    return check_image(infer, d, offset, "offset", 2 * d->offset_groups * d->taps) &&
+           check_image(infer, d, mask, "mask", d->offset_groups * d->taps);
+}
+
+static bool infer_forward(ct_infer *infer, const ct_window_options *options, int64_t groups, int64_t offset_groups,
+                          bool last) {
+    const ct_view *x = infer->in[0], *w = infer->in[2], *bias = infer->in[3];
+    ct_deform d;
+    if (x->ndim != 4 || w->ndim != 4)
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s and w %s; they have to be %s", ct_view_text(x),
+                             ct_view_text(w),
+                             last ? "[N,H,W,C] and [kh,kw,C/groups,out]" : "[N,C,H,W] and [out,C/groups,kh,kw]");
+    const int64_t out = w->dims[last ? 3 : 0], each = w->dims[last ? 2 : 1];
+    if (!ct__deform_resolve(infer, &d, x, ct__deform_kernel(w, last), options, out, groups, offset_groups, last))
+        return false;
+    if (each * groups != d.channels)
+        return ct_infer_fail(infer, CT_ERR_SHAPE,
+                             "channels differ: x is %s with %lld channels, w is %s, which with groups %lld takes %lld",
+                             ct_view_text(x), (long long)d.channels, ct_view_text(w), (long long)groups,
+                             (long long)(each * groups));
+    if (bias && (bias->ndim != 1 || bias->dims[0] != out))
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "bias is %s; it has to be [%lld], one number an output channel",
+                             ct_view_text(bias), (long long)out);
+    if (!check_arguments(infer, &d, infer->in[1], infer->in[4])) return false;
+    int64_t dims[4];
+    set_image(&d, out, d.w.out, dims);
+    ct__infer_set(infer, 0, x->dtype, 4, dims);
+    return true;
+}
+
+#define OPTIONS(a, mode) \
+    (&(ct_window_options){.strides = &(a)->strides, .pads = &(a)->pads, .dilations = &(a)->dilations, .pad_mode = mode})
+
+bool deform_conv2d_infer(ct_infer *infer) {
+    const deform_conv2d_attrs *a = infer->attrs;
+    return infer_forward(infer, OPTIONS(a, a->pad_mode), a->groups, a->offset_groups, a->channels_last);
+}
+
+bool deform_conv_infer(ct_infer *infer) {
+    const deform_conv_attrs *a = infer->attrs;
+    return infer_forward(infer, OPTIONS(a, CT_EXPLICIT), a->groups, a->offset_groups, a->channels_last);
+}
+
+bool deform_conv_grad_infer(ct_infer *infer) {
+    const deform_conv_grad_attrs *a = infer->attrs;
+    const ct_view *x = infer->in[1], *offset = infer->in[2], *w = infer->in[3], *mask = infer->in[4];
+    ct_deform d;
+    if (!ct__deform_resolve(infer, &d, x, ct__deform_kernel(w, a->channels_last), OPTIONS(a, CT_EXPLICIT),
+                            w->dims[a->channels_last ? 3 : 0], a->groups, a->offset_groups, a->channels_last) ||
+        !check_arguments(infer, &d, offset, mask) || !check_image(infer, &d, infer->in[0], "g", d.out_channels))
+        return false;
+    ct__infer_like(infer, 0, x, x->dtype);
+    if (infer->n_out > 1) ct__infer_like(infer, 1, offset, x->dtype);
+    if (infer->n_out > 2) {
+        int64_t dims[4];
+        set_image(&d, d.offset_groups * d.taps, d.w.out, dims);
+        ct__infer_set(infer, 2, x->dtype, 4, dims);
+    }
+    return true;
+}
+
+bool deform_conv_weight_grad_infer(ct_infer *infer) {
+    const deform_conv_weight_grad_attrs *a = infer->attrs;
+    const ct_view *g = infer->in[0], *x = infer->in[1];
+    const int64_t out = g->dims[ct__image_channel(4, a->channels_last)];
+    ct_deform d;
+    if (!ct__deform_resolve(infer, &d, x, a->kernel.d, OPTIONS(a, CT_EXPLICIT), out, a->groups, a->offset_groups,
+                            a->channels_last) ||
+        !check_arguments(infer, &d, infer->in[2], infer->in[3]) || !check_image(infer, &d, g, "g", out))
+        return false;
+    const int64_t each = d.channels / a->groups, kh = a->kernel.d[0], kw = a->kernel.d[1];
+    const int64_t first[] = {out, each, kh, kw}, last[] = {kh, kw, each, out};
+    ct__infer_set(infer, 0, x->dtype, 4, a->channels_last ? last : first);
+    return true;
+}
+
+/* ---- In ops, channels first ---- */
+
+static ct_tensor *first(ct_tensor *image, bool last) {
+    return image && last ? movedim(image, CT_DIMS(-1), CT_DIMS(1)) : image;
+}
+static ct_tensor *back(ct_tensor *image, bool last) { return last ? movedim(image, CT_DIMS(1), CT_DIMS(-1)) : image; }
+
+static ct_deform resolve(ct_tensor *x, ct_tensor *w, const ct_dims *kernel, const ct_window_options *options,
+                         int64_t out, int64_t groups, int64_t offset_groups, bool last) {
+    ct_deform d;
+    ct_view image = {.ndim = 4};
+    for (int i = 0; i < 4; i++) image.dims[i] = ct_dim(x, i);
+    const int64_t sizes[2] = {w ? ct_dim(w, last ? 0 : 2) : kernel->d[0], w ? ct_dim(w, last ? 1 : 3) : kernel->d[1]};
+    ct__deform_resolve(NULL, &d, &image, sizes, options, out, groups, offset_groups, last);
+    return d;
+}
+
+/* Around every place: the four pixels' values [N,G,C/G,taps*pixels], and along both axes the weights of the lower and the upper
+ * one, 0 where that lies outside, and their derivatives -1 and 1 or 0; [N,G,1,taps*pixels]. */
+typedef struct samples {
+    ct_tensor *value[2][2], *weight[2][2], *slope[2][2]; /* weight and slope: [axis][upper] */
+    ct_tensor *index[2][2], *mask;
+    ct_dims shape; /* of the values */
+} samples;
+
+static samples sample(const ct_deform *d, ct_tensor *x, ct_tensor *offset, ct_tensor *mask) {
+    const ct_window *w = &d->w;
+    const int64_t n = d->batch, g = d->offset_groups, each = d->channels / g, spots = d->taps * d->pixels;
+    samples s = {.shape = CT_DIMS(n, g, each, spots)};
+    ct_tensor *element[2][2], *inside[2][2];
+    const ct_dims flat = CT_DIMS(n, g, 1, spots);
+    offset = reshape(offset, CT_DIMS(n, g, d->taps, 2, d->pixels));
+    for (int axis = 0; axis < 2; axis++) {
+        const int a = 1 + axis;
+        ct_tensor *base = zeros(CT_DIMS(spots), .dtype = CT_F64);
+        double *at = base ? ct_data_mut(base) : NULL;
+        for (int64_t i = 0; at && i < spots; i++) {
+            const int64_t tap = i / d->pixels, pixel = i % d->pixels;
+            const int64_t k = axis ? tap % w->kernel[2] : tap / w->kernel[2];
+            const int64_t o = axis ? pixel % w->out[2] : pixel / w->out[2];
+            at[i] = (double)(o * w->stride[a] - w->before[a] + k * w->dilation[a]);
+        }
+        ct_tensor *moved = reshape(select(offset, 3, axis), flat);
+        ct_tensor *place = ct_add(moved, cast(base, ct_dtype_of(x))), *low = ct_floor(ct_detach(place));
+        ct_tensor *part = sub(place, low);
+        for (int upper = 0; upper < 2; upper++) {
+            ct_tensor *pixel = add_s(low, upper);
+            ct_tensor *zero = zeros_like(part);
+            inside[axis][upper] = logical_and(ge_s(pixel, 0), le_s(pixel, (double)(w->in[a] - 1)));
+            element[axis][upper] = cast(clamp(pixel, .min = CT_SET(0), .max = CT_SET((double)(w->in[a] - 1))), CT_I64);
+            s.weight[axis][upper] = where(inside[axis][upper], upper ? part : add_s(neg(part), 1), zero);
+            s.slope[axis][upper] = where(inside[axis][upper], add_s(zero, upper ? 1 : -1), zero);
+        }
+    }
+    x = reshape(x, CT_DIMS(n, g, each, w->in[1] * w->in[2]));
+    for (int v = 0; v < 2; v++)
+        for (int u = 0; u < 2; u++) {
+            ct_tensor *flat_index = ct_add(mul_s(element[0][v], (double)w->in[2]), element[1][u]);
+            s.index[v][u] = expand(flat_index, s.shape);
+            s.value[v][u] =
+                masked_fill(gather(x, 3, s.index[v][u]), logical_not(logical_and(inside[0][v], inside[1][u])), 0);
+        }
+    s.mask = mask ? reshape(mask, flat) : NULL;
+    return s;
+}
+
+/* Sum over the four pixels of value * (a weight or slope of each axis). */
+static ct_tensor *blend(const samples *s, ct_tensor *const (*y)[2], ct_tensor *const (*x)[2]) {
+    ct_tensor *total = NULL;
+    for (int v = 0; v < 2; v++)
+        for (int u = 0; u < 2; u++) {
+            ct_tensor *term = mul(s->value[v][u], mul((*y)[v], (*x)[u]));
+            total = total ? ct_add(total, term) : term;
+        }
+    return total;
+}
+
+#define WEIGHT(axis) ((ct_tensor *const(*)[2]) & s.weight[axis])
+#define SLOPE(axis)  ((ct_tensor *const(*)[2]) & s.slope[axis])
+
+/* Columns as matrices: [N, groups, C/groups * taps, pixels]. */
+static ct_tensor *columns(const ct_deform *d, ct_tensor *x, ct_tensor *offset, ct_tensor *mask) {
+    samples s = sample(d, x, offset, mask);
+    ct_tensor *c = blend(&s, WEIGHT(0), WEIGHT(1));
+    if (s.mask) c = mul(c, s.mask);
+    return reshape(c, CT_DIMS(d->batch, d->groups, d->channels / d->groups * d->taps, d->pixels));
+}
+
+/* w as [groups, out / groups, C/groups * taps]. */
+static ct_tensor *weight_matrices(const ct_deform *d, ct_tensor *w) {
+    if (d->channels_last) w = permute(w, CT_DIMS(3, 2, 0, 1));
+    return reshape(w, CT_DIMS(d->groups, d->out_channels / d->groups, d->channels / d->groups * d->taps));
+}
+
+static ct_tensor *grad_matrices(const ct_deform *d, ct_tensor *g) {
+    return reshape(first(g, d->channels_last), CT_DIMS(d->batch, d->groups, d->out_channels / d->groups, d->pixels));
+}
+
+void deform_conv_lower(ct_lower *l) {
+    const deform_conv_attrs *a = l->attrs;
+    const bool last = a->channels_last;
+    ct_tensor *x = l->in[0], *w = l->in[2], *bias = l->in[3];
+    const ct_deform d =
+        resolve(x, w, NULL, OPTIONS(a, CT_EXPLICIT), ct_dim(w, last ? 3 : 0), a->groups, a->offset_groups, last);
+    ct_tensor *c = columns(&d, first(x, last), first(l->in[1], last), first(l->in[4], last));
+    ct_tensor *y = reshape(matmul(weight_matrices(&d, w), c), CT_DIMS(d.batch, d.out_channels, d.w.out[1], d.w.out[2]));
+    if (bias) y = ct_add(y, reshape(bias, CT_DIMS(d.out_channels, 1, 1)));
+    l->out[0] = back(y, last);
+}
+
+void deform_conv_grad_lower(ct_lower *l) {
+    const deform_conv_grad_attrs *a = l->attrs;
+    const bool last = a->channels_last;
+    ct_tensor *x = l->in[1], *w = l->in[3];
+    const ct_deform d =
+        resolve(x, w, NULL, OPTIONS(a, CT_EXPLICIT), ct_dim(w, last ? 3 : 0), a->groups, a->offset_groups, last);
+    const int64_t n = d.batch, g = d.offset_groups;
+    const samples s = sample(&d, first(x, last), first(l->in[2], last), first(l->in[4], last));
+    /* that of the columns, unmasked and masked */
+    ct_tensor *open = reshape(matmul(transpose(weight_matrices(&d, w), -1, -2), grad_matrices(&d, l->in[0])), s.shape);
+    ct_tensor *dc = s.mask ? mul(open, s.mask) : open, *dx = NULL;
+    const ct_dims planes = CT_DIMS(n, g, d.channels / g, d.w.in[1] * d.w.in[2]);
+    for (int v = 0; v < 2; v++)
+        for (int u = 0; u < 2; u++) {
+            ct_tensor *part = mul(dc, mul(s.weight[0][v], s.weight[1][u])), *at = contiguous(s.index[v][u]);
+            ct_tensor *term = gather_grad(part, at, planes, 3);
+            dx = dx ? ct_add(dx, term) : term;
+        }
+    l->out[0] = back(reshape(dx, CT_DIMS(n, d.channels, d.w.in[1], d.w.in[2])), last);
+    if (l->n_out > 1 && l->want[1]) {
+        const ct_dims spots = CT_DIMS(n, g, d.taps, 1, d.pixels), axis = CT_DIMS(2);
+        ct_tensor *moves[2] = {reshape(sum(mul(dc, blend(&s, SLOPE(0), WEIGHT(1))), .axes = axis), spots),
+                               reshape(sum(mul(dc, blend(&s, WEIGHT(0), SLOPE(1))), .axes = axis), spots)};
+        l->out[1] = back(reshape(cat(moves, 2, 3), CT_DIMS(n, 2 * g * d.taps, d.w.out[1], d.w.out[2])), last);
+    }
+    if (l->n_out > 2 && l->want[2]) {
+        ct_tensor *dm = sum(mul(open, blend(&s, WEIGHT(0), WEIGHT(1))), .axes = CT_DIMS(2));
+        l->out[2] = back(reshape(dm, CT_DIMS(n, g * d.taps, d.w.out[1], d.w.out[2])), last);
+    }
+}
+
+void deform_conv_weight_grad_lower(ct_lower *l) {
+    const deform_conv_weight_grad_attrs *a = l->attrs;
+    const bool last = a->channels_last;
+    ct_tensor *x = l->in[1];
+    const ct_deform d = resolve(x, NULL, &a->kernel, OPTIONS(a, CT_EXPLICIT), ct_dim(l->in[0], last ? 3 : 1), a->groups,
+                                a->offset_groups, last);
+    ct_tensor *c = columns(&d, first(x, last), first(l->in[2], last), first(l->in[3], last));
+    ct_tensor *dw = sum(matmul(grad_matrices(&d, l->in[0]), transpose(c, -1, -2)), .axes = CT_DIMS(0));
+    dw = reshape(dw, CT_DIMS(d.out_channels, d.channels / d.groups, a->kernel.d[0], a->kernel.d[1]));
+    l->out[0] = last ? permute(dw, CT_DIMS(2, 3, 1, 0)) : dw;
+}
+
+/* ---- Derivative, and the public op ---- */
+
+void deform_conv_vjp(ct_vjp *v) {
+    const deform_conv_attrs *a = v->attrs;
+    ct_tensor *g = v->cot[0], *x = v->in[0], *offset = v->in[1], *w = v->in[2], *mask = v->in[4];
+    if (v->need[0] || v->need[1] || (mask && v->need[4])) {
+        ct_tensor *doffset = NULL, *dmask = NULL;
+        ct_tensor *dx =
+            deform_conv_grad(g, x, offset, w, a->strides, a->pads, a->dilations, a->groups, a->offset_groups,
+                             .mask = mask, .channels_last = a->channels_last, .doffset = v->need[1] ? &doffset : NULL,
+                             .dmask = mask && v->need[4] ? &dmask : NULL);
+        if (v->need[0]) v->grad[0] = dx;
+        if (v->need[1]) v->grad[1] = doffset;
+        if (mask && v->need[4]) v->grad[4] = dmask;
+    }
+    if (v->need[2]) {
+        const int k = a->channels_last ? 0 : 2;
+        v->grad[2] = deform_conv_weight_grad(g, x, offset, CT_DIMS(ct_dim(w, k), ct_dim(w, k + 1)), a->strides, a->pads,
+                                             a->dilations, a->groups, a->offset_groups, .mask = mask,
+                                             .channels_last = a->channels_last);
+    }
+    if (v->in[3] && v->need[3]) v->grad[3] = sum(g, .axes = a->channels_last ? CT_DIMS(0, 1, 2) : CT_DIMS(0, 2, 3));
+}
+
+void deform_conv2d_lower(ct_lower *l) {
+    const deform_conv2d_attrs *a = l->attrs;
+    const bool last = a->channels_last;
+    ct_tensor *x = l->in[0], *w = l->in[2];
+    const ct_deform d =
+        resolve(x, w, NULL, OPTIONS(a, a->pad_mode), ct_dim(w, last ? 3 : 0), a->groups, a->offset_groups, last);
+    l->out[0] = deform_conv(x, l->in[1], w, ct__window_strides(&d.w), ct__window_pads(&d.w), ct__window_dilations(&d.w),
+                            a->groups, a->offset_groups, .bias = l->in[3], .mask = l->in[4], .channels_last = last);
+}
