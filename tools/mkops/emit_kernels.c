@@ -246,12 +246,21 @@ static unsigned part_of(const char *name) {
     return (hash >> 8) % ELEMENTWISE_PARTS;
 }
 
+static bool has_elementwise_attrs(const library *lib, const char *folder) {
+    for (int i = 0; i < lib->n_ops; i++)
+        if (lib->ops[i]->elementwise && has_attrs(lib->ops[i]) && strcmp(lib->ops[i]->folder, folder) == 0) return true;
+    return false;
+}
+
 void emit_elementwise_kernels(const library *lib, const char *out) {
     for (unsigned part = 0; part < ELEMENTWISE_PARTS; part++) {
         text t = {0};
         put(&t, "/* Elementwise kernels, part %u of %d; compiled once per ISA. Written by mkops. */\n", part + 1,
             ELEMENTWISE_PARTS);
-        put(&t, "#include \"backends/cpu/elementwise_kernel.h\"\n\n#include \"gen/elementwise.attrs.h\"\n\n");
+        put(&t, "#include \"backends/cpu/elementwise_kernel.h\"\n\n");
+        for (int i = 0; i < lib->n_folders; i++)
+            if (has_elementwise_attrs(lib, lib->folders[i])) put(&t, "#include \"gen/%s.attrs.h\"\n", lib->folders[i]);
+        put(&t, "\n");
         if (part == 0) put(&t, "CT_ELEMENTWISE_ISA_TABLE\n\n");
         for (int i = 0; i < lib->n_ops; i++)
             if (lib->ops[i]->elementwise && part_of(lib->ops[i]->name) == part) emit_op_kernels(&t, lib->ops[i]);

@@ -178,6 +178,8 @@ void parse_line(library *lib, const char *file, int line, const char *folder, co
             op->doc = copy_n(part + 1, n - 2);
         } else if (at_text(&c, "let")) {
             continue; /* read before the value */
+        } else if (at_text(&c, "internal")) {
+            op->internal = true;
         } else if (at_text(&c, "in")) {
             parse_domains(&c, op);
         } else if (at_text(&c, "with")) {
