@@ -98,6 +98,8 @@ def main():
     print(f'{"workload":34} {"T":>2} {"cotangent":>15} {"PyTorch":>15} {"ratio":>7}')
     for threads in (int(t) for t in args.threads.split(',')):
         peers = [Torch('default', threads, {}), Torch('tuned', threads, TUNED)]
+        for peer in peers:
+            peer.ask('')  # no workload: the answer says that it has started, and nobody is measured beside it
         for workload in ours:
             best = compare(workload, threads, peers if workload in torch_names else [], has_formats)
             show(workload, threads, best)
