@@ -13,7 +13,7 @@
 
 #include "tests/harness.h"
 
-enum { CONFIGURATIONS = 2400, LAMBDA = 8, GROWTH = 64, WORK = 60000 };
+enum { CONFIGURATIONS = 2400, LARGE_ONES = 60, LAMBDA = 8, GROWTH = 64, WORK = 60000, LARGE_WORK = 3000000 };
 
 typedef struct config {
     int rank, batch, groups, in_each, out_each;
@@ -36,13 +36,18 @@ static int larger(int a, int b) { return a > b ? a : b; }
 
 static int one_of(const int *values, int n) { return values[below(n)]; }
 
-static bool draw_axis(config *c, int a) {
+static bool draw_axis(config *c, int a, bool large) {
     const int most = c->rank == 1 ? 9 : c->rank == 2 ? 5 : 3;
     c->kernel[a] = 1 + below(most);
     c->stride[a] = below(2) ? 1 : 1 + below(3);
     c->dilation[a] = below(2) ? 1 : 1 + below(3);
     const int span = c->dilation[a] * (c->kernel[a] - 1) + 1;
-    c->in[a] = 1 + below(c->rank == 1 ? 70 : c->rank == 2 ? 19 : 8);
+    c->in[a] = large ? 20 + below(c->rank == 1   ? 3000
+                                  : c->rank == 2 ? 90
+                                                 : 20)
+                     : 1 + below(c->rank == 1   ? 70
+                                 : c->rank == 2 ? 19
+                                                : 8);
     c->before[a] = c->after[a] = 0;
     if (c->mode == CT_SAME) {
         c->out[a] = (c->in[a] + c->stride[a] - 1) / c->stride[a];
@@ -59,15 +64,16 @@ static bool draw_axis(config *c, int a) {
 
 static int64_t volume(const int *size) { return (int64_t)size[0] * size[1] * size[2]; }
 
-static config draw(int number) {
-    static const int channels[] = {1, 2, 3, 5, 8, 17}, dtypes[] = {CT_F32, CT_F32, CT_F64, CT_F32, CT_BF16, CT_F16};
+static config draw(int number, bool large) {
+    static const int channels[] = {1, 2, 3, 5, 8, 17, 33, 70},
+                     dtypes[] = {CT_F32, CT_F32, CT_F64, CT_F32, CT_BF16, CT_F16};
     for (;;) {
         config c = {.rank = 1 + below(3), .batch = below(4), .groups = 1};
         c.last = below(2), c.bias = below(2), c.strided = below(4) == 0, c.exact = below(2);
         c.transposed = below(3) == 0;
         c.mode = (ct_pad_mode)one_of((const int[]){CT_EXPLICIT, CT_EXPLICIT, CT_VALID, CT_SAME}, 4);
         c.dtype = (ct_dtype)dtypes[number % 6];
-        c.in_each = one_of(channels, 6), c.out_each = one_of(channels, 6);
+        c.in_each = one_of(channels, large ? 8 : 6), c.out_each = one_of(channels, large ? 8 : 6);
         switch (below(4)) {
         case 0: c.groups = 2 + below(3); break;
         case 1: /* depthwise with a multiplier */
@@ -81,7 +87,7 @@ static config draw(int number) {
         bool fits = true;
         for (int a = 0; a < 3; a++) {
             c.in[a] = c.out[a] = c.kernel[a] = c.stride[a] = c.dilation[a] = 1;
-            if (a >= 3 - c.rank) fits &= draw_axis(&c, a);
+            if (a >= 3 - c.rank) fits &= draw_axis(&c, a, large);
         }
         /* Every remainder belongs to some size of a transposed one: output_padding, always 0 under Same and Valid here. */
         if (c.transposed)
@@ -92,7 +98,7 @@ static config draw(int number) {
             }
         const int64_t work =
             (int64_t)c.groups * c.in_each * c.out_each * volume(c.kernel) * volume(c.out) * larger(c.batch, 1);
-        if (fits && work <= WORK) return c;
+        if (fits && work <= (large ? LARGE_WORK : WORK) && (!large || work > LARGE_WORK / 4)) return c;
     }
 }
 
@@ -307,7 +313,7 @@ static bool check(const config *c) {
     return good;
 }
 
-static void sweep(int first, int last) {
+static void sweep(int first, int last, bool large) {
     static const char *const levels[] = {"base", "avx2", "avx512", "avx512bf16", "neon"};
     const char *usable[5];
     int n = 0, bad = 0;
@@ -319,15 +325,21 @@ static void sweep(int first, int last) {
     }
     state += (uint64_t)first * 2654435761u;
     for (int i = first; i < last && bad < 8; i++) {
-        const config c = draw(i);
+        const config c = draw(i, large);
         ct_set_isa(i % 2 ? best : usable[i / 2 % n]);
         if (!check(&c)) bad++;
     }
 }
 
-TEST_LIMIT(random_convolutions_agree_with_their_definition_1, 300) { sweep(0, CONFIGURATIONS / 4); }
-TEST_LIMIT(random_convolutions_agree_with_their_definition_2, 300) { sweep(CONFIGURATIONS / 4, CONFIGURATIONS / 2); }
-TEST_LIMIT(random_convolutions_agree_with_their_definition_3, 300) {
-    sweep(CONFIGURATIONS / 2, CONFIGURATIONS / 4 * 3);
+TEST_LIMIT(random_convolutions_agree_with_their_definition_1, 300) { sweep(0, CONFIGURATIONS / 4, false); }
+TEST_LIMIT(random_convolutions_agree_with_their_definition_2, 300) {
+    sweep(CONFIGURATIONS / 4, CONFIGURATIONS / 2, false);
 }
-TEST_LIMIT(random_convolutions_agree_with_their_definition_4, 300) { sweep(CONFIGURATIONS / 4 * 3, CONFIGURATIONS); }
+TEST_LIMIT(random_convolutions_agree_with_their_definition_3, 300) {
+    sweep(CONFIGURATIONS / 2, CONFIGURATIONS / 4 * 3, false);
+}
+TEST_LIMIT(random_convolutions_agree_with_their_definition_4, 300) {
+    sweep(CONFIGURATIONS / 4 * 3, CONFIGURATIONS, false);
+}
+/* Several blocks, segments and parts. */
+TEST_LIMIT(large_random_convolutions_agree_with_their_definition, 300) { sweep(1000000, 1000000 + LARGE_ONES, true); }

@@ -67,6 +67,25 @@ TEST(losses_of_logits_of_ten_thousand_are_finite_with_finite_gradients) {
     CHECK_VALUES(ct_grad_of(rows), CT_DIMS(2, 3), 0, 1, -1, 0, 0, 0, 0);
 }
 
+/* ---- Large gradients, which are written past the caches ---- */
+
+TEST(large_gradients_are_those_of_their_rows) {
+    for (int columns = 1024; columns <= 5008; columns += 3984) { /* 5008: longer than what is kept of a row */
+        ct_scope {
+            ct_tensor *x = ct_require_grad(ct_randn(CT_DIMS(2111, columns))),
+                      *t = ct_randint(CT_DIMS(2111), 0, columns);
+            ct_tensor *some = ct_require_grad(ct_clone(ct_narrow(ct_detach(x), 0, 1000, 20)));
+            ct_tensor *y = ct_cross_entropy(x, t, .reduction = CT_SUM),
+                      *few = ct_cross_entropy(some, ct_narrow(t, 0, 1000, 20), .reduction = CT_SUM);
+            CHECK(ct_backward(y) && ct_backward(few));
+            CHECK(harness_same_bits(ct_clone(ct_narrow(ct_grad_of(x), 0, 1000, 20)), ct_grad_of(some)));
+            /* and a row of probabilities less a one sums to 0 */
+            ct_tensor *sums = ct_sum(ct_grad_of(x), .axes = CT_DIMS(1));
+            CHECK_NEAR(ct_item(ct_amax(ct_abs(sums))), 0, 8 * 0x1p-24 * 4);
+        }
+    }
+}
+
 /* ---- Gradients of the other arguments ---- */
 
 static ct_tensor *weighted(void *context, ct_tensor *const *in, int n) {

@@ -209,6 +209,40 @@ TEST(both_layouts_give_the_same) {
     }
 }
 
+/* ---- Large results, which are written past the caches ---- */
+
+/* y and dx of rows (or items) from `first` on are, to the bit, those of these rows alone. */
+static void check_part(ct_tensor *(*norm)(ct_tensor *x), ct_dims shape, int64_t first) {
+    ct_tensor *x = ct_require_grad(ct_randn(shape)), *g = ct_randn(shape), *y = norm(x);
+    ct_tensor *some = ct_require_grad(ct_clone(ct_narrow(ct_detach(x), 0, first, 2))), *few = norm(some);
+    REQUIRE(ct_backward_from(y, g, 0) && ct_backward_from(few, ct_clone(ct_narrow(g, 0, first, 2)), 0));
+    CHECK(ct_numel(y) * 4 > 8 << 20 && ct_numel(few) * 4 < 8 << 20);
+    CHECK(harness_same_bits(ct_clone(ct_narrow(ct_detach(y), 0, first, 2)), ct_detach(few)));
+    CHECK(harness_same_bits(ct_clone(ct_narrow(ct_grad_of(x), 0, first, 2)), ct_grad_of(some)));
+}
+
+TEST(large_results_are_those_of_their_parts) {
+    check_part(by_layer, CT_DIMS(2111, 1024), 2100);
+    check_part(by_layer, CT_DIMS(2111, 1027), 17); /* not aligned */
+    check_part(by_group, CT_DIMS(12, 64, 56, 56), 7);
+    check_part(by_group_last, CT_DIMS(12, 56, 56, 64), 7);
+    check_part(by_group_last, CT_DIMS(3, 128, 128, 48), 1);
+}
+
+TEST(large_batches_agree_with_f64_in_both_layouts) {
+    ct_dims shapes[] = {CT_DIMS(12, 64, 56, 56), CT_DIMS(4, 3, 300, 320), CT_DIMS(12, 56, 56, 64)};
+    for (int i = 0; i < 3; i++) {
+        ct_scope {
+            ct_tensor *x = ct_require_grad(ct_randn(shapes[i])), *wide = ct_require_grad(ct_cast(ct_detach(x), CT_F64));
+            ct_tensor *g = ct_randn(shapes[i]), *y = i < 2 ? by_batch(x) : by_batch_last(x),
+                      *exact = i < 2 ? by_batch(wide) : by_batch_last(wide);
+            CHECK(ct_backward_from(y, g, 0) && ct_backward_from(exact, ct_cast(g, CT_F64), 0));
+            CHECK_NEAR(ct_item(ct_amax(ct_abs(ct_sub(y, exact)))), 0, 8 * 0x1p-24 * 6);
+            CHECK_NEAR(ct_item(ct_amax(ct_abs(ct_sub(ct_grad_of(x), ct_grad_of(wide))))), 0, 8 * 0x1p-24 * 6);
+        }
+    }
+}
+
 /* ---- Parts of gradients ---- */
 
 TEST(gradients_that_are_not_wanted_are_not_computed) {

@@ -132,6 +132,11 @@ static inline void sdpa_put(const sdpa *s, const void *from, double factor, cons
     for (int64_t i = 0; i < n; i += VF32_LANES) {
         const int m = (int)ct__min64(VF32_LANES, n - i);
         const vf32 value = vf32_mul(vf32_load_n(x + i, m), vf32_set1(f));
+        if (step == 1) {
+            if (to->dtype == CT_F16) vf32_store_f16_n(y + i, value, m);
+            else vf32_store_bf16_n(y + i, value, m);
+            continue;
+        }
         if (to->dtype == CT_F16) vf32_store_f16(half, value);
         else vf32_store_bf16(half, value);
         for (int k = 0; k < m; k++) y[(i + k) * step] = half[k];

@@ -53,33 +53,42 @@ static inline double f64_chain(double a, double b, double c) { return __builtin_
 #define CHAIN(R, a, b, c) ((a) * (b) + (c))
 #endif
 enum { CHAINS = 4 };
-#define DELTA_ROWS(R, T)                                                                                \
-    static void R##_delta(const backward *w, int64_t range, int64_t b, int64_t h, const sdpa_rows *g,   \
-                          const sdpa_rows *y, int64_t i0, int64_t rows) {                               \
-        const sdpa *s = &w->s;                                                                          \
-        T *delta = (T *)(void *)w->delta, *level = (T *)(void *)w->lse_rows;                            \
-        for (int64_t r = 0; r < rows; r += CHAINS) {                                                    \
-            const int64_t n = ct__min64(CHAINS, rows - r);                                              \
-            T sum[CHAINS] = {0};                                                                        \
-            const T *x[CHAINS], *z[CHAINS];                                                             \
-            for (int64_t k = 0; k < CHAINS; k++) {                                                      \
-                const int64_t row = r + ct__min64(k, n - 1);                                            \
-                x[k] = (const T *)(const void *)(g->at + row * g->ld);                                  \
-                z[k] = (const T *)(const void *)(y->at + row * y->ld);                                  \
-            }                                                                                           \
-            for (int64_t c = 0; c < s->dv; c++)                                                         \
-                for (int k = 0; k < CHAINS; k++) sum[k] = CHAIN(R, x[k][c], z[k][c], sum[k]);           \
-            for (int64_t k = 0; k < n; k++) {                                                           \
-                const int64_t i = i0 + r + k, at = ((range * s->batch + b) * s->heads + h) * s->tq + i; \
-                delta[at] = sum[k];                                                                     \
-                if (w->g_lse) {                                                                         \
-                    const int64_t *st = w->g_lse->strides;                                              \
-                    delta[at] -= (T)sdpa_number(w->g_lse, b * st[0] + h * st[1] + i * st[2]);           \
-                }                                                                                       \
-                const int64_t *st = w->lse->strides;                                                    \
-                level[at] = (T)sdpa_number(w->lse, b * st[0] + h * st[1] + i * st[2]);                  \
-            }                                                                                           \
-        }                                                                                               \
+#define DELTA_ROWS(R, T)                                                                                           \
+    static void R##_delta(const backward *w, int64_t range, int64_t b, int64_t h, const sdpa_rows *g,              \
+                          const sdpa_rows *y, int64_t i0, int64_t rows) {                                          \
+        const sdpa *s = &w->s;                                                                                     \
+        T *delta = (T *)(void *)w->delta, *level = (T *)(void *)w->lse_rows;                                       \
+        for (int64_t r = 0; r < rows; r += CHAINS) {                                                               \
+            const int64_t n = ct__min64(CHAINS, rows - r), r1 = r + (n > 1), r2 = r1 + (n > 2), r3 = r2 + (n > 3); \
+            const T *x0 = (const T *)(const void *)(g->at + r * g->ld),                                            \
+                    *z0 = (const T *)(const void *)(y->at + r * y->ld);                                            \
+            const T *x1 = (const T *)(const void *)(g->at + r1 * g->ld),                                           \
+                    *z1 = (const T *)(const void *)(y->at + r1 * y->ld);                                           \
+            const T *x2 = (const T *)(const void *)(g->at + r2 * g->ld),                                           \
+                    *z2 = (const T *)(const void *)(y->at + r2 * y->ld);                                           \
+            const T *x3 = (const T *)(const void *)(g->at + r3 * g->ld),                                           \
+                    *z3 = (const T *)(const void *)(y->at + r3 * y->ld);                                           \
+            T s0 = 0, s1 = 0, s2 = 0, s3 = 0;                                                                      \
+            for (int64_t c = 0; c < s->dv; c++) {                                                                  \
+                s0 = CHAIN(R, x0[c], z0[c], s0);                                                                   \
+                s1 = CHAIN(R, x1[c], z1[c], s1);                                                                   \
+                s2 = CHAIN(R, x2[c], z2[c], s2);                                                                   \
+                s3 = CHAIN(R, x3[c], z3[c], s3);                                                                   \
+            }                                                                                                      \
+            volatile T sum[CHAINS]; /* else the compiler makes a vector of the four and takes it apart again */    \
+            sum[0] = s0, sum[1] = s1, sum[2] = s2, sum[3] = s3;                                                    \
+            for (int64_t k = 0; k < n; k++) {                                                                      \
+                const int64_t i = i0 + r + k, at = ((range * s->batch + b) * s->heads + h) * s->tq + i;            \
+                T value = sum[k];                                                                                  \
+                if (w->g_lse) {                                                                                    \
+                    const int64_t *st = w->g_lse->strides;                                                         \
+                    value -= (T)sdpa_number(w->g_lse, b * st[0] + h * st[1] + i * st[2]);                          \
+                }                                                                                                  \
+                const int64_t *st = w->lse->strides;                                                               \
+                delta[at] = value;                                                                                 \
+                level[at] = (T)sdpa_number(w->lse, b * st[0] + h * st[1] + i * st[2]);                             \
+            }                                                                                                      \
+        }                                                                                                          \
     }
 DELTA_ROWS(f32, float)
 DELTA_ROWS(f64, double)
@@ -137,14 +146,22 @@ static void query_against_keys(const backward *w, const key_block *kb, const que
     const int64_t size = s->size, width = ct__panel_width(s->kernel), ld = SDPA_LD * size,
                   strip = ct__ceil_div(qb->rows, ct__ceil_div(qb->rows, s->strip));
     const bool wants_scores = w->dq || w->dk || w->dmask;
+    /* What the block's last row sees, and below the same for each strip: the rest of a causal mask is not computed. */
+    const int64_t most = ct__min64(kb->n, sdpa_seen(s, qb->i0 + qb->rows - 1) - kb->j0);
     for (int64_t r = 0; r < qb->rows; r += strip) {
         const int64_t rows = ct__min64(strip, qb->rows - r);
         char *p = qb->p + r * ld, *ds = qb->ds + r * ld;
+        const int64_t n = ct__max64(0, ct__min64(most, sdpa_seen(s, qb->i0 + r + rows - 1) - kb->j0));
+        for (int64_t i = 0; n < most && i < rows; i++) {
+            memset(p + i * ld + n * size, 0, (size_t)((most - n) * size));
+            memset(ds + i * ld + n * size, 0, (size_t)((most - n) * size));
+        }
+        if (n == 0) continue;
         const int64_t next = qb->i0 + qb->rows;
         if (next < s->tq) {
-            const int64_t n = ct__min64(qb->rows, s->tq - next), parts = ct__ceil_div(qb->rows, strip);
-            sdpa_ask(s->q, kb->b, qb->h, next, n, r / strip, parts);
-            sdpa_ask(w->g, kb->b, qb->h, next, n, r / strip, parts);
+            const int64_t more = ct__min64(qb->rows, s->tq - next), parts = ct__ceil_div(qb->rows, strip);
+            sdpa_ask(s->q, kb->b, qb->h, next, more, r / strip, parts);
+            sdpa_ask(w->g, kb->b, qb->h, next, more, r / strip, parts);
         }
         const ct__block score = {.a = qb->q.at + r * qb->q.ld,
                                  .a_row = qb->q.ld,
@@ -155,7 +172,7 @@ static void query_against_keys(const backward *w, const key_block *kb, const que
                                  .c = p,
                                  .c_row = ld,
                                  .m = rows,
-                                 .n = kb->n,
+                                 .n = n,
                                  .k = s->d};
         ct__block_multiply(s->kernel, &score);
         const ct__block dp = {.a = qb->g.at + r * qb->g.ld,
@@ -167,14 +184,14 @@ static void query_against_keys(const backward *w, const key_block *kb, const que
                               .c = ds,
                               .c_row = ld,
                               .m = rows,
-                              .n = kb->n,
+                              .n = n,
                               .k = s->dv};
         if (wants_scores) ct__block_multiply(s->kernel, &dp);
         else
-            for (int64_t i = 0; i < rows; i++) memset(ds + i * ld, 0, (size_t)(kb->n * size));
-        if (s->wide) f64_strip(w, kb, qb, r, rows, p, ds, kb->n);
-        else f32_strip(w, kb, qb, r, rows, p, ds, kb->n);
-        if (w->dmask) put_mask_rows(w, kb, qb, r, rows, ds, kb->n);
+            for (int64_t i = 0; i < rows; i++) memset(ds + i * ld, 0, (size_t)(n * size));
+        if (s->wide) f64_strip(w, kb, qb, r, rows, p, ds, n);
+        else f32_strip(w, kb, qb, r, rows, p, ds, n);
+        if (w->dmask) put_mask_rows(w, kb, qb, r, rows, ds, n);
         if (!w->dq) continue;
         const ct__block dq = {.a = ds,
                               .a_row = ld,
@@ -186,12 +203,12 @@ static void query_against_keys(const backward *w, const key_block *kb, const que
                               .c_row = qb->dq_ld,
                               .m = rows,
                               .n = s->d,
-                              .k = kb->n,
+                              .k = n,
                               .accumulate = s->causal || !kb->first};
         ct__block_multiply(s->kernel, &dq);
     }
     ct__block over_queries = {
-        .a_row = size, .a_step = ld, .panel = width * size, .m = kb->n, .k = qb->rows, .accumulate = true};
+        .a_row = size, .a_step = ld, .panel = width * size, .m = most, .k = qb->rows, .accumulate = true};
     if (w->dv) {
         over_queries.a = qb->p, over_queries.b = qb->g.at, over_queries.b_step = qb->g.ld;
         over_queries.c = kb->dv, over_queries.c_row = s->dv * size, over_queries.n = s->dv;

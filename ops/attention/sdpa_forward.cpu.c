@@ -13,8 +13,8 @@ typedef struct forward {
 /* Query rows of a chunk: K is packed for each, so they are many; but there have to be chunks for all threads. */
 static int64_t chunk_rows(const sdpa *s) {
     int64_t rows = s->tq * s->batch * s->heads / 16;
-    rows = ct__max64(64, ct__min64(rows, 36 * SDPA_STRIP));
-    return ct__max64(1, ct__min64(ct__grain(rows), s->tq));
+    rows = ct__max64(1, ct__grain(ct__max64(64, ct__min64(rows, 40 * SDPA_STRIP))));
+    return ct__max64(1, ct__ceil_div(s->tq, ct__max64(1, ct__ceil_div(s->tq, rows)))); /* none of them a small rest */
 }
 
 static size_t worker_room(const sdpa *s, int64_t rows) {

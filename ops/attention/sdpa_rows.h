@@ -7,7 +7,10 @@ static inline void ROWS(mask_row)(const sdpa *s, int64_t at, int64_t n, ROWS_T *
     const int64_t step = m->strides[3];
     if (m->dtype == CT_BOOL) {
         const uint8_t *x = CT_AT(const uint8_t, m) + at;
-        for (int64_t j = 0; j < n; j++) to[j] = x[j * step] ? 0 : (ROWS_T)-INFINITY;
+        if (step == 1)
+            for (int64_t j = 0; j < n; j++) to[j] = x[j] ? 0 : (ROWS_T)-INFINITY;
+        else
+            for (int64_t j = 0; j < n; j++) to[j] = x[j * step] ? 0 : (ROWS_T)-INFINITY;
     } else if (m->dtype == CT_F32) {
         const float *x = CT_AT(const float, m) + at;
         if (step == 1)

@@ -49,7 +49,10 @@ static void NAME(plan)(NAME(band) * b, const depthwise_pass *p) {
 /* A row of T: whole vectors, then the rest. */
 SIMD_INLINE void NAME(copy_row)(T *dst, const T *src, int64_t count) {
     int64_t j = 0;
-    for (; j + VL <= count; j += VL) VF(store)(dst + j, VF(load)(src + j));
+    for (; j + VL <= count; j += VL) {
+        __builtin_prefetch(src + j + 3072 / sizeof(T), 0, 2); /* 3 KiB further: most often the plane goes on there */
+        VF(store)(dst + j, VF(load)(src + j));
+    }
     if (j < count) VF(store_n)(dst + j, VF(load_n)(src + j, (int)(count - j)), (int)(count - j));
 }
 
@@ -189,6 +192,7 @@ static void NAME(plain_rows)(const NAME(band) * b, int64_t image, int64_t channe
     T *place = (T *)y->data;
     if (b->dense) place += image * y->n + channel * y->c + row * y->h;
     const T *from = source + depthwise_offset(w, 0, 0, b->left, b->length);
+    int64_t sent = 0; /* of a result that goes past the caches: whole lines, as soon as they are there */
     NAME(copy)(b, source, image, other, first, 4 + edge);
     for (int64_t i = 0; i < rows; i += 4) {
         const bool direct = b->dense && !b->stream && i + 4 <= rows;
@@ -197,11 +201,18 @@ static void NAME(plain_rows)(const NAME(band) * b, int64_t image, int64_t channe
         (h->taps == 3 ? NAME(four_rows_3) : NAME(four_rows_5))(
             direct ? place + i * y->h : target + i * target_row, direct ? y->h : target_row, w->target,
             from + i * b->source_row, b->source_row, weight, w->step, start, add);
+        if (b->stream) {
+            int64_t end = ct__min64(i + 4, rows) * w->target;
+            if (i + 4 < rows) end -= (int64_t)((uintptr_t)(place + end) % 64 / sizeof(T));
+            if (end > sent) {
+                NAME(stream_out)(place + sent, target + sent, end - sent);
+                sent = end;
+            }
+        }
         if (b->dense && !direct && !b->stream)
             for (int64_t q = i; q < rows; q++)
                 memcpy(place + q * y->h, target + q * target_row, (size_t)w->target * sizeof(T));
     }
-    if (b->stream) NAME(stream_out)(place, target, rows * w->target);
 }
 
 static void NAME(plane)(const NAME(band) * b, int64_t image, int64_t channel, T *scratch) {
@@ -298,6 +309,38 @@ static __attribute__((noinline)) void NAME(add_5x1)(V *sums, const T *x, int64_t
     NAME(add_taps)(sums, x, x_row, g, g_row, rows, lanes, step, 5, 1);
 }
 
+/* 3x3 with g read where it lies: x's row i meets g[i], g[i + 1] and g[i + 2], which are taps 2, 1 and 0. */
+SIMD_INLINE void NAME(add_vector)(V *s, const T *x, int64_t step, V y0, V y1, V y2) {
+#pragma GCC unroll 3
+    for (int t = 0; t < 3; t++) {
+        V v = VF(load)(x + t * step);
+        DEPTHWISE_KEEP(v);
+        s[t] = VF(fma)(y0, v, s[t]), s[3 + t] = VF(fma)(y1, v, s[3 + t]), s[6 + t] = VF(fma)(y2, v, s[6 + t]);
+    }
+}
+static __attribute__((noinline)) void NAME(add_direct)(V *sums, const T *x, int64_t x_row, const T *const *g,
+                                                       int64_t rows, int64_t width, int64_t step) {
+    V s[9];
+#pragma GCC unroll 9
+    for (int i = 0; i < 9; i++) s[i] = sums[i];
+    for (int64_t i = 0; i < rows; i++, x += x_row) {
+        const T *g0 = g[i + 2], *g1 = g[i + 1], *g2 = g[i];
+        int64_t j = 0;
+        for (; j + VL <= width; j += VL) {
+            __builtin_prefetch(g0 + j + 3072 / sizeof(T), 0, 2);
+            V y0 = VF(load)(g0 + j), y1 = VF(load)(g1 + j), y2 = VF(load)(g2 + j);
+            DEPTHWISE_KEEP(y0);
+            DEPTHWISE_KEEP(y1);
+            DEPTHWISE_KEEP(y2);
+            NAME(add_vector)(s, x + j, step, y0, y1, y2);
+        }
+        const int n = (int)(width - j);
+        if (n) NAME(add_vector)(s, x + j, step, VF(load_n)(g0 + j, n), VF(load_n)(g1 + j, n), VF(load_n)(g2 + j, n));
+    }
+#pragma GCC unroll 9
+    for (int i = 0; i < 9; i++) sums[i] = s[i];
+}
+
 /* One row of g with one row of x: four taps share what is loaded of g. */
 static void NAME(add_any)(V *sums, const T *const *x, const T *g, int64_t taps, int64_t lanes) {
     for (int64_t t = 0; t < taps; t += 4) {
@@ -348,6 +391,24 @@ static void NAME(sum_plane)(const NAME(sums) * s, int64_t plane, T *scratch) {
     for (int64_t row = 0; row < h->target; row += b->rows) {
         const int64_t rows = ct__min64(b->rows, h->target - row), first = row * h->up + h->first;
         T *to = y + border * b->lanes;
+        if (plain && h->taps == 3 && g->dtype == DTYPE && g->g.w == 1) {
+            const T *at = x + depthwise_offset(w, 0, 0, b->left, b->length);
+            const T *plane_g = (const T *)g->g.data + image * g->g.n + o * g->g.c + row * g->g.h;
+            NAME(copy)(b, x, image, channel, first, ct__min64(4, rows + edge));
+            for (int64_t i = 0; i < rows + edge; i += 4) {
+                const int64_t n = ct__min64(4, rows + edge - i);
+                const T *lines[6];
+                for (int64_t q = 0; q < n + 2; q++) /* rows that are not there: zeros */
+                    lines[q] = i + q < 2 || i + q - 2 >= rows ? y : plane_g + (i + q - 2) * g->g.h;
+                if (i + 4 < rows + edge) NAME(copy)
+                (b, x + (i + 4) * b->source_row, image, channel, first + i + 4, ct__min64(4, rows + edge - i - 4));
+                NAME(add_direct)(sum, at + i * b->source_row, b->source_row, lines, n, w->target, w->step);
+            }
+            for (int64_t i = 0; g->bias && i < rows; i++)
+                for (int64_t j = 0; j < w->target; j += VL)
+                    total = VF(add)(total, VF(load_n)(plane_g + i * g->g.h + j, (int)ct__min64(VL, w->target - j)));
+            continue;
+        }
         if (plain) {
             /* As in plain_rows: the next rows are copied before these are added. */
             const T *at = x + depthwise_offset(w, 0, 0, b->left, b->length);

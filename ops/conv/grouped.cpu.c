@@ -7,9 +7,9 @@ enum { BAND_BYTES = 24 << 10 };
 
 /* ---- The tile: `positions` neighbouring targets by eight channels ---- */
 
-/* out[q][l] = start[l] + sum over t of src[offset[t] + q] w[t][l] */
-SIMD_INLINE void tile_body(float *out, const float *src, const int64_t *offset, const float *w, int64_t taps,
-                           const float *start, const int positions) {
+/* out[q * step + l] = start[l] + sum over t of src[offset[t] + q] w[t][l] */
+SIMD_INLINE void tile_body(float *out, int64_t step, const float *src, const int64_t *offset, const float *w,
+                           int64_t taps, const float *start, const int positions) {
     v8 s[GROUPED_TILE];
 #pragma GCC unroll 14
     for (int q = 0; q < positions; q++) s[q] = v8_load(start);
@@ -20,23 +20,28 @@ SIMD_INLINE void tile_body(float *out, const float *src, const int64_t *offset, 
         for (int q = 0; q < positions; q++) s[q] = v8_fma(v8_set1(x[q]), y, s[q]);
     }
 #pragma GCC unroll 14
-    for (int q = 0; q < positions; q++) v8_store(out + q * 8, s[q]);
+    for (int q = 0; q < positions; q++) v8_store(out + q * step, s[q]);
 }
 
 #define TILE(R)                                                                                             \
-    static void tile_##R(float *out, const float *src, const int64_t *offset, const float *w, int64_t taps, \
-                         const float *start) {                                                              \
-        tile_body(out, src, offset, w, taps, start, R);                                                     \
+    static void tile_##R(float *out, int64_t step, const float *src, const int64_t *offset, const float *w, \
+                         int64_t taps, const float *start) {                                                \
+        tile_body(out, step, src, offset, w, taps, start, R);                                               \
     }
 TILE(1)
 TILE(2)
 TILE(3)
-TILE(4) TILE(5) TILE(6) TILE(7)
+TILE(4)
+TILE(5)
+TILE(6)
+TILE(7)
 #if GROUPED_TILE == 14
-    TILE(8) TILE(9) TILE(10) TILE(11) TILE(12) TILE(13) TILE(14)
+TILE(8)
+TILE(9)
+TILE(10) TILE(11) TILE(12) TILE(13) TILE(14)
 #endif
-        typedef void (*tile_fn)(float *out, const float *src, const int64_t *offset, const float *w, int64_t taps,
-                                const float *start);
+    typedef void (*tile_fn)(float *out, int64_t step, const float *src, const int64_t *offset, const float *w,
+                            int64_t taps, const float *start);
 static const tile_fn tiles[GROUPED_TILE] = {
     tile_1, tile_2, tile_3,  tile_4,  tile_5,  tile_6,  tile_7,
 #if GROUPED_TILE == 14
@@ -175,6 +180,8 @@ static void one_group(const pass *s, int64_t image, int64_t group, int worker) {
         for (int64_t block = 0; block < s->blocks; block++) {
             const float *weights = s->weights + (group * s->blocks + block) * s->taps * 8;
             const int64_t channel = group * p->targets + block * 8, count = ct__min64(8, p->targets - block * 8);
+            const depthwise_image *y = &p->target;
+            const bool straight = same && count == 8 && y->c == 1 && p->dtype == CT_F32 && !p->residual && !p->activate;
             float start[8] = {0};
             if (p->bias) depthwise_read_f32(start, p->dtype, p->bias, channel * p->bias_step, p->bias_step, count);
             for (int64_t row = row0; row < row0 + rows; row++)
@@ -185,9 +192,15 @@ static void one_group(const pass *s, int64_t image, int64_t group, int worker) {
                         offset = listed_offset;
                         w = listed;
                     }
+                    /* Eight channels next to each other are stored by the tile. */
+                    float *out = results;
+                    if (straight) out = (float *)y->data + image * y->n + channel + row * y->h;
+                    const int64_t step = straight ? y->w : 8;
+                    for (int64_t j = 0; straight && j < s->width; j++) __builtin_prefetch(out + j * step + 16, 1);
                     for (int64_t j = 0; j < s->width; j += piece)
-                        tiles[ct__min64(piece, s->width - j) - 1](results + j * 8, src + j, offset, w, taps, start);
-                    store_row(s, results, turned, image, channel, count, row, r);
+                        tiles[ct__min64(piece, s->width - j) - 1](out + j * step, step, src + j, offset, w, taps,
+                                                                  start);
+                    if (!straight) store_row(s, results, turned, image, channel, count, row, r);
                 }
         }
     }

@@ -74,7 +74,7 @@ static void set_source(pass *s, int64_t *tables) {
     }
     from->kernel = s->kernel;
     from->last = ct__source_channels_last(from);
-    ct__source_cut(from, BLOCK_BYTES, g->batch * g->groups, LEAST_CHUNKS);
+    ct__source_cut(from, BLOCK_BYTES, g->batch * g->groups, LEAST_CHUNKS, 0);
     const ct__taps *columns = &from->axis[2];
     s->sweep = OVER_CHANNELS;
     if (from->last && columns->spacing == 1) s->sweep = OVER_ROW_CHANNELS;
@@ -316,7 +316,7 @@ static void compute_block(void *ctx, int64_t chunk, int worker) {
                   later = chunk / s->panel_groups + ct__ceil_div(ct__threads(), s->panel_groups);
     place at = place_of(s, chunk / s->panel_groups);
     ct__local *local = (ct__local *)(void *)(s->workers + worker * s->worker_bytes);
-    char *strip = local->data + from->bytes;
+    char *strip = local->buffer + from->bytes;
     ct__run *runs = (ct__run *)(void *)(strip + s->strip_bytes);
     ct__source_load(from, local, at.n, at.group, at.d, at.h, at.w);
     const int64_t last = ct__min((share + 1) * s->per_group, s->panels),
@@ -336,7 +336,7 @@ static void compute_block(void *ctx, int64_t chunk, int worker) {
 
 size_t ct__conv_implicit_scratch(const ct_conv_problem *p) {
     /* Large tables are possible, if unlikely; the common ones fit here. */
-    int64_t numbers[512];
+    int64_t numbers[4096];
     const int64_t bytes = table_bytes(p);
     if (bytes > (int64_t)sizeof numbers) return 0;
     pass s;
@@ -360,7 +360,7 @@ bool ct__conv_implicit(const ct_conv_problem *p, ct_gemm_activate activate, void
     s.workers = at;
     for (int64_t worker = 0; worker < ct__threads(); worker++) {
         ct__local *local = (ct__local *)(void *)(at + worker * s.worker_bytes);
-        *local = (ct__local){-1, -1, (char *)local + 64};
+        *local = (ct__local){-1, -1, (char *)local + 64, NULL};
     }
     const int64_t rows = s.source.axis[0].count * s.source.axis[1].count;
     ct__parallel(p->geometry.groups * s.panels * rows, pack_weight, &s);

@@ -35,15 +35,17 @@ typedef struct ct__source {
     int64_t channels; /* of one group */
     ct__taps axis[3];
     int64_t lines, segment, line_blocks, segments;
+    bool borrowed;                              /* blocks need no copy: they lie as the buffer would */
     bool last;                                  /* channels innermost */
     int64_t padded, slices, rows, width, plane; /* sizes of the buffer; plane in units, padded in channels */
     int64_t bytes;
 } ct__source;
 
-/* A worker's buffer: which columns of it are source, the others being zero. */
+/* A worker's buffer: which columns of it are source, the others being zero; and where the block is, there or borrowed. */
 typedef struct ct__local {
     int64_t begin, end;
-    char *data;
+    char *buffer;
+    const char *data;
 } ct__local;
 
 /* The tables of an axis need this many numbers; they are laid out from *at on. */
@@ -52,8 +54,9 @@ void ct__taps_make(ct__taps *taps, const ct_window *w, int a, bool transposed, i
 
 /* Which way the buffer lies: as the source does, or, for pairs of channels, whichever way they can be paired. */
 bool ct__source_channels_last(const ct__source *s);
-/* Chooses lines and segment: the buffer within `bytes`, at least `blocks` blocks in all images if there is that much. */
-void ct__source_cut(ct__source *s, int64_t bytes, int64_t images, int64_t blocks);
+/* Chooses lines and segment: the buffer within `bytes`, at least `blocks` blocks in all images if there is that much, no
+ * more than `pixels` outputs in a block (0: any number). */
+void ct__source_cut(ct__source *s, int64_t bytes, int64_t images, int64_t blocks, int64_t pixels);
 /* Copies the block at outputs (h, w) of image n, group g, position d into the buffer. */
 void ct__source_load(const ct__source *s, ct__local *local, int64_t n, int64_t g, int64_t d, int64_t h, int64_t w);
 

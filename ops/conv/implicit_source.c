@@ -96,7 +96,22 @@ bool ct__source_channels_last(const ct__source *s) {
 /* Halves a count down to pieces of even size, multiples of `unit` but the last. */
 static int64_t halve(int64_t part, int64_t unit) { return ct__round_up(ct__ceil_div(part, 2), unit); }
 
-void ct__source_cut(ct__source *s, int64_t bytes, int64_t images, int64_t blocks) {
+/* Rows of a tile that would crowd a few sets of the first cache are better copied. */
+static bool crowded(int64_t stride, int64_t rows) {
+    const int64_t power = stride & -stride;
+    return power >= 64 && rows * power / 4096 > 4;
+}
+
+static bool borrowable(const ct__source *s) {
+    const ct__taps *columns = &s->axis[2];
+    const int64_t size = ct__type_size(s->type);
+    return s->last && s->type == s->kernel->packed && s->padded == s->channels && s->strides.c == 1 &&
+           s->strides.s[2] == s->channels && s->strides.s[1] == s->width * s->channels && s->slices == 1 &&
+           s->segments == 1 && columns->low == 0 && s->width <= columns->source &&
+           !crowded(columns->step * s->channels * size, s->kernel->rows);
+}
+
+void ct__source_cut(ct__source *s, int64_t bytes, int64_t images, int64_t blocks, int64_t pixels) {
     const int64_t lines = ct__taps_outputs(&s->axis[1], 0), width = ct__taps_outputs(&s->axis[2], 0);
     const int64_t tile = s->kernel->rows, others = images * s->axis[0].positions;
     s->lines = 1;
@@ -109,9 +124,11 @@ void ct__source_cut(ct__source *s, int64_t bytes, int64_t images, int64_t blocks
     while (s->lines > 1 && others * s->segments * ct__ceil_div(lines, s->lines) < blocks &&
            s->lines * s->segment > 8 * tile)
         s->lines = halve(s->lines, 1);
+    if (pixels && s->lines * s->segment > pixels) s->lines = pixels < s->segment ? 1 : pixels / s->segment;
     s->line_blocks = ct__ceil_div(lines, s->lines);
     s->lines = ct__ceil_div(lines, s->line_blocks);
     measure(s);
+    s->borrowed = borrowable(s);
 }
 
 static bool row_used(const ct__taps *t, int64_t row) {
@@ -121,12 +138,27 @@ static bool row_used(const ct__taps *t, int64_t row) {
     return false;
 }
 
+/* Rows are short: a call of memcpy for each would cost more than the copy. */
+static inline void copy_row(char *restrict to, const char *restrict from, int64_t bytes) {
+    enum { PIECE = 32 };
+    if (bytes < PIECE) {
+        for (int64_t i = 0; i < bytes; i += 4) memcpy(to + i, from + i, 4);
+        return;
+    }
+    for (int64_t i = 0; i + PIECE <= bytes; i += PIECE) memcpy(to + i, from + i, PIECE);
+    memcpy(to + bytes - PIECE, from + bytes - PIECE, PIECE); /* what is left, and some of it again */
+}
+
 /* Columns [begin, end) of one row of the buffer, all channels. */
 static void load_row(const ct__source *s, const char *from, char *to, int64_t begin, int64_t end) {
     const ct__kernel *kernel = s->kernel;
     ct__matrix src = {from, s->type, s->strides.s[2], s->strides.c};
     char *dst = to + begin * ct__source_unit(s);
-    if (s->last && s->strides.c == 1 && s->strides.s[2] == s->channels && s->padded == s->channels) {
+    if (!s->last && kernel->group == 1 && s->type == kernel->packed && s->strides.s[2] == 1) {
+        const int64_t size = ct__type_size(s->type);
+        for (int64_t c = 0; c < s->channels; c++)
+            copy_row(dst + c * s->plane * size, from + c * s->strides.c * size, (end - begin) * size);
+    } else if (s->last && s->strides.c == 1 && s->strides.s[2] == s->channels && s->padded == s->channels) {
         src.row = 0;
         ct__gemm_isa->pack_a(kernel, &src, dst, 0, false, 1, (end - begin) * s->channels);
     } else {
@@ -139,11 +171,18 @@ void ct__source_load(const ct__source *s, ct__local *local, int64_t n, int64_t g
     const ct__taps *depth = &s->axis[0], *rows = &s->axis[1], *columns = &s->axis[2];
     const int64_t size = ct__type_size(s->type), phase = d % depth->by, q = d / depth->by;
     const int64_t row0 = h * rows->step + rows->low, column0 = w * columns->step + columns->low;
+    local->data = local->buffer;
+    if (s->borrowed) { /* rows above and below the source are not looked at */
+        const int64_t slice = q * depth->step + depth->offset[depth->first[phase]];
+        local->data =
+            s->data + (n * s->strides.n + g * s->channels + slice * s->strides.s[0] + row0 * s->strides.s[1]) * size;
+        return;
+    }
     const int64_t begin = column0 < 0 ? ct__min(-column0, s->width) : 0;
     int64_t end = ct__min(s->width, columns->source - column0);
     if (end < begin) end = begin;
     if (local->begin != begin || local->end != end) { /* what is padding stays zero from then on */
-        memset(local->data, 0, (size_t)s->bytes);
+        memset(local->buffer, 0, (size_t)s->bytes);
         local->begin = begin, local->end = end;
     }
     if (begin == end) return;
@@ -153,7 +192,7 @@ void ct__source_load(const ct__source *s, ct__local *local, int64_t n, int64_t g
     for (int64_t t = depth->first[phase]; t < depth->first[phase + 1]; t++) {
         const int64_t slice = q * depth->step + depth->offset[t];
         if (slice < 0 || slice >= depth->source) continue;
-        char *to = local->data + (t - depth->first[phase]) * ct__source_slice(s);
+        char *to = local->buffer + (t - depth->first[phase]) * ct__source_slice(s);
         for (int64_t row = 0; row < count; row++) {
             const int64_t from = row0 + row;
             if (from < 0 || from >= rows->source || !row_used(rows, row)) continue;

@@ -8,6 +8,7 @@
 
 enum {
     BLOCK_BYTES = 200 << 10,
+    BLOCK_PIXELS = 512,
     PARTS = 16,            /* of the sum, at most */
     PART_BYTES = 16 << 20, /* of the sums of all parts */
     LEAST_CHUNKS = 32,
@@ -28,9 +29,10 @@ typedef struct pass {
     rows_of rows_of;
     int64_t outs; /* output channels of a group */
     int64_t panels, panel_groups, per_group;
-    int64_t blocks, parts; /* of one group */
-    int64_t weights, ld;   /* rows and row length of the sums of a part */
-    int64_t line_bytes;    /* of a packed line of the cotangent */
+    int64_t blocks, parts;           /* of one group */
+    int64_t weights, ld;             /* rows and row length of the sums of a part */
+    bool borrowed;                   /* the cotangent is read where it lies: its channels are side by side already */
+    int64_t line_bytes, pixel_bytes; /* of a line of the cotangent, packed or not */
     int64_t part_bytes, worker_bytes, packed_bytes;
     char *sums, *biases, *workers; /* [group][part][weights][ld], [group][part][ld] */
 } pass;
@@ -64,9 +66,12 @@ static int64_t plan(pass *s, const ct_conv_problem *p, int64_t *tables) {
         }
     }
     from->last = ct__source_channels_last(from);
-    ct__source_cut(from, BLOCK_BYTES, g->batch, PARTS);
     const ct__taps *columns = &from->axis[2];
-    s->rows_of = from->last && columns->spacing == 1                           ? ROW_CHANNELS
+    /* With a stride half of what a row of a tile fetches is not looked at: fewer pixels then, to stay in the first cache. */
+    const int64_t pixels =
+        from->last || columns->step == 1 || from->channels < s->kernel->rows ? 0 : BLOCK_PIXELS / columns->step;
+    ct__source_cut(from, BLOCK_BYTES, g->batch, PARTS, pixels);
+    s->rows_of = from->last && g->channels_last && columns->spacing == 1       ? ROW_CHANNELS
                  : !from->last && from->channels < ct__min(columns->count, 14) ? TAPS
                                                                                : CHANNELS;
     const int64_t width = ct__panel_width(s->kernel), acc = ct__type_size(s->kernel->acc);
@@ -79,8 +84,11 @@ static int64_t plan(pass *s, const ct_conv_problem *p, int64_t *tables) {
     s->panel_groups = ct__min(s->panels, ct__ceil_div(LEAST_CHUNKS, s->parts * g->groups));
     s->per_group = ct__ceil_div(s->panels, s->panel_groups);
     s->panel_groups = ct__ceil_div(s->panels, s->per_group);
-    s->line_bytes = from->segment * width * acc;
-    s->packed_bytes = ct__round_up(from->lines * s->line_bytes, 64);
+    const int64_t pixel = g->y.s[2] * acc;
+    s->borrowed = type == wide && g->y.c == 1 && !p->bias_grad && pixel % 2048 != 0;
+    s->pixel_bytes = s->borrowed ? pixel : width * acc;
+    s->line_bytes = s->borrowed ? g->y.s[1] * acc : from->segment * width * acc;
+    s->packed_bytes = s->borrowed ? 0 : ct__round_up(from->lines * s->line_bytes, 64);
     const int64_t runs = ct__round_up(from->lines * (int64_t)sizeof(ct__run), 64);
     s->worker_bytes = 64 + from->bytes + s->packed_bytes + runs;
     return g->groups * s->parts * (s->part_bytes + s->ld * acc) + 64 + s->worker_bytes * ct__threads();
@@ -97,14 +105,20 @@ static int64_t row_of(const pass *s, int64_t d, int64_t h, int64_t w, int64_t c)
 typedef struct place {
     int64_t n, group, d, h, w; /* as in implicit.c */
     int64_t lines, outputs;    /* of this block */
+    ct__ahead ahead[2];        /* the next block of the source and of the cotangent, */
+    int64_t rate[2];           /* so many lines of each with every tile */
 } place;
 
-/* The cotangent of the block's lines, one panel of channels, [line][output][channel]; and its sums. */
-static void pack_panel(const pass *s, const place *at, char *packed, int64_t panel, char *bias) {
+/* The cotangent of the block's lines, one panel of channels, [line][output][channel]; and its sums. Returns where it is. */
+static const char *pack_panel(const pass *s, const place *at, char *packed, int64_t panel, char *bias) {
     const ct_conv_problem *p = s->p;
     const ct_image_strides *y = &p->geometry.y;
     const int64_t width = ct__panel_width(s->kernel), size = ct__type_size(s->source.type),
                   have = ct__min(width, s->outs - panel * width);
+    if (s->borrowed)
+        return (const char *)p->y + (at->n * y->n + at->group * s->outs + panel * width + at->d * y->s[0] +
+                                     at->h * y->s[1] + at->w * y->s[2]) *
+                                        size;
     for (int64_t line = 0; line < at->lines; line++) {
         const int64_t from = at->n * y->n + (at->group * s->outs + panel * width) * y->c + at->d * y->s[0] +
                              (at->h + line) * y->s[1] + at->w * y->s[2];
@@ -121,18 +135,19 @@ static void pack_panel(const pass *s, const place *at, char *packed, int64_t pan
                 for (int64_t j = 0; j < have; j++)
                     ((float *)(void *)bias)[j] += ((const float *)(void *)to)[q * width + j];
     }
+    return packed;
 }
 
 /* All rows of the weight's gradient that come from row (td, th) of the kernel. */
-static void multiply_row(const pass *s, const place *at, const ct__local *local, const char *packed, ct__run *runs,
+static void multiply_row(const pass *s, place *at, const ct__local *local, const char *packed, ct__run *runs,
                          char *sums, int64_t have, int64_t td, int64_t th, bool first) {
     const ct__source *from = &s->source;
     const ct__taps *rows = &from->axis[1], *columns = &from->axis[2];
     const ct__kernel *kernel = s->kernel;
-    const int64_t width = ct__panel_width(kernel), acc = ct__type_size(kernel->acc), unit = ct__source_unit(from),
-                  channel = ct__source_channel(from), vecs = ct__ceil_div(have, kernel->lanes);
+    const int64_t acc = ct__type_size(kernel->acc), unit = ct__source_unit(from), channel = ct__source_channel(from),
+                  vecs = ct__ceil_div(have, kernel->lanes);
     const ct__tile_fn *tiles = kernel->tiles[(vecs - 1) * 2 + (have % kernel->lanes != 0)];
-    ct__tile t = {.b = packed, .b_step = width * acc, .cols = (int)have, .runs = runs, .accumulate = !first};
+    ct__tile t = {.b = packed, .b_step = s->pixel_bytes, .cols = (int)have, .runs = runs, .accumulate = !first};
     for (int64_t line = 0; line < at->lines; line++) {
         const int64_t row = (at->h + line) * rows->step + rows->offset[th];
         if (row < 0 || row >= rows->source) continue;
@@ -149,38 +164,26 @@ static void multiply_row(const pass *s, const place *at, const ct__local *local,
                                                      : from->channels;
     const int64_t high = ct__ceil_div(count, ct__ceil_div(count, kernel->rows));
     t.a_row = s->rows_of == TAPS ? columns->spacing * unit : channel;
-    for (int64_t o = 0; o < outer; o++) {
-        const int64_t tap = s->rows_of == CHANNELS ? o : 0, c = s->rows_of == TAPS ? o : 0;
-        const char *a = base + tap * columns->spacing * unit + c * channel;
-        char *to = sums + row_of(s, td, th, tap, c) * s->ld * acc;
-        const int64_t next = s->rows_of == CHANNELS ? row_of(s, td, th, tap, 1) - row_of(s, td, th, tap, 0)
-                             : s->rows_of == TAPS   ? row_of(s, td, th, 1, c) - row_of(s, td, th, 0, c)
-                                                    : 1;
-        /* Side by side in the buffer, rows need not be so among the sums: one tap at a time then. */
-        t.c_row = next * s->ld * acc;
-        if (s->rows_of == ROW_CHANNELS && !s->p->geometry.channels_last) {
-            for (int64_t w = 0; w < columns->count; w++)
-                for (int64_t i = 0; i < from->channels; i += kernel->rows) {
-                    t.a = a + w * unit + i * channel;
-                    t.c = sums + row_of(s, td, th, w, i) * s->ld * acc;
-                    t.c_row = (row_of(s, 0, 0, 0, 1) - row_of(s, 0, 0, 0, 0)) * s->ld * acc;
-                    tiles[ct__min(kernel->rows, from->channels - i) - 1](&t);
-                }
-            continue;
-        }
-        for (int64_t i = 0; i < count; i += high) {
-            t.a = a + i * t.a_row;
-            t.c = to + i * t.c_row;
+    const int64_t next = s->rows_of == CHANNELS ? row_of(s, 0, 0, 0, 1) - row_of(s, 0, 0, 0, 0)
+                         : s->rows_of == TAPS   ? row_of(s, 0, 0, 1, 0) - row_of(s, 0, 0, 0, 0)
+                                                : 1;
+    t.c_row = next * s->ld * acc;
+    /* The taps of a row look at almost the same pixels: one after the other, while these are near. */
+    for (int64_t i = 0; i < count; i += high)
+        for (int64_t o = 0; o < outer; o++) {
+            const int64_t tap = s->rows_of == CHANNELS ? o : 0, c = s->rows_of == TAPS ? o : 0;
+            t.a = base + tap * columns->spacing * unit + c * channel + i * t.a_row;
+            t.c = sums + row_of(s, td, th, tap, c) * s->ld * acc + i * t.c_row;
+            for (int j = 0; j < 2; j++) ct__ahead_lines(&at->ahead[j], at->rate[j]);
             tiles[ct__min(high, count - i) - 1](&t);
         }
-    }
 }
 
-static void add_block(const pass *s, const place *at, ct__local *local, int64_t part, int64_t share, bool first) {
+static void add_block(const pass *s, place *at, ct__local *local, int64_t part, int64_t share, bool first) {
     const ct__source *from = &s->source;
     const ct__taps *slices = &from->axis[0];
     const int64_t width = ct__panel_width(s->kernel), acc = ct__type_size(s->kernel->acc);
-    char *packed = local->data + from->bytes;
+    char *packed = local->buffer + from->bytes;
     ct__run *runs = (ct__run *)(void *)(packed + s->packed_bytes);
     char *sums = s->sums + (at->group * s->parts + part) * s->part_bytes;
     char *biases = s->biases + (at->group * s->parts + part) * s->ld * acc;
@@ -189,37 +192,67 @@ static void add_block(const pass *s, const place *at, ct__local *local, int64_t 
         const int64_t have = ct__min(width, s->outs - panel * width);
         char *bias = s->p->bias_grad ? biases + panel * width * acc : NULL;
         if (bias && first) memset(bias, 0, (size_t)(width * acc));
-        pack_panel(s, at, packed, panel, bias);
+        const char *cotangent = pack_panel(s, at, packed, panel, bias);
         if (!s->p->w) continue;
         for (int64_t td = 0; td < slices->count; td++) {
             const int64_t slice = at->d * slices->step + slices->offset[td];
             const bool outside = slice < 0 || slice >= slices->source;
             if (outside && !first) continue;
-            place none = *at;
-            if (outside) none.lines = 0;
+            const int64_t lines = at->lines;
+            if (outside) at->lines = 0;
             for (int64_t th = 0; th < from->axis[1].count; th++)
-                multiply_row(s, &none, local, packed, runs, sums + panel * width * acc, have, td, th, first);
+                multiply_row(s, at, local, cotangent, runs, sums + panel * width * acc, have, td, th, first);
+            at->lines = lines;
         }
     }
 }
 
+static place place_of(const pass *s, int64_t group, int64_t block) {
+    const ct__source *from = &s->source;
+    place at = {.group = group};
+    at.w = block % from->segments * from->segment, block /= from->segments;
+    at.h = block % from->line_blocks * from->lines, block /= from->line_blocks;
+    at.d = block % from->axis[0].positions;
+    at.n = block / from->axis[0].positions;
+    at.lines = ct__min(from->lines, from->axis[1].positions - at.h);
+    at.outputs = ct__min(from->segment, from->axis[2].positions - at.w);
+    return at;
+}
+
+/* Asks for the block after this one while this one is multiplied. */
+static void look_ahead(const pass *s, place *at, const place *next, int64_t share) {
+    const ct__source *from = &s->source;
+    const ct_image_strides *y = &s->p->geometry.y;
+    const int64_t size = ct__type_size(from->type), panels = ct__min(s->per_group, s->panels - share * s->per_group);
+    const int64_t first = share * s->per_group * ct__panel_width(s->kernel),
+                  outs = ct__min(panels * ct__panel_width(s->kernel), s->outs - first);
+    ct__source_ahead(from, &at->ahead[0], next->n, next->group, next->d, next->h, next->w);
+    const bool planes = y->s[2] == 1;
+    at->ahead[1] = (ct__ahead){
+        .data = (const char *)s->p->y + (next->n * y->n + (next->group * s->outs + first) * y->c + next->d * y->s[0] +
+                                         next->h * y->s[1] + next->w * y->s[2]) *
+                                            size,
+        .channels = planes ? outs : 1,
+        .slices = 1,
+        .channel_bytes = y->c * size,
+        .piece_bytes = ((next->lines - 1) * y->s[1] + next->outputs * y->s[2]) * size,
+    };
+    if (at->ahead[1].piece_bytes > 16 * from->bytes) at->ahead[1].slices = 0;
+    const int64_t tiles = panels * ct__ceil_div(s->weights, s->kernel->rows);
+    for (int j = 0; j < 2; j++) at->rate[j] = ct__ceil_div(ct__ahead_total(&at->ahead[j]), tiles);
+}
+
 static void sum_part(void *ctx, int64_t chunk, int worker) {
     const pass *s = ctx;
-    const ct__source *from = &s->source;
-    const int64_t share = chunk % s->panel_groups, part = chunk / s->panel_groups % s->parts;
+    const int64_t share = chunk % s->panel_groups, part = chunk / s->panel_groups % s->parts,
+                  group = chunk / s->panel_groups / s->parts;
     const int64_t begin = s->blocks * part / s->parts, end = s->blocks * (part + 1) / s->parts;
     ct__local *local = (ct__local *)(void *)(s->workers + worker * s->worker_bytes);
     for (int64_t block = begin; block < end; block++) {
-        place at;
-        int64_t rest = block;
-        at.group = chunk / s->panel_groups / s->parts;
-        at.w = rest % from->segments * from->segment, rest /= from->segments;
-        at.h = rest % from->line_blocks * from->lines, rest /= from->line_blocks;
-        at.d = rest % from->axis[0].positions;
-        at.n = rest / from->axis[0].positions;
-        at.lines = ct__min(from->lines, from->axis[1].positions - at.h);
-        at.outputs = ct__min(from->segment, from->axis[2].positions - at.w);
-        ct__source_load(from, local, at.n, at.group, at.d, at.h, at.w);
+        place at = place_of(s, group, block);
+        const place next = place_of(s, group, block + 1);
+        if (block + 1 < end) look_ahead(s, &at, &next, share);
+        ct__source_load(&s->source, local, at.n, at.group, at.d, at.h, at.w);
         add_block(s, &at, local, part, share, block == begin);
     }
 }
@@ -292,7 +325,7 @@ static void finish_bias(const pass *s) {
 }
 
 size_t ct__conv_weight_scratch(const ct_conv_problem *p) {
-    int64_t numbers[512];
+    int64_t numbers[4096];
     const int64_t bytes = table_bytes(p);
     if (bytes > (int64_t)sizeof numbers) return 0;
     pass s;
@@ -311,7 +344,7 @@ bool ct__conv_weight(const ct_conv_problem *p, void *scratch) {
     s.workers = (char *)scratch + ct__round_up(at - (char *)scratch, 64);
     for (int64_t worker = 0; worker < ct__threads(); worker++) {
         ct__local *local = (ct__local *)(void *)(s.workers + worker * s.worker_bytes);
-        *local = (ct__local){-1, -1, (char *)local + 64};
+        *local = (ct__local){-1, -1, (char *)local + 64, NULL};
     }
     ct__parallel(groups * s.parts * s.panel_groups, sum_part, &s);
     if (p->w) ct__parallel(groups * ct__ceil_div(s.weights, FINISH_ROWS), finish_rows, &s);

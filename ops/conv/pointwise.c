@@ -47,6 +47,7 @@ bool ct__conv_pointwise(const ct_conv_problem *p, ct_gemm *g) {
     const int64_t w_batch = outs * c->w.o;
     if (p->kind == CT_CONV_WEIGHT_GRAD) {
         if (p->dtype == CT_F16 || p->dtype == CT_BF16 || p->bias_grad || !p->w) return false; /* sums go on in w */
+        if (c->x.c == 1 && c->y.c == 1) return false; /* tiles read both where they lie (implicit_weight.c) */
         /* w (outs, ins) = y (outs, pixels) x^T (pixels, ins); the caller adds up the images */
         g->m = outs, g->n = ins;
         g->a = p->y, g->a_row = c->y.c, g->a_col = y_pixel;
@@ -70,6 +71,7 @@ bool ct__conv_pointwise(const ct_conv_problem *p, ct_gemm *g) {
     const void *source = forward ? p->x : p->y;
     if (!p->residual) join_images(g, &pixels, from_pixel, to_pixel, from->n, to->n);
     g->k = k;
+    if (to->c == 1 && from->c == 1 && from_pixel == from->c * k && channels > 1) return false; /* so in implicit.c */
     if (to->c == 1 && channels > 1) { /* result (pixels, channels) */
         g->m = pixels, g->n = channels;
         g->a = source, g->a_row = from_pixel, g->a_col = from->c;

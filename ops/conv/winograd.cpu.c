@@ -184,6 +184,9 @@ static void scatter(const forward *f, const float *band, int64_t band_cols, int6
         if (y->c == 1) {
             for (int64_t j = 0; j < cols; j++) vf32_store_n(dst + j * y->w, vf32_load(band + j * LANES), lanes);
         } else if (y->w == 1) {
+            for (int l = 0; l < lanes; l++)
+                for (int64_t j = 0; j < cols; j += 16)
+                    __builtin_prefetch(dst + l * y->c + j + WINOGRAD_OUT * y->h, 1, 2);
             transpose((char *)dst, y->c * 4, (const char *)band, LANES * 4, cols, lanes, cols, 4);
         } else {
             for (int64_t j = 0; j < cols; j++)

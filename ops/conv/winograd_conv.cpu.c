@@ -57,13 +57,21 @@ static void make_pass(const ct_call *call, ct_conv_problem *p, winograd_pass *w)
     else forward_pass(p, w);
 }
 
-/* Where it wins over the implicit product, by measurement: the transforms are paid by the channels of both sides, those
- * of the weights by the tiles. */
-static bool wins(const ct_conv_geometry *g) {
+/* Where it wins over the implicit product. In units of in * out channels, from measured times: a tile's products and its two
+ * transforms, the transform of the weights (dearer when they leave the caches), against a direct sum a result. */
+static bool wins(const ct_conv_problem *p) {
+    const ct_conv_geometry *g = &p->geometry;
     const ct_window *s = &g->window;
-    const int64_t least = g->in_channels < g->out_channels ? g->in_channels : g->out_channels;
-    const int64_t tiles = g->batch * ((s->out[1] + 3) / 4) * ((s->out[2] + 3) / 4);
-    return least >= 16 && tiles >= 16 && s->out[1] > 4 && s->out[2] > 4 && s->dilation[1] <= 4 && s->dilation[2] <= 4;
+    double tiles = (double)g->batch, results = (double)g->batch;
+    for (int a = 1; a <= 2; a++) {
+        const int64_t d = s->dilation[a], out = p->kind == CT_CONV_INPUT_GRAD ? s->in[a] : s->out[a];
+        tiles *= (double)(((out + d - 1) / d + 3) / 4 * ct__min64(d, out));
+        results *= (double)out;
+    }
+    const double in = (double)g->in_channels, out = (double)g->out_channels;
+    double weights = p->kind == CT_CONV_WEIGHT_GRAD ? 28 : 18;
+    if (in * out * 144 > 24 << 20) weights *= 4;
+    return in > 0 && out > 0 && tiles * (2.5 + 45 * (in + out) / (in * out)) + weights < 0.85 * results;
 }
 
 const char *CT_ISA_FN(ct__winograd_can)(const ct_call *call) {
@@ -75,8 +83,9 @@ const char *CT_ISA_FN(ct__winograd_can)(const ct_call *call) {
     if (s->rank != 2 || s->kernel[1] != 3 || s->kernel[2] != 3) return "the kernel is not 3x3";
     if (s->stride[1] != 1 || s->stride[2] != 1) return "the stride is not 1";
     if (g->groups != 1) return "groups";
+    if (p.kind == CT_CONV_WEIGHT_GRAD && !p.w) return "the weight's gradient is not asked for";
     if (p.exact) return "exact was asked for";
-    return wins(g) ? NULL : "too few channels or tiles to win";
+    return wins(&p) ? NULL : "too few channels or tiles to win";
 }
 
 size_t CT_ISA_FN(ct__winograd_scratch)(const ct_call *call) {

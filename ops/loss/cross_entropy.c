@@ -1,6 +1,7 @@
 /* Cross entropy and the likelihood of classes: shapes, options, the formulas in ops. */
+#include <string.h>
+
 #include "ops/loss/loss.h"
-#include "ops/norm/norm.h"
 
 #include "ops/op_impl.h"
 

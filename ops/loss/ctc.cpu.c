@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "backends/cpu/kernel.h"
+#include "backends/cpu/simd/vmath.h"
 #include "core/tensor.h"
 
 #include "gen/loss.attrs.h"
@@ -10,7 +11,7 @@ typedef struct ctc_job {
     const ct_view *x, *targets, *steps, *lengths; /* (steps, batch, classes), (batch, longest), (batch), (batch) */
     const ct_view *g, *y;                         /* (batch) and dx, or NULL and the losses */
     int64_t count, batch, classes, longest, blank;
-    double *room; /* by worker: forward (count, n), then two rows of n backward */
+    double *room; /* rows of each worker */
     bool f32;
 } ctc_job;
 
@@ -19,12 +20,6 @@ static int64_t whole_at(const ct_view *view, int64_t i) {
 }
 static inline double real_at(const ct_view *view, bool f32, int64_t i) {
     return f32 ? (double)CT_AT(float, view)[i] : CT_AT(double, view)[i];
-}
-
-/* log(e^a + e^b + e^c). */
-static inline double log_sum(double a, double b, double c) {
-    const double top = fmax(fmax(a, b), c);
-    return top == -INFINITY ? top : top + log(exp(a - top) + exp(b - top) + exp(c - top));
 }
 
 typedef struct ctc_item {
@@ -38,32 +33,84 @@ static ctc_item item_of(const ctc_job *j, int64_t i) {
 static inline int64_t label_at(const ctc_job *j, const ctc_item *c, int64_t s) {
     return s % 2 ? whole_at(j->targets, c->item * j->longest + s / 2) : j->blank;
 }
-static inline bool skips_to(const ctc_job *j, const ctc_item *c, int64_t s) {
-    return s % 2 && s >= 2 && label_at(j, c, s) != label_at(j, c, s - 2);
-}
-static inline double x_at(const ctc_job *j, const ctc_item *c, int64_t t, int64_t label) {
-    return real_at(j->x, j->f32, (t * j->batch + c->item) * j->classes + label);
+
+/* Rows of numbers by label have log 0 before and behind them, so that neighbours need no conditions. */
+enum { MARGIN = 2, BEHIND = 2 + VF64_LANES };
+static int64_t room_of_row(int64_t longest) { return MARGIN + 2 * longest + 1 + BEHIND; }
+static double *row_of(double *room, int64_t width, int64_t row) { return room + row * width + MARGIN; }
+static void clear_row(double *row, int64_t n) {
+    for (int64_t s = -MARGIN; s < n + BEHIND; s++) row[s] = -INFINITY;
 }
 
-/* Returns log p; row t of a holds the sums of the paths up to step t. With one row, rows are written over each other. */
-static double forward(const ctc_job *j, const ctc_item *c, double *a, int64_t rows) {
-    const int64_t n = c->n;
-    for (int64_t s = 0; s < n; s++) a[s] = s < 2 ? x_at(j, c, 0, label_at(j, c, s)) : -INFINITY;
-    for (int64_t t = 1; t < c->steps; t++) {
-        const double *before = a + (rows > 1 ? (t - 1) * n : 0);
-        double *now = a + (rows > 1 ? t * n : 0);
-        for (int64_t s = n; s-- > 0;)
-            now[s] = x_at(j, c, t, label_at(j, c, s)) + log_sum(before[s], s >= 1 ? before[s - 1] : -INFINITY,
-                                                                skips_to(j, c, s) ? before[s - 2] : -INFINITY);
-    }
-    const double *last = a + (rows > 1 ? (c->steps - 1) * n : 0);
-    return log_sum(last[n - 1], n > 1 ? last[n - 2] : -INFINITY, -INFINITY);
+/* 0 where a path may come from two labels before, log 0 elsewhere. */
+static void find_skips(const ctc_job *j, const ctc_item *c, double *skips) {
+    clear_row(skips, c->n);
+    for (int64_t s = 3; s < c->n; s += 2)
+        if (label_at(j, c, s) != label_at(j, c, s - 2)) skips[s] = 0;
 }
+/* x at step t, by label. */
+static void take_step(const ctc_job *j, const ctc_item *c, int64_t t, double *e) {
+    for (int64_t s = 0; s < c->n; s++)
+        e[s] = real_at(j->x, j->f32, (t * j->batch + c->item) * j->classes + label_at(j, c, s));
+}
+
+/* log(e^a + e^b + e^c). */
+SIMD_INLINE vf64 log_sum(vf64 a, vf64 b, vf64 c) {
+    const vf64 top = vf64_max(vf64_max(a, b), c), none = vf64_set1(-INFINITY),
+               level = vf64_select(vf64_eq(top, none), vf64_set1(0), top);
+    const vf64 sum =
+        vf64_add(vf64_add(vf64_exp(vf64_sub(a, level)), vf64_exp(vf64_sub(b, level))), vf64_exp(vf64_sub(c, level)));
+    return vf64_add(level, vf64_log(sum));
+}
+
+/* now[s] = e[s] + log(e^before[s] + e^before[s-1] + (e^before[s-2] where it may be)). */
+static void step_forward(double *now, const double *before, const double *skips, const double *e, int64_t n) {
+    for (int64_t s = 0; s < n; s += VF64_LANES) {
+        const vf64 sum = log_sum(vf64_load(before + s), vf64_load(before + s - 1),
+                                 vf64_add(vf64_load(before + s - 2), vf64_load(skips + s)));
+        vf64_store_n(now + s, vf64_add(sum, vf64_load(e + s)), (int)ct__min64(n - s, VF64_LANES));
+    }
+}
+/* b[s] = log(e^after[s] + e^after[s+1] + (e^after[s+2] where it may be)). */
+static void step_back(double *b, const double *after, const double *skips, int64_t n) {
+    for (int64_t s = 0; s < n; s += VF64_LANES) {
+        const vf64 sum = log_sum(vf64_load(after + s), vf64_load(after + s + 1),
+                                 vf64_add(vf64_load(after + s + 2), vf64_load(skips + s + 2)));
+        vf64_store_n(b + s, sum, (int)ct__min64(n - s, VF64_LANES));
+    }
+}
+
+/* Returns log p. Row t % rows of `a` holds the sums of the paths up to step t. */
+static double forward(const ctc_job *j, const ctc_item *c, double *a, int64_t width, int64_t rows, const double *skips,
+                      double *e) {
+    const int64_t n = c->n;
+    for (int64_t t = 0; t < rows && t < c->steps; t++) clear_row(row_of(a, width, t), n);
+    double *now = row_of(a, width, 0);
+    take_step(j, c, 0, e);
+    for (int64_t s = 0; s < n && s < 2; s++) now[s] = e[s];
+    for (int64_t t = 1; t < c->steps; t++) {
+        const double *before = now;
+        now = row_of(a, width, t % rows);
+        take_step(j, c, t, e);
+        step_forward(now, before, skips, e, n);
+    }
+    const double last = now[n - 1], label = now[n - 2], top = fmax(last, label); /* label: log 0 without one */
+    return top == -INFINITY ? top : top + log(exp(last - top) + exp(label - top));
+}
+
+/* ---- Tasks ---- */
+
+enum { LOSS_ROWS = 4, GRAD_ROWS = 4 }; /* rows of a worker, besides one a step for the gradient */
 
 static void loss_task(void *ctx, int64_t i, int worker) {
     const ctc_job *j = ctx;
     const ctc_item c = item_of(j, i);
-    const double nll = -forward(j, &c, j->room + (int64_t)worker * (2 * j->longest + 1), 1);
+    const int64_t width = room_of_row(j->longest);
+    double *room = j->room + (int64_t)worker * LOSS_ROWS * width, *skips = row_of(room, width, 2),
+           *e = row_of(room, width, 3);
+    find_skips(j, &c, skips);
+    clear_row(e, c.n);
+    const double nll = -forward(j, &c, room, width, 2, skips, e);
     if (j->f32) CT_AT(float, j->y)[i] = (float)nll;
     else CT_AT(double, j->y)[i] = nll;
 }
@@ -77,27 +124,35 @@ static void add_to(const ctc_job *j, int64_t at, double value) {
 static void grad_task(void *ctx, int64_t i, int worker) {
     const ctc_job *j = ctx;
     const ctc_item c = item_of(j, i);
-    const int64_t n = c.n, longest = 2 * j->longest + 1;
+    const int64_t n = c.n, width = room_of_row(j->longest);
     const size_t size = j->f32 ? sizeof(float) : sizeof(double);
     for (int64_t t = 0; t < j->count; t++)
         memset((char *)ct__address(j->y, size) + (size_t)((t * j->batch + i) * j->classes) * size, 0,
                (size_t)j->classes * size);
     const double g = real_at(j->g, j->f32, i);
     if (g == 0) return;
-    double *a = j->room + (int64_t)worker * (j->count + 2) * longest, *b = a + j->count * longest, *after = b + longest;
-    const double log_p = forward(j, &c, a, j->count);
-    for (int64_t s = 0; s < n; s++) b[s] = s >= n - 2 ? 0 : -INFINITY;
+    double *a = j->room + (int64_t)worker * (j->count + GRAD_ROWS) * width, *skips = row_of(a, width, j->count),
+           *e = row_of(a, width, j->count + 1), *b = row_of(a, width, j->count + 2),
+           *after = row_of(a, width, j->count + 3);
+    find_skips(j, &c, skips);
+    clear_row(e, n);
+    clear_row(b, n);
+    clear_row(after, n);
+    const double log_p = forward(j, &c, a, width, j->count, skips, e);
+    for (int64_t s = n > 1 ? n - 2 : 0; s < n; s++) b[s] = 0;
     for (int64_t t = c.steps; t-- > 0;) {
-        for (int64_t s = 0; s < n; s++) {
-            const int64_t label = label_at(j, &c, s);
-            if (a[t * n + s] > -INFINITY && b[s] > -INFINITY)
-                add_to(j, (t * j->batch + i) * j->classes + label, -g * exp(a[t * n + s] + b[s] - log_p));
+        const double *now = row_of(a, width, t);
+        for (int64_t s = 0; s < n; s += VF64_LANES) {
+            double share[VF64_LANES];
+            vf64_store(share, vf64_exp(vf64_sub(vf64_add(vf64_load(now + s), vf64_load(b + s)), vf64_set1(log_p))));
+            for (int64_t k = s; k < n && k < s + VF64_LANES; k++)
+                if (share[k - s] != 0)
+                    add_to(j, (t * j->batch + i) * j->classes + label_at(j, &c, k), -g * share[k - s]);
         }
         if (t == 0) break;
-        for (int64_t s = 0; s < n; s++) after[s] = b[s] + x_at(j, &c, t, label_at(j, &c, s));
-        for (int64_t s = 0; s < n; s++)
-            b[s] = log_sum(after[s], s + 1 < n ? after[s + 1] : -INFINITY,
-                           s + 2 < n && skips_to(j, &c, s + 2) ? after[s + 2] : -INFINITY);
+        take_step(j, &c, t, e);
+        for (int64_t s = 0; s < n; s++) after[s] = b[s] + e[s];
+        step_back(b, after, skips, n);
     }
 }
 
@@ -152,7 +207,7 @@ static ctc_job job_of(const ct_call *call, int first, int64_t blank) {
 }
 
 static size_t ctc_scratch(const ct_call *call) {
-    return (size_t)ct__threads() * (size_t)(2 * call->in[1]->dims[1] + 1) * sizeof(double);
+    return (size_t)ct__threads() * LOSS_ROWS * (size_t)room_of_row(call->in[1]->dims[1]) * sizeof(double);
 }
 static bool run_ctc(const ct_call *call, ct_stream *stream) {
     (void)stream;
@@ -163,8 +218,8 @@ static bool run_ctc(const ct_call *call, ct_stream *stream) {
 }
 
 static size_t ctc_grad_scratch(const ct_call *call) {
-    return (size_t)ct__threads() * (size_t)(call->in[1]->dims[0] + 2) * (size_t)(2 * call->in[2]->dims[1] + 1) *
-           sizeof(double);
+    return (size_t)ct__threads() * (size_t)(call->in[1]->dims[0] + GRAD_ROWS) *
+           (size_t)room_of_row(call->in[2]->dims[1]) * sizeof(double);
 }
 static bool run_ctc_grad(const ct_call *call, ct_stream *stream) {
     (void)stream;

@@ -1,17 +1,18 @@
 /* Kernels of channel_norm and of its gradients. A line is one channel of one item of the batch; with the channels last, lines
  * lie side by side. Lines are cut into parts; each part gives its moments (or, for the gradients, three sums), those of a
  * set are put together, and every part is gone over once more with the coefficients that follow. Where a set is small enough to
- * stay in the second cache, one task does all of this for it; else all first parts come before all second ones. */
+ * stay in a cache, one task does all of this for it; else all first parts come before all second ones. */
 #include "backends/cpu/kernel.h"
 #include "ops/norm/moments.h"
 
 #include "gen/norm.attrs.h"
 
 enum {
-    PART = 65536,             /* elements of a part */
-    LOCAL_BYTES = 640 * 1024, /* what may stay in the second cache */
-    LOCAL_SETS = 8,           /* tasks that are enough */
-    ROWS = 64,                /* of neighbouring lines that are summed in the dtype itself before they go to f64 */
+    PART = 65536,          /* elements of a part */
+    LOCAL_BYTES = 4 << 20, /* a set that one task goes over twice: from a cache, if not the nearest */
+    LOCAL_LINE = 8192,     /* of a set whose lines lie apart: shorter ones are better read as they lie in memory */
+    LOCAL_SETS = 8,        /* tasks that are enough */
+    ROWS = 64,             /* of neighbouring lines that are summed in the dtype itself before they go to f64 */
 };
 
 /* Of the parts of lines: count, mean, squared deviations; or the sums of g, g (x - m), x - m, with m the mean as given. */
@@ -131,7 +132,9 @@ static void run_passes(channel_job *j, const channel_code *code, int64_t bytes_a
     const int64_t sets = (j->batch ? 1 : j->items) * j->groups;
     const int64_t elements = j->last ? j->places * j->channels : (int64_t)j->count, tasks = j->last ? j->items : sets;
     /* with the channels last an item is gone over twice by itself, whatever its size: the whole batch would be further away */
-    const bool local = tasks >= LOCAL_SETS && (j->last ? !j->batch : elements * bytes_an_element <= LOCAL_BYTES);
+    const bool near =
+        elements * bytes_an_element <= LOCAL_BYTES && (!j->batch || j->places * bytes_an_element >= LOCAL_LINE);
+    const bool local = tasks >= LOCAL_SETS && (j->last ? !j->batch : near);
     if (local) {
         ct__parallel(tasks, j->last ? item_task : set_task, &t);
         return;

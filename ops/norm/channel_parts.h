@@ -136,8 +136,12 @@ static void DO(_grad_first)(const channel_job *j, int64_t item, int64_t channel,
             p0 = DO(_fma)(a, c, p0), p1 = DO(_fma)(b, d, p1);
             d0 = DO(_add)(d0, a), d1 = DO(_add)(d1, b);
         }
-        for (; i < end; i += L) {
-            const int k = (int)ct__min64(end - i, L);
+        for (; i + L <= end; i += L) {
+            V a = DO(_sub)(DO(_load)(x + i), m), c = DO(_load)(g + i);
+            s1 = DO(_add)(s1, c), p1 = DO(_fma)(a, c, p1), d1 = DO(_add)(d1, a);
+        }
+        if (i < end) {
+            const int k = (int)(end - i);
             T lane[L];
             DO(_put)(lane, DO(_sub)(DO(_load_n)(x + i, k), m));
             V a = DO(_get_n)(lane, k), c = DO(_load_n)(g + i, k);

@@ -62,7 +62,8 @@ static inline const char *norm_can(const ct_call *call, ct_dtype dtype) {
                 s2 = D##_add(s2, D##_load(x + i + 2 * L));                                                                        \
                 s3 = D##_add(s3, D##_load(x + i + 3 * L));                                                                        \
             }                                                                                                                     \
-            for (; i < n; i += L) s0 = D##_add(s0, D##_load_n(x + i, (int)ct__min64(n - i, L)));                                  \
+            for (; i + L <= n; i += L) s0 = D##_add(s0, D##_load(x + i));                                                         \
+            if (i < n) s1 = D##_add(s1, D##_load_n(x + i, (int)(n - i)));                                                         \
             middle = D##_hsum(D##_add(D##_add(s0, s1), D##_add(s2, s3))) / (T)n;                                                  \
             if (!isfinite(middle)) middle = 0;                                                                                    \
         }                                                                                                                         \
@@ -77,8 +78,13 @@ static inline const char *norm_can(const ct_call *call, ct_dtype dtype) {
             q0 = D##_fma(a, a, q0), q1 = D##_fma(b, b, q1), q2 = D##_fma(c, c, q2);                                               \
             q3 = D##_fma(d, d, q3);                                                                                               \
         }                                                                                                                         \
-        for (; i < n; i += L) {                                                                                                   \
-            int k = (int)ct__min64(n - i, L);                                                                                     \
+        for (; i + L <= n; i += L) {                                                                                              \
+            V a = D##_sub(D##_load(x + i), at);                                                                                   \
+            s0 = D##_add(s0, a);                                                                                                  \
+            q0 = D##_fma(a, a, q0);                                                                                               \
+        }                                                                                                                         \
+        if (i < n) {                                                                                                              \
+            const int k = (int)(n - i);                                                                                           \
             T lane[L];                                                                                                            \
             D##_put(lane, D##_sub(D##_load_n(x + i, k), at));                                                                     \
             V a = D##_get_n(lane, k);                                                                                             \

@@ -1,9 +1,8 @@
-/* What the definitions of normalisation and losses share. */
+/* What row_norm and channel_norm share. */
 #ifndef COTANGENT_OPS_NORM_H
 #define COTANGENT_OPS_NORM_H
 
 #include <cotangent/op.h>
-#include <string.h>
 
 /* The results of op that are wanted, the others NULL. */
 static inline void ct__apply_wanted(const ct_op *op, ct_tensor *const *in, int n, const void *attrs, ct_tensor **out,

@@ -41,28 +41,29 @@ typedef struct line_ops {
     void (*pick)(const tap *taps, int64_t count, int64_t shift, int64_t n, void *y);
     /* y = the sum of the taps, over divisor * counts (NULL: 1) */
     void (*sum)(const tap *taps, int64_t count, int64_t shift, int64_t n, void *y, const void *counts, double divisor);
-    /* parts[p][i] = from[i * stride + p], parts `length` apart */
-    void (*take_apart)(void *parts, int64_t length, const void *from, int64_t stride, int64_t parts_in_use);
+    /* parts[r][q] = from[i] for i + before = q * stride + r, where part r is in use; parts are `length` apart */
+    void (*take_apart)(void *parts, int64_t length, const void *from, int64_t n, int64_t stride, int64_t before,
+                       int64_t parts_in_use);
     /* to[i] = parts[i % stride][i / stride] */
-    void (*interleave)(void *to, const void *parts, int64_t length, int64_t stride, int64_t n);
+    void (*interleave)(void *to, const void *const *parts, int64_t stride, int64_t n);
 } line_ops;
 
-#define POOL_OPS(D, V, VI, M, I)                                                                         \
+#define POOL_OPS(D, V, VI, M)                                                                            \
     SIMD_INLINE M D##_greater(V a, V b) { return V##_gt(a, b); }                                         \
     SIMD_INLINE V D##_divided(V a, V b) { return V##_div(a, b); }                                        \
     SIMD_INLINE M D##_is_nan(V a) { return V##_isnan(a); }                                               \
     SIMD_INLINE M D##_either(M a, M b) { return M##_or(a, b); }                                          \
-    SIMD_INLINE V D##_code_plus(V code, int64_t number) {                                                \
-        return V##_from_bits(VI##_add(V##_bits(code), VI##_set1((I)number)));                            \
+    SIMD_INLINE V D##_code_plus(V code, V number) {                                                      \
+        return V##_from_bits(VI##_add(V##_bits(code), V##_bits(number)));                                \
     }                                                                                                    \
     SIMD_INLINE M D##_wins(V v, V code, V best, V at) {                                                  \
         return M##_or(V##_gt(v, best), M##_and(V##_eq(v, best), VI##_gt(V##_bits(at), V##_bits(code)))); \
     }                                                                                                    \
-    SIMD_INLINE V D##_add_where(V sum, V v, V code, int64_t number) {                                    \
-        return V##_add(sum, V##_select(VI##_eq(V##_bits(code), VI##_set1((I)number)), v, V##_zero()));   \
+    SIMD_INLINE V D##_add_where(V sum, V v, V code, V number) {                                          \
+        return V##_add(sum, V##_select(VI##_eq(V##_bits(code), V##_bits(number)), v, V##_zero()));       \
     }
-POOL_OPS(f32, vf32, vi32, mf32, int32_t)
-POOL_OPS(f64, vf64, vi64, mf64, int64_t)
+POOL_OPS(f32, vf32, vi32, mf32)
+POOL_OPS(f64, vf64, vi64, mf64)
 
 #define LINE_D f32
 #include "ops/pool/lines.h"
@@ -92,8 +93,10 @@ typedef struct job {
 
     int64_t row, code_row, slots_0, slots_1; /* elements of a staged row; rows that are kept along two axes */
     int64_t reach;                           /* windows that the last tap lies beyond the first */
-    int64_t parts, part;                     /* lines that a row is taken apart into, and their length */
+    int64_t parts, part, rest;               /* lines that a row is taken apart into, their length, how many are full */
     int64_t most_taps, out_row;              /* lengths of the buffers */
+    bool in_bands;                           /* bands.h */
+    int64_t reach_1, pitch, area, band, bands;
     windows windows[3];
     int64_t inside_first, inside_end; /* windows of the last axis that lie inside x */
     int32_t *first[3], *end[3];       /* (out) the taps inside x of each window */
@@ -108,8 +111,13 @@ typedef struct job {
 typedef struct desk {
     int64_t *tags; /* (slots) the row in it */
     char *rows, *codes, *line, *line_codes, *frame, *frame_codes, *parts, *part_codes;
+    char *planes, *plane_codes, *band; /* of bands.h */
+    const void **weave;                /* (stride) */
+    const char **made;                 /* (lines) where each line of bands.h is */
+    int32_t *lists;
     tap *taps, *along, *sources;            /* along: those of a row that has been taken apart */
     int64_t from_plane, at_plane, to_plane; /* where the plane at hand begins */
+    int64_t ready;                          /* the last row of windows that is staged, of planes without depth */
 } desk;
 
 static size_t rounded(size_t bytes) { return (bytes + 127) & ~(size_t)63; }
@@ -123,17 +131,24 @@ static size_t set_desk(const job *j, char *memory, desk *d) {
     const size_t size = j->ops->size;
     char *at = memory;
     const int64_t slots = j->slots_0 * j->slots_1, split = j->last ? 0 : j->parts * j->part;
-    const int64_t frame = j->last || j->backward ? 0 : ct__max64(j->part * j->w.stride[2], j->w.before[2] + j->w.in[2]);
+    const int64_t frame = j->last || j->backward ? 0 : ct__max64(j->part, j->w.before[2] + j->w.in[2]);
     ROOM(d->tags, int64_t, slots, sizeof(int64_t))
     ROOM(d->rows, char, slots * j->row, size)
     ROOM(d->codes, char, slots * j->code_row, size)
-    ROOM(d->line, char, j->out_row, size)
+    ROOM(d->line, char, ct__max64(j->out_row, j->w.in[2]), size)
     ROOM(d->line_codes, char, j->out_row, size)
     ROOM(d->frame, char, frame, size)
     ROOM(d->frame_codes, char, frame, size)
     ROOM(d->parts, char, split, size)
     ROOM(d->part_codes, char, split, size)
     ROOM(d->taps, tap, j->most_taps, sizeof(tap))
+    const int64_t area = j->in_bands ? j->area : 0;
+    ROOM(d->planes, char, area, size)
+    ROOM(d->plane_codes, char, j->max ? area : 0, size)
+    ROOM(d->band, char, area * j->w.stride[1] * j->w.stride[2], size)
+    ROOM(d->weave, const void *, j->w.stride[2], sizeof(void *))
+    ROOM(d->made, const char *, j->w.stride[1] * j->w.stride[2], sizeof(char *))
+    ROOM(d->lists, int32_t, j->w.stride[1] * j->w.stride[2] + 1, 4)
     ROOM(d->along, tap, j->w.kernel[2], sizeof(tap))
     ROOM(d->sources, tap, j->w.kernel[0] * j->w.kernel[1], sizeof(tap))
     return (size_t)(at - memory);
@@ -159,237 +174,11 @@ static double count_of(const job *j, const int64_t *place) {
                     ct__pool_count(&j->w, 1, place[2], j->exclude_pad));
 }
 
-/* ---- Forward ---- */
+#include "ops/pool/forward.h"
 
-/* A row of x: itself, or staged. */
-static const char *input_row(const job *j, const desk *k, const int64_t *place) {
-    const line_ops *ops = j->ops;
-    const char *from = j->from + (k->from_plane + row_at(&j->from_s, place)) * j->from_size;
-    if (j->from_direct) return from;
-    const int64_t slot = slot_of(j, place);
-    const int64_t tag = (place[0] * j->w.in[0] + place[1]) * j->w.in[1] + place[2];
-    char *row = k->rows + slot * j->row * (int64_t)ops->size;
-    if (k->tags[slot] == tag) return row;
-    k->tags[slot] = tag;
-    if (!j->last) ops->load(row, from, j->from_s.s[2], j->w.in[2], j->dtype);
-    for (int64_t p = 0; p < j->w.in[2] && j->last; p++)
-        ops->load(row + p * j->inner * (int64_t)ops->size, from + p * j->from_s.s[2] * j->from_size, j->from_s.c,
-                  j->inner, j->dtype);
-    return row;
-}
+#include "ops/pool/backward.h"
 
-/* A row of windows with NaN in it, one by one: the first NaN wins. */
-static void max_with_nan(const job *j, const desk *k, int64_t sources, char *y, char *codes) {
-    const ct_window *w = &j->w;
-    const int64_t size = (int64_t)j->ops->size;
-    for (int64_t o = 0; o < w->out[2]; o++) {
-        int64_t count = 0;
-        for (int64_t s = 0; s < sources; s++)
-            for (int64_t c = j->first[2][o]; c < j->end[2][o]; c++) {
-                const int64_t at = o * w->stride[2] - w->before[2] + c * w->dilation[2];
-                k->taps[count++] = (tap){(const char *)k->sources[s].value + at * size, NULL, k->sources[s].number + c};
-            }
-        j->ops->max(k->taps, count, 0, 1, y + o * size, codes ? codes + o * size : NULL);
-    }
-}
-
-/* Windows of a row, channels first: rows to one, then along it. */
-static void reduce_row(const job *j, const desk *k, int64_t sources, char *y, char *codes, double divisor) {
-    const ct_window *w = &j->w;
-    const line_ops *ops = j->ops;
-    const int64_t size = (int64_t)ops->size;
-    char *one = k->frame + w->before[2] * size, *one_codes = k->frame_codes + w->before[2] * size;
-    if (!j->max) ops->sum(k->sources, sources, 0, w->in[2], one, NULL, 1);
-    else ops->max(k->sources, sources, 0, w->in[2], one, codes ? one_codes : NULL);
-    if (codes && ops->has_nan(one, w->in[2])) {
-        max_with_nan(j, k, sources, y, codes);
-        return;
-    }
-    if (w->stride[2] > 1) {
-        ops->take_apart(k->parts, j->part, k->frame, w->stride[2], j->parts);
-        if (codes) ops->take_apart(k->part_codes, j->part, k->frame_codes, w->stride[2], j->parts);
-    }
-    if (codes) ops->across(k->along, w->kernel[2], w->out[2], y, codes);
-    else if (j->max) ops->max(k->along, w->kernel[2], 0, w->out[2], y, NULL);
-    else ops->sum(k->along, w->kernel[2], 0, w->out[2], y, j->divisor ? NULL : j->counts, divisor);
-}
-
-/* Windows of a row, channels last. Those inside x have the same taps, further on. */
-static void reduce_pixels(const job *j, const desk *k, int64_t sources, char *y, char *codes, int64_t step,
-                          double divisor) {
-    const ct_window *w = &j->w;
-    const line_ops *ops = j->ops;
-    const int64_t size = (int64_t)ops->size;
-    int64_t count = 0, listed = -1;
-    for (int64_t o = 0; o < w->out[2]; o++) {
-        const bool inside = o >= j->inside_first && o < j->inside_end;
-        if (!inside || listed < 0) {
-            count = 0;
-            for (int64_t s = 0; s < sources; s++)
-                for (int64_t c = j->first[2][o]; c < j->end[2][o]; c++) {
-                    const int64_t at = (o * w->stride[2] - w->before[2] + c * w->dilation[2]) * j->pixel;
-                    k->taps[count++] =
-                        (tap){(const char *)k->sources[s].value + at * size, NULL, k->sources[s].number + c};
-                }
-            listed = inside ? o : -1;
-        }
-        const int64_t shift = inside ? (o - listed) * w->stride[2] * j->pixel : 0;
-        char *to = y + o * step * size;
-        if (j->max) ops->max(k->taps, count, shift, j->inner, to, codes ? codes + o * j->inner * size : NULL);
-        else
-            ops->sum(k->taps, count, shift, j->inner, to, NULL,
-                     j->divisor ? divisor : divisor * (double)ct__pool_count(w, 2, o, j->exclude_pad));
-    }
-}
-
-static void forward_row(const job *j, const desk *k, const int64_t *place, int64_t row) {
-    const ct_window *w = &j->w;
-    const line_ops *ops = j->ops;
-    int64_t sources = 0, of[3] = {place[0]};
-    for (int64_t a = j->first[0][place[1]]; a < j->end[0][place[1]]; a++)
-        for (int64_t b = j->first[1][place[2]]; b < j->end[1][place[2]]; b++) {
-            of[1] = place[1] * w->stride[0] - w->before[0] + a * w->dilation[0];
-            of[2] = place[2] * w->stride[1] - w->before[1] + b * w->dilation[1];
-            k->sources[sources++] = (tap){input_row(j, k, of), NULL, (a * w->kernel[1] + b) * w->kernel[2]};
-        }
-    if (j->from_direct && !j->last && w->kernel[0] == 1) /* the processor's own prefetching stops at each page */
-        for (int64_t s = ct__max64(0, sources - w->stride[1]); s < sources; s++)
-            for (int64_t at = 0; at < w->in[2] * (int64_t)ops->size; at += 64)
-                __builtin_prefetch((const char *)k->sources[s].value + 3072 + at, 0, 2);
-    char *to = j->to + (k->to_plane + row_at(&j->to_s, place)) * j->from_size, *y = j->to_direct ? to : k->line;
-    char *codes = j->codes ? k->line_codes : NULL;
-    const double divisor = j->max ? 1 : count_of(j, place);
-    if (!j->last) {
-        reduce_row(j, k, sources, y, codes, divisor);
-        if (!j->to_direct) ops->store(to, j->to_s.s[2], y, w->out[2], j->dtype);
-    } else {
-        reduce_pixels(j, k, sources, y, codes, j->to_direct ? j->to_s.s[2] : j->inner, divisor);
-        for (int64_t o = 0; o < w->out[2] && !j->to_direct; o++)
-            ops->store(to + o * j->to_s.s[2] * j->from_size, j->to_s.c, y + o * j->inner * (int64_t)ops->size, j->inner,
-                       j->dtype);
-    }
-    if (codes) ops->store_codes(j->codes + row * j->out_row * j->at_size, codes, j->out_row, j->at_dtype);
-}
-
-/* ---- Gradients ---- */
-
-/* A row of g, divided where it was a mean, and of the winners. */
-static tap cotangent_row(const job *j, const desk *k, const int64_t *place) {
-    const ct_window *w = &j->w;
-    const line_ops *ops = j->ops;
-    const int64_t size = (int64_t)ops->size, slot = slot_of(j, place);
-    const int64_t tag = (place[0] * w->out[0] + place[1]) * w->out[1] + place[2];
-    const char *g = j->from + (k->from_plane + row_at(&j->from_s, place)) * j->from_size;
-    char *row = k->rows + slot * j->row * size, *codes = k->codes + slot * j->code_row * size;
-    const tap found = {j->from_direct ? g : row, codes, 0};
-    if (k->tags[slot] == tag) return found;
-    k->tags[slot] = tag;
-    /* a line each pixel, or a single one; dense rows of pixels are one as well */
-    const bool whole =
-        j->last && j->from_s.s[2] == j->inner * j->from_s.c && j->at_s.s[2] == j->inner * j->at_s.c && j->max;
-    const int64_t lines = j->last && !whole ? w->out[2] : 1;
-    const int64_t n = whole ? j->inner * w->out[2] : j->last ? j->inner : w->out[2], left = j->last ? 0 : j->reach;
-    const int64_t along = j->last ? j->from_s.c : j->from_s.s[2], code_along = j->last ? j->at_s.c : j->at_s.s[2];
-    const char *at = j->max ? j->at + (k->at_plane + row_at(&j->at_s, place)) * j->at_size : NULL;
-    const double counted = j->max ? 1 : count_of(j, place);
-    for (int64_t o = 0; o < lines; o++) {
-        char *line = row + (left + o * n) * size;
-        if (!j->from_direct) ops->load(line, g + o * j->from_s.s[2] * j->from_size, along, n, j->dtype);
-        if (j->max)
-            ops->load_codes(codes + (left + o * n) * size, at + o * j->at_s.s[2] * j->at_size, code_along, n,
-                            j->at_dtype);
-        const tap itself = {line, NULL, 0};
-        if (!j->max && !j->last) ops->sum(&itself, 1, 0, n, line, j->divisor ? NULL : j->counts, counted);
-        if (!j->max && j->last)
-            ops->sum(&itself, 1, 0, n, line, NULL,
-                     j->divisor ? counted : counted * (double)ct__pool_count(w, 2, o, j->exclude_pad));
-    }
-    return found;
-}
-
-static void gather_line(const job *j, const tap *taps, int64_t count, int64_t shift, int64_t n, char *y) {
-    if (j->max) j->ops->pick(taps, count, shift, n, y);
-    else j->ops->sum(taps, count, shift, n, y, NULL, 1);
-}
-
-/* A row of dx, channels first: elements p, p + stride, ... at a time. */
-static void spread_row(const job *j, const desk *k, int64_t sources, char *dx) {
-    const ct_window *w = &j->w;
-    const int64_t size = (int64_t)j->ops->size, stride = w->stride[2];
-    for (int64_t p = 0; p < j->parts; p++) {
-        int64_t count = 0;
-        for (int32_t e = j->phase[p]; e < j->phase[p + 1]; e++) {
-            const int64_t at = j->phase_entry[2 * e + 1] * size;
-            for (int64_t s = 0; s < sources; s++)
-                k->taps[count++] = (tap){(const char *)k->sources[s].value + at, (const char *)k->sources[s].code + at,
-                                         k->sources[s].number + j->phase_entry[2 * e]};
-        }
-        gather_line(j, k->taps, count, 0, p < w->in[2] % stride ? w->in[2] / stride + 1 : w->in[2] / stride,
-                    stride == 1 ? dx : k->parts + p * j->part * size);
-    }
-    if (stride > 1) j->ops->interleave(dx, k->parts, j->part, stride, w->in[2]);
-}
-
-/* A row of dx, channels last: pixels a stride apart have the same taps, further on, but near the borders. */
-static void spread_pixels(const job *j, const desk *k, int64_t sources, char *dx) {
-    const ct_window *w = &j->w;
-    const windows *in = &j->windows[2];
-    const int64_t size = (int64_t)j->ops->size;
-    for (int64_t p = 0; p < ct__min64(w->stride[2], w->in[2]); p++) {
-        int64_t listed = -1, count = 0, length = 0, tap_of_first = 0;
-        for (int64_t i = p; i < w->in[2]; i += w->stride[2]) {
-            const int32_t *entry = in->entry + 2 * in->start[i];
-            const int64_t n = in->start[i + 1] - in->start[i];
-            if (listed < 0 || n != length || (n && entry[1] != tap_of_first)) {
-                listed = i;
-                length = n;
-                tap_of_first = n ? entry[1] : 0;
-                count = 0;
-                for (int64_t s = 0; s < sources; s++)
-                    for (int64_t e = 0; e < n; e++) {
-                        const int64_t at = entry[2 * e] * j->inner * size;
-                        k->taps[count++] =
-                            (tap){(const char *)k->sources[s].value + at, (const char *)k->sources[s].code + at,
-                                  k->sources[s].number + entry[2 * e + 1]};
-                    }
-            }
-            gather_line(j, k->taps, count, (i - listed) / w->stride[2] * j->inner, j->inner, dx + i * j->inner * size);
-        }
-    }
-}
-
-/* Whether row h is in the same windows as the row before it: then a mean has the same gradient. */
-static bool same_windows(const windows *b, int64_t h) {
-    const int32_t *now = b->start + h, n = now[1] - now[0];
-    if (h == 0 || now[0] - now[-1] != n) return false;
-    for (int32_t e = 0; e < n; e++)
-        if (b->entry[2 * (now[0] + e)] != b->entry[2 * (now[-1] + e)]) return false;
-    return true;
-}
-
-static void backward_row(const job *j, const desk *k, const int64_t *place, bool again) {
-    const ct_window *w = &j->w;
-    const line_ops *ops = j->ops;
-    int64_t sources = 0;
-    const windows *a = &j->windows[0], *b = &j->windows[1];
-    const bool same = again && j->stream && !j->max && same_windows(b, place[2]);
-    for (int32_t d = a->start[place[1]]; d < a->start[place[1] + 1] && !same; d++)
-        for (int32_t h = b->start[place[2]]; h < b->start[place[2] + 1]; h++) {
-            const int64_t of[3] = {place[0], a->entry[2 * d], b->entry[2 * h]};
-            k->sources[sources] = cotangent_row(j, k, of);
-            k->sources[sources++].number = (a->entry[2 * d + 1] * w->kernel[1] + b->entry[2 * h + 1]) * w->kernel[2];
-        }
-    char *to = j->to + (k->to_plane + row_at(&j->to_s, place)) * j->from_size,
-         *dx = j->to_direct && !j->stream ? to : k->line;
-    if (j->last && !same) spread_pixels(j, k, sources, dx);
-    else if (!same) spread_row(j, k, sources, dx);
-    if (j->stream) ct__stream_run(to, dx, j->out_row, ops->size);
-    else if (!j->to_direct && !j->last) ops->store(to, j->to_s.s[2], dx, j->out_row, j->dtype);
-    else if (!j->to_direct)
-        for (int64_t p = 0; p < w->in[2]; p++)
-            ops->store(to + p * j->to_s.s[2] * j->from_size, j->to_s.c, dx + p * j->inner * (int64_t)ops->size,
-                       j->inner, j->dtype);
-}
+/* ---- Chunks of rows ---- */
 
 /* Frames and the taps that are the same for all rows. */
 static void prepare_desk(const job *j, desk *d) {
@@ -402,19 +191,26 @@ static void prepare_desk(const job *j, desk *d) {
         memset(d->codes, 0, (size_t)(slots * j->code_row * size));
         return;
     }
-    const int64_t frame = ct__max64(j->part * w->stride[2], w->before[2] + w->in[2]);
-    j->ops->fill(d->frame, frame, j->max ? -INFINITY : 0);
-    for (int64_t i = 0; i < frame && j->codes; i++) {
-        if (size == 4) ((f32_code *)(void *)d->frame_codes)[i] = PADDING;
-        else ((f64_code *)(void *)d->frame_codes)[i] = PADDING;
+    /* the frame around what the rows write: padding, which is never written */
+    char *parts = w->stride[2] > 1 ? d->parts : d->frame;
+    char *part_codes = w->stride[2] > 1 ? d->part_codes : d->frame_codes;
+    const int64_t length = w->stride[2] > 1 ? j->parts * j->part : ct__max64(j->part, w->before[2] + w->in[2]);
+    j->ops->fill(parts, length, j->max ? -INFINITY : 0);
+    for (int64_t i = 0; i < length && j->codes; i++) {
+        if (size == 4) ((f32_code *)(void *)part_codes)[i] = PADDING;
+        else ((f64_code *)(void *)part_codes)[i] = PADDING;
     }
-    const char *parts = w->stride[2] > 1 ? d->parts : d->frame;
-    const char *part_codes = w->stride[2] > 1 ? d->part_codes : d->frame_codes;
     for (int64_t c = 0; c < w->kernel[2]; c++) {
         const int64_t shift = c * w->dilation[2];
         const int64_t at = (shift % w->stride[2] * j->part + shift / w->stride[2]) * size;
         d->along[c] = (tap){parts + at, part_codes + at, c};
     }
+}
+
+static void set_plane(const job *j, desk *d, int64_t plane) {
+    d->from_plane = plane_at(j, &j->from_s, plane);
+    d->to_plane = plane_at(j, &j->to_s, plane);
+    d->at_plane = plane_at(j, &j->at_s, plane);
 }
 
 static void pool_chunk(void *context, int64_t chunk, int worker) {
@@ -426,12 +222,10 @@ static void pool_chunk(void *context, int64_t chunk, int worker) {
     int64_t row = chunk * j->chunk, plane = -1;
     int64_t place[3] = {row / (sizes[0] * sizes[1]), row / sizes[1] % sizes[0], row % sizes[1]};
     for (const int64_t end = ct__min64(row + j->chunk, j->total); row < end; row++) {
-        const bool again = plane == place[0];
-        if (!again) {
+        const bool again = plane == place[0] && place[2] > 0;
+        if (plane != place[0]) {
             plane = place[0];
-            d.from_plane = plane_at(j, &j->from_s, plane);
-            d.to_plane = plane_at(j, &j->to_s, plane);
-            d.at_plane = plane_at(j, &j->at_s, plane);
+            set_plane(j, &d, plane);
         }
         if (j->backward) backward_row(j, &d, place, again);
         else forward_row(j, &d, place, row);
@@ -440,6 +234,8 @@ static void pool_chunk(void *context, int64_t chunk, int worker) {
     }
     if (j->stream) ct__stream_end();
 }
+
+#include "ops/pool/bands.h"
 
 /* ---- Plans ---- */
 
@@ -531,7 +327,7 @@ static void plan(job *j, const ct_call *call) {
     j->most_taps = ct__window_taps(w);
     for (int a = 0; a < 2; a++) {
         const int64_t span = (w->kernel[a] - 1) * w->dilation[a];
-        int64_t *slots = a ? &j->slots_1 : &j->slots_0, rows = backward ? span / w->stride[a] + 1 : span + 1;
+        int64_t *slots = a ? &j->slots_1 : &j->slots_0, rows = backward ? (span + 1) / w->stride[a] + 1 : span + 1;
         for (*slots = 1; *slots < rows;) *slots *= 2;
     }
     if (backward) {
@@ -540,21 +336,25 @@ static void plan(job *j, const ct_call *call) {
         j->out_row = in * j->inner;
         j->parts = ct__min64(w->stride[2], in);
         j->part = in / w->stride[2] + 1;
+        j->rest = in % w->stride[2];
         j->total = j->planes * w->in[0] * w->in[1];
         j->stream = j->to_direct && dense(to) && ct__stream_worth(j->total * j->out_row * j->from_size) &&
                     j->out_row * j->from_size >= 256;
     } else {
         j->row = in * j->inner;
         j->out_row = out * j->inner;
-        j->part = out + j->reach;
+        j->part = ct__max64(out + j->reach, (w->before[2] + in - 1) / w->stride[2] + 1);
         j->parts = w->dilation[2] == 1 ? ct__min64(w->kernel[2], w->stride[2]) : w->stride[2];
         j->total = j->planes * w->out[0] * w->out[1];
     }
     if (j->from_direct) j->row = 0;
+    j->in_bands = backward && !j->last && w->in[0] == 1 && w->kernel[0] == 1 && w->before[0] == 0 && w->out[0] == 1;
+    if (j->in_bands) plan_bands(j);
     const int64_t rows_of_plane = backward ? w->in[0] * w->in[1] : w->out[0] * w->out[1];
     const int64_t work = ct__max64(1, j->out_row * (backward ? 1 : w->kernel[0] * w->kernel[1] * w->stride[2]));
     j->chunk = ct__max64(1, (64 << 10) / work);
     if (j->chunk > rows_of_plane) j->chunk -= j->chunk % rows_of_plane; /* whole planes */
+    if (j->in_bands) j->chunk = ct__max64(1, (32 << 10) / (j->band * j->pitch * w->stride[1] * w->stride[2]));
     j->chunk = ct__grain(j->chunk);
     desk d;
     j->table_bytes = set_tables(j, NULL);
@@ -573,7 +373,8 @@ static bool run(job j, const ct_call *call) {
     j.to = ct__address(call->out[0], (size_t)j.from_size);
     set_tables(&j, call->scratch);
     j.memory = (char *)call->scratch + j.table_bytes;
-    ct__parallel((j.total + j.chunk - 1) / j.chunk, pool_chunk, &j);
+    const int64_t units = j.in_bands ? j.planes * j.bands : j.total;
+    ct__parallel((units + j.chunk - 1) / j.chunk, j.in_bands ? band_chunk : pool_chunk, &j);
     return true;
 }
 

@@ -5,7 +5,7 @@
 typedef struct CELL(forward_row) {
     const CELL_T *gx;      /* (gates,h) */
     const CELL_T *product; /* (gates,width) h W_hh^T */
-    const CELL_T *bias;    /* (gates,h) or NULL */
+    const CELL_T *bias;    /* (gates,h) */
     const CELL_T *h_before, *c_before;
     CELL_T *y;
     CELL_T *kept; /* (kept,h) */
@@ -22,8 +22,7 @@ typedef struct CELL(forward_row) {
 
 /* x W_ih^T and h W_hh^T + b_hh of gate g. */
 SIMD_INLINE CELL_VEC CELL(from_h)(const CELL(forward_row) * r, int g, int64_t j, int k) {
-    const CELL_VEC product = CELL_GET(r->product + g * r->width + j);
-    return r->bias ? CELL_V(add)(product, CELL_GET(r->bias + g * r->h + j)) : product;
+    return CELL_V(add)(CELL_GET(r->product + g * r->width + j), CELL_GET(r->bias + g * r->h + j));
 }
 SIMD_INLINE CELL_VEC CELL(sum)(const CELL(forward_row) * r, int g, int64_t j, int k) {
     return CELL_V(add)(CELL_GET(r->gx + g * r->h + j), CELL(from_h)(r, g, j, k));
@@ -40,7 +39,7 @@ SIMD_INLINE void CELL(lstm_at)(const CELL(forward_row) * r, int64_t j, int k) {
     CELL_PUT(r->kept + 4 * r->h + j, c);
     CELL_PUT(r->y + j, CELL_V(mul)(o, CELL_V(tanh)(c)));
 }
-static inline void CELL(lstm)(const CELL(forward_row) * r, int64_t m){CELL_EACH(lstm_at)}
+SIMD_INLINE void CELL(lstm)(const CELL(forward_row) * r, int64_t m){CELL_EACH(lstm_at)}
 
 SIMD_INLINE void CELL(gru_at)(const CELL(forward_row) * r, int64_t j, int k) {
     const CELL_VEC reset = CELL_V(sigmoid)(CELL(sum)(r, 0, j, k)), z = CELL_V(sigmoid)(CELL(sum)(r, 1, j, k)),
@@ -53,13 +52,13 @@ SIMD_INLINE void CELL(gru_at)(const CELL(forward_row) * r, int64_t j, int k) {
     /* (1 - z) n + z h = n + z (h - n) */
     CELL_PUT(r->y + j, CELL_V(fma)(z, CELL_V(sub)(CELL_GET(r->h_before + j), n), n));
 }
-static inline void CELL(gru)(const CELL(forward_row) * r, int64_t m){CELL_EACH(gru_at)}
+SIMD_INLINE void CELL(gru)(const CELL(forward_row) * r, int64_t m){CELL_EACH(gru_at)}
 
 SIMD_INLINE void CELL(plain_at)(const CELL(forward_row) * r, int64_t j, int k, bool relu) {
     const CELL_VEC x = CELL(sum)(r, 0, j, k);
     CELL_PUT(r->y + j, relu ? CELL_V(maxb)(CELL_V(zero)(), x) : CELL_V(tanh)(x));
 }
-static inline void CELL(plain)(const CELL(forward_row) * r, int64_t m, bool relu) {
+SIMD_INLINE void CELL(plain)(const CELL(forward_row) * r, int64_t m, bool relu) {
     int64_t j = 0;
     for (; j + CELL_LANES <= m; j += CELL_LANES) CELL(plain_at)(r, j, CELL_LANES, relu);
     if (j < m) CELL(plain_at)(r, j, (int)(m - j), relu);
@@ -102,7 +101,7 @@ SIMD_INLINE void CELL(lstm_back_at)(const CELL(backward_row) * r, int64_t j, int
     CELL_PUT(r->dc + j, CELL_V(mul)(dc, f));
     CELL_PUT(r->dh + j, CELL_V(zero)());
 }
-static inline void CELL(lstm_back)(const CELL(backward_row) * r, int64_t m){CELL_EACH(lstm_back_at)}
+SIMD_INLINE void CELL(lstm_back)(const CELL(backward_row) * r, int64_t m){CELL_EACH(lstm_back_at)}
 
 SIMD_INLINE void CELL(gru_back_at)(const CELL(backward_row) * r, int64_t j, int k) {
     const CELL_VEC dh = CELL(arrived)(r, j, k), reset = CELL_GET(r->kept + j), z = CELL_GET(r->kept + r->h + j),
@@ -115,14 +114,14 @@ SIMD_INLINE void CELL(gru_back_at)(const CELL(backward_row) * r, int64_t j, int 
     CELL(put_gate)(r, 2 * r->h + j, k, dn, CELL_V(mul)(dn, reset));
     CELL_PUT(r->dh + j, CELL_V(mul)(dh, z));
 }
-static inline void CELL(gru_back)(const CELL(backward_row) * r, int64_t m){CELL_EACH(gru_back_at)}
+SIMD_INLINE void CELL(gru_back)(const CELL(backward_row) * r, int64_t m){CELL_EACH(gru_back_at)}
 
 SIMD_INLINE void CELL(plain_back_at)(const CELL(backward_row) * r, int64_t j, int k, bool relu) {
     const CELL_VEC dh = CELL(arrived)(r, j, k), y = CELL_GET(r->y + j), zero = CELL_V(zero)();
     CELL_GATE(0, relu ? CELL_V(select)(CELL_V(gt)(y, zero), dh, zero) : CELL_V(mul)(dh, CELL(slope_tanh)(y)));
     CELL_PUT(r->dh + j, zero);
 }
-static inline void CELL(plain_back)(const CELL(backward_row) * r, int64_t m, bool relu) {
+SIMD_INLINE void CELL(plain_back)(const CELL(backward_row) * r, int64_t m, bool relu) {
     int64_t j = 0;
     for (; j + CELL_LANES <= m; j += CELL_LANES) CELL(plain_back_at)(r, j, CELL_LANES, relu);
     if (j < m) CELL(plain_back_at)(r, j, (int)(m - j), relu);
@@ -133,7 +132,7 @@ SIMD_INLINE void CELL(outside_back_at)(const CELL(backward_row) * r, int64_t j, 
     if (r->product) CELL_PUT(r->dh + j, CELL_V(add)(CELL_GET(r->dh + j), CELL_GET(r->product + j)));
     for (int64_t g = 0; g < gates; g++) CELL_GATE(g, CELL_V(zero)());
 }
-static inline void CELL(outside_back)(const CELL(backward_row) * r, int64_t m, int64_t gates) {
+SIMD_INLINE void CELL(outside_back)(const CELL(backward_row) * r, int64_t m, int64_t gates) {
     int64_t j = 0;
     for (; j + CELL_LANES <= m; j += CELL_LANES) CELL(outside_back_at)(r, j, CELL_LANES, gates);
     if (j < m) CELL(outside_back_at)(r, j, (int)(m - j), gates);

@@ -4,7 +4,7 @@
 typedef struct forward {
     recurrence p;
     ct__matrix weights;
-    const char *gx, *b_hh, *h0, *c0; /* NULL where there is none, but h0 and c0 are then zeros in scratch */
+    const char *gx, *b_hh, *h0, *c0; /* zeros in scratch where there is none */
     char *y, *kept;
     bool starts_from_zero;
     char *packed; /* W_hh^T, gate by gate, in panels */
@@ -65,7 +65,7 @@ static void ask_row(const forward *f, int64_t t, const char *before, int64_t i, 
             const R##_forward_row row = {                                                                          \
                 .gx = (const T *)(const void *)f->gx + (t * p->n + i) * p->gates * h + j0,                         \
                 .product = (const T *)(const void *)products + (i - r0) * p->gates * p->width,                     \
-                .bias = f->b_hh ? (const T *)(const void *)f->b_hh + j0 : NULL,                                    \
+                .bias = (const T *)(const void *)f->b_hh + j0,                                                     \
                 .h_before = h_before,                                                                              \
                 .c_before = first ? (const T *)(const void *)f->c0 + i * h + j0                                    \
                                   : (const T *)(const void *)f->kept + ((last * p->n + i) * p->kept + 4) * h + j0, \
@@ -135,11 +135,14 @@ static recurrence problem_of(const ct_call *call) {
 
 static size_t forward_room(const recurrence *p) { return ct__room(ROWS_AT_ONCE * p->gates * p->width * p->size); }
 
+/* Stands for initial states and for a bias. */
+static int64_t zero_bytes(const recurrence *p) { return ct__max64(p->n, p->gates) * p->h * p->size; }
+
 static size_t forward_scratch(const ct_call *call) {
     const recurrence p = problem_of(call);
     const int64_t state = p.n * p.h * p.size;
-    return ct__room(p.n * 8) + 3 * ct__room(state) + ct__room(p.gates * p.blocks * ct__panel_bytes(p.kernel, p.h)) +
-           forward_room(&p) * (size_t)ct__threads();
+    return ct__room(p.n * 8) + ct__room(zero_bytes(&p)) + 2 * ct__room(state) +
+           ct__room(p.gates * p.blocks * ct__panel_bytes(p.kernel, p.h)) + forward_room(&p) * (size_t)ct__threads();
 }
 
 static const char *data_of(const recurrence *p, const ct_view *x) {
@@ -167,18 +170,18 @@ static bool forward_run(const ct_call *call, ct_stream *stream) {
     char *at = call->scratch;
     (void)stream;
     int64_t *lengths = (int64_t *)(void *)ct__claim(&at, p->n * 8);
-    char *zeros = ct__claim(&at, state), *held = ct__claim(&at, state), *other = ct__claim(&at, state);
+    char *zeros = ct__claim(&at, zero_bytes(p)), *held = ct__claim(&at, state), *other = ct__claim(&at, state);
     f.panel = ct__panel_bytes(p->kernel, p->h);
     f.packed = ct__claim(&at, p->gates * p->blocks * f.panel);
     f.workers = at, f.room = forward_room(p);
     if (!recurrence_lengths(p, call->op->name, lengths)) return false;
     f.lengths = lengths;
     if (p->n == 0 || p->h == 0) return true;
-    memset(zeros, 0, (size_t)state);
+    memset(zeros, 0, (size_t)zero_bytes(p));
     const ct_view *w = call->in[1];
     f.weights = (ct__matrix){ct__address(w, (size_t)p->size), p->kernel->packed, w->strides[0], w->strides[1]};
     ct__parallel(p->gates * p->blocks, pack_chunk, &f);
-    f.gx = data_of(p, call->in[0]), f.b_hh = data_of(p, call->in[2]);
+    f.gx = data_of(p, call->in[0]), f.b_hh = call->in[2] ? data_of(p, call->in[2]) : zeros;
     f.starts_from_zero = !call->in[3];
     f.h0 = call->in[3] ? data_of(p, call->in[3]) : zeros, f.c0 = call->in[4] ? data_of(p, call->in[4]) : zeros;
     f.y = (char *)ct__address(call->out[0], (size_t)p->size),

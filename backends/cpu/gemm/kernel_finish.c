@@ -104,7 +104,8 @@ void CT_ISA_FN(ct__gemm_finish)(const ct__finish *f, void *strip, int64_t ld, in
     const bool old = g->accumulate && !f->in_place;
     const bool transposed = !f->in_place && !g->store && c_row == 1 && c_col != 1;
 
-    for (int64_t i = 0; i < rows; i++) {
+    const bool bare = !old && !bias_row && !bias_col && !f->residual && !g->activate;
+    for (int64_t i = 0; i < rows && !(bare && transposed); i++) {
         char *x = (char *)strip + i * ld * acc;
         if (old) add_from(f->acc, x, c + i * c_row * c_size, g->c_type, c_col, cols);
         if (bias_row) add_scalar(f->acc, x, bias_row + (row0 + i) * bias_size, g->bias_type, cols);
