@@ -184,8 +184,15 @@ void linear_lower(ct_lower *l) {
     ct_tensor *x = l->in[0], *w = l->in[1], *bias = l->in[2];
     bool recorded = ct_grad_enabled() && (ct_requires_grad(x) || ct_requires_grad(w) || ct_requires_grad(bias));
     bool apart = recorded && (attrs->activation == CT_ACT_GELU || attrs->activation == CT_ACT_SILU);
-    ct_tensor *y = linear_fused(x, w, .bias = bias, .activation = apart ? CT_ACT_NONE : attrs->activation);
-    l->out[0] = apart ? activated(y, attrs->activation) : y;
+    if (!apart) {
+        l->out[0] = linear_fused(x, w, .bias = bias, .activation = attrs->activation);
+        return;
+    }
+    /* Halves are rounded once, at the end. */
+    const ct_dtype dtype = ct_dtype_of(x), wide = dtype == CT_F64 ? CT_F64 : CT_F32;
+    if (bias) bias = cast(bias, wide);
+    ct_tensor *y = linear_fused(cast(x, wide), cast(w, wide), .bias = bias);
+    l->out[0] = cast(activated(y, attrs->activation), dtype);
 }
 
 void linear_fused_lower(ct_lower *l) {
