@@ -354,7 +354,8 @@ static backward backward_of(const ct_call *call) {
 
 static size_t backward_scratch(const ct_call *call) {
     const backward w = backward_of(call);
-    return 2 * ct__room(w.ranges * w.row_bytes) + ct__room(w.sum_bytes) + w.room * (size_t)ct__threads();
+    return ct__near_scratch(2 * ct__room(w.ranges * w.row_bytes) + ct__room(w.sum_bytes) +
+                            w.room * (size_t)ct__threads());
 }
 
 static bool backward_run(const ct_call *call, ct_stream *stream) {

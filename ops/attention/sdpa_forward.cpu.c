@@ -142,7 +142,7 @@ static sdpa problem_of(const ct_call *call) {
 
 static size_t forward_scratch(const ct_call *call) {
     const sdpa s = problem_of(call);
-    return worker_room(&s, chunk_rows(&s)) * (size_t)ct__threads();
+    return ct__near_scratch(worker_room(&s, chunk_rows(&s)) * (size_t)ct__threads());
 }
 
 static bool forward_run(const ct_call *call, ct_stream *stream) {

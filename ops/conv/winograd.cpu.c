@@ -21,12 +21,12 @@ static void gather_weights(float *taps, const winograd_pass *p, int64_t out, int
     const float *w = p->w + out * p->w_out + in * p->w_in;
     const bool dense = p->w_k[1] == 1 && p->w_k[0] == 3;
     if (dense && p->w_in == 9) {
-        transpose((char *)taps, LANES * 4, (const char *)w, p->w_out * 4, lanes, count * 9, LANES, 4);
+        winograd_turn((char *)taps, LANES * 4, (const char *)w, p->w_out * 4, lanes, count * 9, LANES);
         return;
     }
     for (int64_t i = 0; dense && i < count; i++)
-        transpose((char *)(taps + i * 9 * LANES), LANES * 4, (const char *)(w + i * p->w_in), p->w_out * 4, lanes, 9,
-                  LANES, 4);
+        winograd_turn((char *)(taps + i * 9 * LANES), LANES * 4, (const char *)(w + i * p->w_in), p->w_out * 4, lanes,
+                      9, LANES);
     if (dense) return;
     for (int64_t k = 0; k < 9; k++) {
         const float *tap = w + k / 3 * p->w_k[0] + k % 3 * p->w_k[1];
@@ -34,7 +34,7 @@ static void gather_weights(float *taps, const winograd_pass *p, int64_t out, int
         if (p->w_out == 1)
             for (int64_t i = 0; i < count; i++) vf32_store(to + i * 9 * LANES, vf32_load_n(tap + i * p->w_in, lanes));
         else if (p->w_in == 1)
-            transpose((char *)to, 9 * LANES * 4, (const char *)tap, p->w_out * 4, lanes, count, LANES, 4);
+            winograd_turn((char *)to, 9 * LANES * 4, (const char *)tap, p->w_out * 4, lanes, count, LANES);
         else
             for (int64_t i = 0; i < count; i++)
                 for (int l = 0; l < LANES; l++) to[i * 9 * LANES + l] = l < lanes ? tap[i * p->w_in + l * p->w_out] : 0;
@@ -187,7 +187,7 @@ static void scatter(const forward *f, const float *band, int64_t band_cols, int6
             for (int l = 0; l < lanes; l++)
                 for (int64_t j = 0; j < cols; j += 16)
                     __builtin_prefetch(dst + l * y->c + j + WINOGRAD_OUT * y->h, 1, 2);
-            transpose((char *)dst, y->c * 4, (const char *)band, LANES * 4, cols, lanes, cols, 4);
+            winograd_turn((char *)dst, y->c * 4, (const char *)band, LANES * 4, cols, lanes, cols);
         } else {
             for (int64_t j = 0; j < cols; j++)
                 for (int l = 0; l < lanes; l++) dst[j * y->w + l * y->c] = band[j * LANES + l];

@@ -122,6 +122,12 @@ static inline winograd_run winograd_next_run(const winograd_tiles *tiles, int64_
     return r;
 }
 
+/* The engine's transpose of floats, in one copy; row distances in bytes. */
+static __attribute__((noinline)) void winograd_turn(char *dst, int64_t dst_row, const char *src, int64_t src_row,
+                                                    int64_t rows, int64_t cols, int64_t width) {
+    transpose(dst, dst_row, src, src_row, rows, cols, width, 4);
+}
+
 /* dst[(i * cols + j) * LANES + l] = image[channel + l][row + i][col + j], zero outside the image and past `lanes`. */
 static __attribute__((noinline)) void winograd_gather(float *dst, const winograd_plane *x, int64_t image,
                                                       int64_t channel, int lanes, int64_t row, int64_t rows,
@@ -145,7 +151,7 @@ static __attribute__((noinline)) void winograd_gather(float *dst, const winograd
                 for (int l = 0; l < lanes; l++)
                     for (int64_t j = 0; j < count; j += 16)
                         __builtin_prefetch(src + l * x->c + j + WINOGRAD_OUT * x->h, 0, 2);
-            transpose((char *)to, LANES * 4, (const char *)src, x->c * 4, lanes, count, LANES, 4);
+            winograd_turn((char *)to, LANES * 4, (const char *)src, x->c * 4, lanes, count, LANES);
         } else {
             for (int64_t j = 0; j < count; j++)
                 for (int l = 0; l < LANES; l++) to[j * LANES + l] = l < lanes ? src[j * x->w + l * x->c] : 0;

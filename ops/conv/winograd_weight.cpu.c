@@ -117,7 +117,7 @@ static void scatter_weights(const gradient *g, const float *taps, int64_t out, i
     const winograd_pass *p = g->pass;
     float *w = g->weight + out * p->w_out + in * p->w_in;
     if (p->w_k[1] == 1 && p->w_k[0] == 3 && p->w_in == 9) {
-        transpose((char *)w, p->w_out * 4, (const char *)taps, LANES * 4, count * 9, lanes, count * 9, 4);
+        winograd_turn((char *)w, p->w_out * 4, (const char *)taps, LANES * 4, count * 9, lanes, count * 9);
         return;
     }
     for (int64_t i = 0; i < count; i++)

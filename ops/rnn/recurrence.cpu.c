@@ -141,8 +141,9 @@ static int64_t zero_bytes(const recurrence *p) { return ct__max64(p->n, p->gates
 static size_t forward_scratch(const ct_call *call) {
     const recurrence p = problem_of(call);
     const int64_t state = p.n * p.h * p.size;
-    return ct__room(p.n * 8) + ct__room(zero_bytes(&p)) + 2 * ct__room(state) +
-           ct__room(p.gates * p.blocks * ct__panel_bytes(p.kernel, p.h)) + forward_room(&p) * (size_t)ct__threads();
+    return ct__near_scratch(ct__room(p.n * 8) + ct__room(zero_bytes(&p)) + 2 * ct__room(state) +
+                            ct__room(p.gates * p.blocks * ct__panel_bytes(p.kernel, p.h)) +
+                            forward_room(&p) * (size_t)ct__threads());
 }
 
 static const char *data_of(const recurrence *p, const ct_view *x) {

@@ -151,8 +151,9 @@ static int64_t gates_ld(const recurrence *p) { return ct__round_up(p->gates * p-
 static size_t backward_scratch(const ct_call *call) {
     const recurrence p = problem_of(call);
     const int64_t state = p.n * p.h * p.size;
-    return ct__room(p.n * 8) + 3 * ct__room(state) + 2 * ct__room(p.n * gates_ld(&p)) +
-           ct__room(p.blocks * ct__panel_bytes(p.kernel, p.gates * p.h)) + backward_room(&p) * (size_t)ct__threads();
+    return ct__near_scratch(ct__room(p.n * 8) + 3 * ct__room(state) + 2 * ct__room(p.n * gates_ld(&p)) +
+                            ct__room(p.blocks * ct__panel_bytes(p.kernel, p.gates * p.h)) +
+                            backward_room(&p) * (size_t)ct__threads());
 }
 
 static const char *data_of(const recurrence *p, const ct_view *x, const char *otherwise) {

@@ -49,4 +49,9 @@ static inline char *ct__claim(char **at, int64_t bytes) {
     return p;
 }
 
+/* Scratch that is to stay in the second cache lies on a huge page: small pages fall on its sets at random, some on the same. */
+static inline size_t ct__near_scratch(size_t bytes) {
+    return bytes > (256u << 10) && bytes < (2u << 20) ? (size_t)2 << 20 : bytes;
+}
+
 #endif
