@@ -1,6 +1,8 @@
 /* Scaled dot-product attention: shapes, its meaning in products and softmax, and its derivative. */
 #include <string.h>
 
+#include "ops/dropout/dropout.h"
+
 #include "ops/op_impl.h"
 
 /* ---- Shapes ---- */
@@ -151,7 +153,7 @@ void scaled_dot_product_attention_lower(ct_lower *l) {
         if (ct_dtype_of(mask) != CT_BOOL && ct_dtype_of(mask) != ct_dtype_of(q)) mask = cast(mask, ct_dtype_of(q));
         mask = expand(mask, scores);
     }
-    ct_tensor *stream = a->dropout > 0 ? random_position() : NULL, *lse = NULL;
+    ct_tensor *stream = a->dropout > 0 ? ct__position_of(l) : NULL, *lse = NULL;
     ct_tensor *y =
         sdpa(four(q), four(k), four(v), a->scale.set ? a->scale.value : 1 / __builtin_sqrt((double)(d > 0 ? d : 1)),
              .mask = four(mask), .stream = stream, .causal = a->causal, .bottom_right = a->bottom_right,
@@ -192,8 +194,7 @@ static ct_tensor *scores_of(ct_tensor *q, ct_tensor *k, ct_tensor *mask, double 
 
 /* What dropout multiplies the weights by; NULL: nothing. */
 static ct_tensor *factors_of(ct_tensor *scores, ct_tensor *stream, double dropout) {
-    return stream && dropout > 0 ? dropout_factors(stream, ct_shape(scores), dropout, .dtype = ct_dtype_of(scores))
-                                 : NULL;
+    return stream && dropout > 0 ? dropout_replay(expand(full_of(scores, 1), ct_shape(scores)), stream, dropout) : NULL;
 }
 
 void sdpa_lower(ct_lower *l) {
@@ -247,24 +248,6 @@ void sdpa_vjp(ct_vjp *v) {
     const int m = v->need[3] ? 4 : 3;
     if (!ct_apply_with(&ct__op_sdpa_grad, in, 9, &attrs, made, m, v->need, NULL)) return;
     for (int i = 0; i < m; i++) v->grad[i] = made[i];
-}
-
-/* ---- Dropout that can be repeated ---- */
-
-bool random_position_infer(ct_infer *infer) {
-    ct__infer_set(infer, 0, CT_I64, 1, (int64_t[]){3});
-    return true;
-}
-
-bool dropout_factors_infer(ct_infer *infer) {
-    const dropout_factors_attrs *a = infer->attrs;
-    const ct_view *stream = infer->in[0];
-    if (stream->ndim != 1 || stream->dims[0] != 3)
-        return ct_infer_fail(infer, CT_ERR_SHAPE, "stream is %s, not [3]", ct_view_text(stream));
-    if (a->dtype != CT_F32 && a->dtype != CT_F64)
-        return ct_infer_fail(infer, CT_ERR_DTYPE, "dtype is %s; it has to be f32 or f64", ct_dtype_name(a->dtype));
-    ct__infer_set(infer, 0, a->dtype, a->shape.n, a->shape.d);
-    return true;
 }
 
 /* ---- Several heads ---- */

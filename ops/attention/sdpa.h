@@ -8,8 +8,8 @@
 #include "backends/cpu/gemm/block.h"
 #include "backends/cpu/kernel.h"
 #include "backends/cpu/simd/vmath.h"
-#include "ops/attention/position.h"
 #include "ops/random/philox.h"
+#include "ops/random/position.h"
 
 #include "gen/attention.attrs.h"
 

@@ -1,4 +1,6 @@
 /* Dropout: probabilities, shapes, and the way to dropout_replay, which is its own derivative. */
+#include "ops/dropout/dropout.h"
+
 #include <cotangent/backend.h>
 
 #include "ops/op_impl.h"
@@ -10,15 +12,14 @@ static bool infer_same(ct_infer *infer, double p) {
     return true;
 }
 
-/* The position that this call has been given, as a tensor. */
-static ct_tensor *position_of(const ct_lower *l) {
+ct_tensor *ct__position_of(const ct_lower *l) {
     const int64_t at[3] = {(int64_t)l->random->seed, (int64_t)l->random->stream, (int64_t)l->random->call};
     return ct_from_data(at, CT_DIMS(3), CT_I64);
 }
 
 /* 0 or 1 / (1 - p) for every element of a shape. */
 static ct_tensor *factors(const ct_lower *l, ct_dims shape, double p) {
-    return dropout_replay(expand(ones(CT_DIMS0, .dtype = ct_dtype_of(l->in[0])), shape), position_of(l), p);
+    return dropout_replay(expand(ones(CT_DIMS0, .dtype = ct_dtype_of(l->in[0])), shape), ct__position_of(l), p);
 }
 
 /* ---- By element ---- */
@@ -28,7 +29,7 @@ bool dropout_infer(ct_infer *infer) { return infer_same(infer, ((const dropout_a
 void dropout_lower(ct_lower *l) {
     const dropout_attrs *a = l->attrs;
     ct_tensor *x = l->in[0];
-    l->out[0] = a->eval || a->p == 0 ? x : dropout_replay(x, position_of(l), a->p);
+    l->out[0] = a->eval || a->p == 0 ? x : dropout_replay(x, ct__position_of(l), a->p);
 }
 
 bool dropout_replay_infer(ct_infer *infer) {

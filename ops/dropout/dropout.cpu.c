@@ -4,6 +4,7 @@
 #include "ops/create/generate.h"
 #include "ops/create/rows.h"
 #include "ops/random/philox.h"
+#include "ops/random/position.h"
 
 #include "gen/dropout.attrs.h"
 
@@ -71,18 +72,13 @@ static void zero_chunk(void *context, int64_t chunk, int worker) {
     }
 }
 
-static int64_t word_of(const ct_view *position, int64_t i) {
-    return position->dtype == CT_I32 ? CT_AT(int32_t, position)[i * position->strides[0]]
-                                     : CT_AT(int64_t, position)[i * position->strides[0]];
-}
-
 static bool run_dropout(const ct_call *call, ct_stream *stream) {
     (void)stream;
     const double p = ((const dropout_replay_attrs *)call->attrs)->p;
     const ct_view *x = call->in[0], *position = call->in[1], *y = call->out[0];
     const size_t size = ct_dtype_size(y->dtype);
     dropout_job j = {.rows = rows_of(y, x), .dtype = y->dtype, .x = ct__address(x, size), .y = ct__address(y, size)};
-    j.at = (ct_random){(uint64_t)word_of(position, 0), (uint64_t)word_of(position, 1), (uint64_t)word_of(position, 2)};
+    j.at = ct__position(position);
     j.threshold = (uint64_t)(p * 0x1p32);
     j.scale = 1 / (1 - p);
     j.chunk = (ct__grain(GENERATE_CHUNK) + WORDS - 1) / WORDS * WORDS;

@@ -172,8 +172,7 @@ static void lower_network(ct_lower *l, const network *w) {
         h_n[s] = one.h_n, c_n[s] = one.c_n;
         if (direction + 1 < w->directions) continue;
         x = w->directions == 2 ? cat(y, 2, 2) : y[0];
-        if (w->dropout > 0 && s + 1 < states && x)
-            x = mul(x, dropout_factors(random_position(), ct_shape(x), w->dropout, .dtype = ct_dtype_of(x)));
+        if (w->dropout > 0 && s + 1 < states && x) x = ct_dropout(x, w->dropout);
     }
     l->out[0] = !batched ? squeeze(x, .axes = CT_DIMS(1)) : w->batch_first ? transpose(x, 0, 1) : x;
     if (l->n_out > 1 && l->want[1]) {

@@ -148,7 +148,8 @@ void CT_ISA_FN(ct__gemm_pack_a)(const ct__kernel *k, const ct__matrix *src, void
         return;
     }
     if (group == 1) {
-        const int64_t ahead = src->row == 1 ? 12 : depth; /* short pieces far apart: the hardware does not see them coming */
+        const int64_t ahead =
+            src->row == 1 ? 12 : depth; /* short pieces far apart: the hardware does not see them coming */
         for (int64_t p = 0; p < depth; p++) {
             if (p + ahead < depth)
                 for (int64_t i = 0; i < rows * from; i += 64) __builtin_prefetch(s + (p + ahead) * src->col * from + i);

@@ -1,6 +1,6 @@
 /* A position in the random stream, kept as a tensor of three integers. */
-#ifndef COTANGENT_OPS_ATTENTION_POSITION_H
-#define COTANGENT_OPS_ATTENTION_POSITION_H
+#ifndef COTANGENT_OPS_RANDOM_POSITION_H
+#define COTANGENT_OPS_RANDOM_POSITION_H
 
 #include "backends/cpu/kernel.h"
 
