@@ -3,6 +3,7 @@
  *   x = conv_input_grad(y, w):  y' = conv(x', w)               w' = conv_weight_grad(x', y)
  *   w = conv_weight_grad(x, y): x' = conv_input_grad(y, w')    y' = conv(x, w') */
 #include "ops/conv/conv.h"
+#include "ops/activation.h"
 
 #include "ops/op_impl.h"
 
@@ -169,15 +170,8 @@ void conv_vjp(ct_vjp *v) {
 void conv_fused_vjp(ct_vjp *v) {
     const conv_fused_attrs *attrs = v->attrs;
     ct_tensor *y = v->out[0], *g = v->cot[0];
-    switch (attrs->activation) {
-    case CT_ACT_RELU: g = mul(g, cast(gt_s(y, 0), ct_dtype_of(g))); break;
-    case CT_ACT_SIGMOID: g = mul(g, mul(y, rsub_s(y, 1))); break;
-    case CT_ACT_TANH: g = mul(g, rsub_s(square(y), 1)); break;
-    case CT_ACT_NONE: break;
-    default: /* reached only by a direct call */
-        ct_fail(CT_ERR_GRAD, v->op->name, "this activation's derivative needs its argument; call ct_conv2d");
-        return;
-    }
+    g = ct__activation_grad(v->op, g, y, attrs->activation);
+    if (!g) return;
     CONV_VJP(attrs);
     if (v->need[3]) v->grad[3] = g;
 }
@@ -186,7 +180,7 @@ void conv_fused_lower(ct_lower *l) {
     const conv_fused_attrs *attrs = l->attrs;
     ct_tensor *y = conv(l->in[0], l->in[1], .bias = l->in[2], SAME(attrs));
     if (l->in[3]) y = add(y, l->in[3]);
-    l->out[0] = ct__conv_activated(y, attrs->activation);
+    l->out[0] = ct__activated(y, attrs->activation);
 }
 
 void conv_input_grad_vjp(ct_vjp *v) {

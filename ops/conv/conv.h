@@ -18,6 +18,5 @@ bool ct__conv_weight_grad_geometry(const ct_infer *infer, ct_conv_geometry *geom
 
 /* The residual has the shape and dtype of the result, already inferred. */
 bool ct__conv_check_residual(const ct_infer *infer, const ct_view *residual);
-ct_tensor *ct__conv_activated(ct_tensor *x, int activation);
 
 #endif

@@ -1,6 +1,7 @@
 /* Depthwise convolution as a candidate of conv and both its gradients: one input channel a group, any kernel, stride,
  * dilation and multiplier, over one or two axes. */
 #include "ops/conv/depthwise.h"
+#include "backends/cpu/activate.h"
 
 static void make_pass(const ct_conv_problem *p, depthwise_pass *d) {
     const ct_conv_geometry *g = &p->geometry;
@@ -20,7 +21,7 @@ static void make_pass(const ct_conv_problem *p, depthwise_pass *d) {
                           .bias_step = p->bias_stride,
                           .residual = p->residual,
                           .residual_step = p->residual_strides,
-                          .activate = forward ? CT_ISA_FN(ct__conv_activation)(p->dtype, p->activation) : NULL};
+                          .activate = forward ? CT_ISA_FN(ct__activation)(p->dtype, p->activation) : NULL};
     const depthwise_image x = {p->x, g->x.n, g->x.c, g->x.s[1], g->x.s[2]};
     const depthwise_image y = {p->y, g->y.n, g->y.c, g->y.s[1], g->y.s[2]};
     d->source = forward ? x : y;

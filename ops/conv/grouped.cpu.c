@@ -40,7 +40,8 @@ TILE(8)
 TILE(9)
 TILE(10)
 TILE(11)
-TILE(12) TILE(13) TILE(14)
+TILE(12)
+TILE(13) TILE(14)
 #endif
     typedef void (*tile_fn)(float *out, int64_t step, const float *src, const int64_t *offset, const float *w,
                             int64_t taps, const float *start);

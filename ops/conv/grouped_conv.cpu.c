@@ -1,4 +1,5 @@
 /* Few channels a group as a candidate of conv and both its gradients. */
+#include "backends/cpu/activate.h"
 #include "ops/conv/grouped.h"
 
 enum { MOST = 24 }; /* channels a group, of either side: above it the engine's register tile is filled well enough */
@@ -27,7 +28,7 @@ static void make_pass(const ct_conv_problem *p, grouped_pass *d) {
                         .bias_step = p->bias_stride,
                         .residual = p->residual,
                         .residual_step = p->residual_strides};
-    if (p->kind == CT_CONV_FORWARD) d->activate = CT_ISA_FN(ct__conv_activation)(CT_F32, p->activation);
+    if (p->kind == CT_CONV_FORWARD) d->activate = CT_ISA_FN(ct__activation)(CT_F32, p->activation);
     depthwise_axis *axes[2] = {&d->h, &d->w};
     int64_t *steps[2] = {&d->w_h, &d->w_w};
     for (int a = 0; a < 2; a++) {

@@ -38,10 +38,7 @@ typedef struct ct_conv_problem {
 /* Of a call of conv, conv_fused, conv_input_grad or conv_weight_grad. */
 void ct__conv_problem(const ct_call *call, ct_conv_problem *problem);
 
-/* The engine's activation function (in place over n accumulators: f32, or f64 when dtype is f64); NULL for none. */
 #ifdef CT_ISA
-ct_gemm_activate CT_ISA_FN(ct__conv_activation)(ct_dtype dtype, int activation);
-
 #define CONV_CANDIDATE(name)                                      \
     const char *CT_ISA_FN(ct__##name##_can)(const ct_call *call); \
     size_t CT_ISA_FN(ct__##name##_scratch)(const ct_call *call);  \

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ops/activation.h"
 #include "ops/conv/conv.h"
 
 #include "ops/op_impl.h"
@@ -23,17 +24,6 @@ bool ct_set_exact_conv(bool on) {
     bool before = exact_everywhere();
     atomic_store_explicit(&exact_wanted, on ? 2 : 1, memory_order_relaxed);
     return before;
-}
-
-ct_tensor *ct__conv_activated(ct_tensor *x, int activation) {
-    switch (activation) {
-    case CT_ACT_RELU: return relu(x);
-    case CT_ACT_SIGMOID: return sigmoid(x);
-    case CT_ACT_TANH: return tanh(x);
-    case CT_ACT_GELU: return gelu(x);
-    case CT_ACT_SILU: return silu(x);
-    default: return x;
-    }
 }
 
 bool ct__conv_check_residual(const ct_infer *infer, const ct_view *residual) {
@@ -115,7 +105,7 @@ static void forward_lower(ct_lower *l, const forward *f) {
     if (!ct__conv_resolve(NULL, &g, f->rank, &xs, &ws, NULL, &f->options)) return;
     const bool exact = f->exact || exact_everywhere();
     /* gelu and silu need the argument for their derivative, which the fused op does not keep. */
-    const bool apart = (f->activation == CT_ACT_GELU || f->activation == CT_ACT_SILU) && recorded(l->in, 4);
+    const bool apart = !ct__activation_by_result(f->activation) && recorded(l->in, 4);
     const int activation = apart ? CT_ACT_NONE : f->activation;
     const operands o = operands_of(l, apart);
     const ct_dims strides = ct__window_strides(&g.window), dilations = ct__window_dilations(&g.window),
@@ -128,7 +118,7 @@ static void forward_lower(ct_lower *l, const forward *f) {
     else
         y = conv(o.x, o.w, .bias = o.bias, .strides = strides, .dilations = dilations, .pads = pads, .groups = g.groups,
                  .channels_last = g.channels_last, .exact = exact);
-    l->out[0] = result_of(apart ? ct__conv_activated(y, f->activation) : y, &o);
+    l->out[0] = result_of(apart ? ct__activated(y, f->activation) : y, &o);
 }
 
 bool conv1d_infer(ct_infer *infer) {
@@ -203,7 +193,7 @@ static void transposed_lower(ct_lower *l, const forward *f, const ct_dims *outpu
                         .dilations = ct__window_dilations(&g.window), .pads = ct__window_pads(&g.window),
                         .groups = g.groups, .channels_last = g.channels_last, .exact = f->exact || exact_everywhere());
     if (o.residual) y = add(y, o.residual);
-    l->out[0] = result_of(ct__conv_activated(y, f->activation), &o);
+    l->out[0] = result_of(ct__activated(y, f->activation), &o);
 }
 
 bool conv_transpose1d_infer(ct_infer *infer) {

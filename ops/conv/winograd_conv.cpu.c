@@ -1,4 +1,5 @@
 /* Winograd as a candidate of conv and both its gradients: which shapes it takes, and how each becomes a pass. */
+#include "backends/cpu/activate.h"
 #include "backends/cpu/kernel.h"
 #include "ops/conv/kernels.h"
 #include "ops/conv/winograd_run.h"
@@ -20,7 +21,7 @@ static void forward_pass(const ct_conv_problem *p, winograd_pass *w) {
                          .bias_grad = p->bias_grad,
                          .residual = p->residual,
                          .residual_step = p->residual_strides,
-                         .activate = CT_ISA_FN(ct__conv_activation)(CT_F32, p->activation)};
+                         .activate = CT_ISA_FN(ct__activation)(CT_F32, p->activation)};
     for (int a = 0; a < 2; a++) {
         w->in[a] = g->window.in[1 + a];
         w->out[a] = g->window.out[1 + a];

@@ -1,6 +1,8 @@
 /* Matrix products: shapes, derivatives, and the ops that are products in other words. */
 #include <string.h>
 
+#include "ops/activation.h"
+
 #include "ops/op_impl.h"
 
 /* ---- matmul ---- */
@@ -152,17 +154,6 @@ void addmm_lower(ct_lower *l) {
 
 /* ---- linear ---- */
 
-static ct_tensor *activated(ct_tensor *x, int activation) {
-    switch (activation) {
-    case CT_ACT_RELU: return relu(x);
-    case CT_ACT_SIGMOID: return sigmoid(x);
-    case CT_ACT_TANH: return tanh(x);
-    case CT_ACT_GELU: return gelu(x);
-    case CT_ACT_SILU: return silu(x);
-    default: return x;
-    }
-}
-
 bool linear_fused_infer(ct_infer *infer) {
     const ct_view *x = infer->in[0], *w = infer->in[1], *bias = infer->in[2];
     if (x->ndim < 1 || w->ndim != 2 || x->dims[x->ndim - 1] != w->dims[1])
@@ -183,7 +174,7 @@ void linear_lower(ct_lower *l) {
     const linear_attrs *attrs = l->attrs;
     ct_tensor *x = l->in[0], *w = l->in[1], *bias = l->in[2];
     bool recorded = ct_grad_enabled() && (ct_requires_grad(x) || ct_requires_grad(w) || ct_requires_grad(bias));
-    bool apart = recorded && (attrs->activation == CT_ACT_GELU || attrs->activation == CT_ACT_SILU);
+    bool apart = recorded && !ct__activation_by_result(attrs->activation);
     if (!apart) {
         l->out[0] = linear_fused(x, w, .bias = bias, .activation = attrs->activation);
         return;
@@ -192,28 +183,21 @@ void linear_lower(ct_lower *l) {
     const ct_dtype dtype = ct_dtype_of(x), wide = dtype == CT_F64 ? CT_F64 : CT_F32;
     if (bias) bias = cast(bias, wide);
     ct_tensor *y = linear_fused(cast(x, wide), cast(w, wide), .bias = bias);
-    l->out[0] = cast(activated(y, attrs->activation), dtype);
+    l->out[0] = cast(ct__activated(y, attrs->activation), dtype);
 }
 
 void linear_fused_lower(ct_lower *l) {
     const linear_fused_attrs *attrs = l->attrs;
     ct_tensor *y = matmul(l->in[0], t(l->in[1]));
     if (l->in[2]) y = add(y, l->in[2]);
-    l->out[0] = activated(y, attrs->activation);
+    l->out[0] = ct__activated(y, attrs->activation);
 }
 
 void linear_fused_vjp(ct_vjp *v) {
     const linear_fused_attrs *attrs = v->attrs;
     ct_tensor *x = v->in[0], *w = v->in[1], *y = v->out[0], *g = v->cot[0];
-    switch (attrs->activation) {
-    case CT_ACT_RELU: g = mul(g, cast(gt_s(y, 0), ct_dtype_of(g))); break;
-    case CT_ACT_SIGMOID: g = mul(g, mul(y, rsub_s(y, 1))); break;
-    case CT_ACT_TANH: g = mul(g, rsub_s(square(y), 1)); break;
-    case CT_ACT_NONE: break;
-    default: /* reached only by a direct call: from the argument, computed again */
-        ct_fail(CT_ERR_GRAD, v->op->name, "this activation's derivative needs its argument; call ct_linear");
-        return;
-    }
+    g = ct__activation_grad(v->op, g, y, attrs->activation);
+    if (!g) return;
     bool empty = ct_numel(x) == 0 || ct_numel(g) == 0;
     ct_tensor *rows = empty ? NULL : as_rows(g); /* (rows, out) */
     if (v->need[0]) v->grad[0] = empty ? zeros_like(x) : reshape(matmul(rows, w), ct_shape(x));

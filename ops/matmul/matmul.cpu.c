@@ -1,7 +1,7 @@
 /* matmul and linear on the packed engine: views become strides, batches and epilogues. */
+#include "backends/cpu/activate.h"
 #include "backends/cpu/gemm/gemm.h"
 #include "backends/cpu/kernel.h"
-#include "backends/cpu/simd/vmath.h"
 
 #include "gen/matmul.attrs.h"
 
@@ -81,30 +81,6 @@ CT_KERNELS(matmul) = {{"gemm", matmul_can, matmul_scratch, matmul_run}, {0}};
 
 /* ---- linear ---- */
 
-#define ACTIVATE(name, type, V, LANES, expression)             \
-    static void name(const void *ctx, void *data, int64_t n) { \
-        (void)ctx;                                             \
-        type *x = data;                                        \
-        for (int64_t i = 0; i < n; i += LANES) {               \
-            int count = (int)ct__min64(n - i, LANES);          \
-            V v = V##_load_n(x + i, count);                    \
-            V##_store_n(x + i, expression, count);             \
-        }                                                      \
-    }
-#define ACTIVATIONS(type, V, LANES)                                \
-    ACTIVATE(relu_##V, type, V, LANES, V##_max(v, V##_set1(0)))    \
-    ACTIVATE(sigmoid_##V, type, V, LANES, V##_sigmoid(v))          \
-    ACTIVATE(tanh_##V, type, V, LANES, V##_tanh(v))                \
-    ACTIVATE(silu_##V, type, V, LANES, V##_mul(v, V##_sigmoid(v))) \
-    ACTIVATE(gelu_##V, type, V, LANES, V##_mul(v, V##_ndtr(v)))
-ACTIVATIONS(float, vf32, VF32_LANES)
-ACTIVATIONS(double, vf64, VF64_LANES)
-
-static const ct_gemm_activate activations[2][6] = {
-    {NULL, relu_vf32, sigmoid_vf32, tanh_vf32, gelu_vf32, silu_vf32},
-    {NULL, relu_vf64, sigmoid_vf64, tanh_vf64, gelu_vf64, silu_vf64},
-};
-
 static bool linear_problem(const ct_call *call, ct_gemm *g) {
     const linear_fused_attrs *attrs = call->attrs;
     const ct_view *x = call->in[0], *w = call->in[1], *bias = call->in[2], *y = call->out[0];
@@ -133,7 +109,7 @@ static bool linear_problem(const ct_call *call, ct_gemm *g) {
         g->c_batch[i] = y->strides[i];
     }
     g->batch_dims = last > 1 ? last - 1 : 0;
-    g->activate = activations[x->dtype == CT_F64][attrs->activation];
+    g->activate = CT_ISA_FN(ct__activation)(x->dtype, (int)attrs->activation);
     fold_batches(g);
     return g->batch_dims <= CT_GEMM_BATCH_DIMS;
 }
