@@ -23,6 +23,9 @@ SIMD_INLINE void tile_body(float *out, int64_t step, const float *src, const int
     for (int q = 0; q < positions; q++) v8_store(out + q * step, s[q]);
 }
 
+typedef void (*tile_fn)(float *out, int64_t step, const float *src, const int64_t *offset, const float *w, int64_t taps,
+                        const float *start);
+
 #define TILE(R)                                                                                             \
     static void tile_##R(float *out, int64_t step, const float *src, const int64_t *offset, const float *w, \
                          int64_t taps, const float *start) {                                                \
@@ -41,10 +44,9 @@ TILE(9)
 TILE(10)
 TILE(11)
 TILE(12)
-TILE(13) TILE(14)
+TILE(13)
+TILE(14)
 #endif
-    typedef void (*tile_fn)(float *out, int64_t step, const float *src, const int64_t *offset, const float *w,
-                            int64_t taps, const float *start);
 static const tile_fn tiles[GROUPED_TILE] = {
     tile_1, tile_2, tile_3,  tile_4,  tile_5,  tile_6,  tile_7,
 #if GROUPED_TILE == 14
