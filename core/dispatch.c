@@ -251,10 +251,16 @@ static const ct_kernel *choose(const ct_call *call, ct_device device, char *refu
 
 static bool run_kernel(const ct_call *call, const ct_kernel *kernel) {
     ct_call ready = *call;
+    ct__threads_hold(true);
     size_t bytes = kernel->scratch ? kernel->scratch(call) : 0;
-    if (bytes && !(ready.scratch = ct__alloc(bytes))) return ct__fail_memory(call->op->name, bytes);
-    bool ok = kernel->run(&ready, NULL);
-    if (bytes) ct__free(ready.scratch, bytes);
+    bool ok = !bytes || (ready.scratch = ct__alloc(bytes));
+    if (ok) {
+        ok = kernel->run(&ready, NULL);
+        if (bytes) ct__free(ready.scratch, bytes);
+    } else {
+        ct__fail_memory(call->op->name, bytes);
+    }
+    ct__threads_hold(false);
     return ok;
 }
 
@@ -498,8 +504,11 @@ static bool perform(request *r) {
         for (int i = 0; i < r->n_in; i++) {
             if (!r->in[i] || !(input_arg(op, i, &last)->flags & CT_ARG_MUTATED)) continue;
             atomic_fetch_add(&r->in[i]->storage->version, 1);
-            ct__region_mutated(r->in[i]->storage, r->versions[i]);
         }
+        last = 0; /* after all of them: two may be views of one storage */
+        for (int i = 0; i < r->n_in; i++)
+            if (r->in[i] && (input_arg(op, i, &last)->flags & CT_ARG_MUTATED))
+                ct__region_mutated(r->in[i]->storage, r->versions[i]);
     }
     if (r->recording) {
         bool floats = false;

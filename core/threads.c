@@ -48,6 +48,7 @@ static struct {
 static _Atomic int64_t grain_limit = -1; /* -1: look at CT_GRAIN */
 static _Atomic int pinning = -1;         /* -1: look at CT_PIN */
 static _Thread_local bool inside_job;
+static _Thread_local int held_threads; /* 0: not held */
 
 static void relax(void) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -71,7 +72,10 @@ static int clamp_threads(long count) {
     return count > MAX_THREADS ? MAX_THREADS : (int)count;
 }
 
+void ct__threads_hold(bool hold) { held_threads = hold ? ct__threads() : 0; }
+
 int ct__threads(void) {
+    if (held_threads) return held_threads;
     int wanted = atomic_load_explicit(&pool.wanted, memory_order_relaxed);
     if (wanted) return wanted;
     const char *text = getenv("CT_THREADS");

@@ -274,7 +274,7 @@ CT_API bool ct_set_threads(int count); /* 0: as many as the process may use. Als
 CT_API int ct_get_threads(void);
 /* Whether the library's threads are pinned to processors when they fill those that the process may use (default true, also
  * CT_PIN=0), and a limit on the size of the chunks that work is cut into (0: none; also CT_GRAIN=n), with which tests
- * cut everything. Pinning counts for threads started from now on. */
+ * cut everything; set it only while no op is running. Pinning counts for threads started from now on. */
 CT_API bool ct_set_pin(bool on);
 CT_API bool ct_set_grain(int64_t elements);
 /* Runs the library's parallel work on the host's threads: run(context, tasks, task, task_context) has to call

@@ -82,8 +82,12 @@ bool ct__window_resolve(const ct_infer *infer, ct_window *w, int rank, const int
     if (!read_options(infer, w, rank, kernel, options)) return false;
     for (int i = 0; i < rank; i++) {
         const int a = 3 - rank + i;
-        const int64_t span = w->dilation[a] * (w->kernel[a] - 1) + 1, stride = w->stride[a];
+        const int64_t span = w->dilation[a] * (w->kernel[a] - 1) + 1;
         w->in[a] = in[i];
+        /* a stride past the end gives one window, however long it is: kernels need not fear large ones */
+        const int64_t all = in[i] + larger(w->before[a], 0) + larger(w->after[a], 0);
+        if (w->stride[a] > all) w->stride[a] = larger(all, 1);
+        const int64_t stride = w->stride[a];
         if (options->pad_mode == CT_SAME) {
             w->out[a] = (in[i] + stride - 1) / stride;
             const int64_t total = larger((w->out[a] - 1) * stride + span - in[i], 0);

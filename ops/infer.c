@@ -1,6 +1,8 @@
 /* Helpers that infer functions share. */
 #include "ops/infer.h"
 
+#include <string.h>
+
 int64_t ct__count(int ndim, const int64_t *dims) {
     int64_t count = 1;
     bool overflow = false;
@@ -61,4 +63,13 @@ void ct__infer_reduced(ct_infer *infer, int output, const ct_view *x, unsigned m
         if (!(mask >> i & 1)) out->dims[out->ndim++] = x->dims[i];
         else if (keepdim) out->dims[out->ndim++] = 1;
     }
+}
+
+bool ct__infer_is(const ct_infer *infer, int input, int ndim, const int64_t *dims) {
+    const ct_view *x = infer->in[input];
+    if (!x || (x->ndim == ndim && memcmp(x->dims, dims, (size_t)ndim * sizeof *dims) == 0)) return true;
+    ct_dims expected = {.n = ndim};
+    memcpy(expected.d, dims, (size_t)ndim * sizeof *dims);
+    return ct_infer_fail(infer, CT_ERR_SHAPE, "%s is %s; it has to be %s", infer->op->inputs[input].name,
+                         ct_view_text(x), ct_dims_text(expected));
 }

@@ -11,6 +11,8 @@ bool ct__infer_axes(const ct_infer *infer, const ct_dims *axes, int ndim, unsign
 /* out[i] = the shape and dtype of view / of dims. */
 void ct__infer_like(ct_infer *infer, int output, const ct_view *view, ct_dtype dtype);
 void ct__infer_set(ct_infer *infer, int output, ct_dtype dtype, int ndim, const int64_t *dims);
+/* Input i, where it is given, has to be of this shape. For internal ops, whose callers know it: an error without advice. */
+bool ct__infer_is(const ct_infer *infer, int input, int ndim, const int64_t *dims);
 /* The shape of x reduced over the axes in mask. */
 void ct__infer_reduced(ct_infer *infer, int output, const ct_view *x, unsigned mask, bool keepdim, ct_dtype dtype);
 /* The elements of a shape; -1 when they are more than an int64 counts. */

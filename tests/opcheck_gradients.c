@@ -31,7 +31,10 @@ typedef struct problem {
     bool pointwise; /* compare element by element */
     bool exact;     /* the results are f64; an attribute may fix another dtype, in which differences say nothing */
     int64_t length; /* of the vector that is differentiated: 1, or the elements */
+    int only;       /* the one input whose gradient is wanted; -1: all that vary */
 } problem;
+
+static bool is_wanted(const problem *p, int i) { return p->varies[i] && (p->only < 0 || p->only == i); }
 
 static double next(uint64_t *state) { /* uniform in -1..1 */
     *state = *state * 6364136223846793005u + 1442695040888963407u;
@@ -88,7 +91,7 @@ static bool forward(const problem *p, double t, bool record, ct_dtype dtype, opc
     for (int i = 0; i < p->n_in; i++) {
         in[i] = tensor_at(p, i, t, dtype, layout);
         if (p->value[i] && !in[i]) return false;
-        if (record && p->varies[i] && !ct_require_grad(in[i])) return false;
+        if (record && is_wanted(p, i) && !ct_require_grad(in[i])) return false;
     }
     return opcheck_apply(p->sample, in, out);
 }
@@ -110,10 +113,10 @@ static bool vjp(const problem *p, double t, unsigned flags, ct_dtype dtype, opch
         cs[ny++] = leaves[slot];
     }
     for (int i = 0; i < p->n_in; i++)
-        if (p->varies[i]) xs[nx++] = leaves[i];
+        if (is_wanted(p, i)) xs[nx++] = leaves[i];
     if (!ct_grad(ys, ny, cs, xs, nx, found, flags)) return false;
     nx = 0;
-    for (int i = 0; i < p->n_in; i++) grads[i] = p->varies[i] ? found[nx++] : NULL;
+    for (int i = 0; i < p->n_in; i++) grads[i] = is_wanted(p, i) ? found[nx++] : NULL;
     return true;
 }
 
@@ -332,6 +335,32 @@ static void check_variant(opcheck *check, problem *p, ct_dtype dtype, opcheck_la
     }
 }
 
+/* A gradient is the same whether those of other inputs are wanted with it or not, but for rounding: it may be computed
+ * otherwise, and less is saved. */
+static void check_alone(opcheck *check, problem *p) {
+    double *all[OPCHECK_INPUTS] = {NULL}, *got[OPCHECK_INPUTS] = {NULL};
+    bool ok = gradients(p, CT_F64, OPCHECK_DENSE, OPCHECK_DENSE, 0, all);
+    for (int i = 0; ok && i < p->n_in; i++) {
+        if (!p->varies[i]) continue;
+        p->only = i;
+        bool alone = gradients(p, CT_F64, OPCHECK_DENSE, OPCHECK_DENSE, 0, got);
+        p->only = -1;
+        opcheck_expect(check, alone, "the gradient of input %d alone: %s", i, ct_error());
+        ct_error_clear();
+        double largest = 1;
+        int64_t wrong = -1;
+        for (int64_t k = 0; alone && k < p->count[i]; k++) largest = fmax(largest, fabs(all[i][k]));
+        for (int64_t k = 0; alone && k < p->count[i] && wrong < 0; k++)
+            if (!(isnan(all[i][k]) && isnan(got[i][k])) && all[i][k] != got[i][k] &&
+                !(fabs(got[i][k] - all[i][k]) <= largest * 0x1p-30))
+                wrong = k;
+        opcheck_expect(check, wrong < 0, "the gradient of input %d alone: at %lld %.9g, beside others %.9g", i,
+                       (long long)wrong, wrong < 0 ? 0 : got[i][wrong], wrong < 0 ? 0 : all[i][wrong]);
+        free_gradients(got, p->n_in);
+    }
+    free_gradients(all, p->n_in);
+}
+
 /* ---- A sample ---- */
 
 static bool input_varies(const opcheck_input *input) {
@@ -363,7 +392,8 @@ static bool open_problem(opcheck *check, problem *p, opcheck_sample *sample, boo
                    .n_out = sample->n_out,
                    .pointwise = pointwise,
                    .exact = true,
-                   .length = 1};
+                   .length = 1,
+                   .only = -1};
     bool any = false, results = false;
     for (int i = 0; i < p->n_in; i++) {
         const opcheck_input *input = &sample->in[i];
@@ -434,6 +464,7 @@ void opcheck_gradients(opcheck *check, opcheck_sample *sample) {
                 if (smooth[order] && !(order == 1 && is_deliberate(sample)))
                     smooth[order] = check_order(check, &p, order, !elementwise || pointwise, text);
             if (!pointwise && !large) check_layouts(check, &p);
+            if (!pointwise && !large) check_alone(check, &p);
         }
         free_problem(&p);
     }

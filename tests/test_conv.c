@@ -215,3 +215,26 @@ TEST(the_same_bits_at_any_number_of_threads) {
     }
     ct_set_threads(0);
 }
+
+TEST(options_far_beyond_the_input_cost_nothing) {
+    ct_tensor *x = ct_reshape(ct_arange(0, 16, 1), CT_DIMS(1, 1, 4, 4)), *w = ct_ones(CT_DIMS(1, 1, 3, 3));
+    /* only the middle tap looks at x */
+    CHECK(ct_item(ct_amax(ct_abs(ct_sub(ct_conv2d(x, w, .dilation = 1000000000, .pad = 1000000000), x)))) == 0);
+    /* one window, over 0 1 2, 4 5 6 and 8 9 10 */
+    CHECK(ct_item(ct_conv2d(x, w, .stride = 2147483647)) == 45);
+    CHECK(ct_item(ct_conv2d(x, w, .stride = 2147483647, .pad = 100000000)) == 0);
+}
+
+/* How much scratch a kernel asks for has to know of the activation: without a bias it alone takes the other way. */
+TEST(an_activation_without_a_bias_has_its_scratch) {
+    const ct_dtype dtypes[] = {CT_F32, CT_F64, CT_BF16};
+    for (int d = 0; d < 3; d++) {
+        ct_tensor *line = ct_cast(ct_randn(CT_DIMS(2, 12, 2)), dtypes[d]),
+                  *taps = ct_cast(ct_randn(CT_DIMS(1, 2, 17)), dtypes[d]);
+        CHECK(harness_same_bits(ct_conv1d(line, taps, .stride = 3, .channels_last = true, .activation = CT_ACT_RELU),
+                                ct_relu(ct_conv1d(line, taps, .stride = 3, .channels_last = true))));
+        ct_tensor *x = ct_cast(ct_randn(CT_DIMS(2, 64, 5, 2)), dtypes[d]),
+                  *w = ct_cast(ct_randn(CT_DIMS(8, 64, 1, 1)), dtypes[d]);
+        CHECK(harness_same_bits(ct_conv2d(x, w, .activation = CT_ACT_RELU), ct_relu(ct_conv2d(x, w))));
+    }
+}

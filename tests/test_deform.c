@@ -98,3 +98,11 @@ TEST(deformable_convolution_says_what_is_wrong) {
     CHECK_ERROR(CT_ERR_SHAPE,
                 "deform_conv2d: groups 1 and offset_groups 3 have to divide the 2 channels of x, f32[1,2,4,4]");
 }
+
+TEST(without_channels_there_is_the_bias_and_no_gradient_of_the_offsets) {
+    ct_tensor *offset = ct_require_grad(ct_ones(CT_DIMS(1, 18, 2, 2))), *bias = ct_ones(CT_DIMS(2));
+    ct_tensor *y = ct_deform_conv2d(ct_zeros(CT_DIMS(1, 0, 4, 4)), offset, ct_zeros(CT_DIMS(2, 0, 3, 3)), .bias = bias);
+    CHECK(ct_item(ct_amin(y)) == 1 && ct_item(ct_amax(y)) == 1);
+    CHECK(ct_backward(ct_sum(y)));
+    CHECK(ct_item(ct_amax(ct_abs(ct_grad_of(offset)))) == 0);
+}

@@ -79,6 +79,30 @@ TEST(the_number_of_threads_can_be_changed_at_any_time) {
     CHECK_ERROR(CT_ERR_VALUE, "set_threads: the number of threads is -1; it has to be 0 (all) or more");
 }
 
+static _Atomic bool enough;
+static void *change_threads(void *context) {
+    (void)context;
+    for (int i = 0; !atomic_load(&enough); i++) ct_set_threads(i % 2 ? 1 : 16);
+    return NULL;
+}
+
+/* Kernels have scratch for each thread: as many as there were when it was made. */
+TEST(the_number_of_threads_can_be_changed_by_another_thread_while_ops_run) {
+    ct_tensor *x = ct_rand(CT_DIMS(4, 16, 20, 20)), *w = ct_rand(CT_DIMS(32, 16, 5, 5));
+    const double sum = ct_item(ct_sum(ct_conv2d(x, w, .pad = 2)));
+    pthread_t other;
+    CHECK(pthread_create(&other, NULL, change_threads, NULL) == 0);
+    bool same = true;
+    for (int i = 0; i < 300; i++)
+        ct_scope {
+            same = same && ct_item(ct_sum(ct_conv2d(x, w, .pad = 2))) == sum;
+        }
+    atomic_store(&enough, true);
+    pthread_join(other, NULL);
+    CHECK(same);
+    CHECK(ct_set_threads(0));
+}
+
 static _Atomic int on_worker, on_main;
 static pthread_t main_thread;
 

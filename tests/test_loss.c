@@ -189,3 +189,10 @@ TEST(what_a_loss_cannot_take_is_said) {
     CHECK(!ct_ctc_loss(steps, labels, .input_lengths = I64(CT_DIMS(2), 4, 5)));
     CHECK_ERROR(CT_ERR_VALUE, "ctc_loss: input_lengths is 5 at element 1; x has 4 steps");
 }
+
+TEST(lengths_of_targets_behind_each_other_have_to_add_up) {
+    ct_tensor *x = ct_zeros(CT_DIMS(5, 2, 4)), *lengths = I64(CT_DIMS(2), 2, 2);
+    CHECK(ct_ctc_loss(x, I64(CT_DIMS(4), 1, 2, 3, 1), .target_lengths = lengths));
+    CHECK(!ct_ctc_loss(x, I64(CT_DIMS(3), 1, 2, 3), .target_lengths = lengths));
+    CHECK_ERROR(CT_ERR_VALUE, "ctc_loss: target_lengths add up to 4, targets is i64[3]");
+}

@@ -113,16 +113,30 @@ TEST(planes_of_many_sizes_agree_with_a_plain_loop) {
                     }
 }
 
+/* Windows two apart have loops of their own, for whole vectors and for what is left. */
+TEST(windows_two_apart_agree_with_a_plain_loop_at_every_width) {
+    static const int64_t kernels[][2] = {{2, 0}, {3, 0}, {3, 1}};
+    for (int odd = 0; odd < 2; odd++)
+        for (size_t k = 0; k < sizeof kernels / sizeof *kernels; k++)
+            for (int64_t w = 3; w < 84; w++)
+                ct_scope {
+                    check_plane(&(plane_case){1, 2, 6 + w % 3, w, kernels[k][0], 2, kernels[k][1], false, odd});
+                }
+}
+
 /* Results beyond the caches are written past them, and planes of many rows in bands. */
 TEST_LIMIT(large_planes_agree_with_a_plain_loop, 120) {
     ct_scope {
-        check_plane(&(plane_case){4, 64, 112, 112, 3, 2, 1, false, false});
+        check_plane(&(plane_case){6, 64, 112, 112, 3, 2, 1, false, false});
     }
     ct_scope {
         check_plane(&(plane_case){4, 64, 112, 112, 3, 2, 1, true, false});
     }
     ct_scope {
-        check_plane(&(plane_case){1, 3, 700, 1300, 2, 2, 0, false, true});
+        check_plane(&(plane_case){2, 3, 700, 1300, 2, 2, 0, false, true});
+    }
+    ct_scope {
+        check_plane(&(plane_case){2, 3, 700, 1300, 3, 2, 1, false, true});
     }
 }
 

@@ -82,7 +82,7 @@ bool alibi_slopes_infer(ct_infer *infer) {
 
 static ct_tensor *slopes_f64(int64_t heads, ct_device device) {
     int64_t m = 1;
-    while (2 * m <= heads) m *= 2;
+    while (m <= heads / 2) m *= 2;
     ct_tensor *parts[] = {
         exp2(mul_s(arange(1, (double)m + 1, 1, .dtype = CT_F64, .device = device), -8.0 / (double)m)),
         exp2(mul_s(arange(1, (double)(2 * (heads - m) + 1), 2, .dtype = CT_F64, .device = device), -4.0 / (double)m))};

@@ -23,6 +23,7 @@ static const char *implicit_can(const ct_call *call) {
     ct_conv_problem p;
     ct__conv_problem(call, &p);
     if (empty(&p)) return "there is nothing to multiply";
+    if (ct__conv_mostly_padding(&p)) return "mostly padding";
     return bytes_of(&p) ? NULL : "its kernel or stride is very large";
 }
 
@@ -55,7 +56,9 @@ static size_t pointwise_scratch(const ct_call *call) {
     ct_conv_problem p;
     ct_gemm g;
     ct__conv_problem(call, &p);
-    return ct__conv_pointwise(&p, &g) ? ct__gemm_scratch(&g) : 0;
+    if (!ct__conv_pointwise(&p, &g)) return 0;
+    g.activate = CT_ISA_FN(ct__activation)(p.dtype, p.activation); /* with it the engine may go another way */
+    return ct__gemm_scratch(&g);
 }
 
 static bool pointwise_run(const ct_call *call, ct_stream *stream) {

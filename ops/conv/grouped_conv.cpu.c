@@ -49,6 +49,7 @@ const char *CT_ISA_FN(ct__grouped_can)(const ct_call *call) {
     if (g->batch == 0 || g->out_channels == 0 || g->in_channels == 0 || ct__window_pixels_in(&g->window) == 0 ||
         ct__window_pixels_out(&g->window) == 0)
         return "nothing to do";
+    if (ct__conv_mostly_padding(&p)) return "mostly padding";
     if (g->in_channels / g->groups > MOST || g->out_channels / g->groups > MOST) return "many channels a group";
     if (p.kind == CT_CONV_WEIGHT_GRAD && !p.w) return "the weight's gradient is not asked for";
     return NULL;

@@ -88,7 +88,8 @@ static void set_finish(pass *s, ct_gemm_activate activate, ct_gemm_type type) {
     s->finish.c_col = s->to.c;
     s->finish.residual_row = p->residual_strides.s[2];
     s->finish.residual_col = p->residual_strides.c;
-    s->direct = s->kernel->acc == type && s->to.c == 1 && !p->bias && !p->residual && !activate;
+    /* by the problem, not by activate: how much scratch is needed is asked without it */
+    s->direct = s->kernel->acc == type && s->to.c == 1 && !p->bias && !p->residual && p->activation == CT_ACT_NONE;
 }
 
 static int64_t table_bytes(const ct_conv_problem *p) {

@@ -38,6 +38,10 @@ typedef struct ct_conv_problem {
 /* Of a call of conv, conv_fused, conv_input_grad or conv_weight_grad. */
 void ct__conv_problem(const ct_call *call, ct_conv_problem *problem);
 
+/* Whether windows span so much padding beside so little of x that a kernel which copies all they span would take its time and
+ * memory for nothing: "mostly padding". */
+bool ct__conv_mostly_padding(const ct_conv_problem *problem);
+
 #ifdef CT_ISA
 #define CONV_CANDIDATE(name)                                      \
     const char *CT_ISA_FN(ct__##name##_can)(const ct_call *call); \

@@ -58,4 +58,20 @@ void ct__conv_problem(const ct_call *call, ct_conv_problem *problem) {
     if (call->op == &ct__op_conv_weight_grad) weight_grad_problem(call, problem);
     else if (call->op == &ct__op_conv_input_grad) input_grad_problem(call, problem);
     else forward_problem(call, problem);
+    ct_window *w = &problem->geometry.window;
+    for (int a = 0; a < 3; a++)
+        if (w->out[a] == 1) w->stride[a] = 1; /* of one window it says nothing */
+}
+
+bool ct__conv_mostly_padding(const ct_conv_problem *problem) {
+    const ct_window *w = &problem->geometry.window;
+    double spanned = 1, there = 1; /* of a plane; products of large options pass what integers hold */
+    for (int a = 1; a < 3; a++) {
+        const double before = (double)w->before[a], in = (double)w->in[a],
+                     end = (double)(w->out[a] - 1) * (double)w->stride[a] - before +
+                           (double)w->dilation[a] * (double)w->kernel[a];
+        spanned *= (end > in ? end : in) + (before > 0 ? before : 0);
+        there *= in;
+    }
+    return spanned > 0x1p16 && spanned > 64 * there;
 }

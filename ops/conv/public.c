@@ -14,8 +14,9 @@ static bool exact_everywhere(void) {
     int state = atomic_load_explicit(&exact_wanted, memory_order_relaxed);
     if (!state) {
         const char *text = getenv("CT_EXACT_CONV");
-        state = text && *text && strcmp(text, "0") != 0 ? 2 : 1;
-        atomic_store_explicit(&exact_wanted, state, memory_order_relaxed);
+        const int wanted = text && *text && strcmp(text, "0") != 0 ? 2 : 1;
+        /* unless somebody has set it meanwhile: then state becomes that */
+        if (atomic_compare_exchange_strong(&exact_wanted, &state, wanted)) state = wanted;
     }
     return state == 2;
 }

@@ -95,13 +95,28 @@ bool deform_conv_infer(ct_infer *infer) {
     return infer_forward(infer, OPTIONS(a, CT_EXPLICIT), a->groups, a->offset_groups, a->channels_last);
 }
 
+/* x and another input; for the two internal ops, whose callers know it. */
+static bool four_dimensions(const ct_infer *infer, const ct_view *x, const ct_view *other) {
+    return (x->ndim == 4 && other->ndim == 4) ||
+           ct_infer_fail(infer, CT_ERR_SHAPE, "%s and %s: both have to have 4 dimensions", ct_view_text(x),
+                         ct_view_text(other));
+}
+
+static bool check_weight(const ct_infer *infer, const ct_deform *d, int input) {
+    const int64_t each = d->channels / d->groups, *k = d->w.kernel;
+    const int64_t first[] = {d->out_channels, each, k[1], k[2]}, last[] = {k[1], k[2], each, d->out_channels};
+    return ct__infer_is(infer, input, 4, d->channels_last ? last : first);
+}
+
 bool deform_conv_grad_infer(ct_infer *infer) {
     const deform_conv_grad_attrs *a = infer->attrs;
     const ct_view *x = infer->in[1], *offset = infer->in[2], *w = infer->in[3], *mask = infer->in[4];
     ct_deform d;
-    if (!ct__deform_resolve(infer, &d, x, ct__deform_kernel(w, a->channels_last), OPTIONS(a, CT_EXPLICIT),
+    if (!four_dimensions(infer, x, w) ||
+        !ct__deform_resolve(infer, &d, x, ct__deform_kernel(w, a->channels_last), OPTIONS(a, CT_EXPLICIT),
                             w->dims[a->channels_last ? 3 : 0], a->groups, a->offset_groups, a->channels_last) ||
-        !check_arguments(infer, &d, offset, mask) || !check_image(infer, &d, infer->in[0], "g", d.out_channels))
+        !check_arguments(infer, &d, offset, mask) || !check_image(infer, &d, infer->in[0], "g", d.out_channels) ||
+        !check_weight(infer, &d, 3))
         return false;
     ct__infer_like(infer, 0, x, x->dtype);
     if (infer->n_out > 1) ct__infer_like(infer, 1, offset, x->dtype);
@@ -116,6 +131,9 @@ bool deform_conv_grad_infer(ct_infer *infer) {
 bool deform_conv_weight_grad_infer(ct_infer *infer) {
     const deform_conv_weight_grad_attrs *a = infer->attrs;
     const ct_view *g = infer->in[0], *x = infer->in[1];
+    if (!four_dimensions(infer, x, g)) return false;
+    if (a->kernel.n != 2)
+        return ct_infer_fail(infer, CT_ERR_VALUE, "kernel is %s; it takes 2 numbers", ct_dims_text(a->kernel));
     const int64_t out = g->dims[ct__image_channel(4, a->channels_last)];
     ct_deform d;
     if (!ct__deform_resolve(infer, &d, x, a->kernel.d, OPTIONS(a, CT_EXPLICIT), out, a->groups, a->offset_groups,

@@ -41,9 +41,11 @@ static bool is_matrix(const ct_view *image, bool last, int64_t width) {
 }
 
 static const char *can(const ct_call *call, const ct_view *x, const ct_view *matrix, const ct_deform *d) {
-    if (x->dtype != CT_F32 && x->dtype != CT_F64) return "half types are lowered";
-    return is_matrix(matrix, d->channels_last, d->w.out[2]) ? NULL : "rows of an image are not one behind the other";
     (void)call;
+    if (x->dtype != CT_F32 && x->dtype != CT_F64) return "half types are lowered";
+    if (d->channels == 0) return "there is nothing to sample";
+    if (d->w.in[1] > INT32_MAX / ct__max64(d->w.in[2], 1)) return "pixels of an image are counted in 32 bits";
+    return is_matrix(matrix, d->channels_last, d->w.out[2]) ? NULL : "rows of an image are not one behind the other";
 }
 
 /* ---- Operands in scratch ---- */

@@ -82,7 +82,19 @@ void nll_loss_lower(ct_lower *l) {
     l->out[0] = reduced(losses, weights, a->reduction, ct_shape(l->in[1]));
 }
 
+/* x is [n, classes, places]; weight [classes], the inputs in others [n, places]. Positions; weight 0 is none. */
+static bool infer_inner(const ct_infer *infer, int x, int weight, const int *others, int n) {
+    const ct_view *logits = infer->in[x];
+    if (logits->ndim != 3)
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s; it has to be [n, classes, places]", ct_view_text(logits));
+    const int64_t pairs[2] = {logits->dims[0], logits->dims[2]};
+    for (int i = 0; i < n; i++)
+        if (!ct__infer_is(infer, others[i], 2, pairs)) return false;
+    return !weight || ct__infer_is(infer, weight, 1, logits->dims + 1);
+}
+
 bool class_pick_infer(ct_infer *infer) {
+    if (!infer_inner(infer, 0, 0, (const int[]){1}, 1)) return false;
     ct__infer_like(infer, 0, infer->in[1], infer->in[0]->dtype);
     return true;
 }
@@ -155,6 +167,7 @@ void cross_entropy_lower(ct_lower *l) {
 /* ---- class_nll: what is done in one pass over the logits ---- */
 
 bool class_nll_infer(ct_infer *infer) {
+    if (!infer_inner(infer, 0, 2, (const int[]){1}, 1)) return false;
     for (int i = 0; i < infer->n_out; i++) ct__infer_like(infer, i, infer->in[1], infer->in[0]->dtype);
     return true;
 }
@@ -187,6 +200,7 @@ void class_nll_vjp(ct_vjp *v) {
 }
 
 bool class_nll_grad_infer(ct_infer *infer) {
+    if (!infer_inner(infer, 2, 4, (const int[]){0, 1, 3}, 3)) return false;
     ct__infer_like(infer, 0, infer->in[2], infer->in[2]->dtype);
     return true;
 }

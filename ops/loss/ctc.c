@@ -38,6 +38,13 @@ bool ctc_loss_infer(ct_infer *infer) {
 /* Targets that lie behind each other, one row an item; what is beyond a target's length is never looked at. */
 static ct_tensor *padded(ct_tensor *targets, ct_tensor *lengths) {
     const int64_t total = ct_numel(targets), batch = ct_numel(lengths);
+    const double wanted = ct_item(sum(lengths));
+    if (wanted != (double)total) {
+        if (ct_ok())
+            ct_fail(CT_ERR_VALUE, "ctc_loss", "target_lengths add up to %.0f, targets is %s", wanted,
+                    ct_tensor_text(targets));
+        return NULL;
+    }
     if (total == 0) return reshape(targets, CT_DIMS(batch, 0));
     ct_tensor *first = sub(cumsum(lengths, 0), lengths), *places = arange(0, (double)total, 1, .dtype = CT_I64);
     ct_tensor *at =
@@ -73,7 +80,18 @@ void ctc_loss_lower(ct_lower *l) {
 
 static const double never = -1e30; /* log 0, but with derivatives */
 
+/* x is [steps, batch, classes], targets [batch, longest], the lengths [batch]; x is input number `first`. */
+static bool infer_inner(const ct_infer *infer, int first, int64_t blank) {
+    const ct_view *x = infer->in[first], *targets = infer->in[first + 1];
+    if (x->ndim != 3 || x->dims[0] < 1 || targets->ndim != 2 || targets->dims[0] != x->dims[1] || blank < 0 ||
+        blank >= x->dims[2])
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s, targets %s and blank %lld; they do not fit",
+                             ct_view_text(x), ct_view_text(targets), (long long)blank);
+    return ct__infer_is(infer, first + 2, 1, x->dims + 1) && ct__infer_is(infer, first + 3, 1, x->dims + 1);
+}
+
 bool ctc_infer(ct_infer *infer) {
+    if (!infer_inner(infer, 0, ((const ctc_attrs *)infer->attrs)->blank)) return false;
     ct__infer_set(infer, 0, infer->in[0]->dtype, 1, &infer->in[0]->dims[1]);
     return true;
 }
@@ -139,6 +157,9 @@ void ctc_vjp(ct_vjp *v) {
 }
 
 bool ctc_grad_infer(ct_infer *infer) {
+    if (!infer_inner(infer, 1, ((const ctc_grad_attrs *)infer->attrs)->blank) ||
+        !ct__infer_is(infer, 0, 1, infer->in[1]->dims + 1))
+        return false;
     ct__infer_like(infer, 0, infer->in[1], infer->in[1]->dtype);
     return true;
 }

@@ -198,10 +198,11 @@ void linear_fused_vjp(ct_vjp *v) {
     ct_tensor *x = v->in[0], *w = v->in[1], *y = v->out[0], *g = v->cot[0];
     g = ct__activation_grad(v->op, g, y, attrs->activation);
     if (!g) return;
-    bool empty = ct_numel(x) == 0 || ct_numel(g) == 0;
-    ct_tensor *rows = empty ? NULL : as_rows(g); /* (rows, out) */
-    if (v->need[0]) v->grad[0] = empty ? zeros_like(x) : reshape(matmul(rows, w), ct_shape(x));
-    if (v->need[1]) v->grad[1] = empty ? zeros_like(w) : matmul(t(rows), as_rows(x));
+    bool empty = ct_numel(x) == 0 || ct_numel(g) == 0; /* then by shape: x and w may have no data here */
+    ct_tensor *rows = empty ? NULL : as_rows(g);       /* (rows, out) */
+    if (v->need[0])
+        v->grad[0] = empty ? zeros(ct_shape(x), .dtype = ct_dtype_of(x)) : reshape(matmul(rows, w), ct_shape(x));
+    if (v->need[1]) v->grad[1] = empty ? zeros(ct_shape(w), .dtype = ct_dtype_of(w)) : matmul(t(rows), as_rows(x));
     if (v->need[2]) {
         ct_dims axes = {.n = ct_ndim(g) - 1};
         for (int i = 0; i < axes.n; i++) axes.d[i] = i;

@@ -36,10 +36,19 @@ static ct_tensor *mean_of(ct_tensor *x, const layout *l) { return mean(x, .axes 
 
 /* ---- Forward ---- */
 
+static bool infer_groups(const ct_infer *infer, const ct_view *x, int64_t groups, bool last) {
+    if (x->ndim == 3 && groups >= 0 && (!groups || channels_of(x, last) % groups == 0)) return true;
+    return ct_infer_fail(infer, CT_ERR_SHAPE,
+                         "x is %s and groups %lld; x has to have 3 dimensions, its channels be a multiple of groups",
+                         ct_view_text(x), (long long)groups);
+}
+
 bool channel_norm_infer(ct_infer *infer) {
     const channel_norm_attrs *a = infer->attrs;
     const ct_view *x = infer->in[0];
+    if (!infer_groups(infer, x, a->groups, a->channels_last)) return false;
     const int64_t channels = channels_of(x, a->channels_last), sets[2] = {x->dims[0], a->groups};
+    if (!ct__infer_is(infer, 1, 1, &channels) || !ct__infer_is(infer, 2, 1, &channels)) return false;
     ct__infer_like(infer, 0, x, x->dtype);
     for (int i = 1; i < infer->n_out; i++)
         ct__infer_set(infer, i, x->dtype, a->groups ? 2 : 1, a->groups ? sets : &channels);
@@ -78,7 +87,12 @@ void channel_norm_vjp(ct_vjp *v) {
 bool channel_norm_grad_infer(ct_infer *infer) {
     const channel_norm_grad_attrs *a = infer->attrs;
     const ct_view *x = infer->in[3];
-    const int64_t channels = channels_of(x, a->channels_last);
+    if (!infer_groups(infer, x, a->groups, a->channels_last)) return false;
+    const int64_t channels = channels_of(x, a->channels_last), sets[2] = {x->dims[0], a->groups};
+    static const int of_sets[] = {1, 2, 4, 5};
+    for (int i = 0; i < 4; i++)
+        if (!ct__infer_is(infer, of_sets[i], a->groups ? 2 : 1, a->groups ? sets : &channels)) return false;
+    if (!ct__infer_is(infer, 0, 3, x->dims) || !ct__infer_is(infer, 6, 1, &channels)) return false;
     ct__infer_like(infer, 0, x, x->dtype);
     for (int i = 1; i < infer->n_out; i++) ct__infer_set(infer, i, x->dtype, 1, &channels);
     return true;

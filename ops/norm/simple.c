@@ -61,7 +61,7 @@ bool weight_norm_infer(ct_infer *infer) {
     if (!ct__infer_axis(infer, a->axis, v->ndim, &axis)) return false;
     const int64_t norms = a->whole || v->ndim == 0 ? 1 : v->dims[axis];
     bool fits = ct__count(g->ndim, g->dims) == norms;
-    if (g->ndim == v->ndim && !a->whole && v->ndim) fits = fits && g->dims[axis] == norms;
+    if (g->ndim == v->ndim && v->ndim) fits = fits && (a->whole || g->dims[axis] == norms);
     else fits = fits && g->ndim <= 1;
     if (!fits)
         return ct_infer_fail(infer, CT_ERR_SHAPE, "g is %s; v is %s, so it has to have %lld values, one a norm",

@@ -95,12 +95,12 @@ static void adaptive_maxima(ct_lower *l, int rank, const ct_dims *to, bool chann
         int64_t *table, *start;
         w.in[a] = n;
         w.out[a] = m;
-        for (int64_t o = 0; o < m; o++) {
+        starts[a] = ct__whole_table(m, &start); /* first: a size that no memory holds ends here, before any loop */
+        for (int64_t o = 0; start && o < m; o++) {
             const int64_t length = end_of(o, n, m) - start_of(o, n, m);
             if (length > w.kernel[a]) w.kernel[a] = length;
         }
         tables[a] = ct__whole_table(m * w.kernel[a], &table);
-        starts[a] = ct__whole_table(m, &start);
         for (int64_t o = 0; table && start && o < m; o++) {
             start[o] = start_of(o, n, m);
             for (int64_t k = 0; k < w.kernel[a]; k++) {

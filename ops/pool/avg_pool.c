@@ -91,6 +91,7 @@ static ct_window window_of(ct_tensor *x, int rank, const ct_pool_options *option
 }
 
 static ct_tensor *means(ct_tensor *x, int rank, bool exclude_pad, int64_t divisor, const ct_pool_options *options) {
+    if (!x) return NULL; /* an error before: there is no window */
     const ct_window w = window_of(x, rank, options);
     return avg_pool_nd(x, ct__window_in(&w), ct__window_kernel(&w), ct__window_strides(&w), ct__window_pads(&w),
                        .ceil_mode = options->ceil_mode, .exclude_pad = exclude_pad, .divisor_override = divisor,
