@@ -30,17 +30,20 @@ static void pack_chunk(void *ctx, int64_t chunk, int worker) {
                          ct__min64(p->width, p->h - block * p->width));
 }
 
-/* The rows of step t that a chunk computes: m hidden units from j0 of rows r0.. */
-enum { AHEAD = 6 };
+enum { AHEAD = 2 };
 
-/* Asks for what row i of step t reads of the step before: the weights have pushed it out of the near caches. */
-static void ask_row(const forward *f, int64_t t, const char *before, int64_t i, int64_t j0, int64_t m) {
+/* Asks for what row i of step t reads and writes, m hidden units from j0: the pieces are too short and lie too far apart for the
+ * hardware to foresee. */
+SIMD_INLINE void ask_row(const forward *f, int64_t t, const char *before, int64_t i, int64_t j0, int64_t m) {
     const recurrence *p = &f->p;
-    const int64_t row = p->h * p->size, j = j0 * p->size, last = (p->reverse ? t + 1 : t - 1) * p->n + i;
+    const int64_t row = p->h * p->size, j = j0 * p->size, at = t * p->n + i,
+                  last = (p->reverse ? t + 1 : t - 1) * p->n + i;
     for (int64_t b = 0; b < m * p->size; b += 64) {
+        for (int64_t g = 0; g < p->gates; g++) __builtin_prefetch(f->gx + (at * p->gates + g) * row + j + b);
         if (p->cell == CT_CELL_GRU) __builtin_prefetch(before + i * row + j + b);
         if (p->cell == CT_CELL_LSTM && f->step > 0) __builtin_prefetch(f->kept + (last * p->kept + 4) * row + j + b);
-        __builtin_prefetch(f->y + (t * p->n + i) * row + j + b, 1);
+        for (int64_t k = 0; k < p->kept; k++) __builtin_prefetch(f->kept + (at * p->kept + k) * row + j + b, 1);
+        __builtin_prefetch(f->y + at * row + j + b, 1);
     }
 }
 
@@ -49,6 +52,7 @@ static void ask_row(const forward *f, int64_t t, const char *before, int64_t i, 
                          int64_t m, const char *products) {                                                        \
         const recurrence *p = &f->p;                                                                               \
         const int64_t h = p->h, last = p->reverse ? t + 1 : t - 1;                                                 \
+        for (int64_t i = r0; i < r0 + ct__min64(AHEAD, rows); i++) ask_row(f, t, before, i, j0, m);                \
         for (int64_t i = r0; i < r0 + rows; i++) {                                                                 \
             T *y = (T *)(void *)f->y + (t * p->n + i) * h + j0;                                                    \
             T *kept = (T *)(void *)f->kept + (t * p->n + i) * p->kept * h + j0;                                    \
@@ -95,12 +99,17 @@ static void step_chunk(void *ctx, int64_t chunk, int worker) {
     for (int64_t block = chunk * p->blocks / f->chunks; block < end; block++) {
         const int64_t j0 = block * p->width, m = ct__min64(p->width, p->h - j0);
         for (int64_t r = 0; r < p->n; r += ROWS_AT_ONCE) {
-            const int64_t rows = ct__min64(ROWS_AT_ONCE, p->n - r), at = t * p->n + r;
+            const int64_t rows = ct__min64(ROWS_AT_ONCE, p->n - r), at = t * p->n + r,
+                          last = (p->reverse ? t + 1 : t - 1) * p->n + r;
             for (int64_t g = 0; g < p->gates; g++) {
                 recurrence_ask(p, f->gx + (at * p->gates * p->h + j0) * size, rows, p->gates * p->h * size, p->gates, m,
                                g, p->gates);
                 recurrence_ask(p, f->kept + (at * p->kept * p->h + j0) * size, rows, p->kept * p->h * size, p->kept, m,
                                g, p->gates);
+                recurrence_ask(p, f->y + (at * p->h + j0) * size, rows, p->h * size, 1, m, g, p->gates);
+                if (p->cell == CT_CELL_LSTM && f->step > 0)
+                    recurrence_ask(p, f->kept + ((last * p->kept + 4) * p->h + j0) * size, rows, p->kept * p->h * size,
+                                   1, m, g, p->gates);
                 const ct__block product = {.a = before + r * p->h * size,
                                            .a_row = p->h * size,
                                            .a_step = size,

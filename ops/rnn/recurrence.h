@@ -77,9 +77,10 @@ static inline int64_t recurrence_chunks(const recurrence *p) {
 
 /* Asks for pieces that a step works on besides its product, while that is computed: they are too short and too many for the
  * hardware to foresee. Of n rows, each of `parts` pieces p->h apart, m elements in the share `turn` of `turns` of the pieces. Into
- * the second cache: the first belongs to the product. */
-static inline void recurrence_ask(const recurrence *p, const char *rows, int64_t n, int64_t row, int64_t parts,
-                                  int64_t m, int64_t turn, int64_t turns) {
+ * the second cache: the first belongs to the product. Always inlined, as everything that only asks: compilers take such a function
+ * for one without effect and drop its calls. */
+SIMD_INLINE void recurrence_ask(const recurrence *p, const char *rows, int64_t n, int64_t row, int64_t parts, int64_t m,
+                                int64_t turn, int64_t turns) {
     const int64_t step = p->h * p->size, first = parts * turn / turns, end = parts * (turn + 1) / turns;
     for (int64_t i = 0; i < n; i++, rows += row)
         for (int64_t k = first; k < end; k++)

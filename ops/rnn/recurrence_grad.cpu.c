@@ -2,7 +2,7 @@
  * once, and turned into the gates' gradients at once. The weights' own gradient is one product over all steps, elsewhere. */
 #include "ops/rnn/recurrence.h"
 
-enum { DEPTH = 256, AHEAD = 6 };
+enum { DEPTH = 256, AHEAD = 2 };
 
 typedef struct backward {
     recurrence p;
@@ -33,7 +33,7 @@ static void pack_chunk(void *ctx, int64_t block, int worker) {
 }
 
 /* Asks for what row i of step t reads: the pieces lie too far apart for the hardware to foresee. */
-static void ask_row(const backward *w, int64_t t, int64_t i, int64_t j0, int64_t m) {
+SIMD_INLINE void ask_row(const backward *w, int64_t t, int64_t i, int64_t j0, int64_t m) {
     const recurrence *p = &w->p;
     const int64_t at = t * p->n + i, row = p->h * p->size, j = j0 * p->size,
                   before = (p->reverse ? t + 1 : t - 1) * p->n + i;
@@ -48,44 +48,57 @@ static void ask_row(const backward *w, int64_t t, int64_t i, int64_t j0, int64_t
     }
 }
 
-#define BACKWARD_ROWS(R, T)                                                                               \
-    static void R##_rows(const backward *w, int64_t t, int64_t r0, int64_t rows, int64_t j0, int64_t m,   \
-                         const char *products) {                                                          \
-        const recurrence *p = &w->p;                                                                      \
-        const int64_t h = p->h, last = p->reverse ? t + 1 : t - 1;                                        \
-        for (int64_t i = r0; i < r0 + rows; i++) {                                                        \
-            const T *product = products ? (const T *)(const void *)products + (i - r0) * p->width : NULL; \
-            T *dh = (T *)(void *)w->dh + i * h + j0;                                                      \
-            if (w->step < 0) {                                                                            \
-                for (int64_t j = 0; product && j < m; j++) dh[j] += product[j];                           \
-                continue;                                                                                 \
-            }                                                                                             \
-            if (i + AHEAD < r0 + rows) ask_row(w, t, i + AHEAD, j0, m);                                   \
-            const bool first = p->reverse ? last >= w->lengths[i] : last < 0;                             \
-            const T *kept = (const T *)(const void *)w->kept;                                             \
-            const R##_backward_row row = {                                                                \
-                .product = product,                                                                       \
-                .gy = (const T *)(const void *)w->gy + (t * p->n + i) * h + j0,                           \
-                .y = (const T *)(const void *)w->y + (t * p->n + i) * h + j0,                             \
-                .kept = kept + (t * p->n + i) * p->kept * h + j0,                                         \
-                .h_before = first ? (const T *)(const void *)w->h0 + i * h + j0                           \
-                                  : (const T *)(const void *)w->y + (last * p->n + i) * h + j0,           \
-                .c_before = first ? (const T *)(const void *)w->c0 + i * h + j0                           \
-                                  : kept + ((last * p->n + i) * p->kept + 4) * h + j0,                    \
-                .dgx = (T *)(void *)w->dgx + (t * p->n + i) * p->gates * h + j0,                          \
-                .dgh = w->dgh ? (T *)(void *)w->dgh + (t * p->n + i) * p->gates * h + j0 : NULL,          \
-                .gates = (T *)(void *)(w->gates[w->step & 1] + i * w->gates_ld) + j0,                     \
-                .dh = dh,                                                                                 \
-                .dc = (T *)(void *)w->dc + i * h + j0,                                                    \
-                .h = h};                                                                                  \
-            if (t >= w->lengths[i]) R##_outside_back(&row, m, p->gates);                                  \
-            else if (p->cell == CT_CELL_LSTM) R##_lstm_back(&row, m);                                     \
-            else if (p->cell == CT_CELL_GRU) R##_gru_back(&row, m);                                       \
-            else R##_plain_back(&row, m, p->cell == CT_CELL_RELU);                                        \
-        }                                                                                                 \
+#define BACKWARD_ROWS(R, T)                                                                                 \
+    static void R##_rows(const backward *w, int64_t t, int64_t r0, int64_t rows, int64_t j0, int64_t m,     \
+                         const char *products) {                                                            \
+        const recurrence *p = &w->p;                                                                        \
+        const int64_t h = p->h, last = p->reverse ? t + 1 : t - 1;                                          \
+        for (int64_t i = r0; w->step >= 0 && i < r0 + ct__min64(AHEAD, rows); i++) ask_row(w, t, i, j0, m); \
+        for (int64_t i = r0; i < r0 + rows; i++) {                                                          \
+            const T *product = products ? (const T *)(const void *)products + (i - r0) * p->width : NULL;   \
+            T *dh = (T *)(void *)w->dh + i * h + j0;                                                        \
+            if (w->step < 0) {                                                                              \
+                for (int64_t j = 0; product && j < m; j++) dh[j] += product[j];                             \
+                continue;                                                                                   \
+            }                                                                                               \
+            if (i + AHEAD < r0 + rows) ask_row(w, t, i + AHEAD, j0, m);                                     \
+            const bool first = p->reverse ? last >= w->lengths[i] : last < 0;                               \
+            const T *kept = (const T *)(const void *)w->kept;                                               \
+            const R##_backward_row row = {                                                                  \
+                .product = product,                                                                         \
+                .gy = (const T *)(const void *)w->gy + (t * p->n + i) * h + j0,                             \
+                .y = (const T *)(const void *)w->y + (t * p->n + i) * h + j0,                               \
+                .kept = kept + (t * p->n + i) * p->kept * h + j0,                                           \
+                .h_before = first ? (const T *)(const void *)w->h0 + i * h + j0                             \
+                                  : (const T *)(const void *)w->y + (last * p->n + i) * h + j0,             \
+                .c_before = first ? (const T *)(const void *)w->c0 + i * h + j0                             \
+                                  : kept + ((last * p->n + i) * p->kept + 4) * h + j0,                      \
+                .dgx = (T *)(void *)w->dgx + (t * p->n + i) * p->gates * h + j0,                            \
+                .dgh = w->dgh ? (T *)(void *)w->dgh + (t * p->n + i) * p->gates * h + j0 : NULL,            \
+                .gates = (T *)(void *)(w->gates[w->step & 1] + i * w->gates_ld) + j0,                       \
+                .dh = dh,                                                                                   \
+                .dc = (T *)(void *)w->dc + i * h + j0,                                                      \
+                .h = h};                                                                                    \
+            if (t >= w->lengths[i]) R##_outside_back(&row, m, p->gates);                                    \
+            else if (p->cell == CT_CELL_LSTM) R##_lstm_back(&row, m);                                       \
+            else if (p->cell == CT_CELL_GRU) R##_gru_back(&row, m);                                         \
+            else R##_plain_back(&row, m, p->cell == CT_CELL_RELU);                                          \
+        }                                                                                                   \
     }
 BACKWARD_ROWS(f32, float)
 BACKWARD_ROWS(f64, double)
+
+/* The same for all rows, in the share `turn` of the product's parts. */
+SIMD_INLINE void ask_step(const backward *w, int64_t t, int64_t r, int64_t rows, int64_t j0, int64_t m, int64_t turn) {
+    const recurrence *p = &w->p;
+    const int64_t at = t * p->n + r, before = (p->reverse ? t + 1 : t - 1) * p->n + r, h = p->h * p->size,
+                  j = j0 * p->size, turns = ct__ceil_div(p->gates * p->h, DEPTH);
+    recurrence_ask(p, w->kept + at * p->kept * h + j, rows, p->kept * h, p->kept, m, turn, turns);
+    recurrence_ask(p, w->dgx + at * p->gates * h + j, rows, p->gates * h, p->gates, m, turn, turns);
+    recurrence_ask(p, w->gy + at * h + j, rows, h, 1, m, turn, turns);
+    if (p->cell == CT_CELL_LSTM && w->step > 0)
+        recurrence_ask(p, w->kept + (before * p->kept + 4) * h + j, rows, p->kept * h, 1, m, turn, turns);
+}
 
 static void step_chunk(void *ctx, int64_t chunk, int worker) {
     const backward *w = (const backward *)ctx;
@@ -100,6 +113,7 @@ static void step_chunk(void *ctx, int64_t chunk, int worker) {
             const int64_t rows = ct__min64(ROWS_AT_ONCE, p->n - r);
             /* a part of the panel serves all rows while it is near */
             for (int64_t k = 0; products && k < deep; k += DEPTH) {
+                if (w->step >= 0) ask_step(w, t, r, rows, j0, m, k / DEPTH);
                 const ct__block product = {.a = gates + r * w->gates_ld + k * size,
                                            .a_row = w->gates_ld,
                                            .a_step = size,

@@ -73,7 +73,20 @@ static inline void copy_bytes(void *restrict dst, const void *restrict src, int6
         *(line *)(void *)d = x;
         *(line *)(void *)(d + 64) = y;
     }
-    memcpy(d, s, (size_t)bytes);
+    /* Pieces of known size: compilers turn a short memcpy of unknown size into a string instruction, slow to start. */
+#define COPY_PIECE(n)       \
+    if (bytes & (n)) {      \
+        memcpy(d, s, (n));  \
+        d += (n), s += (n); \
+    }
+    COPY_PIECE(64)
+    COPY_PIECE(32)
+    COPY_PIECE(16)
+    COPY_PIECE(8)
+    COPY_PIECE(4)
+    COPY_PIECE(2)
+    if (bytes & 1) *d = *s;
+#undef COPY_PIECE
 }
 
 #define CONVERT_LOOP(TO, FROM, EXPR)       \
