@@ -32,6 +32,19 @@ static void max_with_nan(const job *j, const desk *k, int64_t sources, char *y, 
     }
 }
 
+/* Windows of a row, as pairs.h has them. Winners in `bytes`. */
+static bool reduce_pairs(const job *j, const desk *k, int64_t sources, char *y, uint8_t *bytes, double divisor) {
+    const ct_window *w = &j->w;
+    const tap *rows = k->sources;
+    if (!j->max) {
+        if (sources != 2) return false;
+        j->ops->mean_pairs(rows[0].value, rows[1].value, w->out[2], j->divisor ? divisor : divisor * 2, y);
+        return true;
+    }
+    if (sources != 2 + (w->kernel[2] == 3) && !(sources == 2 && w->before[2])) return false;
+    return !j->ops->max_pairs(rows, sources, w->before[2], w->out[2], y, bytes);
+}
+
 /* Windows of a row, channels first: rows to one, then along it. */
 static void reduce_row(const job *j, const desk *k, int64_t sources, char *y, char *codes, double divisor) {
     const ct_window *w = &j->w;
@@ -83,7 +96,8 @@ static void reduce_pixels(const job *j, const desk *k, int64_t sources, char *y,
     }
 }
 
-static void forward_row(const job *j, const desk *k, const int64_t *place, int64_t row) {
+/* staged: where y is to go instead, or NULL. */
+static void forward_row(const job *j, const desk *k, const int64_t *place, int64_t row, char *staged) {
     const ct_window *w = &j->w;
     const line_ops *ops = j->ops;
     int64_t sources = 0, of[3] = {place[0]};
@@ -93,15 +107,20 @@ static void forward_row(const job *j, const desk *k, const int64_t *place, int64
             of[2] = place[2] * w->stride[1] - w->before[1] + b * w->dilation[1];
             k->sources[sources++] = (tap){input_row(j, k, of), NULL, (a * w->kernel[1] + b) * w->kernel[2]};
         }
-    if (j->from_direct && !j->last && w->kernel[0] == 1) /* the processor's own prefetching stops at each page */
+    if (j->from_direct && !j->last && w->kernel[0] == 1 &&
+        !j->paired) /* the processor's own prefetching stops at each page */
         for (int64_t s = ct__max64(0, sources - w->stride[1]); s < sources; s++)
             for (int64_t at = 0; at < w->in[2] * (int64_t)ops->size; at += 64)
                 __builtin_prefetch((const char *)k->sources[s].value + 3072 + at, 0, 2);
-    char *to = j->to + (k->to_plane + row_at(&j->to_s, place)) * j->from_size, *y = j->to_direct ? to : k->line;
+    char *to = j->to + (k->to_plane + row_at(&j->to_s, place)) * j->from_size, *y = staged         ? staged
+                                                                                    : j->to_direct ? to
+                                                                                                   : k->line;
     char *codes = j->codes ? k->line_codes : NULL;
     const double divisor = j->max ? 1 : count_of(j, place);
+    uint8_t *bytes = j->codes ? (uint8_t *)j->codes + row * j->out_row * j->at_size : NULL;
+    if (j->paired && reduce_pairs(j, k, sources, y, bytes, divisor)) codes = NULL;
+    else if (!j->last) reduce_row(j, k, sources, y, codes, divisor);
     if (!j->last) {
-        reduce_row(j, k, sources, y, codes, divisor);
         if (!j->to_direct) ops->store(to, j->to_s.s[2], y, w->out[2], j->dtype);
     } else {
         reduce_pixels(j, k, sources, y, codes, j->to_direct ? j->to_s.s[2] : j->inner, divisor);
@@ -110,4 +129,20 @@ static void forward_row(const job *j, const desk *k, const int64_t *place, int64
                        j->dtype);
     }
     if (codes) ops->store_codes(j->codes + row * j->out_row * j->at_size, codes, j->out_row, j->at_dtype);
+}
+
+/* A row of windows of a plane, all in place and as pairs.h has them; false: it takes the longer way. */
+static bool forward_paired(const job *j, const desk *k, const int64_t *place, int64_t row, char *staged) {
+    const ct_window *w = &j->w;
+    const int32_t first = j->first[1][place[2]], end = j->end[1][place[2]];
+    const int64_t step = j->from_s.s[1] * j->from_size;
+    const char *x = j->from + k->from_plane * j->from_size + (place[2] * w->stride[1] - w->before[1]) * step;
+    for (int64_t b = first; b < end; b++)
+        k->sources[b - first] = (tap){x + b * w->dilation[1] * step, NULL, b * w->kernel[2]};
+    const double divisor = j->max                                       ? 1
+                           : !j->divisor && end - first == w->kernel[1] ? (double)w->kernel[1]
+                                                                        : count_of(j, place);
+    return reduce_pairs(j, k, end - first,
+                        staged ? staged : j->to + (k->to_plane + row_at(&j->to_s, place)) * j->from_size,
+                        j->codes ? (uint8_t *)j->codes + row * j->out_row : NULL, divisor);
 }

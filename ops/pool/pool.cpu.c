@@ -3,11 +3,13 @@
  * Channels first, a row of windows is computed at once: first the rows of x that its windows share are reduced to one, with
  * the rows that won; that one, padded, is taken apart by the place modulo the stride, so that each tap is a run of neighbours.
  * Channels last, the channels of one window are the line, and taps point into x itself. The gradients gather from rows
- * of g (and of the winning taps), so nothing is added to memory and every element is one sum in a fixed order. */
+ * of g (and of the winning taps), so nothing is added to memory and every element is one sum in a fixed order. Windows
+ * two apart along a row, the usual ones, have loops that stage nothing (pairs.h). */
 #include <math.h>
 #include <string.h>
 
 #include "backends/cpu/copy.h"
+#include "backends/cpu/simd/weave.h"
 #include "ops/index/half_rows.h"
 #include "ops/pool/pool.h"
 #include "ops/reduce/elements.h"
@@ -46,6 +48,12 @@ typedef struct line_ops {
                        int64_t parts_in_use);
     /* to[i] = parts[i % stride][i / stride] */
     void (*interleave)(void *to, const void *const *parts, int64_t stride, int64_t n);
+    /* pairs.h: n windows two apart, from rows to y, or from g (and the winners) to two rows of dx */
+    bool (*max_pairs)(const tap *sources, int64_t count, int64_t before, int64_t n, void *y, uint8_t *codes);
+    void (*mean_pairs)(const void *above, const void *below, int64_t n, double divisor, void *y);
+    void (*spread_pairs)(const void *g, int64_t n, double divisor, void *above, void *below, bool stream);
+    void (*pick_pairs)(int64_t kernel, const void *g, const uint8_t *at, const void *g_next, const uint8_t *at_next,
+                       int64_t n, void *above, void *below, bool stream);
 } line_ops;
 
 #define POOL_OPS(D, V, VI, M)                                                                            \
@@ -61,7 +69,20 @@ typedef struct line_ops {
     }                                                                                                    \
     SIMD_INLINE V D##_add_where(V sum, V v, V code, V number) {                                          \
         return V##_add(sum, V##_select(VI##_eq(V##_bits(code), V##_bits(number)), v, V##_zero()));       \
-    }
+    }                                                                                                    \
+    SIMD_INLINE V D##_where_code(V v, V code, V number) {                                                \
+        return V##_select(VI##_eq(V##_bits(code), V##_bits(number)), v, V##_zero());                     \
+    }                                                                                                    \
+    SIMD_INLINE M D##_not_less(V a, V b) { return V##_ge(a, b); }                                        \
+    SIMD_INLINE M D##_unordered(V a, V b) { return V##_unordered(a, b); }                                \
+    SIMD_INLINE V D##_evens(V a, V b) { return V##_evens(a, b); }                                        \
+    SIMD_INLINE V D##_odds(V a, V b) { return V##_odds(a, b); }                                          \
+    SIMD_INLINE V D##_behind(V a, V b) { return V##_behind(a, b); }                                      \
+    SIMD_INLINE V D##_weave_low(V a, V b) { return V##_weave_low(a, b); }                                \
+    SIMD_INLINE V D##_weave_high(V a, V b) { return V##_weave_high(a, b); }                              \
+    SIMD_INLINE V D##_load_bytes(const uint8_t *p, int n) { return V##_load_bytes(p, n); }               \
+    SIMD_INLINE void D##_store_bytes(uint8_t *p, V v, int n) { V##_store_bytes(p, v, n); }               \
+    SIMD_INLINE void D##_stream(D##_element *p, V v) { V##_stream(p, v); }
 POOL_OPS(f32, vf32, vi32, mf32)
 POOL_OPS(f64, vf64, vi64, mf64)
 
@@ -89,12 +110,14 @@ typedef struct job {
     ct_image_strides from_s, at_s, to_s;
     int64_t from_size, at_size;
     bool from_direct, to_direct, stream;
-    int64_t pixel; /* elements from pixel to pixel of a row that taps point into */
+    int64_t staged; /* rows of y that are streamed at once */
+    int64_t pixel;  /* elements from pixel to pixel of a row that taps point into */
 
     int64_t row, code_row, slots_0, slots_1; /* elements of a staged row; rows that are kept along two axes */
     int64_t reach;                           /* windows that the last tap lies beyond the first */
     int64_t parts, part, rest;               /* lines that a row is taken apart into, their length, how many are full */
     int64_t most_taps, out_row;              /* lengths of the buffers */
+    bool paired, in_place;                   /* pairs.h; without staging */
     bool in_bands;                           /* bands.h */
     int64_t reach_1, pitch, area, band, bands;
     windows windows[3];
@@ -120,6 +143,26 @@ typedef struct desk {
     int64_t ready;                          /* the last row of windows that is staged, of planes without depth */
 } desk;
 
+/* Whether windows along a row are as pairs.h wants them: two apart, whole but for one tap before the first. */
+static bool paired_row(const ct_window *w, bool max) {
+    const int64_t kernel = w->kernel[2], before = w->before[2];
+    return w->stride[2] == 2 && (w->dilation[2] == 1) &&
+           ((kernel == 2 && before == 0 && w->in[2] >= 2 * w->out[2]) ||
+            (max && kernel == 3 && before == 1 && w->in[2] >= 2 * w->out[2]) ||
+            (max && kernel == 3 && before == 0 && w->in[2] > 2 * w->out[2]));
+}
+
+static bool forward_pairs(const job *j) { return paired_row(&j->w, j->max) && (!j->codes || j->at_dtype == CT_U8); }
+
+/* The gradients: both axes of planes alike, and nothing of dx beyond the windows. */
+static bool backward_pairs(const job *j) {
+    const ct_window *w = &j->w;
+    if (!paired_row(w, j->max) || (j->max && (j->at_dtype != CT_U8 || j->at_s.s[2] != 1))) return false;
+    return w->stride[1] == 2 && w->dilation[1] == 1 && w->kernel[1] == w->kernel[2] &&
+           w->before[2] == w->kernel[2] - 2 && w->before[1] == w->before[2] && w->in[1] == 2 * w->out[1] &&
+           w->in[2] == 2 * w->out[2];
+}
+
 static size_t rounded(size_t bytes) { return (bytes + 127) & ~(size_t)63; }
 
 #define ROOM(pointer, type, count, bytes) \
@@ -131,11 +174,12 @@ static size_t set_desk(const job *j, char *memory, desk *d) {
     const size_t size = j->ops->size;
     char *at = memory;
     const int64_t slots = j->slots_0 * j->slots_1, split = j->last ? 0 : j->parts * j->part;
-    const int64_t frame = j->last || j->backward ? 0 : ct__max64(j->part, j->w.before[2] + j->w.in[2]);
+    const int64_t second = j->paired ? j->w.in[2] : 0; /* row of dx */
+    const int64_t frame = j->last || j->backward ? second : ct__max64(j->part, j->w.before[2] + j->w.in[2]);
     ROOM(d->tags, int64_t, slots, sizeof(int64_t))
     ROOM(d->rows, char, slots * j->row, size)
     ROOM(d->codes, char, slots * j->code_row, size)
-    ROOM(d->line, char, ct__max64(j->out_row, j->w.in[2]), size)
+    ROOM(d->line, char, ct__max64(j->staged * j->out_row, j->w.in[2]), size)
     ROOM(d->line_codes, char, j->out_row, size)
     ROOM(d->frame, char, frame, size)
     ROOM(d->frame_codes, char, frame, size)
@@ -219,7 +263,7 @@ static void pool_chunk(void *context, int64_t chunk, int worker) {
     desk d;
     set_desk(j, j->memory + (size_t)worker * j->worker_bytes, &d);
     prepare_desk(j, &d);
-    int64_t row = chunk * j->chunk, plane = -1;
+    int64_t row = chunk * j->chunk, plane = -1, held = 0;
     int64_t place[3] = {row / (sizes[0] * sizes[1]), row / sizes[1] % sizes[0], row % sizes[1]};
     for (const int64_t end = ct__min64(row + j->chunk, j->total); row < end; row++) {
         const bool again = plane == place[0] && place[2] > 0;
@@ -227,8 +271,14 @@ static void pool_chunk(void *context, int64_t chunk, int worker) {
             plane = place[0];
             set_plane(j, &d, plane);
         }
+        char *y = j->stream && !j->backward ? d.line + held * j->out_row * j->from_size : NULL;
         if (j->backward) backward_row(j, &d, place, again);
-        else forward_row(j, &d, place, row);
+        else if (!j->in_place || !forward_paired(j, &d, place, row, y)) forward_row(j, &d, place, row, y);
+        if (y && (++held == j->staged || row + 1 == end)) {
+            ct__stream_run(j->to + (row + 1 - held) * j->out_row * j->from_size, d.line, held * j->out_row,
+                           j->ops->size);
+            held = 0;
+        }
         if (++place[2] == sizes[1]) place[2] = 0, place[1]++;
         if (place[1] == sizes[0]) place[1] = 0, place[0]++;
     }
@@ -236,6 +286,55 @@ static void pool_chunk(void *context, int64_t chunk, int worker) {
 }
 
 #include "ops/pool/bands.h"
+
+/* ---- Two rows of a gradient at a time: pairs.h ---- */
+
+/* Row i of g: itself, or loaded into `room`. */
+static const void *cotangent_pair(const job *j, const desk *k, int64_t plane, int64_t i, char *room) {
+    const int64_t place[3] = {plane, 0, i};
+    const char *g = j->from + (k->from_plane + row_at(&j->from_s, place)) * j->from_size;
+    if (j->from_size == (int64_t)j->ops->size && j->from_s.s[2] == 1) return g;
+    j->ops->load(room, g, j->from_s.s[2], j->w.out[2], j->dtype);
+    return room;
+}
+
+static void backward_pair(const job *j, const desk *k, int64_t plane, int64_t i) {
+    const ct_window *w = &j->w;
+    const line_ops *ops = j->ops;
+    const int64_t size = (int64_t)ops->size, place[3] = {plane, 0, 2 * i}, of[3] = {plane, 0, i};
+    const int64_t down = j->to_s.s[1] * j->from_size;
+    char *to = j->to + (k->to_plane + row_at(&j->to_s, place)) * j->from_size, *above = k->line, *below = k->frame;
+    const bool direct = j->stream && (((uintptr_t)to | (uintptr_t)down) & 63) == 0 && w->in[2] * size % 64 == 0;
+    if (direct || (j->to_direct && !j->stream)) above = to, below = to + down;
+    const void *g = cotangent_pair(j, k, plane, i, k->rows);
+    if (j->max) {
+        const bool more = i + 1 < w->out[1] && w->kernel[1] == 3;
+        const uint8_t *at = (const uint8_t *)j->at + k->at_plane + row_at(&j->at_s, of);
+        const void *next = more ? cotangent_pair(j, k, plane, i + 1, k->rows + j->row * size) : k->parts; /* zeros */
+        ops->pick_pairs(w->kernel[2], g, at, next, more ? at + j->at_s.s[1] : at, w->out[2], above, below, direct);
+    } else {
+        ops->spread_pairs(g, w->out[2], j->divisor ? j->divisor : count_of(j, of) * (double)w->kernel[2], above, below,
+                          direct);
+    }
+    if (above == to) return;
+    for (int p = 0; p < 2; p++, above = below, to += down) {
+        if (j->stream) ct__stream_run(to, above, w->in[2], ops->size);
+        else ops->store(to, j->to_s.s[2], above, w->in[2], j->dtype);
+    }
+}
+
+static void pair_chunk(void *context, int64_t chunk, int worker) {
+    const job *j = context;
+    const int64_t rows = j->w.out[1];
+    desk k;
+    set_desk(j, j->memory + (size_t)worker * j->worker_bytes, &k);
+    j->ops->fill(k.parts, j->w.out[2], 0);
+    for (int64_t u = chunk * j->chunk; u < ct__min64((chunk + 1) * j->chunk, j->planes * rows); u++) {
+        set_plane(j, &k, u / rows);
+        backward_pair(j, &k, u / rows, u % rows);
+    }
+    if (j->stream) ct__stream_end();
+}
 
 /* ---- Plans ---- */
 
@@ -349,12 +448,21 @@ static void plan(job *j, const ct_call *call) {
     }
     if (j->from_direct) j->row = 0;
     j->in_bands = backward && !j->last && w->in[0] == 1 && w->kernel[0] == 1 && w->before[0] == 0 && w->out[0] == 1;
+    if (!backward && !j->last) j->paired = forward_pairs(j);
+    j->staged = 1;
+    j->in_place = j->paired && j->from_direct && j->to_direct && w->in[0] == 1 && w->out[0] == 1 && w->kernel[0] == 1;
+    if (j->in_place && dense(to) && ct__stream_worth(j->total * j->out_row * j->from_size)) {
+        j->stream = true;
+        j->staged = ct__max64(1, (4 << 10) / (j->out_row * j->from_size));
+    }
+    if (j->in_bands && backward_pairs(j)) j->paired = true, j->in_bands = false;
     if (j->in_bands) plan_bands(j);
     const int64_t rows_of_plane = backward ? w->in[0] * w->in[1] : w->out[0] * w->out[1];
     const int64_t work = ct__max64(1, j->out_row * (backward ? 1 : w->kernel[0] * w->kernel[1] * w->stride[2]));
     j->chunk = ct__max64(1, (64 << 10) / work);
     if (j->chunk > rows_of_plane) j->chunk -= j->chunk % rows_of_plane; /* whole planes */
     if (j->in_bands) j->chunk = ct__max64(1, (32 << 10) / (j->band * j->pitch * w->stride[1] * w->stride[2]));
+    if (backward && j->paired) j->chunk = ct__max64(1, (16 << 10) / j->out_row);
     j->chunk = ct__grain(j->chunk);
     desk d;
     j->table_bytes = set_tables(j, NULL);
@@ -373,8 +481,9 @@ static bool run(job j, const ct_call *call) {
     j.to = ct__address(call->out[0], (size_t)j.from_size);
     set_tables(&j, call->scratch);
     j.memory = (char *)call->scratch + j.table_bytes;
-    const int64_t units = j.in_bands ? j.planes * j.bands : j.total;
-    ct__parallel((units + j.chunk - 1) / j.chunk, j.in_bands ? band_chunk : pool_chunk, &j);
+    const bool by_pair = j.backward && j.paired;
+    const int64_t units = j.in_bands ? j.planes * j.bands : by_pair ? j.planes * j.w.out[1] : j.total;
+    ct__parallel((units + j.chunk - 1) / j.chunk, j.in_bands ? band_chunk : by_pair ? pair_chunk : pool_chunk, &j);
     return true;
 }
 

@@ -1,0 +1,178 @@
+/* Windows two apart along the row, channels first, whole vectors of them at a time and without staging: neighbours are
+ * taken apart in registers. Max of 2 or 3 taps a row, mean of 2, and their gradients. Rows hold at least two
+ * elements a window, so that only the tap before the first one is padding. A part of the template lines.h. */
+
+/* Asks for the lines 9 KiB further on: the processor's own prefetching stops at pages. */
+#define PAIR_AHEAD(p)                                         \
+    for (int a_ = 0; a_ < 2 * L * (int)sizeof *(p); a_ += 64) \
+    __builtin_prefetch((const char *)(p) + (9 << 10) + a_, 0, 2)
+#define PAIR_LOAD(p, n) ((n) >= L ? LINE(load)(p) : (n) <= 0 ? LINE(set1)(0) : LINE(load_n)(p, (int)(n)))
+
+/* One vector of windows. before: 1 where the first tap is the one before the pair. carry: the last odd elements of each
+ * row. Of equals the first wins: along a row, then from row to row. Returns where there was NaN; all is to be done again then. */
+SIMD_INLINE LINE_MASK_T LINE(pair_vector)(const tap *sources, int count, int kernel, int before, int64_t i, int lanes,
+                                          LINE_V *carry, LINE_MASK_T nan, LINE_T *y, uint8_t *codes) {
+    enum { L = LANES(LINE_D) };
+    LINE_V best = LINE(set1)(0), at = best;
+    for (int r = 0; r < count; r++) {
+        const LINE_T *x = (const LINE_T *)sources[r].value + 2 * i;
+        if (r || count == 2) PAIR_AHEAD(x);
+        const LINE_V a = PAIR_LOAD(x, 2 * lanes), b = PAIR_LOAD(x + L, 2 * lanes - L);
+        const LINE_V even = LINE(evens)(a, b), odd = LINE(odds)(a, b);
+        LINE_V third = even;
+        nan = LINE(either)(nan, LINE(unordered)(even, odd));
+        if (before) {
+            third = LINE(behind)(carry[r], odd);
+            carry[r] = odd;
+        } else if (kernel == 3) {
+            third = LINE(evens)(PAIR_LOAD(x + 2, 2 * lanes - 1), PAIR_LOAD(x + 2 + L, 2 * lanes - 1 - L));
+            nan = LINE(either)(nan, LINE(is_nan)(third));
+        }
+        if (!codes) {
+            LINE_V greatest = LINE(max_number)(even, odd);
+            if (kernel == 3) greatest = LINE(max_number)(greatest, third);
+            best = r ? LINE(max_number)(best, greatest) : greatest;
+            continue;
+        }
+        LINE_MASK_T wins = LINE(greater)(odd, even);
+        LINE_V greatest = LINE(select)(wins, odd, even);
+        LINE_V number = LINE(select)(wins, LINE(place_vector)(sources[r].number + before + 1),
+                                     LINE(place_vector)(sources[r].number + before));
+        if (kernel == 3) { /* a padding of NaN is never greater */
+            wins = before ? LINE(not_less)(third, greatest) : LINE(greater)(third, greatest);
+            greatest = LINE(select)(wins, third, greatest);
+            number = LINE(select)(wins, LINE(place_vector)(sources[r].number + (before ? 0 : 2)), number);
+        }
+        if (r) {
+            wins = LINE(greater)(greatest, best);
+            best = LINE(select)(wins, greatest, best);
+            at = LINE(select)(wins, number, at);
+        } else {
+            best = greatest;
+            at = number;
+        }
+    }
+    LINE(store_n)(y + i, best, lanes);
+    if (codes) LINE(store_bytes)(codes + i, at, lanes);
+    return nan;
+}
+
+#define PAIR_MAX(count, kernel, before, codes)                                                             \
+    LINE_EACH(n, nan = LINE(pair_vector)(sources, count, kernel, before, i, lanes, carry, nan, y, codes)); \
+    return LINE(any)(nan)
+
+static bool LINE(max_pairs)(const tap *sources, int64_t count, int64_t before, int64_t n, void *y, uint8_t *codes) {
+    LINE_MASK_T nan = LINE(is_nan)(LINE(set1)(0));
+    LINE_V carry[3];
+    carry[0] = carry[1] = carry[2] = LINE(set1)(codes ? (LINE_T)NAN : -(LINE_T)INFINITY);
+    if (count == 3 && before && codes) {
+        PAIR_MAX(3, 3, 1, codes);
+    } else if (count == 3 && before) {
+        PAIR_MAX(3, 3, 1, NULL);
+    } else if (count == 3 && codes) {
+        PAIR_MAX(3, 3, 0, codes);
+    } else if (count == 3) {
+        PAIR_MAX(3, 3, 0, NULL);
+    } else if (before && codes) {
+        PAIR_MAX(2, 3, 1, codes);
+    } else if (before) {
+        PAIR_MAX(2, 3, 1, NULL);
+    } else if (codes) {
+        PAIR_MAX(2, 2, 0, codes);
+    }
+    PAIR_MAX(2, 2, 0, NULL);
+}
+
+SIMD_INLINE LINE_V LINE(over)(LINE_V v, LINE_V by, bool divides) {
+    return divides ? LINE(divided)(v, by) : LINE(mul)(v, by);
+}
+
+/* A quotient by a power of two is a product, bit for bit. */
+SIMD_INLINE bool LINE(reciprocal)(double divisor, LINE_V *by) {
+    uint64_t bits;
+    memcpy(&bits, &divisor, sizeof bits);
+    const bool power = bits << 12 == 0;
+    *by = LINE(set1)((LINE_T)(power ? 1 / divisor : divisor));
+    return power;
+}
+
+SIMD_INLINE void LINE(mean_vector)(const LINE_T *above, const LINE_T *below, int64_t i, int lanes, LINE_V by,
+                                   bool divides, LINE_T *y) {
+    enum { L = LANES(LINE_D) };
+    const LINE_T *p = above + 2 * i, *q = below + 2 * i;
+    PAIR_AHEAD(p);
+    PAIR_AHEAD(q);
+    const LINE_V a = LINE(add)(PAIR_LOAD(p, 2 * lanes), PAIR_LOAD(q, 2 * lanes));
+    const LINE_V b = LINE(add)(PAIR_LOAD(p + L, 2 * lanes - L), PAIR_LOAD(q + L, 2 * lanes - L));
+    LINE(store_n)(y + i, LINE(over)(LINE(add)(LINE(evens)(a, b), LINE(odds)(a, b)), by, divides), lanes);
+}
+
+static void LINE(mean_pairs)(const void *above, const void *below, int64_t n, double divisor, void *y) {
+    LINE_V by;
+    if (LINE(reciprocal)(divisor, &by)) LINE_EACH(n, LINE(mean_vector)(above, below, i, lanes, by, false, y));
+    else LINE_EACH(n, LINE(mean_vector)(above, below, i, lanes, by, true, y));
+}
+
+/* Two vectors in turn to 2 lanes elements; past the caches where `stream` says that they are aligned. */
+SIMD_INLINE void LINE(put_pairs)(LINE_T *to, LINE_V even, LINE_V odd, int lanes, bool stream) {
+    enum { L = LANES(LINE_D) };
+    const LINE_V low = LINE(weave_low)(even, odd), high = LINE(weave_high)(even, odd);
+    if (stream && 2 * lanes % L == 0) {
+        LINE(stream)(to, low);
+        if (2 * lanes > L) LINE(stream)(to + L, high);
+        return;
+    }
+    LINE(store_n)(to, low, 2 * lanes < L ? 2 * lanes : L);
+    if (2 * lanes > L) LINE(store_n)(to + L, high, 2 * lanes - L);
+}
+
+SIMD_INLINE void LINE(spread_vector)(const LINE_T *g, int64_t i, int lanes, LINE_V by, bool divides, LINE_T *above,
+                                     LINE_T *below, bool stream) {
+    const LINE_V v = LINE(over)(LINE(load_n)(g + i, lanes), by, divides);
+    LINE(put_pairs)(above + 2 * i, v, v, lanes, stream);
+    LINE(put_pairs)(below + 2 * i, v, v, lanes, stream);
+}
+
+/* The gradient of a mean of 2 by 2, two rows of it. */
+static void LINE(spread_pairs)(const void *g, int64_t n, double divisor, void *above, void *below, bool stream) {
+    LINE_V by;
+    if (LINE(reciprocal)(divisor, &by)) LINE_EACH(n, LINE(spread_vector)(g, i, lanes, by, false, above, below, stream));
+    else LINE_EACH(n, LINE(spread_vector)(g, i, lanes, by, true, above, below, stream));
+}
+
+/* g where tap `number` won, else 0. */
+#define PAIR_IF(g, code, number) LINE(where_code)(g, code, LINE(place_vector)(number))
+
+SIMD_INLINE void LINE(pick_pair)(int kernel, const LINE_T *g, const uint8_t *at, const LINE_T *g_next,
+                                 const uint8_t *at_next, int64_t n, int64_t i, int lanes, LINE_T *above, LINE_T *below,
+                                 bool stream) {
+    enum { L = LANES(LINE_D) };
+    const LINE_V v = LINE(load_n)(g + i, lanes), code = LINE(load_bytes)(at + i, lanes);
+    if (kernel == 2) {
+        LINE(put_pairs)(above + 2 * i, PAIR_IF(v, code, 0), PAIR_IF(v, code, 1), lanes, stream);
+        LINE(put_pairs)(below + 2 * i, PAIR_IF(v, code, 2), PAIR_IF(v, code, 3), lanes, stream);
+        return;
+    }
+    const int right = n - i - 1 < L ? (int)(n - i - 1) : L;
+    const LINE_V w = LINE(load_n)(g + i + 1, right), w_code = LINE(load_bytes)(at + i + 1, right);
+    const LINE_V under = LINE(load_n)(g_next + i, lanes), under_code = LINE(load_bytes)(at_next + i, lanes);
+    const LINE_V last = LINE(load_n)(g_next + i + 1, right), last_code = LINE(load_bytes)(at_next + i + 1, right);
+    LINE(put_pairs)
+    (above + 2 * i, PAIR_IF(v, code, 4), LINE(add)(PAIR_IF(w, w_code, 3), PAIR_IF(v, code, 5)), lanes, stream);
+    const LINE_V even = LINE(add)(PAIR_IF(under, under_code, 1), PAIR_IF(v, code, 7));
+    LINE_V odd = LINE(add)(PAIR_IF(last, last_code, 0), PAIR_IF(under, under_code, 2));
+    odd = LINE(add)(LINE(add)(odd, PAIR_IF(w, w_code, 6)), PAIR_IF(v, code, 8));
+    LINE(put_pairs)(below + 2 * i, even, odd, lanes, stream);
+}
+
+/* The gradient of a max of 2 by 2, or of 3 by 3 with a padding of 1: two rows of it, from a row of g and the next. */
+static void LINE(pick_pairs)(int64_t kernel, const void *g, const uint8_t *at, const void *g_next,
+                             const uint8_t *at_next, int64_t n, void *above, void *below, bool stream) {
+    if (kernel == 2) LINE_EACH(n, LINE(pick_pair)(2, g, at, g_next, at_next, n, i, lanes, above, below, stream));
+    else LINE_EACH(n, LINE(pick_pair)(3, g, at, g_next, at_next, n, i, lanes, above, below, stream));
+}
+
+#undef PAIR_AHEAD
+#undef PAIR_LOAD
+#undef PAIR_MAX
+#undef PAIR_IF
