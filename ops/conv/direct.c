@@ -41,6 +41,16 @@ static bool next(int64_t *index, const int64_t *sizes) {
 
 static bool none(const int64_t *sizes) { return sizes[0] == 0 || sizes[1] == 0 || sizes[2] == 0; }
 
+/* Where tap k of the window at out looks; false: beside x. */
+static bool looks_at(const ct_window *s, const int64_t *out, const int64_t *k, int64_t *in) {
+    bool inside = true;
+    for (int a = 0; a < 3; a++) {
+        in[a] = out[a] * s->stride[a] + k[a] * s->dilation[a] - s->before[a];
+        inside &= in[a] >= 0 && in[a] < s->in[a];
+    }
+    return inside;
+}
+
 /* y[n][o][out] = sum over i, k of x[n][group of o: i][out * stride + k * dilation - before] w[o][i][k] */
 static void forward(void *ctx, int64_t chunk, int worker) {
     (void)worker;
@@ -57,12 +67,7 @@ static void forward(void *ctx, int64_t chunk, int worker) {
             k[0] = k[1] = k[2] = 0;
             do {
                 int64_t in[3];
-                bool inside = true;
-                for (int a = 0; a < 3; a++) {
-                    in[a] = out[a] * s->stride[a] + k[a] * s->dilation[a] - s->before[a];
-                    inside &= in[a] >= 0 && in[a] < s->in[a];
-                }
-                if (!inside) continue;
+                if (!looks_at(s, out, k, in)) continue;
                 total += get(p, p->x, n * g->x.n + (first + i) * g->x.c + place(in, g->x.s)) *
                          get(p, p->w, o * g->w.o + i * g->w.i + place(k, g->w.k));
             } while (next(k, s->kernel));
@@ -122,12 +127,7 @@ static void weight_grad(void *ctx, int64_t o, int worker) {
             for (int64_t n = 0; n < g->batch && !empty; n++) {
                 do {
                     int64_t in[3];
-                    bool inside = true;
-                    for (int a = 0; a < 3; a++) {
-                        in[a] = out[a] * s->stride[a] + k[a] * s->dilation[a] - s->before[a];
-                        inside &= in[a] >= 0 && in[a] < s->in[a];
-                    }
-                    if (!inside) continue;
+                    if (!looks_at(s, out, k, in)) continue;
                     total += get(p, p->x, n * g->x.n + (first + i) * g->x.c + place(in, g->x.s)) *
                              get(p, p->y, n * g->y.n + o * g->y.c + place(out, g->y.s));
                 } while (next(out, s->out));

@@ -5,23 +5,11 @@
 #include "core/threads.h"
 #include "ops/conv/implicit.h"
 
-enum {
-    BLOCK_BYTES = 200 << 10, /* of a source block: it shares L2 with a panel of the weight */
-    LEAST_CHUNKS = 32,       /* so that many threads have something to do */
-};
-
-/* What one run of the tile goes over. */
-typedef enum sweep {
-    OVER_CHANNELS,     /* of one tap */
-    OVER_ROW_CHANNELS, /* of all taps of a row: they lie side by side */
-    OVER_TAPS,         /* of a row, in one channel */
-} sweep;
-
 typedef struct pass {
     const ct_conv_problem *p;
     ct__source source;
     const ct__kernel *kernel;
-    sweep sweep;
+    ct__sweep sweep;
 
     char *result;
     ct_image_strides to;
@@ -74,7 +62,7 @@ static void set_source(pass *s, int64_t *tables) {
     }
     from->kernel = s->kernel;
     from->last = ct__source_channels_last(from);
-    ct__source_cut(from, BLOCK_BYTES, g->batch * g->groups, LEAST_CHUNKS, 0);
+    ct__source_cut(from, CT__BLOCK_BYTES, g->batch * g->groups, CT__LEAST_CHUNKS, 0);
     const ct__taps *columns = &from->axis[2];
     s->sweep = OVER_CHANNELS;
     if (from->last && columns->spacing == 1) s->sweep = OVER_ROW_CHANNELS;
@@ -92,13 +80,7 @@ static void set_finish(pass *s, ct_gemm_activate activate, ct_gemm_type type) {
     s->direct = s->kernel->acc == type && s->to.c == 1 && !p->bias && !p->residual && p->activation == CT_ACT_NONE;
 }
 
-static int64_t table_bytes(const ct_conv_problem *p) {
-    int64_t numbers = 0;
-    for (int a = 0; a < 3; a++) numbers += ct__taps_size(&p->geometry.window, a, p->kind == CT_CONV_INPUT_GRAD);
-    return ct__round_up(numbers * (int64_t)sizeof(int64_t), 64);
-}
-
-/* Everything but the data; tables is room for table_bytes. Returns the scratch that is needed after the tables. */
+/* Everything but the data; tables is room for ct__tables_bytes. Returns the scratch that is needed after the tables. */
 static int64_t plan(pass *s, const ct_conv_problem *p, ct_gemm_activate activate, int64_t *tables) {
     ct_gemm_type type = CT_GEMM_F32;
     ct__conv_gemm_type(p->dtype, &type);
@@ -116,7 +98,7 @@ static int64_t plan(pass *s, const ct_conv_problem *p, ct_gemm_activate activate
     s->panels = ct__ceil_div(s->channels, width);
     s->panel_bytes = ct__round_up(taps * from->padded * width * size, 64);
     const int64_t blocks = p->geometry.batch * groups * from->axis[0].positions * from->line_blocks * from->segments;
-    s->panel_groups = blocks >= LEAST_CHUNKS ? 1 : ct__min(s->panels, ct__ceil_div(LEAST_CHUNKS, blocks));
+    s->panel_groups = blocks >= CT__LEAST_CHUNKS ? 1 : ct__min(s->panels, ct__ceil_div(CT__LEAST_CHUNKS, blocks));
     s->per_group = ct__ceil_div(s->panels, s->panel_groups);
     s->panel_groups = ct__ceil_div(s->panels, s->per_group);
     s->chunks = blocks * s->panel_groups;
@@ -226,15 +208,12 @@ typedef struct place {
     int64_t lines;   /* so many lines of it with each tile */
 } place;
 
-/* The part of the result that a tile's sums will go to: asked for while they are formed. */
-static void prefetch_result(const pass *s, char *to, int64_t positions, int64_t columns) {
+/* The part of the result that a tile's sums will go to, asked for while they are formed, where its lines lie apart. Always
+ * inlined: compilers take a function that only asks for one without effect, and drop its calls. */
+static inline __attribute__((always_inline)) void prefetch_result(const pass *s, char *to, int64_t positions,
+                                                                  int64_t columns) {
     const int64_t size = ct__type_size(s->finish.c_type), row = s->to.s[2] * size, col = s->to.c * size;
-    if (s->to.c == 1) {
-        for (int64_t i = 0; i < positions; i++)
-            for (int64_t at = 0; at < columns * size; at += 64) __builtin_prefetch(to + i * row + at, 1, 2);
-        return;
-    }
-    if (col % 4096 == 0) return; /* all on one set of the cache */
+    if (s->to.c == 1 || col % 4096 == 0) return; /* side by side, or all on one set of the cache */
     for (int64_t j = 0; j < columns; j++)
         for (int64_t at = 0; at < positions * row; at += 64) __builtin_prefetch(to + j * col + at, 1, 2);
 }
@@ -338,7 +317,7 @@ static void compute_block(void *ctx, int64_t chunk, int worker) {
 size_t ct__conv_implicit_scratch(const ct_conv_problem *p) {
     /* Large tables are possible, if unlikely; the common ones fit here. */
     int64_t numbers[4096];
-    const int64_t bytes = table_bytes(p);
+    const int64_t bytes = ct__tables_bytes(p);
     if (bytes > (int64_t)sizeof numbers) return 0;
     pass s;
     return (size_t)(bytes + plan(&s, p, NULL, numbers));
@@ -348,7 +327,7 @@ bool ct__conv_implicit(const ct_conv_problem *p, ct_gemm_activate activate, void
     pass s;
     char *at = scratch;
     plan(&s, p, activate, tables_of(scratch));
-    at += table_bytes(p);
+    at += ct__tables_bytes(p);
     s.packed = at;
     at += p->geometry.groups * s.panels * s.panel_bytes;
     if (p->bias) {

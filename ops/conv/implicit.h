@@ -7,6 +7,18 @@
 #include "backends/cpu/gemm/plan.h"
 #include "ops/conv/kernels.h"
 
+enum {
+    CT__BLOCK_BYTES = 200 << 10, /* of a source block: it shares L2 with a panel of the weight */
+    CT__LEAST_CHUNKS = 32,       /* so that many threads have something to do */
+};
+
+/* What one tile goes over in the source: by k in the forward pass and the input gradient, by rows in the weight gradient. */
+typedef enum ct__sweep {
+    OVER_CHANNELS,     /* of one tap */
+    OVER_ROW_CHANNELS, /* of all taps of a row: they lie side by side */
+    OVER_TAPS,         /* of a row, in one channel */
+} ct__sweep;
+
 /* One spatial axis as the sums see it. Result positions r, r + by, r + 2 by ... are phase r; output q of a phase reads
  * source position q * step + offset for each of the phase's taps. A convolution has one phase (by 1, step the stride); its
  * input gradient has as many as the stride, with step 1: no product with a zero between. */
@@ -48,8 +60,9 @@ typedef struct ct__local {
     const char *data;
 } ct__local;
 
-/* The tables of an axis need this many numbers; they are laid out from *at on. */
+/* The tables of an axis need this many numbers, and those of all three so many bytes; they are laid out from *at on. */
 int64_t ct__taps_size(const ct_window *w, int a, bool transposed);
+int64_t ct__tables_bytes(const ct_conv_problem *p);
 void ct__taps_make(ct__taps *taps, const ct_window *w, int a, bool transposed, int64_t **at);
 
 /* Which way the buffer lies: as the source does, or, for pairs of channels, whichever way they can be paired. */

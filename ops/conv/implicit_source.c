@@ -34,6 +34,12 @@ static void add_tap(ct__taps *t, int64_t k, int64_t offset) {
     t->count++;
 }
 
+int64_t ct__tables_bytes(const ct_conv_problem *p) {
+    int64_t numbers = 0;
+    for (int a = 0; a < 3; a++) numbers += ct__taps_size(&p->geometry.window, a, p->kind == CT_CONV_INPUT_GRAD);
+    return ct__round_up(numbers * (int64_t)sizeof(int64_t), 64);
+}
+
 void ct__taps_make(ct__taps *t, const ct_window *w, int a, bool transposed, int64_t **at) {
     const int64_t kernel = w->kernel[a], stride = w->stride[a], dilation = w->dilation[a], before = w->before[a];
     *t = (ct__taps){.by = 1, .phases = phases_of(w, a, transposed), .step = 1, .span = 1};

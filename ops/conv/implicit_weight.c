@@ -7,27 +7,18 @@
 #include "ops/conv/implicit.h"
 
 enum {
-    BLOCK_BYTES = 200 << 10,
     BLOCK_PIXELS = 512,
     PARTS = 16,            /* of the sum, at most */
     PART_BYTES = 16 << 20, /* of the sums of all parts */
-    LEAST_CHUNKS = 32,
     FINISH_ROWS = 56,
 };
-
-/* What the rows of a tile are. */
-typedef enum rows_of {
-    CHANNELS,     /* of one tap */
-    ROW_CHANNELS, /* of all taps of a row: they lie side by side */
-    TAPS,         /* of a row, in one channel */
-} rows_of;
 
 typedef struct pass {
     const ct_conv_problem *p;
     ct__source source;
     const ct__kernel *kernel;
-    rows_of rows_of;
-    int64_t outs; /* output channels of a group */
+    ct__sweep sweep; /* what the rows of a tile are */
+    int64_t outs;    /* output channels of a group */
     int64_t panels, panel_groups, per_group;
     int64_t blocks, parts;           /* of one group */
     int64_t weights, ld;             /* rows and row length of the sums of a part */
@@ -36,12 +27,6 @@ typedef struct pass {
     int64_t part_bytes, worker_bytes, packed_bytes;
     char *sums, *biases, *workers; /* [group][part][weights][ld], [group][part][ld] */
 } pass;
-
-static int64_t table_bytes(const ct_conv_problem *p) {
-    int64_t numbers = 0;
-    for (int a = 0; a < 3; a++) numbers += ct__taps_size(&p->geometry.window, a, false);
-    return ct__round_up(numbers * (int64_t)sizeof(int64_t), 64);
-}
 
 /* Everything but the data. Returns the scratch that is needed after the tables. */
 static int64_t plan(pass *s, const ct_conv_problem *p, int64_t *tables) {
@@ -70,10 +55,10 @@ static int64_t plan(pass *s, const ct_conv_problem *p, int64_t *tables) {
     /* With a stride half of what a row of a tile fetches is not looked at: fewer pixels then, to stay in the first cache. */
     const int64_t pixels =
         from->last || columns->step == 1 || from->channels < s->kernel->rows ? 0 : BLOCK_PIXELS / columns->step;
-    ct__source_cut(from, BLOCK_BYTES, g->batch, PARTS, pixels);
-    s->rows_of = from->last && g->channels_last && columns->spacing == 1       ? ROW_CHANNELS
-                 : !from->last && from->channels < ct__min(columns->count, 14) ? TAPS
-                                                                               : CHANNELS;
+    ct__source_cut(from, CT__BLOCK_BYTES, g->batch, PARTS, pixels);
+    s->sweep = from->last && g->channels_last && columns->spacing == 1       ? OVER_ROW_CHANNELS
+               : !from->last && from->channels < ct__min(columns->count, 14) ? OVER_TAPS
+                                                                             : OVER_CHANNELS;
     const int64_t width = ct__panel_width(s->kernel), acc = ct__type_size(s->kernel->acc);
     s->panels = ct__ceil_div(s->outs, width);
     s->weights = from->channels * ct__window_taps(&g->window);
@@ -81,7 +66,7 @@ static int64_t plan(pass *s, const ct_conv_problem *p, int64_t *tables) {
     s->blocks = g->batch * from->axis[0].positions * from->line_blocks * from->segments;
     s->part_bytes = s->weights * s->ld * acc;
     s->parts = ct__min(s->blocks, ct__min(PARTS, PART_BYTES / (s->part_bytes + 1) + 1));
-    s->panel_groups = ct__min(s->panels, ct__ceil_div(LEAST_CHUNKS, s->parts * g->groups));
+    s->panel_groups = ct__min(s->panels, ct__ceil_div(CT__LEAST_CHUNKS, s->parts * g->groups));
     s->per_group = ct__ceil_div(s->panels, s->panel_groups);
     s->panel_groups = ct__ceil_div(s->panels, s->per_group);
     const int64_t pixel = g->y.s[2] * acc;
@@ -158,20 +143,20 @@ static void multiply_row(const pass *s, place *at, const ct__local *local, const
     if (!t.n_runs && !first) return;
     t.a_step = columns->step * unit;
     const char *base = local->data + td * ct__source_slice(from);
-    const int64_t outer = s->rows_of == ROW_CHANNELS ? 1 : s->rows_of == TAPS ? from->channels : columns->count;
-    const int64_t count = s->rows_of == ROW_CHANNELS ? columns->count * from->channels
-                          : s->rows_of == TAPS       ? columns->count
-                                                     : from->channels;
+    const int64_t outer = s->sweep == OVER_ROW_CHANNELS ? 1 : s->sweep == OVER_TAPS ? from->channels : columns->count;
+    const int64_t count = s->sweep == OVER_ROW_CHANNELS ? columns->count * from->channels
+                          : s->sweep == OVER_TAPS       ? columns->count
+                                                        : from->channels;
     const int64_t high = ct__ceil_div(count, ct__ceil_div(count, kernel->rows));
-    t.a_row = s->rows_of == TAPS ? columns->spacing * unit : channel;
-    const int64_t next = s->rows_of == CHANNELS ? row_of(s, 0, 0, 0, 1) - row_of(s, 0, 0, 0, 0)
-                         : s->rows_of == TAPS   ? row_of(s, 0, 0, 1, 0) - row_of(s, 0, 0, 0, 0)
-                                                : 1;
+    t.a_row = s->sweep == OVER_TAPS ? columns->spacing * unit : channel;
+    const int64_t next = s->sweep == OVER_CHANNELS ? row_of(s, 0, 0, 0, 1) - row_of(s, 0, 0, 0, 0)
+                         : s->sweep == OVER_TAPS   ? row_of(s, 0, 0, 1, 0) - row_of(s, 0, 0, 0, 0)
+                                                   : 1;
     t.c_row = next * s->ld * acc;
     /* The taps of a row look at almost the same pixels: one after the other, while these are near. */
     for (int64_t i = 0; i < count; i += high)
         for (int64_t o = 0; o < outer; o++) {
-            const int64_t tap = s->rows_of == CHANNELS ? o : 0, c = s->rows_of == TAPS ? o : 0;
+            const int64_t tap = s->sweep == OVER_CHANNELS ? o : 0, c = s->sweep == OVER_TAPS ? o : 0;
             t.a = base + tap * columns->spacing * unit + c * channel + i * t.a_row;
             t.c = sums + row_of(s, td, th, tap, c) * s->ld * acc + i * t.c_row;
             for (int j = 0; j < 2; j++) ct__ahead_lines(&at->ahead[j], at->rate[j]);
@@ -326,7 +311,7 @@ static void finish_bias(const pass *s) {
 
 size_t ct__conv_weight_scratch(const ct_conv_problem *p) {
     int64_t numbers[4096];
-    const int64_t bytes = table_bytes(p);
+    const int64_t bytes = ct__tables_bytes(p);
     if (bytes > (int64_t)sizeof numbers) return 0;
     pass s;
     return (size_t)(bytes + plan(&s, p, numbers));
@@ -336,7 +321,7 @@ bool ct__conv_weight(const ct_conv_problem *p, void *scratch) {
     pass s;
     char *at = scratch;
     plan(&s, p, scratch);
-    at += table_bytes(p);
+    at += ct__tables_bytes(p);
     const int64_t groups = p->geometry.groups;
     s.sums = at;
     s.biases = at + groups * s.parts * s.part_bytes;
