@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Cotangent beside other libraries, on this machine, in one run:   bash bench/peers.sh BUILD [options of compare.py] [FILTER]
-# PyTorch is installed into a virtual environment outside the repository, once. COTANGENT_PEERS_PYTHON names a Python that
+# PyTorch, with torchvision, is installed into a virtual environment outside the repository, once. COTANGENT_PEERS_PYTHON names a Python that
 # has it already. The matrix products are also compared with OpenBLAS, BLIS and oneDNN, where those are installed.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -13,11 +13,11 @@ python=${COTANGENT_PEERS_PYTHON:-}
 if [ -z "$python" ]; then
     home=${XDG_CACHE_HOME:-$HOME/.cache}/cotangent-peers
     python=$home/bin/python
-    if ! "$python" -c 'import torch, numpy' 2>/dev/null; then
+    if ! "$python" -c 'import torch, torchvision, numpy' 2>/dev/null; then
         echo "installing PyTorch into $home" >&2
         python3 -m venv "$home" || { echo "error: python3 -m venv failed; on Debian: apt-get install python3-venv" >&2; exit 1; }
         "$python" -m pip install --quiet --upgrade pip
-        "$python" -m pip install --quiet torch numpy
+        "$python" -m pip install --quiet torch torchvision numpy
     fi
 fi
 

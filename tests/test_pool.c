@@ -187,3 +187,20 @@ TEST(pooling_says_what_is_wrong) {
                 "col2im: x is f32[2,7,9]; an image of 4 by 4 has 9 windows of 4 elements a channel, so x has to have 9 "
                 "columns of a multiple of 4 elements");
 }
+
+TEST(windows_that_no_list_holds_and_windows_of_another_image_are_errors) {
+    ct_tensor *x = ct_zeros(CT_DIMS(1, 1, 4, 4)), *y = NULL;
+    CHECK(!ct_max_pool2d(x, CT_DIMS(100000), .pad = 50000));
+    CHECK_ERROR(CT_ERR_VALUE, "max_pool2d: kernel is [100000], more than 2^24 taps; x is f32[1,1,4,4]");
+    const ct_op *op = ct_op_find("avg_pool_grad");
+    REQUIRE(op);
+    void *attrs = calloc(1, op->attr_size);
+    REQUIRE(attrs);
+    ct_attrs_default(op, attrs);
+    CHECK(ct_attrs_set(op, attrs, "sizes", "800,800") && ct_attrs_set(op, attrs, "kernel", "2,2") &&
+          ct_attrs_set(op, attrs, "strides", "2,2") && ct_attrs_set(op, attrs, "pads", "0,0,0,0"));
+    CHECK(!ct_apply(op, &x, 1, attrs, &y, 1));
+    CHECK_ERROR(CT_ERR_SHAPE,
+                "avg_pool_grad: f32[1,1,4,4] has 4 along spatial axis 0; with sizes [800,800] there are 400");
+    free(attrs);
+}

@@ -5,6 +5,12 @@
 #include "ops/op_impl.h"
 
 #define WINDOW(a) ct__pool_window(&(a)->sizes, &(a)->kernel, &(a)->strides, &(a)->pads, NULL, (a)->ceil_mode)
+#define INNER(a)                                     \
+    (&(ct_pool_options){.kernel = &(a)->kernel,      \
+                        .strides = &(a)->strides,    \
+                        .pads = &(a)->pads,          \
+                        .ceil_mode = (a)->ceil_mode, \
+                        .channels_last = (a)->channels_last})
 #define PASS_ON(a)                                                                                                  \
     (a)->sizes, (a)->kernel, (a)->strides, (a)->pads, .ceil_mode = (a)->ceil_mode, .exclude_pad = (a)->exclude_pad, \
                                                       .divisor_override = (a)->divisor_override,                    \
@@ -29,20 +35,16 @@ static ct_tensor *pooled(ct_tensor *x, const ct_window *w, bool exclude_pad, int
 
 bool avg_pool_nd_infer(ct_infer *infer) {
     const avg_pool_nd_attrs *a = infer->attrs;
-    const ct_pool_options options = {.kernel = &a->kernel,
-                                     .strides = &a->strides,
-                                     .pads = &a->pads,
-                                     .ceil_mode = a->ceil_mode,
-                                     .channels_last = a->channels_last};
     ct_window w;
-    if (!ct__pool_resolve(infer, &w, a->sizes.n, infer->in[0], &options)) return false;
+    if (!ct__pool_infer(infer, &w, infer->in[0], false, &a->sizes, INNER(a))) return false;
     ct__pool_shape(infer, 0, infer->in[0], &w, w.out, a->channels_last, infer->in[0]->dtype);
     return true;
 }
 
 bool avg_pool_grad_infer(ct_infer *infer) {
     const avg_pool_grad_attrs *a = infer->attrs;
-    const ct_window w = WINDOW(a);
+    ct_window w;
+    if (!ct__pool_infer(infer, &w, infer->in[0], true, &a->sizes, INNER(a))) return false;
     ct__pool_shape(infer, 0, infer->in[0], &w, w.in, a->channels_last, infer->in[0]->dtype);
     return true;
 }

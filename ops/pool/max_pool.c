@@ -5,6 +5,13 @@
 #include "ops/op_impl.h"
 
 #define WINDOW(a) ct__pool_window(&(a)->sizes, &(a)->kernel, &(a)->strides, &(a)->pads, &(a)->dilations, (a)->ceil_mode)
+#define INNER(a)                                      \
+    (&(ct_pool_options){.kernel = &(a)->kernel,       \
+                        .strides = &(a)->strides,     \
+                        .pads = &(a)->pads,           \
+                        .dilations = &(a)->dilations, \
+                        .ceil_mode = (a)->ceil_mode,  \
+                        .channels_last = (a)->channels_last})
 #define PASS_ON(a)                                                                                 \
     (a)->sizes, (a)->kernel, (a)->strides, (a)->pads, (a)->dilations, .ceil_mode = (a)->ceil_mode, \
                                                                       .channels_last = (a)->channels_last
@@ -77,15 +84,9 @@ static ct_dims planes_shape(ct_dims image, int64_t plane, bool channels_last) {
 
 bool max_pool_nd_infer(ct_infer *infer) {
     const max_pool_nd_attrs *a = infer->attrs;
-    const ct_pool_options options = {.kernel = &a->kernel,
-                                     .strides = &a->strides,
-                                     .pads = &a->pads,
-                                     .dilations = &a->dilations,
-                                     .ceil_mode = a->ceil_mode,
-                                     .channels_last = a->channels_last};
     const ct_view *x = infer->in[0];
     ct_window w;
-    if (!ct__pool_resolve(infer, &w, a->sizes.n, x, &options)) return false;
+    if (!ct__pool_infer(infer, &w, x, false, &a->sizes, INNER(a))) return false;
     ct__pool_shape(infer, 0, x, &w, w.out, a->channels_last, x->dtype);
     if (infer->n_out > 1) ct__pool_shape(infer, 1, x, &w, w.out, a->channels_last, tap_dtype(&w));
     return true;
@@ -123,15 +124,17 @@ static bool check_taps(ct_infer *infer, const ct_view *shape, const char *name) 
 
 bool max_pool_grad_infer(ct_infer *infer) {
     const max_pool_grad_attrs *a = infer->attrs;
-    const ct_window w = WINDOW(a);
-    if (!check_taps(infer, infer->in[0], "g")) return false;
+    ct_window w;
+    if (!ct__pool_infer(infer, &w, infer->in[0], true, &a->sizes, INNER(a)) || !check_taps(infer, infer->in[0], "g"))
+        return false;
     ct__pool_shape(infer, 0, infer->in[0], &w, w.in, a->channels_last, infer->in[0]->dtype);
     return true;
 }
 
 bool max_pool_take_infer(ct_infer *infer) {
     const max_pool_take_attrs *a = infer->attrs;
-    const ct_window w = WINDOW(a);
+    ct_window w;
+    if (!ct__pool_infer(infer, &w, infer->in[0], false, &a->sizes, INNER(a))) return false;
     ct__pool_shape(infer, 0, infer->in[0], &w, w.out, a->channels_last, infer->in[0]->dtype);
     return check_taps(infer, &infer->out[0], "the result");
 }
@@ -171,14 +174,11 @@ void max_pool_take_vjp(ct_vjp *v) {
 
 bool max_pool_places_infer(ct_infer *infer) {
     const max_pool_places_attrs *a = infer->attrs;
-    const ct_window w = WINDOW(a);
     const ct_view *at = infer->in[0];
-    bool fits = at->ndim == w.rank + 2 && (at->dtype == CT_U8 || at->dtype == CT_I32 || at->dtype == CT_I64);
-    for (int i = 0; fits && i < w.rank; i++)
-        fits = at->dims[ct__image_spatial(a->channels_last) + i] == w.out[3 - w.rank + i];
-    if (!fits)
-        return ct_infer_fail(infer, CT_ERR_SHAPE, "at is %s; it has to be of whole numbers, one for each window",
-                             ct_view_text(at));
+    ct_window w;
+    if (!ct__pool_infer(infer, &w, at, true, &a->sizes, INNER(a))) return false;
+    if (at->dtype != CT_U8 && at->dtype != CT_I32 && at->dtype != CT_I64)
+        return ct_infer_fail(infer, CT_ERR_DTYPE, "at is %s; it has to be u8, i32 or i64", ct_view_text(at));
     ct__infer_like(infer, 0, at, CT_I64);
     return true;
 }

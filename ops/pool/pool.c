@@ -3,6 +3,8 @@
 
 #include "ops/op_impl.h"
 
+enum { MOST_TAPS = 1 << 24 };
+
 #define FAIL(code, ...) (infer ? ct_infer_fail(infer, code, __VA_ARGS__) : false)
 
 static bool check_axis(const ct_infer *infer, const ct_window *w, int a, const ct_view *x) {
@@ -45,6 +47,28 @@ bool ct__pool_resolve(const ct_infer *infer, ct_window *w, int rank, const ct_vi
     if (!ct__window_resolve(infer, w, spatial, x->dims + first, kernel, &how)) return false;
     for (int a = 3 - spatial; a < 3; a++)
         if (!check_axis(infer, w, a, x)) return false;
+    /* kernels keep a list of a window's taps */
+    if ((double)w->kernel[0] * (double)w->kernel[1] * (double)w->kernel[2] > MOST_TAPS)
+        return FAIL(CT_ERR_VALUE, "kernel is %s, more than 2^24 taps; x is %s", ct_dims_text(*options->kernel),
+                    ct_view_text(x));
+    return true;
+}
+
+bool ct__pool_infer(const ct_infer *infer, ct_window *w, const ct_view *image, bool of_windows, const ct_dims *sizes,
+                    const ct_pool_options *options) {
+    if (sizes->n < 1 || sizes->n > 3 || image->ndim != sizes->n + 2)
+        return FAIL(CT_ERR_SHAPE, "%s and sizes %s: there have to be two dimensions more than sizes",
+                    ct_view_text(image), ct_dims_text(*sizes));
+    const int first = ct__image_spatial(options->channels_last);
+    ct_view x = *image;
+    for (int i = 0; i < sizes->n; i++) x.dims[first + i] = sizes->d[i];
+    if (!ct__pool_resolve(infer, w, sizes->n, &x, options)) return false;
+    const int64_t *expected = of_windows ? w->out : w->in;
+    for (int i = 0; i < sizes->n; i++)
+        if (image->dims[first + i] != expected[3 - sizes->n + i])
+            return FAIL(CT_ERR_SHAPE, "%s has %lld along spatial axis %d; with sizes %s there are %lld",
+                        ct_view_text(image), (long long)image->dims[first + i], i, ct_dims_text(*sizes),
+                        (long long)expected[3 - sizes->n + i]);
     return true;
 }
 

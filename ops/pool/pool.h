@@ -15,7 +15,10 @@ typedef struct ct_pool_options {
 /* The windows of x, an image with `rank` spatial axes (0: whatever x has); infer NULL: valid by then. */
 bool ct__pool_resolve(const ct_infer *infer, ct_window *window, int rank, const ct_view *x,
                       const ct_pool_options *options);
-/* The same from the lists that the internal ops carry. */
+/* The same for the internal ops, which carry the spatial sizes of x: image is x, or of the shape of its windows. */
+bool ct__pool_infer(const ct_infer *infer, ct_window *window, const ct_view *image, bool of_windows,
+                    const ct_dims *sizes, const ct_pool_options *options);
+/* Windows from the lists that the internal ops carry, checked by then. */
 ct_window ct__pool_window(const ct_dims *sizes, const ct_dims *kernel, const ct_dims *strides, const ct_dims *pads,
                           const ct_dims *dilations, bool ceil_mode);
 /* out[output] gets the shape of image with other spatial sizes, (3 - rank to 2) of sizes. */
