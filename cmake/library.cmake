@@ -1,7 +1,7 @@
 # libcotangent, shared and static, from the same objects.
 
 file(GLOB CT_ONCE_SOURCES CONFIGURE_DEPENDS
-    core/*.c ops/*.c ops/*/*.c io/*.c backends/cpu/*.c backends/cpu/gemm/*.c)
+    core/*.c ops/*.c ops/*/*.c backends/cpu/*.c backends/cpu/gemm/*.c nn/*.c nn/*/*.c optim/*.c data/*.c data/*/*.c io/*.c io/*/*.c metrics/*.c)
 file(GLOB CT_ISA_SOURCES CONFIGURE_DEPENDS ops/*/*.cpu.c backends/cpu/kernels.c backends/cpu/isa/*.c)
 # The GEMM micro-kernels alone also have an AVX-512 BF16 version.
 file(GLOB CT_GEMM_ISA_SOURCES CONFIGURE_DEPENDS backends/cpu/gemm/kernel*.c)
@@ -13,6 +13,9 @@ ct_target_flags(ct_once)
 add_dependencies(ct_once ct_generated)
 set(CT_OBJECTS $<TARGET_OBJECTS:ct_once>)
 set(CT_OBJECT_TARGETS ct_once)
+
+include(cmake/foreign.cmake)
+ct_foreign_definitions(ct_once)
 
 # Which levels exist, for the code that fills the kernel tables at start-up: CT_HAVE_AVX2 and so on.
 foreach(level ${CT_ISA_LEVELS})
@@ -71,9 +74,9 @@ endforeach()
 set_target_properties(cotangent PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
 
 # PRIVATE for the shared library, which carries its own dependencies; INTERFACE for users of the archive.
-target_link_libraries(cotangent PRIVATE m Threads::Threads)
-target_link_libraries(cotangent_static INTERFACE m Threads::Threads)
-target_link_libraries(cotangent_internal INTERFACE m Threads::Threads)
+target_link_libraries(cotangent PRIVATE m Threads::Threads ${CMAKE_DL_LIBS})
+target_link_libraries(cotangent_static INTERFACE m Threads::Threads ${CMAKE_DL_LIBS})
+target_link_libraries(cotangent_internal INTERFACE m Threads::Threads ${CMAKE_DL_LIBS})
 if(CT_SANITIZE)
     target_link_libraries(cotangent PRIVATE -fsanitize=${CT_SANITIZE})
     target_link_libraries(cotangent_static INTERFACE -fsanitize=${CT_SANITIZE})

@@ -19,15 +19,27 @@ have cc || have "${CC:-gcc}" || required+=(gcc)
 have_c_library || required+=(libc6-dev)
 have cmake || required+=(cmake)
 have make || required+=(make)
+# Images, compressed files, JSON and YAML are left out where the headers of these are missing.
+have_header() { echo "#include <$1>" | "${CC:-cc}" -E - >/dev/null 2>&1; }
+files() {
+    have_header zlib.h || optional+=(zlib1g-dev)
+    have_header zip.h || optional+=(libzip-dev)
+    have_header png.h || optional+=(libpng-dev)
+    have_header turbojpeg.h || optional+=(libturbojpeg0-dev)
+    have_header jansson.h || optional+=(libjansson-dev)
+    have_header yaml.h || optional+=(libyaml-dev)
+}
 case $goal in
 build) ;;
 test)
+    files
     # The checks of the header with other compilers, and of pkg-config, are skipped where these are missing.
     have g++ || optional+=(g++)
     have clang || optional+=(clang)
     have pkg-config || optional+=(pkg-config)
     ;;
 demo)
+    files
     have gzip || optional+=(gzip)
     [ -d /usr/share/datasets/fashion-mnist ] || optional+=(dataset-fashion-mnist)
     ;;
