@@ -1,6 +1,7 @@
 # Compiler flags of everything that is built here, in one place. Applied target by target, so that a project
 # which uses add_subdirectory keeps its own flags, and so that mkops, a tool of the build, is never instrumented.
 include(CheckCCompilerFlag)
+include(CheckLinkerFlag)
 
 set(CT_SANITIZE "" CACHE STRING "Sanitizers to build with, as for -fsanitize= (address,undefined or thread)")
 option(CT_WERROR "Treat warnings as errors" OFF)
@@ -41,7 +42,9 @@ function(ct_target_flags target)
             -O1 -g -fno-omit-frame-pointer -fsanitize=${CT_SANITIZE} -fno-sanitize-recover=all)
         target_link_libraries(${target} PRIVATE -fsanitize=${CT_SANITIZE})
     elseif(ARG_KERNEL)
-        target_compile_options(${target} PRIVATE "$<$<NOT:$<CONFIG:Debug>>:${CT_KERNEL_OPTIMIZATION}>")
+        # Nothing is thrown through a kernel, so it carries no tables for unwinding.
+        target_compile_options(${target} PRIVATE
+            "$<$<NOT:$<CONFIG:Debug>>:${CT_KERNEL_OPTIMIZATION};-fno-asynchronous-unwind-tables>")
     else()
         target_compile_options(${target} PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O2>)
     endif()

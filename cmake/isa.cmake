@@ -14,11 +14,8 @@ macro(ct_isa_level name)
 endmacro()
 
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$")
-    # Here the baseline is for processors of before 2013: it may be half as large rather than a little faster.
-    set(CT_ISA_FLAGS_base -O2)
-    if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
-        list(APPEND CT_ISA_FLAGS_base -fvect-cost-model=very-cheap -fno-peel-loops)
-    endif()
+    # Here the baseline is for processors of before 2013: it may be small rather than fast.
+    set(CT_ISA_FLAGS_base -Os)
     set(CT_ISA_FLAGS_base "$<$<NOT:$<CONFIG:Debug>>:${CT_ISA_FLAGS_base}>")
     set(CT_AVX2 -mavx2 -mfma -mf16c -mbmi -mbmi2 -mlzcnt)
     set(CT_AVX512 ${CT_AVX2} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)

@@ -8,6 +8,12 @@ file(GLOB CT_GEMM_ISA_SOURCES CONFIGURE_DEPENDS backends/cpu/gemm/kernel*.c)
 list(FILTER CT_ONCE_SOURCES EXCLUDE REGEX "\\.cpu\\.c$")
 list(REMOVE_ITEM CT_ONCE_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/backends/cpu/kernels.c ${CT_GEMM_ISA_SOURCES})
 
+# Checks of shapes, derivatives and lowerings run once a call, not once an element: they are built to be small. The core and
+# the machinery of the backend, which every call passes through, are built to be fast.
+set(ct_small_sources ${CT_ONCE_SOURCES} ${CT_GENERATED_SOURCES})
+list(FILTER ct_small_sources INCLUDE REGEX "/(ops|gen)/")
+set_source_files_properties(${ct_small_sources} PROPERTIES COMPILE_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-Os>")
+
 add_library(ct_once OBJECT ${CT_ONCE_SOURCES} ${CT_GENERATED_SOURCES})
 ct_target_flags(ct_once)
 add_dependencies(ct_once ct_generated)
@@ -74,6 +80,10 @@ endforeach()
 set_target_properties(cotangent PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
 
 # PRIVATE for the shared library, which carries its own dependencies; INTERFACE for users of the archive.
+check_linker_flag(C -Wl,-z,pack-relative-relocs CT_LINKS_PACKED_RELOCATIONS)
+if(CT_LINKS_PACKED_RELOCATIONS)
+    target_link_options(cotangent PRIVATE -Wl,-z,pack-relative-relocs) # the op table is full of them
+endif()
 target_link_libraries(cotangent PRIVATE m Threads::Threads ${CMAKE_DL_LIBS})
 target_link_libraries(cotangent_static INTERFACE m Threads::Threads ${CMAKE_DL_LIBS})
 target_link_libraries(cotangent_internal INTERFACE m Threads::Threads ${CMAKE_DL_LIBS})

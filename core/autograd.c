@@ -4,6 +4,14 @@
 #include "core/error.h"
 
 _Thread_local bool ct__grad_mode = true;
+_Thread_local ct_dtype ct__autocast = CT_F32;
+
+ct_dtype ct_set_autocast(ct_dtype dtype) {
+    ct_dtype before = ct__autocast;
+    if (dtype == CT_F32 || dtype == CT_F16 || dtype == CT_BF16) ct__autocast = dtype;
+    else ct_fail(CT_ERR_DTYPE, "set_autocast", "the dtype is %s; it can be bf16, f16 or f32", ct_dtype_name(dtype));
+    return before;
+}
 
 bool ct_grad_enabled(void) { return ct__grad_mode; }
 
@@ -23,6 +31,17 @@ ct_tensor *ct_require_grad(ct_tensor *x) {
     x->node = ct__node_leaf(x);
     x->node_output = 0;
     return x->node ? x : NULL;
+}
+
+bool ct_forgo_grad(ct_tensor *leaf) {
+    if (ct__pending() || !ct__valid(leaf, "forgo_grad", "leaf")) return false;
+    if (!leaf->node) return true;
+    if (leaf->node->op)
+        return ct_fail(CT_ERR_GRAD, "forgo_grad", "x, %s, is computed from others; ct_detach cuts it from them",
+                       ct_view_text(&leaf->view));
+    ct__node_release(leaf->node); /* a graph that was recorded with it has it still */
+    leaf->node = NULL;
+    return true;
 }
 
 bool ct_requires_grad(const ct_tensor *x) { return x && x->node; }

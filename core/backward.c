@@ -358,6 +358,8 @@ bool ct__backward_pass(const char *me, ct_tensor *const *ys, int ny, ct_tensor *
                        int nx, ct_tensor **grads, unsigned flags) {
     pass p = {.xs = xs, .grads = grads, .nx = nx, .flags = flags, .leaves = grads == NULL};
     bool ok = true, before = ct_set_grad_enabled((flags & CT_CREATE_GRAPH) != 0);
+    const ct_dtype autocast = ct__autocast;
+    ct__autocast = CT_F32; /* the graph has its dtypes already */
     for (int i = nx - 1; ok && i >= 0; i--)
         ok = ct__map_put(&p.targets, xs[i]->node, (void *)(intptr_t)(i + 1)) || ct__fail_memory(me, 0);
     if (ok && !p.leaves) ok = mark_needed(&p, ys, ny);
@@ -372,5 +374,6 @@ bool ct__backward_pass(const char *me, ct_tensor *const *ys, int ny, ct_tensor *
         }
     finish(&p);
     ct_set_grad_enabled(before);
+    ct__autocast = autocast;
     return ok;
 }

@@ -22,6 +22,7 @@ struct ct_region {
     ct_random *randoms;
     int64_t random_count, random_cursor, random_capacity;
     bool repeating;
+    ct_dtype autocast; /* as it was when the function ran first */
     struct ct_region *outer;
 };
 
@@ -102,10 +103,13 @@ void ct__region_release(ct_region *region) {
 }
 
 static bool run(ct_region *region, ct_tensor **out) {
+    const ct_dtype autocast = ct__autocast;
+    ct__autocast = region->autocast;
     region->outer = current;
     current = region;
     bool ok = region->fn(region->context, region->in, region->n, out, region->m);
     current = region->outer;
+    ct__autocast = autocast;
     region->outer = NULL;
     if (!ok && ct_ok()) ct_fail(CT_ERR_STATE, "checkpoint", "the function failed without an error");
     for (int i = 0; ok && i < region->m; i++)
@@ -180,8 +184,14 @@ bool ct_checkpoint(ct_function fn, void *context, void (*release)(void *context)
         if (release) release(context);
         return ct__fail_memory("checkpoint", sizeof *region);
     }
-    *region = (ct_region){
-        .fn = fn, .context = context, .release = release, .in = inputs, .versions = versions, .n = n, .m = m};
+    *region = (ct_region){.fn = fn,
+                          .context = context,
+                          .release = release,
+                          .in = inputs,
+                          .versions = versions,
+                          .n = n,
+                          .m = m,
+                          .autocast = ct__autocast};
     atomic_init(&region->refs, 1);
     for (int i = 0; i < n; i++) {
         inputs[i] = in[i] ? ct__tensor_retain(in[i]) : NULL;

@@ -96,6 +96,18 @@ static bool agree_dtypes(const ct_op *op, ct_tensor **in, int n) {
     return true;
 }
 
+/* Mixed precision. An f64 among the inputs says that the caller wants more precision, not less. */
+static bool autocast(const ct_op *op, ct_tensor **in, int n) {
+    const ct_dtype to = op->flags & CT_OP_NARROW ? ct__autocast : CT_F32;
+    for (int i = 0; i < n; i++)
+        if (in[i] && in[i]->view.dtype == CT_F64) return true;
+    for (int i = 0; i < n; i++) {
+        if (!in[i] || in[i]->view.dtype == to || !ct_dtype_is_float(in[i]->view.dtype)) continue;
+        if (!replace(&in[i], ct_cast(in[i], to))) return false;
+    }
+    return true;
+}
+
 /* Names the two arguments that disagree about a dimension, counted from the last. */
 static bool fail_broadcast(const ct_op *op, ct_tensor *const *in, int i, int d, int64_t expected) {
     int last = 0, first = 0;
@@ -303,6 +315,8 @@ static bool run_lower(request *r, const ct_view *views) {
     if (!ok) ct__fail_memory(op->name, slots * sizeof *in);
     ct_tensor **made = in + r->n_in;
     bool before = ct__grad_mode;
+    ct_dtype autocast_before = ct__autocast;
+    ct__autocast = CT_F32;                   /* this op's inputs have been cast */
     if (r->recording) ct__grad_mode = false; /* the node is made at this level */
     ct_scope {
         bool widening = !(op->flags & CT_OP_MOVES);
@@ -332,6 +346,7 @@ static bool run_lower(request *r, const ct_view *views) {
         }
     }
     ct__grad_mode = before;
+    ct__autocast = autocast_before;
     ct__free(in, slots * sizeof *in);
     ct__free(dtypes, (size_t)r->n_out * sizeof *dtypes);
     return ok;
@@ -479,6 +494,10 @@ static bool perform(request *r) {
     const ct_op *op = r->op;
     bool uniform;
     if (!check_inputs(r, &uniform)) return false;
+    if (ct__autocast != CT_F32 && (op->flags & (CT_OP_NARROW | CT_OP_WIDE))) {
+        uniform = false;
+        if (!autocast(op, r->in, r->n_in)) return false;
+    }
     if (!uniform && (!agree_dtypes(op, r->in, r->n_in) || !agree_shapes(op, r->in, r->n_in))) return false;
     if (r->n_in == 0) {
         r->device = creation_device(op, r->attrs);

@@ -69,5 +69,6 @@ ct_tensor *ct__node_shape_only(const ct_node *node, int slot); /* owned by the c
 const ct_meta *ct__node_output_meta(const ct_node *node, int output);
 
 extern _Thread_local bool ct__grad_mode;
+extern _Thread_local ct_dtype ct__autocast; /* CT_F32: off */
 
 #endif

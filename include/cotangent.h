@@ -199,6 +199,7 @@ CT_API ct_tensor *ct_div_(ct_tensor *x, ct_tensor *y);
 /* ---- Autograd ------------------------------------------------------------------------------------ */
 
 CT_API ct_tensor *ct_require_grad(ct_tensor *x);  /* makes x a leaf whose gradient is wanted; returns x */
+CT_API bool ct_forgo_grad(ct_tensor *leaf);       /* the opposite: what it has of a gradient is forgotten */
 CT_API bool ct_requires_grad(const ct_tensor *x); /* x is such a leaf, or was computed from one */
 CT_API bool ct_is_leaf(const ct_tensor *x);
 CT_API ct_tensor *ct_detach(ct_tensor *x);                 /* the same storage, cut from the graph */
@@ -263,6 +264,12 @@ typedef struct ct_check_options {
 } ct_check_options;
 CT_API bool ct_check_grad(ct_function fn, void *context, ct_tensor *const *x, int n, int m,
                           const ct_check_options *options);
+
+/* Mixed precision: ct_autocast(CT_BF16) { ... } runs matrix products, convolutions, attention and recurrent ops inside it on
+ * inputs cast to bf16 (or CT_F16), and losses, softmax, norms and sums on f32; everything else takes what it is given.
+ * Parameters stay f32, and so do their gradients. f64 is left alone. It counts for this thread; backward does what forward did and needs no block
+ * around it. ct_set_autocast does the same without a block; CT_F32 turns it off. It returns what it was. */
+CT_API ct_dtype ct_set_autocast(ct_dtype dtype);
 
 /* Anomaly mode: every op's results, forward and backward, are searched for NaN; the first op that makes one out
  * of inputs without one is an error that names it. Slow. Also CT_ANOMALY=1. */
@@ -342,6 +349,11 @@ struct ct__grad_block {
     bool before;
     bool once;
 };
+struct ct__autocast_block {
+    ct_dtype before;
+    bool once;
+};
+static inline void ct__autocast_leave(struct ct__autocast_block *block) { ct_set_autocast(block->before); }
 static inline void ct__scope_leave(struct ct__scope_block *block) { ct_scope_end(block->mark); }
 static inline void ct__grad_leave(struct ct__grad_block *block) { ct_set_grad_enabled(block->before); }
 #define CT__PASTE2(a, b) a##b
@@ -352,8 +364,12 @@ static inline void ct__grad_leave(struct ct__grad_block *block) { ct_set_grad_en
 #define CT__NO_GRAD(name)                                                                                          \
     for (struct ct__grad_block name __attribute__((cleanup(ct__grad_leave))) = {ct_set_grad_enabled(false), true}; \
          name.once; name.once = false)
-#define ct_scope   CT__SCOPE(CT__PASTE(ct__scope_block_, __COUNTER__))
-#define ct_no_grad CT__NO_GRAD(CT__PASTE(ct__grad_block_, __COUNTER__))
+#define CT__AUTOCAST(name, dtype)                                                                                      \
+    for (struct ct__autocast_block name __attribute__((cleanup(ct__autocast_leave))) = {ct_set_autocast(dtype), true}; \
+         name.once; name.once = false)
+#define ct_autocast(dtype) CT__AUTOCAST(CT__PASTE(ct__autocast_block_, __COUNTER__), dtype)
+#define ct_scope           CT__SCOPE(CT__PASTE(ct__scope_block_, __COUNTER__))
+#define ct_no_grad         CT__NO_GRAD(CT__PASTE(ct__grad_block_, __COUNTER__))
 #endif
 
 #ifdef __cplusplus

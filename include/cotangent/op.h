@@ -76,6 +76,8 @@ enum {
     CT_OP_INTERNAL = 32, /* a helper of other ops (a fused gradient): not in ops.h */
     CT_OP_ALIAS_OK = 64, /* its kernels may write where they read, element by element */
     CT_OP_MOVES = 128,   /* moves elements and computes nothing: its lowering takes half types as they are */
+    CT_OP_NARROW = 256,  /* under ct_set_autocast its inputs are cast to that dtype */
+    CT_OP_WIDE = 512,    /* under ct_set_autocast its inputs of half precision are cast to f32 */
 };
 
 typedef struct ct_op ct_op;

@@ -314,7 +314,7 @@ static void parse_clause(cursor *c, op_def *op) {
         bool *flag;
     } flags[] = {{"view", &op->view},       {"random", &op->random},     {"nograd", &op->nograd},
                  {"mutates", &op->mutates}, {"internal", &op->internal}, {"alias", &op->alias},
-                 {"moves", &op->moves}};
+                 {"moves", &op->moves},     {"narrow", &op->narrow},     {"wide", &op->wide}};
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         if (at_text(c, flags[i].word)) {
             *flags[i].flag = true;

@@ -1,5 +1,5 @@
-/* Wrapping i64 register tiles, in vector extensions at every level: 14 rows by two vectors with
- * AVX-512, 6 with AVX2, 4 elsewhere. Used as soon as one of the operands or the result is i64. */
+/* Wrapping i64 register tiles, in vector extensions at every level: 6 rows by two vectors with
+ * AVX-512 and AVX2, 4 elsewhere: such products are rare, and every row is another tile in the library. Used as soon as one of the operands or the result is i64. */
 #include "backends/cpu/gemm/isa.h"
 #include <stdint.h>
 
@@ -9,7 +9,7 @@
 #define TILE_VECS       2
 #if CT_ISA_LEVEL == 2
 #define PORTABLE_BYTES 64
-#define TILE_ROWS      14
+#define TILE_ROWS      6
 #define TILE_WIDTH     16
 #elif CT_ISA_LEVEL == 1 && defined(__AVX2__)
 #define PORTABLE_BYTES 32
