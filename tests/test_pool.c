@@ -121,6 +121,9 @@ TEST(windows_two_apart_agree_with_a_plain_loop_at_every_width) {
             for (int64_t w = 3; w < 84; w++)
                 ct_scope {
                     check_plane(&(plane_case){1, 2, 6 + w % 3, w, kernels[k][0], 2, kernels[k][1], false, odd});
+                    if (w < 20)
+                        check_plane(&(plane_case){2, w % 2 ? 16 : 48, 6 + w % 3, w, kernels[k][0], 2, kernels[k][1],
+                                                  true, odd});
                 }
 }
 
@@ -131,6 +134,12 @@ TEST_LIMIT(large_planes_agree_with_a_plain_loop, 120) {
     }
     ct_scope {
         check_plane(&(plane_case){4, 64, 112, 112, 3, 2, 1, true, false});
+    }
+    ct_scope { /* pixels that are no whole lines of the cache at every level */
+        check_plane(&(plane_case){4, 24, 200, 180, 3, 2, 1, true, false});
+    }
+    ct_scope {
+        check_plane(&(plane_case){6, 64, 112, 112, 2, 2, 0, true, true});
     }
     ct_scope {
         check_plane(&(plane_case){2, 3, 700, 1300, 2, 2, 0, false, true});

@@ -15,15 +15,17 @@ typedef struct job {
     ct_deform d;
     ct_dtype dtype;
     const char *x, *offset, *mask, *columns;
-    const void *zeros; /* a line of them */
-    void *spots;       /* of the image at hand */
+    const void *zeros; /* a line of them, for what is read outside x */
+    void *sink;        /* a line for what goes there */
+    void *spots;       /* (offset groups, taps, blocks) of the image at hand */
     char *dx, *doffset, *dmask;
     ct_image_strides x_s, offset_s, mask_s, doffset_s, dmask_s;
-    int64_t image, width; /* the image at hand; columns of a panel */
-    int64_t chunk;
+    int64_t image, width;  /* the image at hand; columns of a panel */
+    int64_t chunk, blocks; /* pixels of a chunk; blocks of spots */
 } job;
 
 enum { SLICE = 32, PIXELS = 64 }; /* channels and pixels of a chunk */
+enum { AHEAD = 16 };              /* columns are asked for that many taps ahead */
 
 #define SAMPLE_D f32
 #include "ops/deform/sample.h"
@@ -92,29 +94,31 @@ static void turn_weight(const ct_deform *d, const ct_view *w, void *dense, bool 
     else ct__copy(ct__address(w, size), ws, dense, ds, 4, dims, size);
 }
 
-static void find_chunk(void *context, int64_t chunk, int worker) {
+static void find_block(void *context, int64_t block, int worker) {
     const job *j = context;
     (void)worker;
-    for (int64_t p = chunk * j->chunk; p < ct__min64((chunk + 1) * j->chunk, j->d.pixels); p++) {
-        if (j->dtype == CT_F64) f64_find_spots(j, p);
-        else f32_find_spots(j, p);
-    }
+    if (j->dtype == CT_F64) f64_find_spots(j, block);
+    else f32_find_spots(j, block);
 }
 
-static void find(job *j) { ct__parallel((j->d.pixels + j->chunk - 1) / j->chunk, find_chunk, j); }
+static void find(job *j) { ct__parallel(j->blocks, find_block, j); }
+
+static int64_t blocks_of(const ct_deform *d) { return (d->pixels + PIXELS - 1) / PIXELS; }
 
 static size_t spot_bytes(const ct_deform *d, ct_dtype dtype) {
-    const size_t spot = dtype == CT_F64 ? sizeof(f64_spot) : sizeof(f32_spot);
-    return rounded((size_t)(d->pixels * d->offset_groups * d->taps) * spot) +
-           rounded((size_t)d->channels * ct_dtype_size(dtype));
+    const size_t block = dtype == CT_F64 ? sizeof(f64_spots) : sizeof(f32_spots);
+    return rounded((size_t)(blocks_of(d) * d->offset_groups * d->taps) * block) +
+           2 * rounded((size_t)d->channels * ct_dtype_size(dtype));
 }
 
-/* The table of spots and a line of zeros at *at, which moves on. */
+/* The table of spots, a line of zeros and one to drop into at *at, which moves on. */
 static void place_spots(job *j, char **at) {
     const size_t line = rounded((size_t)j->d.channels * ct_dtype_size(j->dtype));
-    j->zeros = memset(*at, 0, line);
-    j->spots = *at + line;
-    j->chunk = ct__grain(PIXELS);
+    j->zeros = memset(*at, 0, 2 * line);
+    j->sink = *at + line;
+    j->spots = *at + 2 * line;
+    j->chunk = ct__grain(PIXELS / 2);
+    j->blocks = blocks_of(&j->d);
     *at += spot_bytes(&j->d, j->dtype);
 }
 

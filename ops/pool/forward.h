@@ -38,10 +38,13 @@ static bool reduce_pairs(const job *j, const desk *k, int64_t sources, char *y, 
     const tap *rows = k->sources;
     if (!j->max) {
         if (sources != 2) return false;
-        j->ops->mean_pairs(rows[0].value, rows[1].value, w->out[2], j->divisor ? divisor : divisor * 2, y);
+        j->ops->mean_pairs(rows[0].value, rows[1].value, w->out[2], j->pair_inner, j->divisor ? divisor : divisor * 2,
+                           y);
         return true;
     }
     if (sources != 2 + (w->kernel[2] == 3) && !(sources == 2 && w->before[2])) return false;
+    if (j->last)
+        return sources == w->kernel[2] && !j->ops->max_pixels(rows, w->kernel[2], w->out[2], j->inner, y, bytes);
     return !j->ops->max_pairs(rows, sources, w->before[2], w->out[2], y, bytes);
 }
 
@@ -118,7 +121,7 @@ static void forward_row(const job *j, const desk *k, const int64_t *place, int64
     char *codes = j->codes ? k->line_codes : NULL;
     const double divisor = j->max ? 1 : count_of(j, place);
     uint8_t *bytes = j->codes ? (uint8_t *)j->codes + row * j->out_row * j->at_size : NULL;
-    if (j->paired && reduce_pairs(j, k, sources, y, bytes, divisor)) codes = NULL;
+    if (j->paired && !j->last && reduce_pairs(j, k, sources, y, bytes, divisor)) codes = NULL;
     else if (!j->last) reduce_row(j, k, sources, y, codes, divisor);
     if (!j->last) {
         if (!j->to_direct) ops->store(to, j->to_s.s[2], y, w->out[2], j->dtype);

@@ -234,9 +234,9 @@ static void LINE(interleave)(void *to_, const void *const *parts, int64_t stride
 #include "ops/pool/pairs.h"
 
 static const line_ops LINE(lines) = {
-    sizeof(LINE_T),   LINE(load_line),   LINE(store_line), LINE(fill_line),    LINE(load_codes), LINE(store_codes),
-    LINE(max_line),   LINE(across_line), LINE(has_nan),    LINE(pick_line),    LINE(sum_line),   LINE(take_apart),
-    LINE(interleave), LINE(max_pairs),   LINE(mean_pairs), LINE(spread_pairs), LINE(pick_pairs)};
+    sizeof(LINE_T),   LINE(load_line),   LINE(store_line), LINE(fill_line),  LINE(load_codes),   LINE(store_codes),
+    LINE(max_line),   LINE(across_line), LINE(has_nan),    LINE(pick_line),  LINE(sum_line),     LINE(take_apart),
+    LINE(interleave), LINE(max_pairs),   LINE(max_pixels), LINE(mean_pairs), LINE(spread_pairs), LINE(pick_pairs)};
 
 #undef LINE_T
 #undef LINE_V

@@ -1,27 +1,41 @@
-/* Windows two apart along the row, channels first, whole vectors of them at a time and without staging: neighbours are
- * taken apart in registers. Max of 2 or 3 taps a row, mean of 2, and their gradients. Rows hold at least two
- * elements a window, so that only the tap before the first one is padding. A part of the template lines.h. */
+/* Windows two apart along the row, without staging. Channels first (`inner` is 0), whole vectors of windows at a time:
+ * neighbours are taken apart in registers. Channels last, whole vectors of the `inner` channels of a window. Max of 2
+ * or 3 taps a row, mean of 2, and their gradients. Rows hold at least two pixels a window, so that only the tap before
+ * the first one is padding. A part of the template lines.h. */
 
 /* Asks for the lines 9 KiB further on: the processor's own prefetching stops at pages. */
-#define PAIR_AHEAD(p)                                         \
-    for (int a_ = 0; a_ < 2 * L * (int)sizeof *(p); a_ += 64) \
-    __builtin_prefetch((const char *)(p) + (9 << 10) + a_, 0, 2)
+#define PAIR_LINES(p, n) \
+    for (int a_ = 0; a_ < (n) * (int)sizeof *(p); a_ += 64) __builtin_prefetch((const char *)(p) + (9 << 10) + a_, 0, 2)
+#define PAIR_AHEAD(p, inner)                     \
+    do {                                         \
+        PAIR_LINES(p, (inner) ? L : 2 * L);      \
+        if (inner) PAIR_LINES((p) + (inner), L); \
+    } while (0)
 #define PAIR_LOAD(p, n) ((n) >= L ? LINE(load)(p) : (n) <= 0 ? LINE(set1)(0) : LINE(load_n)(p, (int)(n)))
 
-/* One vector of windows. before: 1 where the first tap is the one before the pair. carry: the last odd elements of each
- * row. Of equals the first wins: along a row, then from row to row. Returns where there was NaN; all is to be done again then. */
-SIMD_INLINE LINE_MASK_T LINE(pair_vector)(const tap *sources, int count, int kernel, int before, int64_t i, int lanes,
-                                          LINE_V *carry, LINE_MASK_T nan, LINE_T *y, uint8_t *codes) {
+/* All windows of a row of pixels. */
+#define PAIR_PIXELS(n, inner, call)   \
+    for (int64_t o = 0; o < (n); o++) \
+        for (int64_t i = o * (inner); i < (o + 1) * (inner); i += LANES(LINE_D)) call
+
+/* One vector of windows: i is its place in y, pair that of its first pair of pixels. before: 1 where the first tap is the
+ * one before the pair. carry: the last odd elements of each row; channels last, what lies before the first pixel. Of equals
+ * the first wins: along a row, then from row to row. Returns where there was NaN; all is to be done again then. */
+SIMD_INLINE LINE_MASK_T LINE(pair_vector)(const tap *sources, int count, int kernel, int before, int64_t inner,
+                                          int64_t pair, int64_t i, int lanes, LINE_V *carry, LINE_MASK_T nan, LINE_T *y,
+                                          uint8_t *codes) {
     enum { L = LANES(LINE_D) };
     LINE_V best = LINE(set1)(0), at = best;
     for (int r = 0; r < count; r++) {
-        const LINE_T *x = (const LINE_T *)sources[r].value + 2 * i;
-        if (r || count == 2) PAIR_AHEAD(x);
-        const LINE_V a = PAIR_LOAD(x, 2 * lanes), b = PAIR_LOAD(x + L, 2 * lanes - L);
-        const LINE_V even = LINE(evens)(a, b), odd = LINE(odds)(a, b);
+        const LINE_T *x = (const LINE_T *)sources[r].value + pair;
+        if (r || count == 2) PAIR_AHEAD(x, inner);
+        const LINE_V a = PAIR_LOAD(x, 2 * lanes), b = PAIR_LOAD(x + (inner ? inner : L), 2 * lanes - L);
+        const LINE_V even = inner ? a : LINE(evens)(a, b), odd = inner ? b : LINE(odds)(a, b);
         LINE_V third = even;
         nan = LINE(either)(nan, LINE(unordered)(even, odd));
-        if (before) {
+        if (before && inner) {
+            third = pair < inner ? carry[0] : LINE(load)(x - inner);
+        } else if (before) {
             third = LINE(behind)(carry[r], odd);
             carry[r] = odd;
         } else if (kernel == 3) {
@@ -57,9 +71,26 @@ SIMD_INLINE LINE_MASK_T LINE(pair_vector)(const tap *sources, int count, int ker
     return nan;
 }
 
-#define PAIR_MAX(count, kernel, before, codes)                                                             \
-    LINE_EACH(n, nan = LINE(pair_vector)(sources, count, kernel, before, i, lanes, carry, nan, y, codes)); \
+#define PAIR_MAX(count, kernel, before, codes)                                                                       \
+    LINE_EACH(n, nan = LINE(pair_vector)(sources, count, kernel, before, 0, 2 * i, i, lanes, carry, nan, y, codes)); \
     return LINE(any)(nan)
+#define PIXEL_MAX(count, kernel, before)                                                                               \
+    PAIR_PIXELS(n, inner,                                                                                              \
+                nan = LINE(pair_vector)(sources, count, kernel, before, inner, i + o * inner, i, LANES(LINE_D), carry, \
+                                        nan, y, codes));                                                               \
+    return LINE(any)(nan)
+
+/* Channels last, with winners, all rows inside x: 2 taps, or 3 with the one before. Only f32: f64 goes the longer way, and its
+ * code is saved. */
+static bool LINE(max_pixels)(const tap *sources, int64_t kernel, int64_t n, int64_t inner, void *y, uint8_t *codes) {
+    LINE_MASK_T nan = LINE(is_nan)(LINE(set1)(0));
+    LINE_V carry[1] = {LINE(set1)((LINE_T)NAN)};
+    if (!LINE_HALF) return true;
+    if (kernel == 2) {
+        PIXEL_MAX(2, 2, 0);
+    }
+    PIXEL_MAX(3, 3, 1);
+}
 
 static bool LINE(max_pairs)(const tap *sources, int64_t count, int64_t before, int64_t n, void *y, uint8_t *codes) {
     LINE_MASK_T nan = LINE(is_nan)(LINE(set1)(0));
@@ -96,26 +127,41 @@ SIMD_INLINE bool LINE(reciprocal)(double divisor, LINE_V *by) {
     return power;
 }
 
-SIMD_INLINE void LINE(mean_vector)(const LINE_T *above, const LINE_T *below, int64_t i, int lanes, LINE_V by,
-                                   bool divides, LINE_T *y) {
+SIMD_INLINE void LINE(mean_vector)(const LINE_T *above, const LINE_T *below, int64_t inner, int64_t pair, int64_t i,
+                                   int lanes, LINE_V by, bool divides, LINE_T *y) {
     enum { L = LANES(LINE_D) };
-    const LINE_T *p = above + 2 * i, *q = below + 2 * i;
-    PAIR_AHEAD(p);
-    PAIR_AHEAD(q);
+    const LINE_T *p = above + pair, *q = below + pair;
+    const int64_t next = inner ? inner : L;
+    PAIR_AHEAD(p, inner);
+    PAIR_AHEAD(q, inner);
     const LINE_V a = LINE(add)(PAIR_LOAD(p, 2 * lanes), PAIR_LOAD(q, 2 * lanes));
-    const LINE_V b = LINE(add)(PAIR_LOAD(p + L, 2 * lanes - L), PAIR_LOAD(q + L, 2 * lanes - L));
-    LINE(store_n)(y + i, LINE(over)(LINE(add)(LINE(evens)(a, b), LINE(odds)(a, b)), by, divides), lanes);
+    const LINE_V b = LINE(add)(PAIR_LOAD(p + next, 2 * lanes - L), PAIR_LOAD(q + next, 2 * lanes - L));
+    const LINE_V sum = inner ? LINE(add)(a, b) : LINE(add)(LINE(evens)(a, b), LINE(odds)(a, b));
+    LINE(store_n)(y + i, LINE(over)(sum, by, divides), lanes);
 }
 
-static void LINE(mean_pairs)(const void *above, const void *below, int64_t n, double divisor, void *y) {
+static void LINE(mean_pairs)(const void *above, const void *below, int64_t n, int64_t inner, double divisor, void *y) {
     LINE_V by;
-    if (LINE(reciprocal)(divisor, &by)) LINE_EACH(n, LINE(mean_vector)(above, below, i, lanes, by, false, y));
-    else LINE_EACH(n, LINE(mean_vector)(above, below, i, lanes, by, true, y));
+    const bool divides = !LINE(reciprocal)(divisor, &by);
+    if (LINE_HALF && inner)
+        PAIR_PIXELS(n, inner, LINE(mean_vector)(above, below, inner, i + o * inner, i, LANES(LINE_D), by, divides, y));
+    else if (divides) LINE_EACH(n, LINE(mean_vector)(above, below, 0, 2 * i, i, lanes, by, true, y));
+    else LINE_EACH(n, LINE(mean_vector)(above, below, 0, 2 * i, i, lanes, by, false, y));
 }
 
-/* Two vectors in turn to 2 lanes elements; past the caches where `stream` says that they are aligned. */
-SIMD_INLINE void LINE(put_pairs)(LINE_T *to, LINE_V even, LINE_V odd, int lanes, bool stream) {
+/* Two vectors in turn to 2 lanes elements, or to two pixels; past the caches where `stream` says that they are aligned. */
+SIMD_INLINE void LINE(put_pairs)(LINE_T *to, int64_t inner, LINE_V even, LINE_V odd, int lanes, bool stream) {
     enum { L = LANES(LINE_D) };
+    if (inner) {
+        if (stream) {
+            LINE(stream)(to, even);
+            LINE(stream)(to + inner, odd);
+        } else {
+            LINE(store)(to, even);
+            LINE(store)(to + inner, odd);
+        }
+        return;
+    }
     const LINE_V low = LINE(weave_low)(even, odd), high = LINE(weave_high)(even, odd);
     if (stream && 2 * lanes % L == 0) {
         LINE(stream)(to, low);
@@ -126,53 +172,77 @@ SIMD_INLINE void LINE(put_pairs)(LINE_T *to, LINE_V even, LINE_V odd, int lanes,
     if (2 * lanes > L) LINE(store_n)(to + L, high, 2 * lanes - L);
 }
 
-SIMD_INLINE void LINE(spread_vector)(const LINE_T *g, int64_t i, int lanes, LINE_V by, bool divides, LINE_T *above,
-                                     LINE_T *below, bool stream) {
-    const LINE_V v = LINE(over)(LINE(load_n)(g + i, lanes), by, divides);
-    LINE(put_pairs)(above + 2 * i, v, v, lanes, stream);
-    LINE(put_pairs)(below + 2 * i, v, v, lanes, stream);
+SIMD_INLINE void LINE(spread_vector)(const LINE_T *g, int64_t inner, int64_t pair, int lanes, LINE_V by, bool divides,
+                                     LINE_T *above, LINE_T *below, bool stream) {
+    enum { L = LANES(LINE_D) };
+    PAIR_LINES(g, L);
+    const LINE_V v = LINE(over)(LINE(load_n)(g, lanes), by, divides);
+    LINE(put_pairs)(above + pair, inner, v, v, lanes, stream);
+    LINE(put_pairs)(below + pair, inner, v, v, lanes, stream);
 }
 
 /* The gradient of a mean of 2 by 2, two rows of it. */
-static void LINE(spread_pairs)(const void *g, int64_t n, double divisor, void *above, void *below, bool stream) {
+static void LINE(spread_pairs)(const void *g_, int64_t n, int64_t inner, double divisor, void *above, void *below,
+                               bool stream) {
+    const LINE_T *g = g_;
     LINE_V by;
-    if (LINE(reciprocal)(divisor, &by)) LINE_EACH(n, LINE(spread_vector)(g, i, lanes, by, false, above, below, stream));
-    else LINE_EACH(n, LINE(spread_vector)(g, i, lanes, by, true, above, below, stream));
+    const bool divides = !LINE(reciprocal)(divisor, &by);
+    if (LINE_HALF && inner)
+        PAIR_PIXELS(n, inner,
+                    LINE(spread_vector)(g + i, inner, i + o * inner, LANES(LINE_D), by, divides, above, below, stream));
+    else if (divides) LINE_EACH(n, LINE(spread_vector)(g + i, 0, 2 * i, lanes, by, true, above, below, stream));
+    else LINE_EACH(n, LINE(spread_vector)(g + i, 0, 2 * i, lanes, by, false, above, below, stream));
 }
 
 /* g where tap `number` won, else 0. */
 #define PAIR_IF(g, code, number) LINE(where_code)(g, code, LINE(place_vector)(number))
 
+/* n: how many elements of g there are in the row from the right neighbour of i on. */
 SIMD_INLINE void LINE(pick_pair)(int kernel, const LINE_T *g, const uint8_t *at, const LINE_T *g_next,
-                                 const uint8_t *at_next, int64_t n, int64_t i, int lanes, LINE_T *above, LINE_T *below,
-                                 bool stream) {
+                                 const uint8_t *at_next, int64_t inner, int64_t pair, int64_t i, int lanes, int64_t n,
+                                 LINE_T *above, LINE_T *below, bool stream) {
     enum { L = LANES(LINE_D) };
     const LINE_V v = LINE(load_n)(g + i, lanes), code = LINE(load_bytes)(at + i, lanes);
+    above += pair, below += pair;
     if (kernel == 2) {
-        LINE(put_pairs)(above + 2 * i, PAIR_IF(v, code, 0), PAIR_IF(v, code, 1), lanes, stream);
-        LINE(put_pairs)(below + 2 * i, PAIR_IF(v, code, 2), PAIR_IF(v, code, 3), lanes, stream);
+        LINE(put_pairs)(above, inner, PAIR_IF(v, code, 0), PAIR_IF(v, code, 1), lanes, stream);
+        LINE(put_pairs)(below, inner, PAIR_IF(v, code, 2), PAIR_IF(v, code, 3), lanes, stream);
         return;
     }
-    const int right = n - i - 1 < L ? (int)(n - i - 1) : L;
-    const LINE_V w = LINE(load_n)(g + i + 1, right), w_code = LINE(load_bytes)(at + i + 1, right);
+    const int right = n < L ? (int)n : L;
+    const int64_t next = i + (inner ? inner : 1);
+    const LINE_V w = LINE(load_n)(g + next, right), w_code = LINE(load_bytes)(at + next, right);
     const LINE_V under = LINE(load_n)(g_next + i, lanes), under_code = LINE(load_bytes)(at_next + i, lanes);
-    const LINE_V last = LINE(load_n)(g_next + i + 1, right), last_code = LINE(load_bytes)(at_next + i + 1, right);
+    const LINE_V last = LINE(load_n)(g_next + next, right), last_code = LINE(load_bytes)(at_next + next, right);
     LINE(put_pairs)
-    (above + 2 * i, PAIR_IF(v, code, 4), LINE(add)(PAIR_IF(w, w_code, 3), PAIR_IF(v, code, 5)), lanes, stream);
+    (above, inner, PAIR_IF(v, code, 4), LINE(add)(PAIR_IF(w, w_code, 3), PAIR_IF(v, code, 5)), lanes, stream);
     const LINE_V even = LINE(add)(PAIR_IF(under, under_code, 1), PAIR_IF(v, code, 7));
     LINE_V odd = LINE(add)(PAIR_IF(last, last_code, 0), PAIR_IF(under, under_code, 2));
     odd = LINE(add)(LINE(add)(odd, PAIR_IF(w, w_code, 6)), PAIR_IF(v, code, 8));
-    LINE(put_pairs)(below + 2 * i, even, odd, lanes, stream);
+    LINE(put_pairs)(below, inner, even, odd, lanes, stream);
 }
 
 /* The gradient of a max of 2 by 2, or of 3 by 3 with a padding of 1: two rows of it, from a row of g and the next. */
 static void LINE(pick_pairs)(int64_t kernel, const void *g, const uint8_t *at, const void *g_next,
-                             const uint8_t *at_next, int64_t n, void *above, void *below, bool stream) {
-    if (kernel == 2) LINE_EACH(n, LINE(pick_pair)(2, g, at, g_next, at_next, n, i, lanes, above, below, stream));
-    else LINE_EACH(n, LINE(pick_pair)(3, g, at, g_next, at_next, n, i, lanes, above, below, stream));
+                             const uint8_t *at_next, int64_t n, int64_t inner, void *above, void *below, bool stream) {
+#define PICK_PAIRS(kernel) \
+    LINE_EACH(n, LINE(pick_pair)(kernel, g, at, g_next, at_next, 0, 2 * i, i, lanes, n - i - 1, above, below, stream))
+#define PICK_PIXELS(kernel)                                                                             \
+    PAIR_PIXELS(n, inner,                                                                               \
+                LINE(pick_pair)(kernel, g, at, g_next, at_next, inner, i + o * inner, i, LANES(LINE_D), \
+                                (n - 1 - o) * inner, above, below, stream))
+    if (LINE_HALF && inner && kernel == 2) PICK_PIXELS(2);
+    else if (LINE_HALF && inner) PICK_PIXELS(3);
+    else if (kernel == 2) PICK_PAIRS(2);
+    else PICK_PAIRS(3);
+#undef PICK_PAIRS
+#undef PICK_PIXELS
 }
 
+#undef PAIR_LINES
 #undef PAIR_AHEAD
+#undef PAIR_PIXELS
+#undef PIXEL_MAX
 #undef PAIR_LOAD
 #undef PAIR_MAX
 #undef PAIR_IF

@@ -4,7 +4,7 @@
  * the rows that won; that one, padded, is taken apart by the place modulo the stride, so that each tap is a run of neighbours.
  * Channels last, the channels of one window are the line, and taps point into x itself. The gradients gather from rows
  * of g (and of the winning taps), so nothing is added to memory and every element is one sum in a fixed order. Windows
- * two apart along a row, the usual ones, have loops that stage nothing (pairs.h). */
+ * two apart along a row, the usual ones, have loops that stage nothing, in both layouts (pairs.h). */
 #include <math.h>
 #include <string.h>
 
@@ -50,10 +50,12 @@ typedef struct line_ops {
     void (*interleave)(void *to, const void *const *parts, int64_t stride, int64_t n);
     /* pairs.h: n windows two apart, from rows to y, or from g (and the winners) to two rows of dx */
     bool (*max_pairs)(const tap *sources, int64_t count, int64_t before, int64_t n, void *y, uint8_t *codes);
-    void (*mean_pairs)(const void *above, const void *below, int64_t n, double divisor, void *y);
-    void (*spread_pairs)(const void *g, int64_t n, double divisor, void *above, void *below, bool stream);
+    bool (*max_pixels)(const tap *sources, int64_t kernel, int64_t n, int64_t inner, void *y, uint8_t *codes);
+    void (*mean_pairs)(const void *above, const void *below, int64_t n, int64_t inner, double divisor, void *y);
+    void (*spread_pairs)(const void *g, int64_t n, int64_t inner, double divisor, void *above, void *below,
+                         bool stream);
     void (*pick_pairs)(int64_t kernel, const void *g, const uint8_t *at, const void *g_next, const uint8_t *at_next,
-                       int64_t n, void *above, void *below, bool stream);
+                       int64_t n, int64_t inner, void *above, void *below, bool stream);
 } line_ops;
 
 #define POOL_OPS(D, V, VI, M)                                                                            \
@@ -118,6 +120,7 @@ typedef struct job {
     int64_t parts, part, rest;               /* lines that a row is taken apart into, their length, how many are full */
     int64_t most_taps, out_row;              /* lengths of the buffers */
     bool paired, in_place;                   /* pairs.h; without staging */
+    int64_t pair_inner;                      /* of pairs.h: 0, or inner where the channels come last */
     bool in_bands;                           /* bands.h */
     int64_t reach_1, pitch, area, band, bands;
     windows windows[3];
@@ -152,12 +155,28 @@ static bool paired_row(const ct_window *w, bool max) {
             (max && kernel == 3 && before == 0 && w->in[2] > 2 * w->out[2]));
 }
 
-static bool forward_pairs(const job *j) { return paired_row(&j->w, j->max) && (!j->codes || j->at_dtype == CT_U8); }
+/* Channels last: whole vectors of them, pixels side by side, planes without depth, and f32. */
+static bool paired_pixels(const job *j, const ct_image_strides *s) {
+    const ct_window *w = &j->w;
+    return j->ops->size == 4 && j->inner % VF32_LANES == 0 && s->c == 1 && s->s[2] == j->inner && w->in[0] == 1 &&
+           w->out[0] == 1 && w->kernel[0] == 1;
+}
+
+static bool forward_pairs(const job *j) {
+    if (!paired_row(&j->w, j->max) || (j->codes && j->at_dtype != CT_U8)) return false;
+    return !j->last ||
+           (j->from_direct && j->to_direct && (!j->max || (j->codes && j->w.before[2] == j->w.kernel[2] - 2)) &&
+            paired_pixels(j, &j->from_s) && paired_pixels(j, &j->to_s));
+}
 
 /* The gradients: both axes of planes alike, and nothing of dx beyond the windows. */
 static bool backward_pairs(const job *j) {
     const ct_window *w = &j->w;
-    if (!paired_row(w, j->max) || (j->max && (j->at_dtype != CT_U8 || j->at_s.s[2] != 1))) return false;
+    if (!paired_row(w, j->max) || (j->max && j->at_dtype != CT_U8)) return false;
+    if (!j->last && j->max && j->at_s.s[2] != 1) return false;
+    if (j->last && !(j->from_size == (int64_t)j->ops->size && j->to_direct && paired_pixels(j, &j->from_s) &&
+                     (!j->max || paired_pixels(j, &j->at_s))))
+        return false;
     return w->stride[1] == 2 && w->dilation[1] == 1 && w->kernel[1] == w->kernel[2] &&
            w->before[2] == w->kernel[2] - 2 && w->before[1] == w->before[2] && w->in[1] == 2 * w->out[1] &&
            w->in[2] == 2 * w->out[2];
@@ -173,8 +192,9 @@ static size_t rounded(size_t bytes) { return (bytes + 127) & ~(size_t)63; }
 static size_t set_desk(const job *j, char *memory, desk *d) {
     const size_t size = j->ops->size;
     char *at = memory;
-    const int64_t slots = j->slots_0 * j->slots_1, split = j->last ? 0 : j->parts * j->part;
-    const int64_t second = j->paired ? j->w.in[2] : 0; /* row of dx */
+    const int64_t slots = j->slots_0 * j->slots_1;
+    const int64_t split = j->last ? (j->paired && j->backward ? j->w.out[2] * j->inner : 0) : j->parts * j->part;
+    const int64_t second = j->paired && j->backward ? j->out_row : 0; /* row of dx */
     const int64_t frame = j->last || j->backward ? second : ct__max64(j->part, j->w.before[2] + j->w.in[2]);
     ROOM(d->tags, int64_t, slots, sizeof(int64_t))
     ROOM(d->rows, char, slots * j->row, size)
@@ -293,7 +313,7 @@ static void pool_chunk(void *context, int64_t chunk, int worker) {
 static const void *cotangent_pair(const job *j, const desk *k, int64_t plane, int64_t i, char *room) {
     const int64_t place[3] = {plane, 0, i};
     const char *g = j->from + (k->from_plane + row_at(&j->from_s, place)) * j->from_size;
-    if (j->from_size == (int64_t)j->ops->size && j->from_s.s[2] == 1) return g;
+    if (j->last || (j->from_size == (int64_t)j->ops->size && j->from_s.s[2] == 1)) return g;
     j->ops->load(room, g, j->from_s.s[2], j->w.out[2], j->dtype);
     return room;
 }
@@ -304,21 +324,23 @@ static void backward_pair(const job *j, const desk *k, int64_t plane, int64_t i)
     const int64_t size = (int64_t)ops->size, place[3] = {plane, 0, 2 * i}, of[3] = {plane, 0, i};
     const int64_t down = j->to_s.s[1] * j->from_size;
     char *to = j->to + (k->to_plane + row_at(&j->to_s, place)) * j->from_size, *above = k->line, *below = k->frame;
-    const bool direct = j->stream && (((uintptr_t)to | (uintptr_t)down) & 63) == 0 && w->in[2] * size % 64 == 0;
+    const bool direct =
+        j->stream && (((uintptr_t)to | (uintptr_t)down) & 63) == 0 && (j->last ? j->inner : w->in[2]) * size % 64 == 0;
     if (direct || (j->to_direct && !j->stream)) above = to, below = to + down;
     const void *g = cotangent_pair(j, k, plane, i, k->rows);
     if (j->max) {
         const bool more = i + 1 < w->out[1] && w->kernel[1] == 3;
         const uint8_t *at = (const uint8_t *)j->at + k->at_plane + row_at(&j->at_s, of);
         const void *next = more ? cotangent_pair(j, k, plane, i + 1, k->rows + j->row * size) : k->parts; /* zeros */
-        ops->pick_pairs(w->kernel[2], g, at, next, more ? at + j->at_s.s[1] : at, w->out[2], above, below, direct);
+        ops->pick_pairs(w->kernel[2], g, at, next, more ? at + j->at_s.s[1] : at, w->out[2], j->pair_inner, above,
+                        below, direct);
     } else {
-        ops->spread_pairs(g, w->out[2], j->divisor ? j->divisor : count_of(j, of) * (double)w->kernel[2], above, below,
-                          direct);
+        ops->spread_pairs(g, w->out[2], j->pair_inner, j->divisor ? j->divisor : count_of(j, of) * (double)w->kernel[2],
+                          above, below, direct);
     }
     if (above == to) return;
     for (int p = 0; p < 2; p++, above = below, to += down) {
-        if (j->stream) ct__stream_run(to, above, w->in[2], ops->size);
+        if (j->stream) ct__stream_run(to, above, j->out_row, ops->size);
         else ops->store(to, j->to_s.s[2], above, w->in[2], j->dtype);
     }
 }
@@ -328,7 +350,7 @@ static void pair_chunk(void *context, int64_t chunk, int worker) {
     const int64_t rows = j->w.out[1];
     desk k;
     set_desk(j, j->memory + (size_t)worker * j->worker_bytes, &k);
-    j->ops->fill(k.parts, j->w.out[2], 0);
+    j->ops->fill(k.parts, j->w.out[2] * j->inner, 0);
     for (int64_t u = chunk * j->chunk; u < ct__min64((chunk + 1) * j->chunk, j->planes * rows); u++) {
         set_plane(j, &k, u / rows);
         backward_pair(j, &k, u / rows, u % rows);
@@ -448,21 +470,22 @@ static void plan(job *j, const ct_call *call) {
     }
     if (j->from_direct) j->row = 0;
     j->in_bands = backward && !j->last && w->in[0] == 1 && w->kernel[0] == 1 && w->before[0] == 0 && w->out[0] == 1;
-    if (!backward && !j->last) j->paired = forward_pairs(j);
+    if (!backward) j->paired = forward_pairs(j);
     j->staged = 1;
     j->in_place = j->paired && j->from_direct && j->to_direct && w->in[0] == 1 && w->out[0] == 1 && w->kernel[0] == 1;
     if (j->in_place && dense(to) && ct__stream_worth(j->total * j->out_row * j->from_size)) {
         j->stream = true;
         j->staged = ct__max64(1, (4 << 10) / (j->out_row * j->from_size));
     }
-    if (j->in_bands && backward_pairs(j)) j->paired = true, j->in_bands = false;
+    if ((j->in_bands || (backward && j->last)) && backward_pairs(j)) j->paired = true, j->in_bands = false;
+    j->pair_inner = j->paired && j->last ? j->inner : 0;
     if (j->in_bands) plan_bands(j);
     const int64_t rows_of_plane = backward ? w->in[0] * w->in[1] : w->out[0] * w->out[1];
     const int64_t work = ct__max64(1, j->out_row * (backward ? 1 : w->kernel[0] * w->kernel[1] * w->stride[2]));
     j->chunk = ct__max64(1, (64 << 10) / work);
     if (j->chunk > rows_of_plane) j->chunk -= j->chunk % rows_of_plane; /* whole planes */
     if (j->in_bands) j->chunk = ct__max64(1, (32 << 10) / (j->band * j->pitch * w->stride[1] * w->stride[2]));
-    if (backward && j->paired) j->chunk = ct__max64(1, (16 << 10) / j->out_row);
+    if (backward && j->paired) j->chunk = ct__max64(1, (64 << 10) / j->out_row);
     j->chunk = ct__grain(j->chunk);
     desk d;
     j->table_bytes = set_tables(j, NULL);
