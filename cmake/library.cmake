@@ -8,11 +8,20 @@ file(GLOB CT_GEMM_ISA_SOURCES CONFIGURE_DEPENDS backends/cpu/gemm/kernel*.c)
 list(FILTER CT_ONCE_SOURCES EXCLUDE REGEX "\\.cpu\\.c$")
 list(REMOVE_ITEM CT_ONCE_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/backends/cpu/kernels.c ${CT_GEMM_ISA_SOURCES})
 
-# Checks of shapes, derivatives and lowerings run once a call, not once an element: they are built to be small. The core and
+# Checks of shapes, derivatives, lowerings, layers and files run once a call, not once an element: they are built to be small. The core and
 # the machinery of the backend, which every call passes through, are built to be fast.
 set(ct_small_sources ${CT_ONCE_SOURCES} ${CT_GENERATED_SOURCES})
-list(FILTER ct_small_sources INCLUDE REGEX "/(ops|gen)/")
+list(FILTER ct_small_sources INCLUDE REGEX "/(ops|gen|nn/layers|nn/models|io)/")
 set_source_files_properties(${ct_small_sources} PROPERTIES COMPILE_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-Os>")
+
+# Kernels with a version for every dtype, whose short loops are not where their time goes: unrolled, they would be half as
+# large again.
+if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+    set_source_files_properties(
+        ops/scan/scan.cpu.c ops/reduce/extrema.cpu.c ops/reduce/arg.cpu.c ops/reduce/prod.cpu.c ops/index/rows_sum.cpu.c
+        ops/index/mask.cpu.c ops/sort/bins.cpu.c ops/softmax/softmax.cpu.c ops/softmax/logsumexp.cpu.c ops/cast/cast.cpu.c
+        PROPERTIES COMPILE_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-fno-peel-loops>")
+endif()
 
 add_library(ct_once OBJECT ${CT_ONCE_SOURCES} ${CT_GENERATED_SOURCES})
 ct_target_flags(ct_once)

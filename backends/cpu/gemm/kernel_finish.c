@@ -3,6 +3,8 @@
 #include "backends/cpu/gemm/isa.h"
 #include "backends/cpu/gemm/transpose.h"
 
+#if CT_ISA_LEVEL < 3 /* avx512bf16 uses that of avx512 */
+
 enum { SEGMENT = 256 };
 
 #define ADD_LOOP(T)                                              \
@@ -121,3 +123,5 @@ void CT_ISA_FN(ct__gemm_finish)(const ct__finish *f, void *strip, int64_t ld, in
     if (g->c_type == f->acc) transpose(c, c_col * c_size, (const char *)strip, ld * acc, rows, cols, rows, acc);
     else store_turned(f->acc, strip, ld, c, g->c_type, c_col, rows, cols);
 }
+
+#endif

@@ -3,6 +3,8 @@
 #include "backends/cpu/gemm/convert.h"
 #include "backends/cpu/gemm/isa.h"
 
+#if CT_ISA_LEVEL < 3 /* avx512bf16 uses that of avx512 */
+
 #define AS_IS(x) (x)
 
 /* y[i] (+)= alpha * sum_p a[i][p] x[p]. Two partial vectors a row; four rows at a time share the loads of x and keep
@@ -116,3 +118,5 @@ void CT_ISA_FN(ct__gemv_axpy)(ct_gemm_type type, const void *a, int64_t a_col, c
     default: axpy_f16(a, a_col, x, x_step, y, rows, k, scale, accumulate); break;
     }
 }
+
+#endif

@@ -4,6 +4,8 @@
 #include "backends/cpu/gemm/isa.h"
 #include "backends/cpu/gemm/transpose.h"
 
+#if CT_ISA_LEVEL < 3 /* avx512bf16 uses that of avx512 */
+
 enum { CHUNK = 64 }; /* k handled at a time when converting; a multiple of every group */
 
 static inline int64_t panel_width(const ct__kernel *k) { return (int64_t)k->lanes * k->vecs; }
@@ -194,3 +196,5 @@ void CT_ISA_FN(ct__gemm_offsets)(const ct__kernel *k, const void *panel, int64_t
         for (int64_t j = 0; j < width; j++, x += 4) sum[j] += (uint32_t)(x[0] + x[1] + x[2] + x[3]);
     for (int64_t j = 0; j < width; j++) sum[j] *= (uint32_t)-128;
 }
+
+#endif

@@ -2,7 +2,7 @@
 #include "backends/cpu/gemm/engine.h"
 #include "backends/cpu/gemm/isa.h"
 
-#if CT_ISA_LEVEL == 3
+#if CT_ISA_LEVEL == 3 /* it adds kernels, and has the rest from the level below */
 #define SHARED(name) name##_avx512
 #else
 #define SHARED(name) CT_ISA_FN(name)
@@ -15,14 +15,14 @@ extern const ct__kernel CT_ISA_FN(ct__gemm_bf16);
 extern const ct__kernel CT_ISA_FN(ct__gemm_i8);
 #endif
 
-void CT_ISA_FN(ct__gemm_pack_b)(const ct__kernel *, const ct__matrix *, void *, int64_t, int64_t);
-void CT_ISA_FN(ct__gemm_pack_a)(const ct__kernel *, const ct__matrix *, void *, int64_t, bool, int64_t, int64_t);
-void CT_ISA_FN(ct__gemm_flip)(void *, int64_t);
-void CT_ISA_FN(ct__gemm_offsets)(const ct__kernel *, const void *, int64_t, int32_t *);
-void CT_ISA_FN(ct__gemm_finish)(const ct__finish *, void *, int64_t, int64_t, int64_t, int64_t, int64_t);
-void CT_ISA_FN(ct__gemv_dot)(ct_gemm_type, const void *, int64_t, const void *, void *, int64_t, int64_t, double, bool);
-void CT_ISA_FN(ct__gemv_axpy)(ct_gemm_type, const void *, int64_t, const void *, int64_t, void *, int64_t, int64_t,
-                              double, bool);
+void SHARED(ct__gemm_pack_b)(const ct__kernel *, const ct__matrix *, void *, int64_t, int64_t);
+void SHARED(ct__gemm_pack_a)(const ct__kernel *, const ct__matrix *, void *, int64_t, bool, int64_t, int64_t);
+void SHARED(ct__gemm_flip)(void *, int64_t);
+void SHARED(ct__gemm_offsets)(const ct__kernel *, const void *, int64_t, int32_t *);
+void SHARED(ct__gemm_finish)(const ct__finish *, void *, int64_t, int64_t, int64_t, int64_t, int64_t);
+void SHARED(ct__gemv_dot)(ct_gemm_type, const void *, int64_t, const void *, void *, int64_t, int64_t, double, bool);
+void SHARED(ct__gemv_axpy)(ct_gemm_type, const void *, int64_t, const void *, int64_t, void *, int64_t, int64_t, double,
+                           bool);
 
 const ct_gemm_isa CT_ISA_FN(ct__gemm_isa) = {
     .name = CT__STRING(CT_ISA),
@@ -40,11 +40,11 @@ const ct_gemm_isa CT_ISA_FN(ct__gemm_isa) = {
             [CT__KIND_I8] = &CT_ISA_FN(ct__gemm_i8),
 #endif
         },
-    .pack_b = CT_ISA_FN(ct__gemm_pack_b),
-    .pack_a = CT_ISA_FN(ct__gemm_pack_a),
-    .flip = CT_ISA_FN(ct__gemm_flip),
-    .offsets = CT_ISA_FN(ct__gemm_offsets),
-    .finish = CT_ISA_FN(ct__gemm_finish),
-    .gemv_dot = CT_ISA_FN(ct__gemv_dot),
-    .gemv_axpy = CT_ISA_FN(ct__gemv_axpy),
+    .pack_b = SHARED(ct__gemm_pack_b),
+    .pack_a = SHARED(ct__gemm_pack_a),
+    .flip = SHARED(ct__gemm_flip),
+    .offsets = SHARED(ct__gemm_offsets),
+    .finish = SHARED(ct__gemm_finish),
+    .gemv_dot = SHARED(ct__gemv_dot),
+    .gemv_axpy = SHARED(ct__gemv_axpy),
 };
