@@ -12,9 +12,9 @@ MAKEFLAGS += --no-print-directory
 
 CONFIGURED = $(BUILD)/.configured
 COMPILE = cmake --build $(BUILD) -j $(JOBS) --target
-C_FILES = $(shell find core ops backends io nn optim data cli tests examples bench include tools -name '*.[ch]' 2>/dev/null)
+C_FILES = $(shell find core ops backends io nn optim data metrics cli tests examples bench include tools -name '*.[ch]' 2>/dev/null)
 
-.PHONY: all lib test demo bench bench-peers asan tsan debug fmt lint install clean new-op help demo-data
+.PHONY: all lib test demo bench bench-peers asan tsan debug fmt lint install clean new-op help
 
 all: $(CONFIGURED)  ## the library and the cotangent command
 	@$(COMPILE) cotangent cotangent_static cotangent_cli
@@ -33,20 +33,15 @@ test:  ## every test; installs what is missing; the last line is the sum
 	@$(COMPILE) all
 	@bash tests/run.sh all $(BUILD) $(TEST_ARGS)
 
-demo:  ## train a small network on Fashion-MNIST, in under a minute
+FASHION = /usr/share/datasets/fashion-mnist
+demo:  ## train a network on Fashion-MNIST in a few minutes, with a report
 	@bash tools/setup.sh demo
 	@$(MAKE) $(CONFIGURED)
-	@$(COMPILE) example_mnist_two_layer
-	@$(MAKE) demo-data
-	@$(BUILD)/examples/mnist_two_layer $(BUILD)/data
-
-# The library has no zlib, so the packed images are unpacked here; where they are missing the example draws its own.
-FASHION = /usr/share/datasets/fashion-mnist
-demo-data: $(patsubst $(FASHION)/%.gz,$(BUILD)/data/%,$(wildcard $(FASHION)/*.gz))
-
-$(BUILD)/data/%: $(FASHION)/%.gz
-	@mkdir -p $(BUILD)/data
-	@gzip -dc $< >$@.part && mv $@.part $@
+	@cmake $(BUILD) >/dev/null
+	@$(COMPILE) cotangent_cli
+	@recipe=fashion-mnist-cnn; if [ ! -d $(FASHION) ]; then recipe=shapes-cnn; \
+		echo "Fashion-MNIST is not in $(FASHION) (Debian's package dataset-fashion-mnist): drawn shapes serve instead"; fi; \
+		$(BUILD)/bin/cotangent train $$recipe --out $(BUILD)/runs/$$recipe-$$(date +%Y%m%d-%H%M%S) $(DEMO_ARGS)
 
 bench: all  ## the speed of the ops on this machine
 	@$(BUILD)/bin/cotangent bench $(BENCH_ARGS)

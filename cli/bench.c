@@ -80,7 +80,7 @@ static void print_result(const workload *w, const bench_result *r, const options
                    (long long)r->repetitions);
         if (!overhead && flops > 0) printf(", \"gflops\": %.1f", flops / seconds * 1e-9);
         if (w->bytes > 0) printf(", \"gb_s\": %.2f", w->bytes / seconds * 1e-9);
-        printf("}\n");
+        printf(", \"peak_mb\": %.1f}\n", r->peak);
     } else if (overhead) {
         printf("%-34s %10.1f ns\n", w->name, r->median / flops * 1e9);
     } else {
@@ -92,14 +92,36 @@ static void print_result(const workload *w, const bench_result *r, const options
     fflush(stdout);
 }
 
+/* A line of /proc/self/status, in MiB; 0 where there is none. */
+static double resident(const char *field) {
+    FILE *file = fopen("/proc/self/status", "r");
+    char line[256];
+    long kib = 0;
+    while (file && fgets(line, sizeof line, file))
+        if (strncmp(line, field, strlen(field)) == 0) kib = strtol(line + strlen(field) + 1, NULL, 10);
+    if (file) fclose(file);
+    return (double)kib / 1024;
+}
+
+/* So that VmHWM counts from here on. */
+static void forget_peak(void) {
+    FILE *file = fopen("/proc/self/clear_refs", "w");
+    if (!file) return;
+    fputs("5", file);
+    fclose(file);
+}
+
 /* Returns false when the library refused; a level without an instruction, or an op that does not exist, is passed over. */
 static bool run_workload(const workload *w, const options *o, int threads) {
     bench_result result = {0};
     bool missing = false, ok = false;
     ct_seed(0);
+    forget_peak();
+    const double before = resident("VmRSS");
     ct_scope {
         ok = w->run ? w->run(o->min_time, &result) : bench_op(w->op, w->inputs, w->how, o->min_time, &result, &missing);
     }
+    result.peak = resident("VmHWM") - before;
     ct_memory_trim();
     if (ok) {
         print_result(w, &result, o, threads);

@@ -7,6 +7,7 @@
 typedef struct bench_result {
     double median, least; /* seconds a repetition */
     int64_t repetitions;
+    double peak;  /* MiB of memory that were resident at most, beyond what was before */
     double flops; /* of one repetition, where that depends on the machine; else 0 */
 } bench_result;
 

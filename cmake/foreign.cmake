@@ -9,6 +9,9 @@ set(CT_FOREIGN_DEFINITIONS)
 
 # ct_foreign(NAME HEADER PACKAGE): CT_HAVE_NAME=1 where the header is found.
 macro(ct_foreign name header package)
+    if(NOT CT_HEADER_${name}) # it may have been installed since
+        unset(CT_HEADER_${name} CACHE)
+    endif()
     check_include_file(${header} CT_HEADER_${name})
     if(CT_HEADER_${name})
         list(APPEND CT_FOREIGN_FOUND ${name})

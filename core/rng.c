@@ -27,6 +27,8 @@ bool ct_seed(uint64_t seed) {
     return true;
 }
 
+uint64_t ct_get_seed(void) { return atomic_load(&process.seed); }
+
 ct_rng *ct_rng_new(uint64_t seed, uint64_t stream) {
     ct_rng *rng = ct__alloc(sizeof *rng);
     if (!rng) {

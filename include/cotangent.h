@@ -321,6 +321,7 @@ CT_API void ct_memory_trim(void); /* gives unused blocks back to the system */
  * generator of the process, which ct_seed sets. */
 typedef struct ct_rng ct_rng;
 CT_API bool ct_seed(uint64_t seed);
+CT_API uint64_t ct_get_seed(void); /* of the default generator */
 CT_API ct_rng *ct_rng_new(uint64_t seed, uint64_t stream);
 CT_API void ct_rng_free(ct_rng *rng);
 CT_API uint64_t ct_rng_position(const ct_rng *rng); /* how many calls it has served */

@@ -474,6 +474,9 @@ mlp = lambda: nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512),
 md = lambda: (torch.randn(64, 784), torch.randint(0, 10, (64,)))
 fl = 64 * 2 * (784 * 512 * 2 + 512 * 512 * 3 + 512 * 10 * 3)
 reg('train_mlp_784_512_512_10_b64_sgd', train(mlp, md, lambda p: torch.optim.SGD(p, 0.01)), fl)
+small = lambda: nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 4))
+sd = lambda: (torch.randn(1, 16), torch.randint(0, 4, (1,)))
+reg('train_mlp_16_32_32_4_b1_sgd', train(small, sd, lambda p: torch.optim.SGD(p, 0.01)))
 lenet = lambda: nn.Sequential(nn.Conv2d(1, 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(32, 64, 5, padding=2), nn.ReLU(),
                               nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64 * 49, 256), nn.ReLU(), nn.Linear(256, 10))
 ld = lambda: (torch.randn(64, 1, 28, 28), torch.randint(0, 10, (64,)))
@@ -590,14 +593,23 @@ OVERHEADS = {'overhead_empty4': turn_empty, 'overhead_add_inplace4_nograd': turn
              'overhead_add4_recorded_fwd': turn_recorded, 'overhead_add4_bwd_per_node': turn_backward}
 
 
+def resident(field):
+    with open('/proc/self/status') as status:
+        return next(int(line.split()[1]) / 1024 for line in status if line.startswith(field))
+
+
 def run(name, setup, fl, by):
     try:
         torch.manual_seed(0)
+        with open('/proc/self/clear_refs', 'w') as peak:
+            peak.write('5')
+        before = resident('VmRSS')
         fn = setup()
         m, mn, iqr, n = measure(fn)
+        peak_mb = resident('VmHWM') - before
     except Exception as e:  # report and go on
         return dict(name=name, threads=a.threads, error=str(e)[:200])
-    r = dict(name=name, threads=a.threads, median_ms=round(m * 1e3, 6), min_ms=round(mn * 1e3, 6), iqr_pct=round(iqr, 1), reps=n)
+    r = dict(name=name, threads=a.threads, median_ms=round(m * 1e3, 6), min_ms=round(mn * 1e3, 6), iqr_pct=round(iqr, 1), reps=n, peak_mb=round(peak_mb, 1))
     if fl: r['gflops'] = round(fl / m / 1e9, 1)
     if by: r['gb_s'] = round(by / m / 1e9, 2)
     return r

@@ -1,12 +1,47 @@
-/* Reading and writing tensors in files. Include it beside cotangent.h. */
+/* Reading and writing tensors in files: .npy and .npz, safetensors, PNG and JPEG. Include it beside cotangent.h.
+ *
+ * Everything read is checked against the file: nothing in one can make these functions read outside it, and what is
+ * refused is refused with CT_ERR_IO and a text that names the file. Files are written under another name in the same
+ * folder and renamed, so that one appears whole or not at all; a temporary file left by a process that was killed is
+ * removed when the same file is written again. While an error is pending nothing is written.
+ *
+ * safetensors and JSON need jansson, .npz libzip, PNG libpng and JPEG TurboJPEG at run time: each is loaded when it is
+ * first used, and where it is missing only these calls fail, with CT_ERR_UNSUPPORTED and the name of what to install. */
 #ifndef COTANGENT_IO_H
 #define COTANGENT_IO_H
 
 #include <cotangent.h>
+#include <cotangent/state.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+typedef struct ct_module ct_module; /* cotangent/nn.h */
+
+/* ---- A network's weights ------------------------------------------------------------------------- */
+
+/* Writes every parameter and buffer of net to a safetensors file, by its path ("layers.0.weight"). */
+CT_API bool ct_save(const char *path, ct_module *net);
+/* Reads them back: every name, shape and dtype has to fit, or nothing is changed. A checkpoint of a run
+ * (cotangent/run.h) serves as well: its network is taken and its checksum verified. */
+CT_API bool ct_load(const char *path, ct_module *net);
+
+/* ---- safetensors --------------------------------------------------------------------------------- */
+
+/* Reads a safetensors file. The texts of its metadata become the state's texts. The file is mapped, not read: a tensor's
+ * bytes come from it when they are first used, and the mapping lives as long as the last of the tensors. Changing a
+ * tensor in place is fine and never reaches the file. Replacing the file by another (as ct_safetensors_save does) is
+ * fine too; cutting it short while its tensors are alive is not, as with any mapped file. Tensors that are not aligned
+ * in the file for their dtype are copied, and a pipe is read whole. Refused, among others: a dtype that this library
+ * lacks, by its name; tensors that overlap or leave holes; a size that does not fit the shape; a header above 100 MB. */
+CT_API ct_state *ct_safetensors_load(const char *path);
+
+/* Writes a state: its tensors by name, its texts as metadata. The file and its folder are synced to the disk before this
+ * returns. Tensors of larger elements come first, so that each is aligned. complex64 is written as C64. */
+CT_API bool ct_safetensors_save(const char *path, const ct_state *state);
+
+/* ---- NumPy --------------------------------------------------------------------------------------- */
 
 /* Reads a .npy file (NumPy's format, versions 1.0 to 3.0) into a CPU tensor. Either byte order, row-major and Fortran
  * order, 0-d and zero-size arrays. f2 f4 f8 i1 i2 i4 i8 u1 u2 u4 u8 b1 c8 become the dtype of the same size; NumPy has
@@ -16,9 +51,30 @@ extern "C" {
 CT_API ct_tensor *ct_npy_load(const char *path, bool bf16);
 
 /* Writes x, in row-major order and in this machine's byte order, as version 1.0. bf16 is written as u2, its raw bits;
- * the 8-bit floats have no .npy form and are refused. The file appears whole or not at all: it is written under another
- * name in the same folder and renamed. */
+ * the 8-bit floats have no .npy form and are refused. */
 CT_API bool ct_npy_save(const char *path, ct_tensor *x);
+
+/* Reads every array of a .npz archive, stored or compressed, by its name without ".npy"; or only the one called name.
+ * An entry that is not a .npy file is an error in the first and ignored by the second. */
+CT_API ct_state *ct_npz_load(const char *path);
+CT_API ct_tensor *ct_npz_load_one(const char *path, const char *name);
+
+/* Writes the state's tensors as a .npz archive, deflated where compressed is true. A state with texts is refused: the
+ * format has no place for them. */
+CT_API bool ct_npz_save(const char *path, const ct_state *state, bool compressed);
+
+/* ---- Images -------------------------------------------------------------------------------------- */
+
+/* Reads a PNG or JPEG file, whichever its first bytes say, as u8 [C,H,W]. channels: 1 grey, 2 grey and alpha, 3 RGB,
+ * 4 RGB and alpha; 0: as many as the file has (a palette counts as RGB). Colours of 16 bits become 8. Where the file has an
+ * alpha and it is not asked for, the picture is laid on black. An image of more than 2^28 pixels is refused before any
+ * memory is asked for. */
+CT_API ct_tensor *ct_image_load(const char *path, int channels);
+CT_API ct_tensor *ct_image_decode(const void *bytes, size_t size, int channels);
+
+/* Writes u8 [H,W], or [C,H,W] with 1 to 4 channels, as a PNG file; or gives its bytes, for the caller to free(). */
+CT_API bool ct_image_save(const char *path, ct_tensor *x);
+CT_API bool ct_image_encode_png(ct_tensor *x, void **bytes, size_t *size);
 
 #ifdef __cplusplus
 }

@@ -33,8 +33,12 @@ typedef struct ct_module_class {
     void (*describe)(const ct_module *self, char *text, size_t capacity);
     /* Makes a copy's plain data its own, where bytes alone are not enough. May be NULL. */
     bool (*copy)(const ct_module *from, ct_module *to);
-    /* Frees what the plain data owns; not parameters, buffers or children. May be NULL. */
+    /* Frees what the plain data owns; not parameters, buffers or children. May be NULL. With it and without copy a module
+     * cannot be copied. */
     void (*release)(ct_module *self);
+    /* forward, then an activation, in one pass: how ct_nn_sequential spares the activation after it. May be NULL. */
+    ct_tensor *(*forward_then)(ct_module *self, ct_tensor *x, ct_activation activation);
+    ct_activation activation; /* of an activation without options: which one it is */
 } ct_module_class;
 
 /* A module is counted: it is made with one reference, ct_module_keep adds one and ct_module_free gives one back. */
@@ -55,12 +59,24 @@ CT_API bool ct_module_add(ct_module *module, const char *name, ct_module *child)
 CT_API ct_tensor *ct_module_param(const ct_module *module, int i);
 CT_API ct_tensor *ct_module_buffer(const ct_module *module, int i);
 CT_API ct_module *ct_module_child(const ct_module *module, int i);
+CT_API int ct_module_param_count(const ct_module *module);
+CT_API int ct_module_buffer_count(const ct_module *module);
 CT_API int ct_module_child_count(const ct_module *module);
+CT_API const char *ct_module_param_name(const ct_module *module, int i);
+CT_API const char *ct_module_buffer_name(const ct_module *module, int i);
+CT_API const char *ct_module_child_name(const ct_module *module, int i);
 /* By path from here ("layers.0.weight"; "layers.0"): NULL when there is none, no error. */
 CT_API ct_tensor *ct_module_find(const ct_module *module, const char *path);
 CT_API ct_module *ct_module_find_child(const ct_module *module, const char *path);
 
-/* Runs the module. */
+/* The parameter at path becomes the very tensor that is at other (an output layer that shares the embedding's weight): both
+ * learn as one from then on, are counted and saved once, and stay one through copies, moves and freezing from above. */
+CT_API bool ct_module_tie(ct_module *module, const char *path, const char *other);
+
+/* Runs the module: the results belong to the current scope, everything else is released. Without recording (ct_no_grad) a deep
+ * network so holds the activations of about two layers. An error that an op raises inside says where: "...; in layers.3
+ * (conv2d)". A class's forward runs its children with these as well. With ct_forward a module that takes more tensors gets
+ * the first one, one that gives more gives the first one. ct_forward_n: n and m as the module's description says. */
 CT_API ct_tensor *ct_forward(ct_module *module, ct_tensor *x);
 CT_API bool ct_forward_n(ct_module *module, ct_tensor *const *in, int n, ct_tensor **out, int m);
 
@@ -70,7 +86,7 @@ typedef struct ct_parameter {
     ct_module *owner;
     int index;   /* among the owner's parameters, or buffers */
     bool buffer; /* not learned */
-    bool frozen; /* not learned for now */
+    bool frozen; /* not learned for now, when the list was made; ct_requires_grad of the tensor says so at any time */
 } ct_parameter;
 typedef struct ct_parameters ct_parameters;
 CT_API ct_parameters *ct_module_parameters(ct_module *module); /* free with ct_parameters_free; holds the module */
@@ -102,28 +118,504 @@ CT_API size_t ct_module_to_string(const ct_module *module, char *text, size_t ca
 CT_API bool ct_module_put_state(ct_module *module, ct_state *state, const char *prefix);
 CT_API bool ct_module_take_state(ct_module *module, const ct_state *state, const char *prefix, bool partial);
 
-/* ---- Initialisers: in place, on any tensor. Fans are those of a weight [out, in, kernel...] unless channels_last, where
- * it is [kernel..., in, out]. Random ones draw from rng, NULL for the default generator. ---- */
+/* ---- Initialisers --------------------------------------------------------------------------------
+ * In place, on any floating tensor (a parameter may be given as it is). A weight is [out, in, kernel...], or with
+ * channels_last [kernel..., in, out]; its fans are in and out times the elements of the kernel. Random ones draw from rng, NULL for
+ * the default generator. */
+
 typedef enum ct_init_fan { CT_FAN_IN = 0, CT_FAN_OUT, CT_FAN_AVERAGE } ct_init_fan;
 typedef struct ct_init_options {
     size_t size;
-    double gain;        /* 1; for kaiming sqrt(2) */
-    ct_init_fan fan;    /* kaiming: in */
+    double gain;        /* 1; for kaiming sqrt(2), which suits relu */
+    ct_init_fan fan;    /* of kaiming: in */
     bool channels_last; /* layout of the weight */
     ct_rng *rng;
 } ct_init_options;
+
+CT_API bool ct_init_constant(ct_tensor *x, double value);
+CT_API bool ct_init_zeros(ct_tensor *x);
+CT_API bool ct_init_ones(ct_tensor *x);
 CT_API bool ct_init_uniform(ct_tensor *x, double lo, double hi, ct_rng *rng);
 CT_API bool ct_init_normal(ct_tensor *x, double mean, double std, ct_rng *rng);
 CT_API bool ct_init_truncated_normal(ct_tensor *x, double mean, double std, double lo, double hi, ct_rng *rng);
+/* Variances that keep the size of what passes: xavier gain^2 2 / (in + out), kaiming gain^2 / fan, lecun gain^2 / in; uniform in
+ * +-sqrt(3 variance), or normal. */
 CT_API bool ct_init_xavier_uniform_p(ct_tensor *x, const ct_init_options *options);
 CT_API bool ct_init_xavier_normal_p(ct_tensor *x, const ct_init_options *options);
 CT_API bool ct_init_kaiming_uniform_p(ct_tensor *x, const ct_init_options *options);
 CT_API bool ct_init_kaiming_normal_p(ct_tensor *x, const ct_init_options *options);
+CT_API bool ct_init_lecun_uniform_p(ct_tensor *x, const ct_init_options *options);
 CT_API bool ct_init_lecun_normal_p(ct_tensor *x, const ct_init_options *options);
-CT_API bool ct_init_orthogonal_p(ct_tensor *x, const ct_init_options *options); /* rows or columns, whichever are fewer */
-CT_API bool ct_init_dirac(ct_tensor *x, int64_t groups); /* a convolution that passes its channels through */
+/* x as a matrix of its first axis by all others (channels_last: all others by the last): its rows or columns, whichever are
+ * fewer, become orthogonal and of length gain. */
+CT_API bool ct_init_orthogonal_p(ct_tensor *x, const ct_init_options *options);
+/* The weight of a convolution that passes its channels through, in each of so many groups. */
+CT_API bool ct_init_dirac(ct_tensor *x, int64_t groups);
 
-/* (the layers and models follow: see nn/) */
+/* ---- Layers --------------------------------------------------------------------------------------
+ * Weights begin as in PyTorch unless it says otherwise: uniform in +-1/sqrt(fan in), norms with 1 and 0. Images are
+ * [N, channels, height, width] or with channels_last [N, height, width, channels]; 1d and 3d alike. The names of parameters are
+ * in brackets. Options are those of the ops (cotangent/ops.h), zero meaning the default. */
+
+/* y = x weight^T + bias, on the last axis. [weight, bias] */
+typedef struct ct_nn_linear_options {
+    size_t size;
+    bool no_bias;
+    ct_activation activation; /* applied to the result, in the same pass */
+} ct_nn_linear_options;
+CT_API ct_module *ct_nn_linear_p(int64_t in, int64_t out, const ct_nn_linear_options *options);
+
+/* Convolutions. [weight, bias] */
+typedef struct ct_nn_conv_options {
+    size_t size;
+    ct_dims kernels; /* by axis; wins over kernel */
+    int64_t stride;  /* 1 */
+    ct_dims strides;
+    int64_t dilation; /* 1 */
+    ct_dims dilations;
+    int64_t pad; /* 0 */
+    ct_dims pads;
+    ct_pad_mode pad_mode;   /* CT_SAME: as many results as x has elements, over the stride */
+    ct_pad_kind border;     /* what the padding holds: zeros, or x mirrored, repeated... (explicit pads only) */
+    int64_t groups;         /* 1 */
+    int64_t output_padding; /* of the transposed: 0 */
+    ct_dims output_paddings;
+    int64_t multiplier;    /* of depthwise: results a channel, 1 */
+    int64_t offset_groups; /* of deformable: 1 */
+    bool modulated;        /* of deformable: a learned weight for each tap as well (v2) */
+    bool no_bias;
+    bool channels_last;
+    ct_activation activation; /* applied to the result, in the same pass */
+} ct_nn_conv_options;
+CT_API ct_module *ct_nn_conv1d_p(int64_t in, int64_t out, int64_t kernel, const ct_nn_conv_options *options);
+CT_API ct_module *ct_nn_conv2d_p(int64_t in, int64_t out, int64_t kernel, const ct_nn_conv_options *options);
+CT_API ct_module *ct_nn_conv3d_p(int64_t in, int64_t out, int64_t kernel, const ct_nn_conv_options *options);
+CT_API ct_module *ct_nn_conv_transpose1d_p(int64_t in, int64_t out, int64_t kernel, const ct_nn_conv_options *options);
+CT_API ct_module *ct_nn_conv_transpose2d_p(int64_t in, int64_t out, int64_t kernel, const ct_nn_conv_options *options);
+CT_API ct_module *ct_nn_conv_transpose3d_p(int64_t in, int64_t out, int64_t kernel, const ct_nn_conv_options *options);
+/* Each channel by itself. */
+CT_API ct_module *ct_nn_depthwise_conv2d_p(int64_t channels, int64_t kernel, const ct_nn_conv_options *options);
+/* A depthwise convolution with the given stride, padding and so on, then one of 1x1. [depthwise..., pointwise...] */
+CT_API ct_module *ct_nn_separable_conv2d_p(int64_t in, int64_t out, int64_t kernel, const ct_nn_conv_options *options);
+/* A convolution whose taps are moved by offsets (and weighted, if modulated) that another one, which begins with zeros, computes
+ * from x. [weight, bias, offset...] */
+CT_API ct_module *ct_nn_deform_conv2d_p(int64_t in, int64_t out, int64_t kernel, const ct_nn_conv_options *options);
+
+/* Pools. */
+typedef struct ct_nn_pool_options {
+    size_t size;
+    ct_dims kernels; /* by axis; wins over kernel */
+    int64_t stride;  /* as the kernel */
+    ct_dims strides;
+    int64_t pad; /* 0 */
+    ct_dims pads;
+    int64_t dilation; /* of max: 1 */
+    ct_dims dilations;
+    ct_pad_mode pad_mode;
+    bool ceil_mode;
+    bool exclude_pad;         /* of avg */
+    int64_t divisor_override; /* of avg */
+    bool channels_last;
+} ct_nn_pool_options;
+CT_API ct_module *ct_nn_max_pool1d_p(int64_t kernel, const ct_nn_pool_options *options);
+CT_API ct_module *ct_nn_max_pool2d_p(int64_t kernel, const ct_nn_pool_options *options);
+CT_API ct_module *ct_nn_max_pool3d_p(int64_t kernel, const ct_nn_pool_options *options);
+CT_API ct_module *ct_nn_avg_pool1d_p(int64_t kernel, const ct_nn_pool_options *options);
+CT_API ct_module *ct_nn_avg_pool2d_p(int64_t kernel, const ct_nn_pool_options *options);
+CT_API ct_module *ct_nn_avg_pool3d_p(int64_t kernel, const ct_nn_pool_options *options);
+CT_API ct_module *ct_nn_lp_pool1d_p(double p, int64_t kernel, const ct_nn_pool_options *options);
+CT_API ct_module *ct_nn_lp_pool2d_p(double p, int64_t kernel, const ct_nn_pool_options *options);
+CT_API ct_module *ct_nn_lp_pool3d_p(double p, int64_t kernel, const ct_nn_pool_options *options);
+/* To that many results along every axis (kernels: by axis), whatever the size of x. */
+CT_API ct_module *ct_nn_adaptive_avg_pool1d_p(int64_t output, const ct_nn_pool_options *options);
+CT_API ct_module *ct_nn_adaptive_avg_pool2d_p(int64_t output, const ct_nn_pool_options *options);
+CT_API ct_module *ct_nn_adaptive_avg_pool3d_p(int64_t output, const ct_nn_pool_options *options);
+CT_API ct_module *ct_nn_adaptive_max_pool1d_p(int64_t output, const ct_nn_pool_options *options);
+CT_API ct_module *ct_nn_adaptive_max_pool2d_p(int64_t output, const ct_nn_pool_options *options);
+CT_API ct_module *ct_nn_adaptive_max_pool3d_p(int64_t output, const ct_nn_pool_options *options);
+
+/* Norms. [weight, bias; buffers running_mean, running_var] */
+typedef struct ct_nn_norm_options {
+    size_t size;
+    ct_opt eps;            /* 1e-5; of rms_norm the rounding unit */
+    ct_opt momentum;       /* of the running statistics: 0.1 */
+    bool no_affine;        /* without weight and bias */
+    bool no_bias;          /* without bias */
+    bool no_running;       /* of batch_norm: by the batch at hand in eval too */
+    bool affine;           /* of instance_norm, which has no weight and bias by default */
+    bool running;          /* of instance_norm, which has no running statistics by default */
+    bool channels_last;    /* of all but layer_norm and rms_norm, which take the last axes */
+    ct_dims shape;         /* of layer_norm and rms_norm: several axes; wins over features */
+    ct_opt alpha, beta, k; /* of local_response_norm: 1e-4, 0.75, 1 */
+} ct_nn_norm_options;
+CT_API ct_module *ct_nn_batch_norm_p(int64_t channels, const ct_nn_norm_options *options); /* any number of axes */
+CT_API ct_module *ct_nn_group_norm_p(int64_t groups, int64_t channels, const ct_nn_norm_options *options);
+CT_API ct_module *ct_nn_instance_norm_p(int64_t channels, const ct_nn_norm_options *options);
+CT_API ct_module *ct_nn_layer_norm_p(int64_t features, const ct_nn_norm_options *options);
+CT_API ct_module *ct_nn_rms_norm_p(int64_t features, const ct_nn_norm_options *options); /* weight alone */
+CT_API ct_module *ct_nn_local_response_norm_p(int64_t neighbours, const ct_nn_norm_options *options);
+
+/* Rows of a table by integer: [...] to [..., dim]. Normal with standard deviation 1, or std; the row padding_idx is 0 and stays
+ * so. [weight] */
+typedef struct ct_nn_embedding_options {
+    size_t size;
+    ct_opt padding_idx;
+    double std; /* 1 */
+} ct_nn_embedding_options;
+CT_API ct_module *ct_nn_embedding_p(int64_t count, int64_t dim, const ct_nn_embedding_options *options);
+
+/* Recurrent networks over x [T, N, in], with batch_first [N, T, in]: uniform in +-1/sqrt(hidden). Tensors in: x, h0, and for lstm
+ * c0, both [layers * directions, N, hidden]; out: y [T, N, hidden * directions], h_n, and for lstm c_n. Leave out any from
+ * the end. [weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, weight_ih_l0_reverse, ..., weight_ih_l1, ...] */
+typedef struct ct_nn_recurrent_options {
+    size_t size;
+    int64_t layers; /* 1 */
+    bool bidirectional;
+    bool batch_first;
+    bool no_bias;
+    bool relu;      /* of rnn: instead of tanh */
+    double dropout; /* between layers: 0 */
+} ct_nn_recurrent_options;
+CT_API ct_module *ct_nn_rnn_p(int64_t in, int64_t hidden, const ct_nn_recurrent_options *options);
+CT_API ct_module *ct_nn_lstm_p(int64_t in, int64_t hidden, const ct_nn_recurrent_options *options);
+CT_API ct_module *ct_nn_gru_p(int64_t in, int64_t hidden, const ct_nn_recurrent_options *options);
+/* One step: x [N, in], h [N, hidden] (and c) in; h (and c) out. Zeros where h is left out.
+ * [weight_ih, weight_hh, bias_ih, bias_hh] */
+CT_API ct_module *ct_nn_rnn_cell_p(int64_t in, int64_t hidden, const ct_nn_recurrent_options *options);
+CT_API ct_module *ct_nn_lstm_cell_p(int64_t in, int64_t hidden, const ct_nn_recurrent_options *options);
+CT_API ct_module *ct_nn_gru_cell_p(int64_t in, int64_t hidden, const ct_nn_recurrent_options *options);
+
+/* Multi-head attention. Tensors in: query [..., T, dim], key and value (the query when left out), and a mask, bool (true
+ * takes part) or numbers that are added, that broadcasts to [..., heads, Tq, Tk]; out: [..., T, dim]. Weights are xavier
+ * uniform, biases zero. [in_proj_weight (q, k and v one above the other), in_proj_bias, out_proj...]; with key_dim or
+ * value_dim [q_proj_weight, k_proj_weight, v_proj_weight, in_proj_bias, out_proj...] */
+typedef struct ct_nn_attention_options {
+    size_t size;
+    int64_t kv_heads;           /* heads of key and value, when fewer */
+    int64_t key_dim, value_dim; /* features of key and value, when they differ from dim */
+    double dropout;             /* of the attention weights */
+    bool causal;                /* position i sees 0 to i */
+    bool no_bias;
+} ct_nn_attention_options;
+CT_API ct_module *ct_nn_multi_head_attention_p(int64_t dim, int64_t heads, const ct_nn_attention_options *options);
+
+/* Transformer layers on [..., T, dim], and stacks of them. Encoder: x and a mask in. Decoder: x, memory (the encoder's result), a
+ * mask for x and one for memory in. [self_attn..., multihead_attn..., linear1..., linear2..., norm1..., norm2..., norm3...];
+ * stacks: [layers.0..., ..., norm...]. */
+typedef struct ct_nn_transformer_options {
+    size_t size;
+    int64_t feedforward;      /* features inside: 4 dim */
+    ct_activation activation; /* relu */
+    double dropout;           /* 0 */
+    bool norm_first;          /* norm before attention and feed-forward, not after the sum */
+    bool causal;              /* of self-attention */
+    bool no_bias;             /* of linear layers, attention and norms */
+    bool final_norm;          /* of stacks: a norm after the last layer */
+    ct_opt eps;               /* of the norms: 1e-5 */
+    int64_t kv_heads;         /* as in ct_nn_attention_options */
+} ct_nn_transformer_options;
+CT_API ct_module *ct_nn_transformer_encoder_layer_p(int64_t dim, int64_t heads,
+                                                    const ct_nn_transformer_options *options);
+CT_API ct_module *ct_nn_transformer_decoder_layer_p(int64_t dim, int64_t heads,
+                                                    const ct_nn_transformer_options *options);
+CT_API ct_module *ct_nn_transformer_encoder_p(int64_t layers, int64_t dim, int64_t heads,
+                                              const ct_nn_transformer_options *options);
+CT_API ct_module *ct_nn_transformer_decoder_p(int64_t layers, int64_t dim, int64_t heads,
+                                              const ct_nn_transformer_options *options);
+
+/* Dropout, in training mode only: elements, whole channels, elements for selu, whole items. */
+CT_API ct_module *ct_nn_dropout(double p);
+CT_API ct_module *ct_nn_dropout2d(double p, bool channels_last);
+CT_API ct_module *ct_nn_dropout3d(double p, bool channels_last);
+CT_API ct_module *ct_nn_alpha_dropout(double p);
+CT_API ct_module *ct_nn_stochastic_depth(double p);
+
+/* Activations: the op of the same name. */
+CT_API ct_module *ct_nn_relu(void);
+CT_API ct_module *ct_nn_relu6(void);
+CT_API ct_module *ct_nn_selu(void);
+CT_API ct_module *ct_nn_sigmoid(void);
+CT_API ct_module *ct_nn_hard_sigmoid(void);
+CT_API ct_module *ct_nn_log_sigmoid(void);
+CT_API ct_module *ct_nn_tanh(void);
+CT_API ct_module *ct_nn_softsign(void);
+CT_API ct_module *ct_nn_silu(void);
+CT_API ct_module *ct_nn_mish(void);
+CT_API ct_module *ct_nn_hard_swish(void);
+CT_API ct_module *ct_nn_gelu(void);      /* exact */
+CT_API ct_module *ct_nn_gelu_tanh(void); /* approximated */
+CT_API ct_module *ct_nn_gelu_sigmoid(void);
+CT_API ct_module *ct_nn_leaky_relu(double slope);
+CT_API ct_module *ct_nn_elu(double alpha);
+CT_API ct_module *ct_nn_celu(double alpha);
+CT_API ct_module *ct_nn_softplus(double beta, double threshold);
+CT_API ct_module *ct_nn_threshold(double threshold, double value);
+CT_API ct_module *ct_nn_softmax(int64_t axis);
+CT_API ct_module *ct_nn_log_softmax(int64_t axis);
+CT_API ct_module *ct_nn_glu(int64_t axis);
+/* One slope, or one for each channel (axis 1), all `slope` at first (PyTorch: 0.25). [weight] */
+CT_API ct_module *ct_nn_prelu(int64_t count, double slope);
+/* The layer of one of those that others can fuse; CT_ACT_NONE: identity. */
+CT_API ct_module *ct_nn_activation(ct_activation activation);
+
+/* Shapes. */
+typedef struct ct_nn_upsample_options {
+    size_t size;
+    ct_dims output_size; /* instead of the scale */
+    ct_resize_mode mode; /* nearest */
+    bool align_corners;
+    bool channels_last;
+} ct_nn_upsample_options;
+CT_API ct_module *ct_nn_upsample_p(double scale, const ct_nn_upsample_options *options);
+CT_API ct_module *ct_nn_pixel_shuffle(int64_t factor, bool channels_last);
+CT_API ct_module *ct_nn_pixel_unshuffle(int64_t factor, bool channels_last);
+CT_API ct_module *ct_nn_flatten(void);                            /* all axes but the first made one */
+CT_API ct_module *ct_nn_flatten_axes(int64_t start, int64_t end); /* these, the last one too */
+CT_API ct_module *ct_nn_unflatten(int64_t axis, ct_dims shape);   /* an axis made several; one of them may be -1 */
+CT_API ct_module *ct_nn_permute(ct_dims axes);
+CT_API ct_module *ct_nn_pad(ct_dims pads, ct_pad_kind mode, double value); /* as ct_pad */
+CT_API ct_module *ct_nn_identity(void);
+
+/* One after the other, each taking the result of the one before; named "0", "1", ... . An activation that the layer before it
+ * can apply in its own pass is applied there: the same numbers, one pass less. */
+CT_API ct_module *ct_nn_sequential_n(ct_module *const *modules, int n);
+/* Adds one more, named by its place. Owns it. */
+CT_API bool ct_nn_append(ct_module *sequential, ct_module *module);
+/* activation(body(x) + shortcut(x)); shortcut NULL: x itself. [body..., shortcut...] */
+CT_API ct_module *ct_nn_residual(ct_module *body, ct_module *shortcut, ct_activation activation);
+/* A function as a module. name is copied; release, if given, is called with context when the module dies. */
+typedef ct_tensor *(*ct_nn_function)(void *context, ct_tensor *x);
+CT_API ct_module *ct_nn_lambda(const char *name, ct_nn_function fn, void *context, void (*release)(void *context));
+
+/* ---- Models --------------------------------------------------------------------------------------
+ * Images are [N, channels, height, width] whatever the layout that the model computes in (channels_last); tokens are
+ * i64 [N, T] and give logits [N, T, vocabulary]. Results of classifiers are logits [N, classes]. */
+
+typedef struct ct_nn_model_options {
+    size_t size;
+    int64_t channels;   /* of the image: 3 (lenet: 1) */
+    int64_t classes;    /* 10; 1000 with imagenet; of unet: 2 */
+    bool imagenet;      /* the layout for images of 224 x 224, else for small ones such as 32 x 32 */
+    bool batch_norm;    /* of vgg and mlp */
+    double dropout;     /* 0 */
+    bool channels_last; /* computes in this layout */
+    double width;       /* of mobilenet_v2: multiplies the channels, 1 */
+} ct_nn_model_options;
+/* Linear layers of these sizes with an activation (CT_ACT_NONE: relu) between them. x is flattened first. */
+CT_API ct_module *ct_nn_mlp_p(ct_dims sizes, ct_activation activation, const ct_nn_model_options *options);
+/* Two convolutions of 5x5 (32 and 64 channels) with pools, 256 hidden: for square images of that size. */
+CT_API ct_module *ct_nn_lenet_p(int64_t image, const ct_nn_model_options *options);
+CT_API ct_module *ct_nn_resnet_p(int depth, const ct_nn_model_options *options); /* 18, 34, 50, 101 or 152 */
+CT_API ct_module *ct_nn_vgg_p(int depth, const ct_nn_model_options *options);    /* 11, 13, 16 or 19 */
+CT_API ct_module *ct_nn_mobilenet_v2_p(const ct_nn_model_options *options);
+/* [N, channels, H, W] to [N, classes, H, W]: that many times down and up again, `base` channels at the top. H and W are multiples of
+ * 2^levels. */
+CT_API ct_module *ct_nn_unet_p(int64_t levels, int64_t base, const ct_nn_model_options *options);
+
+typedef struct ct_nn_vit_options {
+    size_t size;
+    int64_t image, patch;       /* 32, 4 */
+    int64_t channels, classes;  /* 3, 10 */
+    int64_t dim, layers, heads; /* 192, 6, 3 */
+    int64_t feedforward;        /* 4 dim */
+    double dropout;
+} ct_nn_vit_options;
+CT_API ct_module *ct_nn_vit_p(const ct_nn_vit_options *options);
+
+typedef struct ct_nn_gpt_options {
+    size_t size;
+    int64_t context;            /* the most tokens at once: 256 */
+    int64_t dim, layers, heads; /* 384, 6, 6 */
+    int64_t feedforward;        /* 4 dim */
+    double dropout;
+    bool tied;    /* the output layer shares the embedding's weight */
+    bool no_bias; /* of linear layers and norms */
+} ct_nn_gpt_options;
+CT_API ct_module *ct_nn_gpt_p(int64_t vocabulary, const ct_nn_gpt_options *options);
+
+typedef struct ct_nn_lstm_lm_options {
+    size_t size;
+    int64_t dim, hidden, layers; /* 256, 512, 2 */
+    double dropout;
+    bool tied; /* needs dim = hidden */
+} ct_nn_lstm_lm_options;
+/* Tensors in: tokens, h, c; out: logits, h, c; leave out any from the end. */
+CT_API ct_module *ct_nn_lstm_lm_p(int64_t vocabulary, const ct_nn_lstm_lm_options *options);
+
+/* The models by name, with their settings as numbers (a flag is 0 or 1): for programs that let people choose. */
+typedef struct ct_model_setting {
+    const char *name;
+    double value; /* when nothing else is said */
+    const char *doc;
+} ct_model_setting;
+typedef struct ct_model_info {
+    const char *name, *doc;
+    const char *input;                /* "vector" [N, inputs], "image" [N, channels, H, W] or "tokens" i64 [N, T] */
+    const ct_model_setting *settings; /* data decides: inputs, channels, image (side), classes, vocabulary, context */
+    int setting_count;
+    ct_module *(*build)(const double *values);
+} ct_model_info;
+CT_API const ct_model_info *ct_model_at(int i);                                 /* NULL past the end */
+CT_API const ct_model_info *ct_model_find(const char *name);                    /* NULL when there is none; no error */
+CT_API int ct_model_setting_index(const ct_model_info *info, const char *name); /* -1 when there is none; no error */
+/* One value a setting, in their order; NULL: the usual ones. */
+CT_API ct_module *ct_model_build(const ct_model_info *info, const double *values);
+
+/* ---- Options by name (C only) -------------------------------------------------------------------- */
+
+#ifndef __cplusplus
+#define ct_nn_sequential(...)                             \
+    ct_nn_sequential_n((ct_module *const[]){__VA_ARGS__}, \
+                       (int)(sizeof((ct_module *const[]){__VA_ARGS__}) / sizeof(ct_module *)))
+#define ct_nn_linear(...)               ct__nn_linear_x(__VA_ARGS__, .size = sizeof(ct_nn_linear_options))
+#define ct__nn_linear_x(in_, out_, ...) ct_nn_linear_p((in_), (out_), &(ct_nn_linear_options){__VA_ARGS__})
+#define ct_nn_conv1d(...)               ct__nn_conv1d_x(__VA_ARGS__, .size = sizeof(ct_nn_conv_options))
+#define ct__nn_conv1d_x(in_, out_, kernel_, ...) \
+    ct_nn_conv1d_p((in_), (out_), (kernel_), &(ct_nn_conv_options){__VA_ARGS__})
+#define ct_nn_conv2d(...) ct__nn_conv2d_x(__VA_ARGS__, .size = sizeof(ct_nn_conv_options))
+#define ct__nn_conv2d_x(in_, out_, kernel_, ...) \
+    ct_nn_conv2d_p((in_), (out_), (kernel_), &(ct_nn_conv_options){__VA_ARGS__})
+#define ct_nn_conv3d(...) ct__nn_conv3d_x(__VA_ARGS__, .size = sizeof(ct_nn_conv_options))
+#define ct__nn_conv3d_x(in_, out_, kernel_, ...) \
+    ct_nn_conv3d_p((in_), (out_), (kernel_), &(ct_nn_conv_options){__VA_ARGS__})
+#define ct_nn_conv_transpose1d(...) ct__nn_conv_transpose1d_x(__VA_ARGS__, .size = sizeof(ct_nn_conv_options))
+#define ct__nn_conv_transpose1d_x(in_, out_, kernel_, ...) \
+    ct_nn_conv_transpose1d_p((in_), (out_), (kernel_), &(ct_nn_conv_options){__VA_ARGS__})
+#define ct_nn_conv_transpose2d(...) ct__nn_conv_transpose2d_x(__VA_ARGS__, .size = sizeof(ct_nn_conv_options))
+#define ct__nn_conv_transpose2d_x(in_, out_, kernel_, ...) \
+    ct_nn_conv_transpose2d_p((in_), (out_), (kernel_), &(ct_nn_conv_options){__VA_ARGS__})
+#define ct_nn_conv_transpose3d(...) ct__nn_conv_transpose3d_x(__VA_ARGS__, .size = sizeof(ct_nn_conv_options))
+#define ct__nn_conv_transpose3d_x(in_, out_, kernel_, ...) \
+    ct_nn_conv_transpose3d_p((in_), (out_), (kernel_), &(ct_nn_conv_options){__VA_ARGS__})
+#define ct_nn_depthwise_conv2d(...) ct__nn_depthwise_conv2d_x(__VA_ARGS__, .size = sizeof(ct_nn_conv_options))
+#define ct__nn_depthwise_conv2d_x(channels_, kernel_, ...) \
+    ct_nn_depthwise_conv2d_p((channels_), (kernel_), &(ct_nn_conv_options){__VA_ARGS__})
+#define ct_nn_separable_conv2d(...) ct__nn_separable_conv2d_x(__VA_ARGS__, .size = sizeof(ct_nn_conv_options))
+#define ct__nn_separable_conv2d_x(in_, out_, kernel_, ...) \
+    ct_nn_separable_conv2d_p((in_), (out_), (kernel_), &(ct_nn_conv_options){__VA_ARGS__})
+#define ct_nn_deform_conv2d(...) ct__nn_deform_conv2d_x(__VA_ARGS__, .size = sizeof(ct_nn_conv_options))
+#define ct__nn_deform_conv2d_x(in_, out_, kernel_, ...) \
+    ct_nn_deform_conv2d_p((in_), (out_), (kernel_), &(ct_nn_conv_options){__VA_ARGS__})
+#define ct_nn_max_pool1d(...)                ct__nn_max_pool1d_x(__VA_ARGS__, .size = sizeof(ct_nn_pool_options))
+#define ct__nn_max_pool1d_x(kernel_, ...)    ct_nn_max_pool1d_p((kernel_), &(ct_nn_pool_options){__VA_ARGS__})
+#define ct_nn_max_pool2d(...)                ct__nn_max_pool2d_x(__VA_ARGS__, .size = sizeof(ct_nn_pool_options))
+#define ct__nn_max_pool2d_x(kernel_, ...)    ct_nn_max_pool2d_p((kernel_), &(ct_nn_pool_options){__VA_ARGS__})
+#define ct_nn_max_pool3d(...)                ct__nn_max_pool3d_x(__VA_ARGS__, .size = sizeof(ct_nn_pool_options))
+#define ct__nn_max_pool3d_x(kernel_, ...)    ct_nn_max_pool3d_p((kernel_), &(ct_nn_pool_options){__VA_ARGS__})
+#define ct_nn_avg_pool1d(...)                ct__nn_avg_pool1d_x(__VA_ARGS__, .size = sizeof(ct_nn_pool_options))
+#define ct__nn_avg_pool1d_x(kernel_, ...)    ct_nn_avg_pool1d_p((kernel_), &(ct_nn_pool_options){__VA_ARGS__})
+#define ct_nn_avg_pool2d(...)                ct__nn_avg_pool2d_x(__VA_ARGS__, .size = sizeof(ct_nn_pool_options))
+#define ct__nn_avg_pool2d_x(kernel_, ...)    ct_nn_avg_pool2d_p((kernel_), &(ct_nn_pool_options){__VA_ARGS__})
+#define ct_nn_avg_pool3d(...)                ct__nn_avg_pool3d_x(__VA_ARGS__, .size = sizeof(ct_nn_pool_options))
+#define ct__nn_avg_pool3d_x(kernel_, ...)    ct_nn_avg_pool3d_p((kernel_), &(ct_nn_pool_options){__VA_ARGS__})
+#define ct_nn_lp_pool1d(...)                 ct__nn_lp_pool1d_x(__VA_ARGS__, .size = sizeof(ct_nn_pool_options))
+#define ct__nn_lp_pool1d_x(p_, kernel_, ...) ct_nn_lp_pool1d_p((p_), (kernel_), &(ct_nn_pool_options){__VA_ARGS__})
+#define ct_nn_lp_pool2d(...)                 ct__nn_lp_pool2d_x(__VA_ARGS__, .size = sizeof(ct_nn_pool_options))
+#define ct__nn_lp_pool2d_x(p_, kernel_, ...) ct_nn_lp_pool2d_p((p_), (kernel_), &(ct_nn_pool_options){__VA_ARGS__})
+#define ct_nn_lp_pool3d(...)                 ct__nn_lp_pool3d_x(__VA_ARGS__, .size = sizeof(ct_nn_pool_options))
+#define ct__nn_lp_pool3d_x(p_, kernel_, ...) ct_nn_lp_pool3d_p((p_), (kernel_), &(ct_nn_pool_options){__VA_ARGS__})
+#define ct_nn_adaptive_avg_pool1d(...)       ct__nn_adaptive_avg_pool1d_x(__VA_ARGS__, .size = sizeof(ct_nn_pool_options))
+#define ct__nn_adaptive_avg_pool1d_x(output_, ...) \
+    ct_nn_adaptive_avg_pool1d_p((output_), &(ct_nn_pool_options){__VA_ARGS__})
+#define ct_nn_adaptive_avg_pool2d(...) ct__nn_adaptive_avg_pool2d_x(__VA_ARGS__, .size = sizeof(ct_nn_pool_options))
+#define ct__nn_adaptive_avg_pool2d_x(output_, ...) \
+    ct_nn_adaptive_avg_pool2d_p((output_), &(ct_nn_pool_options){__VA_ARGS__})
+#define ct_nn_adaptive_avg_pool3d(...) ct__nn_adaptive_avg_pool3d_x(__VA_ARGS__, .size = sizeof(ct_nn_pool_options))
+#define ct__nn_adaptive_avg_pool3d_x(output_, ...) \
+    ct_nn_adaptive_avg_pool3d_p((output_), &(ct_nn_pool_options){__VA_ARGS__})
+#define ct_nn_adaptive_max_pool1d(...) ct__nn_adaptive_max_pool1d_x(__VA_ARGS__, .size = sizeof(ct_nn_pool_options))
+#define ct__nn_adaptive_max_pool1d_x(output_, ...) \
+    ct_nn_adaptive_max_pool1d_p((output_), &(ct_nn_pool_options){__VA_ARGS__})
+#define ct_nn_adaptive_max_pool2d(...) ct__nn_adaptive_max_pool2d_x(__VA_ARGS__, .size = sizeof(ct_nn_pool_options))
+#define ct__nn_adaptive_max_pool2d_x(output_, ...) \
+    ct_nn_adaptive_max_pool2d_p((output_), &(ct_nn_pool_options){__VA_ARGS__})
+#define ct_nn_adaptive_max_pool3d(...) ct__nn_adaptive_max_pool3d_x(__VA_ARGS__, .size = sizeof(ct_nn_pool_options))
+#define ct__nn_adaptive_max_pool3d_x(output_, ...) \
+    ct_nn_adaptive_max_pool3d_p((output_), &(ct_nn_pool_options){__VA_ARGS__})
+#define ct_nn_batch_norm(...)               ct__nn_batch_norm_x(__VA_ARGS__, .size = sizeof(ct_nn_norm_options))
+#define ct__nn_batch_norm_x(channels_, ...) ct_nn_batch_norm_p((channels_), &(ct_nn_norm_options){__VA_ARGS__})
+#define ct_nn_group_norm(...)               ct__nn_group_norm_x(__VA_ARGS__, .size = sizeof(ct_nn_norm_options))
+#define ct__nn_group_norm_x(groups_, channels_, ...) \
+    ct_nn_group_norm_p((groups_), (channels_), &(ct_nn_norm_options){__VA_ARGS__})
+#define ct_nn_instance_norm(...)               ct__nn_instance_norm_x(__VA_ARGS__, .size = sizeof(ct_nn_norm_options))
+#define ct__nn_instance_norm_x(channels_, ...) ct_nn_instance_norm_p((channels_), &(ct_nn_norm_options){__VA_ARGS__})
+#define ct_nn_layer_norm(...)                  ct__nn_layer_norm_x(__VA_ARGS__, .size = sizeof(ct_nn_norm_options))
+#define ct__nn_layer_norm_x(features_, ...)    ct_nn_layer_norm_p((features_), &(ct_nn_norm_options){__VA_ARGS__})
+#define ct_nn_rms_norm(...)                    ct__nn_rms_norm_x(__VA_ARGS__, .size = sizeof(ct_nn_norm_options))
+#define ct__nn_rms_norm_x(features_, ...)      ct_nn_rms_norm_p((features_), &(ct_nn_norm_options){__VA_ARGS__})
+#define ct_nn_local_response_norm(...)         ct__nn_local_response_norm_x(__VA_ARGS__, .size = sizeof(ct_nn_norm_options))
+#define ct__nn_local_response_norm_x(neighbours_, ...) \
+    ct_nn_local_response_norm_p((neighbours_), &(ct_nn_norm_options){__VA_ARGS__})
+#define ct_nn_embedding(...) ct__nn_embedding_x(__VA_ARGS__, .size = sizeof(ct_nn_embedding_options))
+#define ct__nn_embedding_x(count_, dim_, ...) \
+    ct_nn_embedding_p((count_), (dim_), &(ct_nn_embedding_options){__VA_ARGS__})
+#define ct_nn_rnn(...)                       ct__nn_rnn_x(__VA_ARGS__, .size = sizeof(ct_nn_recurrent_options))
+#define ct__nn_rnn_x(in_, hidden_, ...)      ct_nn_rnn_p((in_), (hidden_), &(ct_nn_recurrent_options){__VA_ARGS__})
+#define ct_nn_lstm(...)                      ct__nn_lstm_x(__VA_ARGS__, .size = sizeof(ct_nn_recurrent_options))
+#define ct__nn_lstm_x(in_, hidden_, ...)     ct_nn_lstm_p((in_), (hidden_), &(ct_nn_recurrent_options){__VA_ARGS__})
+#define ct_nn_gru(...)                       ct__nn_gru_x(__VA_ARGS__, .size = sizeof(ct_nn_recurrent_options))
+#define ct__nn_gru_x(in_, hidden_, ...)      ct_nn_gru_p((in_), (hidden_), &(ct_nn_recurrent_options){__VA_ARGS__})
+#define ct_nn_rnn_cell(...)                  ct__nn_rnn_cell_x(__VA_ARGS__, .size = sizeof(ct_nn_recurrent_options))
+#define ct__nn_rnn_cell_x(in_, hidden_, ...) ct_nn_rnn_cell_p((in_), (hidden_), &(ct_nn_recurrent_options){__VA_ARGS__})
+#define ct_nn_lstm_cell(...)                 ct__nn_lstm_cell_x(__VA_ARGS__, .size = sizeof(ct_nn_recurrent_options))
+#define ct__nn_lstm_cell_x(in_, hidden_, ...) \
+    ct_nn_lstm_cell_p((in_), (hidden_), &(ct_nn_recurrent_options){__VA_ARGS__})
+#define ct_nn_gru_cell(...)                  ct__nn_gru_cell_x(__VA_ARGS__, .size = sizeof(ct_nn_recurrent_options))
+#define ct__nn_gru_cell_x(in_, hidden_, ...) ct_nn_gru_cell_p((in_), (hidden_), &(ct_nn_recurrent_options){__VA_ARGS__})
+#define ct_nn_multi_head_attention(...) \
+    ct__nn_multi_head_attention_x(__VA_ARGS__, .size = sizeof(ct_nn_attention_options))
+#define ct__nn_multi_head_attention_x(dim_, heads_, ...) \
+    ct_nn_multi_head_attention_p((dim_), (heads_), &(ct_nn_attention_options){__VA_ARGS__})
+#define ct_nn_transformer_encoder_layer(...) \
+    ct__nn_transformer_encoder_layer_x(__VA_ARGS__, .size = sizeof(ct_nn_transformer_options))
+#define ct__nn_transformer_encoder_layer_x(dim_, heads_, ...) \
+    ct_nn_transformer_encoder_layer_p((dim_), (heads_), &(ct_nn_transformer_options){__VA_ARGS__})
+#define ct_nn_transformer_decoder_layer(...) \
+    ct__nn_transformer_decoder_layer_x(__VA_ARGS__, .size = sizeof(ct_nn_transformer_options))
+#define ct__nn_transformer_decoder_layer_x(dim_, heads_, ...) \
+    ct_nn_transformer_decoder_layer_p((dim_), (heads_), &(ct_nn_transformer_options){__VA_ARGS__})
+#define ct_nn_transformer_encoder(...) \
+    ct__nn_transformer_encoder_x(__VA_ARGS__, .size = sizeof(ct_nn_transformer_options))
+#define ct__nn_transformer_encoder_x(layers_, dim_, heads_, ...) \
+    ct_nn_transformer_encoder_p((layers_), (dim_), (heads_), &(ct_nn_transformer_options){__VA_ARGS__})
+#define ct_nn_transformer_decoder(...) \
+    ct__nn_transformer_decoder_x(__VA_ARGS__, .size = sizeof(ct_nn_transformer_options))
+#define ct__nn_transformer_decoder_x(layers_, dim_, heads_, ...) \
+    ct_nn_transformer_decoder_p((layers_), (dim_), (heads_), &(ct_nn_transformer_options){__VA_ARGS__})
+#define ct_nn_upsample(...)                    ct__nn_upsample_x(__VA_ARGS__, .size = sizeof(ct_nn_upsample_options))
+#define ct__nn_upsample_x(scale_, ...)         ct_nn_upsample_p((scale_), &(ct_nn_upsample_options){__VA_ARGS__})
+#define ct_nn_mlp(...)                         ct__nn_mlp_x(__VA_ARGS__, .size = sizeof(ct_nn_model_options))
+#define ct__nn_mlp_x(sizes_, activation_, ...) ct_nn_mlp_p((sizes_), (activation_), &(ct_nn_model_options){__VA_ARGS__})
+#define ct_nn_lenet(...)                       ct__nn_lenet_x(__VA_ARGS__, .size = sizeof(ct_nn_model_options))
+#define ct__nn_lenet_x(image_, ...)            ct_nn_lenet_p((image_), &(ct_nn_model_options){__VA_ARGS__})
+#define ct_nn_resnet(...)                      ct__nn_resnet_x(__VA_ARGS__, .size = sizeof(ct_nn_model_options))
+#define ct__nn_resnet_x(depth_, ...)           ct_nn_resnet_p((depth_), &(ct_nn_model_options){__VA_ARGS__})
+#define ct_nn_vgg(...)                         ct__nn_vgg_x(__VA_ARGS__, .size = sizeof(ct_nn_model_options))
+#define ct__nn_vgg_x(depth_, ...)              ct_nn_vgg_p((depth_), &(ct_nn_model_options){__VA_ARGS__})
+#define ct_nn_unet(...)                        ct__nn_unet_x(__VA_ARGS__, .size = sizeof(ct_nn_model_options))
+#define ct__nn_unet_x(levels_, base_, ...)     ct_nn_unet_p((levels_), (base_), &(ct_nn_model_options){__VA_ARGS__})
+#define ct_nn_gpt(...)                         ct__nn_gpt_x(__VA_ARGS__, .size = sizeof(ct_nn_gpt_options))
+#define ct__nn_gpt_x(vocabulary_, ...)         ct_nn_gpt_p((vocabulary_), &(ct_nn_gpt_options){__VA_ARGS__})
+#define ct_nn_lstm_lm(...)                     ct__nn_lstm_lm_x(__VA_ARGS__, .size = sizeof(ct_nn_lstm_lm_options))
+#define ct__nn_lstm_lm_x(vocabulary_, ...)     ct_nn_lstm_lm_p((vocabulary_), &(ct_nn_lstm_lm_options){__VA_ARGS__})
+#define ct_init_xavier_uniform(...)            ct__init_xavier_uniform_x(__VA_ARGS__, .size = sizeof(ct_init_options))
+#define ct__init_xavier_uniform_x(x_, ...)     ct_init_xavier_uniform_p((x_), &(ct_init_options){__VA_ARGS__})
+#define ct_init_xavier_normal(...)             ct__init_xavier_normal_x(__VA_ARGS__, .size = sizeof(ct_init_options))
+#define ct__init_xavier_normal_x(x_, ...)      ct_init_xavier_normal_p((x_), &(ct_init_options){__VA_ARGS__})
+#define ct_init_kaiming_uniform(...)           ct__init_kaiming_uniform_x(__VA_ARGS__, .size = sizeof(ct_init_options))
+#define ct__init_kaiming_uniform_x(x_, ...)    ct_init_kaiming_uniform_p((x_), &(ct_init_options){__VA_ARGS__})
+#define ct_init_kaiming_normal(...)            ct__init_kaiming_normal_x(__VA_ARGS__, .size = sizeof(ct_init_options))
+#define ct__init_kaiming_normal_x(x_, ...)     ct_init_kaiming_normal_p((x_), &(ct_init_options){__VA_ARGS__})
+#define ct_init_lecun_uniform(...)             ct__init_lecun_uniform_x(__VA_ARGS__, .size = sizeof(ct_init_options))
+#define ct__init_lecun_uniform_x(x_, ...)      ct_init_lecun_uniform_p((x_), &(ct_init_options){__VA_ARGS__})
+#define ct_init_lecun_normal(...)              ct__init_lecun_normal_x(__VA_ARGS__, .size = sizeof(ct_init_options))
+#define ct__init_lecun_normal_x(x_, ...)       ct_init_lecun_normal_p((x_), &(ct_init_options){__VA_ARGS__})
+#define ct_init_orthogonal(...)                ct__init_orthogonal_x(__VA_ARGS__, .size = sizeof(ct_init_options))
+#define ct__init_orthogonal_x(x_, ...)         ct_init_orthogonal_p((x_), &(ct_init_options){__VA_ARGS__})
+#define ct_nn_mobilenet_v2(...) \
+    ct_nn_mobilenet_v2_p(&(ct_nn_model_options){.size = sizeof(ct_nn_model_options), __VA_ARGS__})
+#define ct_nn_vit(...) ct_nn_vit_p(&(ct_nn_vit_options){.size = sizeof(ct_nn_vit_options), __VA_ARGS__})
+#endif
 
 #ifdef __cplusplus
 }

@@ -15,7 +15,8 @@ typedef struct ct_state ct_state;
 CT_API ct_state *ct_state_new(void); /* NULL, with an error, when there is no memory */
 CT_API void ct_state_free(ct_state *state);
 
-CT_API bool ct_state_put(ct_state *state, const char *name, ct_tensor *x); /* a name that is there already is an error */
+CT_API bool ct_state_put(ct_state *state, const char *name,
+                         ct_tensor *x); /* a name that is there already is an error */
 CT_API bool ct_state_put_text(ct_state *state, const char *name, const char *text);
 /* Numbers are tensors of one dimension: f64 or i64, bit for bit. */
 CT_API bool ct_state_put_numbers(ct_state *state, const char *name, const double *values, int64_t count);
@@ -28,7 +29,7 @@ CT_API const char *ct_state_text(const ct_state *state, const char *name);
 CT_API bool ct_state_numbers(const ct_state *state, const char *name, double *values, int64_t count);
 CT_API bool ct_state_integers(const ct_state *state, const char *name, int64_t *values, int64_t count);
 
-/* In the order in which they were put. */
+/* In the order in which they were put; NULL past the end. */
 CT_API int64_t ct_state_count(const ct_state *state);
 CT_API const char *ct_state_name(const ct_state *state, int64_t i);
 CT_API ct_tensor *ct_state_at(const ct_state *state, int64_t i);

@@ -8,7 +8,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 folder = sys.argv[1] if len(sys.argv) > 1 else "tests/refs"
 os.makedirs(folder, exist_ok=True)
 total = 0
-for module in ("elementwise", "reduce", "shape", "index", "linalg", "create", "conv", "pool", "resample", "deform", "norm", "loss", "attention", "rnn"):
+for module in ("elementwise", "reduce", "shape", "index", "linalg", "create", "conv", "pool", "resample", "deform", "norm", "loss", "attention", "rnn", "nn_modules", "optim"):
     if not os.path.exists(os.path.join(os.path.dirname(os.path.abspath(__file__)), module + ".py")):
         continue
     for name, count in importlib.import_module(module).write(folder):

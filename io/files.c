@@ -1,0 +1,182 @@
+/* Files that appear whole or not at all: temporary names, locks on them, syncing, renaming, and cleaning up. */
+#include "io/files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool failed(const ct__output *output, const char *what) {
+    return ct_fail(CT_ERR_IO, output->op, "%s: %s: %s", output->path, what, strerror(errno));
+}
+
+/* The folder that path is in, for the caller to free; NULL without memory. */
+static char *folder_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    if (!slash) return strdup(".");
+    return strndup(path, slash == path ? 1 : (size_t)(slash - path));
+}
+
+/* Creates a name that no one else uses, and locks it. One that cleans up takes the same lock before it unlinks, and may
+ * have come between: then the file has no name any more, and another is made. */
+static int create_beside(const char *target, char *name, size_t capacity) {
+    for (int attempt = 0; attempt < 1000; attempt++) {
+        if ((size_t)snprintf(name, capacity, "%s" CT__TEMPORARY_MARK "%ld-%d", target, (long)getpid(), attempt) >=
+            capacity) {
+            errno = ENAMETOOLONG;
+            return -1;
+        }
+        const int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd < 0 && errno == EEXIST) continue;
+        if (fd < 0) return -1;
+        while (flock(fd, LOCK_EX) != 0 && errno == EINTR) {
+        } /* a file system without locks: nothing is cleaned there */
+        struct stat status;
+        if (fstat(fd, &status) == 0 && status.st_nlink > 0) return fd;
+        close(fd);
+    }
+    errno = EEXIST;
+    return -1;
+}
+
+/* What the file will be called: a link stays a link, and what it points to is replaced. NULL with an error. */
+static char *find_target(ct__output *output, bool *stream) {
+    struct stat status;
+    char *target;
+    *stream = false;
+    if (stat(output->path, &status) != 0) {
+        target = strdup(output->path);
+        if (!target) ct_fail(CT_ERR_MEMORY, output->op, "%s: out of memory", output->path);
+        return target;
+    }
+    if (S_ISDIR(status.st_mode)) {
+        errno = EISDIR;
+        failed(output, "cannot be written");
+        return NULL;
+    }
+    *stream = !S_ISREG(status.st_mode);
+    target = realpath(output->path, NULL);
+    if (!target) failed(output, "cannot be written");
+    return target;
+}
+
+static void release(ct__output *output) {
+    free(output->target);
+    free(output->temporary);
+    *output = (ct__output){.fd = -1};
+}
+
+bool ct__output_open(ct__output *output, const char *path, bool durable, const char *op) {
+    *output = (ct__output){.op = op, .path = path, .fd = -1, .durable = durable};
+    bool stream;
+    output->target = find_target(output, &stream);
+    if (!output->target) return false;
+    if (stream) {
+        output->fd = open(path, O_WRONLY | O_CLOEXEC);
+        if (output->fd < 0) failed(output, "cannot be opened");
+    } else {
+        const size_t capacity = strlen(output->target) + 48;
+        output->temporary = malloc(capacity);
+        if (!output->temporary) {
+            ct_fail(CT_ERR_MEMORY, op, "%s: out of memory", path);
+        } else {
+            char *folder = folder_of(output->target);
+            const char *slash = strrchr(output->target, '/');
+            if (folder) ct__output_clean(folder, slash ? slash + 1 : output->target);
+            free(folder);
+            output->fd = create_beside(output->target, output->temporary, capacity);
+            if (output->fd < 0) failed(output, "cannot be created");
+        }
+    }
+    if (output->fd >= 0) return true;
+    release(output);
+    return false;
+}
+
+bool ct__output_write(ct__output *output, const void *data, size_t size) {
+    const char *at = data;
+    while (size > 0) {
+        const ssize_t put = write(output->fd, at, size > (1u << 30) ? 1u << 30 : size);
+        if (put < 0 && errno == EINTR) continue;
+        if (put < 0) return failed(output, "cannot be written");
+        at += put;
+        size -= (size_t)put;
+    }
+    return true;
+}
+
+bool ct__output_patch(ct__output *output, const void *data, size_t size, int64_t at) {
+    const char *from = data;
+    while (size > 0) {
+        const ssize_t put = pwrite(output->fd, from, size, (off_t)at);
+        if (put < 0 && errno == EINTR) continue;
+        if (put < 0) return failed(output, "cannot be written");
+        from += put;
+        at += put;
+        size -= (size_t)put;
+    }
+    return true;
+}
+
+/* A rename is on the disk only when its folder is. Some file systems cannot sync a folder and say so: they have no
+ * better promise to give. */
+static bool sync_folder_of(const char *path) {
+    char *folder = folder_of(path);
+    if (!folder) return false;
+    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    free(folder);
+    if (fd < 0) return errno == EACCES; /* a folder that may be written but not read */
+    const bool done = fsync(fd) == 0 || errno == EINVAL || errno == ENOTSUP;
+    close(fd);
+    return done;
+}
+
+bool ct__output_close(ct__output *output, bool good) {
+    if (output->fd < 0) return false;
+    const bool regular = output->temporary != NULL;
+    if (good && regular && output->durable && fsync(output->fd) != 0) good = failed(output, "cannot be synced");
+    /* The name is given while the lock is held: after the close the file would look abandoned. */
+    if (good && regular && rename(output->temporary, output->target) != 0) good = failed(output, "cannot be renamed");
+    if (!good && regular) unlink(output->temporary);
+    if (close(output->fd) != 0 && good && !regular) good = failed(output, "cannot be written");
+    if (good && regular && output->durable && !sync_folder_of(output->target))
+        good = failed(output, "its folder cannot be synced");
+    release(output);
+    return good;
+}
+
+/* The part of a name after the mark is two numbers with a dash between them, as create_beside writes it. */
+static bool is_temporary(const char *name, const char *of) {
+    const char *mark = NULL;
+    for (const char *at = strstr(name, CT__TEMPORARY_MARK); at; at = strstr(at + 1, CT__TEMPORARY_MARK)) mark = at;
+    if (!mark || mark == name) return false;
+    if (of && (strlen(of) != (size_t)(mark - name) || memcmp(name, of, (size_t)(mark - name)) != 0)) return false;
+    const char *at = mark + strlen(CT__TEMPORARY_MARK);
+    const size_t process = strspn(at, "0123456789");
+    if (process == 0 || at[process] != '-') return false;
+    at += process + 1;
+    const size_t number = strspn(at, "0123456789");
+    return number > 0 && at[number] == 0;
+}
+
+void ct__output_clean(const char *folder, const char *name) {
+    const int before = errno;
+    DIR *dir = opendir(folder);
+    for (struct dirent *entry; dir && (entry = readdir(dir));) {
+        if (!is_temporary(entry->d_name, name)) continue;
+        const int fd = openat(dirfd(dir), entry->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+        if (fd < 0) continue;
+        struct stat status;
+        if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && flock(fd, LOCK_EX | LOCK_NB) == 0)
+            unlinkat(dirfd(dir), entry->d_name, 0);
+        close(fd);
+    }
+    if (dir) closedir(dir);
+    errno = before;
+}

@@ -1,0 +1,30 @@
+/* Writing a file so that it appears whole or not at all. */
+#ifndef COTANGENT_IO_FILES_H
+#define COTANGENT_IO_FILES_H
+
+#include <cotangent.h>
+
+/* A file being written: under a temporary name in the same folder until ct__output_close renames it. What is no regular
+ * file (a pipe, a device) gets the bytes as they come. */
+typedef struct ct__output {
+    const char *op;   /* raises the errors */
+    const char *path; /* as the caller gave it, for error texts */
+    char *target, *temporary;
+    int fd;
+    bool durable; /* sync the file before the rename and the folder after it */
+} ct__output;
+
+/* What a temporary file is called: the name it will get, this, the process, a number. A writer holds a lock on it, so one
+ * without a lock has been left by a process that is gone. */
+#define CT__TEMPORARY_MARK ".tmp-"
+
+bool ct__output_open(ct__output *output, const char *path, bool durable, const char *op);
+bool ct__output_write(ct__output *output, const void *data, size_t size);
+bool ct__output_patch(ct__output *output, const void *data, size_t size, int64_t at); /* over what was written */
+/* Gives the file its name when `good`, throws it away when not; always releases. False, with an error, when it failed. */
+bool ct__output_close(ct__output *output, bool good);
+
+/* Removes what killed writers have left beside path or, with path NULL, for any file of the folder. */
+void ct__output_clean(const char *folder, const char *name);
+
+#endif

@@ -1,0 +1,141 @@
+/* Norms. Parameters are weight and bias, in this order; buffers running_mean and running_var. */
+#include "nn/module.h"
+
+typedef struct norm {
+    int64_t channels; /* or features, or neighbours */
+    int64_t groups;
+    ct_nn_norm_options o; /* for layer_norm and rms_norm with shape */
+} norm;
+
+static ct_tensor *batch_forward(ct_module *self, ct_tensor *x) {
+    const norm *n = ct_module_data(self);
+    ct_tensor *mean = ct_module_buffer(self, 0), *var = ct_module_buffer(self, 1);
+    return ct_batch_norm(x, .running_mean = mean, .running_var = var, .weight = ct_module_param(self, 0),
+                         .bias = ct_module_param(self, 1), .training = !mean || ct_module_training(self),
+                         .momentum = n->o.momentum, .eps = n->o.eps, .channels_last = n->o.channels_last);
+}
+
+static ct_tensor *group_forward(ct_module *self, ct_tensor *x) {
+    const norm *n = ct_module_data(self);
+    return ct_group_norm(x, n->groups, .weight = ct_module_param(self, 0), .bias = ct_module_param(self, 1),
+                         .eps = n->o.eps, .channels_last = n->o.channels_last);
+}
+
+static ct_tensor *instance_forward(ct_module *self, ct_tensor *x) {
+    const norm *n = ct_module_data(self);
+    ct_tensor *mean = ct_module_buffer(self, 0), *var = ct_module_buffer(self, 1);
+    return ct_instance_norm(x, .running_mean = mean, .running_var = var, .weight = ct_module_param(self, 0),
+                            .bias = ct_module_param(self, 1), .use_running = mean && !ct_module_training(self),
+                            .momentum = n->o.momentum, .eps = n->o.eps, .channels_last = n->o.channels_last);
+}
+
+static ct_tensor *layer_forward(ct_module *self, ct_tensor *x) {
+    const norm *n = ct_module_data(self);
+    return ct_layer_norm(x, n->o.shape, .weight = ct_module_param(self, 0), .bias = ct_module_param(self, 1),
+                         .eps = n->o.eps);
+}
+
+static ct_tensor *rms_forward(ct_module *self, ct_tensor *x) {
+    const norm *n = ct_module_data(self);
+    return ct_rms_norm(x, n->o.shape, .weight = ct_module_param(self, 0), .eps = n->o.eps);
+}
+
+static ct_tensor *response_forward(ct_module *self, ct_tensor *x) {
+    const norm *n = ct_module_data(self);
+    return ct_local_response_norm(x, n->channels, .alpha = n->o.alpha, .beta = n->o.beta, .k = n->o.k,
+                                  .channels_last = n->o.channels_last);
+}
+
+static void describe(const ct_module *self, char *text, size_t capacity) {
+    const norm *n = ct_module_data(self);
+    ct__writer w = {text, capacity, 0};
+    if (n->groups) ct__write(&w, "%lld, ", (long long)n->groups);
+    if (n->o.shape.n > 1) ct__write(&w, "%s", ct_dims_text(n->o.shape));
+    else ct__write(&w, "%lld", (long long)n->channels);
+    if (n->o.eps.set) ct__write(&w, ", eps=%g", n->o.eps.value);
+    if (n->o.momentum.set) ct__write(&w, ", momentum=%g", n->o.momentum.value);
+    if (n->o.channels_last) ct__write(&w, ", channels_last");
+}
+
+#define NORM_CLASS(id, text)                    \
+    static const ct_module_class id##_class = { \
+        .name = text, .state = sizeof(norm), .forward = id##_forward, .describe = describe};
+NORM_CLASS(batch, "batch_norm")
+NORM_CLASS(group, "group_norm")
+NORM_CLASS(instance, "instance_norm")
+NORM_CLASS(layer, "layer_norm")
+NORM_CLASS(rms, "rms_norm")
+NORM_CLASS(response, "local_response_norm")
+
+/* With weight and bias of that shape, and running statistics, where wanted. */
+static ct_module *make(const ct_module_class *type, const norm *n, ct_dims shape, bool weight, bool bias,
+                       bool running) {
+    ct_module *module = ct_module_new(type);
+    if (!module) return NULL;
+    *(norm *)ct_module_data(module) = *n;
+    return ct__finish(module, (!weight || ct__add_constant(module, "weight", shape, 1, false)) &&
+                                  (!bias || ct__add_constant(module, "bias", shape, 0, false)) &&
+                                  (!running || (ct__add_constant(module, "running_mean", shape, 0, true) &&
+                                                ct__add_constant(module, "running_var", shape, 1, true))));
+}
+
+ct_module *ct_nn_batch_norm_p(int64_t channels, const ct_nn_norm_options *options) {
+    norm n = {.channels = channels};
+    ct__take_options(&n.o, sizeof n.o, options);
+    if (!ct_ok() || !ct__positive("nn_batch_norm", "channels", channels)) return NULL;
+    const bool affine = !n.o.no_affine;
+    return make(&batch_class, &n, CT_DIMS(channels), affine, affine && !n.o.no_bias, !n.o.no_running);
+}
+
+ct_module *ct_nn_group_norm_p(int64_t groups, int64_t channels, const ct_nn_norm_options *options) {
+    norm n = {.channels = channels, .groups = groups};
+    ct__take_options(&n.o, sizeof n.o, options);
+    if (!ct_ok() || !ct__positive("nn_group_norm", "groups", groups) ||
+        !ct__positive("nn_group_norm", "channels", channels))
+        return NULL;
+    if (channels % groups != 0) {
+        ct_fail(CT_ERR_VALUE, "nn_group_norm", "%lld channels cannot be divided into %lld groups", (long long)channels,
+                (long long)groups);
+        return NULL;
+    }
+    const bool affine = !n.o.no_affine;
+    return make(&group_class, &n, CT_DIMS(channels), affine, affine && !n.o.no_bias, false);
+}
+
+ct_module *ct_nn_instance_norm_p(int64_t channels, const ct_nn_norm_options *options) {
+    norm n = {.channels = channels};
+    ct__take_options(&n.o, sizeof n.o, options);
+    if (!ct_ok() || !ct__positive("nn_instance_norm", "channels", channels)) return NULL;
+    return make(&instance_class, &n, CT_DIMS(channels), n.o.affine, n.o.affine && !n.o.no_bias, n.o.running);
+}
+
+static ct_module *make_rows(const ct_module_class *type, const char *function, int64_t features,
+                            const ct_nn_norm_options *options, bool bias) {
+    norm n = {.channels = features};
+    ct__take_options(&n.o, sizeof n.o, options);
+    if (!n.o.shape.n) n.o.shape = CT_DIMS(features);
+    if (!ct_ok()) return NULL;
+    if (n.o.shape.n < 0 || n.o.shape.n > CT_MAX_DIMS) {
+        ct_fail(CT_ERR_SHAPE, function, "shape has more than %d dimensions", CT_MAX_DIMS);
+        return NULL;
+    }
+    for (int i = 0; i < n.o.shape.n; i++)
+        if (!ct__positive(function, "features", n.o.shape.d[i])) return NULL;
+    const bool affine = !n.o.no_affine;
+    return make(type, &n, n.o.shape, affine, affine && bias && !n.o.no_bias, false);
+}
+
+ct_module *ct_nn_layer_norm_p(int64_t features, const ct_nn_norm_options *options) {
+    return make_rows(&layer_class, "nn_layer_norm", features, options, true);
+}
+
+ct_module *ct_nn_rms_norm_p(int64_t features, const ct_nn_norm_options *options) {
+    return make_rows(&rms_class, "nn_rms_norm", features, options, false);
+}
+
+ct_module *ct_nn_local_response_norm_p(int64_t neighbours, const ct_nn_norm_options *options) {
+    norm n = {.channels = neighbours};
+    ct__take_options(&n.o, sizeof n.o, options);
+    if (!ct_ok() || !ct__positive("nn_local_response_norm", "neighbours", neighbours)) return NULL;
+    return make(&response_class, &n, CT_DIMS0, false, false, false);
+}

@@ -1,0 +1,319 @@
+/* The module: what it holds, how that is added and found, and when it dies. */
+#include "nn/module.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- Texts and paths ---- */
+
+void ct__write(ct__writer *writer, const char *format, ...) {
+    const size_t room = writer->length < writer->capacity ? writer->capacity - writer->length : 0;
+    va_list args;
+    va_start(args, format);
+    const int n = vsnprintf(room ? writer->text + writer->length : NULL, room, format, args);
+    va_end(args);
+    if (n > 0) writer->length += (size_t)n;
+}
+
+void ct__write_axes(ct__writer *writer, const char *name, int64_t one, const ct_dims *each) {
+    if (!each->n && !one) return;
+    ct__write(writer, ", %s=%lld", name, (long long)(each->n ? each->d[0] : one));
+    for (int i = 1; i < each->n; i++) ct__write(writer, "x%lld", (long long)each->d[i]);
+}
+
+static const char *const activation_names[] = {"none", "relu", "sigmoid", "tanh", "gelu", "silu"};
+
+void ct__write_activation(ct__writer *writer, ct_activation activation) {
+    if (activation != CT_ACT_NONE) ct__write(writer, ", %s", activation_names[activation]);
+}
+
+bool ct__path_push(ct__path *path, const char *name, size_t *before) {
+    *before = path->length;
+    const size_t needed = path->length + strlen(name) + 2; /* a dot and the end */
+    if (needed > path->capacity) {
+        char *text = realloc(path->text, 2 * needed);
+        if (!text) return ct_fail(CT_ERR_MEMORY, "module", "out of memory");
+        path->text = text;
+        path->capacity = 2 * needed;
+    }
+    if (path->length) path->text[path->length++] = '.';
+    strcpy(path->text + path->length, name);
+    path->length += strlen(name);
+    return true;
+}
+
+void ct__path_pop(ct__path *path, size_t before) {
+    path->length = before;
+    if (path->text) path->text[before] = 0;
+}
+
+/* ---- Life ---- */
+
+ct_module *ct_module_new(const ct_module_class *type) {
+    if (!type || !type->name) {
+        ct_fail(CT_ERR_NULL, "module_new", type ? "the class has no name" : "argument type is NULL");
+        return NULL;
+    }
+    if (!type->forward == !type->forward_n) {
+        ct_fail(CT_ERR_VALUE, "module_new", "the class %s needs either forward or forward_n", type->name);
+        return NULL;
+    }
+    ct_module *module = calloc(1, sizeof *module + type->state);
+    if (!module) {
+        ct_fail(CT_ERR_MEMORY, "module_new", "out of memory for a %s", type->name);
+        return NULL;
+    }
+    module->type = type;
+    module->refs = 1;
+    module->training = true;
+    return module;
+}
+
+ct_module *ct_module_keep(ct_module *module) {
+    if (module) atomic_fetch_add_explicit(&module->refs, 1, memory_order_relaxed);
+    return module;
+}
+
+static void free_slots(ct__slots *slots) {
+    for (int i = 0; i < slots->count; i++) {
+        ct_drop(slots->items[i].x);
+        ct_module_free(slots->items[i].child);
+        free(slots->items[i].name);
+    }
+    free(slots->items);
+}
+
+void ct_module_free(ct_module *module) {
+    if (!module || atomic_fetch_sub_explicit(&module->refs, 1, memory_order_acq_rel) > 1) return;
+    if (module->type->release) module->type->release(module);
+    free_slots(&module->children);
+    free_slots(&module->params);
+    free_slots(&module->buffers);
+    free(module->name);
+    free(module);
+}
+
+void *ct_module_data(const ct_module *module) { return module ? (void *)module->data : NULL; }
+const ct_module_class *ct_module_type(const ct_module *module) { return module ? module->type : NULL; }
+
+/* ---- Adding ---- */
+
+static int find_slot(const ct__slots *slots, const char *name, size_t length) {
+    for (int i = 0; i < slots->count; i++)
+        if (strncmp(slots->items[i].name, name, length) == 0 && slots->items[i].name[length] == 0) return i;
+    return -1;
+}
+
+static char *copy_name(const char *name) {
+    const size_t bytes = strlen(name) + 1;
+    char *copy = malloc(bytes);
+    return copy ? memcpy(copy, name, bytes) : NULL;
+}
+
+/* A new slot of that name with nothing in it; NULL, with an error, when it cannot be. */
+static ct__slot *add_slot(ct_module *module, ct__slots *slots, const char *name, const char *function) {
+    if (!name) {
+        ct_fail(CT_ERR_NULL, function, "argument name is NULL");
+        return NULL;
+    }
+    const size_t length = strlen(name);
+    if (!length || strchr(name, '.')) {
+        ct_fail(CT_ERR_VALUE, function, "\"%s\" is no name: it is empty or has a dot", name);
+        return NULL;
+    }
+    if (find_slot(&module->params, name, length) >= 0 || find_slot(&module->buffers, name, length) >= 0 ||
+        find_slot(&module->children, name, length) >= 0) {
+        ct_fail(CT_ERR_VALUE, function, "the %s has a \"%s\" already", module->type->name, name);
+        return NULL;
+    }
+    if (slots->count == slots->capacity) {
+        const int larger = slots->capacity ? 2 * slots->capacity : 4;
+        ct__slot *items = realloc(slots->items, (size_t)larger * sizeof *items);
+        if (!items) {
+            ct_fail(CT_ERR_MEMORY, function, "out of memory");
+            return NULL;
+        }
+        slots->items = items;
+        slots->capacity = larger;
+    }
+    ct__slot *slot = &slots->items[slots->count];
+    *slot = (ct__slot){.name = copy_name(name)};
+    if (!slot->name) {
+        ct_fail(CT_ERR_MEMORY, function, "out of memory");
+        return NULL;
+    }
+    slots->count++;
+    return slot;
+}
+
+static bool add_tensor(ct_module *module, const char *name, ct_tensor *x, bool buffer) {
+    const char *function = buffer ? "module_add_buffer" : "module_add_param";
+    if (!ct_ok()) return false;
+    if (!module) return ct_fail(CT_ERR_NULL, function, "argument module is NULL");
+    if (!x) return ct_fail(CT_ERR_NULL, function, "\"%s\": argument x is NULL", name ? name : "");
+    if (!buffer && !ct_is_leaf(x))
+        return ct_fail(CT_ERR_GRAD, function, "\"%s\", %s, is computed from others; a parameter is a leaf (ct_detach)",
+                       name ? name : "", ct_tensor_text(x));
+    if (!ct_keep(x)) return false;
+    if (!buffer && !ct_require_grad(x)) {
+        ct_drop(x);
+        return false;
+    }
+    ct__slot *slot = add_slot(module, buffer ? &module->buffers : &module->params, name, function);
+    if (!slot) {
+        ct_drop(x);
+        return false;
+    }
+    slot->x = x;
+    return true;
+}
+
+bool ct_module_add_param(ct_module *module, const char *name, ct_tensor *x) {
+    return add_tensor(module, name, x, false);
+}
+
+bool ct_module_add_buffer(ct_module *module, const char *name, ct_tensor *x) {
+    return add_tensor(module, name, x, true);
+}
+
+static bool contains(const ct_module *tree, const ct_module *module) {
+    if (tree == module) return true;
+    for (int i = 0; i < tree->children.count; i++)
+        if (contains(tree->children.items[i].child, module)) return true;
+    return false;
+}
+
+bool ct_module_add(ct_module *module, const char *name, ct_module *child) {
+    ct__slot *slot = NULL;
+    if (!ct_ok()) {
+        /* what failed before is the error to read */
+    } else if (!module) {
+        ct_fail(CT_ERR_NULL, "module_add", "argument module is NULL");
+    } else if (!child) {
+        ct_fail(CT_ERR_NULL, "module_add", "\"%s\": argument child is NULL", name ? name : "");
+    } else if (contains(child, module)) {
+        ct_fail(CT_ERR_VALUE, "module_add", "\"%s\": a %s cannot be below itself", name ? name : "",
+                module->type->name);
+    } else {
+        slot = add_slot(module, &module->children, name, "module_add");
+    }
+    if (!slot) {
+        ct_module_free(child);
+        return false;
+    }
+    slot->child = child;
+    if (!child->name) child->name = copy_name(name); /* without memory for it errors say less */
+    return true;
+}
+
+/* ---- Looking ---- */
+
+static const ct__slot *slot_at(const ct__slots *slots, int i) {
+    return i >= 0 && i < slots->count ? &slots->items[i] : NULL;
+}
+
+#define SLOT_ACCESS(kind, list, type, field)                              \
+    type ct_module_##kind(const ct_module *module, int i) {               \
+        const ct__slot *slot = module ? slot_at(&module->list, i) : NULL; \
+        return slot ? slot->field : NULL;                                 \
+    }
+SLOT_ACCESS(param, params, ct_tensor *, x)
+SLOT_ACCESS(buffer, buffers, ct_tensor *, x)
+SLOT_ACCESS(child, children, ct_module *, child)
+SLOT_ACCESS(param_name, params, const char *, name)
+SLOT_ACCESS(buffer_name, buffers, const char *, name)
+SLOT_ACCESS(child_name, children, const char *, name)
+
+int ct_module_param_count(const ct_module *module) { return module ? module->params.count : 0; }
+int ct_module_buffer_count(const ct_module *module) { return module ? module->buffers.count : 0; }
+int ct_module_child_count(const ct_module *module) { return module ? module->children.count : 0; }
+bool ct_module_training(const ct_module *module) { return module && module->training; }
+
+/* Follows the names before the last one; that one is left in *last. NULL where the path leads nowhere. */
+static const ct_module *follow(const ct_module *module, const char *path, const char **last) {
+    while (module && path) {
+        const char *dot = strchr(path, '.');
+        if (!dot) break;
+        const int i = find_slot(&module->children, path, (size_t)(dot - path));
+        module = i < 0 ? NULL : module->children.items[i].child;
+        path = dot + 1;
+    }
+    *last = path;
+    return path ? module : NULL;
+}
+
+static ct__slot *find_tensor(const ct_module *module, const char *path) {
+    const char *last;
+    module = follow(module, path, &last);
+    if (!module) return NULL;
+    int i = find_slot(&module->params, last, strlen(last));
+    if (i >= 0) return &module->params.items[i];
+    i = find_slot(&module->buffers, last, strlen(last));
+    return i >= 0 ? &module->buffers.items[i] : NULL;
+}
+
+ct_tensor *ct_module_find(const ct_module *module, const char *path) {
+    const ct__slot *slot = find_tensor(module, path);
+    return slot ? slot->x : NULL;
+}
+
+ct_module *ct_module_find_child(const ct_module *module, const char *path) {
+    const char *last;
+    module = follow(module, path, &last);
+    const int i = module ? find_slot(&module->children, last, strlen(last)) : -1;
+    return i < 0 ? NULL : module->children.items[i].child;
+}
+
+bool ct_module_tie(ct_module *module, const char *path, const char *other) {
+    if (!ct_ok()) return false;
+    if (!module || !path || !other) return ct_fail(CT_ERR_NULL, "module_tie", "an argument is NULL");
+    ct__slot *to = find_tensor(module, path), *from = find_tensor(module, other);
+    if (!to || !from)
+        return ct_fail(CT_ERR_VALUE, "module_tie", "the %s has no \"%s\"", module->type->name, to ? other : path);
+    const ct_dims a = ct_shape(to->x), b = ct_shape(from->x);
+    if (a.n != b.n || memcmp(a.d, b.d, (size_t)a.n * sizeof *a.d) != 0 || ct_dtype_of(to->x) != ct_dtype_of(from->x))
+        return ct_fail(CT_ERR_SHAPE, "module_tie", "\"%s\" is %s, \"%s\" is %s", path, ct_tensor_text(to->x), other,
+                       ct_tensor_text(from->x));
+    if (!ct_keep(from->x)) return false;
+    ct_drop(to->x);
+    to->x = from->x;
+    return true;
+}
+
+/* ---- Helpers of layers ---- */
+
+static bool add_made(ct_module *module, const char *name, ct_tensor *x, bool buffer) {
+    return x && (buffer ? ct_module_add_buffer(module, name, x) : ct_module_add_param(module, name, x));
+}
+
+bool ct__add_uniform(ct_module *module, const char *name, ct_dims shape, double bound) {
+    if (!module) return false;
+    ct_scope {
+        return add_made(module, name, ct_uniform(shape, -bound, bound), false);
+    }
+    return false;
+}
+
+bool ct__add_constant(ct_module *module, const char *name, ct_dims shape, double value, bool buffer) {
+    if (!module) return false;
+    ct_scope {
+        return add_made(module, name, ct_full(shape, value), buffer);
+    }
+    return false;
+}
+
+bool ct__is_activation(const char *function, ct_activation activation) {
+    return (unsigned)activation < sizeof activation_names / sizeof *activation_names ||
+           ct_fail(CT_ERR_VALUE, function, "activation: %d is not a value of its enum", (int)activation);
+}
+
+ct_module *ct__finish(ct_module *module, bool ok) {
+    if (ok) return module;
+    ct_module_free(module);
+    return NULL;
+}
+
+bool ct__positive(const char *function, const char *what, int64_t value) {
+    return value >= 1 || ct_fail(CT_ERR_VALUE, function, "%s is %lld, expected at least 1", what, (long long)value);
+}

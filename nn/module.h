@@ -1,0 +1,96 @@
+/* What the files of nn/ share: the module itself, and the little helpers of layers. Everything else that they use is in
+ * cotangent/nn.h, as for a module from outside. */
+#ifndef COTANGENT_NN_MODULE_H
+#define COTANGENT_NN_MODULE_H
+
+#include <cotangent/nn.h>
+#include <cotangent/op.h>
+#include <stdatomic.h>
+#include <string.h>
+
+typedef struct ct__slot {
+    char *name;
+    ct_tensor *x;     /* of a parameter or buffer, kept */
+    ct_module *child; /* of a child, owned */
+} ct__slot;
+
+typedef struct ct__slots {
+    ct__slot *items;
+    int count, capacity;
+} ct__slots;
+
+struct ct_module {
+    const ct_module_class *type;
+    _Atomic int refs;
+    bool training;
+    char *name; /* in the module that it was first added to, for errors; NULL at the top */
+    ct__slots params, buffers, children;
+    _Alignas(max_align_t) unsigned char data[];
+};
+
+/* ct_forward, followed by an activation (CT_ACT_NONE: nothing) in the same pass where the class can. */
+ct_tensor *ct__forward_then(ct_module *module, ct_tensor *x, ct_activation activation);
+ct_tensor *ct__activate(ct_tensor *x, ct_activation activation);
+
+/* Steps one after the other, each on the result of the one before. While nothing is recorded that one is released as soon as the
+ * next is there; otherwise the graph needs it anyway.
+ *     ct__chain chain = ct__chain_begin(x);
+ *     for (...) { ct__chain_open(&chain); ct__chain_close(&chain, step(chain.x)); }
+ *     return ct__chain_end(&chain); */
+typedef struct ct__chain {
+    ct_tensor *x;    /* the result so far; NULL after a failure */
+    ct_tensor *held; /* the same, where this chain holds it, and not a scope */
+    bool recording;
+    ct_scope_mark mark;
+} ct__chain;
+ct__chain ct__chain_begin(ct_tensor *x);
+void ct__chain_open(ct__chain *chain);
+void ct__chain_close(ct__chain *chain, ct_tensor *y);
+ct_tensor *ct__chain_end(ct__chain *chain); /* of the current scope */
+
+/* A text that is written piece by piece into what room there is; length counts everything. */
+typedef struct ct__writer {
+    char *text;
+    size_t capacity, length;
+} ct__writer;
+void ct__write(ct__writer *writer, const char *format, ...) CT_PRINTF(2, 3);
+/* ", stride=2" or ", stride=2x1": nothing where it is the default. */
+void ct__write_axes(ct__writer *writer, const char *name, int64_t one, const ct_dims *each);
+void ct__write_activation(ct__writer *writer, ct_activation activation); /* ", relu" */
+
+/* A path, which grows and shrinks as a tree is walked. */
+typedef struct ct__path {
+    char *text;
+    size_t length, capacity;
+} ct__path;
+bool ct__path_push(ct__path *path, const char *name, size_t *before); /* before: for ct__path_pop */
+void ct__path_pop(ct__path *path, size_t before);
+
+/* Every parameter and buffer below, also those that occur twice; parents first, parameters before buffers. */
+typedef bool (*ct__slot_fn)(void *context, const char *path, ct_module *owner, ct__slot *slot, bool buffer, int index);
+bool ct__each_slot(const ct_module *module, ct__slot_fn fn, void *context);
+
+/* An older caller has a shorter struct: what it lacks is zero, which is the default. */
+static inline void ct__take_options(void *options, size_t size, const void *given) {
+    const size_t n = given ? *(const size_t *)given : 0;
+    memset(options, 0, size);
+    if (given) memcpy(options, given, n == 0 || n > size ? size : n);
+}
+#define TAKE_OPTIONS(type, name, given) \
+    type name;                          \
+    ct__take_options(&name, sizeof name, (given))
+
+static inline ct_opt ct__opt(ct_opt given, double normal) { return given.set ? given : CT_SET(normal); }
+
+/* Makes a parameter by an expression that gives a tensor, or a child, and adds it; false when that fails. */
+bool ct__add_uniform(ct_module *module, const char *name, ct_dims shape, double bound);
+bool ct__add_constant(ct_module *module, const char *name, ct_dims shape, double value, bool buffer);
+/* The module, or NULL with the module freed when ok is false. */
+ct_module *ct__finish(ct_module *module, bool ok);
+/* A sequential without modules yet, under that class name (of those in container.c). */
+ct_module *ct__sequential_new(const char *name);
+bool ct__is_activation(const char *function, ct_activation activation); /* or an error */
+/* An error unless value is at least 1. */
+bool ct__positive(const char *function, const char *what, int64_t value);
+
+#endif

@@ -1,0 +1,204 @@
+/* The arithmetic of the steps on one vector of elements of each tensor of an item: x[0] what is learned, x[1] the gradient,
+ * then the states. Included once for f32 and once for f64, with T the element, V the vector and DO(name) its functions. The
+ * attributes are doubles; what is made of them is the same for all vectors, and the compiler takes it out of the loop. */
+
+#define NUMBER(value)   DO(set1)((T)(value))
+#define TIMES(x, value) DO(mul)((x), NUMBER(value))
+
+/* a keep + b (1 - keep) */
+SIMD_INLINE V OF(mix)(V a, V b, double keep) { return DO(fma)(b, NUMBER(1 - keep), TIMES(a, keep)); }
+
+SIMD_INLINE V OF(gradient)(const V *x, double scale, double decay) {
+    return DO(fma)(x[0], NUMBER(decay), TIMES(x[1], scale));
+}
+
+SIMD_INLINE void OF(sgd)(const optim_sgd_attrs *a, V *x, int width) {
+    V g = OF(gradient)(x, a->scale, a->decay);
+    if (width > 2) {
+        x[2] = a->first ? g : DO(fma)(g, NUMBER(1 - a->dampening), TIMES(x[2], a->momentum));
+        g = a->nesterov ? DO(fma)(x[2], NUMBER(a->momentum), g) : x[2];
+    }
+    x[0] = DO(fnma)(g, NUMBER(a->lr), x[0]);
+}
+
+SIMD_INLINE void OF(adam)(const optim_adam_attrs *a, V *x, int width) {
+    const V g = OF(gradient)(x, a->scale, a->decay);
+    x[2] = OF(mix)(x[2], g, a->beta1);
+    x[3] = OF(mix)(x[3], DO(mul)(g, g), a->beta2);
+    if (width > 4) x[4] = DO(max)(x[4], x[3]);
+    V u = DO(fma)(g, NUMBER(a->gradient), TIMES(x[2], a->moment));
+    if (!a->plain) u = DO(div)(u, DO(fma)(DO(sqrt)(x[width - 1]), NUMBER(a->root), NUMBER(a->eps)));
+    x[0] = DO(sub)(TIMES(x[0], a->shrink), u);
+}
+
+SIMD_INLINE void OF(rmsprop)(const optim_rmsprop_attrs *a, V *x, int width) {
+    const V g = OF(gradient)(x, a->scale, a->decay);
+    V v = x[2] = OF(mix)(x[2], DO(mul)(g, g), a->alpha);
+    if (width > 3 && a->centered) {
+        x[3] = OF(mix)(x[3], g, a->alpha);
+        v = DO(fnma)(x[3], x[3], v);
+    }
+    V u = DO(div)(g, DO(add)(DO(sqrt)(v), NUMBER(a->eps)));
+    if (width > 3 + a->centered) u = x[width - 1] = DO(fma)(x[width - 1], NUMBER(a->momentum), u);
+    x[0] = DO(fnma)(u, NUMBER(a->lr), x[0]);
+}
+
+SIMD_INLINE void OF(adagrad)(const optim_adagrad_attrs *a, V *x, int width) {
+    (void)width;
+    const V g = OF(gradient)(x, a->scale, a->decay);
+    x[2] = DO(fma)(g, g, x[2]);
+    x[0] = DO(sub)(x[0], DO(div)(TIMES(g, a->lr), DO(add)(DO(sqrt)(x[2]), NUMBER(a->eps))));
+}
+
+SIMD_INLINE void OF(adadelta)(const optim_adadelta_attrs *a, V *x, int width) {
+    (void)width;
+    const V g = OF(gradient)(x, a->scale, a->decay), eps = NUMBER(a->eps);
+    x[2] = OF(mix)(x[2], DO(mul)(g, g), a->rho);
+    const V u = DO(mul)(DO(div)(DO(sqrt)(DO(add)(x[3], eps)), DO(sqrt)(DO(add)(x[2], eps))), g);
+    x[3] = OF(mix)(x[3], DO(mul)(u, u), a->rho);
+    x[0] = DO(fnma)(u, NUMBER(a->lr), x[0]);
+}
+
+SIMD_INLINE void OF(lion)(const optim_lion_attrs *a, V *x, int width) {
+    (void)width;
+    const V g = TIMES(x[1], a->scale), c = OF(mix)(x[2], g, a->beta1);
+    /* the sign of zero is zero, of NaN NaN */
+    const V sign = DO(select)(DO(eq)(c, c), DO(copysign)(NUMBER(1), c), c), zero = DO(zero)();
+    const V u = DO(select)(DO(eq)(c, zero), zero, sign);
+    x[0] = DO(fnma)(u, NUMBER(a->lr), TIMES(x[0], a->shrink));
+    x[2] = OF(mix)(x[2], g, a->beta2);
+}
+
+SIMD_INLINE V OF(lamb_direction)(const optim_lamb_attrs *a, const V *x) {
+    const V u = DO(div)(TIMES(x[2], a->moment), DO(fma)(DO(sqrt)(x[3]), NUMBER(a->root), NUMBER(a->eps)));
+    return DO(fma)(x[0], NUMBER(a->decay), u);
+}
+
+SIMD_INLINE void OF(average)(const optim_average_attrs *a, V *x, int width) {
+    (void)width;
+    x[0] = OF(mix)(x[0], x[1], a->keep);
+}
+
+/* ---- Whole runs of elements ---- */
+
+/* Elements i on of a tensor, `left` of them where that is less than a vector; those beyond the end are 0. */
+#define GET(at, left)    ((left) >= LANES ? DO(load)(at) : DO(load_n)((at), (int)(left)))
+#define PUT(at, v, left) ((left) >= LANES ? DO(store)((at), (v)) : DO(store_n)((at), (v), (int)(left)))
+
+/* name##_N: the step on items of N tensors, all of them but the gradient written back. */
+#define RUN(name, N)                                                                                      \
+    static void OF(name##_##N)(const void *attrs, T *const *at, int64_t n, double factor, double *sums) { \
+        const optim_##name##_attrs a = *(const optim_##name##_attrs *)attrs;                              \
+        (void)factor, (void)sums;                                                                         \
+        for (int64_t i = 0; i < n; i += LANES) {                                                          \
+            V x[N];                                                                                       \
+            for (int k = 0; k < N; k++) x[k] = GET(at[k] + i, n - i);                                     \
+            OF(name)(&a, x, N);                                                                           \
+            for (int k = 0; k < N; k += 1 + (k == 0)) PUT(at[k] + i, x[k], n - i);                        \
+        }                                                                                                 \
+    }
+RUN(sgd, 2)
+RUN(sgd, 3)
+RUN(adam, 4)
+RUN(adam, 5)
+RUN(rmsprop, 3)
+RUN(rmsprop, 4)
+RUN(rmsprop, 5)
+RUN(adagrad, 3)
+RUN(adadelta, 4)
+RUN(lion, 3)
+RUN(average, 2)
+
+/* First pass of LAMB: the moments, and the squared lengths of parameter and direction. */
+static void OF(lamb_moments)(const void *attrs, T *const *at, int64_t n, double factor, double *sums) {
+    const optim_lamb_attrs a = *(const optim_lamb_attrs *)attrs;
+    OF(squares) weight = OF(squares_zero)(), step = weight;
+    (void)factor;
+    for (int64_t i = 0; i < n; i += LANES) {
+        V x[4];
+        for (int k = 0; k < 4; k++) x[k] = GET(at[k] + i, n - i);
+        const V g = TIMES(x[1], a.scale);
+        x[2] = OF(mix)(x[2], g, a.beta1);
+        x[3] = OF(mix)(x[3], DO(mul)(g, g), a.beta2);
+        OF(squares_add)(&weight, x[0]);
+        OF(squares_add)(&step, n - i >= LANES ? OF(lamb_direction)(&a, x) : OF(head)(OF(lamb_direction)(&a, x), n - i));
+        PUT(at[2] + i, x[2], n - i);
+        PUT(at[3] + i, x[3], n - i);
+    }
+    sums[0] = OF(squares_sum)(&weight);
+    sums[1] = OF(squares_sum)(&step);
+}
+
+/* Second pass: the direction again, times lr and the ratio of the lengths. */
+static void OF(lamb_step)(const void *attrs, T *const *at, int64_t n, double factor, double *sums) {
+    const optim_lamb_attrs a = *(const optim_lamb_attrs *)attrs;
+    const V rate = NUMBER(a.lr * factor);
+    (void)sums;
+    for (int64_t i = 0; i < n; i += LANES) {
+        const V x[4] = {GET(at[0] + i, n - i), DO(zero)(), GET(at[2] + i, n - i), GET(at[3] + i, n - i)};
+        PUT(at[0] + i, DO(fnma)(OF(lamb_direction)(&a, x), rate, x[0]), n - i);
+    }
+}
+
+static void OF(lars_lengths)(const void *attrs, T *const *at, int64_t n, double factor, double *sums) {
+    OF(squares) weight = OF(squares_zero)(), gradient = weight;
+    (void)attrs, (void)factor;
+    for (int64_t i = 0; i < n; i += LANES) {
+        OF(squares_add)(&weight, GET(at[0] + i, n - i));
+        OF(squares_add)(&gradient, GET(at[1] + i, n - i));
+    }
+    sums[0] = OF(squares_sum)(&weight);
+    sums[1] = OF(squares_sum)(&gradient);
+}
+
+static void OF(lars_step)(const void *attrs, T *const *at, int64_t n, double factor, double *sums) {
+    const optim_lars_attrs a = *(const optim_lars_attrs *)attrs;
+    const V rate = NUMBER(a.lr * factor), momentum = NUMBER(a.momentum);
+    (void)sums;
+    for (int64_t i = 0; i < n; i += LANES) {
+        const V x[2] = {GET(at[0] + i, n - i), GET(at[1] + i, n - i)};
+        const V u = DO(mul)(OF(gradient)(x, a.scale, a.decay), rate);
+        const V b = DO(fma)(GET(at[2] + i, n - i), momentum, u);
+        PUT(at[2] + i, b, n - i);
+        PUT(at[0] + i, DO(sub)(x[0], a.nesterov ? DO(fma)(b, momentum, u) : b), n - i);
+    }
+}
+
+/* sums[0]: 1 where a result is not finite. */
+static void OF(scale_1)(const void *attrs, T *const *at, int64_t n, double factor, double *sums) {
+    const V by = NUMBER(((const optim_scale_attrs *)attrs)->factor);
+    V rest = DO(zero)(); /* x - x is 0 but for what is not finite */
+    (void)factor;
+    for (int64_t i = 0; i < n; i += LANES) {
+        const V y = DO(mul)(GET(at[0] + i, n - i), by);
+        rest = DO(add)(rest, DO(sub)(y, y));
+        PUT(at[0] + i, y, n - i);
+    }
+    const T left = DO(hsum)(rest);
+    sums[0] = left == 0 ? 0 : 1;
+}
+
+static void OF(norm_1)(const void *attrs, T *const *at, int64_t n, double factor, double *sums) {
+    const double kind = ((const optim_norm_attrs *)attrs)->kind;
+    const T *x = at[0];
+    (void)factor;
+    if (kind == 2) {
+        OF(squares) s = OF(squares_zero)();
+        for (int64_t i = 0; i < n; i += LANES) OF(squares_add)(&s, GET(x + i, n - i));
+        sums[0] = OF(squares_sum)(&s);
+    } else if (isinf(kind)) {
+        V m = DO(zero)();
+        for (int64_t i = 0; i < n; i += LANES) m = DO(max)(m, DO(abs)(GET(x + i, n - i)));
+        sums[0] = (double)DO(hmax)(m);
+    } else {
+        double s = 0;
+        for (int64_t i = 0; i < n; i++) s += pow(fabs((double)x[i]), kind);
+        sums[0] = s;
+    }
+}
+
+#undef NUMBER
+#undef TIMES
+#undef GET
+#undef PUT
+#undef RUN

@@ -1,0 +1,203 @@
+/* The exponential moving average of a network's parameters, and the network with its averages swapped in. */
+#include "optim/optim.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+typedef struct ema_entry {
+    const ct_parameter *source;
+    ct_tensor *x;       /* as it was when the average began; kept */
+    ct_tensor *average; /* of a buffer: a copy */
+    ct_tensor *away;    /* the network's own value while the average is in its place */
+} ema_entry;
+
+struct ct_ema {
+    ct_parameters *list; /* holds the network */
+    ema_entry *entries;
+    ct_tensor **items; /* room for the list of one call */
+    int count;
+    int64_t updates;
+    double decay;
+    bool warmup, swapped;
+};
+
+/* A copy that is kept, in f32 for half types where average. */
+static ct_tensor *copy_of(ct_tensor *x, bool average) {
+    ct_tensor *copy = NULL;
+    ct_scope {
+        ct_no_grad {
+            copy = average && optim_half(ct_dtype_of(x)) ? ct_cast(x, CT_F32) : ct_clone(x);
+        }
+        ct_keep(copy);
+    }
+    return copy;
+}
+
+/* A parameter is averaged; buffers are copied. */
+static bool is_averaged(const ema_entry *e) { return !e->source->buffer && ct_dtype_is_float(ct_dtype_of(e->x)); }
+
+ct_ema *ct_ema_new_p(ct_module *net, const ct_ema_options *options) {
+    const char *me = "ema_new";
+    OPTIM_TAKE(ct_ema_options, given, options);
+    if (!optim_given(net, me, "net")) return NULL;
+    const double decay = given.decay.set ? given.decay.value : 0.999;
+    if (!(decay >= 0 && decay <= 1)) {
+        ct_fail(CT_ERR_VALUE, me, "decay is %g; it has to be from 0 to 1", decay);
+        return NULL;
+    }
+    ct_ema *ema = calloc(1, sizeof *ema);
+    if (!ema) {
+        ct_fail(CT_ERR_MEMORY, me, "out of memory");
+        return NULL;
+    }
+    ema->decay = decay;
+    ema->warmup = given.warmup;
+    ema->list = ct_module_parameters(net);
+    const int count = ct_parameters_count(ema->list);
+    bool ok = ema->list != NULL;
+    if (ok) {
+        ema->entries = calloc((size_t)count + 1, sizeof *ema->entries);
+        ema->items = calloc(2 * (size_t)count + 1, sizeof *ema->items);
+        ok = ema->entries && ema->items;
+        if (!ok) ct_fail(CT_ERR_MEMORY, me, "out of memory");
+    }
+    for (int i = 0; ok && i < count; i++) {
+        ema_entry *e = &ema->entries[ema->count++];
+        e->source = ct_parameters_at(ema->list, i);
+        e->x = ct_keep(ct_parameter_tensor(e->source));
+        ok = (e->average = copy_of(e->x, is_averaged(e))) != NULL;
+    }
+    if (ok) return ema;
+    ct_ema_free(ema);
+    return NULL;
+}
+
+static bool put_back(ct_ema *ema) {
+    bool ok = true;
+    ct_scope {
+        ct_no_grad {
+            for (int i = 0; i < ema->count; i++) {
+                ema_entry *e = &ema->entries[i];
+                if (!e->away) continue;
+                ok = ct_assign(e->x, e->away) && ok;
+                ct_drop(e->away);
+                e->away = NULL;
+            }
+        }
+    }
+    ema->swapped = false;
+    return ok;
+}
+
+void ct_ema_free(ct_ema *ema) {
+    if (!ema) return;
+    if (ema->swapped) put_back(ema);
+    for (int i = 0; i < ema->count; i++) {
+        ct_drop(ema->entries[i].x);
+        ct_drop(ema->entries[i].average);
+        ct_drop(ema->entries[i].away);
+    }
+    ct_parameters_free(ema->list);
+    free(ema->entries);
+    free(ema->items);
+    free(ema);
+}
+
+static bool check(const ct_ema *ema, const char *function, bool swapped) {
+    if (!optim_given(ema, function, "ema")) return false;
+    if (ema->swapped != swapped)
+        return ct_fail(CT_ERR_STATE, function,
+                       swapped ? "the averages are not in the network"
+                               : "the averages are in the network: swap them out");
+    for (int i = 0; i < ema->count; i++)
+        if (ct_parameter_tensor(ema->entries[i].source) != ema->entries[i].x)
+            return ct_fail(CT_ERR_STATE, function,
+                           "%s was moved or converted after the average was made: make a new one",
+                           ema->entries[i].source->name);
+    return true;
+}
+
+bool ct_ema_update(ct_ema *ema) {
+    if (!check(ema, "ema_update", false)) return false;
+    const double t = (double)ema->updates, limit = (1 + t) / (10 + t);
+    const double decay = ema->warmup && limit < ema->decay ? limit : ema->decay;
+    int n = 0;
+    bool ok = true;
+    for (int i = 0; i < ema->count; i++) {
+        const ema_entry *e = &ema->entries[i];
+        if (!is_averaged(e)) continue;
+        ema->items[n++] = e->average;
+        ema->items[n++] = e->x;
+    }
+    if (n) ok = optim_apply("optim_average", ema->items, n, "keep", decay, NULL);
+    ct_scope {
+        ct_no_grad {
+            for (int i = 0; ok && i < ema->count; i++)
+                if (!is_averaged(&ema->entries[i])) ok = ct_assign(ema->entries[i].average, ema->entries[i].x) != NULL;
+        }
+    }
+    if (ok) ema->updates++;
+    return ok;
+}
+
+bool ct_ema_swap_in(ct_ema *ema) {
+    if (!check(ema, "ema_swap_in", false)) return false;
+    bool ok = true;
+    for (int i = 0; ok && i < ema->count; i++) /* all memory first */
+        ok = (ema->entries[i].away = copy_of(ema->entries[i].x, false)) != NULL;
+    ct_scope {
+        ct_no_grad {
+            for (int i = 0; ok && i < ema->count; i++)
+                ok = ct_assign(ema->entries[i].x, ema->entries[i].average) != NULL;
+        }
+    }
+    ema->swapped = true;
+    if (!ok) put_back(ema);
+    return ok;
+}
+
+bool ct_ema_swap_out(ct_ema *ema) { return check(ema, "ema_swap_out", true) && put_back(ema); }
+
+bool ct_ema_put_state(ct_ema *ema, ct_state *state, const char *prefix) {
+    const char *me = "ema_put_state";
+    if (!optim_given(ema, me, "ema") || !optim_given(state, me, "state") || !optim_given(prefix, me, "prefix"))
+        return false;
+    char *name = optim_name(me, prefix, "updates", "");
+    bool ok = name && ct_state_put_integers(state, name, &ema->updates, 1);
+    free(name);
+    for (int i = 0; ok && i < ema->count; i++) {
+        name = optim_name(me, prefix, ema->entries[i].source->name, ".average");
+        ok = name && ct_state_put(state, name, ema->entries[i].average);
+        free(name);
+    }
+    return ok;
+}
+
+bool ct_ema_take_state(ct_ema *ema, const ct_state *state, const char *prefix) {
+    const char *me = "ema_take_state";
+    if (!check(ema, me, false) || !optim_given(state, me, "state") || !optim_given(prefix, me, "prefix")) return false;
+    int64_t updates = 0;
+    ct_tensor **taken = calloc((size_t)ema->count + 1, sizeof *taken);
+    if (!taken) return ct_fail(CT_ERR_MEMORY, me, "out of memory");
+    char *name = optim_name(me, prefix, "updates", "");
+    bool ok = name && ct_state_integers(state, name, &updates, 1);
+    if (ok && updates < 0) ok = ct_fail(CT_ERR_VALUE, me, "%s is %lld", name, (long long)updates);
+    free(name);
+    for (int i = 0; ok && i < ema->count; i++) {
+        const ema_entry *e = &ema->entries[i];
+        name = optim_name(me, prefix, e->source->name, ".average");
+        ok = name && (taken[i] = optim_take_tensor(me, state, name, e->average, ct_dtype_of(e->average)));
+        free(name);
+    }
+    for (int i = 0; i < ema->count; i++) {
+        if (ok) {
+            ct_tensor *before = ema->entries[i].average;
+            ema->entries[i].average = taken[i];
+            taken[i] = before;
+        }
+        ct_drop(taken[i]);
+    }
+    if (ok) ema->updates = updates;
+    free(taken);
+    return ok;
+}

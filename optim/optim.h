@@ -1,0 +1,119 @@
+/* What the files of optim/ share: the optimizer itself, and the description of a kind. */
+#ifndef COTANGENT_OPTIM_OPTIM_H
+#define COTANGENT_OPTIM_OPTIM_H
+
+#include <cotangent/op.h>
+#include <cotangent/optim.h>
+#include <string.h>
+
+enum { OPTIM_SETTINGS = 10, OPTIM_STATES = 3, OPTIM_ATTRS = 12 };
+
+/* What a setting may be. */
+typedef enum optim_range {
+    RANGE_ANY,
+    RANGE_ABOVE_0,
+    RANGE_FROM_0,
+    RANGE_0_TO_1, /* 1 excluded */
+    RANGE_FLAG,
+    RANGE_COUNT, /* a whole number above 0 */
+} optim_range;
+
+typedef struct optim_param {
+    const ct_parameter *source; /* NULL: a tensor by itself */
+    char *name;
+    ct_tensor *x;                          /* kept */
+    ct_tensor *master;                     /* the copy in f32 of a half type, or NULL; kept */
+    ct_tensor *state[OPTIM_STATES], *slow; /* kept; slow: of Lookahead */
+    int states, group;
+    int64_t steps;
+    double product; /* of NAdam's momenta */
+    bool half, fresh;
+    ct_tensor *grad; /* borrowed, during a step; NULL: not in it */
+} optim_param;
+
+typedef struct optim_group {
+    double initial_lr;
+    double s[OPTIM_SETTINGS];
+} optim_group;
+
+/* A kind of optimizer. lr is its first setting. */
+typedef struct optim_kind {
+    ct_optim_info info;
+    const optim_range *ranges; /* of the settings */
+    const char *op;            /* that does the step; NULL: it evaluates the loss itself */
+    const char *const *attrs;  /* of the op, in the order in which prepare gives them, but for scale and master */
+    const char *states[OPTIM_STATES];
+    int (*state_count)(const double *s); /* how many of them it needs with these settings */
+    bool (*check)(const double *s);      /* that settings go together; NULL: they always do */
+    /* The attributes of step t (from 1) of a parameter; product as it will be after it. */
+    void (*prepare)(const double *s, int64_t t, bool fresh, double *product, double *a);
+} optim_kind;
+
+typedef struct lbfgs lbfgs;
+
+struct ct_optim {
+    const optim_kind *kind;
+    ct_optim *inner; /* of Lookahead, which has nothing else but alpha and k; owned */
+    double alpha;
+    int64_t k;
+    ct_parameters *list; /* holds the network; NULL: none */
+    optim_param *params;
+    optim_group *groups;
+    int count, capacity, group_count;
+    int momentum, weight_decay, maximize; /* where these are among the settings; -1: nowhere */
+    const ct_op *op;
+    uint32_t offsets[OPTIM_ATTRS + 2]; /* of the op's attributes: scale, master, then those of the kind */
+    bool flags[OPTIM_ATTRS + 2];       /* which of them are bool */
+    int attr_count;
+    void *attrs;
+    ct_tensor **items; /* room for the list of one call */
+    int64_t steps;
+    bool keep_grad;
+    double grad_scale; /* of the gradients in the next step; 0: 1 */
+    lbfgs *history;
+};
+
+#define OPTIM_TAKE(type, name, given) \
+    type name;                        \
+    optim_take_options(&name, sizeof name, (given))
+
+/* An older caller has a shorter struct: what it lacks is zero, which is the default. */
+static inline void optim_take_options(void *options, size_t size, const void *given) {
+    const size_t n = given ? *(const size_t *)given : 0;
+    memset(options, 0, size);
+    if (given) memcpy(options, given, n == 0 || n > size ? size : n);
+}
+
+/* The optimizer whose parameters and groups these are: the one inside Lookahead. */
+static inline ct_optim *optim_base(const ct_optim *optim) {
+    while (optim->inner) optim = optim->inner;
+    return (ct_optim *)optim;
+}
+
+bool optim_given(const void *object, const char *function,
+                 const char *argument); /* no error is pending, and it is there */
+ct_optim *optim_new(const optim_kind *kind, ct_module *net, const double *values); /* values: checked */
+bool optim_check_value(const char *function, const ct_setting *setting, optim_range range, double value);
+int optim_setting(const optim_kind *kind, const char *name); /* -1: it has none of that name */
+bool optim_collect(ct_optim *optim, const char *function); /* finds the gradients; parameters that moved are an error */
+bool optim_forget(ct_optim *optim);                        /* the gradients, unless they are to be kept */
+bool optim_half(ct_dtype dtype);
+/* Runs op over a list of tensors with one attribute; the first result as a number. */
+bool optim_apply(const char *op, ct_tensor *const *xs, int n, const char *attr, double value, double *result);
+
+extern const optim_kind *const optim_kinds[]; /* ended by NULL */
+extern const optim_kind optim_lookahead;
+
+double optim_lbfgs_step(ct_optim *optim, ct_loss_fn fn, void *context);
+void optim_lbfgs_free(lbfgs *history);
+bool optim_lbfgs_put(ct_optim *optim, ct_state *state, const char *prefix);
+bool optim_lbfgs_take(const ct_optim *optim, const ct_state *state, const char *prefix, lbfgs **taken);
+bool optim_lookahead_step(ct_optim *optim);
+
+/* A name made of parts, in room of its own; NULL, with an error, without memory. Free it. */
+char *optim_name(const char *function, const char *prefix, const char *name, const char *suffix);
+/* A tensor of a state that has to be there with this shape and dtype, copied and kept; NULL after an error. */
+ct_tensor *optim_take_tensor(const char *function, const ct_state *state, const char *name, const ct_tensor *like,
+                             ct_dtype dtype);
+
+#endif

@@ -1,0 +1,236 @@
+/* An optimizer's memory, into a state and back: all of it is looked at and copied before any of it takes its place. */
+#include "optim/optim.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+char *optim_name(const char *function, const char *prefix, const char *name, const char *suffix) {
+    const size_t a = strlen(prefix), b = strlen(name), c = strlen(suffix);
+    char *text = malloc(a + b + c + 1);
+    if (!text) {
+        ct_fail(CT_ERR_MEMORY, function, "out of memory");
+        return NULL;
+    }
+    memcpy(text, prefix, a);
+    memcpy(text + a, name, b);
+    memcpy(text + a + b, suffix, c + 1);
+    return text;
+}
+
+ct_tensor *optim_take_tensor(const char *function, const ct_state *state, const char *name, const ct_tensor *like,
+                             ct_dtype dtype) {
+    ct_tensor *x = ct_state_get(state, name), *copy = NULL;
+    if (!x) {
+        ct_fail(CT_ERR_STATE, function, "%s is missing", name);
+        return NULL;
+    }
+    const ct_dims shape = ct_shape(x), expected = ct_shape(like);
+    bool fits = ct_dtype_of(x) == dtype && shape.n == expected.n;
+    for (int i = 0; fits && i < shape.n; i++) fits = shape.d[i] == expected.d[i];
+    if (!fits) {
+        ct_fail(CT_ERR_SHAPE, function, "%s is %s; %s%s is expected", name, ct_tensor_text(x), ct_dtype_name(dtype),
+                ct_dims_text(expected));
+        return NULL;
+    }
+    ct_scope {
+        ct_no_grad {
+            copy = ct_clone(x);
+        }
+        ct_keep(copy);
+    }
+    return ct_ok() ? copy : NULL;
+}
+
+/* ---- Put ---- */
+
+static bool put_tensor(ct_state *state, const char *prefix, const char *name, const char *what, ct_tensor *x) {
+    if (!x) return true;
+    char suffix[64] = ".";
+    strncat(suffix, what, sizeof suffix - 2);
+    char *full = optim_name("optim_put_state", prefix, name, suffix);
+    const bool ok = full && ct_state_put(state, full, x);
+    free(full);
+    return ok;
+}
+
+/* Which tensors a parameter has in the state: visited in this order for both ways. */
+static const char *tensor_name(const ct_optim *o, int k) {
+    return k < OPTIM_STATES ? o->kind->states[k] : k == OPTIM_STATES ? "master" : "slow";
+}
+enum { TENSORS = OPTIM_STATES + 2 };
+
+static ct_tensor **tensor_of(optim_param *p, int k) {
+    return k < OPTIM_STATES ? &p->state[k] : k == OPTIM_STATES ? &p->master : &p->slow;
+}
+
+/* Numbers under prefix + name. */
+static bool put_numbers(ct_state *state, const char *prefix, const char *name, const double *values, int64_t n) {
+    char *full = optim_name("optim_put_state", prefix, name, "");
+    const bool ok = full && ct_state_put_numbers(state, full, values, n);
+    free(full);
+    return ok;
+}
+static bool put_integers(ct_state *state, const char *prefix, const char *name, const int64_t *values, int64_t n) {
+    char *full = optim_name("optim_put_state", prefix, name, "");
+    const bool ok = full && ct_state_put_integers(state, full, values, n);
+    free(full);
+    return ok;
+}
+
+bool ct_optim_put_state(ct_optim *optim, ct_state *state, const char *prefix) {
+    const char *me = "optim_put_state";
+    if (!optim_given(optim, me, "optim") || !optim_given(state, me, "state") || !optim_given(prefix, me, "prefix"))
+        return false;
+    ct_optim *o = optim_base(optim);
+    const int n = o->count, groups = o->group_count;
+    int64_t *steps = malloc(((size_t)n + 1) * sizeof *steps);
+    double *numbers = malloc(((size_t)n + 2 * (size_t)groups) * sizeof *numbers);
+    char *full = optim_name(me, prefix, "optimizer", "");
+    bool ok = steps && numbers && full;
+    if (!steps || !numbers) ct_fail(CT_ERR_MEMORY, me, "out of memory");
+    ok = ok && ct_state_put_text(state, full, optim->kind->info.name);
+    if (ok) {
+        steps[0] = o->steps;
+        for (int i = 0; i < n; i++) {
+            steps[1 + i] = o->params[i].steps;
+            numbers[2 * groups + i] = o->params[i].product;
+        }
+        for (int i = 0; i < groups; i++) {
+            numbers[2 * i] = o->groups[i].s[0];
+            numbers[2 * i + 1] = o->momentum >= 0 ? o->groups[i].s[o->momentum] : 0;
+        }
+        ok = put_integers(state, prefix, "steps", steps, n + 1) &&
+             put_numbers(state, prefix, "numbers", numbers, 2 * groups + n);
+    }
+    for (int i = 0; ok && i < n; i++)
+        for (int k = 0; ok && k < TENSORS; k++)
+            ok = put_tensor(state, prefix, o->params[i].name, tensor_name(o, k), *tensor_of(&o->params[i], k));
+    ok = ok && (!o->kind->info.needs_loss || optim_lbfgs_put(o, state, prefix));
+    free(full);
+    free(steps);
+    free(numbers);
+    return ok;
+}
+
+/* ---- Take ---- */
+
+typedef struct taking {
+    ct_optim *o;
+    const ct_state *state;
+    const char *prefix;
+    int64_t *steps;    /* all, then of each parameter */
+    double *numbers;   /* lr and momentum of each group, then the product of each parameter */
+    ct_tensor **taken; /* TENSORS for each parameter; kept */
+    lbfgs *history;
+} taking;
+
+static bool take_kind(const taking *t, const char *expected) {
+    const char *me = "optim_take_state";
+    char *full = optim_name(me, t->prefix, "optimizer", "");
+    if (!full) return false;
+    const char *found = ct_state_text(t->state, full);
+    free(full);
+    if (!found) return ct_fail(CT_ERR_STATE, me, "there is no optimizer under %s", t->prefix);
+    if (strcmp(found, expected) == 0) return true;
+    return ct_fail(CT_ERR_STATE, me, "the state is that of %s, the optimizer is %s", found, expected);
+}
+
+static bool take_numbers(taking *t) {
+    const char *me = "optim_take_state";
+    char *steps = optim_name(me, t->prefix, "steps", ""), *numbers = optim_name(me, t->prefix, "numbers", "");
+    const int n = t->o->count, groups = t->o->group_count;
+    bool ok = steps && numbers && ct_state_integers(t->state, steps, t->steps, n + 1) &&
+              ct_state_numbers(t->state, numbers, t->numbers, 2 * groups + n);
+    free(steps);
+    free(numbers);
+    for (int i = 0; ok && i <= n; i++)
+        if (t->steps[i] < 0) ok = ct_fail(CT_ERR_VALUE, me, "a number of steps is %lld", (long long)t->steps[i]);
+    for (int i = 0; ok && i < 2 * groups + n; i++)
+        if (!isfinite(t->numbers[i])) ok = ct_fail(CT_ERR_VALUE, me, "%snumbers holds %g", t->prefix, t->numbers[i]);
+    for (int i = 0; ok && i < groups; i++) {
+        const double lr = t->numbers[2 * i];
+        if (lr < 0) ok = ct_fail(CT_ERR_VALUE, me, "a learning rate is %g; it has to be 0 or more", lr);
+        const int place = t->o->momentum;
+        ok = ok && (place < 0 || optim_check_value(me, &t->o->kind->info.settings[place], t->o->kind->ranges[place],
+                                                   t->numbers[2 * i + 1]));
+    }
+    return ok;
+}
+
+static bool take_param(const taking *t, int i, bool lookahead) {
+    const char *me = "optim_take_state";
+    optim_param *p = &t->o->params[i];
+    const ct_dtype dtype = p->half ? CT_F32 : ct_dtype_of(p->x);
+    double s[OPTIM_SETTINGS];
+    memcpy(s, t->o->groups[p->group].s, sizeof s);
+    if (t->o->momentum >= 0) s[t->o->momentum] = t->numbers[2 * p->group + 1];
+    const bool began = t->steps[1 + i] > 0;
+    const int needed = t->o->kind->op && began ? t->o->kind->state_count(s) : 0;
+    bool ok = true;
+    for (int k = 0; ok && k < TENSORS; k++) {
+        const char *what = tensor_name(t->o, k);
+        if (!what) continue;
+        char suffix[64] = ".";
+        strncat(suffix, what, sizeof suffix - 2);
+        char *full = optim_name(me, t->prefix, p->name, suffix);
+        if (!full) return false;
+        const bool required = k < OPTIM_STATES    ? k < needed
+                              : k == OPTIM_STATES ? p->half && began
+                                                  : lookahead && t->steps[0] > 0;
+        const ct_dtype kind = k <= OPTIM_STATES ? dtype : ct_dtype_of(p->x);
+        if (required || ct_state_get(t->state, full))
+            ok = (t->taken[i * TENSORS + k] = optim_take_tensor(me, t->state, full, p->x, kind)) != NULL;
+        free(full);
+    }
+    return ok;
+}
+
+static void commit(taking *t) {
+    ct_optim *o = t->o;
+    o->steps = t->steps[0];
+    for (int i = 0; i < o->group_count; i++) {
+        o->groups[i].s[0] = t->numbers[2 * i];
+        if (o->momentum >= 0) o->groups[i].s[o->momentum] = t->numbers[2 * i + 1];
+    }
+    for (int i = 0; i < o->count; i++) {
+        optim_param *p = &o->params[i];
+        p->steps = t->steps[1 + i];
+        p->product = t->numbers[2 * o->group_count + i];
+        p->fresh = false;
+        for (int k = 0; k < TENSORS; k++) {
+            ct_tensor **home = tensor_of(p, k), *before = *home;
+            *home = t->taken[i * TENSORS + k];
+            t->taken[i * TENSORS + k] = before; /* dropped at the end */
+        }
+        for (p->states = 0; p->states < OPTIM_STATES && p->state[p->states];) p->states++;
+    }
+    if (o->kind->info.needs_loss) {
+        lbfgs *before = o->history;
+        o->history = t->history;
+        t->history = before;
+    }
+}
+
+bool ct_optim_take_state(ct_optim *optim, const ct_state *state, const char *prefix) {
+    const char *me = "optim_take_state";
+    if (!optim_given(optim, me, "optim") || !optim_given(state, me, "state") || !optim_given(prefix, me, "prefix"))
+        return false;
+    ct_optim *o = optim_base(optim);
+    const size_t n = (size_t)o->count;
+    taking t = {.o = o, .state = state, .prefix = prefix};
+    t.steps = malloc((n + 1) * sizeof *t.steps);
+    t.numbers = malloc((n + 2 * (size_t)o->group_count) * sizeof *t.numbers);
+    t.taken = calloc(n * TENSORS + 1, sizeof *t.taken);
+    bool ok = t.steps && t.numbers && t.taken;
+    if (!ok) ct_fail(CT_ERR_MEMORY, me, "out of memory");
+    ok = ok && take_kind(&t, optim->kind->info.name) && take_numbers(&t);
+    for (int i = 0; ok && i < o->count; i++) ok = take_param(&t, i, optim != o);
+    ok = ok && (!o->kind->info.needs_loss || optim_lbfgs_take(o, state, prefix, &t.history));
+    if (ok) commit(&t);
+    for (size_t i = 0; t.taken && i < n * TENSORS; i++) ct_drop(t.taken[i]);
+    optim_lbfgs_free(t.history);
+    free(t.steps);
+    free(t.numbers);
+    free(t.taken);
+    return ok;
+}

@@ -1,0 +1,186 @@
+#!/usr/bin/env bash
+# `cotangent train`, `eval`, `predict` and `generate`: what they print, what they write, going on after a stop, and how they refuse.
+. "$(dirname "${BASH_SOURCE[0]}")/check.sh"
+cotangent=$build_dir/bin/cotangent
+cd "$work" || exit 1
+
+cat >tiny.yaml <<'YAML'
+about: Drawn shapes
+model: {name: cnn, width: 4, stages: 2, depth: 0}
+data: {kind: shapes, count: 200, size: 16, validation: 0.3}
+transforms:
+  - {name: random_crop, height: 16, pad: 1}
+  - flip
+optimizer: {name: adamw, lr: 0.01}
+schedule: {name: one_cycle}
+ema: 0.9
+metrics: [f1, top5]
+epochs: 3
+batch: 20
+seed: 7
+YAML
+if ! "$cotangent" train tiny.yaml --out first >first.txt 2>&1; then
+    if grep -q 'libyaml\|jansson' first.txt; then
+        skip train "$(cat first.txt)"
+        finish
+    fi
+    echo "FAILED the first training:" && cat first.txt
+    failed=1
+    finish
+fi
+passed=1
+
+# refuses STATUS TEXT ARGUMENTS...: the command ends with that status and exactly that line on standard error.
+refuses() {
+    local status=$1 text=$2 got
+    shift 2
+    got=$("$cotangent" "$@" 2>&1 >/dev/null)
+    [ $? -eq "$status" ] || { echo "another exit status, and: $got" && return 1; }
+    [ "$got" = "error: $text" ] || { echo "got:      $got" && echo "expected: error: $text" && return 1; }
+}
+same() { cmp "$1" "$2"; }
+has() { grep -q -- "$2" "$1" || { echo "no '$2' in $1:" && head -c 2000 "$1" && return 1; }; }
+lacks() { ! grep -q -- "$2" "$1" || { echo "'$2' is in $1" && return 1; }; }
+
+# What a run leaves behind.
+for file in best.safetensors last.safetensors log.jsonl report.html; do check "a run writes $file" test -s first/$file; done
+check "a run writes events for TensorBoard" test -n "$(ls first | grep '^events.out.tfevents')"
+check "an epoch is a line without a terminal" has first.txt '^epoch  3/3  train loss'
+check "the end says where the report is" has first.txt '^report: first/report.html'
+check "the log has three epochs" test "$(grep -c '"event":"epoch"' first/log.jsonl)" -eq 3
+check "the log has the figures of the recipe" has first/log.jsonl '"metric_f1":'
+for part in 'Training report' 'What is taken for what' 'first layer' '<svg' 'Parameters' 'random_crop' '--set'; do
+    [ "$part" = --set ] || check "the report shows $part" has first/report.html "$part"
+done
+check "the report needs nothing from elsewhere" lacks first/report.html 'src="http\|href="http\|<script'
+
+# The same again: at another number of threads, stopped and resumed, killed and resumed.
+"$cotangent" train tiny.yaml --out second --threads 2 >second.txt 2>&1
+check "the same bytes at another number of threads" same first/last.safetensors second/last.safetensors
+check "the same best network at another number of threads" same first/best.safetensors second/best.safetensors
+
+# stop SIGNAL FOLDER EVENT: trains until the log has that line, then sends the signal.
+stop() {
+    # A signal that a script's background job ignores cannot be caught by what it starts, so SIGTERM stands for Ctrl-C.
+    "$cotangent" train tiny.yaml --out "$2" --json >"$2.txt" 2>&1 &
+    local job=$! tries=0
+    until grep -q "$3" "$2/log.jsonl" 2>/dev/null || [ $tries -gt 2000 ]; do
+        tries=$((tries + 1))
+        sleep 0.005
+    done
+    kill -"$1" $job
+    { wait $job; } 2>/dev/null
+}
+stop TERM third '"step":13'
+status=$?
+# A fast machine may be done before the signal arrives.
+check "a stopped run ends with status 130" test $status -eq 130 -o $status -eq 0
+"$cotangent" train --resume --out third >third.more 2>&1
+check "a stopped run goes on to the same bytes" same first/last.safetensors third/last.safetensors
+check "and to the same best network" same first/best.safetensors third/best.safetensors
+check "its log has every epoch once" test "$(grep -c '"event":"epoch"' third/log.jsonl)" -eq 3
+stop KILL fourth '"step":14'
+"$cotangent" train tiny.yaml --resume --out fourth >fourth.more 2>&1
+check "a killed run goes on to the same bytes" same first/last.safetensors fourth/last.safetensors
+check "a finished run can be resumed: it has nothing to do" "$cotangent" train --resume --out first
+
+# --json is for machines.
+if command -v python3 >/dev/null; then
+    "$cotangent" train tiny.yaml --out fifth --epochs 1 --json >fifth.txt 2>&1
+    check "--json prints a JSON object a line" python3 -c 'import json; [json.loads(line) for line in open("fifth.txt")]'
+    check "log.jsonl holds a JSON object a line" python3 -c 'import json; [json.loads(line) for line in open("first/log.jsonl")]'
+else
+    skip json "no python3"
+fi
+
+# Runs are numbered where no folder is named.
+"$cotangent" train tiny.yaml --epochs 1 >numbered.txt 2>&1
+"$cotangent" train tiny.yaml --epochs 1 >>numbered.txt 2>&1
+check "the first run is number 1" test -s runs/tiny-1/report.html
+check "the second run is number 2" test -s runs/tiny-2/report.html
+
+# How recipes are refused.
+bad() { sed "$1" tiny.yaml >bad.yaml; }
+bad 's/^epochs:/epoch:/'
+check "an unknown key" refuses 1 "bad.yaml:11: a recipe has no key 'epoch'; did you mean 'epochs'?" train bad.yaml
+bad 's/name: cnn/name: cnm/'
+check "an unknown model" refuses 1 "bad.yaml:2: there is no model 'cnm'; did you mean 'cnn'?" train bad.yaml
+bad 's/width: 4/widht: 4/'
+check "an unknown setting" refuses 1 "bad.yaml:2: the model cnn has no setting 'widht'; did you mean 'width'?" train bad.yaml
+bad 's/width: 4/width: four/'
+check "a setting that is no number" refuses 1 "bad.yaml:2: width of cnn is a number (or true or false), not four" train bad.yaml
+bad 's/width: 4/width: 0/'
+check "a setting out of range" refuses 1 "bad.yaml:2: cnn: width is from 1 to 4096, not 0" train bad.yaml
+bad 's/- flip/- flap/'
+check "an unknown transform" refuses 1 "bad.yaml:6: there is no transform 'flap'; did you mean 'flip'?" train bad.yaml
+bad 's/adamw/admw/'
+check "an unknown optimizer" refuses 1 "bad.yaml:7: there is no optimizer 'admw'; did you mean 'adamw'?" train bad.yaml
+bad 's/one_cycle/onecycle/'
+check "an unknown schedule" refuses 1 "bad.yaml:8: there is no schedule 'onecycle'; did you mean 'one_cycle'?" train bad.yaml
+bad 's/kind: shapes/kind: shape/'
+check "an unknown kind of data" refuses 1 "bad.yaml:3: there is no kind of data 'shape'; did you mean 'shapes'?" train bad.yaml
+bad 's/count: 200/path: x/'
+check "a key that this kind of data has not" refuses 1 "bad.yaml:3: data of kind shapes has no 'path'; there are validation, limit, count, size" train bad.yaml
+bad 's/batch: 20/batch: 0/'
+check "a batch of nothing" refuses 1 "bad.yaml:12: batch is a whole number from 1 to 16777216, not 0" train bad.yaml
+bad 's/f1, top5/f2/'
+check "an unknown metric" refuses 1 "bad.yaml:10: there is no metric 'f2'; did you mean 'f1'?" train bad.yaml
+bad 's/^seed:.*/loss: cross_entrop/'
+check "an unknown loss" refuses 1 "bad.yaml:13: there is no loss 'cross_entrop'; did you mean 'cross_entropy'?" train bad.yaml
+bad 's/^ema.*/seed: [1/'
+check "not YAML" refuses 1 "bad.yaml:10: this is not YAML: did not find expected ',' or ']'" train bad.yaml
+check "an unknown recipe" refuses 1 "there is no recipe 'fashion-mnist-cn', nor a file of that name; did you mean 'fashion-mnist-cnn'?" train fashion-mnist-cn
+check "--set of an unknown key" refuses 1 "--set modl.width=3: a recipe has no key 'modl'; did you mean 'model'?" train tiny.yaml --set modl.width=3
+check "--set of a bad value" refuses 1 "--set batch=x: batch is a whole number from 1 to 16777216, not x" train tiny.yaml --batch x
+check "data that is not there" refuses 1 "csv-regression: where is the data? --data FILE says so" train csv-regression
+check "nothing is left of a run that could not begin" test ! -e runs/csv-regression-1
+check "an unknown option" refuses 2 "'cotangent train' has no option --epoch; did you mean --epochs?" train tiny.yaml --epoch
+check "a folder that holds a run" refuses 1 "first already holds a run; --resume goes on with it, and another --out begins a new one" train tiny.yaml --out first
+check "another recipe on --resume" refuses 1 "the run in first was begun with another recipe: optimizer was {name: adamw, lr: 0.01}, and is {name: adamw, lr: 0.5} now; to go on with it leave the recipe away, to begin anew choose another --out" train tiny.yaml --lr 0.5 --out first --resume
+check "a device that is not there" test "$("$cotangent" train tiny.yaml --device cuda 2>&1 | head -c 22)" = 'error: --device cuda: '
+
+# eval, predict and generate.
+"$cotangent" eval first/best.safetensors >eval.txt 2>&1
+check "eval prints the accuracy" has eval.txt '^accuracy  *[0-9.]* %'
+check "eval finds what the training found" test "$(sed -n 's/^accuracy *//p' eval.txt)" = "$(sed -n 's/^best: accuracy \(.*\) in.*/\1/p' first.txt)"
+head -c 3000 first/best.safetensors >torn.safetensors
+check "a torn checkpoint is refused" test "$("$cotangent" eval torn.safetensors >/dev/null 2>&1; echo $?)" -eq 1
+cp first/best.safetensors bent.safetensors
+printf '\xff\xff\xff' | dd of=bent.safetensors bs=1 seek=$(($(stat -c %s bent.safetensors) - 9)) conv=notrunc 2>/dev/null
+check "a changed checkpoint is refused" test "$("$cotangent" eval bent.safetensors >/dev/null 2>&1; echo $?)" -eq 1
+check "generate wants a language model" refuses 1 "first/best.safetensors: this is not a language model but a classification" generate first/best.safetensors
+
+# A picture out of the report.
+grep -o 'base64,[^"]*' first/report.html | head -n 1 | cut -d, -f2 | base64 -d >picture.png
+if "$cotangent" predict first/best.safetensors picture.png >predict.txt 2>&1; then
+    check "predict prints three classes" test "$(grep -c ' %  ' predict.txt)" -eq 3
+    check "predict --top 1 --json prints one" test "$("$cotangent" predict first/best.safetensors picture.png --top 1 --json | grep -o '"label"' | wc -l)" -eq 1
+elif grep -q libpng predict.txt; then
+    skip predict "$(cat predict.txt)"
+else
+    check "predict reads a picture" cat predict.txt
+    check "predict reads a picture" false
+fi
+check "predict names a file that is not there" test "$("$cotangent" predict first/best.safetensors nothing.png 2>&1 | grep -c nothing.png)" -ge 1
+
+for i in $(seq 60); do echo "the cat sat on the mat and the dog sat on the log. "; done >text.txt
+"$cotangent" train char-lstm --data text.txt --out text --epochs 2 --batch 8 --set model.dim=16 --set model.hidden=32 --set data.length=32 >text.out 2>&1
+check "a language model is trained" has text.out '^best: perplexity'
+check "its report shows what it writes" has text/report.html 'What it writes'
+"$cotangent" generate text/best.safetensors --prompt 'the ' --tokens 20 --seed 3 >a.txt 2>&1
+"$cotangent" generate text/best.safetensors --prompt 'the ' --tokens 20 --seed 3 >b.txt 2>&1
+check "generate goes on from the prompt" test "$(head -c 4 a.txt)" = 'the ' -a "$(wc -c <a.txt)" -eq 25
+check "generate gives the same for the same seed" same a.txt b.txt
+check "a character that the text never had" test "$("$cotangent" generate text/best.safetensors --prompt 'Z' 2>&1 >/dev/null | grep -c Z)" -eq 1
+
+awk 'BEGIN { srand(1); print "a,b,y"; for (i = 0; i < 120; i++) { a = rand(); b = rand(); printf "%f,%f,%f\n", a, b, 3 * a - 2 * b + 1 } }' >table.csv
+"$cotangent" train csv-regression --data table.csv --out table --epochs 5 >table.out 2>&1
+check "a regression is trained" has table.out '^best: rmse'
+check "its report shows predicted against true" has table/report.html 'Predicted and true'
+check "eval reads another table" "$cotangent" eval table/best.safetensors --data table.csv --json
+
+check "every recipe that ships is listed" test "$("$cotangent" train --list | wc -l)" -ge 12
+check "--describe names the settings of a model" test "$("$cotangent" train --describe cnn | grep -c width)" -ge 1
+check "the manual page is there" test -s "$source_dir/docs/man/cotangent.1"
+check "the completion for bash is sound" bash -n "$source_dir/tools/completion/cotangent.bash"
+finish

@@ -1,0 +1,73 @@
+/* A small real training for the tests of runs: a network with dropout and running statistics, Adam, a schedule, an average
+ * of the weights, and a loader that shuffles. */
+#ifndef COTANGENT_TESTS_RUN_FIXTURE_H
+#define COTANGENT_TESTS_RUN_FIXTURE_H
+
+#include <cotangent/io.h>
+#include <cotangent/run.h>
+
+#include "tests/files.h"
+
+enum { RUN_ITEMS = 90, RUN_IN = 12, RUN_CLASSES = 3 };
+
+typedef struct training {
+    ct_run run;
+    ct_dataset *data;
+} training;
+
+static inline bool training_make(training *t, int64_t hidden, int64_t batch, int loader_threads) {
+    *t = (training){0};
+    ct_scope {
+        ct_rng *rng = ct_rng_new(99, 1);
+        ct_tensor *fields[] = {ct_randn(CT_DIMS(RUN_ITEMS, RUN_IN), .rng = rng),
+                               ct_randint(CT_DIMS(RUN_ITEMS), 0, RUN_CLASSES, .rng = rng)};
+        t->data = ct_dataset_tensors(fields, 2);
+        ct_rng_free(rng);
+    }
+    ct_seed(7);
+    t->run.net = ct_nn_sequential(ct_nn_linear(RUN_IN, hidden), ct_nn_batch_norm(hidden), ct_nn_relu(),
+                                  ct_nn_dropout(0.3), ct_nn_linear(hidden, RUN_CLASSES));
+    t->run.optim = ct_adam(t->run.net, .lr = 1e-2);
+    t->run.schedule = ct_schedule_cosine(t->run.optim, 1000);
+    t->run.ema = ct_ema_new(t->run.net, .decay = CT_SET(0.9));
+    t->run.loader = ct_batches(t->data, batch, .shuffle = true, .seed = 3, .threads = CT_SET(loader_threads));
+    return ct_ok();
+}
+
+static inline void training_free(training *t) {
+    ct_loader_free(t->run.loader);
+    ct_dataset_free(t->data);
+    ct_ema_free(t->run.ema);
+    ct_schedule_free(t->run.schedule);
+    ct_optim_free(t->run.optim);
+    ct_module_free(t->run.net);
+    ct_state_free(t->run.extra);
+}
+
+/* One step; its loss, NaN after an error. */
+static inline double training_step(training *t) {
+    ct_batch b;
+    double value = 0;
+    if (!ct_next(t->run.loader, &b) && !(ct_ok() && ct_next(t->run.loader, &b))) return ct_item(NULL);
+    ct_scope {
+        ct_tensor *loss = ct_cross_entropy(ct_forward(t->run.net, b.x), b.y);
+        value = ct_item(loss);
+        ct_backward(loss);
+        ct_optim_step(t->run.optim);
+        ct_schedule_step(t->run.schedule);
+        ct_ema_update(t->run.ema);
+    }
+    t->run.step++;
+    t->run.epoch = b.epoch;
+    return ct_ok() ? value : ct_item(NULL);
+}
+
+/* Everything that the next step depends on, as bytes: two runs of the same fingerprint go on alike. */
+static inline bool training_same(const training *t, const char *checkpoint) {
+    const char *name = "fingerprint";
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s.safetensors", own_folder(), name);
+    return ct_run_save(&t->run, own_folder(), name) && same_files(path, checkpoint);
+}
+
+#endif
