@@ -165,6 +165,78 @@ static int64_t list_taps(const pass *s, int64_t row, int64_t r, int64_t first, i
     return count;
 }
 
+/* ---- The tile for planes: `rows` rows by sixteen columns by eight channels, a vector of columns for each channel ---- */
+
+#if VF32_LANES == 16
+enum { PLANE_ROWS = 3 };
+
+/* out[c * step + r * out_row + j] = start[c] + sum over t of src[offset[t] + r * src_row + j] w[t][c], j < n, c < count */
+SIMD_INLINE void plane_body(float *out, int64_t step, int64_t out_row, const float *src, int64_t src_row,
+                            const int64_t *offset, const float *w, int64_t taps, const float *start, int64_t count,
+                            int n, const int rows) {
+    vf32 s[PLANE_ROWS * 8];
+#pragma GCC unroll 24
+    for (int i = 0; i < 8 * rows; i++) s[i] = vf32_set1(start[i % 8]);
+    for (int64_t t = 0; t < taps; t++) {
+        const float *x = src + offset[t];
+        const vf32 x0 = vf32_load(x), x1 = rows > 1 ? vf32_load(x + src_row) : x0,
+                   x2 = rows > 2 ? vf32_load(x + 2 * src_row) : x0;
+#pragma GCC unroll 8
+        for (int c = 0; c < 8; c++) {
+            const vf32 y = vf32_set1(w[t * 8 + c]);
+            s[c] = vf32_fma(x0, y, s[c]);
+            if (rows > 1) s[8 % (8 * rows) + c] = vf32_fma(x1, y, s[8 % (8 * rows) + c]);
+            if (rows > 2) s[16 % (8 * rows) + c] = vf32_fma(x2, y, s[16 % (8 * rows) + c]);
+        }
+    }
+#pragma GCC unroll 24
+    for (int i = 0; i < 8 * rows; i++)
+        if (i % 8 < count) vf32_store_n(out + i % 8 * step + i / 8 * out_row, s[i], n);
+}
+
+#define PLANE(R)                                                                                                  \
+    static void plane_##R(float *out, int64_t step, int64_t out_row, const float *src, int64_t src_row,           \
+                          const int64_t *offset, const float *w, int64_t taps, const float *start, int64_t count, \
+                          int n) {                                                                                \
+        plane_body(out, step, out_row, src, src_row, offset, w, taps, start, count, n, R);                        \
+    }
+PLANE(1)
+PLANE(2)
+PLANE(3)
+static void (*const planes[PLANE_ROWS])(float *out, int64_t step, int64_t out_row, const float *src, int64_t src_row,
+                                        const int64_t *offset, const float *w, int64_t taps, const float *start,
+                                        int64_t count, int n) = {plane_1, plane_2, plane_3};
+
+/* Whether vectors of columns are filled well, and where they belong. */
+static bool in_planes(const grouped_pass *p) {
+    const int64_t vectors = (p->w.target + 15) / 16;
+    return p->dtype == CT_F32 && !p->residual && !p->activate && p->target.w == 1 && p->target.c != 1 && p->w.up == 1 &&
+           p->w.down == 1 && p->h.down == 1 && p->w.target * 5 >= vectors * 16 * 4;
+}
+
+static __attribute__((noinline)) void compute_planes(const pass *s, const float *source, const float *weights,
+                                                     const float *start, int64_t image, int64_t channel, int64_t count,
+                                                     int64_t row0, int64_t rows) {
+    const depthwise_image *y = &s->p->target;
+    const int64_t row = s->p->h.up * s->row, parts = (rows + PLANE_ROWS - 1) / PLANE_ROWS;
+    float *out = (float *)y->data + image * y->n + channel * y->c + row0 * y->h;
+    for (int64_t part = 0; part < parts; part++) {
+        const int64_t begin = rows * part / parts, high = rows * (part + 1) / parts - begin;
+        for (int64_t j = 0; j < s->width; j += 16)
+            planes[high - 1](out + begin * y->h + j, y->c, y->h, source + begin * row + j, row, s->offset, weights,
+                             s->taps, start, count, (int)ct__min64(16, s->width - j));
+    }
+}
+#else
+static bool in_planes(const grouped_pass *p) { return (void)p, false; }
+static void compute_planes(const pass *s, const float *source, const float *weights, const float *start, int64_t image,
+                           int64_t channel, int64_t count, int64_t row0, int64_t rows) {
+    (void)s, (void)source, (void)weights, (void)start, (void)image, (void)channel, (void)count, (void)row0, (void)rows;
+}
+#endif
+
+/* ---- All of it ---- */
+
 static void one_group(const pass *s, int64_t image, int64_t group, int worker) {
     const grouped_pass *p = s->p;
     const int64_t ahead = p->source.c == 1 ? ct__max64(16, p->sources) : p->sources * p->source.c; /* the next group */
@@ -189,6 +261,10 @@ static void one_group(const pass *s, int64_t image, int64_t group, int worker) {
             const bool straight = same && count == 8 && y->c == 1 && p->dtype == CT_F32 && !p->residual && !p->activate;
             float start[8] = {0};
             if (p->bias) depthwise_read_f32(start, p->dtype, p->bias, channel * p->bias_step, p->bias_step, count);
+            if (in_planes(p)) {
+                compute_planes(s, source, weights, start, image, channel, count, row0, rows);
+                continue;
+            }
             for (int64_t row = row0; row < row0 + rows; row++)
                 for (int64_t r = 0; r < p->w.down && r < p->w.target; r++) {
                     const float *src = source + (same ? (row - row0) * p->h.up * s->row : 0), *w = weights;

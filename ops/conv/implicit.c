@@ -5,6 +5,8 @@
 #include "core/threads.h"
 #include "ops/conv/implicit.h"
 
+enum { LINE_WEIGHTS = 128 << 10 }; /* bytes of weight to go over with every line of the result, at most */
+
 typedef struct pass {
     const ct_conv_problem *p;
     ct__source source;
@@ -21,7 +23,8 @@ typedef struct pass {
     int64_t panel_bytes;                     /* all taps of a panel */
     char *packed, *workers;
     int64_t worker_bytes, strip_bytes, runs_bytes;
-    bool direct; /* tiles write the result itself */
+    bool direct;      /* tiles write the result itself */
+    bool lines_first; /* all panels of a line, then the next: the result is what takes the time */
     ct_gemm finish;
     int64_t chunks;
 } pass;
@@ -102,6 +105,9 @@ static int64_t plan(pass *s, const ct_conv_problem *p, ct_gemm_activate activate
     s->per_group = ct__ceil_div(s->panels, s->panel_groups);
     s->panel_groups = ct__ceil_div(s->panels, s->per_group);
     s->chunks = blocks * s->panel_groups;
+    s->lines_first = s->direct && s->kernel->asks_ahead && s->panels > 1 && s->panel_groups == 1 &&
+                     s->to.s[2] == s->channels && s->channels > taps * from->padded && from->axis[2].by == 1 &&
+                     s->panels * s->panel_bytes <= LINE_WEIGHTS;
     /* A worker has the source block, a strip of finished sums, and the runs of a tile. */
     const int64_t runs = taps * (s->sweep == OVER_TAPS ? from->channels : 1);
     s->runs_bytes = ct__round_up(runs * (int64_t)sizeof(ct__run), 64);
@@ -204,8 +210,9 @@ static int64_t list_runs(const pass *s, ct__run *runs, int64_t d, int64_t z, int
 /* A place in the work: image, group, position of axis 0, outputs of axes 1 and 2 where the block begins. */
 typedef struct place {
     int64_t n, group, d, h, w;
-    ct__ahead ahead; /* the block after this one, */
-    int64_t lines;   /* so many lines of it with each tile */
+    int64_t first, end; /* lines of the result */
+    ct__ahead ahead;    /* the block after this one, */
+    int64_t lines;      /* so many lines of it with each tile */
 } place;
 
 /* The part of the result that a tile's sums will go to, asked for while they are formed, where its lines lie apart. Always
@@ -213,7 +220,9 @@ typedef struct place {
 static inline __attribute__((always_inline)) void prefetch_result(const pass *s, char *to, int64_t positions,
                                                                   int64_t columns) {
     const int64_t size = ct__type_size(s->finish.c_type), row = s->to.s[2] * size, col = s->to.c * size;
-    if (s->to.c == 1 || col % 4096 == 0) return; /* side by side, or all on one set of the cache */
+    if (s->to.c == 1)
+        for (int64_t i = 0; i < positions; i++) __builtin_prefetch(to + i * row, 1, 2);
+    if (s->to.c == 1 || col % 4096 == 0) return; /* lines of channels, or all on one set of the cache */
     for (int64_t j = 0; j < columns; j++)
         for (int64_t at = 0; at < positions * row; at += 64) __builtin_prefetch(to + j * col + at, 1, 2);
 }
@@ -237,7 +246,7 @@ static void compute_line(const pass *s, place *at, const ct__local *local, char 
     ct__tile t = {.b = b, .b_step = width * groups * ct__type_size(kernel->packed), .cols = (int)have, .runs = runs};
     t.a_row = columns->step * unit;
     t.c_row = columns->by * c_position;
-    t.far_c = s->direct;
+    t.far_c = s->direct && !(s->lines_first && z > at->first);
     char *result = s->result + (line + z0 * s->to.s[2] + panel * width * s->to.c) * size;
     for (int64_t pw = 0; pw < columns->phases && pw < positions; pw++) {
         const int64_t outputs = (positions - pw + columns->by - 1) / columns->by, taps = ct__taps_of(columns, pw);
@@ -253,7 +262,14 @@ static void compute_line(const pass *s, place *at, const ct__local *local, char 
             t.a = local->data + q * columns->step * unit;
             t.c = c + (pw + q * columns->by) * c_position;
             const int64_t high = ct__min(rows, outputs - q);
-            ct__ahead_lines(&at->ahead, at->lines);
+            if (s->lines_first && z + 1 < at->end) { /* the share of this tile in the next line */
+                const int64_t bytes = high * s->channels * size / s->panels;
+                t.ahead = s->result + (line + s->to.s[1] + (z0 + q) * s->channels) * size + panel * bytes;
+                t.ahead_step = t.k ? bytes / (t.k * t.n_runs) : 0;
+                ct__ahead_lines(&at->ahead, at->lines);
+            } else {
+                ct__ahead_tile(&at->ahead, at->lines, kernel, &t);
+            }
             if (!s->direct && pw == 0)
                 prefetch_result(s, result + q * columns->by * s->to.s[2] * size, high * columns->by, have);
             tiles[high - 1](&t);
@@ -299,19 +315,21 @@ static void compute_block(void *ctx, int64_t chunk, int worker) {
     char *strip = local->buffer + from->bytes;
     ct__run *runs = (ct__run *)(void *)(strip + s->strip_bytes);
     ct__source_load(from, local, at.n, at.group, at.d, at.h, at.w);
-    const int64_t last = ct__min((share + 1) * s->per_group, s->panels),
-                  end = ct__min((at.h + from->lines) * rows->by, rows->positions);
+    const int64_t panel0 = share * s->per_group, panels = ct__min(s->per_group, s->panels - panel0);
+    at.first = at.h * rows->by, at.end = ct__min((at.h + from->lines) * rows->by, rows->positions);
+    const int64_t lines = at.end - at.first;
     if (later < s->chunks / s->panel_groups) { /* what this worker will probably have next */
         const place next = place_of(s, later);
         const ct__taps *columns = &from->axis[2];
         const int64_t outputs = ct__min(from->segment, ct__taps_outputs(columns, 0) - at.w);
-        const int64_t tiles = (end - at.h * rows->by) * columns->phases * ct__ceil_div(outputs, s->kernel->rows) *
-                              (last - share * s->per_group);
+        const int64_t tiles = lines * columns->phases * ct__ceil_div(outputs, s->kernel->rows) * panels;
         ct__source_ahead(from, &at.ahead, next.n, next.group, next.d, next.h, next.w);
         at.lines = ct__ceil_div(ct__ahead_total(&at.ahead), tiles);
     }
-    for (int64_t panel = share * s->per_group; panel < last; panel++)
-        for (int64_t z = at.h * rows->by; z < end; z++) compute_line(s, &at, local, strip, runs, z, panel);
+    for (int64_t i = 0; i < panels * lines; i++) {
+        const int64_t panel = s->lines_first ? i % panels : i / lines, line = s->lines_first ? i / panels : i % lines;
+        compute_line(s, &at, local, strip, runs, at.first + line, panel0 + panel);
+    }
 }
 
 size_t ct__conv_implicit_scratch(const ct_conv_problem *p) {

@@ -81,6 +81,8 @@ typedef struct ct__ahead {
 } ct__ahead;
 void ct__source_ahead(const ct__source *s, ct__ahead *ahead, int64_t n, int64_t g, int64_t d, int64_t h, int64_t w);
 void ct__ahead_lines(ct__ahead *ahead, int64_t lines);
+/* The same evenly over a tile's sum, if it can: many at once would keep its own loads waiting. */
+void ct__ahead_tile(ct__ahead *ahead, int64_t lines, const ct__kernel *kernel, ct__tile *tile);
 static inline int64_t ct__ahead_total(const ct__ahead *a) {
     return a->channels * a->slices * ct__ceil_div(a->piece_bytes, 64);
 }

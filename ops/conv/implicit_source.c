@@ -155,6 +155,12 @@ static inline void copy_row(char *restrict to, const char *restrict from, int64_
     memcpy(to + bytes - PIECE, from + bytes - PIECE, PIECE); /* what is left, and some of it again */
 }
 
+/* Pixels of a few halves, an odd number, whose last pair lacks one: that stays zero. */
+static void copy_pixels(char *to, int64_t to_step, const char *from, int64_t step, int64_t pixels, int64_t channels) {
+    for (int64_t i = 0; i < pixels; i++, to += 2 * to_step, from += 2 * step)
+        for (int64_t c = 0; c < channels; c++) memcpy(to + 2 * c, from + 2 * c, 2);
+}
+
 /* Columns [begin, end) of one row of the buffer, all channels. */
 static void load_row(const ct__source *s, const char *from, char *to, int64_t begin, int64_t end) {
     const ct__kernel *kernel = s->kernel;
@@ -167,6 +173,9 @@ static void load_row(const ct__source *s, const char *from, char *to, int64_t be
     } else if (s->last && s->strides.c == 1 && s->strides.s[2] == s->channels && s->padded == s->channels) {
         src.row = 0;
         ct__gemm_isa->pack_a(kernel, &src, dst, 0, false, 1, (end - begin) * s->channels);
+    } else if (s->last && s->type == kernel->packed && s->channels < ct__min(8, s->padded) && s->strides.c == 1 &&
+               ct__type_size(s->type) == 2) {
+        copy_pixels(dst, s->padded, from, s->strides.s[2], end - begin, s->channels);
     } else {
         ct__gemm_isa->pack_a(kernel, &src, dst, s->last ? s->padded : s->plane * kernel->group, !s->last, end - begin,
                              s->channels);
@@ -241,4 +250,24 @@ void ct__ahead_lines(ct__ahead *a, int64_t lines) {
         a->at = 0;
         if (++a->channel == a->channels) a->channel = 0, a->slice++;
     }
+}
+
+void ct__ahead_tile(ct__ahead *a, int64_t lines, const ct__kernel *kernel, ct__tile *t) {
+    enum { FEW = 24 }; /* can be under way at a time */
+    const int64_t k = kernel->asks_ahead && t->cols == ct__panel_width(kernel) && lines > FEW
+                          ? ct__min(t->k * t->n_runs, lines * 4)
+                          : 0;
+    t->ahead = NULL, t->ahead_step = 0;
+    if (k > 0 && a->slice < a->slices) {
+        const int64_t here = ct__min(ct__min(lines, k), ct__ceil_div(a->piece_bytes - a->at, 64));
+        t->ahead = a->data + a->slice * a->slice_bytes + a->channel * a->channel_bytes + a->at;
+        t->ahead_step = here * 64 / k;
+        a->at += here * 64;
+        if (a->at >= a->piece_bytes) {
+            a->at = 0;
+            if (++a->channel == a->channels) a->channel = 0, a->slice++;
+        }
+        lines -= here;
+    }
+    ct__ahead_lines(a, lines);
 }

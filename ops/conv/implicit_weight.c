@@ -66,7 +66,8 @@ static int64_t plan(pass *s, const ct_conv_problem *p, int64_t *tables) {
     s->blocks = g->batch * from->axis[0].positions * from->line_blocks * from->segments;
     s->part_bytes = s->weights * s->ld * acc;
     s->parts = ct__min(s->blocks, ct__min(PARTS, PART_BYTES / (s->part_bytes + 1) + 1));
-    s->panel_groups = ct__min(s->panels, ct__ceil_div(CT__LEAST_CHUNKS, s->parts * g->groups));
+    /* every group of panels copies the source for itself */
+    s->panel_groups = ct__min(s->panels, ct__ceil_div(from->borrowed ? CT__LEAST_CHUNKS : PARTS, s->parts * g->groups));
     s->per_group = ct__ceil_div(s->panels, s->panel_groups);
     s->panel_groups = ct__ceil_div(s->panels, s->per_group);
     const int64_t pixel = g->y.s[2] * acc;
@@ -159,7 +160,8 @@ static void multiply_row(const pass *s, place *at, const ct__local *local, const
             const int64_t tap = s->sweep == OVER_CHANNELS ? o : 0, c = s->sweep == OVER_TAPS ? o : 0;
             t.a = base + tap * columns->spacing * unit + c * channel + i * t.a_row;
             t.c = sums + row_of(s, td, th, tap, c) * s->ld * acc + i * t.c_row;
-            for (int j = 0; j < 2; j++) ct__ahead_lines(&at->ahead[j], at->rate[j]);
+            ct__ahead_tile(&at->ahead[0], at->rate[0], kernel, &t);
+            ct__ahead_lines(&at->ahead[1], at->rate[1]);
             tiles[ct__min(high, count - i) - 1](&t);
         }
 }

@@ -159,7 +159,23 @@ static inline void convert_out(void *restrict dst, ct_gemm_type to, const void *
         return;
     }
     if (from == CT_GEMM_F32) {
+#if defined(__AVX512F__)
+        if (to == CT_GEMM_BF16) { /* as f32_to_bf16; lines are short, so the rest of one is masked, not a loop */
+            const __m512i half = _mm512_set1_epi32(0x7fff), one = _mm512_set1_epi32(1), quiet = _mm512_set1_epi32(0x40);
+            for (int64_t j = 0; j < n; j += 16) {
+                const __mmask16 here = n - j >= 16 ? 0xffff : (__mmask16)((1u << (n - j)) - 1u);
+                const __m512i x = _mm512_maskz_loadu_epi32(here, (const float *)src + j);
+                const __m512i high = _mm512_srli_epi32(x, 16), even = _mm512_and_si512(high, one);
+                const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(_mm512_add_epi32(x, half), even), 16);
+                const __mmask16 nan = _mm512_cmp_ps_mask(_mm512_castsi512_ps(x), _mm512_castsi512_ps(x), _CMP_UNORD_Q);
+                _mm512_mask_cvtepi32_storeu_epi16((uint16_t *)dst + j, here,
+                                                  _mm512_mask_or_epi32(rounded, nan, high, quiet));
+            }
+            return;
+        }
+#else
         if (to == CT_GEMM_BF16) CONVERT_LOOP(uint16_t, float, f32_to_bf16(x))
+#endif
         int64_t i = 0;
 #if defined(__AVX512F__)
         for (; i + 16 <= n; i += 16)

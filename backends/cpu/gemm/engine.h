@@ -28,7 +28,9 @@ typedef struct ct__tile {
     double alpha;
     int cols; /* valid columns */
     bool accumulate, scale;
-    bool far_c; /* C is not in cache: ask for it at once */
+    bool far_c;         /* C is not in cache: ask for it at once */
+    const void *ahead;  /* kernels that say so ask for what is wanted later (NULL: nothing) evenly during the sum, */
+    int64_t ahead_step; /* so many bytes further with each k group */
 } ct__tile;
 
 typedef void (*ct__tile_fn)(const ct__tile *);
@@ -54,6 +56,7 @@ typedef struct ct__kernel {
     ct_gemm_type packed; /* element type the tile reads */
     ct_gemm_type acc;
     bool unsigned_a; /* the tile wants u8 for A: i8 is shifted by 128 and made good by `start` */
+    bool asks_ahead; /* full width tiles do as ct__tile.ahead says */
     int depth;       /* k block: a row tile's A strip near L1 */
     int block_cols;  /* columns of a work block: depth x block_cols of B in L2 */
     int block_rows;  /* rows of a work block, at most */

@@ -45,7 +45,11 @@ static void panel_from_rows(const ct__kernel *k, const char *src, int64_t src_ro
     const int64_t width = panel_width(k), bytes = width * unit;
     for (int64_t p = 0; p < depth; p += group, dst += bytes, src += group * src_row) {
         if (group == 1) memcpy(dst, src, (size_t)(cols * unit));
-        else interleave(dst, src, src_row, ct__min(group, depth - p), group, cols, size);
+        else {
+            for (int64_t q = 0; q < group; q++)
+                __builtin_prefetch(src + q * src_row + cols * size); /* the next panel */
+            interleave(dst, src, src_row, ct__min(group, depth - p), group, cols, size);
+        }
     }
 }
 

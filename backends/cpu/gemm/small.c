@@ -34,6 +34,8 @@ static void multiply(const ct_gemm *g, const ct__kernel *kernel, const char *a, 
     t.accumulate = g->accumulate;
     t.scale = g->scale;
     t.far_c = false;
+    t.ahead = NULL;
+    t.ahead_step = 0;
     if (g->b_col != 1) {
         const ct__matrix src = {b, g->b_type, g->b_row, g->b_col};
         ct__gemm_isa->pack_b(kernel, &src, stack, g->k, g->n);

@@ -4,7 +4,7 @@
  *
  * Vocabulary: VEC, MASK, LANES, TILE_ROWS, TILE_VECS, TILE_WIDTH (columns), V_ZERO, V_LOAD, V_LOAD_MASK, V_STORE, V_STORE_MASK,
  * V_BROADCAST, V_FMA(a, b, c), V_ADD, V_SCALE(v, alpha), V_MASK(valid lanes); optional TILE_START
- * (what the sums start from) and TILE_COPIES (tiles that also pack B).
+ * (what the sums start from), TILE_COPIES (tiles that also pack B) and TILE_AHEAD (tiles that ask ahead).
  *
  * A is addressed by two byte strides, so rows of a matrix, of its transpose and of a packed copy
  * all feed the same code. B is k rows of contiguous columns, any byte stride apart. Nothing
@@ -78,6 +78,31 @@ _Static_assert(TILE_WIDTH == TILE_VECS * LANES, "a kernel's name says its tile")
 #define TILE_START(t, v) V_ZERO
 #endif
 
+#ifdef TILE_AHEAD
+#define TILE_ASKS 1
+#else
+#define TILE_ASKS 0
+#endif
+
+/* One k group: rows of B against rows of A. */
+#define TILE_STEP                                                                           \
+    const VEC b0 = TILE_LOAD(b, 0);                                                         \
+    const VEC b1 = vecs > 1 ? TILE_LOAD(b, 1) : V_ZERO;                                     \
+    const VEC b2 = vecs > 2 ? TILE_LOAD(b, 2) : V_ZERO;                                     \
+    if (copy) {                                                                             \
+        /* Into L2: rows a power of two apart would push each other out of L1. */           \
+        __builtin_prefetch(b + 32 * b_step, 0, 2);                                          \
+        if (vecs > 1) __builtin_prefetch(b + 32 * b_step + (vecs - 1) * sizeof(VEC), 0, 2); \
+        V_STORE(to, b0);                                                                    \
+        if (vecs > 1) V_STORE(to + sizeof(VEC), b1);                                        \
+        if (vecs > 2) V_STORE(to + 2 * sizeof(VEC), b2);                                    \
+        to += vecs * sizeof(VEC);                                                           \
+    }                                                                                       \
+    TILE_EACH(TILE_ROW)                                                                     \
+    a0 += step, a1 += step, a2 += step, a3 += step, a4 += step;                             \
+    b += b_step;                                                                            \
+    (void)b1, (void)b2;
+
 /* `copy`: leaves a packed copy of B's panel behind, for the row tiles that follow. B is then far
  * away, so its rows are asked for early. */
 static inline __attribute__((always_inline)) void tile_body(const ct__tile *t, const int rows, const int vecs,
@@ -88,6 +113,9 @@ static inline __attribute__((always_inline)) void tile_body(const ct__tile *t, c
     int64_t runs = copy ? 0 : t->n_runs;
     if (runs > 0) a0 += run->a, b += run->b;
     const char *a1 = a0 + 3 * row, *a2 = a1 + 3 * row, *a3 = a2 + 3 * row, *a4 = a3 + 3 * row;
+    const char *ahead = (const char *)t->ahead;
+    const int64_t ahead_step = t->ahead_step;
+    const bool asks = TILE_ASKS && !masked && !copy && vecs == TILE_VECS && ahead;
     char *c = (char *)t->c, *to = (char *)t->copy;
     const MASK mask = V_MASK(t->cols - (vecs - 1) * LANES);
     const VEC start0 = TILE_START(t, 0);
@@ -101,23 +129,16 @@ static inline __attribute__((always_inline)) void tile_body(const ct__tile *t, c
         TILE_AGAIN(c)
     }
 again:
-    for (int64_t p = t->k; p > 0; p--) {
-        const VEC b0 = TILE_LOAD(b, 0);
-        const VEC b1 = vecs > 1 ? TILE_LOAD(b, 1) : V_ZERO;
-        const VEC b2 = vecs > 2 ? TILE_LOAD(b, 2) : V_ZERO;
-        if (copy) {
-            /* Into L2: rows a power of two apart would push each other out of L1. */
-            __builtin_prefetch(b + 32 * b_step, 0, 2);
-            if (vecs > 1) __builtin_prefetch(b + 32 * b_step + (vecs - 1) * sizeof(VEC), 0, 2);
-            V_STORE(to, b0);
-            if (vecs > 1) V_STORE(to + sizeof(VEC), b1);
-            if (vecs > 2) V_STORE(to + 2 * sizeof(VEC), b2);
-            to += vecs * sizeof(VEC);
+    if (asks) {
+        for (int64_t p = t->k; p > 0; p--) {
+            __builtin_prefetch(ahead);
+            ahead += ahead_step;
+            TILE_STEP
         }
-        TILE_EACH(TILE_ROW)
-        a0 += step, a1 += step, a2 += step, a3 += step, a4 += step;
-        b += b_step;
-        (void)b1, (void)b2;
+    } else {
+        for (int64_t p = t->k; p > 0; p--) {
+            TILE_STEP
+        }
     }
     if (--runs > 0) {
         run++;
