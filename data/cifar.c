@@ -1,5 +1,5 @@
-/* CIFAR-10 and CIFAR-100 in their binary versions: one record an image, its label (for CIFAR-100 a coarse and a fine one) and
- * 3 x 32 x 32 bytes. */
+/* CIFAR-10 and CIFAR-100 in their binary versions: one record an image, its label (for CIFAR-100 a coarse and a fine
+ * one) and 3 x 32 x 32 bytes. */
 #include "data/data.h"
 
 #include <stdio.h>
@@ -98,7 +98,10 @@ static bool append(const uint8_t *bytes, size_t size, const char *path, int *lab
     return true;
 }
 
-/* One name a line; other counts than expected are ignored, the labels count. */
+static const char *const ten_names[] = {"airplane", "automobile", "bird",  "cat",  "deer",
+                                        "dog",      "frog",       "horse", "ship", "truck"};
+
+/* One name a line; without such a file, or with another count, the ten are known and the hundred have none. */
 static void take_names(ct_dataset *dataset, const char *path, int64_t classes) {
     const char *names[100] = {0};
     size_t size;
@@ -108,7 +111,7 @@ static void take_names(ct_dataset *dataset, const char *path, int64_t classes) {
     for (char *line = text ? strtok_r(text, "\r\n", &rest) : NULL; line && n < classes;
          line = strtok_r(NULL, "\r\n", &rest))
         names[n++] = line;
-    if (ct_ok()) ct_dataset_set_classes(dataset, classes, n == classes ? names : NULL);
+    if (ct_ok()) ct_dataset_set_classes(dataset, classes, n == classes ? names : classes == 10 ? ten_names : NULL);
     free(text);
 }
 

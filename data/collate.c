@@ -1,5 +1,5 @@
-/* Making one batch: items are read, transformed and laid side by side. Plain loops, no op of any size: this runs on the loader's
- * threads and must not take the library's threads away from the training. */
+/* Making one batch: items are read, transformed and laid side by side. Plain loops, no op of any size: this runs on the
+ * loader's threads and must not take the library's threads away from the training. */
 #include "data/loader.h"
 
 #include <stdio.h>
@@ -38,8 +38,10 @@ static bool differ(int field, const int64_t *index, int64_t i, ct_tensor *x, ct_
         field, (long long)index[i], here, (long long)index[0], there);
 }
 
-static bool one_item(const ct__recipe *recipe, int64_t epoch, int64_t index, ct_tensor **fields) {
+static bool one_item(const ct__recipe *recipe, int64_t epoch, const ct__made *made, int64_t i, ct_tensor **fields) {
+    const int64_t index = made->index[i];
     ct_draw draw = ct__draw_begin(recipe->seed, CT__DRAW_ITEM, epoch, index);
+    if (!recipe->once) draw = ct__draw_begin(draw.key, CT__DRAW_ITEM, epoch, made->first + i);
     const bool ok = ct__dataset_get(recipe->dataset, index, &draw, fields) &&
                     ct__transform_item(recipe->items, fields, recipe->dataset->fields, &draw);
     ct__draw_end(&draw);
@@ -61,7 +63,7 @@ static bool stack_items(const ct__recipe *recipe, int64_t epoch, const ct__made 
         if (cancelled(recipe)) return false;
         ct_scope {
             ct_tensor *fields[CT_MAX_FIELDS], *holder;
-            ok = one_item(recipe, epoch, made->index[i], fields);
+            ok = one_item(recipe, epoch, made, i, fields);
             for (int f = 0; ok && f < count; f++) {
                 if (i == 0) {
                     shape[f] = ct_shape(fields[f]);
@@ -154,7 +156,7 @@ static bool pad_items(const ct__recipe *recipe, int64_t epoch, ct__made *made, c
     ct_tensor **items = ct__zeroed("batches", made->n * count, sizeof *items);
     bool ok = items != NULL;
     for (int64_t i = 0; ok && i < made->n; i++) {
-        ok = !cancelled(recipe) && one_item(recipe, epoch, made->index[i], items + i * count);
+        ok = !cancelled(recipe) && one_item(recipe, epoch, made, i, items + i * count);
         if (ok) made->length[i] = ct_ndim(items[i * count]) ? ct_dim(items[i * count], 0) : 1;
     }
     for (int f = 0; ok && f < count; f++) {

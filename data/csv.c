@@ -1,4 +1,5 @@
-/* Numbers out of the cells of a CSV file: which columns are categories, what their numbers are, means and deviations. */
+/* Numbers out of the cells of a CSV file: which columns are categories, what their numbers are, means and
+ * deviations. */
 #include "data/csv.h"
 
 #include <locale.h>

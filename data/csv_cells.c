@@ -1,5 +1,5 @@
-/* Cuts the text of a CSV file into cells, in place. Lines end with LF or CRLF; empty lines are passed over; a field may be in
- * double quotes, which are doubled inside it. */
+/* Cuts the text of a CSV file into cells, in place. Lines end with LF or CRLF; empty lines are passed over; a field may
+ * be in double quotes, which are doubled inside it. */
 #include "data/csv.h"
 
 enum { MOST_COLUMNS = 1 << 16 };

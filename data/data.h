@@ -47,8 +47,9 @@ struct ct_transform {
 bool ct__transform_item(ct_transform *transform, ct_tensor **fields, int n, ct_draw *draw);
 bool ct__transform_batch(ct_transform *transform, ct_tensor **fields, int n, int64_t classes, ct_draw *draw);
 bool ct__transform_has(const ct_transform *transform, bool batch); /* something to do for items, or for batches */
-/* Where the last thing that happens to an item is to be normalised, that can be done for a whole batch: then *last is that
- * transform, and the result, to be freed, is what is left for the items (NULL: nothing, or no memory, with an error). */
+/* Where the last thing that happens to an item is to be normalised, that can be done for a whole batch: then *last is
+ * that transform, and the result, to be freed, is what is left for the items (NULL: nothing, or no memory, with an
+ * error). */
 ct_transform *ct__transform_cut(ct_transform *transform, ct_transform **last);
 /* x, an item or a batch, as f32: u8 divided by 255, and normalised where `by` is not NULL. In the current scope. */
 ct_tensor *ct__normalise(ct_tensor *x, const ct_transform *by);
@@ -58,6 +59,7 @@ struct ct_sampler {
     int64_t items; /* 0: as many as the dataset has */
     void *context;
     void (*release)(void *context);
+    bool once; /* no item comes twice in an epoch */
 };
 
 /* ---- Small things ---- */
@@ -93,8 +95,8 @@ static inline char *ct__copy_text(const char *op, const char *text, size_t lengt
     return copy;
 }
 
-/* The elements of x as a dense array of its dtype, whatever its layout; x itself or a copy in the current scope. NULL with
- * an error. */
+/* The elements of x as a dense array of its dtype, whatever its layout; x itself or a copy in the current scope. NULL
+ * with an error. */
 const void *ct__dense(ct_tensor *x, ct_tensor **holder);
 /* A new tensor of the current scope, to be filled in by hand. */
 ct_tensor *ct__blank(ct_dims shape, ct_dtype dtype, void **data);

@@ -1,4 +1,5 @@
-/* Random numbers of one item, batch or epoch: a 64-bit mix of a key and a counter. No op is called for a single number. */
+/* Random numbers of one item, batch or epoch: a 64-bit mix of a key and a counter. No op is called for a single
+ * number. */
 #include "data/data.h"
 
 #include <math.h>

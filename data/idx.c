@@ -1,5 +1,5 @@
-/* IDX, the format of MNIST: two zero bytes, a dtype, the number of dimensions, the dimensions (32 bits, big-endian), and the
- * elements (big-endian). */
+/* IDX, the format of MNIST: two zero bytes, a dtype, the number of dimensions, the dimensions (32 bits, big-endian),
+ * and the elements (big-endian). */
 #include "data/idx.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* The loader: threads that make batches ahead, in a ring of places, and ct_next, which takes them in order. A batch depends on
- * its number alone, so it does not matter which thread makes it, or when. */
+/* The loader: threads that make batches ahead, in a ring of places, and ct_next, which takes them in order. A batch
+ * depends on its number alone, so it does not matter which thread makes it, or when. */
 #include "data/loader.h"
 
 #include <pthread.h>
@@ -45,6 +45,7 @@ static place *place_of(ct_loader *loader, int64_t number) { return &loader->plac
 
 static void fill_place(ct_loader *loader, int64_t epoch, int64_t number, place *at) {
     const int64_t begin = number * loader->batch, left = loader->items - begin;
+    at->made.first = begin;
     at->made.n = left < loader->batch ? left : loader->batch;
     memcpy(at->made.index, loader->order + begin, (size_t)at->made.n * sizeof *at->made.index);
     ct__make_batch(&loader->recipe, epoch, number, &at->made);
@@ -186,6 +187,7 @@ static bool fill_loader(ct_loader *loader, const ct_batches_options *o) {
     loader->next = loader->batches;
     loader->recipe.seed = o->seed;
     loader->recipe.raw = o->raw;
+    loader->recipe.once = loader->sampler->once;
     loader->recipe.pad = o->pad.set;
     loader->recipe.pad_value = o->pad.value;
     loader->recipe.cancel = &loader->cancel;

@@ -11,6 +11,7 @@ typedef struct ct__recipe {
     ct_transform *last;      /* part of transform: normalises, done for the whole batch; NULL: none */
     uint64_t seed;
     bool raw, pad;
+    bool once; /* no item comes twice in an epoch; otherwise random numbers depend on its place in the epoch, too */
     double pad_value;
     const _Atomic bool *cancel; /* when it turns true, the batch is not wanted any more */
 } ct__recipe;
@@ -18,8 +19,8 @@ typedef struct ct__recipe {
 typedef struct ct__made {
     ct_tensor *field[CT_MAX_FIELDS]; /* kept */
     int64_t *index, *length;         /* room for a whole batch */
-    int64_t n;
-    ct_code code; /* CT_OK, or why there is no batch */
+    int64_t n, first;                /* how many items, and the place of the first in the epoch */
+    ct_code code;                    /* CT_OK, or why there is no batch */
     char op[64], text[1024];
 } ct__made;
 

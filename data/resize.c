@@ -1,5 +1,6 @@
-/* Resizing by weighted means along rows, then along columns. The weights are a triangle about the place of each result; it
- * is one pixel of the input wide where the image grows (bilinear) and wider where it shrinks, so that every pixel counts. */
+/* Resizing by weighted means along rows, then along columns. The weights are a triangle about the place of each result;
+ * it is one pixel of the input wide where the image grows (bilinear) and wider where it shrinks, so that every pixel
+ * counts. */
 #include "data/image.h"
 
 #include <math.h>

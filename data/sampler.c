@@ -3,22 +3,6 @@
 
 #include <math.h>
 
-ct_sampler *ct_sampler_call(ct_sampler_fn fn, void *context, int64_t items, void (*release)(void *context)) {
-    ct_sampler *sampler = NULL;
-    if (!fn) ct__null("sampler_call", "fn");
-    else if (items < 0) ct_fail(CT_ERR_VALUE, "sampler_call", "%lld items; expected 0 or more", (long long)items);
-    else sampler = ct__zeroed("sampler_call", 1, sizeof *sampler);
-    if (sampler) *sampler = (ct_sampler){fn, items, context, release};
-    else if (release) release(context);
-    return sampler;
-}
-
-void ct_sampler_free(ct_sampler *sampler) {
-    if (!sampler) return;
-    if (sampler->release) sampler->release(sampler->context);
-    free(sampler);
-}
-
 static bool in_order(void *context, ct_dataset *dataset, int64_t *indices, int64_t n, ct_draw *draw) {
     (void)context, (void)dataset, (void)draw;
     for (int64_t i = 0; i < n; i++) indices[i] = i;
@@ -29,6 +13,22 @@ static bool shuffled(void *context, ct_dataset *dataset, int64_t *indices, int64
     in_order(context, dataset, indices, n, draw);
     ct__shuffle(indices, n, draw);
     return true;
+}
+
+ct_sampler *ct_sampler_call(ct_sampler_fn fn, void *context, int64_t items, void (*release)(void *context)) {
+    ct_sampler *sampler = NULL;
+    if (!fn) ct__null("sampler_call", "fn");
+    else if (items < 0) ct_fail(CT_ERR_VALUE, "sampler_call", "%lld items; expected 0 or more", (long long)items);
+    else sampler = ct__zeroed("sampler_call", 1, sizeof *sampler);
+    if (sampler) *sampler = (ct_sampler){fn, items, context, release, fn == in_order || fn == shuffled};
+    else if (release) release(context);
+    return sampler;
+}
+
+void ct_sampler_free(ct_sampler *sampler) {
+    if (!sampler) return;
+    if (sampler->release) sampler->release(sampler->context);
+    free(sampler);
 }
 
 static bool replaced(void *context, ct_dataset *dataset, int64_t *indices, int64_t n, ct_draw *draw) {
@@ -102,7 +102,8 @@ static bool balanced(void *context, ct_dataset *dataset, int64_t *indices, int64
     if (dataset->classes < 1)
         return ct_fail(CT_ERR_VALUE, "sampler_balanced", "the dataset does not say how many classes it has");
     const int64_t count = dataset->count, classes = dataset->classes;
-    /* Items in order of their classes: begin[c] .. begin[c + 1] of `sorted`. Empty classes are left out in `present`. */
+    /* Items in order of their classes: begin[c] .. begin[c + 1] of `sorted`. Empty classes are left out in
+     * `present`. */
     int64_t *begin = ct__zeroed("sampler_balanced", classes + 1, sizeof *begin);
     int64_t *present = begin ? ct__zeroed("sampler_balanced", classes, sizeof *present) : NULL;
     int64_t *sorted = present ? ct__zeroed("sampler_balanced", 2 * count, sizeof *sorted) : NULL;

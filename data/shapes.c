@@ -1,5 +1,6 @@
-/* Drawn shapes, for a program that has no pictures at hand: ten classes that a small network learns in a minute, with enough
- * noise, slant and overlap of sizes that a linear one does not. Each shape is a formula that is positive inside. */
+/* Drawn shapes, for a program that has no pictures at hand: ten classes that a small network learns in a minute,
+ * with enough noise, slant and overlap of sizes that a linear one does not. Each shape is a formula that is
+ * positive inside. */
 #include "data/data.h"
 
 #include <math.h>
@@ -51,9 +52,13 @@ static void paint(uint8_t *pixels, int64_t size, shape_fn inside, ct_draw *draw)
     for (int64_t i = 0; i < size; i++)
         for (int64_t j = 0; j < size; j++) {
             const double dx = (double)j - cx, dy = (double)i - cy;
-            /* The edge is one pixel wide: the formulas fall by about 1 / radius from one pixel to the next. */
-            const double depth = inside((c * dx + s * dy) * squeeze, (c * dy - s * dx) / squeeze) * radius + 0.5;
-            const double cover = most(0, least(1, depth));
+            /* The edge is one pixel wide: the formulas fall by about 1 / radius from one pixel to the next. No shape,
+             * however it is squeezed, reaches further than 1.6 radii. */
+            double cover = 0;
+            if (dx * dx + dy * dy < 2.56 * radius * radius) {
+                const double depth = inside((c * dx + s * dy) * squeeze, (c * dy - s * dx) / squeeze) * radius + 0.5;
+                cover = most(0, least(1, depth));
+            }
             const double value = ground + (light - ground) * cover + noise * grain(draw);
             pixels[i * size + j] = (uint8_t)(most(0, least(1, value)) * 255 + 0.5);
         }

@@ -1,5 +1,5 @@
-/* The transform as an object: counting, chains, functions of the user, mapped datasets; and the step from pixels to numbers,
- * which the loader does for whole batches. */
+/* The transform as an object: counting, chains, functions of the user, mapped datasets; and the step from pixels to
+ * numbers, which the loader does for whole batches. */
 #include "data/data.h"
 
 #include "data/image.h"

@@ -1,4 +1,5 @@
-/* Transforms of whole batches that mix pairs of items and their labels: mixup (a weighted mean) and cutmix (a rectangle). */
+/* Transforms of whole batches that mix pairs of items and their labels: mixup (a weighted mean) and cutmix (a
+ * rectangle). */
 #include "data/data.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* The transforms by name, for recipes: one entry each, with its settings, their defaults, and the call that builds it. */
+/* The transforms by name, for recipes: one entry each, with its settings, their defaults, and the call that builds
+ * it. */
 #include "data/data.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Area under the ROC curve: the chance that an item of the class scores higher than another, from the sum of ranks (Mann and
- * Whitney), where equal scores share their mean rank. Exact: every score is kept. */
+/* Area under the ROC curve: the chance that an item of the class scores higher than another, from the sum of ranks
+ * (Mann and Whitney), where equal scores share their mean rank. Exact: every score is kept. */
 #include "metrics/metrics.h"
 
 #include <math.h>

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Predictions and targets of one batch as plain arrays, freed with ct__pairs_free. Logits are seen as (outer, classes, inner),
- * targets as (outer, inner). */
+/* Predictions and targets of one batch as plain arrays, freed with ct__pairs_free. Logits are seen as (outer, classes,
+ * inner), targets as (outer, inner). */
 typedef struct ct__pairs {
     int64_t outer, classes, inner;
     double *logits;  /* NULL where class numbers were given */

@@ -46,6 +46,12 @@ else
     else
         skip "JSON is well-formed" "no python3"
     fi
+    cp "$files/run.safetensors" .
+    check "a checkpoint" prints 'run.safetensors: checkpoint, 3 tensors, 13 numbers, 68 bytes, checksum right' run.safetensors
+    check "where it is" prints '  step = 34' run.safetensors
+    check "a checkpoint as JSON" bash -c "'$cotangent' inspect run.safetensors --json | grep -qF '\"epoch\":2,\"step\":34,\"seed\":11,\"position\":5'"
+    { cat run.safetensors && printf x; } >long.safetensors
+    check "a damaged one" refuses 1 "error: inspect: long.safetensors: is damaged: its checksum does not fit what is in it" long.safetensors
     head -c 100 all.safetensors >cut.safetensors
     check "a file that is cut" refuses 1 "error: inspect: cut.safetensors: ends inside its header" cut.safetensors
 fi

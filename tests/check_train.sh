@@ -93,6 +93,51 @@ else
     skip json "no python3"
 fi
 
+# The records of the event file: lengths and checksums (CRC-32C, masked) hold, and TensorBoard itself reads it where it is installed.
+cat >records.py <<'PYTHON'
+import glob, struct, sys
+def masked(data):
+    crc = 0xffffffff
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+    crc ^= 0xffffffff
+    return (crc >> 15 | crc << 17) + 0xa282ead8 & 0xffffffff
+data, at, count = open(sorted(glob.glob(sys.argv[1] + "/events*"))[0], "rb").read(), 0, 0
+while at < len(data):
+    length, check = struct.unpack_from("<QI", data, at)
+    assert check == masked(data[at : at + 8]), "length"
+    assert struct.unpack_from("<I", data, at + 12 + length)[0] == masked(data[at + 12 : at + 12 + length]), "event"
+    at, count = at + 16 + length, count + 1
+assert at == len(data) and count > 30, count
+PYTHON
+cat >board.py <<'PYTHON'
+import sys
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+events = EventAccumulator(sys.argv[1], size_guidance={"scalars": 0, "images": 0})
+events.Reload()
+assert [e.step for e in events.Scalars("loss/valid")] == [10, 20, 30]
+assert events.Images("filters")[0].width > 0
+assert events.Tensors("recipe")
+PYTHON
+if command -v python3 >/dev/null; then
+    check "the records of the event file are sound" python3 records.py first
+    if python3 -c 'import tensorboard' 2>/dev/null; then check "TensorBoard reads them" python3 board.py first; else skip tensorboard "not installed"; fi
+else
+    skip records "no python3"
+fi
+
+# Half precision, and stopping early.
+for precision in bf16 f16; do
+    "$cotangent" train tiny.yaml --set precision=$precision --out $precision >$precision.txt 2>&1
+    check "trains in $precision" has $precision.txt '^best: accuracy'
+    check "a network in $precision is read again" "$cotangent" eval $precision/best.safetensors
+done
+"$cotangent" train tiny.yaml --epochs 50 --set early_stopping=1 --set schedule.name=plateau --set optimizer.lr=1e-12 --out early >early.txt 2>&1
+check "a run that gets no better stops early" test "$(grep -c '"event":"epoch"' early/log.jsonl)" -lt 50
+check "and is not called unfinished" lacks early/report.html 'Not finished'
+
 # Runs are numbered where no folder is named.
 "$cotangent" train tiny.yaml --epochs 1 >numbered.txt 2>&1
 "$cotangent" train tiny.yaml --epochs 1 >>numbered.txt 2>&1

@@ -1,5 +1,5 @@
-/* Mutated CSV files must be refused with an error or become a dataset whose items can all be read, never crash. By itself a program
- * with a fixed seed and number of inputs; with -DFUZZ_LIBFUZZER the entry point of libFuzzer. */
+/* Mutated CSV files must be refused with an error or become a dataset whose items can all be read, never crash. By
+ * itself a program with a fixed seed and number of inputs; with -DFUZZ_LIBFUZZER the entry point of libFuzzer. */
 #include <cotangent.h>
 
 #include "data/csv.h"

@@ -1,5 +1,5 @@
-/* Mutated IDX files must be refused with an error or read in full, never crash. By itself a program with a fixed seed and
- * number of inputs; with -DFUZZ_LIBFUZZER the entry point of libFuzzer. */
+/* Mutated IDX files must be refused with an error or read in full, never crash. By itself a program with a fixed seed
+ * and number of inputs; with -DFUZZ_LIBFUZZER the entry point of libFuzzer. */
 #include <cotangent.h>
 
 #include "data/idx.h"

@@ -205,6 +205,10 @@ TEST(cifar_is_read_from_files_and_folders) {
                   ": has neither test_batch.bin of CIFAR-10 nor test.bin of CIFAR-100");
     CHECK_REFUSED(ct_dataset_cifar(put("short.bin", images, 20), true), CT_ERR_IO, "dataset_cifar",
                   ": has 20 bytes, which is not a number of records of 3074");
+    put_cifar("test_batch.bin", 1, 1, 3);
+    set = ct_dataset_cifar(folder, false); /* without a file of names */
+    CHECK_TEXT(ct_dataset_class_name(set, ct_dataset_label(set, 0)), "cat");
+    ct_dataset_free(set);
     put_cifar("test_batch.bin", 1, 1, 200);
     CHECK_REFUSED(ct_dataset_cifar(folder, false), CT_ERR_IO, "dataset_cifar",
                   ": the label of record 0 is 200; expected 0 to 9");

@@ -1,5 +1,5 @@
-/* Metrics against scikit-learn and NumPy (tests/refs/metrics.inc), and what they refuse. Results are sums of at most 80 terms in
- * double, so a relative 1e-13 is more than rounding makes. */
+/* Metrics against scikit-learn and NumPy (tests/refs/metrics.inc), and what they refuse. Results are sums of at most 80
+ * terms in double, so a relative 1e-13 is more than rounding makes. */
 #include "tests/harness.h"
 
 #include <cotangent/metrics.h>

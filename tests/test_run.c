@@ -1,5 +1,6 @@
 /* Checkpoints: they restore everything or nothing, the newest whole one is found, and what is damaged is refused. */
 #include "core/alloc.h"
+#include "io/safetensors.h"
 #include "tests/run_fixture.h"
 
 #include <inttypes.h>
@@ -51,6 +52,20 @@ TEST(a_loaded_run_goes_on_to_the_same_bits) {
     training_free(&a);
     training_free(&b);
     remove_own_folder();
+}
+
+/* tests/files/run.safetensors was written by ct_run_save of layout 1: later versions have to read it. */
+TEST(a_checkpoint_of_the_first_layout_is_read) {
+    NEEDS_JSON();
+    ct_run run = {.net = ct_nn_linear(2, 3), .extra = ct_state_new()};
+    CHECK(ct_run_load(&run, given_file("run.safetensors")));
+    CHECK(run.epoch == 2 && run.step == 34 && ct_get_seed() == 11 && ct_rng_position(NULL) == 5);
+    CHECK_VALUES(ct_module_param(run.net, 0), CT_DIMS(3, 2), 0, 1, 2, 3, 4, 5, 6);
+    CHECK_VALUES(ct_module_param(run.net, 1), CT_DIMS(3), 0, -1, -2, -3);
+    CHECK_TEXT(ct_state_text(run.extra, "classes"), "a b c");
+    CHECK_TEXT(ct_run_isa(&run), "base");
+    ct_module_free(run.net);
+    ct_state_free(run.extra);
 }
 
 TEST(weights_alone_and_out_of_a_checkpoint) {
@@ -316,6 +331,59 @@ TEST(pending_errors_and_nothing_are_refused) {
     CHECK_ERROR(CT_ERR_NULL, "run: argument run is NULL");
     CHECK(!ct_run_load(&(ct_run){0}, "x"));
     CHECK_ERROR(CT_ERR_NULL, "run: run->net is NULL");
+    training_free(&a);
+    remove_own_folder();
+}
+
+/* A sound file, checksum and all, of which one entry is another: what makes the copy of entry i, NULL to leave it out. */
+static ct_tensor *left_out(ct_tensor *x) { return (void)x, NULL; }
+static ct_tensor *other_dtype(ct_tensor *x) { return ct_cast(x, ct_dtype_of(x) == CT_F32 ? CT_F64 : CT_F32); }
+static ct_tensor *one_longer(ct_tensor *x) {
+    ct_tensor *flat = ct_reshape(x, CT_DIMS(ct_numel(x)));
+    return ct_cat((ct_tensor *[]){flat, ct_narrow(flat, 0, 0, 1)}, 2, 0);
+}
+
+static bool write_changed(const ct_state *from, int64_t which, ct_tensor *(*change)(ct_tensor *)) {
+    bool good = false;
+    ct_scope {
+        ct_state *state = ct_state_new();
+        good = state != NULL;
+        for (int64_t i = 0; good && i < ct_state_count(from); i++) {
+            ct_tensor *x = ct_state_at(from, i);
+            if (i == which) x = change(x);
+            if (x) good = ct_state_put(state, ct_state_name(from, i), x);
+        }
+        for (int64_t i = 0; good && i < ct_state_text_count(from); i++)
+            good = ct_state_put_text(state, ct_state_text_name(from, i), ct_state_text_at(from, i));
+        good = good && ct__safetensors_write(own_file("changed.safetensors"), state, true, "test");
+        ct_state_free(state);
+    }
+    return good;
+}
+
+TEST_LIMIT(no_entry_can_be_missing_or_of_another_kind, 120) {
+    static ct_tensor *(*const changes[])(ct_tensor *) = {left_out, other_dtype, one_longer};
+    NEEDS_JSON();
+    training a;
+    REQUIRE(training_make(&a, 4, 20, 0));
+    training_step(&a);
+    CHECK(ct_run_save(&a.run, own_folder(), "old"));
+    training_step(&a);
+    CHECK(ct_run_save(&a.run, own_folder(), "now"));
+    ct_state *old = ct_safetensors_load(own_file("old.safetensors"));
+    REQUIRE(old != NULL);
+    for (int64_t i = 0; i < ct_state_count(old); i++)
+        for (int k = 0; k < 3; k++) {
+            CHECK(write_changed(old, i, changes[k]));
+            const bool loaded = ct_run_load(&a.run, own_file("changed.safetensors"));
+            harness_check(!loaded && !ct_ok(), __FILE__, __LINE__, "%s, change %d: it was loaded",
+                          ct_state_name(old, i), k);
+            ct_error_clear();
+            if (loaded) CHECK(ct_run_load(&a.run, own_file("now.safetensors")));
+            harness_check(training_same(&a, own_file("now.safetensors")), __FILE__, __LINE__,
+                          "%s, change %d: loaded in part", ct_state_name(old, i), k);
+        }
+    ct_state_free(old);
     training_free(&a);
     remove_own_folder();
 }

@@ -1,5 +1,5 @@
-/* Transforms: against torchvision where the meaning is the same (tests/refs/transforms.inc), what the random ones may and may
- * not do, and the table. Colours are in 0 .. 1 in f32: a few roundings of 6e-8 each. */
+/* Transforms: against torchvision where the meaning is the same (tests/refs/transforms.inc), what the random ones may
+ * and may not do, and the table. Colours are in 0 .. 1 in f32: a few roundings of 6e-8 each. */
 #include "tests/harness.h"
 
 #include <cotangent/data.h>

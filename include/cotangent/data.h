@@ -1,5 +1,6 @@
 /* Data: datasets, transforms, samplers, and the loader that turns them into batches on threads of its own. Everything
- * random here is drawn from (seed, epoch, item), so batches are the same at any number of loader threads.
+ * random here is drawn from (seed, epoch, item), so batches are the same at any number of loader threads. Where an item
+ * comes more than once in an epoch, each time is another draw.
  *
  *     ct_dataset *train = ct_dataset_mnist("/usr/share/datasets/fashion-mnist", true);
  *     ct_loader *batches = ct_batches(train, 128, .shuffle = true, .seed = 1,
@@ -10,9 +11,9 @@
  *     ct_loader_free(batches);
  *     ct_dataset_free(train);
  *
- * Who owns what: datasets are counted, and whatever is built on one (a subset, a loader) keeps it, so free yours when you
- * need it no more. Transforms and samplers are given away to what takes them (a chain, a loader), even when that fails;
- * ct_transform_keep makes a further reference to give away. Images are [channels, height, width]. */
+ * Who owns what: datasets are counted, and whatever is built on one (a subset, a loader) keeps it, so free yours when
+ * you need it no more. Transforms and samplers are given away to what takes them (a chain, a loader), even when that
+ * fails; ct_transform_keep makes a further reference to give away. Images are [channels, height, width]. */
 #ifndef COTANGENT_DATA_H
 #define COTANGENT_DATA_H
 
@@ -37,8 +38,8 @@ CT_API ct_rng *ct_draw_rng(ct_draw *draw); /* the same as a generator for ops; b
 
 /* ---- Datasets ------------------------------------------------------------------------------------ */
 
-/* Items by index, each of one or more tensors on the CPU, of the same shapes and dtypes for every item unless a transform
- * makes them so. Read from several threads at once. */
+/* Items by index, each of one or more tensors on the CPU, of the same shapes and dtypes for every item unless a
+ * transform makes them so. Read from several threads at once. */
 typedef struct ct_dataset ct_dataset;
 
 /* A kind of dataset. Fill one (constant, it outlives its datasets) for data of your own. Its functions are called from
@@ -55,8 +56,8 @@ typedef struct ct_dataset_class {
     int64_t (*label)(ct_dataset *self, int64_t index);
     /* Frees what the plain data owns; may be NULL. */
     void (*release)(ct_dataset *self);
-    /* The item with random numbers of (seed, epoch, item), for data that is made or changed at random: where it is there,
-     * it is called instead of get, which may then be NULL. Outside of a loader seed and epoch are 0. */
+    /* The item with random numbers of (seed, epoch, item), for data that is made or changed at random: where it is
+     * there, it is called instead of get, which may then be NULL. Outside of a loader seed and epoch are 0. */
     bool (*get_drawn)(ct_dataset *self, int64_t index, ct_draw *draw, ct_tensor **fields);
 } ct_dataset_class;
 
@@ -77,8 +78,8 @@ CT_API const char *ct_dataset_class_name(const ct_dataset *dataset, int64_t labe
 /* Says so for data of your own; names may be NULL and are copied. */
 CT_API bool ct_dataset_set_classes(ct_dataset *dataset, int64_t classes, const char *const *names);
 
-/* IDX files, the format of MNIST, gzipped or not, of any dtype and rank: images [n, ...] and, unless labels is NULL, as many
- * labels [n], which become i64. An item of two dimensions gets a channel in front: [1, height, width]. */
+/* IDX files, the format of MNIST, gzipped or not, of any dtype and rank: images [n, ...] and, unless labels is NULL, as
+ * many labels [n], which become i64. An item of two dimensions gets a channel in front: [1, height, width]. */
 CT_API ct_dataset *ct_dataset_idx(const char *images, const char *labels);
 /* One IDX file as a tensor of the current scope. */
 CT_API ct_tensor *ct_idx_load(const char *path);
@@ -86,9 +87,10 @@ CT_API ct_tensor *ct_idx_load(const char *path);
  * folder. The classes are the digits, or those of Fashion-MNIST where the path says "fashion". */
 CT_API ct_dataset *ct_dataset_mnist(const char *folder, bool train);
 
-/* CIFAR-10 or CIFAR-100 in the binary version: a file, or a folder with the usual files (data_batch_1.bin ..., test_batch.bin;
- * or train.bin, test.bin), also one folder below. Which of the two it is, is told by names and sizes. Labels of CIFAR-100 are the
- * 100 fine ones. Names of classes are read from batches.meta.txt or fine_label_names.txt beside the files. */
+/* CIFAR-10 or CIFAR-100 in the binary version: a file, or a folder with the usual files (data_batch_1.bin ...,
+ * test_batch.bin; or train.bin, test.bin), also one folder below. Which of the two it is, is told by names and sizes.
+ * Labels of CIFAR-100 are the 100 fine ones. Names of classes are read from batches.meta.txt or fine_label_names.txt
+ * beside the files; the ten are known. */
 CT_API ct_dataset *ct_dataset_cifar(const char *path, bool train);
 
 /* A folder with a subfolder of PNG or JPEG files for each class; classes in order of their names. Images are read when
@@ -100,14 +102,15 @@ typedef struct ct_folder_options {
     bool grey;
 } ct_folder_options;
 CT_API ct_dataset *ct_dataset_folder_p(const char *path, const ct_folder_options *options);
-CT_API const char *ct_folder_file(const ct_dataset *dataset,
-                                  int64_t index); /* the path of an image; NULL past the end */
+/* The path of an image; NULL past the end. */
+CT_API const char *ct_folder_file(const ct_dataset *dataset, int64_t index);
 
-/* A table in a text file: x f32 [columns without the target]; y i64 [], a class, or f32 [1] with regression. A column whose
- * first value is not a number, or which is listed as categorical, or which is the target of a classification, holds
- * categories: their numbers are the positions of the distinct texts in sorted order, sorted as numbers where all of them
- * are whole. Any other value that is not a number, and one that is missing (nothing, NA, N/A, NaN, null or ?), is an error
- * that names file, line and column. Fields in double quotes may hold separators, line ends and doubled quotes. */
+/* A table in a text file: x f32 [columns without the target]; y i64 [], a class, or f32 [1] with regression. A column
+ * whose first value is not a number, or which is listed as categorical, or which is the target of a classification,
+ * holds categories: their numbers are the positions of the distinct texts in sorted order, sorted as numbers where all
+ * of them are whole. Any other value that is not a number, and one that is missing (nothing, NA, N/A, NaN, null or ?),
+ * is an error that names file, line and column. Fields in double quotes may hold separators, line ends and doubled
+ * quotes. */
 typedef struct ct_csv_options {
     size_t size;
     const char *target;      /* the column to predict, by name, or by number from 0 (-1: last). Default: the last one */
@@ -116,8 +119,8 @@ typedef struct ct_csv_options {
     bool regression;         /* y is a number, not a class */
     bool standardise;        /* numeric columns of x to mean 0 and deviation 1 */
     const char *categorical; /* names of columns, with the separator between them, that hold categories in any case */
-    const ct_dataset *like;  /* another CSV dataset (the training set), whose columns, categories, means and deviations
-                                are taken; the four above are then those of that set */
+    const ct_dataset *like;  /* another CSV dataset (the training set), whose target, task, categories, means and
+                                deviations are taken; its columns have to be the same */
 } ct_csv_options;
 CT_API ct_dataset *ct_dataset_csv_p(const char *path, const ct_csv_options *options);
 typedef struct ct_csv_column {
@@ -126,7 +129,8 @@ typedef struct ct_csv_column {
     int64_t categories; /* 0: numbers */
     double mean, std;   /* of the numbers as they are in the file; std is that of n, not n - 1 */
 } ct_csv_column;
-/* The i-th column of the file; NULL past the end and for another kind of dataset. And the text of one of its categories. */
+/* The i-th column of the file; NULL past the end and for another kind of dataset. And the text of one of its
+ * categories. */
 CT_API const ct_csv_column *ct_csv_column_at(const ct_dataset *dataset, int i);
 CT_API const char *ct_csv_category(const ct_dataset *dataset, int i, int64_t number);
 
@@ -140,7 +144,8 @@ CT_API void ct_vocabulary_free(ct_vocabulary *vocabulary);
 CT_API int64_t ct_vocabulary_size(const ct_vocabulary *vocabulary);
 /* All its characters, in order, as UTF-8: ct_vocabulary_characters of it gives it back. "" for bytes. */
 CT_API const char *ct_vocabulary_text(const ct_vocabulary *vocabulary);
-/* i64 [length] of a text. A character that is not in the vocabulary is an error that names it, or, with skip, left out. */
+/* i64 [length] of a text. A character that is not in the vocabulary is an error that names it, or, with skip, left
+ * out. */
 CT_API ct_tensor *ct_vocabulary_encode(const ct_vocabulary *vocabulary, const char *text, size_t bytes, bool skip);
 /* Writes the bytes that stand for one number and returns how many (at most 4); 0 for a number that stands for none. */
 CT_API int ct_vocabulary_decode(const ct_vocabulary *vocabulary, int64_t number, char bytes[4]);
@@ -158,15 +163,17 @@ typedef struct ct_text_options {
 CT_API ct_dataset *ct_dataset_text_p(const char *path, int64_t length, const ct_text_options *options);
 CT_API const ct_vocabulary *ct_text_vocabulary(const ct_dataset *dataset); /* NULL for another kind of dataset */
 
-/* Tensors in memory whose first axes are as long as each other: item i is their i-th parts. They are kept, not copied; a
- * device other than the CPU and non-contiguous tensors are copied once. With integer labels [n] in field 1 it counts classes. */
+/* Tensors in memory whose first axes are as long as each other: item i is their i-th parts. They are kept, not copied,
+ * unless they are not contiguous. Integers [n] in field 1 are labels: they become i64, and the classes are counted. */
 CT_API ct_dataset *ct_dataset_tensors(ct_tensor *const *fields, int n);
-/* Drawn shapes in ten classes (circle, ring, square, frame, triangle, cross, ...) of random place, size, grey and slant under
- * noise: u8 [1, size, size] and the class. Item i is the same for a seed whatever the count. size is at least 12. */
+/* Drawn shapes in ten classes (circle, ring, square, frame, triangle, cross, ...) of random place, size, grey and
+ * slant under noise: u8 [1, size, size] and the class. Item i is the same for a seed whatever the count. size is
+ * at least 12. */
 CT_API ct_dataset *ct_dataset_shapes(int64_t count, int64_t size, uint64_t seed);
 
-/* Some of the items, in that order, also repeatedly; all items of several datasets, one after the other, whose fields have
- * to be as many; two parts at random, the first with `fraction` of the items (rounded down), the rest in the second. */
+/* Some of the items, in that order, also repeatedly; all items of several datasets, one after the other, whose fields
+ * have to be as many; two parts at random, the first with `fraction` of the items (rounded down), the rest in the
+ * second. */
 CT_API ct_dataset *ct_dataset_subset(ct_dataset *dataset, const int64_t *indices, int64_t n);
 CT_API ct_dataset *ct_dataset_range(ct_dataset *dataset, int64_t begin, int64_t end);
 CT_API ct_dataset *ct_dataset_concat(ct_dataset *const *datasets, int n);
@@ -175,14 +182,16 @@ CT_API bool ct_dataset_split(ct_dataset *dataset, double fraction, uint64_t seed
 
 /* ---- Transforms ---------------------------------------------------------------------------------- */
 
-/* What happens to an item on its way into a batch, or to a batch. Those below change field 0, an image [channels, height,
- * width]. Moving pixels (crop, flip, pad, erase) keeps the dtype; every other one takes u8 (as 0 .. 1) or f32 and gives f32. */
+/* What happens to an item on its way into a batch, or to a batch. Those below change field 0, an image [channels,
+ * height, width]. Moving pixels (crop, flip, pad, erase) keeps the dtype; every other one takes u8 (as 0 .. 1) or f32
+ * and gives f32. */
 typedef struct ct_transform ct_transform;
 
 typedef struct ct_transform_class {
     const char *name;
     size_t state; /* bytes of plain data, zeroed at first: ct_transform_data */
-    /* Replaces the fields of one item that it changes. Called from several threads at once. One of the two may be NULL. */
+    /* Replaces the fields of one item that it changes. Called from several threads at once. One of the two may be
+     * NULL. */
     bool (*item)(ct_transform *self, ct_tensor **fields, int n, ct_draw *draw);
     /* The same for a batch, after every item was transformed and stacked; classes is that of the dataset. */
     bool (*batch)(ct_transform *self, ct_tensor **fields, int n, int64_t classes, ct_draw *draw);
@@ -196,15 +205,15 @@ CT_API void *ct_transform_data(const ct_transform *transform);
 CT_API bool ct_transform_apply(ct_transform *transform, ct_tensor **fields, int n, bool batch, int64_t classes,
                                uint64_t seed, int64_t epoch, int64_t item);
 
-/* One after the other. ct_transform_chain(a, b, ...) is the same with the transforms in the call; a NULL among them, after
- * an error, makes the whole NULL. */
+/* One after the other. ct_transform_chain(a, b, ...) is the same with the transforms in the call; a NULL among them,
+ * after an error, makes the whole NULL. */
 CT_API ct_transform *ct_transform_list(ct_transform *const *transforms, int n);
 
 CT_API ct_transform *ct_transform_float(void); /* f32; u8 divided by 255 */
 /* (x - mean) / std, for each of n channels; n is 1 (for all) or the number of channels. u8 is divided by 255 first. */
 CT_API ct_transform *ct_transform_normalise(const double *mean, const double *std, int n);
-CT_API ct_transform *ct_transform_pad(int64_t pixels,
-                                      double value); /* on each side; value in 0 .. 1 for images of u8 */
+/* A frame of so many pixels; for images of u8 the value is in 0 .. 1 too. */
+CT_API ct_transform *ct_transform_pad(int64_t pixels, double value);
 CT_API ct_transform *ct_transform_center_crop(int64_t height, int64_t width);
 /* Anywhere in the image padded by `pad` zeros on each side. */
 CT_API ct_transform *ct_transform_random_crop(int64_t height, int64_t width, int64_t pad);
@@ -225,8 +234,9 @@ CT_API ct_transform *ct_transform_cutout(int64_t size, double p); /* a square of
 /* A rectangle of min_area to max_area of the image, of a proportion of 0.3 to 3.3, filled with value. */
 CT_API ct_transform *ct_transform_erase(double p, double min_area, double max_area, double value);
 CT_API ct_transform *ct_transform_grey(int64_t channels); /* 1 or 3 of the same: 0.2989 r + 0.587 g + 0.114 b */
-/* On batches, with labels [n] in field 1, which become f32 [n, classes]: each item mixed with another of the batch, weights of
- * beta(alpha, alpha); or with a rectangle of another put in, labels by area. With probability p a batch. */
+/* On batches, with labels [n] in field 1, which become f32 [n, classes]: each item mixed with another of the batch,
+ * weights of beta(alpha, alpha); or with a rectangle of another put in, labels by area. With probability p a batch.
+ * The dataset has to know its classes. */
 CT_API ct_transform *ct_transform_mixup(double alpha, double p);
 CT_API ct_transform *ct_transform_cutmix(double alpha, double p);
 /* A function of yours for each item; release, if given, is called with context at the end. */
@@ -256,7 +266,8 @@ CT_API ct_transform *ct_transform_build(const ct_transform_info *info, const dou
 
 /* Which items make an epoch, and in which order. */
 typedef struct ct_sampler ct_sampler;
-/* Fills in n indices of items of the dataset. Must depend on nothing that changes but draw, which is of (seed, epoch). */
+/* Fills in n indices of items of the dataset. Must depend on nothing that changes but draw, which is of (seed,
+ * epoch). */
 typedef bool (*ct_sampler_fn)(void *context, ct_dataset *dataset, int64_t *indices, int64_t n, ct_draw *draw);
 CT_API ct_sampler *ct_sampler_sequential(void);
 CT_API ct_sampler *ct_sampler_random(void); /* every item once: what .shuffle does */
@@ -287,18 +298,17 @@ typedef struct ct_batches_options {
 CT_API ct_loader *ct_batches_p(ct_dataset *dataset, int64_t batch, const ct_batches_options *options);
 
 typedef struct ct_batch {
-    int64_t n; /* items in it */
-    ct_tensor *x,
-        *y; /* field[0] and field[1]; the loader's, until the next ct_next or ct_loader_free. NULL: no such field */
-    ct_tensor *field[CT_MAX_FIELDS];
-    const int64_t *index;    /* which items, n of them */
-    const int64_t *length;   /* with .pad: the first dimension of field 0 of each; otherwise NULL */
-    int64_t epoch, position; /* of this batch: epoch from 0, batches before it in the epoch */
+    int64_t n;                       /* items in it */
+    ct_tensor *x, *y;                /* field[0] and field[1] */
+    ct_tensor *field[CT_MAX_FIELDS]; /* the loader's, until the next ct_next or ct_loader_free; NULL: no such field */
+    const int64_t *index;            /* which items, n of them */
+    const int64_t *length;           /* with .pad: the first dimension of field 0 of each; otherwise NULL */
+    int64_t epoch, position;         /* of this batch: epoch from 0, batches before it in the epoch */
 } ct_batch;
 
-/* True with the next batch; false at the end of an epoch (the next call begins another one) and on an error. An error in a
- * loader thread arrives here with its text, at the batch that it belongs to; once it is cleared, the next call goes on
- * behind that batch. While an error is pending it returns false and nothing moves. One thread at a time. */
+/* True with the next batch; false at the end of an epoch (the next call begins another one) and on an error. An error
+ * in a loader thread arrives here with its text, at the batch that it belongs to; once it is cleared, the next call
+ * goes on behind that batch. While an error is pending it returns false and nothing moves. One thread at a time. */
 CT_API bool ct_next(ct_loader *loader, ct_batch *batch);
 CT_API void ct_loader_free(ct_loader *loader);
 CT_API int64_t ct_loader_batches(const ct_loader *loader); /* an epoch */
@@ -307,7 +317,8 @@ CT_API ct_dataset *ct_loader_dataset(const ct_loader *loader);
 /* Back to the first batch of an epoch (from 0); what was prefetched is thrown away. */
 CT_API bool ct_loader_seek(ct_loader *loader, int64_t epoch);
 
-/* Where the next ct_next begins, with the seed. Taking it back wants the same number of items and batch size. */
+/* Where the next ct_next begins, with the seed. It is taken back by a loader of as many items and the same batch size;
+ * with the same sampler and transform, at any number of threads, the batches that follow are the same, bit for bit. */
 CT_API bool ct_loader_put_state(ct_loader *loader, ct_state *state, const char *prefix);
 CT_API bool ct_loader_take_state(ct_loader *loader, const ct_state *state, const char *prefix);
 

@@ -2,11 +2,10 @@
  *
  * Everything read is checked against the file: nothing in one can make these functions read outside it, and what is
  * refused is refused with CT_ERR_IO and a text that names the file. Files are written under another name in the same
- * folder and renamed, so that one appears whole or not at all; a temporary file left by a process that was killed is
- * removed when the same file is written again. While an error is pending nothing is written.
+ * folder and renamed, so that one appears whole or not at all. While an error is pending nothing is written.
  *
- * safetensors and JSON need jansson, .npz libzip, PNG libpng and JPEG TurboJPEG at run time: each is loaded when it is
- * first used, and where it is missing only these calls fail, with CT_ERR_UNSUPPORTED and the name of what to install. */
+ * safetensors files need jansson to be read, .npz libzip, PNG libpng and JPEG TurboJPEG at run time: each is loaded when
+ * it is first used, and where it is missing only these calls fail, with CT_ERR_UNSUPPORTED and the name of what to install. */
 #ifndef COTANGENT_IO_H
 #define COTANGENT_IO_H
 
@@ -38,7 +37,8 @@ CT_API bool ct_load(const char *path, ct_module *net);
 CT_API ct_state *ct_safetensors_load(const char *path);
 
 /* Writes a state: its tensors by name, its texts as metadata. The file and its folder are synced to the disk before this
- * returns. Tensors of larger elements come first, so that each is aligned. complex64 is written as C64. */
+ * returns, and what a killed process has left of an earlier attempt is removed. Tensors of larger elements come first, so
+ * that each is aligned. complex64 is written as C64. */
 CT_API bool ct_safetensors_save(const char *path, const ct_state *state);
 
 /* ---- NumPy --------------------------------------------------------------------------------------- */
@@ -59,16 +59,16 @@ CT_API bool ct_npy_save(const char *path, ct_tensor *x);
 CT_API ct_state *ct_npz_load(const char *path);
 CT_API ct_tensor *ct_npz_load_one(const char *path, const char *name);
 
-/* Writes the state's tensors as a .npz archive, deflated where compressed is true. A state with texts is refused: the
- * format has no place for them. */
+/* Writes the state's tensors as a .npz archive, each as ct_npy_save does, deflated where compressed is true. A state with
+ * texts is refused: the format has no place for them. The same state gives the same bytes. */
 CT_API bool ct_npz_save(const char *path, const ct_state *state, bool compressed);
 
 /* ---- Images -------------------------------------------------------------------------------------- */
 
 /* Reads a PNG or JPEG file, whichever its first bytes say, as u8 [C,H,W]. channels: 1 grey, 2 grey and alpha, 3 RGB,
  * 4 RGB and alpha; 0: as many as the file has (a palette counts as RGB). Colours of 16 bits become 8. Where the file has an
- * alpha and it is not asked for, the picture is laid on black. An image of more than 2^28 pixels is refused before any
- * memory is asked for. */
+ * alpha and it is not asked for, the picture is laid on black. A turn that a camera noted in the file is not applied. An
+ * image of more than 2^28 pixels is refused before any memory is asked for. */
 CT_API ct_tensor *ct_image_load(const char *path, int channels);
 CT_API ct_tensor *ct_image_decode(const void *bytes, size_t size, int channels);
 

@@ -4,9 +4,9 @@
  *     for (ct_batch b; ct_next(test, &b);) ct_scope { ct_accuracy_add(&right, ct_forward(net, b.x), b.y); }
  *     printf("%.2f %%\n", 100 * ct_accuracy_value(&right));
  *
- * Where logits are wanted they are [batch, classes] or [batch, classes, ...], with targets (integers) of that shape without the
- * classes, as for ct_cross_entropy. Targets below 0 are not counted. Of equal logits the first wins. A result of nothing
- * is NaN. Each _add returns false, and counts nothing, on an error and while one is pending. */
+ * Where logits are wanted they are [batch, classes] or [batch, classes, ...], with targets (integers) of that shape
+ * without the classes, as for ct_cross_entropy. Targets below 0 are not counted. Of equal logits the first wins. A
+ * result of nothing is NaN. Each _add returns false, and counts nothing, on an error and while one is pending. */
 #ifndef COTANGENT_METRICS_H
 #define COTANGENT_METRICS_H
 
@@ -28,7 +28,8 @@ CT_API double ct_running_mean_std(const ct_running_mean *metric); /* of the weig
 CT_API double ct_perplexity(const ct_running_mean *loss);
 
 /* How many targets are the largest logit, or among the `top` largest. Predictions may also be given as class numbers,
- * integers of the shape of the target (top 1 only), and targets as probabilities of the shape of the logits (their largest). */
+ * integers of the shape of the target (top 1 only), and targets as probabilities of the shape of the logits (their
+ * largest). */
 typedef struct ct_accuracy {
     int top; /* 0 is 1 */
     int64_t right, count;
@@ -48,8 +49,8 @@ CT_API int64_t ct_confusion_count(const ct_confusion *confusion, int64_t target,
 CT_API int64_t ct_confusion_total(const ct_confusion *confusion);
 CT_API ct_tensor *ct_confusion_tensor(const ct_confusion *confusion); /* i64 [target, prediction] */
 CT_API double ct_confusion_accuracy(const ct_confusion *confusion);
-/* Of a class: right predictions by all predictions of it, by all targets of it, their harmonic mean, and intersection over
- * union. What would be 0 / 0 is 0 (iou: NaN). */
+/* Of a class: right predictions by all predictions of it, by all targets of it, their harmonic mean, and intersection
+ * over union. What would be 0 / 0 is 0 (iou: NaN). */
 typedef struct ct_scores {
     double precision, recall, f1, iou;
     int64_t support; /* targets */
@@ -59,9 +60,9 @@ CT_API ct_scores ct_confusion_scores(const ct_confusion *confusion, int64_t labe
 CT_API ct_scores ct_confusion_macro(const ct_confusion *confusion);
 CT_API ct_scores ct_confusion_micro(const ct_confusion *confusion);
 
-/* Area under the ROC curve, exact, with ties counted half; every score is kept. With two classes or fewer it is fed scores
- * [batch] or [batch, 1] (larger: rather class 1), or [batch, 2], whose difference counts; with more, [batch, classes], each class
- * against the rest. */
+/* Area under the ROC curve, exact, with ties counted half; every score is kept. With two classes or fewer it is fed
+ * scores [batch] or [batch, 1] (larger: rather class 1), or [batch, 2], whose difference counts; with more, [batch,
+ * classes], each class against the rest. */
 typedef struct ct_auc ct_auc;
 CT_API ct_auc *ct_auc_new(int64_t classes);
 CT_API void ct_auc_free(ct_auc *auc);

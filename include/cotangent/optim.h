@@ -20,7 +20,8 @@ extern "C" {
 /* ---- Optimizers ---------------------------------------------------------------------------------- */
 
 /* An optimizer holds its network (one reference more) and, for each parameter, what the algorithm remembers. Parameters
- * of f16 and bf16 are learned as a copy in f32, which is kept with the state, and rounded from it.
+ * of f16 and bf16 are learned as a copy in f32, which is made at their first step and kept with the state, and rounded from
+ * it: what others write into such a parameter later is lost at the next step.
  *
  * Every one has lr, the learning rate; in the options below the comment is the default. Weight decay is added to the
  * gradient (weight_decay * parameter) unless the optimizer's description says that it is decoupled: there the parameter is
