@@ -1,7 +1,7 @@
 /* The caching allocator. Small blocks (up to 2 KiB, in steps of 64 bytes) come from free lists of the thread, so that a
- * tensor of four elements costs nanoseconds; larger ones from shared bins of geometric size classes. Fresh memory is the
- * dearest thing a kernel can ask for (page faults), so blocks are kept and reused, large ones sit on huge pages, and
- * their starts are staggered: arrays a power of two apart fight for the same cache sets. */
+ * tensor of four elements costs nanoseconds. Larger ones are pieces of segments: split when they are taken, joined with
+ * their neighbours when they come back, so that memory that one shape has used serves another. Fresh memory is the dearest
+ * thing a kernel can ask for (page faults), so segments are kept, and large ones sit on huge pages. */
 #include "core/alloc.h"
 
 #include <cotangent.h>
@@ -18,12 +18,15 @@ enum {
     SMALL_STEP = 64,
     SMALL_CLASSES = 32,
     SMALL_MAX = SMALL_STEP * SMALL_CLASSES,
-    SLAB = 256 << 10,       /* small blocks are carved from slabs of this size */
-    SPILL = 128 << 10,      /* bytes of one small class that a thread keeps to itself */
-    LARGE_CLASSES = 40 * 8, /* eight sizes to an octave: at most 12.5 % wasted */
+    SLAB = 256 << 10,  /* small blocks are carved from slabs of this size */
+    SPILL = 128 << 10, /* bytes of one small class that a thread keeps to itself */
+    BINS = 48 * 8,     /* of free pieces: eight sizes to an octave */
+    BIN_LOOK = 16,     /* pieces of a bin that are looked at for one that fits */
+    SEGMENT_LEAST = 1 << 20,
+    SEGMENT_MOST = 64 << 20, /* unless one piece is larger */
     HUGE_PAGE = 2 << 20,
-    STAGGER_COUNT = 16,
-    STAGGER_STEP = 4096 + 2 * LINE,
+    STAGGER_FROM = 1 << 20, /* arrays a power of two apart fight for the same cache sets, so from this size on */
+    STAGGER = 2 * LINE,     /* they are this much further apart */
 };
 
 /* Under the address sanitizer nothing is cached, so that it sees every use after release. */
@@ -39,13 +42,14 @@ typedef struct free_block {
     struct free_block *next;
 } free_block;
 
-/* In front of each large block. */
-typedef struct large_block {
-    struct large_block *next;
-    void *base;   /* what the system gave */
-    size_t total; /* and how much */
-    int class_index;
-} large_block;
+/* The head of a piece of a segment. Pieces follow one another in memory, and no two free ones are neighbours. */
+typedef struct piece {
+    size_t size;                /* with this head */
+    struct piece *before;       /* the one in front of it in memory; NULL for the first of a segment */
+    struct piece *next, **link; /* in its bin, while it is free */
+    bool free, last;            /* last of its segment */
+} piece;
+_Static_assert(sizeof(piece) <= LINE, "the head fits one line");
 
 typedef struct thread_cache {
     free_block *list[SMALL_CLASSES];
@@ -63,10 +67,9 @@ static _Thread_local thread_cache *cache;
 static thread_cache *caches; /* of all live threads */
 static free_block *shared_list[SMALL_CLASSES];
 static char *slab_next, *slab_end;
-static large_block *bins[LARGE_CLASSES];
+static piece *bins[BINS];
 static int64_t retired_in_use, retired_requests, retired_live; /* counts of threads that ended */
 static int64_t large_in_use, large_requests, reserved, peak, from_host;
-static unsigned stagger;
 static ct_allocate_fn host_allocate;
 static ct_release_fn host_release;
 static void *host_context;
@@ -116,25 +119,58 @@ static void system_return(void *memory, size_t total) {
     else free(memory);
 }
 
-/* ---- Large blocks ---- */
+/* ---- Pieces of segments ---- */
 
-/* Smallest class whose size holds bytes: sizes are (8 + step) * 2^shift. */
-static int large_class(size_t bytes, size_t *class_bytes) {
-    int shift = 0;
-    while ((size_t)15 << shift < bytes && shift < 60) shift++;
-    size_t steps = (bytes + ((size_t)1 << shift) - 1) >> shift; /* 8..15, or fewer for tiny sizes */
-    if (steps < 8) steps = 8;
-    *class_bytes = steps << shift;
-    int index = shift * 8 + (int)(steps - 8);
-    return index < LARGE_CLASSES ? index : -1;
+/* The bin of a free piece: every piece in bin (8 + step) * 2^shift is at least that large. */
+static int bin_of(size_t size) {
+    const int shift = 60 - __builtin_clzll(size); /* size is at least a line, so its top four bits are 8..15 */
+    const int bin = shift * 8 + (int)((size >> shift) - 8);
+    return bin < BINS ? bin : BINS - 1;
+}
+
+static void bin_put(piece *p) {
+    piece **head = &bins[bin_of(p->size)];
+    p->free = true;
+    p->next = *head;
+    p->link = head;
+    if (*head) (*head)->link = &p->next;
+    *head = p;
+}
+
+static void bin_take(piece *p) {
+    p->free = false;
+    *p->link = p->next;
+    if (p->next) p->next->link = p->link;
+}
+
+static piece *after(const piece *p) { return p->last ? NULL : (piece *)((char *)p + p->size); }
+
+/* The part of p behind size bytes becomes a free piece, if it is worth one. */
+static void split(piece *p, size_t size) {
+    if (p->size - size < SMALL_MAX + LINE) return;
+    piece *rest = (piece *)((char *)p + size), *behind = after(p);
+    *rest = (piece){.size = p->size - size, .before = p, .last = p->last};
+    if (behind) behind->before = rest;
+    p->size = size;
+    p->last = false;
+    bin_put(rest);
+}
+
+/* p takes over the piece behind it, which is in no bin. */
+static void join(piece *p) {
+    const piece *gone = after(p);
+    p->size += gone->size;
+    p->last = gone->last;
+    if (!p->last) after(p)->before = p;
 }
 
 static void trim_locked(void) {
-    for (int i = 0; i < LARGE_CLASSES; i++) {
-        while (bins[i]) {
-            large_block *block = bins[i];
-            bins[i] = block->next;
-            system_return(block->base, block->total);
+    for (int i = 0; i < BINS; i++) {
+        for (piece *p = bins[i], *next; p; p = next) {
+            next = p->next;
+            if (p->before || !p->last) continue;
+            bin_take(p);
+            system_return(p, p->size);
         }
     }
 }
@@ -145,40 +181,62 @@ static void note_peak_locked(void) {
     if (now > peak) peak = now;
 }
 
-static void *large_get_locked(size_t bytes) {
-    size_t class_bytes;
-    int index = large_class(bytes, &class_bytes);
-    if (index < 0) return NULL;
-    large_requests++;
-    for (int i = index; i < LARGE_CLASSES && i < index + 3; i++) { /* up to a quarter too large is good enough */
-        large_block *block = bins[i];
-        if (!block) continue;
-        bins[i] = block->next;
-        large_in_use += (int64_t)bytes;
-        note_peak_locked();
-        return block + 1;
-    }
-    _Static_assert(sizeof(large_block) <= LINE, "the header fits one line");
-    bool huge = class_bytes >= HUGE_PAGE / 2;
-    size_t offset = huge ? (size_t)(stagger++ % STAGGER_COUNT) * STAGGER_STEP : 0;
-    size_t total = class_bytes + offset + 2 * LINE;
-    size_t unit = total >= HUGE_PAGE ? HUGE_PAGE : LINE;
-    if (total > SIZE_MAX / 2) return NULL;
-    total = (total + unit - 1) / unit * unit;
-    char *base = system_get(total);
-    if (!base) {
+/* The smallest that fits among the first of the bin that may have one, else any of the next larger bin. */
+static piece *find_piece(size_t size) {
+    int bin = bin_of(size), looked = 0;
+    piece *best = NULL;
+    for (piece *p = bins[bin]; p && looked < BIN_LOOK; p = p->next, looked++)
+        if (p->size >= size && (!best || p->size < best->size)) best = p;
+    while (!best && ++bin < BINS) best = bins[bin];
+    if (best) bin_take(best);
+    return best;
+}
+
+static size_t segment_size(size_t bytes) {
+    const size_t unit = bytes >= HUGE_PAGE ? HUGE_PAGE : LINE;
+    return (bytes + unit - 1) / unit * unit;
+}
+
+/* Segments grow with what is in use, so that a small program stays small and a large one asks rarely. */
+static piece *new_segment(size_t size) {
+    size_t usual = (size_t)reserved / 4, total;
+    usual = usual < SEGMENT_LEAST ? SEGMENT_LEAST : usual > SEGMENT_MOST ? SEGMENT_MOST : usual;
+    total = segment_size(size > usual ? size : usual);
+    piece *p = system_get(total);
+    if (!p) {
         trim_locked();
-        base = system_get(total);
+        p = system_get(total = segment_size(size));
     }
-    if (!base) return NULL;
-    /* The header sits right below a line boundary, so the payload is aligned. */
-    large_block *block = (large_block *)(base + offset + LINE) - 1;
-    block->base = base;
-    block->total = total;
-    block->class_index = index;
+    if (p) *p = (piece){.size = total, .last = true};
+    return p;
+}
+
+static void *large_get_locked(size_t bytes) {
+    if (bytes > SIZE_MAX / 2) return NULL;
+    large_requests++;
+    const size_t size = (bytes + 2 * LINE - 1) / LINE * LINE + (bytes >= STAGGER_FROM ? STAGGER : 0);
+    piece *p = find_piece(size);
+    if (!p) p = new_segment(size);
+    if (!p) return NULL;
+    split(p, size);
     large_in_use += (int64_t)bytes;
     note_peak_locked();
-    return block + 1;
+    return (char *)p + LINE;
+}
+
+static void large_return_locked(void *memory, size_t bytes) {
+    piece *p = (piece *)(void *)((char *)memory - LINE), *behind = after(p);
+    large_in_use -= (int64_t)bytes;
+    if (behind && behind->free) {
+        bin_take(behind);
+        join(p);
+    }
+    if (p->before && p->before->free) {
+        p = p->before;
+        bin_take(p);
+        join(p);
+    }
+    bin_put(p);
 }
 
 /* ---- Small blocks ---- */
@@ -343,10 +401,7 @@ void ct__free(void *memory, size_t bytes) {
         return;
     }
     pthread_mutex_lock(&lock);
-    large_block *block = (large_block *)memory - 1;
-    block->next = bins[block->class_index];
-    bins[block->class_index] = block;
-    large_in_use -= (int64_t)bytes;
+    large_return_locked(memory, bytes);
     pthread_mutex_unlock(&lock);
 }
 
