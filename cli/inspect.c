@@ -25,6 +25,7 @@ typedef struct contents {
     const char *kind;     /* "checkpoint" */
     const char *checksum; /* "right", or "none" */
     ct_state *state;
+    int64_t counters[CT__RUN_COUNTER_COUNT]; /* of a checkpoint */
 } contents;
 
 /* ---- Which kind of file ---- */
@@ -64,11 +65,12 @@ static bool open_file(const char *path, contents *file) {
     if (bytes[8] != '{')
         return ct_fail(CT_ERR_IO, "inspect", "%s: is none of safetensors, checkpoint, .npy and .npz", path);
     bool has_checksum = false;
-    file->state = ct__open_checked(path, "inspect", &has_checksum);
+    file->state = ct__open_checked(path, true, "inspect", &has_checksum);
     if (!file->state) return false;
     if (has_checksum) file->checksum = "right";
-    file->kind = ct_state_text(file->state, CT__RUN_FORMAT) ? "checkpoint" : "safetensors";
-    return true;
+    const bool run = ct_state_text(file->state, CT__RUN_FORMAT) != NULL;
+    file->kind = run ? "checkpoint" : "safetensors";
+    return !run || ct_state_integers(file->state, CT__RUN_COUNTERS, file->counters, CT__RUN_COUNTER_COUNT);
 }
 
 /* ---- As a table ---- */
@@ -177,6 +179,9 @@ static void print_table(const char *path, const contents *file) {
         print_text(ct_state_text_at(state, i), 100, utf8);
         putchar('\n');
     }
+    static const char *const counters[CT__RUN_COUNTER_COUNT] = {"epoch", "step", "seed", "position in its stream"};
+    for (int i = 0; strcmp(file->kind, "checkpoint") == 0 && i < CT__RUN_COUNTER_COUNT; i++)
+        printf("  %s = %" PRIu64 "\n", counters[i], (uint64_t)file->counters[i]);
     if (ct_state_count(state) == 0) return;
     const int width = name_width(state);
     printf("\n%-*s  %-9s %-16s %10s %10s %10s %10s  histogram\n", width, "name", "dtype", "shape", "mean", "std", "min",
@@ -238,7 +243,12 @@ static void print_json(const char *path, const contents *file) {
         putchar(':');
         json_text(ct_state_text_at(file->state, i));
     }
-    printf("},\"tensors\":[");
+    printf("}");
+    if (strcmp(file->kind, "checkpoint") == 0)
+        printf(",\"epoch\":%" PRId64 ",\"step\":%" PRId64 ",\"seed\":%" PRIu64 ",\"position\":%" PRIu64,
+               file->counters[CT__RUN_EPOCH], file->counters[CT__RUN_STEP], (uint64_t)file->counters[CT__RUN_SEED],
+               (uint64_t)file->counters[CT__RUN_POSITION]);
+    printf(",\"tensors\":[");
     for (int64_t i = 0; i < ct_state_count(file->state); i++) {
         printf(i ? ",\n" : "\n");
         json_tensor(ct_state_name(file->state, i), ct_state_at(file->state, i));

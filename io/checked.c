@@ -1,13 +1,20 @@
 /* Files with a checksum, opened; and errors about them, told again. */
 #include "io/checked.h"
 
+#include "io/bytes.h"
 #include "io/safetensors.h"
 
 #include <stdio.h>
 #include <string.h>
 
-ct_state *ct__open_checked(const char *path, const char *op, bool *has_checksum) {
-    ct__mapping *mapping = ct__mapping_open(path, op);
+static ct__mapping *read_whole(const char *path, const char *op) {
+    size_t size = 0;
+    uint8_t *bytes = ct__bytes_load_raw(path, op, 0, &size);
+    return bytes ? ct__mapping_of(bytes, size, op) : NULL;
+}
+
+ct_state *ct__open_checked(const char *path, bool map, const char *op, bool *has_checksum) {
+    ct__mapping *mapping = map ? ct__mapping_open(path, op) : read_whole(path, op);
     if (!mapping) return NULL;
     size_t size;
     const uint8_t *bytes = ct__mapping_bytes(mapping, &size);

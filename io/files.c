@@ -72,6 +72,14 @@ static void release(ct__output *output) {
     *output = (ct__output){.fd = -1};
 }
 
+/* Only for files that are worth a sync: reading the folder for each of a thousand small ones would take its time. */
+static void clean_beside(const char *target) {
+    char *folder = folder_of(target);
+    const char *slash = strrchr(target, '/');
+    if (folder) ct__output_clean(folder, slash ? slash + 1 : target);
+    free(folder);
+}
+
 bool ct__output_open(ct__output *output, const char *path, bool durable, const char *op) {
     *output = (ct__output){.op = op, .path = path, .fd = -1, .durable = durable};
     bool stream;
@@ -86,10 +94,7 @@ bool ct__output_open(ct__output *output, const char *path, bool durable, const c
         if (!output->temporary) {
             ct_fail(CT_ERR_MEMORY, op, "%s: out of memory", path);
         } else {
-            char *folder = folder_of(output->target);
-            const char *slash = strrchr(output->target, '/');
-            if (folder) ct__output_clean(folder, slash ? slash + 1 : output->target);
-            free(folder);
+            if (durable) clean_beside(output->target);
             output->fd = create_beside(output->target, output->temporary, capacity);
             if (output->fd < 0) failed(output, "cannot be created");
         }

@@ -11,7 +11,7 @@ typedef struct ct__output {
     const char *path; /* as the caller gave it, for error texts */
     char *target, *temporary;
     int fd;
-    bool durable; /* sync the file before the rename and the folder after it */
+    bool durable; /* sync the file before the rename and the folder after it; clean up what a killed writer left */
 } ct__output;
 
 /* What a temporary file is called: the name it will get, this, the process, a number. A writer holds a lock on it, so one
@@ -24,7 +24,7 @@ bool ct__output_patch(ct__output *output, const void *data, size_t size, int64_t
 /* Gives the file its name when `good`, throws it away when not; always releases. False, with an error, when it failed. */
 bool ct__output_close(ct__output *output, bool good);
 
-/* Removes what killed writers have left beside path or, with path NULL, for any file of the folder. */
+/* Removes what killed writers of FOLDER/NAME have left or, with name NULL, those of any file in the folder. */
 void ct__output_clean(const char *folder, const char *name);
 
 #endif

@@ -54,8 +54,8 @@ enum { PART_COUNT = sizeof parts / sizeof *parts };
 /* ---- Names in the file ---- */
 
 static const char version[] = "1", parts_text[] = "cotangent.parts", isa_text[] = "cotangent.isa",
-                  library_text[] = "cotangent.version", counters[] = "run.counters", extra_prefix[] = "extra.";
-enum { EPOCH, STEP, SEED, POSITION, COUNTERS };
+                  library_text[] = "cotangent.version", extra_prefix[] = "extra.";
+enum { COUNTERS = CT__RUN_COUNTER_COUNT };
 
 static bool put_extra(const ct_state *extra, ct_state *state) {
     char *name = NULL;
@@ -110,12 +110,13 @@ static bool put_run(const ct_run *run, ct_state *state) {
         snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", list[0] ? " " : "", parts[i].name);
         good = parts[i].put(run, state, parts[i].prefix);
     }
-    const int64_t numbers[COUNTERS] = {[EPOCH] = run->epoch,
-                                       [STEP] = run->step,
-                                       [SEED] = (int64_t)ct_get_seed(),
-                                       [POSITION] = (int64_t)ct_rng_position(NULL)};
+    const int64_t numbers[COUNTERS] = {[CT__RUN_EPOCH] = run->epoch,
+                                       [CT__RUN_STEP] = run->step,
+                                       [CT__RUN_SEED] = (int64_t)ct_get_seed(),
+                                       [CT__RUN_POSITION] = (int64_t)ct_rng_position(NULL)};
     return good && ct_state_put_text(state, parts_text, list) &&
-           ct_state_put_integers(state, counters, numbers, COUNTERS) && (!run->extra || put_extra(run->extra, state));
+           ct_state_put_integers(state, CT__RUN_COUNTERS, numbers, COUNTERS) &&
+           (!run->extra || put_extra(run->extra, state));
 }
 
 bool ct__run_write(const ct_run *run, const char *path) {
@@ -189,7 +190,7 @@ static bool check_parts(const ct_run *run, const ct_state *stored, const char *p
 
 ct_state *ct__run_open(const char *path) {
     bool has_checksum = false;
-    ct_state *stored = ct__open_checked(path, "run", &has_checksum);
+    ct_state *stored = ct__open_checked(path, false, "run", &has_checksum);
     const char *format = stored ? ct_state_text(stored, CT__RUN_FORMAT) : NULL;
     int64_t numbers[COUNTERS];
     bool good = stored != NULL;
@@ -197,7 +198,7 @@ ct_state *ct__run_open(const char *path) {
     if (good && strcmp(format, version) != 0)
         good = ct_fail(CT_ERR_IO, "run", "%s: is a checkpoint of version %.20s, this library reads %s", path, format,
                        version);
-    if (good && !ct_state_integers(stored, counters, numbers, COUNTERS)) {
+    if (good && !ct_state_integers(stored, CT__RUN_COUNTERS, numbers, COUNTERS)) {
         ct__say_file(path, "run");
         good = false;
     }
@@ -211,7 +212,7 @@ bool ct__run_take(ct_run *run, const ct_state *stored, const char *path) {
     ct_state *extra = NULL;
     bool good = false;
     ct_scope {
-        good = ct_state_integers(stored, counters, numbers, COUNTERS) && check_parts(run, stored, path) &&
+        good = ct_state_integers(stored, CT__RUN_COUNTERS, numbers, COUNTERS) && check_parts(run, stored, path) &&
                (!run->extra || (extra = take_extra(stored))) && take_parts(run, stored, path);
     }
     if (!good) {
@@ -222,10 +223,10 @@ bool ct__run_take(ct_run *run, const ct_state *stored, const char *path) {
         ct_state_free(run->extra);
         run->extra = extra;
     }
-    run->epoch = numbers[EPOCH];
-    run->step = numbers[STEP];
-    ct_seed((uint64_t)numbers[SEED]);
-    ct_rng_set_position(NULL, (uint64_t)numbers[POSITION]);
+    run->epoch = numbers[CT__RUN_EPOCH];
+    run->step = numbers[CT__RUN_STEP];
+    ct_seed((uint64_t)numbers[CT__RUN_SEED]);
+    ct_rng_set_position(NULL, (uint64_t)numbers[CT__RUN_POSITION]);
     const char *isa = ct_state_text(stored, isa_text);
     snprintf(run->isa, sizeof run->isa, "%s", isa ? isa : "");
     if (strcmp(run->isa, ct_isa()) != 0) {

@@ -18,7 +18,7 @@ bool ct_load(const char *path, ct_module *net) {
     if (!ct_ok()) return false;
     if (!net) return ct_fail(CT_ERR_NULL, "load", "argument net is NULL");
     bool has_checksum;
-    ct_state *state = ct__open_checked(path, "load", &has_checksum);
+    ct_state *state = ct__open_checked(path, false, "load", &has_checksum);
     if (!state) return false;
     const bool run = ct_state_text(state, CT__RUN_FORMAT) != NULL;
     const bool good = ct_module_take_state(net, state, run ? "net." : "", false);

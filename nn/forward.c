@@ -123,14 +123,13 @@ bool ct_forward_n(ct_module *module, ct_tensor *const *in, int n, ct_tensor **ou
 
 /* ---- Chains ---- */
 
-ct__chain ct__chain_begin(ct_tensor *x) { return (ct__chain){.x = x, .recording = ct_grad_enabled()}; }
-
-void ct__chain_open(ct__chain *chain) {
-    if (!chain->recording) chain->mark = ct_scope_begin();
+void ct__chain_open(ct__chain *chain, bool last) {
+    chain->inside = !last;
+    if (!last) chain->mark = ct_scope_begin();
 }
 
 void ct__chain_close(ct__chain *chain, ct_tensor *y) {
-    if (!chain->recording) {
+    if (chain->inside) {
         ct_tensor *kept = y ? ct_keep(y) : NULL;
         ct_scope_end(chain->mark);
         ct_drop(chain->held);
@@ -140,8 +139,8 @@ void ct__chain_close(ct__chain *chain, ct_tensor *y) {
 }
 
 ct_tensor *ct__chain_end(ct__chain *chain) {
-    if (!chain->held) return chain->x;
-    ct_tensor *y = ct_detach(chain->held); /* a handle that belongs to the scope; there is no graph to lose */
+    /* a last step that gave back what it got: no scope has that, so another view of it goes on */
+    if (chain->held && chain->x == chain->held) chain->x = ct_reshape(chain->held, ct_shape(chain->held));
     ct_drop(chain->held);
-    return y;
+    return chain->x;
 }

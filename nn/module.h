@@ -32,21 +32,20 @@ struct ct_module {
 ct_tensor *ct__forward_then(ct_module *module, ct_tensor *x, ct_activation activation);
 ct_tensor *ct__activate(ct_tensor *x, ct_activation activation);
 
-/* Steps one after the other, each on the result of the one before. While nothing is recorded that one is released as soon as the
- * next is there; otherwise the graph needs it anyway.
- *     ct__chain chain = ct__chain_begin(x);
- *     for (...) { ct__chain_open(&chain); ct__chain_close(&chain, step(chain.x)); }
+/* Steps one after the other, each on the result of the one before, which is given up as soon as the next is there: it then lives
+ * on only where the graph needs it. The last step runs in the current scope, so that its result belongs there.
+ *     ct__chain chain = {.x = x};
+ *     for (...) { ct__chain_open(&chain, last); ct__chain_close(&chain, step(chain.x)); }
  *     return ct__chain_end(&chain); */
 typedef struct ct__chain {
     ct_tensor *x;    /* the result so far; NULL after a failure */
-    ct_tensor *held; /* the same, where this chain holds it, and not a scope */
-    bool recording;
+    ct_tensor *held; /* the result before the last step, where this chain holds it */
+    bool inside;     /* a scope is open */
     ct_scope_mark mark;
 } ct__chain;
-ct__chain ct__chain_begin(ct_tensor *x);
-void ct__chain_open(ct__chain *chain);
+void ct__chain_open(ct__chain *chain, bool last);
 void ct__chain_close(ct__chain *chain, ct_tensor *y);
-ct_tensor *ct__chain_end(ct__chain *chain); /* of the current scope */
+ct_tensor *ct__chain_end(ct__chain *chain);
 
 /* A text that is written piece by piece into what room there is; length counts everything. */
 typedef struct ct__writer {

@@ -152,24 +152,32 @@ bool ct_eval(ct_module *module) {
     return true;
 }
 
-static bool freeze_slot(void *context, const char *path, ct_module *owner, ct__slot *slot, bool buffer, int index) {
-    (void)path, (void)owner, (void)index;
-    if (buffer) return true;
-    return *(bool *)context ? ct_forgo_grad(slot->x) : ct_require_grad(slot->x) != NULL;
+/* These two run often or on everything, so they go without paths. */
+static bool freeze(ct_module *module, bool frozen) {
+    for (int i = 0; i < module->params.count; i++) {
+        ct_tensor *x = module->params.items[i].x;
+        if (!(frozen ? ct_forgo_grad(x) : ct_require_grad(x) != NULL)) return false;
+    }
+    for (int i = 0; i < module->children.count; i++)
+        if (!freeze(module->children.items[i].child, frozen)) return false;
+    return true;
 }
 
 bool ct_module_freeze(ct_module *module, bool frozen) {
-    return given(module, "module_freeze") && ct__each_slot(module, freeze_slot, &frozen);
+    return given(module, "module_freeze") && freeze(module, frozen);
 }
 
-static bool forget_grad(void *context, const char *path, ct_module *owner, ct__slot *slot, bool buffer, int index) {
-    (void)context, (void)path, (void)owner, (void)index;
-    return buffer || !ct_grad_of(slot->x) || ct_set_grad(slot->x, NULL);
+static bool zero_grad(ct_module *module) {
+    for (int i = 0; i < module->params.count; i++) {
+        ct_tensor *x = module->params.items[i].x;
+        if (ct_grad_of(x) && !ct_set_grad(x, NULL)) return false;
+    }
+    for (int i = 0; i < module->children.count; i++)
+        if (!zero_grad(module->children.items[i].child)) return false;
+    return true;
 }
 
-bool ct_module_zero_grad(ct_module *module) {
-    return given(module, "module_zero_grad") && ct__each_slot(module, forget_grad, NULL);
-}
+bool ct_module_zero_grad(ct_module *module) { return given(module, "module_zero_grad") && zero_grad(module); }
 
 /* ---- Other tensors in place of those there: moves ---- */
 

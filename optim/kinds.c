@@ -1,77 +1,15 @@
-/* The kinds of optimizers: their settings, in one list each, from which the constructors, the table of names and the checks
- * are made, and what they tell the fused steps (ops/optim). */
+/* The kinds of optimizers: what they tell the fused steps (ops/optim), their constructors, and the table of
+ * names. */
 #include "optim/optim.h"
+#include "optim/settings.h"
 
 #include <math.h>
 
-/* S(k, name, how it is given, default, range, doc): number and count: 0 is the default; opt: a ct_opt; flag: a bool. */
-#define LR(S, k, value)    S(k, lr, number, value, RANGE_ABOVE_0, "learning rate")
-#define DECAY(S, k, value) S(k, weight_decay, opt, value, RANGE_FROM_0, "weight decay")
-#define MAXIMIZE(S, k)     S(k, maximize, flag, 0, RANGE_FLAG, "climb instead of descend")
-#define BETAS(S, k, second)                                                           \
-    S(k, beta1, opt, 0.9, RANGE_0_TO_1, "how much of the average of gradients stays") \
-    S(k, beta2, opt, second, RANGE_0_TO_1, "how much of the average of squares stays")
-#define EPS(S, k, value)      S(k, eps, number, value, RANGE_ABOVE_0, "added to the divisor")
-#define MOMENTUM(S, k, value) S(k, momentum, opt, value, RANGE_FROM_0, "how much of the last step stays")
-#define NESTEROV(S, k)        S(k, nesterov, flag, 0, RANGE_FLAG, "look ahead along the momentum")
-#define AMSGRAD(S, k)         S(k, amsgrad, flag, 0, RANGE_FLAG, "divide by the largest average of squares so far")
-#define DECOUPLED(S, k)       S(k, decoupled_weight_decay, flag, 0, RANGE_FLAG, "decay apart from the gradient")
-
-#define SGD(S, k)                                                                                         \
-    LR(S, k, 1e-3)                                                                                        \
-    MOMENTUM(S, k, 0) S(k, dampening, opt, 0, RANGE_ANY, "part of the gradient kept out of the momentum") \
-        NESTEROV(S, k) DECAY(S, k, 0) MAXIMIZE(S, k)
-#define ADAM(S, k)  LR(S, k, 1e-3) BETAS(S, k, 0.999) EPS(S, k, 1e-8) DECAY(S, k, 0) AMSGRAD(S, k) MAXIMIZE(S, k)
-#define ADAMW(S, k) LR(S, k, 1e-3) BETAS(S, k, 0.999) EPS(S, k, 1e-8) DECAY(S, k, 1e-2) AMSGRAD(S, k) MAXIMIZE(S, k)
-#define RADAM(S, k) LR(S, k, 1e-3) BETAS(S, k, 0.999) EPS(S, k, 1e-8) DECAY(S, k, 0) DECOUPLED(S, k) MAXIMIZE(S, k)
-#define NADAM(S, k)                                                                                           \
-    LR(S, k, 2e-3)                                                                                            \
-    BETAS(S, k, 0.999) EPS(S, k, 1e-8) DECAY(S, k, 0)                                                         \
-        S(k, momentum_decay, opt, 4e-3, RANGE_FROM_0, "how fast the momentum grows to beta1") DECOUPLED(S, k) \
-            MAXIMIZE(S, k)
-#define RMSPROP(S, k)                                                                                                  \
-    LR(S, k, 1e-2)                                                                                                     \
-    S(k, alpha, opt, 0.99, RANGE_0_TO_1, "how much of the average of squares stays") EPS(S, k, 1e-8) MOMENTUM(S, k, 0) \
-        DECAY(S, k, 0) S(k, centered, flag, 0, RANGE_FLAG, "divide by the deviation from the average") MAXIMIZE(S, k)
-#define ADAGRAD(S, k)                                                                                                 \
-    LR(S, k, 1e-2)                                                                                                    \
-    S(k, lr_decay, opt, 0, RANGE_FROM_0, "how fast the learning rate falls")                                          \
-        S(k, initial_accumulator_value, opt, 0, RANGE_FROM_0, "what the sum of squares begins with") EPS(S, k, 1e-10) \
-            DECAY(S, k, 0) MAXIMIZE(S, k)
-#define ADADELTA(S, k) \
-    LR(S, k, 1)        \
-    S(k, rho, opt, 0.9, RANGE_0_TO_1, "how much of the averages stays") EPS(S, k, 1e-6) DECAY(S, k, 0) MAXIMIZE(S, k)
-#define LAMB(S, k) LR(S, k, 1e-3) BETAS(S, k, 0.999) EPS(S, k, 1e-6) DECAY(S, k, 1e-2) MAXIMIZE(S, k)
-#define LARS(S, k)                                                                                             \
-    LR(S, k, 0.1)                                                                                              \
-    MOMENTUM(S, k, 0.9) DECAY(S, k, 1e-4)                                                                      \
-        S(k, trust, number, 1e-3, RANGE_ABOVE_0, "length of a step as a part of the weights'") EPS(S, k, 1e-8) \
-            NESTEROV(S, k) MAXIMIZE(S, k)
-#define LION(S, k) LR(S, k, 1e-4) BETAS(S, k, 0.99) DECAY(S, k, 0) MAXIMIZE(S, k)
-#define LBFGS(S, k)                                                                                           \
-    LR(S, k, 1)                                                                                               \
-    S(k, max_iter, number, 20, RANGE_COUNT, "iterations a step") S(k, max_eval, number, 0, RANGE_FROM_0,      \
-                                                                   "evaluations a step; 0: max_iter * 5 / 4") \
-        S(k, tolerance_grad, opt, 1e-7, RANGE_FROM_0, "done when no gradient is larger")                      \
-            S(k, tolerance_change, opt, 1e-9, RANGE_FROM_0, "done when nothing changes by more")              \
-                S(k, history_size, number, 100, RANGE_COUNT, "how many steps are remembered")                 \
-                    S(k, strong_wolfe, flag, 0, RANGE_FLAG, "search along the line by the strong Wolfe conditions")
-
 /* ---- What each needs and does ---- */
 
-/* Where the settings of a kind are: sgd_lr and so on. */
-#define PLACE(k, name, how, value, range, doc) k##_##name,
-#define PLACES(k, LIST)                        enum { LIST(PLACE, k) k##_settings_count };
-PLACES(sgd, SGD)
-PLACES(adam, ADAM)
-PLACES(radam, RADAM)
-PLACES(nadam, NADAM)
-PLACES(rmsprop, RMSPROP)
-PLACES(adagrad, ADAGRAD)
-PLACES(adadelta, ADADELTA)
-PLACES(lamb, LAMB)
-PLACES(lars, LARS)
-PLACES(lion, LION)
+#define KIND(k, LIST, ...) PLACES(k, LIST)
+#include "optim/kinds.def"
+#undef KIND
 
 #define NAMES(kind, ...) static const char *const kind##_attrs[] = {__VA_ARGS__, NULL};
 #define GIVE(...)        memcpy(a, (const double[]){__VA_ARGS__}, sizeof((const double[]){__VA_ARGS__}))
@@ -176,6 +114,13 @@ static void lion_prepare(const double *s, int64_t t, bool fresh, double *product
     GIVE(s[lion_lr], s[lion_beta1], s[lion_beta2], 1 - s[lion_lr] * s[lion_weight_decay]);
 }
 
+static bool lbfgs_check(const double *s) {
+    const double most = 1 << 20;
+    if (s[lbfgs_history_size] <= most && s[lbfgs_max_iter] <= 0x1p52) return true;
+    return ct_fail(CT_ERR_VALUE, "lbfgs", "history_size is %g and max_iter %g; that is too many", s[lbfgs_history_size],
+                   s[lbfgs_max_iter]);
+}
+
 /* ---- Tables and constructors ---- */
 
 #define ROW(k, name, how, value, range, doc)   {#name, (value), (doc)},
@@ -185,49 +130,31 @@ static void lion_prepare(const double *s, int64_t t, bool fresh, double *product
 #define GIVEN_opt(name, normal)                (o.name.set ? o.name.value : (normal))
 #define GIVEN_flag(name, normal)               (double)o.name
 
-#define KIND(k, LIST, text, ...)                                                                         \
-    static const ct_setting k##_settings[] = {LIST(ROW, k)};                                             \
-    static const optim_range k##_ranges[] = {LIST(RANGE, k)};                                            \
-    static const optim_kind k##_kind = {.info.name = #k,                                                 \
-                                        .info.doc = (text),                                              \
-                                        .info.settings = k##_settings,                                   \
-                                        .info.count = (int)(sizeof k##_settings / sizeof *k##_settings), \
-                                        .ranges = k##_ranges,                                            \
-                                        __VA_ARGS__};                                                    \
-    ct_optim *ct_##k##_p(ct_module *net, const ct_##k##_options *options) {                              \
-        OPTIM_TAKE(ct_##k##_options, o, options);                                                        \
-        const double values[] = {LIST(VALUE, k)};                                                        \
-        return optim_new(&k##_kind, net, values);                                                        \
+#define KIND(k, LIST, text, ...)                                                            \
+    static const ct_setting k##_settings[] = {LIST(ROW, k)};                                \
+    _Static_assert((int)k##_setting_count <= (int)OPTIM_SETTINGS, "room for the settings"); \
+    static const optim_range k##_ranges[] = {LIST(RANGE, k)};                               \
+    static const optim_kind k##_kind = {.info.name = #k,                                    \
+                                        .info.doc = (text),                                 \
+                                        .info.settings = k##_settings,                      \
+                                        .info.count = k##_setting_count,                    \
+                                        .ranges = k##_ranges,                               \
+                                        __VA_ARGS__};                                       \
+    ct_optim *ct_##k##_p(ct_module *net, const ct_##k##_options *options) {                 \
+        OPTIM_TAKE(ct_##k##_options, o, options);                                           \
+        const double values[] = {LIST(VALUE, k)};                                           \
+        return optim_new(&k##_kind, net, values);                                           \
     }
 #define STEP(which, names, how) .op = "optim_" #which, .attrs = names##_attrs, .prepare = how##_prepare
 
-KIND(sgd, SGD, "stochastic gradient descent, with momentum", STEP(sgd, sgd, sgd), .state_count = sgd_states,
-     .check = sgd_check, .states = {"momentum_buffer"})
-KIND(adam, ADAM, "Adam", STEP(adam, adam, adam), .state_count = adam_states,
-     .states = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"})
-KIND(adamw, ADAMW, "Adam with decoupled weight decay", STEP(adam, adam, adamw), .state_count = adam_states,
-     .states = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"})
-KIND(radam, RADAM, "rectified Adam", STEP(adam, adam, radam), .state_count = two_states,
-     .states = {"exp_avg", "exp_avg_sq"})
-KIND(nadam, NADAM, "Adam with Nesterov's momentum", STEP(adam, adam, nadam), .state_count = two_states,
-     .states = {"exp_avg", "exp_avg_sq"})
-KIND(rmsprop, RMSPROP, "gradients divided by the root of their average square", STEP(rmsprop, rmsprop, rmsprop),
-     .state_count = rmsprop_states, .states = {"square_avg", "grad_avg", "momentum_buffer"})
-KIND(adagrad, ADAGRAD, "gradients divided by the root of the sum of their squares", STEP(adagrad, adagrad, adagrad),
-     .state_count = one_state, .states = {"sum"})
-KIND(adadelta, ADADELTA, "steps in units of earlier steps", STEP(adadelta, adadelta, adadelta),
-     .state_count = two_states, .states = {"square_avg", "acc_delta"})
-KIND(lamb, LAMB, "Adam with steps scaled to each tensor's length, for large batches", STEP(lamb, lamb, lamb),
-     .state_count = two_states, .states = {"exp_avg", "exp_avg_sq"})
-KIND(lars, LARS, "SGD with steps scaled to each tensor's length, for large batches", STEP(lars, lars, lars),
-     .state_count = one_state, .states = {"momentum_buffer"})
-KIND(lion, LION, "steps of one size along the sign of the momentum", STEP(lion, lion, lion), .state_count = one_state,
-     .states = {"exp_avg"})
-KIND(lbfgs, LBFGS, "a quasi-Newton method, for problems without noise", .info.needs_loss = true)
+#include "optim/kinds.def"
+#undef KIND
 
+#define KIND(k, ...) &k##_kind,
 const optim_kind *const optim_kinds[] = {
-    &sgd_kind,      &adam_kind, &adamw_kind, &radam_kind, &nadam_kind, &rmsprop_kind, &adagrad_kind,
-    &adadelta_kind, &lamb_kind, &lars_kind,  &lion_kind,  &lbfgs_kind, NULL};
+#include "optim/kinds.def"
+    NULL};
+#undef KIND
 
 /* ---- By name ---- */
 

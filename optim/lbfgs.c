@@ -1,6 +1,7 @@
 /* L-BFGS (Nocedal 1980): the direction from the last steps by the two-loop recursion, with steps of a fixed length or by a
  * line search for the strong Wolfe conditions (Nocedal and Wright, chapter 3). All parameters are seen as one flat vector. */
 #include "optim/optim.h"
+#include "optim/settings.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -15,7 +16,7 @@ struct lbfgs {
     double *inverse;            /* 1 / s y of each */
 };
 
-enum { S_LR, S_MAX_ITER, S_MAX_EVAL, S_TOLERANCE_GRAD, S_TOLERANCE_CHANGE, S_HISTORY, S_WOLFE };
+PLACES(lbfgs, LBFGS)
 
 void optim_lbfgs_free(lbfgs *h) {
     if (!h) return;
@@ -266,8 +267,8 @@ static bool check_params(const ct_optim *o) {
 
 /* One iteration: *stop when the step is over; *done counts iterations of this step. */
 static bool iterate(search *s, lbfgs *h, double *loss, ct_tensor **gradient, int64_t done, bool *stop) {
-    const double *setting = s->o->groups[0].s, change = setting[S_TOLERANCE_CHANGE], lr = setting[S_LR];
-    const bool last = done == (int64_t)setting[S_MAX_ITER];
+    const double *setting = s->o->groups[0].s, change = setting[lbfgs_tolerance_change], lr = setting[lbfgs_lr];
+    const bool last = done == (int64_t)setting[lbfgs_max_iter];
     const double before = *loss;
     h->iterations++;
     if (h->iterations > 1 && !remember(h, *gradient)) return false;
@@ -284,7 +285,7 @@ static bool iterate(search *s, lbfgs *h, double *loss, ct_tensor **gradient, int
     s->start = gather(s->o, false);
     s->direction = direction;
     if (!s->start) return false;
-    if (setting[S_WOLFE]) {
+    if (setting[lbfgs_strong_wolfe]) {
         point found;
         if (!strong_wolfe(s, (point){0, *loss, slope, *gradient}, t, 1e-9, &found)) return false;
         h->length = t = found.t;
@@ -295,8 +296,8 @@ static bool iterate(search *s, lbfgs *h, double *loss, ct_tensor **gradient, int
         if (!put_values(s->o, plus(s->start, direction, t))) return false;
         if (!last && !evaluate(s, loss, gradient)) return false;
     }
-    const double most = setting[S_MAX_EVAL] > 0 ? setting[S_MAX_EVAL] : floor(setting[S_MAX_ITER] * 5 / 4);
-    *stop = last || s->evaluations >= most || largest(*gradient) <= setting[S_TOLERANCE_GRAD] ||
+    const double most = setting[lbfgs_max_eval] > 0 ? setting[lbfgs_max_eval] : floor(setting[lbfgs_max_iter] * 5 / 4);
+    *stop = last || s->evaluations >= most || largest(*gradient) <= setting[lbfgs_tolerance_grad] ||
             largest(direction) * fabs(t) <= change || fabs(*loss - before) < change;
     return ct_ok();
 }
@@ -319,7 +320,7 @@ static void roll_back(ct_optim *o, ct_tensor *values) {
 double optim_lbfgs_step(ct_optim *o, ct_loss_fn fn, void *context) {
     double first = (double)NAN;
     if (!check_params(o) || !optim_collect(o, "optim_step_with")) return first;
-    if (!o->history && !(o->history = history_new((int)o->groups[0].s[S_HISTORY]))) return first;
+    if (!o->history && !(o->history = history_new((int)o->groups[0].s[lbfgs_history_size]))) return first;
     search s = {.o = o, .fn = fn, .context = context};
     const bool before = ct_set_grad_enabled(false);
     ct_scope {
@@ -327,7 +328,7 @@ double optim_lbfgs_step(ct_optim *o, ct_loss_fn fn, void *context) {
         double loss = 0;
         bool ok = values && evaluate(&s, &loss, &gradient);
         if (ok) first = loss;
-        bool stop = !ok || largest(gradient) <= o->groups[0].s[S_TOLERANCE_GRAD];
+        bool stop = !ok || largest(gradient) <= o->groups[0].s[lbfgs_tolerance_grad];
         for (int64_t i = 1; ok && !stop; i++) {
             ct_scope {
                 ok = iterate(&s, o->history, &loss, &gradient, i, &stop);
@@ -414,7 +415,7 @@ static bool take_history(ct_optim *o, const ct_state *state, const char *prefix,
 
 bool optim_lbfgs_take(const ct_optim *o, const ct_state *state, const char *prefix, lbfgs **taken) {
     const char *me = "optim_take_state";
-    const int capacity = (int)o->groups[0].s[S_HISTORY];
+    const int capacity = (int)o->groups[0].s[lbfgs_history_size];
     *taken = NULL;
     char *name = optim_name(me, prefix, "lbfgs", "");
     if (!name) return false;
@@ -424,8 +425,9 @@ bool optim_lbfgs_take(const ct_optim *o, const ct_state *state, const char *pref
         return true;
     }
     const int64_t n = ct_numel(found);
-    double *numbers = n >= 4 ? malloc((size_t)n * sizeof *numbers) : NULL;
-    bool ok = numbers && check_params(o) && ct_state_numbers(state, name, numbers, n);
+    double *numbers = malloc(((size_t)n + 4) * sizeof *numbers);
+    if (!numbers) ct_fail(CT_ERR_MEMORY, me, "out of memory");
+    bool ok = numbers && n >= 4 && check_params(o) && ct_state_numbers(state, name, numbers, n);
     if (ok && !(numbers[3] == (double)(n - 4) && n - 4 <= capacity && numbers[0] >= 1 && numbers[0] < 0x1p53))
         ok = false;
     if (!ok && ct_ok())

@@ -84,6 +84,24 @@ stop KILL fourth '"step":14'
 check "a killed run goes on to the same bytes" same first/last.safetensors fourth/last.safetensors
 check "a finished run can be resumed: it has nothing to do" "$cotangent" train --resume --out first
 
+# Killed twenty times at any moment, with a checkpoint after every step.
+often="tiny.yaml --epochs 30 --set checkpoint_seconds=0"
+"$cotangent" train $often --out whole >whole.txt 2>&1
+kills=0
+while [ $kills -lt 20 ]; do
+    resume=
+    [ ! -s torn/last.safetensors ] || resume=--resume
+    # The moments are spread over what a start and a few steps take.
+    timeout -s KILL 0.0$((RANDOM % 60 + 15)) "$cotangent" train $often --out torn $resume >torn.txt 2>&1
+    status=$?
+    kills=$((kills + 1))
+    [ $status -eq 137 ] || [ $status -eq 0 ] || { cat torn.txt && break; }
+done 2>/dev/null
+check "a run can be killed at any moment" test $kills -eq 20
+"$cotangent" train $often --out torn --resume >torn.txt 2>&1
+check "and goes on to the same bytes" same whole/last.safetensors torn/last.safetensors
+check "and to the same best network again" same whole/best.safetensors torn/best.safetensors
+
 # --json is for machines.
 if command -v python3 >/dev/null; then
     "$cotangent" train tiny.yaml --out fifth --epochs 1 --json >fifth.txt 2>&1
@@ -227,5 +245,11 @@ check "eval reads another table" "$cotangent" eval table/best.safetensors --data
 check "every recipe that ships is listed" test "$("$cotangent" train --list | wc -l)" -ge 12
 check "--describe names the settings of a model" test "$("$cotangent" train --describe cnn | grep -c width)" -ge 1
 check "the manual page is there" test -s "$source_dir/docs/man/cotangent.1"
+completes() {
+    PATH=$build_dir/bin:$PATH bash -c '. "$0"; COMP_WORDS=(cotangent "$@"); COMP_CWORD=$#; _cotangent; echo "${COMPREPLY[*]}"' "$source_dir/tools/completion/cotangent.bash" "$@"
+}
+check "bash completes commands" test "$(completes pre)" = predict
+check "bash completes recipes" test "$(completes train fashion-mnist-c)" = fashion-mnist-cnn
+check "bash completes options" test "$(completes train tiny.yaml --ep)" = --epochs
 check "the completion for bash is sound" bash -n "$source_dir/tools/completion/cotangent.bash"
 finish

@@ -26,6 +26,11 @@ static ct_tensor *negative(void *context, ct_tensor *x) {
     return ct_neg(x);
 }
 
+static ct_tensor *half(void *context, ct_tensor *x) {
+    (void)context;
+    return ct_mul_s(x, 0.5);
+}
+
 /* ---- ct_state ---- */
 
 TEST(a_state_holds_tensors_and_texts_by_name_in_order) {
@@ -275,6 +280,18 @@ TEST(a_deep_network_in_inference_holds_two_layers_of_activations) {
     ct_module_free(deeper);
 }
 
+TEST(a_recorded_network_holds_only_what_its_gradient_needs) {
+    /* relu needs its result alone, so of each pair one tensor stays */
+    ct_module *net = ct_nn_sequential(ct_nn_identity());
+    for (int i = 0; i < 8; i++)
+        CHECK(ct_nn_append(net, ct_nn_lambda("half", half, NULL, NULL)) && ct_nn_append(net, ct_nn_relu()));
+    const int64_t layer = 1 << 20, before = ct_memory_stats().in_use;
+    ct_tensor *y = ct_forward(net, ct_require_grad(ct_ones(CT_DIMS(layer / 4))));
+    const int64_t held = ct_memory_stats().in_use - before;
+    CHECK(y && held < 9 * layer + layer / 2 + harness_buried());
+    ct_module_free(net);
+}
+
 TEST(identities_in_a_chain_pass_tensors_on) {
     ct_module *net = ct_nn_sequential(ct_nn_identity(), ct_nn_lambda("neg", negative, NULL, NULL), ct_nn_identity(),
                                       ct_nn_identity());
@@ -293,6 +310,47 @@ TEST(identities_in_a_chain_pass_tensors_on) {
     net = ct_nn_sequential_n(NULL, 0);
     CHECK(ct_forward(net, m) == m);
     ct_module_free(net);
+}
+
+/* ---- Attention ---- */
+
+TEST(heads_of_keys_and_values_may_be_shared) {
+    /* The same as heads of their own with equal weights. */
+    ct_module *few = ct_nn_multi_head_attention(8, 4, .kv_heads = 2), *all = ct_nn_multi_head_attention(8, 4);
+    REQUIRE(few && all);
+    CHECK(ct_dim(ct_module_param(few, 0), 0) == 8 + 4 + 4);
+    ct_no_grad {
+        for (int i = 0; i < 2; i++) { /* weight, bias: rows of q, then k and v, two of each head */
+            ct_tensor *from = ct_module_param(few, i), *parts[3];
+            CHECK(ct_assign(from, some(ct_shape(from))) && ct_split(from, 0, CT_DIMS(8, 4, 4), parts, 3));
+            for (int k = 1; k < 3; k++) {
+                ct_dims shape = ct_shape(parts[k]), heads = {.n = shape.n + 1, .d = {2, 2, 8}};
+                shape.d[0] = 8;
+                parts[k] = ct_reshape(ct_repeat_interleave(ct_reshape(parts[k], heads), 2, 0), shape);
+            }
+            CHECK(ct_assign(ct_module_param(all, i), ct_cat(parts, 3, 0)));
+        }
+        CHECK(ct_assign(ct_module_find(all, "out_proj.weight"), ct_module_find(few, "out_proj.weight")));
+    }
+    ct_tensor *x = some(CT_DIMS(2, 5, 8));
+    CHECK(ct_item(ct_amax(ct_abs(ct_sub(ct_forward(few, x), ct_forward(all, x))))) < 1e-5);
+    ct_module_free(few);
+    ct_module_free(all);
+}
+
+TEST(a_mask_of_the_past_is_causal_attention) {
+    ct_module *causal = ct_nn_transformer_encoder(2, 8, 2, .causal = true, .dropout = 0.3);
+    ct_module *masked = ct_nn_transformer_encoder(2, 8, 2, .dropout = 0.3);
+    ct_state *state = ct_state_new();
+    CHECK(ct_module_put_state(causal, state, "") && ct_module_take_state(masked, state, "", false));
+    ct_state_free(state);
+    CHECK(ct_eval(causal) && ct_eval(masked)); /* nothing is dropped */
+    ct_tensor *x = some(CT_DIMS(2, 5, 8)), *y = NULL, *seen = ct_tril_mask(5);
+    CHECK(ct_forward_n(masked, (ct_tensor *[]){x, seen}, 2, &y, 1));
+    CHECK(ct_item(ct_amax(ct_abs(ct_sub(y, ct_forward(causal, x))))) < 1e-5);
+    CHECK(ct_train(causal) && !same(ct_forward(causal, x), ct_forward(causal, x)));
+    ct_module_free(causal);
+    ct_module_free(masked);
 }
 
 /* ---- Modes ---- */

@@ -8,14 +8,14 @@
 
 static ct_tensor *sequential_forward(ct_module *self, ct_tensor *x) {
     const ct__slots *children = &self->children;
-    ct__chain chain = ct__chain_begin(x);
+    ct__chain chain = {.x = x};
     for (int i = 0; chain.x && i < children->count; i++) {
         ct_module *child = children->items[i].child;
         ct_activation then = CT_ACT_NONE;
         if (child->type->forward_then && i + 1 < children->count) then = children->items[i + 1].child->type->activation;
-        ct__chain_open(&chain);
-        ct__chain_close(&chain, ct__forward_then(child, chain.x, then));
         if (then != CT_ACT_NONE) i++;
+        ct__chain_open(&chain, i + 1 == children->count);
+        ct__chain_close(&chain, ct__forward_then(child, chain.x, then));
     }
     return ct__chain_end(&chain);
 }

@@ -118,9 +118,9 @@ static bool stack_forward(ct_module *self, ct_tensor *const *in, int n, ct_tenso
     ct_module *layers = ct_module_child(self, 0), *norm = ct_module_child(self, 1);
     ct_tensor *given[4] = {NULL, NULL, NULL, NULL};
     for (int i = 1; i < n; i++) given[i] = in[i];
-    ct__chain chain = ct__chain_begin(in[0]);
+    ct__chain chain = {.x = in[0]};
     for (int i = 0; chain.x && i < ct_module_child_count(layers); i++) {
-        ct__chain_open(&chain);
+        ct__chain_open(&chain, i + 1 == ct_module_child_count(layers));
         given[0] = chain.x;
         ct_tensor *y = NULL;
         ct_forward_n(ct_module_child(layers, i), given, n, &y, 1);

@@ -7,11 +7,14 @@
 
 static ct_tensor *block_forward(ct_module *self, ct_tensor *x) {
     const int count = self->children.count, convs = count / 2;
-    ct_tensor *y = x;
-    for (int i = 0; i < convs; i++) {
-        y = ct_forward(self->children.items[2 * i + 1].child, ct_forward(self->children.items[2 * i].child, y));
-        if (i + 1 < convs) y = ct_relu(y);
+    ct__chain chain = {.x = x};
+    for (int i = 0; chain.x && i < convs; i++) {
+        ct__chain_open(&chain, i + 1 == convs);
+        ct_tensor *y = ct_forward(self->children.items[2 * i].child, chain.x);
+        y = y ? ct_forward(self->children.items[2 * i + 1].child, y) : NULL;
+        ct__chain_close(&chain, y && i + 1 < convs ? ct_relu(y) : y);
     }
+    ct_tensor *y = ct__chain_end(&chain);
     if (count % 2) x = ct_forward(self->children.items[count - 1].child, x);
     return ct_relu(ct_add(y, x));
 }

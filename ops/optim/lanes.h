@@ -79,11 +79,7 @@ SIMD_INLINE void OF(average)(const optim_average_attrs *a, V *x, int width) {
     x[0] = OF(mix)(x[0], x[1], a->keep);
 }
 
-/* ---- Whole runs of elements ---- */
-
-/* Elements i on of a tensor, `left` of them where that is less than a vector; those beyond the end are 0. */
-#define GET(at, left)    ((left) >= LANES ? DO(load)(at) : DO(load_n)((at), (int)(left)))
-#define PUT(at, v, left) ((left) >= LANES ? DO(store)((at), (v)) : DO(store_n)((at), (v), (int)(left)))
+/* ---- Whole runs of elements: n is a multiple of LANES ---- */
 
 /* name##_N: the step on items of N tensors, all of them but the gradient written back. */
 #define RUN(name, N)                                                                                      \
@@ -92,9 +88,9 @@ SIMD_INLINE void OF(average)(const optim_average_attrs *a, V *x, int width) {
         (void)factor, (void)sums;                                                                         \
         for (int64_t i = 0; i < n; i += LANES) {                                                          \
             V x[N];                                                                                       \
-            for (int k = 0; k < N; k++) x[k] = GET(at[k] + i, n - i);                                     \
+            for (int k = 0; k < N; k++) x[k] = DO(load)(at[k] + i);                                       \
             OF(name)(&a, x, N);                                                                           \
-            for (int k = 0; k < N; k += 1 + (k == 0)) PUT(at[k] + i, x[k], n - i);                        \
+            for (int k = 0; k < N; k += 1 + (k == 0)) DO(store)(at[k] + i, x[k]);                         \
         }                                                                                                 \
     }
 RUN(sgd, 2)
@@ -116,14 +112,14 @@ static void OF(lamb_moments)(const void *attrs, T *const *at, int64_t n, double 
     (void)factor;
     for (int64_t i = 0; i < n; i += LANES) {
         V x[4];
-        for (int k = 0; k < 4; k++) x[k] = GET(at[k] + i, n - i);
+        for (int k = 0; k < 4; k++) x[k] = DO(load)(at[k] + i);
         const V g = TIMES(x[1], a.scale);
         x[2] = OF(mix)(x[2], g, a.beta1);
         x[3] = OF(mix)(x[3], DO(mul)(g, g), a.beta2);
         OF(squares_add)(&weight, x[0]);
-        OF(squares_add)(&step, n - i >= LANES ? OF(lamb_direction)(&a, x) : OF(head)(OF(lamb_direction)(&a, x), n - i));
-        PUT(at[2] + i, x[2], n - i);
-        PUT(at[3] + i, x[3], n - i);
+        OF(squares_add)(&step, OF(lamb_direction)(&a, x));
+        DO(store)(at[2] + i, x[2]);
+        DO(store)(at[3] + i, x[3]);
     }
     sums[0] = OF(squares_sum)(&weight);
     sums[1] = OF(squares_sum)(&step);
@@ -135,8 +131,8 @@ static void OF(lamb_step)(const void *attrs, T *const *at, int64_t n, double fac
     const V rate = NUMBER(a.lr * factor);
     (void)sums;
     for (int64_t i = 0; i < n; i += LANES) {
-        const V x[4] = {GET(at[0] + i, n - i), DO(zero)(), GET(at[2] + i, n - i), GET(at[3] + i, n - i)};
-        PUT(at[0] + i, DO(fnma)(OF(lamb_direction)(&a, x), rate, x[0]), n - i);
+        const V x[4] = {DO(load)(at[0] + i), DO(zero)(), DO(load)(at[2] + i), DO(load)(at[3] + i)};
+        DO(store)(at[0] + i, DO(fnma)(OF(lamb_direction)(&a, x), rate, x[0]));
     }
 }
 
@@ -144,8 +140,8 @@ static void OF(lars_lengths)(const void *attrs, T *const *at, int64_t n, double 
     OF(squares) weight = OF(squares_zero)(), gradient = weight;
     (void)attrs, (void)factor;
     for (int64_t i = 0; i < n; i += LANES) {
-        OF(squares_add)(&weight, GET(at[0] + i, n - i));
-        OF(squares_add)(&gradient, GET(at[1] + i, n - i));
+        OF(squares_add)(&weight, DO(load)(at[0] + i));
+        OF(squares_add)(&gradient, DO(load)(at[1] + i));
     }
     sums[0] = OF(squares_sum)(&weight);
     sums[1] = OF(squares_sum)(&gradient);
@@ -156,11 +152,11 @@ static void OF(lars_step)(const void *attrs, T *const *at, int64_t n, double fac
     const V rate = NUMBER(a.lr * factor), momentum = NUMBER(a.momentum);
     (void)sums;
     for (int64_t i = 0; i < n; i += LANES) {
-        const V x[2] = {GET(at[0] + i, n - i), GET(at[1] + i, n - i)};
+        const V x[2] = {DO(load)(at[0] + i), DO(load)(at[1] + i)};
         const V u = DO(mul)(OF(gradient)(x, a.scale, a.decay), rate);
-        const V b = DO(fma)(GET(at[2] + i, n - i), momentum, u);
-        PUT(at[2] + i, b, n - i);
-        PUT(at[0] + i, DO(sub)(x[0], a.nesterov ? DO(fma)(b, momentum, u) : b), n - i);
+        const V b = DO(fma)(DO(load)(at[2] + i), momentum, u);
+        DO(store)(at[2] + i, b);
+        DO(store)(at[0] + i, DO(sub)(x[0], a.nesterov ? DO(fma)(b, momentum, u) : b));
     }
 }
 
@@ -170,9 +166,9 @@ static void OF(scale_1)(const void *attrs, T *const *at, int64_t n, double facto
     V rest = DO(zero)(); /* x - x is 0 but for what is not finite */
     (void)factor;
     for (int64_t i = 0; i < n; i += LANES) {
-        const V y = DO(mul)(GET(at[0] + i, n - i), by);
+        const V y = DO(mul)(DO(load)(at[0] + i), by);
         rest = DO(add)(rest, DO(sub)(y, y));
-        PUT(at[0] + i, y, n - i);
+        DO(store)(at[0] + i, y);
     }
     const T left = DO(hsum)(rest);
     sums[0] = left == 0 ? 0 : 1;
@@ -184,11 +180,11 @@ static void OF(norm_1)(const void *attrs, T *const *at, int64_t n, double factor
     (void)factor;
     if (kind == 2) {
         OF(squares) s = OF(squares_zero)();
-        for (int64_t i = 0; i < n; i += LANES) OF(squares_add)(&s, GET(x + i, n - i));
+        for (int64_t i = 0; i < n; i += LANES) OF(squares_add)(&s, DO(load)(x + i));
         sums[0] = OF(squares_sum)(&s);
     } else if (isinf(kind)) {
         V m = DO(zero)();
-        for (int64_t i = 0; i < n; i += LANES) m = DO(max)(m, DO(abs)(GET(x + i, n - i)));
+        for (int64_t i = 0; i < n; i += LANES) m = DO(max)(m, DO(abs)(DO(load)(x + i)));
         sums[0] = (double)DO(hmax)(m);
     } else {
         double s = 0;
@@ -199,6 +195,4 @@ static void OF(norm_1)(const void *attrs, T *const *at, int64_t n, double factor
 
 #undef NUMBER
 #undef TIMES
-#undef GET
-#undef PUT
 #undef RUN

@@ -9,6 +9,9 @@
 
 enum { CHUNK = 1 << 14, BLOCK = 512 };
 
+/* Once a tensor, or for what is rare: better small than fast. */
+#define SLOW __attribute__((noinline, cold))
+
 /* Squares are added up in f64, whatever is squared. */
 typedef struct squares_f32 {
     vf64 low, high;
@@ -26,18 +29,6 @@ SIMD_INLINE void squares_add_f32(squares_f32 *s, vf32 x) {
 SIMD_INLINE void squares_add_f64(squares_f64 *s, vf64 x) { s->all = vf64_fma(x, x, s->all); }
 SIMD_INLINE double squares_sum_f32(const squares_f32 *s) { return vf64_hsum(vf64_add(s->low, s->high)); }
 SIMD_INLINE double squares_sum_f64(const squares_f64 *s) { return vf64_hsum(s->all); }
-
-/* The first n lanes, and 0 in the others. */
-SIMD_INLINE vf32 head_f32(vf32 x, int64_t n) {
-    float lane[VF32_LANES];
-    vf32_store(lane, x);
-    return vf32_load_n(lane, (int)n);
-}
-SIMD_INLINE vf64 head_f64(vf64 x, int64_t n) {
-    double lane[VF64_LANES];
-    vf64_store(lane, x);
-    return vf64_load_n(lane, (int)n);
-}
 
 #define T        float
 #define V        vf32
@@ -83,7 +74,7 @@ typedef struct job {
 
 /* ---- Elements that do not lie as they are computed ---- */
 
-static bool is_dense(const ct_view *view) {
+SLOW static bool is_dense(const ct_view *view) {
     int64_t expected = 1;
     for (int d = view->ndim - 1; d >= 0; d--) {
         if (view->dims[d] != 1 && view->strides[d] != expected) return false;
@@ -92,7 +83,7 @@ static bool is_dense(const ct_view *view) {
     return true;
 }
 
-static int64_t count_of(const ct_view *view) {
+SLOW static int64_t count_of(const ct_view *view) {
     int64_t n = 1;
     for (int d = 0; d < view->ndim; d++) n *= view->dims[d];
     return n;
@@ -105,7 +96,7 @@ typedef struct cursor {
     size_t size;
 } cursor;
 
-static cursor cursor_at(const ct_view *view, int64_t position) {
+SLOW static cursor cursor_at(const ct_view *view, int64_t position) {
     cursor c = {.view = view, .offset = view->offset, .size = ct_dtype_size(view->dtype)};
     for (int d = view->ndim - 1; d >= 0; d--) {
         c.at[d] = position % view->dims[d];
@@ -127,11 +118,11 @@ static inline char *cursor_next(cursor *c) {
 }
 
 #define MOVES(D, T)                                                                                   \
-    static void gather_##D(const ct_view *view, int64_t start, T *to, int64_t n) {                    \
+    SLOW static void gather_##D(const ct_view *view, int64_t start, T *to, int64_t n) {               \
         cursor c = cursor_at(view, start);                                                            \
         for (int64_t i = 0; i < n; i++) to[i] = (T)ct__dtype_get(view->dtype, cursor_next(&c));       \
     }                                                                                                 \
-    static void scatter_##D(const ct_view *view, int64_t start, const T *from, int64_t n) {           \
+    SLOW static void scatter_##D(const ct_view *view, int64_t start, const T *from, int64_t n) {      \
         cursor c = cursor_at(view, start);                                                            \
         for (int64_t i = 0; i < n; i++) ct__dtype_put(view->dtype, cursor_next(&c), (double)from[i]); \
     }
@@ -182,37 +173,53 @@ static void merge(double *sums, const double *more, bool largest) {
         sums[k] = !largest ? sums[k] + more[k] : more[k] > sums[k] || more[k] != more[k] ? more[k] : sums[k];
 }
 
-#define PIECES(D, T, DTYPE)                                                                                 \
-    static void piece_##D(const job *j, int item, int64_t start, int64_t n, double *sums, bool largest) {   \
-        const ct_view *const *views = j->call->in + (int64_t)item * j->width + j->master;                   \
-        const ct_view *rounded = j->master ? views[-1] : NULL;                                              \
-        const int width = j->width - j->master;                                                             \
-        T *at[OPTIM_WIDTH], room[OPTIM_WIDTH][BLOCK];                                                       \
-        bool dense[OPTIM_WIDTH], direct[OPTIM_WIDTH], all = !rounded;                                       \
-        for (int k = 0; k < width; k++) {                                                                   \
-            dense[k] = is_dense(views[k]);                                                                  \
-            direct[k] = dense[k] && views[k]->dtype == (DTYPE);                                             \
-            all = all && direct[k];                                                                         \
-        }                                                                                                   \
-        const bool rounded_dense = rounded && is_dense(rounded);                                            \
-        const int64_t most = all ? n : BLOCK;                                                               \
-        const double factor = j->factors ? j->factors[item] : 1;                                            \
-        for (int64_t done = 0; done < n; done += most) {                                                    \
-            const int64_t m = ct__min64(most, n - done), from = start + done;                               \
-            double part[2] = {0, 0};                                                                        \
-            for (int k = 0; k < width; k++) {                                                               \
-                at[k] = direct[k] ? CT_AT(T, views[k]) + from : room[k];                                    \
-                if (!direct[k]) fetch_##D(views[k], dense[k], from, room[k], m);                            \
-            }                                                                                               \
-            j->does.D(j->call->attrs, at, m, factor, part);                                                 \
-            for (int k = 0; k < width; k++)                                                                 \
-                if (!direct[k] && (j->does.writes >> k & 1)) put_##D(views[k], dense[k], from, room[k], m); \
-            if (rounded && (j->does.writes & 1)) put_##D(rounded, rounded_dense, from, at[0], m);           \
-            if (sums) merge(sums, part, largest);                                                           \
-        }                                                                                                   \
+/* A run of m elements; the last ones, less than a vector, as the beginning of a vector with zeros behind, which change no sum. */
+#define PIECES(D, T, DTYPE, LANES)                                                                                     \
+    static void run_##D(const job *j, int width, T *const *at, int64_t m, double factor, double *sums, bool largest) { \
+        const int64_t whole = m - m % (LANES), rest = m - whole;                                                       \
+        if (whole) {                                                                                                   \
+            double part[2] = {0, 0};                                                                                   \
+            j->does.D(j->call->attrs, at, whole, factor, part);                                                        \
+            merge(sums, part, largest);                                                                                \
+        }                                                                                                              \
+        if (rest) {                                                                                                    \
+            T last[OPTIM_WIDTH][LANES] = {{0}}, *end[OPTIM_WIDTH];                                                     \
+            double part[2] = {0, 0};                                                                                   \
+            for (int k = 0; k < width; k++) end[k] = memcpy(last[k], at[k] + whole, (size_t)rest * sizeof(T));         \
+            j->does.D(j->call->attrs, end, LANES, factor, part);                                                       \
+            for (int k = 0; k < width; k++)                                                                            \
+                if (j->does.writes >> k & 1) memcpy(at[k] + whole, last[k], (size_t)rest * sizeof(T));                 \
+            merge(sums, part, largest);                                                                                \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static void piece_##D(const job *j, int item, int64_t start, int64_t n, double *sums, bool largest) {              \
+        const ct_view *const *views = j->call->in + (int64_t)item * j->width + j->master;                              \
+        const ct_view *rounded = j->master ? views[-1] : NULL;                                                         \
+        const int width = j->width - j->master;                                                                        \
+        T *at[OPTIM_WIDTH], room[OPTIM_WIDTH][BLOCK];                                                                  \
+        bool dense[OPTIM_WIDTH], direct[OPTIM_WIDTH], all = !rounded;                                                  \
+        for (int k = 0; k < width; k++) {                                                                              \
+            dense[k] = is_dense(views[k]);                                                                             \
+            direct[k] = dense[k] && views[k]->dtype == (DTYPE);                                                        \
+            all = all && direct[k];                                                                                    \
+        }                                                                                                              \
+        const bool rounded_dense = rounded && is_dense(rounded);                                                       \
+        const int64_t most = all ? n : BLOCK;                                                                          \
+        const double factor = j->factors ? j->factors[item] : 1;                                                       \
+        for (int64_t done = 0; done < n; done += most) {                                                               \
+            const int64_t m = ct__min64(most, n - done), from = start + done;                                          \
+            for (int k = 0; k < width; k++) {                                                                          \
+                at[k] = direct[k] ? CT_AT(T, views[k]) + from : room[k];                                               \
+                if (!direct[k]) fetch_##D(views[k], dense[k], from, room[k], m);                                       \
+            }                                                                                                          \
+            run_##D(j, width, at, m, factor, sums, largest);                                                           \
+            for (int k = 0; k < width; k++)                                                                            \
+                if (!direct[k] && (j->does.writes >> k & 1)) put_##D(views[k], dense[k], from, room[k], m);            \
+            if (rounded && (j->does.writes & 1)) put_##D(rounded, rounded_dense, from, at[0], m);                      \
+        }                                                                                                              \
     }
-PIECES(f32, float, CT_F32)
-PIECES(f64, double, CT_F64)
+PIECES(f32, float, CT_F32, VF32_LANES)
+PIECES(f64, double, CT_F64, VF64_LANES)
 
 /* ---- Chunks ---- */
 
@@ -223,9 +230,9 @@ static bool keeps_largest(const job *j) {
 static void do_chunk(const job *j, int item, int64_t chunk) {
     const ct_view *view = j->call->in[(int64_t)item * j->width + j->master];
     const int64_t start = (chunk - j->starts[item]) * j->chunk, n = ct__min64(count_of(view) - start, j->chunk);
-    double *sums = j->sums ? j->sums + 2 * chunk : NULL;
-    const bool largest = sums && keeps_largest(j);
-    if (sums) sums[0] = sums[1] = 0;
+    double unused[2], *sums = j->sums ? j->sums + 2 * chunk : unused;
+    const bool largest = j->sums && keeps_largest(j);
+    sums[0] = sums[1] = 0;
     if (view->dtype == CT_F64) piece_f64(j, item, start, n, sums, largest);
     else piece_f32(j, item, start, n, sums, largest);
 }

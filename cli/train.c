@@ -1,0 +1,113 @@
+/* cotangent train: a recipe, or a run to go on with. The work is in cli/train/. */
+#include "cli/cli.h"
+
+#include "cli/train/options.h"
+#include "cli/train/trainer.h"
+
+#include <string.h>
+
+static void print_help(void) {
+    printf("usage: cotangent train RECIPE [OPTIONS]\n"
+           "       cotangent train --resume --out FOLDER\n"
+           "       cotangent train --list | --show RECIPE | --describe [NAME]\n\n"
+           "Trains what a recipe says: one that ships, by name, or a YAML file of yours. In the folder of the run are "
+           "then the best\n"
+           "and the last checkpoint, log.jsonl, files for TensorBoard, and report.html.\n\n"
+           "  --data PATH        where the data is\n"
+           "  --epochs N         times through the data\n"
+           "  --batch N          items a step\n"
+           "  --lr X             learning rate\n"
+           "  --set KEY=VALUE    anything else of the recipe, by its path: --set model.dropout=0.1; may be repeated\n"
+           "  --out FOLDER       the folder of the run; by default runs/RECIPE-N, N being the first that is free\n"
+           "  --resume           go on with a run that was stopped; with RECIPE alone, the last of that name\n"
+           "  --device D         cpu, cuda or webgpu\n"
+           "  --threads N        threads that compute; the results are the same for any number\n"
+           "  --json             a line of JSON for each event on standard output, and nothing else\n\n"
+           "  --list             the recipes that ship\n"
+           "  --show RECIPE      a recipe that ships, to copy and change\n"
+           "  --describe [NAME]  what a recipe may say; of a model, optimizer, ... its settings\n\n"
+           "Ctrl-C saves after the current step and stops. Exit status: 0 done, 1 failed, 2 wrong command line, 130 "
+           "stopped.\n");
+}
+
+static int show(const char *name) {
+    for (const recipe_file *file = recipe_files; file->name; file++)
+        if (strcmp(file->name, name) == 0) {
+            fwrite(file->text, 1, file->n, stdout);
+            return CLI_DONE;
+        }
+    fprintf(stderr, "error: no recipe '%s' ships; 'cotangent train --list' lists them\n", name);
+    return CLI_USAGE;
+}
+
+/* The shorthands are --set of these. */
+static const struct {
+    const char *option, *key;
+} shorthands[] = {{"--data", "data.path"}, {"--epochs", "epochs"}, {"--batch", "batch"}, {"--lr", "optimizer.lr"}};
+
+static int parse(int argc, char **argv, trainer_options *o, option_sets *sets) {
+    for (int i = 1; i < argc; i++) {
+        const char *word = argv[i];
+        const char *value = NULL;
+        bool taken = false;
+        for (size_t s = 0; s < sizeof shorthands / sizeof *shorthands && !taken; s++) {
+            if (!option_value(argc, argv, &i, shorthands[s].option, &value)) continue;
+            if (!value) return option_lacks(shorthands[s].option);
+            if (!option_set(sets, shorthands[s].key, value)) return CLI_FAILED;
+            taken = true;
+        }
+        if (taken) continue;
+        if (option_value(argc, argv, &i, "--set", &value)) {
+            if (!value) return option_lacks("--set");
+            if (!option_set(sets, NULL, value)) return CLI_FAILED;
+        } else if (option_value(argc, argv, &i, "--out", &o->out)) {
+            if (!o->out) return option_lacks("--out");
+        } else if (option_value(argc, argv, &i, "--device", &value)) {
+            if (!value) return option_lacks("--device");
+            if (!option_device(value, &o->device)) return CLI_USAGE;
+        } else if (option_value(argc, argv, &i, "--threads", &value)) {
+            if (!value) return option_lacks("--threads");
+            if (!option_threads(value)) return CLI_USAGE;
+        } else if (strcmp(word, "--resume") == 0) o->resume = true;
+        else if (strcmp(word, "--json") == 0) o->json = true;
+        else if (word[0] == '-')
+            return option_unknown("train", word,
+                                  "--data --epochs --batch --lr --set --out --resume --device --threads --json --list "
+                                  "--show --describe --help");
+        else if (o->recipe) {
+            fprintf(stderr, "error: one recipe at a time, not '%s' and '%s'\n", o->recipe, word);
+            return CLI_USAGE;
+        } else o->recipe = word;
+    }
+    return CLI_DONE;
+}
+
+int cli_train(int argc, char **argv) {
+    trainer_options options = {0};
+    option_sets sets = {0};
+    if (cli_wants_help(argc, argv)) {
+        print_help();
+        return CLI_DONE;
+    }
+    if (argc > 1 && strcmp(argv[1], "--list") == 0) {
+        recipe_list();
+        return CLI_DONE;
+    }
+    if (argc == 3 && strcmp(argv[1], "--show") == 0) return show(argv[2]);
+    if (argc > 1 && strcmp(argv[1], "--describe") == 0)
+        return recipe_describe(argc > 2 ? argv[2] : NULL) ? CLI_DONE : option_failed(CLI_USAGE);
+    int status = parse(argc, argv, &options, &sets);
+    if (status == CLI_DONE && !options.recipe && !options.resume) {
+        fprintf(stderr,
+                "error: 'cotangent train' needs a recipe; --list lists those that ship, and --help says more\n");
+        status = CLI_USAGE;
+    }
+    if (status == CLI_DONE) {
+        options.sets = sets.at.at;
+        options.set_count = sets.at.n;
+        const int end = trainer_run(&options);
+        status = end == TRAINED ? CLI_DONE : end == TRAIN_STOPPED ? 130 : option_failed(CLI_FAILED);
+    } else if (!ct_ok()) option_failed(status);
+    option_sets_free(&sets);
+    return status;
+}

@@ -1,0 +1,32 @@
+/* A text that grows. After a failed allocation it stays as it was and `failed` is set, so that one check at the end is
+ * enough. Zeroed, it is empty. */
+#ifndef COTANGENT_CLI_TRAIN_BUFFER_H
+#define COTANGENT_CLI_TRAIN_BUFFER_H
+
+#include <cotangent.h>
+
+typedef struct buffer {
+    char *at; /* ended by a zero once something was added */
+    size_t n, capacity;
+    bool failed;
+} buffer;
+
+void buffer_bytes(buffer *b, const void *bytes, size_t n);
+void buffer_text(buffer *b, const char *text);
+void buffer_add(buffer *b, const char *format, ...) CT_PRINTF(2, 3);
+void buffer_free(buffer *b);
+
+/* For web pages: < > & and quotes as entities. For JSON: with the quotes around it. */
+void buffer_html(buffer *b, const char *text);
+void buffer_json(buffer *b, const char *text);
+void buffer_base64(buffer *b, const void *bytes, size_t n);
+
+/* A whole file, ended by a zero that n does not count; NULL with an error. At most `limit` bytes. */
+char *file_read(const char *path, size_t limit, size_t *n);
+/* Writes under another name in the same folder, and renames: the file appears whole or stays as it was. */
+bool file_write(const char *path, const void *bytes, size_t n, bool sync); /* sync: it survives a power cut */
+bool file_exists(const char *path);
+/* A copy that is the caller's; NULL with an error. */
+char *text_copy(const char *text);
+
+#endif

@@ -1,0 +1,168 @@
+/* An evaluation: once through a set, with the loss, the score, the figures that the recipe asks for, and what the report shows
+ * of it: which classes are taken for which, and the mistakes that the network is surest of. */
+#include "cli/train/learner.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* What is counted on the way. */
+typedef struct counters {
+    ct_running_mean loss;
+    ct_accuracy right, top5;
+    ct_regression regression;
+    ct_auc *auc; /* only where it is asked for: it keeps every score */
+    evaluation *result;
+} counters;
+
+/* ---- Figures by name ---- */
+
+#define METRIC(name, expression)                              \
+    static double metric_##name(const counters *c) {          \
+        const ct_confusion *confusion = c->result->confusion; \
+        (void)confusion, (void)c;                             \
+        return expression;                                    \
+    }
+#define METRICS(X)                                                                  \
+    X(accuracy, ct_accuracy_value(&c->right))                                       \
+    X(top5, ct_accuracy_value(&c->top5))                                            \
+    X(precision, confusion ? ct_confusion_macro(confusion).precision : (double)NAN) \
+    X(recall, confusion ? ct_confusion_macro(confusion).recall : (double)NAN)       \
+    X(f1, confusion ? ct_confusion_macro(confusion).f1 : (double)NAN)               \
+    X(auc, c->auc ? ct_auc_value(c->auc) : (double)NAN)                             \
+    X(perplexity, ct_perplexity(&c->loss))                                          \
+    X(mae, ct_regression_mae(&c->regression))                                       \
+    X(rmse, ct_regression_rmse(&c->regression))                                     \
+    X(r2, ct_regression_r2(&c->regression))
+METRICS(METRIC)
+
+static const struct {
+    const char *name;
+    double (*value)(const counters *c);
+} metrics[] = {
+#define METRIC_ROW(name, expression) {#name, metric_##name},
+    METRICS(METRIC_ROW)};
+enum { METRIC_COUNT = sizeof metrics / sizeof *metrics };
+
+const char *metric_name_at(int i) { return i >= 0 && i < METRIC_COUNT ? metrics[i].name : NULL; }
+
+static double metric(const counters *c, const char *name) {
+    for (int i = 0; i < METRIC_COUNT; i++)
+        if (strcmp(metrics[i].name, name) == 0) return metrics[i].value(c);
+    return NAN;
+}
+
+static bool wanted(const recipe *r, const char *name) {
+    for (int i = 0; i < r->metric_count; i++)
+        if (strcmp(r->metrics[i], name) == 0) return true;
+    return false;
+}
+
+/* ---- Mistakes and points ---- */
+
+static void keep_mistake(evaluation *e, const mistake *m) {
+    int at = e->mistake_count < MOST_MISTAKES ? e->mistake_count++ : MOST_MISTAKES - 1;
+    if (e->mistakes[at].confidence > m->confidence) return; /* only when the list is full */
+    for (; at > 0 && e->mistakes[at - 1].confidence < m->confidence; at--) e->mistakes[at] = e->mistakes[at - 1];
+    e->mistakes[at] = *m;
+}
+
+static bool look_for_mistakes(evaluation *e, ct_tensor *outputs, const ct_batch *b) {
+    ct_tensor *said = ct_argmax(outputs, .axis = CT_SET(1)),
+              *sure = ct_contiguous(ct_amax(ct_softmax(outputs, 1), .axes = CT_DIMS(1)));
+    ct_tensor *answer = ct_contiguous(ct_cast(said, CT_I64)), *label = ct_contiguous(ct_cast(b->y, CT_I64));
+    const int64_t *a = ct_data(answer), *t = ct_data(label);
+    const float *p = ct_data(sure);
+    if (!a || !t || !p || ct_numel(answer) != b->n || ct_numel(label) != b->n) return ct_ok();
+    for (int64_t i = 0; i < b->n; i++)
+        if (a[i] != t[i]) {
+            const mistake m = {b->index[i], a[i], t[i], (double)p[i]};
+            if (e->mistake_count < MOST_MISTAKES || m.confidence > e->mistakes[MOST_MISTAKES - 1].confidence)
+                keep_mistake(e, &m);
+        }
+    return true;
+}
+
+static bool keep_points(evaluation *e, ct_tensor *outputs, ct_tensor *y) {
+    ct_tensor *guess = ct_contiguous(ct_cast(outputs, CT_F64)), *truth = ct_contiguous(ct_cast(y, CT_F64));
+    const double *g = ct_data(guess), *t = ct_data(truth);
+    if (!g || !t) return false;
+    for (int64_t i = 0; i < ct_numel(guess) && e->points < MOST_POINTS; i++, e->points++) {
+        e->guess[e->points] = g[i];
+        e->truth[e->points] = t[i];
+    }
+    return true;
+}
+
+/* ---- The pass ---- */
+
+static bool add_batch(learner *l, const ct_batch *b, counters *c) {
+    evaluation *e = c->result;
+    ct_tensor *outputs = learner_forward(l, b->x), *target = learner_target(l, b->y),
+              *loss = learner_loss(l, outputs, target);
+    if (!loss) return false;
+    if (!ct_running_mean_add(&c->loss, ct_item(loss), (double)ct_numel(target))) return false;
+    e->count += b->n;
+    if (l->task == TASK_REGRESSION) { /* in the units of the data */
+        ct_tensor *guess = ct_add_s(ct_mul_s(outputs, l->target_std), l->target_mean);
+        return ct_regression_add(&c->regression, guess, b->y) && keep_points(e, guess, b->y);
+    }
+    if (!ct_accuracy_add(&c->right, outputs, target)) return false;
+    if (l->classes > 5 && !ct_accuracy_add(&c->top5, outputs, target)) return false;
+    if (l->task != TASK_CLASSIFICATION) return true;
+    /* each class against the rest: probabilities can be compared between items, logits cannot */
+    if (c->auc && !ct_auc_add(c->auc, l->classes > 2 ? ct_softmax(outputs, 1) : outputs, target)) return false;
+    return ct_confusion_add(e->confusion, outputs, target) && look_for_mistakes(e, outputs, b);
+}
+
+static bool begin(learner *l, counters *c) {
+    evaluation *e = c->result;
+    c->top5.top = 5;
+    if (l->task == TASK_CLASSIFICATION) {
+        e->confusion = ct_confusion_new(l->classes);
+        if (wanted(l->recipe, "auc")) c->auc = ct_auc_new(l->classes);
+        return e->confusion && ct_ok();
+    }
+    if (l->task != TASK_REGRESSION) return true;
+    e->truth = calloc(MOST_POINTS, sizeof *e->truth);
+    e->guess = calloc(MOST_POINTS, sizeof *e->guess);
+    return (e->truth && e->guess) || ct_fail(CT_ERR_MEMORY, NULL, "out of memory");
+}
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+bool evaluate(learner *l, ct_loader *batches, const volatile int *stop, evaluation *result) {
+    *result = (evaluation){0};
+    counters c = {.result = result};
+    const double start = now();
+    bool whole = begin(l, &c) && ct_loader_seek(batches, 0) && ct_eval(l->net);
+    for (ct_batch b; whole && ct_next(batches, &b);) {
+        ct_no_grad {
+            ct_scope {
+                whole = add_batch(l, &b, &c);
+            }
+        }
+        if (stop && *stop) whole = false;
+    }
+    whole = whole && ct_ok();
+    if (whole) {
+        result->loss = ct_running_mean_value(&c.loss);
+        result->score = metric(&c, tasks[l->task].score);
+        for (int i = 0; i < l->recipe->metric_count; i++) result->metrics[i] = metric(&c, l->recipe->metrics[i]);
+        result->seconds = now() - start;
+    }
+    ct_auc_free(c.auc);
+    return whole;
+}
+
+void evaluation_free(evaluation *e) {
+    ct_confusion_free(e->confusion);
+    free(e->truth);
+    free(e->guess);
+    *e = (evaluation){0};
+}

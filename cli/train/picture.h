@@ -1,0 +1,20 @@
+/* Pictures of tensors, as PNG bytes for the report and for TensorBoard. */
+#ifndef COTANGENT_CLI_TRAIN_PICTURE_H
+#define COTANGENT_CLI_TRAIN_PICTURE_H
+
+#include "cli/train/learner.h"
+
+typedef struct picture {
+    void *png; /* to free() */
+    size_t bytes;
+    int width, height; /* in pixels of the PNG */
+} picture;
+void picture_free(picture *p);
+
+/* An image [C,H,W] of the data: u8, or f32 from 0 to 1. */
+bool picture_of_item(ct_tensor *x, picture *result);
+/* What the first layer looks for, as a grid: of a convolution, or of a linear layer over an image. True with png NULL where
+ * there is no such layer. */
+bool picture_of_filters(learner *l, picture *result);
+
+#endif

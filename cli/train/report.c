@@ -1,0 +1,98 @@
+/* report.html: one file that needs nothing else. The page, its head, and the order of its sections. */
+#include "cli/train/report.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void report_section(buffer *b, const char *title, const char *lead) {
+    buffer_add(b, "<section><h2>%s</h2>", title);
+    if (lead) buffer_add(b, "<p class=\"lead\">%s</p>\n", lead);
+}
+
+static void tile(buffer *b, const char *name, const char *value, const char *note) {
+    buffer_add(b, "<div class=\"tile\"><span>%s</span><b>%s</b><small>%s</small></div>\n", name, value, note);
+}
+
+/* 1234567 as "1 234 567", with thin blanks. */
+static void grouped(int64_t value, char *text, size_t capacity) {
+    char digits[32];
+    const int n = snprintf(digits, sizeof digits, "%lld", (long long)value);
+    size_t used = 0;
+    for (int i = 0; i < n && used + 12 < capacity; i++) {
+        if (i && (n - i) % 3 == 0) used += (size_t)snprintf(text + used, capacity - used, "&#8239;");
+        text[used++] = digits[i];
+    }
+    text[used] = 0;
+}
+
+static void write_tiles(buffer *b, const trainer *t) {
+    const task_info *task = &tasks[t->learner.task];
+    const journal *j = &t->journal;
+    char value[96], note[96];
+    double seconds = 0, rate = 0;
+    for (int i = 0; i < j->epoch_count; i++) {
+        seconds += j->epochs[i].seconds;
+        rate += j->epochs[i].rate / j->epoch_count;
+    }
+    buffer_text(b, "<div class=\"tiles\">\n");
+    format_score(task, t->best_score, value, sizeof value);
+    snprintf(note, sizeof note, "validation, epoch %lld", (long long)t->best_epoch);
+    tile(b, task->percent ? "Accuracy" : task->score, t->best_epoch ? value : "&ndash;", note);
+    if (t->best.count) {
+        snprintf(value, sizeof value, "%.4g", t->best.loss);
+        grouped(t->best.count, note, sizeof note - 16);
+        const size_t n = strlen(note);
+        snprintf(note + n, sizeof note - n, " items");
+        tile(b, "Validation loss", value, note);
+    }
+    grouped(ct_module_size(t->learner.net), value, sizeof value);
+    tile(b, "Parameters", value, t->recipe->model.name);
+    if (seconds < 10) snprintf(value, sizeof value, "%.1f s", seconds);
+    else format_duration(seconds, value, sizeof value);
+    snprintf(note, sizeof note, "%d of %lld epochs", j->epoch_count, (long long)t->recipe->epochs);
+    tile(b, "Time", value, note);
+    grouped((int64_t)(rate + 0.5), value, sizeof value);
+    snprintf(note, sizeof note, "a second, on %d thread%s", ct_get_threads(), ct_get_threads() == 1 ? "" : "s");
+    tile(b, "Items", value, note);
+    for (int i = 0; i < t->recipe->metric_count && t->best.count; i++) {
+        snprintf(value, sizeof value, "%.4g", t->best.metrics[i]);
+        tile(b, t->recipe->metrics[i], value, "validation");
+    }
+    buffer_text(b, "</div>\n");
+}
+
+static void write_head(buffer *b, const trainer *t) {
+    buffer_text(b, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
+                   "content=\"width=device-width, initial-scale=1\">"
+                   "<meta name=\"color-scheme\" content=\"light dark\"><title>");
+    buffer_html(b, t->recipe->name);
+    buffer_text(b, "</title>\n<style>\n");
+    buffer_text(b, report_style);
+    buffer_text(b, "</style></head><body>\n<header><p class=\"kind\">Training report</p><h1>");
+    buffer_html(b, t->recipe->name);
+    buffer_text(b, "</h1><p class=\"about\">");
+    buffer_html(b, t->recipe->about);
+    buffer_text(b, "</p>");
+    if (t->run.epoch < t->recipe->epochs && !t->finished)
+        buffer_add(b, "<p class=\"state\">Not finished: %lld of %lld epochs are done.</p>", (long long)t->run.epoch,
+                   (long long)t->recipe->epochs);
+    buffer_text(b, "</header>\n<main>\n");
+}
+
+bool report_write(trainer *t) {
+    static bool (*const sections[])(buffer *, trainer *) = {report_curves,     report_confusion, report_mistakes,
+                                                            report_scatter,    report_samples,   report_filters,
+                                                            report_parameters, report_recipe,    report_reproduce};
+    buffer page = {0};
+    char path[4096 + 32];
+    write_head(&page, t);
+    write_tiles(&page, t);
+    bool right = true;
+    for (size_t i = 0; right && i < sizeof sections / sizeof *sections; i++) right = sections[i](&page, t);
+    buffer_add(&page, "</main>\n<footer>Written by cotangent %s</footer>\n</body></html>\n", ct_version());
+    snprintf(path, sizeof path, "%s/report.html", t->out);
+    if (right && page.failed) right = ct_fail(CT_ERR_MEMORY, NULL, "out of memory");
+    right = right && file_write(path, page.at, page.n, false);
+    buffer_free(&page);
+    return right;
+}

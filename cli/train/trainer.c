@@ -1,0 +1,394 @@
+/* The training loop: steps, evaluations, checkpoints, and stopping when a signal asks for it. */
+#include "cli/train/trainer.h"
+
+#include "cli/train/picture.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Signals: the first one asks to stop after the step, a second one kills as usual ---- */
+
+static volatile int stop_wanted;
+
+static void on_signal(int signal_number) {
+    stop_wanted = signal_number;
+    signal(signal_number, SIG_DFL);
+}
+
+static void catch_signals(void) {
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+/* ---- Making the parts ---- */
+
+static ct_transform *make_transform(const recipe *r) {
+    ct_transform *list[MOST_TRANSFORMS];
+    for (int i = 0; i < r->transform_count; i++) {
+        list[i] = ct_transform_build(r->transforms[i].info, r->transforms[i].values);
+        if (list[i]) continue;
+        while (i > 0) ct_transform_free(list[--i]);
+        return NULL;
+    }
+    return ct_transform_list(list, r->transform_count);
+}
+
+static bool make_loaders(trainer *t) {
+    const recipe *r = t->recipe;
+    const learner *l = &t->learner;
+    ct_transform *transform = NULL;
+    if (r->transform_count && !(transform = make_transform(r)))
+        return recipe_fail_at(r->transforms[0].node, "transforms");
+    /* a last batch of one item would make no statistics for batch norm */
+    const bool drop = ct_dataset_count(l->train) > r->batch;
+    t->batches = ct_batches(l->train, r->batch, .shuffle = true, .drop_last = drop, .seed = (uint64_t)r->seed,
+                            .threads = CT_SET(r->loader_threads), .transform = transform);
+    t->valid = t->batches ? learner_valid_batches(l) : NULL;
+    return t->valid != NULL;
+}
+
+static bool make_optimizer(trainer *t) {
+    const recipe *r = t->recipe;
+    t->optim = ct_optim_build(r->optimizer.info, t->learner.net, r->optimizer.values);
+    if (!t->optim) return recipe_fail_at(r->optimizer.node, "optimizer");
+    for (int i = 0; i < r->group_count; i++)
+        if (!ct_optim_group_p(t->optim, r->groups[i].pattern, &r->groups[i].options))
+            return recipe_fail_at(r->groups[i].node, "groups");
+    if (!r->schedule.info) return true;
+    const ct_schedule_info *info = r->schedule.info;
+    t->schedule =
+        ct_schedule_build(info, t->optim, r->schedule.values, info->needs_metric ? r->epochs : t->total_steps);
+    return t->schedule || recipe_fail_at(r->schedule.node, "schedule");
+}
+
+static bool make_parts(trainer *t) {
+    const recipe *r = t->recipe;
+    learner *l = &t->learner;
+    l->recipe = r;
+    if (!learner_open_data(l) || !learner_measure(l) || !learner_build(l)) return false;
+    if (t->options->device.type != CT_CPU && !ct_module_to_device(l->net, t->options->device)) return false;
+    if (!make_loaders(t)) return false;
+    t->total_steps = r->epochs * ct_loader_batches(t->batches);
+    t->log_every = t->total_steps / 2000 + 1;
+    if (!make_optimizer(t)) return false;
+    if (r->precision == CT_F16 && !(t->scaler = ct_scaler_new(0))) return false;
+    if (r->ema > 0 && !(t->ema = ct_ema_new(l->net, .decay = CT_SET(r->ema), .warmup = true))) return false;
+    t->run = (ct_run){.net = l->net,
+                      .optim = t->optim,
+                      .schedule = t->schedule,
+                      .scaler = t->scaler,
+                      .ema = t->ema,
+                      .loader = t->batches};
+    return true;
+}
+
+static void free_parts(trainer *t) {
+    evaluation_free(&t->best);
+    for (int i = 0; i < 3; i++) free(t->samples[i]);
+    board_close(t->board);
+    journal_close(&t->journal);
+    ct_ema_free(t->ema);
+    ct_scaler_free(t->scaler);
+    ct_schedule_free(t->schedule);
+    ct_optim_free(t->optim);
+    ct_loader_free(t->batches);
+    ct_loader_free(t->valid);
+    learner_close(&t->learner);
+    recipe_free(t->recipe);
+}
+
+/* ---- One step ---- */
+
+static bool update(trainer *t, ct_tensor *loss) {
+    if (!ct_backward(t->scaler ? ct_scaler_scale(t->scaler, loss) : loss)) return false;
+    if (t->scaler && !ct_scaler_unscale(t->scaler, t->optim)) return false;
+    if (t->recipe->clip_norm > 0) ct_optim_clip_grad_norm(t->optim, t->recipe->clip_norm);
+    if (!(t->scaler ? ct_scaler_step(t->scaler, t->optim) && ct_scaler_update(t->scaler) : ct_optim_step(t->optim)))
+        return false;
+    if (t->ema && !ct_ema_update(t->ema)) return false;
+    return !t->schedule || ct_schedule_needs_metric(t->schedule) || ct_schedule_step(t->schedule);
+}
+
+/* Adds to the score of the epoch: right answers, or squared errors in the units of the data. */
+static bool add_score(trainer *t, ct_tensor *outputs, ct_tensor *target) {
+    if (t->learner.task == TASK_LANGUAGE) return true; /* the perplexity comes from the loss */
+    bool right = true;
+    ct_no_grad {
+        if (t->learner.task == TASK_CLASSIFICATION) {
+            ct_accuracy count = {0};
+            right = ct_accuracy_add(&count, outputs, target);
+            t->score_sum += (double)count.right;
+        } else {
+            const double error = ct_item(ct_sum(ct_square(ct_sub(ct_reshape(outputs, ct_shape(target)), target))));
+            t->score_sum += error * t->learner.target_std * t->learner.target_std;
+        }
+    }
+    return right && ct_ok();
+}
+
+static double epoch_score(const trainer *t) {
+    const double n = (double)t->targets;
+    if (t->learner.task == TASK_LANGUAGE) return exp(t->loss_sum / n);
+    return t->learner.task == TASK_CLASSIFICATION ? t->score_sum / n : sqrt(t->score_sum / n);
+}
+
+static bool step(trainer *t, const ct_batch *b) {
+    double value = NAN;
+    const double lr = ct_optim_lr(t->optim);
+    ct_scope {
+        ct_tensor *outputs = learner_forward(&t->learner, b->x), *target = learner_target(&t->learner, b->y);
+        ct_tensor *loss = learner_loss(&t->learner, outputs, target);
+        if (!loss) return false;
+        value = ct_item(loss);
+        if (!isfinite(value) && !t->scaler)
+            return ct_fail(
+                CT_ERR_VALUE, NULL,
+                "the loss became %g in step %lld; a smaller learning rate (--lr), clip_norm or a warm-up may help",
+                value, (long long)t->run.step + 1);
+        const int64_t targets = t->learner.task == TASK_CLASSIFICATION ? b->n : ct_numel(target);
+        t->loss_sum += value * (double)targets;
+        t->targets += targets;
+        t->items += b->n;
+        t->epoch_items += b->n;
+        if (!add_score(t, outputs, target) || !update(t, loss)) return false;
+    }
+    t->run.step++;
+    if (t->run.step % t->log_every == 0 && !(journal_step(&t->journal, b->epoch + 1, t->run.step, value, lr) &&
+                                             board_scalar(t->board, t->run.step, "loss/step", value) &&
+                                             board_scalar(t->board, t->run.step, "learning_rate", lr)))
+        return false;
+    progress_step(&t->progress, t->run.epoch, b->position, t->loss_sum / (double)t->targets, epoch_score(t), lr);
+    return ct_ok();
+}
+
+/* ---- One epoch ---- */
+
+/* Trains to the end of the epoch, or until a signal. */
+static bool train_epoch(trainer *t) {
+    if (!ct_train(t->learner.net)) return false;
+    t->epoch_start = seconds_now();
+    t->epoch_items = 0;
+    /* A run that was stopped between the last step of an epoch and its evaluation has only the latter left to do. */
+    if (t->run.step >= (t->run.epoch + 1) * ct_loader_batches(t->batches))
+        return ct_loader_seek(t->batches, t->run.epoch + 1);
+    for (ct_batch b; !stop_wanted && ct_next(t->batches, &b);) {
+        if (!step(t, &b)) return false;
+        if (seconds_now() - t->saved > t->recipe->checkpoint_seconds && !trainer_save(t)) return false;
+    }
+    return ct_ok();
+}
+
+static bool is_better(const trainer *t, const evaluation *e) {
+    if (t->best_epoch == 0) return true;
+    if (e->score == t->best_score) return e->loss < t->best_loss; /* right as often, but surer of it */
+    return tasks[t->learner.task].higher ? e->score > t->best_score : e->score < t->best_score;
+}
+
+static bool stopped_early(const trainer *t) {
+    return t->recipe->early_stopping > 0 && t->best_epoch > 0 &&
+           t->run.epoch - t->best_epoch >= t->recipe->early_stopping;
+}
+
+static bool write_board(trainer *t, const epoch_record *r, const evaluation *e) {
+    const char *score = tasks[t->learner.task].score;
+    char tag[80];
+    const int64_t at = t->run.step;
+    bool right =
+        board_scalar(t->board, at, "loss/train", r->loss) && board_scalar(t->board, at, "loss/valid", r->valid_loss);
+    snprintf(tag, sizeof tag, "%s/train", score);
+    right = right && board_scalar(t->board, at, tag, r->score);
+    snprintf(tag, sizeof tag, "%s/valid", score);
+    right = right && board_scalar(t->board, at, tag, r->valid_score);
+    for (int i = 0; right && i < t->recipe->metric_count; i++) {
+        snprintf(tag, sizeof tag, "metric/%s", t->recipe->metrics[i]);
+        right = board_scalar(t->board, at, tag, e->metrics[i]);
+    }
+    return right;
+}
+
+/* After the last step of an epoch. False without an error: a signal came meanwhile, and the epoch is still open. */
+static bool finish_epoch(trainer *t) {
+    evaluation e = {0};
+    const double train_seconds = seconds_now() - t->epoch_start;
+    progress_note(&t->progress, "validating ...");
+    if (t->ema && !ct_ema_swap_in(t->ema)) return false;
+    const bool whole = evaluate(&t->learner, t->valid, &stop_wanted, &e);
+    const bool best = whole && is_better(t, &e);
+    epoch_record record = {(double)t->run.epoch + 1,
+                           (double)t->run.step,
+                           t->loss_sum / (double)t->targets,
+                           epoch_score(t),
+                           e.loss,
+                           e.score,
+                           ct_optim_lr(t->optim),
+                           train_seconds + e.seconds,
+                           train_seconds > 0 ? (double)t->epoch_items / train_seconds : 0};
+    bool right = whole;
+    if (whole) {
+        t->run.epoch++;
+        t->loss_sum = t->score_sum = 0;
+        t->items = t->targets = 0;
+        if (best) {
+            t->best_score = e.score;
+            t->best_loss = e.loss;
+            t->best_epoch = t->run.epoch;
+            right = trainer_save_best(t);
+        }
+    }
+    if (t->ema) right = ct_ema_swap_out(t->ema) && right;
+    if (right && t->schedule && ct_schedule_needs_metric(t->schedule))
+        right = ct_schedule_step_metric(t->schedule, e.score);
+    /* Epochs that take no time are not saved one by one: the disk would be all that is waited for. */
+    const bool due = seconds_now() - t->saved > 2 || t->run.epoch == t->recipe->epochs || stopped_early(t);
+    right = right && (!due || trainer_save(t)) && journal_epoch(&t->journal, &record, t->recipe, &e, best) &&
+            write_board(t, &record, &e);
+    if (right) progress_epoch(&t->progress, &record, best);
+    if (right && (best || t->best.count == 0)) {
+        evaluation_free(&t->best);
+        t->best = e;
+        t->best_is_old = !best;
+        e = (evaluation){0};
+    }
+    evaluation_free(&e);
+    return right && (!due || report_write(t));
+}
+
+/* ---- The run ---- */
+
+static bool log_start(trainer *t) {
+    buffer line = {0};
+    buffer_add(&line, "\"event\":\"start\",\"step\":%lld,\"recipe\":", (long long)t->run.step);
+    buffer_json(&line, t->recipe->name);
+    buffer_add(
+        &line,
+        ",\"version\":\"%s\",\"isa\":\"%s\",\"threads\":%d,\"parameters\":%lld,\"train\":%lld,\"valid\":%lld,\"out\":",
+        ct_version(), ct_isa(), ct_get_threads(), (long long)ct_module_size(t->learner.net),
+        (long long)ct_dataset_count(t->learner.train), (long long)ct_dataset_count(t->learner.valid));
+    buffer_json(&line, t->out);
+    const bool right = line.failed ? ct_fail(CT_ERR_MEMORY, NULL, "out of memory") : journal_line(&t->journal, line.at);
+    buffer_free(&line);
+    return right;
+}
+
+/* The recipe, among the texts of TensorBoard. */
+static bool show_recipe(trainer *t) {
+    buffer text = {0};
+    buffer_text(&text, "```\n");
+    tree_write(t->recipe->root, &text);
+    buffer_text(&text, "```\n");
+    const bool right = text.failed ? ct_fail(CT_ERR_MEMORY, NULL, "out of memory")
+                                   : board_text(t->board, t->run.step, "recipe", text.at);
+    buffer_free(&text);
+    return right;
+}
+
+static bool begin(trainer *t) {
+    const task_info *task = &tasks[t->learner.task];
+    if (t->options->resume ? !trainer_resume(t) : !trainer_make_folder(t)) return false;
+    if (!journal_open(&t->journal, t->out, task, t->options->resume, t->run.step, t->options->json)) return false;
+    t->board = board_open(t->out, t->options->resume ? t->run.step + 1 : 0);
+    if (!t->board || !log_start(t) || !show_recipe(t)) return false;
+    progress_begin(&t->progress, t->options->json, task, t->recipe->epochs, ct_loader_batches(t->batches),
+                   t->recipe->batch);
+    progress_say(&t->progress, "%s: %s, %lld parameters; %lld items to train on, %lld to validate on; %d thread%s, %s",
+                 t->recipe->name, t->recipe->model.name, (long long)ct_module_size(t->learner.net),
+                 (long long)ct_dataset_count(t->learner.train), (long long)ct_dataset_count(t->learner.valid),
+                 ct_get_threads(), ct_get_threads() == 1 ? "" : "s", ct_isa());
+    if (t->options->resume) {
+        progress_say(&t->progress, "going on in %s after step %lld of %lld", t->out, (long long)t->run.step,
+                     (long long)t->total_steps);
+        if (ct_run_note(&t->run)[0]) progress_say(&t->progress, "note: %s", ct_run_note(&t->run));
+    }
+    t->saved = seconds_now();
+    /* A run that is killed before its first checkpoint can then be resumed all the same. */
+    return t->options->resume || trainer_save(t);
+}
+
+static int stop(trainer *t) {
+    if (!trainer_save(t)) return TRAIN_FAILED;
+    buffer line = {0};
+    buffer_add(&line, "\"event\":\"stopped\",\"step\":%lld", (long long)t->run.step);
+    if (!line.failed) journal_line(&t->journal, line.at);
+    buffer_free(&line);
+    progress_say(&t->progress,
+                 "stopped after step %lld of %lld; everything is saved. To go on:\n  cotangent train --resume --out %s",
+                 (long long)t->run.step, (long long)t->total_steps, t->out);
+    return ct_ok() ? TRAIN_STOPPED : TRAIN_FAILED;
+}
+
+/* The last report shows the best network, also when that was found by an earlier process. Nothing is trained after it. */
+static bool show_best(trainer *t) {
+    static const char *const prompts[3] = {"", "", ""};
+    char path[4096 + 32];
+    if (t->best_epoch == 0) return true;
+    snprintf(path, sizeof path, "%s/best.safetensors", t->out);
+    if (!ct_load(path, t->learner.net)) return false;
+    if (t->best_is_old || t->best.count == 0) {
+        evaluation_free(&t->best);
+        if (!evaluate(&t->learner, t->valid, NULL, &t->best)) return false;
+    }
+    for (int i = 0; i < 3 && t->learner.task == TASK_LANGUAGE; i++) {
+        const sampling how = {.tokens = 240, .temperature = 0.5 + 0.25 * i, .seed = (uint64_t)i + 1};
+        t->samples[i] = generate(&t->learner, prompts[i], &how, NULL);
+        if (!t->samples[i]) return false;
+    }
+    picture filters;
+    bool right = picture_of_filters(&t->learner, &filters);
+    if (!right && ct_error_code() == CT_ERR_UNSUPPORTED) { /* no libpng here */
+        ct_error_clear();
+        return true;
+    }
+    if (right && filters.png)
+        right =
+            board_image(t->board, t->run.step, "filters", filters.width, filters.height, filters.png, filters.bytes);
+    picture_free(&filters);
+    return right;
+}
+
+static int finish(trainer *t) {
+    char score[64];
+    t->finished = true;
+    if (!show_best(t) || !report_write(t)) return TRAIN_FAILED;
+    const task_info *task = &tasks[t->learner.task];
+    buffer line = {0};
+    buffer_add(&line, "\"event\":\"done\",\"step\":%lld,\"best_epoch\":%lld", (long long)t->run.step,
+               (long long)t->best_epoch);
+    json_number(&line, "best_score", t->best_score);
+    if (!line.failed) journal_line(&t->journal, line.at);
+    buffer_free(&line);
+    format_score(task, t->best_score, score, sizeof score);
+    progress_say(&t->progress, "best: %s %s in epoch %lld\nreport: %s/report.html", task->score, score,
+                 (long long)t->best_epoch, t->out);
+    return ct_ok() ? TRAINED : TRAIN_FAILED;
+}
+
+static int run_epochs(trainer *t) {
+    while (t->run.epoch < t->recipe->epochs && !stopped_early(t)) {
+        if (!train_epoch(t)) return TRAIN_FAILED;
+        if (stop_wanted) return stop(t);
+        if (!finish_epoch(t)) return ct_ok() && stop_wanted ? stop(t) : TRAIN_FAILED;
+    }
+    return finish(t);
+}
+
+int trainer_run(const trainer_options *options) {
+    trainer *t = calloc(1, sizeof *t);
+    int status = TRAIN_FAILED;
+    if (!t) {
+        ct_fail(CT_ERR_MEMORY, NULL, "out of memory");
+        return status;
+    }
+    t->options = options;
+    if (trainer_open_recipe(t) && make_parts(t) && begin(t)) {
+        catch_signals();
+        status = run_epochs(t);
+        progress_clear(&t->progress);
+    }
+    free_parts(t);
+    free(t);
+    return status;
+}

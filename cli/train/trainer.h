@@ -1,0 +1,65 @@
+/* A training run: everything that it holds, and its folder. */
+#ifndef COTANGENT_CLI_TRAIN_TRAINER_H
+#define COTANGENT_CLI_TRAIN_TRAINER_H
+
+#include "cli/train/journal.h"
+#include "cli/train/progress.h"
+#include "cli/train/tensorboard.h"
+
+typedef struct trainer_options {
+    const char *recipe; /* NULL: that of the checkpoint, with resume */
+    const char *out;    /* NULL: runs/RECIPE-N */
+    const char *const *sets;
+    int set_count;
+    ct_device device;
+    bool resume, json;
+} trainer_options;
+
+typedef struct trainer {
+    const trainer_options *options;
+    recipe *recipe;
+    learner learner;
+    char out[4096];
+    ct_loader *batches, *valid;
+    ct_optim *optim;
+    ct_schedule *schedule;
+    ct_scaler *scaler;
+    ct_ema *ema;
+    ct_run run;
+    int64_t total_steps, log_every;
+    /* the epoch so far */
+    double loss_sum, score_sum; /* of score: right answers, or squared errors */
+    int64_t items, targets;
+    /* the best so far */
+    double best_score, best_loss;
+    int64_t best_epoch; /* from 1; 0: none */
+    bool finished;
+    char *samples[3]; /* of a language model, at the end */
+    evaluation best;  /* of the best epoch that this process has seen, or of the first */
+    bool best_is_old; /* an earlier process had a better one */
+    journal journal;
+    progress progress;
+    board *board;
+    double saved;         /* when the last checkpoint was */
+    double epoch_start;   /* when this process entered the epoch */
+    double epoch_seconds; /* that earlier processes spent in it: not known, so 0 */
+    int64_t epoch_items;  /* that this process has done in it */
+} trainer;
+
+/* All of it: 0 done, 1 an error is pending, 2 stopped by a signal after a checkpoint. */
+enum { TRAINED = 0, TRAIN_FAILED = 1, TRAIN_STOPPED = 2 };
+int trainer_run(const trainer_options *options);
+
+/* Saving and going on (resume.c). */
+bool trainer_choose_folder(trainer *t); /* sets out */
+bool trainer_make_folder(trainer *t);
+bool trainer_save(trainer *t);      /* OUT/last.safetensors */
+bool trainer_save_best(trainer *t); /* OUT/best.safetensors: the network as it is evaluated */
+bool trainer_resume(trainer *t);    /* from OUT/last.safetensors */
+/* The recipe: the one that is named, compared with that of the checkpoint where the run goes on. */
+bool trainer_open_recipe(trainer *t);
+
+/* OUT/report.html (report.c). */
+bool report_write(trainer *t);
+
+#endif
