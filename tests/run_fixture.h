@@ -1,5 +1,5 @@
-/* A small real training for the tests of runs: a network with dropout and running statistics, Adam, a schedule, an average
- * of the weights, and a loader that shuffles. */
+/* A small real training for the tests of runs: a network with dropout and running statistics, Adam, a schedule, a scaled
+ * loss, an average of the weights, and a loader that shuffles. */
 #ifndef COTANGENT_TESTS_RUN_FIXTURE_H
 #define COTANGENT_TESTS_RUN_FIXTURE_H
 
@@ -29,6 +29,7 @@ static inline bool training_make(training *t, int64_t hidden, int64_t batch, int
                                   ct_nn_dropout(0.3), ct_nn_linear(hidden, RUN_CLASSES));
     t->run.optim = ct_adam(t->run.net, .lr = 1e-2);
     t->run.schedule = ct_schedule_cosine(t->run.optim, 1000);
+    t->run.scaler = ct_scaler_new(1024, .growth_interval = 5);
     t->run.ema = ct_ema_new(t->run.net, .decay = CT_SET(0.9));
     t->run.loader = ct_batches(t->data, batch, .shuffle = true, .seed = 3, .threads = CT_SET(loader_threads));
     return ct_ok();
@@ -38,6 +39,7 @@ static inline void training_free(training *t) {
     ct_loader_free(t->run.loader);
     ct_dataset_free(t->data);
     ct_ema_free(t->run.ema);
+    ct_scaler_free(t->run.scaler);
     ct_schedule_free(t->run.schedule);
     ct_optim_free(t->run.optim);
     ct_module_free(t->run.net);
@@ -52,8 +54,9 @@ static inline double training_step(training *t) {
     ct_scope {
         ct_tensor *loss = ct_cross_entropy(ct_forward(t->run.net, b.x), b.y);
         value = ct_item(loss);
-        ct_backward(loss);
-        ct_optim_step(t->run.optim);
+        ct_backward(ct_scaler_scale(t->run.scaler, loss));
+        ct_scaler_step(t->run.scaler, t->run.optim);
+        ct_scaler_update(t->run.scaler);
         ct_schedule_step(t->run.schedule);
         ct_ema_update(t->run.ema);
     }

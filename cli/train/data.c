@@ -80,17 +80,20 @@ static bool open_csv(learner *l) {
 
 static bool open_text(learner *l) {
     const recipe_data *data = &l->recipe->data;
-    if (l->vocabulary) { /* of a checkpoint */
-        l->train = ct_dataset_text(data->path, data->length, .bytes = data->bytes, .part = CT_TEXT_TRAIN,
-                                   .validation = data->validation, .vocabulary = l->vocabulary);
-    } else
-        l->train = ct_dataset_text(data->path, data->length, .bytes = data->bytes, .part = CT_TEXT_TRAIN,
-                                   .validation = data->validation);
+    const ct_text_options options = {.size = sizeof options,
+                                     .stride = data->stride,
+                                     .bytes = data->bytes,
+                                     .part = CT_TEXT_TRAIN,
+                                     .validation = data->validation,
+                                     .vocabulary = l->vocabulary}; /* of a checkpoint, or NULL */
+    l->train = ct_dataset_text_p(data->path, data->length, &options);
     if (!l->train) return false;
     if (!l->vocabulary) l->vocabulary = ct_vocabulary_keep((ct_vocabulary *)ct_text_vocabulary(l->train));
-    l->valid = ct_dataset_text(data->path, data->length, .bytes = data->bytes,
-                               .part = l->whole ? CT_TEXT_ALL : CT_TEXT_VALIDATION, .validation = data->validation,
-                               .vocabulary = l->vocabulary);
+    ct_text_options held = options;
+    held.part = l->whole ? CT_TEXT_ALL : CT_TEXT_VALIDATION;
+    held.vocabulary = l->vocabulary;
+    held.stride = 0; /* every character once */
+    l->valid = ct_dataset_text_p(data->path, data->length, &held);
     return l->valid != NULL;
 }
 

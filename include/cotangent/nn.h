@@ -103,7 +103,8 @@ CT_API bool ct_train(ct_module *module); /* training mode, also the mode at firs
 CT_API bool ct_eval(ct_module *module);
 CT_API bool ct_module_training(const ct_module *module);
 CT_API bool ct_module_freeze(ct_module *module, bool frozen); /* everything below: gradients wanted or not */
-/* Converts every floating parameter and buffer, and moves all of them. Optimizers made before refuse to step after. */
+/* Converts every floating parameter and buffer, or moves all of them: all or, with an error, none. The tensors are then others,
+ * without gradients; optimizers made before refuse to step after. */
 CT_API bool ct_module_to_dtype(ct_module *module, ct_dtype dtype);
 CT_API bool ct_module_to_device(ct_module *module, ct_device device);
 CT_API ct_module *ct_module_copy(ct_module *module); /* deep; tensors that are shared inside stay so */
