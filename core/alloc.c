@@ -24,6 +24,7 @@ enum {
     BIN_LOOK = 16,     /* pieces of a bin that are looked at for one that fits */
     SEGMENT_LEAST = 1 << 20,
     SEGMENT_MOST = 64 << 20, /* unless one piece is larger */
+    PAGE = 4096,
     HUGE_PAGE = 2 << 20,
     STAGGER_FROM = 1 << 20, /* arrays a power of two apart fight for the same cache sets, so from this size on */
     STAGGER = 2 * LINE,     /* they are this much further apart */
@@ -89,7 +90,7 @@ static bool must_fail(void) {
 static void *system_get(size_t total) {
     void *memory;
     if (host_allocate) {
-        memory = host_allocate(host_context, total, total >= HUGE_PAGE ? 4096 : LINE);
+        memory = host_allocate(host_context, total, total >= HUGE_PAGE ? PAGE : LINE);
     } else if (CACHING && total >= HUGE_PAGE) {
         memory = mmap(NULL, total + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (memory == MAP_FAILED) return NULL;
@@ -192,20 +193,18 @@ static piece *find_piece(size_t size) {
     return best;
 }
 
-static size_t segment_size(size_t bytes) {
-    const size_t unit = bytes >= HUGE_PAGE ? HUGE_PAGE : LINE;
-    return (bytes + unit - 1) / unit * unit;
-}
+static size_t whole(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 /* Segments grow with what is in use, so that a small program stays small and a large one asks rarely. */
 static piece *new_segment(size_t size) {
     size_t usual = (size_t)reserved / 4, total;
     usual = usual < SEGMENT_LEAST ? SEGMENT_LEAST : usual > SEGMENT_MOST ? SEGMENT_MOST : usual;
-    total = segment_size(size > usual ? size : usual);
+    total = size > usual ? size : usual;
+    total = whole(total, total >= HUGE_PAGE ? HUGE_PAGE : LINE);
     piece *p = system_get(total);
-    if (!p) {
+    if (!p) { /* memory is short: what lies unused goes back, and no more than needed is asked for */
         trim_locked();
-        p = system_get(total = segment_size(size));
+        p = system_get(total = whole(size, PAGE));
     }
     if (p) *p = (piece){.size = total, .last = true};
     return p;
@@ -295,6 +294,10 @@ static void *small_refill(thread_cache *c, int index) {
         } else {
             if (slab_next == NULL || (size_t)(slab_end - slab_next) < size) {
                 char *slab = system_get(SLAB);
+                if (!slab) {
+                    trim_locked();
+                    slab = system_get(SLAB);
+                }
                 if (!slab) break;
                 slab_next = slab;
                 slab_end = slab + SLAB;

@@ -139,7 +139,8 @@ static ct_tensor *own_gradient(ct_tensor *g) {
 }
 
 static bool accumulate(pass *p, ct_node *leaf, ct_tensor *g) {
-    if (!leaf->grad) return (leaf->grad = p->flags & CT_CREATE_GRAPH ? ct__tensor_retain(g) : own_gradient(g)) != NULL;
+    const bool keep = (p->flags & CT_CREATE_GRAPH) && g->node; /* a part of the graph; nobody writes into it */
+    if (!leaf->grad) return (leaf->grad = keep ? ct__tensor_retain(g) : own_gradient(g)) != NULL;
     ct_tensor *sum = NULL;
     ct_scope {
         if (!(p->flags & CT_CREATE_GRAPH) && !leaf->grad->node) sum = ct_add_(leaf->grad, g);

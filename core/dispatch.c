@@ -96,13 +96,16 @@ static bool agree_dtypes(const ct_op *op, ct_tensor **in, int n) {
     return true;
 }
 
-/* Mixed precision. An f64 among the inputs says that the caller wants more precision, not less. */
+/* Mixed precision. An f64 among the inputs says that the caller wants more precision, not less. What the op changes is
+ * given as it is: the change of a copy would be lost. */
 static bool autocast(const ct_op *op, ct_tensor **in, int n) {
     const ct_dtype to = op->flags & CT_OP_NARROW ? ct__autocast : CT_F32;
+    int last = 0;
     for (int i = 0; i < n; i++)
         if (in[i] && in[i]->view.dtype == CT_F64) return true;
     for (int i = 0; i < n; i++) {
         if (!in[i] || in[i]->view.dtype == to || !ct_dtype_is_float(in[i]->view.dtype)) continue;
+        if (input_arg(op, i, &last)->flags & CT_ARG_MUTATED) continue;
         if (!replace(&in[i], ct_cast(in[i], to))) return false;
     }
     return true;

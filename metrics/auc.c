@@ -68,8 +68,12 @@ bool ct_auc_add(ct_auc *auc, ct_tensor *scores, ct_tensor *target) {
         if (t[i] >= auc->classes)
             ok = ct_fail(CT_ERR_INDEX, "auc_add", "the target %lld of %lld classes", (long long)t[i],
                          (long long)auc->classes);
+        const double *at = s + i * given;
         for (int64_t c = 0; ok && c < given; c++)
-            if (isnan(s[i * given + c])) ok = ct_fail(CT_ERR_VALUE, "auc_add", "score %lld is NaN", (long long)i);
+            if (isnan(at[c])) ok = ct_fail(CT_ERR_VALUE, "auc_add", "score %lld is NaN", (long long)i);
+        if (ok && binary && given == 2 && isnan(at[1] - at[0]))
+            ok = ct_fail(CT_ERR_VALUE, "auc_add", "the two scores of %lld are both %g and have no difference",
+                         (long long)i, at[0]);
     }
     for (int64_t i = 0; ok && i < n; i++) {
         if (t[i] < 0) continue;

@@ -86,6 +86,8 @@ bool ct__window_resolve(const ct_infer *infer, ct_window *w, int rank, const int
         w->in[a] = in[i];
         /* a stride past the end gives one window, however long it is: kernels need not fear large ones */
         const int64_t all = in[i] + larger(w->before[a], 0) + larger(w->after[a], 0);
+        /* with ceil_mode a window may reach past the padding by less than a stride, also the first and only one */
+        const int64_t slack = options->round_up ? w->stride[a] - 1 : 0;
         if (w->stride[a] > all) w->stride[a] = larger(all, 1);
         const int64_t stride = w->stride[a];
         if (options->pad_mode == CT_SAME) {
@@ -96,8 +98,8 @@ bool ct__window_resolve(const ct_infer *infer, ct_window *w, int rank, const int
             continue;
         }
         const int64_t padded = in[i] + w->before[a] + w->after[a];
-        if (span > padded && options->resolved) {
-            w->out[a] = 0;
+        if (span > padded && (options->resolved || span - padded <= slack)) {
+            w->out[a] = span - padded <= slack;
             continue;
         }
         if (span > padded)

@@ -64,6 +64,19 @@ TEST(a_checkpoint_repeats_in_the_dtype_of_the_first_run) {
     CHECK(harness_same_bits(y[0], y[1]) && harness_same_bits(g[0], g[1]));
 }
 
+TEST(what_an_op_changes_is_given_as_it_is) {
+    ct_tensor *x = ct_cast(ct_add_s(ct_randn(CT_DIMS(2, 3, 8)), 3), CT_BF16), *mean[2], *var[2];
+    for (int i = 0; i < 2; i++) {
+        mean[i] = ct_zeros(CT_DIMS(3), .dtype = CT_BF16);
+        var[i] = ct_ones(CT_DIMS(3), .dtype = CT_BF16);
+        const ct_dtype before = ct_set_autocast(i ? CT_BF16 : CT_F32);
+        CHECK(ct_instance_norm(x, .running_mean = mean[i], .running_var = var[i]) != NULL);
+        ct_set_autocast(before);
+    }
+    CHECK(harness_at(mean[0], 0) > 0);
+    CHECK(harness_same_bits(mean[0], mean[1]) && harness_same_bits(var[0], var[1]));
+}
+
 TEST(other_dtypes_are_refused) {
     CHECK(ct_set_autocast(CT_I8) == CT_F32);
     CHECK_ERROR(CT_ERR_DTYPE, "set_autocast: the dtype is i8; it can be bf16, f16 or f32");

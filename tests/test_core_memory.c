@@ -141,6 +141,19 @@ TEST_BARE(when_the_host_has_no_memory_there_is_an_error_and_it_goes_on) {
     }
 }
 
+TEST_BARE(small_blocks_get_the_memory_that_large_ones_left) {
+    if (harness_sanitized()) SKIP("nothing is cached under a sanitizer");
+    host.limit = 3 << 20;
+    REQUIRE(ct_set_allocator(host_allocate, host_release, &host));
+    void *large = ct__alloc(5 << 19), *small[2000];
+    REQUIRE(large != NULL);
+    ct__free(large, 5 << 19); /* kept, and leaves room for one slab */
+    int had = 0;
+    while (had < 2000 && (small[had] = ct__alloc(1024))) had++;
+    CHECK(had == 2000);
+    while (had) ct__free(small[--had], 1024);
+}
+
 TEST(zero_bytes_can_be_had_and_given_back) {
     void *nothing = ct__alloc(0);
     CHECK(nothing != NULL);

@@ -160,6 +160,9 @@ TEST(what_does_not_fit_is_refused_and_nothing_is_counted) {
     CHECK_ERROR(CT_ERR_SHAPE, "auc_add: 6 scores for 2 targets; expected 1 or 2 for each");
     CHECK(!ct_auc_add(auc, F32(CT_DIMS(2), 0, NAN), I64(CT_DIMS(2), 0, 1)));
     CHECK_ERROR(CT_ERR_VALUE, "auc_add: score 1 is NaN");
+    CHECK(!ct_auc_add(auc, F32(CT_DIMS(2, 2), 0, 1, INFINITY, INFINITY), I64(CT_DIMS(2), 0, 1)));
+    CHECK_ERROR(CT_ERR_VALUE, "auc_add: the two scores of 1 are both inf and have no difference");
+    CHECK(isnan(ct_auc_value(auc)));
     CHECK(!ct_confusion_new(0));
     CHECK_ERROR(CT_ERR_VALUE, "confusion_new: 0 classes; expected 1 to 32768");
     /* while an error is pending nothing is counted */

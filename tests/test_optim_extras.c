@@ -101,7 +101,34 @@ TEST(clipping_by_value_and_of_shared_gradients) {
     ct_module_free(net);
 }
 
+/* Both are the very same numbers, which may be one tensor: it must not be scaled twice. */
+TEST(gradients_that_are_alike_are_clipped_one_by_one) {
+    ct_tensor *x[2] = {ct_require_grad(ct_ones(CT_DIMS(3))), ct_require_grad(ct_ones(CT_DIMS(3)))};
+    ct_optim *opt = ct_sgd(NULL, .lr = 1);
+    CHECK(ct_optim_add_tensor(opt, "a", x[0]) && ct_optim_add_tensor(opt, "b", x[1]));
+    for (unsigned flags = 0; flags <= CT_CREATE_GRAPH; flags += CT_CREATE_GRAPH) {
+        CHECK(ct_optim_zero_grad(opt));
+        CHECK(ct_backward_from(ct_sum(ct_mul_s(ct_add(x[0], x[1]), 2)), NULL, flags));
+        CHECK_NEAR(ct_optim_clip_grad_norm(opt, 1.0), sqrt(24), 1e-6);
+        for (int i = 0; i < 2; i++) CHECK_NEAR(harness_at(ct_grad_of(x[i]), 0), 1 / sqrt(6), 1e-6);
+    }
+    ct_optim_free(opt);
+}
+
 /* ---- Averages ---- */
+
+TEST(the_networks_own_values_come_back_although_an_error_is_pending) {
+    ct_module *net = make_net(CT_F32);
+    ct_ema *ema = ct_ema_new(net);
+    ct_no_grad
+        ct_fill(at(net, "a"), 5);
+    CHECK(ct_ema_swap_in(ema));
+    ct_fail(CT_ERR_VALUE, "test", "pending");
+    ct_ema_free(ema);
+    CHECK_ERROR(CT_ERR_VALUE, "test: pending");
+    CHECK_VALUES(at(net, "a"), CT_DIMS(2), 0, 5, 5);
+    ct_module_free(net);
+}
 
 TEST(averages_follow_and_swap) {
     ct_module *net = make_net(CT_F64);

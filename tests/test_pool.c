@@ -213,3 +213,19 @@ TEST(windows_that_no_list_holds_and_windows_of_another_image_are_errors) {
                 "avg_pool_grad: f32[1,1,4,4] has 4 along spatial axis 0; with sizes [800,800] there are 400");
     free(attrs);
 }
+
+TEST(with_ceil_mode_a_window_may_be_longer_than_the_padded_input_by_less_than_a_stride) {
+    ct_tensor *x = F32(CT_DIMS(1, 1, 3), 1, 2, 3);
+    CHECK_VALUES(ct_max_pool1d(ct_narrow(x, 2, 0, 2), CT_DIMS(3), .stride = 2, .ceil_mode = true), CT_DIMS(1, 1, 1), 0,
+                 2);
+    CHECK_VALUES(ct_avg_pool1d(ct_narrow(x, 2, 0, 2), CT_DIMS(3), .stride = 2, .ceil_mode = true), CT_DIMS(1, 1, 1), 0,
+                 1.5);
+    CHECK_VALUES(ct_avg_pool1d(x, CT_DIMS(5), .stride = 3, .pad = 1, .ceil_mode = true), CT_DIMS(1, 1, 1), 1e-6, 1.2);
+    CHECK(!ct_max_pool1d(ct_narrow(x, 2, 0, 2), CT_DIMS(4), .stride = 2, .ceil_mode = true));
+    CHECK(ct_error_code() == CT_ERR_SHAPE);
+    ct_error_clear();
+    ct_tensor *leaf = ct_require_grad(ct_mul_s(x, 2)),
+              *y = ct_sum(ct_max_pool1d(leaf, CT_DIMS(5), .stride = 3, .ceil_mode = true)), *g;
+    CHECK(ct_grad(&y, 1, NULL, &leaf, 1, &g, 0));
+    CHECK_VALUES(g, CT_DIMS(1, 1, 3), 0, 0, 0, 1);
+}

@@ -2,10 +2,11 @@
  * of it: which classes are taken for which, and the mistakes that the network is surest of. */
 #include "cli/train/learner.h"
 
+#include "cli/train/clock.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* What is counted on the way. */
 typedef struct counters {
@@ -130,16 +131,10 @@ static bool begin(learner *l, counters *c) {
     return (e->truth && e->guess) || ct_fail(CT_ERR_MEMORY, NULL, "out of memory");
 }
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 bool evaluate(learner *l, ct_loader *batches, const volatile int *stop, evaluation *result) {
     *result = (evaluation){0};
     counters c = {.result = result};
-    const double start = now();
+    const double start = seconds_now();
     bool whole = begin(l, &c) && ct_loader_seek(batches, 0) && ct_eval(l->net);
     for (ct_batch b; whole && ct_next(batches, &b);) {
         ct_no_grad {
@@ -154,7 +149,7 @@ bool evaluate(learner *l, ct_loader *batches, const volatile int *stop, evaluati
         result->loss = ct_running_mean_value(&c.loss);
         result->score = metric(&c, tasks[l->task].score);
         for (int i = 0; i < l->recipe->metric_count; i++) result->metrics[i] = metric(&c, l->recipe->metrics[i]);
-        result->seconds = now() - start;
+        result->seconds = seconds_now() - start;
     }
     ct_auc_free(c.auc);
     return whole;

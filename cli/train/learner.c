@@ -149,16 +149,6 @@ static recipe *read_recipe(const ct_state *state, const char *path) {
     return NULL;
 }
 
-char *checkpoint_recipe(const char *path) {
-    ct_state *state = ct_safetensors_load(path);
-    const char *text = state ? ct_state_text(state, "extra.recipe") : NULL;
-    char *copy = text ? text_copy(text) : NULL;
-    if (state && !text)
-        ct_fail(CT_ERR_IO, NULL, "%s: this is not a checkpoint of 'cotangent train': it holds no recipe", path);
-    ct_state_free(state);
-    return copy;
-}
-
 bool learner_load(learner *l, const char *path, recipe **own) {
     ct_state *state = ct_safetensors_load(path);
     if (!state) return false;

@@ -51,8 +51,6 @@ void learner_close(learner *l);
  * The recipe is then the learner's own: free it after learner_close. */
 bool learner_put(const learner *l, ct_state *extra);
 bool learner_load(learner *l, const char *path, recipe **own);
-/* The recipe's text in a checkpoint, for the caller to free; NULL with an error. */
-char *checkpoint_recipe(const char *path);
 
 /* x as the loader gives it to outputs: [n, classes], of language [n * length, classes]. */
 ct_tensor *learner_forward(learner *l, ct_tensor *x);

@@ -1,8 +1,6 @@
 /* The models by name: those of the library, and one of the command's own, a small network for small images. */
 #include "cli/train/recipe.h"
 
-#include <string.h>
-
 enum { CHANNELS, IMAGE, CLASSES, WIDTH, STAGES, DEPTH, DROPOUT, SETTINGS };
 static const ct_model_setting settings[SETTINGS] = {
     [CHANNELS] = {"channels", 1, "of the image; the data decides"},
@@ -60,10 +58,3 @@ static const ct_model_info cnn = {
     "cnn", "stages of 3x3 convolutions with batch norm, for small images", "image", settings, SETTINGS, build_cnn};
 
 const ct_model_info *model_at(int i) { return i == 0 ? &cnn : ct_model_at(i - 1); }
-
-const ct_model_info *model_find(const char *name) {
-    for (int i = 0;; i++) {
-        const ct_model_info *info = model_at(i);
-        if (!info || strcmp(info->name, name) == 0) return info;
-    }
-}

@@ -5,14 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
-
-double seconds_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 void format_duration(double seconds, char *text, size_t capacity) {
     if (!(seconds >= 0 && seconds < 1e9)) snprintf(text, capacity, "?");

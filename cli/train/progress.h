@@ -2,6 +2,7 @@
 #ifndef COTANGENT_CLI_TRAIN_PROGRESS_H
 #define COTANGENT_CLI_TRAIN_PROGRESS_H
 
+#include "cli/train/clock.h"
 #include "cli/train/journal.h"
 
 typedef struct progress {
@@ -12,7 +13,6 @@ typedef struct progress {
     double start;                   /* when this process began to train */
     int64_t steps;                  /* that this process has done */
     double drawn;                   /* when the bar was */
-    double rate;                    /* items a second, smoothed */
 } progress;
 
 void progress_begin(progress *p, bool quiet, const task_info *task, int64_t epochs, int64_t batches, int64_t batch);
@@ -23,7 +23,6 @@ void progress_epoch(progress *p, const epoch_record *record, bool best);
 void progress_clear(progress *p);
 /* A line that stays. */
 void progress_say(progress *p, const char *format, ...) CT_PRINTF(2, 3);
-double seconds_now(void);
 void format_duration(double seconds, char *text, size_t capacity);
 void format_score(const task_info *task, double score, char *text, size_t capacity);
 

@@ -98,7 +98,6 @@ bool recipe_describe(const char *name); /* what a recipe may say: of one thing, 
 
 /* The models: those of the library, and the command's own. */
 const ct_model_info *model_at(int i);
-const ct_model_info *model_find(const char *name);
 const char *data_kind_name(data_kind kind);
 
 /* Metrics by name: see evaluate.c. */

@@ -322,7 +322,6 @@ static int stop(trainer *t) {
 
 /* The last report shows the best network, also when that was found by an earlier process. Nothing is trained after it. */
 static bool show_best(trainer *t) {
-    static const char *const prompts[3] = {"", "", ""};
     char path[4096 + 32];
     if (t->best_epoch == 0) return true;
     snprintf(path, sizeof path, "%s/best.safetensors", t->out);
@@ -333,7 +332,7 @@ static bool show_best(trainer *t) {
     }
     for (int i = 0; i < 3 && t->learner.task == TASK_LANGUAGE; i++) {
         const sampling how = {.tokens = 240, .temperature = 0.5 + 0.25 * i, .seed = (uint64_t)i + 1};
-        t->samples[i] = generate(&t->learner, prompts[i], &how, NULL);
+        t->samples[i] = generate(&t->learner, "", &how, NULL);
         if (!t->samples[i]) return false;
     }
     picture filters;

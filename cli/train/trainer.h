@@ -40,10 +40,9 @@ typedef struct trainer {
     journal journal;
     progress progress;
     board *board;
-    double saved;         /* when the last checkpoint was */
-    double epoch_start;   /* when this process entered the epoch */
-    double epoch_seconds; /* that earlier processes spent in it: not known, so 0 */
-    int64_t epoch_items;  /* that this process has done in it */
+    double saved;        /* when the last checkpoint was */
+    double epoch_start;  /* when this process entered the epoch */
+    int64_t epoch_items; /* that this process has done in it */
 } trainer;
 
 /* All of it: 0 done, 1 an error is pending, 2 stopped by a signal after a checkpoint. */
