@@ -36,7 +36,9 @@ static bool first_bytes(const char *path, uint8_t bytes[9]) {
     if (fd < 0) return ct_fail(CT_ERR_IO, "inspect", "%s: cannot be opened: %s", path, strerror(errno));
     const ssize_t got = read(fd, bytes, 9);
     const int error = errno;
+    const bool pipe = got >= 0 && lseek(fd, 0, SEEK_SET) != 0; /* these bytes would be missing afterwards */
     close(fd);
+    if (pipe) return ct_fail(CT_ERR_IO, "inspect", "%s: is a pipe; inspect needs a file", path);
     if (got < 0) return ct_fail(CT_ERR_IO, "inspect", "%s: cannot be read: %s", path, strerror(error));
     return true;
 }
@@ -73,6 +75,29 @@ static bool open_file(const char *path, contents *file) {
     return !run || ct_state_integers(file->state, CT__RUN_COUNTERS, file->counters, CT__RUN_COUNTER_COUNT);
 }
 
+/* ---- Text out of a file ---- */
+
+/* The bytes of the well-formed character of UTF-8 at text, 0 where there is none. */
+static int character_length(const char *text) {
+    const unsigned char *c = (const unsigned char *)text;
+    const int length = c[0] < 0x80 ? 1 : c[0] < 0xc2 ? 0 : c[0] < 0xe0 ? 2 : c[0] < 0xf0 ? 3 : c[0] < 0xf5 ? 4 : 0;
+    for (int i = 1; i < length; i++)
+        if ((c[i] & 0xc0) != 0x80) return 0;
+    if ((c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xed && c[1] > 0x9f)) return 0; /* too long a form; a surrogate */
+    if ((c[0] == 0xf0 && c[1] < 0x90) || (c[0] == 0xf4 && c[1] > 0x8f)) return 0; /* the same; above U+10FFFF */
+    return length;
+}
+
+/* What could move the cursor or turn the line around: controls (U+0000 to U+001F, U+007F to U+009F), and the marks for
+ * the direction of writing (U+202A to U+202E, U+2066 to U+2069). */
+static bool is_control(const char *text) {
+    const unsigned char *c = (const unsigned char *)text;
+    if (c[0] < 0x20 || c[0] == 0x7f) return true;
+    if (c[0] == 0xc2) return c[1] < 0xa0;
+    if (c[0] != 0xe2) return false;
+    return (c[1] == 0x80 && c[2] >= 0xaa && c[2] <= 0xae) || (c[1] == 0x81 && c[2] >= 0xa6 && c[2] <= 0xa9);
+}
+
 /* ---- As a table ---- */
 
 static bool terminal_is_utf8(void) {
@@ -85,26 +110,25 @@ static bool terminal_is_utf8(void) {
     return false;
 }
 
-/* Text out of a file, at most `width` columns (0: all): what could move the cursor becomes '?'. Returns the columns. */
-static int print_text(const char *text, int width, bool utf8) {
+static int column_count(const char *text) {
     int columns = 0;
-    const int length = (int)strlen(text);
-    for (int i = 0; i < length; i++) {
-        const unsigned char c = (unsigned char)text[i];
-        const bool continuation = (c & 0xc0) == 0x80;
-        if (!continuation && width > 0 && columns == width - 1 &&
-            i + 1 < length) { /* more to come than there is room */
-            int rest = 0;
-            for (int k = i; k < length; k++) rest += ((unsigned char)text[k] & 0xc0) != 0x80;
-            if (rest > 1) {
-                putchar('~');
-                columns++;
-                break;
-            }
+    for (int length; *text; text += length ? length : 1, columns++) length = character_length(text);
+    return columns;
+}
+
+/* Text out of a file, at most `width` columns (0: all): what could do more than be read becomes '?'. Returns the columns. */
+static int print_text(FILE *to, const char *text, int width, bool utf8) {
+    int columns = 0;
+    while (*text) {
+        const int length = character_length(text);
+        if (width > 0 && columns == width - 1 && column_count(text) > 1) { /* more to come than there is room */
+            putc('~', to);
+            return columns + 1;
         }
-        if (c < 0x20 || c == 0x7f || (c >= 0xc0 && !utf8)) putchar('?');
-        else if (c < 0x80 || utf8) putchar(c);
-        columns += !continuation;
+        if (length == 0 || is_control(text) || (length > 1 && !utf8)) putc('?', to);
+        else fwrite(text, 1, (size_t)length, to);
+        text += length ? length : 1;
+        columns++;
     }
     return columns;
 }
@@ -136,8 +160,7 @@ static int name_width(const ct_state *state) {
     enum { LEAST = 6, MOST = 44 };
     int width = LEAST;
     for (int64_t i = 0; i < ct_state_count(state); i++) {
-        int columns = 0;
-        for (const char *c = ct_state_name(state, i); *c; c++) columns += ((unsigned char)*c & 0xc0) != 0x80;
+        const int columns = column_count(ct_state_name(state, i));
         if (columns > width) width = columns;
     }
     return width < MOST ? width : MOST;
@@ -167,16 +190,16 @@ static void print_table(const char *path, const contents *file) {
         numbers += ct_numel(x);
         bytes += (double)ct_numel(x) * (double)ct_dtype_size(ct_dtype_of(x));
     }
-    print_text(path, 0, utf8);
+    print_text(stdout, path, 0, utf8);
     printf(": %s, %" PRId64 " tensors, %" PRId64 " numbers, ", file->kind, ct_state_count(state), numbers);
     print_size(bytes);
     if (strcmp(file->checksum, "right") == 0) printf(", checksum right");
     putchar('\n');
     for (int64_t i = 0; i < ct_state_text_count(state); i++) {
         printf("  ");
-        print_text(ct_state_text_name(state, i), 0, utf8);
+        print_text(stdout, ct_state_text_name(state, i), 0, utf8);
         printf(" = ");
-        print_text(ct_state_text_at(state, i), 100, utf8);
+        print_text(stdout, ct_state_text_at(state, i), 100, utf8);
         putchar('\n');
     }
     static const char *const counters[CT__RUN_COUNTER_COUNT] = {"epoch", "step", "seed", "position in its stream"};
@@ -189,7 +212,7 @@ static void print_table(const char *path, const contents *file) {
     for (int64_t i = 0; i < ct_state_count(state); i++) {
         ct_tensor *x = ct_state_at(state, i);
         const inspect_stats stats = inspect_tensor(x);
-        const int columns = print_text(ct_state_name(state, i), width, utf8);
+        const int columns = print_text(stdout, ct_state_name(state, i), width, utf8);
         printf("%*s  %-9s %-16s", width - columns, "", ct_dtype_name(ct_dtype_of(x)), ct_dims_text(ct_shape(x)));
         print_stats(x, &stats, utf8);
         putchar('\n');
@@ -200,10 +223,12 @@ static void print_table(const char *path, const contents *file) {
 
 static void json_text(const char *text) {
     putchar('"');
-    for (; *text; text++) {
-        if (*text == '"' || *text == '\\') printf("\\%c", *text);
+    for (int length; *text; text += length ? length : 1) {
+        length = character_length(text);
+        if (length == 0) fputs("\\ufffd", stdout); /* the name of a file may be anything; JSON is UTF-8 */
+        else if (*text == '"' || *text == '\\') printf("\\%c", *text);
         else if ((unsigned char)*text < 0x20) printf("\\u%04x", *text);
-        else putchar(*text);
+        else fwrite(text, 1, (size_t)length, stdout);
     }
     putchar('"');
 }
@@ -282,7 +307,11 @@ int cli_inspect(int argc, char **argv) {
     if (good && json) print_json(path, &file);
     else if (good) print_table(path, &file);
     ct_state_free(file.state);
-    if (good && ct_ok()) return CLI_DONE;
-    fprintf(stderr, "error: %s\n", ct_error());
+    if (good && (fflush(stdout) != 0 || ferror(stdout)))
+        ct_fail(CT_ERR_IO, "inspect", "the output cannot be written: %s", strerror(errno));
+    if (ct_ok()) return CLI_DONE;
+    fputs("error: ", stderr);
+    print_text(stderr, ct_error(), 0, terminal_is_utf8()); /* names out of the file are in it */
+    putc('\n', stderr);
     return CLI_FAILED;
 }

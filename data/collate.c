@@ -2,6 +2,7 @@
  * loader's threads and must not take the library's threads away from the training. */
 #include "data/loader.h"
 
+#include <cotangent/op.h>
 #include <stdio.h>
 
 void ct__made_drop(ct__made *made) {
@@ -10,14 +11,6 @@ void ct__made_drop(ct__made *made) {
         made->field[f] = NULL;
     }
     made->code = CT_OK;
-}
-
-/* "u8[3,32,32]" */
-static void describe(ct_dtype dtype, ct_dims shape, char text[128]) {
-    int used = snprintf(text, 128, "%s[", ct_dtype_name(dtype));
-    for (int i = 0; i < shape.n && used < 100; i++)
-        used += snprintf(text + used, 128 - (size_t)used, i ? ",%lld" : "%lld", (long long)shape.d[i]);
-    snprintf(text + used, 128 - (size_t)used, "]");
 }
 
 static ct_dims stacked(int64_t n, ct_dims item) {
@@ -29,13 +22,10 @@ static ct_dims stacked(int64_t n, ct_dims item) {
 static bool same_shape(ct_dims a, ct_dims b) { return a.n == b.n && memcmp(a.d, b.d, (size_t)a.n * sizeof *a.d) == 0; }
 
 static bool differ(int field, const int64_t *index, int64_t i, ct_tensor *x, ct_dtype dtype, ct_dims first) {
-    char here[128], there[128];
-    describe(ct_dtype_of(x), ct_shape(x), here);
-    describe(dtype, first, there);
     return ct_fail(
         CT_ERR_SHAPE, "batches",
-        "field %d of item %lld is %s, that of item %lld is %s; a transform (resize, crop) or .pad makes them alike",
-        field, (long long)index[i], here, (long long)index[0], there);
+        "field %d of item %lld is %s, that of item %lld is %s%s; a transform (resize, crop) or .pad makes them alike",
+        field, (long long)index[i], ct_tensor_text(x), (long long)index[0], ct_dtype_name(dtype), ct_dims_text(first));
 }
 
 static bool one_item(const ct__recipe *recipe, int64_t epoch, const ct__made *made, int64_t i, ct_tensor **fields) {

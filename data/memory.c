@@ -29,7 +29,7 @@ static bool get_many(ct_dataset *self, const int64_t *indices, int64_t n, ct_ten
         fields[f] = ct__blank(shape, ct_dtype_of(set->field[f]), &to);
         if (!fields[f]) return false;
         const size_t bytes = set->item_bytes[f];
-        if (bytes == sizeof(int64_t)) { /* labels */
+        if (bytes == sizeof(int64_t) && ct_dtype_of(set->field[f]) == CT_I64) { /* labels */
             const int64_t *from = (const int64_t *)(const void *)set->bytes[f];
             for (int64_t i = 0; i < n; i++) ((int64_t *)to)[i] = from[indices[i]];
         } else {

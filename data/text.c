@@ -58,7 +58,7 @@ static bool choose(ct_dataset *dataset, const char *path, int64_t count, const c
     int64_t cut = (int64_t)((double)count * (1 - (o->validation > 0 ? o->validation : 0.1)) + 1e-6);
     if (cut > count) cut = count;
     const int64_t begin = o->part == CT_TEXT_VALIDATION ? cut : 0, end = o->part == CT_TEXT_TRAIN ? cut : count;
-    if (end - begin < set->length + 1)
+    if (end - begin <= set->length)
         return ct_fail(CT_ERR_VALUE, "dataset_text",
                        "%s: this part of the text has %lld %s; items of %lld want one more", path,
                        (long long)(end - begin), o->bytes ? "bytes" : "characters", (long long)set->length);

@@ -324,8 +324,12 @@ static const ct_dataset_class mapped_class = {
     .name = "map", .state = sizeof(mapped), .get_drawn = mapped_get, .label = mapped_label, .release = mapped_release};
 
 ct_dataset *ct_dataset_map(ct_dataset *base, ct_transform *transform) {
-    ct_dataset *dataset = base && transform ? ct__dataset_new(&mapped_class, base->count, base->fields) : NULL;
+    ct_dataset *dataset = NULL;
     if (!base || !transform) ct__null("dataset_map", base ? "transform" : "dataset");
+    else if (ct__transform_has(transform, true))
+        ct_fail(CT_ERR_VALUE, "dataset_map",
+                "the transform works on whole batches, at least in part: give it to ct_batches");
+    else dataset = ct__dataset_new(&mapped_class, base->count, base->fields);
     if (!dataset) {
         ct_transform_free(transform);
         return NULL;

@@ -192,9 +192,8 @@ typedef struct hole {
 } hole;
 
 /* A copy with one rectangle of `value`; what of it lies outside is cut off. */
-static bool blot(const char *op, ct_tensor **fields, const ct__image *image, int64_t top, int64_t left, int64_t height,
-                 int64_t width, double value) {
-    (void)op;
+static bool blot(ct_tensor **fields, const ct__image *image, int64_t top, int64_t left, int64_t height, int64_t width,
+                 double value) {
     ct_tensor *y = cut(image, 0, 0, image->height, image->width, 0);
     char *to = y ? ct_data_mut(y) : NULL;
     if (!to) return y && ct_numel(y) == 0;
@@ -218,7 +217,7 @@ static bool cutout_item(ct_transform *self, ct_tensor **fields, int n, ct_draw *
     const bool chosen = ct_draw_uniform(draw) < how->p;
     const int64_t top = ct_draw_below(draw, image.height) - how->size / 2;
     const int64_t left = ct_draw_below(draw, image.width) - how->size / 2;
-    return !chosen || blot("transform_cutout", fields, &image, top, left, how->size, how->size, 0);
+    return !chosen || blot(fields, &image, top, left, how->size, how->size, 0);
 }
 
 static bool erase_item(ct_transform *self, ct_tensor **fields, int n, ct_draw *draw) {
@@ -234,7 +233,7 @@ static bool erase_item(ct_transform *self, ct_tensor **fields, int n, ct_draw *d
         const int64_t h = (int64_t)rint(sqrt(area * proportion)), w = (int64_t)rint(sqrt(area / proportion));
         if (h < 1 || w < 1 || h >= image.height || w >= image.width) continue;
         const int64_t top = ct_draw_below(draw, image.height - h + 1), left = ct_draw_below(draw, image.width - w + 1);
-        return blot("transform_erase", fields, &image, top, left, h, w, how->value);
+        return blot(fields, &image, top, left, h, w, how->value);
     }
     return true;
 }

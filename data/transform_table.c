@@ -43,7 +43,7 @@ static ct_transform *build_cutmix(const double *v) { return ct_transform_cutmix(
 #define SIZE \
     {"height", NEEDED, "rows of the result"}, { "width", 0, "columns of the result; 0: as many" }
 
-static const ct_transform_setting normalise_settings[] = {
+static const ct_setting normalise_settings[] = {
     {"mean", 0.5, "subtracted from every channel, or from red"},
     {"std", 0.5, "then divided by"},
     {"mean_green", 0, "the same for green"},
@@ -51,29 +51,28 @@ static const ct_transform_setting normalise_settings[] = {
     {"mean_blue", 0, "the same for blue"},
     {"std_blue", 0, "the same for blue; 0: as the first"},
 };
-static const ct_transform_setting pad_settings[] = {{"pixels", NEEDED, "on each side"},
-                                                    {"value", 0, "what with, 0 to 1"}};
-static const ct_transform_setting size_settings[] = {SIZE};
-static const ct_transform_setting crop_settings[] = {SIZE, {"pad", 0, "zeros on each side before"}};
-static const ct_transform_setting resized_settings[] = {
+static const ct_setting pad_settings[] = {{"pixels", NEEDED, "on each side"}, {"value", 0, "what with, 0 to 1"}};
+static const ct_setting size_settings[] = {SIZE};
+static const ct_setting crop_settings[] = {SIZE, {"pad", 0, "zeros on each side before"}};
+static const ct_setting resized_settings[] = {
     SIZE, {"min_area", 0.08, "least fraction of the area"}, {"max_area", 1, "largest fraction of the area"}};
-static const ct_transform_setting chance_settings[] = {{"p", 0.5, "how likely"}};
-static const ct_transform_setting rotate_settings[] = {{"degrees", NEEDED, "at most, either way"},
-                                                       {"nearest", 0, "1: no mixing of neighbours"}};
-static const ct_transform_setting jitter_settings[] = {{"brightness", 0, "factor 1 - x to 1 + x"},
-                                                       {"contrast", 0, "the same"},
-                                                       {"saturation", 0, "the same"},
-                                                       {"hue", 0, "turned by up to this fraction of the circle"}};
-static const ct_transform_setting cutout_settings[] = {{"size", NEEDED, "of the square"}, {"p", 1, "how likely"}};
-static const ct_transform_setting erase_settings[] = {{"p", 0.5, "how likely"},
-                                                      {"min_area", 0.02, "least fraction of the area"},
-                                                      {"max_area", 0.33, "largest fraction of the area"},
-                                                      {"value", 0, "what with"}};
-static const ct_transform_setting grey_settings[] = {{"channels", 1, "1, or 3 of the same"}};
-static const ct_transform_setting mixup_settings[] = {{"alpha", 0.2, "of the beta distribution of the weights"},
-                                                      {"p", 1, "how likely, a batch"}};
-static const ct_transform_setting cutmix_settings[] = {{"alpha", 1, "of the beta distribution of the areas"},
-                                                       {"p", 1, "how likely, a batch"}};
+static const ct_setting chance_settings[] = {{"p", 0.5, "how likely"}};
+static const ct_setting rotate_settings[] = {{"degrees", NEEDED, "at most, either way"},
+                                             {"nearest", 0, "1: no mixing of neighbours"}};
+static const ct_setting jitter_settings[] = {{"brightness", 0, "factor 1 - x to 1 + x"},
+                                             {"contrast", 0, "the same"},
+                                             {"saturation", 0, "the same"},
+                                             {"hue", 0, "turned by up to this fraction of the circle"}};
+static const ct_setting cutout_settings[] = {{"size", NEEDED, "of the square"}, {"p", 1, "how likely"}};
+static const ct_setting erase_settings[] = {{"p", 0.5, "how likely"},
+                                            {"min_area", 0.02, "least fraction of the area"},
+                                            {"max_area", 0.33, "largest fraction of the area"},
+                                            {"value", 0, "what with"}};
+static const ct_setting grey_settings[] = {{"channels", 1, "1, or 3 of the same"}};
+static const ct_setting mixup_settings[] = {{"alpha", 0.2, "of the beta distribution of the weights"},
+                                            {"p", 1, "how likely, a batch"}};
+static const ct_setting cutmix_settings[] = {{"alpha", 1, "of the beta distribution of the areas"},
+                                             {"p", 1, "how likely, a batch"}};
 
 #define ENTRY(name, doc, settings, build) \
     { name, doc, settings, COUNT(settings), build }

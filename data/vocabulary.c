@@ -79,6 +79,12 @@ ct_vocabulary *ct__vocabulary_of(const char *text, size_t bytes, const char *op,
             free(seen);
             return NULL;
         }
+        if (c == 0) { /* ct_vocabulary_text could not hold it */
+            ct_fail(CT_ERR_IO, op, "%s%sthere is a zero byte at position %zu; read the text as bytes", path ? path : "",
+                    path ? ": " : "", i);
+            free(seen);
+            return NULL;
+        }
         count += !(seen[c / 8] >> c % 8 & 1);
         seen[c / 8] |= (uint8_t)(1 << c % 8);
         i += (size_t)n;

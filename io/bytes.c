@@ -70,15 +70,9 @@ static uint8_t *read_growing(int fd, size_t capacity, const char *path, const ch
     return NULL;
 }
 
-uint8_t *ct__bytes_load_raw(const char *path, const char *op, size_t limit, size_t *size) {
+uint8_t *ct__bytes_read(int fd, const char *path, const char *op, size_t limit, size_t *size) {
     *size = 0;
     if (limit == 0 || limit > CT__BYTES_LIMIT) limit = CT__BYTES_LIMIT;
-    if (!path) {
-        ct_fail(CT_ERR_NULL, op, "argument path is NULL");
-        return NULL;
-    }
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return failed(op, path, "cannot be opened");
     uint8_t *bytes = NULL;
     struct stat status;
     if (fstat(fd, &status) != 0) {
@@ -93,6 +87,18 @@ uint8_t *ct__bytes_load_raw(const char *path, const char *op, size_t limit, size
         const size_t capacity = S_ISREG(status.st_mode) ? (size_t)status.st_size + 1 : 65536;
         bytes = read_growing(fd, capacity, path, op, limit, size);
     }
+    return bytes;
+}
+
+uint8_t *ct__bytes_load_raw(const char *path, const char *op, size_t limit, size_t *size) {
+    *size = 0;
+    if (!path) {
+        ct_fail(CT_ERR_NULL, op, "argument path is NULL");
+        return NULL;
+    }
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return failed(op, path, "cannot be opened");
+    uint8_t *bytes = ct__bytes_read(fd, path, op, limit, size);
     close(fd);
     return bytes;
 }

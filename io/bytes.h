@@ -13,6 +13,8 @@ uint8_t *ct__bytes_load(const char *path, const char *op, size_t limit, size_t *
 
 /* The same as it lies on the disk, never unpacked. */
 uint8_t *ct__bytes_load_raw(const char *path, const char *op, size_t limit, size_t *size);
+/* The same of a file that is open already, and stays so: a pipe cannot be opened twice. path is only for error texts. */
+uint8_t *ct__bytes_read(int fd, const char *path, const char *op, size_t limit, size_t *size);
 
 /* Unpacks gzip in memory; path is only for error texts. */
 uint8_t *ct__bytes_gunzip(const uint8_t *packed, size_t packed_size, const char *path, const char *op, size_t limit,

@@ -45,13 +45,32 @@ static int create_beside(const char *target, char *name, size_t capacity) {
     return -1;
 }
 
+/* Where a link to nothing points, through further ones; path itself when it is no link. NULL without memory. */
+static char *follow(const char *path) {
+    enum { MOST_LINKS = 40 };
+    char *at = strdup(path), text[PATH_MAX];
+    for (int i = 0; at && i < MOST_LINKS; i++) {
+        const ssize_t length = readlink(at, text, sizeof text - 1);
+        if (length <= 0) break;
+        text[length] = 0;
+        char *folder = text[0] == '/' ? strdup("") : folder_of(at);
+        const size_t capacity = folder ? strlen(folder) + (size_t)length + 2 : 0;
+        char *next = folder ? malloc(capacity) : NULL;
+        if (next) snprintf(next, capacity, "%s%s%s", folder, folder[0] ? "/" : "", text);
+        free(folder);
+        free(at);
+        at = next;
+    }
+    return at;
+}
+
 /* What the file will be called: a link stays a link, and what it points to is replaced. NULL with an error. */
 static char *find_target(ct__output *output, bool *stream) {
     struct stat status;
     char *target;
     *stream = false;
     if (stat(output->path, &status) != 0) {
-        target = strdup(output->path);
+        target = follow(output->path);
         if (!target) ct_fail(CT_ERR_MEMORY, output->op, "%s: out of memory", output->path);
         return target;
     }
@@ -61,6 +80,7 @@ static char *find_target(ct__output *output, bool *stream) {
         return NULL;
     }
     *stream = !S_ISREG(status.st_mode);
+    output->mode = status.st_mode & 0777;
     target = realpath(output->path, NULL);
     if (!target) failed(output, "cannot be written");
     return target;
@@ -97,6 +117,8 @@ bool ct__output_open(ct__output *output, const char *path, bool durable, const c
             if (durable) clean_beside(output->target);
             output->fd = create_beside(output->target, output->temporary, capacity);
             if (output->fd < 0) failed(output, "cannot be created");
+            /* what was private stays so; where permissions cannot be set there are none to keep */
+            else if (output->mode && fchmod(output->fd, output->mode) != 0) errno = 0;
         }
     }
     if (output->fd >= 0) return true;
@@ -131,7 +153,7 @@ bool ct__output_patch(ct__output *output, const void *data, size_t size, int64_t
 
 /* A rename is on the disk only when its folder is. Some file systems cannot sync a folder and say so: they have no
  * better promise to give. */
-static bool sync_folder_of(const char *path) {
+bool ct__output_sync_folder_of(const char *path) {
     char *folder = folder_of(path);
     if (!folder) return false;
     const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -150,7 +172,7 @@ bool ct__output_close(ct__output *output, bool good) {
     if (good && regular && rename(output->temporary, output->target) != 0) good = failed(output, "cannot be renamed");
     if (!good && regular) unlink(output->temporary);
     if (close(output->fd) != 0 && good && !regular) good = failed(output, "cannot be written");
-    if (good && regular && output->durable && !sync_folder_of(output->target))
+    if (good && regular && output->durable && !ct__output_sync_folder_of(output->target))
         good = failed(output, "its folder cannot be synced");
     release(output);
     return good;
@@ -177,8 +199,12 @@ void ct__output_clean(const char *folder, const char *name) {
         if (!is_temporary(entry->d_name, name)) continue;
         const int fd = openat(dirfd(dir), entry->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
         if (fd < 0) continue;
-        struct stat status;
-        if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && flock(fd, LOCK_EX | LOCK_NB) == 0)
+        struct stat status, named;
+        /* The name has to be still that of the file that was locked: its writer may have renamed it meanwhile, and begun
+         * another of the same name. */
+        if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+            fstatat(dirfd(dir), entry->d_name, &named, AT_SYMLINK_NOFOLLOW) == 0 && named.st_ino == status.st_ino &&
+            named.st_dev == status.st_dev)
             unlinkat(dirfd(dir), entry->d_name, 0);
         close(fd);
     }

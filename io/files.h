@@ -3,6 +3,7 @@
 #define COTANGENT_IO_FILES_H
 
 #include <cotangent.h>
+#include <sys/types.h>
 
 /* A file being written: under a temporary name in the same folder until ct__output_close renames it. What is no regular
  * file (a pipe, a device) gets the bytes as they come. */
@@ -11,6 +12,7 @@ typedef struct ct__output {
     const char *path; /* as the caller gave it, for error texts */
     char *target, *temporary;
     int fd;
+    mode_t mode;  /* the permissions of the file that is replaced; 0 when there is none */
     bool durable; /* sync the file before the rename and the folder after it; clean up what a killed writer left */
 } ct__output;
 
@@ -26,5 +28,8 @@ bool ct__output_close(ct__output *output, bool good);
 
 /* Removes what killed writers of FOLDER/NAME have left or, with name NULL, those of any file in the folder. */
 void ct__output_clean(const char *folder, const char *name);
+
+/* Syncs the folder that path is in, so that a name that was made in it is on the disk. False, with errno, when it failed. */
+bool ct__output_sync_folder_of(const char *path);
 
 #endif

@@ -51,10 +51,10 @@ ct__mapping *ct__mapping_open(const char *path, const char *op) {
         /* private: a tensor that is changed gets pages of its own. Those are only asked for when that happens. */
         bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, fd, 0);
     }
+    const bool mapped = bytes != MAP_FAILED;
+    if (!mapped) bytes = ct__bytes_read(fd, path, op, 0, &size);
     close(fd);
-    if (bytes != MAP_FAILED) return make(bytes, size, true, op);
-    bytes = ct__bytes_load_raw(path, op, 0, &size);
-    return bytes ? make(bytes, size, false, op) : NULL;
+    return bytes ? make(bytes, size, mapped, op) : NULL;
 }
 
 void ct__mapping_release(ct__mapping *mapping) {

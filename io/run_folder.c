@@ -96,8 +96,12 @@ bool ct_run_save(const ct_run *run, const char *folder, const char *name) {
     if (!check(run, folder)) return false;
     if (!name) return ct_fail(CT_ERR_NULL, "run", "argument name is NULL");
     if (!name[0] || strchr(name, '/')) return ct_fail(CT_ERR_VALUE, "run", "\"%s\" is no name of a file", name);
-    if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+    if (mkdir(folder, 0777) == 0) {
+        if (!ct__output_sync_folder_of(folder)) /* or a power cut could take the folder with all that is in it */
+            return ct_fail(CT_ERR_IO, "run", "%s: the folder it is in cannot be synced: %s", folder, strerror(errno));
+    } else if (errno != EEXIST) {
         return ct_fail(CT_ERR_IO, "run", "%s: cannot be made: %s", folder, strerror(errno));
+    }
     char *path = path_of(folder, name);
     if (!path) return false;
     ct__output_clean(folder, NULL);

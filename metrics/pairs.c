@@ -1,8 +1,8 @@
 /* Predictions and targets as plain arrays: the one place where metrics look at shapes and dtypes. */
 #include "metrics/metrics.h"
 
+#include <cotangent/op.h>
 #include <math.h>
-#include <stdio.h>
 
 double *ct__metric_doubles(const char *op, ct_tensor *x) {
     double *values = ct__metric_room(op, ct_numel(x), sizeof *values);
@@ -34,14 +34,6 @@ int64_t *ct__metric_integers(const char *op, ct_tensor *x) {
 static bool is_whole(ct_tensor *x) { return ct_dtype_is_int(ct_dtype_of(x)) || ct_dtype_of(x) == CT_BOOL; }
 
 static bool same(ct_dims a, ct_dims b) { return a.n == b.n && memcmp(a.d, b.d, (size_t)a.n * sizeof *a.d) == 0; }
-
-static void describe(ct_tensor *x, char text[128]) {
-    const ct_dims shape = ct_shape(x);
-    int used = snprintf(text, 128, "%s[", ct_dtype_name(ct_dtype_of(x)));
-    for (int i = 0; i < shape.n && used < 100; i++)
-        used += snprintf(text + used, 128 - (size_t)used, i ? ",%lld" : "%lld", (long long)shape.d[i]);
-    snprintf(text + used, 128 - (size_t)used, "]");
-}
 
 /* Sees logits as (outer, classes, inner): the classes are axis 1, or the only axis. */
 static void view_logits(ct_dims shape, ct__pairs *pairs) {
@@ -86,14 +78,11 @@ bool ct__pairs_take(const char *op, ct_tensor *predictions, ct_tensor *target, i
     const bool known = (numbers || ct_dtype_is_float(ct_dtype_of(predictions))) && (soft || is_whole(target));
     if (!known || (numbers ? soft || !same(shape, target_shape)
                            : !(soft ? shape.n > 0 && same(shape, target_shape) : fits(shape, target_shape)))) {
-        char a[128], b[128];
-        describe(predictions, a);
-        describe(target, b);
         return ct_fail(
             known ? CT_ERR_SHAPE : CT_ERR_DTYPE, op,
             "predictions are %s and targets %s; expected logits [batch, classes, ...] or class numbers, with "
             "targets [batch, ...]",
-            a, b);
+            ct_tensor_text(predictions), ct_tensor_text(target));
     }
     if (numbers) {
         pairs->outer = ct_numel(predictions);

@@ -99,7 +99,7 @@ static double clip_norm(gradients *g, const char *function, double max_norm, con
     if (!ct_ok()) return (double)NAN;
     if (given.error_if_nonfinite && !isfinite(norm))
         return ct_fail(CT_ERR_VALUE, function, "the norm of the gradients is %g", norm), (double)NAN;
-    const double factor = max_norm / (norm + 1e-6);
+    const double factor = isinf(max_norm) ? 1 : max_norm / (norm + 1e-6); /* no limit: nothing is larger */
     if (!(factor >= 1) && g->n && !(own(g) && optim_apply("optim_scale", g->grad, g->n, "factor", factor, NULL)))
         return (double)NAN;
     return norm;

@@ -2,7 +2,6 @@
 #include "optim/optim.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 typedef struct ema_entry {
@@ -76,12 +75,8 @@ ct_ema *ct_ema_new_p(ct_module *net, const ct_ema_options *options) {
 /* Also while an error is pending, which would keep anything from being written: it is put aside meanwhile. */
 static bool put_back(ct_ema *ema) {
     bool ok = true;
-    const ct_code code = ct_error_code();
-    char op[64], text[1024];
-    snprintf(op, sizeof op, "%s", ct_error_op());
-    const size_t prefix = op[0] ? strlen(op) + 2 : 0; /* "op: " */
-    snprintf(text, sizeof text, "%s", strlen(ct_error()) >= prefix ? ct_error() + prefix : ct_error());
-    if (code != CT_OK) ct_error_clear();
+    optim_error pending;
+    optim_error_take(&pending);
     ct_scope {
         ct_no_grad {
             for (int i = 0; i < ema->count; i++) {
@@ -94,9 +89,8 @@ static bool put_back(ct_ema *ema) {
         }
     }
     ema->swapped = false;
-    if (code == CT_OK) return ok;
-    ct_error_clear();
-    return ct_fail(code, op, "%s", text);
+    optim_error_put(&pending);
+    return ok && ct_ok();
 }
 
 void ct_ema_free(ct_ema *ema) {

@@ -82,14 +82,15 @@ static ct_tensor *gather(ct_optim *o, bool gradients) {
     return all;
 }
 
+/* All but those of frozen parameters, which the history may still want to move. */
 static bool put_values(ct_optim *o, ct_tensor *values) {
     bool ok = values != NULL;
     int64_t start = 0;
     ct_scope {
         for (int i = 0; ok && i < o->count; i++) {
             ct_tensor *x = o->params[i].x;
-            ct_tensor *part = ct_reshape(ct_narrow(values, 0, start, ct_numel(x)), ct_shape(x));
-            ok = ct_assign(x, part) != NULL;
+            if (ct_requires_grad(x))
+                ok = ct_assign(x, ct_reshape(ct_narrow(values, 0, start, ct_numel(x)), ct_shape(x))) != NULL;
             start += ct_numel(x);
         }
     }
@@ -304,17 +305,10 @@ static bool iterate(search *s, lbfgs *h, double *loss, ct_tensor **gradient, int
 
 /* After an error the parameters are as they were before the step. */
 static void roll_back(ct_optim *o, ct_tensor *values) {
-    const ct_code code = ct_error_code();
-    char op[64], text[1024];
-    snprintf(op, sizeof op, "%s", ct_error_op());
-    snprintf(text, sizeof text, "%s", ct_error());
-    ct_error_clear();
+    optim_error pending;
+    optim_error_take(&pending);
     put_values(o, values);
-    ct_error_clear();
-    /* ct_error begins with the op, and so will the new one */
-    const size_t n = strlen(op);
-    const char *rest = strncmp(text, op, n) == 0 && strncmp(text + n, ": ", 2) == 0 ? text + n + 2 : text;
-    ct_fail(code, op, "%s", rest);
+    optim_error_put(&pending);
 }
 
 double optim_lbfgs_step(ct_optim *o, ct_loss_fn fn, void *context) {

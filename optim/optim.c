@@ -4,11 +4,28 @@
 
 #include <fnmatch.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 bool optim_given(const void *object, const char *function, const char *argument) {
     if (!ct_ok()) return false;
     return object || ct_fail(CT_ERR_NULL, function, "argument %s is NULL", argument);
+}
+
+void optim_error_take(optim_error *error) {
+    error->code = ct_error_code();
+    if (error->code == CT_OK) return;
+    snprintf(error->op, sizeof error->op, "%s", ct_error_op());
+    /* ct_error begins with the op, and so will the new one */
+    const size_t prefix = error->op[0] ? strlen(error->op) + 2 : 0;
+    snprintf(error->text, sizeof error->text, "%s", ct_error() + prefix);
+    ct_error_clear();
+}
+
+void optim_error_put(const optim_error *error) {
+    if (error->code == CT_OK) return;
+    ct_error_clear();
+    ct_fail(error->code, error->op, "%s", error->text);
 }
 
 bool optim_half(ct_dtype dtype) { return dtype == CT_F16 || dtype == CT_BF16; }

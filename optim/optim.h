@@ -90,6 +90,14 @@ static inline ct_optim *optim_base(const ct_optim *optim) {
     return (ct_optim *)optim;
 }
 
+/* A pending error is put aside, so that something can be put right in spite of it, and then raised again. */
+typedef struct optim_error {
+    ct_code code;
+    char op[64], text[1024];
+} optim_error;
+void optim_error_take(optim_error *error);
+void optim_error_put(const optim_error *error);
+
 bool optim_given(const void *object, const char *function,
                  const char *argument); /* no error is pending, and it is there */
 ct_optim *optim_new(const optim_kind *kind, ct_module *net, const double *values); /* values: checked */

@@ -117,12 +117,12 @@ bool ct_scaler_step(ct_scaler *scaler, ct_optim *optim) {
     base->grad_scale = late ? 1 / scaler->scale : 0;
     const bool ok = finite ? ct_optim_step(optim) : optim_forget(base);
     base->grad_scale = 0;
-    if (!ok) return false;
-    scaler->skipped = !finite;
+    if (!ok && !late) return false; /* the gradients are divided, and stay so */
+    if (ok) scaler->skipped = !finite;
     scaler->count--;
     scaler->unscaled[at] = scaler->unscaled[scaler->count];
     scaler->finite[at] = scaler->finite[scaler->count];
-    return true;
+    return ok;
 }
 
 bool ct_scaler_update(ct_scaler *scaler) {
@@ -131,7 +131,7 @@ bool ct_scaler_update(ct_scaler *scaler) {
     if (scaler->bad) {
         scaler->scale *= scaler->backoff_factor;
         scaler->good = 0;
-    } else if (++scaler->good == scaler->growth_interval) {
+    } else if (++scaler->good >= scaler->growth_interval) {
         const double larger = scaler->scale * scaler->growth_factor;
         if (larger <= (double)3.4028234663852886e38f) scaler->scale = larger; /* the loss may be f32 */
         scaler->good = 0;

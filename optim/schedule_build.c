@@ -152,8 +152,9 @@ ct_schedule *ct_schedule_build(const ct_schedule_info *info, ct_optim *optim, co
     double v[MOST];
     for (int i = 0; i < info->count; i++) {
         v[i] = values ? values[i] : info->settings[i].value;
-        if (isfinite(v[i]) && v[i] >= 0) continue;
-        ct_fail(CT_ERR_VALUE, me, "%s: %s is %g; it has to be 0 or more", info->name, info->settings[i].name, v[i]);
+        if (v[i] >= 0 && v[i] <= 0x1p53) continue; /* a whole number, where it counts */
+        ct_fail(CT_ERR_VALUE, me, "%s: %s is %g; it has to be %s", info->name, info->settings[i].name, v[i],
+                v[i] > 0 ? "2^53 or less" : "0 or more");
         return NULL;
     }
     const int64_t ahead = v[0] != 0 ? steps_of(v[0], total_steps, 0) : 0;

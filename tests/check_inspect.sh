@@ -40,6 +40,9 @@ else
     check "complex numbers" prints 'complex64          complex64 [2,3]             no statistics of complex64' all.safetensors
     check "a name cannot move the cursor" prints \
         'a "quoted\" näme?  f32       [5]                       2      1.414          0          4  |█   █   █   █  █|' all.safetensors
+    printf '\x4d\0\0\0\0\0\0\0{"\\u001b[2J\xc2\x9b2J\xe2\x80\xaex":{"dtype":"F\\u001b[31m","shape":[],"data_offsets":[0,0]}}' >escapes.safetensors
+    check "nor can a name in an error" refuses 1 \
+        'error: inspect: escapes.safetensors: tensor "?[2J?2J?x": dtype F?[31m is not supported' escapes.safetensors
     check "no tensors" prints 'nothing.safetensors: safetensors, 0 tensors, 0 numbers, 0 bytes' nothing.safetensors
     if command -v python3 >/dev/null; then
         check "JSON is well-formed" bash -c "'$cotangent' inspect all.safetensors --json | python3 -m json.tool"
@@ -55,6 +58,15 @@ else
     head -c 100 all.safetensors >cut.safetensors
     check "a file that is cut" refuses 1 "error: inspect: cut.safetensors: ends inside its header" cut.safetensors
 fi
+name=$(printf 'odd\xff.npy')
+cp x.npy "$name"
+check "a name that is not UTF-8" prints 'odd?.npy: npy, 1 tensors, 6 numbers, 24 bytes' "$name"
+check "the same as JSON" bash -c "'$cotangent' inspect '$name' --json | grep -qF '{\"file\":\"odd\\ufffd.npy\",'"
+if [ -e /dev/full ]; then
+    check "an output that cannot be written" bash -c "! '$cotangent' inspect x.npy 2>said >/dev/full &&
+        grep -qx 'error: inspect: the output cannot be written: No space left on device' said"
+fi
+check "a pipe" bash -c "! '$cotangent' inspect <(cat x.npy) 2>said && grep -q 'is a pipe; inspect needs a file$' said"
 if "$cotangent" inspect "$files/stored.npz" 2>&1 | grep -q libzip; then
     skip "npz" "no libzip"
 else

@@ -419,6 +419,10 @@ TEST(text_becomes_windows_of_characters) {
     ct_vocabulary_free(again);
     CHECK_REFUSED(ct_dataset_text(path, 10), CT_ERR_VALUE, "dataset_text",
                   "t.txt: this part of the text has 10 characters; items of 10 want one more");
+    CHECK_REFUSED(ct_dataset_text(path, INT64_MAX), CT_ERR_VALUE, "dataset_text",
+                  "t.txt: this part of the text has 10 characters; items of 9223372036854775807 want one more");
+    CHECK(!ct_vocabulary_characters("a\0b", 3)); /* its text would end there */
+    CHECK_ERROR(CT_ERR_IO, "vocabulary_characters: there is a zero byte at position 1; read the text as bytes");
     CHECK_REFUSED(ct_dataset_text(put_text("t.txt", "abc\xc0\x80"), 1), CT_ERR_IO, "dataset_text",
                   "t.txt: the byte 0xc0 at position 3 is not UTF-8; read the text as bytes");
     clean();
@@ -493,6 +497,9 @@ TEST(a_mapped_dataset_transforms_its_items) {
     ct_tensor *fields[2];
     REQUIRE(ct_dataset_get(mapped, 2, fields, 2));
     CHECK(ct_dim(fields[0], 1) == 8 && ct_dataset_label(mapped, 2) == ct_dataset_label(set, 2));
+    CHECK(!ct_dataset_map(set, ct_transform_chain(ct_transform_flip(1), ct_transform_mixup(1, 1))));
+    CHECK_ERROR(CT_ERR_VALUE,
+                "dataset_map: the transform works on whole batches, at least in part: give it to ct_batches");
     CHECK(!ct_dataset_map(NULL, ct_transform_flip(1)));
     CHECK_ERROR(CT_ERR_NULL, "dataset_map: argument dataset is NULL");
     ct_dataset_free(set);

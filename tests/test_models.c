@@ -43,11 +43,11 @@ TEST(every_model_of_the_table_can_be_built_and_trained_a_step) {
     int seen = 0;
     for (int i = 0; ct_model_at(i); i++, seen++) {
         const ct_model_info *info = ct_model_at(i);
-        CHECK(ct_model_find(info->name) == info && info->doc[0] && info->setting_count > 0);
+        CHECK(ct_model_find(info->name) == info && info->doc[0] && info->count > 0);
         if (strncmp(info->name, "vgg", 3) == 0 && strcmp(info->name, "vgg11") != 0)
             continue; /* the same code, slowly */
         double values[16];
-        for (int k = 0; k < info->setting_count; k++) {
+        for (int k = 0; k < info->count; k++) {
             values[k] = info->settings[k].value;
             CHECK(ct_model_setting_index(info, info->settings[k].name) == k && info->settings[k].doc[0]);
         }

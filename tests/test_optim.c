@@ -222,6 +222,23 @@ TEST(lbfgs_takes_a_step_back_when_the_loss_fails) {
     ct_optim_free(opt);
 }
 
+static ct_tensor *entangled(void *context) {
+    ct_tensor *const *x = context;
+    return ct_add(ct_sum(ct_square(ct_sub_s(x[0], 3))), ct_sum(ct_square(ct_mul(x[0], ct_sub_s(x[1], 1)))));
+}
+
+TEST(lbfgs_leaves_a_parameter_that_is_frozen_on_the_way) {
+    ct_tensor *x[2] = {ct_require_grad(F64(CT_DIMS(2), 1, 2)), ct_require_grad(F64(CT_DIMS(2), 4, 5))};
+    ct_optim *opt = ct_lbfgs(NULL, .lr = 0.5, .max_iter = 3);
+    CHECK(ct_optim_add_tensor(opt, "a", x[0]) && ct_optim_add_tensor(opt, "b", x[1]));
+    CHECK(!isnan(ct_optim_step_with(opt, entangled, x)));
+    CHECK(ct_forgo_grad(x[1]));
+    ct_tensor *a = ct_clone(ct_detach(x[0])), *b = ct_clone(x[1]);
+    CHECK(!isnan(ct_optim_step_with(opt, entangled, x)));
+    CHECK(harness_same_bits(x[1], b) && !harness_same_bits(ct_detach(x[0]), a));
+    ct_optim_free(opt);
+}
+
 static ct_tensor *quadratic(void *context) { return ct_sum(ct_square(context)); }
 
 TEST(every_optimizer_steps_with_a_loss) {

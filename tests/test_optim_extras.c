@@ -65,6 +65,15 @@ TEST(the_norm_of_small_dtypes_does_not_overflow) {
     ct_optim_free(opt);
 }
 
+TEST(without_a_limit_nothing_is_clipped) {
+    ct_tensor *x = ct_require_grad(ct_zeros(CT_DIMS(2)));
+    ct_optim *opt = ct_sgd(NULL);
+    CHECK(ct_optim_add_tensor(opt, "x", x) && ct_set_grad(x, F32(CT_DIMS(2), INFINITY, 3)));
+    CHECK(isinf(ct_optim_clip_grad_norm(opt, INFINITY)));
+    CHECK_VALUES(ct_grad_of(x), CT_DIMS(2), 0, INFINITY, 3);
+    ct_optim_free(opt);
+}
+
 TEST(a_norm_that_is_not_finite_can_be_an_error) {
     ct_module *net = make_net(CT_F32);
     set_grads(net, 1, NAN);

@@ -232,6 +232,8 @@ TEST(schedules_say_what_is_wrong) {
     CHECK_ERROR(CT_ERR_VALUE, "schedule_build: the warm-up takes 10 of 10 steps");
     CHECK(!ct_schedule_build(ct_schedule_find("cosine"), opt, (double[]){0, -1, 0}, 10));
     CHECK_ERROR(CT_ERR_VALUE, "schedule_build: cosine: steps is -1; it has to be 0 or more");
+    CHECK(!ct_schedule_build(ct_schedule_find("cosine"), opt, (double[]){0, 1e300, 0}, 10));
+    CHECK_ERROR(CT_ERR_VALUE, "schedule_build: cosine: steps is 1e+300; it has to be 2^53 or less");
     CHECK(!ct_schedule_find("sine"));
     CHECK(ct_ok());
     ct_optim_free(opt);

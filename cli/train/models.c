@@ -2,7 +2,7 @@
 #include "cli/train/recipe.h"
 
 enum { CHANNELS, IMAGE, CLASSES, WIDTH, STAGES, DEPTH, DROPOUT, SETTINGS };
-static const ct_model_setting settings[SETTINGS] = {
+static const ct_setting settings[SETTINGS] = {
     [CHANNELS] = {"channels", 1, "of the image; the data decides"},
     [IMAGE] = {"image", 28, "side of the image; the data decides"},
     [CLASSES] = {"classes", 10, "the data decides"},

@@ -21,7 +21,7 @@
         return n;                                                                               \
     }                                                                                           \
     const part_type part_##id = {what, id##_at, id##_name, id##_doc, id##_settings};
-PART_TYPE(models, "model", ct_model_info, model_at, settings, setting_count)
+PART_TYPE(models, "model", ct_model_info, model_at, settings, count)
 PART_TYPE(optimizers, "optimizer", ct_optim_info, ct_optim_info_at, settings, count)
 PART_TYPE(schedules, "schedule", ct_schedule_info, ct_schedule_info_at, settings, count)
 PART_TYPE(transforms, "transform", ct_transform_info, ct_transform_at, settings, count)

@@ -244,8 +244,9 @@ static bool finish_epoch(trainer *t) {
         right = ct_schedule_step_metric(t->schedule, e.score);
     /* Epochs that take no time are not saved one by one: the disk would be all that is waited for. */
     const bool due = seconds_now() - t->saved > 2 || t->run.epoch == t->recipe->epochs || stopped_early(t);
-    right = right && (!due || trainer_save(t)) && journal_epoch(&t->journal, &record, t->recipe, &e, best) &&
-            write_board(t, &record, &e);
+    /* The log first: what it says of steps after a checkpoint is forgotten when the run goes on, what it lacks is lost. */
+    right = right && journal_epoch(&t->journal, &record, t->recipe, &e, best) && write_board(t, &record, &e) &&
+            (!due || trainer_save(t));
     if (right) progress_epoch(&t->progress, &record, best);
     if (right && (best || t->best.count == 0)) {
         evaluation_free(&t->best);

@@ -246,14 +246,9 @@ CT_API ct_transform *ct_transform_call(ct_transform_fn fn, void *context, void (
 CT_API ct_dataset *ct_dataset_map(ct_dataset *dataset, ct_transform *transform);
 
 /* The transforms by name, for programs that read them from a file: every setting is a number. */
-typedef struct ct_transform_setting {
-    const char *name;
-    double value; /* the default; NaN: it has to be given */
-    const char *doc;
-} ct_transform_setting;
 typedef struct ct_transform_info {
     const char *name, *doc;
-    const ct_transform_setting *settings;
+    const ct_setting *settings; /* NaN as a default: it has to be given */
     int count;
     ct_transform *(*build)(const double *values);
 } ct_transform_info;

@@ -444,16 +444,11 @@ typedef struct ct_nn_lstm_lm_options {
 CT_API ct_module *ct_nn_lstm_lm_p(int64_t vocabulary, const ct_nn_lstm_lm_options *options);
 
 /* The models by name, with their settings as numbers (a flag is 0 or 1): for programs that let people choose. */
-typedef struct ct_model_setting {
-    const char *name;
-    double value; /* when nothing else is said */
-    const char *doc;
-} ct_model_setting;
 typedef struct ct_model_info {
     const char *name, *doc;
-    const char *input;                /* "vector" [N, inputs], "image" [N, channels, H, W] or "tokens" i64 [N, T] */
-    const ct_model_setting *settings; /* data decides: inputs, channels, image (side), classes, vocabulary, context */
-    int setting_count;
+    const char *input;          /* "vector" [N, inputs], "image" [N, channels, H, W] or "tokens" i64 [N, T] */
+    const ct_setting *settings; /* data decides: inputs, channels, image (side), classes, vocabulary, context */
+    int count;                  /* of settings */
     ct_module *(*build)(const double *values);
 } ct_model_info;
 CT_API const ct_model_info *ct_model_at(int i);                                 /* NULL past the end */

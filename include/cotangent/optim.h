@@ -227,11 +227,6 @@ CT_API bool ct_optim_put_state(ct_optim *optim, ct_state *state, const char *pre
 CT_API bool ct_optim_take_state(ct_optim *optim, const ct_state *state, const char *prefix); /* all or nothing */
 
 /* By name, for programs that read the choice from a file. Settings are numbers in the order of the table; a bool is 0 or 1. */
-typedef struct ct_setting {
-    const char *name; /* as in the options: "weight_decay" */
-    double value;     /* the default */
-    const char *doc;
-} ct_setting;
 typedef struct ct_optim_info {
     const char *name; /* "adamw" */
     const char *doc;

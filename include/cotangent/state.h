@@ -37,6 +37,14 @@ CT_API int64_t ct_state_text_count(const ct_state *state);
 CT_API const char *ct_state_text_name(const ct_state *state, int64_t i);
 CT_API const char *ct_state_text_at(const ct_state *state, int64_t i);
 
+/* A number that a model, an optimizer, a schedule or a transform takes when it is made by name (ct_model_find and so on), for
+ * programs that let people choose. A flag is 0 or 1. */
+typedef struct ct_setting {
+    const char *name; /* as in the options: "weight_decay" */
+    double value;     /* the default */
+    const char *doc;
+} ct_setting;
+
 #ifdef __cplusplus
 }
 #endif

@@ -59,7 +59,10 @@ static const ct_module_class vit_class = {.name = "vit", .state = sizeof(double)
 ct_module *ct_nn_vit_p(const ct_nn_vit_options *options) {
     TAKE_OPTIONS(ct_nn_vit_options, o, options);
     const int64_t image = or_else(o.image, 32), patch = or_else(o.patch, 4), dim = or_else(o.dim, 192);
-    if (!ct_ok() || !ct__positive("nn_vit", "image", image) || !ct__positive("nn_vit", "patch", patch)) return NULL;
+    const int64_t layers = or_else(o.layers, 6);
+    if (!ct_ok() || !ct__positive("nn_vit", "image", image) || !ct__positive("nn_vit", "patch", patch) ||
+        !ct__positive("nn_vit", "layers", layers))
+        return NULL;
     if (image % patch != 0) {
         ct_fail(CT_ERR_VALUE, "nn_vit", "an image of %lld cannot be cut into patches of %lld", (long long)image,
                 (long long)patch);
@@ -78,7 +81,7 @@ ct_module *ct_nn_vit_p(const ct_nn_vit_options *options) {
     bool ok = ct__add_constant(m, "class_token", CT_DIMS(1, 1, dim), 0, false) &&
               add_normal(m, "position", CT_DIMS(1, tokens, dim), 0.02) &&
               ct_module_add(m, "patch", ct_nn_conv2d(channels, dim, patch, .stride = patch)) &&
-              ct_module_add(m, "layers", layers_of(or_else(o.layers, 6), dim, or_else(o.heads, 3), &layer)) &&
+              ct_module_add(m, "layers", layers_of(layers, dim, or_else(o.heads, 3), &layer)) &&
               ct_module_add(m, "norm", ct_nn_layer_norm(dim, .eps = CT_SET(1e-6))) &&
               ct_module_add(m, "head", ct_nn_linear(dim, or_else(o.classes, 10))) && init_normal(m, 0.02);
     return ct__finish(m, ok && ct_init_lecun_normal(ct_module_param(ct_module_child(m, 0), 0)) &&

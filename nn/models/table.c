@@ -71,7 +71,7 @@
 #define SETTING_ROW(set, id, value, doc)   {#id, value, doc},
 #define SETTINGS(set, LIST)                   \
     enum { LIST(SETTING_INDEX) set##_COUNT }; \
-    static const ct_model_setting set##_settings[] = {LIST(SETTING_ROW)};
+    static const ct_setting set##_settings[] = {LIST(SETTING_ROW)};
 #include "nn/models/models.def"
 #undef SETTINGS
 
@@ -114,19 +114,19 @@ const ct_model_info *ct_model_find(const char *name) {
 }
 
 int ct_model_setting_index(const ct_model_info *info, const char *name) {
-    for (int i = 0; info && name && i < info->setting_count; i++)
+    for (int i = 0; info && name && i < info->count; i++)
         if (strcmp(info->settings[i].name, name) == 0) return i;
     return -1;
 }
 
 ct_module *ct_model_build(const ct_model_info *info, const double *values) {
     if (!ct_ok()) return NULL;
-    if (!info || info->setting_count > MOST_SETTINGS) {
+    if (!info || info->count > MOST_SETTINGS) {
         ct_fail(info ? CT_ERR_VALUE : CT_ERR_NULL, "model_build", info ? "too many settings" : "argument info is NULL");
         return NULL;
     }
     double v[MOST_SETTINGS];
-    for (int i = 0; i < info->setting_count; i++) {
+    for (int i = 0; i < info->count; i++) {
         v[i] = values ? values[i] : info->settings[i].value;
         if (fabs(v[i]) <= 1e9) continue; /* also not NaN */
         ct_fail(CT_ERR_VALUE, "model_build", "%s: %s is %g", info->name, info->settings[i].name, v[i]);

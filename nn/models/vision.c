@@ -48,7 +48,7 @@ bool ct__init_model(ct_module *module, const ct_nn_model_options *o, double std)
 ct_module *ct_nn_mlp_p(ct_dims sizes, ct_activation activation, const ct_nn_model_options *options) {
     const ct_nn_model_options o = ct__model_options(options, 3, 10);
     if (!ct_ok()) return NULL;
-    if (sizes.n < 2) {
+    if (sizes.n < 2 || sizes.n > CT_MAX_LIST) {
         ct_fail(CT_ERR_VALUE, "nn_mlp", "sizes has %d numbers, expected 2 to %d", sizes.n < 0 ? 0 : sizes.n,
                 CT_MAX_LIST);
         return NULL;
@@ -65,7 +65,7 @@ ct_module *ct_nn_mlp_p(ct_dims sizes, ct_activation activation, const ct_nn_mode
         snprintf(name, sizeof name, "act%d", i);
         ok = ok && ct_module_add(m, name, ct_nn_activation(activation == CT_ACT_NONE ? CT_ACT_RELU : activation));
         snprintf(name, sizeof name, "drop%d", i);
-        if (o.dropout > 0) ok = ok && ct_module_add(m, name, ct_nn_dropout(o.dropout));
+        if (o.dropout != 0) ok = ok && ct_module_add(m, name, ct_nn_dropout(o.dropout));
     }
     return ct__finish(m, ok);
 }
