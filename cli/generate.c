@@ -30,11 +30,10 @@ static bool run(const char *checkpoint, const char *prompt, const sampling *how)
         right =
             ct_fail(CT_ERR_VALUE, NULL, "%s: this is not a language model but a %s", checkpoint, tasks[l.task].name);
     if (right) {
-        print_piece(prompt, (int)strlen(prompt));
         char *text = generate(&l, prompt, how, print_piece);
         right = text != NULL;
         free(text);
-        printf("\n");
+        if (right) printf("\n");
     }
     learner_close(&l);
     recipe_free(own);

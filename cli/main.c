@@ -21,7 +21,7 @@ static void print_help(FILE *file) {
     fprintf(file, "\n'cotangent COMMAND --help' says more. 'cotangent --version' prints the version.\n");
 }
 
-int main(int argc, char **argv) {
+static int run(int argc, char **argv) {
     if (argc < 2) {
         print_help(stderr);
         return CLI_USAGE;
@@ -45,4 +45,12 @@ int main(int argc, char **argv) {
     if (near) fprintf(stderr, "; did you mean '%s'?\n", near);
     else fprintf(stderr, "; 'cotangent --help' lists them\n");
     return CLI_USAGE;
+}
+
+/* What could not be printed is a failure too: a full disk must not look like success. */
+int main(int argc, char **argv) {
+    const int status = run(argc, argv);
+    if (fflush(stdout) == 0 && !ferror(stdout)) return status;
+    fprintf(stderr, "error: not everything could be written to standard output\n");
+    return status == CLI_DONE ? CLI_FAILED : status;
 }

@@ -40,6 +40,30 @@ static int show(const char *name) {
     return CLI_USAGE;
 }
 
+static int list(const char *none) {
+    (void)none;
+    recipe_list();
+    return CLI_DONE;
+}
+
+static int describe(const char *name) { return recipe_describe(name) ? CLI_DONE : option_failed(CLI_USAGE); }
+
+/* What is asked for alone, with so many words after it. */
+static const struct {
+    const char *option;
+    int least, most;
+    int (*answer)(const char *word);
+    const char *usage;
+} questions[] = {{"--list", 0, 0, list, "--list"},
+                 {"--show", 1, 1, show, "--show RECIPE"},
+                 {"--describe", 0, 1, describe, "--describe [NAME]"}};
+
+static bool is_question(const char *word) {
+    for (size_t i = 0; i < sizeof questions / sizeof *questions; i++)
+        if (strcmp(word, questions[i].option) == 0) return true;
+    return false;
+}
+
 /* The shorthands are --set of these. */
 static const struct {
     const char *option, *key;
@@ -61,13 +85,16 @@ static int parse(int argc, char **argv, trainer_options *o, option_sets *sets) {
             if (!value) return option_lacks("--set");
             if (!option_set(sets, NULL, value)) return CLI_FAILED;
         } else if (option_value(argc, argv, &i, "--out", &o->out)) {
-            if (!o->out) return option_lacks("--out");
+            if (!o->out || !*o->out) return option_lacks("--out");
         } else if (option_value(argc, argv, &i, "--device", &value)) {
             if (!value) return option_lacks("--device");
             if (!option_device(value, &o->device)) return CLI_USAGE;
         } else if (option_value(argc, argv, &i, "--threads", &value)) {
             if (!value) return option_lacks("--threads");
             if (!option_threads(value)) return CLI_USAGE;
+        } else if (is_question(word)) {
+            fprintf(stderr, "error: %s stands alone: 'cotangent train --help' says how\n", word);
+            return CLI_USAGE;
         } else if (strcmp(word, "--resume") == 0) o->resume = true;
         else if (strcmp(word, "--json") == 0) o->json = true;
         else if (word[0] == '-')
@@ -89,14 +116,18 @@ int cli_train(int argc, char **argv) {
         print_help();
         return CLI_DONE;
     }
-    if (argc > 1 && strcmp(argv[1], "--list") == 0) {
-        recipe_list();
-        return CLI_DONE;
-    }
-    if (argc == 3 && strcmp(argv[1], "--show") == 0) return show(argv[2]);
-    if (argc > 1 && strcmp(argv[1], "--describe") == 0)
-        return recipe_describe(argc > 2 ? argv[2] : NULL) ? CLI_DONE : option_failed(CLI_USAGE);
+    for (size_t i = 0; argc > 1 && i < sizeof questions / sizeof *questions; i++)
+        if (strcmp(argv[1], questions[i].option) == 0) {
+            if (argc - 2 >= questions[i].least && argc - 2 <= questions[i].most)
+                return questions[i].answer(argc > 2 ? argv[2] : NULL);
+            fprintf(stderr, "error: '%s' is used as: cotangent train %s\n", argv[1], questions[i].usage);
+            return CLI_USAGE;
+        }
     int status = parse(argc, argv, &options, &sets);
+    if (status == CLI_DONE && !options.recipe && options.resume && !options.out) {
+        fprintf(stderr, "error: --resume without a recipe needs --out FOLDER, that of the run\n");
+        status = CLI_USAGE;
+    }
     if (status == CLI_DONE && !options.recipe && !options.resume) {
         fprintf(stderr,
                 "error: 'cotangent train' needs a recipe; --list lists those that ship, and --help says more\n");
@@ -106,7 +137,9 @@ int cli_train(int argc, char **argv) {
         options.sets = sets.at.at;
         options.set_count = sets.at.n;
         const int end = trainer_run(&options);
-        status = end == TRAINED ? CLI_DONE : end == TRAIN_STOPPED ? 130 : option_failed(CLI_FAILED);
+        /* What is wrong with an option begins with it. */
+        const bool usage = strncmp(ct_error(), "--", 2) == 0 || (options.recipe && !recipe_exists(options.recipe));
+        status = end == TRAINED ? CLI_DONE : end == TRAIN_STOPPED ? 130 : option_failed(usage ? CLI_USAGE : CLI_FAILED);
     } else if (!ct_ok()) option_failed(status);
     option_sets_free(&sets);
     return status;

@@ -28,7 +28,8 @@ ct_tensor *ct_require_grad(ct_tensor *x) {
         ct_fail(CT_ERR_DTYPE, "require_grad", "x is %s; only floating tensors have gradients", ct_view_text(&x->view));
         return NULL;
     }
-    x->node = ct__node_leaf(x);
+    x->node = x->forgone ? x->forgone : ct__node_leaf(x);
+    x->forgone = NULL;
     x->node_output = 0;
     return x->node ? x : NULL;
 }
@@ -39,7 +40,9 @@ bool ct_forgo_grad(ct_tensor *leaf) {
     if (leaf->node->op)
         return ct_fail(CT_ERR_GRAD, "forgo_grad", "x, %s, is computed from others; ct_detach cuts it from them",
                        ct_view_text(&leaf->view));
-    ct__node_release(leaf->node); /* a graph that was recorded with it has it still */
+    if (leaf->node->grad) ct__tensor_release(leaf->node->grad);
+    leaf->node->grad = NULL;
+    leaf->forgone = leaf->node; /* a graph that was recorded with it leads to it still, should it be wanted again */
     leaf->node = NULL;
     return true;
 }

@@ -107,7 +107,7 @@ ct_tensor *ct__tensor_new(const ct_view *view, ct_storage *storage) {
     copy_view(&x->view, view);
     x->view.buffer = storage ? storage->buffer : NULL;
     x->storage = storage;
-    x->node = NULL;
+    x->node = x->forgone = NULL;
     x->node_output = 0;
     x->base = NULL;
     x->changes = 0;
@@ -155,6 +155,7 @@ void ct__tensor_release(ct_tensor *x) {
     x->magic = CT__DEAD;
     ct__storage_release(x->storage);
     if (x->node) ct__node_release(x->node);
+    if (x->forgone) ct__node_release(x->forgone);
     ct__tensor_release(x->base); /* a base has no base of its own: this goes one step deep */
     ct__live_add(-1);
     bury_handle(x);

@@ -24,6 +24,7 @@ struct ct_tensor {
     ct_view view;        /* kernels get a pointer to it */
     ct_storage *storage; /* NULL: the shape alone is known */
     ct_node *node;       /* what computed it, or its leaf; NULL: no gradient */
+    ct_node *forgone;    /* its leaf of before ct_forgo_grad: graphs may lead to it still */
     int node_output;
     /* A view knows the tensor whose storage it shares: a recorded change in place of either reaches the other (inplace.c). */
     ct_tensor *base;  /* NULL: not a view */

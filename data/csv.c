@@ -10,31 +10,16 @@
 #include "data/memory.h"
 #include "io/bytes.h"
 
-/* What a dataset remembers of its file. */
-typedef struct csv_info {
-    int columns, target;
-    bool regression, standardise;
-    struct csv_column {
-        ct_csv_column shown;
-        char *name;
-        char **category; /* in the order of their numbers */
-        struct csv_entry {
-            const char *text;
-            int64_t number;
-        } * by_text; /* the same, sorted by text, to search in */
-    } * column;
-} csv_info;
-
 typedef struct csv_job {
     ct__cells cells;
-    csv_info *info;
-    const csv_info *like;
+    ct__csv_info *info;
+    const ct__csv_info *like;
     const char *path;
     locale_t plain; /* numbers are written with a point whatever the program's language */
 } csv_job;
 
-static void free_info(void *memory) {
-    csv_info *info = memory;
+void ct__csv_free_info(void *memory) {
+    ct__csv_info *info = memory;
     for (int c = 0; info && info->column && c < info->columns; c++) {
         for (int64_t i = 0; info->column[c].category && i < info->column[c].shown.categories; i++)
             free(info->column[c].category[i]);
@@ -73,7 +58,7 @@ static bool bad_cell(const csv_job *job, int64_t row, int column, const char *wh
 /* ---- Columns and the target ---- */
 
 static bool name_columns(csv_job *job) {
-    csv_info *info = job->info;
+    ct__csv_info *info = job->info;
     for (int c = 0; c < info->columns; c++) {
         char number[16];
         snprintf(number, sizeof number, "%d", c);
@@ -85,7 +70,7 @@ static bool name_columns(csv_job *job) {
     return true;
 }
 
-static int find_column(const csv_info *info, const char *name, size_t length) {
+static int find_column(const ct__csv_info *info, const char *name, size_t length) {
     for (int c = 0; c < info->columns; c++)
         if (strlen(info->column[c].name) == length && memcmp(info->column[c].name, name, length) == 0) return c;
     return -1;
@@ -93,7 +78,7 @@ static int find_column(const csv_info *info, const char *name, size_t length) {
 
 /* By name, or else by number; -1 is the last. */
 static bool find_target(csv_job *job, const char *target) {
-    csv_info *info = job->info;
+    ct__csv_info *info = job->info;
     info->target = target ? find_column(info, target, strlen(target)) : info->columns - 1;
     if (info->target < 0) {
         char *end;
@@ -112,7 +97,12 @@ static bool find_target(csv_job *job, const char *target) {
 }
 
 static bool same_columns(const csv_job *job) {
-    const csv_info *a = job->info, *b = job->like;
+    const ct__csv_info *a = job->info, *b = job->like;
+    for (int c = 0; c < b->columns; c++)
+        if (find_column(a, b->column[c].name, strlen(b->column[c].name)) < 0)
+            return ct_fail(CT_ERR_VALUE, "dataset_csv",
+                           "%s: has no column %s; the dataset that it is to be like has one", job->path,
+                           b->column[c].name);
     if (a->columns != b->columns)
         return ct_fail(CT_ERR_VALUE, "dataset_csv", "%s: has %d columns; the dataset that it is to be like has %d",
                        job->path, a->columns, b->columns);
@@ -155,10 +145,10 @@ static bool sort_as_numbers(const csv_job *job, char **text, int64_t n) {
 }
 
 static int compare_entries(const void *a, const void *b) {
-    return strcmp(((const struct csv_entry *)a)->text, ((const struct csv_entry *)b)->text);
+    return strcmp(((const struct ct__csv_entry *)a)->text, ((const struct ct__csv_entry *)b)->text);
 }
 
-static bool copy_categories(struct csv_column *column, char *const *text, int64_t n) {
+bool ct__csv_copy_categories(struct ct__csv_column *column, const char *const *text, int64_t n) {
     column->category = ct__zeroed("dataset_csv", n, sizeof *column->category);
     column->by_text = column->category ? ct__zeroed("dataset_csv", n, sizeof *column->by_text) : NULL;
     if (!column->by_text) return false;
@@ -166,7 +156,7 @@ static bool copy_categories(struct csv_column *column, char *const *text, int64_
     for (int64_t i = 0; i < n; i++) {
         column->category[i] = ct__copy_text("dataset_csv", text[i], strlen(text[i]));
         if (!column->category[i]) return false;
-        column->by_text[i] = (struct csv_entry){column->category[i], i};
+        column->by_text[i] = (struct ct__csv_entry){column->category[i], i};
     }
     qsort(column->by_text, (size_t)n, sizeof *column->by_text, compare_entries);
     return true;
@@ -186,21 +176,22 @@ static bool collect_categories(csv_job *job, int c) {
         int64_t n = 0;
         for (int64_t i = 0; i < rows; i++)
             if (i == 0 || strcmp(text[i], text[n - 1]) != 0) text[n++] = text[i];
-        ok = sort_as_numbers(job, text, n) && copy_categories(&job->info->column[c], text, n);
+        ok = sort_as_numbers(job, text, n) &&
+             ct__csv_copy_categories(&job->info->column[c], (const char *const *)text, n);
     }
     free(text);
     return ok;
 }
 
-static int64_t find_category(const struct csv_column *column, const char *cell) {
-    const struct csv_entry key = {cell, 0};
-    const struct csv_entry *found =
+static int64_t find_category(const struct ct__csv_column *column, const char *cell) {
+    const struct ct__csv_entry key = {cell, 0};
+    const struct ct__csv_entry *found =
         bsearch(&key, column->by_text, (size_t)column->shown.categories, sizeof key, compare_entries);
     return found ? found->number : -1;
 }
 
 static bool decide_kinds(csv_job *job, const char *categorical, char separator) {
-    csv_info *info = job->info;
+    ct__csv_info *info = job->info;
     bool *listed = ct__zeroed("dataset_csv", info->columns, sizeof *listed);
     bool ok = listed != NULL;
     for (const char *at = categorical; ok && at && *at;) {
@@ -226,10 +217,11 @@ static bool decide_kinds(csv_job *job, const char *categorical, char separator) 
 
 static bool copy_kinds(csv_job *job) {
     for (int c = 0; c < job->info->columns; c++) {
-        const struct csv_column *from = &job->like->column[c];
+        const struct ct__csv_column *from = &job->like->column[c];
         job->info->column[c].shown.mean = from->shown.mean;
         job->info->column[c].shown.std = from->shown.std;
-        if (from->category && !copy_categories(&job->info->column[c], from->category, from->shown.categories))
+        if (from->category && !ct__csv_copy_categories(&job->info->column[c], (const char *const *)from->category,
+                                                       from->shown.categories))
             return false;
     }
     return true;
@@ -238,7 +230,7 @@ static bool copy_kinds(csv_job *job) {
 /* ---- Numbers ---- */
 
 static bool read_cell(const csv_job *job, int64_t row, int c, double *value) {
-    const struct csv_column *column = &job->info->column[c];
+    const struct ct__csv_column *column = &job->info->column[c];
     const char *cell = cell_at(job, row, c);
     char text[256];
     if (is_missing(cell)) return bad_cell(job, row, c, "the value is missing");
@@ -254,7 +246,7 @@ static bool read_cell(const csv_job *job, int64_t row, int c, double *value) {
     return bad_cell(job, row, c, text);
 }
 
-static void measure(struct csv_column *column, const double *values, int64_t n) {
+static void measure(struct ct__csv_column *column, const double *values, int64_t n) {
     double sum = 0, squares = 0;
     for (int64_t i = 0; i < n; i++) sum += values[i];
     const double mean = sum / (double)n;
@@ -265,13 +257,13 @@ static void measure(struct csv_column *column, const double *values, int64_t n) 
 
 /* One column after the other: x is (rows, columns - 1), y class numbers or (rows, 1). */
 static bool fill(csv_job *job, float *x, void *y) {
-    csv_info *info = job->info;
+    ct__csv_info *info = job->info;
     const int64_t rows = job->cells.rows;
     const int width = info->columns - 1;
     double *values = ct__zeroed("dataset_csv", rows, sizeof *values);
     bool ok = values != NULL;
     for (int c = 0; ok && c < info->columns; c++) {
-        struct csv_column *column = &info->column[c];
+        struct ct__csv_column *column = &info->column[c];
         for (int64_t i = 0; ok && i < rows; i++) ok = read_cell(job, i, c, &values[i]);
         if (!ok) break;
         if (!column->category && !job->like) measure(column, values, rows);
@@ -293,18 +285,18 @@ static bool fill(csv_job *job, float *x, void *y) {
 }
 
 static ct_dataset *build(csv_job *job) {
-    csv_info *info = job->info;
+    ct__csv_info *info = job->info;
     const int64_t rows = job->cells.rows;
     ct_dataset *dataset = NULL;
     ct_scope {
         void *x, *y;
         ct_tensor *fields[2] = {ct__blank(CT_DIMS(rows, info->columns - 1), CT_F32, &x), NULL};
         fields[1] = info->regression ? ct__blank(CT_DIMS(rows, 1), CT_F32, &y) : ct__blank(CT_DIMS(rows), CT_I64, &y);
-        if (fields[0] && fields[1] && fill(job, x, y)) dataset = ct__memory_csv(fields, 2, info, free_info);
+        if (fields[0] && fields[1] && fill(job, x, y)) dataset = ct__memory_csv(fields, 2, info, ct__csv_free_info);
     }
     if (!dataset) return NULL;
     job->info = NULL; /* the dataset's now */
-    const struct csv_column *target = &info->column[info->target];
+    const struct ct__csv_column *target = &info->column[info->target];
     if (!info->regression &&
         !ct_dataset_set_classes(dataset, target->shown.categories, (const char *const *)target->category)) {
         ct_dataset_free(dataset);
@@ -314,7 +306,7 @@ static ct_dataset *build(csv_job *job) {
 }
 
 static bool prepare(csv_job *job, const ct_csv_options *o, char separator) {
-    csv_info *info = job->info = ct__zeroed("dataset_csv", 1, sizeof *job->info);
+    ct__csv_info *info = job->info = ct__zeroed("dataset_csv", 1, sizeof *job->info);
     if (!info) return false;
     info->column = ct__zeroed("dataset_csv", job->cells.columns, sizeof *info->column);
     if (!info->column) return false;
@@ -355,7 +347,7 @@ ct_dataset *ct__csv_parse(char *text, size_t size, const char *path, const ct_cs
     ct_dataset *dataset = NULL;
     if (ct__csv_cut(text, size, path, separator, !o.no_header, &job.cells) && prepare(&job, &o, separator))
         dataset = build(&job);
-    free_info(job.info);
+    ct__csv_free_info(job.info);
     ct__csv_free(&job.cells);
     freelocale(job.plain);
     return dataset;
@@ -375,12 +367,12 @@ ct_dataset *ct_dataset_csv_p(const char *path, const ct_csv_options *options) {
 }
 
 const ct_csv_column *ct_csv_column_at(const ct_dataset *dataset, int i) {
-    const csv_info *info = ct__memory_extra(dataset);
+    const ct__csv_info *info = ct__memory_extra(dataset);
     return info && i >= 0 && i < info->columns ? &info->column[i].shown : NULL;
 }
 
 const char *ct_csv_category(const ct_dataset *dataset, int i, int64_t number) {
     const ct_csv_column *column = ct_csv_column_at(dataset, i);
     if (!column || number < 0 || number >= column->categories) return NULL;
-    return ((const csv_info *)ct__memory_extra(dataset))->column[i].category[number];
+    return ((const ct__csv_info *)ct__memory_extra(dataset))->column[i].category[number];
 }

@@ -94,7 +94,6 @@ int64_t ct__count_classes(const int64_t *labels, int64_t n) {
     return most + 1;
 }
 
-/* The random numbers of a get without a loader. */
 bool ct__dataset_get(ct_dataset *dataset, int64_t index, ct_draw *draw, ct_tensor **fields) {
     for (int i = 0; i < dataset->fields; i++) fields[i] = NULL;
     const char *name = dataset->type->name ? dataset->type->name : "dataset";

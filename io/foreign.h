@@ -29,15 +29,13 @@ bool ct__foreign_absent(const char *op, const char *name, const char *package);
 #define CT__FOREIGN_FIELD(function)  __typeof__(&function) function;
 #define CT__FOREIGN_SYMBOL(function) #function,
 /* The address of a function inside the struct, seen as what dlsym gives: POSIX makes the two interchangeable. */
-#define FOREIGN(id, LIST, title, debian, ...)                                                                    \
-    static struct {                                                                                              \
-        LIST(CT__FOREIGN_FIELD)                                                                                  \
-    } id;                                                                                                        \
-    static bool foreign_##id(const char *op) {                                                                   \
-        static const char *const symbols[] = {LIST(CT__FOREIGN_SYMBOL) NULL};                                    \
+#define FOREIGN(id, LIST, title, debian, ...)                                                                   \
+    static struct { LIST(CT__FOREIGN_FIELD) } id;                                                               \
+    static bool foreign_##id(const char *op) {                                                                  \
+        static const char *const symbols[] = {LIST(CT__FOREIGN_SYMBOL) NULL};                                   \
         static const ct__foreign library = {title, debian, {__VA_ARGS__, NULL}, symbols, (void **)(void *)&id}; \
-        static int state;                                                                                        \
-        return ct__foreign_load(&library, &state, op);                                                           \
+        static int state;                                                                                       \
+        return ct__foreign_load(&library, &state, op);                                                          \
     }
 
 #endif

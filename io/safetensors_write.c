@@ -181,9 +181,10 @@ static bool make_header(writing *w) {
 
 /* ---- The bytes ---- */
 
+/* Into the checksum and, where there is an output, into that. */
 static bool put(writing *w, ct__output *output, const void *data, size_t size) {
     if (w->checksum) w->crc = ct__crc64(w->crc, data, size);
-    return ct__output_write(output, data, size);
+    return !output || ct__output_write(output, data, size);
 }
 
 static bool put_tensor(writing *w, ct__output *output, const ct_tensor *x) {
@@ -197,14 +198,24 @@ static bool put_tensor(writing *w, ct__output *output, const ct_tensor *x) {
     return done;
 }
 
-static bool put_all(writing *w, ct__output *output) {
+static bool put_bytes(writing *w, ct__output *output) {
     bool good = put(w, output, w->header.bytes, w->header.length);
     for (int64_t i = 0; i < ct_state_count(w->state) && good; i++)
         good = put_tensor(w, output, ct_state_at(w->state, w->order[i]));
-    if (!good || !w->checksum) return good;
+    return good;
+}
+
+static bool put_all(writing *w, ct__output *output) {
     char digits[CT__CHECKSUM_DIGITS + 1];
+    const bool stream =
+        !output->temporary; /* nothing can be put over what a pipe has got, so all is summed up before */
+    if (!put_bytes(w, w->checksum && stream ? NULL : output)) return false;
+    if (!w->checksum) return true;
     snprintf(digits, sizeof digits, "%016" PRIx64, w->crc);
-    return ct__output_patch(output, digits, CT__CHECKSUM_DIGITS, CT__CHECKSUM_AT);
+    if (!stream) return ct__output_patch(output, digits, CT__CHECKSUM_DIGITS, CT__CHECKSUM_AT);
+    memcpy(w->header.bytes + CT__CHECKSUM_AT, digits, CT__CHECKSUM_DIGITS);
+    w->checksum = false;
+    return put_bytes(w, output);
 }
 
 bool ct__safetensors_write(const char *path, const ct_state *state, bool checksum, const char *op) {

@@ -81,7 +81,7 @@ static inline void ct__take_options(void *options, size_t size, const void *give
 
 static inline ct_opt ct__opt(ct_opt given, double normal) { return given.set ? given : CT_SET(normal); }
 
-/* Makes a parameter by an expression that gives a tensor, or a child, and adds it; false when that fails. */
+/* Makes a parameter, or a buffer, and adds it; false when that fails. */
 bool ct__add_uniform(ct_module *module, const char *name, ct_dims shape, double bound);
 bool ct__add_constant(ct_module *module, const char *name, ct_dims shape, double value, bool buffer);
 /* The module, or NULL with the module freed when ok is false. */

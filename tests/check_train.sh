@@ -85,7 +85,7 @@ check "a killed run goes on to the same bytes" same first/last.safetensors fourt
 check "a finished run can be resumed: it has nothing to do" "$cotangent" train --resume --out first
 
 # Killed twenty times at any moment, with a checkpoint after every step.
-often="tiny.yaml --epochs 30 --set checkpoint_seconds=0"
+often="tiny.yaml --epochs 12 --set checkpoint_seconds=0"
 "$cotangent" train $often --out whole >whole.txt 2>&1
 kills=0
 while [ $kills -lt 20 ]; do
@@ -101,6 +101,8 @@ check "a run can be killed at any moment" test $kills -eq 20
 "$cotangent" train $often --out torn --resume >torn.txt 2>&1
 check "and goes on to the same bytes" same whole/last.safetensors torn/last.safetensors
 check "and to the same best network again" same whole/best.safetensors torn/best.safetensors
+check "its log has every epoch once as well" test "$(grep -o '"event":"epoch","epoch":[0-9]*' torn/log.jsonl | sort | uniq -c | grep -c ' 1 "')" -eq 12 -a "$(grep -c '"event":"epoch"' torn/log.jsonl)" -eq 12
+check "the report says how the run was begun, also after a resume" has torn/report.html '<pre>cotangent train tiny.yaml --set epochs=12 --set checkpoint_seconds=0</pre>'
 
 # --json is for machines.
 if command -v python3 >/dev/null; then
@@ -156,9 +158,34 @@ done
 check "a run that gets no better stops early" test "$(grep -c '"event":"epoch"' early/log.jsonl)" -lt 50
 check "and is not called unfinished" lacks early/report.html 'Not finished'
 
-# Runs are numbered where no folder is named.
-"$cotangent" train tiny.yaml --epochs 1 >numbered.txt 2>&1
+# A log that says more than the checkpoint knows, and ends in the middle of a line.
+printf '{"event":"step","epoch":4,"step":31,"loss":1,"lr":1}\n{"event":"epoch","epoch":4,"step":30,"valid_loss":1}\n{"event":"ep' >>second/log.jsonl
+check "a log with more than the checkpoint knows" "$cotangent" train --resume --out second
+check "loses what is beyond it" test "$(grep -c '"event":"epoch"' second/log.jsonl)" -eq 3
+
+# Small sets: a warm-up of more steps than there are is cut.
+"$cotangent" train tiny.yaml --epochs 1 --set data.count=20 --set schedule.name=cosine --set schedule.warmup=0.1 --out small >small.txt 2>&1
+check "a run of one step with a warm-up" has small.txt '^best: accuracy'
+"$cotangent" train tiny.yaml --epochs 1 --set schedule.name=cosine --set schedule.warmup=500 --out cut >cut.txt 2>&1
+check "a warm-up that is too long is cut, and that is said" has cut.txt '^note: the warm-up is cut to 9, since there are 10 steps in all'
+check "so is a class of which there is nothing" has small.txt '^note: there is nothing to train on of '
+
+# A recipe that fails in its first step leaves nothing in the way of a better one.
+check "a loss that does not fit" test "$("$cotangent" train tiny.yaml --set loss=mse_loss --out mended 2>&1 >/dev/null | grep -c mse_loss)" -eq 1
+check "its folder can be used again" "$cotangent" train tiny.yaml --epochs 1 --out mended
+
+# Standard output that cannot be written.
+if [ -w /dev/full ]; then
+    for command in "train tiny.yaml --epochs 1 --json --out full" "eval first/best.safetensors" "train --list"; do
+        check "'$command' on a full disk" test "$("$cotangent" $command 2>&1 >/dev/full; echo $?)" = "error: not everything could be written to standard output
+1"
+    done
+fi
+
+# Runs are numbered where no folder is named; two at once get two numbers.
+"$cotangent" train tiny.yaml --epochs 1 >numbered.txt 2>&1 &
 "$cotangent" train tiny.yaml --epochs 1 >>numbered.txt 2>&1
+wait
 check "the first run is number 1" test -s runs/tiny-1/report.html
 check "the second run is number 2" test -s runs/tiny-2/report.html
 
@@ -188,13 +215,29 @@ bad 's/batch: 20/batch: 0/'
 check "a batch of nothing" refuses 1 "bad.yaml:12: batch is a whole number from 1 to 16777216, not 0" train bad.yaml
 bad 's/f1, top5/f2/'
 check "an unknown metric" refuses 1 "bad.yaml:10: there is no metric 'f2'; did you mean 'f1'?" train bad.yaml
+sed 's/name: cnn, width: 4, stages: 2, depth: 0/name: unet/' tiny.yaml >bad-unet.yaml
 bad 's/^seed:.*/loss: cross_entrop/'
 check "an unknown loss" refuses 1 "bad.yaml:13: there is no loss 'cross_entrop'; did you mean 'cross_entropy'?" train bad.yaml
 bad 's/^ema.*/seed: [1/'
 check "not YAML" refuses 1 "bad.yaml:10: this is not YAML: did not find expected ',' or ']'" train bad.yaml
-check "an unknown recipe" refuses 1 "there is no recipe 'fashion-mnist-cn', nor a file of that name; did you mean 'fashion-mnist-cnn'?" train fashion-mnist-cn
-check "--set of an unknown key" refuses 1 "--set modl.width=3: a recipe has no key 'modl'; did you mean 'model'?" train tiny.yaml --set modl.width=3
-check "--set of a bad value" refuses 1 "--set batch=x: batch is a whole number from 1 to 16777216, not x" train tiny.yaml --batch x
+check "an unknown recipe" refuses 2 "there is no recipe 'fashion-mnist-cn', nor a file of that name; did you mean 'fashion-mnist-cnn'?" train fashion-mnist-cn
+check "--set of an unknown key" refuses 2 "--set modl.width=3: a recipe has no key 'modl'; did you mean 'model'?" train tiny.yaml --set modl.width=3
+check "--set of a bad value" refuses 2 "--set batch=x: batch is a whole number from 1 to 16777216, not x" train tiny.yaml --batch x
+check "--lr of a bad value" refuses 2 "--set optimizer.lr=-1: adamw: lr is -1; it has to be above 0" train tiny.yaml --lr -1
+check "--set into a number" refuses 2 "--set epochs.x=5: epochs is a whole number from 1 to 1000000, not {name: 3, x: 5}" train tiny.yaml --set epochs.x=5
+check "--set without a value" refuses 2 "--set model: this is not of the form key=value" train tiny.yaml --set model
+check "--set of half a path" refuses 2 "--set model.=1: 'model.' is not a path of keys with dots between them" train tiny.yaml --set model.=1
+check "--set of what is not YAML" refuses 2 "--set optimizer={name: sgd: this is not YAML: did not find expected ',' or '}'" train tiny.yaml --set 'optimizer={name: sgd'
+bad 's/f1, top5/mae/'
+check "a metric of another task" refuses 1 "bad.yaml:10: the metric mae is not for a task of classification" train bad.yaml
+check "numbers for other channels" refuses 2 "--set normalise={mean: [0, 0], std: [1, 1]}: normalise has 2 numbers and the data 1 channels" train tiny.yaml --set 'normalise={mean: [0, 0], std: [1, 1]}'
+check "no items at all" refuses 1 "tiny: 0 items to train on and 1 to validate on are too few" train tiny.yaml --set data.count=0
+check "a model without data for it" refuses 1 "bad-unet.yaml:2: there is no model 'unet'; did you mean 'lenet'?" train bad-unet.yaml
+check "a device's number" refuses 2 "--device is cpu, cuda or webgpu, or with a number as in cuda:1, not 'cpu:x'" train tiny.yaml --device cpu:x
+check "--out of nothing" refuses 2 "--out needs a value" train tiny.yaml --out ''
+check "--resume of nothing" refuses 2 "--resume without a recipe needs --out FOLDER, that of the run" train --resume
+check "--show without a name" refuses 2 "'--show' is used as: cotangent train --show RECIPE" train --show
+check "--list of something" refuses 2 "'--list' is used as: cotangent train --list" train --list x
 check "data that is not there" refuses 1 "csv-regression: where is the data? --data FILE says so" train csv-regression
 check "nothing is left of a run that could not begin" test ! -e runs/csv-regression-1
 check "an unknown option" refuses 2 "'cotangent train' has no option --epoch; did you mean --epochs?" train tiny.yaml --epoch
@@ -224,23 +267,65 @@ else
     check "predict reads a picture" cat predict.txt
     check "predict reads a picture" false
 fi
+
+# Folders of images with names that a folder may have and a page or a terminal should not.
+if [ -s predict.txt ] && ! grep -q libpng predict.txt; then
+    long=$(printf 'x%.0s' $(seq 78))
+    for name in "${long}é" $'bad\xff' $'two\nlines' $'esc\e[31m'; do
+        mkdir -p "folder/$name"
+        for i in 1 2 3; do cp picture.png "folder/$name/$i.png"; done
+    done
+    mkdir folder/none
+    "$cotangent" train image-folder --data folder --out folders --epochs 1 --batch 8 --set data.size=16 --set transforms=[] --set 'model={name: cnn, width: 4, stages: 2}' >folders.txt 2>&1
+    check "an image folder with few images and odd names" has folders.txt '^best: accuracy'
+    check "an empty class is said" has folders.txt '^note: there is nothing to train on of the class none'
+    "$cotangent" eval folders/best.safetensors >folders.eval 2>&1
+    "$cotangent" predict folders/best.safetensors picture.png --top 9 >folders.predict 2>&1
+    "$cotangent" predict folders/best.safetensors picture.png --top 9 --json >folders.json 2>&1
+    for file in folders.eval folders.predict folders.json folders/report.html; do
+        check "$file is UTF-8" iconv -f UTF-8 -t UTF-8 $file
+        check "$file has no control characters" lacks $file $'[\x01-\x08\x0b-\x1f]'
+    done
+    check "class names are not shifted" has folders.eval '^two.*lines '
+fi
 check "predict names a file that is not there" test "$("$cotangent" predict first/best.safetensors nothing.png 2>&1 | grep -c nothing.png)" -ge 1
 
 for i in $(seq 60); do echo "the cat sat on the mat and the dog sat on the log. "; done >text.txt
-"$cotangent" train char-lstm --data text.txt --out text --epochs 2 --batch 8 --set model.dim=16 --set model.hidden=32 --set data.length=32 >text.out 2>&1
+"$cotangent" train char-lstm --data text.txt --out text --epochs 6 --batch 8 --lr 0.02 --set model.dim=16 --set model.hidden=32 --set data.length=32 >text.out 2>&1
 check "a language model is trained" has text.out '^best: perplexity'
 check "its report shows what it writes" has text/report.html 'What it writes'
 "$cotangent" generate text/best.safetensors --prompt 'the ' --tokens 20 --seed 3 >a.txt 2>&1
 "$cotangent" generate text/best.safetensors --prompt 'the ' --tokens 20 --seed 3 >b.txt 2>&1
 check "generate goes on from the prompt" test "$(head -c 4 a.txt)" = 'the ' -a "$(wc -c <a.txt)" -eq 25
 check "generate gives the same for the same seed" same a.txt b.txt
-check "a character that the text never had" test "$("$cotangent" generate text/best.safetensors --prompt 'Z' 2>&1 >/dev/null | grep -c Z)" -eq 1
+check "a character that the text never had" test "$("$cotangent" generate text/best.safetensors --prompt 'Z' 2>&1 | head -c 24)" = 'error: vocabulary_encode:'
+for i in $(seq 40); do echo "the Zebra"; done >zebra.txt
+check "nor has a text to evaluate on: the file is named" test "$("$cotangent" eval text/best.safetensors --data zebra.txt 2>&1 | grep -c "^error: zebra.txt: .*'Z'")" -eq 1
+# A recurrent network remembers: text that goes on from text of its own is the same as text in one go.
+go_on() { "$cotangent" generate text/best.safetensors --prompt "$1" --tokens "$2" --temperature 0; }
+check "what a network remembers is what it has read" test "$(go_on "$(go_on 'the ' 30)" 30)" = "$(go_on 'the ' 60)"
+"$cotangent" train char-lstm --data text.txt --out bytes --epochs 1 --batch 8 --set data.bytes=true --set model.dim=16 --set model.hidden=32 --set data.length=32 >bytes.out 2>&1
+check "the report of a network of bytes is UTF-8" iconv -f UTF-8 -t UTF-8 bytes/report.html
+check "and has no control characters" lacks bytes/report.html $'[\x01-\x08\x0e-\x1f]'
 
 awk 'BEGIN { srand(1); print "a,b,y"; for (i = 0; i < 120; i++) { a = rand(); b = rand(); printf "%f,%f,%f\n", a, b, 3 * a - 2 * b + 1 } }' >table.csv
 "$cotangent" train csv-regression --data table.csv --out table --epochs 5 >table.out 2>&1
 check "a regression is trained" has table.out '^best: rmse'
 check "its report shows predicted against true" has table/report.html 'Predicted and true'
 check "eval reads another table" "$cotangent" eval table/best.safetensors --data table.csv --json
+
+# Categories have the numbers of the training set, whatever the other table has.
+awk 'BEGIN { srand(1); print "colour,b,y"; for (i = 0; i < 120; i++) { a = rand() < 0.5; b = rand(); printf "%s,%f,%f\n", a ? "red" : "green", b, 10 * a - 2 * b } }' >colours.csv
+"$cotangent" train csv-regression --data colours.csv --out colours --epochs 25 >colours.out 2>&1
+grep 'colour\|red' colours.csv >reds.csv
+check "a table with some of the categories" test "$("$cotangent" eval colours/best.safetensors --data reds.csv | sed -n 's/^rmse *\([0-9]\).*/\1/p')" = 0
+sed 's/green/blue/' colours.csv >blues.csv
+line=$(grep -n -m 1 blue blues.csv | cut -d: -f1)
+check "a category that is new" refuses 1 "dataset_csv: blues.csv, line $line, column colour: 'blue' is not one of the 2 categories that are known" eval colours/best.safetensors --data blues.csv
+cut -d, -f1,3 colours.csv >without.csv
+check "a column that is missing" refuses 1 "dataset_csv: without.csv: has no column b; the dataset that it is to be like has one" eval colours/best.safetensors --data without.csv
+cp blues.csv colours.csv
+check "a table that has changed under a run" test "$("$cotangent" train --resume --out colours 2>&1 | grep -c "'blue' is not one of")" -eq 1
 
 check "every recipe that ships is listed" test "$("$cotangent" train --list | wc -l)" -ge 12
 check "--describe names the settings of a model" test "$("$cotangent" train --describe cnn | grep -c width)" -ge 1

@@ -521,3 +521,14 @@ TEST(a_vjp_that_reads_what_its_op_does_not_save_is_an_error) {
     CHECK(!ct_backward(ct_sum(y)));
     CHECK_ERROR(CT_ERR_STATE, "mul: b has a shape but no data: a vjp reads only what its op saves");
 }
+
+TEST(a_leaf_that_was_frozen_between_forward_and_backward_gets_its_gradient_when_it_is_wanted_again) {
+    ct_tensor *x = ct_require_grad(F64(CT_DIMS(2), 1, 2)), *y = ct_sum(ct_square(x));
+    CHECK(ct_forgo_grad(x) && !ct_requires_grad(x) && !ct_grad_of(x));
+    CHECK(ct_require_grad(x) == x);
+    CHECK(ct_backward(y));
+    CHECK_VALUES(ct_grad_of(x), CT_DIMS(2), 0, 2, 4);
+    CHECK(ct_forgo_grad(x) && !ct_grad_of(x));
+    ct_require_grad(x);
+    CHECK(!ct_grad_of(x)); /* forgotten */
+}

@@ -342,10 +342,61 @@ TEST(csv_is_standardised_by_the_training_set) {
     CHECK_REFUSED(ct_dataset_csv(put_text("b.csv", "x,k,c,y\n7,r,8,u\n"), .like = train), CT_ERR_IO, "dataset_csv",
                   "b.csv, line 2, column k: 'r' is not one of the 2 categories that are known");
     CHECK_REFUSED(ct_dataset_csv(put_text("b.csv", "x,m,c,y\n7,q,8,u\n"), .like = train), CT_ERR_VALUE, "dataset_csv",
-                  "b.csv: column 1 is m; in the dataset that it is to be like it is k");
-    CHECK_REFUSED(ct_dataset_csv(put_text("b.csv", "x,y\n7,u\n"), .like = train), CT_ERR_VALUE, "dataset_csv",
-                  "b.csv: has 2 columns; the dataset that it is to be like has 4");
+                  "b.csv: has no column k; the dataset that it is to be like has one");
+    CHECK_REFUSED(ct_dataset_csv(put_text("b.csv", "k,x,c,y\nq,7,8,u\n"), .like = train), CT_ERR_VALUE, "dataset_csv",
+                  "b.csv: column 0 is k; in the dataset that it is to be like it is x");
+    CHECK_REFUSED(ct_dataset_csv(put_text("b.csv", "x,k,c,y,z\n7,q,8,u,1\n"), .like = train), CT_ERR_VALUE,
+                  "dataset_csv", "b.csv: has 5 columns; the dataset that it is to be like has 4");
     ct_dataset_free(train);
+    clean();
+}
+
+/* What a bent state does: each of these in place of what was put. */
+static void check_bent_csv(const ct_dataset *train, const char *name, const int64_t *values, int64_t n) {
+    ct_state *whole = ct_state_new(), *bent = ct_state_new();
+    REQUIRE(ct_csv_put_state(train, whole, ""));
+    for (int64_t i = 0; i < ct_state_count(whole); i++)
+        if (strcmp(ct_state_name(whole, i), name) == 0) ct_state_put_integers(bent, name, values, n);
+        else ct_state_put(bent, ct_state_name(whole, i), ct_state_at(whole, i));
+    CHECK(!ct_csv_take_state(bent, "") && ct_error_code() == CT_ERR_IO);
+    ct_error_clear();
+    ct_state_free(whole);
+    ct_state_free(bent);
+}
+
+TEST(how_csv_is_read_can_be_stored) {
+    ct_dataset *train =
+        ct_dataset_csv(put_text("a.csv", "x,\"k\nl\",c,y\n1,p,7,u\n3,q,7,v\n5,p,7,u\n"), .standardise = true);
+    ct_state *state = ct_state_new();
+    REQUIRE(train && ct_csv_put_state(train, state, "csv."));
+    ct_dataset_free(train);
+    ct_dataset *like = ct_csv_take_state(state, "csv.");
+    REQUIRE(like);
+    CHECK(ct_dataset_count(like) == 0 && ct_dataset_classes(like) == 2);
+    CHECK_TEXT(ct_dataset_class_name(like, 1), "v");
+    CHECK_TEXT(ct_csv_column_at(like, 1)->name, "k\nl");
+    CHECK_TEXT(ct_csv_category(like, 1, 1), "q");
+    CHECK(ct_csv_column_at(like, 3)->target && !ct_csv_column_at(like, 2)->target && !ct_csv_column_at(like, 4));
+    ct_dataset *test = ct_dataset_csv(put_text("b.csv", "x,\"k\nl\",c,y\n7,q,8,v\n"), .like = like);
+    REQUIRE(test);
+    CHECK_NEAR(value(test, 0, 0, 0), 4 / sqrt(8.0 / 3), 1e-6);
+    CHECK(value(test, 0, 0, 1) == 1 && ct_dataset_label(test, 0) == 1 && ct_dataset_classes(test) == 2);
+    ct_dataset_free(test);
+    CHECK(!ct_csv_take_state(state, "else.") && ct_error_code() == CT_ERR_IO);
+    ct_error_clear();
+    check_bent_csv(like, "facts", (int64_t[]){4, 0, 1}, 3);
+    check_bent_csv(like, "facts", (int64_t[]){2, 0, 1}, 3); /* a class needs categories */
+    check_bent_csv(like, "facts", (int64_t[]){0, 0}, 2);
+    check_bent_csv(like, "categories", (int64_t[]){0, 2, 0, 3}, 4);
+    check_bent_csv(like, "categories", (int64_t[]){0, 2, 0, -1}, 4);
+    check_bent_csv(like, "categories", (int64_t[]){0, INT64_MAX, 0, 2}, 4);
+    check_bent_csv(like, "categories", (int64_t[]){0}, 1);
+    check_bent_csv(like, "numbers", (int64_t[]){0}, 1);
+    check_bent_csv(like, "texts", (int64_t[]){0}, 1);
+    CHECK(!ct_csv_put_state(NULL, state, "") && ct_error_code() == CT_ERR_VALUE);
+    ct_error_clear();
+    ct_dataset_free(like);
+    ct_state_free(state);
     clean();
 }
 

@@ -196,6 +196,16 @@ TEST(wrong_options_are_refused_when_a_layer_is_made) {
     CHECK_ERROR(CT_ERR_VALUE, "nn_linear: activation: 17 is not a value of its enum");
     CHECK(!ct_nn_activation((ct_activation)-1));
     CHECK_ERROR(CT_ERR_VALUE, "nn_activation: activation: -1 is not a value of its enum");
+    /* what a layer does not have is not left out in silence */
+    CHECK(!ct_nn_lp_pool2d(2, 3, .pad = 1));
+    CHECK_ERROR(CT_ERR_VALUE, "nn_lp_pool2d: this pool has no padding");
+    CHECK(!ct_nn_gru_cell(4, 4, .bidirectional = true));
+    CHECK_ERROR(CT_ERR_VALUE, "nn_gru_cell: one step has neither two directions nor a dropout");
+    CHECK(!ct_nn_unet(2, 4, .dropout = 0.5));
+    CHECK_ERROR(CT_ERR_VALUE, "nn_unet: dropout is 0.5; this model has none");
+    CHECK(!ct_nn_mlp((ct_dims){.n = 1000}, CT_ACT_RELU));
+    CHECK(ct_error_code() == CT_ERR_VALUE);
+    ct_error_clear();
 }
 
 /* ---- Running ---- */

@@ -91,6 +91,20 @@ TEST(weights_alone_and_out_of_a_checkpoint) {
     remove_own_folder();
 }
 
+TEST(weights_go_through_a_pipe_with_their_checksum) {
+    training a;
+    REQUIRE(training_make(&a, 4, 20, 0));
+    CHECK(ct_save(own_file("file"), a.run.net) && mkfifo(own_file("pipe"), 0600) == 0);
+    char command[1200];
+    snprintf(command, sizeof command, "cat %s >%s &", own_file("pipe"), own_file("copy"));
+    CHECK(system(command) == 0);
+    CHECK(ct_save(own_file("pipe"), a.run.net));
+    for (int i = 0; i < 200 && !same_files(own_file("copy"), own_file("file")); i++) usleep(50000);
+    CHECK(same_files(own_file("copy"), own_file("file")));
+    training_free(&a);
+    remove_own_folder();
+}
+
 TEST(another_network_is_refused_and_stays) {
     NEEDS_JSON();
     training a, b;

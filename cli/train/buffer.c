@@ -48,26 +48,86 @@ void buffer_free(buffer *b) {
     *b = (buffer){0};
 }
 
-void buffer_html(buffer *b, const char *text) {
-    for (; *text; text++) switch (*text) {
-        case '<': buffer_text(b, "&lt;"); break;
-        case '>': buffer_text(b, "&gt;"); break;
-        case '&': buffer_text(b, "&amp;"); break;
-        case '"': buffer_text(b, "&quot;"); break;
-        default: buffer_bytes(b, text, 1);
-        }
+/* ---- Characters ---- */
+
+/* The bytes of the character that a text begins with, and its number; 0 when they are not UTF-8. */
+static size_t character(const char *text, uint32_t *number) {
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    const unsigned char *s = (const unsigned char *)text;
+    const size_t n = s[0] < 0x80 ? 1 : s[0] >> 5 == 6 ? 2 : s[0] >> 4 == 14 ? 3 : s[0] >> 3 == 30 ? 4 : 0;
+    *number = n == 1 ? s[0] : n ? s[0] & 0x7fu >> n : 0;
+    for (size_t i = 1; i < n; i++) {
+        if (s[i] >> 6 != 2) return 0; /* the zero at the end as well */
+        *number = *number << 6 | (s[i] & 63);
+    }
+    return n && (*number < least[n] || *number > 0x10ffff || *number >> 11 == 27) ? 0 : n;
+}
+
+static bool is_control(uint32_t number) { return number < 32 || (number >= 127 && number < 160); }
+
+static const char unknown[] = "\xef\xbf\xbd";
+
+/* Gives each character of a text to `add`, and U+FFFD for each byte that belongs to none. */
+static void each_character(buffer *b, const char *text, const void *context,
+                           void (*add)(buffer *b, const char *at, size_t n, uint32_t number, const void *context)) {
+    for (uint32_t number; *text;) {
+        const size_t n = character(text, &number);
+        if (n) add(b, text, n, number, context);
+        else buffer_text(b, unknown);
+        text += n ? n : 1;
+    }
+}
+
+static void add_clean(buffer *b, const char *at, size_t n, uint32_t number, const void *keep) {
+    if (is_control(number) && !(n == 1 && strchr(keep, *at))) buffer_text(b, unknown);
+    else buffer_bytes(b, at, n);
+}
+
+void buffer_clean(buffer *b, const char *text, const char *keep) {
+    each_character(b, text, keep, add_clean);
+    buffer_bytes(b, "", 0); /* so that there is a text */
+}
+
+static void add_html(buffer *b, const char *at, size_t n, uint32_t number, const void *context) {
+    switch (number) {
+    case '<': buffer_text(b, "&lt;"); break;
+    case '>': buffer_text(b, "&gt;"); break;
+    case '&': buffer_text(b, "&amp;"); break;
+    case '"': buffer_text(b, "&quot;"); break;
+    default: add_clean(b, at, n, number, context);
+    }
+}
+
+void buffer_html(buffer *b, const char *text) { each_character(b, text, "\n\r\t", add_html); }
+
+static void add_json(buffer *b, const char *at, size_t n, uint32_t number, const void *context) {
+    (void)context;
+    if (number == '"' || number == '\\') buffer_add(b, "\\%c", *at);
+    else if (number == '\n') buffer_text(b, "\\n");
+    else if (is_control(number)) buffer_add(b, "\\u%04x", (unsigned)number);
+    else buffer_bytes(b, at, n);
 }
 
 void buffer_json(buffer *b, const char *text) {
     buffer_text(b, "\"");
-    for (; *text; text++) {
-        const unsigned char c = (unsigned char)*text;
-        if (c == '"' || c == '\\') buffer_add(b, "\\%c", c);
-        else if (c == '\n') buffer_text(b, "\\n");
-        else if (c < 32 || c == 127) buffer_add(b, "\\u%04x", c);
-        else buffer_bytes(b, text, 1);
-    }
+    each_character(b, text, NULL, add_json);
     buffer_text(b, "\"");
+}
+
+size_t text_cut(const char *text, size_t most) {
+    size_t n = strlen(text);
+    if (n <= most) return n;
+    for (n = most; n > 0 && (text[n] & 0xc0) == 0x80;) n--;
+    return n;
+}
+
+bool text_is_utf8(const char *text) {
+    for (uint32_t number; *text;) {
+        const size_t n = character(text, &number);
+        if (n == 0) return false;
+        text += n;
+    }
+    return true;
 }
 
 void buffer_base64(buffer *b, const void *bytes, size_t n) {

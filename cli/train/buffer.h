@@ -16,7 +16,14 @@ void buffer_text(buffer *b, const char *text);
 void buffer_add(buffer *b, const char *format, ...) CT_PRINTF(2, 3);
 void buffer_free(buffer *b);
 
-/* For web pages: < > & and quotes as entities. For JSON: with the quotes around it. */
+/* A text as UTF-8 that is safe to show: what is not UTF-8, and control characters but those of `keep`, become U+FFFD. */
+void buffer_clean(buffer *b, const char *text, const char *keep);
+/* How many of the first `most` bytes make whole characters. */
+size_t text_cut(const char *text, size_t most);
+bool text_is_utf8(const char *text);
+
+/* For web pages: < > & and quotes as entities, line ends and tabs kept. For JSON: with the quotes around it. What is not UTF-8
+ * becomes U+FFFD in both. */
 void buffer_html(buffer *b, const char *text);
 void buffer_json(buffer *b, const char *text);
 void buffer_base64(buffer *b, const void *bytes, size_t n);

@@ -69,14 +69,20 @@ static bool open_csv(learner *l) {
                                     .separator = data->separator[0],
                                     .no_header = !data->header,
                                     .regression = data->regression,
-                                    .categorical = data->categorical[0] ? data->categorical : NULL};
+                                    .categorical = data->categorical[0] ? data->categorical : NULL,
+                                    .like = l->encoding};
     l->train = ct_dataset_csv_p(data->path, &options);
-    if (!l->train || !data->test[0]) return l->train && split(l);
+    if (!l->train) return false;
+    if (!l->encoding) l->encoding = ct_dataset_keep(l->train);
+    if (!data->test[0]) return split(l);
     ct_csv_options like = options;
-    like.like = l->train;
+    like.like = l->encoding;
     l->valid = ct_dataset_csv_p(data->test, &like);
     return l->valid != NULL;
 }
+
+/* The library's error, with the file in front where it does not name it. */
+static bool fail_in(const char *path) { return strstr(ct_error(), path) ? false : recipe_fail_at(NULL, path); }
 
 static bool open_text(learner *l) {
     const recipe_data *data = &l->recipe->data;
@@ -87,14 +93,14 @@ static bool open_text(learner *l) {
                                      .validation = data->validation,
                                      .vocabulary = l->vocabulary}; /* of a checkpoint, or NULL */
     l->train = ct_dataset_text_p(data->path, data->length, &options);
-    if (!l->train) return false;
+    if (!l->train) return fail_in(data->path);
     if (!l->vocabulary) l->vocabulary = ct_vocabulary_keep((ct_vocabulary *)ct_text_vocabulary(l->train));
     ct_text_options held = options;
     held.part = l->whole ? CT_TEXT_ALL : CT_TEXT_VALIDATION;
     held.vocabulary = l->vocabulary;
     held.stride = 0; /* every character once */
     l->valid = ct_dataset_text_p(data->path, data->length, &held);
-    return l->valid != NULL;
+    return l->valid || fail_in(data->path);
 }
 
 static bool open_shapes(learner *l) {
@@ -124,7 +130,8 @@ static bool keep_class_names(learner *l) {
     for (int64_t i = 0; i < ct_dataset_classes(l->train); i++) {
         const char *name = ct_dataset_class_name(l->train, i);
         if (!name) break;
-        buffer_add(&names, "%s%s", i ? "\n" : "", name);
+        if (i) buffer_text(&names, "\n");
+        buffer_clean(&names, name, "");
     }
     buffer_bytes(&names, "", 0);
     if (names.failed) return ct_fail(CT_ERR_MEMORY, NULL, "out of memory");
@@ -162,8 +169,9 @@ bool learner_open_data(learner *l) {
                        data->kind == DATA_csv || data->kind == DATA_text ? "FILE" : "FOLDER");
     if (!open[data->kind](l) || !limit(l)) return false;
     if (ct_dataset_count(l->train) < 1 || ct_dataset_count(l->valid) < 1)
-        return ct_fail(CT_ERR_VALUE, NULL, "%s: %lld items to train on and %lld to validate on are too few", data->path,
-                       (long long)ct_dataset_count(l->train), (long long)ct_dataset_count(l->valid));
+        return ct_fail(CT_ERR_VALUE, NULL, "%s: %lld items to train on and %lld to validate on are too few",
+                       data->path[0] ? data->path : l->recipe->name, (long long)ct_dataset_count(l->train),
+                       (long long)ct_dataset_count(l->valid));
     return look(l);
 }
 
@@ -266,8 +274,8 @@ bool learner_measure(learner *l) {
         l->target_std = moments_std(&target);
     }
     if (right && r->normalise == NORMALISE_GIVEN && r->channels != 1 && r->channels != channels)
-        right = ct_fail(CT_ERR_VALUE, NULL, "%s: normalise has %d numbers and the data %lld channels", r->source,
-                        r->channels, (long long)channels);
+        right = tree_fail(tree_get(r->root, "normalise"), "normalise has %d numbers and the data %lld channels",
+                          r->channels, (long long)channels);
     for (int64_t c = 0; right && c < channels; c++) {
         const bool given = r->normalise == NORMALISE_GIVEN;
         const int64_t which = r->channels == 1 ? 0 : c;

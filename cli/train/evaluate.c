@@ -19,34 +19,47 @@ typedef struct counters {
 
 /* ---- Figures by name ---- */
 
-#define METRIC(name, expression)                              \
+enum { CLASSES = 1 << TASK_CLASSIFICATION, TOKENS = 1 << TASK_LANGUAGE, NUMBERS = 1 << TASK_REGRESSION };
+
+#define METRIC(name, fit, expression)                         \
     static double metric_##name(const counters *c) {          \
         const ct_confusion *confusion = c->result->confusion; \
         (void)confusion, (void)c;                             \
         return expression;                                    \
     }
-#define METRICS(X)                                                                  \
-    X(accuracy, ct_accuracy_value(&c->right))                                       \
-    X(top5, ct_accuracy_value(&c->top5))                                            \
-    X(precision, confusion ? ct_confusion_macro(confusion).precision : (double)NAN) \
-    X(recall, confusion ? ct_confusion_macro(confusion).recall : (double)NAN)       \
-    X(f1, confusion ? ct_confusion_macro(confusion).f1 : (double)NAN)               \
-    X(auc, c->auc ? ct_auc_value(c->auc) : (double)NAN)                             \
-    X(perplexity, ct_perplexity(&c->loss))                                          \
-    X(mae, ct_regression_mae(&c->regression))                                       \
-    X(rmse, ct_regression_rmse(&c->regression))                                     \
-    X(r2, ct_regression_r2(&c->regression))
+#define METRICS(X)                                                                           \
+    X(accuracy, CLASSES | TOKENS, ct_accuracy_value(&c->right))                              \
+    X(top5, CLASSES | TOKENS, ct_accuracy_value(&c->top5))                                   \
+    X(precision, CLASSES, confusion ? ct_confusion_macro(confusion).precision : (double)NAN) \
+    X(recall, CLASSES, confusion ? ct_confusion_macro(confusion).recall : (double)NAN)       \
+    X(f1, CLASSES, confusion ? ct_confusion_macro(confusion).f1 : (double)NAN)               \
+    X(auc, CLASSES, c->auc ? ct_auc_value(c->auc) : (double)NAN)                             \
+    X(perplexity, CLASSES | TOKENS, ct_perplexity(&c->loss))                                 \
+    X(mae, NUMBERS, ct_regression_mae(&c->regression))                                       \
+    X(rmse, NUMBERS, ct_regression_rmse(&c->regression))                                     \
+    X(r2, NUMBERS, ct_regression_r2(&c->regression))
 METRICS(METRIC)
 
 static const struct {
     const char *name;
+    int fit; /* the tasks that it is a figure of */
     double (*value)(const counters *c);
 } metrics[] = {
-#define METRIC_ROW(name, expression) {#name, metric_##name},
+#define METRIC_ROW(name, fit, expression) {#name, fit, metric_##name},
     METRICS(METRIC_ROW)};
 enum { METRIC_COUNT = sizeof metrics / sizeof *metrics };
 
 const char *metric_name_at(int i) { return i >= 0 && i < METRIC_COUNT ? metrics[i].name : NULL; }
+
+bool learner_check_metrics(const learner *l) {
+    const tree *list = tree_get(l->recipe->root, "metrics");
+    for (int i = 0; i < l->recipe->metric_count; i++)
+        for (int m = 0; m < METRIC_COUNT; m++)
+            if (strcmp(metrics[m].name, l->recipe->metrics[i]) == 0 && !(metrics[m].fit >> l->task & 1))
+                return tree_fail(list->at[i], "the metric %s is not for a task of %s", metrics[m].name,
+                                 tasks[l->task].name);
+    return true;
+}
 
 static double metric(const counters *c, const char *name) {
     for (int i = 0; i < METRIC_COUNT; i++)

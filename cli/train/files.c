@@ -12,7 +12,11 @@ enum { LONGEST = 1 << 20 };
 /* "a/b/tiny.yaml" -> "tiny" */
 static void base_name(const char *path, char *name, size_t capacity) {
     const char *slash = strrchr(path, '/');
-    snprintf(name, capacity, "%s", slash ? slash + 1 : path);
+    buffer clean = {0};
+    buffer_clean(&clean, slash ? slash + 1 : path, "");
+    const char *from = clean.failed ? "recipe" : clean.at;
+    snprintf(name, capacity, "%.*s", (int)text_cut(from, capacity - 1), from);
+    buffer_free(&clean);
     char *dot = strrchr(name, '.');
     if (dot && dot != name) *dot = 0;
 }
@@ -26,10 +30,18 @@ static bool fail_unknown(const char *name) {
                    nearest_text(near, sizeof near, name, names, n));
 }
 
+static const recipe_file *find(const char *name) {
+    for (const recipe_file *file = recipe_files; file->name; file++)
+        if (strcmp(file->name, name) == 0) return file;
+    return NULL;
+}
+
+bool recipe_exists(const char *name) { return find(name) || file_exists(name); }
+
 recipe *recipe_open(const char *name, const char *const *sets, int n) {
     char source[512], base[256];
-    for (const recipe_file *file = recipe_files; file->name; file++) {
-        if (strcmp(file->name, name) != 0) continue;
+    const recipe_file *file = find(name);
+    if (file) {
         snprintf(source, sizeof source, "recipes/%s.yaml", name);
         return recipe_parse(file->text, file->n, name, source, sets, n);
     }

@@ -64,8 +64,9 @@ static bool remember_line(journal *j, const char *line) {
                                              number_of(line, "", "rate")});
 }
 
-/* Keeps the lines of steps up to `step`; a line that was cut by a crash is dropped. */
-static bool take_back(journal *j, int64_t step) {
+/* Keeps the lines of steps up to `step`, and of epochs up to `epoch`: an epoch whose last step was saved may have been written
+ * down without being saved as done, and is then evaluated again. A line that was cut by a crash is dropped. */
+static bool take_back(journal *j, int64_t step, int64_t epoch) {
     size_t n = 0;
     if (!file_exists(j->path)) return true;
     char *text = file_read(j->path, (size_t)1 << 30, &n);
@@ -75,6 +76,7 @@ static bool take_back(journal *j, int64_t step) {
     for (char *line = text, *end; right && (end = strchr(line, '\n')); line = end + 1) {
         *end = 0;
         if (!(number_of(line, "", "step") <= (double)step)) continue;
+        if (strstr(line, "\"event\":\"epoch\"") && !(number_of(line, "", "epoch") <= (double)epoch)) continue;
         buffer_add(&kept, "%s\n", line);
         right = remember_line(j, line);
     }
@@ -85,11 +87,12 @@ static bool take_back(journal *j, int64_t step) {
     return right;
 }
 
-bool journal_open(journal *j, const char *folder, const task_info *task, bool resume, int64_t step, bool echo) {
+bool journal_open(journal *j, const char *folder, const task_info *task, bool resume, int64_t step, int64_t epoch,
+                  bool echo) {
     j->task = task;
     j->echo = echo;
     snprintf(j->path, sizeof j->path, "%s/log.jsonl", folder);
-    if (resume && !take_back(j, step)) return false;
+    if (resume && !take_back(j, step, epoch)) return false;
     j->file = fopen(j->path, resume ? "ab" : "wb");
     return j->file || ct_fail(CT_ERR_IO, NULL, "%s: %s", j->path, strerror(errno));
 }

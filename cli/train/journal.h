@@ -24,8 +24,10 @@ typedef struct journal {
     int step_count, step_capacity;
 } journal;
 
-/* Opens FOLDER/log.jsonl. With resume, what it says of steps after `step` is forgotten; otherwise it begins anew. */
-bool journal_open(journal *j, const char *folder, const task_info *task, bool resume, int64_t step, bool echo);
+/* Opens FOLDER/log.jsonl. With resume, what it says of steps after `step` and of epochs after
+ * `epoch` is forgotten; otherwise it begins anew. */
+bool journal_open(journal *j, const char *folder, const task_info *task, bool resume, int64_t step, int64_t epoch,
+                  bool echo);
 void journal_close(journal *j);
 
 bool journal_step(journal *j, int64_t epoch, int64_t step, double loss, double lr);

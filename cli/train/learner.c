@@ -47,7 +47,7 @@ bool learner_build(learner *l) {
     const part *model = &l->recipe->model;
     double values[MOST_SETTINGS];
     memcpy(values, model->values, sizeof values);
-    if (!check_input(l, model->info) || !set_loss(l)) return false;
+    if (!check_input(l, model->info) || !learner_check_metrics(l) || !set_loss(l)) return false;
     set_from_data(l, model, values);
     ct_seed((uint64_t)l->recipe->seed);
     ct_scope {
@@ -59,6 +59,7 @@ bool learner_build(learner *l) {
 void learner_close(learner *l) {
     ct_dataset_free(l->train);
     ct_dataset_free(l->valid);
+    ct_dataset_free(l->encoding);
     ct_vocabulary_free(l->vocabulary);
     ct_drop(l->mean);
     ct_drop(l->std);
@@ -97,32 +98,52 @@ const char *learner_class_name(const learner *l, int64_t label) {
     char *to = text[next++ % 8];
     const char *at = l->class_names ? l->class_names : "";
     for (int64_t i = 0; i < label && at; i++) at = strchr(at, '\n') ? strchr(at, '\n') + 1 : NULL;
-    if (at && *at) snprintf(to, sizeof text[0], "%.*s", (int)(strcspn(at, "\n") < 79 ? strcspn(at, "\n") : 79), at);
-    else snprintf(to, sizeof text[0], "%lld", (long long)label);
+    const size_t length = at ? strcspn(at, "\n") : 0, most = sizeof text[0] - 1;
+    if (length == 0) snprintf(to, sizeof text[0], "%lld", (long long)label);
+    else snprintf(to, sizeof text[0], "%.*s", (int)(length <= most ? length : text_cut(at, most)), at);
     return to;
 }
 
 /* ---- Checkpoints ---- */
 
+enum { FORM = 2 }; /* counts up when what is stored changes */
+
 bool learner_put(const learner *l, ct_state *extra) {
     buffer text = {0};
+    const int64_t form[] = {FORM};
     const int64_t facts[] = {l->task, l->classes, l->item.n, l->item.d[0], l->item.d[1], l->item.d[2]};
     const double numbers[] = {l->target_mean, l->target_std};
     bool right = recipe_text(l->recipe, &text) && ct_state_put_text(extra, "recipe", text.at) &&
                  ct_state_put_text(extra, "recipe_name", l->recipe->name) &&
                  ct_state_put_text(extra, "class_names", l->class_names) &&
-                 ct_state_put_integers(extra, "facts", facts, 6) && ct_state_put_numbers(extra, "target", numbers, 2);
+                 ct_state_put_integers(extra, "form", form, 1) && ct_state_put_integers(extra, "facts", facts, 6) &&
+                 ct_state_put_numbers(extra, "target", numbers, 2);
     buffer_free(&text);
     if (right && l->vocabulary) right = ct_state_put_text(extra, "vocabulary", ct_vocabulary_text(l->vocabulary));
+    if (right && l->encoding) right = ct_csv_put_state(l->encoding, extra, "csv.");
     if (right && l->mean) right = ct_state_put(extra, "mean", l->mean) && ct_state_put(extra, "std", l->std);
     return right;
 }
 
+bool learner_take_encoding(learner *l, const ct_state *state, const char *path) {
+    int64_t form = 0;
+    if (!ct_state_get(state, "extra.form") || !ct_state_integers(state, "extra.form", &form, 1) || form != FORM) {
+        ct_error_clear();
+        return ct_fail(CT_ERR_IO, NULL, "%s: the checkpoint is of the form %lld, and this program knows %d", path,
+                       (long long)form, FORM);
+    }
+    if (!ct_state_get(state, "extra.csv.facts")) return true;
+    l->encoding = ct_csv_take_state(state, "extra.csv.");
+    return l->encoding || recipe_fail_at(NULL, path);
+}
+
 static bool take(learner *l, const ct_state *state, const char *path) {
+    buffer class_names = {0};
     int64_t facts[6];
     double numbers[2];
     const char *names = ct_state_text(state, "extra.class_names"),
                *vocabulary = ct_state_text(state, "extra.vocabulary");
+    if (!learner_take_encoding(l, state, path)) return false;
     if (!ct_state_integers(state, "extra.facts", facts, 6) || !ct_state_numbers(state, "extra.target", numbers, 2))
         return false;
     if (facts[0] < 0 || facts[0] > TASK_REGRESSION || facts[1] < 1 || facts[2] < 0 || facts[2] > 3)
@@ -133,7 +154,9 @@ static bool take(learner *l, const ct_state *state, const char *path) {
     for (int i = 0; i < 3; i++) l->item.d[i] = facts[3 + i];
     l->target_mean = numbers[0];
     l->target_std = numbers[1];
-    l->class_names = text_copy(names ? names : "");
+    buffer_clean(&class_names, names ? names : "", "\n");
+    if (class_names.failed) return ct_fail(CT_ERR_MEMORY, NULL, "out of memory");
+    l->class_names = class_names.at;
     if (vocabulary)
         l->vocabulary = *vocabulary ? ct_vocabulary_characters(vocabulary, strlen(vocabulary)) : ct_vocabulary_bytes();
     if (ct_state_get(state, "extra.mean")) l->mean = ct_keep(ct_state_get(state, "extra.mean"));

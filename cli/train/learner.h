@@ -29,6 +29,7 @@ typedef struct learner {
     int64_t classes;           /* outputs: classes, size of the vocabulary, numbers of a regression */
     char *class_names;         /* one a line; "" when there are none */
     ct_vocabulary *vocabulary;
+    ct_dataset *encoding;           /* how a table is read: the training set, or without items from a checkpoint */
     ct_tensor *mean, *std;          /* of x, that broadcast to a batch; NULL: x is taken as it is */
     double target_mean, target_std; /* of a regression */
     /* the network */
@@ -46,7 +47,12 @@ bool learner_measure(learner *l);
 /* The network of the recipe for that data; its random numbers come from the recipe's seed. */
 bool learner_build(learner *l);
 void learner_close(learner *l);
+/* An error where the recipe asks for a figure that the task has not (evaluate.c). */
+bool learner_check_metrics(const learner *l);
 
+/* What was stored of how data is read: set it before data is opened for a network that is there already. True, and nothing done,
+ * where nothing was; an error where the checkpoint has another form. */
+bool learner_take_encoding(learner *l, const ct_state *state, const char *path);
 /* What a checkpoint has to know beside weights; and a learner without data from a checkpoint, with its network in eval mode.
  * The recipe is then the learner's own: free it after learner_close. */
 bool learner_put(const learner *l, ct_state *extra);
@@ -88,7 +94,8 @@ typedef struct evaluation {
 bool evaluate(learner *l, ct_loader *batches, const volatile int *stop, evaluation *result);
 void evaluation_free(evaluation *e);
 
-/* Text that goes on from a prompt. NULL with an error; for the caller to free. */
+/* Text that goes on from a prompt: the prompt and then each piece is also given to `piece`, unless that is NULL. NULL with an
+ * error; for the caller to free. */
 typedef struct sampling {
     int64_t tokens;
     double temperature; /* 0: always the most likely */

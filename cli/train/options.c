@@ -49,7 +49,10 @@ bool option_device(const char *text, ct_device *device) {
             fprintf(stderr, "error: --device %s: %s\n", text, missing);
             return false;
         }
-        *device = (ct_device){(ct_device_type)type, text[n] ? atoi(text + n + 1) : 0};
+        int64_t number = 0;
+        const tree node = {.kind = TREE_TEXT, .text = (char *)text + n + 1};
+        if (text[n] && !(tree_integer(&node, &number) && number >= 0 && number < 1 << 16)) break;
+        *device = (ct_device){(ct_device_type)type, (int)number};
         return true;
     }
     fprintf(stderr, "error: --device is cpu, cuda or webgpu, or with a number as in cuda:1, not '%s'\n", text);
@@ -78,6 +81,7 @@ bool option_threads(const char *text) {
 
 bool option_set(option_sets *sets, const char *key, const char *value) {
     buffer b = {0};
+    if (!text_is_utf8(value)) return ct_fail(CT_ERR_VALUE, NULL, "--set %s: this is not UTF-8", key ? key : value);
     if (key) buffer_add(&b, "%s=", key);
     if (key && strcmp(key, "data.path") == 0) buffer_json(&b, value); /* a path is never a list or a number */
     else buffer_text(&b, value);

@@ -336,12 +336,20 @@ static bool apply_set(recipe *r, const char *set) {
         return ct_fail(CT_ERR_VALUE, NULL, "--set %s: this is not of the form key=value", set);
     char path[256];
     snprintf(path, sizeof path, "%.*s", (int)(equals - set), set);
-    tree *value = tree_parse(equals + 1, strlen(equals + 1), set);
+    tree *value = tree_parse(equals + 1, strlen(equals + 1), "");
     if (value && value->kind == TREE_MAP && value->n == 0) { /* nothing after the = */
         tree_free(value);
         value = tree_new(TREE_TEXT, NULL, "");
     }
-    if (!value) return false;
+    if (!value) { /* ":1: this is not YAML": what is given has one line, and no file */
+        char text[1024];
+        const char *at = ct_error();
+        if (at[0] == ':') at += 1 + strspn(at + 1, "0123456789: ");
+        snprintf(text, sizeof text, "%s", at);
+        const ct_code code = ct_error_code();
+        ct_error_clear();
+        return ct_fail(code, NULL, "--set %s: %s", set, text);
+    }
     tree_set_place(value, set);
     return tree_put(r->root, path, value);
 }
@@ -386,13 +394,28 @@ bool recipe_text(const recipe *r, buffer *b) {
     return !b->failed || ct_fail(CT_ERR_MEMORY, NULL, "out of memory");
 }
 
+/* Whether a text has that word in it. */
+static bool mentions(const char *text, const char *word) {
+    static const char inside[] = "abcdefghijklmnopqrstuvwxyz_0123456789";
+    const size_t n = strlen(word);
+    for (const char *at = text; n && (at = strstr(at, word)); at++)
+        if ((at == text || !strchr(inside, at[-1])) && (!at[n] || !strchr(inside, at[n]))) return true;
+    return false;
+}
+
 bool recipe_fail_at(const tree *node, const char *what) {
     if (ct_ok()) return false;
     const ct_code code = ct_error_code();
     char text[1024];
     snprintf(text, sizeof text, "%s", ct_error());
     ct_error_clear();
+    for (int i = 0; node && node->kind == TREE_MAP && i < node->n; i++)
+        if (mentions(text, node->at[i]->key)) { /* a setting may stand elsewhere than what it is of */
+            node = node->at[i];
+            break;
+        }
     if (node && node->line) return ct_fail(code, NULL, "%s:%d: %s", node->source, node->line, text);
+    if (node && *node->source) return ct_fail(code, NULL, "--set %s: %s", node->source, text);
     return ct_fail(code, NULL, "%s: %s", what, text);
 }
 

@@ -77,6 +77,7 @@ recipe *recipe_open(const char *name, const char *const *sets, int n);
 /* From text: of a checkpoint, or of a fuzzer. source is for messages and copied. */
 recipe *recipe_parse(const char *text, size_t n, const char *name, const char *source, const char *const *sets,
                      int set_count);
+bool recipe_exists(const char *name); /* one that ships, or a file */
 void recipe_free(recipe *r);
 /* All of it in one form, for checkpoints and the report. */
 bool recipe_text(const recipe *r, buffer *b);

@@ -143,32 +143,14 @@ static void row(buffer *b, const char *name, const char *value) {
     buffer_text(b, "</td></tr>\n");
 }
 
-/* A word as a shell takes it. */
-static void write_shell(buffer *b, const char *word) {
-    if (*word && !strpbrk(word, " \t\n'\"\\$`!*?[](){}<>|&;#~")) buffer_html(b, word);
-    else {
-        buffer_text(b, "'");
-        for (const char *c = word; *c; c++) {
-            const char one[2] = {*c, 0};
-            if (*c == '\'') buffer_text(b, "'\\''");
-            else buffer_html(b, one);
-        }
-        buffer_text(b, "'");
-    }
-}
-
 bool report_reproduce(buffer *b, trainer *t) {
     struct utsname machine;
     char text[256];
     report_section(b, "Again",
                    "The same command gives the same numbers, to the bit, at any number of threads on the same level of "
                    "vector instructions.");
-    buffer_text(b, "<div class=\"panel\"><pre>cotangent train ");
-    write_shell(b, t->options->recipe ? t->options->recipe : t->recipe->name);
-    for (int i = 0; i < t->options->set_count; i++) {
-        buffer_text(b, " --set ");
-        write_shell(b, t->options->sets[i]);
-    }
+    buffer_text(b, "<div class=\"panel\"><pre>");
+    buffer_html(b, t->command);
     buffer_text(b, "</pre></div><h3></h3><div class=\"panel\"><table>\n");
     row(b, "Cotangent", ct_version());
     snprintf(text, sizeof text, "%lld", (long long)t->recipe->seed);

@@ -56,17 +56,52 @@ bool trainer_choose_folder(trainer *t) {
     return true;
 }
 
-bool trainer_make_folder(trainer *t) { return make_folders(t->out); }
+bool trainer_make_folder(trainer *t) {
+    if (t->options->out) return make_folders(t->out);
+    /* The number may have been taken meanwhile by another run that was begun at the same time. */
+    while (make_folders("runs")) {
+        if (mkdir(t->out, 0777) == 0) return true;
+        if (errno != EEXIST)
+            return ct_fail(CT_ERR_IO, NULL, "%s: the folder cannot be made: %s", t->out, strerror(errno));
+        number_folder(t, t->recipe->name);
+    }
+    return false;
+}
+
+/* A word as a shell takes it. */
+static void add_word(buffer *b, const char *word) {
+    const bool plain = *word && !strpbrk(word, " \t\n'\"\\$`!*?[](){}<>|&;#~");
+    buffer_text(b, plain ? " " : " '");
+    for (const char *c = word; *c; c++)
+        if (*c == '\'') buffer_text(b, "'\\''");
+        else buffer_bytes(b, c, 1);
+    if (!plain) buffer_text(b, "'");
+}
+
+/* What began this run, without what changes nothing about its numbers. */
+static bool keep_command(trainer *t) {
+    buffer raw = {0}, clean = {0};
+    buffer_text(&raw, "cotangent train");
+    add_word(&raw, t->options->recipe);
+    for (int i = 0; i < t->options->set_count; i++) {
+        buffer_text(&raw, " --set");
+        add_word(&raw, t->options->sets[i]);
+    }
+    if (!raw.failed) buffer_clean(&clean, raw.at, "\n\t");
+    t->command = clean.at;
+    const bool right = !raw.failed && !clean.failed;
+    buffer_free(&raw);
+    return right || ct_fail(CT_ERR_MEMORY, NULL, "out of memory");
+}
 
 bool trainer_open_recipe(trainer *t) {
     const trainer_options *o = t->options;
     if (o->recipe) {
         t->recipe = recipe_open(o->recipe, o->sets, o->set_count);
         if (!t->recipe) return false;
-    } else if (!o->out)
-        return ct_fail(CT_ERR_VALUE, NULL, "--resume without a recipe needs --out FOLDER, that of the run");
+    }
     if (!trainer_choose_folder(t)) return false;
-    if (!o->resume) return true;
+    if (!o->resume) return keep_command(t);
     char path[4096 + 32];
     checkpoint_path(t, path, sizeof path);
     ct_state *state = ct_safetensors_load(path);
@@ -78,20 +113,24 @@ bool trainer_open_recipe(trainer *t) {
     /* without a recipe on the command line, that of the checkpoint, with what --set says */
     if (before && !t->recipe)
         t->recipe = recipe_parse(text, strlen(text), name ? name : "recipe", path, o->sets, o->set_count);
-    const bool right = before && t->recipe && recipe_check_same(t->recipe, before, t->out);
+    const char *command = state ? ct_state_text(state, "extra.command") : NULL;
+    const bool right = before && t->recipe && recipe_check_same(t->recipe, before, t->out) &&
+                       learner_take_encoding(&t->learner, state, path) &&
+                       (t->command = text_copy(command ? command : ""));
     recipe_free(before);
     ct_state_free(state);
     return right;
 }
 
-enum { NUMBERS = 6, INTEGERS = 3 };
+enum { NUMBERS = 6, INTEGERS = 2 };
 
 static ct_state *make_extra(trainer *t) {
     ct_state *extra = ct_state_new();
     const double numbers[NUMBERS] = {t->loss_sum,      t->score_sum,       t->best_score,
                                      (double)t->items, (double)t->targets, t->best_loss};
-    const int64_t integers[INTEGERS] = {t->best_epoch, t->total_steps, 1 /* version of this form */};
-    if (extra && learner_put(&t->learner, extra) && ct_state_put_numbers(extra, "progress", numbers, NUMBERS) &&
+    const int64_t integers[INTEGERS] = {t->best_epoch, t->total_steps};
+    if (extra && learner_put(&t->learner, extra) && ct_state_put_text(extra, "command", t->command) &&
+        ct_state_put_numbers(extra, "progress", numbers, NUMBERS) &&
         ct_state_put_integers(extra, "counts", integers, INTEGERS))
         return extra;
     ct_state_free(extra);
@@ -104,6 +143,7 @@ bool trainer_save(trainer *t) {
     ct_state_free(t->run.extra);
     t->run.extra = NULL;
     t->saved = seconds_now();
+    t->stored = t->stored || right;
     return right;
 }
 
@@ -113,6 +153,14 @@ bool trainer_save_best(trainer *t) {
     const bool right = run.extra && ct_run_save(&run, t->out, "best");
     ct_state_free(run.extra);
     return right;
+}
+
+/* What a checkpoint says of where the run is. */
+static bool is_sane(const trainer *t, const double *numbers, const int64_t *integers) {
+    const int64_t an_epoch = ct_loader_batches(t->batches), epoch = t->run.epoch, step = t->run.step;
+    return epoch >= 0 && epoch <= t->recipe->epochs && step >= epoch * an_epoch && step <= (epoch + 1) * an_epoch &&
+           step <= t->total_steps && numbers[3] >= 0 && numbers[3] < 0x1p53 && numbers[4] >= 0 && numbers[4] < 0x1p53 &&
+           integers[0] >= 0 && integers[0] <= epoch;
 }
 
 bool trainer_resume(trainer *t) {
@@ -127,6 +175,10 @@ bool trainer_resume(trainer *t) {
     ct_state_free(t->run.extra);
     t->run.extra = NULL;
     if (!right) return false;
+    if (integers[1] != t->total_steps)
+        return ct_fail(CT_ERR_STATE, NULL, "%s was to take %lld steps and would now take %lld: the data has changed",
+                       t->out, (long long)integers[1], (long long)t->total_steps);
+    if (!is_sane(t, numbers, integers)) return ct_fail(CT_ERR_IO, NULL, "%s: the checkpoint contradicts itself", path);
     t->loss_sum = numbers[0];
     t->score_sum = numbers[1];
     t->best_score = numbers[2];
@@ -134,7 +186,5 @@ bool trainer_resume(trainer *t) {
     t->targets = (int64_t)numbers[4];
     t->best_loss = numbers[5];
     t->best_epoch = integers[0];
-    if (integers[1] == t->total_steps) return true;
-    return ct_fail(CT_ERR_STATE, NULL, "%s was to take %lld steps and would now take %lld: the data has changed",
-                   t->out, (long long)integers[1], (long long)t->total_steps);
+    return true;
 }

@@ -46,13 +46,40 @@ static int64_t draw(const float *logits, int64_t n, const sampling *how, uint64_
     return best;
 }
 
-/* What the network says after the last `context` of n tokens, into logits. */
-static bool look_ahead(learner *l, const int64_t *tokens, int64_t n, int64_t context, float *logits) {
+/* A text on its way: its tokens, and what a recurrent network remembers of those that it has seen. */
+typedef struct writing {
+    int64_t *tokens, n, seen;
+    ct_tensor *memory[2]; /* h and c, kept; NULL at the start */
+} writing;
+
+/* By convention a model of tokens that takes several tensors takes its state: tokens, h, c. */
+static bool is_recurrent(const learner *l) { return ct_module_type(l->net)->forward_n != NULL; }
+
+/* Only what is new goes through a recurrent network, so that a token costs the same however long the text is. */
+static ct_tensor *go_on(learner *l, writing *w, ct_tensor *x) {
+    ct_tensor *in[3] = {x, w->memory[0], w->memory[1]}, *out[3];
+    bool right = false;
+    ct_autocast(l->recipe->precision) { right = ct_forward_n(l->net, in, w->seen ? 3 : 1, out, 3); }
+    if (!right) return NULL;
+    for (int i = 0; i < 2; i++) {
+        ct_drop(w->memory[i]);
+        w->memory[i] = ct_keep(out[i + 1]);
+    }
+    w->seen = w->n;
+    return ct_reshape(ct_cast(out[0], CT_F32), CT_DIMS(-1, l->classes));
+}
+
+/* What the network says after the tokens so far, into logits. One that is not recurrent sees the last of them, as many as it
+ * was trained on. */
+static bool look_ahead(learner *l, writing *w, float *logits) {
+    const int64_t context = l->item.n ? l->item.d[0] : 1;
+    const bool recurrent = is_recurrent(l);
+    const int64_t used = recurrent ? w->n - w->seen : w->n < context ? w->n : context;
     bool right = false;
     ct_no_grad {
         ct_scope {
-            const int64_t used = n < context ? n : context;
-            ct_tensor *y = learner_forward(l, ct_from_data(tokens + n - used, CT_DIMS(1, used), CT_I64));
+            ct_tensor *x = ct_from_data(w->tokens + w->n - used, CT_DIMS(1, used), CT_I64);
+            ct_tensor *y = !x ? NULL : recurrent ? go_on(l, w, x) : learner_forward(l, x);
             y = ct_contiguous(ct_narrow(y, 0, used - 1, 1));
             right = y && ct_read(y, logits, (size_t)l->classes * sizeof *logits);
         }
@@ -70,33 +97,39 @@ static bool encode(learner *l, const char *prompt, int64_t *tokens, int64_t *n) 
     return right;
 }
 
+/* The prompt, or where there is none a line end, or else the first token. */
+static bool begin(learner *l, const char *prompt, writing *w) {
+    if (!encode(l, prompt, w->tokens, &w->n)) return false;
+    if (w->n > 0 || encode(l, "\n", w->tokens, &w->n)) return true;
+    ct_error_clear();
+    w->tokens[0] = 0;
+    w->n = 1;
+    return true;
+}
+
 char *generate(learner *l, const char *prompt, const sampling *how, void (*piece)(const char *bytes, int n)) {
-    const int64_t context = l->item.n ? l->item.d[0] : 1;
-    int64_t n = 0;
-    int64_t *tokens = calloc(strlen(prompt) + (size_t)how->tokens + 2, sizeof *tokens);
+    writing w = {.tokens = calloc(strlen(prompt) + (size_t)how->tokens + 2, sizeof *w.tokens)};
     float *logits = calloc((size_t)l->classes, sizeof *logits), *scratch = calloc((size_t)l->classes, sizeof *scratch);
     buffer text = {0};
     uint64_t state = how->seed;
-    bool right = tokens && logits && scratch;
+    bool right = w.tokens && logits && scratch;
     if (!right) ct_fail(CT_ERR_MEMORY, NULL, "out of memory");
-    right = right && encode(l, prompt, tokens, &n);
-    if (right && n == 0) { /* begin with a line end, where the vocabulary has one */
-        right = encode(l, "\n", tokens, &n);
-        if (!right) ct_error_clear(), right = true, tokens[0] = 0, n = 1;
-    }
-    right = right && ct_eval(l->net);
+    right = right && begin(l, prompt, &w) && ct_eval(l->net);
+    if (right && piece) piece(prompt, (int)strlen(prompt));
     for (int64_t i = 0; right && i < how->tokens; i++) {
         char bytes[4];
-        right = look_ahead(l, tokens, n, context, logits);
+        right = look_ahead(l, &w, logits);
         if (!right) break;
-        tokens[n] = draw(logits, l->classes, how, &state, scratch);
-        const int length = ct_vocabulary_decode(l->vocabulary, tokens[n++], bytes);
+        w.tokens[w.n] = draw(logits, l->classes, how, &state, scratch);
+        const int length = ct_vocabulary_decode(l->vocabulary, w.tokens[w.n++], bytes);
         buffer_bytes(&text, bytes, (size_t)length);
         if (piece) piece(bytes, length);
     }
     buffer_bytes(&text, "", 0);
     if (right && text.failed) right = ct_fail(CT_ERR_MEMORY, NULL, "out of memory");
-    free(tokens);
+    free(w.tokens);
+    ct_drop(w.memory[0]);
+    ct_drop(w.memory[1]);
     free(logits);
     free(scratch);
     if (right) return text.at;

@@ -51,6 +51,16 @@ static bool make_loaders(trainer *t) {
     return t->valid != NULL;
 }
 
+/* A warm-up that leaves no step for what comes after it, as few items and epochs can make it, is cut. */
+static bool cut_warmup(const recipe *r, int64_t total, double *values) {
+    const int at = part_index(&part_schedules, &r->schedule, "warmup");
+    if (at < 0 || !(values[at] > 0)) return false;
+    const double steps = values[at] < 1 ? fmax(1, floor(values[at] * (double)total + 0.5)) : values[at];
+    if (steps < (double)total) return false;
+    values[at] = (double)(total - 1);
+    return steps == r->schedule.values[at]; /* it was given as a number of steps, so somebody may wonder */
+}
+
 static bool make_optimizer(trainer *t) {
     const recipe *r = t->recipe;
     t->optim = ct_optim_build(r->optimizer.info, t->learner.net, r->optimizer.values);
@@ -60,8 +70,11 @@ static bool make_optimizer(trainer *t) {
             return recipe_fail_at(r->groups[i].node, "groups");
     if (!r->schedule.info) return true;
     const ct_schedule_info *info = r->schedule.info;
-    t->schedule =
-        ct_schedule_build(info, t->optim, r->schedule.values, info->needs_metric ? r->epochs : t->total_steps);
+    const int64_t total = info->needs_metric ? r->epochs : t->total_steps;
+    double values[MOST_SETTINGS];
+    memcpy(values, r->schedule.values, sizeof values);
+    t->warmup_cut = cut_warmup(r, total, values);
+    t->schedule = ct_schedule_build(info, t->optim, values, total);
     return t->schedule || recipe_fail_at(r->schedule.node, "schedule");
 }
 
@@ -99,6 +112,7 @@ static void free_parts(trainer *t) {
     ct_loader_free(t->valid);
     learner_close(&t->learner);
     recipe_free(t->recipe);
+    free(t->command);
 }
 
 /* ---- One step ---- */
@@ -147,8 +161,8 @@ static bool step(trainer *t, const ct_batch *b) {
         if (!isfinite(value) && !t->scaler)
             return ct_fail(
                 CT_ERR_VALUE, NULL,
-                "the loss became %g in step %lld; a smaller learning rate (--lr), clip_norm or a warm-up may help",
-                value, (long long)t->run.step + 1);
+                "the loss became %s in step %lld; a smaller learning rate (--lr), clip_norm or a warm-up may help",
+                isnan(value) ? "NaN" : "infinite", (long long)t->run.step + 1);
         const int64_t targets = t->learner.task == TASK_CLASSIFICATION ? b->n : ct_numel(target);
         t->loss_sum += value * (double)targets;
         t->targets += targets;
@@ -177,13 +191,15 @@ static bool train_epoch(trainer *t) {
         return ct_loader_seek(t->batches, t->run.epoch + 1);
     for (ct_batch b; !stop_wanted && ct_next(t->batches, &b);) {
         if (!step(t, &b)) return false;
-        if (seconds_now() - t->saved > t->recipe->checkpoint_seconds && !trainer_save(t)) return false;
+        /* The first step is saved: one that fails leaves nothing behind that a corrected recipe would have to go round. */
+        if ((!t->stored || seconds_now() - t->saved > t->recipe->checkpoint_seconds) && !trainer_save(t)) return false;
     }
     return ct_ok();
 }
 
 static bool is_better(const trainer *t, const evaluation *e) {
     if (t->best_epoch == 0) return true;
+    if (isnan(t->best_score) || isnan(e->score)) return !isnan(e->score);
     if (e->score == t->best_score) return e->loss < t->best_loss; /* right as often, but surer of it */
     return tasks[t->learner.task].higher ? e->score > t->best_score : e->score < t->best_score;
 }
@@ -287,10 +303,33 @@ static bool show_recipe(trainer *t) {
     return right;
 }
 
+static void say_notes(trainer *t) {
+    const learner *l = &t->learner;
+    if (t->warmup_cut)
+        progress_say(&t->progress, "note: the warm-up is cut to %lld, since there are %lld steps in all",
+                     (long long)t->total_steps - 1, (long long)t->total_steps);
+    int64_t *items = l->task == TASK_CLASSIFICATION ? calloc((size_t)l->classes, sizeof *items) : NULL;
+    for (int64_t i = 0; items && i < ct_dataset_count(l->train); i++) {
+        const int64_t label = ct_dataset_label(l->train, i);
+        if (label >= 0 && label < l->classes) items[label]++;
+    }
+    ct_error_clear(); /* data without labels has no such note */
+    int64_t empty = 0, first = 0;
+    for (int64_t i = l->classes - 1; items && i >= 0; i--)
+        if (items[i] == 0) empty++, first = i;
+    if (empty == 1)
+        progress_say(&t->progress, "note: there is nothing to train on of the class %s", learner_class_name(l, first));
+    else if (empty)
+        progress_say(&t->progress, "note: there is nothing to train on of %lld classes, such as %s", (long long)empty,
+                     learner_class_name(l, first));
+    free(items);
+}
+
 static bool begin(trainer *t) {
     const task_info *task = &tasks[t->learner.task];
     if (t->options->resume ? !trainer_resume(t) : !trainer_make_folder(t)) return false;
-    if (!journal_open(&t->journal, t->out, task, t->options->resume, t->run.step, t->options->json)) return false;
+    if (!journal_open(&t->journal, t->out, task, t->options->resume, t->run.step, t->run.epoch, t->options->json))
+        return false;
     t->board = board_open(t->out, t->options->resume ? t->run.step + 1 : 0);
     if (!t->board || !log_start(t) || !show_recipe(t)) return false;
     progress_begin(&t->progress, t->options->json, task, t->recipe->epochs, ct_loader_batches(t->batches),
@@ -304,9 +343,10 @@ static bool begin(trainer *t) {
                      (long long)t->total_steps);
         if (ct_run_note(&t->run)[0]) progress_say(&t->progress, "note: %s", ct_run_note(&t->run));
     }
+    say_notes(t);
     t->saved = seconds_now();
-    /* A run that is killed before its first checkpoint can then be resumed all the same. */
-    return t->options->resume || trainer_save(t);
+    t->stored = t->options->resume;
+    return ct_ok();
 }
 
 static int stop(trainer *t) {

@@ -20,6 +20,7 @@ typedef struct trainer {
     recipe *recipe;
     learner learner;
     char out[4096];
+    char *command; /* that began the run, as a shell takes it */
     ct_loader *batches, *valid;
     ct_optim *optim;
     ct_schedule *schedule;
@@ -27,6 +28,7 @@ typedef struct trainer {
     ct_ema *ema;
     ct_run run;
     int64_t total_steps, log_every;
+    bool warmup_cut; /* to less than the recipe says */
     /* the epoch so far */
     double loss_sum, score_sum; /* of score: right answers, or squared errors */
     int64_t items, targets;
@@ -40,7 +42,8 @@ typedef struct trainer {
     journal journal;
     progress progress;
     board *board;
-    double saved;        /* when the last checkpoint was */
+    bool stored;         /* there is a checkpoint */
+    double saved;        /* when the last one was, or the start */
     double epoch_start;  /* when this process entered the epoch */
     int64_t epoch_items; /* that this process has done in it */
 } trainer;

@@ -103,18 +103,21 @@ bool tree_put(tree *root, const char *path, tree *value) {
         const size_t length = strcspn(rest, ".");
         const bool last = rest[length] == 0;
         if (length == 0 || length >= sizeof word) {
-            tree_free(value);
-            return ct_fail(CT_ERR_VALUE, NULL, "'%s' is not a path of keys with dots between them", path);
+            tree_fail(value, "'%s' is not a path of keys with dots between them", path);
+            break;
         }
         memcpy(word, rest, length);
         word[length] = 0;
         rest += length + 1;
-        if (at->kind == TREE_TEXT && !become_map(at)) break;
+        if (at->kind == TREE_TEXT) {
+            if (!become_map(at)) break;
+            at->source = value->source; /* what is wrong with it from now on, this has done */
+            at->line = at->key_line = 0;
+        }
         if (at->kind == TREE_LIST) {
             const int i = list_index(at, word);
             if (i < 0) {
-                ct_fail(CT_ERR_VALUE, NULL, "--set %s: '%s' is not one of the %d places of a list, counted from 0",
-                        path, word, at->n);
+                tree_fail(value, "'%s' is not one of the %d places of a list, counted from 0", word, at->n);
                 break;
             }
             if (last) {

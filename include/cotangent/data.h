@@ -133,6 +133,11 @@ typedef struct ct_csv_column {
  * categories. */
 CT_API const ct_csv_column *ct_csv_column_at(const ct_dataset *dataset, int i);
 CT_API const char *ct_csv_category(const ct_dataset *dataset, int i, int64_t number);
+/* How the numbers of a CSV dataset were made of its file (columns, target, categories, means and deviations), under names
+ * that begin with prefix; and from there a dataset without items, for .like: so a network can be given a file long after its
+ * training set is gone. ct_csv_take_state is NULL with an error when that is not stored there. */
+CT_API bool ct_csv_put_state(const ct_dataset *dataset, ct_state *state, const char *prefix);
+CT_API ct_dataset *ct_csv_take_state(const ct_state *state, const char *prefix);
 
 /* What a text is made of: its bytes (256 numbers), or the characters (of UTF-8) that occur, sorted. */
 typedef struct ct_vocabulary ct_vocabulary;

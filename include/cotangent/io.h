@@ -2,7 +2,8 @@
  *
  * Everything read is checked against the file: nothing in one can make these functions read outside it, and what is
  * refused is refused with CT_ERR_IO and a text that names the file. Files are written under another name in the same
- * folder and renamed, so that one appears whole or not at all. While an error is pending nothing is written.
+ * folder and renamed, so that one appears whole or not at all; one that is replaced passes its permissions on, and a link
+ * stays a link. While an error is pending nothing is written.
  *
  * safetensors files need jansson to be read, .npz libzip, PNG libpng and JPEG TurboJPEG at run time: each is loaded when
  * it is first used, and where it is missing only these calls fail, with CT_ERR_UNSUPPORTED and the name of what to install. */
@@ -67,8 +68,9 @@ CT_API bool ct_npz_save(const char *path, const ct_state *state, bool compressed
 
 /* Reads a PNG or JPEG file, whichever its first bytes say, as u8 [C,H,W]. channels: 1 grey, 2 grey and alpha, 3 RGB,
  * 4 RGB and alpha; 0: as many as the file has (a palette counts as RGB). Colours of 16 bits become 8. Where the file has an
- * alpha and it is not asked for, the picture is laid on black. A turn that a camera noted in the file is not applied. An
- * image of more than 2^28 pixels is refused before any memory is asked for. */
+ * alpha and it is not asked for, the picture is laid on black, mixed as light is; a gamma that a PNG file notes, other than
+ * the usual one, is applied. A turn that a camera noted in the file is not applied. CMYK is refused. An image of more than
+ * 2^28 pixels is refused before any memory is asked for. */
 CT_API ct_tensor *ct_image_load(const char *path, int channels);
 CT_API ct_tensor *ct_image_decode(const void *bytes, size_t size, int channels);
 

@@ -208,7 +208,7 @@ typedef struct ct_nn_pool_options {
     ct_dims kernels; /* by axis; wins over kernel */
     int64_t stride;  /* as the kernel */
     ct_dims strides;
-    int64_t pad; /* 0 */
+    int64_t pad; /* 0; not of lp */
     ct_dims pads;
     int64_t dilation; /* of max: 1 */
     ct_dims dilations;
@@ -398,7 +398,7 @@ typedef struct ct_nn_model_options {
     int64_t classes;    /* 10; 1000 with imagenet; of unet: 2 */
     bool imagenet;      /* the layout for images of 224 x 224, else for small ones such as 32 x 32 */
     bool batch_norm;    /* of vgg and mlp */
-    double dropout;     /* 0 */
+    double dropout;     /* 0; not of unet */
     bool channels_last; /* computes in this layout */
     double width;       /* of mobilenet_v2: multiplies the channels, 1 */
 } ct_nn_model_options;

@@ -49,9 +49,9 @@ CT_API bool ct_run_checkpoint(const ct_run *run, const char *folder, int keep);
  * by a new state of what was stored. A file that is torn, cut, longer than it should be or no checkpoint is refused. */
 CT_API bool ct_run_load(ct_run *run, const char *path);
 
-/* Finds the newest step-N.safetensors in the folder that is whole, and loads it; true without any change, and run->step
- * 0, when there is none or no such folder. One that is torn is passed over, which ct_run_note then tells; when all are,
- * that is an error. */
+/* Finds the newest step-N.safetensors in the folder that is whole, and loads it; true without any change, run->step
+ * included, when there is none or no such folder. One that is torn is passed over, which ct_run_note then tells; when all
+ * are, that is an error. */
 CT_API bool ct_run_resume(ct_run *run, const char *folder);
 
 /* The level of vector instructions that the loaded file was written under, "" before a load: on another level the next

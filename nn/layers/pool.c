@@ -41,6 +41,10 @@ static ct_module *make(const ct_module_class *type, const char *function, int ax
         ct_fail(CT_ERR_VALUE, function, "kernels has %d numbers, expected %d", o.kernels.n, axes);
         return NULL;
     }
+    if (power != 0 && (o.pad || o.pads.n || o.pad_mode != CT_EXPLICIT)) {
+        ct_fail(CT_ERR_VALUE, function, "this pool has no padding");
+        return NULL;
+    }
     const ct_dims k = o.kernels.n ? o.kernels : CT_DIMS(kernel);
     for (int i = 0; i < k.n; i++)
         if (!ct__positive(function, "the window", k.d[i])) return NULL;

@@ -92,6 +92,10 @@ static ct_module *make(const ct_module_class *type, const char *function, cell k
                 sequence ? RECURRENT_LAYERS : 1);
         return NULL;
     }
+    if (!sequence && (r.o.bidirectional || r.o.dropout != 0)) {
+        ct_fail(CT_ERR_VALUE, function, "one step has neither two directions nor a dropout");
+        return NULL;
+    }
     if (!(r.o.dropout >= 0 && r.o.dropout < 1)) {
         ct_fail(CT_ERR_VALUE, function, "dropout is %g, expected 0 to below 1", r.o.dropout);
         return NULL;

@@ -153,6 +153,10 @@ static ct_module *up_step(int64_t in, const ct_nn_model_options *o) {
 ct_module *ct_nn_unet_p(int64_t levels, int64_t base, const ct_nn_model_options *options) {
     const ct_nn_model_options o = ct__model_options(options, 3, 2);
     if (!ct_ok() || !ct__positive("nn_unet", "base", base)) return NULL;
+    if (o.dropout != 0) {
+        ct_fail(CT_ERR_VALUE, "nn_unet", "dropout is %g; this model has none", o.dropout);
+        return NULL;
+    }
     if (levels < 1 || levels > UNET_LEVELS) {
         ct_fail(CT_ERR_VALUE, "nn_unet", "levels is %lld, expected 1 to %d", (long long)levels, UNET_LEVELS);
         return NULL;

@@ -91,13 +91,14 @@ static inline sdpa_rows sdpa_take(const sdpa *s, const ct_view *x, int64_t b, in
     return (sdpa_rows){(const char *)buffer, cols * s->size};
 }
 
-/* Asks for part `part` of `parts` of rows that are wanted soon; they lie too far apart for the hardware to guess. */
-static inline void sdpa_ask(const ct_view *x, int64_t b, int64_t h, int64_t r0, int64_t n, int64_t part,
-                            int64_t parts) {
+/* Asks for rows that are wanted soon; they lie too far apart for the hardware to guess. Best before a softmax: what it reads is
+ * in the first cache and does not queue behind these. */
+static __attribute__((noinline)) void sdpa_ask(const ct_view *x, int64_t b, int64_t h, int64_t r0, int64_t n) {
     const ct__matrix m = sdpa_matrix(x, b, h, r0);
     const int64_t size = ct__type_size(m.type), bytes = x->dims[3] * size;
+    __asm__ volatile(""); /* else compilers take this function for one without effect and drop its calls */
     if (m.col != 1) return;
-    for (int64_t r = n * part / parts, end = n * (part + 1) / parts; r < end; r++)
+    for (int64_t r = 0; r < n; r++)
         for (int64_t c = 0; c < bytes; c += 64) __builtin_prefetch((const char *)m.data + r * m.row * size + c, 0, 2);
 }
 

@@ -23,6 +23,11 @@ typedef struct backward {
     size_t room;
 } backward;
 
+/* Whether sums may lie where the result does. */
+static bool in_place(const sdpa *s, const ct_view *x) {
+    return x && x->dtype == (s->wide ? CT_F64 : CT_F32) && (x->strides[3] == 1 || x->dims[3] <= 1);
+}
+
 static void cut_ranges(backward *w) {
     const sdpa *s = &w->s;
     const int64_t pairs = ct__max64(1, s->batch * s->kv_heads), normal = ct__ceil_div(CHUNKS, pairs),
@@ -30,8 +35,7 @@ static void cut_ranges(backward *w) {
     const int64_t count = ct__min64(normal, most);
     w->range_keys = ct__max64(1, ct__round_up(ct__ceil_div(s->tk, count), 32));
     w->ranges = ct__max64(1, ct__ceil_div(s->tk, w->range_keys));
-    w->dq_in_place =
-        w->dq && w->ranges == 1 && w->dq->dtype == (s->wide ? CT_F64 : CT_F32) && (w->dq->strides[3] == 1 || s->d <= 1);
+    w->dq_in_place = w->ranges == 1 && in_place(s, w->dq);
 }
 
 static size_t worker_room(const backward *w) {
@@ -96,11 +100,12 @@ DELTA_ROWS(f64, double)
 /* ---- A block of queries against a block of keys ---- */
 
 typedef struct key_block {
-    int64_t range, b, hk, j0, n;
-    bool first;                /* of its range */
-    sdpa_rows k;               /* (n,D) */
-    char *k_panels, *v_panels; /* (D,n) (Dv,n) */
-    char *dk, *dv;             /* sums, (n,D) (n,Dv) */
+    int64_t chunk, range, b, hk, j0, n, end; /* end: of the range */
+    bool first;                              /* of its range */
+    sdpa_rows k;                             /* (n,D) */
+    char *k_panels, *v_panels;               /* (D,n) (Dv,n) */
+    char *dk, *dv;                           /* sums, (n,D) (n,Dv) */
+    int64_t dk_ld, dv_ld;
 } key_block;
 
 typedef struct query_block {
@@ -109,6 +114,7 @@ typedef struct query_block {
     char *dq;       /* sums */
     int64_t dq_ld;
     char *p, *ds; /* (rows,n), SDPA_LD apart */
+    bool first;   /* that looks at these keys: dK and dV begin with it, unless they were zeroed */
 } query_block;
 
 /* The additive mask's gradient is dS before the scale. */
@@ -141,11 +147,72 @@ static void put_mask_rows(const backward *w, const key_block *kb, const query_bl
 GRAD_STRIP(f32, float)
 GRAD_STRIP(f64, double)
 
+/* Asks for the share of rows r.. of the block in what comes after it: the next queries; after the last the next keys of the
+ * range, or the first of the next chunk, since a thread's chunks follow one another. */
+static void ask_ahead(const backward *w, const key_block *kb, const query_block *qb, int64_t r, int64_t rows) {
+    const sdpa *s = &w->s;
+    const int64_t next = qb->i0 + qb->rows;
+    if (next < s->tq) {
+        const int64_t n = ct__min64(rows, s->tq - next - r);
+        sdpa_ask(s->q, kb->b, qb->h, next + r, n);
+        sdpa_ask(w->g, kb->b, qb->h, next + r, n);
+        if (kb->first) sdpa_ask(w->y, kb->b, qb->h, next + r, n);
+        return;
+    }
+    int64_t b = kb->b, hk = kb->hk, j = kb->j0 + kb->n;
+    if (j >= kb->end) {
+        const int64_t chunk = kb->chunk + 1, pair = chunk / w->ranges;
+        if (pair >= s->batch * s->kv_heads) return;
+        b = pair / s->kv_heads, hk = pair % s->kv_heads, j = chunk % w->ranges * w->range_keys;
+    }
+    const int64_t n = ct__min64(SDPA_KEYS, s->tk - j), first = n * r / qb->rows,
+                  more = n * (r + rows) / qb->rows - first;
+    sdpa_ask(s->k, b, hk, j + first, more);
+    sdpa_ask(s->v, b, hk, j + first, more);
+}
+
+/* P and dS of the strip of queries r.. and the block's first n keys. */
+static void scores_of_strip(const backward *w, const key_block *kb, const query_block *qb, int64_t r, int64_t rows,
+                            int64_t n) {
+    const sdpa *s = &w->s;
+    const int64_t size = s->size, width = ct__panel_width(s->kernel), ld = SDPA_LD * size;
+    char *p = qb->p + r * ld, *ds = qb->ds + r * ld;
+    const ct__block score = {.a = qb->q.at + r * qb->q.ld,
+                             .a_row = qb->q.ld,
+                             .a_step = size,
+                             .b = kb->k_panels,
+                             .b_step = width * size,
+                             .panel = width * size * s->d,
+                             .c = p,
+                             .c_row = ld,
+                             .m = rows,
+                             .n = n,
+                             .k = s->d};
+    ct__block_multiply(s->kernel, &score);
+    const ct__block dp = {.a = qb->g.at + r * qb->g.ld,
+                          .a_row = qb->g.ld,
+                          .a_step = size,
+                          .b = kb->v_panels,
+                          .b_step = width * size,
+                          .panel = width * size * s->dv,
+                          .c = ds,
+                          .c_row = ld,
+                          .m = rows,
+                          .n = n,
+                          .k = s->dv};
+    if (w->dq || w->dk || w->dmask) ct__block_multiply(s->kernel, &dp);
+    else
+        for (int64_t i = 0; i < rows; i++) memset(ds + i * ld, 0, (size_t)(n * size));
+    ask_ahead(w, kb, qb, r, rows);
+    if (s->wide) f64_strip(w, kb, qb, r, rows, p, ds, n);
+    else f32_strip(w, kb, qb, r, rows, p, ds, n);
+    if (w->dmask) put_mask_rows(w, kb, qb, r, rows, ds, n);
+}
+
 static void query_against_keys(const backward *w, const key_block *kb, const query_block *qb) {
     const sdpa *s = &w->s;
     const int64_t size = s->size, width = ct__panel_width(s->kernel), ld = SDPA_LD * size,
                   strip = ct__ceil_div(qb->rows, ct__ceil_div(qb->rows, s->strip));
-    const bool wants_scores = w->dq || w->dk || w->dmask;
     /* What the block's last row sees, and below the same for each strip: the rest of a causal mask is not computed. */
     const int64_t most = ct__min64(kb->n, sdpa_seen(s, qb->i0 + qb->rows - 1) - kb->j0);
     for (int64_t r = 0; r < qb->rows; r += strip) {
@@ -157,41 +224,7 @@ static void query_against_keys(const backward *w, const key_block *kb, const que
             memset(ds + i * ld + n * size, 0, (size_t)((most - n) * size));
         }
         if (n == 0) continue;
-        const int64_t next = qb->i0 + qb->rows;
-        if (next < s->tq) {
-            const int64_t more = ct__min64(qb->rows, s->tq - next), parts = ct__ceil_div(qb->rows, strip);
-            sdpa_ask(s->q, kb->b, qb->h, next, more, r / strip, parts);
-            sdpa_ask(w->g, kb->b, qb->h, next, more, r / strip, parts);
-        }
-        const ct__block score = {.a = qb->q.at + r * qb->q.ld,
-                                 .a_row = qb->q.ld,
-                                 .a_step = size,
-                                 .b = kb->k_panels,
-                                 .b_step = width * size,
-                                 .panel = width * size * s->d,
-                                 .c = p,
-                                 .c_row = ld,
-                                 .m = rows,
-                                 .n = n,
-                                 .k = s->d};
-        ct__block_multiply(s->kernel, &score);
-        const ct__block dp = {.a = qb->g.at + r * qb->g.ld,
-                              .a_row = qb->g.ld,
-                              .a_step = size,
-                              .b = kb->v_panels,
-                              .b_step = width * size,
-                              .panel = width * size * s->dv,
-                              .c = ds,
-                              .c_row = ld,
-                              .m = rows,
-                              .n = n,
-                              .k = s->dv};
-        if (wants_scores) ct__block_multiply(s->kernel, &dp);
-        else
-            for (int64_t i = 0; i < rows; i++) memset(ds + i * ld, 0, (size_t)(n * size));
-        if (s->wide) f64_strip(w, kb, qb, r, rows, p, ds, n);
-        else f32_strip(w, kb, qb, r, rows, p, ds, n);
-        if (w->dmask) put_mask_rows(w, kb, qb, r, rows, ds, n);
+        scores_of_strip(w, kb, qb, r, rows, n);
         if (!w->dq) continue;
         const ct__block dq = {.a = ds,
                               .a_row = ld,
@@ -204,49 +237,47 @@ static void query_against_keys(const backward *w, const key_block *kb, const que
                               .m = rows,
                               .n = s->d,
                               .k = n,
-                              .accumulate = s->causal || !kb->first};
+                              .accumulate = s->causal || !kb->first,
+                              .far_c = true};
         ct__block_multiply(s->kernel, &dq);
     }
-    ct__block over_queries = {
-        .a_row = size, .a_step = ld, .panel = width * size, .m = most, .k = qb->rows, .accumulate = true};
+    ct__block over_queries = {.a_row = size,
+                              .a_step = ld,
+                              .panel = width * size,
+                              .m = most,
+                              .k = qb->rows,
+                              .accumulate = !qb->first,
+                              .far_c = qb->first};
     if (w->dv) {
         over_queries.a = qb->p, over_queries.b = qb->g.at, over_queries.b_step = qb->g.ld;
-        over_queries.c = kb->dv, over_queries.c_row = s->dv * size, over_queries.n = s->dv;
+        over_queries.c = kb->dv, over_queries.c_row = kb->dv_ld, over_queries.n = s->dv;
         ct__block_multiply(s->kernel, &over_queries);
     }
     if (w->dk) {
         over_queries.a = qb->ds, over_queries.b = qb->q.at, over_queries.b_step = qb->q.ld;
-        over_queries.c = kb->dk, over_queries.c_row = s->d * size, over_queries.n = s->d;
+        over_queries.c = kb->dk, over_queries.c_row = kb->dk_ld, over_queries.n = s->d;
         ct__block_multiply(s->kernel, &over_queries);
     }
 }
 
 /* ---- A range of keys ---- */
 
+/* Rows from r on of a head of a result, in place, or else `otherwise`, dense; NULL: not wanted. */
+static char *sums_of(const sdpa *s, const ct_view *x, int64_t b, int64_t h, int64_t r, char *otherwise, int64_t *ld) {
+    if (!x) return NULL;
+    *ld = (otherwise ? x->dims[3] : x->strides[2]) * s->size;
+    return otherwise ? otherwise : (char *)(uintptr_t)sdpa_matrix(x, b, h, r).data;
+}
+
 /* Where dQ of a head is summed in this range. */
 static char *dq_of(const backward *w, int64_t range, int64_t b, int64_t h, int64_t *ld) {
     const sdpa *s = &w->s;
-    if (!w->dq) return NULL;
-    if (w->dq_in_place) {
-        *ld = w->dq->strides[2] * s->size;
-        return (char *)ct__address(w->dq, (size_t)s->size) + (b * w->dq->strides[0] + h * w->dq->strides[1]) * s->size;
-    }
-    *ld = s->d * s->size;
-    return w->dq_sums + ((range * s->batch + b) * s->heads + h) * s->tq * *ld;
+    const int64_t head = (range * s->batch + b) * s->heads + h;
+    return sums_of(s, w->dq, b, h, 0, w->dq_in_place ? NULL : w->dq_sums + head * s->tq * s->d * s->size, ld);
 }
 
-/* Asks for the next keys of the range, or the first of the chunk that this thread will probably take next. */
-static void ask_keys(const backward *w, const key_block *kb, int64_t end, int64_t chunk, int64_t part, int64_t parts) {
-    const sdpa *s = &w->s;
-    int64_t b = kb->b, hk = kb->hk, j = kb->j0 + kb->n;
-    if (j >= end) {
-        const int64_t pair = (chunk + ct__threads()) / w->ranges;
-        if (pair >= s->batch * s->kv_heads) return;
-        b = pair / s->kv_heads, hk = pair % s->kv_heads, j = (chunk + ct__threads()) % w->ranges * w->range_keys;
-    }
-    const int64_t n = ct__min64(SDPA_KEYS, s->tk - j);
-    sdpa_ask(s->k, b, hk, j, n, part, parts);
-    sdpa_ask(s->v, b, hk, j, n, part, parts);
+static void zero_rows(char *rows, int64_t ld, int64_t n, int64_t bytes) {
+    for (int64_t i = 0; rows && i < n; i++) memset(rows + i * ld, 0, (size_t)bytes);
 }
 
 static void range_chunk(void *ctx, int64_t chunk, int worker) {
@@ -256,9 +287,11 @@ static void range_chunk(void *ctx, int64_t chunk, int worker) {
                   hk = pair % s->kv_heads, first = range * w->range_keys, end = ct__min64(s->tk, first + w->range_keys);
     char *at = w->workers + (size_t)worker * w->room;
     char *keys = ct__claim(&at, SDPA_KEYS * s->d * size);
-    key_block kb = {.range = range, .b = b, .hk = hk};
+    key_block kb = {.chunk = chunk, .range = range, .b = b, .hk = hk, .end = end};
     kb.k_panels = ct__claim(&at, SDPA_KEYS * s->d * size), kb.v_panels = ct__claim(&at, SDPA_KEYS * s->dv * size);
-    kb.dk = ct__claim(&at, SDPA_KEYS * s->d * size), kb.dv = ct__claim(&at, SDPA_KEYS * s->dv * size);
+    char *dk = ct__claim(&at, SDPA_KEYS * s->d * size), *dv = ct__claim(&at, SDPA_KEYS * s->dv * size);
+    const bool dk_in_place = in_place(s, w->dk), dv_in_place = in_place(s, w->dv),
+               zeroed = s->causal || s->tq * s->group == 0;
     query_block qb = {0};
     char *queries = ct__claim(&at, BLOCK_ROWS * s->d * size), *cotangents = ct__claim(&at, BLOCK_ROWS * s->dv * size);
     qb.p = ct__claim(&at, BLOCK_ROWS * SDPA_LD * size);
@@ -268,7 +301,7 @@ static void range_chunk(void *ctx, int64_t chunk, int worker) {
     for (int64_t h = hk * s->group; w->dq && (s->causal || first >= end) && h < (hk + 1) * s->group; h++) {
         int64_t ld = 0;
         char *dq = dq_of(w, range, b, h, &ld);
-        for (int64_t i = 0; i < s->tq; i++) memset(dq + i * ld, 0, (size_t)(s->d * size));
+        zero_rows(dq, ld, s->tq, s->d * size);
     }
     for (kb.j0 = first; kb.j0 < end; kb.j0 += SDPA_KEYS) {
         kb.n = ct__min64(SDPA_KEYS, end - kb.j0);
@@ -276,8 +309,9 @@ static void range_chunk(void *ctx, int64_t chunk, int worker) {
         kb.k = sdpa_take(s, s->k, b, hk, kb.j0, kb.n, keys);
         sdpa_panels(s, s->k, b, hk, kb.j0, kb.n, kb.k_panels);
         sdpa_panels(s, s->v, b, hk, kb.j0, kb.n, kb.v_panels);
-        memset(kb.dk, 0, (size_t)(kb.n * s->d * size));
-        memset(kb.dv, 0, (size_t)(kb.n * s->dv * size));
+        kb.dk = sums_of(s, w->dk, b, hk, kb.j0, dk_in_place ? NULL : dk, &kb.dk_ld);
+        kb.dv = sums_of(s, w->dv, b, hk, kb.j0, dv_in_place ? NULL : dv, &kb.dv_ld);
+        if (zeroed) zero_rows(kb.dk, kb.dk_ld, kb.n, s->d * size), zero_rows(kb.dv, kb.dv_ld, kb.n, s->dv * size);
         for (int64_t h = hk * s->group; h < (hk + 1) * s->group; h++) {
             int64_t ld = 0;
             char *dq = dq_of(w, range, b, h, &ld);
@@ -293,13 +327,13 @@ static void range_chunk(void *ctx, int64_t chunk, int worker) {
                     else f32_delta(w, range, b, h, &qb.g, &y, i0, qb.rows);
                 }
                 const int64_t part = ((h - hk * s->group) * s->tq + i0) / block_rows;
-                ask_keys(w, &kb, end, chunk, part, s->group * ct__ceil_div(s->tq, block_rows));
+                qb.first = !zeroed && part == 0;
                 query_against_keys(w, &kb, &qb);
             }
         }
         for (int64_t j = 0; j < kb.n; j++) {
-            if (w->dk) sdpa_put(s, kb.dk + j * s->d * size, 1, w->dk, b, hk, kb.j0 + j, 0, s->d);
-            if (w->dv) sdpa_put(s, kb.dv + j * s->dv * size, 1, w->dv, b, hk, kb.j0 + j, 0, s->dv);
+            if (w->dk && !dk_in_place) sdpa_put(s, dk + j * s->d * size, 1, w->dk, b, hk, kb.j0 + j, 0, s->d);
+            if (w->dv && !dv_in_place) sdpa_put(s, dv + j * s->dv * size, 1, w->dv, b, hk, kb.j0 + j, 0, s->dv);
         }
     }
 }

@@ -1,9 +1,7 @@
-/* Winograd F(4x4,3x3), forward: also the input gradient, which is a forward pass over the cotangent. Weights are
+/* Winograd, forward: also the input gradient, which is a forward pass over the cotangent. Weights are
  * transformed once a call into the engine's panels; then blocks of tiles are transformed, multiplied and transformed
  * back while they are in cache. */
 #include "ops/conv/winograd.h"
-
-#include "ops/conv/winograd_run.h"
 
 /* ---- Weights: u[(p * panels + panel) * panel_floats + i * width + o % width], zero past the channels ---- */
 
@@ -16,41 +14,39 @@ typedef struct weights {
     int64_t in_blocks;
 } weights;
 
-/* taps[(i * 9 + k) * LANES + l] = w[out + l][in + i][k] */
+/* taps[(i * kernel^2 + k) * LANES + l] = w[out + l][in + i][k] */
 static void gather_weights(float *taps, const winograd_pass *p, int64_t out, int lanes, int64_t in, int64_t count) {
     const float *w = p->w + out * p->w_out + in * p->w_in;
-    const bool dense = p->w_k[1] == 1 && p->w_k[0] == 3;
-    if (dense && p->w_in == 9) {
-        winograd_turn((char *)taps, LANES * 4, (const char *)w, p->w_out * 4, lanes, count * 9, LANES);
+    const int64_t size = p->kernel, all = size * size;
+    const bool dense = p->w_k[1] == 1 && p->w_k[0] == size;
+    if (dense && p->w_in == all) {
+        winograd_turn((char *)taps, LANES * 4, (const char *)w, p->w_out * 4, lanes, count * all, LANES);
         return;
     }
     for (int64_t i = 0; dense && i < count; i++)
-        winograd_turn((char *)(taps + i * 9 * LANES), LANES * 4, (const char *)(w + i * p->w_in), p->w_out * 4, lanes,
-                      9, LANES);
+        winograd_turn((char *)(taps + i * all * LANES), LANES * 4, (const char *)(w + i * p->w_in), p->w_out * 4, lanes,
+                      all, LANES);
     if (dense) return;
-    for (int64_t k = 0; k < 9; k++) {
-        const float *tap = w + k / 3 * p->w_k[0] + k % 3 * p->w_k[1];
+    for (int64_t k = 0; k < all; k++) {
+        const float *tap = w + k / size * p->w_k[0] + k % size * p->w_k[1];
         float *to = taps + k * LANES;
         if (p->w_out == 1)
-            for (int64_t i = 0; i < count; i++) vf32_store(to + i * 9 * LANES, vf32_load_n(tap + i * p->w_in, lanes));
+            for (int64_t i = 0; i < count; i++) vf32_store(to + i * all * LANES, vf32_load_n(tap + i * p->w_in, lanes));
         else if (p->w_in == 1)
-            winograd_turn((char *)to, 9 * LANES * 4, (const char *)tap, p->w_out * 4, lanes, count, LANES);
+            winograd_turn((char *)to, all * LANES * 4, (const char *)tap, p->w_out * 4, lanes, count, LANES);
         else
             for (int64_t i = 0; i < count; i++)
-                for (int l = 0; l < LANES; l++) to[i * 9 * LANES + l] = l < lanes ? tap[i * p->w_in + l * p->w_out] : 0;
+                for (int l = 0; l < LANES; l++)
+                    to[i * all * LANES + l] = l < lanes ? tap[i * p->w_in + l * p->w_out] : 0;
     }
 }
 
 /* U = G g G^T of one vector of output channels. */
-static void transform_taps(float *dst, int64_t point, const float *taps) {
-    vf32 half[18], line[6];
-    for (int j = 0; j < 3; j++)
-        transform_weight(half + j, 3, vf32_load(taps + j * LANES), vf32_load(taps + (3 + j) * LANES),
-                         vf32_load(taps + (6 + j) * LANES));
-    for (int i = 0; i < 6; i++) {
-        transform_weight(line, 1, half[i * 3], half[i * 3 + 1], half[i * 3 + 2]);
-        for (int j = 0; j < 6; j++) vf32_store(dst + (i * 6 + j) * point, line[j]);
-    }
+static __attribute__((noinline)) void transform_taps_3(float *dst, int64_t point, const float *taps) {
+    evaluate_square(dst, point, taps, 3 * LANES, LANES, 3, true);
+}
+static __attribute__((noinline)) void transform_taps_5(float *dst, int64_t point, const float *taps) {
+    evaluate_square(dst, point, taps, 5 * LANES, LANES, 5, true);
 }
 
 /* A chunk: one vector of output channels by a block of input channels. */
@@ -58,14 +54,15 @@ static void transform_weights(void *ctx, int64_t chunk, int worker) {
     const weights *s = ctx;
     const winograd_pass *p = s->pass;
     const int64_t out = chunk / s->in_blocks * LANES, in = chunk % s->in_blocks * WEIGHT_BLOCK;
-    const int64_t count = ct__min(WEIGHT_BLOCK, p->in_channels - in);
+    const int64_t count = ct__min(WEIGHT_BLOCK, p->in_channels - in), all = p->kernel * p->kernel;
     const int lanes = (int)ct__max64(0, ct__min(LANES, p->out_channels - out));
-    float taps[WEIGHT_BLOCK * 9 * LANES];
+    float taps[WEIGHT_BLOCK * 25 * LANES];
     (void)worker;
     if (lanes > 0) gather_weights(taps, p, out, lanes, in, count);
-    else memset(taps, 0, sizeof taps);
+    else memset(taps, 0, (size_t)(count * all * LANES) * sizeof *taps);
     float *u = s->u + (out / s->width * p->in_channels + in) * s->width + out % s->width;
-    for (int64_t i = 0; i < count; i++) transform_taps(u + i * s->width, s->point, taps + i * 9 * LANES);
+    for (int64_t i = 0; i < count; i++)
+        (p->kernel == 3 ? transform_taps_3 : transform_taps_5)(u + i * s->width, s->point, taps + i * all * LANES);
 }
 
 /* ---- Tiles ---- */
@@ -87,10 +84,11 @@ static __attribute__((noinline)) void transform_tile(float *dst, int64_t point, 
 void CT_ISA_FN(ct__winograd_transform_tiles)(const winograd_points *v, const winograd_plane *x, int64_t channels,
                                              const winograd_tiles *tiles, int64_t before_h, int64_t before_w,
                                              int64_t first, int64_t end, float *band) {
+    const int64_t step = tiles->step;
     for (int64_t at = first; at < end;) {
         const winograd_run run = winograd_next_run(tiles, at, end);
-        const int64_t row = run.row * WINOGRAD_OUT - before_h, col = run.col * WINOGRAD_OUT - before_w;
-        const int64_t cols = run.count * WINOGRAD_OUT + 2;
+        const int64_t row = run.row * step - before_h, col = run.col * step - before_w;
+        const int64_t cols = winograd_span(run.count, step);
         float *to = v->data + (at - first) * v->tile;
         const bool rows_inside = row >= 0 && row + WINOGRAD_IN <= x->height;
         for (int64_t c = 0; c < channels; c += LANES) {
@@ -98,7 +96,7 @@ void CT_ISA_FN(ct__winograd_transform_tiles)(const winograd_points *v, const win
             if (x->c == 1) {
                 /* Channels last: tiles inside the image are read where they are. */
                 for (int64_t t = 0; t < run.count; t++) {
-                    const int64_t left = col + t * WINOGRAD_OUT;
+                    const int64_t left = col + t * step;
                     const bool inside = rows_inside && lanes == LANES && left >= 0 && left + WINOGRAD_IN <= x->width;
                     const float *src = x->data + run.image * x->n + c + row * x->h + left * x->w;
                     if (!inside) {
@@ -111,8 +109,7 @@ void CT_ISA_FN(ct__winograd_transform_tiles)(const winograd_points *v, const win
             } else {
                 winograd_gather(band, x, run.image, c, lanes, row, WINOGRAD_IN, col, cols);
                 for (int64_t t = 0; t < run.count; t++)
-                    transform_tile(to + t * v->tile + c, v->point, band + t * WINOGRAD_OUT * LANES, cols * LANES,
-                                   LANES);
+                    transform_tile(to + t * v->tile + c, v->point, band + t * step * LANES, cols * LANES, LANES);
             }
         }
         at += run.count;
@@ -120,17 +117,14 @@ void CT_ISA_FN(ct__winograd_transform_tiles)(const winograd_points *v, const win
 }
 
 /* Y = A^T m A + bias. */
-static __attribute__((noinline)) void transform_back(float *dst, int64_t row, int64_t col, const float *src,
-                                                     int64_t point, vf32 bias) {
-    vf32 half[24], line[4];
-    for (int j = 0; j < 6; j++, src += point)
-        transform_output(half + j, 6, vf32_load(src), vf32_load(src + 6 * point), vf32_load(src + 12 * point),
-                         vf32_load(src + 18 * point), vf32_load(src + 24 * point), vf32_load(src + 30 * point));
-    for (int i = 0; i < 4; i++, dst += row) {
-        const vf32 *h = half + i * 6;
-        transform_output(line, 1, h[0], h[1], h[2], h[3], h[4], h[5]);
-        for (int j = 0; j < 4; j++) vf32_store(dst + j * col, vf32_add(line[j], bias));
-    }
+typedef void back_fn(float *dst, int64_t row, int64_t col, const float *src, int64_t point, vf32 bias);
+static __attribute__((noinline)) void transform_back_4(float *dst, int64_t row, int64_t col, const float *src,
+                                                       int64_t point, vf32 bias) {
+    collect_square(dst, row, col, src, point, 4, false, &bias);
+}
+static __attribute__((noinline)) void transform_back_2(float *dst, int64_t row, int64_t col, const float *src,
+                                                       int64_t point, vf32 bias) {
+    collect_square(dst, row, col, src, point, 2, false, &bias);
 }
 
 /* ---- A pass ---- */
@@ -186,7 +180,7 @@ static void scatter(const forward *f, const float *band, int64_t band_cols, int6
         } else if (y->w == 1) {
             for (int l = 0; l < lanes; l++)
                 for (int64_t j = 0; j < cols; j += 16)
-                    __builtin_prefetch(dst + l * y->c + j + WINOGRAD_OUT * y->h, 1, 2);
+                    __builtin_prefetch(dst + l * y->c + j + f->tiles.step * y->h, 1, 2);
             winograd_turn((char *)dst, y->c * 4, (const char *)band, LANES * 4, cols, lanes, cols);
         } else {
             for (int64_t j = 0; j < cols; j++)
@@ -215,11 +209,13 @@ static void finish_rows(const forward *f, int64_t image, int64_t channel, int la
 static void store_tiles(const forward *f, const float *m, int64_t first, int64_t end, float *band) {
     const winograd_pass *p = f->pass;
     const image_out *y = &f->y;
+    const int64_t step = f->tiles.step;
+    back_fn *transform_back = p->kernel == 3 ? transform_back_4 : transform_back_2;
     for (int64_t at = first; at < end;) {
         const winograd_run run = winograd_next_run(&f->tiles, at, end);
-        const int64_t row = run.row * WINOGRAD_OUT, col = run.col * WINOGRAD_OUT;
-        const int64_t rows = ct__min(WINOGRAD_OUT, y->height - row);
-        const int64_t cols = ct__min(run.count * WINOGRAD_OUT, y->width - col);
+        const int64_t row = run.row * step, col = run.col * step;
+        const int64_t rows = ct__min(step, y->height - row);
+        const int64_t cols = ct__min(run.count * step, y->width - col);
         const float *from = m + (at - first) * f->m_tile;
         for (int64_t c = 0; c < p->out_channels; c += LANES) {
             const int lanes = (int)ct__min(LANES, p->out_channels - c);
@@ -231,18 +227,18 @@ static void store_tiles(const forward *f, const float *m, int64_t first, int64_t
             }
             if (y->c == 1 && lanes == LANES) {
                 for (int64_t t = 0; t < run.count; t++) {
-                    const int64_t left = t * WINOGRAD_OUT, wide = ct__min(WINOGRAD_OUT, cols - left);
-                    const bool whole = rows == WINOGRAD_OUT && wide == WINOGRAD_OUT;
+                    const int64_t left = t * step, wide = ct__min(step, cols - left);
+                    const bool whole = rows == step && wide == step;
                     float *dst = y->data + run.image * y->n + c + row * y->h + (col + left) * y->w;
-                    transform_back(whole ? dst : band, whole ? y->h : WINOGRAD_OUT * LANES, whole ? y->w : LANES,
+                    transform_back(whole ? dst : band, whole ? y->h : step * LANES, whole ? y->w : LANES,
                                    from + t * f->m_tile + c, f->m_point, bias);
-                    if (!whole) scatter(f, band, WINOGRAD_OUT, run.image, c, lanes, row, rows, col + left, wide);
+                    if (!whole) scatter(f, band, step, run.image, c, lanes, row, rows, col + left, wide);
                 }
             } else {
-                const int64_t wide = run.count * WINOGRAD_OUT;
+                const int64_t wide = run.count * step;
                 for (int64_t t = 0; t < run.count; t++)
-                    transform_back(band + t * WINOGRAD_OUT * LANES, wide * LANES, LANES, from + t * f->m_tile + c,
-                                   f->m_point, bias);
+                    transform_back(band + t * step * LANES, wide * LANES, LANES, from + t * f->m_tile + c, f->m_point,
+                                   bias);
                 scatter(f, band, wide, run.image, c, lanes, row, rows, col, cols);
             }
             if (y->residual || p->activate) finish_rows(f, run.image, c, lanes, row, rows, col, cols);
@@ -293,15 +289,15 @@ static void plan(const winograd_pass *p, forward *f) {
     f->m_tile = winograd_odd(s->panels * s->width);
 
     /* The first phase is the largest. */
-    const winograd_tiles tiles =
-        winograd_tile(p->batch, ct__ceil_div(p->out[0], p->dilation[0]), ct__ceil_div(p->out[1], p->dilation[1]));
+    const winograd_tiles tiles = winograd_tile(p->batch, ct__ceil_div(p->out[0], p->dilation[0]),
+                                               ct__ceil_div(p->out[1], p->dilation[1]), winograd_step(p));
     const int64_t bytes = WINOGRAD_POINTS * 4 * (f->v_tile + f->m_tile), rows = f->kernel->rows;
     int64_t block = ct__max64(BLOCK_BYTES / bytes / rows, 2) * rows;
     block = ct__ceil_div(tiles.count, ct__max64(1, ct__ceil_div(tiles.count, block)));
     f->block = ct__max64(1, ct__grain(block));
     f->v_point = winograd_odd(f->v_tile * f->block);
     f->m_point = winograd_odd(f->m_tile * f->block);
-    f->band = WINOGRAD_IN * (ct__min(tiles.cols, f->block) * WINOGRAD_OUT + 2) * LANES;
+    f->band = WINOGRAD_IN * winograd_span(ct__min(tiles.cols, f->block), tiles.step) * LANES;
     f->worker = winograd_odd(f->band + WINOGRAD_POINTS * (f->v_point + f->m_point));
 }
 
@@ -328,7 +324,8 @@ static void take_phase(const winograd_pass *p, forward *f, const int64_t phase[2
                             xs->s[1] * p->dilation[0],
                             xs->s[2] * p->dilation[1],
                             height[0],
-                            height[1]};
+                            height[1],
+                            winograd_step(p)};
     f->y = (image_out){.data = p->y + phase[0] * ys->s[1] + phase[1] * ys->s[2],
                        .n = ys->n,
                        .c = ys->c,
@@ -341,7 +338,7 @@ static void take_phase(const winograd_pass *p, forward *f, const int64_t phase[2
         f->y.rn = rs->n, f->y.rc = rs->c;
         f->y.rh = rs->s[1] * p->dilation[0], f->y.rw = rs->s[2] * p->dilation[1];
     }
-    f->tiles = winograd_tile(p->batch, size[0], size[1]);
+    f->tiles = winograd_tile(p->batch, size[0], size[1], winograd_step(p));
 }
 
 void CT_ISA_FN(ct__winograd_pass)(const winograd_pass *p, void *scratch) {

@@ -9,6 +9,7 @@ static void forward_pass(const ct_conv_problem *p, winograd_pass *w) {
     *w = (winograd_pass){.batch = g->batch,
                          .in_channels = g->in_channels,
                          .out_channels = g->out_channels,
+                         .kernel = (int)g->window.kernel[1],
                          .x = p->x,
                          .x_step = g->x,
                          .w = p->w,
@@ -31,7 +32,8 @@ static void forward_pass(const ct_conv_problem *p, winograd_pass *w) {
     }
 }
 
-/* dx[i] = sum over k of dy[i + before - k d] w[k], which with k = 2 - k' is a convolution of dy padded by 2 d - before. */
+/* dx[i] = sum over k of dy[i + before - k d] w[k], which with k = K - 1 - k' is a convolution of dy padded by
+ * (K - 1) d - before. */
 static void input_pass(const ct_conv_problem *p, winograd_pass *w) {
     const ct_conv_geometry *g = &p->geometry;
     forward_pass(p, w);
@@ -46,8 +48,8 @@ static void input_pass(const ct_conv_problem *p, winograd_pass *w) {
     for (int a = 0; a < 2; a++) {
         w->in[a] = g->window.out[1 + a];
         w->out[a] = g->window.in[1 + a];
-        w->before[a] = 2 * w->dilation[a] - w->before[a];
-        w->w += 2 * w->w_k[a];
+        w->before[a] = (w->kernel - 1) * w->dilation[a] - w->before[a];
+        w->w += (w->kernel - 1) * w->w_k[a];
         w->w_k[a] = -w->w_k[a];
     }
 }
@@ -58,21 +60,36 @@ static void make_pass(const ct_call *call, ct_conv_problem *p, winograd_pass *w)
     else forward_pass(p, w);
 }
 
-/* Where it wins over the implicit product. In units of in * out channels, from measured times: a tile's products and its two
- * transforms, the transform of the weights (dearer when they leave the caches), against a direct sum a result. */
+/* Where it wins over the implicit product. Costs from measured times, in units of one direct sum a result, in * out channels
+ * of it: a tile's products and its two transforms, and the transform of the weights, dearer when they leave the caches. */
+typedef struct costs {
+    double products, transforms, weights, weight_sums;
+    int64_t cached; /* bytes of transformed weights up to which they are not dearer */
+    double dearer, direct;
+} costs;
+static const costs costs_3 = {2.5, 45, 18, 28, 24 << 20, 4, 0.85}, costs_5 = {1.35, 18, 45, 60, 4 << 20, 2, 0.95};
+
 static bool wins(const ct_conv_problem *p) {
     const ct_conv_geometry *g = &p->geometry;
     const ct_window *s = &g->window;
+    const bool large = s->kernel[1] == 5, turned = p->kind == CT_CONV_INPUT_GRAD;
+    const costs *cost = large ? &costs_5 : &costs_3;
+    const int64_t step = 7 - s->kernel[1];
     double tiles = (double)g->batch, results = (double)g->batch;
     for (int a = 1; a <= 2; a++) {
-        const int64_t d = s->dilation[a], out = p->kind == CT_CONV_INPUT_GRAD ? s->in[a] : s->out[a];
-        tiles *= (double)(((out + d - 1) / d + 3) / 4 * ct__min64(d, out));
+        const int64_t d = s->dilation[a], out = turned ? s->in[a] : s->out[a];
+        tiles *= (double)(((out + d - 1) / d + step - 1) / step * ct__min64(d, out));
         results *= (double)out;
     }
-    const double in = (double)g->in_channels, out = (double)g->out_channels;
-    double weights = p->kind == CT_CONV_WEIGHT_GRAD ? 28 : 18;
-    if (in * out * 144 > 24 << 20) weights *= 4;
-    return in > 0 && out > 0 && tiles * (2.5 + 45 * (in + out) / (in * out)) + weights < 0.85 * results;
+    const int64_t columns = turned ? g->in_channels : g->out_channels;
+    const double in = (double)(turned ? g->out_channels : g->in_channels), out = (double)columns;
+    /* Products are of whole panels, which the many tiles of 5x5 feel. */
+    const double wide = large ? (double)((columns + 31) / 32 * 32) : out;
+    double weights = p->kind == CT_CONV_WEIGHT_GRAD ? cost->weight_sums : cost->weights;
+    if (in * out * 144 > (double)cost->cached) weights *= cost->dearer;
+    return in > 0 && out > 0 &&
+           tiles * (cost->products * wide / out + cost->transforms * (in + wide) / (in * out)) + weights <
+               cost->direct * results;
 }
 
 const char *CT_ISA_FN(ct__winograd_can)(const ct_call *call) {
@@ -81,7 +98,8 @@ const char *CT_ISA_FN(ct__winograd_can)(const ct_call *call) {
     const ct_conv_geometry *g = &p.geometry;
     const ct_window *s = &g->window;
     if (p.dtype != CT_F32) return "f32 only";
-    if (s->rank != 2 || s->kernel[1] != 3 || s->kernel[2] != 3) return "the kernel is not 3x3";
+    if (s->rank != 2 || s->kernel[1] != s->kernel[2] || (s->kernel[1] != 3 && s->kernel[1] != 5))
+        return "the kernel is neither 3x3 nor 5x5";
     if (s->stride[1] != 1 || s->stride[2] != 1) return "the stride is not 1";
     if (g->groups != 1) return "groups";
     if (p.kind == CT_CONV_WEIGHT_GRAD && !p.w) return "the weight's gradient is not asked for";

@@ -8,16 +8,17 @@
 #include "backends/cpu/simd/simd.h"
 #include "ops/geometry.h"
 
-/* y = activate(conv(x, w) + bias + residual) with 3x3 windows; the input gradient is the same with the cotangent for x, the
+/* y = activate(conv(x, w) + bias + residual) with windows of 3x3 or 5x5; the input gradient is the same with the cotangent for x, the
  * weights turned round (negative strides) and their channels exchanged. Strides in elements. */
 typedef struct winograd_pass {
     int64_t batch, in_channels, out_channels;
     int64_t in[2], out[2]; /* height, width */
     int64_t before[2];     /* output 0 looks at input -before first */
     int64_t dilation[2];
+    int kernel;     /* 3 or 5 */
     const float *x; /* (batch, in_channels, in) */
     ct_image_strides x_step;
-    const float *w; /* (out_channels, in_channels, 3, 3) */
+    const float *w; /* (out_channels, in_channels, kernel, kernel) */
     int64_t w_out, w_in, w_k[2];
     float *y; /* (batch, out_channels, out) */
     ct_image_strides y_step;

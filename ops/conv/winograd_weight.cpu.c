@@ -1,9 +1,7 @@
-/* Winograd F(4x4,3x3), weight gradient: dw = G^T [ sum over tiles (B^T d B) . (A dy A^T) ] G, where the sums over tiles are
+/* Winograd, weight gradient: dw = G^T [ sum over tiles (B^T d B) . (A dy A^T) ] G, where the sums over tiles are
  * 36 products of (in channels x tiles) by (tiles x out channels). Tiles go through in groups: all workers transform a
  * group, then all add its products, so that sums are formed in one order and need no copies a worker. */
 #include "ops/conv/winograd.h"
-
-#include "ops/conv/winograd_run.h"
 
 enum {
     GROUP_BYTES = 16 << 20, /* of transformed tiles: a part of L3 */
@@ -37,16 +35,14 @@ typedef struct gradient {
 } gradient;
 
 /* Z = A dy A^T of one vector of channels. */
-static __attribute__((noinline)) void transform_cotangents(float *dst, int64_t point, const float *src, int64_t row,
-                                                           int64_t col) {
-    vf32 half[24], line[6];
-    for (int j = 0; j < 4; j++, src += col)
-        transform_cotangent(half + j, 4, vf32_load(src), vf32_load(src + row), vf32_load(src + 2 * row),
-                            vf32_load(src + 3 * row));
-    for (int i = 0; i < 6; i++) {
-        transform_cotangent(line, 1, half[i * 4], half[i * 4 + 1], half[i * 4 + 2], half[i * 4 + 3]);
-        for (int j = 0; j < 6; j++, dst += point) vf32_store(dst, line[j]);
-    }
+typedef void cotangents_fn(float *dst, int64_t point, const float *src, int64_t row, int64_t col);
+static __attribute__((noinline)) void transform_cotangents_4(float *dst, int64_t point, const float *src, int64_t row,
+                                                             int64_t col) {
+    evaluate_square(dst, point, src, row, col, 4, false);
+}
+static __attribute__((noinline)) void transform_cotangents_2(float *dst, int64_t point, const float *src, int64_t row,
+                                                             int64_t col) {
+    evaluate_square(dst, point, src, row, col, 2, false);
 }
 
 static vf32 sum_band(const float *band, int64_t count, vf32 sum) {
@@ -63,24 +59,23 @@ static void transform_chunk(void *ctx, int64_t chunk, int worker) {
     CT_ISA_FN(ct__winograd_transform_tiles)
     (&points, &g->x, p->in_channels, &g->tiles, g->before[0], g->before[1], first, end, band);
 
-    const int64_t columns = g->panels * g->width;
+    const int64_t columns = g->panels * g->width, step = g->tiles.step;
+    cotangents_fn *transform_cotangents = p->kernel == 3 ? transform_cotangents_4 : transform_cotangents_2;
     for (int64_t at = first; at < end;) {
         const winograd_run run = winograd_next_run(&g->tiles, at, end);
-        const int64_t cols = run.count * WINOGRAD_OUT;
+        const int64_t cols = run.count * step;
         for (int64_t c = 0; c < columns; c += LANES) {
             const int lanes = (int)ct__max64(0, ct__min(LANES, p->out_channels - c));
             float *to = g->z + (c / g->width * g->group + at - g->first) * g->width + c % g->width;
             if (lanes > 0)
-                winograd_gather(band, &g->y, run.image, c, lanes, run.row * WINOGRAD_OUT, WINOGRAD_OUT,
-                                run.col * WINOGRAD_OUT, cols);
-            else memset(band, 0, (size_t)(WINOGRAD_OUT * cols * LANES) * sizeof *band);
+                winograd_gather(band, &g->y, run.image, c, lanes, run.row * step, step, run.col * step, cols);
+            else memset(band, 0, (size_t)(step * cols * LANES) * sizeof *band);
             if (g->bias_parts) {
                 float *sum = g->bias_parts + chunk * columns + c;
-                vf32_store(sum, sum_band(band, WINOGRAD_OUT * cols, at == first ? vf32_zero() : vf32_load(sum)));
+                vf32_store(sum, sum_band(band, step * cols, at == first ? vf32_zero() : vf32_load(sum)));
             }
             for (int64_t t = 0; t < run.count; t++)
-                transform_cotangents(to + t * g->width, g->z_point, band + t * WINOGRAD_OUT * LANES, cols * LANES,
-                                     LANES);
+                transform_cotangents(to + t * g->width, g->z_point, band + t * step * LANES, cols * LANES, LANES);
         }
         at += run.count;
     }
@@ -112,45 +107,44 @@ static void multiply_chunk(void *ctx, int64_t chunk, int worker) {
         }
 }
 
-/* The inverse of gather_weights: w[out + l][in + i][k] = taps[(i * 9 + k) * LANES + l]. */
+/* The inverse of gather_weights: w[out + l][in + i][k] = taps[(i * kernel^2 + k) * LANES + l]. */
 static void scatter_weights(const gradient *g, const float *taps, int64_t out, int lanes, int64_t in, int64_t count) {
     const winograd_pass *p = g->pass;
+    const int64_t size = p->kernel, all = size * size;
     float *w = g->weight + out * p->w_out + in * p->w_in;
-    if (p->w_k[1] == 1 && p->w_k[0] == 3 && p->w_in == 9) {
-        winograd_turn((char *)w, p->w_out * 4, (const char *)taps, LANES * 4, count * 9, lanes, count * 9);
+    if (p->w_k[1] == 1 && p->w_k[0] == size && p->w_in == all) {
+        winograd_turn((char *)w, p->w_out * 4, (const char *)taps, LANES * 4, count * all, lanes, count * all);
         return;
     }
     for (int64_t i = 0; i < count; i++)
-        for (int64_t k = 0; k < 9; k++) {
-            float *to = w + i * p->w_in + k / 3 * p->w_k[0] + k % 3 * p->w_k[1];
-            const float *from = taps + (i * 9 + k) * LANES;
+        for (int64_t k = 0; k < all; k++) {
+            float *to = w + i * p->w_in + k / size * p->w_k[0] + k % size * p->w_k[1];
+            const float *from = taps + (i * all + k) * LANES;
             if (p->w_out == 1) vf32_store_n(to, vf32_load(from), lanes);
             else
                 for (int l = 0; l < lanes; l++) to[l * p->w_out] = from[l];
         }
 }
 
-/* dw = G^T m G: a chunk is one vector of output channels by a block of input channels. */
+/* dw = G^T m G of one vector of output channels. */
+static __attribute__((noinline)) void transform_sum_3(float *taps, const float *sum, int64_t point) {
+    collect_square(taps, 3 * LANES, LANES, sum, point, 3, true, NULL);
+}
+static __attribute__((noinline)) void transform_sum_5(float *taps, const float *sum, int64_t point) {
+    collect_square(taps, 5 * LANES, LANES, sum, point, 5, true, NULL);
+}
+
+/* A chunk is one vector of output channels by a block of input channels. */
 static void transform_sums(void *ctx, int64_t chunk, int worker) {
     const gradient *g = ctx;
     const winograd_pass *p = g->pass;
     const int64_t out = chunk / g->in_blocks * LANES, in = chunk % g->in_blocks * WEIGHT_BLOCK;
-    const int64_t count = ct__min(WEIGHT_BLOCK, p->in_channels - in);
-    float taps[WEIGHT_BLOCK * 9 * LANES];
+    const int64_t count = ct__min(WEIGHT_BLOCK, p->in_channels - in), all = p->kernel * p->kernel;
+    float taps[WEIGHT_BLOCK * 25 * LANES];
     (void)worker;
-    for (int64_t i = 0; i < count; i++) {
-        const float *m = g->sums + (in + i) * g->sum_row + out;
-        const int64_t s = g->sum_point;
-        vf32 half[18], line[3];
-        for (int j = 0; j < 6; j++, m += s)
-            transform_weight_grad(half + j, 6, vf32_load(m), vf32_load(m + 6 * s), vf32_load(m + 12 * s),
-                                  vf32_load(m + 18 * s), vf32_load(m + 24 * s), vf32_load(m + 30 * s));
-        for (int k = 0; k < 3; k++) {
-            const vf32 *h = half + k * 6;
-            transform_weight_grad(line, 1, h[0], h[1], h[2], h[3], h[4], h[5]);
-            for (int j = 0; j < 3; j++) vf32_store(taps + (i * 9 + k * 3 + j) * LANES, line[j]);
-        }
-    }
+    for (int64_t i = 0; i < count; i++)
+        (p->kernel == 3 ? transform_sum_3 : transform_sum_5)(taps + i * all * LANES,
+                                                             g->sums + (in + i) * g->sum_row + out, g->sum_point);
     scatter_weights(g, taps, out, (int)ct__min(LANES, p->out_channels - out), in, count);
 }
 
@@ -159,8 +153,8 @@ static void plan(const winograd_pass *p, gradient *g) {
     g->width = ct__panel_width(g->kernel);
     g->panels = ct__ceil_div(p->out_channels, g->width);
     g->v_tile = winograd_odd(ct__round_up(p->in_channels, LANES));
-    const winograd_tiles tiles =
-        winograd_tile(p->batch, ct__ceil_div(p->out[0], p->dilation[0]), ct__ceil_div(p->out[1], p->dilation[1]));
+    const winograd_tiles tiles = winograd_tile(p->batch, ct__ceil_div(p->out[0], p->dilation[0]),
+                                               ct__ceil_div(p->out[1], p->dilation[1]), winograd_step(p));
     const int64_t bytes = WINOGRAD_POINTS * 4 * (g->v_tile + g->panels * g->width);
     const int64_t groups = ct__max64(1, ct__ceil_div(tiles.count * bytes, GROUP_BYTES));
     g->group = ct__max64(1, ct__round_up(ct__ceil_div(tiles.count, groups), CHUNK_TILES));
@@ -168,7 +162,7 @@ static void plan(const winograd_pass *p, gradient *g) {
     g->z_point = winograd_odd(g->group * g->panels * g->width);
     g->sum_row = g->panels * g->width;
     g->sum_point = winograd_odd(p->in_channels * g->sum_row);
-    g->band = winograd_odd(WINOGRAD_IN * (ct__min(tiles.cols, CHUNK_TILES) * WINOGRAD_OUT + 2) * LANES);
+    g->band = winograd_odd(WINOGRAD_IN * winograd_span(ct__min(tiles.cols, CHUNK_TILES), tiles.step) * LANES);
     g->row_blocks = ct__ceil_div(p->in_channels, 5 * g->kernel->rows);
     g->row_block = ct__ceil_div(p->in_channels, ct__max64(1, g->row_blocks));
     g->panel_block = 4;
@@ -201,15 +195,17 @@ static bool take_phase(const winograd_pass *p, gradient *g, const int64_t phase[
                             xs->s[1] * p->dilation[0],
                             xs->s[2] * p->dilation[1],
                             in[0],
-                            in[1]};
+                            in[1],
+                            winograd_step(p)};
     g->y = (winograd_plane){p->y + phase[0] * ys->s[1] + phase[1] * ys->s[2],
                             ys->n,
                             ys->c,
                             ys->s[1] * p->dilation[0],
                             ys->s[2] * p->dilation[1],
                             out[0],
-                            out[1]};
-    g->tiles = winograd_tile(p->batch, out[0], out[1]);
+                            out[1],
+                            winograd_step(p)};
+    g->tiles = winograd_tile(p->batch, out[0], out[1], winograd_step(p));
     return g->tiles.count > 0;
 }
 

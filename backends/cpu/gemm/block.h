@@ -15,7 +15,7 @@ typedef struct ct__block {
     char *c;
     int64_t c_row;
     int64_t m, n, k;
-    bool accumulate;
+    bool accumulate, far_c; /* far_c: C is not in cache */
 } ct__block;
 
 static inline void ct__block_multiply(const ct__kernel *kernel, const ct__block *p) {
@@ -28,7 +28,8 @@ static inline void ct__block_multiply(const ct__kernel *kernel, const ct__block 
                   .b_step = p->b_step,
                   .c_row = p->c_row,
                   .k = p->k,
-                  .accumulate = p->accumulate};
+                  .accumulate = p->accumulate,
+                  .far_c = p->far_c};
     for (int64_t j = 0; j < p->n; j += width, t.b = (const char *)t.b + p->panel) {
         const int64_t cols = ct__min(width, p->n - j), vecs = ct__ceil_div(cols, kernel->lanes);
         const ct__tile_fn *fn = kernel->tiles[(vecs - 1) * 2 + (cols != vecs * kernel->lanes)];

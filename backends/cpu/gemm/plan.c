@@ -142,7 +142,9 @@ static void cut(ct__plan *p) {
         const int64_t chunks = ct__ceil_div(most_rows, p->chunk_rows) * ct__ceil_div(most_cols, p->chunk_cols);
         const double flops =
             2.0 * (double)p->chunk_rows * (double)p->chunk_cols * (double)ct__min(p->k, p->stage_depth);
-        const bool rows = !private_b && p->chunk_rows > p->tile_rows;
+        /* Rows of A side by side are read in pieces of a chunk's height: short ones waste lines and pages. */
+        const int64_t least_rows = (private_a && p->a_by_k && chunks >= 12 ? 4 : 1) * p->tile_rows;
+        const bool rows = !private_b && p->chunk_rows > least_rows;
         const bool cols = !private_a && p->chunk_cols > (private_b ? 2 * width : width);
         if (chunks >= 24 || flops < 2e6 || (!rows && !cols)) break;
         /* Rows that share a block of B are worth more than columns that share a strip of A. */
