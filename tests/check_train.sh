@@ -68,7 +68,7 @@ stop() {
         tries=$((tries + 1))
         sleep 0.005
     done
-    kill -"$1" $job
+    kill -"$1" $job 2>/dev/null
     { wait $job; } 2>/dev/null
 }
 stop TERM third '"step":13'
@@ -83,6 +83,12 @@ stop KILL fourth '"step":14'
 "$cotangent" train tiny.yaml --resume --out fourth >fourth.more 2>&1
 check "a killed run goes on to the same bytes" same first/last.safetensors fourth/last.safetensors
 check "a finished run can be resumed: it has nothing to do" "$cotangent" train --resume --out first
+
+if [ "$("$cotangent" info | sed -n 's/^isa *//p')" != base ]; then
+    cp -r first moved
+    CT_ISA=base "$cotangent" train --resume --out moved >moved.txt 2>&1
+    check "other vector instructions are said to be others" has moved.txt '^note: written under .*, this is base'
+fi
 
 # Killed twenty times at any moment, with a checkpoint after every step.
 often="tiny.yaml --epochs 12 --set checkpoint_seconds=0"
@@ -162,6 +168,16 @@ check "and is not called unfinished" lacks early/report.html 'Not finished'
 printf '{"event":"step","epoch":4,"step":31,"loss":1,"lr":1}\n{"event":"epoch","epoch":4,"step":30,"valid_loss":1}\n{"event":"ep' >>second/log.jsonl
 check "a log with more than the checkpoint knows" "$cotangent" train --resume --out second
 check "loses what is beyond it" test "$(grep -c '"event":"epoch"' second/log.jsonl)" -eq 3
+
+# One process a folder, and no other folder in its place.
+"$cotangent" train tiny.yaml --epochs 100000 --out busy >busy.txt 2>&1 &
+job=$!
+until [ -s busy/last.safetensors ]; do sleep 0.01; done
+check "two processes in one folder" refuses 1 "busy: another process is training in this folder" train --resume --out busy
+mv busy gone
+wait $job
+check "a run whose folder is taken away fails" test $? -eq 1
+check "and names it" has busy.txt '^error: .*busy' # gone, or not to be written to when it goes during a checkpoint
 
 # Small sets: a warm-up of more steps than there are is cut.
 "$cotangent" train tiny.yaml --epochs 1 --set data.count=20 --set schedule.name=cosine --set schedule.warmup=0.1 --out small >small.txt 2>&1
@@ -254,6 +270,48 @@ check "a torn checkpoint is refused" test "$("$cotangent" eval torn.safetensors 
 cp first/best.safetensors bent.safetensors
 printf '\xff\xff\xff' | dd of=bent.safetensors bs=1 seek=$(($(stat -c %s bent.safetensors) - 9)) conv=notrunc 2>/dev/null
 check "a changed checkpoint is refused" test "$("$cotangent" eval bent.safetensors >/dev/null 2>&1; echo $?)" -eq 1
+# Checkpoints that are whole but say what cannot be: bend.py FROM TO NAME INDEX VALUE changes a number, and the checksum with it.
+cat >bend.py <<'PYTHON'
+import json, struct, sys
+source, target, name, index, value = sys.argv[1:]
+data = bytearray(open(source, "rb").read())
+length = struct.unpack_from("<Q", data)[0]
+place = json.loads(data[8 : 8 + length])[name]
+form, read = ("<d", float) if place["dtype"] == "F64" else ("<q", int)
+struct.pack_into(form, data, 8 + length + place["data_offsets"][0] + 8 * int(index), read(value))
+at = data.index(b'crc64":"') + 8
+data[at : at + 16] = b"0" * 16
+crc = 2**64 - 1
+for byte in data:
+    crc ^= byte
+    for _ in range(8):
+        crc = crc >> 1 ^ (0xC96C5795D7870F42 if crc & 1 else 0)
+data[at : at + 16] = b"%016x" % (crc ^ 2**64 - 1)
+open(target, "wb").write(data)
+PYTHON
+if command -v python3 >/dev/null; then
+    mkdir bent
+    bends() { # WHAT NUMBER NAME INDEX VALUE
+        python3 bend.py first/last.safetensors bent/last.safetensors "$2" "$3" "$4"
+        check "a checkpoint with another $1" refuses 1 "bent/last.safetensors: the checkpoint $5" train --resume --out bent
+    }
+    bends epoch run.counters 0 1000000000 "contradicts itself"
+    bends "epoch below 0" run.counters 0 -1 "contradicts itself"
+    bends step run.counters 1 -1 "contradicts itself"
+    bends "count of items" extra.progress 3 nan "contradicts itself"
+    bends "best epoch" extra.counts 0 7 "contradicts itself"
+    bends form extra.form 0 3 "is of the form 3, and this program knows 2"
+    # Killed after an epoch was written down, with a checkpoint of its last step only: it is evaluated again, and written once.
+    cp -r second open
+    python3 bend.py second/last.safetensors half.safetensors run.counters 0 2
+    python3 bend.py half.safetensors open/last.safetensors extra.counts 0 1
+    check "a run that was killed between log and checkpoint" "$cotangent" train --resume --out open
+    check "has every epoch once in its log" test "$(grep -o '"event":"epoch","epoch":[0-9]*' open/log.jsonl | sort -u | wc -l)-$(grep -c '"event":"epoch"' open/log.jsonl)" = 3-3
+    for value in -9223372036854775808 9223372036854775807 0; do
+        python3 bend.py first/best.safetensors bent/best.safetensors extra.facts 3 $value
+        check "a checkpoint of items of size $value" refuses 1 "bent/best.safetensors: the checkpoint contradicts itself" eval bent/best.safetensors
+    done
+fi
 check "generate wants a language model" refuses 1 "first/best.safetensors: this is not a language model but a classification" generate first/best.safetensors
 
 # A picture out of the report.
@@ -286,6 +344,8 @@ if [ -s predict.txt ] && ! grep -q libpng predict.txt; then
         check "$file is UTF-8" iconv -f UTF-8 -t UTF-8 $file
         check "$file has no control characters" lacks $file $'[\x01-\x08\x0b-\x1f]'
     done
+    mkdir -p other/a other/none && cp picture.png other/a/1.png && cp picture.png other/a/2.png
+    check "other classes" refuses 1 "other: the data has 2 classes and the network 5; class 0 is a in the data and $(sed -n '/^class /{n;s/ .*//p}' folders.eval) in the network" eval folders/best.safetensors --data other
     check "class names are not shifted" has folders.eval '^two.*lines '
 fi
 check "predict names a file that is not there" test "$("$cotangent" predict first/best.safetensors nothing.png 2>&1 | grep -c nothing.png)" -ge 1
@@ -298,7 +358,7 @@ check "its report shows what it writes" has text/report.html 'What it writes'
 "$cotangent" generate text/best.safetensors --prompt 'the ' --tokens 20 --seed 3 >b.txt 2>&1
 check "generate goes on from the prompt" test "$(head -c 4 a.txt)" = 'the ' -a "$(wc -c <a.txt)" -eq 25
 check "generate gives the same for the same seed" same a.txt b.txt
-check "a character that the text never had" test "$("$cotangent" generate text/best.safetensors --prompt 'Z' 2>&1 | head -c 24)" = 'error: vocabulary_encode:'
+check "a character that the text never had" test "$("$cotangent" generate text/best.safetensors --prompt 'Z' 2>&1 | head -c 25)" = 'error: vocabulary_encode:'
 for i in $(seq 40); do echo "the Zebra"; done >zebra.txt
 check "nor has a text to evaluate on: the file is named" test "$("$cotangent" eval text/best.safetensors --data zebra.txt 2>&1 | grep -c "^error: zebra.txt: .*'Z'")" -eq 1
 # A recurrent network remembers: text that goes on from text of its own is the same as text in one go.
@@ -313,6 +373,9 @@ awk 'BEGIN { srand(1); print "a,b,y"; for (i = 0; i < 120; i++) { a = rand(); b 
 check "a regression is trained" has table.out '^best: rmse'
 check "its report shows predicted against true" has table/report.html 'Predicted and true'
 check "eval reads another table" "$cotangent" eval table/best.safetensors --data table.csv --json
+
+"$cotangent" train csv-classification --data table.csv --out many --epochs 1 >many.out 2>&1
+check "a class for each row is wondered at" has many.out '^note: the target has .* classes; where it is a number, data.regression=true predicts that'
 
 # Categories have the numbers of the training set, whatever the other table has.
 awk 'BEGIN { srand(1); print "colour,b,y"; for (i = 0; i < 120; i++) { a = rand() < 0.5; b = rand(); printf "%s,%f,%f\n", a ? "red" : "green", b, 10 * a - 2 * b } }' >colours.csv

@@ -175,6 +175,20 @@ bool learner_open_data(learner *l) {
     return look(l);
 }
 
+/* The first class that differs from what it was in the training. */
+static bool fail_classes(const learner *now, const learner *before) {
+    int64_t i = 0;
+    while (i < now->classes && i < before->classes &&
+           strcmp(learner_class_name(now, i), learner_class_name(before, i)) == 0)
+        i++;
+    return ct_fail(CT_ERR_VALUE, NULL,
+                   "%s: the data has %lld classes and the network %lld; class %lld is %s in the data and %s in the "
+                   "network",
+                   now->recipe->data.path, (long long)now->classes, (long long)before->classes, (long long)i,
+                   i < now->classes ? learner_class_name(now, i) : "none",
+                   i < before->classes ? learner_class_name(before, i) : "none");
+}
+
 bool learner_open_other(learner *l, recipe *own, const char *path) {
     const int64_t classes = l->classes;
     const ct_dims item = l->item;
@@ -187,8 +201,7 @@ bool learner_open_other(learner *l, recipe *own, const char *path) {
     }
     bool right = learner_open_data(l);
     if (right && (l->classes != classes || strcmp(names, l->class_names) != 0))
-        right = ct_fail(CT_ERR_VALUE, NULL, "%s: the data has %lld classes (%.80s...) and the network %lld (%.80s...)",
-                        own->data.path, (long long)l->classes, learner_class_name(l, 0), (long long)classes, names);
+        right = fail_classes(l, &(learner){.class_names = names, .classes = classes});
     for (int i = 0; right && (i < item.n || item.n != l->item.n); i++)
         if (item.n != l->item.n || item.d[i] != l->item.d[i])
             right = ct_fail(CT_ERR_SHAPE, NULL, "%s: an item of the data is %s, the network was trained on %s",

@@ -137,6 +137,19 @@ bool learner_take_encoding(learner *l, const ct_state *state, const char *path) 
     return l->encoding || recipe_fail_at(NULL, path);
 }
 
+/* Sizes of an item and of what comes out, as far as they can be real. */
+static bool are_sizes(const int64_t *facts) {
+    enum { MOST = 1 << 24 };
+    int64_t items = 1;
+    if (facts[0] < 0 || facts[0] > TASK_REGRESSION || facts[1] < 1 || facts[1] > MOST || facts[2] < 0 || facts[2] > 3)
+        return false;
+    for (int i = 0; i < facts[2]; i++) {
+        if (facts[3 + i] < 1 || facts[3 + i] > INT32_MAX || items > MOST) return false;
+        items *= facts[3 + i];
+    }
+    return true;
+}
+
 static bool take(learner *l, const ct_state *state, const char *path) {
     buffer class_names = {0};
     int64_t facts[6];
@@ -146,8 +159,7 @@ static bool take(learner *l, const ct_state *state, const char *path) {
     if (!learner_take_encoding(l, state, path)) return false;
     if (!ct_state_integers(state, "extra.facts", facts, 6) || !ct_state_numbers(state, "extra.target", numbers, 2))
         return false;
-    if (facts[0] < 0 || facts[0] > TASK_REGRESSION || facts[1] < 1 || facts[2] < 0 || facts[2] > 3)
-        return ct_fail(CT_ERR_IO, NULL, "%s: the checkpoint contradicts itself", path);
+    if (!are_sizes(facts)) return ct_fail(CT_ERR_IO, NULL, "%s: the checkpoint contradicts itself", path);
     l->task = (task_kind)facts[0];
     l->classes = facts[1];
     l->item.n = (int)facts[2];

@@ -463,6 +463,11 @@ static void describe_part(const part_type *type, const void *info) {
     }
 }
 
+/* One that the command would refuse is not offered. */
+static bool is_offered(const part_type *type, const void *info) {
+    return type != &part_optimizers || !((const ct_optim_info *)info)->needs_loss;
+}
+
 bool recipe_describe(const char *name) {
     static const part_type *const types[] = {&part_models, &part_optimizers, &part_schedules, &part_transforms};
     bool found = false;
@@ -471,6 +476,7 @@ bool recipe_describe(const char *name) {
         for (int i = 0;; i++) {
             const void *info = types[t]->at(i);
             if (!info) break;
+            if (!is_offered(types[t], info)) continue;
             if (!name) printf("%s %s", i ? "," : "", types[t]->name(info));
             else if (strcmp(types[t]->name(info), name) == 0) {
                 describe_part(types[t], info);

@@ -56,21 +56,21 @@ static const char *class_name(const void *context, int label) { return learner_c
 
 static void write_scores(buffer *b, const trainer *t, int classes) {
     buffer_text(b, "<h3>By class</h3><div "
-                   "class=\"panel\"><table><tr><th>Class</th><th>Precision</th><th>Recall</th><th>F1</th><th></"
-                   "th><th>Items</th></tr>\n");
+                   "class=\"panel\"><table><tr><th>Class</th><th>Precision</th><th>Recall</th><th>F1</th><th "
+                   "class=\"extra\"></th><th>Items</th></tr>\n");
     for (int i = 0; i < classes; i++) {
         const ct_scores s = ct_confusion_scores(t->best.confusion, i);
         buffer_text(b, "<tr><td>");
         buffer_html(b, learner_class_name(&t->learner, i));
         buffer_add(b,
-                   "</td><td>%.1f %%</td><td>%.1f %%</td><td>%.1f %%</td><td><span class=\"bar\"><i "
+                   "</td><td>%.1f %%</td><td>%.1f %%</td><td>%.1f %%</td><td class=\"extra\"><span class=\"bar\"><i "
                    "style=\"width:%.1f%%\"></i></span></td><td>%lld</td></tr>\n",
                    100 * s.precision, 100 * s.recall, 100 * s.f1, 100 * s.f1, (long long)s.support);
     }
     const ct_scores mean = ct_confusion_macro(t->best.confusion);
     buffer_add(b,
                "<tr><td class=\"total\">Mean</td><td class=\"total\">%.1f %%</td><td class=\"total\">%.1f %%</td><td "
-               "class=\"total\">%.1f %%</td><td></td><td class=\"total\">%lld</td></tr></table></div>",
+               "class=\"total\">%.1f %%</td><td class=\"extra\"></td><td class=\"total\">%lld</td></tr></table></div>",
                100 * mean.precision, 100 * mean.recall, 100 * mean.f1, (long long)t->best.count);
 }
 

@@ -3,13 +3,29 @@
 #include "cli/train/trainer.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 static void checkpoint_path(const trainer *t, char *path, size_t capacity) {
     snprintf(path, capacity, "%s/last.safetensors", t->out);
+}
+
+/* Makes the entries of a folder survive a power cut, where the system can. */
+static void sync_above(const char *path) {
+    char above[4096];
+    snprintf(above, sizeof above, "%s", path);
+    char *slash = strrchr(above, '/');
+    if (slash) slash[slash == above] = 0;
+    const int folder = open(slash ? above : ".", O_RDONLY);
+    if (folder < 0) return;
+    fsync(folder);
+    close(folder);
 }
 
 /* Makes a folder and those above it. */
@@ -20,7 +36,8 @@ static bool make_folders(const char *path) {
         if (*slash && *slash != '/') continue;
         const char was = *slash;
         *slash = 0;
-        if (mkdir(part_of, 0777) != 0 && errno != EEXIST)
+        if (mkdir(part_of, 0777) == 0) sync_above(part_of);
+        else if (errno != EEXIST)
             return ct_fail(CT_ERR_IO, NULL, "%s: the folder cannot be made: %s", part_of, strerror(errno));
         *slash = was;
         if (!was) return true;
@@ -60,12 +77,26 @@ bool trainer_make_folder(trainer *t) {
     if (t->options->out) return make_folders(t->out);
     /* The number may have been taken meanwhile by another run that was begun at the same time. */
     while (make_folders("runs")) {
-        if (mkdir(t->out, 0777) == 0) return true;
+        if (mkdir(t->out, 0777) == 0) {
+            sync_above(t->out);
+            return true;
+        }
         if (errno != EEXIST)
             return ct_fail(CT_ERR_IO, NULL, "%s: the folder cannot be made: %s", t->out, strerror(errno));
         number_folder(t, t->recipe->name);
     }
     return false;
+}
+
+bool trainer_lock(trainer *t) {
+    t->lock = open(t->out, O_RDONLY);
+    if (t->lock < 0) return ct_fail(CT_ERR_IO, NULL, "%s: %s", t->out, strerror(errno));
+    /* Where the file system knows no locks it goes without. One that was just killed may take a moment to be gone. */
+    for (int tries = 0; tries < 20; tries++) {
+        if (flock(t->lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return true;
+        nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    }
+    return ct_fail(CT_ERR_STATE, NULL, "%s: another process is training in this folder", t->out);
 }
 
 /* A word as a shell takes it. */
@@ -137,7 +168,13 @@ static ct_state *make_extra(trainer *t) {
     return NULL;
 }
 
+/* A folder that was removed is not made anew: its log would be missing. */
+static bool is_there(const trainer *t) {
+    return file_exists(t->out) || ct_fail(CT_ERR_IO, NULL, "%s: the folder of the run is gone", t->out);
+}
+
 bool trainer_save(trainer *t) {
+    if (!is_there(t)) return false;
     t->run.extra = make_extra(t);
     const bool right = t->run.extra && ct_run_save(&t->run, t->out, "last");
     ct_state_free(t->run.extra);
@@ -148,6 +185,7 @@ bool trainer_save(trainer *t) {
 }
 
 bool trainer_save_best(trainer *t) {
+    if (!is_there(t)) return false;
     ct_run run = {.net = t->learner.net, .epoch = t->run.epoch, .step = t->run.step};
     run.extra = make_extra(t);
     const bool right = run.extra && ct_run_save(&run, t->out, "best");

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- Signals: the first one asks to stop after the step, a second one kills as usual ---- */
 
@@ -113,6 +114,7 @@ static void free_parts(trainer *t) {
     learner_close(&t->learner);
     recipe_free(t->recipe);
     free(t->command);
+    if (t->lock >= 0) close(t->lock);
 }
 
 /* ---- One step ---- */
@@ -314,6 +316,10 @@ static void say_notes(trainer *t) {
         if (label >= 0 && label < l->classes) items[label]++;
     }
     ct_error_clear(); /* data without labels has no such note */
+    if (items && t->recipe->data.kind == DATA_csv && l->classes > 20 && 3 * l->classes > ct_dataset_count(l->train))
+        progress_say(&t->progress,
+                     "note: the target has %lld classes; where it is a number, data.regression=true predicts that",
+                     (long long)l->classes);
     int64_t empty = 0, first = 0;
     for (int64_t i = l->classes - 1; items && i >= 0; i--)
         if (items[i] == 0) empty++, first = i;
@@ -327,7 +333,8 @@ static void say_notes(trainer *t) {
 
 static bool begin(trainer *t) {
     const task_info *task = &tasks[t->learner.task];
-    if (t->options->resume ? !trainer_resume(t) : !trainer_make_folder(t)) return false;
+    if (!t->options->resume && !trainer_make_folder(t)) return false;
+    if (!trainer_lock(t) || (t->options->resume && !trainer_resume(t))) return false;
     if (!journal_open(&t->journal, t->out, task, t->options->resume, t->run.step, t->run.epoch, t->options->json))
         return false;
     t->board = board_open(t->out, t->options->resume ? t->run.step + 1 : 0);
@@ -423,6 +430,7 @@ int trainer_run(const trainer_options *options) {
         return status;
     }
     t->options = options;
+    t->lock = -1;
     if (trainer_open_recipe(t) && make_parts(t) && begin(t)) {
         catch_signals();
         status = run_epochs(t);

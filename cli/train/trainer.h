@@ -20,6 +20,7 @@ typedef struct trainer {
     recipe *recipe;
     learner learner;
     char out[4096];
+    int lock;      /* the folder, so that no other process trains in it; -1: not yet */
     char *command; /* that began the run, as a shell takes it */
     ct_loader *batches, *valid;
     ct_optim *optim;
@@ -55,6 +56,7 @@ int trainer_run(const trainer_options *options);
 /* Saving and going on (resume.c). */
 bool trainer_choose_folder(trainer *t); /* sets out */
 bool trainer_make_folder(trainer *t);
+bool trainer_lock(trainer *t);
 bool trainer_save(trainer *t);      /* OUT/last.safetensors */
 bool trainer_save_best(trainer *t); /* OUT/best.safetensors: the network as it is evaluated */
 bool trainer_resume(trainer *t);    /* from OUT/last.safetensors */
