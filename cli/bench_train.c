@@ -45,9 +45,9 @@ bool bench_train_small_mlp(double min_time, bench_result *result) {
 
 static bool measure_lenet(bool channels_last, double min_time, bench_result *result) {
     ct_module *net = ct_nn_lenet(28, .channels_last = channels_last);
-    return measure_steps((training){net, ct_adam(net, .lr = 1e-3), ct_randn(CT_DIMS(64, 1, 28, 28)),
-                                    ct_randint(CT_DIMS(64), 0, 10)},
-                         min_time, result);
+    return measure_steps(
+        (training){net, ct_adam(net, .lr = 1e-3), ct_randn(CT_DIMS(64, 1, 28, 28)), ct_randint(CT_DIMS(64), 0, 10)},
+        min_time, result);
 }
 
 bool bench_train_lenet(double min_time, bench_result *result) { return measure_lenet(false, min_time, result); }

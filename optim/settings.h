@@ -23,13 +23,12 @@
 #define ADAM(S, k)  LR(S, k, 1e-3) BETAS(S, k, 0.999) EPS(S, k, 1e-8) DECAY(S, k, 0) AMSGRAD(S, k) MAXIMIZE(S, k)
 #define ADAMW(S, k) LR(S, k, 1e-3) BETAS(S, k, 0.999) EPS(S, k, 1e-8) DECAY(S, k, 1e-2) AMSGRAD(S, k) MAXIMIZE(S, k)
 #define RADAM(S, k) LR(S, k, 1e-3) BETAS(S, k, 0.999) EPS(S, k, 1e-8) DECAY(S, k, 0) DECOUPLED(S, k) MAXIMIZE(S, k)
-#define NADAM(S, k)                                                                                       \
-    LR(S, k, 2e-3)                                                                                        \
-    BETAS(S, k, 0.999)                                                                                    \
-    EPS(S, k, 1e-8)                                                                                       \
-    DECAY(S, k, 0)                                                                                        \
-    S(k, momentum_decay, opt, 4e-3, RANGE_FROM_0, "how fast the momentum grows to beta1") DECOUPLED(S, k) \
-        MAXIMIZE(S, k)
+#define NADAM(S, k)    \
+    LR(S, k, 2e-3)     \
+    BETAS(S, k, 0.999) \
+    EPS(S, k, 1e-8)    \
+    DECAY(S, k, 0)     \
+    S(k, momentum_decay, opt, 4e-3, RANGE_FROM_0, "how fast the momentum grows to beta1") DECOUPLED(S, k) MAXIMIZE(S, k)
 #define RMSPROP(S, k)                                                                \
     LR(S, k, 1e-2)                                                                   \
     S(k, alpha, opt, 0.99, RANGE_0_TO_1, "how much of the average of squares stays") \
