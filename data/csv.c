@@ -326,8 +326,7 @@ static bool prepare(csv_job *job, const ct_csv_options *o, char separator) {
 }
 
 ct_dataset *ct__csv_parse(char *text, size_t size, const char *path, const ct_csv_options *options) {
-    ct_csv_options o;
-    TAKE_OPTIONS(o, options);
+    TAKE_OPTIONS(ct_csv_options, o, options);
     const char separator = o.separator ? o.separator : ',';
     if (separator == '"' || separator == '\n' || separator == '\r') {
         ct_fail(CT_ERR_VALUE, "dataset_csv", "the separator is a quote or a line end");

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nn/options.h"
+
 /* ---- Random numbers ---- */
 
 /* Counter-based, as the library's generators are: number i is a mix of key and i. */
@@ -63,14 +65,6 @@ struct ct_sampler {
 };
 
 /* ---- Small things ---- */
-
-/* An older caller has a shorter struct: what it lacks is zero, which is the default. */
-static inline void ct__take_options(void *options, size_t size, const void *given) {
-    const size_t n = given ? *(const size_t *)given : 0;
-    memset(options, 0, size);
-    if (given) memcpy(options, given, n == 0 || n > size ? size : n);
-}
-#define TAKE_OPTIONS(to, from) ct__take_options(&(to), sizeof(to), (from))
 
 static inline bool ct__null(const char *op, const char *argument) {
     return ct_ok() ? ct_fail(CT_ERR_NULL, op, "argument %s is NULL", argument) : false;

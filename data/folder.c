@@ -139,8 +139,7 @@ static bool fill(ct_dataset *dataset, const char *path) {
 }
 
 ct_dataset *ct_dataset_folder_p(const char *path, const ct_folder_options *options) {
-    ct_folder_options o;
-    TAKE_OPTIONS(o, options);
+    TAKE_OPTIONS(ct_folder_options, o, options);
     if (!path) {
         ct__null("dataset_folder", "path");
         return NULL;

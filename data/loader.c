@@ -208,8 +208,7 @@ static bool fill_loader(ct_loader *loader, const ct_batches_options *o) {
 }
 
 ct_loader *ct_batches_p(ct_dataset *dataset, int64_t batch, const ct_batches_options *options) {
-    ct_batches_options o;
-    TAKE_OPTIONS(o, options);
+    TAKE_OPTIONS(ct_batches_options, o, options);
     ct_loader *loader = check(dataset, batch, &o) ? ct__zeroed("batches", 1, sizeof *loader) : NULL;
     if (!loader) {
         ct_sampler_free(o.sampler);

@@ -86,8 +86,7 @@ static bool read_text(ct_dataset *dataset, const char *path, const ct_text_optio
 }
 
 ct_dataset *ct_dataset_text_p(const char *path, int64_t length, const ct_text_options *options) {
-    ct_text_options o;
-    TAKE_OPTIONS(o, options);
+    TAKE_OPTIONS(ct_text_options, o, options);
     if (!path) {
         ct__null("dataset_text", "path");
         return NULL;

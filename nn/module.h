@@ -8,6 +8,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "nn/options.h"
+
 typedef struct ct__slot {
     char *name;
     ct_tensor *x;     /* of a parameter or buffer, kept */
@@ -68,16 +70,6 @@ void ct__path_pop(ct__path *path, size_t before);
 /* Every parameter and buffer below, also those that occur twice; parents first, parameters before buffers. */
 typedef bool (*ct__slot_fn)(void *context, const char *path, ct_module *owner, ct__slot *slot, bool buffer, int index);
 bool ct__each_slot(const ct_module *module, ct__slot_fn fn, void *context);
-
-/* An older caller has a shorter struct: what it lacks is zero, which is the default. */
-static inline void ct__take_options(void *options, size_t size, const void *given) {
-    const size_t n = given ? *(const size_t *)given : 0;
-    memset(options, 0, size);
-    if (given) memcpy(options, given, n == 0 || n > size ? size : n);
-}
-#define TAKE_OPTIONS(type, name, given) \
-    type name;                          \
-    ct__take_options(&name, sizeof name, (given))
 
 static inline ct_opt ct__opt(ct_opt given, double normal) { return given.set ? given : CT_SET(normal); }
 

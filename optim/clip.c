@@ -90,7 +90,7 @@ static double norm_of(const gradients *g, double kind) {
 }
 
 static double clip_norm(gradients *g, const char *function, double max_norm, const ct_clip_options *options) {
-    OPTIM_TAKE(ct_clip_options, given, options);
+    TAKE_OPTIONS(ct_clip_options, given, options);
     const double kind = given.norm_type != 0 ? given.norm_type : 2;
     if (!(max_norm >= 0))
         return ct_fail(CT_ERR_VALUE, function, "max_norm is %g; it has to be 0 or more", max_norm), (double)NAN;

@@ -38,7 +38,7 @@ static bool is_averaged(const ema_entry *e) { return !e->source->buffer && ct_dt
 
 ct_ema *ct_ema_new_p(ct_module *net, const ct_ema_options *options) {
     const char *me = "ema_new";
-    OPTIM_TAKE(ct_ema_options, given, options);
+    TAKE_OPTIONS(ct_ema_options, given, options);
     if (!optim_given(net, me, "net")) return NULL;
     const double decay = given.decay.set ? given.decay.value : 0.999;
     if (!(decay >= 0 && decay <= 1)) {

@@ -141,7 +141,7 @@ static bool lbfgs_check(const double *s) {
                                         .ranges = k##_ranges,                               \
                                         __VA_ARGS__};                                       \
     ct_optim *ct_##k##_p(ct_module *net, const ct_##k##_options *options) {                 \
-        OPTIM_TAKE(ct_##k##_options, o, options);                                           \
+        TAKE_OPTIONS(ct_##k##_options, o, options);                                         \
         const double values[] = {LIST(VALUE, k)};                                           \
         return optim_new(&k##_kind, net, values);                                           \
     }

@@ -8,7 +8,7 @@ const optim_kind optim_lookahead = {.info.name = "lookahead",
 
 ct_optim *ct_lookahead_p(ct_optim *inner, const ct_lookahead_options *options) {
     const char *me = "lookahead";
-    OPTIM_TAKE(ct_lookahead_options, given, options);
+    TAKE_OPTIONS(ct_lookahead_options, given, options);
     const double alpha = given.alpha.set ? given.alpha.value : 0.5;
     const int64_t k = given.k ? given.k : 5;
     ct_optim *o = NULL;

@@ -165,7 +165,7 @@ bool ct_optim_add_tensor(ct_optim *optim, const char *name, ct_tensor *x) {
 
 bool ct_optim_group_p(ct_optim *optim, const char *pattern, const ct_group_options *options) {
     const char *me = "optim_group";
-    OPTIM_TAKE(ct_group_options, given, options);
+    TAKE_OPTIONS(ct_group_options, given, options);
     if (!optim_given(optim, me, "optim") || !optim_given(pattern, me, "pattern")) return false;
     ct_optim *o = optim_base(optim);
     if (o->kind->info.needs_loss) return ct_fail(CT_ERR_VALUE, me, "%s has one group only", o->kind->info.name);

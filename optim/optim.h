@@ -6,6 +6,8 @@
 #include <cotangent/optim.h>
 #include <string.h>
 
+#include "nn/options.h"
+
 enum { OPTIM_SETTINGS = 10, OPTIM_STATES = 3, OPTIM_ATTRS = 12 };
 
 /* What a setting may be. */
@@ -72,17 +74,6 @@ struct ct_optim {
     double grad_scale; /* of the gradients in the next step; 0: 1 */
     lbfgs *history;
 };
-
-#define OPTIM_TAKE(type, name, given) \
-    type name;                        \
-    optim_take_options(&name, sizeof name, (given))
-
-/* An older caller has a shorter struct: what it lacks is zero, which is the default. */
-static inline void optim_take_options(void *options, size_t size, const void *given) {
-    const size_t n = given ? *(const size_t *)given : 0;
-    memset(options, 0, size);
-    if (given) memcpy(options, given, n == 0 || n > size ? size : n);
-}
 
 /* The optimizer whose parameters and groups these are: the one inside Lookahead. */
 static inline ct_optim *optim_base(const ct_optim *optim) {

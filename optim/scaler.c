@@ -17,7 +17,7 @@ struct ct_scaler {
 
 ct_scaler *ct_scaler_new_p(double init_scale, const ct_scaler_options *options) {
     const char *me = "scaler_new";
-    OPTIM_TAKE(ct_scaler_options, given, options);
+    TAKE_OPTIONS(ct_scaler_options, given, options);
     if (!ct_ok()) return NULL;
     const ct_scaler made = {.scale = init_scale != 0 ? init_scale : 65536,
                             .growth_factor = given.growth_factor != 0 ? given.growth_factor : 2,

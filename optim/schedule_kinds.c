@@ -29,7 +29,7 @@ static const schedule_kind step_decay = {"schedule_step_decay", step_factor, NUL
 
 ct_schedule *ct_schedule_step_decay_p(ct_optim *optim, int64_t every, const ct_schedule_gamma_options *options) {
     const char *me = step_decay.name;
-    OPTIM_TAKE(ct_schedule_gamma_options, given, options);
+    TAKE_OPTIONS(ct_schedule_gamma_options, given, options);
     const double gamma = given.gamma.set ? given.gamma.value : 0.1;
     if (!optim_given(optim, me, "optim") || !is_steps(me, "every", every) || !is_rate(me, "gamma", gamma)) return NULL;
     return MAKE(step_decay, optim, (double)every, gamma);
@@ -44,7 +44,7 @@ static const schedule_kind multi_step = {"schedule_multi_step", multi_factor, NU
 
 ct_schedule *ct_schedule_multi_step_p(ct_optim *optim, ct_dims milestones, const ct_schedule_gamma_options *options) {
     const char *me = multi_step.name;
-    OPTIM_TAKE(ct_schedule_gamma_options, given, options);
+    TAKE_OPTIONS(ct_schedule_gamma_options, given, options);
     const double gamma = given.gamma.set ? given.gamma.value : 0.1;
     if (!optim_given(optim, me, "optim") || !is_rate(me, "gamma", gamma)) return NULL;
     if (milestones.n < 0 || milestones.n > CT_MAX_LIST) {
@@ -72,7 +72,7 @@ static const schedule_kind polynomial = {"schedule_polynomial", polynomial_facto
 
 ct_schedule *ct_schedule_polynomial_p(ct_optim *optim, int64_t steps, const ct_schedule_polynomial_options *options) {
     const char *me = polynomial.name;
-    OPTIM_TAKE(ct_schedule_polynomial_options, given, options);
+    TAKE_OPTIONS(ct_schedule_polynomial_options, given, options);
     const double power = given.power != 0 ? given.power : 1;
     if (!optim_given(optim, me, "optim") || !is_steps(me, "steps", steps) || !is_positive(me, "power", power))
         return NULL;
@@ -88,7 +88,7 @@ static const schedule_kind warmup = {"schedule_warmup", warmup_factor, NULL, fal
 
 ct_schedule *ct_schedule_warmup_p(ct_optim *optim, int64_t steps, const ct_schedule_warmup_options *options) {
     const char *me = warmup.name;
-    OPTIM_TAKE(ct_schedule_warmup_options, given, options);
+    TAKE_OPTIONS(ct_schedule_warmup_options, given, options);
     const double start = given.start != 0 ? given.start : 1.0 / 3, end = given.end.set ? given.end.value : 1;
     if (!optim_given(optim, me, "optim") || !is_steps(me, "steps", steps) || !is_positive(me, "start", start) ||
         !is_rate(me, "end", end))
@@ -121,7 +121,7 @@ static const schedule_kind cosine = {"schedule_cosine", cosine_factor, NULL, fal
 
 ct_schedule *ct_schedule_cosine_p(ct_optim *optim, int64_t steps, const ct_schedule_min_options *options) {
     const char *me = cosine.name;
-    OPTIM_TAKE(ct_schedule_min_options, given, options);
+    TAKE_OPTIONS(ct_schedule_min_options, given, options);
     if (!optim_given(optim, me, "optim") || !is_steps(me, "steps", steps) || !is_rate(me, "min_lr", given.min_lr))
         return NULL;
     return MAKE(cosine, optim, (double)steps, given.min_lr);
@@ -142,7 +142,7 @@ static const schedule_kind restarts = {"schedule_cosine_restarts", restarts_fact
 ct_schedule *ct_schedule_cosine_restarts_p(ct_optim *optim, int64_t first,
                                            const ct_schedule_restarts_options *options) {
     const char *me = restarts.name;
-    OPTIM_TAKE(ct_schedule_restarts_options, given, options);
+    TAKE_OPTIONS(ct_schedule_restarts_options, given, options);
     const int64_t multiply = given.multiply ? given.multiply : 1;
     if (!optim_given(optim, me, "optim") || !is_steps(me, "first", first) || !is_steps(me, "multiply", multiply) ||
         !is_rate(me, "min_lr", given.min_lr))
@@ -193,7 +193,7 @@ static bool are_momenta(const char *me, const ct_optim *optim, double low, doubl
 ct_schedule *ct_schedule_one_cycle_p(ct_optim *optim, double max_lr, int64_t steps,
                                      const ct_schedule_one_cycle_options *options) {
     const char *me = one_cycle.name;
-    OPTIM_TAKE(ct_schedule_one_cycle_options, given, options);
+    TAKE_OPTIONS(ct_schedule_one_cycle_options, given, options);
     const double part = given.pct_start != 0 ? given.pct_start : 0.3,
                  div = given.div_factor != 0 ? given.div_factor : 25,
                  final_div = given.final_div_factor != 0 ? given.final_div_factor : 1e4,
@@ -238,7 +238,7 @@ static const schedule_kind cyclic = {"schedule_cyclic", cyclic_factor, cyclic_mo
 ct_schedule *ct_schedule_cyclic_p(ct_optim *optim, double base_lr, double max_lr,
                                   const ct_schedule_cyclic_options *options) {
     const char *me = cyclic.name;
-    OPTIM_TAKE(ct_schedule_cyclic_options, given, options);
+    TAKE_OPTIONS(ct_schedule_cyclic_options, given, options);
     const int64_t up = given.up ? given.up : 2000, down = given.down ? given.down : up;
     const double gamma = given.gamma != 0 ? given.gamma : 1, low = given.base_momentum != 0 ? given.base_momentum : 0.8,
                  high = given.max_momentum != 0 ? given.max_momentum : 0.9;
@@ -299,7 +299,7 @@ void schedule_observe(ct_schedule *s, double metric) {
 
 ct_schedule *ct_schedule_plateau_p(ct_optim *optim, const ct_schedule_plateau_options *options) {
     const char *me = plateau.name;
-    OPTIM_TAKE(ct_schedule_plateau_options, given, options);
+    TAKE_OPTIONS(ct_schedule_plateau_options, given, options);
     const double factor = given.factor.set ? given.factor.value : 0.1,
                  patience = given.patience.set ? given.patience.value : 10,
                  threshold = given.threshold.set ? given.threshold.value : 1e-4,
