@@ -22,7 +22,7 @@ typedef struct fuzz_target {
 } fuzz_target;
 
 /* Reads from a block of exactly that size, so that the sanitizer sees a read past its end. */
-static bool fuzz_sound(const fuzz_target *target, const uint8_t *bytes, size_t size) {
+static inline bool fuzz_sound(const fuzz_target *target, const uint8_t *bytes, size_t size) {
     uint8_t *copy = malloc(size ? size : 1);
     if (!copy) return true;
     if (size) memcpy(copy, bytes, size);

@@ -3,6 +3,7 @@
 #include <cotangent.h>
 
 #include "data/csv.h"
+#include "tests/fuzz.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,15 +58,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 
 enum { INPUTS = 50000, LONGEST = 512 };
 
-static uint64_t state = 0x9e3779b97f4a7c15u;
-static uint64_t next(void) { /* xorshift64* */
-    state ^= state >> 12;
-    state ^= state << 25;
-    state ^= state >> 27;
-    return state * 0x2545f4914f6cdd1du;
-}
-static size_t below(size_t n) { return (size_t)(next() % n); }
-
 static const char *const seeds[] = {
     "a,b,c\n1,2,x\n3.5,-4e2,y\n",
     "name,value,class\r\n\"one, two\",1,0\r\n\"say \"\"three\"\"\",2,1\r\nplain,3,10\r\n",
@@ -78,21 +70,21 @@ enum { SEED_COUNT = sizeof seeds / sizeof *seeds };
 static size_t mutate(uint8_t *bytes, size_t size) {
     static const char *const words[] = {"\"",    "\"\"", ",",   ";",     "\n",   "\r\n", "NA", "",
                                         "1e999", "-",    "nan", "0x1p3", "\xff", "\r",   " "};
-    for (size_t changes = 1 + below(4); changes > 0; changes--) {
-        switch (below(6)) {
+    for (size_t changes = 1 + fuzz_below(4); changes > 0; changes--) {
+        switch (fuzz_below(6)) {
         case 0:
-            if (size) bytes[below(size)] ^= (uint8_t)(1u << below(8));
+            if (size) bytes[fuzz_below(size)] ^= (uint8_t)(1u << fuzz_below(8));
             break;
-        case 1: size = size ? below(size) : 0; break;
+        case 1: size = size ? fuzz_below(size) : 0; break;
         case 2: { /* a word over it */
-            const char *word = words[below(sizeof words / sizeof *words)];
+            const char *word = words[fuzz_below(sizeof words / sizeof *words)];
             const size_t length = strlen(word);
-            if (size > length) memcpy(bytes + below(size - length), word, length);
+            if (size > length) memcpy(bytes + fuzz_below(size - length), word, length);
             break;
         }
         case 3: { /* a word into it */
-            const char *word = words[below(sizeof words / sizeof *words)];
-            const size_t length = strlen(word), place = below(size + 1);
+            const char *word = words[fuzz_below(sizeof words / sizeof *words)];
+            const size_t length = strlen(word), place = fuzz_below(size + 1);
             if (size + length > LONGEST) break;
             memmove(bytes + place + length, bytes + place, size - place);
             memcpy(bytes + place, word, length);
@@ -100,12 +92,12 @@ static size_t mutate(uint8_t *bytes, size_t size) {
             break;
         }
         case 4: /* zero */
-            if (size && below(8) == 0) bytes[below(size)] = 0;
+            if (size && fuzz_below(8) == 0) bytes[fuzz_below(size)] = 0;
             break;
         default: { /* a stretch repeated at the end */
             if (size < 2) break;
-            const size_t from = below(size);
-            size_t length = below(40);
+            const size_t from = fuzz_below(size);
+            size_t length = fuzz_below(40);
             if (length > size - from) length = size - from;
             if (size + length > LONGEST) break;
             memmove(bytes + size, bytes + from, length);
@@ -121,7 +113,7 @@ int main(void) {
     int failed = 0, read = 0;
     const int64_t before = ct_live_objects();
     for (int i = 0; i < INPUTS + SEED_COUNT; i++) {
-        const char *seed = seeds[i < SEED_COUNT ? (size_t)i : below(SEED_COUNT)];
+        const char *seed = seeds[i < SEED_COUNT ? (size_t)i : fuzz_below(SEED_COUNT)];
         size_t size = strlen(seed);
         memcpy(bytes, seed, size);
         if (i >= SEED_COUNT) size = mutate(bytes, size);
@@ -134,7 +126,7 @@ int main(void) {
             read += set != NULL;
             ct_dataset_free(set);
         }
-        if (!parse_exact(bytes, size, (unsigned)below(64))) {
+        if (!parse_exact(bytes, size, (unsigned)fuzz_below(64))) {
             printf("FAILED input %d\n", i);
             failed = 1;
         }

@@ -3,6 +3,7 @@
 #include <cotangent.h>
 
 #include "data/idx.h"
+#include "tests/fuzz.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,50 +40,41 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 
 enum { INPUTS = 20000, LONGEST = 256 };
 
-static uint64_t state = 0x9e3779b97f4a7c15u;
-static uint64_t next(void) { /* xorshift64* */
-    state ^= state >> 12;
-    state ^= state << 25;
-    state ^= state >> 27;
-    return state * 0x2545f4914f6cdd1du;
-}
-static size_t below(size_t n) { return (size_t)(next() % n); }
-
 /* A sound file to begin with. */
 static size_t make_seed(uint8_t *bytes) {
     static const uint8_t types[] = {0x08, 0x09, 0x0b, 0x0c, 0x0d, 0x0e}, sizes[] = {1, 1, 2, 4, 4, 8};
-    const size_t type = below(sizeof types), dims = 1 + below(4);
+    const size_t type = fuzz_below(sizeof types), dims = 1 + fuzz_below(4);
     size_t count = sizes[type], size = 0;
     bytes[size++] = 0;
     bytes[size++] = 0;
     bytes[size++] = types[type];
     bytes[size++] = (uint8_t)dims;
     for (size_t i = 0; i < dims; i++) {
-        const size_t d = below(3) + (i > 0);
+        const size_t d = fuzz_below(3) + (i > 0);
         memset(bytes + size, 0, 3);
         bytes[size + 3] = (uint8_t)d;
         size += 4;
         count *= d;
     }
-    for (size_t i = 0; i < count && size < LONGEST; i++) bytes[size++] = (uint8_t)next();
+    for (size_t i = 0; i < count && size < LONGEST; i++) bytes[size++] = (uint8_t)fuzz_next();
     return size;
 }
 
 static size_t mutate(uint8_t *bytes, size_t size) {
-    for (size_t changes = 1 + below(3); changes > 0; changes--) {
-        switch (below(5)) {
+    for (size_t changes = 1 + fuzz_below(3); changes > 0; changes--) {
+        switch (fuzz_below(5)) {
         case 0: /* one bit of the header */
-            if (size) bytes[below(size < 20 ? size : 20)] ^= (uint8_t)(1u << below(8));
+            if (size) bytes[fuzz_below(size < 20 ? size : 20)] ^= (uint8_t)(1u << fuzz_below(8));
             break;
         case 1: /* one byte of it */
-            if (size) bytes[below(size < 20 ? size : 20)] = (uint8_t)next();
+            if (size) bytes[fuzz_below(size < 20 ? size : 20)] = (uint8_t)fuzz_next();
             break;
-        case 2: /* cut */ size = size ? below(size) : 0; break;
+        case 2: /* cut */ size = size ? fuzz_below(size) : 0; break;
         case 3: /* garbage behind */
-            for (size_t more = below(20); more > 0 && size < LONGEST; more--) bytes[size++] = (uint8_t)next();
+            for (size_t more = fuzz_below(20); more > 0 && size < LONGEST; more--) bytes[size++] = (uint8_t)fuzz_next();
             break;
         default: /* huge dimensions */
-            if (size > 8) memset(bytes + 4 + 4 * below((size - 4) / 4), 0xff, 4);
+            if (size > 8) memset(bytes + 4 + 4 * fuzz_below((size - 4) / 4), 0xff, 4);
         }
     }
     return size;

@@ -1,6 +1,7 @@
 /* Mutated recipes must be refused with an error or read in full, never crash. By itself a program with a fixed seed and
  * number of inputs; with -DFUZZ_LIBFUZZER the entry point of libFuzzer. */
 #include "cli/train/recipe.h"
+#include "tests/fuzz.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,15 +44,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 #else
 
 enum { INPUTS = 20000, LONGEST = 4096 };
-
-static uint64_t state = 0x9e3779b97f4a7c15u;
-static uint64_t next(void) { /* xorshift64* */
-    state ^= state >> 12;
-    state ^= state << 25;
-    state ^= state >> 27;
-    return state * 0x2545f4914f6cdd1du;
-}
-static size_t below(size_t n) { return (size_t)(next() % n); }
 
 static const char *const words[] = {"&a",
                                     "*a",
@@ -98,20 +90,20 @@ static const char *const words[] = {"&a",
                                     "<<: *a"};
 
 static size_t mutate(char *bytes, size_t size) {
-    for (size_t changes = 1 + below(4); changes > 0; changes--) {
-        const char *word = words[below(sizeof words / sizeof *words)];
+    for (size_t changes = 1 + fuzz_below(4); changes > 0; changes--) {
+        const char *word = words[fuzz_below(sizeof words / sizeof *words)];
         const size_t length = strlen(word);
-        switch (below(6)) {
+        switch (fuzz_below(6)) {
         case 0: /* one bit */
-            if (size) bytes[below(size)] ^= (char)(1u << below(8));
+            if (size) bytes[fuzz_below(size)] ^= (char)(1u << fuzz_below(8));
             break;
-        case 1: /* cut */ size = size ? below(size) : 0; break;
+        case 1: /* cut */ size = size ? fuzz_below(size) : 0; break;
         case 2: /* a word over it */
-            if (size > length) memcpy(bytes + below(size - length), word, length);
+            if (size > length) memcpy(bytes + fuzz_below(size - length), word, length);
             break;
         case 3: { /* a word into it */
             if (size < 2 || size + length > LONGEST) break;
-            const size_t at = below(size);
+            const size_t at = fuzz_below(size);
             memmove(bytes + at + length, bytes + at, size - at);
             memcpy(bytes + at, word, length);
             size += length;
@@ -119,15 +111,15 @@ static size_t mutate(char *bytes, size_t size) {
         }
         case 4: { /* something taken out */
             if (size < 2) break;
-            const size_t at = below(size), gone = below(size - at < 20 ? size - at : 20);
+            const size_t at = fuzz_below(size), gone = fuzz_below(size - at < 20 ? size - at : 20);
             memmove(bytes + at, bytes + at + gone, size - at - gone);
             size -= gone;
             break;
         }
         default: { /* a stretch copied elsewhere */
             if (size < 2) break;
-            const size_t from = below(size), to = below(size);
-            size_t n = below(32);
+            const size_t from = fuzz_below(size), to = fuzz_below(size);
+            size_t n = fuzz_below(32);
             if (n > size - from) n = size - from;
             if (n > size - to) n = size - to;
             memmove(bytes + to, bytes + from, n);
@@ -160,10 +152,10 @@ int main(void) {
         recipe_free(r);
     }
     for (int i = 0; i < INPUTS && recipes; i++) {
-        const recipe_file *seed = &recipe_files[below((size_t)recipes)];
+        const recipe_file *seed = &recipe_files[fuzz_below((size_t)recipes)];
         const size_t n = seed->n < LONGEST ? seed->n : LONGEST;
         memcpy(bytes, seed->text, n);
-        const char *set[1] = {sets[below(sizeof sets / sizeof *sets)]};
+        const char *set[1] = {sets[fuzz_below(sizeof sets / sizeof *sets)]};
         if (!parse_exact(bytes, mutate(bytes, n), set, i % 4 == 0)) {
             printf("FAILED input %d\n", i);
             failed = 1;
