@@ -19,24 +19,29 @@ static inline const char *given_file(const char *name) {
     return path[turn];
 }
 
-/* A folder that is made when it is first asked for; the test calls remove_own_folder at its end. */
+/* A folder that is made when it is asked for; the test calls remove_own_folder at its end, and may then ask for another. */
+static char own_folder_path[64];
 static inline char *own_folder(void) {
-    static char folder[] = "/tmp/cotangent-test-XXXXXX";
-    static bool made;
-    if (!made) made = CHECK(mkdtemp(folder) != NULL);
-    return folder;
+    if (!own_folder_path[0]) {
+        snprintf(own_folder_path, sizeof own_folder_path, "/tmp/cotangent-test-XXXXXX");
+        CHECK(mkdtemp(own_folder_path) != NULL);
+    }
+    return own_folder_path;
 }
+/* The path of a file in it; valid until the eighth call from now. */
 static inline const char *own_file(const char *name) {
-    static char path[4][512];
+    static char path[8][512];
     static int turn;
-    turn = (turn + 1) % 4;
+    turn = (turn + 1) % 8;
     snprintf(path[turn], sizeof path[turn], "%s/%s", own_folder(), name);
     return path[turn];
 }
 static inline void remove_own_folder(void) {
-    char command[64];
-    snprintf(command, sizeof command, "rm -rf %s", own_folder());
+    char command[128];
+    if (!own_folder_path[0]) return;
+    snprintf(command, sizeof command, "rm -rf %s", own_folder_path);
     CHECK(system(command) == 0);
+    own_folder_path[0] = 0;
 }
 
 /* A whole file, for the caller to free. NULL when it cannot be read. */

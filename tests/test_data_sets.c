@@ -1,5 +1,5 @@
 /* Datasets: each kind from small files made here, what they refuse, and with which words. */
-#include "tests/harness.h"
+#include "tests/files.h"
 
 #include <cotangent/data.h>
 #include <cotangent/io.h>
@@ -13,35 +13,12 @@
 
 /* ---- Files in a folder of the test ---- */
 
-static char folder[64];
-
-static const char *at(const char *name) {
-    static char paths[8][256];
-    static int turn;
-    if (!folder[0]) {
-        snprintf(folder, sizeof folder, "/tmp/test_data_XXXXXX");
-        if (!mkdtemp(folder)) CHECK(!"a folder can be made");
-    }
-    char *path = paths[turn++ % 8];
-    snprintf(path, 256, "%s/%s", folder, name);
-    return path;
-}
-
 static const char *put(const char *name, const void *bytes, size_t size) {
-    const char *path = at(name);
-    FILE *file = fopen(path, "wb");
-    CHECK(file && fwrite(bytes, 1, size, file) == size);
-    if (file) fclose(file);
+    const char *path = own_file(name);
+    CHECK(put_file(path, bytes, size));
     return path;
 }
 static const char *put_text(const char *name, const char *text) { return put(name, text, strlen(text)); }
-
-static void clean(void) {
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    if (folder[0] && system(command) != 0) CHECK(!"the folder can be removed");
-    folder[0] = 0;
-}
 
 /* The pending error ends with this text; what stands before has the path of the folder in it. */
 static void check_error(int line, ct_code code, const char *op, const char *end) {
@@ -83,10 +60,10 @@ TEST(idx_files_become_images_and_labels) {
     CHECK(ct_item(fields[1]) == 3 && ct_dataset_label(set, 0) == 7);
     CHECK_REFUSED(ct_dataset_get(set, 2, fields, 2), CT_ERR_INDEX, "dataset_get", "item 2 of 2");
     ct_dataset_free(set);
-    set = ct_dataset_idx(at("i"), NULL);
+    set = ct_dataset_idx(own_file("i"), NULL);
     CHECK(set && ct_dataset_fields(set) == 1 && ct_dataset_classes(set) == 0);
     ct_dataset_free(set);
-    clean();
+    remove_own_folder();
 }
 
 TEST(idx_files_of_every_dtype_and_rank_are_read) {
@@ -97,7 +74,7 @@ TEST(idx_files_of_every_dtype_and_rank_are_read) {
     CHECK_VALUES(ct_idx_load(put("a", "\0\0\x0e\x01\0\0\0\x01\x40\x04\0\0\0\0\0\0", 16)), CT_DIMS(1), 0, 2.5);
     ct_tensor *empty = ct_idx_load(put("a", "\0\0\x08\x03\0\0\0\0\0\0\0\x02\0\0\0\x03", 16));
     CHECK(empty && ct_numel(empty) == 0);
-    clean();
+    remove_own_folder();
 }
 
 TEST(broken_idx_files_are_refused) {
@@ -120,30 +97,30 @@ TEST(broken_idx_files_are_refused) {
     REFUSED(sizeof images - 1, ": is not an IDX file: it begins with the bytes 50 00, not 00 00");
 #undef REFUSED
     put("i", images, sizeof images - 1);
-    CHECK_REFUSED(ct_dataset_idx(at("i"), put("l", "\0\0\x08\x01\0\0\0\x01\x07", 9)), CT_ERR_IO, "dataset_idx",
+    CHECK_REFUSED(ct_dataset_idx(own_file("i"), put("l", "\0\0\x08\x01\0\0\0\x01\x07", 9)), CT_ERR_IO, "dataset_idx",
                   "/l has 1 labels");
-    CHECK_REFUSED(ct_dataset_idx(at("i"), at("i")), CT_ERR_IO, "dataset_idx",
+    CHECK_REFUSED(ct_dataset_idx(own_file("i"), own_file("i")), CT_ERR_IO, "dataset_idx",
                   "/i: holds u8 of 3 dimensions; labels are integers of one");
-    CHECK(!ct_dataset_idx(at("missing"), NULL) && ct_error_code() == CT_ERR_IO);
+    CHECK(!ct_dataset_idx(own_file("missing"), NULL) && ct_error_code() == CT_ERR_IO);
     ct_error_clear();
     CHECK(!ct_dataset_idx(NULL, NULL));
     CHECK_ERROR(CT_ERR_NULL, "dataset_idx: argument images is NULL");
-    clean();
+    remove_own_folder();
 }
 
 TEST(mnist_is_found_by_its_names) {
-    at("");
+    own_file("");
     put("train-images-idx3-ubyte", images, sizeof images - 1);
     put("train-labels-idx1-ubyte", labels, sizeof labels - 1);
-    ct_dataset *set = ct_dataset_mnist(folder, true);
+    ct_dataset *set = ct_dataset_mnist(own_folder(), true);
     REQUIRE(set);
     CHECK(ct_dataset_classes(set) == 10 && ct_dataset_count(set) == 2);
     CHECK_TEXT(ct_dataset_class_name(set, 9), "9");
     CHECK(!ct_dataset_class_name(set, 10) && !ct_dataset_class_name(set, -1));
     ct_dataset_free(set);
-    CHECK_REFUSED(ct_dataset_mnist(folder, false), CT_ERR_IO, "dataset_mnist",
+    CHECK_REFUSED(ct_dataset_mnist(own_folder(), false), CT_ERR_IO, "dataset_mnist",
                   ": has no file t10k-images-idx3-ubyte, nor the same with .gz");
-    clean();
+    remove_own_folder();
 }
 
 TEST(fashion_mnist_is_read_from_its_packed_files) {
@@ -177,7 +154,7 @@ static void put_cifar(const char *name, int label_bytes, int records, int first)
 }
 
 TEST(cifar_is_read_from_files_and_folders) {
-    at("");
+    own_file("");
     for (int i = 1; i <= 5; i++) {
         char name[32];
         snprintf(name, sizeof name, "data_batch_%d.bin", i);
@@ -185,34 +162,34 @@ TEST(cifar_is_read_from_files_and_folders) {
     }
     put_cifar("test_batch.bin", 1, 3, 4);
     put_text("batches.meta.txt", "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n\n");
-    ct_dataset *train = ct_dataset_cifar(folder, true), *test = ct_dataset_cifar(folder, false);
+    ct_dataset *train = ct_dataset_cifar(own_folder(), true), *test = ct_dataset_cifar(own_folder(), false);
     REQUIRE(train && test);
     CHECK(ct_dataset_count(train) == 10 && ct_dataset_count(test) == 3 && ct_dataset_classes(train) == 10);
     CHECK(ct_dataset_label(train, 3) == 3 && value(train, 3, 0, 0) == 103 && ct_dataset_label(test, 2) == 6);
     CHECK_TEXT(ct_dataset_class_name(test, 2), "c");
     ct_dataset_free(train);
     ct_dataset_free(test);
-    clean();
+    remove_own_folder();
     put_cifar("train.bin", 2, 4, 90); /* CIFAR-100, by its size */
-    ct_dataset *set = ct_dataset_cifar(at("train.bin"), true);
+    ct_dataset *set = ct_dataset_cifar(own_file("train.bin"), true);
     REQUIRE(set);
     CHECK(ct_dataset_classes(set) == 100 && ct_dataset_label(set, 1) == 91 && !ct_dataset_class_name(set, 1));
     ct_dataset_free(set);
-    set = ct_dataset_cifar(folder, true);
+    set = ct_dataset_cifar(own_folder(), true);
     CHECK(set && ct_dataset_count(set) == 4);
     ct_dataset_free(set);
-    CHECK_REFUSED(ct_dataset_cifar(folder, false), CT_ERR_IO, "dataset_cifar",
+    CHECK_REFUSED(ct_dataset_cifar(own_folder(), false), CT_ERR_IO, "dataset_cifar",
                   ": has neither test_batch.bin of CIFAR-10 nor test.bin of CIFAR-100");
     CHECK_REFUSED(ct_dataset_cifar(put("short.bin", images, 20), true), CT_ERR_IO, "dataset_cifar",
                   ": has 20 bytes, which is not a number of records of 3074");
     put_cifar("test_batch.bin", 1, 1, 3);
-    set = ct_dataset_cifar(folder, false); /* without a file of names */
+    set = ct_dataset_cifar(own_folder(), false); /* without a file of names */
     CHECK_TEXT(ct_dataset_class_name(set, ct_dataset_label(set, 0)), "cat");
     ct_dataset_free(set);
     put_cifar("test_batch.bin", 1, 1, 200);
-    CHECK_REFUSED(ct_dataset_cifar(folder, false), CT_ERR_IO, "dataset_cifar",
+    CHECK_REFUSED(ct_dataset_cifar(own_folder(), false), CT_ERR_IO, "dataset_cifar",
                   ": the label of record 0 is 200; expected 0 to 9");
-    clean();
+    remove_own_folder();
 }
 
 /* ---- Folders of pictures ---- */
@@ -220,30 +197,30 @@ TEST(cifar_is_read_from_files_and_folders) {
 static bool put_picture(const char *name, int64_t height, int64_t width, double grey) {
     bool ok = false;
     ct_scope {
-        ok = ct_image_save(at(name), ct_full(CT_DIMS(3, height, width), grey, .dtype = CT_U8));
+        ok = ct_image_save(own_file(name), ct_full(CT_DIMS(3, height, width), grey, .dtype = CT_U8));
     }
     return ok;
 }
 
 TEST(folders_of_pictures_are_classes_by_name) {
-    at("");
-    mkdir(at("dog"), 0700);
-    mkdir(at("cat"), 0700);
-    mkdir(at("empty"), 0700);
+    own_file("");
+    mkdir(own_file("dog"), 0700);
+    mkdir(own_file("cat"), 0700);
+    mkdir(own_file("empty"), 0700);
     if (!put_picture("dog/2.png", 4, 6, 200) && ct_error_code() == CT_ERR_UNSUPPORTED) {
         ct_error_clear();
-        clean();
+        remove_own_folder();
         SKIP("this build has no libpng");
     }
     REQUIRE(put_picture("dog/1.png", 4, 6, 150) && put_picture("cat/x.PNG", 8, 8, 50));
     put_text("cat/notes.txt", "not a picture");
     put_text("cat/.hidden.png", "not a picture");
-    ct_dataset *set = ct_dataset_folder(folder, .resize = 5);
+    ct_dataset *set = ct_dataset_folder(own_folder(), .resize = 5);
     REQUIRE(set);
     CHECK(ct_dataset_count(set) == 3 && ct_dataset_classes(set) == 3);
     CHECK_TEXT(ct_dataset_class_name(set, 0), "cat");
     CHECK_TEXT(ct_dataset_class_name(set, 1), "dog");
-    CHECK_TEXT(ct_folder_file(set, 1) + strlen(folder), "/dog/1.png");
+    CHECK_TEXT(ct_folder_file(set, 1) + strlen(own_folder()), "/dog/1.png");
     CHECK(!ct_folder_file(set, 3));
     CHECK(ct_dataset_label(set, 0) == 0 && ct_dataset_label(set, 2) == 1);
     ct_loader *loader = ct_batches(set, 3, .raw = true, .threads = CT_SET(2));
@@ -253,27 +230,27 @@ TEST(folders_of_pictures_are_classes_by_name) {
     CHECK(harness_at(b.x, 0) == 50 && harness_at(b.x, 75) == 150 && harness_at(b.x, 224) == 200);
     ct_loader_free(loader);
     ct_dataset_free(set);
-    set = ct_dataset_folder(folder, .grey = true);
+    set = ct_dataset_folder(own_folder(), .grey = true);
     ct_tensor *fields[2];
     REQUIRE(ct_dataset_get(set, 0, fields, 2));
     CHECK(ct_dim(fields[0], 0) == 1 && ct_dim(fields[0], 1) == 8);
     ct_dataset_free(set);
     /* a broken picture is an error of the batch that it is in, with its name */
     put_text("dog/0.png", "nonsense");
-    set = ct_dataset_folder(folder, .resize = 5);
+    set = ct_dataset_folder(own_folder(), .resize = 5);
     loader = ct_batches(set, 1);
     CHECK(ct_next(loader, &b) && !ct_next(loader, &b) && strstr(ct_error(), "dog/0.png"));
     ct_error_clear();
     CHECK(ct_next(loader, &b));
     ct_loader_free(loader);
     ct_dataset_free(set);
-    CHECK_REFUSED(ct_dataset_folder(at("dog")), CT_ERR_IO, "dataset_folder",
+    CHECK_REFUSED(ct_dataset_folder(own_file("dog")), CT_ERR_IO, "dataset_folder",
                   ": has no PNG or JPEG files in 0 subfolders (one for each class)");
-    CHECK_REFUSED(ct_dataset_folder(at("nothing")), CT_ERR_IO, "dataset_folder",
+    CHECK_REFUSED(ct_dataset_folder(own_file("nothing")), CT_ERR_IO, "dataset_folder",
                   "/nothing: cannot be opened as a folder");
-    CHECK_REFUSED(ct_dataset_folder(folder, .height = 3), CT_ERR_VALUE, "dataset_folder",
+    CHECK_REFUSED(ct_dataset_folder(own_folder(), .height = 3), CT_ERR_VALUE, "dataset_folder",
                   "images resized to 3 x 0; expected 1 to 65536 for both");
-    clean();
+    remove_own_folder();
 }
 
 /* ---- CSV ---- */
@@ -303,7 +280,7 @@ TEST(csv_columns_become_numbers_and_classes) {
     CHECK(ct_csv_column_at(set, 3)->target && !ct_csv_column_at(set, 4) && !ct_csv_category(set, 0, 0));
     CHECK_NEAR(ct_csv_column_at(set, 0)->mean, -6, 1e-12);
     ct_dataset_free(set);
-    clean();
+    remove_own_folder();
 }
 
 TEST(csv_options_choose_target_separator_header_and_task) {
@@ -324,7 +301,7 @@ TEST(csv_options_choose_target_separator_header_and_task) {
     CHECK(ct_dataset_count(set) == 2 && value(set, 0, 1, 0) == 1 && value(set, 1, 0, 0) == 4);
     CHECK_TEXT(ct_csv_column_at(set, 1)->name, "1");
     ct_dataset_free(set);
-    clean();
+    remove_own_folder();
 }
 
 TEST(csv_is_standardised_by_the_training_set) {
@@ -348,7 +325,7 @@ TEST(csv_is_standardised_by_the_training_set) {
     CHECK_REFUSED(ct_dataset_csv(put_text("b.csv", "x,k,c,y,z\n7,q,8,u,1\n"), .like = train), CT_ERR_VALUE,
                   "dataset_csv", "b.csv: has 5 columns; the dataset that it is to be like has 4");
     ct_dataset_free(train);
-    clean();
+    remove_own_folder();
 }
 
 /* What a bent state does: each of these in place of what was put. */
@@ -397,7 +374,7 @@ TEST(how_csv_is_read_can_be_stored) {
     ct_error_clear();
     ct_dataset_free(like);
     ct_state_free(state);
-    clean();
+    remove_own_folder();
 }
 
 TEST(broken_csv_files_are_refused_with_their_line_and_column) {
@@ -417,13 +394,13 @@ TEST(broken_csv_files_are_refused_with_their_line_and_column) {
     CHECK_REFUSED(ct_dataset_csv(put("x.csv", "a\0b\n", 4)), CT_ERR_IO, "dataset_csv",
                   "x.csv: is not a text: byte 1 is zero");
     put_text("x.csv", "a,b\n1,2\n");
-    CHECK_REFUSED(ct_dataset_csv(at("x.csv"), .target = "c"), CT_ERR_VALUE, "dataset_csv",
+    CHECK_REFUSED(ct_dataset_csv(own_file("x.csv"), .target = "c"), CT_ERR_VALUE, "dataset_csv",
                   "x.csv: has no column c; the first of its 2 columns is a");
-    CHECK_REFUSED(ct_dataset_csv(at("x.csv"), .categorical = "a,z"), CT_ERR_VALUE, "dataset_csv",
+    CHECK_REFUSED(ct_dataset_csv(own_file("x.csv"), .categorical = "a,z"), CT_ERR_VALUE, "dataset_csv",
                   "x.csv: has no column z, which is to be categorical");
-    CHECK_REFUSED(ct_dataset_csv(at("x.csv"), .separator = ';'), CT_ERR_VALUE, "dataset_csv",
+    CHECK_REFUSED(ct_dataset_csv(own_file("x.csv"), .separator = ';'), CT_ERR_VALUE, "dataset_csv",
                   "x.csv: has no column beside the target a,b");
-    clean();
+    remove_own_folder();
 #undef REFUSED
 }
 
@@ -476,7 +453,7 @@ TEST(text_becomes_windows_of_characters) {
     CHECK_ERROR(CT_ERR_IO, "vocabulary_characters: there is a zero byte at position 1; read the text as bytes");
     CHECK_REFUSED(ct_dataset_text(put_text("t.txt", "abc\xc0\x80"), 1), CT_ERR_IO, "dataset_text",
                   "t.txt: the byte 0xc0 at position 3 is not UTF-8; read the text as bytes");
-    clean();
+    remove_own_folder();
 }
 
 /* ---- In memory, and combinations ---- */

@@ -1,6 +1,6 @@
 /* Whole files in memory, plain and gzipped: limits, damage, several members, and the exact words of each refusal. */
 #include "io/bytes.h"
-#include "tests/harness.h"
+#include "tests/files.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,9 +92,8 @@ TEST(refuses_wrong_checksums_and_garbage_behind) {
 
 TEST(files_are_read_plain_or_packed) {
     NEEDS_ZLIB();
-    char path[] = "/tmp/cotangent-gzip-XXXXXX";
-    const int fd = mkstemp(path);
-    REQUIRE(fd >= 0 && write(fd, hello, sizeof hello) == (ssize_t)sizeof hello);
+    const char *path = own_file("a.gz");
+    REQUIRE(put_file(path, hello, sizeof hello));
     size_t size = 0;
     uint8_t *bytes = ct__bytes_load(path, "test", 0, &size);
     CHECK(bytes && size == 11 && strcmp((const char *)bytes, "hello, gzip") == 0);
@@ -102,7 +101,7 @@ TEST(files_are_read_plain_or_packed) {
     bytes = ct__bytes_load_raw(path, "test", 0, &size);
     CHECK(bytes && size == sizeof hello && memcmp(bytes, hello, size) == 0);
     free(bytes);
-    REQUIRE(ftruncate(fd, 0) == 0 && pwrite(fd, "plain", 5, 0) == 5);
+    REQUIRE(put_file(path, "plain", 5));
     bytes = ct__bytes_load(path, "test", 5, &size);
     CHECK(bytes && size == 5 && strcmp((const char *)bytes, "plain") == 0);
     free(bytes);
@@ -110,8 +109,7 @@ TEST(files_are_read_plain_or_packed) {
     char text[128];
     snprintf(text, sizeof text, "test: %s: has more than the 4 bytes that are allowed", path);
     CHECK_ERROR(CT_ERR_IO, text);
-    close(fd);
-    unlink(path);
+    remove_own_folder();
     CHECK(!ct__bytes_load("/tmp", "test", 0, &size));
     CHECK_ERROR(CT_ERR_IO, "test: /tmp: cannot be read: Is a directory");
     CHECK(!ct__bytes_load("/nowhere/at/all", "test", 0, &size));

@@ -2,7 +2,7 @@
 #include <cotangent/io.h>
 
 #include "io/npy.h"
-#include "tests/harness.h"
+#include "tests/files.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,23 +43,6 @@ static bool same(ct_tensor *x, ct_dtype dtype, ct_dims shape, const void *values
     const size_t bytes = (size_t)ct_numel(x) * ct_dtype_size(dtype);
     unsigned char read[512];
     return bytes <= sizeof read && ct_read(x, read, bytes) && memcmp(read, values, bytes) == 0;
-}
-
-/* A folder of the test's own, made when it is first asked for. */
-static char folder[] = "/tmp/cotangent-npy-XXXXXX";
-
-static const char *in_folder(const char *name) {
-    static bool made;
-    static char path[256];
-    if (!made) made = CHECK(mkdtemp(folder) != NULL);
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
-
-static void remove_folder(void) {
-    char command[64];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    CHECK(system(command) == 0);
 }
 
 /* ---- Reading ---- */
@@ -220,21 +203,21 @@ TEST(writes_what_it_reads) {
     const uint16_t data[6] = {0, 0x3c00, 1, 2, 3, 0x7bff};
     static const ct_dtype dtypes[] = {CT_F16, CT_I16, CT_U16, CT_BF16};
     for (int i = 0; i < 4; i++) {
-        const char *path = in_folder("same.npy");
+        const char *path = own_file("same.npy");
         CHECK(ct_npy_save(path, ct_from_data(data, CT_DIMS(1, 6), dtypes[i])));
         CHECK(same(ct_npy_load(path, dtypes[i] == CT_BF16), dtypes[i], CT_DIMS(1, 6), data));
     }
     const double value = -3;
-    CHECK(ct_npy_save(in_folder("scalar.npy"), ct_scalar(value, CT_F64)));
-    CHECK(same(ct_npy_load(in_folder("scalar.npy"), false), CT_F64, CT_DIMS0, &value));
-    CHECK(ct_npy_save(in_folder("empty.npy"), ct_from_data(data, CT_DIMS(2, 0, 3), CT_I64)));
-    CHECK(same(ct_npy_load(in_folder("empty.npy"), false), CT_I64, CT_DIMS(2, 0, 3), data));
-    remove_folder();
+    CHECK(ct_npy_save(own_file("scalar.npy"), ct_scalar(value, CT_F64)));
+    CHECK(same(ct_npy_load(own_file("scalar.npy"), false), CT_F64, CT_DIMS0, &value));
+    CHECK(ct_npy_save(own_file("empty.npy"), ct_from_data(data, CT_DIMS(2, 0, 3), CT_I64)));
+    CHECK(same(ct_npy_load(own_file("empty.npy"), false), CT_I64, CT_DIMS(2, 0, 3), data));
+    remove_own_folder();
 }
 
 TEST(writes_the_header_that_numpy_writes) {
     const float values[] = {1, 2};
-    const char *path = in_folder("header.npy");
+    const char *path = own_file("header.npy");
     CHECK(ct_npy_save(path, ct_from_data(values, CT_DIMS(2), CT_F32)));
     char bytes[256] = {0};
     FILE *file = fopen(path, "rb");
@@ -244,59 +227,59 @@ TEST(writes_the_header_that_numpy_writes) {
     CHECK(memcmp(bytes, "\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }   ", 70) ==
           0);
     CHECK(bytes[127] == '\n');
-    remove_folder();
+    remove_own_folder();
 }
 
 TEST(names_the_file_and_the_reason) {
-    CHECK(!ct_npy_load(in_folder("absent.npy"), false));
+    CHECK(!ct_npy_load(own_file("absent.npy"), false));
     char text[512];
-    snprintf(text, sizeof text, "npy: %s: cannot be opened: No such file or directory", in_folder("absent.npy"));
+    snprintf(text, sizeof text, "npy: %s: cannot be opened: No such file or directory", own_file("absent.npy"));
     CHECK(strcmp(ct_error(), text) == 0);
     ct_error_clear();
-    CHECK(!ct_npy_load(folder, false)); /* the folder itself */
-    snprintf(text, sizeof text, "npy: %s: cannot be read: Is a directory", folder);
+    CHECK(!ct_npy_load(own_folder(), false)); /* the folder itself */
+    snprintf(text, sizeof text, "npy: %s: cannot be read: Is a directory", own_folder());
     CHECK(strcmp(ct_error(), text) == 0);
     ct_error_clear();
-    CHECK(!ct_npy_save(in_folder("no/such/folder.npy"), ct_scalar(1, CT_F32)));
+    CHECK(!ct_npy_save(own_file("no/such/folder.npy"), ct_scalar(1, CT_F32)));
     snprintf(text, sizeof text, "npy: %s: cannot be created: No such file or directory",
-             in_folder("no/such/folder.npy"));
+             own_file("no/such/folder.npy"));
     CHECK(strcmp(ct_error(), text) == 0);
     ct_error_clear();
-    remove_folder();
+    remove_own_folder();
 }
 
 TEST(leaves_the_old_file_when_writing_fails) {
-    CHECK(ct_npy_save(in_folder("old.npy"), ct_scalar(1, CT_F32)));
-    CHECK(!ct_npy_save(in_folder("old.npy"), ct_from_data("", CT_DIMS(0), CT_F8E4M3)));
+    CHECK(ct_npy_save(own_file("old.npy"), ct_scalar(1, CT_F32)));
+    CHECK(!ct_npy_save(own_file("old.npy"), ct_from_data("", CT_DIMS(0), CT_F8E4M3)));
     char text[512];
-    snprintf(text, sizeof text, "npy: %s: f8e4m3 has no form in .npy files; cast it first", in_folder("old.npy"));
+    snprintf(text, sizeof text, "npy: %s: f8e4m3 has no form in .npy files; cast it first", own_file("old.npy"));
     CHECK(strcmp(ct_error(), text) == 0);
     /* while an error is pending nothing is written either */
-    CHECK(!ct_npy_save(in_folder("old.npy"), ct_scalar(2, CT_F32)));
+    CHECK(!ct_npy_save(own_file("old.npy"), ct_scalar(2, CT_F32)));
     ct_error_clear();
-    CHECK(ct_item(ct_npy_load(in_folder("old.npy"), false)) == 1);
-    remove_folder();
+    CHECK(ct_item(ct_npy_load(own_file("old.npy"), false)) == 1);
+    remove_own_folder();
 }
 
 TEST(keeps_links_and_leaves_no_other_files) {
-    CHECK(ct_npy_save(in_folder("target.npy"), ct_scalar(1, CT_F32)));
-    CHECK(symlink("target.npy", in_folder("link.npy")) == 0);
-    CHECK(ct_npy_save(in_folder("link.npy"), ct_scalar(5, CT_F32)));
+    CHECK(ct_npy_save(own_file("target.npy"), ct_scalar(1, CT_F32)));
+    CHECK(symlink("target.npy", own_file("link.npy")) == 0);
+    CHECK(ct_npy_save(own_file("link.npy"), ct_scalar(5, CT_F32)));
     struct stat status;
-    CHECK(lstat(in_folder("link.npy"), &status) == 0 && S_ISLNK(status.st_mode));
-    CHECK(ct_item(ct_npy_load(in_folder("target.npy"), false)) == 5);
+    CHECK(lstat(own_file("link.npy"), &status) == 0 && S_ISLNK(status.st_mode));
+    CHECK(ct_item(ct_npy_load(own_file("target.npy"), false)) == 5);
     char command[512];
-    snprintf(command, sizeof command, "test -z \"$(find %s -name '*.tmp-*')\"", folder);
+    snprintf(command, sizeof command, "test -z \"$(find %s -name '*.tmp-*')\"", own_folder());
     CHECK(system(command) == 0);
-    remove_folder();
+    remove_own_folder();
 }
 
 TEST(null_arguments_are_errors) {
     CHECK(!ct_npy_load(NULL, false) && ct_error_code() == CT_ERR_NULL);
     ct_error_clear();
-    CHECK(!ct_npy_save(in_folder("null.npy"), NULL) && ct_error_code() == CT_ERR_NULL);
+    CHECK(!ct_npy_save(own_file("null.npy"), NULL) && ct_error_code() == CT_ERR_NULL);
     ct_error_clear();
     CHECK(!ct_npy_save(NULL, ct_scalar(1, CT_F32)) && ct_error_code() == CT_ERR_NULL);
     ct_error_clear();
-    remove_folder();
+    remove_own_folder();
 }
