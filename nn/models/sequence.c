@@ -39,6 +39,22 @@ static ct_module *layers_of(int64_t count, int64_t dim, int64_t heads, const ct_
 
 static int64_t or_else(int64_t given, int64_t normal) { return given ? given : normal; }
 
+/* A module whose plain data is its dropout. */
+static ct_module *with_dropout(const ct_module_class *type, double dropout) {
+    ct_module *m = ct_module_new(type);
+    if (m) *(double *)ct_module_data(m) = dropout;
+    return m;
+}
+
+/* The layers of both transformers. */
+static ct_nn_transformer_options usual_layer(int64_t feedforward, double dropout) {
+    return (ct_nn_transformer_options){.size = sizeof(ct_nn_transformer_options),
+                                       .feedforward = feedforward,
+                                       .activation = CT_ACT_GELU,
+                                       .dropout = dropout,
+                                       .norm_first = true};
+}
+
 /* ---- ViT ---- */
 
 static ct_tensor *vit_forward(ct_module *self, ct_tensor *x) {
@@ -69,15 +85,10 @@ ct_module *ct_nn_vit_p(const ct_nn_vit_options *options) {
         return NULL;
     }
     const int64_t tokens = (image / patch) * (image / patch) + 1, channels = or_else(o.channels, 3);
-    ct_module *m = ct_module_new(&vit_class);
+    ct_module *m = with_dropout(&vit_class, o.dropout);
     if (!m) return NULL;
-    *(double *)ct_module_data(m) = o.dropout;
-    const ct_nn_transformer_options layer = {.size = sizeof layer,
-                                             .feedforward = o.feedforward,
-                                             .activation = CT_ACT_GELU,
-                                             .dropout = o.dropout,
-                                             .norm_first = true,
-                                             .eps = CT_SET(1e-6)};
+    ct_nn_transformer_options layer = usual_layer(o.feedforward, o.dropout);
+    layer.eps = CT_SET(1e-6);
     bool ok = ct__add_constant(m, "class_token", CT_DIMS(1, 1, dim), 0, false) &&
               add_normal(m, "position", CT_DIMS(1, tokens, dim), 0.02) &&
               ct_module_add(m, "patch", ct_nn_conv2d(channels, dim, patch, .stride = patch)) &&
@@ -112,16 +123,11 @@ ct_module *ct_nn_gpt_p(int64_t vocabulary, const ct_nn_gpt_options *options) {
     if (!ct_ok() || !ct__positive("nn_gpt", "vocabulary", vocabulary) || !ct__positive("nn_gpt", "layers", layers) ||
         !ct__positive("nn_gpt", "context", context))
         return NULL;
-    ct_module *m = ct_module_new(&gpt_class);
+    ct_module *m = with_dropout(&gpt_class, o.dropout);
     if (!m) return NULL;
-    *(double *)ct_module_data(m) = o.dropout;
-    const ct_nn_transformer_options layer = {.size = sizeof layer,
-                                             .feedforward = o.feedforward,
-                                             .activation = CT_ACT_GELU,
-                                             .dropout = o.dropout,
-                                             .norm_first = true,
-                                             .causal = true,
-                                             .no_bias = o.no_bias};
+    ct_nn_transformer_options layer = usual_layer(o.feedforward, o.dropout);
+    layer.causal = true;
+    layer.no_bias = o.no_bias;
     bool ok = add_normal(m, "position", CT_DIMS(context, dim), 0.02) &&
               ct_module_add(m, "tokens", ct_nn_embedding(vocabulary, dim, .std = 0.02)) &&
               ct_module_add(m, "layers", layers_of(layers, dim, or_else(o.heads, 6), &layer)) &&

@@ -1,5 +1,6 @@
-/* Wrapping i32 register tiles, in vector extensions at every level: 6 rows by two vectors with
- * AVX-512 and AVX2, 4 elsewhere: such products are rare, and every row is another tile in the library. Narrower integers are widened to i32 by the packers. */
+/* Wrapping i32 register tiles, in vector extensions at every level: 6 rows by two vectors with AVX-512 and AVX2, 4
+ * elsewhere: such products are rare, and every row is another tile in the library.
+ * Narrower integers are widened to i32 by the packers. */
 #include "backends/cpu/gemm/isa.h"
 #include <stdint.h>
 

@@ -1,5 +1,6 @@
-/* Wrapping i64 register tiles, in vector extensions at every level: 6 rows by two vectors with
- * AVX-512 and AVX2, 4 elsewhere: such products are rare, and every row is another tile in the library. Used as soon as one of the operands or the result is i64. */
+/* Wrapping i64 register tiles, in vector extensions at every level: 6 rows by two vectors with AVX-512 and AVX2, 4
+ * elsewhere: such products are rare, and every row is another tile in the library.
+ * Used as soon as one of the operands or the result is i64. */
 #include "backends/cpu/gemm/isa.h"
 #include <stdint.h>
 
