@@ -28,6 +28,10 @@ ct_tensor *ct_require_grad(ct_tensor *x) {
         ct_fail(CT_ERR_DTYPE, "require_grad", "x is %s; only floating tensors have gradients", ct_view_text(&x->view));
         return NULL;
     }
+    if (x->forgone && x->forgone->grad) { /* what arrived while it was not wanted */
+        ct__tensor_release(x->forgone->grad);
+        x->forgone->grad = NULL;
+    }
     x->node = x->forgone ? x->forgone : ct__node_leaf(x);
     x->forgone = NULL;
     x->node_output = 0;

@@ -531,4 +531,8 @@ TEST(a_leaf_that_was_frozen_between_forward_and_backward_gets_its_gradient_when_
     CHECK(ct_forgo_grad(x) && !ct_grad_of(x));
     ct_require_grad(x);
     CHECK(!ct_grad_of(x)); /* forgotten */
+    y = ct_sum(ct_square(x));
+    CHECK(ct_forgo_grad(x) && ct_backward(y));
+    ct_require_grad(x);
+    CHECK(!ct_grad_of(x)); /* it arrived while it was not wanted */
 }

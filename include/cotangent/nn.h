@@ -286,7 +286,7 @@ CT_API ct_module *ct_nn_rnn_cell_p(int64_t in, int64_t hidden, const ct_nn_recur
 CT_API ct_module *ct_nn_lstm_cell_p(int64_t in, int64_t hidden, const ct_nn_recurrent_options *options);
 CT_API ct_module *ct_nn_gru_cell_p(int64_t in, int64_t hidden, const ct_nn_recurrent_options *options);
 
-/* Multi-head attention. Tensors in: query [..., T, dim], key and value (the query when left out), and a mask, bool (true
+/* Multi-head attention. Tensors in: query [..., T, dim], key (the query when left out) and value (the key), and a mask, bool (true
  * takes part) or numbers that are added, that broadcasts to [..., heads, Tq, Tk]; out: [..., T, dim]. Weights are xavier
  * uniform, biases zero. [in_proj_weight (q, k and v one above the other), in_proj_bias, out_proj...]; with key_dim or
  * value_dim [q_proj_weight, k_proj_weight, v_proj_weight, in_proj_bias, out_proj...] */
