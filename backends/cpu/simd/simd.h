@@ -26,6 +26,12 @@
 
 /* The wrapper must vanish: a call that is not inlined would spill every live vector. */
 #define SIMD_INLINE static inline __attribute__((always_inline))
+/* But for what is long; the base level is chosen for its size, and calls that too. */
+#if CT_ISA_LEVEL == 0
+#define SIMD_LONG static __attribute__((noinline, unused))
+#else
+#define SIMD_LONG SIMD_INLINE
+#endif
 
 #if CT_ISA_LEVEL == 0
 #include "backends/cpu/simd/simd_base.h"

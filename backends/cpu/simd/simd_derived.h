@@ -128,7 +128,7 @@ SIMD_INLINE void simd_store_u16(uint16_t *p, vi32 v) {
 
 /* Moved into place, an f16 is an f32 whose exponent is 112 too small; the multiplication mends
    that, and makes normal numbers of subnormal ones. */
-SIMD_INLINE vf32 vf32_load_f16(const uint16_t *p) {
+SIMD_LONG vf32 vf32_load_f16(const uint16_t *p) {
     vi32 h = simd_load_u16(p), magnitude = vi32_and(h, vi32_set1(0x7fff));
     vi32 sign = vi32_shl(vi32_and(h, vi32_set1(0x8000)), 16), moved = vi32_shl(magnitude, 13);
     vi32 finite = vf32_bits(vf32_mul(vf32_from_bits(moved), vf32_set1(0x1p112f)));
@@ -137,7 +137,7 @@ SIMD_INLINE vf32 vf32_load_f16(const uint16_t *p) {
     vi32 r = vi32_select(vi32_gt(magnitude, vi32_set1(0x7bff)), inf, finite);
     return vf32_from_bits(vi32_or(r, sign));
 }
-SIMD_INLINE void vf32_store_f16(uint16_t *p, vf32 v) {
+SIMD_LONG void vf32_store_f16(uint16_t *p, vf32 v) {
     vi32 bits = vf32_bits(vf32_abs(v)), sign = vi32_shr(vf32_bits(vf32_sign_of(v)), 16);
     vi32 odd = vi32_and(vi32_shr(bits, 13), vi32_set1(1));
     vi32 rounded = vi32_add(bits, vi32_add(odd, vi32_set1(0xfff - (112 << 23))));
@@ -153,7 +153,7 @@ SIMD_INLINE void vf32_store_f16(uint16_t *p, vf32 v) {
     simd_store_u16(p, vi32_or(r, sign));
 }
 SIMD_INLINE vf32 vf32_load_bf16(const uint16_t *p) { return vf32_from_bits(vi32_shl(simd_load_u16(p), 16)); }
-SIMD_INLINE void vf32_store_bf16(uint16_t *p, vf32 v) {
+SIMD_LONG void vf32_store_bf16(uint16_t *p, vf32 v) {
     vi32 bits = vf32_bits(v), odd = vi32_and(vi32_shr(bits, 16), vi32_set1(1));
     vi32 up = vi32_add(bits, vi32_add(odd, vi32_set1(0x7fff)));
     vi32 quiet = vi32_or(bits, vi32_set1(0x400000));

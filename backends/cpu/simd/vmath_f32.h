@@ -90,7 +90,7 @@ SIMD_INLINE vf32 vf32_div_near(vf32 num, vf32 den) {
 
 /* |x| <= 1: x + x P(x^2), error 2^-29.3. Above: 1 - e^Q(|x|), Q a fit of log erfc with absolute
    error 2^-26.6, which erfc(1) = 0.157 makes harmless. From 3.92 on erf rounds to 1. */
-SIMD_INLINE vf32 vf32_erf(vf32 x) {
+SIMD_LONG vf32 vf32_erf(vf32 x) {
     static const float small[] = {0x1.06eba8p-3f, -0x1.81273ep-2f,  0x1.ce2cf2p-4f, -0x1.b7f88cp-6f,
                                   0x1.540172p-8f, -0x1.a3d812p-11f, 0x1.4917a4p-14f};
     static const float large[] = {0x1.3d5eb8p-12f, -0x1.21529ep0f,  -0x1.438ca8p-1f,  -0x1.c2814ep-4f, 0x1.b01322p-6f,
@@ -109,7 +109,7 @@ SIMD_INLINE vf32 vf32_erf(vf32 x) {
    short of, relatively, and enters the product through the exponent. a^2 must not be rounded, and n LOG2_HEAD is
    exact. The power of two is 2^64 too large until the last product, which rounds subnormals once. Above 10.06
    erfc rounds to 0. */
-SIMD_INLINE vf32 vf32_erfc(vf32 x) {
+SIMD_LONG vf32 vf32_erfc(vf32 x) {
     static const float c[] = {-0x1.058672p0f, 0x1.5fd38ep-1f,  -0x1.1e2db8p-2f, 0x1.2a7c12p-5f,  0x1.604624p-6f,
                               -0x1.a5d1p-8f,  -0x1.8e40a4p-9f, 0x1.7e80b6p-11f, 0x1.13595cp-11f, 0x1.6e04dp-15f};
     vf32 a = vf32_minb(vf32_set1(10.1f), vf32_abs(x)), half = vf32_set1(0.5f), four = vf32_set1(4);

@@ -119,14 +119,14 @@ SIMD_INLINE vf64 vf64_erfc_large(vf64 a) {
     return vf64_scalef(vf64_fma(vf64_expm1_reduced(r), g, g), n);
 }
 
-SIMD_INLINE vf64 vf64_erf(vf64 x) {
+SIMD_LONG vf64 vf64_erf(vf64 x) {
     vf64 a = vf64_minb(vf64_set1(6), vf64_abs(x)), one = vf64_set1(1);
     vf64 far = vf64_sub(one, vf64_erfc_large(a));
     vf64 y = vf64_select(vf64_lt(a, one), vf64_erf_small(a), far);
     return vf64_or(y, vf64_sign_of(x));
 }
 
-SIMD_INLINE vf64 vf64_erfc(vf64 x) {
+SIMD_LONG vf64 vf64_erfc(vf64 x) {
     vf64 a = vf64_minb(vf64_set1(28), vf64_abs(x));
     vf64 far = vf64_erfc_large(a);
     far = vf64_select(vf64_lt(x, vf64_zero()), vf64_sub(vf64_set1(2), far), far);

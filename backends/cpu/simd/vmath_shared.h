@@ -8,7 +8,7 @@ SIMD_INLINE SVT SV(clamp)(SVT x, SREAL low, SREAL high) { return SV(minb)(SK(hig
 #ifndef SHARED_HAS_EXP
 /* x in [EXP_MIN, EXP_MAX] or NaN. Both ways round 2^n (1 + p) once, so a lane never feels its
    neighbours. */
-SIMD_INLINE SVT SV(exp_clamped)(SVT x) {
+SIMD_LONG SVT SV(exp_clamped)(SVT x) {
     SVT n, power, r = SV(reduce_log2)(x, SC(BIAS), &n, &power), p = SV(expm1_reduced)(r);
 #ifndef SIMD_HAS_SCALEF
     if (__builtin_expect(!SM(any)(SV(gt)(SV(abs)(x), SK(SC(EXP_PLAIN)))), 1)) return SV(fma)(power, p, power);
@@ -28,7 +28,7 @@ SIMD_INLINE SVT SV(exp2)(SVT x) {
 
 /* e^x - 1 = 2 (2^(n-1) p + (2^(n-1) - 1/2)), p = e^r - 1. The factor 2 outside keeps 2^n finite at
    the overflow threshold. The sign of the result is that of x, -0 included. */
-SIMD_INLINE SVT SV(expm1)(SVT x) {
+SIMD_LONG SVT SV(expm1)(SVT x) {
     SVT y = SV(clamp)(x, SC(EXPM1_MIN), SC(EXP_MAX));
     SVT n, half, r = SV(reduce_log2)(y, SC(BIAS) - 1, &n, &half), p = SV(expm1_reduced)(r);
     SVT h = SV(fma)(half, p, SV(sub)(half, SK(0.5)));
@@ -46,7 +46,7 @@ SIMD_INLINE SVT SV(sigmoid)(SVT x) {
 #ifndef SHARED_HAS_TANH
 /* |x| <= 5/8: x + x^3 P(x^2). Above: 1 - 2 / (e^(2|x|) + 1), where the subtraction no longer magnifies
    the error of the quotient. */
-SIMD_INLINE SVT SV(tanh)(SVT x) {
+SIMD_LONG SVT SV(tanh)(SVT x) {
     SVT a = SV(minb)(SK(SC(TANH_ONE)), SV(abs)(x)), z = SV(mul)(a, a), one = SK(1);
     SVT near = SV(fma)(SV(tanh_small)(z), SV(mul)(z, a), a);
     SVT n, power, r = SV(reduce_log2)(SV(add)(a, a), SC(BIAS), &n, &power);
@@ -81,7 +81,7 @@ SIMD_INLINE SVT SV(log_join)(SVT e, SVT f) {
 }
 
 #ifndef SHARED_HAS_LOG
-SIMD_INLINE SVT SV(log)(SVT x) {
+SIMD_LONG SVT SV(log)(SVT x) {
     SVT e, m = SV(log_split)(x, &e);
     return SV(log_join)(e, SV(sub)(m, SK(1)));
 }
@@ -101,7 +101,7 @@ SIMD_INLINE SVT SV(log10)(SVT x) {
 
 /* u = 1 + x rounded, c = what the rounding lost. u = m 2^e; then 1 + x = 2^e (m + c 2^-e), and the
    correction joins m - 1 before the polynomial. Where e = 0 that sum is x itself. */
-SIMD_INLINE SVT SV(log1p)(SVT x) {
+SIMD_LONG SVT SV(log1p)(SVT x) {
     SVT one = SK(1), u = SV(add)(one, x), back = SV(sub)(u, one);
     SVT c = SV(add)(SV(sub)(one, SV(sub)(u, back)), SV(sub)(x, back));
     c = SV(select)(SV(lt)(SV(abs)(x), SK(SC(BIG))), c, SV(zero)());
