@@ -243,19 +243,20 @@ static const ct_module *follow(const ct_module *module, const char *path, const 
     return path ? module : NULL;
 }
 
-static ct__slot *find_tensor(const ct_module *module, const char *path) {
+static ct__slot *find_param(const ct_module *module, const char *path) {
     const char *last;
     module = follow(module, path, &last);
-    if (!module) return NULL;
-    int i = find_slot(&module->params, last, strlen(last));
-    if (i >= 0) return &module->params.items[i];
-    i = find_slot(&module->buffers, last, strlen(last));
-    return i >= 0 ? &module->buffers.items[i] : NULL;
+    const int i = module ? find_slot(&module->params, last, strlen(last)) : -1;
+    return i < 0 ? NULL : &module->params.items[i];
 }
 
 ct_tensor *ct_module_find(const ct_module *module, const char *path) {
-    const ct__slot *slot = find_tensor(module, path);
-    return slot ? slot->x : NULL;
+    const ct__slot *param = find_param(module, path);
+    if (param) return param->x;
+    const char *last;
+    module = follow(module, path, &last);
+    const int i = module ? find_slot(&module->buffers, last, strlen(last)) : -1;
+    return i < 0 ? NULL : module->buffers.items[i].x;
 }
 
 ct_module *ct_module_find_child(const ct_module *module, const char *path) {
@@ -268,9 +269,10 @@ ct_module *ct_module_find_child(const ct_module *module, const char *path) {
 bool ct_module_tie(ct_module *module, const char *path, const char *other) {
     if (!ct_ok()) return false;
     if (!module || !path || !other) return ct_fail(CT_ERR_NULL, "module_tie", "an argument is NULL");
-    ct__slot *to = find_tensor(module, path), *from = find_tensor(module, other);
+    ct__slot *to = find_param(module, path), *from = find_param(module, other);
     if (!to || !from)
-        return ct_fail(CT_ERR_VALUE, "module_tie", "the %s has no \"%s\"", module->type->name, to ? other : path);
+        return ct_fail(CT_ERR_VALUE, "module_tie", "the %s has no parameter \"%s\"", module->type->name,
+                       to ? other : path);
     const ct_dims a = ct_shape(to->x), b = ct_shape(from->x);
     if (a.n != b.n || memcmp(a.d, b.d, (size_t)a.n * sizeof *a.d) != 0 || ct_dtype_of(to->x) != ct_dtype_of(from->x))
         return ct_fail(CT_ERR_SHAPE, "module_tie", "\"%s\" is %s, \"%s\" is %s", path, ct_tensor_text(to->x), other,

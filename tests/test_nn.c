@@ -390,7 +390,7 @@ TEST(a_copy_is_of_its_own_and_gives_the_same) {
 TEST(tied_parameters_stay_one_through_everything) {
     ct_module *net = ct_nn_sequential(ct_nn_embedding(7, 4), ct_nn_linear(4, 7, .no_bias = true));
     CHECK(!ct_module_tie(net, "1.weight", "0.bias"));
-    CHECK_ERROR(CT_ERR_VALUE, "module_tie: the sequential has no \"0.bias\"");
+    CHECK_ERROR(CT_ERR_VALUE, "module_tie: the sequential has no parameter \"0.bias\"");
     CHECK(ct_module_tie(net, "1.weight", "0.weight") && ct_module_size(net) == 28);
     CHECK(ct_module_to_dtype(net, CT_F64) && ct_module_find(net, "1.weight") == ct_module_find(net, "0.weight"));
     CHECK(ct_dtype_of(ct_module_find(net, "1.weight")) == CT_F64 && ct_requires_grad(ct_module_find(net, "1.weight")));
@@ -407,6 +407,10 @@ TEST(tied_parameters_stay_one_through_everything) {
     net = ct_nn_sequential(ct_nn_linear(4, 3), ct_nn_linear(3, 4));
     CHECK(!ct_module_tie(net, "1.weight", "0.weight"));
     CHECK_ERROR(CT_ERR_SHAPE, "module_tie: \"1.weight\" is f32[4,3], \"0.weight\" is f32[3,4]");
+    ct_module_free(net);
+    net = ct_nn_batch_norm(3);
+    CHECK(!ct_module_tie(net, "weight", "running_var")); /* which no optimizer may change */
+    CHECK_ERROR(CT_ERR_VALUE, "module_tie: the batch_norm has no parameter \"running_var\"");
     ct_module_free(net);
 }
 
