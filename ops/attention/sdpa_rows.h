@@ -83,7 +83,7 @@ static inline ROWS_T ROWS(highest)(ROWS_VEC v) {
  * lower top are scaled down. */
 static inline void ROWS(softmax)(ROWS_T *strip, int64_t rows, int64_t n, ROWS_T factor, ROWS(state) * states, ROWS_T *o,
                                  int64_t dv) {
-    const ROWS_VEC f = ROWS_V(set1)(factor), low = ROWS_V(set1)(ROWS_LOW);
+    const ROWS_VEC f = ROWS_V(set1)(factor * ROWS_UNIT);
     ROWS_T highest[SDPA_STRIP]; /* of all rows first: one row's greatest would be waited for */
     for (int64_t r = 0; r < rows; r++) {
         const ROWS_T *x = strip + r * SDPA_LD;
@@ -109,7 +109,7 @@ static inline void ROWS(softmax)(ROWS_T *strip, int64_t rows, int64_t n, ROWS_T 
         for (j = 0; j + ROWS_LANES < n; j += 2 * ROWS_LANES) {
             const ROWS_VEC x = ROWS_V(mul)(ROWS_V(sub)(ROWS_V(load)(strip + j), level), f),
                            y = ROWS_V(mul)(ROWS_V(sub)(ROWS_V(load)(strip + j + ROWS_LANES), level), f);
-            const ROWS_VEC p = ROWS_V(exp_clamped)(ROWS_V(maxb)(low, x)), q = ROWS_V(exp_clamped)(ROWS_V(maxb)(low, y));
+            const ROWS_VEC p = ROWS(power)(x), q = ROWS(power)(y);
             ROWS_V(store)(strip + j, p);
             ROWS_V(store)(strip + j + ROWS_LANES, q);
             sum = ROWS_V(add)(sum, p);
@@ -117,7 +117,7 @@ static inline void ROWS(softmax)(ROWS_T *strip, int64_t rows, int64_t n, ROWS_T 
         }
         if (j < n) {
             const ROWS_VEC x = ROWS_V(mul)(ROWS_V(sub)(ROWS_V(load)(strip + j), level), f);
-            const ROWS_VEC p = ROWS_V(exp_clamped)(ROWS_V(maxb)(low, x));
+            const ROWS_VEC p = ROWS(power)(x);
             ROWS_V(store)(strip + j, p);
             sum = ROWS_V(add)(sum, p);
         }
@@ -137,13 +137,12 @@ static inline void ROWS(softmax)(ROWS_T *strip, int64_t rows, int64_t n, ROWS_T 
 static inline void ROWS(softmax_grad)(const sdpa *s, int64_t b, int64_t h, int64_t i0, int64_t rows, int64_t j0,
                                       int64_t n, ROWS_T *score, ROWS_T *dp, ROWS_T factor, const ROWS_T *lse,
                                       const ROWS_T *delta, ROWS_T out) {
-    const ROWS_VEC f = ROWS_V(set1)(factor), low = ROWS_V(set1)(ROWS_LOW), scale = ROWS_V(set1)(out);
+    const ROWS_VEC f = ROWS_V(set1)(factor * ROWS_UNIT), scale = ROWS_V(set1)(out);
     for (int64_t r = 0; r < rows; r++, score += SDPA_LD, dp += SDPA_LD) {
-        const ROWS_VEC level = ROWS_V(set1)(-lse[r]), down = ROWS_V(set1)(-delta[r]);
+        const ROWS_VEC level = ROWS_V(set1)(-lse[r] * ROWS_UNIT), down = ROWS_V(set1)(-delta[r]);
         if (!s->drops) {
             for (int64_t j = 0; j < n; j += ROWS_LANES) {
-                const ROWS_VEC x = ROWS_V(fma)(ROWS_V(load)(score + j), f, level),
-                               p = ROWS_V(exp_clamped)(ROWS_V(maxb)(low, x));
+                const ROWS_VEC x = ROWS_V(fma)(ROWS_V(load)(score + j), f, level), p = ROWS(power)(x);
                 ROWS_V(store)(score + j, p);
                 ROWS_V(store)
                 (dp + j, ROWS_V(mul)(ROWS_V(mul)(p, scale), ROWS_V(add)(ROWS_V(load)(dp + j), down)));
@@ -155,7 +154,7 @@ static inline void ROWS(softmax_grad)(const sdpa *s, int64_t b, int64_t h, int64
         for (int64_t j = n; j < n + ROWS_LANES; j++) kept[j] = 0;
         for (int64_t j = 0; j < n; j += ROWS_LANES) {
             const ROWS_VEC x = ROWS_V(fma)(ROWS_V(load)(score + j), f, level), keep = ROWS_V(load)(kept + j),
-                           p = ROWS_V(exp_clamped)(ROWS_V(maxb)(low, x));
+                           p = ROWS(power)(x);
             ROWS_V(store)(score + j, ROWS_V(mul)(p, keep));
             ROWS_V(store)
             (dp + j, ROWS_V(mul)(ROWS_V(mul)(p, scale), ROWS_V(fma)(ROWS_V(load)(dp + j), keep, down)));
@@ -168,5 +167,5 @@ static inline void ROWS(softmax_grad)(const sdpa *s, int64_t b, int64_t h, int64
 #undef ROWS_V
 #undef ROWS_VEC
 #undef ROWS_LANES
-#undef ROWS_LOW
+#undef ROWS_UNIT
 #undef ROWS_EXP

@@ -8,6 +8,7 @@
 #define TILE_ROWS             14
 #define TILE_WIDTH            32
 #define TILE_VECS             2
+#define TILE_PARTING          8
 #define LANES                 16
 #define VEC                   __m512
 #define MASK                  __mmask16

@@ -4,7 +4,8 @@
  *
  * Vocabulary: VEC, MASK, LANES, TILE_ROWS, TILE_VECS, TILE_WIDTH (columns), V_ZERO, V_LOAD, V_LOAD_MASK, V_STORE, V_STORE_MASK,
  * V_BROADCAST, V_FMA(a, b, c), V_ADD, V_SCALE(v, alpha), V_MASK(valid lanes); optional TILE_START
- * (what the sums start from), TILE_COPIES (tiles that also pack B) and TILE_AHEAD (tiles that ask ahead).
+ * (what the sums start from), TILE_COPIES (tiles that also pack B), TILE_AHEAD (tiles that ask ahead) and TILE_PARTING
+ * (k groups at the end of high tiles for which their upper rows go first).
  *
  * A is addressed by two byte strides, so rows of a matrix, of its transpose and of a packed copy
  * all feed the same code. B is k rows of contiguous columns, any byte stride apart. Nothing
@@ -22,7 +23,7 @@ _Static_assert(TILE_WIDTH == TILE_VECS * LANES, "a kernel's name says its tile")
 /* Rows are reached from one base pointer in three with the index scaled by 0, 1 and 2: fourteen
  * row pointers would not fit the sixteen integer registers of x86-64. */
 #define TILE_ROW(r)                                                                 \
-    if (rows > r) {                                                                 \
+    if (rows > r && r >= low && r < high) {                                         \
         const char *base = r < 3 ? a0 : r < 6 ? a1 : r < 9 ? a2 : r < 12 ? a3 : a4; \
         const VEC x = V_BROADCAST(base + (r % 3) * row);                            \
         acc##r##_0 = V_FMA(x, b0, acc##r##_0);                                      \
@@ -43,14 +44,14 @@ _Static_assert(TILE_WIDTH == TILE_VECS * LANES, "a kernel's name says its tile")
     }
 
 #define TILE_SCALE(r)                                             \
-    if (rows > r) {                                               \
+    if (rows > r && r >= low && r < high) {                       \
         acc##r##_0 = V_SCALE(acc##r##_0, t->alpha);               \
         if (vecs > 1) acc##r##_1 = V_SCALE(acc##r##_1, t->alpha); \
         if (vecs > 2) acc##r##_2 = V_SCALE(acc##r##_2, t->alpha); \
     }
 
 #define TILE_ADD(r)                                                    \
-    if (rows > r) {                                                    \
+    if (rows > r && r >= low && r < high) {                            \
         acc##r##_0 = V_ADD(TILE_LOAD(c, 0), acc##r##_0);               \
         if (vecs > 1) acc##r##_1 = V_ADD(TILE_LOAD(c, 1), acc##r##_1); \
         if (vecs > 2) acc##r##_2 = V_ADD(TILE_LOAD(c, 2), acc##r##_2); \
@@ -60,16 +61,16 @@ _Static_assert(TILE_WIDTH == TILE_VECS * LANES, "a kernel's name says its tile")
 #define TILE_STORE_VEC(v, x)                                                 \
     if (masked && v == vecs - 1) V_STORE_MASK(c + v * sizeof(VEC), mask, x); \
     else V_STORE(c + v * sizeof(VEC), x);
-#define TILE_STORE(r)                     \
-    if (rows > r) {                       \
-        TILE_STORE_VEC(0, acc##r##_0)     \
-        if (vecs > 1) {                   \
-            TILE_STORE_VEC(1, acc##r##_1) \
-        }                                 \
-        if (vecs > 2) {                   \
-            TILE_STORE_VEC(2, acc##r##_2) \
-        }                                 \
-        c += c_row;                       \
+#define TILE_STORE(r)                       \
+    if (rows > r && r >= low && r < high) { \
+        TILE_STORE_VEC(0, acc##r##_0)       \
+        if (vecs > 1) {                     \
+            TILE_STORE_VEC(1, acc##r##_1)   \
+        }                                   \
+        if (vecs > 2) {                     \
+            TILE_STORE_VEC(2, acc##r##_2)   \
+        }                                   \
+        c += c_row;                         \
     }
 
 #define TILE_LOAD(p, v) \
@@ -77,6 +78,11 @@ _Static_assert(TILE_WIDTH == TILE_VECS * LANES, "a kernel's name says its tile")
 #ifndef TILE_START
 #define TILE_START(t, v) V_ZERO
 #endif
+
+#ifndef TILE_PARTING
+#define TILE_PARTING 0
+#endif
+#define TILE_SPLIT 6
 
 #ifdef TILE_AHEAD
 #define TILE_ASKS 1
@@ -103,6 +109,19 @@ _Static_assert(TILE_WIDTH == TILE_VECS * LANES, "a kernel's name says its tile")
     b += b_step;                                                                            \
     (void)b1, (void)b2;
 
+/* What becomes of the sums of some rows. */
+#define TILE_END               \
+    if (t->scale) {            \
+        TILE_EACH(TILE_SCALE)  \
+    }                          \
+    if (t->accumulate) {       \
+        char *const first = c; \
+        TILE_EACH(TILE_ADD)    \
+        c = first;             \
+        __asm__("" : "+r"(c)); \
+    }                          \
+    TILE_EACH(TILE_STORE)
+
 /* `copy`: leaves a packed copy of B's panel behind, for the row tiles that follow. B is then far
  * away, so its rows are asked for early. */
 static inline __attribute__((always_inline)) void tile_body(const ct__tile *t, const int rows, const int vecs,
@@ -122,6 +141,8 @@ static inline __attribute__((always_inline)) void tile_body(const ct__tile *t, c
     const VEC start1 = vecs > 1 ? TILE_START(t, 1) : V_ZERO;
     const VEC start2 = vecs > 2 ? TILE_START(t, 2) : V_ZERO;
     TILE_EACH(TILE_DECLARE)
+    const bool halves = TILE_PARTING > 0 && rows > 9 && vecs == 2 && !masked && !copy;
+    int64_t parting = 0;
 
     /* The stores at the end would otherwise wait for these lines. */
     if (t->far_c) {
@@ -129,15 +150,21 @@ static inline __attribute__((always_inline)) void tile_body(const ct__tile *t, c
         TILE_AGAIN(c)
     }
 again:
-    if (asks) {
-        for (int64_t p = t->k; p > 0; p--) {
-            __builtin_prefetch(ahead);
-            ahead += ahead_step;
-            TILE_STEP
-        }
-    } else {
-        for (int64_t p = t->k; p > 0; p--) {
-            TILE_STEP
+    /* High tiles end in two parts: a vector's store takes as long as two products, so that the stores of all rows in a row fill
+     * the queues and hold up whatever follows. Those of the upper rows drain while the lower rows are still summed. */
+    parting = halves && runs <= 1 ? (t->k < TILE_PARTING ? t->k : TILE_PARTING) : 0;
+    {
+        const int low = 0, high = rows;
+        if (asks) {
+            for (int64_t p = t->k - parting; p > 0; p--) {
+                __builtin_prefetch(ahead);
+                ahead += ahead_step;
+                TILE_STEP
+            }
+        } else {
+            for (int64_t p = t->k - parting; p > 0; p--) {
+                TILE_STEP
+            }
         }
     }
     if (--runs > 0) {
@@ -146,14 +173,22 @@ again:
         a1 = a0 + 3 * row, a2 = a1 + 3 * row, a3 = a2 + 3 * row, a4 = a3 + 3 * row;
         goto again;
     }
-    if (t->scale) {
-        TILE_EACH(TILE_SCALE)
+    if (halves) {
+        const int low = 0, high = TILE_SPLIT;
+        for (int64_t p = parting; p > 0; p--) {
+            TILE_STEP
+        }
+        TILE_END
+        b -= parting * b_step, a2 -= parting * step, a3 -= parting * step, a4 -= parting * step;
     }
-    if (t->accumulate) {
-        TILE_EACH(TILE_ADD)
-        TILE_AGAIN(c)
+    {
+        const int low = halves ? TILE_SPLIT : 0, high = rows;
+        if (halves)
+            for (int64_t p = parting; p > 0; p--) {
+                TILE_STEP
+            }
+        TILE_END
     }
-    TILE_EACH(TILE_STORE)
     (void)mask, (void)to;
 }
 
