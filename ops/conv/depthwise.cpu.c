@@ -91,6 +91,9 @@ size_t CT_ISA_FN(ct__depthwise_scratch)(const ct_call *call) {
     }
     depthwise_pass pass;
     make_pass(&p, &pass);
+#ifdef DEPTHWISE_BF16
+    if (CT_ISA_FN(ct__depthwise_bf16_can)(&pass, channels)) return CT_ISA_FN(ct__depthwise_bf16)(&pass, channels, NULL);
+#endif
     return channels ? CT_ISA_FN(ct__depthwise_pixels_bytes)(&pass) : CT_ISA_FN(ct__depthwise_planes_bytes)(&pass);
 }
 
@@ -107,6 +110,12 @@ bool CT_ISA_FN(ct__depthwise_run)(const ct_call *call, ct_stream *stream) {
     } else {
         depthwise_pass pass;
         make_pass(&p, &pass);
+#ifdef DEPTHWISE_BF16
+        if (CT_ISA_FN(ct__depthwise_bf16_can)(&pass, channels)) {
+            CT_ISA_FN(ct__depthwise_bf16)(&pass, channels, call->scratch);
+            return true;
+        }
+#endif
         (channels ? CT_ISA_FN(ct__depthwise_pixels) : CT_ISA_FN(ct__depthwise_planes))(&pass, call->scratch);
     }
     return true;

@@ -3,8 +3,17 @@
 #ifndef COTANGENT_OPS_CONV_DEPTHWISE_H
 #define COTANGENT_OPS_CONV_DEPTHWISE_H
 
+#include "backends/cpu/gemm/engine.h"
 #include "backends/cpu/kernel.h"
 #include "ops/conv/kernels.h"
+
+/* Functions that use the bf16 instructions are part of the AVX-512 level, and called where the level above it is in use. */
+#if CT_ISA_LEVEL == 2 && __has_include(<avx512bf16intrin.h>)
+#define DEPTHWISE_BF16 __attribute__((target("avx512bf16")))
+static inline bool depthwise_has_bf16(void) { return ct__gemm_isa->level >= 3; }
+#else
+static inline bool depthwise_has_bf16(void) { return false; }
+#endif
 
 enum {
     DEPTHWISE_STREAM = 16 << 20
@@ -111,18 +120,15 @@ static inline int64_t depthwise_rows(const depthwise_axis *a, int64_t rows) {
 }
 
 /* One line of a tensor as T, and back. */
-static inline void depthwise_read_f32(float *dst, ct_dtype dtype, const void *data, int64_t at, int64_t step,
-                                      int64_t count) {
-    if (dtype == CT_F32) {
-        const float *src = (const float *)data + at;
-        if (step == 1) memcpy(dst, src, (size_t)count * sizeof *dst);
-        else
-            for (int64_t i = 0; i < count; i++) dst[i] = src[i * step];
-        return;
-    }
-    const uint16_t *src = (const uint16_t *)data + at;
+SIMD_INLINE void depthwise_widen_line(float *dst, ct_dtype dtype, const uint16_t *src, int64_t step, int64_t count) {
     uint16_t line[VF32_LANES];
-    for (int64_t i = 0; i < count; i += VF32_LANES) {
+    int64_t i = 0;
+    if (step == 1 && dtype == CT_BF16)
+        for (; i + VF32_LANES <= count; i += VF32_LANES) {
+            __builtin_prefetch(src + i + 1024, 0, 2); /* most often the plane goes on there */
+            vf32_store(dst + i, vf32_load_bf16(src + i));
+        }
+    for (; i < count; i += VF32_LANES) {
         const int n = (int)ct__min64(VF32_LANES, count - i);
         const uint16_t *from = src + i;
         if (step != 1) {
@@ -132,17 +138,27 @@ static inline void depthwise_read_f32(float *dst, ct_dtype dtype, const void *da
         vf32_store_n(dst + i, dtype == CT_F16 ? vf32_load_f16_n(from, n) : vf32_load_bf16_n(from, n), n);
     }
 }
-static inline void depthwise_write_f32(const float *src, ct_dtype dtype, void *data, int64_t at, int64_t step,
-                                       int64_t count) {
-    if (dtype == CT_F32) {
-        float *dst = (float *)data + at;
-        if (step == 1) memcpy(dst, src, (size_t)count * sizeof *dst);
-        else
-            for (int64_t i = 0; i < count; i++) dst[i * step] = src[i];
+#ifdef DEPTHWISE_BF16
+/* The instruction takes f32 subnormals for zero: those are rounded as without it. */
+static __attribute__((noinline, unused)) DEPTHWISE_BF16 void depthwise_narrow_bf16(const float *src, uint16_t *dst,
+                                                                                   int64_t count) {
+    for (int64_t i = 0; i < count; i += 16) {
+        const __mmask16 m = (__mmask16)_bzhi_u32(0xffff, (unsigned)ct__min64(16, count - i));
+        const __m512 v = _mm512_maskz_loadu_ps(m, src + i);
+        if (__builtin_expect(_mm512_fpclass_ps_mask(v, 0x20 /* subnormal */), 0))
+            vf32_store_bf16_n(dst + i, v, (int)ct__min64(16, count - i));
+        else _mm256_mask_storeu_epi16(dst + i, m, (__m256i)_mm512_cvtneps_pbh(v));
+    }
+}
+#endif
+SIMD_INLINE void depthwise_narrow_line(const float *src, ct_dtype dtype, uint16_t *dst, int64_t step, int64_t count) {
+    uint16_t line[VF32_LANES];
+#ifdef DEPTHWISE_BF16
+    if (step == 1 && dtype == CT_BF16 && depthwise_has_bf16()) {
+        depthwise_narrow_bf16(src, dst, count);
         return;
     }
-    uint16_t *dst = (uint16_t *)data + at;
-    uint16_t line[VF32_LANES];
+#endif
     for (int64_t i = 0; i < count; i += VF32_LANES) {
         const int n = (int)ct__min64(VF32_LANES, count - i);
         uint16_t *to = step == 1 ? dst + i : line;
@@ -151,6 +167,31 @@ static inline void depthwise_write_f32(const float *src, ct_dtype dtype, void *d
         else vf32_store_bf16_n(to, v, n);
         for (int j = 0; step != 1 && j < n; j++) dst[(i + j) * step] = line[j];
     }
+}
+/* The same in one copy, for lines long enough or few. */
+static __attribute__((noinline, unused)) void depthwise_widen(float *dst, ct_dtype dtype, const uint16_t *src,
+                                                              int64_t step, int64_t count) {
+    depthwise_widen_line(dst, dtype, src, step, count);
+}
+static __attribute__((noinline, unused)) void depthwise_narrow(const float *src, ct_dtype dtype, uint16_t *dst,
+                                                               int64_t step, int64_t count) {
+    depthwise_narrow_line(src, dtype, dst, step, count);
+}
+static inline void depthwise_read_f32(float *dst, ct_dtype dtype, const void *data, int64_t at, int64_t step,
+                                      int64_t count) {
+    const float *src = (const float *)data + at;
+    if (dtype != CT_F32) depthwise_widen(dst, dtype, (const uint16_t *)data + at, step, count);
+    else if (step == 1) memcpy(dst, src, (size_t)count * sizeof *dst);
+    else
+        for (int64_t i = 0; i < count; i++) dst[i] = src[i * step];
+}
+static inline void depthwise_write_f32(const float *src, ct_dtype dtype, void *data, int64_t at, int64_t step,
+                                       int64_t count) {
+    float *dst = (float *)data + at;
+    if (dtype != CT_F32) depthwise_narrow(src, dtype, (uint16_t *)data + at, step, count);
+    else if (step == 1) memcpy(dst, src, (size_t)count * sizeof *dst);
+    else
+        for (int64_t i = 0; i < count; i++) dst[i * step] = src[i];
 }
 static inline void depthwise_read_f64(double *dst, ct_dtype dtype, const void *data, int64_t at, int64_t step,
                                       int64_t count) {
@@ -173,5 +214,11 @@ static inline void depthwise_write_f64(const double *src, ct_dtype dtype, void *
     void CT_ISA_FN(ct__depthwise_##path##_grad)(const depthwise_gradient *gradient, void *scratch);
 DEPTHWISE_ENTRY(planes)
 DEPTHWISE_ENTRY(pixels)
+
+#ifdef DEPTHWISE_BF16
+/* depthwise_bf16.cpu.c, either way; bytes of scratch where there is none yet. */
+bool CT_ISA_FN(ct__depthwise_bf16_can)(const depthwise_pass *pass, bool pixels);
+size_t CT_ISA_FN(ct__depthwise_bf16)(const depthwise_pass *pass, bool pixels, void *scratch);
+#endif
 
 #endif

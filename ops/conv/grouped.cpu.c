@@ -1,58 +1,40 @@
 /* Convolution with few channels a group: vectors of eight output channels of one group, positions along a row broadcast from
  * a padded copy of the source in L1. Forward, and the input gradient, which exchanges the channels and turns the taps
- * round; f32, and halves widened as they are copied. The weight gradient is in grouped_weight.cpu.c. */
+ * round; f32, and halves widened as they are copied, or, where the processor multiplies them, bf16 in pairs of source
+ * channels, which then are the numbers: "units". The weight gradient is in grouped_weight.cpu.c. */
 #include "ops/conv/grouped.h"
 
 enum { BAND_BYTES = 24 << 10 };
 
-/* ---- The tile: `positions` neighbouring targets by eight channels ---- */
-
-/* out[q * step + l] = start[l] + sum over t of src[offset[t] + q] w[t][l] */
-SIMD_INLINE void tile_body(float *out, int64_t step, const float *src, const int64_t *offset, const float *w,
-                           int64_t taps, const float *start, const int positions) {
-    v8 s[GROUPED_TILE];
-#pragma GCC unroll 14
-    for (int q = 0; q < positions; q++) s[q] = v8_load(start);
-    for (int64_t t = 0; t < taps; t++) {
-        const float *x = src + offset[t];
-        const v8 y = v8_load(w + t * 8);
-#pragma GCC unroll 14
-        for (int q = 0; q < positions; q++) s[q] = v8_fma(v8_set1(x[q]), y, s[q]);
-    }
-#pragma GCC unroll 14
-    for (int q = 0; q < positions; q++) v8_store(out + q * step, s[q]);
-}
+/* ---- The tiles ---- */
 
 typedef void (*tile_fn)(float *out, int64_t step, const float *src, const int64_t *offset, const float *w, int64_t taps,
                         const float *start);
+#if VF32_LANES == 16
+enum { PLANE_ROWS = 3 };
+typedef void (*plane_fn)(void *out, int64_t step, int64_t out_row, const float *src, int64_t src_row,
+                         const int64_t *offset, const float *w, int64_t taps, const float *start, int64_t count, int n);
+#endif
 
-#define TILE(R)                                                                                             \
-    static void tile_##R(float *out, int64_t step, const float *src, const int64_t *offset, const float *w, \
-                         int64_t taps, const float *start) {                                                \
-        tile_body(out, step, src, offset, w, taps, start, R);                                               \
-    }
-TILE(1)
-TILE(2)
-TILE(3)
-TILE(4)
-TILE(5)
-TILE(6)
-TILE(7)
-#if GROUPED_TILE == 14
-TILE(8)
-TILE(9)
-TILE(10)
-TILE(11)
-TILE(12)
-TILE(13)
-TILE(14)
+#define TILE_NAME(name) name
+#define TILE_TARGET
+#define TILE_FMA(a, b, c)    v8_fma(a, b, c)
+#define PLANE_FMA(a, b, c)   vf32_fma(a, b, c)
+#define PLANE_STORE(p, v, n) vf32_store_n(p, v, n)
+#define PLANE_TYPE           float
+#include "ops/conv/grouped_tile.h"
+
+#ifdef DEPTHWISE_BF16
+/* The same with pairs of bf16 for numbers: each step adds the products of two source channels. */
+#define TILE_NAME(name)    name##_bf16
+#define TILE_TARGET        DEPTHWISE_BF16
+#define TILE_FMA(a, b, c)  _mm256_dpbf16_ps(c, (__m256bh)(a), (__m256bh)(b))
+#define PLANE_FMA(a, b, c) _mm512_dpbf16_ps(c, (__m512bh)(a), (__m512bh)(b))
+#define PLANE_STORE(p, v, n) \
+    _mm256_mask_storeu_epi16(p, (__mmask16)_bzhi_u32(0xffff, (unsigned)(n)), (__m256i)_mm512_cvtneps_pbh(v))
+#define PLANE_TYPE uint16_t
+#include "ops/conv/grouped_tile.h"
 #endif
-static const tile_fn tiles[GROUPED_TILE] = {
-    tile_1, tile_2, tile_3,  tile_4,  tile_5,  tile_6,  tile_7,
-#if GROUPED_TILE == 14
-    tile_8, tile_9, tile_10, tile_11, tile_12, tile_13, tile_14,
-#endif
-};
 
 /* ---- A pass ---- */
 
@@ -61,31 +43,48 @@ typedef struct pass {
     int64_t left, length, line, row; /* of the copy: a channel's line, a row of all channels */
     int64_t rows, source_rows;       /* of a band */
     int64_t blocks;                  /* of eight target channels a group */
-    int64_t taps;                    /* kernel positions by source channels */
+    int64_t units;                   /* source channels, or pairs of them */
+    int64_t taps;                    /* kernel positions by units */
     int64_t width;                   /* target columns a remainder */
     int64_t chunk;                   /* groups */
     int64_t *offset;                 /* (taps), where every position has the same */
     float *weights;                  /* (groups, blocks, taps, 8) */
     float *workers;
     int64_t worker;
+    bool pairs;
+    const tile_fn *tiles;
 } pass;
 
 static void plan(pass *s, const grouped_pass *p) {
-    *s = (pass){.p = p};
+    *s = (pass){.p = p, .units = p->sources, .tiles = tiles};
+#ifdef DEPTHWISE_BF16
+    if (p->dtype == CT_BF16 && depthwise_has_bf16()) {
+        s->pairs = true;
+        s->units = (p->sources + 1) / 2;
+        s->tiles = tiles_bf16;
+    }
+#endif
     s->width = (p->w.target + p->w.down - 1) / p->w.down;
     depthwise_extent(&p->w, s->width, &s->left, &s->length);
     s->line = p->w.up * s->length;
-    s->row = s->line * p->sources;
+    s->row = s->line * s->units;
     s->rows = p->h.target;
     while (s->rows > 4 && depthwise_rows(&p->h, s->rows) * s->row * (int64_t)sizeof(float) > BAND_BYTES)
         s->rows = (s->rows + 1) / 2;
     s->source_rows = depthwise_rows(&p->h, s->rows);
     s->blocks = (p->targets + 7) / 8;
-    s->taps = p->h.taps * p->w.taps * p->sources;
+    s->taps = p->h.taps * p->w.taps * s->units;
     const int64_t work = p->h.target * p->w.target * s->taps * s->blocks * 8;
     s->chunk = ct__min64(8, ct__max64(1, ct__grain(1 << 19) / ct__max64(1, work)));
     s->worker = depthwise_up(2 * s->taps, 16) + depthwise_up(s->taps * 8, 16) +
                 depthwise_up(s->source_rows * s->row + 16, 16) + depthwise_up(s->width * 8, 16) * 2 + 32;
+}
+
+/* Those of source channels 2 i and 2 i + 1, in turn. */
+static void pair_weights(uint16_t *to, const grouped_pass *p, int64_t at, int64_t i, int64_t count) {
+    const uint16_t *from = (const uint16_t *)p->weight + at;
+    for (int64_t j = 2 * i; j < 2 * i + 2 && j < p->sources; j++)
+        for (int64_t l = 0; l < count; l++) to[2 * l + j % 2] = from[j * p->w_source + l * p->w_target];
 }
 
 /* Weights of a group, eight target channels side by side, zero past the last. */
@@ -97,12 +96,138 @@ static void pack_weights(void *ctx, int64_t chunk, int worker) {
     (void)worker;
     for (int64_t k = 0; k < p->h.taps; k++)
         for (int64_t t = 0; t < p->w.taps; t++)
-            for (int64_t i = 0; i < p->sources; i++, to += 8) {
-                for (int64_t l = count; l < 8; l++) to[l] = 0;
-                depthwise_read_f32(to, p->dtype, p->weight,
-                                   group * p->w_group + first * p->w_target + i * p->w_source + k * p->w_h + t * p->w_w,
-                                   p->w_target, count);
+            for (int64_t i = 0; i < s->units; i++, to += 8) {
+                const int64_t at = group * p->w_group + first * p->w_target + k * p->w_h + t * p->w_w;
+                memset(to, 0, 8 * sizeof *to);
+                if (s->pairs) pair_weights((uint16_t *)(void *)to, p, at, i, count);
+                else depthwise_read_f32(to, p->dtype, p->weight, at + i * p->w_source, p->w_target, count);
             }
+}
+
+/* ---- The source ---- */
+
+static void copy_channels(const pass *s, float *to, int64_t at, int64_t step, int64_t have, int64_t ahead) {
+    const grouped_pass *p = s->p;
+    const int64_t line = s->line, channels = p->sources, next = p->source.c;
+    const float *from = (const float *)p->source.data + at;
+    const uint16_t *half = (const uint16_t *)p->source.data + at;
+    if (p->dtype == CT_F32 && step == 1) {
+        for (int64_t c = 0; c < channels; c++)
+            for (int64_t j = 0; j < have; j += VF32_LANES) {
+                const int n = (int)ct__min64(VF32_LANES, have - j);
+                __builtin_prefetch(from + c * next + j + ahead);
+                vf32_store_n(to + c * line + j, vf32_load_n(from + c * next + j, n), n);
+            }
+    } else if (p->dtype == CT_F32 && next == 1) {
+        for (int64_t j = 0; j < have; j++) __builtin_prefetch(from + j * step + ahead);
+        grouped_turn(to, line, from, step, have, channels);
+    } else if (p->dtype != CT_F32 && next == 1) {
+        for (int64_t j = 0; j < have; j += 8) {
+            float wide[8 * GROUPED_MOST];
+            const int64_t n = ct__min64(8, have - j);
+            for (int64_t q = 0; q < n; q++)
+                for (int64_t c = 0; c < channels; c += VF32_LANES) {
+                    const uint16_t *at_c = half + (j + q) * step + c;
+                    const int l = (int)ct__min64(VF32_LANES, channels - c);
+                    vf32_store_n(wide + q * channels + c,
+                                 p->dtype == CT_F16 ? vf32_load_f16_n(at_c, l) : vf32_load_bf16_n(at_c, l), l);
+                }
+            grouped_turn(to + j, line, wide, channels, n, channels);
+        }
+    } else if (p->dtype != CT_F32) {
+        for (int64_t c = 0; c < channels; c++)
+            depthwise_widen_line(to + c * line, p->dtype, half + c * next, step, have);
+    } else {
+        for (int64_t c = 0; c < channels; c++) depthwise_read_f32(to + c * line, CT_F32, from, c * next, step, have);
+    }
+}
+
+#ifdef DEPTHWISE_BF16
+/* dst[j * step + i] = the pair 2 j of src + i * src_step, for eight i and four j */
+static inline void turn_pairs(float *dst, int64_t step, const uint16_t *src, int64_t src_step) {
+    __m256 a[4];
+#pragma GCC unroll 4
+    for (int r = 0; r < 4; r++)
+        a[r] = _mm256_insertf128_ps(
+            _mm256_castps128_ps256(_mm_loadu_ps((const float *)(const void *)(src + r * src_step))),
+            _mm_loadu_ps((const float *)(const void *)(src + (4 + r) * src_step)), 1);
+    const __m256 b0 = _mm256_unpacklo_ps(a[0], a[1]), b1 = _mm256_unpackhi_ps(a[0], a[1]);
+    const __m256 b2 = _mm256_unpacklo_ps(a[2], a[3]), b3 = _mm256_unpackhi_ps(a[2], a[3]);
+    _mm256_storeu_ps(dst, _mm256_shuffle_ps(b0, b2, 0x44));
+    _mm256_storeu_ps(dst + step, _mm256_shuffle_ps(b0, b2, 0xee));
+    _mm256_storeu_ps(dst + 2 * step, _mm256_shuffle_ps(b1, b3, 0x44));
+    _mm256_storeu_ps(dst + 3 * step, _mm256_shuffle_ps(b1, b3, 0xee));
+}
+
+static void copy_pairs(const pass *s, float *to, int64_t at, int64_t step, int64_t have, int64_t ahead) {
+    const grouped_pass *p = s->p;
+    const int64_t line = s->line, channels = p->sources, next = p->source.c;
+    const uint16_t *from = (const uint16_t *)p->source.data + at;
+    if (step != 1 && next == 1 && have >= 8 && channels % 8 == 0) {
+        for (int64_t j = 0; j < have; j++) __builtin_prefetch(from + j * step + ahead);
+        for (int64_t j = 0; j < have; j += 8)
+            for (int64_t c = 0; c < channels; c += 8) {
+                const int64_t q = ct__min64(j, have - 8); /* the last ones overlap those before them */
+                turn_pairs(to + c / 2 * line + q, line, from + q * step + c, step);
+            }
+        return;
+    }
+    for (int64_t c = 0; c < channels; c += 2) {
+        const uint16_t *low = from + c * next, *high = c + 1 < channels ? low + next : NULL;
+        float *dst = to + c / 2 * line;
+        for (int64_t j = 0; j < have; j += 16) {
+            const int n = (int)ct__min64(16, have - j);
+            const __mmask16 m = (__mmask16)_bzhi_u32(0xffff, (unsigned)n);
+            uint16_t lows[16], highs[16] = {0};
+            const uint16_t *a = low + j, *b = high ? high + j : highs;
+            if (step != 1) {
+                for (int q = 0; q < n; q++) lows[q] = low[(j + q) * step], highs[q] = high ? high[(j + q) * step] : 0;
+                a = lows, b = highs;
+            } else {
+                __builtin_prefetch(a + ahead);
+                __builtin_prefetch(b + ahead);
+            }
+            const __m512i even = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, a));
+            const __m512i odd = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, b));
+            _mm512_mask_storeu_epi32(dst + j, m, _mm512_or_si512(even, _mm512_slli_epi32(odd, 16)));
+        }
+    }
+}
+
+/* Eight channels of `have` positions. */
+static DEPTHWISE_BF16 void store_pixels(uint16_t *dst, int64_t step, const float *results, int64_t have) {
+    for (int64_t i = 0; i < have; i++)
+        _mm_storeu_si128((__m128i *)(void *)(dst + i * step),
+                         (__m128i)_mm256_cvtneps_pbh(_mm256_loadu_ps(results + i * 8)));
+}
+#endif
+
+/* Rows [row, row + count) of a group, each unit a line of columns sorted modulo w.up; rows outside the image are zero. The
+ * padding of the columns is not written: it stays zero from the start. What lies `ahead` elements further will be copied
+ * next: lines far apart are more than the hardware sees coming. */
+static void copy_rows(const pass *s, float *dst, int64_t image, int64_t group, int64_t row, int64_t count,
+                      int64_t ahead) {
+    const grouped_pass *p = s->p;
+    const depthwise_image *x = &p->source;
+    const int64_t up = p->w.up;
+    for (int64_t i = row; i < row + count; i++, dst += s->row) {
+        if (i < 0 || i >= p->h.source) {
+            memset(dst, 0, (size_t)s->row * sizeof *dst);
+            continue;
+        }
+        for (int64_t r = 0; r < up; r++) {
+            const int64_t have = ct__max64(0, ct__min64((p->w.source - r + up - 1) / up, s->length + s->left));
+            const int64_t at = image * x->n + group * p->sources * x->c + i * x->h + r * x->w;
+            float *to = dst + r * s->length - s->left;
+#ifdef DEPTHWISE_BF16
+            if (s->pairs) {
+                copy_pairs(s, to, at, up * x->w, have, ahead);
+                continue;
+            }
+#endif
+            copy_channels(s, to, at, up * x->w, have, ahead);
+        }
+    }
 }
 
 /* A row of results, (width, 8), to its place: one line a position or one a channel, whichever is dense. */
@@ -115,6 +240,12 @@ static void store_row(const pass *s, float *results, float *turned, int64_t imag
     const int64_t at = image * y->n + channel * y->c + row * y->h + r * y->w;
     const int64_t from = image * e->n + channel * e->c + row * e->s[1] + r * e->s[2];
     const bool by_channel = y->c != 1; /* lines of one channel */
+#ifdef DEPTHWISE_BF16
+    if (s->pairs && !by_channel && count == 8 && !p->residual && !p->activate) {
+        store_pixels((uint16_t *)y->data + at, down * y->w, results, have);
+        return;
+    }
+#endif
     const bool direct = p->dtype == CT_F32 && !p->residual && !p->activate && y->w * down == 1;
     if (by_channel) {
         float *to = direct ? (float *)y->data + at : turned;
@@ -139,7 +270,9 @@ static void store_row(const pass *s, float *results, float *turned, int64_t imag
             }
         }
         if (p->activate) p->activate(NULL, line, length);
-        depthwise_write_f32(line, p->dtype, y->data, at + (by_channel ? i * y->c : i * down * y->w), step, length);
+        const int64_t place = at + (by_channel ? i * y->c : i * down * y->w);
+        if (p->dtype == CT_F32) depthwise_write_f32(line, CT_F32, y->data, place, step, length);
+        else depthwise_narrow_line(line, p->dtype, (uint16_t *)y->data + place, step, length);
     }
 }
 
@@ -156,79 +289,44 @@ static int64_t list_taps(const pass *s, int64_t row, int64_t r, int64_t first, i
             const int64_t column = depthwise_offset(&p->w, r, t, s->left, s->length);
             if (column < 0) continue;
             if (w)
-                memcpy(w + count * 8, weights + (k * p->w.taps + t) * p->sources * 8,
-                       (size_t)p->sources * 8 * sizeof *w);
-            for (int64_t i = 0; i < p->sources; i++)
+                memcpy(w + count * 8, weights + (k * p->w.taps + t) * s->units * 8, (size_t)s->units * 8 * sizeof *w);
+            for (int64_t i = 0; i < s->units; i++)
                 offset[count++] = (at / p->h.down - first) * s->row + i * s->line + column;
         }
     }
     return count;
 }
 
-/* ---- The tile for planes: `rows` rows by sixteen columns by eight channels, a vector of columns for each channel ---- */
+/* ---- Planes ---- */
 
 #if VF32_LANES == 16
-enum { PLANE_ROWS = 3 };
-
-/* out[c * step + r * out_row + j] = start[c] + sum over t of src[offset[t] + r * src_row + j] w[t][c], j < n, c < count */
-SIMD_INLINE void plane_body(float *out, int64_t step, int64_t out_row, const float *src, int64_t src_row,
-                            const int64_t *offset, const float *w, int64_t taps, const float *start, int64_t count,
-                            int n, const int rows) {
-    vf32 s[PLANE_ROWS * 8];
-#pragma GCC unroll 24
-    for (int i = 0; i < 8 * rows; i++) s[i] = vf32_set1(start[i % 8]);
-    for (int64_t t = 0; t < taps; t++) {
-        const float *x = src + offset[t];
-        const vf32 x0 = vf32_load(x), x1 = rows > 1 ? vf32_load(x + src_row) : x0,
-                   x2 = rows > 2 ? vf32_load(x + 2 * src_row) : x0;
-#pragma GCC unroll 8
-        for (int c = 0; c < 8; c++) {
-            const vf32 y = vf32_set1(w[t * 8 + c]);
-            s[c] = vf32_fma(x0, y, s[c]);
-            if (rows > 1) s[8 % (8 * rows) + c] = vf32_fma(x1, y, s[8 % (8 * rows) + c]);
-            if (rows > 2) s[16 % (8 * rows) + c] = vf32_fma(x2, y, s[16 % (8 * rows) + c]);
-        }
-    }
-#pragma GCC unroll 24
-    for (int i = 0; i < 8 * rows; i++)
-        if (i % 8 < count) vf32_store_n(out + i % 8 * step + i / 8 * out_row, s[i], n);
-}
-
-#define PLANE(R)                                                                                                  \
-    static void plane_##R(float *out, int64_t step, int64_t out_row, const float *src, int64_t src_row,           \
-                          const int64_t *offset, const float *w, int64_t taps, const float *start, int64_t count, \
-                          int n) {                                                                                \
-        plane_body(out, step, out_row, src, src_row, offset, w, taps, start, count, n, R);                        \
-    }
-PLANE(1)
-PLANE(2)
-PLANE(3)
-static void (*const planes[PLANE_ROWS])(float *out, int64_t step, int64_t out_row, const float *src, int64_t src_row,
-                                        const int64_t *offset, const float *w, int64_t taps, const float *start,
-                                        int64_t count, int n) = {plane_1, plane_2, plane_3};
-
 /* Whether vectors of columns are filled well, and where they belong. */
-static bool in_planes(const grouped_pass *p) {
+static bool in_planes(const pass *s) {
+    const grouped_pass *p = s->p;
     const int64_t vectors = (p->w.target + 15) / 16;
-    return p->dtype == CT_F32 && !p->residual && !p->activate && p->target.w == 1 && p->target.c != 1 && p->w.up == 1 &&
-           p->w.down == 1 && p->h.down == 1 && p->w.target * 5 >= vectors * 16 * 4;
+    return (p->dtype == CT_F32 || s->pairs) && !p->residual && !p->activate && p->target.w == 1 && p->target.c != 1 &&
+           p->w.up == 1 && p->w.down == 1 && p->h.down == 1 && p->w.target * 5 >= vectors * 16 * 4;
 }
 
 static __attribute__((noinline)) void compute_planes(const pass *s, const float *source, const float *weights,
                                                      const float *start, int64_t image, int64_t channel, int64_t count,
                                                      int64_t row0, int64_t rows) {
     const depthwise_image *y = &s->p->target;
-    const int64_t row = s->p->h.up * s->row, parts = (rows + PLANE_ROWS - 1) / PLANE_ROWS;
-    float *out = (float *)y->data + image * y->n + channel * y->c + row0 * y->h;
+    const int64_t row = s->p->h.up * s->row, parts = (rows + PLANE_ROWS - 1) / PLANE_ROWS, size = s->pairs ? 2 : 4;
+    char *out = (char *)y->data + (image * y->n + channel * y->c + row0 * y->h) * size;
+    const plane_fn *tile = planes;
+#ifdef DEPTHWISE_BF16
+    if (s->pairs) tile = planes_bf16;
+#endif
     for (int64_t part = 0; part < parts; part++) {
         const int64_t begin = rows * part / parts, high = rows * (part + 1) / parts - begin;
         for (int64_t j = 0; j < s->width; j += 16)
-            planes[high - 1](out + begin * y->h + j, y->c, y->h, source + begin * row + j, row, s->offset, weights,
-                             s->taps, start, count, (int)ct__min64(16, s->width - j));
+            tile[high - 1](out + (begin * y->h + j) * size, y->c, y->h, source + begin * row + j, row, s->offset,
+                           weights, s->taps, start, count, (int)ct__min64(16, s->width - j));
     }
 }
 #else
-static bool in_planes(const grouped_pass *p) { return (void)p, false; }
+static bool in_planes(const pass *s) { return (void)s, false; }
 static void compute_planes(const pass *s, const float *source, const float *weights, const float *start, int64_t image,
                            int64_t channel, int64_t count, int64_t row0, int64_t rows) {
     (void)s, (void)source, (void)weights, (void)start, (void)image, (void)channel, (void)count, (void)row0, (void)rows;
@@ -251,8 +349,7 @@ static void one_group(const pass *s, int64_t image, int64_t group, int worker) {
     for (int64_t row0 = 0; row0 < p->h.target; row0 += s->rows) {
         const int64_t rows = ct__min64(s->rows, p->h.target - row0);
         const int64_t first = depthwise_floor(row0 * p->h.up + p->h.first, p->h.down);
-        grouped_copy(source, s->line, s->row, &p->source, p->dtype, &p->w, s->left, s->length, p->h.source, image,
-                     group * p->sources, p->sources, first, depthwise_rows(&p->h, rows) - (p->h.down == 1), ahead);
+        copy_rows(s, source, image, group, first, depthwise_rows(&p->h, rows) - (p->h.down == 1), ahead);
         int64_t taps = s->taps;
         for (int64_t block = 0; block < s->blocks; block++) {
             const float *weights = s->weights + (group * s->blocks + block) * s->taps * 8;
@@ -261,7 +358,7 @@ static void one_group(const pass *s, int64_t image, int64_t group, int worker) {
             const bool straight = same && count == 8 && y->c == 1 && p->dtype == CT_F32 && !p->residual && !p->activate;
             float start[8] = {0};
             if (p->bias) depthwise_read_f32(start, p->dtype, p->bias, channel * p->bias_step, p->bias_step, count);
-            if (in_planes(p)) {
+            if (in_planes(s)) {
                 compute_planes(s, source, weights, start, image, channel, count, row0, rows);
                 continue;
             }
@@ -279,8 +376,8 @@ static void one_group(const pass *s, int64_t image, int64_t group, int worker) {
                     const int64_t step = straight ? y->w : 8;
                     for (int64_t j = 0; straight && j < s->width; j++) __builtin_prefetch(out + j * step + 16, 1);
                     for (int64_t j = 0; j < s->width; j += piece)
-                        tiles[ct__min64(piece, s->width - j) - 1](out + j * step, step, src + j, offset, w, taps,
-                                                                  start);
+                        s->tiles[ct__min64(piece, s->width - j) - 1](out + j * step, step, src + j, offset, w, taps,
+                                                                     start);
                     if (!straight) store_row(s, results, turned, image, channel, count, row, r);
                 }
         }

@@ -4,6 +4,9 @@
 
 #include "ops/conv/depthwise.h"
 
+/* Channels a group, of either side: above it the engine's register tile is filled well enough. */
+enum { GROUPED_MOST = 24 };
+
 /* Vectors of eight floats, the channels of a group; two a cycle where there are wider ones, so nothing is lost. */
 #if VF32_LANES == 16
 typedef __m256 v8;
@@ -100,42 +103,6 @@ static inline void grouped_turn(float *dst, int64_t step, const float *src, int6
             const int64_t r = ct__min64(i, rows - 8), c = ct__min64(j, cols - 8);
             grouped_turn_eight(dst + c * step + r, step, src + r * src_step + c, src_step);
         }
-}
-
-/* Rows [row, row + count) of `channels` channels, each a line of columns sorted modulo w->up; rows outside the image are zero.
- * The padding of the columns is not written: it stays zero from the start. What lies `ahead` elements further will be copied next:
- * lines far apart are more than the hardware sees coming. */
-static inline void grouped_copy(float *dst, int64_t line, int64_t dst_row, const depthwise_image *s, ct_dtype dtype,
-                                const depthwise_axis *w, int64_t left, int64_t length, int64_t height, int64_t image,
-                                int64_t channel, int64_t channels, int64_t row, int64_t count, int64_t ahead) {
-    const int64_t up = w->up;
-    for (int64_t i = row; i < row + count; i++, dst += dst_row) {
-        if (i < 0 || i >= height) {
-            memset(dst, 0, (size_t)dst_row * sizeof *dst);
-            continue;
-        }
-        for (int64_t r = 0; r < up; r++) {
-            const int64_t have = ct__max64(0, ct__min64((w->source - r + up - 1) / up, length + left));
-            const int64_t at = image * s->n + channel * s->c + i * s->h + r * s->w;
-            float *to = dst + r * length - left;
-            if (dtype == CT_F32 && up * s->w == 1) {
-                const float *from = (const float *)s->data + at;
-                for (int64_t c = 0; c < channels; c++)
-                    for (int64_t j = 0; j < have; j += VF32_LANES) {
-                        const int n = (int)ct__min64(VF32_LANES, have - j);
-                        __builtin_prefetch(from + c * s->c + j + ahead);
-                        vf32_store_n(to + c * line + j, vf32_load_n(from + c * s->c + j, n), n);
-                    }
-            } else if (dtype == CT_F32 && s->c == 1) {
-                const float *from = (const float *)s->data + at;
-                for (int64_t j = 0; j < have; j++) __builtin_prefetch(from + j * up * s->w + ahead);
-                grouped_turn(to, line, from, up * s->w, have, channels);
-            } else {
-                for (int64_t c = 0; c < channels; c++)
-                    depthwise_read_f32(to + c * line, dtype, s->data, at + c * s->c, up * s->w, have);
-            }
-        }
-    }
 }
 
 #endif

@@ -2,8 +2,6 @@
 #include "backends/cpu/activate.h"
 #include "ops/conv/grouped.h"
 
-enum { MOST = 24 }; /* channels a group, of either side: above it the engine's register tile is filled well enough */
-
 static void make_pass(const ct_conv_problem *p, grouped_pass *d) {
     const ct_conv_geometry *g = &p->geometry;
     const ct_window *s = &g->window;
@@ -50,7 +48,8 @@ const char *CT_ISA_FN(ct__grouped_can)(const ct_call *call) {
         ct__window_pixels_out(&g->window) == 0)
         return "nothing to do";
     if (ct__conv_mostly_padding(&p)) return "mostly padding";
-    if (g->in_channels / g->groups > MOST || g->out_channels / g->groups > MOST) return "many channels a group";
+    if (g->in_channels / g->groups > GROUPED_MOST || g->out_channels / g->groups > GROUPED_MOST)
+        return "many channels a group";
     if (p.kind == CT_CONV_WEIGHT_GRAD && !p.w) return "the weight's gradient is not asked for";
     return NULL;
 }

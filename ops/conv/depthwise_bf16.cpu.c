@@ -1,0 +1,262 @@
+/* Depthwise convolution of bf16 with 3x3 taps next to each other and stride 1, forward and input gradient, where the processor
+ * rounds to bf16 itself: sums in f32, each number widened once and rounded as it is stored. As in the matrix products of bf16,
+ * results too small for normal numbers are zero. */
+#include "ops/conv/depthwise.h"
+
+#ifdef DEPTHWISE_BF16
+
+enum { BLOCK = 8, RING = 32, LINE = 32 }; /* rows kept of a plane; halves of a cache line */
+
+typedef struct half_pass {
+    const depthwise_pass *p;
+    int64_t chunk, chunks; /* planes of a chunk; or rows, and chunks of an image */
+    int64_t pad, row;      /* of a widened row: where column 0 is, floats in all */
+    float *weights;        /* pixels: (blocks of 32 channels, taps and bias, even and odd channels) */
+    float *workers;        /* planes: RING rows and one of zeros */
+    uint16_t *zeros;
+    bool stream; /* the result is too large for the caches and goes past them */
+} half_pass;
+
+/* ---- Planes: vectors of columns ---- */
+
+/* BLOCK rows of results from two more widened ones: each vector that is loaded serves up to three. */
+static __attribute__((noinline)) DEPTHWISE_BF16 void
+block_rows(uint16_t *dst, int64_t dst_row, int64_t rows, int64_t width, const float *const *src, const float *w) {
+    __m512 weight[9], start = _mm512_set1_ps(w[9]);
+#pragma GCC unroll 9
+    for (int i = 0; i < 9; i++) {
+        weight[i] = _mm512_set1_ps(w[i]);
+        DEPTHWISE_KEEP(weight[i]);
+    }
+    for (int64_t j = 0; j < width; j += 16) {
+        const __mmask16 lanes = (__mmask16)_bzhi_u32(0xffff, (unsigned)ct__min64(16, width - j));
+        __m512 sum[BLOCK];
+#pragma GCC unroll 8
+        for (int q = 0; q < BLOCK; q++) sum[q] = start;
+#pragma GCC unroll 10
+        for (int r = 0; r < BLOCK + 2; r++) {
+            const float *at = src[r] + j;
+#pragma GCC unroll 3
+            for (int k = 0; k < 3; k++) {
+                __m512 v = _mm512_loadu_ps(at + k);
+                DEPTHWISE_KEEP(v);
+#pragma GCC unroll 8
+                for (int q = 0; q < BLOCK; q++)
+                    if (r - q >= 0 && r - q < 3) sum[q] = _mm512_fmadd_ps(v, weight[(r - q) * 3 + k], sum[q]);
+            }
+        }
+#pragma GCC unroll 8
+        for (int q = 0; q < BLOCK; q++) {
+            if (q >= rows) break;
+            _mm256_mask_storeu_epi16(dst + q * dst_row + j, lanes, (__m256i)_mm512_cvtneps_pbh(sum[q]));
+        }
+    }
+}
+
+static __attribute__((noinline)) void widen_rows(const half_pass *s, float *ring, const uint16_t *plane, int64_t row,
+                                                 int64_t end) {
+    const int64_t width = s->p->w.source;
+    for (row = ct__max64(row, 0); row < end && row < s->p->h.source; row++) {
+        const uint16_t *src = plane + row * s->p->source.h;
+        float *dst = ring + row % RING * s->row + s->pad;
+        int64_t j = 0;
+        for (; j + 16 <= width; j += 16) {
+            __builtin_prefetch(src + j + 2048, 0, 2); /* most often the plane goes on there */
+            vf32_store(dst + j, vf32_load_bf16(src + j));
+        }
+        if (j < width) vf32_store_n(dst + j, vf32_load_bf16_n(src + j, (int)(width - j)), (int)(width - j));
+    }
+}
+
+static void plane(const half_pass *s, int64_t image, int64_t channel, float *ring) {
+    const depthwise_pass *p = s->p;
+    const int64_t other = p->forward ? channel / p->multiplier : channel, first = p->h.first;
+    const uint16_t *src = (const uint16_t *)p->source.data + image * p->source.n + other * p->source.c;
+    uint16_t *dst = (uint16_t *)p->target.data + image * p->target.n + channel * p->target.c;
+    const float *zeros = ring + RING * s->row, *rows[BLOCK + 2];
+    float w[10] = {0};
+    for (int k = 0; k < 3; k++)
+        depthwise_read_f32(w + 3 * k, CT_BF16, p->weight, channel * p->w_o + k * p->w_h, p->w_w, 3);
+    if (p->bias) depthwise_read_f32(w + 9, CT_BF16, p->bias, channel * p->bias_step, 1, 1);
+    widen_rows(s, ring, src, first, first + BLOCK + 2);
+    for (int64_t i = 0; i < p->h.target; i += BLOCK) {
+        /* The next rows before these are computed: the processor waits for memory and computes at once. */
+        widen_rows(s, ring, src, first + i + BLOCK + 2, first + i + 2 * BLOCK + 2);
+        for (int r = 0; r < BLOCK + 2; r++) {
+            const int64_t row = first + i + r;
+            rows[r] = (row < 0 || row >= p->h.source ? zeros : ring + row % RING * s->row) + s->pad + p->w.first;
+        }
+        block_rows(dst + i * p->target.h, p->target.h, p->h.target - i, p->w.target, rows, w);
+    }
+}
+
+static void planes_chunk(void *ctx, int64_t chunk, int worker) {
+    const half_pass *s = ctx;
+    const int64_t channels = s->p->target_channels, end = ct__min64((chunk + 1) * s->chunk, s->p->batch * channels);
+    for (int64_t i = chunk * s->chunk; i < end; i++)
+        plane(s, i / channels, i % channels, s->workers + worker * (RING + 1) * s->row);
+}
+
+/* ---- Pixels: vectors of 32 channels, those of even and of odd number apart ---- */
+
+SIMD_INLINE DEPTHWISE_BF16 void store_pixel(uint16_t *to, __m512 even, __m512 odd, bool stream) {
+    const __m512i order =
+        _mm512_add_epi32(_mm512_set1_epi32(16 << 16),
+                         _mm512_mullo_epi32(_mm512_set1_epi32(0x10001),
+                                            _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)));
+    const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(odd, even); /* even ones below */
+    const __m512i v = _mm512_permutexvar_epi16(order, both);
+    if (stream) _mm512_stream_si512((void *)to, v);
+    else _mm512_storeu_si512(to, v);
+}
+
+/* `count` positions, a multiple of `block`, that have all their columns; rows outside are zeros, of step 0. */
+SIMD_INLINE DEPTHWISE_BF16 void pixels_body(uint16_t *dst, int64_t dst_step, const uint16_t *const *src,
+                                            const int64_t *step, const float *w, int64_t count, bool stream,
+                                            const int block) {
+    const __m512i high = _mm512_set1_epi32((int)0xffff0000);
+    __m512 weight[18];
+#pragma GCC unroll 18
+    for (int i = 0; i < 18; i++) {
+        weight[i] = _mm512_loadu_ps(w + i * 16);
+        DEPTHWISE_KEEP(weight[i]);
+    }
+    for (int64_t j = 0; j < count; j += block) {
+        __m512 even[4], odd[4];
+#pragma GCC unroll 4
+        for (int q = 0; q < block; q++) even[q] = _mm512_loadu_ps(w + 18 * 16), odd[q] = _mm512_loadu_ps(w + 19 * 16);
+#pragma GCC unroll 3
+        for (int k = 0; k < 3; k++) {
+            const uint16_t *at = src[k] + j * step[k];
+#pragma GCC unroll 6
+            for (int t = 0; t < block + 2; t++) {
+                const __m512i v = _mm512_loadu_si512(at + t * step[k]);
+                __m512 e = (__m512)_mm512_slli_epi32(v, 16), o = (__m512)_mm512_and_si512(v, high);
+                DEPTHWISE_KEEP(e);
+                DEPTHWISE_KEEP(o);
+#pragma GCC unroll 4
+                for (int q = 0; q < block; q++)
+                    if (t - q >= 0 && t - q < 3) {
+                        even[q] = _mm512_fmadd_ps(e, weight[2 * (k * 3 + t - q)], even[q]);
+                        odd[q] = _mm512_fmadd_ps(o, weight[2 * (k * 3 + t - q) + 1], odd[q]);
+                    }
+            }
+        }
+#pragma GCC unroll 4
+        for (int q = 0; q < block; q++) store_pixel(dst + (j + q) * dst_step, even[q], odd[q], stream);
+    }
+}
+static __attribute__((noinline)) DEPTHWISE_BF16 void pixels_four(uint16_t *dst, int64_t dst_step,
+                                                                 const uint16_t *const *src, const int64_t *step,
+                                                                 const float *w, int64_t count, bool stream) {
+    pixels_body(dst, dst_step, src, step, w, count, stream, 4);
+}
+static __attribute__((noinline)) DEPTHWISE_BF16 void pixels_one(uint16_t *dst, int64_t dst_step,
+                                                                const uint16_t *const *src, const int64_t *step,
+                                                                const float *w, int64_t count, bool stream) {
+    pixels_body(dst, dst_step, src, step, w, count, stream, 1);
+}
+
+static void pixels_chunk(void *ctx, int64_t chunk, int worker) {
+    const half_pass *s = ctx;
+    const depthwise_pass *p = s->p;
+    const depthwise_image *x = &p->source, *y = &p->target;
+    const int64_t image = chunk / s->chunks, row0 = chunk % s->chunks * s->chunk;
+    const int64_t row1 = ct__min64(row0 + s->chunk, p->h.target), first = p->w.first;
+    /* Positions [inner, outer) have all their columns inside. */
+    const int64_t inner = ct__min64(p->w.target, ct__max64(0, -first));
+    const int64_t outer = ct__max64(inner, ct__min64(p->w.target, p->w.source - 2 - first));
+    (void)worker;
+    for (int64_t c = 0; c < p->channels; c += LINE) {
+        const int64_t channel = ct__min64(c, p->channels - LINE);
+        const float *w = s->weights + c / LINE * 20 * 16;
+        for (int64_t i = row0; i < row1; i++) {
+            const uint16_t *rows[3], *at[3];
+            int64_t step[3];
+            for (int k = 0; k < 3; k++) {
+                const int64_t row = i + p->h.first + k;
+                const bool there = row >= 0 && row < p->h.source;
+                rows[k] = there ? (const uint16_t *)x->data + image * x->n + row * x->h + channel : s->zeros;
+                step[k] = there ? x->w : 0;
+            }
+            uint16_t *dst = (uint16_t *)y->data + image * y->n + i * y->h + channel;
+            for (int64_t j = 0; j < p->w.target;) {
+                if (j >= inner && j < outer) {
+                    const int64_t count = outer - j < 4 ? outer - j : (outer - j) / 4 * 4;
+                    for (int k = 0; k < 3; k++) at[k] = rows[k] + (j + first) * step[k];
+                    (count < 4 ? pixels_one : pixels_four)(dst + j * y->w, y->w, at, step, w, count, s->stream);
+                    j += count;
+                    continue;
+                }
+                /* At an edge: a copy of three columns, zero outside. */
+                uint16_t edge[9 * LINE] = {0};
+                const int64_t edge_step[3] = {LINE, LINE, LINE};
+                for (int k = 0; k < 3; k++) {
+                    at[k] = edge + k * 3 * LINE;
+                    for (int64_t t = 0; t < 3; t++)
+                        if (j + first + t >= 0 && j + first + t < p->w.source)
+                            memcpy(edge + (k * 3 + t) * LINE, rows[k] + (j + first + t) * step[k], 2 * LINE);
+                }
+                pixels_one(dst + j * y->w, y->w, at, edge_step, w, 1, s->stream);
+                j++;
+            }
+        }
+    }
+    if (s->stream) simd_fence();
+}
+
+static void pack_pixels(const half_pass *s) {
+    const depthwise_pass *p = s->p;
+    float *to = s->weights;
+    for (int64_t c = 0; c < p->channels; c += LINE)
+        for (int t = 0; t < 10; t++, to += LINE) {
+            const int64_t channel = ct__min64(c, p->channels - LINE);
+            float line[LINE] = {0};
+            if (t < 9)
+                depthwise_read_f32(line, CT_BF16, p->weight, channel * p->w_o + t / 3 * p->w_h + t % 3 * p->w_w, p->w_o,
+                                   LINE);
+            else if (p->bias) depthwise_read_f32(line, CT_BF16, p->bias, channel * p->bias_step, p->bias_step, LINE);
+            for (int l = 0; l < LINE; l++) to[l % 2 * 16 + l / 2] = line[l];
+        }
+}
+
+/* ---- Both ---- */
+
+bool CT_ISA_FN(ct__depthwise_bf16_can)(const depthwise_pass *p, bool pixels) {
+    const depthwise_axis *h = &p->h, *w = &p->w;
+    return p->dtype == CT_BF16 && depthwise_has_bf16() && !p->residual && !p->activate && p->sources == 1 &&
+           h->up == 1 && h->down == 1 && w->up == 1 && w->down == 1 && h->taps == 3 && w->taps == 3 && h->step == 1 &&
+           w->step == 1 && (pixels ? p->channels >= LINE : p->source.w == 1 && p->target.w == 1);
+}
+
+/* Without scratch: how many bytes of it. */
+size_t CT_ISA_FN(ct__depthwise_bf16)(const depthwise_pass *p, bool pixels, void *scratch) {
+    half_pass s = {.p = p};
+    if (pixels) {
+        const depthwise_image *y = &p->target;
+        const bool large = p->batch * p->target_channels * p->h.target * p->w.target >= DEPTHWISE_STREAM / 4;
+        s.stream = large && ((uintptr_t)y->data % 64 | (uint64_t)(p->channels | y->w | y->h | y->n) % LINE) == 0;
+        const int64_t work = ct__max64(1, p->w.target * p->channels * 9);
+        const int64_t rows = ct__max64(1, ct__min64(p->h.target, ct__grain(1 << 19) / work));
+        const int64_t weights = (p->channels + LINE - 1) / LINE * 10 * LINE;
+        s.chunks = (p->h.target + rows - 1) / rows;
+        s.chunk = (p->h.target + s.chunks - 1) / s.chunks;
+        s.weights = scratch;
+        if (!scratch) return (size_t)(weights + 3 * LINE) * sizeof(float);
+        s.zeros = (uint16_t *)(void *)(s.weights + weights);
+        memset(s.zeros, 0, LINE * sizeof *s.zeros);
+        pack_pixels(&s);
+        ct__parallel(p->batch * s.chunks, pixels_chunk, &s);
+        return 0;
+    }
+    s.chunk = ct__max64(1, ct__grain(16384) / ct__max64(1, p->h.target * p->w.target));
+    s.pad = depthwise_up(ct__max64(0, -p->w.first), 16);
+    s.row = s.pad + depthwise_up(ct__max64(p->w.source, depthwise_up(p->w.target, 16) + p->w.first + 2), 16);
+    const size_t bytes = (size_t)(ct__threads() * (RING + 1) * s.row) * sizeof(float);
+    if (!scratch) return bytes;
+    s.workers = memset(scratch, 0, bytes); /* the padding of rows */
+    ct__parallel((p->batch * p->target_channels + s.chunk - 1) / s.chunk, planes_chunk, &s);
+    return 0;
+}
+
+#endif
