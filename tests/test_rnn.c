@@ -115,18 +115,25 @@ TEST(half_types_are_rounded_once) {
     }
 }
 
+/* 9 sequences are always cut by hidden units; 60 are shared out among up to four threads, and cut by units for five. */
 TEST(the_same_bits_at_any_number_of_threads) {
     ct_seed(8);
-    ct_tensor *w[MOST], *x = ct_randn(CT_DIMS(4, 9, 20)), *first = NULL, *first_g = NULL;
-    int count = weights(w, 4, 20, 150, 1, 1, CT_F32);
-    ct_require_grad(w[1]);
-    for (int threads = 1; threads <= 4; threads++) {
-        ct_set_threads(threads);
-        ct_tensor *y = ct_lstm(x, w, count), *cot = ct_ones_like(y), *g;
-        REQUIRE(ct_grad(&y, 1, &cot, &w[1], 1, &g, 0));
-        if (threads == 1) first = y, first_g = g;
-        CHECK(harness_same_bits(first, y) && harness_same_bits(first_g, g));
-    }
+    for (int n = 9; n <= 60; n += 51)
+        for (int gru = 0; gru < 2; gru++) {
+            ct_tensor *w[MOST], *x = ct_randn(CT_DIMS(4, n, 20)), *first = NULL, *first_g = NULL;
+            ct_tensor *lengths = n == 60 ? ct_randint(CT_DIMS(n), 0, 5) : NULL;
+            int count = weights(w, gru ? 3 : 4, 20, 150, 1, 2, CT_F32);
+            ct_require_grad(w[1]);
+            for (int threads = 1; threads <= 5; threads++) {
+                ct_set_threads(threads);
+                ct_tensor *y = gru ? ct_gru(x, w, count, .bidirectional = true, .lengths = lengths)
+                                   : ct_lstm(x, w, count, .bidirectional = true, .lengths = lengths),
+                          *cot = ct_ones_like(y), *g;
+                REQUIRE(ct_grad(&y, 1, &cot, &w[1], 1, &g, 0));
+                if (threads == 1) first = y, first_g = g;
+                CHECK(harness_same_bits(first, y) && harness_same_bits(first_g, g));
+            }
+        }
 }
 
 TEST(cells_are_steps_of_the_networks) {

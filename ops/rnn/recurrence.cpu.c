@@ -87,19 +87,18 @@ SIMD_INLINE void ask_row(const forward *f, int64_t t, const char *before, int64_
 FORWARD_ROWS(f32, float)
 FORWARD_ROWS(f64, double)
 
-static void step_chunk(void *ctx, int64_t chunk, int worker) {
-    const forward *f = (const forward *)ctx;
+/* A step of rows [first, stop) and blocks of hidden units [block, end). */
+static void step_part(const forward *f, int64_t first, int64_t stop, int64_t block, int64_t end, int worker) {
     const recurrence *p = &f->p;
-    const int64_t t = time_of(p, f->step), size = p->size, row = p->gates * p->width * size,
-                  end = (chunk + 1) * p->blocks / f->chunks;
+    const int64_t t = time_of(p, f->step), size = p->size, row = p->gates * p->width * size;
     char *products = f->workers + (size_t)worker * f->room;
     const char *before = f->step == 0 ? f->h0
                          : f->held[0] ? f->held[!(f->step & 1)]
                                       : f->y + time_of(p, f->step - 1) * p->n * p->h * size;
-    for (int64_t block = chunk * p->blocks / f->chunks; block < end; block++) {
+    for (; block < end; block++) {
         const int64_t j0 = block * p->width, m = ct__min64(p->width, p->h - j0);
-        for (int64_t r = 0; r < p->n; r += ROWS_AT_ONCE) {
-            const int64_t rows = ct__min64(ROWS_AT_ONCE, p->n - r), at = t * p->n + r,
+        for (int64_t r = first; r < stop; r += ROWS_AT_ONCE) {
+            const int64_t rows = ct__min64(ROWS_AT_ONCE, stop - r), at = t * p->n + r,
                           last = (p->reverse ? t + 1 : t - 1) * p->n + r;
             for (int64_t g = 0; g < p->gates; g++) {
                 recurrence_ask(p, f->gx + (at * p->gates * p->h + j0) * size, rows, p->gates * p->h * size, p->gates, m,
@@ -126,6 +125,17 @@ static void step_chunk(void *ctx, int64_t chunk, int worker) {
             else f32_rows(f, t, before, r, rows, j0, m, products);
         }
     }
+}
+
+static void units_chunk(void *ctx, int64_t chunk, int worker) {
+    const forward *f = (const forward *)ctx;
+    step_part(f, 0, f->p.n, chunk * f->p.blocks / f->chunks, (chunk + 1) * f->p.blocks / f->chunks, worker);
+}
+
+static void rows_chunk(void *ctx, int64_t chunk, int worker) {
+    forward f = *(const forward *)ctx;
+    const int64_t first = chunk * f.p.n / f.chunks, stop = (chunk + 1) * f.p.n / f.chunks;
+    for (f.step = 0; f.step < f.p.steps; f.step++) step_part(&f, first, stop, 0, f.p.blocks, worker);
 }
 
 /* ---- The call ---- */
@@ -198,7 +208,9 @@ static bool forward_run(const ct_call *call, ct_stream *stream) {
     f.kept = (char *)ct__address(call->out[3], (size_t)p->size);
     if (p->lengths) f.held[0] = held, f.held[1] = other;
     f.chunks = recurrence_chunks(p);
-    for (f.step = 0; f.step < p->steps; f.step++) ct__parallel(f.chunks, step_chunk, &f);
+    if (recurrence_by_rows(p)) ct__parallel(f.chunks, rows_chunk, &f);
+    else
+        for (f.step = 0; f.step < p->steps; f.step++) ct__parallel(f.chunks, units_chunk, &f);
     put_last(&f, call->out[1], call->out[2]);
     return true;
 }

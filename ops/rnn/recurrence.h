@@ -68,11 +68,17 @@ static inline bool recurrence_lengths(const recurrence *p, const char *op, int64
     return true;
 }
 
-/* Work is cut by hidden units, as evenly as threads are many, so that each keeps its part of the weights in its own cache from
- * step to step. Every unit is computed by itself: its bits do not depend on the cut. */
+/* Sequences do not depend on one another: where every thread has a tile's rows of them, it takes its own through all steps and
+ * waits for nobody. Else, or where the weights are too many to come from the last cache again and again, each step is cut by
+ * hidden units, and each thread keeps its part of the weights in its own cache. Every unit of every sequence is computed by itself:
+ * its bits do not depend on the cut, which may therefore depend on the number of threads. */
+static inline bool recurrence_by_rows(const recurrence *p) {
+    return p->n >= CT__TILE_ROWS_MAX * ct__threads() && p->gates * p->h * p->h * p->size <= 4 << 20;
+}
 static inline int64_t recurrence_chunks(const recurrence *p) {
-    const int64_t normal = ct__grain(1 << 20) < (1 << 20) ? p->blocks : ct__threads();
-    return ct__min64(p->blocks, p->n * p->h * p->h * p->gates < 32768 && normal != p->blocks ? 1 : normal);
+    const int64_t most = recurrence_by_rows(p) ? p->n : p->blocks,
+                  normal = ct__grain(1 << 20) < (1 << 20) ? most : ct__threads();
+    return ct__min64(most, p->n * p->h * p->h * p->gates < 32768 && normal != most ? 1 : normal);
 }
 
 /* Asks for pieces that a step works on besides its product, while that is computed: they are too short and too many for the

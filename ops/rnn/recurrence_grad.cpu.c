@@ -17,7 +17,8 @@ typedef struct backward {
     const int64_t *lengths;
     char *workers;
     size_t room;
-    int64_t chunks, step; /* step: counted in the order of the forward pass; -1 is the end, where dh becomes dh0 */
+    int64_t chunks;
+    int64_t step, last; /* counted in the order of the forward pass, to the last; -1 is the end, where dh becomes dh0 */
 } backward;
 
 static int64_t time_of(const recurrence *p, int64_t step) { return p->reverse ? p->steps - 1 - step : step; }
@@ -100,17 +101,16 @@ SIMD_INLINE void ask_step(const backward *w, int64_t t, int64_t r, int64_t rows,
         recurrence_ask(p, w->kept + (before * p->kept + 4) * h + j, rows, p->kept * h, 1, m, turn, turns);
 }
 
-static void step_chunk(void *ctx, int64_t chunk, int worker) {
-    const backward *w = (const backward *)ctx;
+/* A step of rows [first, stop) and blocks of hidden units [block, end). */
+static void step_part(const backward *w, int64_t first, int64_t stop, int64_t block, int64_t end, int worker) {
     const recurrence *p = &w->p;
-    const int64_t t = time_of(p, w->step), size = p->size, deep = p->gates * p->h, later = w->step + 1,
-                  end = (chunk + 1) * p->blocks / w->chunks;
+    const int64_t t = time_of(p, w->step), size = p->size, deep = p->gates * p->h, later = w->step + 1;
     char *products = later < p->steps ? w->workers + (size_t)worker * w->room : NULL;
     const char *gates = w->gates[later & 1];
-    for (int64_t block = chunk * p->blocks / w->chunks; block < end; block++) {
+    for (; block < end; block++) {
         const int64_t j0 = block * p->width, m = ct__min64(p->width, p->h - j0);
-        for (int64_t r = 0; r < p->n; r += ROWS_AT_ONCE) {
-            const int64_t rows = ct__min64(ROWS_AT_ONCE, p->n - r);
+        for (int64_t r = first; r < stop; r += ROWS_AT_ONCE) {
+            const int64_t rows = ct__min64(ROWS_AT_ONCE, stop - r);
             /* a part of the panel serves all rows while it is near */
             for (int64_t k = 0; products && k < deep; k += DEPTH) {
                 if (w->step >= 0) ask_step(w, t, r, rows, j0, m, k / DEPTH);
@@ -131,6 +131,17 @@ static void step_chunk(void *ctx, int64_t chunk, int worker) {
             else f32_rows(w, t, r, rows, j0, m, products);
         }
     }
+}
+
+static void units_chunk(void *ctx, int64_t chunk, int worker) {
+    const backward *w = (const backward *)ctx;
+    step_part(w, 0, w->p.n, chunk * w->p.blocks / w->chunks, (chunk + 1) * w->p.blocks / w->chunks, worker);
+}
+
+static void rows_chunk(void *ctx, int64_t chunk, int worker) {
+    backward w = *(const backward *)ctx;
+    const int64_t first = chunk * w.p.n / w.chunks, stop = (chunk + 1) * w.p.n / w.chunks;
+    for (w.step = w.p.steps - 1; w.step >= w.last; w.step--) step_part(&w, first, stop, 0, w.p.blocks, worker);
 }
 
 /* ---- The call ---- */
@@ -210,8 +221,10 @@ static bool backward_run(const ct_call *call, ct_stream *stream) {
     start_from(w.dh, data_of(p, call->in[7], NULL), (size_t)state);
     start_from(w.dc, data_of(p, call->in[8], NULL), (size_t)state);
     w.chunks = recurrence_chunks(p);
-    const int64_t end = dh0 ? -1 : 0;
-    for (w.step = p->steps - 1; w.step >= end; w.step--) ct__parallel(w.chunks, step_chunk, &w);
+    w.last = dh0 ? -1 : 0;
+    if (recurrence_by_rows(p)) ct__parallel(w.chunks, rows_chunk, &w);
+    else
+        for (w.step = p->steps - 1; w.step >= w.last; w.step--) ct__parallel(w.chunks, units_chunk, &w);
     if (dh0) memcpy(ct__address(dh0, (size_t)p->size), w.dh, (size_t)state);
     if (dc0 && p->cell == CT_CELL_LSTM) memcpy(ct__address(dc0, (size_t)p->size), w.dc, (size_t)state);
     return true;
