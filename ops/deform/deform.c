@@ -125,6 +125,7 @@ bool deform_conv_grad_infer(ct_infer *infer) {
         set_image(&d, d.offset_groups * d.taps, d.w.out, dims);
         ct__infer_set(infer, 2, x->dtype, 4, dims);
     }
+    if (infer->n_out > 3) ct__infer_like(infer, 3, w, x->dtype);
     return true;
 }
 
@@ -227,11 +228,15 @@ static ct_tensor *blend(const samples *s, ct_tensor *const (*y)[2], ct_tensor *c
 #define SLOPE(axis)  ((ct_tensor *const(*)[2]) & s.slope[axis])
 
 /* Columns as matrices: [N, groups, C/groups * taps, pixels]. */
+static ct_tensor *sampled_columns(const ct_deform *d, const samples *s) {
+    ct_tensor *c = blend(s, (ct_tensor *const(*)[2]) & s->weight[0], (ct_tensor *const(*)[2]) & s->weight[1]);
+    if (s->mask) c = mul(c, s->mask);
+    return reshape(c, CT_DIMS(d->batch, d->groups, d->channels / d->groups * d->taps, d->pixels));
+}
+
 static ct_tensor *columns(const ct_deform *d, ct_tensor *x, ct_tensor *offset, ct_tensor *mask) {
     samples s = sample(d, x, offset, mask);
-    ct_tensor *c = blend(&s, WEIGHT(0), WEIGHT(1));
-    if (s.mask) c = mul(c, s.mask);
-    return reshape(c, CT_DIMS(d->batch, d->groups, d->channels / d->groups * d->taps, d->pixels));
+    return sampled_columns(d, &s);
 }
 
 /* w as [groups, out / groups, C/groups * taps]. */
@@ -242,6 +247,12 @@ static ct_tensor *weight_matrices(const ct_deform *d, ct_tensor *w) {
 
 static ct_tensor *grad_matrices(const ct_deform *d, ct_tensor *g) {
     return reshape(first(g, d->channels_last), CT_DIMS(d->batch, d->groups, d->out_channels / d->groups, d->pixels));
+}
+
+static ct_tensor *weight_grad(const ct_deform *d, ct_tensor *g, ct_tensor *columns) {
+    ct_tensor *dw = sum(matmul(grad_matrices(d, g), transpose(columns, -1, -2)), .axes = CT_DIMS(0));
+    dw = reshape(dw, CT_DIMS(d->out_channels, d->channels / d->groups, d->w.kernel[1], d->w.kernel[2]));
+    return d->channels_last ? permute(dw, CT_DIMS(2, 3, 1, 0)) : dw;
 }
 
 void deform_conv_lower(ct_lower *l) {
@@ -285,6 +296,7 @@ void deform_conv_grad_lower(ct_lower *l) {
         ct_tensor *dm = sum(mul(open, blend(&s, WEIGHT(0), WEIGHT(1))), .axes = CT_DIMS(2));
         l->out[2] = back(reshape(dm, CT_DIMS(n, g * d.taps, d.w.out[1], d.w.out[2])), last);
     }
+    if (l->n_out > 3 && l->want[3]) l->out[3] = weight_grad(&d, l->in[0], sampled_columns(&d, &s));
 }
 
 void deform_conv_weight_grad_lower(ct_lower *l) {
@@ -293,10 +305,7 @@ void deform_conv_weight_grad_lower(ct_lower *l) {
     ct_tensor *x = l->in[1];
     const ct_deform d = resolve(x, NULL, &a->kernel, OPTIONS(a, CT_EXPLICIT), ct_dim(l->in[0], last ? 3 : 1), a->groups,
                                 a->offset_groups, last);
-    ct_tensor *c = columns(&d, first(x, last), first(l->in[2], last), first(l->in[3], last));
-    ct_tensor *dw = sum(matmul(grad_matrices(&d, l->in[0]), transpose(c, -1, -2)), .axes = CT_DIMS(0));
-    dw = reshape(dw, CT_DIMS(d.out_channels, d.channels / d.groups, a->kernel.d[0], a->kernel.d[1]));
-    l->out[0] = last ? permute(dw, CT_DIMS(2, 3, 1, 0)) : dw;
+    l->out[0] = weight_grad(&d, l->in[0], columns(&d, first(x, last), first(l->in[2], last), first(l->in[3], last)));
 }
 
 /* ---- Derivative, and the public op ---- */
@@ -304,22 +313,21 @@ void deform_conv_weight_grad_lower(ct_lower *l) {
 void deform_conv_vjp(ct_vjp *v) {
     const deform_conv_attrs *a = v->attrs;
     ct_tensor *g = v->cot[0], *x = v->in[0], *offset = v->in[1], *w = v->in[2], *mask = v->in[4];
+    const int k = a->channels_last ? 0 : 2;
     if (v->need[0] || v->need[1] || (mask && v->need[4])) {
-        ct_tensor *doffset = NULL, *dmask = NULL;
+        ct_tensor *doffset = NULL, *dmask = NULL, *dw = NULL;
         ct_tensor *dx =
             deform_conv_grad(g, x, offset, w, a->strides, a->pads, a->dilations, a->groups, a->offset_groups,
                              .mask = mask, .channels_last = a->channels_last, .doffset = v->need[1] ? &doffset : NULL,
-                             .dmask = mask && v->need[4] ? &dmask : NULL);
+                             .dmask = mask && v->need[4] ? &dmask : NULL, .dw = v->need[2] ? &dw : NULL);
         if (v->need[0]) v->grad[0] = dx;
         if (v->need[1]) v->grad[1] = doffset;
         if (mask && v->need[4]) v->grad[4] = dmask;
-    }
-    if (v->need[2]) {
-        const int k = a->channels_last ? 0 : 2;
+        if (v->need[2]) v->grad[2] = dw;
+    } else if (v->need[2])
         v->grad[2] = deform_conv_weight_grad(g, x, offset, CT_DIMS(ct_dim(w, k), ct_dim(w, k + 1)), a->strides, a->pads,
                                              a->dilations, a->groups, a->offset_groups, .mask = mask,
                                              .channels_last = a->channels_last);
-    }
     if (v->in[3] && v->need[3]) v->grad[3] = sum(g, .axes = a->channels_last ? CT_DIMS(0, 1, 2) : CT_DIMS(0, 2, 3));
 }
 
