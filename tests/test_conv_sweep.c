@@ -13,7 +13,10 @@
 
 #include "tests/harness.h"
 
-enum { CONFIGURATIONS = 2400, LARGE_ONES = 60, LAMBDA = 8, GROWTH = 64, WORK = 60000, LARGE_WORK = 3000000 };
+enum { CONFIGURATIONS = 2400, LARGE_ONES = 60, USUAL_ONES = 360 };
+enum { LAMBDA = 8, GROWTH = 64, WORK = 60000, USUAL_WORK = 600000, LARGE_WORK = 3000000 };
+/* Usual ones have several groups and 3x3 windows next to each other, which kernels of their own take. */
+typedef enum flavour { SMALL, LARGE, USUAL } flavour;
 
 typedef struct config {
     int rank, batch, groups, in_each, out_each;
@@ -36,11 +39,13 @@ static int larger(int a, int b) { return a > b ? a : b; }
 
 static int one_of(const int *values, int n) { return values[below(n)]; }
 
-static bool draw_axis(config *c, int a, bool large) {
+static bool draw_axis(config *c, int a, flavour kind) {
+    const bool large = kind == LARGE;
     const int most = c->rank == 1 ? 9 : c->rank == 2 ? 5 : 3;
     c->kernel[a] = 1 + below(most);
     c->stride[a] = below(2) ? 1 : 1 + below(3);
     c->dilation[a] = below(2) ? 1 : 1 + below(3);
+    if (kind == USUAL) c->kernel[a] = 3, c->stride[a] = c->dilation[a] = 1;
     const int span = c->dilation[a] * (c->kernel[a] - 1) + 1;
     c->in[a] = large ? 20 + below(c->rank == 1   ? 3000
                                   : c->rank == 2 ? 90
@@ -48,6 +53,7 @@ static bool draw_axis(config *c, int a, bool large) {
                      : 1 + below(c->rank == 1   ? 70
                                  : c->rank == 2 ? 19
                                                 : 8);
+    if (kind == USUAL) c->in[a] = below(4) ? 6 + below(18) : 1 + below(70);
     c->before[a] = c->after[a] = 0;
     if (c->mode == CT_SAME) {
         c->out[a] = (c->in[a] + c->stride[a] - 1) / c->stride[a];
@@ -64,22 +70,28 @@ static bool draw_axis(config *c, int a, bool large) {
 
 static int64_t volume(const int *size) { return (int64_t)size[0] * size[1] * size[2]; }
 
-static config draw(int number, bool large) {
+static config draw(int number, flavour kind) {
     static const int channels[] = {1, 2, 3, 5, 8, 17, 33, 70},
                      dtypes[] = {CT_F32, CT_F32, CT_F64, CT_F32, CT_BF16, CT_F16};
     for (;;) {
-        config c = {.rank = 1 + below(3), .batch = below(4), .groups = 1};
+        const bool large = kind == LARGE, usual = kind == USUAL;
+        config c = {.rank = usual ? 2 : 1 + below(3), .batch = below(4), .groups = 1};
         c.last = below(2), c.bias = below(2), c.strided = below(4) == 0, c.exact = below(2);
         c.transposed = below(3) == 0;
         c.mode = (ct_pad_mode)one_of((const int[]){CT_EXPLICIT, CT_EXPLICIT, CT_VALID, CT_SAME}, 4);
         c.dtype = (ct_dtype)dtypes[number % 6];
         c.in_each = one_of(channels, large ? 8 : 6), c.out_each = one_of(channels, large ? 8 : 6);
-        switch (below(4)) {
+        if (usual) {
+            c.in_each = one_of((const int[]){4, 8, 8, 16, 24, 7}, 6);
+            c.out_each = below(2) ? c.in_each : one_of((const int[]){4, 8, 8, 16, 24, 9}, 6);
+            c.dtype = (ct_dtype)dtypes[1 + below(5)];
+        }
+        switch (usual ? below(2) : below(4)) {
         case 0: c.groups = 2 + below(3); break;
         case 1: /* depthwise with a multiplier */
-            c.groups = one_of(channels, 6) + below(2) * 16;
+            c.groups = (usual ? 2 * one_of(channels, 7) : one_of(channels, 6)) + below(2) * 16;
             c.in_each = 1;
-            c.out_each = 1 + below(3);
+            c.out_each = usual && below(2) ? 1 : 1 + below(3);
             c.depthwise = c.rank == 2 && !c.transposed;
             break;
         default: break;
@@ -87,7 +99,7 @@ static config draw(int number, bool large) {
         bool fits = true;
         for (int a = 0; a < 3; a++) {
             c.in[a] = c.out[a] = c.kernel[a] = c.stride[a] = c.dilation[a] = 1;
-            if (a >= 3 - c.rank) fits &= draw_axis(&c, a, large);
+            if (a >= 3 - c.rank) fits &= draw_axis(&c, a, kind);
         }
         /* Every remainder belongs to some size of a transposed one: output_padding, always 0 under Same and Valid here. */
         if (c.transposed)
@@ -98,7 +110,8 @@ static config draw(int number, bool large) {
             }
         const int64_t work =
             (int64_t)c.groups * c.in_each * c.out_each * volume(c.kernel) * volume(c.out) * larger(c.batch, 1);
-        if (fits && work <= (large ? LARGE_WORK : WORK) && (!large || work > LARGE_WORK / 4)) return c;
+        if (fits && work <= (large ? LARGE_WORK : usual ? USUAL_WORK : WORK) && (!large || work > LARGE_WORK / 4))
+            return c;
     }
 }
 
@@ -313,7 +326,7 @@ static bool check(const config *c) {
     return good;
 }
 
-static void sweep(int first, int last, bool large) {
+static void sweep(int first, int last, flavour kind) {
     static const char *const levels[] = {"base", "avx2", "avx512", "avx512bf16", "neon"};
     const char *usable[5];
     int n = 0, bad = 0;
@@ -325,21 +338,45 @@ static void sweep(int first, int last, bool large) {
     }
     state += (uint64_t)first * 2654435761u;
     for (int i = first; i < last && bad < 8; i++) {
-        const config c = draw(i, large);
+        const config c = draw(i, kind);
         ct_set_isa(i % 2 ? best : usable[i / 2 % n]);
         if (!check(&c)) bad++;
     }
 }
 
-TEST_LIMIT(random_convolutions_agree_with_their_definition_1, 300) { sweep(0, CONFIGURATIONS / 4, false); }
+TEST_LIMIT(random_convolutions_agree_with_their_definition_1, 300) { sweep(0, CONFIGURATIONS / 4, SMALL); }
 TEST_LIMIT(random_convolutions_agree_with_their_definition_2, 300) {
-    sweep(CONFIGURATIONS / 4, CONFIGURATIONS / 2, false);
+    sweep(CONFIGURATIONS / 4, CONFIGURATIONS / 2, SMALL);
 }
 TEST_LIMIT(random_convolutions_agree_with_their_definition_3, 300) {
-    sweep(CONFIGURATIONS / 2, CONFIGURATIONS / 4 * 3, false);
+    sweep(CONFIGURATIONS / 2, CONFIGURATIONS / 4 * 3, SMALL);
 }
 TEST_LIMIT(random_convolutions_agree_with_their_definition_4, 300) {
-    sweep(CONFIGURATIONS / 4 * 3, CONFIGURATIONS, false);
+    sweep(CONFIGURATIONS / 4 * 3, CONFIGURATIONS, SMALL);
 }
 /* Several blocks, segments and parts. */
-TEST_LIMIT(large_random_convolutions_agree_with_their_definition, 300) { sweep(1000000, 1000000 + LARGE_ONES, true); }
+TEST_LIMIT(large_random_convolutions_agree_with_their_definition, 300) { sweep(1000000, 1000000 + LARGE_ONES, LARGE); }
+TEST_LIMIT(random_grouped_3x3_convolutions_agree_with_their_definition, 300) {
+    sweep(2000000, 2000000 + USUAL_ONES, USUAL);
+}
+
+/* Several segments of a plane, planes a power of two apart, images as lines, a pixel each, all images one line. */
+TEST_LIMIT(single_taps_agree_with_their_definition, 300) {
+    static const int sizes[][5] = {/* batch, in, out, height, width */
+                                   {3, 70, 5, 40, 31},
+                                   {2, 40, 8, 64, 32},
+                                   {7, 60, 40, 3, 5},
+                                   {90, 33, 40, 1, 1},
+                                   {1, 300, 3, 16, 19}};
+    for (int i = 0; i < 5 * 8; i++) {
+        const int *size = sizes[i % 5];
+        config c = {.rank = 2, .batch = size[0], .groups = 1 + i / 5 / 4, .in_each = size[1], .out_each = size[2]};
+        c.mode = CT_VALID, c.last = i / 5 % 2, c.bias = i / 5 / 2 % 2, c.exact = true;
+        c.dtype = i % 7 == 6 ? CT_BF16 : i % 7 == 3 ? CT_F64 : CT_F32;
+        for (int a = 0; a < 3; a++) {
+            c.in[a] = c.out[a] = a ? size[2 + a] : 1;
+            c.kernel[a] = c.stride[a] = c.dilation[a] = 1;
+        }
+        check(&c);
+    }
+}

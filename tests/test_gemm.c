@@ -428,6 +428,29 @@ static void a_thousand_small_products(void) {
     }
 }
 
+/* Products whose chunks are one job: few rows and many, A of each or of all, either operand along k, sums in C or in a strip. */
+static void a_few_large_products(void) {
+    static const int64_t shapes[][3] = {{64, 700, 60}, {150, 530, 40}, {40, 300, 410}, {14, 2000, 90}};
+    static const ct_gemm_type types[] = {CT_GEMM_F32, CT_GEMM_BF16, CT_GEMM_F64};
+    for (int i = 0; i < 4 * 3 * 4; i++) {
+        const int layout = i / 12;
+        setup s;
+        memset(&s, 0, sizeof s);
+        s.g.m = shapes[i % 4][0], s.g.n = shapes[i % 4][1], s.g.k = shapes[i % 4][2];
+        s.g.batch_dims = 2, s.g.batch[0] = 3, s.g.batch[1] = 1 + i % 2;
+        s.g.a_type = s.g.b_type = s.g.c_type = s.g.bias_type = types[i / 4 % 3];
+        s.a = make(s.g.a_type, s.g.m, s.g.k, layout & 1 ? TRANSPOSED : PLAIN, &s.g, pick(2) ? 3 : 0, true);
+        s.b = make(s.g.b_type, s.g.k, s.g.n, layout >> 1 & 1 ? TRANSPOSED : PLAIN, &s.g, 0, true);
+        s.c = make(s.g.c_type, s.g.m, s.g.n, PLAIN, &s.g, 0, true);
+        point(&s);
+        char what[100];
+        snprintf(what, sizeof what, "products of a batch, %s %ldx%ldx%ld, layout %d", names[s.g.a_type], (long)s.g.m,
+                 (long)s.g.n, (long)s.g.k, layout);
+        report(run_and_check(&s, true), what);
+        release(&s);
+    }
+}
+
 /* ---- packers, stores, prepacked B ---- */
 
 typedef struct source {
@@ -583,6 +606,7 @@ int main(void) {
         shapes_that_need_several_blocks();
         long_sums_of_halves_and_bytes();
         a_thousand_small_products();
+        a_few_large_products();
         packers_and_stores_of_the_caller();
         an_empty_sum_gives_zero_or_bias();
         infinities_stay_in_their_row_and_column();

@@ -68,7 +68,7 @@ static bool pointwise_run(const ct_call *call, ct_stream *stream) {
     ct__conv_problem(call, &p);
     if (!ct__conv_pointwise(&p, &g)) return false;
     g.activate = CT_ISA_FN(ct__activation)(p.dtype, p.activation);
-    return ct__conv_pointwise_run(&p, &g, call->scratch);
+    return ct__gemm(&g, call->scratch);
 }
 
 #define POINTWISE \
@@ -79,4 +79,4 @@ static bool pointwise_run(const ct_call *call, ct_stream *stream) {
 CT_KERNELS(conv) = {CONV_SPECIAL, POINTWISE, IMPLICIT, CONV_DIRECT, {0}};
 CT_KERNELS(conv_fused) = {CONV_SPECIAL, POINTWISE, IMPLICIT, CONV_DIRECT, {0}};
 CT_KERNELS(conv_input_grad) = {CONV_SPECIAL, POINTWISE, IMPLICIT, CONV_DIRECT, {0}};
-CT_KERNELS(conv_weight_grad) = {CONV_SPECIAL, POINTWISE, IMPLICIT, CONV_DIRECT, {0}};
+CT_KERNELS(conv_weight_grad) = {CONV_SPECIAL, IMPLICIT, CONV_DIRECT, {0}};

@@ -176,7 +176,7 @@ static int64_t list_runs(const pass *s, ct__run *runs, int64_t d, int64_t z, int
     const ct__taps *slices = &from->axis[0], *rows = &from->axis[1], *columns = &from->axis[2];
     const int64_t pd = d % slices->by, qd = d / slices->by, ph = z % rows->by, qh = z / rows->by;
     const int64_t nh = ct__taps_of(rows, ph), nw = ct__taps_of(columns, pw), first = columns->first[pw];
-    const int64_t unit = ct__source_unit(from), row_bytes = ct__source_row(from),
+    const int64_t unit = from->unit, row_bytes = from->row_bytes,
                   b_row = ct__panel_width(s->kernel) * ct__type_size(s->kernel->packed);
     int64_t n = 0;
     if (nw == 0) return 0;
@@ -186,7 +186,7 @@ static int64_t list_runs(const pass *s, ct__run *runs, int64_t d, int64_t z, int
         for (int64_t th = 0; th < nh; th++) {
             const int64_t offset = rows->offset[rows->first[ph] + th], row = qh * rows->step + offset;
             if (row < 0 || row >= rows->source) continue;
-            const int64_t a = td * ct__source_slice(from) + ((qh - h) * rows->step + offset - rows->low) * row_bytes;
+            const int64_t a = td * from->slice_bytes + ((qh - h) * rows->step + offset - rows->low) * row_bytes;
             const int64_t b = (combination(from, pd, ph, pw) + (td * nh + th) * nw) * from->padded * b_row;
             switch (s->sweep) {
             case OVER_ROW_CHANNELS: runs[n++] = (ct__run){a + (columns->offset[first] - columns->low) * unit, b}; break;
@@ -197,9 +197,8 @@ static int64_t list_runs(const pass *s, ct__run *runs, int64_t d, int64_t z, int
                 break;
             case OVER_TAPS:
                 for (int64_t c = 0; c < from->channels; c++)
-                    runs[n++] =
-                        (ct__run){a + (columns->offset[first] - columns->low) * unit + c * ct__source_channel(from),
-                                  b + c * nw * b_row};
+                    runs[n++] = (ct__run){a + (columns->offset[first] - columns->low) * unit + c * from->channel_bytes,
+                                          b + c * nw * b_row};
                 break;
             }
         }
@@ -237,7 +236,7 @@ static void compute_line(const pass *s, place *at, const ct__local *local, char 
                   size = ct__type_size(s->finish.c_type);
     const int64_t have = ct__min(width, s->channels - panel * width), vecs = ct__ceil_div(have, kernel->lanes);
     const ct__tile_fn *tiles = kernel->tiles[(vecs - 1) * 2 + (have % kernel->lanes != 0)];
-    const int64_t unit = ct__source_unit(from), z0 = at->w * columns->by;
+    const int64_t unit = from->unit, z0 = at->w * columns->by;
     const int64_t positions = ct__min(from->segment * columns->by, columns->positions - z0);
     const int64_t line = at->n * s->to.n + at->group * s->channels * s->to.c + at->d * s->to.s[0] + z * s->to.s[1];
     char *c = s->direct ? s->result + (line + z0 * s->to.s[2] + panel * width) * size : strip;
@@ -251,7 +250,7 @@ static void compute_line(const pass *s, place *at, const ct__local *local, char 
     for (int64_t pw = 0; pw < columns->phases && pw < positions; pw++) {
         const int64_t outputs = (positions - pw + columns->by - 1) / columns->by, taps = ct__taps_of(columns, pw);
         t.n_runs = list_runs(s, runs, at->d, z, at->h, pw);
-        t.a_step = s->sweep == OVER_TAPS ? columns->spacing * unit : ct__source_channel(from);
+        t.a_step = s->sweep == OVER_TAPS ? columns->spacing * unit : from->channel_bytes;
         t.k = (s->sweep == OVER_TAPS           ? taps
                : s->sweep == OVER_ROW_CHANNELS ? taps * from->padded
                                                : from->padded) /

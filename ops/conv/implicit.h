@@ -47,9 +47,12 @@ typedef struct ct__source {
     int64_t channels; /* of one group */
     ct__taps axis[3];
     int64_t lines, segment, line_blocks, segments;
-    bool borrowed;                              /* blocks need no copy: they lie as the buffer would */
-    bool last;                                  /* channels innermost */
-    int64_t padded, slices, rows, width, plane; /* sizes of the buffer; plane in units, padded in channels */
+    bool along_pixels;                   /* the sums go over pixels: rows of a tile are channels */
+    bool borrowed;                       /* blocks need no copy: tiles read them where they lie */
+    bool last;                           /* channels innermost */
+    int64_t padded, slices, rows, width; /* sizes of the buffer; padded in channels */
+    /* Bytes from one source column, row, slice or group of channels of the block to the next. */
+    int64_t unit, row_bytes, slice_bytes, channel_bytes;
     int64_t bytes;
 } ct__source;
 
@@ -78,25 +81,14 @@ typedef struct ct__ahead {
     const char *data;
     int64_t channels, slices, channel_bytes, slice_bytes, piece_bytes; /* pieces: slices of channels */
     int64_t channel, slice, at;
+    int64_t asks, pieces, times; /* of a tile that asks so often: whole pieces, and each line so many times */
 } ct__ahead;
 void ct__source_ahead(const ct__source *s, ct__ahead *ahead, int64_t n, int64_t g, int64_t d, int64_t h, int64_t w);
 void ct__ahead_lines(ct__ahead *ahead, int64_t lines);
-/* The same evenly over a tile's sum, if it can: many at once would keep its own loads waiting. */
+/* At least as many, evenly over a tile's sum, if it can: many at once would keep its own loads waiting. */
 void ct__ahead_tile(ct__ahead *ahead, int64_t lines, const ct__kernel *kernel, ct__tile *tile);
 static inline int64_t ct__ahead_total(const ct__ahead *a) {
     return a->channels * a->slices * ct__ceil_div(a->piece_bytes, 64);
-}
-
-/* Bytes from one source column, row, slice or channel of the buffer to the next. */
-static inline int64_t ct__source_unit(const ct__source *s) {
-    return ct__type_size(s->kernel->packed) * (s->last ? s->padded : s->kernel->group);
-}
-static inline int64_t ct__source_row(const ct__source *s) { return s->width * ct__source_unit(s); }
-static inline int64_t ct__source_slice(const ct__source *s) { return s->rows * ct__source_row(s); }
-/* From one group of channels to the next. */
-static inline int64_t ct__source_channel(const ct__source *s) {
-    const int64_t unit = ct__type_size(s->kernel->packed) * s->kernel->group;
-    return s->last ? unit : s->plane * unit;
 }
 
 bool ct__conv_gemm_type(ct_dtype dtype, ct_gemm_type *type);
@@ -107,8 +99,9 @@ bool ct__conv_implicit(const ct_conv_problem *problem, ct_gemm_activate activate
 size_t ct__conv_weight_scratch(const ct_conv_problem *problem);
 bool ct__conv_weight(const ct_conv_problem *problem, void *scratch);
 
-/* A single tap over every pixel (pointwise.c): whether it is one, and the product that it is. activate is the caller's. */
+/* A single tap over every pixel (pointwise.c). Flat: the same with all pixels of an image on one line, and images as lines, where
+ * they are evenly spaced. Then: whether it is one, and the product that it is; activate is the caller's. */
+ct_conv_problem ct__conv_flat(const ct_conv_problem *problem);
 bool ct__conv_pointwise(const ct_conv_problem *problem, ct_gemm *product);
-bool ct__conv_pointwise_run(const ct_conv_problem *problem, ct_gemm *product, void *scratch);
 
 #endif

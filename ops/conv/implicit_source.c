@@ -86,10 +86,13 @@ static void measure(ct__source *s) {
     s->width = reach(&s->axis[2], s->segment);
     /* Planes an odd number of lines apart fall on different sets of the cache. */
     const int64_t line = 64 / (size * group);
-    s->plane = ct__round_up(s->slices * s->rows * s->width, line);
-    if (s->plane / line % 2 == 0) s->plane += line;
-    s->bytes =
-        s->last ? s->slices * s->rows * s->width * s->padded * size : s->padded / group * s->plane * group * size;
+    int64_t plane = ct__round_up(s->slices * s->rows * s->width, line);
+    if (plane / line % 2 == 0) plane += line;
+    s->unit = size * (s->last ? s->padded : group);
+    s->row_bytes = s->width * s->unit;
+    s->slice_bytes = s->rows * s->row_bytes;
+    s->channel_bytes = size * group * (s->last ? 1 : plane);
+    s->bytes = s->last ? s->slices * s->slice_bytes : s->padded / group * s->channel_bytes;
     s->bytes = ct__round_up(s->bytes + 64, 64); /* a unit past the end may be asked for, never used */
 }
 
@@ -102,19 +105,36 @@ bool ct__source_channels_last(const ct__source *s) {
 /* Halves a count down to pieces of even size, multiples of `unit` but the last. */
 static int64_t halve(int64_t part, int64_t unit) { return ct__round_up(ct__ceil_div(part, 2), unit); }
 
+/* Some `pieces` of n pixels, whole lines of the cache and alike. */
+static int64_t even_pieces(int64_t n, int64_t pieces) {
+    int64_t best = n, rest = n;
+    for (int64_t i = pieces; i < pieces + 3; i++) {
+        const int64_t size = ct__round_up(ct__ceil_div(n, i), 16);
+        if (size * i - n < rest) best = size, rest = size * i - n;
+    }
+    return best < 64 ? ct__min(n, 64) : best;
+}
+
 /* Rows of a tile that would crowd a few sets of the first cache are better copied. */
 static bool crowded(int64_t stride, int64_t rows) {
     const int64_t power = stride & -stride;
     return power >= 64 && rows * power / 4096 > 4;
 }
 
-static bool borrowable(const ct__source *s) {
+/* Blocks are borrowed where no column is padding and the elements of a tile lie as it wants them. */
+static void borrow(ct__source *s) {
     const ct__taps *columns = &s->axis[2];
-    const int64_t size = ct__type_size(s->type);
-    return s->last && s->type == s->kernel->packed && s->padded == s->channels && s->strides.c == 1 &&
-           s->strides.s[2] == s->channels && s->strides.s[1] == s->width * s->channels && s->slices == 1 &&
-           s->segments == 1 && columns->low == 0 && s->width <= columns->source &&
-           !crowded(columns->step * s->channels * size, s->kernel->rows);
+    const int64_t size = ct__type_size(s->type), apart = s->last ? columns->step * s->strides.s[2] : s->strides.c;
+    const bool lies = s->last ? s->strides.c == 1 && s->padded == s->channels &&
+                                    (s->strides.s[2] == s->channels || columns->count == 1)
+                              : s->along_pixels && s->kernel->group == 1 && s->strides.s[2] == 1;
+    s->borrowed = lies && s->type == s->kernel->packed && s->slices == 1 && columns->low == 0 &&
+                  reach(columns, ct__taps_outputs(columns, 0)) <= columns->source &&
+                  !crowded(apart * size, s->kernel->rows);
+    if (!s->borrowed) return;
+    s->unit = s->strides.s[2] * size;
+    s->row_bytes = s->strides.s[1] * size;
+    s->channel_bytes = s->strides.c * size * s->kernel->group;
 }
 
 void ct__source_cut(ct__source *s, int64_t bytes, int64_t images, int64_t blocks, int64_t pixels) {
@@ -122,6 +142,8 @@ void ct__source_cut(ct__source *s, int64_t bytes, int64_t images, int64_t blocks
     const int64_t tile = s->kernel->rows, others = images * s->axis[0].positions;
     s->lines = 1;
     s->segment = width;
+    measure(s);
+    if (s->along_pixels && s->bytes > bytes) s->segment = even_pieces(width, ct__ceil_div(s->bytes, bytes));
     for (measure(s); s->bytes > bytes && s->segment > 4 * tile; measure(s)) s->segment = halve(s->segment, tile);
     s->segments = ct__ceil_div(width, s->segment);
     int64_t fit = lines; /* the most lines within the bytes */
@@ -134,7 +156,7 @@ void ct__source_cut(ct__source *s, int64_t bytes, int64_t images, int64_t blocks
     s->line_blocks = ct__ceil_div(lines, s->lines);
     s->lines = ct__ceil_div(lines, s->line_blocks);
     measure(s);
-    s->borrowed = borrowable(s);
+    borrow(s);
 }
 
 static bool row_used(const ct__taps *t, int64_t row) {
@@ -165,11 +187,11 @@ static void copy_pixels(char *to, int64_t to_step, const char *from, int64_t ste
 static void load_row(const ct__source *s, const char *from, char *to, int64_t begin, int64_t end) {
     const ct__kernel *kernel = s->kernel;
     ct__matrix src = {from, s->type, s->strides.s[2], s->strides.c};
-    char *dst = to + begin * ct__source_unit(s);
+    char *dst = to + begin * s->unit;
     if (!s->last && kernel->group == 1 && s->type == kernel->packed && s->strides.s[2] == 1) {
         const int64_t size = ct__type_size(s->type);
         for (int64_t c = 0; c < s->channels; c++)
-            copy_row(dst + c * s->plane * size, from + c * s->strides.c * size, (end - begin) * size);
+            copy_row(dst + c * s->channel_bytes, from + c * s->strides.c * size, (end - begin) * size);
     } else if (s->last && s->strides.c == 1 && s->strides.s[2] == s->channels && s->padded == s->channels) {
         src.row = 0;
         ct__gemm_isa->pack_a(kernel, &src, dst, 0, false, 1, (end - begin) * s->channels);
@@ -177,8 +199,8 @@ static void load_row(const ct__source *s, const char *from, char *to, int64_t be
                ct__type_size(s->type) == 2) {
         copy_pixels(dst, s->padded, from, s->strides.s[2], end - begin, s->channels);
     } else {
-        ct__gemm_isa->pack_a(kernel, &src, dst, s->last ? s->padded : s->plane * kernel->group, !s->last, end - begin,
-                             s->channels);
+        ct__gemm_isa->pack_a(kernel, &src, dst, s->last ? s->padded : s->channel_bytes / ct__type_size(kernel->packed),
+                             !s->last, end - begin, s->channels);
     }
 }
 
@@ -189,8 +211,9 @@ void ct__source_load(const ct__source *s, ct__local *local, int64_t n, int64_t g
     local->data = local->buffer;
     if (s->borrowed) { /* rows above and below the source are not looked at */
         const int64_t slice = q * depth->step + depth->offset[depth->first[phase]];
-        local->data =
-            s->data + (n * s->strides.n + g * s->channels + slice * s->strides.s[0] + row0 * s->strides.s[1]) * size;
+        local->data = s->data + (n * s->strides.n + g * s->channels * s->strides.c + slice * s->strides.s[0] +
+                                 row0 * s->strides.s[1] + column0 * s->strides.s[2]) *
+                                    size;
         return;
     }
     const int64_t begin = column0 < 0 ? ct__min(-column0, s->width) : 0;
@@ -207,11 +230,11 @@ void ct__source_load(const ct__source *s, ct__local *local, int64_t n, int64_t g
     for (int64_t t = depth->first[phase]; t < depth->first[phase + 1]; t++) {
         const int64_t slice = q * depth->step + depth->offset[t];
         if (slice < 0 || slice >= depth->source) continue;
-        char *to = local->buffer + (t - depth->first[phase]) * ct__source_slice(s);
+        char *to = local->buffer + (t - depth->first[phase]) * s->slice_bytes;
         for (int64_t row = 0; row < count; row++) {
             const int64_t from = row0 + row;
             if (from < 0 || from >= rows->source || !row_used(rows, row)) continue;
-            load_row(s, image + (slice * s->strides.s[0] + from * s->strides.s[1]) * size, to + row * ct__source_row(s),
+            load_row(s, image + (slice * s->strides.s[0] + from * s->strides.s[1]) * size, to + row * s->row_bytes,
                      begin, end);
         }
     }
@@ -253,21 +276,34 @@ void ct__ahead_lines(ct__ahead *a, int64_t lines) {
 }
 
 void ct__ahead_tile(ct__ahead *a, int64_t lines, const ct__kernel *kernel, ct__tile *t) {
-    enum { FEW = 24 }; /* can be under way at a time */
-    const int64_t k = kernel->asks_ahead && t->cols == ct__panel_width(kernel) && lines > FEW
-                          ? ct__min(t->k * t->n_runs, lines * 4)
-                          : 0;
-    t->ahead = NULL, t->ahead_step = 0;
-    if (k > 0 && a->slice < a->slices) {
-        const int64_t here = ct__min(ct__min(lines, k), ct__ceil_div(a->piece_bytes - a->at, 64));
-        t->ahead = a->data + a->slice * a->slice_bytes + a->channel * a->channel_bytes + a->at;
-        t->ahead_step = here * 64 / k;
-        a->at += here * 64;
-        if (a->at >= a->piece_bytes) {
-            a->at = 0;
-            if (++a->channel == a->channels) a->channel = 0, a->slice++;
-        }
-        lines -= here;
+    const int64_t asks = kernel->asks_ahead && t->cols == ct__panel_width(kernel)
+                             ? t->k * (t->n_runs ? t->n_runs : 1) - CT__ASKS_LESS
+                             : 0;
+    const int64_t piece = ct__ceil_div(a->piece_bytes, 64);
+    t->ahead = NULL;
+    if (lines <= 0 || a->slice >= a->slices) return;
+    if (asks < 1) {
+        ct__ahead_lines(a, lines);
+        return;
     }
-    ct__ahead_lines(a, lines);
+    lines = ct__min(lines, asks);
+    if (a->asks != asks) {
+        a->asks = asks;
+        a->pieces = piece <= lines ? ct__min(ct__ceil_div(lines, piece), asks / piece) : 0;
+        a->times = a->pieces * piece * 4 <= asks ? 4 : a->pieces * piece * 2 <= asks ? 2 : 1;
+    }
+    t->ahead = a->data + a->slice * a->slice_bytes + a->channel * a->channel_bytes + a->at;
+    t->ahead_piece = 0;
+    if (a->at == 0 && a->pieces > 0) { /* the same line again where there is time */
+        t->ahead_step = 64 / a->times;
+        t->ahead_piece = piece * a->times;
+        t->ahead_jump = a->channel_bytes - piece * 64;
+        a->channel += ct__min(a->pieces, a->channels - a->channel);
+    } else {
+        const int64_t here = ct__min(lines, ct__ceil_div(a->piece_bytes - a->at, 64));
+        t->ahead_step = here * 64 / asks;
+        a->at += here * 64;
+        if (a->at >= a->piece_bytes) a->at = 0, a->channel++;
+    }
+    if (a->channel == a->channels) a->channel = 0, a->slice++;
 }

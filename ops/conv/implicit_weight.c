@@ -7,6 +7,7 @@
 #include "ops/conv/implicit.h"
 
 enum {
+    BLOCK_BYTES = 256 << 10, /* of a source block */
     BLOCK_PIXELS = 512,
     PARTS = 16,            /* of the sum, at most */
     PART_BYTES = 16 << 20, /* of the sums of all parts */
@@ -55,7 +56,8 @@ static int64_t plan(pass *s, const ct_conv_problem *p, int64_t *tables) {
     /* With a stride half of what a row of a tile fetches is not looked at: fewer pixels then, to stay in the first cache. */
     const int64_t pixels =
         from->last || columns->step == 1 || from->channels < s->kernel->rows ? 0 : BLOCK_PIXELS / columns->step;
-    ct__source_cut(from, CT__BLOCK_BYTES, g->batch, PARTS, pixels);
+    from->along_pixels = true;
+    ct__source_cut(from, BLOCK_BYTES, g->batch, PARTS, pixels);
     s->sweep = from->last && g->channels_last && columns->spacing == 1       ? OVER_ROW_CHANNELS
                : !from->last && from->channels < ct__min(columns->count, 14) ? OVER_TAPS
                                                                              : OVER_CHANNELS;
@@ -91,8 +93,8 @@ static int64_t row_of(const pass *s, int64_t d, int64_t h, int64_t w, int64_t c)
 typedef struct place {
     int64_t n, group, d, h, w; /* as in implicit.c */
     int64_t lines, outputs;    /* of this block */
-    ct__ahead ahead[2];        /* the next block of the source and of the cotangent, */
-    int64_t rate[2];           /* so many lines of each with every tile */
+    ct__ahead ahead[2];        /* the next block of the cotangent, then of the source, */
+    int64_t rate;              /* so many lines with every tile */
 } place;
 
 /* The cotangent of the block's lines, one panel of channels, [line][output][channel]; and its sums. Returns where it is. */
@@ -130,7 +132,7 @@ static void multiply_row(const pass *s, place *at, const ct__local *local, const
     const ct__source *from = &s->source;
     const ct__taps *rows = &from->axis[1], *columns = &from->axis[2];
     const ct__kernel *kernel = s->kernel;
-    const int64_t acc = ct__type_size(kernel->acc), unit = ct__source_unit(from), channel = ct__source_channel(from),
+    const int64_t acc = ct__type_size(kernel->acc), unit = from->unit, channel = from->channel_bytes,
                   vecs = ct__ceil_div(have, kernel->lanes);
     const ct__tile_fn *tiles = kernel->tiles[(vecs - 1) * 2 + (have % kernel->lanes != 0)];
     ct__tile t = {.b = packed, .b_step = s->pixel_bytes, .cols = (int)have, .runs = runs, .accumulate = !first};
@@ -138,12 +140,12 @@ static void multiply_row(const pass *s, place *at, const ct__local *local, const
         const int64_t row = (at->h + line) * rows->step + rows->offset[th];
         if (row < 0 || row >= rows->source) continue;
         runs[t.n_runs++] =
-            (ct__run){(line * rows->step + rows->offset[th] - rows->low) * ct__source_row(from), line * s->line_bytes};
+            (ct__run){(line * rows->step + rows->offset[th] - rows->low) * from->row_bytes, line * s->line_bytes};
     }
     t.k = t.n_runs ? at->outputs : 0;
     if (!t.n_runs && !first) return;
     t.a_step = columns->step * unit;
-    const char *base = local->data + td * ct__source_slice(from);
+    const char *base = local->data + td * from->slice_bytes;
     const int64_t outer = s->sweep == OVER_ROW_CHANNELS ? 1 : s->sweep == OVER_TAPS ? from->channels : columns->count;
     const int64_t count = s->sweep == OVER_ROW_CHANNELS ? columns->count * from->channels
                           : s->sweep == OVER_TAPS       ? columns->count
@@ -160,8 +162,7 @@ static void multiply_row(const pass *s, place *at, const ct__local *local, const
             const int64_t tap = s->sweep == OVER_CHANNELS ? o : 0, c = s->sweep == OVER_TAPS ? o : 0;
             t.a = base + tap * columns->spacing * unit + c * channel + i * t.a_row;
             t.c = sums + row_of(s, td, th, tap, c) * s->ld * acc + i * t.c_row;
-            ct__ahead_tile(&at->ahead[0], at->rate[0], kernel, &t);
-            ct__ahead_lines(&at->ahead[1], at->rate[1]);
+            ct__ahead_tile(&at->ahead[at->ahead[0].slice >= at->ahead[0].slices], at->rate, kernel, &t);
             tiles[ct__min(high, count - i) - 1](&t);
         }
 }
@@ -213,9 +214,10 @@ static void look_ahead(const pass *s, place *at, const place *next, int64_t shar
     const int64_t size = ct__type_size(from->type), panels = ct__min(s->per_group, s->panels - share * s->per_group);
     const int64_t first = share * s->per_group * ct__panel_width(s->kernel),
                   outs = ct__min(panels * ct__panel_width(s->kernel), s->outs - first);
-    ct__source_ahead(from, &at->ahead[0], next->n, next->group, next->d, next->h, next->w);
+    ct__source_ahead(from, &at->ahead[!from->last], next->n, next->group, next->d, next->h, next->w);
     const bool planes = y->s[2] == 1;
-    at->ahead[1] = (ct__ahead){
+    ct__ahead *other = &at->ahead[from->last];
+    *other = (ct__ahead){
         .data = (const char *)s->p->y + (next->n * y->n + (next->group * s->outs + first) * y->c + next->d * y->s[0] +
                                          next->h * y->s[1] + next->w * y->s[2]) *
                                             size,
@@ -224,9 +226,9 @@ static void look_ahead(const pass *s, place *at, const place *next, int64_t shar
         .channel_bytes = y->c * size,
         .piece_bytes = ((next->lines - 1) * y->s[1] + next->outputs * y->s[2]) * size,
     };
-    if (at->ahead[1].piece_bytes > 16 * from->bytes) at->ahead[1].slices = 0;
+    if (other->piece_bytes > 16 * from->bytes) other->slices = 0;
     const int64_t tiles = panels * ct__ceil_div(s->weights, s->kernel->rows);
-    for (int j = 0; j < 2; j++) at->rate[j] = ct__ceil_div(ct__ahead_total(&at->ahead[j]), tiles);
+    at->rate = ct__ceil_div((ct__ahead_total(&at->ahead[0]) + ct__ahead_total(&at->ahead[1])) * 4, tiles * 3);
 }
 
 static void sum_part(void *ctx, int64_t chunk, int worker) {
@@ -311,7 +313,8 @@ static void finish_bias(const pass *s) {
     }
 }
 
-size_t ct__conv_weight_scratch(const ct_conv_problem *p) {
+size_t ct__conv_weight_scratch(const ct_conv_problem *problem) {
+    const ct_conv_problem flat = ct__conv_flat(problem), *p = &flat;
     int64_t numbers[4096];
     const int64_t bytes = ct__tables_bytes(p);
     if (bytes > (int64_t)sizeof numbers) return 0;
@@ -319,7 +322,8 @@ size_t ct__conv_weight_scratch(const ct_conv_problem *p) {
     return (size_t)(bytes + plan(&s, p, numbers));
 }
 
-bool ct__conv_weight(const ct_conv_problem *p, void *scratch) {
+bool ct__conv_weight(const ct_conv_problem *problem, void *scratch) {
+    const ct_conv_problem flat = ct__conv_flat(problem), *p = &flat;
     pass s;
     char *at = scratch;
     plan(&s, p, scratch);

@@ -27,13 +27,37 @@ static void join_images(ct_gemm *g, int64_t *pixels, int64_t stride_a, int64_t s
     }
 }
 
+static bool single_tap(const ct_window *w) {
+    for (int a = 0; a < 3; a++)
+        if (w->kernel[a] != 1 || w->before[a] != 0 || w->in[a] != w->out[a] || (w->stride[a] != 1 && w->in[a] != 1))
+            return false;
+    return true;
+}
+
+ct_conv_problem ct__conv_flat(const ct_conv_problem *problem) {
+    ct_conv_problem p = *problem;
+    ct_conv_geometry *g = &p.geometry;
+    ct_window *w = &g->window;
+    int64_t x, y;
+    if (p.residual || !single_tap(w) || !pixel_stride(w, &g->x, &x) || !pixel_stride(w, &g->y, &y)) return p;
+    int64_t pixels = ct__window_pixels_in(w), images = g->batch;
+    if (pixels == 1) x = g->x.n, y = g->y.n;
+    if (g->x.n == pixels * x && g->y.n == pixels * y) pixels *= images, images = 1;
+    const int64_t sizes[3] = {1, images, pixels}, of_x[3] = {0, g->x.n, x}, of_y[3] = {0, g->y.n, y};
+    for (int a = 0; a < 3; a++) {
+        w->in[a] = w->out[a] = sizes[a];
+        w->stride[a] = w->dilation[a] = 1, w->after[a] = 0;
+        g->x.s[a] = of_x[a], g->y.s[a] = of_y[a];
+    }
+    g->batch = 1;
+    return p;
+}
+
 bool ct__conv_pointwise(const ct_conv_problem *p, ct_gemm *g) {
     const ct_conv_geometry *c = &p->geometry;
     const ct_window *w = &c->window;
     *g = (ct_gemm){0};
-    for (int a = 0; a < 3; a++)
-        if (w->kernel[a] != 1 || w->before[a] != 0 || w->in[a] != w->out[a] || (w->stride[a] != 1 && w->in[a] != 1))
-            return false;
+    if (p->kind == CT_CONV_WEIGHT_GRAD || !single_tap(w)) return false;
     int64_t x_pixel, y_pixel, r_pixel = 0;
     if (!pixel_stride(w, &c->x, &x_pixel) || !pixel_stride(w, &c->y, &y_pixel)) return false;
     if (p->residual && !pixel_stride(w, &p->residual_strides, &r_pixel)) return false;
@@ -45,23 +69,6 @@ bool ct__conv_pointwise(const ct_conv_problem *p, ct_gemm *g) {
     g->batch_dims = 2;
     g->batch[0] = c->batch, g->batch[1] = c->groups;
     const int64_t w_batch = outs * c->w.o;
-    if (p->kind == CT_CONV_WEIGHT_GRAD) {
-        if (p->dtype == CT_F16 || p->dtype == CT_BF16 || p->bias_grad || !p->w) return false; /* sums go on in w */
-        if (c->x.c == 1 && c->y.c == 1) return false; /* tiles read both where they lie (implicit_weight.c) */
-        /* w (outs, ins) = y (outs, pixels) x^T (pixels, ins); the caller adds up the images */
-        g->m = outs, g->n = ins;
-        g->a = p->y, g->a_row = c->y.c, g->a_col = y_pixel;
-        g->b = p->x, g->b_row = x_pixel, g->b_col = c->x.c;
-        g->c = p->w, g->c_row = c->w.o, g->c_col = c->w.i;
-        join_images(g, &pixels, x_pixel, y_pixel, c->x.n, c->y.n);
-        g->k = pixels;
-        g->batch_dims = 1; /* images are added, not listed */
-        g->a_batch[0] = outs * c->y.c, g->b_batch[0] = ins * c->x.c, g->c_batch[0] = w_batch;
-        g->a_batch[1] = c->y.n, g->b_batch[1] = c->x.n; /* for the caller */
-        const int64_t images = g->batch[0];
-        g->batch[0] = c->groups, g->batch[1] = images;
-        return true;
-    }
     const bool forward = p->kind == CT_CONV_FORWARD;
     const ct_image_strides *from = forward ? &c->x : &c->y, *to = forward ? &c->y : &c->x;
     const int64_t from_pixel = forward ? x_pixel : y_pixel, to_pixel = forward ? y_pixel : x_pixel;
@@ -96,17 +103,5 @@ bool ct__conv_pointwise(const ct_conv_problem *p, ct_gemm *g) {
     g->residual = p->residual;
     g->residual_batch[0] = p->residual_strides.n, g->residual_batch[1] = channels * p->residual_strides.c;
     g->bias_batch[1] = channels;
-    return true;
-}
-
-bool ct__conv_pointwise_run(const ct_conv_problem *p, ct_gemm *g, void *scratch) {
-    if (p->kind != CT_CONV_WEIGHT_GRAD) return ct__gemm(g, scratch);
-    const int64_t images = g->batch[1], size = ct__type_size(g->a_type);
-    for (int64_t n = 0; n < images; n++) {
-        if (!ct__gemm(g, scratch)) return false;
-        g->accumulate = true;
-        g->a = (const char *)g->a + g->a_batch[1] * size;
-        g->b = (const char *)g->b + g->b_batch[1] * size;
-    }
     return true;
 }

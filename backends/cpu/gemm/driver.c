@@ -20,7 +20,15 @@ typedef struct run {
         const char *at;
         int64_t lines, step;
     } ahead[2];
+    const char *next_b; /* of the product after this one; NULL: the last */
 } run;
+
+/* A block of B that will be wanted next: tiles ask for it evenly, a few rows each. */
+typedef struct beyond {
+    const char *at;
+    int64_t row_bytes, rows, lines; /* cache lines in a row; 0: nothing to ask for */
+    int64_t row;                    /* up to here it was asked for */
+} beyond;
 
 static const char *element(const ct__matrix *x, int64_t i, int64_t j) {
     return (const char *)x->data + (i * x->row + j * x->col) * ct__type_size(x->type);
@@ -132,8 +140,21 @@ static b_view view_b(const run *r, char *private_b, int64_t col, int64_t cols, i
     return v;
 }
 
+static void ask_beyond(beyond *next, ct__tile *t) {
+    const int64_t rows = next->lines > 0 ? (t->k - CT__ASKS_LESS) / next->lines : 0;
+    t->ahead = NULL;
+    if (next->row >= next->rows || rows <= 0) return;
+    /* the last one asks for some again rather than for what lies behind the block */
+    const int64_t row = next->row + rows > next->rows && rows < next->rows ? next->rows - rows : next->row;
+    t->ahead = next->at + row * next->row_bytes;
+    t->ahead_step = 64;
+    t->ahead_piece = next->lines;
+    t->ahead_jump = next->row_bytes - 64 * next->lines;
+    next->row += rows;
+}
+
 /* A row tile's strip against a block of columns, for one k block. */
-static void multiply_strip(const ct__plan *p, ct__tile *t, const b_view *b, int64_t rows, int64_t cols) {
+static void multiply_strip(const ct__plan *p, ct__tile *t, const b_view *b, int64_t rows, int64_t cols, beyond *next) {
     const ct__kernel *kernel = p->kernel;
     const int64_t width = ct__panel_width(kernel), acc = ct__type_size(kernel->acc);
     const ct__tile_fn full = kernel->tiles[(kernel->vecs - 1) * 2][rows - 1];
@@ -146,6 +167,7 @@ static void multiply_strip(const ct__plan *p, ct__tile *t, const b_view *b, int6
         t->start = b->offsets ? b->offsets + j : NULL;
         t->cols = (int)have;
         if (have == width) {
+            ask_beyond(next, t);
             full(t);
         } else {
             const int64_t vecs = ct__ceil_div(have, kernel->lanes);
@@ -176,7 +198,35 @@ static void multiply_and_copy(const run *r, ct__tile *t, b_view *b, int64_t rows
     const b_view rest = {b->data + whole / width * panel, panel, b->step, NULL, NULL};
     pack_b_panels(r, (char *)b->data + whole / width * panel, NULL, k0, depth, col + whole, cols - whole);
     t->c = c + whole * acc;
-    multiply_strip(r->p, t, &rest, rows, cols - whole);
+    beyond none = {0};
+    multiply_strip(r->p, t, &rest, rows, cols - whole, &none);
+}
+
+/* Where the columns of a chunk of the stage begin. By columns: a thread finds the panels of B that it packed, or asked for, in
+ * its own cache. */
+static bool by_columns(const ct__plan *p) { return p->joint || p->b_feed == CT__FEED_STAGED; }
+static int64_t chunk_column(const run *r, int64_t chunk) {
+    return r->j0 + (by_columns(r->p) ? chunk / r->row_chunks : chunk % r->col_chunks) * r->p->chunk_cols;
+}
+
+/* The block that a worker will probably multiply after the one at column j: of this chunk, which ends at j1, of the next one
+ * or of the next product. */
+static beyond block_after(const run *r, int64_t chunk, int64_t j, int64_t j1) {
+    const ct__plan *p = r->p;
+    const int64_t size = ct__type_size(r->b.type), here = chunk_column(r, chunk);
+    beyond next = {.at = r->b.data, .row_bytes = r->b.row * size, .rows = p->k};
+    if (!p->kernel->asks_ahead || p->k > p->depth || p->g->pack_b || p->b_feed == CT__FEED_STAGED ||
+        p->b_feed == CT__FEED_PACKED || r->b.col != 1)
+        return next;
+    j += p->block_cols;
+    if (j >= j1) {
+        j = chunk + 1 < r->row_chunks * r->col_chunks ? chunk_column(r, chunk + 1) : 0;
+        if (j == 0) next.at = r->next_b;
+        if (j == here || !next.at) return next;
+    }
+    next.at += j * size;
+    next.lines = ct__ceil_div(ct__min(p->block_cols, p->n - j) * size, 64);
+    return next;
 }
 
 static void prefetch_next(run *r) {
@@ -201,10 +251,8 @@ static void compute_chunk(void *ctx, int64_t chunk, int worker) {
     const ct__kernel *kernel = p->kernel;
     const int64_t size = ct__type_size(kernel->packed), acc = ct__type_size(kernel->acc);
     const int64_t width = ct__panel_width(kernel);
-    /* A thread finds the panels of B that it packed in its own cache. */
-    const bool by_columns = p->b_feed == CT__FEED_STAGED;
-    const int64_t i0 = r->i0 + (by_columns ? chunk % r->row_chunks : chunk / r->col_chunks) * p->chunk_rows;
-    const int64_t j0 = r->j0 + (by_columns ? chunk / r->row_chunks : chunk % r->col_chunks) * p->chunk_cols;
+    const int64_t i0 = r->i0 + (by_columns(p) ? chunk % r->row_chunks : chunk / r->col_chunks) * p->chunk_rows;
+    const int64_t j0 = chunk_column(r, chunk);
     const int64_t i1 = ct__min(i0 + p->chunk_rows, r->i1), j1 = ct__min(j0 + p->chunk_cols, r->j1);
 
     char *strip = r->workers + worker * p->worker_bytes, *private_a = strip;
@@ -238,6 +286,7 @@ static void compute_chunk(void *ctx, int64_t chunk, int worker) {
         for (int64_t j = j0; j < j1; j += p->block_cols) {
             const int64_t cols = ct__min(p->block_cols, j1 - j);
             b_view b = view_b(r, private_b, j, cols, k0, depth);
+            beyond next = block_after(r, chunk, j, j1);
             for (int64_t i = i0; i < i1; i += p->tile_rows) {
                 const int64_t rows = ct__min(p->tile_rows, i1 - i);
                 char *out;
@@ -260,42 +309,11 @@ static void compute_chunk(void *ctx, int64_t chunk, int worker) {
                                   depth * size);
                 if (r->ahead[0].lines | r->ahead[1].lines) prefetch_next(r);
                 if (b.copy) multiply_and_copy(r, &t, &b, rows, cols, j, k0, depth);
-                else multiply_strip(p, &t, &b, rows, cols);
+                else multiply_strip(p, &t, &b, rows, cols, &next);
                 if (last && p->finish) ct__gemm_isa->finish(&r->finish, out, ld, i, rows, j, cols);
             }
         }
         if (k1 == r->k1) break;
-    }
-}
-
-static void each_chunk(bool alone, int64_t chunks, ct_task fn, run *r) {
-    if (!alone && chunks > 1) {
-        ct__parallel(chunks, fn, r);
-        return;
-    }
-    for (int64_t chunk = 0; chunk < chunks; chunk++) fn(r, chunk, 0);
-}
-
-static void run_product(run *r, bool alone) {
-    const ct__plan *p = r->p;
-    const int64_t width = ct__panel_width(p->kernel);
-    for (r->j0 = 0; r->j0 < p->n; r->j0 += p->stage_cols) {
-        r->j1 = ct__min(r->j0 + p->stage_cols, p->n);
-        for (r->i0 = 0; r->i0 < p->m; r->i0 += p->stage_rows) {
-            r->i1 = ct__min(r->i0 + p->stage_rows, p->m);
-            for (r->k0 = 0;; r->k0 += p->stage_depth) {
-                r->k1 = ct__min(r->k0 + p->stage_depth, p->k);
-                r->row_chunks = ct__ceil_div(r->i1 - r->i0, p->chunk_rows);
-                r->col_chunks = ct__ceil_div(r->j1 - r->j0, p->chunk_cols);
-                r->a_blocks = p->a_feed == CT__FEED_STAGED ? r->row_chunks : 0;
-                /* B is still there when all of k is one stage. */
-                const bool fresh = r->i0 == 0 || p->k > p->stage_depth;
-                r->b_blocks = p->b_feed == CT__FEED_STAGED && fresh ? ct__ceil_div(r->j1 - r->j0, PANELS * width) : 0;
-                each_chunk(alone, r->a_blocks + r->b_blocks, stage_chunk, r);
-                each_chunk(alone, r->row_chunks * r->col_chunks, compute_chunk, r);
-                if (r->k1 == p->k) break;
-            }
-        }
     }
 }
 
@@ -335,6 +353,53 @@ static void open_run(run *r, const ct__plan *p, int64_t item, char *scratch) {
     r->offsets = (int32_t *)(void *)(r->packed_b + p->b_bytes);
     r->sums = r->packed_b + p->b_bytes + p->offsets_bytes;
     r->workers = r->sums + p->sums_bytes;
+    r->next_b = NULL;
+}
+
+/* A chunk of one of all products. */
+static void joint_chunk(void *ctx, int64_t chunk, int worker) {
+    const run *stage = (const run *)ctx;
+    const ct__plan *p = stage->p;
+    const int64_t chunks = stage->row_chunks * stage->col_chunks, item = chunk / chunks;
+    run r = *stage, next;
+    open_run(&r, p, item, stage->packed_a);
+    if (item + 1 < p->items) {
+        open_run(&next, p, item + 1, stage->packed_a);
+        r.next_b = next.b.data;
+    }
+    compute_chunk(&r, chunk % chunks, worker);
+}
+
+static void each_chunk(bool alone, int64_t chunks, ct_task fn, run *r) {
+    if (!alone && chunks > 1) {
+        ct__parallel(chunks, fn, r);
+        return;
+    }
+    for (int64_t chunk = 0; chunk < chunks; chunk++) fn(r, chunk, 0);
+}
+
+static void run_product(run *r, bool alone) {
+    const ct__plan *p = r->p;
+    const int64_t width = ct__panel_width(p->kernel);
+    for (r->j0 = 0; r->j0 < p->n; r->j0 += p->stage_cols) {
+        r->j1 = ct__min(r->j0 + p->stage_cols, p->n);
+        for (r->i0 = 0; r->i0 < p->m; r->i0 += p->stage_rows) {
+            r->i1 = ct__min(r->i0 + p->stage_rows, p->m);
+            for (r->k0 = 0;; r->k0 += p->stage_depth) {
+                r->k1 = ct__min(r->k0 + p->stage_depth, p->k);
+                r->row_chunks = ct__ceil_div(r->i1 - r->i0, p->chunk_rows);
+                r->col_chunks = ct__ceil_div(r->j1 - r->j0, p->chunk_cols);
+                r->a_blocks = p->a_feed == CT__FEED_STAGED ? r->row_chunks : 0;
+                /* B is still there when all of k is one stage. */
+                const bool fresh = r->i0 == 0 || p->k > p->stage_depth;
+                r->b_blocks = p->b_feed == CT__FEED_STAGED && fresh ? ct__ceil_div(r->j1 - r->j0, PANELS * width) : 0;
+                each_chunk(alone, r->a_blocks + r->b_blocks, stage_chunk, r);
+                if (p->joint) each_chunk(alone, p->items * r->row_chunks * r->col_chunks, joint_chunk, r);
+                else each_chunk(alone, r->row_chunks * r->col_chunks, compute_chunk, r);
+                if (r->k1 == p->k) break;
+            }
+        }
+    }
 }
 
 typedef struct batch_run {
@@ -384,7 +449,7 @@ void ct__gemm_run(const ct__plan *p, void *scratch) {
     }
     /* Below some microseconds of work a fork costs more than it brings. */
     const bool alone = 2.0 * (double)p->m * (double)p->n * (double)p->k < 5e5;
-    for (int64_t item = 0; item < p->items; item++) {
+    for (int64_t item = 0; item < (p->joint ? 1 : p->items); item++) {
         run r;
         open_run(&r, p, item, (char *)scratch);
         run_product(&r, alone);

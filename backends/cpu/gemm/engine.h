@@ -4,7 +4,7 @@
 
 #include "backends/cpu/gemm/gemm.h"
 
-enum { CT__TILE_ROWS_MAX = 14, CT__TILE_WIDTH_MAX = 32 };
+enum { CT__TILE_ROWS_MAX = 14, CT__TILE_WIDTH_MAX = 32, CT__ASKS_LESS = 8 };
 
 /* A piece of the sum over k, in bytes from the tile's a and b: for operands whose k is not one arithmetic progression,
  * such as the taps of a convolution. */
@@ -28,9 +28,12 @@ typedef struct ct__tile {
     double alpha;
     int cols; /* valid columns */
     bool accumulate, scale;
-    bool far_c;         /* C is not in cache: ask for it at once */
-    const void *ahead;  /* kernels that say so ask for what is wanted later (NULL: nothing) evenly during the sum, */
-    int64_t ahead_step; /* so many bytes further with each k group */
+    bool far_c; /* C is not in cache: ask for it at once */
+    /* Kernels that say so ask for what is wanted later (NULL: nothing) evenly during the sum, a line with each k group but
+     * perhaps the last CT__ASKS_LESS, each ahead_step bytes further. Pieces of so many lines (0: one, and into L1) lie a jump
+     * apart, and are asked for into L2: there are many. */
+    const void *ahead;
+    int64_t ahead_step, ahead_piece, ahead_jump;
 } ct__tile;
 
 typedef void (*ct__tile_fn)(const ct__tile *);

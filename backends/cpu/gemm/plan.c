@@ -70,7 +70,10 @@ static bool b_readable(const ct__plan *p) {
     if (p->b.col != 1) return p->n == 1 && p->m <= kernel->rows;
     if (p->m <= kernel->rows) return true;
     const int64_t row = magnitude(p->b.row) * size;
-    return p->k * p->n * size <= 1 << 20 && lines_on_a_set(row, ct__min(p->k, kernel->depth), 131072) <= 4;
+    /* Few rows: the next block of B is asked for while this one is multiplied. */
+    const bool asked = kernel->asks_ahead && p->m <= kernel->block_rows && p->k <= kernel->depth &&
+                       p->k * ct__min(p->n, kernel->block_cols) * size <= 1 << 18;
+    return (asked || p->k * p->n * size <= 1 << 20) && lines_on_a_set(row, ct__min(p->k, kernel->depth), 131072) <= 4;
 }
 
 static bool b_copyable(const ct__plan *p) {
@@ -127,6 +130,16 @@ static void choose_items(ct__plan *p) {
     }
 }
 
+/* Whether chunks of all products may run at once: nothing is packed for one product alone. */
+static bool joinable(const ct__plan *p) {
+    if (p->items <= 1 || p->items_apart || p->sums || p->b_feed == CT__FEED_STAGED) return false;
+    if (p->a_feed != CT__FEED_STAGED) return true;
+    if (p->m > p->stage_rows || p->k > p->stage_depth || p->g->pack_a) return false;
+    for (int d = 0; d < p->g->batch_dims; d++)
+        if (p->g->batch[d] > 1 && (p->swapped ? p->g->b_batch : p->g->a_batch)[d] != 0) return false;
+    return true;
+}
+
 /* Chunks small enough that a dozen threads have something to do, large enough to be worth it. */
 static void cut(ct__plan *p) {
     const ct__kernel *kernel = p->kernel;
@@ -139,7 +152,8 @@ static void cut(ct__plan *p) {
     p->chunk_cols = private_a ? ct__round_up(most_cols, width) : p->block_cols;
     if (p->items_apart) return;
     for (;;) {
-        const int64_t chunks = ct__ceil_div(most_rows, p->chunk_rows) * ct__ceil_div(most_cols, p->chunk_cols);
+        const int64_t chunks =
+            ct__ceil_div(most_rows, p->chunk_rows) * ct__ceil_div(most_cols, p->chunk_cols) * (p->joint ? p->items : 1);
         const double flops =
             2.0 * (double)p->chunk_rows * (double)p->chunk_cols * (double)ct__min(p->k, p->stage_depth);
         /* Rows of A side by side are read in pieces of a chunk's height: short ones waste lines and pages. */
@@ -248,6 +262,8 @@ bool ct__gemm_plan(const ct_gemm *g, ct__plan *p) {
     p->sums = !p->c_direct && p->k > p->depth;
     if (p->a_feed != CT__FEED_STAGED && p->b_feed != CT__FEED_STAGED && !p->sums)
         p->stage_rows = p->m, p->stage_cols = p->n;
+    p->joint = joinable(p);
+    if (p->joint) p->stage_cols = p->n;
     cut(p);
     /* Stages are whole numbers of chunks, so that packed blocks and chunks coincide. */
     p->stage_rows = p->m > p->stage_rows ? ct__round_up(p->stage_rows, p->chunk_rows) : p->m;

@@ -40,6 +40,7 @@ typedef struct ct__plan {
 
     int64_t items;    /* products in the batch */
     bool items_apart; /* each product stays on one worker */
+    bool joint;       /* chunks of all products are one job */
     int64_t items_in_chunk;
 
     /* Scratch of one running product, in this order, and its size in bytes. */

@@ -134,6 +134,7 @@ static inline __attribute__((always_inline)) void tile_body(const ct__tile *t, c
     const char *a1 = a0 + 3 * row, *a2 = a1 + 3 * row, *a3 = a2 + 3 * row, *a4 = a3 + 3 * row;
     const char *ahead = (const char *)t->ahead;
     const int64_t ahead_step = t->ahead_step;
+    int64_t piece = t->ahead_piece;
     const bool asks = TILE_ASKS && !masked && !copy && vecs == TILE_VECS && ahead;
     char *c = (char *)t->c, *to = (char *)t->copy;
     const MASK mask = V_MASK(t->cols - (vecs - 1) * LANES);
@@ -157,7 +158,12 @@ again:
         const int low = 0, high = rows;
         if (asks) {
             for (int64_t p = t->k - parting; p > 0; p--) {
-                __builtin_prefetch(ahead);
+                if (piece) {
+                    __builtin_prefetch(ahead, 0, 2);
+                    if (--piece == 0) piece = t->ahead_piece, ahead += t->ahead_jump;
+                } else {
+                    __builtin_prefetch(ahead);
+                }
                 ahead += ahead_step;
                 TILE_STEP
             }
