@@ -296,8 +296,9 @@ CT_API const char *ct_isa(void);
 CT_API bool ct_set_isa(const char *name);
 
 /* Whether convolutions keep to sums of products, as their option exact says for one call (default false, also
- * CT_EXACT_CONV=1). Otherwise 3x3 and 5x5 kernels may use Winograd's algorithm, which rounds a few times more coarsely
- * and in which an infinity or NaN may spread over a tile of 4x4 results. Returns what it was. */
+ * CT_EXACT_CONV=1). Otherwise kernels of 2x2, 3x3 and 5x5, and with stride 2 of 4x4, may use Winograd's algorithm, which
+ * rounds a few times more coarsely and in which an infinity or NaN may spread over a tile of up to 5x5 results (10x10 of a
+ * transposed one with stride 2). Returns what it was. */
 CT_API bool ct_set_exact_conv(bool on);
 
 /* Host memory comes from these, in large blocks that the library keeps and reuses; allocate must return memory

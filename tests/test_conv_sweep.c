@@ -13,10 +13,11 @@
 
 #include "tests/harness.h"
 
-enum { CONFIGURATIONS = 2400, LARGE_ONES = 60, USUAL_ONES = 360 };
+enum { CONFIGURATIONS = 2400, LARGE_ONES = 60, USUAL_ONES = 360, TILED_ONES = 60 };
 enum { LAMBDA = 8, GROWTH = 64, WORK = 60000, USUAL_WORK = 600000, LARGE_WORK = 3000000 };
-/* Usual ones have several groups and 3x3 windows next to each other, which kernels of their own take. */
-typedef enum flavour { SMALL, LARGE, USUAL } flavour;
+/* Usual ones have several groups and 3x3 windows next to each other, which kernels of their own take; tiled ones are what
+ * Winograd takes. */
+typedef enum flavour { SMALL, LARGE, USUAL, TILED } flavour;
 
 typedef struct config {
     int rank, batch, groups, in_each, out_each;
@@ -70,11 +71,36 @@ static bool draw_axis(config *c, int a, flavour kind) {
 
 static int64_t volume(const int *size) { return (int64_t)size[0] * size[1] * size[2]; }
 
+static bool draw_tiled(config *c) {
+    static const int channels[] = {6, 8, 17, 24, 33};
+    const int taps = one_of((const int[]){2, 3, 3, 5}, 4), stride = taps == 2 && below(3) ? 2 : 1;
+    c->rank = 2 + below(2), c->batch = 1 + below(2);
+    c->groups = 1, c->depthwise = false;
+    c->in_each = one_of(channels, 5), c->out_each = one_of(channels, 5);
+    c->dtype = CT_F32, c->exact = false;
+    if (c->mode == CT_SAME) c->mode = CT_EXPLICIT;
+    for (int a = 0; a < 3; a++) {
+        c->stride[a] = c->dilation[a] = c->kernel[a] = c->in[a] = c->out[a] = 1;
+        c->before[a] = c->after[a] = 0;
+        if (a < 3 - c->rank) continue;
+        c->kernel[a] = a == 0 ? 1 + below(4) : taps * stride;
+        c->stride[a] = a > 0 ? stride : below(4) ? 1 : 1 + below(c->kernel[a]);
+        if (c->stride[a] == 1 && below(4) == 0) c->dilation[a] = 2;
+        c->in[a] = a == 0 ? 1 + below(9) : 8 + below(30);
+        const int span = c->dilation[a] * (c->kernel[a] - 1) + 1;
+        if (c->mode == CT_EXPLICIT) c->before[a] = below(span), c->after[a] = below(span);
+        const int room = c->in[a] + c->before[a] + c->after[a] - span;
+        if (room < 0) return false;
+        c->out[a] = room / c->stride[a] + 1;
+    }
+    return true;
+}
+
 static config draw(int number, flavour kind) {
     static const int channels[] = {1, 2, 3, 5, 8, 17, 33, 70},
                      dtypes[] = {CT_F32, CT_F32, CT_F64, CT_F32, CT_BF16, CT_F16};
     for (;;) {
-        const bool large = kind == LARGE, usual = kind == USUAL;
+        const bool large = kind == LARGE || kind == TILED, usual = kind == USUAL;
         config c = {.rank = usual ? 2 : 1 + below(3), .batch = below(4), .groups = 1};
         c.last = below(2), c.bias = below(2), c.strided = below(4) == 0, c.exact = below(2);
         c.transposed = below(3) == 0;
@@ -101,6 +127,7 @@ static config draw(int number, flavour kind) {
             c.in[a] = c.out[a] = c.kernel[a] = c.stride[a] = c.dilation[a] = 1;
             if (a >= 3 - c.rank) fits &= draw_axis(&c, a, kind);
         }
+        if (kind == TILED) fits = draw_tiled(&c);
         /* Every remainder belongs to some size of a transposed one: output_padding, always 0 under Same and Valid here. */
         if (c.transposed)
             for (int a = 3 - c.rank; a < 3; a++) {
@@ -240,10 +267,11 @@ static double unit(ct_dtype dtype) { return dtype == CT_F64 ? 0x1p-53 : 0x1p-24;
 static double rounding(ct_dtype dtype) { return dtype == CT_F16 ? 0x1p-11 : dtype == CT_BF16 ? 0x1p-8 : 0; }
 
 static bool winograd(const config *c) {
-    if (c->exact || c->dtype != CT_F32) return false;
-    for (int a = 3 - c->rank; a < 3; a++)
-        if (c->stride[a] != 1 || c->kernel[a] > 5) return false;
-    return true;
+    const bool eight = c->in_each == 8 && c->out_each == 8; /* channels of a group have a way of their own */
+    if (c->exact || c->dtype != CT_F32 || c->rank == 1 || (c->groups > 1 && !eight)) return false;
+    const int taps = c->kernel[1] / c->stride[1];
+    return c->kernel[1] == taps * c->stride[1] && c->kernel[2] == taps * c->stride[2] &&
+           (taps == 2 || taps == 3 || taps == 5);
 }
 
 /* got is in the order of the definition; `terms` is the longest sum. */
@@ -379,4 +407,14 @@ TEST_LIMIT(single_taps_agree_with_their_definition, 300) {
         }
         check(&c);
     }
+}
+/* Whether Winograd took them the log says, which names the kernel of each call. */
+TEST_LIMIT(random_convolutions_in_tiles_agree_with_their_definition, 300) {
+    harness_log_start();
+    sweep(3000000, 3000000 + TILED_ONES, TILED);
+    harness_log_stop();
+    int taken = 0;
+    for (int i = 0; harness_log_line(i); i++)
+        taken += strstr(harness_log_line(i), "winograd") && !strstr(harness_log_line(i), "(winograd:");
+    CHECK(taken > TILED_ONES);
 }

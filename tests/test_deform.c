@@ -186,6 +186,10 @@ TEST(gradients_agree_with_plain_loops) {
         {1, 48, 7, 8, 4, 1, 1, 1, 16, false},  /* many groups of offsets */
         {19, 5, 5, 4, 3, 3, 1, 1, 1, true},    /* more images than are done at a time */
         {2, 16, 1, 9, 4, 3, 3, 1, 1, true},    /* one row */
+        {1, 20, 19, 6, 4, 3, 1, 1, 1, true},   /* bands of rows */
+        {1, 70, 33, 3, 2, 3, 1, 1, 1, false},  /* the same, four of them */
+        {3, 18, 35, 4, 2, 3, 2, 1, 1, true},   /* the same of several images */
+        {1, 6, 16, 16, 4, 3, 1, 1, 1, true},   /* planes a power of two apart */
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int last = 0; last < 2; last++) {

@@ -1,11 +1,11 @@
 /* Winograd's passes against the definition in f64, called directly, since a convolution of these small and odd shapes would
  * choose another kernel; then which kernel a convolution chooses, and what exact and NaN do.
  *
- * Tolerance: ops/conv/winograd.h states the bound: root mean square error below 4.5e-7 + 7e-8 sqrt(C), for 5x5 kernels
- * 4.5e-7 + 8e-8 sqrt(C), relative to that of results that have all their terms, where C is the length of the sums in the
- * transformed domain; the worst of a million below 12 times that (weight gradients of 5x5: 20). Such a result has
- * kernel^2 C terms here (a weight gradient 16 C, or 4 C), each a product of two normal numbers: the root of their number is
- * its root mean square. */
+ * Tolerance: ops/conv/winograd.h states the bound: root mean square error below 4.5e-7 + 7e-8 sqrt(C), for kernels of 5 or 2
+ * taps 4.5e-7 + 8e-8 sqrt(C), relative to that of results that have all their terms, where C is the length of the sums in the
+ * transformed domain; the worst of a million below 12 times that (20 for the weight gradients of 5 taps and the results of
+ * 2). Such a result has taps^2 C terms here (a weight gradient step^2 C, where step = 7 - taps), each a product of two normal
+ * numbers: the root of their number is its root mean square. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,10 +38,13 @@ enum { LEVEL_COUNT = sizeof levels / sizeof levels[0] };
 
 /* ---- One problem and its definition ---- */
 
+/* Kernel and stride of height and width are alike. */
 typedef struct shape {
     int kernel, batch, in, out, height, width, top, bottom, left, right, dilation_h, dilation_w;
     int layout; /* 0: channels first, 1: channels last, 2: neither, with gaps */
     bool bias, residual, relu;
+    int stride;
+    int depth, kernel_d, front, back, dilation_d, stride_d;
 } shape;
 
 static uint64_t state = 88172645463325252ull;
@@ -61,14 +64,15 @@ static float *random_floats(int64_t count) {
 }
 
 /* Strides of an image, and its number of elements. */
-static int64_t image(ct_image_strides *s, int layout, int n, int c, int h, int w) {
-    switch (layout) {
-    case 0: *s = (ct_image_strides){(int64_t)c * h * w, h * w, {0, w, 1}}; return (int64_t)n * c * h * w;
-    case 1: *s = (ct_image_strides){(int64_t)c * h * w, 1, {0, w * c, c}}; return (int64_t)n * c * h * w;
-    default:
-        *s = (ct_image_strides){(int64_t)c * h * w * 6, 2, {0, 2 * w * c * 3, 2 * c * 3}};
-        return (int64_t)n * c * h * w * 6;
+static int64_t image(ct_image_strides *s, int layout, int64_t n, int64_t c, const int64_t size[3]) {
+    const int64_t gap = layout == 2 ? 2 : 1, wide = layout == 2 ? 3 : 1; /* between channels, between pixels */
+    const int64_t d = size[0], h = size[1], w = size[2];
+    if (layout == 0) *s = (ct_image_strides){c * d * h * w, d * h * w, {h * w, w, 1}};
+    else {
+        const int64_t pixel = gap * c * wide;
+        *s = (ct_image_strides){d * h * w * pixel, gap, {h * w * pixel, w * pixel, pixel}};
     }
+    return n * s->n;
 }
 
 static void activate(const void *ctx, void *data, int64_t n) {
@@ -77,14 +81,49 @@ static void activate(const void *ctx, void *data, int64_t n) {
     for (int64_t i = 0; i < n; i++) x[i] = x[i] > 0 ? x[i] : 0;
 }
 
+/* Goes over the terms of y[n][o][out] = sum of x[n][c][in] w[o][c][tap] of the convolution that a pass without `turned` is. */
+typedef struct term {
+    int64_t n, o, c, out[3], tap[3], in[3];
+} term;
+typedef void term_fn(void *ctx, const winograd_pass *p, const term *t);
+static void each_term(const winograd_pass *p, term_fn *fn, void *ctx) {
+    term t;
+#define EACH(i, count) for (i = 0; i < (count); i++)
+    EACH(t.n, p->batch)
+    EACH(t.o, p->out_channels)
+    EACH(t.out[0], p->out[0])
+    EACH(t.out[1], p->out[1])
+    EACH(t.out[2], p->out[2])
+    EACH(t.tap[0], p->kernel[0])
+    EACH(t.tap[1], p->kernel[1])
+    EACH(t.tap[2], p->kernel[2]) {
+        bool inside = true;
+        for (int a = 0; a < 3; a++) {
+            t.in[a] = t.out[a] * p->stride[a] + t.tap[a] * p->dilation[a] - p->before[a];
+            inside &= t.in[a] >= 0 && t.in[a] < p->in[a];
+        }
+        if (inside) EACH(t.c, p->in_channels) fn(ctx, p, &t);
+    }
+}
 /* Elements by index, in the strides of x, y and w. */
-static int64_t at(const ct_image_strides *s, int64_t n, int64_t c, int64_t h, int64_t w) {
-    return n * s->n + c * s->c + h * s->s[1] + w * s->s[2];
+static int64_t at(const ct_image_strides *s, int64_t n, int64_t c, const int64_t i[3]) {
+    return n * s->n + c * s->c + i[0] * s->s[0] + i[1] * s->s[1] + i[2] * s->s[2];
 }
-static float *at_w(const winograd_pass *p, float *data, int64_t o, int64_t i, int64_t k, int64_t t) {
-    return data + o * p->w_out + i * p->w_in + k * p->w_k[0] + t * p->w_k[1];
+static int64_t at_w(const winograd_pass *p, int64_t o, int64_t i, const int64_t k[3]) {
+    return o * p->w_out + i * p->w_in + k[0] * p->w_k[0] + k[1] * p->w_k[1] + k[2] * p->w_k[2];
 }
-#define INSIDE(p, h, w) ((h) >= 0 && (h) < (p)->in[0] && (w) >= 0 && (w) < (p)->in[1])
+#define X_OF(p, t) at(&(p)->x_step, (t)->n, (t)->c, (t)->in)
+#define Y_OF(p, t) at(&(p)->y_step, (t)->n, (t)->o, (t)->out)
+#define W_OF(p, t) at_w(p, (t)->o, (t)->c, (t)->tap)
+static void add_to_y(void *sums, const winograd_pass *p, const term *t) {
+    ((double *)sums)[Y_OF(p, t)] += (double)p->x[X_OF(p, t)] * p->w[W_OF(p, t)];
+}
+static void add_to_x(void *sums, const winograd_pass *p, const term *t) {
+    ((double *)sums)[X_OF(p, t)] += (double)p->y[Y_OF(p, t)] * p->w[W_OF(p, t)];
+}
+static void add_to_w(void *sums, const winograd_pass *p, const term *t) {
+    ((double *)sums)[W_OF(p, t)] += (double)p->x[X_OF(p, t)] * p->y[Y_OF(p, t)];
+}
 
 /* Errors squared and summed, and the worst. */
 typedef struct tally {
@@ -96,155 +135,143 @@ static void note(tally *t, double got, double expected) {
     t->error += e * e, t->count++;
     if (!(e <= t->worst)) t->worst = e;
 }
+/* `length` of the sums in the transformed domain, `terms` of a result for each of these. */
 static void check_tally(const char *what, const shape *s, const char *isa, const tally *t, double length,
                         double terms) {
     if (t->count == 0) return;
-    double bound = 4.5e-7 + (s->kernel == 3 ? 7e-8 : 8e-8) * sqrt(length);
+    const int taps = s->kernel / s->stride;
+    double bound = 4.5e-7 + (taps == 3 ? 7e-8 : 8e-8) * sqrt(length);
     if (strcmp(isa, "base") == 0) bound *= 1.5;
-    const double worst = bound * (s->kernel == 5 && what[0] == 'w' ? 20 : 12);
+    const double worst = bound * (taps == (what[0] == 'w' ? 5 : 2) ? 20 : 12);
     const double scale = sqrt(terms * length), rms = sqrt(t->error / (double)t->count);
+    char text[400];
+    snprintf(text, sizeof text,
+             "%s %s K%d S%d N%d C%d O%d %dx%d pads %d,%d,%d,%d dilation %d,%d depth %d K%d S%d pads %d,%d dilation %d "
+             "layout %d",
+             what, isa, s->kernel, s->stride, s->batch, s->in, s->out, s->height, s->width, s->top, s->bottom, s->left,
+             s->right, s->dilation_h, s->dilation_w, s->depth, s->kernel_d, s->stride_d, s->front, s->back,
+             s->dilation_d, s->layout);
     /* A handful of results has no root mean square to speak of: there only the worst counts. */
-    harness_check(t->count < 200 || rms <= bound * scale, __FILE__, __LINE__,
-                  "%s %s K%d N%d C%d O%d %dx%d dilation %d,%d layout %d: rms error %.3g of %.3g (bound %.3g)", what,
-                  isa, s->kernel, s->batch, s->in, s->out, s->height, s->width, s->dilation_h, s->dilation_w, s->layout,
-                  rms, scale, bound);
-    harness_check(t->worst <= worst * scale + 1e-30, __FILE__, __LINE__,
-                  "%s %s K%d N%d C%d O%d %dx%d dilation %d,%d layout %d: worst error %.3g of %.3g (bound %.3g)", what,
-                  isa, s->kernel, s->batch, s->in, s->out, s->height, s->width, s->dilation_h, s->dilation_w, s->layout,
-                  t->worst, scale, worst);
+    harness_check(t->count < 200 || rms <= bound * scale, __FILE__, __LINE__, "%s: rms error %.3g of %.3g (bound %.3g)",
+                  text, rms, scale, bound);
+    harness_check(t->worst <= worst * scale + 1e-30, __FILE__, __LINE__, "%s: worst error %.3g of %.3g (bound %.3g)",
+                  text, t->worst, scale, worst);
 }
 
-static winograd_pass make(const shape *s, float **buffers) {
-    winograd_pass p = {.batch = s->batch,
-                       .in_channels = s->in,
-                       .out_channels = s->out,
-                       .in = {s->height, s->width},
-                       .out = {s->height + s->top + s->bottom - (s->kernel - 1) * s->dilation_h,
-                               s->width + s->left + s->right - (s->kernel - 1) * s->dilation_w},
-                       .before = {s->top, s->left},
-                       .dilation = {s->dilation_h, s->dilation_w},
-                       .kernel = s->kernel};
-    const int size = s->kernel, taps = size * size;
-    const int64_t xs = image(&p.x_step, s->layout, s->batch, s->in, s->height, s->width);
-    const int64_t ys = image(&p.y_step, s->layout, s->batch, s->out, (int)p.out[0], (int)p.out[1]);
-    if (s->layout == 1) p.w_out = 1, p.w_in = s->out, p.w_k[0] = size * s->in * s->out, p.w_k[1] = s->in * s->out;
-    else p.w_out = taps * s->in, p.w_in = taps, p.w_k[0] = size, p.w_k[1] = 1;
-    p.x = buffers[0] = random_floats(xs);
-    p.w = buffers[1] = random_floats((int64_t)s->in * s->out * taps);
-    p.y = buffers[2] = random_floats(ys);
-    buffers[3] = random_floats(s->out);
-    buffers[4] = random_floats(ys);
-    if (s->bias) p.bias = buffers[3], p.bias_step = 1;
-    if (s->residual) p.residual = buffers[4], p.residual_step = p.y_step;
+typedef struct buffers {
+    float *x, *w, *y, *bias, *residual;
+    int64_t x_count, w_count, y_count;
+    void *scratch;
+    double *sums;
+} buffers;
+static void release(buffers *b) {
+    free(b->x), free(b->w), free(b->y), free(b->bias), free(b->residual), free(b->scratch), free(b->sums);
+}
+/* Memory for a pass, and for the sums that define its result. */
+static void prepare(buffers *b, size_t bytes, int64_t sums) {
+    b->scratch = aligned_alloc(64, (bytes + 127) / 64 * 64);
+    b->sums = calloc((size_t)sums + 1, sizeof *b->sums);
+}
+
+static winograd_pass make(const shape *s, buffers *b) {
+    const int kernel[3] = {s->kernel_d, s->kernel, s->kernel}, stride[3] = {s->stride_d, s->stride, s->stride};
+    const int dilation[3] = {s->dilation_d, s->dilation_h, s->dilation_w}, in[3] = {s->depth, s->height, s->width};
+    const int before[3] = {s->front, s->top, s->left}, after[3] = {s->back, s->bottom, s->right};
+    winograd_pass p = {.batch = s->batch, .in_channels = s->in, .out_channels = s->out};
+    for (int a = 0; a < 3; a++) {
+        p.in[a] = in[a], p.kernel[a] = kernel[a], p.stride[a] = stride[a], p.dilation[a] = dilation[a];
+        p.before[a] = before[a];
+        p.out[a] = (in[a] + before[a] + after[a] - (kernel[a] - 1) * dilation[a] - 1) / stride[a] + 1;
+    }
+    const int64_t plane = s->kernel * s->kernel, taps = plane * s->kernel_d, last = (int64_t)s->in * s->out;
+    b->x_count = image(&p.x_step, s->layout, s->batch, s->in, p.in);
+    b->y_count = image(&p.y_step, s->layout, s->batch, s->out, p.out);
+    b->w_count = last * taps;
+    p.w_out = s->layout == 1 ? 1 : taps * s->in, p.w_in = s->layout == 1 ? s->out : taps;
+    p.w_k[2] = s->layout == 1 ? last : 1;
+    p.w_k[1] = s->kernel * p.w_k[2];
+    p.w_k[0] = plane * p.w_k[2];
+    p.x = b->x = random_floats(b->x_count);
+    p.w = b->w = random_floats(b->w_count);
+    p.y = b->y = random_floats(b->y_count);
+    b->bias = random_floats(s->out > s->in ? s->out : s->in);
+    b->residual = random_floats(b->y_count);
+    b->scratch = NULL, b->sums = NULL;
+    if (s->bias) p.bias = b->bias, p.bias_step = 1;
+    if (s->residual) p.residual = b->residual, p.residual_step = p.y_step;
     if (s->relu) p.activate = activate;
     return p;
 }
 
-/* The result at one place, by definition. */
-static double defined(const winograd_pass *p, int64_t n, int64_t o, int64_t h, int64_t w) {
-    double sum = p->bias ? p->bias[o] : 0;
-    if (p->residual) sum += p->residual[at(&p->y_step, n, o, h, w)];
-    for (int64_t c = 0; c < p->in_channels; c++)
-        for (int k = 0; k < p->kernel; k++)
-            for (int t = 0; t < p->kernel; t++) {
-                const int64_t i = h + k * p->dilation[0] - p->before[0], j = w + t * p->dilation[1] - p->before[1];
-                if (INSIDE(p, i, j))
-                    sum += (double)p->x[at(&p->x_step, n, c, i, j)] * *at_w(p, (float *)p->w, o, c, k, t);
-            }
-    return p->activate && sum < 0 ? 0 : sum;
-}
-
 static void check_forward(const level *l, const shape *s) {
-    float *buffers[5];
-    winograd_pass p = make(s, buffers);
-    void *scratch = aligned_alloc(64, (l->bytes(&p) + 127) / 64 * 64);
-    l->run(&p, scratch);
+    buffers b;
+    const winograd_pass p = make(s, &b);
+    prepare(&b, l->bytes(&p), b.y_count);
+    each_term(&p, add_to_y, b.sums);
+    l->run(&p, b.scratch);
     tally t = {0};
+    int64_t i[3];
     for (int64_t n = 0; n < p.batch; n++)
-        for (int64_t o = 0; o < p.out_channels; o++)
-            for (int64_t h = 0; h < p.out[0]; h++)
-                for (int64_t w = 0; w < p.out[1]; w++)
-                    note(&t, p.y[at(&p.y_step, n, o, h, w)], defined(&p, n, o, h, w));
-    check_tally("forward", s, l->name, &t, s->in, p.kernel * p.kernel);
-    free(scratch);
-    for (int i = 0; i < 5; i++) free(buffers[i]);
+        for (int64_t o = 0; o < p.out_channels; o++) EACH(i[0], p.out[0])
+    EACH(i[1], p.out[1]) EACH(i[2], p.out[2]) {
+        const int64_t k = at(&p.y_step, n, o, i);
+        const double value = b.sums[k] + (p.bias ? p.bias[o] : 0) + (p.residual ? p.residual[k] : 0);
+        note(&t, p.y[k], p.activate && value < 0 ? 0 : value);
+    }
+    check_tally("forward", s, l->name, &t, (double)s->in * s->kernel_d * s->stride * s->stride,
+                (double)(s->kernel / s->stride) * (s->kernel / s->stride));
+    release(&b);
 }
 
-/* The input gradient: channels exchanged, taps turned round, (kernel - 1) d - before in front. Checked against sums over windows. */
+/* The input gradient: the pass turned, its channels exchanged. */
 static void check_input_grad(const level *l, const shape *s) {
-    float *buffers[5];
-    winograd_pass f = make(s, buffers), p = f;
+    buffers b;
+    const winograd_pass f = make(s, &b);
+    winograd_pass p = f;
+    p.turned = true;
     p.in_channels = f.out_channels, p.out_channels = f.in_channels;
-    p.x = f.y, p.x_step = f.y_step, p.y = buffers[0], p.y_step = f.x_step;
-    p.bias = NULL, p.residual = NULL, p.activate = NULL;
+    p.x = f.y, p.x_step = f.y_step, p.y = b.x, p.y_step = f.x_step;
+    p.residual = NULL, p.activate = NULL;
     p.w_out = f.w_in, p.w_in = f.w_out;
-    double *expected = calloc((size_t)(f.batch * f.in_channels * f.in[0] * f.in[1]) + 1, sizeof *expected);
-    for (int64_t n = 0; n < f.batch; n++)
-        for (int64_t o = 0; o < f.out_channels; o++)
-            for (int64_t h = 0; h < f.out[0]; h++)
-                for (int64_t w = 0; w < f.out[1]; w++)
-                    for (int64_t c = 0; c < f.in_channels; c++)
-                        for (int k = 0; k < f.kernel; k++)
-                            for (int t = 0; t < f.kernel; t++) {
-                                const int64_t i = h + k * f.dilation[0] - f.before[0],
-                                              j = w + t * f.dilation[1] - f.before[1];
-                                if (INSIDE(&f, i, j))
-                                    expected[((n * f.in_channels + c) * f.in[0] + i) * f.in[1] + j] +=
-                                        (double)f.y[at(&f.y_step, n, o, h, w)] * *at_w(&f, (float *)f.w, o, c, k, t);
-                            }
-    for (int a = 0; a < 2; a++) {
-        p.in[a] = f.out[a], p.out[a] = f.in[a];
-        p.before[a] = (f.kernel - 1) * f.dilation[a] - f.before[a];
-        p.w += (f.kernel - 1) * p.w_k[a];
-        p.w_k[a] = -p.w_k[a];
-    }
-    void *scratch = aligned_alloc(64, (l->bytes(&p) + 127) / 64 * 64);
-    l->run(&p, scratch);
+    for (int a = 0; a < 3; a++) p.in[a] = f.out[a], p.out[a] = f.in[a];
+    prepare(&b, l->bytes(&p), b.x_count);
+    each_term(&f, add_to_x, b.sums);
+    l->run(&p, b.scratch);
     tally t = {0};
-    const double *e = expected;
+    int64_t i[3];
     for (int64_t n = 0; n < f.batch; n++)
-        for (int64_t c = 0; c < f.in_channels; c++)
-            for (int64_t h = 0; h < f.in[0]; h++)
-                for (int64_t w = 0; w < f.in[1]; w++) note(&t, f.x[at(&f.x_step, n, c, h, w)], *e++);
-    check_tally("input gradient", s, l->name, &t, s->out, p.kernel * p.kernel);
-    free(expected), free(scratch);
-    for (int i = 0; i < 5; i++) free(buffers[i]);
+        for (int64_t c = 0; c < f.in_channels; c++) EACH(i[0], f.in[0])
+    EACH(i[1], f.in[1]) EACH(i[2], f.in[2]) {
+        const int64_t k = at(&f.x_step, n, c, i);
+        note(&t, f.x[k], b.sums[k] + (p.bias ? p.bias[c] : 0));
+    }
+    check_tally("input gradient", s, l->name, &t, (double)s->out * s->kernel_d,
+                (double)(s->kernel / s->stride) * (s->kernel / s->stride));
+    release(&b);
 }
 
 static void check_weight_grad(const level *l, const shape *s) {
-    float *buffers[5];
-    winograd_pass p = make(s, buffers);
+    buffers b;
+    winograd_pass p = make(s, &b);
     p.residual = NULL, p.activate = NULL;
-    p.bias_grad = s->bias ? buffers[3] : NULL;
-    void *scratch = aligned_alloc(64, (l->weight_bytes(&p) + 127) / 64 * 64);
-    l->weight(&p, buffers[1], scratch);
-    tally t = {0}, b = {0};
+    p.bias_grad = s->bias ? b.bias : NULL;
+    prepare(&b, l->weight_bytes(&p), b.w_count);
+    each_term(&p, add_to_w, b.sums);
+    l->weight(&p, b.w, b.scratch);
+    tally t = {0}, bias = {0};
+    int64_t i[3];
     for (int64_t o = 0; o < p.out_channels; o++) {
         double sum = 0;
         for (int64_t n = 0; n < p.batch; n++)
-            for (int64_t h = 0; h < p.out[0]; h++)
-                for (int64_t w = 0; w < p.out[1]; w++) sum += p.y[at(&p.y_step, n, o, h, w)];
-        if (p.bias_grad) note(&b, p.bias_grad[o], sum);
-        for (int64_t c = 0; c < p.in_channels; c++)
-            for (int k = 0; k < p.kernel; k++)
-                for (int q = 0; q < p.kernel; q++) {
-                    sum = 0;
-                    for (int64_t n = 0; n < p.batch; n++)
-                        for (int64_t h = 0; h < p.out[0]; h++)
-                            for (int64_t w = 0; w < p.out[1]; w++) {
-                                const int64_t i = h + k * p.dilation[0] - p.before[0],
-                                              j = w + q * p.dilation[1] - p.before[1];
-                                if (INSIDE(&p, i, j))
-                                    sum += (double)p.x[at(&p.x_step, n, c, i, j)] * p.y[at(&p.y_step, n, o, h, w)];
-                            }
-                    note(&t, *at_w(&p, (float *)buffers[1], o, c, k, q), sum);
-                }
+            EACH(i[0], p.out[0]) EACH(i[1], p.out[1]) EACH(i[2], p.out[2]) sum += p.y[at(&p.y_step, n, o, i)];
+        if (p.bias_grad) note(&bias, p.bias_grad[o], sum);
     }
-    const double step = 7 - s->kernel, tiles = s->batch * ceil((double)p.out[0] / step) * ceil((double)p.out[1] / step);
+    for (int64_t k = 0; k < b.w_count; k++) note(&t, b.w[k], b.sums[k]);
+    const double step = 7 - s->kernel / s->stride;
+    const double tiles = s->batch * p.out[0] * ceil((double)p.out[1] / step) * ceil((double)p.out[2] / step);
     check_tally("weight gradient", s, l->name, &t, tiles, step * step);
-    check_tally("bias gradient", s, l->name, &b, tiles, step * step);
-    free(scratch);
-    for (int i = 0; i < 5; i++) free(buffers[i]);
+    check_tally("bias gradient", s, l->name, &bias, tiles, step * step);
+    release(&b);
 }
 
 static void check_shape(const shape *s) {
@@ -263,62 +290,105 @@ static void check_shape(const shape *s) {
 /* ---- Tests ---- */
 
 TEST(every_level_keeps_the_bound_at_chosen_shapes) {
+#define FLAT(...) \
+    { __VA_ARGS__, 1, 1, 1, 0, 0, 1, 1 } /* no stride, no depth */
     static const shape shapes[] = {
-        {3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, false, false, false}, /* one pixel, all of it edge */
-        {3, 1, 1, 1, 3, 3, 0, 0, 0, 0, 1, 1, 1, true, false, false},  /* one result */
-        {3, 2, 3, 5, 4, 4, 1, 1, 1, 1, 1, 1, 0, true, false, true},   /* exactly one tile */
-        {3, 2, 5, 3, 5, 2, 1, 1, 1, 1, 1, 1, 1, false, true, false},  /* a tile and a row; narrower than a tile */
-        {3, 1, 17, 33, 9, 13, 1, 1, 1, 1, 1, 1, 0, true, true, true}, /* channels past one vector */
-        {3, 1, 33, 17, 9, 13, 1, 1, 1, 1, 1, 1, 1, true, true, true},
-        {3, 3, 16, 32, 8, 12, 0, 2, 2, 0, 1, 1, 0, false, false,
-         false}, /* whole vectors and panels, padding on one side */
-        {3, 3, 16, 32, 8, 12, 2, 0, 0, 2, 1, 1, 1, false, false, false},
-        {3, 2, 4, 4, 7, 7, 5, 4, 3, 6, 1, 1, 0, true, false, false},  /* results that no input reaches */
-        {3, 2, 6, 7, 11, 14, 2, 2, 2, 2, 2, 2, 0, true, true, false}, /* dilation: phases as images */
-        {3, 2, 6, 7, 11, 14, 1, 3, 3, 0, 2, 3, 1, true, true, false},
-        {3, 1, 3, 4, 15, 15, 0, 0, 0, 0, 5, 4, 0, false, false, false}, /* phases of one row */
-        {3, 2, 6, 7, 10, 9, 1, 1, 1, 1, 1, 1, 2, true, true, true},     /* strides of a view */
-        {3, 2, 70, 66, 6, 6, 1, 1, 1, 1, 1, 1, 0, false, false, false},
-        {3, 2, 66, 70, 6, 6, 1, 1, 1, 1, 1, 1, 1, false, false, false},
-        {3, 1, 400, 8, 6, 5, 1, 1, 1, 1, 1, 1, 1, true, false, false}, /* sums deeper than a block of the engine */
-        {5, 1, 1, 1, 1, 1, 2, 2, 2, 2, 1, 1, 0, false, false, false},  /* the same with 5x5: one pixel */
-        {5, 1, 1, 1, 5, 5, 0, 0, 0, 0, 1, 1, 1, true, false, false},   /* one result, half a tile */
-        {5, 2, 3, 5, 2, 2, 2, 2, 2, 2, 1, 1, 0, true, false, true},    /* exactly one tile */
-        {5, 2, 5, 3, 5, 2, 2, 2, 2, 2, 1, 1, 1, false, true, false},
-        {5, 1, 17, 33, 9, 13, 2, 2, 2, 2, 1, 1, 0, true, true, true},
-        {5, 1, 33, 17, 9, 13, 2, 2, 2, 2, 1, 1, 1, true, true, true},
-        {5, 3, 16, 32, 8, 12, 0, 4, 4, 0, 1, 1, 0, false, false, false},
-        {5, 3, 16, 32, 8, 12, 4, 0, 0, 4, 1, 1, 1, false, false, false},
-        {5, 2, 4, 4, 7, 7, 7, 6, 5, 8, 1, 1, 0, true, false, false},
-        {5, 2, 6, 7, 11, 14, 4, 4, 4, 4, 2, 2, 0, true, true, false},
-        {5, 2, 6, 7, 11, 14, 1, 7, 9, 4, 2, 3, 1, true, true, false},
-        {5, 2, 6, 7, 10, 9, 2, 1, 1, 2, 1, 1, 2, true, true, true},
-        {5, 2, 70, 66, 6, 6, 2, 2, 2, 2, 1, 1, 0, false, false, false},
-        {5, 2, 66, 70, 6, 6, 2, 2, 2, 2, 1, 1, 1, false, false, false},
-        {5, 1, 400, 8, 6, 5, 2, 2, 2, 2, 1, 1, 1, true, false, false},
+        FLAT(3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, false, false, false), /* one pixel, all of it edge */
+        FLAT(3, 1, 1, 1, 3, 3, 0, 0, 0, 0, 1, 1, 1, true, false, false),  /* one result */
+        FLAT(3, 2, 3, 5, 4, 4, 1, 1, 1, 1, 1, 1, 0, true, false, true),   /* exactly one tile */
+        FLAT(3, 2, 5, 3, 5, 2, 1, 1, 1, 1, 1, 1, 1, false, true, false),  /* a tile and a row; narrower than a tile */
+        FLAT(3, 1, 17, 33, 9, 13, 1, 1, 1, 1, 1, 1, 0, true, true, true), /* channels past one vector */
+        FLAT(3, 1, 33, 17, 9, 13, 1, 1, 1, 1, 1, 1, 1, true, true, true),
+        FLAT(3, 3, 16, 32, 8, 12, 0, 2, 2, 0, 1, 1, 0, false, false,
+             false), /* whole vectors and panels, padding on one side */
+        FLAT(3, 3, 16, 32, 8, 12, 2, 0, 0, 2, 1, 1, 1, false, false, false),
+        FLAT(3, 2, 4, 4, 7, 7, 5, 4, 3, 6, 1, 1, 0, true, false, false),  /* results that no input reaches */
+        FLAT(3, 2, 6, 7, 11, 14, 2, 2, 2, 2, 2, 2, 0, true, true, false), /* dilation: phases as images */
+        FLAT(3, 2, 6, 7, 11, 14, 1, 3, 3, 0, 2, 3, 1, true, true, false),
+        FLAT(3, 1, 3, 4, 15, 15, 0, 0, 0, 0, 5, 4, 0, false, false, false), /* phases of one row */
+        FLAT(3, 2, 6, 7, 10, 9, 1, 1, 1, 1, 1, 1, 2, true, true, true),     /* strides of a view */
+        FLAT(3, 2, 70, 66, 6, 6, 1, 1, 1, 1, 1, 1, 0, false, false, false),
+        FLAT(3, 2, 66, 70, 6, 6, 1, 1, 1, 1, 1, 1, 1, false, false, false),
+        FLAT(3, 1, 400, 8, 6, 5, 1, 1, 1, 1, 1, 1, 1, true, false, false), /* sums deeper than a block of the engine */
+        FLAT(5, 1, 1, 1, 1, 1, 2, 2, 2, 2, 1, 1, 0, false, false, false),  /* the same with 5x5: one pixel */
+        FLAT(5, 1, 1, 1, 5, 5, 0, 0, 0, 0, 1, 1, 1, true, false, false),   /* one result, half a tile */
+        FLAT(5, 2, 3, 5, 2, 2, 2, 2, 2, 2, 1, 1, 0, true, false, true),    /* exactly one tile */
+        FLAT(5, 2, 5, 3, 5, 2, 2, 2, 2, 2, 1, 1, 1, false, true, false),
+        FLAT(5, 1, 17, 33, 9, 13, 2, 2, 2, 2, 1, 1, 0, true, true, true),
+        FLAT(5, 1, 33, 17, 9, 13, 2, 2, 2, 2, 1, 1, 1, true, true, true),
+        FLAT(5, 3, 16, 32, 8, 12, 0, 4, 4, 0, 1, 1, 0, false, false, false),
+        FLAT(5, 3, 16, 32, 8, 12, 4, 0, 0, 4, 1, 1, 1, false, false, false),
+        FLAT(5, 2, 4, 4, 7, 7, 7, 6, 5, 8, 1, 1, 0, true, false, false),
+        FLAT(5, 2, 6, 7, 11, 14, 4, 4, 4, 4, 2, 2, 0, true, true, false),
+        FLAT(5, 2, 6, 7, 11, 14, 1, 7, 9, 4, 2, 3, 1, true, true, false),
+        FLAT(5, 2, 6, 7, 10, 9, 2, 1, 1, 2, 1, 1, 2, true, true, true),
+        FLAT(5, 2, 70, 66, 6, 6, 2, 2, 2, 2, 1, 1, 0, false, false, false),
+        FLAT(5, 2, 66, 70, 6, 6, 2, 2, 2, 2, 1, 1, 1, false, false, false),
+        FLAT(5, 1, 400, 8, 6, 5, 2, 2, 2, 2, 1, 1, 1, true, false, false),
+        FLAT(2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, false, false, false), /* 2x2: five results a tile */
+        FLAT(2, 2, 3, 5, 5, 6, 0, 1, 1, 0, 1, 1, 1, true, true, true),
+        FLAT(2, 2, 17, 33, 11, 14, 2, 1, 0, 3, 2, 3, 0, true, false, false),
+        FLAT(2, 2, 6, 7, 10, 9, 1, 1, 0, 1, 1, 1, 2, true, true, true),
+        /* A stride: classes of pixels. One window; every padding, even and odd sizes; layouts; channels past a vector. */
+        {4, 1, 1, 1, 4, 4, 0, 0, 0, 0, 1, 1, 0, true, false, false, 2, 1, 1, 0, 0, 1, 1},
+        {4, 2, 3, 5, 8, 9, 1, 1, 1, 1, 1, 1, 0, true, true, true, 2, 1, 1, 0, 0, 1, 1},
+        {4, 2, 5, 3, 21, 20, 0, 3, 2, 2, 1, 1, 1, true, true, false, 2, 1, 1, 0, 0, 1, 1},
+        {4, 1, 17, 33, 23, 22, 3, 0, 1, 2, 1, 1, 0, true, false, true, 2, 1, 1, 0, 0, 1, 1},
+        {4, 1, 33, 17, 22, 23, 2, 1, 3, 3, 1, 1, 1, true, true, false, 2, 1, 1, 0, 0, 1, 1},
+        {4, 2, 16, 32, 20, 20, 1, 1, 1, 1, 1, 1, 1, true, false, false, 2, 1, 1, 0, 0, 1, 1},
+        {4, 2, 6, 7, 13, 12, 5, 6, 7, 4, 1, 1, 2, true, true, true, 2, 1, 1, 0, 0, 1, 1}, /* windows of padding alone */
+        {4, 1, 110, 8, 12, 12, 1, 1, 1, 1, 1, 1, 0, true, false, false, 2, 1, 1, 0, 0, 1, 1}, /* deeper than a block */
+        /* Depth: one plane, as many as taps, more; dilation, stride, nothing but padding; with classes. */
+        {3, 1, 1, 1, 3, 3, 1, 1, 1, 1, 1, 1, 0, true, false, false, 1, 1, 3, 1, 1, 1, 1},
+        {3, 2, 5, 6, 6, 7, 1, 1, 1, 1, 1, 1, 1, true, true, true, 1, 3, 3, 1, 1, 1, 1},
+        {3, 2, 16, 32, 9, 10, 1, 1, 1, 1, 1, 1, 0, true, true, true, 1, 9, 3, 1, 1, 1, 1},
+        {3, 1, 33, 17, 8, 9, 0, 1, 1, 0, 1, 1, 1, true, true, false, 1, 7, 3, 0, 2, 1, 1},
+        {3, 2, 4, 5, 6, 6, 1, 1, 1, 1, 1, 1, 0, true, false, false, 1, 5, 1, 0, 0, 1, 1}, /* planes by themselves */
+        {3, 1, 4, 5, 6, 6, 1, 1, 1, 1, 1, 1, 1, true, false, false, 1, 5, 1, 2, 1, 1, 1}, /* planes of padding */
+        {3, 1, 4, 5, 6, 6, 1, 1, 1, 1, 1, 1, 0, true, true, true, 1, 4, 3, 5, 6, 1, 1},
+        {3, 1, 4, 5, 6, 6, 1, 1, 1, 1, 1, 1, 2, true, true, true, 1, 11, 3, 2, 1, 2, 1},
+        {3, 2, 4, 5, 9, 8, 2, 2, 2, 2, 2, 2, 1, true, false, true, 1, 9, 5, 4, 4, 3, 1},
+        {3, 1, 4, 5, 6, 6, 1, 1, 1, 1, 1, 1, 0, true, true, false, 1, 9, 3, 1, 1, 1, 2},
+        {3, 2, 4, 5, 6, 6, 1, 1, 1, 1, 1, 1, 1, true, false, true, 1, 12, 5, 3, 2, 1, 3},
+        {3, 1, 2, 3, 5, 5, 1, 1, 1, 1, 1, 1, 0, true, false, false, 1, 40, 35, 17, 17, 1, 1}, /* more taps than runs */
+        {5, 1, 5, 6, 9, 9, 2, 2, 2, 2, 1, 1, 0, true, true, false, 1, 6, 5, 2, 2, 1, 1},
+        {4, 2, 5, 6, 12, 13, 1, 1, 1, 1, 1, 1, 1, true, true, true, 2, 8, 4, 1, 1, 1, 2},
+        {4, 1, 5, 6, 12, 13, 1, 2, 1, 0, 1, 1, 0, true, false, true, 2, 7, 3, 1, 1, 2, 1},
+        {2, 1, 5, 6, 7, 13, 1, 0, 1, 0, 1, 1, 0, true, true, true, 1, 5, 2, 1, 0, 1, 1},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) check_shape(&shapes[i]);
 }
 
 TEST_LIMIT(every_level_keeps_the_bound_at_random_shapes, 120) {
-    for (int i = 0; i < (harness_sanitized() ? 30 : 200); i++) {
-        shape s = {.kernel = 3 + 2 * below(2),
+    for (int i = 0; i < (harness_sanitized() ? 30 : 160); i++) {
+        const int taps = 2 + below(3), stride = taps == 2 ? 1 + below(2) : 1, deep = below(3) == 0;
+        shape s = {.kernel = (taps == 4 ? 5 : taps) * stride,
+                   .stride = stride,
                    .batch = 1 + below(3),
                    .in = 1 + below(20),
                    .out = 1 + below(20),
-                   .height = 1 + below(15),
-                   .width = 1 + below(15),
-                   .dilation_h = 1 + below(4) / 3,
-                   .dilation_w = 1 + below(4) / 3,
+                   .height = 1 + below(15 + 10 * stride),
+                   .width = 1 + below(15 + 10 * stride),
+                   .dilation_h = stride > 1 ? 1 : 1 + below(4) / 3,
+                   .dilation_w = stride > 1 ? 1 : 1 + below(4) / 3,
                    .layout = below(3),
                    .bias = below(2),
                    .residual = below(2),
-                   .relu = below(2)};
+                   .relu = below(2),
+                   .depth = deep ? 1 + below(9) : 1,
+                   .kernel_d = deep ? 1 + below(4) : 1,
+                   .stride_d = 1,
+                   .dilation_d = 1};
+        if (deep && below(3) == 0) s.dilation_d = 1 + below(2);
+        else if (deep && below(3) == 0) s.stride_d = 1 + below(s.kernel_d);
         const int span_h = (s.kernel - 1) * s.dilation_h, span_w = (s.kernel - 1) * s.dilation_w;
+        const int span_d = (s.kernel_d - 1) * s.dilation_d;
         s.top = below(span_h + 2), s.bottom = below(span_h + 2);
         s.left = below(span_w + 2), s.right = below(span_w + 2);
+        if (deep) s.front = below(span_d + 2), s.back = below(span_d + 2);
         while (s.height + s.top + s.bottom <= span_h) s.height++;
         while (s.width + s.left + s.right <= span_w) s.width++;
+        while (s.depth + s.front + s.back <= span_d) s.depth++;
         check_shape(&s);
     }
 }
@@ -331,14 +401,40 @@ static int times_chosen(const char *kernel) {
     return times;
 }
 
+/* The kinds of convolution that it takes. */
+typedef struct family {
+    int rank, kernel, stride;
+    bool transposed;
+} family;
+static const family families[] = {{2, 3, 1, false}, {2, 5, 1, false}, {2, 2, 1, false}, {2, 4, 2, false},
+                                  {2, 4, 2, true},  {3, 3, 1, false}, {3, 4, 2, false}};
+enum { FAMILIES = sizeof families / sizeof families[0] };
+
+static ct_dims image_dims(const family *f, bool last, int n, int c, int d, int h, int w) {
+    if (f->rank == 2) return last ? CT_DIMS(n, h, w, c) : CT_DIMS(n, c, h, w);
+    return last ? CT_DIMS(n, d, h, w, c) : CT_DIMS(n, c, d, h, w);
+}
+static ct_dims weight_dims(const family *f, bool last, int in, int out) {
+    const int k = f->kernel, a = f->transposed ? in : out, b = f->transposed ? out : in;
+    if (f->rank == 2) return last ? CT_DIMS(k, k, b, a) : CT_DIMS(a, b, k, k);
+    return last ? CT_DIMS(k, k, k, b, a) : CT_DIMS(a, b, k, k, k);
+}
+static ct_tensor *convolve(const family *f, ct_tensor *x, ct_tensor *w, bool last, bool exact) {
+    const int pad = (f->kernel - 1) / 2;
+    if (f->transposed)
+        return ct_conv_transpose2d(x, w, .stride = f->stride, .pad = pad, .channels_last = last, .exact = exact);
+    if (f->rank == 3) return ct_conv3d(x, w, .stride = f->stride, .pad = pad, .channels_last = last, .exact = exact);
+    return ct_conv2d(x, w, .stride = f->stride, .pad = pad, .channels_last = last, .exact = exact);
+}
+
 /* The result and both gradients. */
 typedef struct triple {
     ct_tensor *t[3];
 } triple;
-static triple everything(ct_tensor *x, ct_tensor *w, ct_tensor *cotangent, int kernel, bool last) {
+static triple everything(const family *f, ct_tensor *x, ct_tensor *w, ct_tensor *cotangent, bool last) {
     triple r = {0};
     ct_tensor *in[2] = {ct_require_grad(ct_clone(x)), ct_require_grad(ct_clone(w))};
-    r.t[0] = ct_conv2d(in[0], in[1], .pad = kernel / 2, .channels_last = last);
+    r.t[0] = convolve(f, in[0], in[1], last, false);
     if (r.t[0]) ct_grad(&r.t[0], 1, &cotangent, in, 2, r.t + 1, 0);
     return r;
 }
@@ -347,70 +443,100 @@ static void check_same(const triple *a, triple b) {
 }
 
 TEST(small_chunks_and_threads_give_the_same_bits) {
-    for (int kernel = 3; kernel <= 5; kernel += 2)
+    for (int i = 0; i < FAMILIES; i++)
         for (int last = 0; last < 2; last++) {
-            ct_tensor *x = ct_randn(last ? CT_DIMS(2, 21, 18, 40) : CT_DIMS(2, 40, 21, 18));
-            ct_tensor *w = ct_randn(last ? CT_DIMS(kernel, kernel, 40, 60) : CT_DIMS(60, 40, kernel, kernel));
-            ct_tensor *g = ct_randn(last ? CT_DIMS(2, 21, 18, 60) : CT_DIMS(2, 60, 21, 18));
+            const family *f = &families[i];
+            ct_tensor *x = ct_randn(image_dims(f, last, 2, 40, 7, 37, 42));
+            ct_tensor *w = ct_randn(weight_dims(f, last, 40, 60));
             CHECK(ct_set_threads(2));
+            ct_tensor *g = ct_randn(ct_shape(convolve(f, x, w, last, false)));
             harness_log_start();
-            const triple y = everything(x, w, g, kernel, last);
+            const triple y = everything(f, x, w, g, last);
             harness_log_stop();
             CHECK(times_chosen("winograd") == 3);
             CHECK(ct_set_grain(1));
-            check_same(&y, everything(x, w, g, kernel, last));
+            check_same(&y, everything(f, x, w, g, last));
             CHECK(ct_set_grain(0));
             for (int threads = 1; threads <= 7; threads += 3) {
                 CHECK(ct_set_threads(threads));
-                check_same(&y, everything(x, w, g, kernel, last));
+                check_same(&y, everything(f, x, w, g, last));
             }
         }
 }
 
-static bool uses_winograd(ct_tensor *x, ct_tensor *w, bool exact) {
+static bool uses_winograd(const family *f, ct_tensor *x, ct_tensor *w, bool exact) {
     harness_log_start();
-    ct_conv2d(x, w, .pad = 1, .exact = exact);
+    convolve(f, x, w, false, exact);
     harness_log_stop();
     return times_chosen("winograd") > 0;
 }
 
 TEST(winograd_is_chosen_unless_exact_is_asked_for) {
-    for (int kernel = 3; kernel <= 5; kernel += 2) {
-        ct_tensor *x = ct_randn(CT_DIMS(4, 64, 28, 28)), *w = ct_randn(CT_DIMS(64, 64, kernel, kernel));
-        CHECK(uses_winograd(x, w, false));
-        CHECK(!uses_winograd(x, w, true));
+    for (int i = 0; i < FAMILIES; i++) {
+        const family *f = &families[i];
+        ct_tensor *x = ct_randn(image_dims(f, false, 4, 64, 4, 28, 28)), *w = ct_randn(weight_dims(f, false, 64, 64));
+        CHECK(uses_winograd(f, x, w, false));
+        CHECK(!uses_winograd(f, x, w, true));
         CHECK(!ct_set_exact_conv(true));
-        CHECK(!uses_winograd(x, w, false));
+        CHECK(!uses_winograd(f, x, w, false));
         CHECK(ct_set_exact_conv(false));
-        CHECK(uses_winograd(x, w, false));
-        CHECK(!uses_winograd(ct_cast(x, CT_F64), ct_cast(w, CT_F64), false));
-        CHECK(!uses_winograd(ct_randn(CT_DIMS(1, 2, 8, 8)), ct_randn(CT_DIMS(2, 2, kernel, kernel)), false));
+        CHECK(uses_winograd(f, x, w, false));
+        CHECK(!uses_winograd(f, ct_cast(x, CT_F64), ct_cast(w, CT_F64), false));
+        CHECK(!uses_winograd(f, ct_randn(image_dims(f, false, 1, 1, 8, 8, 8)), ct_randn(weight_dims(f, false, 1, 2)),
+                             false));
     }
-    CHECK(!uses_winograd(ct_randn(CT_DIMS(4, 64, 28, 28)), ct_randn(CT_DIMS(64, 64, 3, 5)), false));
+    CHECK(!uses_winograd(&families[0], ct_randn(CT_DIMS(4, 64, 28, 28)), ct_randn(CT_DIMS(64, 64, 3, 5)), false));
+    const family wide = {2, 6, 2, false}; /* more taps than there is room for */
+    CHECK(!uses_winograd(&wide, ct_randn(CT_DIMS(4, 64, 28, 28)), ct_randn(CT_DIMS(64, 64, 6, 6)), false));
 }
 
-/* A NaN reaches the tiles whose 6x6 inputs hold it, and no others; exact, the results around it. */
-static void check_nan(int kernel) {
-    const int size = 24, half = kernel / 2, step = 7 - kernel;
-    ct_tensor *x = ct_zeros(CT_DIMS(2, 32, size, size)), *w = ct_ones(CT_DIMS(32, 32, kernel, kernel));
+/* <conv(x), g> = <x, input gradient of g> = <w, weight gradient of g>: three algorithms for one sum. Of its N terms, normal
+ * and of one size, each is right within the bound of winograd.h; their errors add as the root of N does, which is the sum's
+ * own size: so relative to that the tolerance is a few bounds. */
+TEST(gradients_are_adjoint_to_the_convolution) {
+    for (int i = 0; i < FAMILIES; i++)
+        for (int last = 0; last < 2; last++) {
+            const family *f = &families[i];
+            ct_tensor *x = ct_randn(image_dims(f, last, 2, 33, 6, 21, 24)), *w = ct_randn(weight_dims(f, last, 33, 40));
+            ct_tensor *g = ct_randn(ct_shape(convolve(f, x, w, last, false)));
+            const triple y = everything(f, x, w, g, last);
+            REQUIRE(y.t[0] && y.t[1] && y.t[2]);
+            ct_tensor *pairs[3][2] = {{y.t[0], g}, {x, y.t[1]}, {w, y.t[2]}};
+            double sums[3], size = 0;
+            for (int j = 0; j < 3; j++) {
+                ct_tensor *product = ct_mul(ct_cast(pairs[j][0], CT_F64), ct_cast(pairs[j][1], CT_F64));
+                sums[j] = ct_item(ct_sum(product));
+                if (j == 0) size = sqrt(ct_item(ct_sum(ct_mul(product, product))));
+            }
+            const double bound = 4 * (4.5e-7 + 8e-8 * sqrt(40 * 64)) * size;
+            CHECK(fabs(sums[0] - sums[1]) <= bound && fabs(sums[0] - sums[2]) <= bound);
+        }
+}
+
+/* A NaN reaches the tiles whose 6x6 inputs hold it, with a stride those of each class, and no others; exact, the results
+ * around it. */
+static void check_nan(const family *f) {
+    const int size = 24, pad = (f->kernel - 1) / 2, step = 7 - f->kernel / f->stride, area = 6 * f->stride;
+    ct_tensor *x = ct_zeros(image_dims(f, false, 2, 32, 1, size, size)), *w = ct_ones(weight_dims(f, false, 32, 32));
     ((float *)ct_data_mut(x))[(5 * size + 9) * size + 14] = NAN; /* image 0, channel 5 */
-    ct_tensor *y = ct_conv2d(x, w, .pad = half), *exact = ct_conv2d(x, w, .pad = half, .exact = true);
+    ct_tensor *y = convolve(f, x, w, false, false), *exact = convolve(f, x, w, false, true);
+    REQUIRE(y && exact);
+    const int out = (int)ct_dim(y, 3);
     int wrong = 0;
-    for (int i = 0; i < size; i++)
-        for (int j = 0; j < size; j++) {
-            const int top = i / step * step - half, left = j / step * step - half;
-            const bool near = abs(i - 9) <= half && abs(j - 14) <= half;
-            const bool tile = top <= 9 && 9 < top + 6 && left <= 14 && 14 < left + 6;
-            const double got = harness_at(y, i * size + j),
-                         other = harness_at(y, (int64_t)32 * size * size + i * size + j);
+    for (int i = 0; i < out; i++)
+        for (int j = 0; j < out; j++) {
+            const int h = 9 - (i * f->stride - pad), v = 14 - (j * f->stride - pad);
+            const int top = i / step * step * f->stride - pad, left = j / step * step * f->stride - pad;
+            const bool near = h >= 0 && h < f->kernel && v >= 0 && v < f->kernel;
+            const bool tile = top <= 9 && 9 < top + area && left <= 14 && 14 < left + area;
+            const double got = harness_at(y, i * out + j), other = harness_at(y, (int64_t)32 * out * out + i * out + j);
             wrong += (near && !isnan(got)) || (!tile && got != 0) || other != 0;
-            wrong += isnan(harness_at(exact, i * size + j)) != near;
+            wrong += isnan(harness_at(exact, i * out + j)) != near;
         }
     CHECK(wrong == 0);
 }
 TEST(nan_stays_within_its_tiles) {
-    check_nan(3);
-    check_nan(5);
+    for (int i = 0; i < 4; i++) check_nan(&families[i]);
 }
 
 TEST(an_empty_batch_passes_through) {
@@ -437,10 +563,10 @@ static void check_large_depthwise(bool last) {
                     for (int q = 0; q < 9; q++) {
                         const int row = i + q / 3 - 1, col = j + q % 3 - 1;
                         if (row < 0 || row >= h || col < 0 || col >= w) continue;
-                        const double term = (double)(last ? a[((image * h + row) * w + col) * c + channel]
-                                                          : a[((image * c + channel) * h + row) * w + col]) *
-                                            (last ? b[q * c + channel] : b[channel * 9 + q]);
-                        sum += term, size += fabs(term);
+                        const double one = (double)(last ? a[((image * h + row) * w + col) * c + channel]
+                                                         : a[((image * c + channel) * h + row) * w + col]) *
+                                           (last ? b[q * c + channel] : b[channel * 9 + q]);
+                        sum += one, size += fabs(one);
                     }
                     const double value = last ? got[((image * h + i) * w + j) * c + channel]
                                               : got[((image * c + channel) * h + i) * w + j];

@@ -1,109 +1,84 @@
 /* Depthwise convolution of bf16 with 3x3 taps next to each other and stride 1, forward and input gradient, where the processor
- * rounds to bf16 itself: sums in f32, each number widened once and rounded as it is stored. As in the matrix products of bf16,
+ * rounds to bf16 itself: sums in f32, of numbers that are widened in registers. As in the matrix products of bf16,
  * results too small for normal numbers are zero. */
 #include "ops/conv/depthwise.h"
 
 #ifdef DEPTHWISE_BF16
 
-enum { BLOCK = 8, RING = 32, LINE = 32 }; /* rows kept of a plane; halves of a cache line */
+enum { BLOCK = 8, LINE = 32 }; /* rows computed together; halves of a cache line */
 
 typedef struct half_pass {
     const depthwise_pass *p;
     int64_t chunk, chunks; /* planes of a chunk; or rows, and chunks of an image */
-    int64_t pad, row;      /* of a widened row: where column 0 is, floats in all */
     float *weights;        /* pixels: (blocks of 32 channels, taps and bias, even and odd channels) */
-    float *workers;        /* planes: RING rows and one of zeros */
-    uint16_t *zeros;
-    bool stream; /* the result is too large for the caches and goes past them */
+    uint16_t *zeros;       /* what stands for rows outside */
+    bool stream;           /* the result is too large for the caches and goes past them */
 } half_pass;
+
+/* Where the halves of two vectors are in their common order: those of the first and of the second in turn. */
+static const uint16_t interleaved[LINE] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+                                           8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+static const uint16_t interleaved_16[16] = {0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15};
 
 /* ---- Planes: vectors of columns ---- */
 
-/* BLOCK rows of results from two more widened ones: each vector that is loaded serves up to three. */
-static __attribute__((noinline)) DEPTHWISE_BF16 void
-block_rows(uint16_t *dst, int64_t dst_row, int64_t rows, int64_t width, const float *const *src, const float *w) {
-    __m512 weight[9], start = _mm512_set1_ps(w[9]);
-#pragma GCC unroll 9
-    for (int i = 0; i < 9; i++) {
-        weight[i] = _mm512_set1_ps(w[i]);
-        DEPTHWISE_KEEP(weight[i]);
-    }
-    for (int64_t j = 0; j < width; j += 16) {
-        const __mmask16 lanes = (__mmask16)_bzhi_u32(0xffff, (unsigned)ct__min64(16, width - j));
-        __m512 sum[BLOCK];
-#pragma GCC unroll 8
-        for (int q = 0; q < BLOCK; q++) sum[q] = start;
-#pragma GCC unroll 10
-        for (int r = 0; r < BLOCK + 2; r++) {
-            const float *at = src[r] + j;
-#pragma GCC unroll 3
-            for (int k = 0; k < 3; k++) {
-                __m512 v = _mm512_loadu_ps(at + k);
-                DEPTHWISE_KEEP(v);
-#pragma GCC unroll 8
-                for (int q = 0; q < BLOCK; q++)
-                    if (r - q >= 0 && r - q < 3) sum[q] = _mm512_fmadd_ps(v, weight[(r - q) * 3 + k], sum[q]);
-            }
-        }
-#pragma GCC unroll 8
-        for (int q = 0; q < BLOCK; q++) {
-            if (q >= rows) break;
-            _mm256_mask_storeu_epi16(dst + q * dst_row + j, lanes, (__m256i)_mm512_cvtneps_pbh(sum[q]));
-        }
-    }
+/* Bits [low, high) as far as there are such. */
+static inline uint32_t columns(int64_t low, int64_t high) {
+    const uint32_t from = (uint32_t)ct__max64(0, ct__min64(low, 32)), to = (uint32_t)ct__max64(0, ct__min64(high, 32));
+    return _bzhi_u32(~0u, to) & ~_bzhi_u32(~0u, from);
 }
 
-static __attribute__((noinline)) void widen_rows(const half_pass *s, float *ring, const uint16_t *plane, int64_t row,
-                                                 int64_t end) {
-    const int64_t width = s->p->w.source;
-    for (row = ct__max64(row, 0); row < end && row < s->p->h.source; row++) {
-        const uint16_t *src = plane + row * s->p->source.h;
-        float *dst = ring + row % RING * s->row + s->pad;
-        int64_t j = 0;
-        for (; j + 16 <= width; j += 16) {
-            __builtin_prefetch(src + j + 2048, 0, 2); /* most often the plane goes on there */
-            vf32_store(dst + j, vf32_load_bf16(src + j));
-        }
-        if (j < width) vf32_store_n(dst + j, vf32_load_bf16_n(src + j, (int)(width - j)), (int)(width - j));
-    }
-}
+#define ROWS  wide_rows
+#define V     __m512
+#define VI    __m512i
+#define MASK  __mmask32
+#define WIDE  32
+#define R(op) _mm512_##op
+#include "ops/conv/depthwise_bf16_rows.h"
 
-static void plane(const half_pass *s, int64_t image, int64_t channel, float *ring) {
+#define ROWS  narrow_rows
+#define V     __m256
+#define VI    __m256i
+#define MASK  __mmask16
+#define WIDE  16
+#define R(op) _mm256_##op
+#include "ops/conv/depthwise_bf16_rows.h"
+
+static void plane(const half_pass *s, int64_t image, int64_t channel) {
     const depthwise_pass *p = s->p;
-    const int64_t other = p->forward ? channel / p->multiplier : channel, first = p->h.first;
+    const int64_t other = p->forward ? channel / p->multiplier : channel, first = p->h.first, width = p->w.target;
+    const int64_t rest = width % 32 <= 16 ? width % 32 : 0, shift = p->w.first + 1;
     const uint16_t *src = (const uint16_t *)p->source.data + image * p->source.n + other * p->source.c;
     uint16_t *dst = (uint16_t *)p->target.data + image * p->target.n + channel * p->target.c;
-    const float *zeros = ring + RING * s->row, *rows[BLOCK + 2];
     float w[10] = {0};
     for (int k = 0; k < 3; k++)
         depthwise_read_f32(w + 3 * k, CT_BF16, p->weight, channel * p->w_o + k * p->w_h, p->w_w, 3);
     if (p->bias) depthwise_read_f32(w + 9, CT_BF16, p->bias, channel * p->bias_step, 1, 1);
-    widen_rows(s, ring, src, first, first + BLOCK + 2);
-    for (int64_t i = 0; i < p->h.target; i += BLOCK) {
-        /* The next rows before these are computed: the processor waits for memory and computes at once. */
-        widen_rows(s, ring, src, first + i + BLOCK + 2, first + i + 2 * BLOCK + 2);
+    for (int64_t i = 0; i < p->h.target; i += BLOCK, dst += BLOCK * p->target.h) {
+        const uint16_t *rows[BLOCK + 2];
         for (int r = 0; r < BLOCK + 2; r++) {
             const int64_t row = first + i + r;
-            rows[r] = (row < 0 || row >= p->h.source ? zeros : ring + row % RING * s->row) + s->pad + p->w.first;
+            const bool there = row >= 0 && row < p->h.source;
+            rows[r] = there ? src + row * p->source.h : s->zeros;
+            for (int64_t j = 0; there && r < BLOCK && j < p->w.source; j += LINE) /* what follows it */
+                __builtin_prefetch(rows[r] + j + 2 * BLOCK * p->source.h, 0, 2);
         }
-        block_rows(dst + i * p->target.h, p->target.h, p->h.target - i, p->w.target, rows, w);
+        wide_rows(dst, p->target.h, p->h.target - i, 0, width - rest, rows, shift, p->w.source, w);
+        narrow_rows(dst, p->target.h, p->h.target - i, width - rest, width, rows, shift, p->w.source, w);
     }
 }
 
 static void planes_chunk(void *ctx, int64_t chunk, int worker) {
     const half_pass *s = ctx;
+    (void)worker;
     const int64_t channels = s->p->target_channels, end = ct__min64((chunk + 1) * s->chunk, s->p->batch * channels);
-    for (int64_t i = chunk * s->chunk; i < end; i++)
-        plane(s, i / channels, i % channels, s->workers + worker * (RING + 1) * s->row);
+    for (int64_t i = chunk * s->chunk; i < end; i++) plane(s, i / channels, i % channels);
 }
 
 /* ---- Pixels: vectors of 32 channels, those of even and of odd number apart ---- */
 
 SIMD_INLINE DEPTHWISE_BF16 void store_pixel(uint16_t *to, __m512 even, __m512 odd, bool stream) {
-    const __m512i order =
-        _mm512_add_epi32(_mm512_set1_epi32(16 << 16),
-                         _mm512_mullo_epi32(_mm512_set1_epi32(0x10001),
-                                            _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)));
+    const __m512i order = _mm512_loadu_epi16(interleaved);
     const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(odd, even); /* even ones below */
     const __m512i v = _mm512_permutexvar_epi16(order, both);
     if (stream) _mm512_stream_si512((void *)to, v);
@@ -250,11 +225,9 @@ size_t CT_ISA_FN(ct__depthwise_bf16)(const depthwise_pass *p, bool pixels, void 
         return 0;
     }
     s.chunk = ct__max64(1, ct__grain(16384) / ct__max64(1, p->h.target * p->w.target));
-    s.pad = depthwise_up(ct__max64(0, -p->w.first), 16);
-    s.row = s.pad + depthwise_up(ct__max64(p->w.source, depthwise_up(p->w.target, 16) + p->w.first + 2), 16);
-    const size_t bytes = (size_t)(ct__threads() * (RING + 1) * s.row) * sizeof(float);
+    const size_t bytes = (size_t)(p->w.source + p->w.target + 8 * LINE) * sizeof *s.zeros;
     if (!scratch) return bytes;
-    s.workers = memset(scratch, 0, bytes); /* the padding of rows */
+    s.zeros = memset(scratch, 0, bytes);
     ct__parallel((p->batch * p->target_channels + s.chunk - 1) / s.chunk, planes_chunk, &s);
     return 0;
 }

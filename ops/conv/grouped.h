@@ -61,28 +61,29 @@ void CT_ISA_FN(ct__grouped_pass)(const grouped_pass *pass, void *scratch);
 size_t CT_ISA_FN(ct__grouped_weight_bytes)(const grouped_pass *pass);
 void CT_ISA_FN(ct__grouped_weight)(const grouped_pass *pass, void *weight, void *bias_grad, void *scratch);
 
+#if VF32_LANES >= 8
+/* By Winograd: the pass, or where `weight` is given the weight gradient. Bytes of scratch where there is none yet. */
+bool CT_ISA_FN(ct__grouped_winograd_can)(const grouped_pass *pass);
+size_t CT_ISA_FN(ct__grouped_winograd)(const grouped_pass *pass, void *weight, float *bias_grad, void *scratch);
+#endif
+
 /* dst[j * step + i] = src[i * src_step + j] for i, j < 8. */
 static inline void grouped_turn_eight(float *dst, int64_t step, const float *src, int64_t src_step) {
 #if VF32_LANES >= 8
-    __m256 a[8], b[8];
-#pragma GCC unroll 8
-    for (int r = 0; r < 8; r++) a[r] = _mm256_loadu_ps(src + r * src_step);
-#pragma GCC unroll 4
-    for (int r = 0; r < 8; r += 2) {
-        b[r] = _mm256_unpacklo_ps(a[r], a[r + 1]);
-        b[r + 1] = _mm256_unpackhi_ps(a[r], a[r + 1]);
-    }
+    /* Halves of rows r and r + 4 side by side as they are loaded: four by four in each half are left to exchange. */
 #pragma GCC unroll 2
-    for (int r = 0; r < 8; r += 4) {
-        a[r] = _mm256_shuffle_ps(b[r], b[r + 2], 0x44);
-        a[r + 1] = _mm256_shuffle_ps(b[r], b[r + 2], 0xee);
-        a[r + 2] = _mm256_shuffle_ps(b[r + 1], b[r + 3], 0x44);
-        a[r + 3] = _mm256_shuffle_ps(b[r + 1], b[r + 3], 0xee);
-    }
+    for (int c = 0; c < 8; c += 4, dst += 4 * step) {
+        __m256 a[4];
 #pragma GCC unroll 4
-    for (int c = 0; c < 4; c++) {
-        _mm256_storeu_ps(dst + c * step, _mm256_permute2f128_ps(a[c], a[4 + c], 0x20));
-        _mm256_storeu_ps(dst + (4 + c) * step, _mm256_permute2f128_ps(a[c], a[4 + c], 0x31));
+        for (int r = 0; r < 4; r++)
+            a[r] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(src + r * src_step + c)),
+                                        _mm_loadu_ps(src + (4 + r) * src_step + c), 1);
+        const __m256 b0 = _mm256_unpacklo_ps(a[0], a[1]), b1 = _mm256_unpackhi_ps(a[0], a[1]);
+        const __m256 b2 = _mm256_unpacklo_ps(a[2], a[3]), b3 = _mm256_unpackhi_ps(a[2], a[3]);
+        _mm256_storeu_ps(dst, _mm256_shuffle_ps(b0, b2, 0x44));
+        _mm256_storeu_ps(dst + step, _mm256_shuffle_ps(b0, b2, 0xee));
+        _mm256_storeu_ps(dst + 2 * step, _mm256_shuffle_ps(b1, b3, 0x44));
+        _mm256_storeu_ps(dst + 3 * step, _mm256_shuffle_ps(b1, b3, 0xee));
     }
 #else
     for (int i = 0; i < 8; i++)

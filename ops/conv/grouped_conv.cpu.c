@@ -54,22 +54,30 @@ const char *CT_ISA_FN(ct__grouped_can)(const ct_call *call) {
     return NULL;
 }
 
-size_t CT_ISA_FN(ct__grouped_scratch)(const ct_call *call) {
+/* Every way of a call; without scratch: how many bytes of it. */
+static size_t go(const ct_call *call, void *scratch) {
     ct_conv_problem p;
     grouped_pass pass;
     ct__conv_problem(call, &p);
     make_pass(&p, &pass);
-    return p.kind == CT_CONV_WEIGHT_GRAD ? CT_ISA_FN(ct__grouped_weight_bytes)(&pass)
-                                         : CT_ISA_FN(ct__grouped_pass_bytes)(&pass);
+#if VF32_LANES >= 8
+    if (!p.exact && CT_ISA_FN(ct__grouped_winograd_can)(&pass))
+        return CT_ISA_FN(ct__grouped_winograd)(&pass, p.kind == CT_CONV_WEIGHT_GRAD ? p.w : NULL, p.bias_grad, scratch);
+#endif
+    if (p.kind == CT_CONV_WEIGHT_GRAD) {
+        if (!scratch) return CT_ISA_FN(ct__grouped_weight_bytes)(&pass);
+        CT_ISA_FN(ct__grouped_weight)(&pass, p.w, p.bias_grad, scratch);
+    } else {
+        if (!scratch) return CT_ISA_FN(ct__grouped_pass_bytes)(&pass);
+        CT_ISA_FN(ct__grouped_pass)(&pass, scratch);
+    }
+    return 0;
 }
+
+size_t CT_ISA_FN(ct__grouped_scratch)(const ct_call *call) { return go(call, NULL); }
 
 bool CT_ISA_FN(ct__grouped_run)(const ct_call *call, ct_stream *stream) {
     (void)stream;
-    ct_conv_problem p;
-    grouped_pass pass;
-    ct__conv_problem(call, &p);
-    make_pass(&p, &pass);
-    if (p.kind == CT_CONV_WEIGHT_GRAD) CT_ISA_FN(ct__grouped_weight)(&pass, p.w, p.bias_grad, call->scratch);
-    else CT_ISA_FN(ct__grouped_pass)(&pass, call->scratch);
+    go(call, call->scratch);
     return true;
 }

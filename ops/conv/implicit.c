@@ -65,10 +65,11 @@ static void set_source(pass *s, int64_t *tables) {
     }
     from->kernel = s->kernel;
     from->last = ct__source_channels_last(from);
+    from->patches = ct__source_patches(from);
     ct__source_cut(from, CT__BLOCK_BYTES, g->batch * g->groups, CT__LEAST_CHUNKS, 0);
     const ct__taps *columns = &from->axis[2];
     s->sweep = OVER_CHANNELS;
-    if (from->last && columns->spacing == 1) s->sweep = OVER_ROW_CHANNELS;
+    if (from->patches || (from->last && columns->spacing == 1)) s->sweep = OVER_ROW_CHANNELS;
     if (!from->last && s->kernel->group == 1 && from->channels < columns->count / columns->phases) s->sweep = OVER_TAPS;
 }
 
@@ -99,7 +100,7 @@ static int64_t plan(pass *s, const ct_conv_problem *p, ct_gemm_activate activate
                   acc = ct__type_size(s->kernel->acc), groups = p->geometry.groups;
     const int64_t taps = from->axis[0].count * from->axis[1].count * from->axis[2].count;
     s->panels = ct__ceil_div(s->channels, width);
-    s->panel_bytes = ct__round_up(taps * from->padded * width * size, 64);
+    s->panel_bytes = ct__round_up(from->axis[0].count * from->axis[1].count * from->row_depth * width * size, 64);
     const int64_t blocks = p->geometry.batch * groups * from->axis[0].positions * from->line_blocks * from->segments;
     s->panel_groups = blocks >= CT__LEAST_CHUNKS ? 1 : ct__min(s->panels, ct__ceil_div(CT__LEAST_CHUNKS, blocks));
     s->per_group = ct__ceil_div(s->panels, s->panel_groups);
@@ -133,6 +134,21 @@ static int64_t combination(const ct__source *s, int64_t pd, int64_t ph, int64_t 
            ct__taps_of(d, pd) * (h->first[ph] * w->count + ct__taps_of(h, ph) * w->first[pw]);
 }
 
+/* A row of the kernel in the order of patches; what fills up the last group is zero. */
+static void pack_patches(const pass *s, const char *weight, char *dst, int64_t cols) {
+    const ct__source *from = &s->source;
+    const int64_t taps = from->axis[2].count, channels = from->channels, group = s->kernel->group,
+                  size = ct__type_size(from->type), width = ct__panel_width(s->kernel);
+    for (int64_t p = 0; p < from->row_depth; p++) {
+        const int64_t tap = from->last ? p / channels : p % taps, c = from->last ? p % channels : p / taps;
+        const char *src = weight + (from->axis[2].k[tap < taps ? tap : 0] * s->w_k[2] + c * s->w_from) * size;
+        char *to = dst + (p / group * width * group + p % group) * size;
+        for (int64_t j = 0; j < cols; j++, to += group * size, src += s->w_to * size)
+            if (p < taps * channels) memcpy(to, src, (size_t)size);
+            else memset(to, 0, (size_t)size);
+    }
+}
+
 /* The taps of one row of the kernel, in one panel. */
 static void pack_weight(void *ctx, int64_t chunk, int worker) {
     const pass *s = ctx;
@@ -148,6 +164,10 @@ static void pack_weight(void *ctx, int64_t chunk, int worker) {
     const char *weight =
         s->weight + (group * s->w_group + panel * width * s->w_to + d->k[di] * s->w_k[0] + h->k[hi] * s->w_k[1]) * size;
     char *to = s->packed + (group * s->panels + panel) * s->panel_bytes;
+    if (from->patches) {
+        pack_patches(s, weight, to + (di * h->count + hi) * from->row_depth * row, cols);
+        return;
+    }
     for (int64_t pw = 0; pw < w->phases; pw++) {
         const int64_t taps = ct__taps_of(w, pw), first = w->first[pw];
         char *dst = to + (combination(from, pd, ph, pw) + (td * ct__taps_of(h, ph) + th) * taps) * from->padded * row;
@@ -187,7 +207,10 @@ static int64_t list_runs(const pass *s, ct__run *runs, int64_t d, int64_t z, int
             const int64_t offset = rows->offset[rows->first[ph] + th], row = qh * rows->step + offset;
             if (row < 0 || row >= rows->source) continue;
             const int64_t a = td * from->slice_bytes + ((qh - h) * rows->step + offset - rows->low) * row_bytes;
-            const int64_t b = (combination(from, pd, ph, pw) + (td * nh + th) * nw) * from->padded * b_row;
+            const int64_t b =
+                from->patches
+                    ? ((slices->first[pd] + td) * rows->count + rows->first[ph] + th) * from->row_depth * b_row
+                    : (combination(from, pd, ph, pw) + (td * nh + th) * nw) * from->padded * b_row;
             switch (s->sweep) {
             case OVER_ROW_CHANNELS: runs[n++] = (ct__run){a + (columns->offset[first] - columns->low) * unit, b}; break;
             case OVER_CHANNELS:
@@ -243,7 +266,7 @@ static void compute_line(const pass *s, place *at, const ct__local *local, char 
     const int64_t c_position = s->direct ? s->to.s[2] * acc : width * acc;
     const char *b = s->packed + (at->group * s->panels + panel) * s->panel_bytes;
     ct__tile t = {.b = b, .b_step = width * groups * ct__type_size(kernel->packed), .cols = (int)have, .runs = runs};
-    t.a_row = columns->step * unit;
+    t.a_row = (from->patches ? 1 : columns->step) * unit;
     t.c_row = columns->by * c_position;
     t.far_c = s->direct && !(s->lines_first && z > at->first);
     char *result = s->result + (line + z0 * s->to.s[2] + panel * width * s->to.c) * size;
@@ -252,13 +275,14 @@ static void compute_line(const pass *s, place *at, const ct__local *local, char 
         t.n_runs = list_runs(s, runs, at->d, z, at->h, pw);
         t.a_step = s->sweep == OVER_TAPS ? columns->spacing * unit : from->channel_bytes;
         t.k = (s->sweep == OVER_TAPS           ? taps
+               : from->patches                 ? from->row_depth
                : s->sweep == OVER_ROW_CHANNELS ? taps * from->padded
                                                : from->padded) /
               groups;
         if (t.n_runs == 0) t.k = 0; /* no window comes here */
         const int64_t rows = ct__ceil_div(outputs, ct__ceil_div(outputs, kernel->rows));
         for (int64_t q = 0; q < outputs; q += rows) {
-            t.a = local->data + q * columns->step * unit;
+            t.a = local->data + q * t.a_row;
             t.c = c + (pw + q * columns->by) * c_position;
             const int64_t high = ct__min(rows, outputs - q);
             if (s->lines_first && z + 1 < at->end) { /* the share of this tile in the next line */

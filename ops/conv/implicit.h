@@ -15,7 +15,7 @@ enum {
 /* What one tile goes over in the source: by k in the forward pass and the input gradient, by rows in the weight gradient. */
 typedef enum ct__sweep {
     OVER_CHANNELS,     /* of one tap */
-    OVER_ROW_CHANNELS, /* of all taps of a row: they lie side by side */
+    OVER_ROW_CHANNELS, /* of all taps of a row: they lie side by side, or were laid so (patches) */
     OVER_TAPS,         /* of a row, in one channel */
 } ct__sweep;
 
@@ -38,7 +38,8 @@ static inline int64_t ct__taps_outputs(const ct__taps *t, int64_t phase) {
 static inline int64_t ct__taps_of(const ct__taps *t, int64_t phase) { return t->first[phase + 1] - t->first[phase]; }
 
 /* A source, how it is cut into blocks, and how a block lies in the buffer: channels innermost, or planes of pixels, each
- * element a unit of `group` channels. A block is one position of axis 0, `lines` outputs of axis 1, `segment` of axis 2. */
+ * element a unit of `group` channels. Where channels are few, patches: for every output of a line what its window sees of a
+ * row, [tap][channel] or, from planes, [channel][tap], filled up to whole groups once instead of for each tap. A block is one position of axis 0, `lines` outputs of axis 1, `segment` of axis 2. */
 typedef struct ct__source {
     const ct__kernel *kernel;
     const char *data;
@@ -47,10 +48,12 @@ typedef struct ct__source {
     int64_t channels; /* of one group */
     ct__taps axis[3];
     int64_t lines, segment, line_blocks, segments;
+    bool patches;
     bool along_pixels;                   /* the sums go over pixels: rows of a tile are channels */
     bool borrowed;                       /* blocks need no copy: tiles read them where they lie */
     bool last;                           /* channels innermost */
     int64_t padded, slices, rows, width; /* sizes of the buffer; padded in channels */
+    int64_t row_depth;                   /* elements of k that a row of taps has */
     /* Bytes from one source column, row, slice or group of channels of the block to the next. */
     int64_t unit, row_bytes, slice_bytes, channel_bytes;
     int64_t bytes;
@@ -70,6 +73,8 @@ void ct__taps_make(ct__taps *taps, const ct_window *w, int a, bool transposed, i
 
 /* Which way the buffer lies: as the source does, or, for pairs of channels, whichever way they can be paired. */
 bool ct__source_channels_last(const ct__source *s);
+/* Whether patches are better. */
+bool ct__source_patches(const ct__source *s);
 /* Chooses lines and segment: the buffer within `bytes`, at least `blocks` blocks in all images if there is that much, no
  * more than `pixels` outputs in a block (0: any number). */
 void ct__source_cut(ct__source *s, int64_t bytes, int64_t images, int64_t blocks, int64_t pixels);

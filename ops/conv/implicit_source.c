@@ -83,16 +83,17 @@ static void measure(ct__source *s) {
     s->padded = ct__round_up(s->channels, group);
     s->slices = most_taps(&s->axis[0]);
     s->rows = reach(&s->axis[1], s->lines);
-    s->width = reach(&s->axis[2], s->segment);
+    s->width = s->patches ? s->segment : reach(&s->axis[2], s->segment);
+    s->row_depth = s->patches ? ct__round_up(s->axis[2].count * s->channels, group) : s->axis[2].count * s->padded;
     /* Planes an odd number of lines apart fall on different sets of the cache. */
     const int64_t line = 64 / (size * group);
     int64_t plane = ct__round_up(s->slices * s->rows * s->width, line);
     if (plane / line % 2 == 0) plane += line;
-    s->unit = size * (s->last ? s->padded : group);
+    s->unit = size * (s->patches ? s->row_depth : s->last ? s->padded : group);
     s->row_bytes = s->width * s->unit;
     s->slice_bytes = s->rows * s->row_bytes;
-    s->channel_bytes = size * group * (s->last ? 1 : plane);
-    s->bytes = s->last ? s->slices * s->slice_bytes : s->padded / group * s->channel_bytes;
+    s->channel_bytes = size * group * (s->last || s->patches ? 1 : plane);
+    s->bytes = s->last || s->patches ? s->slices * s->slice_bytes : s->padded / group * s->channel_bytes;
     s->bytes = ct__round_up(s->bytes + 64, 64); /* a unit past the end may be asked for, never used */
 }
 
@@ -100,6 +101,14 @@ bool ct__source_channels_last(const ct__source *s) {
     const int64_t pixel = s->strides.s[2];
     if (s->kernel->group > 1 && pixel != 1) return true;
     return s->strides.c == 1 && (s->channels > 1 || pixel != 1);
+}
+
+bool ct__source_patches(const ct__source *s) {
+    const ct__taps *columns = &s->axis[2];
+    return s->kernel->group > 1 && s->type == s->kernel->packed && ct__type_size(s->type) == 2 && s->channels < 8 &&
+           columns->count > 1 && columns->phases == 1 && columns->by == 1 && columns->spacing == 1 &&
+           (s->last ? s->channels % s->kernel->group != 0 && s->strides.c == 1 && s->strides.s[2] == s->channels
+                    : s->strides.s[2] == 1);
 }
 
 /* Halves a count down to pieces of even size, multiples of `unit` but the last. */
@@ -128,7 +137,7 @@ static void borrow(ct__source *s) {
     const bool lies = s->last ? s->strides.c == 1 && s->padded == s->channels &&
                                     (s->strides.s[2] == s->channels || columns->count == 1)
                               : s->along_pixels && s->kernel->group == 1 && s->strides.s[2] == 1;
-    s->borrowed = lies && s->type == s->kernel->packed && s->slices == 1 && columns->low == 0 &&
+    s->borrowed = lies && !s->patches && s->type == s->kernel->packed && s->slices == 1 && columns->low == 0 &&
                   reach(columns, ct__taps_outputs(columns, 0)) <= columns->source &&
                   !crowded(apart * size, s->kernel->rows);
     if (!s->borrowed) return;
@@ -204,6 +213,35 @@ static void load_row(const ct__source *s, const char *from, char *to, int64_t be
     }
 }
 
+/* The patches of one row of the source, of outputs whose first tap looks at `column`, `column` + step and so on. */
+static void load_patches(const ct__source *s, const char *from, char *to, int64_t column, int64_t outputs) {
+    enum { HALF = 2 };
+    const ct__taps *columns = &s->axis[2];
+    const int64_t pixel = s->strides.s[2] * HALF, pieces = s->last ? 1 : s->channels, bytes = columns->count * pixel,
+                  apart = s->strides.c * HALF, all = columns->source * pixel;
+    ct__kernel single = *s->kernel;
+    single.group = 1;
+    for (int64_t q = 0; q < outputs; q++) {
+        const int64_t at = (column + q * columns->step) * pixel, room = all - bytes - at;
+        const int64_t inside = at >= 0 && room >= 0 ? ct__min(outputs - q, room / (columns->step * pixel) + 1) : 0;
+        for (int64_t c = 0; c < pieces; c++) { /* in this order: what fills up a piece gives way to the next */
+            const char *piece = from + c * apart + at;
+            char *dst = to + q * s->unit + c * bytes;
+            if (inside) {
+                const ct__matrix src = {piece, s->type, columns->step * pixel / HALF, 1};
+                const bool full = c == pieces - 1 && pieces * bytes == s->unit;
+                ct__gemm_isa->pack_a(full ? &single : s->kernel, &src, dst, s->unit / HALF, false, inside,
+                                     bytes / HALF);
+                continue;
+            }
+            memset(dst, 0, (size_t)(s->unit - c * bytes));
+            for (int64_t i = 0; i < bytes; i += HALF)
+                if (at + i >= 0 && at + i < all) memcpy(dst + i, piece + i, HALF);
+        }
+        if (inside) q += inside - 1;
+    }
+}
+
 void ct__source_load(const ct__source *s, ct__local *local, int64_t n, int64_t g, int64_t d, int64_t h, int64_t w) {
     const ct__taps *depth = &s->axis[0], *rows = &s->axis[1], *columns = &s->axis[2];
     const int64_t size = ct__type_size(s->type), phase = d % depth->by, q = d / depth->by;
@@ -219,14 +257,15 @@ void ct__source_load(const ct__source *s, ct__local *local, int64_t n, int64_t g
     const int64_t begin = column0 < 0 ? ct__min(-column0, s->width) : 0;
     int64_t end = ct__min(s->width, columns->source - column0);
     if (end < begin) end = begin;
-    if (local->begin != begin || local->end != end) { /* what is padding stays zero from then on */
+    if (!s->patches && (local->begin != begin || local->end != end)) { /* what is padding stays zero from then on */
         memset(local->buffer, 0, (size_t)s->bytes);
         local->begin = begin, local->end = end;
     }
-    if (begin == end) return;
+    if (begin == end && !s->patches) return;
     const int64_t count = reach(rows, ct__min(s->lines, ct__taps_outputs(rows, 0) - h));
-    const char *image =
-        s->data + (n * s->strides.n + g * s->channels * s->strides.c + (column0 + begin) * s->strides.s[2]) * size;
+    const int64_t outputs = ct__min(s->segment, ct__taps_outputs(columns, 0) - w);
+    const char *image = s->data + (n * s->strides.n + g * s->channels * s->strides.c) * size;
+    if (!s->patches) image += (column0 + begin) * s->strides.s[2] * size;
     for (int64_t t = depth->first[phase]; t < depth->first[phase + 1]; t++) {
         const int64_t slice = q * depth->step + depth->offset[t];
         if (slice < 0 || slice >= depth->source) continue;
@@ -234,8 +273,9 @@ void ct__source_load(const ct__source *s, ct__local *local, int64_t n, int64_t g
         for (int64_t row = 0; row < count; row++) {
             const int64_t from = row0 + row;
             if (from < 0 || from >= rows->source || !row_used(rows, row)) continue;
-            load_row(s, image + (slice * s->strides.s[0] + from * s->strides.s[1]) * size, to + row * s->row_bytes,
-                     begin, end);
+            const char *line = image + (slice * s->strides.s[0] + from * s->strides.s[1]) * size;
+            if (s->patches) load_patches(s, line, to + row * s->row_bytes, column0, outputs);
+            else load_row(s, line, to + row * s->row_bytes, begin, end);
         }
     }
 }
@@ -253,7 +293,8 @@ void ct__source_ahead(const ct__source *s, ct__ahead *a, int64_t n, int64_t g, i
     while (slice < 0) slice += depth->spacing;
     if (slice >= end) return;
     const int64_t column = s->segments > 1 ? w * columns->step : 0,
-                  width = s->segments > 1 ? ct__min(s->width, columns->source - column) : columns->source;
+                  width =
+                      s->segments > 1 ? ct__min(reach(columns, s->segment), columns->source - column) : columns->source;
     a->data = s->data + (n * s->strides.n + g * s->channels * s->strides.c + slice * s->strides.s[0] +
                          first * s->strides.s[1] + column * s->strides.s[2]) *
                             size;

@@ -1,21 +1,26 @@
-/* Winograd F(4x4,3x3) and F(2x2,5x5) in f32, what its files share: the transforms, tiles of images gathered with their
- * padding, and the products of the transformed domain on the engine's register tile. Private to ops/conv; included once
- * per ISA.
+/* Winograd F(4x4,3x3), F(2x2,5x5) and F(5x5,2x2) in f32, what its files share: the transforms, tiles of images gathered with
+ * their padding, and the products of the transformed domain on the engine's register tile. Private to ops/conv; included
+ * once per ISA.
  *
  * 4x4 outputs of a 3x3 kernel are computed from 6x6 inputs with 36 products a channel instead of 144, 2x2 outputs of a 5x5
- * kernel with 36 instead of 100:
+ * kernel or 5x5 outputs of a 2x2 kernel with 36 instead of 100:
  *     Y = A^T [ (G g G^T) . (B^T d B) ] A
  * summed over channels inside the brackets, so that the sums are 36 matrix products. The interpolation points are
  * 0, +-5/8, +-3/2 and infinity: their coefficients are exact in f32, and they err half as much as 0, +-1, +-2. Line p of A
  * holds the powers of point p, as many as a tile has outputs; line p of G the powers up to the kernel's size, scaled; B does
  * not depend on how the 6 divide.
  *
+ * A kernel of taps x stride along an axis is `stride` kernels of `taps`, each on its class of pixels: 4x4 with stride 2 is
+ * four of 2x2. The classes of x are further input channels, or, in the input gradient, those of y further output channels
+ * of the same tiles. So are the taps of a third axis.
+ *
  * Error against f64 for normal random data, relative to the root mean square of results with all their taps: root mean
- * square below 4.5e-7 + 7e-8 sqrt(C) for C channels, with 5x5 4.5e-7 + 8e-8 sqrt(C) (measured 4e-7 at 1, 8e-7 at 64, 1.5e-6
- * at 256; a direct f32 sum has 3e-7 at 64), and the worst of a million results below 12 times that; without fused
- * multiply-add half as much again. The gradients are the same products transposed and keep the bound, the input gradient
- * with C output channels, the weight gradient with C tiles; in the latter's corner taps, fourth powers both ways, the worst of
- * 5x5 may be 20 times. tests/test_winograd.c holds them to it. */
+ * square below 4.5e-7 + 7e-8 sqrt(C) for C channels, with all those further ones, with 5x5 and 2x2 4.5e-7 + 8e-8 sqrt(C)
+ * (measured 4e-7 at 1, 8e-7 at 64, 1.5e-6 at 256; a direct f32 sum has 3e-7 at 64), and the worst of a million results below
+ * 12 times that; without fused multiply-add half as much again. The gradients are the same products transposed and keep the
+ * bound, the input gradient with C output channels, the weight gradient with C tiles. Where fourth powers come both ways, in
+ * the corners of 5x5 results and of the weight gradient of 5x5, the worst may be 20 times. tests/test_winograd.c holds them
+ * to it. */
 #ifndef COTANGENT_OPS_CONV_WINOGRAD_H
 #define COTANGENT_OPS_CONV_WINOGRAD_H
 
@@ -25,9 +30,6 @@
 #include "ops/conv/winograd_run.h"
 
 enum { WINOGRAD_IN = 6, WINOGRAD_POINTS = 36, LANES = VF32_LANES };
-
-/* Results of a tile, and places from one tile to the next, along an axis: 4 or 2. */
-static inline int64_t winograd_step(const winograd_pass *pass) { return WINOGRAD_IN + 1 - pass->kernel; }
 
 /* ---- The transforms of one line ---- */
 
@@ -125,25 +127,29 @@ SIMD_INLINE void collect_square(float *dst, int64_t row, int64_t col, const floa
         collect(dst + i * row, col, half + i * WINOGRAD_IN * LANES, LANES, count, weights, bias);
 }
 
-/* ---- Tiles of an image ---- */
+/* ---- What a pass goes over ---- */
 
-/* An image seen with a dilation's phase taken out: what the tiles cover has plain windows. */
-typedef struct winograd_plane {
-    const float *data; /* of image 0, channel 0, row 0, column 0 */
-    int64_t n, c, h, w;
+/* An image as tiles see it, of a dilation one phase. Where an axis has a stride, the image with more pixels is spread: its
+ * pixels r, r + spread, r + 2 spread ... of a tile are class r, a tile of its own, and the classes are further channels. */
+typedef struct winograd_image {
+    float *data; /* of image 0, channel 0, plane 0, row 0, column 0 */
+    int64_t n, c, d, h, w;
+    int64_t fold; /* images that are planes of one in memory */
     int64_t height, width;
-    int64_t step; /* rows from one tile to the next */
-} winograd_plane;
+    int64_t before[2]; /* tile 0 begins at pixel -before */
+    int64_t spread[2];
+    int64_t step[2]; /* pixels from one tile to the next */
+} winograd_image;
 
-/* Tiles are counted over images, rows and columns. */
-typedef struct winograd_tiles {
-    int64_t rows, cols, count, step;
-} winograd_tiles;
-
-static inline winograd_tiles winograd_tile(int64_t batch, int64_t height, int64_t width, int64_t step) {
-    const int64_t rows = ct__ceil_div(height, step), cols = ct__ceil_div(width, step);
-    return (winograd_tiles){rows, cols, batch * rows * cols, step};
+static inline float *winograd_plane(const winograd_image *x, int64_t image, int64_t plane) {
+    return x->data + image / x->fold * x->n + (image % x->fold + plane) * x->d;
 }
+static inline int64_t winograd_classes(const winograd_image *x) { return x->spread[0] * x->spread[1]; }
+
+/* Tiles of a plane are counted over images, rows and columns. */
+typedef struct winograd_tiles {
+    int64_t rows, cols, count;
+} winograd_tiles;
 
 /* A run of neighbours in one row of tiles. */
 typedef struct winograd_run {
@@ -156,16 +162,54 @@ static inline winograd_run winograd_next_run(const winograd_tiles *tiles, int64_
     return r;
 }
 
+/* One phase of a pass. Taps along depth are further input channels: they look at other planes of x, transformed once for
+ * all results that see them. */
+typedef struct winograd_frame {
+    const winograd_pass *pass;
+    int taps; /* of a class, along height and width: 2, 3 or 5 */
+    int step; /* results of a tile along an axis: 7 - taps */
+    winograd_image x, y, residual;
+    winograd_tiles tiles;    /* of one plane of results and of every image */
+    int64_t planes, sources; /* of results, of x */
+    int64_t most_sources;    /* of x in any phase */
+    int64_t before;          /* of the depth */
+} winograd_frame;
+
+/* In winograd.cpu.c. Phases: their number along an axis; the first is the largest. */
+int64_t CT_ISA_FN(ct__winograd_phases)(const winograd_pass *pass, int axis);
+void CT_ISA_FN(ct__winograd_take_phase)(winograd_frame *frame, const winograd_pass *pass, const int64_t phase[3]);
+
+/* The plane of x that tap k of the depth sees from result plane d, or -1; and planes [*low, *end) that results [d0, d1) see. */
+static inline int64_t winograd_source(const winograd_frame *f, int64_t d, int64_t k) {
+    const int64_t stride = f->pass->stride[0];
+    int64_t at = f->pass->turned ? d + f->pass->kernel[0] - 1 - f->before - k : d * stride + k - f->before;
+    if (f->pass->turned && stride > 1) at = at % stride ? -1 : at / stride;
+    return at < f->sources ? at : -1; /* negative: outside as well */
+}
+static inline void winograd_sources(const winograd_frame *f, int64_t d0, int64_t d1, int64_t *low, int64_t *end) {
+    const int64_t stride = f->pass->stride[0], turned = f->pass->turned;
+    *low = ct__max64(0, (turned ? d0 : d0 * stride) - f->before);
+    *end = ct__max64(0, (turned ? d1 - 1 : (d1 - 1) * stride) - f->before + f->pass->kernel[0]);
+    if (turned) *low = ct__ceil_div(*low, stride), *end = ct__ceil_div(*end, stride);
+    *end = ct__min(*end, f->sources);
+}
+/* As many as there are at most for `planes` results. */
+static inline int64_t winograd_slots(const winograd_frame *f, int64_t planes) {
+    const int64_t stride = f->pass->stride[0], more = f->pass->kernel[0] - 1;
+    return ct__min(f->most_sources,
+                   f->pass->turned ? (planes - 1 + more) / stride + 1 : (planes - 1) * stride + more + 1);
+}
+
 /* The engine's transpose of floats, in one copy; row distances in bytes. */
 static __attribute__((noinline)) void winograd_turn(char *dst, int64_t dst_row, const char *src, int64_t src_row,
                                                     int64_t rows, int64_t cols, int64_t width) {
     transpose(dst, dst_row, src, src_row, rows, cols, width, 4);
 }
 
-/* dst[(i * cols + j) * LANES + l] = image[channel + l][row + i][col + j], zero outside the image and past `lanes`. */
-static __attribute__((noinline)) void winograd_gather(float *dst, const winograd_plane *x, int64_t image,
-                                                      int64_t channel, int lanes, int64_t row, int64_t rows,
-                                                      int64_t col, int64_t cols) {
+/* dst[(i * cols + j) * LANES + l] = plane[channel + l][row + i][col + j], zero outside the image and past `lanes`; plane
+ * points at the first channel. */
+static __attribute__((noinline)) void winograd_gather(float *dst, const winograd_image *x, const float *plane,
+                                                      int lanes, int64_t row, int64_t rows, int64_t col, int64_t cols) {
     const int64_t first = ct__max64(0, -col), end = ct__min(cols, x->width - col);
     for (int64_t i = 0; i < rows; i++, dst += cols * LANES) {
         if (row + i < 0 || row + i >= x->height || end <= first) {
@@ -174,17 +218,17 @@ static __attribute__((noinline)) void winograd_gather(float *dst, const winograd
         }
         if (first > 0) memset(dst, 0, (size_t)(first * LANES) * sizeof *dst);
         if (end < cols) memset(dst + end * LANES, 0, (size_t)((cols - end) * LANES) * sizeof *dst);
-        const float *src = x->data + image * x->n + channel * x->c + (row + i) * x->h + (col + first) * x->w;
+        const float *src = plane + (row + i) * x->h + (col + first) * x->w;
         float *to = dst + first * LANES;
         const int64_t count = end - first;
         if (x->c == 1) {
             for (int64_t j = 0; j < count; j++) vf32_store(to + j * LANES, vf32_load_n(src + j * x->w, lanes));
         } else if (x->w == 1) {
             /* The rows of the next tiles below: pieces too short for the hardware to see coming. */
-            if (i >= rows - x->step)
+            if (i >= rows - x->step[0])
                 for (int l = 0; l < lanes; l++)
                     for (int64_t j = 0; j < count; j += 16)
-                        __builtin_prefetch(src + l * x->c + j + x->step * x->h, 0, 2);
+                        __builtin_prefetch(src + l * x->c + j + x->step[0] * x->h, 0, 2);
             winograd_turn((char *)to, LANES * 4, (const char *)src, x->c * 4, lanes, count, LANES);
         } else {
             for (int64_t j = 0; j < count; j++)
@@ -193,18 +237,19 @@ static __attribute__((noinline)) void winograd_gather(float *dst, const winograd
     }
 }
 
-/* Where the transformed tiles of a run of tiles go: point p of tile t, channel c is at p * point + t * tile + c. */
+/* Where transformed tiles go: point p of tile t, class k and channel c is at p * point + k * klass + t * tile + c. */
 typedef struct winograd_points {
     float *data;
-    int64_t point, tile;
+    int64_t point, klass, tile;
 } winograd_points;
 
-/* Columns that `tiles` neighbours look at. */
-static inline int64_t winograd_span(int64_t tiles, int64_t step) { return tiles * step + WINOGRAD_IN - step; }
+/* Pixels along an axis that `tiles` neighbours look at. */
+static inline int64_t winograd_span(const winograd_image *x, int axis, int64_t tiles) {
+    return (tiles - 1) * x->step[axis] + WINOGRAD_IN * x->spread[axis];
+}
 
-/* The input transform of tiles [first, end), in winograd.cpu.c; band: scratch for 6 x winograd_span(a row) vectors. */
-void CT_ISA_FN(ct__winograd_transform_tiles)(const winograd_points *v, const winograd_plane *x, int64_t channels,
-                                             const winograd_tiles *tiles, int64_t before_h, int64_t before_w,
+/* The input transform of tiles [first, end) of a plane; band: scratch for the vectors of one row of them. */
+void CT_ISA_FN(ct__winograd_transform_tiles)(const winograd_points *v, const winograd_frame *frame, int64_t plane,
                                              int64_t first, int64_t end, float *band);
 
 /* An odd number of cache lines, so that neither points nor rows fall on each other's places in the cache. */
@@ -212,7 +257,8 @@ static inline int64_t winograd_odd(int64_t floats) { return (ct__ceil_div(floats
 
 /* ---- Products ---- */
 
-/* C (+)= A B for `rows` rows and one panel of B, k deep; A by byte strides, C rows c_row bytes apart. */
+/* C (+)= A B for `rows` rows and `vecs` vectors of one panel of B, over runs of k; A by byte strides, C rows c_row bytes
+ * apart. */
 typedef struct winograd_product {
     const ct__kernel *kernel;
     int64_t rows, tile_rows, k;
@@ -220,8 +266,11 @@ typedef struct winograd_product {
     int64_t a_row, a_step;
     const float *b;
     int64_t b_step;
+    const ct__run *runs;
+    int64_t n_runs;
     float *c;
     int64_t c_row;
+    int vecs;
     bool accumulate;
 } winograd_product;
 
@@ -229,14 +278,20 @@ static inline void winograd_multiply(const winograd_product *p) {
     const ct__kernel *kernel = p->kernel;
     ct__tile t = {.a_row = p->a_row, .a_step = p->a_step, .b = p->b, .b_step = p->b_step, .c_row = p->c_row};
     t.k = p->k;
-    t.cols = (int)ct__panel_width(kernel);
+    t.runs = p->runs, t.n_runs = p->n_runs;
+    t.cols = kernel->lanes * p->vecs;
     t.accumulate = p->accumulate;
     for (int64_t i = 0; i < p->rows; i += p->tile_rows) {
         const int64_t rows = ct__min(p->tile_rows, p->rows - i);
         t.a = (const char *)p->a + i * p->a_row;
         t.c = (char *)p->c + i * p->c_row;
-        kernel->tiles[(kernel->vecs - 1) * 2][rows - 1](&t);
+        kernel->tiles[(p->vecs - 1) * 2][rows - 1](&t);
     }
+}
+
+/* Vectors of a panel that hold columns. */
+static inline int winograd_panel_vecs(const ct__kernel *kernel, int64_t columns, int64_t panel) {
+    return (int)ct__min(kernel->vecs, ct__ceil_div(columns, kernel->lanes) - panel * kernel->vecs);
 }
 
 /* Rows of a register tile, evened out over `rows`. */

@@ -9,7 +9,6 @@ static void forward_pass(const ct_conv_problem *p, winograd_pass *w) {
     *w = (winograd_pass){.batch = g->batch,
                          .in_channels = g->in_channels,
                          .out_channels = g->out_channels,
-                         .kernel = (int)g->window.kernel[1],
                          .x = p->x,
                          .x_step = g->x,
                          .w = p->w,
@@ -23,20 +22,21 @@ static void forward_pass(const ct_conv_problem *p, winograd_pass *w) {
                          .residual = p->residual,
                          .residual_step = p->residual_strides,
                          .activate = CT_ISA_FN(ct__activation)(CT_F32, p->activation)};
-    for (int a = 0; a < 2; a++) {
-        w->in[a] = g->window.in[1 + a];
-        w->out[a] = g->window.out[1 + a];
-        w->before[a] = g->window.before[1 + a];
-        w->dilation[a] = g->window.dilation[1 + a];
-        w->w_k[a] = g->w.k[1 + a];
+    for (int a = 0; a < 3; a++) {
+        w->in[a] = g->window.in[a];
+        w->out[a] = g->window.out[a];
+        w->kernel[a] = g->window.kernel[a];
+        w->stride[a] = g->window.stride[a];
+        w->dilation[a] = g->window.dilation[a];
+        w->before[a] = g->window.before[a];
+        w->w_k[a] = g->w.k[a];
     }
 }
 
-/* dx[i] = sum over k of dy[i + before - k d] w[k], which with k = K - 1 - k' is a convolution of dy padded by
- * (K - 1) d - before. */
 static void input_pass(const ct_conv_problem *p, winograd_pass *w) {
     const ct_conv_geometry *g = &p->geometry;
     forward_pass(p, w);
+    w->turned = true;
     w->in_channels = g->out_channels;
     w->out_channels = g->in_channels;
     w->x = p->y;
@@ -45,12 +45,9 @@ static void input_pass(const ct_conv_problem *p, winograd_pass *w) {
     w->y_step = g->x;
     w->w_out = g->w.i;
     w->w_in = g->w.o;
-    for (int a = 0; a < 2; a++) {
-        w->in[a] = g->window.out[1 + a];
-        w->out[a] = g->window.in[1 + a];
-        w->before[a] = (w->kernel - 1) * w->dilation[a] - w->before[a];
-        w->w += (w->kernel - 1) * w->w_k[a];
-        w->w_k[a] = -w->w_k[a];
+    for (int a = 0; a < 3; a++) {
+        w->in[a] = g->window.out[a];
+        w->out[a] = g->window.in[a];
     }
 }
 
@@ -60,36 +57,46 @@ static void make_pass(const ct_call *call, ct_conv_problem *p, winograd_pass *w)
     else forward_pass(p, w);
 }
 
-/* Where it wins over the implicit product. Costs from measured times, in units of one direct sum a result, in * out channels
- * of it: a tile's products and its two transforms, and the transform of the weights, dearer when they leave the caches. */
-typedef struct costs {
-    double products, transforms, weights, weight_sums;
-    int64_t cached; /* bytes of transformed weights up to which they are not dearer */
-    double dearer, direct;
-} costs;
-static const costs costs_3 = {2.5, 45, 18, 28, 24 << 20, 4, 0.85}, costs_5 = {1.35, 18, 45, 60, 4 << 20, 2, 0.95};
-
+/* Where it wins over the implicit product. Costs from measured times, in products of vectors of 16 floats: the products
+ * themselves, the transforms of vectors of channels, which come easier where channels are last, and of weights, dearer when
+ * these leave the caches; against the products of the sums, their stores, and the weights' way into panels. */
 static bool wins(const ct_conv_problem *p) {
     const ct_conv_geometry *g = &p->geometry;
     const ct_window *s = &g->window;
-    const bool large = s->kernel[1] == 5, turned = p->kind == CT_CONV_INPUT_GRAD;
-    const costs *cost = large ? &costs_5 : &costs_3;
-    const int64_t step = 7 - s->kernel[1];
-    double tiles = (double)g->batch, results = (double)g->batch;
+    const bool turned = p->kind == CT_CONV_INPUT_GRAD, gradient = p->kind == CT_CONV_WEIGHT_GRAD;
+    const bool last = g->channels_last, large = s->kernel[1] == 5;
+    const int64_t *const out = turned ? s->in : s->out, *const in = turned ? s->out : s->in;
+    const int64_t step = 7 - s->kernel[1] / s->stride[1], ins = turned ? g->out_channels : g->in_channels,
+                  outs = turned ? g->in_channels : g->out_channels;
+    if (ins == 0 || outs == 0) return false;
+    const double vectors_in = (double)((ins + 15) / 16), vectors_out = (double)((outs + 15) / 16);
+    const double strides = (double)(s->stride[1] * s->stride[2]), classes_in = turned ? 1 : strides,
+                 classes_out = turned ? strides : 1, taps = (double)(s->kernel[1] * s->kernel[2]);
+    double columns = (double)g->batch, pixels = (double)g->batch;
     for (int a = 1; a <= 2; a++) {
-        const int64_t d = s->dilation[a], out = turned ? s->in[a] : s->out[a];
-        tiles *= (double)(((out + d - 1) / d + step - 1) / step * ct__min64(d, out));
-        results *= (double)out;
+        const int64_t d = s->dilation[a], by = turned ? s->stride[a] : 1, size = (out[a] + d - 1) / d + by - 1;
+        columns *= (double)((size + step * by - 1) / (step * by) * ct__min64(d, out[a]));
+        pixels *= (double)out[a];
     }
-    const int64_t columns = turned ? g->in_channels : g->out_channels;
-    const double in = (double)(turned ? g->out_channels : g->in_channels), out = (double)columns;
-    /* Products are of whole panels, which the many tiles of 5x5 feel. */
-    const double wide = large ? (double)((columns + 31) / 32 * 32) : out;
-    double weights = p->kind == CT_CONV_WEIGHT_GRAD ? cost->weight_sums : cost->weights;
-    if (in * out * 144 > (double)cost->cached) weights *= cost->dearer;
-    return in > 0 && out > 0 &&
-           tiles * (cost->products * wide / out + cost->transforms * (in + wide) / (in * out)) + weights <
-               cost->direct * results;
+    const double planes = (double)out[0], depth = (double)s->kernel[0],
+                 sources = (double)ct__min64(in[0], out[0] * s->stride[0] + s->kernel[0] - 1),
+                 seen = turned ? depth / (double)s->stride[0] : depth; /* taps of the depth that a result has */
+    const double panels = 36 * strides * (double)ins * depth * vectors_out, bytes = 64 * panels;
+    const double products = columns * planes * 36 * strides * (double)ins * seen * vectors_out;
+    const double transforms = columns * (sources * vectors_in * classes_in + planes * vectors_out * classes_out);
+    double weight = large ? 20 : 9;
+    if (bytes > 24 << 20) weight *= gradient ? 6 : 4;
+    else if (bytes > (gradient ? 6 : 12) << 20) weight *= gradient ? 3 : 2.5;
+    const double direct =
+        pixels * planes * vectors_out * (taps * (double)ins * seen / (turned ? strides : 1) * 1.05 + 20);
+    const double packed = last || gradient ? 0 : 30 * taps * depth * (double)ins * vectors_out;
+    return 1.08 * products +
+               (last          ? 500
+                : strides > 1 ? 800
+                              : 650) *
+                   transforms +
+               weight * panels + 10000 <
+           0.95 * (direct + packed);
 }
 
 const char *CT_ISA_FN(ct__winograd_can)(const ct_call *call) {
@@ -98,9 +105,13 @@ const char *CT_ISA_FN(ct__winograd_can)(const ct_call *call) {
     const ct_conv_geometry *g = &p.geometry;
     const ct_window *s = &g->window;
     if (p.dtype != CT_F32) return "f32 only";
-    if (s->rank != 2 || s->kernel[1] != s->kernel[2] || (s->kernel[1] != 3 && s->kernel[1] != 5))
-        return "the kernel is neither 3x3 nor 5x5";
-    if (s->stride[1] != 1 || s->stride[2] != 1) return "the stride is not 1";
+    if (s->kernel[1] % s->stride[1] || s->kernel[2] % s->stride[2]) return "the stride does not divide the kernel";
+    const int64_t taps = s->kernel[1] / s->stride[1];
+    if ((taps != 2 && taps != 3 && taps != 5) || s->kernel[2] / s->stride[2] != taps ||
+        s->kernel[1] * s->kernel[2] > WINOGRAD_KERNEL)
+        return "the kernel is not 2, 3 or 5 times the stride";
+    for (int a = 0; a < 3; a++)
+        if (s->stride[a] > 1 && (s->dilation[a] > 1 || s->stride[a] > s->kernel[a])) return "its stride";
     if (g->groups != 1) return "groups";
     if (p.kind == CT_CONV_WEIGHT_GRAD && !p.w) return "the weight's gradient is not asked for";
     if (p.exact) return "exact was asked for";

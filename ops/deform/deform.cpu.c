@@ -74,8 +74,12 @@ SIMD_INLINE void f64_sums(vf64 v0, vf64 v1, vf64 v2, vf64 v3, double *sums) {
 #define SPOT_FAST 0
 #include "ops/deform/sweep.h"
 
-static const ct__deform_isa isa = {
-    {f32_pack_rows, f64_pack_rows}, {f32_sweep, f64_sweep}, {f32_add_all, f64_add_all}, ct__copy};
+static const ct__deform_isa isa = {{f32_pack_rows, f64_pack_rows},
+                                   {f32_sweep, f64_sweep},
+                                   {f32_add_all, f64_add_all},
+                                   {f32_range, f64_range},
+                                   ct__copy,
+                                   ct__copy_run};
 
 static bool forward_run(const ct_call *call, ct_stream *stream) {
     (void)stream;

@@ -64,7 +64,7 @@ typedef struct ct__deform_slice {
     char *g_copy;            /* (channels of the groups, pixels) */
     const char *g;           /* the same, there or where it lies; strides in bytes */
     int64_t g_channel, g_pixel;
-    char *weight;       /* for each run of channels of one group (out, taps, run) */
+    const char *weight; /* for each run of channels of one group (out, taps, run) */
     char *moves;        /* (taps, 3, pixels), where several slices have to be added; or NULL */
     void *spots, *dots; /* (taps); (taps, SPOTS, 4) */
 } ct__deform_slice;
@@ -83,8 +83,11 @@ typedef struct ct__deform_isa {
     /* n pixels of the result from first on: from the gradient of their columns to dx, offset and mask, and to the columns */
     void (*sweep[2])(const ct__deform_slice *s, int64_t first, int64_t n);
     void (*add[2])(void *sum, const void *part, int64_t n);
+    /* lowers *least and raises *most to the numbers among n elements, `step` apart */
+    void (*range[2])(const void *from, int64_t step, int64_t n, double *least, double *most);
     void (*copy)(void *dst, const int64_t *dst_strides, const void *src, const int64_t *src_strides, int ndim,
                  const int64_t *dims, size_t element); /* ct__copy */
+    void (*copy_run)(void *dst, int64_t dst_stride, const void *src, int64_t src_stride, int64_t n, size_t element);
 } ct__deform_isa;
 
 /* patches.c */

@@ -82,5 +82,25 @@ static void SPOT(add_all)(void *sum, const void *part, int64_t n) {
     for (int64_t i = 0; i < n; i++) to[i] += from[i];
 }
 
+static void SPOT(range)(const void *from, int64_t step, int64_t n, double *least, double *most) {
+    const SPOT_T *p = from;
+    SPOT_T low[SPOTS], high[SPOTS];
+    for (int i = 0; i < SPOTS; i++) low[i] = (SPOT_T)*least, high[i] = (SPOT_T)*most;
+    int64_t k = 0;
+    for (; k + SPOTS <= n && step == 1; k += SPOTS)
+        for (int i = 0; i < SPOTS; i++) {
+            low[i] = p[k + i] < low[i] ? p[k + i] : low[i];
+            high[i] = p[k + i] > high[i] ? p[k + i] : high[i];
+        }
+    for (; k < n; k++) {
+        low[0] = p[k * step] < low[0] ? p[k * step] : low[0];
+        high[0] = p[k * step] > high[0] ? p[k * step] : high[0];
+    }
+    for (int i = 0; i < SPOTS; i++) {
+        *least = low[i] < *least ? low[i] : *least;
+        *most = high[i] > *most ? high[i] : *most;
+    }
+}
+
 #undef SPOT_FAST
 #undef SPOT_D

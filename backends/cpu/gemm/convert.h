@@ -30,6 +30,16 @@ static inline uint16_t f32_to_bf16(float x) {
     return (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? (u >> 16) | 0x40u : rounded);
 }
 
+#if defined(__AVX512F__)
+/* The same, left in the upper halves. */
+static inline __m512i bf16_upper(__m512i x) {
+    const __m512i even = _mm512_and_si512(_mm512_srli_epi32(x, 16), _mm512_set1_epi32(1)),
+                  rounded = _mm512_add_epi32(_mm512_add_epi32(x, _mm512_set1_epi32(0x7fff)), even);
+    const __mmask16 nan = _mm512_cmp_ps_mask(_mm512_castsi512_ps(x), _mm512_castsi512_ps(x), _CMP_UNORD_Q);
+    return _mm512_mask_or_epi32(rounded, nan, x, _mm512_set1_epi32(0x400000));
+}
+#endif
+
 #if defined(__F16C__)
 static inline float f16_to_f32(uint16_t h) { return _cvtsh_ss(h); }
 static inline uint16_t f32_to_f16(float x) { return (uint16_t)_cvtss_sh(x, 0); }
@@ -159,23 +169,7 @@ static inline void convert_out(void *restrict dst, ct_gemm_type to, const void *
         return;
     }
     if (from == CT_GEMM_F32) {
-#if defined(__AVX512F__)
-        if (to == CT_GEMM_BF16) { /* as f32_to_bf16; lines are short, so the rest of one is masked, not a loop */
-            const __m512i half = _mm512_set1_epi32(0x7fff), one = _mm512_set1_epi32(1), quiet = _mm512_set1_epi32(0x40);
-            for (int64_t j = 0; j < n; j += 16) {
-                const __mmask16 here = n - j >= 16 ? 0xffff : (__mmask16)((1u << (n - j)) - 1u);
-                const __m512i x = _mm512_maskz_loadu_epi32(here, (const float *)src + j);
-                const __m512i high = _mm512_srli_epi32(x, 16), even = _mm512_and_si512(high, one);
-                const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(_mm512_add_epi32(x, half), even), 16);
-                const __mmask16 nan = _mm512_cmp_ps_mask(_mm512_castsi512_ps(x), _mm512_castsi512_ps(x), _CMP_UNORD_Q);
-                _mm512_mask_cvtepi32_storeu_epi16((uint16_t *)dst + j, here,
-                                                  _mm512_mask_or_epi32(rounded, nan, high, quiet));
-            }
-            return;
-        }
-#else
         if (to == CT_GEMM_BF16) CONVERT_LOOP(uint16_t, float, f32_to_bf16(x))
-#endif
         int64_t i = 0;
 #if defined(__AVX512F__)
         for (; i + 16 <= n; i += 16)
@@ -198,6 +192,28 @@ static inline void convert_out(void *restrict dst, ct_gemm_type to, const void *
         if (to == CT_GEMM_I8 || to == CT_GEMM_U8) CONVERT_LOOP(uint8_t, int64_t, x)
         if (to == CT_GEMM_I16) CONVERT_LOOP(uint16_t, int64_t, x)
         if (to == CT_GEMM_I32) CONVERT_LOOP(uint32_t, int64_t, x)
+    }
+}
+
+/* The same for rows of n, so many bytes apart. */
+static __attribute__((noinline, unused)) void convert_rows(char *dst, int64_t dst_row, ct_gemm_type to, const char *src,
+                                                           int64_t src_row, ct_gemm_type from, int64_t rows,
+                                                           int64_t n) {
+    for (int64_t i = 0; i < rows; i++, dst += dst_row, src += src_row) {
+#if defined(__AVX512F__)
+        if (to == CT_GEMM_BF16 && from == CT_GEMM_F32) { /* rows are short, so the rest of one is masked, not a loop */
+            const __m512i upper = _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31,
+                                                   29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+            for (int64_t j = 0; j < n; j += 32) {
+                const __mmask32 here = n - j >= 32 ? 0xffffffff : (1u << (n - j)) - 1u;
+                const __m512i a = bf16_upper(_mm512_maskz_loadu_epi32((__mmask16)here, src + 4 * j)),
+                              b = bf16_upper(_mm512_maskz_loadu_epi32((__mmask16)(here >> 16), src + 4 * j + 64));
+                _mm512_mask_storeu_epi16(dst + 2 * j, here, _mm512_permutex2var_epi16(a, upper, b));
+            }
+            continue;
+        }
+#endif
+        convert_out(dst, to, src, from, n);
     }
 }
 

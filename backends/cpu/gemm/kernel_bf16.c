@@ -22,6 +22,8 @@ typedef int32_t __attribute__((may_alias, aligned(1))) pair;
 #define V_FMA(a, b, c)        _mm512_dpbf16_ps(c, (__m512bh)(a), (__m512bh)(b))
 #define V_ADD(a, b)           _mm512_add_ps(a, b)
 #define V_SCALE(v, alpha)     _mm512_mul_ps(v, _mm512_set1_ps((float)(alpha)))
+#define TILE_AHEAD
+#define TILE_PARTING 8
 #include "backends/cpu/gemm/tile.h"
 
 const ct__kernel CT_ISA_FN(ct__gemm_bf16) = {
@@ -33,6 +35,7 @@ const ct__kernel CT_ISA_FN(ct__gemm_bf16) = {
     .group = 2,
     .packed = CT_GEMM_BF16,
     .acc = CT_GEMM_F32,
+    .asks_ahead = true,
     .depth = 768,
     .block_cols = 256,
     .block_rows = 112,

@@ -66,28 +66,58 @@ static void store_row(ct_gemm_type acc, const char *sums, char *dst, ct_gemm_typ
     const int64_t size = ct__type_size(type);
     char raw[SEGMENT * 8] __attribute__((aligned(64)));
     if (stride == 1) {
-        convert_out(dst, type, sums, acc, n);
+        convert_rows(dst, 0, type, sums, 0, acc, 1, n);
         return;
     }
     for (int64_t j = 0; j < n; j += SEGMENT) {
         const int64_t count = ct__min(SEGMENT, n - j);
-        convert_out(raw, type, sums + j * ct__type_size(acc), acc, count);
+        convert_rows(raw, 0, type, sums + j * ct__type_size(acc), 0, acc, 1, count);
         scatter_bytes(dst + j * stride * size, stride * size, raw, count, size);
     }
 }
 
-/* A strip whose rows are C's columns, narrowed on the way: turned in blocks, then whole lines are converted. */
+#if CT_ISA_LEVEL == 2
+/* A strip whose rows are C's columns, narrowed on the way: two rows become one of pairs, and these are turned in blocks. */
+static void store_turned_bf16(const char *strip, int64_t ld, char *dst, int64_t dst_row, int64_t rows, int64_t cols) {
+    enum { SIDE = 16, LINE = 64 };
+    char pairs[SIDE * LINE] __attribute__((aligned(64))), turned[SIDE * LINE] __attribute__((aligned(64)));
+    for (int64_t i = 0; i < rows; i += 2 * SIDE)
+        for (int64_t j = 0; j < cols; j += SIDE) {
+            const int64_t high = ct__min(2 * SIDE, rows - i), columns = ct__min(SIDE, cols - j), units = (high + 1) / 2;
+            const __mmask16 in = (__mmask16)((1u << columns) - 1u);
+            const char *from = strip + (i * ld + j) * 4;
+            char *to = dst + (j * dst_row + i) * 2;
+            for (int64_t r = 0; r < units; r++, from += 2 * ld * 4) {
+                const __m512i a = bf16_upper(_mm512_maskz_loadu_epi32(in, from)),
+                              b = bf16_upper(_mm512_maskz_loadu_epi32(2 * r + 1 < high ? in : 0, from + ld * 4));
+                _mm512_store_si512(pairs + r * LINE, _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(a, 16), b));
+            }
+            const bool whole = high % 2 == 0;
+            transpose(whole ? to : turned, whole ? dst_row * 2 : LINE, pairs, LINE, units, columns, units, 4);
+            for (int64_t c = 0; c < columns && !whole; c++)
+                copy_bytes(to + c * dst_row * 2, turned + c * LINE, high * 2);
+        }
+}
+#endif
+
+/* The same for any types: turned in blocks, then whole lines are converted. */
 static void store_turned(ct_gemm_type acc, const char *strip, int64_t ld, char *dst, ct_gemm_type type, int64_t dst_row,
                          int64_t rows, int64_t cols) {
     enum { ROWS = 64, COLS = 16 };
     const int64_t wide = ct__type_size(acc), size = ct__type_size(type);
     char turned[ROWS * COLS * 8] __attribute__((aligned(64)));
+#if CT_ISA_LEVEL == 2
+    if (acc == CT_GEMM_F32 && type == CT_GEMM_BF16) {
+        store_turned_bf16(strip, ld, dst, dst_row, rows, cols);
+        return;
+    }
+#endif
     for (int64_t i = 0; i < rows; i += ROWS)
         for (int64_t j = 0; j < cols; j += COLS) {
             const int64_t high = ct__min(ROWS, rows - i), columns = ct__min(COLS, cols - j);
             transpose(turned, ROWS * wide, strip + (i * ld + j) * wide, ld * wide, high, columns, high, wide);
-            for (int64_t k = 0; k < columns; k++)
-                convert_out(dst + (j + k) * dst_row * size + i * size, type, turned + k * ROWS * wide, acc, high);
+            convert_rows(dst + j * dst_row * size + i * size, dst_row * size, type, turned, ROWS * wide, acc, columns,
+                         high);
         }
 }
 
@@ -107,6 +137,10 @@ void CT_ISA_FN(ct__gemm_finish)(const ct__finish *f, void *strip, int64_t ld, in
     const bool transposed = !f->in_place && !g->store && c_row == 1 && c_col != 1;
 
     const bool bare = !old && !bias_row && !bias_col && !f->residual && !g->activate;
+    if (bare && !f->in_place && !g->store && !transposed && c_col == 1) {
+        convert_rows(c, c_row * c_size, g->c_type, strip, ld * acc, f->acc, rows, cols);
+        return;
+    }
     for (int64_t i = 0; i < rows && !(bare && transposed); i++) {
         char *x = (char *)strip + i * ld * acc;
         if (old) add_from(f->acc, x, c + i * c_row * c_size, g->c_type, c_col, cols);

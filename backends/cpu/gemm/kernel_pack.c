@@ -38,11 +38,33 @@ static void interleave(char *restrict dst, const char *restrict src, int64_t src
     }
 }
 
+#if CT_ISA_LEVEL == 2
+/* The same for pairs of 2 bytes in vectors of 32, n a multiple of it. */
+static inline void interleave_pairs(char *restrict dst, const char *restrict x, const char *restrict y, int64_t n) {
+    const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37,
+                                         5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0),
+                  high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
+    for (int64_t j = 0; j < n; j += 32) {
+        const __m512i a = _mm512_loadu_si512(x + 2 * j), b = _mm512_loadu_si512(y + 2 * j);
+        _mm512_storeu_si512(dst + 4 * j, _mm512_permutex2var_epi16(a, low, b));
+        _mm512_storeu_si512(dst + 4 * j + 64, _mm512_permutex2var_epi16(a, high, b));
+    }
+}
+#endif
+
 /* k rows of contiguous columns -> panel. Source already of the packed type. */
 static void panel_from_rows(const ct__kernel *k, const char *src, int64_t src_row, char *dst, int64_t depth,
                             int64_t cols) {
     const int64_t size = ct__type_size(k->packed), group = k->group, unit = size * group;
     const int64_t width = panel_width(k), bytes = width * unit;
+#if CT_ISA_LEVEL == 2
+    if (size == 2 && group == 2 && cols % 32 == 0)
+        for (; depth > 1; depth -= 2, dst += bytes, src += 2 * src_row) {
+            __builtin_prefetch(src + cols * size); /* the next panel */
+            __builtin_prefetch(src + src_row + cols * size);
+            interleave_pairs(dst, src, src + src_row, cols);
+        }
+#endif
     for (int64_t p = 0; p < depth; p += group, dst += bytes, src += group * src_row) {
         if (group == 1) memcpy(dst, src, (size_t)(cols * unit));
         else {
@@ -154,6 +176,20 @@ void CT_ISA_FN(ct__gemm_pack_a)(const ct__kernel *k, const ct__matrix *src, void
     char *d = (char *)dst;
     if (!by_k) {
         const int64_t padded = ct__round_up(depth, group);
+#if CT_ISA_LEVEL == 2
+        if (src->col == 1 && same_bits(src->type, k->packed) && padded * to <= 64) { /* a vector each */
+            const __mmask64 in = ~(__mmask64)0 >> (64 - depth * to), out = ~(__mmask64)0 >> (64 - padded * to);
+            if (padded * to <= 16 && depth > 0) {
+                for (int64_t i = 0; i < rows; i++)
+                    _mm_mask_storeu_epi8(d + i * ld * to, (__mmask16)out,
+                                         _mm_maskz_loadu_epi8((__mmask16)in, s + i * src->row * from));
+                return;
+            }
+            for (int64_t i = 0; i < rows && depth > 0; i++)
+                _mm512_mask_storeu_epi8(d + i * ld * to, out, _mm512_maskz_loadu_epi8(in, s + i * src->row * from));
+            return;
+        }
+#endif
         for (int64_t i = 0; i < rows; i++) {
             fetch(d + i * ld * to, k->packed, s + i * src->row * from, src->type, src->col, depth);
             memset(d + (i * ld + depth) * to, 0, (size_t)((padded - depth) * to));

@@ -31,10 +31,9 @@ _Static_assert(TILE_WIDTH == TILE_VECS * LANES, "a kernel's name says its tile")
         if (vecs > 2) acc##r##_2 = V_FMA(x, b2, acc##r##_2);                        \
     }
 
-/* Keeps the compiler from computing fourteen row addresses once and spilling them. */
-#define TILE_AGAIN(p) \
-    p = (char *)t->c; \
-    __asm__("" : "+r"(p));
+/* Keeps the compiler from computing fourteen row addresses once and spilling them, and from holding in memory what can as well be
+ * read from the description again: its own stores to the stack would queue behind the last tile's. */
+#define TILE_FORGET(p) __asm__("" : "+r"(p));
 
 #define TILE_PREFETCH(r)                                      \
     if (rows > r) {                                           \
@@ -82,7 +81,6 @@ _Static_assert(TILE_WIDTH == TILE_VECS * LANES, "a kernel's name says its tile")
 #ifndef TILE_PARTING
 #define TILE_PARTING 0
 #endif
-#define TILE_SPLIT 6
 
 #ifdef TILE_AHEAD
 #define TILE_ASKS 1
@@ -118,7 +116,7 @@ _Static_assert(TILE_WIDTH == TILE_VECS * LANES, "a kernel's name says its tile")
         char *const first = c; \
         TILE_EACH(TILE_ADD)    \
         c = first;             \
-        __asm__("" : "+r"(c)); \
+        TILE_FORGET(c)         \
     }                          \
     TILE_EACH(TILE_STORE)
 
@@ -126,38 +124,39 @@ _Static_assert(TILE_WIDTH == TILE_VECS * LANES, "a kernel's name says its tile")
  * away, so its rows are asked for early. */
 static inline __attribute__((always_inline)) void tile_body(const ct__tile *t, const int rows, const int vecs,
                                                             const int masked, const int copy) {
-    const int64_t row = t->a_row, step = t->a_step, b_step = t->b_step, c_row = t->c_row;
+    const int64_t row = t->a_row, step = t->a_step, b_step = t->b_step;
     const char *a0 = (const char *)t->a, *b = (const char *)t->b;
     const ct__run *run = t->runs;
     int64_t runs = copy ? 0 : t->n_runs;
     if (runs > 0) a0 += run->a, b += run->b;
     const char *a1 = a0 + 3 * row, *a2 = a1 + 3 * row, *a3 = a2 + 3 * row, *a4 = a3 + 3 * row;
     const char *ahead = (const char *)t->ahead;
-    const int64_t ahead_step = t->ahead_step;
     int64_t piece = t->ahead_piece;
     const bool asks = TILE_ASKS && !masked && !copy && vecs == TILE_VECS && ahead;
-    char *c = (char *)t->c, *to = (char *)t->copy;
+    char *to = (char *)t->copy;
     const MASK mask = V_MASK(t->cols - (vecs - 1) * LANES);
     const VEC start0 = TILE_START(t, 0);
     const VEC start1 = vecs > 1 ? TILE_START(t, 1) : V_ZERO;
     const VEC start2 = vecs > 2 ? TILE_START(t, 2) : V_ZERO;
     TILE_EACH(TILE_DECLARE)
-    const bool halves = TILE_PARTING > 0 && rows > 9 && vecs == 2 && !masked && !copy;
-    int64_t parting = 0;
+    const int split = rows > 9 ? 6 : 3;
+    const bool halves = TILE_PARTING > 0 && rows > 6 && vecs == 2 && !masked && !copy;
 
     /* The stores at the end would otherwise wait for these lines. */
     if (t->far_c) {
+        const char *c = (const char *)t->c;
+        const int64_t c_row = t->c_row;
         TILE_EACH(TILE_PREFETCH)
-        TILE_AGAIN(c)
     }
-again:
-    /* High tiles end in two parts: a vector's store takes as long as two products, so that the stores of all rows in a row fill
-     * the queues and hold up whatever follows. Those of the upper rows drain while the lower rows are still summed. */
-    parting = halves && runs <= 1 ? (t->k < TILE_PARTING ? t->k : TILE_PARTING) : 0;
+again:;
     {
         const int low = 0, high = rows;
+        int64_t p = t->k;
+        /* See below. */
+        if (halves && runs <= 1) p = p > TILE_PARTING ? p - TILE_PARTING : 0;
         if (asks) {
-            for (int64_t p = t->k - parting; p > 0; p--) {
+            const int64_t ahead_step = t->ahead_step;
+            for (; p > 0; p--) {
                 if (piece) {
                     __builtin_prefetch(ahead, 0, 2);
                     if (--piece == 0) piece = t->ahead_piece, ahead += t->ahead_jump;
@@ -168,7 +167,7 @@ again:
                 TILE_STEP
             }
         } else {
-            for (int64_t p = t->k - parting; p > 0; p--) {
+            for (; p > 0; p--) {
                 TILE_STEP
             }
         }
@@ -179,16 +178,22 @@ again:
         a1 = a0 + 3 * row, a2 = a1 + 3 * row, a3 = a2 + 3 * row, a4 = a3 + 3 * row;
         goto again;
     }
+    TILE_FORGET(t)
+    const int64_t c_row = t->c_row;
+    char *c = (char *)t->c;
+    /* High tiles end in two parts: a vector's store takes as long as two products, so that the stores of all rows in a row fill
+     * the queues and hold up whatever follows. Those of the upper rows drain while the lower rows are still summed. */
+    const int64_t parting = t->k < TILE_PARTING ? t->k : TILE_PARTING;
     if (halves) {
-        const int low = 0, high = TILE_SPLIT;
+        const int low = 0, high = split;
         for (int64_t p = parting; p > 0; p--) {
             TILE_STEP
         }
         TILE_END
-        b -= parting * b_step, a2 -= parting * step, a3 -= parting * step, a4 -= parting * step;
+        b -= parting * b_step, a1 -= parting * step, a2 -= parting * step, a3 -= parting * step, a4 -= parting * step;
     }
     {
-        const int low = halves ? TILE_SPLIT : 0, high = rows;
+        const int low = halves ? split : 0, high = rows;
         if (halves)
             for (int64_t p = parting; p > 0; p--) {
                 TILE_STEP

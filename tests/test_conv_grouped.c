@@ -1,0 +1,67 @@
+/* Convolutions with groups: what the random sweep does not reach. Fused epilogues, any number of threads, and results so large
+ * that they are written past the caches. */
+#include "tests/harness.h"
+
+/* Groups of 8 go by Winograd, of 4 directly, one channel a group plane by plane or pixel by pixel. */
+static const int channels_each[] = {8, 4, 1};
+enum { CHANNELS = 32, HEIGHT = 14, WIDTH = 13 };
+
+static ct_tensor *image(int batch, bool last, ct_dtype dtype) {
+    return ct_cast(ct_randn(last ? CT_DIMS(batch, HEIGHT, WIDTH, CHANNELS) : CT_DIMS(batch, CHANNELS, HEIGHT, WIDTH)),
+                   dtype);
+}
+static ct_tensor *taps(int each, bool last, ct_dtype dtype) {
+    return ct_cast(ct_randn(last ? CT_DIMS(3, 3, each, CHANNELS) : CT_DIMS(CHANNELS, each, 3, 3)), dtype);
+}
+
+TEST(residual_and_activation_are_what_they_are_apart) {
+    for (int last = 0; last < 2; last++)
+        for (int e = 0; e < 3; e++) {
+            const int groups = CHANNELS / channels_each[e];
+            ct_tensor *x = image(2, last, CT_F32), *r = image(2, last, CT_F32);
+            ct_tensor *w = taps(channels_each[e], last, CT_F32), *b = ct_randn(CT_DIMS(CHANNELS));
+            ct_tensor *plain = ct_conv2d(x, w, .bias = b, .groups = groups, .pad = 1, .channels_last = last);
+            CHECK(harness_same_bits(ct_conv2d(x, w, .bias = b, .groups = groups, .pad = 1, .channels_last = last,
+                                              .residual = r, .activation = CT_ACT_RELU),
+                                    ct_relu(ct_add(plain, r))));
+        }
+}
+
+TEST(the_same_bits_at_any_number_of_threads) {
+    const ct_dtype dtypes[] = {CT_F32, CT_BF16};
+    const int threads[] = {1, 2, 5};
+    for (int d = 0; d < 2; d++)
+        for (int last = 0; last < 2; last++)
+            for (int e = 0; e < 3; e++) {
+                ct_tensor *x = image(5, last, dtypes[d]), *w = taps(channels_each[e], last, dtypes[d]),
+                          *b = ct_cast(ct_randn(CT_DIMS(CHANNELS)), dtypes[d]), *first[4] = {NULL};
+                for (int i = 0; i < 3; i++) {
+                    REQUIRE(ct_set_threads(threads[i]));
+                    ct_tensor *in[3] = {ct_require_grad(ct_clone(x)), ct_require_grad(ct_clone(w)),
+                                        ct_require_grad(ct_clone(b))};
+                    ct_tensor *y = ct_conv2d(in[0], in[1], .bias = in[2], .groups = CHANNELS / channels_each[e],
+                                             .pad = 1, .channels_last = last);
+                    ct_tensor *g = ct_sin(y), *grads[3];
+                    REQUIRE(ct_grad(&y, 1, &g, in, 3, grads, 0));
+                    ct_tensor *now[4] = {y, grads[0], grads[1], grads[2]};
+                    for (int j = 0; j < 4; j++) {
+                        if (i == 0) first[j] = now[j];
+                        else CHECK(harness_same_bits(first[j], now[j]));
+                    }
+                }
+            }
+    ct_set_threads(0);
+}
+
+/* Together they are too large for the caches, each alone is not. */
+TEST(large_bf16_depthwise_results_are_those_of_their_images) {
+    for (int last = 0; last < 2; last++) {
+        ct_tensor *x = ct_cast(ct_randn(last ? CT_DIMS(2, 182, 182, 64) : CT_DIMS(2, 64, 182, 182)), CT_BF16);
+        ct_tensor *w = ct_cast(ct_randn(last ? CT_DIMS(3, 3, 1, 64) : CT_DIMS(64, 1, 3, 3)), CT_BF16);
+        ct_tensor *all = ct_conv2d(x, w, .groups = 64, .pad = 1, .channels_last = last);
+        for (int i = 0; i < 2; i++)
+            CHECK(harness_same_bits(
+                ct_contiguous(ct_narrow(all, 0, i, 1)),
+                ct_conv2d(ct_contiguous(ct_narrow(x, 0, i, 1)), w, .groups = 64, .pad = 1, .channels_last = last)));
+    }
+}
