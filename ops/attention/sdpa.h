@@ -95,11 +95,14 @@ static inline sdpa_rows sdpa_take(const sdpa *s, const ct_view *x, int64_t b, in
  * in the first cache and does not queue behind these. */
 static __attribute__((noinline)) void sdpa_ask(const ct_view *x, int64_t b, int64_t h, int64_t r0, int64_t n) {
     const ct__matrix m = sdpa_matrix(x, b, h, r0);
-    const int64_t size = ct__type_size(m.type), bytes = x->dims[3] * size;
+    const int64_t size = ct__type_size(m.type), row = m.row * size;
+    int64_t bytes = x->dims[3] * size;
+    const char *at = (const char *)m.data;
     __asm__ volatile(""); /* else compilers take this function for one without effect and drop its calls */
-    if (m.col != 1) return;
-    for (int64_t r = 0; r < n; r++)
-        for (int64_t c = 0; c < bytes; c += 64) __builtin_prefetch((const char *)m.data + r * m.row * size + c, 0, 2);
+    if (m.col != 1 || n <= 0) return;
+    if (row == bytes) bytes *= n, n = 1;
+    for (; n > 0; n--, at += row)
+        for (int64_t c = 0; c < bytes; c += 64) __builtin_prefetch(at + c, 0, 2);
 }
 
 /* K^T or V^T of a block of keys as panels: (cols, n) in panels of the tile's width. */

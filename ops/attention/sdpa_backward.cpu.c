@@ -5,9 +5,8 @@
 #include "ops/attention/sdpa.h"
 
 enum {
-    BLOCK_ROWS = 10 * SDPA_STRIP, /* query rows whose P and dS are kept for the products over queries */
-    RANGE_KEYS = 2 * SDPA_KEYS,   /* shortest range of keys worth a chunk of its own */
-    CHUNKS = 8,                   /* ranges are made until there are that many chunks */
+    RANGE_KEYS = 2 * SDPA_KEYS, /* shortest range of keys worth a chunk of its own */
+    CHUNKS = 8,                 /* ranges are made until there are that many chunks */
 };
 
 typedef struct backward {
@@ -38,11 +37,16 @@ static void cut_ranges(backward *w) {
     w->dq_in_place = w->ranges == 1 && in_place(s, w->dq);
 }
 
+/* Query rows whose P and dS are kept for the products over queries, at most. Under a causal mask those products run over zeros
+ * at the edge, the more the higher the block. */
+static int64_t block_rows(const sdpa *s) { return (s->causal ? 10 : 20) * SDPA_STRIP; }
+
 static size_t worker_room(const backward *w) {
     const sdpa *s = &w->s;
-    const int64_t size = s->size, keys = SDPA_KEYS, strips = BLOCK_ROWS * ct__max64(SDPA_LD, s->dv) * size;
-    return 3 * ct__room(keys * s->d * size) + 3 * ct__room(keys * s->dv * size) + ct__room(BLOCK_ROWS * s->d * size) +
-           ct__room(BLOCK_ROWS * s->dv * size) + 2 * ct__room(strips);
+    const int64_t size = s->size, keys = SDPA_KEYS, rows = block_rows(s),
+                  strips = rows * ct__max64(SDPA_LD, s->dv) * size;
+    return 3 * ct__room(keys * s->d * size) + 3 * ct__room(keys * s->dv * size) + ct__room(rows * s->d * size) +
+           ct__room(rows * s->dv * size) + 2 * ct__room(strips);
 }
 
 /* ---- delta ---- */
@@ -293,10 +297,10 @@ static void range_chunk(void *ctx, int64_t chunk, int worker) {
     const bool dk_in_place = in_place(s, w->dk), dv_in_place = in_place(s, w->dv),
                zeroed = s->causal || s->tq * s->group == 0;
     query_block qb = {0};
-    char *queries = ct__claim(&at, BLOCK_ROWS * s->d * size), *cotangents = ct__claim(&at, BLOCK_ROWS * s->dv * size);
-    qb.p = ct__claim(&at, BLOCK_ROWS * SDPA_LD * size);
-    qb.ds = ct__claim(&at, BLOCK_ROWS * ct__max64(SDPA_LD, s->dv) * size);
-    const int64_t block_rows = ct__ceil_div(s->tq, ct__max64(1, ct__ceil_div(s->tq, BLOCK_ROWS)));
+    const int64_t most = block_rows(s), rows = ct__ceil_div(s->tq, ct__max64(1, ct__ceil_div(s->tq, most)));
+    char *queries = ct__claim(&at, most * s->d * size), *cotangents = ct__claim(&at, most * s->dv * size);
+    qb.p = ct__claim(&at, most * SDPA_LD * size);
+    qb.ds = ct__claim(&at, most * ct__max64(SDPA_LD, s->dv) * size);
     /* Without a causal mask every row is written by the range's first block of keys. */
     for (int64_t h = hk * s->group; w->dq && (s->causal || first >= end) && h < (hk + 1) * s->group; h++) {
         int64_t ld = 0;
@@ -315,8 +319,8 @@ static void range_chunk(void *ctx, int64_t chunk, int worker) {
         for (int64_t h = hk * s->group; h < (hk + 1) * s->group; h++) {
             int64_t ld = 0;
             char *dq = dq_of(w, range, b, h, &ld);
-            for (int64_t i0 = 0; i0 < s->tq; i0 += block_rows) {
-                qb.h = h, qb.i0 = i0, qb.rows = ct__min64(block_rows, s->tq - i0);
+            for (int64_t i0 = 0; i0 < s->tq; i0 += rows) {
+                qb.h = h, qb.i0 = i0, qb.rows = ct__min64(rows, s->tq - i0);
                 if (sdpa_seen(s, i0 + qb.rows - 1) <= kb.j0) continue;
                 qb.q = sdpa_take(s, s->q, b, h, i0, qb.rows, queries);
                 qb.g = sdpa_take(s, w->g, b, h, i0, qb.rows, cotangents);
@@ -326,7 +330,7 @@ static void range_chunk(void *ctx, int64_t chunk, int worker) {
                     if (s->wide) f64_delta(w, range, b, h, &qb.g, &y, i0, qb.rows);
                     else f32_delta(w, range, b, h, &qb.g, &y, i0, qb.rows);
                 }
-                const int64_t part = ((h - hk * s->group) * s->tq + i0) / block_rows;
+                const int64_t part = ((h - hk * s->group) * s->tq + i0) / rows;
                 qb.first = !zeroed && part == 0;
                 query_against_keys(w, &kb, &qb);
             }

@@ -125,9 +125,13 @@ static inline void ROWS(softmax)(ROWS_T *strip, int64_t rows, int64_t n, ROWS_T 
         if (before == top) {
             states[r].sum += more;
         } else {
-            const ROWS_T down = before == (ROWS_T)-INFINITY ? 0 : ROWS_EXP((before - top) * factor);
-            states[r].sum = states[r].sum * down + more;
             states[r].top = top;
+            if (before == (ROWS_T)-INFINITY) { /* nothing is in o yet */
+                states[r].sum = more;
+                continue;
+            }
+            const ROWS_T down = ROWS_EXP((before - top) * factor);
+            states[r].sum = states[r].sum * down + more;
             for (int64_t c0 = 0; c0 < dv; c0++) o[c0] *= down;
         }
     }

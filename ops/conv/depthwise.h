@@ -119,6 +119,13 @@ static inline int64_t depthwise_rows(const depthwise_axis *a, int64_t rows) {
     return ((rows - 1) * a->up + (a->taps - 1) * a->step) / a->down + 2;
 }
 
+/* A bit for each lane in [low, high), as far as there are such. */
+static inline uint32_t depthwise_lanes(int64_t low, int64_t high, int lanes) {
+    const uint64_t from = (uint64_t)ct__max64(0, ct__min64(low, lanes)),
+                   to = (uint64_t)ct__max64(0, ct__min64(high, lanes));
+    return (uint32_t)(((1ull << to) - 1) & ~((1ull << from) - 1));
+}
+
 /* One line of a tensor as T, and back. */
 SIMD_INLINE void depthwise_widen_line(float *dst, ct_dtype dtype, const uint16_t *src, int64_t step, int64_t count) {
     uint16_t line[VF32_LANES];

@@ -22,15 +22,17 @@ static const uint16_t interleaved_16[16] = {0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 
 
 /* ---- Planes: vectors of columns ---- */
 
-/* Bits [low, high) as far as there are such. */
-static inline uint32_t columns(int64_t low, int64_t high) {
-    const uint32_t from = (uint32_t)ct__max64(0, ct__min64(low, 32)), to = (uint32_t)ct__max64(0, ct__min64(high, 32));
-    return _bzhi_u32(~0u, to) & ~_bzhi_u32(~0u, from);
+/* Two numbers that are bf16, as the instructions take them. */
+static inline int pair_of(float low, float high) {
+    uint32_t bits[2];
+    memcpy(bits, (const float[2]){low, high}, sizeof bits);
+    return (int)(bits[0] >> 16 | bits[1]);
 }
 
 #define ROWS  wide_rows
 #define V     __m512
 #define VI    __m512i
+#define VH    __m512bh
 #define MASK  __mmask32
 #define WIDE  32
 #define R(op) _mm512_##op
@@ -39,6 +41,7 @@ static inline uint32_t columns(int64_t low, int64_t high) {
 #define ROWS  narrow_rows
 #define V     __m256
 #define VI    __m256i
+#define VH    __m256bh
 #define MASK  __mmask16
 #define WIDE  16
 #define R(op) _mm256_##op

@@ -1,12 +1,14 @@
 /* Depthwise convolution plane by plane, in f32 (halves are widened as they are copied) and f64. */
 #include "ops/conv/depthwise.h"
 
-#define T       float
-#define DTYPE   CT_F32
-#define V       vf32
-#define VL      VF32_LANES
-#define VF(op)  vf32_##op
-#define NAME(x) x##_f32
+#define LOAD_LANES(lanes, p)     _mm512_maskz_loadu_ps((__mmask16)(lanes), p)
+#define STORE_LANES(p, lanes, v) _mm512_mask_storeu_ps(p, (__mmask16)(lanes), v)
+#define T                        float
+#define DTYPE                    CT_F32
+#define V                        vf32
+#define VL                       VF32_LANES
+#define VF(op)                   vf32_##op
+#define NAME(x)                  x##_f32
 #include "ops/conv/depthwise_planes.h"
 #undef T
 #undef DTYPE
@@ -14,13 +16,17 @@
 #undef VL
 #undef VF
 #undef NAME
+#undef LOAD_LANES
+#undef STORE_LANES
 
-#define T       double
-#define DTYPE   CT_F64
-#define V       vf64
-#define VL      VF64_LANES
-#define VF(op)  vf64_##op
-#define NAME(x) x##_f64
+#define LOAD_LANES(lanes, p)     _mm512_maskz_loadu_pd((__mmask8)(lanes), p)
+#define STORE_LANES(p, lanes, v) _mm512_mask_storeu_pd(p, (__mmask8)(lanes), v)
+#define T                        double
+#define DTYPE                    CT_F64
+#define V                        vf64
+#define VL                       VF64_LANES
+#define VF(op)                   vf64_##op
+#define NAME(x)                  x##_f64
 #include "ops/conv/depthwise_planes.h"
 
 #define PASS(type)                                                                   \

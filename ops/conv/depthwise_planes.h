@@ -15,6 +15,7 @@ typedef struct NAME(band) {
     int64_t planes, chunk;     /* in all, and of a chunk */
     bool dense;                /* rows of T without epilogue: stored where they belong, or */
     bool stream;               /* in whole planes past the caches */
+    bool direct;               /* 3x3 and stride 1, from where the source lies */
     T *workers;
     int64_t worker; /* elements of scratch: weights, offsets of taps, source and target rows */
 } NAME(band);
@@ -39,6 +40,10 @@ static void NAME(plan)(NAME(band) * b, const depthwise_pass *p) {
     b->dense = p->dtype == DTYPE && y->w == 1 && p->sources == 1 && !p->residual && !p->activate;
     b->stream =
         b->dense && y->h == w->target && b->planes * h->target * w->target * (int64_t)sizeof(T) >= DEPTHWISE_STREAM;
+#if CT_ISA_LEVEL >= 2
+    b->direct = p->dtype == DTYPE && p->sources == 1 && p->source.w == 1 && h->up == 1 && h->down == 1 && w->up == 1 &&
+                w->down == 1 && h->step == 1 && w->step == 1 && h->taps == 3 && w->taps == 3;
+#endif
     const int64_t work = ct__max64(1, h->target * w->target);
     b->chunk = ct__max64(1, ct__grain(16384) / work);
     b->worker = depthwise_up(h->taps * w->taps + h->taps * w->taps * (int64_t)(sizeof(void *) / sizeof(T) + 1), 16) +
@@ -215,6 +220,83 @@ static void NAME(plain_rows)(const NAME(band) * b, int64_t image, int64_t channe
     }
 }
 
+#if CT_ISA_LEVEL >= 2
+/* Where loads can leave out lanes, 3x3 needs no copy: eight rows of results from ten of the source, which are read where they lie. The
+ * first tap of column 0 looks at column `shift` of the source, which has `have` of them. */
+static __attribute__((noinline)) void NAME(eight_rows)(T *dst, int64_t dst_row, int64_t rows, int64_t width,
+                                                       const T *const *src, int64_t shift, int64_t have, const T *w,
+                                                       T start) {
+    V weight[9];
+#pragma GCC unroll 9
+    for (int i = 0; i < 9; i++) {
+        weight[i] = VF(set1)(w[i]);
+        DEPTHWISE_KEEP(weight[i]);
+    }
+    for (int64_t j = 0; j < width; j += VL) {
+        const unsigned lanes = depthwise_lanes(0, width - j, VL);
+        unsigned there[3];
+        V sum[8];
+#pragma GCC unroll 3
+        for (int k = 0; k < 3; k++) there[k] = depthwise_lanes(-(j + k + shift), have - (j + k + shift), VL);
+#pragma GCC unroll 8
+        for (int q = 0; q < 8; q++) sum[q] = VF(set1)(start);
+#pragma GCC unroll 10
+        for (int r = 0; r < 10; r++) {
+            const T *at = src[r] + j + shift;
+#pragma GCC unroll 3
+            for (int k = 0; k < 3; k++) {
+                V v = LOAD_LANES(there[k], at + k);
+                DEPTHWISE_KEEP(v);
+#pragma GCC unroll 8
+                for (int q = 0; q < 8; q++)
+                    if (r - q >= 0 && r - q < 3) sum[q] = VF(fma)(v, weight[(r - q) * 3 + k], sum[q]);
+            }
+        }
+#pragma GCC unroll 8
+        for (int q = 0; q < 8; q++) {
+            if (q >= rows) break;
+            STORE_LANES(dst + q * dst_row + j, lanes, sum[q]);
+        }
+    }
+}
+
+static void NAME(direct_plane)(const NAME(band) * b, int64_t image, int64_t channel, const T *plane, T *zeros,
+                               T *target, const T *weight, T start) {
+    const depthwise_pass *p = b->p;
+    const depthwise_image *y = &p->target, *x = &p->source;
+    const int64_t width = p->w.target, height = p->h.target;
+    T *place = (T *)y->data + image * y->n + channel * y->c;
+    int64_t sent = 0, had = 0; /* of a result that goes past the caches: whole lines, as soon as they are there */
+    for (int64_t i = 0; i < height; i += 8) {
+        const T *rows[10];
+        for (int r = 0; r < 10; r++) {
+            const int64_t row = p->h.first + i + r;
+            const bool there = row >= 0 && row < p->h.source;
+            rows[r] = there ? plane + row * x->h : zeros;
+            for (int64_t j = 0; there && r < 8 && j < p->w.source; j += 64 / (int64_t)sizeof(T)) /* what follows it */
+                __builtin_prefetch(rows[r] + j + 16 * x->h, 0, 2);
+        }
+        const int64_t count = ct__min64(8, height - i);
+        const bool placed = b->dense && !b->stream;
+        NAME(eight_rows)
+        (placed ? place + i * y->h : target + had - sent,
+         placed     ? y->h
+         : b->dense ? width
+                    : b->target_row,
+         count, width, rows, p->w.first, p->w.source, weight, start);
+        if (!b->dense) NAME(finish)(b, target, image, channel, i, count);
+        if (!b->stream) continue;
+        had += count * width;
+        int64_t end = had;
+        if (i + 8 < height) end -= (int64_t)((uintptr_t)(place + end) % 64 / sizeof(T));
+        if (end <= sent) continue;
+        NAME(stream_out)(place + sent, target, end - sent);
+        memmove(target, target + end - sent, (size_t)(had - end) * sizeof *target);
+        sent = end;
+    }
+}
+#endif
+
 static void NAME(plane)(const NAME(band) * b, int64_t image, int64_t channel, T *scratch) {
     const depthwise_pass *p = b->p;
     const depthwise_axis *h = &p->h, *w = &p->w;
@@ -235,6 +317,13 @@ static void NAME(plane)(const NAME(band) * b, int64_t image, int64_t channel, T 
             const int64_t o = p->forward ? channel : other;
             for (int64_t k = 0; k < h->taps; k++) NAME(depthwise_read)
             (weight + k * w->taps, p->dtype, p->weight, o * p->w_o + k * p->w_h, p->w_w, w->taps);
+#if CT_ISA_LEVEL >= 2
+            if (b->direct) {
+                const T *data = (const T *)p->source.data + image * p->source.n + other * p->source.c;
+                NAME(direct_plane)(b, image, channel, data, source, target, weight, start);
+                return;
+            }
+#endif
             if (plain) {
                 NAME(plain_rows)(b, image, channel, other, row, rows, source, target, weight, start, s > 0);
                 continue;

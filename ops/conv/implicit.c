@@ -331,8 +331,7 @@ static void compute_block(void *ctx, int64_t chunk, int worker) {
     const pass *s = ctx;
     const ct__source *from = &s->source;
     const ct__taps *rows = &from->axis[1];
-    const int64_t share = chunk % s->panel_groups,
-                  later = chunk / s->panel_groups + ct__ceil_div(ct__threads(), s->panel_groups);
+    const int64_t share = chunk % s->panel_groups, later = chunk / s->panel_groups + 1;
     place at = place_of(s, chunk / s->panel_groups);
     ct__local *local = (ct__local *)(void *)(s->workers + worker * s->worker_bytes);
     char *strip = local->buffer + from->bytes;

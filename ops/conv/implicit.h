@@ -49,9 +49,10 @@ typedef struct ct__source {
     ct__taps axis[3];
     int64_t lines, segment, line_blocks, segments;
     bool patches;
-    bool along_pixels;                   /* the sums go over pixels: rows of a tile are channels */
-    bool borrowed;                       /* blocks need no copy: tiles read them where they lie */
-    bool last;                           /* channels innermost */
+    bool pairs;        /* elements are halves with those a step of columns further on: pairs of outputs */
+    bool along_pixels; /* the sums go over pixels: rows of a tile are channels */
+    bool borrowed;     /* blocks need no copy: tiles read them where they lie */
+    bool last;         /* channels innermost */
     int64_t padded, slices, rows, width; /* sizes of the buffer; padded in channels */
     int64_t row_depth;                   /* elements of k that a row of taps has */
     /* Bytes from one source column, row, slice or group of channels of the block to the next. */

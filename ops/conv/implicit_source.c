@@ -192,12 +192,55 @@ static void copy_pixels(char *to, int64_t to_step, const char *from, int64_t ste
         for (int64_t c = 0; c < channels; c++) memcpy(to + 2 * c, from + 2 * c, 2);
 }
 
+typedef uint16_t halves __attribute__((vector_size(16)));
+#if defined(__clang__)
+#define ZIP(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define ZIP(a, b, ...) __builtin_shuffle(a, b, (halves){__VA_ARGS__})
+#endif
+
+/* to[i] = (x[i], y[i]) of halves; y NULL: (x[i], 0). */
+static void pair_halves(char *to, const char *x, const char *y, int64_t n) {
+    enum { MANY = 8 };
+    for (; n >= MANY && y; n -= MANY, x += 2 * MANY, y += 2 * MANY, to += 4 * MANY) {
+        halves a, b;
+        memcpy(&a, x, sizeof a);
+        memcpy(&b, y, sizeof b);
+        const halves low = ZIP(a, b, 0, 8, 1, 9, 2, 10, 3, 11), high = ZIP(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+        memcpy(to, &low, sizeof low);
+        memcpy(to + sizeof low, &high, sizeof high);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        memcpy(to + 4 * i, x + 2 * i, 2);
+        if (y) memcpy(to + 4 * i + 2, y + 2 * i, 2);
+        else memset(to + 4 * i + 2, 0, 2);
+    }
+}
+
+/* Pairs of columns [begin, end) of a row, n elements side by side each; those before begin have a second half alone. */
+static void load_pairs(const ct__source *s, const char *from, char *to, int64_t begin, int64_t end, int64_t n) {
+    const int64_t apart = s->axis[2].step, step = ct__min(apart, end - begin), pixel = s->strides.s[2] * 2,
+                  dense = n * 2;
+    for (int64_t at = begin > apart ? begin - apart : 0; at < begin && at + apart < end; at++)
+        for (int64_t i = 0; i < n; i++)
+            memcpy(to + at * s->unit + 4 * i + 2, from + (at + apart - begin) * pixel + 2 * i, 2);
+    to += begin * s->unit;
+    const int64_t whole = end - begin - step, together = pixel == dense ? whole : 1;
+    for (int64_t j = 0; j < whole; j += together)
+        pair_halves(to + j * s->unit, from + j * pixel, from + (j + step) * pixel, together * n);
+    for (int64_t j = whole; j < whole + step; j++) pair_halves(to + j * s->unit, from + j * pixel, NULL, n);
+}
+
 /* Columns [begin, end) of one row of the buffer, all channels. */
 static void load_row(const ct__source *s, const char *from, char *to, int64_t begin, int64_t end) {
     const ct__kernel *kernel = s->kernel;
     ct__matrix src = {from, s->type, s->strides.s[2], s->strides.c};
     char *dst = to + begin * s->unit;
-    if (!s->last && kernel->group == 1 && s->type == kernel->packed && s->strides.s[2] == 1) {
+    if (s->pairs) {
+        for (int64_t c = 0; c < (s->last ? 1 : s->channels); c++)
+            load_pairs(s, from + c * s->strides.c * 2, to + c * s->channel_bytes, begin, end,
+                       s->last ? s->channels : 1);
+    } else if (!s->last && kernel->group == 1 && s->type == kernel->packed && s->strides.s[2] == 1) {
         const int64_t size = ct__type_size(s->type);
         for (int64_t c = 0; c < s->channels; c++)
             copy_row(dst + c * s->channel_bytes, from + c * s->strides.c * size, (end - begin) * size);
@@ -330,7 +373,7 @@ void ct__ahead_tile(ct__ahead *a, int64_t lines, const ct__kernel *kernel, ct__t
     lines = ct__min(lines, asks);
     if (a->asks != asks) {
         a->asks = asks;
-        a->pieces = piece <= lines ? ct__min(ct__ceil_div(lines, piece), asks / piece) : 0;
+        a->pieces = piece <= asks ? ct__min(ct__ceil_div(lines, piece), asks / piece) : 0;
         a->times = a->pieces * piece * 4 <= asks ? 4 : a->pieces * piece * 2 <= asks ? 2 : 1;
     }
     t->ahead = a->data + a->slice * a->slice_bytes + a->channel * a->channel_bytes + a->at;

@@ -1,6 +1,7 @@
 /* The weight gradient on the register tiles: rows of a tile are (tap, input channel), columns output channels, the sum goes
  * over the pixels of a block. Blocks are dealt to a fixed number of parts, each with sums of its own, which are added in
- * order at the end. The bias gradient is summed from the packed cotangent on its way. Half types compute in f32. */
+ * order at the end. The bias gradient is summed from the packed cotangent on its way. Half types
+ * compute in f32, or by pairs of outputs where the kernel has products of pairs. */
 #include <string.h>
 
 #include "core/threads.h"
@@ -29,6 +30,16 @@ typedef struct pass {
     char *sums, *biases, *workers; /* [group][part][weights][ld], [group][part][ld] */
 } pass;
 
+/* Halves are multiplied as such where the kernel takes pairs of outputs, and a line has no odd one. */
+static void pair_outputs(pass *s, ct_gemm_type type) {
+    ct__source *from = &s->source;
+    const ct__kernel *kernel = ct__gemm_kernel(type, type, type);
+    const bool lies = from->last ? from->strides.c == 1 : from->strides.s[2] == 1;
+    if (kernel->group != 2 || !lies || from->segment % 2 || from->axis[2].positions % 2) return;
+    from->pairs = true;
+    s->kernel = kernel;
+}
+
 /* Everything but the data. Returns the scratch that is needed after the tables. */
 static int64_t plan(pass *s, const ct_conv_problem *p, int64_t *tables) {
     const ct_conv_geometry *g = &p->geometry;
@@ -37,9 +48,8 @@ static int64_t plan(pass *s, const ct_conv_problem *p, int64_t *tables) {
     ct__gemm_ready();
     *s = (pass){.p = p, .outs = g->out_channels / g->groups};
     const ct_gemm_type wide = type == CT_GEMM_F64 ? CT_GEMM_F64 : CT_GEMM_F32;
-    s->kernel = ct__gemm_kernel(wide, wide, wide);
     ct__source *from = &s->source;
-    from->kernel = s->kernel;
+    from->kernel = s->kernel = ct__gemm_kernel(wide, wide, wide);
     from->data = p->x, from->type = type;
     from->strides = g->x, from->channels = g->in_channels / g->groups;
     for (int a = 0; a < 3; a++) {
@@ -58,6 +68,7 @@ static int64_t plan(pass *s, const ct_conv_problem *p, int64_t *tables) {
         from->last || columns->step == 1 || from->channels < s->kernel->rows ? 0 : BLOCK_PIXELS / columns->step;
     from->along_pixels = true;
     ct__source_cut(from, BLOCK_BYTES, g->batch, PARTS, pixels);
+    pair_outputs(s, type);
     s->sweep = from->last && g->channels_last && columns->spacing == 1       ? OVER_ROW_CHANNELS
                : !from->last && from->channels < ct__min(columns->count, 14) ? OVER_TAPS
                                                                              : OVER_CHANNELS;
@@ -74,8 +85,8 @@ static int64_t plan(pass *s, const ct_conv_problem *p, int64_t *tables) {
     s->panel_groups = ct__ceil_div(s->panels, s->per_group);
     const int64_t pixel = g->y.s[2] * acc;
     s->borrowed = type == wide && g->y.c == 1 && !p->bias_grad && pixel % 2048 != 0;
-    s->pixel_bytes = s->borrowed ? pixel : width * acc;
-    s->line_bytes = s->borrowed ? g->y.s[1] * acc : from->segment * width * acc;
+    s->pixel_bytes = s->borrowed ? pixel : width * acc; /* or of a pair of them */
+    s->line_bytes = s->borrowed ? g->y.s[1] * acc : from->segment * width * acc / s->kernel->group;
     s->packed_bytes = s->borrowed ? 0 : ct__round_up(from->lines * s->line_bytes, 64);
     const int64_t runs = ct__round_up(from->lines * (int64_t)sizeof(ct__run), 64);
     s->worker_bytes = 64 + from->bytes + s->packed_bytes + runs;
@@ -103,6 +114,7 @@ static const char *pack_panel(const pass *s, const place *at, char *packed, int6
     const ct_image_strides *y = &p->geometry.y;
     const int64_t width = ct__panel_width(s->kernel), size = ct__type_size(s->source.type),
                   have = ct__min(width, s->outs - panel * width);
+    const bool from_pairs = s->source.pairs;
     if (s->borrowed)
         return (const char *)p->y + (at->n * y->n + at->group * s->outs + panel * width + at->d * y->s[0] +
                                      at->h * y->s[1] + at->w * y->s[2]) *
@@ -114,7 +126,16 @@ static const char *pack_panel(const pass *s, const place *at, char *packed, int6
         char *to = packed + line * s->line_bytes;
         ct__gemm_isa->pack_b(s->kernel, &src, to, at->outputs, have);
         if (!bias) continue;
-        if (s->kernel->acc == CT_GEMM_F64)
+        if (from_pairs)
+            for (int64_t q = 0; q < at->outputs; q++)
+                for (int64_t j = 0; j < have; j++) {
+                    const uint32_t pair = ((const uint32_t *)(void *)to)[q / 2 * width + j];
+                    const uint32_t bits = q % 2 ? pair & 0xffff0000u : pair << 16;
+                    float value;
+                    memcpy(&value, &bits, 4);
+                    ((float *)(void *)bias)[j] += value;
+                }
+        else if (s->kernel->acc == CT_GEMM_F64)
             for (int64_t q = 0; q < at->outputs; q++)
                 for (int64_t j = 0; j < have; j++)
                     ((double *)(void *)bias)[j] += ((const double *)(void *)to)[q * width + j];
@@ -142,9 +163,9 @@ static void multiply_row(const pass *s, place *at, const ct__local *local, const
         runs[t.n_runs++] =
             (ct__run){(line * rows->step + rows->offset[th] - rows->low) * from->row_bytes, line * s->line_bytes};
     }
-    t.k = t.n_runs ? at->outputs : 0;
+    t.k = t.n_runs ? at->outputs / kernel->group : 0;
     if (!t.n_runs && !first) return;
-    t.a_step = columns->step * unit;
+    t.a_step = kernel->group * columns->step * unit;
     const char *base = local->data + td * from->slice_bytes;
     const int64_t outer = s->sweep == OVER_ROW_CHANNELS ? 1 : s->sweep == OVER_TAPS ? from->channels : columns->count;
     const int64_t count = s->sweep == OVER_ROW_CHANNELS ? columns->count * from->channels

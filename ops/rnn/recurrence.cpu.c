@@ -100,15 +100,13 @@ static void step_part(const forward *f, int64_t first, int64_t stop, int64_t blo
         for (int64_t r = first; r < stop; r += ROWS_AT_ONCE) {
             const int64_t rows = ct__min64(ROWS_AT_ONCE, stop - r), at = t * p->n + r,
                           last = (p->reverse ? t + 1 : t - 1) * p->n + r;
+            recurrence_wants wants = {.stride = p->h * size, .bytes = m * size};
+            recurrence_want(&wants, f->gx + (at * p->gates * p->h + j0) * size, rows * p->gates, 1);
+            if (p->kept) recurrence_want(&wants, f->kept + (at * p->kept * p->h + j0) * size, rows * p->kept, 1);
+            recurrence_want(&wants, f->y + (at * p->h + j0) * size, rows, 1);
+            if (p->cell == CT_CELL_LSTM && f->step > 0)
+                recurrence_want(&wants, f->kept + ((last * p->kept + 4) * p->h + j0) * size, rows, p->kept);
             for (int64_t g = 0; g < p->gates; g++) {
-                recurrence_ask(p, f->gx + (at * p->gates * p->h + j0) * size, rows, p->gates * p->h * size, p->gates, m,
-                               g, p->gates);
-                recurrence_ask(p, f->kept + (at * p->kept * p->h + j0) * size, rows, p->kept * p->h * size, p->kept, m,
-                               g, p->gates);
-                recurrence_ask(p, f->y + (at * p->h + j0) * size, rows, p->h * size, 1, m, g, p->gates);
-                if (p->cell == CT_CELL_LSTM && f->step > 0)
-                    recurrence_ask(p, f->kept + ((last * p->kept + 4) * p->h + j0) * size, rows, p->kept * p->h * size,
-                                   1, m, g, p->gates);
                 const ct__block product = {.a = before + r * p->h * size,
                                            .a_row = p->h * size,
                                            .a_step = size,
@@ -118,7 +116,8 @@ static void step_part(const forward *f, int64_t first, int64_t stop, int64_t blo
                                            .c_row = row,
                                            .m = rows,
                                            .n = m,
-                                           .k = f->step == 0 && f->starts_from_zero ? 0 : p->h};
+                                           .k = f->step == 0 && f->starts_from_zero ? 0 : p->h,
+                                           .ahead = recurrence_ahead(&wants, g, p->gates)};
                 ct__block_multiply(p->kernel, &product);
             }
             if (p->wide) f64_rows(f, t, before, r, rows, j0, m, products);

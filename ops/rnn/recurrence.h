@@ -81,16 +81,22 @@ static inline int64_t recurrence_chunks(const recurrence *p) {
     return ct__min64(most, p->n * p->h * p->h * p->gates < 32768 && normal != most ? 1 : normal);
 }
 
-/* Asks for pieces that a step works on besides its product, while that is computed: they are too short and too many for the
- * hardware to foresee. Of n rows, each of `parts` pieces p->h apart, m elements in the share `turn` of `turns` of the pieces. Into
- * the second cache: the first belongs to the product. Always inlined, as everything that only asks: compilers take such a function
- * for one without effect and drop its calls. */
-SIMD_INLINE void recurrence_ask(const recurrence *p, const char *rows, int64_t n, int64_t row, int64_t parts, int64_t m,
-                                int64_t turn, int64_t turns) {
-    const int64_t step = p->h * p->size, first = parts * turn / turns, end = parts * (turn + 1) / turns;
-    for (int64_t i = 0; i < n; i++, rows += row)
-        for (int64_t k = first; k < end; k++)
-            for (int64_t b = 0; b < m * p->size; b += 64) __builtin_prefetch(rows + k * step + b, 0, 2);
+/* What a block of a step reads and writes besides its products, m hidden units of some rows: pieces that are too short and too many
+ * for the hardware to foresee. Each of the step's products asks for one of the lists while it is computed; the first asks at once
+ * for those that find none. */
+typedef struct recurrence_wants {
+    ct__pieces list[5];
+    int count;
+    int64_t stride, bytes;
+} recurrence_wants;
+
+SIMD_INLINE void recurrence_want(recurrence_wants *w, const char *at, int64_t count, int64_t times) {
+    w->list[w->count++] = (ct__pieces){at, count, w->stride * times, w->bytes};
+}
+
+SIMD_INLINE const ct__pieces *recurrence_ahead(const recurrence_wants *w, int64_t turn, int64_t turns) {
+    for (int64_t i = turns; turn == 0 && i < w->count; i++) ct__pieces_ask(&w->list[i]);
+    return turn < w->count ? &w->list[turn] : NULL;
 }
 
 #define CELL(name) f32_##name

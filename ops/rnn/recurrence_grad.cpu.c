@@ -45,6 +45,8 @@ SIMD_INLINE void ask_row(const backward *w, int64_t t, int64_t i, int64_t j0, in
         __builtin_prefetch(w->dc + i * row + j + b, 1);
         for (int64_t k = 0; k < p->kept; k++) __builtin_prefetch(kept + k * row + b);
         for (int64_t g = 0; g < p->gates; g++) __builtin_prefetch(w->dgx + (at * p->gates + g) * row + j + b, 1);
+        for (int64_t g = 0; w->dgh && g < p->gates; g++)
+            __builtin_prefetch(w->dgh + (at * p->gates + g) * row + j + b, 1);
         if (p->cell == CT_CELL_LSTM && w->step > 0) __builtin_prefetch(w->kept + (before * p->kept + 4) * row + j + b);
     }
 }
@@ -89,16 +91,17 @@ SIMD_INLINE void ask_row(const backward *w, int64_t t, int64_t i, int64_t j0, in
 BACKWARD_ROWS(f32, float)
 BACKWARD_ROWS(f64, double)
 
-/* The same for all rows, in the share `turn` of the product's parts. */
-SIMD_INLINE void ask_step(const backward *w, int64_t t, int64_t r, int64_t rows, int64_t j0, int64_t m, int64_t turn) {
+/* The same for all rows. */
+SIMD_INLINE void want_step(const backward *w, recurrence_wants *wants, int64_t t, int64_t r, int64_t rows, int64_t j0) {
     const recurrence *p = &w->p;
     const int64_t at = t * p->n + r, before = (p->reverse ? t + 1 : t - 1) * p->n + r, h = p->h * p->size,
-                  j = j0 * p->size, turns = ct__ceil_div(p->gates * p->h, DEPTH);
-    recurrence_ask(p, w->kept + at * p->kept * h + j, rows, p->kept * h, p->kept, m, turn, turns);
-    recurrence_ask(p, w->dgx + at * p->gates * h + j, rows, p->gates * h, p->gates, m, turn, turns);
-    recurrence_ask(p, w->gy + at * h + j, rows, h, 1, m, turn, turns);
+                  j = j0 * p->size;
+    if (p->kept) recurrence_want(wants, w->kept + at * p->kept * h + j, rows * p->kept, 1);
+    recurrence_want(wants, w->dgx + at * p->gates * h + j, rows * p->gates, 1);
+    if (w->dgh) recurrence_want(wants, w->dgh + at * p->gates * h + j, rows * p->gates, 1);
+    recurrence_want(wants, w->gy + at * h + j, rows, 1);
     if (p->cell == CT_CELL_LSTM && w->step > 0)
-        recurrence_ask(p, w->kept + (before * p->kept + 4) * h + j, rows, p->kept * h, 1, m, turn, turns);
+        recurrence_want(wants, w->kept + (before * p->kept + 4) * h + j, rows, p->kept);
 }
 
 /* A step of rows [first, stop) and blocks of hidden units [block, end). */
@@ -111,9 +114,10 @@ static void step_part(const backward *w, int64_t first, int64_t stop, int64_t bl
         const int64_t j0 = block * p->width, m = ct__min64(p->width, p->h - j0);
         for (int64_t r = first; r < stop; r += ROWS_AT_ONCE) {
             const int64_t rows = ct__min64(ROWS_AT_ONCE, stop - r);
+            recurrence_wants wants = {.stride = p->h * size, .bytes = m * size};
+            if (products && w->step >= 0) want_step(w, &wants, t, r, rows, j0);
             /* a part of the panel serves all rows while it is near */
             for (int64_t k = 0; products && k < deep; k += DEPTH) {
-                if (w->step >= 0) ask_step(w, t, r, rows, j0, m, k / DEPTH);
                 const ct__block product = {.a = gates + r * w->gates_ld + k * size,
                                            .a_row = w->gates_ld,
                                            .a_step = size,
@@ -124,7 +128,8 @@ static void step_part(const backward *w, int64_t first, int64_t stop, int64_t bl
                                            .m = rows,
                                            .n = m,
                                            .k = ct__min64(DEPTH, deep - k),
-                                           .accumulate = k > 0};
+                                           .accumulate = k > 0,
+                                           .ahead = recurrence_ahead(&wants, k / DEPTH, ct__ceil_div(deep, DEPTH))};
                 ct__block_multiply(p->kernel, &product);
             }
             if (p->wide) f64_rows(w, t, r, rows, j0, m, products);

@@ -5,6 +5,37 @@
 
 #include "backends/cpu/gemm/plan.h"
 
+/* Pieces of memory that are wanted soon, `bytes` each, `stride` bytes apart. */
+typedef struct ct__pieces {
+    const char *at;
+    int64_t count, stride, bytes;
+} ct__pieces;
+
+/* Asks for them, into the second cache. Always inlined: compilers take a function that only asks for one without effect and drop
+ * its calls. */
+static inline __attribute__((always_inline)) void ct__pieces_ask(const ct__pieces *p) {
+    const char *at = p->at;
+    for (int64_t i = 0; i < p->count; i++, at += p->stride)
+        for (int64_t b = 0; b < p->bytes; b += 64) __builtin_prefetch(at + b, 0, 2);
+}
+
+/* The same by the tile while it sums, in even steps, or at once where it cannot. */
+static inline __attribute__((always_inline)) void ct__pieces_ask_by(const ct__pieces *p, const ct__kernel *kernel,
+                                                                    ct__tile *t) {
+    const bool asks = kernel->asks_ahead && t->cols == ct__panel_width(kernel);
+    const int64_t each = asks && p->count > 0 ? (t->k - CT__ASKS_LESS) / p->count : 0;
+    t->ahead = NULL;
+    if (p->count <= 0) return;
+    if (each < ct__ceil_div(p->bytes, 64)) {
+        ct__pieces_ask(p);
+        return;
+    }
+    t->ahead = p->at;
+    t->ahead_step = ct__ceil_div(p->bytes, each);
+    t->ahead_piece = each;
+    t->ahead_jump = p->stride - each * t->ahead_step;
+}
+
 /* C (m,n) (+)= A (m,k) B (k,n). A by its two strides; B as rows (panel: bytes of a panel's width) or as the panels of pack_b
  * (panel: bytes of a whole one). C has unit stride. All in bytes, of the kernel's own type. */
 typedef struct ct__block {
@@ -15,7 +46,8 @@ typedef struct ct__block {
     char *c;
     int64_t c_row;
     int64_t m, n, k;
-    bool accumulate, far_c; /* far_c: C is not in cache */
+    bool accumulate, far_c;  /* far_c: C is not in cache */
+    const ct__pieces *ahead; /* wanted after the product (NULL: nothing) */
 } ct__block;
 
 static inline void ct__block_multiply(const ct__kernel *kernel, const ct__block *p) {
@@ -37,6 +69,13 @@ static inline void ct__block_multiply(const ct__kernel *kernel, const ct__block 
         for (int64_t i = 0; i < p->m; i += rows) {
             t.a = p->a + i * t.a_row;
             t.c = p->c + i * t.c_row + j * size;
+            if (p->ahead) { /* a tile's share: as many rows as it has itself */
+                const int64_t first = p->ahead->count * i / p->m,
+                              end = p->ahead->count * ct__min(i + rows, p->m) / p->m;
+                const ct__pieces share = {p->ahead->at + first * p->ahead->stride, j ? 0 : end - first,
+                                          p->ahead->stride, p->ahead->bytes};
+                ct__pieces_ask_by(&share, kernel, &t);
+            }
             fn[ct__min(rows, p->m - i) - 1](&t);
         }
     }
