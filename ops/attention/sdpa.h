@@ -91,18 +91,11 @@ static inline sdpa_rows sdpa_take(const sdpa *s, const ct_view *x, int64_t b, in
     return (sdpa_rows){(const char *)buffer, cols * s->size};
 }
 
-/* Asks for rows that are wanted soon; they lie too far apart for the hardware to guess. Best before a softmax: what it reads is
- * in the first cache and does not queue behind these. */
-static __attribute__((noinline)) void sdpa_ask(const ct_view *x, int64_t b, int64_t h, int64_t r0, int64_t n) {
+/* Rows that are wanted soon; they lie too far apart for the hardware to guess. */
+static inline ct__pieces sdpa_soon(const ct_view *x, int64_t b, int64_t h, int64_t r0, int64_t n) {
     const ct__matrix m = sdpa_matrix(x, b, h, r0);
-    const int64_t size = ct__type_size(m.type), row = m.row * size;
-    int64_t bytes = x->dims[3] * size;
-    const char *at = (const char *)m.data;
-    __asm__ volatile(""); /* else compilers take this function for one without effect and drop its calls */
-    if (m.col != 1 || n <= 0) return;
-    if (row == bytes) bytes *= n, n = 1;
-    for (; n > 0; n--, at += row)
-        for (int64_t c = 0; c < bytes; c += 64) __builtin_prefetch(at + c, 0, 2);
+    const int64_t size = ct__type_size(m.type);
+    return (ct__pieces){(const char *)m.data, m.col == 1 ? ct__max64(0, n) : 0, m.row * size, x->dims[3] * size};
 }
 
 /* K^T or V^T of a block of keys as panels: (cols, n) in panels of the tile's width. */

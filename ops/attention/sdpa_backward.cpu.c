@@ -151,28 +151,32 @@ static void put_mask_rows(const backward *w, const key_block *kb, const query_bl
 GRAD_STRIP(f32, float)
 GRAD_STRIP(f64, double)
 
-/* Asks for the share of rows r.. of the block in what comes after it: the next queries; after the last the next keys of the
- * range, or the first of the next chunk, since a thread's chunks follow one another. */
-static void ask_ahead(const backward *w, const key_block *kb, const query_block *qb, int64_t r, int64_t rows) {
+enum { LISTS = 3 };
+
+/* The share of rows r.. of the block in what comes after it: the next queries; after the last the next keys of the range, or the
+ * first of the next chunk, since a thread's chunks follow one another. Returns how many lists. */
+static int64_t wanted_next(const backward *w, const key_block *kb, const query_block *qb, int64_t r, int64_t rows,
+                           ct__pieces *list) {
     const sdpa *s = &w->s;
     const int64_t next = qb->i0 + qb->rows;
     if (next < s->tq) {
         const int64_t n = ct__min64(rows, s->tq - next - r);
-        sdpa_ask(s->q, kb->b, qb->h, next + r, n);
-        sdpa_ask(w->g, kb->b, qb->h, next + r, n);
-        if (kb->first) sdpa_ask(w->y, kb->b, qb->h, next + r, n);
-        return;
+        list[0] = sdpa_soon(s->q, kb->b, qb->h, next + r, n);
+        list[1] = sdpa_soon(w->g, kb->b, qb->h, next + r, n);
+        if (kb->first) list[2] = sdpa_soon(w->y, kb->b, qb->h, next + r, n);
+        return kb->first ? 3 : 2;
     }
     int64_t b = kb->b, hk = kb->hk, j = kb->j0 + kb->n;
     if (j >= kb->end) {
         const int64_t chunk = kb->chunk + 1, pair = chunk / w->ranges;
-        if (pair >= s->batch * s->kv_heads) return;
+        if (pair >= s->batch * s->kv_heads) return 0;
         b = pair / s->kv_heads, hk = pair % s->kv_heads, j = chunk % w->ranges * w->range_keys;
     }
     const int64_t n = ct__min64(SDPA_KEYS, s->tk - j), first = n * r / qb->rows,
                   more = n * (r + rows) / qb->rows - first;
-    sdpa_ask(s->k, b, hk, j + first, more);
-    sdpa_ask(s->v, b, hk, j + first, more);
+    list[0] = sdpa_soon(s->k, b, hk, j + first, more);
+    list[1] = sdpa_soon(s->v, b, hk, j + first, more);
+    return 2;
 }
 
 /* P and dS of the strip of queries r.. and the block's first n keys. */
@@ -181,6 +185,8 @@ static void scores_of_strip(const backward *w, const key_block *kb, const query_
     const sdpa *s = &w->s;
     const int64_t size = s->size, width = ct__panel_width(s->kernel), ld = SDPA_LD * size;
     char *p = qb->p + r * ld, *ds = qb->ds + r * ld;
+    ct__pieces soon[LISTS];
+    const int64_t lists = wanted_next(w, kb, qb, r, rows, soon);
     const ct__block score = {.a = qb->q.at + r * qb->q.ld,
                              .a_row = qb->q.ld,
                              .a_step = size,
@@ -191,7 +197,9 @@ static void scores_of_strip(const backward *w, const key_block *kb, const query_
                              .c_row = ld,
                              .m = rows,
                              .n = n,
-                             .k = s->d};
+                             .k = s->d,
+                             .ahead = soon,
+                             .lists = lists};
     ct__block_multiply(s->kernel, &score);
     const ct__block dp = {.a = qb->g.at + r * qb->g.ld,
                           .a_row = qb->g.ld,
@@ -207,7 +215,6 @@ static void scores_of_strip(const backward *w, const key_block *kb, const query_
     if (w->dq || w->dk || w->dmask) ct__block_multiply(s->kernel, &dp);
     else
         for (int64_t i = 0; i < rows; i++) memset(ds + i * ld, 0, (size_t)(n * size));
-    ask_ahead(w, kb, qb, r, rows);
     if (s->wide) f64_strip(w, kb, qb, r, rows, p, ds, n);
     else f32_strip(w, kb, qb, r, rows, p, ds, n);
     if (w->dmask) put_mask_rows(w, kb, qb, r, rows, ds, n);

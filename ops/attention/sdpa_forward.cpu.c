@@ -60,18 +60,23 @@ static double f64_log_of(double x) { return log(x); }
 FORWARD_STRIP(f32, float)
 FORWARD_STRIP(f64, double)
 
-/* Asks for what comes after the strip of rows r.. of a chunk of `rows`: the strip's result, the next queries, and its share of
- * the next block of keys, or of the first in the next chunk, since a thread's chunks follow one another. */
-static void ask_ahead(const forward *f, int64_t chunk, int64_t r, int64_t m, int64_t rows, int64_t j, int64_t last) {
+enum { LISTS = 4 };
+
+/* What comes after the strip of rows r.. of a chunk of `rows`: the strip's result, the next queries, and its share of the next
+ * block of keys, or of the first in the next chunk, since a thread's chunks follow one another. Returns how many lists. */
+static int64_t wanted_next(const forward *f, int64_t chunk, int64_t r, int64_t m, int64_t rows, int64_t j, int64_t last,
+                           ct__pieces *list) {
     const sdpa *s = &f->s;
     const int64_t i0 = chunk % f->blocks * f->chunk_rows + r, next = (chunk + (j >= last)) / f->blocks,
                   b = chunk / f->blocks / s->heads, h = chunk / f->blocks % s->heads;
-    if (j >= last) sdpa_ask(f->y, b, h, i0, m), j = 0;
-    if (j <= SDPA_KEYS) sdpa_ask(s->q, b, h, i0 + m, ct__min64(m, rows - r - m));
-    if (next >= s->batch * s->heads) return;
+    int64_t count = 0;
+    if (j >= last) list[count++] = sdpa_soon(f->y, b, h, i0, m), j = 0;
+    if (j <= SDPA_KEYS) list[count++] = sdpa_soon(s->q, b, h, i0 + m, ct__min64(m, rows - r - m));
+    if (next >= s->batch * s->heads) return count;
     const int64_t n = ct__min64(SDPA_KEYS, s->tk - j), first = n * r / rows, more = n * (r + m) / rows - first;
-    sdpa_ask(s->k, next / s->heads, next % s->heads / s->group, j + first, more);
-    sdpa_ask(s->v, next / s->heads, next % s->heads / s->group, j + first, more);
+    list[count++] = sdpa_soon(s->k, next / s->heads, next % s->heads / s->group, j + first, more);
+    list[count++] = sdpa_soon(s->v, next / s->heads, next % s->heads / s->group, j + first, more);
+    return count;
 }
 
 static void forward_chunk(void *ctx, int64_t chunk, int worker) {
@@ -100,6 +105,8 @@ static void forward_chunk(void *ctx, int64_t chunk, int worker) {
             const int64_t m = ct__min64(strip, rows - r);
             const int64_t n = ct__min64(block, sdpa_seen(s, i0 + r + m - 1) - j0); /* what the strip's last row sees */
             if (n <= 0) continue;
+            ct__pieces soon[LISTS];
+            const int64_t lists = wanted_next(f, chunk, r, m, rows, j0 + block, last, soon);
             const ct__block score = {.a = q.at + r * q.ld,
                                      .a_row = q.ld,
                                      .a_step = size,
@@ -110,9 +117,10 @@ static void forward_chunk(void *ctx, int64_t chunk, int worker) {
                                      .c_row = SDPA_LD * size,
                                      .m = m,
                                      .n = n,
-                                     .k = s->d};
+                                     .k = s->d,
+                                     .ahead = soon,
+                                     .lists = lists};
             ct__block_multiply(s->kernel, &score);
-            ask_ahead(f, chunk, r, m, rows, j0 + block, last);
             char *o_strip = o + r * s->dv * size;
             if (s->wide) f64_strip(s, b, h, i0 + r, m, j0, n, scores, o_strip, states + r * 2 * size);
             else f32_strip(s, b, h, i0 + r, m, j0, n, scores, o_strip, states + r * 2 * size);

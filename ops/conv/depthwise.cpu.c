@@ -3,6 +3,62 @@
 #include "ops/conv/depthwise.h"
 #include "backends/cpu/activate.h"
 
+/* ---- Lines ---- */
+
+#ifdef DEPTHWISE_BF16
+/* The instruction takes f32 subnormals for zero: those are rounded as without it. */
+DEPTHWISE_BF16 void CT_ISA_FN(ct__depthwise_narrow_bf16)(const float *src, uint16_t *dst, int64_t count) {
+    for (int64_t i = 0; i < count; i += 16) {
+        const __mmask16 m = (__mmask16)_bzhi_u32(0xffff, (unsigned)ct__min64(16, count - i));
+        const __m512 v = _mm512_maskz_loadu_ps(m, src + i);
+        if (__builtin_expect(_mm512_fpclass_ps_mask(v, 0x20 /* subnormal */), 0))
+            vf32_store_bf16_n(dst + i, v, (int)ct__min64(16, count - i));
+        else _mm256_mask_storeu_epi16(dst + i, m, (__m256i)_mm512_cvtneps_pbh(v));
+    }
+}
+#endif
+
+#define COPY_LINE(T, dst, dst_step, src, src_step)                                         \
+    do {                                                                                   \
+        T *to = (dst);                                                                     \
+        const T *from = (src);                                                             \
+        if (step == 1) memcpy(to, from, (size_t)count * sizeof *to);                       \
+        else                                                                               \
+            for (int64_t i = 0; i < count; i++) to[i * (dst_step)] = from[i * (src_step)]; \
+    } while (0)
+
+void depthwise_read_f32(float *dst, ct_dtype dtype, const void *data, int64_t at, int64_t step, int64_t count) {
+#if VF32_LANES == 16
+    if (dtype == CT_F32 && step == 2) { /* every other one of two vectors */
+        const __m512i evens = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+        for (int64_t i = 0; i < count; i += 16) {
+            const float *src = (const float *)data + at + 2 * i;
+            const int64_t last = 2 * (count - i) - 1; /* and no further: there may be nothing */
+            const __m512 low = _mm512_maskz_loadu_ps((__mmask16)depthwise_lanes(0, last, 16), src),
+                         high = _mm512_maskz_loadu_ps((__mmask16)depthwise_lanes(0, last - 16, 16), src + 16);
+            vf32_store_n(dst + i, _mm512_permutex2var_ps(low, evens, high), (int)ct__min64(16, count - i));
+        }
+        return;
+    }
+#endif
+    if (dtype == CT_F32) COPY_LINE(float, dst, 1, (const float *)data + at, step);
+    else depthwise_widen_line(dst, dtype, (const uint16_t *)data + at, step, count);
+}
+void depthwise_write_f32(const float *src, ct_dtype dtype, void *data, int64_t at, int64_t step, int64_t count) {
+    if (dtype == CT_F32) COPY_LINE(float, (float *)data + at, step, src, 1);
+    else depthwise_narrow_line(src, dtype, (uint16_t *)data + at, step, count);
+}
+void depthwise_read_f64(double *dst, ct_dtype dtype, const void *data, int64_t at, int64_t step, int64_t count) {
+    (void)dtype;
+    COPY_LINE(double, dst, 1, (const double *)data + at, step);
+}
+void depthwise_write_f64(const double *src, ct_dtype dtype, void *data, int64_t at, int64_t step, int64_t count) {
+    (void)dtype;
+    COPY_LINE(double, (double *)data + at, step, src, 1);
+}
+
+/* ---- The candidate ---- */
+
 static void make_pass(const ct_conv_problem *p, depthwise_pass *d) {
     const ct_conv_geometry *g = &p->geometry;
     const ct_window *s = &g->window;

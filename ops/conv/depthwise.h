@@ -83,11 +83,11 @@ static inline depthwise_axis depthwise_make_axis(const ct_window *s, int a, bool
 static inline int64_t depthwise_floor(int64_t a, int64_t b) { return a / b - (a % b < 0); }
 static inline int64_t depthwise_up(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
 
-/* The source of tap t of position d; -1: none. */
+/* The source of tap t of position d; negative: none. */
 static inline int64_t depthwise_at(const depthwise_axis *a, int64_t d, int64_t t) {
-    const int64_t at = d * a->up + a->first + t * a->step;
-    if (at < 0 || at % a->down) return -1;
-    return at / a->down < a->source ? at / a->down : -1;
+    int64_t at = d * a->up + a->first + t * a->step;
+    if (a->down > 1) at = at % a->down ? -1 : at / a->down;
+    return at < a->source ? at : -1; /* negative: outside as well */
 }
 
 /* Whether tap t is inside the source for all positions from d to last, whole steps of `down` apart, or for none. */
@@ -126,7 +126,7 @@ static inline uint32_t depthwise_lanes(int64_t low, int64_t high, int lanes) {
     return (uint32_t)(((1ull << to) - 1) & ~((1ull << from) - 1));
 }
 
-/* One line of a tensor as T, and back. */
+/* One line of halves as f32, and back. */
 SIMD_INLINE void depthwise_widen_line(float *dst, ct_dtype dtype, const uint16_t *src, int64_t step, int64_t count) {
     uint16_t line[VF32_LANES];
     int64_t i = 0;
@@ -139,6 +139,7 @@ SIMD_INLINE void depthwise_widen_line(float *dst, ct_dtype dtype, const uint16_t
         const int n = (int)ct__min64(VF32_LANES, count - i);
         const uint16_t *from = src + i;
         if (step != 1) {
+#pragma GCC unroll 1
             for (int j = 0; j < n; j++) line[j] = src[(i + j) * step];
             from = line;
         }
@@ -146,23 +147,13 @@ SIMD_INLINE void depthwise_widen_line(float *dst, ct_dtype dtype, const uint16_t
     }
 }
 #ifdef DEPTHWISE_BF16
-/* The instruction takes f32 subnormals for zero: those are rounded as without it. */
-static __attribute__((noinline, unused)) DEPTHWISE_BF16 void depthwise_narrow_bf16(const float *src, uint16_t *dst,
-                                                                                   int64_t count) {
-    for (int64_t i = 0; i < count; i += 16) {
-        const __mmask16 m = (__mmask16)_bzhi_u32(0xffff, (unsigned)ct__min64(16, count - i));
-        const __m512 v = _mm512_maskz_loadu_ps(m, src + i);
-        if (__builtin_expect(_mm512_fpclass_ps_mask(v, 0x20 /* subnormal */), 0))
-            vf32_store_bf16_n(dst + i, v, (int)ct__min64(16, count - i));
-        else _mm256_mask_storeu_epi16(dst + i, m, (__m256i)_mm512_cvtneps_pbh(v));
-    }
-}
+void CT_ISA_FN(ct__depthwise_narrow_bf16)(const float *src, uint16_t *dst, int64_t count);
 #endif
 SIMD_INLINE void depthwise_narrow_line(const float *src, ct_dtype dtype, uint16_t *dst, int64_t step, int64_t count) {
     uint16_t line[VF32_LANES];
 #ifdef DEPTHWISE_BF16
     if (step == 1 && dtype == CT_BF16 && depthwise_has_bf16()) {
-        depthwise_narrow_bf16(src, dst, count);
+        CT_ISA_FN(ct__depthwise_narrow_bf16)(src, dst, count);
         return;
     }
 #endif
@@ -172,46 +163,22 @@ SIMD_INLINE void depthwise_narrow_line(const float *src, ct_dtype dtype, uint16_
         const vf32 v = vf32_load_n(src + i, n);
         if (dtype == CT_F16) vf32_store_f16_n(to, v, n);
         else vf32_store_bf16_n(to, v, n);
+#pragma GCC unroll 1
         for (int j = 0; step != 1 && j < n; j++) dst[(i + j) * step] = line[j];
     }
 }
-/* The same in one copy, for lines long enough or few. */
-static __attribute__((noinline, unused)) void depthwise_widen(float *dst, ct_dtype dtype, const uint16_t *src,
-                                                              int64_t step, int64_t count) {
-    depthwise_widen_line(dst, dtype, src, step, count);
-}
-static __attribute__((noinline, unused)) void depthwise_narrow(const float *src, ct_dtype dtype, uint16_t *dst,
-                                                               int64_t step, int64_t count) {
-    depthwise_narrow_line(src, dtype, dst, step, count);
-}
-static inline void depthwise_read_f32(float *dst, ct_dtype dtype, const void *data, int64_t at, int64_t step,
-                                      int64_t count) {
-    const float *src = (const float *)data + at;
-    if (dtype != CT_F32) depthwise_widen(dst, dtype, (const uint16_t *)data + at, step, count);
-    else if (step == 1) memcpy(dst, src, (size_t)count * sizeof *dst);
-    else
-        for (int64_t i = 0; i < count; i++) dst[i] = src[i * step];
-}
-static inline void depthwise_write_f32(const float *src, ct_dtype dtype, void *data, int64_t at, int64_t step,
-                                       int64_t count) {
-    float *dst = (float *)data + at;
-    if (dtype != CT_F32) depthwise_narrow(src, dtype, (uint16_t *)data + at, step, count);
-    else if (step == 1) memcpy(dst, src, (size_t)count * sizeof *dst);
-    else
-        for (int64_t i = 0; i < count; i++) dst[i * step] = src[i];
-}
-static inline void depthwise_read_f64(double *dst, ct_dtype dtype, const void *data, int64_t at, int64_t step,
-                                      int64_t count) {
-    const double *src = (const double *)data + at;
-    (void)dtype;
-    for (int64_t i = 0; i < count; i++) dst[i] = src[i * step];
-}
-static inline void depthwise_write_f64(const double *src, ct_dtype dtype, void *data, int64_t at, int64_t step,
-                                       int64_t count) {
-    double *dst = (double *)data + at;
-    (void)dtype;
-    for (int64_t i = 0; i < count; i++) dst[i * step] = src[i];
-}
+/* The same of any dtype that computes as T, in depthwise.cpu.c. */
+#define DEPTHWISE_LINES(type, T)                                                                                   \
+    void CT_ISA_FN(ct__depthwise_read_##type)(T * dst, ct_dtype dtype, const void *data, int64_t at, int64_t step, \
+                                              int64_t count);                                                      \
+    void CT_ISA_FN(ct__depthwise_write_##type)(const T *src, ct_dtype dtype, void *data, int64_t at, int64_t step, \
+                                               int64_t count);
+DEPTHWISE_LINES(f32, float)
+DEPTHWISE_LINES(f64, double)
+#define depthwise_read_f32  CT_ISA_FN(ct__depthwise_read_f32)
+#define depthwise_write_f32 CT_ISA_FN(ct__depthwise_write_f32)
+#define depthwise_read_f64  CT_ISA_FN(ct__depthwise_read_f64)
+#define depthwise_write_f64 CT_ISA_FN(ct__depthwise_write_f64)
 
 /* Planes of one channel at a time, any strides (depthwise_planes.h), and vectors of channels (depthwise_pixels.h). */
 #define DEPTHWISE_ENTRY(path)                                                                \

@@ -91,7 +91,7 @@ static void NAME(finish_row)(const NAME(lines) * l, T *row, int64_t step, int64_
                 const int64_t n = ct__min64(VL, p->channels - c);
                 NAME(depthwise_read)
                 (more, p->dtype, p->residual, image * s->n + i * s->s[1] + j * s->s[2] + c * s->c, s->c, n);
-                for (int64_t k = 0; k < n; k++) row[c + k] += more[k];
+                VF(store_n)(row + c, VF(add)(VF(load_n)(row + c, (int)n), VF(load_n)(more, (int)n)), (int)n);
             }
         if (p->activate) p->activate(NULL, row, p->channels);
         if (!placed) NAME(depthwise_write)
@@ -185,6 +185,14 @@ static __attribute__((noinline)) void NAME(add_one)(T *sums, const T *const *fro
     NAME(add_line)(sums, from, step, g, g_step, count, channels, 1);
 }
 
+/* sums += line */
+static __attribute__((noinline)) void NAME(add_to)(T *sums, const T *line, int64_t channels) {
+    for (int64_t c = 0; c < channels; c += VL) {
+        const int n = (int)ct__min64(VL, channels - c);
+        VF(store_n)(sums + c, VF(add)(VF(load_n)(sums + c, n), VF(load_n)(line + c, n)), n);
+    }
+}
+
 /* Lines of `count` positions, to be read soon. */
 static void NAME(ask)(const T *at, int64_t step, int64_t count, int64_t channels) {
     for (int64_t q = 0; q < count; q++, at += step)
@@ -217,8 +225,7 @@ static void NAME(parts_chunk)(void *ctx, int64_t chunk, int worker) {
             const bool inside = j0 >= inner && j1 <= outer;
             const T *gy = y.data + (i - y.first) * y.h;
             if (g->bias)
-                for (int64_t j = j0; j < j1; j++)
-                    for (int64_t c = 0; c < channels; c++) sums[all * channels + c] += gy[j * y.w + c];
+                for (int64_t j = j0; j < j1; j++) NAME(add_to)(sums + all * channels, gy + j * y.w, channels);
             for (int64_t k = 0; k < h->taps; k++) {
                 const int64_t row = depthwise_at(h, i, k);
                 if (row < 0) continue;
@@ -255,10 +262,7 @@ static void NAME(join_parts)(void *ctx, int64_t tap, int worker) {
     const int64_t all = g->h.taps * g->w.taps, channels = g->channels, chunks = g->batch * l->row_chunks;
     T *sum = l->parts + tap * channels;
     (void)worker;
-    for (int64_t i = 1; i < chunks; i++) {
-        const T *part = sum + i * (all + 1) * channels;
-        for (int64_t c = 0; c < channels; c++) sum[c] += part[c];
-    }
+    for (int64_t i = 1; i < chunks; i++) NAME(add_to)(sum, sum + i * (all + 1) * channels, channels);
     if (tap == all) {
         if (g->bias) NAME(depthwise_write)(sum, g->dtype, g->bias, 0, 1, channels);
         return;

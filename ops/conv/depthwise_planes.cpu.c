@@ -29,15 +29,15 @@
 #define NAME(x)                  x##_f64
 #include "ops/conv/depthwise_planes.h"
 
-#define PASS(type)                                                                   \
-    do {                                                                             \
-        band_##type b;                                                               \
-        plan_##type(&b, pass);                                                       \
-        b.workers = scratch;                                                         \
-        if (!scratch) return (size_t)(ct__threads() * b.worker) * sizeof *b.workers; \
-        /* the padding of copied rows */                                             \
-        memset(scratch, 0, (size_t)(ct__threads() * b.worker) * sizeof *b.workers);  \
-        ct__parallel((b.planes + b.chunk - 1) / b.chunk, planes_chunk_##type, &b);   \
+#define PASS(type)                                                                                  \
+    do {                                                                                            \
+        band_##type b;                                                                              \
+        plan_##type(&b, pass);                                                                      \
+        const int64_t workers = ct__threads() * b.worker;                                           \
+        if (!scratch) return (size_t)(offset_room_##type(&b) + workers) * sizeof *b.workers;        \
+        b.workers = list_offsets_##type(&b, scratch);                                               \
+        memset(b.workers, 0, (size_t)workers * sizeof *b.workers); /* the padding of copied rows */ \
+        ct__parallel((b.planes + b.chunk - 1) / b.chunk, planes_chunk_##type, &b);                  \
     } while (0)
 #define SUMS(type)                                                                                         \
     do {                                                                                                   \
@@ -45,10 +45,11 @@
         depthwise_pass pass;                                                                               \
         plan_sums_##type(&s, &pass, gradient);                                                             \
         const int64_t parts = depthwise_up(s.band.planes * (gradient->h.taps * gradient->w.taps + 1), 16); \
-        s.parts = scratch;                                                                                 \
-        if (!scratch) return (size_t)(parts + ct__threads() * s.band.worker) * sizeof *s.parts;            \
+        const int64_t workers = ct__threads() * s.band.worker;                                             \
+        if (!scratch) return (size_t)(offset_room_##type(&s.band) + parts + workers) * sizeof *s.parts;    \
+        s.parts = list_offsets_##type(&s.band, scratch);                                                   \
         s.band.workers = s.parts + parts;                                                                  \
-        memset(s.band.workers, 0, (size_t)(ct__threads() * s.band.worker) * sizeof *s.parts);              \
+        memset(s.band.workers, 0, (size_t)workers * sizeof *s.parts);                                      \
         ct__parallel((s.band.planes + s.band.chunk - 1) / s.band.chunk, sums_chunk_##type, &s);            \
         ct__parallel(gradient->channels * gradient->multiplier, join_chunk_##type, &s);                    \
     } while (0)

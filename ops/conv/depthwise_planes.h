@@ -16,9 +16,22 @@ typedef struct NAME(band) {
     bool dense;                /* rows of T without epilogue: stored where they belong, or */
     bool stream;               /* in whole planes past the caches */
     bool direct;               /* 3x3 and stride 1, from where the source lies */
+    int64_t *offsets;          /* (remainders modulo down, taps of a row), as depthwise_offset gives them */
     T *workers;
     int64_t worker; /* elements of scratch: weights, offsets of taps, source and target rows */
 } NAME(band);
+
+/* Elements that the offsets take at the begin of the scratch. */
+static int64_t NAME(offset_room)(const NAME(band) * b) {
+    return depthwise_up(b->p->w.down * b->p->w.taps * (int64_t)sizeof(int64_t) / (int64_t)sizeof(T), 16);
+}
+static T *NAME(list_offsets)(NAME(band) * b, void *scratch) {
+    const depthwise_axis *w = &b->p->w;
+    b->offsets = scratch;
+    for (int64_t i = 0; i < w->down * w->taps; i++)
+        b->offsets[i] = depthwise_offset(w, i / w->taps, i % w->taps, b->left, b->length);
+    return (T *)scratch + NAME(offset_room)(b);
+}
 
 static void NAME(plan)(NAME(band) * b, const depthwise_pass *p) {
     *b = (NAME(band)){.p = p};
@@ -167,7 +180,7 @@ static void NAME(finish)(const NAME(band) * b, T *rows, int64_t image, int64_t c
                     T more[VL];
                     const int64_t n = ct__min64(VL, have - j);
                     NAME(depthwise_read)(more, p->dtype, p->residual, at + j * down * s->s[2], down * s->s[2], n);
-                    for (int64_t l = 0; l < n; l++) line[j + l] += more[l];
+                    VF(store_n)(line + j, VF(add)(VF(load_n)(line + j, (int)n), VF(load_n)(more, (int)n)), (int)n);
                 }
             }
             if (p->activate) p->activate(NULL, line, have);
@@ -178,11 +191,13 @@ static void NAME(finish)(const NAME(band) * b, T *rows, int64_t image, int64_t c
 
 /* Past the caches: whole lines, and what is left at both ends as usual. */
 static void NAME(stream_out)(T *dst, const T *src, int64_t count) {
-    int64_t i = 0;
-    while (i < count && (uintptr_t)(dst + i) % 64) dst[i] = src[i], i++;
-    for (; i + 64 / (int64_t)sizeof(T) <= count; i += 64 / (int64_t)sizeof(T))
-        for (int64_t j = i; j < i + 64 / (int64_t)sizeof(T); j += VL) VF(stream)(dst + j, VF(load)(src + j));
-    for (; i < count; i++) dst[i] = src[i];
+    const int64_t line = 64 / (int64_t)sizeof(T);
+    int64_t i = ct__min64(count, (int64_t)(-(uintptr_t)dst % 64 / sizeof(T)));
+    memcpy(dst, src, (size_t)i * sizeof *dst);
+    for (; i + line <= count; i += line)
+#pragma GCC unroll 4
+        for (int64_t j = i; j < i + line; j += VL) VF(stream)(dst + j, VF(load)(src + j));
+    memcpy(dst + i, src + i, (size_t)(count - i) * sizeof *dst);
 }
 
 /* Stride 1 and square kernels of 3 or 5: rows [row, row + rows) of a plane, four at a time. The source rows of the next four
@@ -335,7 +350,7 @@ static void NAME(plane)(const NAME(band) * b, int64_t image, int64_t channel, T 
                     for (int64_t k = 0; k < h->taps; k++) {
                         const int64_t at = depthwise_at(h, row + i, k);
                         for (int64_t t = 0; t < w->taps && at >= 0; t++) {
-                            const int64_t offset = depthwise_offset(w, r, t, b->left, b->length);
+                            const int64_t offset = b->offsets[r * w->taps + t];
                             if (offset < 0) continue;
                             from[taps] = source + (at - first) * b->source_row + offset;
                             list[taps++] = weight[k * w->taps + t];
@@ -527,8 +542,7 @@ static void NAME(sum_plane)(const NAME(sums) * s, int64_t plane, T *scratch) {
             for (int64_t k = 0; k < h->taps; k++) {
                 const int64_t at = depthwise_at(h, row + i, k);
                 if (at < 0) continue;
-                for (int64_t t = 0; t < w->taps; t++)
-                    from[t] = x + (at - first) * b->source_row + depthwise_offset(w, 0, t, b->left, b->length);
+                for (int64_t t = 0; t < w->taps; t++) from[t] = x + (at - first) * b->source_row + b->offsets[t];
                 NAME(add_any)(sum + k * w->taps, from, y + i * b->lanes, w->taps, b->lanes);
             }
     }

@@ -59,9 +59,13 @@ static void copy(float *dst, int64_t positions, int64_t left, int64_t length, co
                     __builtin_prefetch(from + j * up * s->w + s->n);
                     v8_store(to + j * 8, v8_load(from + j * up * s->w));
                 }
+            } else if (dtype == CT_F32) {
+                for (int64_t j = 0; j < have; j++)
+                    depthwise_read_f32(to + j * 8, CT_F32, s->data, at + j * up * s->w, s->c, channels);
             } else {
                 for (int64_t j = 0; j < have; j++)
-                    depthwise_read_f32(to + j * 8, dtype, s->data, at + j * up * s->w, s->c, channels);
+                    depthwise_widen_line(to + j * 8, dtype, (const uint16_t *)s->data + at + j * up * s->w, s->c,
+                                         channels);
             }
         }
     }

@@ -39,7 +39,8 @@ static inline int64_t ct__taps_of(const ct__taps *t, int64_t phase) { return t->
 
 /* A source, how it is cut into blocks, and how a block lies in the buffer: channels innermost, or planes of pixels, each
  * element a unit of `group` channels. Where channels are few, patches: for every output of a line what its window sees of a
- * row, [tap][channel] or, from planes, [channel][tap], filled up to whole groups once instead of for each tap. A block is one position of axis 0, `lines` outputs of axis 1, `segment` of axis 2. */
+ * row, [tap][channel] or, from planes, [channel][tap], filled up to whole groups once instead of for each tap. A block is one
+ * position of axis 0, `lines` outputs of axis 1, `segment` of axis 2. */
 typedef struct ct__source {
     const ct__kernel *kernel;
     const char *data;

@@ -3,6 +3,13 @@
  * transformed back while they are in cache. */
 #include "ops/conv/winograd.h"
 
+#include "backends/cpu/gemm/transpose.h" /* after the level of instructions is known */
+
+void winograd_turn(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows, int64_t cols,
+                   int64_t width) {
+    transpose(dst, dst_row, src, src_row, rows, cols, width, 4);
+}
+
 /* ---- The geometry of a phase ---- */
 
 int64_t CT_ISA_FN(ct__winograd_phases)(const winograd_pass *p, int axis) {
@@ -139,7 +146,78 @@ static void transform_weights(void *ctx, int64_t chunk, int worker) {
             }
 }
 
+/* ---- Memory asked for ahead ---- */
+
+/* The next run of tiles: pieces of contiguous bytes, the rows of a channel or of all. */
+static void next_region(winograd_ahead *a) {
+    const winograd_image *x = a->image;
+    const winograd_run run = winograd_next_run(a->tiles, a->at, a->end);
+    const int64_t row = run.row * x->step[0] - x->before[0] + a->skip, col = run.col * x->step[1] - x->before[1];
+    const int64_t top = ct__max64(0, row), left = ct__max64(0, col);
+    a->rows = ct__max64(0, ct__min(row + x->step[0], x->height) - top);
+    a->bytes = (ct__min(col + run.count * x->step[1] + a->skip, x->width) - left) * x->w * 4;
+    a->channels_left = a->rows ? (x->c == 1 ? 1 : a->channels) : 0;
+    a->rows_left = a->rows;
+    a->piece = (const char *)(winograd_plane(x, run.image, a->plane) + top * x->h + left * x->w);
+    a->offset = 0;
+    a->at += run.count;
+}
+
+void CT_ISA_FN(ct__winograd_ahead_start)(winograd_ahead *a, int64_t calls) {
+    winograd_ahead all = *a;
+    int64_t lines = 0;
+    while (all.at < all.end) {
+        next_region(&all);
+        lines += all.channels_left * all.rows * (all.bytes / 64 + 1);
+    }
+    a->rate = ct__ceil_div(lines, ct__max64(1, calls));
+}
+
+void CT_ISA_FN(ct__winograd_ask)(winograd_ahead *a) {
+    const winograd_image *x = a->image;
+    for (int64_t lines = a->rate; lines > 0; lines--) {
+        while (a->channels_left == 0) {
+            if (a->at >= a->end) return;
+            next_region(a);
+        }
+        if (a->write) __builtin_prefetch(a->piece + a->offset, 1, 2);
+        else __builtin_prefetch(a->piece + a->offset, 0, 2);
+        a->offset += 64;
+        if (a->offset <= a->bytes) continue;
+        a->offset = 0;
+        a->piece += x->h * 4;
+        if (--a->rows_left > 0) continue;
+        a->piece += (x->c - a->rows * x->h) * 4;
+        a->rows_left = a->rows;
+        a->channels_left--;
+    }
+}
+
 /* ---- Tiles ---- */
+
+void winograd_gather(float *dst, const winograd_image *x, const float *plane, int lanes, int64_t row, int64_t rows,
+                     int64_t col, int64_t cols) {
+    const int64_t first = ct__max64(0, -col), end = ct__min(cols, x->width - col);
+    for (int64_t i = 0; i < rows; i++, dst += cols * LANES) {
+        if (row + i < 0 || row + i >= x->height || end <= first) {
+            memset(dst, 0, (size_t)(cols * LANES) * sizeof *dst);
+            continue;
+        }
+        if (first > 0) memset(dst, 0, (size_t)(first * LANES) * sizeof *dst);
+        if (end < cols) memset(dst + end * LANES, 0, (size_t)((cols - end) * LANES) * sizeof *dst);
+        const float *src = plane + (row + i) * x->h + (col + first) * x->w;
+        float *to = dst + first * LANES;
+        const int64_t count = end - first;
+        if (x->c == 1) {
+            for (int64_t j = 0; j < count; j++) vf32_store(to + j * LANES, vf32_load_n(src + j * x->w, lanes));
+        } else if (x->w == 1) {
+            winograd_turn((char *)to, LANES * 4, (const char *)src, x->c * 4, lanes, count, LANES);
+        } else {
+            for (int64_t j = 0; j < count; j++)
+                for (int l = 0; l < LANES; l++) to[j * LANES + l] = l < lanes ? src[j * x->w + l * x->c] : 0;
+        }
+    }
+}
 
 /* V = B^T d B of one vector of channels: src has rows `row` and columns `col` floats apart. */
 static __attribute__((noinline)) void transform_tile(float *dst, int64_t point, const float *src, int64_t row,
@@ -164,7 +242,7 @@ static void transform_classes(const winograd_points *v, const winograd_image *x,
 }
 
 void CT_ISA_FN(ct__winograd_transform_tiles)(const winograd_points *v, const winograd_frame *f, int64_t plane,
-                                             int64_t first, int64_t end, float *band) {
+                                             int64_t first, int64_t end, float *band, winograd_ahead *ahead) {
     const winograd_image *x = &f->x;
     const int64_t channels = f->pass->in_channels, tall = winograd_span(x, 0, 1), wide = winograd_span(x, 1, 1);
     for (int64_t at = first; at < end;) {
@@ -179,6 +257,7 @@ void CT_ISA_FN(ct__winograd_transform_tiles)(const winograd_points *v, const win
             if (x->c == 1) {
                 /* Channels last: tiles inside the image are read where they are. */
                 for (int64_t t = 0; t < run.count; t++) {
+                    if (ahead) CT_ISA_FN(ct__winograd_ask)(ahead);
                     const int64_t left = col + t * x->step[1];
                     const bool inside = rows_inside && lanes == LANES && left >= 0 && left + wide <= x->width;
                     if (!inside) winograd_gather(band, x, image + c, lanes, row, tall, left, wide);
@@ -187,8 +266,10 @@ void CT_ISA_FN(ct__winograd_transform_tiles)(const winograd_points *v, const win
                 }
             } else {
                 winograd_gather(band, x, image + c * x->c, lanes, row, tall, col, cols);
-                for (int64_t t = 0; t < run.count; t++)
+                for (int64_t t = 0; t < run.count; t++) {
+                    if (ahead) CT_ISA_FN(ct__winograd_ask)(ahead);
                     transform_classes(v, x, to + t * v->tile + c, band + t * x->step[1] * LANES, cols * LANES, LANES);
+                }
             }
         }
         at += run.count;
@@ -260,9 +341,6 @@ static void scatter(const winograd_image *y, const float *band, int64_t band_col
         if (y->c == 1) {
             for (int64_t j = 0; j < at->cols; j++) vf32_store_n(dst + j * y->w, vf32_load(band + j * LANES), at->lanes);
         } else if (y->w == 1) {
-            for (int l = 0; l < at->lanes; l++)
-                for (int64_t j = 0; j < at->cols; j += 16)
-                    __builtin_prefetch(dst + l * y->c + j + y->step[0] * y->h, 1, 2);
             winograd_turn((char *)dst, y->c * 4, (const char *)band, LANES * 4, at->cols, at->lanes, at->cols);
         } else {
             for (int64_t j = 0; j < at->cols; j++)
@@ -347,7 +425,7 @@ enum { RUNS = 32 }; /* of taps multiplied at a time, at most */
 /* Products of the results of planes [d, end), which see the same taps, with the block's `tiles` tiles; v begins with source
  * plane `low`, of `slots` a class. */
 static void multiply(const forward *f, const float *v, float *m, int64_t d, int64_t end, int64_t tiles, int64_t low,
-                     int64_t slots) {
+                     int64_t slots, winograd_ahead *reads, winograd_ahead *writes) {
     const winograd_pass *p = f->frame.pass;
     const weights *s = &f->weights;
     const int64_t depth = ct__min(f->kernel->depth, p->in_channels);
@@ -361,6 +439,8 @@ static void multiply(const forward *f, const float *v, float *m, int64_t d, int6
                                 .a_step = 4,
                                 .b_step = s->width * 4,
                                 .c_row = f->m_tile * 4};
+    CT_ISA_FN(ct__winograd_ahead_start)(reads, WINOGRAD_POINTS * s->panels);
+    CT_ISA_FN(ct__winograd_ahead_start)(writes, WINOGRAD_POINTS * s->panels);
     for (int64_t tap = 0; tap < taps;) {
         ct__run runs[RUNS];
         int64_t n = 0;
@@ -372,7 +452,9 @@ static void multiply(const forward *f, const float *v, float *m, int64_t d, int6
         }
         if (n == 0 && (product.accumulate || tap < taps)) continue;
         for (int64_t point = 0; point < WINOGRAD_POINTS; point++)
-            for (int64_t panel = 0; panel < s->panels; panel++)
+            for (int64_t panel = 0; panel < s->panels; panel++) {
+                CT_ISA_FN(ct__winograd_ask)(writes);
+                CT_ISA_FN(ct__winograd_ask)(reads);
                 for (int64_t k = 0, before = product.accumulate; k < p->in_channels; k += depth)
                     for (int64_t run = 0; run < ct__max64(n, 1); run += most, before = true) {
                         winograd_product part = product;
@@ -385,6 +467,7 @@ static void multiply(const forward *f, const float *v, float *m, int64_t d, int6
                         part.accumulate = before;
                         winograd_multiply(&part);
                     }
+            }
         product.accumulate = true;
     }
 }
@@ -404,16 +487,24 @@ static void block_of_tiles(void *ctx, int64_t chunk, int worker) {
     const int64_t first = chunk % f->blocks * f->block, end = ct__min(first + f->block, f->frame.tiles.count);
     const int64_t tiles = end - first;
     float *band = f->workers + worker * f->worker, *v = band + f->band, *m = v + WINOGRAD_POINTS * f->v_point;
-    int64_t low, high;
+    int64_t low, high, done;
     winograd_sources(&f->frame, d0, d1, &low, &high);
-    for (int64_t source = low; source < high; source++) {
-        const winograd_points points = {v + (source - low) * tiles * f->v_tile, f->v_point,
-                                        (high - low) * tiles * f->v_tile, f->v_tile};
-        CT_ISA_FN(ct__winograd_transform_tiles)(&points, &f->frame, source, first, end, band);
-    }
+    done = low;
     for (int64_t d = d0, next; d < d1; d = next) {
         for (next = d + 1; next < d1 && next - d < f->together && same_taps(&f->frame, d, next);) next++;
-        multiply(f, v, m, d, next, tiles, low, high - low);
+        int64_t from, to;
+        winograd_sources(&f->frame, d, next, &from, &to);
+        for (; done < to; done++) {
+            const winograd_points points = {v + (done - low) * tiles * f->v_tile, f->v_point,
+                                            (high - low) * tiles * f->v_tile, f->v_tile};
+            CT_ISA_FN(ct__winograd_transform_tiles)(&points, &f->frame, done, first, end, band, NULL);
+        }
+        /* What will be read next: another plane, or the block that follows. */
+        winograd_ahead reads = winograd_ahead_of(&f->frame, true, done, first, end);
+        winograd_ahead writes = winograd_ahead_of(&f->frame, false, d, first, end);
+        writes.write = true;
+        if (done >= high) reads.plane = low, reads.at = end, reads.end = ct__min(end + tiles, f->frame.tiles.count);
+        multiply(f, v, m, d, next, tiles, low, high - low, &reads, &writes);
         for (int64_t e = d; e < next; e++) store_tiles(f, m + (e - d) * tiles * f->m_tile, e, first, end, band);
     }
 }

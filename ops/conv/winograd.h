@@ -25,7 +25,6 @@
 #define COTANGENT_OPS_CONV_WINOGRAD_H
 
 #include "backends/cpu/gemm/plan.h"
-#include "backends/cpu/gemm/transpose.h"
 #include "backends/cpu/kernel.h"
 #include "ops/conv/winograd_run.h"
 
@@ -200,42 +199,40 @@ static inline int64_t winograd_slots(const winograd_frame *f, int64_t planes) {
                    f->pass->turned ? (planes - 1 + more) / stride + 1 : (planes - 1) * stride + more + 1);
 }
 
-/* The engine's transpose of floats, in one copy; row distances in bytes. */
-static __attribute__((noinline)) void winograd_turn(char *dst, int64_t dst_row, const char *src, int64_t src_row,
-                                                    int64_t rows, int64_t cols, int64_t width) {
-    transpose(dst, dst_row, src, src_row, rows, cols, width, 4);
-}
+/* In winograd.cpu.c, as what follows. The engine's transpose of floats; row distances in bytes. */
+void CT_ISA_FN(ct__winograd_turn)(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows,
+                                  int64_t cols, int64_t width);
+#define winograd_turn CT_ISA_FN(ct__winograd_turn)
 
 /* dst[(i * cols + j) * LANES + l] = plane[channel + l][row + i][col + j], zero outside the image and past `lanes`; plane
  * points at the first channel. */
-static __attribute__((noinline)) void winograd_gather(float *dst, const winograd_image *x, const float *plane,
-                                                      int lanes, int64_t row, int64_t rows, int64_t col, int64_t cols) {
-    const int64_t first = ct__max64(0, -col), end = ct__min(cols, x->width - col);
-    for (int64_t i = 0; i < rows; i++, dst += cols * LANES) {
-        if (row + i < 0 || row + i >= x->height || end <= first) {
-            memset(dst, 0, (size_t)(cols * LANES) * sizeof *dst);
-            continue;
-        }
-        if (first > 0) memset(dst, 0, (size_t)(first * LANES) * sizeof *dst);
-        if (end < cols) memset(dst + end * LANES, 0, (size_t)((cols - end) * LANES) * sizeof *dst);
-        const float *src = plane + (row + i) * x->h + (col + first) * x->w;
-        float *to = dst + first * LANES;
-        const int64_t count = end - first;
-        if (x->c == 1) {
-            for (int64_t j = 0; j < count; j++) vf32_store(to + j * LANES, vf32_load_n(src + j * x->w, lanes));
-        } else if (x->w == 1) {
-            /* The rows of the next tiles below: pieces too short for the hardware to see coming. */
-            if (i >= rows - x->step[0])
-                for (int l = 0; l < lanes; l++)
-                    for (int64_t j = 0; j < count; j += 16)
-                        __builtin_prefetch(src + l * x->c + j + x->step[0] * x->h, 0, 2);
-            winograd_turn((char *)to, LANES * 4, (const char *)src, x->c * 4, lanes, count, LANES);
-        } else {
-            for (int64_t j = 0; j < count; j++)
-                for (int l = 0; l < LANES; l++) to[j * LANES + l] = l < lanes ? src[j * x->w + l * x->c] : 0;
-        }
-    }
+void CT_ISA_FN(ct__winograd_gather)(float *dst, const winograd_image *x, const float *plane, int lanes, int64_t row,
+                                    int64_t rows, int64_t col, int64_t cols);
+#define winograd_gather CT_ISA_FN(ct__winograd_gather)
+
+/* Lines of an image, asked for from memory a few at a time while the processor has other work: of the rows that tiles
+ * [at, end) of a plane write, or that they are the first to read. */
+typedef struct winograd_ahead {
+    const winograd_image *image;
+    const winograd_tiles *tiles;
+    int64_t plane, at, end;
+    int64_t channels, skip; /* skip: rows of a tile that others have read */
+    bool write;
+    int64_t rate;      /* lines a call */
+    const char *piece; /* of contiguous bytes */
+    int64_t offset, bytes, rows, rows_left, channels_left;
+} winograd_ahead;
+
+static inline winograd_ahead winograd_ahead_of(const winograd_frame *f, bool x, int64_t plane, int64_t at,
+                                               int64_t end) {
+    winograd_ahead a = {.image = x ? &f->x : &f->y, .tiles = &f->tiles, .plane = plane, .at = at, .end = end};
+    a.channels = x ? f->pass->in_channels : f->pass->out_channels;
+    a.skip = x ? WINOGRAD_IN * f->x.spread[0] - f->x.step[0] : 0;
+    return a;
 }
+/* Sets the rate, so that so many calls ask for everything. */
+void CT_ISA_FN(ct__winograd_ahead_start)(winograd_ahead *ahead, int64_t calls);
+void CT_ISA_FN(ct__winograd_ask)(winograd_ahead *ahead);
 
 /* Where transformed tiles go: point p of tile t, class k and channel c is at p * point + k * klass + t * tile + c. */
 typedef struct winograd_points {
@@ -248,9 +245,10 @@ static inline int64_t winograd_span(const winograd_image *x, int axis, int64_t t
     return (tiles - 1) * x->step[axis] + WINOGRAD_IN * x->spread[axis];
 }
 
-/* The input transform of tiles [first, end) of a plane; band: scratch for the vectors of one row of them. */
+/* The input transform of tiles [first, end) of a plane; band: scratch for the vectors of one row of them; ahead: asked with
+ * every vector of a tile, or NULL. */
 void CT_ISA_FN(ct__winograd_transform_tiles)(const winograd_points *v, const winograd_frame *frame, int64_t plane,
-                                             int64_t first, int64_t end, float *band);
+                                             int64_t first, int64_t end, float *band, winograd_ahead *ahead);
 
 /* An odd number of cache lines, so that neither points nor rows fall on each other's places in the cache. */
 static inline int64_t winograd_odd(int64_t floats) { return (ct__ceil_div(floats, 16) | 1) * 16; }

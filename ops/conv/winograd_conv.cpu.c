@@ -58,13 +58,13 @@ static void make_pass(const ct_call *call, ct_conv_problem *p, winograd_pass *w)
 }
 
 /* Where it wins over the implicit product. Costs from measured times, in products of vectors of 16 floats: the products
- * themselves, the transforms of vectors of channels, which come easier where channels are last, and of weights, dearer when
- * these leave the caches; against the products of the sums, their stores, and the weights' way into panels. */
+ * themselves, the transforms of vectors of channels and of weights, dearer when these leave the caches; against the products
+ * of the sums, their stores, and the weights' way into panels. */
 static bool wins(const ct_conv_problem *p) {
     const ct_conv_geometry *g = &p->geometry;
     const ct_window *s = &g->window;
     const bool turned = p->kind == CT_CONV_INPUT_GRAD, gradient = p->kind == CT_CONV_WEIGHT_GRAD;
-    const bool last = g->channels_last, large = s->kernel[1] == 5;
+    const bool large = s->kernel[1] == 5;
     const int64_t *const out = turned ? s->in : s->out, *const in = turned ? s->out : s->in;
     const int64_t step = 7 - s->kernel[1] / s->stride[1], ins = turned ? g->out_channels : g->in_channels,
                   outs = turned ? g->in_channels : g->out_channels;
@@ -89,14 +89,8 @@ static bool wins(const ct_conv_problem *p) {
     else if (bytes > (gradient ? 6 : 12) << 20) weight *= gradient ? 3 : 2.5;
     const double direct =
         pixels * planes * vectors_out * (taps * (double)ins * seen / (turned ? strides : 1) * 1.05 + 20);
-    const double packed = last || gradient ? 0 : 30 * taps * depth * (double)ins * vectors_out;
-    return 1.08 * products +
-               (last          ? 500
-                : strides > 1 ? 800
-                              : 650) *
-                   transforms +
-               weight * panels + 10000 <
-           0.95 * (direct + packed);
+    const double packed = g->channels_last || gradient ? 0 : 30 * taps * depth * (double)ins * vectors_out;
+    return 1.08 * products + 500 * transforms + weight * panels + 10000 < 0.95 * (direct + packed);
 }
 
 const char *CT_ISA_FN(ct__winograd_can)(const ct_call *call) {

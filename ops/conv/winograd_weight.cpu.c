@@ -5,10 +5,12 @@
 #include "ops/conv/winograd.h"
 
 enum {
-    GROUP_BYTES = 16 << 20, /* of transformed tiles: a part of L3 */
-    CHUNK_TILES = 16,       /* transformed by one worker at a time */
-    DEPTH = 128,            /* tiles multiplied at a time: a panel of them in L1 */
-    WEIGHT_BLOCK = 16       /* input channels transformed back at a time */
+    GROUP_LEAST = 3 << 20, /* bytes of transformed tiles of a group: about an L2, */
+    GROUP_MOST = 16 << 20, /* or a part of L3 for the sake of large sums, which each group reads and writes */
+    SUM_SHARE = 2,
+    CHUNK_TILES = 16, /* transformed by one worker at a time */
+    DEPTH = 128,      /* tiles multiplied at a time: a panel of them in L1 */
+    WEIGHT_BLOCK = 16 /* input channels transformed back at a time */
 };
 
 typedef struct gradient {
@@ -16,6 +18,7 @@ typedef struct gradient {
     const ct__kernel *kernel;
     int64_t width, panels, columns; /* columns: output channels, whole vectors */
     int64_t section, group;         /* planes of results and tiles of each in a group, at most */
+    int64_t chunk;                  /* tiles transformed by one worker at a time: rows of them, or parts of a row */
     int64_t first, end;             /* the tiles of the group at work, */
     int64_t d0, d1, low, high;      /* its planes of results, and of sources */
     float *v;                       /* (36, classes, sources, tiles, v_tile) */
@@ -48,50 +51,76 @@ static __attribute__((noinline)) void transform_cotangents_2(float *dst, int64_t
     evaluate_square(dst, point, src, row, col, 2, false);
 }
 
-static vf32 sum_band(const float *band, int64_t count, vf32 sum) {
-    for (int64_t i = 0; i < count; i++) sum = vf32_add(sum, vf32_load(band + i * LANES));
-    return sum;
-}
-
 /* Tiles [first, end) of the cotangent's plane d; bias: where the sums of its channels go, or NULL. */
-static void transform_plane(const gradient *g, int64_t d, int64_t first, int64_t end, float *bias, float *band) {
+static void transform_plane(const gradient *g, int64_t d, int64_t first, int64_t end, float *bias, float *band,
+                            winograd_ahead *ahead) {
     const winograd_frame *f = &g->frame;
+    const winograd_image *y = &f->y;
     const int64_t step = f->step, tiles = g->end - g->first;
     cotangents_fn *transform = step == 5   ? transform_cotangents_5
                                : step == 4 ? transform_cotangents_4
                                            : transform_cotangents_2;
     for (int64_t at = first; at < end;) {
         const winograd_run run = winograd_next_run(&f->tiles, at, end);
-        const int64_t cols = run.count * step;
-        const float *image = winograd_plane(&f->y, run.image, d);
+        const int64_t row = run.row * step, col = run.col * step;
+        const float *image = winograd_plane(y, run.image, d);
         for (int64_t c = 0; c < g->columns; c += LANES) {
             const int lanes = (int)ct__min(LANES, f->pass->out_channels - c);
             float *to =
                 g->z + c / g->width * g->z_panel + c % g->width + ((d - g->d0) * tiles + at - g->first) * g->width;
-            winograd_gather(band, &f->y, image + c * f->y.c, lanes, run.row * step, step, run.col * step, cols);
-            if (bias)
-                vf32_store(bias + c, sum_band(band, step * cols, at == first ? vf32_zero() : vf32_load(bias + c)));
-            for (int64_t t = 0; t < run.count; t++)
-                transform(to + t * g->width, g->z_point, band + t * step * LANES, cols * LANES, LANES);
+            vf32 sum = bias && at > first ? vf32_load(bias + c) : vf32_zero();
+            /* As in the forward pass: channels last one by one and in place where that is possible, first a row of them. */
+            const int64_t pace = y->c == 1 ? step : run.count * step;
+            for (int64_t left = 0; left < run.count * step; left += pace) {
+                const bool inside =
+                    y->c == 1 && lanes == LANES && row + step <= y->height && col + left + step <= y->width;
+                const float *src = inside ? image + c + row * y->h + (col + left) * y->w : band;
+                const int64_t src_row = inside ? y->h : pace * LANES, src_col = inside ? y->w : LANES;
+                if (!inside) winograd_gather(band, y, image + c * y->c, lanes, row, step, col + left, pace);
+                for (int64_t i = 0; bias && i < step; i++)
+                    for (int64_t j = 0; j < pace; j++) sum = vf32_add(sum, vf32_load(src + i * src_row + j * src_col));
+                for (int64_t j = 0; j < pace; j += step, to += g->width) {
+                    CT_ISA_FN(ct__winograd_ask)(ahead);
+                    transform(to, g->z_point, src + j * src_col, src_row, src_col);
+                }
+            }
+            if (bias) vf32_store(bias + c, sum);
         }
         at += run.count;
     }
 }
 
 /* A chunk is a part of a plane of x or of the cotangent. */
+typedef struct part {
+    bool x;
+    int64_t plane, first, end;
+} part;
+static part part_of(const gradient *g, int64_t chunk) {
+    const int64_t chunks = ct__ceil_div(g->end - g->first, g->chunk), sources = g->high - g->low;
+    part p = {.x = chunk / chunks < sources, .first = g->first + chunk % chunks * g->chunk};
+    p.plane = p.x ? g->low + chunk / chunks : g->d0 + chunk / chunks - sources;
+    p.end = ct__min(p.first + g->chunk, g->end);
+    return p;
+}
+
 static void transform_chunk(void *ctx, int64_t chunk, int worker) {
     const gradient *g = ctx;
-    const int64_t tiles = g->end - g->first, chunks = ct__ceil_div(tiles, CHUNK_TILES), sources = g->high - g->low;
-    const int64_t first = g->first + chunk % chunks * CHUNK_TILES, end = ct__min(first + CHUNK_TILES, g->end);
+    const winograd_pass *p = g->frame.pass;
+    const int64_t tiles = g->end - g->first, chunks = ct__ceil_div(tiles, g->chunk), sources = g->high - g->low;
     float *band = g->bands + worker * g->band;
-    const int64_t plane = chunk / chunks - sources;
-    if (plane < 0) {
-        const int64_t at = (plane + sources) * tiles + first - g->first;
+    const part now = part_of(g, chunk), next = part_of(g, chunk + 1);
+    winograd_ahead ahead = {0};
+    if (chunk + 1 < (sources + g->d1 - g->d0) * chunks)
+        ahead = winograd_ahead_of(&g->frame, next.x, next.plane, next.first, next.end);
+    CT_ISA_FN(ct__winograd_ahead_start)
+    (&ahead, (now.end - now.first) * ct__ceil_div(now.x ? p->in_channels : p->out_channels, LANES));
+    if (now.x) {
+        const int64_t at = (now.plane - g->low) * tiles + now.first - g->first;
         const winograd_points points = {g->v + at * g->v_tile, g->v_point, sources * tiles * g->v_tile, g->v_tile};
-        CT_ISA_FN(ct__winograd_transform_tiles)(&points, &g->frame, plane + g->high, first, end, band);
+        CT_ISA_FN(ct__winograd_transform_tiles)(&points, &g->frame, now.plane, now.first, now.end, band, &ahead);
     } else {
         float *bias = g->bias_parts ? g->bias_parts + (chunk - sources * chunks) * g->sum_row : NULL;
-        transform_plane(g, g->d0 + plane, first, end, bias, band);
+        transform_plane(g, now.plane, now.first, now.end, bias, band, &ahead);
     }
 }
 
@@ -205,23 +234,25 @@ static void plan(const winograd_pass *p, gradient *g) {
     g->columns = ct__round_up(p->out_channels, LANES);
     g->v_tile = winograd_odd(ct__round_up(p->in_channels, LANES));
     const int64_t classes = winograd_classes(&f->x), planes = ct__max64(1, f->planes);
-    const int64_t v_bytes = WINOGRAD_POINTS * 4 * classes * g->v_tile,
-                  z_bytes = WINOGRAD_POINTS * 4 * g->panels * g->width;
+    g->sum_row = g->panels * g->width;
+    g->sum_point = winograd_odd(classes * p->kernel[0] * p->in_channels * g->sum_row);
+    const int64_t v_bytes = WINOGRAD_POINTS * 4 * classes * g->v_tile, z_bytes = WINOGRAD_POINTS * 4 * g->sum_row;
+    const int64_t most = ct__min(GROUP_MOST, ct__max64(GROUP_LEAST, SUM_SHARE * WINOGRAD_POINTS * 4 * g->sum_point));
+    const int64_t cols = ct__max64(1, f->tiles.cols);
+    g->chunk = cols > CHUNK_TILES ? ct__ceil_div(cols, ct__ceil_div(cols, CHUNK_TILES)) : CHUNK_TILES / cols * cols;
     g->section = ct__min(planes, 2 * p->kernel[0]);
     while (g->section < planes &&
-           CHUNK_TILES * (v_bytes * winograd_slots(f, g->section + 1) + z_bytes * (g->section + 1)) <= GROUP_BYTES)
+           g->chunk * (v_bytes * winograd_slots(f, g->section + 1) + z_bytes * (g->section + 1)) <= most)
         g->section++;
     g->section = ct__ceil_div(planes, ct__ceil_div(planes, g->section));
     const int64_t slots = winograd_slots(f, g->section), bytes = v_bytes * slots + z_bytes * g->section;
-    const int64_t groups = ct__max64(1, ct__ceil_div(f->tiles.count * bytes, GROUP_BYTES));
-    g->group = ct__max64(1, ct__round_up(ct__ceil_div(f->tiles.count, groups), CHUNK_TILES));
+    const int64_t groups = ct__max64(1, ct__ceil_div(f->tiles.count * bytes, most));
+    g->group = ct__max64(1, ct__round_up(ct__ceil_div(f->tiles.count, groups), g->chunk));
     g->v_point = winograd_odd(classes * slots * g->group * g->v_tile);
     g->z_panel = g->section * g->group * g->width;
     g->z_point = winograd_odd(g->panels * g->z_panel);
-    g->sum_row = g->panels * g->width;
-    g->sum_point = winograd_odd(classes * p->kernel[0] * p->in_channels * g->sum_row);
     g->band =
-        winograd_odd(winograd_span(&f->x, 0, 1) * winograd_span(&f->x, 1, ct__min(f->tiles.cols, CHUNK_TILES)) * LANES);
+        winograd_odd(winograd_span(&f->x, 0, 1) * winograd_span(&f->x, 1, ct__min(f->tiles.cols, g->chunk)) * LANES);
     g->row_blocks = ct__ceil_div(p->in_channels, 5 * g->kernel->rows);
     g->row_block = ct__ceil_div(p->in_channels, ct__max64(1, g->row_blocks));
     g->panel_block = 4;
@@ -232,7 +263,7 @@ static void plan(const winograd_pass *p, gradient *g) {
 size_t CT_ISA_FN(ct__winograd_weight_bytes)(const winograd_pass *pass) {
     gradient g;
     plan(pass, &g);
-    const int64_t parts = pass->bias_grad ? g.section * ct__ceil_div(g.group, CHUNK_TILES) * g.sum_row : 0;
+    const int64_t parts = pass->bias_grad ? g.section * ct__ceil_div(g.group, g.chunk) * g.sum_row : 0;
     return (size_t)(WINOGRAD_POINTS * (g.v_point + g.z_point + g.sum_point) + ct__threads() * g.band + parts) *
            sizeof(float);
 }
@@ -247,7 +278,7 @@ static void add_phase(gradient *g) {
         g->high = ct__max64(g->low, g->high);
         for (g->first = 0; g->first < g->frame.tiles.count; g->first = g->end, g->accumulate = true) {
             g->end = ct__min(g->first + g->group, g->frame.tiles.count);
-            const int64_t chunks = ct__ceil_div(g->end - g->first, CHUNK_TILES), planes = g->d1 - g->d0;
+            const int64_t chunks = ct__ceil_div(g->end - g->first, g->chunk), planes = g->d1 - g->d0;
             ct__parallel((g->high - g->low + planes) * chunks, transform_chunk, g);
             for (int64_t chunk = 0; p->bias_grad && chunk < planes * chunks; chunk++)
                 for (int64_t o = 0; o < p->out_channels; o++) p->bias_grad[o] += g->bias_parts[chunk * g->sum_row + o];

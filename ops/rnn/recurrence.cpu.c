@@ -117,7 +117,8 @@ static void step_part(const forward *f, int64_t first, int64_t stop, int64_t blo
                                            .m = rows,
                                            .n = m,
                                            .k = f->step == 0 && f->starts_from_zero ? 0 : p->h,
-                                           .ahead = recurrence_ahead(&wants, g, p->gates)};
+                                           .ahead = recurrence_ahead(&wants, g),
+                                           .lists = recurrence_lists(&wants, g, p->gates)};
                 ct__block_multiply(p->kernel, &product);
             }
             if (p->wide) f64_rows(f, t, before, r, rows, j0, m, products);

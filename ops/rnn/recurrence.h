@@ -82,8 +82,8 @@ static inline int64_t recurrence_chunks(const recurrence *p) {
 }
 
 /* What a block of a step reads and writes besides its products, m hidden units of some rows: pieces that are too short and too many
- * for the hardware to foresee. Each of the step's products asks for one of the lists while it is computed; the first asks at once
- * for those that find none. */
+ * for the hardware to foresee. Each of the step's products asks for one of the lists while it is computed, the last for the
+ * rest. */
 typedef struct recurrence_wants {
     ct__pieces list[5];
     int count;
@@ -94,9 +94,11 @@ SIMD_INLINE void recurrence_want(recurrence_wants *w, const char *at, int64_t co
     w->list[w->count++] = (ct__pieces){at, count, w->stride * times, w->bytes};
 }
 
-SIMD_INLINE const ct__pieces *recurrence_ahead(const recurrence_wants *w, int64_t turn, int64_t turns) {
-    for (int64_t i = turns; turn == 0 && i < w->count; i++) ct__pieces_ask(&w->list[i]);
+SIMD_INLINE const ct__pieces *recurrence_ahead(const recurrence_wants *w, int64_t turn) {
     return turn < w->count ? &w->list[turn] : NULL;
+}
+SIMD_INLINE int64_t recurrence_lists(const recurrence_wants *w, int64_t turn, int64_t turns) {
+    return turn + 1 < turns ? 1 : w->count - turn;
 }
 
 #define CELL(name) f32_##name

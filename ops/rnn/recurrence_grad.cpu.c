@@ -129,7 +129,8 @@ static void step_part(const backward *w, int64_t first, int64_t stop, int64_t bl
                                            .n = m,
                                            .k = ct__min64(DEPTH, deep - k),
                                            .accumulate = k > 0,
-                                           .ahead = recurrence_ahead(&wants, k / DEPTH, ct__ceil_div(deep, DEPTH))};
+                                           .ahead = recurrence_ahead(&wants, k / DEPTH),
+                                           .lists = recurrence_lists(&wants, k / DEPTH, ct__ceil_div(deep, DEPTH))};
                 ct__block_multiply(p->kernel, &product);
             }
             if (p->wide) f64_rows(w, t, r, rows, j0, m, products);

@@ -25,7 +25,7 @@ static inline __attribute__((always_inline)) void ct__pieces_ask_by(const ct__pi
     const bool asks = kernel->asks_ahead && t->cols == ct__panel_width(kernel);
     const int64_t each = asks && p->count > 0 ? (t->k - CT__ASKS_LESS) / p->count : 0;
     t->ahead = NULL;
-    if (p->count <= 0) return;
+    if (p->count <= 0 || p->bytes <= 0) return;
     if (each < ct__ceil_div(p->bytes, 64)) {
         ct__pieces_ask(p);
         return;
@@ -47,8 +47,22 @@ typedef struct ct__block {
     int64_t c_row;
     int64_t m, n, k;
     bool accumulate, far_c;  /* far_c: C is not in cache */
-    const ct__pieces *ahead; /* wanted after the product (NULL: nothing) */
+    const ct__pieces *ahead; /* lists of what is wanted after the product, one for each panel (NULL: nothing) */
+    int64_t lists;           /* those that find no panel are asked for at once */
 } ct__block;
+
+/* A tile's share: of its panel's list as many rows as it has itself. */
+static inline __attribute__((always_inline)) void block_ask(const ct__kernel *kernel, const ct__block *p, int64_t panel,
+                                                            int64_t i, int64_t rows, ct__tile *t) {
+    t->ahead = NULL;
+    if (panel >= p->lists) return;
+    const ct__pieces *all = &p->ahead[panel];
+    const int64_t first = all->count * i / p->m, end = all->count * ct__min(i + rows, p->m) / p->m;
+    const ct__pieces share = {all->at + first * all->stride, end - first, all->stride, all->bytes};
+    ct__pieces_ask_by(&share, kernel, t);
+    if (i > 0 || (panel + 1) * ct__panel_width(kernel) < p->n) return;
+    for (int64_t l = panel + 1; l < p->lists; l++) ct__pieces_ask(&p->ahead[l]);
+}
 
 static inline void ct__block_multiply(const ct__kernel *kernel, const ct__block *p) {
     const int64_t size = ct__type_size(kernel->acc), width = ct__panel_width(kernel);
@@ -69,13 +83,7 @@ static inline void ct__block_multiply(const ct__kernel *kernel, const ct__block 
         for (int64_t i = 0; i < p->m; i += rows) {
             t.a = p->a + i * t.a_row;
             t.c = p->c + i * t.c_row + j * size;
-            if (p->ahead) { /* a tile's share: as many rows as it has itself */
-                const int64_t first = p->ahead->count * i / p->m,
-                              end = p->ahead->count * ct__min(i + rows, p->m) / p->m;
-                const ct__pieces share = {p->ahead->at + first * p->ahead->stride, j ? 0 : end - first,
-                                          p->ahead->stride, p->ahead->bytes};
-                ct__pieces_ask_by(&share, kernel, &t);
-            }
+            if (p->ahead) block_ask(kernel, p, j / width, i, rows, &t);
             fn[ct__min(rows, p->m - i) - 1](&t);
         }
     }

@@ -177,15 +177,15 @@ void CT_ISA_FN(ct__gemm_pack_a)(const ct__kernel *k, const ct__matrix *src, void
     if (!by_k) {
         const int64_t padded = ct__round_up(depth, group);
 #if CT_ISA_LEVEL == 2
-        if (src->col == 1 && same_bits(src->type, k->packed) && padded * to <= 64) { /* a vector each */
+        if (src->col == 1 && same_bits(src->type, k->packed) && depth > 0 && padded * to <= 64) { /* a vector each */
             const __mmask64 in = ~(__mmask64)0 >> (64 - depth * to), out = ~(__mmask64)0 >> (64 - padded * to);
-            if (padded * to <= 16 && depth > 0) {
+            if (padded * to <= 16) {
                 for (int64_t i = 0; i < rows; i++)
                     _mm_mask_storeu_epi8(d + i * ld * to, (__mmask16)out,
                                          _mm_maskz_loadu_epi8((__mmask16)in, s + i * src->row * from));
                 return;
             }
-            for (int64_t i = 0; i < rows && depth > 0; i++)
+            for (int64_t i = 0; i < rows; i++)
                 _mm512_mask_storeu_epi8(d + i * ld * to, out, _mm512_maskz_loadu_epi8(in, s + i * src->row * from));
             return;
         }

@@ -1,6 +1,6 @@
 /* Small products, alone or by the thousand: register tiles straight from memory, no plan, no
  * scratch. Only a B that lies along k is first transposed, into the stack. */
-#include "backends/cpu/gemm/plan.h"
+#include "backends/cpu/gemm/block.h"
 
 #include "core/threads.h"
 
@@ -17,7 +17,14 @@ bool ct__gemm_is_small(const ct_gemm *g) {
     return (g->n + 31) * g->k * ct__type_size(g->b_type) <= STACK && g->m > 1;
 }
 
-static void multiply(const ct_gemm *g, const ct__kernel *kernel, const char *a, const char *b, char *c) {
+/* A matrix as lines that lie side by side. */
+static ct__pieces lines_of(const char *at, int64_t rows, int64_t row, int64_t cols, int64_t col, int64_t size) {
+    return col == 1 ? (ct__pieces){at, rows, row * size, cols * size} : (ct__pieces){at, cols, col * size, rows * size};
+}
+
+/* next: the operands of the product after this one, asked for while this one is computed; NULL: not wanted. */
+static inline __attribute__((always_inline)) void multiply(const ct_gemm *g, const ct__kernel *kernel, const char *a,
+                                                           const char *b, char *c, const ct__pieces *next) {
     const int64_t size = ct__type_size(kernel->acc), width = ct__panel_width(kernel);
     const int64_t count = ct__ceil_div(g->m, kernel->rows), rows = ct__ceil_div(g->m, count);
     char stack[STACK] __attribute__((aligned(64)));
@@ -43,6 +50,8 @@ static void multiply(const ct_gemm *g, const ct__kernel *kernel, const char *a, 
         t.b_step = panel;
         panel *= g->k;
     }
+    const int64_t half = next ? count * ct__ceil_div(g->n, width) / 2 : 0;
+    int64_t turn = 0;
     for (int64_t j = 0; j < g->n; j += width, b += panel) {
         const int64_t cols = ct__min(width, g->n - j);
         const int64_t vecs = (cols + kernel->lanes - 1) / kernel->lanes;
@@ -52,44 +61,83 @@ static void multiply(const ct_gemm *g, const ct__kernel *kernel, const char *a, 
         for (int64_t i = 0; i < g->m; i += rows) {
             t.a = a + i * t.a_row;
             t.c = c + i * t.c_row + j * size;
+            if (next && turn < 2 * half) { /* A's share of the first half of the tiles, B's of the second */
+                ct__pieces share = next[turn >= half];
+                const int64_t at = turn % half, first = share.count * at / half;
+                share.at += first * share.stride;
+                share.count = share.count * (at + 1) / half - first;
+                ct__pieces_ask_by(&share, kernel, &t);
+            } else if (next) {
+                t.ahead = NULL;
+            }
+            turn++;
             fn[ct__min(rows, g->m - i) - 1](&t);
         }
     }
+}
+
+/* Apart, since the smallest products notice every instruction. */
+static __attribute__((noinline)) void multiply_alone(const ct_gemm *g, const ct__kernel *kernel, const char *a,
+                                                     const char *b, char *c) {
+    multiply(g, kernel, a, b, c, NULL);
+}
+static __attribute__((noinline)) void multiply_and_ask(const ct_gemm *g, const ct__kernel *kernel, const char *a,
+                                                       const char *b, char *c, const ct__pieces *next) {
+    multiply(g, kernel, a, b, c, next);
 }
 
 typedef struct batch {
     const ct_gemm *g;
     const ct__kernel *kernel;
     int64_t items, in_chunk;
+    bool far; /* the operands are too large for caches near */
 } batch;
+
+static inline void find_item(const ct_gemm *g, int64_t item, const char **a, const char **b, char **c) {
+    const int64_t size = ct__type_size(g->a_type);
+    *a = (const char *)g->a, *b = (const char *)g->b, *c = (char *)g->c;
+    for (int d = g->batch_dims - 1; d >= 0; d--) {
+        const int64_t at = d ? item % g->batch[d] : item;
+        if (d) item /= g->batch[d];
+        *a += at * g->a_batch[d] * size, *b += at * g->b_batch[d] * size, *c += at * g->c_batch[d] * size;
+    }
+}
 
 static void chunk_of_items(void *ctx, int64_t chunk, int worker) {
     const batch *all = (const batch *)ctx;
     const ct_gemm *g = all->g;
-    const int64_t size = ct__type_size(g->a_type);
-    const int64_t end = ct__min((chunk + 1) * all->in_chunk, all->items);
+    const int64_t size = ct__type_size(g->a_type), end = ct__min((chunk + 1) * all->in_chunk, all->items);
     (void)worker;
-    for (int64_t item = chunk * all->in_chunk; item < end; item++) {
-        int64_t a = 0, b = 0, c = 0, rest = item;
-        for (int d = g->batch_dims - 1; d >= 0; d--) {
-            const int64_t at = d ? rest % g->batch[d] : rest;
-            if (d) rest /= g->batch[d];
-            a += at * g->a_batch[d], b += at * g->b_batch[d], c += at * g->c_batch[d];
+    const char *a, *b, *a_next, *b_next;
+    char *c, *c_next;
+    if (!all->far) {
+        for (int64_t item = chunk * all->in_chunk; item < end; item++) {
+            find_item(g, item, &a, &b, &c);
+            multiply_alone(g, all->kernel, a, b, c);
         }
-        multiply(g, all->kernel, (const char *)g->a + a * size, (const char *)g->b + b * size, (char *)g->c + c * size);
+        return;
+    }
+    find_item(g, chunk * all->in_chunk, &a, &b, &c);
+    for (int64_t item = chunk * all->in_chunk; item < end; item++) {
+        find_item(g, ct__min(item + 1, all->items - 1), &a_next, &b_next, &c_next);
+        const ct__pieces next[2] = {lines_of(a_next, a_next == a ? 0 : g->m, g->a_row, g->k, g->a_col, size),
+                                    lines_of(b_next, b_next == b ? 0 : g->k, g->b_row, g->n, g->b_col, size)};
+        multiply_and_ask(g, all->kernel, a, b, c, next);
+        a = a_next, b = b_next, c = c_next;
     }
 }
 
 void ct__gemm_small(const ct_gemm *g) {
     const ct__kernel *kernel = ct__gemm_isa->kernels[g->a_type == CT_GEMM_F32 ? CT__KIND_F32 : CT__KIND_F64];
     if (g->batch_dims == 0) {
-        multiply(g, kernel, (const char *)g->a, (const char *)g->b, (char *)g->c);
+        multiply_alone(g, kernel, (const char *)g->a, (const char *)g->b, (char *)g->c);
         return;
     }
-    batch all = {g, kernel, 1, 1};
+    batch all = {g, kernel, 1, 1, false};
     for (int d = 0; d < g->batch_dims; d++) all.items *= g->batch[d];
     /* A chunk is worth some microseconds, whatever the number of threads. */
     const int64_t work = g->m * g->n * g->k + 500;
     all.in_chunk = ct__min(all.items, 200000 / work + 1);
+    all.far = g->m * g->n > 1024 && all.items * (g->m + g->n) * g->k > 1 << 18;
     if (all.items > 0) ct__parallel(ct__ceil_div(all.items, all.in_chunk), chunk_of_items, &all);
 }
