@@ -238,3 +238,49 @@ TEST(an_activation_without_a_bias_has_its_scratch) {
         CHECK(harness_same_bits(ct_conv2d(x, w, .activation = CT_ACT_RELU), ct_relu(ct_conv2d(x, w))));
     }
 }
+
+/* What follows a convolution may be a sum, whose cotangent is one number everywhere, and x may be one number too. */
+TEST(one_number_everywhere_gives_the_gradients_of_its_copies) {
+    static const int64_t shapes[][7] = {{32, 64, 64, 32, 3, 2, 1}, /* batch, in, out, side, kernel, stride, pad */
+                                        {64, 3, 32, 32, 3, 1, 1},
+                                        {16, 256, 64, 28, 1, 1, 0}};
+    for (int i = 0; i < 2 * 3; i++)
+        ct_scope {
+            const int64_t *s = shapes[i % 3];
+            const bool last = i >= 3;
+            ct_tensor *w = ct_randn(last ? CT_DIMS(s[4], s[4], s[1], s[2]) : CT_DIMS(s[2], s[1], s[4], s[4]));
+            const ct_dims shape = last ? CT_DIMS(s[0], s[3], s[3], s[1]) : CT_DIMS(s[0], s[1], s[3], s[3]);
+            for (int expand = 0; expand < 2; expand++) {
+                ct_tensor *x = expand ? ct_expand(ct_full(CT_DIMS(1), 0.5), shape) : ct_randn(shape), *dw[2];
+                ct_require_grad(w);
+                for (int copied = 0; copied < 2; copied++) {
+                    ct_tensor *y = ct_conv2d(copied ? ct_contiguous(x) : x, w, .stride = s[5], .pad = s[6],
+                                             .channels_last = last, .exact = true);
+                    ct_tensor *g = ct_expand(ct_full(CT_DIMS(1), 0.25), ct_shape(y));
+                    if (copied) g = ct_contiguous(g);
+                    REQUIRE(ct_grad(&y, 1, &g, &w, 1, &dw[copied], 0));
+                }
+                /* sums of a batch of pixels each way, in whatever order */
+                const double terms = (double)(s[0] * s[3] * s[3]);
+                CHECK(ct_item(ct_amax(ct_abs(ct_sub(dw[0], dw[1])))) <= 1e-6 * sqrt(terms) * 0.25 * 4);
+            }
+        }
+}
+
+/* Many equal values: each is rounded the same way when it is added to a sum that has grown large. */
+TEST(bias_gradients_of_many_pixels_do_not_drift) {
+    for (int i = 0; i < 4; i++)
+        ct_scope {
+            const bool last = i & 1;
+            const int64_t k = i & 2 ? 3 : 1, side = 181;
+            ct_tensor *x = ct_randn(last ? CT_DIMS(4, side, side, 8) : CT_DIMS(4, 8, side, side));
+            ct_tensor *w = ct_require_grad(ct_randn(last ? CT_DIMS(k, k, 8, 24) : CT_DIMS(24, 8, k, k)));
+            ct_tensor *b = ct_require_grad(ct_zeros(CT_DIMS(24))), *in[] = {w, b}, *grads[2];
+            ct_tensor *y = ct_conv2d(x, w, .bias = b, .stride = k - k / 2, .channels_last = last);
+            ct_tensor *g = ct_full(ct_shape(y), 0.1);
+            REQUIRE(ct_grad(&y, 1, &g, in, 2, grads, 0));
+            const double right = (double)0.1f * (double)(ct_numel(y) / 24);
+            CHECK(fabs(ct_item(ct_amax(grads[1])) - right) <= 2e-5 * right);
+            CHECK(fabs(ct_item(ct_amin(grads[1])) - right) <= 2e-5 * right);
+        }
+}

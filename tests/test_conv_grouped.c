@@ -1,5 +1,7 @@
 /* Convolutions with groups: what the random sweep does not reach. Fused epilogues, any number of threads, and results so large
  * that they are written past the caches. */
+#include <math.h>
+
 #include "tests/harness.h"
 
 /* Groups of 8 go by Winograd, of 4 directly, one channel a group plane by plane or pixel by pixel. */
@@ -64,4 +66,27 @@ TEST(large_bf16_depthwise_results_are_those_of_their_images) {
                 ct_contiguous(ct_narrow(all, 0, i, 1)),
                 ct_conv2d(ct_contiguous(ct_narrow(x, 0, i, 1)), w, .groups = 64, .pad = 1, .channels_last = last)));
     }
+}
+
+/* The bound of ops/conv/winograd.h for weight gradients, with all tiles of all images for C. */
+TEST(weight_gradients_of_many_tiles_keep_the_bound_of_winograd) {
+    static const int64_t shapes[][3] = {{16, 64, 28}, {1, 16, 290}, {128, 64, 14}}; /* batch, groups, side */
+    for (int i = 0; i < 2 * 3; i++)
+        ct_scope {
+            const int64_t *s = shapes[i % 3], c = 8 * s[1];
+            const bool last = i >= 3;
+            const ct_dims shape = last ? CT_DIMS(s[0], s[2], s[2], c) : CT_DIMS(s[0], c, s[2], s[2]);
+            ct_tensor *x = ct_randn(shape), *g = ct_randn(shape), *dw[2];
+            ct_tensor *w = ct_randn(last ? CT_DIMS(3, 3, 8, c) : CT_DIMS(c, 8, 3, 3));
+            for (int wide = 0; wide < 2; wide++) {
+                const ct_dtype dtype = wide ? CT_F64 : CT_F32;
+                ct_tensor *in = ct_require_grad(ct_cast(w, dtype)), *cot = ct_cast(g, dtype);
+                ct_tensor *y = ct_conv2d(ct_cast(x, dtype), in, .groups = s[1], .pad = 1, .channels_last = last);
+                REQUIRE(ct_grad(&y, 1, &cot, &in, 1, &dw[wide], 0));
+            }
+            const double size = ct_item(ct_mean(ct_square(dw[1])));
+            const double error = ct_item(ct_mean(ct_square(ct_sub(ct_cast(dw[0], CT_F64), dw[1]))));
+            const double tiles = (double)s[0] * ceil((double)s[2] / 4) * ceil((double)s[2] / 4);
+            CHECK(sqrt(error / size) <= 4.5e-7 + 7e-8 * sqrt(tiles));
+        }
 }

@@ -279,14 +279,14 @@ static __attribute__((noinline)) void add_products(float *sums, const float *v, 
         const float *x = v + p / 2 * point + p % 2 * 8, *y = z + p / 2 * point + p % 2 * 8;
         v8 s[8];
 #pragma GCC unroll 8
-        for (int i = 0; i < 8; i++) s[i] = v8_load(sums + i * 8);
+        for (int i = 0; i < 8; i++) s[i] = v8_set1(0);
         for (int64_t t = 0; t < tiles; t++, x += WIDE, y += WIDE) {
             const v8 g = v8_load(y);
 #pragma GCC unroll 8
             for (int i = 0; i < 8; i++) s[i] = v8_fma(v8_set1(x[i]), g, s[i]);
         }
 #pragma GCC unroll 8
-        for (int i = 0; i < 8; i++) v8_store(sums + i * 8, s[i]);
+        for (int i = 0; i < 8; i++) v8_store(sums + i * 8, v8_add(v8_load(sums + i * 8), s[i]));
     }
 }
 

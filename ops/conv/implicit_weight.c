@@ -108,13 +108,41 @@ typedef struct place {
     int64_t rate;              /* so many lines with every tile */
 } place;
 
+enum { STRETCH = 128 }; /* outputs summed by themselves: the sum of all has no place for the last bits of one */
+
+/* bias += the sums of a packed line. */
+static void add_line(const pass *s, char *bias, const char *line, int64_t outputs, int64_t have) {
+    const int64_t width = ct__panel_width(s->kernel);
+    if (s->kernel->acc == CT_GEMM_F64) {
+        for (int64_t q = 0; q < outputs; q++)
+            for (int64_t j = 0; j < have; j++)
+                ((double *)(void *)bias)[j] += ((const double *)(const void *)line)[q * width + j];
+        return;
+    }
+    for (int64_t first = 0; first < outputs; first += STRETCH) {
+        float sum[CT__TILE_WIDTH_MAX] = {0};
+        for (int64_t q = first; q < ct__min(first + STRETCH, outputs); q++)
+            for (int64_t j = 0; j < have; j++) {
+                float value;
+                if (s->source.pairs) {
+                    const uint32_t pair = ((const uint32_t *)(const void *)line)[q / 2 * width + j];
+                    const uint32_t bits = q % 2 ? pair & 0xffff0000u : pair << 16;
+                    memcpy(&value, &bits, 4);
+                } else {
+                    value = ((const float *)(const void *)line)[q * width + j];
+                }
+                sum[j] += value;
+            }
+        for (int64_t j = 0; j < have; j++) ((float *)(void *)bias)[j] += sum[j];
+    }
+}
+
 /* The cotangent of the block's lines, one panel of channels, [line][output][channel]; and its sums. Returns where it is. */
 static const char *pack_panel(const pass *s, const place *at, char *packed, int64_t panel, char *bias) {
     const ct_conv_problem *p = s->p;
     const ct_image_strides *y = &p->geometry.y;
     const int64_t width = ct__panel_width(s->kernel), size = ct__type_size(s->source.type),
                   have = ct__min(width, s->outs - panel * width);
-    const bool from_pairs = s->source.pairs;
     if (s->borrowed)
         return (const char *)p->y + (at->n * y->n + at->group * s->outs + panel * width + at->d * y->s[0] +
                                      at->h * y->s[1] + at->w * y->s[2]) *
@@ -125,24 +153,7 @@ static const char *pack_panel(const pass *s, const place *at, char *packed, int6
         const ct__matrix src = {(const char *)p->y + from * size, s->source.type, y->s[2], y->c};
         char *to = packed + line * s->line_bytes;
         ct__gemm_isa->pack_b(s->kernel, &src, to, at->outputs, have);
-        if (!bias) continue;
-        if (from_pairs)
-            for (int64_t q = 0; q < at->outputs; q++)
-                for (int64_t j = 0; j < have; j++) {
-                    const uint32_t pair = ((const uint32_t *)(void *)to)[q / 2 * width + j];
-                    const uint32_t bits = q % 2 ? pair & 0xffff0000u : pair << 16;
-                    float value;
-                    memcpy(&value, &bits, 4);
-                    ((float *)(void *)bias)[j] += value;
-                }
-        else if (s->kernel->acc == CT_GEMM_F64)
-            for (int64_t q = 0; q < at->outputs; q++)
-                for (int64_t j = 0; j < have; j++)
-                    ((double *)(void *)bias)[j] += ((const double *)(void *)to)[q * width + j];
-        else
-            for (int64_t q = 0; q < at->outputs; q++)
-                for (int64_t j = 0; j < have; j++)
-                    ((float *)(void *)bias)[j] += ((const float *)(void *)to)[q * width + j];
+        if (bias) add_line(s, bias, to, at->outputs, have);
     }
     return packed;
 }
@@ -247,7 +258,7 @@ static void look_ahead(const pass *s, place *at, const place *next, int64_t shar
         .channel_bytes = y->c * size,
         .piece_bytes = ((next->lines - 1) * y->s[1] + next->outputs * y->s[2]) * size,
     };
-    if (other->piece_bytes > 16 * from->bytes) other->slices = 0;
+    if (other->piece_bytes <= 0 || other->piece_bytes > 16 * from->bytes) other->slices = 0;
     const int64_t tiles = panels * ct__ceil_div(s->weights, s->kernel->rows);
     at->rate = ct__ceil_div((ct__ahead_total(&at->ahead[0]) + ct__ahead_total(&at->ahead[1])) * 4, tiles * 3);
 }

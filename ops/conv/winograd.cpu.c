@@ -509,6 +509,7 @@ static void block_of_tiles(void *ctx, int64_t chunk, int worker) {
     }
 }
 
+enum { LEAST_CHUNKS = 4 };        /* for several threads, though small chunks fetch the weights more often */
 enum { BLOCK_BYTES = 640 << 10 }; /* of transformed tiles and products: about an L2 */
 
 static void plan(const winograd_pass *p, forward *f) {
@@ -536,6 +537,9 @@ static void plan(const winograd_pass *p, forward *f) {
     f->section = ct__ceil_div(planes, ct__ceil_div(planes, section));
     const int64_t bytes = v_bytes * winograd_slots(g, f->section) + m_bytes;
     int64_t block = ct__max64(BLOCK_BYTES / bytes / rows, f->section > 1 ? 1 : 2) * rows;
+    const int64_t sections = ct__ceil_div(planes, f->section);
+    if (block * LEAST_CHUNKS > g->tiles.count * sections)
+        block = ct__max64(ct__ceil_div(rows, 2), ct__ceil_div(g->tiles.count * sections, LEAST_CHUNKS));
     block = ct__ceil_div(g->tiles.count, ct__max64(1, ct__ceil_div(g->tiles.count, block)));
     f->block = ct__max64(1, ct__grain(block));
     f->together = ct__min(f->section, ct__ceil_div(2 * rows, f->block));

@@ -280,8 +280,11 @@ static void add_phase(gradient *g) {
             g->end = ct__min(g->first + g->group, g->frame.tiles.count);
             const int64_t chunks = ct__ceil_div(g->end - g->first, g->chunk), planes = g->d1 - g->d0;
             ct__parallel((g->high - g->low + planes) * chunks, transform_chunk, g);
-            for (int64_t chunk = 0; p->bias_grad && chunk < planes * chunks; chunk++)
-                for (int64_t o = 0; o < p->out_channels; o++) p->bias_grad[o] += g->bias_parts[chunk * g->sum_row + o];
+            for (int64_t o = 0; p->bias_grad && o < p->out_channels; o++) {
+                float sum = 0; /* by itself: that of all groups has no place for its last bits */
+                for (int64_t chunk = 0; chunk < planes * chunks; chunk++) sum += g->bias_parts[chunk * g->sum_row + o];
+                p->bias_grad[o] += sum;
+            }
             ct__parallel(WINOGRAD_POINTS * taps * g->row_blocks * g->panel_blocks, multiply_chunk, g);
         }
     }
