@@ -19,8 +19,8 @@
  * (measured 4e-7 at 1, 8e-7 at 64, 1.5e-6 at 256; a direct f32 sum has 3e-7 at 64), and the worst of a million results below
  * 12 times that; without fused multiply-add half as much again. The gradients are the same products transposed and keep the
  * bound, the input gradient with C output channels, the weight gradient with C tiles. Where fourth powers come both ways, in
- * the corners of 5x5 results and of the weight gradient of 5x5, the worst may be 20 times. tests/test_winograd.c holds them
- * to it. */
+ * the corners of 5x5 results and of the weight gradient of 5x5, and in volumes, the worst may be 20
+ * times. tests/test_winograd.c holds them to it. */
 #ifndef COTANGENT_OPS_CONV_WINOGRAD_H
 #define COTANGENT_OPS_CONV_WINOGRAD_H
 

@@ -99,10 +99,10 @@ const char *CT_ISA_FN(ct__winograd_can)(const ct_call *call) {
     const ct_conv_geometry *g = &p.geometry;
     const ct_window *s = &g->window;
     if (p.dtype != CT_F32) return "f32 only";
-    if (s->kernel[1] % s->stride[1] || s->kernel[2] % s->stride[2]) return "the stride does not divide the kernel";
+    if (s->stride[1] != s->stride[2] || s->kernel[1] != s->kernel[2]) return "height and width differ";
+    if (s->kernel[1] % s->stride[1]) return "the stride does not divide the kernel";
     const int64_t taps = s->kernel[1] / s->stride[1];
-    if ((taps != 2 && taps != 3 && taps != 5) || s->kernel[2] / s->stride[2] != taps ||
-        s->kernel[1] * s->kernel[2] > WINOGRAD_KERNEL)
+    if ((taps != 2 && taps != 3 && taps != 5) || s->kernel[1] * s->kernel[2] > WINOGRAD_KERNEL)
         return "the kernel is not 2, 3 or 5 times the stride";
     for (int a = 0; a < 3; a++)
         if (s->stride[a] > 1 && (s->dilation[a] > 1 || s->stride[a] > s->kernel[a])) return "its stride";
