@@ -1,7 +1,7 @@
 /* Winograd's passes against the definition in f64, called directly, since a convolution of these small and odd shapes would
  * choose another kernel; then which kernel a convolution chooses, and what exact and NaN do.
  *
- * Tolerance: ops/conv/winograd.h states the bound: root mean square error below 4.5e-7 + 7e-8 sqrt(C), for kernels of 5 or 2
+ * Tolerance: ops/conv/winograd_lines.h states the bound: root mean square error below 4.5e-7 + 7e-8 sqrt(C), for kernels of 5 or 2
  * taps 4.5e-7 + 8e-8 sqrt(C), relative to that of results that have all their terms, where C is the length of the sums in the
  * transformed domain; the worst of a million below 12 times that (20 for the weight gradients of 5 taps and the results of
  * 2). Such a result has taps^2 C terms here (a weight gradient step^2 C, where step = 7 - taps), each a product of two normal
@@ -491,7 +491,7 @@ TEST(winograd_is_chosen_unless_exact_is_asked_for) {
 }
 
 /* <conv(x), g> = <x, input gradient of g> = <w, weight gradient of g>: three algorithms for one sum. Of its N terms, normal
- * and of one size, each is right within the bound of winograd.h; their errors add as the root of N does, which is the sum's
+ * and of one size, each is right within the bound of winograd_lines.h; their errors add as the root of N does, which is the sum's
  * own size: so relative to that the tolerance is a few bounds. */
 TEST(gradients_are_adjoint_to_the_convolution) {
     for (int i = 0; i < FAMILIES; i++)

@@ -143,22 +143,6 @@ static void copy_channels(const pass *s, float *to, int64_t at, int64_t step, in
 }
 
 #ifdef DEPTHWISE_BF16
-/* dst[j * step + i] = the pair 2 j of src + i * src_step, for eight i and four j */
-static inline void turn_pairs(float *dst, int64_t step, const uint16_t *src, int64_t src_step) {
-    __m256 a[4];
-#pragma GCC unroll 4
-    for (int r = 0; r < 4; r++)
-        a[r] = _mm256_insertf128_ps(
-            _mm256_castps128_ps256(_mm_loadu_ps((const float *)(const void *)(src + r * src_step))),
-            _mm_loadu_ps((const float *)(const void *)(src + (4 + r) * src_step)), 1);
-    const __m256 b0 = _mm256_unpacklo_ps(a[0], a[1]), b1 = _mm256_unpackhi_ps(a[0], a[1]);
-    const __m256 b2 = _mm256_unpacklo_ps(a[2], a[3]), b3 = _mm256_unpackhi_ps(a[2], a[3]);
-    _mm256_storeu_ps(dst, _mm256_shuffle_ps(b0, b2, 0x44));
-    _mm256_storeu_ps(dst + step, _mm256_shuffle_ps(b0, b2, 0xee));
-    _mm256_storeu_ps(dst + 2 * step, _mm256_shuffle_ps(b1, b3, 0x44));
-    _mm256_storeu_ps(dst + 3 * step, _mm256_shuffle_ps(b1, b3, 0xee));
-}
-
 static void copy_pairs(const pass *s, float *to, int64_t at, int64_t step, int64_t have, int64_t ahead) {
     const grouped_pass *p = s->p;
     const int64_t line = s->line, channels = p->sources, next = p->source.c;
@@ -168,7 +152,7 @@ static void copy_pairs(const pass *s, float *to, int64_t at, int64_t step, int64
         for (int64_t j = 0; j < have; j += 8)
             for (int64_t c = 0; c < channels; c += 8) {
                 const int64_t q = ct__min64(j, have - 8); /* the last ones overlap those before them */
-                turn_pairs(to + c / 2 * line + q, line, from + q * step + c, step);
+                grouped_turn_four(to + c / 2 * line + q, line, from + q * step + c, step * 2);
             }
         return;
     }

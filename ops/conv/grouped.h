@@ -67,24 +67,30 @@ bool CT_ISA_FN(ct__grouped_winograd_can)(const grouped_pass *pass);
 size_t CT_ISA_FN(ct__grouped_winograd)(const grouped_pass *pass, void *weight, float *bias_grad, void *scratch);
 #endif
 
+#if VF32_LANES >= 8
+/* dst[j * step + i] = number j of row i, for eight rows, `row` bytes apart, and four numbers of four bytes. */
+static inline void grouped_turn_four(float *dst, int64_t step, const void *src, int64_t row) {
+    /* Halves of rows r and r + 4 side by side as they are loaded: four by four in each half are left to exchange. */
+    __m256 a[4];
+#pragma GCC unroll 4
+    for (int r = 0; r < 4; r++)
+        a[r] = _mm256_insertf128_ps(
+            _mm256_castps128_ps256(_mm_loadu_ps((const float *)(const void *)((const char *)src + r * row))),
+            _mm_loadu_ps((const float *)(const void *)((const char *)src + (4 + r) * row)), 1);
+    const __m256 b0 = _mm256_unpacklo_ps(a[0], a[1]), b1 = _mm256_unpackhi_ps(a[0], a[1]);
+    const __m256 b2 = _mm256_unpacklo_ps(a[2], a[3]), b3 = _mm256_unpackhi_ps(a[2], a[3]);
+    _mm256_storeu_ps(dst, _mm256_shuffle_ps(b0, b2, 0x44));
+    _mm256_storeu_ps(dst + step, _mm256_shuffle_ps(b0, b2, 0xee));
+    _mm256_storeu_ps(dst + 2 * step, _mm256_shuffle_ps(b1, b3, 0x44));
+    _mm256_storeu_ps(dst + 3 * step, _mm256_shuffle_ps(b1, b3, 0xee));
+}
+#endif
+
 /* dst[j * step + i] = src[i * src_step + j] for i, j < 8. */
 static inline void grouped_turn_eight(float *dst, int64_t step, const float *src, int64_t src_step) {
 #if VF32_LANES >= 8
-    /* Halves of rows r and r + 4 side by side as they are loaded: four by four in each half are left to exchange. */
-#pragma GCC unroll 2
-    for (int c = 0; c < 8; c += 4, dst += 4 * step) {
-        __m256 a[4];
-#pragma GCC unroll 4
-        for (int r = 0; r < 4; r++)
-            a[r] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(src + r * src_step + c)),
-                                        _mm_loadu_ps(src + (4 + r) * src_step + c), 1);
-        const __m256 b0 = _mm256_unpacklo_ps(a[0], a[1]), b1 = _mm256_unpackhi_ps(a[0], a[1]);
-        const __m256 b2 = _mm256_unpacklo_ps(a[2], a[3]), b3 = _mm256_unpackhi_ps(a[2], a[3]);
-        _mm256_storeu_ps(dst, _mm256_shuffle_ps(b0, b2, 0x44));
-        _mm256_storeu_ps(dst + step, _mm256_shuffle_ps(b0, b2, 0xee));
-        _mm256_storeu_ps(dst + 2 * step, _mm256_shuffle_ps(b1, b3, 0x44));
-        _mm256_storeu_ps(dst + 3 * step, _mm256_shuffle_ps(b1, b3, 0xee));
-    }
+    grouped_turn_four(dst, step, src, src_step * 4);
+    grouped_turn_four(dst + 4 * step, step, src + 4, src_step * 4);
 #else
     for (int i = 0; i < 8; i++)
         for (int j = 0; j < 8; j++) dst[j * step + i] = src[i * src_step + j];

@@ -1,12 +1,9 @@
 /* Convolution with groups of eight channels by Winograd F(4x4,3x3): vectors of channels are transformed, and multiplied with
- * the eight by eight weights of each of the 36 points. The transforms and the bound on their error are in winograd.h. */
+ * the eight by eight weights of each of the 36 points. The transforms and the bound on their error are in winograd_lines.h. */
 #include "ops/conv/grouped.h"
 
 #if VF32_LANES >= 8
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-function" /* of what is there, the transforms are wanted */
-#include "ops/conv/winograd.h"
-#pragma GCC diagnostic pop
+#include "ops/conv/winograd_lines.h"
 
 enum {
     WIDE = 16,                               /* channels of a block: two groups */
