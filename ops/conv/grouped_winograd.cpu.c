@@ -117,11 +117,11 @@ static __attribute__((noinline)) void move_row(float *to, int64_t to_col, int64_
 }
 
 /* The row at that place of the next image, which is soon wanted. */
-SIMD_INLINE void ask_row(const float *at, const depthwise_image *x, int64_t count, const int write) {
+SIMD_INLINE void ask_row(const float *at, const depthwise_image *x, int64_t count) {
     at += x->n;
-    for (int64_t i = 0; x->c == 1 && i < count; i++) __builtin_prefetch(at + i * x->w, write, 2);
+    for (int64_t i = 0; x->c == 1 && i < count; i++) __builtin_prefetch(at + i * x->w, 0, 2);
     for (int l = 0; x->c != 1 && l < LANES; l++)
-        for (int64_t i = 0; i < count; i += 16) __builtin_prefetch(at + l * x->c + i * x->w, write, 2);
+        for (int64_t i = 0; i < count; i += 16) __builtin_prefetch(at + l * x->c + i * x->w, 0, 2);
 }
 
 /* dst[(i * cols + j) * LANES + l] = image[channel + l][row + i][col + j], zero outside the image. */
@@ -135,7 +135,7 @@ static __attribute__((noinline)) void gather(float *dst, const depthwise_image *
         if (outside) continue;
         for (int64_t j = end; j < cols; j++) vf32_store(dst + j * LANES, vf32_set1(0));
         const float *src = (const float *)x->data + image * x->n + channel * x->c + i * x->h + (col + first) * x->w;
-        ask_row(src, x, count, 0);
+        ask_row(src, x, count);
         move_row(dst + first * LANES, LANES, 1, src, x->w, x->c, count);
     }
 }
@@ -228,7 +228,7 @@ static __attribute__((noinline)) void scatter(const run *s, float *strip, float 
                 vf32_store(strip + j, vf32_add(vf32_load(strip + j), vf32_load(other + j)));
         }
         if (p->activate) p->activate(NULL, strip, width * LANES);
-        ask_row(dst, y, width, 1);
+        ask_row(dst, y, width);
         move_row(dst, y->w, y->c, strip, LANES, 1, width);
     }
 }
