@@ -98,6 +98,11 @@ static inline ct__pieces sdpa_soon(const ct_view *x, int64_t b, int64_t h, int64
     return (ct__pieces){(const char *)m.data, m.col == 1 ? ct__max64(0, n) : 0, m.row * size, x->dims[3] * size};
 }
 
+/* Keys that a worker has room for: whole panels, whose width need not divide a block. */
+static inline int64_t sdpa_room_keys(const sdpa *s) {
+    return ct__round_up(ct__min64(s->tk, SDPA_KEYS), ct__panel_width(s->kernel));
+}
+
 /* K^T or V^T of a block of keys as panels: (cols, n) in panels of the tile's width. */
 static inline void sdpa_panels(const sdpa *s, const ct_view *x, int64_t b, int64_t h, int64_t r0, int64_t n,
                                void *panels) {

@@ -43,7 +43,7 @@ static int64_t block_rows(const sdpa *s) { return (s->causal ? 10 : 20) * SDPA_S
 
 static size_t worker_room(const backward *w) {
     const sdpa *s = &w->s;
-    const int64_t size = s->size, keys = SDPA_KEYS, rows = block_rows(s),
+    const int64_t size = s->size, keys = sdpa_room_keys(s), rows = block_rows(s),
                   strips = rows * ct__max64(SDPA_LD, s->dv) * size;
     return 3 * ct__room(keys * s->d * size) + 3 * ct__room(keys * s->dv * size) + ct__room(rows * s->d * size) +
            ct__room(rows * s->dv * size) + 2 * ct__room(strips);
@@ -297,10 +297,11 @@ static void range_chunk(void *ctx, int64_t chunk, int worker) {
     const int64_t size = s->size, range = chunk % w->ranges, pair = chunk / w->ranges, b = pair / s->kv_heads,
                   hk = pair % s->kv_heads, first = range * w->range_keys, end = ct__min64(s->tk, first + w->range_keys);
     char *at = w->workers + (size_t)worker * w->room;
-    char *keys = ct__claim(&at, SDPA_KEYS * s->d * size);
+    const int64_t room = sdpa_room_keys(s);
+    char *keys = ct__claim(&at, room * s->d * size);
     key_block kb = {.chunk = chunk, .range = range, .b = b, .hk = hk, .end = end};
-    kb.k_panels = ct__claim(&at, SDPA_KEYS * s->d * size), kb.v_panels = ct__claim(&at, SDPA_KEYS * s->dv * size);
-    char *dk = ct__claim(&at, SDPA_KEYS * s->d * size), *dv = ct__claim(&at, SDPA_KEYS * s->dv * size);
+    kb.k_panels = ct__claim(&at, room * s->d * size), kb.v_panels = ct__claim(&at, room * s->dv * size);
+    char *dk = ct__claim(&at, room * s->d * size), *dv = ct__claim(&at, room * s->dv * size);
     const bool dk_in_place = in_place(s, w->dk), dv_in_place = in_place(s, w->dv),
                zeroed = s->causal || s->tq * s->group == 0;
     query_block qb = {0};

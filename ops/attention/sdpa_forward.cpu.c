@@ -18,7 +18,7 @@ static int64_t chunk_rows(const sdpa *s) {
 }
 
 static size_t worker_room(const sdpa *s, int64_t rows) {
-    const int64_t width = ct__panel_width(s->kernel), keys = ct__round_up(ct__min64(s->tk, SDPA_KEYS), width);
+    const int64_t keys = sdpa_room_keys(s);
     return ct__room(rows * s->d * s->size) + ct__room(rows * s->dv * s->size) + ct__room(rows * 2 * s->size) +
            ct__room(keys * s->d * s->size) + ct__room(keys * s->dv * s->size) +
            ct__room(SDPA_STRIP * SDPA_LD * s->size);
@@ -88,7 +88,7 @@ static void forward_chunk(void *ctx, int64_t chunk, int worker) {
     char *at = f->scratch + (size_t)worker * f->room;
     char *queries = ct__claim(&at, rows * s->d * size), *o = ct__claim(&at, rows * s->dv * size),
          *states = ct__claim(&at, rows * 2 * size);
-    const int64_t keys = ct__round_up(ct__min64(s->tk, SDPA_KEYS), width);
+    const int64_t keys = sdpa_room_keys(s);
     char *panels = ct__claim(&at, keys * s->d * size), *values = ct__claim(&at, keys * s->dv * size),
          *scores = ct__claim(&at, SDPA_STRIP * SDPA_LD * size);
     const sdpa_rows q = sdpa_take(s, s->q, b, h, i0, rows, queries);
