@@ -195,14 +195,6 @@ void CT_ISA_FN(ct__winograd_ask)(winograd_ahead *a) {
 
 /* ---- Tiles ---- */
 
-/* A phase of a dilation; most often every second. */
-static inline void take_every(float *dst, const float *src, int64_t step, int64_t count) {
-    if (step == 2 && count == LANES)
-        for (int j = 0; j < LANES; j++) dst[j] = src[2 * j];
-    else
-        for (int64_t j = 0; j < count; j++) dst[j] = src[j * step];
-}
-
 void winograd_gather(float *dst, const winograd_image *x, const float *plane, int lanes, int64_t row, int64_t rows,
                      int64_t col, int64_t cols) {
     const int64_t first = ct__max64(0, -col), end = ct__min(cols, x->width - col);
@@ -221,12 +213,8 @@ void winograd_gather(float *dst, const winograd_image *x, const float *plane, in
         } else if (x->w == 1) {
             winograd_turn((char *)to, LANES * 4, (const char *)src, x->c * 4, lanes, count, LANES);
         } else {
-            float lines[LANES * LANES];
-            for (int64_t j = 0; j < count; j += LANES) {
-                const int64_t n = ct__min(LANES, count - j);
-                for (int l = 0; l < lanes; l++) take_every(lines + l * LANES, src + l * x->c + j * x->w, x->w, n);
-                winograd_turn((char *)(to + j * LANES), LANES * 4, (const char *)lines, LANES * 4, lanes, n, LANES);
-            }
+            for (int64_t j = 0; j < count; j++)
+                for (int l = 0; l < LANES; l++) to[j * LANES + l] = l < lanes ? src[j * x->w + l * x->c] : 0;
         }
     }
 }
