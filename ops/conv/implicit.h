@@ -91,6 +91,8 @@ typedef struct ct__ahead {
     int64_t asks, pieces, times; /* of a tile that asks so often: whole pieces, and each line so many times */
 } ct__ahead;
 void ct__source_ahead(const ct__source *s, ct__ahead *ahead, int64_t n, int64_t g, int64_t d, int64_t h, int64_t w);
+/* Nothing to ask for where the rows of a piece lie in one place, or so far apart that it has more than `most` bytes. */
+void ct__ahead_limit(ct__ahead *ahead, int64_t most);
 void ct__ahead_lines(ct__ahead *ahead, int64_t lines);
 /* At least as many, evenly over a tile's sum, if it can: many at once would keep its own loads waiting. */
 void ct__ahead_tile(ct__ahead *ahead, int64_t lines, const ct__kernel *kernel, ct__tile *tile);

@@ -346,8 +346,11 @@ void ct__source_ahead(const ct__source *s, ct__ahead *a, int64_t n, int64_t g, i
     a->channels = s->last ? 1 : s->channels;
     a->channel_bytes = s->strides.c * size;
     a->piece_bytes = ((last - first - 1) * s->strides.s[1] + width * s->strides.s[2]) * size;
-    if (a->piece_bytes <= 0 || a->piece_bytes > 4 * s->bytes)
-        *a = (ct__ahead){0}; /* rows lie far apart, or in one place */
+    ct__ahead_limit(a, 4 * s->bytes);
+}
+
+void ct__ahead_limit(ct__ahead *a, int64_t most) {
+    if (a->piece_bytes <= 0 || a->piece_bytes > most) *a = (ct__ahead){0};
 }
 
 void ct__ahead_lines(ct__ahead *a, int64_t lines) {

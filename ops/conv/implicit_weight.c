@@ -258,7 +258,7 @@ static void look_ahead(const pass *s, place *at, const place *next, int64_t shar
         .channel_bytes = y->c * size,
         .piece_bytes = ((next->lines - 1) * y->s[1] + next->outputs * y->s[2]) * size,
     };
-    if (other->piece_bytes <= 0 || other->piece_bytes > 16 * from->bytes) other->slices = 0;
+    ct__ahead_limit(other, 16 * from->bytes);
     const int64_t tiles = panels * ct__ceil_div(s->weights, s->kernel->rows);
     at->rate = ct__ceil_div((ct__ahead_total(&at->ahead[0]) + ct__ahead_total(&at->ahead[1])) * 4, tiles * 3);
 }
