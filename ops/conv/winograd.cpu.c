@@ -105,19 +105,9 @@ static void gather_weights(float *taps, const winograd_pass *p, const float *w, 
 }
 
 /* U = G g G^T of one vector of output channels. */
-typedef void taps_fn(float *dst, int64_t point, const float *taps, int64_t row, int64_t col);
-static __attribute__((noinline)) void transform_taps_2(float *dst, int64_t point, const float *taps, int64_t row,
-                                                       int64_t col) {
-    evaluate_square(dst, point, taps, row, col, 2, true);
-}
-static __attribute__((noinline)) void transform_taps_3(float *dst, int64_t point, const float *taps, int64_t row,
-                                                       int64_t col) {
-    evaluate_square(dst, point, taps, row, col, 3, true);
-}
-static __attribute__((noinline)) void transform_taps_5(float *dst, int64_t point, const float *taps, int64_t row,
-                                                       int64_t col) {
-    evaluate_square(dst, point, taps, row, col, 5, true);
-}
+WINOGRAD_EVALUATE(transform_taps_2, 2, true)
+WINOGRAD_EVALUATE(transform_taps_3, 3, true)
+WINOGRAD_EVALUATE(transform_taps_5, 5, true)
 
 /* A chunk: one vector of output channels by a block of input channels of one tap of the depth, in all classes. */
 static void transform_weights(void *ctx, int64_t chunk, int worker) {
@@ -127,7 +117,9 @@ static void transform_weights(void *ctx, int64_t chunk, int worker) {
     const int64_t in = chunk % s->in_blocks * WEIGHT_BLOCK, k = chunk / s->in_blocks % p->kernel[0];
     const int64_t out = chunk / (s->in_blocks * p->kernel[0]) * LANES;
     const int64_t count = ct__min(WEIGHT_BLOCK, p->in_channels - in), size = p->kernel[2], all = p->kernel[1] * size;
-    taps_fn *transform = f->taps == 2 ? transform_taps_2 : f->taps == 3 ? transform_taps_3 : transform_taps_5;
+    winograd_evaluate_fn *transform = f->taps == 2   ? transform_taps_2
+                                      : f->taps == 3 ? transform_taps_3
+                                                     : transform_taps_5;
     float taps[WEIGHT_BLOCK * WINOGRAD_KERNEL * LANES];
     (void)worker;
     gather_weights(taps, p, p->w + out * p->w_out + in * p->w_in + k * p->w_k[0],
@@ -277,19 +269,9 @@ void CT_ISA_FN(ct__winograd_transform_tiles)(const winograd_points *v, const win
 }
 
 /* Y = A^T m A + bias. */
-typedef void back_fn(float *dst, int64_t row, int64_t col, const float *src, int64_t point, vf32 bias);
-static __attribute__((noinline)) void transform_back_5(float *dst, int64_t row, int64_t col, const float *src,
-                                                       int64_t point, vf32 bias) {
-    collect_square(dst, row, col, src, point, 5, false, &bias);
-}
-static __attribute__((noinline)) void transform_back_4(float *dst, int64_t row, int64_t col, const float *src,
-                                                       int64_t point, vf32 bias) {
-    collect_square(dst, row, col, src, point, 4, false, &bias);
-}
-static __attribute__((noinline)) void transform_back_2(float *dst, int64_t row, int64_t col, const float *src,
-                                                       int64_t point, vf32 bias) {
-    collect_square(dst, row, col, src, point, 2, false, &bias);
-}
+WINOGRAD_COLLECT(transform_back_5, 5, false)
+WINOGRAD_COLLECT(transform_back_4, 4, false)
+WINOGRAD_COLLECT(transform_back_2, 2, false)
 
 /* ---- A pass ---- */
 
@@ -368,7 +350,7 @@ static void finish_rows(const winograd_frame *f, const place *at) {
 static void collect_classes(const forward *f, float *dst, int64_t row, int64_t col, const float *m, vf32 bias) {
     const winograd_image *y = &f->frame.y;
     const int step = f->frame.step;
-    back_fn *back = step == 5 ? transform_back_5 : step == 4 ? transform_back_4 : transform_back_2;
+    winograd_collect_fn *back = step == 5 ? transform_back_5 : step == 4 ? transform_back_4 : transform_back_2;
     for (int64_t h = 0; h < y->spread[0]; h++)
         for (int64_t w = 0; w < y->spread[1]; w++, m += f->m_class)
             back(dst + h * row + w * col, y->spread[0] * row, y->spread[1] * col, m, f->m_point, bias);

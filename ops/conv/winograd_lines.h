@@ -117,4 +117,19 @@ SIMD_INLINE void collect_square(float *dst, int64_t row, int64_t col, const floa
         collect(dst + i * row, col, half + i * WINOGRAD_IN * LANES, LANES, count, weights, bias);
 }
 
+/* Either for one count, in a copy of its own: without bias where the numbers are weights. */
+typedef void winograd_evaluate_fn(float *dst, int64_t point, const float *src, int64_t row, int64_t col);
+#define WINOGRAD_EVALUATE(name, count, weights)                                                          \
+    static __attribute__((noinline)) void name(float *dst, int64_t point, const float *src, int64_t row, \
+                                               int64_t col) {                                            \
+        evaluate_square(dst, point, src, row, col, count, weights);                                      \
+    }
+typedef void winograd_collect_fn(float *dst, int64_t row, int64_t col, const float *src, int64_t point, vf32 bias);
+#define WINOGRAD_COLLECT(name, count, weights)                                                                        \
+    static __attribute__((noinline)) void name(float *dst, int64_t row, int64_t col, const float *src, int64_t point, \
+                                               vf32 bias) {                                                           \
+        (void)bias;                                                                                                   \
+        collect_square(dst, row, col, src, point, count, weights, (weights) ? NULL : &bias);                          \
+    }
+
 #endif

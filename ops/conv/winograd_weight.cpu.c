@@ -37,19 +37,9 @@ typedef struct gradient {
 } gradient;
 
 /* Z = A dy A^T of one vector of channels. */
-typedef void cotangents_fn(float *dst, int64_t point, const float *src, int64_t row, int64_t col);
-static __attribute__((noinline)) void transform_cotangents_5(float *dst, int64_t point, const float *src, int64_t row,
-                                                             int64_t col) {
-    evaluate_square(dst, point, src, row, col, 5, false);
-}
-static __attribute__((noinline)) void transform_cotangents_4(float *dst, int64_t point, const float *src, int64_t row,
-                                                             int64_t col) {
-    evaluate_square(dst, point, src, row, col, 4, false);
-}
-static __attribute__((noinline)) void transform_cotangents_2(float *dst, int64_t point, const float *src, int64_t row,
-                                                             int64_t col) {
-    evaluate_square(dst, point, src, row, col, 2, false);
-}
+WINOGRAD_EVALUATE(transform_cotangents_5, 5, false)
+WINOGRAD_EVALUATE(transform_cotangents_4, 4, false)
+WINOGRAD_EVALUATE(transform_cotangents_2, 2, false)
 
 /* Tiles [first, end) of the cotangent's plane d; bias: where the sums of its channels go, or NULL. */
 static void transform_plane(const gradient *g, int64_t d, int64_t first, int64_t end, float *bias, float *band,
@@ -57,9 +47,9 @@ static void transform_plane(const gradient *g, int64_t d, int64_t first, int64_t
     const winograd_frame *f = &g->frame;
     const winograd_image *y = &f->y;
     const int64_t step = f->step, tiles = g->end - g->first;
-    cotangents_fn *transform = step == 5   ? transform_cotangents_5
-                               : step == 4 ? transform_cotangents_4
-                                           : transform_cotangents_2;
+    winograd_evaluate_fn *transform = step == 5   ? transform_cotangents_5
+                                      : step == 4 ? transform_cotangents_4
+                                                  : transform_cotangents_2;
     for (int64_t at = first; at < end;) {
         const winograd_run run = winograd_next_run(&f->tiles, at, end);
         const int64_t row = run.row * step, col = run.col * step;
@@ -188,19 +178,9 @@ static void scatter_weights(const winograd_pass *p, float *w, const float *taps,
 }
 
 /* dw = G^T m G of one vector of output channels. */
-typedef void sum_fn(float *taps, int64_t row, int64_t col, const float *sum, int64_t point);
-static __attribute__((noinline)) void transform_sum_2(float *taps, int64_t row, int64_t col, const float *sum,
-                                                      int64_t point) {
-    collect_square(taps, row, col, sum, point, 2, true, NULL);
-}
-static __attribute__((noinline)) void transform_sum_3(float *taps, int64_t row, int64_t col, const float *sum,
-                                                      int64_t point) {
-    collect_square(taps, row, col, sum, point, 3, true, NULL);
-}
-static __attribute__((noinline)) void transform_sum_5(float *taps, int64_t row, int64_t col, const float *sum,
-                                                      int64_t point) {
-    collect_square(taps, row, col, sum, point, 5, true, NULL);
-}
+WINOGRAD_COLLECT(transform_sum_2, 2, true)
+WINOGRAD_COLLECT(transform_sum_3, 3, true)
+WINOGRAD_COLLECT(transform_sum_5, 5, true)
 
 /* A chunk is one vector of output channels by a block of input channels of one tap of the depth. */
 static void transform_sums(void *ctx, int64_t chunk, int worker) {
@@ -211,7 +191,7 @@ static void transform_sums(void *ctx, int64_t chunk, int worker) {
     const int64_t out = chunk / (g->in_blocks * p->kernel[0]) * LANES,
                   count = ct__min(WEIGHT_BLOCK, p->in_channels - in);
     const int64_t size = p->kernel[2], all = p->kernel[1] * size;
-    sum_fn *transform = f->taps == 2 ? transform_sum_2 : f->taps == 3 ? transform_sum_3 : transform_sum_5;
+    winograd_collect_fn *transform = f->taps == 2 ? transform_sum_2 : f->taps == 3 ? transform_sum_3 : transform_sum_5;
     float taps[WEIGHT_BLOCK * WINOGRAD_KERNEL * LANES];
     (void)worker;
     for (int64_t i = 0; i < count; i++)
@@ -219,7 +199,7 @@ static void transform_sums(void *ctx, int64_t chunk, int worker) {
             for (int64_t w = 0; w < p->stride[2]; w++) {
                 const int64_t row = ((h * p->stride[2] + w) * p->kernel[0] + k) * p->in_channels + in + i;
                 transform(taps + (i * all + h * size + w) * LANES, p->stride[1] * size * LANES, p->stride[2] * LANES,
-                          g->sums + row * g->sum_row + out, g->sum_point);
+                          g->sums + row * g->sum_row + out, g->sum_point, vf32_zero());
             }
     scatter_weights(p, g->weight + out * p->w_out + in * p->w_in + k * p->w_k[0], taps,
                     (int)ct__min(LANES, p->out_channels - out), count);
