@@ -164,6 +164,13 @@ bool harness_same_bits(ct_tensor *a, ct_tensor *b) {
     return same;
 }
 
+ct_tensor *harness_randn(ct_dims shape) {
+    ct_rng *rng = ct_rng_new(5, 0);
+    ct_tensor *x = ct_randn(shape, .rng = rng);
+    ct_rng_free(rng);
+    return x;
+}
+
 /* ---- The dispatch log ---- */
 
 static struct {

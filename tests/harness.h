@@ -70,7 +70,8 @@ ct_tensor *harness_tensor(ct_dtype dtype, ct_dims shape, const double *values, i
 
 double harness_at(ct_tensor *x,
                   int64_t index); /* the element at a row-major position, as a double; NaN after an error */
-bool harness_same_bits(ct_tensor *a, ct_tensor *b); /* dtype, shape and every bit */
+bool harness_same_bits(ct_tensor *a, ct_tensor *b); /* dtype, shape and every bit; not of NULL */
+ct_tensor *harness_randn(ct_dims shape);            /* the same numbers each time, whatever else was drawn */
 /* x is of this shape and its elements are near these. */
 bool harness_values(const char *file, int line, const char *what, ct_tensor *x, ct_dims shape, const double *values,
                     int count, double tolerance);

@@ -12,15 +12,6 @@ static ct_module *small(void) {
     return ct_nn_sequential(ct_nn_linear(4, 3), ct_nn_relu(), ct_nn_batch_norm(3), ct_nn_linear(3, 2));
 }
 
-static ct_tensor *some(ct_dims shape) {
-    ct_rng *rng = ct_rng_new(5, 0);
-    ct_tensor *x = ct_randn(shape, .rng = rng);
-    ct_rng_free(rng);
-    return x;
-}
-
-static bool same(ct_tensor *a, ct_tensor *b) { return a && b && harness_same_bits(a, b); }
-
 static ct_tensor *negative(void *context, ct_tensor *x) {
     (void)context;
     return ct_neg(x);
@@ -244,21 +235,21 @@ TEST(an_error_that_was_pending_is_left_as_it_is) {
 TEST(sequential_applies_an_activation_in_the_layer_before_it) {
     ct_module *net = ct_nn_sequential(ct_nn_conv2d(2, 4, 3), ct_nn_relu(), ct_nn_flatten(), ct_nn_linear(16, 5),
                                       ct_nn_gelu(), ct_nn_linear(5, 3, .activation = CT_ACT_TANH), ct_nn_sigmoid());
-    ct_tensor *x = some(CT_DIMS(3, 2, 4, 4));
+    ct_tensor *x = harness_randn(CT_DIMS(3, 2, 4, 4));
     harness_log_start();
     ct_tensor *y = ct_forward(net, x);
     harness_log_stop();
     CHECK(harness_log_calls("relu") == 0 && harness_log_calls("sigmoid") == 1);
     harness_log_start();
     ct_no_grad {
-        CHECK(same(ct_forward(net, x), y));
+        CHECK(harness_same_bits(ct_forward(net, x), y));
     }
     harness_log_stop();
     CHECK(harness_log_calls("gelu") ==
           0); /* its gradient needs what goes in, so when recording it is a call of its own */
     ct_tensor *expected = x;
     for (int i = 0; i < 7; i++) expected = ct_forward(ct_module_child(net, i), expected);
-    CHECK(same(y, expected));
+    CHECK(harness_same_bits(y, expected));
     ct_module_free(net);
 }
 
@@ -305,16 +296,16 @@ TEST(a_recorded_network_holds_only_what_its_gradient_needs) {
 TEST(identities_in_a_chain_pass_tensors_on) {
     ct_module *net = ct_nn_sequential(ct_nn_identity(), ct_nn_lambda("neg", negative, NULL, NULL), ct_nn_identity(),
                                       ct_nn_identity());
-    ct_tensor *x = some(CT_DIMS(3)), *expected = ct_neg(x);
-    CHECK(same(ct_forward(net, x), expected));
+    ct_tensor *x = harness_randn(CT_DIMS(3)), *expected = ct_neg(x);
+    CHECK(harness_same_bits(ct_forward(net, x), expected));
     ct_no_grad {
-        CHECK(same(ct_forward(net, x), expected));
+        CHECK(harness_same_bits(ct_forward(net, x), expected));
     }
     ct_module_free(net);
     net = ct_nn_sequential(ct_nn_identity(), ct_nn_flatten());
-    ct_tensor *m = some(CT_DIMS(2, 3));
+    ct_tensor *m = harness_randn(CT_DIMS(2, 3));
     ct_no_grad {
-        CHECK(same(ct_forward(net, m), m));
+        CHECK(harness_same_bits(ct_forward(net, m), m));
     }
     ct_module_free(net);
     net = ct_nn_sequential_n(NULL, 0);
@@ -326,14 +317,14 @@ TEST(identities_in_a_chain_pass_tensors_on) {
 
 TEST(training_mode_reaches_every_module_and_eval_makes_dropout_and_batch_norm_still) {
     ct_module *net = ct_nn_sequential(ct_nn_batch_norm(3), ct_nn_sequential(ct_nn_dropout(0.5)));
-    ct_tensor *x = some(CT_DIMS(64, 3));
+    ct_tensor *x = harness_randn(CT_DIMS(64, 3));
     CHECK(ct_module_training(net) && ct_module_training(ct_module_find_child(net, "1.0")));
     ct_tensor *mean = ct_module_find(net, "0.running_mean"), *before = ct_clone(mean);
     ct_tensor *y = ct_forward(net, x);
-    CHECK(!same(mean, before) && ct_item(ct_sum(ct_cast(ct_eq_s(y, 0), CT_F32))) > 20);
+    CHECK(!harness_same_bits(mean, before) && ct_item(ct_sum(ct_cast(ct_eq_s(y, 0), CT_F32))) > 20);
     CHECK(ct_eval(net) && !ct_module_training(net) && !ct_module_training(ct_module_find_child(net, "1.0")));
     before = ct_clone(mean);
-    CHECK(same(ct_forward(net, x), ct_forward(net, x)) && same(mean, before));
+    CHECK(harness_same_bits(ct_forward(net, x), ct_forward(net, x)) && harness_same_bits(mean, before));
     CHECK(ct_train(net) && ct_module_training(ct_module_find_child(net, "1.0")));
     ct_fail(CT_ERR_VALUE, "test", "pending");
     CHECK(!ct_eval(net) && ct_module_training(net));
@@ -348,13 +339,13 @@ TEST(frozen_parameters_want_no_gradient_until_they_are_thawed) {
     CHECK(ct_module_size(net) == 4 * 3 + 3 + 6 + 3 * 2 + 2);
     CHECK(ct_module_freeze(first, true) && !ct_requires_grad(weight) && ct_module_param(first, 0) == weight);
     CHECK(ct_module_size(net) == 6 + 3 * 2 + 2);
-    CHECK(ct_backward(ct_sum(ct_forward(net, some(CT_DIMS(5, 4))))));
+    CHECK(ct_backward(ct_sum(ct_forward(net, harness_randn(CT_DIMS(5, 4))))));
     CHECK(!ct_grad_of(weight) && ct_grad_of(ct_module_find(net, "3.weight")));
     ct_parameters *list = ct_module_parameters(net);
     CHECK(ct_parameters_at(list, 0)->frozen && !ct_parameters_at(list, 2)->frozen);
     ct_parameters_free(list);
     CHECK(ct_module_freeze(net, false) && ct_requires_grad(weight));
-    CHECK(ct_backward(ct_sum(ct_forward(net, some(CT_DIMS(5, 4))))) && ct_grad_of(weight));
+    CHECK(ct_backward(ct_sum(ct_forward(net, harness_randn(CT_DIMS(5, 4))))) && ct_grad_of(weight));
     CHECK(ct_module_zero_grad(net) && !ct_grad_of(weight) && !ct_grad_of(ct_module_find(net, "3.weight")));
     ct_module_free(net);
 }
@@ -371,15 +362,15 @@ TEST(forgo_grad_is_for_leaves) {
 
 TEST(a_copy_is_of_its_own_and_gives_the_same) {
     ct_module *net = ct_nn_sequential(small(), ct_nn_lambda("neg", negative, NULL, NULL));
-    ct_tensor *x = some(CT_DIMS(5, 4));
+    ct_tensor *x = harness_randn(CT_DIMS(5, 4));
     CHECK(ct_forward(net, x) && ct_eval(net) && ct_module_freeze(ct_module_find_child(net, "0.0"), true));
     ct_module *copy = ct_module_copy(net);
     REQUIRE(copy);
     CHECK(!ct_module_training(copy) && !ct_requires_grad(ct_module_find(copy, "0.0.weight")) &&
           ct_requires_grad(ct_module_find(copy, "0.3.weight")));
-    CHECK(same(ct_forward(net, x), ct_forward(copy, x)));
+    CHECK(harness_same_bits(ct_forward(net, x), ct_forward(copy, x)));
     CHECK(ct_init_zeros(ct_module_find(copy, "0.3.weight")));
-    CHECK(!same(ct_module_find(net, "0.3.weight"), ct_module_find(copy, "0.3.weight")));
+    CHECK(!harness_same_bits(ct_module_find(net, "0.3.weight"), ct_module_find(copy, "0.3.weight")));
     ct_module_free(net);
     CHECK(ct_forward(copy, x));
     ct_module_free(copy);
@@ -421,7 +412,7 @@ TEST(a_module_that_occurs_twice_is_one) {
     ct_module *copy = ct_module_copy(net);
     CHECK(ct_module_child(copy, 0) == ct_module_child(copy, 2) && ct_module_size(copy) == 20);
     CHECK(ct_module_to_dtype(copy, CT_F64) && ct_dtype_of(ct_module_find(copy, "2.bias")) == CT_F64);
-    CHECK(ct_backward(ct_sum(ct_forward(net, some(CT_DIMS(2, 4))))));
+    CHECK(ct_backward(ct_sum(ct_forward(net, harness_randn(CT_DIMS(2, 4))))));
     ct_module_free(copy);
     ct_module_free(net);
 }
@@ -473,14 +464,14 @@ TEST(apply_visits_parents_first_and_can_stop) {
 
 TEST(a_state_brings_a_module_back) {
     ct_module *net = small(), *other = small();
-    ct_tensor *x = some(CT_DIMS(5, 4));
+    ct_tensor *x = harness_randn(CT_DIMS(5, 4));
     CHECK(ct_forward(net, x) && ct_eval(net) && ct_eval(other));
     ct_state *state = ct_state_new();
     CHECK(ct_module_put_state(net, state, "net.") && ct_state_count(state) == 8);
     CHECK_TEXT(ct_state_name(state, 4), "net.2.running_mean");
     ct_tensor *weight = ct_module_find(other, "0.weight");
     CHECK(ct_module_take_state(other, state, "net.", false) && ct_module_find(other, "0.weight") == weight);
-    CHECK(same(ct_forward(net, x), ct_forward(other, x)));
+    CHECK(harness_same_bits(ct_forward(net, x), ct_forward(other, x)));
     ct_state_free(state);
     ct_module_free(net);
     ct_module_free(other);
@@ -496,7 +487,7 @@ TEST(a_state_that_does_not_fit_changes_nothing) {
     CHECK_ERROR(CT_ERR_SHAPE, "module_take_state: \"3.weight\" is f32[2,3], the module's is f32[5,3]");
     CHECK(!ct_module_take_state(other, state, "", true)); /* shapes have to fit there as well */
     ct_error_clear();
-    CHECK(same(before, ct_module_find(other, "0.weight")));
+    CHECK(harness_same_bits(before, ct_module_find(other, "0.weight")));
     CHECK(ct_state_put(state, "extra", ct_scalar(1, CT_F32)));
     CHECK(!ct_module_take_state(net, state, "", false));
     CHECK_ERROR(CT_ERR_VALUE, "module_take_state: the state has a \"extra\" that the module lacks");
@@ -506,7 +497,7 @@ TEST(a_state_that_does_not_fit_changes_nothing) {
     CHECK(!ct_module_take_state(larger, state, "", false));
     CHECK_ERROR(CT_ERR_VALUE, "module_take_state: the state has no \"4.weight\"");
     CHECK(ct_module_take_state(larger, state, "", true) &&
-          same(ct_module_find(larger, "3.bias"), ct_module_find(net, "3.bias")));
+          harness_same_bits(ct_module_find(larger, "3.bias"), ct_module_find(net, "3.bias")));
     CHECK(!ct_module_take_state(net, state, NULL, true));
     CHECK_ERROR(CT_ERR_NULL, "module_take_state: argument prefix is NULL");
     ct_state_free(state);

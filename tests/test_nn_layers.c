@@ -7,15 +7,6 @@
 
 #include "harness.h"
 
-static ct_tensor *some(ct_dims shape) {
-    ct_rng *rng = ct_rng_new(5, 0);
-    ct_tensor *x = ct_randn(shape, .rng = rng);
-    ct_rng_free(rng);
-    return x;
-}
-
-static bool same(ct_tensor *a, ct_tensor *b) { return a && b && harness_same_bits(a, b); }
-
 /* ---- Attention ---- */
 
 TEST(heads_of_keys_and_values_may_be_shared) {
@@ -26,7 +17,7 @@ TEST(heads_of_keys_and_values_may_be_shared) {
     ct_no_grad {
         for (int i = 0; i < 2; i++) { /* weight, bias: rows of q, then k and v, two of each head */
             ct_tensor *from = ct_module_param(few, i), *parts[3];
-            CHECK(ct_assign(from, some(ct_shape(from))) && ct_split(from, 0, CT_DIMS(8, 4, 4), parts, 3));
+            CHECK(ct_assign(from, harness_randn(ct_shape(from))) && ct_split(from, 0, CT_DIMS(8, 4, 4), parts, 3));
             for (int k = 1; k < 3; k++) {
                 ct_dims shape = ct_shape(parts[k]), heads = {.n = shape.n + 1, .d = {2, 2, 8}};
                 shape.d[0] = 8;
@@ -36,7 +27,7 @@ TEST(heads_of_keys_and_values_may_be_shared) {
         }
         CHECK(ct_assign(ct_module_find(all, "out_proj.weight"), ct_module_find(few, "out_proj.weight")));
     }
-    ct_tensor *x = some(CT_DIMS(2, 5, 8));
+    ct_tensor *x = harness_randn(CT_DIMS(2, 5, 8));
     CHECK(ct_item(ct_amax(ct_abs(ct_sub(ct_forward(few, x), ct_forward(all, x))))) < 1e-5);
     ct_module_free(few);
     ct_module_free(all);
@@ -49,10 +40,10 @@ TEST(a_mask_of_the_past_is_causal_attention) {
     CHECK(ct_module_put_state(causal, state, "") && ct_module_take_state(masked, state, "", false));
     ct_state_free(state);
     CHECK(ct_eval(causal) && ct_eval(masked)); /* nothing is dropped */
-    ct_tensor *x = some(CT_DIMS(2, 5, 8)), *y = NULL, *seen = ct_tril_mask(5);
+    ct_tensor *x = harness_randn(CT_DIMS(2, 5, 8)), *y = NULL, *seen = ct_tril_mask(5);
     CHECK(ct_forward_n(masked, (ct_tensor *[]){x, seen}, 2, &y, 1));
     CHECK(ct_item(ct_amax(ct_abs(ct_sub(y, ct_forward(causal, x))))) < 1e-5);
-    CHECK(ct_train(causal) && !same(ct_forward(causal, x), ct_forward(causal, x)));
+    CHECK(ct_train(causal) && !harness_same_bits(ct_forward(causal, x), ct_forward(causal, x)));
     ct_module_free(causal);
     ct_module_free(masked);
 }
@@ -76,7 +67,7 @@ static void same_in_both_layouts(ct_module *first, ct_module *last, int axes) {
             CHECK(ct_assign(ct_module_param(last, i), ct_ndim(p) > 2 ? ct_permute(p, weight) : p));
         }
     }
-    ct_tensor *x = ct_cast(some(shape), CT_F64);
+    ct_tensor *x = ct_cast(harness_randn(shape), CT_F64);
     ct_tensor *y = ct_forward(first, x), *z = ct_permute(ct_forward(last, ct_contiguous(ct_permute(x, turn))), back);
     CHECK(y && z && ct_item(ct_amax(ct_abs(ct_sub(y, z)))) < 1e-12);
     ct_module_free(first);
@@ -188,8 +179,8 @@ TEST(orthogonal_weights_are_orthogonal) {
 
 TEST(a_dirac_weight_passes_channels_through) {
     ct_module *conv = ct_nn_conv2d(6, 6, 3, .pad = 1, .groups = 2, .no_bias = true);
-    ct_tensor *x = some(CT_DIMS(2, 6, 5, 4));
-    CHECK(ct_init_dirac(ct_module_param(conv, 0), 2) && same(ct_forward(conv, x), x));
+    ct_tensor *x = harness_randn(CT_DIMS(2, 6, 5, 4));
+    CHECK(ct_init_dirac(ct_module_param(conv, 0), 2) && harness_same_bits(ct_forward(conv, x), x));
     CHECK(!ct_init_dirac(ct_module_param(conv, 0), 4));
     CHECK_ERROR(CT_ERR_VALUE, "init_dirac: 6 channels cannot be divided into 4 groups");
     ct_module_free(conv);
@@ -202,8 +193,8 @@ TEST(a_shorter_options_struct_means_defaults_for_the_rest) {
         .size = offsetof(ct_nn_linear_options, activation), .no_bias = true, .activation = CT_ACT_TANH};
     ct_module *a = ct_nn_linear_p(3, 2, &older), *b = ct_nn_linear_p(3, 2, NULL);
     CHECK(ct_module_param_count(a) == 1 && ct_module_param_count(b) == 2);
-    ct_tensor *x = some(CT_DIMS(1, 3));
-    CHECK(same(ct_forward(a, x), ct_linear(x, ct_module_param(a, 0))));
+    ct_tensor *x = harness_randn(CT_DIMS(1, 3));
+    CHECK(harness_same_bits(ct_forward(a, x), ct_linear(x, ct_module_param(a, 0))));
     ct_module_free(a);
     ct_module_free(b);
 }
@@ -217,7 +208,7 @@ TEST(dropout_layers_drop_elements_channels_or_items) {
     net = ct_nn_stochastic_depth(0.5);
     y = ct_sum(ct_forward(net, x), .axes = CT_DIMS(1, 2, 3));
     CHECK(ct_item(ct_all(ct_logical_or(ct_eq_s(y, 0), ct_eq_s(y, 256)))) == 1);
-    CHECK(ct_eval(net) && same(ct_forward(net, x), x));
+    CHECK(ct_eval(net) && harness_same_bits(ct_forward(net, x), x));
     ct_module_free(net);
     net = ct_nn_sequential(ct_nn_alpha_dropout(0.2), ct_nn_dropout3d(0, true), ct_nn_dropout(0.1));
     CHECK(ct_forward(net, ct_ones(CT_DIMS(2, 3, 4, 5, 6))));
