@@ -103,6 +103,13 @@ if(CT_SANITIZE)
     target_link_libraries(cotangent_internal INTERFACE -fsanitize=${CT_SANITIZE})
 endif()
 
+# After dlclose threads of the pool may still be parked in the library, and threads that used it have something to do
+# here when they end: so it stays in memory, and the next dlopen finds it as it was.
+check_linker_flag(C -Wl,-z,nodelete CT_LINKS_NODELETE)
+if(CT_LINKS_NODELETE)
+    target_link_options(cotangent PRIVATE -Wl,-z,nodelete)
+endif()
+
 # Visibility decides what is exported; the version script keeps everything else in as well (symbols of the
 # compiler's runtime, say) and puts a version on what remains.
 if(CMAKE_SYSTEM_NAME STREQUAL "Linux")

@@ -67,14 +67,10 @@ ct_tensor *ct_grad_of(const ct_tensor *leaf) {
 bool ct_set_grad(ct_tensor *leaf, ct_tensor *grad) {
     if (ct__pending() || !ct__valid(leaf, "set_grad", "leaf")) return false;
     if (!leaf->node || leaf->node->op) return ct_fail(CT_ERR_GRAD, "set_grad", "x is no leaf that requires grad");
-    if (grad && (grad->view.dtype != leaf->view.dtype || grad->view.ndim != leaf->view.ndim ||
-                 !ct__valid(grad, "set_grad", "grad")))
+    if (grad && !ct__valid(grad, "set_grad", "grad")) return false;
+    if (grad && (grad->view.dtype != leaf->view.dtype || !ct__view_same_shape(&grad->view, &leaf->view)))
         return ct_fail(CT_ERR_SHAPE, "set_grad", "the gradient is %s, the leaf %s", ct_view_text(&grad->view),
                        ct_view_text(&leaf->view));
-    for (int i = 0; grad && i < grad->view.ndim; i++)
-        if (grad->view.dims[i] != leaf->view.dims[i])
-            return ct_fail(CT_ERR_SHAPE, "set_grad", "the gradient is %s, the leaf %s", ct_view_text(&grad->view),
-                           ct_view_text(&leaf->view));
     if (grad) ct__tensor_retain(grad);
     ct__tensor_release(leaf->node->grad);
     leaf->node->grad = grad;
@@ -136,5 +132,6 @@ bool ct_grad(ct_tensor *const *ys, int ny, ct_tensor *const *cotangents, ct_tens
             ok = (grads[i] = ct_zeros(ct_shape(xs[i]), .dtype = xs[i]->view.dtype)) != NULL;
         }
     }
+    for (int i = 0; i < nx && !ok; i++) grads[i] = NULL; /* all or none; those adopted are the scope's */
     return ok;
 }

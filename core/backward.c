@@ -220,7 +220,10 @@ static bool differentiate(pass *p, ct_node *node, ct_tensor **cots) {
                           .cot = cots,
                           .need = need,
                           .grad = grad};
+            const ct_op *called = ct__errors.called;
+            if (!called) ct__errors.called = op, ct__errors.in_gradient = true;
             op->vjp(&vjp);
+            if (!called) ct__errors.called = NULL, ct__errors.in_gradient = false;
             ok = ct_ok();
         }
         if (ok && ct__anomaly) ok = ct__anomaly_check_grads(op, cots, n_out, grad, n_in);

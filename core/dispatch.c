@@ -13,6 +13,7 @@
 #include "core/node.h"
 #include "core/registry.h"
 #include "core/rng.h"
+#include "core/thread_block.h"
 #include "core/threads.h"
 #include "gen/ops_decl.h"
 
@@ -38,7 +39,7 @@ typedef struct request {
 static _Thread_local ct_tensor *into_target;
 
 bool ct_into(ct_tensor *dst) {
-    if (ct__pending() || !ct__valid(dst, "into", "dst")) return false;
+    if (ct__pending() || !ct__writable(dst, "into", "dst")) return false;
     into_target = dst;
     return true;
 }
@@ -50,13 +51,18 @@ static const ct_arg *input_arg(const ct_op *op, int i, int *last) {
 
 /* ---- Arguments ---- */
 
-static bool check_count(const ct_op *op, int n) {
+static bool check_counts(const ct_op *op, ct_tensor *const *inputs, int n, ct_tensor **outputs, int m) {
     int named = 0;
-    bool list = false;
+    bool list = false, list_out = op->outputs[0].flags & CT_ARG_LIST;
     for (; op->inputs[named].name; named++) list = op->inputs[named].flags & CT_ARG_LIST;
-    if (list ? n >= named - 1 : n == named) return true;
-    return ct_fail(CT_ERR_VALUE, op->name, "takes %s%d inputs, not %d", list ? "at least " : "",
-                   list ? named - 1 : named, n);
+    if (list ? n < named - 1 : n != named)
+        return ct_fail(CT_ERR_VALUE, op->name, "takes %s%d inputs, not %d", list ? "at least " : "",
+                       list ? named - 1 : named, n);
+    if (!inputs && n) return ct__fail_null(op->name, "inputs");
+    if (!outputs || m < 1) return ct__fail_null(op->name, "outputs");
+    for (int i = 0; !list_out && i < m; i++)
+        if (!op->outputs[i].name) return ct_fail(CT_ERR_VALUE, op->name, "has %d results, not %d", i, m);
+    return true;
 }
 
 static bool replace(ct_tensor **in, ct_tensor *by) {
@@ -169,10 +175,14 @@ static bool check_inputs(request *r, bool *uniform) {
         const ct_arg *arg = input_arg(op, i, &last);
         ct_tensor *x = r->in[i];
         if (!x) {
-            if (arg->flags & CT_ARG_OPTIONAL) continue;
+            /* While an error is pending, nobody knows whether it was left out or is what failed. */
+            if ((arg->flags & CT_ARG_OPTIONAL) && !ct__pending()) continue;
             return ct__fail_null(op->name, arg->name);
         }
         if (!ct__valid(x, op->name, arg->name)) return false;
+        /* of a list the op changes some, and knows which */
+        if ((arg->flags & CT_ARG_MUTATED) && !(arg->flags & CT_ARG_LIST) && !ct__writable(x, op->name, arg->name))
+            return false;
         if (!x->storage)
             return ct_fail(CT_ERR_STATE, op->name, "%s has a shape but no data: a vjp reads only what its op saves",
                            arg->name);
@@ -191,9 +201,7 @@ static bool check_inputs(request *r, bool *uniform) {
         }
         if (arg->flags & CT_ARG_BROADCAST) {
             if (!broadcast) broadcast = &x->view;
-            if (broadcast->ndim != x->view.ndim ||
-                memcmp(broadcast->dims, x->view.dims, (size_t)x->view.ndim * sizeof(int64_t)) != 0)
-                *uniform = false;
+            if (!ct__view_same_shape(broadcast, &x->view)) *uniform = false;
         }
     }
     return true;
@@ -203,10 +211,16 @@ static bool check_inputs(request *r, bool *uniform) {
 
 /* The choice for one combination of op, attributes, dtypes, shapes and strides is remembered, a few hundred a thread. */
 enum { CHOICES = 512 };
-static _Thread_local struct {
+typedef struct choice {
     uint64_t key;
     const ct_kernel *list, *kernel;
-} choices[CHOICES];
+} choice;
+
+static choice *remembered(uint64_t key) { /* where the choice for key is, or would be; NULL: there is no memory */
+    static _Thread_local choice *choices;
+    if (!choices && !ct__thread_block((void **)&choices, CHOICES * sizeof *choices)) return NULL;
+    return &choices[key % CHOICES];
+}
 
 static uint64_t mix(uint64_t hash, uint64_t word) {
     hash ^= word;
@@ -239,13 +253,14 @@ static const ct_kernel *choose(const ct_call *call, ct_device device, char *refu
     bool single = list[1].name == NULL;
     if (single && !list->can) return list;
     uint64_t key = 0;
+    choice *known = NULL;
     if (!single && !refusals) {
         key = mix((uintptr_t)call->op, (uint64_t)device.type);
         key = hash_bytes(key, call->attrs, call->attrs ? call->op->attr_size : 0);
         for (int i = 0; i < call->n_in; i++) key = hash_view(key, call->in[i]);
         for (int i = 0; i < call->n_out; i++) key = hash_view(key, call->out[i]);
-        if (choices[key % CHOICES].key == key && choices[key % CHOICES].list == list)
-            return choices[key % CHOICES].kernel;
+        known = remembered(key);
+        if (known && known->key == key && known->list == list) return known->kernel;
     }
     const ct_kernel *found = NULL;
     for (const ct_kernel *kernel = list; kernel->name && !found; kernel++) {
@@ -254,11 +269,7 @@ static const ct_kernel *choose(const ct_call *call, ct_device device, char *refu
         else if (refusals && strlen(refusals) < room)
             snprintf(refusals + strlen(refusals), room - strlen(refusals), " (%s: %s)", kernel->name, reason);
     }
-    if (key) {
-        choices[key % CHOICES].key = key;
-        choices[key % CHOICES].list = list;
-        choices[key % CHOICES].kernel = found;
-    }
+    if (known) *known = (choice){key, list, found};
     return found;
 }
 
@@ -280,11 +291,14 @@ static bool run_kernel(const ct_call *call, const ct_kernel *kernel) {
 }
 
 /* Takes over what lower made: new handles for results that are arguments, casts back to half, a home if one was given. */
-static bool adopt_lowered(request *r, ct_tensor **made, const ct_dtype *dtypes) {
+static bool adopt_lowered(request *r, ct_tensor **made, const ct_dtype *dtypes, const ct_view *views) {
     for (int i = 0; i < r->n_out; i++) {
         if (!r->want[i]) continue;
         ct_tensor *y = made[i];
         if (!y) return ct__pending() ? false : ct_fail(CT_ERR_STATE, r->op->name, "its lowering gave no result %d", i);
+        if (views && !ct__view_same_shape(&y->view, &views[i]))
+            return ct_fail(CT_ERR_SHAPE, r->op->name, "its lowering gave %s as result %d, where its infer said %s",
+                           ct_view_text(&y->view), i, ct_view_text(&views[i]));
         if (dtypes[i] != CT_DTYPE_COUNT && y->view.dtype != dtypes[i] && !(y = ct_cast(y, dtypes[i]))) return false;
         if (r->recording && y->node) { /* recorded at this level, by vjp: cut the lower level's graph */
             if (!(y = ct_detach(y))) return false;
@@ -345,7 +359,7 @@ static bool run_lower(request *r, const ct_view *views) {
             op->lower(&lower);
             for (int i = 0; !views && half != CT_DTYPE_COUNT && i < r->n_out; i++)
                 if (made[i] && made[i]->view.dtype == CT_F32) dtypes[i] = half;
-            ok = adopt_lowered(r, made, dtypes);
+            ok = adopt_lowered(r, made, dtypes, views);
         }
     }
     ct__grad_mode = before;
@@ -378,9 +392,7 @@ static bool make_outputs(request *r, ct_view *views) {
 
 static bool check_target(const request *r, const ct_view *view) {
     const ct_view *home = &r->target->view;
-    bool fits = home->dtype == view->dtype && home->ndim == view->ndim &&
-                memcmp(home->dims, view->dims, (size_t)home->ndim * sizeof(int64_t)) == 0;
-    if (fits) return true;
+    if (home->dtype == view->dtype && ct__view_same_shape(home, view)) return true;
     return ct_fail(CT_ERR_SHAPE, r->op->name, "the result is %s and does not fit into dst, which is %s",
                    ct_view_text(view), ct_view_text(home));
 }
@@ -401,6 +413,29 @@ static bool move_home(request *r) {
     if (!home) return false;
     r->out[0] = ct__tensor_retain(r->target);
     ct__tensor_release(made);
+    return true;
+}
+
+/* What infer says is believed only if it can be: of an op that user code registered, it may be anything. */
+static bool check_inferred(const request *r, const ct_view *views) {
+    const ct_op *op = r->op;
+    for (int i = 0; i < r->n_out; i++) {
+        const ct_view *view = &views[i];
+        if (view->ndim < 0 || view->ndim > CT_MAX_DIMS)
+            return ct_fail(CT_ERR_SHAPE, op->name, "its infer gave result %d %d dimensions; 0 to %d can be had", i,
+                           view->ndim, CT_MAX_DIMS);
+        if ((unsigned)view->dtype >= CT_DTYPE_COUNT)
+            return ct_fail(CT_ERR_DTYPE, op->name, "its infer gave result %d the dtype %d, which there is not", i,
+                           (int)view->dtype);
+        if (ct__count(view->ndim, view->dims) < 0)
+            return ct_fail(CT_ERR_SHAPE, op->name,
+                           "the result would be %s: a size is negative, or there are more elements than can be counted",
+                           ct_view_text(view));
+        if ((op->flags & CT_OP_VIEW) && op->slot->index >= ct__op_total && !ct__view_inside(view, r->in[0]->storage))
+            return ct_fail(CT_ERR_SHAPE, op->name,
+                           "its infer gave result %d, %s, elements outside of the storage of %s", i, ct_view_text(view),
+                           op->inputs[0].name);
+    }
     return true;
 }
 
@@ -426,7 +461,7 @@ static bool execute(request *r) {
         }
         ct_infer infer = {
             .op = op, .attrs = r->attrs, .n_in = r->n_in, .n_out = r->n_out, .in = pointers, .out = views};
-        ok = op->infer(&infer) && (!r->target || check_target(r, &views[0]));
+        ok = op->infer(&infer) && check_inferred(r, views) && (!r->target || check_target(r, &views[0]));
         if (!ok && ct_ok()) ct_fail(CT_ERR_SHAPE, op->name, "the arguments do not fit");
     }
     /* Without a vjp the derivative is that of the lowering, so a recorded call has to take it. */
@@ -549,12 +584,11 @@ bool ct_apply_with(const ct_op *op, ct_tensor *const *inputs, int n, const void 
     into_target = NULL;
     for (int i = 0; outputs && i < m; i++) outputs[i] = NULL;
     if (!op) return ct__fail_null("apply", "op");
-    if (!outputs || m < 1) return ct__fail_null(op->name, "outputs");
     ct__registry_start();
-    if (!check_count(op, n)) return false;
-    bool list_out = op->outputs[0].flags & CT_ARG_LIST;
-    for (int i = 0; !list_out && i < m; i++)
-        if (!op->outputs[i].name) return ct_fail(CT_ERR_VALUE, op->name, "has %d results, not %d", i, m);
+    if (!check_counts(op, inputs, n, outputs, m)) return false;
+    const ct_op *called = ct__errors.called;
+    const uint32_t raised = ct__errors.raised;
+    if (!called) ct__errors.called = op;
     ct_tensor *inline_in[INLINE_INPUTS];
     uint32_t inline_versions[INLINE_INPUTS];
     bool inline_want[INLINE_OUTPUTS] = {true, true, true, true};
@@ -582,7 +616,7 @@ bool ct_apply_with(const ct_op *op, ct_tensor *const *inputs, int n, const void 
         }
     }
     if (!ok) {
-        ct__fail_memory(op->name, in_bytes);
+        ct__fail_memory(op->name, in_bytes + attr_bytes + want_bytes);
     } else {
         for (int i = 0; i < n; i++) r.in[i] = inputs[i];
         ct_scope_mark mark = ct_scope_begin(); /* casts and expansions live only as long as the call */
@@ -592,12 +626,15 @@ bool ct_apply_with(const ct_op *op, ct_tensor *const *inputs, int n, const void 
     ct__free(block, in_bytes);
     ct__free(attr_block, attr_bytes);
     ct__free(want_block, want_bytes);
+    /* Whatever went wrong inside, there is no result: a lowering may not have noticed that a part of it is missing. */
+    if (ct__errors.raised != raised && ct__pending()) ok = false;
     for (int i = 0; i < m; i++) {
         if (!outputs[i]) continue;
         if (ok) ok = (outputs[i] = ct__scope_adopt(outputs[i])) != NULL;
         else ct__tensor_release(outputs[i]);
         if (!ok) outputs[i] = NULL;
     }
+    ct__errors.called = called;
     return ok;
 }
 

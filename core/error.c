@@ -1,18 +1,36 @@
-/* Errors: one record a thread, raised in one function, kept until it is cleared. */
+/* Errors: one record per thread, raised in one function, kept until it is cleared. */
 #include "core/error.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static _Thread_local ct_error_record current;
+#include "core/thread_block.h"
 
+_Thread_local ct_error_state ct__errors;
+
+bool ct__error_prepare(void) {
+    ct_error_state *now = &ct__errors;
+    return now->record || ct__thread_block((void **)&now->record, sizeof *now->record);
+}
+
+/* The op that the user called is named first; where the error came up inside of it, that place follows. */
 bool ct__failv(ct_code code, const char *op, const char *format, va_list args) {
-    if (current.code != CT_OK) return false; /* the first error is the one worth reading */
-    current.code = code;
-    snprintf(current.op, sizeof current.op, "%s", op ? op : "");
-    int used = 0;
-    if (current.op[0]) used = snprintf(current.text, sizeof current.text, "%s: ", current.op);
-    vsnprintf(current.text + used, sizeof current.text - (size_t)used, format, args);
+    ct_error_state *now = &ct__errors;
+    now->raised++;
+    if (now->code != CT_OK) return false; /* the first error is the one worth reading */
+    now->code = code;
+    if (!ct__error_prepare()) return false;
+    const char *named = now->called ? now->called->name : op ? op : "";
+    const bool inner = now->called && op && op[0] && strcmp(op, named) != 0;
+    char *text = now->record->text;
+    const size_t room = sizeof now->record->text;
+    size_t used = 0;
+    snprintf(now->record->op, sizeof now->record->op, "%s", named);
+    if (named[0]) used = (size_t)snprintf(text, room, "%s: ", now->record->op);
+    vsnprintf(text + used, room - used, format, args);
+    used = strlen(text);
+    if (inner && now->in_gradient) snprintf(text + used, room - used, " (in %s, in its gradient)", op);
+    else if (inner) snprintf(text + used, room - used, " (in %s)", op);
     return false;
 }
 
@@ -25,30 +43,39 @@ bool ct_fail(ct_code code, const char *op, const char *format, ...) {
 }
 
 bool ct__fail_null(const char *op, const char *argument) {
-    if (current.code != CT_OK) return false;
+    if (ct__pending()) return false;
     return ct_fail(CT_ERR_NULL, op, "argument %s is NULL", argument);
 }
 
 bool ct__fail_memory(const char *op, size_t bytes) {
+    if (ct__errors.called) op = NULL; /* which of its parts was the unlucky one says nothing */
     return ct_fail(CT_ERR_MEMORY, op, "out of memory: %zu bytes could not be had", bytes);
 }
 
-bool ct__pending(void) { return current.code != CT_OK; }
-bool ct_ok(void) { return current.code == CT_OK; }
-ct_code ct_error_code(void) { return current.code; }
-const char *ct_error(void) { return current.code == CT_OK ? "" : current.text; }
-const char *ct_error_op(void) { return current.code == CT_OK ? "" : current.op; }
-void ct_error_clear(void) { current.code = CT_OK; }
+bool ct_ok(void) { return !ct__pending(); }
+ct_code ct_error_code(void) { return ct__errors.code; }
+
+const char *ct_error(void) {
+    if (!ct__pending()) return "";
+    return ct__errors.record ? ct__errors.record->text : ct_code_text(ct__errors.code);
+}
+
+const char *ct_error_op(void) { return ct__pending() && ct__errors.record ? ct__errors.record->op : ""; }
+void ct_error_clear(void) { ct__errors.code = CT_OK; }
 
 void ct__error_take(ct_error_record *record) {
-    record->code = current.code;
-    if (current.code == CT_OK) return;
-    *record = current;
-    current.code = CT_OK;
+    record->code = CT_OK;
+    if (!ct__pending()) return;
+    if (ct__errors.record) *record = *ct__errors.record;
+    else record->op[0] = 0, snprintf(record->text, sizeof record->text, "%s", ct_error());
+    record->code = ct__errors.code;
+    ct_error_clear();
 }
 
 void ct__error_put(const ct_error_record *record) {
-    if (record->code != CT_OK && current.code == CT_OK) current = *record;
+    const size_t named = strlen(record->op);
+    if (record->code == CT_OK) return;
+    ct_fail(record->code, record->op, "%s", record->text + (named ? named + strlen(": ") : 0));
 }
 
 const char *ct_code_text(ct_code code) {

@@ -66,9 +66,32 @@ bool ct__overwritten(ct_tensor *x) {
     return true;
 }
 
+bool ct__writable(const ct_tensor *x, const char *op, const char *argument) {
+    if (!ct__valid(x, op, argument)) return false;
+    if (!ct__view_overlaps(&x->view)) return true;
+    return ct_fail(CT_ERR_SHAPE, op,
+                   "%s is %s with strides %s: some of its elements share memory, so it cannot be written; take a "
+                   "ct_clone of it",
+                   argument, ct_view_text(&x->view), ct_dims_text(dims_of(x->view.ndim, x->view.strides)));
+}
+
+static bool broadcasts_to(const ct_view *from, const ct_view *to) {
+    if (from->ndim > to->ndim) return false;
+    for (int i = 1; i <= from->ndim; i++) {
+        const int64_t size = from->dims[from->ndim - i];
+        if (size != 1 && size != to->dims[to->ndim - i]) return false;
+    }
+    return true;
+}
+
 /* y brought to the dtype and shape of x, so that the result fits into x. */
 static ct_tensor *fitted(const char *me, ct_tensor *x, ct_tensor *y) {
-    if (!ct__valid(x, me, "x") || !ct__valid(y, me, "y")) return NULL;
+    if (!ct__writable(x, me, "x") || !ct__valid(y, me, "y")) return NULL;
+    if (!broadcasts_to(&y->view, &x->view)) {
+        ct_fail(CT_ERR_SHAPE, me, "y is %s and does not broadcast to x, %s", ct_view_text(&y->view),
+                ct_view_text(&x->view));
+        return NULL;
+    }
     if (y->view.dtype != x->view.dtype) y = ct_cast(y, x->view.dtype);
     return y ? ct_expand(y, ct_shape(x)) : NULL;
 }
@@ -109,7 +132,7 @@ ct_tensor *ct_fill(ct_tensor *x, double value) {
     ct_tensor *result = NULL;
     ct_scope {
         ct_tensor *scalar = ct__scalar_for(x, value, "fill");
-        if (scalar) result = ct_assign(x, scalar);
+        if (scalar) result = change("fill", second, x, scalar);
     }
     return result;
 }

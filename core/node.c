@@ -129,7 +129,7 @@ bool ct__record(const ct_op *op, ct_tensor *const *in, int n_in, const void *att
         else ok = ct__region_save(node->region, in[i]);
     }
     for (int i = 0; i < n_out && ok; i++) {
-        if (!out[i] || !(saves.out >> i & 1)) continue;
+        if (!out[i] || !(saves.out >> (i < 63 ? i : 63) & 1)) continue;
         ct_saved *saved = &node->saved[n_in + i];
         saved->wanted = true;
         saved->version = atomic_load(&out[i]->storage->version);

@@ -69,6 +69,7 @@ ct_scope_mark ct_scope_begin(void) {
             ct__fail_memory("scope", larger * sizeof *starts);
             return (ct_scope_mark){SIZE_MAX};
         }
+        if (!stack.starts) ct__error_prepare(); /* a thread's first call: from now on it can say what fails */
         stack.starts = starts;
         stack.starts_capacity = larger;
     }

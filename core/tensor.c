@@ -16,15 +16,11 @@
 enum { HEADER = 64 };
 _Static_assert(sizeof(ct_storage) <= HEADER, "the storage header fits one cache line");
 
-ct_storage *ct__storage_new(ct_device device, size_t bytes) {
+ct_storage *ct__storage_new(ct_device device, size_t bytes, const char *op) {
     bool cpu = device.type == CT_CPU;
-    if (bytes > SIZE_MAX / 4) {
-        ct__fail_memory("storage", bytes);
-        return NULL;
-    }
-    ct_storage *storage = ct__alloc(cpu ? HEADER + bytes : HEADER);
+    ct_storage *storage = bytes > SIZE_MAX / 4 ? NULL : ct__alloc(cpu ? HEADER + bytes : HEADER);
     if (!storage) {
-        ct__fail_memory("storage", bytes);
+        ct__fail_memory(op, bytes);
         return NULL;
     }
     *storage = (ct_storage){.device = device, .bytes = bytes};
@@ -33,7 +29,7 @@ ct_storage *ct__storage_new(ct_device device, size_t bytes) {
         storage->buffer = (char *)storage + HEADER;
     } else if (!ct__backend(device.type)->allocate(bytes, &storage->buffer)) {
         ct__free(storage, HEADER);
-        ct__fail_memory("storage", bytes);
+        ct__fail_memory(op, bytes);
         return NULL;
     }
     return storage;
@@ -51,6 +47,16 @@ void ct__storage_release(ct_storage *storage) {
 }
 
 /* ---- Views ---- */
+
+int64_t ct__count(int ndim, const int64_t *dims) {
+    int64_t extent = 1;
+    bool empty = false;
+    for (int i = 0; i < ndim; i++) {
+        if (dims[i] < 0 || (dims[i] && __builtin_mul_overflow(extent, dims[i], &extent))) return -1;
+        empty |= dims[i] == 0;
+    }
+    return extent > INT64_MAX / CT__LARGEST_ELEMENT ? -1 : empty ? 0 : extent;
+}
 
 int64_t ct__view_count(const ct_view *view) {
     int64_t count = 1;
@@ -75,6 +81,59 @@ void ct__view_dense_strides(ct_view *view) {
         stride *= view->dims[i] > 1 ? view->dims[i] : 1;
     }
     view->offset = 0;
+}
+
+bool ct__view_same_shape(const ct_view *a, const ct_view *b) {
+    return a->ndim == b->ndim && memcmp(a->dims, b->dims, (size_t)a->ndim * sizeof a->dims[0]) == 0;
+}
+
+bool ct__view_inside(const ct_view *view, const ct_storage *storage) {
+    int64_t first = view->offset, last = view->offset, reach;
+    for (int i = 0; i < view->ndim; i++) {
+        if (view->dims[i] == 0) return true;
+        int64_t *end = view->strides[i] < 0 ? &first : &last;
+        if (__builtin_mul_overflow(view->dims[i] - 1, view->strides[i], &reach) ||
+            __builtin_add_overflow(*end, reach, end))
+            return false;
+    }
+    return first >= 0 && last < (int64_t)(storage->bytes / ct_dtype_size(view->dtype));
+}
+
+/* Whether some steps along the n axes, not all of them zero, lead back to where they started: sum of strides[i] * step[i] +
+ * sum = 0, |step[i]| < dims[i]. The strides fall, so the largest is decided first and leaves few ways for the rest. */
+static bool leads_back(int n, const int64_t *dims, const int64_t *strides, int64_t sum, bool moved, int *patience) {
+    if (n == 0) return moved && sum == 0;
+    if (--*patience < 0) return true; /* rather refuse than search for ever */
+    int64_t reach = 0;                /* of the axes after this one */
+    for (int i = 1; i < n; i++) reach += (dims[i] - 1) * strides[i];
+    int64_t low = (-sum - reach) / strides[0] - 1, high = (-sum + reach) / strides[0] + 1;
+    if (low < 1 - dims[0]) low = 1 - dims[0];
+    if (high > dims[0] - 1) high = dims[0] - 1;
+    for (int64_t step = low; step <= high; step++)
+        if (leads_back(n - 1, dims + 1, strides + 1, sum + step * strides[0], moved || step, patience)) return true;
+    return false;
+}
+
+bool ct__view_overlaps(const ct_view *view) {
+    int64_t dims[CT_MAX_DIMS], strides[CT_MAX_DIMS], reach = 0;
+    int n = 0;
+    bool apart = true;
+    for (int i = 0; i < view->ndim; i++) {
+        if (view->dims[i] == 0) return false;
+        if (view->dims[i] == 1) continue;
+        if (view->strides[i] == 0) return true;
+        int64_t stride = view->strides[i] < 0 ? -view->strides[i] : view->strides[i];
+        int at = n++;
+        for (; at > 0 && strides[at - 1] < stride; at--) strides[at] = strides[at - 1], dims[at] = dims[at - 1];
+        strides[at] = stride;
+        dims[at] = view->dims[i];
+    }
+    for (int i = n - 1; i >= 0; i--) {
+        apart = apart && strides[i] > reach;
+        reach += (dims[i] - 1) * strides[i];
+    }
+    int patience = 10000;
+    return !apart && leads_back(n, dims, strides, 0, false, &patience);
 }
 
 bool ct__view_same_layout(const ct_view *a, const ct_view *b) {
@@ -117,22 +176,8 @@ ct_tensor *ct__tensor_new(const ct_view *view, ct_storage *storage) {
 }
 
 ct_tensor *ct__tensor_dense(ct_view *view, ct_device device, const char *op) {
-    int64_t count = 1;
-    size_t size = ct_dtype_size(view->dtype);
-    for (int i = 0; i < view->ndim; i++) {
-        if (view->dims[i] < 0 || (view->dims[i] && __builtin_mul_overflow(count, view->dims[i], &count))) {
-            ct_fail(CT_ERR_SHAPE, op, "%s has more elements than can be counted, or a negative size",
-                    ct_view_text(view));
-            return NULL;
-        }
-    }
     ct__view_dense_strides(view);
-    count = ct__view_count(view);
-    if (count > INT64_MAX / 16) {
-        ct__fail_memory(op, SIZE_MAX);
-        return NULL;
-    }
-    ct_storage *storage = ct__storage_new(device, (size_t)count * size);
+    ct_storage *storage = ct__storage_new(device, (size_t)ct__view_count(view) * ct_dtype_size(view->dtype), op);
     if (!storage) return NULL;
     ct_tensor *x = ct__tensor_new(view, storage);
     ct__storage_release(storage); /* now the tensor's */
@@ -184,6 +229,8 @@ static bool view_of_shape(const char *op, ct_dims shape, ct_dtype dtype, ct_view
             return ct_fail(CT_ERR_SHAPE, op, "size %lld of dimension %d is negative", (long long)shape.d[i], i);
         view->dims[i] = shape.d[i];
     }
+    if (ct__count(shape.n, shape.d) < 0)
+        return ct_fail(CT_ERR_SHAPE, op, "the shape is %s: more elements than can be counted", ct_dims_text(shape));
     return true;
 }
 

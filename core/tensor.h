@@ -33,7 +33,7 @@ struct ct_tensor {
 
 enum { CT__ALIVE = 0x7e4507ae, CT__DEAD = 0x5ead7e45 };
 
-ct_storage *ct__storage_new(ct_device device, size_t bytes); /* NULL after an error */
+ct_storage *ct__storage_new(ct_device device, size_t bytes, const char *op); /* NULL after an error */
 void ct__storage_retain(ct_storage *storage);
 void ct__storage_release(ct_storage *storage);
 
@@ -53,7 +53,14 @@ ct_tensor *ct__scope_adopt(ct_tensor *x);
 
 bool ct__valid(const ct_tensor *x, const char *op,
                const char *argument); /* not NULL and, in debug builds, not released */
-int64_t ct__view_count(const ct_view *view);
+/* The elements of a shape; -1: a size is negative, or not even the bytes of the others can be counted. No tensor has such a
+ * shape, so sizes of tensors and their products need no further check. */
+enum { CT__LARGEST_ELEMENT = 16 };
+int64_t ct__count(int ndim, const int64_t *dims);
+int64_t ct__view_count(const ct_view *view); /* of a tensor, so without that check */
+bool ct__view_same_shape(const ct_view *a, const ct_view *b);
+bool ct__view_inside(const ct_view *view, const ct_storage *storage); /* every element lies in the storage */
+bool ct__view_overlaps(const ct_view *view); /* two elements share memory: fine to read, not to be written */
 bool ct__view_is_dense(const ct_view *view);
 void ct__view_dense_strides(ct_view *view);
 bool ct__view_same_layout(const ct_view *a, const ct_view *b); /* shape, strides, offset, buffer and dtype */

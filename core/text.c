@@ -4,12 +4,16 @@
 
 #include "core/error.h"
 #include "core/tensor.h"
+#include "core/thread_block.h"
 
 enum { BUFFERS = 8, LENGTH = 192 };
 
+/* The buffers of a thread take turns. Without memory for them all texts share one, which may then be garbled. */
 static char *next_buffer(void) {
-    static _Thread_local char buffers[BUFFERS][LENGTH];
+    static char shared[LENGTH];
+    static _Thread_local char(*buffers)[LENGTH];
     static _Thread_local unsigned next;
+    if (!buffers && !ct__thread_block((void **)&buffers, BUFFERS * LENGTH)) return shared;
     return buffers[next++ % BUFFERS];
 }
 

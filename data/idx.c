@@ -50,7 +50,8 @@ static bool read_header(const uint8_t *bytes, size_t size, const char *path, idx
         const uint32_t d = (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
         header->shape.d[i] = d;
         empty |= d == 0;
-        over |= d && (__builtin_mul_overflow(header->bytes, (size_t)d, &header->bytes) || header->bytes > INT64_MAX);
+        over |=
+            d && (__builtin_mul_overflow(header->bytes, (size_t)d, &header->bytes) || header->bytes > INT64_MAX / 16);
     }
     if (empty) header->bytes = 0;
     if (over || size - header->start != header->bytes) {

@@ -3,16 +3,6 @@
 
 #include <string.h>
 
-int64_t ct__count(int ndim, const int64_t *dims) {
-    int64_t count = 1;
-    bool overflow = false;
-    for (int i = 0; i < ndim; i++) {
-        if (dims[i] == 0) return 0;
-        overflow |= __builtin_mul_overflow(count, dims[i], &count);
-    }
-    return overflow ? -1 : count;
-}
-
 int ct__axis(int64_t axis, int ndim) { return (int)(axis < 0 ? axis + (ndim ? ndim : 1) : axis); }
 
 bool ct__infer_axis(const ct_infer *infer, int64_t axis, int ndim, int *resolved) {

@@ -4,6 +4,8 @@
 
 #include <cotangent/op.h>
 
+#include "core/tensor.h"
+
 /* Resolves a possibly negative axis of a tensor of ndim dimensions (a scalar counts as one dimension). */
 bool ct__infer_axis(const ct_infer *infer, int64_t axis, int ndim, int *resolved);
 /* Resolves a list of axes into a mask of 8 bits; an empty list is all axes. Repeated axes are an error. */
@@ -15,8 +17,6 @@ void ct__infer_set(ct_infer *infer, int output, ct_dtype dtype, int ndim, const 
 bool ct__infer_is(const ct_infer *infer, int input, int ndim, const int64_t *dims);
 /* The shape of x reduced over the axes in mask. */
 void ct__infer_reduced(ct_infer *infer, int output, const ct_view *x, unsigned mask, bool keepdim, ct_dtype dtype);
-/* The elements of a shape; -1 when they are more than an int64 counts. */
-int64_t ct__count(int ndim, const int64_t *dims);
 
 /* For vjp and lower: axis resolved against ndim (valid by then), and the list form of a mask. */
 int ct__axis(int64_t axis, int ndim);

@@ -295,3 +295,33 @@ TEST(attributes_from_text_are_checked) {
     CHECK(!ct_attrs_set(op, attrs, "colour", "1"));
     CHECK_ERROR(CT_ERR_VALUE, "sum: has no option named colour");
 }
+
+TEST(shapes_of_more_elements_than_can_be_counted_are_refused) {
+    static char byte;
+    CHECK(!ct_wrap(&byte, CT_DIMS(1LL << 62, 8), CT_U8, NULL, NULL));
+    CHECK_ERROR(CT_ERR_SHAPE, "wrap: the shape is [4611686018427387904,8]: more elements than can be counted");
+    CHECK(!ct_wrap(&byte, CT_DIMS(1LL << 62, 0, 8), CT_U8, NULL, NULL)); /* its strides could not be counted */
+    CHECK(ct_error_code() == CT_ERR_SHAPE);
+    ct_error_clear();
+    CHECK(!ct_from_data(&byte, CT_DIMS(1LL << 40, 1LL << 40), CT_U8));
+    CHECK(ct_error_code() == CT_ERR_SHAPE);
+    ct_error_clear();
+    CHECK(!ct_expand(ct_zeros(CT_DIMS(1, 1)), CT_DIMS(1LL << 40, 1LL << 40)));
+    CHECK(ct_error_code() == CT_ERR_SHAPE);
+    ct_error_clear();
+    CHECK(ct_numel(ct_expand(ct_zeros(CT_DIMS(1, 1)), CT_DIMS(1LL << 30, 1LL << 20))) == 1LL << 50);
+}
+
+TEST(a_pending_error_makes_a_missing_option_a_failed_one) {
+    ct_tensor *x = ct_ones(CT_DIMS(2, 3)), *bad = ct_add(x, ct_ones(CT_DIMS(4)));
+    CHECK(!bad && !ct_ok());
+    CHECK(ct_add(x, x));                      /* pure ops still run */
+    CHECK(!ct_layer_norm(x, CT_DIMS(3), .bias = bad)); /* and do not take what failed for what was left out */
+    ct_error_clear();
+    CHECK(ct_layer_norm(x, CT_DIMS(3)));
+}
+
+TEST(memory_errors_name_the_op_that_was_called) {
+    CHECK(!ct_softmax(ct_expand(ct_zeros(CT_DIMS(1, 1)), CT_DIMS(1LL << 30, 1LL << 22)), 1));
+    CHECK_ERROR(CT_ERR_MEMORY, "softmax: out of memory: 18014398509481984 bytes could not be had");
+}

@@ -182,3 +182,42 @@ TEST_LIMIT(making_things_survives_the_failure_of_any_allocation, 120) {
         CHECK(ct_memory_stats().in_use <= in_use + harness_buried() || n < 10);
     }
 }
+
+/* Ops that lower, and whose lowering could go on without what an inner call did not give. */
+static ct_tensor *with_mask(void) {
+    ct_tensor *x = ct_ones(CT_DIMS(2, 5, 6)), *w = ct_ones(CT_DIMS(6, 6));
+    return ct_multi_head_attention(x, x, x, w, w, w, w, 2, .mask = ct_ones(CT_DIMS(5, 5), .dtype = CT_BOOL));
+}
+static ct_tensor *image(void) { return ct_ones(CT_DIMS(2, 4, 5, 3)); }
+static ct_tensor *layer_normed(void) { return ct_layer_norm(image(), CT_DIMS(3), .weight = ct_ones(CT_DIMS(3))); }
+static ct_tensor *rms_normed(void) { return ct_rms_norm(image(), CT_DIMS(3), .weight = ct_ones(CT_DIMS(3))); }
+static ct_tensor *instance_normed(void) { return ct_instance_norm(image(), .bias = ct_ones(CT_DIMS(4))); }
+static ct_tensor *batch_normed(void) {
+    return ct_batch_norm(image(), .running_mean = ct_zeros(CT_DIMS(4)), .running_var = ct_ones(CT_DIMS(4)));
+}
+static ct_tensor *pooled(void) { return ct_adaptive_max_pool2d(image(), CT_DIMS(2, 2)); }
+static ct_tensor *biased(void) { return ct_alibi(2, 5); }
+static ct_tensor *stepped(void) {
+    return ct_gru_cell(ct_ones(CT_DIMS(2, 3)), ct_ones(CT_DIMS(12, 3)), ct_ones(CT_DIMS(12, 4)),
+                       .b_ih = ct_ones(CT_DIMS(12)));
+}
+
+TEST_LIMIT(a_result_and_an_error_never_come_together, 120) {
+    ct_tensor *(*const calls[])(void) = {with_mask,    layer_normed, rms_normed, instance_normed,
+                                         batch_normed, pooled,       biased,     stepped};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        bool reached = true;
+        for (int64_t n = 1; reached; n++) {
+            ct__alloc_fail_at(n);
+            ct_scope {
+                ct_tensor *y = calls[i]();
+                reached = ct__alloc_fail_left() <= 0;
+                ct__alloc_fail_at(0);
+                harness_check((y != NULL) == ct_ok(), __FILE__, __LINE__,
+                              "call %zu, allocation %lld: %s with error '%s'", i, (long long)n,
+                              y ? "a result" : "no result", ct_error());
+            }
+            ct_error_clear();
+        }
+    }
+}

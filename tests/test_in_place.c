@@ -1,5 +1,6 @@
 /* Views, versions, changes in place (recorded or refused), and homes for results (ct_into). */
 #include <math.h>
+#include <string.h>
 
 #include "tests/harness.h"
 
@@ -207,4 +208,42 @@ TEST(detach_shares_memory_and_cuts_the_graph) {
     CHECK(!ct_backward(ct_sum(d)));
     CHECK(ct_error_code() == CT_ERR_GRAD);
     ct_error_clear();
+}
+
+TEST(tensors_whose_elements_share_memory_are_not_written) {
+    ct_tensor *row = F32(CT_DIMS(3), 1, 2, 3), *wide = ct_expand(row, CT_DIMS(2, 3)), *one = ct_ones(CT_DIMS(2, 3));
+    CHECK(!ct_add_(wide, one));
+    CHECK_ERROR(CT_ERR_SHAPE, "add_: x is f32[2,3] with strides [0,1]: some of its elements share memory, so it cannot "
+                              "be written; take a ct_clone of it");
+    CHECK(!ct_assign(wide, one));
+    CHECK(strncmp(ct_error(), "assign: x is", 12) == 0);
+    ct_error_clear();
+    CHECK(!ct_fill(wide, 1));
+    CHECK(strncmp(ct_error(), "fill: x is", 10) == 0);
+    ct_error_clear();
+    CHECK(!ct_into(wide));
+    CHECK(strncmp(ct_error(), "into: dst is", 12) == 0);
+    ct_error_clear();
+    ct_tensor *windows = ct_unfold(row, 0, 2, 1); /* [2,2], the middle twice */
+    CHECK(!ct_mul_(windows, windows));
+    CHECK(ct_error_code() == CT_ERR_SHAPE);
+    ct_error_clear();
+    ct_tensor *parameter = ct_require_grad(ct_clone(wide));
+    ct_tensor *running = ct_expand(ct_zeros(CT_DIMS(1)), CT_DIMS(3));
+    CHECK(!ct_batch_norm(parameter, .running_mean = running, .running_var = ct_ones(CT_DIMS(3))));
+    CHECK(strncmp(ct_error(), "batch_norm: running_mean is f32[3] with strides [0]", 51) == 0);
+    ct_error_clear();
+    CHECK_VALUES(row, CT_DIMS(3), 0, 1, 2, 3);
+}
+
+TEST(views_in_any_order_are_written_when_no_two_elements_meet) {
+    /* strides 3 and 2 of 2 x 3: the offsets 0 2 4 3 5 7 interleave and never meet */
+    ct_tensor *x = ct_zeros(CT_DIMS(8)), *woven = ct_as_strided(x, CT_DIMS(2, 3), CT_DIMS(3, 2), 0);
+    CHECK(ct_fill(woven, 1) == woven);
+    CHECK_VALUES(x, CT_DIMS(8), 0, 1, 0, 1, 1, 1, 1, 0, 1);
+    CHECK(!ct_fill(ct_as_strided(x, CT_DIMS(2, 4), CT_DIMS(2, 1), 0), 1)); /* 2 and 3 twice */
+    CHECK(ct_error_code() == CT_ERR_SHAPE);
+    ct_error_clear();
+    ct_tensor *flat = ct_expand(ct_zeros(CT_DIMS(1)), CT_DIMS(1)), *none = ct_expand(flat, CT_DIMS(0, 1));
+    CHECK(ct_fill(flat, 1) == flat && ct_fill(none, 1) == none && ct_fill(ct_t(ct_zeros(CT_DIMS(3, 5))), 1));
 }

@@ -286,3 +286,78 @@ TEST(uniform_numbers_fill_their_range_evenly) {
     CHECK_NEAR(ct_item(ct_mean(ct_mul(z, z))), 1, 6 * sqrt(2.0 / N));
     CHECK_NEAR(ct_item(ct_mean(ct_pow_s(z, 4))), 3, 6 * sqrt(96.0 / N));
 }
+
+/* ---- Ops of user code that do not keep their promises ---- */
+
+static int odd_ndim;
+static int64_t odd_size;
+static ct_dtype odd_dtype;
+
+static bool odd_infer(ct_infer *infer) {
+    infer->out[0].dtype = odd_dtype;
+    infer->out[0].ndim = odd_ndim;
+    for (int i = 0; i < odd_ndim && i < CT_MAX_DIMS; i++)
+        infer->out[0].dims[i] = odd_size, infer->out[0].strides[i] = 1;
+    return true;
+}
+
+static void doubled(ct_lower *l) { l->out[0] = ct_add(l->in[0], l->in[0]); }
+static ct_op_slot odd_slot, odd_view_slot;
+static const ct_op odd = {.size = sizeof(ct_op),
+                          .name = "odd",
+                          .doc = "",
+                          .inputs = one_input,
+                          .outputs = one_output,
+                          .infer = odd_infer,
+                          .lower = doubled,
+                          .slot = &odd_slot};
+static const ct_op odd_view = {.size = sizeof(ct_op),
+                               .name = "odd_view",
+                               .doc = "",
+                               .inputs = one_input,
+                               .outputs = one_output,
+                               .flags = CT_OP_VIEW,
+                               .infer = odd_infer,
+                               .slot = &odd_view_slot};
+
+TEST(what_a_user_op_infers_is_checked) {
+    REQUIRE(ct_op_register(&odd) && ct_op_register(&odd_view));
+    ct_tensor *x = F32(CT_DIMS(2), 1, 2), *y = x;
+    odd_ndim = 12, odd_size = 2, odd_dtype = CT_F32;
+    CHECK(!ct_apply(&odd, &x, 1, NULL, &y, 1) && !y);
+    CHECK_ERROR(CT_ERR_SHAPE, "odd: its infer gave result 0 12 dimensions; 0 to 8 can be had");
+    odd_ndim = 1, odd_size = -2;
+    CHECK(!ct_apply(&odd, &x, 1, NULL, &y, 1) && !y);
+    CHECK_ERROR(CT_ERR_SHAPE,
+                "odd: the result would be f32[-2]: a size is negative, or there are more elements than can "
+                "be counted");
+    odd_ndim = 3, odd_size = 1LL << 40;
+    CHECK(!ct_apply(&odd, &x, 1, NULL, &y, 1) && !y && ct_error_code() == CT_ERR_SHAPE);
+    ct_error_clear();
+    odd_ndim = 1, odd_size = 2, odd_dtype = (ct_dtype)99;
+    CHECK(!ct_apply(&odd, &x, 1, NULL, &y, 1) && !y && ct_error_code() == CT_ERR_DTYPE);
+    ct_error_clear();
+    odd_ndim = 1, odd_size = 3, odd_dtype = CT_F32; /* what the lowering gives is [2] */
+    CHECK(!ct_apply(&odd, &x, 1, NULL, &y, 1) && !y);
+    CHECK_ERROR(CT_ERR_SHAPE, "odd: its lowering gave f32[2] as result 0, where its infer said f32[3]");
+    CHECK(!ct_apply(&odd_view, &x, 1, NULL, &y, 1) && !y);
+    CHECK_ERROR(CT_ERR_SHAPE, "odd_view: its infer gave result 0, f32[3], elements outside of the storage of x");
+    odd_size = 2;
+    CHECK(ct_apply(&odd, &x, 1, NULL, &y, 1));
+    CHECK_VALUES(y, CT_DIMS(2), 0, 2, 4);
+    CHECK(ct_apply(&odd_view, &x, 1, NULL, &y, 1));
+    CHECK_VALUES(y, CT_DIMS(2), 0, 1, 2);
+}
+
+TEST(apply_without_arrays_is_an_error) {
+    const ct_op *add = ct_op_find("add"), *cat = ct_op_find("cat");
+    ct_tensor *x = F32(CT_DIMS(2), 1, 2), *pair[2] = {x, x}, *y = NULL;
+    CHECK(!ct_apply(add, NULL, 2, NULL, &y, 1));
+    CHECK_ERROR(CT_ERR_NULL, "add: argument inputs is NULL");
+    CHECK(!ct_apply(cat, NULL, 3, NULL, &y, 1));
+    CHECK_ERROR(CT_ERR_NULL, "cat: argument inputs is NULL");
+    CHECK(!ct_apply(add, pair, 2, NULL, NULL, 1));
+    CHECK_ERROR(CT_ERR_NULL, "add: argument outputs is NULL");
+    CHECK(!ct_apply(add, pair, -1, NULL, &y, 1));
+    CHECK_ERROR(CT_ERR_VALUE, "add: takes 2 inputs, not -1");
+}

@@ -4,8 +4,8 @@
 
 #include "ops/op_impl.h"
 
-/* Every item has `width` tensors of one shape, all of them floats. */
-static bool check_items(ct_infer *infer, int width, ct_dtype result) {
+/* Every item has `width` tensors of one shape, all of them floats. All but the one at `gradient` (-1: none) are written. */
+static bool check_items(ct_infer *infer, int width, int gradient, ct_dtype result) {
     if (infer->n_in % width)
         return ct_infer_fail(infer, CT_ERR_VALUE, "xs holds %d tensors; items of %d are needed", infer->n_in, width);
     for (int i = 0; i < infer->n_in; i++) {
@@ -13,25 +13,54 @@ static bool check_items(ct_infer *infer, int width, ct_dtype result) {
         if (!ct_dtype_is_float(x->dtype))
             return ct_infer_fail(infer, CT_ERR_DTYPE, "xs[%d] is %s; it has to be of floats", i, ct_view_text(x));
         if (!ct__infer_is(infer, i, first->ndim, first->dims)) return false;
+        if (i % width != gradient && ct__view_overlaps(x))
+            return ct_infer_fail(infer, CT_ERR_SHAPE,
+                                 "xs[%d] is %s and some of its elements share memory, so it cannot be written", i,
+                                 ct_view_text(x));
     }
     ct__infer_set(infer, 0, result, 0, NULL);
     return true;
 }
 
-bool optim_sgd_infer(ct_infer *infer) { return check_items(infer, optim_sgd_width(infer->attrs), CT_F32); }
-bool optim_adam_infer(ct_infer *infer) { return check_items(infer, optim_adam_width(infer->attrs), CT_F32); }
-bool optim_rmsprop_infer(ct_infer *infer) { return check_items(infer, optim_rmsprop_width(infer->attrs), CT_F32); }
-bool optim_adagrad_infer(ct_infer *infer) { return check_items(infer, optim_adagrad_width(infer->attrs), CT_F32); }
-bool optim_adadelta_infer(ct_infer *infer) { return check_items(infer, optim_adadelta_width(infer->attrs), CT_F32); }
-bool optim_lion_infer(ct_infer *infer) { return check_items(infer, optim_lion_width(infer->attrs), CT_F32); }
-bool optim_lamb_infer(ct_infer *infer) { return check_items(infer, optim_lamb_width(infer->attrs), CT_F32); }
-bool optim_lars_infer(ct_infer *infer) { return check_items(infer, optim_lars_width(infer->attrs), CT_F32); }
-bool optim_average_infer(ct_infer *infer) { return check_items(infer, 2, CT_F32); }
-bool optim_scale_infer(ct_infer *infer) { return check_items(infer, 1, CT_BOOL); }
+/* A step's item is the parameter, its master if it has one, the gradient, and the rest. */
+bool optim_sgd_infer(ct_infer *infer) {
+    const optim_sgd_attrs *a = infer->attrs;
+    return check_items(infer, optim_sgd_width(a), 1 + a->master, CT_F32);
+}
+bool optim_adam_infer(ct_infer *infer) {
+    const optim_adam_attrs *a = infer->attrs;
+    return check_items(infer, optim_adam_width(a), 1 + a->master, CT_F32);
+}
+bool optim_rmsprop_infer(ct_infer *infer) {
+    const optim_rmsprop_attrs *a = infer->attrs;
+    return check_items(infer, optim_rmsprop_width(a), 1 + a->master, CT_F32);
+}
+bool optim_adagrad_infer(ct_infer *infer) {
+    const optim_adagrad_attrs *a = infer->attrs;
+    return check_items(infer, optim_adagrad_width(a), 1 + a->master, CT_F32);
+}
+bool optim_adadelta_infer(ct_infer *infer) {
+    const optim_adadelta_attrs *a = infer->attrs;
+    return check_items(infer, optim_adadelta_width(a), 1 + a->master, CT_F32);
+}
+bool optim_lion_infer(ct_infer *infer) {
+    const optim_lion_attrs *a = infer->attrs;
+    return check_items(infer, optim_lion_width(a), 1 + a->master, CT_F32);
+}
+bool optim_lamb_infer(ct_infer *infer) {
+    const optim_lamb_attrs *a = infer->attrs;
+    return check_items(infer, optim_lamb_width(a), 1 + a->master, CT_F32);
+}
+bool optim_lars_infer(ct_infer *infer) {
+    const optim_lars_attrs *a = infer->attrs;
+    return check_items(infer, optim_lars_width(a), 1 + a->master, CT_F32);
+}
+bool optim_average_infer(ct_infer *infer) { return check_items(infer, 2, 1, CT_F32); }
+bool optim_scale_infer(ct_infer *infer) { return check_items(infer, 1, -1, CT_BOOL); }
 bool optim_norm_infer(ct_infer *infer) {
     const double kind = ((const optim_norm_attrs *)infer->attrs)->kind;
     if (!(kind > 0)) return ct_infer_fail(infer, CT_ERR_VALUE, "kind is %g; it has to be above 0", kind);
-    return check_items(infer, 1, CT_F64);
+    return check_items(infer, 1, 0, CT_F64);
 }
 
 /* ---- Lowerings ---- */
