@@ -38,11 +38,13 @@ typedef struct request {
 
 static _Thread_local ct_tensor *into_target;
 
-bool ct_into(ct_tensor *dst) {
-    if (ct__pending() || !ct__writable(dst, "into", "dst")) return false;
+bool ct__into(ct_tensor *dst, const char *op, const char *argument) {
+    if (ct__pending() || !ct__writable(dst, op, argument)) return false;
     into_target = dst;
     return true;
 }
+
+bool ct_into(ct_tensor *dst) { return ct__into(dst, "into", "dst"); }
 
 static const ct_arg *input_arg(const ct_op *op, int i, int *last) {
     while (*last < i && op->inputs[*last + 1].name && !(op->inputs[*last].flags & CT_ARG_LIST)) ++*last;
@@ -51,7 +53,8 @@ static const ct_arg *input_arg(const ct_op *op, int i, int *last) {
 
 /* ---- Arguments ---- */
 
-static bool check_counts(const ct_op *op, ct_tensor *const *inputs, int n, ct_tensor **outputs, int m) {
+static bool check_counts(const ct_op *op, ct_tensor *const *inputs, int n, ct_tensor **outputs, int m,
+                         const bool *want) {
     int named = 0;
     bool list = false, list_out = op->outputs[0].flags & CT_ARG_LIST;
     for (; op->inputs[named].name; named++) list = op->inputs[named].flags & CT_ARG_LIST;
@@ -62,6 +65,10 @@ static bool check_counts(const ct_op *op, ct_tensor *const *inputs, int n, ct_te
     if (!outputs || m < 1) return ct__fail_null(op->name, "outputs");
     for (int i = 0; !list_out && i < m; i++)
         if (!op->outputs[i].name) return ct_fail(CT_ERR_VALUE, op->name, "has %d results, not %d", i, m);
+    for (int i = 0; want && i < m; i++)
+        if (!want[i] && (list_out || !(op->outputs[i].flags & CT_ARG_OPTIONAL)))
+            return ct_fail(CT_ERR_VALUE, op->name, "result %d, %s, is always computed; it cannot be left out", i,
+                           op->outputs[list_out ? 0 : i].name);
     return true;
 }
 
@@ -419,6 +426,8 @@ static bool move_home(request *r) {
 /* What infer says is believed only if it can be: of an op that user code registered, it may be anything. */
 static bool check_inferred(const request *r, const ct_view *views) {
     const ct_op *op = r->op;
+    const bool ours = op->slot->index < ct__op_total;
+    if (ours && !(op->flags & CT_OP_VIEW)) return true; /* memory for it will be counted */
     for (int i = 0; i < r->n_out; i++) {
         const ct_view *view = &views[i];
         if (view->ndim < 0 || view->ndim > CT_MAX_DIMS)
@@ -427,11 +436,8 @@ static bool check_inferred(const request *r, const ct_view *views) {
         if ((unsigned)view->dtype >= CT_DTYPE_COUNT)
             return ct_fail(CT_ERR_DTYPE, op->name, "its infer gave result %d the dtype %d, which there is not", i,
                            (int)view->dtype);
-        if (ct__count(view->ndim, view->dims) < 0)
-            return ct_fail(CT_ERR_SHAPE, op->name,
-                           "the result would be %s: a size is negative, or there are more elements than can be counted",
-                           ct_view_text(view));
-        if ((op->flags & CT_OP_VIEW) && op->slot->index >= ct__op_total && !ct__view_inside(view, r->in[0]->storage))
+        if (ct__count(view->ndim, view->dims) < 0) return ct__fail_count(op->name, view);
+        if ((op->flags & CT_OP_VIEW) && !ours && !ct__view_inside(view, r->in[0]->storage))
             return ct_fail(CT_ERR_SHAPE, op->name,
                            "its infer gave result %d, %s, elements outside of the storage of %s", i, ct_view_text(view),
                            op->inputs[0].name);
@@ -585,7 +591,7 @@ bool ct_apply_with(const ct_op *op, ct_tensor *const *inputs, int n, const void 
     for (int i = 0; outputs && i < m; i++) outputs[i] = NULL;
     if (!op) return ct__fail_null("apply", "op");
     ct__registry_start();
-    if (!check_counts(op, inputs, n, outputs, m)) return false;
+    if (!check_counts(op, inputs, n, outputs, m, want)) return false;
     const ct_op *called = ct__errors.called;
     const uint32_t raised = ct__errors.raised;
     if (!called) ct__errors.called = op;

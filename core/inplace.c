@@ -86,7 +86,7 @@ static bool broadcasts_to(const ct_view *from, const ct_view *to) {
 
 /* y brought to the dtype and shape of x, so that the result fits into x. */
 static ct_tensor *fitted(const char *me, ct_tensor *x, ct_tensor *y) {
-    if (!ct__writable(x, me, "x") || !ct__valid(y, me, "y")) return NULL;
+    if (!ct__valid(x, me, "x") || !ct__valid(y, me, "y")) return NULL;
     if (!broadcasts_to(&y->view, &x->view)) {
         ct_fail(CT_ERR_SHAPE, me, "y is %s and does not broadcast to x, %s", ct_view_text(&y->view),
                 ct_view_text(&x->view));
@@ -103,7 +103,7 @@ static ct_tensor *change(const char *me, binary op, ct_tensor *x, ct_tensor *y) 
     ct_tensor *result = NULL;
     ct_scope {
         y = fitted(me, x, y);
-        if (y && ct_into(x)) result = op(x, y);
+        if (y && ct__into(x, me, "x")) result = op(x, y);
     }
     return result ? x : NULL; /* the result is x itself */
 }

@@ -58,6 +58,12 @@ int64_t ct__count(int ndim, const int64_t *dims) {
     return extent > INT64_MAX / CT__LARGEST_ELEMENT ? -1 : empty ? 0 : extent;
 }
 
+bool ct__fail_count(const char *op, const ct_view *view) {
+    return ct_fail(CT_ERR_SHAPE, op,
+                   "the result would be %s: a size is negative, or there are more elements than can be counted",
+                   ct_view_text(view));
+}
+
 int64_t ct__view_count(const ct_view *view) {
     int64_t count = 1;
     for (int i = 0; i < view->ndim; i++) count *= view->dims[i];
@@ -81,10 +87,6 @@ void ct__view_dense_strides(ct_view *view) {
         stride *= view->dims[i] > 1 ? view->dims[i] : 1;
     }
     view->offset = 0;
-}
-
-bool ct__view_same_shape(const ct_view *a, const ct_view *b) {
-    return a->ndim == b->ndim && memcmp(a->dims, b->dims, (size_t)a->ndim * sizeof a->dims[0]) == 0;
 }
 
 bool ct__view_inside(const ct_view *view, const ct_storage *storage) {
@@ -118,6 +120,7 @@ bool ct__view_overlaps(const ct_view *view) {
     int64_t dims[CT_MAX_DIMS], strides[CT_MAX_DIMS], reach = 0;
     int n = 0;
     bool apart = true;
+    if (ct__view_is_dense(view)) return false;
     for (int i = 0; i < view->ndim; i++) {
         if (view->dims[i] == 0) return false;
         if (view->dims[i] == 1) continue;
@@ -176,8 +179,13 @@ ct_tensor *ct__tensor_new(const ct_view *view, ct_storage *storage) {
 }
 
 ct_tensor *ct__tensor_dense(ct_view *view, ct_device device, const char *op) {
+    const int64_t count = ct__count(view->ndim, view->dims);
+    if (count < 0) {
+        ct__fail_count(op, view);
+        return NULL;
+    }
     ct__view_dense_strides(view);
-    ct_storage *storage = ct__storage_new(device, (size_t)ct__view_count(view) * ct_dtype_size(view->dtype), op);
+    ct_storage *storage = ct__storage_new(device, (size_t)count * ct_dtype_size(view->dtype), op);
     if (!storage) return NULL;
     ct_tensor *x = ct__tensor_new(view, storage);
     ct__storage_release(storage); /* now the tensor's */

@@ -57,8 +57,14 @@ bool ct__valid(const ct_tensor *x, const char *op,
  * shape, so sizes of tensors and their products need no further check. */
 enum { CT__LARGEST_ELEMENT = 16 };
 int64_t ct__count(int ndim, const int64_t *dims);
-int64_t ct__view_count(const ct_view *view); /* of a tensor, so without that check */
-bool ct__view_same_shape(const ct_view *a, const ct_view *b);
+bool ct__fail_count(const char *op, const ct_view *view); /* raises an error: view would be such a shape */
+int64_t ct__view_count(const ct_view *view);              /* of a tensor, so without that check */
+static inline bool ct__view_same_shape(const ct_view *a, const ct_view *b) {
+    if (a->ndim != b->ndim) return false;
+    for (int i = 0; i < a->ndim; i++)
+        if (a->dims[i] != b->dims[i]) return false;
+    return true;
+}
 bool ct__view_inside(const ct_view *view, const ct_storage *storage); /* every element lies in the storage */
 bool ct__view_overlaps(const ct_view *view); /* two elements share memory: fine to read, not to be written */
 bool ct__view_is_dense(const ct_view *view);

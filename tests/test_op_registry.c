@@ -361,3 +361,11 @@ TEST(apply_without_arrays_is_an_error) {
     CHECK(!ct_apply(add, pair, -1, NULL, &y, 1));
     CHECK_ERROR(CT_ERR_VALUE, "add: takes 2 inputs, not -1");
 }
+
+TEST(only_optional_results_can_be_left_out) {
+    const bool none[2] = {false, false}, first[2] = {true, false};
+    ct_tensor *x = F32(CT_DIMS(2), 2, 1), *y[2];
+    CHECK(!ct_apply_with(ct_op_find("sort"), &x, 1, NULL, y, 2, none, NULL));
+    CHECK_ERROR(CT_ERR_VALUE, "sort: result 0, values, is always computed; it cannot be left out");
+    CHECK(ct_apply_with(ct_op_find("sort"), &x, 1, NULL, y, 2, first, NULL) && y[0] && !y[1]);
+}

@@ -169,7 +169,7 @@ CT_API bool ct_attrs_set(const ct_op *op, void *attrs, const char *name, const c
 /* Runs any op. inputs has n entries in the order of the table, optional ones NULL, a list flattened at the end.
  * The first m outputs are computed and belong to the current scope. attrs NULL: the defaults. */
 CT_API bool ct_apply(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs, ct_tensor **outputs, int m);
-/* The same with a choice of outputs (want NULL: all m) and a generator (NULL: the default one). */
+/* The same with a choice among the optional outputs (want NULL: all m) and a generator (NULL: the default one). */
 CT_API bool ct_apply_with(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs, ct_tensor **outputs,
                           int m, const bool *want, ct_rng *rng);
 
