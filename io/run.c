@@ -13,7 +13,7 @@
 /* ---- The parts ---- */
 
 static bool take_net(ct_module *net, const ct_state *state, const char *prefix) {
-    return ct_module_take_state(net, state, prefix, false);
+    return ct_module_take_state(net, state, prefix);
 }
 
 /* PART(field of ct_run and name in the file, how it is stored, how it is taken back). The order is that of taking: a

@@ -37,7 +37,7 @@ TEST(a_mask_of_the_past_is_causal_attention) {
     ct_module *causal = ct_nn_transformer_encoder(2, 8, 2, .causal = true, .dropout = 0.3);
     ct_module *masked = ct_nn_transformer_encoder(2, 8, 2, .dropout = 0.3);
     ct_state *state = ct_state_new();
-    CHECK(ct_module_put_state(causal, state, "") && ct_module_take_state(masked, state, "", false));
+    CHECK(ct_module_put_state(causal, state, "") && ct_module_take_state(masked, state, ""));
     ct_state_free(state);
     CHECK(ct_eval(causal) && ct_eval(masked)); /* nothing is dropped */
     ct_tensor *x = harness_randn(CT_DIMS(2, 5, 8)), *y = NULL, *seen = ct_tril_mask(5);

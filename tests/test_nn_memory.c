@@ -27,7 +27,7 @@ static bool use(ct_module *net, ct_tensor *x, bool convert) {
         ok = ct_backward(ct_mean(ct_forward(net, x))) && ct_module_zero_grad(net);
         copy = ok ? ct_module_copy(net) : NULL;
         state = copy ? ct_state_new() : NULL;
-        ok = state && ct_module_put_state(net, state, "net.") && ct_module_take_state(copy, state, "net.", false) &&
+        ok = state && ct_module_put_state(net, state, "net.") && ct_module_take_state(copy, state, "net.") &&
              ct_module_freeze(copy, true) && ct_eval(copy) && ct_module_freeze(copy, false);
         ct_no_grad {
             ok = ok && ct_forward(copy, x);

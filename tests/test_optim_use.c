@@ -263,7 +263,7 @@ static void check_resumed(int kind, ct_dtype dtype) {
         }
         CHECK(ct_optim_set_lr(first, 0.03));
         CHECK(ct_module_put_state(a, state, "net.") && ct_optim_put_state(first, state, "optim."));
-        CHECK(ct_module_take_state(b, state, "net.", false) && ct_optim_take_state(second, state, "optim."));
+        CHECK(ct_module_take_state(b, state, "net.") && ct_optim_take_state(second, state, "optim."));
         CHECK(ct_optim_steps(second) == 4 && ct_optim_lr(second) == 0.03);
         for (int t = 4; t < 9; t++) {
             set_grads(a, t);
@@ -301,7 +301,7 @@ TEST(a_resumed_lbfgs_goes_on_to_the_same_bits) {
     ct_state *state = ct_state_new();
     for (int t = 0; t < 4; t++) ct_optim_step_with(first, valley, a);
     CHECK(ct_module_put_state(a, state, "net.") && ct_optim_put_state(first, state, "optim."));
-    CHECK(ct_module_take_state(b, state, "net.", false) && ct_optim_take_state(second, state, "optim."));
+    CHECK(ct_module_take_state(b, state, "net.") && ct_optim_take_state(second, state, "optim."));
     for (int t = 0; t < 4; t++) CHECK(ct_optim_step_with(first, valley, a) == ct_optim_step_with(second, valley, b));
     CHECK(same_nets(a, b));
     ct_state_free(state);

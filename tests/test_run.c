@@ -113,7 +113,7 @@ TEST(another_network_is_refused_and_stays) {
     CHECK(ct_save(own_file("other.safetensors"), b.run.net));
     CHECK(!ct_load(own_file("net.safetensors"), b.run.net));
     char text[600];
-    snprintf(text, sizeof text, "load: %s: \"0.weight\" is f32[16,12], the module's is f32[17,12]",
+    snprintf(text, sizeof text, "load: %s: \"0.weight\" is f32[16,12], the module's is f32[17,12] (and 6 more)",
              own_file("net.safetensors"));
     CHECK_ERROR(CT_ERR_SHAPE, text);
     CHECK(ct_save(own_file("again.safetensors"), b.run.net));

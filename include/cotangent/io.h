@@ -24,8 +24,18 @@ typedef struct ct_module ct_module; /* cotangent/nn.h */
 /* Writes every parameter and buffer of net to a safetensors file, by its path ("layers.0.weight"). */
 CT_API bool ct_save(const char *path, ct_module *net);
 /* Reads them back: every name, shape and dtype has to fit, or nothing is changed. A checkpoint of a run
- * (cotangent/run.h) serves as well: its network is taken and its checksum verified. */
-CT_API bool ct_load(const char *path, ct_module *net);
+ * (cotangent/run.h) serves as well: its network is taken and its checksum verified. So does a state dict that PyTorch wrote
+ * (safetensors.torch.save_file): layers and models here have the names of torch.nn and torchvision, and what only PyTorch
+ * needs (num_batches_tracked) is passed over. Options, as in ct_load_options:
+ *     ct_load(path, net)                                             strict
+ *     ct_load(path, net, .lenient = true, .report = &report)         what fits, and a list of what does not
+ *     ct_load(path, net, .renames = (ct_rename[]){{"module.*", "*"}}, .rename_count = 1)
+ * Weights of convolutions are converted between channels first and last where file and network differ. */
+CT_API bool ct_load_p(const char *path, ct_module *net, const ct_load_options *options);
+#ifndef __cplusplus
+#define ct_load(...)                 ct__load_x(__VA_ARGS__, .size = sizeof(ct_load_options))
+#define ct__load_x(path_, net_, ...) ct_load_p((path_), (net_), &(ct_load_options){__VA_ARGS__})
+#endif
 
 /* ---- safetensors --------------------------------------------------------------------------------- */
 

@@ -39,6 +39,12 @@ typedef struct ct_module_class {
     /* forward, then an activation, in one pass: how ct_nn_sequential spares the activation after it. May be NULL. */
     ct_tensor *(*forward_then)(ct_module *self, ct_tensor *x, ct_activation activation);
     ct_activation activation; /* of an activation without options: which one it is */
+    /* Names that other libraries have for what is below: when weights are taken, a name that is not the module's own becomes
+     * what the first of these that fits makes of it (seen from this module). The list ends with an empty one. May be NULL. */
+    const ct_rename *aliases;
+    /* Whether its own parameters of three axes and more lie as [kernel..., in, out], not as [out, in, kernel...]. NULL: they
+     * have no such layout. */
+    bool (*channels_last)(const ct_module *self);
 } ct_module_class;
 
 /* A module is counted: it is made with one reference, ct_module_keep adds one and ct_module_free gives one back. */
@@ -114,10 +120,15 @@ CT_API int64_t ct_module_size(const ct_module *module); /* numbers that are lear
 CT_API bool ct_module_print(const ct_module *module);
 CT_API size_t ct_module_to_string(const ct_module *module, char *text, size_t capacity);
 
-/* Parameters and buffers into a state, and back, under prefix ("net." or ""). Loading checks every name, shape and dtype
- * before it changes anything; with partial, names that are missing on either side are left alone (shapes still have to fit). */
+/* Parameters and buffers into a state, and back, under prefix ("net." or ""). Taking checks everything before it changes
+ * anything; its options (cotangent/state.h) tell what to do with what does not fit. Names are the module's own, or those
+ * that its classes know from other libraries (ct_module_class.aliases), or become so by .renames; one tensor that goes by
+ * several names here may come under any of them. Weights of convolutions are converted where the state has them in the other
+ * layout: which one it is says the shape; a shape that fits both is [out, in, kernel...] unless the text PREFIXchannels_last
+ * lists its name, which ct_module_put_state writes where there are such weights. */
 CT_API bool ct_module_put_state(ct_module *module, ct_state *state, const char *prefix);
-CT_API bool ct_module_take_state(ct_module *module, const ct_state *state, const char *prefix, bool partial);
+CT_API bool ct_module_take_state_p(ct_module *module, const ct_state *state, const char *prefix,
+                                   const ct_load_options *options);
 
 /* ---- Initialisers --------------------------------------------------------------------------------
  * In place, on any floating tensor (a parameter may be given as it is). A weight is [out, in, kernel...], or with
@@ -400,7 +411,7 @@ typedef struct ct_nn_model_options {
     bool batch_norm;    /* of vgg and mlp */
     double dropout;     /* 0; not of unet */
     bool channels_last; /* computes in this layout */
-    double width;       /* of mobilenet_v2: multiplies the channels, 1 */
+    double width;       /* of resnet, vgg and mobilenet_v2: multiplies the channels, 1 */
 } ct_nn_model_options;
 /* Linear layers of these sizes with an activation (CT_ACT_NONE: relu) between them. x is flattened first. */
 CT_API ct_module *ct_nn_mlp_p(ct_dims sizes, ct_activation activation, const ct_nn_model_options *options);
@@ -463,6 +474,9 @@ CT_API ct_module *ct_model_build(const ct_model_info *info, const double *values
 #define ct_nn_sequential(...)                             \
     ct_nn_sequential_n((ct_module *const[]){__VA_ARGS__}, \
                        (int)(sizeof((ct_module *const[]){__VA_ARGS__}) / sizeof(ct_module *)))
+#define ct_module_take_state(...) ct__module_take_state_x(__VA_ARGS__, .size = sizeof(ct_load_options))
+#define ct__module_take_state_x(module_, state_, prefix_, ...) \
+    ct_module_take_state_p((module_), (state_), (prefix_), &(ct_load_options){__VA_ARGS__})
 #define ct_nn_linear(...)               ct__nn_linear_x(__VA_ARGS__, .size = sizeof(ct_nn_linear_options))
 #define ct__nn_linear_x(in_, out_, ...) ct_nn_linear_p((in_), (out_), &(ct_nn_linear_options){__VA_ARGS__})
 #define ct_nn_conv1d(...)               ct__nn_conv1d_x(__VA_ARGS__, .size = sizeof(ct_nn_conv_options))

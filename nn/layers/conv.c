@@ -86,12 +86,15 @@ static void conv_describe(const ct_module *self, char *text, size_t capacity) {
 
 /* ---- Making ---- */
 
+static bool conv_channels_last(const ct_module *self) { return ((const conv *)ct_module_data(self))->o.channels_last; }
+
 #define CONV_CLASS(id, text)                                              \
     static const ct_module_class id##_class = {.name = text,              \
                                                .state = sizeof(conv),     \
                                                .forward = conv_forward,   \
                                                .forward_then = conv_then, \
-                                               .describe = conv_describe};
+                                               .describe = conv_describe, \
+                                               .channels_last = conv_channels_last};
 CONV_CLASS(conv1d, "conv1d")
 CONV_CLASS(conv2d, "conv2d")
 CONV_CLASS(conv3d, "conv3d")
@@ -99,8 +102,11 @@ CONV_CLASS(conv_transpose1d, "conv_transpose1d")
 CONV_CLASS(conv_transpose2d, "conv_transpose2d")
 CONV_CLASS(conv_transpose3d, "conv_transpose3d")
 CONV_CLASS(depthwise_conv2d, "depthwise_conv2d")
-static const ct_module_class deform_class = {
-    .name = "deform_conv2d", .state = sizeof(conv), .forward = deform_forward, .describe = conv_describe};
+static const ct_module_class deform_class = {.name = "deform_conv2d",
+                                             .state = sizeof(conv),
+                                             .forward = deform_forward,
+                                             .describe = conv_describe,
+                                             .channels_last = conv_channels_last};
 
 /* The padding moves into border_pads: before and after for each axis, and nothing for channels that come last. */
 static bool take_border(conv *c, const char *function) {

@@ -57,15 +57,18 @@ static void describe(const ct_module *self, char *text, size_t capacity) {
     if (n->o.channels_last) ct__write(&w, ", channels_last");
 }
 
-#define NORM_CLASS(id, text)                    \
+/* PyTorch counts its training steps in the weights, for a mean without momentum. */
+static const ct_rename running_aliases[] = {{"num_batches_tracked", NULL}, {NULL, NULL}};
+
+#define NORM_CLASS(id, text, known)             \
     static const ct_module_class id##_class = { \
-        .name = text, .state = sizeof(norm), .forward = id##_forward, .describe = describe};
-NORM_CLASS(batch, "batch_norm")
-NORM_CLASS(group, "group_norm")
-NORM_CLASS(instance, "instance_norm")
-NORM_CLASS(layer, "layer_norm")
-NORM_CLASS(rms, "rms_norm")
-NORM_CLASS(response, "local_response_norm")
+        .name = text, .state = sizeof(norm), .forward = id##_forward, .describe = describe, .aliases = known};
+NORM_CLASS(batch, "batch_norm", running_aliases)
+NORM_CLASS(group, "group_norm", NULL)
+NORM_CLASS(instance, "instance_norm", running_aliases)
+NORM_CLASS(layer, "layer_norm", NULL)
+NORM_CLASS(rms, "rms_norm", NULL)
+NORM_CLASS(response, "local_response_norm", NULL)
 
 /* With weight and bias of that shape, and running statistics, where wanted. */
 static ct_module *make(const ct_module_class *type, const norm *n, ct_dims shape, bool weight, bool bias,

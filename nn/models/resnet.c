@@ -68,20 +68,21 @@ ct_module *ct_nn_resnet_p(int depth, const ct_nn_model_options *options) {
         ct_fail(CT_ERR_VALUE, "nn_resnet", "depth is %d, expected 18, 34, 50, 101 or 152", depth);
         return NULL;
     }
+    if (!ct__width_is_right("nn_resnet", &o)) return NULL;
     const bool last = o.channels_last;
+    int64_t in = ct__wide(64, &o);
     ct_module *m = ct__sequential_new("resnet");
     bool ok =
         m && ct__enter_layout(m, &o) &&
         ct_module_add(
             m, "conv1",
-            o.imagenet ? ct_nn_conv2d(o.channels, 64, 7, .stride = 2, .pad = 3, .no_bias = true, .channels_last = last)
-                       : ct_nn_conv2d(o.channels, 64, 3, .pad = 1, .no_bias = true, .channels_last = last)) &&
-        ct_module_add(m, "bn1", ct_nn_batch_norm(64, .channels_last = last)) &&
+            o.imagenet ? ct_nn_conv2d(o.channels, in, 7, .stride = 2, .pad = 3, .no_bias = true, .channels_last = last)
+                       : ct_nn_conv2d(o.channels, in, 3, .pad = 1, .no_bias = true, .channels_last = last)) &&
+        ct_module_add(m, "bn1", ct_nn_batch_norm(in, .channels_last = last)) &&
         ct_module_add(m, "relu", ct_nn_relu()) &&
         (!o.imagenet || ct_module_add(m, "maxpool", ct_nn_max_pool2d(3, .stride = 2, .pad = 1, .channels_last = last)));
-    int64_t in = 64;
     for (int stage = 0; ok && stage < 4; stage++) {
-        const int64_t width = (int64_t)64 << stage;
+        const int64_t width = ct__wide((int64_t)64 << stage, &o);
         ct_module *layer = ct__sequential_new("sequential");
         ok = layer != NULL;
         for (int i = 0; ok && i < plans[p].blocks[stage]; i++) {

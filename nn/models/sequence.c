@@ -70,7 +70,22 @@ static ct_tensor *vit_forward(ct_module *self, ct_tensor *x) {
     return ct_forward(ct_module_child(self, 3), ct_forward(ct_module_child(self, 2), x));
 }
 
-static const ct_module_class vit_class = {.name = "vit", .state = sizeof(double), .forward = vit_forward};
+/* torchvision's names, also those of the files that it wrote first (linear_1, linear_2). */
+static const ct_rename vit_aliases[] = {{"conv_proj.*", "patch.*"},
+                                        {"encoder.pos_embedding", "position"},
+                                        {"encoder.layers.encoder_layer_*.ln_1.*", "layers.*.norm1.*"},
+                                        {"encoder.layers.encoder_layer_*.ln_2.*", "layers.*.norm2.*"},
+                                        {"encoder.layers.encoder_layer_*.self_attention.*", "layers.*.self_attn.*"},
+                                        {"encoder.layers.encoder_layer_*.mlp.0.*", "layers.*.linear1.*"},
+                                        {"encoder.layers.encoder_layer_*.mlp.3.*", "layers.*.linear2.*"},
+                                        {"encoder.layers.encoder_layer_*.mlp.linear_1.*", "layers.*.linear1.*"},
+                                        {"encoder.layers.encoder_layer_*.mlp.linear_2.*", "layers.*.linear2.*"},
+                                        {"encoder.ln.*", "norm.*"},
+                                        {"heads.head.*", "head.*"},
+                                        {NULL, NULL}};
+
+static const ct_module_class vit_class = {
+    .name = "vit", .state = sizeof(double), .forward = vit_forward, .aliases = vit_aliases};
 
 ct_module *ct_nn_vit_p(const ct_nn_vit_options *options) {
     TAKE_OPTIONS(ct_nn_vit_options, o, options);

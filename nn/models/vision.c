@@ -13,6 +13,16 @@ ct_nn_model_options ct__model_options(const ct_nn_model_options *given, int64_t 
     return o;
 }
 
+int64_t ct__wide(int64_t channels, const ct_nn_model_options *o) {
+    const int64_t wide = (int64_t)((double)channels * o->width);
+    return wide > 1 ? wide : 1;
+}
+
+bool ct__width_is_right(const char *function, const ct_nn_model_options *o) {
+    return (o->width > 0 && o->width <= 1024) ||
+           ct_fail(CT_ERR_VALUE, function, "width is %g, expected more than 0 and at most 1024", o->width);
+}
+
 bool ct__enter_layout(ct_module *sequential, const ct_nn_model_options *o) {
     return !o->channels_last || ct_module_add(sequential, "enter", ct_nn_permute(CT_DIMS(0, 2, 3, 1)));
 }
@@ -114,10 +124,11 @@ static ct_module *vgg_features(const int *plan, const ct_nn_model_options *o) {
             ok = ct_nn_append(m, ct_nn_max_pool2d(2, .channels_last = o->channels_last));
             continue;
         }
-        ok = ct_nn_append(m, ct_nn_conv2d(in, *plan, 3, .pad = 1, .channels_last = o->channels_last)) &&
-             (!o->batch_norm || ct_nn_append(m, ct_nn_batch_norm(*plan, .channels_last = o->channels_last))) &&
+        const int64_t out = ct__wide(*plan, o);
+        ok = ct_nn_append(m, ct_nn_conv2d(in, out, 3, .pad = 1, .channels_last = o->channels_last)) &&
+             (!o->batch_norm || ct_nn_append(m, ct_nn_batch_norm(out, .channels_last = o->channels_last))) &&
              ct_nn_append(m, ct_nn_relu());
-        in = *plan;
+        in = out;
     }
     return ct__finish(m, ok);
 }
@@ -130,18 +141,19 @@ ct_module *ct_nn_vgg_p(int depth, const ct_nn_model_options *options) {
         ct_fail(CT_ERR_VALUE, "nn_vgg", "depth is %d, expected 11, 13, 16 or 19", depth);
         return NULL;
     }
-    const int64_t side = o.imagenet ? 7 : 1;
+    if (!ct__width_is_right("nn_vgg", &o)) return NULL;
+    const int64_t side = o.imagenet ? 7 : 1, last = ct__wide(512, &o), inside = ct__wide(4096, &o);
     ct_module *m = ct__sequential_new("vgg");
     bool ok = m && ct__enter_layout(m, &o) && ct_module_add(m, "features", vgg_features(plan, &o)) &&
               ct_module_add(m, "avgpool", ct_nn_adaptive_avg_pool2d(side, .channels_last = o.channels_last)) &&
               ct__leave_layout(m, &o) && ct_module_add(m, "flatten", ct_nn_flatten());
     if (ok && o.imagenet)
         ok = ct_module_add(m, "classifier",
-                           ct_nn_sequential(ct_nn_linear(512 * 7 * 7, 4096), ct_nn_relu(), ct_nn_dropout(o.dropout),
-                                            ct_nn_linear(4096, 4096), ct_nn_relu(), ct_nn_dropout(o.dropout),
-                                            ct_nn_linear(4096, o.classes)));
+                           ct_nn_sequential(ct_nn_linear(last * 7 * 7, inside), ct_nn_relu(), ct_nn_dropout(o.dropout),
+                                            ct_nn_linear(inside, inside), ct_nn_relu(), ct_nn_dropout(o.dropout),
+                                            ct_nn_linear(inside, o.classes)));
     else if (ok)
-        ok = ct_module_add(m, "classifier", ct_nn_sequential(ct_nn_dropout(o.dropout), ct_nn_linear(512, o.classes)));
+        ok = ct_module_add(m, "classifier", ct_nn_sequential(ct_nn_dropout(o.dropout), ct_nn_linear(last, o.classes)));
     return ct__finish(m, ok && ct__init_model(m, &o, 0.01));
 }
 
@@ -199,11 +211,7 @@ static int64_t multiple_of_8(double channels) {
 
 ct_module *ct_nn_mobilenet_v2_p(const ct_nn_model_options *options) {
     const ct_nn_model_options o = ct__model_options(options, 3, 10);
-    if (!ct_ok()) return NULL;
-    if (!(o.width > 0)) {
-        ct_fail(CT_ERR_VALUE, "nn_mobilenet_v2", "width is %g, expected more than 0", o.width);
-        return NULL;
-    }
+    if (!ct_ok() || !ct__width_is_right("nn_mobilenet_v2", &o)) return NULL;
     static const struct {
         int expand, channels, count, stride;
     } stages[] = {{1, 16, 1, 1}, {6, 24, 2, 2},  {6, 32, 3, 2}, {6, 64, 4, 2},
