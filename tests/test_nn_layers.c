@@ -214,3 +214,65 @@ TEST(dropout_layers_drop_elements_channels_or_items) {
     CHECK(ct_forward(net, ct_ones(CT_DIMS(2, 3, 4, 5, 6))));
     ct_module_free(net);
 }
+
+/* ---- Lengths of sequences ---- */
+
+static void each_sequence_is_as_if_alone(ct_module *net, int64_t hidden, bool lstm) {
+    const int64_t steps = 5, lengths[] = {3, 0, 5, 1};
+    REQUIRE(net && ct_module_to_dtype(net, CT_F64));
+    ct_tensor *x = ct_randn(CT_DIMS(4, steps, 3), .dtype = CT_F64), *given = I64(CT_DIMS(4), 3, 0, 5, 1);
+    ct_tensor *h0 = ct_randn(CT_DIMS(4, 4, hidden), .dtype = CT_F64),
+              *c0 = ct_randn(CT_DIMS(4, 4, hidden), .dtype = CT_F64);
+    const int states = lstm ? 2 : 1;
+    ct_tensor *in[4] = {x, h0, lstm ? c0 : given, given}, *out[3], *one[3];
+    REQUIRE(ct_forward_n(net, in, 2 + states, out, 1 + states));
+    for (int64_t i = 0; i < 4; i++) {
+        ct_tensor *alone[3] = {ct_narrow(ct_narrow(x, 0, i, 1), 1, 0, lengths[i]), ct_narrow(h0, 1, i, 1),
+                               ct_narrow(c0, 1, i, 1)};
+        REQUIRE(ct_forward_n(net, alone, 1 + states, one, 1 + states));
+        ct_tensor *mine = ct_narrow(out[0], 0, i, 1), *after = ct_narrow(mine, 1, lengths[i], steps - lengths[i]);
+        if (lengths[i]) CHECK(ct_item(ct_amax(ct_abs(ct_sub(ct_narrow(mine, 1, 0, lengths[i]), one[0])))) < 1e-15);
+        CHECK(ct_item(ct_sum(ct_abs(after))) == 0);
+        for (int k = 1; k <= states; k++)
+            CHECK(ct_item(ct_amax(ct_abs(ct_sub(ct_narrow(out[k], 1, i, 1), one[k])))) < 1e-15);
+    }
+    /* without initial states: NULL where they would be */
+    in[1] = NULL;
+    if (lstm) in[2] = NULL;
+    CHECK(ct_forward_n(net, in, 2 + states, out, 1) && ct_item(ct_sum(ct_abs(ct_select(out[0], 0, 1)))) == 0);
+    /* and their gradient, again: what is padded has none */
+    ct_require_grad(x);
+    REQUIRE(ct_forward_n(net, in, 2 + states, out, 1));
+    ct_tensor *y = ct_sum(ct_square(out[0])), *g, *gg;
+    REQUIRE(ct_grad(&y, 1, NULL, &x, 1, &g, CT_CREATE_GRAPH));
+    ct_tensor *z = ct_sum(ct_square(g));
+    REQUIRE(ct_grad(&z, 1, NULL, &x, 1, &gg, 0));
+    for (int64_t i = 0; i < 4; i++) {
+        ct_tensor *padded = ct_narrow(ct_select(gg, 0, i), 0, lengths[i], steps - lengths[i]);
+        CHECK(ct_item(ct_sum(ct_abs(padded))) == 0);
+        if (lengths[i]) CHECK(ct_item(ct_amin(ct_abs(ct_narrow(ct_select(gg, 0, i), 0, 0, lengths[i])))) > 0);
+    }
+    ct_module_free(net);
+}
+
+TEST(recurrent_layers_take_the_lengths_of_sequences) {
+    CHECK(ct_seed(21));
+#define OPTIONS .layers = 2, .bidirectional = true, .batch_first = true
+    each_sequence_is_as_if_alone(ct_nn_lstm(3, 4, OPTIONS), 4, true);
+    each_sequence_is_as_if_alone(ct_nn_gru(3, 4, OPTIONS), 4, false);
+    each_sequence_is_as_if_alone(ct_nn_rnn(3, 4, OPTIONS), 4, false);
+#undef OPTIONS
+    ct_module *net = ct_nn_lstm(3, 4), *step = ct_nn_gru_cell(3, 4);
+    ct_tensor *x = ct_zeros(CT_DIMS(5, 2, 3)), *out[1], *in[5] = {x, NULL, NULL, I64(CT_DIMS(2), 5, 6), x};
+    CHECK(!ct_forward_n(net, in, 4, out, 1));
+    CHECK_ERROR(CT_ERR_INDEX, "lstm: lengths[1] is 6; it has to be between 0 and the 5 steps (in recurrence); in lstm");
+    in[3] = x;
+    CHECK(!ct_forward_n(net, in, 4, out, 1) && ct_error_code() == CT_ERR_DTYPE);
+    ct_error_clear();
+    CHECK(!ct_forward_n(net, in, 5, out, 1));
+    CHECK_ERROR(CT_ERR_VALUE, "lstm: 5 tensors in and 1 out, expected at most 4 and 3; in lstm");
+    CHECK(!ct_forward_n(step, in, 3, out, 1));
+    CHECK_ERROR(CT_ERR_VALUE, "gru_cell: 3 tensors in and 1 out, expected at most 2 and 1; in gru_cell");
+    ct_module_free(net);
+    ct_module_free(step);
+}

@@ -276,9 +276,12 @@ typedef struct ct_nn_embedding_options {
 } ct_nn_embedding_options;
 CT_API ct_module *ct_nn_embedding_p(int64_t count, int64_t dim, const ct_nn_embedding_options *options);
 
-/* Recurrent networks over x [T, N, in], with batch_first [N, T, in]: uniform in +-1/sqrt(hidden). Tensors in: x, h0, and for lstm
- * c0, both [layers * directions, N, hidden]; out: y [T, N, hidden * directions], h_n, and for lstm c_n. Leave out any from
- * the end. [weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, weight_ih_l0_reverse, ..., weight_ih_l1, ...] */
+/* Recurrent networks over x [T, N, in], with batch_first [N, T, in]: uniform in +-1/sqrt(hidden). Tensors in: x, h0, for lstm c0,
+ * both [layers * directions, N, hidden], and lengths, integers [N]; out: y [T, N, hidden * directions], h_n, and for lstm
+ * c_n. Leave out any from the end; h0 and c0 may be NULL. Of a padded batch lengths says how many steps each sequence has (0
+ * to T), as PyTorch's packed sequences do: y is zero after them, h_n and c_n are the states at each sequence's own end (h0 and
+ * c0 where it has none), and the reverse direction begins there.
+ * [weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, weight_ih_l0_reverse, ..., weight_ih_l1, ...] */
 typedef struct ct_nn_recurrent_options {
     size_t size;
     int64_t layers; /* 1 */

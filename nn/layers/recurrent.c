@@ -14,24 +14,25 @@ typedef struct recurrent {
     ct_nn_recurrent_options o;
 } recurrent;
 
-static bool check_counts(const ct_module *self, cell kind, int n, int m, int fewer_out) {
-    const int in = kind == LSTM ? 3 : 2, out = in - fewer_out;
+static bool check_counts(const ct_module *self, cell kind, int n, int m, bool sequence) {
+    const int states = kind == LSTM ? 2 : 1, in = 1 + states + sequence, out = states + sequence;
     return (n <= in && m <= out) || ct_fail(CT_ERR_VALUE, ct_module_type(self)->name,
                                             "%d tensors in and %d out, expected at most %d and %d", n, m, in, out);
 }
 
 static bool sequence_forward(ct_module *self, ct_tensor *const *in, int n, ct_tensor **out, int m) {
     const recurrent *r = ct_module_data(self);
-    if (!check_counts(self, r->kind, n, m, 0)) return false;
+    if (!check_counts(self, r->kind, n, m, true)) return false;
     ct_tensor *weights[8 * RECURRENT_LAYERS];
     const int count = self->params.count;
     for (int i = 0; i < count; i++) weights[i] = self->params.items[i].x;
-    ct_tensor *h0 = n > 1 ? in[1] : NULL, *c0 = n > 2 ? in[2] : NULL;
+    const int last = r->kind == LSTM ? 3 : 2; /* where the lengths are */
+    ct_tensor *h0 = n > 1 ? in[1] : NULL, *c0 = n > 2 ? in[2] : NULL, *lengths = n > last ? in[last] : NULL;
     ct_tensor **h_n = m > 1 ? &out[1] : NULL, **c_n = m > 2 ? &out[2] : NULL;
     const double dropout = ct_module_training(self) ? r->o.dropout : 0;
-#define COMMON                                                                                             \
-    .h0 = h0, .layers = r->o.layers, .bidirectional = r->o.bidirectional, .batch_first = r->o.batch_first, \
-    .dropout = dropout, .h_n = h_n
+#define COMMON                                                                                \
+    .h0 = h0, .lengths = lengths, .layers = r->o.layers, .bidirectional = r->o.bidirectional, \
+    .batch_first = r->o.batch_first, .dropout = dropout, .h_n = h_n
     switch (r->kind) {
     case RNN: out[0] = ct_rnn(in[0], weights, count, COMMON, .relu = r->o.relu); break;
     case LSTM: out[0] = ct_lstm(in[0], weights, count, COMMON, .c0 = c0, .c_n = c_n); break;
@@ -43,7 +44,7 @@ static bool sequence_forward(ct_module *self, ct_tensor *const *in, int n, ct_te
 
 static bool step_forward(ct_module *self, ct_tensor *const *in, int n, ct_tensor **out, int m) {
     const recurrent *r = ct_module_data(self);
-    if (!check_counts(self, r->kind, n, m, 1)) return false;
+    if (!check_counts(self, r->kind, n, m, false)) return false;
     ct_tensor *w_ih = ct_module_param(self, 0), *w_hh = ct_module_param(self, 1);
     ct_tensor *h = n > 1 ? in[1] : NULL, *c = n > 2 ? in[2] : NULL;
 #define COMMON .b_ih = ct_module_param(self, 2), .b_hh = ct_module_param(self, 3), .h = h

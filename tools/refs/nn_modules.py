@@ -18,6 +18,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 import torchvision
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 
 def pattern(n):
@@ -271,6 +272,14 @@ def layers(c):
           rename=inner)
     c.add("gru", Call(nn.GRU(5, 6, 2, bidirectional=True, batch_first=True), lambda m, x, h: m(x, h)),
           [(4, 3, 5), (4, 4, 6)], rename=inner)
+    packed = lambda m, x, lengths, h, first: (lambda r: (pad_packed_sequence(r[0], first, total_length=8)[0], *(
+        r[1] if isinstance(r[1], tuple) else (r[1],))))(m(pack_padded_sequence(x, lengths, first, enforce_sorted=False), h))
+    c.add("lstm_lengths", Call(nn.LSTM(5, 6, 2, bidirectional=True), lambda m, x, h, k, n: packed(m, x, n, (h, k), False)),
+          [(8, 3, 5), (4, 3, 6), (4, 3, 6), ((3,), 9)], rename=inner)
+    c.add("gru_lengths", Call(nn.GRU(5, 6, 2, bidirectional=True, batch_first=True), lambda m, x, h, n: packed(m, x, n, h, True)),
+          [(3, 8, 5), (4, 3, 6), ((3,), 9)], rename=inner)
+    c.add("rnn_lengths", Call(nn.RNN(5, 6), lambda m, x, h, n: packed(m, x, n, h, False)), [(8, 3, 5), (1, 3, 6), ((3,), 9)],
+          rename=inner)
     c.add("rnn_cell", nn.RNNCell(5, 6), [(3, 5), (3, 6)])
     c.add("lstm_cell", Call(nn.LSTMCell(5, 6), lambda m, x, h, k: m(x, (h, k))), [(3, 5), (3, 6), (3, 6)], rename=inner)
     c.add("gru_cell", nn.GRUCell(5, 6), [(3, 5), (3, 6)])
