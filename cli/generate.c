@@ -9,12 +9,12 @@
 
 static void print_help(void) {
     printf("usage: cotangent generate CHECKPOINT [--prompt TEXT] [--tokens N] [--temperature X] [--top-k N] [--seed N] "
-           "[--threads N]\n\n"
+           "[--no-cache] [--threads N]\n\n"
            "Goes on from a prompt. --tokens: how many to add (default 200); --temperature: 0 always takes the "
            "likeliest, 1 draws as\n"
            "the network says (default 0.8); --top-k: draw only from the N likeliest; --seed: the same text for the "
            "same number\n"
-           "(default 1).\n");
+           "(default 1); --no-cache: computes all of the text anew for each token, to compare with.\n");
 }
 
 static void print_piece(const char *bytes, int n) {
@@ -61,9 +61,11 @@ int cli_generate(int argc, char **argv) {
             right = !value || option_integer("--top-k", value, 0, 1 << 24, &how.top_k);
         else if (option_value(argc, argv, &i, "--seed", &value))
             right = !value || option_integer("--seed", value, 0, INT64_MAX, &seed);
+        else if (strcmp(name, "--no-cache") == 0) how.no_cache = true;
         else if (option_value(argc, argv, &i, "--threads", &value)) right = !value || option_threads(value);
         else if (name[0] == '-')
-            return option_unknown("generate", name, "--prompt --tokens --temperature --top-k --seed --threads --help");
+            return option_unknown("generate", name,
+                                  "--prompt --tokens --temperature --top-k --seed --no-cache --threads --help");
         else if (!checkpoint) checkpoint = name;
         else {
             fprintf(stderr, "error: one checkpoint at a time, not '%s' and '%s'\n", checkpoint, name);

@@ -364,6 +364,16 @@ check "nor has a text to evaluate on: the file is named" test "$("$cotangent" ev
 # A recurrent network remembers: text that goes on from text of its own is the same as text in one go.
 go_on() { "$cotangent" generate text/best.safetensors --prompt "$1" --tokens "$2" --temperature 0; }
 check "what a network remembers is what it has read" test "$(go_on "$(go_on 'the ' 30)" 30)" = "$(go_on 'the ' 60)"
+# A transformer keeps keys and values: the same text as without them, also past the length that it was trained on.
+"$cotangent" train char-gpt --data text.txt --out gpt --epochs 3 --batch 8 --set data.length=32 --set 'model={name: gpt, dim: 24, layers: 2, heads: 3}' >gpt.out 2>&1
+write() { "$cotangent" generate gpt/best.safetensors --tokens 80 "$@"; }
+for how in "--temperature 0" "--temperature 0.7 --seed 5" "--temperature 1 --top-k 4 --seed 6"; do
+    write --prompt 'the ' $how >a.txt 2>&1
+    write --prompt 'the ' $how --no-cache >b.txt 2>&1
+    check "with the cache and without, the same text: $how" test "$(wc -c <a.txt)" -eq 85 -a "$(cat a.txt)" = "$(cat b.txt)"
+done
+long=$(head -c 100 text.txt | tr -d '\n')
+check "a prompt longer than the context" test "$(write --prompt "$long" --temperature 0)" = "$(write --prompt "$long" --temperature 0 --no-cache)"
 "$cotangent" train char-lstm --data text.txt --out bytes --epochs 1 --batch 8 --set data.bytes=true --set model.dim=16 --set model.hidden=32 --set data.length=32 >bytes.out 2>&1
 check "the report of a network of bytes is UTF-8" iconv -f UTF-8 -t UTF-8 bytes/report.html
 check "and has no control characters" lacks bytes/report.html $'[\x01-\x08\x0e-\x1f]'

@@ -101,6 +101,7 @@ typedef struct sampling {
     double temperature; /* 0: always the most likely */
     int64_t top_k;      /* 0: all */
     uint64_t seed;
+    bool no_cache; /* a transformer computes every token anew: slower, the same text but for rounding */
 } sampling;
 char *generate(learner *l, const char *prompt, const sampling *how, void (*piece)(const char *bytes, int n));
 

@@ -46,22 +46,26 @@ static int64_t draw(const float *logits, int64_t n, const sampling *how, uint64_
     return best;
 }
 
-/* A text on its way: its tokens, and what a recurrent network remembers of those that it has seen. */
+/* A text on its way: its tokens, and what the network remembers of those that it has seen. */
 typedef struct writing {
     int64_t *tokens, n, seen;
-    ct_tensor *memory[2]; /* h and c, kept; NULL at the start */
+    ct_tensor *memory[2]; /* of a recurrent network: h and c, kept; NULL at the start */
+    ct_nn_cache *cache;   /* of a transformer; NULL: everything is computed anew */
 } writing;
 
 /* By convention a model of tokens that takes several tensors takes its state: tokens, h, c. */
 static bool is_recurrent(const learner *l) { return ct_module_type(l->net)->forward_n != NULL; }
 
-/* Only what is new goes through a recurrent network, so that a token costs the same however long the text is. */
+/* Only what is new goes through the network, so that a token costs about the same however long the text is. */
 static ct_tensor *go_on(learner *l, writing *w, ct_tensor *x) {
-    ct_tensor *in[3] = {x, w->memory[0], w->memory[1]}, *out[3];
+    ct_tensor *in[3] = {x, w->memory[0], w->memory[1]}, *out[3] = {NULL};
     bool right = false;
-    ct_autocast(l->recipe->precision) { right = ct_forward_n(l->net, in, w->seen ? 3 : 1, out, 3); }
+    ct_autocast(l->recipe->precision) {
+        if (w->cache) right = ct_forward_cached_n(w->cache, in, 1, out, 1);
+        else right = ct_forward_n(l->net, in, w->seen ? 3 : 1, out, 3);
+    }
     if (!right) return NULL;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2 && !w->cache; i++) {
         ct_drop(w->memory[i]);
         w->memory[i] = ct_keep(out[i + 1]);
     }
@@ -69,17 +73,22 @@ static ct_tensor *go_on(learner *l, writing *w, ct_tensor *x) {
     return ct_reshape(ct_cast(out[0], CT_F32), CT_DIMS(-1, l->classes));
 }
 
-/* What the network says after the tokens so far, into logits. One that is not recurrent sees the last of them, as many as it
- * was trained on. */
+/* What the network says after the tokens so far, into logits. A transformer sees the last of them, as many as it was trained on;
+ * once there are more, each token moves all others to another place, and nothing that was computed for them can be kept. */
 static bool look_ahead(learner *l, writing *w, float *logits) {
     const int64_t context = l->item.n ? l->item.d[0] : 1;
     const bool recurrent = is_recurrent(l);
-    const int64_t used = recurrent ? w->n - w->seen : w->n < context ? w->n : context;
+    if (!recurrent && w->n > context) {
+        ct_nn_cache_free(w->cache);
+        w->cache = NULL;
+    }
+    const bool goes_on = recurrent || w->cache;
+    const int64_t used = goes_on ? w->n - w->seen : w->n < context ? w->n : context;
     bool right = false;
     ct_no_grad {
         ct_scope {
             ct_tensor *x = ct_from_data(w->tokens + w->n - used, CT_DIMS(1, used), CT_I64);
-            ct_tensor *y = !x ? NULL : recurrent ? go_on(l, w, x) : learner_forward(l, x);
+            ct_tensor *y = !x ? NULL : goes_on ? go_on(l, w, x) : learner_forward(l, x);
             y = ct_contiguous(ct_narrow(y, 0, used - 1, 1));
             right = y && ct_read(y, logits, (size_t)l->classes * sizeof *logits);
         }
@@ -115,6 +124,10 @@ char *generate(learner *l, const char *prompt, const sampling *how, void (*piece
     bool right = w.tokens && logits && scratch;
     if (!right) ct_fail(CT_ERR_MEMORY, NULL, "out of memory");
     right = right && begin(l, prompt, &w) && ct_eval(l->net);
+    if (right && !how->no_cache && !is_recurrent(l)) {
+        w.cache = ct_nn_cache_new(l->net, l->item.n ? l->item.d[0] : 1);
+        right = w.cache != NULL;
+    }
     if (right && piece) piece(prompt, (int)strlen(prompt));
     for (int64_t i = 0; right && i < how->tokens; i++) {
         char bytes[4];
@@ -130,6 +143,7 @@ char *generate(learner *l, const char *prompt, const sampling *how, void (*piece
     free(w.tokens);
     ct_drop(w.memory[0]);
     ct_drop(w.memory[1]);
+    ct_nn_cache_free(w.cache);
     free(logits);
     free(scratch);
     if (right) return text.at;

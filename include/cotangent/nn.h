@@ -457,6 +457,32 @@ typedef struct ct_nn_lstm_lm_options {
 /* Tensors in: tokens, h, c; out: logits, h, c; leave out any from the end. */
 CT_API ct_module *ct_nn_lstm_lm_p(int64_t vocabulary, const ct_nn_lstm_lm_options *options);
 
+/* ---- Token by token ------------------------------------------------------------------------------
+ * A model with causal attention, run on a text that grows: each pass is given the new tokens alone, and attention takes the keys
+ * and values of those before from a cache, so a token costs one position's work however long the text is.
+ *     ct_nn_cache *cache = ct_nn_cache_new(gpt, 256);
+ *     ct_tensor *logits = ct_forward_cached(cache, prompt);      // [1, T] tokens: [1, T, vocabulary]
+ *     logits = ct_forward_cached(cache, next);                   // [1, 1]
+ * The results are those of ct_forward on all tokens so far, at the new positions, but for the order of sums. It works with
+ * ct_nn_gpt, with causal ct_nn_multi_head_attention and transformer layers and stacks, and with modules of your own that are
+ * made of these: ct_forward_position is what they add to positions. Attention to something else than x (a decoder's memory) is
+ * computed anew in each pass; attention to x itself that is not causal is an error, since earlier results would change. */
+typedef struct ct_nn_cache ct_nn_cache;
+/* For at most capacity tokens; holds net. Memory is taken in the first pass: two tensors [..., heads, capacity, features of a
+ * head] for each attention. */
+CT_API ct_nn_cache *ct_nn_cache_new(ct_module *net, int64_t capacity);
+CT_API void ct_nn_cache_free(ct_nn_cache *cache);
+CT_API int64_t ct_nn_cache_length(const ct_nn_cache *cache); /* tokens that it holds */
+CT_API int64_t ct_nn_cache_capacity(const ct_nn_cache *cache);
+/* Forgets the tokens from that place on: 0 begins anew, also with another batch size; fewer than there are takes tokens back. */
+CT_API bool ct_nn_cache_truncate(ct_nn_cache *cache, int64_t length);
+/* ct_forward and ct_forward_n of the cache's module on the tokens that follow, without recording gradients. After an error the
+ * cache holds what it held before. One cache serves one thread at a time. */
+CT_API ct_tensor *ct_forward_cached(ct_nn_cache *cache, ct_tensor *x);
+CT_API bool ct_forward_cached_n(ct_nn_cache *cache, ct_tensor *const *in, int n, ct_tensor **out, int m);
+/* Inside a forward: how many tokens came before those at hand; 0 without a cache. */
+CT_API int64_t ct_forward_position(void);
+
 /* The models by name, with their settings as numbers (a flag is 0 or 1): for programs that let people choose. */
 typedef struct ct_model_info {
     const char *name, *doc;

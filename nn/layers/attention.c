@@ -2,7 +2,7 @@
  * for all three; only features that differ call for matrices of their own. */
 #include <math.h>
 
-#include "nn/module.h"
+#include "nn/cache.h"
 
 typedef struct attention {
     int64_t dim, heads, kv_heads, head; /* head: features of one */
@@ -56,11 +56,16 @@ static bool attention_forward(ct_module *self, ct_tensor *const *in, int n, ct_t
                        m);
     ct_tensor *query = in[0], *key = n > 1 && in[1] ? in[1] : query, *value = n > 2 && in[2] ? in[2] : key;
     ct_tensor *p[3];
+    const bool cached = ct__cache_runs() && key == query && value == query;
+    if (cached && !a->o.causal)
+        return ct_fail(CT_ERR_VALUE, "multi_head_attention",
+                       "a cache is for causal attention: here earlier results would change with later tokens");
     if (!project(self, a, (ct_tensor *const[]){query, key, value}, p)) return false;
+    for (int i = 0; i < 3; i++) p[i] = split_heads(p[i], i ? a->kv_heads : a->heads, a->head);
+    if (cached && !ct__cache_extend(self, &p[1], &p[2])) return false;
     ct_tensor *y =
-        ct_scaled_dot_product_attention(split_heads(p[0], a->heads, a->head), split_heads(p[1], a->kv_heads, a->head),
-                                        split_heads(p[2], a->kv_heads, a->head), .mask = n > 3 ? in[3] : NULL,
-                                        .causal = a->o.causal, .dropout = ct_module_training(self) ? a->o.dropout : 0);
+        ct_scaled_dot_product_attention(p[0], p[1], p[2], .mask = n > 3 ? in[3] : NULL, .causal = a->o.causal,
+                                        .bottom_right = cached, .dropout = ct_module_training(self) ? a->o.dropout : 0);
     out[0] = ct_forward(ct_module_child(self, 0), join_heads(y));
     return out[0] != NULL;
 }

@@ -119,12 +119,19 @@ ct_module *ct_nn_vit_p(const ct_nn_vit_options *options) {
 static ct_tensor *gpt_forward(ct_module *self, ct_tensor *tokens) {
     const double dropout = *(const double *)ct_module_data(self);
     ct_tensor *position = ct_module_param(self, 0);
-    if (ct_ndim(tokens) != 2 || ct_dim(tokens, 1) > ct_dim(position, 0)) {
-        ct_fail(CT_ERR_SHAPE, "gpt", "tokens is %s, expected [N, T] with T at most %lld", ct_tensor_text(tokens),
-                (long long)ct_dim(position, 0));
+    const int64_t before = ct_forward_position(), context = ct_dim(position, 0),
+                  count = ct_ndim(tokens) == 2 ? ct_dim(tokens, 1) : 0;
+    if (ct_ndim(tokens) != 2 || count > context - before) {
+        if (before)
+            ct_fail(CT_ERR_SHAPE, "gpt",
+                    "tokens is %s after %lld before them, expected [N, T] with at most %lld in all",
+                    ct_tensor_text(tokens), (long long)before, (long long)context);
+        else
+            ct_fail(CT_ERR_SHAPE, "gpt", "tokens is %s, expected [N, T] with T at most %lld", ct_tensor_text(tokens),
+                    (long long)context);
         return NULL;
     }
-    if (ct_dim(tokens, 1) < ct_dim(position, 0)) position = ct_narrow(position, 0, 0, ct_dim(tokens, 1));
+    if (count < context) position = ct_narrow(position, 0, before, count);
     ct_tensor *x = ct_add(ct_forward(ct_module_child(self, 0), tokens), position);
     for (int i = 1; x && i < 4; i++) x = ct_forward(ct_module_child(self, i), i == 1 ? drop(self, x, dropout) : x);
     return x;
