@@ -12,8 +12,9 @@
 
 /* ---- The parts ---- */
 
+/* In its own layout: optimizer and averages have theirs by it. */
 static bool take_net(ct_module *net, const ct_state *state, const char *prefix) {
-    return ct_module_take_state(net, state, prefix);
+    return ct_module_take_state(net, state, prefix, .layout = CT_LAYOUT_SAME);
 }
 
 /* PART(field of ct_run and name in the file, how it is stored, how it is taken back). The order is that of taking: a

@@ -166,7 +166,8 @@ static bool is_turned(const taking *t, const ct_parameter *p, ct_dims shape, ct_
     const ct_dims own = ct_shape(ct_parameter_tensor(p));
     if (!has_layout(p, &last) || shape.n != own.n) return false;
     *axes = other_layout(shape.n, last);
-    if (t->o.layout != CT_LAYOUT_BY_SHAPE) return (t->o.layout == CT_LAYOUT_CHANNELS_LAST) != last;
+    if (t->o.layout == CT_LAYOUT_CHANNELS_FIRST || t->o.layout == CT_LAYOUT_CHANNELS_LAST)
+        return (t->o.layout == CT_LAYOUT_CHANNELS_LAST) != last;
     if (!same_shape(shape, own)) return same_shape(permuted(shape, *axes), own);
     if (!fits_both(own, last)) return false;
     char *name = join(t->prefix, layout_text, t->function);
@@ -191,8 +192,9 @@ static bool convert(taking *t, int i) {
     const bool casts = t->o.cast && is_floating(ct_dtype_of(value)) && ct_dtype_is_float(ct_dtype_of(own)) &&
                        ct_dtype_of(value) != ct_dtype_of(own);
     if (!same_shape(turned ? permuted(shape, axes) : shape, ct_shape(own)) ||
-        (ct_dtype_of(value) != ct_dtype_of(own) && !casts)) {
-        snprintf(note, sizeof note, "is %s, the module's is %s", ct_tensor_text(value), ct_tensor_text(own));
+        (ct_dtype_of(value) != ct_dtype_of(own) && !casts) || (turned && t->o.layout == CT_LAYOUT_SAME)) {
+        snprintf(note, sizeof note, "is %s%s, the module's is %s", ct_tensor_text(value),
+                 turned ? " in the other layout" : "", ct_tensor_text(own));
         return ct__report_add(t->report, CT_LOAD_MISMATCH, p->name, source, note, t->function);
     }
     if (turned || casts) {
@@ -268,7 +270,7 @@ bool ct_module_take_state_p(ct_module *module, const ct_state *state, const char
     if (t.o.report) *t.o.report = NULL;
     if (!given(module, state, prefix, t.function) || !ct__renames_valid(t.o.renames, t.o.rename_count, t.function))
         return false;
-    if ((unsigned)t.o.layout > CT_LAYOUT_CHANNELS_LAST)
+    if ((unsigned)t.o.layout > CT_LAYOUT_SAME)
         return ct_fail(CT_ERR_VALUE, t.function, "layout: %d is not a value of its enum", (int)t.o.layout);
     ct_parameters *list = ct_module_parameters(module);
     if (!list) return false;

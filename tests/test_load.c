@@ -2,6 +2,8 @@
  * compared by what the network then computes; names that differ, what is reported of them, and layouts. */
 #include <cotangent/io.h>
 #include <cotangent/nn.h>
+#include <cotangent/optim.h>
+#include <cotangent/run.h>
 
 #include <math.h>
 
@@ -174,6 +176,32 @@ TEST(weights_of_convolutions_go_from_layout_to_layout) {
     remove_own_folder();
 }
 
+/* A checkpoint goes on in its own layout, since the optimizer's numbers lie like the weights; its weights alone go into both. */
+TEST(a_checkpoint_crosses_layouts_without_its_optimizer) {
+    NEEDS_JSON();
+    for (int ambiguous = 0; ambiguous < 2; ambiguous++) {
+        const int64_t out = ambiguous ? 3 : 5;
+        ct_module *first = ct_nn_conv2d(3, out, 3), *last = ct_nn_conv2d(3, out, 3, .channels_last = true);
+        ct_optim *optim = ct_adam(last, .lr = 0.1), *other = ct_adam(first, .lr = 0.1);
+        ct_tensor *x = ct_randn(CT_DIMS(1, 5, 5, 3)), *before = ct_clone(ct_module_param(first, 0));
+        CHECK(ct_backward(ct_sum(ct_forward(last, x))) && ct_optim_step(optim));
+        ct_run from = {.net = last, .optim = optim}, to = {.net = first, .optim = other};
+        CHECK(ct_run_save(&from, own_folder(), "run") && !ct_run_load(&to, own_file("run.safetensors")));
+        CHECK(ct_error_code() == CT_ERR_SHAPE && strstr(ct_error(), "\"net.weight\" is f32[3,3,3,") != NULL &&
+              strstr(ct_error(), "in the other layout") != NULL);
+        ct_error_clear();
+        CHECK(harness_same_bits(before, ct_module_param(first, 0)));
+        CHECK(ct_load(own_file("run.safetensors"), first));
+        CHECK(harness_same_bits(ct_contiguous(ct_permute(ct_module_param(last, 0), CT_DIMS(3, 2, 0, 1))),
+                                ct_contiguous(ct_module_param(first, 0))));
+        ct_optim_free(optim);
+        ct_optim_free(other);
+        ct_module_free(first);
+        ct_module_free(last);
+        remove_own_folder();
+    }
+}
+
 TEST(the_layout_of_a_file_can_be_told) {
     ct_module *first = ct_nn_conv2d(2, 2, 2, .no_bias = true),
               *last = ct_nn_conv2d(2, 2, 2, .no_bias = true, .channels_last = true);
@@ -191,6 +219,11 @@ TEST(the_layout_of_a_file_can_be_told) {
           harness_same_bits(ct_contiguous(ct_permute(given, to_first)), ct_module_param(first, 0)));
     CHECK(ct_module_take_state(last, state, "", .layout = CT_LAYOUT_CHANNELS_FIRST) &&
           harness_same_bits(ct_contiguous(ct_permute(given, to_last)), ct_module_param(last, 0)));
+    CHECK(ct_module_take_state(first, state, "", .layout = CT_LAYOUT_SAME) &&
+          harness_same_bits(ct_module_param(first, 0), given));
+    CHECK(!ct_module_take_state(last, state, "", .layout = CT_LAYOUT_SAME));
+    CHECK_ERROR(CT_ERR_SHAPE, "module_take_state: \"weight\" is f32[2,2,2,2] in the other layout, the module's is "
+                              "f32[2,2,2,2]");
     CHECK(!ct_module_take_state(last, state, "", .layout = (ct_weight_layout)7));
     CHECK_ERROR(CT_ERR_VALUE, "module_take_state: layout: 7 is not a value of its enum");
     ct_state_free(state);

@@ -45,8 +45,8 @@ CT_API bool ct_run_checkpoint(const ct_run *run, const char *folder, int keep);
 
 /* Reads one file into the parts, and restores the default generator: all of it or, with an error, nothing. A part that the
  * file lacks is an error; parts of the file that run lacks are left alone, so a network alone can be taken out of a
- * checkpoint (ct_load does that too, and leaves the generator alone). run->extra, where there is one, is freed and replaced
- * by a new state of what was stored. A file that is torn, cut, longer than it should be or no checkpoint is refused. */
+ * checkpoint (ct_load does that too, leaves the generator alone, and converts layouts). run->extra, where there is one, is
+ * freed and replaced by a new state of what was stored. A file that is torn, cut, longer than it should be or no checkpoint is refused. */
 CT_API bool ct_run_load(ct_run *run, const char *path);
 
 /* Finds the newest step-N.safetensors in the folder that is whole, and loads it; true without any change, run->step

@@ -50,11 +50,12 @@ typedef struct ct_rename {
     const char *from, *to;
 } ct_rename;
 
-/* How the weights of convolutions lie in a file. */
+/* How the weights of convolutions lie in a file. Where the module wants the other layout they are converted. */
 typedef enum ct_weight_layout {
     CT_LAYOUT_BY_SHAPE = 0,   /* as the shape says; one that fits both ways: as the file's metadata says, or first */
     CT_LAYOUT_CHANNELS_FIRST, /* [out, in, kernel...]: PyTorch's */
-    CT_LAYOUT_CHANNELS_LAST   /* [kernel..., in, out]: TensorFlow's and JAX's */
+    CT_LAYOUT_CHANNELS_LAST,  /* [kernel..., in, out]: TensorFlow's and JAX's */
+    CT_LAYOUT_SAME            /* by shape, and the other layout is a mismatch: what belongs to the weights has it too */
 } ct_weight_layout;
 
 /* What became of each name. */
