@@ -342,6 +342,55 @@ TEST(stars_stand_for_what_they_fit) {
     }
 }
 
+/* What the pattern says, tried one way after the other: each star as few characters as let the rest fit. */
+static bool fits_by_trying(const char *pattern, const char *name, const char **at, int *length) {
+    if (*pattern != '*') return *pattern == *name && (!*name || fits_by_trying(pattern + 1, name + 1, at, length));
+    for (int n = 0;; n++) {
+        *at = name;
+        *length = n;
+        if (fits_by_trying(pattern + 1, name + n, at + 1, length + 1)) return true;
+        if (!name[n]) return false;
+    }
+}
+
+TEST(random_patterns_fit_as_trying_every_way_says) {
+    uint64_t random = 7;
+#define DRAW(n) ((int)((random = random * 6364136223846793005u + 1442695040888963407u) >> 33) % (n))
+    int fitting = 0;
+    for (int round = 0; round < 3000; round++) {
+        char pattern[8] = "", name[12] = "", becomes[64] = "<";
+        const int m = 1 + DRAW(6), n = DRAW(10);
+        for (int i = 0; i < m; i++) pattern[i] = "ab**"[DRAW(4)];
+        for (int i = 0; i < n; i++) name[i] = "ab"[DRAW(2)];
+        char to[24] = "<";
+        for (int i = 0; i < m; i++)
+            if (pattern[i] == '*') strcat(to, "*|");
+        const char *at[8];
+        int length[8], star = 0;
+        const bool fits = fits_by_trying(pattern, name, at, length);
+        for (int i = 0; fits && i < m; i++)
+            if (pattern[i] == '*') {
+                strncat(becomes, at[star], (size_t)length[star]);
+                strcat(becomes, "|");
+                star++;
+            }
+        fitting += fits;
+        ct_scope {
+            ct_module *net = one_number((const char *const[]){becomes}, 1);
+            ct_state *state = numbered((const char *const[]){name}, 1);
+            const ct_rename rename = {pattern, to};
+            const bool taken = ct_module_take_state(net, state, "", .renames = &rename, .rename_count = 1);
+            harness_check(taken == fits, __FILE__, __LINE__, "%s -> %s of '%s': %s expected", pattern, to, name,
+                          fits ? becomes : "nothing");
+            ct_error_clear();
+            ct_state_free(state);
+            ct_module_free(net);
+        }
+    }
+    CHECK(fitting > 500);
+#undef DRAW
+}
+
 TEST(hostile_patterns_take_linear_time_and_memory) {
     enum { LONG = 200000 };
     char *name = malloc(LONG + 1);
@@ -463,4 +512,18 @@ TEST(there_is_no_report_of_a_file_that_cannot_be_read) {
     CHECK(ct_load_report_count(NULL, CT_LOAD_LOADED) == 0 && ct_load_report_to_string(NULL, text, sizeof text) == 0);
     CHECK_TEXT(text, "");
     ct_module_free(net);
+}
+
+TEST(a_width_multiplies_the_channels) {
+    ct_module *half = ct_nn_resnet(18, .width = 0.5), *thin = ct_nn_vgg(11, .width = 1e-9);
+    CHECK(ct_dim(ct_module_find(half, "layer4.1.conv2.weight"), 0) == 256);
+    CHECK(ct_dim(ct_module_find(thin, "features.0.weight"), 0) == 1); /* never none */
+    ct_module_free(half);
+    ct_module_free(thin);
+    CHECK(!ct_nn_resnet(18, .width = -1));
+    CHECK_ERROR(CT_ERR_VALUE, "nn_resnet: width is -1, expected more than 0 and at most 1024");
+    CHECK(!ct_nn_vgg(11, .width = NAN));
+    CHECK_ERROR(CT_ERR_VALUE, "nn_vgg: width is nan, expected more than 0 and at most 1024");
+    CHECK(!ct_nn_mobilenet_v2(.width = 1e300));
+    CHECK_ERROR(CT_ERR_VALUE, "nn_mobilenet_v2: width is 1e+300, expected more than 0 and at most 1024");
 }
