@@ -1,7 +1,10 @@
 /* The `cotangent` command: finds the subcommand and runs it. */
 #include "cli/cli.h"
 
+#include <fcntl.h>
+#include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct command {
     const char *name, *summary;
@@ -47,8 +50,18 @@ static int run(int argc, char **argv) {
     return CLI_USAGE;
 }
 
+/* A descriptor that was closed would be given to the first file that is opened, and what is printed would land in it. */
+static bool hold_descriptors(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd)
+            return false; /* open takes the lowest that is free */
+    return true;
+}
+
 /* What could not be printed is a failure too: a full disk must not look like success. */
 int main(int argc, char **argv) {
+    if (!hold_descriptors()) return CLI_FAILED;
+    signal(SIGXFSZ, SIG_IGN); /* a file at the limit of its size is then an error of the write, which has a text */
     const int status = run(argc, argv);
     if (fflush(stdout) == 0 && !ferror(stdout)) return status;
     fprintf(stderr, "error: not everything could be written to standard output\n");

@@ -1,46 +1,6 @@
 #!/usr/bin/env bash
 # `cotangent train`, `eval`, `predict` and `generate`: what they print, what they write, going on after a stop, and how they refuse.
-. "$(dirname "${BASH_SOURCE[0]}")/check.sh"
-cotangent=$build_dir/bin/cotangent
-cd "$work" || exit 1
-
-cat >tiny.yaml <<'YAML'
-about: Drawn shapes
-model: {name: cnn, width: 4, stages: 2, depth: 0}
-data: {kind: shapes, count: 200, size: 16, validation: 0.3}
-transforms:
-  - {name: random_crop, height: 16, pad: 1}
-  - flip
-optimizer: {name: adamw, lr: 0.01}
-schedule: {name: one_cycle}
-ema: 0.9
-metrics: [f1, top5]
-epochs: 3
-batch: 20
-seed: 7
-YAML
-if ! "$cotangent" train tiny.yaml --out first >first.txt 2>&1; then
-    if grep -q 'libyaml\|jansson' first.txt; then
-        skip train "$(cat first.txt)"
-        finish
-    fi
-    echo "FAILED the first training:" && cat first.txt
-    failed=1
-    finish
-fi
-passed=1
-
-# refuses STATUS TEXT ARGUMENTS...: the command ends with that status and exactly that line on standard error.
-refuses() {
-    local status=$1 text=$2 got
-    shift 2
-    got=$("$cotangent" "$@" 2>&1 >/dev/null)
-    [ $? -eq "$status" ] || { echo "another exit status, and: $got" && return 1; }
-    [ "$got" = "error: $text" ] || { echo "got:      $got" && echo "expected: error: $text" && return 1; }
-}
-same() { cmp "$1" "$2"; }
-has() { grep -q -- "$2" "$1" || { echo "no '$2' in $1:" && head -c 2000 "$1" && return 1; }; }
-lacks() { ! grep -q -- "$2" "$1" || { echo "'$2' is in $1" && return 1; }; }
+. "$(dirname "${BASH_SOURCE[0]}")/train.sh"
 
 # What a run leaves behind.
 for file in best.safetensors last.safetensors log.jsonl report.html; do check "a run writes $file" test -s first/$file; done
@@ -59,18 +19,6 @@ check "the report needs nothing from elsewhere" lacks first/report.html 'src="ht
 check "the same bytes at another number of threads" same first/last.safetensors second/last.safetensors
 check "the same best network at another number of threads" same first/best.safetensors second/best.safetensors
 
-# stop SIGNAL FOLDER EVENT: trains until the log has that line, then sends the signal.
-stop() {
-    # A signal that a script's background job ignores cannot be caught by what it starts, so SIGTERM stands for Ctrl-C.
-    "$cotangent" train tiny.yaml --out "$2" --json >"$2.txt" 2>&1 &
-    local job=$! tries=0
-    until grep -q "$3" "$2/log.jsonl" 2>/dev/null || [ $tries -gt 2000 ]; do
-        tries=$((tries + 1))
-        sleep 0.005
-    done
-    kill -"$1" $job 2>/dev/null
-    { wait $job; } 2>/dev/null
-}
 stop TERM third '"step":13'
 status=$?
 # A fast machine may be done before the signal arrives.
@@ -206,7 +154,6 @@ check "the first run is number 1" test -s runs/tiny-1/report.html
 check "the second run is number 2" test -s runs/tiny-2/report.html
 
 # How recipes are refused.
-bad() { sed "$1" tiny.yaml >bad.yaml; }
 bad 's/^epochs:/epoch:/'
 check "an unknown key" refuses 1 "bad.yaml:11: a recipe has no key 'epoch'; did you mean 'epochs'?" train bad.yaml
 bad 's/name: cnn/name: cnm/'

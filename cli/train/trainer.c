@@ -15,14 +15,17 @@ static volatile int stop_wanted;
 
 static void on_signal(int signal_number) {
     stop_wanted = signal_number;
-    signal(signal_number, SIG_DFL);
+    /* A reader that is gone is written to once more, to say how to go on; that must not end it before all is saved. */
+    if (signal_number != SIGPIPE) signal(signal_number, SIG_DFL);
 }
 
 static void catch_signals(void) {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before;
     sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) /* what is ignored stays so: nohup */
+        if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            sigaction(signals[i], &action, NULL);
 }
 
 /* ---- Making the parts ---- */
