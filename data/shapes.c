@@ -70,9 +70,13 @@ static void free_pixels(void *context, void *data) {
 }
 
 ct_dataset *ct_dataset_shapes(int64_t count, int64_t size, uint64_t seed) {
-    if (size < 12 || size > 4096 || count < 0 || count > INT64_MAX / (size * size)) {
-        ct_fail(CT_ERR_VALUE, "dataset_shapes", "%lld pictures of size %lld; expected a size of 12 to 4096",
-                (long long)count, (long long)size);
+    if (size < 12 || size > 4096) {
+        ct_fail(CT_ERR_VALUE, "dataset_shapes", "size is %lld; expected 12 to 4096", (long long)size);
+        return NULL;
+    }
+    if (count < 0 || count > INT64_MAX / (size * size)) {
+        ct_fail(CT_ERR_VALUE, "dataset_shapes", "count is %lld; expected 0 to %lld pictures of size %lld",
+                (long long)count, (long long)(INT64_MAX / (size * size)), (long long)size);
         return NULL;
     }
     const char *names[KINDS];

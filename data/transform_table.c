@@ -7,7 +7,7 @@
 #define COUNT(list) (int)(sizeof(list) / sizeof *(list))
 #define NEEDED      NAN
 
-static int64_t whole(double value) { return value > -1e15 && value < 1e15 ? (int64_t)value : -1; }
+static int64_t whole(double value) { return (int64_t)value; } /* ct_transform_build has made sure that it is */
 
 static ct_transform *build_float(const double *v) {
     (void)v;
@@ -40,39 +40,46 @@ static ct_transform *build_mixup(const double *v) { return ct_transform_mixup(v[
 static ct_transform *build_cutmix(const double *v) { return ct_transform_cutmix(v[0], v[1]); }
 
 /* The width of 0 stands for a square. */
-#define SIZE \
-    {"height", NEEDED, "rows of the result"}, { "width", 0, "columns of the result; 0: as many" }
+#define SIZE                                                              \
+    {"height", NEEDED, "rows of the result", CT_SETTING_WHOLE}, {         \
+        "width", 0, "columns of the result; 0: as many", CT_SETTING_WHOLE \
+    }
 
 static const ct_setting normalise_settings[] = {
-    {"mean", 0.5, "subtracted from every channel, or from red"},
-    {"std", 0.5, "then divided by"},
-    {"mean_green", 0, "the same for green"},
-    {"std_green", 0, "the same for green; 0: as the first"},
-    {"mean_blue", 0, "the same for blue"},
-    {"std_blue", 0, "the same for blue; 0: as the first"},
+    {"mean", 0.5, "subtracted from every channel, or from red", CT_SETTING_NUMBER},
+    {"std", 0.5, "then divided by", CT_SETTING_NUMBER},
+    {"mean_green", 0, "the same for green", CT_SETTING_NUMBER},
+    {"std_green", 0, "the same for green; 0: as the first", CT_SETTING_NUMBER},
+    {"mean_blue", 0, "the same for blue", CT_SETTING_NUMBER},
+    {"std_blue", 0, "the same for blue; 0: as the first", CT_SETTING_NUMBER},
 };
-static const ct_setting pad_settings[] = {{"pixels", NEEDED, "on each side"}, {"value", 0, "what with, 0 to 1"}};
+static const ct_setting pad_settings[] = {{"pixels", NEEDED, "on each side", CT_SETTING_WHOLE},
+                                          {"value", 0, "what with, 0 to 1", CT_SETTING_NUMBER}};
 static const ct_setting size_settings[] = {SIZE};
-static const ct_setting crop_settings[] = {SIZE, {"pad", 0, "zeros on each side before"}};
-static const ct_setting resized_settings[] = {
-    SIZE, {"min_area", 0.08, "least fraction of the area"}, {"max_area", 1, "largest fraction of the area"}};
-static const ct_setting chance_settings[] = {{"p", 0.5, "how likely"}};
-static const ct_setting rotate_settings[] = {{"degrees", NEEDED, "at most, either way"},
-                                             {"nearest", 0, "1: no mixing of neighbours"}};
-static const ct_setting jitter_settings[] = {{"brightness", 0, "factor 1 - x to 1 + x"},
-                                             {"contrast", 0, "the same"},
-                                             {"saturation", 0, "the same"},
-                                             {"hue", 0, "turned by up to this fraction of the circle"}};
-static const ct_setting cutout_settings[] = {{"size", NEEDED, "of the square"}, {"p", 1, "how likely"}};
-static const ct_setting erase_settings[] = {{"p", 0.5, "how likely"},
-                                            {"min_area", 0.02, "least fraction of the area"},
-                                            {"max_area", 0.33, "largest fraction of the area"},
-                                            {"value", 0, "what with"}};
-static const ct_setting grey_settings[] = {{"channels", 1, "1, or 3 of the same"}};
-static const ct_setting mixup_settings[] = {{"alpha", 0.2, "of the beta distribution of the weights"},
-                                            {"p", 1, "how likely, a batch"}};
-static const ct_setting cutmix_settings[] = {{"alpha", 1, "of the beta distribution of the areas"},
-                                             {"p", 1, "how likely, a batch"}};
+static const ct_setting crop_settings[] = {SIZE, {"pad", 0, "zeros on each side before", CT_SETTING_WHOLE}};
+static const ct_setting resized_settings[] = {SIZE,
+                                              {"min_area", 0.08, "least fraction of the area", CT_SETTING_NUMBER},
+                                              {"max_area", 1, "largest fraction of the area", CT_SETTING_NUMBER}};
+static const ct_setting chance_settings[] = {{"p", 0.5, "how likely", CT_SETTING_NUMBER}};
+static const ct_setting rotate_settings[] = {{"degrees", NEEDED, "at most, either way", CT_SETTING_NUMBER},
+                                             {"nearest", 0, "1: no mixing of neighbours", CT_SETTING_FLAG}};
+static const ct_setting jitter_settings[] = {
+    {"brightness", 0, "factor 1 - x to 1 + x", CT_SETTING_NUMBER},
+    {"contrast", 0, "the same", CT_SETTING_NUMBER},
+    {"saturation", 0, "the same", CT_SETTING_NUMBER},
+    {"hue", 0, "turned by up to this fraction of the circle", CT_SETTING_NUMBER}};
+static const ct_setting cutout_settings[] = {{"size", NEEDED, "of the square", CT_SETTING_WHOLE},
+                                             {"p", 1, "how likely", CT_SETTING_NUMBER}};
+static const ct_setting erase_settings[] = {{"p", 0.5, "how likely", CT_SETTING_NUMBER},
+                                            {"min_area", 0.02, "least fraction of the area", CT_SETTING_NUMBER},
+                                            {"max_area", 0.33, "largest fraction of the area", CT_SETTING_NUMBER},
+                                            {"value", 0, "what with", CT_SETTING_NUMBER}};
+static const ct_setting grey_settings[] = {{"channels", 1, "1, or 3 of the same", CT_SETTING_WHOLE}};
+static const ct_setting mixup_settings[] = {
+    {"alpha", 0.2, "of the beta distribution of the weights", CT_SETTING_NUMBER},
+    {"p", 1, "how likely, a batch", CT_SETTING_NUMBER}};
+static const ct_setting cutmix_settings[] = {{"alpha", 1, "of the beta distribution of the areas", CT_SETTING_NUMBER},
+                                             {"p", 1, "how likely, a batch", CT_SETTING_NUMBER}};
 
 #define ENTRY(name, doc, settings, build) \
     { name, doc, settings, COUNT(settings), build }
@@ -113,6 +120,12 @@ ct_transform *ct_transform_build(const ct_transform_info *info, const double *va
         filled[i] = values ? values[i] : info->settings[i].value;
         if (isnan(filled[i])) {
             ct_fail(CT_ERR_VALUE, "transform_build", "%s: %s has to be given", info->name, info->settings[i].name);
+            return NULL;
+        }
+        const char *wanted = ct__setting_wants(&info->settings[i], filled[i]);
+        if (wanted) {
+            ct_fail(CT_ERR_VALUE, "transform_build", "%s: %s is %.10g; it has to be %s", info->name,
+                    info->settings[i].name, filled[i], wanted);
             return NULL;
         }
     }

@@ -1,7 +1,10 @@
-/* How nn/, optim/ and data/ read the structs of options that callers hand over. */
+/* How nn/, optim/ and data/ read the structs of options that callers hand over, and settings that are chosen by name. */
 #ifndef COTANGENT_NN_OPTIONS_H
 #define COTANGENT_NN_OPTIONS_H
 
+#include <cotangent/state.h>
+
+#include <math.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -16,5 +19,19 @@ static inline void ct__take_options(void *options, size_t size, const void *give
 #define TAKE_OPTIONS(type, name, given) \
     type name;                          \
     ct__take_options(&name, sizeof name, (given))
+
+/* What a value of a setting has to be, for an error; NULL when it is that. Whatever passes as whole can be cast to int64_t. */
+static inline const char *ct__setting_wants(const ct_setting *setting, double value) {
+    const bool whole = value == floor(value), large = fabs(value) > 0x1p53;
+    switch (setting->kind) {
+    case CT_SETTING_NUMBER: return isfinite(value) ? NULL : "a finite number";
+    case CT_SETTING_WHOLE: return large ? "a whole number of at most 2^53" : whole ? NULL : "a whole number";
+    case CT_SETTING_FLAG: return value == 0 || value == 1 ? NULL : "0 or 1";
+    case CT_SETTING_STEPS:
+        if (large) return "a whole number of at most 2^53";
+        return whole || (value > 0 && value < 1) ? NULL : "a whole number, or below 1 a part of all steps";
+    }
+    return NULL;
+}
 
 #endif

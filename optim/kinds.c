@@ -123,7 +123,14 @@ static bool lbfgs_check(const double *s) {
 
 /* ---- Tables and constructors ---- */
 
-#define ROW(k, name, how, value, range, doc)   {#name, (value), (doc)},
+#define ROW(k, name, how, value, range, doc)   {#name, (value), (doc), KIND_OF_##range},
+#define KIND_OF_RANGE_ANY                      CT_SETTING_NUMBER
+#define KIND_OF_RANGE_ABOVE_0                  CT_SETTING_NUMBER
+#define KIND_OF_RANGE_FROM_0                   CT_SETTING_NUMBER
+#define KIND_OF_RANGE_0_TO_1                   CT_SETTING_NUMBER
+#define KIND_OF_RANGE_FLAG                     CT_SETTING_FLAG
+#define KIND_OF_RANGE_COUNT                    CT_SETTING_WHOLE
+#define KIND_OF_RANGE_COUNT_OR_0               CT_SETTING_WHOLE
 #define RANGE(k, name, how, value, range, doc) (range),
 #define VALUE(k, name, how, value, range, doc) GIVEN_##how(name, value),
 #define GIVEN_number(name, normal)             (o.name != 0 ? (double)o.name : (normal))

@@ -44,6 +44,8 @@ bool optim_check_value(const char *function, const ct_setting *setting, optim_ra
     else if (range == RANGE_0_TO_1 && !(value >= 0 && value < 1)) expected = "from 0 to below 1";
     else if (range == RANGE_FLAG && value != 0 && value != 1) expected = "0 or 1";
     else if (range == RANGE_COUNT && !(value >= 1 && value == floor(value))) expected = "a whole number above 0";
+    else if (range == RANGE_COUNT_OR_0 && !(value >= 0 && value == floor(value)))
+        expected = "a whole number, 0 or more";
     return !expected || ct_fail(CT_ERR_VALUE, function, "%s is %g; it has to be %s", setting->name, value, expected);
 }
 

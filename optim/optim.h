@@ -18,6 +18,7 @@ typedef enum optim_range {
     RANGE_0_TO_1, /* 1 excluded */
     RANGE_FLAG,
     RANGE_COUNT, /* a whole number above 0 */
+    RANGE_COUNT_OR_0,
 } optim_range;
 
 typedef struct optim_param {

@@ -53,7 +53,7 @@ static ct_schedule *build_one_cycle(const order *o) {
 static ct_schedule *build_cyclic(const order *o) {
     const double most = o->v[1] != 0 ? o->v[1] : schedule_base(o->optim);
     return ct_schedule_cyclic(o->optim, o->v[0], most, .up = steps_at(o, 2), .down = o->v[3] != 0 ? steps_at(o, 3) : 0,
-                              .mode = (ct_cyclic_mode)(int)o->v[4], .gamma = o->v[5]);
+                              .mode = (ct_cyclic_mode)(int)fmin(o->v[4], CT_EXP_RANGE + 1), .gamma = o->v[5]);
 }
 static ct_schedule *build_plateau(const order *o) {
     return ct_schedule_plateau(o->optim, .maximize = o->v[0] != 0, .factor = CT_SET(o->v[1]),
@@ -62,50 +62,58 @@ static ct_schedule *build_plateau(const order *o) {
 }
 
 #define WARMUP \
-    { "warmup", 0, "steps of linear warm-up before it" }
+    { "warmup", 0, "steps of linear warm-up before it", CT_SETTING_STEPS }
 #define STEPS \
-    { "steps", 0, "how many steps it takes; 0: all that are left" }
+    { "steps", 0, "how many steps it takes; 0: all that are left", CT_SETTING_STEPS }
 static const ct_setting constant_settings[] = {WARMUP};
-static const ct_setting step_decay_settings[] = {
-    WARMUP, {"every", 1.0 / 3, "steps between reductions"}, {"gamma", 0.1, "what it is multiplied by"}};
-static const ct_setting multi_step_settings[] = {WARMUP,
-                                                 {"milestone1", 0.5, "where it is reduced; 0: nowhere"},
-                                                 {"milestone2", 0.75, "where it is reduced; 0: nowhere"},
-                                                 {"milestone3", 0, "where it is reduced; 0: nowhere"},
-                                                 {"milestone4", 0, "where it is reduced; 0: nowhere"},
-                                                 {"gamma", 0.1, "what it is multiplied by"}};
-static const ct_setting exponential_settings[] = {WARMUP, {"gamma", 0.999, "what it is multiplied by at every step"}};
-static const ct_setting cosine_settings[] = {WARMUP, STEPS, {"min_lr", 0, "where it ends"}};
-static const ct_setting restarts_settings[] = {WARMUP,
-                                               {"first", 0.1, "steps of the first fall"},
-                                               {"multiply", 1, "how many times as long each next one is"},
-                                               {"min_lr", 0, "where each ends"}};
+static const ct_setting step_decay_settings[] = {WARMUP,
+                                                 {"every", 1.0 / 3, "steps between reductions", CT_SETTING_STEPS},
+                                                 {"gamma", 0.1, "what it is multiplied by", CT_SETTING_NUMBER}};
+static const ct_setting multi_step_settings[] = {
+    WARMUP,
+    {"milestone1", 0.5, "where it is reduced; 0: nowhere", CT_SETTING_STEPS},
+    {"milestone2", 0.75, "where it is reduced; 0: nowhere", CT_SETTING_STEPS},
+    {"milestone3", 0, "where it is reduced; 0: nowhere", CT_SETTING_STEPS},
+    {"milestone4", 0, "where it is reduced; 0: nowhere", CT_SETTING_STEPS},
+    {"gamma", 0.1, "what it is multiplied by", CT_SETTING_NUMBER}};
+static const ct_setting exponential_settings[] = {
+    WARMUP, {"gamma", 0.999, "what it is multiplied by at every step", CT_SETTING_NUMBER}};
+static const ct_setting cosine_settings[] = {WARMUP, STEPS, {"min_lr", 0, "where it ends", CT_SETTING_NUMBER}};
+static const ct_setting restarts_settings[] = {
+    WARMUP,
+    {"first", 0.1, "steps of the first fall", CT_SETTING_STEPS},
+    {"multiply", 1, "how many times as long each next one is", CT_SETTING_WHOLE},
+    {"min_lr", 0, "where each ends", CT_SETTING_NUMBER}};
 static const ct_setting linear_settings[] = {
-    WARMUP, STEPS, {"end", 0, "where it ends, as a part of the learning rate"}};
-static const ct_setting polynomial_settings[] = {WARMUP, STEPS, {"power", 1, "of the part that is left"}};
-static const ct_setting one_cycle_settings[] = {WARMUP,
-                                                STEPS,
-                                                {"max_lr", 0, "the top; 0: the learning rate"},
-                                                {"pct_start", 0.3, "part of the steps that goes up"},
-                                                {"div_factor", 25, "the top divided by the start"},
-                                                {"final_div_factor", 1e4, "the start divided by the end"},
-                                                {"linear", 0, "straight lines rather than cosines"},
-                                                {"three_phase", 0, "down as slowly as up, then on to the end"},
-                                                {"keep_momentum", 0, "leave the momentum alone"}};
-static const ct_setting cyclic_settings[] = {WARMUP,
-                                             {"base_lr", 0, "the bottom"},
-                                             {"max_lr", 0, "the top; 0: the learning rate"},
-                                             {"up", 0.05, "steps that go up"},
-                                             {"down", 0, "steps that go down; 0: as many"},
-                                             {"mode", 0, "0 triangular, 1 each cycle half as high, 2 times gamma^t"},
-                                             {"gamma", 1, "of mode 2"}};
-static const ct_setting plateau_settings[] = {WARMUP,
-                                              {"maximize", 0, "larger is better"},
-                                              {"factor", 0.1, "what it is multiplied by"},
-                                              {"patience", 10, "epochs without better before a reduction"},
-                                              {"threshold", 1e-4, "better by less does not count"},
-                                              {"cooldown", 0, "epochs to wait after a reduction"},
-                                              {"min_lr", 0, "not below this"}};
+    WARMUP, STEPS, {"end", 0, "where it ends, as a part of the learning rate", CT_SETTING_NUMBER}};
+static const ct_setting polynomial_settings[] = {
+    WARMUP, STEPS, {"power", 1, "of the part that is left", CT_SETTING_NUMBER}};
+static const ct_setting one_cycle_settings[] = {
+    WARMUP,
+    STEPS,
+    {"max_lr", 0, "the top; 0: the learning rate", CT_SETTING_NUMBER},
+    {"pct_start", 0.3, "part of the steps that goes up", CT_SETTING_NUMBER},
+    {"div_factor", 25, "the top divided by the start", CT_SETTING_NUMBER},
+    {"final_div_factor", 1e4, "the start divided by the end", CT_SETTING_NUMBER},
+    {"linear", 0, "straight lines rather than cosines", CT_SETTING_FLAG},
+    {"three_phase", 0, "down as slowly as up, then on to the end", CT_SETTING_FLAG},
+    {"keep_momentum", 0, "leave the momentum alone", CT_SETTING_FLAG}};
+static const ct_setting cyclic_settings[] = {
+    WARMUP,
+    {"base_lr", 0, "the bottom", CT_SETTING_NUMBER},
+    {"max_lr", 0, "the top; 0: the learning rate", CT_SETTING_NUMBER},
+    {"up", 0.05, "steps that go up", CT_SETTING_STEPS},
+    {"down", 0, "steps that go down; 0: as many", CT_SETTING_STEPS},
+    {"mode", 0, "0 triangular, 1 each cycle half as high, 2 times gamma^t", CT_SETTING_WHOLE},
+    {"gamma", 1, "of mode 2", CT_SETTING_NUMBER}};
+static const ct_setting plateau_settings[] = {
+    WARMUP,
+    {"maximize", 0, "larger is better", CT_SETTING_FLAG},
+    {"factor", 0.1, "what it is multiplied by", CT_SETTING_NUMBER},
+    {"patience", 10, "epochs without better before a reduction", CT_SETTING_WHOLE},
+    {"threshold", 1e-4, "better by less does not count", CT_SETTING_NUMBER},
+    {"cooldown", 0, "epochs to wait after a reduction", CT_SETTING_WHOLE},
+    {"min_lr", 0, "not below this", CT_SETTING_NUMBER}};
 
 #define INFO(name, doc, id, metric) \
     { {name, doc, id##_settings, (int)(sizeof id##_settings / sizeof *id##_settings), metric}, build_##id }
@@ -152,9 +160,9 @@ ct_schedule *ct_schedule_build(const ct_schedule_info *info, ct_optim *optim, co
     double v[MOST];
     for (int i = 0; i < info->count; i++) {
         v[i] = values ? values[i] : info->settings[i].value;
-        if (v[i] >= 0 && v[i] <= 0x1p53) continue; /* a whole number, where it counts */
-        ct_fail(CT_ERR_VALUE, me, "%s: %s is %g; it has to be %s", info->name, info->settings[i].name, v[i],
-                v[i] > 0 ? "2^53 or less" : "0 or more");
+        const char *wanted = v[i] < 0 ? "0 or more" : ct__setting_wants(&info->settings[i], v[i]);
+        if (!wanted) continue;
+        ct_fail(CT_ERR_VALUE, me, "%s: %s is %.10g; it has to be %s", info->name, info->settings[i].name, v[i], wanted);
         return NULL;
     }
     const int64_t ahead = v[0] != 0 ? steps_of(v[0], total_steps, 0) : 0;

@@ -161,7 +161,30 @@ check "an unknown model" refuses 1 "bad.yaml:2: there is no model 'cnm'; did you
 bad 's/width: 4/widht: 4/'
 check "an unknown setting" refuses 1 "bad.yaml:2: the model cnn has no setting 'widht'; did you mean 'width'?" train bad.yaml
 bad 's/width: 4/width: four/'
-check "a setting that is no number" refuses 1 "bad.yaml:2: width of cnn is a number (or true or false), not four" train bad.yaml
+check "a setting that is no number" refuses 1 "bad.yaml:2: width of cnn is a whole number, not four" train bad.yaml
+bad 's/name: cnn.*/name: mlp, width: 9223372036854775807}/'
+check "a setting that no size can be" refuses 1 "bad.yaml:2: width of mlp is a whole number of at most 2^53, not 9223372036854775807" train bad.yaml
+bad 's/name: cnn.*/name: mlp, width: 10000000000}/'
+check "a setting that no network can have" refuses 1 "bad.yaml:2: model_build: mlp: width is 1e+10; it has to be at most 1e9" train bad.yaml
+bad 's/width: 4/width: 0.5/'
+check "half a channel" refuses 1 "bad.yaml:2: width of cnn is a whole number, not 0.5" train bad.yaml
+bad 's/width: 4/width: true/'
+check "true channels" refuses 1 "bad.yaml:2: width of cnn is a whole number, not true" train bad.yaml
+bad 's/pad: 1/pad: 1.5/'
+check "a pixel and a half" refuses 1 "bad.yaml:5: pad of random_crop is a whole number, not 1.5" train bad.yaml
+bad 's/lr: 0.01/lr: 0.01, amsgrad: 2/'
+check "a flag of 2" refuses 1 "bad.yaml:7: amsgrad of adamw is true or false, not 2" train bad.yaml
+bad 's/one_cycle/cosine, warmup: 1.5/'
+check "a step and a half" refuses 1 "bad.yaml:8: warmup of cosine is a whole number, or below 1 a part of all steps, not 1.5" train bad.yaml
+bad 's/^epochs:.*/epochs: 2.5/'
+check "half an epoch" refuses 1 "bad.yaml:11: epochs is a whole number from 1 to 1000000, not 2.5" train bad.yaml
+bad 's/size: 16/size: 5/'
+check "images too small for a shape" refuses 1 "bad.yaml:3: dataset_shapes: size is 5; expected 12 to 4096" train bad.yaml
+for separator in ab '""' é; do
+    check "a separator of $separator" refuses 2 "--set data={kind: csv, separator: $separator}: separator is one character, neither a quote nor a line end, not $separator" train tiny.yaml --set "data={kind: csv, separator: $separator}"
+done
+check "a group that learns at no rate" refuses 2 "--set groups=[{pattern: x, lr: 0}]: lr is a number above 0, not 0" train tiny.yaml --set 'groups=[{pattern: x, lr: 0}]'
+check "a metric twice" refuses 2 "--set metrics=[f1, f1]: the metric 'f1' stands here twice" train tiny.yaml --set 'metrics=[f1, f1]'
 bad 's/width: 4/width: 0/'
 check "a setting out of range" refuses 1 "bad.yaml:2: cnn: width is from 1 to 4096, not 0" train bad.yaml
 bad 's/- flip/- flap/'

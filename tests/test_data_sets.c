@@ -548,7 +548,9 @@ TEST(drawn_shapes_are_the_same_for_a_seed_and_of_every_class) {
     for (int i = 0; i < 400; i++) count[ct_dataset_label(many, i)]++;
     for (int c = 0; c < 10; c++) CHECK_NEAR((double)count[c], 40, 5 * sqrt(36));
     CHECK(!ct_dataset_shapes(3, 8, 1));
-    CHECK_ERROR(CT_ERR_VALUE, "dataset_shapes: 3 pictures of size 8; expected a size of 12 to 4096");
+    CHECK_ERROR(CT_ERR_VALUE, "dataset_shapes: size is 8; expected 12 to 4096");
+    CHECK(!ct_dataset_shapes(-1, 16, 1));
+    CHECK_ERROR(CT_ERR_VALUE, "dataset_shapes: count is -1; expected 0 to 36028797018963967 pictures of size 16");
     ct_dataset_free(few);
     ct_dataset_free(many);
 }

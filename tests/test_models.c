@@ -116,7 +116,22 @@ TEST(models_refuse_what_they_cannot_be) {
     CHECK_ERROR(CT_ERR_NULL, "model_build: argument info is NULL");
     double values[16] = {NAN};
     CHECK(!ct_model_build(ct_model_find("mlp"), values));
-    CHECK_ERROR(CT_ERR_VALUE, "model_build: mlp: inputs is nan");
+    CHECK_ERROR(CT_ERR_VALUE, "model_build: mlp: inputs is nan; it has to be a whole number");
+    static const struct {
+        double width;
+        const char *text;
+    } wrong[] = {{0.5, "model_build: mlp: width is 0.5; it has to be a whole number"},
+                 {9223372036854775807.0,
+                  "model_build: mlp: width is 9.223372037e+18; it has to be a whole number of at most 2^53"},
+                 {1e10, "model_build: mlp: width is 1e+10; it has to be at most 1e9"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const ct_model_info *mlp = ct_model_find("mlp");
+        double of_mlp[16];
+        for (int k = 0; k < mlp->count; k++) of_mlp[k] = mlp->settings[k].value;
+        of_mlp[ct_model_setting_index(mlp, "width")] = wrong[i].width;
+        CHECK(!ct_model_build(mlp, of_mlp));
+        CHECK_ERROR(CT_ERR_VALUE, wrong[i].text);
+    }
     ct_module *gpt = ct_nn_gpt(16, .context = 4, .dim = 12, .heads = 3, .layers = 1);
     CHECK(!ct_forward(gpt, ct_zeros(CT_DIMS(1, 5), .dtype = CT_I64)));
     CHECK_ERROR(CT_ERR_SHAPE, "gpt: tokens is i64[1,5], expected [N, T] with T at most 4; in gpt");

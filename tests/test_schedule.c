@@ -233,7 +233,14 @@ TEST(schedules_say_what_is_wrong) {
     CHECK(!ct_schedule_build(ct_schedule_find("cosine"), opt, (double[]){0, -1, 0}, 10));
     CHECK_ERROR(CT_ERR_VALUE, "schedule_build: cosine: steps is -1; it has to be 0 or more");
     CHECK(!ct_schedule_build(ct_schedule_find("cosine"), opt, (double[]){0, 1e300, 0}, 10));
-    CHECK_ERROR(CT_ERR_VALUE, "schedule_build: cosine: steps is 1e+300; it has to be 2^53 or less");
+    CHECK_ERROR(CT_ERR_VALUE, "schedule_build: cosine: steps is 1e+300; it has to be a whole number of at most 2^53");
+    CHECK(!ct_schedule_build(ct_schedule_find("cosine"), opt, (double[]){1.5, 0, 0}, 10));
+    CHECK_ERROR(CT_ERR_VALUE,
+                "schedule_build: cosine: warmup is 1.5; it has to be a whole number, or below 1 a part of all steps");
+    CHECK(!ct_schedule_build(ct_schedule_find("cyclic"), opt, (double[]){0, 0, 0, 0, 0, 4294967296.0, 1}, 10));
+    CHECK_ERROR(CT_ERR_VALUE, "schedule_cyclic: mode: 3 is not a value of its enum");
+    CHECK(!ct_schedule_build(ct_schedule_find("plateau"), opt, (double[]){0, 2, 0.1, 10, 1e-4, 0, 0}, 10));
+    CHECK_ERROR(CT_ERR_VALUE, "schedule_build: plateau: maximize is 2; it has to be 0 or 1");
     CHECK(!ct_schedule_find("sine"));
     CHECK(ct_ok());
     ct_optim_free(opt);

@@ -198,6 +198,10 @@ TEST(every_entry_of_the_table_builds) {
     CHECK(n >= 16 && !ct_transform_find("nothing") && !ct_transform_find(NULL) && !ct_transform_at(-1));
     CHECK(!ct_transform_build(ct_transform_find("rotate"), NULL));
     CHECK_ERROR(CT_ERR_VALUE, "transform_build: rotate: degrees has to be given");
+    CHECK(!ct_transform_build(ct_transform_find("cutout"), (double[]){1.5, 1}));
+    CHECK_ERROR(CT_ERR_VALUE, "transform_build: cutout: size is 1.5; it has to be a whole number");
+    CHECK(!ct_transform_build(ct_transform_find("rotate"), (double[]){10, 2}));
+    CHECK_ERROR(CT_ERR_VALUE, "transform_build: rotate: nearest is 2; it has to be 0 or 1");
     /* by colour */
     double values[6] = {0.5, 0.2, 0.25, 0.3, 0.4, 0.1};
     check_values(__LINE__, apply(ct_transform_build(ct_transform_find("normalise"), values), pixels(3, CT_U8), 0),

@@ -109,7 +109,7 @@ static bool open_shapes(learner *l) {
     const uint64_t seed = (uint64_t)l->recipe->seed;
     l->train = ct_dataset_shapes(data->count, size, 2 * seed);
     l->valid = l->train ? ct_dataset_shapes(held > 0 ? held : 1, size, 2 * seed + 1) : NULL;
-    return l->valid != NULL;
+    return l->valid || recipe_fail_at(tree_get(l->recipe->root, "data"), "data");
 }
 
 static bool limit(learner *l) {

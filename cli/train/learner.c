@@ -51,7 +51,7 @@ bool learner_build(learner *l) {
     set_from_data(l, model, values);
     ct_seed((uint64_t)l->recipe->seed);
     ct_scope {
-        l->net = ((const ct_model_info *)model->info)->build(values);
+        l->net = ct_model_build(model->info, values);
     }
     return (l->net && ct_ok()) || recipe_fail_at(model->node, "model");
 }

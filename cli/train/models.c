@@ -5,13 +5,13 @@
 
 enum { CHANNELS, IMAGE, CLASSES, WIDTH, STAGES, DEPTH, DROPOUT, SETTINGS };
 static const ct_setting settings[SETTINGS] = {
-    [CHANNELS] = {"channels", 1, "of the image; the data decides"},
-    [IMAGE] = {"image", 28, "side of the image; the data decides"},
-    [CLASSES] = {"classes", 10, "the data decides"},
-    [WIDTH] = {"width", 32, "channels of the first stage; each further one has twice as many"},
-    [STAGES] = {"stages", 3, "each ends by halving the image"},
-    [DEPTH] = {"depth", 1, "convolutions a stage after its first"},
-    [DROPOUT] = {"dropout", 0, "before the last layer"},
+    [CHANNELS] = {"channels", 1, "of the image; the data decides", CT_SETTING_WHOLE},
+    [IMAGE] = {"image", 28, "side of the image; the data decides", CT_SETTING_WHOLE},
+    [CLASSES] = {"classes", 10, "the data decides", CT_SETTING_WHOLE},
+    [WIDTH] = {"width", 32, "channels of the first stage; each further one has twice as many", CT_SETTING_WHOLE},
+    [STAGES] = {"stages", 3, "each ends by halving the image", CT_SETTING_WHOLE},
+    [DEPTH] = {"depth", 1, "convolutions a stage after its first", CT_SETTING_WHOLE},
+    [DROPOUT] = {"dropout", 0, "before the last layer", CT_SETTING_NUMBER},
 };
 
 /* A convolution, halved where asked for, then norm and activation, which so have less to do. */
@@ -43,9 +43,7 @@ static ct_module *build_cnn(const double *values) {
                   {STAGES, 1, 8},      {DEPTH, 0, 16},    {DROPOUT, 0, 0.99}};
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
         const double value = values[limits[i].which];
-        if (value >= limits[i].least && value <= limits[i].most &&
-            (limits[i].which == DROPOUT || value == (double)(int64_t)value))
-            continue;
+        if (value >= limits[i].least && value <= limits[i].most) continue;
         ct_fail(CT_ERR_VALUE, "cnn", "%s is from %g to %g, not %g", settings[limits[i].which].name, limits[i].least,
                 limits[i].most, value);
         return NULL;

@@ -25,6 +25,13 @@ static bool fail_value(const tree *node, const char *wanted) {
     return false;
 }
 
+/* One byte that can stand between the fields of a line. */
+static bool read_character(const tree *node, const char **text) {
+    if (!read_text(node, text)) return false;
+    return ((*text)[0] && !(*text)[1] && !strchr("\"\r\n", (*text)[0])) ||
+           fail_value(node, "one character, neither a quote nor a line end");
+}
+
 static bool read_integer(const tree *node, int64_t least, int64_t most, int64_t *value) {
     char wanted[96];
     if (tree_integer(node, value) && *value >= least && *value <= most) return true;
@@ -79,7 +86,7 @@ static bool read_precision(recipe *r, const tree *node) {
 
 /* ---- Data ---- */
 
-typedef enum field_type { TYPE_TEXT, TYPE_NUMBER, TYPE_INTEGER, TYPE_BOOL } field_type;
+typedef enum field_type { TYPE_TEXT, TYPE_CHARACTER, TYPE_NUMBER, TYPE_INTEGER, TYPE_BOOL } field_type;
 static const struct {
     const char *name;
     field_type type;
@@ -115,6 +122,7 @@ static bool read_field(recipe_data *data, int i, const tree *node) {
     void *to = (char *)data + fields[i].offset;
     switch (fields[i].type) {
     case TYPE_TEXT: return read_text(node, to);
+    case TYPE_CHARACTER: return read_character(node, to);
     case TYPE_NUMBER: return read_number(node, 0, 1, to); /* fractions only, so far */
     case TYPE_INTEGER: return read_integer(node, 0, INT32_MAX, to);
     case TYPE_BOOL: return tree_bool(node, to) || fail_value(node, "true or false");
@@ -211,6 +219,8 @@ static bool read_group(recipe *r, const tree *node) {
             return tree_fail_key(child, "a group has no '%s'%s", child->key,
                                  nearest_text(near, sizeof near, child->key, names, 4));
         if (!read_number(child, 0, INFINITY, &value)) return false;
+        /* zero would be taken for the optimizer's own; what is not to be learned is frozen */
+        if (which == 1 && value == 0) return fail_value(child, "a number above 0");
         if (which == 1) to->lr = value;
         else if (which == 2) to->weight_decay = CT_SET(value);
         else to->momentum = CT_SET(value);
@@ -241,6 +251,8 @@ static bool read_metrics(recipe *r, const tree *node) {
         if (m == n)
             return tree_fail(child, "there is no metric '%s'%s", child->text,
                              nearest_text(near, sizeof near, child->text, names, n));
+        for (int k = 0; k < r->metric_count; k++)
+            if (r->metrics[k] == names[m]) return tree_fail(child, "the metric '%s' stands here twice", names[m]);
         r->metrics[r->metric_count++] = names[m];
     }
     return true;
@@ -335,6 +347,8 @@ static bool apply_set(recipe *r, const char *set) {
     if (!equals || equals == set)
         return ct_fail(CT_ERR_VALUE, NULL, "--set %s: this is not of the form key=value", set);
     char path[256];
+    if (equals - set >= (ptrdiff_t)sizeof path)
+        return ct_fail(CT_ERR_VALUE, NULL, "--set %s: the key is too long", set);
     snprintf(path, sizeof path, "%.*s", (int)(equals - set), set);
     tree *value = tree_parse(equals + 1, strlen(equals + 1), "");
     if (value && value->kind == TREE_MAP && value->n == 0) { /* nothing after the = */
@@ -454,8 +468,8 @@ bool recipe_check_same(const recipe *now, const recipe *before, const char *fold
 /* ---- What there is, for people ---- */
 
 static void describe_part(const part_type *type, const void *info) {
-    setting list[MOST_SETTINGS];
-    const int n = type->settings(info, list);
+    const ct_setting *list;
+    const int n = type->settings(info, &list);
     printf("%s %s: %s\n", type->what, type->name(info), type->doc(info));
     for (int i = 0; i < n; i++) {
         if (isnan(list[i].value)) printf("  %-20s %-10s %s\n", list[i].name, "required", list[i].doc);

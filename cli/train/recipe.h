@@ -12,13 +12,6 @@
 
 enum { MOST_SETTINGS = 32, MOST_TRANSFORMS = 16, MOST_GROUPS = 8, MOST_CHANNELS = 8, MOST_METRICS = 8 };
 
-/* A setting of anything that is chosen by name; the libraries' tables have the same three fields. */
-typedef struct setting {
-    const char *name;
-    double value; /* the default; NaN: it has to be given */
-    const char *doc;
-} setting;
-
 /* Something chosen by name, with a value for each of its settings. */
 typedef struct part {
     const tree *node; /* for messages; NULL when the recipe says nothing of it */
@@ -37,6 +30,7 @@ typedef enum data_kind {
 typedef struct recipe_data {
     data_kind kind;
 #define CLI_FIELD_TEXT                const char *
+#define CLI_FIELD_CHARACTER           const char *
 #define CLI_FIELD_NUMBER              double
 #define CLI_FIELD_INTEGER             int64_t
 #define CLI_FIELD_BOOL                bool
@@ -112,7 +106,7 @@ typedef struct part_type {
     const void *(*at)(int i);
     const char *(*name)(const void *info);
     const char *(*doc)(const void *info);
-    int (*settings)(const void *info, setting *list); /* fills in at most MOST_SETTINGS, returns how many */
+    int (*settings)(const void *info, const ct_setting **list); /* at most MOST_SETTINGS, returns how many */
 } part_type;
 extern const part_type part_models, part_optimizers, part_schedules, part_transforms;
 bool part_read(const part_type *type, const tree *node, part *p);

@@ -3,23 +3,22 @@
 #include "cli/train/recipe.h"
 
 #include "cli/cli.h"
+#include "nn/options.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 /* The same four functions over each of the library's tables. */
-#define PART_TYPE(id, what, info_type, at_function, field, count)                               \
-    static const void *id##_at(int i) { return at_function(i); }                                \
-    static const char *id##_name(const void *info) { return ((const info_type *)info)->name; }  \
-    static const char *id##_doc(const void *info) { return ((const info_type *)info)->doc; }    \
-    static int id##_settings(const void *info, setting *list) {                                 \
-        const info_type *from = info;                                                           \
-        const int n = from->count < MOST_SETTINGS ? from->count : MOST_SETTINGS;                \
-        for (int i = 0; i < n; i++)                                                             \
-            list[i] = (setting){from->field[i].name, from->field[i].value, from->field[i].doc}; \
-        return n;                                                                               \
-    }                                                                                           \
+#define PART_TYPE(id, what, info_type, at_function, field, count)                              \
+    static const void *id##_at(int i) { return at_function(i); }                               \
+    static const char *id##_name(const void *info) { return ((const info_type *)info)->name; } \
+    static const char *id##_doc(const void *info) { return ((const info_type *)info)->doc; }   \
+    static int id##_settings(const void *info, const ct_setting **list) {                      \
+        const info_type *from = info;                                                          \
+        *list = from->field;                                                                   \
+        return from->count < MOST_SETTINGS ? from->count : MOST_SETTINGS;                      \
+    }                                                                                          \
     const part_type part_##id = {what, id##_at, id##_name, id##_doc, id##_settings};
 PART_TYPE(models, "model", ct_model_info, model_at, settings, count)
 PART_TYPE(optimizers, "optimizer", ct_optim_info, ct_optim_info_at, settings, count)
@@ -54,22 +53,33 @@ static bool fail_name(const part_type *type, const tree *node) {
                      nearest_text(near, sizeof near, node->text, names, n));
 }
 
-static bool read_setting(const part_type *type, part *p, const setting *list, int n, const tree *node) {
+/* The value of one setting, which has to be of its kind: what is wrong is said as it is written. */
+static bool read_value(const ct_setting *setting, const char *of, const tree *node, double *value) {
+    const bool flag = setting->kind == CT_SETTING_FLAG;
+    const char *wanted = flag ? "true or false" : setting->kind == CT_SETTING_WHOLE ? "a whole number" : "a number";
+    bool truth;
+    if (flag && tree_bool(node, &truth)) {
+        *value = truth;
+        return true;
+    }
+    if (tree_number(node, value)) {
+        const char *more = ct__setting_wants(setting, *value);
+        if (!more) return true;
+        if (!flag) wanted = more;
+    }
+    buffer is = {0};
+    tree_write_short(node, &is);
+    tree_fail(node, "%s of %s is %s, not %s", node->key, of, wanted, is.failed ? "this" : is.at);
+    buffer_free(&is);
+    return false;
+}
+
+static bool read_setting(const part_type *type, part *p, const ct_setting *list, int n, const tree *node) {
     const char *names[MOST_SETTINGS];
     for (int i = 0; i < n; i++) {
         names[i] = list[i].name;
         if (strcmp(node->key, names[i]) != 0) continue;
-        bool truth;
-        if (tree_bool(node, &truth)) p->values[i] = truth;
-        else if (!tree_number(node, &p->values[i])) {
-            buffer is = {0};
-            tree_write_short(node, &is);
-            tree_fail(node, "%s of %s is a number (or true or false), not %s", node->key, p->name,
-                      is.failed ? "this" : is.at);
-            buffer_free(&is);
-            return false;
-        }
-        return p->given[i] = true;
+        return p->given[i] = read_value(&list[i], p->name, node, &p->values[i]);
     }
     char near[512];
     if (n == 0) return tree_fail_key(node, "the %s %s has no settings, so no '%s'", type->what, p->name, node->key);
@@ -94,8 +104,8 @@ bool part_read(const part_type *type, const tree *node, part *p) {
     p->info = find(type, name->text);
     if (!p->info) return fail_name(type, name);
     p->name = type->name(p->info);
-    setting list[MOST_SETTINGS];
-    const int n = type->settings(p->info, list);
+    const ct_setting *list;
+    const int n = type->settings(p->info, &list);
     for (int i = 0; i < n; i++) p->values[i] = list[i].value;
     for (int i = 0; settings && i < settings->n; i++)
         if (settings->at[i] != name && !read_setting(type, p, list, n, settings->at[i])) return false;
@@ -106,8 +116,8 @@ bool part_read(const part_type *type, const tree *node, part *p) {
 }
 
 int part_index(const part_type *type, const part *p, const char *setting_name) {
-    setting list[MOST_SETTINGS];
-    const int n = p->info ? type->settings(p->info, list) : 0;
+    const ct_setting *list = NULL;
+    const int n = p->info ? type->settings(p->info, &list) : 0;
     for (int i = 0; i < n; i++)
         if (strcmp(list[i].name, setting_name) == 0) return i;
     return -1;

@@ -97,11 +97,18 @@ typedef struct ct_load_options {
 } ct_load_options;
 
 /* A number that a model, an optimizer, a schedule or a transform takes when it is made by name (ct_model_find and so on), for
- * programs that let people choose. A flag is 0 or 1. */
+ * programs that let people choose. A value that is not of its setting's kind is refused when the thing is made. */
+typedef enum ct_setting_kind {
+    CT_SETTING_NUMBER = 0,
+    CT_SETTING_WHOLE, /* a whole number, at most 2^53 either way */
+    CT_SETTING_FLAG,  /* 0 or 1 */
+    CT_SETTING_STEPS  /* of a schedule: a whole number, or below 1 a part of all steps */
+} ct_setting_kind;
 typedef struct ct_setting {
     const char *name; /* as in the options: "weight_decay" */
-    double value;     /* the default */
+    double value;     /* the default; NaN: it has to be given */
     const char *doc;
+    ct_setting_kind kind;
 } ct_setting;
 
 #ifdef __cplusplus

@@ -3,79 +3,79 @@
 
 #include "nn/module.h"
 
-/* S(set, name, usual value, what it means) */
-#define MLP(S)                                                         \
-    S(mlp, inputs, 784, "numbers in an item")                          \
-    S(mlp, classes, 10, "results")                                     \
-    S(mlp, width, 512, "hidden units a layer")                         \
-    S(mlp, depth, 2, "hidden layers")                                  \
-    S(mlp, activation, 1, "1 relu, 2 sigmoid, 3 tanh, 4 gelu, 5 silu") \
-    S(mlp, batch_norm, 0, "batch norm after every hidden layer")       \
-    S(mlp, dropout, 0, "probability of dropping a hidden unit")
-#define IMAGES(S, set, channels_, classes_)              \
-    S(set, channels, channels_, "channels of the image") \
-    S(set, classes, classes_, "results")                 \
-    S(set, channels_last, 0, "computes with channels last")
-#define LENET(S)                             \
-    IMAGES(S, lenet, 1, 10)                  \
-    S(lenet, image, 28, "side of the image") \
-    S(lenet, dropout, 0, "probability of dropping, before the dense layers")
-#define RESNET(S)                                                                  \
-    IMAGES(S, resnet, 3, 10)                                                       \
-    S(resnet, imagenet, 0, "the stem for images of 224 x 224, not for small ones") \
-    S(resnet, dropout, 0, "probability of dropping, before the last layer")
-#define VGG(S)                                                                        \
-    IMAGES(S, vgg, 3, 10)                                                             \
-    S(vgg, imagenet, 0, "the classifier for images of 224 x 224, not for small ones") \
-    S(vgg, batch_norm, 1, "batch norm after every convolution")                       \
-    S(vgg, dropout, 0.5, "probability of dropping, in the classifier")
-#define MOBILENET(S)                                                                     \
-    IMAGES(S, mobilenet, 3, 10)                                                          \
-    S(mobilenet, imagenet, 0, "the strides for images of 224 x 224, not for small ones") \
-    S(mobilenet, width, 1, "multiplies the channels")                                    \
-    S(mobilenet, dropout, 0.2, "probability of dropping, before the last layer")
-#define UNET(S)                                          \
-    IMAGES(S, unet, 3, 2)                                \
-    S(unet, levels, 4, "times that the image is halved") \
-    S(unet, base, 64, "channels at full size")
-#define VIT(S)                                                   \
-    S(vit, channels, 3, "channels of the image")                 \
-    S(vit, classes, 10, "results")                               \
-    S(vit, image, 32, "side of the image")                       \
-    S(vit, patch, 4, "side of a patch")                          \
-    S(vit, dim, 192, "features of a token")                      \
-    S(vit, layers, 6, "layers")                                  \
-    S(vit, heads, 3, "heads of attention")                       \
-    S(vit, feedforward, 0, "hidden units of a layer (0: 4 dim)") \
-    S(vit, dropout, 0, "probability of dropping")
-#define GPT(S)                                                        \
-    S(gpt, vocabulary, 256, "tokens that there are")                  \
-    S(gpt, context, 256, "the most tokens at once")                   \
-    S(gpt, dim, 384, "features of a token")                           \
-    S(gpt, layers, 6, "layers")                                       \
-    S(gpt, heads, 6, "heads of attention")                            \
-    S(gpt, feedforward, 0, "hidden units of a layer (0: 4 dim)")      \
-    S(gpt, dropout, 0, "probability of dropping")                     \
-    S(gpt, tied, 0, "the output layer shares the embedding's weight") \
-    S(gpt, no_bias, 0, "no bias in linear layers and norms")
-#define LSTM(S)                                       \
-    S(lstm, vocabulary, 256, "tokens that there are") \
-    S(lstm, dim, 256, "features of a token")          \
-    S(lstm, hidden, 512, "hidden units")              \
-    S(lstm, layers, 2, "layers")                      \
-    S(lstm, dropout, 0, "probability of dropping")    \
-    S(lstm, tied, 0, "the output layer shares the embedding's weight (dim = hidden)")
+/* S(set, name, kind of number, usual value, what it means) */
+#define MLP(S)                                                                \
+    S(mlp, inputs, WHOLE, 784, "numbers in an item")                          \
+    S(mlp, classes, WHOLE, 10, "results")                                     \
+    S(mlp, width, WHOLE, 512, "hidden units a layer")                         \
+    S(mlp, depth, WHOLE, 2, "hidden layers")                                  \
+    S(mlp, activation, WHOLE, 1, "1 relu, 2 sigmoid, 3 tanh, 4 gelu, 5 silu") \
+    S(mlp, batch_norm, FLAG, 0, "batch norm after every hidden layer")        \
+    S(mlp, dropout, NUMBER, 0, "probability of dropping a hidden unit")
+#define IMAGES(S, set, channels_, classes_)                     \
+    S(set, channels, WHOLE, channels_, "channels of the image") \
+    S(set, classes, WHOLE, classes_, "results")                 \
+    S(set, channels_last, FLAG, 0, "computes with channels last")
+#define LENET(S)                                    \
+    IMAGES(S, lenet, 1, 10)                         \
+    S(lenet, image, WHOLE, 28, "side of the image") \
+    S(lenet, dropout, NUMBER, 0, "probability of dropping, before the dense layers")
+#define RESNET(S)                                                                        \
+    IMAGES(S, resnet, 3, 10)                                                             \
+    S(resnet, imagenet, FLAG, 0, "the stem for images of 224 x 224, not for small ones") \
+    S(resnet, dropout, NUMBER, 0, "probability of dropping, before the last layer")
+#define VGG(S)                                                                              \
+    IMAGES(S, vgg, 3, 10)                                                                   \
+    S(vgg, imagenet, FLAG, 0, "the classifier for images of 224 x 224, not for small ones") \
+    S(vgg, batch_norm, FLAG, 1, "batch norm after every convolution")                       \
+    S(vgg, dropout, NUMBER, 0.5, "probability of dropping, in the classifier")
+#define MOBILENET(S)                                                                           \
+    IMAGES(S, mobilenet, 3, 10)                                                                \
+    S(mobilenet, imagenet, FLAG, 0, "the strides for images of 224 x 224, not for small ones") \
+    S(mobilenet, width, NUMBER, 1, "multiplies the channels")                                  \
+    S(mobilenet, dropout, NUMBER, 0.2, "probability of dropping, before the last layer")
+#define UNET(S)                                                 \
+    IMAGES(S, unet, 3, 2)                                       \
+    S(unet, levels, WHOLE, 4, "times that the image is halved") \
+    S(unet, base, WHOLE, 64, "channels at full size")
+#define VIT(S)                                                          \
+    S(vit, channels, WHOLE, 3, "channels of the image")                 \
+    S(vit, classes, WHOLE, 10, "results")                               \
+    S(vit, image, WHOLE, 32, "side of the image")                       \
+    S(vit, patch, WHOLE, 4, "side of a patch")                          \
+    S(vit, dim, WHOLE, 192, "features of a token")                      \
+    S(vit, layers, WHOLE, 6, "layers")                                  \
+    S(vit, heads, WHOLE, 3, "heads of attention")                       \
+    S(vit, feedforward, WHOLE, 0, "hidden units of a layer (0: 4 dim)") \
+    S(vit, dropout, NUMBER, 0, "probability of dropping")
+#define GPT(S)                                                              \
+    S(gpt, vocabulary, WHOLE, 256, "tokens that there are")                 \
+    S(gpt, context, WHOLE, 256, "the most tokens at once")                  \
+    S(gpt, dim, WHOLE, 384, "features of a token")                          \
+    S(gpt, layers, WHOLE, 6, "layers")                                      \
+    S(gpt, heads, WHOLE, 6, "heads of attention")                           \
+    S(gpt, feedforward, WHOLE, 0, "hidden units of a layer (0: 4 dim)")     \
+    S(gpt, dropout, NUMBER, 0, "probability of dropping")                   \
+    S(gpt, tied, FLAG, 0, "the output layer shares the embedding's weight") \
+    S(gpt, no_bias, FLAG, 0, "no bias in linear layers and norms")
+#define LSTM(S)                                              \
+    S(lstm, vocabulary, WHOLE, 256, "tokens that there are") \
+    S(lstm, dim, WHOLE, 256, "features of a token")          \
+    S(lstm, hidden, WHOLE, 512, "hidden units")              \
+    S(lstm, layers, WHOLE, 2, "layers")                      \
+    S(lstm, dropout, NUMBER, 0, "probability of dropping")   \
+    S(lstm, tied, FLAG, 0, "the output layer shares the embedding's weight (dim = hidden)")
 
 /* An enumerator and a row for each setting. */
-#define SETTING_INDEX(set, id, value, doc) set##_##id,
-#define SETTING_ROW(set, id, value, doc)   {#id, value, doc},
+#define SETTING_INDEX(set, id, kind, value, doc) set##_##id,
+#define SETTING_ROW(set, id, kind, value, doc)   {#id, value, doc, CT_SETTING_##kind},
 #define SETTINGS(set, LIST)                   \
     enum { LIST(SETTING_INDEX) set##_COUNT }; \
     static const ct_setting set##_settings[] = {LIST(SETTING_ROW)};
 #include "nn/models/models.def"
 #undef SETTINGS
 
-/* Whole number, flag and real number. Out of int64_t's range is refused by ct_model_build. */
+/* Whole number, flag and real number, as ct_model_build has made sure of. */
 #define V(set, id) ((int64_t)v[set##_##id])
 #define F(set, id) (v[set##_##id] != 0)
 #define D(set, id) (v[set##_##id])
@@ -128,8 +128,12 @@ ct_module *ct_model_build(const ct_model_info *info, const double *values) {
     double v[MOST_SETTINGS];
     for (int i = 0; i < info->count; i++) {
         v[i] = values ? values[i] : info->settings[i].value;
-        if (fabs(v[i]) <= 1e9) continue; /* also not NaN */
-        ct_fail(CT_ERR_VALUE, "model_build", "%s: %s is %g", info->name, info->settings[i].name, v[i]);
+        const char *wanted = ct__setting_wants(&info->settings[i], v[i]);
+        if (!wanted && fabs(v[i]) > 1e9)
+            wanted = "at most 1e9"; /* more in any of them is a slip, and would overflow sizes */
+        if (!wanted) continue;
+        ct_fail(CT_ERR_VALUE, "model_build", "%s: %s is %.10g; it has to be %s", info->name, info->settings[i].name,
+                v[i], wanted);
         return NULL;
     }
     return info->build(v);
