@@ -3,6 +3,7 @@
 
 #include "cli/train/journal.h"
 #include "cli/train/learner.h"
+#include "cli/train/number.h"
 #include "cli/train/options.h"
 #include "cli/train/progress.h"
 
@@ -19,7 +20,8 @@ static void print_text(const learner *l, const evaluation *e) {
     char score[64];
     format_score(&tasks[l->task], e->score, score, sizeof score);
     printf("items      %lld\nloss       %.6f\n%-10s %s\n", (long long)e->count, e->loss, tasks[l->task].score, score);
-    for (int i = 0; i < l->recipe->metric_count; i++) printf("%-10s %.6g\n", l->recipe->metrics[i], e->metrics[i]);
+    for (int i = 0; i < l->recipe->metric_count; i++)
+        printf("%-10s %s\n", l->recipe->metrics[i], number_of(e->metrics[i], 6, NUMBER_PLAIN).text);
     if (!e->confusion || l->classes > 100) return;
     printf("\n%-24s %9s %9s %9s %9s\n", "class", "precision", "recall", "f1", "items");
     for (int64_t i = 0; i < l->classes; i++) {

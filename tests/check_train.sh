@@ -352,6 +352,12 @@ awk 'BEGIN { srand(1); print "a,b,y"; for (i = 0; i < 120; i++) { a = rand(); b 
 "$cotangent" train csv-regression --data table.csv --out table --epochs 5 >table.out 2>&1
 check "a regression is trained" has table.out '^best: rmse'
 check "its report shows predicted against true" has table/report.html 'Predicted and true'
+marked() { grep -o '>[a-z, ]*epoch [0-9]*: [^<]*</text>' "$1" | grep -o 'epoch [0-9]*' | sort -u | wc -l; }
+check "both curves mark the same epoch" test "$(marked table/report.html)" -eq 1
+awk 'BEGIN { srand(1); print "a,y"; for (i = 0; i < 120; i++) { a = rand(); printf "%f,%f\n", a, 300000 * a + 20000 * rand() } }' >prices.csv
+"$cotangent" train csv-regression --data prices.csv --out prices --epochs 3 >prices.out 2>&1
+check "large numbers are written in full in the report" lacks prices/report.html '>[^<]*[0-9]e+[0-9][^<]*<'
+check "and on the terminal" lacks prices.out 'e+0'
 check "eval reads another table" "$cotangent" eval table/best.safetensors --data table.csv --json
 
 "$cotangent" train csv-classification --data table.csv --out many --epochs 1 >many.out 2>&1

@@ -1,6 +1,8 @@
 /* Charts as SVG. Coordinates are in a box of fixed size that the page scales. */
 #include "cli/train/chart.h"
 
+#include "cli/train/number.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +14,7 @@ typedef struct axis {
     double low, high, step; /* of the values, and between ticks */
     double from, to;        /* of the drawing */
     bool powers;            /* equal factors are equally far apart */
+    bool percent;           /* parts of 1, written as percentages */
 } axis;
 
 static double place(const axis *a, double value) {
@@ -33,7 +36,7 @@ static axis make_axis(double low, double high, int ticks, bool round_ends, doubl
         low = floor(low / step) * step;
         high = ceil(high / step) * step;
     }
-    return (axis){low, high, step, from, to, false};
+    return (axis){low, high, step, from, to, false, false};
 }
 
 /* 1, 2 or 5 times a power of ten: the one at or below value, or the next one. */
@@ -44,7 +47,7 @@ static double round_power(double value, bool up) {
 }
 
 static axis make_powers(double low, double high, double from, double to) {
-    return (axis){round_power(low, false), round_power(high, true), 0, from, to, true};
+    return (axis){round_power(low, false), round_power(high, true), 0, from, to, true, false};
 }
 
 /* The tick after one; of powers, fewer where there are many decades. */
@@ -59,25 +62,46 @@ static double first_tick(const axis *a) {
     return ceil(a->low / a->step - 1e-9) * a->step;
 }
 
-/* A number as a reader would write it: no digits beyond what the step of the ticks asks for. */
-static void write_number(buffer *b, double value, double step) {
-    if (fabs(value) < step * 1e-9) value = 0;
-    const double size = fabs(value);
-    if (size >= 1e6 || (step < 1e-4 && size > 0)) {
-        buffer_add(b, "%.3g", value);
-        return;
+/* What stands beside a tick. */
+static number_text tick_text(const axis *a, double value) {
+    const double scale = a->percent ? 100 : 1;
+    number_text text;
+    if (a->powers) text = number_of(value, 2, NUMBER_PAGE);
+    else {
+        const number_column column = number_column_of(scale * fmax(fabs(a->low), fabs(a->high)), scale * a->step);
+        if (fabs(value) < a->step * 1e-9) value = 0;
+        text = number_in(&column, scale * value);
     }
-    int digits = 0;
-    for (double s = step; s < 0.999 && digits < 6; s *= 10) digits++;
-    buffer_add(b, "%.*f", digits, value);
+    const size_t used = strlen(text.text);
+    if (a->percent) snprintf(text.text + used, sizeof text.text - used, " %%");
+    return text;
 }
 
-static void write_tick(buffer *b, const axis *a, double value, bool percent) {
-    if (a->powers) buffer_add(b, "%.4g", value);
-    if (!percent && !a->powers) write_number(b, value, a->step);
-    if (!percent) return;
-    write_number(b, 100 * value, 100 * a->step);
-    buffer_text(b, " %");
+static bool is_within(const axis *a, double value) { return value <= a->high * (1 + 1e-9) + a->step * 1e-6; }
+
+/* The widest of its labels. */
+static double label_width(const axis *a) {
+    double width = 0;
+    for (double value = first_tick(a); is_within(a, value); value = next_tick(a, value))
+        width = fmax(width, number_width(tick_text(a, value).text));
+    return width;
+}
+
+/* Where the drawing begins, right of the labels of y, and ends, so that the last label of x is not cut at the picture's edge. */
+static void fit_sides(axis *x, const axis *y, double width, double right) {
+    x->from = fmax(LEFT, label_width(y) + 14);
+    x->to = width - fmax(right, label_width(x) / 2 + 3);
+}
+
+/* Ticks at 1, 2 or 5 times a power of ten, as many as there is room for beside each other, and at most so many. */
+static void fit_ticks(axis *x, const axis *y, int ticks, bool round_ends, bool whole, double width, double right) {
+    const double low = x->low, high = x->high;
+    for (; ticks > 0; ticks--) {
+        *x = make_axis(low, high, ticks, round_ends, 0, 0);
+        if (whole && x->step < 1) x->step = 1;
+        fit_sides(x, y, width, right);
+        if (fabs(place(x, x->low + x->step) - x->from) > label_width(x) + 10) return;
+    }
 }
 
 static bool is_faint(const chart_series *s) { return strcmp(s->style, "faint") == 0; }
@@ -99,22 +123,17 @@ static void extent(const chart_series *series, int n, bool vertical, double *low
     if (!isfinite(*low)) *low = 0, *high = 1;
 }
 
-static void draw_axes(buffer *b, const axis *x, const axis *y, const char *x_label, bool percent) {
-    for (double value = first_tick(y); value <= y->high * (1 + 1e-9) + y->step * 1e-6; value = next_tick(y, value)) {
+static void draw_axes(buffer *b, const axis *x, const axis *y, const char *x_label) {
+    for (double value = first_tick(y); is_within(y, value); value = next_tick(y, value)) {
         const double at = place(y, value);
         buffer_add(b,
                    "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/><text class=\"tick\" "
-                   "x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">",
-                   x->from, x->to, at, at, x->from - 8, at + 4);
-        write_tick(b, y, value, percent);
-        buffer_text(b, "</text>");
+                   "x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%s</text>",
+                   x->from, x->to, at, at, x->from - 8, at + 4, tick_text(y, value).text);
     }
-    for (double value = first_tick(x); value <= x->high + x->step * 1e-6; value = next_tick(x, value)) {
-        const double at = place(x, value);
-        buffer_add(b, "<text class=\"tick\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">", at, y->from + 18);
-        write_tick(b, x, value, false);
-        buffer_text(b, "</text>");
-    }
+    for (double value = first_tick(x); is_within(x, value); value = next_tick(x, value))
+        buffer_add(b, "<text class=\"tick\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>", place(x, value),
+                   y->from + 18, tick_text(x, value).text);
     buffer_add(b, "<line class=\"axis\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>", x->from, x->to, y->from,
                y->from);
     buffer_add(b, "<text class=\"tick\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>", (x->from + x->to) / 2,
@@ -142,35 +161,42 @@ static void draw_line(buffer *b, const chart_series *s, const axis *x, const axi
     buffer_text(b, "\"/>");
 }
 
+/* A value of a chart, in full. */
+static number_text value_text(const chart *c, double value) {
+    number_text text = {""};
+    if (!c->percent) return number_of(value, 4, NUMBER_PAGE);
+    snprintf(text.text, sizeof text.text, "%.2f %%", 100 * value);
+    return text;
+}
+
 static void draw_dots(buffer *b, const chart *c, const chart_series *s, const axis *x, const axis *y) {
     for (int i = 0; s->dots && i < s->n; i++) {
         if (!isfinite(s->y[i])) continue;
-        buffer_add(b, "<circle class=\"dot %s\" r=\"%s\" cx=\"%.1f\" cy=\"%.1f\"><title>%s %g: ", s->style,
-                   s->n > 40 ? "1.5" : "3", place(x, s->x[i]), place(y, fmin(fmax(s->y[i], y->low), y->high)),
-                   c->x_label, s->x[i]);
-        if (c->percent) buffer_add(b, "%.2f %%", 100 * s->y[i]);
-        else buffer_add(b, "%.5g", s->y[i]);
-        buffer_add(b, "%s%s</title></circle>", s->name ? " " : "", s->name ? s->name : "");
+        buffer_add(b, "<circle class=\"dot %s\" r=\"%s\" cx=\"%.1f\" cy=\"%.1f\"><title>%s %g: %s%s%s</title></circle>",
+                   s->style, s->n > 40 ? "1.5" : "3", place(x, s->x[i]), place(y, fmin(fmax(s->y[i], y->low), y->high)),
+                   c->x_label, s->x[i], value_text(c, s->y[i]).text, s->name ? " " : "", s->name ? s->name : "");
     }
 }
 
+/* The ring round the point that the chart marks, and its value: above it or below, wherever the drawing has more room, and never
+ * beyond its sides. */
 static void draw_best(buffer *b, const chart *c, const chart_series *s, const axis *x, const axis *y) {
-    int best = -1;
-    for (int i = 0; i < s->n; i++)
-        if (isfinite(s->y[i]) && (best < 0 || (c->highest ? s->y[i] > s->y[best] : s->y[i] < s->y[best]))) best = i;
-    if (best < 0) return;
-    const double px = place(x, s->x[best]), py = place(y, s->y[best]);
-    const bool below = c->highest ? py < y->to + 30 : py < y->from - 30;
+    int best = 0;
+    while (best < s->n && s->x[best] != c->best_x) best++;
+    if (best == s->n || !isfinite(s->y[best])) return;
+    char note[160];
+    snprintf(note, sizeof note, "%s%s %.0f: %s", c->best_name, c->x_label, s->x[best], value_text(c, s->y[best]).text);
+    const double px = place(x, s->x[best]), py = place(y, fmin(fmax(s->y[best], y->low), y->high));
+    const double half = number_width(note) / 2;
+    const bool below = py - y->to < y->from - py;
     buffer_add(b,
                "<circle class=\"best %s\" r=\"6\" cx=\"%.1f\" cy=\"%.1f\"/><text class=\"note\" x=\"%.1f\" y=\"%.1f\" "
-               "text-anchor=\"%s\">best ",
+               "text-anchor=\"%s\">%s</text>",
                s->style, px, py, px, py + (below ? 21 : -13),
-               px > x->to - 40     ? "end"
-               : px < x->from + 40 ? "start"
-                                   : "middle");
-    if (c->percent) buffer_add(b, "%.2f %%", 100 * s->y[best]);
-    else buffer_add(b, "%.4g", s->y[best]);
-    buffer_text(b, "</text>");
+               px + half > x->to     ? "end"
+               : px - half < x->from ? "start"
+                                     : "middle",
+               note);
 }
 
 /* Names at the ends of the lines, moved apart where they would meet. */
@@ -210,11 +236,12 @@ void chart_lines(buffer *b, const chart *c, const chart_series *series, int n) {
     axis y =
         powers ? make_powers(low, high, HEIGHT - BOTTOM, TOP) : make_axis(low, high, 5, true, HEIGHT - BOTTOM, TOP);
     if (c->percent && y.high > 1) y.high = 1;
-    axis x = make_axis(first, last, c->wide ? 10 : 6, false, LEFT, width - (c->wide ? 24 : RIGHT));
-    if (x.step < 1) x.step = 1; /* epochs and steps are whole */
+    y.percent = c->percent;
+    axis x = {.low = first, .high = last};
+    fit_ticks(&x, &y, c->wide ? 10 : 6, false, true, width, c->wide ? 24 : RIGHT); /* epochs and steps are whole */
     buffer_add(b, "<figure%s><figcaption>%s</figcaption><svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">",
                c->wide ? " class=\"wide\"" : "", c->title, width, HEIGHT, c->title);
-    draw_axes(b, &x, &y, c->x_label, c->percent);
+    draw_axes(b, &x, &y, c->x_label);
     for (int s = 0; s < n; s++) draw_line(b, &series[s], &x, &y);
     for (int s = 0; s < n; s++) draw_dots(b, c, &series[s], &x, &y);
     if (c->best >= 0 && c->best < n) draw_best(b, c, &series[c->best], &x, &y);
@@ -230,21 +257,24 @@ void chart_scatter(buffer *b, const char *title, const double *truth, const doub
         low = fmin(low, fmin(truth[i], guess[i]));
         high = fmax(high, fmax(truth[i], guess[i]));
     }
-    const axis x = make_axis(low, high, 6, true, LEFT, SIDE - 20);
-    axis y = x;
+    /* both have the same ticks: as many as fit beside each other along x */
+    axis x = {.low = low, .high = high}, y = make_axis(low, high, 6, true, SIDE - BOTTOM, TOP);
+    fit_ticks(&x, &y, 6, true, false, SIDE, 20);
+    y = x;
     y.from = SIDE - BOTTOM, y.to = TOP;
     buffer_add(b, "<figure><figcaption>%s</figcaption><svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">",
                title, SIDE, SIDE, title);
-    draw_axes(b, &x, &y, "true value", false);
+    draw_axes(b, &x, &y, "true value");
     buffer_add(b, "<line class=\"line ideal\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>", x.from, y.from, x.to,
                y.to);
     const int64_t stride = n > MOST ? (n + MOST - 1) / MOST : 1;
     for (int64_t i = 0; i < n; i += stride)
         if (isfinite(truth[i]) && isfinite(guess[i]))
             buffer_add(b,
-                       "<circle class=\"point\" r=\"3\" cx=\"%.1f\" cy=\"%.1f\"><title>true %.4g, predicted "
-                       "%.4g</title></circle>",
-                       place(&x, truth[i]), place(&y, guess[i]), truth[i], guess[i]);
+                       "<circle class=\"point\" r=\"3\" cx=\"%.1f\" cy=\"%.1f\"><title>true %s, predicted "
+                       "%s</title></circle>",
+                       place(&x, truth[i]), place(&y, guess[i]), number_of(truth[i], 4, NUMBER_PAGE).text,
+                       number_of(guess[i], 4, NUMBER_PAGE).text);
     buffer_text(b, "</svg></figure>\n");
 }
 
@@ -283,9 +313,9 @@ void chart_confusion(buffer *b, const int64_t *counts, int n, const char *(*name
                        i == j ? "right" : "wrong", MARGIN + cell * j + 1, top + 1, cell - 2, tall - 2,
                        count ? 0.06 + 0.9 * sqrt(share) : 0.03);
             if (numbers && count)
-                buffer_add(b, "<text class=\"count%s\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%lld</text>",
+                buffer_add(b, "<text class=\"count%s\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>",
                            share > 0.35 ? " strong" : "", MARGIN + cell * (j + 0.5), top + tall / 2 + 4,
-                           (long long)count);
+                           number_count(count).text);
             buffer_text(b, "<title>");
             buffer_html(b, name(context, i));
             buffer_text(b, i == j ? ", rightly: " : " taken for ");
@@ -293,7 +323,8 @@ void chart_confusion(buffer *b, const int64_t *counts, int n, const char *(*name
                 buffer_html(b, name(context, j));
                 buffer_text(b, ": ");
             }
-            buffer_add(b, "%lld of %lld (%.1f %%)</title></g>", (long long)count, (long long)total, 100 * share);
+            buffer_add(b, "%s of %s (%.1f %%)</title></g>", number_count(count).text, number_count(total).text,
+                       100 * share);
         }
     }
     buffer_text(b, "</svg>\n");

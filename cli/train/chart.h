@@ -14,11 +14,12 @@ typedef struct chart_series {
 
 typedef struct chart {
     const char *title, *x_label;
-    bool percent; /* y from 0 to 1, written as percentages */
-    bool highest; /* the best value is the highest: marked on the series `best` */
-    int best;     /* index of a series; -1: none */
-    bool wide;    /* as wide as the page */
-    bool linear;  /* never by powers of ten */
+    bool percent;          /* y from 0 to 1, written as percentages */
+    int best;              /* index of a series of which one point is marked; -1: none */
+    double best_x;         /* where: the same in every chart of a report */
+    const char *best_name; /* before its value: "best" */
+    bool wide;             /* as wide as the page */
+    bool linear;           /* never by powers of ten */
 } chart;
 
 void chart_lines(buffer *b, const chart *c, const chart_series *series, int n);

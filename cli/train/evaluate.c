@@ -21,35 +21,41 @@ typedef struct counters {
 
 enum { CLASSES = 1 << TASK_CLASSIFICATION, TOKENS = 1 << TASK_LANGUAGE, NUMBERS = 1 << TASK_REGRESSION };
 
-#define METRIC(name, fit, expression)                         \
+#define METRIC(name, title, fit, expression)                  \
     static double metric_##name(const counters *c) {          \
         const ct_confusion *confusion = c->result->confusion; \
         (void)confusion, (void)c;                             \
         return expression;                                    \
     }
-#define METRICS(X)                                                                           \
-    X(accuracy, CLASSES | TOKENS, ct_accuracy_value(&c->right))                              \
-    X(top5, CLASSES | TOKENS, ct_accuracy_value(&c->top5))                                   \
-    X(precision, CLASSES, confusion ? ct_confusion_macro(confusion).precision : (double)NAN) \
-    X(recall, CLASSES, confusion ? ct_confusion_macro(confusion).recall : (double)NAN)       \
-    X(f1, CLASSES, confusion ? ct_confusion_macro(confusion).f1 : (double)NAN)               \
-    X(auc, CLASSES, c->auc ? ct_auc_value(c->auc) : (double)NAN)                             \
-    X(perplexity, CLASSES | TOKENS, ct_perplexity(&c->loss))                                 \
-    X(mae, NUMBERS, ct_regression_mae(&c->regression))                                       \
-    X(rmse, NUMBERS, ct_regression_rmse(&c->regression))                                     \
-    X(r2, NUMBERS, ct_regression_r2(&c->regression))
+#define METRICS(X)                                                                                        \
+    X(accuracy, "Accuracy", CLASSES | TOKENS, ct_accuracy_value(&c->right))                               \
+    X(top5, "Top-5 accuracy", CLASSES | TOKENS, ct_accuracy_value(&c->top5))                              \
+    X(precision, "Precision", CLASSES, confusion ? ct_confusion_macro(confusion).precision : (double)NAN) \
+    X(recall, "Recall", CLASSES, confusion ? ct_confusion_macro(confusion).recall : (double)NAN)          \
+    X(f1, "F1", CLASSES, confusion ? ct_confusion_macro(confusion).f1 : (double)NAN)                      \
+    X(auc, "AUC", CLASSES, c->auc ? ct_auc_value(c->auc) : (double)NAN)                                   \
+    X(perplexity, "Perplexity", CLASSES | TOKENS, ct_perplexity(&c->loss))                                \
+    X(mae, "Mean absolute error", NUMBERS, ct_regression_mae(&c->regression))                             \
+    X(rmse, "RMSE", NUMBERS, ct_regression_rmse(&c->regression))                                          \
+    X(r2, "R²", NUMBERS, ct_regression_r2(&c->regression))
 METRICS(METRIC)
 
 static const struct {
-    const char *name;
+    const char *name, *title;
     int fit; /* the tasks that it is a figure of */
     double (*value)(const counters *c);
 } metrics[] = {
-#define METRIC_ROW(name, fit, expression) {#name, fit, metric_##name},
+#define METRIC_ROW(name, title, fit, expression) {#name, title, fit, metric_##name},
     METRICS(METRIC_ROW)};
 enum { METRIC_COUNT = sizeof metrics / sizeof *metrics };
 
 const char *metric_name_at(int i) { return i >= 0 && i < METRIC_COUNT ? metrics[i].name : NULL; }
+
+const char *metric_title(const char *name) {
+    for (int i = 0; i < METRIC_COUNT; i++)
+        if (strcmp(metrics[i].name, name) == 0) return metrics[i].title;
+    return name;
+}
 
 bool learner_check_metrics(const learner *l) {
     const tree *list = tree_get(l->recipe->root, "metrics");

@@ -1,6 +1,8 @@
 /* The progress of a training, for a person. */
 #include "cli/train/progress.h"
 
+#include "cli/train/number.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +17,7 @@ void format_duration(double seconds, char *text, size_t capacity) {
 
 void format_score(const task_info *task, double score, char *text, size_t capacity) {
     if (task->percent) snprintf(text, capacity, "%.2f %%", 100 * score);
-    else snprintf(text, capacity, "%.4g", score);
+    else snprintf(text, capacity, "%s", number_of(score, 4, NUMBER_PLAIN).text);
 }
 
 static bool says_utf8(void) {

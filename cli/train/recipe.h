@@ -97,6 +97,7 @@ const char *data_kind_name(data_kind kind);
 
 /* Metrics by name: see evaluate.c. */
 const char *metric_name_at(int i);
+const char *metric_title(const char *name); /* for people: "RMSE" */
 
 /* ---- Reading one thing (settings.c) ---- */
 

@@ -1,6 +1,8 @@
 /* report.html: one file that needs nothing else. The page, its head, and the order of its sections. */
 #include "cli/train/report.h"
 
+#include "cli/train/number.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -13,18 +15,6 @@ static void tile(buffer *b, const char *name, const char *value, const char *not
     buffer_add(b, "<div class=\"tile\"><span>%s</span><b>%s</b><small>%s</small></div>\n", name, value, note);
 }
 
-/* 1234567 as "1 234 567", with thin blanks. */
-static void grouped(int64_t value, char *text, size_t capacity) {
-    char digits[32];
-    const int n = snprintf(digits, sizeof digits, "%lld", (long long)value);
-    size_t used = 0;
-    for (int i = 0; i < n && used + 12 < capacity; i++) {
-        if (i && (n - i) % 3 == 0) used += (size_t)snprintf(text + used, capacity - used, "&#8239;");
-        text[used++] = digits[i];
-    }
-    text[used] = 0;
-}
-
 static void write_tiles(buffer *b, const trainer *t) {
     const task_info *task = &tasks[t->learner.task];
     const journal *j = &t->journal;
@@ -35,29 +25,23 @@ static void write_tiles(buffer *b, const trainer *t) {
         rate += j->epochs[i].rate / j->epoch_count;
     }
     buffer_text(b, "<div class=\"tiles\">\n");
-    format_score(task, t->best_score, value, sizeof value);
+    if (task->percent) format_score(task, t->best_score, value, sizeof value);
+    else snprintf(value, sizeof value, "%s", number_of(t->best_score, 4, NUMBER_PAGE).text);
     snprintf(note, sizeof note, "validation, epoch %lld", (long long)t->best_epoch);
-    tile(b, task->percent ? "Accuracy" : task->score, t->best_epoch ? value : "&ndash;", note);
+    tile(b, metric_title(task->score), t->best_epoch ? value : "&ndash;", note);
     if (t->best.count) {
-        snprintf(value, sizeof value, "%.4g", t->best.loss);
-        grouped(t->best.count, note, sizeof note - 16);
-        const size_t n = strlen(note);
-        snprintf(note + n, sizeof note - n, " items");
-        tile(b, "Validation loss", value, note);
+        snprintf(note, sizeof note, "%s items", number_count(t->best.count).text);
+        tile(b, "Validation loss", number_of(t->best.loss, 4, NUMBER_PAGE).text, note);
     }
-    grouped(ct_module_size(t->learner.net), value, sizeof value);
-    tile(b, "Parameters", value, t->recipe->model.name);
+    tile(b, "Parameters", number_count(ct_module_size(t->learner.net)).text, t->recipe->model.name);
     if (seconds < 10) snprintf(value, sizeof value, "%.1f s", seconds);
     else format_duration(seconds, value, sizeof value);
     snprintf(note, sizeof note, "%d of %lld epochs", j->epoch_count, (long long)t->recipe->epochs);
     tile(b, "Time", value, note);
-    grouped((int64_t)(rate + 0.5), value, sizeof value);
     snprintf(note, sizeof note, "a second, on %d thread%s", ct_get_threads(), ct_get_threads() == 1 ? "" : "s");
-    tile(b, "Items", value, note);
-    for (int i = 0; i < t->recipe->metric_count && t->best.count; i++) {
-        snprintf(value, sizeof value, "%.4g", t->best.metrics[i]);
-        tile(b, t->recipe->metrics[i], value, "validation");
-    }
+    tile(b, "Items", number_of(rate, 3, NUMBER_PAGE).text, note);
+    for (int i = 0; i < t->recipe->metric_count && t->best.count; i++)
+        tile(b, metric_title(t->recipe->metrics[i]), number_of(t->best.metrics[i], 4, NUMBER_PAGE).text, "validation");
     buffer_text(b, "</div>\n");
 }
 

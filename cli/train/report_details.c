@@ -1,6 +1,7 @@
 /* The sections of the report on what was trained: filters, parameters, recipe, and how to do it again. */
 #include "cli/train/report.h"
 
+#include "cli/train/number.h"
 #include "cli/train/picture.h"
 
 #include <math.h>
@@ -71,7 +72,8 @@ static void write_histogram(buffer *b, const summary *s) {
             const double height = 1 + 19 * (double)s->bins[i] / (double)most;
             buffer_add(b, "<rect x=\"%d\" width=\"3\" y=\"%.1f\" height=\"%.1f\"/>", 4 * i, 20 - height, height);
         }
-    buffer_add(b, "<title>from %.4g to %.4g</title></svg>", s->low, s->high);
+    buffer_add(b, "<title>from %s to %s</title></svg>", number_of(s->low, 4, NUMBER_PAGE).text,
+               number_of(s->high, 4, NUMBER_PAGE).text);
 }
 
 static void write_row(buffer *b, const ct_parameter *parameter, ct_tensor *x, const summary *s) {
@@ -79,7 +81,8 @@ static void write_row(buffer *b, const ct_parameter *parameter, ct_tensor *x, co
     buffer_html(b, parameter->name);
     buffer_text(b, parameter->buffer ? "</code> (not learned)</td><td>" : "</code></td><td>");
     for (int i = 0; i < ct_ndim(x); i++) buffer_add(b, "%s%lld", i ? " &times; " : "", (long long)ct_dim(x, i));
-    buffer_add(b, "</td><td>%lld</td><td>%.3g</td><td>%.3g</td><td>", (long long)ct_numel(x), s->mean, s->std);
+    buffer_add(b, "</td><td>%s</td><td>%s</td><td>%s</td><td>", number_count(ct_numel(x)).text,
+               number_of(s->mean, 3, NUMBER_PAGE).text, number_of(s->std, 3, NUMBER_PAGE).text);
     write_histogram(b, s);
     buffer_text(b, "</td></tr>\n");
 }
@@ -108,8 +111,8 @@ bool report_parameters(buffer *b, trainer *t) {
     }
     buffer_add(b,
                "<tr><td class=\"total\">Learned in all</td><td></td><td "
-               "class=\"total\">%lld</td><td></td><td></td><td></td></tr></table>%s",
-               (long long)ct_module_size(t->learner.net), many ? "</details>" : "");
+               "class=\"total\">%s</td><td></td><td></td><td></td></tr></table>%s",
+               number_count(ct_module_size(t->learner.net)).text, many ? "</details>" : "");
     const size_t n = ct_module_to_string(t->learner.net, NULL, 0);
     char *text = malloc(n + 1);
     if (text) {
@@ -163,7 +166,7 @@ bool report_reproduce(buffer *b, trainer *t) {
         snprintf(text, sizeof text, "%.60s %.60s, %.40s", machine.sysname, machine.release, machine.machine);
         row(b, "System", text);
     }
-    snprintf(text, sizeof text, "%lld of %lld", (long long)t->run.step, (long long)t->total_steps);
+    snprintf(text, sizeof text, "%s of %s", number_count(t->run.step).text, number_count(t->total_steps).text);
     row(b, "Steps", text);
     row(b, "Folder", t->out);
     buffer_text(b, "</table></div></section>\n");

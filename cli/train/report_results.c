@@ -2,6 +2,7 @@
 #include "cli/train/report.h"
 
 #include "cli/train/chart.h"
+#include "cli/train/number.h"
 #include "cli/train/picture.h"
 
 #include <math.h>
@@ -29,19 +30,24 @@ bool report_curves(buffer *b, trainer *t) {
     double *step_epoch = columns + (size_t)FIELDS * (size_t)n; /* where in the epochs a step is */
     const double an_epoch = (double)ct_loader_batches(t->batches);
     for (int i = 0; i < steps; i++) step_epoch[i] = j->step[i] / an_epoch;
+    const double best = (double)t->best_epoch; /* by the score: both charts mark that epoch */
     report_section(b, "Learning", NULL);
     buffer_text(b, "<div class=\"charts\">");
     const chart_series losses[] = {{NULL, "faint", step_epoch, j->loss, steps, false},
                                    {"training", "train", of[EPOCH], of[LOSS], n, true},
                                    {"validation", "valid", of[EPOCH], of[VALID_LOSS], n, true}};
-    chart_lines(b, &(chart){.title = "Loss", .x_label = "epoch", .best = 2}, losses, 3);
+    chart_lines(b, &(chart){.title = "Loss", .x_label = "epoch", .best = 2, .best_x = best, .best_name = ""}, losses,
+                3);
     const chart_series scores[] = {{"training", "train", of[EPOCH], of[SCORE], n, true},
                                    {"validation", "valid", of[EPOCH], of[VALID_SCORE], n, true}};
-    char title[64];
-    snprintf(title, sizeof title, "%c%s", task->score[0] - 'a' + 'A', task->score + 1);
-    chart_lines(
-        b, &(chart){.title = title, .x_label = "epoch", .percent = task->percent, .highest = task->higher, .best = 1},
-        scores, 2);
+    chart_lines(b,
+                &(chart){.title = metric_title(task->score),
+                         .x_label = "epoch",
+                         .percent = task->percent,
+                         .best = 1,
+                         .best_x = best,
+                         .best_name = "best, "},
+                scores, 2);
     const chart_series rates[] = {{NULL, "rate", j->step, j->lr, steps, false}};
     chart_lines(b, &(chart){.title = "Learning rate", .x_label = "step", .best = -1, .wide = true, .linear = true},
                 rates, 1);
@@ -64,14 +70,14 @@ static void write_scores(buffer *b, const trainer *t, int classes) {
         buffer_html(b, learner_class_name(&t->learner, i));
         buffer_add(b,
                    "</td><td>%.1f %%</td><td>%.1f %%</td><td>%.1f %%</td><td class=\"extra\"><span class=\"bar\"><i "
-                   "style=\"width:%.1f%%\"></i></span></td><td>%lld</td></tr>\n",
-                   100 * s.precision, 100 * s.recall, 100 * s.f1, 100 * s.f1, (long long)s.support);
+                   "style=\"width:%.1f%%\"></i></span></td><td>%s</td></tr>\n",
+                   100 * s.precision, 100 * s.recall, 100 * s.f1, 100 * s.f1, number_count(s.support).text);
     }
     const ct_scores mean = ct_confusion_macro(t->best.confusion);
     buffer_add(b,
                "<tr><td class=\"total\">Mean</td><td class=\"total\">%.1f %%</td><td class=\"total\">%.1f %%</td><td "
-               "class=\"total\">%.1f %%</td><td class=\"extra\"></td><td class=\"total\">%lld</td></tr></table></div>",
-               100 * mean.precision, 100 * mean.recall, 100 * mean.f1, (long long)t->best.count);
+               "class=\"total\">%.1f %%</td><td class=\"extra\"></td><td class=\"total\">%s</td></tr></table></div>",
+               100 * mean.precision, 100 * mean.recall, 100 * mean.f1, number_count(t->best.count).text);
 }
 
 bool report_confusion(buffer *b, trainer *t) {
@@ -139,15 +145,21 @@ bool report_mistakes(buffer *b, trainer *t) {
 static void write_worst(buffer *b, const trainer *t) {
     enum { ROWS = 10 };
     const evaluation *e = &t->best;
-    double mean = 0, below = INFINITY;
-    for (int64_t i = 0; i < e->points; i++) mean += (e->guess[i] - e->truth[i]) / (double)e->points;
+    double mean = 0, below = INFINITY, largest = 0;
+    for (int64_t i = 0; i < e->points; i++) {
+        mean += (e->guess[i] - e->truth[i]) / (double)e->points;
+        if (isfinite(e->guess[i])) largest = fmax(largest, fmax(fabs(e->guess[i]), fabs(e->truth[i])));
+    }
     buffer_add(
         b,
-        "<div class=\"panel\"><table><tr><td>Items</td><td></td><td>%lld</td></tr><tr><td>Root of the mean squared "
-        "error</td><td></td><td>%.5g</td></tr><tr><td>Mean error</td><td></td><td>%.4g</td></tr></table><h3>The "
+        "<div class=\"panel\"><table><tr><td>Items</td><td></td><td>%s</td></tr><tr><td>Root of the mean squared "
+        "error</td><td></td><td>%s</td></tr><tr><td>Mean error</td><td></td><td>%s</td></tr></table><h3>The "
         "largest "
         "errors</h3><table><tr><th>True</th><th>Predicted</th><th>Error</th></tr>\n",
-        (long long)e->count, e->score, mean);
+        number_count(e->count).text, number_of(e->score, 4, NUMBER_PAGE).text, number_of(mean, 4, NUMBER_PAGE).text);
+    const number_column column = number_column_of(largest, largest * 1e-4);
+    number_column errors = column;
+    errors.sign = true;
     for (int row = 0; row < ROWS; row++) {
         int64_t worst = -1;
         for (int64_t i = 0; i < e->points; i++) {
@@ -156,8 +168,9 @@ static void write_worst(buffer *b, const trainer *t) {
         }
         if (worst < 0) break;
         below = fabs(e->guess[worst] - e->truth[worst]);
-        buffer_add(b, "<tr><td>%.5g</td><td>%.5g</td><td>%+.4g</td></tr>\n", e->truth[worst], e->guess[worst],
-                   e->guess[worst] - e->truth[worst]);
+        buffer_add(b, "<tr><td>%s</td><td>%s</td><td>%s</td></tr>\n", number_in(&column, e->truth[worst]).text,
+                   number_in(&column, e->guess[worst]).text,
+                   number_in(&errors, e->guess[worst] - e->truth[worst]).text);
     }
     buffer_text(b, "</table></div>");
 }
