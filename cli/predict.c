@@ -1,79 +1,52 @@
-/* cotangent predict: what a network says of images. */
+/* cotangent predict: what a network says of images and tables. */
 #include "cli/cli.h"
 
-#include "cli/train/learner.h"
 #include "cli/train/options.h"
+#include "cli/train/predict.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static void print_help(void) {
-    printf("usage: cotangent predict CHECKPOINT IMAGE... [--top N] [--threads N] [--json]\n\n"
-           "The classes that a network takes images (PNG, JPEG) for, the likeliest first, with their probabilities. An "
+    printf("usage: cotangent predict CHECKPOINT FILE... [--top N] [--threads N] [--json]\n\n"
+           "What a network says of files of the kind that it was trained on.\n\n"
+           "Images (PNG, JPEG): the classes that it takes each for, the likeliest first, with their probabilities. An "
            "image is\n"
-           "resized, and made grey or coloured, as the network was trained. --top N prints N classes (default 3); "
-           "--json a line of\n"
-           "JSON an image.\n");
+           "resized, and made grey or coloured, as the network was trained. --top N prints N classes (default 3).\n\n"
+           "Tables (CSV): a line for each row, as CSV: the predicted class and the probability of each class, or the "
+           "predicted\n"
+           "number. Columns, separator and categories are those of the training; the column that is predicted may be "
+           "there or not.\n"
+           "A value that is missing and a category that the training did not have are errors with their line.\n\n"
+           "  --json        a line of JSON an image, or a row\n"
+           "  --threads N   threads that compute\n");
 }
 
-/* The probabilities of the classes, [classes]. */
-static ct_tensor *classify(learner *l, const char *path) {
-    ct_tensor *x = ct_image_load(path, (int)l->item.d[0]);
-    if (!x) return NULL;
-    ct_transform *resize = ct_transform_resize(l->item.d[1], l->item.d[2]);
-    if (!resize || !ct_transform_apply(resize, &x, 1, false, l->classes, 0, 0, 0)) x = NULL;
-    ct_transform_free(resize);
-    return ct_contiguous(ct_reshape(ct_softmax(learner_forward(l, ct_unsqueeze(x, 0)), 1), CT_DIMS(-1)));
+/* How files are predicted by this network; NULL after a line was printed. */
+static bool (*choose(const learner *l, const char *checkpoint,
+                     const predict_options *options))(learner *, const char *, const predict_options *) {
+    if (l->encoding && options->top) fprintf(stderr, "error: --top is for images; of a table every class is printed\n");
+    else if (l->encoding) return predict_table;
+    else if (l->task == TASK_LANGUAGE)
+        fprintf(stderr, "error: %s: this is a language model; 'cotangent generate' goes on with a text\n", checkpoint);
+    else if (learner_is_image(l) && l->task == TASK_CLASSIFICATION) return predict_classes;
+    else fprintf(stderr, "error: %s: this network is neither for images nor for tables\n", checkpoint);
+    return NULL;
 }
 
-static void print_text(const learner *l, const char *path, const float *p, const int64_t *order, int64_t top) {
-    printf("%s\n", path);
-    for (int64_t i = 0; i < top; i++)
-        printf("  %7.2f %%  %s\n", 100 * (double)p[order[i]], learner_class_name(l, order[i]));
-}
-
-static void print_json(const learner *l, const char *path, const float *p, const int64_t *order, int64_t top) {
-    buffer b = {0};
-    buffer_text(&b, "{\"image\":");
-    buffer_json(&b, path);
-    buffer_text(&b, ",\"classes\":[");
-    for (int64_t i = 0; i < top; i++) {
-        buffer_add(&b, "%s{\"label\":%lld,\"name\":", i ? "," : "", (long long)order[i]);
-        buffer_json(&b, learner_class_name(l, order[i]));
-        buffer_add(&b, ",\"probability\":%.6g}", (double)p[order[i]]);
-    }
-    buffer_text(&b, "]}");
-    if (!b.failed) printf("%s\n", b.at);
-    buffer_free(&b);
-}
-
-static bool predict(learner *l, const char *path, int64_t top, bool json) {
-    bool right = false;
-    ct_no_grad {
-        ct_scope {
-            ct_tensor *all = classify(l, path), *order = NULL;
-            if (top > l->classes) top = l->classes;
-            ct_tensor *sorted = ct_sort(all, -1, .descending = true, .indices = &order);
-            order = ct_contiguous(ct_cast(order, CT_I64));
-            right = sorted && order;
-            if (right) (json ? print_json : print_text)(l, path, ct_data(all), ct_data(order), top);
-        }
-    }
-    return right;
-}
-
-static int run(const char *checkpoint, const cli_list *images, int64_t top, bool json) {
+static int run(const char *checkpoint, const cli_list *files, predict_options *options) {
     learner l = {0};
     recipe *own = NULL;
-    int status = CLI_DONE;
-    if (!learner_load(&l, checkpoint, &own)) status = option_failed(CLI_FAILED);
-    else if (!learner_is_image(&l) || l.task != TASK_CLASSIFICATION) {
-        fprintf(stderr, "error: %s: this network does not classify images\n", checkpoint);
-        status = CLI_FAILED;
+    int status = CLI_FAILED;
+    if (!learner_load(&l, checkpoint, &own)) option_failed(status);
+    else {
+        bool (*const predict)(learner *, const char *, const predict_options *) = choose(&l, checkpoint, options);
+        if (predict) status = CLI_DONE;
+        options->first = true;
+        for (int i = 0; predict && i < files->n; i++) {
+            if (predict(&l, files->at[i], options)) options->first = false;
+            else status = option_failed(CLI_FAILED); /* the others may be right */
+        }
     }
-    const bool ready = status == CLI_DONE;
-    for (int i = 0; ready && i < images->n; i++)
-        if (!predict(&l, images->at[i], top, json)) status = option_failed(CLI_FAILED); /* the others may be right */
     learner_close(&l);
     recipe_free(own);
     return status;
@@ -81,9 +54,8 @@ static int run(const char *checkpoint, const cli_list *images, int64_t top, bool
 
 int cli_predict(int argc, char **argv) {
     const char *checkpoint = NULL, *value = NULL;
-    cli_list images = {0};
-    int64_t top = 3;
-    bool json = false;
+    cli_list files = {0};
+    predict_options options = {0};
     int status = CLI_DONE;
     if (cli_wants_help(argc, argv)) {
         print_help();
@@ -92,20 +64,20 @@ int cli_predict(int argc, char **argv) {
     for (int i = 1; status == CLI_DONE && i < argc; i++) {
         if (option_value(argc, argv, &i, "--top", &value)) {
             if (!value) status = option_lacks("--top");
-            else if (!option_integer("--top", value, 1, 1 << 20, &top)) status = CLI_USAGE;
+            else if (!option_integer("--top", value, 1, 1 << 20, &options.top)) status = CLI_USAGE;
         } else if (option_value(argc, argv, &i, "--threads", &value)) {
             if (!value) status = option_lacks("--threads");
             else if (!option_threads(value)) status = CLI_USAGE;
-        } else if (strcmp(argv[i], "--json") == 0) json = true;
+        } else if (strcmp(argv[i], "--json") == 0) options.json = true;
         else if (argv[i][0] == '-') status = option_unknown("predict", argv[i], "--top --threads --json --help");
         else if (!checkpoint) checkpoint = argv[i];
-        else if (!cli_list_add(&images, argv[i])) status = CLI_FAILED;
+        else if (!cli_list_add(&files, argv[i])) status = CLI_FAILED;
     }
-    if (status == CLI_DONE && images.n == 0) {
-        fprintf(stderr, "error: 'cotangent predict' needs a checkpoint and images; --help says more\n");
+    if (status == CLI_DONE && files.n == 0) {
+        fprintf(stderr, "error: 'cotangent predict' needs a checkpoint and files; --help says more\n");
         status = CLI_USAGE;
     }
-    if (status == CLI_DONE) status = run(checkpoint, &images, top, json);
-    cli_list_free(&images);
+    if (status == CLI_DONE) status = run(checkpoint, &files, &options);
+    cli_list_free(&files);
     return status;
 }

@@ -14,6 +14,8 @@ typedef struct csv_job {
     ct__cells cells;
     ct__csv_info *info;
     const ct__csv_info *like;
+    bool unlabelled; /* the target is not read */
+    int absent;      /* the column of the target, which the file lacks; -1: it has all */
     const char *path;
     locale_t plain; /* numbers are written with a point whatever the program's language */
 } csv_job;
@@ -46,8 +48,11 @@ static bool to_number(locale_t plain, const char *cell, double *value) {
     return *end == 0 && end != cell && fabs(*value) <= 3.4028234e38;
 }
 
+/* Where in the file a column is. */
+static int place_of(const csv_job *job, int column) { return column - (job->absent >= 0 && column > job->absent); }
+
 static char *cell_at(const csv_job *job, int64_t row, int column) {
-    return job->cells.cell[row * job->cells.columns + column];
+    return job->cells.cell[row * job->cells.columns + place_of(job, column)];
 }
 
 static bool bad_cell(const csv_job *job, int64_t row, int column, const char *what) {
@@ -62,7 +67,9 @@ static bool name_columns(csv_job *job) {
     for (int c = 0; c < info->columns; c++) {
         char number[16];
         snprintf(number, sizeof number, "%d", c);
-        const char *name = job->cells.name ? job->cells.name[c] : number;
+        const char *name = c == job->absent  ? job->like->column[c].name
+                           : job->cells.name ? job->cells.name[place_of(job, c)]
+                                             : number;
         info->column[c].name = ct__copy_text("dataset_csv", name, strlen(name));
         if (!info->column[c].name) return false;
         info->column[c].shown.name = info->column[c].name;
@@ -264,6 +271,7 @@ static bool fill(csv_job *job, float *x, void *y) {
     bool ok = values != NULL;
     for (int c = 0; ok && c < info->columns; c++) {
         struct ct__csv_column *column = &info->column[c];
+        if (c == info->target && job->unlabelled) continue;
         for (int64_t i = 0; ok && i < rows; i++) ok = read_cell(job, i, c, &values[i]);
         if (!ok) break;
         if (!column->category && !job->like) measure(column, values, rows);
@@ -289,10 +297,13 @@ static ct_dataset *build(csv_job *job) {
     const int64_t rows = job->cells.rows;
     ct_dataset *dataset = NULL;
     ct_scope {
-        void *x, *y;
+        void *x, *y = NULL;
         ct_tensor *fields[2] = {ct__blank(CT_DIMS(rows, info->columns - 1), CT_F32, &x), NULL};
-        fields[1] = info->regression ? ct__blank(CT_DIMS(rows, 1), CT_F32, &y) : ct__blank(CT_DIMS(rows), CT_I64, &y);
-        if (fields[0] && fields[1] && fill(job, x, y)) dataset = ct__memory_csv(fields, 2, info, ct__csv_free_info);
+        if (!job->unlabelled)
+            fields[1] =
+                info->regression ? ct__blank(CT_DIMS(rows, 1), CT_F32, &y) : ct__blank(CT_DIMS(rows), CT_I64, &y);
+        if (fields[0] && (fields[1] || job->unlabelled) && fill(job, x, y))
+            dataset = ct__memory_csv(fields, job->unlabelled ? 1 : 2, info, ct__csv_free_info);
     }
     if (!dataset) return NULL;
     job->info = NULL; /* the dataset's now */
@@ -308,9 +319,12 @@ static ct_dataset *build(csv_job *job) {
 static bool prepare(csv_job *job, const ct_csv_options *o, char separator) {
     ct__csv_info *info = job->info = ct__zeroed("dataset_csv", 1, sizeof *job->info);
     if (!info) return false;
-    info->column = ct__zeroed("dataset_csv", job->cells.columns, sizeof *info->column);
+    /* with the target's column left away the others are still at their places */
+    if (job->unlabelled && job->cells.columns == job->like->columns - 1) job->absent = job->like->target;
+    const int columns = job->cells.columns + (job->absent >= 0);
+    info->column = ct__zeroed("dataset_csv", columns, sizeof *info->column);
     if (!info->column) return false;
-    info->columns = job->cells.columns;
+    info->columns = columns;
     if (!name_columns(job)) return false;
     if (!job->like) {
         info->regression = o->regression;
@@ -337,7 +351,11 @@ ct_dataset *ct__csv_parse(char *text, size_t size, const char *path, const ct_cs
                 o.like->type->name);
         return NULL;
     }
-    csv_job job = {.like = ct__memory_extra(o.like), .path = path};
+    if (o.unlabelled && !o.like) {
+        ct_fail(CT_ERR_VALUE, "dataset_csv", "unlabelled needs like, the dataset that says what the columns are");
+        return NULL;
+    }
+    csv_job job = {.like = ct__memory_extra(o.like), .unlabelled = o.unlabelled, .absent = -1, .path = path};
     job.plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     if (!job.plain) {
         ct__no_memory("dataset_csv", 1);

@@ -306,7 +306,11 @@ if [ -s predict.txt ] && ! grep -q libpng predict.txt; then
     mkdir folder/none
     "$cotangent" train image-folder --data folder --out folders --epochs 1 --batch 8 --set data.size=16 --set transforms=[] --set 'model={name: cnn, width: 4, stages: 2}' >folders.txt 2>&1
     check "an image folder with few images and odd names" has folders.txt '^best: accuracy'
-    check "an empty class is said" has folders.txt '^note: there is nothing to train on of the class none'
+    check "an empty class is said, with its folder" has folders.txt '^note: no PNG or JPEG files are in folder/none, so nothing is learned of that class$'
+    check "and once" test "$(grep -c '^note:' folders.txt)" -eq 1
+    mkdir -p single && cp -r folder/none single && mkdir single/one && cp picture.png single/one/1.png && cp picture.png single/one/2.png
+    rm -r single/none
+    check "a folder with one class" refuses 1 "single: there is only one class, one: nothing to tell apart" train image-folder --data single --out single.run
     "$cotangent" eval folders/best.safetensors >folders.eval 2>&1
     "$cotangent" predict folders/best.safetensors picture.png --top 9 >folders.predict 2>&1
     "$cotangent" predict folders/best.safetensors picture.png --top 9 --json >folders.json 2>&1

@@ -377,6 +377,33 @@ TEST(how_csv_is_read_can_be_stored) {
     remove_own_folder();
 }
 
+TEST(csv_without_its_target_is_read_like_the_training_set) {
+    ct_dataset *train = ct_dataset_csv(put_text("a.csv", "y,x,k\nu,1,p\nv,3,q\nu,5,p\n"), .target = "y");
+    REQUIRE(train);
+    static const char *const texts[] = {"x,k\n7,q\n8,p\n", "y,x,k\n,7,q\nnever seen,8,p\n"};
+    for (int i = 0; i < 2; i++) {
+        ct_dataset *set = ct_dataset_csv(put_text("b.csv", texts[i]), .like = train, .unlabelled = true);
+        REQUIRE(set);
+        CHECK(ct_dataset_fields(set) == 1 && ct_dataset_count(set) == 2 && ct_dataset_classes(set) == 2);
+        ct_tensor *x = NULL;
+        float values[2];
+        CHECK(ct_dataset_get(set, 0, &x, 1) && ct_read(x, values, sizeof values) && values[0] == 7 && values[1] == 1);
+        CHECK_TEXT(ct_csv_column_at(set, 0)->name, "y");
+        CHECK(ct_csv_column_at(set, 0)->target);
+        ct_dataset_free(set);
+    }
+    CHECK_REFUSED(ct_dataset_csv(put_text("b.csv", "y,x\nu,7\n"), .like = train, .unlabelled = true), CT_ERR_VALUE,
+                  "dataset_csv", "b.csv: has no column k; the dataset that it is to be like has one");
+    CHECK_REFUSED(ct_dataset_csv(put_text("b.csv", "x,k\n7,\n"), .like = train, .unlabelled = true), CT_ERR_IO,
+                  "dataset_csv", "b.csv, line 2, column k: the value is missing");
+    CHECK_REFUSED(ct_dataset_csv(put_text("b.csv", "x,k\n7,q\n"), .like = train), CT_ERR_VALUE, "dataset_csv",
+                  "b.csv: has no column y; the dataset that it is to be like has one");
+    CHECK_REFUSED(ct_dataset_csv(put_text("b.csv", "x,k\n7,q\n"), .unlabelled = true), CT_ERR_VALUE, "dataset_csv",
+                  "unlabelled needs like, the dataset that says what the columns are");
+    ct_dataset_free(train);
+    remove_own_folder();
+}
+
 TEST(broken_csv_files_are_refused_with_their_line_and_column) {
 #define REFUSED(text, end, ...) \
     CHECK_REFUSED(ct_dataset_csv(put_text("x.csv", text), __VA_ARGS__), CT_ERR_IO, "dataset_csv", end)

@@ -36,6 +36,35 @@ static bool open_pair(learner *l, ct_dataset *(*open)(const char *path, bool tra
 static bool open_mnist(learner *l) { return open_pair(l, ct_dataset_mnist); }
 static bool open_cifar(learner *l) { return open_pair(l, ct_dataset_cifar); }
 
+/* A class whose folder holds nothing is likely a slip: of a path, or of files of another kind. */
+static bool note_empty_folders(learner *l, ct_dataset *set, const char *path) {
+    enum { NAMED = 3 };
+    const int64_t classes = ct_dataset_classes(set);
+    int64_t *items = calloc((size_t)classes + 1, sizeof *items), empty = 0;
+    buffer notes = {0};
+    if (!items) return ct_fail(CT_ERR_MEMORY, NULL, "out of memory");
+    for (int64_t i = 0; i < ct_dataset_count(set); i++) items[ct_dataset_label(set, i)]++;
+    if (l->notes) buffer_add(&notes, "%s\n", l->notes);
+    for (int64_t c = 0; c < classes; c++) {
+        if (items[c]) continue;
+        if (empty < NAMED) buffer_text(&notes, empty ? ", " : "no PNG or JPEG files are in ");
+        if (empty++ >= NAMED) continue;
+        buffer_clean(&notes, path, "");
+        buffer_text(&notes, "/");
+        buffer_clean(&notes, ct_dataset_class_name(set, c), "");
+    }
+    free(items);
+    if (empty > NAMED) buffer_add(&notes, " and %lld more", (long long)(empty - NAMED));
+    if (empty) buffer_add(&notes, ", so nothing is learned of %s", empty == 1 ? "that class" : "these classes");
+    if (notes.failed) return ct_fail(CT_ERR_MEMORY, NULL, "out of memory");
+    if (empty) {
+        free(l->notes);
+        l->notes = notes.at;
+        l->empty_folders = empty;
+    } else buffer_free(&notes);
+    return true;
+}
+
 static bool open_folder(learner *l) {
     static const char *const others[] = {"test", "val", "valid", "validation"};
     const recipe_data *data = &l->recipe->data;
@@ -50,7 +79,8 @@ static bool open_folder(learner *l) {
         }
     if (data->test[0]) snprintf(test, sizeof test, "%s", data->test);
     l->train = ct_dataset_folder(train, .resize = data->size, .grey = data->grey);
-    if (!l->train || !test[0]) return l->train && split(l);
+    if (!l->train || !note_empty_folders(l, l->train, train)) return false;
+    if (!test[0]) return split(l);
     l->valid = ct_dataset_folder(test, .resize = data->size, .grey = data->grey);
     if (!l->valid) return false;
     for (int64_t i = 0;; i++) { /* the classes are counted by folder, so both have to have the same */
@@ -140,6 +170,20 @@ static bool keep_class_names(learner *l) {
     return true;
 }
 
+static bool fail_one_class(const learner *l) {
+    const char *path = l->recipe->data.path[0] ? l->recipe->data.path : l->recipe->name;
+    const char *only = ct_dataset_class_name(l->train, 0);
+    const ct_csv_column *column = ct_csv_column_at(l->encoding, 0);
+    for (int i = 1; column && !column->target; i++) column = ct_csv_column_at(l->encoding, i);
+    if (column)
+        return ct_fail(CT_ERR_VALUE, NULL,
+                       "%s: the column %s holds '%s' in every row: there is nothing to tell apart; data.target names "
+                       "another column",
+                       path, column->name, only ? only : "");
+    return ct_fail(CT_ERR_VALUE, NULL, "%s: there is only one class, %s: nothing to tell apart", path,
+                   only ? only : "0");
+}
+
 /* What one item is. */
 static bool look(learner *l) {
     const recipe_data *data = &l->recipe->data;
@@ -154,6 +198,7 @@ static bool look(learner *l) {
     }
     if (l->task == TASK_LANGUAGE) l->classes = ct_vocabulary_size(l->vocabulary);
     if (l->task == TASK_CLASSIFICATION) l->classes = ct_dataset_classes(l->train);
+    if (l->task == TASK_CLASSIFICATION && l->classes < 2) return fail_one_class(l);
     return keep_class_names(l);
 }
 

@@ -65,6 +65,7 @@ void learner_close(learner *l) {
     ct_drop(l->std);
     ct_module_free(l->net);
     free(l->class_names);
+    free(l->notes);
     free(l->loss_options);
     *l = (learner){0};
 }

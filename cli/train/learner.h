@@ -28,6 +28,8 @@ typedef struct learner {
     ct_dims item;              /* of x */
     int64_t classes;           /* outputs: classes, size of the vocabulary, numbers of a regression */
     char *class_names;         /* one a line; "" when there are none */
+    char *notes;               /* what to know of the data before it is trained on, one a line; NULL: nothing */
+    int64_t empty_folders;     /* classes that the notes tell of */
     ct_vocabulary *vocabulary;
     ct_dataset *encoding;           /* how a table is read: the training set, or without items from a checkpoint */
     ct_tensor *mean, *std;          /* of x, that broadcast to a batch; NULL: x is taken as it is */

@@ -313,6 +313,11 @@ static void say_notes(trainer *t) {
     if (t->warmup_cut)
         progress_say(&t->progress, "note: the warm-up is cut to %lld, since there are %lld steps in all",
                      (long long)t->total_steps - 1, (long long)t->total_steps);
+    for (const char *note = l->notes; note;) {
+        const char *end = strchr(note, '\n');
+        progress_say(&t->progress, "note: %.*s", end ? (int)(end - note) : (int)strlen(note), note);
+        note = end ? end + 1 : NULL;
+    }
     int64_t *items = l->task == TASK_CLASSIFICATION ? calloc((size_t)l->classes, sizeof *items) : NULL;
     for (int64_t i = 0; items && i < ct_dataset_count(l->train); i++) {
         const int64_t label = ct_dataset_label(l->train, i);
@@ -326,6 +331,7 @@ static void say_notes(trainer *t) {
     int64_t empty = 0, first = 0;
     for (int64_t i = l->classes - 1; items && i >= 0; i--)
         if (items[i] == 0) empty++, first = i;
+    if (empty <= l->empty_folders) empty = 0; /* it is said */
     if (empty == 1)
         progress_say(&t->progress, "note: there is nothing to train on of the class %s", learner_class_name(l, first));
     else if (empty)

@@ -121,6 +121,8 @@ typedef struct ct_csv_options {
     const char *categorical; /* names of columns, with the separator between them, that hold categories in any case */
     const ct_dataset *like;  /* another CSV dataset (the training set), whose target, task, categories, means and
                                 deviations are taken; its columns have to be the same */
+    bool unlabelled;         /* with like: there is nothing to compare with. The target's column may be absent, and is not
+                                read where it is there; items have the one field x */
 } ct_csv_options;
 CT_API ct_dataset *ct_dataset_csv_p(const char *path, const ct_csv_options *options);
 typedef struct ct_csv_column {

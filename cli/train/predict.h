@@ -1,0 +1,17 @@
+/* What a network says of new data: classes of images, rows of a table. Each prints on standard output. */
+#ifndef COTANGENT_CLI_TRAIN_PREDICT_H
+#define COTANGENT_CLI_TRAIN_PREDICT_H
+
+#include "cli/train/learner.h"
+
+typedef struct predict_options {
+    int64_t top; /* classes of an image; 0: as many as usual */
+    bool json;
+    bool first; /* none was printed before: a table then begins with a line of names */
+} predict_options;
+
+/* One file. False with an error. */
+bool predict_classes(learner *l, const char *path, const predict_options *options);
+bool predict_table(learner *l, const char *path, const predict_options *options);
+
+#endif
