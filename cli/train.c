@@ -7,27 +7,31 @@
 #include <string.h>
 
 static void print_help(void) {
-    printf("usage: cotangent train RECIPE [OPTIONS]\n"
-           "       cotangent train --resume --out FOLDER\n"
-           "       cotangent train --list | --show RECIPE | --describe [NAME]\n\n"
-           "Trains what a recipe says: one that ships, by name, or a YAML file of yours. In the folder of the run are "
-           "then the best\n"
-           "and the last checkpoint, log.jsonl, files for TensorBoard, and report.html.\n\n"
-           "  --data PATH        where the data is\n"
-           "  --epochs N         times through the data\n"
-           "  --batch N          items a step\n"
-           "  --lr X             learning rate\n"
-           "  --set KEY=VALUE    anything else of the recipe, by its path: --set model.dropout=0.1; may be repeated\n"
-           "  --out FOLDER       the folder of the run; by default runs/RECIPE-N, N being the first that is free\n"
-           "  --resume           go on with a run that was stopped; with RECIPE alone, the last of that name\n"
-           "  --device D         cpu, cuda or webgpu\n"
-           "  --threads N        threads that compute; the results are the same for any number\n"
-           "  --json             a line of JSON for each event on standard output, and nothing else\n\n"
-           "  --list             the recipes that ship\n"
-           "  --show RECIPE      a recipe that ships, to copy and change\n"
-           "  --describe [NAME]  what a recipe may say; of a model, optimizer, ... its settings\n\n"
-           "Ctrl-C saves after the current step and stops. Exit status: 0 done, 1 failed, 2 wrong command line, 130 "
-           "stopped.\n");
+    printf(
+        "usage: cotangent train RECIPE [OPTIONS]\n"
+        "       cotangent train --resume --out FOLDER\n"
+        "       cotangent train --list | --show RECIPE | --describe [NAME]\n\n"
+        "Trains what a recipe says: one that ships, by name, or a YAML file of yours. In the folder of the run are "
+        "then the best\n"
+        "and the last checkpoint, log.jsonl, files for TensorBoard, and report.html.\n\n"
+        "  --data PATH        where the data is\n"
+        "  --epochs N         times through the data, in all; +N: so many more than the recipe or, with --resume, the "
+        "run says\n"
+        "  --batch N          items a step\n"
+        "  --lr X             learning rate\n"
+        "  --set KEY=VALUE    anything else of the recipe, by its path: --set model.dropout=0.1; may be repeated\n"
+        "  --out FOLDER       the folder of the run; by default runs/RECIPE-N, N being the first that is free\n"
+        "  --resume           go on with a run that was stopped, or with --epochs one that is done; with RECIPE "
+        "alone,\n"
+        "                     the last of that name\n"
+        "  --device D         cpu, cuda or webgpu\n"
+        "  --threads N        threads that compute; the results are the same for any number\n"
+        "  --json             a line of JSON for each event on standard output, and nothing else\n\n"
+        "  --list             the recipes that ship\n"
+        "  --show RECIPE      a recipe that ships, to copy and change\n"
+        "  --describe [NAME]  what a recipe may say; of a model, optimizer, ... its settings\n\n"
+        "Ctrl-C saves after the current step and stops. Exit status: 0 done, 1 failed, 2 wrong command line, 130 "
+        "stopped.\n");
 }
 
 static int show(const char *name) {
@@ -69,6 +73,9 @@ static const struct {
     const char *option, *key;
 } shorthands[] = {{"--data", "data.path"}, {"--epochs", "epochs"}, {"--batch", "batch"}, {"--lr", "optimizer.lr"}};
 
+/* --epochs +N is no value of a recipe: what it is added to may stand in a checkpoint. */
+static bool is_more_epochs(const char *key, const char *value) { return strcmp(key, "epochs") == 0 && value[0] == '+'; }
+
 static int parse(int argc, char **argv, trainer_options *o, option_sets *sets) {
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i];
@@ -77,7 +84,9 @@ static int parse(int argc, char **argv, trainer_options *o, option_sets *sets) {
         for (size_t s = 0; s < sizeof shorthands / sizeof *shorthands && !taken; s++) {
             if (!option_value(argc, argv, &i, shorthands[s].option, &value)) continue;
             if (!value) return option_lacks(shorthands[s].option);
-            if (!option_set(sets, shorthands[s].key, value)) return CLI_FAILED;
+            if (is_more_epochs(shorthands[s].key, value)) {
+                if (!option_integer("--epochs +N", value, 1, MOST_EPOCHS, &o->more_epochs)) return CLI_USAGE;
+            } else if (!option_set(sets, shorthands[s].key, value)) return CLI_FAILED;
             taken = true;
         }
         if (taken) continue;

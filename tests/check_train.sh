@@ -270,7 +270,7 @@ if command -v python3 >/dev/null; then
     bends step run.counters 1 -1 "contradicts itself"
     bends "count of items" extra.progress 3 nan "contradicts itself"
     bends "best epoch" extra.counts 0 7 "contradicts itself"
-    bends form extra.form 0 3 "is of the form 3, and this program knows 2"
+    bends form extra.form 0 4 "is of the form 4, and this program knows 3"
     # Killed after an epoch was written down, with a checkpoint of its last step only: it is evaluated again, and written once.
     cp -r second open
     python3 bend.py second/last.safetensors half.safetensors run.counters 0 2

@@ -107,7 +107,7 @@ const char *learner_class_name(const learner *l, int64_t label) {
 
 /* ---- Checkpoints ---- */
 
-enum { FORM = 2 }; /* counts up when what is stored changes */
+enum { FORM = 3 }; /* counts up when what is stored changes */
 
 bool learner_put(const learner *l, ct_state *extra) {
     buffer text = {0};

@@ -56,7 +56,7 @@ static bool read_number(const tree *node, double least, double most, double *val
 #define KEY_PART(name, type) \
     static bool read_part_##name(recipe *r, const tree *node) { return part_read(&type, node, &r->name); }
 KEY_TEXT(about)
-KEY_INTEGER(epochs, 1, 1000000)
+KEY_INTEGER(epochs, 1, MOST_EPOCHS)
 KEY_INTEGER(batch, 1, 1 << 24)
 KEY_INTEGER(seed, 0, INT64_MAX)
 KEY_INTEGER(early_stopping, 0, 1000000)
@@ -443,11 +443,22 @@ static bool same_data(const tree *a, const tree *b) {
     return true;
 }
 
-bool recipe_check_same(const recipe *now, const recipe *before, const char *folder) {
+bool recipe_set_epochs(recipe *r, int64_t epochs) {
+    char text[32];
+    if (epochs > MOST_EPOCHS)
+        return ct_fail(CT_ERR_VALUE, NULL, "--epochs: that makes %lld epochs, and %d are the most", (long long)epochs,
+                       MOST_EPOCHS);
+    snprintf(text, sizeof text, "%lld", (long long)epochs);
+    r->epochs = epochs;
+    return tree_put(r->root, "epochs", tree_new(TREE_TEXT, NULL, text));
+}
+
+bool recipe_check_same(const recipe *now, const recipe *before, const char *folder, bool other_epochs) {
     for (int i = 0; i < KEYS; i++) {
         const tree *a = tree_get(now->root, keys[i].name), *b = tree_get(before->root, keys[i].name);
         if (strcmp(keys[i].name, "about") == 0 || strcmp(keys[i].name, "checkpoint_seconds") == 0) continue;
-        if (tree_same(a, b)) continue;
+        const bool epochs = strcmp(keys[i].name, "epochs") == 0;
+        if (tree_same(a, b) || (epochs && (other_epochs || now->epochs == before->epochs))) continue;
         if (strcmp(keys[i].name, "data") == 0 && same_data(a, b) && same_data(b, a)) continue;
         buffer was = {0}, is = {0};
         if (b) tree_write_short(b, &was);
@@ -456,8 +467,9 @@ bool recipe_check_same(const recipe *now, const recipe *before, const char *fold
         else buffer_text(&is, "nothing");
         ct_fail(CT_ERR_STATE, NULL,
                 "the run in %s was begun with another recipe: %s was %.300s, and is %.300s now; to go on with it leave "
-                "the recipe away, to begin anew choose another --out",
-                folder, keys[i].name, was.failed ? "" : was.at, is.failed ? "" : is.at);
+                "the recipe away%s, to begin anew choose another --out",
+                folder, keys[i].name, was.failed ? "" : was.at, is.failed ? "" : is.at,
+                epochs ? " or say --epochs" : "");
         buffer_free(&was);
         buffer_free(&is);
         return false;

@@ -10,7 +10,14 @@
 
 #include "cli/train/tree.h"
 
-enum { MOST_SETTINGS = 32, MOST_TRANSFORMS = 16, MOST_GROUPS = 8, MOST_CHANNELS = 8, MOST_METRICS = 8 };
+enum {
+    MOST_EPOCHS = 1000000,
+    MOST_SETTINGS = 32,
+    MOST_TRANSFORMS = 16,
+    MOST_GROUPS = 8,
+    MOST_CHANNELS = 8,
+    MOST_METRICS = 8
+};
 
 /* Something chosen by name, with a value for each of its settings. */
 typedef struct part {
@@ -75,8 +82,9 @@ bool recipe_exists(const char *name); /* one that ships, or a file */
 void recipe_free(recipe *r);
 /* All of it in one form, for checkpoints and the report. */
 bool recipe_text(const recipe *r, buffer *b);
-/* An error unless both would train the same: all but where the data lies. */
-bool recipe_check_same(const recipe *now, const recipe *before, const char *folder);
+/* An error unless both would train the same: all but where the data lies and, where that was asked for, the epochs. */
+bool recipe_check_same(const recipe *now, const recipe *before, const char *folder, bool other_epochs);
+bool recipe_set_epochs(recipe *r, int64_t epochs);
 /* The library's error with the place of that part in front. Always false. */
 bool recipe_fail_at(const tree *node, const char *what);
 

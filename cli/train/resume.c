@@ -2,6 +2,8 @@
  * stopped and went on ends with the same bytes as one that was not. */
 #include "cli/train/trainer.h"
 
+#include "io/checked.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -109,20 +111,80 @@ static void add_word(buffer *b, const char *word) {
     if (!plain) buffer_text(b, "'");
 }
 
-/* What began this run, without what changes nothing about its numbers. */
-static bool keep_command(trainer *t) {
+/* The words of a command that change its numbers. */
+static bool write_command(trainer *t, const char *before, bool resumed) {
     buffer raw = {0}, clean = {0};
+    const trainer_options *o = t->options;
+    if (before) buffer_add(&raw, "%s\n", before);
     buffer_text(&raw, "cotangent train");
-    add_word(&raw, t->options->recipe);
-    for (int i = 0; i < t->options->set_count; i++) {
+    if (resumed) {
+        buffer_text(&raw, " --resume --out");
+        add_word(&raw, t->out);
+        buffer_add(&raw, " --epochs %lld", (long long)t->recipe->epochs);
+    } else add_word(&raw, o->recipe);
+    for (int i = 0; !resumed && i < o->set_count; i++) {
         buffer_text(&raw, " --set");
-        add_word(&raw, t->options->sets[i]);
+        add_word(&raw, o->sets[i]);
     }
+    if (!resumed && o->more_epochs) buffer_add(&raw, " --epochs +%lld", (long long)o->more_epochs);
     if (!raw.failed) buffer_clean(&clean, raw.at, "\n\t");
     t->command = clean.at;
     const bool right = !raw.failed && !clean.failed;
     buffer_free(&raw);
     return right || ct_fail(CT_ERR_MEMORY, NULL, "out of memory");
+}
+
+/* ---- The recipe, of the command line and of the checkpoint ---- */
+
+enum { NUMBERS = 6, INTEGERS = 3 };
+
+static bool is_patient(const recipe *r, int64_t epoch, int64_t best_epoch, int64_t patient_from) {
+    const int64_t since = best_epoch > patient_from ? best_epoch : patient_from;
+    return r->early_stopping == 0 || best_epoch == 0 || epoch - since < r->early_stopping;
+}
+
+bool trainer_stopped_early(const trainer *t) {
+    return !is_patient(t->recipe, t->run.epoch, t->best_epoch, t->patient_from);
+}
+
+/* What --epochs +N is added to: all epochs of the run or, where it was stopped early, those that it did. */
+static bool epochs_so_far(const recipe *before, const ct_state *state, int64_t *epochs) {
+    int64_t counters[CT__RUN_COUNTER_COUNT], counts[INTEGERS];
+    if (!ct_state_integers(state, CT__RUN_COUNTERS, counters, CT__RUN_COUNTER_COUNT) ||
+        !ct_state_integers(state, "extra.counts", counts, INTEGERS))
+        return false;
+    const bool early =
+        counters[0] > 0 && counters[0] < before->epochs && !is_patient(before, counters[0], counts[0], counts[2]);
+    *epochs = early ? counters[0] : before->epochs;
+    return true;
+}
+
+static bool names_epochs(const trainer_options *o) {
+    for (int i = 0; i < o->set_count; i++)
+        if (strncmp(o->sets[i], "epochs=", 7) == 0) return true;
+    return o->more_epochs > 0;
+}
+
+/* Takes over what the checkpoint says; text and name are its recipe. */
+static bool compare_recipe(trainer *t, const ct_state *state, const char *path, const char *text, const char *name) {
+    const trainer_options *o = t->options;
+    const char *command = ct_state_text(state, "extra.command");
+    int64_t so_far = 0;
+    if (!learner_take_encoding(&t->learner, state, path)) return false;
+    recipe *before = recipe_parse(text, strlen(text), name, path, NULL, 0);
+    /* without a recipe on the command line, that of the checkpoint, with what --set says */
+    if (before && !t->recipe) t->recipe = recipe_parse(text, strlen(text), name, path, o->sets, o->set_count);
+    bool right = before && t->recipe;
+    if (right && o->more_epochs)
+        right = epochs_so_far(before, state, &so_far) && recipe_set_epochs(t->recipe, so_far + o->more_epochs);
+    right = right && recipe_check_same(t->recipe, before, t->out, names_epochs(o));
+    if (right) {
+        t->epochs_before = before->epochs;
+        if (t->recipe->epochs != before->epochs) right = write_command(t, command ? command : "", true);
+        else right = (t->command = text_copy(command ? command : "")) != NULL;
+    }
+    recipe_free(before);
+    return right;
 }
 
 bool trainer_open_recipe(trainer *t) {
@@ -132,34 +194,28 @@ bool trainer_open_recipe(trainer *t) {
         if (!t->recipe) return false;
     }
     if (!trainer_choose_folder(t)) return false;
-    if (!o->resume) return keep_command(t);
+    if (!o->resume)
+        return (!o->more_epochs || recipe_set_epochs(t->recipe, t->recipe->epochs + o->more_epochs)) &&
+               write_command(t, NULL, false);
     char path[4096 + 32];
     checkpoint_path(t, path, sizeof path);
     ct_state *state = ct_safetensors_load(path);
-    const char *text = state ? ct_state_text(state, "extra.recipe") : NULL,
-               *name = state ? ct_state_text(state, "extra.recipe_name") : NULL;
-    if (state && !text)
-        ct_fail(CT_ERR_IO, NULL, "%s: this is not a checkpoint of 'cotangent train': it holds no recipe", path);
-    recipe *before = text ? recipe_parse(text, strlen(text), name ? name : "recipe", path, NULL, 0) : NULL;
-    /* without a recipe on the command line, that of the checkpoint, with what --set says */
-    if (before && !t->recipe)
-        t->recipe = recipe_parse(text, strlen(text), name ? name : "recipe", path, o->sets, o->set_count);
-    const char *command = state ? ct_state_text(state, "extra.command") : NULL;
-    const bool right = before && t->recipe && recipe_check_same(t->recipe, before, t->out) &&
-                       learner_take_encoding(&t->learner, state, path) &&
-                       (t->command = text_copy(command ? command : ""));
-    recipe_free(before);
+    if (!state) return false;
+    const char *text = ct_state_text(state, "extra.recipe"), *name = ct_state_text(state, "extra.recipe_name");
+    const bool right =
+        text ? compare_recipe(t, state, path, text, name ? name : "recipe")
+             : ct_fail(CT_ERR_IO, NULL, "%s: this is not a checkpoint of 'cotangent train': it holds no recipe", path);
     ct_state_free(state);
     return right;
 }
 
-enum { NUMBERS = 6, INTEGERS = 2 };
+/* ---- Checkpoints ---- */
 
 static ct_state *make_extra(trainer *t) {
     ct_state *extra = ct_state_new();
     const double numbers[NUMBERS] = {t->loss_sum,      t->score_sum,       t->best_score,
                                      (double)t->items, (double)t->targets, t->best_loss};
-    const int64_t integers[INTEGERS] = {t->best_epoch, t->total_steps};
+    const int64_t integers[INTEGERS] = {t->best_epoch, t->total_steps, t->patient_from};
     if (extra && learner_put(&t->learner, extra) && ct_state_put_text(extra, "command", t->command) &&
         ct_state_put_numbers(extra, "progress", numbers, NUMBERS) &&
         ct_state_put_integers(extra, "counts", integers, INTEGERS))
@@ -198,7 +254,7 @@ static bool is_sane(const trainer *t, const double *numbers, const int64_t *inte
     const int64_t an_epoch = ct_loader_batches(t->batches), epoch = t->run.epoch, step = t->run.step;
     return epoch >= 0 && epoch <= t->recipe->epochs && step >= epoch * an_epoch && step <= (epoch + 1) * an_epoch &&
            step <= t->total_steps && numbers[3] >= 0 && numbers[3] < 0x1p53 && numbers[4] >= 0 && numbers[4] < 0x1p53 &&
-           integers[0] >= 0 && integers[0] <= epoch;
+           integers[0] >= 0 && integers[0] <= epoch && integers[2] >= 0 && integers[2] <= epoch;
 }
 
 bool trainer_resume(trainer *t) {
@@ -213,9 +269,13 @@ bool trainer_resume(trainer *t) {
     ct_state_free(t->run.extra);
     t->run.extra = NULL;
     if (!right) return false;
-    if (integers[1] != t->total_steps)
+    const int64_t an_epoch = ct_loader_batches(t->batches), expected = t->epochs_before * an_epoch;
+    if (integers[1] != expected)
         return ct_fail(CT_ERR_STATE, NULL, "%s was to take %lld steps and would now take %lld: the data has changed",
-                       t->out, (long long)integers[1], (long long)t->total_steps);
+                       t->out, (long long)integers[1], (long long)expected);
+    if (t->run.step > t->total_steps && t->run.step <= expected)
+        return ct_fail(CT_ERR_VALUE, NULL, "--epochs %lld: the run in %s has done %lld already",
+                       (long long)t->recipe->epochs, t->out, (long long)((t->run.step + an_epoch - 1) / an_epoch));
     if (!is_sane(t, numbers, integers)) return ct_fail(CT_ERR_IO, NULL, "%s: the checkpoint contradicts itself", path);
     t->loss_sum = numbers[0];
     t->score_sum = numbers[1];
@@ -224,5 +284,6 @@ bool trainer_resume(trainer *t) {
     t->targets = (int64_t)numbers[4];
     t->best_loss = numbers[5];
     t->best_epoch = integers[0];
+    t->patient_from = t->recipe->epochs != t->epochs_before ? t->run.epoch : integers[2];
     return true;
 }

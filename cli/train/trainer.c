@@ -209,11 +209,6 @@ static bool is_better(const trainer *t, const evaluation *e) {
     return tasks[t->learner.task].higher ? e->score > t->best_score : e->score < t->best_score;
 }
 
-static bool stopped_early(const trainer *t) {
-    return t->recipe->early_stopping > 0 && t->best_epoch > 0 &&
-           t->run.epoch - t->best_epoch >= t->recipe->early_stopping;
-}
-
 static bool write_board(trainer *t, const epoch_record *r, const evaluation *e) {
     const char *score = tasks[t->learner.task].score;
     char tag[80];
@@ -264,7 +259,7 @@ static bool finish_epoch(trainer *t) {
     if (right && t->schedule && ct_schedule_needs_metric(t->schedule))
         right = ct_schedule_step_metric(t->schedule, e.score);
     /* Epochs that take no time are not saved one by one: the disk would be all that is waited for. */
-    const bool due = seconds_now() - t->saved > 2 || t->run.epoch == t->recipe->epochs || stopped_early(t);
+    const bool due = seconds_now() - t->saved > 2 || t->run.epoch == t->recipe->epochs || trainer_stopped_early(t);
     /* The log first: what it says of steps after a checkpoint is forgotten when the run goes on, what it lacks is lost. */
     right = right && journal_epoch(&t->journal, &record, t->recipe, &e, best) && write_board(t, &record, &e) &&
             (!due || trainer_save(t));
@@ -357,6 +352,10 @@ static bool begin(trainer *t) {
     if (t->options->resume) {
         progress_say(&t->progress, "going on in %s after step %lld of %lld", t->out, (long long)t->run.step,
                      (long long)t->total_steps);
+        if (t->recipe->epochs != t->epochs_before)
+            progress_say(&t->progress, "note: %lld epochs in place of %lld%s", (long long)t->recipe->epochs,
+                         (long long)t->epochs_before,
+                         t->schedule ? "; the learning rate goes on where a run of that length has it" : "");
         if (ct_run_note(&t->run)[0]) progress_say(&t->progress, "note: %s", ct_run_note(&t->run));
     }
     say_notes(t);
@@ -423,7 +422,7 @@ static int finish(trainer *t) {
 }
 
 static int run_epochs(trainer *t) {
-    while (t->run.epoch < t->recipe->epochs && !stopped_early(t)) {
+    while (t->run.epoch < t->recipe->epochs && !trainer_stopped_early(t)) {
         if (!train_epoch(t)) return TRAIN_FAILED;
         if (stop_wanted) return stop(t);
         if (!finish_epoch(t)) return ct_ok() && stop_wanted ? stop(t) : TRAIN_FAILED;

@@ -11,6 +11,7 @@ typedef struct trainer_options {
     const char *out;    /* NULL: runs/RECIPE-N */
     const char *const *sets;
     int set_count;
+    int64_t more_epochs; /* than the recipe or the run says; 0: as they say */
     ct_device device;
     bool resume, json;
 } trainer_options;
@@ -36,6 +37,9 @@ typedef struct trainer {
     /* the best so far */
     double best_score, best_loss;
     int64_t best_epoch; /* from 1; 0: none */
+    /* a run whose number of epochs was changed */
+    int64_t epochs_before; /* what the checkpoint says; 0: it is a new run */
+    int64_t patient_from;  /* the epoch from which the run gets a new chance not to be stopped early */
     bool finished;
     char *samples[3]; /* of a language model, at the end */
     evaluation best;  /* of the best epoch that this process has seen, or of the first */
@@ -60,6 +64,7 @@ bool trainer_lock(trainer *t);
 bool trainer_save(trainer *t);      /* OUT/last.safetensors */
 bool trainer_save_best(trainer *t); /* OUT/best.safetensors: the network as it is evaluated */
 bool trainer_resume(trainer *t);    /* from OUT/last.safetensors */
+bool trainer_stopped_early(const trainer *t);
 /* The recipe: the one that is named, compared with that of the checkpoint where the run goes on. */
 bool trainer_open_recipe(trainer *t);
 
