@@ -183,6 +183,8 @@ check "images too small for a shape" refuses 1 "bad.yaml:3: dataset_shapes: size
 for separator in ab '""' é; do
     check "a separator of $separator" refuses 2 "--set data={kind: csv, separator: $separator}: separator is one character, neither a quote nor a line end, not $separator" train tiny.yaml --set "data={kind: csv, separator: $separator}"
 done
+bad 's/width: 4/width: 4, classes: 12/'
+check "classes that the data has not" refuses 1 "bad.yaml:2: classes of cnn is 12, and by the data it is 10" train bad.yaml
 check "a group that learns at no rate" refuses 2 "--set groups=[{pattern: x, lr: 0}]: lr is a number above 0, not 0" train tiny.yaml --set 'groups=[{pattern: x, lr: 0}]'
 check "a metric twice" refuses 2 "--set metrics=[f1, f1]: the metric 'f1' stands here twice" train tiny.yaml --set 'metrics=[f1, f1]'
 bad 's/width: 4/width: 0/'

@@ -139,6 +139,17 @@ TEST(the_networks_own_values_come_back_although_an_error_is_pending) {
     ct_module_free(net);
 }
 
+TEST(averages_of_what_never_changes_are_that_to_the_bit) {
+    ct_module *net = ct_nn_linear(37, 19);
+    ct_ema *ema = ct_ema_new(net, .decay = CT_SET(0.9), .warmup = true);
+    ct_tensor *before = ct_clone(ct_module_param(net, 0));
+    for (int i = 0; i < 50; i++) CHECK(ct_ema_update(ema));
+    CHECK(ct_ema_swap_in(ema));
+    CHECK(memcmp(ct_data(before), ct_data(ct_module_param(net, 0)), 37 * 19 * sizeof(float)) == 0);
+    ct_ema_free(ema);
+    ct_module_free(net);
+}
+
 TEST(averages_follow_and_swap) {
     ct_module *net = make_net(CT_F64);
     ct_ema *ema = ct_ema_new(net, .decay = CT_SET(0.9));

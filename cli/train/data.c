@@ -44,7 +44,6 @@ static bool note_empty_folders(learner *l, ct_dataset *set, const char *path) {
     buffer notes = {0};
     if (!items) return ct_fail(CT_ERR_MEMORY, NULL, "out of memory");
     for (int64_t i = 0; i < ct_dataset_count(set); i++) items[ct_dataset_label(set, i)]++;
-    if (l->notes) buffer_add(&notes, "%s\n", l->notes);
     for (int64_t c = 0; c < classes; c++) {
         if (items[c]) continue;
         if (empty < NAMED) buffer_text(&notes, empty ? ", " : "no PNG or JPEG files are in ");
@@ -56,13 +55,8 @@ static bool note_empty_folders(learner *l, ct_dataset *set, const char *path) {
     free(items);
     if (empty > NAMED) buffer_add(&notes, " and %lld more", (long long)(empty - NAMED));
     if (empty) buffer_add(&notes, ", so nothing is learned of %s", empty == 1 ? "that class" : "these classes");
-    if (notes.failed) return ct_fail(CT_ERR_MEMORY, NULL, "out of memory");
-    if (empty) {
-        free(l->notes);
-        l->notes = notes.at;
-        l->empty_folders = empty;
-    } else buffer_free(&notes);
-    return true;
+    l->empty_folders = empty;
+    return empty == 0 || learner_note(l, &notes);
 }
 
 static bool open_folder(learner *l) {

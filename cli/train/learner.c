@@ -7,8 +7,8 @@
 
 bool learner_is_image(const learner *l) { return l->item.n == 3; }
 
-/* What the data decides, unless the recipe has said it. */
-static void set_from_data(const learner *l, const part *model, double *values) {
+/* What the data decides. A recipe may say it too, and is then held to it: other numbers would fail later, and less clearly. */
+static bool set_from_data(const learner *l, const part *model, double *values) {
     int64_t inputs = 1;
     for (int i = 0; i < l->item.n; i++) inputs *= l->item.d[i];
     const struct {
@@ -22,8 +22,16 @@ static void set_from_data(const learner *l, const part *model, double *values) {
                  {"context", l->item.n ? l->item.d[0] : 1}};
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
         const int at = part_index(&part_models, model, facts[i].name);
-        if (at >= 0 && !model->given[at]) values[at] = (double)facts[i].value;
+        if (at < 0) continue;
+        const bool room = strcmp(facts[i].name, "context") == 0 && values[at] > (double)facts[i].value;
+        if (model->given[at] && !room && values[at] != (double)facts[i].value) {
+            const tree *node = tree_get(model->node, facts[i].name);
+            return tree_fail(node ? node : model->node, "%s of %s is %.10g, and by the data it is %lld", facts[i].name,
+                             model->name, values[at], (long long)facts[i].value);
+        }
+        if (!model->given[at]) values[at] = (double)facts[i].value;
     }
+    return true;
 }
 
 static bool check_input(const learner *l, const ct_model_info *info) {
@@ -48,12 +56,27 @@ bool learner_build(learner *l) {
     double values[MOST_SETTINGS];
     memcpy(values, model->values, sizeof values);
     if (!check_input(l, model->info) || !learner_check_metrics(l) || !set_loss(l)) return false;
-    set_from_data(l, model, values);
+    if (!set_from_data(l, model, values)) return false;
     ct_seed((uint64_t)l->recipe->seed);
     ct_scope {
         l->net = ct_model_build(model->info, values);
     }
     return (l->net && ct_ok()) || recipe_fail_at(model->node, "model");
+}
+
+bool learner_note(learner *l, buffer *text) {
+    buffer all = {0};
+    if (l->notes) buffer_add(&all, "%s\n", l->notes);
+    if (text->at) buffer_text(&all, text->at);
+    const bool right = !text->failed && !all.failed;
+    buffer_free(text);
+    if (!right) {
+        buffer_free(&all);
+        return ct_fail(CT_ERR_MEMORY, NULL, "out of memory");
+    }
+    free(l->notes);
+    l->notes = all.at;
+    return true;
 }
 
 void learner_close(learner *l) {

@@ -49,6 +49,12 @@ bool learner_measure(learner *l);
 /* The network of the recipe for that data; its random numbers come from the recipe's seed. */
 bool learner_build(learner *l);
 void learner_close(learner *l);
+/* The weights that the recipe begins with, where it names a file (init.c). What was not taken is added to the notes. */
+bool learner_init(learner *l);
+/* Freezes what the recipe says: it gets no gradients, and the optimizer keeps nothing for it. */
+bool learner_freeze(learner *l);
+/* Training mode, but for parts that are frozen as a whole: their dropout does nothing and their batch norms keep what they have. */
+bool learner_train_mode(learner *l);
 /* An error where the recipe asks for a figure that the task has not (evaluate.c). */
 bool learner_check_metrics(const learner *l);
 
@@ -59,6 +65,9 @@ bool learner_take_encoding(learner *l, const ct_state *state, const char *path);
  * The recipe is then the learner's own: free it after learner_close. */
 bool learner_put(const learner *l, ct_state *extra);
 bool learner_load(learner *l, const char *path, recipe **own);
+
+/* A line for a person to read before the training; owns text. */
+bool learner_note(learner *l, buffer *text);
 
 /* x as the loader gives it to outputs: [n, classes], of language [n * length, classes]. */
 ct_tensor *learner_forward(learner *l, ct_tensor *x);

@@ -258,6 +258,43 @@ static bool read_metrics(recipe *r, const tree *node) {
     return true;
 }
 
+/* A pattern, or a list of them. */
+static bool read_frozen(recipe *r, const tree *node) {
+    const bool list = node->kind == TREE_LIST;
+    if (node->kind == TREE_MAP || (list && (node->n < 1 || node->n > MOST_FROZEN)))
+        return tree_fail(node, "freeze is a pattern of parameters' names, as in \"features.*\", or a list of up to %d",
+                         MOST_FROZEN);
+    for (int i = 0; i < (list ? node->n : 1); i++) {
+        const tree *pattern = list ? node->at[i] : node;
+        if (pattern->kind != TREE_TEXT || !pattern->text[0])
+            return tree_fail(pattern, "what is frozen is a pattern of parameters' names, as in \"features.*\"");
+        r->init.frozen[r->init.frozen_count++] = pattern;
+    }
+    return true;
+}
+
+static bool read_init(recipe *r, const tree *node) {
+    static const char *const names[] = {"file", "partial", "freeze"};
+    char near[128];
+    const tree *file = node->kind == TREE_TEXT ? node : tree_get(node, "file");
+    if (!file || file->kind != TREE_TEXT || !file->text[0])
+        return tree_fail(node, "init needs a file, as in init: {file: weights.safetensors}");
+    r->init.file = file->text;
+    r->init.node = node;
+    for (int i = 0; node->kind == TREE_MAP && i < node->n; i++) {
+        const tree *child = node->at[i];
+        if (child == file) continue;
+        if (strcmp(child->key, "partial") == 0) {
+            if (!tree_bool(child, &r->init.partial)) return fail_value(child, "true or false");
+        } else if (strcmp(child->key, "freeze") == 0) {
+            if (!read_frozen(r, child)) return false;
+        } else
+            return tree_fail_key(child, "init has no '%s'%s", child->key,
+                                 nearest_text(near, sizeof near, child->key, names, 3));
+    }
+    return true;
+}
+
 /* ---- The loss: any op of two tensors, x and target, that can be reduced ---- */
 
 static bool is_loss(const ct_op *op) {

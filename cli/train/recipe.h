@@ -16,7 +16,8 @@ enum {
     MOST_TRANSFORMS = 16,
     MOST_GROUPS = 8,
     MOST_CHANNELS = 8,
-    MOST_METRICS = 8
+    MOST_METRICS = 8,
+    MOST_FROZEN = 16
 };
 
 /* Something chosen by name, with a value for each of its settings. */
@@ -54,6 +55,12 @@ typedef struct recipe {
     part model, optimizer, schedule; /* schedule.info NULL: none */
     part transforms[MOST_TRANSFORMS];
     int transform_count;
+    struct {
+        const char *file; /* NULL: random weights */
+        bool partial;     /* what fits by name and shape; otherwise all has to */
+        const tree *node, *frozen[MOST_FROZEN];
+        int frozen_count;
+    } init;
     const ct_op *loss; /* NULL: what suits the data */
     void *loss_options;
     recipe_data data;

@@ -79,7 +79,9 @@ static void write_histogram(buffer *b, const summary *s) {
 static void write_row(buffer *b, const ct_parameter *parameter, ct_tensor *x, const summary *s) {
     buffer_text(b, "<tr><td><code>");
     buffer_html(b, parameter->name);
-    buffer_text(b, parameter->buffer ? "</code> (not learned)</td><td>" : "</code></td><td>");
+    buffer_text(b, parameter->buffer   ? "</code> (not learned)</td><td>"
+                   : parameter->frozen ? "</code> (frozen)</td><td>"
+                                       : "</code></td><td>");
     for (int i = 0; i < ct_ndim(x); i++) buffer_add(b, "%s%lld", i ? " &times; " : "", (long long)ct_dim(x, i));
     buffer_add(b, "</td><td>%s</td><td>%s</td><td>%s</td><td>", number_count(ct_numel(x)).text,
                number_of(s->mean, 3, NUMBER_PAGE).text, number_of(s->std, 3, NUMBER_PAGE).text);

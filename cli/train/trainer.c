@@ -87,6 +87,8 @@ static bool make_parts(trainer *t) {
     learner *l = &t->learner;
     l->recipe = r;
     if (!learner_open_data(l) || !learner_measure(l) || !learner_build(l)) return false;
+    if (!(t->options->resume || learner_init(l)) || !learner_freeze(l))
+        return false; /* a checkpoint has its own weights */
     if (t->options->device.type != CT_CPU && !ct_module_to_device(l->net, t->options->device)) return false;
     if (!make_loaders(t)) return false;
     t->total_steps = r->epochs * ct_loader_batches(t->batches);
@@ -188,7 +190,7 @@ static bool step(trainer *t, const ct_batch *b) {
 
 /* Trains to the end of the epoch, or until a signal. */
 static bool train_epoch(trainer *t) {
-    if (!ct_train(t->learner.net)) return false;
+    if (!learner_train_mode(&t->learner)) return false;
     t->epoch_start = seconds_now();
     t->epoch_items = 0;
     /* A run that was stopped between the last step of an epoch and its evaluation has only the latter left to do. */

@@ -76,7 +76,8 @@ SIMD_INLINE V OF(lamb_direction)(const optim_lamb_attrs *a, const V *x) {
 
 SIMD_INLINE void OF(average)(const optim_average_attrs *a, V *x, int width) {
     (void)width;
-    x[0] = OF(mix)(x[0], x[1], a->keep);
+    /* by the difference, so that the average of what never changes (a frozen parameter) is that to the bit */
+    x[0] = DO(fma)(DO(sub)(x[1], x[0]), NUMBER(1 - a->keep), x[0]);
 }
 
 /* ---- Whole runs of elements: n is a multiple of LANES ---- */

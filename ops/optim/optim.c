@@ -217,7 +217,8 @@ void optim_average_lower(ct_lower *l) {
     ct_no_grad
         for (int i = 0; i + 2 <= l->n_in; i += 2)
             ct_scope {
-                ct_assign(l->in[i], mix(wide(l->in[i]), wide(l->in[i + 1]), keep));
+                ct_tensor *average = wide(l->in[i]);
+                ct_assign(l->in[i], add(average, mul_s(sub(wide(l->in[i + 1]), average), 1 - keep)));
             }
     if (l->want[0]) l->out[0] = full(CT_DIMS0, (double)(l->n_in / 2), .dtype = CT_F32);
 }
