@@ -23,11 +23,13 @@ static void print_text(const learner *l, const evaluation *e) {
     for (int i = 0; i < l->recipe->metric_count; i++)
         printf("%-10s %s\n", l->recipe->metrics[i], number_of(e->metrics[i], 6, NUMBER_PLAIN).text);
     if (!e->confusion || l->classes > 100) return;
-    printf("\n%-24s %9s %9s %9s %9s\n", "class", "precision", "recall", "f1", "items");
+    const bool pixels = l->task == TASK_SEGMENTATION;
+    printf("\n%-24s %9s %9s %9s %9s\n", "class", "precision", "recall", pixels ? "iou" : "f1",
+           pixels ? "pixels" : "items");
     for (int64_t i = 0; i < l->classes; i++) {
         const ct_scores s = ct_confusion_scores(e->confusion, i);
         printf("%-24s %7.2f %% %7.2f %% %7.2f %% %9lld\n", learner_class_name(l, i), 100 * s.precision, 100 * s.recall,
-               100 * s.f1, (long long)s.support);
+               100 * (pixels ? s.iou : s.f1), (long long)s.support);
     }
 }
 

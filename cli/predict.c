@@ -7,11 +7,15 @@
 #include <string.h>
 
 static void print_help(void) {
-    printf("usage: cotangent predict CHECKPOINT FILE... [--top N] [--threads N] [--json]\n\n"
+    printf("usage: cotangent predict CHECKPOINT FILE... [--top N] [--out FOLDER] [--threads N] [--json]\n\n"
            "What a network says of files of the kind that it was trained on.\n\n"
            "Images (PNG, JPEG): the classes that it takes each for, the likeliest first, with their probabilities. An "
            "image is\n"
            "resized, and made grey or coloured, as the network was trained. --top N prints N classes (default 3).\n\n"
+           "Images, by a network that gives a class for each pixel: NAME-mask.png, whose greys are the numbers of the "
+           "classes, and\n"
+           "NAME-colours.png to look at, in the folder that --out names (default: this one); printed are the shares of "
+           "the classes.\n\n"
            "Tables (CSV): a line for each row, as CSV: the predicted class and the probability of each class, or the "
            "predicted\n"
            "number. Columns, separator and categories are those of the training; the column that is predicted may be "
@@ -22,15 +26,38 @@ static void print_help(void) {
 }
 
 /* How files are predicted by this network; NULL after a line was printed. */
-static bool (*choose(const learner *l, const char *checkpoint,
-                     const predict_options *options))(learner *, const char *, const predict_options *) {
-    if (l->encoding && options->top) fprintf(stderr, "error: --top is for images; of a table every class is printed\n");
+static predict_fn choose(const learner *l, const char *checkpoint, const predict_options *options) {
+    if (options->out && l->task != TASK_SEGMENTATION)
+        fprintf(stderr, "error: --out is for masks; this network is for a task of %s\n", tasks[l->task].name);
+    else if (l->encoding && options->top)
+        fprintf(stderr, "error: --top is for images; of a table every class is printed\n");
     else if (l->encoding) return predict_table;
     else if (l->task == TASK_LANGUAGE)
         fprintf(stderr, "error: %s: this is a language model; 'cotangent generate' goes on with a text\n", checkpoint);
+    else if (learner_is_image(l) && l->task == TASK_SEGMENTATION) return predict_mask;
     else if (learner_is_image(l) && l->task == TASK_CLASSIFICATION) return predict_classes;
     else fprintf(stderr, "error: %s: this network is neither for images nor for tables\n", checkpoint);
     return NULL;
+}
+
+static const char *base_of(const char *path, size_t *length) {
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
+    *length = dot && dot != name ? (size_t)(dot - name) : strlen(name);
+    return name;
+}
+
+/* Masks are named after their images: two of one name in different folders would end in one file. */
+static bool masks_differ(const cli_list *files) {
+    for (int i = 0; i < files->n; i++)
+        for (int k = 0; k < i; k++) {
+            size_t n, m;
+            const char *a = base_of(files->at[i], &n), *b = base_of(files->at[k], &m);
+            if (n != m || strncmp(a, b, n) != 0) continue;
+            fprintf(stderr, "error: %s and %s would have the same mask, %.*s-mask.png\n", files->at[k], files->at[i],
+                    (int)n, a);
+            return false;
+        }
+    return true;
 }
 
 static int run(const char *checkpoint, const cli_list *files, predict_options *options) {
@@ -39,7 +66,8 @@ static int run(const char *checkpoint, const cli_list *files, predict_options *o
     int status = CLI_FAILED;
     if (!learner_load(&l, checkpoint, &own)) option_failed(status);
     else {
-        bool (*const predict)(learner *, const char *, const predict_options *) = choose(&l, checkpoint, options);
+        predict_fn predict = choose(&l, checkpoint, options);
+        if (predict == predict_mask && !masks_differ(files)) predict = NULL;
         if (predict) status = CLI_DONE;
         options->first = true;
         for (int i = 0; predict && i < files->n; i++) {
@@ -65,11 +93,13 @@ int cli_predict(int argc, char **argv) {
         if (option_value(argc, argv, &i, "--top", &value)) {
             if (!value) status = option_lacks("--top");
             else if (!option_integer("--top", value, 1, 1 << 20, &options.top)) status = CLI_USAGE;
+        } else if (option_value(argc, argv, &i, "--out", &options.out)) {
+            if (!options.out || !*options.out) status = option_lacks("--out");
         } else if (option_value(argc, argv, &i, "--threads", &value)) {
             if (!value) status = option_lacks("--threads");
             else if (!option_threads(value)) status = CLI_USAGE;
         } else if (strcmp(argv[i], "--json") == 0) options.json = true;
-        else if (argv[i][0] == '-') status = option_unknown("predict", argv[i], "--top --threads --json --help");
+        else if (argv[i][0] == '-') status = option_unknown("predict", argv[i], "--top --out --threads --json --help");
         else if (!checkpoint) checkpoint = argv[i];
         else if (!cli_list_add(&files, argv[i])) status = CLI_FAILED;
     }

@@ -18,7 +18,7 @@ struct ct_draw {
     ct_rng *rng; /* made when it is asked for */
 };
 /* Streams that must never meet although their seed and numbers are the same. */
-enum { CT__DRAW_ITEM = 1, CT__DRAW_ORDER, CT__DRAW_BATCH, CT__DRAW_SPLIT, CT__DRAW_SHAPES };
+enum { CT__DRAW_ITEM = 1, CT__DRAW_ORDER, CT__DRAW_BATCH, CT__DRAW_SPLIT, CT__DRAW_SHAPES, CT__DRAW_SHAPE_MASKS };
 ct_draw ct__draw_begin(uint64_t seed, int stream, int64_t epoch, int64_t item);
 void ct__draw_end(ct_draw *draw);
 void ct__shuffle(int64_t *values, int64_t n, ct_draw *draw);

@@ -59,6 +59,24 @@ static ct_tensor *cut(const ct__image *image, int64_t top, int64_t left, int64_t
     return y;
 }
 
+/* Where field 1 is the class of each pixel of the image: that, as an image of one channel. */
+static bool open_mask(ct_tensor **fields, int n, const ct__image *image, ct__image *mask) {
+    if (n < 2 || !fields[1] || ct_ndim(fields[1]) != 2 || !ct_dtype_is_int(ct_dtype_of(fields[1])) ||
+        ct_dim(fields[1], 0) != image->height || ct_dim(fields[1], 1) != image->width)
+        return false;
+    return ct__image_open("transform", ct_unsqueeze(fields[1], 0), mask);
+}
+
+/* Both by the same cut. */
+static bool cut_item(ct_tensor **fields, int n, const ct__image *image, int64_t top, int64_t left, int64_t height,
+                     int64_t width, double value) {
+    ct__image mask;
+    if (open_mask(fields, n, image, &mask))
+        fields[1] = ct_squeeze(cut(&mask, top, left, height, width, 0), .axes = CT_DIMS(0));
+    fields[0] = cut(image, top, left, height, width, value);
+    return fields[0] && ct_ok();
+}
+
 /* ---- Pad and crop: one struct for all ---- */
 
 typedef struct crop {
@@ -67,13 +85,12 @@ typedef struct crop {
 } crop;
 
 static bool pad_item(ct_transform *self, ct_tensor **fields, int n, ct_draw *draw) {
-    (void)n, (void)draw;
+    (void)draw;
     const crop *how = ct_transform_data(self);
     ct__image image;
     if (!ct__image_open("transform_pad", fields[0], &image)) return false;
     const int64_t p = how->pad;
-    fields[0] = cut(&image, -p, -p, image.height + 2 * p, image.width + 2 * p, how->value);
-    return fields[0] != NULL;
+    return cut_item(fields, n, &image, -p, -p, image.height + 2 * p, image.width + 2 * p, how->value);
 }
 
 /* The middle: halves are rounded to even, and to the inside where the image is the smaller. */
@@ -82,17 +99,15 @@ static int64_t middle(int64_t whole, int64_t part) {
 }
 
 static bool center_item(ct_transform *self, ct_tensor **fields, int n, ct_draw *draw) {
-    (void)n, (void)draw;
+    (void)draw;
     const crop *how = ct_transform_data(self);
     ct__image image;
     if (!ct__image_open("transform_center_crop", fields[0], &image)) return false;
-    fields[0] =
-        cut(&image, middle(image.height, how->height), middle(image.width, how->width), how->height, how->width, 0);
-    return fields[0] != NULL;
+    return cut_item(fields, n, &image, middle(image.height, how->height), middle(image.width, how->width), how->height,
+                    how->width, 0);
 }
 
 static bool random_item(ct_transform *self, ct_tensor **fields, int n, ct_draw *draw) {
-    (void)n;
     const crop *how = ct_transform_data(self);
     ct__image image;
     if (!ct__image_open("transform_random_crop", fields[0], &image)) return false;
@@ -102,8 +117,7 @@ static bool random_item(ct_transform *self, ct_tensor **fields, int n, ct_draw *
                        (long long)how->height, (long long)how->width, (long long)image.height, (long long)image.width,
                        (long long)how->pad);
     const int64_t top = ct_draw_below(draw, down + 1), left = ct_draw_below(draw, right + 1);
-    fields[0] = cut(&image, top - how->pad, left - how->pad, how->height, how->width, 0);
-    return fields[0] != NULL;
+    return cut_item(fields, n, &image, top - how->pad, left - how->pad, how->height, how->width, 0);
 }
 
 static const ct_transform_class pad_class = {"transform_pad", sizeof(crop), pad_item, NULL, NULL};
@@ -137,17 +151,15 @@ ct_transform *ct_transform_random_crop(int64_t height, int64_t width, int64_t pa
 
 /* ---- Flips ---- */
 
-static bool flip(ct_tensor **fields, bool vertical) {
-    ct__image image;
+static ct_tensor *flipped(const ct__image *image, bool vertical) {
     void *out;
-    if (!ct__image_open("transform_flip", fields[0], &image)) return false;
-    ct_tensor *y = ct__blank(CT_DIMS(image.channels, image.height, image.width), image.dtype, &out);
-    if (!y) return false;
-    const size_t each = ct_dtype_size(image.dtype), row = (size_t)image.width * each;
-    for (int64_t r = 0; r < image.channels * image.height; r++) {
-        const int64_t within = r % image.height;
+    ct_tensor *y = ct__blank(CT_DIMS(image->channels, image->height, image->width), image->dtype, &out);
+    if (!y) return NULL;
+    const size_t each = ct_dtype_size(image->dtype), row = (size_t)image->width * each;
+    for (int64_t r = 0; r < image->channels * image->height; r++) {
+        const int64_t within = r % image->height;
         const char *from =
-            (const char *)image.data + (size_t)(vertical ? r - within + image.height - 1 - within : r) * row;
+            (const char *)image->data + (size_t)(vertical ? r - within + image->height - 1 - within : r) * row;
         char *to = (char *)out + (size_t)r * row;
         if (vertical) memcpy(to, from, row);
         else if (each == 1)
@@ -155,17 +167,22 @@ static bool flip(ct_tensor **fields, bool vertical) {
         else
             for (size_t j = 0; j < row; j += each) memcpy(to + j, from + row - each - j, each);
     }
-    fields[0] = y;
-    return true;
+    return y;
+}
+
+static bool flip(ct_tensor **fields, int n, bool vertical) {
+    ct__image image, mask;
+    if (!ct__image_open("transform_flip", fields[0], &image)) return false;
+    if (open_mask(fields, n, &image, &mask)) fields[1] = ct_squeeze(flipped(&mask, vertical), .axes = CT_DIMS(0));
+    fields[0] = flipped(&image, vertical);
+    return fields[0] && ct_ok();
 }
 
 static bool flip_item(ct_transform *self, ct_tensor **fields, int n, ct_draw *draw) {
-    (void)n;
-    return ct_draw_uniform(draw) >= *(double *)ct_transform_data(self) || flip(fields, false);
+    return ct_draw_uniform(draw) >= *(double *)ct_transform_data(self) || flip(fields, n, false);
 }
 static bool flip_vertical_item(ct_transform *self, ct_tensor **fields, int n, ct_draw *draw) {
-    (void)n;
-    return ct_draw_uniform(draw) >= *(double *)ct_transform_data(self) || flip(fields, true);
+    return ct_draw_uniform(draw) >= *(double *)ct_transform_data(self) || flip(fields, n, true);
 }
 
 static const ct_transform_class flip_class = {"transform_flip", sizeof(double), flip_item, NULL, NULL};

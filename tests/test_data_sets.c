@@ -581,3 +581,42 @@ TEST(drawn_shapes_are_the_same_for_a_seed_and_of_every_class) {
     ct_dataset_free(few);
     ct_dataset_free(many);
 }
+
+TEST(masks_of_drawn_shapes_say_what_each_pixel_is) {
+    ct_dataset *few = ct_dataset_shape_masks(20, 32, 5), *many = ct_dataset_shape_masks(60, 32, 5);
+    REQUIRE(few && many);
+    CHECK(ct_dataset_classes(few) == 6 && ct_dataset_fields(few) == 2);
+    CHECK_TEXT(ct_dataset_class_name(few, 0), "background");
+    CHECK_TEXT(ct_dataset_class_name(few, 5), "cross");
+    int64_t seen[6] = {0};
+    int brighter = 0;
+    for (int64_t i = 0; i < 60; i++)
+        ct_scope {
+            ct_tensor *a[2], *b[2];
+            REQUIRE(ct_dataset_get(many, i, a, 2));
+            CHECK(ct_dtype_of(a[0]) == CT_U8 && ct_dtype_of(a[1]) == CT_U8 && ct_dim(a[1], 0) == 32 &&
+                  ct_ndim(a[1]) == 2);
+            const uint8_t *pixels = ct_data(a[0]), *mask = ct_data(a[1]);
+            double sums[2] = {0}, counts[2] = {0};
+            for (int p = 0; p < 32 * 32; p++) {
+                CHECK(mask[p] < 6);
+                seen[mask[p] % 6]++;
+                sums[mask[p] > 0] += pixels[p];
+                counts[mask[p] > 0]++;
+            }
+            CHECK(counts[0] > 0 && counts[1] > 0);
+            brighter += sums[1] / counts[1] > sums[0] / counts[0];
+            if (i < 20) { /* the same whatever the count */
+                REQUIRE(ct_dataset_get(few, i, b, 2));
+                CHECK(memcmp(pixels, ct_data(b[0]), 32 * 32) == 0 && memcmp(mask, ct_data(b[1]), 32 * 32) == 0);
+            }
+        }
+    CHECK(brighter == 60); /* shapes are lighter than their ground, pixel by pixel on the mean */
+    for (int c = 0; c < 6; c++) CHECK(seen[c] > 0);
+    CHECK(!ct_dataset_shape_masks(3, 8, 1));
+    CHECK_ERROR(CT_ERR_VALUE, "dataset_shape_masks: size is 8; expected 12 to 4096");
+    CHECK(!ct_dataset_shape_masks(-1, 16, 1));
+    CHECK_ERROR(CT_ERR_VALUE, "dataset_shape_masks: count is -1; expected 0 to 36028797018963967 pictures of size 16");
+    ct_dataset_free(few);
+    ct_dataset_free(many);
+}

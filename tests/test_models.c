@@ -104,6 +104,12 @@ TEST(models_refuse_what_they_cannot_be) {
     CHECK_ERROR(CT_ERR_VALUE, "nn_vgg: depth is 12, expected 11, 13, 16 or 19");
     CHECK(!ct_nn_unet(9, 64));
     CHECK_ERROR(CT_ERR_VALUE, "nn_unet: levels is 9, expected 1 to 8");
+    ct_module *unet = ct_nn_unet(3, 2, .channels = 1);
+    CHECK(!ct_forward(unet, ct_zeros(CT_DIMS(1, 1, 24, 30))));
+    CHECK(strstr(ct_error(),
+                 "nn_unet: an image of 24 x 30 cannot be halved 3 times; its sides have to be multiples of 8"));
+    ct_error_clear();
+    ct_module_free(unet);
     CHECK(!ct_nn_vit(.image = 30, .patch = 4));
     CHECK_ERROR(CT_ERR_VALUE, "nn_vit: an image of 30 cannot be cut into patches of 4");
     CHECK(!ct_nn_lstm_lm(10, .tied = true));

@@ -244,3 +244,35 @@ TEST(what_does_not_fit_is_refused) {
     CHECK_ERROR(CT_ERR_VALUE, "transform_grey: 2 channels; expected 1 or 3");
     ct_transform_free(NULL);
 }
+
+/* An image whose pixels are their own numbers, and a mask of the same numbers: whatever moves one has to move the other. */
+static bool moves_along(ct_transform *transform, int64_t item) {
+    bool same = false;
+    ct_scope {
+        ct_tensor *fields[2] = {ct_cast(ct_reshape(ct_arange(0, 30, 1), CT_DIMS(1, 5, 6)), CT_U8),
+                                ct_cast(ct_reshape(ct_arange(0, 30, 1), CT_DIMS(5, 6)), CT_I64)};
+        same = ct_transform_apply(transform, fields, 2, false, 30, 1, 0, item) && ct_ndim(fields[1]) == 2 &&
+               ct_dtype_of(fields[1]) == CT_I64 && ct_dim(fields[0], 1) == ct_dim(fields[1], 0) &&
+               ct_dim(fields[0], 2) == ct_dim(fields[1], 1) &&
+               ct_item(ct_sum(ct_abs(ct_sub(ct_cast(fields[0], CT_F32), ct_cast(fields[1], CT_F32))))) == 0;
+    }
+    ct_transform_free(transform);
+    return same;
+}
+
+TEST(masks_are_moved_along_with_their_images) {
+    for (int64_t i = 0; i < 8; i++) {
+        CHECK(moves_along(ct_transform_flip(0.5), i));
+        CHECK(moves_along(ct_transform_flip_vertical(0.5), i));
+        CHECK(moves_along(ct_transform_random_crop(4, 5, 2), i));
+    }
+    CHECK(moves_along(ct_transform_pad(2, 0), 0));
+    CHECK(moves_along(ct_transform_center_crop(3, 2), 0));
+    CHECK(moves_along(ct_transform_center_crop(9, 9), 0));
+    /* a label is none, and stays */
+    ct_tensor *fields[2] = {ct_zeros(CT_DIMS(1, 5, 6)), ct_full(CT_DIMS0, 3, .dtype = CT_I64)};
+    ct_transform *flip = ct_transform_flip(1);
+    CHECK(ct_transform_apply(flip, fields, 2, false, 10, 1, 0, 0) && ct_ndim(fields[1]) == 0 &&
+          ct_item(fields[1]) == 3);
+    ct_transform_free(flip);
+}

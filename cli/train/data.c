@@ -10,6 +10,7 @@ const task_info tasks[] = {
     [TASK_CLASSIFICATION] = {"classification", "accuracy", true, true, "cross_entropy"},
     [TASK_LANGUAGE] = {"language", "perplexity", false, false, "cross_entropy"},
     [TASK_REGRESSION] = {"regression", "rmse", false, false, "mse_loss"},
+    [TASK_SEGMENTATION] = {"segmentation", "iou", true, true, "cross_entropy"},
 };
 
 /* Cuts the fraction `validation` off train. */
@@ -127,14 +128,17 @@ static bool open_text(learner *l) {
     return l->valid || fail_in(data->path);
 }
 
-static bool open_shapes(learner *l) {
+static bool open_drawn(learner *l, ct_dataset *(*draw)(int64_t count, int64_t size, uint64_t seed), int64_t usual) {
     const recipe_data *data = &l->recipe->data;
-    const int64_t size = data->size ? data->size : 28, held = (int64_t)((double)data->count * data->validation);
+    const int64_t size = data->size ? data->size : usual, held = (int64_t)((double)data->count * data->validation);
     const uint64_t seed = (uint64_t)l->recipe->seed;
-    l->train = ct_dataset_shapes(data->count, size, 2 * seed);
-    l->valid = l->train ? ct_dataset_shapes(held > 0 ? held : 1, size, 2 * seed + 1) : NULL;
+    l->train = draw(data->count, size, 2 * seed);
+    l->valid = l->train ? draw(held > 0 ? held : 1, size, 2 * seed + 1) : NULL;
     return l->valid || recipe_fail_at(tree_get(l->recipe->root, "data"), "data");
 }
+
+static bool open_shapes(learner *l) { return open_drawn(l, ct_dataset_shapes, 28); }
+static bool open_shape_masks(learner *l) { return open_drawn(l, ct_dataset_shape_masks, 48); }
 
 static bool limit(learner *l) {
     const int64_t most = l->recipe->data.limit, count = ct_dataset_count(l->train);
@@ -186,12 +190,13 @@ static bool look(learner *l) {
         if (!ct_dataset_get(l->train, 0, fields, 2)) return false;
         l->item = ct_shape(fields[0]);
         l->task = data->kind == DATA_text                      ? TASK_LANGUAGE
+                  : data->kind == DATA_shape_masks             ? TASK_SEGMENTATION
                   : data->kind == DATA_csv && data->regression ? TASK_REGRESSION
                                                                : TASK_CLASSIFICATION;
         if (l->task == TASK_REGRESSION) l->classes = ct_numel(fields[1]);
     }
     if (l->task == TASK_LANGUAGE) l->classes = ct_vocabulary_size(l->vocabulary);
-    if (l->task == TASK_CLASSIFICATION) l->classes = ct_dataset_classes(l->train);
+    if (l->task == TASK_CLASSIFICATION || l->task == TASK_SEGMENTATION) l->classes = ct_dataset_classes(l->train);
     if (l->task == TASK_CLASSIFICATION && l->classes < 2) return fail_one_class(l);
     return keep_class_names(l);
 }
@@ -203,7 +208,7 @@ bool learner_open_data(learner *l) {
 #undef KIND
     };
     const recipe_data *data = &l->recipe->data;
-    if (data->kind != DATA_shapes && !data->path[0])
+    if (data->kind != DATA_shapes && data->kind != DATA_shape_masks && !data->path[0])
         return ct_fail(CT_ERR_VALUE, NULL, "%s: where is the data? --data %s says so", l->recipe->name,
                        data->kind == DATA_csv || data->kind == DATA_text ? "FILE" : "FOLDER");
     if (!open[data->kind](l) || !limit(l)) return false;
@@ -251,7 +256,9 @@ bool learner_open_other(learner *l, recipe *own, const char *path) {
 
 ct_loader *learner_valid_batches(const learner *l) {
     /* larger batches than in training are faster where no gradient is kept */
-    const int64_t batch = l->task == TASK_LANGUAGE ? l->recipe->batch : l->recipe->batch < 250 ? 250 : l->recipe->batch;
+    const bool large =
+        l->task == TASK_LANGUAGE || l->task == TASK_SEGMENTATION; /* outputs that are as large as the items */
+    const int64_t batch = large || l->recipe->batch > 250 ? l->recipe->batch : 250;
     return ct_batches(l->valid, batch, .threads = CT_SET(l->recipe->loader_threads));
 }
 

@@ -19,7 +19,12 @@ typedef struct counters {
 
 /* ---- Figures by name ---- */
 
-enum { CLASSES = 1 << TASK_CLASSIFICATION, TOKENS = 1 << TASK_LANGUAGE, NUMBERS = 1 << TASK_REGRESSION };
+enum {
+    CLASSES = 1 << TASK_CLASSIFICATION,
+    TOKENS = 1 << TASK_LANGUAGE,
+    NUMBERS = 1 << TASK_REGRESSION,
+    PIXELS = 1 << TASK_SEGMENTATION
+};
 
 #define METRIC(name, title, fit, expression)                  \
     static double metric_##name(const counters *c) {          \
@@ -27,16 +32,18 @@ enum { CLASSES = 1 << TASK_CLASSIFICATION, TOKENS = 1 << TASK_LANGUAGE, NUMBERS 
         (void)confusion, (void)c;                             \
         return expression;                                    \
     }
-#define METRICS(X)                                                                                        \
-    X(accuracy, "Accuracy", CLASSES | TOKENS, ct_accuracy_value(&c->right))                               \
-    X(top5, "Top-5 accuracy", CLASSES | TOKENS, ct_accuracy_value(&c->top5))                              \
-    X(precision, "Precision", CLASSES, confusion ? ct_confusion_macro(confusion).precision : (double)NAN) \
-    X(recall, "Recall", CLASSES, confusion ? ct_confusion_macro(confusion).recall : (double)NAN)          \
-    X(f1, "F1", CLASSES, confusion ? ct_confusion_macro(confusion).f1 : (double)NAN)                      \
-    X(auc, "AUC", CLASSES, c->auc ? ct_auc_value(c->auc) : (double)NAN)                                   \
-    X(perplexity, "Perplexity", CLASSES | TOKENS, ct_perplexity(&c->loss))                                \
-    X(mae, "Mean absolute error", NUMBERS, ct_regression_mae(&c->regression))                             \
-    X(rmse, "RMSE", NUMBERS, ct_regression_rmse(&c->regression))                                          \
+#define METRICS(X)                                                                                                 \
+    X(accuracy, "Accuracy", CLASSES | TOKENS | PIXELS,                                                             \
+      confusion ? ct_confusion_accuracy(confusion) : ct_accuracy_value(&c->right))                                 \
+    X(iou, "Mean IoU", PIXELS, confusion ? ct_confusion_macro(confusion).iou : (double)NAN)                        \
+    X(top5, "Top-5 accuracy", CLASSES | TOKENS, ct_accuracy_value(&c->top5))                                       \
+    X(precision, "Precision", CLASSES | PIXELS, confusion ? ct_confusion_macro(confusion).precision : (double)NAN) \
+    X(recall, "Recall", CLASSES | PIXELS, confusion ? ct_confusion_macro(confusion).recall : (double)NAN)          \
+    X(f1, "F1", CLASSES | PIXELS, confusion ? ct_confusion_macro(confusion).f1 : (double)NAN)                      \
+    X(auc, "AUC", CLASSES, c->auc ? ct_auc_value(c->auc) : (double)NAN)                                            \
+    X(perplexity, "Perplexity", CLASSES | TOKENS, ct_perplexity(&c->loss))                                         \
+    X(mae, "Mean absolute error", NUMBERS, ct_regression_mae(&c->regression))                                      \
+    X(rmse, "RMSE", NUMBERS, ct_regression_rmse(&c->regression))                                                   \
     X(r2, "R²", NUMBERS, ct_regression_r2(&c->regression))
 METRICS(METRIC)
 
@@ -115,6 +122,17 @@ static bool keep_points(evaluation *e, ct_tensor *outputs, ct_tensor *y) {
     return true;
 }
 
+/* The classes of the pixels of the first items. */
+static bool keep_masks(const learner *l, evaluation *e, ct_tensor *outputs, const ct_batch *b) {
+    const size_t size = (size_t)(l->item.d[1] * l->item.d[2]);
+    ct_tensor *said = ct_contiguous(ct_cast(ct_argmax(outputs, .axis = CT_SET(1)), CT_U8));
+    const uint8_t *from = ct_data(said);
+    if (!from) return false;
+    for (int64_t i = 0; i < b->n && e->mask_count < MOST_MASKS; i++)
+        memcpy(e->masks + size * (size_t)e->mask_count++, from + size * (size_t)i, size);
+    return true;
+}
+
 /* ---- The pass ---- */
 
 static bool add_batch(learner *l, const ct_batch *b, counters *c) {
@@ -128,6 +146,9 @@ static bool add_batch(learner *l, const ct_batch *b, counters *c) {
         ct_tensor *guess = ct_add_s(ct_mul_s(outputs, l->target_std), l->target_mean);
         return ct_regression_add(&c->regression, guess, b->y) && keep_points(e, guess, b->y);
     }
+    if (l->task == TASK_SEGMENTATION)
+        return ct_confusion_add(e->confusion, outputs, target) &&
+               (e->mask_count == MOST_MASKS || keep_masks(l, e, outputs, b));
     if (!ct_accuracy_add(&c->right, outputs, target)) return false;
     if (l->classes > 5 && !ct_accuracy_add(&c->top5, outputs, target)) return false;
     if (l->task != TASK_CLASSIFICATION) return true;
@@ -143,6 +164,11 @@ static bool begin(learner *l, counters *c) {
         e->confusion = ct_confusion_new(l->classes);
         if (wanted(l->recipe, "auc")) c->auc = ct_auc_new(l->classes);
         return e->confusion && ct_ok();
+    }
+    if (l->task == TASK_SEGMENTATION) {
+        e->confusion = ct_confusion_new(l->classes);
+        e->masks = calloc(MOST_MASKS, (size_t)(l->item.d[1] * l->item.d[2]));
+        return e->confusion && (e->masks || ct_fail(CT_ERR_MEMORY, NULL, "out of memory"));
     }
     if (l->task != TASK_REGRESSION) return true;
     e->truth = calloc(MOST_POINTS, sizeof *e->truth);
@@ -178,5 +204,6 @@ void evaluation_free(evaluation *e) {
     ct_confusion_free(e->confusion);
     free(e->truth);
     free(e->guess);
+    free(e->masks);
     *e = (evaluation){0};
 }

@@ -42,6 +42,15 @@ static bool check_input(const learner *l, const ct_model_info *info) {
                      strcmp(info->input, "tokens") == 0 ? "" : "s", is, strcmp(is, "tokens") == 0 ? "" : "s");
 }
 
+/* A network gives a class for each image or for each pixel, as the data has it. */
+static bool check_output(const learner *l, const ct_model_info *info) {
+    static const char *const each[] = {"each item", "each pixel"};
+    const bool pixels = model_is_for_pixels(info), wanted = l->task == TASK_SEGMENTATION;
+    if (pixels == wanted) return true;
+    return tree_fail(l->recipe->model.node, "the model %s gives a class for %s and the data has one for %s", info->name,
+                     each[pixels], each[wanted]);
+}
+
 static bool set_loss(learner *l) {
     l->loss = l->recipe->loss ? l->recipe->loss : ct_op_find(tasks[l->task].loss);
     l->loss_options = calloc(1, l->loss->attr_size + 1);
@@ -55,7 +64,8 @@ bool learner_build(learner *l) {
     const part *model = &l->recipe->model;
     double values[MOST_SETTINGS];
     memcpy(values, model->values, sizeof values);
-    if (!check_input(l, model->info) || !learner_check_metrics(l) || !set_loss(l)) return false;
+    if (!check_input(l, model->info) || !check_output(l, model->info) || !learner_check_metrics(l) || !set_loss(l))
+        return false;
     if (!set_from_data(l, model, values)) return false;
     ct_seed((uint64_t)l->recipe->seed);
     ct_scope {
@@ -103,6 +113,7 @@ ct_tensor *learner_forward(learner *l, ct_tensor *x) {
 
 ct_tensor *learner_target(learner *l, ct_tensor *y) {
     if (l->task == TASK_LANGUAGE) return ct_reshape(y, CT_DIMS(-1));
+    if (l->task == TASK_SEGMENTATION) return ct_cast(y, CT_I64);
     if (l->task == TASK_REGRESSION) return ct_div_s(ct_sub_s(y, l->target_mean), l->target_std);
     return y;
 }
@@ -165,7 +176,7 @@ bool learner_take_encoding(learner *l, const ct_state *state, const char *path) 
 static bool are_sizes(const int64_t *facts) {
     enum { MOST = 1 << 24 };
     int64_t items = 1;
-    if (facts[0] < 0 || facts[0] > TASK_REGRESSION || facts[1] < 1 || facts[1] > MOST || facts[2] < 0 || facts[2] > 3)
+    if (facts[0] < 0 || facts[0] >= TASK_COUNT || facts[1] < 1 || facts[1] > MOST || facts[2] < 0 || facts[2] > 3)
         return false;
     for (int i = 0; i < facts[2]; i++) {
         if (facts[3 + i] < 1 || facts[3 + i] > INT32_MAX || items > MOST) return false;

@@ -9,7 +9,13 @@
 
 #include "cli/train/recipe.h"
 
-typedef enum task_kind { TASK_CLASSIFICATION, TASK_LANGUAGE, TASK_REGRESSION } task_kind;
+typedef enum task_kind {
+    TASK_CLASSIFICATION,
+    TASK_LANGUAGE,
+    TASK_REGRESSION,
+    TASK_SEGMENTATION, /* a class for each pixel */
+    TASK_COUNT
+} task_kind;
 /* What a task is judged by. */
 typedef struct task_info {
     const char *name, *score; /* "accuracy" */
@@ -69,7 +75,8 @@ bool learner_load(learner *l, const char *path, recipe **own);
 /* A line for a person to read before the training; owns text. */
 bool learner_note(learner *l, buffer *text);
 
-/* x as the loader gives it to outputs: [n, classes], of language [n * length, classes]. */
+/* x as the loader gives it to outputs: [n, classes], of language [n * length, classes], of segmentation [n, classes, height,
+ * width]. */
 ct_tensor *learner_forward(learner *l, ct_tensor *x);
 /* Targets as the loss wants them, for those outputs. */
 ct_tensor *learner_target(learner *l, ct_tensor *y);
@@ -82,7 +89,7 @@ ct_loader *learner_valid_batches(const learner *l);
 
 /* ---- Evaluation ---- */
 
-enum { MOST_MISTAKES = 28, MOST_POINTS = 2000 };
+enum { MOST_MISTAKES = 28, MOST_POINTS = 2000, MOST_MASKS = 12 };
 typedef struct mistake {
     int64_t index;
     int64_t said, truth;
@@ -93,11 +100,13 @@ typedef struct evaluation {
     int64_t count; /* items */
     double loss, score;
     double metrics[MOST_METRICS];    /* those of the recipe */
-    ct_confusion *confusion;         /* of a classification */
+    ct_confusion *confusion;         /* of a classification, or of the pixels of a segmentation */
     mistake mistakes[MOST_MISTAKES]; /* the most confident first */
     int mistake_count;
     double *truth, *guess; /* of a regression */
     int64_t points;
+    uint8_t *masks; /* (mask_count,height,width): what a segmentation says of the first items */
+    int mask_count;
     double seconds;
 } evaluation;
 

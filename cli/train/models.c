@@ -57,13 +57,6 @@ static ct_module *build_cnn(const double *values) {
 static const ct_model_info cnn = {
     "cnn", "stages of 3x3 convolutions with batch norm, for small images", "image", settings, SETTINGS, build_cnn};
 
-/* A model that gives a class for each pixel: no kind of data here has targets for it. */
-static bool is_usable(const ct_model_info *info) { return strcmp(info->name, "unet") != 0; }
+bool model_is_for_pixels(const ct_model_info *info) { return strcmp(info->name, "unet") == 0; }
 
-const ct_model_info *model_at(int i) {
-    if (i == 0) return &cnn;
-    for (int at = 0;; at++) {
-        const ct_model_info *info = ct_model_at(at);
-        if (!info || (is_usable(info) && --i == 0)) return info;
-    }
-}
+const ct_model_info *model_at(int i) { return i == 0 ? &cnn : ct_model_at(i - 1); }

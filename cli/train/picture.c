@@ -28,6 +28,37 @@ bool picture_of_item(ct_tensor *x, picture *result) {
     return right;
 }
 
+/* Hues that are as far apart as can be for any number of classes: each next one is the golden section of the circle further. */
+void picture_class_colour(int64_t label, unsigned char rgb[3]) {
+    static const unsigned char ground[3] = {38, 40, 46};
+    const double hue = fmod((double)(label - 1) * 0.618033988749895 + 0.58, 1) * 6;
+    for (int c = 0; c < 3; c++) {
+        if (label == 0) {
+            rgb[c] = ground[c];
+            continue;
+        }
+        /* HSV with saturation 0.62 and value 0.95 */
+        const double turn = fmod(hue + (c == 0 ? 5 : c == 1 ? 3 : 1), 6);
+        rgb[c] = (unsigned char)(255 * 0.95 * (1 - 0.62 * fmax(0, fmin(fmin(turn, 4 - turn), 1))) + 0.5);
+    }
+}
+
+bool picture_of_mask(const uint8_t *mask, int64_t height, int64_t width, picture *result) {
+    const size_t plane = (size_t)(height * width);
+    unsigned char *rgb = malloc(3 * plane + 1), colours[256][3];
+    *result = (picture){0};
+    if (!rgb) return ct_fail(CT_ERR_MEMORY, NULL, "out of memory");
+    for (int i = 0; i < 256; i++) picture_class_colour(i, colours[i]);
+    for (size_t i = 0; i < plane; i++)
+        for (size_t c = 0; c < 3; c++) rgb[c * plane + i] = colours[mask[i]][c];
+    bool right = false;
+    ct_scope {
+        right = encode(ct_from_data(rgb, CT_DIMS(3, height, width), CT_U8), result);
+    }
+    free(rgb);
+    return right;
+}
+
 /* A number from -1 to 1 as blue, white or red. */
 static void signed_colour(double value, unsigned char *rgb, size_t plane) {
     static const double negative[3] = {33, 102, 172}, positive[3] = {190, 40, 40};

@@ -1,16 +1,26 @@
-/* The classes of an image, the likeliest first. */
+/* What images show: a class for the whole, or one for each pixel. */
 #include "cli/train/predict.h"
 
-#include <stdio.h>
+#include "cli/train/picture.h"
 
-/* The probabilities of the classes, [classes]. */
-static ct_tensor *classify(learner *l, const char *path) {
-    ct_tensor *x = ct_image_load(path, (int)l->item.d[0]);
-    if (!x) return NULL;
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The image as the network was trained on images: its size and channels, a batch of one. */
+static ct_tensor *fitted(const learner *l, ct_tensor *x) {
     ct_transform *resize = ct_transform_resize(l->item.d[1], l->item.d[2]);
-    if (!resize || !ct_transform_apply(resize, &x, 1, false, l->classes, 0, 0, 0)) x = NULL;
+    if (!x || !resize || !ct_transform_apply(resize, &x, 1, false, l->classes, 0, 0, 0)) x = NULL;
     ct_transform_free(resize);
-    return ct_contiguous(ct_reshape(ct_softmax(learner_forward(l, ct_unsqueeze(x, 0)), 1), CT_DIMS(-1)));
+    return ct_unsqueeze(x, 0);
+}
+
+/* ---- Classes of whole images ---- */
+
+/* Their probabilities, [classes]. */
+static ct_tensor *classify(learner *l, const char *path) {
+    ct_tensor *x = fitted(l, ct_image_load(path, (int)l->item.d[0]));
+    return ct_contiguous(ct_reshape(ct_softmax(learner_forward(l, x), 1), CT_DIMS(-1)));
 }
 
 static void print_text(const learner *l, const char *path, const float *p, const int64_t *order, int64_t top) {
@@ -47,5 +57,98 @@ bool predict_classes(learner *l, const char *path, const predict_options *option
             if (right) (options->json ? print_json : print_text)(l, path, ct_data(all), ct_data(order), top);
         }
     }
+    return right;
+}
+
+/* ---- Classes of pixels ---- */
+
+/* FOLDER/NAME-WHAT.png, NAME being that of the image without folders and ending. */
+static bool mask_path(const char *image, const char *what, const predict_options *options, char *path,
+                      size_t capacity) {
+    const char *slash = strrchr(image, '/'), *name = slash ? slash + 1 : image, *dot = strrchr(name, '.');
+    const int length = dot && dot != name ? (int)(dot - name) : (int)strlen(name);
+    const int n = snprintf(path, capacity, "%s%s%.*s-%s.png", options->out ? options->out : "", options->out ? "/" : "",
+                           length, name, what);
+    return (n > 0 && (size_t)n < capacity) || ct_fail(CT_ERR_IO, NULL, "%s: the name is too long", image);
+}
+
+/* The class of each pixel of the image as it is in its file: the network's answer, whose pixels are larger or smaller, by the
+ * nearest. (height,width), for the caller to free. */
+static uint8_t *segment(learner *l, const char *path, int64_t *height, int64_t *width) {
+    uint8_t *mask = NULL;
+    ct_scope {
+        ct_tensor *x = ct_image_load(path, (int)l->item.d[0]);
+        ct_tensor *said = ct_argmax(learner_forward(l, fitted(l, x)), .axis = CT_SET(1));
+        said = ct_contiguous(ct_cast(said, CT_U8));
+        const uint8_t *from = ct_data(said);
+        *height = x ? ct_dim(x, 1) : 0;
+        *width = x ? ct_dim(x, 2) : 0;
+        const int64_t rows = l->item.d[1], columns = l->item.d[2];
+        mask = from ? malloc((size_t)(*height * *width) + 1) : NULL;
+        if (from && !mask) ct_fail(CT_ERR_MEMORY, NULL, "out of memory");
+        for (int64_t i = 0; mask && i < *height; i++)
+            for (int64_t j = 0; j < *width; j++)
+                mask[i * *width + j] = from[i * rows / *height * columns + j * columns / *width];
+    }
+    return mask;
+}
+
+static bool save_masks(const uint8_t *mask, int64_t height, int64_t width, const char *numbers, const char *colours) {
+    picture coloured = {0};
+    bool right = false;
+    ct_scope {
+        right = ct_image_save(numbers, ct_from_data(mask, CT_DIMS(height, width), CT_U8)) &&
+                picture_of_mask(mask, height, width, &coloured);
+    }
+    right = right && file_write(colours, coloured.png, coloured.bytes, false);
+    picture_free(&coloured);
+    return right;
+}
+
+/* The classes that occur, the largest first; counts is changed. */
+static void print_shares(const learner *l, const char *path, const char *numbers, int64_t *counts, int64_t pixels,
+                         const predict_options *options) {
+    buffer b = {0};
+    const int64_t most = options->top ? options->top : l->classes;
+    if (options->json) {
+        buffer_text(&b, "{\"image\":");
+        buffer_json(&b, path);
+        buffer_text(&b, ",\"mask\":");
+        buffer_json(&b, numbers);
+        buffer_text(&b, ",\"classes\":[");
+    } else buffer_add(&b, "%s: %s\n", path, numbers);
+    for (int64_t i = 0; i < most; i++) {
+        int64_t largest = 0;
+        for (int64_t c = 1; c < l->classes; c++)
+            if (counts[c] > counts[largest]) largest = c;
+        if (counts[largest] == 0) break;
+        const double share = (double)counts[largest] / (double)pixels;
+        if (options->json) {
+            buffer_add(&b, "%s{\"label\":%lld,\"name\":", i ? "," : "", (long long)largest);
+            buffer_json(&b, learner_class_name(l, largest));
+            buffer_add(&b, ",\"share\":%.6g}", share);
+        } else buffer_add(&b, "  %7.2f %%  %s\n", 100 * share, learner_class_name(l, largest));
+        counts[largest] = 0;
+    }
+    if (options->json) buffer_text(&b, "]}\n");
+    if (!b.failed) printf("%s", b.at);
+    buffer_free(&b);
+}
+
+bool predict_mask(learner *l, const char *path, const predict_options *options) {
+    char numbers[4096], colours[4096];
+    int64_t height = 0, width = 0, counts[256] = {0};
+    if (l->classes > 256) return ct_fail(CT_ERR_UNSUPPORTED, NULL, "%s: a mask has 256 classes at most", path);
+    if (!mask_path(path, "mask", options, numbers, sizeof numbers) ||
+        !mask_path(path, "colours", options, colours, sizeof colours))
+        return false;
+    uint8_t *mask = NULL;
+    ct_no_grad {
+        mask = segment(l, path, &height, &width);
+    }
+    const bool right = mask && save_masks(mask, height, width, numbers, colours);
+    for (int64_t i = 0; right && i < height * width; i++) counts[mask[i]]++;
+    if (right) print_shares(l, path, numbers, counts, height * width, options);
+    free(mask);
     return right;
 }

@@ -108,6 +108,7 @@ bool recipe_describe(const char *name); /* what a recipe may say: of one thing, 
 
 /* The models: those of the library, and the command's own. */
 const ct_model_info *model_at(int i);
+bool model_is_for_pixels(const ct_model_info *info); /* it gives a class for each, and not for the whole image */
 const char *data_kind_name(data_kind kind);
 
 /* Metrics by name: see evaluate.c. */

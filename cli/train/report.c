@@ -64,9 +64,9 @@ static void write_head(buffer *b, const trainer *t) {
 }
 
 bool report_write(trainer *t) {
-    static bool (*const sections[])(buffer *, trainer *) = {report_curves,     report_confusion, report_mistakes,
-                                                            report_scatter,    report_samples,   report_filters,
-                                                            report_parameters, report_recipe,    report_reproduce};
+    static bool (*const sections[])(buffer *, trainer *) = {
+        report_curves,  report_masks,   report_confusion,  report_mistakes, report_scatter,
+        report_samples, report_filters, report_parameters, report_recipe,   report_reproduce};
     buffer page = {0};
     char path[4096 + 32];
     write_head(&page, t);

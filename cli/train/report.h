@@ -9,6 +9,7 @@ extern const char report_style[]; /* the style sheet */
 bool report_curves(buffer *b, trainer *t);
 bool report_confusion(buffer *b, trainer *t);
 bool report_mistakes(buffer *b, trainer *t);
+bool report_masks(buffer *b, trainer *t);
 bool report_scatter(buffer *b, trainer *t);
 bool report_samples(buffer *b, trainer *t);
 bool report_filters(buffer *b, trainer *t);

@@ -60,24 +60,31 @@ bool report_curves(buffer *b, trainer *t) {
 
 static const char *class_name(const void *context, int label) { return learner_class_name(context, label); }
 
+/* Of a segmentation what is counted are pixels, and their overlap is what is judged. */
 static void write_scores(buffer *b, const trainer *t, int classes) {
-    buffer_text(b, "<h3>By class</h3><div "
-                   "class=\"panel\"><table><tr><th>Class</th><th>Precision</th><th>Recall</th><th>F1</th><th "
-                   "class=\"extra\"></th><th>Items</th></tr>\n");
+    const bool pixels = t->learner.task == TASK_SEGMENTATION;
+    const char *last = pixels ? "IoU" : "F1";
+    buffer_add(
+        b,
+        "<h3>By class</h3><div class=\"panel\"><table><tr><th>Class</th><th>Precision</th><th>Recall</th><th>%s</th>"
+        "<th class=\"extra\"></th><th>%s</th></tr>\n",
+        last, pixels ? "Pixels" : "Items");
     for (int i = 0; i < classes; i++) {
         const ct_scores s = ct_confusion_scores(t->best.confusion, i);
+        const double figure = !pixels ? s.f1 : isnan(s.iou) ? 0 : s.iou;
         buffer_text(b, "<tr><td>");
         buffer_html(b, learner_class_name(&t->learner, i));
         buffer_add(b,
                    "</td><td>%.1f %%</td><td>%.1f %%</td><td>%.1f %%</td><td class=\"extra\"><span class=\"bar\"><i "
                    "style=\"width:%.1f%%\"></i></span></td><td>%s</td></tr>\n",
-                   100 * s.precision, 100 * s.recall, 100 * s.f1, 100 * s.f1, number_count(s.support).text);
+                   100 * s.precision, 100 * s.recall, 100 * figure, 100 * figure, number_count(s.support).text);
     }
     const ct_scores mean = ct_confusion_macro(t->best.confusion);
     buffer_add(b,
                "<tr><td class=\"total\">Mean</td><td class=\"total\">%.1f %%</td><td class=\"total\">%.1f %%</td><td "
                "class=\"total\">%.1f %%</td><td class=\"extra\"></td><td class=\"total\">%s</td></tr></table></div>",
-               100 * mean.precision, 100 * mean.recall, 100 * mean.f1, number_count(t->best.count).text);
+               100 * mean.precision, 100 * mean.recall, 100 * (pixels ? mean.iou : mean.f1),
+               number_count(ct_confusion_total(t->best.confusion)).text);
 }
 
 bool report_confusion(buffer *b, trainer *t) {
@@ -89,9 +96,13 @@ bool report_confusion(buffer *b, trainer *t) {
     if (!counts) return ct_fail(CT_ERR_MEMORY, NULL, "out of memory");
     for (int i = 0; i < n; i++)
         for (int k = 0; k < n; k++) counts[i * n + k] = ct_confusion_count(confusion, i, k);
-    report_section(b, "What is taken for what",
-                   "A row is the true class, a column what the network says, over the validation data. Blue is right, "
-                   "red is wrong.");
+    report_section(
+        b, "What is taken for what",
+        t->learner.task == TASK_SEGMENTATION
+            ? "Pixels of the validation data: a row is the true class, a column what the network says. Blue is "
+              "right, red is wrong."
+            : "A row is the true class, a column what the network says, over the validation data. Blue is "
+              "right, red is wrong.");
     buffer_text(b, "<div class=\"panel\">");
     chart_confusion(b, counts, n, class_name, &t->learner);
     buffer_text(b, "</div>");

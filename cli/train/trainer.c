@@ -41,10 +41,22 @@ static ct_transform *make_transform(const recipe *r) {
     return ct_transform_list(list, r->transform_count);
 }
 
+/* What moves pixels has to move the mask along, and only some do. */
+static bool check_transforms(const recipe *r, const learner *l) {
+    static const char *const refused[] = {"resize", "random_resized_crop", "rotate", "mixup", "cutmix"};
+    for (int i = 0; l->task == TASK_SEGMENTATION && i < r->transform_count; i++)
+        for (size_t k = 0; k < sizeof refused / sizeof *refused; k++)
+            if (strcmp(r->transforms[i].name, refused[k]) == 0)
+                return tree_fail(r->transforms[i].node, "the transform %s would leave the classes of the pixels behind",
+                                 refused[k]);
+    return true;
+}
+
 static bool make_loaders(trainer *t) {
     const recipe *r = t->recipe;
     const learner *l = &t->learner;
     ct_transform *transform = NULL;
+    if (!check_transforms(r, l)) return false;
     if (r->transform_count && !(transform = make_transform(r)))
         return recipe_fail_at(r->transforms[0].node, "transforms");
     /* a last batch of one item would make no statistics for batch norm */
@@ -134,7 +146,8 @@ static bool update(trainer *t, ct_tensor *loss) {
     return !t->schedule || ct_schedule_needs_metric(t->schedule) || ct_schedule_step(t->schedule);
 }
 
-/* Adds to the score of the epoch: right answers, or squared errors in the units of the data. */
+/* Adds to the score of the epoch: right answers, squared errors in the units of the data, or the overlap of each batch by its
+ * items. */
 static bool add_score(trainer *t, ct_tensor *outputs, ct_tensor *target) {
     if (t->learner.task == TASK_LANGUAGE) return true; /* the perplexity comes from the loss */
     bool right = true;
@@ -143,6 +156,11 @@ static bool add_score(trainer *t, ct_tensor *outputs, ct_tensor *target) {
             ct_accuracy count = {0};
             right = ct_accuracy_add(&count, outputs, target);
             t->score_sum += (double)count.right;
+        } else if (t->learner.task == TASK_SEGMENTATION) {
+            ct_confusion *pixels = ct_confusion_new(t->learner.classes);
+            right = pixels && ct_confusion_add(pixels, outputs, target);
+            if (right) t->score_sum += ct_confusion_macro(pixels).iou * (double)ct_dim(target, 0);
+            ct_confusion_free(pixels);
         } else {
             const double error = ct_item(ct_sum(ct_square(ct_sub(ct_reshape(outputs, ct_shape(target)), target))));
             t->score_sum += error * t->learner.target_std * t->learner.target_std;
@@ -154,6 +172,7 @@ static bool add_score(trainer *t, ct_tensor *outputs, ct_tensor *target) {
 static double epoch_score(const trainer *t) {
     const double n = (double)t->targets;
     if (t->learner.task == TASK_LANGUAGE) return exp(t->loss_sum / n);
+    if (t->learner.task == TASK_SEGMENTATION) return t->score_sum / (double)t->items;
     return t->learner.task == TASK_CLASSIFICATION ? t->score_sum / n : sqrt(t->score_sum / n);
 }
 

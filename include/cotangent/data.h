@@ -121,7 +121,7 @@ typedef struct ct_csv_options {
     const char *categorical; /* names of columns, with the separator between them, that hold categories in any case */
     const ct_dataset *like;  /* another CSV dataset (the training set), whose target, task, categories, means and
                                 deviations are taken; its columns have to be the same */
-    bool unlabelled;         /* with like: there is nothing to compare with. The target's column may be absent, and is not
+    bool unlabelled; /* with like: there is nothing to compare with. The target's column may be absent, and is not
                                 read where it is there; items have the one field x */
 } ct_csv_options;
 CT_API ct_dataset *ct_dataset_csv_p(const char *path, const ct_csv_options *options);
@@ -177,6 +177,9 @@ CT_API ct_dataset *ct_dataset_tensors(ct_tensor *const *fields, int n);
  * slant under noise: u8 [1, size, size] and the class. Item i is the same for a seed whatever the count. size is
  * at least 12. */
 CT_API ct_dataset *ct_dataset_shapes(int64_t count, int64_t size, uint64_t seed);
+/* One to three of these shapes (circle, ring, square, triangle, cross) in an image, with the class of every pixel: u8 [1, size,
+ * size] and u8 [size, size], where 0 is the background and the shapes count from 1. One that was drawn later is in front. */
+CT_API ct_dataset *ct_dataset_shape_masks(int64_t count, int64_t size, uint64_t seed);
 
 /* Some of the items, in that order, also repeatedly; all items of several datasets, one after the other, whose fields
  * have to be as many; two parts at random, the first with `fraction` of the items (rounded down), the rest in the
@@ -190,7 +193,8 @@ CT_API bool ct_dataset_split(ct_dataset *dataset, double fraction, uint64_t seed
 /* ---- Transforms ---------------------------------------------------------------------------------- */
 
 /* What happens to an item on its way into a batch, or to a batch. Those below change field 0, an image [channels,
- * height, width]. Moving pixels (crop, flip, pad, erase) keeps the dtype; every other one takes u8 (as 0 .. 1) or f32
+ * height, width]. Where field 1 holds integers [height, width] of that image, the class of each pixel, then pads, crops and
+ * flips move it along, with zeros where the image has none; the others leave it alone. Moving pixels (crop, flip, pad, erase) keeps the dtype; every other one takes u8 (as 0 .. 1) or f32
  * and gives f32. */
 typedef struct ct_transform ct_transform;
 

@@ -114,6 +114,13 @@ static ct_tensor *unet_forward(ct_module *self, ct_tensor *x) {
     const unet *u = ct_module_data(self);
     ct_module *down = ct_module_child(self, 0), *bottom = ct_module_child(self, 1), *up = ct_module_child(self, 2);
     ct_tensor *skips[UNET_LEVELS];
+    const int64_t times = (int64_t)1 << u->levels;
+    if (x && ct_ndim(x) == 4 && (ct_dim(x, 2) % times || ct_dim(x, 3) % times)) {
+        ct_fail(CT_ERR_SHAPE, "nn_unet",
+                "an image of %lld x %lld cannot be halved %d times; its sides have to be multiples of %lld",
+                (long long)ct_dim(x, 2), (long long)ct_dim(x, 3), u->levels, (long long)times);
+        return NULL;
+    }
     if (u->channels_last) x = ct_permute(x, CT_DIMS(0, 2, 3, 1));
     for (int i = 0; i < u->levels; i++) {
         skips[i] = x = ct_forward(ct_module_child(down, i), x);
