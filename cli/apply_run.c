@@ -188,6 +188,11 @@ static void release(run *r) {
     free(r->want);
 }
 
+/* Only these can be left out; the others are computed in any case. */
+static bool is_optional(const ct_op *op, int i) {
+    return !(op->outputs[0].flags & CT_ARG_LIST) && (op->outputs[i].flags & CT_ARG_OPTIONAL);
+}
+
 static int run_in_scope(run *r) {
     const apply_request *q = r->request;
     if (!load_all(&q->inputs, q->bf16, r->inputs) || !load_all(&q->cotangents, q->bf16, r->cotangents) ||
@@ -204,8 +209,8 @@ static int run_in_scope(run *r) {
         if (status != CLI_DONE) return status;
     }
     for (int i = 0; i < r->m; i++)
-        r->want[i] = !apply_skipped(name_at(&q->outputs, i)) || r->cotangents[i] || (gradients && i == 0);
-    if (q->outputs.n == 0 && !gradients) r->want[0] = true; /* only what the op changes is wanted */
+        r->want[i] = !is_optional(q->op, i) || !apply_skipped(name_at(&q->outputs, i)) || r->cotangents[i] ||
+                     (gradients && i == 0);
     if (q->seeded && !ct_seed(q->seed)) return cli_failed(r->message);
 
     if (!ct_apply_with(q->op, r->inputs, r->n, q->attrs, r->outputs, r->m, r->want, NULL))
