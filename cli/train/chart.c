@@ -178,8 +178,8 @@ static void draw_dots(buffer *b, const chart *c, const chart_series *s, const ax
     }
 }
 
-/* The ring round the point that the chart marks, and its value: above it or below, wherever the drawing has more room, and never
- * beyond its sides. */
+/* The ring round the point that the chart marks, and its value: on the side that the line does not come from, if there is room,
+ * and never beyond the sides of the drawing. */
 static void draw_best(buffer *b, const chart *c, const chart_series *s, const axis *x, const axis *y) {
     int best = 0;
     while (best < s->n && s->x[best] != c->best_x) best++;
@@ -188,7 +188,9 @@ static void draw_best(buffer *b, const chart *c, const chart_series *s, const ax
     snprintf(note, sizeof note, "%s%s %.0f: %s", c->best_name, c->x_label, s->x[best], value_text(c, s->y[best]).text);
     const double px = place(x, s->x[best]), py = place(y, fmin(fmax(s->y[best], y->low), y->high));
     const double half = number_width(note) / 2;
-    const bool below = py - y->to < y->from - py;
+    const double before =
+        best > 0 && isfinite(s->y[best - 1]) ? place(y, fmin(fmax(s->y[best - 1], y->low), y->high)) : py;
+    const bool below = before < py ? y->from - py >= 26 : py - y->to < 20;
     buffer_add(b,
                "<circle class=\"best %s\" r=\"6\" cx=\"%.1f\" cy=\"%.1f\"/><text class=\"note\" x=\"%.1f\" y=\"%.1f\" "
                "text-anchor=\"%s\">%s</text>",
