@@ -40,19 +40,24 @@ fi
 
 # Killed twenty times at any moment, with a checkpoint after every step.
 often="tiny.yaml --epochs 12 --set checkpoint_seconds=0"
+began=$(date +%s%N)
 "$cotangent" train $often --out whole >whole.txt 2>&1
+third=$((($(date +%s%N) - began) / 3000000 + 1)) # of the time that all of it takes, in milliseconds
 kills=0
 while [ $kills -lt 20 ]; do
     resume=
     [ ! -s torn/last.safetensors ] || resume=--resume
-    # The moments are spread over what a start and a few steps take.
-    timeout -s KILL 0.0$((RANDOM % 60 + 15)) "$cotangent" train $often --out torn $resume >torn.txt 2>&1
+    # The moments are spread over what a start and some steps take, on this machine.
+    moment=$((RANDOM % third + 1))
+    timeout -s KILL "$(printf '%d.%03d' $((moment / 1000)) $((moment % 1000)))" "$cotangent" train $often --out torn $resume >torn.txt 2>&1
     status=$?
     kills=$((kills + 1))
     [ $status -eq 137 ] || [ $status -eq 0 ] || { cat torn.txt && break; }
 done 2>/dev/null
 check "a run can be killed at any moment" test $kills -eq 20
-"$cotangent" train $often --out torn --resume >torn.txt 2>&1
+resume=
+[ ! -s torn/last.safetensors ] || resume=--resume
+"$cotangent" train $often --out torn $resume >torn.txt 2>&1
 check "and goes on to the same bytes" same whole/last.safetensors torn/last.safetensors
 check "and to the same best network again" same whole/best.safetensors torn/best.safetensors
 check "its log has every epoch once as well" test "$(grep -o '"event":"epoch","epoch":[0-9]*' torn/log.jsonl | sort | uniq -c | grep -c ' 1 "')" -eq 12 -a "$(grep -c '"event":"epoch"' torn/log.jsonl)" -eq 12
