@@ -51,13 +51,13 @@
     S(k, trust, number, 1e-3, RANGE_ABOVE_0, "length of a step as a part of the weights'") \
     EPS(S, k, 1e-8) NESTEROV(S, k) MAXIMIZE(S, k)
 #define LION(S, k) LR(S, k, 1e-4) BETAS(S, k, 0.99) DECAY(S, k, 0) MAXIMIZE(S, k)
-#define LBFGS(S, k)                                                                      \
-    LR(S, k, 1)                                                                          \
-    S(k, max_iter, number, 20, RANGE_COUNT, "iterations a step")                         \
-    S(k, max_eval, number, 0, RANGE_COUNT_OR_0, "evaluations a step; 0: max_iter * 5 / 4")   \
-    S(k, tolerance_grad, opt, 1e-7, RANGE_FROM_0, "done when no gradient is larger")     \
-    S(k, tolerance_change, opt, 1e-9, RANGE_FROM_0, "done when nothing changes by more") \
-    S(k, history_size, number, 100, RANGE_COUNT, "how many steps are remembered")        \
+#define LBFGS(S, k)                                                                        \
+    LR(S, k, 1)                                                                            \
+    S(k, max_iter, number, 20, RANGE_COUNT, "iterations a step")                           \
+    S(k, max_eval, number, 0, RANGE_COUNT_OR_0, "evaluations a step; 0: max_iter * 5 / 4") \
+    S(k, tolerance_grad, opt, 1e-7, RANGE_FROM_0, "done when no gradient is larger")       \
+    S(k, tolerance_change, opt, 1e-9, RANGE_FROM_0, "done when nothing changes by more")   \
+    S(k, history_size, number, 100, RANGE_COUNT, "how many steps are remembered")          \
     S(k, strong_wolfe, flag, 0, RANGE_FLAG, "search along the line by the strong Wolfe conditions")
 
 /* Where the settings of a kind are: sgd_lr and so on. */
