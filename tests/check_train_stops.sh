@@ -29,7 +29,7 @@ check "a run whose reader is gone is saved" test -s piped/last.safetensors
 check "and says so in its log" has piped/log.jsonl '"event":"stopped"'
 
 # A limit on the size of files that the log still fits and a checkpoint does not.
-stop TERM limited '"step":13' --set checkpoint_seconds=0
+stop TERM limited '"step":13' --epochs 12 --set checkpoint_seconds=0
 cp limited/last.safetensors limited.before
 size=$(($(stat -c %s limited.before) / 1024 - 1))
 (ulimit -f $size && exec "$cotangent" train --resume --out limited) >limited.txt 2>&1
@@ -37,7 +37,7 @@ check "a checkpoint that is too large for the limit is an error" test $? -eq 1
 check "with a text" has limited.txt '^error: .*limited/last.safetensors.*: File too large'
 check "and the checkpoint before it stays" same limited.before limited/last.safetensors
 "$cotangent" train --resume --out limited >limited.more 2>&1
-"$cotangent" train tiny.yaml --set checkpoint_seconds=0 --out unlimited >unlimited.txt 2>&1
+"$cotangent" train tiny.yaml --epochs 12 --set checkpoint_seconds=0 --out unlimited >unlimited.txt 2>&1
 check "from which the run goes on to the same bytes" same unlimited/last.safetensors limited/last.safetensors
 
 # No standard input, output, errors: files that are opened must not take their places.
