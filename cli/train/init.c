@@ -1,75 +1,48 @@
 /* Beginning with the weights of a file, and leaving some of them as they are. */
 #include "cli/train/learner.h"
 
-#include "io/checked.h"
-
 #include <fnmatch.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* ---- Weights of a file ---- */
 
-enum { NAMED = 4 }; /* tensors, in a note */
-
-static bool same_kind(const ct_tensor *a, const ct_tensor *b) {
-    const ct_dims p = ct_shape(a), q = ct_shape(b);
-    return ct_dtype_of(a) == ct_dtype_of(b) && p.n == q.n && memcmp(p.d, q.d, (size_t)p.n * sizeof *p.d) == 0;
+/* Adds the names of an outcome to the note: at most a few of all that it tells of. */
+static void note_names(buffer *note, const ct_load_report *report, ct_load_outcome outcome, int *told) {
+    enum { NAMED = 4 };
+    const ct_load_entry *entry;
+    for (int64_t i = 0; (entry = ct_load_report_at(report, outcome, i)); i++) {
+        if (++*told > NAMED) continue;
+        buffer_text(note, *told == 1 ? "; random as before: " : ", ");
+        buffer_clean(note, entry->name, "");
+        if (outcome == CT_LOAD_MISSING || !entry->note[0]) continue; /* of what differs it says how */
+        buffer_text(note, " (");
+        buffer_clean(note, entry->note, "");
+        buffer_text(note, ")");
+    }
+    if (outcome == CT_LOAD_MISSING && *told > NAMED) buffer_add(note, " and %d more", *told - NAMED);
 }
 
-/* Adds what was left as it was to the note: its name and, where the file has one of another shape, both shapes. */
-static void note_left(buffer *note, int left, const char *name, const ct_tensor *own, const ct_tensor *other) {
-    if (left > NAMED) return;
-    buffer_text(note, left == 1 ? "; random as before: " : ", ");
-    buffer_clean(note, name, "");
-    if (other) buffer_add(note, " (%s, in the file %s)", ct_tensor_text(own), ct_tensor_text(other));
-}
-
-/* Takes every tensor that fits by name and shape, and says which did not. */
-static bool take_what_fits(learner *l, const ct_state *state, const char *prefix) {
-    ct_parameters *list = ct_module_parameters(l->net);
-    buffer note = {0}, others = {0};
-    int taken = 0, left = 0;
-    bool right = list != NULL;
-    for (int i = 0; right && i < ct_parameters_count(list); i++) {
-        const ct_parameter *p = ct_parameters_at(list, i);
-        ct_tensor *own = ct_parameter_tensor(p);
-        buffer name = {0};
-        buffer_add(&name, "%s%s", prefix, p->name);
-        ct_tensor *from = name.failed ? NULL : ct_state_get(state, name.at);
-        buffer_free(&name);
-        if (from && same_kind(own, from)) {
-            ct_no_grad {
-                right = ct_assign(own, from) != NULL;
-            }
-            taken++;
-        } else note_left(&others, ++left, p->name, own, from);
-    }
-    if (right && taken == 0)
-        right =
-            ct_fail(CT_ERR_VALUE, NULL, "init: of the %lld tensors in %s none has a name and shape of the network's",
-                    (long long)ct_state_count(state), l->recipe->init.file);
-    if (right) {
-        buffer_add(&note, "init: %d of %d tensors are those of ", taken, taken + left);
-        buffer_clean(&note, l->recipe->init.file, "");
-        if (left && !others.failed) buffer_text(&note, others.at);
-        if (left > NAMED) buffer_add(&note, " and %d more", left - NAMED);
-        right = learner_note(l, &note);
-    }
-    buffer_free(&others);
-    ct_parameters_free(list);
-    return right;
+/* How many tensors were taken, and which were not. */
+static bool note_report(learner *l, const ct_load_report *report) {
+    buffer note = {0};
+    int told = 0;
+    const int64_t taken = ct_load_report_count(report, CT_LOAD_LOADED),
+                  left = ct_load_report_count(report, CT_LOAD_MISSING) + ct_load_report_count(report, CT_LOAD_MISMATCH);
+    buffer_add(&note, "init: %lld of %lld tensors are those of ", (long long)taken, (long long)(taken + left));
+    buffer_clean(&note, l->recipe->init.file, "");
+    note_names(&note, report, CT_LOAD_MISMATCH, &told);
+    note_names(&note, report, CT_LOAD_MISSING, &told); /* last: it closes the list */
+    return learner_note(l, &note);
 }
 
 bool learner_init(learner *l) {
-    const char *path = l->recipe->init.file;
-    if (!path) return true;
-    if (!l->recipe->init.partial) return ct_load(path, l->net) || recipe_fail_at(l->recipe->init.node, "init");
-    bool has_checksum;
-    ct_state *state = ct__open_checked(path, false, "init", &has_checksum);
-    const bool run = state && ct_state_text(state, CT__RUN_FORMAT) != NULL; /* a checkpoint: its network */
-    const bool right = state && take_what_fits(l, state, run ? "net." : "");
-    ct_state_free(state);
-    return right || recipe_fail_at(l->recipe->init.node, "init");
+    const recipe *r = l->recipe;
+    ct_load_report *report = NULL;
+    if (!r->init.file) return true;
+    bool right = ct_load(r->init.file, l->net, .lenient = r->init.partial, .cast = true, .renames = r->init.renames,
+                         .rename_count = r->init.rename_count, .report = &report);
+    if (right && r->init.partial) right = note_report(l, report);
+    ct_load_report_free(report);
+    return right || recipe_fail_at(r->init.node, "init");
 }
 
 /* ---- Freezing ---- */

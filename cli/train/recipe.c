@@ -273,8 +273,20 @@ static bool read_frozen(recipe *r, const tree *node) {
     return true;
 }
 
+/* {"module.*": "*", "head.*": ""}: what a tensor of the file is called here; nothing: it is left out. */
+static bool read_renames(recipe *r, const tree *node) {
+    if (node->kind != TREE_MAP || node->n > MOST_RENAMES)
+        return tree_fail(node, "rename is a map of up to %d names, as in {\"module.*\": \"*\"}", MOST_RENAMES);
+    for (int i = 0; i < node->n; i++) {
+        const tree *to = node->at[i];
+        if (to->kind != TREE_TEXT) return tree_fail(to, "a new name is a text, not this");
+        r->init.renames[r->init.rename_count++] = (ct_rename){to->key, to->text[0] ? to->text : NULL};
+    }
+    return true;
+}
+
 static bool read_init(recipe *r, const tree *node) {
-    static const char *const names[] = {"file", "partial", "freeze"};
+    static const char *const names[] = {"file", "partial", "rename", "freeze"};
     char near[128];
     const tree *file = node->kind == TREE_TEXT ? node : tree_get(node, "file");
     if (!file || file->kind != TREE_TEXT || !file->text[0])
@@ -288,9 +300,11 @@ static bool read_init(recipe *r, const tree *node) {
             if (!tree_bool(child, &r->init.partial)) return fail_value(child, "true or false");
         } else if (strcmp(child->key, "freeze") == 0) {
             if (!read_frozen(r, child)) return false;
+        } else if (strcmp(child->key, "rename") == 0) {
+            if (!read_renames(r, child)) return false;
         } else
             return tree_fail_key(child, "init has no '%s'%s", child->key,
-                                 nearest_text(near, sizeof near, child->key, names, 3));
+                                 nearest_text(near, sizeof near, child->key, names, 4));
     }
     return true;
 }

@@ -17,7 +17,8 @@ enum {
     MOST_GROUPS = 8,
     MOST_CHANNELS = 8,
     MOST_METRICS = 8,
-    MOST_FROZEN = 16
+    MOST_FROZEN = 16,
+    MOST_RENAMES = 16
 };
 
 /* Something chosen by name, with a value for each of its settings. */
@@ -59,7 +60,8 @@ typedef struct recipe {
         const char *file; /* NULL: random weights */
         bool partial;     /* what fits by name and shape; otherwise all has to */
         const tree *node, *frozen[MOST_FROZEN];
-        int frozen_count;
+        ct_rename renames[MOST_RENAMES];
+        int frozen_count, rename_count;
     } init;
     const ct_op *loss; /* NULL: what suits the data */
     void *loss_options;
