@@ -51,12 +51,12 @@ foreach(source ${CT_TEST_SOURCES})
     ct_add_test(${name} ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:${name}>)
 endforeach()
 # The readers of recipes belong to the command.
-if(TARGET fuzz_recipe)
-    include(cmake/assets.cmake)
-    target_sources(fuzz_recipe PRIVATE cli/args.c cli/train/buffer.c cli/train/tree.c cli/train/tree_yaml.c cli/train/recipe.c
+include(cmake/assets.cmake)
+foreach(name fuzz_recipe test_recipe_text)
+    target_sources(${name} PRIVATE cli/args.c cli/train/buffer.c cli/train/tree.c cli/train/tree_yaml.c cli/train/recipe.c
         cli/train/settings.c cli/train/models.c cli/train/evaluate.c cli/train/learner.c cli/train/data.c ${CT_ASSETS_C})
-    ct_foreign_definitions(fuzz_recipe)
-endif()
+    ct_foreign_definitions(${name})
+endforeach()
 # The longest, on two processes of its own: it goes first.
 if(TARGET test_opcheck)
     set_tests_properties(test_opcheck PROPERTIES COST 1000 PROCESSORS 2 TIMEOUT 3600)
