@@ -2,8 +2,9 @@
  *
  * Everything read is checked against the file: nothing in one can make these functions read outside it, and what is
  * refused is refused with CT_ERR_IO and a text that names the file. Files are written under another name in the same
- * folder and renamed, so that one appears whole or not at all; one that is replaced passes its permissions on, and a link
- * stays a link. While an error is pending nothing is written.
+ * folder, synced and renamed, and the folder is synced: a file appears whole or not at all, and is on the disk when the
+ * call returns. One that is replaced passes its permissions on, and a link stays a link. While an error is pending nothing
+ * is written.
  *
  * safetensors files need jansson to be read, .npz libzip, PNG libpng and JPEG TurboJPEG at run time: each is loaded when
  * it is first used, and where it is missing only these calls fail, with CT_ERR_UNSUPPORTED and the name of what to install. */
@@ -37,9 +38,8 @@ CT_API bool ct_load(const char *path, ct_module *net);
  * lacks, by its name; tensors that overlap or leave holes; a size that does not fit the shape; a header above 100 MB. */
 CT_API ct_state *ct_safetensors_load(const char *path);
 
-/* Writes a state: its tensors by name, its texts as metadata. The file and its folder are synced to the disk before this
- * returns, and what a killed process has left of an earlier attempt is removed. Tensors of larger elements come first, so
- * that each is aligned. complex64 is written as C64. */
+/* Writes a state: its tensors by name, its texts as metadata. What a killed process has left of an earlier
+ * attempt is removed. Tensors of larger elements come first, so that each is aligned. complex64 is written as C64. */
 CT_API bool ct_safetensors_save(const char *path, const ct_state *state);
 
 /* ---- NumPy --------------------------------------------------------------------------------------- */
