@@ -8,21 +8,25 @@
 #include <string.h>
 
 static void print_help(void) {
-    printf("usage: cotangent predict CHECKPOINT IMAGE... [--top N] [--threads N] [--json]\n\n"
+    printf("usage: cotangent predict CHECKPOINT IMAGE... [--top N] [--max-pixels N] [--threads N] [--json]\n\n"
            "The classes that a network takes images (PNG, JPEG) for, the likeliest first, with their probabilities. An "
            "image is\n"
            "resized, and made grey or coloured, as the network was trained. --top N prints N classes (default 3); "
            "--json a line of\n"
-           "JSON an image.\n");
+           "JSON an image. A file of more than 2^28 pixels is refused, unless --max-pixels N allows it.\n");
 }
 
+typedef struct request {
+    int64_t top, max_pixels; /* max_pixels 0: the library's own limit */
+    bool json;
+} request;
+
 /* The probabilities of the classes, [classes]. */
-static ct_tensor *classify(learner *l, const char *path) {
-    ct_tensor *x = ct_image_load(path, (int)l->item.d[0]);
+static ct_tensor *classify(learner *l, const char *path, int64_t max_pixels) {
+    ct_tensor *x =
+        ct_image_load(path, (int)l->item.d[0], .height = l->item.d[1], .width = l->item.d[2], .max_pixels = max_pixels);
     if (!x) return NULL;
-    ct_transform *resize = ct_transform_resize(l->item.d[1], l->item.d[2]);
-    if (!resize || !ct_transform_apply(resize, &x, 1, false, l->classes, 0, 0, 0)) x = NULL;
-    ct_transform_free(resize);
+    x = ct_div_s(ct_cast(x, CT_F32), 255);
     return ct_contiguous(ct_reshape(ct_softmax(learner_forward(l, ct_unsqueeze(x, 0)), 1), CT_DIMS(-1)));
 }
 
@@ -47,22 +51,22 @@ static void print_json(const learner *l, const char *path, const float *p, const
     buffer_free(&b);
 }
 
-static bool predict(learner *l, const char *path, int64_t top, bool json) {
+static bool predict(learner *l, const char *path, const request *wanted) {
+    const int64_t top = wanted->top < l->classes ? wanted->top : l->classes;
     bool right = false;
     ct_no_grad {
         ct_scope {
-            ct_tensor *all = classify(l, path), *order = NULL;
-            if (top > l->classes) top = l->classes;
+            ct_tensor *all = classify(l, path, wanted->max_pixels), *order = NULL;
             ct_tensor *sorted = ct_sort(all, -1, .descending = true, .indices = &order);
             order = ct_contiguous(ct_cast(order, CT_I64));
             right = sorted && order;
-            if (right) (json ? print_json : print_text)(l, path, ct_data(all), ct_data(order), top);
+            if (right) (wanted->json ? print_json : print_text)(l, path, ct_data(all), ct_data(order), top);
         }
     }
     return right;
 }
 
-static int run(const char *checkpoint, const cli_list *images, int64_t top, bool json) {
+static int run(const char *checkpoint, const cli_list *images, const request *wanted) {
     learner l = {0};
     recipe *own = NULL;
     int status = CLI_DONE;
@@ -73,7 +77,7 @@ static int run(const char *checkpoint, const cli_list *images, int64_t top, bool
     }
     const bool ready = status == CLI_DONE;
     for (int i = 0; ready && i < images->n; i++)
-        if (!predict(&l, images->at[i], top, json)) status = option_failed(CLI_FAILED); /* the others may be right */
+        if (!predict(&l, images->at[i], wanted)) status = option_failed(CLI_FAILED); /* the others may be right */
     learner_close(&l);
     recipe_free(own);
     return status;
@@ -82,8 +86,7 @@ static int run(const char *checkpoint, const cli_list *images, int64_t top, bool
 int cli_predict(int argc, char **argv) {
     const char *checkpoint = NULL, *value = NULL;
     cli_list images = {0};
-    int64_t top = 3;
-    bool json = false;
+    request wanted = {.top = 3};
     int status = CLI_DONE;
     if (cli_wants_help(argc, argv)) {
         print_help();
@@ -92,12 +95,16 @@ int cli_predict(int argc, char **argv) {
     for (int i = 1; status == CLI_DONE && i < argc; i++) {
         if (option_value(argc, argv, &i, "--top", &value)) {
             if (!value) status = option_lacks("--top");
-            else if (!option_integer("--top", value, 1, 1 << 20, &top)) status = CLI_USAGE;
+            else if (!option_integer("--top", value, 1, 1 << 20, &wanted.top)) status = CLI_USAGE;
+        } else if (option_value(argc, argv, &i, "--max-pixels", &value)) {
+            if (!value) status = option_lacks("--max-pixels");
+            else if (!option_integer("--max-pixels", value, 1, INT64_MAX, &wanted.max_pixels)) status = CLI_USAGE;
         } else if (option_value(argc, argv, &i, "--threads", &value)) {
             if (!value) status = option_lacks("--threads");
             else if (!option_threads(value)) status = CLI_USAGE;
-        } else if (strcmp(argv[i], "--json") == 0) json = true;
-        else if (argv[i][0] == '-') status = option_unknown("predict", argv[i], "--top --threads --json --help");
+        } else if (strcmp(argv[i], "--json") == 0) wanted.json = true;
+        else if (argv[i][0] == '-')
+            status = option_unknown("predict", argv[i], "--top --max-pixels --threads --json --help");
         else if (!checkpoint) checkpoint = argv[i];
         else if (!cli_list_add(&images, argv[i])) status = CLI_FAILED;
     }
@@ -105,7 +112,7 @@ int cli_predict(int argc, char **argv) {
         fprintf(stderr, "error: 'cotangent predict' needs a checkpoint and images; --help says more\n");
         status = CLI_USAGE;
     }
-    if (status == CLI_DONE) status = run(checkpoint, &images, top, json);
+    if (status == CLI_DONE) status = run(checkpoint, &images, &wanted);
     cli_list_free(&images);
     return status;
 }
