@@ -1,15 +1,18 @@
 # The levels of vector instructions that CPU kernels are compiled for. CT_ISA_LEVELS lists those that this
 # compiler can build; which one runs is decided at start-up. A new level is one line here and one SIMD header.
+set(CT_LEVELS all CACHE STRING "Levels to compile beside the baseline: all, or a list, as avx2 or avx2;avx512")
 set(CT_ISA_LEVELS base)
 set(CT_ISA_FLAGS_base "")
 
-# ct_isa_level(NAME FLAGS...) adds a level if the compiler takes its flags.
+# ct_isa_level(NAME FLAGS...) adds a level if it is wanted and the compiler takes its flags.
 macro(ct_isa_level name)
     set(CT_ISA_FLAGS_${name} ${ARGN})
-    string(REPLACE ";" " " ct_isa_flag_text "${ARGN}")
-    check_c_compiler_flag("${ct_isa_flag_text}" CT_COMPILES_${name})
-    if(CT_COMPILES_${name})
-        list(APPEND CT_ISA_LEVELS ${name})
+    if(CT_LEVELS STREQUAL "all" OR "${name}" IN_LIST CT_LEVELS)
+        string(REPLACE ";" " " ct_isa_flag_text "${ARGN}")
+        check_c_compiler_flag("${ct_isa_flag_text}" CT_COMPILES_${name})
+        if(CT_COMPILES_${name})
+            list(APPEND CT_ISA_LEVELS ${name})
+        endif()
     endif()
 endmacro()
 
@@ -24,6 +27,8 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$")
     ct_isa_level(avx512bf16 ${CT_AVX512} -mavx512bf16 -mavx512vnni)
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
     # NEON is part of every aarch64: the level exists to choose the SIMD header, not for its flags.
-    list(APPEND CT_ISA_LEVELS neon)
+    if(CT_LEVELS STREQUAL "all" OR "neon" IN_LIST CT_LEVELS)
+        list(APPEND CT_ISA_LEVELS neon)
+    endif()
     set(CT_ISA_FLAGS_neon "")
 endif()
