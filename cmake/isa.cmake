@@ -1,13 +1,14 @@
 # The levels of vector instructions that CPU kernels are compiled for. CT_ISA_LEVELS lists those that this
 # compiler can build; which one runs is decided at start-up. A new level is one line here and one SIMD header.
-set(CT_LEVELS all CACHE STRING "Levels to compile beside the baseline: all, or a list, as avx2 or avx2;avx512")
+set(CT_LEVELS all CACHE STRING "Levels to compile beside the baseline: all, or a list, as avx2,avx512")
+string(REPLACE "," ";" ct_levels "${CT_LEVELS}")
 set(CT_ISA_LEVELS base)
 set(CT_ISA_FLAGS_base "")
 
 # ct_isa_level(NAME FLAGS...) adds a level if it is wanted and the compiler takes its flags.
 macro(ct_isa_level name)
     set(CT_ISA_FLAGS_${name} ${ARGN})
-    if(CT_LEVELS STREQUAL "all" OR "${name}" IN_LIST CT_LEVELS)
+    if("all" IN_LIST ct_levels OR "${name}" IN_LIST ct_levels)
         string(REPLACE ";" " " ct_isa_flag_text "${ARGN}")
         check_c_compiler_flag("${ct_isa_flag_text}" CT_COMPILES_${name})
         if(CT_COMPILES_${name})
@@ -27,7 +28,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$")
     ct_isa_level(avx512bf16 ${CT_AVX512} -mavx512bf16 -mavx512vnni)
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
     # NEON is part of every aarch64: the level exists to choose the SIMD header, not for its flags.
-    if(CT_LEVELS STREQUAL "all" OR "neon" IN_LIST CT_LEVELS)
+    if("all" IN_LIST ct_levels OR "neon" IN_LIST ct_levels)
         list(APPEND CT_ISA_LEVELS neon)
     endif()
     set(CT_ISA_FLAGS_neon "")

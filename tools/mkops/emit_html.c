@@ -32,12 +32,12 @@ static const char *const style =
     "#count { margin: 0.4rem 0 0; font-size: 0.8rem; color: var(--soft); }\n"
     "main { margin-left: 17.5rem; padding: 2rem 2.5rem 4rem; max-width: 68rem; }\n"
     "main > h1 { margin: 0 0 0.5rem; font-size: 1.8rem; }\n"
-    ".group > h2 { margin: 2.5rem 0 0; padding-bottom: 0.3rem; border-bottom: 2px solid var(--line); font-size: "
+    "main .group > h2 { margin: 2.5rem 0 0; padding-bottom: 0.3rem; border-bottom: 2px solid var(--line); font-size: "
     "1.3rem; }\n"
     ".op { padding: 1.4rem 0 1.2rem; border-bottom: 1px solid var(--line); }\n"
     ".op h3 { display: flex; flex-wrap: wrap; gap: 0.6rem; align-items: baseline; margin: 0 0 0.5rem; font-size: "
     "1.1rem; }\n"
-    ".op h3 a { color: inherit; }\n"
+    ".op h3 a { color: inherit; font-weight: 600; }\n"
     ".tag { padding: 0.05rem 0.5rem; border: 1px solid var(--line); border-radius: 99px; color: var(--soft);\n"
     "  font-size: 0.75rem; font-weight: 400; }\n"
     "pre { margin: 0 0 0.7rem; padding: 0.65rem 0.85rem; background: var(--shade); border-radius: 6px; white-space: "
@@ -53,7 +53,7 @@ static const char *const style =
     "@media (max-width: 52rem) { nav { position: static; width: auto; border: 0; } nav .group { display: none; }\n"
     "  main { margin: 0; padding: 1.25rem; } }\n";
 
-/* Every word has to be in an op's name, its call or its text; those whose name it is in come by their own order anyway. */
+/* Every word has to be in an op's name, its call or its text. Enter goes to the op that begins so, or to the first. */
 static const char *const script =
     "const box = document.querySelector('input'), count = document.querySelector('#count');\n"
     "const ops = [...document.querySelectorAll('.op')].map(at => ({at, text: at.textContent.toLowerCase(),\n"
@@ -72,7 +72,8 @@ static const char *const script =
     "}\n"
     "box.addEventListener('input', search);\n"
     "box.addEventListener('keydown', event => {\n"
-    "  const first = ops.find(op => !op.at.hidden);\n"
+    "  const shown = ops.filter(op => !op.at.hidden), first = shown.find(op => op.at.id.startsWith(box.value)) || "
+    "shown[0];\n"
     "  if (event.key === 'Enter' && first) location.hash = first.at.id;\n"
     "  if (event.key === 'Escape') { box.value = ''; search(); }\n"
     "});\n"
@@ -135,7 +136,8 @@ static void emit_op(text *t, const library *lib, const op_def *op) {
     const char *gradient = differentiable(op);
     put(t, "<section class=\"op\" id=\"%s\">\n<h3><a href=\"#%s\"><code>ct_%s</code></a>", op->name, op->name,
         op->name);
-    put(t, "<span class=\"tag\">%.*s</span>", (int)strlen(gradient) - 1, gradient);
+    put(t, "<span class=\"tag\">%c%.*s</span>", tolower((unsigned char)gradient[0]), (int)strlen(gradient) - 2,
+        gradient + 1); /* a sentence as a tag */
     if (op->view) put(t, "<span class=\"tag\">a view</span>");
     if (op->random) put(t, "<span class=\"tag\">random</span>");
     put(t, "</h3>\n<pre>");
