@@ -84,4 +84,4 @@ new-op:  ## make new-op NAME=foo: a folder ops/foo to fill in
 	@bash tools/new-op.sh $(NAME)
 
 help:
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 16
