@@ -24,7 +24,7 @@ int main(int argc, char **argv) {
     }
     int skipped = 0;
     for (const char *const *level = opcheck_missing_levels(); *level; level++) {
-        printf("skipped %s: this machine lacks its instructions\n", *level);
+        printf("skipped %s: this machine lacks its instructions, or this build the level\n", *level);
         skipped++;
     }
     opcheck_counts counts = opcheck_run(names, n, (what ? what : OPCHECK_ALL) | smallest, 2, verbose);
