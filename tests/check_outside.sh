@@ -56,7 +56,7 @@ compile_debug() {
 console() {
     local command=$1 expected=$2 line pattern
     [[ $command == gdb* ]] && ! command -v gdb >/dev/null && return 0
-    (cd "$work" && bash -c "$command" >console.txt 2>&1)
+    (cd "$work" && LD_LIBRARY_PATH=$debug_lib bash -c "$command" >console.txt 2>&1)
     while IFS= read -r line; do
         pattern=$(sed 's/[][\.*^$+?(){}|]/\\&/g; s/\(\\\.\)\{3\}/.*/g' <<<"$line")
         grep -Eq -- "$pattern" "$work/console.txt" || { echo "no line '$line' in:" && cat "$work/console.txt" && return 1; }
