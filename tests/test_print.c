@@ -347,6 +347,6 @@ TEST(an_array_of_eight_axes_is_shown_whole_where_its_axes_are_short) {
     /* 6 is not more than two edges of 3: all 6^8 numbers are shown, as by NumPy */
     ct_tensor *x = ct_reshape(ct_arange(0, 1679616, 1), CT_DIMS(6, 6, 6, 6, 6, 6, 6, 6));
     const size_t length = ct_to_string(x, NULL, 0);
-    /* 1679616 numbers of 9 characters ("1.679615e+06" has 12: scientific, since 1679615 is above 1e6) */
+    /* each as "1.679615e+06", since some are above 1e6 */
     CHECK(length > (size_t)1679616 * 12);
 }
