@@ -68,10 +68,9 @@ CT_API bool ct_npz_save(const char *path, const ct_state *state, bool compressed
 
 typedef struct ct_image_options {
     size_t size;
-    int64_t height,
-        width;          /* make it so large, as ct_transform_resize does, and u8 again; 0: as it is. Both are wanted */
-    int64_t max_pixels; /* refuse a picture that has more, before any memory is asked for; 0: 2^28 */
-    bool as_stored;     /* leave it as it lies in the file, whichever way up the camera was held */
+    int64_t height, width; /* resized to these, as by ct_transform_resize, and u8 again; both 0: as it is */
+    int64_t max_pixels;    /* refuse a picture that has more, before any memory is asked for; 0: 2^28 */
+    bool as_stored;        /* leave it as it lies in the file, whichever way up the camera was held */
 } ct_image_options;
 
 /* Reads a PNG or JPEG file, whichever its first bytes say, as u8 [C,H,W]. channels: 1 grey, 2 grey and alpha, 3 RGB,
