@@ -14,7 +14,7 @@ CONFIGURED = $(BUILD)/.configured
 COMPILE = cmake --build $(BUILD) -j $(JOBS) --target
 C_FILES = $(shell find core ops backends io nn optim data metrics cli tests examples bench include tools -name '*.[ch]' 2>/dev/null)
 
-.PHONY: all lib test demo bench bench-peers asan tsan debug fmt lint install clean new-op help
+.PHONY: all lib test demo bench bench-peers asan sanitize-quick tsan debug fmt lint install clean new-op help
 
 all: $(CONFIGURED)  ## the library and the cotangent command
 	@$(COMPILE) cotangent cotangent_static cotangent_cli
@@ -52,6 +52,14 @@ bench-peers: all  ## the same beside other libraries, where they are installed
 asan:  ## the tests under the address and undefined-behaviour sanitizers
 	@$(MAKE) test BUILD=build-asan CMAKE_FLAGS='-DCMAKE_BUILD_TYPE=Debug -DCT_SANITIZE=address,undefined $(CMAKE_FLAGS)'
 
+# A build that compiles fast: the kernels of the baseline and of one level of vector instructions.
+QUICK = build-quick
+sanitize-quick:  ## the fuzzers and each op's smallest samples under these, in a few minutes
+	@bash tools/setup.sh test
+	@$(MAKE) $(QUICK)/.configured BUILD=$(QUICK) CMAKE_FLAGS='-DCMAKE_BUILD_TYPE=Debug -DCT_SANITIZE=address,undefined -DCT_LEVELS=avx2,neon $(CMAKE_FLAGS)'
+	@cmake --build $(QUICK) -j $(JOBS) --target quick_tests
+	@bash tests/run.sh all $(QUICK) -L quick
+
 tsan:  ## the tests under the thread sanitizer
 	@$(MAKE) test BUILD=build-tsan CMAKE_FLAGS='-DCMAKE_BUILD_TYPE=Debug -DCT_SANITIZE=thread $(CMAKE_FLAGS)'
 
@@ -70,10 +78,10 @@ install: all  ## headers, libraries, command, pkg-config and CMake files, under 
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
 clean:  ## remove the build folders that make has made
-	@rm -rf $(BUILD) build-asan build-tsan build-debug build-lint build-aarch64
+	@rm -rf $(BUILD) build-asan build-quick build-tsan build-debug build-lint build-aarch64
 
 new-op:  ## make new-op NAME=foo: a folder ops/foo to fill in
 	@bash tools/new-op.sh $(NAME)
 
 help:
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 16

@@ -7,7 +7,8 @@
 #include <string.h>
 
 static void print_help(void) {
-    printf("usage: cotangent predict CHECKPOINT FILE... [--top N] [--out FOLDER] [--threads N] [--json]\n\n"
+    printf("usage: cotangent predict CHECKPOINT FILE... [--top N] [--out FOLDER] [--max-pixels N] [--threads N] "
+           "[--json]\n\n"
            "What a network says of files of the kind that it was trained on.\n\n"
            "Images (PNG, JPEG): the classes that it takes each for, the likeliest first, with their probabilities. An "
            "image is\n"
@@ -21,8 +22,9 @@ static void print_help(void) {
            "number. Columns, separator and categories are those of the training; the column that is predicted may be "
            "there or not.\n"
            "A value that is missing and a category that the training did not have are errors with their line.\n\n"
-           "  --json        a line of JSON an image, or a row\n"
-           "  --threads N   threads that compute\n");
+           "  --max-pixels N  images of more are refused (default 2^28)\n"
+           "  --json          a line of JSON an image, or a row\n"
+           "  --threads N     threads that compute\n");
 }
 
 /* How files are predicted by this network; NULL after a line was printed. */
@@ -95,11 +97,15 @@ int cli_predict(int argc, char **argv) {
             else if (!option_integer("--top", value, 1, 1 << 20, &options.top)) status = CLI_USAGE;
         } else if (option_value(argc, argv, &i, "--out", &options.out)) {
             if (!options.out || !*options.out) status = option_lacks("--out");
+        } else if (option_value(argc, argv, &i, "--max-pixels", &value)) {
+            if (!value) status = option_lacks("--max-pixels");
+            else if (!option_integer("--max-pixels", value, 1, INT64_MAX, &options.max_pixels)) status = CLI_USAGE;
         } else if (option_value(argc, argv, &i, "--threads", &value)) {
             if (!value) status = option_lacks("--threads");
             else if (!option_threads(value)) status = CLI_USAGE;
         } else if (strcmp(argv[i], "--json") == 0) options.json = true;
-        else if (argv[i][0] == '-') status = option_unknown("predict", argv[i], "--top --out --threads --json --help");
+        else if (argv[i][0] == '-')
+            status = option_unknown("predict", argv[i], "--top --out --max-pixels --threads --json --help");
         else if (!checkpoint) checkpoint = argv[i];
         else if (!cli_list_add(&files, argv[i])) status = CLI_FAILED;
     }

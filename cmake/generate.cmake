@@ -18,7 +18,8 @@ set(CT_GENERATED_HEADERS
     ${CT_GENERATED_DIR}/gen/ops_decl.h
     ${CT_GENERATED_DIR}/gen/ops_short.h
     ${CT_GENERATED_DIR}/gen/kernels.inc
-    ${CT_GENERATED_DIR}/docs/ops.md)
+    ${CT_GENERATED_DIR}/docs/ops.md
+    ${CT_GENERATED_DIR}/docs/ops.html)
 
 file(GLOB CT_MKOPS_SOURCES CONFIGURE_DEPENDS tools/mkops/*.c tools/mkops/*.h)
 file(GLOB CT_OP_FILES CONFIGURE_DEPENDS ops/*/*.def ops/*/*.c)

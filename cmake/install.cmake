@@ -11,6 +11,10 @@ install(FILES include/cotangent.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY include/cotangent DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 install(FILES ${CT_GENERATED_DIR}/include/cotangent/ops.h ${CT_GENERATED_DIR}/include/cotangent/enums.h
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cotangent)
+# The reference of the ops, as the build has written it: one page, and a manual page for each.
+install(FILES ${CT_GENERATED_DIR}/docs/ops.html DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/cotangent)
+install(DIRECTORY ${CT_GENERATED_DIR}/docs/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man3 FILES_MATCHING PATTERN "*.3")
+install(FILES ${CT_GENERATED_DIR}/docs/man/cotangent-ops.7 DESTINATION ${CMAKE_INSTALL_MANDIR}/man7)
 install(TARGETS cotangent cotangent_static EXPORT CotangentTargets
     LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}

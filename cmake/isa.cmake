@@ -1,15 +1,19 @@
 # The levels of vector instructions that CPU kernels are compiled for. CT_ISA_LEVELS lists those that this
 # compiler can build; which one runs is decided at start-up. A new level is one line here and one SIMD header.
+set(CT_LEVELS all CACHE STRING "Levels to compile beside the baseline: all, or a list, as avx2,avx512")
+string(REPLACE "," ";" ct_levels "${CT_LEVELS}")
 set(CT_ISA_LEVELS base)
 set(CT_ISA_FLAGS_base "")
 
-# ct_isa_level(NAME FLAGS...) adds a level if the compiler takes its flags.
-macro(ct_isa_level name)
+# ct_isa_level(NAME BELOW FLAGS...) adds a level if it is wanted, the one below it is there, and the compiler takes its flags.
+macro(ct_isa_level name below)
     set(CT_ISA_FLAGS_${name} ${ARGN})
-    string(REPLACE ";" " " ct_isa_flag_text "${ARGN}")
-    check_c_compiler_flag("${ct_isa_flag_text}" CT_COMPILES_${name})
-    if(CT_COMPILES_${name})
-        list(APPEND CT_ISA_LEVELS ${name})
+    if(("all" IN_LIST ct_levels OR "${name}" IN_LIST ct_levels) AND "${below}" IN_LIST CT_ISA_LEVELS)
+        string(REPLACE ";" " " ct_isa_flag_text "${ARGN}")
+        check_c_compiler_flag("${ct_isa_flag_text}" CT_COMPILES_${name})
+        if(CT_COMPILES_${name})
+            list(APPEND CT_ISA_LEVELS ${name})
+        endif()
     endif()
 endmacro()
 
@@ -19,11 +23,13 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$")
     set(CT_ISA_FLAGS_base "$<$<NOT:$<CONFIG:Debug>>:${CT_ISA_FLAGS_base}>")
     set(CT_AVX2 -mavx2 -mfma -mf16c -mbmi -mbmi2 -mlzcnt)
     set(CT_AVX512 ${CT_AVX2} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)
-    ct_isa_level(avx2 ${CT_AVX2})
-    ct_isa_level(avx512 ${CT_AVX512})
-    ct_isa_level(avx512bf16 ${CT_AVX512} -mavx512bf16 -mavx512vnni)
+    ct_isa_level(avx2 base ${CT_AVX2})
+    ct_isa_level(avx512 avx2 ${CT_AVX512})
+    ct_isa_level(avx512bf16 avx512 ${CT_AVX512} -mavx512bf16 -mavx512vnni)
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
     # NEON is part of every aarch64: the level exists to choose the SIMD header, not for its flags.
-    list(APPEND CT_ISA_LEVELS neon)
+    if("all" IN_LIST ct_levels OR "neon" IN_LIST ct_levels)
+        list(APPEND CT_ISA_LEVELS neon)
+    endif()
     set(CT_ISA_FLAGS_neon "")
 endif()

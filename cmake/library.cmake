@@ -13,6 +13,7 @@ list(REMOVE_ITEM CT_ONCE_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/backends/cpu/kernel
 # small. The core and the machinery of the backend, which every call passes through, are built to be fast.
 set(ct_small_sources ${CT_ONCE_SOURCES} ${CT_GENERATED_SOURCES})
 list(FILTER ct_small_sources INCLUDE REGEX "/(ops|gen|nn/layers|nn/models|io)/")
+list(FILTER ct_small_sources EXCLUDE REGEX "/io/(image|resample)") # these have loops over pixels
 set_source_files_properties(${ct_small_sources} PROPERTIES COMPILE_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-Os>")
 
 # Kernels with a version for every dtype, whose short loops are not where their time goes: unrolled, they would be half as

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/decimal.h"
 #include "core/dtype.h"
 #include "core/error.h"
 #include "core/tensor.h"
@@ -17,7 +18,22 @@ enum { THRESHOLD = 1000, EDGE = 3, LINE = 75, PRECISION = 8, WORD = 400 };
 typedef struct writer {
     char *text;
     size_t capacity, length, column, spaces;
+    bool grows; /* the text is the writer's own, and as long as it has to be; unless memory fails */
 } writer;
+
+/* Room for `more` characters and a zero. */
+static void grow(writer *w, size_t more) {
+    const size_t least = w->length + more + 1, capacity = least > 2 * w->capacity ? least : 2 * w->capacity;
+    char *text = ct__alloc(capacity);
+    if (text) {
+        if (w->text) memcpy(text, w->text, w->length);
+        ct__free(w->text, w->capacity);
+        w->text = text;
+        w->capacity = capacity;
+    } else {
+        w->grows = false; /* it goes on counting */
+    }
+}
 
 static void put_char(writer *w, char c) {
     if (c == ' ') {
@@ -26,6 +42,7 @@ static void put_char(writer *w, char c) {
         return;
     }
     if (c == '\n') w->spaces = 0;
+    if (w->grows && w->length + w->spaces + 1 >= w->capacity) grow(w, w->spaces + 1);
     for (; w->spaces; w->spaces--, w->length++)
         if (w->length + 1 < w->capacity) w->text[w->length] = ' ';
     if (w->length + 1 < w->capacity) w->text[w->length] = c;
@@ -41,100 +58,29 @@ static void put_spaces(writer *w, int64_t n) {
     for (int64_t i = 0; i < n; i++) put_char(w, ' ');
 }
 
-/* ---- Decimal digits ---- */
+/* ---- Numbers ---- */
 
-/* A value as 0.DDDD * 10^point. */
-typedef struct decimal {
-    char digits[340];
-    int n, point;
-} decimal;
+static int max_int(int a, int b) { return a > b ? a : b; }
 
-/* Takes the digits out of what printf wrote, whatever character the locale has between them. */
-static decimal take_digits(const char *text) {
-    decimal d = {.n = 0};
-    for (; *text && *text != 'e'; text++)
-        if (*text >= '0' && *text <= '9') d.digits[d.n++] = *text;
-    if (*text == 'e') d.point = atoi(text + 1) + 1;
-    d.digits[d.n] = 0;
-    return d;
-}
-
-static decimal significant(double magnitude, int n) {
-    char text[64];
-    snprintf(text, sizeof text, "%.*e", n - 1, magnitude);
-    return take_digits(text);
-}
-
-static decimal with_fraction(double magnitude, int places) {
-    char text[400];
-    snprintf(text, sizeof text, "%.*f", places, magnitude);
-    decimal d = take_digits(text);
-    d.point = d.n - places;
-    return d;
-}
-
-static void trim(decimal *d) {
-    while (d->n > 1 && d->digits[d->n - 1] == '0') d->digits[--d->n] = 0;
-}
-
-/* Whether reading the digits gives the value back. */
-static bool reads_back(const decimal *d, double magnitude, ct_dtype dtype) {
-    char text[64], raw[16];
-    snprintf(text, sizeof text, "%.17se%d", d->digits, d->point - d->n);
-    if (dtype == CT_F64) return strtod(text, NULL) == magnitude;
-    if (dtype == CT_F32 || dtype == CT_COMPLEX64) return strtof(text, NULL) == (float)magnitude;
-    ct__dtype_put(dtype, raw, strtod(text, NULL));
-    return ct__dtype_get(dtype, raw) == magnitude;
-}
-
-/* One unit of the last digit more. */
-static decimal next_above(decimal d) {
-    int i = d.n - 1;
-    for (; i >= 0 && d.digits[i] == '9'; i--) d.digits[i] = '0';
-    if (i >= 0) {
-        d.digits[i]++;
-    } else {
-        d.digits[0] = '1';
-        d.point++;
-    }
-    return d;
-}
-
-/* The fewest digits that no other number of the dtype would be read from. Above a power of two the numbers are wider
- * apart than below it, so there the digits just above the value may do when the nearest ones, below it, do not. */
-static decimal shortest(double magnitude, ct_dtype dtype) {
-    decimal d = {.n = 0};
-    for (int n = 1; n <= 17; n++) {
-        d = significant(magnitude, n);
-        if (reads_back(&d, magnitude, dtype)) break;
-        decimal above = next_above(d);
-        if (reads_back(&above, magnitude, dtype)) {
-            d = above;
-            break;
-        }
-    }
-    trim(&d);
-    return d;
-}
+static int exponent_length(int exponent) { return abs(exponent) >= 100 ? 3 : 2; }
 
 /* At most PRECISION digits after the point; those beyond are rounded from the exact value. */
-static decimal positional(double magnitude, ct_dtype dtype) {
-    decimal d = shortest(magnitude, dtype);
-    if (d.n - d.point > PRECISION) d = with_fraction(magnitude, PRECISION);
-    return d;
+static ct__decimal positional(double magnitude, ct_dtype dtype) {
+    ct__decimal d = ct__decimal_shortest(magnitude, dtype);
+    return d.n - d.point > PRECISION ? ct__decimal_fraction(magnitude, PRECISION) : d;
 }
 
-static decimal scientific(double magnitude, ct_dtype dtype) {
-    decimal d = shortest(magnitude, dtype);
+static ct__decimal scientific(double magnitude, ct_dtype dtype) {
+    ct__decimal d = ct__decimal_shortest(magnitude, dtype);
     if (d.n - 1 > PRECISION) {
-        d = significant(magnitude, PRECISION + 1);
-        trim(&d);
+        d = ct__decimal_significant(magnitude, PRECISION + 1);
+        ct__decimal_trim(&d);
     }
     return d;
 }
 
 /* Writes d with its point; the fraction without zeros at its end. Returns the characters before the point. */
-static int write_positional(char *to, const decimal *d, bool negative, const char *plus) {
+static int write_positional(char *to, const ct__decimal *d, bool negative, const char *plus) {
     char *at = to;
     if (negative) *at++ = '-';
     else
@@ -152,7 +98,7 @@ static int write_positional(char *to, const decimal *d, bool negative, const cha
 }
 
 /* Digits with `places` after the point, and at least exponent_digits in the exponent. */
-static int write_scientific(char *to, const decimal *d, int places, int exponent_digits, bool negative,
+static int write_scientific(char *to, const ct__decimal *d, int places, int exponent_digits, bool negative,
                             const char *plus) {
     char *at = to;
     if (negative) *at++ = '-';
@@ -164,11 +110,14 @@ static int write_scientific(char *to, const decimal *d, int places, int exponent
     for (int i = 1; i <= places; i++) *at++ = i < d->n ? d->digits[i] : '0';
     bool zero = d->digits[0] == '0';
     int exponent = zero ? 0 : d->point - 1;
-    snprintf(at, 16, "e%c%0*d", exponent < 0 ? '-' : '+', exponent_digits, abs(exponent));
+    const int length = max_int(exponent_digits, exponent_length(exponent));
+    *at++ = 'e';
+    *at++ = exponent < 0 ? '-' : '+';
+    exponent = abs(exponent);
+    for (int i = length; i-- > 0; exponent /= 10) at[i] = (char)('0' + exponent % 10);
+    at[length] = 0;
     return left;
 }
-
-static int exponent_length(int exponent) { return abs(exponent) >= 100 ? 3 : 2; }
 
 /* ---- Elements ---- */
 
@@ -187,17 +136,30 @@ static bool has_integers(ct_dtype dtype) {
     return ct_dtype_is_int(dtype) || dtype == CT_U16 || dtype == CT_U32 || dtype == CT_U64;
 }
 
+/* Its digits and sign; returns how many characters these are. */
 static int integer_text(const elements *x, int64_t at, char *word) {
     const char *from = x->data + at * (int64_t)x->size;
+    uint64_t magnitude;
+    bool negative = false;
     if (x->view.dtype == CT_U64) {
-        uint64_t value;
-        memcpy(&value, from, sizeof value);
-        return snprintf(word, WORD, "%llu", (unsigned long long)value);
+        memcpy(&magnitude, from, sizeof magnitude);
+    } else {
+        int64_t value;
+        if (x->view.dtype == CT_I64) memcpy(&value, from, sizeof value);
+        else value = (int64_t)ct__dtype_get(x->view.dtype, from);
+        negative = value < 0;
+        magnitude = negative ? 0 - (uint64_t)value : (uint64_t)value;
     }
-    int64_t value;
-    if (x->view.dtype == CT_I64) memcpy(&value, from, sizeof value);
-    else value = (int64_t)ct__dtype_get(x->view.dtype, from);
-    return snprintf(word, WORD, "%lld", (long long)value);
+    char digits[24];
+    int n = 0, length = 0;
+    do {
+        digits[n++] = (char)('0' + magnitude % 10);
+        magnitude /= 10;
+    } while (magnitude);
+    if (negative) word[length++] = '-';
+    while (n > 0) word[length++] = digits[--n];
+    word[length] = 0;
+    return length;
 }
 
 /* Calls visit for every element that will be shown. */
@@ -248,21 +210,19 @@ static void measure_range(survey *s, int64_t at) {
     if (s->least == 0 || magnitude < s->least) s->least = magnitude;
 }
 
-static int max_int(int a, int b) { return a > b ? a : b; }
-
 static void measure_width(survey *s, int64_t at) {
     double value = float_at(s->x, at, s->part);
     if (!isfinite(value)) return;
     const char *plus = s->part ? "+" : "";
     char word[WORD];
     if (s->exponent) {
-        decimal d = scientific(fabs(value), s->x->view.dtype);
+        ct__decimal d = scientific(fabs(value), s->x->view.dtype);
         int left = write_scientific(word, &d, d.n - 1, 2, signbit(value), plus);
         s->left = max_int(s->left, left);
         s->right = max_int(s->right, d.n - 1);
         s->exponent_digits = max_int(s->exponent_digits, exponent_length(d.point - 1));
     } else {
-        decimal d = positional(fabs(value), s->x->view.dtype);
+        ct__decimal d = positional(fabs(value), s->x->view.dtype);
         int left = write_positional(word, &d, signbit(value), plus);
         s->left = max_int(s->left, left);
         s->right = max_int(s->right, (int)strlen(word) - left - 1);
@@ -316,12 +276,12 @@ static void float_word(const survey *s, int64_t at, char *word) {
         return;
     }
     if (s->exponent) {
-        decimal d = scientific(fabs(value), s->x->view.dtype);
+        ct__decimal d = scientific(fabs(value), s->x->view.dtype);
         if (d.n - 1 < s->right)
-            d = significant(fabs(value), s->right + 1); /* as many as the others have, and true ones */
+            d = ct__decimal_significant(fabs(value), s->right + 1); /* as many as the others have, and true ones */
         left = write_scientific(text, &d, s->right, s->exponent_digits, signbit(value), plus);
     } else {
-        decimal d = positional(fabs(value), s->x->view.dtype);
+        ct__decimal d = positional(fabs(value), s->x->view.dtype);
         left = write_positional(text, &d, signbit(value), plus);
     }
     memset(word, ' ', (size_t)width);
@@ -343,8 +303,9 @@ static void element_word(const format *f, int64_t at, char *word) {
         snprintf(word, WORD, "%s", f->x->data[at] ? " True" : "False");
     } else if (has_integers(dtype)) {
         char text[WORD];
-        integer_text(f->x, at, text);
-        snprintf(word, WORD, "%*s", f->width, text);
+        const int length = integer_text(f->x, at, text), pad = max_int(f->width - length, 0);
+        memset(word, ' ', (size_t)pad);
+        memcpy(word + pad, text, (size_t)length + 1);
     } else {
         float_word(&f->part[0], at, word);
         if (dtype != CT_COMPLEX64) return;
@@ -401,7 +362,7 @@ static void scalar_float(char *word, double value, ct_dtype dtype, const char *p
         return;
     }
     double magnitude = fabs(value);
-    decimal d = shortest(magnitude, dtype);
+    ct__decimal d = ct__decimal_shortest(magnitude, dtype);
     ct_dtype real = dtype == CT_COMPLEX64 ? CT_F32 : dtype;
     double large = dtype == CT_F64 ? 1e16 : real == CT_F32 ? 1e6 : 1e3;
     if (magnitude != 0 && (magnitude < 1e-4 || magnitude >= large)) {
@@ -463,14 +424,10 @@ static void put_tensor(writer *w, const elements *x) {
     put_axis(w, &f, 0, 0);
 }
 
-size_t ct_to_string(const ct_tensor *x, char *text, size_t capacity) {
-    if (capacity && text) text[0] = 0;
-    if (!ct__valid(x, "to_string", "x")) return 0;
-    if (!x->storage) {
-        ct_fail(CT_ERR_STATE, "to_string", "x has a shape but no data");
-        return 0;
-    }
-    writer w = {.text = text, .capacity = text ? capacity : 0};
+/* False, with an error raised by `function`, when x cannot be read. */
+static bool write_tensor(writer *w, const ct_tensor *x, const char *function) {
+    if (!ct__valid(x, function, "x")) return false;
+    if (!x->storage) return ct_fail(CT_ERR_STATE, function, "x has a shape but no data");
     elements e = {.view = x->view, .size = ct_dtype_size(x->view.dtype)};
     size_t bytes = 0;
     void *copy = NULL;
@@ -479,28 +436,34 @@ size_t ct_to_string(const ct_tensor *x, char *text, size_t capacity) {
     } else {
         bytes = (size_t)ct__view_count(&x->view) * e.size;
         copy = ct__alloc(bytes ? bytes : 1);
-        if (!copy) ct__fail_memory("to_string", bytes);
+        if (!copy) ct__fail_memory(function, bytes);
         if (!copy || !ct_read(x, copy, bytes)) {
             ct__free(copy, bytes ? bytes : 1);
-            return 0;
+            return false;
         }
         ct__view_dense_strides(&e.view);
         e.data = copy;
     }
-    put_tensor(&w, &e);
-    if (w.capacity) text[w.length < capacity ? w.length : capacity - 1] = 0;
+    put_tensor(w, &e);
     ct__free(copy, bytes ? bytes : 1);
+    return true;
+}
+
+size_t ct_to_string(const ct_tensor *x, char *text, size_t capacity) {
+    writer w = {.text = text, .capacity = text ? capacity : 0};
+    if (w.capacity) text[0] = 0;
+    if (!write_tensor(&w, x, "to_string")) return 0;
+    if (w.capacity) text[w.length < capacity ? w.length : capacity - 1] = 0;
     return w.length;
 }
 
 bool ct_print(const ct_tensor *x) {
-    size_t length = ct_to_string(x, NULL, 0);
-    if (length == 0) return false;
-    char *text = ct__alloc(length + 2);
-    if (!text) return ct__fail_memory("print", length + 2);
-    ct_to_string(x, text, length + 1);
-    text[length] = '\n';
-    bool ok = fwrite(text, 1, length + 1, stdout) == length + 1;
-    ct__free(text, length + 2);
-    return ok ? true : ct_fail(CT_ERR_IO, "print", "standard output cannot be written");
+    writer w = {.grows = true};
+    bool ok = write_tensor(&w, x, "print");
+    if (ok) put_char(&w, '\n');
+    if (ok && !w.grows) ok = ct__fail_memory("print", w.length + 1);
+    if (ok && fwrite(w.text, 1, w.length, stdout) != w.length)
+        ok = ct_fail(CT_ERR_IO, "print", "standard output cannot be written");
+    ct__free(w.text, w.capacity);
+    return ok;
 }

@@ -8,21 +8,19 @@
 
 #include <cotangent/io.h>
 
-#include "data/image.h"
-
 typedef struct folder {
     char **paths;
     int64_t *labels;
     int64_t count, room;
     int64_t height, width; /* 0: as they are */
     int channels;
+    int64_t max_pixels;
 } folder;
 
 static bool get(ct_dataset *self, int64_t index, ct_tensor **fields) {
     const folder *set = ct_dataset_data(self);
-    ct_tensor *image = ct_image_load(set->paths[index], set->channels);
-    if (!image) return false;
-    fields[0] = set->height ? ct__image_resize(image, set->height, set->width) : image;
+    fields[0] = ct_image_load(set->paths[index], set->channels, .height = set->height, .width = set->width,
+                              .max_pixels = set->max_pixels);
     fields[1] = ct_from_data(&set->labels[index], CT_DIMS0, CT_I64);
     return fields[0] && fields[1];
 }
@@ -150,11 +148,16 @@ ct_dataset *ct_dataset_folder_p(const char *path, const ct_folder_options *optio
                 (long long)o.height, (long long)o.width);
         return NULL;
     }
+    if (o.max_pixels < 0) {
+        ct_fail(CT_ERR_VALUE, "dataset_folder", "max_pixels = %lld is below 0", (long long)o.max_pixels);
+        return NULL;
+    }
     ct_dataset *dataset = ct_dataset_new(&folder_class, 0);
     if (!dataset) return NULL;
     folder *set = ct_dataset_data(dataset);
     set->height = o.height;
     set->width = o.width;
+    set->max_pixels = o.max_pixels;
     set->channels = o.grey ? 1 : 3;
     if (fill(dataset, path)) return dataset;
     ct_dataset_free(dataset);

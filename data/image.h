@@ -14,10 +14,12 @@ typedef struct ct__image {
 bool ct__image_open(const char *op, ct_tensor *x, ct__image *image);       /* any dtype */
 bool ct__image_open_float(const char *op, ct_tensor *x, ct__image *image); /* f32 after it; u8 is divided by 255 */
 
-/* The same dtype as x; u8 is rounded. Bilinear, smoothed where it shrinks. */
-ct_tensor *ct__image_resize(ct_tensor *x, int64_t height, int64_t width);
-/* Of a part of a f32 image: rows top .. top + h, columns left .. left + w. A new f32 image in the current scope. */
-ct_tensor *ct__image_resize_part(const ct__image *image, int64_t top, int64_t left, int64_t h, int64_t w,
-                                 int64_t height, int64_t width);
+/* The same without a conversion: u8 or f32, as x is. */
+bool ct__image_open_pixels(const char *op, ct_tensor *x, ct__image *image);
+
+/* Resizes a part of an image of u8 or f32: rows top .. top + h, columns left .. left + w. Bilinear, smoothed where it
+ * shrinks. A new f32 image in the current scope, of 0 .. 1 where the pixels were u8. */
+ct_tensor *ct__image_resize_part(const char *op, const ct__image *image, int64_t top, int64_t left, int64_t h,
+                                 int64_t w, int64_t height, int64_t width);
 
 #endif

@@ -16,11 +16,19 @@ bool ct__image_open(const char *op, ct_tensor *x, ct__image *image) {
     return image->data || (ct_numel(x) == 0 && ct_ok());
 }
 
-bool ct__image_open_float(const char *op, ct_tensor *x, ct__image *image) {
+static bool has_pixels(const char *op, const ct_tensor *x) {
     if (!x) return ct__null(op, "image");
     const ct_dtype dtype = ct_dtype_of(x);
-    if (dtype != CT_U8 && dtype != CT_F32)
-        return ct_fail(CT_ERR_DTYPE, op, "field 0 is %s; expected u8 or f32", ct_dtype_name(dtype));
+    return dtype == CT_U8 || dtype == CT_F32 ||
+           ct_fail(CT_ERR_DTYPE, op, "field 0 is %s; expected u8 or f32", ct_dtype_name(dtype));
+}
+
+bool ct__image_open_pixels(const char *op, ct_tensor *x, ct__image *image) {
+    return has_pixels(op, x) && ct__image_open(op, x, image);
+}
+
+bool ct__image_open_float(const char *op, ct_tensor *x, ct__image *image) {
+    if (!has_pixels(op, x)) return false;
     ct_tensor *numbers = ct__normalise(x, NULL);
     return numbers && ct__image_open(op, numbers, image);
 }

@@ -14,10 +14,11 @@ static bool resize_item(ct_transform *self, ct_tensor **fields, int n, ct_draw *
     (void)n, (void)draw;
     const target *to = ct_transform_data(self);
     ct__image image;
-    if (!ct__image_open_float("transform_resize", fields[0], &image)) return false;
+    if (!ct__image_open_pixels("transform_resize", fields[0], &image)) return false;
     if (image.height < 1 || image.width < 1)
         return ct_fail(CT_ERR_SHAPE, "transform_resize", "the image has no pixels");
-    fields[0] = ct__image_resize_part(&image, 0, 0, image.height, image.width, to->height, to->width);
+    fields[0] =
+        ct__image_resize_part("transform_resize", &image, 0, 0, image.height, image.width, to->height, to->width);
     return fields[0] != NULL;
 }
 
@@ -25,7 +26,7 @@ static bool random_resized_item(ct_transform *self, ct_tensor **fields, int n, c
     (void)n;
     const target *to = ct_transform_data(self);
     ct__image image;
-    if (!ct__image_open_float("transform_random_resized_crop", fields[0], &image)) return false;
+    if (!ct__image_open_pixels("transform_random_resized_crop", fields[0], &image)) return false;
     if (image.height < 1 || image.width < 1)
         return ct_fail(CT_ERR_SHAPE, "transform_random_resized_crop", "the image has no pixels");
     const double low = log(3.0 / 4), high = log(4.0 / 3);
@@ -49,7 +50,7 @@ static bool random_resized_item(ct_transform *self, ct_tensor **fields, int n, c
         top = (image.height - h) / 2;
         left = (image.width - w) / 2;
     }
-    fields[0] = ct__image_resize_part(&image, top, left, h, w, to->height, to->width);
+    fields[0] = ct__image_resize_part("transform_random_resized_crop", &image, top, left, h, w, to->height, to->width);
     return fields[0] != NULL;
 }
 

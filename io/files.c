@@ -92,7 +92,6 @@ static void release(ct__output *output) {
     *output = (ct__output){.fd = -1};
 }
 
-/* Only for files that are worth a sync: reading the folder for each of a thousand small ones would take its time. */
 static void clean_beside(const char *target) {
     char *folder = folder_of(target);
     const char *slash = strrchr(target, '/');
@@ -100,8 +99,8 @@ static void clean_beside(const char *target) {
     free(folder);
 }
 
-bool ct__output_open(ct__output *output, const char *path, bool durable, const char *op) {
-    *output = (ct__output){.op = op, .path = path, .fd = -1, .durable = durable};
+bool ct__output_open(ct__output *output, const char *path, bool clean, const char *op) {
+    *output = (ct__output){.op = op, .path = path, .fd = -1};
     bool stream;
     output->target = find_target(output, &stream);
     if (!output->target) return false;
@@ -114,7 +113,7 @@ bool ct__output_open(ct__output *output, const char *path, bool durable, const c
         if (!output->temporary) {
             ct_fail(CT_ERR_MEMORY, op, "%s: out of memory", path);
         } else {
-            if (durable) clean_beside(output->target);
+            if (clean) clean_beside(output->target);
             output->fd = create_beside(output->target, output->temporary, capacity);
             if (output->fd < 0) failed(output, "cannot be created");
             /* what was private stays so; where permissions cannot be set there are none to keep */
@@ -167,12 +166,12 @@ bool ct__output_sync_folder_of(const char *path) {
 bool ct__output_close(ct__output *output, bool good) {
     if (output->fd < 0) return false;
     const bool regular = output->temporary != NULL;
-    if (good && regular && output->durable && fsync(output->fd) != 0) good = failed(output, "cannot be synced");
+    if (good && regular && fsync(output->fd) != 0) good = failed(output, "cannot be synced");
     /* The name is given while the lock is held: after the close the file would look abandoned. */
     if (good && regular && rename(output->temporary, output->target) != 0) good = failed(output, "cannot be renamed");
     if (!good && regular) unlink(output->temporary);
     if (close(output->fd) != 0 && good && !regular) good = failed(output, "cannot be written");
-    if (good && regular && output->durable && !ct__output_sync_folder_of(output->target))
+    if (good && regular && !ct__output_sync_folder_of(output->target))
         good = failed(output, "its folder cannot be synced");
     release(output);
     return good;

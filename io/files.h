@@ -1,4 +1,5 @@
-/* Writing a file so that it appears whole or not at all. */
+/* Writing a file so that it appears whole or not at all, and is on the disk when it has been written: the bytes go to a
+ * temporary file beside it, which is synced and renamed, and then the folder is synced. */
 #ifndef COTANGENT_IO_FILES_H
 #define COTANGENT_IO_FILES_H
 
@@ -12,15 +13,16 @@ typedef struct ct__output {
     const char *path; /* as the caller gave it, for error texts */
     char *target, *temporary;
     int fd;
-    mode_t mode;  /* the permissions of the file that is replaced; 0 when there is none */
-    bool durable; /* sync the file before the rename and the folder after it; clean up what a killed writer left */
+    mode_t mode; /* the permissions of the file that is replaced; 0 when there is none */
 } ct__output;
 
 /* What a temporary file is called: the name it will get, this, the process, a number. A writer holds a lock on it, so one
  * without a lock has been left by a process that is gone. */
 #define CT__TEMPORARY_MARK ".tmp-"
 
-bool ct__output_open(ct__output *output, const char *path, bool durable, const char *op);
+/* clean: first remove what killed writers of this file have left. That reads the whole folder, which is right for a
+ * checkpoint and too much for each of a thousand images. */
+bool ct__output_open(ct__output *output, const char *path, bool clean, const char *op);
 bool ct__output_write(ct__output *output, const void *data, size_t size);
 bool ct__output_patch(ct__output *output, const void *data, size_t size, int64_t at); /* over what was written */
 /* Gives the file its name when `good`, throws it away when not; always releases. False, with an error, when it failed. */

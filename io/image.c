@@ -1,84 +1,114 @@
-/* Pictures to tensors and back: which format it is, and the order of channels. */
+/* Pictures to tensors and back: which format it is, the order of channels, how it is turned. */
 #include "io/image.h"
 
 #include "io/bytes.h"
 #include "io/files.h"
+#include "nn/options.h"
 
 #include <cotangent/op.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOG2_MOST_PIXELS = 28 };
-
-bool ct__pixels_allocate(ct__pixels *pixels, int64_t width, int64_t height, int channels, const char *path) {
-    if (width <= 0 || height <= 0 || width > ((int64_t)1 << LOG2_MOST_PIXELS) / height)
-        return ct_fail(CT_ERR_IO, "image", "%s: %" PRId64 " x %" PRId64 " pixels are none or more than 2^%d", path,
-                       width, height, LOG2_MOST_PIXELS);
-    const size_t size = (size_t)width * (size_t)height * (size_t)channels;
-    *pixels = (ct__pixels){malloc(size), width, height, channels};
-    if (!pixels->data)
-        return ct_fail(CT_ERR_MEMORY, "image", "%s: out of memory: %zu bytes could not be had", path, size);
-    return true;
-}
+enum { LARGEST_SIDE = 1 << 16 };
 
 static void release(void *context, void *data) {
     (void)context;
     free(data);
 }
 
-/* [H,W,C] to [C,H,W] and, with `back`, the other way. */
-static void turn(uint8_t *to, const uint8_t *from, size_t count, size_t channels, bool back) {
-    for (size_t c = 0; c < channels; c++)
-        for (size_t i = 0; i < count; i++) {
-            if (back) to[i * channels + c] = from[c * count + i];
-            else to[c * count + i] = from[i * channels + c];
+/* ---- Reading ---- */
+
+/* Where out[y][x] of a turned picture comes from: rows and columns swapped from 5 on, then either counted from the end. */
+static const struct {
+    bool rows_back, columns_back;
+} turns[9] = {[2] = {false, true}, [3] = {true, true}, [4] = {true, false},
+              [6] = {true, false}, [7] = {true, true}, [8] = {false, true}};
+
+static void turn_plane(uint8_t *to, const uint8_t *from, int64_t height, int64_t width, int orientation) {
+    const bool swapped = orientation >= 5;
+    const int64_t rows = swapped ? width : height, columns = swapped ? height : width;
+    for (int64_t y = 0; y < rows; y++)
+        for (int64_t x = 0; x < columns; x++) {
+            const int64_t row = swapped ? x : y, column = swapped ? y : x;
+            to[y * columns + x] = from[(turns[orientation].rows_back ? height - 1 - row : row) * width +
+                                       (turns[orientation].columns_back ? width - 1 - column : column)];
         }
 }
 
-ct_tensor *ct__image_parse(const uint8_t *bytes, size_t size, int channels, const char *path) {
-    static const uint8_t png[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'}, jpeg[3] = {0xff, 0xd8, 0xff};
-    if (channels < 0 || channels > 4) {
-        ct_fail(CT_ERR_VALUE, "image", "%s: channels = %d is not from 0 to 4", path, channels);
-        return NULL;
+/* The canvas's picture the way up that the camera noted. */
+static bool turn(ct__canvas *canvas, int orientation) {
+    if (orientation == 1) return true;
+    const int64_t plane = canvas->height * canvas->width;
+    uint8_t *turned = malloc((size_t)(plane * canvas->channels));
+    if (!turned) return ct_fail(CT_ERR_MEMORY, "image", "%s: out of memory", canvas->path);
+    for (int c = 0; c < canvas->channels; c++)
+        turn_plane(turned + c * plane, canvas->planes + c * plane, canvas->height, canvas->width, orientation);
+    free(canvas->planes);
+    canvas->planes = turned;
+    if (orientation >= 5) {
+        const int64_t height = canvas->height;
+        canvas->height = canvas->width;
+        canvas->width = height;
     }
-    ct__pixels pixels = {0};
-    bool good;
-    if (size >= sizeof png && memcmp(bytes, png, sizeof png) == 0)
-        good = ct__png_decode(bytes, size, channels, path, &pixels);
-    else if (size >= sizeof jpeg && memcmp(bytes, jpeg, sizeof jpeg) == 0)
-        good = ct__jpeg_decode(bytes, size, channels, path, &pixels);
-    else good = ct_fail(CT_ERR_IO, "image", "%s: is neither a PNG nor a JPEG file", path);
-    if (good && pixels.channels > 1) {
-        const size_t count = (size_t)(pixels.width * pixels.height);
-        uint8_t *planes = malloc(count * (size_t)pixels.channels);
-        if (planes) turn(planes, pixels.data, count, (size_t)pixels.channels, false);
-        else good = ct_fail(CT_ERR_MEMORY, "image", "%s: out of memory", path);
-        free(pixels.data);
-        pixels.data = planes;
-    }
-    if (!good) {
-        free(pixels.data);
-        return NULL;
-    }
-    return ct_wrap(pixels.data, CT_DIMS(pixels.channels, pixels.height, pixels.width), CT_U8, release, NULL);
+    return true;
 }
 
-ct_tensor *ct_image_load(const char *path, int channels) {
+static bool check_options(const ct_image_options *o, int channels, const char *path) {
+    if (channels < 0 || channels > 4)
+        return ct_fail(CT_ERR_VALUE, "image", "%s: channels = %d is not from 0 to 4", path, channels);
+    if (!o->height != !o->width || o->height < 0 || o->width < 0 || o->height > LARGEST_SIDE || o->width > LARGEST_SIDE)
+        return ct_fail(CT_ERR_VALUE, "image",
+                       "%s: height = %" PRId64 ", width = %" PRId64 "; expected 1 to %d for both, or neither", path,
+                       o->height, o->width, LARGEST_SIDE);
+    if (o->max_pixels < 0)
+        return ct_fail(CT_ERR_VALUE, "image", "%s: max_pixels = %" PRId64 " is below 0", path, o->max_pixels);
+    return true;
+}
+
+ct_tensor *ct__image_parse(const uint8_t *bytes, size_t size, int channels, const char *path,
+                           const ct_image_options *options) {
+    static const uint8_t png[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'}, jpeg[3] = {0xff, 0xd8, 0xff};
+    TAKE_OPTIONS(ct_image_options, o, options);
+    if (!check_options(&o, channels, path)) return NULL;
+    const int orientation = o.as_stored ? 1 : ct__exif_orientation(bytes, size);
+    ct__canvas canvas = {.path = path,
+                         .channels = channels,
+                         .height = orientation >= 5 ? o.width : o.height,
+                         .width = orientation >= 5 ? o.height : o.width,
+                         .most_pixels = o.max_pixels ? o.max_pixels : CT__IMAGE_DEFAULT_PIXELS};
+    bool good;
+    if (size >= sizeof png && memcmp(bytes, png, sizeof png) == 0) good = ct__png_decode(bytes, size, &canvas);
+    else if (size >= sizeof jpeg && memcmp(bytes, jpeg, sizeof jpeg) == 0) good = ct__jpeg_decode(bytes, size, &canvas);
+    else good = ct_fail(CT_ERR_IO, "image", "%s: is neither a PNG nor a JPEG file", path);
+    if (good) ct__canvas_end(&canvas);
+    if (good && turn(&canvas, orientation)) {
+        uint8_t *planes = canvas.planes;
+        canvas.planes = NULL;
+        ct__canvas_free(&canvas);
+        return ct_wrap(planes, CT_DIMS(canvas.channels, canvas.height, canvas.width), CT_U8, release, NULL);
+    }
+    ct__canvas_free(&canvas);
+    return NULL;
+}
+
+ct_tensor *ct_image_load_p(const char *path, int channels, const ct_image_options *options) {
     size_t size = 0;
     uint8_t *bytes = ct__bytes_load_raw(path, "image", 0, &size);
-    ct_tensor *x = bytes ? ct__image_parse(bytes, size, channels, path) : NULL;
+    ct_tensor *x = bytes ? ct__image_parse(bytes, size, channels, path, options) : NULL;
     free(bytes);
     return x;
 }
 
-ct_tensor *ct_image_decode(const void *bytes, size_t size, int channels) {
+ct_tensor *ct_image_decode_p(const void *bytes, size_t size, int channels, const ct_image_options *options) {
     if (!bytes) {
         ct_fail(CT_ERR_NULL, "image", "argument bytes is NULL");
         return NULL;
     }
-    return ct__image_parse(bytes, size, channels, "(memory)");
+    return ct__image_parse(bytes, size, channels, "(memory)", options);
 }
+
+/* ---- Writing ---- */
 
 static bool encode(ct_tensor *x, const char *path, void **bytes, size_t *size) {
     const int n = ct_ndim(x);
@@ -88,20 +118,20 @@ static bool encode(ct_tensor *x, const char *path, void **bytes, size_t *size) {
     if ((n != 2 && n != 3) || (n == 3 && (ct_dim(x, 0) < 1 || ct_dim(x, 0) > 4)))
         return ct_fail(CT_ERR_SHAPE, "image", "%s: x is u8%s, expected [H,W], or [C,H,W] with 1 to 4 channels", path,
                        ct_dims_text(ct_shape(x)));
-    const int channels = n == 3 ? (int)ct_dim(x, 0) : 1;
-    ct__pixels pixels;
-    if (!ct__pixels_allocate(&pixels, ct_dim(x, -1), ct_dim(x, -2), channels, path)) return false;
-    const size_t count = (size_t)(pixels.width * pixels.height), total = count * (size_t)channels;
-    uint8_t *planes = channels > 1 ? malloc(total) : pixels.data;
-    bool good = planes || ct_fail(CT_ERR_MEMORY, "image", "%s: out of memory", path);
+    const ct__canvas limit = {.path = path, .most_pixels = CT__IMAGE_DEFAULT_PIXELS};
+    if (!ct__canvas_admits(&limit, ct_dim(x, -1), ct_dim(x, -2))) return false;
+    const size_t channels = n == 3 ? (size_t)ct_dim(x, 0) : 1;
+    const size_t count = (size_t)(ct_dim(x, -1) * ct_dim(x, -2)), total = count * channels;
+    uint8_t *planes = malloc(total), *pixels = channels > 1 ? malloc(total) : planes;
+    bool good = (planes && pixels) || ct_fail(CT_ERR_MEMORY, "image", "%s: out of memory", path);
     good = good && ct_read(x, planes, total);
-    if (good && channels > 1) turn(pixels.data, planes, count, (size_t)channels, true);
-    good = good && ct__png_encode(&pixels, path, bytes, size);
-    if (channels > 1) free(planes);
-    free(pixels.data);
+    for (size_t c = 0; good && channels > 1 && c < channels; c++)
+        for (size_t i = 0; i < count; i++) pixels[i * channels + c] = planes[c * count + i];
+    good = good && ct__png_encode(pixels, ct_dim(x, -1), ct_dim(x, -2), (int)channels, path, bytes, size);
+    if (pixels != planes) free(pixels);
+    free(planes);
     return good;
 }
-
 bool ct_image_encode_png(ct_tensor *x, void **bytes, size_t *size) {
     if (!ct_ok()) return false;
     if (!x || !bytes || !size)

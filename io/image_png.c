@@ -1,7 +1,8 @@
-/* PNG by libpng's simplified interface, which returns errors (the other one jumps). */
+/* PNG by libpng's simplified interface, which returns errors (the other one jumps); plain files by image_png_plain.c. */
 #include "io/foreign.h"
 #include "io/image.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 #ifdef CT_HAVE_LIBPNG
@@ -13,41 +14,58 @@ FOREIGN(libpng, LIBPNG, "libpng", "libpng16-16", "libpng16.so.16", "libpng16.so"
 
 static const png_uint_32 formats[5] = {0, PNG_FORMAT_GRAY, PNG_FORMAT_GA, PNG_FORMAT_RGB, PNG_FORMAT_RGBA};
 
-bool ct__png_decode(const uint8_t *bytes, size_t size, int channels, const char *path, ct__pixels *pixels) {
+/* A pixel has at least one bit, and deflate packs no better than 1032 to 1: less cannot be a picture of that size. */
+static bool fits(uint64_t width, uint64_t height, size_t size, const char *path) {
+    return width * height / 8 / 1032 <= size ||
+           ct_fail(CT_ERR_IO, "image", "%s: %" PRIu64 " x %" PRIu64 " pixels cannot be in %zu bytes", path, width,
+                   height, size);
+}
+
+/* Whole, with everything that libpng knows of transparency and colour. */
+static bool decode(png_image *image, ct__canvas *canvas) {
+    const png_color black = {0, 0, 0};
+    int channels = canvas->channels;
+    if (channels == 0)
+        channels = (image->format & PNG_FORMAT_FLAG_COLOR ? 3 : 1) + (image->format & PNG_FORMAT_FLAG_ALPHA ? 1 : 0);
+    const size_t room = (size_t)image->width * image->height * (size_t)channels;
+    uint8_t *pixels = malloc(room);
+    if (!pixels)
+        return ct_fail(CT_ERR_MEMORY, "image", "%s: out of memory: %zu bytes could not be had", canvas->path, room);
+    image->format = formats[channels];
+    image->flags |= PNG_IMAGE_FLAG_16BIT_sRGB; /* 16 bits are 8 with more digits, not another scale */
+    const bool good = (libpng.png_image_finish_read(image, &black, pixels, 0, NULL) != 0 ||
+                       ct_fail(CT_ERR_IO, "image", "%s: is damaged: %s", canvas->path, image->message)) &&
+                      ct__canvas_begin(canvas, image->width, image->height, channels) &&
+                      ct__canvas_rows(canvas, pixels);
+    free(pixels);
+    return good;
+}
+
+bool ct__png_decode(const uint8_t *bytes, size_t size, ct__canvas *canvas) {
     if (!foreign_libpng("image")) return false;
     png_image image = {.version = PNG_IMAGE_VERSION};
-    const png_color black = {0, 0, 0};
-    bool good = libpng.png_image_begin_read_from_memory(&image, bytes, size) != 0;
-    if (!good) ct_fail(CT_ERR_IO, "image", "%s: is damaged: %s", path, image.message);
-    if (good && channels == 0)
-        channels = (image.format & PNG_FORMAT_FLAG_COLOR ? 3 : 1) + (image.format & PNG_FORMAT_FLAG_ALPHA ? 1 : 0);
-    /* A pixel has at least one bit, and deflate packs no better than 1032 to 1: less cannot be a picture of that size. */
-    const uint64_t least = (uint64_t)image.width * image.height / 8 / 1032;
-    if (good && least > size)
-        good = ct_fail(CT_ERR_IO, "image", "%s: %u x %u pixels cannot be in %zu bytes", path, (unsigned)image.width,
-                       (unsigned)image.height, size);
-    good = good && ct__pixels_allocate(pixels, image.width, image.height, channels, path);
-    if (good) {
-        image.format = formats[channels];
-        image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB; /* 16 bits are 8 with more digits, not another scale */
-        good = libpng.png_image_finish_read(&image, &black, pixels->data, 0, NULL) != 0;
-        if (!good) ct_fail(CT_ERR_IO, "image", "%s: is damaged: %s", path, image.message);
-    }
+    bool good = libpng.png_image_begin_read_from_memory(&image, bytes, size) != 0 ||
+                ct_fail(CT_ERR_IO, "image", "%s: is damaged: %s", canvas->path, image.message);
+    good = good && fits(image.width, image.height, size, canvas->path) &&
+           ct__canvas_admits(canvas, image.width, image.height);
+    if (good && ct__png_is_plain(bytes, size, canvas->channels)) good = ct__png_decode_plain(bytes, size, canvas);
+    else good = good && decode(&image, canvas);
     libpng.png_image_free(&image);
     return good;
 }
 
-bool ct__png_encode(const ct__pixels *pixels, const char *path, void **bytes, size_t *size) {
+bool ct__png_encode(const uint8_t *pixels, int64_t width, int64_t height, int channels, const char *path, void **bytes,
+                    size_t *size) {
     if (!foreign_libpng("image")) return false;
     png_image image = {.version = PNG_IMAGE_VERSION,
-                       .width = (png_uint_32)pixels->width,
-                       .height = (png_uint_32)pixels->height,
-                       .format = formats[pixels->channels]};
+                       .width = (png_uint_32)width,
+                       .height = (png_uint_32)height,
+                       .format = formats[channels]};
     png_alloc_size_t room = PNG_IMAGE_PNG_SIZE_MAX(image);
     void *memory = malloc(room);
     bool good =
         memory || ct_fail(CT_ERR_MEMORY, "image", "%s: out of memory: %zu bytes could not be had", path, (size_t)room);
-    if (good && !libpng.png_image_write_to_memory(&image, memory, &room, 0, pixels->data, 0, NULL))
+    if (good && !libpng.png_image_write_to_memory(&image, memory, &room, 0, pixels, 0, NULL))
         good = ct_fail(CT_ERR_IO, "image", "%s: cannot be made: %s", path, image.message);
     libpng.png_image_free(&image);
     if (!good) {
@@ -60,13 +78,14 @@ bool ct__png_encode(const ct__pixels *pixels, const char *path, void **bytes, si
     return true;
 }
 #else
-bool ct__png_decode(const uint8_t *bytes, size_t size, int channels, const char *path, ct__pixels *pixels) {
-    (void)bytes, (void)size, (void)channels, (void)path, (void)pixels;
+bool ct__png_decode(const uint8_t *bytes, size_t size, ct__canvas *canvas) {
+    (void)bytes, (void)size, (void)canvas;
     return ct__foreign_absent("image", "libpng", "libpng-dev");
 }
 
-bool ct__png_encode(const ct__pixels *pixels, const char *path, void **bytes, size_t *size) {
-    (void)pixels, (void)path, (void)bytes, (void)size;
+bool ct__png_encode(const uint8_t *pixels, int64_t width, int64_t height, int channels, const char *path, void **bytes,
+                    size_t *size) {
+    (void)pixels, (void)width, (void)height, (void)channels, (void)path, (void)bytes, (void)size;
     return ct__foreign_absent("image", "libpng", "libpng-dev");
 }
 #endif

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "nn/module.h"
+#include "nn/orthogonal.h"
 
 /* x is there and may be changed; outside recording, so that a parameter may be given. */
 static bool begin(const ct_tensor *x, const char *function) {
@@ -101,26 +102,6 @@ bool ct_init_lecun_normal_p(ct_tensor *x, const ct_init_options *options) {
 
 /* ---- Orthogonal and dirac ---- */
 
-/* Makes the rows of a, rows by columns with rows <= columns, orthonormal: Gram-Schmidt, each row twice, which keeps them
- * orthogonal to rounding. */
-static void orthonormalise(double *a, int64_t rows, int64_t columns) {
-    for (int64_t i = 0; i < rows; i++) {
-        double *row = a + i * columns;
-        for (int pass = 0; pass < 2; pass++) {
-            for (int64_t j = 0; j < i; j++) {
-                const double *other = a + j * columns;
-                double dot = 0;
-                for (int64_t k = 0; k < columns; k++) dot += row[k] * other[k];
-                for (int64_t k = 0; k < columns; k++) row[k] -= dot * other[k];
-            }
-        }
-        double norm = 0;
-        for (int64_t k = 0; k < columns; k++) norm += row[k] * row[k];
-        norm = sqrt(norm);
-        for (int64_t k = 0; k < columns; k++) row[k] /= norm;
-    }
-}
-
 bool ct_init_orthogonal_p(ct_tensor *x, const ct_init_options *options) {
     TAKE_OPTIONS(ct_init_options, o, options);
     if (!begin(x, "init_orthogonal")) return false;
@@ -136,12 +117,9 @@ bool ct_init_orthogonal_p(ct_tensor *x, const ct_init_options *options) {
         ct_no_grad {
             ct_tensor *m =
                 ct_randn(CT_DIMS(wide ? rows : columns, wide ? columns : rows), .dtype = CT_F64, .rng = o.rng);
-            double *a = ct_data_mut(m);
-            if (a) {
-                orthonormalise(a, wide ? rows : columns, wide ? columns : rows);
-                m = ct_mul_s(wide ? m : ct_t(m), o.gain != 0 ? o.gain : 1);
-                ok = ct_assign(x, ct_reshape(m, shape)) != NULL;
-            }
+            m = m ? ct__orthonormal_rows(m) : NULL;
+            m = ct_mul_s(wide ? m : ct_t(m), o.gain != 0 ? o.gain : 1);
+            ok = ct_assign(x, ct_reshape(m, shape)) != NULL;
         }
     }
     return ok;

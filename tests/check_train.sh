@@ -293,6 +293,7 @@ check "generate wants a language model" refuses 1 "first/best.safetensors: this 
 grep -o 'base64,[^"]*' first/report.html | head -n 1 | cut -d, -f2 | base64 -d >picture.png
 if "$cotangent" predict first/best.safetensors picture.png >predict.txt 2>&1; then
     check "predict prints three classes" test "$(grep -c ' %  ' predict.txt)" -eq 3
+    check "predict refuses more pixels than it may read" refuses 1 "image: picture.png: 16 x 16 pixels are more than the 3 that max_pixels allows" predict first/best.safetensors picture.png --max-pixels 3
     check "predict --top 1 --json prints one" test "$("$cotangent" predict first/best.safetensors picture.png --top 1 --json | grep -o '"label"' | wc -l)" -eq 1
 elif grep -q libpng predict.txt; then
     skip predict "$(cat predict.txt)"

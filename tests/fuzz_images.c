@@ -4,7 +4,9 @@
 #include "tests/fuzz.h"
 
 static bool read_image(uint8_t *bytes, size_t size) {
-    ct_tensor *x = ct__image_parse(bytes, size, size % 5 ? (int)(size % 5) : 0, "fuzz.image");
+    /* as it is, or made smaller or larger on the way */
+    const ct_image_options options = {.size = sizeof options, .height = size % 3 * 4, .width = size % 3 * 5};
+    ct_tensor *x = ct__image_parse(bytes, size, (int)(size % 5), "fuzz.image", &options);
     free(bytes);
     uint64_t sum = 0;
     const uint8_t *data = x ? ct_data(x) : NULL;
@@ -13,9 +15,10 @@ static bool read_image(uint8_t *bytes, size_t size) {
 }
 
 static uint8_t *make_seed(int i, size_t *size) {
-    static const char *const names[] = {"l.png",       "la.png",   "rgb.png", "rgba.png",
-                                        "palette.png", "deep.png", "rgb.jpg", "grey.jpg"};
-    return i < 8 ? fuzz_file(names[i], size) : NULL;
+    static const char *const names[] = {"l.png",    "la.png",       "rgb.png",     "rgba.png", "palette.png",
+                                        "bits.png", "deep.png",     "rgb.jpg",     "grey.jpg", "cmyk.jpg",
+                                        "ycck.jpg", "turned_6.jpg", "turned_8.png"};
+    return i < (int)(sizeof names / sizeof *names) ? fuzz_file(names[i], size) : NULL;
 }
 
 static uint32_t crc_of(const uint8_t *bytes, size_t size) {
@@ -40,9 +43,9 @@ static void mend(uint8_t *bytes, size_t size) {
     }
 }
 
-static const char *const words[] = {"IHDR",     "IDAT",     "PLTE",     "tRNS",     "gAMA",
-                                    "IEND",     "\xff\xd8", "\xff\xc0", "\xff\xc2", "\xff\xc4",
-                                    "\xff\xda", "\xff\xd9", "\xff\xdd", "\xff\xff", NULL};
+static const char *const words[] = {"IHDR",     "IDAT",     "PLTE",     "tRNS",     "gAMA",     "IEND",     "\xff\xd8",
+                                    "\xff\xc0", "\xff\xc2", "\xff\xc4", "\xff\xda", "\xff\xd9", "\xff\xdd", "\xff\xff",
+                                    "\xff\xe1", "\xff\xee", "eXIf",     "II*",      "\x12\x01", "MM",       NULL};
 static const fuzz_target target = {
     .read = read_image, .seed = make_seed, .words = words, .hot = 48, .mend = mend, .inputs = 20000};
 FUZZ_MAIN(target)

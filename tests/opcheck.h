@@ -12,6 +12,7 @@ enum {
     OPCHECK_GRADIENTS = 2, /* first and second order against central differences; cotangents of any layout */
     OPCHECK_THREADS = 4,   /* the same bits for 1, 2 and 7 threads */
     OPCHECK_ALL = 7,
+    OPCHECK_SMALLEST = 8, /* of each op only the samples of few elements, for builds that are slow */
 };
 
 typedef struct opcheck_counts {

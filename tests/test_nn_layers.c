@@ -1,11 +1,13 @@
 /* Layers beyond their values (test_nn_refs.c): attention's options, layouts, how weights begin, options of older callers. */
 #include <cotangent/nn.h>
+#include <float.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "harness.h"
+#include "nn/orthogonal.h"
+#include "tests/harness.h"
 
 /* ---- Attention ---- */
 
@@ -164,17 +166,59 @@ TEST(initialisers_have_the_variance_that_they_promise) {
     ct_rng_free(rng);
 }
 
+/* max |m m' - gain^2 I| of the rows of x as a matrix, or of its columns, whichever are fewer. */
+static double orthogonality_error(ct_tensor *x, double gain) {
+    ct_tensor *m = ct_cast(ct_reshape(x, CT_DIMS(ct_dim(x, 0), ct_numel(x) / ct_dim(x, 0))), CT_F64);
+    if (ct_dim(m, 0) > ct_dim(m, 1)) m = ct_t(m);
+    ct_tensor *expected = ct_mul_s(ct_eye(ct_dim(m, 0), .dtype = CT_F64), gain * gain);
+    return ct_item(ct_amax(ct_abs(ct_sub(ct_matmul(m, ct_t(m)), expected))));
+}
+
 TEST(orthogonal_weights_are_orthogonal) {
-    static const ct_dims shapes[] = {{2, {20, 30}}, {2, {30, 20}}, {4, {8, 4, 3, 3}}, {2, {1, 1}}};
-    for (int i = 0; i < 4; i++) {
-        ct_tensor *x = ct_empty(shapes[i], .dtype = CT_F64);
-        CHECK(ct_init_orthogonal(x, .gain = 2));
-        ct_tensor *m = ct_reshape(x, CT_DIMS(ct_dim(x, 0), ct_numel(x) / ct_dim(x, 0)));
-        if (ct_dim(m, 0) > ct_dim(m, 1)) m = ct_t(m);
-        ct_tensor *square = ct_matmul(m, ct_t(m));
-        ct_tensor *expected = ct_mul_s(ct_eye(ct_dim(m, 0), .dtype = CT_F64), 4);
-        CHECK(ct_item(ct_amax(ct_abs(ct_sub(square, expected)))) < 1e-13 * 30);
+    static const ct_dims shapes[] = {{2, {20, 30}},   {2, {30, 20}},   {4, {8, 4, 3, 3}}, {4, {40, 3, 3, 3}},
+                                     {2, {1, 1}},     {2, {1, 7}},     {2, {7, 1}},       {2, {128, 128}},
+                                     {2, {129, 129}}, {2, {300, 200}}, {2, {200, 700}},   {5, {130, 16, 2, 3, 4}}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const double first = (double)shapes[i].d[0],
+                     longest = fmax(first, (double)ct_numel(ct_empty(shapes[i])) / first);
+        ct_tensor *f64 = ct_empty(shapes[i], .dtype = CT_F64), *f32 = ct_empty(shapes[i]);
+        CHECK(ct_init_orthogonal(f64, .gain = 2) && ct_init_orthogonal(f32));
+        const double sum =
+            (longest + 8) * DBL_EPSILON; /* of products that add up to at most 1; 8: making the reflection */
+        harness_check(orthogonality_error(f64, 2) <= 4 * sum, __FILE__, __LINE__, "f64 shape %zu: %g", i,
+                      orthogonality_error(f64, 2));
+        /* a rounding of both factors of each product, half an epsilon each */
+        harness_check(orthogonality_error(f32, 1) <= FLT_EPSILON + sum, __FILE__, __LINE__, "f32 shape %zu: %g", i,
+                      orthogonality_error(f32, 1));
     }
+}
+
+TEST(orthogonal_weights_are_the_unique_factor) {
+    ct_tensor *a = ct_randn(CT_DIMS(150, 170), .dtype = CT_F64), *given = ct_clone(a);
+    ct_tensor *q = ct__orthonormal_rows(a), *l = ct_matmul(given, ct_t(q)); /* lower, with a positive diagonal */
+    REQUIRE(l != NULL);
+    const double tolerance =
+        170 * DBL_EPSILON * ct_item(ct_amax(ct_sqrt(ct_sum(ct_square(given), .axes = CT_DIMS(1)))));
+    double above = 0, least = INFINITY;
+    const double *at = ct_data(l);
+    for (int i = 0; i < 150; i++) {
+        least = fmin(least, at[i * 150 + i]);
+        for (int j = i + 1; j < 150; j++) above = fmax(above, fabs(at[i * 150 + j]));
+    }
+    CHECK(least > 0 && above <= tolerance);
+    CHECK(ct_item(ct_amax(ct_abs(ct_sub(ct_matmul(l, q), given)))) <= tolerance);
+}
+
+TEST(orthogonal_weights_do_not_depend_on_threads) {
+    ct_tensor *one = ct_empty(CT_DIMS(260, 300)), *three = ct_empty(CT_DIMS(260, 300));
+    const int before = ct_get_threads();
+    for (int i = 0; i < 2; i++) {
+        ct_rng *rng = ct_rng_new(7, 0);
+        CHECK(ct_set_threads(i ? 3 : 1) && ct_init_orthogonal(i ? three : one, .rng = rng));
+        ct_rng_free(rng);
+    }
+    ct_set_threads(before);
+    CHECK(harness_same_bits(one, three));
 }
 
 TEST(a_dirac_weight_passes_channels_through) {

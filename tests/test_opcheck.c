@@ -6,7 +6,7 @@
 #include <string.h>
 
 int main(int argc, char **argv) {
-    unsigned what = 0;
+    unsigned what = 0, smallest = 0;
     bool verbose = false;
     int n = 0;
     const char **names = calloc((size_t)argc + 1, sizeof *names);
@@ -19,14 +19,15 @@ int main(int argc, char **argv) {
         else if (strcmp(argv[i], "--values") == 0) what |= OPCHECK_VALUES;
         else if (strcmp(argv[i], "--gradients") == 0) what |= OPCHECK_GRADIENTS;
         else if (strcmp(argv[i], "--threads") == 0) what |= OPCHECK_THREADS;
+        else if (strcmp(argv[i], "--smallest") == 0) smallest = OPCHECK_SMALLEST;
         else names[n++] = argv[i];
     }
     int skipped = 0;
     for (const char *const *level = opcheck_missing_levels(); *level; level++) {
-        printf("skipped %s: this machine lacks its instructions\n", *level);
+        printf("skipped %s: this machine lacks its instructions, or this build the level\n", *level);
         skipped++;
     }
-    opcheck_counts counts = opcheck_run(names, n, what ? what : OPCHECK_ALL, 2, verbose);
+    opcheck_counts counts = opcheck_run(names, n, (what ? what : OPCHECK_ALL) | smallest, 2, verbose);
     free(names);
     printf("%d ops, %d checks\n", counts.ops, counts.checks);
     if (skipped) printf("%d passed, %d failed, %d skipped\n", counts.ops - counts.failures, counts.failures, skipped);

@@ -1,8 +1,11 @@
 /* ct_to_string and ct_print, against texts that NumPy printed. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/decimal.h"
+#include "core/dtype.h"
 #include "tests/harness.h"
 
 static bool prints(const char *file, int line, const ct_tensor *x, const char *expected) {
@@ -218,5 +221,132 @@ TEST(null_is_an_error) {
     CHECK_TEXT(text, "");
     CHECK_ERROR(CT_ERR_NULL, "to_string: argument x is NULL");
     CHECK(!ct_print(NULL));
-    CHECK_ERROR(CT_ERR_NULL, "to_string: argument x is NULL");
+    CHECK_ERROR(CT_ERR_NULL, "print: argument x is NULL");
+}
+
+/* ---- Digits, beside those of the C library ---- */
+
+static double read_as(ct_dtype dtype, const char *text) {
+    char raw[16];
+    if (dtype == CT_F64) return strtod(text, NULL);
+    if (dtype == CT_F32) return (double)strtof(text, NULL);
+    ct__dtype_put(dtype, raw, strtod(text, NULL));
+    return ct__dtype_get(dtype, raw);
+}
+
+/* What printf writes with n digits, or the next decimal of n digits above it. */
+static void nearest_text(double value, int n, bool above, char *text, size_t capacity) {
+    snprintf(text, capacity, "%.*e", n - 1, value);
+    if (!above) return;
+    char *end = strchr(text, 'e');
+    const int exponent = atoi(end + 1);
+    char digits[32] = "0";
+    int length = 1;
+    for (const char *at = text; at < end; at++)
+        if (*at != '.') digits[length++] = *at;
+    int i = length - 1;
+    for (; digits[i] == '9'; i--) digits[i] = '0';
+    digits[i]++;
+    snprintf(text, capacity, "%.*se%d", length, digits, exponent - (n - 1));
+}
+
+/* The fewest digits that read back, by trying; and that they are the ones that we print. */
+static bool is_shortest(double value, ct_dtype dtype) {
+    char text[64], own[64];
+    const ct__decimal d = ct__decimal_shortest(value, dtype);
+    snprintf(own, sizeof own, "0.%se%d", d.digits, d.point);
+    if (d.n != (int)strlen(d.digits) || (d.n > 1 && d.digits[d.n - 1] == '0')) return false;
+    for (int n = 1; n <= 17; n++)
+        for (int above = 0; above < 2; above++) {
+            nearest_text(value, n, above, text, sizeof text);
+            if (read_as(dtype, text) == value) return strtod(text, NULL) == strtod(own, NULL) && d.n <= n;
+        }
+    return false;
+}
+
+static bool is_rounded(double value) {
+    char text[400], own[64];
+    for (int n = 1; n <= 17; n++) {
+        const ct__decimal d = ct__decimal_significant(value, n);
+        snprintf(text, sizeof text, "%.*e", n - 1, value);
+        snprintf(own, sizeof own, "%c%s%se%+03d", d.digits[0], n > 1 ? "." : "", d.digits + 1, d.point - 1);
+        if (strcmp(own, text) != 0) return false;
+    }
+    for (int places = 0; value < 1e9 && places <= 8; places++) {
+        const ct__decimal d = ct__decimal_fraction(value, places);
+        snprintf(text, sizeof text, "%.*f", places, value);
+        snprintf(own, sizeof own, "%se%d", d.digits, d.point - d.n);
+        if (d.n - d.point != places || strtod(text, NULL) != strtod(own, NULL)) return false;
+    }
+    return true;
+}
+
+TEST(every_small_float_has_its_fewest_digits) {
+    static const ct_dtype dtypes[] = {CT_F16, CT_BF16, CT_F8E4M3, CT_F8E5M2};
+    for (int i = 0; i < 4; i++) {
+        const unsigned count = ct_dtype_size(dtypes[i]) == 2 ? 0x8000 : 0x80;
+        int wrong = 0;
+        for (unsigned bits = 1; bits < count; bits++) {
+            const uint16_t raw = (uint16_t)bits;
+            const uint8_t byte = (uint8_t)bits;
+            const double value = ct__dtype_get(dtypes[i], count == 0x80 ? (const void *)&byte : (const void *)&raw);
+            /* the largest e4m3 is what any larger number saturates to: there are shorter ones, and they would mislead */
+            if (isfinite(value) && !(dtypes[i] == CT_F8E4M3 && value == 448)) {
+                int q = !is_shortest(value, dtypes[i]);
+                wrong += q;
+                if (q) {
+                    ct__decimal d = ct__decimal_shortest(value, dtypes[i]);
+                    printf("%d %.17g %s %d\n", i, value, d.digits, d.point);
+                }
+            }
+        }
+        CHECK(wrong == 0);
+    }
+}
+
+static uint64_t random_state = 1;
+static uint64_t next_random(void) { /* splitmix64 */
+    uint64_t z = random_state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+static int wrong_digits(double value, ct_dtype dtype) {
+    if (!isfinite(value) || value <= 0) return 0;
+    return !is_shortest(value, dtype) + !is_rounded(value);
+}
+
+TEST(digits_are_those_of_the_c_library) {
+    int wrong = 0;
+    for (int i = 0; i < 4000; i++) {
+        const uint64_t bits = next_random() >> 1;
+        double f64;
+        float f32;
+        const uint32_t half = (uint32_t)(bits >> 31) & 0x7fffffff;
+        memcpy(&f64, &bits, sizeof f64); /* any exponent */
+        memcpy(&f32, &half, sizeof f32);
+        wrong += wrong_digits(f64, CT_F64) + wrong_digits((double)f32, CT_F32);
+        const double usual = ldexp((double)(bits >> 10), (int)(bits % 64) - 80); /* what tensors hold */
+        wrong += wrong_digits(usual, CT_F64) + wrong_digits((double)(float)usual, CT_F32);
+        const double few = (double)(bits % 100000) / 1000; /* few digits */
+        wrong += wrong_digits(few, CT_F64) + wrong_digits((double)(float)few, CT_F32);
+        const double ties = ldexp((double)(bits % 4096), -8); /* ends in 5 */
+        wrong += wrong_digits(ties, CT_F64);
+    }
+    for (int e = -1074; e < 1024; e++)
+        for (int side = -1; side <= 1; side++) {
+            const double power = ldexp(1, e), value = side ? nextafter(power, side * INFINITY) : power;
+            wrong += wrong_digits(value, CT_F64);
+            if (e >= -149 && e < 128) wrong += wrong_digits((double)nextafterf((float)power, (float)side), CT_F32);
+        }
+    CHECK(wrong == 0);
+}
+
+TEST(an_array_of_eight_axes_is_shown_whole_where_its_axes_are_short) {
+    /* 6 is not more than two edges of 3: all 6^8 numbers are shown, as by NumPy */
+    ct_tensor *x = ct_reshape(ct_arange(0, 1679616, 1), CT_DIMS(6, 6, 6, 6, 6, 6, 6, 6));
+    const size_t length = ct_to_string(x, NULL, 0);
+    /* each as "1.679615e+06", since some are above 1e6 */
+    CHECK(length > (size_t)1679616 * 12);
 }

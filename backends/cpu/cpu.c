@@ -1,7 +1,7 @@
 /* The CPU backend: which level of vector instructions is used, and that level's kernels. */
 #include "backends/cpu/cpu.h"
 
-#if defined(__x86_64__)
+#if defined(CT_HAVE_AVX2)
 #include <cpuid.h>
 #endif
 #include <pthread.h>
@@ -15,32 +15,33 @@
 
 typedef const ct_kernel *(*kernel_lookup)(int op_index);
 
-#if defined(__x86_64__)
+/* CT_HAVE_AVX2 and so on: the build has that level, since its compiler could make it and it was wanted. */
 const ct_kernel *ct__cpu_kernels_base(int op_index);
-const ct_kernel *ct__cpu_kernels_avx2(int op_index);
-const ct_kernel *ct__cpu_kernels_avx512(int op_index);
 static bool has_base(void) { return true; }
+#if defined(CT_HAVE_AVX2)
+const ct_kernel *ct__cpu_kernels_avx2(int op_index);
 /* Clang's __builtin_cpu_supports does not know this one. */
 static bool has_f16c(void) {
     unsigned a, b, c, d;
     return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
 static bool has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c(); }
+#endif
+#if defined(CT_HAVE_AVX512)
+const ct_kernel *ct__cpu_kernels_avx512(int op_index);
 static bool has_avx512(void) {
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
+#endif
+#if defined(CT_HAVE_AVX512BF16)
 static bool has_avx512bf16(void) {
     return has_avx512() && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
 }
-#elif defined(__aarch64__)
-const ct_kernel *ct__cpu_kernels_base(int op_index);
+#endif
+#if defined(CT_HAVE_NEON)
 const ct_kernel *ct__cpu_kernels_neon(int op_index);
-static bool has_base(void) { return true; }
 static bool has_neon(void) { return true; }
-#else
-const ct_kernel *ct__cpu_kernels_base(int op_index);
-static bool has_base(void) { return true; }
 #endif
 
 /* From the plainest upward. Only the matrix products differ between avx512 and avx512bf16. */
@@ -51,11 +52,16 @@ static const struct level {
     kernel_lookup kernels;
 } levels[] = {
     {"base", 0, has_base, ct__cpu_kernels_base},
-#if defined(__x86_64__)
+#if defined(CT_HAVE_AVX2)
     {"avx2", 1, has_avx2, ct__cpu_kernels_avx2},
+#endif
+#if defined(CT_HAVE_AVX512)
     {"avx512", 2, has_avx512, ct__cpu_kernels_avx512},
+#endif
+#if defined(CT_HAVE_AVX512BF16)
     {"avx512bf16", 3, has_avx512bf16, ct__cpu_kernels_avx512},
-#elif defined(__aarch64__)
+#endif
+#if defined(CT_HAVE_NEON)
     {"neon", 1, has_neon, ct__cpu_kernels_neon},
 #endif
 };

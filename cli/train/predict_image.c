@@ -18,8 +18,10 @@ static ct_tensor *fitted(const learner *l, ct_tensor *x) {
 /* ---- Classes of whole images ---- */
 
 /* Their probabilities, [classes]. */
-static ct_tensor *classify(learner *l, const char *path) {
-    ct_tensor *x = fitted(l, ct_image_load(path, (int)l->item.d[0]));
+static ct_tensor *classify(learner *l, const char *path, int64_t max_pixels) {
+    ct_tensor *x = ct_image_load(path, (int)l->item.d[0], .height = l->item.d[1], .width = l->item.d[2],
+                                 .max_pixels = max_pixels); /* made smaller as it is decoded */
+    x = ct_unsqueeze(ct_div_s(ct_cast(x, CT_F32), 255), 0);
     return ct_contiguous(ct_reshape(ct_softmax(learner_forward(l, x), 1), CT_DIMS(-1)));
 }
 
@@ -49,7 +51,7 @@ bool predict_classes(learner *l, const char *path, const predict_options *option
     bool right = false;
     ct_no_grad {
         ct_scope {
-            ct_tensor *all = classify(l, path), *order = NULL;
+            ct_tensor *all = classify(l, path, options->max_pixels), *order = NULL;
             if (top > l->classes) top = l->classes;
             ct_tensor *sorted = ct_sort(all, -1, .descending = true, .indices = &order);
             order = ct_contiguous(ct_cast(order, CT_I64));
@@ -74,10 +76,10 @@ static bool mask_path(const char *image, const char *what, const predict_options
 
 /* The class of each pixel of the image as it is in its file: the network's answer, whose pixels are larger or smaller, by the
  * nearest. (height,width), for the caller to free. */
-static uint8_t *segment(learner *l, const char *path, int64_t *height, int64_t *width) {
+static uint8_t *segment(learner *l, const char *path, int64_t max_pixels, int64_t *height, int64_t *width) {
     uint8_t *mask = NULL;
     ct_scope {
-        ct_tensor *x = ct_image_load(path, (int)l->item.d[0]);
+        ct_tensor *x = ct_image_load(path, (int)l->item.d[0], .max_pixels = max_pixels);
         ct_tensor *said = ct_argmax(learner_forward(l, fitted(l, x)), .axis = CT_SET(1));
         said = ct_contiguous(ct_cast(said, CT_U8));
         const uint8_t *from = ct_data(said);
@@ -144,7 +146,7 @@ bool predict_mask(learner *l, const char *path, const predict_options *options) 
         return false;
     uint8_t *mask = NULL;
     ct_no_grad {
-        mask = segment(l, path, &height, &width);
+        mask = segment(l, path, options->max_pixels, &height, &width);
     }
     const bool right = mask && save_masks(mask, height, width, numbers, colours);
     for (int64_t i = 0; right && i < height * width; i++) counts[mask[i]]++;

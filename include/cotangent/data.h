@@ -100,6 +100,7 @@ typedef struct ct_folder_options {
     int64_t resize;        /* every image to this many pixels squared; 0: as they are */
     int64_t height, width; /* or to these; both are wanted */
     bool grey;
+    int64_t max_pixels; /* an image of more is an error when it is wanted; 0: 2^28 */
 } ct_folder_options;
 CT_API ct_dataset *ct_dataset_folder_p(const char *path, const ct_folder_options *options);
 /* The path of an image; NULL past the end. */

@@ -2,8 +2,9 @@
  *
  * Everything read is checked against the file: nothing in one can make these functions read outside it, and what is
  * refused is refused with CT_ERR_IO and a text that names the file. Files are written under another name in the same
- * folder and renamed, so that one appears whole or not at all; one that is replaced passes its permissions on, and a link
- * stays a link. While an error is pending nothing is written.
+ * folder, synced and renamed, and the folder is synced: a file appears whole or not at all, and is on the disk when the
+ * call returns. One that is replaced passes its permissions on, and a link stays a link. While an error is pending nothing
+ * is written.
  *
  * safetensors files need jansson to be read, .npz libzip, PNG libpng and JPEG TurboJPEG at run time: each is loaded when
  * it is first used, and where it is missing only these calls fail, with CT_ERR_UNSUPPORTED and the name of what to install. */
@@ -47,9 +48,8 @@ CT_API bool ct_load_p(const char *path, ct_module *net, const ct_load_options *o
  * lacks, by its name; tensors that overlap or leave holes; a size that does not fit the shape; a header above 100 MB. */
 CT_API ct_state *ct_safetensors_load(const char *path);
 
-/* Writes a state: its tensors by name, its texts as metadata. The file and its folder are synced to the disk before this
- * returns, and what a killed process has left of an earlier attempt is removed. Tensors of larger elements come first, so
- * that each is aligned. complex64 is written as C64. */
+/* Writes a state: its tensors by name, its texts as metadata. What a killed process has left of an earlier
+ * attempt is removed. Tensors of larger elements come first, so that each is aligned. complex64 is written as C64. */
 CT_API bool ct_safetensors_save(const char *path, const ct_state *state);
 
 /* ---- NumPy --------------------------------------------------------------------------------------- */
@@ -76,17 +76,35 @@ CT_API bool ct_npz_save(const char *path, const ct_state *state, bool compressed
 
 /* ---- Images -------------------------------------------------------------------------------------- */
 
+typedef struct ct_image_options {
+    size_t size;
+    int64_t height, width; /* resized to these, as by ct_transform_resize, and u8 again; both 0: as it is */
+    int64_t max_pixels;    /* refuse a picture that has more, before any memory is asked for; 0: 2^28 */
+    bool as_stored;        /* leave it as it lies in the file, whichever way up the camera was held */
+} ct_image_options;
+
 /* Reads a PNG or JPEG file, whichever its first bytes say, as u8 [C,H,W]. channels: 1 grey, 2 grey and alpha, 3 RGB,
  * 4 RGB and alpha; 0: as many as the file has (a palette counts as RGB). Colours of 16 bits become 8. Where the file has an
  * alpha and it is not asked for, the picture is laid on black, mixed as light is; a gamma that a PNG file notes, other than
- * the usual one, is applied. A turn that a camera noted in the file is not applied. CMYK is refused. An image of more than
- * 2^28 pixels is refused before any memory is asked for. */
-CT_API ct_tensor *ct_image_load(const char *path, int channels);
-CT_API ct_tensor *ct_image_decode(const void *bytes, size_t size, int channels);
+ * the usual one, is applied. A picture is turned the way that the camera noted (the orientation of EXIF). CMYK becomes RGB,
+ * each colour times black, of inks inverted as Photoshop writes them.
+ *     ct_image_load("photo.jpg", 3, .height = 224, .width = 224)
+ * With a size, a large picture is made smaller as it is decoded, and needs little memory: of most PNG files two rows; a JPEG
+ * file is halved up to three times in its cosine transform, as long as twice the size that is wanted is left. */
+CT_API ct_tensor *ct_image_load_p(const char *path, int channels, const ct_image_options *options);
+CT_API ct_tensor *ct_image_decode_p(const void *bytes, size_t size, int channels, const ct_image_options *options);
 
 /* Writes u8 [H,W], or [C,H,W] with 1 to 4 channels, as a PNG file; or gives its bytes, for the caller to free(). */
 CT_API bool ct_image_save(const char *path, ct_tensor *x);
 CT_API bool ct_image_encode_png(ct_tensor *x, void **bytes, size_t *size);
+
+#ifndef __cplusplus
+#define ct_image_load(...)             ct__image_load_x(__VA_ARGS__, .size = sizeof(ct_image_options))
+#define ct__image_load_x(path, n, ...) ct_image_load_p((path), (n), &(ct_image_options){__VA_ARGS__})
+#define ct_image_decode(...)           ct__image_decode_x(__VA_ARGS__, .size = sizeof(ct_image_options))
+#define ct__image_decode_x(bytes, size, n, ...) \
+    ct_image_decode_p((bytes), (size), (n), &(ct_image_options){__VA_ARGS__})
+#endif
 
 #ifdef __cplusplus
 }

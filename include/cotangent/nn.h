@@ -159,7 +159,7 @@ CT_API bool ct_init_kaiming_normal_p(ct_tensor *x, const ct_init_options *option
 CT_API bool ct_init_lecun_uniform_p(ct_tensor *x, const ct_init_options *options);
 CT_API bool ct_init_lecun_normal_p(ct_tensor *x, const ct_init_options *options);
 /* x as a matrix of its first axis by all others (channels_last: all others by the last): its rows or columns, whichever are
- * fewer, become orthogonal and of length gain. */
+ * fewer, become orthogonal to rounding and of length gain, every such matrix as likely as any other. */
 CT_API bool ct_init_orthogonal_p(ct_tensor *x, const ct_init_options *options);
 /* The weight of a convolution that passes its channels through, in each of so many groups. */
 CT_API bool ct_init_dirac(ct_tensor *x, int64_t groups);

@@ -139,7 +139,7 @@ static void emit_comment(text *t, const op_def *op) {
     put(t, " */\n");
 }
 
-static bool has_scalar_form(const op_def *op) {
+bool has_scalar_form(const op_def *op) {
     return op->elementwise && !op->internal && op->n_args == 2 && count_inputs(op) == 2;
 }
 

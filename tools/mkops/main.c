@@ -78,8 +78,7 @@ static bool ends_with(const char *s, const char *end) {
 
 static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-/* The names in a directory that end so ("" for all but hidden ones), sorted. */
-static char **names_in(const char *directory, const char *end, int *n) {
+char **names_in(const char *directory, const char *end, int *n) {
     char **names = NULL;
     *n = 0;
     DIR *d = opendir(directory);
@@ -208,7 +207,7 @@ int main(int argc, char **argv) {
     if (lib.n_ops) memcpy(lib.sorted, lib.ops, sizeof *lib.sorted * (size_t)lib.n_ops);
     if (lib.n_ops) qsort(lib.sorted, (size_t)lib.n_ops, sizeof *lib.sorted, by_name);
 
-    const char *folders[] = {"", "/include", "/include/cotangent", "/gen", "/gen/dialects", "/docs"};
+    const char *folders[] = {"", "/include", "/include/cotangent", "/gen", "/gen/dialects", "/docs", "/docs/man"};
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) mkdir(form("%s%s", out, folders[i]), 0777);
     emit_ops_h(&lib, out);
     emit_api(&lib, out);
@@ -220,5 +219,7 @@ int main(int argc, char **argv) {
     emit_elementwise_kernels(&lib, out);
     emit_dialects(&lib, out);
     emit_docs(&lib, out);
+    emit_html(&lib, out);
+    emit_man(&lib, out);
     return 0;
 }

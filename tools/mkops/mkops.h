@@ -31,6 +31,7 @@ void *grow(void *array, int n, size_t size); /* room for one more element after 
 void fail_at(const char *file, int line, const char *format, ...) MK_PRINTF(3, 4) MK_NORETURN;
 char *read_whole(const char *path); /* NULL when it cannot be read */
 void write_if_changed(const char *directory, const char *name, const text *t);
+char **names_in(const char *directory, const char *end, int *n); /* that end so, sorted; hidden ones left out */
 
 /* ---- Ops ------------------------------------------------------------------------------------------ */
 
@@ -226,6 +227,21 @@ void emit_kernel_list(const library *lib, const char *out);
 void emit_elementwise_ops(const library *lib, const char *out);
 void emit_elementwise_kernels(const library *lib, const char *out);
 void emit_dialects(const library *lib, const char *out);
+
+/* What the three forms of the reference share: Markdown, HTML and manual pages. */
+typedef struct option_row {
+    const char *name, *type;
+    const char *standard;   /* what it is when it is not given, or NULL: */
+    const char *note;       /* what there is to say instead */
+    const enum_def *values; /* or NULL */
+} option_row;
+enum { MOST_OPTIONS = 64 };
+int option_rows(const op_def *op, option_row *rows); /* how many there are */
+const char *differentiable(const op_def *op);        /* as a sentence */
+const char *accepted_dtypes(const op_def *op);       /* as a sentence, or "" */
+bool has_scalar_form(const op_def *op);              /* ct_add_s(x, number) beside ct_add(a, b) */
 void emit_docs(const library *lib, const char *out);
+void emit_html(const library *lib, const char *out);
+void emit_man(const library *lib, const char *out);
 
 #endif
