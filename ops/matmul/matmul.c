@@ -169,12 +169,12 @@ bool linear_fused_infer(ct_infer *infer) {
 
 bool linear_infer(ct_infer *infer) { return linear_fused_infer(infer); }
 
-/* gelu and silu need the argument for their derivative, which the fused product does not keep. */
+/* Some derivatives of activations need the argument, which the fused product does not keep. */
 void linear_lower(ct_lower *l) {
     const linear_attrs *attrs = l->attrs;
     ct_tensor *x = l->in[0], *w = l->in[1], *bias = l->in[2];
     bool recorded = ct_grad_enabled() && (ct_requires_grad(x) || ct_requires_grad(w) || ct_requires_grad(bias));
-    bool apart = recorded && !ct__activation_by_result(attrs->activation);
+    bool apart = recorded && !ct__activation_by_result(attrs->activation, ct_dtype_of(x));
     if (!apart) {
         l->out[0] = linear_fused(x, w, .bias = bias, .activation = attrs->activation);
         return;
