@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "ops/activation.h"
+#include "ops/reduce/reduce.h"
 
 #include "ops/op_impl.h"
 
@@ -116,6 +117,7 @@ bool outer_infer(ct_infer *infer) {
     if (a->ndim != 1 || b->ndim != 1)
         return ct_infer_fail(infer, CT_ERR_SHAPE, "takes two vectors: a is %s, b is %s", ct_view_text(a),
                              ct_view_text(b));
+    if (!ct__infer_arithmetic(infer, 0)) return false;
     ct__infer_set(infer, 0, a->dtype, 2, (int64_t[]){a->dims[0], b->dims[0]});
     return true;
 }

@@ -143,6 +143,14 @@ void as_strided_view_vjp(ct_vjp *v) {
     v->grad[0] = strided_grad(v->cot[0], ct_shape(v->in[0]), at->strides, at->offset);
 }
 
+bool as_strided_infer(ct_infer *infer) {
+    const as_strided_attrs *at = infer->attrs;
+    const ct_view *x = infer->in[0];
+    if (!inside(infer, ct__count(x->ndim, x->dims), at->shape, at->strides, at->offset)) return false;
+    ct__infer_set(infer, 0, x->dtype, at->shape.n, at->shape.d);
+    return true;
+}
+
 void as_strided_lower(ct_lower *l) {
     const as_strided_attrs *at = l->attrs;
     l->out[0] = as_strided_view(contiguous(l->in[0]), at->shape, at->strides, at->offset);
