@@ -54,10 +54,11 @@ static int check_call(const spoilt *call) {
         opcheck_apply(call->sample, in, out);
     }
     if (ct_ok()) return 0;
-    /* what a kernel finds in values, and lack of memory, may be an inner op's to tell */
-    const bool inner = ct_error_code() == CT_ERR_INDEX || ct_error_code() == CT_ERR_MEMORY;
     const size_t n = strlen(op->name);
     const char *text = ct_error();
+    /* what a kernel finds in values, and lack of memory, may be an inner op's to tell */
+    const bool inner =
+        ct_error_code() == CT_ERR_INDEX || ct_error_code() == CT_ERR_MEMORY || strstr(text, "more elements than");
     bool own = strcmp(ct_error_op(), op->name) == 0 && strncmp(text, op->name, n) == 0 && text[n] == ':' &&
                (inner || !strstr(text, " (in "));
     harness_check(own, __FILE__, __LINE__, "%s `%.*s`, %s%s: \"%s\" (of %s)", op->name, call->sample->length,
@@ -80,8 +81,9 @@ static int check_inputs(opcheck_sample *sample) {
 
 /* Attributes as on the command line. Sizes stay small: what memory there is is not the question. */
 static int check_attributes(opcheck_sample *sample) {
-    static const char *const values[] = {"-1000", "-1",   "0",     "40",    "4294967294",
-                                         "nan",   "-0.5", "7,7,7", "-1,-1", "1,1,1,1,1"};
+    static const char *const values[] = {
+        "-1000", "-1",   "0",     "40",    "4294967294", "9223372036854775807", "-9223372036854775808",
+        "nan",   "-0.5", "7,7,7", "-1,-1", "1,1,1,1,1"};
     int errors = 0;
     const ct_op *op = sample->op;
     char before[2048];

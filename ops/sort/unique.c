@@ -33,7 +33,7 @@ void unique_lower(ct_lower *lower) {
     if (!ct__has_numbers(x, "unique", "x")) return;
     if (axis.set) {
         if (axis.value != __builtin_floor(axis.value) || axis.value < -ct_ndim(x) || axis.value >= ct_ndim(x))
-            ct_fail(CT_ERR_SHAPE, "unique", "axis %g is out of range for %s", axis.value, ct_tensor_text(x));
+            ct_fail(CT_ERR_SHAPE, "unique", "axis %.15g is out of range for %s", axis.value, ct_tensor_text(x));
         else unique_slices(lower, ct__axis((int64_t)axis.value, ct_ndim(x)));
         return;
     }

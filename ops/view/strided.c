@@ -13,12 +13,10 @@ static bool diagonal_axes(const ct_infer *infer, const diagonal_attrs *at, int n
 }
 
 static int64_t diagonal_length(int64_t rows, int64_t columns, int64_t offset, int64_t *row, int64_t *column) {
+    *row = *column = 0;
+    if (offset <= -rows || offset >= columns) return 0;
     *row = offset < 0 ? -offset : 0;
     *column = offset > 0 ? offset : 0;
-    if (*row >= rows || *column >= columns) {
-        *row = *column = 0;
-        return 0;
-    }
     return rows - *row < columns - *column ? rows - *row : columns - *column;
 }
 

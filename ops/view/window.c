@@ -125,7 +125,7 @@ bool ct__slice_range(const char *op, const ct_tensor *x, int64_t axis, int64_t s
     stop = stop < low ? low : stop > high ? high : stop;
     const int64_t distance = step > 0 ? stop - start : start - stop, stride = step > 0 ? step : -step;
     range->axis = ct__axis(axis, ndim);
-    range->length = distance > 0 ? (distance + stride - 1) / stride : 0;
+    range->length = distance > 0 ? (distance - 1) / stride + 1 : 0;
     range->step = stride;
     range->backwards = step < 0;
     range->first = range->length == 0 ? 0 : step > 0 ? start : start - (range->length - 1) * stride;
