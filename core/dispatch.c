@@ -65,7 +65,8 @@ static bool check_counts(const ct_op *op, ct_tensor *const *inputs, int n, ct_te
     if (!outputs || m < 1) return ct__fail_null(op->name, "outputs");
     for (int i = 0; !list_out && i < m; i++)
         if (!op->outputs[i].name) return ct_fail(CT_ERR_VALUE, op->name, "has %d results, not %d", i, m);
-    for (int i = 0; want && i < m; i++)
+    const bool ours = op->flags & CT_OP_INTERNAL; /* a fused gradient computes what is wanted of all its results */
+    for (int i = 0; want && !ours && i < m; i++)
         if (!want[i] && (list_out || !(op->outputs[i].flags & CT_ARG_OPTIONAL)))
             return ct_fail(CT_ERR_VALUE, op->name, "result %d, %s, is always computed; it cannot be left out", i,
                            op->outputs[list_out ? 0 : i].name);
