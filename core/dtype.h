@@ -7,6 +7,8 @@
 double ct__dtype_get(ct_dtype dtype, const void *element);
 void ct__dtype_put(ct_dtype dtype, void *element, double value); /* rounds or saturates as ct_cast does */
 
+static inline bool ct__dtype_is_half(ct_dtype dtype) { return dtype == CT_F16 || dtype == CT_BF16; }
+
 float ct__f16_to_f32(uint16_t bits);
 uint16_t ct__f32_to_f16(float value); /* to nearest, ties to even */
 float ct__bf16_to_f32(uint16_t bits);

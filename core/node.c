@@ -5,6 +5,7 @@
 
 #include "core/alloc.h"
 #include "core/checkpoint.h"
+#include "core/dtype.h"
 #include "core/error.h"
 
 static _Atomic uint64_t next_sequence = 1;
@@ -118,6 +119,8 @@ bool ct__record(const ct_op *op, ct_tensor *const *in, int n_in, const void *att
             saves.out |= op->saves_for[i].out;
         }
     }
+    if ((op->flags & CT_OP_RECOMPUTE) && saves.out && out[0] && ct__dtype_is_half(out[0]->view.dtype))
+        saves = (ct_saves){~(uint64_t)0, 0};
     node->region = ct__region_enter_node(node);
     bool keep = node->region == NULL;
     for (int i = 0; i < n_in && ok; i++) {

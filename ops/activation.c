@@ -1,6 +1,8 @@
 /* Activations that are fused into other ops. */
 #include "ops/activation.h"
 
+#include "core/dtype.h"
+
 #include "ops/op_impl.h"
 
 ct_tensor *ct__activated(ct_tensor *x, int activation) {
@@ -14,7 +16,10 @@ ct_tensor *ct__activated(ct_tensor *x, int activation) {
     }
 }
 
-bool ct__activation_by_result(int activation) { return activation != CT_ACT_GELU && activation != CT_ACT_SILU; }
+bool ct__activation_by_result(int activation, ct_dtype dtype) {
+    if (activation == CT_ACT_SIGMOID || activation == CT_ACT_TANH) return !ct__dtype_is_half(dtype);
+    return activation != CT_ACT_GELU && activation != CT_ACT_SILU;
+}
 
 /* The derivatives of the ops themselves, in one pass, from the result. */
 static ct_tensor *grad_by_result(const ct_op *grad, ct_tensor *y, ct_tensor *g) {

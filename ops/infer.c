@@ -55,6 +55,13 @@ void ct__infer_reduced(ct_infer *infer, int output, const ct_view *x, unsigned m
     }
 }
 
+bool ct__has_numbers(const ct_tensor *x, const char *op, const char *name) {
+    const ct_dtype dtype = ct_dtype_of(x);
+    return ct_dtype_is_float(dtype) || ct_dtype_is_int(dtype) || dtype == CT_BOOL ||
+           ct_fail(CT_ERR_DTYPE, op, "%s is %s; there is no arithmetic on %s, cast it first", name, ct_tensor_text(x),
+                   ct_dtype_name(dtype));
+}
+
 bool ct__infer_is(const ct_infer *infer, int input, int ndim, const int64_t *dims) {
     const ct_view *x = infer->in[input];
     if (!x || (x->ndim == ndim && memcmp(x->dims, dims, (size_t)ndim * sizeof *dims) == 0)) return true;

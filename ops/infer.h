@@ -18,6 +18,9 @@ bool ct__infer_is(const ct_infer *infer, int input, int ndim, const int64_t *dim
 /* The shape of x reduced over the axes in mask. */
 void ct__infer_reduced(ct_infer *infer, int output, const ct_view *x, unsigned mask, bool keepdim, ct_dtype dtype);
 
+/* For lowerings that check their own arguments: arithmetic is defined on the dtype of x, else an error of op. */
+bool ct__has_numbers(const ct_tensor *x, const char *op, const char *name);
+
 /* For vjp and lower: axis resolved against ndim (valid by then), and the list form of a mask. */
 int ct__axis(int64_t axis, int ndim);
 ct_dims ct__axes_list(unsigned mask);

@@ -262,36 +262,20 @@ static void free_gradients(double **g, int n) {
     for (int i = 0; i < n; i++) free(g[i]);
 }
 
-/* The gradient in another dtype and layout against f64 on dense memory, of the same numbers. Its vjp may round every
- * intermediate result to the dtype, so u is that of the dtype; and intermediate results have the size of inputs (their mean
- * size where one is small), so D is measured with changes of |x| + mean |x|. */
-static void check_variant(opcheck *check, problem *p, ct_dtype dtype, opcheck_layout layout,
-                          opcheck_layout cotangents) {
-    double *got[OPCHECK_INPUTS] = {NULL}, *exact[OPCHECK_INPUTS] = {NULL}, *other[OPCHECK_INPUTS] = {NULL},
-           *moves[OPCHECK_INPUTS] = {NULL}, *saved[SLOTS];
-    for (int i = 0; i < SLOTS; i++) { /* rounding and repeating change the values: put them back afterwards */
-        saved[i] = p->value[i];
-        if (!saved[i]) continue;
-        p->value[i] = malloc(((size_t)p->count[i] + 1) * sizeof(double));
-        memcpy(p->value[i], saved[i], (size_t)p->count[i] * sizeof(double));
-    }
-    const char *names[2] = {opcheck_layout_name(layout), opcheck_layout_name(cotangents)};
-    bool ok =
-        gradients(p, dtype, layout, cotangents, 0, got) && gradients(p, CT_F64, OPCHECK_DENSE, OPCHECK_DENSE, 0, exact);
-    opcheck_expect(check, ok, "gradient in %s, inputs %s, cotangents %s: %s", ct_dtype_name(dtype), names[0], names[1],
-                   ct_error());
-    ct_error_clear();
-    for (int i = 0; i < p->n_in; i++) moves[i] = ok ? calloc((size_t)p->count[i] + 1, sizeof(double)) : NULL;
-    for (int draw = 0; ok && draw < 4; draw++) {
-        const double amount = 0x1p-20;
-        double *before[SLOTS];
+/* How far the gradients move, element by element, when the cotangents (with `inputs` these as well) are changed relative to
+ * their size (with `level`, to that and their mean size); the largest of a few draws. */
+static void measure_moves(problem *p, double *const *exact, bool inputs, bool level, double **moves) {
+    const double amount = 0x1p-20;
+    for (int draw = 0; draw < 4; draw++) {
+        double *before[SLOTS], *other[OPCHECK_INPUTS] = {NULL};
         for (int i = 0; i < SLOTS; i++) {
             before[i] = p->direction[i];
             if (!p->varies[i]) continue;
             double mean = 0;
-            for (int64_t k = 0; k < p->count[i]; k++) mean += fabs(p->value[i][k]) / (double)p->count[i];
+            for (int64_t k = 0; k < p->count[i] && level; k++) mean += fabs(p->value[i][k]) / (double)p->count[i];
             p->direction[i] = random_array(p->count[i], (uint64_t)(100 * draw + i + 7));
-            for (int64_t k = 0; k < p->count[i]; k++) p->direction[i][k] *= 1.7 * (fabs(p->value[i][k]) + mean);
+            const double size = inputs || i >= p->n_in ? 1.7 : 0;
+            for (int64_t k = 0; k < p->count[i]; k++) p->direction[i][k] *= size * (fabs(p->value[i][k]) + mean);
         }
         bool usable = gradients(p, CT_F64, OPCHECK_DENSE, OPCHECK_DENSE, amount, other);
         ct_error_clear();
@@ -306,29 +290,139 @@ static void check_variant(opcheck *check, problem *p, ct_dtype dtype, opcheck_la
             p->direction[i] = before[i];
         }
     }
-    double length = p->sample->op->flags & CT_OP_ELEMENTWISE && p->pointwise
-                        ? 1
-                        : (double)(p->sample->largest > 1 ? p->sample->largest : 1);
+}
+
+/* The common shape of the inputs that broadcast. */
+static ct_dims common_shape(const opcheck_sample *sample) {
+    ct_dims shape = {0};
+    for (int i = 0; i < sample->n_in; i++) {
+        const opcheck_input *input = &sample->in[i];
+        if (input->skipped || !(input->flags & CT_ARG_BROADCAST)) continue;
+        ct_dims merged = {.n = input->shape.n > shape.n ? input->shape.n : shape.n};
+        for (int d = 1; d <= merged.n; d++) {
+            int64_t a = d <= shape.n ? shape.d[shape.n - d] : 1,
+                    b = d <= input->shape.n ? input->shape.d[input->shape.n - d] : 1;
+            merged.d[merged.n - d] = a == 1 ? b : a;
+        }
+        shape = merged;
+    }
+    return shape;
+}
+
+/* The gradient of an input that was expanded is a sum over the places it was expanded to: adds the root of the sum of
+ * squares of those terms to terms. */
+static void measure_expanded(problem *p, int input, double *terms) {
+    const ct_dims own = p->shape[input], common = common_shape(p->sample);
+    const int64_t count = p->count[input], all = opcheck_count(common);
+    if (!(p->sample->in[input].flags & CT_ARG_BROADCAST) || all == count || !p->varies[input]) return;
+    double *value = p->value[input], *expanded = malloc(((size_t)all + 1) * sizeof *expanded),
+           *direction = p->direction[input], *g[OPCHECK_INPUTS] = {NULL},
+           *squares = calloc((size_t)count + 1, sizeof *squares);
+    int64_t *from = malloc(((size_t)all + 1) * sizeof *from);
+    for (int64_t k = 0; k < all; k++) {
+        int64_t rest = k, stride = 1;
+        from[k] = 0;
+        for (int d = 1; d <= common.n; d++) {
+            const int64_t place = rest % common.d[common.n - d], size = d <= own.n ? own.d[own.n - d] : 1;
+            rest /= common.d[common.n - d];
+            if (size > 1) from[k] += place * stride;
+            stride *= size;
+        }
+        expanded[k] = value[from[k]];
+    }
+    p->value[input] = expanded, p->shape[input] = common, p->count[input] = all;
+    p->direction[input] = random_array(all, 1);
+    bool usable = gradients(p, CT_F64, OPCHECK_DENSE, OPCHECK_DENSE, 0, g);
+    ct_error_clear();
+    for (int64_t k = 0; usable && k < all; k++) squares[from[k]] += g[input][k] * g[input][k];
+    for (int64_t k = 0; usable && k < count; k++) terms[k] += sqrt(squares[k]);
+    free(p->direction[input]);
+    p->value[input] = value, p->shape[input] = own, p->count[input] = count, p->direction[input] = direction;
+    free_gradients(g, p->n_in);
+    free(expanded);
+    free(squares);
+    free(from);
+}
+
+/* Inputs away from 0 and further apart: where a half type has the fewest digits for them, and where functions saturate. */
+static void move_away(const problem *p, int slot) {
+    if (slot >= p->n_in || !p->varies[slot] || strcmp(p->sample->in[slot].domain, "any") != 0) return;
+    for (int64_t k = 0; k < p->count[slot]; k++) p->value[slot][k] = 12 + 4 * p->value[slot][k];
+}
+
+/* Ops whose derivative reads a result of half precision knowingly. */
+static bool reads_half_result(const ct_op *op) {
+    static const char *const names[] = {
+        /* flash attention: the row sums of g y; summing g v^T p in their place would cost two products more */
+        "sdpa", "scaled_dot_product_attention", "multi_head_attention",
+        /* internal ops, called in a half type only by public ones that do not need their derivatives in it */
+        "linear_fused", "conv_fused", "recurrence", NULL};
+    for (int i = 0; names[i]; i++)
+        if (strcmp(op->name, names[i]) == 0) return true;
+    return false;
+}
+
+/* The gradient in another dtype and layout against f64 on dense memory, of the same numbers. A vjp computes with unit
+ * roundoff u, that of f32 for half types, and may round every intermediate result; those have the size of inputs (their mean
+ * size where one is small), so D is measured with changes of |x| + mean |x|.
+ *
+ * In a half type, of unit roundoff v, a vjp may round what it returns, the terms of what it sums and a result that is
+ * a factor of them. The terms are as large as what the gradient moves by when the cotangents alone change relative to themselves
+ * (it is linear in them), or those of the sum over an expanded input. So the bound is 2 v (|g| + terms) beyond what f32
+ * does to the same numbers and to differences of cotangents. A vjp may not read a rounded result or mean where one of f32 is needed: such an error is
+ * of the size of inputs, and is found by inputs away from 0. */
+static void check_variant(opcheck *check, problem *p, ct_dtype dtype, opcheck_layout layout, opcheck_layout cotangents,
+                          bool away) {
+    double *got[OPCHECK_INPUTS] = {NULL}, *exact[OPCHECK_INPUTS] = {NULL}, *single[OPCHECK_INPUTS] = {NULL},
+           *moves[OPCHECK_INPUTS] = {NULL}, *terms[OPCHECK_INPUTS] = {NULL}, *saved[SLOTS];
+    for (int i = 0; i < SLOTS; i++) { /* rounding and repeating change the values: put them back afterwards */
+        saved[i] = p->value[i];
+        if (!saved[i]) continue;
+        p->value[i] = malloc(((size_t)p->count[i] + 1) * sizeof(double));
+        memcpy(p->value[i], saved[i], (size_t)p->count[i] * sizeof(double));
+        if (away) move_away(p, i);
+    }
+    char form[96];
+    snprintf(form, sizeof form, "gradient in %s, inputs %s%s, cotangents %s", ct_dtype_name(dtype),
+             away ? "away from 0, " : "", opcheck_layout_name(layout), opcheck_layout_name(cotangents));
+    const bool half = opcheck_unit(dtype) > opcheck_unit(CT_F32), strict = half && !reads_half_result(p->sample->op);
+    bool ok = gradients(p, dtype, layout, cotangents, 0, got) &&
+              gradients(p, CT_F64, OPCHECK_DENSE, OPCHECK_DENSE, 0, exact) &&
+              (!strict || gradients(p, CT_F32, OPCHECK_DENSE, OPCHECK_DENSE, 0, single));
+    opcheck_expect(check, ok, "%s: %s", form, ct_error());
+    ct_error_clear();
+    for (int i = 0; i < p->n_in && ok; i++) {
+        moves[i] = calloc((size_t)p->count[i] + 1, sizeof(double));
+        terms[i] = calloc((size_t)p->count[i] + 1, sizeof(double));
+    }
+    if (ok) measure_moves(p, exact, true, true, moves);
+    if (ok && strict) measure_moves(p, exact, false, false, terms);
+    for (int i = 0; ok && strict && i < p->n_in; i++) measure_expanded(p, i, terms[i]);
+    const double length = (double)(p->sample->largest > 1 ? p->sample->largest : 1);
+    double cotangent = 0;
+    for (int i = p->n_in; i < p->n_in + p->n_out; i++)
+        for (int64_t k = 0; p->varies[i] && k < p->count[i]; k++) cotangent = fmax(cotangent, fabs(p->value[i][k]));
     for (int i = 0; ok && i < p->n_in; i++) {
         int64_t wrong = -1;
         double tolerance = 0;
         for (int64_t k = 0; exact[i] && k < p->count[i] && wrong < 0; k++) {
-            double g = exact[i][k];
-            tolerance =
-                LAMBDA * sqrt(length) * opcheck_unit(dtype) / 2 * (fabs(g) + moves[i][k]) + opcheck_smallest(dtype);
+            double g = exact[i][k], unit = opcheck_unit(strict ? CT_F32 : dtype) / 2;
+            tolerance = LAMBDA * sqrt(length) * unit * (fabs(g) + moves[i][k]) + opcheck_smallest(dtype);
+            if (strict)
+                tolerance +=
+                    fabs(single[i][k] - g) + LAMBDA * unit * cotangent + opcheck_unit(dtype) * (fabs(g) + terms[i][k]);
             bool both =
                 (isnan(g) && isnan(got[i][k])) || g == got[i][k] || fabs(g) + tolerance >= opcheck_largest(dtype);
             if (!both && !(fabs(got[i][k] - g) <= tolerance)) wrong = k;
         }
-        opcheck_expect(
-            check, wrong < 0,
-            "gradient in %s, inputs %s, cotangents %s: of input %d at %lld %.9g, in f64 %.9g (tolerance %.2g)",
-            ct_dtype_name(dtype), names[0], names[1], i, (long long)wrong, wrong < 0 ? 0 : got[i][wrong],
-            wrong < 0 ? 0 : exact[i][wrong], tolerance);
+        opcheck_expect(check, wrong < 0, "%s: of input %d at %lld %.9g, in f64 %.9g (tolerance %.2g)", form, i,
+                       (long long)wrong, wrong < 0 ? 0 : got[i][wrong], wrong < 0 ? 0 : exact[i][wrong], tolerance);
     }
     free_gradients(got, p->n_in);
     free_gradients(exact, p->n_in);
+    free_gradients(single, p->n_in);
     free_gradients(moves, p->n_in);
+    free_gradients(terms, p->n_in);
     for (int i = 0; i < SLOTS; i++) {
         free(p->value[i]);
         p->value[i] = saved[i];
@@ -366,23 +460,6 @@ static void check_alone(opcheck *check, problem *p) {
 static bool input_varies(const opcheck_input *input) {
     return !input->skipped && !opcheck_is_index(input) && strcmp(input->domain, "i64") != 0 &&
            !(input->flags & CT_ARG_MUTATED);
-}
-
-/* The common shape of the inputs that broadcast. */
-static ct_dims common_shape(const opcheck_sample *sample) {
-    ct_dims shape = {0};
-    for (int i = 0; i < sample->n_in; i++) {
-        const opcheck_input *input = &sample->in[i];
-        if (input->skipped || !(input->flags & CT_ARG_BROADCAST)) continue;
-        ct_dims merged = {.n = input->shape.n > shape.n ? input->shape.n : shape.n};
-        for (int d = 1; d <= merged.n; d++) {
-            int64_t a = d <= shape.n ? shape.d[shape.n - d] : 1,
-                    b = d <= input->shape.n ? input->shape.d[input->shape.n - d] : 1;
-            merged.d[merged.n - d] = a == 1 ? b : a;
-        }
-        shape = merged;
-    }
-    return shape;
 }
 
 /* Sets the problem up at the sample's values. False when nothing in it can be differentiated. */
@@ -445,11 +522,14 @@ static bool is_deliberate(const opcheck_sample *sample) {
 }
 
 static void check_layouts(opcheck *check, problem *p) {
-    check_variant(check, p, CT_F64, OPCHECK_TRANSPOSED, OPCHECK_TRANSPOSED);
-    check_variant(check, p, CT_F64, OPCHECK_DENSE, OPCHECK_STRIDE0);
-    check_variant(check, p, CT_F32, OPCHECK_DENSE, OPCHECK_STEP);
-    check_variant(check, p, CT_F16, OPCHECK_SLICE, OPCHECK_DENSE);
-    check_variant(check, p, CT_BF16, OPCHECK_DENSE, OPCHECK_SLICE);
+    check_variant(check, p, CT_F64, OPCHECK_TRANSPOSED, OPCHECK_TRANSPOSED, false);
+    check_variant(check, p, CT_F64, OPCHECK_DENSE, OPCHECK_STRIDE0, false);
+    check_variant(check, p, CT_F32, OPCHECK_DENSE, OPCHECK_STEP, false);
+    check_variant(check, p, CT_F16, OPCHECK_SLICE, OPCHECK_DENSE, false);
+    check_variant(check, p, CT_BF16, OPCHECK_DENSE, OPCHECK_SLICE, false);
+    if (!(p->sample->op->flags & CT_OP_INTERNAL) &&
+        !reads_half_result(p->sample->op)) /* others get what belongs together */
+        check_variant(check, p, CT_BF16, OPCHECK_DENSE, OPCHECK_DENSE, true);
 }
 
 void opcheck_gradients(opcheck *check, opcheck_sample *sample) {

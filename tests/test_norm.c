@@ -288,3 +288,58 @@ TEST(what_does_not_fit_is_said) {
     CHECK(!ct_weight_norm(x, w));
     CHECK_ERROR(CT_ERR_SHAPE, "weight_norm: g is f32[3]; v is f32[2,6,3], so it has to have 2 values, one a norm");
 }
+
+/* ---- One element, and equal ones ---- */
+
+static double largest_gradient(ct_tensor *(*norm)(ct_tensor *x), ct_tensor *x, ct_tensor *g) {
+    ct_require_grad(x);
+    if (!ct_backward_from(norm(x), g, 0)) return NAN;
+    return ct_item(ct_amax(ct_abs(ct_grad_of(x))));
+}
+
+static ct_tensor *by_single_groups(ct_tensor *x) { return ct_group_norm(x, ct_dim(x, 1)); }
+static ct_tensor *by_single_groups_last(ct_tensor *x) { return ct_group_norm(x, ct_dim(x, -1), .channels_last = true); }
+static ct_tensor *by_weighted_layer(ct_tensor *x) {
+    return ct_layer_norm(x, CT_DIMS(1), .weight = F32(CT_DIMS(1), 0.7f));
+}
+
+/* Less its mean one element is 0, whatever it is. */
+TEST(the_norm_of_one_element_has_no_gradient) {
+    ct_tensor *g = ct_mul_s(harness_randn(CT_DIMS(40, 1)), 7);
+    CHECK(largest_gradient(by_layer, ct_add_s(harness_randn(CT_DIMS(40, 1)), 3), g) == 0);
+    CHECK(largest_gradient(by_weighted_layer, ct_add_s(harness_randn(CT_DIMS(40, 1)), 3), g) == 0);
+    g = ct_mul_s(harness_randn(CT_DIMS(3, 40)), 7);
+    CHECK(largest_gradient(by_single_groups, harness_randn(CT_DIMS(3, 40)), g) == 0);
+    CHECK(largest_gradient(by_single_groups_last, harness_randn(CT_DIMS(3, 40)), g) == 0);
+}
+
+/* x / sqrt(x^2 + eps) has the derivative eps / (x^2 + eps)^1.5, far below what rounding x / |x| leaves. */
+TEST(rms_norm_of_one_element_has_the_gradient_that_eps_leaves) {
+    ct_tensor *x = ct_require_grad(F32(CT_DIMS(2, 1), 3, -0.25));
+    REQUIRE(ct_backward(ct_sum(ct_rms_norm(x, CT_DIMS(1), .eps = CT_SET(1e-6)))));
+    for (int i = 0; i < 2; i++) {
+        const double v = i ? -0.25 : 3, expected = 1e-6 / pow(v * v + 1e-6, 1.5);
+        CHECK_NEAR(harness_at(ct_grad_of(x), i), expected, 8 * 0x1p-24 * expected);
+    }
+}
+
+/* The variance is 0 and 1 / sqrt(eps) 316: the gradient is that times the deviations of g from their mean, and
+ * these are 0 where g is the same everywhere. */
+TEST(equal_elements_pass_on_the_deviations_of_their_cotangents) {
+    static const struct {
+        ct_tensor *(*norm)(ct_tensor *x);
+        ct_dims shape;
+    } cases[] = {{by_layer, {2, {3, 8}}},       {by_group, {3, {2, 4, 8}}},  {by_group_last, {3, {2, 8, 4}}},
+                 {by_instance, {3, {2, 4, 8}}}, {by_batch, {3, {2, 4, 16}}}, {by_batch_last, {3, {2, 16, 4}}}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ct_tensor *same = ct_full(cases[i].shape, 0.3);
+        CHECK_NEAR(largest_gradient(cases[i].norm, ct_full(cases[i].shape, 1.7), same), 0,
+                   32 * 0x1p-24 * 316.3 * 0.3); /* sums of up to 32 */
+        ct_tensor *x = ct_require_grad(ct_full(cases[i].shape, 1.7)), *g = harness_randn(cases[i].shape),
+                  *wide = ct_require_grad(ct_cast(ct_detach(x), CT_F64));
+        REQUIRE(ct_backward_from(cases[i].norm(x), g, 0) &&
+                ct_backward_from(cases[i].norm(wide), ct_cast(g, CT_F64), 0));
+        ct_tensor *apart = ct_sub(ct_cast(ct_grad_of(x), CT_F64), ct_grad_of(wide));
+        CHECK_NEAR(ct_item(ct_amax(ct_abs(apart))), 0, 8 * 0x1p-24 * 316.3 * 3); /* |g| < 3 */
+    }
+}

@@ -175,6 +175,28 @@ TEST(a_gradient_that_wants_a_dense_cotangent_is_caught) {
     CHECK(failures_of(&op_contiguous_only, OPCHECK_GRADIENTS) == 1);
 }
 
+/* log of the sum of exp of two elements, whose derivative reads the result: of too few digits in half precision. */
+static bool one_number(ct_infer *infer) {
+    infer->out[0] = (ct_view){.dtype = infer->in[0]->dtype};
+    return true;
+}
+static void coarse_lower(ct_lower *l) { l->out[0] = ct_log(ct_sum(ct_exp(l->in[0]))); }
+static void coarse_vjp(ct_vjp *v) { v->grad[0] = ct_mul(v->cot[0], ct_exp(ct_sub(v->in[0], v->out[0]))); }
+static ct_op_slot coarse_slot;
+static const ct_op coarse = {.size = sizeof(ct_op),
+                             .name = "sweep_coarse",
+                             .doc = "",
+                             .inputs = inputs,
+                             .outputs = outputs,
+                             .saves_in = 1,
+                             .saves_out = 1,
+                             .infer = one_number,
+                             .vjp = coarse_vjp,
+                             .lower = coarse_lower,
+                             .samples = "[2]\n[7]\n",
+                             .slot = &coarse_slot};
+TEST(a_gradient_that_reads_a_half_result_is_caught) { CHECK(failures_of(&coarse, OPCHECK_GRADIENTS) == 1); }
+
 /* A kink where the sample says there is none. */
 static void step_lower(ct_lower *l) { l->out[0] = ct_sum(ct_relu(l->in[0])); }
 static bool scalar_result(ct_infer *infer) {

@@ -41,13 +41,13 @@ static bool has_gradient(const ct_op *op, bool *floats) {
     return found;
 }
 
-/* Results that are integer or bool, or whose value depends on no float input; unique, histogram and bincount. The
+/* Results that are integer or bool, or whose value depends on no float input; unique and bincount. The
  * comparison is exact: an op that loses its gradient, or gains one, changes this list knowingly. */
 static const char *const pinned[] = {
-    "all", "any",         "argmax",       "argmin",     "argsort",     "bincount", "count_nonzero",
-    "eq",  "ge",          "gt",           "histogram",  "isfinite",    "isinf",    "isnan",
-    "le",  "logical_and", "logical_not",  "logical_or", "logical_xor", "lt",       "multinomial",
-    "ne",  "nonzero",     "searchsorted", "unique",     NULL,
+    "all",         "any",          "argmax",     "argmin",      "argsort", "bincount",    "count_nonzero",
+    "eq",          "ge",           "gt",         "isfinite",    "isinf",   "isnan",       "le",
+    "logical_and", "logical_not",  "logical_or", "logical_xor", "lt",      "multinomial", "ne",
+    "nonzero",     "searchsorted", "unique",     NULL,
 };
 
 TEST_LIMIT(exactly_these_ops_are_not_differentiable, 120) {

@@ -136,3 +136,27 @@ TEST(pad_reads_its_list_for_the_last_axes) {
     CHECK_VALUES(ct_pad(x, CT_DIMS(2, 1), .mode = CT_PAD_CIRCULAR), CT_DIMS(2, 6), 0, 2, 3, 1, 2, 3, 1, 5, 6, 4, 5, 6,
                  4);
 }
+
+/* Distances that an int64 just holds. */
+TEST(the_longest_steps_and_offsets_are_ordinary_numbers) {
+    ct_tensor *x = F64(CT_DIMS(5), 1, 2, 3, 4, 5), *m = F64(CT_DIMS(2, 2), 1, 2, 3, 4);
+    CHECK_VALUES(ct_slice(x, 0, 1, .step = INT64_MAX), CT_DIMS(1), 0, 2);
+    CHECK_VALUES(ct_slice(x, 0, 3, .step = -INT64_MAX), CT_DIMS(1), 0, 4);
+    CHECK(ct_slice(x, 0, 1, .step = INT64_MIN) == NULL);
+    CHECK_ERROR(CT_ERR_VALUE, "slice: step -9223372036854775808: it has to be a number of places, not 0");
+    CHECK(ct_numel(ct_diagonal(m, .offset = INT64_MIN)) == 0);
+    CHECK(ct_numel(ct_diagonal(m, .offset = INT64_MAX)) == 0);
+}
+
+/* From text a zero reaches the op as it is: in C it means the default. */
+TEST(a_step_of_zero_is_an_error) {
+    const ct_op *op = ct_op_find("slice");
+    char attrs[512];
+    REQUIRE(op && op->attr_size <= sizeof attrs);
+    ct_attrs_default(op, attrs);
+    REQUIRE(ct_attrs_set(op, attrs, "axis", "0") && ct_attrs_set(op, attrs, "start", "0") &&
+            ct_attrs_set(op, attrs, "step", "0"));
+    ct_tensor *x = F64(CT_DIMS(3), 1, 2, 3), *y = NULL;
+    CHECK(!ct_apply(op, &x, 1, attrs, &y, 1));
+    CHECK_ERROR(CT_ERR_VALUE, "slice: step 0: it has to be a number of places, not 0");
+}

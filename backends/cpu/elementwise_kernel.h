@@ -147,9 +147,11 @@ CT_INT_WORDS(u8, uint8_t, uint32_t, 0, UINT8_MAX, CT_UNSIGNED_IS)
 
 CT_COMMON_WORDS(b8, uint8_t)
 static inline uint8_t b8_k(double x) { return x != 0; }
-static inline uint8_t b8_from_double(double x) { return x != 0; }
+static inline uint8_t b8_from_double(double x) { return x > 0; } /* a bound: saturates at 0 and 1 */
 static inline uint8_t b8_add(uint8_t a, uint8_t b) { return a | b; }
 static inline uint8_t b8_mul(uint8_t a, uint8_t b) { return a & b; }
+static inline uint8_t b8_sign(uint8_t a) { return a; }
+static inline uint8_t b8_square(uint8_t a) { return a; }
 static inline uint8_t b8_max(uint8_t a, uint8_t b) { return a | b; }
 static inline uint8_t b8_min(uint8_t a, uint8_t b) { return a & b; }
 static inline uint8_t b8_fmax(uint8_t a, uint8_t b) { return a | b; }

@@ -51,6 +51,14 @@ static bool infer_heads(const ct_infer *infer, const ct_view *q, const ct_view *
     return true;
 }
 
+static bool infer_mask_shape(const ct_infer *infer, const ct_view *mask, const ct_view *scores) {
+    bool fits = !mask || mask->ndim <= scores->ndim;
+    for (int i = 1; mask && fits && i <= mask->ndim; i++)
+        fits = mask->dims[mask->ndim - i] == 1 || mask->dims[mask->ndim - i] == scores->dims[scores->ndim - i];
+    return fits || ct_infer_fail(infer, CT_ERR_SHAPE, "mask is %s and does not broadcast to the scores, %s",
+                                 ct_view_text(mask), ct_view_text(scores));
+}
+
 bool scaled_dot_product_attention_infer(ct_infer *infer) {
     const scaled_dot_product_attention_attrs *a = infer->attrs;
     const ct_view *q = infer->in[0], *k = infer->in[1], *v = infer->in[2], *mask = infer->in[3];
@@ -59,16 +67,9 @@ bool scaled_dot_product_attention_infer(ct_infer *infer) {
         return false;
     ct__infer_like(infer, 0, q, q->dtype);
     ct_view *y = &infer->out[0];
-    if (mask) {
-        ct_view scores = *y;
-        scores.dims[y->ndim - 1] = k->dims[k->ndim - 2];
-        bool fits = mask->ndim <= y->ndim;
-        for (int i = 1; fits && i <= mask->ndim; i++)
-            fits = mask->dims[mask->ndim - i] == 1 || mask->dims[mask->ndim - i] == scores.dims[y->ndim - i];
-        if (!fits)
-            return ct_infer_fail(infer, CT_ERR_SHAPE, "mask is %s and does not broadcast to the scores, %s",
-                                 ct_view_text(mask), ct_view_text(&scores));
-    }
+    ct_view scores = *y;
+    scores.dims[y->ndim - 1] = k->dims[k->ndim - 2];
+    if (!infer_mask_shape(infer, mask, &scores)) return false;
     y->dims[y->ndim - 1] = v->dims[v->ndim - 1];
     return true;
 }
@@ -272,6 +273,20 @@ bool multi_head_attention_infer(ct_infer *infer) {
             return ct_infer_fail(infer, CT_ERR_SHAPE, "%s is %s; its rows do not divide into %lld heads", names[3 + i],
                                  ct_view_text(w), (long long)apart);
     }
+    const ct_view *query = infer->in[0], *key = infer->in[1], *value = infer->in[2];
+    bool together = key->dims[n - 2] == value->dims[n - 2];
+    for (int i = 0; i < n - 2; i++)
+        together = together && key->dims[i] == query->dims[i] && value->dims[i] == query->dims[i];
+    if (!together || n == CT_MAX_DIMS)
+        return ct_infer_fail(
+            infer, CT_ERR_SHAPE,
+            "key and value need query's batch dimensions, %d at most, and one length: query is %s, key "
+            "is %s, value is %s",
+            CT_MAX_DIMS - 3, ct_view_text(query), ct_view_text(key), ct_view_text(value));
+    ct_view scores = {.dtype = query->dtype, .ndim = n + 1}; /* [..., heads, Tq, Tk] */
+    for (int i = 0; i < n - 2; i++) scores.dims[i] = query->dims[i];
+    scores.dims[n - 2] = heads, scores.dims[n - 1] = query->dims[n - 2], scores.dims[n] = key->dims[n - 2];
+    if (!infer_mask_shape(infer, infer->in[11], &scores)) return false;
     const ct_view *wq = infer->in[3], *wk = infer->in[4], *wv = infer->in[5], *wo = infer->in[6];
     if (wq->dims[0] / heads != wk->dims[0] / kv_heads)
         return ct_infer_fail(infer, CT_ERR_SHAPE, "heads of query and key differ in size: wq is %s, wk is %s",

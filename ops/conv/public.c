@@ -105,8 +105,8 @@ static void forward_lower(ct_lower *l, const forward *f) {
     ct_conv_geometry g;
     if (!ct__conv_resolve(NULL, &g, f->rank, &xs, &ws, NULL, &f->options)) return;
     const bool exact = f->exact || exact_everywhere();
-    /* gelu and silu need the argument for their derivative, which the fused op does not keep. */
-    const bool apart = !ct__activation_by_result(f->activation) && recorded(l->in, 4);
+    /* Some derivatives need the argument, which the fused op does not keep. */
+    const bool apart = !ct__activation_by_result(f->activation, ct_dtype_of(l->in[0])) && recorded(l->in, 4);
     const int activation = apart ? CT_ACT_NONE : f->activation;
     const operands o = operands_of(l, apart);
     const ct_dims strides = ct__window_strides(&g.window), dilations = ct__window_dilations(&g.window),

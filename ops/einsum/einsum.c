@@ -220,7 +220,8 @@ void einsum_lower(ct_lower *l) {
             fail(text, "there are fewer terms than operands");
             return;
         }
-        if (!read_term(text, &at, l->in[k], &dots, &terms[k])) return;
+        if (!ct__has_numbers(l->in[k], "einsum", "an operand") || !read_term(text, &at, l->in[k], &dots, &terms[k]))
+            return;
     }
     if (*at == ',') {
         fail(text, "there are more terms than operands");

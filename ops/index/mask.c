@@ -1,10 +1,32 @@
 /* masked_fill, masked_select, nonzero. Where the size of a result depends on values, a first op counts, lower reads
  * the count, and a second op gets it as an attribute: so every single op knows its shapes beforehand. */
+#include "ops/reduce/reduce.h"
+
 #include "ops/op_impl.h"
+
+bool masked_fill_infer(ct_infer *infer) {
+    if (!ct__infer_arithmetic(infer, 0)) return false;
+    ct__infer_like(infer, 0, infer->in[0], infer->in[0]->dtype);
+    return true;
+}
 
 void masked_fill_lower(ct_lower *l) {
     ct_tensor *x = l->in[0], *value = ct__scalar_for(x, ((const masked_fill_attrs *)l->attrs)->value, "masked_fill");
     if (value) l->out[0] = where(l->in[1], value, x);
+}
+
+bool masked_fill_tensor_infer(ct_infer *infer) {
+    const ct_view *x = infer->in[0], *value = infer->in[2];
+    if (!ct__infer_arithmetic(infer, 0)) return false;
+    if (ct_dtype_is_float(value->dtype) && !ct_dtype_is_float(x->dtype))
+        return ct_infer_fail(infer, CT_ERR_DTYPE, "value is %s, but x is %s; ct_cast one of them first",
+                             ct_view_text(value), ct_view_text(x));
+    ct__infer_like(infer, 0, x, x->dtype);
+    return true;
+}
+
+void masked_fill_tensor_lower(ct_lower *l) {
+    l->out[0] = where(l->in[1], cast(l->in[2], ct_dtype_of(l->in[0])), l->in[0]);
 }
 
 /* ---- Counting ---- */

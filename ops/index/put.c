@@ -20,6 +20,13 @@ bool flat_index_infer(ct_infer *infer) {
     return true;
 }
 
+static bool broadcasts_to(const ct_tensor *x, ct_dims shape) {
+    const int more = shape.n - ct_ndim(x);
+    for (int i = 0; i < ct_ndim(x); i++)
+        if (more < 0 || (ct_dim(x, i) != 1 && ct_dim(x, i) != shape.d[more + i])) return false;
+    return true;
+}
+
 /* The indexed axes become one, the indices one vector of places in it. */
 void index_put_lower(ct_lower *l) {
     const index_put_attrs *at = l->attrs;
@@ -31,6 +38,7 @@ void index_put_lower(ct_lower *l) {
                 n, shape.n);
         return;
     }
+    if (at->accumulate && !ct__has_numbers(x, "index_put", "x")) return;
     const ct_dims places = ct_shape(l->in[2]);
     const int64_t count = ct_numel(l->in[2]);
     ct_dims sizes = {.n = n}, rows = {.n = 1, .d = {1}}, spread = places, put = {.n = 1, .d = {count}};
@@ -46,6 +54,11 @@ void index_put_lower(ct_lower *l) {
     if (spread.n > CT_MAX_DIMS) {
         ct_fail(CT_ERR_SHAPE, "index_put", "x is %s and the indices %s: what they name has more than %d dimensions",
                 ct_tensor_text(x), ct_dims_text(places), CT_MAX_DIMS);
+        return;
+    }
+    if (!broadcasts_to(values, spread)) {
+        ct_fail(CT_ERR_SHAPE, "index_put", "values is %s and does not broadcast to what the indices name in x, %s",
+                ct_tensor_text(values), ct_dims_text(spread));
         return;
     }
     ct_tensor *place = reshape(flat_index(sizes, l->in + 2, n), CT_DIMS(count));
@@ -108,6 +121,11 @@ void slice_assign_lower(ct_lower *l) {
     if (!ct__slice_range("slice_assign", x, at->axis, at->start, at->stop, at->step, &r)) return;
     ct_dims shape = ct_shape(x);
     shape.d[r.axis] = r.length;
+    if (!broadcasts_to(src, shape)) {
+        ct_fail(CT_ERR_SHAPE, "slice_assign", "src is %s and does not broadcast to the slice of x, %s",
+                ct_tensor_text(src), ct_dims_text(shape));
+        return;
+    }
     if (ct_dtype_of(src) != ct_dtype_of(x)) src = cast(src, ct_dtype_of(x));
     src = expand(src, shape);
     if (r.backwards) src = flip(src, CT_DIMS(r.axis));

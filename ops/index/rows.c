@@ -93,7 +93,7 @@ static bool padding_ok(ct_infer *infer, ct_opt padding, int64_t rows) {
     if (!padding.set ||
         (padding.value >= 0 && padding.value < (double)rows && padding.value == (double)(int64_t)padding.value))
         return true;
-    return ct_infer_fail(infer, CT_ERR_INDEX, "padding_idx is %g, not one of the %lld rows of weight", padding.value,
+    return ct_infer_fail(infer, CT_ERR_INDEX, "padding_idx is %.15g, not one of the %lld rows of weight", padding.value,
                          (long long)rows);
 }
 

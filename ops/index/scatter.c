@@ -133,6 +133,11 @@ static bool has_zero(ct_tensor *x) {
     return found;
 }
 
+bool scatter_reduce_infer(ct_infer *infer) {
+    return ct__has_arithmetic(infer, infer->in[0], "x") &&
+           scatter_infer_any(infer, ((const scatter_reduce_attrs *)infer->attrs)->axis);
+}
+
 void scatter_reduce_lower(ct_lower *l) {
     const scatter_reduce_attrs *at = l->attrs;
     ct_tensor *x = l->in[0], *index = l->in[1], *src = l->in[2];

@@ -59,6 +59,11 @@ void stack_lower(ct_lower *l) {
             return;
         }
     }
+    if (axis < -shape.n - 1 || axis > shape.n || shape.n == CT_MAX_DIMS) {
+        ct_fail(CT_ERR_SHAPE, "stack", "axis %lld: xs[0] is %s, so a new axis goes to %d to %d, and %d are the most",
+                (long long)axis, ct_tensor_text(l->in[0]), -shape.n - 1, shape.n, CT_MAX_DIMS);
+        return;
+    }
     ct_tensor *near[16], **parts = l->n_in <= 16 ? near : malloc((size_t)l->n_in * sizeof *parts);
     if (!parts) {
         ct_fail(CT_ERR_MEMORY, "stack", "no memory for a list of %d tensors", l->n_in);

@@ -1,5 +1,6 @@
 /* Losses of pairs and triples of vectors: shapes, and the formulas in ops. */
 #include "ops/loss/loss.h"
+#include "ops/reduce/reduce.h"
 
 #include "ops/op_impl.h"
 
@@ -40,7 +41,7 @@ bool cosine_embedding_infer(ct_infer *infer) {
         return ct_infer_fail(infer, CT_ERR_SHAPE,
                              "a is %s and target is %s; they have to be [n, size] and [n], or [size] and []",
                              ct_view_text(x), ct_view_text(target));
-    return ct__infer_loss(infer, a->reduction, x->dtype, x->ndim - 1, x->dims);
+    return ct__infer_arithmetic(infer, 2) && ct__infer_loss(infer, a->reduction, x->dtype, x->ndim - 1, x->dims);
 }
 
 void cosine_embedding_lower(ct_lower *l) {

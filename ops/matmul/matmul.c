@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "ops/activation.h"
+#include "ops/reduce/reduce.h"
 
 #include "ops/op_impl.h"
 
@@ -116,6 +117,7 @@ bool outer_infer(ct_infer *infer) {
     if (a->ndim != 1 || b->ndim != 1)
         return ct_infer_fail(infer, CT_ERR_SHAPE, "takes two vectors: a is %s, b is %s", ct_view_text(a),
                              ct_view_text(b));
+    if (!ct__infer_arithmetic(infer, 0)) return false;
     ct__infer_set(infer, 0, a->dtype, 2, (int64_t[]){a->dims[0], b->dims[0]});
     return true;
 }
@@ -169,12 +171,12 @@ bool linear_fused_infer(ct_infer *infer) {
 
 bool linear_infer(ct_infer *infer) { return linear_fused_infer(infer); }
 
-/* gelu and silu need the argument for their derivative, which the fused product does not keep. */
+/* Some derivatives of activations need the argument, which the fused product does not keep. */
 void linear_lower(ct_lower *l) {
     const linear_attrs *attrs = l->attrs;
     ct_tensor *x = l->in[0], *w = l->in[1], *bias = l->in[2];
     bool recorded = ct_grad_enabled() && (ct_requires_grad(x) || ct_requires_grad(w) || ct_requires_grad(bias));
-    bool apart = recorded && !ct__activation_by_result(attrs->activation);
+    bool apart = recorded && !ct__activation_by_result(attrs->activation, ct_dtype_of(x));
     if (!apart) {
         l->out[0] = linear_fused(x, w, .bias = bias, .activation = attrs->activation);
         return;

@@ -6,7 +6,7 @@ static bool wants_matrix(ct_tensor *x, const char *op) {
 }
 
 void trace_lower(ct_lower *l) {
-    if (wants_matrix(l->in[0], "trace")) l->out[0] = sum(diagonal(l->in[0]));
+    if (wants_matrix(l->in[0], "trace") && ct__has_numbers(l->in[0], "trace", "x")) l->out[0] = sum(diagonal(l->in[0]));
 }
 
 void diag_lower(ct_lower *l) {
@@ -17,9 +17,17 @@ void diag_lower(ct_lower *l) {
         l->out[0] = clone(diagonal(x, .offset = k));
     } else if (ct_ndim(x) == 1) {
         /* The matrix seen as a flat vector: element i of x sits at i * (n + 1) from the diagonal's start. */
-        int64_t length = ct_dim(x, 0), n = length + (k < 0 ? -k : k), start = k >= 0 ? k : -k * n;
+        int64_t length = ct_dim(x, 0), n, all;
+        if (!ct__has_numbers(x, "diag", "x")) return;
+        if (k == INT64_MIN || __builtin_add_overflow(length, k < 0 ? -k : k, &n) ||
+            __builtin_mul_overflow(n, n, &all)) {
+            ct_fail(CT_ERR_VALUE, "diag", "diagonal %lld of a matrix around %s: it would be too large", (long long)k,
+                    ct_tensor_text(x));
+            return;
+        }
+        int64_t start = k >= 0 ? k : -k * n;
         ct_tensor *at = add_s(mul_s(arange(0, (double)length, 1, .dtype = CT_I64), (double)(n + 1)), (double)start);
-        ct_tensor *flat = scatter_add(zeros(CT_DIMS(n * n), .dtype = ct_dtype_of(x)), 0, at, x);
+        ct_tensor *flat = scatter_add(zeros(CT_DIMS(all), .dtype = ct_dtype_of(x)), 0, at, x);
         l->out[0] = reshape(flat, CT_DIMS(n, n));
     } else {
         ct_fail(CT_ERR_SHAPE, "diag", "x is %s; it has to be a vector or a matrix", ct_tensor_text(x));
@@ -35,6 +43,7 @@ void cross_lower(ct_lower *l) {
                 ct_tensor_text(a));
         return;
     }
+    if (!ct__has_numbers(a, "cross", "a")) return; /* and b, which is of the same dtype */
     ct_tensor *u[3], *v[3];
     for (int i = 0; i < 3; i++) {
         u[i] = select(a, attrs->axis, i);
@@ -56,6 +65,7 @@ void kron_lower(ct_lower *l) {
                 ct_tensor_text(l->in[0]), ct_tensor_text(l->in[1]), CT_MAX_DIMS / 2);
         return;
     }
+    if (!ct__has_numbers(l->in[0], "kron", "a")) return;
     /* Interleaved: a as [a0,1,a1,1,...], b as [1,b0,1,b1,...]; neighbours merge into a_i * b_i. */
     ct_dims wide_a = {.n = 2 * n}, wide_b = {.n = 2 * n}, merged = {.n = n};
     for (int i = 0; i < n; i++) {

@@ -30,7 +30,7 @@ typedef struct channel_job {
     bool batch, last, streams;
     part_sums sums;      /* each (items, channels, parts) or (items, parts, channels) */
     double *rest, *rstd; /* by set: what the mean as given lacks */
-    void *coefficients;  /* (4, items or 1, channels): m, then those of g, x - m, 1; or of x - m, 1 */
+    void *coefficients;  /* (5, items or 1, channels): m, those of g, x - m, 1, what g is taken from; or of x - m, 1 */
 } channel_job;
 
 static inline int64_t sum_at(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
@@ -166,7 +166,7 @@ static channel_job job_of(const ct_view *x, int64_t groups, double eps, bool las
 static size_t scratch_of(const channel_job *j, ct_dtype dtype) {
     const int64_t rows = j->batch ? 1 : j->items, lines = j->items * j->channels * j->parts;
     return (size_t)lines * 3 * sizeof(double) + (size_t)(rows * j->groups) * 2 * sizeof(double) +
-           (size_t)(4 * rows * j->channels) * ct_dtype_size(dtype);
+           (size_t)(5 * rows * j->channels) * ct_dtype_size(dtype);
 }
 
 static void place_scratch(channel_job *j, void *scratch) {

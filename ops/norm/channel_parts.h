@@ -35,8 +35,9 @@ static void DO(_settle)(const channel_job *j, int64_t set) {
     }
 }
 
-/* dx = (rstd w) g + B (x - mean) + D, with B = 2 g_var / count - rstd^2 mean(h xhat), D = g_mean / count - rstd mean(h), and
- * x - mean = (x - m) - rest. */
+/* dx = (rstd w) (g - mean(h) / w) + B (x - mean) + D, with B = 2 g_var / count - rstd^2 mean(h xhat), D = g_mean / count,
+ * and x - mean = (x - m) - rest. The difference comes before the factor rstd, which may be large and is rounded; what
+ * mean(h) / w loses in rounding goes into D, and all of it where w is (nearly) 0. */
 static void DO(_grad_settle)(const channel_job *j, int64_t set) {
     const int64_t item = j->batch ? 0 : set / j->groups, first = set % j->groups * j->members;
     const double rstd = 1 / sqrt((double)((const T *)j->given_var)[set] + j->eps);
@@ -56,13 +57,16 @@ static void DO(_grad_settle)(const channel_job *j, int64_t set) {
     j->rstd[set] = rstd;
     const double turn =
         2 * (double)((const T *)j->g_var)[set] / j->count - rstd * rstd * rstd * (product - rest * g) / j->count;
-    const double shift = (double)((const T *)j->g_mean)[set] / j->count - rstd * g / j->count - turn * rest;
+    const double shift = (double)((const T *)j->g_mean)[set] / j->count - turn * rest;
     T *of_g = DO(_coefficients)(j, 1, item), *of_x = DO(_coefficients)(j, 2, item),
-      *of_1 = DO(_coefficients)(j, 3, item);
+      *of_1 = DO(_coefficients)(j, 3, item), *middle = DO(_coefficients)(j, 4, item);
     for (int64_t c = first; c < first + j->members; c++) {
-        of_g[c] = (T)(rstd * (j->weight ? (double)((const T *)j->weight)[c] : 1));
+        const double w = j->weight ? (double)((const T *)j->weight)[c] : 1, by_w = g / j->count / w;
+        const bool divides = fabs(by_w) < 1e30;
+        of_g[c] = (T)(rstd * w);
         of_x[c] = (T)turn;
-        of_1[c] = (T)shift;
+        middle[c] = divides ? (T)by_w : 0;
+        of_1[c] = (T)(shift - (divides ? rstd * w * (by_w - (double)middle[c]) : rstd * g / j->count));
     }
 }
 
@@ -160,9 +164,9 @@ static void DO(_grad_second)(const channel_job *j, int64_t item, int64_t channel
     const int64_t at = place_of(j, item, channel, part), n = places_of(j, part);
     const T *x = (const T *)j->x + at, *g = (const T *)j->g + at; /* (n) */
     T *dx = (T *)j->y + at;
-    V by[4];
-    for (int k = 0; k < 4; k++) by[k] = DO(_set1)(DO(_coefficients)(j, k, item)[channel]);
-#define DX(X, G) DO(_fma)(G, by[1], DO(_fma)(DO(_sub)(X, by[0]), by[2], by[3]))
+    V by[5];
+    for (int k = 0; k < 5; k++) by[k] = DO(_set1)(DO(_coefficients)(j, k, item)[channel]);
+#define DX(X, G) DO(_fma)(DO(_sub)(G, by[4]), by[1], DO(_fma)(DO(_sub)(X, by[0]), by[2], by[3]))
     int64_t i = 0;
     if (j->streams)
         for (; i + L <= n; i += L) DO(_stream)(dx + i, DX(DO(_load)(x + i), DO(_load)(g + i)));
@@ -325,8 +329,8 @@ static void DO(_last_grad_second)(const channel_job *j, int64_t item, int64_t ch
         for (int64_t c = 0; c < n; c += L) {
             const int k = c < whole ? L : (int)(n - whole);
             const int64_t to = r * n + c;
-            V by[4];
-            for (int q = 0; q < 4; q++) by[q] = DO(_load_n)(DO(_coefficients)(j, q, item) + c, k);
+            V by[5];
+            for (int q = 0; q < 5; q++) by[q] = DO(_load_n)(DO(_coefficients)(j, q, item) + c, k);
             if (k < L || many < 4)
                 for (int64_t i = to; i < to + many * n; i += n)
                     DO(_store_n)(dx + i, DX(DO(_load_n)(x + i, k), DO(_load_n)(g + i, k)), k);

@@ -63,9 +63,13 @@ void row_norm_grad_lower(ct_lower *l) {
     ct_tensor *g = l->in[0], *rstd, *xhat = normal_rows(l->in[1], a->eps, a->rms, &rstd);
     if (l->want[0]) {
         ct_tensor *h = l->in[2] ? mul(g, l->in[2]) : g;
-        ct_tensor *turned = mul(xhat, mean(mul(h, xhat), .axes = rows, .keepdim = true));
-        if (!a->rms) h = sub(h, mean(h, .axes = rows, .keepdim = true));
-        l->out[0] = mul(rstd, sub(h, turned));
+        if (a->rms && ct_dim(l->in[1], 1) == 1) { /* h - xhat (h xhat), without the difference */
+            l->out[0] = mul(h, mul_s(mul(rstd, square(rstd)), a->eps));
+        } else {
+            ct_tensor *turned = mul(xhat, mean(mul(h, xhat), .axes = rows, .keepdim = true));
+            if (!a->rms) h = sub(h, mean(h, .axes = rows, .keepdim = true));
+            l->out[0] = mul(rstd, sub(h, turned));
+        }
     }
     if (l->n_out > 1 && l->want[1]) l->out[1] = sum(mul(g, xhat), .axes = columns);
     if (l->n_out > 2 && l->want[2]) l->out[2] = sum(g, .axes = columns);

@@ -104,15 +104,19 @@ typedef struct row_job {
             }                                                                                                     \
             if (!j->y) continue;                                                                                  \
             T *dx = (T *)j->y + row * n;                                                                          \
+            if (j->rms && n == 1) { /* 1 - xhat^2 = eps rstd^2, of which a difference would leave nothing */      \
+                dx[0] = (T)((double)g[0] * (w ? (double)w[0] : 1) * j->eps * rstd * rstd * rstd);                 \
+                continue;                                                                                         \
+            }                                                                                                     \
             const double mean = j->rms ? 0 : (double)D##_hsum(D##_add(s0, s1)) / (double)n;                       \
-            const V minus_mean = D##_set1((T)(-mean * rstd)),                                                     \
-                    minus_turn = D##_set1((T)(-(double)D##_hsum(D##_add(p0, p1)) / (double)n * rstd));            \
-            for (i = 0; i < n; i += L) {                                                                          \
+            const V middle = D##_set1((T)mean),                                                                   \
+                    minus_turn = D##_set1((T)(-(double)D##_hsum(D##_add(p0, p1)) / (double)n));                   \
+            for (i = 0; i < n; i += L) { /* differences first: rstd may be large, and rounded is not itself */    \
                 const int k = (int)ct__min64(n - i, L);                                                           \
                 V gi = k == L ? D##_load(g + i) : D##_load_n(g + i, k);                                           \
                 V xi = k == L ? D##_load(x + i) : D##_load_n(x + i, k);                                           \
                 V wi = !w ? one : k == L ? D##_load(w + i) : D##_load_n(w + i, k);                                \
-                V d = D##_fma(D##_mul(gi, wi), r.scale, D##_fma(D##_hat(r, xi), minus_turn, minus_mean));         \
+                V d = D##_mul(D##_fma(D##_hat(r, xi), minus_turn, D##_sub(D##_mul(gi, wi), middle)), r.scale);    \
                 if (k < L) D##_store_n(dx + i, d, k);                                                             \
                 else if (j->streams) D##_stream(dx + i, d);                                                       \
                 else D##_store(dx + i, d);                                                                        \

@@ -30,8 +30,9 @@ bool local_response_norm_infer(ct_infer *infer) {
     if (x->ndim < 2)
         return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s; it has to be %s", ct_view_text(x),
                              a->channels_last ? "[batch, ..., channels]" : "[batch, channels, ...]");
-    if (a->size < 1)
-        return ct_infer_fail(infer, CT_ERR_VALUE, "size is %lld; it has to be at least 1", (long long)a->size);
+    if (a->size < 1 || a->size > INT32_MAX)
+        return ct_infer_fail(infer, CT_ERR_VALUE, "size is %lld; it has to be at least 1 and below 2^31",
+                             (long long)a->size);
     ct__infer_like(infer, 0, x, x->dtype);
     return true;
 }

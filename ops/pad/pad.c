@@ -4,36 +4,90 @@
 
 static const char *const mode_names[] = {"constant", "reflect", "replicate", "circular"};
 
-/* pads as the caller wrote them, for every axis of x. */
-static bool spread(const ct_tensor *x, ct_dims pads, ct_dims *all) {
-    const int ndim = ct_ndim(x), axes = pads.n % 2 ? pads.n : pads.n / 2;
-    if (axes > ndim)
-        return ct_fail(CT_ERR_SHAPE, "pad", "x is %s and pads %s, which is for %d axes", ct_tensor_text(x),
-                       ct_dims_text(pads), axes);
-    *all = (ct_dims){.n = 2 * ndim};
+/* pads as the caller wrote them, for every axis of ndim. */
+static ct_dims spread(int ndim, ct_dims pads) {
+    const int axes = pads.n % 2 ? pads.n : pads.n / 2;
+    ct_dims all = {.n = 2 * ndim};
     for (int i = 0; i < axes; i++)
         for (int side = 0; side < 2; side++)
-            all->d[2 * (ndim - axes + i) + side] = pads.d[pads.n % 2 ? i : 2 * i + side];
+            all.d[2 * (ndim - axes + i) + side] = pads.d[pads.n % 2 ? i : 2 * i + side];
+    return all;
+}
+
+/* The most that may be repeated of an axis: reflect and replicate see all of it, circular what cutting leaves. */
+static int64_t most_repeated(int mode, int64_t size, int64_t left) {
+    if (mode == CT_PAD_CONSTANT || (mode == CT_PAD_REPLICATE && size)) return INT64_MAX / 4;
+    return mode == CT_PAD_REFLECT ? (size ? size - 1 : 0) : mode == CT_PAD_CIRCULAR ? left : 0;
+}
+
+static int64_t above_zero(int64_t pad) { return pad > 0 ? pad : 0; }
+static int64_t below_zero(int64_t pad) { return pad < 0 ? pad : 0; }
+
+bool pad_infer(ct_infer *infer) {
+    const pad_attrs *at = infer->attrs;
+    const ct_view *x = infer->in[0];
+    const int axes = at->pads.n % 2 ? at->pads.n : at->pads.n / 2;
+    if (axes > x->ndim)
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s and pads %s, which is for %d axes", ct_view_text(x),
+                             ct_dims_text(at->pads), axes);
+    const ct_dims pads = spread(x->ndim, at->pads);
+    int64_t dims[CT_MAX_DIMS];
+    for (int i = 0; i < x->ndim; i++) {
+        const int64_t before = pads.d[2 * i], after = pads.d[2 * i + 1], size = x->dims[i],
+                      more = before > after ? before : after;
+        int64_t left = 0; /* of x after the cuts alone */
+        bool over = __builtin_add_overflow(size, below_zero(before), &left) ||
+                    __builtin_add_overflow(left, below_zero(after), &left) ||
+                    __builtin_add_overflow(left, above_zero(before), &dims[i]) ||
+                    __builtin_add_overflow(dims[i], above_zero(after), &dims[i]);
+        const int64_t most = most_repeated(at->mode, size, left);
+        if (more > 0 && more > most)
+            return ct_infer_fail(infer, CT_ERR_SHAPE,
+                                 "pads %lld and %lld of axis %d: with mode %s they are at most %lld for x, which is %s",
+                                 (long long)before, (long long)after, i, mode_names[at->mode], (long long)most,
+                                 ct_view_text(x));
+        /* A frame of a constant does not stand in for what was cut off, nor does one of what is not there. */
+        bool gone = at->mode == CT_PAD_CONSTANT || at->mode == CT_PAD_CIRCULAR ? left < 0 : dims[i] < 0;
+        if (over || gone)
+            return ct_infer_fail(infer, CT_ERR_SHAPE, "pads %lld and %lld of axis %d cut more than there is: x is %s",
+                                 (long long)before, (long long)after, i, ct_view_text(x));
+    }
+    ct__infer_set(infer, 0, x->dtype, x->ndim, dims);
     return true;
+}
+
+/* What negative pads leave of x, as a view. */
+static ct_tensor *cut(ct_tensor *x, const ct_dims *pads) {
+    for (int i = 0; i < ct_ndim(x); i++) {
+        const int64_t before = -below_zero(pads->d[2 * i]), after = -below_zero(pads->d[2 * i + 1]);
+        if (before || after) x = narrow(x, i, before, ct_dim(x, i) - before - after);
+    }
+    return x;
 }
 
 void pad_lower(ct_lower *l) {
     const pad_attrs *at = l->attrs;
     ct_tensor *x = l->in[0];
-    ct_dims pads;
-    bool any = false;
-    if (!spread(x, at->pads, &pads)) return;
-    for (int i = 0; i < pads.n; i++) any |= pads.d[i] != 0;
-    if (!any) {
+    const ct_dims pads = spread(ct_ndim(x), at->pads);
+    ct_dims more = {.n = pads.n};
+    bool any = false, cuts = false;
+    for (int i = 0; i < pads.n; i++) {
+        more.d[i] = above_zero(pads.d[i]);
+        any |= more.d[i] != 0, cuts |= pads.d[i] < 0;
+    }
+    if (!any && !cuts) {
         l->out[0] = clone(x);
-        return;
+    } else if (at->mode == CT_PAD_CONSTANT) {
+        if (ct__scalar_for(x, at->value, "pad")) /* a fraction does not go into integers */
+            l->out[0] = pad_constant(x, pads, at->value);
+    } else if (!any) {
+        l->out[0] = clone(cut(x, &pads));
+    } else if (at->mode == CT_PAD_CIRCULAR) {
+        l->out[0] = pad_repeat(cut(x, &pads), more, (ct_pad_kind)at->mode);
+    } else {
+        ct_tensor *whole = pad_repeat(x, more, (ct_pad_kind)at->mode);
+        l->out[0] = cuts ? clone(cut(whole, &pads)) : whole;
     }
-    if (at->mode != CT_PAD_CONSTANT) {
-        l->out[0] = pad_repeat(x, pads, (ct_pad_kind)at->mode);
-        return;
-    }
-    if (!ct__scalar_for(x, at->value, "pad")) return; /* a fraction does not go into integers */
-    l->out[0] = pad_constant(x, pads, at->value);
 }
 
 bool pad_repeat_infer(ct_infer *infer) {

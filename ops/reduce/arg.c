@@ -17,7 +17,7 @@ static bool infer_one_axis(ct_infer *infer, int64_t axis, bool keepdim, const ch
 static bool infer_arg(ct_infer *infer, ct_opt axis, bool keepdim, const char *needs) {
     bool whole = axis.value > -1e9 && axis.value < 1e9 && axis.value == (double)(int)axis.value;
     if (axis.set && !whole)
-        return ct_infer_fail(infer, CT_ERR_VALUE, "axis is %g, expected the number of an axis", axis.value);
+        return ct_infer_fail(infer, CT_ERR_VALUE, "axis is %.15g, expected the number of an axis", axis.value);
     ct_dims axes = {.n = axis.set, .d = {(int64_t)axis.value}};
     return ct__infer_reduction(infer, &axes, keepdim, CT_I64, needs);
 }

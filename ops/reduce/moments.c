@@ -1,5 +1,6 @@
 /* Products, variances and norms: shapes, lowerings, derivatives. */
 #include "ops/reduce/reduce.h"
+#include "ops/wide_vjp.h"
 
 #include "ops/op_impl.h"
 
@@ -14,6 +15,7 @@ bool prod_infer(ct_infer *infer) {
 /* dx[i] = g times the product of all others, those before i and those after it: nothing is divided, so zeros do no
  * harm. */
 void prod_vjp(ct_vjp *v) {
+    if (ct__vjp_wide(v, prod_vjp)) return;
     const prod_attrs *attrs = v->attrs;
     ct_reduced_layout layout = ct__reduced_layout(v->in[0], &attrs->axes);
     ct_tensor *flat = ct__flatten_reduced(v->in[0], &layout);
@@ -41,6 +43,7 @@ static ct_tensor *variance_vjp(ct_tensor *g, ct_tensor *x, const ct_dims *axes, 
 }
 
 void var_vjp(ct_vjp *v) {
+    if (ct__vjp_wide(v, var_vjp)) return;
     const var_attrs *attrs = v->attrs;
     v->grad[0] = variance_vjp(v->cot[0], v->in[0], &attrs->axes, attrs->correction);
 }
@@ -52,6 +55,7 @@ static ct_tensor *divide_or_zero(ct_tensor *g, ct_tensor *y) {
 }
 
 void std_vjp(ct_vjp *v) {
+    if (ct__vjp_wide(v, std_vjp)) return;
     const std_attrs *attrs = v->attrs;
     v->grad[0] =
         variance_vjp(mul_s(divide_or_zero(v->cot[0], v->out[0]), 0.5), v->in[0], &attrs->axes, attrs->correction);
@@ -83,6 +87,7 @@ void norm_lower(ct_lower *lower) {
 /* p = 2: g x / y. Finite p: g sign(x) (|x| / y)^(p-1). Infinite p: g sign(x) at the element that won. Where y or x is
  * 0: 0. */
 void norm_vjp(ct_vjp *v) {
+    if (ct__vjp_wide(v, norm_vjp)) return;
     const norm_attrs *attrs = v->attrs;
     ct_tensor *x = v->in[0], *g = ct__unreduce(v->cot[0], x, &attrs->axes),
               *y = ct__unreduce(v->out[0], x, &attrs->axes);

@@ -1,6 +1,7 @@
 /* Scans: shapes and derivatives. What is not a sum goes back to a linear recurrence, y[i] = a[i] y[i-1] + b[i], whose
  * own derivative is a recurrence again; nothing is divided, so zeros do no harm at any order. */
 #include "ops/reduce/reduce.h"
+#include "ops/wide_vjp.h"
 
 #include "ops/op_impl.h"
 
@@ -57,6 +58,7 @@ bool cumprod_before_infer(ct_infer *infer) {
 
 /* y[i] = x[i] p[i], p the product before i. What reaches p[i] is w[i] = g[i] + x[i+1] w[i+1], and dx = p w. */
 void cumprod_vjp(ct_vjp *v) {
+    if (ct__vjp_wide(v, cumprod_vjp)) return;
     const cumprod_attrs *attrs = v->attrs;
     ct_tensor *x = v->in[0];
     ct_tensor *w = linear_scan(shift(x, attrs->axis, false), v->cot[0], attrs->axis, .reverse = true);
@@ -119,6 +121,7 @@ bool logcumsumexp_infer(ct_infer *infer) {
 /* dx[i] = sum over j >= i of g[j] exp(x[i] - y[j]) = exp(x[i] - y[i]) w[i], w[i] = g[i] + exp(y[i] - y[i+1]) w[i+1].
  * y never falls, so no exponent is positive. Where y is -inf (nothing but -inf so far) the shares are 0. */
 void logcumsumexp_vjp(ct_vjp *v) {
+    if (ct__vjp_wide(v, logcumsumexp_vjp)) return;
     const logcumsumexp_attrs *attrs = v->attrs;
     ct_tensor *x = v->in[0], *y = v->out[0], *w = v->cot[0];
     ct_tensor *level = where(eq_s(y, -__builtin_inf()), zeros_like(y), y);

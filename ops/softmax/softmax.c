@@ -1,5 +1,7 @@
 /* softmax, log_softmax, logsumexp: shapes, lowerings, derivatives. */
+#include "core/dtype.h"
 #include "ops/reduce/reduce.h"
+#include "ops/wide_vjp.h"
 
 #include "ops/op_impl.h"
 
@@ -26,6 +28,9 @@ bool log_softmax_infer(ct_infer *infer) { return infer_along(infer, ((const log_
 bool log_softmax_grad_infer(ct_infer *infer) {
     return infer_along(infer, ((const log_softmax_grad_attrs *)infer->attrs)->axis);
 }
+bool log_softmax_half_grad_infer(ct_infer *infer) {
+    return infer_along(infer, ((const log_softmax_half_grad_attrs *)infer->attrs)->axis);
+}
 
 /* A scalar has one axis of one element. */
 static ct_dims axes_of(const ct_tensor *x, int64_t axis) { return ct_ndim(x) ? CT_DIMS(axis) : CT_DIMS0; }
@@ -47,8 +52,9 @@ void softmax_vjp(ct_vjp *v) {
 }
 
 void softmax_grad_lower(ct_lower *lower) {
+    const int64_t axis = ((const softmax_grad_attrs *)lower->attrs)->axis;
     ct_tensor *g = lower->in[0], *y = lower->in[1];
-    lower->out[0] = mul(y, sub(g, sum_along(mul(g, y), ((const softmax_grad_attrs *)lower->attrs)->axis)));
+    lower->out[0] = mul(y, sub(g, div(sum_along(mul(g, y), axis), sum_along(y, axis))));
 }
 
 void log_softmax_lower(ct_lower *lower) {
@@ -58,12 +64,20 @@ void log_softmax_lower(ct_lower *lower) {
 }
 
 void log_softmax_vjp(ct_vjp *v) {
-    v->grad[0] = log_softmax_grad(v->cot[0], v->out[0], ((const log_softmax_attrs *)v->attrs)->axis);
+    const int64_t axis = ((const log_softmax_attrs *)v->attrs)->axis;
+    v->grad[0] = ct__dtype_is_half(ct_dtype_of(v->cot[0])) ? log_softmax_half_grad(v->cot[0], v->in[0], axis)
+                                                           : log_softmax_grad(v->cot[0], v->out[0], axis);
 }
 
 void log_softmax_grad_lower(ct_lower *lower) {
     ct_tensor *g = lower->in[0], *y = lower->in[1];
     lower->out[0] = sub(g, mul(ct_exp(y), sum_along(g, ((const log_softmax_grad_attrs *)lower->attrs)->axis)));
+}
+
+void log_softmax_half_grad_lower(ct_lower *lower) {
+    const int64_t axis = ((const log_softmax_half_grad_attrs *)lower->attrs)->axis;
+    ct_tensor *g = lower->in[0];
+    lower->out[0] = sub(g, mul(softmax(lower->in[1], axis), sum_along(g, axis)));
 }
 
 /* ---- logsumexp ---- */
@@ -90,6 +104,7 @@ void logsumexp_lower(ct_lower *lower) {
 
 /* g exp(x - y), 0 where all of x is -inf. */
 void logsumexp_vjp(ct_vjp *v) {
+    if (ct__vjp_wide(v, logsumexp_vjp)) return;
     const logsumexp_attrs *attrs = v->attrs;
     ct_tensor *x = v->in[0], *y = ct__unreduce(v->out[0], x, &attrs->axes),
               *g = ct__unreduce(v->cot[0], x, &attrs->axes);

@@ -155,18 +155,26 @@ static void FN(log_softmax_row)(T *y /* (n) */, const T *x /* (n) */, int64_t n,
     if (i < n) DO(_store_n)(y + i, SUB(SUB(LOAD_N(x + i, (int)(n - i)), m), rest), (int)(n - i));
 }
 
-/* dx = y (g - sum g y) */
+/* dx = y (g - sum g y / sum y). With y rounded to a half type, its sum is not 1: without the division the gradient of a
+ * constant g would not be 0, and that of an element near 1 would be lost. */
 static void FN(softmax_grad_row)(T *dx /* (n) */, const T *g /* (n) */, const T *y /* (n) */, int64_t n, bool streams) {
     enum { L = LANES(FOLD_D) };
-    V a = SET1(0), b = a;
+    V a = SET1(0), b = a, p = a, q = a;
     int64_t i = 0;
     for (; i + 2 * L <= n; i += 2 * L) {
-        a = DO(_fma)(LOAD(g + i), LOAD(y + i), a);
-        b = DO(_fma)(LOAD(g + i + L), LOAD(y + i + L), b);
+        V y0 = LOAD(y + i), y1 = LOAD(y + i + L);
+        a = DO(_fma)(LOAD(g + i), y0, a);
+        b = DO(_fma)(LOAD(g + i + L), y1, b);
+        p = ADD(p, y0);
+        q = ADD(q, y1);
     }
-    for (; i + L <= n; i += L) a = DO(_fma)(LOAD(g + i), LOAD(y + i), a);
-    if (i < n) a = DO(_fma)(LOAD_N(g + i, (int)(n - i)), LOAD_N(y + i, (int)(n - i)), a);
-    const V dot = SET1(DO(_hsum)(ADD(a, b)));
+    for (; i < n; i += L) {
+        const int k = n - i < L ? (int)(n - i) : L;
+        V y0 = LOAD_N(y + i, k);
+        a = DO(_fma)(LOAD_N(g + i, k), y0, a);
+        p = ADD(p, y0);
+    }
+    const V dot = SET1(DO(_hsum)(ADD(a, b)) / DO(_hsum)(ADD(p, q)));
     i = 0;
     if (streams)
         for (; i + L <= n; i += L) DO(_stream)(dx + i, MUL(LOAD(y + i), SUB(LOAD(g + i), dot)));
@@ -253,10 +261,15 @@ static void FN(log_softmax_columns)(T *y /* (n, width) */, int64_t y_step, const
 
 static void FN(softmax_grad_columns)(T *dx, int64_t dx_step, const T *g, int64_t g_step, const T *y, int64_t y_step,
                                      int64_t n, int64_t width) {
-    S dot[COLUMNS];
-    for (int64_t j = 0; j < width; j += LANES(FOLD_D)) DO(_put)(dot + j, SET1(0));
-    for (int64_t i = 0; i < n; i++) EACH_VECTOR(j, k, width)
-    DO(_put)(dot + j, DO(_fma)(SOME(g + i * g_step + j, k), SOME(y + i * y_step + j, k), DO(_get)(dot + j)));
+    S dot[COLUMNS], sum[COLUMNS];
+    for (int64_t j = 0; j < width; j += LANES(FOLD_D)) DO(_put)(dot + j, SET1(0)), DO(_put)(sum + j, SET1(0));
+    for (int64_t i = 0; i < n; i++) EACH_VECTOR(j, k, width) {
+            V y0 = SOME(y + i * y_step + j, k);
+            DO(_put)(dot + j, DO(_fma)(SOME(g + i * g_step + j, k), y0, DO(_get)(dot + j)));
+            DO(_put)(sum + j, ADD(y0, DO(_get)(sum + j)));
+        }
+    for (int64_t j = 0; j < width; j += LANES(FOLD_D))
+        DO(_put)(dot + j, DO(_div)(DO(_get)(dot + j), DO(_get)(sum + j)));
     for (int64_t i = 0; i < n; i++) EACH_VECTOR(j, k, width)
     KEEP(dx + i * dx_step + j, MUL(SOME(y + i * y_step + j, k), SUB(SOME(g + i * g_step + j, k), DO(_get)(dot + j))),
          k);
@@ -273,7 +286,35 @@ static void FN(log_softmax_grad_columns)(T *dx, int64_t dx_step, const T *g, int
          DO(_fma)(DO(_exp)(SOME(y + i * y_step + j, k)), DO(_get)(total + j), SOME(g + i * g_step + j, k)), k);
 }
 
-/* ---- Bundles: views x, y for the first two, g, dx, y for the gradients ---- */
+/* ---- From the argument, where the result has too few digits: dx = g - exp(x - top) / sum exp(x - top) sum g ---- */
+
+static void FN(log_softmax_half_grad_row)(T *dx /* (n) */, const T *g /* (n) */, const T *x /* (n) */, int64_t n,
+                                          bool streams) {
+    const S top = FN(row_max)(x, n), sum = FN(row_exp)(x, n, top, NULL);
+    V a = SET1(0);
+    (void)streams;
+    EACH_VECTOR(i, k, n) a = ADD(a, SOME(g + i, k));
+    const V share = SET1(-DO(_hsum)(a) / sum), m = SET1(top);
+    EACH_VECTOR(i, k, n)
+    KEEP(dx + i, DO(_fma)(DO(_exp_below)(SUB(SOME(x + i, k), m)), share, SOME(g + i, k)), k);
+}
+
+static void FN(log_softmax_half_grad_columns)(T *dx, int64_t dx_step, const T *g, int64_t g_step, const T *x,
+                                              int64_t step, int64_t n, int64_t width) {
+    S top[COLUMNS], share[COLUMNS], total[COLUMNS];
+    FN(column_sums)(top, share, x, step, n, width);
+    for (int64_t j = 0; j < width; j += LANES(FOLD_D)) DO(_put)(total + j, SET1(0));
+    for (int64_t i = 0; i < n; i++)
+        EACH_VECTOR(j, k, width) DO(_put)(total + j, SUB(DO(_get)(total + j), SOME(g + i * g_step + j, k)));
+    for (int64_t j = 0; j < width; j += LANES(FOLD_D))
+        DO(_put)(share + j, DO(_div)(DO(_get)(total + j), DO(_get)(share + j)));
+    for (int64_t i = 0; i < n; i++) EACH_VECTOR(j, k, width) {
+            V e = DO(_exp_below)(SUB(SOME(x + i * step + j, k), DO(_get)(top + j)));
+            KEEP(dx + i * dx_step + j, DO(_fma)(e, DO(_get)(share + j), SOME(g + i * g_step + j, k)), k);
+        }
+}
+
+/* ---- Bundles: views x, y for the first two; g, dx, y (or x) for the gradients ---- */
 
 /* Lines that are short, or lie anyhow, as neighbours in a buffer and back. */
 __attribute__((noinline)) static void FN(pack)(T *to /* (n, PACKED) */, const T *x, int64_t step, int64_t line,
@@ -331,6 +372,7 @@ BUNDLE_OF_TWO(softmax)
 BUNDLE_OF_TWO(log_softmax)
 BUNDLE_OF_THREE(softmax_grad)
 BUNDLE_OF_THREE(log_softmax_grad)
+BUNDLE_OF_THREE(log_softmax_half_grad)
 
 #undef FOLD_D
 #undef T

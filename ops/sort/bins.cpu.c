@@ -1,25 +1,9 @@
-/* Kernels of unique_runs, bincount, histogram and searchsorted. Counts of chunks are added in their order. */
-#include "ops/reduce/elements.h"
+/* Kernels of unique_runs, bincount, histogram, histogram_places and searchsorted. Counts of chunks are added in their order. */
+#include "ops/sort/values.h"
 
 #include "gen/sort.attrs.h"
 
 enum { CHUNK = 64 * 1024, MOST_BINS = 4096, MOST_CHUNKS = 64 };
-
-/* ---- Elements of any dtype, as doubles or compared ---- */
-
-static inline int8_t i8_value(int8_t a) { return a; }
-static inline int16_t i16_value(int16_t a) { return a; }
-static inline int32_t i32_value(int32_t a) { return a; }
-static inline int64_t i64_value(int64_t a) { return a; }
-static inline uint8_t u8_value(uint8_t a) { return a; }
-
-#define FOR_EACH_DTYPE(X) X(f32) X(f64) X(f16) X(bf16) X(i8) X(i16) X(i32) X(i64) X(u8)
-#define TABLE(name)                                                                                                    \
-    {                                                                                                                  \
-        [CT_F32] = name##_f32, [CT_F64] = name##_f64, [CT_F16] = name##_f16, [CT_BF16] = name##_bf16,                  \
-        [CT_I8] = name##_i8, [CT_I16] = name##_i16, [CT_I32] = name##_i32, [CT_I64] = name##_i64, [CT_U8] = name##_u8, \
-        [CT_BOOL] = name##_u8,                                                                                         \
-    }
 
 /* The offset of element `index` in row-major order. */
 static inline int64_t offset_of(const ct_view *v, int64_t index) {
@@ -167,62 +151,97 @@ typedef struct edges {
     int64_t bins;
 } edges;
 
-/* Division rounds: the part is corrected by its own edges. */
-static inline void count_value(const edges *e, int64_t *counts, double v) {
-    if (!(v >= e->lo && v <= e->hi)) return;
+static edges edges_of(int64_t bins, double lo, double hi) {
+    const bool point = lo == hi;
+    edges e = {.lo = lo - 0.5 * point, .hi = hi + 0.5 * point, .bins = bins};
+    e.scale = (double)e.bins / (e.hi - e.lo);
+    return e;
+}
+
+/* The part that v falls into, `bins` for none. Division rounds: the part is corrected by its own edges. */
+static inline int64_t part_of(const edges *e, double v) {
+    if (!(v >= e->lo && v <= e->hi)) return e->bins;
     int64_t k = (int64_t)((v - e->lo) * e->scale);
     if (k >= e->bins) k = e->bins - 1;
     if (k > 0 && v < e->lo + (e->hi - e->lo) * ((double)k / (double)e->bins)) k--;
     else if (k < e->bins - 1 && v >= e->lo + (e->hi - e->lo) * ((double)(k + 1) / (double)e->bins)) k++;
-    counts[k]++;
+    return k;
 }
 
+/* counts has room for bins + 1; with places, of elements from..to and apart by places_step, the parts themselves. */
 #define HISTOGRAM(D)                                                                                           \
-    static void histogram_##D(const ct_view *x, int64_t from, int64_t to, const edges *e, int64_t *counts) {   \
+    static void histogram_##D(const ct_view *x, int64_t from, int64_t to, const edges *e, int64_t *counts,     \
+                              int64_t *places, int64_t places_step) {                                          \
         const D##_element *at = CT_AT(const D##_element, x);                                                   \
         while (from < to) { /* runs along the last dimension */                                                \
             int64_t length = x->ndim ? x->dims[x->ndim - 1] : 1, step = x->ndim ? x->strides[x->ndim - 1] : 0; \
             int64_t run = ct__min64(length - from % length, to - from);                                        \
             const D##_element *row = at + offset_of(x, from);                                                  \
-            for (int64_t i = 0; i < run; i++) count_value(e, counts, (double)D##_value(row[i * step]));        \
+            if (places)                                                                                        \
+                for (int64_t i = 0; i < run; i++, places += places_step)                                       \
+                    *places = part_of(e, (double)D##_value(row[i * step]));                                    \
+            else                                                                                               \
+                for (int64_t i = 0; i < run; i++) counts[part_of(e, (double)D##_value(row[i * step]))]++;      \
             from += run;                                                                                       \
         }                                                                                                      \
     }
 FOR_EACH_DTYPE(HISTOGRAM)
 
+static void (*const histogram_table[CT_DTYPE_COUNT])(const ct_view *, int64_t, int64_t, const edges *, int64_t *,
+                                                     int64_t *, int64_t) = TABLE(histogram);
+
 static void histogram_task(void *ctx, int64_t chunk, int worker) {
     (void)worker;
-    static void (*const table[CT_DTYPE_COUNT])(const ct_view *, int64_t, int64_t, const edges *, int64_t *) =
-        TABLE(histogram);
     const counting *c = ctx;
     const histogram_attrs *attrs = c->call->attrs;
-    bool point = attrs->lo == attrs->hi;
-    edges e = {.lo = attrs->lo - 0.5 * point, .hi = attrs->hi + 0.5 * point, .bins = attrs->bins};
-    e.scale = (double)e.bins / (e.hi - e.lo);
+    const edges e = edges_of(attrs->bins, attrs->lo, attrs->hi);
     int64_t *counts = c->counts + chunk * c->bins;
     memset(counts, 0, (size_t)c->bins * sizeof *counts);
-    table[c->call->in[0]->dtype](c->call->in[0], chunk * c->chunk, ct__min64(c->n, (chunk + 1) * c->chunk), &e, counts);
+    histogram_table[c->call->in[0]->dtype](c->call->in[0], chunk * c->chunk, ct__min64(c->n, (chunk + 1) * c->chunk),
+                                           &e, counts, NULL, 0);
 }
 
+/* One count more than there are parts: for what falls into none. */
 static size_t histogram_scratch(const ct_call *call) {
-    counting c = counting_of(call, ((const histogram_attrs *)call->attrs)->bins);
+    counting c = counting_of(call, ((const histogram_attrs *)call->attrs)->bins + 1);
     return counting_bytes(&c);
 }
 
+static const char *histogram_can(const ct_call *call) { return call->in[1] ? "weights are summed by index" : NULL; }
+
 static bool histogram_run(const ct_call *call, ct_stream *stream) {
     (void)stream;
-    counting c = counting_of(call, ((const histogram_attrs *)call->attrs)->bins);
+    counting c = counting_of(call, ((const histogram_attrs *)call->attrs)->bins + 1);
     const ct_view *y = call->out[0];
     if (c.n == 0) c.chunks = 0;
     ct__parallel(c.chunks, histogram_task, &c);
-    for (int64_t k = 0; k < c.bins; k++) {
+    for (int64_t k = 0; k < c.bins - 1; k++) {
         int64_t count = 0;
         for (int64_t i = 0; i < c.chunks; i++) count += c.counts[i * c.bins + k];
         CT_AT(int64_t, y)[k * y->strides[0]] = count;
     }
     return true;
 }
-CT_KERNELS(histogram) = {{"histogram", NULL, histogram_scratch, histogram_run}, {0}};
+CT_KERNELS(histogram) = {{"histogram", histogram_can, histogram_scratch, histogram_run}, {0}};
+
+static void places_task(void *ctx, int64_t chunk, int worker) {
+    (void)worker;
+    const counting *c = ctx;
+    const histogram_places_attrs *attrs = c->call->attrs;
+    const edges e = edges_of(attrs->bins, attrs->lo, attrs->hi);
+    const int64_t from = chunk * c->chunk;
+    const int64_t step = c->call->out[0]->strides[0];
+    histogram_table[c->call->in[0]->dtype](c->call->in[0], from, ct__min64(c->n, from + c->chunk), &e, NULL,
+                                           CT_AT(int64_t, c->call->out[0]) + from * step, step);
+}
+
+static bool histogram_places_run(const ct_call *call, ct_stream *stream) {
+    (void)stream;
+    counting c = {.call = call, .n = count_of(call->in[0]), .chunk = ct__grain(CHUNK)};
+    ct__parallel((c.n + c.chunk - 1) / c.chunk, places_task, &c);
+    return true;
+}
+CT_KERNELS(histogram_places) = {{"histogram_places", NULL, NULL, histogram_places_run}, {0}};
 
 /* ---- searchsorted ---- */
 
@@ -274,4 +293,5 @@ static bool searchsorted_run(const ct_call *call, ct_stream *stream) {
     ct__parallel((s.count + s.chunk - 1) / s.chunk, search_task, &s);
     return true;
 }
-CT_KERNELS(searchsorted) = {{"binary_search", NULL, NULL, searchsorted_run}, {0}};
+static const char *searchsorted_can(const ct_call *call) { return call->in[2] ? "a sorter is applied first" : NULL; }
+CT_KERNELS(searchsorted) = {{"binary_search", searchsorted_can, NULL, searchsorted_run}, {0}};

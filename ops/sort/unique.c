@@ -5,21 +5,59 @@
 
 /* ---- unique: sort, find the runs, read how many there are ---- */
 
+/* What follows from an order of n things and its runs: where each run starts, which run each thing is in (each place occurs
+ * once, so adding to zeros is putting), how long each is. */
+static void finish_unique(ct_lower *lower, ct_tensor *order, ct_tensor *starts, ct_tensor *run, int64_t n, int64_t runs,
+                          ct_dims shape) {
+    if (run) lower->out[1] = reshape(gather_grad(run, order, CT_DIMS(n), 0), shape);
+    if (lower->n_out > 2 && lower->want[2]) lower->out[2] = sub(narrow(starts, 0, 1, runs), narrow(starts, 0, 0, runs));
+}
+
+static void unique_slices(ct_lower *lower, int64_t axis) {
+    ct_tensor *x = lower->in[0], *starts = NULL, *count = NULL, *run = NULL, *order;
+    const bool inverse = lower->n_out > 1 && lower->want[1];
+    const int64_t n = ct_dim(x, (int)axis), m = n ? ct_numel(x) / n : 0;
+    ct_tensor *rows = reshape(contiguous(movedim(x, CT_DIMS(axis), CT_DIMS(0))), CT_DIMS(n, m));
+    order = inverse ? unique_rows(rows, .starts = &starts, .count = &count, .run = &run)
+                    : unique_rows(rows, .starts = &starts, .count = &count);
+    if (!order) return;
+    const int64_t runs = (int64_t)ct_item(count);
+    lower->out[0] = index_select(x, axis, gather(order, 0, narrow(starts, 0, 0, runs)));
+    finish_unique(lower, order, starts, run, n, runs, CT_DIMS(n));
+}
+
 void unique_lower(ct_lower *lower) {
-    ct_tensor *x = lower->in[0], *places = NULL, *count = NULL, *run = NULL;
-    bool inverse = lower->n_out > 1 && lower->want[1], counts = lower->n_out > 2 && lower->want[2];
+    const ct_opt axis = ((const unique_attrs *)lower->attrs)->axis;
+    ct_tensor *x = lower->in[0], *order = NULL, *count = NULL, *run = NULL;
+    bool inverse = lower->n_out > 1 && lower->want[1];
+    if (!ct__has_numbers(x, "unique", "x")) return;
+    if (axis.set) {
+        if (axis.value != __builtin_floor(axis.value) || axis.value < -ct_ndim(x) || axis.value >= ct_ndim(x))
+            ct_fail(CT_ERR_SHAPE, "unique", "axis %.15g is out of range for %s", axis.value, ct_tensor_text(x));
+        else unique_slices(lower, ct__axis((int64_t)axis.value, ct_ndim(x)));
+        return;
+    }
     int64_t n = ct_numel(x);
     ct_tensor *flat = reshape(x, CT_DIMS(n));
-    ct_tensor *sorted = inverse ? sort(flat, 0, .indices = &places) : sort(flat, 0);
+    ct_tensor *sorted = inverse ? sort(flat, 0, .indices = &order) : sort(flat, 0);
     ct_tensor *starts =
         inverse ? unique_runs(sorted, .count = &count, .run = &run) : unique_runs(sorted, .count = &count);
     if (!starts) return;
     int64_t runs = (int64_t)ct_item(count);
-    ct_tensor *first = narrow(starts, 0, 0, runs);
-    lower->out[0] = gather(sorted, 0, first);
-    /* each place occurs once, so adding to zeros is putting */
-    if (inverse) lower->out[1] = reshape(gather_grad(run, places, CT_DIMS(n), 0), ct_shape(x));
-    if (counts) lower->out[2] = sub(narrow(starts, 0, 1, runs), first);
+    lower->out[0] = gather(sorted, 0, narrow(starts, 0, 0, runs));
+    finish_unique(lower, order, starts, run, n, runs, ct_shape(x));
+}
+
+bool unique_rows_infer(ct_infer *infer) {
+    const ct_view *x = infer->in[0];
+    if (!ct__infer_arithmetic(infer, 0)) return false;
+    if (x->ndim != 2) return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s, expected rows", ct_view_text(x));
+    const int64_t more = x->dims[0] + 1;
+    ct__infer_set(infer, 0, CT_I64, 1, x->dims);
+    if (infer->n_out > 1) ct__infer_set(infer, 1, CT_I64, 1, &more);
+    if (infer->n_out > 2) ct__infer_set(infer, 2, CT_I64, 0, NULL);
+    if (infer->n_out > 3) ct__infer_set(infer, 3, CT_I64, 1, x->dims);
+    return true;
 }
 
 bool unique_runs_infer(ct_infer *infer) {
@@ -47,6 +85,11 @@ void bincount_lower(ct_lower *lower) {
         ct_fail(CT_ERR_SHAPE, "bincount", "x is %s, expected one dimension", ct_tensor_text(x));
         return;
     }
+    if (weights && (ct_ndim(weights) != 1 || ct_dim(weights, 0) != ct_dim(x, 0))) {
+        ct_fail(CT_ERR_SHAPE, "bincount", "x is %s and weights %s: they have to have the same shape", ct_tensor_text(x),
+                ct_tensor_text(weights));
+        return;
+    }
     if (attrs->minlength < 0) {
         ct_fail(CT_ERR_VALUE, "bincount", "minlength is %lld, expected 0 or more", (long long)attrs->minlength);
         return;
@@ -70,22 +113,88 @@ bool bincount_sized_infer(ct_infer *infer) {
     return true;
 }
 
-/* ---- histogram, searchsorted ---- */
+/* ---- histogram ---- */
 
-bool histogram_infer(ct_infer *infer) {
-    const histogram_attrs *attrs = infer->attrs;
+static bool infer_weights(const ct_infer *infer, int position) {
+    const ct_view *x = infer->in[0], *weights = infer->in[position];
+    if (!weights) return true;
+    bool same = weights->ndim == x->ndim;
+    for (int i = 0; i < x->ndim && same; i++) same = weights->dims[i] == x->dims[i];
+    if (!same)
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s and weights %s: they have to have the same shape",
+                             ct_view_text(x), ct_view_text(weights));
+    return ct__infer_arithmetic(infer, position);
+}
+
+static ct_dtype count_dtype(const ct_view *weights) {
+    return weights && ct_dtype_is_float(weights->dtype) ? weights->dtype : CT_I64;
+}
+
+static bool infer_parts(const ct_infer *infer, int64_t bins, double lo, double hi) {
     if (!ct__infer_arithmetic(infer, 0)) return false;
-    if (attrs->bins < 1)
-        return ct_infer_fail(infer, CT_ERR_VALUE, "bins is %lld, expected 1 or more", (long long)attrs->bins);
-    if (!(attrs->lo <= attrs->hi) || __builtin_isinf(attrs->lo) || __builtin_isinf(attrs->hi))
-        return ct_infer_fail(infer, CT_ERR_VALUE, "the range is %g to %g, expected two finite numbers in order",
-                             attrs->lo, attrs->hi);
-    ct__infer_set(infer, 0, CT_I64, 1, &attrs->bins);
+    if (bins < 1) return ct_infer_fail(infer, CT_ERR_VALUE, "bins is %lld, expected 1 or more", (long long)bins);
+    if (!(lo <= hi) || __builtin_isinf(lo) || __builtin_isinf(hi))
+        return ct_infer_fail(infer, CT_ERR_VALUE, "the range is %g to %g, expected two finite numbers in order", lo,
+                             hi);
     return true;
 }
 
+/* The sums of weights (NULL: how many there are) by place; those at `bins` are left out. The gradient is that of a sum
+ * by index. */
+static ct_tensor *sum_by_place(ct_tensor *places, ct_tensor *weights, int64_t bins) {
+    if (!weights) return narrow(bincount_sized(places, bins + 1), 0, 0, bins);
+    if (!ct_dtype_is_float(ct_dtype_of(weights))) weights = cast(weights, CT_I64);
+    ct_tensor *sums = zeros(CT_DIMS(bins + 1), .dtype = ct_dtype_of(weights));
+    return narrow(scatter_add(sums, 0, places, flatten(weights)), 0, 0, bins);
+}
+
+bool histogram_infer(ct_infer *infer) {
+    const histogram_attrs *attrs = infer->attrs;
+    if (!infer_parts(infer, attrs->bins, attrs->lo, attrs->hi) || !infer_weights(infer, 1)) return false;
+    ct__infer_set(infer, 0, count_dtype(infer->in[1]), 1, &attrs->bins);
+    return true;
+}
+
+void histogram_lower(ct_lower *lower) {
+    const histogram_attrs *attrs = lower->attrs;
+    ct_tensor *places = histogram_places(ct_detach(lower->in[0]), attrs->bins, attrs->lo, attrs->hi);
+    lower->out[0] = sum_by_place(places, lower->in[1], attrs->bins);
+}
+
+bool histogram_places_infer(ct_infer *infer) {
+    const histogram_places_attrs *attrs = infer->attrs;
+    const int64_t count = ct__count(infer->in[0]->ndim, infer->in[0]->dims);
+    if (!infer_parts(infer, attrs->bins, attrs->lo, attrs->hi)) return false;
+    ct__infer_set(infer, 0, CT_I64, 1, &count);
+    return true;
+}
+
+bool histogram_edges_infer(ct_infer *infer) {
+    const ct_view *edges = infer->in[1];
+    if (!ct__infer_arithmetic(infer, 0) || !ct__infer_arithmetic(infer, 1) || !infer_weights(infer, 2)) return false;
+    if (edges->ndim != 1 || edges->dims[0] < 1)
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "edges is %s, expected a vector of one edge at least",
+                             ct_view_text(edges));
+    const int64_t bins = edges->dims[0] - 1;
+    ct__infer_set(infer, 0, count_dtype(infer->in[2]), 1, &bins);
+    return true;
+}
+
+/* searchsorted on the right gives part + 1 for what is inside, and for the last edge one too many. */
+void histogram_edges_lower(ct_lower *lower) {
+    ct_tensor *x = flatten(ct_detach(lower->in[0])), *edges = ct_detach(lower->in[1]);
+    const int64_t bins = ct_dim(edges, 0) - 1;
+    ct_tensor *inside = logical_and(ge(x, narrow(edges, 0, 0, 1)), le(x, narrow(edges, 0, bins, 1)));
+    ct_tensor *part = clamp(sub_s(searchsorted(edges, x, .right = true), 1), .max = CT_SET((double)(bins - 1)));
+    ct_tensor *places = where(inside, part, ct_full_like(part, (double)bins));
+    if (bins == 0) places = zeros_like(part); /* one edge: no parts */
+    lower->out[0] = sum_by_place(places, lower->in[2], bins);
+}
+
+/* ---- searchsorted ---- */
+
 bool searchsorted_infer(ct_infer *infer) {
-    const ct_view *sorted = infer->in[0], *values = infer->in[1];
+    const ct_view *sorted = infer->in[0], *values = infer->in[1], *sorter = infer->in[2];
     if (!ct__infer_arithmetic(infer, 0) || !ct__infer_arithmetic(infer, 1)) return false;
     bool fits = sorted->ndim == 1 || (sorted->ndim == values->ndim && sorted->ndim > 0);
     for (int i = 0; i < sorted->ndim - 1 && fits; i++) fits = sorted->dims[i] == values->dims[i];
@@ -94,6 +203,17 @@ bool searchsorted_infer(ct_infer *infer) {
             infer, CT_ERR_SHAPE,
             "sorted is %s and values %s; sorted has one dimension, or those of values but for the last",
             ct_view_text(sorted), ct_view_text(values));
+    bool same = !sorter || sorter->ndim == sorted->ndim;
+    for (int i = 0; sorter && i < sorted->ndim && same; i++) same = sorter->dims[i] == sorted->dims[i];
+    if (!same)
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "sorter is %s; it has to have the shape of sorted, which is %s",
+                             ct_view_text(sorter), ct_view_text(sorted));
     ct__infer_like(infer, 0, values, CT_I64);
     return true;
+}
+
+void searchsorted_lower(ct_lower *lower) {
+    ct_tensor *sorted = lower->in[0];
+    if (lower->in[2]) sorted = gather(sorted, -1, lower->in[2]);
+    lower->out[0] = searchsorted(sorted, lower->in[1], .right = ((const searchsorted_attrs *)lower->attrs)->right);
 }

@@ -13,12 +13,10 @@ static bool diagonal_axes(const ct_infer *infer, const diagonal_attrs *at, int n
 }
 
 static int64_t diagonal_length(int64_t rows, int64_t columns, int64_t offset, int64_t *row, int64_t *column) {
+    *row = *column = 0;
+    if (offset <= -rows || offset >= columns) return 0;
     *row = offset < 0 ? -offset : 0;
     *column = offset > 0 ? offset : 0;
-    if (*row >= rows || *column >= columns) {
-        *row = *column = 0;
-        return 0;
-    }
     return rows - *row < columns - *column ? rows - *row : columns - *column;
 }
 
@@ -141,6 +139,14 @@ bool as_strided_view_infer(ct_infer *infer) {
 void as_strided_view_vjp(ct_vjp *v) {
     const as_strided_view_attrs *at = v->attrs;
     v->grad[0] = strided_grad(v->cot[0], ct_shape(v->in[0]), at->strides, at->offset);
+}
+
+bool as_strided_infer(ct_infer *infer) {
+    const as_strided_attrs *at = infer->attrs;
+    const ct_view *x = infer->in[0];
+    if (!inside(infer, ct__count(x->ndim, x->dims), at->shape, at->strides, at->offset)) return false;
+    ct__infer_set(infer, 0, x->dtype, at->shape.n, at->shape.d);
+    return true;
 }
 
 void as_strided_lower(ct_lower *l) {

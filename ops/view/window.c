@@ -113,7 +113,8 @@ bool ct__slice_range(const char *op, const ct_tensor *x, int64_t axis, int64_t s
         return ct_fail(CT_ERR_SHAPE, op, "axis %lld is out of range for %s, which has %d dimension%s", (long long)axis,
                        ct_tensor_text(x), ndim, ndim == 1 ? "" : "s");
     const int64_t size = ct_dim(x, (int)axis);
-    if (step == INT64_MIN) return ct_fail(CT_ERR_VALUE, op, "step %lld is too far", (long long)step);
+    if (step == 0 || step == INT64_MIN)
+        return ct_fail(CT_ERR_VALUE, op, "step %lld: it has to be a number of places, not 0", (long long)step);
     const int64_t low = step > 0 ? 0 : -1, high = step > 0 ? size : size - 1; /* where places outside are moved to */
     int64_t stop = step > 0 ? high : low;
     if (end.set)
@@ -124,7 +125,7 @@ bool ct__slice_range(const char *op, const ct_tensor *x, int64_t axis, int64_t s
     stop = stop < low ? low : stop > high ? high : stop;
     const int64_t distance = step > 0 ? stop - start : start - stop, stride = step > 0 ? step : -step;
     range->axis = ct__axis(axis, ndim);
-    range->length = distance > 0 ? (distance + stride - 1) / stride : 0;
+    range->length = distance > 0 ? (distance - 1) / stride + 1 : 0;
     range->step = stride;
     range->backwards = step < 0;
     range->first = range->length == 0 ? 0 : step > 0 ? start : start - (range->length - 1) * stride;

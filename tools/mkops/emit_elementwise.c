@@ -82,6 +82,21 @@ static char *lower_expr(lowering *l, const expr *e) {
 
 static const op_def *owner(const op_def *op) { return op->of ? op->of : op; }
 
+static void emit_fused_call(text *t, const op_def *op, const op_def *fused, int input) {
+    put(t, "        v->grad[%d] = apply(&ct__op_%s, (ct_tensor *[]){", input, fused->name);
+    for (int j = 0, n = 0; j < fused->n_args; j++) {
+        const char *name = fused->args[j].name;
+        if (is_attr(&fused->args[j])) continue;
+        put(t, "%s", n++ ? ", " : "");
+        if (strcmp(name, "g") == 0) put(t, "v->cot[0]");
+        else if (strcmp(name, "y") == 0) put(t, "v->out[0]");
+        else
+            for (int m = 0; m < op->n_args; m++)
+                if (strcmp(op->args[m].name, name) == 0) put(t, "v->in[%d]", input_number(op, m));
+    }
+    put(t, "}, %d, %s);\n", count_inputs(fused), has_attrs(op) ? "v->attrs" : "NULL");
+}
+
 static void emit_vjp(text *t, const library *lib, const op_def *op) {
     put(t, "void %s_vjp(ct_vjp *v) {\n", op->name);
     bool any = false;
@@ -92,19 +107,12 @@ static void emit_vjp(text *t, const library *lib, const op_def *op) {
         any = true;
         put(t, "    if (v->need[%d]) {\n", k);
         if (op->fused[i]) {
-            const op_def *fused = op->fused[i];
-            put(t, "        v->grad[%d] = apply(&ct__op_%s, (ct_tensor *[]){", k, fused->name);
-            for (int j = 0, n = 0; j < fused->n_args; j++) {
-                const char *name = fused->args[j].name;
-                if (is_attr(&fused->args[j])) continue;
-                put(t, "%s", n++ ? ", " : "");
-                if (strcmp(name, "g") == 0) put(t, "v->cot[0]");
-                else if (strcmp(name, "y") == 0) put(t, "v->out[0]");
-                else
-                    for (int m = 0; m < op->n_args; m++)
-                        if (strcmp(op->args[m].name, name) == 0) put(t, "v->in[%d]", input_number(op, m));
+            if (op->half_fused[i]) {
+                put(t, "        if (ct__dtype_is_half(ct_dtype_of(v->cot[0])))\n    ");
+                emit_fused_call(t, op, op->half_fused[i], k);
+                put(t, "        else\n    ");
             }
-            put(t, "}, %d, %s);\n", count_inputs(fused), has_attrs(op) ? "v->attrs" : "NULL");
+            emit_fused_call(t, op, op->fused[i], k);
         } else {
             if (has_attrs(op)) put(t, "        const %s_attrs *a = v->attrs;\n        (void)a;\n", op->name);
             lowering l = {
@@ -147,11 +155,12 @@ static void emit_lower(text *t, const library *lib, const op_def *op) {
 
 void emit_elementwise_ops(const library *lib, const char *out) {
     text t = {0};
-    put(&t, "/* Derivatives of the elementwise ops, and fused gradients in simpler ops. Written by mkops. */\n"
-            "#include <math.h>\n\n#include <cotangent/op.h>\n\n#include \"gen/ops_decl.h\"\n\n"
-            "__attribute__((unused)) static ct_tensor *apply(const ct_op *op, ct_tensor *const *in, int n, const void "
-            "*attrs) {\n"
-            "    ct_tensor *out = NULL;\n    return ct_apply(op, in, n, attrs, &out, 1) ? out : NULL;\n}\n\n");
+    put(&t,
+        "/* Derivatives of the elementwise ops, and fused gradients in simpler ops. Written by mkops. */\n"
+        "#include <math.h>\n\n#include <cotangent/op.h>\n\n#include \"core/dtype.h\"\n#include \"gen/ops_decl.h\"\n\n"
+        "__attribute__((unused)) static ct_tensor *apply(const ct_op *op, ct_tensor *const *in, int n, const void "
+        "*attrs) {\n"
+        "    ct_tensor *out = NULL;\n    return ct_apply(op, in, n, attrs, &out, 1) ? out : NULL;\n}\n\n");
     for (int i = 0; i < lib->n_ops; i++) {
         const op_def *op = lib->ops[i];
         if (!op->elementwise) continue;

@@ -94,7 +94,7 @@ typedef struct op_def {
     int n_args;
     arg_def *outputs;
     int n_outputs;
-    bool view, random, nograd, mutates, internal, alias, moves, narrow, wide;
+    bool view, random, nograd, mutates, internal, alias, moves, narrow, wide, recompute;
     bool *saves_arg, *saves_output;
     unsigned long long *reads_in, *reads_out; /* by argument: the inputs and outputs that its own gradient reads */
     text samples;
@@ -104,9 +104,11 @@ typedef struct op_def {
     bool elementwise, bool_result;
     class_def class;
     formula value;
-    formula *gradients;    /* by argument; cases NULL where there is none */
-    struct op_def **fused; /* by argument: the op that computes the gradient in one pass, or NULL */
-    struct op_def *of;     /* a fused gradient: the op that it belongs to; attributes are that op's */
+    formula *gradients;         /* by argument; cases NULL where there is none */
+    formula *half_gradients;    /* likewise: in place of those that read a result, for half types */
+    struct op_def **fused;      /* by argument: the op that computes the gradient in one pass, or NULL */
+    struct op_def **half_fused; /* likewise, of half_gradients */
+    struct op_def *of;          /* a fused gradient: the op that it belongs to; attributes are that op's */
     bool commutes;
     char **sample_attrs; /* `with` clauses */
     int n_sample_attrs;

@@ -312,9 +312,10 @@ static void parse_clause(cursor *c, op_def *op) {
     struct {
         const char *word;
         bool *flag;
-    } flags[] = {{"view", &op->view},       {"random", &op->random},     {"nograd", &op->nograd},
-                 {"mutates", &op->mutates}, {"internal", &op->internal}, {"alias", &op->alias},
-                 {"moves", &op->moves},     {"narrow", &op->narrow},     {"wide", &op->wide}};
+    } flags[] = {{"view", &op->view},          {"random", &op->random},     {"nograd", &op->nograd},
+                 {"mutates", &op->mutates},    {"internal", &op->internal}, {"alias", &op->alias},
+                 {"moves", &op->moves},        {"narrow", &op->narrow},     {"wide", &op->wide},
+                 {"recompute", &op->recompute}};
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         if (at_text(c, flags[i].word)) {
             *flags[i].flag = true;

@@ -75,15 +75,15 @@ static void parse_domains(cursor *c, op_def *op) {
     if (*c->p) fail_at(c->file, c->line, "unknown text after the domain: `%.30s`", c->p);
 }
 
-static void parse_gradient(cursor *c, op_def *op) {
+static void parse_gradient(cursor *c, op_def *op, formula *gradients) {
     for (int i = 0; i < op->n_args; i++) {
         const arg_def *arg = &op->args[i];
         cursor at = *c;
         if (is_attr(arg) || !at_text(&at, form("d%s", arg->name)) || !at_text(&at, "=")) continue;
-        if (op->gradients[i].line) fail_at(c->file, c->line, "%s: d%s is given twice", op->name, arg->name);
+        if (gradients[i].line) fail_at(c->file, c->line, "%s: d%s is given twice", op->name, arg->name);
         if (arg->is_mask) fail_at(c->file, c->line, "%s: the mask %s has no gradient", op->name, arg->name);
-        op->gradients[i] = parse_formula(op, &at, true);
-        op->gradients[i].line = c->line;
+        gradients[i] = parse_formula(op, &at, true);
+        gradients[i].line = c->line;
         return;
     }
     fail_at(c->file, c->line, "%s: unknown clause `%.30s`", op->name, c->p);
@@ -148,6 +148,8 @@ void parse_line(library *lib, const char *file, int line, const char *folder, co
     parse_args(lib, &c, op);
     op->gradients = zeroed((size_t)op->n_args, sizeof *op->gradients);
     op->fused = zeroed((size_t)op->n_args, sizeof *op->fused);
+    op->half_gradients = zeroed((size_t)op->n_args, sizeof *op->half_gradients);
+    op->half_fused = zeroed((size_t)op->n_args, sizeof *op->half_fused);
     op->saves_arg = zeroed((size_t)op->n_args, sizeof(bool));
     op->saves_output = zeroed(1, sizeof(bool));
     op->reads_in = zeroed((size_t)op->n_args, sizeof *op->reads_in);
@@ -180,6 +182,9 @@ void parse_line(library *lib, const char *file, int line, const char *folder, co
             continue; /* read before the value */
         } else if (at_text(&c, "internal")) {
             op->internal = true;
+        } else if (at_text(&c, "half")) {
+            parse_gradient(&c, op, op->half_gradients);
+            op->recompute = true;
         } else if (at_text(&c, "in")) {
             parse_domains(&c, op);
         } else if (at_text(&c, "with")) {
@@ -187,7 +192,7 @@ void parse_line(library *lib, const char *file, int line, const char *folder, co
             op->sample_attrs = grow(op->sample_attrs, op->n_sample_attrs, sizeof *op->sample_attrs);
             op->sample_attrs[op->n_sample_attrs++] = copy_n(c.p, strlen(c.p));
         } else {
-            parse_gradient(&c, op);
+            parse_gradient(&c, op, op->gradients);
         }
     }
     if (!op->doc) fail_at(file, line, "%s has no documentation: end the line with ; \"text\"", op->name);
@@ -213,52 +218,66 @@ void parse_line(library *lib, const char *file, int line, const char *folder, co
     add_op(lib, op);
 }
 
-/* A gradient of more than one call becomes an op of its own, computed in one pass. Its inputs are the inputs and the
+/* The op that computes formula f, a gradient of op by its argument i, in one pass. Its inputs are the inputs and the
  * result that the formula reads, then the cotangent; its attributes are those of the op. */
+static op_def *make_fused(library *lib, op_def *op, int i, const formula *f, char *name, char *doc) {
+    op_def *fused = zeroed(1, sizeof *fused);
+    *fused = (op_def){.file = op->file,
+                      .folder = op->folder,
+                      .line = op->line,
+                      .enough = -1,
+                      .elementwise = true,
+                      .alias = true,
+                      .internal = true,
+                      .of = op,
+                      .class = CLASS_FLOAT,
+                      .value = *f,
+                      .has_lower = true};
+    fused->name = name;
+    fused->doc = doc;
+    for (int k = 0; k < op->n_args; k++) {
+        arg_def arg = op->args[k];
+        if (is_attr(&arg)) continue;
+        if (!formula_uses(f, E_INPUT, k)) continue;
+        arg.broadcast = true;
+        arg.is_float = arg.promote = !arg.is_mask;
+        add_arg(&fused->args, &fused->n_args, arg);
+    }
+    arg_def value = {
+        .kind = ARG_INPUT, .broadcast = true, .promote = true, .is_float = true, .domain = "pos", .name = "y"};
+    if (formula_uses(f, E_RESULT, -1)) add_arg(&fused->args, &fused->n_args, value);
+    value.name = "g";
+    value.domain = "any";
+    if (formula_uses(f, E_COTANGENT, -1)) add_arg(&fused->args, &fused->n_args, value);
+    if (fused->n_args == 0)
+        fail_at(op->file, op->line, "%s: d%s depends on nothing; write it with g", op->name, op->args[i].name);
+    for (int k = 0; k < op->n_args; k++)
+        if (is_attr(&op->args[k])) add_arg(&fused->args, &fused->n_args, op->args[k]);
+    fused->saves_arg =
+        zeroed((size_t)fused->n_args, sizeof(bool)); /* differentiated through lower: it needs them all */
+    for (int k = 0; k < fused->n_args; k++) fused->saves_arg[k] = !is_attr(&fused->args[k]);
+    fused->saves_output = zeroed(1, sizeof(bool));
+    add_arg(&fused->outputs, &fused->n_outputs, (arg_def){.kind = ARG_INPUT, .name = "dx"});
+    fused->sample_attrs = op->sample_attrs;
+    fused->n_sample_attrs = op->n_sample_attrs;
+    make_samples(fused);
+    return add_op(lib, fused);
+}
+
+/* A gradient of more than one call becomes an op of its own. */
 void make_fused_gradients(library *lib, op_def *op) {
     for (int i = 0; i < op->n_args; i++) {
-        const formula *f = &op->gradients[i];
-        if (f->n == 0 || formula_calls(f) <= 1) continue;
-        op_def *fused = zeroed(1, sizeof *fused);
-        *fused = (op_def){.file = op->file,
-                          .folder = op->folder,
-                          .line = op->line,
-                          .enough = -1,
-                          .elementwise = true,
-                          .alias = true,
-                          .internal = true,
-                          .of = op,
-                          .class = CLASS_FLOAT,
-                          .value = *f,
-                          .has_lower = true};
-        fused->name = form("%s_grad_%s", op->name, op->args[i].name);
-        fused->doc = form("The gradient of %s with respect to %s, in one pass.", op->name, op->args[i].name);
-        for (int k = 0; k < op->n_args; k++) {
-            arg_def arg = op->args[k];
-            if (is_attr(&arg)) continue;
-            if (!formula_uses(f, E_INPUT, k)) continue;
-            arg.broadcast = true;
-            arg.is_float = arg.promote = !arg.is_mask;
-            add_arg(&fused->args, &fused->n_args, arg);
-        }
-        arg_def value = {
-            .kind = ARG_INPUT, .broadcast = true, .promote = true, .is_float = true, .domain = "pos", .name = "y"};
-        if (formula_uses(f, E_RESULT, -1)) add_arg(&fused->args, &fused->n_args, value);
-        value.name = "g";
-        value.domain = "any";
-        if (formula_uses(f, E_COTANGENT, -1)) add_arg(&fused->args, &fused->n_args, value);
-        if (fused->n_args == 0)
-            fail_at(op->file, op->line, "%s: d%s depends on nothing; write it with g", op->name, op->args[i].name);
-        for (int k = 0; k < op->n_args; k++)
-            if (is_attr(&op->args[k])) add_arg(&fused->args, &fused->n_args, op->args[k]);
-        fused->saves_arg =
-            zeroed((size_t)fused->n_args, sizeof(bool)); /* differentiated through lower: it needs them all */
-        for (int k = 0; k < fused->n_args; k++) fused->saves_arg[k] = !is_attr(&fused->args[k]);
-        fused->saves_output = zeroed(1, sizeof(bool));
-        add_arg(&fused->outputs, &fused->n_outputs, (arg_def){.kind = ARG_INPUT, .name = "dx"});
-        fused->sample_attrs = op->sample_attrs;
-        fused->n_sample_attrs = op->n_sample_attrs;
-        make_samples(fused);
-        op->fused[i] = add_op(lib, fused);
+        const formula *f = &op->gradients[i], *half = &op->half_gradients[i];
+        const char *by = op->args[i].name;
+        if (f->n && formula_calls(f) > 1)
+            op->fused[i] = make_fused(lib, op, i, f, form("%s_grad_%s", op->name, by),
+                                      form("The gradient of %s with respect to %s, in one pass.", op->name, by));
+        if (!half->n) continue;
+        if (!op->fused[i] || formula_calls(half) <= 1 || formula_uses(half, E_RESULT, -1))
+            fail_at(op->file, op->line, "%s: `half d%s` takes the place of a fused gradient and cannot read y",
+                    op->name, by);
+        op->half_fused[i] =
+            make_fused(lib, op, i, half, form("%s_half_grad_%s", op->name, by),
+                       form("The gradient of %s with respect to %s from its inputs, for half types.", op->name, by));
     }
 }

@@ -105,13 +105,13 @@ def counts(f):
     f.case("bincount", [t([], I), None], lambda u, w: u.bincount(minlength=2), "minlength=2", grad=False)
     f.error("bincount", [t([1, -1], I), None], "INDEX")
     h = t([0.0, 0.5, 1.0, 2.0, 3.9375, 4.0, -1.0, 5.0, NAN])
-    f.case("histogram", [h], None, "bins=4 lo=0 hi=4", outs=[torch.histc(h[:-1], 4, 0, 4).to(I)], grad=False)
+    f.case("histogram", [h, None], None, "bins=4 lo=0 hi=4", outs=[torch.histc(h[:-1], 4, 0, 4).to(I)], grad=False)
     edges = t([1.0, 2.0, 2.0, 4.0])
     q = t([[0.0, 1.0, 2.0, 3.0], [4.0, 5.0, INF, -INF]])
-    f.case("searchsorted", [edges, q], lambda e, u: torch.searchsorted(e, u), grad=False)
-    f.case("searchsorted", [edges, q], lambda e, u: torch.searchsorted(e, u, right=True), "right=true", grad=False)
+    f.case("searchsorted", [edges, q, None], lambda e, u, s: torch.searchsorted(e, u), grad=False)
+    f.case("searchsorted", [edges, q, None], lambda e, u, s: torch.searchsorted(e, u, right=True), "right=true", grad=False)
     rows = rnd(2, 5).sort(dim=1)[0]
-    f.case("searchsorted", [rows, rnd(2, 3)], lambda e, u: torch.searchsorted(e, u), grad=False)
+    f.case("searchsorted", [rows, rnd(2, 3), None], lambda e, u, s: torch.searchsorted(e, u), grad=False)
 
 
 def gates(f):
