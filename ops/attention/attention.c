@@ -51,6 +51,15 @@ static bool infer_heads(const ct_infer *infer, const ct_view *q, const ct_view *
     return true;
 }
 
+/* scores is [..., H, Tq, Tk]. */
+static bool infer_mask_shape(const ct_infer *infer, const ct_view *mask, const ct_view *scores) {
+    bool fits = !mask || mask->ndim <= scores->ndim;
+    for (int i = 1; mask && fits && i <= mask->ndim; i++)
+        fits = mask->dims[mask->ndim - i] == 1 || mask->dims[mask->ndim - i] == scores->dims[scores->ndim - i];
+    return fits || ct_infer_fail(infer, CT_ERR_SHAPE, "mask is %s and does not broadcast to the scores, %s",
+                                 ct_view_text(mask), ct_view_text(scores));
+}
+
 bool scaled_dot_product_attention_infer(ct_infer *infer) {
     const scaled_dot_product_attention_attrs *a = infer->attrs;
     const ct_view *q = infer->in[0], *k = infer->in[1], *v = infer->in[2], *mask = infer->in[3];
@@ -59,16 +68,9 @@ bool scaled_dot_product_attention_infer(ct_infer *infer) {
         return false;
     ct__infer_like(infer, 0, q, q->dtype);
     ct_view *y = &infer->out[0];
-    if (mask) {
-        ct_view scores = *y;
-        scores.dims[y->ndim - 1] = k->dims[k->ndim - 2];
-        bool fits = mask->ndim <= y->ndim;
-        for (int i = 1; fits && i <= mask->ndim; i++)
-            fits = mask->dims[mask->ndim - i] == 1 || mask->dims[mask->ndim - i] == scores.dims[y->ndim - i];
-        if (!fits)
-            return ct_infer_fail(infer, CT_ERR_SHAPE, "mask is %s and does not broadcast to the scores, %s",
-                                 ct_view_text(mask), ct_view_text(&scores));
-    }
+    ct_view scores = *y;
+    scores.dims[y->ndim - 1] = k->dims[k->ndim - 2];
+    if (!infer_mask_shape(infer, mask, &scores)) return false;
     y->dims[y->ndim - 1] = v->dims[v->ndim - 1];
     return true;
 }
@@ -131,7 +133,7 @@ bool sdpa_grad_infer(ct_infer *infer) {
 /* As (B, H, T, D), leading dimensions joined. */
 static ct_tensor *four(ct_tensor *x) {
     if (!x) return NULL;
-    const ct_dims s = ct_shape(x);
+    const ct_dims s = ct_shape(x); /* of something: s.n is at least 2 */
     if (s.n == 4) return x;
     if (s.n < 4) {
         for (int i = s.n; i < 4; i++) x = unsqueeze(x, 0);
@@ -239,6 +241,7 @@ void sdpa_grad_lower(ct_lower *l) {
 
 void sdpa_vjp(ct_vjp *v) {
     const sdpa_attrs *a = v->attrs;
+    if (!ct__vjp_has(v, 1)) return;
     sdpa_grad_attrs attrs = {
         .scale = a->scale, .causal = a->causal, .bottom_right = a->bottom_right, .dropout = a->dropout};
     ct_tensor *in[] = {v->in[0],  v->in[1],  v->in[2],
@@ -272,7 +275,17 @@ bool multi_head_attention_infer(ct_infer *infer) {
             return ct_infer_fail(infer, CT_ERR_SHAPE, "%s is %s; its rows do not divide into %lld heads", names[3 + i],
                                  ct_view_text(w), (long long)apart);
     }
+    const ct_view *query = infer->in[0], *key = infer->in[1], *value = infer->in[2];
     const ct_view *wq = infer->in[3], *wk = infer->in[4], *wv = infer->in[5], *wo = infer->in[6];
+    bool together = n < CT_MAX_DIMS && key->dims[n - 2] == value->dims[n - 2];
+    for (int i = 0; i < n - 2; i++)
+        together = together && key->dims[i] == query->dims[i] && value->dims[i] == query->dims[i];
+    if (!together)
+        return ct_infer_fail(
+            infer, CT_ERR_SHAPE,
+            "takes query [..., Tq, E], key [..., Tk, E] and value [..., Tk, E] of at most %d dimensions, "
+            "the first ones alike: %s, %s and %s",
+            CT_MAX_DIMS - 1, ct_view_text(query), ct_view_text(key), ct_view_text(value));
     if (wq->dims[0] / heads != wk->dims[0] / kv_heads)
         return ct_infer_fail(infer, CT_ERR_SHAPE, "heads of query and key differ in size: wq is %s, wk is %s",
                              ct_view_text(wq), ct_view_text(wk));
@@ -286,6 +299,10 @@ bool multi_head_attention_infer(ct_infer *infer) {
                                  ct_view_text(bias), (long long)infer->in[i - 4]->dims[0], names[i - 4],
                                  ct_view_text(infer->in[i - 4]));
     }
+    ct_view scores = {.dtype = query->dtype, .ndim = n + 1};
+    for (int i = 0; i < n - 2; i++) scores.dims[i] = query->dims[i];
+    scores.dims[n - 2] = heads, scores.dims[n - 1] = query->dims[n - 2], scores.dims[n] = key->dims[n - 2];
+    if (!infer_mask_shape(infer, infer->in[11], &scores)) return false;
     ct__infer_like(infer, 0, infer->in[0], infer->in[0]->dtype);
     infer->out[0].dims[n - 1] = wo->dims[0];
     return true;
@@ -294,8 +311,8 @@ bool multi_head_attention_infer(ct_infer *infer) {
 /* [..., T, heads * D] as [..., heads, T, D]. */
 static ct_tensor *heads_apart(ct_tensor *x, int64_t heads) {
     ct_dims s = ct_shape(x);
-    const int64_t last = s.d[s.n - 1];
-    s.d[s.n - 1] = heads;
+    const int64_t last = ct__size_at(&s, -1);
+    ct__set_size(&s, -1, heads);
     s.d[s.n++] = last / heads;
     return transpose(reshape(x, s), -3, -2);
 }
@@ -309,9 +326,6 @@ void multi_head_attention_lower(ct_lower *l) {
     ct_tensor *y =
         scaled_dot_product_attention(q, k, v, .mask = l->in[11], .causal = a->causal, .bottom_right = a->bottom_right,
                                      .scale = a->scale, .dropout = a->dropout);
-    y = transpose(y, -3, -2);
-    ct_dims s = ct_shape(y);
-    s.d[s.n - 2] *= s.d[s.n - 1];
-    s.n--;
-    l->out[0] = linear(reshape(y, s), l->in[6], .bias = l->in[10]);
+    y = flatten(transpose(y, -3, -2), .start = -2);
+    l->out[0] = linear(y, l->in[6], .bias = l->in[10]);
 }

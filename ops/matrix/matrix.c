@@ -17,9 +17,11 @@ void diag_lower(ct_lower *l) {
         l->out[0] = clone(diagonal(x, .offset = k));
     } else if (ct_ndim(x) == 1) {
         /* The matrix seen as a flat vector: element i of x sits at i * (n + 1) from the diagonal's start. */
-        int64_t length = ct_dim(x, 0), n = length + (k < 0 ? -k : k), start = k >= 0 ? k : -k * n;
-        ct_tensor *at = add_s(mul_s(arange(0, (double)length, 1, .dtype = CT_I64), (double)(n + 1)), (double)start);
-        ct_tensor *flat = scatter_add(zeros(CT_DIMS(n * n), .dtype = ct_dtype_of(x)), 0, at, x);
+        int64_t length = ct_dim(x, 0), away = k < 0 ? ct__sub(0, k) : k, n = ct__add(length, away);
+        int64_t start = k >= 0 ? k : ct__mul(away, n);
+        ct_tensor *at =
+            add_s(mul_s(arange(0, (double)length, 1, .dtype = CT_I64), (double)ct__add(n, 1)), (double)start);
+        ct_tensor *flat = scatter_add(zeros(CT_DIMS(ct__mul(n, n)), .dtype = ct_dtype_of(x)), 0, at, x);
         l->out[0] = reshape(flat, CT_DIMS(n, n));
     } else {
         ct_fail(CT_ERR_SHAPE, "diag", "x is %s; it has to be a vector or a matrix", ct_tensor_text(x));
@@ -64,7 +66,7 @@ void kron_lower(ct_lower *l) {
         wide_a.d[2 * i + 1] = 1;
         wide_b.d[2 * i] = 1;
         wide_b.d[2 * i + 1] = db;
-        merged.d[i] = da * db;
+        merged.d[i] = ct__mul(da, db);
     }
     l->out[0] = reshape(mul(reshape(l->in[0], wide_a), reshape(l->in[1], wide_b)), merged);
 }
