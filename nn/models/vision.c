@@ -79,6 +79,7 @@ ct_module *ct_nn_lenet_p(int64_t image, const ct_nn_model_options *options) {
         ct_fail(CT_ERR_VALUE, "nn_lenet", "image is %lld, expected at least 4", (long long)image);
         return NULL;
     }
+    if (!ct__positive("nn_lenet", "image", image)) return NULL;
     const int64_t side = image / 2 / 2;
     ct_module *m = ct__sequential_new("lenet");
     bool ok = m && ct__enter_layout(m, &o) &&
@@ -197,11 +198,14 @@ static int64_t multiple_of_8(double channels) {
     return (double)rounded < 0.9 * channels ? rounded + 8 : rounded;
 }
 
+enum { MOST_WIDTH = 10000 }; /* the widest layer then has some 10^7 channels, and 6 times that inside */
+
 ct_module *ct_nn_mobilenet_v2_p(const ct_nn_model_options *options) {
     const ct_nn_model_options o = ct__model_options(options, 3, 10);
     if (!ct_ok()) return NULL;
-    if (!(o.width > 0)) {
-        ct_fail(CT_ERR_VALUE, "nn_mobilenet_v2", "width is %g, expected more than 0", o.width);
+    if (!(o.width > 0 && o.width <= MOST_WIDTH)) {
+        ct_fail(CT_ERR_VALUE, "nn_mobilenet_v2", "width is %g, expected more than 0 and at most %d", o.width,
+                MOST_WIDTH);
         return NULL;
     }
     static const struct {
