@@ -14,7 +14,7 @@ CONFIGURED = $(BUILD)/.configured
 COMPILE = cmake --build $(BUILD) -j $(JOBS) --target
 C_FILES = $(shell find core ops backends io nn optim data metrics cli tests examples bench include tools -name '*.[ch]' 2>/dev/null)
 
-.PHONY: all lib test demo bench bench-peers asan sanitize-quick tsan debug fmt lint install clean new-op help
+.PHONY: all lib test demo bench bench-peers asan sanitize-quick fuzz-ops fuzz-api tsan debug fmt lint install clean new-op help
 
 all: $(CONFIGURED)  ## the library and the cotangent command
 	@$(COMPILE) cotangent cotangent_static cotangent_cli
@@ -59,6 +59,17 @@ sanitize-quick:  ## the fuzzers and each op's smallest samples under these, in a
 	@$(MAKE) $(QUICK)/.configured BUILD=$(QUICK) CMAKE_FLAGS='-DCMAKE_BUILD_TYPE=Debug -DCT_SANITIZE=address,undefined -DCT_LEVELS=avx2,neon $(CMAKE_FLAGS)'
 	@cmake --build $(QUICK) -j $(JOBS) --target quick_tests
 	@bash tests/run.sh all $(QUICK) -L quick
+
+CALLS ?= 2000000
+SEED ?= 1
+FUZZ = $(MAKE) build-asan/.configured BUILD=build-asan \
+	CMAKE_FLAGS='-DCMAKE_BUILD_TYPE=Debug -DCT_SANITIZE=address,undefined $(CMAKE_FLAGS)' && \
+	cmake --build build-asan -j $(JOBS) --target $(1) && bash tests/fuzz.sh build-asan/tests/$(1) $(CALLS) $(SEED) $(JOBS)
+fuzz-ops:  ## CALLS=2000000 random calls of the ops from SEED=1 on, under both sanitizers
+	@$(call FUZZ,fuzz_ops)
+
+fuzz-api:  ## the same of every public function
+	@$(call FUZZ,fuzz_api)
 
 tsan:  ## the tests under the thread sanitizer
 	@$(MAKE) test BUILD=build-tsan CMAKE_FLAGS='-DCMAKE_BUILD_TYPE=Debug -DCT_SANITIZE=thread $(CMAKE_FLAGS)'

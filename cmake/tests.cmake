@@ -45,11 +45,31 @@ if(simd_test IN_LIST CT_TEST_SOURCES)
     ct_add_test(test_simd_math ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:test_simd_math>)
 endif()
 
+# The calls of the public functions are written from their headers.
+find_program(CT_AWK awk)
+if(CT_AWK)
+    file(GLOB CT_PUBLIC_HEADERS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/cotangent.h
+        ${PROJECT_SOURCE_DIR}/include/cotangent/*.h)
+    list(APPEND CT_PUBLIC_HEADERS ${CT_GENERATED_DIR}/include/cotangent/enums.h ${CT_GENERATED_DIR}/include/cotangent/ops.h)
+    add_custom_command(OUTPUT ${CT_TEST_DIR}/fuzz_api.inc
+        COMMAND ${CT_AWK} -f ${PROJECT_SOURCE_DIR}/tests/fuzz_api.awk ${CT_PUBLIC_HEADERS} >${CT_TEST_DIR}/fuzz_api.inc
+        DEPENDS ${PROJECT_SOURCE_DIR}/tests/fuzz_api.awk ${CT_PUBLIC_HEADERS} ${CT_GENERATED_DIR}/mkops.stamp
+        COMMENT "Writing calls of the public functions")
+else()
+    list(REMOVE_ITEM CT_TEST_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/fuzz_api.c)
+endif()
+
 foreach(source ${CT_TEST_SOURCES})
     get_filename_component(name ${source} NAME_WE)
     ct_test_program(${name} ${source})
     ct_add_test(${name} ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:${name}>)
 endforeach()
+if(TARGET fuzz_api)
+    target_sources(fuzz_api PRIVATE ${CT_TEST_DIR}/fuzz_api.inc)
+    target_include_directories(fuzz_api PRIVATE ${CT_TEST_DIR})
+    # what is drawn for an enum may be no value of it, and constructors' results may be of no use
+    target_compile_options(fuzz_api PRIVATE -Wno-unused-function)
+endif()
 # The readers of recipes belong to the command.
 include(cmake/assets.cmake)
 foreach(name fuzz_recipe test_recipe_text)

@@ -1,5 +1,6 @@
 /* Attributes by name: defaults, and values from text, as the command line and the samples write them. */
-#include <cotangent/op.h>
+#include "core/attrs.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -119,4 +120,54 @@ bool ct_attrs_set(const ct_op *op, void *attrs, const char *name, const char *te
         if (strcmp(attr->name, name) == 0 || (attr->plural && strcmp(attr->plural, name) == 0))
             return set_value(op, attr, name, (char *)attrs + attr->offset, text);
     return ct_fail(CT_ERR_VALUE, op->name, "has no option named %s", name);
+}
+
+/* ---- What a caller wrote ---- */
+
+static bool bad_number(ct_code code, const ct_op *op, const ct_attr *attr, int number, const char *expected) {
+    return ct_fail(code, op->name, "%s: %d is not %s", attr->name, number, expected);
+}
+
+static bool check_enum(const ct_op *op, const ct_attr *attr, int number) {
+    int count = 0;
+    while (attr->values && attr->values[count]) count++;
+    return !attr->values || (number >= 0 && number < count) ||
+           bad_number(CT_ERR_VALUE, op, attr, number, "a value of its enum");
+}
+
+static bool check_value(const ct_op *op, const ct_attr *attr, const void *at) {
+    unsigned char truth;
+    int number; /* an enum's: read as bytes, since one that does not exist may be there */
+    switch (attr->type) {
+    case CT_ATTR_INT:
+    case CT_ATTR_DOUBLE:
+    case CT_ATTR_OPT: return true; /* any number is one: infer judges it */
+    case CT_ATTR_BOOL:
+        memcpy(&truth, at, 1);
+        return truth <= 1 || bad_number(CT_ERR_VALUE, op, attr, truth, "true or false");
+    case CT_ATTR_DIMS:
+    case CT_ATTR_AXES:
+        number = ((const ct_dims *)at)->n;
+        return (number >= 0 && number <= CT_MAX_LIST) ||
+               ct_fail(CT_ERR_VALUE, op->name, "%s: a list holds at most %d numbers",
+                       attr->plural ? attr->plural : attr->name, CT_MAX_LIST);
+    case CT_ATTR_DTYPE:
+        memcpy(&number, at, sizeof number);
+        return (number >= 0 && number < CT_DTYPE_COUNT) || bad_number(CT_ERR_DTYPE, op, attr, number, "a dtype");
+    case CT_ATTR_ENUM: memcpy(&number, at, sizeof number); return check_enum(op, attr, number);
+    case CT_ATTR_TEXT:
+        return memchr(((const ct_text *)at)->s, 0, sizeof(ct_text)) ||
+               ct_fail(CT_ERR_VALUE, op->name, "%s does not end within its %zu bytes", attr->name, sizeof(ct_text));
+    case CT_ATTR_DEVICE:
+        memcpy(&number, at, sizeof number);
+        return (number >= 0 && number < CT_DEVICE_TYPE_COUNT) ||
+               bad_number(CT_ERR_DEVICE, op, attr, number, "a kind of device");
+    }
+    return true;
+}
+
+bool ct__attrs_check(const ct_op *op, const void *attrs) {
+    for (const ct_attr *attr = attrs ? op->attrs : NULL; attr && attr->name; attr++)
+        if (!check_value(op, attr, (const char *)attrs + attr->offset)) return false;
+    return true;
 }

@@ -5,6 +5,7 @@
 
 #include "core/alloc.h"
 #include "core/anomaly.h"
+#include "core/attrs.h"
 #include "core/checkpoint.h"
 #include "core/device.h"
 #include "core/error.h"
@@ -592,7 +593,7 @@ bool ct_apply_with(const ct_op *op, ct_tensor *const *inputs, int n, const void 
     for (int i = 0; outputs && i < m; i++) outputs[i] = NULL;
     if (!op) return ct__fail_null("apply", "op");
     ct__registry_start();
-    if (!check_counts(op, inputs, n, outputs, m, want)) return false;
+    if (!check_counts(op, inputs, n, outputs, m, want) || !ct__attrs_check(op, attrs)) return false;
     const ct_op *called = ct__errors.called;
     const uint32_t raised = ct__errors.raised;
     if (!called) ct__errors.called = op;

@@ -50,9 +50,9 @@ static const ct_dataset_class subset_many_class = {.name = "subset",
                                                    .label = subset_label,
                                                    .release = subset_release};
 
-static ct_dataset *new_subset(ct_dataset *base, int64_t count) {
+static ct_dataset *new_subset(const char *op, ct_dataset *base, int64_t count) {
     ct_dataset *dataset =
-        ct__dataset_new(base->type->get_many ? &subset_many_class : &subset_class, count, base->fields);
+        ct__dataset_over(op, base->type->get_many ? &subset_many_class : &subset_class, count, &base, 1);
     if (!dataset) return NULL;
     ((subset *)ct_dataset_data(dataset))->base = ct_dataset_keep(base);
     ct__dataset_copy_classes(dataset, base);
@@ -73,7 +73,7 @@ ct_dataset *ct_dataset_subset(ct_dataset *base, const int64_t *indices, int64_t 
     int64_t *copy = ct__zeroed("dataset_subset", n, sizeof *copy);
     if (!copy) return NULL;
     if (n) memcpy(copy, indices, (size_t)n * sizeof *copy);
-    ct_dataset *dataset = new_subset(base, n);
+    ct_dataset *dataset = new_subset("dataset_subset", base, n);
     if (!dataset) {
         free(copy);
         return NULL;
@@ -92,7 +92,7 @@ ct_dataset *ct_dataset_range(ct_dataset *base, int64_t begin, int64_t end) {
                 (long long)base->count);
         return NULL;
     }
-    ct_dataset *dataset = new_subset(base, end - begin);
+    ct_dataset *dataset = new_subset("dataset_range", base, end - begin);
     if (dataset) ((subset *)ct_dataset_data(dataset))->begin = begin;
     return dataset;
 }
@@ -185,7 +185,7 @@ ct_dataset *ct_dataset_concat(ct_dataset *const *datasets, int n) {
             return NULL;
         }
     }
-    ct_dataset *dataset = ct__dataset_new(&concat_class, count, datasets[0]->fields);
+    ct_dataset *dataset = ct__dataset_over("dataset_concat", &concat_class, count, datasets, n);
     if (!dataset) return NULL;
     concat *set = ct_dataset_data(dataset);
     set->parts = ct__zeroed("dataset_concat", n, sizeof *set->parts);

@@ -28,13 +28,17 @@ void ct__shuffle(int64_t *values, int64_t n, ct_draw *draw);
 struct ct_dataset {
     const ct_dataset_class *type;
     _Atomic int refs;
-    int fields;
+    int fields, depth; /* depth: of the datasets below it, within one another */
     int64_t count, classes;
     char **names; /* of the classes, or NULL */
     void *data;
 };
 /* As ct_dataset_new, for kinds whose number of fields differs from one dataset to the next. */
 ct_dataset *ct__dataset_new(const ct_dataset_class *type, int64_t count, int fields);
+/* The same, for one that is made of others. An item is had, and the dataset freed, by recursion: too many datasets within one
+ * another are an error. */
+ct_dataset *ct__dataset_over(const char *op, const ct_dataset_class *type, int64_t count, ct_dataset *const *bases,
+                             int n);
 void ct__dataset_copy_classes(ct_dataset *to, const ct_dataset *from);
 /* Field 1 as class numbers: how many classes its n labels make. Negative labels: 0. */
 int64_t ct__count_classes(const int64_t *labels, int64_t n);

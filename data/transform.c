@@ -329,7 +329,7 @@ ct_dataset *ct_dataset_map(ct_dataset *base, ct_transform *transform) {
     else if (ct__transform_has(transform, true))
         ct_fail(CT_ERR_VALUE, "dataset_map",
                 "the transform works on whole batches, at least in part: give it to ct_batches");
-    else dataset = ct__dataset_new(&mapped_class, base->count, base->fields);
+    else dataset = ct__dataset_over("dataset_map", &mapped_class, base->count, &base, 1);
     if (!dataset) {
         ct_transform_free(transform);
         return NULL;

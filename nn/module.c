@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* ---- Texts and paths ---- */
 
@@ -184,6 +185,24 @@ static bool contains(const ct_module *tree, const ct_module *module) {
     return false;
 }
 
+/* Modules run, copy and free those below them by recursion: a limit keeps all of these off the end of the stack. */
+enum { MOST_DEPTH = 256 };
+
+static int height_of(const ct_module *module) {
+    int height = 0;
+    for (int i = 0; i < module->children.count; i++) {
+        const int below = 1 + height_of(module->children.items[i].child);
+        if (below > height) height = below;
+    }
+    return height;
+}
+
+static void set_depth(ct_module *module, int depth) {
+    if (module->depth >= depth) return;
+    module->depth = depth;
+    for (int i = 0; i < module->children.count; i++) set_depth(module->children.items[i].child, depth + 1);
+}
+
 bool ct_module_add(ct_module *module, const char *name, ct_module *child) {
     ct__slot *slot = NULL;
     if (!ct_ok()) {
@@ -195,6 +214,9 @@ bool ct_module_add(ct_module *module, const char *name, ct_module *child) {
     } else if (contains(child, module)) {
         ct_fail(CT_ERR_VALUE, "module_add", "\"%s\": a %s cannot be below itself", name ? name : "",
                 module->type->name);
+    } else if (module->depth + 1 + height_of(child) > MOST_DEPTH) {
+        ct_fail(CT_ERR_VALUE, "module_add", "\"%s\": more than %d modules within one another", name ? name : "",
+                MOST_DEPTH);
     } else {
         slot = add_slot(module, &module->children, name, "module_add");
     }
@@ -203,6 +225,7 @@ bool ct_module_add(ct_module *module, const char *name, ct_module *child) {
         return false;
     }
     slot->child = child;
+    set_depth(child, module->depth + 1);
     if (!child->name) child->name = copy_name(name); /* without memory for it errors say less */
     return true;
 }
@@ -317,5 +340,34 @@ ct_module *ct__finish(ct_module *module, bool ok) {
 }
 
 bool ct__positive(const char *function, const char *what, int64_t value) {
-    return value >= 1 || ct_fail(CT_ERR_VALUE, function, "%s is %lld, expected at least 1", what, (long long)value);
+    if (value < 1) return ct_fail(CT_ERR_VALUE, function, "%s is %lld, expected at least 1", what, (long long)value);
+    return value <= INT32_MAX ||
+           ct_fail(CT_ERR_VALUE, function, "%s is %lld, expected below 2^31", what, (long long)value);
+}
+
+bool ct__is_probability(const char *function, const char *what, double value) {
+    return (value >= 0 && value < 1) || ct_fail(CT_ERR_VALUE, function, "%s is %g, expected 0 to below 1", what, value);
+}
+
+bool ct__is_list(const char *function, const char *what, ct_dims list) {
+    return (list.n >= 0 && list.n <= CT_MAX_LIST) ||
+           ct_fail(CT_ERR_VALUE, function, "%s: a list holds 0 to %d numbers", what, CT_MAX_LIST);
+}
+
+static bool count_module(void *context, const char *path, ct_module *module) {
+    (void)path;
+    (void)module;
+    ++*(int64_t *)context;
+    return true;
+}
+
+bool ct__affordable(const char *function, const char *what, int64_t count, ct_module *one) {
+    enum { MODULE_BYTES = 512 }; /* about what a module takes with its names and the handles of its parameters */
+    int64_t modules = 0;
+    if (!ct_module_apply(one, count_module, &modules)) return false;
+    const double bytes = (double)count * ((double)ct_module_size(one) * sizeof(float) + (double)modules * MODULE_BYTES);
+    const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    const double there = pages > 0 && page > 0 ? (double)pages * (double)page : 0x1p48;
+    return bytes <= there || ct_fail(CT_ERR_MEMORY, function, "%lld %s need %.3g bytes, and the machine has %.3g",
+                                     (long long)count, what, bytes, there);
 }

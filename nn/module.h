@@ -25,6 +25,7 @@ struct ct_module {
     const ct_module_class *type;
     _Atomic int refs;
     bool training;
+    int depth;  /* how many modules are above it, along the longest way */
     char *name; /* in the module that it was first added to, for errors; NULL at the top */
     ct__slots params, buffers, children;
     _Alignas(max_align_t) unsigned char data[];
@@ -81,7 +82,11 @@ ct_module *ct__finish(ct_module *module, bool ok);
 /* A sequential without modules yet, under that class name (of those in container.c). */
 ct_module *ct__sequential_new(const char *name);
 bool ct__is_activation(const char *function, ct_activation activation); /* or an error */
-/* An error unless value is at least 1. */
+/* An error unless value is from 1 to 2^31 - 1: the product of two sizes then never overflows. */
 bool ct__positive(const char *function, const char *what, int64_t value);
+bool ct__is_probability(const char *function, const char *what, double value); /* from 0 to below 1, or an error */
+bool ct__is_list(const char *function, const char *what, ct_dims list);        /* of 0 to CT_MAX_LIST numbers */
+/* An error unless so many modules like this one fit into the memory of the machine: said before they are made one by one. */
+bool ct__affordable(const char *function, const char *what, int64_t count, ct_module *one);
 
 #endif

@@ -4,6 +4,7 @@
 #include "ops/infer.h"
 
 enum { LIMIT = INT32_MAX }; /* of an option, so that products of two of them do not overflow */
+static const int64_t FARTHEST = (int64_t)LIMIT * LIMIT; /* what a dilated kernel reaches */
 
 static const char *axis_name(int rank, int axis) {
     static const char *const names[3][3] = {{"length"}, {"height", "width"}, {"depth", "height", "width"}};
@@ -43,6 +44,9 @@ static bool read_pads(const ct_infer *infer, const ct_window_options *options, i
         if (options->pad_mode != CT_EXPLICIT && pads->d[i] != 0)
             return FAIL(CT_ERR_VALUE, "pads is %s, but pad_mode %s makes its own padding; give one of them",
                         ct_dims_text(*pads), options->pad_mode == CT_SAME ? "same" : "valid");
+        /* those of a derivative may cut, by as much as a kernel reaches */
+        if (options->resolved && (pads->d[i] < -FARTHEST || pads->d[i] > FARTHEST))
+            return FAIL(CT_ERR_VALUE, "pad %lld is not possible", (long long)pads->d[i]);
         if (!options->resolved && (pads->d[i] < 0 || pads->d[i] > LIMIT))
             return FAIL(CT_ERR_VALUE, "pad %lld is not possible; it has to be from 0 to 2^31 - 1 (pads is %s)",
                         (long long)pads->d[i], ct_dims_text(*pads));
@@ -85,21 +89,21 @@ bool ct__window_resolve(const ct_infer *infer, ct_window *w, int rank, const int
         const int64_t span = w->dilation[a] * (w->kernel[a] - 1) + 1;
         w->in[a] = in[i];
         /* a stride past the end gives one window, however long it is: kernels need not fear large ones */
-        const int64_t all = in[i] + larger(w->before[a], 0) + larger(w->after[a], 0);
+        const int64_t all = ct__add(in[i], ct__add(larger(w->before[a], 0), larger(w->after[a], 0)));
         /* with ceil_mode a window may reach past the padding by less than a stride, also the first and only one */
         const int64_t slack = options->round_up ? w->stride[a] - 1 : 0;
         if (w->stride[a] > all) w->stride[a] = larger(all, 1);
         const int64_t stride = w->stride[a];
         if (options->pad_mode == CT_SAME) {
-            w->out[a] = (in[i] + stride - 1) / stride;
+            w->out[a] = in[i] ? (in[i] - 1) / stride + 1 : 0;
             const int64_t total = larger((w->out[a] - 1) * stride + span - in[i], 0);
             w->before[a] = total / 2;
             w->after[a] = total - total / 2;
             continue;
         }
-        const int64_t padded = in[i] + w->before[a] + w->after[a];
-        if (span > padded && (options->resolved || span - padded <= slack)) {
-            w->out[a] = span - padded <= slack;
+        const int64_t padded = ct__add(in[i], ct__add(w->before[a], w->after[a]));
+        if (span > padded && (options->resolved || ct__sub(span, padded) <= slack)) {
+            w->out[a] = ct__sub(span, padded) <= slack;
             continue;
         }
         if (span > padded)
@@ -108,8 +112,8 @@ bool ct__window_resolve(const ct_infer *infer, ct_window *w, int rank, const int
                         "(size %lld, pads %lld and %lld)",
                         axis_name(rank, i), (long long)span, (long long)w->kernel[a], (long long)w->dilation[a],
                         (long long)padded, (long long)in[i], (long long)w->before[a], (long long)w->after[a]);
-        w->out[a] = (padded - span + (options->round_up ? stride - 1 : 0)) / stride + 1;
-        if (options->round_up && (w->out[a] - 1) * stride >= in[i] + w->before[a]) w->out[a]--;
+        w->out[a] = ct__add(padded - span, options->round_up ? stride - 1 : 0) / stride + 1;
+        if (options->round_up && ct__mul(w->out[a] - 1, stride) >= ct__add(in[i], w->before[a])) w->out[a]--;
     }
     return true;
 }
@@ -142,8 +146,8 @@ bool ct__window_resolve_transposed(const ct_infer *infer, ct_window *w, int rank
         int64_t reach;
         if (__builtin_mul_overflow(out[i] - 1, stride, &reach))
             return FAIL(CT_ERR_SHAPE, "the result's %s is too large", axis_name(rank, i));
-        w->after[a] -= more[i];
-        w->in[a] = reach + span - w->before[a] - w->after[a];
+        w->after[a] = ct__sub(w->after[a], more[i]);
+        w->in[a] = ct__sub(ct__add(reach, span), ct__add(w->before[a], w->after[a]));
         if (w->in[a] < 0)
             return FAIL(CT_ERR_SHAPE,
                         "the result's %s would be %lld: size %lld, stride %lld, kernel %lld, dilation %lld, pads %lld "

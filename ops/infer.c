@@ -67,6 +67,36 @@ bool ct__infer_is(const ct_infer *infer, int input, int ndim, const int64_t *dim
     if (!x || (x->ndim == ndim && memcmp(x->dims, dims, (size_t)ndim * sizeof *dims) == 0)) return true;
     ct_dims expected = {.n = ndim};
     memcpy(expected.d, dims, (size_t)ndim * sizeof *dims);
-    return ct_infer_fail(infer, CT_ERR_SHAPE, "%s is %s; it has to be %s", infer->op->inputs[input].name,
-                         ct_view_text(x), ct_dims_text(expected));
+    int named = 0; /* what follows the last name is a list */
+    while (named < input && infer->op->inputs[named + 1].name) named++;
+    const ct_arg *arg = &infer->op->inputs[named];
+    if (arg->flags & CT_ARG_LIST)
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "%s[%d] is %s; it has to be %s", arg->name, input - named,
+                             ct_view_text(x), ct_dims_text(expected));
+    return ct_infer_fail(infer, CT_ERR_SHAPE, "%s is %s; it has to be %s", arg->name, ct_view_text(x),
+                         ct_dims_text(expected));
+}
+
+bool ct__infer_not_negative(const ct_infer *infer, const char *name, int64_t value) {
+    return value >= 0 || ct_infer_fail(infer, CT_ERR_VALUE, "%s is %lld; it is 0 or more", name, (long long)value);
+}
+
+bool ct__infer_shape(ct_infer *infer, const ct_dims *shape, ct_dtype dtype) {
+    if (shape->n > CT_MAX_DIMS)
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "shape has %d dimensions; a tensor has at most %d", shape->n,
+                             CT_MAX_DIMS);
+    for (int i = 0; i < shape->n; i++)
+        if (shape->d[i] < 0)
+            return ct_infer_fail(infer, CT_ERR_SHAPE, "shape %s: dimension %d is negative", ct_dims_text(*shape), i);
+    if (ct__count(shape->n, shape->d) < 0)
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "shape %s has more elements than memory can hold",
+                             ct_dims_text(*shape));
+    ct__infer_set(infer, 0, dtype, shape->n, shape->d);
+    return true;
+}
+
+bool ct__vjp_has(const ct_vjp *v, int i) {
+    return (i < v->n_out && v->out[i]) ||
+           ct_fail(CT_ERR_STATE, v->op->name, "its gradient needs its result %s, which was not asked for",
+                   v->op->outputs[i].name);
 }

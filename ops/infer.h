@@ -17,10 +17,51 @@ void ct__infer_set(ct_infer *infer, int output, ct_dtype dtype, int ndim, const 
 bool ct__infer_is(const ct_infer *infer, int input, int ndim, const int64_t *dims);
 /* The shape of x reduced over the axes in mask. */
 void ct__infer_reduced(ct_infer *infer, int output, const ct_view *x, unsigned mask, bool keepdim, ct_dtype dtype);
+/* Result 0 has a shape that comes from an option, and that dtype: an error unless a tensor can have them. */
+bool ct__infer_shape(ct_infer *infer, const ct_dims *shape, ct_dtype dtype);
+/* What is wrong with it, unless value is 0 or more. */
+bool ct__infer_not_negative(const ct_infer *infer, const char *name, int64_t value);
 
 /* For lowerings that check their own arguments: arithmetic is defined on the dtype of x, else an error of op. */
 bool ct__has_numbers(const ct_tensor *x, const char *op, const char *name);
 
+/* Sizes that come from options are added and multiplied with these: a result that an int64 does not hold is the largest (or
+ * least) one, which no tensor has, so that it is refused where the tensor would be made. The sizes of one tensor may be
+ * multiplied without: their product, zeros left out, always fits. */
+static inline int64_t ct__mul(int64_t a, int64_t b) {
+    int64_t product;
+    return !__builtin_mul_overflow(a, b, &product) ? product : (a < 0) == (b < 0) ? INT64_MAX : INT64_MIN;
+}
+static inline int64_t ct__add(int64_t a, int64_t b) {
+    int64_t sum;
+    return !__builtin_add_overflow(a, b, &sum) ? sum : a > 0 ? INT64_MAX : INT64_MIN;
+}
+static inline int64_t ct__sub(int64_t a, int64_t b) {
+    int64_t difference;
+    return !__builtin_sub_overflow(a, b, &difference) ? difference : a >= 0 ? INT64_MAX : INT64_MIN;
+}
+/* An option that is a double, as a whole number; what no int64 holds is the largest or least one, and so is NaN. */
+static inline int64_t ct__whole(double value) {
+    return value >= 0x1p63 ? INT64_MAX : value >= -0x1p63 ? (int64_t)value : INT64_MIN;
+}
+
+/* For vjp and lower, where an inner call may have failed and its result's shape then has no dimensions: the size at an axis,
+ * counted from the end when it is negative, or 0 if there is none; and its replacement, or nothing. */
+static inline int ct__place(const ct_dims *shape, int axis) {
+    const int at = axis < 0 ? axis + shape->n : axis;
+    return at >= 0 && at < shape->n ? at : -1;
+}
+static inline int64_t ct__size_at(const ct_dims *shape, int axis) {
+    const int at = ct__place(shape, axis);
+    return at < 0 ? 0 : shape->d[at];
+}
+static inline void ct__set_size(ct_dims *shape, int axis, int64_t size) {
+    const int at = ct__place(shape, axis);
+    if (at >= 0) shape->d[at] = size;
+}
+
+/* For vjp: whether result i, which the derivative reads, was asked for; an error if not. */
+bool ct__vjp_has(const ct_vjp *v, int i);
 /* For vjp and lower: axis resolved against ndim (valid by then), and the list form of a mask. */
 int ct__axis(int64_t axis, int ndim);
 ct_dims ct__axes_list(unsigned mask);

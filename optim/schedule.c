@@ -117,6 +117,8 @@ static bool sequence_momentum(const ct_schedule *s, int64_t t, double *momentum)
 static const schedule_kind chain = {"schedule_chain", chain_factor, chain_momentum, false};
 static const schedule_kind sequence = {"schedule_sequence", sequence_factor, sequence_momentum, false};
 
+enum { MOST_DEPTH = 256 }; /* a factor is computed, and a schedule freed, by recursion */
+
 static bool check_parts(const char *me, ct_schedule *const *parts, int n) {
     if (!ct_ok()) return false;
     if (n < 1 || !parts) return ct_fail(CT_ERR_VALUE, me, "it takes at least one part, not %d", n);
@@ -125,6 +127,8 @@ static bool check_parts(const char *me, ct_schedule *const *parts, int n) {
         if (parts[i]->optim != parts[0]->optim)
             return ct_fail(CT_ERR_VALUE, me, "part %d is of another optimizer than part 0", i);
         if (parts[i]->t) return ct_fail(CT_ERR_STATE, me, "part %d has made steps of its own", i);
+        if (parts[i]->depth >= MOST_DEPTH)
+            return ct_fail(CT_ERR_VALUE, me, "more than %d schedules within one another", MOST_DEPTH);
     }
     return true;
 }
@@ -133,7 +137,7 @@ static ct_schedule *together(const schedule_kind *kind, ct_schedule *const *part
     const char *me = kind->name;
     bool ok = check_parts(me, parts, n);
     for (int i = 0; ok && milestones && i < n - 1; i++)
-        if (milestones[i] < (i ? milestones[i - 1] : 0) + 1)
+        if (milestones[i] <= (i ? milestones[i - 1] : 0))
             ok = ct_fail(CT_ERR_VALUE, me, "milestone %d is %lld; milestones have to be above 0 and grow", i,
                          (long long)milestones[i]);
     ct_schedule *s = ok ? schedule_new(kind, parts[0]->optim, NULL, 0) : NULL;
@@ -152,6 +156,8 @@ static ct_schedule *together(const schedule_kind *kind, ct_schedule *const *part
     }
     memcpy(s->parts, parts, (size_t)n * sizeof *s->parts);
     s->count = n;
+    for (int i = 0; i < n; i++)
+        if (parts[i]->depth >= s->depth) s->depth = parts[i]->depth + 1;
     for (int i = 1; s->starts && i < n; i++) s->starts[i] = milestones[i - 1];
     return schedule_begin(s);
 }

@@ -25,7 +25,7 @@ struct ct_schedule {
     int64_t bad, cooling;
     ct_schedule **parts; /* of chain and sequence; owned */
     int64_t *starts;     /* of sequence: where each part begins */
-    int count;
+    int count, depth;    /* depth: of the schedules within one another */
 };
 
 /* A schedule of this kind with these parameters, t = 0 and not yet applied; NULL after an error. */

@@ -55,6 +55,9 @@ typedef struct opcheck {
     int checks, failures;
 } opcheck;
 
+const ct_arg *opcheck_arg(const ct_op *op, int i); /* of input i */
+int opcheck_count_args(const ct_arg *args);
+
 /* The next line of the op's samples, from *at on; false at the end, or (with a failure recorded) when it cannot be
  * read. */
 bool opcheck_next_sample(opcheck *check, const char **at, opcheck_sample *sample);

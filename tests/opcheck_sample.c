@@ -10,10 +10,17 @@
 
 /* ---- Reading a line ---- */
 
-static const ct_arg *arg_at(const ct_op *op, int i) {
+const ct_arg *opcheck_arg(const ct_op *op, int i) {
     int last = 0;
-    while (last < i && op->inputs[last + 1].name && !(op->inputs[last].flags & CT_ARG_LIST)) last++;
+    while (last < i && op->inputs[last].name && op->inputs[last + 1].name && !(op->inputs[last].flags & CT_ARG_LIST))
+        last++;
     return &op->inputs[last];
+}
+
+int opcheck_count_args(const ct_arg *args) {
+    int n = 0;
+    while (args[n].name) n++;
+    return n;
 }
 
 /* One shape with its domain, [2,3]:pos; returns what follows, NULL when it is none. */
@@ -41,7 +48,7 @@ static const char *read_shape(const char *s, opcheck_input *input) {
 static opcheck_input *add_input(opcheck_sample *sample) {
     if (sample->n_in == OPCHECK_INPUTS) return NULL;
     opcheck_input *input = &sample->in[sample->n_in];
-    *input = (opcheck_input){.flags = arg_at(sample->op, sample->n_in)->flags};
+    *input = (opcheck_input){.flags = opcheck_arg(sample->op, sample->n_in)->flags};
     sample->n_in++;
     return input;
 }
@@ -76,12 +83,6 @@ static bool read_word(opcheck_sample *sample, const char *word, size_t length) {
     return ct_attrs_set(sample->op, sample->attrs, name, value);
 }
 
-static int count_args(const ct_arg *args) {
-    int n = 0;
-    while (args[n].name) n++;
-    return n;
-}
-
 bool opcheck_next_sample(opcheck *check, const char **at, opcheck_sample *sample) {
     const ct_op *op = check->op;
     const char *line = *at;
@@ -91,14 +92,14 @@ bool opcheck_next_sample(opcheck *check, const char **at, opcheck_sample *sample
     *at = line + length + (line[length] == '\n');
     *sample = (opcheck_sample){.op = op, .text = line, .length = (int)length, .attrs = calloc(1, op->attr_size + 1)};
     ct_attrs_default(op, sample->attrs);
-    sample->n_out = op->outputs[0].flags & CT_ARG_LIST ? 1 : count_args(op->outputs);
+    sample->n_out = op->outputs[0].flags & CT_ARG_LIST ? 1 : opcheck_count_args(op->outputs);
     bool ok = true;
     for (const char *s = line, *end = line + length; ok && s < end;) {
         size_t word = strcspn(s, " \t\n");
         if (word) ok = read_word(sample, s, word);
         s += word + 1;
     }
-    int named = count_args(op->inputs);
+    int named = opcheck_count_args(op->inputs);
     bool list = named && (op->inputs[named - 1].flags & CT_ARG_LIST);
     while (ok && sample->n_in < named - list) { /* trailing optional inputs may be left out */
         opcheck_input *input = add_input(sample);

@@ -143,7 +143,7 @@ TEST(the_longest_steps_and_offsets_are_ordinary_numbers) {
     CHECK_VALUES(ct_slice(x, 0, 1, .step = INT64_MAX), CT_DIMS(1), 0, 2);
     CHECK_VALUES(ct_slice(x, 0, 3, .step = -INT64_MAX), CT_DIMS(1), 0, 4);
     CHECK(ct_slice(x, 0, 1, .step = INT64_MIN) == NULL);
-    CHECK_ERROR(CT_ERR_VALUE, "slice: step -9223372036854775808: it has to be a number of places, not 0");
+    CHECK_ERROR(CT_ERR_VALUE, "slice: step -9223372036854775808 is too far");
     CHECK(ct_numel(ct_diagonal(m, .offset = INT64_MIN)) == 0);
     CHECK(ct_numel(ct_diagonal(m, .offset = INT64_MAX)) == 0);
 }
@@ -158,5 +158,5 @@ TEST(a_step_of_zero_is_an_error) {
             ct_attrs_set(op, attrs, "step", "0"));
     ct_tensor *x = F64(CT_DIMS(3), 1, 2, 3), *y = NULL;
     CHECK(!ct_apply(op, &x, 1, attrs, &y, 1));
-    CHECK_ERROR(CT_ERR_VALUE, "slice: step 0: it has to be a number of places, not 0");
+    CHECK_ERROR(CT_ERR_VALUE, "slice: step is 0; it is how far to go, forwards or backwards");
 }

@@ -184,7 +184,7 @@ CT_API ct_dataset *ct_dataset_shape_masks(int64_t count, int64_t size, uint64_t 
 
 /* Some of the items, in that order, also repeatedly; all items of several datasets, one after the other, whose fields
  * have to be as many; two parts at random, the first with `fraction` of the items (rounded down), the rest in the
- * second. */
+ * second. Datasets made of datasets go at most 256 deep. */
 CT_API ct_dataset *ct_dataset_subset(ct_dataset *dataset, const int64_t *indices, int64_t n);
 CT_API ct_dataset *ct_dataset_range(ct_dataset *dataset, int64_t begin, int64_t end);
 CT_API ct_dataset *ct_dataset_concat(ct_dataset *const *datasets, int n);

@@ -6,7 +6,8 @@
  *     ct_tensor *y = ct_forward(net, x);
  *
  * A constructor owns the modules that it is given even when it fails: it then frees them and returns NULL. A NULL child
- * makes its parent NULL, so a whole network is built in one expression and checked once. */
+ * makes its parent NULL, so a whole network is built in one expression and checked once. Sizes are below 2^31, and modules are at
+ * most 256 within one another. */
 #ifndef COTANGENT_NN_H
 #define COTANGENT_NN_H
 

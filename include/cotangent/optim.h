@@ -407,7 +407,8 @@ CT_API ct_schedule *ct_schedule_plateau_p(ct_optim *optim, const ct_schedule_pla
 CT_API ct_schedule *ct_schedule_lambda(ct_optim *optim, double (*fn)(void *context, int64_t t), void *context);
 
 /* All at once: the factors of the parts are multiplied. Or one after the other: part i + 1 begins, at its own t = 0, at
- * t = milestones[i], of which there are n - 1. Both own their parts, which belong to one optimizer. */
+ * t = milestones[i], of which there are n - 1. Both own their parts, which belong to one optimizer. At
+ * most 256 are within one another. */
 CT_API ct_schedule *ct_schedule_chain(ct_schedule *const *parts, int n);
 CT_API ct_schedule *ct_schedule_sequence(ct_schedule *const *parts, int n, const int64_t *milestones);
 

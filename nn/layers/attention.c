@@ -96,10 +96,7 @@ ct_module *ct_nn_multi_head_attention_p(int64_t dim, int64_t heads, const ct_nn_
                 (long long)dim, (long long)heads, (long long)a.kv_heads);
         return NULL;
     }
-    if (!(a.o.dropout >= 0 && a.o.dropout < 1)) {
-        ct_fail(CT_ERR_VALUE, function, "dropout is %g, expected 0 to below 1", a.o.dropout);
-        return NULL;
-    }
+    if (!ct__is_probability(function, "dropout", a.o.dropout)) return NULL;
     a.head = dim / heads;
     const int64_t key_dim = a.o.key_dim ? a.o.key_dim : dim, value_dim = a.o.value_dim ? a.o.value_dim : dim;
     if (!ct__positive(function, "key_dim", key_dim) || !ct__positive(function, "value_dim", value_dim)) return NULL;

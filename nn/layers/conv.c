@@ -136,6 +136,9 @@ static bool check(const conv *c, int64_t kernel, const char *function) {
     if (!ct_ok() || !ct__positive(function, "in", c->in) || !ct__positive(function, "out", c->out) ||
         !ct__is_activation(function, o->activation))
         return false;
+    if (!ct__is_list(function, "strides", o->strides) || !ct__is_list(function, "dilations", o->dilations) ||
+        !ct__is_list(function, "pads", o->pads) || !ct__is_list(function, "output_paddings", o->output_paddings))
+        return false;
     if (o->kernels.n < 0 || (o->kernels.n > 1 && o->kernels.n != c->axes))
         return ct_fail(CT_ERR_VALUE, function, "kernels has %d numbers, expected %d", o->kernels.n, c->axes);
     for (int i = 0; i < (o->kernels.n ? o->kernels.n : 1); i++)
@@ -190,14 +193,22 @@ CONV_MAKER(conv_transpose3d, 3, true)
 ct_module *ct_nn_depthwise_conv2d_p(int64_t channels, int64_t kernel, const ct_nn_conv_options *options) {
     conv c = {.in = channels, .axes = 2};
     ct__take_options(&c.o, sizeof c.o, options);
-    c.out = channels * (c.o.multiplier ? c.o.multiplier : 1);
+    const int64_t multiplier = c.o.multiplier ? c.o.multiplier : 1;
+    if (!ct_ok() || !ct__positive("nn_depthwise_conv2d", "channels", channels) ||
+        !ct__positive("nn_depthwise_conv2d", "multiplier", multiplier))
+        return NULL;
+    c.out = channels * multiplier;
     c.o.groups = channels;
     return make(&depthwise_conv2d_class, "nn_depthwise_conv2d", c, kernel);
 }
 
 ct_module *ct_nn_separable_conv2d_p(int64_t in, int64_t out, int64_t kernel, const ct_nn_conv_options *options) {
     TAKE_OPTIONS(ct_nn_conv_options, o, options);
-    const int64_t inside = in * (o.multiplier ? o.multiplier : 1);
+    const int64_t multiplier = o.multiplier ? o.multiplier : 1;
+    if (!ct_ok() || !ct__positive("nn_separable_conv2d", "in", in) ||
+        !ct__positive("nn_separable_conv2d", "multiplier", multiplier))
+        return NULL;
+    const int64_t inside = in * multiplier;
     ct_nn_conv_options first = o;
     first.no_bias = true;
     first.activation = CT_ACT_NONE;
@@ -220,7 +231,11 @@ ct_module *ct_nn_deform_conv2d_p(int64_t in, int64_t out, int64_t kernel, const 
     if (!module) return NULL;
     const conv *made = ct_module_data(module);
     const ct_dims *k = &made->o.kernels;
-    const int64_t taps = k->d[0] * k->d[k->n == 1 ? 0 : 1] * (c.o.offset_groups ? c.o.offset_groups : 1);
+    const int64_t window = k->d[0] * k->d[k->n == 1 ? 0 : 1], groups = c.o.offset_groups ? c.o.offset_groups : 1;
+    if (!ct__positive("nn_deform_conv2d", "the window", window) ||
+        !ct__positive("nn_deform_conv2d", "offset_groups", groups))
+        return ct__finish(module, false);
+    const int64_t taps = window * groups;
     ct_nn_conv_options o = c.o;
     o.groups = 1;
     o.no_bias = false;

@@ -37,6 +37,9 @@ static ct_module *make(const ct_module_class *type, const char *function, int ax
                        const ct_nn_pool_options *options) {
     TAKE_OPTIONS(ct_nn_pool_options, o, options);
     if (!ct_ok()) return NULL;
+    if (!ct__is_list(function, "strides", o.strides) || !ct__is_list(function, "pads", o.pads) ||
+        !ct__is_list(function, "dilations", o.dilations))
+        return NULL;
     if (o.kernels.n < 0 || (o.kernels.n > 1 && o.kernels.n != axes)) {
         ct_fail(CT_ERR_VALUE, function, "kernels has %d numbers, expected %d", o.kernels.n, axes);
         return NULL;

@@ -97,10 +97,7 @@ static ct_module *make(const ct_module_class *type, const char *function, cell k
         ct_fail(CT_ERR_VALUE, function, "one step has neither two directions nor a dropout");
         return NULL;
     }
-    if (!(r.o.dropout >= 0 && r.o.dropout < 1)) {
-        ct_fail(CT_ERR_VALUE, function, "dropout is %g, expected 0 to below 1", r.o.dropout);
-        return NULL;
-    }
+    if (!ct__is_probability(function, "dropout", r.o.dropout)) return NULL;
     ct_module *module = ct_module_new(type);
     if (!module) return NULL;
     *(recurrent *)ct_module_data(module) = r;

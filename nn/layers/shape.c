@@ -20,11 +20,6 @@ static ct_module *make(const ct_module_class *type, const shape *s) {
     return module;
 }
 
-static bool valid_list(const char *function, const char *what, ct_dims dims) {
-    return (dims.n >= 0 && dims.n <= CT_MAX_LIST) ||
-           ct_fail(CT_ERR_VALUE, function, "%s: a list holds at most %d numbers", what, CT_MAX_LIST);
-}
-
 static ct_tensor *flatten_forward(ct_module *self, ct_tensor *x) {
     const shape *s = ct_module_data(self);
     if (s->a == 1 && s->b == -1 && ct_ndim(x) == 2) return x;
@@ -51,8 +46,10 @@ static ct_tensor *unflatten_forward(ct_module *self, ct_tensor *x) {
         return NULL;
     }
     int64_t product = 1;
-    for (int i = 0; i < s->dims.n; i++) product *= s->dims.d[i];
-    if (product > 0 ? product != from.d[axis] : product == 0 || from.d[axis] % product != 0) {
+    bool overflow = false;
+    for (int i = 0; i < s->dims.n; i++) overflow |= __builtin_mul_overflow(product, s->dims.d[i], &product);
+    if (overflow || product == INT64_MIN ||
+        (product > 0 ? product != from.d[axis] : product == 0 || from.d[axis] % product != 0)) {
         ct_fail(CT_ERR_SHAPE, "unflatten", "x is %s: axis %lld cannot become %s", ct_tensor_text(x), (long long)s->a,
                 ct_dims_text(s->dims));
         return NULL;
@@ -73,7 +70,7 @@ static void unflatten_describe(const ct_module *self, char *text, size_t capacit
 }
 SHAPE_CLASS(unflatten)
 ct_module *ct_nn_unflatten(int64_t axis, ct_dims dims) {
-    if (!valid_list("nn_unflatten", "shape", dims)) return NULL;
+    if (!ct__is_list("nn_unflatten", "shape", dims)) return NULL;
     return make(&unflatten_class, &(shape){.a = axis, .dims = dims});
 }
 
@@ -87,7 +84,7 @@ static ct_tensor *permute_forward(ct_module *self, ct_tensor *x) {
 #define permute_describe dims_describe
 SHAPE_CLASS(permute)
 ct_module *ct_nn_permute(ct_dims axes) {
-    if (!valid_list("nn_permute", "axes", axes)) return NULL;
+    if (!ct__is_list("nn_permute", "axes", axes)) return NULL;
     return make(&permute_class, &(shape){.dims = axes});
 }
 
@@ -98,7 +95,7 @@ static ct_tensor *pad_forward(ct_module *self, ct_tensor *x) {
 #define pad_describe dims_describe
 SHAPE_CLASS(pad)
 ct_module *ct_nn_pad(ct_dims pads, ct_pad_kind mode, double value) {
-    if (!valid_list("nn_pad", "pads", pads)) return NULL;
+    if (!ct__is_list("nn_pad", "pads", pads)) return NULL;
     return make(&pad_class, &(shape){.dims = pads, .a = mode, .value = value});
 }
 
@@ -120,7 +117,7 @@ static void upsample_describe(const ct_module *self, char *text, size_t capacity
 SHAPE_CLASS(upsample)
 ct_module *ct_nn_upsample_p(double scale, const ct_nn_upsample_options *options) {
     TAKE_OPTIONS(ct_nn_upsample_options, o, options);
-    if (!valid_list("nn_upsample", "output_size", o.output_size)) return NULL;
+    if (!ct__is_list("nn_upsample", "output_size", o.output_size)) return NULL;
     if (ct_ok() && !o.output_size.n && !(scale > 0)) ct_fail(CT_ERR_VALUE, "nn_upsample", "scale is %g", scale);
     return make(&upsample_class, &(shape){.value = scale, .up = o});
 }

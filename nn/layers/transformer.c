@@ -76,11 +76,9 @@ static ct_module *make_layer(bool decoder, int64_t dim, int64_t heads, const ct_
     ct__take_options(&t.o, sizeof t.o, options);
     const ct_nn_transformer_options *o = &t.o;
     const char *function = decoder ? "nn_transformer_decoder_layer" : "nn_transformer_encoder_layer";
-    if (!ct_ok() || !ct__is_activation(function, o->activation)) return NULL;
-    if (!(o->dropout >= 0 && o->dropout < 1)) {
-        ct_fail(CT_ERR_VALUE, function, "dropout is %g, expected 0 to below 1", o->dropout);
+    if (!ct_ok() || !ct__is_activation(function, o->activation) || !ct__positive(function, "dim", dim) ||
+        !ct__is_probability(function, "dropout", o->dropout))
         return NULL;
-    }
     if (t.o.activation == CT_ACT_NONE) t.o.activation = CT_ACT_RELU;
     const int64_t inside = o->feedforward ? o->feedforward : 4 * dim;
     ct_module *module = ct_module_new(decoder ? &decoder_layer_class : &encoder_layer_class);
@@ -137,12 +135,15 @@ static const ct_module_class decoder_class = {.name = "transformer_decoder", .fo
 static ct_module *make_stack(bool decoder, int64_t count, int64_t dim, int64_t heads,
                              const ct_nn_transformer_options *options) {
     TAKE_OPTIONS(ct_nn_transformer_options, o, options);
-    if (!ct_ok() || !ct__positive(decoder ? "nn_transformer_decoder" : "nn_transformer_encoder", "layers", count))
-        return NULL;
+    const char *function = decoder ? "nn_transformer_decoder" : "nn_transformer_encoder";
+    if (!ct_ok() || !ct__positive(function, "layers", count)) return NULL;
     ct_module *module = ct_module_new(decoder ? &decoder_class : &encoder_class);
     ct_module *layers = module ? ct__sequential_new("sequential") : NULL;
     bool ok = layers != NULL;
-    for (int64_t i = 0; ok && i < count; i++) ok = ct_nn_append(layers, make_layer(decoder, dim, heads, options));
+    for (int64_t i = 0; ok && i < count; i++) {
+        ok = ct_nn_append(layers, make_layer(decoder, dim, heads, options));
+        if (ok && i == 0) ok = ct__affordable(function, "layers", count, layers);
+    }
     if (!ok) ct_module_free(layers);
     else
         ok =

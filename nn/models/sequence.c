@@ -29,11 +29,14 @@ static ct_tensor *drop(ct_module *self, ct_tensor *x, double p) {
     return p > 0 && ct_module_training(self) ? ct_dropout(x, p) : x;
 }
 
-static ct_module *layers_of(int64_t count, int64_t dim, int64_t heads, const ct_nn_transformer_options *options) {
+static ct_module *layers_of(const char *function, int64_t count, int64_t dim, int64_t heads,
+                            const ct_nn_transformer_options *options) {
     ct_module *layers = ct__sequential_new("sequential");
     bool ok = layers != NULL;
-    for (int64_t i = 0; ok && i < count; i++)
+    for (int64_t i = 0; ok && i < count; i++) {
         ok = ct_nn_append(layers, ct_nn_transformer_encoder_layer_p(dim, heads, options));
+        if (ok && i == 0) ok = ct__affordable(function, "layers", count, layers);
+    }
     return ct__finish(layers, ok);
 }
 
@@ -92,7 +95,7 @@ ct_module *ct_nn_vit_p(const ct_nn_vit_options *options) {
     const int64_t image = or_else(o.image, 32), patch = or_else(o.patch, 4), dim = or_else(o.dim, 192);
     const int64_t layers = or_else(o.layers, 6);
     if (!ct_ok() || !ct__positive("nn_vit", "image", image) || !ct__positive("nn_vit", "patch", patch) ||
-        !ct__positive("nn_vit", "layers", layers))
+        !ct__positive("nn_vit", "dim", dim) || !ct__positive("nn_vit", "layers", layers))
         return NULL;
     if (image % patch != 0) {
         ct_fail(CT_ERR_VALUE, "nn_vit", "an image of %lld cannot be cut into patches of %lld", (long long)image,
@@ -107,7 +110,7 @@ ct_module *ct_nn_vit_p(const ct_nn_vit_options *options) {
     bool ok = ct__add_constant(m, "class_token", CT_DIMS(1, 1, dim), 0, false) &&
               add_normal(m, "position", CT_DIMS(1, tokens, dim), 0.02) &&
               ct_module_add(m, "patch", ct_nn_conv2d(channels, dim, patch, .stride = patch)) &&
-              ct_module_add(m, "layers", layers_of(layers, dim, or_else(o.heads, 3), &layer)) &&
+              ct_module_add(m, "layers", layers_of("nn_vit", layers, dim, or_else(o.heads, 3), &layer)) &&
               ct_module_add(m, "norm", ct_nn_layer_norm(dim, .eps = CT_SET(1e-6))) &&
               ct_module_add(m, "head", ct_nn_linear(dim, or_else(o.classes, 10))) && init_normal(m, 0.02);
     return ct__finish(m, ok && ct_init_lecun_normal(ct_module_param(ct_module_child(m, 0), 0)) &&
@@ -143,7 +146,7 @@ ct_module *ct_nn_gpt_p(int64_t vocabulary, const ct_nn_gpt_options *options) {
     TAKE_OPTIONS(ct_nn_gpt_options, o, options);
     const int64_t dim = or_else(o.dim, 384), layers = or_else(o.layers, 6), context = or_else(o.context, 256);
     if (!ct_ok() || !ct__positive("nn_gpt", "vocabulary", vocabulary) || !ct__positive("nn_gpt", "layers", layers) ||
-        !ct__positive("nn_gpt", "context", context))
+        !ct__positive("nn_gpt", "dim", dim) || !ct__positive("nn_gpt", "context", context))
         return NULL;
     ct_module *m = with_dropout(&gpt_class, o.dropout);
     if (!m) return NULL;
@@ -152,7 +155,7 @@ ct_module *ct_nn_gpt_p(int64_t vocabulary, const ct_nn_gpt_options *options) {
     layer.no_bias = o.no_bias;
     bool ok = add_normal(m, "position", CT_DIMS(context, dim), 0.02) &&
               ct_module_add(m, "tokens", ct_nn_embedding(vocabulary, dim, .std = 0.02)) &&
-              ct_module_add(m, "layers", layers_of(layers, dim, or_else(o.heads, 6), &layer)) &&
+              ct_module_add(m, "layers", layers_of("nn_gpt", layers, dim, or_else(o.heads, 6), &layer)) &&
               ct_module_add(m, "norm", ct_nn_layer_norm(dim, .no_bias = o.no_bias)) &&
               ct_module_add(m, "head", ct_nn_linear(dim, vocabulary, .no_bias = true)) && init_normal(m, 0.02) &&
               (!o.tied || ct_module_tie(m, "head.weight", "tokens.weight"));

@@ -89,6 +89,7 @@ ct_module *ct_nn_lenet_p(int64_t image, const ct_nn_model_options *options) {
         ct_fail(CT_ERR_VALUE, "nn_lenet", "image is %lld, expected at least 4", (long long)image);
         return NULL;
     }
+    if (!ct__positive("nn_lenet", "image", image)) return NULL;
     const int64_t side = image / 2 / 2;
     ct_module *m = ct__sequential_new("lenet");
     bool ok = m && ct__enter_layout(m, &o) &&

@@ -51,6 +51,7 @@ static bool infer_heads(const ct_infer *infer, const ct_view *q, const ct_view *
     return true;
 }
 
+/* scores is [..., H, Tq, Tk]. */
 static bool infer_mask_shape(const ct_infer *infer, const ct_view *mask, const ct_view *scores) {
     bool fits = !mask || mask->ndim <= scores->ndim;
     for (int i = 1; mask && fits && i <= mask->ndim; i++)
@@ -132,7 +133,7 @@ bool sdpa_grad_infer(ct_infer *infer) {
 /* As (B, H, T, D), leading dimensions joined. */
 static ct_tensor *four(ct_tensor *x) {
     if (!x) return NULL;
-    const ct_dims s = ct_shape(x);
+    const ct_dims s = ct_shape(x); /* of something: s.n is at least 2 */
     if (s.n == 4) return x;
     if (s.n < 4) {
         for (int i = s.n; i < 4; i++) x = unsqueeze(x, 0);
@@ -240,6 +241,7 @@ void sdpa_grad_lower(ct_lower *l) {
 
 void sdpa_vjp(ct_vjp *v) {
     const sdpa_attrs *a = v->attrs;
+    if (!ct__vjp_has(v, 1)) return;
     sdpa_grad_attrs attrs = {
         .scale = a->scale, .causal = a->causal, .bottom_right = a->bottom_right, .dropout = a->dropout};
     ct_tensor *in[] = {v->in[0],  v->in[1],  v->in[2],
@@ -309,8 +311,8 @@ bool multi_head_attention_infer(ct_infer *infer) {
 /* [..., T, heads * D] as [..., heads, T, D]. */
 static ct_tensor *heads_apart(ct_tensor *x, int64_t heads) {
     ct_dims s = ct_shape(x);
-    const int64_t last = s.d[s.n - 1];
-    s.d[s.n - 1] = heads;
+    const int64_t last = ct__size_at(&s, -1);
+    ct__set_size(&s, -1, heads);
     s.d[s.n++] = last / heads;
     return transpose(reshape(x, s), -3, -2);
 }
@@ -324,9 +326,6 @@ void multi_head_attention_lower(ct_lower *l) {
     ct_tensor *y =
         scaled_dot_product_attention(q, k, v, .mask = l->in[11], .causal = a->causal, .bottom_right = a->bottom_right,
                                      .scale = a->scale, .dropout = a->dropout);
-    y = transpose(y, -3, -2);
-    ct_dims s = ct_shape(y);
-    s.d[s.n - 2] *= s.d[s.n - 1];
-    s.n--;
-    l->out[0] = linear(reshape(y, s), l->in[6], .bias = l->in[10]);
+    y = flatten(transpose(y, -3, -2), .start = -2);
+    l->out[0] = linear(y, l->in[6], .bias = l->in[10]);
 }

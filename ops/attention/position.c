@@ -41,7 +41,8 @@ void rope_lower(ct_lower *l) {
     ct_tensor *part = narrow(x, -1, 0, dims), *turned, *first, *second;
     if (a->interleaved) {
         ct_dims shape = ct_shape(part), pairs = shape;
-        pairs.d[pairs.n - 1] = half, pairs.d[pairs.n++] = 2;
+        ct__set_size(&pairs, -1, half);
+        pairs.d[pairs.n++] = 2;
         part = reshape(part, pairs);
         first = select(part, -1, 0), second = select(part, -1, 1);
         ct_tensor *both[] = {sub(mul(first, c), mul(second, s)), add(mul(second, c), mul(first, s))};

@@ -61,7 +61,7 @@ bool ct__conv_input_grad_geometry(const ct_infer *infer, ct_conv_geometry *geome
                                   const ct_view *bias, const conv_input_grad_attrs *attrs) {
     if (!spatial_list(infer, "size", &attrs->size, g)) return false;
     const int64_t each = w->ndim == g->ndim ? w->dims[attrs->channels_last ? w->ndim - 2 : 1] : 0;
-    const int64_t channels = each * attrs->groups;
+    const int64_t channels = ct__mul(each, attrs->groups);
     const ct_view x = image_like(g, attrs->channels_last, channels, &attrs->size);
     if (!ct__conv_resolve(infer, geometry, 0, &x, w, NULL, OPTIONS(attrs)) || !fits(infer, geometry, g)) return false;
     if (infer && bias && (bias->ndim != 1 || bias->dims[0] != channels || bias->dtype != g->dtype))

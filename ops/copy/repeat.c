@@ -16,7 +16,7 @@ static ct_tensor *repeated(ct_tensor *x, ct_dims counts) {
         int64_t outer = 1, inner = 1;
         for (int i = 0; i < shape.n; i++) *(i < last ? &outer : &inner) *= shape.d[i];
         ct_dims rest = counts, one = shape;
-        one.d[last] *= counts.d[last];
+        one.d[last] = ct__mul(one.d[last], counts.d[last]);
         rest.d[last] = 1;
         x = expand(reshape(x, CT_DIMS(outer, 1, inner)), CT_DIMS(outer, counts.d[last], inner));
         return repeated(reshape(x, one), rest);
@@ -28,7 +28,7 @@ static ct_tensor *repeated(ct_tensor *x, ct_dims counts) {
         }
         split.d[split.n++] = shape.d[i];
         wide.d[wide.n++] = shape.d[i];
-        joined.d[i] = shape.d[i] * counts.d[i];
+        joined.d[i] = ct__mul(shape.d[i], counts.d[i]);
     }
     return reshape(clone(expand(reshape(x, split), wide)), joined);
 }
@@ -96,19 +96,25 @@ void repeat_interleave_lower(ct_lower *l) {
     int64_t outer = 1, inner = 1;
     for (int i = 0; i < ndim; i++) *(i <= axis ? &outer : &inner) *= shape.d[i];
     ct_dims result = shape;
-    result.d[axis] *= at->count;
+    result.d[axis] = ct__mul(result.d[axis], at->count);
     x = expand(reshape(x, CT_DIMS(outer, 1, inner)), CT_DIMS(outer, at->count, inner));
     l->out[0] = reshape(at->count == 1 ? clone(x) : x, result);
 }
 
+static bool is_vector(const ct_infer *infer) {
+    return infer->in[0]->ndim == 1 ||
+           ct_infer_fail(infer, CT_ERR_SHAPE, "repeats is %s; a vector is expected", ct_view_text(infer->in[0]));
+}
+
 bool repeat_total_infer(ct_infer *infer) {
-    if (infer->in[0]->ndim != 1)
-        return ct_infer_fail(infer, CT_ERR_SHAPE, "repeats is %s; a vector is expected", ct_view_text(infer->in[0]));
+    if (!is_vector(infer)) return false;
     ct__infer_set(infer, 0, CT_I64, 0, NULL);
     return true;
 }
 
 bool repeat_index_infer(ct_infer *infer) {
-    ct__infer_set(infer, 0, CT_I64, 1, &((const repeat_index_attrs *)infer->attrs)->total);
+    const int64_t total = ((const repeat_index_attrs *)infer->attrs)->total;
+    if (!is_vector(infer) || !ct__infer_not_negative(infer, "total", total)) return false;
+    ct__infer_set(infer, 0, CT_I64, 1, &total);
     return true;
 }

@@ -26,13 +26,15 @@ static bool run_index(const ct_call *call, ct_stream *stream) {
     const ct_view *repeats = call->in[0], *y = call->out[0];
     int64_t *out = CT_AT(int64_t, y), written = 0;
     (void)stream;
-    for (int64_t i = 0; i < repeats->dims[0]; i++)
-        for (int64_t n = repeats_at(repeats, i); n > 0; n--, written++)
-            if (written < y->dims[0]) out[written * y->strides[0]] = i;
-    if (written != y->dims[0])
-        return ct_fail(CT_ERR_VALUE, call->op->name, "repeats adds up to %lld, not to total, %lld", (long long)written,
-                       (long long)y->dims[0]);
-    return true;
+    for (int64_t i = 0; i < repeats->dims[0]; i++) {
+        const int64_t n = repeats_at(repeats, i);
+        if (n < 0 || n > y->dims[0] - written)
+            return ct_fail(CT_ERR_VALUE, call->op->name, "repeats[%lld] is %lld, and %lld of total, %lld, are left",
+                           (long long)i, (long long)n, (long long)(y->dims[0] - written), (long long)y->dims[0]);
+        for (int64_t k = 0; k < n; k++, written++) out[written * y->strides[0]] = i;
+    }
+    return written == y->dims[0] || ct_fail(CT_ERR_VALUE, call->op->name, "repeats adds up to %lld, not to total, %lld",
+                                            (long long)written, (long long)y->dims[0]);
 }
 
 CT_KERNELS(repeat_total) = {{"repeat_total", NULL, NULL, run_total}, {0}};

@@ -1,24 +1,6 @@
 /* Tensors of one value: shapes and dtypes of zeros, ones, full, empty and their *_like forms. */
-#include "ops/create/create.h"
 
 #include "ops/op_impl.h"
-
-bool ct__infer_shape(ct_infer *infer, const ct_dims *shape, ct_dtype dtype) {
-    if ((unsigned)dtype >= CT_DTYPE_COUNT)
-        return ct_infer_fail(infer, CT_ERR_DTYPE, "there is no dtype %d", (int)dtype);
-    if (shape->n < 0 || shape->n > CT_MAX_DIMS)
-        return ct_infer_fail(infer, CT_ERR_SHAPE, "shape has %d dimensions; a tensor has at most %d", shape->n,
-                             CT_MAX_DIMS);
-    for (int i = 0; i < shape->n; i++)
-        if (shape->d[i] < 0)
-            return ct_infer_fail(infer, CT_ERR_SHAPE, "shape %s: dimension %d is negative", ct_dims_text(*shape), i);
-    int64_t count = ct__count(shape->n, shape->d);
-    if (count < 0 || count > INT64_MAX / 16)
-        return ct_infer_fail(infer, CT_ERR_SHAPE, "shape %s has more elements than memory can hold",
-                             ct_dims_text(*shape));
-    ct__infer_set(infer, 0, dtype, shape->n, shape->d);
-    return true;
-}
 
 bool zeros_infer(ct_infer *infer) {
     const zeros_attrs *a = infer->attrs;

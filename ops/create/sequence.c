@@ -1,5 +1,4 @@
 /* Tensors whose elements follow from their index: arange, linspace, eye, tril_mask, one_hot, meshgrid. */
-#include "ops/create/create.h"
 
 #include "ops/op_impl.h"
 

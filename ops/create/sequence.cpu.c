@@ -66,7 +66,7 @@ static void make_tril(const void *spec, int64_t first, int n, void *to) {
     const matrix_spec *s = spec;
     int64_t row = first / s->columns, column = first % s->columns;
     for (int i = 0; i < n; i++) {
-        ((uint8_t *)to)[i] = column <= row + s->diagonal;
+        ((uint8_t *)to)[i] = column - row <= s->diagonal; /* which may be any number */
         if (++column == s->columns) {
             column = 0;
             row++;

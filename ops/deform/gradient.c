@@ -397,6 +397,7 @@ static void weight_chunk(void *context, int64_t chunk, int worker) {
 
 const char *ct__deform_gradient_can(const ct_call *call) {
     const ct_deform d = geometry(call);
+    if (!call->out[0]) return "dx is not asked for";
     return ct__deform_can(call->in[1], call->in[0], &d);
 }
 

@@ -17,6 +17,20 @@ static bool takes(dtype_class class, ct_dtype dtype) {
     return false;
 }
 
+/* Integers among the options are small: formulas compute with them in double, and count up to them. */
+static bool moderate_integers(const ct_infer *infer) {
+    const int64_t limit = (int64_t)1 << 30;
+    for (const ct_attr *attr = infer->op->attrs; attr && attr->name; attr++) {
+        int64_t value;
+        if (attr->type != CT_ATTR_INT) continue;
+        memcpy(&value, (const char *)infer->attrs + attr->offset, sizeof value);
+        if (value < -limit || value > limit)
+            return ct_infer_fail(infer, CT_ERR_VALUE, "%s is %lld; it has to be from -2^30 to 2^30", attr->name,
+                                 (long long)value);
+    }
+    return true;
+}
+
 /* A C number keeps the tensor's dtype, so a fraction does not go with integers. Infinities saturate. */
 static bool whole_numbers(const ct_infer *infer, const ct_view *x) {
     for (const ct_attr *attr = infer->op->attrs; attr && attr->name; attr++) {
@@ -44,7 +58,7 @@ static bool infer_class(ct_infer *infer, dtype_class class, bool to_bool) {
                                  wanted[class]);
         if (!typed) typed = x;
     }
-    if (!ct_dtype_is_float(typed->dtype) && !whole_numbers(infer, typed)) return false;
+    if (!moderate_integers(infer) || (!ct_dtype_is_float(typed->dtype) && !whole_numbers(infer, typed))) return false;
     ct_view *out = &infer->out[0];
     out->dtype = to_bool ? CT_BOOL : typed->dtype;
     out->ndim = typed->ndim;

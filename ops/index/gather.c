@@ -24,9 +24,9 @@ bool gather_grad_infer(ct_infer *infer) {
     const ct_view *src = infer->in[0];
     int axis;
     if (!ct__has_arithmetic(infer, src, "src")) return false;
-    if (!ct__infer_axis(infer, at->axis, at->shape.n, &axis) || !ct__index_fits(infer, src, infer->in[1], -1, "src"))
+    if (!ct__infer_shape(infer, &at->shape, src->dtype) || !ct__infer_axis(infer, at->axis, at->shape.n, &axis) ||
+        !ct__index_fits(infer, src, infer->in[1], -1, "src"))
         return false;
-    ct__infer_set(infer, 0, src->dtype, at->shape.n, at->shape.d);
     return ct__index_fits(infer, &infer->out[0], infer->in[1], axis, "the result");
 }
 

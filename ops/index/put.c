@@ -9,6 +9,9 @@ bool flat_index_infer(ct_infer *infer) {
     const ct_dims sizes = ((const flat_index_attrs *)infer->attrs)->sizes;
     if (infer->n_in < 1 || infer->n_in != sizes.n)
         return ct_infer_fail(infer, CT_ERR_SHAPE, "%d indices for the sizes %s", infer->n_in, ct_dims_text(sizes));
+    if (ct__count(sizes.n, sizes.d) < 0)
+        return ct_infer_fail(infer, CT_ERR_VALUE, "sizes is %s: one is negative, or there are too many places to count",
+                             ct_dims_text(sizes));
     ct__infer_like(infer, 0, infer->in[0], CT_I64);
     for (int k = 1; k < infer->n_in; k++) {
         bool same = infer->in[k]->ndim == infer->in[0]->ndim;
@@ -93,11 +96,13 @@ bool slice_put_infer(ct_infer *infer) {
     const slice_put_attrs *at = infer->attrs;
     const ct_view *x = infer->in[0], *src = infer->in[1];
     int axis;
+    if (x->ndim == 0) return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s; a scalar has no slices", ct_view_text(x));
     if (!ct__infer_axis(infer, at->axis, x->ndim, &axis)) return false;
     bool fits = src->ndim == x->ndim && src->dtype == x->dtype;
     for (int i = 0; fits && i < x->ndim; i++) fits = i == axis || src->dims[i] == x->dims[i];
-    if (!fits || at->start < 0 || at->step < 1 ||
-        (src->dims[axis] && at->start + (src->dims[axis] - 1) * at->step >= x->dims[axis]))
+    const int64_t size = x->dims[axis];
+    if (!fits || at->start < 0 || at->step < 1 || at->step > (size > 1 ? size : 1) ||
+        (src->dims[axis] && ct__add(at->start, ct__mul(src->dims[axis] - 1, at->step)) >= x->dims[axis]))
         return ct_infer_fail(infer, CT_ERR_SHAPE,
                              "src is %s and does not fit, from %lld on and %lld apart, into axis %d of x, which is %s",
                              ct_view_text(src), (long long)at->start, (long long)at->step, axis, ct_view_text(x));

@@ -50,11 +50,9 @@ bool index_select_grad_infer(ct_infer *infer) {
     const ct_view *src = infer->in[0], *index = infer->in[1];
     int axis;
     if (!ct__has_arithmetic(infer, src, "src") || !is_vector(infer, index) ||
-        !ct__infer_axis(infer, at->axis, at->shape.n, &axis))
+        !ct__infer_shape(infer, &at->shape, src->dtype) || !ct__infer_axis(infer, at->axis, at->shape.n, &axis))
         return false;
-    if (!rows_fit(infer, at->shape.n, at->shape.d, src, index, axis)) return false;
-    ct__infer_set(infer, 0, src->dtype, at->shape.n, at->shape.d);
-    return true;
+    return rows_fit(infer, at->shape.n, at->shape.d, src, index, axis);
 }
 
 void index_select_grad_vjp(ct_vjp *v) {
@@ -128,9 +126,8 @@ bool embedding_grad_infer(ct_infer *infer) {
     if (!fits)
         return ct_infer_fail(infer, CT_ERR_SHAPE, "g is %s and index %s: they do not belong to a weight of shape %s",
                              ct_view_text(g), ct_view_text(index), ct_dims_text(at->shape));
-    if (!ct__has_arithmetic(infer, g, "g") || !padding_ok(infer, at->padding_idx, at->shape.d[0])) return false;
-    ct__infer_set(infer, 0, g->dtype, at->shape.n, at->shape.d);
-    return true;
+    return ct__has_arithmetic(infer, g, "g") && padding_ok(infer, at->padding_idx, at->shape.d[0]) &&
+           ct__infer_shape(infer, &at->shape, g->dtype);
 }
 
 /* Rows of the cotangent, but zeros for padding_idx. */

@@ -133,6 +133,17 @@ static bool has_zero(ct_tensor *x) {
     return found;
 }
 
+/* The error of an index that leads nowhere, where what follows would not see it. */
+static bool indices_fit(ct_tensor *x, int64_t axis, ct_tensor *index, ct_tensor *src) {
+    bool fit = false;
+    const bool before = ct_set_grad_enabled(false);
+    ct_scope {
+        fit = scatter(x, axis, index, src) != NULL;
+    }
+    ct_set_grad_enabled(before);
+    return fit;
+}
+
 bool scatter_reduce_infer(ct_infer *infer) {
     return ct__has_arithmetic(infer, infer->in[0], "x") &&
            scatter_infer_any(infer, ((const scatter_reduce_attrs *)infer->attrs)->axis);
@@ -156,7 +167,7 @@ void scatter_reduce_lower(ct_lower *l) {
         l->out[0] = ct_dtype_is_float(dtype) ? div(total, count) : cast(floor_div(total, count), dtype);
     } else if (at->reduce == CT_FOLD_PROD && ct_grad_enabled() && (ct_requires_grad(x) || ct_requires_grad(src)) &&
                (has_zero(x) || has_zero(src))) {
-        l->out[0] = dense_prod(x, index, covered(src, index), at->axis);
+        if (indices_fit(x, at->axis, index, src)) l->out[0] = dense_prod(x, index, covered(src, index), at->axis);
     } else {
         l->out[0] = scatter_extreme(x, at->axis, index, src, (ct_scatter_fold)at->reduce);
     }

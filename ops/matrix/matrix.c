@@ -74,7 +74,7 @@ void kron_lower(ct_lower *l) {
         wide_a.d[2 * i + 1] = 1;
         wide_b.d[2 * i] = 1;
         wide_b.d[2 * i + 1] = db;
-        merged.d[i] = da * db;
+        merged.d[i] = ct__mul(da, db);
     }
     l->out[0] = reshape(mul(reshape(l->in[0], wide_a), reshape(l->in[1], wide_b)), merged);
 }

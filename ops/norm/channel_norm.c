@@ -74,6 +74,7 @@ void channel_norm_vjp(ct_vjp *v) {
         v->grad[2] = reshape(sum(reshape(v->cot[0], at.shape), .axes = at.not_param), ct_shape(v->in[2]));
         return;
     }
+    if (!ct__vjp_has(v, 1) || !ct__vjp_has(v, 2)) return;
     /* weight is for dx alone, and saved only where that is wanted */
     ct_tensor *weight = v->need[0] ? v->in[1] : NULL;
     ct_tensor *in[7] = {

@@ -104,7 +104,7 @@ static void visit_unit(const channel_job *j, int64_t unit, part_visit visit) {
 }
 /* Short lines go several to a task. */
 static int64_t units_a_task(const channel_job *j) {
-    return ct__max64(ct__grain(PART / 4) / (j->part * (j->last ? j->channels : 1)), 1);
+    return ct__max64(ct__grain(PART / 4) / (j->part * (j->last ? ct__max64(j->channels, 1) : 1)), 1);
 }
 static void first_task(void *ctx, int64_t chunk, int worker) {
     (void)worker;
@@ -152,6 +152,7 @@ static void run_passes(channel_job *j, const channel_code *code, int64_t bytes_a
 static channel_job job_of(const ct_view *x, int64_t groups, double eps, bool last) {
     channel_job j = {
         .items = x->dims[0], .channels = x->dims[last ? 2 : 1], .places = x->dims[last ? 1 : 2], .eps = eps};
+    if (j.channels == 0) j.places = 0; /* places without an element can be more than could ever be walked */
     j.last = last, j.batch = groups == 0;
     j.groups = j.batch ? j.channels : groups;
     j.members = j.batch ? 1 : j.channels / groups;

@@ -90,26 +90,37 @@ void pad_lower(ct_lower *l) {
     }
 }
 
+/* With pads that repeat elements of an axis of `size`, which is of image: its input, or its own gradient. */
+static bool repeat_fits(const ct_infer *infer, int mode, const ct_dims *pads, int axis, int64_t size,
+                        const char *name) {
+    const int64_t before = pads->d[2 * axis], after = pads->d[2 * axis + 1], most = before > after ? before : after;
+    const int64_t limit = mode == CT_PAD_REFLECT    ? size - 1
+                          : mode == CT_PAD_CIRCULAR ? size
+                          : size > 0                ? INT64_MAX / 4
+                                                    : 0;
+    if (size >= 0 && before >= 0 && after >= 0 && (most == 0 || most <= limit)) return true;
+    return ct_infer_fail(infer, CT_ERR_SHAPE,
+                         "pads %lld and %lld of axis %d: with mode %s they are 0 to %lld for %s, which is %s",
+                         (long long)before, (long long)after, axis, mode_names[mode],
+                         (long long)(limit < 0 ? 0 : limit), name, ct_view_text(infer->in[0]));
+}
+
+static bool two_pads_an_axis(const ct_infer *infer, int mode, const ct_dims *pads, const char *name) {
+    if (mode == CT_PAD_CONSTANT)
+        return ct_infer_fail(infer, CT_ERR_VALUE, "mode is constant, which repeats nothing: pad_constant does it");
+    return pads->n == 2 * infer->in[0]->ndim ||
+           ct_infer_fail(infer, CT_ERR_SHAPE, "%s is %s and pads is %s: two numbers for each axis are expected", name,
+                         ct_view_text(infer->in[0]), ct_dims_text(*pads));
+}
+
 bool pad_repeat_infer(ct_infer *infer) {
     const pad_repeat_attrs *at = infer->attrs;
     const ct_view *x = infer->in[0];
     int64_t dims[CT_MAX_DIMS];
-    if (at->pads.n != 2 * x->ndim)
-        return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s and pads is %s: two numbers for each axis are expected",
-                             ct_view_text(x), ct_dims_text(at->pads));
+    if (!two_pads_an_axis(infer, at->mode, &at->pads, "x")) return false;
     for (int i = 0; i < x->ndim; i++) {
-        const int64_t before = at->pads.d[2 * i], after = at->pads.d[2 * i + 1], size = x->dims[i],
-                      most = before > after ? before : after;
-        const int64_t limit = at->mode == CT_PAD_REFLECT    ? size - 1
-                              : at->mode == CT_PAD_CIRCULAR ? size
-                              : size                        ? INT64_MAX / 4
-                                                            : 0;
-        if (before < 0 || after < 0 || (most > 0 && most > limit))
-            return ct_infer_fail(infer, CT_ERR_SHAPE,
-                                 "pads %lld and %lld of axis %d: with mode %s they are 0 to %lld for x, which is %s",
-                                 (long long)before, (long long)after, i, mode_names[at->mode],
-                                 (long long)(limit < 0 ? 0 : limit), ct_view_text(x));
-        dims[i] = size + before + after;
+        if (!repeat_fits(infer, at->mode, &at->pads, i, x->dims[i], "x")) return false;
+        dims[i] = x->dims[i] + at->pads.d[2 * i] + at->pads.d[2 * i + 1];
     }
     ct__infer_set(infer, 0, x->dtype, x->ndim, dims);
     return true;
@@ -124,14 +135,10 @@ bool pad_repeat_grad_infer(ct_infer *infer) {
     const pad_repeat_grad_attrs *at = infer->attrs;
     const ct_view *g = infer->in[0];
     int64_t dims[CT_MAX_DIMS];
-    if (at->pads.n != 2 * g->ndim)
-        return ct_infer_fail(infer, CT_ERR_SHAPE, "g is %s and pads is %s: two numbers for each axis are expected",
-                             ct_view_text(g), ct_dims_text(at->pads));
+    if (!two_pads_an_axis(infer, at->mode, &at->pads, "g")) return false;
     for (int i = 0; i < g->ndim; i++) {
-        dims[i] = g->dims[i] - at->pads.d[2 * i] - at->pads.d[2 * i + 1];
-        if (dims[i] < 0 || (dims[i] == 0 && g->dims[i]))
-            return ct_infer_fail(infer, CT_ERR_SHAPE, "g is %s and pads is %s: nothing is left of axis %d",
-                                 ct_view_text(g), ct_dims_text(at->pads), i);
+        dims[i] = ct__sub(g->dims[i], ct__add(at->pads.d[2 * i], at->pads.d[2 * i + 1]));
+        if (!repeat_fits(infer, at->mode, &at->pads, i, dims[i], "g")) return false;
     }
     ct__infer_set(infer, 0, g->dtype, g->ndim, dims);
     return true;

@@ -126,7 +126,7 @@ static int64_t unpooled(const unpool_options *o, int i, int64_t n, int64_t *stri
     const int64_t kernel = size_at(o->kernel, i);
     *stride = o->strides->n ? size_at(o->strides, i) : 0;
     if (*stride == 0) *stride = kernel;
-    return (n - 1) * *stride - 2 * (o->pads->n ? size_at(o->pads, i) : 0) + kernel;
+    return ct__add(ct__mul(n - 1, *stride), kernel - 2 * (o->pads->n ? size_at(o->pads, i) : 0));
 }
 
 static bool infer_unpool(ct_infer *infer, int rank, const unpool_options *o) {
@@ -157,11 +157,11 @@ static bool infer_unpool(ct_infer *infer, int rank, const unpool_options *o) {
         int64_t stride, size = unpooled(o, i, x->dims[first + i], &stride);
         if (o->to->n) {
             const int64_t wanted = size_at(o->to, i);
-            if (wanted <= size - stride || wanted >= size + stride)
+            if (wanted <= ct__sub(size, stride) || wanted >= ct__add(size, stride))
                 return ct_infer_fail(infer, CT_ERR_VALUE,
                                      "output_size is %s; along axis %d it has to be between %lld and %lld, for x of %s",
-                                     ct_dims_text(*o->to), first + i, (long long)(size - stride + 1),
-                                     (long long)(size + stride - 1), ct_view_text(x));
+                                     ct_dims_text(*o->to), first + i, (long long)ct__add(ct__sub(size, stride), 1),
+                                     (long long)ct__sub(ct__add(size, stride), 1), ct_view_text(x));
             size = wanted;
         }
         if (size < 1)
@@ -181,7 +181,7 @@ static ct_tensor *unpool(ct_tensor *x, ct_tensor *indices, int rank, const unpoo
         int64_t stride, n = shape.d[first + i];
         shape.d[first + i] = o->to->n ? size_at(o->to, i) : unpooled(o, i, n, &stride);
         from.d[axis] *= n;
-        to.d[axis] *= shape.d[first + i];
+        to.d[axis] = ct__mul(to.d[axis], shape.d[first + i]);
     }
     ct_tensor *none = zeros(to, .dtype = ct_dtype_of(x));
     return reshape(scatter(none, axis, reshape(indices, from), reshape(x, from)), shape);

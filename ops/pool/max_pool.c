@@ -105,10 +105,7 @@ void max_pool_nd_lower(ct_lower *l) {
 
 void max_pool_nd_vjp(ct_vjp *v) {
     const max_pool_nd_attrs *a = v->attrs;
-    if (v->n_out < 2 || !v->out[1]) {
-        ct_fail(CT_ERR_STATE, "max_pool_nd", "its gradient needs the result `at`, which was not asked for");
-        return;
-    }
+    if (!ct__vjp_has(v, 1)) return;
     v->grad[0] = max_pool_grad(v->cot[0], v->out[1], PASS_ON(a));
 }
 

@@ -14,7 +14,10 @@ static bool check_axis(const ct_infer *infer, const ct_window *w, int a, const c
     if (most > span / 2)
         return FAIL(CT_ERR_VALUE, "pad %lld is more than half of the kernel's extent, %lld (size %lld, dilation %lld)",
                     (long long)most, (long long)span, (long long)w->kernel[a], (long long)w->dilation[a]);
-    for (int64_t o = 0; o < w->out[a] && w->dilation[a] > 1; o++) {
+    /* The first tap lies before the end and the last one not before the beginning, so only taps further apart than x is
+     * long can miss it; where x has no element nothing is taken from it. */
+    const bool may_miss = w->dilation[a] > w->in[a] && ct__count(x->ndim, x->dims) != 0;
+    for (int64_t o = 0; o < w->out[a] && may_miss; o++) {
         int64_t first, last;
         ct__pool_taps(w, a, o, &first, &last);
         if (first >= last)
@@ -59,6 +62,12 @@ bool ct__pool_infer(const ct_infer *infer, ct_window *w, const ct_view *image, b
     if (sizes->n < 1 || sizes->n > 3 || image->ndim != sizes->n + 2)
         return FAIL(CT_ERR_SHAPE, "%s and sizes %s: there have to be two dimensions more than sizes",
                     ct_view_text(image), ct_dims_text(*sizes));
+    /* what the public ops leave to defaults, they have made explicit */
+    bool explicit = options->kernel->n == sizes->n && options->strides->n == sizes->n;
+    for (int i = 0; explicit && i < sizes->n; i++) explicit = options->strides->d[i] > 0 && sizes->d[i] >= 0;
+    if (!explicit)
+        return FAIL(CT_ERR_VALUE, "sizes %s, kernel %s and strides %s: one number is needed for each axis",
+                    ct_dims_text(*sizes), ct_dims_text(*options->kernel), ct_dims_text(*options->strides));
     const int first = ct__image_spatial(options->channels_last);
     ct_view x = *image;
     for (int i = 0; i < sizes->n; i++) x.dims[first + i] = sizes->d[i];

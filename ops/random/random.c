@@ -1,5 +1,4 @@
 /* Shapes, dtypes and ranges of the random ops. They have no gradient but zero. */
-#include "ops/create/create.h"
 
 #include "ops/op_impl.h"
 

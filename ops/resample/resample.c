@@ -96,7 +96,7 @@ void resample_axis_grad_vjp(ct_vjp *v) {
 
 /* The length that an axis of n elements gets. */
 static int64_t resized(int64_t n, const ct_dims *size, double scale, int i) {
-    return size->n ? size->d[size->n == 1 ? 0 : i] : (int64_t)((double)n * scale);
+    return size->n ? size->d[size->n == 1 ? 0 : i] : ct__whole((double)n * scale);
 }
 
 static bool infer_resized(ct_infer *infer, const ct_dims *size, double scale, bool channels_last) {

@@ -274,6 +274,7 @@ void recurrence_vjp(ct_vjp *v) {
     const recurrence_attrs *a = v->attrs;
     ct_tensor *w = v->in[1], *h0 = v->in[3], *c0 = v->in[4], *lengths = v->in[5], *y = v->out[0];
     const bool lstm = a->cell == CT_CELL_LSTM, gru = a->cell == CT_CELL_GRU;
+    if (!ct__vjp_has(v, 0) || !ct__vjp_has(v, 3)) return;
     recurrence_grad_attrs attrs = {.cell = a->cell, .reverse = a->reverse};
     ct_tensor *cot[4] = {NULL};
     for (int i = 0; i < v->n_out && i < 4; i++)

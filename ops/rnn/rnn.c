@@ -39,11 +39,11 @@ static network gru_network(const gru_attrs *a) {
 /* ---- Shapes ---- */
 
 static bool infer_weights(const ct_infer *infer, const network *w, int64_t *hidden) {
-    const int64_t states = w->layers * w->directions, gates = ct__cell_gates(w->cell);
-    const int count = infer->n_in - w->weights;
-    if (w->layers < 1 || states > MOST_STATES)
+    if (w->layers < 1 || w->layers > MOST_STATES / w->directions)
         return ct_infer_fail(infer, CT_ERR_VALUE, "layers is %lld; it has to be from 1 to %d", (long long)w->layers,
                              (int)(MOST_STATES / w->directions));
+    const int64_t states = w->layers * w->directions, gates = ct__cell_gates(w->cell);
+    const int count = infer->n_in - w->weights;
     const int64_t each = count / states;
     if (count % states || each < 2 || each > 4)
         return ct_infer_fail(

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "core/tensor.h"
 #include "core/threads.h"
 
 enum { GRAIN = 16 * 1024 };
@@ -93,7 +94,9 @@ void ct__lines(const ct_view *const *views, int n, int axis, int64_t narrowest, 
     for (int k = 0; k < n; k++) w.start.line[k] = w.n ? w.strides[k][w.n - 1] : 0;
     int64_t lines = 1;
     for (int i = 0; i < w.n; i++) lines *= w.dims[i];
-    if (lines == 0) return;
+    bool any = false; /* lines without an element can be more than could ever be walked */
+    for (int k = 0; k < n; k++) any |= views[k] && ct__view_count(views[k]) != 0;
+    if (lines == 0 || !any) return;
     /* no wider than keeps a dozen bundles for the threads */
     w.widest = widest < 1 ? 1 : widest;
     while (w.widest / 2 >= narrowest && w.widest > 1 && lines / w.widest < 16 && w.widest * cost > ct__grain(GRAIN))

@@ -92,7 +92,7 @@ static void bincount_task(void *ctx, int64_t chunk, int worker) {
     int64_t from = chunk * c->chunk, to = ct__min64(c->n, from + c->chunk);
     double *sums = c->sums + chunk * c->bins;
     int64_t *counts = c->counts + chunk * c->bins;
-    memset(counts, 0, (size_t)c->bins * sizeof *counts); /* also the bits of 0.0 */
+    if (c->bins) memset(counts, 0, (size_t)c->bins * sizeof *counts); /* also the bits of 0.0 */
     for (int64_t i = from; i < to; i++) {
         int64_t value = x->dtype == CT_I64 ? CT_AT(const int64_t, x)[i * x->strides[0]]
                                            : CT_AT(const int32_t, x)[i * x->strides[0]];
@@ -253,25 +253,25 @@ typedef struct searching {
 
 /* The first place whose element is not before the value: a < v, or a <= v on the right; NaN is the greatest and
  * equals NaN. */
-#define SEARCH(D)                                                                                         \
-    static void search_##D(const searching *s, int64_t from, int64_t to) {                                \
-        int64_t n = s->sorted->dims[s->sorted->ndim - 1], step = s->sorted->strides[s->sorted->ndim - 1]; \
-        int64_t m = s->values->ndim ? s->values->dims[s->values->ndim - 1] : 1;                           \
-        for (int64_t i = from; i < to; i++) {                                                             \
-            const D##_element *line = CT_AT(const D##_element, s->sorted);                                \
-            if (s->sorted->ndim > 1) line += offset_of(s->sorted, i / m * n); /* its first element */     \
-            const D##_element *at = CT_AT(const D##_element, s->values) + offset_of(s->values, i);        \
-            __typeof__(D##_value(*at)) v = D##_value(*at);                                                \
-            int64_t lo = 0, hi = n;                                                                       \
-            while (lo < hi) {                                                                             \
-                int64_t middle = lo + (hi - lo) / 2;                                                      \
-                __typeof__(v) a = D##_value(line[middle * step]);                                         \
-                bool before = s->right ? a <= v || v != v : a < v || (v != v && a == a);                  \
-                if (before) lo = middle + 1;                                                              \
-                else hi = middle;                                                                         \
-            }                                                                                             \
-            CT_AT(int64_t, s->out)[offset_of(s->out, i)] = lo;                                            \
-        }                                                                                                 \
+#define SEARCH(D)                                                                                          \
+    static void search_##D(const searching *s, int64_t from, int64_t to) {                                 \
+        int64_t n = s->sorted->dims[s->sorted->ndim - 1], step = s->sorted->strides[s->sorted->ndim - 1];  \
+        int64_t m = s->values->ndim ? s->values->dims[s->values->ndim - 1] : 1;                            \
+        for (int64_t i = from; i < to; i++) {                                                              \
+            const D##_element *line = CT_AT(const D##_element, s->sorted);                                 \
+            if (s->sorted->ndim > 1 && n) line += offset_of(s->sorted, i / m * n); /* its first element */ \
+            const D##_element *at = CT_AT(const D##_element, s->values) + offset_of(s->values, i);         \
+            __typeof__(D##_value(*at)) v = D##_value(*at);                                                 \
+            int64_t lo = 0, hi = n;                                                                        \
+            while (lo < hi) {                                                                              \
+                int64_t middle = lo + (hi - lo) / 2;                                                       \
+                __typeof__(v) a = D##_value(line[middle * step]);                                          \
+                bool before = s->right ? a <= v || v != v : a < v || (v != v && a == a);                   \
+                if (before) lo = middle + 1;                                                               \
+                else hi = middle;                                                                          \
+            }                                                                                              \
+            CT_AT(int64_t, s->out)[offset_of(s->out, i)] = lo;                                             \
+        }                                                                                                  \
     }
 FOR_EACH_DTYPE(SEARCH)
 

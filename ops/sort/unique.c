@@ -96,7 +96,7 @@ void bincount_lower(ct_lower *lower) {
     }
     if (weights && !ct_dtype_is_float(ct_dtype_of(weights))) weights = cast(weights, CT_F64);
     if (dtype != CT_I32 && dtype != CT_I64) x = cast(x, CT_I64);
-    int64_t size = ct_numel(x) ? (int64_t)ct_item(amax(x)) + 1 : 0;
+    int64_t size = ct_numel(x) ? ct__add(ct__whole(ct_item(amax(x))), 1) : 0;
     if (size < attrs->minlength) size = attrs->minlength;
     lower->out[0] = bincount_sized(x, size < 0 ? 0 : size, .weights = weights);
 }
@@ -104,7 +104,9 @@ void bincount_lower(ct_lower *lower) {
 bool bincount_sized_infer(ct_infer *infer) {
     const bincount_sized_attrs *attrs = infer->attrs;
     const ct_view *x = infer->in[0], *weights = infer->in[1];
-    if (weights && (weights->ndim != x->ndim || weights->dims[0] != x->dims[0]))
+    if (x->ndim != 1) return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s, expected one dimension", ct_view_text(x));
+    if (!ct__infer_not_negative(infer, "size", attrs->size)) return false;
+    if (weights && (weights->ndim != 1 || weights->dims[0] != x->dims[0]))
         return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s and weights %s: they have to have the same shape",
                              ct_view_text(x), ct_view_text(weights));
     if (weights && !ct_dtype_is_float(weights->dtype))

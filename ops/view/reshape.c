@@ -35,10 +35,10 @@ bool reshape_view_infer(ct_infer *infer) {
     const ct_dims shape = ((const reshape_view_attrs *)infer->attrs)->shape;
     ct_view *out = &infer->out[0];
     const int64_t count = ct__count(x->ndim, x->dims);
-    if (shape.n > CT_MAX_DIMS || ct__count(shape.n, shape.d) != count)
+    if (!ct__infer_shape(infer, &shape, x->dtype)) return false;
+    if (ct__count(shape.n, shape.d) != count)
         return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s and does not fit the shape %s", ct_view_text(x),
                              ct_dims_text(shape));
-    ct__infer_set(infer, 0, x->dtype, shape.n, shape.d);
     out->offset = x->offset;
     if (count == 0) {
         const ct_dims strides = dense_strides(shape);
@@ -109,7 +109,7 @@ void flatten_lower(ct_lower *l) {
     const ct_dims dims = ct_shape(l->in[0]);
     const int rank = dims.n ? dims.n : 1;
     const int64_t start = at->start < 0 ? at->start + rank : at->start,
-                  end = (int64_t)(at->end < 0 ? at->end + rank : at->end);
+                  end = ct__whole(at->end < 0 ? at->end + rank : at->end);
     if (start < 0 || end >= rank || start > end) {
         ct_fail(CT_ERR_SHAPE, "flatten", "axes %lld to %g of x, which is %s: they have to exist, in this order",
                 (long long)at->start, at->end, ct_tensor_text(l->in[0]));

@@ -8,7 +8,8 @@
 
 /* The two axes, and where the diagonal starts and how long it is. */
 static bool diagonal_axes(const ct_infer *infer, const diagonal_attrs *at, int ndim, int *a, int *b) {
-    if (!ct__infer_axis(infer, at->axis1, ndim, a) || !ct__infer_axis(infer, (int64_t)at->axis2, ndim, b)) return false;
+    if (!ct__infer_axis(infer, at->axis1, ndim, a) || !ct__infer_axis(infer, ct__whole(at->axis2), ndim, b))
+        return false;
     return *a != *b || ct_infer_fail(infer, CT_ERR_SHAPE, "axis1 and axis2 are both %d", *a);
 }
 
@@ -45,7 +46,7 @@ bool diagonal_infer(ct_infer *infer) {
 void diagonal_vjp(ct_vjp *v) {
     const diagonal_attrs *at = v->attrs;
     const ct_dims shape = ct_shape(v->in[0]), whole = dense_strides(shape);
-    const int a = ct__axis(at->axis1, shape.n), b = ct__axis((int64_t)at->axis2, shape.n);
+    const int a = ct__axis(at->axis1, shape.n), b = ct__axis(ct__whole(at->axis2), shape.n);
     int64_t row, column;
     ct_dims strides = {0};
     diagonal_length(shape.d[a], shape.d[b], at->offset, &row, &column);
@@ -56,6 +57,11 @@ void diagonal_vjp(ct_vjp *v) {
 }
 
 /* ---- unfold ---- */
+
+/* How far windows are apart: a single one is no distance from the next, however far the option says. */
+static int64_t window_step(const unfold_attrs *at, int64_t length) {
+    return at->step > length - at->size ? 1 : at->step;
+}
 
 bool unfold_infer(ct_infer *infer) {
     const unfold_attrs *at = infer->attrs;
@@ -74,7 +80,7 @@ bool unfold_infer(ct_infer *infer) {
     view_keep(out, x);
     if (x->ndim) {
         out->dims[axis] = (length - at->size) / at->step + 1;
-        out->strides[axis] = at->step * stride;
+        out->strides[axis] = window_step(at, length) * stride;
     }
     out->dims[x->ndim] = at->size;
     out->strides[x->ndim] = stride;
@@ -88,7 +94,7 @@ void unfold_vjp(ct_vjp *v) {
     ct_dims strides = dense_strides(shape);
     const int axis = ct__axis(at->axis, shape.n);
     const int64_t stride = shape.n ? strides.d[axis] : 1;
-    if (shape.n) strides.d[axis] *= at->step;
+    if (shape.n) strides.d[axis] *= window_step(at, shape.d[axis]);
     strides.d[strides.n++] = stride;
     v->grad[0] = strided_grad(v->cot[0], shape, strides, 0);
 }
@@ -129,9 +135,13 @@ bool as_strided_view_infer(ct_infer *infer) {
     for (int i = 0; i < x->ndim; i++)
         if (x->dims[i] > 1 && x->strides[i] != dense.d[i])
             return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s and not contiguous", ct_view_text(x));
-    if (!inside(infer, ct__count(x->ndim, x->dims), at->shape, at->strides, at->offset)) return false;
-    ct__infer_set(infer, 0, x->dtype, at->shape.n, at->shape.d);
-    for (int i = 0; i < at->shape.n; i++) out->strides[i] = at->strides.d[i];
+    if (!inside(infer, ct__count(x->ndim, x->dims), at->shape, at->strides, at->offset) ||
+        !ct__infer_shape(infer, &at->shape, x->dtype))
+        return false;
+    /* where there is one place or none the stride says nothing, and may be anything */
+    const ct_dims usual = dense_strides(at->shape);
+    const bool any = ct__count(out->ndim, out->dims) > 0;
+    for (int i = 0; i < at->shape.n; i++) out->strides[i] = any && at->shape.d[i] > 1 ? at->strides.d[i] : usual.d[i];
     out->offset = x->offset + (ct__count(out->ndim, out->dims) ? at->offset : 0);
     return true;
 }
@@ -161,9 +171,8 @@ bool strided_grad_infer(ct_infer *infer) {
     const ct_view *g = infer->in[0];
     ct_dims shape = {.n = g->ndim};
     for (int i = 0; i < g->ndim; i++) shape.d[i] = g->dims[i];
-    if (!inside(infer, ct__count(at->shape.n, at->shape.d), shape, at->strides, at->offset)) return false;
-    ct__infer_set(infer, 0, g->dtype, at->shape.n, at->shape.d);
-    return true;
+    return ct__infer_shape(infer, &at->shape, g->dtype) &&
+           inside(infer, ct__count(at->shape.n, at->shape.d), shape, at->strides, at->offset);
 }
 
 void strided_grad_vjp(ct_vjp *v) {

@@ -32,7 +32,8 @@ static int64_t plan(const ct_call *call, job *j) {
         }
         j->dims[k] = g->dims[i], j->to[k] = at->strides.d[i], j->from[k] = g->strides[i];
     }
-    int64_t reach = 0; /* how far the dimensions after i go */
+    if (count == 0) return 0; /* the strides of nothing may be anything */
+    int64_t reach = 0;        /* how far the dimensions after i go */
     for (int i = j->ndim - 1; i >= 0; i--) {
         j->free = j->to[i] > reach ? j->free + 1 : 0;
         reach += (j->dims[i] - 1) * j->to[i];
@@ -103,7 +104,7 @@ static bool run(const ct_call *call, ct_stream *stream) {
     j.dst = (char *)ct__address(y, size) + at->offset * (int64_t)size;
     j.src = ct__address(g, size);
     if (j.free == j.ndim) {
-        ct__copy(j.dst, at->strides.d, j.src, g->strides, g->ndim, g->dims, size);
+        ct__copy(j.dst, j.to, j.src, j.from, j.ndim, j.dims, size);
         return true;
     }
     j.parts = 1;

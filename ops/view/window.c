@@ -76,10 +76,11 @@ bool slice_view_infer(ct_infer *infer) {
     const slice_view_attrs *at = infer->attrs;
     const ct_view *x = infer->in[0];
     int axis;
+    if (x->ndim == 0) return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s; a scalar has no slices", ct_view_text(x));
     if (!ct__infer_axis(infer, at->axis, x->ndim, &axis)) return false;
     const int64_t size = x->dims[axis];
-    if (at->length < 0 || at->step < 1 || at->start < 0 || at->start > size ||
-        (at->length && at->start + (at->length - 1) * at->step >= size))
+    if (at->length < 0 || at->step < 1 || at->step > (size > 1 ? size : 1) || at->start < 0 || at->start > size ||
+        (at->length && ct__add(at->start, ct__mul(at->length - 1, at->step)) >= size))
         return ct_infer_fail(infer, CT_ERR_SHAPE,
                              "start %lld, length %lld and step %lld leave axis %d of x, which is %s",
                              (long long)at->start, (long long)at->length, (long long)at->step, axis, ct_view_text(x));
@@ -113,8 +114,8 @@ bool ct__slice_range(const char *op, const ct_tensor *x, int64_t axis, int64_t s
         return ct_fail(CT_ERR_SHAPE, op, "axis %lld is out of range for %s, which has %d dimension%s", (long long)axis,
                        ct_tensor_text(x), ndim, ndim == 1 ? "" : "s");
     const int64_t size = ct_dim(x, (int)axis);
-    if (step == 0 || step == INT64_MIN)
-        return ct_fail(CT_ERR_VALUE, op, "step %lld: it has to be a number of places, not 0", (long long)step);
+    if (step == 0) return ct_fail(CT_ERR_VALUE, op, "step is 0; it is how far to go, forwards or backwards");
+    if (step == INT64_MIN) return ct_fail(CT_ERR_VALUE, op, "step %lld is too far", (long long)step);
     const int64_t low = step > 0 ? 0 : -1, high = step > 0 ? size : size - 1; /* where places outside are moved to */
     int64_t stop = step > 0 ? high : low;
     if (end.set)
@@ -126,7 +127,7 @@ bool ct__slice_range(const char *op, const ct_tensor *x, int64_t axis, int64_t s
     const int64_t distance = step > 0 ? stop - start : start - stop, stride = step > 0 ? step : -step;
     range->axis = ct__axis(axis, ndim);
     range->length = distance > 0 ? (distance - 1) / stride + 1 : 0;
-    range->step = stride;
+    range->step = range->length > 1 ? stride : 1; /* a single element is no distance from the next */
     range->backwards = step < 0;
     range->first = range->length == 0 ? 0 : step > 0 ? start : start - (range->length - 1) * stride;
     return true;

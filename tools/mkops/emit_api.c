@@ -205,8 +205,7 @@ static void emit_attr(text *t, const op_def *op, const arg_def *arg, const char 
         return;
     case ARG_BOOL: put(t, "    a_.%s = %s%s;\n", name, from, name); return;
     case ARG_ENUM:
-        put(t, "    if (!take_enum(\"%s\", \"%s\", &a_.%s, (int)%s%s, %d)) %s;\n", op->name, name, name, from, name,
-            arg->values->n, fail);
+        put(t, "    a_.%s = (int)%s%s;\n", name, from, name); /* dispatch sees whether it is one of its values */
         return;
     case ARG_TEXT:
         put(t, "    if (!take_text(\"%s\", \"%s\", &a_.%s, %s%s, %s)) %s;\n", op->name, name, name, from, name,
@@ -341,12 +340,6 @@ static const char *const api_helpers =
     "    if (list->n) return take_dims(op, name, to, list);\n"
     "    to->n = 1;\n"
     "    to->d[0] = one ? one : normal;\n"
-    "    return true;\n"
-    "}\n\n"
-    "UNUSED static bool take_enum(const char *op, const char *name, int *to, int value, int count) {\n"
-    "    if (value < 0 || value >= count) return ct_fail(CT_ERR_VALUE, op, \"%s: %d is not a value of its enum\", "
-    "name, value);\n"
-    "    *to = value;\n"
     "    return true;\n"
     "}\n\n"
     "UNUSED static bool take_text(const char *op, const char *name, ct_text *to, const char *s, bool required) {\n"

@@ -80,7 +80,11 @@ static inline double simd_hurwitz_zeta(double s, double q) {
                                1.0 / 74724249600.0,
                                -3617.0 / 10670622842880000.0};
     double sum = 0, factor = s;
-    for (; q < 10 + s / 2; q += 1) sum += pow(q, -s);
+    for (; q < 10 + s / 2; q += 1) {
+        const double term = pow(q, -s);
+        sum += term;
+        if (term <= 0x1p-60 * sum) return sum; /* so is the sum of what follows */
+    }
     double power = pow(q, -s), tail = power * q / (s - 1) + 0.5 * power;
     power /= q;
     for (int k = 0; k < 8; k++) {

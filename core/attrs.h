@@ -1,0 +1,11 @@
+/* Attributes as they come from a caller, who may have written them by hand. */
+#ifndef COTANGENT_CORE_ATTRS_H
+#define COTANGENT_CORE_ATTRS_H
+
+#include <cotangent/op.h>
+
+/* What the types promise, before any infer, lowering or kernel reads them: lists no longer than they can be, dtypes, enums and
+ * devices that exist, texts that end. */
+bool ct__attrs_check(const ct_op *op, const void *attrs);
+
+#endif
