@@ -39,13 +39,23 @@ typedef struct request {
 
 static _Thread_local ct_tensor *into_target;
 
+static _Thread_local bool into_retained;
+
 bool ct__into(ct_tensor *dst, const char *op, const char *argument) {
     if (ct__pending() || !ct__writable(dst, op, argument)) return false;
+    if (into_retained) ct__tensor_release(into_target); /* of a call that never came */
+    into_retained = false;
     into_target = dst;
     return true;
 }
 
-bool ct_into(ct_tensor *dst) { return ct__into(dst, "into", "dst"); }
+/* The program may let go of dst before its next call: until then it is held here. */
+bool ct_into(ct_tensor *dst) {
+    if (!ct__into(dst, "into", "dst")) return false;
+    ct__tensor_retain(dst);
+    into_retained = true;
+    return true;
+}
 
 static const ct_arg *input_arg(const ct_op *op, int i, int *last) {
     while (*last < i && op->inputs[*last + 1].name && !(op->inputs[*last].flags & CT_ARG_LIST)) ++*last;
@@ -586,10 +596,8 @@ static bool perform(request *r) {
     return !ct__anomaly || ct__anomaly_check_call(op, r->in, r->n_in, r->out, r->n_out);
 }
 
-bool ct_apply_with(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs, ct_tensor **outputs, int m,
-                   const bool *want, ct_rng *rng) {
-    ct_tensor *target = into_target;
-    into_target = NULL;
+static bool apply_into(ct_tensor *target, const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs,
+                       ct_tensor **outputs, int m, const bool *want, ct_rng *rng) {
     for (int i = 0; outputs && i < m; i++) outputs[i] = NULL;
     if (!op) return ct__fail_null("apply", "op");
     ct__registry_start();
@@ -643,6 +651,17 @@ bool ct_apply_with(const ct_op *op, ct_tensor *const *inputs, int n, const void 
         if (!ok) outputs[i] = NULL;
     }
     ct__errors.called = called;
+    return ok;
+}
+
+bool ct_apply_with(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs, ct_tensor **outputs, int m,
+                   const bool *want, ct_rng *rng) {
+    ct_tensor *target = into_target;
+    const bool retained = into_retained;
+    into_target = NULL;
+    into_retained = false;
+    const bool ok = apply_into(target, op, inputs, n, attrs, outputs, m, want, rng);
+    if (retained) ct__tensor_release(target);
     return ok;
 }
 

@@ -89,6 +89,12 @@ void ct__node_release(ct_node *node) {
     burying = false;
 }
 
+static bool is_listed(const ct_tensor *x, ct_tensor *const *list, int n) {
+    for (int i = 0; i < n; i++)
+        if (list[i] == x) return true;
+    return false;
+}
+
 bool ct__record(const ct_op *op, ct_tensor *const *in, int n_in, const void *attrs, ct_tensor *const *out, int n_out,
                 const uint32_t *versions) {
     bool elementwise = op->flags & CT_OP_ELEMENTWISE;
@@ -128,7 +134,10 @@ bool ct__record(const ct_op *op, ct_tensor *const *in, int n_in, const void *att
         ct_saved *saved = &node->saved[i];
         saved->wanted = true;
         saved->version = versions[i];
-        if (keep) saved->tensor = ct__tensor_retain(in[i]);
+        /* what is changed in place is going to hold this node, so the node must not hold it */
+        if (keep && is_listed(in[i], out, n_out))
+            ok = (saved->tensor = ct__tensor_new(&in[i]->view, in[i]->storage)) != NULL;
+        else if (keep) saved->tensor = ct__tensor_retain(in[i]);
         else ok = ct__region_save(node->region, in[i]);
     }
     for (int i = 0; i < n_out && ok; i++) {

@@ -519,7 +519,8 @@ TEST(a_vjp_that_reads_what_its_op_does_not_save_is_an_error) {
     ct_tensor *x = ct_require_grad(F32(CT_DIMS(2), 1, 2)), *y;
     REQUIRE(ct_op_register(&unsaved) && ct_apply(&unsaved, &x, 1, NULL, &y, 1));
     CHECK(!ct_backward(ct_sum(y)));
-    CHECK_ERROR(CT_ERR_STATE, "unsaved: b has a shape but no data: a vjp reads only what its op saves (in mul, in its gradient)");
+    CHECK_ERROR(CT_ERR_STATE,
+                "unsaved: b has a shape but no data: a vjp reads only what its op saves (in mul, in its gradient)");
 }
 
 TEST(a_leaf_that_was_frozen_between_forward_and_backward_gets_its_gradient_when_it_is_wanted_again) {

@@ -315,7 +315,7 @@ TEST(shapes_of_more_elements_than_can_be_counted_are_refused) {
 TEST(a_pending_error_makes_a_missing_option_a_failed_one) {
     ct_tensor *x = ct_ones(CT_DIMS(2, 3)), *bad = ct_add(x, ct_ones(CT_DIMS(4)));
     CHECK(!bad && !ct_ok());
-    CHECK(ct_add(x, x));                      /* pure ops still run */
+    CHECK(ct_add(x, x));                               /* pure ops still run */
     CHECK(!ct_layer_norm(x, CT_DIMS(3), .bias = bad)); /* and do not take what failed for what was left out */
     ct_error_clear();
     CHECK(ct_layer_norm(x, CT_DIMS(3)));

@@ -247,3 +247,28 @@ TEST(views_in_any_order_are_written_when_no_two_elements_meet) {
     ct_tensor *flat = ct_expand(ct_zeros(CT_DIMS(1)), CT_DIMS(1)), *none = ct_expand(flat, CT_DIMS(0, 1));
     CHECK(ct_fill(flat, 1) == flat && ct_fill(none, 1) == none && ct_fill(ct_t(ct_zeros(CT_DIMS(3, 5))), 1));
 }
+
+TEST(a_recorded_change_of_what_its_gradient_needs_leaves_nothing_behind) {
+    const int64_t before = ct_live_objects();
+    ct_scope {
+        ct_tensor *x = ct_rand(CT_DIMS(3)), *y = ct_require_grad(ct_rand(CT_DIMS(3)));
+        CHECK(ct_mul_(x, y) == x && ct_requires_grad(x)); /* the gradient of y reads the x of before, which is gone */
+        CHECK(!ct_backward(ct_sum(x)) && ct_error_code() == CT_ERR_GRAD);
+        ct_error_clear();
+        x = ct_ones(CT_DIMS(3));
+        CHECK(ct_div_(x, y) == x);
+    }
+    CHECK(ct_live_objects() == before);
+}
+
+TEST(a_destination_may_be_released_before_the_call_that_writes_into_it) {
+    ct_tensor *a = F32(CT_DIMS(2), 1, 2);
+    ct_scope {
+        CHECK(ct_into(ct_zeros(CT_DIMS(2))));
+    }
+    CHECK_VALUES(ct_add(a, a), CT_DIMS(2), 0, 2, 4);
+    ct_scope {
+        CHECK(ct_into(ct_zeros(CT_DIMS(2))) && ct_into(ct_zeros(CT_DIMS(2))));
+    }
+    CHECK_VALUES(ct_mul(a, a), CT_DIMS(2), 0, 1, 4);
+}
