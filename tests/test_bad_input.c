@@ -54,6 +54,19 @@ TEST(a_wrong_tensor_of_a_list_is_named_by_its_place) {
     refused(y, CT_ERR_SHAPE, "optim_average: xs[3] is f32[5]; it has to be [2]");
 }
 
+TEST(an_internal_op_cannot_be_without_its_only_result_nor_without_the_one_that_dst_is_for) {
+    ct_tensor *x = harness_randn(CT_DIMS(3)), *in[] = {x, x}, *y[3] = {NULL, NULL, NULL};
+    const bool none[3] = {false, true, true};
+    CHECK(!ct_apply_with(ct_op_find("log1p_grad_x"), in, 2, NULL, y, 1, none, NULL));
+    refused(y[0], CT_ERR_VALUE, "log1p_grad_x: result 0, ");
+    ct_tensor *item[] = {ct_zeros(CT_DIMS(3)), ct_ones(CT_DIMS(3))};
+    CHECK(ct_apply_with(ct_op_find("optim_average"), item, 2, NULL, y, 1, none, NULL) &&
+          !y[0]); /* it changes item[0] */
+    CHECK(ct_into(ct_zeros(CT_DIMS0)));
+    CHECK(!ct_apply_with(ct_op_find("optim_average"), item, 2, NULL, y, 1, none, NULL));
+    refused(y[0], CT_ERR_VALUE, "optim_average: dst is for the first result, which is left out");
+}
+
 /* ---- Axes and indices ---- */
 
 TEST(products_with_zeros_check_axis_and_indices_as_others_do) {
