@@ -76,8 +76,10 @@ static bool check_counts(const ct_op *op, ct_tensor *const *inputs, int n, ct_te
     if (!outputs || m < 1) return ct__fail_null(op->name, "outputs");
     for (int i = 0; !list_out && i < m; i++)
         if (!op->outputs[i].name) return ct_fail(CT_ERR_VALUE, op->name, "has %d results, not %d", i, m);
-    /* an internal op is called by code that knows which of its results it can be without */
-    for (int i = 0; want && i < m && !(op->flags & CT_OP_INTERNAL); i++)
+    /* an internal op is called by code that knows which of its results it can be without; not the only one, unless it is what
+     * the op changes that matters */
+    const bool knows = (op->flags & CT_OP_INTERNAL) && (m > 1 || (op->flags & CT_OP_MUTATES));
+    for (int i = 0; want && i < m && !knows; i++)
         if (!want[i] && (list_out || !(op->outputs[i].flags & CT_ARG_OPTIONAL)))
             return ct_fail(CT_ERR_VALUE, op->name, "result %d, %s, is always computed; it cannot be left out", i,
                            op->outputs[list_out ? 0 : i].name);
@@ -602,6 +604,8 @@ static bool apply_into(ct_tensor *target, const ct_op *op, ct_tensor *const *inp
     if (!op) return ct__fail_null("apply", "op");
     ct__registry_start();
     if (!check_counts(op, inputs, n, outputs, m, want) || !ct__attrs_check(op, attrs)) return false;
+    if (target && want && !want[0])
+        return ct_fail(CT_ERR_VALUE, op->name, "dst is for the first result, which is left out");
     const ct_op *called = ct__errors.called;
     const uint32_t raised = ct__errors.raised;
     if (!called) ct__errors.called = op;

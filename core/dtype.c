@@ -38,7 +38,7 @@ bool ct_dtype_is_int(ct_dtype dtype) { return known(dtype) && facts[dtype].kind 
 bool ct_dtype_parse(const char *name, ct_dtype *dtype) {
     for (int i = 0; name && dtype && i < CT_DTYPE_COUNT; i++) {
         if (strcmp(name, facts[i].name) != 0) continue;
-        *dtype = (ct_dtype)i;
+        if (dtype) *dtype = (ct_dtype)i;
         return true;
     }
     return false;

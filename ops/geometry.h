@@ -6,6 +6,8 @@
 #include <cotangent/enums.h>
 #include <cotangent/op.h>
 
+#include "ops/infer.h"
+
 /* Always three axes, the last innermost; an op of fewer has leading axes of size 1 (kernel 1, stride 1, no padding).
  * Tap k of window o looks at position o * stride + k * dilation - before; positions outside 0..in-1 are padding.
  * `after` may be negative inside the library: positions that no window reaches. */
@@ -43,9 +45,13 @@ ct_dims ct__window_strides(const ct_window *window);
 ct_dims ct__window_dilations(const ct_window *window);
 ct_dims ct__window_pads(const ct_window *window);
 
-static inline int64_t ct__window_pixels_in(const ct_window *w) { return w->in[0] * w->in[1] * w->in[2]; }
-static inline int64_t ct__window_pixels_out(const ct_window *w) { return w->out[0] * w->out[1] * w->out[2]; }
-static inline int64_t ct__window_taps(const ct_window *w) { return w->kernel[0] * w->kernel[1] * w->kernel[2]; }
+/* Counted as ct__mul does: options may ask for more than there can be. */
+static inline int64_t ct__window_product(const int64_t *sizes) {
+    return ct__mul(ct__mul(sizes[0], sizes[1]), sizes[2]);
+}
+static inline int64_t ct__window_pixels_in(const ct_window *w) { return ct__window_product(w->in); }
+static inline int64_t ct__window_pixels_out(const ct_window *w) { return ct__window_product(w->out); }
+static inline int64_t ct__window_taps(const ct_window *w) { return ct__window_product(w->kernel); }
 
 /* The windows [*first, *last) of axis a whose tap k lies inside the input. */
 void ct__window_inside(const ct_window *window, int a, int64_t k, int64_t *first, int64_t *last);

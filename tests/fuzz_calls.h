@@ -12,7 +12,7 @@ typedef struct fuzz_calls {
     int64_t calls;       /* without an argument */
     bool (*start)(void); /* in each child, before its first call; may be NULL */
     void (*call)(void);  /* one call, drawn from fuzz_draw() and the like */
-    int seconds;         /* the most that one call may take */
+    int seconds;         /* of the processor, the most that one call may take */
 } fuzz_calls;
 
 /* `program [calls] [seed] [first]`: calls number first, first + 1, ... of that seed; one alone is described. Returns the

@@ -28,10 +28,11 @@ TEST(a_mask_that_does_not_fit_is_an_error_of_the_attention_called) {
     refused(ct_multi_head_attention(x, x, x, w, w, w, w, 2, .mask = ct_ones(CT_DIMS(3, 1, 5, 5), .dtype = CT_BOOL)),
             CT_ERR_SHAPE, "multi_head_attention: mask is bool[3,1,5,5]");
     ct_tensor *other = harness_randn(CT_DIMS(3, 5, 6));
-    refused(ct_multi_head_attention(x, other, other, w, w, w, w, 2), CT_ERR_SHAPE, "multi_head_attention: takes query");
+    refused(ct_multi_head_attention(x, other, other, w, w, w, w, 2), CT_ERR_SHAPE,
+            "multi_head_attention: key and value need query's batch");
     ct_tensor *deep = harness_randn(CT_DIMS(1, 1, 1, 1, 1, 1, 5, 6)); /* no room for an axis of heads */
     refused(ct_multi_head_attention(deep, deep, deep, w, w, w, w, 2), CT_ERR_SHAPE,
-            "multi_head_attention: takes query");
+            "multi_head_attention: key and value need query's batch");
     CHECK(ct_multi_head_attention(x, x, x, w, w, w, w, 2, .mask = ct_ones(CT_DIMS(5, 5), .dtype = CT_BOOL)) != NULL);
 }
 
@@ -52,6 +53,19 @@ TEST(a_wrong_tensor_of_a_list_is_named_by_its_place) {
               *y = NULL;
     CHECK(!ct_apply(ct_op_find("optim_average"), xs, 4, NULL, &y, 1));
     refused(y, CT_ERR_SHAPE, "optim_average: xs[3] is f32[5]; it has to be [2]");
+}
+
+TEST(an_internal_op_cannot_be_without_its_only_result_nor_without_the_one_that_dst_is_for) {
+    ct_tensor *x = harness_randn(CT_DIMS(3)), *in[] = {x, x}, *y[3] = {NULL, NULL, NULL};
+    const bool none[3] = {false, true, true};
+    CHECK(!ct_apply_with(ct_op_find("log1p_grad_x"), in, 2, NULL, y, 1, none, NULL));
+    refused(y[0], CT_ERR_VALUE, "log1p_grad_x: result 0, ");
+    ct_tensor *item[] = {ct_zeros(CT_DIMS(3)), ct_ones(CT_DIMS(3))};
+    CHECK(ct_apply_with(ct_op_find("optim_average"), item, 2, NULL, y, 1, none, NULL) &&
+          !y[0]); /* it changes item[0] */
+    CHECK(ct_into(ct_zeros(CT_DIMS0)));
+    CHECK(!ct_apply_with(ct_op_find("optim_average"), item, 2, NULL, y, 1, none, NULL));
+    refused(y[0], CT_ERR_VALUE, "optim_average: dst is for the first result, which is left out");
 }
 
 /* ---- Axes and indices ---- */
@@ -103,8 +117,8 @@ TEST(norms_and_searches_of_nothing_give_nothing) {
 
 TEST(sizes_that_cannot_be_counted_are_errors_of_the_op_called) {
     ct_tensor *x = harness_randn(CT_DIMS(3)), *m = harness_randn(CT_DIMS(2, 3));
-    refused(ct_diag(x, .diagonal = INT64_MAX), CT_ERR_SHAPE, "diag: ");
-    refused(ct_diag(x, .diagonal = INT64_MIN), CT_ERR_SHAPE, "diag: ");
+    refused(ct_diag(x, .diagonal = INT64_MAX), CT_ERR_VALUE, "diag: diagonal 9223372036854775807");
+    refused(ct_diag(x, .diagonal = INT64_MIN), CT_ERR_VALUE, "diag: diagonal -9223372036854775808");
     refused(ct_tile(x, CT_DIMS(HUGE_SIZE)), CT_ERR_SHAPE, "tile: ");
     refused(ct_repeat(m, CT_DIMS(HUGE_SIZE, HUGE_SIZE)), CT_ERR_SHAPE, "repeat: ");
     refused(ct_repeat_interleave(x, HUGE_SIZE, 0), CT_ERR_SHAPE, "repeat_interleave: ");

@@ -52,8 +52,8 @@ static bool check_image(const ct_infer *infer, const ct_deform *d, const ct_view
 }
 
 static bool check_arguments(const ct_infer *infer, const ct_deform *d, const ct_view *offset, const ct_view *mask) {
-    return check_image(infer, d, offset, "offset", 2 * d->offset_groups * d->taps) &&
-           check_image(infer, d, mask, "mask", d->offset_groups * d->taps);
+    return check_image(infer, d, offset, "offset", ct__mul(2, ct__mul(d->offset_groups, d->taps))) &&
+           check_image(infer, d, mask, "mask", ct__mul(d->offset_groups, d->taps));
 }
 
 static bool infer_forward(ct_infer *infer, const ct_window_options *options, int64_t groups, int64_t offset_groups,
@@ -67,11 +67,11 @@ static bool infer_forward(ct_infer *infer, const ct_window_options *options, int
     const int64_t out = w->dims[last ? 3 : 0], each = w->dims[last ? 2 : 1];
     if (!ct__deform_resolve(infer, &d, x, ct__deform_kernel(w, last), options, out, groups, offset_groups, last))
         return false;
-    if (each * groups != d.channels)
+    if (ct__mul(each, groups) != d.channels)
         return ct_infer_fail(infer, CT_ERR_SHAPE,
                              "channels differ: x is %s with %lld channels, w is %s, which with groups %lld takes %lld",
                              ct_view_text(x), (long long)d.channels, ct_view_text(w), (long long)groups,
-                             (long long)(each * groups));
+                             (long long)ct__mul(each, groups));
     if (bias && (bias->ndim != 1 || bias->dims[0] != out))
         return ct_infer_fail(infer, CT_ERR_SHAPE, "bias is %s; it has to be [%lld], one number an output channel",
                              ct_view_text(bias), (long long)out);

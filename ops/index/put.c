@@ -101,7 +101,7 @@ bool slice_put_infer(ct_infer *infer) {
     bool fits = src->ndim == x->ndim && src->dtype == x->dtype;
     for (int i = 0; fits && i < x->ndim; i++) fits = i == axis || src->dims[i] == x->dims[i];
     const int64_t size = x->dims[axis];
-    if (!fits || at->start < 0 || at->step < 1 || at->step > (size > 1 ? size : 1) ||
+    if (!fits || at->start < 0 || at->start > size || at->step < 1 || at->step > (size > 1 ? size : 1) ||
         (src->dims[axis] && ct__add(at->start, ct__mul(src->dims[axis] - 1, at->step)) >= x->dims[axis]))
         return ct_infer_fail(infer, CT_ERR_SHAPE,
                              "src is %s and does not fit, from %lld on and %lld apart, into axis %d of x, which is %s",

@@ -57,7 +57,8 @@ bool im2col_infer(ct_infer *infer) {
     if (!check_kernel(infer, &a->kernel) || !resolve(infer, &w, x->dims + ct__image_spatial(a->channels_last),
                                                      &a->kernel, &a->strides, &a->pads, &a->dilations))
         return false;
-    const int64_t rows = x->dims[a->channels_last ? 3 : 1] * ct__window_taps(&w), windows = ct__window_pixels_out(&w);
+    const int64_t rows = ct__mul(x->dims[a->channels_last ? 3 : 1], ct__window_taps(&w)),
+                  windows = ct__window_pixels_out(&w);
     const int64_t first[] = {x->dims[0], rows, windows}, last[] = {x->dims[0], windows, rows};
     ct__infer_set(infer, 0, x->dtype, 3, a->channels_last ? last : first);
     return true;
