@@ -8,6 +8,7 @@
 #include "core/attrs.h"
 #include "core/checkpoint.h"
 #include "core/device.h"
+#include "core/dtype.h"
 #include "core/error.h"
 #include "core/inplace.h"
 #include "core/log.h"
@@ -131,7 +132,7 @@ static bool autocast(const ct_op *op, ct_tensor **in, int n) {
     for (int i = 0; i < n; i++)
         if (in[i] && in[i]->view.dtype == CT_F64) return true;
     for (int i = 0; i < n; i++) {
-        if (!in[i] || in[i]->view.dtype == to || !ct_dtype_is_float(in[i]->view.dtype)) continue;
+        if (!in[i] || in[i]->view.dtype == to || !ct__dtype_is_float(in[i]->view.dtype)) continue;
         if (input_arg(op, i, &last)->flags & CT_ARG_MUTATED) continue;
         if (!replace(&in[i], ct_cast(in[i], to))) return false;
     }
@@ -215,7 +216,7 @@ static bool check_inputs(request *r, bool *uniform) {
             return ct_fail(CT_ERR_DEVICE, op->name, "%s is on another device than the arguments before it", arg->name);
         }
         if (arg->flags & (CT_ARG_INDEX | CT_ARG_BOOL)) *uniform = false;
-        if ((arg->flags & CT_ARG_FLOAT) && !ct_dtype_is_float(x->view.dtype)) *uniform = false;
+        if ((arg->flags & CT_ARG_FLOAT) && !ct__dtype_is_float(x->view.dtype)) *uniform = false;
         if (arg->flags & CT_ARG_PROMOTE) {
             if (promote == CT_DTYPE_COUNT) promote = x->view.dtype;
             if (promote != x->view.dtype) *uniform = false;
@@ -548,15 +549,9 @@ static ct_device creation_device(const ct_op *op, const void *attrs) {
     return (ct_device){0};
 }
 
+/* The call, once its arguments agree. */
 static bool perform(request *r) {
     const ct_op *op = r->op;
-    bool uniform;
-    if (!check_inputs(r, &uniform)) return false;
-    if (ct__autocast != CT_F32 && (op->flags & (CT_OP_NARROW | CT_OP_WIDE))) {
-        uniform = false;
-        if (!autocast(op, r->in, r->n_in)) return false;
-    }
-    if (!uniform && (!agree_dtypes(op, r->in, r->n_in) || !agree_shapes(op, r->in, r->n_in))) return false;
     if (r->n_in == 0) {
         r->device = creation_device(op, r->attrs);
         if (!ct__device_ok(r->device, op->name)) return false;
@@ -589,13 +584,30 @@ static bool perform(request *r) {
     }
     if (r->recording) {
         bool floats = false;
-        for (int i = 0; i < r->n_out; i++) floats |= r->out[i] && ct_dtype_is_float(r->out[i]->view.dtype);
+        for (int i = 0; i < r->n_out; i++) floats |= r->out[i] && ct__dtype_is_float(r->out[i]->view.dtype);
         if (floats && !ct__record(op, r->in, r->n_in, r->attrs, r->out, r->n_out, r->versions)) return false;
         if (r->target && !ct__view_changed(r->target)) return false;
     } else if (r->target && ct__grad_mode && !ct__overwritten(r->target)) {
         return false;
     }
     return !ct__anomaly || ct__anomaly_check_call(op, r->in, r->n_in, r->out, r->n_out);
+}
+
+static bool agree_and_perform(request *r) {
+    const ct_op *op = r->op;
+    const bool mixed = ct__autocast != CT_F32 && (op->flags & (CT_OP_NARROW | CT_OP_WIDE));
+    bool uniform, ok = true;
+    if (!check_inputs(r, &uniform)) return false;
+    const bool changes = mixed || !uniform;
+    ct_scope_mark mark = {0};
+    if (changes) { /* casts and expansions live only as long as the call */
+        mark = ct_scope_begin();
+        ok = (!mixed || autocast(op, r->in, r->n_in)) && agree_dtypes(op, r->in, r->n_in) &&
+             agree_shapes(op, r->in, r->n_in);
+    }
+    ok = ok && perform(r);
+    if (changes) ct_scope_end(mark);
+    return ok;
 }
 
 static bool apply_into(ct_tensor *target, const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs,
@@ -639,9 +651,7 @@ static bool apply_into(ct_tensor *target, const ct_op *op, ct_tensor *const *inp
         ct__fail_memory(op->name, in_bytes + attr_bytes + want_bytes);
     } else {
         for (int i = 0; i < n; i++) r.in[i] = inputs[i];
-        ct_scope_mark mark = ct_scope_begin(); /* casts and expansions live only as long as the call */
-        ok = perform(&r);
-        ct_scope_end(mark);
+        ok = agree_and_perform(&r);
     }
     ct__free(block, in_bytes);
     ct__free(attr_block, attr_bytes);

@@ -6,32 +6,38 @@
 
 typedef enum kind { KIND_BOOL, KIND_INT, KIND_FLOAT, KIND_STORED } kind;
 
+_Static_assert(CT_F32 == 0 && CT_F64 == 1 && CT_F16 == 2 && CT_BF16 == 3, "floats come first");
+
+const uint8_t ct__dtype_bytes[CT_DTYPE_COUNT] = {
+    [CT_F32] = 4, [CT_F64] = 8,    [CT_F16] = 2,    [CT_BF16] = 2,     [CT_I8] = 1,  [CT_I16] = 2,
+    [CT_I32] = 4, [CT_I64] = 8,    [CT_U8] = 1,     [CT_BOOL] = 1,     [CT_U16] = 2, [CT_U32] = 4,
+    [CT_U64] = 8, [CT_F8E4M3] = 1, [CT_F8E5M2] = 1, [CT_COMPLEX64] = 8};
+
 static const struct {
     const char *name;
-    uint8_t size;
     uint8_t kind;
 } facts[CT_DTYPE_COUNT] = {
-    [CT_F32] = {"f32", 4, KIND_FLOAT},
-    [CT_F64] = {"f64", 8, KIND_FLOAT},
-    [CT_F16] = {"f16", 2, KIND_FLOAT},
-    [CT_BF16] = {"bf16", 2, KIND_FLOAT},
-    [CT_I8] = {"i8", 1, KIND_INT},
-    [CT_I16] = {"i16", 2, KIND_INT},
-    [CT_I32] = {"i32", 4, KIND_INT},
-    [CT_I64] = {"i64", 8, KIND_INT},
-    [CT_U8] = {"u8", 1, KIND_INT},
-    [CT_BOOL] = {"bool", 1, KIND_BOOL},
-    [CT_U16] = {"u16", 2, KIND_STORED},
-    [CT_U32] = {"u32", 4, KIND_STORED},
-    [CT_U64] = {"u64", 8, KIND_STORED},
-    [CT_F8E4M3] = {"f8e4m3", 1, KIND_STORED},
-    [CT_F8E5M2] = {"f8e5m2", 1, KIND_STORED},
-    [CT_COMPLEX64] = {"complex64", 8, KIND_STORED},
+    [CT_F32] = {"f32", KIND_FLOAT},
+    [CT_F64] = {"f64", KIND_FLOAT},
+    [CT_F16] = {"f16", KIND_FLOAT},
+    [CT_BF16] = {"bf16", KIND_FLOAT},
+    [CT_I8] = {"i8", KIND_INT},
+    [CT_I16] = {"i16", KIND_INT},
+    [CT_I32] = {"i32", KIND_INT},
+    [CT_I64] = {"i64", KIND_INT},
+    [CT_U8] = {"u8", KIND_INT},
+    [CT_BOOL] = {"bool", KIND_BOOL},
+    [CT_U16] = {"u16", KIND_STORED},
+    [CT_U32] = {"u32", KIND_STORED},
+    [CT_U64] = {"u64", KIND_STORED},
+    [CT_F8E4M3] = {"f8e4m3", KIND_STORED},
+    [CT_F8E5M2] = {"f8e5m2", KIND_STORED},
+    [CT_COMPLEX64] = {"complex64", KIND_STORED},
 };
 
 static bool known(ct_dtype dtype) { return (unsigned)dtype < CT_DTYPE_COUNT; }
 const char *ct_dtype_name(ct_dtype dtype) { return known(dtype) ? facts[dtype].name : "unknown"; }
-size_t ct_dtype_size(ct_dtype dtype) { return known(dtype) ? facts[dtype].size : 1; }
+size_t ct_dtype_size(ct_dtype dtype) { return known(dtype) ? ct__dtype_bytes[dtype] : 1; }
 bool ct_dtype_is_float(ct_dtype dtype) { return known(dtype) && facts[dtype].kind == KIND_FLOAT; }
 bool ct_dtype_is_int(ct_dtype dtype) { return known(dtype) && facts[dtype].kind == KIND_INT; }
 
@@ -53,10 +59,10 @@ ct_dtype ct_dtype_promote(ct_dtype a, ct_dtype b) {
         return CT_F32; /* of f32, f16 and bf16 any two that differ */
     }
     if (ka == KIND_INT) {
-        if (facts[a].size != facts[b].size) return facts[a].size > facts[b].size ? a : b;
+        if (ct__dtype_bytes[a] != ct__dtype_bytes[b]) return ct__dtype_bytes[a] > ct__dtype_bytes[b] ? a : b;
         return CT_I16; /* u8 with i8 */
     }
-    return facts[a].size >= facts[b].size ? a : b;
+    return ct__dtype_bytes[a] >= ct__dtype_bytes[b] ? a : b;
 }
 
 static float bits_to_f32(uint32_t bits) {

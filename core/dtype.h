@@ -7,6 +7,11 @@
 double ct__dtype_get(ct_dtype dtype, const void *element);
 void ct__dtype_put(ct_dtype dtype, void *element, double value); /* rounds or saturates as ct_cast does */
 
+/* ct_dtype_size and ct_dtype_is_float for a dtype that exists, where every call passes. */
+extern const uint8_t ct__dtype_bytes[CT_DTYPE_COUNT];
+static inline size_t ct__dtype_size(ct_dtype dtype) { return ct__dtype_bytes[dtype]; }
+static inline bool ct__dtype_is_float(ct_dtype dtype) { return (unsigned)dtype <= CT_BF16; } /* the first four */
+
 static inline bool ct__dtype_is_half(ct_dtype dtype) { return dtype == CT_F16 || dtype == CT_BF16; }
 
 float ct__f16_to_f32(uint16_t bits);

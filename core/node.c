@@ -102,7 +102,7 @@ bool ct__record(const ct_op *op, ct_tensor *const *in, int n_in, const void *att
     if (!node) return false;
     if (node->attrs) memcpy(node->attrs, attrs, op->attr_size);
     for (int i = 0; i < n_in; i++) {
-        bool wants = in[i] && in[i]->node && ct_dtype_is_float(in[i]->view.dtype);
+        bool wants = in[i] && in[i]->node && ct__dtype_is_float(in[i]->view.dtype);
         node->edges[i].node = wants ? ct__node_retain(in[i]->node) : NULL;
         node->edges[i].output = wants ? in[i]->node_output : 0;
         if (!elementwise) {
@@ -149,7 +149,7 @@ bool ct__record(const ct_op *op, ct_tensor *const *in, int n_in, const void *att
         else ok = ct__region_save(node->region, out[i]);
     }
     for (int i = 0; i < n_out && ok; i++) {
-        if (!out[i] || !ct_dtype_is_float(out[i]->view.dtype)) continue;
+        if (!out[i] || !ct__dtype_is_float(out[i]->view.dtype)) continue;
         ct_node *before = out[i]->node; /* of a tensor changed in place */
         out[i]->node = ct__node_retain(node);
         out[i]->node_output = i;
@@ -206,7 +206,7 @@ ct_tensor *ct__node_unpack(ct_node *node, int slot, bool attach) {
     ct_edge edge = slot < node->n_in ? node->edges[slot] : (ct_edge){node, slot - node->n_in};
     if (!attach || (tensor->node == edge.node && tensor->node_output == edge.output)) return ct__tensor_retain(tensor);
     ct_tensor *placed = ct__tensor_new(&tensor->view, tensor->storage);
-    if (placed && edge.node && ct_dtype_is_float(placed->view.dtype)) {
+    if (placed && edge.node && ct__dtype_is_float(placed->view.dtype)) {
         placed->node = ct__node_retain(edge.node);
         placed->node_output = edge.output;
     }

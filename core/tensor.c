@@ -98,7 +98,7 @@ bool ct__view_inside(const ct_view *view, const ct_storage *storage) {
             __builtin_add_overflow(*end, reach, end))
             return false;
     }
-    return first >= 0 && last < (int64_t)(storage->bytes / ct_dtype_size(view->dtype));
+    return first >= 0 && last < (int64_t)(storage->bytes / ct__dtype_size(view->dtype));
 }
 
 /* Whether some steps along the n axes, not all of them zero, lead back to where they started: sum of strides[i] * step[i] +
@@ -185,7 +185,7 @@ ct_tensor *ct__tensor_dense(ct_view *view, ct_device device, const char *op) {
         return NULL;
     }
     ct__view_dense_strides(view);
-    ct_storage *storage = ct__storage_new(device, (size_t)count * ct_dtype_size(view->dtype), op);
+    ct_storage *storage = ct__storage_new(device, (size_t)count * ct__dtype_size(view->dtype), op);
     if (!storage) return NULL;
     ct_tensor *x = ct__tensor_new(view, storage);
     ct__storage_release(storage); /* now the tensor's */
@@ -214,15 +214,11 @@ void ct__tensor_release(ct_tensor *x) {
     bury_handle(x);
 }
 
-bool ct__valid(const ct_tensor *x, const char *op, const char *argument) {
+bool ct__invalid(const ct_tensor *x, const char *op, const char *argument) {
     if (!x) return ct__fail_null(op, argument);
-#ifdef CT_DEBUG
-    if (x->magic != CT__ALIVE)
-        return ct_fail(CT_ERR_STATE, op,
-                       "argument %s is not a live tensor: was it released with its scope? (ct_keep or ct_pass it)",
-                       argument);
-#endif
-    return true;
+    return ct_fail(CT_ERR_STATE, op,
+                   "argument %s is not a live tensor: was it released with its scope? (ct_keep or ct_pass it)",
+                   argument);
 }
 
 /* ---- Making ---- */
@@ -355,7 +351,7 @@ double ct_item(const ct_tensor *x) {
         return NAN;
     }
     char raw[16];
-    size_t size = ct_dtype_size(x->view.dtype), at = (size_t)x->view.offset * size;
+    size_t size = ct__dtype_size(x->view.dtype), at = (size_t)x->view.offset * size;
     if (x->storage->device.type == CT_CPU) memcpy(raw, (char *)x->view.buffer + at, size);
     else if (!ct__backend(x->storage->device.type)->download(raw, x->view.buffer, at, size, NULL)) return NAN;
     return ct__dtype_get(x->view.dtype, raw);
@@ -374,18 +370,18 @@ static bool host_readable(const ct_tensor *x, const char *op) {
 
 const void *ct_data(const ct_tensor *x) {
     if (!host_readable(x, "data")) return NULL;
-    return (const char *)x->view.buffer + (size_t)x->view.offset * ct_dtype_size(x->view.dtype);
+    return (const char *)x->view.buffer + (size_t)x->view.offset * ct__dtype_size(x->view.dtype);
 }
 
 void *ct_data_mut(ct_tensor *x) {
     if (!host_readable(x, "data_mut")) return NULL;
     atomic_fetch_add(&x->storage->version, 1);
-    return (char *)x->view.buffer + (size_t)x->view.offset * ct_dtype_size(x->view.dtype);
+    return (char *)x->view.buffer + (size_t)x->view.offset * ct__dtype_size(x->view.dtype);
 }
 
 bool ct_read(const ct_tensor *x, void *data, size_t bytes) {
     if (!ct__valid(x, "read", "x")) return false;
-    size_t size = ct_dtype_size(x->view.dtype), needed = (size_t)ct__view_count(&x->view) * size;
+    size_t size = ct__dtype_size(x->view.dtype), needed = (size_t)ct__view_count(&x->view) * size;
     if (bytes != needed)
         return ct_fail(CT_ERR_SHAPE, "read", "x is %s, which takes %zu bytes, not %zu", ct_view_text(&x->view), needed,
                        bytes);

@@ -51,8 +51,16 @@ static inline ct_tensor *ct__tensor_retain(ct_tensor *x) {
 /* Adds a reference that the caller owns to the current scope. On failure x is released, an error raised, NULL returned. */
 ct_tensor *ct__scope_adopt(ct_tensor *x);
 
-bool ct__valid(const ct_tensor *x, const char *op,
-               const char *argument); /* not NULL and, in debug builds, not released */
+/* Not NULL and, in debug builds, not released; else an error. */
+bool ct__invalid(const ct_tensor *x, const char *op, const char *argument); /* raises that error, returns false */
+static inline bool ct__valid(const ct_tensor *x, const char *op, const char *argument) {
+#ifdef CT_DEBUG
+    if (x && x->magic == CT__ALIVE) return true;
+#else
+    if (x) return true;
+#endif
+    return ct__invalid(x, op, argument);
+}
 /* The elements of a shape; -1: a size is negative, or not even the bytes of the others can be counted. No tensor has such a
  * shape, so sizes of tensors and their products need no further check. */
 enum { CT__LARGEST_ELEMENT = 16 };

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "backends/cpu/cpu.h"
+#include "core/dtype.h"
 #include "core/threads.h"
 
 enum {
@@ -478,7 +479,7 @@ bool ct__elementwise_run(const ct_call *call, const ct_elementwise *op) {
     bool simple = p.total <= p.chunk && dtype != CT_F16 && dtype != CT_BF16, repeats = false;
     for (int i = 0; i < p.n; i++) {
         if (i > 0) views[i] = call->in[i - 1];
-        p.operands[i].size = (int)ct_dtype_size(views[i]->dtype);
+        p.operands[i].size = (int)ct__dtype_size(views[i]->dtype);
         p.operands[i].base = ptr[i] = ct__address(views[i], (size_t)p.operands[i].size);
         simple = simple && is_simple(views[i], &step[i]);
         repeats |= simple && step[i] == 0;
