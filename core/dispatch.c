@@ -41,12 +41,19 @@ typedef struct request {
 static _Thread_local ct_tensor *into_target;
 
 static _Thread_local bool into_retained;
+static _Thread_local uint32_t into_raised; /* errors so far: after another one the call it was for has failed */
+
+static void forget_target(void) {
+    if (into_retained) ct__tensor_release(into_target);
+    into_retained = false;
+    into_target = NULL;
+}
 
 bool ct__into(ct_tensor *dst, const char *op, const char *argument) {
     if (ct__pending() || !ct__writable(dst, op, argument)) return false;
-    if (into_retained) ct__tensor_release(into_target); /* of a call that never came */
-    into_retained = false;
+    forget_target(); /* of a call that never came */
     into_target = dst;
+    into_raised = ct__errors.raised;
     return true;
 }
 
@@ -312,7 +319,7 @@ static bool run_kernel(const ct_call *call, const ct_kernel *kernel) {
     return ok;
 }
 
-/* Takes over what lower made: new handles for results that are arguments, casts back to half, a home if one was given. */
+/* Takes over what lower made: new handles for results that are arguments, casts back to half. */
 static bool adopt_lowered(request *r, ct_tensor **made, const ct_dtype *dtypes, const ct_view *views) {
     for (int i = 0; i < r->n_out; i++) {
         if (!r->want[i]) continue;
@@ -400,7 +407,7 @@ static bool is_same_place(const request *r, const ct_view *view) {
     return true;
 }
 
-/* A tensor for each wanted result: a view of the first input, the given home, or fresh memory. */
+/* A tensor for each wanted result: a view of the first input, the destination that was given, or fresh memory. */
 static bool make_outputs(request *r, ct_view *views) {
     for (int i = 0; i < r->n_out; i++) {
         if (!r->want[i]) continue;
@@ -413,26 +420,27 @@ static bool make_outputs(request *r, ct_view *views) {
 }
 
 static bool check_target(const request *r, const ct_view *view) {
-    const ct_view *home = &r->target->view;
-    if (home->dtype == view->dtype && ct__view_same_shape(home, view)) return true;
+    const ct_view *dst = &r->target->view;
+    if (dst->dtype == view->dtype && ct__view_same_shape(dst, view)) return true;
     return ct_fail(CT_ERR_SHAPE, r->op->name, "the result is %s and does not fit into dst, which is %s",
-                   ct_view_text(view), ct_view_text(home));
+                   ct_view_text(view), ct_view_text(dst));
 }
 
-/* Moves a result that could not be computed in place to the home it was given. */
-static bool move_home(request *r) {
+/* Moves a result that could not be computed in place to the destination it was given. */
+static bool move_to_target(request *r) {
     if (!r->target || r->out[0] == r->target) return true;
-    ct_tensor *made = r->out[0], *home = NULL;
+    ct_tensor *made = r->out[0], *moved = NULL;
     if (!check_target(r, &made->view)) return false;
     bool before = ct__grad_mode;
     ct__grad_mode = false;
     ct_scope {
         into_target = r->target;
-        home = ct_clone(made);
+        into_raised = ct__errors.raised;
+        moved = ct_clone(made);
         into_target = NULL;
     }
     ct__grad_mode = before;
-    if (!home) return false;
+    if (!moved) return false;
     r->out[0] = ct__tensor_retain(r->target);
     ct__tensor_release(made);
     return true;
@@ -525,7 +533,7 @@ static bool execute(request *r) {
     if (ok && by_lower) ok = run_lower(r, inferred ? views : NULL);
     if (views && views != inline_views) ct__free(views, view_bytes);
     if (pointers && pointers != inline_pointers) ct__free(pointers, pointer_bytes);
-    return ok && move_home(r);
+    return ok && move_to_target(r);
 }
 
 /* ---- In place ---- */
@@ -670,6 +678,7 @@ static bool apply_into(ct_tensor *target, const ct_op *op, ct_tensor *const *inp
 
 bool ct_apply_with(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs, ct_tensor **outputs, int m,
                    const bool *want, ct_rng *rng) {
+    if (into_target && into_raised != ct__errors.raised) forget_target();
     ct_tensor *target = into_target;
     const bool retained = into_retained;
     into_target = NULL;

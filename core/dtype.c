@@ -42,7 +42,7 @@ bool ct_dtype_is_float(ct_dtype dtype) { return known(dtype) && facts[dtype].kin
 bool ct_dtype_is_int(ct_dtype dtype) { return known(dtype) && facts[dtype].kind == KIND_INT; }
 
 bool ct_dtype_parse(const char *name, ct_dtype *dtype) {
-    for (int i = 0; name && dtype && i < CT_DTYPE_COUNT; i++) {
+    for (int i = 0; name && i < CT_DTYPE_COUNT; i++) {
         if (strcmp(name, facts[i].name) != 0) continue;
         if (dtype) *dtype = (ct_dtype)i;
         return true;

@@ -1,4 +1,4 @@
-/* Changes in place: each is an ordinary op whose result is given the argument's own storage as its home. A view and its base
+/* Changes in place: each is an ordinary op whose result is given the argument's own storage as its destination. A view and its base
  * share that storage, so a recorded change of one is written into the graph of the other: base' = base with the view's part
  * replaced, view' = that part of base'. Other views notice at their next use, by counting the base's changes. */
 #include "core/inplace.h"

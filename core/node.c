@@ -125,7 +125,8 @@ bool ct__record(const ct_op *op, ct_tensor *const *in, int n_in, const void *att
             saves.out |= op->saves_for[i].out;
         }
     }
-    if ((op->flags & CT_OP_RECOMPUTE) && saves.out && out[0] && ct__dtype_is_half(out[0]->view.dtype))
+    if ((op->flags & CT_OP_RECOMPUTE) && saves.out && out[0] && ct__dtype_is_half(out[0]->view.dtype) &&
+        !(elementwise && is_listed(out[0], in, n_in)))
         saves = (ct_saves){~(uint64_t)0, 0};
     node->region = ct__region_enter_node(node);
     bool keep = node->region == NULL;

@@ -8,7 +8,8 @@
  *   - A function that returns a tensor returns NULL on failure, and NULL when it is given NULL, so calls
  *     nest and one check at the end is enough. Every other function returns true for success.
  *   - The thread keeps its first error until ct_error_clear(). While one is pending, whatever changes
- *     lasting state (backward, in-place ops, assignments) does nothing and returns false.
+ *     lasting state (backward, in-place ops, assignments) does nothing and returns false. Ops still run, but not where
+ *     an optional tensor is NULL: it may be what failed.
  *   - An op's result belongs to the current scope and is released when that scope ends. ct_keep makes it
  *     yours, ct_pass hands it to the enclosing scope. There is always a root scope.
  *   - Options go by name: ct_sum(x, .axes = CT_DIMS(0), .keepdim = true). Zero means the default.
@@ -98,7 +99,8 @@ typedef struct ct_device {
     int index;
 } ct_device;
 
-/* Name ("f32"), bytes an element, and the kind of a dtype. ct_dtype_parse returns false for an unknown name. */
+/* Name ("f32"), bytes per element, and the kind of a dtype. ct_dtype_parse returns false for an unknown name; dtype may be
+ * NULL there. */
 CT_API const char *ct_dtype_name(ct_dtype dtype);
 CT_API size_t ct_dtype_size(ct_dtype dtype);
 CT_API bool ct_dtype_is_float(ct_dtype dtype); /* f32 f64 f16 bf16 */

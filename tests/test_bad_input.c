@@ -262,3 +262,12 @@ TEST(schedules_within_schedules_have_a_limit) {
     ct_optim_free(optim);
     ct_module_free(net);
 }
+
+TEST(dtypes_of_an_internal_gradient_agree_and_bins_are_counted) {
+    ct_tensor *in[] = {harness_randn(CT_DIMS(3, 17)), ct_cast(harness_randn(CT_DIMS(3, 17)), CT_F16)}, *y = NULL;
+    CHECK(ct_apply(ct_op_find("log_softmax_half_grad"), in, 2, NULL, &y, 1) && ct_dtype_of(y) == CT_F32);
+    refused(ct_histogram(in[0], INT64_MAX, 0, 1), CT_ERR_SHAPE, "histogram: ");
+    ct_dtype parsed = CT_I8;
+    CHECK(ct_dtype_parse("f64", &parsed) && parsed == CT_F64 && ct_dtype_parse("f64", NULL) &&
+          !ct_dtype_parse("f65", NULL));
+}

@@ -272,3 +272,27 @@ TEST(a_destination_may_be_released_before_the_call_that_writes_into_it) {
     }
     CHECK_VALUES(ct_mul(a, a), CT_DIMS(2), 0, 1, 4);
 }
+
+TEST(a_destination_is_forgotten_when_the_call_it_was_for_fails) {
+    ct_tensor *a = F32(CT_DIMS(2), 1, 2), *b = F32(CT_DIMS(2), 3, 4), *list[] = {b, b};
+    CHECK(ct_into(a) && !ct_einsum(NULL, list, 2)); /* it fails before the op is reached */
+    ct_error_clear();
+    ct_tensor *c = ct_add(b, b);
+    CHECK(c != a);
+    CHECK_VALUES(a, CT_DIMS(2), 0, 1, 2);
+    CHECK(ct_into(a) && !ct_gelu(b, .form = (ct_gelu_form)99));
+    ct_error_clear();
+    CHECK(ct_mul(b, b) != a);
+    CHECK_VALUES(a, CT_DIMS(2), 0, 1, 2);
+}
+
+TEST(activations_in_place_have_gradients_in_every_float_type) {
+    static const ct_dtype dtypes[] = {CT_F32, CT_F64, CT_F16, CT_BF16};
+    for (int i = 0; i < 4; i++) {
+        ct_tensor *x = ct_require_grad(TENSOR(dtypes[i], CT_DIMS(2), 0.5, -1)), *y = ct_mul_s(x, 2);
+        CHECK(ct_into(y) && ct_tanh(y) == y);
+        CHECK(ct_backward(ct_sum(y)));
+        const double exact = 2 * (1 - 0.7615941559557649 * 0.7615941559557649); /* 2 (1 - tanh(1)^2) */
+        CHECK_NEAR(harness_at(ct_grad_of(x), 0), exact, i < 2 ? 1e-6 : 0.05);
+    }
+}

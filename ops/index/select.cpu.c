@@ -129,7 +129,8 @@ static bool run(const ct_call *call, int axis) {
     }
     if (j.outer * j.n * j.inner == 0) {
         if (j.n == 0) return true;
-        j.inner = 0; /* still look at the indices */
+        j.inner = 0; /* still look at the indices, once */
+        if (j.outer > 1) j.outer = 1, j.outer_ndim = 0;
     }
     if (j.outer == 0) return true;
     j.dst = ct__address(y, j.size);

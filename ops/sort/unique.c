@@ -144,9 +144,10 @@ static bool infer_parts(const ct_infer *infer, int64_t bins, double lo, double h
 /* The sums of weights (NULL: how many there are) by place; those at `bins` are left out. The gradient is that of a sum
  * by index. */
 static ct_tensor *sum_by_place(ct_tensor *places, ct_tensor *weights, int64_t bins) {
-    if (!weights) return narrow(bincount_sized(places, bins + 1), 0, 0, bins);
+    const int64_t with_outside = ct__add(bins, 1);
+    if (!weights) return narrow(bincount_sized(places, with_outside), 0, 0, bins);
     if (!ct_dtype_is_float(ct_dtype_of(weights))) weights = cast(weights, CT_I64);
-    ct_tensor *sums = zeros(CT_DIMS(bins + 1), .dtype = ct_dtype_of(weights));
+    ct_tensor *sums = zeros(CT_DIMS(with_outside), .dtype = ct_dtype_of(weights));
     return narrow(scatter_add(sums, 0, places, flatten(weights)), 0, 0, bins);
 }
 

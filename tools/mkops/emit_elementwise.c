@@ -108,7 +108,8 @@ static void emit_vjp(text *t, const library *lib, const op_def *op) {
         put(t, "    if (v->need[%d]) {\n", k);
         if (op->fused[i]) {
             if (op->half_fused[i]) {
-                put(t, "        if (ct__dtype_is_half(ct_dtype_of(v->cot[0])))\n    ");
+                /* changed in place the argument is gone, and the result has to do */
+                put(t, "        if (ct__dtype_is_half(ct_dtype_of(v->cot[0])) && v->in[%d])\n    ", k);
                 emit_fused_call(t, op, op->half_fused[i], k);
                 put(t, "        else\n    ");
             }
