@@ -33,6 +33,8 @@ static predict_fn choose(const learner *l, const char *checkpoint, const predict
         fprintf(stderr, "error: --out is for masks; this network is for a task of %s\n", tasks[l->task].name);
     else if (l->encoding && options->top)
         fprintf(stderr, "error: --top is for images; of a table every class is printed\n");
+    else if (l->encoding && options->max_pixels)
+        fprintf(stderr, "error: --max-pixels is for images; this network is for tables\n");
     else if (l->encoding) return predict_table;
     else if (l->task == TASK_LANGUAGE)
         fprintf(stderr, "error: %s: this is a language model; 'cotangent generate' goes on with a text\n", checkpoint);
@@ -42,26 +44,6 @@ static predict_fn choose(const learner *l, const char *checkpoint, const predict
     return NULL;
 }
 
-static const char *base_of(const char *path, size_t *length) {
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
-    *length = dot && dot != name ? (size_t)(dot - name) : strlen(name);
-    return name;
-}
-
-/* Masks are named after their images: two of one name in different folders would end in one file. */
-static bool masks_differ(const cli_list *files) {
-    for (int i = 0; i < files->n; i++)
-        for (int k = 0; k < i; k++) {
-            size_t n, m;
-            const char *a = base_of(files->at[i], &n), *b = base_of(files->at[k], &m);
-            if (n != m || strncmp(a, b, n) != 0) continue;
-            fprintf(stderr, "error: %s and %s would have the same mask, %.*s-mask.png\n", files->at[k], files->at[i],
-                    (int)n, a);
-            return false;
-        }
-    return true;
-}
-
 static int run(const char *checkpoint, const cli_list *files, predict_options *options) {
     learner l = {0};
     recipe *own = NULL;
@@ -69,7 +51,10 @@ static int run(const char *checkpoint, const cli_list *files, predict_options *o
     if (!learner_load(&l, checkpoint, &own)) option_failed(status);
     else {
         predict_fn predict = choose(&l, checkpoint, options);
-        if (predict == predict_mask && !masks_differ(files)) predict = NULL;
+        if (predict == predict_mask && !predict_masks_differ((const char *const *)files->at, files->n, options)) {
+            option_failed(status);
+            predict = NULL;
+        }
         if (predict) status = CLI_DONE;
         options->first = true;
         for (int i = 0; predict && i < files->n; i++) {

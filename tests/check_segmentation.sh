@@ -86,6 +86,12 @@ PYTHON
     ! command -v python3 >/dev/null || check "a mask is as large as its image" python3 numbers.py large-mask.png large-colours.png 32
     mkdir other && cp image.png other/image.png
     check "two images of one name" refuses 1 "image.png and other/image.png would have the same mask, image-mask.png" predict pixels/best.safetensors image.png other/image.png
+    cp image.png image-mask.png
+    for input in image-mask.png ./image-mask.png image-colours.png; do # there or not
+        check "a mask in the place of an image, $input" refuses 1 "$input would be replaced by what is said of image.png; --out names another folder" predict pixels/best.safetensors image.png $input
+    done
+    check "which stays as it is" same image.png image-mask.png
+    check "in another folder it is none" "$cotangent" predict pixels/best.safetensors image.png image-mask.png --out masks
     check "a folder that is not there is named" test "$("$cotangent" predict pixels/best.safetensors image.png --out nowhere 2>&1 | grep -c 'nowhere/image-mask.png')" -eq 1
 elif grep -q libpng predict.txt; then
     skip predict "$(cat predict.txt)"

@@ -71,6 +71,7 @@ check "a category that is new" refuses 1 "dataset_csv: green.csv, line 3, column
 cut -d, -f1 unlabelled.csv >narrow.csv
 check "a column that is missing" refuses 1 "dataset_csv: narrow.csv: has no column colour; the dataset that it is to be like has one" predict kinds/best.safetensors narrow.csv
 check "--top of a table" refuses 1 "--top is for images; of a table every class is printed" predict kinds/best.safetensors kinds.csv --top 2
+check "--max-pixels of a table" refuses 1 "--max-pixels is for images; this network is for tables" predict kinds/best.safetensors kinds.csv --max-pixels 9
 check "predict without files" refuses 2 "'cotangent predict' needs a checkpoint and files; --help says more" predict kinds/best.safetensors
 awk 'NR == 1 || /tall/' kinds.csv >one.csv
 check "a table with one class" refuses 1 "one.csv: the column kind holds 'tall' in every row: there is nothing to tell apart; data.target names another column" train csv-classification --data one.csv --out one

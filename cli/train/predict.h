@@ -18,4 +18,8 @@ bool predict_classes(learner *l, const char *path, const predict_options *option
 bool predict_mask(learner *l, const char *path, const predict_options *options);
 bool predict_table(learner *l, const char *path, const predict_options *options);
 
+/* Whether the files that predict_mask would write of these images are different ones, and none of the images themselves; false
+ * with an error. */
+bool predict_masks_differ(const char *const *images, int n, const predict_options *options);
+
 #endif

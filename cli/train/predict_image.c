@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* The image as the network was trained on images: its size and channels, a batch of one. */
 static ct_tensor *fitted(const learner *l, ct_tensor *x) {
@@ -64,14 +65,66 @@ bool predict_classes(learner *l, const char *path, const predict_options *option
 
 /* ---- Classes of pixels ---- */
 
-/* FOLDER/NAME-WHAT.png, NAME being that of the image without folders and ending. */
-static bool mask_path(const char *image, const char *what, const predict_options *options, char *path,
+static const char *name_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* Without folders and ending. */
+static const char *base_of(const char *path, int *length) {
+    const char *name = name_of(path), *dot = strrchr(name, '.');
+    *length = dot && dot != name ? (int)(dot - name) : (int)strlen(name);
+    return name;
+}
+
+/* The files that are written of an image. */
+enum { NUMBERS, COLOURS, KINDS };
+static const char *const kinds[KINDS] = {[NUMBERS] = "mask", [COLOURS] = "colours"};
+
+/* FOLDER/NAME-KIND.png, NAME being the base of the image. */
+static bool mask_path(const char *image, const char *kind, const predict_options *options, char *path,
                       size_t capacity) {
-    const char *slash = strrchr(image, '/'), *name = slash ? slash + 1 : image, *dot = strrchr(name, '.');
-    const int length = dot && dot != name ? (int)(dot - name) : (int)strlen(name);
+    int length;
+    const char *name = base_of(image, &length);
     const int n = snprintf(path, capacity, "%s%s%.*s-%s.png", options->out ? options->out : "", options->out ? "/" : "",
-                           length, name, what);
+                           length, name, kind);
     return (n > 0 && (size_t)n < capacity) || ct_fail(CT_ERR_IO, NULL, "%s: the name is too long", image);
+}
+
+/* Files are replaced by name, so it is the folder that counts, however it is written. */
+static bool same_place(const char *a, const char *b) {
+    if (strcmp(name_of(a), name_of(b)) != 0) return false;
+    struct stat folders[2];
+    for (int i = 0; i < 2; i++) {
+        char folder[4096];
+        const char *path = i ? b : a;
+        const int n = (int)(name_of(path) - path);
+        if (snprintf(folder, sizeof folder, "%.*s.", n, path) >= (int)sizeof folder || stat(folder, &folders[i]) != 0)
+            return false; /* what cannot be reached is said when it is opened */
+    }
+    return folders[0].st_dev == folders[1].st_dev && folders[0].st_ino == folders[1].st_ino;
+}
+
+bool predict_masks_differ(const char *const *images, int n, const predict_options *options) {
+    char path[4096];
+    for (int i = 0; i < n; i++) {
+        int length, other;
+        const char *name = base_of(images[i], &length);
+        for (int k = 0; k < i; k++) { /* two of one name in different folders would end in one file */
+            if (strncmp(name, base_of(images[k], &other), (size_t)length) != 0 || other != length) continue;
+            return ct_fail(CT_ERR_VALUE, NULL, "%s and %s would have the same mask, %.*s-mask.png", images[k],
+                           images[i], length, name);
+        }
+        for (int kind = 0; kind < KINDS; kind++) {
+            if (!mask_path(images[i], kinds[kind], options, path, sizeof path)) return false;
+            for (int k = 0; k < n; k++)
+                if (same_place(path, images[k]))
+                    return ct_fail(CT_ERR_VALUE, NULL,
+                                   "%s would be replaced by what is said of %s; --out names another folder", images[k],
+                                   images[i]);
+        }
+    }
+    return true;
 }
 
 /* The class of each pixel of the image as it is in its file: the network's answer, whose pixels are larger or smaller, by the
@@ -141,8 +194,8 @@ bool predict_mask(learner *l, const char *path, const predict_options *options) 
     char numbers[4096], colours[4096];
     int64_t height = 0, width = 0, counts[256] = {0};
     if (l->classes > 256) return ct_fail(CT_ERR_UNSUPPORTED, NULL, "%s: a mask has 256 classes at most", path);
-    if (!mask_path(path, "mask", options, numbers, sizeof numbers) ||
-        !mask_path(path, "colours", options, colours, sizeof colours))
+    if (!mask_path(path, kinds[NUMBERS], options, numbers, sizeof numbers) ||
+        !mask_path(path, kinds[COLOURS], options, colours, sizeof colours))
         return false;
     uint8_t *mask = NULL;
     ct_no_grad {
