@@ -142,9 +142,13 @@ int cli_train(int argc, char **argv) {
                 "error: 'cotangent train' needs a recipe; --list lists those that ship, and --help says more\n");
         status = CLI_USAGE;
     }
+    options.sets = sets.at.at;
+    options.set_count = sets.at.n;
+    if (status == CLI_DONE && options.more_epochs && trainer_sets_epochs(&options)) {
+        fprintf(stderr, "error: --epochs is either the number of all epochs or +N for so many more, not both\n");
+        status = CLI_USAGE;
+    }
     if (status == CLI_DONE) {
-        options.sets = sets.at.at;
-        options.set_count = sets.at.n;
         const int end = trainer_run(&options);
         /* What is wrong with an option begins with it. */
         const bool usage = strncmp(ct_error(), "--", 2) == 0 || (options.recipe && !recipe_exists(options.recipe));

@@ -57,6 +57,9 @@ check "but for one more epoch it does" test "$(epochs early)" -eq $((done + 1))
 check "and is stopped early again" test "$(epochs early)" -lt $((done + 21)) -a "$(epochs early)" -gt $((done + 1))
 
 check "more epochs than there can be" refuses 2 "--epochs: that makes 1000003 epochs, and 1000000 are the most" train tiny.yaml --epochs +1000000 --out never
+both="--epochs is either the number of all epochs or +N for so many more, not both"
+check "epochs in all and more of them" refuses 2 "$both" train --resume --out five --epochs 10 --epochs +1
+check "and without --resume" refuses 2 "$both" train tiny.yaml --epochs +1 --set epochs=10 --out never
 check "no more epochs" refuses 2 "--epochs +N is a whole number from 1 to 1000000, not '+0'" train tiny.yaml --epochs +0 --out never
 check "half an epoch more" refuses 2 "--epochs +N is a whole number from 1 to 1000000, not '+1.5'" train tiny.yaml --epochs +1.5 --out never
 sed 's/one_cycle/constant/' tiny.yaml >constant.yaml

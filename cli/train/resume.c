@@ -159,10 +159,10 @@ static bool epochs_so_far(const recipe *before, const ct_state *state, int64_t *
     return true;
 }
 
-static bool names_epochs(const trainer_options *o) {
+bool trainer_sets_epochs(const trainer_options *o) {
     for (int i = 0; i < o->set_count; i++)
         if (strncmp(o->sets[i], "epochs=", 7) == 0) return true;
-    return o->more_epochs > 0;
+    return false;
 }
 
 /* Takes over what the checkpoint says; text and name are its recipe. */
@@ -177,7 +177,7 @@ static bool compare_recipe(trainer *t, const ct_state *state, const char *path, 
     bool right = before && t->recipe;
     if (right && o->more_epochs)
         right = epochs_so_far(before, state, &so_far) && recipe_set_epochs(t->recipe, so_far + o->more_epochs);
-    right = right && recipe_check_same(t->recipe, before, t->out, names_epochs(o));
+    right = right && recipe_check_same(t->recipe, before, t->out, trainer_sets_epochs(o) || o->more_epochs > 0);
     if (right) {
         t->epochs_before = before->epochs;
         if (t->recipe->epochs != before->epochs) right = write_command(t, command ? command : "", true);

@@ -67,6 +67,7 @@ bool trainer_resume(trainer *t);    /* from OUT/last.safetensors */
 bool trainer_stopped_early(const trainer *t);
 /* The recipe: the one that is named, compared with that of the checkpoint where the run goes on. */
 bool trainer_open_recipe(trainer *t);
+bool trainer_sets_epochs(const trainer_options *options); /* whether a --set is of the number of epochs */
 
 /* OUT/report.html (report.c). */
 bool report_write(trainer *t);
