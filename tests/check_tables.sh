@@ -41,6 +41,10 @@ PYTHON
 if command -v python3 >/dev/null; then
     "$cotangent" predict kinds/best.safetensors unlabelled.csv --json >predicted.json 2>&1
     check "predictions are what eval counts" python3 agree.py "$("$cotangent" eval kinds/best.safetensors --data kinds.csv --json)"
+    # A number beyond what the network computes with.
+    { head -n 1 unlabelled.csv && echo '3e38,red'; } >huge.csv
+    "$cotangent" predict kinds/best.safetensors huge.csv --json >huge.json 2>&1
+    check "probabilities that are no numbers are null" python3 -c 'import json; line = json.loads(open("huge.json").read(), parse_constant=int); assert None in line["probabilities"].values()'
 else
     skip agree "no python3"
 fi

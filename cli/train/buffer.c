@@ -2,6 +2,7 @@
 #include "cli/train/buffer.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,6 +113,11 @@ void buffer_json(buffer *b, const char *text) {
     buffer_text(b, "\"");
     each_character(b, text, NULL, add_json);
     buffer_text(b, "\"");
+}
+
+void buffer_json_number(buffer *b, double value, int digits) {
+    if (isfinite(value)) buffer_add(b, "%.*g", digits, value);
+    else buffer_text(b, "null");
 }
 
 size_t text_cut(const char *text, size_t most) {

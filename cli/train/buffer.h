@@ -26,6 +26,8 @@ bool text_is_utf8(const char *text);
  * becomes U+FFFD in both. */
 void buffer_html(buffer *b, const char *text);
 void buffer_json(buffer *b, const char *text);
+/* A number of JSON with so many digits, and null for NaN and infinities, which JSON does not have. */
+void buffer_json_number(buffer *b, double value, int digits);
 void buffer_base64(buffer *b, const void *bytes, size_t n);
 
 /* A whole file, ended by a zero that n does not count; NULL with an error. At most `limit` bytes. */

@@ -8,8 +8,8 @@
 #include <string.h>
 
 void json_number(buffer *b, const char *key, double value) {
-    if (isfinite(value)) buffer_add(b, ",\"%s\":%.10g", key, value);
-    else buffer_add(b, ",\"%s\":null", key);
+    buffer_add(b, ",\"%s\":", key);
+    buffer_json_number(b, value, 10);
 }
 
 static double *grown(double **list, int capacity) {

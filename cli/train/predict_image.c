@@ -40,7 +40,9 @@ static void print_json(const learner *l, const char *path, const float *p, const
     for (int64_t i = 0; i < top; i++) {
         buffer_add(&b, "%s{\"label\":%lld,\"name\":", i ? "," : "", (long long)order[i]);
         buffer_json(&b, learner_class_name(l, order[i]));
-        buffer_add(&b, ",\"probability\":%.6g}", (double)p[order[i]]);
+        buffer_text(&b, ",\"probability\":");
+        buffer_json_number(&b, (double)p[order[i]], 6);
+        buffer_text(&b, "}");
     }
     buffer_text(&b, "]}");
     if (!b.failed) printf("%s\n", b.at);

@@ -55,14 +55,15 @@ static bool print_json(const printer *p, const char *path, const float *of, int6
     buffer_text(&b, "{\"file\":");
     buffer_json(&b, path);
     buffer_add(&b, ",\"row\":%lld,\"predicted\":", (long long)p->row);
-    if (p->l->task == TASK_REGRESSION) buffer_add(&b, "%.9g", (double)of[0]);
+    if (p->l->task == TASK_REGRESSION) buffer_json_number(&b, (double)of[0], 9);
     else {
         buffer_json(&b, class_text(p, best));
         buffer_text(&b, ",\"probabilities\":{");
         for (int64_t i = 0; i < p->l->classes; i++) {
             if (i) buffer_text(&b, ",");
             buffer_json(&b, class_text(p, i));
-            buffer_add(&b, ":%.6g", (double)of[i]);
+            buffer_text(&b, ":");
+            buffer_json_number(&b, (double)of[i], 6);
         }
         buffer_text(&b, "}");
     }
