@@ -23,6 +23,11 @@ TEST(numbers_are_written_in_full_where_people_would) {
     CHECK_TEXT(number_of(NAN, 4, NUMBER_PAGE).text, "–");
     CHECK_TEXT(number_of(114680, 4, NUMBER_PLAIN).text, "114680");
     CHECK_TEXT(number_of(-1.5e-9, 4, NUMBER_PLAIN).text, "-1.5e-9");
+    CHECK_TEXT(number_of(9.99996e-5, 4, NUMBER_PLAIN).text, "1e-4");
+    CHECK_TEXT(number_of(-9.99999e7, 4, NUMBER_PAGE).text, "\u22121 × 10⁸");
+    CHECK_TEXT(number_of(9.994e7, 3, NUMBER_PLAIN).text, "9.99e7");
+    CHECK_TEXT(number_of(5e-324, 4, NUMBER_PLAIN).text, "4.941e-324"); /* the least double, 2^-1074 */
+    CHECK_TEXT(number_of(1.797693e308, 4, NUMBER_PLAIN).text, "1.798e308");
     CHECK_TEXT(number_of(NAN, 4, NUMBER_PLAIN).text, "nan");
     CHECK_TEXT(number_count(1234567).text, "1\u202f234\u202f567");
     CHECK_TEXT(number_count(999).text, "999");
@@ -40,6 +45,19 @@ TEST(numbers_of_a_column_have_the_same_decimals) {
     const number_column large = number_column_of(3e9, 5e8);
     CHECK_TEXT(number_in(&large, 1.5e9).text, "1.5 × 10⁹");
     CHECK_TEXT(number_in(&large, 0).text, "0");
+    const number_column tiny = number_column_of(5e-324, 5e-324);
+    CHECK_TEXT(number_in(&tiny, 5e-324).text, "5 × 10⁻³²⁴");
+}
+
+TEST(json_has_null_for_what_is_not_finite) {
+    buffer b = {0};
+    const double values[] = {0.25, NAN, INFINITY, -INFINITY, 1e300};
+    for (int i = 0; i < 5; i++) {
+        buffer_json_number(&b, values[i], 6);
+        buffer_text(&b, " ");
+    }
+    CHECK_TEXT(b.at, "0.25 null null null 1e+300 ");
+    buffer_free(&b);
 }
 
 /* ---- Labels ---- */

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Beyond these a number is written with a power of ten. */
@@ -40,6 +41,11 @@ static void add_fixed(number_text *to, double value, int decimals, number_style 
     }
 }
 
+/* value / 10^power, where the power alone may be too small for a double. */
+static double scaled(double value, int power) {
+    return power < -300 ? value * 1e300 / pow(10, power + 300) : value / pow(10, power);
+}
+
 /* The power of ten of the first digit. */
 static int power_of(double value) { return (int)floor(log10(fabs(value)) + 1e-12); }
 
@@ -61,8 +67,12 @@ number_text number_of(double value, int digits, number_style style) {
     if (!isfinite(value)) add(&to, isnan(value) ? (style == NUMBER_PAGE ? "–" : "nan") : value < 0 ? "-inf" : "inf");
     else if (value == 0) add(&to, "0");
     else if (fabs(value) >= most || fabs(value) < least) {
-        const int power = power_of(value);
-        const double mantissa = value / pow(10, power);
+        char rounded[64]; /* by the library, which raises the power where 9.9996 becomes 10.00 */
+        snprintf(rounded, sizeof rounded, "%.*e", digits - 1, value);
+        char *exponent = strchr(rounded, 'e');
+        const int power = atoi(exponent + 1);
+        *exponent = 0;
+        const double mantissa = strtod(rounded, NULL);
         add_fixed(&to, mantissa, needed(mantissa, digits - 1), style);
         add_power(&to, power, style);
     } else add_fixed(&to, value, needed(value, decimals_for(value, digits)), style);
@@ -81,7 +91,7 @@ number_column number_column_of(double largest, double smallest) {
     if (!(largest > 0) || !isfinite(largest)) return column;
     if (largest >= most || largest < least) {
         column.power = power_of(largest);
-        smallest /= pow(10, column.power);
+        smallest = scaled(smallest, column.power);
     }
     for (double s = fabs(smallest); s > 0 && s < 0.9995 && column.decimals < 9; s *= 10) column.decimals++;
     return column;
@@ -90,7 +100,7 @@ number_column number_column_of(double largest, double smallest) {
 number_text number_in(const number_column *column, double value) {
     number_text to = {""};
     if (!isfinite(value)) return number_of(value, 1, NUMBER_PAGE);
-    if (column->power) value /= pow(10, column->power);
+    if (column->power) value = scaled(value, column->power);
     if (column->sign && value > 0) add(&to, "+");
     if (value == 0) {
         add(&to, "0");
