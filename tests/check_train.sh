@@ -388,6 +388,13 @@ check "a table that has changed under a run" test "$("$cotangent" train --resume
 
 check "every recipe that ships is listed" test "$("$cotangent" train --list | wc -l)" -ge 12
 check "--describe names the settings of a model" test "$("$cotangent" train --describe cnn | grep -c width)" -ge 1
+for model in resnet18 resnet50 vgg11 mobilenet_v2; do check "$model has a width" test "$("$cotangent" train --describe $model | grep -c '^ *width ')" -eq 1; done
+# Of 64, 128, 256 and 512 channels a sixteenth: the last layer, of ten classes, has 32 weights for each.
+for model in resnet18 vgg11; do
+    "$cotangent" train tiny.yaml --epochs 1 --set data.count=40 --set data.size=32 --set 'transforms=[]' --set "model={name: $model, width: 0.0625}" --out $model >$model.txt 2>&1
+    "$cotangent" inspect $model/best.safetensors >$model.txt 2>&1
+    check "a recipe may set that of $model" has $model.txt '^net\.[a-z.0-9]*\.weight .*\[10,32\]'
+done
 check "the manual page is there" test -s "$source_dir/docs/man/cotangent.1"
 completes() {
     PATH=$build_dir/bin:$PATH bash -c '. "$0"; COMP_WORDS=(cotangent "$@"); COMP_CWORD=$#; _cotangent; echo "${COMPREPLY[*]}"' "$source_dir/tools/completion/cotangent.bash" "$@"

@@ -23,10 +23,12 @@
 #define RESNET(S)                                                                        \
     IMAGES(S, resnet, 3, 10)                                                             \
     S(resnet, imagenet, FLAG, 0, "the stem for images of 224 x 224, not for small ones") \
+    S(resnet, width, NUMBER, 1, "multiplies the channels")                               \
     S(resnet, dropout, NUMBER, 0, "probability of dropping, before the last layer")
 #define VGG(S)                                                                              \
     IMAGES(S, vgg, 3, 10)                                                                   \
     S(vgg, imagenet, FLAG, 0, "the classifier for images of 224 x 224, not for small ones") \
+    S(vgg, width, NUMBER, 1, "multiplies the channels")                                     \
     S(vgg, batch_norm, FLAG, 1, "batch norm after every convolution")                       \
     S(vgg, dropout, NUMBER, 0.5, "probability of dropping, in the classifier")
 #define MOBILENET(S)                                                                           \
