@@ -396,6 +396,11 @@ for model in resnet18 vgg11; do
     check "a recipe may set that of $model" has $model.txt '^net\.[a-z.0-9]*\.weight .*\[10,32\]'
 done
 check "the manual page is there" test -s "$source_dir/docs/man/cotangent.1"
+for command in train eval predict generate; do
+    for option in $("$cotangent" $command --help | grep -o -- '--[a-z][a-z-]*' | sort -u); do
+        check "it has $option, of $command" grep -q -- "${option//-/\\\\-}\b" "$source_dir/docs/man/cotangent.1"
+    done
+done
 completes() {
     PATH=$build_dir/bin:$PATH bash -c '. "$0"; COMP_WORDS=(cotangent "$@"); COMP_CWORD=$#; _cotangent; echo "${COMPREPLY[*]}"' "$source_dir/tools/completion/cotangent.bash" "$@"
 }
