@@ -27,9 +27,10 @@ static void print_text(const learner *l, const evaluation *e) {
     printf("\n%-24s %9s %9s %9s %9s\n", "class", "precision", "recall", pixels ? "iou" : "f1",
            pixels ? "pixels" : "items");
     for (int64_t i = 0; i < l->classes; i++) {
-        const ct_scores s = ct_confusion_scores(e->confusion, i);
-        printf("%-24s %7.2f %% %7.2f %% %7.2f %% %9lld\n", learner_class_name(l, i), 100 * s.precision, 100 * s.recall,
-               100 * (pixels ? s.iou : s.f1), (long long)s.support);
+        const ct_scores s = class_scores(e, i);
+        printf("%-24s %9s %9s %9s %9lld\n", learner_class_name(l, i), number_percent(s.precision, 2, NUMBER_PLAIN).text,
+               number_percent(s.recall, 2, NUMBER_PLAIN).text,
+               number_percent(pixels ? s.iou : s.f1, 2, NUMBER_PLAIN).text, (long long)s.support);
     }
 }
 

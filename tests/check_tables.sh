@@ -52,6 +52,16 @@ fi
 check "several tables have one line of names" test "$(grep -c predicted_ several.out)-$(wc -l <several.out)" = 1-401
 check "one that cannot be read is named" has several.err '^error: .*nothing.csv'
 
+# A class that is neither there nor said has no figures: those that are right of one class are the whole table here.
+paste -d'|' kinds.csv predicted.csv | awk -F'|' 'NR == 1 || ($1 ~ /,tall$/ && $2 ~ /^tall,/) { print $1 }' >tall.csv
+"$cotangent" eval kinds/best.safetensors --data tall.csv >tall.txt 2>&1
+check "eval has a dash for a class that occurs nowhere" test "$(grep -c '^small, red  *-  *-  *-  *0$' tall.txt)" -eq 1
+check "and figures for one that does" has tall.txt '^tall  *100.00 %  *100.00 %  *100.00 %  *[1-9]'
+# One row of a class that looks like the others of another, and is trained on.
+awk 'NR == 2 { print "0.75,red,rare" } { print }' kinds.csv >rare.csv
+"$cotangent" train csv-classification --data rare.csv --out rare --epochs 20 >rare.txt 2>&1
+check "so has the report" has rare/report.html '<tr><td>rare</td><td>–</td><td>–</td><td>–</td><td class="extra"><span class="bar"><i style="width:0.0%"></i></span></td><td>0</td></tr>'
+
 # Columns by number, another separator, and a number to predict.
 awk 'BEGIN { srand(1); for (i = 0; i < 150; i++) { a = rand(); b = rand(); printf "%f;%f;%f\n", 3 * a - 2 * b + 1, a, b } }' >numbers.txt
 "$cotangent" train csv-regression --data numbers.txt --set data.header=false --set 'data.separator=";"' --set data.target=0 --out numbers --epochs 40 >numbers.out 2>&1

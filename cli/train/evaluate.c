@@ -200,6 +200,12 @@ bool evaluate(learner *l, ct_loader *batches, const volatile int *stop, evaluati
     return whole;
 }
 
+ct_scores class_scores(const evaluation *e, int64_t label) {
+    ct_scores s = ct_confusion_scores(e->confusion, label);
+    if (isnan(s.iou)) s.precision = s.recall = s.f1 = s.iou;
+    return s;
+}
+
 void evaluation_free(evaluation *e) {
     ct_confusion_free(e->confusion);
     free(e->truth);

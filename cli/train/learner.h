@@ -113,6 +113,8 @@ typedef struct evaluation {
 /* Goes once through the batches. Stops, without an error but false, when *stop becomes true. */
 bool evaluate(learner *l, ct_loader *batches, const volatile int *stop, evaluation *result);
 void evaluation_free(evaluation *e);
+/* Of a class that was neither there nor said all figures are NaN: the means leave it out as well. */
+ct_scores class_scores(const evaluation *e, int64_t label);
 
 /* Text that goes on from a prompt: the prompt and then each piece is also given to `piece`, unless that is NULL. NULL with an
  * error; for the caller to free. */

@@ -79,6 +79,16 @@ number_text number_of(double value, int digits, number_style style) {
     return to;
 }
 
+number_text number_percent(double part, int decimals, number_style style) {
+    number_text to = {""};
+    if (isnan(part)) add(&to, style == NUMBER_PAGE ? "–" : "-");
+    else {
+        add_fixed(&to, 100 * part, decimals, style);
+        add(&to, " %");
+    }
+    return to;
+}
+
 number_text number_count(int64_t value) {
     number_text to = {""};
     add_fixed(&to, (double)value, 0, NUMBER_PAGE); /* counts stay far below 2^53 */

@@ -18,6 +18,8 @@ typedef struct number_text {
 /* With so many significant digits, zeros at the end left away; a whole part is written in full, and only what is beyond ten
  * millions or below a ten thousandth with a power of ten. */
 number_text number_of(double value, int digits, number_style style);
+/* A part of a whole in percent; a dash where there is no whole (NaN). */
+number_text number_percent(double part, int decimals, number_style style);
 /* A count, in full. */
 number_text number_count(int64_t value);
 

@@ -70,14 +70,16 @@ static void write_scores(buffer *b, const trainer *t, int classes) {
         "<th class=\"extra\"></th><th>%s</th></tr>\n",
         last, pixels ? "Pixels" : "Items");
     for (int i = 0; i < classes; i++) {
-        const ct_scores s = ct_confusion_scores(t->best.confusion, i);
-        const double figure = !pixels ? s.f1 : isnan(s.iou) ? 0 : s.iou;
+        const ct_scores s = class_scores(&t->best, i);
+        const double figure = pixels ? s.iou : s.f1;
         buffer_text(b, "<tr><td>");
         buffer_html(b, learner_class_name(&t->learner, i));
         buffer_add(b,
-                   "</td><td>%.1f %%</td><td>%.1f %%</td><td>%.1f %%</td><td class=\"extra\"><span class=\"bar\"><i "
+                   "</td><td>%s</td><td>%s</td><td>%s</td><td class=\"extra\"><span class=\"bar\"><i "
                    "style=\"width:%.1f%%\"></i></span></td><td>%s</td></tr>\n",
-                   100 * s.precision, 100 * s.recall, 100 * figure, 100 * figure, number_count(s.support).text);
+                   number_percent(s.precision, 1, NUMBER_PAGE).text, number_percent(s.recall, 1, NUMBER_PAGE).text,
+                   number_percent(figure, 1, NUMBER_PAGE).text, isnan(figure) ? 0 : 100 * figure,
+                   number_count(s.support).text);
     }
     const ct_scores mean = ct_confusion_macro(t->best.confusion);
     buffer_add(b,
