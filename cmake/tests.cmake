@@ -73,9 +73,11 @@ endif()
 # The readers of recipes belong to the command.
 include(cmake/assets.cmake)
 foreach(name fuzz_recipe test_recipe_text)
-    target_sources(${name} PRIVATE cli/args.c cli/train/buffer.c cli/train/tree.c cli/train/tree_yaml.c cli/train/recipe.c
-        cli/train/settings.c cli/train/models.c cli/train/evaluate.c cli/train/learner.c cli/train/data.c ${CT_ASSETS_C})
-    ct_foreign_definitions(${name})
+    if(TARGET ${name})
+        target_sources(${name} PRIVATE cli/args.c cli/train/buffer.c cli/train/tree.c cli/train/tree_yaml.c cli/train/recipe.c
+            cli/train/settings.c cli/train/models.c cli/train/evaluate.c cli/train/learner.c cli/train/data.c ${CT_ASSETS_C})
+        ct_foreign_definitions(${name})
+    endif()
 endforeach()
 # What an instrumented build runs for every change (make sanitize-quick), for which the whole suite would take too long.
 set(quick_programs ${CT_TEST_SOURCES})
@@ -87,14 +89,15 @@ endif()
 if(TARGET test_charts)
     target_sources(test_charts PRIVATE cli/train/buffer.c cli/train/chart.c cli/train/number.c)
 endif()
-if(CT_SANITIZE)
+add_custom_target(quick_tests DEPENDS ${quick_programs})
+if(TARGET test_opcheck)
+    add_dependencies(quick_tests test_opcheck)
+    # The longest, on two processes of its own: it goes first.
+    set_tests_properties(test_opcheck PROPERTIES COST 1000 PROCESSORS 2 TIMEOUT 3600)
+endif()
+if(CT_SANITIZE AND TARGET test_opcheck)
     ct_add_test(opcheck_smallest $<TARGET_FILE:test_opcheck> --smallest)
     set_tests_properties(opcheck_smallest PROPERTIES LABELS quick COST 1000 PROCESSORS 2)
-endif()
-add_custom_target(quick_tests DEPENDS test_opcheck ${quick_programs})
-# The longest, on two processes of its own: it goes first.
-if(TARGET test_opcheck)
-    set_tests_properties(test_opcheck PROPERTIES COST 1000 PROCESSORS 2 TIMEOUT 3600)
 endif()
 
 # The scripts run what was built, which a cross build cannot.
