@@ -23,7 +23,7 @@ static void print_help(void) {
            "there or not.\n"
            "A value that is missing and a category that the training did not have are errors with their line.\n\n"
            "  --max-pixels N  images of more are refused (default 2^28)\n"
-           "  --json          a line of JSON an image, or a row\n"
+           "  --json          a line of JSON per image or row\n"
            "  --threads N     threads that compute\n");
 }
 

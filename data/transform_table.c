@@ -77,9 +77,9 @@ static const ct_setting erase_settings[] = {{"p", 0.5, "how likely", CT_SETTING_
 static const ct_setting grey_settings[] = {{"channels", 1, "1, or 3 of the same", CT_SETTING_WHOLE}};
 static const ct_setting mixup_settings[] = {
     {"alpha", 0.2, "of the beta distribution of the weights", CT_SETTING_NUMBER},
-    {"p", 1, "how likely, a batch", CT_SETTING_NUMBER}};
+    {"p", 1, "how likely, per batch", CT_SETTING_NUMBER}};
 static const ct_setting cutmix_settings[] = {{"alpha", 1, "of the beta distribution of the areas", CT_SETTING_NUMBER},
-                                             {"p", 1, "how likely, a batch", CT_SETTING_NUMBER}};
+                                             {"p", 1, "how likely, per batch", CT_SETTING_NUMBER}};
 
 #define ENTRY(name, doc, settings, build) \
     { name, doc, settings, COUNT(settings), build }

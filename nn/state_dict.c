@@ -62,7 +62,7 @@ static bool has_line(const char *text, const char *line) {
     return false;
 }
 
-/* Notes the weights whose shape does not tell that their channels are last, one a line. */
+/* Notes the weights whose shape does not tell that their channels are last, one per line. */
 static bool put_layout(const ct_parameters *list, ct_state *state, const char *prefix) {
     size_t bytes = 1;
     bool last;

@@ -53,7 +53,7 @@
 #define LION(S, k) LR(S, k, 1e-4) BETAS(S, k, 0.99) DECAY(S, k, 0) MAXIMIZE(S, k)
 #define LBFGS(S, k)                                                                        \
     LR(S, k, 1)                                                                            \
-    S(k, max_iter, number, 20, RANGE_COUNT, "iterations a step")                           \
+    S(k, max_iter, number, 20, RANGE_COUNT, "iterations per step")                         \
     S(k, max_eval, number, 0, RANGE_COUNT_OR_0, "evaluations a step; 0: max_iter * 5 / 4") \
     S(k, tolerance_grad, opt, 1e-7, RANGE_FROM_0, "done when no gradient is larger")       \
     S(k, tolerance_change, opt, 1e-9, RANGE_FROM_0, "done when nothing changes by more")   \

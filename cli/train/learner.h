@@ -33,8 +33,8 @@ typedef struct learner {
     bool whole;                /* all that lies at the path is there to validate on: for `eval --data` */
     ct_dims item;              /* of x */
     int64_t classes;           /* outputs: classes, size of the vocabulary, numbers of a regression */
-    char *class_names;         /* one a line; "" when there are none */
-    char *notes;               /* what to know of the data before it is trained on, one a line; NULL: nothing */
+    char *class_names;         /* one per line; "" when there are none */
+    char *notes;               /* what to know of the data before it is trained on, one per line; NULL: nothing */
     int64_t empty_folders;     /* classes that the notes tell of */
     ct_vocabulary *vocabulary;
     ct_dataset *encoding;           /* how a table is read: the training set, or without items from a checkpoint */

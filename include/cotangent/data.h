@@ -195,8 +195,8 @@ CT_API bool ct_dataset_split(ct_dataset *dataset, double fraction, uint64_t seed
 
 /* What happens to an item on its way into a batch, or to a batch. Those below change field 0, an image [channels,
  * height, width]. Where field 1 holds integers [height, width] of that image, the class of each pixel, then pads, crops and
- * flips move it along, with zeros where the image has none; the others leave it alone. Moving pixels (crop, flip, pad, erase) keeps the dtype; every other one takes u8 (as 0 .. 1) or f32
- * and gives f32. */
+ * flips move it along, with zeros where the image has none; the others leave it alone. Moving pixels (crop, flip, pad,
+ * erase) keeps the dtype; every other one takes u8 (as 0 .. 1) or f32 and gives f32. */
 typedef struct ct_transform ct_transform;
 
 typedef struct ct_transform_class {

@@ -168,7 +168,7 @@ CT_API ct_optim *ct_lion_p(ct_module *net, const ct_lion_options *options);
 typedef struct ct_lbfgs_options {
     size_t size;
     double lr;               /* 1 */
-    int64_t max_iter;        /* 20: iterations a step */
+    int64_t max_iter;        /* 20: iterations per step */
     int64_t max_eval;        /* max_iter * 5 / 4: evaluations a step */
     ct_opt tolerance_grad;   /* 1e-7: done when no element of the gradient is larger */
     ct_opt tolerance_change; /* 1e-9: done when the loss or all parameters change by less */
