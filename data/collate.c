@@ -19,8 +19,6 @@ static ct_dims stacked(int64_t n, ct_dims item) {
     return shape;
 }
 
-static bool same_shape(ct_dims a, ct_dims b) { return a.n == b.n && memcmp(a.d, b.d, (size_t)a.n * sizeof *a.d) == 0; }
-
 static bool differ(int field, const int64_t *index, int64_t i, ct_tensor *x, ct_dtype dtype, ct_dims first) {
     return ct_fail(
         CT_ERR_SHAPE, "batches",
@@ -67,7 +65,7 @@ static bool stack_items(const ct__recipe *recipe, int64_t epoch, const ct__made 
                 }
                 const void *from = ok ? ct__dense(fields[f], &holder) : NULL;
                 if (!ok) break;
-                if (ct_dtype_of(fields[f]) != ct_dtype_of(out[f]) || !same_shape(ct_shape(fields[f]), shape[f])) {
+                if (ct_dtype_of(fields[f]) != ct_dtype_of(out[f]) || !ct__same_shape(ct_shape(fields[f]), shape[f])) {
                     ok = differ(f, made->index, i, fields[f], ct_dtype_of(out[f]), shape[f]);
                     break;
                 }

@@ -27,12 +27,11 @@ ct_dataset *ct__dataset_new(const ct_dataset_class *type, int64_t count, int fie
 
 ct_dataset *ct__dataset_over(const char *op, const ct_dataset_class *type, int64_t count, ct_dataset *const *bases,
                              int n) {
-    enum { MOST_DEPTH = 256 };
     int depth = 0;
     for (int i = 0; i < n; i++)
         if (bases[i]->depth >= depth) depth = bases[i]->depth + 1;
-    if (depth > MOST_DEPTH) {
-        ct_fail(CT_ERR_VALUE, op, "more than %d datasets within one another", MOST_DEPTH);
+    if (depth > CT__MOST_DEPTH) {
+        ct_fail(CT_ERR_VALUE, op, "more than %d datasets within one another", CT__MOST_DEPTH);
         return NULL;
     }
     ct_dataset *dataset = ct__dataset_new(type, count, bases[0]->fields);

@@ -32,7 +32,7 @@ bool ct__canvas_admits(const ct__canvas *canvas, int64_t width, int64_t height);
  * grey one fills three, and an alpha that it lacks is opaque. */
 bool ct__canvas_begin(ct__canvas *canvas, int64_t width, int64_t height, int decoded);
 void ct__canvas_row(ct__canvas *canvas, const uint8_t *pixels);  /* the next row, channels innermost */
-bool ct__canvas_rows(ct__canvas *canvas, const uint8_t *pixels); /* all of them */
+void ct__canvas_rows(ct__canvas *canvas, const uint8_t *pixels); /* all of them */
 void ct__canvas_end(ct__canvas *canvas);                         /* the rows have come, or never will */
 void ct__canvas_free(ct__canvas *canvas);
 

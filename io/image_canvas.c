@@ -63,10 +63,9 @@ void ct__canvas_row(ct__canvas *canvas, const uint8_t *pixels) {
     }
 }
 
-bool ct__canvas_rows(ct__canvas *canvas, const uint8_t *pixels) {
+void ct__canvas_rows(ct__canvas *canvas, const uint8_t *pixels) {
     for (int64_t y = 0; y < canvas->from_height; y++)
         ct__canvas_row(canvas, pixels + y * canvas->from_width * canvas->decoded);
-    return true;
 }
 
 void ct__canvas_end(ct__canvas *canvas) {

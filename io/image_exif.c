@@ -20,10 +20,10 @@ static bool number(const block *b, size_t at, size_t width, uint32_t *value) {
 
 /* The tag 0x0112 of the first directory. */
 static int orientation_of(block tiff) {
-    uint32_t mark, at, count, tag, type, values, orientation;
+    uint32_t at, count, tag, type, values, orientation;
     if (tiff.size < 8 || (memcmp(tiff.bytes, "II*\0", 4) != 0 && memcmp(tiff.bytes, "MM\0*", 4) != 0)) return 1;
     tiff.big = tiff.bytes[0] == 'M';
-    if (!number(&tiff, 2, 2, &mark) || !number(&tiff, 4, 4, &at) || !number(&tiff, at, 2, &count)) return 1;
+    if (!number(&tiff, 4, 4, &at) || !number(&tiff, at, 2, &count)) return 1;
     for (uint32_t i = 0; i < count; i++) {
         const size_t entry = (size_t)at + 2 + 12 * (size_t)i;
         if (!number(&tiff, entry, 2, &tag)) return 1;

@@ -63,7 +63,8 @@ static bool decode(tjhandle handle, const uint8_t *bytes, size_t size, ct__canva
         turbojpeg.tjDecompress2(handle, bytes, (unsigned long)size, pixels, width, 0, height, format, flags) == 0 ||
         damaged(handle, canvas->path);
     if (good && inks) mix_inks(pixels, count, channels);
-    good = good && ct__canvas_begin(canvas, width, height, channels) && ct__canvas_rows(canvas, pixels);
+    good = good && ct__canvas_begin(canvas, width, height, channels);
+    if (good) ct__canvas_rows(canvas, pixels);
     free(pixels);
     return good;
 }

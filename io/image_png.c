@@ -35,8 +35,8 @@ static bool decode(png_image *image, ct__canvas *canvas) {
     image->flags |= PNG_IMAGE_FLAG_16BIT_sRGB; /* 16 bits are 8 with more digits, not another scale */
     const bool good = (libpng.png_image_finish_read(image, &black, pixels, 0, NULL) != 0 ||
                        ct_fail(CT_ERR_IO, "image", "%s: is damaged: %s", canvas->path, image->message)) &&
-                      ct__canvas_begin(canvas, image->width, image->height, channels) &&
-                      ct__canvas_rows(canvas, pixels);
+                      ct__canvas_begin(canvas, image->width, image->height, channels);
+    if (good) ct__canvas_rows(canvas, pixels);
     free(pixels);
     return good;
 }

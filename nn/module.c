@@ -178,23 +178,25 @@ bool ct_module_add_buffer(ct_module *module, const char *name, ct_tensor *x) {
     return add_tensor(module, name, x, true);
 }
 
-static bool contains(const ct_module *tree, const ct_module *module) {
-    if (tree == module) return true;
-    for (int i = 0; i < tree->children.count; i++)
-        if (contains(tree->children.items[i].child, module)) return true;
-    return false;
+/* Finds the height of every module from the top down, and whether one of them is `sought`. Each is visited once,
+ * however often it is shared: what has the number of this walk is measured. */
+static void measure(ct_module *top, const ct_module *sought, uint64_t walk, bool *found) {
+    top->walk = walk;
+    top->height = 0;
+    if (top == sought) *found = true;
+    for (int i = 0; i < top->children.count; i++) {
+        ct_module *child = top->children.items[i].child;
+        if (child->walk != walk) measure(child, sought, walk, found);
+        if (child->height >= top->height) top->height = child->height + 1;
+    }
 }
 
-/* Modules run, copy and free those below them by recursion: a limit keeps all of these off the end of the stack. */
-enum { MOST_DEPTH = 256 };
-
-static int height_of(const ct_module *module) {
-    int height = 0;
-    for (int i = 0; i < module->children.count; i++) {
-        const int below = 1 + height_of(module->children.items[i].child);
-        if (below > height) height = below;
-    }
-    return height;
+/* Whether the module is the top, or below it. Sets top->height. */
+static bool contains(ct_module *top, const ct_module *module) {
+    static _Atomic uint64_t walks;
+    bool found = false;
+    measure(top, module, atomic_fetch_add_explicit(&walks, 1, memory_order_relaxed) + 1, &found);
+    return found;
 }
 
 static void set_depth(ct_module *module, int depth) {
@@ -214,9 +216,9 @@ bool ct_module_add(ct_module *module, const char *name, ct_module *child) {
     } else if (contains(child, module)) {
         ct_fail(CT_ERR_VALUE, "module_add", "\"%s\": a %s cannot be below itself", name ? name : "",
                 module->type->name);
-    } else if (module->depth + 1 + height_of(child) > MOST_DEPTH) {
+    } else if (module->depth + 1 + child->height > CT__MOST_DEPTH) {
         ct_fail(CT_ERR_VALUE, "module_add", "\"%s\": more than %d modules within one another", name ? name : "",
-                MOST_DEPTH);
+                CT__MOST_DEPTH);
     } else {
         slot = add_slot(module, &module->children, name, "module_add");
     }
@@ -297,7 +299,7 @@ bool ct_module_tie(ct_module *module, const char *path, const char *other) {
         return ct_fail(CT_ERR_VALUE, "module_tie", "the %s has no parameter \"%s\"", module->type->name,
                        to ? other : path);
     const ct_dims a = ct_shape(to->x), b = ct_shape(from->x);
-    if (a.n != b.n || memcmp(a.d, b.d, (size_t)a.n * sizeof *a.d) != 0 || ct_dtype_of(to->x) != ct_dtype_of(from->x))
+    if (!ct__same_shape(a, b) || ct_dtype_of(to->x) != ct_dtype_of(from->x))
         return ct_fail(CT_ERR_SHAPE, "module_tie", "\"%s\" is %s, \"%s\" is %s", path, ct_tensor_text(to->x), other,
                        ct_tensor_text(from->x));
     if (!ct_keep(from->x)) return false;

@@ -25,8 +25,10 @@ struct ct_module {
     const ct_module_class *type;
     _Atomic int refs;
     bool training;
-    int depth;  /* how many modules are above it, along the longest way */
-    char *name; /* in the module that it was first added to, for errors; NULL at the top */
+    int depth;     /* how many modules are above it, along the longest way */
+    int height;    /* how many are below it, likewise; as of the walk that measured it (module.c) */
+    uint64_t walk; /* the last one that came by */
+    char *name;    /* in the module that it was first added to, for errors; NULL at the top */
     ct__slots params, buffers, children;
     _Alignas(max_align_t) unsigned char data[];
 };

@@ -1,4 +1,5 @@
-/* How nn/, optim/ and data/ read the structs of options that callers hand over, and settings that are chosen by name. */
+/* What nn/, optim/ and data/ share: how they read the structs of options that callers hand over, and settings that
+ * are chosen by name; a limit, and a comparison of shapes. */
 #ifndef COTANGENT_NN_OPTIONS_H
 #define COTANGENT_NN_OPTIONS_H
 
@@ -19,6 +20,14 @@ static inline void ct__take_options(void *options, size_t size, const void *give
 #define TAKE_OPTIONS(type, name, given) \
     type name;                          \
     ct__take_options(&name, sizeof name, (given))
+
+/* How many modules, datasets or schedules may be within one another: they are run and freed by recursion, and a limit
+ * keeps that off the end of the stack. */
+enum { CT__MOST_DEPTH = 256 };
+
+static inline bool ct__same_shape(ct_dims a, ct_dims b) {
+    return a.n == b.n && memcmp(a.d, b.d, (size_t)a.n * sizeof *a.d) == 0;
+}
 
 /* What a value of a setting has to be, for an error; NULL when it is that. Whatever passes as whole can be cast to int64_t. */
 static inline const char *ct__setting_wants(const ct_setting *setting, double value) {

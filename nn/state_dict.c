@@ -19,8 +19,6 @@ static char *join(const char *prefix, const char *name, const char *function) {
     return text;
 }
 
-static bool same_shape(ct_dims a, ct_dims b) { return a.n == b.n && memcmp(a.d, b.d, (size_t)a.n * sizeof *a.d) == 0; }
-
 /* ---- Layouts of convolutions ---- */
 
 static const char layout_text[] = "channels_last";
@@ -48,7 +46,7 @@ static ct_dims permuted(ct_dims shape, ct_dims axes) {
 
 /* Whether a weight of that shape could be one of the other layout just as well. */
 static bool fits_both(ct_dims shape, bool last) {
-    return same_shape(permuted(shape, other_layout(shape.n, !last)), shape);
+    return ct__same_shape(permuted(shape, other_layout(shape.n, !last)), shape);
 }
 
 /* Whether text has the line. */
@@ -112,6 +110,7 @@ typedef struct taking {
     } * from;         /* what each parameter gets */
     ct_tensor **made; /* the same, converted and kept; NULL where it gets nothing */
     ct_load_report *report;
+    bool refused; /* because of what the report says, which is then complete */
 } taking;
 
 /* The parameter at a path, -1 where there is none. One that is shared has several paths. */
@@ -122,12 +121,16 @@ static int parameter_at(const taking *t, const char *path) {
     return -1;
 }
 
-static bool equal_values(ct_tensor *a, ct_tensor *b) {
-    if (ct_dtype_of(a) != ct_dtype_of(b) || !same_shape(ct_shape(a), ct_shape(b))) return false;
-    ct_scope {
-        return ct_item(ct_all(ct_eq(a, b))) == 1;
-    }
-    return false;
+/* By their bytes: a NaN is not equal to itself, and still the same weight stored twice. False also with an error. */
+static bool same_bytes(const taking *t, ct_tensor *a, ct_tensor *b) {
+    if (ct_dtype_of(a) != ct_dtype_of(b) || !ct__same_shape(ct_shape(a), ct_shape(b))) return false;
+    const size_t bytes = (size_t)ct_numel(a) * ct_dtype_size(ct_dtype_of(a));
+    void *left = malloc(bytes + 1), *right = malloc(bytes + 1);
+    const bool same = ((left && right) || ct_fail(CT_ERR_MEMORY, t->function, "out of memory")) &&
+                      ct_read(a, left, bytes) && ct_read(b, right, bytes) && memcmp(left, right, bytes) == 0;
+    free(left);
+    free(right);
+    return same;
 }
 
 /* Finds out what a tensor of the state is for. */
@@ -151,7 +154,7 @@ static bool place(taking *t, const char *source, ct_tensor *value) {
     } else if (!t->from[at].value) {
         t->from[at].source = source;
         t->from[at].value = value;
-    } else if (!equal_values(t->from[at].value, value)) {
+    } else if (!same_bytes(t, t->from[at].value, value)) {
         ok = ct_ok() && ct_fail(CT_ERR_VALUE, t->function, "\"%s\" and \"%s\" are both for \"%s\", and differ",
                                 t->from[at].source, source, ct_parameters_at(t->list, at)->name);
     } /* else the same again, under another name of a shared tensor */
@@ -160,18 +163,19 @@ static bool place(taking *t, const char *source, ct_tensor *value) {
     return ok;
 }
 
-/* Whether the state has a weight of that shape in the layout that the module does not want; then the axes that it wants. */
-static bool is_turned(const taking *t, const ct_parameter *p, ct_dims shape, ct_dims *axes) {
+/* Whether parameter i gets a weight in the layout that its module does not want; then the permutation to the other. */
+static bool is_other_layout(const taking *t, int i, ct_dims *axes) {
     bool last;
-    const ct_dims own = ct_shape(ct_parameter_tensor(p));
+    const ct_parameter *p = ct_parameters_at(t->list, i);
+    const ct_dims shape = ct_shape(t->from[i].value), own = ct_shape(ct_parameter_tensor(p));
     if (!has_layout(p, &last) || shape.n != own.n) return false;
     *axes = other_layout(shape.n, last);
     if (t->o.layout == CT_LAYOUT_CHANNELS_FIRST || t->o.layout == CT_LAYOUT_CHANNELS_LAST)
         return (t->o.layout == CT_LAYOUT_CHANNELS_LAST) != last;
-    if (!same_shape(shape, own)) return same_shape(permuted(shape, *axes), own);
+    if (!ct__same_shape(shape, own)) return ct__same_shape(permuted(shape, *axes), own);
     if (!fits_both(own, last)) return false;
     char *name = join(t->prefix, layout_text, t->function);
-    const bool is_last = name && has_line(ct_state_text(t->state, name), p->name);
+    const bool is_last = name && has_line(ct_state_text(t->state, name), t->from[i].source + strlen(t->prefix));
     free(name);
     return is_last != last;
 }
@@ -187,19 +191,19 @@ static bool convert(taking *t, int i) {
     if (!value) return ct__report_add(t->report, CT_LOAD_MISSING, p->name, NULL, ct_tensor_text(own), t->function);
     const ct_dims shape = ct_shape(value);
     ct_dims axes;
-    const bool turned = is_turned(t, p, shape, &axes);
+    const bool permute = is_other_layout(t, i, &axes);
     if (!ct_ok()) return false;
     const bool casts = t->o.cast && is_floating(ct_dtype_of(value)) && ct_dtype_is_float(ct_dtype_of(own)) &&
                        ct_dtype_of(value) != ct_dtype_of(own);
-    if (!same_shape(turned ? permuted(shape, axes) : shape, ct_shape(own)) ||
-        (ct_dtype_of(value) != ct_dtype_of(own) && !casts) || (turned && t->o.layout == CT_LAYOUT_SAME)) {
+    if (!ct__same_shape(permute ? permuted(shape, axes) : shape, ct_shape(own)) ||
+        (ct_dtype_of(value) != ct_dtype_of(own) && !casts) || (permute && t->o.layout == CT_LAYOUT_SAME)) {
         snprintf(note, sizeof note, "is %s%s, the module's is %s", ct_tensor_text(value),
-                 turned ? " in the other layout" : "", ct_tensor_text(own));
+                 permute ? " in the other layout" : "", ct_tensor_text(own));
         return ct__report_add(t->report, CT_LOAD_MISMATCH, p->name, source, note, t->function);
     }
-    if (turned || casts) {
+    if (permute || casts) {
         snprintf(note, sizeof note, "converted from %s", ct_tensor_text(value));
-        if (turned) value = ct_permute(value, axes);
+        if (permute) value = ct_permute(value, axes);
         if (casts) value = ct_cast(value, ct_dtype_of(own));
     }
     t->made[i] = ct_keep(value);
@@ -224,13 +228,14 @@ static bool judge(const taking *t) {
                         *extra = ct_load_report_at(r, CT_LOAD_UNUSED, 0);
     if (t->o.lenient) {
         if (ct_load_report_count(r, CT_LOAD_LOADED) > 0 || t->count == 0) return true;
-        const ct_parameter *p = ct_parameters_at(t->list, 0);
-        return ct_fail(CT_ERR_VALUE, t->function, "nothing in the state fits: it has %s%s%s, the module has \"%s\"",
-                       extra ? "\"" : "",
-                       extra   ? extra->source
-                       : first ? first->source
-                               : "no tensor",
-                       extra ? "\"" : "", p->name);
+        const char *me = t->function, *own = ct_parameters_at(t->list, 0)->name;
+        if (different)
+            return ct_fail(CT_ERR_SHAPE, me, "nothing in the state fits: \"%s\" %s%s", first->source, first->note,
+                           more(different, missing_more));
+        if (unused)
+            return ct_fail(CT_ERR_VALUE, me, "nothing in the state fits: it has \"%s\", the module has \"%s\"",
+                           extra->source, own);
+        return ct_fail(CT_ERR_VALUE, me, "nothing in the state fits: it has no tensor, the module has \"%s\"", own);
     }
     if (different)
         return ct_fail(CT_ERR_SHAPE, t->function, "\"%s\" %s%s", first->source, first->note,
@@ -255,7 +260,10 @@ static bool take(taking *t) {
     }
     for (int i = 0; i < t->count; i++)
         if (!convert(t, i)) return false;
-    if (!judge(t)) return false;
+    if (!judge(t)) {
+        t->refused = true;
+        return false;
+    }
     for (int i = 0; i < t->count; i++) {
         ct_tensor *x = ct_parameter_tensor(ct_parameters_at(t->list, i));
         if (t->made[i] && t->made[i] != x && !ct_assign(x, t->made[i])) return false;
@@ -286,8 +294,7 @@ bool ct_module_take_state_p(ct_module *module, const ct_state *state, const char
         }
     }
     for (int i = 0; t.made && i < t.count; i++) ct_drop(t.made[i]);
-    if (t.o.report && t.report && (ok || ct_error_code() == CT_ERR_VALUE || ct_error_code() == CT_ERR_SHAPE))
-        *t.o.report = t.report;
+    if (t.o.report && (ok || t.refused)) *t.o.report = t.report;
     else ct_load_report_free(t.report);
     free(t.from);
     free(t.made);

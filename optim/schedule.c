@@ -117,8 +117,6 @@ static bool sequence_momentum(const ct_schedule *s, int64_t t, double *momentum)
 static const schedule_kind chain = {"schedule_chain", chain_factor, chain_momentum, false};
 static const schedule_kind sequence = {"schedule_sequence", sequence_factor, sequence_momentum, false};
 
-enum { MOST_DEPTH = 256 }; /* a factor is computed, and a schedule freed, by recursion */
-
 static bool check_parts(const char *me, ct_schedule *const *parts, int n) {
     if (!ct_ok()) return false;
     if (n < 1 || !parts) return ct_fail(CT_ERR_VALUE, me, "it takes at least one part, not %d", n);
@@ -127,8 +125,8 @@ static bool check_parts(const char *me, ct_schedule *const *parts, int n) {
         if (parts[i]->optim != parts[0]->optim)
             return ct_fail(CT_ERR_VALUE, me, "part %d is of another optimizer than part 0", i);
         if (parts[i]->t) return ct_fail(CT_ERR_STATE, me, "part %d has made steps of its own", i);
-        if (parts[i]->depth >= MOST_DEPTH)
-            return ct_fail(CT_ERR_VALUE, me, "more than %d schedules within one another", MOST_DEPTH);
+        if (parts[i]->depth >= CT__MOST_DEPTH)
+            return ct_fail(CT_ERR_VALUE, me, "more than %d schedules within one another", CT__MOST_DEPTH);
     }
     return true;
 }

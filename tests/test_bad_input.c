@@ -247,6 +247,22 @@ TEST(modules_within_modules_have_a_limit_from_whichever_end_they_are_put_togethe
     ct_module_free(top);
 }
 
+/* Each level holds the one below twice: whoever walks every way to the bottom is not back this century. */
+TEST(modules_that_share_what_is_below_are_put_together_in_linear_time) {
+    ct_module *up = ct_nn_linear(2, 2), *bottom = up;
+    int depth = 0;
+    for (ct_module *next; depth < TOO_DEEP && (next = ct_nn_sequential(ct_module_keep(up), ct_module_keep(up)));
+         depth++) {
+        ct_module_free(up);
+        up = next;
+    }
+    CHECK(depth == 256);
+    refused(NULL, CT_ERR_VALUE, "module_add: \"0\": more than 256 modules within one another");
+    CHECK(!ct_module_add(bottom, "up", ct_module_keep(up)));
+    refused(NULL, CT_ERR_VALUE, "module_add: \"up\": a linear cannot be below itself");
+    ct_module_free(up);
+}
+
 TEST(schedules_within_schedules_have_a_limit) {
     ct_module *net = ct_nn_linear(2, 2);
     ct_optim *optim = ct_sgd(net, .lr = 0.1);

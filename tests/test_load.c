@@ -176,6 +176,31 @@ TEST(weights_of_convolutions_go_from_layout_to_layout) {
     remove_own_folder();
 }
 
+/* What the file says of layouts it says by its own names, and they may become others. */
+TEST(a_layout_that_the_file_notes_follows_its_names) {
+    NEEDS_JSON();
+    ct_module *inner = ct_nn_sequential(ct_nn_conv2d(3, 3, 3, .channels_last = true)),
+              *deeper = ct_nn_sequential(ct_nn_sequential(ct_nn_conv2d(3, 3, 3, .channels_last = true))),
+              *first = ct_nn_sequential(ct_nn_sequential(ct_nn_conv2d(3, 3, 3)));
+    const ct_rename inside = {"*", "0.*"};
+    CHECK(ct_save(own_file("inner.safetensors"), inner));
+    CHECK(ct_load(own_file("inner.safetensors"), deeper, .renames = &inside, .rename_count = 1));
+    CHECK(harness_same_bits(ct_module_find(inner, "0.weight"), ct_module_find(deeper, "0.0.weight")));
+    CHECK(ct_load(own_file("inner.safetensors"), first, .renames = &inside, .rename_count = 1));
+    CHECK(harness_same_bits(ct_permute(ct_module_find(inner, "0.weight"), CT_DIMS(3, 2, 0, 1)),
+                            ct_module_find(first, "0.0.weight")));
+    /* below a prefix, too */
+    ct_state *state = ct_state_new();
+    CHECK(ct_module_put_state(inner, state, "net.") && ct_init_zeros(ct_module_find(deeper, "0.0.weight")));
+    CHECK(ct_module_take_state(deeper, state, "net.", .renames = &inside, .rename_count = 1));
+    CHECK(harness_same_bits(ct_module_find(inner, "0.weight"), ct_module_find(deeper, "0.0.weight")));
+    ct_state_free(state);
+    ct_module_free(inner);
+    ct_module_free(deeper);
+    ct_module_free(first);
+    remove_own_folder();
+}
+
 /* A checkpoint goes on in its own layout, since the optimizer's numbers lie like the weights; its weights alone go into both. */
 TEST(a_checkpoint_crosses_layouts_without_its_optimizer) {
     NEEDS_JSON();
@@ -438,7 +463,9 @@ TEST(a_prefix_a_wrapper_and_what_is_left_out) {
     ct_load_report_free(report);
     /* two names for one parameter: an error, unless they say the same */
     const ct_rename clash = {"module.*", "a"};
-    CHECK(!ct_module_take_state(m, state, "net.", .renames = &clash, .rename_count = 1, .lenient = true));
+    CHECK(!ct_module_take_state(m, state, "net.", .renames = &clash, .rename_count = 1, .lenient = true,
+                                .report = &report));
+    CHECK(!report); /* what there is of it does not say so */
     CHECK_ERROR(CT_ERR_VALUE,
                 "module_take_state: \"net.module.a\" and \"net.module.b\" are both for \"a\", and differ");
     ct_state_free(state);
@@ -453,6 +480,14 @@ TEST(lenient_still_needs_something_that_fits) {
     CHECK(!ct_module_take_state(net, nothing, "", .lenient = true));
     CHECK_ERROR(CT_ERR_VALUE,
                 "module_take_state: nothing in the state fits: it has no tensor, the module has \"weight\"");
+    /* shapes that differ are the reason, whatever else is in the file */
+    ct_load_report *report;
+    CHECK(ct_state_put(state, "weight", ct_zeros(CT_DIMS(5, 2))) && ct_state_put(state, "bias", ct_zeros(CT_DIMS(5))));
+    CHECK(!ct_module_take_state(net, state, "", .lenient = true, .report = &report));
+    CHECK_ERROR(CT_ERR_SHAPE, "module_take_state: nothing in the state fits: \"weight\" is f32[5,2], the module's is "
+                              "f32[3,2] (and 1 more)");
+    CHECK(ct_load_report_count(report, CT_LOAD_MISMATCH) == 2 && ct_load_report_count(report, CT_LOAD_UNUSED) == 1);
+    ct_load_report_free(report);
     CHECK(ct_module_take_state(empty, state, "", .lenient = true) && ct_module_take_state(empty, nothing, ""));
     ct_state_free(state);
     ct_state_free(nothing);
@@ -477,6 +512,10 @@ TEST(a_shared_tensor_comes_under_any_of_its_names) {
     CHECK(ct_init_zeros(ct_state_get(state, "head.weight")) && !ct_module_take_state(b, state, ""));
     CHECK_ERROR(CT_ERR_VALUE,
                 "module_take_state: \"tokens.weight\" and \"head.weight\" are both for \"tokens.weight\", and differ");
+    /* NaN is not equal to itself, and still the same, stored twice */
+    CHECK(ct_init_constant(ct_state_get(state, "tokens.weight"), NAN) &&
+          ct_init_constant(ct_state_get(state, "head.weight"), NAN));
+    CHECK(ct_module_take_state(b, state, "") && isnan(ct_item(ct_sum(ct_module_find(b, "tokens.weight")))));
     ct_state_free(state);
     ct_module_free(a);
     ct_module_free(b);

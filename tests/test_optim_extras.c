@@ -150,6 +150,49 @@ TEST(averages_of_what_never_changes_are_that_to_the_bit) {
     ct_module_free(net);
 }
 
+/* With decay 0 the average is the new value, however far the two are apart; in between no difference overflows. */
+TEST(averages_of_values_far_apart_lose_neither) {
+    static const struct {
+        ct_dtype dtype;
+        double decay, before, after, average, tolerance;
+    } cases[] = {
+        {CT_F32, 0, 1e8, 1, 1, 0},
+        {CT_F32, 0, 1, 1e8, 1e8, 0},
+        {CT_F32, 0, 0x1p127, -0x1.8p127, -0x1.8p127, 0},
+        {CT_F32, 0.25, 0x1p127, -0x1p127, -0x1p126, 0},
+        {CT_F32, 0.5, 0x1p127, -0x1p127, 0, 0},
+        {CT_F32, 0.75, 0x1p127, -0x1p127, 0x1p126, 0},
+        {CT_F32, 1, 0x1p127, -0x1p127, 0x1p127, 0},
+        {CT_F64, 0, 1e17, 1, 1, 0},
+        {CT_F64, 0, 0x1p1023, -0x1.8p1023, -0x1.8p1023, 0},
+        {CT_F64, 0.75, 0x1p1023, -0x1p1023, 0x1p1022, 0},
+        {CT_F64, 0.1, 3, 5, 4.8, 1e-15},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ct_module *net = make_net(cases[i].dtype);
+        CHECK(ct_init_constant(at(net, "a"), cases[i].before));
+        ct_ema *ema = ct_ema_new(net, .decay = CT_SET(cases[i].decay));
+        CHECK(ct_init_constant(at(net, "a"), cases[i].after));
+        CHECK(ct_ema_update(ema) && ct_ema_swap_in(ema));
+        const double got = ct_item(ct_select(at(net, "a"), 0, 0));
+        harness_check(fabs(got - cases[i].average) <= cases[i].tolerance, __FILE__, __LINE__, "case %zu: %g, not %g", i,
+                      got, cases[i].average);
+        ct_ema_free(ema);
+        ct_module_free(net);
+    }
+}
+
+TEST(lookahead_that_follows_all_the_way_is_where_the_inner_one_is) {
+    ct_module *net = make_net(CT_F32);
+    CHECK(ct_init_constant(at(net, "a"), 1e8));
+    ct_optim *opt = ct_lookahead(ct_sgd(net, .lr = 1), .alpha = CT_SET(1), .k = 2);
+    CHECK(ct_set_grad(at(net, "a"), F32(CT_DIMS(2), 1e8, 1e8)) && ct_optim_step(opt));
+    CHECK(ct_set_grad(at(net, "a"), F32(CT_DIMS(2), -1, -1)) && ct_optim_step(opt));
+    CHECK_VALUES(at(net, "a"), CT_DIMS(2), 0, 1, 1); /* 1 - 1e8 is no float */
+    ct_optim_free(opt);
+    ct_module_free(net);
+}
+
 TEST(averages_follow_and_swap) {
     ct_module *net = make_net(CT_F64);
     ct_ema *ema = ct_ema_new(net, .decay = CT_SET(0.9));

@@ -108,5 +108,20 @@ CT_API bool ct_image_encode_png(ct_tensor *x, void **bytes, size_t *size);
 
 #ifdef __cplusplus
 }
+
+/* In C++ the options are a last argument, which may be left out: ct_load(path, net, options). */
+static inline bool ct_load(const char *path, ct_module *net, ct_load_options options = ct_load_options()) {
+    options.size = sizeof options;
+    return ct_load_p(path, net, &options);
+}
+static inline ct_tensor *ct_image_load(const char *path, int channels, ct_image_options options = ct_image_options()) {
+    options.size = sizeof options;
+    return ct_image_load_p(path, channels, &options);
+}
+static inline ct_tensor *ct_image_decode(const void *bytes, size_t size, int channels,
+                                         ct_image_options options = ct_image_options()) {
+    options.size = sizeof options;
+    return ct_image_decode_p(bytes, size, channels, &options);
+}
 #endif
 #endif

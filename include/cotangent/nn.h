@@ -659,5 +659,12 @@ CT_API ct_module *ct_model_build(const ct_model_info *info, const double *values
 
 #ifdef __cplusplus
 }
+
+/* In C++ the options are a last argument, which may be left out. */
+static inline bool ct_module_take_state(ct_module *module, const ct_state *state, const char *prefix,
+                                        ct_load_options options = ct_load_options()) {
+    options.size = sizeof options;
+    return ct_module_take_state_p(module, state, prefix, &options);
+}
 #endif
 #endif

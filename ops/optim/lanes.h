@@ -76,8 +76,11 @@ SIMD_INLINE V OF(lamb_direction)(const optim_lamb_attrs *a, const V *x) {
 
 SIMD_INLINE void OF(average)(const optim_average_attrs *a, V *x, int width) {
     (void)width;
-    /* by the difference, so that the average of what never changes (a frozen parameter) is that to the bit */
-    x[0] = DO(fma)(DO(sub)(x[1], x[0]), NUMBER(1 - a->keep), x[0]);
+    /* From the one that counts more, by the difference: the average of what never changes (a frozen parameter) is that
+     * to the bit, and with keep 0 it is the new value. Half the difference, since the whole one may overflow. */
+    const int heavy = a->keep >= 0.5 ? 0 : 1;
+    const V half = DO(fma)(x[heavy], NUMBER(0.5), TIMES(x[1 - heavy], -0.5));
+    x[0] = DO(fnma)(half, NUMBER(2 * (heavy ? a->keep : 1 - a->keep)), x[heavy]);
 }
 
 /* ---- Whole runs of elements: n is a multiple of LANES ---- */

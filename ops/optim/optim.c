@@ -217,8 +217,11 @@ void optim_average_lower(ct_lower *l) {
     ct_no_grad
         for (int i = 0; i + 2 <= l->n_in; i += 2)
             ct_scope {
-                ct_tensor *average = wide(l->in[i]);
-                ct_assign(l->in[i], add(average, mul_s(sub(wide(l->in[i + 1]), average), 1 - keep)));
+                /* by half the difference from the one that counts more, as the kernel does (lanes.h) */
+                const bool newer = keep < 0.5;
+                ct_tensor *heavy = wide(l->in[i + newer]), *light = wide(l->in[i + !newer]);
+                ct_tensor *half = sub(mul_s(heavy, 0.5), mul_s(light, 0.5));
+                ct_assign(l->in[i], sub(heavy, mul_s(half, 2 * (newer ? keep : 1 - keep))));
             }
     if (l->want[0]) l->out[0] = full(CT_DIMS0, (double)(l->n_in / 2), .dtype = CT_F32);
 }
