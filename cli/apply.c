@@ -20,6 +20,7 @@ static void print_help(void) {
            "  --direction FILE    a direction v_i an input, in order ('-' skips one), for:\n"
            "  --second FILE       the gradient of the sum of <vjp_i, v_i> for an input, in order; '-' skips one\n"
            "  --seed N            fixes randomness\n"
+           "  --device D          where it runs (default cpu)\n"
            "  --bf16              u16 files hold bf16\n"
            "Several files may follow one such option: --direction V0.npy V1.npy.\n\n"
            "Exit status: 0 done, 1 the op or a file failed, 2 the command line is wrong. With '-' each request is "
@@ -53,7 +54,7 @@ static cli_list *find_file_list(apply_request *r, const char *name) {
 
 static int unknown_option(const ct_op *op, const char *name, cli_message *message) {
     static const char *const own[] = {"output", "mutated", "cotangent", "grad", "direction",
-                                      "second", "seed",    "bf16",      "help"};
+                                      "second", "seed",    "device",    "bf16", "help"};
     cli_list names = {0};
     for (const ct_attr *attr = op->attrs; attr && attr->name; attr++) {
         cli_list_add(&names, attr->name);
@@ -119,6 +120,20 @@ static int set_seed(parser *p, const char *equals) {
     return CLI_DONE;
 }
 
+static bool has_attr(const ct_op *op, const char *name) {
+    for (const ct_attr *attr = op->attrs; attr && attr->name; attr++)
+        if (strcmp(attr->name, name) == 0) return true;
+    return false;
+}
+
+static int set_device(parser *p, const char *equals) {
+    const char *value = take_value(p, equals);
+    if (!value) return cli_wrong(p->message, "--device needs a name such as cpu or cuda:1");
+    if (ct_device_parse(value, &p->request->device)) return CLI_DONE;
+    cli_failed(p->message);
+    return CLI_USAGE;
+}
+
 static int take_option(parser *p, const char *word) {
     apply_request *r = p->request;
     char name[64];
@@ -131,6 +146,7 @@ static int take_option(parser *p, const char *word) {
     if (strcmp(name, "bf16") == 0 && !equals) return r->bf16 = true, CLI_DONE;
     if (strcmp(name, "help") == 0 && !equals) return r->help = true, CLI_DONE;
     if (strcmp(name, "seed") == 0) return set_seed(p, equals);
+    if (strcmp(name, "device") == 0 && !has_attr(r->op, "device")) return set_device(p, equals);
     cli_list *files = find_file_list(r, name);
     p->open = files;
     if (files) {

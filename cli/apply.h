@@ -14,6 +14,7 @@ typedef struct apply_request {
     cli_list directions, seconds; /* by input */
     char *list_text;              /* what the names of an @list point into */
     bool bf16, seeded, help;
+    ct_device device; /* where the op runs; zero: on the CPU */
     uint64_t seed;
 } apply_request;
 

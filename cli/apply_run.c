@@ -24,10 +24,11 @@ static const ct_arg *input_arg(const ct_op *op, int i) {
 /* ---- Files ---- */
 
 /* names[i] into tensors[i], NULL where it is skipped. */
-static bool load_all(const cli_list *names, bool bf16, ct_tensor **tensors) {
+static bool load_all(const cli_list *names, const apply_request *q, ct_tensor **tensors) {
     for (int i = 0; i < names->n; i++) {
         if (apply_skipped(names->at[i])) continue;
-        tensors[i] = ct_npy_load(names->at[i], bf16);
+        tensors[i] = ct_npy_load(names->at[i], q->bf16);
+        if (q->device.type != CT_CURRENT) tensors[i] = ct_to(tensors[i], q->device);
         if (!tensors[i]) return false;
     }
     return true;
@@ -109,7 +110,7 @@ static ct_tensor *zeros_like(ct_tensor *x) {
         ct_fail(CT_ERR_MEMORY, "apply", "out of memory: %zu bytes could not be had", bytes);
         return NULL;
     }
-    ct_tensor *y = ct_from_data(zeros, ct_shape(x), ct_dtype_of(x));
+    ct_tensor *y = ct_to(ct_from_data(zeros, ct_shape(x), ct_dtype_of(x)), ct_device_of(x));
     free(zeros);
     return y;
 }
@@ -195,8 +196,8 @@ static bool is_optional(const ct_op *op, int i) {
 
 static int run_in_scope(run *r) {
     const apply_request *q = r->request;
-    if (!load_all(&q->inputs, q->bf16, r->inputs) || !load_all(&q->cotangents, q->bf16, r->cotangents) ||
-        !load_all(&q->directions, q->bf16, r->directions))
+    if (!load_all(&q->inputs, q, r->inputs) || !load_all(&q->cotangents, q, r->cotangents) ||
+        !load_all(&q->directions, q, r->directions))
         return cli_failed(r->message);
 
     const bool gradients = q->grads.n > 0 || q->seconds.n > 0;

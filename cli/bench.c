@@ -2,6 +2,8 @@
  * bench/workloads.def; other libraries on the same work: `make bench-peers`. */
 #include "cli/bench.h"
 
+#include "cli/train/options.h"
+
 #include <regex.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +29,7 @@ static const workload workloads[] = {
 typedef struct options {
     const char *filter;
     int threads;
+    ct_device device;
     double min_time;
     bool json, list;
 } options;
@@ -58,6 +61,7 @@ bool bench_measure(bool (*fn)(void *context), void *context, double min_time, be
         start = bench_now();
         for (int64_t i = 0; i < inner; i++)
             if (!fn(context)) return false;
+        if (!ct_synchronize(ct_get_device())) return false;
         seconds[n++] = (bench_now() - start) / (double)inner;
     }
     qsort(seconds, (size_t)n, sizeof *seconds, by_time);
@@ -139,7 +143,7 @@ static bool run_workload(const workload *w, const options *o, int threads) {
 
 static void print_help(void) {
     printf(
-        "usage: cotangent bench [FILTER] [--threads N] [--time SECONDS] [--json] [--list]\n\n"
+        "usage: cotangent bench [FILTER] [--device D] [--threads N] [--time SECONDS] [--json] [--list]\n\n"
         "Runs the workloads whose name matches FILTER (a regular expression; all without one) and prints the median\n"
         "time of each, and the rate. limit_* are what this machine can do at most.\n\n"
         "  --threads N     on N threads (default: as many as the process may use)\n"
@@ -159,6 +163,8 @@ static int parse_options(int argc, char **argv, options *o) {
         } else if (strcmp(argv[i], "--threads") == 0 && has_value) {
             o->threads = (int)strtol(argv[++i], &end, 10);
             if (*end || o->threads < 1) end = NULL;
+        } else if (strcmp(argv[i], "--device") == 0 && has_value) {
+            if (!option_device(argv[++i], &o->device)) return CLI_USAGE;
         } else if (strcmp(argv[i], "--time") == 0 && has_value) {
             o->min_time = strtod(argv[++i], &end);
             if (*end || !(o->min_time >= 0)) end = NULL;
@@ -190,7 +196,7 @@ int cli_bench(int argc, char **argv) {
         fprintf(stderr, "error: '%s' is not a regular expression\n", o.filter);
         return CLI_USAGE;
     }
-    if (o.threads && !ct_set_threads(o.threads)) {
+    if ((o.threads && !ct_set_threads(o.threads)) || !ct_set_device(o.device)) {
         fprintf(stderr, "error: %s\n", ct_error());
         regfree(&filter);
         return CLI_FAILED;

@@ -4,21 +4,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/train/options.h"
 #include "tests/opcheck.h"
 
 static void print_help(void) {
     printf(
-        "usage: cotangent check [--values] [--gradients] [--threads] [--jobs N] [--verbose] [OP...]\n\n"
+        "usage: cotangent check [--values] [--gradients] [--threads] [--device D] [--jobs N] [--verbose] [OP...]\n\n"
         "Checks the ops (all of them when none is named) on this machine, at the samples that they bring:\n"
         "  --values     results in every dtype, memory layout and level of vector instructions, against the op\n"
         "               computed another way in f64\n"
         "  --gradients  first and second derivatives against central differences\n"
         "  --threads    the same bits for 1, 2 and 7 threads\n"
         "Without any of these three all are checked. --jobs N uses N processes (default: the threads of the library);\n"
-        "--verbose prints a line an op. The exit status is 0 when everything holds.\n");
+        "--device D checks another device than the CPU; --verbose prints a line an op. The exit status is 0 when "
+        "everything holds.\n");
 }
 
-static int parse(int argc, char **argv, cli_list *names, unsigned *what, int *jobs, bool *verbose) {
+static int parse(int argc, char **argv, cli_list *names, unsigned *what, int *jobs, bool *verbose, ct_device *device) {
     cli_message message;
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i];
@@ -26,7 +28,9 @@ static int parse(int argc, char **argv, cli_list *names, unsigned *what, int *jo
         else if (strcmp(word, "--gradients") == 0) *what |= OPCHECK_GRADIENTS;
         else if (strcmp(word, "--threads") == 0) *what |= OPCHECK_THREADS;
         else if (strcmp(word, "--verbose") == 0) *verbose = true;
-        else if (strcmp(word, "--jobs") == 0 && i + 1 < argc && atoi(argv[i + 1]) > 0) *jobs = atoi(argv[++i]);
+        else if (strcmp(word, "--device") == 0 && i + 1 < argc) {
+            if (!option_device(argv[++i], device)) return CLI_USAGE;
+        } else if (strcmp(word, "--jobs") == 0 && i + 1 < argc && atoi(argv[i + 1]) > 0) *jobs = atoi(argv[++i]);
         else if (word[0] == '-') {
             fprintf(stderr, "error: '%s' is not an option of 'cotangent check', or lacks its number; see --help\n",
                     word);
@@ -51,7 +55,9 @@ int cli_check(int argc, char **argv) {
     unsigned what = 0;
     int jobs = ct_get_threads();
     bool verbose = false;
-    int status = parse(argc, argv, &names, &what, &jobs, &verbose);
+    ct_device device = {0};
+    int status = parse(argc, argv, &names, &what, &jobs, &verbose, &device);
+    if (status == CLI_DONE && !ct_set_device(device)) status = option_failed(CLI_FAILED);
     if (status == CLI_DONE) {
         for (const char *const *level = opcheck_missing_levels(); *level; level++)
             printf("not checked: %s (this machine lacks its instructions)\n", *level);

@@ -50,7 +50,7 @@ static bool run(const char *path, const char *data, ct_device device, bool json)
     evaluation e = {0};
     ct_loader *batches = NULL;
     bool right = learner_load(&l, path, &own) && learner_open_other(&l, own, data);
-    if (right && device.type != CT_CPU) right = ct_module_to_device(l.net, device);
+    right = right && learner_to_device(&l, device);
     right = right && (batches = learner_valid_batches(&l)) && evaluate(&l, batches, NULL, &e);
     if (right && json) print_json(&l, &e);
     else if (right) print_text(&l, &e);

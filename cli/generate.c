@@ -9,7 +9,7 @@
 
 static void print_help(void) {
     printf("usage: cotangent generate CHECKPOINT [--prompt TEXT] [--tokens N] [--temperature X] [--top-k N] [--seed N] "
-           "[--no-cache] [--threads N]\n\n"
+           "[--no-cache] [--device D] [--threads N]\n\n"
            "Goes on from a prompt. --tokens: how many to add (default 200); --temperature: 0 always takes the "
            "likeliest, 1 draws as\n"
            "the network says (default 0.8); --top-k: draw only from the N likeliest; --seed: the same text for the "
@@ -22,10 +22,10 @@ static void print_piece(const char *bytes, int n) {
     fflush(stdout);
 }
 
-static bool run(const char *checkpoint, const char *prompt, const sampling *how) {
+static bool run(const char *checkpoint, const char *prompt, const sampling *how, ct_device device) {
     learner l = {0};
     recipe *own = NULL;
-    bool right = learner_load(&l, checkpoint, &own);
+    bool right = learner_load(&l, checkpoint, &own) && learner_to_device(&l, device);
     if (right && l.task != TASK_LANGUAGE)
         right =
             ct_fail(CT_ERR_VALUE, NULL, "%s: this is not a language model but a %s", checkpoint, tasks[l.task].name);
@@ -42,6 +42,7 @@ static bool run(const char *checkpoint, const char *prompt, const sampling *how)
 
 int cli_generate(int argc, char **argv) {
     const char *checkpoint = NULL, *prompt = "", *value = NULL;
+    ct_device device = {0};
     sampling how = {.tokens = 200, .temperature = 0.8, .seed = 1};
     int64_t seed = 1;
     if (cli_wants_help(argc, argv)) {
@@ -62,10 +63,12 @@ int cli_generate(int argc, char **argv) {
         else if (option_value(argc, argv, &i, "--seed", &value))
             right = !value || option_integer("--seed", value, 0, INT64_MAX, &seed);
         else if (strcmp(name, "--no-cache") == 0) how.no_cache = true;
+        else if (option_value(argc, argv, &i, "--device", &value)) right = !value || option_device(value, &device);
         else if (option_value(argc, argv, &i, "--threads", &value)) right = !value || option_threads(value);
         else if (name[0] == '-')
-            return option_unknown("generate", name,
-                                  "--prompt --tokens --temperature --top-k --seed --no-cache --threads --help");
+            return option_unknown(
+                "generate", name,
+                "--prompt --tokens --temperature --top-k --seed --no-cache --device --threads --help");
         else if (!checkpoint) checkpoint = name;
         else {
             fprintf(stderr, "error: one checkpoint at a time, not '%s' and '%s'\n", checkpoint, name);
@@ -79,5 +82,5 @@ int cli_generate(int argc, char **argv) {
         return CLI_USAGE;
     }
     how.seed = (uint64_t)seed;
-    return run(checkpoint, prompt, &how) ? CLI_DONE : option_failed(CLI_FAILED);
+    return run(checkpoint, prompt, &how, device) ? CLI_DONE : option_failed(CLI_FAILED);
 }

@@ -12,8 +12,6 @@ int cli_info(int argc, char **argv) {
         fprintf(stderr, "error: 'cotangent info' takes no arguments\n");
         return CLI_USAGE;
     }
-    static const char *const backends[CT_DEVICE_TYPE_COUNT] = {
-        [CT_CPU] = "cpu", [CT_CUDA] = "cuda", [CT_WEBGPU] = "webgpu"};
     int visible = 0;
     for (int i = 0; i < ct_op_count(); i++) visible += !(ct_op_at(i)->flags & CT_OP_INTERNAL);
     const char *isa = ct_isa();
@@ -25,9 +23,9 @@ int cli_info(int argc, char **argv) {
     printf("isa       %s\n", isa);
     printf("threads   %d\n", ct_get_threads());
     printf("ops       %d\n", visible);
-    for (int type = 0; type < CT_DEVICE_TYPE_COUNT; type++) {
+    for (int type = CT_CPU; ct_backend_name((ct_device_type)type); type++) {
         const char *missing = ct_backend_missing((ct_device_type)type);
-        printf("%-9s %s%s\n", backends[type], missing[0] ? "no: " : "yes", missing);
+        printf("%-9s %s%s\n", ct_backend_name((ct_device_type)type), missing[0] ? "no: " : "yes", missing);
     }
     return CLI_DONE;
 }

@@ -7,9 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const backend_names[CT_DEVICE_TYPE_COUNT] = {
-    [CT_CPU] = "cpu", [CT_CUDA] = "cuda", [CT_WEBGPU] = "webgpu"};
-
 /* ---- Attributes ---- */
 
 const char *cli_attr_type(const ct_attr *attr, char *text, size_t capacity) {
@@ -53,7 +50,7 @@ void cli_attr_default(const ct_op *op, const ct_attr *attr, char *text, size_t c
     case CT_ATTR_TEXT: snprintf(text, capacity, "%s", ((const ct_text *)at)->s); break;
     case CT_ATTR_DIMS:
     case CT_ATTR_AXES: list_text(at, text, capacity); break;
-    case CT_ATTR_DEVICE: snprintf(text, capacity, "%s", backend_names[((const ct_device *)at)->type]); break;
+    case CT_ATTR_DEVICE: snprintf(text, capacity, "the current one"); break;
     }
     free(attrs);
 }
@@ -98,10 +95,10 @@ static void print_options(FILE *file, const ct_op *op) {
 }
 
 static void print_kernels(FILE *file, const ct_op *op) {
-    for (int type = 0; type < CT_DEVICE_TYPE_COUNT; type++) {
-        const struct ct_kernel *kernel = op->slot ? op->slot->kernels[type] : NULL;
+    for (int type = CT_CPU; ct_backend_name((ct_device_type)type); type++) {
+        const ct_kernel *kernel = ct_op_kernels(op, (ct_device_type)type);
         if (type != CT_CPU && !kernel) continue;
-        fprintf(file, "%-8s", backend_names[type]);
+        fprintf(file, "%-8s", ct_backend_name((ct_device_type)type));
         int count = 0;
         for (; kernel && kernel->name; kernel++, count++) fprintf(file, " %s", kernel->name);
         if (count == 0)
@@ -200,9 +197,9 @@ static void json_op(const ct_op *op) {
            "\"kernels\":{",
            truth(ct_op_differentiable(op)), truth(op->flags & CT_OP_ELEMENTWISE), truth(op->flags & CT_OP_VIEW),
            truth(op->flags & CT_OP_RANDOM), truth(op->flags & CT_OP_INTERNAL), truth(op->lower));
-    for (int type = 0; type < CT_DEVICE_TYPE_COUNT; type++) {
-        printf("%s\"%s\":[", type ? "," : "", backend_names[type]);
-        const struct ct_kernel *kernel = op->slot ? op->slot->kernels[type] : NULL;
+    for (int type = CT_CPU; ct_backend_name((ct_device_type)type); type++) {
+        printf("%s\"%s\":[", type > CT_CPU ? "," : "", ct_backend_name((ct_device_type)type));
+        const ct_kernel *kernel = ct_op_kernels(op, (ct_device_type)type);
         for (int i = 0; kernel && kernel[i].name; i++) printf("%s", i ? "," : ""), json_string(kernel[i].name);
         printf("]");
     }

@@ -7,7 +7,8 @@
 #include <string.h>
 
 static void print_help(void) {
-    printf("usage: cotangent predict CHECKPOINT FILE... [--top N] [--out FOLDER] [--max-pixels N] [--threads N] "
+    printf("usage: cotangent predict CHECKPOINT FILE... [--top N] [--out FOLDER] [--max-pixels N] [--device D] "
+           "[--threads N] "
            "[--json]\n\n"
            "What a network says of files of the kind that it was trained on.\n\n"
            "Images (PNG, JPEG): the classes that it takes each for, the likeliest first, with their probabilities. An "
@@ -24,6 +25,7 @@ static void print_help(void) {
            "A value that is missing and a category that the training did not have are errors with their line.\n\n"
            "  --max-pixels N  images of more are refused (default 2^28)\n"
            "  --json          a line of JSON per image or row\n"
+           "  --device D      where the network computes (default cpu)\n"
            "  --threads N     threads that compute\n");
 }
 
@@ -48,7 +50,7 @@ static int run(const char *checkpoint, const cli_list *files, predict_options *o
     learner l = {0};
     recipe *own = NULL;
     int status = CLI_FAILED;
-    if (!learner_load(&l, checkpoint, &own)) option_failed(status);
+    if (!learner_load(&l, checkpoint, &own) || !learner_to_device(&l, options->device)) option_failed(status);
     else {
         predict_fn predict = choose(&l, checkpoint, options);
         if (predict == predict_mask && !predict_masks_differ((const char *const *)files->at, files->n, options)) {
@@ -85,12 +87,15 @@ int cli_predict(int argc, char **argv) {
         } else if (option_value(argc, argv, &i, "--max-pixels", &value)) {
             if (!value) status = option_lacks("--max-pixels");
             else if (!option_integer("--max-pixels", value, 1, INT64_MAX, &options.max_pixels)) status = CLI_USAGE;
+        } else if (option_value(argc, argv, &i, "--device", &value)) {
+            if (!value) status = option_lacks("--device");
+            else if (!option_device(value, &options.device)) status = CLI_USAGE;
         } else if (option_value(argc, argv, &i, "--threads", &value)) {
             if (!value) status = option_lacks("--threads");
             else if (!option_threads(value)) status = CLI_USAGE;
         } else if (strcmp(argv[i], "--json") == 0) options.json = true;
         else if (argv[i][0] == '-')
-            status = option_unknown("predict", argv[i], "--top --out --max-pixels --threads --json --help");
+            status = option_unknown("predict", argv[i], "--top --out --max-pixels --device --threads --json --help");
         else if (!checkpoint) checkpoint = argv[i];
         else if (!cli_list_add(&files, argv[i])) status = CLI_FAILED;
     }

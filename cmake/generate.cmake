@@ -14,6 +14,7 @@ foreach(part RANGE 0 7)
 endforeach()
 set(CT_GENERATED_HEADERS
     ${CT_GENERATED_DIR}/include/cotangent/enums.h
+    ${CT_GENERATED_DIR}/include/cotangent/layouts.h
     ${CT_GENERATED_DIR}/include/cotangent/ops.h
     ${CT_GENERATED_DIR}/gen/ops_decl.h
     ${CT_GENERATED_DIR}/gen/ops_short.h

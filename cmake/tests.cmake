@@ -113,3 +113,12 @@ endforeach()
 if("check_outside" IN_LIST CT_CHECK_NAMES)
     set_tests_properties(check_outside PROPERTIES COST 900)
 endif()
+
+# Backends that only the tests use: modules that the library opens, found by CT_BACKEND_PATH.
+add_library(cotangent_guard MODULE tests/guard/guard.c)
+ct_target_flags(cotangent_guard)
+set_target_properties(cotangent_guard PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CT_TEST_DIR})
+target_include_directories(cotangent_guard PRIVATE include ${CT_GENERATED_DIR}/include)
+add_dependencies(cotangent_guard ct_generated)
+target_compile_definitions(test_devices PRIVATE CT_TEST_MODULES="${CT_TEST_DIR}")
+add_dependencies(test_devices cotangent_guard)

@@ -104,10 +104,7 @@ static bool set_value(const ct_op *op, const ct_attr *attr, const char *name, vo
         snprintf(((ct_text *)at)->s, sizeof(ct_text), "%s", text);
         return true;
     case CT_ATTR_DEVICE:
-        if (strcmp(text, "cpu") == 0) *(ct_device *)at = (ct_device){CT_CPU, 0};
-        else if (strcmp(text, "cuda") == 0) *(ct_device *)at = (ct_device){CT_CUDA, 0};
-        else if (strcmp(text, "webgpu") == 0) *(ct_device *)at = (ct_device){CT_WEBGPU, 0};
-        else return bad_value(op, name, text, "cpu, cuda or webgpu");
+        if (!ct_device_parse(text, at)) return false;
         return true;
     }
     return false;
@@ -160,7 +157,7 @@ static bool check_value(const ct_op *op, const ct_attr *attr, const void *at) {
                ct_fail(CT_ERR_VALUE, op->name, "%s does not end within its %zu bytes", attr->name, sizeof(ct_text));
     case CT_ATTR_DEVICE:
         memcpy(&number, at, sizeof number);
-        return (number >= 0 && number < CT_DEVICE_TYPE_COUNT) ||
+        return (number >= 0 && number < CT_DEVICE_TYPES) ||
                bad_number(CT_ERR_DEVICE, op, attr, number, "a kind of device");
     }
     return true;

@@ -4,6 +4,7 @@
 #include "core/alloc.h"
 #include "core/anomaly.h"
 #include "core/backward.h"
+#include "core/device.h"
 #include "core/error.h"
 #include "core/map.h"
 
@@ -199,6 +200,9 @@ static bool differentiate(pass *p, ct_node *node, ct_tensor **cots) {
         ct_node *from = node->edges[i].node;
         need[i] = from && (p->leaves || ct__map_find(&p->needed, from));
     }
+    const ct_device current = ct__current_device;
+    for (int i = 0; i < n_out; i++) /* what the vjp makes lands where its cotangents are */
+        if (cots[i]) ct__current_device = cots[i]->storage->device;
     ct_scope {
         for (int i = 0; ok && i < n_out; i++)
             if (!cots[i] && n_out > 1) {
@@ -219,7 +223,8 @@ static bool differentiate(pass *p, ct_node *node, ct_tensor **cots) {
                           .out = io + n_in,
                           .cot = cots,
                           .need = need,
-                          .grad = grad};
+                          .grad = grad,
+                          .device = node->device};
             const ct_op *called = ct__errors.called;
             if (!called) ct__errors.called = op, ct__errors.in_gradient = true;
             op->vjp(&vjp);
@@ -231,6 +236,7 @@ static bool differentiate(pass *p, ct_node *node, ct_tensor **cots) {
             if (need[i] && grad[i])
                 ok = check_gradient(node, i, grad[i]) && arrive(p, node->edges[i].node, node->edges[i].output, grad[i]);
     }
+    ct__current_device = current;
     for (int i = 0; i < slots; i++) ct__tensor_release(io[i]);
     ct__free(block, bytes);
     if (!(p->flags & (CT_RETAIN_GRAPH | CT_CREATE_GRAPH))) ct__node_drop_saved(node);
@@ -339,7 +345,7 @@ static bool start(pass *p, const char *me, ct_tensor *y, ct_tensor *cotangent) {
             if (ct__view_count(&y->view) != 1)
                 ok = ct_fail(CT_ERR_GRAD, me, "y is %s; only a result of one element needs no cotangent",
                              ct_view_text(&y->view));
-            else ok = (cotangent = ct_ones(ct_shape(y), .dtype = y->view.dtype)) != NULL;
+            else ok = (cotangent = ct_ones(ct_shape(y), .dtype = y->view.dtype, .device = ct_device_of(y))) != NULL;
         } else if (cotangent->view.dtype != y->view.dtype || cotangent->view.ndim != y->view.ndim ||
                    memcmp(cotangent->view.dims, y->view.dims, (size_t)y->view.ndim * sizeof(int64_t)) != 0) {
             ok = ct_fail(CT_ERR_SHAPE, me, "the cotangent is %s and has to be like y, %s",

@@ -54,7 +54,7 @@ bool ct_jvp(ct_function fn, void *context, ct_tensor *const *x, ct_tensor *const
     for (int i = 0; ok && i < n; i++) ok = (in[i] = fresh(x[i], connected)) != NULL;
     ok = ok && run("jvp", fn, context, in, n, ys, m);
     for (int i = 0; ok && i < m; i++)
-        ok = (us[i] = ct_require_grad(ct_zeros(ct_shape(ys[i]), .dtype = ct_dtype_of(ys[i])))) != NULL;
+        ok = (us[i] = ct_require_grad(ct_zeros_like(ys[i]))) != NULL;
     ok = ok && ct_grad(ys, m, us, in, n, back, CT_CREATE_GRAPH);
     ok = ok && ct_grad(back, n, v, us, m, out, connected ? CT_CREATE_GRAPH : 0);
     for (int i = 0; ok && i < m; i++) ct_pass(out[i]);
@@ -96,13 +96,13 @@ static ct_tensor *rows_of(const char *me, ct_tensor *y, ct_tensor *x, bool conne
         return NULL;
     }
     for (int i = 0; i < tail.n; i++) shape.d[shape.n++] = tail.d[i];
-    if (count == 0) return ct_zeros(shape, .dtype = ct_dtype_of(x));
+    if (count == 0) return ct_zeros(shape, .dtype = ct_dtype_of(x), .device = ct_device_of(x));
     lists l;
     ct_tensor **rows = lists_open(&l, me, (int)count), *result = NULL;
     bool ok = rows != NULL;
     for (int64_t i = 0; ok && i < count; i++) {
         ct_scope {
-            ct_tensor *unit = ct_zeros(CT_DIMS(count), .dtype = ct_dtype_of(y));
+            ct_tensor *unit = ct_zeros(CT_DIMS(count), .dtype = ct_dtype_of(y), .device = ct_device_of(y));
             ok = unit && ct_fill(ct_narrow(unit, 0, i, 1), 1) && (unit = ct_reshape(unit, ct_shape(y))) &&
                  ct_grad(&y, 1, &unit, &x, 1, &rows[i], CT_RETAIN_GRAPH | (connected ? CT_CREATE_GRAPH : 0)) &&
                  ct_pass(rows[i]);

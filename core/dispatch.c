@@ -35,6 +35,7 @@ typedef struct request {
     uint32_t *versions; /* of the inputs before the run */
     ct_tensor *target;  /* where output 0 has to go, or NULL */
     ct_device device;
+    ct_device wanted; /* of an op that transfers: where its result goes */
     bool recording;
 } request;
 
@@ -219,8 +220,10 @@ static bool check_inputs(request *r, bool *uniform) {
         if (!device_set) {
             r->device = x->storage->device;
             device_set = true;
-        } else if (x->storage->device.type != r->device.type || x->storage->device.index != r->device.index) {
-            return ct_fail(CT_ERR_DEVICE, op->name, "%s is on another device than the arguments before it", arg->name);
+        } else if (!ct__same_device(x->storage->device, r->device)) {
+            return ct_fail(CT_ERR_DEVICE, op->name,
+                           "%s is on %s and the arguments before it on %s; bring it over: ct_to", arg->name,
+                           ct_device_text(x->storage->device), ct_device_text(r->device));
         }
         if (arg->flags & (CT_ARG_INDEX | CT_ARG_BOOL)) *uniform = false;
         if ((arg->flags & CT_ARG_FLOAT) && !ct__dtype_is_float(x->view.dtype)) *uniform = false;
@@ -277,7 +280,7 @@ static uint64_t hash_view(uint64_t hash, const ct_view *view) {
 }
 
 static const ct_kernel *choose(const ct_call *call, ct_device device, char *refusals, size_t room) {
-    const ct_kernel *list = call->op->slot->kernels[device.type];
+    const ct_kernel *list = ct__kernels_of(call->op, device.type);
     if (!list || !list->name) return NULL;
     bool single = list[1].name == NULL;
     if (single && !list->can) return list;
@@ -306,12 +309,15 @@ static const ct_kernel *choose(const ct_call *call, ct_device device, char *refu
 
 static bool run_kernel(const ct_call *call, const ct_kernel *kernel) {
     ct_call ready = *call;
+    ready.kernel = kernel;
     ct__threads_hold(true);
     size_t bytes = kernel->scratch ? kernel->scratch(call) : 0;
-    bool ok = !bytes || (ready.scratch = ct__alloc(bytes));
+    const ct_backend *backend = ct__backend(call->device.type);
+    bool ok = !bytes || backend->allocate(backend->self, call->device.index, bytes, &ready.scratch.buffer);
     if (ok) {
+        ready.scratch.bytes = bytes;
         ok = kernel->run(&ready, NULL);
-        if (bytes) ct__free(ready.scratch, bytes);
+        if (bytes) backend->release(backend->self, call->device.index, ready.scratch.buffer, bytes);
     } else {
         ct__fail_memory(call->op->name, bytes);
     }
@@ -384,6 +390,7 @@ static bool run_lower(request *r, const ct_view *views) {
                               .in = in,
                               .out = made,
                               .want = r->want,
+                              .device = r->wanted,
                               .random = &r->random};
             op->lower(&lower);
             for (int i = 0; !views && half != CT_DTYPE_COUNT && i < r->n_out; i++)
@@ -449,7 +456,7 @@ static bool move_to_target(request *r) {
 /* What infer says is believed only if it can be: of an op that user code registered, it may be anything. */
 static bool check_inferred(const request *r, const ct_view *views) {
     const ct_op *op = r->op;
-    const bool ours = op->slot->index < ct__op_total;
+    const bool ours = op->slot->index <= ct__op_total && op->slot->index > 0;
     if (ours && !(op->flags & CT_OP_VIEW)) return true; /* memory for it will be counted */
     for (int i = 0; i < r->n_out; i++) {
         const ct_view *view = &views[i];
@@ -494,13 +501,18 @@ static bool execute(request *r) {
         if (!ok && ct_ok()) ct_fail(CT_ERR_SHAPE, op->name, "the arguments do not fit");
     }
     /* Without a vjp the derivative is that of the lowering, so a recorded call has to take it. */
-    const ct_kernel *kernels = op->slot->kernels[r->device.type];
+    const ct_kernel *kernels = ct__kernels_of(op, r->device.type);
     bool no_kernel = op->lower && !(op->flags & CT_OP_VIEW) && (!kernels || !kernels->name);
     bool by_lower = !inferred || no_kernel || (r->recording && !op->vjp && op->lower && !(op->flags & CT_OP_NO_GRAD));
     if (by_lower && r->recording && !op->vjp && !(op->flags & CT_OP_NO_GRAD)) r->recording = false;
     if (ok && !by_lower && !(op->flags & CT_OP_VIEW)) {
-        ct_call call = {
-            .op = op, .attrs = r->attrs, .n_in = r->n_in, .n_out = r->n_out, .in = pointers, .random = r->random};
+        ct_call call = {.op = op,
+                        .attrs = r->attrs,
+                        .n_in = r->n_in,
+                        .n_out = r->n_out,
+                        .in = pointers,
+                        .random = r->random,
+                        .device = r->device};
         ct_view *const *out_pointers = (ct_view *const *)(pointers + r->n_in);
         call.out = out_pointers;
         ok = make_outputs(r, views);
@@ -523,7 +535,7 @@ static bool execute(request *r) {
                 refusals[0] = 0;
                 choose(&call, r->device, refusals, sizeof refusals);
                 ok = ct_fail(CT_ERR_UNSUPPORTED, op->name, "no kernel of %s takes %s%s, and the op has no lowering",
-                             ct__backend(r->device.type)->name,
+                             ct_backend_name(r->device.type),
                              r->n_in && r->in[0] ? ct_view_text(&r->in[0]->view) : "this call", refusals);
             }
         }
@@ -553,17 +565,14 @@ static bool check_in_place(const request *r) {
 
 static ct_device creation_device(const ct_op *op, const void *attrs) {
     for (const ct_attr *attr = op->attrs; attr && attr->name; attr++)
-        if (attr->type == CT_ATTR_DEVICE && attrs) return *(const ct_device *)((const char *)attrs + attr->offset);
-    return (ct_device){0};
+        if (attr->type == CT_ATTR_DEVICE && attrs)
+            return ct__resolved(*(const ct_device *)((const char *)attrs + attr->offset));
+    return ct__current_device;
 }
 
 /* The call, once its arguments agree. */
 static bool perform(request *r) {
     const ct_op *op = r->op;
-    if (r->n_in == 0) {
-        r->device = creation_device(op, r->attrs);
-        if (!ct__device_ok(r->device, op->name)) return false;
-    }
     bool wants = false;
     for (int i = 0; i < r->n_in; i++) {
         if (!r->in[i]) continue;
@@ -572,6 +581,9 @@ static bool perform(request *r) {
     }
     r->recording = wants && ct__grad_mode;
     if ((r->target || (op->flags & CT_OP_MUTATES)) && ct__pending()) return false;
+    if (r->target && !ct__same_device(r->target->storage->device, r->device))
+        return ct_fail(CT_ERR_DEVICE, op->name, "the result is on %s and dst on %s; bring it over: ct_to",
+                       ct_device_text(r->device), ct_device_text(r->target->storage->device));
     if (r->target && !check_in_place(r)) return false;
     if (op->flags & CT_OP_RANDOM) {
         r->random = ct__rng_draw(r->rng);
@@ -606,6 +618,13 @@ static bool agree_and_perform(request *r) {
     const bool mixed = ct__autocast != CT_F32 && (op->flags & (CT_OP_NARROW | CT_OP_WIDE));
     bool uniform, ok = true;
     if (!check_inputs(r, &uniform)) return false;
+    if (r->device.type == CT_CURRENT) { /* no input: it makes something */
+        r->device = creation_device(op, r->attrs);
+        if (r->device.type != CT_CPU && !ct__device_ok(r->device, op->name)) return false;
+    }
+    if (op->flags & CT_OP_TRANSFERS) r->wanted = creation_device(op, r->attrs);
+    const ct_device current = ct__current_device;
+    ct__current_device = r->device; /* what its parts make lands where its data is */
     const bool changes = mixed || !uniform;
     ct_scope_mark mark = {0};
     if (changes) { /* casts and expansions live only as long as the call */
@@ -615,6 +634,7 @@ static bool agree_and_perform(request *r) {
     }
     ok = ok && perform(r);
     if (changes) ct_scope_end(mark);
+    ct__current_device = current;
     return ok;
 }
 

@@ -58,6 +58,11 @@ void ct__log_call(const ct_call *call, const char *kernel, const char *refusals,
                          call->out[i] ? ct_view_text(call->out[i]) : "-");
     if (used < (int)sizeof line)
         snprintf(line + used, sizeof line - (size_t)used, "  %s%s  %.1f us", kernel, refusals, microseconds);
+    ct__log_line(line);
+}
+
+void ct__log_line(const char *line) {
+    if (!ct__log_dispatch()) return;
     pthread_mutex_lock(&lock);
     if (log_sink) log_sink(log_context, line);
     else fprintf(stderr, "%s\n", line);

@@ -102,6 +102,7 @@ bool ct__record(const ct_op *op, ct_tensor *const *in, int n_in, const void *att
     if (!node) return false;
     if (node->attrs) memcpy(node->attrs, attrs, op->attr_size);
     for (int i = 0; i < n_in; i++) {
+        if (in[i] && in[i]->storage) node->device = in[i]->storage->device;
         bool wants = in[i] && in[i]->node && ct__dtype_is_float(in[i]->view.dtype);
         node->edges[i].node = wants ? ct__node_retain(in[i]->node) : NULL;
         node->edges[i].output = wants ? in[i]->node_output : 0;

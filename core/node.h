@@ -39,6 +39,7 @@ struct ct_node {
     int n_in, n_out;
     uint64_t sequence; /* larger than that of every node it depends on */
     const ct_op *op;
+    ct_device device; /* of its inputs */
     size_t bytes;
     bool has_metas, released;
     ct_edge *edges;

@@ -12,26 +12,13 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-enum { MAX_USER_OPS = 1024 };
-static const ct_op *user_ops[MAX_USER_OPS];
+static const ct_op *user_ops[CT__MAX_USER_OPS];
 static _Atomic int user_count;
-
-/* Binds every op to its kernels on every backend that is there. Also after a change of the ISA level. */
-void ct__registry_bind(void) {
-    for (int i = 0; i < ct__op_total; i++) {
-        ct_op_slot *slot = ct__ops[i]->slot;
-        slot->index = i;
-        for (int device = 0; device < CT_DEVICE_TYPE_COUNT; device++) {
-            const ct_backend *backend = ct__backend((ct_device_type)device);
-            slot->kernels[device] = backend->missing[0] ? NULL : backend->kernels(i);
-        }
-    }
-}
 
 static void start(void) {
     const char *anomaly = getenv("CT_ANOMALY");
     if (anomaly && anomaly[0] == '1') ct_set_anomaly(true);
-    ct__registry_bind();
+    ct__devices_start();
 }
 
 void ct__registry_start(void) { pthread_once(&once, start); }
@@ -83,14 +70,14 @@ bool ct_op_register(const ct_op *op) {
     if (ct_op_find(op->name)) return ct_fail(CT_ERR_VALUE, "op_register", "there is an op named %s already", op->name);
     pthread_mutex_lock(&lock);
     int count = atomic_load(&user_count);
-    bool room = count < MAX_USER_OPS;
+    bool room = count < CT__MAX_USER_OPS;
     if (room) {
         user_ops[count] = op;
-        op->slot->index = ct__op_total + count;
+        op->slot->index = ct__op_total + count + 1;
         atomic_store(&user_count, count + 1);
     }
     pthread_mutex_unlock(&lock);
-    return room || ct_fail(CT_ERR_STATE, "op_register", "no room for more than %d user ops", MAX_USER_OPS);
+    return room || ct_fail(CT_ERR_STATE, "op_register", "no room for more than %d user ops", CT__MAX_USER_OPS);
 }
 
 bool ct_op_differentiable(const ct_op *op) { return op && !(op->flags & CT_OP_NO_GRAD) && (op->vjp || op->lower); }

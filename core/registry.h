@@ -7,7 +7,8 @@
 extern const ct_op *const ct__ops[]; /* generated, sorted by name */
 extern const int ct__op_total;
 
-void ct__registry_start(void); /* binds the kernels once, on first use */
-void ct__registry_bind(void);  /* binds them again */
+enum { CT__MAX_USER_OPS = 1024 };
+
+void ct__registry_start(void); /* on first use: ops have their numbers and the library's own backends are open */
 
 #endif

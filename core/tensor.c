@@ -16,6 +16,11 @@
 enum { HEADER = 64 };
 _Static_assert(sizeof(ct_storage) <= HEADER, "the storage header fits one cache line");
 
+static bool device_allocate(ct_device device, size_t bytes, void **buffer) {
+    const ct_backend *backend = ct__backend(device.type);
+    return backend->allocate(backend->self, device.index, bytes, buffer);
+}
+
 ct_storage *ct__storage_new(ct_device device, size_t bytes, const char *op) {
     bool cpu = device.type == CT_CPU;
     ct_storage *storage = bytes > SIZE_MAX / 4 ? NULL : ct__alloc(cpu ? HEADER + bytes : HEADER);
@@ -27,7 +32,7 @@ ct_storage *ct__storage_new(ct_device device, size_t bytes, const char *op) {
     atomic_init(&storage->refs, 1);
     if (cpu) {
         storage->buffer = (char *)storage + HEADER;
-    } else if (!ct__backend(device.type)->allocate(bytes, &storage->buffer)) {
+    } else if (!device_allocate(device, bytes, &storage->buffer)) {
         ct__free(storage, HEADER);
         ct__fail_memory(op, bytes);
         return NULL;
@@ -41,9 +46,31 @@ void ct__storage_release(ct_storage *storage) {
     if (!storage || atomic_fetch_sub_explicit(&storage->refs, 1, memory_order_acq_rel) != 1) return;
     bool inside = storage->buffer == (char *)storage + HEADER;
     size_t size = inside ? HEADER + storage->bytes : HEADER;
-    if (storage->device.type != CT_CPU) ct__backend(storage->device.type)->release(storage->buffer, storage->bytes);
-    else if (!inside && storage->release) storage->release(storage->context, storage->buffer);
+    if (storage->device.type != CT_CPU) {
+        const ct_backend *backend = ct__backend(storage->device.type);
+        backend->release(backend->self, storage->device.index, storage->buffer, storage->bytes);
+    } else if (!inside && storage->release) storage->release(storage->context, storage->buffer);
     ct__free(storage, size);
+}
+
+bool ct__storage_put(ct_storage *storage, size_t offset, const void *data, size_t bytes) {
+    if (!bytes) return true;
+    if (storage->device.type == CT_CPU) {
+        memcpy((char *)storage->buffer + offset, data, bytes);
+        return true;
+    }
+    const ct_backend *backend = ct__backend(storage->device.type);
+    return backend->upload(backend->self, storage->device.index, storage->buffer, offset, data, bytes, NULL);
+}
+
+bool ct__storage_get(const ct_storage *storage, size_t offset, void *data, size_t bytes) {
+    if (!bytes) return true;
+    if (storage->device.type == CT_CPU) {
+        memcpy(data, (const char *)storage->buffer + offset, bytes);
+        return true;
+    }
+    const ct_backend *backend = ct__backend(storage->device.type);
+    return backend->download(backend->self, storage->device.index, data, storage->buffer, offset, bytes, NULL);
 }
 
 /* ---- Views ---- */
@@ -241,14 +268,17 @@ static bool view_of_shape(const char *op, ct_dims shape, ct_dtype dtype, ct_view
 ct_tensor *ct_from_data(const void *data, ct_dims shape, ct_dtype dtype) {
     ct_view view;
     if (!view_of_shape("from_data", shape, dtype, &view)) return NULL;
-    ct_tensor *x = ct__tensor_dense(&view, (ct_device){0}, "from_data");
+    ct_tensor *x = ct__tensor_dense(&view, ct__current_device, "from_data");
     if (!x) return NULL;
     if (!data && x->storage->bytes) {
         ct__tensor_release(x);
         ct__fail_null("from_data", "data");
         return NULL;
     }
-    if (x->storage->bytes) memcpy(x->storage->buffer, data, x->storage->bytes);
+    if (!ct__storage_put(x->storage, 0, data, x->storage->bytes)) {
+        ct__tensor_release(x);
+        return NULL;
+    }
     return ct__scope_adopt(x);
 }
 
@@ -272,7 +302,8 @@ ct_tensor *ct_wrap(void *data, ct_dims shape, ct_dtype dtype, void (*release)(vo
         ct__fail_memory("wrap", HEADER);
         goto failed;
     }
-    *storage = (ct_storage){.bytes = (size_t)ct__view_count(&view) * ct_dtype_size(dtype),
+    *storage = (ct_storage){.device = {CT_CPU, 0},
+                            .bytes = (size_t)ct__view_count(&view) * ct_dtype_size(dtype),
                             .buffer = data,
                             .release = release,
                             .context = context};
@@ -288,9 +319,14 @@ failed:
 ct_tensor *ct_scalar(double value, ct_dtype dtype) {
     ct_view view;
     if (!view_of_shape("scalar", (ct_dims){0}, dtype, &view)) return NULL;
-    ct_tensor *x = ct__tensor_dense(&view, (ct_device){0}, "scalar");
+    ct_tensor *x = ct__tensor_dense(&view, ct__current_device, "scalar");
     if (!x) return NULL;
-    ct__dtype_put(dtype, x->storage->buffer, value);
+    char raw[CT__LARGEST_ELEMENT];
+    ct__dtype_put(dtype, raw, value);
+    if (!ct__storage_put(x->storage, 0, raw, x->storage->bytes)) {
+        ct__tensor_release(x);
+        return NULL;
+    }
     return ct__scope_adopt(x);
 }
 
@@ -302,7 +338,11 @@ ct_tensor *ct__scalar_for(const ct_tensor *x, double value, const char *op) {
                 value, ct_view_text(&x->view));
         return NULL;
     }
-    return ct_scalar(value, dtype);
+    const ct_device before = ct__current_device;
+    if (x->storage) ct__current_device = x->storage->device;
+    ct_tensor *scalar = ct_scalar(value, dtype);
+    ct__current_device = before;
+    return scalar;
 }
 
 /* ---- Reading ---- */
@@ -336,7 +376,7 @@ ct_dtype ct_dtype_of(const ct_tensor *x) { return ct__valid(x, "dtype_of", "x") 
 bool ct_is_contiguous(const ct_tensor *x) { return ct__valid(x, "is_contiguous", "x") && ct__view_is_dense(&x->view); }
 
 ct_device ct_device_of(const ct_tensor *x) {
-    return ct__valid(x, "device_of", "x") && x->storage ? x->storage->device : (ct_device){0};
+    return ct__valid(x, "device_of", "x") && x->storage ? x->storage->device : ct__current_device;
 }
 
 double ct_item(const ct_tensor *x) {
@@ -350,10 +390,9 @@ double ct_item(const ct_tensor *x) {
         ct_fail(CT_ERR_STATE, "item", "x has a shape but no data");
         return NAN;
     }
-    char raw[16];
-    size_t size = ct__dtype_size(x->view.dtype), at = (size_t)x->view.offset * size;
-    if (x->storage->device.type == CT_CPU) memcpy(raw, (char *)x->view.buffer + at, size);
-    else if (!ct__backend(x->storage->device.type)->download(raw, x->view.buffer, at, size, NULL)) return NAN;
+    char raw[CT__LARGEST_ELEMENT];
+    size_t size = ct__dtype_size(x->view.dtype);
+    if (!ct__storage_get(x->storage, (size_t)x->view.offset * size, raw, size)) return NAN;
     return ct__dtype_get(x->view.dtype, raw);
 }
 
@@ -392,11 +431,7 @@ bool ct_read(const ct_tensor *x, void *data, size_t bytes) {
         bool before = ct_set_grad_enabled(false);
         const ct_tensor *dense = ct__view_is_dense(&x->view) ? x : ct_contiguous((ct_tensor *)x);
         ct_set_grad_enabled(before);
-        size_t at = dense ? (size_t)dense->view.offset * size : 0;
-        if (!dense) ok = false;
-        else if (dense->storage->device.type != CT_CPU)
-            ok = ct__backend(dense->storage->device.type)->download(data, dense->view.buffer, at, bytes, NULL);
-        else if (bytes) memcpy(data, (char *)dense->view.buffer + at, bytes);
+        ok = dense && ct__storage_get(dense->storage, (size_t)dense->view.offset * size, data, bytes);
     }
     return ok;
 }

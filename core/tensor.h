@@ -34,6 +34,9 @@ struct ct_tensor {
 enum { CT__ALIVE = 0x7e4507ae, CT__DEAD = 0x5ead7e45 };
 
 ct_storage *ct__storage_new(ct_device device, size_t bytes, const char *op); /* NULL after an error */
+/* Copies bytes into it, and out of it (which waits). False after an error. */
+bool ct__storage_put(ct_storage *storage, size_t offset, const void *data, size_t bytes);
+bool ct__storage_get(const ct_storage *storage, size_t offset, void *data, size_t bytes);
 void ct__storage_retain(ct_storage *storage);
 void ct__storage_release(ct_storage *storage);
 

@@ -2,6 +2,7 @@
 #include <cotangent/op.h>
 #include <stdio.h>
 
+#include "core/device.h"
 #include "core/error.h"
 #include "core/tensor.h"
 #include "core/thread_block.h"
@@ -38,6 +39,15 @@ const char *ct_tensor_text(const ct_tensor *x) { return x ? ct_view_text(&x->vie
 const char *ct_dims_text(ct_dims dims) {
     char *text = next_buffer();
     put_dims(text, 0, dims.n < 0 ? 0 : dims.n > CT_MAX_LIST ? CT_MAX_LIST : dims.n, dims.d);
+    return text;
+}
+
+const char *ct_device_text(ct_device device) {
+    char *text = next_buffer();
+    device = ct__resolved(device);
+    const char *name = ct_backend_name(device.type);
+    if (ct_device_count(device.type) > 1) snprintf(text, LENGTH, "%s:%d", name, device.index);
+    else snprintf(text, LENGTH, "%s", name ? name : "no device");
     return text;
 }
 

@@ -91,9 +91,21 @@ typedef struct ct_opt {
 #define CT_SET(number) ((ct_opt){true, (double)(number)})
 #endif
 
-typedef enum ct_device_type { CT_CPU = 0, CT_CUDA, CT_WEBGPU, CT_DEVICE_TYPE_COUNT } ct_device_type;
+/* Kinds of devices with a number of their own. A backend that is not in this list gets its number when it is first named
+ * (ct_device_parse) or registered (cotangent/backend.h). */
+#define CT_DEVICE_LIST(X) \
+    X(CT_CPU, "cpu")      \
+    X(CT_CUDA, "cuda")    \
+    X(CT_WEBGPU, "webgpu")
+typedef enum ct_device_type {
+    CT_CURRENT = 0, /* the thread's current one: see ct_set_device */
+#define CT_DEVICE_ENUM(type, name) type,
+    CT_DEVICE_LIST(CT_DEVICE_ENUM)
+#undef CT_DEVICE_ENUM
+        CT_DEVICE_TYPES = 16 /* as many as there can be, CT_CURRENT among them */
+} ct_device_type;
 
-/* Where a tensor lives. A zero device is the CPU. */
+/* Where a tensor lives. A zero device is the current one. */
 typedef struct ct_device {
     ct_device_type type;
     int index;
@@ -335,8 +347,30 @@ CT_API bool ct_rng_set_position(ct_rng *rng, uint64_t position);
 CT_API bool ct_set_log(const char *what);
 CT_API void ct_set_log_sink(void (*sink)(void *context, const char *line), void *context);
 
-/* Whether a backend is there, and if not, why; the text is "" when it is. */
+/* ---- Devices ------------------------------------------------------------------------------------- */
+
+/* The current device of this thread, the CPU to begin with: where tensors are made that name no other, and what a zero
+ * ct_device means. An op sets it to that of its inputs while it runs, so its parts land where its data is. */
+CT_API bool ct_set_device(ct_device device);
+CT_API ct_device ct_get_device(void);
+/* "cpu", "cuda", "cuda:1". The name of a backend that is in no list opens its module: libcotangent_NAME.so in a folder of
+ * CT_BACKEND_PATH, beside the library, or where the loader looks. False with an error when it is not there. */
+CT_API bool ct_device_parse(const char *text, ct_device *device);
+/* Whether a backend is there, and if not, why; the text is "" when it is. Opens its module the first time. */
 CT_API const char *ct_backend_missing(ct_device_type type);
+CT_API const char *ct_backend_name(ct_device_type type); /* "cuda"; NULL: there is no such type */
+CT_API int ct_device_count(ct_device_type type);         /* 0 when the backend is missing */
+CT_API const char *ct_device_text(ct_device device);     /* "cuda:1", "cpu"; in one of a few rotating buffers */
+
+typedef struct ct_device_info {
+    uint32_t size; /* sizeof(ct_device_info) */
+    char name[128], driver[128];
+    int64_t memory, memory_free; /* bytes; 0: unknown */
+} ct_device_info;
+CT_API bool ct_device_describe(ct_device device, ct_device_info *info);
+/* Waits until all work of a device is done. What went wrong in it since the last wait becomes this thread's error. */
+CT_API bool ct_synchronize(ct_device device);
+
 CT_API const char *ct_version(void);
 
 /* ---- Blocks (C only) ----------------------------------------------------------------------------- */

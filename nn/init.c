@@ -115,11 +115,11 @@ bool ct_init_orthogonal_p(ct_tensor *x, const ct_init_options *options) {
     bool ok = false;
     ct_scope {
         ct_no_grad {
-            ct_tensor *m =
-                ct_randn(CT_DIMS(wide ? rows : columns, wide ? columns : rows), .dtype = CT_F64, .rng = o.rng);
+            ct_tensor *m = ct_randn(CT_DIMS(wide ? rows : columns, wide ? columns : rows), .dtype = CT_F64,
+                                    .rng = o.rng, .device = {CT_CPU, 0}); /* its reflections are found on the host */
             m = m ? ct__orthonormal_rows(m) : NULL;
             m = ct_mul_s(wide ? m : ct_t(m), o.gain != 0 ? o.gain : 1);
-            ok = ct_assign(x, ct_reshape(m, shape)) != NULL;
+            ok = ct_assign(x, ct_to(ct_reshape(m, shape), ct_device_of(x))) != NULL;
         }
     }
     return ok;

@@ -99,21 +99,21 @@ ct_tensor *ct__orthonormal_rows(ct_tensor *a) {
     bool good = height > 0;
     ct_tensor *q = NULL;
     ct_scope {
-        ct_tensor *signs = ct_ones(CT_DIMS(height, 1), .dtype = CT_F64);
-        ct_tensor *triangles = ct_zeros(CT_DIMS(panels, PANEL, PANEL), .dtype = CT_F64);
+        ct_tensor *signs = ct_ones(CT_DIMS(height, 1), .dtype = CT_F64, .device = ct_device_of(a));
+        ct_tensor *triangles = ct_zeros(CT_DIMS(panels, PANEL, PANEL), .dtype = CT_F64, .device = ct_device_of(a));
         double *sign = ct_data_mut(signs);
         good = good && sign && triangles;
         for (int64_t p = 0; good && p < panels; p++) {
             const int64_t first = p * PANEL, rows = height - first < PANEL ? height - first : PANEL;
             ct_scope {
-                ct_tensor *t = ct_zeros(CT_DIMS(rows, rows), .dtype = CT_F64);
+                ct_tensor *t = ct_zeros(CT_DIMS(rows, rows), .dtype = CT_F64, .device = ct_device_of(a));
                 good = reduce_panel(a, first, rows, t, sign) &&
                        ct_assign(ct_narrow(ct_narrow(ct_select(triangles, 0, p), 0, 0, rows), 1, 0, rows), t);
             }
         }
         /* The rows of the identity times the reflections, the last first. Above a panel they are still the identity's, and
          * its reflections leave these alone. */
-        q = good ? ct_eye(height, .m = width, .dtype = CT_F64) : NULL;
+        q = good ? ct_eye(height, .m = width, .dtype = CT_F64, .device = ct_device_of(a)) : NULL;
         for (int64_t p = panels; good && q && p-- > 0;) {
             const int64_t first = p * PANEL, rows = height - first < PANEL ? height - first : PANEL;
             ct_scope {

@@ -206,7 +206,7 @@ static bool convert(taking *t, int i) {
         if (permute) value = ct_permute(value, axes);
         if (casts) value = ct_cast(value, ct_dtype_of(own));
     }
-    t->made[i] = ct_keep(value);
+    t->made[i] = ct_keep(ct_to(value, ct_device_of(own)));
     return t->made[i] && ct__report_add(t->report, CT_LOAD_LOADED, p->name, source, note, t->function);
 }
 

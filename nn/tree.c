@@ -200,9 +200,7 @@ static ct_tensor *moved(const move *m, ct_tensor *x) {
         if (!ct_dtype_is_float(ct_dtype_of(x)) || ct_dtype_of(x) == m->dtype) return x;
         return ct_cast(x, m->dtype);
     }
-    const ct_device at = ct_device_of(x);
-    if (at.type == m->device.type && at.index == m->device.index) return x;
-    return ct_assign(ct_empty(ct_shape(x), .dtype = ct_dtype_of(x), .device = m->device), x);
+    return ct_to(x, m->device);
 }
 
 static bool move_slot(void *context, const char *path, ct_module *owner, ct__slot *slot, bool buffer, int index) {

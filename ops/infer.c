@@ -100,3 +100,5 @@ bool ct__vjp_has(const ct_vjp *v, int i) {
            ct_fail(CT_ERR_STATE, v->op->name, "its gradient needs its result %s, which was not asked for",
                    v->op->outputs[i].name);
 }
+
+ct_tensor *ct__counted(int64_t n) { return ct_arange(0, (double)n, 1, .dtype = CT_I64); }

@@ -64,6 +64,7 @@ static inline void ct__set_size(ct_dims *shape, int axis, int64_t size) {
 bool ct__vjp_has(const ct_vjp *v, int i);
 /* For vjp and lower: axis resolved against ndim (valid by then), and the list form of a mask. */
 int ct__axis(int64_t axis, int ndim);
+ct_tensor *ct__counted(int64_t n); /* 0, 1, ... n - 1: i64 [n], on the current device */
 ct_dims ct__axes_list(unsigned mask);
 
 #endif

@@ -34,7 +34,7 @@ ct_tensor *optim_take_tensor(const char *function, const ct_state *state, const 
     }
     ct_scope {
         ct_no_grad {
-            copy = ct_clone(x);
+            copy = ct_clone(ct_to(x, ct_device_of(like)));
         }
         ct_keep(copy);
     }

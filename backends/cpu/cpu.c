@@ -6,12 +6,16 @@
 #endif
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backends/cpu/gemm/gemm.h"
+#include "core/alloc.h"
+#include "core/device.h"
 #include "core/error.h"
 #include "core/registry.h"
+#include "core/threads.h"
 
 typedef const ct_kernel *(*kernel_lookup)(int op_index);
 
@@ -87,9 +91,10 @@ static void choose(void) {
     atomic_store(&chosen, best);
 }
 
-static const ct_kernel *kernels(int op_index) {
+static const ct_kernel *kernels(void *self, const ct_op *op) {
+    (void)self;
     pthread_once(&once, choose);
-    return levels[atomic_load(&chosen)].kernels(op_index);
+    return op->slot->index <= ct__op_total ? levels[atomic_load(&chosen)].kernels(op->slot->index - 1) : NULL;
 }
 
 const char *ct_isa(void) {
@@ -107,30 +112,77 @@ bool ct_set_isa(const char *name) {
     ct__gemm_init(levels[level].gemm);
     atomic_store(&chosen, level);
     ct__registry_start();
-    ct__registry_bind();
+    ct__kernels_bind();
     return true;
 }
 
-static bool upload(void *buffer, size_t offset, const void *host, size_t bytes, ct_stream *stream) {
-    (void)stream;
-    memcpy((char *)buffer + offset, host, bytes);
+/* ---- The device: the host's memory, where all work is done when the call returns ---- */
+
+static int device_count(void *self) {
+    (void)self;
+    return 1;
+}
+
+static bool device_info(void *self, int device, ct_device_info *info) {
+    (void)self, (void)device;
+    snprintf(info->name, sizeof info->name, "%d threads, %s", ct__threads(), ct_isa());
     return true;
 }
 
-static bool download(void *host, const void *buffer, size_t offset, size_t bytes, ct_stream *stream) {
-    (void)stream;
-    memcpy(host, (const char *)buffer + offset, bytes);
+static bool allocate(void *self, int device, size_t bytes, void **buffer) {
+    (void)self, (void)device;
+    return (*buffer = ct__alloc(bytes)) != NULL;
+}
+
+static void release(void *self, int device, void *buffer, size_t bytes) {
+    (void)self, (void)device;
+    ct__free(buffer, bytes);
+}
+
+static bool upload(void *self, int device, void *buffer, size_t offset, const void *host, size_t bytes,
+                   ct_stream *stream) {
+    (void)self, (void)device, (void)stream;
+    if (bytes) memcpy((char *)buffer + offset, host, bytes);
     return true;
 }
 
-static bool synchronize(ct_stream *stream) {
-    (void)stream;
+static bool download(void *self, int device, void *host, const void *buffer, size_t offset, size_t bytes,
+                     ct_stream *stream) {
+    (void)self, (void)device, (void)stream;
+    if (bytes) memcpy(host, (const char *)buffer + offset, bytes);
     return true;
 }
 
-const ct_backend ct__cpu_backend = {.name = "cpu",
+static bool copy(void *self, int device, void *to, size_t to_offset, const void *from, size_t from_offset, size_t bytes,
+                 ct_stream *stream) {
+    return upload(self, device, to, to_offset, (const char *)from + from_offset, bytes, stream);
+}
+
+static bool fill(void *self, int device, void *buffer, size_t offset, const void *pattern, size_t size, size_t count,
+                 ct_stream *stream) {
+    (void)self, (void)device, (void)stream;
+    for (size_t i = 0; i < count; i++) memcpy((char *)buffer + offset + i * size, pattern, size);
+    return true;
+}
+
+static bool wait_for(void *self, int device, ct_stream *stream) {
+    (void)self, (void)device, (void)stream;
+    return true;
+}
+
+const ct_backend ct__cpu_backend = {.size = sizeof(ct_backend),
+                                    .version = CT_BACKEND_VERSION,
+                                    .name = "cpu",
+                                    .alignment = 64,
+                                    .device_count = device_count,
+                                    .device_info = device_info,
+                                    .allocate = allocate,
+                                    .release = release,
                                     .upload = upload,
                                     .download = download,
-                                    .synchronize = synchronize,
-                                    .kernels = kernels,
-                                    .missing = ""};
+                                    .copy = copy,
+                                    .fill = fill,
+                                    .wait = wait_for,
+                                    .kernels = kernels};
+
+const ct_backend *const ct__builtin_backends[] = {&ct__cpu_backend, NULL};

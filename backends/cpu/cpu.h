@@ -11,4 +11,7 @@ static inline void *ct__address(const ct_view *view, size_t element_size) {
     return (char *)view->buffer + view->offset * (int64_t)element_size;
 }
 
+/* Where its scratch begins. */
+static inline void *ct__scratch(const ct_call *call) { return (char *)call->scratch.buffer + call->scratch.offset; }
+
 #endif

@@ -141,6 +141,8 @@ static bool add_batch(learner *l, const ct_batch *b, counters *c) {
               *loss = learner_loss(l, outputs, target);
     if (!loss) return false;
     if (!ct_running_mean_add(&c->loss, ct_item(loss), (double)ct_numel(target))) return false;
+    outputs = learner_on_host(l, outputs);
+    target = learner_on_host(l, target);
     e->count += b->n;
     if (l->task == TASK_REGRESSION) { /* in the units of the data */
         ct_tensor *guess = ct_add_s(ct_mul_s(outputs, l->target_std), l->target_mean);

@@ -103,7 +103,32 @@ void learner_close(learner *l) {
     *l = (learner){0};
 }
 
+static ct_tensor *on_device(const learner *l, ct_tensor *x) {
+    return l->device.type == CT_CURRENT ? x : ct_to(x, l->device);
+}
+
+ct_tensor *learner_on_host(const learner *l, ct_tensor *x) {
+    return l->device.type == CT_CURRENT ? x : ct_to(x, (ct_device){CT_CPU, 0});
+}
+
+bool learner_to_device(learner *l, ct_device device) {
+    if (device.type == CT_CURRENT || device.type == CT_CPU) return true;
+    ct_tensor **const statistics[2] = {&l->mean, &l->std};
+    bool ok = ct_module_to_device(l->net, device);
+    for (int i = 0; ok && i < 2; i++) {
+        if (!*statistics[i]) continue;
+        ct_scope {
+            ct_tensor *moved = ct_keep(ct_to(*statistics[i], device));
+            ok = moved != NULL;
+            if (ok) ct_drop(*statistics[i]), *statistics[i] = moved;
+        }
+    }
+    l->device = device;
+    return ok;
+}
+
 ct_tensor *learner_forward(learner *l, ct_tensor *x) {
+    x = on_device(l, x);
     if (l->mean) x = ct_div(ct_sub(x, l->mean), l->std);
     ct_tensor *y = NULL;
     ct_autocast(l->recipe->precision) { y = ct_forward(l->net, x); }
@@ -112,6 +137,7 @@ ct_tensor *learner_forward(learner *l, ct_tensor *x) {
 }
 
 ct_tensor *learner_target(learner *l, ct_tensor *y) {
+    y = on_device(l, y);
     if (l->task == TASK_LANGUAGE) return ct_reshape(y, CT_DIMS(-1));
     if (l->task == TASK_SEGMENTATION) return ct_cast(y, CT_I64);
     if (l->task == TASK_REGRESSION) return ct_div_s(ct_sub_s(y, l->target_mean), l->target_std);

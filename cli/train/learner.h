@@ -38,6 +38,7 @@ typedef struct learner {
     int64_t empty_folders;     /* classes that the notes tell of */
     ct_vocabulary *vocabulary;
     ct_dataset *encoding;           /* how a table is read: the training set, or without items from a checkpoint */
+    ct_device device;               /* where the network is; zero: the CPU */
     ct_tensor *mean, *std;          /* of x, that broadcast to a batch; NULL: x is taken as it is */
     double target_mean, target_std; /* of a regression */
     /* the network */
@@ -55,6 +56,10 @@ bool learner_measure(learner *l);
 /* The network of the recipe for that data; its random numbers come from the recipe's seed. */
 bool learner_build(learner *l);
 void learner_close(learner *l);
+/* Moves the network, and with each call of learner_forward and learner_target what they are given. */
+bool learner_to_device(learner *l, ct_device device);
+/* x where the host can look at it. */
+ct_tensor *learner_on_host(const learner *l, ct_tensor *x);
 /* The weights that the recipe begins with, where it names a file (init.c). What was not taken is added to the notes. */
 bool learner_init(learner *l);
 /* Freezes what the recipe says: it gets no gradients, and the optimizer keeps nothing for it. */

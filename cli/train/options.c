@@ -39,23 +39,9 @@ int option_failed(int status) {
 }
 
 bool option_device(const char *text, ct_device *device) {
-    static const char *const names[CT_DEVICE_TYPE_COUNT] = {
-        [CT_CPU] = "cpu", [CT_CUDA] = "cuda", [CT_WEBGPU] = "webgpu"};
-    const size_t n = strcspn(text, ":");
-    for (int type = 0; type < CT_DEVICE_TYPE_COUNT; type++) {
-        if (strlen(names[type]) != n || strncmp(text, names[type], n) != 0) continue;
-        const char *missing = ct_backend_missing((ct_device_type)type);
-        if (missing[0]) {
-            fprintf(stderr, "error: --device %s: %s\n", text, missing);
-            return false;
-        }
-        int64_t number = 0;
-        const tree node = {.kind = TREE_TEXT, .text = (char *)text + n + 1};
-        if (text[n] && !(tree_integer(&node, &number) && number >= 0 && number < 1 << 16)) break;
-        *device = (ct_device){(ct_device_type)type, (int)number};
-        return true;
-    }
-    fprintf(stderr, "error: --device is cpu, cuda or webgpu, or with a number as in cuda:1, not '%s'\n", text);
+    if (ct_device_parse(text, device)) return true;
+    fprintf(stderr, "error: --device: %s\n", ct_error());
+    ct_error_clear();
     return false;
 }
 

@@ -147,7 +147,7 @@ bool picture_of_filters(learner *l, picture *result) {
                 grid g;
                 ct_tensor *w = ct_parameter_tensor(ct_parameters_at(list, i));
                 if (is_first_layer(l, w, &g)) {
-                    ct_tensor *values = ct_contiguous(ct_cast(ct_detach(w), CT_F32));
+                    ct_tensor *values = ct_contiguous(learner_on_host(l, ct_cast(ct_detach(w), CT_F32)));
                     right = values && draw_grid(ct_data(values), &g, result);
                 }
             }

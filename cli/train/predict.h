@@ -7,6 +7,7 @@
 typedef struct predict_options {
     int64_t top;        /* classes of an image; 0: as many as usual */
     int64_t max_pixels; /* images of more are refused; 0: the library's own limit */
+    ct_device device;   /* where the network computes; zero: on the CPU */
     const char *out;    /* the folder of masks; NULL: the one that the command runs in */
     bool json;
     bool first; /* none was printed before: a table then begins with a line of names */

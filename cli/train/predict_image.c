@@ -23,7 +23,7 @@ static ct_tensor *classify(learner *l, const char *path, int64_t max_pixels) {
     ct_tensor *x = ct_image_load(path, (int)l->item.d[0], .height = l->item.d[1], .width = l->item.d[2],
                                  .max_pixels = max_pixels); /* made smaller as it is decoded */
     x = ct_unsqueeze(ct_div_s(ct_cast(x, CT_F32), 255), 0);
-    return ct_contiguous(ct_reshape(ct_softmax(learner_forward(l, x), 1), CT_DIMS(-1)));
+    return ct_contiguous(ct_reshape(ct_softmax(learner_on_host(l, learner_forward(l, x)), 1), CT_DIMS(-1)));
 }
 
 static void print_text(const learner *l, const char *path, const float *p, const int64_t *order, int64_t top) {
@@ -135,7 +135,7 @@ static uint8_t *segment(learner *l, const char *path, int64_t max_pixels, int64_
     uint8_t *mask = NULL;
     ct_scope {
         ct_tensor *x = ct_image_load(path, (int)l->item.d[0], .max_pixels = max_pixels);
-        ct_tensor *said = ct_argmax(learner_forward(l, fitted(l, x)), .axis = CT_SET(1));
+        ct_tensor *said = ct_argmax(learner_on_host(l, learner_forward(l, fitted(l, x))), .axis = CT_SET(1));
         said = ct_contiguous(ct_cast(said, CT_U8));
         const uint8_t *from = ct_data(said);
         *height = x ? ct_dim(x, 1) : 0;

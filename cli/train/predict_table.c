@@ -110,7 +110,7 @@ bool predict_table(learner *l, const char *path, const predict_options *options)
     for (ct_batch b; right && ct_next(batches, &b);) {
         ct_no_grad {
             ct_scope {
-                ct_tensor *of = finish(l, learner_forward(l, b.x));
+                ct_tensor *of = finish(l, learner_on_host(l, learner_forward(l, b.x)));
                 right = of && print_rows(&p, path, ct_data(of), b.n);
             }
         }

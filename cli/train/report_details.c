@@ -41,7 +41,7 @@ typedef struct summary {
 static bool summarise(ct_tensor *x, summary *s) {
     *s = (summary){.low = INFINITY, .high = -INFINITY};
     const int64_t n = ct_numel(x);
-    ct_tensor *values = ct_contiguous(ct_cast(ct_detach(x), CT_F32));
+    ct_tensor *values = ct_contiguous(ct_to(ct_cast(ct_detach(x), CT_F32), (ct_device){CT_CPU, 0}));
     const float *at = ct_data(values);
     if (!at) return false;
     double squares = 0;

@@ -58,6 +58,7 @@ static bool is_recurrent(const learner *l) { return ct_module_type(l->net)->forw
 
 /* Only what is new goes through the network, so that a token costs about the same however long the text is. */
 static ct_tensor *go_on(learner *l, writing *w, ct_tensor *x) {
+    if (l->device.type != CT_CURRENT) x = ct_to(x, l->device);
     ct_tensor *in[3] = {x, w->memory[0], w->memory[1]}, *out[3] = {NULL};
     bool right = false;
     ct_autocast(l->recipe->precision) {

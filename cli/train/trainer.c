@@ -101,7 +101,7 @@ static bool make_parts(trainer *t) {
     if (!learner_open_data(l) || !learner_measure(l) || !learner_build(l)) return false;
     if (!(t->options->resume || learner_init(l)) || !learner_freeze(l))
         return false; /* a checkpoint has its own weights */
-    if (t->options->device.type != CT_CPU && !ct_module_to_device(l->net, t->options->device)) return false;
+    if (!learner_to_device(l, t->options->device)) return false;
     if (!make_loaders(t)) return false;
     t->total_steps = r->epochs * ct_loader_batches(t->batches);
     t->log_every = t->total_steps / 2000 + 1;

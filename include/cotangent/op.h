@@ -79,6 +79,7 @@ enum {
     CT_OP_NARROW = 256,     /* under ct_set_autocast its inputs are cast to that dtype */
     CT_OP_WIDE = 512,       /* under ct_set_autocast its inputs of half precision are cast to f32 */
     CT_OP_RECOMPUTE = 1024, /* a half result has too few digits for its vjp: all inputs are saved in place of results */
+    CT_OP_TRANSFERS = 2048, /* its results are on the device that its attribute names, not on that of its inputs */
 };
 
 typedef struct ct_op ct_op;
@@ -105,6 +106,7 @@ typedef struct ct_vjp {
     ct_tensor *const *cot;
     const bool *need;
     ct_tensor **grad;
+    ct_device device; /* that its inputs were on */
 } ct_vjp;
 
 /* What lower sees: it sets out[i] for every i that want[i] asks for. */
@@ -116,13 +118,13 @@ typedef struct ct_lower {
     ct_tensor *const *in;
     ct_tensor **out;
     const bool *want;
+    ct_device device;               /* that its attribute names, of an op that is CT_OP_TRANSFERS */
     const struct ct_random *random; /* of an op that is CT_OP_RANDOM, its position in the stream (backend.h) */
 } ct_lower;
 
 /* Mutable companion of an op, owned by the library: zero-initialised beside the op. */
 typedef struct ct_op_slot {
-    const struct ct_kernel *kernels[CT_DEVICE_TYPE_COUNT]; /* candidates in order, ended by an unnamed one */
-    int index;                                             /* in the op table; -1 until registered */
+    int index; /* its place in the op table, counted from 1; 0 until it is registered */
 } ct_op_slot;
 
 /* What is saved, a bit each input and output. */

@@ -84,7 +84,7 @@ static size_t rope_scratch(const ct_call *call) {
 
 static bool rope_run(const ct_call *call, ct_stream *stream) {
     const ct_view *x = call->in[0];
-    turn r = {.x = x, .positions = call->in[1], .y = call->out[0], .a = call->attrs, .table = call->scratch};
+    turn r = {.x = x, .positions = call->in[1], .y = call->out[0], .a = call->attrs, .table = ct__scratch(call)};
     (void)stream;
     r.t = x->dims[x->ndim - 2], r.d = x->dims[x->ndim - 1], r.dims = dims_of(call), r.rows = 1;
     for (int i = 0; i < x->ndim - 1; i++) r.rows *= x->dims[i];

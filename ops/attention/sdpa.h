@@ -49,11 +49,13 @@ static inline sdpa sdpa_problem(const ct_view *q, const ct_view *k, const ct_vie
     s.strip = s.kernel->rows > 8 ? s.kernel->rows : 2 * s.kernel->rows;
     if (s.strip > SDPA_STRIP) s.strip = SDPA_STRIP;
     s.drops = stream && dropout > 0;
-    if (s.drops) {
-        s.threshold = (uint32_t)ct__min64((int64_t)(dropout * 0x1p32), UINT32_MAX);
-        if (stream->buffer) s.random = ct__position(stream);
-    }
+    if (s.drops) s.threshold = (uint32_t)ct__min64((int64_t)(dropout * 0x1p32), UINT32_MAX);
     return s;
+}
+
+/* Before it runs: can and scratch may not look at values. */
+static inline void sdpa_start(sdpa *s, const ct_view *stream) {
+    if (s->drops) s->random = ct__position(stream);
 }
 
 /* The keys that query row i sees. */

@@ -407,8 +407,9 @@ static size_t backward_scratch(const ct_call *call) {
 static bool backward_run(const ct_call *call, ct_stream *stream) {
     backward w = backward_of(call);
     const int64_t heads = w.s.batch * w.s.heads;
-    char *at = call->scratch;
+    char *at = ct__scratch(call);
     (void)stream;
+    sdpa_start(&w.s, call->in[4]);
     w.delta = ct__claim(&at, w.ranges * w.row_bytes);
     w.lse_rows = ct__claim(&at, w.ranges * w.row_bytes);
     w.dq_sums = ct__claim(&at, w.sum_bytes);

@@ -159,7 +159,8 @@ static bool forward_run(const ct_call *call, ct_stream *stream) {
     forward f = {.s = problem_of(call),
                  .y = call->out[0],
                  .lse = call->n_out > 1 ? call->out[1] : NULL,
-                 .scratch = call->scratch};
+                 .scratch = ct__scratch(call)};
+    sdpa_start(&f.s, call->in[4]);
     f.chunk_rows = chunk_rows(&f.s);
     f.blocks = ct__ceil_div(f.s.tq, f.chunk_rows);
     f.room = worker_room(&f.s, f.chunk_rows);

@@ -37,8 +37,8 @@ static bool implicit_run(const ct_call *call, ct_stream *stream) {
     (void)stream;
     ct_conv_problem p;
     ct__conv_problem(call, &p);
-    if (p.kind == CT_CONV_WEIGHT_GRAD) return ct__conv_weight(&p, call->scratch);
-    return ct__conv_implicit(&p, CT_ISA_FN(ct__activation)(p.dtype, p.activation), call->scratch);
+    if (p.kind == CT_CONV_WEIGHT_GRAD) return ct__conv_weight(&p, ct__scratch(call));
+    return ct__conv_implicit(&p, CT_ISA_FN(ct__activation)(p.dtype, p.activation), ct__scratch(call));
 }
 
 #define IMPLICIT \
@@ -68,7 +68,7 @@ static bool pointwise_run(const ct_call *call, ct_stream *stream) {
     ct__conv_problem(call, &p);
     if (!ct__conv_pointwise(&p, &g)) return false;
     g.activate = CT_ISA_FN(ct__activation)(p.dtype, p.activation);
-    return ct__gemm(&g, call->scratch);
+    return ct__gemm(&g, ct__scratch(call));
 }
 
 #define POINTWISE \

@@ -162,17 +162,17 @@ bool CT_ISA_FN(ct__depthwise_run)(const ct_call *call, ct_stream *stream) {
         depthwise_gradient gradient;
         make_gradient(&p, &gradient);
         (channels ? CT_ISA_FN(ct__depthwise_pixels_grad) : CT_ISA_FN(ct__depthwise_planes_grad))(&gradient,
-                                                                                                 call->scratch);
+                                                                                                 ct__scratch(call));
     } else {
         depthwise_pass pass;
         make_pass(&p, &pass);
 #ifdef DEPTHWISE_BF16
         if (CT_ISA_FN(ct__depthwise_bf16_can)(&pass, channels)) {
-            CT_ISA_FN(ct__depthwise_bf16)(&pass, channels, call->scratch);
+            CT_ISA_FN(ct__depthwise_bf16)(&pass, channels, ct__scratch(call));
             return true;
         }
 #endif
-        (channels ? CT_ISA_FN(ct__depthwise_pixels) : CT_ISA_FN(ct__depthwise_planes))(&pass, call->scratch);
+        (channels ? CT_ISA_FN(ct__depthwise_pixels) : CT_ISA_FN(ct__depthwise_planes))(&pass, ct__scratch(call));
     }
     return true;
 }

@@ -78,6 +78,6 @@ size_t CT_ISA_FN(ct__grouped_scratch)(const ct_call *call) { return go(call, NUL
 
 bool CT_ISA_FN(ct__grouped_run)(const ct_call *call, ct_stream *stream) {
     (void)stream;
-    go(call, call->scratch);
+    go(call, ct__scratch(call));
     return true;
 }

@@ -125,7 +125,7 @@ bool CT_ISA_FN(ct__winograd_run)(const ct_call *call, ct_stream *stream) {
     ct_conv_problem p;
     winograd_pass w;
     make_pass(call, &p, &w);
-    if (p.kind == CT_CONV_WEIGHT_GRAD) CT_ISA_FN(ct__winograd_weight_pass)(&w, p.w, call->scratch);
-    else CT_ISA_FN(ct__winograd_pass)(&w, call->scratch);
+    if (p.kind == CT_CONV_WEIGHT_GRAD) CT_ISA_FN(ct__winograd_weight_pass)(&w, p.w, ct__scratch(call));
+    else CT_ISA_FN(ct__winograd_pass)(&w, ct__scratch(call));
     return true;
 }

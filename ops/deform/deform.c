@@ -181,14 +181,13 @@ static samples sample(const ct_deform *d, ct_tensor *x, ct_tensor *offset, ct_te
     offset = reshape(offset, CT_DIMS(n, g, d->taps, 2, d->pixels));
     for (int axis = 0; axis < 2; axis++) {
         const int a = 1 + axis;
-        ct_tensor *base = zeros(CT_DIMS(spots), .dtype = CT_F64);
-        double *at = base ? ct_data_mut(base) : NULL;
-        for (int64_t i = 0; at && i < spots; i++) {
-            const int64_t tap = i / d->pixels, pixel = i % d->pixels;
-            const int64_t k = axis ? tap % w->kernel[2] : tap / w->kernel[2];
-            const int64_t o = axis ? pixel % w->out[2] : pixel / w->out[2];
-            at[i] = (double)(o * w->stride[a] - w->before[a] + k * w->dilation[a]);
-        }
+        /* where tap k of pixel o lies before it is moved: [kernel, kernel, out, out], one of each varies */
+        const ct_dims taps = axis ? CT_DIMS(1, w->kernel[2], 1, 1) : CT_DIMS(w->kernel[1], 1, 1, 1);
+        const ct_dims pixels = axis ? CT_DIMS(1, 1, 1, w->out[2]) : CT_DIMS(1, 1, w->out[1], 1);
+        ct_tensor *k = reshape(mul_s(ct__counted(w->kernel[a]), (double)w->dilation[a]), taps);
+        ct_tensor *o = reshape(add_s(mul_s(ct__counted(w->out[a]), (double)w->stride[a]), -(double)w->before[a]), pixels);
+        ct_tensor *base = reshape(expand(ct_add(k, o), CT_DIMS(w->kernel[1], w->kernel[2], w->out[1], w->out[2])),
+                                  CT_DIMS(spots));
         ct_tensor *moved = reshape(select(offset, 3, axis), flat);
         ct_tensor *place = ct_add(moved, cast(base, ct_dtype_of(x))), *low = ct_floor(ct_detach(place));
         ct_tensor *part = sub(place, low);

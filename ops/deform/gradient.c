@@ -425,7 +425,7 @@ bool ct__deform_gradient_run(const ct_call *call, const ct__deform_isa *isa) {
     job j = job_of(call);
     const int64_t all = j.t.d.offset_groups * j.t.d.taps;
     int64_t bytes[SHARED];
-    char *at = call->scratch;
+    char *at = ct__scratch(call);
     j.isa = isa;
     shared_bytes(&j, bytes);
     j.dws = ct__claim(&at, bytes[0]);

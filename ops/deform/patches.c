@@ -133,7 +133,7 @@ bool ct__deform_forward_run(const ct_call *call, const ct__deform_isa *isa) {
     const ct_view *w = call->in[2], *bias = call->in[3];
     const size_t size = ct_dtype_size(w->dtype);
     ct_gemm g = forward_product(call, &d);
-    char *at = call->scratch;
+    char *at = ct__scratch(call);
     if (d.batch == 0 || d.pixels == 0 || d.out_channels == 0) return true;
     const ct__patches j = start(isa, &d, call->in[0], call->in[1], call->in[4], &at);
     ct__deform_turn_weight(isa, &d, ct__address(w, size), ct__weight_strides(w, d.channels_last), at, d.out_channels,
@@ -200,7 +200,7 @@ bool ct__deform_weight_run(const ct_call *call, const ct__deform_isa *isa) {
     const size_t size = ct_dtype_size(dw->dtype), bytes = weight_bytes(&d, dw->dtype);
     ct_gemm g = weight_product(call, &d);
     ct_gemm_geometry tile;
-    char *at = call->scratch;
+    char *at = ct__scratch(call);
     const int64_t image = ct__image_strides(call->in[0], d.channels_last).n;
     ct__patches j = start(isa, &d, call->in[1], call->in[2], call->in[3], &at);
     if (!ct__gemm_geometry(&g, &tile)) return false;

@@ -66,7 +66,7 @@ static size_t half_scratch(const ct_view *y) { return is_half(y->dtype) ? (size_
 static bool half_lanes(const ct_call *call, strip_fn fn, int64_t axis, const ct_view *x, const ct_view *index,
                        const ct_view *src) {
     const ct_view *y = call->out[0];
-    half_job half = {.x = x, .y = y, .wide = call->scratch, .count = count_of(y), .chunk = ct__grain(32 << 10)};
+    half_job half = {.x = x, .y = y, .wide = ct__scratch(call), .count = count_of(y), .chunk = ct__grain(32 << 10)};
     const int64_t chunks = (half.count + half.chunk - 1) / half.chunk;
     ct_view dense = *y;
     int64_t stride = 1;
@@ -76,7 +76,7 @@ static bool half_lanes(const ct_call *call, strip_fn fn, int64_t axis, const ct_
     }
     lanes l;
     ct__parallel(chunks, widen_chunk, &half);
-    lanes_plan(&l, call, fn, axis, y, &dense, call->scratch, sizeof(float), index, src);
+    lanes_plan(&l, call, fn, axis, y, &dense, ct__scratch(call), sizeof(float), index, src);
     if (!lanes_run(&l)) return false;
     ct__parallel(chunks, narrow_chunk, &half);
     return true;

@@ -125,7 +125,7 @@ static int64_t plan(job *j, const ct_call *call, const ct_view *tested) {
                .y = call->out[0],
                .count = elements(tested),
                .chunk = ct__grain(CHUNK),
-               .starts = call->scratch};
+               .starts = ct__scratch(call)};
     j->chunks = (j->count + j->chunk - 1) / j->chunk;
     ct__parallel(j->chunks, count_chunk, j);
     for (int64_t i = 0; i < j->chunks; i++) {

@@ -295,7 +295,7 @@ static bool run(const ct_call *call, const sum_call *s) {
         ct__parallel((j.combinations + j.rows_a_chunk - 1) / j.rows_a_chunk, slab_chunk, &j);
         return !atomic_load(&j.failed);
     }
-    j.start = call->scratch;
+    j.start = ct__scratch(call);
     j.order = j.start + j.rows + 2;
     if (!sort_rows(&j, s->skip)) return false;
     j.rows_a_chunk = ct__grain(1 + CHUNK / ct__max64(1, j.width));

@@ -202,7 +202,7 @@ static ctc_job job_of(const ct_call *call, int first, int64_t blank) {
                      .classes = x->dims[2],
                      .longest = call->in[first + 1]->dims[1],
                      .blank = blank,
-                     .room = call->scratch,
+                     .room = ct__scratch(call),
                      .f32 = x->dtype == CT_F32};
 }
 

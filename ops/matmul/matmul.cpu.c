@@ -74,7 +74,7 @@ static size_t matmul_scratch(const ct_call *call) {
 static bool matmul_run(const ct_call *call, ct_stream *stream) {
     (void)stream;
     ct_gemm g;
-    return matmul_problem(call, &g) && ct__gemm(&g, call->scratch);
+    return matmul_problem(call, &g) && ct__gemm(&g, ct__scratch(call));
 }
 
 CT_KERNELS(matmul) = {{"gemm", matmul_can, matmul_scratch, matmul_run}, {0}};
@@ -127,7 +127,7 @@ static size_t linear_scratch(const ct_call *call) {
 static bool linear_run(const ct_call *call, ct_stream *stream) {
     (void)stream;
     ct_gemm g;
-    return linear_problem(call, &g) && ct__gemm(&g, call->scratch);
+    return linear_problem(call, &g) && ct__gemm(&g, ct__scratch(call));
 }
 
 CT_KERNELS(linear_fused) = {{"gemm_epilogue", linear_can, linear_scratch, linear_run}, {0}};

@@ -201,7 +201,7 @@ static bool run_channel_norm(const ct_call *call, ct_stream *stream) {
     const size_t size = ct_dtype_size(x->dtype);
     channel_job j = job_of(x, a->groups, a->eps, a->channels_last);
     if (j.items * j.groups == 0) return true;
-    place_scratch(&j, call->scratch);
+    place_scratch(&j, ct__scratch(call));
     j.x = ct__address(x, size);
     j.weight = address_of(call->in[1], size);
     j.bias = address_of(call->in[2], size);
@@ -229,7 +229,7 @@ static bool run_channel_norm_grad(const ct_call *call, ct_stream *stream) {
     const ct_view *x = call->in[3];
     const size_t size = ct_dtype_size(x->dtype);
     channel_job j = job_of(x, a->groups, a->eps, a->channels_last);
-    place_scratch(&j, call->scratch);
+    place_scratch(&j, ct__scratch(call));
     const void **from[] = {&j.g, &j.g_mean, &j.g_var, &j.x, &j.given_mean, &j.given_var, &j.weight};
     for (int i = 0; i < 7; i++) *from[i] = address_of(call->in[i], size);
     void **to[] = {&j.y, &j.dweight, &j.dbias};

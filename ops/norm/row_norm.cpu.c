@@ -180,7 +180,7 @@ static bool run_row_norm_grad(const ct_call *call, ct_stream *stream) {
     void **to[] = {&j.y, &j.dweight, &j.dbias};
     for (int i = 0; i < call->n_out; i++)
         if (call->out[i]) *to[i] = ct__address(call->out[i], size);
-    j.sums = call->scratch;
+    j.sums = ct__scratch(call);
     j.eps = a->eps, j.rms = a->rms;
     j.streams = j.y && norm_streams(j.y, j.n * (int64_t)size, j.rows * j.n * (int64_t)size);
     j.part = rows_a_part(j.rows);

@@ -283,7 +283,7 @@ static size_t sums_bytes(const ct_call *call, int width) {
 
 /* Scratch: the starts, then factors and sums where they are wanted. Returns whether all is too small for threads. */
 static bool prepare(job *j, const ct_call *call, int width, bool master, bool sums) {
-    int64_t *starts = call->scratch, elements = 0;
+    int64_t *starts = ct__scratch(call), elements = 0;
     *j = (job){.call = call, .items = call->n_in / width, .width = width, .master = master, .chunk = ct__grain(CHUNK)};
     starts[0] = 0;
     for (int i = 0; i < j->items; i++) {

@@ -191,7 +191,7 @@ static bool run_grad(const ct_call *call, ct_stream *stream) {
         return true;
     }
     job j = plan(y, g, &at->pads, at->mode, y);
-    j.scratch = call->scratch;
+    j.scratch = ct__scratch(call);
     if (y->dims[y->ndim - 1]) ct__parallel((j.rows + j.chunk - 1) / j.chunk, grad_chunk, &j);
     return true;
 }

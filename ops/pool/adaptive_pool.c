@@ -92,22 +92,17 @@ static void adaptive_maxima(ct_lower *l, int rank, const ct_dims *to, bool chann
     for (int i = 0; i < rank; i++) {
         const int a = 3 - rank + i;
         const int64_t n = p.in.d[i], m = p.out.d[i];
-        int64_t *table, *start;
         w.in[a] = n;
         w.out[a] = m;
-        starts[a] = ct__whole_table(m, &start); /* first: a size that no memory holds ends here, before any loop */
-        for (int64_t o = 0; start && o < m; o++) {
-            const int64_t length = end_of(o, n, m) - start_of(o, n, m);
+        ct_tensor *o = ct__counted(m); /* first: a size that no memory holds ends here, before any loop */
+        for (int64_t k = 0; o && k < m; k++) {
+            const int64_t length = end_of(k, n, m) - start_of(k, n, m);
             if (length > w.kernel[a]) w.kernel[a] = length;
         }
-        tables[a] = ct__whole_table(m * w.kernel[a], &table);
-        for (int64_t o = 0; table && start && o < m; o++) {
-            start[o] = start_of(o, n, m);
-            for (int64_t k = 0; k < w.kernel[a]; k++) {
-                const int64_t at = start[o] + k, last = end_of(o, n, m) - 1;
-                table[o * w.kernel[a] + k] = at < last ? at : last;
-            }
-        }
+        starts[a] = floor_div_s(mul_s(o, (double)n), (double)m);
+        ct_tensor *ends = floor_div_s(add_s(mul_s(add_s(o, 1), (double)n), (double)(m - 1)), (double)m);
+        ct_tensor *at = ct_add(unsqueeze(starts[a], 1), ct__counted(w.kernel[a])); /* [m, kernel] */
+        tables[a] = reshape(minimum(at, unsqueeze(add_s(ends, -1), 1)), CT_DIMS(m * w.kernel[a]));
     }
     ct_tensor *windows = ct__pool_windows(x, &w, tables, channels_last);
     l->out[0] = max(windows, -1, .indices = wants_places ? &taps : NULL);

@@ -20,13 +20,13 @@
 static ct_tensor *pooled(ct_tensor *x, const ct_window *w, bool exclude_pad, int64_t divisor, bool channels_last,
                          bool transposed) {
     for (int a = 3 - w->rank; a < 3 && x; a++) {
-        double *m;
-        ct_tensor *matrix = ct__axis_matrix(w->out[a], w->in[a], &m);
-        for (int64_t o = 0; m && o < w->out[a]; o++) {
-            int64_t first, last;
-            ct__pool_taps(w, a, o, &first, &last);
-            const double share = divisor ? 1 : 1 / (double)ct__pool_count(w, a, o, exclude_pad);
-            for (int64_t k = first; k < last; k++) m[o * w->in[a] + o * w->stride[a] - w->before[a] + k] = share;
+        ct_tensor *start = unsqueeze(ct__pool_starts(w, a), 1), *end = add_s(start, (double)w->kernel[a]);
+        ct_tensor *i = ct__counted(w->in[a]); /* [in]; a window's row of the matrix is 1 from its start to its end */
+        ct_tensor *matrix = cast(logical_and(ge(i, start), lt(i, end)), CT_F64);
+        if (!divisor) { /* over as many elements as ct__pool_count says */
+            const double limit = (double)(w->in[a] + (exclude_pad ? 0 : w->after[a]));
+            ct_tensor *from = exclude_pad ? clamp(start, .min = CT_SET(0)) : start;
+            matrix = div(matrix, cast(sub(clamp(end, .max = CT_SET(limit)), from), CT_F64));
         }
         x = ct__along_axis(x, ct__image_spatial(channels_last) + a - (3 - w->rank), matrix, transposed);
     }

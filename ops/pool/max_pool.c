@@ -22,11 +22,7 @@ static ct_dtype tap_dtype(const ct_window *w) { return ct__window_taps(w) <= 256
 
 /* Along each axis where a window's tap 0 lies. */
 static void starts_of(const ct_window *w, ct_tensor **starts) {
-    for (int a = 3 - w->rank; a < 3; a++) {
-        int64_t *at;
-        starts[a] = ct__whole_table(w->out[a], &at);
-        for (int64_t o = 0; at && o < w->out[a]; o++) at[o] = o * w->stride[a] - w->before[a];
-    }
+    for (int a = 3 - w->rank; a < 3; a++) starts[a] = ct__pool_starts(w, a);
 }
 
 static ct_tensor *places_of(ct_tensor *at, const ct_window *w, bool channels_last) {
@@ -38,32 +34,24 @@ static ct_tensor *places_of(ct_tensor *at, const ct_window *w, bool channels_las
 /* Taps in the padding look at the nearest tap inside, which changes no maximum. */
 static void tables_of(const ct_window *w, ct_tensor **tables) {
     for (int a = 3 - w->rank; a < 3; a++) {
-        int64_t *at, first, last;
-        tables[a] = ct__whole_table(w->out[a] * w->kernel[a], &at);
-        for (int64_t o = 0; at && o < w->out[a]; o++) {
-            ct__pool_taps(w, a, o, &first, &last);
-            for (int64_t k = 0; k < w->kernel[a]; k++) {
-                const int64_t inside = k < first ? first : k >= last ? last - 1 : k;
-                at[o * w->kernel[a] + k] = o * w->stride[a] - w->before[a] + inside * w->dilation[a];
-            }
-        }
+        ct_tensor *first = unsqueeze(ct__pool_first_taps(w, a), 1), *last = unsqueeze(ct__pool_last_taps(w, a), 1);
+        ct_tensor *inside = minimum(maximum(ct__counted(w->kernel[a]), first), last); /* [out, kernel] */
+        ct_tensor *at = ct_add(unsqueeze(ct__pool_starts(w, a), 1), mul_s(inside, (double)w->dilation[a]));
+        tables[a] = reshape(at, CT_DIMS(w->out[a] * w->kernel[a]));
     }
 }
 
 /* Of the taps that stand for the first one inside the input, that one's number. */
 static ct_tensor *inside_taps(ct_tensor *taps, const ct_window *w, bool channels_last) {
-    ct_tensor *first[3], *result = NULL;
+    ct_tensor *result = NULL;
     int64_t inner = ct__window_taps(w);
     for (int a = 3 - w->rank; a < 3; a++) {
-        int64_t *at, last;
-        first[a] = ct__whole_table(w->out[a], &at);
-        for (int64_t o = 0; at && o < w->out[a]; o++) ct__pool_taps(w, a, o, &at[o], &last);
         ct_dims shape = {.n = w->rank + (channels_last ? 1 : 0)};
         for (int i = 0; i < shape.n; i++) shape.d[i] = 1;
         shape.d[a - (3 - w->rank)] = w->out[a];
         inner /= w->kernel[a];
         ct_tensor *k = remainder_s(floor_div_s(taps, (double)inner), (double)w->kernel[a]);
-        k = maximum(k, reshape(first[a], shape));
+        k = maximum(k, reshape(ct__pool_first_taps(w, a), shape));
         result = result ? ct_add(mul_s(result, (double)w->kernel[a]), k) : k;
     }
     return result;

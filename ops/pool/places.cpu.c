@@ -62,7 +62,7 @@ static size_t scratch(const ct_call *call) {
 static bool run(const ct_call *call, ct_stream *stream) {
     const max_pool_places_attrs *a = call->attrs;
     const ct_view *at = call->in[0], *y = call->out[0];
-    int64_t *away = call->scratch;
+    int64_t *away = ct__scratch(call);
     job j = {.w = window_of(call), .at = at, .to = CT_AT(int64_t, y), .away = away, .last = a->channels_last};
     const ct_window *w = &j.w;
     (void)stream;

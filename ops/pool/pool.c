@@ -99,10 +99,22 @@ void ct__pool_shape(ct_infer *infer, int output, const ct_view *image, const ct_
 
 /* ---- Windows in ops ---- */
 
-ct_tensor *ct__whole_table(int64_t n, int64_t **elements) {
-    ct_tensor *table = zeros(CT_DIMS(n), .dtype = CT_I64);
-    *elements = table ? ct_data_mut(table) : NULL;
-    return table;
+static ct_tensor *whole(ct_tensor *x, int64_t factor, int64_t more) { /* factor x + more */
+    return add_s(mul_s(x, (double)factor), (double)more);
+}
+
+ct_tensor *ct__pool_starts(const ct_window *w, int a) {
+    return whole(ct__counted(w->out[a]), w->stride[a], -w->before[a]);
+}
+
+ct_tensor *ct__pool_first_taps(const ct_window *w, int a) { /* ceil(-start / dilation), not below 0 */
+    const int64_t d = w->dilation[a];
+    return clamp(floor_div_s(whole(ct__pool_starts(w, a), -1, d - 1), (double)d), .min = CT_SET(0));
+}
+
+ct_tensor *ct__pool_last_taps(const ct_window *w, int a) { /* floor((in - 1 - start) / dilation), within the kernel */
+    ct_tensor *last = floor_div_s(whole(ct__pool_starts(w, a), -1, w->in[a] - 1), (double)w->dilation[a]);
+    return clamp(last, .max = CT_SET(w->kernel[a] - 1));
 }
 
 ct_tensor *ct__pool_windows(ct_tensor *x, const ct_window *w, ct_tensor *const *tables, bool channels_last) {

@@ -502,8 +502,8 @@ static bool run(job j, const ct_call *call) {
     if (j.total == 0 || j.out_row == 0) return true;
     j.from = ct__address(call->in[0], (size_t)j.from_size);
     j.to = ct__address(call->out[0], (size_t)j.from_size);
-    set_tables(&j, call->scratch);
-    j.memory = (char *)call->scratch + j.table_bytes;
+    set_tables(&j, ct__scratch(call));
+    j.memory = (char *)ct__scratch(call) + j.table_bytes;
     const bool by_pair = j.backward && j.paired;
     const int64_t units = j.in_bands ? j.planes * j.bands : by_pair ? j.planes * j.w.out[1] : j.total;
     ct__parallel((units + j.chunk - 1) / j.chunk, j.in_bands ? band_chunk : by_pair ? pair_chunk : pool_chunk, &j);

@@ -40,8 +40,11 @@ static inline int64_t ct__pool_count(const ct_window *w, int a, int64_t o, bool 
     return (end < limit ? end : limit) - (exclude_pad && start < 0 ? 0 : start);
 }
 
-/* A vector of n whole numbers, and its elements, to be filled. */
-ct_tensor *ct__whole_table(int64_t n, int64_t **elements);
+/* Along axis a, in ops: where tap 0 of each window lies, i64 [out]. */
+ct_tensor *ct__pool_starts(const ct_window *w, int a);
+/* The first and the last tap of each window that lie inside the input, i64 [out]. */
+ct_tensor *ct__pool_first_taps(const ct_window *w, int a);
+ct_tensor *ct__pool_last_taps(const ct_window *w, int a);
 
 /* The windows of x, whose tap k of window o along axis a is element tables[a][o * kernel + k]: [N, C, out..., taps], or
  * [N, out..., C, taps] channels last. */

@@ -193,7 +193,7 @@ static bool run_multinomial(const ct_call *call, ct_stream *stream) {
               .k = w->dims[w->ndim - 1],
               .n = a->n,
               .replacement = a->replacement,
-              .scratch = call->scratch,
+              .scratch = ct__scratch(call),
               .room = room_of(call)};
     for (int i = 0; i < w->ndim - 1; i++) d.rows *= w->dims[i];
     if (d.n == 0) return true;

@@ -65,7 +65,7 @@ static bool run_randperm(const ct_call *call, ct_stream *stream) {
     (void)stream;
     const ct_view *y = call->out[0];
     int64_t n = y->dims[0], step = y->strides[0];
-    entry *a = call->scratch, *b = a + n;
+    entry *a = ct__scratch(call), *b = a + n;
     uint32_t counts[MOST_PASSES][DIGITS] = {{0}};
     const int *shifts = n <= FEWER_PASSES ? (const int[]){8, 16, 24, -1} : (const int[]){0, 8, 16, 24, -1};
     make_keys(call->random, a, n, shifts, counts);

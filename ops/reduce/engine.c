@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "backends/cpu/cpu.h"
 #include "core/threads.h"
 
 enum { GRAIN = 32 * 1024, MAX_OUTPUTS = 2, PACK = 512, MOST_SPLITS = 4096, FEW_SPLITS = 32, SPLIT_ROWS = 512 };
@@ -287,7 +288,7 @@ bool ct__reduce_run(const ct_call *call, const ct_reducer *reducer, unsigned mas
     plan p;
     make_plan(&p, call, reducer, mask);
     p.params.number = number;
-    p.partial = call->scratch;
+    p.partial = ct__scratch(call);
     if (p.kept.count == 0) return true;
     if (p.splits > 1) {
         ct__parallel(p.splits * p.blocks, split_task, &p);

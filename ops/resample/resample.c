@@ -7,12 +7,6 @@
 
 /* ---- A matrix along an axis ---- */
 
-ct_tensor *ct__axis_matrix(int64_t rows, int64_t columns, double **elements) {
-    ct_tensor *matrix = zeros(CT_DIMS(rows, columns), .dtype = CT_F64);
-    *elements = matrix ? ct_data_mut(matrix) : NULL;
-    return matrix;
-}
-
 ct_tensor *ct__along_axis(ct_tensor *x, int axis, ct_tensor *matrix, bool transposed) {
     ct_tensor *m = cast(matrix, ct_dtype_of(x));
     return movedim(matmul(movedim(x, CT_DIMS(axis), CT_DIMS(-1)), transposed ? m : t(m)), CT_DIMS(-1), CT_DIMS(axis));
@@ -47,20 +41,49 @@ bool resample_axis_grad_infer(ct_infer *infer) {
     return infer_axis(infer, a->axis, a->size, a->size, length_at(infer->in[0], a->axis));
 }
 
-static ct_tensor *matrix_of(const ct_taps *taps) {
-    double *m, weight[4];
-    int64_t element[4];
-    ct_tensor *matrix = ct__axis_matrix(taps->out, taps->in, &m);
-    for (int64_t o = 0; m && o < taps->out; o++) {
-        if (taps->mode == CT_AREA) { /* has any number of taps */
-            int64_t first = o * taps->in / taps->out, end = ((o + 1) * taps->in + taps->out - 1) / taps->out;
-            for (int64_t i = first; i < end; i++) m[o * taps->in + i] = 1 / (double)(end - first);
-            continue;
-        }
-        int n = ct__taps_at(taps, o, element, weight);
-        for (int k = 0; k < n; k++) m[o * taps->in + element[k]] += weight[k];
+/* The matrix [out, in] of ct__taps_at, in ops: i are the elements [in], o the results [out, 1]. */
+
+/* weight where the column is the tap's element, which is kept within the line; else 0. */
+static ct_tensor *tap(const ct_taps *t, ct_tensor *i, ct_tensor *element, ct_tensor *weight) {
+    element = clamp(element, .min = CT_SET(0), .max = CT_SET(t->in - 1));
+    return mul(cast(eq(i, element), CT_F64), weight);
+}
+
+/* The cubic convolution kernel of Keys with a = -3/4: near for distances up to 1, far up to 2. */
+static ct_tensor *cubic_near(ct_tensor *x) {
+    const double a = -0.75;
+    return add_s(mul(mul(add_s(mul_s(x, a + 2), -(a + 3)), x), x), 1);
+}
+static ct_tensor *cubic_far(ct_tensor *x) {
+    const double a = -0.75;
+    return add_s(mul(add_s(mul(add_s(mul_s(x, a), -5 * a), x), 8 * a), x), -4 * a);
+}
+
+static ct_tensor *matrix_of(const ct_taps *t) {
+    ct_tensor *i = cast(ct__counted(t->in), CT_F64), *whole = unsqueeze(ct__counted(t->out), 1);
+    ct_tensor *o = cast(whole, CT_F64), *one = ones(CT_DIMS0, .dtype = CT_F64);
+    const double n = (double)t->in, m = (double)t->out;
+    if (t->mode == CT_AREA) {
+        ct_tensor *first = floor_div_s(mul_s(whole, n), m);
+        ct_tensor *end = floor_div_s(add_s(mul_s(add_s(whole, 1), n), m - 1), m);
+        ct_tensor *inside = logical_and(ge(i, cast(first, CT_F64)), lt(i, cast(end, CT_F64)));
+        return div(cast(inside, CT_F64), cast(sub(end, first), CT_F64));
     }
-    return matrix;
+    if (t->mode == CT_NEAREST && t->step == n / m)
+        return tap(t, i, cast(floor_div_s(mul_s(whole, n), m), CT_F64), one);
+    if (t->mode == CT_NEAREST) return tap(t, i, ct_floor(mul_s(o, t->step)), one);
+    if (t->mode == CT_NEAREST_EXACT) return tap(t, i, ct_floor(mul_s(add_s(o, 0.5), t->step)), one);
+    ct_tensor *at = add_s(mul_s(add_s(o, 0.5), t->step), -0.5);
+    if (t->align_corners) at = t->out > 1 ? div_s(mul_s(o, n - 1), m - 1) : mul_s(o, 0);
+    if (t->mode == CT_BICUBIC) {
+        ct_tensor *low = ct_floor(at), *f = sub(at, low), *rest = add_s(neg(f), 1);
+        ct_tensor *outer = ct_add(tap(t, i, add_s(low, -1), cubic_far(add_s(f, 1))),
+                                  tap(t, i, add_s(low, 2), cubic_far(add_s(rest, 1))));
+        return ct_add(outer, ct_add(tap(t, i, low, cubic_near(f)), tap(t, i, add_s(low, 1), cubic_near(rest))));
+    }
+    at = clamp(at, .min = CT_SET(0), .max = CT_SET(n - 1));
+    ct_tensor *low = ct_floor(at), *part = sub(at, low);
+    return ct_add(tap(t, i, low, add_s(neg(part), 1)), tap(t, i, add_s(low, 1), part));
 }
 
 void resample_axis_lower(ct_lower *l) {

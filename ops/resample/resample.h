@@ -5,7 +5,6 @@
 #include <cotangent/op.h>
 
 /* A matrix of zeros, (rows, columns) in f64, and its elements, to be filled. */
-ct_tensor *ct__axis_matrix(int64_t rows, int64_t columns, double **elements);
 /* x with every line along axis replaced by matrix times that line; transposed: by its transposed times the line. */
 ct_tensor *ct__along_axis(ct_tensor *x, int axis, ct_tensor *matrix, bool transposed);
 

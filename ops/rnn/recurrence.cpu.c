@@ -187,7 +187,7 @@ static bool forward_run(const ct_call *call, ct_stream *stream) {
     forward f = {.p = problem_of(call)};
     const recurrence *p = &f.p;
     const int64_t state = p->n * p->h * p->size;
-    char *at = call->scratch;
+    char *at = ct__scratch(call);
     (void)stream;
     int64_t *lengths = (int64_t *)(void *)ct__claim(&at, p->n * 8);
     char *zeros = ct__claim(&at, zero_bytes(p)), *held = ct__claim(&at, state), *other = ct__claim(&at, state);

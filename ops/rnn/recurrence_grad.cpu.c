@@ -202,7 +202,7 @@ static bool backward_run(const ct_call *call, ct_stream *stream) {
     const int64_t state = p->n * p->h * p->size;
     const ct_view *dgh = call->n_out > 1 ? call->out[1] : NULL, *dh0 = call->n_out > 2 ? call->out[2] : NULL,
                   *dc0 = call->n_out > 3 ? call->out[3] : NULL;
-    char *at = call->scratch;
+    char *at = ct__scratch(call);
     (void)stream;
     int64_t *lengths = (int64_t *)(void *)ct__claim(&at, p->n * 8);
     char *zeros = ct__claim(&at, state);

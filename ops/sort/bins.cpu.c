@@ -78,8 +78,8 @@ static counting counting_of(const ct_call *call, int64_t bins) {
     int64_t most = bins <= MOST_BINS ? MOST_CHUNKS : 1, grain = ct__max64(ct__grain(CHUNK), bins);
     c.chunks = ct__max64(1, ct__min64(most, (c.n + grain - 1) / grain));
     c.chunk = (c.n + c.chunks - 1) / c.chunks;
-    c.sums = call->scratch;
-    c.counts = call->scratch;
+    c.sums = ct__scratch(call);
+    c.counts = ct__scratch(call);
     return c;
 }
 

@@ -43,7 +43,7 @@ static bool run(const ct_call *call, ct_stream *stream) {
     for (int i = 0; i < call->n_out; i++) outs[i] = call->out[i];
     const rows r = {ct__address(x, ct_dtype_size(x->dtype)), x->dims[0], x->dims[1], x->strides[0], x->strides[1]};
     const after_fn after = table[x->dtype];
-    int64_t *order = call->scratch, *other = order + r.n;
+    int64_t *order = ct__scratch(call), *other = order + r.n;
     for (int64_t i = 0; i < r.n; i++) order[i] = i;
     for (int64_t width = 1; width < r.n; width *= 2) {
         for (int64_t at = 0; at < r.n; at += 2 * width)

@@ -159,9 +159,32 @@ static void emit_enums_h(const library *lib, const char *out) {
     write_if_changed(out, "include/cotangent/enums.h", &t);
 }
 
+/* A number for how attributes lie in memory (FNV-1a of every op's name and those and kinds of its attributes), in a header of its
+ * own: kernels do not include it, so a new op does not recompile them. */
+static void emit_layouts_h(const library *lib, const char *out) {
+    text t = {0}, facts = {0};
+    for (int i = 0; i < lib->n_ops; i++) {
+        put(&facts, "%s;", lib->ops[i]->name);
+        for (int k = 0; k < lib->ops[i]->n_args; k++) {
+            const arg_def *arg = &lib->ops[i]->args[k];
+            if (is_attr(arg)) put(&facts, "%s:%d%d,", arg->name, (int)arg->kind, arg->unset);
+        }
+    }
+    unsigned long long hash = 0xcbf29ce484222325u;
+    for (const char *c = facts.s; *c; c++) hash = (hash ^ (unsigned char)*c) * 0x100000001b3u;
+    put(&t,
+        "/* How the attributes of all ops lie in memory, as a number: a backend's module compares it with that of the "
+        "library\n"
+        " * that opens it (cotangent/backend.h). Written by mkops. */\n#ifndef COTANGENT_LAYOUTS_H\n#define "
+        "COTANGENT_LAYOUTS_H\n\n#define CT_ATTRIBUTE_LAYOUTS 0x%llxu\n\n#endif\n",
+        hash);
+    write_if_changed(out, "include/cotangent/layouts.h", &t);
+}
+
 void emit_ops_h(const library *lib, const char *out) {
     text t = {0};
     emit_enums_h(lib, out);
+    emit_layouts_h(lib, out);
     const char *folder = "";
     put(&t,
         "/* The ops, each with its meaning. Written by mkops from ops/; included by cotangent.h. Options go by "
@@ -228,7 +251,7 @@ static void emit_attr(text *t, const op_def *op, const arg_def *arg, const char 
         else put(t, "    a_.%s = o_.%s.set ? o_.%s.value : %s;\n", name, name, name, c_double(arg->number));
         return;
     case ARG_DEVICE:
-        put(t, "    a_.%s.type = o_.%s.type;\n    a_.%s.index = o_.%s.index;\n", name, name, name, name);
+        put(t, "    a_.%s.type = %s%s.type;\n    a_.%s.index = %s%s.index;\n", name, from, name, name, from, name);
         return;
     }
 }

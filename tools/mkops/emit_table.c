@@ -163,7 +163,7 @@ static void emit_op(text *t, const op_def *op) {
     }
     put(t, "{NULL, 0}};\n");
     if (has_attrs(op) && !op->of) emit_schema(t, op);
-    put(t, "static ct_op_slot %s_slot = {.index = -1};\n", name);
+    put(t, "static ct_op_slot %s_slot;\n", name);
     put(t, "const ct_op ct__op_%s = {\n    .size = sizeof(ct_op),\n    .name = \"%s\",\n    .doc = %s,\n", name, name,
         c_string(op->doc));
     put(t, "    .inputs = %s_in,\n    .outputs = %s_out,\n", name, name);
@@ -178,6 +178,7 @@ static void emit_op(text *t, const op_def *op) {
     put_flag(t, op->internal, "CT_OP_INTERNAL", &any);
     put_flag(t, op->alias, "CT_OP_ALIAS_OK", &any);
     put_flag(t, op->moves, "CT_OP_MOVES", &any);
+    put_flag(t, op->transfers, "CT_OP_TRANSFERS", &any);
     put_flag(t, op->narrow, "CT_OP_NARROW", &any);
     put_flag(t, op->wide, "CT_OP_WIDE", &any);
     put_flag(t, op->recompute, "CT_OP_RECOMPUTE", &any);

@@ -152,6 +152,7 @@ static void parse_default(cursor *c, arg_def *arg) {
     case ARG_TEXT:
         if (!at_text(c, "\"\"")) fail_at(c->file, c->line, "%s: the only default of a text is \"\"", arg->name);
         break;
+    case ARG_DEVICE: expect(c, "current"); break;
     case ARG_DTYPE: {
         char *name = take_name(c, "a dtype");
         arg->number = dtype_number(name);
@@ -200,7 +201,6 @@ bool parse_attr(const library *lib, cursor *c, arg_def *arg) {
     }
     arg->name = take_name(c, "an attribute's name");
     if (at_text(c, "=")) parse_default(c, arg);
-    else if (arg->kind == ARG_DEVICE) arg->written = "cpu";
     else if (arg->kind == ARG_OPT) fail_at(c->file, c->line, "opt %s needs a default: a number or none", arg->name);
     else arg->positional = true;
     return true;
@@ -312,10 +312,10 @@ static void parse_clause(cursor *c, op_def *op) {
     struct {
         const char *word;
         bool *flag;
-    } flags[] = {{"view", &op->view},          {"random", &op->random},     {"nograd", &op->nograd},
-                 {"mutates", &op->mutates},    {"internal", &op->internal}, {"alias", &op->alias},
-                 {"moves", &op->moves},        {"narrow", &op->narrow},     {"wide", &op->wide},
-                 {"recompute", &op->recompute}};
+    } flags[] = {{"view", &op->view},           {"random", &op->random},      {"nograd", &op->nograd},
+                 {"mutates", &op->mutates},     {"internal", &op->internal},  {"alias", &op->alias},
+                 {"moves", &op->moves},         {"narrow", &op->narrow},      {"wide", &op->wide},
+                 {"recompute", &op->recompute}, {"transfers", &op->transfers}};
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         if (at_text(c, flags[i].word)) {
             *flags[i].flag = true;

@@ -1,0 +1,85 @@
+/* Opening a backend's module, and what the core hands to it. */
+#include "core/module.h"
+
+#include <cotangent/layouts.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/device.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "core/registry.h"
+#include "core/threads.h"
+
+static const ct_host *host(void) {
+    static ct_host table;
+    table = (ct_host){.size = sizeof table,
+                      .version = CT_BACKEND_VERSION,
+                      .layouts = CT_ATTRIBUTE_LAYOUTS,
+                      .fail = ct_fail,
+                      .ok = ct_ok,
+                      .log = ct__log_line,
+                      .allocate = ct__alloc,
+                      .release = ct__free,
+                      .parallel = ct__parallel,
+                      .op_count = ct_op_count,
+                      .op_at = ct_op_at,
+                      .op_find = ct_op_find,
+                      .backend = ct__backend_named};
+    return &table;
+}
+
+/* An entry of a path list; returns what follows it, or NULL at the end. */
+static const char *next_folder(const char *list, char *folder, size_t room) {
+    if (!list || !*list) return NULL;
+    const size_t length = strcspn(list, ":");
+    snprintf(folder, room, "%.*s", (int)(length < room ? length : room - 1), list);
+    return list + length + (list[length] == ':');
+}
+
+static void own_folder(char *folder, size_t room) { /* of the library, or of the program it is linked into */
+    Dl_info info;
+    folder[0] = 0;
+    if (!dladdr((const void *)ct__builtin_backends, &info) || !info.dli_fname) return;
+    snprintf(folder, room, "%s", info.dli_fname);
+    char *slash = strrchr(folder, '/');
+    if (slash) *slash = 0;
+    else folder[0] = 0;
+}
+
+static void *open_at(const char *folder, const char *name, char *path, size_t room) {
+    snprintf(path, room, "%s%slibcotangent_%s.so", folder, folder[0] ? "/" : "", name);
+    return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+}
+
+const ct_backend *ct__module_open(const char *name, char *why, size_t room) {
+    char folder[1024], path[1200];
+    void *module = NULL;
+    const char *list = getenv("CT_BACKEND_PATH"), *problem = NULL;
+    snprintf(why, room, "there is no module libcotangent_%s.so beside the library or in CT_BACKEND_PATH", name);
+    while (!module && (list = next_folder(list, folder, sizeof folder)))
+        module = open_at(folder, name, path, sizeof path);
+    own_folder(folder, sizeof folder);
+    if (!module && folder[0]) module = open_at(folder, name, path, sizeof path);
+    if (!module) module = open_at("", name, path, sizeof path);
+    if (!module) {
+        /* A file that is there and cannot be loaded says why; one that is not, does not. */
+        problem = dlerror();
+        if (problem && !strstr(problem, "No such file")) snprintf(why, room, "%s", problem);
+        return NULL;
+    }
+    ct_backend_entry entry;
+    *(void **)&entry = dlsym(module, CT_BACKEND_ENTRY);
+    if (!entry) {
+        snprintf(why, room, "%s has no function %s", path, CT_BACKEND_ENTRY);
+        dlclose(module);
+        return NULL;
+    }
+    snprintf(why, room, "its module gave no reason");
+    const ct_backend *backend = entry(host(), why, room);
+    if (!backend) dlclose(module); /* else it stays: its kernels are in use */
+    return backend;
+}

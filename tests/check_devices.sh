@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Every op, and the trainer, on the guarded device: memory that the host must not touch, behind a module that the core knows
+# nothing of. A hidden read of a device ends the process here.
+. "$(dirname "${BASH_SOURCE[0]}")/check.sh"
+
+cotangent=$build_dir/bin/cotangent
+export CT_BACKEND_PATH=$build_dir/tests
+jobs=${JOBS:-2}
+
+# The module is a shared object like any other, so the sanitized command takes it too; only its time does not fit there.
+ops() { "$cotangent" check --device guard --values --gradients --jobs "$jobs"; }
+primitives() { CT_GUARD_PRIMITIVES=1 "$cotangent" check --device guard --gradients --jobs "$jobs" "$@"; }
+if [ -n "$sanitize" ]; then
+    skip "every op on the guarded device" "takes too long under sanitizers"
+else
+    check "every op on the guarded device" ops
+    # Without fused kernels everything runs in primitives: what a new backend begins with.
+    check "ops in primitives on the guarded device" primitives softmax log_softmax layer_norm batch_norm conv2d conv_transpose2d \
+        max_pool2d avg_pool2d interpolate deform_conv2d lstm gru cross_entropy embedding cat gather scatter_add sort dropout gelu
+fi
+
+# The same recipe on both devices gives the same numbers.
+curve() { sed -n 's/.*"event":"step".*"step":\([0-9]*\),"loss":\([^,]*\).*/\1 \2/p; s/.*"valid_loss":\([^,}]*\).*/\1/p' "$1/log.jsonl"; }
+trains_alike() {
+    local recipe=$1 device
+    shift
+    for device in cpu guard; do
+        "$cotangent" train "$recipe" --out "$work/$recipe-$device" --device "$device" "$@" || return 1
+        curve "$work/$recipe-$device" >"$work/$device.curve"
+    done
+    [ -s "$work/cpu.curve" ] && diff "$work/cpu.curve" "$work/guard.curve"
+}
+check "a classifier trains on the guarded device" trains_alike shapes-cnn --epochs 2 --set data.count=160 --set batch=32
+check "a U-Net trains on the guarded device" trains_alike shapes-unet --epochs 1 --set data.count=24 --set batch=8
+
+run=$work/shapes-cnn-guard
+goes_on() { "$cotangent" train --out "$run" --resume --epochs +1 --device guard; }
+judges() { diff <("$cotangent" eval "$run/best.safetensors" --json) <("$cotangent" eval "$run/best.safetensors" --json --device guard); }
+check "a run on the guarded device goes on" goes_on
+check "eval on the guarded device" judges
+
+refused() { ! "$cotangent" train shapes-cnn --out "$work/none" --device "$1" >"$work/text" 2>&1 && grep -q "$2" "$work/text"; }
+check "a device that is not there is refused" refused nowhere "there is no device named nowhere"
+check "a device beyond the last is refused" refused guard:7 "there is 1 guard device, not guard:7"
+finish
