@@ -224,7 +224,7 @@ bad 's/f1, top5/mae/'
 check "a metric of another task" refuses 1 "bad.yaml:10: the metric mae is not for a task of classification" train bad.yaml
 check "numbers for other channels" refuses 2 "--set normalise={mean: [0, 0], std: [1, 1]}: normalise has 2 numbers and the data 1 channels" train tiny.yaml --set 'normalise={mean: [0, 0], std: [1, 1]}'
 check "no items at all" refuses 1 "tiny: 0 items to train on and 1 to validate on are too few" train tiny.yaml --set data.count=0
-check "a device's number" refuses 2 "--device is cpu, cuda or webgpu, or with a number as in cuda:1, not 'cpu:x'" train tiny.yaml --device cpu:x
+check "a device's number" refuses 2 "--device cpu:x: 'cpu:x' is not a device: a name such as cpu or cuda, or with a number, cuda:1" train tiny.yaml --device cpu:x
 check "--out of nothing" refuses 2 "--out needs a value" train tiny.yaml --out ''
 check "--resume of nothing" refuses 2 "--resume without a recipe needs --out FOLDER, that of the run" train --resume
 check "--show without a name" refuses 2 "'--show' is used as: cotangent train --show RECIPE" train --show

@@ -7,6 +7,7 @@
 #include <cotangent/io.h>
 #include <cotangent/metrics.h>
 #include <cotangent/nn.h>
+#include <cotangent/backend.h>
 #include <cotangent/op.h>
 #include <cotangent/optim.h>
 #include <cotangent/run.h>

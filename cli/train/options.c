@@ -40,7 +40,8 @@ int option_failed(int status) {
 
 bool option_device(const char *text, ct_device *device) {
     if (ct_device_parse(text, device)) return true;
-    fprintf(stderr, "error: --device: %s\n", ct_error());
+    const char *reason = ct_error() + strlen(ct_error_op()); /* which function said so is of no interest here */
+    fprintf(stderr, "error: --device %s: %s\n", text, reason + strspn(reason, ": "));
     ct_error_clear();
     return false;
 }

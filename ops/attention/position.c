@@ -32,7 +32,7 @@ void rope_lower(ct_lower *l) {
     }
     /* Angles in f64: at large positions the fraction of a turn would be lost. */
     ct_tensor *p = positions ? add_s(cast(positions, CT_F64), (double)a->offset)
-                             : arange((double)a->offset, (double)(a->offset + t), 1, .dtype = CT_F64);
+                             : add_s(arange(0, (double)t, 1, .dtype = CT_F64), (double)a->offset);
     ct_tensor *rate =
         ct_exp(mul_s(arange(0, (double)half, 1, .dtype = CT_F64), -2 * __builtin_log(a->base) / (double)dims));
     ct_tensor *angle = mul(unsqueeze(p, 1), unsqueeze(rate, 0)), *c = cast(ct_cos(angle), ct_dtype_of(x)),

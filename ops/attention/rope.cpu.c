@@ -13,7 +13,7 @@ typedef struct turn {
 } turn;
 
 static double position_of(const turn *r, int64_t t) {
-    if (!r->positions) return (double)(r->a->offset + t);
+    if (!r->positions) return (double)r->a->offset + (double)t;
     const int64_t at = t * r->positions->strides[0];
     return (double)r->a->offset + (double)(r->positions->dtype == CT_I64 ? CT_AT(const int64_t, r->positions)[at]
                                                                          : CT_AT(const int32_t, r->positions)[at]);

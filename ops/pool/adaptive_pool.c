@@ -19,6 +19,8 @@ static bool infer_adaptive(ct_infer *infer, int rank, const ct_dims *to, bool ch
     for (int i = 0; i < rank; i++) {
         if (size_at(to, i) < 1)
             return ct_infer_fail(infer, CT_ERR_VALUE, "output_size is %s; it has to be positive", ct_dims_text(*to));
+        if (size_at(to, i) > INT32_MAX)
+            return ct_infer_fail(infer, CT_ERR_VALUE, "output_size is %s; it has to be below 2^31", ct_dims_text(*to));
         if (x->dims[first + i] < 1)
             return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s; there is nothing to pool", ct_view_text(x));
         for (int k = 0; k < infer->n_out; k++) infer->out[k].dims[first + i] = size_at(to, i);

@@ -53,6 +53,10 @@ bool recurrence_grad_infer(ct_infer *infer) {
     if (!fits)
         return ct_infer_fail(infer, CT_ERR_SHAPE, "the inputs do not fit: w_hh is %s, y %s, states %s", ct_view_text(w),
                              ct_view_text(y), ct_view_text(states));
+    for (int i = 0; i < infer->n_in; i++) /* 3 are the lengths */
+        if (i != 3 && infer->in[i] && infer->in[i]->dtype != y->dtype)
+            return ct_infer_fail(infer, CT_ERR_DTYPE, "input %d is %s, y is %s", i, ct_view_text(infer->in[i]),
+                                 ct_view_text(y));
     const int64_t dgx[3] = {t, n, gates * h}, state[2] = {n, h}, none = 0;
     const bool gru = a->cell == CT_CELL_GRU, lstm = a->cell == CT_CELL_LSTM;
     ct__infer_set(infer, 0, y->dtype, 3, dgx);
