@@ -68,7 +68,7 @@ check "a line in cotangent-ops(7) for every op, and no other" listed
 check "forms that take a number lead to a page" leads
 check "pages refer to pages" neighbours
 if command -v groff >/dev/null; then check "the manual pages have no warnings" warnings; else skip "the manual pages have no warnings" "no groff"; fi
-if command -v man >/dev/null; then
+if man --version 2>/dev/null | grep -q '^man [0-9]'; then # a stand-in of small images says something else
     check "man finds them" found
     check "man shows them" shown
 else

@@ -147,6 +147,10 @@ int main(void) {
         recipe *r = recipe_parse(recipe_files[recipes].text, recipe_files[recipes].n, recipe_files[recipes].name,
                                  "seed", NULL, 0);
         read += r != NULL;
+        if (!r && ct_error_code() == CT_ERR_UNSUPPORTED) {
+            printf("%s\n0 passed, 0 failed, 1 skipped\n", ct_error());
+            return 0;
+        }
         if (!r) printf("%s: %s\n", recipe_files[recipes].name, ct_error());
         ct_error_clear();
         recipe_free(r);
