@@ -76,6 +76,7 @@ void repeat_interleave_lower(ct_lower *l) {
     }
     const int axis = ct__axis(at->axis, ndim);
     const ct_dims shape = ct_shape(x);
+    int64_t count = at->count;
     if (repeats) {
         const int64_t size = shape.d[axis];
         if (ct_ndim(repeats) > 1 || (ct_numel(repeats) != size && ct_numel(repeats) != 1)) {
@@ -84,21 +85,26 @@ void repeat_interleave_lower(ct_lower *l) {
                     ct_tensor_text(repeats), axis, ct_tensor_text(x), (long long)size, (long long)size);
             return;
         }
-        if (ct_numel(repeats) != size || ct_ndim(repeats) == 0) repeats = expand(repeats, CT_DIMS(size));
-        const double total = ct_item(repeat_total(repeats));
-        if (ct_ok()) l->out[0] = index_select(x, axis, repeat_index(repeats, (int64_t)total));
-        return;
+        if (ct_numel(repeats) > 1 || size == 0) {
+            if (ct_ndim(repeats) == 0 || ct_numel(repeats) != size) repeats = expand(repeats, CT_DIMS(size));
+            const double total = ct_item(repeat_total(repeats));
+            if (ct_ok()) l->out[0] = index_select(x, axis, repeat_index(repeats, (int64_t)total));
+            return;
+        }
+        count = ct__whole(ct_item(repeats)); /* the same for all */
+        if (!ct_ok()) return;
     }
-    if (at->count < 0) {
-        ct_fail(CT_ERR_VALUE, "repeat_interleave", "count is %lld; it is 0 or more", (long long)at->count);
+    if (count < 0) {
+        ct_fail(CT_ERR_VALUE, "repeat_interleave", "%s is %lld; it is 0 or more", repeats ? "repeats[0]" : "count",
+                (long long)count);
         return;
     }
     int64_t outer = 1, inner = 1;
     for (int i = 0; i < ndim; i++) *(i <= axis ? &outer : &inner) *= shape.d[i];
     ct_dims result = shape;
-    result.d[axis] = ct__mul(result.d[axis], at->count);
-    x = expand(reshape(x, CT_DIMS(outer, 1, inner)), CT_DIMS(outer, at->count, inner));
-    l->out[0] = reshape(at->count == 1 ? clone(x) : x, result);
+    result.d[axis] = ct__mul(result.d[axis], count);
+    x = expand(reshape(x, CT_DIMS(outer, 1, inner)), CT_DIMS(outer, count, inner));
+    l->out[0] = reshape(count == 1 ? clone(x) : x, result);
 }
 
 static bool is_vector(const ct_infer *infer) {

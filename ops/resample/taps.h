@@ -30,7 +30,7 @@ static inline int64_t ct__taps_most(const ct_taps *t) {
 }
 
 static inline int64_t ct__tap_within(double at, int64_t n) {
-    return at <= 0 ? 0 : at >= (double)(n - 1) ? n - 1 : (int64_t)at;
+    return at >= (double)(n - 1) ? n - 1 : at > 0 ? (int64_t)at : 0; /* also of NaN */
 }
 
 /* The cubic convolution kernel of Keys with a = -3/4, at the distances 1 + f, f, 1 - f, 2 - f. */
