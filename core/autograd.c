@@ -129,7 +129,8 @@ bool ct_grad(ct_tensor *const *ys, int ny, ct_tensor *const *cotangents, ct_tens
         } else if (grads[i]) {
             ok = (grads[i] = ct__scope_adopt(grads[i])) != NULL;
         } else {
-            ok = (grads[i] = ct_zeros(ct_shape(xs[i]), .dtype = xs[i]->view.dtype, .device = ct_device_of(xs[i]))) != NULL;
+            ok = (grads[i] = ct_zeros(ct_shape(xs[i]), .dtype = xs[i]->view.dtype, .device = ct_device_of(xs[i]))) !=
+                 NULL;
         }
     }
     for (int i = 0; i < nx && !ok; i++) grads[i] = NULL; /* all or none; those adopted are the scope's */

@@ -102,8 +102,7 @@ static bool compare(const check *c, int order, ct_tensor *const *x, ct_tensor **
             ct_tensor *g = grads[k++];
             ct_scope {
                 ct_tensor **only = scratch + 4 * (c->n + c->m);
-                for (int j = 0; j < c->n; j++)
-                    only[j] = j == i || !w[j] ? w[j] : ct_zeros_like(w[j]);
+                for (int j = 0; j < c->n; j++) only[j] = j == i || !w[j] ? w[j] : ct_zeros_like(w[j]);
                 double expected = ct_item(ct_sum(ct_mul(g, w[i])));
                 double high = ct_item(value_at(c, order, x, only, c->step, u, v, in, scratch));
                 double low = ct_item(value_at(c, order, x, only, -c->step, u, v, in, scratch));

@@ -53,8 +53,7 @@ bool ct_jvp(ct_function fn, void *context, ct_tensor *const *x, ct_tensor *const
     ct_scope_mark mark = ct_scope_begin();
     for (int i = 0; ok && i < n; i++) ok = (in[i] = fresh(x[i], connected)) != NULL;
     ok = ok && run("jvp", fn, context, in, n, ys, m);
-    for (int i = 0; ok && i < m; i++)
-        ok = (us[i] = ct_require_grad(ct_zeros_like(ys[i]))) != NULL;
+    for (int i = 0; ok && i < m; i++) ok = (us[i] = ct_require_grad(ct_zeros_like(ys[i]))) != NULL;
     ok = ok && ct_grad(ys, m, us, in, n, back, CT_CREATE_GRAPH);
     ok = ok && ct_grad(back, n, v, us, m, out, connected ? CT_CREATE_GRAPH : 0);
     for (int i = 0; ok && i < m; i++) ct_pass(out[i]);

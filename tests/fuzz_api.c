@@ -3,11 +3,11 @@
  * leave an error; nothing crashes, prints, exits or leaks.
  *     fuzz_api [calls] [seed] [first]      see tests/fuzz_calls.h */
 #include <cotangent.h>
+#include <cotangent/backend.h>
 #include <cotangent/data.h>
 #include <cotangent/io.h>
 #include <cotangent/metrics.h>
 #include <cotangent/nn.h>
-#include <cotangent/backend.h>
 #include <cotangent/op.h>
 #include <cotangent/optim.h>
 #include <cotangent/run.h>

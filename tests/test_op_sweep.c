@@ -78,7 +78,7 @@ static const ct_arg inputs[] = {{"x", CT_ARG_FLOAT}, {NULL, 0}}, outputs[] = {{"
         return run_square(call, spoil_##label);                                                      \
     }                                                                                                \
     static const ct_kernel kernels_##label[] = {{#label, only_f32_and_f64, NULL, run_##label}, {0}}; \
-    static ct_op_slot slot_##label; \
+    static ct_op_slot slot_##label;                                                                  \
     static const ct_op op_##label = {.size = sizeof(ct_op),                                          \
                                      .name = "sweep_" #label,                                        \
                                      .doc = "x * x.",                                                \
@@ -104,7 +104,9 @@ KERNEL(f64_in_f32, (float)y)
 TEST(a_right_op_passes) { CHECK(failures_with(&op_right, kernels_right, OPCHECK_ALL) == 0); }
 TEST(an_inexact_element_is_caught) { CHECK(failures_with(&op_inexact, kernels_inexact, OPCHECK_VALUES) == 1); }
 TEST(a_wrong_last_element_is_caught) { CHECK(failures_with(&op_tail, kernels_tail, OPCHECK_VALUES) == 1); }
-TEST(a_wrong_scalar_is_caught) { CHECK(failures_with(&op_nan_at_zero_rank, kernels_nan_at_zero_rank, OPCHECK_VALUES) == 1); }
+TEST(a_wrong_scalar_is_caught) {
+    CHECK(failures_with(&op_nan_at_zero_rank, kernels_nan_at_zero_rank, OPCHECK_VALUES) == 1);
+}
 TEST(a_wrong_layout_is_caught) { CHECK(failures_with(&op_layout, kernels_layout, OPCHECK_VALUES) == 1); }
 TEST(a_level_that_differs_is_caught) {
     if (strcmp(ct_isa(), "base") == 0) SKIP("this machine has one level");
@@ -240,7 +242,9 @@ static const ct_op threads = {.size = sizeof(ct_op),
                               .lower = square_lower,
                               .samples = SAMPLES,
                               .slot = &slot_threads};
-TEST(one_bit_that_depends_on_the_threads_is_caught) { CHECK(failures_with(&threads, kernels_threads, OPCHECK_THREADS) == 1); }
+TEST(one_bit_that_depends_on_the_threads_is_caught) {
+    CHECK(failures_with(&threads, kernels_threads, OPCHECK_THREADS) == 1);
+}
 
 /* ---- Integers ---- */
 

@@ -185,9 +185,10 @@ static samples sample(const ct_deform *d, ct_tensor *x, ct_tensor *offset, ct_te
         const ct_dims taps = axis ? CT_DIMS(1, w->kernel[2], 1, 1) : CT_DIMS(w->kernel[1], 1, 1, 1);
         const ct_dims pixels = axis ? CT_DIMS(1, 1, 1, w->out[2]) : CT_DIMS(1, 1, w->out[1], 1);
         ct_tensor *k = reshape(mul_s(ct__counted(w->kernel[a]), (double)w->dilation[a]), taps);
-        ct_tensor *o = reshape(add_s(mul_s(ct__counted(w->out[a]), (double)w->stride[a]), -(double)w->before[a]), pixels);
-        ct_tensor *base = reshape(expand(ct_add(k, o), CT_DIMS(w->kernel[1], w->kernel[2], w->out[1], w->out[2])),
-                                  CT_DIMS(spots));
+        ct_tensor *o =
+            reshape(add_s(mul_s(ct__counted(w->out[a]), (double)w->stride[a]), -(double)w->before[a]), pixels);
+        ct_tensor *base =
+            reshape(expand(ct_add(k, o), CT_DIMS(w->kernel[1], w->kernel[2], w->out[1], w->out[2])), CT_DIMS(spots));
         ct_tensor *moved = reshape(select(offset, 3, axis), flat);
         ct_tensor *place = ct_add(moved, cast(base, ct_dtype_of(x))), *low = ct_floor(ct_detach(place));
         ct_tensor *part = sub(place, low);

@@ -69,8 +69,7 @@ static ct_tensor *matrix_of(const ct_taps *t) {
         ct_tensor *inside = logical_and(ge(i, cast(first, CT_F64)), lt(i, cast(end, CT_F64)));
         return div(cast(inside, CT_F64), cast(sub(end, first), CT_F64));
     }
-    if (t->mode == CT_NEAREST && t->step == n / m)
-        return tap(t, i, cast(floor_div_s(mul_s(whole, n), m), CT_F64), one);
+    if (t->mode == CT_NEAREST && t->step == n / m) return tap(t, i, cast(floor_div_s(mul_s(whole, n), m), CT_F64), one);
     if (t->mode == CT_NEAREST) return tap(t, i, ct_floor(mul_s(o, t->step)), one);
     if (t->mode == CT_NEAREST_EXACT) return tap(t, i, ct_floor(mul_s(add_s(o, 0.5), t->step)), one);
     ct_tensor *at = add_s(mul_s(add_s(o, 0.5), t->step), -0.5);

@@ -31,7 +31,8 @@ typedef struct sorting {
 
 static sorting sorting_of(const ct_call *call, int64_t axis, bool indices_only) {
     const ct_view *x = call->in[0];
-    sorting s = {.dtype = x->dtype, .element = ct_dtype_size(x->dtype), .scratch = ct__scratch(call), .n = 1, .lines = 1};
+    sorting s = {
+        .dtype = x->dtype, .element = ct_dtype_size(x->dtype), .scratch = ct__scratch(call), .n = 1, .lines = 1};
     s.axis = x->ndim ? (int)(axis < 0 ? axis + x->ndim : axis) : 0;
     for (int i = 0; i < x->ndim; i++) {
         if (i == s.axis) s.n = x->dims[i];
