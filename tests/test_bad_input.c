@@ -287,3 +287,8 @@ TEST(dtypes_of_an_internal_gradient_agree_and_bins_are_counted) {
     CHECK(ct_dtype_parse("f64", &parsed) && parsed == CT_F64 && ct_dtype_parse("f64", NULL) &&
           !ct_dtype_parse("f65", NULL));
 }
+
+TEST(paddings_that_no_image_has_are_refused) {
+    ct_tensor *x = harness_randn(CT_DIMS(1, 2, 4, 4));
+    refused(ct_im2col(x, CT_DIMS(2), .pad = INT32_MAX), CT_ERR_SHAPE, "im2col: with its padding the image would be ");
+}

@@ -29,12 +29,12 @@ static void strided_windows(const patches *p, ct_dims *shape, ct_dims *strides) 
     const int64_t image = p->channels * p->height * p->width;
     if (p->channels_last) {
         *shape = CT_DIMS(p->batch, w->out[1], w->out[2], w->kernel[1], w->kernel[2], p->channels);
-        *strides = CT_DIMS(image, w->stride[1] * row, w->stride[2] * channels, w->dilation[1] * row,
-                           w->dilation[2] * channels, 1);
+        *strides = CT_DIMS(image, ct__mul(w->stride[1], row), ct__mul(w->stride[2], channels),
+                           ct__mul(w->dilation[1], row), ct__mul(w->dilation[2], channels), 1);
     } else {
         *shape = CT_DIMS(p->batch, p->channels, w->kernel[1], w->kernel[2], w->out[1], w->out[2]);
-        *strides = CT_DIMS(image, p->height * p->width, w->dilation[1] * row, w->dilation[2], w->stride[1] * row,
-                           w->stride[2]);
+        *strides = CT_DIMS(image, p->height * p->width, ct__mul(w->dilation[1], row), w->dilation[2],
+                           ct__mul(w->stride[1], row), w->stride[2]);
     }
 }
 
@@ -47,6 +47,16 @@ static patches patches_of(const ct_window *w, int64_t batch, int64_t channels, b
                      .channels_last = channels_last};
 }
 
+/* The image with its padding is a tensor on the way. */
+static bool check_padded(const ct_infer *infer, const ct_window *w, int64_t batch, int64_t channels) {
+    const patches p = patches_of(w, batch, channels, false);
+    const ct_dims padded = CT_DIMS(batch, channels, p.height, p.width);
+    return ct__count(padded.n, padded.d) >= 0 ||
+           ct_infer_fail(infer, CT_ERR_SHAPE,
+                         "with its padding the image would be %s: more elements than can be counted",
+                         ct_dims_text(padded));
+}
+
 bool im2col_infer(ct_infer *infer) {
     const im2col_attrs *a = infer->attrs;
     const ct_view *x = infer->in[0];
@@ -57,6 +67,7 @@ bool im2col_infer(ct_infer *infer) {
     if (!check_kernel(infer, &a->kernel) || !resolve(infer, &w, x->dims + ct__image_spatial(a->channels_last),
                                                      &a->kernel, &a->strides, &a->pads, &a->dilations))
         return false;
+    if (!check_padded(infer, &w, x->dims[0], x->dims[a->channels_last ? 3 : 1])) return false;
     const int64_t rows = ct__mul(x->dims[a->channels_last ? 3 : 1], ct__window_taps(&w)),
                   windows = ct__window_pixels_out(&w);
     const int64_t first[] = {x->dims[0], rows, windows}, last[] = {x->dims[0], windows, rows};
@@ -103,6 +114,7 @@ bool col2im_infer(ct_infer *infer) {
                              "to have %lld columns of a multiple of %lld elements",
                              ct_view_text(x), (long long)h, (long long)v, (long long)windows, (long long)taps,
                              (long long)windows, (long long)taps);
+    if (!check_padded(infer, &w, x->dims[0], rows / taps)) return false;
     const int64_t first[] = {x->dims[0], rows / taps, h, v}, last[] = {x->dims[0], h, v, rows / taps};
     ct__infer_set(infer, 0, x->dtype, 4, a->channels_last ? last : first);
     return true;
