@@ -18,7 +18,7 @@ enum {
     MOST_FAILING = 60,  /* allocations of a call that fail in turn */
     MEMORY = 192 << 20, /* for the library */
     BLOCK = 24 << 20,   /* at once */
-    SLACK = 4 << 20,    /* memory that may stay in use: caches, graves of a debug build */
+    SLACK = 4 << 20,    /* memory that may stay in use: caches, and released handles that a debug build keeps */
 };
 
 /* ---- Tensors ---- */
