@@ -25,7 +25,7 @@ enum {
     ENTRIES = 64,       /* of every array that is given: more than any count that goes with it */
     MEMORY = 192 << 20, /* for the library */
     BLOCK = 24 << 20,   /* at once */
-    SLACK = 4 << 20,    /* memory that may stay in use: caches, graves of a debug build */
+    SLACK = 4 << 20,    /* memory that may stay in use: caches, and released handles that a debug build keeps */
 };
 
 /* ---- Arguments ---- */
