@@ -436,6 +436,21 @@ bool ct_read(const ct_tensor *x, void *data, size_t bytes) {
     return ok;
 }
 
+bool ct_write(ct_tensor *x, const void *data, size_t bytes) {
+    if (ct__pending() || !ct__valid(x, "write", "x")) return false;
+    const size_t size = ct__dtype_size(x->view.dtype), needed = (size_t)ct__view_count(&x->view) * size;
+    if (bytes != needed)
+        return ct_fail(CT_ERR_SHAPE, "write", "x is %s, which takes %zu bytes, not %zu", ct_view_text(&x->view), needed,
+                       bytes);
+    if (!data && bytes) return ct__fail_null("write", "data");
+    if (!x->storage) return ct_fail(CT_ERR_STATE, "write", "x has a shape but no data");
+    if (!ct__view_is_dense(&x->view))
+        return ct_fail(CT_ERR_SHAPE, "write", "x is %s with gaps or another order in memory; ct_assign writes such",
+                       ct_view_text(&x->view));
+    atomic_fetch_add(&x->storage->version, 1);
+    return ct__storage_put(x->storage, (size_t)x->view.offset * size, data, bytes);
+}
+
 ct_tensor *ct_keep(ct_tensor *x) {
     if (!ct__valid(x, "keep", "x")) return NULL;
     return ct__tensor_retain(x);

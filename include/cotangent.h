@@ -189,6 +189,9 @@ CT_API bool ct_is_contiguous(const ct_tensor *x);
 CT_API double ct_item(const ct_tensor *x); /* the value of a one-element tensor; NaN for NULL or an error */
 /* Copies x, in row-major order and its own dtype, into bytes of host memory, which must be its exact size. */
 CT_API bool ct_read(const ct_tensor *x, void *data, size_t bytes);
+/* The other way: the elements of x, on whatever device, become those at data, which is read before it returns. x stays where it
+ * is; it has to be contiguous. As ct_data_mut it tells autograd of the change and records nothing. */
+CT_API bool ct_write(ct_tensor *x, const void *data, size_t bytes);
 /* The elements of a contiguous CPU tensor. ct_data_mut tells autograd that they are about to change. */
 CT_API const void *ct_data(const ct_tensor *x);
 CT_API void *ct_data_mut(ct_tensor *x);
