@@ -23,7 +23,7 @@ set(CT_GENERATED_HEADERS
     ${CT_GENERATED_DIR}/docs/ops.html)
 
 file(GLOB CT_MKOPS_SOURCES CONFIGURE_DEPENDS tools/mkops/*.c tools/mkops/*.h)
-file(GLOB CT_OP_FILES CONFIGURE_DEPENDS ops/*/*.def ops/*/*.c)
+file(GLOB CT_OP_FILES CONFIGURE_DEPENDS ops/*/*.def ops/*/*.c ops/*/cpu/*.c)
 
 if(CT_MKOPS)
     set(ct_mkops_command ${CT_MKOPS})

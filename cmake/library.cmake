@@ -1,12 +1,13 @@
 # libcotangent, shared and static, from the same objects.
 
 file(GLOB CT_ONCE_SOURCES CONFIGURE_DEPENDS
-    core/*.c ops/*.c ops/*/*.c backends/cpu/*.c backends/cpu/gemm/*.c
+    core/*.c ops/*.c ops/*/*.c ops/*/cpu/once/*.c backends/cpu/*.c backends/cpu/gemm/*.c
     nn/*.c nn/*/*.c optim/*.c data/*.c io/*.c metrics/*.c)
-file(GLOB CT_ISA_SOURCES CONFIGURE_DEPENDS ops/*/*.cpu.c backends/cpu/kernels.c backends/cpu/isa/*.c)
+# CPU kernels lie in ops/NAME/cpu/ and are compiled for each level of vector instructions, but for those in its once/.
+file(GLOB CT_ISA_SOURCES CONFIGURE_DEPENDS ops/*/cpu/*.c ops/*/cpu/*/*.c backends/cpu/kernels.c backends/cpu/isa/*.c)
+list(FILTER CT_ISA_SOURCES EXCLUDE REGEX "/cpu/once/")
 # The GEMM micro-kernels alone also have an AVX-512 BF16 version.
 file(GLOB CT_GEMM_ISA_SOURCES CONFIGURE_DEPENDS backends/cpu/gemm/kernel*.c)
-list(FILTER CT_ONCE_SOURCES EXCLUDE REGEX "\\.cpu\\.c$")
 list(REMOVE_ITEM CT_ONCE_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/backends/cpu/kernels.c ${CT_GEMM_ISA_SOURCES})
 
 # Checks of shapes, derivatives, lowerings, layers and files run once a call, not once an element: they are built to be
@@ -20,8 +21,8 @@ set_source_files_properties(${ct_small_sources} PROPERTIES COMPILE_OPTIONS "$<$<
 # large again.
 if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
     set_source_files_properties(
-        ops/scan/scan.cpu.c ops/reduce/extrema.cpu.c ops/reduce/arg.cpu.c ops/reduce/prod.cpu.c ops/index/rows_sum.cpu.c
-        ops/index/mask.cpu.c ops/sort/bins.cpu.c ops/softmax/softmax.cpu.c ops/softmax/logsumexp.cpu.c ops/cast/cast.cpu.c
+        ops/scan/cpu/scan.c ops/reduce/cpu/extrema.c ops/reduce/cpu/arg.c ops/reduce/cpu/prod.c ops/index/cpu/rows_sum.c
+        ops/index/cpu/mask.c ops/sort/cpu/bins.c ops/softmax/cpu/softmax.c ops/softmax/cpu/logsumexp.c ops/cast/cpu/cast.c
         PROPERTIES COMPILE_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-fno-peel-loops>")
 endif()
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/conv/winograd_run.h"
+#include "ops/conv/cpu/winograd/winograd_run.h"
 #include "tests/harness.h"
 
 #define LEVELS(X) X(base) X(avx2) X(avx512) X(avx512bf16) X(neon)

@@ -1,7 +1,7 @@
 /* Reductions over a list of axes: shapes, and the derivatives of sum, mean and the extrema. */
 #include "ops/reduce/reduce.h"
 
-#include "ops/reduce/engine.h"
+#include "ops/reduce/cpu/engine.h"
 
 #include "ops/op_impl.h"
 

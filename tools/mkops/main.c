@@ -131,15 +131,14 @@ static bool has_kernel_list(const char *source, const char *name) {
 }
 
 /* Which functions and kernels of its ops a folder holds. */
-static void look_into(library *lib, const char *ops_dir, const char *folder) {
+static void look_into(library *lib, const char *ops_dir, const char *folder, bool kernels) {
     int n;
-    char *directory = form("%s/%s", ops_dir, folder);
+    char *directory = form(kernels ? "%s/%s/cpu" : "%s/%s", ops_dir, folder);
     char **names = names_in(directory, ".c", &n);
     for (int i = 0; i < n; i++) {
         char *file = form("%s/%s", directory, names[i]);
         char *source = read_whole(file);
         if (!source) fail_at(file, 1, "cannot be read");
-        bool kernels = ends_with(names[i], ".cpu.c");
         for (int k = 0; k < lib->n_ops; k++) {
             op_def *op = lib->ops[k];
             if (strcmp(op->folder, folder) != 0) continue;
@@ -199,7 +198,10 @@ int main(int argc, char **argv) {
         }
     for (int i = 0, n = lib.n_ops; i < n; i++)
         if (lib.ops[i]->elementwise) make_fused_gradients(&lib, lib.ops[i]);
-    for (int i = 0; i < lib.n_folders; i++) look_into(&lib, ops_dir, lib.folders[i]);
+    for (int i = 0; i < lib.n_folders; i++) {
+        look_into(&lib, ops_dir, lib.folders[i], false);
+        look_into(&lib, ops_dir, lib.folders[i], true);
+    }
     check_ops(&lib);
 
     lib.sorted = malloc(sizeof *lib.sorted * (size_t)(lib.n_ops + 1));
