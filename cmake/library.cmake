@@ -26,6 +26,11 @@ if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
         PROPERTIES COMPILE_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-fno-peel-loops>")
 endif()
 
+# A function of an op that its .def does not state would be left out of the table, so it is an error.
+set(ct_op_sources ${CT_ONCE_SOURCES})
+list(FILTER ct_op_sources INCLUDE REGEX "/ops/")
+set_property(SOURCE ${ct_op_sources} APPEND PROPERTY COMPILE_OPTIONS -Werror=missing-prototypes)
+
 add_library(ct_once OBJECT ${CT_ONCE_SOURCES} ${CT_GENERATED_SOURCES})
 ct_target_flags(ct_once)
 add_dependencies(ct_once ct_generated)

@@ -95,4 +95,7 @@ static bool rope_run(const ct_call *call, ct_stream *stream) {
     return true;
 }
 
-CT_KERNELS(rope) = {{"rope_rows", rope_can, rope_scratch, rope_run}, {0}};
+CT_KERNELS(attention_rope) = {
+    CT_CANDIDATES(rope, {"rope_rows", rope_can, rope_scratch, rope_run}),
+    {0},
+};

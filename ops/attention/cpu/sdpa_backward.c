@@ -420,4 +420,7 @@ static bool backward_run(const ct_call *call, ct_stream *stream) {
     return true;
 }
 
-CT_KERNELS(sdpa_grad) = {{"sdpa_grad_streaming", NULL, backward_scratch, backward_run}, {0}};
+CT_KERNELS(attention_sdpa_backward) = {
+    CT_CANDIDATES(sdpa_grad, {"sdpa_grad_streaming", NULL, backward_scratch, backward_run}),
+    {0},
+};

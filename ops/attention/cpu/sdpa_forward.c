@@ -170,4 +170,7 @@ static bool forward_run(const ct_call *call, ct_stream *stream) {
 
 static const char *forward_can(const ct_call *call) { return call->out[0] ? NULL : "y is not wanted"; }
 
-CT_KERNELS(sdpa) = {{"sdpa_streaming", forward_can, forward_scratch, forward_run}, {0}};
+CT_KERNELS(attention_sdpa_forward) = {
+    CT_CANDIDATES(sdpa, {"sdpa_streaming", forward_can, forward_scratch, forward_run}),
+    {0},
+};

@@ -6,6 +6,8 @@
 #include "backends/cpu/kernel.h"
 #include "ops/create/cpu/rows.h"
 
+#include "gen/cast.attrs.h"
+
 enum { CHUNK = 1 << 16, BLOCK = 512 };
 
 typedef void (*converter)(void *restrict y, const void *restrict x, int64_t n);
@@ -336,5 +338,8 @@ static const char *can_cast(const ct_call *call) {
     return "x has the dtype already";
 }
 
-CT_KERNELS(cast) = {{"convert", can_cast, NULL, run_convert}, {0}};
-CT_KERNELS(convert) = {{"convert", NULL, NULL, run_convert}, {0}};
+CT_KERNELS(cast_cast) = {
+    CT_CANDIDATES(cast, {"convert", can_cast, NULL, run_convert}),
+    CT_CANDIDATES(convert, {"convert", NULL, NULL, run_convert}),
+    {0},
+};

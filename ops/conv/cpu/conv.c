@@ -1,4 +1,5 @@
-/* The candidates of the internal ops of convolution on the CPU, in order of preference. The kernels themselves are in the other .cpu.c files of this folder. */
+/* The candidates of the internal ops of convolution on the CPU, in order of preference. The kernels themselves are in the
+ * folders beside this file. */
 #include "backends/cpu/activate.h"
 #include "backends/cpu/kernel.h"
 #include "ops/conv/cpu/grouped/grouped_special.h"
@@ -74,9 +75,10 @@ static bool pointwise_run(const ct_call *call, ct_stream *stream) {
 #define POINTWISE \
     { "pointwise_gemm", pointwise_can, pointwise_scratch, pointwise_run }
 
-/* ---- Tables ---- */
-
-CT_KERNELS(conv) = {CONV_SPECIAL, POINTWISE, IMPLICIT, CONV_DIRECT, {0}};
-CT_KERNELS(conv_fused) = {CONV_SPECIAL, POINTWISE, IMPLICIT, CONV_DIRECT, {0}};
-CT_KERNELS(conv_input_grad) = {CONV_SPECIAL, POINTWISE, IMPLICIT, CONV_DIRECT, {0}};
-CT_KERNELS(conv_weight_grad) = {CONV_SPECIAL, IMPLICIT, CONV_DIRECT, {0}};
+CT_KERNELS(conv_conv) = {
+    CT_CANDIDATES(conv, CONV_SPECIAL, POINTWISE, IMPLICIT, CONV_DIRECT),
+    CT_CANDIDATES(conv_fused, CONV_SPECIAL, POINTWISE, IMPLICIT, CONV_DIRECT),
+    CT_CANDIDATES(conv_input_grad, CONV_SPECIAL, POINTWISE, IMPLICIT, CONV_DIRECT),
+    CT_CANDIDATES(conv_weight_grad, CONV_SPECIAL, IMPLICIT, CONV_DIRECT),
+    {0},
+};

@@ -1,7 +1,7 @@
-/* What the kernels of convolution share: the problem that a call poses, and the candidates that conv.cpu.c lists.
+/* What the kernels of convolution share: the problem that a call poses, and the candidates that conv.c lists.
  *
- * To add a candidate: write CT_ISA_FN(NAME_can), _scratch and _run in a NAME.cpu.c of this folder (compiled once per ISA
- * level), declare them below with CONV_CANDIDATE(NAME), and put CONV_ENTRY(NAME) into the tables of conv.cpu.c in the
+ * To add a candidate: write CT_ISA_FN(NAME_can), _scratch and _run in a folder beside conv.c (compiled once per ISA
+ * level), declare them below with CONV_CANDIDATE(NAME), and put CONV_ENTRY(NAME) into the table of conv.c in the
  * place it deserves: the first candidate whose `can` gives NULL runs. A candidate begins with ct__conv_problem(call, &p)
  * and looks at p alone; it may be listed for several kinds and tell them by p.kind. */
 #ifndef COTANGENT_OPS_CONV_KERNELS_H

@@ -1,6 +1,8 @@
 /* The numbers that repeat_interleave chooses by. One thread: the vector is as long as one axis. */
 #include "backends/cpu/kernel.h"
 
+#include "gen/copy.attrs.h"
+
 static int64_t repeats_at(const ct_view *repeats, int64_t i) {
     const int64_t at = i * repeats->strides[0];
     return repeats->dtype == CT_I32 ? CT_AT(const int32_t, repeats)[at] : CT_AT(const int64_t, repeats)[at];
@@ -37,5 +39,8 @@ static bool run_index(const ct_call *call, ct_stream *stream) {
                                             (long long)written, (long long)y->dims[0]);
 }
 
-CT_KERNELS(repeat_total) = {{"repeat_total", NULL, NULL, run_total}, {0}};
-CT_KERNELS(repeat_index) = {{"repeat_index", NULL, NULL, run_index}, {0}};
+CT_KERNELS(copy_repeat) = {
+    CT_CANDIDATES(repeat_total, {"repeat_total", NULL, NULL, run_total}),
+    CT_CANDIDATES(repeat_index, {"repeat_index", NULL, NULL, run_index}),
+    {0},
+};

@@ -115,7 +115,10 @@ static bool run_triu(const ct_call *call, ct_stream *stream) {
     return run_triangle(call, ((const triu_attrs *)call->attrs)->diagonal, true);
 }
 
-CT_KERNELS(flip) = {{"flip_copy", NULL, NULL, run_flip}, {0}};
-CT_KERNELS(roll_axes) = {{"roll_copy", NULL, NULL, run_roll}, {0}};
-CT_KERNELS(tril) = {{"tril_rows", NULL, NULL, run_tril}, {0}};
-CT_KERNELS(triu) = {{"triu_rows", NULL, NULL, run_triu}, {0}};
+CT_KERNELS(copy_turn) = {
+    CT_CANDIDATES(flip, {"flip_copy", NULL, NULL, run_flip}),
+    CT_CANDIDATES(roll_axes, {"roll_copy", NULL, NULL, run_roll}),
+    CT_CANDIDATES(tril, {"tril_rows", NULL, NULL, run_tril}),
+    CT_CANDIDATES(triu, {"triu_rows", NULL, NULL, run_triu}),
+    {0},
+};

@@ -94,11 +94,14 @@ static bool run_empty(const ct_call *call, ct_stream *stream) {
     return true;
 }
 
-CT_KERNELS(zeros) = {{"fill", NULL, NULL, run_zeros}, {0}};
-CT_KERNELS(ones) = {{"fill", NULL, NULL, run_ones}, {0}};
-CT_KERNELS(full) = {{"fill", NULL, NULL, run_full}, {0}};
-CT_KERNELS(empty) = {{"leave", NULL, NULL, run_empty}, {0}};
-CT_KERNELS(zeros_like) = {{"fill", NULL, NULL, run_zeros}, {0}};
-CT_KERNELS(ones_like) = {{"fill", NULL, NULL, run_ones}, {0}};
-CT_KERNELS(full_like) = {{"fill", NULL, NULL, run_full_like}, {0}};
-CT_KERNELS(empty_like) = {{"leave", NULL, NULL, run_empty}, {0}};
+CT_KERNELS(create_create) = {
+    CT_CANDIDATES(zeros, {"fill", NULL, NULL, run_zeros}),
+    CT_CANDIDATES(ones, {"fill", NULL, NULL, run_ones}),
+    CT_CANDIDATES(full, {"fill", NULL, NULL, run_full}),
+    CT_CANDIDATES(empty, {"leave", NULL, NULL, run_empty}),
+    CT_CANDIDATES(zeros_like, {"fill", NULL, NULL, run_zeros}),
+    CT_CANDIDATES(ones_like, {"fill", NULL, NULL, run_ones}),
+    CT_CANDIDATES(full_like, {"fill", NULL, NULL, run_full_like}),
+    CT_CANDIDATES(empty_like, {"leave", NULL, NULL, run_empty}),
+    {0},
+};

@@ -113,8 +113,11 @@ static bool run_one_hot(const ct_call *call, ct_stream *stream) {
     return true;
 }
 
-CT_KERNELS(arange) = {{"line", NULL, NULL, run_arange}, {0}};
-CT_KERNELS(linspace) = {{"line", NULL, NULL, run_linspace}, {0}};
-CT_KERNELS(eye) = {{"diagonal", NULL, NULL, run_eye}, {0}};
-CT_KERNELS(tril_mask) = {{"rows", NULL, NULL, run_tril_mask}, {0}};
-CT_KERNELS(one_hot) = {{"rows", NULL, NULL, run_one_hot}, {0}};
+CT_KERNELS(create_sequence) = {
+    CT_CANDIDATES(arange, {"line", NULL, NULL, run_arange}),
+    CT_CANDIDATES(linspace, {"line", NULL, NULL, run_linspace}),
+    CT_CANDIDATES(eye, {"diagonal", NULL, NULL, run_eye}),
+    CT_CANDIDATES(tril_mask, {"rows", NULL, NULL, run_tril_mask}),
+    CT_CANDIDATES(one_hot, {"rows", NULL, NULL, run_one_hot}),
+    {0},
+};

@@ -1,7 +1,10 @@
 /* The loops of deformable convolution over channels, for one ISA level; drivers in patches.c and gradient.c. */
 #include "backends/cpu/copy.h"
 #include "ops/deform/cpu/kernels.h"
+
 #include "ops/reduce/cpu/elements.h"
+
+#include "gen/deform.attrs.h"
 
 enum { PIECES = 8 }; /* of a row of patches, of one tap and one group of offsets each, that are sampled together */
 
@@ -94,8 +97,11 @@ static bool gradient_run(const ct_call *call, ct_stream *stream) {
     return ct__deform_gradient_run(call, &isa);
 }
 
-CT_KERNELS(deform_conv) = {{"deform_conv_gemm", ct__deform_forward_can, ct__deform_forward_scratch, forward_run}, {0}};
-CT_KERNELS(deform_conv_weight_grad) = {
-    {"deform_conv_weight_gemm", ct__deform_weight_can, ct__deform_weight_scratch, weight_run}, {0}};
-CT_KERNELS(deform_conv_grad) = {
-    {"deform_conv_grad_sweep", ct__deform_gradient_can, ct__deform_gradient_scratch, gradient_run}, {0}};
+CT_KERNELS(deform_deform) = {
+    CT_CANDIDATES(deform_conv, {"deform_conv_gemm", ct__deform_forward_can, ct__deform_forward_scratch, forward_run}),
+    CT_CANDIDATES(deform_conv_weight_grad,
+                  {"deform_conv_weight_gemm", ct__deform_weight_can, ct__deform_weight_scratch, weight_run}),
+    CT_CANDIDATES(deform_conv_grad,
+                  {"deform_conv_grad_sweep", ct__deform_gradient_can, ct__deform_gradient_scratch, gradient_run}),
+    {0},
+};

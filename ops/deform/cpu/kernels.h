@@ -1,5 +1,5 @@
 /* What the CPU kernels of deformable convolution are made of: drivers, compiled once (patches.c, gradient.c), and the loops over
- * channels that they call, compiled per ISA level (deform.cpu.c). x is sampled with its channels last: channels first, it is
+ * channels that they call, compiled per ISA level (deform.c). x is sampled with its channels last: channels first, it is
  * turned round in scratch. */
 #ifndef COTANGENT_OPS_DEFORM_KERNELS_H
 #define COTANGENT_OPS_DEFORM_KERNELS_H

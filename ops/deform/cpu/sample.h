@@ -1,4 +1,4 @@
-/* Patches as operands of the matrix engine, sampled while it packs them, a template over SPOT_D. Included by deform.cpu.c. */
+/* Patches as operands of the matrix engine, sampled while it packs them, a template over SPOT_D. Included by deform.c. */
 
 /* to = sum of weight * pixel over n channels at spot k; x: the first of the channels at the image's first pixel. */
 SIMD_INLINE void SPOT(line)(const SPOT_T *x, int64_t step, const SPOT_T *zeros, const SPOT(spots) * s, int k, int64_t n,

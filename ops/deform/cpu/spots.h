@@ -1,5 +1,5 @@
 /* The places that taps look at, and gradients there, a template: SPOT_T is the type, SPOT(x) a name for it, SPOT_LINKAGE how
- * functions are declared. Included by deform.cpu.c (f32) and gradient.c (f64). */
+ * functions are declared. Included by deform.c (f32) and gradient.c (f64). */
 
 SPOT_LINKAGE void SPOT(pixels_from)(const lookup *t, int64_t first, SPOT(pixels) * p) {
     const ct_window *w = &t->d.w;

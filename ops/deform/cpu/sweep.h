@@ -1,5 +1,5 @@
 /* What becomes of the gradient of the columns, a template over SPOT_D; SPOT_FAST: whether whole vectors have loops of their
- * own. Included by deform.cpu.c. */
+ * own. Included by deform.c. */
 
 /* One pixel of the result and one tap: column, the gradient of its samples, goes to the four pixels of dx by their weights,
  * <column, pixel> of each into dots, and column becomes the samples. whole: one run, of whole vectors. */

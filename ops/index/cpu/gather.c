@@ -203,5 +203,8 @@ static bool run_take(const ct_call *call, ct_stream *stream) {
     return run(call, &flat, 0);
 }
 
-CT_KERNELS(gather) = {{"gather_rows", NULL, NULL, run_gather}, {0}};
-CT_KERNELS(take) = {{"take_rows", can_take, NULL, run_take}, {0}};
+CT_KERNELS(index_gather) = {
+    CT_CANDIDATES(gather, {"gather_rows", NULL, NULL, run_gather}),
+    CT_CANDIDATES(take, {"take_rows", can_take, NULL, run_take}),
+    {0},
+};

@@ -1,5 +1,5 @@
 /* Scattering into half types: x is widened to f32 in scratch memory, worked on there, and rounded once at the end.
- * Included by *.cpu.c files. */
+ * Included by kernel files. */
 #ifndef COTANGENT_OPS_INDEX_HALF_H
 #define COTANGENT_OPS_INDEX_HALF_H
 

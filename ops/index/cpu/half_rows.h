@@ -1,4 +1,4 @@
-/* Rows of half elements as floats, and back. Included by *.cpu.c files. */
+/* Rows of half elements as floats, and back. Included by kernel files. */
 #ifndef COTANGENT_OPS_INDEX_HALF_ROWS_H
 #define COTANGENT_OPS_INDEX_HALF_ROWS_H
 

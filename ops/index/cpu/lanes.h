@@ -1,6 +1,6 @@
 /* The loop of the kernels that scatter along one axis. Elements of index that differ in any other coordinate go to
  * different places, so those coordinates (the lanes) are shared out among the threads, and along the axis every lane
- * is worked off in order: the same result at any number of threads. Included by *.cpu.c files. */
+ * is worked off in order: the same result at any number of threads. Included by kernel files. */
 #ifndef COTANGENT_OPS_INDEX_LANES_H
 #define COTANGENT_OPS_INDEX_LANES_H
 

@@ -4,6 +4,8 @@
 
 #include "ops/index/cpu/walk.h"
 
+#include "gen/index.attrs.h"
+
 enum { CHUNK = 16 << 10 };
 
 /* Bits of -0.0 count as zero; half and float types have the sign on top. */
@@ -239,7 +241,10 @@ static bool run_put(const ct_call *call, ct_stream *stream) {
     return finish(&j, call, total, call->in[0]->dims[0]);
 }
 
-CT_KERNELS(nonzero_count) = {{"nonzero_count", NULL, scratch_first, run_count}, {0}};
-CT_KERNELS(nonzero_places) = {{"nonzero_chunks", NULL, scratch_first, run_nonzero}, {0}};
-CT_KERNELS(masked_take) = {{"masked_take_chunks", NULL, scratch_second, run_take}, {0}};
-CT_KERNELS(masked_put) = {{"masked_put_chunks", NULL, scratch_second, run_put}, {0}};
+CT_KERNELS(index_mask) = {
+    CT_CANDIDATES(nonzero_count, {"nonzero_count", NULL, scratch_first, run_count}),
+    CT_CANDIDATES(nonzero_places, {"nonzero_chunks", NULL, scratch_first, run_nonzero}),
+    CT_CANDIDATES(masked_take, {"masked_take_chunks", NULL, scratch_second, run_take}),
+    CT_CANDIDATES(masked_put, {"masked_put_chunks", NULL, scratch_second, run_put}),
+    {0},
+};

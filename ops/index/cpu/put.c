@@ -68,5 +68,8 @@ static bool run_slice(const ct_call *call, ct_stream *stream) {
     return true;
 }
 
-CT_KERNELS(flat_index) = {{"flat_index", NULL, NULL, run_flat}, {0}};
-CT_KERNELS(slice_put) = {{"slice_put_copy", NULL, NULL, run_slice}, {0}};
+CT_KERNELS(index_put) = {
+    CT_CANDIDATES(flat_index, {"flat_index", NULL, NULL, run_flat}),
+    CT_CANDIDATES(slice_put, {"slice_put_copy", NULL, NULL, run_slice}),
+    {0},
+};

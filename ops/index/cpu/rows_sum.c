@@ -366,6 +366,9 @@ static bool run_embedding_grad(const ct_call *call, ct_stream *stream) {
     return run(call, &s);
 }
 
-CT_KERNELS(index_select_grad) = {{"index_sum_rows", can, select_grad_scratch, run_select_grad}, {0}};
-CT_KERNELS(index_add) = {{"index_add_rows", can, add_scratch, run_add}, {0}};
-CT_KERNELS(embedding_grad) = {{"embedding_sum_rows", can, embedding_scratch, run_embedding_grad}, {0}};
+CT_KERNELS(index_rows_sum) = {
+    CT_CANDIDATES(index_select_grad, {"index_sum_rows", can, select_grad_scratch, run_select_grad}),
+    CT_CANDIDATES(index_add, {"index_add_rows", can, add_scratch, run_add}),
+    CT_CANDIDATES(embedding_grad, {"embedding_sum_rows", can, embedding_scratch, run_embedding_grad}),
+    {0},
+};

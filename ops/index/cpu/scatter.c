@@ -82,5 +82,8 @@ static bool run_extreme(const ct_call *call, ct_stream *stream) {
     return run(call, fn, at->axis);
 }
 
-CT_KERNELS(scatter) = {{"scatter_lanes", NULL, NULL, run_scatter}, {0}};
-CT_KERNELS(scatter_extreme) = {{"scatter_extreme_lanes", NULL, extreme_scratch, run_extreme}, {0}};
+CT_KERNELS(index_scatter) = {
+    CT_CANDIDATES(scatter, {"scatter_lanes", NULL, NULL, run_scatter}),
+    CT_CANDIDATES(scatter_extreme, {"scatter_extreme_lanes", NULL, extreme_scratch, run_extreme}),
+    {0},
+};

@@ -93,5 +93,8 @@ static bool run_gather_grad(const ct_call *call, ct_stream *stream) {
     return run(call, ((const gather_grad_attrs *)call->attrs)->axis, NULL, call->in[1], call->in[0]);
 }
 
-CT_KERNELS(scatter_add) = {{"scatter_add_lanes", NULL, scratch, run_scatter_add}, {0}};
-CT_KERNELS(gather_grad) = {{"gather_grad_lanes", NULL, scratch, run_gather_grad}, {0}};
+CT_KERNELS(index_scatter_add) = {
+    CT_CANDIDATES(scatter_add, {"scatter_add_lanes", NULL, scratch, run_scatter_add}),
+    CT_CANDIDATES(gather_grad, {"gather_grad_lanes", NULL, scratch, run_gather_grad}),
+    {0},
+};

@@ -155,5 +155,8 @@ static bool run_embedding(const ct_call *call, ct_stream *stream) {
     return run(call, 0);
 }
 
-CT_KERNELS(index_select) = {{"index_select_rows", NULL, NULL, run_select}, {0}};
-CT_KERNELS(embedding) = {{"embedding_rows", NULL, NULL, run_embedding}, {0}};
+CT_KERNELS(index_select) = {
+    CT_CANDIDATES(index_select, {"index_select_rows", NULL, NULL, run_select}),
+    CT_CANDIDATES(embedding, {"embedding_rows", NULL, NULL, run_embedding}),
+    {0},
+};

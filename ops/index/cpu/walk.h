@@ -1,5 +1,5 @@
 /* What the kernels that take an index tensor share: the loop over its elements in row-major order, and the error that
- * an index out of range raises. Included by *.cpu.c files. */
+ * an index out of range raises. Included by kernel files. */
 #ifndef COTANGENT_OPS_INDEX_WALK_H
 #define COTANGENT_OPS_INDEX_WALK_H
 

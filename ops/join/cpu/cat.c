@@ -18,4 +18,7 @@ static bool run(const ct_call *call, ct_stream *stream) {
     return true;
 }
 
-CT_KERNELS(cat) = {{"cat_copy", NULL, NULL, run}, {0}};
+CT_KERNELS(join_cat) = {
+    CT_CANDIDATES(cat, {"cat_copy", NULL, NULL, run}),
+    {0},
+};

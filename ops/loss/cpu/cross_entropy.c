@@ -119,6 +119,9 @@ static bool run_class_pick(const ct_call *call, ct_stream *stream) {
     return true;
 }
 
-CT_KERNELS(class_nll) = {{"class_rows", can_nll, NULL, run_class_nll}, {0}};
-CT_KERNELS(class_nll_grad) = {{"class_rows", can_grad, NULL, run_class_nll_grad}, {0}};
-CT_KERNELS(class_pick) = {{"pick", can_nll, NULL, run_class_pick}, {0}};
+CT_KERNELS(loss_cross_entropy) = {
+    CT_CANDIDATES(class_nll, {"class_rows", can_nll, NULL, run_class_nll}),
+    CT_CANDIDATES(class_nll_grad, {"class_rows", can_grad, NULL, run_class_nll_grad}),
+    CT_CANDIDATES(class_pick, {"pick", can_nll, NULL, run_class_pick}),
+    {0},
+};

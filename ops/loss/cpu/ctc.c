@@ -230,5 +230,8 @@ static bool run_ctc_grad(const ct_call *call, ct_stream *stream) {
     return true;
 }
 
-CT_KERNELS(ctc) = {{"recursion", can_ctc, ctc_scratch, run_ctc}, {0}};
-CT_KERNELS(ctc_grad) = {{"recursion", can_ctc, ctc_grad_scratch, run_ctc_grad}, {0}};
+CT_KERNELS(loss_ctc) = {
+    CT_CANDIDATES(ctc, {"recursion", can_ctc, ctc_scratch, run_ctc}),
+    CT_CANDIDATES(ctc_grad, {"recursion", can_ctc, ctc_grad_scratch, run_ctc_grad}),
+    {0},
+};

@@ -77,8 +77,6 @@ static bool matmul_run(const ct_call *call, ct_stream *stream) {
     return matmul_problem(call, &g) && ct__gemm(&g, ct__scratch(call));
 }
 
-CT_KERNELS(matmul) = {{"gemm", matmul_can, matmul_scratch, matmul_run}, {0}};
-
 /* ---- linear ---- */
 
 static bool linear_problem(const ct_call *call, ct_gemm *g) {
@@ -130,4 +128,8 @@ static bool linear_run(const ct_call *call, ct_stream *stream) {
     return linear_problem(call, &g) && ct__gemm(&g, ct__scratch(call));
 }
 
-CT_KERNELS(linear_fused) = {{"gemm_epilogue", linear_can, linear_scratch, linear_run}, {0}};
+CT_KERNELS(matmul_matmul) = {
+    CT_CANDIDATES(matmul, {"gemm", matmul_can, matmul_scratch, matmul_run}),
+    CT_CANDIDATES(linear_fused, {"gemm_epilogue", linear_can, linear_scratch, linear_run}),
+    {0},
+};

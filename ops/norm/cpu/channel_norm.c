@@ -242,5 +242,8 @@ static bool run_channel_norm_grad(const ct_call *call, ct_stream *stream) {
     return true;
 }
 
-CT_KERNELS(channel_norm) = {{"channels", can_channels, norm_scratch, run_channel_norm}, {0}};
-CT_KERNELS(channel_norm_grad) = {{"channels", can_channels, norm_grad_scratch, run_channel_norm_grad}, {0}};
+CT_KERNELS(norm_channel_norm) = {
+    CT_CANDIDATES(channel_norm, {"channels", can_channels, norm_scratch, run_channel_norm}),
+    CT_CANDIDATES(channel_norm_grad, {"channels", can_channels, norm_grad_scratch, run_channel_norm_grad}),
+    {0},
+};

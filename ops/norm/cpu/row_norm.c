@@ -192,5 +192,8 @@ static bool run_row_norm_grad(const ct_call *call, ct_stream *stream) {
     return true;
 }
 
-CT_KERNELS(row_norm) = {{"rows", can_rows, NULL, run_row_norm}, {0}};
-CT_KERNELS(row_norm_grad) = {{"rows", can_rows, grad_scratch, run_row_norm_grad}, {0}};
+CT_KERNELS(norm_row_norm) = {
+    CT_CANDIDATES(row_norm, {"rows", can_rows, NULL, run_row_norm}),
+    CT_CANDIDATES(row_norm_grad, {"rows", can_rows, grad_scratch, run_row_norm_grad}),
+    {0},
+};

@@ -402,18 +402,13 @@ static bool norm_run(const ct_call *call, ct_stream *stream) {
     return true;
 }
 
-#define CHUNKS(name, can, scratch)                                  \
-    {                                                               \
-        {"optim_" #name "_chunks", can, scratch, name##_run}, { 0 } \
-    }
-CT_KERNELS(optim_sgd) = CHUNKS(sgd, NULL, sgd_scratch);
-CT_KERNELS(optim_adam) = CHUNKS(adam, NULL, adam_scratch);
-CT_KERNELS(optim_rmsprop) = CHUNKS(rmsprop, NULL, rmsprop_scratch);
-CT_KERNELS(optim_adagrad) = CHUNKS(adagrad, NULL, adagrad_scratch);
-CT_KERNELS(optim_adadelta) = CHUNKS(adadelta, NULL, adadelta_scratch);
-CT_KERNELS(optim_lion) = CHUNKS(lion, NULL, lion_scratch);
-CT_KERNELS(optim_lamb) = CHUNKS(lamb, lamb_can, lamb_scratch);
-CT_KERNELS(optim_lars) = CHUNKS(lars, NULL, lars_scratch);
-CT_KERNELS(optim_average) = CHUNKS(average, NULL, average_scratch);
-CT_KERNELS(optim_scale) = CHUNKS(scale, NULL, single_scratch);
-CT_KERNELS(optim_norm) = CHUNKS(norm, NULL, single_scratch);
+#define CHUNKS(name, can, scratch) CT_CANDIDATES(optim_##name, {"optim_" #name "_chunks", can, scratch, name##_run})
+
+CT_KERNELS(optim_optim) = {
+    CHUNKS(sgd, NULL, sgd_scratch),           CHUNKS(adam, NULL, adam_scratch),
+    CHUNKS(rmsprop, NULL, rmsprop_scratch),   CHUNKS(adagrad, NULL, adagrad_scratch),
+    CHUNKS(adadelta, NULL, adadelta_scratch), CHUNKS(lion, NULL, lion_scratch),
+    CHUNKS(lamb, lamb_can, lamb_scratch),     CHUNKS(lars, NULL, lars_scratch),
+    CHUNKS(average, NULL, average_scratch),   CHUNKS(scale, NULL, single_scratch),
+    CHUNKS(norm, NULL, single_scratch),       {0},
+};

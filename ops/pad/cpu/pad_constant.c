@@ -104,4 +104,7 @@ static bool run(const ct_call *call, ct_stream *stream) {
     return true;
 }
 
-CT_KERNELS(pad_constant) = {{"pad_constant_rows", NULL, NULL, run}, {0}};
+CT_KERNELS(pad_pad_constant) = {
+    CT_CANDIDATES(pad_constant, {"pad_constant_rows", NULL, NULL, run}),
+    {0},
+};

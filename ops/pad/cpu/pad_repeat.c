@@ -196,5 +196,8 @@ static bool run_grad(const ct_call *call, ct_stream *stream) {
     return true;
 }
 
-CT_KERNELS(pad_repeat) = {{"pad_repeat_rows", NULL, NULL, run_pad}, {0}};
-CT_KERNELS(pad_repeat_grad) = {{"pad_repeat_grad_rows", NULL, grad_scratch, run_grad}, {0}};
+CT_KERNELS(pad_pad_repeat) = {
+    CT_CANDIDATES(pad_repeat, {"pad_repeat_rows", NULL, NULL, run_pad}),
+    CT_CANDIDATES(pad_repeat_grad, {"pad_repeat_grad_rows", NULL, grad_scratch, run_grad}),
+    {0},
+};

@@ -1,5 +1,5 @@
 /* The gradients of pooling, a row of dx at a time, in either layout (channels first: of volumes; planes go through bands.h).
- * Included by pool.cpu.c. */
+ * Included by pool.c. */
 
 /* A row of g, divided where it was a mean, and of the winners. */
 static tap cotangent_row(const job *j, const desk *k, const int64_t *place) {

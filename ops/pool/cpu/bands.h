@@ -1,7 +1,7 @@
 /* Gradients of planes without depth, channels first, a band of rows at a time as single long lines: a row of scratch has `pitch`
  * elements with room for what lies beside the windows, so that every tap lies a constant distance from its place. One
  * such line is made for each place modulo the two strides, and the rows of dx are woven from them. Included by
- * pool.cpu.c. */
+ * pool.c. */
 
 /* What lies `row` rows and `column` elements on in scratch. */
 static int64_t pitch_at(const job *j, int64_t row, int64_t column) {

@@ -1,4 +1,4 @@
-/* Pooling a row of windows, in either layout. Included by pool.cpu.c. */
+/* Pooling a row of windows, in either layout. Included by pool.c. */
 
 /* A row of x: itself, or staged. */
 static const char *input_row(const job *j, const desk *k, const int64_t *place) {

@@ -1,6 +1,6 @@
 /* Loops over lines of pooled elements, a template over the type that is computed in: define LINE_D as f32 or f64. A line is a
  * row of windows (channels first) or the channels of one window (channels last); its taps are lines as well. Half types
- * are widened when a line is loaded. Included by pool.cpu.c, which says what the functions are for. */
+ * are widened when a line is loaded. Included by pool.c, which says what the functions are for. */
 #define LINE_T    ELEMENT(LINE_D)
 #define LINE_V    VECTOR(LINE_D)
 #define LINE(x)   ELEMENT_PASTE(LINE_D, ELEMENT_PASTE(_, x))

@@ -82,4 +82,7 @@ static bool run(const ct_call *call, ct_stream *stream) {
     return true;
 }
 
-CT_KERNELS(max_pool_places) = {{"max_pool_places_rows", NULL, scratch, run}, {0}};
+CT_KERNELS(pool_places) = {
+    CT_CANDIDATES(max_pool_places, {"max_pool_places_rows", NULL, scratch, run}),
+    {0},
+};

@@ -553,14 +553,21 @@ static job avg_grad_job(const ct_call *call) {
 /* Without its values the lowering finds the taps. */
 static const char *can(const ct_call *call) { return call->out[0] ? NULL : "its first result is not asked for"; }
 
-#define POOL_KERNELS(op, job_of)                                                               \
+#define POOL_FUNCTIONS(op, job_of)                                                             \
     static size_t op##_scratch(const ct_call *call) { return scratch_of(job_of(call), call); } \
     static bool op##_run(const ct_call *call, ct_stream *stream) {                             \
         (void)stream;                                                                          \
         return run(job_of(call), call);                                                        \
-    }                                                                                          \
-    CT_KERNELS(op) = {{#op "_lines", can, op##_scratch, op##_run}, {0}};
-POOL_KERNELS(max_pool_nd, max_job)
-POOL_KERNELS(max_pool_grad, max_grad_job)
-POOL_KERNELS(avg_pool_nd, avg_job)
-POOL_KERNELS(avg_pool_grad, avg_grad_job)
+    }
+POOL_FUNCTIONS(max_pool_nd, max_job)
+POOL_FUNCTIONS(max_pool_grad, max_grad_job)
+POOL_FUNCTIONS(avg_pool_nd, avg_job)
+POOL_FUNCTIONS(avg_pool_grad, avg_grad_job)
+
+CT_KERNELS(pool_pool) = {
+    CT_CANDIDATES(max_pool_nd, {"max_pool_nd_lines", can, max_pool_nd_scratch, max_pool_nd_run}),
+    CT_CANDIDATES(max_pool_grad, {"max_pool_grad_lines", can, max_pool_grad_scratch, max_pool_grad_run}),
+    CT_CANDIDATES(avg_pool_nd, {"avg_pool_nd_lines", can, avg_pool_nd_scratch, avg_pool_nd_run}),
+    CT_CANDIDATES(avg_pool_grad, {"avg_pool_grad_lines", can, avg_pool_grad_scratch, avg_pool_grad_run}),
+    {0},
+};

@@ -201,4 +201,7 @@ static bool run_multinomial(const ct_call *call, ct_stream *stream) {
     return !d.failed;
 }
 
-CT_KERNELS(multinomial) = {{"rows", NULL, multinomial_scratch, run_multinomial}, {0}};
+CT_KERNELS(random_multinomial) = {
+    CT_CANDIDATES(multinomial, {"rows", NULL, multinomial_scratch, run_multinomial}),
+    {0},
+};

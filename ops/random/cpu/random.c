@@ -353,10 +353,13 @@ static bool run_bernoulli(const ct_call *call, ct_stream *stream) {
     return !j.failed;
 }
 
-CT_KERNELS(rand) = {{"philox", NULL, NULL, run_rand}, {0}};
-CT_KERNELS(uniform) = {{"philox", NULL, NULL, run_uniform}, {0}};
-CT_KERNELS(randn) = {{"philox_box_muller", NULL, NULL, run_randn}, {0}};
-CT_KERNELS(normal) = {{"philox_box_muller", NULL, NULL, run_normal}, {0}};
-CT_KERNELS(randint) = {{"philox_multiply_high", NULL, NULL, run_randint}, {0}};
-CT_KERNELS(bernoulli) = {{"philox", NULL, NULL, run_bernoulli}, {0}};
-CT_KERNELS(bernoulli_full) = {{"philox", NULL, NULL, run_bernoulli_full}, {0}};
+CT_KERNELS(random_random) = {
+    CT_CANDIDATES(rand, {"philox", NULL, NULL, run_rand}),
+    CT_CANDIDATES(uniform, {"philox", NULL, NULL, run_uniform}),
+    CT_CANDIDATES(randn, {"philox_box_muller", NULL, NULL, run_randn}),
+    CT_CANDIDATES(normal, {"philox_box_muller", NULL, NULL, run_normal}),
+    CT_CANDIDATES(randint, {"philox_multiply_high", NULL, NULL, run_randint}),
+    CT_CANDIDATES(bernoulli, {"philox", NULL, NULL, run_bernoulli}),
+    CT_CANDIDATES(bernoulli_full, {"philox", NULL, NULL, run_bernoulli_full}),
+    {0},
+};

@@ -5,6 +5,8 @@
 #include "backends/cpu/kernel.h"
 #include "ops/random/cpu/philox.h"
 
+#include "gen/random.attrs.h"
+
 enum { DIGIT_BITS = 8, DIGITS = 1 << DIGIT_BITS, MOST_PASSES = 4, FEWER_PASSES = 1 << 3 * DIGIT_BITS };
 
 typedef struct entry {
@@ -87,4 +89,7 @@ static bool run_randperm(const ct_call *call, ct_stream *stream) {
     return true;
 }
 
-CT_KERNELS(randperm) = {{"radix_sort", NULL, randperm_scratch, run_randperm}, {0}};
+CT_KERNELS(random_randperm) = {
+    CT_CANDIDATES(randperm, {"radix_sort", NULL, randperm_scratch, run_randperm}),
+    {0},
+};

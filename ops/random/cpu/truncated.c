@@ -89,4 +89,7 @@ static bool run_truncated(const ct_call *call, ct_stream *stream) {
     return generate(call->out[0], make_truncated, &s);
 }
 
-CT_KERNELS(truncated_normal) = {{"philox_inverse", NULL, NULL, run_truncated}, {0}};
+CT_KERNELS(random_truncated) = {
+    CT_CANDIDATES(truncated_normal, {"philox_inverse", NULL, NULL, run_truncated}),
+    {0},
+};

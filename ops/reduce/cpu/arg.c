@@ -164,15 +164,19 @@ ARG_KERNEL(min, least_both, ONE_AXIS(attrs->axis))
 ARG_KERNEL(amax_place, greatest_index, ct__reduce_mask(&attrs->axes, x->ndim))
 ARG_KERNEL(amin_place, least_index, ct__reduce_mask(&attrs->axes, x->ndim))
 
-CT_KERNELS(argmax) = {{"argmax", argmax_can, argmax_scratch, argmax_run}, {0}};
-CT_KERNELS(argmin) = {{"argmin", argmin_can, argmin_scratch, argmin_run}, {0}};
 static const char *max_needs(const ct_call *call) {
     return call->n_out > 1 && call->out[1] ? max_can(call) : "amax is faster without indices";
 }
 static const char *min_needs(const ct_call *call) {
     return call->n_out > 1 && call->out[1] ? min_can(call) : "amin is faster without indices";
 }
-CT_KERNELS(max) = {{"max_with_indices", max_needs, max_scratch, max_run}, {0}};
-CT_KERNELS(min) = {{"min_with_indices", min_needs, min_scratch, min_run}, {0}};
-CT_KERNELS(amax_place) = {{"argmax", amax_place_can, amax_place_scratch, amax_place_run}, {0}};
-CT_KERNELS(amin_place) = {{"argmin", amin_place_can, amin_place_scratch, amin_place_run}, {0}};
+
+CT_KERNELS(reduce_arg) = {
+    CT_CANDIDATES(argmax, {"argmax", argmax_can, argmax_scratch, argmax_run}),
+    CT_CANDIDATES(argmin, {"argmin", argmin_can, argmin_scratch, argmin_run}),
+    CT_CANDIDATES(max, {"max_with_indices", max_needs, max_scratch, max_run}),
+    CT_CANDIDATES(min, {"min_with_indices", min_needs, min_scratch, min_run}),
+    CT_CANDIDATES(amax_place, {"argmax", amax_place_can, amax_place_scratch, amax_place_run}),
+    CT_CANDIDATES(amin_place, {"argmin", amin_place_can, amin_place_scratch, amin_place_run}),
+    {0},
+};

@@ -1,4 +1,4 @@
-/* Kernels of amax and amin: values only, NaN wins. Indices are the business of arg.cpu.c. */
+/* Kernels of amax and amin: values only, NaN wins. Indices are the business of arg.c. */
 #include "ops/reduce/cpu/reduce_kernel.h"
 
 #define FOLD_LOAD_N     load_repeated
@@ -91,6 +91,12 @@ EXTREMA_OF_INTEGERS(u8, 0, UINT8_MAX)
 REDUCER_TABLE_ALL(amax)
 REDUCER_TABLE_ALL(amin)
 REDUCE_RUN(amax, 0)
-REDUCE_KERNELS(amax)
+REDUCE_CAN(amax)
 REDUCE_RUN(amin, 0)
-REDUCE_KERNELS(amin)
+REDUCE_CAN(amin)
+
+CT_KERNELS(reduce_extrema) = {
+    REDUCE_ROW(amax),
+    REDUCE_ROW(amin),
+    {0},
+};

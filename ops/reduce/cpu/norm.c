@@ -84,4 +84,8 @@ REDUCE_RUN(norm, 0)
 static const char *norm_can(const ct_call *call) {
     return ((const norm_attrs *)call->attrs)->p == 2 ? NULL : "p is not 2";
 }
-CT_KERNELS(norm) = {{"norm_2", norm_can, norm_scratch, norm_run}, {0}};
+
+CT_KERNELS(reduce_norm) = {
+    CT_CANDIDATES(norm, {"norm_2", norm_can, norm_scratch, norm_run}),
+    {0},
+};

@@ -101,4 +101,9 @@ PROD_OF_INTEGERS(u8)
 
 REDUCER_TABLE_ALL(prod)
 REDUCE_RUN(prod, 0)
-REDUCE_KERNELS(prod)
+REDUCE_CAN(prod)
+
+CT_KERNELS(reduce_prod) = {
+    REDUCE_ROW(prod),
+    {0},
+};

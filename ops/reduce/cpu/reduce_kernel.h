@@ -64,10 +64,10 @@
         const ct_view *x = call->in[0];                                                                           \
         return ct__reduce_run(call, name##_reducers[x->dtype], ct__reduce_mask(&attrs->axes, x->ndim), (number)); \
     }
-#define REDUCE_KERNELS(name)                                                               \
+#define REDUCE_ROW(name) CT_CANDIDATES(name, {#name, name##_can, name##_scratch, name##_run})
+#define REDUCE_CAN(name)                                                                   \
     static const char *name##_can(const ct_call *call) {                                   \
         return name##_reducers[call->in[0]->dtype] ? NULL : "no arithmetic on this dtype"; \
-    }                                                                                      \
-    CT_KERNELS(name) = {{#name, name##_can, name##_scratch, name##_run}, {0}};
+    }
 
 #endif

@@ -61,6 +61,12 @@ SUM_OF_INTEGERS(u8)
 REDUCER_TABLE_ALL(sum)
 REDUCER_TABLE_FLOATS(mean)
 REDUCE_RUN(sum, 0)
-REDUCE_KERNELS(sum)
+REDUCE_CAN(sum)
 REDUCE_RUN(mean, 0)
-REDUCE_KERNELS(mean)
+REDUCE_CAN(mean)
+
+CT_KERNELS(reduce_sum) = {
+    REDUCE_ROW(sum),
+    REDUCE_ROW(mean),
+    {0},
+};

@@ -100,8 +100,15 @@ TRUTH_TABLE(any)
 TRUTH_TABLE(all)
 TRUTH_TABLE(count_nonzero)
 REDUCE_RUN(any, 0)
-REDUCE_KERNELS(any)
+REDUCE_CAN(any)
 REDUCE_RUN(all, 0)
-REDUCE_KERNELS(all)
+REDUCE_CAN(all)
 REDUCE_RUN(count_nonzero, 0)
-REDUCE_KERNELS(count_nonzero)
+REDUCE_CAN(count_nonzero)
+
+CT_KERNELS(reduce_truth) = {
+    REDUCE_ROW(any),
+    REDUCE_ROW(all),
+    REDUCE_ROW(count_nonzero),
+    {0},
+};

@@ -53,6 +53,12 @@ VAR_REDUCERS(bf16)
 REDUCER_TABLE_FLOATS(var)
 REDUCER_TABLE_FLOATS(std)
 REDUCE_RUN(var, attrs->correction)
-REDUCE_KERNELS(var)
+REDUCE_CAN(var)
 REDUCE_RUN(std, attrs->correction)
-REDUCE_KERNELS(std)
+REDUCE_CAN(std)
+
+CT_KERNELS(reduce_var) = {
+    REDUCE_ROW(var),
+    REDUCE_ROW(std),
+    {0},
+};

@@ -112,7 +112,7 @@ static ct_taps taps_of_grad(const ct_call *call, int *axis) {
     return ct__taps(a->mode, a->size, call->in[0]->dims[*axis], a->align_corners, a->scale);
 }
 
-#define RESAMPLE_KERNELS(op, taps_of, transposed)                  \
+#define RESAMPLE_FUNCTIONS(op, taps_of, transposed)                \
     static size_t op##_scratch(const ct_call *call) {              \
         int axis;                                                  \
         ct_taps t = taps_of(call, &axis);                          \
@@ -123,7 +123,13 @@ static ct_taps taps_of_grad(const ct_call *call, int *axis) {
         ct_taps t = taps_of(call, &axis);                          \
         (void)stream;                                              \
         return run(call, &t, axis, transposed);                    \
-    }                                                              \
-    CT_KERNELS(op) = {{#op "_lines", NULL, op##_scratch, op##_run}, {0}};
-RESAMPLE_KERNELS(resample_axis, taps_of, false)
-RESAMPLE_KERNELS(resample_axis_grad, taps_of_grad, true)
+    }
+RESAMPLE_FUNCTIONS(resample_axis, taps_of, false)
+RESAMPLE_FUNCTIONS(resample_axis_grad, taps_of_grad, true)
+
+CT_KERNELS(resample_resample) = {
+    CT_CANDIDATES(resample_axis, {"resample_axis_lines", NULL, resample_axis_scratch, resample_axis_run}),
+    CT_CANDIDATES(resample_axis_grad,
+                  {"resample_axis_grad_lines", NULL, resample_axis_grad_scratch, resample_axis_grad_run}),
+    {0},
+};

@@ -215,4 +215,7 @@ static bool forward_run(const ct_call *call, ct_stream *stream) {
     return true;
 }
 
-CT_KERNELS(recurrence) = {{"recurrence_steps", forward_can, forward_scratch, forward_run}, {0}};
+CT_KERNELS(rnn_recurrence) = {
+    CT_CANDIDATES(recurrence, {"recurrence_steps", forward_can, forward_scratch, forward_run}),
+    {0},
+};

@@ -236,4 +236,7 @@ static bool backward_run(const ct_call *call, ct_stream *stream) {
     return true;
 }
 
-CT_KERNELS(recurrence_grad) = {{"recurrence_steps_back", backward_can, backward_scratch, backward_run}, {0}};
+CT_KERNELS(rnn_recurrence_grad) = {
+    CT_CANDIDATES(recurrence_grad, {"recurrence_steps_back", backward_can, backward_scratch, backward_run}),
+    {0},
+};

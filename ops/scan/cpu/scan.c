@@ -180,18 +180,29 @@ static bool run(const ct_call *call, const ct_bundle_fn *table, int64_t axis, bo
     return true;
 }
 
-#define SCAN_KERNEL(op, table, REVERSE)                            \
+#define SCAN_RUN(op, table, REVERSE)                               \
     static bool op##_run(const ct_call *call, ct_stream *stream) { \
         (void)stream;                                              \
         const op##_attrs *attrs = call->attrs;                     \
         return run(call, table, attrs->axis, REVERSE);             \
-    }                                                              \
-    CT_KERNELS(op) = {{#op, NULL, NULL, op##_run}, {0}};
-SCAN_KERNEL(cumsum, cumsum_table, false)
-SCAN_KERNEL(cumsum_back, cumsum_table, true)
-SCAN_KERNEL(cumprod, cumprod_table, false)
-SCAN_KERNEL(cumprod_before, cumprod_before_table, attrs->reverse)
-SCAN_KERNEL(linear_scan, linear_scan_table, attrs->reverse)
-SCAN_KERNEL(logcumsumexp, logcumsumexp_table, false)
-SCAN_KERNEL(cummax, cummax_table, false)
-SCAN_KERNEL(cummin, cummin_table, false)
+    }
+SCAN_RUN(cumsum, cumsum_table, false)
+SCAN_RUN(cumsum_back, cumsum_table, true)
+SCAN_RUN(cumprod, cumprod_table, false)
+SCAN_RUN(cumprod_before, cumprod_before_table, attrs->reverse)
+SCAN_RUN(linear_scan, linear_scan_table, attrs->reverse)
+SCAN_RUN(logcumsumexp, logcumsumexp_table, false)
+SCAN_RUN(cummax, cummax_table, false)
+SCAN_RUN(cummin, cummin_table, false)
+
+CT_KERNELS(scan_scan) = {
+    CT_CANDIDATES(cumsum, {"cumsum", NULL, NULL, cumsum_run}),
+    CT_CANDIDATES(cumsum_back, {"cumsum_back", NULL, NULL, cumsum_back_run}),
+    CT_CANDIDATES(cumprod, {"cumprod", NULL, NULL, cumprod_run}),
+    CT_CANDIDATES(cumprod_before, {"cumprod_before", NULL, NULL, cumprod_before_run}),
+    CT_CANDIDATES(linear_scan, {"linear_scan", NULL, NULL, linear_scan_run}),
+    CT_CANDIDATES(logcumsumexp, {"logcumsumexp", NULL, NULL, logcumsumexp_run}),
+    CT_CANDIDATES(cummax, {"cummax", NULL, NULL, cummax_run}),
+    CT_CANDIDATES(cummin, {"cummin", NULL, NULL, cummin_run}),
+    {0},
+};

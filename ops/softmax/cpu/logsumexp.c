@@ -110,4 +110,9 @@ LOG_SUM_OF(f16, vf32)
 LOG_SUM_OF(bf16, vf32)
 REDUCER_TABLE_FLOATS(logsumexp)
 REDUCE_RUN(logsumexp, 0)
-REDUCE_KERNELS(logsumexp)
+REDUCE_CAN(logsumexp)
+
+CT_KERNELS(softmax_logsumexp) = {
+    REDUCE_ROW(logsumexp),
+    {0},
+};

@@ -103,7 +103,7 @@ static bool run(const ct_call *call, const ct_bundle_fn *table, int64_t axis) {
     return true;
 }
 
-#define SOFTMAX_KERNEL(op)                                                                                          \
+#define SOFTMAX_FUNCTIONS(op)                                                                                       \
     static const ct_bundle_fn op##_table[CT_DTYPE_COUNT] = {[CT_F32] = f32_##op##_bundle,                           \
                                                             [CT_F64] = f64_##op##_bundle,                           \
                                                             [CT_F16] = f16_##op##_bundle,                           \
@@ -112,10 +112,19 @@ static bool run(const ct_call *call, const ct_bundle_fn *table, int64_t axis) {
     static bool op##_run(const ct_call *call, ct_stream *stream) {                                                  \
         (void)stream;                                                                                               \
         return run(call, op##_table, ((const op##_attrs *)call->attrs)->axis);                                      \
-    }                                                                                                               \
-    CT_KERNELS(op) = {{#op "_lines", op##_can, NULL, op##_run}, {0}};
-SOFTMAX_KERNEL(softmax)
-SOFTMAX_KERNEL(log_softmax)
-SOFTMAX_KERNEL(softmax_grad)
-SOFTMAX_KERNEL(log_softmax_grad)
-SOFTMAX_KERNEL(log_softmax_half_grad)
+    }
+SOFTMAX_FUNCTIONS(softmax)
+SOFTMAX_FUNCTIONS(log_softmax)
+SOFTMAX_FUNCTIONS(softmax_grad)
+SOFTMAX_FUNCTIONS(log_softmax_grad)
+SOFTMAX_FUNCTIONS(log_softmax_half_grad)
+
+CT_KERNELS(softmax_softmax) = {
+    CT_CANDIDATES(softmax, {"softmax_lines", softmax_can, NULL, softmax_run}),
+    CT_CANDIDATES(log_softmax, {"log_softmax_lines", log_softmax_can, NULL, log_softmax_run}),
+    CT_CANDIDATES(softmax_grad, {"softmax_grad_lines", softmax_grad_can, NULL, softmax_grad_run}),
+    CT_CANDIDATES(log_softmax_grad, {"log_softmax_grad_lines", log_softmax_grad_can, NULL, log_softmax_grad_run}),
+    CT_CANDIDATES(log_softmax_half_grad,
+                  {"log_softmax_half_grad_lines", log_softmax_half_grad_can, NULL, log_softmax_half_grad_run}),
+    {0},
+};

@@ -61,7 +61,6 @@ static bool unique_runs_run(const ct_call *call, ct_stream *stream) {
     table[x->dtype](&r, ct__address(x, ct_dtype_size(x->dtype)));
     return true;
 }
-CT_KERNELS(unique_runs) = {{"unique_runs", NULL, NULL, unique_runs_run}, {0}};
 
 /* ---- Counting: bincount and histogram ---- */
 
@@ -144,7 +143,6 @@ static bool bincount_sized_run(const ct_call *call, ct_stream *stream) {
     }
     return true;
 }
-CT_KERNELS(bincount_sized) = {{"bincount", NULL, bincount_sized_scratch, bincount_sized_run}, {0}};
 
 typedef struct edges {
     double lo, hi, scale;
@@ -222,7 +220,6 @@ static bool histogram_run(const ct_call *call, ct_stream *stream) {
     }
     return true;
 }
-CT_KERNELS(histogram) = {{"histogram", histogram_can, histogram_scratch, histogram_run}, {0}};
 
 static void places_task(void *ctx, int64_t chunk, int worker) {
     (void)worker;
@@ -241,7 +238,6 @@ static bool histogram_places_run(const ct_call *call, ct_stream *stream) {
     ct__parallel((c.n + c.chunk - 1) / c.chunk, places_task, &c);
     return true;
 }
-CT_KERNELS(histogram_places) = {{"histogram_places", NULL, NULL, histogram_places_run}, {0}};
 
 /* ---- searchsorted ---- */
 
@@ -294,4 +290,12 @@ static bool searchsorted_run(const ct_call *call, ct_stream *stream) {
     return true;
 }
 static const char *searchsorted_can(const ct_call *call) { return call->in[2] ? "a sorter is applied first" : NULL; }
-CT_KERNELS(searchsorted) = {{"binary_search", searchsorted_can, NULL, searchsorted_run}, {0}};
+
+CT_KERNELS(sort_bins) = {
+    CT_CANDIDATES(unique_runs, {"unique_runs", NULL, NULL, unique_runs_run}),
+    CT_CANDIDATES(bincount_sized, {"bincount", NULL, bincount_sized_scratch, bincount_sized_run}),
+    CT_CANDIDATES(histogram, {"histogram", histogram_can, histogram_scratch, histogram_run}),
+    CT_CANDIDATES(histogram_places, {"histogram_places", NULL, NULL, histogram_places_run}),
+    CT_CANDIDATES(searchsorted, {"binary_search", searchsorted_can, NULL, searchsorted_run}),
+    {0},
+};

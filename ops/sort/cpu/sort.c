@@ -213,7 +213,7 @@ static bool sort_run_of(sorting *s) {
     return true;
 }
 
-#define SORT_KERNEL(op, indices_only)                                                        \
+#define SORT_FUNCTIONS(op, indices_only)                                                     \
     static size_t op##_scratch(const ct_call *call) {                                        \
         sorting s = sorting_of(call, ((const op##_attrs *)call->attrs)->axis, indices_only); \
         return sort_scratch_of(&s);                                                          \
@@ -224,10 +224,9 @@ static bool sort_run_of(sorting *s) {
         sorting s = sorting_of(call, attrs->axis, indices_only);                             \
         s.descending = attrs->descending;                                                    \
         return sort_run_of(&s);                                                              \
-    }                                                                                        \
-    CT_KERNELS(op) = {{"radix_sort", NULL, op##_scratch, op##_run}, {0}};
-SORT_KERNEL(sort, false)
-SORT_KERNEL(argsort, true)
+    }
+SORT_FUNCTIONS(sort, false)
+SORT_FUNCTIONS(argsort, true)
 
 /* ---- topk: the best k so far and some candidates; what is worse than the k-th is not looked at ---- */
 
@@ -278,7 +277,6 @@ static bool topk_run(const ct_call *call, ct_stream *stream) {
     if (s.k > 0 && s.lines > 0) ct__lines(s.views, 3, s.axis, 1, NEIGHBOURS, 4 * s.n, topk_bundle, &s);
     return true;
 }
-CT_KERNELS(topk) = {{"topk_candidates", NULL, topk_scratch, topk_run}, {0}};
 
 /* ---- kthvalue, median ---- */
 
@@ -329,5 +327,12 @@ static bool median_run(const ct_call *call, ct_stream *stream) {
     s.first_nan = ct_dtype_is_float(s.dtype);
     return kth_run(&s);
 }
-CT_KERNELS(kthvalue) = {{"quickselect", NULL, kthvalue_scratch, kthvalue_run}, {0}};
-CT_KERNELS(median) = {{"quickselect", NULL, median_scratch, median_run}, {0}};
+
+CT_KERNELS(sort_sort) = {
+    CT_CANDIDATES(topk, {"topk_candidates", NULL, topk_scratch, topk_run}),
+    CT_CANDIDATES(kthvalue, {"quickselect", NULL, kthvalue_scratch, kthvalue_run}),
+    CT_CANDIDATES(median, {"quickselect", NULL, median_scratch, median_run}),
+    CT_CANDIDATES(sort, {"radix_sort", NULL, sort_scratch, sort_run}),
+    CT_CANDIDATES(argsort, {"radix_sort", NULL, argsort_scratch, argsort_run}),
+    {0},
+};

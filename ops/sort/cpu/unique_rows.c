@@ -67,4 +67,7 @@ static bool run(const ct_call *call, ct_stream *stream) {
     return true;
 }
 
-CT_KERNELS(unique_rows) = {{"merge_rows", NULL, scratch, run}, {0}};
+CT_KERNELS(sort_unique_rows) = {
+    CT_CANDIDATES(unique_rows, {"merge_rows", NULL, scratch, run}),
+    {0},
+};

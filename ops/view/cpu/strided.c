@@ -125,4 +125,7 @@ static const char *can_run(const ct_call *call) {
     return can(call);
 }
 
-CT_KERNELS(strided_grad) = {{"strided_grad", can_run, NULL, run}, {0}};
+CT_KERNELS(view_strided) = {
+    CT_CANDIDATES(strided_grad, {"strided_grad", can_run, NULL, run}),
+    {0},
+};

@@ -167,7 +167,7 @@ SIMD_INLINE void depthwise_narrow_line(const float *src, ct_dtype dtype, uint16_
         for (int j = 0; step != 1 && j < n; j++) dst[(i + j) * step] = line[j];
     }
 }
-/* The same of any dtype that computes as T, in depthwise.cpu.c. */
+/* The same of any dtype that computes as T, in depthwise.c. */
 #define DEPTHWISE_LINES(type, T)                                                                                   \
     void CT_ISA_FN(ct__depthwise_read_##type)(T * dst, ct_dtype dtype, const void *data, int64_t at, int64_t step, \
                                               int64_t count);                                                      \
@@ -190,7 +190,7 @@ DEPTHWISE_ENTRY(planes)
 DEPTHWISE_ENTRY(pixels)
 
 #ifdef DEPTHWISE_BF16
-/* depthwise_bf16.cpu.c, either way; bytes of scratch where there is none yet. */
+/* depthwise_bf16.c, either way; bytes of scratch where there is none yet. */
 bool CT_ISA_FN(ct__depthwise_bf16_can)(const depthwise_pass *pass, bool pixels);
 size_t CT_ISA_FN(ct__depthwise_bf16)(const depthwise_pass *pass, bool pixels, void *scratch);
 #endif

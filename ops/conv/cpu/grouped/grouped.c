@@ -1,7 +1,7 @@
 /* Convolution with few channels a group: vectors of eight output channels of one group, positions along a row broadcast from
  * a padded copy of the source in L1. Forward, and the input gradient, which exchanges the channels and turns the taps
  * round; f32, and halves widened as they are copied, or, where the processor multiplies them, bf16 in pairs of source
- * channels, which then are the numbers: "units". The weight gradient is in grouped_weight.cpu.c. */
+ * channels, which then are the numbers: "units". The weight gradient is in grouped_weight.c. */
 #include "ops/conv/cpu/grouped/grouped.h"
 
 enum { BAND_BYTES = 24 << 10 };

@@ -1,5 +1,5 @@
 /* The candidates that take special shapes before the implicit product: 3x3 by Winograd, one channel a group, few channels a
- * group. For the tables of conv.cpu.c. */
+ * group. For the tables of conv.c. */
 #ifndef COTANGENT_OPS_CONV_GROUPED_SPECIAL_H
 #define COTANGENT_OPS_CONV_GROUPED_SPECIAL_H
 
