@@ -35,7 +35,4 @@ enum {
 size_t ct__reduce_scratch(const ct_call *call, const ct_reducer *reducer, unsigned mask);
 bool ct__reduce_run(const ct_call *call, const ct_reducer *reducer, unsigned mask, double number);
 
-/* The axes of a valid list as a mask; an empty list is all of them. */
-unsigned ct__reduce_mask(const ct_dims *axes, int ndim);
-
 #endif

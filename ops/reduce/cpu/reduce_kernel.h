@@ -4,6 +4,7 @@
 
 #include "ops/reduce/cpu/elements.h"
 #include "ops/reduce/cpu/engine.h"
+#include "ops/reduce/reduce.h"
 
 #include "gen/reduce.attrs.h"
 

@@ -29,15 +29,6 @@ typedef struct plan {
     char *partial; /* (splits, results) accumulators, when splits > 1 */
 } plan;
 
-unsigned ct__reduce_mask(const ct_dims *axes, int ndim) {
-    unsigned mask = 0;
-    for (int i = 0; i < axes->n; i++) {
-        int64_t axis = axes->d[i] < 0 ? axes->d[i] + (ndim ? ndim : 1) : axes->d[i];
-        mask |= 1u << axis;
-    }
-    return axes->n ? mask : (1u << ndim) - 1;
-}
-
 static int64_t magnitude(int64_t a) { return a < 0 ? -a : a; }
 
 static void swap_dims(space *s, int a, int b) {
