@@ -84,7 +84,7 @@ static ct_tensor *clip_norm(gradients *g, const char *function, double max_norm,
     bool ok = norm && (g->n == 0 || isinf(max_norm) || own(g));
     ct_scope {
         ct_no_grad {
-            if (ok && g->n && !isinf(max_norm)) ok = ct__optim_clip(norm, g->grad, g->n, max_norm) != NULL;
+            if (ok && g->n && !isinf(max_norm)) ok = ct__optim_clip(norm, g->grad, g->n, max_norm);
         }
     }
     return ok ? norm : NULL;

@@ -41,9 +41,10 @@ typedef struct sgd_numbers {
     bool nesterov;
 } sgd_numbers;
 
-/* p = shrink p - (gradient g + moment m) / (root sqrt(v) + eps); where root is 0, v does not count whatever it is */
+/* p = shrink p - (gradient g + moment m) / (root sqrt(v) + eps), with plain without the divisor */
 typedef struct adam_numbers {
     double scale, beta1, rest1, beta2, rest2, eps, decay, shrink, gradient, moment, root;
+    bool plain;
 } adam_numbers;
 
 typedef struct rmsprop_numbers {
