@@ -191,6 +191,41 @@ TEST(the_norm_is_a_tensor_where_the_gradients_are) {
     CHECK_ERROR(CT_ERR_NULL, "clip_grad_norm: argument net is NULL");
 }
 
+/* Without fused kernels a step runs in plain ops, which wait no more than they do. */
+TEST_LIMIT(steps_in_primitives_come_near_and_read_nothing_back, 120) {
+    setenv("CT_GUARD_PRIMITIVES", "1", 1);
+    const ct_device device = guard();
+    for (int kind = 0; kind < 13; kind++)
+        for (int dtype = CT_F32; dtype <= CT_F64; dtype += CT_F64 - CT_F32)
+            ct_scope {
+                ct_tensor *x[2];
+                for (int i = 0; i < 2; i++) {
+                    const ct_device at = i ? device : cpu;
+                    ct_optim *opt = make_optim(kind, NULL);
+                    ct_scaler *scaler = ct_scaler_new(8);
+                    x[i] = ct_require_grad(ct_to(ct_cast(harness_randn(CT_DIMS(3, 5)), (ct_dtype)dtype), at));
+                    CHECK(ct_optim_add_tensor(opt, "x", x[i]));
+                    for (int t = 0; t < 12; t++) { /* RAdam needs six to trust its second moment; one is left out */
+                        ct_tensor *g = t == 3 ? ct_full(CT_DIMS(3, 5), (double)INFINITY)
+                                              : ct_mul_s(ct_add_s(harness_randn(CT_DIMS(3, 5)), 0.5 + t), 4);
+                        CHECK(ct_set_grad(x[i], ct_to(ct_cast(g, (ct_dtype)dtype), at)));
+                        if (i && t == 0) watch_downloads(device);
+                        CHECK(ct_scaler_unscale(scaler, opt) && ct_optim_clip_grad_norm_tensor(opt, 1.0) &&
+                              ct_scaler_step(scaler, opt) && ct_scaler_update(scaler));
+                    }
+                    if (i) CHECK(watch.downloads == 0);
+                    ct_scaler_free(scaler);
+                    ct_optim_free(opt);
+                }
+                /* a step rounds some thirty times, here and there in another order, and weights are below 4 */
+                const double unit = dtype == CT_F32 ? 0x1p-24 : 0x1p-53;
+                ct_tensor *apart = ct_sub(ct_to(ct_detach(x[1]), cpu), ct_detach(x[0]));
+                const double most = ct_item(ct_amax(ct_abs(apart)));
+                harness_check(most <= 12 * 30 * 4 * unit, __FILE__, __LINE__, "optimizer %d in %s: %g apart", kind,
+                              ct_dtype_name((ct_dtype)dtype), most);
+            }
+}
+
 /* ---- A step that is left out ---- */
 
 TEST_LIMIT(a_step_that_the_scaler_leaves_out_leaves_no_trace, 120) {

@@ -182,7 +182,8 @@ typedef struct ct_lbfgs_options {
 CT_API ct_optim *ct_lbfgs_p(ct_module *net, const ct_lbfgs_options *options);
 
 /* Lookahead (Zhang et al. 2019) around another optimizer, which it owns: after every k steps of it the slow weights move by
- * alpha of the way to the fast ones, which go on from there. Learning rate, groups and parameters are those of inner. */
+ * alpha of the way to the fast ones, which go on from there; a step that a loss scaler leaves out counts as one of the k.
+ * Learning rate, groups and parameters are those of inner. */
 typedef struct ct_lookahead_options {
     size_t size;
     ct_opt alpha; /* 0.5 */
