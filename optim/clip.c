@@ -65,7 +65,10 @@ static ct_tensor *norm_of(const gradients *g, double kind) {
     return norm;
 }
 
-static ct_tensor *clip_norm(gradients *g, const char *function, double max_norm, const ct_clip_options *options) {
+/* The norm before it. number: NULL, or where the norm goes as a number, which is waited for; then nothing is done to gradients that
+ * are small enough. */
+static ct_tensor *clip_norm(gradients *g, const char *function, double max_norm, const ct_clip_options *options,
+                            double *number) {
     TAKE_OPTIONS(ct_clip_options, given, options);
     const double kind = given.norm_type != 0 ? given.norm_type : 2;
     if (!(max_norm >= 0)) {
@@ -77,16 +80,18 @@ static ct_tensor *clip_norm(gradients *g, const char *function, double max_norm,
         return NULL;
     }
     ct_tensor *norm = norm_of(g, kind);
-    if (norm && given.error_if_nonfinite && !isfinite(ct_item(norm))) {
-        ct_fail(CT_ERR_VALUE, function, "the norm of the gradients is %g", ct_item(norm));
+    const bool known = norm && (number || given.error_if_nonfinite);
+    const double value = known ? ct_item(norm) : (double)NAN;
+    if (known && given.error_if_nonfinite && !isfinite(value)) {
+        ct_fail(CT_ERR_VALUE, function, "the norm of the gradients is %g", value);
         return NULL;
     }
-    bool ok = norm && (g->n == 0 || isinf(max_norm) || own(g));
-    ct_scope {
-        ct_no_grad {
-            if (ok && g->n && !isinf(max_norm)) ok = ct__optim_clip(norm, g->grad, g->n, max_norm);
-        }
-    }
+    const bool small = g->n == 0 || isinf(max_norm) || max_norm / (value + 1e-6) >= 1;
+    bool ok = norm && ct_ok() && (small || own(g));
+    if (ok && !small)
+        ct_no_grad
+            ok = ct__optim_clip(norm, g->grad, g->n, max_norm);
+    if (ok && number) *number = value;
     return ok ? norm : NULL;
 }
 
@@ -106,28 +111,34 @@ static bool clip_value(gradients *g, const char *function, double limit) {
 
 /* ---- The interface: as a tensor, which waits for nothing, and as a number ---- */
 
-static double number_of(ct_tensor *norm) { return norm ? ct_item(norm) : (double)NAN; }
-
-ct_tensor *ct_clip_grad_norm_tensor_p(ct_module *net, double max_norm, const ct_clip_options *options) {
+static ct_tensor *clip_module(ct_module *net, double max_norm, const ct_clip_options *options, double *number) {
     gradients g = {0};
     const char *me = "clip_grad_norm";
-    ct_tensor *norm = of_module(&g, me, net) ? clip_norm(&g, me, max_norm, options) : NULL;
+    ct_tensor *norm = of_module(&g, me, net) ? clip_norm(&g, me, max_norm, options, number) : NULL;
     release(&g);
     return norm;
 }
 
-ct_tensor *ct_optim_clip_grad_norm_tensor_p(ct_optim *optim, double max_norm, const ct_clip_options *options) {
+static ct_tensor *clip_optim(ct_optim *optim, double max_norm, const ct_clip_options *options, double *number) {
     gradients g = {0};
     const char *me = "optim_clip_grad_norm";
-    ct_tensor *norm = of_optim(&g, me, optim) ? clip_norm(&g, me, max_norm, options) : NULL;
+    ct_tensor *norm = of_optim(&g, me, optim) ? clip_norm(&g, me, max_norm, options, number) : NULL;
     release(&g);
     return norm;
+}
+
+ct_tensor *ct_clip_grad_norm_tensor_p(ct_module *net, double max_norm, const ct_clip_options *options) {
+    return clip_module(net, max_norm, options, NULL);
+}
+
+ct_tensor *ct_optim_clip_grad_norm_tensor_p(ct_optim *optim, double max_norm, const ct_clip_options *options) {
+    return clip_optim(optim, max_norm, options, NULL);
 }
 
 double ct_clip_grad_norm_p(ct_module *net, double max_norm, const ct_clip_options *options) {
     double norm = (double)NAN;
     ct_scope {
-        norm = number_of(ct_clip_grad_norm_tensor_p(net, max_norm, options));
+        clip_module(net, max_norm, options, &norm);
     }
     return norm;
 }
@@ -135,7 +146,7 @@ double ct_clip_grad_norm_p(ct_module *net, double max_norm, const ct_clip_option
 double ct_optim_clip_grad_norm_p(ct_optim *optim, double max_norm, const ct_clip_options *options) {
     double norm = (double)NAN;
     ct_scope {
-        norm = number_of(ct_optim_clip_grad_norm_tensor_p(optim, max_norm, options));
+        clip_optim(optim, max_norm, options, &norm);
     }
     return norm;
 }
@@ -172,7 +183,8 @@ ct_tensor *ct_optim_grad_norm_tensor(ct_optim *optim) {
 double ct_grad_norm(ct_module *net) {
     double norm = (double)NAN;
     ct_scope {
-        norm = number_of(ct_grad_norm_tensor(net));
+        ct_tensor *x = ct_grad_norm_tensor(net);
+        if (x) norm = ct_item(x);
     }
     return norm;
 }
@@ -180,7 +192,8 @@ double ct_grad_norm(ct_module *net) {
 double ct_optim_grad_norm(ct_optim *optim) {
     double norm = (double)NAN;
     ct_scope {
-        norm = number_of(ct_optim_grad_norm_tensor(optim));
+        ct_tensor *x = ct_optim_grad_norm_tensor(optim);
+        if (x) norm = ct_item(x);
     }
     return norm;
 }

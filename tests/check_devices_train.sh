@@ -39,7 +39,7 @@ digits() { # NAME N
 digits train 24
 digits t10k 8
 
-awk 'BEGIN { srand(3); print "a,b,kind,size"; for (i = 0; i < 60; i++) { x = rand(); y = rand(); printf "%f,%f,%s,%f\n", x, y, x > y ? "more" : "less", x + 2 * y } }' >table.csv
+awk 'BEGIN { srand(3); print "a,b,kind,size"; for (i = 0; i < 60; i++) { x = rand(); y = rand(); printf "%f,%f,%s,%f\n", x, y, (x > y ? "more" : "less"), x + 2 * y } }' >table.csv
 cut -d, -f1-3 table.csv >kinds.csv
 cut -d, -f1,2,4 table.csv >sizes.csv
 for i in $(seq 60); do echo "Line $i says what line $((i * 7 % 60)) said before."; done >text.txt
