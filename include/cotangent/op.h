@@ -122,6 +122,19 @@ typedef struct ct_lower {
     const struct ct_random *random; /* of an op that is CT_OP_RANDOM, its position in the stream (backend.h) */
 } ct_lower;
 
+/* What hand_on sees: a call whose arguments agree, as infer sees it. Where another op computes the very same, it fills the results'
+ * shapes as infer does (for a view strides and offset too), and says which op that is, with its inputs and attributes; dispatch then
+ * goes on with that one, in the same call. Otherwise it leaves `to` NULL, and the op is inferred and lowered. False after an error. */
+enum { CT_HANDED_INPUTS = 6, CT_HANDED_BYTES = 640 };
+typedef struct ct_handing {
+    ct_infer infer;
+    bool recording; /* a gradient will be wanted */
+    const ct_op *to;
+    int n_in;
+    signed char in[CT_HANDED_INPUTS]; /* which of the call's inputs the others' are; they have to agree as they are */
+    void *attrs;                      /* room for CT_HANDED_BYTES */
+} ct_handing;
+
 /* Mutable companion of an op, owned by the library: zero-initialised beside the op. */
 typedef struct ct_op_slot {
     int index; /* its place in the op table, counted from 1; 0 until it is registered */
@@ -150,6 +163,7 @@ struct ct_op {
     void (*lower)(ct_lower *lower);
     const char *samples; /* inputs worth testing, a line each; see docs/howto-op.md */
     ct_op_slot *slot;
+    bool (*hand_on)(ct_handing *handing); /* of an op that has a lowering: see above */
 };
 
 /* Raises an error for the op being inferred; ct_text_of writes "f32[2,3]" into one of a few rotating buffers. */
