@@ -8,6 +8,7 @@
 #include "core/attrs.h"
 #include "core/checkpoint.h"
 #include "core/device.h"
+#include "core/device_memory.h"
 #include "core/dtype.h"
 #include "core/error.h"
 #include "core/inplace.h"
@@ -15,6 +16,7 @@
 #include "core/node.h"
 #include "core/registry.h"
 #include "core/rng.h"
+#include "core/stream.h"
 #include "core/thread_block.h"
 #include "core/threads.h"
 #include "gen/ops_decl.h"
@@ -307,17 +309,15 @@ static const ct_kernel *choose(const ct_call *call, ct_device device, char *refu
 
 /* ---- Running ---- */
 
-static bool run_kernel(const ct_call *call, const ct_kernel *kernel) {
-    ct_call ready = *call;
-    ready.kernel = kernel;
+static bool run_kernel(ct_call *call, const ct_kernel *kernel) {
     ct__threads_hold(true);
     size_t bytes = kernel->scratch ? kernel->scratch(call) : 0;
-    const ct_backend *backend = ct__backend(call->device.type);
-    bool ok = !bytes || backend->allocate(backend->self, call->device.index, bytes, &ready.scratch.buffer);
+    ct_block *block = NULL;
+    bool ok = !bytes || ct__scratch_take(call->device, call->stream, bytes, &call->scratch, &block);
+    call->kernel = kernel;
     if (ok) {
-        ready.scratch.bytes = bytes;
-        ok = kernel->run(&ready, NULL);
-        if (bytes) backend->release(backend->self, call->device.index, ready.scratch.buffer, bytes);
+        ok = kernel->run(call, call->stream);
+        if (bytes) ct__scratch_give(call->device, &call->scratch, block);
     } else {
         ct__fail_memory(call->op->name, bytes);
     }
@@ -475,6 +475,11 @@ static bool check_inferred(const request *r, const ct_view *views) {
     return true;
 }
 
+static unsigned call_flags(const request *r) {
+    const bool lasting = r->target || (r->op->flags & CT_OP_MUTATES);
+    return (lasting ? CT_CALL_LASTING : 0) | (ct__errors.in_gradient ? CT_CALL_GRADIENT : 0);
+}
+
 static bool execute(request *r) {
     const ct_op *op = r->op;
     ct_view inline_views[INLINE_OUTPUTS];
@@ -512,7 +517,9 @@ static bool execute(request *r) {
                         .n_out = r->n_out,
                         .in = pointers,
                         .random = r->random,
-                        .device = r->device};
+                        .device = r->device,
+                        .called = ct__errors.called,
+                        .flags = call_flags(r)};
         ct_view *const *out_pointers = (ct_view *const *)(pointers + r->n_in);
         call.out = out_pointers;
         ok = make_outputs(r, views);
@@ -520,11 +527,13 @@ static bool execute(request *r) {
         char refusals[512] = "";
         bool logging = ct__log_dispatch();
         const ct_kernel *kernel = ok ? choose(&call, r->device, logging ? refusals : NULL, sizeof refusals) : NULL;
-        if (kernel) {
+        if (kernel && r->device.type != CT_CPU)
+            ok = ct__stream_enter(op, r->device, r->in, r->n_in, r->out, r->n_out, &call.stream);
+        if (kernel && ok) {
             uint64_t start = logging ? ct__log_now() : 0;
             ok = run_kernel(&call, kernel);
             if (logging) ct__log_call(&call, kernel->name, refusals, start);
-        } else if (ok) {
+        } else if (ok && !kernel) {
             for (int i = 0; i < r->n_out; i++) {
                 ct__tensor_release(r->out[i]);
                 r->out[i] = NULL;

@@ -1,6 +1,8 @@
 /* Errors: one record per thread, raised in one function, kept until it is cleared. */
 #include "core/error.h"
 
+#include <cotangent/backend.h>
+#include <float.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -50,6 +52,43 @@ bool ct__fail_null(const char *op, const char *argument) {
 bool ct__fail_memory(const char *op, size_t bytes) {
     if (ct__errors.called) op = NULL; /* which of its parts was the unlucky one says nothing */
     return ct_fail(CT_ERR_MEMORY, op, "out of memory: %zu bytes could not be had", bytes);
+}
+
+static void value_text(char *text, size_t room, const ct_wrong_value *wrong, double real, int64_t integer) {
+    if (wrong->is_real) snprintf(text, room, "%g", real);
+    else snprintf(text, room, "%lld", (long long)integer);
+}
+
+/* Raised where it is found on the CPU, and at a later wait on a device: there, too, it names the op that was called then. */
+bool ct_fail_value(const ct_wrong_value *wrong) {
+    const ct_op *op = wrong->op, *called = ct__errors.called;
+    const bool in_gradient = ct__errors.in_gradient;
+    const ct_arg *arg = op->inputs;
+    for (int i = 0; i < wrong->argument && arg[1].name && !(arg->flags & CT_ARG_LIST); i++) arg++;
+    char value[32], low[32], high[32];
+    value_text(value, sizeof value, wrong, wrong->real_value, wrong->value);
+    value_text(low, sizeof low, wrong, wrong->real_low, wrong->low);
+    value_text(high, sizeof high, wrong, wrong->real_high, wrong->high);
+    const bool open = wrong->is_real ? wrong->real_high > DBL_MAX : wrong->high == CT_NO_BOUND;
+    const bool finite = wrong->is_real && wrong->real_high == DBL_MAX;
+    const bool empty = !wrong->is_real && wrong->high < wrong->low;
+    const ct_code code = wrong->code;
+    ct__errors.called = wrong->called ? wrong->called : op;
+    ct__errors.in_gradient = wrong->flags & CT_CALL_GRADIENT;
+    /* A part that the program cannot call says nothing to it. */
+    const char *where = op->flags & CT_OP_INTERNAL ? ct__errors.called->name : op->name;
+    if (empty)
+        ct_fail(code, where, "%s is %s at element %lld, and there is nothing that it could name", arg->name, value,
+                (long long)wrong->position);
+    else if (open || finite)
+        ct_fail(code, where, "%s is %s at element %lld; it has to be %s%s or more", arg->name, value,
+                (long long)wrong->position, finite ? "finite and " : "", low);
+    else
+        ct_fail(code, where, "%s is %s at element %lld; it has to be in %s to %s", arg->name, value,
+                (long long)wrong->position, low, high);
+    ct__errors.called = called;
+    ct__errors.in_gradient = in_gradient;
+    return false;
 }
 
 bool ct_ok(void) { return !ct__pending(); }

@@ -179,13 +179,17 @@ static bool run(const ct_call *call, ct_stream *stream) {
         pointers[i] = view ? &views[i] : NULL;
         if (!view) continue;
         views[i] = *view;
-        views[i].buffer = translate(view->buffer);
+        views[i].buffer = (char *)translate(view->buffer) + view->origin;
+        views[i].origin = 0;
     }
     ct_call translated = *call;
     translated.kernel = kernel;
     translated.in = (const ct_view *const *)pointers;
     translated.out = pointers + call->n_in;
-    if (call->scratch.buffer) translated.scratch.buffer = translate(call->scratch.buffer);
+    if (call->scratch.buffer) {
+        translated.scratch.buffer = (char *)translate(call->scratch.buffer) + call->scratch.offset;
+        translated.scratch.offset = 0;
+    }
     const bool ok = kernel->run(&translated, stream);
     host->release(views, bytes);
     return ok;
