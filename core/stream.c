@@ -64,12 +64,20 @@ ct_device_state *ct__device_state(ct_device device) {
     return state;
 }
 
+bool ct__stream_wait(ct_device device, ct_stream *stream) {
+    const ct_backend *backend = ct__backend(device.type);
+    const ct_op *called = ct__errors.called;
+    ct__errors.called = NULL;
+    const bool ok = backend->wait(backend->self, device.index, backend->stream_new ? stream : NULL);
+    ct__errors.called = called;
+    return ok;
+}
+
 bool ct__device_wait(ct_device_state *state) {
-    const ct_backend *backend = state->backend;
-    bool ok = backend->wait(backend->self, state->device.index, NULL);
+    bool ok = ct__stream_wait(state->device, NULL);
     for (unsigned i = 1; i < CT__STREAMS; i++)
-        if (state->streams[i].open && backend->stream_new)
-            ok = backend->wait(backend->self, state->device.index, &state->streams[i].stream) && ok;
+        if (state->streams[i].open && state->backend->stream_new)
+            ok = ct__stream_wait(state->device, &state->streams[i].stream) && ok;
     return ok;
 }
 
@@ -226,9 +234,8 @@ bool ct_stream_synchronize(ct_stream *stream) {
     const char *me = "stream_synchronize";
     if (!stream) return ct__fail_null(me, "stream");
     const ct_stream_slot *slot = (const ct_stream_slot *)(const void *)stream;
-    const ct_backend *backend = ct__backend(stream->device.type);
     if (!slot->open) return ct_fail(CT_ERR_STATE, me, "the stream has been freed");
-    return backend->wait(backend->self, stream->device.index, backend->stream_new ? stream : NULL);
+    return ct__stream_wait(stream->device, stream);
 }
 
 bool ct_synchronize(ct_device device) {

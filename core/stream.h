@@ -49,5 +49,7 @@ bool ct__stream_enter(const ct_op *op, ct_device device, ct_tensor *const *in, i
 bool ct__stream_follow(ct_device_state *state, unsigned waiter, unsigned of);
 /* Waits for all work of a device, on every stream. */
 bool ct__device_wait(ct_device_state *state);
+/* Until the work of a stream is done; what went wrong in it is raised, and names the op it went wrong in, not the one that waits. */
+bool ct__stream_wait(ct_device device, ct_stream *stream);
 
 #endif

@@ -71,9 +71,13 @@ bool ct__storage_get(const ct_storage *storage, size_t offset, void *data, size_
     }
     const ct_backend *backend = ct__backend(storage->device.type);
     ct_stream *stream = ct__stream_now(storage->device);
-    return ct__stream_use(storage, stream, false) &&
-           backend->download(backend->self, storage->device.index, data, storage->buffer,
-                             storage->block->offset + offset, bytes, stream);
+    if (!ct__stream_use(storage, stream, false)) return false;
+    const ct_op *called = ct__errors.called; /* what went wrong before is not the fault of who reads now */
+    ct__errors.called = NULL;
+    const bool ok = backend->download(backend->self, storage->device.index, data, storage->buffer,
+                                      storage->block->offset + offset, bytes, stream);
+    ct__errors.called = called;
+    return ok;
 }
 
 /* ---- Views ---- */

@@ -10,11 +10,11 @@
 /* Events order the streams of one device; between two the host waits, before and after. */
 static bool copy_peer(const ct_backend *backend, ct_storage *to, const ct_storage *from, size_t offset, size_t bytes) {
     ct_stream *stream = ct__stream_now(to->device), *source = ct__stream_now(from->device);
-    return ct__stream_use(from, source, false) && backend->wait(backend->self, from->device.index, source) &&
+    return ct__stream_use(from, source, false) && ct__stream_wait(from->device, source) &&
            ct__stream_use(to, stream, true) &&
            backend->copy_peer(backend->self, to->device.index, to->buffer, to->block->offset, from->device.index,
                               from->buffer, from->block->offset + offset, bytes, stream) &&
-           backend->wait(backend->self, to->device.index, stream);
+           ct__stream_wait(to->device, stream);
 }
 
 static bool copy_bytes(ct_storage *to, const ct_storage *from, size_t offset, size_t bytes, const char *op) {

@@ -62,14 +62,16 @@ typedef struct ct_call {
     unsigned flags;      /* CT_CALL_ */
 } ct_call;
 
-/* A value that a kernel found wrong: element `position` (in row-major order) of input `argument` of op. It should lie in low to
- * high. Of what is_real the doubles count, else the integers. CT_NO_BOUND and an infinity are no upper bound; DBL_MAX says
- * that it has to be finite. */
+/* A value that a kernel found wrong: element `position` (in row-major order) of input `argument` of op, or a number made of its
+ * elements: then `what` says which ("the sum of the weights in row"), and a position that is not negative ends its name. It should lie
+ * in low to high. Of what is_real the doubles count, else the integers. CT_NO_BOUND and an infinity are no upper bound;
+ * DBL_MAX says that it has to be finite, DBL_MIN as low that it has to be above 0. */
 typedef struct ct_wrong_value {
     const ct_op *op, *called; /* of the call, as are flags */
     unsigned flags;
     ct_code code; /* CT_ERR_INDEX or CT_ERR_VALUE */
     int argument;
+    const char *what; /* that lives as long as the module; NULL: an element */
     bool is_real;
     int64_t position;
     int64_t value, low, high;
