@@ -4,18 +4,20 @@
 #include "core/alloc.h"
 #include "core/call.h"
 #include "core/device.h"
+#include "core/device_memory.h"
 #include "core/error.h"
 #include "core/inplace.h"
 #include "core/log.h"
 #include "core/node.h"
 #include "core/number.h"
+#include "core/stream.h"
 #include "core/threads.h"
 #include "gen/ops_decl.h"
 
 /* Runs the chosen kernel of a call that is complete but for its scratch. */
 static bool run_kernel(ct_call *call, ct_choice *known) {
     const ct_kernel *kernel = call->kernel;
-    if (!kernel->scratch) return kernel->run(call, NULL);
+    if (!kernel->scratch) return kernel->run(call, call->stream);
     ct__threads_hold(true);
     const int threads = ct__threads();
     const size_t bytes = known && known->threads == threads ? known->scratch : kernel->scratch(call);
@@ -23,12 +25,11 @@ static bool run_kernel(ct_call *call, ct_choice *known) {
         known->scratch = bytes;
         known->threads = threads;
     }
-    const ct_backend *backend = ct__backend(call->device.type);
-    bool ok = !bytes || backend->allocate(backend->self, call->device.index, bytes, &call->scratch.buffer);
+    ct_block *block = NULL;
+    bool ok = !bytes || ct__scratch_take(call->device, call->stream, bytes, &call->scratch, &block);
     if (ok) {
-        call->scratch.bytes = bytes;
-        ok = kernel->run(call, NULL);
-        if (bytes) backend->release(backend->self, call->device.index, call->scratch.buffer, bytes);
+        ok = kernel->run(call, call->stream);
+        if (bytes) ct__scratch_give(call->device, &call->scratch, block);
     } else {
         ct__fail_memory(call->op->name, bytes);
     }
@@ -196,6 +197,7 @@ static void show_expanded(const ct_request *r, const ct_view **pointers, ct_view
         const int missing = r->ndim - view->ndim;
         shown->buffer = view->buffer;
         shown->offset = view->offset;
+        shown->origin = view->origin;
         shown->dtype = view->dtype;
         shown->ndim = r->ndim;
         for (int d = 0; d < r->ndim; d++) {
@@ -228,6 +230,11 @@ static bool fail_unsupported(const ct_call *call, char *refusals, size_t room) {
                    call->n_in && call->in[0] ? ct_view_text(call->in[0]) : "this call", refusals);
 }
 
+static unsigned call_flags(const ct_request *r) {
+    const bool lasting = r->target || (r->op->flags & CT_OP_MUTATES);
+    return (lasting ? CT_CALL_LASTING : 0) | (ct__errors.in_gradient ? CT_CALL_GRADIENT : 0);
+}
+
 /* Fills the record of the call and runs it. Where no kernel takes it, *refused is set and nothing is done. */
 static bool run_by_kernel(ct_request *r, const ct_view **pointers, ct_view *views, bool *refused) {
     char refusals[512];
@@ -242,10 +249,15 @@ static bool run_by_kernel(ct_request *r, const ct_view **pointers, ct_view *view
                     .out = (ct_view *const *)(pointers + r->n_in),
                     .random = r->random,
                     .device = r->device,
+                    .called = ct__errors.called,
+                    .flags = call_flags(r),
                     .numbers = r->numbers};
     refusals[0] = 0;
     ct_choice *known;
     call.kernel = ct__choose(&call, &known, logging ? refusals : NULL, sizeof refusals);
+    if (call.kernel && r->device.type != CT_CPU &&
+        !ct__stream_enter(r->op, r->device, r->in, r->n_in, r->out, r->n_out, &call.stream))
+        return false;
     if (call.kernel) {
         const uint64_t start = logging ? ct__log_now() : 0;
         const bool ok = run_kernel(&call, known);

@@ -321,16 +321,22 @@ typedef void *(*ct_allocate_fn)(void *context, size_t bytes, size_t alignment);
 typedef void (*ct_release_fn)(void *context, void *memory, size_t bytes);
 CT_API bool ct_set_allocator(ct_allocate_fn allocate, ct_release_fn release, void *context);
 
+/* Memory of a device (the zero device is the current one; {CT_CPU} the host's, where graphs are too). */
 typedef struct ct_memory {
+    size_t size;       /* sizeof(ct_memory), set by the caller */
     int64_t in_use;    /* bytes held by live tensors, graphs and running ops */
     int64_t peak;      /* the most that in_use has been since ct_memory_reset_peak */
-    int64_t reserved;  /* bytes taken from the system */
+    int64_t reserved;  /* bytes taken from the system or the device: what is in use and what is kept for reuse */
     int64_t requests;  /* allocations asked for, ever */
-    int64_t from_host; /* allocations that had to go to the system */
+    int64_t from_host; /* allocations that had to go to the system or the device */
+    int64_t limit;     /* of reserved, from ct_set_memory_limit; 0: none */
 } ct_memory;
-CT_API ct_memory ct_memory_stats(void);
-CT_API void ct_memory_reset_peak(void);
-CT_API void ct_memory_trim(void); /* gives unused blocks back to the system */
+CT_API bool ct_memory_stats(ct_device device, ct_memory *stats);
+CT_API bool ct_memory_reset_peak(ct_device device);
+CT_API bool ct_memory_trim(ct_device device); /* gives unused blocks back; waits for the device first */
+/* The most that the library takes of a device's memory; 0, at first: all there is. Beyond it what is unused goes back, and if that
+ * does not help, the call that needs more fails with CT_ERR_MEMORY. */
+CT_API bool ct_set_memory_limit(ct_device device, int64_t bytes);
 
 /* A stream of random numbers: Philox4x32-10, value = f(seed, stream, call counter, element). NULL is the default
  * generator of the process, which ct_seed sets. */
@@ -368,8 +374,21 @@ typedef struct ct_device_info {
     int64_t memory, memory_free; /* bytes; 0: unknown */
 } ct_device_info;
 CT_API bool ct_device_describe(ct_device device, ct_device_info *info);
-/* Waits until all work of a device is done. What went wrong in it since the last wait becomes this thread's error. */
+/* Waits until all work of a device is done. What went wrong in it since the last wait becomes this thread's error: of an index
+ * out of range, say, the CPU tells at once, and a device at the next wait of any thread (here, ct_item, ct_read). Until
+ * then ops that change lasting state (in place, optimizer steps, running statistics) do nothing on that device. */
 CT_API bool ct_synchronize(ct_device device);
+
+/* Streams: work of one is done in order, works of two in any order or at once. All threads share the device's own stream,
+ * unless one chooses another for its ops. A tensor may be used on any stream: what uses it there waits, on the device, for the
+ * stream that wrote it. A device without streams (the CPU) takes all calls, and does everything in order. */
+typedef struct ct_stream ct_stream;
+CT_API ct_stream *ct_stream_new(ct_device device); /* at most 63 of a device; NULL after an error */
+CT_API void
+ct_stream_free(ct_stream *stream); /* its work is done all the same; who had chosen it gets the device's own */
+CT_API bool ct_set_stream(ct_device device, ct_stream *stream); /* of this thread; NULL: the device's own again */
+CT_API ct_stream *ct_get_stream(ct_device device);              /* NULL: the device's own */
+CT_API bool ct_stream_synchronize(ct_stream *stream); /* waits for the work of one; errors as in ct_synchronize */
 
 CT_API const char *ct_version(void);
 

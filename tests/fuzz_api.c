@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "tests/fuzz_calls.h"
+#include "tests/host_memory.h"
 
 enum {
     ENTRIES = 64,       /* of every array that is given: more than any count that goes with it */
@@ -204,7 +205,8 @@ static void restore_settings(void) {
     ct_set_anomaly(false);
     ct_set_exact_conv(false);
     ct_set_grain(0);
-    ct_memory_reset_peak();
+    harness_reset_peak();
+    ct_set_memory_limit((ct_device){CT_CPU, 0}, 0);
     ct_error_clear();
 }
 
@@ -212,7 +214,7 @@ static void call(void) {
     const int which = (int)fuzz_upto(CALL_COUNT);
     fuzz_say("%s(...)", public_calls[which].name);
     ct_seed(fuzz_draw());
-    const int64_t live = ct_live_objects(), in_use = ct_memory_stats().in_use;
+    const int64_t live = ct_live_objects(), in_use = harness_memory().in_use;
     memset(results, 0, sizeof results);
     ct_scope {
         catch_output();
@@ -223,8 +225,8 @@ static void call(void) {
         restore_settings();
     }
     fuzz_expect(ct_live_objects() == live, "%lld objects leak", (long long)(ct_live_objects() - live));
-    fuzz_expect(ct_memory_stats().in_use <= in_use + SLACK, "%lld bytes leak",
-                (long long)(ct_memory_stats().in_use - in_use));
+    fuzz_expect(harness_memory().in_use <= in_use + SLACK, "%lld bytes leak",
+                (long long)(harness_memory().in_use - in_use));
 }
 
 static bool start(void) {

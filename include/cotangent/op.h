@@ -10,10 +10,11 @@ extern "C" {
 #endif
 
 /* A strided view of a device buffer: plain data, no reference counts, no autograd. buffer is opaque (on the CPU
- * it is the address of element 0 of the storage). */
+ * it is the address of element 0 of the storage); element 0 of the storage lies origin bytes behind its beginning. */
 typedef struct ct_view {
     void *buffer;
-    int64_t offset; /* in elements */
+    size_t origin;  /* in bytes, a multiple of every element's size; 0 on the CPU */
+    int64_t offset; /* of the view in its storage, in elements */
     ct_dtype dtype;
     int ndim;
     int64_t dims[CT_MAX_DIMS];
