@@ -610,7 +610,7 @@ static bool perform(request *r) {
     } else if (r->target && ct__grad_mode && !ct__overwritten(r->target)) {
         return false;
     }
-    return !ct__anomaly || ct__anomaly_check_call(op, r->in, r->n_in, r->out, r->n_out);
+    return !ct__anomaly() || ct__anomaly_check_call(op, r->in, r->n_in, r->out, r->n_out);
 }
 
 static bool agree_and_perform(request *r) {

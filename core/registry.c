@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/anomaly.h"
 #include "core/device.h"
 #include "core/error.h"
 
@@ -17,7 +18,7 @@ static _Atomic int user_count;
 
 static void start(void) {
     const char *anomaly = getenv("CT_ANOMALY");
-    if (anomaly && anomaly[0] == '1') ct_set_anomaly(true);
+    ct__anomaly_usual = anomaly && anomaly[0] == '1';
     ct__devices_start();
 }
 

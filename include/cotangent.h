@@ -286,7 +286,8 @@ CT_API bool ct_check_grad(ct_function fn, void *context, ct_tensor *const *x, in
 CT_API ct_dtype ct_set_autocast(ct_dtype dtype);
 
 /* Anomaly mode: every op's results, forward and backward, are searched for NaN; the first op that makes one out
- * of inputs without one is an error that names it. Slow. Also CT_ANOMALY=1. */
+ * of inputs without one is an error that names it. Slow. It counts for this thread; CT_ANOMALY=1 turns it on for every thread
+ * that does not turn it off. */
 CT_API bool ct_set_anomaly(bool on); /* returns what it was */
 
 /* ---- Threads, memory, randomness, log ------------------------------------------------------------ */
