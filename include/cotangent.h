@@ -25,6 +25,7 @@
 #define CT_VERSION_MAJOR 0
 #define CT_VERSION_MINOR 1
 #define CT_VERSION_PATCH 0
+#define CT_VERSION       (10000 * CT_VERSION_MAJOR + 100 * CT_VERSION_MINOR + CT_VERSION_PATCH)
 
 #ifdef __cplusplus
 extern "C" {
@@ -372,7 +373,9 @@ CT_API bool ct_device_describe(ct_device device, ct_device_info *info);
 /* Waits until all work of a device is done. What went wrong in it since the last wait becomes this thread's error. */
 CT_API bool ct_synchronize(ct_device device);
 
-CT_API const char *ct_version(void);
+/* The version of the library that runs: a number to compare with CT_VERSION, that of this header, and "1.2.3". */
+CT_API int ct_version(void);
+CT_API const char *ct_version_text(void);
 
 /* ---- Blocks (C only) ----------------------------------------------------------------------------- */
 
