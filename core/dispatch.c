@@ -643,6 +643,7 @@ static bool apply_into(ct_tensor *target, const ct_op *op, ct_tensor *const *inp
     for (int i = 0; outputs && i < m; i++) outputs[i] = NULL;
     if (!op) return ct__fail_null("apply", "op");
     ct__registry_start();
+    if (op->size != sizeof *op && !(op = ct__op_known(op))) return false; /* compiled with another version of op.h */
     if (!check_counts(op, inputs, n, outputs, m, want) || !ct__attrs_check(op, attrs)) return false;
     if (target && want && !want[0])
         return ct_fail(CT_ERR_VALUE, op->name, "dst is for the first result, which is left out");

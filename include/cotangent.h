@@ -12,8 +12,24 @@
  *     an optional tensor is NULL: it may be what failed.
  *   - An op's result belongs to the current scope and is released when that scope ends. ct_keep makes it
  *     yours, ct_pass hands it to the enclosing scope. There is always a root scope.
- *   - Options go by name: ct_sum(x, .axes = CT_DIMS(0), .keepdim = true). Zero means the default.
- *   - Nothing here aborts, exits or prints unless asked to. */
+ *   - Options go by name: ct_sum(x, .axes = CT_DIMS(0), .keepdim = true). Zero means the default. Who fills such a struct by
+ *     hand, for the function whose name ends in _p, zeroes it and sets its first member to its size; a size of 0 is an error.
+ *     Options are added at the ends of their structs, so a program goes on with later versions of the library.
+ *   - Nothing here aborts, exits or prints unless asked to.
+ *
+ * Threads. Every function may be called from any thread, and each thread has its own error, scopes, current device and
+ * modes (ct_set_grad_enabled, ct_set_autocast, ct_set_anomaly), and the next call that ct_into speaks of. So:
+ *   - A tensor may be read by any number of threads at once: ops on it, ct_item, ct_read, ct_data, its shape. References are
+ *     counted atomically: ct_keep and ct_drop are free to be called on any thread, whichever made the tensor, and what is
+ *     released there (a graph, a hook's context, wrapped memory, a user pointer) is released on that thread.
+ *   - What changes a tensor is for one thread at a time, with none that reads it meanwhile: in-place ops, ct_into,
+ *     ct_data_mut, ct_require_grad and its opposite, ct_set_grad, ct_hook, ct_set_user, and ct_backward for the leaves it
+ *     reaches. ct_grad changes no leaf: threads may differentiate graphs of their own that share leaves.
+ *   - One graph is differentiated by one thread at a time: a pass releases what it saved.
+ *   - A scope belongs to the thread that opened it, and its tensors end with it: hand a tensor to another thread with ct_keep.
+ *   - Settings of the process (ct_set_threads, ct_set_pool, ct_set_pin, ct_set_exact_conv, ct_set_log, ct_set_log_sink, ct_seed,
+ *     ct_memory_...) may be called at any time. ct_set_isa and ct_set_grain: while no op is running. ct_set_allocator: before
+ *     the first tensor. A ct_rng may be drawn from by many threads; who gets which numbers is then a matter of chance. */
 #ifndef COTANGENT_H
 #define COTANGENT_H
 
@@ -268,17 +284,18 @@ CT_API bool ct_hvp(ct_function fn, void *context, ct_tensor *const *x, ct_tensor
 CT_API ct_tensor *ct_jacobian(ct_function fn, void *context, ct_tensor *x, unsigned flags);
 CT_API ct_tensor *ct_hessian(ct_function fn, void *context, ct_tensor *x, unsigned flags);
 
-/* Compares the gradients of fn at x (f64) with central differences along random directions; with order 2, the
- * gradients of the gradients as well. Zero tolerance or step: chosen for f64. False, with an error that names the input and
- * both numbers, when they differ. */
+/* ct_check_grad(fn, context, x, n, m, .order, .tolerance, .step, .seed)
+ * Compares the gradients of fn at x (f64) with central differences along random directions; with order 2, the
+ * gradients of the gradients as well. False, with an error that names the input and both numbers, when they differ. */
 typedef struct ct_check_options {
+    size_t size;
     int order;        /* 1 or 2; default 2 */
     double tolerance; /* relative; default 1e-6 */
     double step;      /* default 1e-5 */
     uint64_t seed;
 } ct_check_options;
-CT_API bool ct_check_grad(ct_function fn, void *context, ct_tensor *const *x, int n, int m,
-                          const ct_check_options *options);
+CT_API bool ct_check_grad_p(ct_function fn, void *context, ct_tensor *const *x, int n, int m,
+                            const ct_check_options *options);
 
 /* Mixed precision: ct_autocast(CT_BF16) { ... } runs matrix products, convolutions, attention and recurrent ops inside it on
  * inputs cast to bf16 (or CT_F16), and losses, softmax, norms and sums on f32; everything else takes what it is given.
@@ -364,8 +381,9 @@ CT_API const char *ct_backend_name(ct_device_type type); /* "cuda"; NULL: there 
 CT_API int ct_device_count(ct_device_type type);         /* 0 when the backend is missing */
 CT_API const char *ct_device_text(ct_device device);     /* "cuda:1", "cpu"; in one of a few rotating buffers */
 
+/* Fills as much of info as its size says. */
 typedef struct ct_device_info {
-    uint32_t size; /* sizeof(ct_device_info) */
+    uint32_t size; /* sizeof(ct_device_info), set by the caller */
     char name[128], driver[128];
     int64_t memory, memory_free; /* bytes; 0: unknown */
 } ct_device_info;
@@ -412,6 +430,11 @@ static inline void ct__grad_leave(struct ct__grad_block *block) { ct_set_grad_en
 #define ct_autocast(dtype) CT__AUTOCAST(CT__PASTE(ct__autocast_block_, __COUNTER__), dtype)
 #define ct_scope           CT__SCOPE(CT__PASTE(ct__scope_block_, __COUNTER__))
 #define ct_no_grad         CT__NO_GRAD(CT__PASTE(ct__grad_block_, __COUNTER__))
+
+/* Options by name. */
+#define ct_check_grad(...)                  ct__check_grad_x(__VA_ARGS__, .size = sizeof(ct_check_options))
+#define ct__check_grad_x(fn, context, x, n, m, ...) \
+    ct_check_grad_p((fn), (context), (x), (n), (m), &(ct_check_options){__VA_ARGS__})
 #endif
 
 #ifdef __cplusplus

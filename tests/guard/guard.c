@@ -222,7 +222,8 @@ static const ct_backend guard = {.size = sizeof(ct_backend),
                                  .copy = copy,
                                  .fill = fill,
                                  .wait = wait_for,
-                                 .kernels = kernels};
+                                 .kernels = kernels,
+                                 .kernel_size = sizeof(ct_kernel)};
 
 CT_API const ct_backend *ct_backend_module(const ct_host *given, char *why, size_t room);
 const ct_backend *ct_backend_module(const ct_host *given, char *why, size_t room) {
