@@ -210,8 +210,9 @@ static bool check_inputs(request *r, bool *uniform) {
             return ct__fail_null(op->name, arg->name);
         }
         if (!ct__valid(x, op->name, arg->name)) return false;
-        /* of a list the op changes some, and knows which */
-        if ((arg->flags & CT_ARG_MUTATED) && !(arg->flags & CT_ARG_LIST) && !ct__writable(x, op->name, arg->name))
+        /* of a list the op changes some, and knows which; memory that is not to be written is among none of them */
+        if ((arg->flags & CT_ARG_MUTATED) && (!(arg->flags & CT_ARG_LIST) || (x->storage && x->storage->read_only)) &&
+            !ct__writable(x, op->name, arg->name))
             return false;
         if (!x->storage)
             return ct_fail(CT_ERR_STATE, op->name, "%s has a shape but no data: a vjp reads only what its op saves",

@@ -182,17 +182,36 @@ CT_API void ct_scope_end(ct_scope_mark mark);
 CT_API ct_tensor *ct_keep(ct_tensor *x); /* one more reference, yours: give it back with ct_drop */
 CT_API void ct_drop(ct_tensor *x);       /* gives a kept reference back; NULL is fine */
 CT_API ct_tensor *ct_pass(ct_tensor *x); /* x outlives this scope: it then belongs to the enclosing one */
-CT_API int64_t ct_live_objects(void);    /* tensors, graph nodes and storages alive (for leak checks) */
+CT_API int64_t ct_live_objects(void);    /* tensors and graph nodes alive, of all threads (for leak checks) */
+
+/* A pointer of yours that a tensor carries, for bindings: NULL at first. release(pointer), if given, is called when the tensor
+ * dies or gets another one, on the thread where that happens. It belongs to this handle: views and results of x do not have
+ * it. A tensor that cannot take it (an error) releases it at once. */
+CT_API bool ct_set_user(ct_tensor *x, void *pointer, void (*release)(void *pointer));
+CT_API void *ct_user(const ct_tensor *x);
 
 /* ---- Making tensors from host memory, and reading them ------------------------------------------- */
 
 /* A tensor of that shape and dtype with a copy of data, which is dense and in row-major order. */
 CT_API ct_tensor *ct_from_data(const void *data, ct_dims shape, ct_dtype dtype);
-/* The same without a copy: data stays the caller's memory until release(context, data) is called. The tensor
- * owns its arguments even when this fails: release is then called before it returns. release may be NULL. */
-CT_API ct_tensor *ct_wrap(void *data, ct_dims shape, ct_dtype dtype, void (*release)(void *context, void *data),
-                          void *context);
-CT_API ct_tensor *ct_scalar(double value, ct_dtype dtype); /* shape [] */
+/* ct_wrap(data, shape, dtype, .release, .context, .strides, .read_only)
+ * The same without a copy, on the CPU: data stays the caller's memory until release(context, data) is called. The tensor owns
+ * its arguments even when this fails: release is then called before it returns (but for data that is NULL). With strides, in
+ * elements, data is the address of element [0, 0, ...], and they may be any: negative, zero, of elements that share memory.
+ * All that lies between the first and the last element has to be readable, and for changes in place writable too unless
+ * read_only says that it is not: then they are errors. */
+typedef struct ct_wrap_options {
+    size_t size;
+    ct_dims strides; /* {}: dense, in row-major order */
+    void (*release)(void *context, void *data);
+    void *context;
+    bool read_only;
+} ct_wrap_options;
+CT_API ct_tensor *ct_wrap_p(void *data, ct_dims shape, ct_dtype dtype, const ct_wrap_options *options);
+CT_API ct_tensor *ct_scalar(double value, ct_dtype dtype); /* shape []; converted as ct_cast does */
+/* A double holds integers up to 2^53: beyond them these take and give every one. An integer dtype has to hold it; a float is
+ * rounded. ct_full_i64 and ct_arange_i64 are ops. */
+CT_API ct_tensor *ct_scalar_i64(int64_t value, ct_dtype dtype);
 
 CT_API int ct_ndim(const ct_tensor *x);
 CT_API int64_t ct_dim(const ct_tensor *x, int axis); /* axis may be negative */
@@ -204,11 +223,18 @@ CT_API ct_device ct_device_of(const ct_tensor *x);
 CT_API bool ct_is_contiguous(const ct_tensor *x);
 
 CT_API double ct_item(const ct_tensor *x); /* the value of a one-element tensor; NaN for NULL or an error */
+/* The same as an integer, which it has to be: a fraction, or what lies outside of the range, is an error. INT64_MIN then. */
+CT_API int64_t ct_item_i64(const ct_tensor *x);
 /* Copies x, in row-major order and its own dtype, into bytes of host memory, which must be its exact size. */
 CT_API bool ct_read(const ct_tensor *x, void *data, size_t bytes);
-/* The elements of a contiguous CPU tensor. ct_data_mut tells autograd that they are about to change. */
+/* The elements of a contiguous CPU tensor; of another layout or device NULL, with an error. ct_data_mut tells autograd that
+ * they are about to change, and is an error where memory is read_only. */
 CT_API const void *ct_data(const ct_tensor *x);
 CT_API void *ct_data_mut(ct_tensor *x);
+/* The same for every layout: the address of element [0, 0, ...] of a CPU tensor and the strides, in elements, that lead from
+ * there to the others. They may be negative or 0. Elements that share memory cannot be had to be changed. */
+CT_API const void *ct_data_strided(const ct_tensor *x, ct_dims *strides);
+CT_API void *ct_data_strided_mut(ct_tensor *x, ct_dims *strides);
 /* As NumPy prints: ct_print on standard output, ct_to_string into text of the given capacity (always ended by a zero),
  * returning the length that the whole text has. */
 CT_API bool ct_print(const ct_tensor *x);
@@ -221,6 +247,7 @@ CT_API bool ct_into(ct_tensor *dst);
 /* In place, recorded by autograd; on a leaf that requires grad an error outside ct_no_grad. They return x. */
 CT_API ct_tensor *ct_assign(ct_tensor *x, ct_tensor *value); /* broadcasts and casts value */
 CT_API ct_tensor *ct_fill(ct_tensor *x, double value);
+CT_API ct_tensor *ct_fill_i64(ct_tensor *x, int64_t value); /* as ct_scalar_i64 */
 CT_API ct_tensor *ct_zero(ct_tensor *x);
 CT_API ct_tensor *ct_add_(ct_tensor *x, ct_tensor *y);
 CT_API ct_tensor *ct_sub_(ct_tensor *x, ct_tensor *y);
@@ -432,6 +459,8 @@ static inline void ct__grad_leave(struct ct__grad_block *block) { ct_set_grad_en
 #define ct_no_grad         CT__NO_GRAD(CT__PASTE(ct__grad_block_, __COUNTER__))
 
 /* Options by name. */
+#define ct_wrap(...)                        ct__wrap_x(__VA_ARGS__, .size = sizeof(ct_wrap_options))
+#define ct__wrap_x(data, shape, dtype, ...) ct_wrap_p((data), (shape), (dtype), &(ct_wrap_options){__VA_ARGS__})
 #define ct_check_grad(...)                  ct__check_grad_x(__VA_ARGS__, .size = sizeof(ct_check_options))
 #define ct__check_grad_x(fn, context, x, n, m, ...) \
     ct_check_grad_p((fn), (context), (x), (n), (m), &(ct_check_options){__VA_ARGS__})
