@@ -639,8 +639,9 @@ static bool agree_and_perform(request *r) {
     return ok;
 }
 
+/* The results belong to the current scope, or to the caller. */
 static bool apply_into(ct_tensor *target, const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs,
-                       ct_tensor **outputs, int m, const bool *want, ct_rng *rng) {
+                       ct_tensor **outputs, int m, const bool *want, ct_rng *rng, bool owned) {
     for (int i = 0; outputs && i < m; i++) outputs[i] = NULL;
     if (!op) return ct__fail_null("apply", "op");
     ct__registry_start();
@@ -690,7 +691,7 @@ static bool apply_into(ct_tensor *target, const ct_op *op, ct_tensor *const *inp
     if (ct__errors.raised != raised && ct__pending()) ok = false;
     for (int i = 0; i < m; i++) {
         if (!outputs[i]) continue;
-        if (ok) ok = (outputs[i] = ct__scope_adopt(outputs[i])) != NULL;
+        if (ok) ok = owned || (outputs[i] = ct__scope_adopt(outputs[i])) != NULL;
         else ct__tensor_release(outputs[i]);
         if (!ok) outputs[i] = NULL;
     }
@@ -698,18 +699,28 @@ static bool apply_into(ct_tensor *target, const ct_op *op, ct_tensor *const *inp
     return ok;
 }
 
-bool ct_apply_with(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs, ct_tensor **outputs, int m,
-                   const bool *want, ct_rng *rng) {
+static bool apply(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs, ct_tensor **outputs, int m,
+                  const bool *want, ct_rng *rng, bool owned) {
     if (into_target && into_raised != ct__errors.raised) forget_target();
     ct_tensor *target = into_target;
     const bool retained = into_retained;
     into_target = NULL;
     into_retained = false;
-    const bool ok = apply_into(target, op, inputs, n, attrs, outputs, m, want, rng);
+    const bool ok = apply_into(target, op, inputs, n, attrs, outputs, m, want, rng, owned);
     if (retained) ct__tensor_release(target);
     return ok;
 }
 
+bool ct_apply_with(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs, ct_tensor **outputs, int m,
+                   const bool *want, ct_rng *rng) {
+    return apply(op, inputs, n, attrs, outputs, m, want, rng, false);
+}
+
+bool ct_apply_owned(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs, ct_tensor **outputs, int m,
+                    const bool *want, ct_rng *rng) {
+    return apply(op, inputs, n, attrs, outputs, m, want, rng, true);
+}
+
 bool ct_apply(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs, ct_tensor **outputs, int m) {
-    return ct_apply_with(op, inputs, n, attrs, outputs, m, NULL, NULL);
+    return apply(op, inputs, n, attrs, outputs, m, NULL, NULL, false);
 }

@@ -186,6 +186,10 @@ CT_API bool ct_apply(const ct_op *op, ct_tensor *const *inputs, int n, const voi
 /* The same with a choice among the optional outputs (want NULL: all m) and a generator (NULL: the default one). */
 CT_API bool ct_apply_with(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs, ct_tensor **outputs,
                           int m, const bool *want, ct_rng *rng);
+/* For bindings: the same without scopes. Each result is a reference that the caller owns and gives back with ct_drop, on any
+ * thread; nothing is left in the current scope. On failure all outputs are NULL. */
+CT_API bool ct_apply_owned(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs, ct_tensor **outputs,
+                           int m, const bool *want, ct_rng *rng);
 
 #ifdef __cplusplus
 }
