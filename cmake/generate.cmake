@@ -16,6 +16,7 @@ set(CT_GENERATED_HEADERS
     ${CT_GENERATED_DIR}/include/cotangent/enums.h
     ${CT_GENERATED_DIR}/include/cotangent/layouts.h
     ${CT_GENERATED_DIR}/include/cotangent/ops.h
+    ${CT_GENERATED_DIR}/include/cotangent/ops.hpp
     ${CT_GENERATED_DIR}/gen/ops_decl.h
     ${CT_GENERATED_DIR}/gen/ops_short.h
     ${CT_GENERATED_DIR}/gen/kernels_cpu.inc

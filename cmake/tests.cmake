@@ -52,8 +52,9 @@ if(CT_AWK)
         ${PROJECT_SOURCE_DIR}/include/cotangent/*.h)
     list(APPEND CT_PUBLIC_HEADERS ${CT_GENERATED_DIR}/include/cotangent/enums.h ${CT_GENERATED_DIR}/include/cotangent/ops.h)
     add_custom_command(OUTPUT ${CT_TEST_DIR}/fuzz_api.inc
-        COMMAND ${CT_AWK} -f ${PROJECT_SOURCE_DIR}/tests/fuzz_api.awk ${CT_PUBLIC_HEADERS} >${CT_TEST_DIR}/fuzz_api.inc
-        DEPENDS ${PROJECT_SOURCE_DIR}/tests/fuzz_api.awk ${CT_PUBLIC_HEADERS} ${CT_GENERATED_DIR}/mkops.stamp
+        COMMAND ${CT_AWK} -f ${PROJECT_SOURCE_DIR}/tools/headers.awk -f ${PROJECT_SOURCE_DIR}/tests/fuzz_api.awk
+            ${CT_PUBLIC_HEADERS} >${CT_TEST_DIR}/fuzz_api.inc
+        DEPENDS ${PROJECT_SOURCE_DIR}/tools/headers.awk ${PROJECT_SOURCE_DIR}/tests/fuzz_api.awk ${CT_PUBLIC_HEADERS} ${CT_GENERATED_DIR}/mkops.stamp
         COMMENT "Writing calls of the public functions")
 else()
     list(REMOVE_ITEM CT_TEST_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/fuzz_api.c)

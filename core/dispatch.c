@@ -92,7 +92,7 @@ static bool perform(ct_request *r) {
     } else if (r->target && ct__grad_mode && !ct__overwritten(r->target)) {
         return false;
     }
-    return !ct__anomaly || ct__anomaly_check_call(op, r->in, r->n_in, r->out, r->n_out);
+    return !ct__anomaly() || ct__anomaly_check_call(op, r->in, r->n_in, r->out, r->n_out);
 }
 
 /* Goes on with the op that this one hands on to, where it does. */
@@ -153,11 +153,13 @@ static bool agree_and_perform(ct_request *r) {
     return ok;
 }
 
+/* The results belong to the current scope or, owned, to the caller. */
 static bool apply_into(ct_tensor *target, const char *caller, const ct_op *op, ct_tensor *const *inputs, int n,
-                       const void *attrs, ct_tensor **outputs, int m, const bool *want, ct_rng *rng) {
+                       const void *attrs, ct_tensor **outputs, int m, const bool *want, ct_rng *rng, bool owned) {
     for (int i = 0; outputs && i < m; i++) outputs[i] = NULL;
     if (!op) return ct__fail_null("apply", "op");
     ct__registry_start();
+    if (op->size != sizeof *op && !(op = ct__op_known(op))) return false; /* compiled with another version of op.h */
     if (!ct__check_counts(op, inputs, n, outputs, m, want) || !ct__attrs_check(op, attrs)) return false;
     if (target && want && !want[0])
         return ct_fail(CT_ERR_VALUE, op->name, "dst is for the first result, which is left out");
@@ -210,7 +212,7 @@ static bool apply_into(ct_tensor *target, const char *caller, const ct_op *op, c
     if (ct__errors.raised != raised && ct__pending()) ok = false;
     for (int i = 0; i < m; i++) {
         if (!outputs[i]) continue;
-        if (ok) ok = (outputs[i] = ct__scope_adopt(outputs[i])) != NULL;
+        if (ok) ok = owned || (outputs[i] = ct__scope_adopt(outputs[i])) != NULL;
         else ct__tensor_release(outputs[i]);
         if (!ok) outputs[i] = NULL;
     }
@@ -223,23 +225,33 @@ bool ct__apply_into(ct_tensor *target, const char *caller, const ct_op *op, ct_t
     bool ok = false;
     ct_scope {
         ct_tensor *result;
-        ok = apply_into(target, caller, op, inputs, n, attrs, &result, 1, NULL, NULL);
+        ok = apply_into(target, caller, op, inputs, n, attrs, &result, 1, NULL, NULL, false);
     }
+    return ok;
+}
+
+static bool apply(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs, ct_tensor **outputs, int m,
+                  const bool *want, ct_rng *rng, bool owned) {
+    ct_tensor *target = into_target;
+    if (!target) return apply_into(NULL, NULL, op, inputs, n, attrs, outputs, m, want, rng, owned);
+    const bool stale = into_raised != ct__errors.raised;
+    into_target = NULL;
+    const bool ok =
+        apply_into(stale ? NULL : target, op ? op->name : NULL, op, inputs, n, attrs, outputs, m, want, rng, owned);
+    ct__tensor_release(target);
     return ok;
 }
 
 bool ct_apply_with(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs, ct_tensor **outputs, int m,
                    const bool *want, ct_rng *rng) {
-    ct_tensor *target = into_target;
-    if (!target) return apply_into(NULL, NULL, op, inputs, n, attrs, outputs, m, want, rng);
-    const bool stale = into_raised != ct__errors.raised;
-    into_target = NULL;
-    const bool ok =
-        apply_into(stale ? NULL : target, op ? op->name : NULL, op, inputs, n, attrs, outputs, m, want, rng);
-    ct__tensor_release(target);
-    return ok;
+    return apply(op, inputs, n, attrs, outputs, m, want, rng, false);
+}
+
+bool ct_apply_owned(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs, ct_tensor **outputs, int m,
+                    const bool *want, ct_rng *rng) {
+    return apply(op, inputs, n, attrs, outputs, m, want, rng, true);
 }
 
 bool ct_apply(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs, ct_tensor **outputs, int m) {
-    return ct_apply_with(op, inputs, n, attrs, outputs, m, NULL, NULL);
+    return apply(op, inputs, n, attrs, outputs, m, NULL, NULL, false);
 }

@@ -18,6 +18,7 @@ static void set(ct_tensor *place, ct_dtype dtype, double value) {
     place->view.ndim = 0;
     place->storage = NULL;
     place->node = place->forgone = NULL;
+    place->user = NULL;
     place->node_output = 0;
     place->base = NULL;
     place->changes = 0;

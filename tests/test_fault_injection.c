@@ -163,8 +163,7 @@ TEST_LIMIT(making_things_survives_the_failure_of_any_allocation, 120) {
         ct__alloc_fail_at(n);
         ct_scope {
             float data[4] = {1, 2, 3, 4};
-            ct_tensor *x = ct_from_data(data, CT_DIMS(2, 2), CT_F32),
-                      *w = ct_wrap(data, CT_DIMS(4), CT_F32, NULL, NULL);
+            ct_tensor *x = ct_from_data(data, CT_DIMS(2, 2), CT_F32), *w = ct_wrap(data, CT_DIMS(4), CT_F32);
             ct_rng *rng = ct_rng_new(1, 2);
             ct_require_grad(x);
             ct_drop(ct_keep(ct_rand(CT_DIMS(3), .rng = rng)));

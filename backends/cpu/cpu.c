@@ -1,6 +1,8 @@
 /* The CPU backend: which level of vector instructions is used, and that level's kernels. */
 #include "backends/cpu/cpu.h"
 
+#include <cotangent/dlpack.h>
+
 #if defined(CT_HAVE_AVX2)
 #include <cpuid.h>
 #endif
@@ -236,6 +238,8 @@ const ct_backend ct__cpu_backend = {.size = sizeof(ct_backend),
                                     .copy = copy,
                                     .fill = fill,
                                     .wait = wait_for,
-                                    .kernels = kernels};
+                                    .kernels = kernels,
+                                    .kernel_size = sizeof(ct_kernel),
+                                    .dlpack_type = CT_DL_CPU};
 
 const ct_backend *const ct__builtin_backends[] = {&ct__cpu_backend, NULL};

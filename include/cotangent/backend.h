@@ -1,6 +1,11 @@
 /* The contract between the core and a backend: what a kernel is, and what a device has to provide. A backend is one constant
  * struct that a module hands over when it is opened. A module is a shared object named libcotangent_NAME.so that exports
- * ct_backend_module; it links against nothing of Cotangent: all it needs of the core comes in a ct_host. */
+ * ct_backend_module; it links against nothing of Cotangent: all it needs of the core comes in a ct_host.
+ *
+ * Threads: every function of a backend and every kernel may be called from several threads at once. What a module keeps (its books of
+ * memory, handles of the vendor's) it guards itself. `can` and `scratch` are pure. The functions of a ct_host may be called from any
+ * thread; `fail` raises the error of the thread that calls it, and from a thread of the pool it reaches the caller of
+ * `parallel`. Backends and kernels are registered before tensors of them are made by other threads. */
 #ifndef COTANGENT_BACKEND_H
 #define COTANGENT_BACKEND_H
 
@@ -11,7 +16,8 @@ extern "C" {
 #endif
 
 /* The version of this header. A module of another version is refused; members are only ever added at the ends of structs,
- * whose size says how much of them there is. */
+ * whose size says how much of them there is: what a shorter one lacks is zero, and a longer one may set nothing that the
+ * library does not know. ct_call is made by the core; ct_host.call_size says how much of it. */
 #define CT_BACKEND_VERSION 1
 
 /* ---- Kernels --------------------------------------------------------------------------------------- */
@@ -159,6 +165,12 @@ typedef struct ct_backend {
     /* What these bytes hold is of no use to anybody any more, once the work is done that is on the stream now; the core keeps
      * them for its next tensors. For devices that look for errors. NULL: nobody wants to know. */
     void (*discard)(void *self, int device, void *buffer, size_t offset, size_t bytes, ct_stream *stream);
+    size_t
+        kernel_size; /* sizeof(ct_kernel): from one candidate to the next. Where it is not the library's own, calls name
+                           copies of them; 0: as it was in the first version, four pointers */
+    /* DLPack's number for its kind of device (cotangent/dlpack.h); 0: its tensors are not exchanged that way. Otherwise its
+     * buffers are addresses, as the specification has them. */
+    int32_t dlpack_type;
 } ct_backend;
 
 /* What the core offers a module. */
@@ -180,6 +192,7 @@ typedef struct ct_host {
     const ct_op *(*op_find)(const char *name);
     const ct_backend *(*backend)(const char *name);  /* another one that is open, "cpu" above all; NULL: none */
     bool (*fail_value)(const ct_wrong_value *wrong); /* ct_fail_value */
+    size_t call_size;                               /* sizeof(ct_call) of the library */
 } ct_host;
 
 /* What a module exports. It returns its backend, or NULL and why it cannot be used here. */
@@ -188,9 +201,10 @@ typedef const ct_backend *(*ct_backend_entry)(const ct_host *host, char *why, si
 
 /* Candidates of a registered op on a backend ("cpu"), in order of preference, ended by an unnamed one.
  * They must live as long as the process. Without any the op runs by its lowering. */
-CT_API bool ct_op_add_kernels(const ct_op *op, const char *backend, const ct_kernel *kernels);
-/* The candidates of an op on a type of device; NULL: none, or the backend is missing. */
-CT_API const ct_kernel *ct_op_kernels(const ct_op *op, ct_device_type type);
+#define ct_op_add_kernels(op, backend, kernels) ct_op_add_kernels_p(op, backend, kernels, sizeof(ct_kernel))
+CT_API bool ct_op_add_kernels_p(const ct_op *op, const char *backend, const ct_kernel *kernels, size_t kernel_size);
+/* Candidate i of an op on a type of device; NULL: there are no more, or the backend is missing. */
+CT_API const ct_kernel *ct_op_kernel(const ct_op *op, ct_device_type type, int i);
 /* Registers a backend that is part of the program. Its name has to be new. */
 CT_API bool ct_backend_register(const ct_backend *backend);
 

@@ -271,7 +271,8 @@ static const ct_backend guard = {.size = sizeof(ct_backend),
                                  .event_wait = guard_event_wait,
                                  .wait = wait_for,
                                  .kernels = kernels,
-                                 .discard = discard};
+                                 .discard = discard,
+                                 .kernel_size = sizeof(ct_kernel)};
 
 CT_API const ct_backend *ct_backend_module(const ct_host *given, char *why, size_t room);
 const ct_backend *ct_backend_module(const ct_host *given, char *why, size_t room) {

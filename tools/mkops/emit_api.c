@@ -5,7 +5,7 @@
 
 const char *c_prefix(const op_def *op) { return op->internal ? "ct__" : "ct_"; }
 
-static const char *c_type(const arg_def *arg) {
+const char *c_type(const arg_def *arg) {
     switch (arg->kind) {
     case ARG_INPUT: return "ct_tensor *";
     case ARG_INT: return "int64_t ";
@@ -291,7 +291,8 @@ static void emit_function(text *t, const op_def *op) {
     const char *fail = list ? "return false" : "return NULL", *attr = attrs ? "&a_" : "NULL";
     put(t, "%s {\n", c_prototype(op));
     if (options)
-        put(t, "    %s%s_options o_;\n    ct__take_options(&o_, sizeof o_, options);\n", c_prefix(op), op->name);
+        put(t, "    %s%s_options o_;\n    if (!ct__take_sized(&o_, sizeof o_, options, \"%s\")) %s;\n", c_prefix(op),
+            op->name, op->name, fail);
     for (int i = 1; i < op->n_outputs; i++)
         put(t, "    if (o_.%s) *o_.%s = NULL;\n", op->outputs[i].name, op->outputs[i].name);
     if (list) {
@@ -345,7 +346,7 @@ static void emit_scalar_functions(text *t, const op_def *op) {
 static const char *const api_helpers =
     "/* The functions of ops.h. Written by mkops. */\n"
     "#include <math.h>\n#include <stdlib.h>\n#include <string.h>\n\n"
-    "#include <cotangent/op.h>\n\n#include \"core/number.h\"\n#include \"core/options.h\"\n#include "
+    "#include <cotangent/op.h>\n\n#include \"core/number.h\"\n#include \"core/sized.h\"\n#include "
     "\"gen/ops_decl.h\"\n\n"
     "#define UNUSED __attribute__((unused))\n\n"
     "UNUSED static bool take_dims(const char *op, const char *name, ct_dims *to, const ct_dims *from) {\n"

@@ -180,6 +180,7 @@ int main(int argc, char **argv) {
                              "/docs", "/docs/man"};
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) mkdir(form("%s%s", out, folders[i]), 0777);
     emit_ops_h(&lib, out);
+    emit_ops_hpp(&lib, out);
     emit_api(&lib, out);
     emit_short(&lib, out);
     emit_decl(&lib, out);
