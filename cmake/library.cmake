@@ -2,7 +2,7 @@
 
 file(GLOB CT_ONCE_SOURCES CONFIGURE_DEPENDS
     core/*.c ops/*.c ops/*/*.c backends/cpu/*.c backends/cpu/gemm/*.c
-    nn/*.c nn/*/*.c optim/*.c data/*.c io/*.c metrics/*.c)
+    support/*.c nn/*.c nn/*/*.c optim/*.c data/*.c io/*.c metrics/*.c)
 file(GLOB CT_ISA_SOURCES CONFIGURE_DEPENDS ops/*/*.cpu.c backends/cpu/kernels.c backends/cpu/isa/*.c)
 # The GEMM micro-kernels alone also have an AVX-512 BF16 version.
 file(GLOB CT_GEMM_ISA_SOURCES CONFIGURE_DEPENDS backends/cpu/gemm/kernel*.c)
@@ -12,8 +12,8 @@ list(REMOVE_ITEM CT_ONCE_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/backends/cpu/kernel
 # Checks of shapes, derivatives, lowerings, layers and files run once a call, not once an element: they are built to be
 # small. The core and the machinery of the backend, which every call passes through, are built to be fast.
 set(ct_small_sources ${CT_ONCE_SOURCES} ${CT_GENERATED_SOURCES})
-list(FILTER ct_small_sources INCLUDE REGEX "/(ops|gen|nn/layers|nn/models|io)/")
-list(FILTER ct_small_sources EXCLUDE REGEX "/io/(image|resample)") # these have loops over pixels
+list(FILTER ct_small_sources INCLUDE REGEX "/(ops|gen|nn/layers|nn/models|io|support)/")
+list(FILTER ct_small_sources EXCLUDE REGEX "/(io/image|support/resample)") # these have loops over pixels
 set_source_files_properties(${ct_small_sources} PROPERTIES COMPILE_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-Os>")
 
 # Kernels with a version for every dtype, whose short loops are not where their time goes: unrolled, they would be half as

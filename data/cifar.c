@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "io/bytes.h"
+#include "support/bytes.h"
 
 enum { PIXELS = 3 * 32 * 32, MAX_FILES = 8 };
 

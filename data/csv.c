@@ -8,7 +8,7 @@
 #include <strings.h>
 
 #include "data/memory.h"
-#include "io/bytes.h"
+#include "support/bytes.h"
 
 typedef struct csv_job {
     ct__cells cells;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nn/options.h"
+#include "support/options.h"
 
 /* ---- Random numbers ---- */
 

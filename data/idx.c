@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "data/data.h"
-#include "io/bytes.h"
+#include "support/bytes.h"
 
 typedef struct idx_header {
     ct_dtype dtype;

@@ -1,7 +1,7 @@
 /* A text as a dataset: windows of numbers, and the same windows one further. */
 #include "data/vocabulary.h"
 
-#include "io/bytes.h"
+#include "support/bytes.h"
 
 typedef struct text {
     ct_vocabulary *vocabulary;

@@ -1,9 +1,9 @@
 /* Pictures to tensors and back: which format it is, the order of channels, how it is turned. */
 #include "io/image.h"
 
-#include "io/bytes.h"
 #include "io/files.h"
-#include "nn/options.h"
+#include "support/bytes.h"
+#include "support/options.h"
 
 #include <cotangent/op.h>
 #include <inttypes.h>

@@ -5,7 +5,7 @@
 
 #include <cotangent/io.h>
 
-#include "io/resample.h"
+#include "support/resample.h"
 
 enum { CT__IMAGE_DEFAULT_PIXELS = 1 << 28 };
 

@@ -1,6 +1,6 @@
 /* JPEG by TurboJPEG. */
-#include "io/foreign.h"
 #include "io/image.h"
+#include "support/foreign.h"
 
 #include <stdlib.h>
 

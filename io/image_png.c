@@ -1,6 +1,6 @@
 /* PNG by libpng's simplified interface, which returns errors (the other one jumps); plain files by image_png_plain.c. */
-#include "io/foreign.h"
 #include "io/image.h"
+#include "support/foreign.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

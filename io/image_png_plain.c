@@ -2,8 +2,8 @@
  * nor a colour space of its own. Almost every file is of this kind. libpng's simplified interface, which image_png.c uses for
  * the rest, only gives whole pictures, and its other one jumps out of errors; this one holds two rows. The format is that of
  * the specification, https://www.w3.org/TR/png/, sections 7, 9 and 10. */
-#include "io/foreign.h"
 #include "io/image.h"
+#include "support/foreign.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* A file in memory that the tensors in it share: mapped where that can be, else read. */
-#include "io/bytes.h"
 #include "io/safetensors.h"
+#include "support/bytes.h"
 
 #include <errno.h>
 #include <fcntl.h>

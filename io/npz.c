@@ -2,10 +2,10 @@
  * themselves are read and written as all others are. */
 #include "io/npz.h"
 
-#include "io/bytes.h"
 #include "io/files.h"
-#include "io/foreign.h"
 #include "io/npy.h"
+#include "support/bytes.h"
+#include "support/foreign.h"
 
 #include <stdio.h>
 #include <stdlib.h>

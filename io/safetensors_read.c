@@ -1,7 +1,7 @@
 /* Reading safetensors: the header by jansson, and every number in it checked against the file before it is used. */
 #include "io/checksum.h"
-#include "io/foreign.h"
 #include "io/safetensors.h"
+#include "support/foreign.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "nn/options.h"
+#include "support/options.h"
 
 typedef struct ct__slot {
     char *name;

@@ -1,5 +1,5 @@
 /* Fuzzes the unpacking of gzip. See tests/fuzz.h. */
-#include "io/bytes.h"
+#include "support/bytes.h"
 #include "tests/fuzz.h"
 
 static bool unpack(uint8_t *bytes, size_t size) {

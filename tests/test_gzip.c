@@ -1,5 +1,5 @@
 /* Whole files in memory, plain and gzipped: limits, damage, several members, and the exact words of each refusal. */
-#include "io/bytes.h"
+#include "support/bytes.h"
 #include "tests/files.h"
 
 #include <stdio.h>

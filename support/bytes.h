@@ -1,6 +1,6 @@
 /* The bytes of a whole file in memory, for readers that take them from there. */
-#ifndef COTANGENT_IO_BYTES_H
-#define COTANGENT_IO_BYTES_H
+#ifndef COTANGENT_SUPPORT_BYTES_H
+#define COTANGENT_SUPPORT_BYTES_H
 
 #include <cotangent.h>
 

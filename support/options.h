@@ -1,7 +1,7 @@
 /* What nn/, optim/ and data/ share: how they read the structs of options that callers hand over, and settings that
  * are chosen by name; a limit, and a comparison of shapes. */
-#ifndef COTANGENT_NN_OPTIONS_H
-#define COTANGENT_NN_OPTIONS_H
+#ifndef COTANGENT_SUPPORT_OPTIONS_H
+#define COTANGENT_SUPPORT_OPTIONS_H
 
 #include <cotangent/state.h>
 

@@ -1,5 +1,5 @@
 /* See resample.h. */
-#include "io/resample.h"
+#include "support/resample.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Whole files in memory, unpacked where they are gzip. What a file says of its size is never believed. */
-#include "io/bytes.h"
+#include "support/bytes.h"
 
-#include "io/foreign.h"
+#include "support/foreign.h"
 
 #include <errno.h>
 #include <fcntl.h>
