@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "support/options.h"
+#include "support/text.h"
 
 /* ---- Random numbers ---- */
 
@@ -78,18 +79,13 @@ static inline bool ct__no_memory(const char *op, size_t bytes) {
 }
 /* count * each bytes, zeroed; NULL with an error. Never of size 0, so that NULL means failure. */
 static inline void *ct__zeroed(const char *op, int64_t count, size_t each) {
-    void *p = count < 0 ? NULL : calloc(count ? (size_t)count : 1, each ? each : 1);
+    void *p = count < 0 ? NULL : ct_calloc(count ? (size_t)count : 1, each ? each : 1);
     if (!p) ct__no_memory(op, (size_t)count * each);
     return p;
 }
 static inline char *ct__copy_text(const char *op, const char *text, size_t length) {
-    char *copy = malloc(length + 1);
-    if (!copy) {
-        ct__no_memory(op, length + 1);
-        return NULL;
-    }
-    if (length) memcpy(copy, text, length);
-    copy[length] = 0;
+    char *copy = ct__text_copy(text, length);
+    if (!copy) ct__no_memory(op, length + 1);
     return copy;
 }
 

@@ -19,7 +19,7 @@ ct_dataset *ct__dataset_new(const ct_dataset_class *type, int64_t count, int fie
     dataset->count = count;
     dataset->data = ct__zeroed("dataset_new", 1, type->state);
     if (!dataset->data) {
-        free(dataset);
+        ct_free(dataset);
         return NULL;
     }
     return dataset;
@@ -49,8 +49,8 @@ ct_dataset *ct_dataset_keep(ct_dataset *dataset) {
 }
 
 static void drop_names(ct_dataset *dataset) {
-    for (int64_t i = 0; dataset->names && i < dataset->classes; i++) free(dataset->names[i]);
-    free(dataset->names);
+    for (int64_t i = 0; dataset->names && i < dataset->classes; i++) ct_free(dataset->names[i]);
+    ct_free(dataset->names);
     dataset->names = NULL;
 }
 
@@ -58,8 +58,8 @@ void ct_dataset_free(ct_dataset *dataset) {
     if (!dataset || atomic_fetch_sub_explicit(&dataset->refs, 1, memory_order_acq_rel) != 1) return;
     if (dataset->type->release) dataset->type->release(dataset);
     drop_names(dataset);
-    free(dataset->data);
-    free(dataset);
+    ct_free(dataset->data);
+    ct_free(dataset);
 }
 
 void *ct_dataset_data(const ct_dataset *dataset) { return dataset ? dataset->data : NULL; }
@@ -83,8 +83,8 @@ bool ct_dataset_set_classes(ct_dataset *dataset, int64_t classes, const char *co
             const char *name = names[i] ? names[i] : "";
             copies[i] = ct__copy_text("dataset_set_classes", name, strlen(name));
             if (copies[i]) continue;
-            while (i > 0) free(copies[--i]);
-            free(copies);
+            while (i > 0) ct_free(copies[--i]);
+            ct_free(copies);
             copies = NULL;
         }
         if (!copies) return false;

@@ -143,20 +143,20 @@ void ct_loader_free(ct_loader *loader) {
     }
     for (int i = 0; loader->places && i < place_count(loader); i++) {
         drop_place(&loader->places[i]);
-        free(loader->places[i].made.index);
-        free(loader->places[i].made.length);
+        ct_free(loader->places[i].made.index);
+        ct_free(loader->places[i].made.length);
     }
     pthread_mutex_destroy(&loader->lock);
     pthread_cond_destroy(&loader->work);
     pthread_cond_destroy(&loader->done);
-    free(loader->places);
-    free(loader->running);
-    free(loader->order);
+    ct_free(loader->places);
+    ct_free(loader->running);
+    ct_free(loader->order);
     ct_sampler_free(loader->sampler);
     ct_transform_free(loader->recipe.items);
     ct_transform_free(loader->recipe.transform);
     ct_dataset_free(loader->recipe.dataset);
-    free(loader);
+    ct_free(loader);
 }
 
 static bool check(const ct_dataset *dataset, int64_t batch, const ct_batches_options *o) {

@@ -21,6 +21,6 @@ ct_tensor *ct__image_resize_part(const char *op, const ct__image *image, int64_t
         }
     }
     ct__resampler_end(&r);
-    free(converted);
+    ct_free(converted);
     return ok ? result : NULL;
 }

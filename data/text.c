@@ -42,7 +42,7 @@ static bool get(ct_dataset *self, int64_t index, ct_tensor **fields) {
 static void release(ct_dataset *self) {
     text *set = ct_dataset_data(self);
     ct_vocabulary_free(set->vocabulary);
-    free(set->all);
+    ct_free(set->all);
 }
 
 static const ct_dataset_class text_class = {
@@ -81,7 +81,7 @@ static bool read_text(ct_dataset *dataset, const char *path, const ct_text_optio
     const bool ok = set->all &&
                     ct__vocabulary_read(set->vocabulary, bytes, size, false, "dataset_text", set->all, &count) &&
                     choose(dataset, path, count, o);
-    free(bytes);
+    ct_free(bytes);
     return ok;
 }
 

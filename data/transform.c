@@ -15,7 +15,7 @@ ct_transform *ct_transform_new(const ct_transform_class *type) {
     atomic_init(&transform->refs, 1);
     transform->data = ct__zeroed("transform_new", 1, type->state);
     if (transform->data) return transform;
-    free(transform);
+    ct_free(transform);
     return NULL;
 }
 
@@ -27,8 +27,8 @@ ct_transform *ct_transform_keep(ct_transform *transform) {
 void ct_transform_free(ct_transform *transform) {
     if (!transform || atomic_fetch_sub_explicit(&transform->refs, 1, memory_order_acq_rel) != 1) return;
     if (transform->type->release) transform->type->release(transform);
-    free(transform->data);
-    free(transform);
+    ct_free(transform->data);
+    ct_free(transform);
 }
 
 void *ct_transform_data(const ct_transform *transform) { return transform ? transform->data : NULL; }
@@ -97,7 +97,7 @@ static bool chain_batch(ct_transform *self, ct_tensor **fields, int n, int64_t c
 static void chain_release(ct_transform *self) {
     chain *c = ct_transform_data(self);
     for (int i = 0; i < c->n; i++) ct_transform_free(c->part[i]);
-    free(c->part);
+    ct_free(c->part);
 }
 
 static const ct_transform_class chain_class = {"chain", sizeof(chain), chain_item, chain_batch, chain_release};
@@ -229,7 +229,7 @@ static bool normalise_item(ct_transform *self, ct_tensor **fields, int n, ct_dra
     return fields[0] != NULL;
 }
 
-static void normalise_release(ct_transform *self) { free(((normalise *)ct_transform_data(self))->scale); }
+static void normalise_release(ct_transform *self) { ct_free(((normalise *)ct_transform_data(self))->scale); }
 
 static const ct_transform_class normalise_class = {"transform_normalise", sizeof(normalise), normalise_item, NULL,
                                                    normalise_release};

@@ -121,7 +121,7 @@ static bool mix(const char *op, const mixing *how, ct_tensor **fields, int n, in
         fields[0] = mean_of_rows(fields[0], partner, (float)keep);
     }
     fields[1] = mean_of_rows(labels, partner, (float)keep);
-    free(partner);
+    ct_free(partner);
     return fields[0] && fields[1];
 }
 

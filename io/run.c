@@ -66,7 +66,7 @@ static bool put_extra(const ct_state *extra, ct_state *state) {
         for (int64_t i = 0; i < count && good; i++) {
             const char *from = text ? ct_state_text_name(extra, i) : ct_state_name(extra, i);
             const size_t capacity = strlen(from) + sizeof extra_prefix;
-            char *more = realloc(name, capacity);
+            char *more = ct_realloc(name, capacity);
             if (!more) {
                 good = ct_fail(CT_ERR_MEMORY, "run", "out of memory");
                 break;
@@ -77,7 +77,7 @@ static bool put_extra(const ct_state *extra, ct_state *state) {
                         : ct_state_put(state, name, ct_state_at(extra, i));
         }
     }
-    free(name);
+    ct_free(name);
     return good;
 }
 

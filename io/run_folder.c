@@ -16,7 +16,7 @@
 /* FOLDER/NAME.safetensors for the caller to free; NULL with an error. */
 static char *path_of(const char *folder, const char *name) {
     const size_t capacity = strlen(folder) + strlen(name) + sizeof "/.safetensors";
-    char *path = malloc(capacity);
+    char *path = ct_malloc(capacity);
     if (!path) ct_fail(CT_ERR_MEMORY, "run", "out of memory");
     else snprintf(path, capacity, "%s/%s.safetensors", folder, name);
     return path;
@@ -61,7 +61,7 @@ static bool list_steps(const char *folder, steps *list) {
         if (step < 0) continue;
         if (list->count == capacity) {
             capacity = capacity ? 2 * capacity : 16;
-            int64_t *more = realloc(list->at, capacity * sizeof *more);
+            int64_t *more = ct_realloc(list->at, capacity * sizeof *more);
             if (!more) {
                 good = ct_fail(CT_ERR_MEMORY, "run", "out of memory");
                 break;
@@ -72,7 +72,7 @@ static bool list_steps(const char *folder, steps *list) {
     }
     closedir(dir);
     if (good && list->count > 0) qsort(list->at, list->count, sizeof *list->at, largest_first);
-    if (!good) free(list->at);
+    if (!good) ct_free(list->at);
     return good;
 }
 
@@ -98,7 +98,8 @@ bool ct_run_save(const ct_run *run, const char *folder, const char *name) {
     if (!name[0] || strchr(name, '/')) return ct_fail(CT_ERR_VALUE, "run", "\"%s\" is no name of a file", name);
     if (mkdir(folder, 0777) == 0) {
         if (!ct__output_sync_folder_of(folder)) /* or a power cut could take the folder with all that is in it */
-            return ct_fail(CT_ERR_IO, "run", "%s: the folder it is in cannot be synced: %s", folder, strerror(errno));
+            return ct_fail(errno == ENOMEM ? CT_ERR_MEMORY : CT_ERR_IO, "run",
+                           "%s: the folder it is in cannot be synced: %s", folder, strerror(errno));
     } else if (errno != EEXIST) {
         return ct_fail(CT_ERR_IO, "run", "%s: cannot be made: %s", folder, strerror(errno));
     }
@@ -106,7 +107,7 @@ bool ct_run_save(const ct_run *run, const char *folder, const char *name) {
     if (!path) return false;
     ct__output_clean(folder, NULL);
     const bool good = ct__run_write(run, path);
-    free(path);
+    ct_free(path);
     return good;
 }
 
@@ -120,9 +121,9 @@ static bool prune(const char *folder, int keep, int64_t last) {
         char *path = step_path(folder, list.at[i]);
         good = path != NULL;
         if (path) unlink(path);
-        free(path);
+        ct_free(path);
     }
-    free(list.at);
+    ct_free(list.at);
     return good;
 }
 
@@ -146,7 +147,7 @@ bool ct_run_resume(ct_run *run, const char *folder) {
     char *path = NULL;
     bool good = true;
     for (size_t i = 0; i < list.count && !stored && good; i++) {
-        free(path);
+        ct_free(path);
         path = step_path(folder, list.at[i]);
         good = path && ((stored = ct__run_open(path)) || ct_error_code() == CT_ERR_IO);
         if (stored || !good) break;
@@ -165,7 +166,7 @@ bool ct_run_resume(ct_run *run, const char *folder) {
     }
     if (stored) good = ct__run_take(run, stored, path);
     ct_state_free(stored);
-    free(path);
-    free(list.at);
+    ct_free(path);
+    ct_free(list.at);
     return good;
 }

@@ -21,7 +21,7 @@ ct_confusion *ct_confusion_new(int64_t classes) {
     return confusion;
 }
 
-void ct_confusion_free(ct_confusion *confusion) { free(confusion); }
+void ct_confusion_free(ct_confusion *confusion) { ct_free(confusion); }
 void ct_confusion_clear(ct_confusion *confusion) {
     if (confusion)
         memset(confusion->count, 0, (size_t)(confusion->classes * confusion->classes) * sizeof *confusion->count);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "support/options.h"
+#include "support/text.h"
 
 typedef struct ct__slot {
     char *name;

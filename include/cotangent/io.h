@@ -94,7 +94,7 @@ typedef struct ct_image_options {
 CT_API ct_tensor *ct_image_load_p(const char *path, int channels, const ct_image_options *options);
 CT_API ct_tensor *ct_image_decode_p(const void *bytes, size_t size, int channels, const ct_image_options *options);
 
-/* Writes u8 [H,W], or [C,H,W] with 1 to 4 channels, as a PNG file; or gives its bytes, for the caller to free(). */
+/* Writes u8 [H,W], or [C,H,W] with 1 to 4 channels, as a PNG file; or gives its bytes, for the caller to ct_free. */
 CT_API bool ct_image_save(const char *path, ct_tensor *x);
 CT_API bool ct_image_encode_png(ct_tensor *x, void **bytes, size_t *size);
 

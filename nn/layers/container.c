@@ -120,14 +120,14 @@ static void lambda_release(ct_module *self) {
     function *f = *(function **)ct_module_data(self);
     if (atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) > 1) return;
     if (f->release) f->release(f->context);
-    free(f);
+    ct_free(f);
 }
 
 ct_module *ct_nn_lambda(const char *name, ct_nn_function fn, void *context, void (*release)(void *context)) {
     const bool given =
         ct_ok() && ((name && fn) || ct_fail(CT_ERR_NULL, "nn_lambda", "argument %s is NULL", name ? "fn" : "name"));
     const size_t length = name ? strlen(name) : 0;
-    function *f = given ? calloc(1, sizeof *f + length + 1) : NULL;
+    function *f = given ? ct_calloc(1, sizeof *f + length + 1) : NULL;
     if (given && !f) ct_fail(CT_ERR_MEMORY, "nn_lambda", "out of memory");
     if (f) {
         memcpy(f->name, name, length);
@@ -143,7 +143,7 @@ ct_module *ct_nn_lambda(const char *name, ct_nn_function fn, void *context, void
     }
     ct_module *module = f ? ct_module_new(&f->type) : NULL;
     if (!module) {
-        free(f);
+        ct_free(f);
         if (release) release(context);
         return NULL;
     }
