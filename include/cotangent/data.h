@@ -329,17 +329,7 @@ CT_API bool ct_loader_seek(ct_loader *loader, int64_t epoch);
 CT_API bool ct_loader_put_state(ct_loader *loader, ct_state *state, const char *prefix);
 CT_API bool ct_loader_take_state(ct_loader *loader, const ct_state *state, const char *prefix);
 
-/* ---- Options by name (C only) -------------------------------------------------------------------- */
-
 #ifndef __cplusplus
-#define ct_batches(...)                       ct__batches_x(__VA_ARGS__, .size = sizeof(ct_batches_options))
-#define ct__batches_x(data, n, ...)           ct_batches_p((data), (n), &(ct_batches_options){__VA_ARGS__})
-#define ct_dataset_folder(...)                ct__dataset_folder_x(__VA_ARGS__, .size = sizeof(ct_folder_options))
-#define ct__dataset_folder_x(path, ...)       ct_dataset_folder_p((path), &(ct_folder_options){__VA_ARGS__})
-#define ct_dataset_csv(...)                   ct__dataset_csv_x(__VA_ARGS__, .size = sizeof(ct_csv_options))
-#define ct__dataset_csv_x(path, ...)          ct_dataset_csv_p((path), &(ct_csv_options){__VA_ARGS__})
-#define ct_dataset_text(...)                  ct__dataset_text_x(__VA_ARGS__, .size = sizeof(ct_text_options))
-#define ct__dataset_text_x(path, length, ...) ct_dataset_text_p((path), (length), &(ct_text_options){__VA_ARGS__})
 #define ct_transform_chain(...)                             \
     ct_transform_list((ct_transform *const[]){__VA_ARGS__}, \
                       (int)(sizeof((ct_transform *[]){__VA_ARGS__}) / sizeof(ct_transform *)))
@@ -348,4 +338,7 @@ CT_API bool ct_loader_take_state(ct_loader *loader, const ct_state *state, const
 #ifdef __cplusplus
 }
 #endif
+
+#include <cotangent/data_options.h> /* ct_batches(train, 128, .shuffle = true) and so on, over the functions ending in _p */
+
 #endif
