@@ -38,12 +38,14 @@ static void subset_release(ct_dataset *self) {
 }
 
 /* Two classes: get_many is there where the base has it. */
-static const ct_dataset_class subset_class = {.name = "subset",
+static const ct_dataset_class subset_class = {.size = sizeof(ct_dataset_class),
+                                              .name = "subset",
                                               .state = sizeof(subset),
                                               .get_drawn = subset_get,
                                               .label = subset_label,
                                               .release = subset_release};
-static const ct_dataset_class subset_many_class = {.name = "subset",
+static const ct_dataset_class subset_many_class = {.size = sizeof(ct_dataset_class),
+                                                   .name = "subset",
                                                    .state = sizeof(subset),
                                                    .get_drawn = subset_get,
                                                    .get_many = subset_get_many,
@@ -157,7 +159,8 @@ static void concat_release(ct_dataset *self) {
     ct_free(set->begin);
 }
 
-static const ct_dataset_class concat_class = {.name = "concat",
+static const ct_dataset_class concat_class = {.size = sizeof(ct_dataset_class),
+                                              .name = "concat",
                                               .state = sizeof(concat),
                                               .get_drawn = concat_get,
                                               .label = concat_label,

@@ -27,15 +27,17 @@ void ct__shuffle(int64_t *values, int64_t n, ct_draw *draw);
 /* ---- Objects ---- */
 
 struct ct_dataset {
-    const ct_dataset_class *type;
+    const ct_dataset_class *type;  /* the whole of it: given, or own where that is shorter */
+    const ct_dataset_class *given; /* as it was handed over */
+    ct_dataset_class own;
     _Atomic int refs;
     int fields, depth; /* depth: of the datasets below it, within one another */
     int64_t count, classes;
     char **names; /* of the classes, or NULL */
     void *data;
 };
-/* As ct_dataset_new, for kinds whose number of fields differs from one dataset to the next. */
-ct_dataset *ct__dataset_new(const ct_dataset_class *type, int64_t count, int fields);
+/* As ct_dataset_new, for kinds whose number of fields differs from one dataset to the next; -1: as many as the class says. */
+ct_dataset *ct__dataset_new(const ct_dataset_class *given, int64_t count, int fields);
 /* The same, for one that is made of others. An item is had, and the dataset freed, by recursion: too many datasets within one
  * another are an error. */
 ct_dataset *ct__dataset_over(const char *op, const ct_dataset_class *type, int64_t count, ct_dataset *const *bases,
@@ -47,7 +49,8 @@ int64_t ct__count_classes(const int64_t *labels, int64_t n);
 bool ct__dataset_get(ct_dataset *dataset, int64_t index, ct_draw *draw, ct_tensor **fields);
 
 struct ct_transform {
-    const ct_transform_class *type;
+    const ct_transform_class *type; /* the whole of it: as given, or own where that is shorter */
+    ct_transform_class own;
     _Atomic int refs;
     void *data;
 };

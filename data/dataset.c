@@ -1,7 +1,11 @@
 /* The dataset as an object: counting references, classes and their names, and checked access to an item. */
 #include "data/data.h"
 
-ct_dataset *ct__dataset_new(const ct_dataset_class *type, int64_t count, int fields) {
+ct_dataset *ct__dataset_new(const ct_dataset_class *given, int64_t count, int fields) {
+    ct_dataset_class own;
+    const ct_dataset_class *type = given ? ct__take_class("ct_dataset_class", &own, sizeof own, given) : NULL;
+    if (given && !type) return NULL;
+    if (fields < 0) fields = type ? type->fields : 0;
     if (!type || !(type->get || type->get_drawn)) {
         ct__null("dataset_new", type ? "get" : "type");
         return NULL;
@@ -13,7 +17,9 @@ ct_dataset *ct__dataset_new(const ct_dataset_class *type, int64_t count, int fie
     }
     ct_dataset *dataset = ct__zeroed("dataset_new", 1, sizeof *dataset);
     if (!dataset) return NULL;
-    dataset->type = type;
+    dataset->given = given;
+    dataset->own = *type;
+    dataset->type = type == given ? given : &dataset->own;
     atomic_init(&dataset->refs, 1);
     dataset->fields = fields;
     dataset->count = count;
@@ -39,9 +45,7 @@ ct_dataset *ct__dataset_over(const char *op, const ct_dataset_class *type, int64
     return dataset;
 }
 
-ct_dataset *ct_dataset_new(const ct_dataset_class *type, int64_t count) {
-    return ct__dataset_new(type, count, type ? type->fields : 0);
-}
+ct_dataset *ct_dataset_new(const ct_dataset_class *type, int64_t count) { return ct__dataset_new(type, count, -1); }
 
 ct_dataset *ct_dataset_keep(ct_dataset *dataset) {
     if (dataset) atomic_fetch_add_explicit(&dataset->refs, 1, memory_order_relaxed);
@@ -63,7 +67,7 @@ void ct_dataset_free(ct_dataset *dataset) {
 }
 
 void *ct_dataset_data(const ct_dataset *dataset) { return dataset ? dataset->data : NULL; }
-const ct_dataset_class *ct_dataset_type(const ct_dataset *dataset) { return dataset ? dataset->type : NULL; }
+const ct_dataset_class *ct_dataset_type(const ct_dataset *dataset) { return dataset ? dataset->given : NULL; }
 int64_t ct_dataset_count(const ct_dataset *dataset) { return dataset ? dataset->count : 0; }
 int ct_dataset_fields(const ct_dataset *dataset) { return dataset ? dataset->fields : 0; }
 int64_t ct_dataset_classes(const ct_dataset *dataset) { return dataset ? dataset->classes : 0; }

@@ -34,8 +34,13 @@ static void release(ct_dataset *self) {
     ct_free(set->labels);
 }
 
-static const ct_dataset_class folder_class = {
-    .name = "folder", .state = sizeof(folder), .fields = 2, .get = get, .label = label, .release = release};
+static const ct_dataset_class folder_class = {.size = sizeof(ct_dataset_class),
+                                              .name = "folder",
+                                              .state = sizeof(folder),
+                                              .fields = 2,
+                                              .get = get,
+                                              .label = label,
+                                              .release = release};
 
 const char *ct_folder_file(const ct_dataset *dataset, int64_t index) {
     if (!dataset || dataset->type != &folder_class || index < 0 || index >= dataset->count) return NULL;

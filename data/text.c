@@ -45,8 +45,13 @@ static void release(ct_dataset *self) {
     ct_free(set->all);
 }
 
-static const ct_dataset_class text_class = {
-    .name = "text", .state = sizeof(text), .fields = 2, .get = get, .get_many = get_many, .release = release};
+static const ct_dataset_class text_class = {.size = sizeof(ct_dataset_class),
+                                            .name = "text",
+                                            .state = sizeof(text),
+                                            .fields = 2,
+                                            .get = get,
+                                            .get_many = get_many,
+                                            .release = release};
 
 const ct_vocabulary *ct_text_vocabulary(const ct_dataset *dataset) {
     return dataset && dataset->type == &text_class ? ((const text *)ct_dataset_data(dataset))->vocabulary : NULL;

@@ -84,16 +84,13 @@ static char *step_path(const char *folder, int64_t step) {
 
 /* ---- Writing ---- */
 
-static bool check(const ct_run *run, const char *folder) {
-    if (!ct_ok()) return false;
-    if (!run) return ct_fail(CT_ERR_NULL, "run", "argument run is NULL");
-    if (!run->net) return ct_fail(CT_ERR_NULL, "run", "run->net is NULL");
-    if (!folder) return ct_fail(CT_ERR_NULL, "run", "argument folder is NULL");
-    return true;
+static bool check(ct_run *whole, const ct_run *run, const char *folder) {
+    return ct__run_open_struct(whole, run) && (folder || ct_fail(CT_ERR_NULL, "run", "argument folder is NULL"));
 }
 
 bool ct_run_save(const ct_run *run, const char *folder, const char *name) {
-    if (!check(run, folder)) return false;
+    ct_run whole;
+    if (!check(&whole, run, folder)) return false;
     if (!name) return ct_fail(CT_ERR_NULL, "run", "argument name is NULL");
     if (!name[0] || strchr(name, '/')) return ct_fail(CT_ERR_VALUE, "run", "\"%s\" is no name of a file", name);
     if (mkdir(folder, 0777) == 0) {
@@ -106,7 +103,7 @@ bool ct_run_save(const ct_run *run, const char *folder, const char *name) {
     char *path = path_of(folder, name);
     if (!path) return false;
     ct__output_clean(folder, NULL);
-    const bool good = ct__run_write(run, path);
+    const bool good = ct__run_write(&whole, path);
     ct_free(path);
     return good;
 }
@@ -128,21 +125,23 @@ static bool prune(const char *folder, int keep, int64_t last) {
 }
 
 bool ct_run_checkpoint(const ct_run *run, const char *folder, int keep) {
-    if (!check(run, folder)) return false;
+    ct_run whole;
+    if (!check(&whole, run, folder)) return false;
     if (keep < 0) return ct_fail(CT_ERR_VALUE, "run", "keep = %d is negative", keep);
-    if (run->step < 0) return ct_fail(CT_ERR_VALUE, "run", "step = %" PRId64 " is negative", run->step);
+    if (whole.step < 0) return ct_fail(CT_ERR_VALUE, "run", "step = %" PRId64 " is negative", whole.step);
     char name[40];
-    snprintf(name, sizeof name, "step-%" PRId64, run->step);
-    return ct_run_save(run, folder, name) && (keep == 0 || prune(folder, keep, run->step));
+    snprintf(name, sizeof name, "step-%" PRId64, whole.step);
+    return ct_run_save(run, folder, name) && (keep == 0 || prune(folder, keep, whole.step));
 }
 
 /* ---- Resuming ---- */
 
 bool ct_run_resume(ct_run *run, const char *folder) {
-    if (!check(run, folder)) return false;
+    ct_run whole;
+    if (!check(&whole, run, folder)) return false;
     steps list;
     if (!list_steps(folder, &list)) return false;
-    run->note[0] = 0;
+    whole.note[0] = 0;
     ct_state *stored = NULL;
     char *path = NULL;
     bool good = true;
@@ -151,9 +150,9 @@ bool ct_run_resume(ct_run *run, const char *folder) {
         path = step_path(folder, list.at[i]);
         good = path && ((stored = ct__run_open(path)) || ct_error_code() == CT_ERR_IO);
         if (stored || !good) break;
-        if (!run->note[0]) { /* the newest is the one to know of */
+        if (!whole.note[0]) { /* the newest is the one to know of */
             const char *slash = strrchr(path, '/');
-            snprintf(run->note, sizeof run->note, "passed over %s", slash ? slash + 1 : path);
+            snprintf(whole.note, sizeof whole.note, "passed over %s", slash ? slash + 1 : path);
         }
         if (i + 1 < list.count) ct_error_clear();
     }
@@ -164,7 +163,8 @@ bool ct_run_resume(ct_run *run, const char *folder) {
         ct_fail(CT_ERR_IO, "run", "%s: none of its %zu checkpoints is whole; the oldest: %s", folder, list.count, text);
         good = false;
     }
-    if (stored) good = ct__run_take(run, stored, path);
+    if (stored) good = ct__run_take(&whole, stored, path);
+    ct__run_close_struct(&whole, run);
     ct_state_free(stored);
     ct_free(path);
     ct_free(list.at);

@@ -131,7 +131,7 @@ ct_scores ct_confusion_micro(const ct_confusion *confusion) {
         all.targets += t.targets;
     }
     if (all.targets) return scores_of(all);
-    return (ct_scores){NAN, NAN, NAN, NAN, 0};
+    return (ct_scores){.precision = NAN, .recall = NAN, .f1 = NAN, .iou = NAN};
 }
 
 double ct_confusion_accuracy(const ct_confusion *confusion) { return ct_confusion_micro(confusion).recall; }

@@ -54,7 +54,7 @@ static ct_module *copy_module(copying *c, ct_module *from) {
                 type->name);
         return NULL;
     }
-    to = ct_module_new(type);
+    to = ct_module_new(from->given);
     if (!to) return NULL;
     to->training = from->training;
     memcpy(to->data, from->data, type->state);

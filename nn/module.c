@@ -51,7 +51,10 @@ void ct__path_pop(ct__path *path, size_t before) {
 
 /* ---- Life ---- */
 
-ct_module *ct_module_new(const ct_module_class *type) {
+ct_module *ct_module_new(const ct_module_class *given) {
+    ct_module_class own;
+    const ct_module_class *type = given ? ct__take_class("ct_module_class", &own, sizeof own, given) : NULL;
+    if (given && !type) return NULL;
     if (!type || !type->name) {
         ct_fail(CT_ERR_NULL, "module_new", type ? "the class has no name" : "argument type is NULL");
         return NULL;
@@ -65,7 +68,9 @@ ct_module *ct_module_new(const ct_module_class *type) {
         ct_fail(CT_ERR_MEMORY, "module_new", "out of memory for a %s", type->name);
         return NULL;
     }
-    module->type = type;
+    module->given = given;
+    module->own = *type;
+    module->type = type == given ? given : &module->own;
     module->refs = 1;
     module->training = true;
     return module;
@@ -96,7 +101,7 @@ void ct_module_free(ct_module *module) {
 }
 
 void *ct_module_data(const ct_module *module) { return module ? (void *)module->data : NULL; }
-const ct_module_class *ct_module_type(const ct_module *module) { return module ? module->type : NULL; }
+const ct_module_class *ct_module_type(const ct_module *module) { return module ? module->given : NULL; }
 
 /* ---- Adding ---- */
 

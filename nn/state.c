@@ -212,3 +212,5 @@ const char *ct_state_text_at(const ct_state *state, int64_t i) {
     const item *found = state ? at(&state->texts, i) : NULL;
     return found ? found->text : NULL;
 }
+
+const ct_setting *ct_setting_at(const ct_setting *settings, int i) { return settings && i >= 0 ? settings + i : NULL; }

@@ -25,7 +25,7 @@ static const char layout_text[] = "channels_last";
 
 /* Whether the parameter is a weight with channels, and if so which layout its module wants. */
 static bool has_layout(const ct_parameter *p, bool *last) {
-    const ct_module_class *type = ct_module_type(p->owner);
+    const ct_module_class *type = p->owner->type;
     if (p->buffer || !type->channels_last || ct_ndim(ct_parameter_tensor(p)) < 3) return false;
     *last = type->channels_last(p->owner);
     return true;
@@ -274,7 +274,7 @@ static bool take(taking *t) {
 bool ct_module_take_state_p(ct_module *module, const ct_state *state, const char *prefix,
                             const ct_load_options *options) {
     taking t = {.function = "module_take_state", .module = module, .state = state, .prefix = prefix};
-    ct__take_options(&t.o, sizeof t.o, options);
+    ct__take_options("ct_load_options", &t.o, sizeof t.o, options);
     if (t.o.report) *t.o.report = NULL;
     if (!given(module, state, prefix, t.function) || !ct__renames_valid(t.o.renames, t.o.rename_count, t.function))
         return false;

@@ -23,8 +23,10 @@ extern "C" {
 
 typedef struct ct_module ct_module;
 
-/* What a kind of module does. Fill one (constant, it outlives its modules) for a module of your own. */
+/* What a kind of module does. Fill one (constant, it outlives its modules) for a module of your own. Later versions add at its
+ * end: code that was compiled with this one goes on working. */
 typedef struct ct_module_class {
+    size_t size;      /* sizeof(ct_module_class) */
     const char *name; /* "conv2d": for printing and errors */
     size_t state;     /* bytes of its own plain data, zeroed at first: ct_module_data */
     /* One tensor to one. It may make what it likes: the caller has opened a scope and passes the result on. */
