@@ -12,8 +12,10 @@ list(REMOVE_ITEM CT_ONCE_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/backends/cpu/kernel
 # Checks of shapes, derivatives, lowerings, layers and files run once a call, not once an element: they are built to be
 # small. The core and the machinery of the backend, which every call passes through, are built to be fast.
 set(ct_small_sources ${CT_ONCE_SOURCES} ${CT_GENERATED_SOURCES})
-list(FILTER ct_small_sources INCLUDE REGEX "/(ops|gen|nn/layers|nn/models|io|support)/")
-list(FILTER ct_small_sources EXCLUDE REGEX "/(io/image|support/resample)") # these have loops over pixels
+list(FILTER ct_small_sources INCLUDE REGEX
+    "/(ops|gen|nn|io|support)/|/optim/(schedule|state|lbfgs)|/data/(dataset|combine|folder|csv_state|transform_table|vocabulary)")
+list(FILTER ct_small_sources EXCLUDE REGEX # these have loops over pixels or numbers, or run once per layer
+    "/(io/image|support/resample|nn/orthogonal|nn/forward|nn/cache|nn/module)")
 set_source_files_properties(${ct_small_sources} PROPERTIES COMPILE_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-Os>")
 
 # Kernels with a version for every dtype, whose short loops are not where their time goes: unrolled, they would be half as

@@ -11,12 +11,7 @@
 
 /* An older caller has a shorter struct: what it lacks is zero, which is the default. Without a size nothing can be read: that is
  * an error, which the caller finds pending. type: the struct's name, for that. */
-static inline void ct__take_options(const char *type, void *options, size_t size, const void *given) {
-    const size_t n = given ? *(const size_t *)given : 0;
-    memset(options, 0, size);
-    if (n) memcpy(options, given, n > size ? size : n);
-    else if (given) ct_fail(CT_ERR_VALUE, type, "size is 0; it has to be sizeof(%s)", type);
-}
+void ct__take_options(const char *type, void *options, size_t size, const void *given);
 
 /* Declares `name`, with what was given in it. Look for an error afterwards. */
 #define TAKE_OPTIONS(type, name, given) \
@@ -25,17 +20,7 @@ static inline void ct__take_options(const char *type, void *options, size_t size
 
 /* A class (of modules, datasets, transforms) as this version knows it, size bytes: the given one or, where that is shorter since
  * its header was older, a copy in own whose rest is zero. NULL with an error where it has no size. */
-static inline const void *ct__take_class(const char *type, void *own, size_t size, const void *given) {
-    enum { MOST = 4096 }; /* more is no size, but something that stands where it should */
-    const size_t n = *(const size_t *)given;
-    if (n < 2 * sizeof(size_t) || n > MOST) {
-        ct_fail(CT_ERR_VALUE, type, "size is %zu; it has to be sizeof(%s)", n, type);
-        return NULL;
-    }
-    if (n >= size) return given;
-    memset(own, 0, size);
-    return memcpy(own, given, n);
-}
+const void *ct__take_class(const char *type, void *own, size_t size, const void *given);
 
 /* How many modules, datasets or schedules may be within one another: they are run and freed by recursion, and a limit
  * keeps that off the end of the stack. */
