@@ -90,7 +90,7 @@ bool ct__shapes_check(const char *op, int64_t count, int64_t size) {
 
 static void free_pixels(void *context, void *data) {
     (void)context;
-    free(data);
+    ct_free(data);
 }
 
 ct_dataset *ct__shapes_dataset(uint8_t *pixels, ct_dims shape, void *targets, ct_dims target_shape, ct_dtype dtype,
@@ -104,8 +104,8 @@ ct_dataset *ct__shapes_dataset(uint8_t *pixels, ct_dims shape, void *targets, ct
             targets = NULL;
             if (x && y) dataset = ct_dataset_tensors((ct_tensor *[]){x, y}, 2);
         }
-    free(pixels);
-    free(targets);
+    ct_free(pixels);
+    ct_free(targets);
     if (!dataset || ct_dataset_set_classes(dataset, classes, names)) return dataset;
     ct_dataset_free(dataset);
     return NULL;

@@ -362,15 +362,23 @@ CT_API bool ct_set_isa(const char *name);
 CT_API bool ct_set_exact_conv(bool on);
 
 /* Host memory comes from these, in large blocks that the library keeps and reuses; allocate must return memory
- * aligned to `alignment`, or NULL. Only before the first tensor is made. */
+ * aligned to `alignment`, or NULL. Only before anything is made: a tensor, a module, a dataset. Libraries that are loaded to
+ * read files (libpng and the like), and the C library itself, take their own. */
 typedef void *(*ct_allocate_fn)(void *context, size_t bytes, size_t alignment);
 typedef void (*ct_release_fn)(void *context, void *memory, size_t bytes);
 CT_API bool ct_set_allocator(ct_allocate_fn allocate, ct_release_fn release, void *context);
+/* Memory from there for objects of your own, as malloc, calloc, realloc and free do it, aligned for any type, on any thread.
+ * NULL when there is none, without an error: the caller knows whom to name. What the library gives away (ct_image_encode_png)
+ * goes back by ct_free, to which NULL is nothing. */
+CT_API void *ct_malloc(size_t bytes);
+CT_API void *ct_calloc(size_t count, size_t bytes);
+CT_API void *ct_realloc(void *memory, size_t bytes); /* NULL leaves the block as it was */
+CT_API void ct_free(void *memory);
 
 /* Memory of a device (the zero device is the current one; {CT_CPU} the host's, where graphs are too). */
 typedef struct ct_memory {
     size_t size;       /* sizeof(ct_memory), set by the caller */
-    int64_t in_use;    /* bytes held by live tensors, graphs and running ops */
+    int64_t in_use;    /* bytes held by live tensors, graphs, other objects and running ops */
     int64_t peak;      /* the most that in_use has been since ct_memory_reset_peak */
     int64_t reserved;  /* bytes taken from the system or the device: what is in use and what is kept for reuse */
     int64_t requests;  /* allocations asked for, ever */

@@ -117,7 +117,7 @@ function write_function(name,   n, i, call, type, v, ret, base) {
 END {
     for (i = 1; i <= struct_count; i++) write_struct(struct_order[i])
     # those that print by their nature, that change what the caller owns, or that set what every later call depends on
-    skipped = " ct_print ct_module_print ct_scope_begin ct_keep ct_pass ct_drop ct_set_allocator ct_set_pool ct_set_threads ct_set_log ct_set_log_sink ct_into ct_fail "
+    skipped = " ct_print ct_module_print ct_scope_begin ct_keep ct_pass ct_drop ct_set_allocator ct_malloc ct_calloc ct_realloc ct_free ct_set_pool ct_set_threads ct_set_log ct_set_log_sink ct_into ct_fail "
     for (i = 1; i <= function_count; i++) {
         name = functions[i]
         if (index(skipped, " " name " ")) continue

@@ -564,7 +564,8 @@ static void affine_release(ct_module *self) { --*((const affine *)ct_module_data
 static void affine_describe(const ct_module *self, char *text, size_t capacity) {
     snprintf(text, capacity, "shift=%g", ((const affine *)ct_module_data(self))->shift);
 }
-static const ct_module_class affine_class = {.name = "affine",
+static const ct_module_class affine_class = {.size = sizeof(ct_module_class),
+                                             .name = "affine",
                                              .state = sizeof(affine),
                                              .forward_n = affine_forward,
                                              .describe = affine_describe,
@@ -607,7 +608,7 @@ static ct_tensor *nothing(void *context, ct_tensor *x) {
 TEST(classes_and_functions_that_are_wrong_say_so) {
     CHECK(!ct_module_new(NULL));
     CHECK_ERROR(CT_ERR_NULL, "module_new: argument type is NULL");
-    CHECK(!ct_module_new(&(ct_module_class){.name = "empty"}));
+    CHECK(!ct_module_new(&(ct_module_class){.size = sizeof(ct_module_class), .name = "empty"}));
     CHECK_ERROR(CT_ERR_VALUE, "module_new: the class empty needs either forward or forward_n");
     int released = 0;
     CHECK(!ct_nn_lambda("none", NULL, &released, count_release) && released == 1);
@@ -620,8 +621,11 @@ TEST(classes_and_functions_that_are_wrong_say_so) {
     CHECK(released == 1); /* the copy shares the function */
     ct_module_free(copy);
     CHECK(released == 2);
-    static const ct_module_class owning = {
-        .name = "owning", .forward_n = affine_forward, .state = sizeof(affine), .release = affine_release};
+    static const ct_module_class owning = {.size = sizeof(ct_module_class),
+                                           .name = "owning",
+                                           .forward_n = affine_forward,
+                                           .state = sizeof(affine),
+                                           .release = affine_release};
     int alive = 1;
     ct_module *own = ct_module_new(&owning);
     *(affine *)ct_module_data(own) = (affine){0, &alive};

@@ -70,7 +70,7 @@ function take_function(s,   open, head, name) {
     declared[name] = s
     returns[name] = trim(substr(head, 1, RSTART - 1))
     params[name] = substr(s, open + 1, length(s) - open - 1)
-    if (name ~ /_free$/) frees[params_type(params[name])] = name
+    if (name ~ /_free$/ && name != "ct_free") frees[params_type(params[name])] = name
 }
 
 function params_type(p) { sub(/\*.*/, "", p); return trim(p) }
