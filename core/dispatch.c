@@ -52,7 +52,7 @@ static ct_device creation_device(const ct_op *op, const void *attrs) {
 }
 
 /* The call, once its arguments agree. */
-static bool perform(ct_request *r) {
+static inline bool perform(ct_request *r) {
     const ct_op *op = r->op;
     bool wants = false;
     for (int i = 0; i < r->n_in; i++) {
@@ -96,7 +96,7 @@ static bool perform(ct_request *r) {
 }
 
 /* Goes on with the op that this one hands on to, where it does. */
-static bool hand_on_and_perform(ct_request *r) {
+__attribute__((noinline)) static bool hand_on_and_perform(ct_request *r) {
     _Alignas(16) char attrs[CT_HANDED_BYTES];
     const ct_view *pointers[CT__INLINE_INPUTS];
     ct_tensor *in[CT_HANDED_INPUTS];
