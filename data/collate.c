@@ -151,7 +151,7 @@ static bool pad_items(const ct__recipe *recipe, int64_t epoch, ct__made *made, c
         out[f] = pad_field(recipe, made, items, f, count);
         ok = out[f] != NULL;
     }
-    free(items);
+    ct_free(items);
     return ok;
 }
 

@@ -8,7 +8,7 @@
 #include <strings.h>
 
 #include "data/memory.h"
-#include "io/bytes.h"
+#include "support/bytes.h"
 
 typedef struct csv_job {
     ct__cells cells;
@@ -24,13 +24,13 @@ void ct__csv_free_info(void *memory) {
     ct__csv_info *info = memory;
     for (int c = 0; info && info->column && c < info->columns; c++) {
         for (int64_t i = 0; info->column[c].category && i < info->column[c].shown.categories; i++)
-            free(info->column[c].category[i]);
-        free(info->column[c].category);
-        free(info->column[c].by_text);
-        free(info->column[c].name);
+            ct_free(info->column[c].category[i]);
+        ct_free(info->column[c].category);
+        ct_free(info->column[c].by_text);
+        ct_free(info->column[c].name);
     }
-    if (info) free(info->column);
-    free(info);
+    if (info) ct_free(info->column);
+    ct_free(info);
 }
 
 static bool is_missing(const char *cell) {
@@ -147,7 +147,7 @@ static bool sort_as_numbers(const csv_job *job, char **text, int64_t n) {
         qsort(list, (size_t)n, sizeof *list, compare_numbers);
         for (int64_t i = 0; i < n; i++) text[i] = list[i].text;
     }
-    free(list);
+    ct_free(list);
     return true;
 }
 
@@ -186,7 +186,7 @@ static bool collect_categories(csv_job *job, int c) {
         ok = sort_as_numbers(job, text, n) &&
              ct__csv_copy_categories(&job->info->column[c], (const char *const *)text, n);
     }
-    free(text);
+    ct_free(text);
     return ok;
 }
 
@@ -218,7 +218,7 @@ static bool decide_kinds(csv_job *job, const char *categorical, char separator) 
         if (target ? !info->regression : listed[c] || !(is_missing(first) || to_number(job->plain, first, &value)))
             ok = collect_categories(job, c);
     }
-    free(listed);
+    ct_free(listed);
     return ok;
 }
 
@@ -288,7 +288,7 @@ static bool fill(csv_job *job, float *x, void *y) {
         float *to = x + (c > info->target ? c - 1 : c);
         for (int64_t i = 0; i < rows; i++) to[i * width] = (float)((values[i] - mean) / std);
     }
-    free(values);
+    ct_free(values);
     return ok;
 }
 
@@ -379,7 +379,7 @@ ct_dataset *ct_dataset_csv_p(const char *path, const ct_csv_options *options) {
     char *text = (char *)ct__bytes_load(path, "dataset_csv", 0, &size);
     if (!text) return NULL;
     ct_dataset *dataset = ct__csv_parse(text, size, path, options);
-    free(text);
+    ct_free(text);
     return dataset;
 }
 

@@ -60,8 +60,8 @@ bool ct_csv_put_state(const ct_dataset *dataset, ct_state *state, const char *pr
         ct_state_put_integers(state, full_name(name, sizeof name, prefix, "categories"), categories, info->columns) &&
         ct_state_put_numbers(state, full_name(name, sizeof name, prefix, "numbers"), numbers, 2 * info->columns) &&
         put_texts(info, state, full_name(name, sizeof name, prefix, "texts"));
-    free(categories);
-    free(numbers);
+    ct_free(categories);
+    ct_free(numbers);
     return ok;
 }
 
@@ -84,7 +84,7 @@ static bool take_column(struct ct__csv_column *column, int64_t categories, const
     bool ok = text != NULL;
     for (int64_t i = 0; ok && i < categories; i++) ok = (text[i] = next_text(at, end)) != NULL;
     ok = ok && ct__csv_copy_categories(column, text, categories);
-    free(text);
+    ct_free(text);
     return ok;
 }
 
@@ -109,8 +109,8 @@ static bool take_info(ct__csv_info *info, const ct_state *state, const char *pre
         info->standardise = facts[2] != 0;
         info->column[info->target].shown.target = true;
     }
-    free(categories);
-    free(numbers);
+    ct_free(categories);
+    ct_free(numbers);
     return ok;
 }
 

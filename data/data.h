@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nn/options.h"
+#include "support/options.h"
+#include "support/text.h"
 
 /* ---- Random numbers ---- */
 
@@ -26,15 +27,17 @@ void ct__shuffle(int64_t *values, int64_t n, ct_draw *draw);
 /* ---- Objects ---- */
 
 struct ct_dataset {
-    const ct_dataset_class *type;
+    const ct_dataset_class *type;  /* the whole of it: given, or own where that is shorter */
+    const ct_dataset_class *given; /* as it was handed over */
+    ct_dataset_class own;
     _Atomic int refs;
     int fields, depth; /* depth: of the datasets below it, within one another */
     int64_t count, classes;
     char **names; /* of the classes, or NULL */
     void *data;
 };
-/* As ct_dataset_new, for kinds whose number of fields differs from one dataset to the next. */
-ct_dataset *ct__dataset_new(const ct_dataset_class *type, int64_t count, int fields);
+/* As ct_dataset_new, for kinds whose number of fields differs from one dataset to the next; -1: as many as the class says. */
+ct_dataset *ct__dataset_new(const ct_dataset_class *given, int64_t count, int fields);
 /* The same, for one that is made of others. An item is had, and the dataset freed, by recursion: too many datasets within one
  * another are an error. */
 ct_dataset *ct__dataset_over(const char *op, const ct_dataset_class *type, int64_t count, ct_dataset *const *bases,
@@ -46,7 +49,8 @@ int64_t ct__count_classes(const int64_t *labels, int64_t n);
 bool ct__dataset_get(ct_dataset *dataset, int64_t index, ct_draw *draw, ct_tensor **fields);
 
 struct ct_transform {
-    const ct_transform_class *type;
+    const ct_transform_class *type; /* the whole of it: as given, or own where that is shorter */
+    ct_transform_class own;
     _Atomic int refs;
     void *data;
 };
@@ -78,18 +82,13 @@ static inline bool ct__no_memory(const char *op, size_t bytes) {
 }
 /* count * each bytes, zeroed; NULL with an error. Never of size 0, so that NULL means failure. */
 static inline void *ct__zeroed(const char *op, int64_t count, size_t each) {
-    void *p = count < 0 ? NULL : calloc(count ? (size_t)count : 1, each ? each : 1);
+    void *p = count < 0 ? NULL : ct_calloc(count ? (size_t)count : 1, each ? each : 1);
     if (!p) ct__no_memory(op, (size_t)count * each);
     return p;
 }
 static inline char *ct__copy_text(const char *op, const char *text, size_t length) {
-    char *copy = malloc(length + 1);
-    if (!copy) {
-        ct__no_memory(op, length + 1);
-        return NULL;
-    }
-    if (length) memcpy(copy, text, length);
-    copy[length] = 0;
+    char *copy = ct__text_copy(text, length);
+    if (!copy) ct__no_memory(op, length + 1);
     return copy;
 }
 

@@ -90,7 +90,7 @@ bool ct__shapes_check(const char *op, int64_t count, int64_t size) {
 
 static void free_pixels(void *context, void *data) {
     (void)context;
-    free(data);
+    ct_free(data);
 }
 
 ct_dataset *ct__shapes_dataset(uint8_t *pixels, ct_dims shape, void *targets, ct_dims target_shape, ct_dtype dtype,
@@ -98,14 +98,14 @@ ct_dataset *ct__shapes_dataset(uint8_t *pixels, ct_dims shape, void *targets, ct
     ct_dataset *dataset = NULL;
     if (pixels && targets)
         ct_scope {
-            ct_tensor *x = ct_wrap(pixels, shape, CT_U8, free_pixels, NULL);
+            ct_tensor *x = ct_wrap(pixels, shape, CT_U8, .release = free_pixels);
             pixels = NULL;
-            ct_tensor *y = ct_wrap(targets, target_shape, dtype, free_pixels, NULL);
+            ct_tensor *y = ct_wrap(targets, target_shape, dtype, .release = free_pixels);
             targets = NULL;
             if (x && y) dataset = ct_dataset_tensors((ct_tensor *[]){x, y}, 2);
         }
-    free(pixels);
-    free(targets);
+    ct_free(pixels);
+    ct_free(targets);
     if (!dataset || ct_dataset_set_classes(dataset, classes, names)) return dataset;
     ct_dataset_free(dataset);
     return NULL;

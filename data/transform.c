@@ -4,18 +4,22 @@
 
 #include "data/image.h"
 
-ct_transform *ct_transform_new(const ct_transform_class *type) {
+ct_transform *ct_transform_new(const ct_transform_class *given) {
+    ct_transform_class own;
+    const ct_transform_class *type = given ? ct__take_class("ct_transform_class", &own, sizeof own, given) : NULL;
+    if (given && !type) return NULL;
     if (!type || (!type->item && !type->batch)) {
         ct__null("transform_new", type ? "item" : "type");
         return NULL;
     }
     ct_transform *transform = ct__zeroed("transform_new", 1, sizeof *transform);
     if (!transform) return NULL;
-    transform->type = type;
+    transform->own = *type;
+    transform->type = type == given ? given : &transform->own;
     atomic_init(&transform->refs, 1);
     transform->data = ct__zeroed("transform_new", 1, type->state);
     if (transform->data) return transform;
-    free(transform);
+    ct_free(transform);
     return NULL;
 }
 
@@ -27,8 +31,8 @@ ct_transform *ct_transform_keep(ct_transform *transform) {
 void ct_transform_free(ct_transform *transform) {
     if (!transform || atomic_fetch_sub_explicit(&transform->refs, 1, memory_order_acq_rel) != 1) return;
     if (transform->type->release) transform->type->release(transform);
-    free(transform->data);
-    free(transform);
+    ct_free(transform->data);
+    ct_free(transform);
 }
 
 void *ct_transform_data(const ct_transform *transform) { return transform ? transform->data : NULL; }
@@ -97,10 +101,11 @@ static bool chain_batch(ct_transform *self, ct_tensor **fields, int n, int64_t c
 static void chain_release(ct_transform *self) {
     chain *c = ct_transform_data(self);
     for (int i = 0; i < c->n; i++) ct_transform_free(c->part[i]);
-    free(c->part);
+    ct_free(c->part);
 }
 
-static const ct_transform_class chain_class = {"chain", sizeof(chain), chain_item, chain_batch, chain_release};
+static const ct_transform_class chain_class = {
+    sizeof(ct_transform_class), "chain", sizeof(chain), chain_item, chain_batch, chain_release};
 
 static bool is_chain(const ct_transform *transform) { return transform->type == &chain_class; }
 
@@ -160,7 +165,8 @@ static void call_release(ct_transform *self) {
     if (c->release) c->release(c->context);
 }
 
-static const ct_transform_class call_class = {"transform_call", sizeof(call), call_item, NULL, call_release};
+static const ct_transform_class call_class = {
+    sizeof(ct_transform_class), "transform_call", sizeof(call), call_item, NULL, call_release};
 
 ct_transform *ct_transform_call(ct_transform_fn fn, void *context, void (*release)(void *context)) {
     ct_transform *transform = fn ? ct_transform_new(&call_class) : NULL;
@@ -229,10 +235,10 @@ static bool normalise_item(ct_transform *self, ct_tensor **fields, int n, ct_dra
     return fields[0] != NULL;
 }
 
-static void normalise_release(ct_transform *self) { free(((normalise *)ct_transform_data(self))->scale); }
+static void normalise_release(ct_transform *self) { ct_free(((normalise *)ct_transform_data(self))->scale); }
 
-static const ct_transform_class normalise_class = {"transform_normalise", sizeof(normalise), normalise_item, NULL,
-                                                   normalise_release};
+static const ct_transform_class normalise_class = {
+    sizeof(ct_transform_class), "transform_normalise", sizeof(normalise), normalise_item, NULL, normalise_release};
 
 ct_transform *ct_transform_normalise(const double *mean, const double *std, int n) {
     if (!mean || !std) {
@@ -275,7 +281,8 @@ static bool float_item(ct_transform *self, ct_tensor **fields, int n, ct_draw *d
     return fields[0] != NULL;
 }
 
-static const ct_transform_class float_class = {"transform_float", 0, float_item, NULL, NULL};
+static const ct_transform_class float_class = {
+    sizeof(ct_transform_class), "transform_float", 0, float_item, NULL, NULL};
 ct_transform *ct_transform_float(void) { return ct_transform_new(&float_class); }
 
 ct_transform *ct__transform_cut(ct_transform *transform, ct_transform **last) {
@@ -320,8 +327,12 @@ static void mapped_release(ct_dataset *self) {
     ct_transform_free(set->transform);
 }
 
-static const ct_dataset_class mapped_class = {
-    .name = "map", .state = sizeof(mapped), .get_drawn = mapped_get, .label = mapped_label, .release = mapped_release};
+static const ct_dataset_class mapped_class = {.size = sizeof(ct_dataset_class),
+                                              .name = "map",
+                                              .state = sizeof(mapped),
+                                              .get_drawn = mapped_get,
+                                              .label = mapped_label,
+                                              .release = mapped_release};
 
 ct_dataset *ct_dataset_map(ct_dataset *base, ct_transform *transform) {
     ct_dataset *dataset = NULL;

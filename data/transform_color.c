@@ -85,7 +85,8 @@ static bool jitter_item(ct_transform *self, ct_tensor **fields, int n, ct_draw *
     return true;
 }
 
-static const ct_transform_class jitter_class = {"transform_color_jitter", sizeof(jitter), jitter_item, NULL, NULL};
+static const ct_transform_class jitter_class = {
+    sizeof(ct_transform_class), "transform_color_jitter", sizeof(jitter), jitter_item, NULL, NULL};
 
 static ct_transform *new_jitter(const char *op, jitter how, double least_hue) {
     if (!(how.brightness >= 0 && how.contrast >= 0 && how.saturation >= 0 && how.hue >= least_hue && how.hue <= 0.5)) {
@@ -129,7 +130,8 @@ static bool grey_item(ct_transform *self, ct_tensor **fields, int n, ct_draw *dr
     return true;
 }
 
-static const ct_transform_class grey_class = {"transform_grey", sizeof(int64_t), grey_item, NULL, NULL};
+static const ct_transform_class grey_class = {
+    sizeof(ct_transform_class), "transform_grey", sizeof(int64_t), grey_item, NULL, NULL};
 
 ct_transform *ct_transform_grey(int64_t channels) {
     if (channels != 1 && channels != 3) {

@@ -128,9 +128,12 @@ static bool random_item(ct_transform *self, ct_tensor **fields, int n, ct_draw *
     return cut_item(fields, n, &image, top - how->pad, left - how->pad, how->height, how->width, 0);
 }
 
-static const ct_transform_class pad_class = {"transform_pad", sizeof(crop), pad_item, NULL, NULL};
-static const ct_transform_class center_class = {"transform_center_crop", sizeof(crop), center_item, NULL, NULL};
-static const ct_transform_class random_class = {"transform_random_crop", sizeof(crop), random_item, NULL, NULL};
+static const ct_transform_class pad_class = {
+    sizeof(ct_transform_class), "transform_pad", sizeof(crop), pad_item, NULL, NULL};
+static const ct_transform_class center_class = {
+    sizeof(ct_transform_class), "transform_center_crop", sizeof(crop), center_item, NULL, NULL};
+static const ct_transform_class random_class = {
+    sizeof(ct_transform_class), "transform_random_crop", sizeof(crop), random_item, NULL, NULL};
 
 enum { MOST_PIXELS = 1 << 16 };
 
@@ -193,9 +196,10 @@ static bool flip_vertical_item(ct_transform *self, ct_tensor **fields, int n, ct
     return ct_draw_uniform(draw) >= *(double *)ct_transform_data(self) || flip(fields, n, true);
 }
 
-static const ct_transform_class flip_class = {"transform_flip", sizeof(double), flip_item, NULL, NULL};
-static const ct_transform_class flip_vertical_class = {"transform_flip_vertical", sizeof(double), flip_vertical_item,
-                                                       NULL, NULL};
+static const ct_transform_class flip_class = {
+    sizeof(ct_transform_class), "transform_flip", sizeof(double), flip_item, NULL, NULL};
+static const ct_transform_class flip_vertical_class = {
+    sizeof(ct_transform_class), "transform_flip_vertical", sizeof(double), flip_vertical_item, NULL, NULL};
 
 static bool probability(const char *op, double p) {
     return (p >= 0 && p <= 1) || ct_fail(CT_ERR_VALUE, op, "p is %g; expected 0 to 1", p);
@@ -263,8 +267,10 @@ static bool erase_item(ct_transform *self, ct_tensor **fields, int n, ct_draw *d
     return true;
 }
 
-static const ct_transform_class cutout_class = {"transform_cutout", sizeof(hole), cutout_item, NULL, NULL};
-static const ct_transform_class erase_class = {"transform_erase", sizeof(hole), erase_item, NULL, NULL};
+static const ct_transform_class cutout_class = {
+    sizeof(ct_transform_class), "transform_cutout", sizeof(hole), cutout_item, NULL, NULL};
+static const ct_transform_class erase_class = {
+    sizeof(ct_transform_class), "transform_erase", sizeof(hole), erase_item, NULL, NULL};
 
 ct_transform *ct_transform_cutout(int64_t size, double p) {
     if (!probability("transform_cutout", p)) return NULL;

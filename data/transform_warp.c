@@ -54,9 +54,10 @@ static bool random_resized_item(ct_transform *self, ct_tensor **fields, int n, c
     return fields[0] != NULL;
 }
 
-static const ct_transform_class resize_class = {"transform_resize", sizeof(target), resize_item, NULL, NULL};
-static const ct_transform_class random_resized_class = {"transform_random_resized_crop", sizeof(target),
-                                                        random_resized_item, NULL, NULL};
+static const ct_transform_class resize_class = {
+    sizeof(ct_transform_class), "transform_resize", sizeof(target), resize_item, NULL, NULL};
+static const ct_transform_class random_resized_class = {
+    sizeof(ct_transform_class), "transform_random_resized_crop", sizeof(target), random_resized_item, NULL, NULL};
 
 static ct_transform *new_resize(const ct_transform_class *type, target to) {
     if (to.height < 1 || to.width < 1 || to.height > 1 << 16 || to.width > 1 << 16) {
@@ -145,7 +146,8 @@ static bool rotate_item(ct_transform *self, ct_tensor **fields, int n, ct_draw *
     return rotate(fields, how->random ? (2 * ct_draw_uniform(draw) - 1) * how->degrees : how->degrees, how->nearest);
 }
 
-static const ct_transform_class rotate_class = {"transform_rotate", sizeof(rotation), rotate_item, NULL, NULL};
+static const ct_transform_class rotate_class = {
+    sizeof(ct_transform_class), "transform_rotate", sizeof(rotation), rotate_item, NULL, NULL};
 
 static ct_transform *new_rotation(rotation how) {
     if (!isfinite(how.degrees)) {

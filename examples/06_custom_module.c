@@ -22,8 +22,11 @@ static void excite_describe(const ct_module *self, char *text, size_t capacity) 
     snprintf(text, capacity, "%lld, reduced=%lld", (long long)data->channels, (long long)data->reduced);
 }
 
-static const ct_module_class excite_class = {
-    .name = "excite", .state = sizeof(excite), .forward = excite_forward, .describe = excite_describe};
+static const ct_module_class excite_class = {.size = sizeof(ct_module_class),
+                                             .name = "excite",
+                                             .state = sizeof(excite),
+                                             .forward = excite_forward,
+                                             .describe = excite_describe};
 
 static ct_module *make_excite(int64_t channels, int64_t reduced) {
     ct_module *self = ct_module_new(&excite_class);

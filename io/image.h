@@ -5,7 +5,7 @@
 
 #include <cotangent/io.h>
 
-#include "io/resample.h"
+#include "support/resample.h"
 
 enum { CT__IMAGE_DEFAULT_PIXELS = 1 << 28 };
 
@@ -44,7 +44,7 @@ bool ct__jpeg_decode(const uint8_t *bytes, size_t size, ct__canvas *canvas);
 bool ct__png_is_plain(const uint8_t *bytes, size_t size, int channels);
 bool ct__png_decode_plain(const uint8_t *bytes, size_t size, ct__canvas *canvas);
 
-/* The bytes of a PNG file for the caller to free(). pixels: (height, width, channels). */
+/* The bytes of a PNG file for the caller to ct_free(). pixels: (height, width, channels). */
 bool ct__png_encode(const uint8_t *pixels, int64_t width, int64_t height, int channels, const char *path, void **bytes,
                     size_t *size);
 

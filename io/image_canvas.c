@@ -36,11 +36,11 @@ bool ct__canvas_begin(ct__canvas *canvas, int64_t width, int64_t height, int dec
     }
     canvas->resized = canvas->height != height || canvas->width != width;
     const size_t size = elements(canvas, canvas->channels), sums = elements(canvas, decoded);
-    canvas->planes = size ? malloc(size) : NULL;
+    canvas->planes = size ? ct_malloc(size) : NULL;
     bool good = canvas->planes != NULL;
     if (good && canvas->resized) {
-        canvas->row = calloc((size_t)width, sizeof *canvas->row);
-        canvas->sums = calloc(sums, sizeof *canvas->sums);
+        canvas->row = ct_calloc((size_t)width, sizeof *canvas->row);
+        canvas->sums = ct_calloc(sums, sizeof *canvas->sums);
         good = canvas->row && canvas->sums;
     }
     if (!good)
@@ -78,9 +78,9 @@ void ct__canvas_end(ct__canvas *canvas) {
 }
 
 void ct__canvas_free(ct__canvas *canvas) {
-    free(canvas->planes);
-    free(canvas->row);
-    free(canvas->sums);
+    ct_free(canvas->planes);
+    ct_free(canvas->row);
+    ct_free(canvas->sums);
     ct__resampler_end(&canvas->resampler);
     canvas->planes = NULL;
     canvas->row = canvas->sums = NULL;

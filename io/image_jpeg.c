@@ -1,6 +1,6 @@
 /* JPEG by TurboJPEG. */
-#include "io/foreign.h"
 #include "io/image.h"
+#include "support/foreign.h"
 
 #include <stdlib.h>
 
@@ -54,7 +54,7 @@ static bool decode(tjhandle handle, const uint8_t *bytes, size_t size, ct__canva
     height = (height + divisor - 1) / divisor;
 
     const size_t count = (size_t)width * (size_t)height, room = count * (size_t)(inks ? 4 : channels);
-    uint8_t *pixels = malloc(room);
+    uint8_t *pixels = ct_malloc(room);
     if (!pixels)
         return ct_fail(CT_ERR_MEMORY, "image", "%s: out of memory: %zu bytes could not be had", canvas->path, room);
     const int format = inks ? TJPF_CMYK : grey ? TJPF_GRAY : TJPF_RGB;
@@ -65,7 +65,7 @@ static bool decode(tjhandle handle, const uint8_t *bytes, size_t size, ct__canva
     if (good && inks) mix_inks(pixels, count, channels);
     good = good && ct__canvas_begin(canvas, width, height, channels);
     if (good) ct__canvas_rows(canvas, pixels);
-    free(pixels);
+    ct_free(pixels);
     return good;
 }
 

@@ -2,8 +2,8 @@
  * nor a colour space of its own. Almost every file is of this kind. libpng's simplified interface, which image_png.c uses for
  * the rest, only gives whole pictures, and its other one jumps out of errors; this one holds two rows. The format is that of
  * the specification, https://www.w3.org/TR/png/, sections 7, 9 and 10. */
-#include "io/foreign.h"
 #include "io/image.h"
+#include "support/foreign.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -203,8 +203,8 @@ bool ct__png_decode_plain(const uint8_t *bytes, size_t size, ct__canvas *canvas)
     const int channels = r.file.colour == GREY ? 1 : 3;
     const size_t bits = (size_t)r.file.depth * (r.file.colour == RGB ? 3 : 1);
     r.row_size = ((size_t)r.file.width * bits + 7) / 8;
-    r.rows[0] = calloc(2, r.row_size);
-    r.pixels = calloc(r.file.width, (size_t)channels);
+    r.rows[0] = ct_calloc(2, r.row_size);
+    r.pixels = ct_calloc(r.file.width, (size_t)channels);
     bool good = (r.rows[0] && r.pixels) || ct_fail(CT_ERR_MEMORY, "image", "%s: out of memory", canvas->path);
     if (good) r.rows[1] = r.rows[0] + r.row_size;
     good = good && ct__canvas_begin(canvas, r.file.width, r.file.height, channels) && read_palette(&r);
@@ -216,8 +216,8 @@ bool ct__png_decode_plain(const uint8_t *bytes, size_t size, ct__canvas *canvas)
             zlib.inflateEnd(&r.stream);
         }
     }
-    free(r.rows[0]);
-    free(r.pixels);
+    ct_free(r.rows[0]);
+    ct_free(r.pixels);
     return good;
 }
 #else

@@ -120,7 +120,9 @@ int main(void) {
         else {
             char copy[LONGEST];
             memcpy(copy, seed, size + 1);
-            ct_dataset *set = ct__csv_parse(copy, size, "seed.csv", &(ct_csv_options){.separator = i == 3 ? ';' : ','});
+            ct_dataset *set =
+                ct__csv_parse(copy, size, "seed.csv",
+                              &(ct_csv_options){.size = sizeof(ct_csv_options), .separator = i == 3 ? ';' : ','});
             if (!ct_ok()) printf("seed %d: %s\n", i, ct_error());
             ct_error_clear();
             read += set != NULL;

@@ -16,7 +16,7 @@ typedef struct training {
 } training;
 
 static inline bool training_make(training *t, int64_t hidden, int64_t batch, int loader_threads) {
-    *t = (training){0};
+    *t = (training){.run.size = sizeof t->run};
     ct_scope {
         ct_rng *rng = ct_rng_new(99, 1);
         ct_tensor *fields[] = {ct_randn(CT_DIMS(RUN_ITEMS, RUN_IN), .rng = rng),

@@ -239,7 +239,8 @@ static bool fail_at_seven(ct_dataset *self, int64_t index, ct_tensor **fields) {
     fields[0] = ct_scalar((double)index, CT_F32);
     return fields[0] != NULL;
 }
-static const ct_dataset_class failing = {.name = "failing", .fields = 1, .get = fail_at_seven};
+static const ct_dataset_class failing = {
+    .size = sizeof(ct_dataset_class), .name = "failing", .fields = 1, .get = fail_at_seven};
 
 TEST(an_error_in_a_loader_thread_reaches_ct_next_and_the_rest_goes_on) {
     for (int threads = 0; threads < 3; threads++) {
@@ -273,7 +274,7 @@ static bool slow_get(ct_dataset *self, int64_t index, ct_tensor **fields) {
     fields[1] = ct_scalar(sigismember(&mask, SIGINT), CT_I64);
     return true;
 }
-static const ct_dataset_class slow = {.name = "slow", .fields = 2, .get = slow_get};
+static const ct_dataset_class slow = {.size = sizeof(ct_dataset_class), .name = "slow", .fields = 2, .get = slow_get};
 
 TEST(freeing_while_batches_are_made_waits_for_no_whole_batch) {
     ct_dataset *set = ct_dataset_new(&slow, 100000);
@@ -356,7 +357,8 @@ static bool get_sequence(ct_dataset *self, int64_t index, ct_tensor **fields) {
     fields[1] = ct_scalar((double)index, CT_I64);
     return fields[0] && fields[1];
 }
-static const ct_dataset_class sequences = {.name = "sequences", .fields = 2, .get = get_sequence};
+static const ct_dataset_class sequences = {
+    .size = sizeof(ct_dataset_class), .name = "sequences", .fields = 2, .get = get_sequence};
 
 TEST(items_of_different_length_are_padded_or_refused) {
     ct_dataset *set = ct_dataset_new(&sequences, 3);

@@ -230,7 +230,7 @@ TEST(what_is_written_is_read_back) {
         const bool made = ct_image_encode_png(x, &bytes, &size);
         NEEDS(made);
         CHECK(made && harness_same_bits(ct_image_decode(bytes, size, 0), x));
-        free(bytes);
+        ct_free(bytes);
         CHECK(ct_image_save(own_file("x.png"), x));
         CHECK(harness_same_bits(ct_image_load(own_file("x.png"), channels), x));
     }

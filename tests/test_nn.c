@@ -254,14 +254,14 @@ TEST(sequential_applies_an_activation_in_the_layer_before_it) {
 }
 
 static int64_t peak_of(ct_module *net, ct_tensor *x) {
-    const int64_t before = ct_memory_stats().in_use;
-    ct_memory_reset_peak();
+    const int64_t before = harness_memory().in_use;
+    harness_reset_peak();
     ct_scope {
         ct_no_grad {
             CHECK(ct_forward(net, x));
         }
     }
-    return ct_memory_stats().peak - before;
+    return harness_memory().peak - before;
 }
 
 TEST(a_deep_network_in_inference_holds_two_layers_of_activations) {
@@ -286,9 +286,9 @@ TEST(a_recorded_network_holds_only_what_its_gradient_needs) {
     ct_module *net = ct_nn_sequential(ct_nn_identity());
     for (int i = 0; i < 8; i++)
         CHECK(ct_nn_append(net, ct_nn_lambda("half", half, NULL, NULL)) && ct_nn_append(net, ct_nn_relu()));
-    const int64_t layer = 1 << 20, before = ct_memory_stats().in_use;
+    const int64_t layer = 1 << 20, before = harness_memory().in_use;
     ct_tensor *y = ct_forward(net, ct_require_grad(ct_ones(CT_DIMS(layer / 4))));
-    const int64_t held = ct_memory_stats().in_use - before;
+    const int64_t held = harness_memory().in_use - before;
     CHECK(y && held < 9 * layer + layer / 2 + harness_buried());
     ct_module_free(net);
 }
@@ -564,7 +564,8 @@ static void affine_release(ct_module *self) { --*((const affine *)ct_module_data
 static void affine_describe(const ct_module *self, char *text, size_t capacity) {
     snprintf(text, capacity, "shift=%g", ((const affine *)ct_module_data(self))->shift);
 }
-static const ct_module_class affine_class = {.name = "affine",
+static const ct_module_class affine_class = {.size = sizeof(ct_module_class),
+                                             .name = "affine",
                                              .state = sizeof(affine),
                                              .forward_n = affine_forward,
                                              .describe = affine_describe,
@@ -607,7 +608,7 @@ static ct_tensor *nothing(void *context, ct_tensor *x) {
 TEST(classes_and_functions_that_are_wrong_say_so) {
     CHECK(!ct_module_new(NULL));
     CHECK_ERROR(CT_ERR_NULL, "module_new: argument type is NULL");
-    CHECK(!ct_module_new(&(ct_module_class){.name = "empty"}));
+    CHECK(!ct_module_new(&(ct_module_class){.size = sizeof(ct_module_class), .name = "empty"}));
     CHECK_ERROR(CT_ERR_VALUE, "module_new: the class empty needs either forward or forward_n");
     int released = 0;
     CHECK(!ct_nn_lambda("none", NULL, &released, count_release) && released == 1);
@@ -620,8 +621,11 @@ TEST(classes_and_functions_that_are_wrong_say_so) {
     CHECK(released == 1); /* the copy shares the function */
     ct_module_free(copy);
     CHECK(released == 2);
-    static const ct_module_class owning = {
-        .name = "owning", .forward_n = affine_forward, .state = sizeof(affine), .release = affine_release};
+    static const ct_module_class owning = {.size = sizeof(ct_module_class),
+                                           .name = "owning",
+                                           .forward_n = affine_forward,
+                                           .state = sizeof(affine),
+                                           .release = affine_release};
     int alive = 1;
     ct_module *own = ct_module_new(&owning);
     *(affine *)ct_module_data(own) = (affine){0, &alive};

@@ -9,7 +9,7 @@ static ct_tensor *same(ct_module *self, ct_tensor *x) {
     (void)self;
     return x;
 }
-static const ct_module_class plain = {.name = "plain", .forward = same};
+static const ct_module_class plain = {.size = sizeof(ct_module_class), .name = "plain", .forward = same};
 
 static ct_module *make_net(ct_dtype dtype) {
     ct_module *net = ct_module_new(&plain);

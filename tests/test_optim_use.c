@@ -10,7 +10,7 @@ static ct_tensor *same(ct_module *self, ct_tensor *x) {
     (void)self;
     return x;
 }
-static const ct_module_class plain = {.name = "plain", .forward = same};
+static const ct_module_class plain = {.size = sizeof(ct_module_class), .name = "plain", .forward = same};
 
 static ct_tensor *upto(double n, ct_dtype dtype) { return ct_arange(0, n, 1, .dtype = dtype); }
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 void picture_free(picture *p) {
-    free(p->png);
+    ct_free(p->png);
     *p = (picture){0};
 }
 

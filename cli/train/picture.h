@@ -5,7 +5,7 @@
 #include "cli/train/learner.h"
 
 typedef struct picture {
-    void *png; /* to free() */
+    void *png; /* to ct_free */
     size_t bytes;
     int width, height; /* in pixels of the PNG */
 } picture;

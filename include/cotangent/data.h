@@ -45,6 +45,7 @@ typedef struct ct_dataset ct_dataset;
 /* A kind of dataset. Fill one (constant, it outlives its datasets) for data of your own. Its functions are called from
  * several threads at once. Ops that they call run beside the training, so keep them small. */
 typedef struct ct_dataset_class {
+    size_t size;      /* sizeof(ct_dataset_class): later versions add at its end */
     const char *name; /* for errors */
     size_t state;     /* bytes of plain data, zeroed at first: ct_dataset_data */
     int fields;       /* tensors an item, 1 to CT_MAX_FIELDS */
@@ -200,6 +201,7 @@ CT_API bool ct_dataset_split(ct_dataset *dataset, double fraction, uint64_t seed
 typedef struct ct_transform ct_transform;
 
 typedef struct ct_transform_class {
+    size_t size; /* sizeof(ct_transform_class): later versions add at its end */
     const char *name;
     size_t state; /* bytes of plain data, zeroed at first: ct_transform_data */
     /* Replaces the fields of one item that it changes. Called from several threads at once. One of the two may be
@@ -305,18 +307,21 @@ typedef struct ct_batches_options {
 CT_API ct_loader *ct_batches_p(ct_dataset *dataset, int64_t batch, const ct_batches_options *options);
 
 typedef struct ct_batch {
-    int64_t n;                       /* items in it */
-    ct_tensor *x, *y;                /* field[0] and field[1] */
-    ct_tensor *field[CT_MAX_FIELDS]; /* the loader's, until the next ct_next or ct_loader_free; NULL: no such field */
-    const int64_t *index;            /* which items, n of them */
-    const int64_t *length;           /* with .pad: the first dimension of field 0 of each; otherwise NULL */
-    int64_t epoch, position;         /* of this batch: epoch from 0, batches before it in the epoch */
+    int64_t n;               /* items in it */
+    ct_tensor *x, *y;        /* field[0] and field[1] */
+    ct_tensor *const *field; /* CT_MAX_FIELDS, NULL where there is no such field */
+    const int64_t *index;    /* which items, n of them */
+    const int64_t *length;   /* with .pad: the first dimension of field 0 of each; otherwise NULL */
+    int64_t epoch, position; /* of this batch: epoch from 0, batches before it in the epoch */
 } ct_batch;
 
 /* True with the next batch; false at the end of an epoch (the next call begins another one) and on an error. An error
  * in a loader thread arrives here with its text, at the batch that it belongs to; once it is cleared, the next call
- * goes on behind that batch. While an error is pending it returns false and nothing moves. One thread at a time. */
-CT_API bool ct_next(ct_loader *loader, ct_batch *batch);
+ * goes on behind that batch. While an error is pending it returns false and nothing moves. One thread at a time. Tensors and
+ * lists of the batch are the loader's, until the next call or ct_loader_free. size is sizeof(ct_batch) as the caller knows it, so
+ * that a batch may grow: ct_next(loader, &batch) says it. */
+CT_API bool ct_next_p(ct_loader *loader, ct_batch *batch, size_t size);
+#define ct_next(loader, batch) ct_next_p((loader), (batch), sizeof(ct_batch))
 CT_API void ct_loader_free(ct_loader *loader);
 CT_API int64_t ct_loader_batches(const ct_loader *loader); /* an epoch */
 CT_API int64_t ct_loader_items(const ct_loader *loader);   /* an epoch, without those that drop_last drops */
@@ -329,17 +334,7 @@ CT_API bool ct_loader_seek(ct_loader *loader, int64_t epoch);
 CT_API bool ct_loader_put_state(ct_loader *loader, ct_state *state, const char *prefix);
 CT_API bool ct_loader_take_state(ct_loader *loader, const ct_state *state, const char *prefix);
 
-/* ---- Options by name (C only) -------------------------------------------------------------------- */
-
 #ifndef __cplusplus
-#define ct_batches(...)                       ct__batches_x(__VA_ARGS__, .size = sizeof(ct_batches_options))
-#define ct__batches_x(data, n, ...)           ct_batches_p((data), (n), &(ct_batches_options){__VA_ARGS__})
-#define ct_dataset_folder(...)                ct__dataset_folder_x(__VA_ARGS__, .size = sizeof(ct_folder_options))
-#define ct__dataset_folder_x(path, ...)       ct_dataset_folder_p((path), &(ct_folder_options){__VA_ARGS__})
-#define ct_dataset_csv(...)                   ct__dataset_csv_x(__VA_ARGS__, .size = sizeof(ct_csv_options))
-#define ct__dataset_csv_x(path, ...)          ct_dataset_csv_p((path), &(ct_csv_options){__VA_ARGS__})
-#define ct_dataset_text(...)                  ct__dataset_text_x(__VA_ARGS__, .size = sizeof(ct_text_options))
-#define ct__dataset_text_x(path, length, ...) ct_dataset_text_p((path), (length), &(ct_text_options){__VA_ARGS__})
 #define ct_transform_chain(...)                             \
     ct_transform_list((ct_transform *const[]){__VA_ARGS__}, \
                       (int)(sizeof((ct_transform *[]){__VA_ARGS__}) / sizeof(ct_transform *)))
@@ -348,4 +343,7 @@ CT_API bool ct_loader_take_state(ct_loader *loader, const ct_state *state, const
 #ifdef __cplusplus
 }
 #endif
+
+#include <cotangent/data_options.h> /* ct_batches(train, 128, .shuffle = true) and so on, over the functions ending in _p */
+
 #endif

@@ -33,10 +33,6 @@ CT_API bool ct_save(const char *path, ct_module *net);
  *     ct_load(path, net, .renames = (ct_rename[]){{"module.*", "*"}}, .rename_count = 1)
  * Weights of convolutions are converted between channels first and last where file and network differ. */
 CT_API bool ct_load_p(const char *path, ct_module *net, const ct_load_options *options);
-#ifndef __cplusplus
-#define ct_load(...)                 ct__load_x(__VA_ARGS__, .size = sizeof(ct_load_options))
-#define ct__load_x(path_, net_, ...) ct_load_p((path_), (net_), &(ct_load_options){__VA_ARGS__})
-#endif
 
 /* ---- safetensors --------------------------------------------------------------------------------- */
 
@@ -94,34 +90,14 @@ typedef struct ct_image_options {
 CT_API ct_tensor *ct_image_load_p(const char *path, int channels, const ct_image_options *options);
 CT_API ct_tensor *ct_image_decode_p(const void *bytes, size_t size, int channels, const ct_image_options *options);
 
-/* Writes u8 [H,W], or [C,H,W] with 1 to 4 channels, as a PNG file; or gives its bytes, for the caller to free(). */
+/* Writes u8 [H,W], or [C,H,W] with 1 to 4 channels, as a PNG file; or gives its bytes, for the caller to ct_free. */
 CT_API bool ct_image_save(const char *path, ct_tensor *x);
 CT_API bool ct_image_encode_png(ct_tensor *x, void **bytes, size_t *size);
 
-#ifndef __cplusplus
-#define ct_image_load(...)             ct__image_load_x(__VA_ARGS__, .size = sizeof(ct_image_options))
-#define ct__image_load_x(path, n, ...) ct_image_load_p((path), (n), &(ct_image_options){__VA_ARGS__})
-#define ct_image_decode(...)           ct__image_decode_x(__VA_ARGS__, .size = sizeof(ct_image_options))
-#define ct__image_decode_x(bytes, size, n, ...) \
-    ct_image_decode_p((bytes), (size), (n), &(ct_image_options){__VA_ARGS__})
-#endif
-
 #ifdef __cplusplus
 }
-
-/* In C++ the options are a last argument, which may be left out: ct_load(path, net, options). */
-static inline bool ct_load(const char *path, ct_module *net, ct_load_options options = ct_load_options()) {
-    options.size = sizeof options;
-    return ct_load_p(path, net, &options);
-}
-static inline ct_tensor *ct_image_load(const char *path, int channels, ct_image_options options = ct_image_options()) {
-    options.size = sizeof options;
-    return ct_image_load_p(path, channels, &options);
-}
-static inline ct_tensor *ct_image_decode(const void *bytes, size_t size, int channels,
-                                         ct_image_options options = ct_image_options()) {
-    options.size = sizeof options;
-    return ct_image_decode_p(bytes, size, channels, &options);
-}
 #endif
+
+#include <cotangent/io_options.h> /* ct_load(path, net, .lenient = true) and so on, over the functions ending in _p */
+
 #endif
