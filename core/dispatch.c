@@ -528,7 +528,7 @@ static bool execute(request *r) {
         bool logging = ct__log_dispatch();
         const ct_kernel *kernel = ok ? choose(&call, r->device, logging ? refusals : NULL, sizeof refusals) : NULL;
         if (kernel && r->device.type != CT_CPU)
-            ok = ct__stream_enter(op, r->device, r->in, r->n_in, r->out, r->n_out, &call.stream);
+            ok = ct__stream_enter(&call, r->in, r->out);
         if (kernel && ok) {
             uint64_t start = logging ? ct__log_now() : 0;
             ok = run_kernel(&call, kernel);
