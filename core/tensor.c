@@ -98,19 +98,9 @@ bool ct__storage_fill(ct_storage *storage, const void *pattern, size_t size) {
 
 bool ct__storage_get(const ct_storage *storage, size_t offset, void *data, size_t bytes) {
     if (!bytes) return true;
-    if (storage->device.type == CT_CPU) {
-        memcpy(data, (const char *)storage->buffer + offset, bytes);
-        return true;
-    }
-    const ct_backend *backend = ct__backend(storage->device.type);
-    ct_stream *stream = ct__stream_now(storage->device);
-    if (!ct__stream_use(storage, stream, false)) return false;
-    const char *called = ct__errors.called; /* what went wrong before is not the fault of who reads now */
-    ct__errors.called = NULL;
-    const bool ok = backend->download(backend->self, storage->device.index, data, storage->buffer,
-                                      storage->block->offset + offset, bytes, stream);
-    ct__errors.called = called;
-    return ok;
+    if (storage->device.type != CT_CPU) return ct__stream_download(storage, offset, data, bytes);
+    memcpy(data, (const char *)storage->buffer + offset, bytes);
+    return true;
 }
 
 /* ---- Views ---- */

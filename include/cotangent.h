@@ -430,8 +430,9 @@ typedef struct ct_device_info {
 } ct_device_info;
 CT_API bool ct_device_describe(ct_device device, ct_device_info *info);
 /* Waits until all work of a device is done. What went wrong in it since the last wait becomes this thread's error: of an index
- * out of range, say, the CPU tells at once, and a device at the next wait of any thread (here, ct_item, ct_read). Until
- * then ops that change lasting state (in place, optimizer steps, running statistics) do nothing on that device. */
+ * out of range, say, the CPU tells at once, and a device at the next wait of any thread (here, ct_item, ct_read). Until then
+ * ops that change lasting state (in place, optimizer steps, running statistics) do nothing on that device; a thread that has
+ * called such ops in the meantime hears of the error at its own next wait, too. */
 CT_API bool ct_synchronize(ct_device device);
 
 /* Streams: work of one is done in order, works of two in any order or at once. All threads share the device's own stream,

@@ -248,6 +248,59 @@ TEST(running_statistics_do_not_change_after_an_error) {
     CHECK(all_are(table, 0));
 }
 
+/* Another thread's step was held back because of this thread's index, so it has to hear of that too; one that changed nothing
+ * does not. */
+typedef struct bystander {
+    ct_device device;
+    ct_tensor *weight;
+    bool changes, heard, fine;
+    pthread_barrier_t *ready;
+} bystander;
+
+static void *stand_by(void *context) {
+    bystander *b = context;
+    pthread_barrier_wait(b->ready); /* the bad call is in the queue */
+    ct_scope {
+        ct_tensor *pure = ct_add_s(b->weight, 1);
+        if (b->changes) ct_add_(b->weight, b->weight);
+        pthread_barrier_wait(b->ready); /* now the other thread waits */
+        pthread_barrier_wait(b->ready); /* and has heard */
+        const bool ok = ct_synchronize(b->device);
+        b->heard = !ok && strcmp(ct_error(), "embedding: index is 4 at element 1; it has to be in 0 to 3") == 0;
+        ct_error_clear();
+        b->fine = all_are(b->weight, 3) && all_are(pure, 4) && ct_synchronize(b->device);
+    }
+    return NULL;
+}
+
+static bystander beside_an_error(bool changes) {
+    const ct_device d = queued("1");
+    pthread_barrier_t ready;
+    pthread_barrier_init(&ready, NULL, 2);
+    bystander b = {.device = d, .weight = made(d, 3), .changes = changes, .ready = &ready};
+    ct_tensor *table = ct_zeros(CT_DIMS(4, 2), .device = d), *bad = ct_to(I64(CT_DIMS(2), 3, 4), d);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, stand_by, &b) == 0 && ct_embedding(table, bad));
+    pthread_barrier_wait(&ready);
+    pthread_barrier_wait(&ready);
+    CHECK(!ct_synchronize(d) && ct_error_code() == CT_ERR_INDEX);
+    ct_error_clear();
+    pthread_barrier_wait(&ready);
+    pthread_join(thread, NULL);
+    pthread_barrier_destroy(&ready);
+    return b;
+}
+
+TEST(a_thread_whose_changes_were_held_back_hears_why) {
+    const bystander b = beside_an_error(true);
+    CHECK(b.heard && b.fine);
+}
+
+TEST(a_thread_that_changed_nothing_hears_nothing_of_it) {
+    const bystander b = beside_an_error(false);
+    CHECK(!b.heard && b.fine);
+}
+
 TEST(an_error_names_the_op_that_was_called_then_and_not_the_one_that_waits) {
     const ct_device d = queued("1");
     ct_tensor *x = ct_zeros(CT_DIMS(2, 3), .device = d), *bad = ct_to(I64(CT_DIMS(2), 0, 3), d);
