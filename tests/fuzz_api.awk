@@ -108,6 +108,10 @@ function write_function(name,   n, i, call, type, v, ret, base) {
         print "    expect_made(made != NULL, " (name ~ /_keep$|_copy$/ ? "false" : "true") ");"
         if (base ~ /^ct_(module|transform|optim|schedule|dataset)$/) print "    use_" substr(base, 4) "(made);"
         print "    " frees[base] "(made);"
+    } else if (base ~ /^ct_dl_/) {
+        print "    " ret "made = " call ";"
+        print "    expect_made(made != NULL, true);"
+        print "    if (made) made->deleter(made);"
     } else if (ret == "ct_tensor *" && name !~ /_(param|buffer|find|tensor|get|at|grad_of)$/) {
         print "    expect_made(" call " != NULL, true);"
     } else print "    (void)" call ";"

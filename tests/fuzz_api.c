@@ -5,6 +5,7 @@
 #include <cotangent.h>
 #include <cotangent/backend.h>
 #include <cotangent/data.h>
+#include <cotangent/dlpack.h>
 #include <cotangent/io.h>
 #include <cotangent/metrics.h>
 #include <cotangent/nn.h>
@@ -190,14 +191,14 @@ static void *other_size(void *options, size_t size, bool strict) {
         if (memory == MAP_FAILED || mprotect(memory + most, page, PROT_NONE) != 0) return options;
         end = memory + most;
     }
-    size_t says = sizeof says * (1 + fuzz_upto(size / sizeof says + 2)), room = says;
+    size_t says = sizeof says * (1 + fuzz_upto(size / sizeof says + 2)), bytes = says;
     if (strict && fuzz_chance(15))
-        says = (size_t[]){0, 3, SIZE_MAX, SIZE_MAX / 2 + 1, 1 << 20}[fuzz_upto(5)], room = sizeof says;
+        says = (size_t[]){0, 3, SIZE_MAX, SIZE_MAX / 2 + 1, 1 << 20}[fuzz_upto(5)], bytes = sizeof says;
     fuzz_say(", options of %zu bytes where %zu are known", says, size);
-    memset(end - room, fuzz_chance(50) ? 0 : 0x41, room);
-    memcpy(end - room, options, room < size ? room : size);
-    memcpy(end - room, &says, sizeof says);
-    return end - room;
+    memset(end - bytes, fuzz_chance(50) ? 0 : 0x41, bytes);
+    memcpy(end - bytes, options, bytes < size ? bytes : size);
+    memcpy(end - bytes, &says, sizeof says);
+    return end - bytes;
 }
 
 #include "fuzz_api.inc"
