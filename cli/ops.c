@@ -96,11 +96,11 @@ static void print_options(FILE *file, const ct_op *op) {
 
 static void print_kernels(FILE *file, const ct_op *op) {
     for (int type = CT_CPU; ct_backend_name((ct_device_type)type); type++) {
-        const ct_kernel *kernel = ct_op_kernels(op, (ct_device_type)type);
+        const ct_kernel *kernel = ct_op_kernel(op, (ct_device_type)type, 0);
         if (type != CT_CPU && !kernel) continue;
         fprintf(file, "%-8s", ct_backend_name((ct_device_type)type));
         int count = 0;
-        for (; kernel && kernel->name; kernel++, count++) fprintf(file, " %s", kernel->name);
+        for (; (kernel = ct_op_kernel(op, (ct_device_type)type, count)); count++) fprintf(file, " %s", kernel->name);
         if (count == 0)
             fprintf(file, op->flags & CT_OP_VIEW ? " a view: no kernel" : op->lower ? " in simpler ops" : " none");
         fputc('\n', file);
@@ -167,8 +167,9 @@ static void json_op(const ct_op *op) {
            truth(op->flags & CT_OP_RANDOM), truth(op->flags & CT_OP_INTERNAL), truth(op->lower));
     for (int type = CT_CPU; ct_backend_name((ct_device_type)type); type++) {
         printf("%s\"%s\":[", type > CT_CPU ? "," : "", ct_backend_name((ct_device_type)type));
-        const ct_kernel *kernel = ct_op_kernels(op, (ct_device_type)type);
-        for (int i = 0; kernel && kernel[i].name; i++) printf("%s", i ? "," : ""), cli_json_string(kernel[i].name);
+        const ct_kernel *kernel;
+        for (int i = 0; (kernel = ct_op_kernel(op, (ct_device_type)type, i)); i++)
+            printf("%s", i ? "," : ""), cli_json_string(kernel->name);
         printf("]");
     }
     printf("}}");

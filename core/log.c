@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/dtype.h"
 #include "core/error.h"
 
 static _Atomic int dispatch = -1; /* -1: look at CT_LOG */
@@ -51,14 +52,26 @@ void ct__log_call(const ct_call *call, const char *kernel, const char *refusals,
     char line[1024];
     int used = snprintf(line, sizeof line, "%s(", call->op->name);
     for (int i = 0; i < call->n_in && used < (int)sizeof line; i++)
-        used += snprintf(line + used, sizeof line - (size_t)used, "%s%s", i ? ", " : "",
-                         call->in[i] ? ct_view_text(call->in[i]) : "-");
+        used += i < 32 && (call->numbers >> i & 1)
+                    ? snprintf(line + used, sizeof line - (size_t)used, "%s%g", i ? ", " : "",
+                               ct__dtype_get(call->in[i]->dtype, call->in[i]->buffer))
+                    : snprintf(line + used, sizeof line - (size_t)used, "%s%s", i ? ", " : "",
+                               call->in[i] ? ct_view_text(call->in[i]) : "-");
     for (int i = 0; i < call->n_out && used < (int)sizeof line; i++)
         used += snprintf(line + used, sizeof line - (size_t)used, "%s%s", i ? ", " : ") -> ",
                          call->out[i] ? ct_view_text(call->out[i]) : "-");
-    if (used < (int)sizeof line)
-        snprintf(line + used, sizeof line - (size_t)used, "  %s%s  %.1f us", kernel, refusals, microseconds);
+    if (!call->n_out && used < (int)sizeof line) used += snprintf(line + used, sizeof line - (size_t)used, ")");
+    if (used < (int)sizeof line) used += snprintf(line + used, sizeof line - (size_t)used, "  %s%s", kernel, refusals);
+    if (start && used < (int)sizeof line) snprintf(line + used, sizeof line - (size_t)used, "  %.1f us", microseconds);
     ct__log_line(line);
+}
+
+void ct__log_handed(const ct_infer *infer, const ct_op *to) {
+    if (!ct__log_dispatch()) return;
+    char kernel[96];
+    snprintf(kernel, sizeof kernel, "handed on to %s", to->name);
+    ct_call call = {.op = infer->op, .n_in = infer->n_in, .in = infer->in};
+    ct__log_call(&call, kernel, "", 0);
 }
 
 void ct__log_line(const char *line) {

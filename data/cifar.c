@@ -138,7 +138,7 @@ ct_dataset *ct_dataset_cifar(const char *path, bool train) {
     }
     if (ok)
         ct_scope {
-            ct_tensor *x = ct_wrap(pixels, CT_DIMS(count, 3, 32, 32), CT_U8, free_pixels, NULL);
+            ct_tensor *x = ct_wrap(pixels, CT_DIMS(count, 3, 32, 32), CT_U8, .release = free_pixels);
             pixels = NULL;
             ct_tensor *y = ct_from_data(classes, CT_DIMS(count), CT_I64);
             if (x && y) dataset = ct_dataset_tensors((ct_tensor *[]){x, y}, 2);

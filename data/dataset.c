@@ -166,8 +166,7 @@ int64_t ct_dataset_label(ct_dataset *dataset, int64_t index) {
     ct_scope {
         ct_tensor *fields[CT_MAX_FIELDS];
         if (ct_dataset_get(dataset, index, fields, dataset->fields)) {
-            if (ct_numel(fields[1]) == 1 && ct_dtype_is_int(ct_dtype_of(fields[1])))
-                label = (int64_t)ct_item(fields[1]);
+            if (ct_numel(fields[1]) == 1 && ct_dtype_is_int(ct_dtype_of(fields[1]))) label = ct_item_i64(fields[1]);
             else ct_fail(CT_ERR_VALUE, "dataset_label", "field 1 of %s is not a class number", dataset->type->name);
         }
     }

@@ -101,7 +101,7 @@ ct_tensor *ct_idx_load(const char *path) {
     if (read_header(bytes, size, path, &header)) {
         /* Bytes have no order: the file's own memory becomes the tensor's. */
         if (ct_dtype_size(header.dtype) == 1 && header.bytes)
-            return ct_wrap(bytes + header.start, header.shape, header.dtype, free_file, bytes);
+            return ct_wrap(bytes + header.start, header.shape, header.dtype, .release = free_file, .context = bytes);
         x = ct__idx_parse(bytes, size, path);
     }
     ct_free(bytes);

@@ -98,9 +98,9 @@ ct_dataset *ct__shapes_dataset(uint8_t *pixels, ct_dims shape, void *targets, ct
     ct_dataset *dataset = NULL;
     if (pixels && targets)
         ct_scope {
-            ct_tensor *x = ct_wrap(pixels, shape, CT_U8, free_pixels, NULL);
+            ct_tensor *x = ct_wrap(pixels, shape, CT_U8, .release = free_pixels);
             pixels = NULL;
-            ct_tensor *y = ct_wrap(targets, target_shape, dtype, free_pixels, NULL);
+            ct_tensor *y = ct_wrap(targets, target_shape, dtype, .release = free_pixels);
             targets = NULL;
             if (x && y) dataset = ct_dataset_tensors((ct_tensor *[]){x, y}, 2);
         }

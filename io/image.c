@@ -86,7 +86,7 @@ ct_tensor *ct__image_parse(const uint8_t *bytes, size_t size, int channels, cons
         uint8_t *planes = canvas.planes;
         canvas.planes = NULL;
         ct__canvas_free(&canvas);
-        return ct_wrap(planes, CT_DIMS(canvas.channels, canvas.height, canvas.width), CT_U8, release, NULL);
+        return ct_wrap(planes, CT_DIMS(canvas.channels, canvas.height, canvas.width), CT_U8, .release = release);
     }
     ct__canvas_free(&canvas);
     return NULL;

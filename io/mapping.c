@@ -81,5 +81,5 @@ ct_tensor *ct__mapping_tensor(ct__mapping *mapping, size_t at, ct_dims shape, ct
             if (data[i] > 1) data[i] = 1;
     if ((uintptr_t)data % ct_dtype_size(dtype) != 0) return ct_from_data(data, shape, dtype);
     atomic_fetch_add(&mapping->holders, 1);
-    return ct_wrap(data, shape, dtype, release_tensor, mapping);
+    return ct_wrap(data, shape, dtype, .release = release_tensor, .context = mapping);
 }

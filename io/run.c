@@ -106,7 +106,8 @@ static ct_state *take_extra(const ct_state *state) {
 static bool put_run(const ct_run *run, ct_state *state) {
     char list[128] = "";
     bool good = ct_state_put_text(state, CT__RUN_FORMAT, version) &&
-                ct_state_put_text(state, library_text, ct_version()) && ct_state_put_text(state, isa_text, ct_isa());
+                ct_state_put_text(state, library_text, ct_version_text()) &&
+                ct_state_put_text(state, isa_text, ct_isa());
     for (int i = 0; i < PART_COUNT && good; i++) {
         if (!parts[i].has(run)) continue;
         snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", list[0] ? " " : "", parts[i].name);

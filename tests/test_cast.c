@@ -202,7 +202,7 @@ TEST(made_by_index) {
     CHECK_VALUES(ct_tril_mask(2, .m = 3, .diagonal = 1), CT_DIMS(2, 3), 0, 1, 1, 0, 1, 1, 1);
     CHECK_VALUES(ct_one_hot(I64(CT_DIMS(2), 2, 0), 3), CT_DIMS(2, 3), 0, 0, 0, 1, 1, 0, 0);
     CHECK(!ct_one_hot(I64(CT_DIMS(2), 1, 3), 3));
-    CHECK_ERROR(CT_ERR_INDEX, "one_hot: indices has 3 at element 1; it has to be in 0 to 2");
+    CHECK_ERROR(CT_ERR_INDEX, "one_hot: indices is 3 at element 1; it has to be in 0 to 2");
 }
 
 TEST(meshgrid_in_both_orders) {

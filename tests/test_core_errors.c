@@ -187,15 +187,15 @@ static void release(void *context, void *data) {
 
 TEST(wrap_owns_its_memory_even_when_it_fails) {
     float data[4] = {1, 2, 3, 4};
-    CHECK(ct_wrap(data, CT_DIMS(-1), CT_F32, release, NULL) == NULL);
+    CHECK(ct_wrap(data, CT_DIMS(-1), CT_F32, .release = release) == NULL);
     CHECK_ERROR(CT_ERR_SHAPE, "wrap: size -1 of dimension 0 is negative");
     CHECK(releases == 1);
-    CHECK(ct_wrap((char *)data + 1, CT_DIMS(2), CT_F32, release, NULL) == NULL);
+    CHECK(ct_wrap((char *)data + 1, CT_DIMS(2), CT_F32, .release = release) == NULL);
     CHECK(ct_error_code() == CT_ERR_VALUE);
     ct_error_clear();
     CHECK(releases == 2);
     ct_scope {
-        ct_tensor *x = ct_wrap(data, CT_DIMS(2, 2), CT_F32, release, NULL);
+        ct_tensor *x = ct_wrap(data, CT_DIMS(2, 2), CT_F32, .release = release);
         REQUIRE(x != NULL);
         CHECK(ct_data(x) == data);
         CHECK(ct_item(ct_sum(x)) == 10);
@@ -298,9 +298,9 @@ TEST(attributes_from_text_are_checked) {
 
 TEST(shapes_of_more_elements_than_can_be_counted_are_refused) {
     static char byte;
-    CHECK(!ct_wrap(&byte, CT_DIMS(1LL << 62, 8), CT_U8, NULL, NULL));
+    CHECK(!ct_wrap(&byte, CT_DIMS(1LL << 62, 8), CT_U8));
     CHECK_ERROR(CT_ERR_SHAPE, "wrap: the shape is [4611686018427387904,8]: more elements than can be counted");
-    CHECK(!ct_wrap(&byte, CT_DIMS(1LL << 62, 0, 8), CT_U8, NULL, NULL)); /* its strides could not be counted */
+    CHECK(!ct_wrap(&byte, CT_DIMS(1LL << 62, 0, 8), CT_U8)); /* its strides could not be counted */
     CHECK(ct_error_code() == CT_ERR_SHAPE);
     ct_error_clear();
     CHECK(!ct_from_data(&byte, CT_DIMS(1LL << 40, 1LL << 40), CT_U8));

@@ -26,7 +26,7 @@ static bool on(const ct_tensor *x, ct_device device) {
 
 TEST(a_device_has_a_name_a_number_and_an_owner) {
     const ct_device d = guard();
-    ct_device_info info = {0};
+    ct_device_info info = {.size = sizeof info};
     CHECK_TEXT(ct_backend_name(d.type), "guard");
     CHECK_TEXT(ct_device_text(d), "guard");
     CHECK(ct_device_count(d.type) == 1 && ct_device_describe(d, &info) && info.memory > 0);

@@ -16,26 +16,26 @@ TEST(an_index_out_of_range_names_op_value_position_and_bound) {
     ct_tensor *x = ct_zeros(CT_DIMS(2, 3)), *bad = I64(CT_DIMS(2, 2), 0, 2, 1, 3),
               *negative = I64(CT_DIMS(2, 1), 0, -1);
     CHECK(!ct_gather(x, 1, bad));
-    CHECK_ERROR(CT_ERR_INDEX, "gather: index[1,1] is 3, out of range for axis 1 of f32[2,3]: 0 to 2");
+    CHECK_ERROR(CT_ERR_INDEX, "gather: index is 3 at element 3; it has to be in 0 to 2");
     CHECK(!ct_gather(x, 1, negative));
-    CHECK_ERROR(CT_ERR_INDEX, "gather: index[1,0] is -1, out of range for axis 1 of f32[2,3]: 0 to 2");
+    CHECK_ERROR(CT_ERR_INDEX, "gather: index is -1 at element 1; it has to be in 0 to 2");
     CHECK(!ct_scatter_add(x, 1, bad, ct_ones(CT_DIMS(2, 2))));
-    CHECK_ERROR(CT_ERR_INDEX, "scatter_add: index[1,1] is 3, out of range for axis 1 of f32[2,3]: 0 to 2");
+    CHECK_ERROR(CT_ERR_INDEX, "scatter_add: index is 3 at element 3; it has to be in 0 to 2");
     CHECK(!ct_scatter(x, 1, negative, ct_ones(CT_DIMS(2, 1))));
-    CHECK_ERROR(CT_ERR_INDEX, "scatter: index[1,0] is -1, out of range for axis 1 of f32[2,3]: 0 to 2");
+    CHECK_ERROR(CT_ERR_INDEX, "scatter: index is -1 at element 1; it has to be in 0 to 2");
     CHECK(!ct_index_select(x, 0, I64(CT_DIMS(3), 0, 1, 2)));
-    CHECK_ERROR(CT_ERR_INDEX, "index_select: index[2] is 2, out of range for axis 0 of f32[2,3]: 0 to 1");
+    CHECK_ERROR(CT_ERR_INDEX, "index_select: index is 2 at element 2; it has to be in 0 to 1");
     CHECK(!ct_embedding(x, I64(CT_DIMS(2, 2), 0, 1, 5, 0)));
-    CHECK_ERROR(CT_ERR_INDEX, "embedding: index[1,0] is 5, out of range for axis 0 of f32[2,3]: 0 to 1");
+    CHECK_ERROR(CT_ERR_INDEX, "embedding: index is 5 at element 2; it has to be in 0 to 1");
     CHECK(!ct_index_add(x, 0, I64(CT_DIMS(2), 0, 9), ct_ones(CT_DIMS(2, 3))));
-    CHECK_ERROR(CT_ERR_INDEX, "index_add: index[1] is 9, out of range for axis 0 of f32[2,3]: 0 to 1");
+    CHECK_ERROR(CT_ERR_INDEX, "index_add: index is 9 at element 1; it has to be in 0 to 1");
     CHECK(!ct_take(x, I64(CT_DIMS(1), 6)));
-    CHECK_ERROR(CT_ERR_INDEX, "take: index[0] is 6, out of range for axis 0 of f32[6]: 0 to 5");
+    CHECK_ERROR(CT_ERR_INDEX, "take: index is 6 at element 0; it has to be in 0 to 5");
     ct_tensor *pair[] = {I64(CT_DIMS(2), 0, 1), I64(CT_DIMS(2), 0, 3)};
     CHECK(!ct_index_put(x, ct_ones(CT_DIMS(2)), pair, 2));
-    CHECK_ERROR(CT_ERR_INDEX, "index_put: indices[1][1] is 3, out of range for axis 1 of x: 0 to 2");
+    CHECK_ERROR(CT_ERR_INDEX, "index_put: indices[1] is 3 at element 1; it has to be in 0 to 2");
     CHECK(!ct_gather(ct_zeros(CT_DIMS(2, 0)), 1, negative));
-    CHECK_ERROR(CT_ERR_INDEX, "gather: index[0,0] is 0, but axis 1 of f32[2,0] has no elements");
+    CHECK_ERROR(CT_ERR_INDEX, "gather: index is 0 at element 0, and there is nothing that it could name");
     CHECK(!ct_gather(x, 1, ct_zeros(CT_DIMS(2, 1))));
     CHECK_CODE(CT_ERR_DTYPE);
 }
@@ -77,7 +77,7 @@ TEST(scattered_products_with_zeros_are_differentiable_twice) {
     CHECK(ct_backward_from(y, ct_ones(CT_DIMS(3), .dtype = CT_F64), 0));
     CHECK_VALUES(ct_grad_of(src), CT_DIMS(5), 1e-12, 0, 0, 2 * 4 * 7, 0, 3 * 5);
     CHECK_VALUES(ct_grad_of(x), CT_DIMS(3), 1e-12, 0, 0, 1);
-    CHECK(ct_check_grad(products, index, in, 2, 1, NULL));
+    CHECK(ct_check_grad(products, index, in, 2, 1));
 }
 
 TEST(equal_extremes_share_the_gradient) {
@@ -140,7 +140,7 @@ TEST(repeat_interleave_takes_a_vector_of_repeats) {
     CHECK(ct_backward_from(y, F64(CT_DIMS(3, 2), 1, 2, 3, 4, 5, 6), 0));
     CHECK_VALUES(ct_grad_of(x), CT_DIMS(3, 2), 0, 4, 6, 0, 0, 5, 6);
     CHECK(!ct_repeat_interleave(x, 0, 0, .repeats = I64(CT_DIMS(3), 2, -1, 1)));
-    CHECK_ERROR(CT_ERR_VALUE, "repeat_interleave: repeats[1] is -1; it is 0 or more");
+    CHECK_ERROR(CT_ERR_VALUE, "repeat_interleave: repeats is -1 at element 1; it has to be 0 or more");
     CHECK(!ct_repeat_interleave(x, 0, 0, .repeats = I64(CT_DIMS(2), 2, 1)));
     CHECK_CODE(CT_ERR_SHAPE);
 }

@@ -254,14 +254,14 @@ TEST(sequential_applies_an_activation_in_the_layer_before_it) {
 }
 
 static int64_t peak_of(ct_module *net, ct_tensor *x) {
-    const int64_t before = ct_memory_stats().in_use;
-    ct_memory_reset_peak();
+    const int64_t before = harness_memory().in_use;
+    harness_reset_peak();
     ct_scope {
         ct_no_grad {
             CHECK(ct_forward(net, x));
         }
     }
-    return ct_memory_stats().peak - before;
+    return harness_memory().peak - before;
 }
 
 TEST(a_deep_network_in_inference_holds_two_layers_of_activations) {
@@ -286,9 +286,9 @@ TEST(a_recorded_network_holds_only_what_its_gradient_needs) {
     ct_module *net = ct_nn_sequential(ct_nn_identity());
     for (int i = 0; i < 8; i++)
         CHECK(ct_nn_append(net, ct_nn_lambda("half", half, NULL, NULL)) && ct_nn_append(net, ct_nn_relu()));
-    const int64_t layer = 1 << 20, before = ct_memory_stats().in_use;
+    const int64_t layer = 1 << 20, before = harness_memory().in_use;
     ct_tensor *y = ct_forward(net, ct_require_grad(ct_ones(CT_DIMS(layer / 4))));
-    const int64_t held = ct_memory_stats().in_use - before;
+    const int64_t held = harness_memory().in_use - before;
     CHECK(y && held < 9 * layer + layer / 2 + harness_buried());
     ct_module_free(net);
 }

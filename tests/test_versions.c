@@ -1,268 +1,334 @@
-/* Code that was compiled against another version of the headers: structs that are shorter, or without a size, are read as far as
- * they go and no further. Each lies at the end of a page behind which nothing can be read. */
-#include <cotangent/data.h>
-#include <cotangent/io.h>
-#include <cotangent/nn.h>
-#include <cotangent/optim.h>
-#include <cotangent/run.h>
+/* Programs and modules that were compiled against other versions of the headers: their structs are shorter or longer. */
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-#include "tests/files.h"
+#include <cotangent/backend.h>
+
+#include "tests/guarded_page.h"
 #include "tests/harness.h"
 
-/* size bytes of `whole`, beyond which a read or write is a fault; the first word says how many they are. */
-static void *at_the_edge(const void *whole, size_t size) {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    char *memory = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED || mprotect(memory + page, page, PROT_NONE) != 0) return NULL;
-    char *at = memory + page - size;
-    memcpy(at, whole, size);
-    if (size >= sizeof size) memcpy(at, &size, sizeof size);
-    return at;
+TEST(the_version_is_a_number_and_a_text) {
+    char text[32];
+    snprintf(text, sizeof text, "%d.%d.%d", CT_VERSION_MAJOR, CT_VERSION_MINOR, CT_VERSION_PATCH);
+    CHECK_TEXT(ct_version_text(), text);
+    CHECK(ct_version() == CT_VERSION);
+    CHECK(CT_VERSION == CT_VERSION_MAJOR * 10000 + CT_VERSION_MINOR * 100 + CT_VERSION_PATCH);
 }
-#define OLDER(type, first_missing, ...) at_the_edge(&(type){__VA_ARGS__}, offsetof(type, first_missing))
 
-/* ---- Classes ---- */
+/* ---- Ops ---- */
 
-static ct_tensor *twice(ct_module *self, ct_tensor *x) {
+static bool same_as_input(ct_infer *infer) {
+    infer->out[0] = *infer->in[0];
+    return true;
+}
+static void twice(ct_lower *l) { l->out[0] = ct_add(l->in[0], l->in[0]); }
+static void times_context(ct_lower *l) { l->out[0] = ct_mul_s(l->in[0], *(const double *)l->op->context); }
+static const ct_arg one_input[] = {{"x", CT_ARG_FLOAT}, {NULL, 0}};
+static const ct_arg one_output[] = {{"y", 0}, {NULL, 0}};
+
+static ct_op definition(const char *name, ct_op_slot *slot) {
+    return (ct_op){.size = sizeof(ct_op),
+                   .name = name,
+                   .doc = "2 x.",
+                   .inputs = one_input,
+                   .outputs = one_output,
+                   .infer = same_as_input,
+                   .lower = twice,
+                   .slot = slot};
+}
+
+static bool call(void *context, ct_tensor *const *in, int n, ct_tensor **out, int m) {
+    return ct_apply(context, in, n, NULL, out, m);
+}
+
+TEST(an_op_of_an_older_header_registers_and_runs) {
+    static ct_op_slot slot;
+    ct_op op = definition("test_older", &slot);
+    op.size = offsetof(ct_op, context);
+    ct_op *older = at_the_end(&op, op.size);
+    REQUIRE(older != NULL);
+    ct_tensor *x = F64(CT_DIMS(2), 1, -2), *y = NULL;
+    CHECK(!ct_apply(older, &x, 1, NULL, &y, 1));
+    char expected[192];
+    snprintf(expected, sizeof expected,
+             "apply: the op says that its size is %zu, not sizeof(ct_op), which is %zu; one of another "
+             "version of cotangent/op.h has to be registered first",
+             offsetof(ct_op, context), sizeof(ct_op));
+    CHECK_ERROR(CT_ERR_STATE, expected);
+    REQUIRE(ct_op_register(older));
+    const ct_op *known = ct_op_find("test_older");
+    REQUIRE(known != NULL);
+    CHECK(known != older && known->size == sizeof(ct_op) && known->context == NULL && known->lower == twice);
+    CHECK(ct_apply(older, &x, 1, NULL, &y, 1));
+    CHECK_VALUES(y, CT_DIMS(2), 0, 2, -4);
+    CHECK(ct_apply(known, &x, 1, NULL, &y, 1));
+    CHECK_VALUES(y, CT_DIMS(2), 0, 2, -4);
+    CHECK(ct_check_grad(call, older, &x, 1, 1));
+}
+
+TEST(an_op_of_a_newer_header_registers_unless_it_sets_what_is_not_known) {
+    static ct_op_slot slot, other_slot;
+    static struct {
+        ct_op op;
+        void *later;
+    } newer, beyond;
+    newer.op = definition("test_newer", &slot);
+    newer.op.size = sizeof newer;
+    beyond.op = definition("test_beyond", &other_slot);
+    beyond.op.size = sizeof beyond;
+    beyond.later = &beyond;
+    ct_tensor *x = F64(CT_DIMS(2), 1, -2), *y = NULL;
+    REQUIRE(ct_op_register(&newer.op));
+    CHECK(ct_apply(&newer.op, &x, 1, NULL, &y, 1));
+    CHECK_VALUES(y, CT_DIMS(2), 0, 2, -4);
+    CHECK(!ct_op_register(&beyond.op));
+    char expected[128];
+    snprintf(expected, sizeof expected, "op_register: op test_beyond sets what version %s of the library does not have",
+             ct_version_text());
+    CHECK_ERROR(CT_ERR_UNSUPPORTED, expected);
+    CHECK(ct_op_find("test_beyond") == NULL);
+    beyond.op.size = 16;
+    CHECK(!ct_op_register(&beyond.op));
+    CHECK_ERROR(CT_ERR_VALUE, "op_register: the op says that its size is 16; it has to be sizeof(ct_op)");
+}
+
+TEST(an_op_has_a_context_for_its_functions) {
+    static ct_op_slot slots[2];
+    static double factors[2] = {3, -1};
+    static ct_op ops[2];
+    ct_tensor *x = F64(CT_DIMS(2), 1, -2), *y[2];
+    for (int i = 0; i < 2; i++) {
+        ops[i] = definition(i ? "test_minus" : "test_three", &slots[i]);
+        ops[i].lower = times_context;
+        ops[i].context = &factors[i];
+        REQUIRE(ct_op_register(&ops[i]) && ct_apply(&ops[i], &x, 1, NULL, &y[i], 1));
+    }
+    CHECK_VALUES(y[0], CT_DIMS(2), 0, 3, -6);
+    CHECK_VALUES(y[1], CT_DIMS(2), 0, -1, 2);
+}
+
+/* ---- Kernels ---- */
+
+typedef struct later_kernel {
+    ct_kernel kernel;
+    void *later;
+} later_kernel;
+
+static const char *refuse(const ct_call *call) { return call->n_in ? "not this one" : NULL; }
+static const char *chosen;
+static bool run_twice(const ct_call *call, ct_stream *stream) {
+    (void)stream;
+    const ct_view *x = call->in[0], *y = call->out[0];
+    chosen = call->kernel->name;
+    for (int64_t i = 0; i < x->dims[0]; i++)
+        ((double *)y->buffer)[y->offset + i] = 2 * ((const double *)x->buffer)[x->offset + i * x->strides[0]];
+    return true;
+}
+
+TEST(kernels_of_a_newer_header_are_found_by_their_size) {
+    static ct_op_slot slot;
+    static ct_op op;
+    static later_kernel kernels[] = {
+        {{"first", refuse, NULL, run_twice}, NULL}, {{"second", NULL, NULL, run_twice}, NULL}, {{0}, NULL}};
+    op = definition("test_kernels", &slot);
+    REQUIRE(ct_op_register(&op));
+    CHECK(!ct_op_add_kernels_p(&op, "cpu", &kernels[0].kernel, 12));
+    CHECK_ERROR(CT_ERR_VALUE, "op_add_kernels: kernel_size is 12; it has to be sizeof(ct_kernel)");
+    kernels[1].later = &op;
+    CHECK(!ct_op_add_kernels_p(&op, "cpu", &kernels[0].kernel, sizeof *kernels));
+    CHECK_ERROR(CT_ERR_UNSUPPORTED, "op_add_kernels: test_kernels: a kernel sets what this library does not have");
+    CHECK(ct_op_kernel(&op, CT_CPU, 0) == NULL);
+    kernels[1].later = NULL;
+    REQUIRE(ct_op_add_kernels_p(&op, "cpu", &kernels[0].kernel, sizeof *kernels));
+    CHECK_TEXT(ct_op_kernel(&op, CT_CPU, 0)->name, "first");
+    CHECK_TEXT(ct_op_kernel(&op, CT_CPU, 1)->name, "second");
+    CHECK(ct_op_kernel(&op, CT_CPU, 2) == NULL && ct_op_kernel(&op, CT_CPU, -1) == NULL);
+    ct_tensor *x = F64(CT_DIMS(2), 1, -2), *y = NULL;
+    CHECK(ct_apply(&op, &x, 1, NULL, &y, 1));
+    CHECK_VALUES(y, CT_DIMS(2), 0, 2, -4);
+    CHECK_TEXT(chosen, "second");
+}
+
+/* ---- Backends ---- */
+
+/* The host's memory as another device, whose kernels are the CPU's. */
+static int device_count(void *self) {
     (void)self;
-    return ct_mul_s(x, 2);
+    return 1;
 }
-
-TEST(a_module_of_an_older_class_works) {
-    const ct_module_class *older = OLDER(ct_module_class, describe, .name = "twice", .state = 8, .forward = twice);
-    REQUIRE(older != NULL);
-    ct_module *module = ct_module_new(older);
-    REQUIRE(module != NULL);
-    CHECK(ct_module_type(module) == older);
-    ct_scope {
-        *(double *)ct_module_data(module) = 3;
-        CHECK(ct_module_add_param(module, "weight", ct_ones(CT_DIMS(2, 3, 4))));
-        CHECK(ct_item(ct_sum(ct_forward(module, ct_ones(CT_DIMS(3))))) == 6);
-    }
-    /* everything that asks the class for what it does not have */
-    ct_module *copy = ct_module_copy(module), *net = ct_nn_sequential(module, ct_nn_relu());
-    CHECK(copy && *(double *)ct_module_data(copy) == 3 && ct_module_type(copy) == older);
-    char text[256];
-    CHECK(ct_module_to_string(net, text, sizeof text) > 0 && strstr(text, "twice"));
-    ct_state *state = ct_state_new();
-    CHECK(ct_module_put_state(net, state, "") && ct_module_take_state(net, state, ""));
-    ct_scope {
-        CHECK(ct_item(ct_sum(ct_forward(net, ct_ones(CT_DIMS(3))))) == 6);
-    }
-    ct_state_free(state);
-    ct_module_free(net); /* the copy outlives the one that it was made from */
-    ct_scope {
-        CHECK(ct_item(ct_sum(ct_forward(copy, ct_ones(CT_DIMS(3))))) == 6);
-    }
-    ct_module_free(copy);
+static bool device_info(void *self, int device, ct_device_info *info) {
+    (void)self, (void)device;
+    snprintf(info->name, sizeof info->name, "a copy of the CPU");
+    info->memory_free = 7;
+    return true;
 }
-
-static bool number(ct_dataset *self, int64_t index, ct_tensor **fields) {
+static bool allocate(void *self, int device, size_t bytes, void **buffer) {
+    (void)self, (void)device;
+    return (*buffer = aligned_alloc(64, (bytes + 64) / 64 * 64)) != NULL;
+}
+static void release(void *self, int device, void *buffer, size_t bytes) {
+    (void)self, (void)device, (void)bytes;
+    free(buffer);
+}
+static bool upload(void *self, int device, void *buffer, size_t offset, const void *host, size_t bytes,
+                   ct_stream *stream) {
+    (void)self, (void)device, (void)stream;
+    memcpy((char *)buffer + offset, host, bytes);
+    return true;
+}
+static bool download(void *self, int device, void *host, const void *buffer, size_t offset, size_t bytes,
+                     ct_stream *stream) {
+    (void)self, (void)device, (void)stream;
+    memcpy(host, (const char *)buffer + offset, bytes);
+    return true;
+}
+static bool copy(void *self, int device, void *to, size_t to_offset, const void *from, size_t from_offset, size_t bytes,
+                 ct_stream *stream) {
+    return upload(self, device, to, to_offset, (const char *)from + from_offset, bytes, stream);
+}
+static bool fill(void *self, int device, void *buffer, size_t offset, const void *pattern, size_t size, size_t count,
+                 ct_stream *stream) {
+    (void)self, (void)device, (void)stream;
+    for (size_t i = 0; i < count; i++) memcpy((char *)buffer + offset + i * size, pattern, size);
+    return true;
+}
+static bool wait_for(void *self, int device, ct_stream *stream) {
+    (void)self, (void)device, (void)stream;
+    return true;
+}
+static const ct_kernel *plain_kernels(void *self, const ct_op *op) {
     (void)self;
-    fields[0] = ct_scalar((double)index, CT_F32);
-    return fields[0] != NULL;
+    return ct_op_kernel(op, CT_CPU, 0); /* the head of its list */
 }
-
-TEST(a_dataset_of_an_older_class_works) {
-    const ct_dataset_class *older = OLDER(ct_dataset_class, get_many, .name = "numbers", .fields = 1, .get = number);
-    REQUIRE(older != NULL);
-    ct_dataset *data = ct_dataset_new(older, 5), *part = ct_dataset_range(data, 1, 5);
-    REQUIRE(data && part);
-    CHECK(ct_dataset_type(data) == older);
-    ct_loader *loader = ct_batches(part, 2);
-    double sum = 0;
-    for (ct_batch b; ct_next(loader, &b);)
-        ct_scope {
-            sum += ct_item(ct_sum(b.x));
-        }
-    CHECK(sum == 10 && ct_ok());
-    CHECK(ct_dataset_label(data, 0) == -1);
-    ct_error_clear();
-    ct_loader_free(loader);
-    ct_dataset_free(part);
-    ct_dataset_free(data);
-}
-
-static bool negate(ct_transform *self, ct_tensor **fields, int n, ct_draw *draw) {
-    (void)self, (void)n, (void)draw;
-    fields[0] = ct_neg(fields[0]);
-    return fields[0] != NULL;
-}
-
-TEST(a_transform_of_an_older_class_works) {
-    const ct_transform_class *older = OLDER(ct_transform_class, batch, .name = "negate", .item = negate);
-    REQUIRE(older != NULL);
-    ct_transform *transform = ct_transform_chain(ct_transform_new(older), ct_transform_new(older));
-    ct_scope {
-        ct_tensor *x = ct_ones(CT_DIMS(2));
-        CHECK(ct_transform_apply(transform, &x, 1, false, 0, 1, 0, 0) && ct_item(ct_sum(x)) == 2);
-        CHECK(ct_transform_apply(transform, &x, 1, true, 0, 1, 0, 0) && ct_item(ct_sum(x)) == 2);
+/* The same with room between them, as a later ct_kernel would have. */
+static const ct_kernel *wide_kernels(void *self, const ct_op *op) {
+    static later_kernel *lists[4096];
+    const int index = op->slot->index;
+    int n = 0;
+    (void)self;
+    if (!lists[index]) {
+        while (ct_op_kernel(op, CT_CPU, n)) n++;
+        lists[index] = calloc((size_t)n + 1, sizeof **lists);
+        for (int i = 0; lists[index] && i < n; i++) lists[index][i].kernel = *ct_op_kernel(op, CT_CPU, i);
     }
-    ct_transform_free(transform);
+    return &lists[index]->kernel;
 }
 
-TEST(a_class_without_a_size_is_refused) {
-    CHECK(!ct_module_new(&(ct_module_class){.name = "twice", .forward = twice}));
-    CHECK_ERROR(CT_ERR_VALUE, "ct_module_class: size is 0; it has to be sizeof(ct_module_class)");
-    CHECK(!ct_dataset_new(&(ct_dataset_class){.name = "numbers", .fields = 1, .get = number}, 3));
-    CHECK_ERROR(CT_ERR_VALUE, "ct_dataset_class: size is 0; it has to be sizeof(ct_dataset_class)");
-    CHECK(!ct_transform_new(&(ct_transform_class){.name = "negate", .item = negate}));
-    CHECK_ERROR(CT_ERR_VALUE, "ct_transform_class: size is 0; it has to be sizeof(ct_transform_class)");
-    const ct_module_class no_size = {.size = (size_t)(uintptr_t) "twice", .name = "twice", .forward = twice};
-    CHECK(!ct_module_new(&no_size)); /* a name where the size should be: code that was never compiled anew */
-    CHECK(ct_error_code() == CT_ERR_VALUE);
-    ct_error_clear();
+static ct_backend backend_named(const char *name) {
+    return (ct_backend){.size = sizeof(ct_backend),
+                        .version = CT_BACKEND_VERSION,
+                        .name = name,
+                        .alignment = 64,
+                        .device_count = device_count,
+                        .device_info = device_info,
+                        .allocate = allocate,
+                        .release = release,
+                        .upload = upload,
+                        .download = download,
+                        .copy = copy,
+                        .fill = fill,
+                        .wait = wait_for,
+                        .kernels = plain_kernels,
+                        .kernel_size = sizeof(ct_kernel)};
+}
+
+static void check_that_it_computes(const char *name) {
+    ct_device device;
+    REQUIRE(ct_device_parse(name, &device));
+    ct_tensor *x = ct_to(F32(CT_DIMS(2, 2), 1, 2, 3, -4), device), *y = ct_matmul(ct_softmax(x, 1), ct_add_s(x, 1));
+    CHECK(ct_device_of(y).type == device.type);
+    ct_tensor *z = F32(CT_DIMS(2, 2), 1, 2, 3, -4), *expected = ct_matmul(ct_softmax(z, 1), ct_add_s(z, 1));
+    CHECK(harness_same_bits(ct_to(y, (ct_device){CT_CPU, 0}), expected));
+}
+
+TEST(a_backend_of_the_first_header_opens) {
+    ct_backend backend = backend_named("older");
+    backend.size = offsetof(ct_backend, kernel_size);
+    REQUIRE(ct_backend_register(at_the_end(&backend, backend.size)));
+    check_that_it_computes("older");
+}
+
+TEST(a_backend_of_a_newer_header_opens_unless_it_sets_what_is_not_known) {
+    static struct {
+        ct_backend backend;
+        void *later;
+    } newer;
+    newer.backend = backend_named("newer");
+    newer.backend.size = sizeof newer;
+    newer.backend.kernels = wide_kernels;
+    newer.backend.kernel_size = sizeof(later_kernel);
+    newer.later = &newer;
+    CHECK(!ct_backend_register(&newer.backend));
+    CHECK_ERROR(CT_ERR_VALUE, "backend_register: newer: it needs what this library does not have");
+    newer.later = NULL;
+    newer.backend.kernel_size = 5;
+    CHECK(!ct_backend_register(&newer.backend));
+    CHECK_ERROR(CT_ERR_VALUE, "backend_register: newer: its kernel_size is no size of a ct_kernel");
+    newer.backend.kernel_size = sizeof(later_kernel);
+    REQUIRE(ct_backend_register(&newer.backend));
+    check_that_it_computes("newer");
+    CHECK(ct_set_isa("base")); /* binds all kernels anew */
+    check_that_it_computes("newer");
+}
+
+TEST(a_device_is_described_in_as_many_bytes_as_there_are) {
+    static const ct_backend *backend;
+    static ct_backend kept;
+    kept = backend_named("described");
+    backend = &kept;
+    ct_device device;
+    ct_device_info info = {0};
+    REQUIRE(ct_backend_register(backend) && ct_device_parse("described", &device));
+    CHECK(!ct_device_describe(device, &info));
+    CHECK_ERROR(CT_ERR_VALUE, "device_describe: info->size is 0; it has to be sizeof(ct_device_info)");
+    info.size = offsetof(ct_device_info, memory);
+    info.memory = info.memory_free = -1;
+    CHECK(ct_device_describe(device, &info));
+    CHECK(info.size == offsetof(ct_device_info, memory) && info.memory == -1 && info.memory_free == -1);
+    CHECK_TEXT(info.name, "a copy of the CPU");
+    info.size = sizeof info;
+    CHECK(ct_device_describe(device, &info) && info.memory == 0 && info.memory_free == 7);
 }
 
 /* ---- Options ---- */
 
-TEST(shorter_options_are_read_as_far_as_they_go) {
-    ct_module *net = ct_nn_conv2d_p(2, 3, 3, OLDER(ct_nn_conv_options, dilation, .stride = 2));
-    REQUIRE(net != NULL);
-    ct_scope {
-        CHECK(ct_dim(ct_forward(net, ct_ones(CT_DIMS(1, 2, 7, 7))), 2) == 3);
-    }
-    ct_optim *optim = ct_adamw_p(net, OLDER(ct_adamw_options, beta1, .lr = 0.25));
-    CHECK(optim && ct_optim_lr(optim) == 0.25);
-    ct_schedule *schedule = ct_schedule_plateau_p(optim, OLDER(ct_schedule_plateau_options, factor, .maximize = true));
-    CHECK(schedule != NULL);
-    ct_schedule_free(schedule);
-    ct_optim_free(optim);
-    ct_module_free(net);
-    CHECK(ct_ok());
-}
-
-/* An options struct without a size: whatever it is, it is not read. */
-#define REFUSED(type, call)                                                                                           \
-    do {                                                                                                              \
-        const type *none = at_the_edge(&(type){0}, sizeof(size_t));                                                   \
-        memset((void *)(uintptr_t)none, 0, sizeof(size_t));                                                           \
-        harness_check(!(call), __FILE__, __LINE__, "%s was taken", #call);                                            \
-        harness_check(ct_error_code() == CT_ERR_VALUE && strstr(ct_error(), #type ": size is 0"), __FILE__, __LINE__, \
-                      "%s: the error is '%s'", #call, ct_error());                                                    \
-        ct_error_clear();                                                                                             \
-    } while (0)
-
 TEST(options_without_a_size_are_refused) {
-    REFUSED(ct_nn_linear_options, ct_nn_linear_p(2, 3, none));
-    REFUSED(ct_nn_conv_options, ct_nn_conv2d_p(2, 3, 3, none));
-    REFUSED(ct_nn_conv_options, ct_nn_conv_transpose2d_p(2, 3, 3, none));
-    REFUSED(ct_nn_conv_options, ct_nn_depthwise_conv2d_p(2, 3, none));
-    REFUSED(ct_nn_conv_options, ct_nn_separable_conv2d_p(2, 3, 3, none));
-    REFUSED(ct_nn_conv_options, ct_nn_deform_conv2d_p(2, 3, 3, none));
-    REFUSED(ct_nn_pool_options, ct_nn_max_pool2d_p(2, none));
-    REFUSED(ct_nn_pool_options, ct_nn_lp_pool1d_p(2, 2, none));
-    REFUSED(ct_nn_norm_options, ct_nn_batch_norm_p(2, none));
-    REFUSED(ct_nn_norm_options, ct_nn_group_norm_p(1, 2, none));
-    REFUSED(ct_nn_norm_options, ct_nn_instance_norm_p(2, none));
-    REFUSED(ct_nn_norm_options, ct_nn_layer_norm_p(2, none));
-    REFUSED(ct_nn_norm_options, ct_nn_rms_norm_p(2, none));
-    REFUSED(ct_nn_norm_options, ct_nn_local_response_norm_p(2, none));
-    REFUSED(ct_nn_embedding_options, ct_nn_embedding_p(2, 3, none));
-    REFUSED(ct_nn_recurrent_options, ct_nn_lstm_p(2, 3, none));
-    REFUSED(ct_nn_recurrent_options, ct_nn_gru_cell_p(2, 3, none));
-    REFUSED(ct_nn_attention_options, ct_nn_multi_head_attention_p(4, 2, none));
-    REFUSED(ct_nn_transformer_options, ct_nn_transformer_encoder_layer_p(4, 2, none));
-    REFUSED(ct_nn_transformer_options, ct_nn_transformer_decoder_p(1, 4, 2, none));
-    REFUSED(ct_nn_upsample_options, ct_nn_upsample_p(2, none));
-    REFUSED(ct_nn_model_options, ct_nn_mlp_p(CT_DIMS(2, 3), CT_ACT_RELU, none));
-    REFUSED(ct_nn_model_options, ct_nn_lenet_p(28, none));
-    REFUSED(ct_nn_model_options, ct_nn_resnet_p(18, none));
-    REFUSED(ct_nn_model_options, ct_nn_vgg_p(11, none));
-    REFUSED(ct_nn_model_options, ct_nn_mobilenet_v2_p(none));
-    REFUSED(ct_nn_model_options, ct_nn_unet_p(1, 4, none));
-    REFUSED(ct_nn_vit_options, ct_nn_vit_p(none));
-    REFUSED(ct_nn_gpt_options, ct_nn_gpt_p(5, none));
-    REFUSED(ct_nn_lstm_lm_options, ct_nn_lstm_lm_p(5, none));
-    ct_module *net = ct_nn_linear(2, 3);
-    ct_tensor *weight = ct_module_param(net, 0);
-    REFUSED(ct_init_options, ct_init_xavier_uniform_p(weight, none));
-    REFUSED(ct_init_options, ct_init_kaiming_normal_p(weight, none));
-    REFUSED(ct_init_options, ct_init_orthogonal_p(weight, none));
-    REFUSED(ct_sgd_options, ct_sgd_p(net, none));
-    REFUSED(ct_lion_options, ct_lion_p(net, none));
-    REFUSED(ct_lbfgs_options, ct_lbfgs_p(net, none));
-    REFUSED(ct_lookahead_options, ct_lookahead_p(ct_sgd(net), none));
-    REFUSED(ct_ema_options, ct_ema_new_p(net, none));
-    REFUSED(ct_scaler_options, ct_scaler_new_p(0, none));
-    ct_optim *optim = ct_sgd(net);
-    REFUSED(ct_group_options, ct_optim_group_p(optim, "*", none));
-    REFUSED(ct_clip_options, ct_clip_grad_norm_p(net, 1, none) >= 0);
-    REFUSED(ct_clip_options, ct_optim_clip_grad_norm_p(optim, 1, none) >= 0);
-    REFUSED(ct_schedule_gamma_options, ct_schedule_step_decay_p(optim, 3, none));
-    REFUSED(ct_schedule_gamma_options, ct_schedule_multi_step_p(optim, CT_DIMS(3), none));
-    REFUSED(ct_schedule_min_options, ct_schedule_cosine_p(optim, 3, none));
-    REFUSED(ct_schedule_restarts_options, ct_schedule_cosine_restarts_p(optim, 3, none));
-    REFUSED(ct_schedule_warmup_options, ct_schedule_warmup_p(optim, 3, none));
-    REFUSED(ct_schedule_polynomial_options, ct_schedule_polynomial_p(optim, 3, none));
-    REFUSED(ct_schedule_one_cycle_options, ct_schedule_one_cycle_p(optim, 1, 3, none));
-    REFUSED(ct_schedule_cyclic_options, ct_schedule_cyclic_p(optim, 0.1, 1, none));
-    REFUSED(ct_schedule_plateau_options, ct_schedule_plateau_p(optim, none));
-    ct_optim_free(optim);
-    ct_dataset *data = ct_dataset_shapes(4, 12, 1);
-    REFUSED(ct_batches_options, ct_batches_p(data, 2, none));
-    REFUSED(ct_folder_options, ct_dataset_folder_p("/nowhere", none));
-    REQUIRE(put_file(own_file("a.csv"), "x,y\n1,2\n", 8));
-    REFUSED(ct_csv_options, ct_dataset_csv_p(own_file("a.csv"), none));
-    REFUSED(ct_text_options, ct_dataset_text_p("/nowhere", 3, none));
-    REFUSED(ct_image_options, ct_image_load_p(own_file("a.csv"), 3, none));
-    REFUSED(ct_image_options, ct_image_decode_p("", 0, 3, none));
-    REFUSED(ct_load_options, ct_load_p("/nowhere", net, none));
-    ct_state *state = ct_state_new();
-    REFUSED(ct_load_options, ct_module_take_state_p(net, state, "", none));
-    ct_state_free(state);
-    ct_dataset_free(data);
-    ct_module_free(net);
-    remove_own_folder();
+    ct_sum_options none = {0};
+    ct_tensor *x = F32(CT_DIMS(2), 1, 2);
+    CHECK(!ct_sum_p(x, &none));
+    CHECK_ERROR(CT_ERR_VALUE,
+                "sum: the options say that their size is 0: zero the struct and set size to that of its type");
+    ct_check_options unchecked = {0};
+    CHECK(!ct_check_grad_p(call, NULL, &x, 1, 1, &unchecked));
+    CHECK_ERROR(CT_ERR_VALUE,
+                "check_grad: the options say that their size is 0: zero the struct and set size to that of its type");
+    ct_wrap_options unwrapped = {0};
+    CHECK(!ct_wrap_p(&none, CT_DIMS(1), CT_U8, &unwrapped));
+    CHECK_ERROR(CT_ERR_VALUE,
+                "wrap: the options say that their size is 0: zero the struct and set size to that of its type");
 }
 
-/* ---- What the caller has room for ---- */
+TEST(options_of_an_older_header_are_not_read_beyond_their_end) {
+    ct_sum_options options = {.size = offsetof(ct_sum_options, keepdim), .keepdim = true};
+    options.axes = CT_DIMS(0);
+    const ct_sum_options *older = at_the_end(&options, options.size);
+    REQUIRE(older != NULL);
+    CHECK_VALUES(ct_sum_p(F32(CT_DIMS(2, 2), 1, 2, 3, 4), older), CT_DIMS(2), 0, 4, 6);
+}
 
-TEST(a_shorter_batch_is_filled_as_far_as_it_goes) {
-    ct_dataset *data = ct_dataset_shapes(4, 12, 1);
-    ct_loader *loader = ct_batches(data, 3);
-    const size_t size = offsetof(ct_batch, field);
-    ct_batch *b = at_the_edge(&(ct_batch){0}, size);
-    REQUIRE(b != NULL);
-    CHECK(ct_next_p(loader, b, size) && b->n == 3 && ct_dim(b->x, 0) == 3 && ct_dim(b->y, 0) == 3);
+TEST(options_of_a_newer_header_are_taken_unless_one_is_set_that_is_not_known) {
     struct {
-        ct_batch known;
+        ct_sum_options options;
         int64_t later;
-    } newer = {.later = 7}; /* a later header's, longer than this library knows */
-    CHECK(ct_next_p(loader, &newer.known, sizeof newer) && newer.known.n == 1 && newer.later == 7);
-    CHECK(newer.known.field[0] == newer.known.x && newer.known.field[1] == newer.known.y && !newer.known.field[2]);
-    ct_loader_free(loader);
-    ct_dataset_free(data);
-}
-
-TEST(a_shorter_run_is_saved_and_loaded) {
-    ct_module *net = ct_nn_linear(2, 3), *other = ct_nn_linear(2, 3);
-    ct_run *run = OLDER(ct_run, extra, .net = net, .epoch = 2, .step = 9);
-    REQUIRE(run != NULL);
-    CHECK(ct_run_checkpoint(run, own_folder(), 0));
-    ct_run *back = OLDER(ct_run, extra, .net = other);
-    if (ct_run_resume(back, own_folder())) {
-        CHECK(back->step == 9 && back->epoch == 2 && back->size == offsetof(ct_run, extra));
-        CHECK(ct_run_note(back)[0] == 0 && ct_run_isa(back)[0] == 0); /* it has no place for them */
-        ct_scope {
-            CHECK(ct_item(ct_all(ct_eq(ct_module_param(net, 0), ct_module_param(other, 0)))) == 1);
-        }
-    } else { /* a build without the library that reads these files */
-        CHECK(ct_error_code() == CT_ERR_UNSUPPORTED);
-        ct_error_clear();
-    }
-    ct_module_free(net);
-    ct_module_free(other);
-    remove_own_folder();
-}
-
-TEST(lists_of_settings_are_read_by_the_library) {
-    const ct_optim_info *info = ct_optim_find("adamw");
-    REQUIRE(info != NULL);
-    for (int i = 0; i < info->count; i++) CHECK(ct_setting_at(info->settings, i) == &info->settings[i]);
-    CHECK(!ct_setting_at(NULL, 0) && !ct_setting_at(info->settings, -1));
+    } newer = {.options = {.size = sizeof newer, .keepdim = true}};
+    ct_tensor *x = F32(CT_DIMS(2), 1, 2);
+    CHECK_VALUES(ct_sum_p(x, &newer.options), CT_DIMS(1), 0, 3);
+    newer.later = 1;
+    CHECK(!ct_sum_p(x, &newer.options));
+    char expected[128];
+    snprintf(expected, sizeof expected, "sum: an option is set that version %s of the library does not have",
+             ct_version_text());
+    CHECK_ERROR(CT_ERR_UNSUPPORTED, expected);
 }

@@ -157,7 +157,7 @@ bool report_reproduce(buffer *b, trainer *t) {
     buffer_text(b, "<div class=\"panel\"><pre>");
     buffer_html(b, t->command);
     buffer_text(b, "</pre></div><h3></h3><div class=\"panel\"><table>\n");
-    row(b, "Cotangent", ct_version());
+    row(b, "Cotangent", ct_version_text());
     snprintf(text, sizeof text, "%lld", (long long)t->recipe->seed);
     row(b, "Seed", text);
     snprintf(text, sizeof text, "%d", ct_get_threads());

@@ -8,6 +8,6 @@ int main(void) {
     ct_require_grad(x);
     ct_backward(ct_sum(ct_mul(x, x)));
     const double slope = ct_item(ct_sum(ct_grad_of(x)));
-    printf("cotangent %s: %g %s\n", ct_version(), slope, ct_error());
+    printf("cotangent %s: %g %s\n", ct_version_text(), slope, ct_error());
     return ct_ok() && slope == 12 ? 0 : 1;
 }

@@ -1,0 +1,246 @@
+/* Streams of devices: making them, this thread's, and the order in which they use memory. What a device has in the core (its
+ * streams, its memory's books) lives here too. */
+#include "core/stream.h"
+
+#include <stdlib.h>
+
+#include "core/alloc.h"
+#include "core/call.h"
+#include "core/device.h"
+#include "core/error.h"
+
+/* ---- States of devices ---- */
+
+enum { DEVICES = 256 };
+typedef _Atomic(ct_device_state *) state_entry;
+static _Atomic(state_entry *) states[CT_DEVICE_TYPES]; /* of a backend's devices, DEVICES each */
+static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+
+/* A child never finds a lock taken. */
+static void each_lock(int (*change)(pthread_mutex_t *)) {
+    for (int type = 0; type < CT_DEVICE_TYPES; type++) {
+        state_entry *list = atomic_load(&states[type]);
+        for (int i = 0; list && i < DEVICES; i++)
+            if (atomic_load(&list[i])) change(&atomic_load(&list[i])->lock);
+    }
+}
+static void before_fork(void) {
+    pthread_mutex_lock(&making);
+    each_lock(pthread_mutex_lock);
+}
+static void after_fork(void) {
+    each_lock(pthread_mutex_unlock);
+    pthread_mutex_unlock(&making);
+}
+static void watch_forks(void) { pthread_atfork(before_fork, after_fork, after_fork); }
+
+static ct_device_state *state_new(ct_device device) {
+    ct_device_state *state = calloc(1, sizeof *state);
+    if (!state) return NULL;
+    pthread_mutex_init(&state->lock, NULL);
+    state->backend = ct__backend(device.type);
+    state->device = device;
+    state->books.get = ct__alloc;
+    for (unsigned i = 0; i < CT__STREAMS; i++) {
+        state->streams[i].number = i;
+        state->streams[i].stream.device = device;
+    }
+    state->streams[0].open = true;
+    return state;
+}
+
+ct_device_state *ct__device_state(ct_device device) {
+    state_entry *list = atomic_load_explicit(&states[device.type], memory_order_acquire);
+    ct_device_state *state =
+        list && device.index < DEVICES ? atomic_load_explicit(&list[device.index], memory_order_acquire) : NULL;
+    if (state || device.index >= DEVICES) return state;
+    pthread_once(&fork_once, watch_forks);
+    pthread_mutex_lock(&making);
+    list = atomic_load(&states[device.type]);
+    if (!list && (list = calloc(DEVICES, sizeof *list))) atomic_store(&states[device.type], list);
+    state = list ? atomic_load(&list[device.index]) : NULL;
+    if (list && !state && (state = state_new(device))) atomic_store(&list[device.index], state);
+    pthread_mutex_unlock(&making);
+    return state;
+}
+
+bool ct__stream_wait(ct_device device, ct_stream *stream) {
+    const ct_backend *backend = ct__backend(device.type);
+    const char *called = ct__errors.called;
+    ct__errors.called = NULL;
+    const bool ok = backend->wait(backend->self, device.index, backend->stream_new ? stream : NULL);
+    ct__errors.called = called;
+    return ok;
+}
+
+bool ct__device_wait(ct_device_state *state) {
+    bool ok = ct__stream_wait(state->device, NULL);
+    for (unsigned i = 1; i < CT__STREAMS; i++)
+        if (state->streams[i].open && state->backend->stream_new)
+            ok = ct__stream_wait(state->device, &state->streams[i].stream) && ok;
+    return ok;
+}
+
+/* ---- Order ---- */
+
+static ct_stream *stream_of(ct_device_state *state, unsigned number) {
+    return number ? &state->streams[number].stream : NULL;
+}
+
+bool ct__stream_follow(ct_device_state *state, unsigned waiter, unsigned of) {
+    const ct_backend *backend = state->backend;
+    const int index = state->device.index;
+    if (!state->streams[of].open) of = 0; /* which waited for it when it was freed */
+    if (waiter == of) return true;
+    ct_event **event = &state->streams[of].event;
+    if (!*event) *event = backend->event_new(backend->self, index);
+    return *event && backend->event_record(backend->self, index, *event, stream_of(state, of)) &&
+           backend->event_wait(backend->self, index, *event, stream_of(state, waiter));
+}
+
+/* A stream is noted as a user only once it waits: another thread on the same stream that finds the note needs no wait. */
+static bool order(ct_device_state *state, ct_block *block, unsigned stream, bool writes) {
+    const uint64_t mine = (uint64_t)1 << stream, users = atomic_load(&block->users);
+    uint64_t before = writes ? users & ~mine : users & mine ? 0 : (uint64_t)1 << atomic_load(&block->writer);
+    bool ok = true;
+    if (before) {
+        pthread_mutex_lock(&state->lock);
+        for (; ok && before; before &= before - 1)
+            ok = ct__stream_follow(state, stream, (unsigned)__builtin_ctzll(before));
+        pthread_mutex_unlock(&state->lock);
+    }
+    if (!ok) return false;
+    if (!writes) {
+        if (!(users & mine)) atomic_fetch_or(&block->users, mine);
+    } else if (users != mine || atomic_load(&block->writer) != stream) {
+        atomic_store(&block->writer, stream);
+        atomic_store(&block->users, mine);
+    }
+    return true;
+}
+
+bool ct__stream_use(const ct_storage *storage, const ct_stream *stream, bool writes) {
+    if (!storage || !storage->block) return true;
+    return order(ct__device_state(storage->device), storage->block, ct__stream_number(stream), writes);
+}
+
+bool ct__stream_enter(const ct_op *op, ct_device device, ct_tensor *const *in, int n_in, ct_tensor *const *out,
+                      int n_out, ct_stream **stream) {
+    ct_device_state *state = ct__device_state(device);
+    const unsigned number = ct__stream_number(*stream = ct__stream_now(device));
+    bool ok = state != NULL;
+    int last = 0;
+    for (int i = 0; ok && i < n_in; i++) {
+        const ct_arg *arg = ct__input_arg(op, i, &last);
+        if (in[i] && in[i]->storage && in[i]->storage->block)
+            ok = order(state, in[i]->storage->block, number, arg->flags & CT_ARG_MUTATED);
+    }
+    for (int i = 0; ok && i < n_out; i++)
+        if (out[i] && out[i]->storage->block) ok = order(state, out[i]->storage->block, number, true);
+    return ok;
+}
+
+/* ---- Of this thread ---- */
+
+enum { CHOSEN = 16 };
+static _Thread_local struct {
+    int n;
+    ct_stream_slot *of[CHOSEN];
+} chosen;
+
+ct_stream *ct__stream_now(ct_device device) {
+    for (int i = 0; i < chosen.n; i++)
+        if (ct__same_device(chosen.of[i]->stream.device, device))
+            return chosen.of[i]->open ? &chosen.of[i]->stream : NULL;
+    return NULL;
+}
+
+bool ct_set_stream(ct_device device, ct_stream *stream) {
+    const char *me = "set_stream";
+    if (!ct__device_ok(device, me)) return false;
+    device = ct__resolved(device);
+    if (stream && !ct__same_device(stream->device, device))
+        return ct_fail(CT_ERR_DEVICE, me, "the stream is of %s, not of %s", ct_device_text(stream->device),
+                       ct_device_text(device));
+    ct_stream_slot *slot = (ct_stream_slot *)(void *)stream;
+    const ct_backend *backend = ct__backend(device.type);
+    if (slot && !slot->open) return ct_fail(CT_ERR_STATE, me, "the stream has been freed");
+    if (!backend->stream_new) slot = NULL; /* it stands for the only one */
+    int at = 0;
+    while (at < chosen.n && !ct__same_device(chosen.of[at]->stream.device, device)) at++;
+    if (!slot) {
+        if (at < chosen.n) chosen.of[at] = chosen.of[--chosen.n];
+        return true;
+    }
+    if (at == CHOSEN) return ct_fail(CT_ERR_STATE, me, "a thread has streams of at most %d devices", CHOSEN);
+    chosen.of[at] = slot;
+    if (at == chosen.n) chosen.n++;
+    return true;
+}
+
+ct_stream *ct_get_stream(ct_device device) { return ct__stream_now(ct__resolved(device)); }
+
+/* ---- Streams ---- */
+
+/* Its number may have been that of another stream, which blocks of memory still note as a user: so it begins after all that
+ * there is now, and such a note is true of it too. */
+static bool open_locked(ct_device_state *state, ct_stream_slot *slot) {
+    const ct_backend *backend = state->backend;
+    slot->open = true;
+    if (!backend->stream_new) return true;
+    bool ok = backend->stream_new(backend->self, state->device.index, &slot->stream.handle);
+    for (unsigned i = 0; ok && i < CT__STREAMS; i++)
+        if (state->streams[i].open) ok = ct__stream_follow(state, slot->number, i);
+    slot->open = ok;
+    return ok;
+}
+
+ct_stream *ct_stream_new(ct_device device) {
+    const char *me = "stream_new";
+    if (!ct__device_ok(device, me)) return NULL;
+    ct_device_state *state = ct__device_state(ct__resolved(device));
+    if (!state) {
+        ct__fail_memory(me, sizeof *state);
+        return NULL;
+    }
+    pthread_mutex_lock(&state->lock);
+    unsigned number = 1;
+    while (number < CT__STREAMS && state->streams[number].open) number++;
+    ct_stream_slot *slot = number < CT__STREAMS ? &state->streams[number] : NULL;
+    const bool ok = slot && open_locked(state, slot);
+    pthread_mutex_unlock(&state->lock);
+    if (!slot) ct_fail(CT_ERR_STATE, me, "%s has %d streams already", ct_device_text(state->device), CT__STREAMS - 1);
+    return ok ? &slot->stream : NULL;
+}
+
+void ct_stream_free(ct_stream *stream) {
+    ct_stream_slot *slot = (ct_stream_slot *)(void *)stream;
+    ct_device_state *state = stream ? ct__device_state(stream->device) : NULL;
+    if (!state || !slot->open) return;
+    const ct_backend *backend = state->backend;
+    pthread_mutex_lock(&state->lock);
+    if (backend->stream_new) {
+        ct__stream_follow(state, 0, slot->number);
+        if (slot->event) backend->event_free(backend->self, state->device.index, slot->event);
+        backend->stream_free(backend->self, state->device.index, slot->stream.handle);
+    }
+    slot->event = NULL;
+    slot->stream.handle = NULL;
+    slot->open = false;
+    pthread_mutex_unlock(&state->lock);
+}
+
+bool ct_stream_synchronize(ct_stream *stream) {
+    const char *me = "stream_synchronize";
+    if (!stream) return ct__fail_null(me, "stream");
+    const ct_stream_slot *slot = (const ct_stream_slot *)(const void *)stream;
+    if (!slot->open) return ct_fail(CT_ERR_STATE, me, "the stream has been freed");
+    return ct__stream_wait(stream->device, stream);
+}
+
+bool ct_synchronize(ct_device device) {
+    if (!ct__device_ok(device, "synchronize")) return false;
+    ct_device_state *state = ct__device_state(ct__resolved(device));
+    return state ? ct__device_wait(state) : ct__fail_memory("synchronize", sizeof *state);
+}
