@@ -28,7 +28,7 @@ static bool has_gradient(const ct_op *op, bool *floats) {
                 ct_dtype dtype = strcmp(input->domain, "bool") == 0 ? CT_BOOL : index ? CT_I64 : CT_F32;
                 in[i] = opcheck_place(dtype, input->shape, values, OPCHECK_DENSE);
                 free(values);
-                if (!index && !(input->flags & CT_ARG_MUTATED)) ct_require_grad(in[i]);
+                if (!index && !(input->flags & CT_ARG_MUTATED)) ct_set_requires_grad(in[i], true);
             }
             ct_error_clear();
             bool ran = opcheck_apply(&sample, in, out);

@@ -278,7 +278,7 @@ TEST(bernoulli_has_the_frequency_it_is_given) {
 }
 
 TEST(bernoulli_has_a_zero_gradient) {
-    ct_tensor *p = ct_require_grad(ct_full(CT_DIMS(4), 0.5));
+    ct_tensor *p = ct_set_requires_grad(ct_full(CT_DIMS(4), 0.5), true);
     REQUIRE(ct_backward(ct_sum(ct_mul(ct_bernoulli(p), p))));
     ct_tensor *grad = ct_grad_of(p);
     REQUIRE(grad);
