@@ -208,8 +208,8 @@ bad 's/batch: 20/batch: 0/'
 check "a batch of nothing" refuses 1 "bad.yaml:12: batch is a whole number from 1 to 16777216, not 0" train bad.yaml
 bad 's/f1, top5/f2/'
 check "an unknown metric" refuses 1 "bad.yaml:10: there is no metric 'f2'; did you mean 'f1'?" train bad.yaml
-bad 's/^seed:.*/loss: cross_entrop/'
-check "an unknown loss" refuses 1 "bad.yaml:13: there is no loss 'cross_entrop'; did you mean 'cross_entropy'?" train bad.yaml
+bad 's/^seed:.*/loss: cross_entropy_los/'
+check "an unknown loss" refuses 1 "bad.yaml:13: there is no loss 'cross_entropy_los'; did you mean 'cross_entropy_loss'?" train bad.yaml
 bad 's/^ema.*/seed: [1/'
 check "not YAML" refuses 1 "bad.yaml:10: this is not YAML: did not find expected ',' or ']'" train bad.yaml
 check "an unknown recipe" refuses 2 "there is no recipe 'fashion-mnist-cn', nor a file of that name; did you mean 'fashion-mnist-cnn'?" train fashion-mnist-cn

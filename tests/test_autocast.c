@@ -7,7 +7,7 @@ TEST(products_run_in_the_chosen_dtype_and_losses_in_f32) {
     ct_tensor *y = NULL, *loss = NULL;
     ct_autocast(CT_BF16) {
         y = ct_linear(x, w);
-        loss = ct_cross_entropy(y, ct_zeros(CT_DIMS(5), .dtype = CT_I64));
+        loss = ct_cross_entropy_loss(y, ct_zeros(CT_DIMS(5), .dtype = CT_I64));
     }
     CHECK(ct_dtype_of(y) == CT_BF16 && ct_dtype_of(loss) == CT_F32);
     CHECK(ct_dtype_of(ct_linear(x, w)) == CT_F32);

@@ -97,8 +97,8 @@ TEST_LIMIT(a_network_trains_on_a_device_as_on_the_cpu, 120) {
         ct_optim *opt = ct_adamw(net, .lr = 1e-2);
         for (int step = 0; step < 5; step++) {
             ct_scope {
-                CHECK(ct_backward(ct_cross_entropy(ct_forward(net, x), y)) && ct_optim_clip_grad_norm(opt, 1.0) >= 0 &&
-                      ct_optim_step(opt));
+                CHECK(ct_backward(ct_cross_entropy_loss(ct_forward(net, x), y)) &&
+                      ct_optim_clip_grad_norm(opt, 1.0) >= 0 && ct_optim_step(opt));
             }
         }
         weights[i] = ct_to(ct_module_find(net, "0.weight"), cpu);

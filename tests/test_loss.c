@@ -7,10 +7,10 @@
 
 TEST(an_empty_batch_has_a_sum_but_no_mean) {
     ct_tensor *x = ct_set_requires_grad(ct_zeros(CT_DIMS(0, 3)), true), *t = ct_zeros(CT_DIMS(0), .dtype = CT_I64);
-    CHECK(!ct_cross_entropy(x, t));
+    CHECK(!ct_cross_entropy_loss(x, t));
     CHECK_ERROR(CT_ERR_SHAPE,
-                "cross_entropy: x is f32[0,3]: there is no mean over an empty batch (reduction sum gives 0)");
-    ct_tensor *y = ct_cross_entropy(x, t, .reduction = CT_SUM);
+                "cross_entropy_loss: x is f32[0,3]: there is no mean over an empty batch (reduction sum gives 0)");
+    ct_tensor *y = ct_cross_entropy_loss(x, t, .reduction = CT_SUM);
     CHECK_NEAR(ct_item(y), 0, 0);
     CHECK(ct_backward(y));
     CHECK(!ct_mse_loss(x, x));
@@ -21,7 +21,7 @@ TEST(an_empty_batch_has_a_sum_but_no_mean) {
 TEST(when_all_targets_are_ignored_the_mean_is_0_and_so_are_its_gradients) {
     ct_tensor *x = ct_set_requires_grad(F32(CT_DIMS(2, 3), 1, NAN, 3, 4, 5, INFINITY), true),
               *t = I64(CT_DIMS(2), -100, -100);
-    ct_tensor *y = ct_cross_entropy(x, t, .label_smoothing = 0.1);
+    ct_tensor *y = ct_cross_entropy_loss(x, t, .label_smoothing = 0.1);
     CHECK_NEAR(ct_item(y), 0, 0);
     CHECK(ct_backward(y));
     CHECK_VALUES(ct_grad_of(x), CT_DIMS(2, 3), 0, 0, 0, 0, 0, 0, 0);
@@ -29,9 +29,9 @@ TEST(when_all_targets_are_ignored_the_mean_is_0_and_so_are_its_gradients) {
 
 TEST(an_ignored_target_changes_nothing_but_its_own_row) {
     ct_tensor *x = ct_set_requires_grad(ct_randn(CT_DIMS(3, 4), .dtype = CT_F64), true), *t = I64(CT_DIMS(3), 1, 2, 0);
-    ct_tensor *y = ct_cross_entropy(x, t, .ignore_index = CT_SET(2));
+    ct_tensor *y = ct_cross_entropy_loss(x, t, .ignore_index = CT_SET(2));
     ct_tensor *rest = ct_cat(((ct_tensor *[]){ct_narrow(x, 0, 0, 1), ct_narrow(x, 0, 2, 1)}), 2, 0);
-    CHECK_NEAR(ct_item(y), ct_item(ct_cross_entropy(rest, I64(CT_DIMS(2), 1, 0))), 4 * 0x1p-52);
+    CHECK_NEAR(ct_item(y), ct_item(ct_cross_entropy_loss(rest, I64(CT_DIMS(2), 1, 0))), 4 * 0x1p-52);
     CHECK(ct_backward(y));
     for (int i = 4; i < 8; i++) CHECK(harness_at(ct_grad_of(x), i) == 0);
     CHECK(harness_at(ct_grad_of(x), 0) != 0);
@@ -43,7 +43,7 @@ TEST(logits_of_ten_thousand_are_as_exact_as_small_ones) {
     /* the same differences, far away: 1e4 has a spacing of 2^-10 in f32, so these are exact */
     ct_tensor *small = ct_set_requires_grad(F32(CT_DIMS(1, 3), 0, 0.5, -1), true), *t = I64(CT_DIMS(1), 2);
     ct_tensor *large = ct_set_requires_grad(F32(CT_DIMS(1, 3), 1e4, 1e4 + 0.5, 1e4 - 1), true);
-    ct_tensor *a = ct_cross_entropy(small, t), *b = ct_cross_entropy(large, t);
+    ct_tensor *a = ct_cross_entropy_loss(small, t), *b = ct_cross_entropy_loss(large, t);
     CHECK_NEAR(ct_item(b), ct_item(a), 2 * 0x1p-24 * 2);
     CHECK(ct_backward(a) && ct_backward(b));
     for (int i = 0; i < 3; i++)
@@ -52,7 +52,7 @@ TEST(logits_of_ten_thousand_are_as_exact_as_small_ones) {
 
 TEST(losses_of_logits_of_ten_thousand_are_finite_with_finite_gradients) {
     ct_tensor *x = ct_set_requires_grad(F32(CT_DIMS(4), 1e4, -1e4, 1e4, -1e4), true), *t = F32(CT_DIMS(4), 1, 1, 0, 0);
-    ct_tensor *bce = ct_bce_with_logits(x, t, .reduction = CT_NONE);
+    ct_tensor *bce = ct_bce_with_logits_loss(x, t, .reduction = CT_NONE);
     CHECK_VALUES(bce, CT_DIMS(4), 0, 0, 1e4, 1e4, 0);
     CHECK(ct_backward(ct_sum(bce)));
     CHECK_VALUES(ct_grad_of(x), CT_DIMS(4), 0, 0, -1, 1, 0);
@@ -62,7 +62,7 @@ TEST(losses_of_logits_of_ten_thousand_are_finite_with_finite_gradients) {
     CHECK(ct_backward(ct_sum(focal)));
     for (int i = 0; i < 4; i++) CHECK(isfinite(harness_at(ct_grad_of(x), i)));
     ct_tensor *rows = ct_set_requires_grad(F32(CT_DIMS(2, 3), 1e4, -1e4, 0, -1e4, -1e4, 1e4), true);
-    ct_tensor *ce = ct_cross_entropy(rows, I64(CT_DIMS(2), 1, 2), .reduction = CT_NONE);
+    ct_tensor *ce = ct_cross_entropy_loss(rows, I64(CT_DIMS(2), 1, 2), .reduction = CT_NONE);
     CHECK_VALUES(ce, CT_DIMS(2), 0, 2e4, 0);
     CHECK(ct_backward(ct_sum(ce)));
     CHECK_VALUES(ct_grad_of(rows), CT_DIMS(2, 3), 0, 1, -1, 0, 0, 0, 0);
@@ -76,8 +76,8 @@ TEST(large_gradients_are_those_of_their_rows) {
             ct_tensor *x = ct_set_requires_grad(ct_randn(CT_DIMS(2111, columns)), true),
                       *t = ct_randint(CT_DIMS(2111), 0, columns);
             ct_tensor *some = ct_set_requires_grad(ct_clone(ct_narrow(ct_detach(x), 0, 1000, 20)), true);
-            ct_tensor *y = ct_cross_entropy(x, t, .reduction = CT_SUM),
-                      *few = ct_cross_entropy(some, ct_narrow(t, 0, 1000, 20), .reduction = CT_SUM);
+            ct_tensor *y = ct_cross_entropy_loss(x, t, .reduction = CT_SUM),
+                      *few = ct_cross_entropy_loss(some, ct_narrow(t, 0, 1000, 20), .reduction = CT_SUM);
             CHECK(ct_backward(y) && ct_backward(few));
             CHECK(harness_same_bits(ct_clone(ct_narrow(ct_grad_of(x), 0, 1000, 20)), ct_grad_of(some)));
             /* and a row of probabilities less a one sums to 0 */
@@ -91,11 +91,11 @@ TEST(large_gradients_are_those_of_their_rows) {
 
 static ct_tensor *weighted(void *context, ct_tensor *const *in, int n) {
     (void)context, (void)n;
-    return ct_cross_entropy(in[0], I64(CT_DIMS(3), 1, 3, 0), .weight = in[1], .label_smoothing = 0.2);
+    return ct_cross_entropy_loss(in[0], I64(CT_DIMS(3), 1, 3, 0), .weight = in[1], .label_smoothing = 0.2);
 }
 static ct_tensor *soft(void *context, ct_tensor *const *in, int n) {
     (void)context, (void)n;
-    return ct_cross_entropy(in[0], in[1], .weight = in[2], .label_smoothing = 0.1);
+    return ct_cross_entropy_loss(in[0], in[1], .weight = in[2], .label_smoothing = 0.1);
 }
 
 TEST(class_weights_and_probabilities_have_gradients_to_second_order) {
@@ -166,18 +166,20 @@ TEST(ctc_of_a_long_sequence_is_finite) {
 
 TEST(what_a_loss_cannot_take_is_said) {
     ct_tensor *x = ct_zeros(CT_DIMS(2, 3)), *t = I64(CT_DIMS(2), 1, 3);
-    CHECK(!ct_cross_entropy(x, t));
-    CHECK_ERROR(CT_ERR_INDEX, "cross_entropy: target is 3 at element 1; it has to be in 0 to 2");
+    CHECK(!ct_cross_entropy_loss(x, t));
+    CHECK_ERROR(CT_ERR_INDEX, "cross_entropy_loss: target is 3 at element 1; it has to be in 0 to 2");
     CHECK(!ct_nll_loss(x, I64(CT_DIMS(2), -1, 0)));
     CHECK_ERROR(CT_ERR_INDEX, "nll_loss: target is -1 at element 0; it has to be in 0 to 2");
-    CHECK(!ct_cross_entropy(x, I64(CT_DIMS(3), 0, 0, 0)));
-    CHECK_ERROR(CT_ERR_SHAPE, "cross_entropy: target is i64[3]; x is f32[2,3], so class indices are [2]");
-    CHECK(!ct_cross_entropy(x, ct_zeros(CT_DIMS(2), .dtype = CT_U8)));
-    CHECK_ERROR(CT_ERR_DTYPE, "cross_entropy: target is u8[2]; class indices are i32 or i64, probabilities floating");
-    CHECK(!ct_cross_entropy(x, I64(CT_DIMS(2), 0, 0), .weight = ct_ones(CT_DIMS(2))));
-    CHECK_ERROR(CT_ERR_SHAPE, "cross_entropy: weight is f32[2]; x is f32[2,3], so it has to be [3], one value a class");
-    CHECK(!ct_cross_entropy(x, I64(CT_DIMS(2), 0, 0), .label_smoothing = 1.5));
-    CHECK_ERROR(CT_ERR_VALUE, "cross_entropy: label_smoothing is 1.5; it has to be between 0 and 1");
+    CHECK(!ct_cross_entropy_loss(x, I64(CT_DIMS(3), 0, 0, 0)));
+    CHECK_ERROR(CT_ERR_SHAPE, "cross_entropy_loss: target is i64[3]; x is f32[2,3], so class indices are [2]");
+    CHECK(!ct_cross_entropy_loss(x, ct_zeros(CT_DIMS(2), .dtype = CT_U8)));
+    CHECK_ERROR(CT_ERR_DTYPE,
+                "cross_entropy_loss: target is u8[2]; class indices are i32 or i64, probabilities floating");
+    CHECK(!ct_cross_entropy_loss(x, I64(CT_DIMS(2), 0, 0), .weight = ct_ones(CT_DIMS(2))));
+    CHECK_ERROR(CT_ERR_SHAPE,
+                "cross_entropy_loss: weight is f32[2]; x is f32[2,3], so it has to be [3], one value a class");
+    CHECK(!ct_cross_entropy_loss(x, I64(CT_DIMS(2), 0, 0), .label_smoothing = 1.5));
+    CHECK_ERROR(CT_ERR_VALUE, "cross_entropy_loss: label_smoothing is 1.5; it has to be between 0 and 1");
     CHECK(!ct_huber_loss(x, x, .delta = -1));
     CHECK_ERROR(CT_ERR_VALUE, "huber_loss: delta is -1; it has to be positive");
     CHECK(!ct_mse_loss(x, ct_zeros(CT_DIMS(2))));

@@ -216,7 +216,7 @@ TEST(a_model_learns) {
     double first = 0, last = 0;
     for (int step = 0; step < 40; step++) {
         ct_scope {
-            ct_tensor *loss = ct_cross_entropy(ct_forward(net, x), labels);
+            ct_tensor *loss = ct_cross_entropy_loss(ct_forward(net, x), labels);
             CHECK(ct_backward(loss));
             last = ct_item(loss);
             if (step == 0) first = last;

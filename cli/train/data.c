@@ -7,10 +7,10 @@
 #include <string.h>
 
 const task_info tasks[] = {
-    [TASK_CLASSIFICATION] = {"classification", "accuracy", true, true, "cross_entropy"},
-    [TASK_LANGUAGE] = {"language", "perplexity", false, false, "cross_entropy"},
+    [TASK_CLASSIFICATION] = {"classification", "accuracy", true, true, "cross_entropy_loss"},
+    [TASK_LANGUAGE] = {"language", "perplexity", false, false, "cross_entropy_loss"},
     [TASK_REGRESSION] = {"regression", "rmse", false, false, "mse_loss"},
-    [TASK_SEGMENTATION] = {"segmentation", "iou", true, true, "cross_entropy"},
+    [TASK_SEGMENTATION] = {"segmentation", "iou", true, true, "cross_entropy_loss"},
 };
 
 /* Cuts the fraction `validation` off train. */

@@ -339,7 +339,7 @@ static bool read_loss_option(recipe *r, const tree *node) {
 static bool read_loss(recipe *r, const tree *node) {
     const tree *name = node->kind == TREE_TEXT ? node : tree_get(node, "name");
     if (!name || name->kind != TREE_TEXT)
-        return tree_fail(node, "a loss needs a name, as in loss: {name: cross_entropy}");
+        return tree_fail(node, "a loss needs a name, as in loss: {name: cross_entropy_loss}");
     r->loss = ct_op_find(name->text);
     if (!r->loss || !is_loss(r->loss)) {
         const char *names[64];
