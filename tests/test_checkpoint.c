@@ -237,7 +237,7 @@ TEST(a_function_that_fails_releases_its_context) {
     CHECK(l.released == 2);
 }
 
-static bool normalise(void *context, ct_tensor *const *in, int n, ct_tensor **out, int m) {
+static bool normalize(void *context, ct_tensor *const *in, int n, ct_tensor **out, int m) {
     (void)context, (void)n, (void)m;
     out[0] = ct_batch_norm(in[0], .running_mean = ct_select(in[1], 0, 0), .running_var = ct_select(in[1], 0, 1),
                            .training = true);
@@ -246,6 +246,6 @@ static bool normalise(void *context, ct_tensor *const *in, int n, ct_tensor **ou
 
 TEST(running_statistics_may_be_rows_of_one_tensor) {
     ct_tensor *in[] = {ct_set_requires_grad(ct_randn(CT_DIMS(4, 3)), true), ct_ones(CT_DIMS(2, 3))}, *y = NULL;
-    CHECK(ct_checkpoint(normalise, NULL, NULL, in, 2, &y, 1));
+    CHECK(ct_checkpoint(normalize, NULL, NULL, in, 2, &y, 1));
     CHECK(ct_backward(ct_sum(ct_mul(y, y))));
 }

@@ -293,8 +293,8 @@ TEST(attributes_from_text_are_checked) {
     CHECK_ERROR(CT_ERR_VALUE, "sum: axes = \"0,x\" is not a list of at most 16 integers such as 2,1");
     CHECK(!ct_attrs_set(op, attrs, "keepdim", "maybe"));
     CHECK_ERROR(CT_ERR_VALUE, "sum: keepdim = \"maybe\" is not true or false");
-    CHECK(!ct_attrs_set(op, attrs, "colour", "1"));
-    CHECK_ERROR(CT_ERR_VALUE, "sum: has no option named colour");
+    CHECK(!ct_attrs_set(op, attrs, "color", "1"));
+    CHECK_ERROR(CT_ERR_VALUE, "sum: has no option named color");
 }
 
 TEST(shapes_of_more_elements_than_can_be_counted_are_refused) {

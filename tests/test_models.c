@@ -79,7 +79,7 @@ TEST(every_model_of_the_table_can_be_built_and_trained_a_step) {
         }
     }
     CHECK(seen >= 14 && !ct_model_at(-1) && !ct_model_find("resnet19") && !ct_model_find(NULL) && ct_ok());
-    CHECK(ct_model_setting_index(ct_model_find("gpt"), "colour") == -1);
+    CHECK(ct_model_setting_index(ct_model_find("gpt"), "color") == -1);
 }
 
 TEST(the_table_and_the_typed_constructors_build_the_same) {

@@ -134,7 +134,7 @@ TEST(layers_begin_as_in_pytorch) {
     ct_module_free(e);
 }
 
-TEST(initialisers_have_the_variance_that_they_promise) {
+TEST(initializers_have_the_variance_that_they_promise) {
     ct_rng *rng = ct_rng_new(11, 0);
     ct_tensor *x = ct_set_requires_grad(ct_empty(CT_DIMS(60, 40, 3, 3)), true), *y = ct_empty(CT_DIMS(3, 3, 40, 60));
     const double in = 40 * 9, out = 60 * 9, n = 60 * 40 * 9;

@@ -1,4 +1,4 @@
-/* Normalisation: running statistics, large offsets, the same results in both layouts, what is refused. */
+/* Normalization: running statistics, large offsets, the same results in both layouts, what is refused. */
 #include <math.h>
 
 #include "tests/harness.h"
@@ -141,7 +141,7 @@ TEST(running_statistics_of_instances_are_means_over_the_batch) {
     CHECK_NEAR(harness_at(y, 0), (1 - 4.25) / sqrt(13.5), 1e-15);
     CHECK(!ct_instance_norm(x, .use_running = true));
     CHECK_ERROR(CT_ERR_VALUE,
-                "instance_norm: running_mean is missing: with .use_running it is what x is normalised by");
+                "instance_norm: running_mean is missing: with .use_running it is what x is normalized by");
 }
 
 /* ---- Large offsets ---- */
@@ -270,7 +270,7 @@ TEST(what_does_not_fit_is_said) {
     CHECK_ERROR(CT_ERR_SHAPE,
                 "batch_norm: x is f32[1,6]: one value a channel has no variance; training needs more than one");
     CHECK(!ct_batch_norm(x));
-    CHECK_ERROR(CT_ERR_VALUE, "batch_norm: running_mean is missing: without .training it is what x is normalised by");
+    CHECK_ERROR(CT_ERR_VALUE, "batch_norm: running_mean is missing: without .training it is what x is normalized by");
     CHECK(!ct_batch_norm(x, .weight = w, .training = true));
     CHECK_ERROR(CT_ERR_SHAPE,
                 "batch_norm: weight is f32[3]; x is f32[2,6,3], so it has to be [6], one value a channel");
@@ -288,7 +288,7 @@ TEST(what_does_not_fit_is_said) {
     CHECK(!ct_layer_norm(x, CT_DIMS(6)));
     CHECK_ERROR(CT_ERR_SHAPE, "layer_norm: x is f32[2,6,3]; shape is [6] and has to be its last dimensions");
     CHECK(!ct_layer_norm(x, CT_DIMS(6, 3), .weight = w));
-    CHECK_ERROR(CT_ERR_SHAPE, "layer_norm: weight is f32[3]; it has to be [6,3], the shape that is normalised");
+    CHECK_ERROR(CT_ERR_SHAPE, "layer_norm: weight is f32[3]; it has to be [6,3], the shape that is normalized");
     CHECK(!ct_rms_norm(x, CT_DIMS(3), .eps = CT_SET(-1)));
     CHECK_ERROR(CT_ERR_VALUE, "rms_norm: eps is -1; it has to be finite and not negative");
     CHECK(!ct_weight_norm(x, w));

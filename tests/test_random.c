@@ -163,7 +163,7 @@ TEST(rand_is_uniform) {
         if (i % 2) pairs[(int)(values[i] * 8) * 8 + (int)(values[i - 1] * 8)]++;
     }
     CHECK(even_counts(counts, 100, 1000000));
-    CHECK(even_counts(pairs, 64, 500000)); /* neighbours are independent */
+    CHECK(even_counts(pairs, 64, 500000)); /* neighbors are independent */
 }
 
 static void moments(ct_tensor *x, double m[5]) {

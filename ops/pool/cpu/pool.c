@@ -1,7 +1,7 @@
 /* Kernels of max and average pooling and of their gradients, for 1 to 3 axes, both layouts and any strides.
  *
  * Channels first, a row of windows is computed at once: first the rows of x that its windows share are reduced to one, with
- * the rows that won; that one, padded, is taken apart by the place modulo the stride, so that each tap is a run of neighbours.
+ * the rows that won; that one, padded, is taken apart by the place modulo the stride, so that each tap is a run of neighbors.
  * Channels last, the channels of one window are the line, and taps point into x itself. The gradients gather from rows
  * of g (and of the winning taps), so nothing is added to memory and every element is one sum in a fixed order. Windows
  * two apart along a row, the usual ones, have loops that stage nothing, in both layouts (pairs.h). */
