@@ -155,7 +155,7 @@ bool ct_eval(ct_module *module) {
 static bool freeze(ct_module *module, bool frozen) {
     for (int i = 0; i < module->params.count; i++) {
         ct_tensor *x = module->params.items[i].x;
-        if (!(frozen ? ct_set_requires_grad(x, false) : ct_set_requires_grad(x, true) != NULL)) return false;
+        if (!ct_set_requires_grad(x, !frozen)) return false;
     }
     for (int i = 0; i < module->children.count; i++)
         if (!freeze(module->children.items[i].child, frozen)) return false;
