@@ -91,9 +91,8 @@ bool ct__storage_fill(ct_storage *storage, const void *pattern, size_t size) {
     const ct_backend *backend = ct__backend(storage->device.type);
     const size_t offset = storage->block ? storage->block->offset : 0;
     ct_stream *stream = ct__stream_now(storage->device);
-    return ct__stream_use(storage, stream, true) &&
-           backend->fill(backend->self, storage->device.index, storage->buffer, offset, pattern, size,
-                         storage->bytes / size, stream);
+    return ct__stream_use(storage, stream, true) && backend->fill(backend->self, storage->device.index, storage->buffer,
+                                                                  offset, pattern, size, storage->bytes / size, stream);
 }
 
 bool ct__storage_get(const ct_storage *storage, size_t offset, void *data, size_t bytes) {
@@ -241,7 +240,7 @@ ct_tensor *ct__tensor_new(const ct_view *view, ct_storage *storage) {
     x->view.buffer = storage ? storage->buffer : NULL;
     x->view.origin = storage && storage->block ? storage->block->offset : 0;
     x->storage = storage;
-    x->node = x->forgone = NULL;
+    x->node = x->unwanted = NULL;
     x->user = NULL;
     x->node_output = 0;
     x->base = NULL;
@@ -282,7 +281,7 @@ void ct__tensor_release(ct_tensor *x) {
     if (x->user) ct__user_release(x);
     ct__storage_release(x->storage);
     if (x->node) ct__node_release(x->node);
-    if (x->forgone) ct__node_release(x->forgone);
+    if (x->unwanted) ct__node_release(x->unwanted);
     ct__tensor_release(x->base); /* a base has no base of its own: this goes one step deep */
     ct__live_add(-1);
     bury_handle(x);

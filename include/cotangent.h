@@ -23,7 +23,7 @@
  *     counted atomically: ct_keep and ct_drop are free to be called on any thread, whichever made the tensor, and what is
  *     released there (a graph, a hook's context, wrapped memory, a user pointer) is released on that thread.
  *   - What changes a tensor is for one thread at a time, with none that reads it meanwhile: in-place ops, ct_into,
- *     ct_data_mut, ct_require_grad and its opposite, ct_set_grad, ct_hook, ct_set_user, and ct_backward for the leaves it
+ *     ct_data_mut, ct_set_requires_grad, ct_set_grad, ct_hook, ct_set_user, and ct_backward for the leaves it
  *     reaches. ct_grad changes no leaf: threads may differentiate graphs of their own that share leaves.
  *   - One graph is differentiated by one thread at a time: a pass releases what it saved.
  *   - A scope belongs to the thread that opened it, and its tensors end with it: hand a tensor to another thread with ct_keep.
@@ -256,8 +256,9 @@ CT_API ct_tensor *ct_div_(ct_tensor *x, ct_tensor *y);
 
 /* ---- Autograd ------------------------------------------------------------------------------------ */
 
-CT_API ct_tensor *ct_require_grad(ct_tensor *x);  /* makes x a leaf whose gradient is wanted; returns x */
-CT_API bool ct_forgo_grad(ct_tensor *leaf);       /* the opposite: what it has of a gradient is forgotten */
+/* on: makes x a leaf whose gradient is wanted. Off: the opposite, and what it has of a gradient is forgotten; an error where x was
+ * computed from others. Returns x. */
+CT_API ct_tensor *ct_set_requires_grad(ct_tensor *x, bool on);
 CT_API bool ct_requires_grad(const ct_tensor *x); /* x is such a leaf, or was computed from one */
 CT_API bool ct_is_leaf(const ct_tensor *x);
 CT_API ct_tensor *ct_detach(ct_tensor *x);                 /* the same storage, cut from the graph */

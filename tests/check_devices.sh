@@ -20,7 +20,7 @@ else
     check "every op on the guarded device, queued" ops_queued
     # Without fused kernels everything runs in primitives: what a new backend begins with.
     check "ops in primitives on the guarded device" primitives softmax log_softmax layer_norm batch_norm conv2d conv_transpose2d \
-        max_pool2d avg_pool2d interpolate deform_conv2d lstm gru cross_entropy embedding cat gather scatter_add sort dropout gelu
+        max_pool2d avg_pool2d interpolate deform_conv2d lstm gru cross_entropy_loss embedding cat gather scatter_add sort dropout gelu
 fi
 
 if ! grep -q 'CT_HEADER_LIBYAML.*=1' "$build_dir/CMakeCache.txt" || ! grep -q 'CT_HEADER_JANSSON.*=1' "$build_dir/CMakeCache.txt"; then

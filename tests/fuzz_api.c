@@ -77,7 +77,7 @@ static ct_tensor *any_tensor(void) {
     static const ct_dtype dtypes[] = {CT_F32, CT_F32, CT_F32, CT_I64, CT_F64, CT_BF16, CT_BOOL, CT_U8};
     const ct_dtype dtype = dtypes[fuzz_upto(8)];
     ct_tensor *x = ct_cast(ct_mul_s(ct_rand(shape), 4), dtype);
-    if (x && ct_dtype_is_float(dtype) && fuzz_chance(40)) ct_require_grad(x);
+    if (x && ct_dtype_is_float(dtype) && fuzz_chance(40)) ct_set_requires_grad(x, true);
     return x;
 }
 

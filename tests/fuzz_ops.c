@@ -58,7 +58,7 @@ static ct_tensor *make_input(const opcheck_argument *a, int position) {
                        ? with_random_strides(a, values)
                        : opcheck_place(a->dtype, a->shape, values, (opcheck_layout)a->layout);
     free(values);
-    return x && a->grad ? ct_require_grad(x) : x;
+    return x && a->grad ? ct_set_requires_grad(x, true) : x;
 }
 
 static bool make_inputs(const opcheck_plan *p, ct_tensor **in) {

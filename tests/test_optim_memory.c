@@ -14,7 +14,7 @@ static bool live(const ct_optim_info *info, ct_dtype dtype, bool lookahead, bool
     bool ok = false;
     *moved = false;
     ct_scope {
-        ct_tensor *x = ct_require_grad(ct_full(CT_DIMS(33), 2, .dtype = dtype));
+        ct_tensor *x = ct_set_requires_grad(ct_full(CT_DIMS(33), 2, .dtype = dtype), true);
         ct_optim *opt = x ? ct_optim_build(info, NULL, NULL) : NULL;
         if (lookahead && opt) opt = ct_lookahead(opt, .k = 1);
         ct_state *state = ct_state_new();

@@ -5,7 +5,7 @@
  *     printf("%.2f %%\n", 100 * ct_accuracy_value(&right));
  *
  * Where logits are wanted they are [batch, classes] or [batch, classes, ...], with targets (integers) of that shape
- * without the classes, as for ct_cross_entropy. Targets below 0 are not counted. Of equal logits the first wins. A
+ * without the classes, as for ct_cross_entropy_loss. Targets below 0 are not counted. Of equal logits the first wins. A
  * result of nothing is NaN. Each _add returns false, and counts nothing, on an error and while one is pending. */
 #ifndef COTANGENT_METRICS_H
 #define COTANGENT_METRICS_H

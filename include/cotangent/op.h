@@ -143,7 +143,7 @@ typedef struct ct_handing {
     void *attrs;                      /* room for CT_HANDED_BYTES */
 } ct_handing;
 
-/* Mutable companion of an op, owned by the library: zero-initialised beside the op. It never grows. */
+/* Mutable companion of an op, owned by the library: zero-initialized beside the op. It never grows. */
 typedef struct ct_op_slot {
     int index; /* its place in the op table, counted from 1; 0 until it is registered */
 } ct_op_slot;
