@@ -38,7 +38,7 @@ ct_scaler *ct_scaler_new_p(double init_scale, const ct_scaler_options *options) 
         ct_fail(CT_ERR_VALUE, me, "backoff_factor is %g; it has to be between 0 and 1", made.backoff_factor);
     else if (made.growth_interval < 1)
         ct_fail(CT_ERR_VALUE, me, "growth_interval is %lld; it has to be above 0", (long long)made.growth_interval);
-    else if (!(scaler = malloc(sizeof *scaler))) ct_fail(CT_ERR_MEMORY, me, "out of memory");
+    else if (!(scaler = ct_malloc(sizeof *scaler))) ct_fail(CT_ERR_MEMORY, me, "out of memory");
     else *scaler = made;
     return scaler;
 }
@@ -69,7 +69,7 @@ void ct_scaler_free(ct_scaler *scaler) {
     forget(&scaler->last);
     forget(&scaler->scale);
     forget(&scaler->good);
-    free(scaler);
+    ct_free(scaler);
 }
 
 double ct_scaler_value(const ct_scaler *scaler) {
@@ -210,7 +210,7 @@ bool ct_scaler_put_state(ct_scaler *scaler, ct_state *state, const char *prefix)
     const double good = scaler->good ? ct_item(scaler->good) : scaler->first_good;
     const bool ok =
         name && ct_ok() && ct_state_put_numbers(state, name, (const double[]){ct_scaler_value(scaler), good}, 2);
-    free(name);
+    ct_free(name);
     return ok;
 }
 
@@ -223,7 +223,7 @@ bool ct_scaler_take_state(ct_scaler *scaler, const ct_state *state, const char *
     bool ok = name && ct_state_numbers(state, name, numbers, 2);
     if (ok && !(numbers[0] > 0 && isfinite((float)numbers[0]) && numbers[1] >= 0 && numbers[1] < 0x1p53))
         ok = ct_fail(CT_ERR_VALUE, me, "%s is %g, %g: not a scale and a number of steps", name, numbers[0], numbers[1]);
-    free(name);
+    ct_free(name);
     if (!ok) return false;
     scaler->first_scale = numbers[0];
     scaler->first_good = numbers[1];

@@ -3,8 +3,6 @@
  * clocks, which the ops move on themselves. So nothing is read back, and a recorded step can be run again. */
 #include "optim/optim.h"
 
-#include <stdlib.h>
-
 /* ---- Clocks ---- */
 
 void optim_set_clock(ct_optim *o, optim_param *p, int clock) {
@@ -22,7 +20,7 @@ static bool add_clock(ct_optim *o, ct_tensor *x, int *clock) {
     int at = 0;
     while (at < o->clock_count && o->clocks[at].x) at++;
     if (at == o->clock_count) {
-        optim_clock *clocks = realloc(o->clocks, ((size_t)at + 1) * sizeof *clocks);
+        optim_clock *clocks = ct_realloc(o->clocks, ((size_t)at + 1) * sizeof *clocks);
         if (!clocks) {
             ct_drop(x);
             return ct_fail(CT_ERR_MEMORY, o->kind->info.name, "out of memory");
@@ -90,8 +88,9 @@ static bool make_rates(ct_optim *o, const double *values, int count, ct_device d
         }
     if (!o->gate) o->gate = numbers_on(device, (double[]){1, 1}, CT_DIMS(2));
     ct_drop(o->rates);
-    o->rates = rates;
-    return ct_ok();
+    o->rates = ct_ok() ? rates : NULL; /* without it all of them are made again */
+    if (!o->rates) ct_drop(rates);
+    return o->rates != NULL;
 }
 
 /* Brings over what the settings say now, if that is not what is there. */
@@ -101,11 +100,12 @@ static bool send_rates(ct_optim *o, ct_device device) {
     const size_t bytes = (size_t)groups * (size_t)count * sizeof *all;
     const bool first = !o->rates || ct_dim(o->rates, 0) != groups;
     if (first) {
-        double *sent = realloc(o->sent, bytes);
+        double *sent = ct_realloc(o->sent, bytes);
         if (!sent) return ct_fail(CT_ERR_MEMORY, "optim_step", "out of memory");
         o->sent = sent;
     }
-    if (bytes > sizeof values && !(all = malloc(bytes))) return ct_fail(CT_ERR_MEMORY, "optim_step", "out of memory");
+    if (bytes > sizeof values && !(all = ct_malloc(bytes)))
+        return ct_fail(CT_ERR_MEMORY, "optim_step", "out of memory");
     for (int i = 0; i < groups; i++) {
         const double *s = o->groups[i].s;
         all[i * count] = o->maximize >= 0 && s[o->maximize] != 0 ? -1 : 1;
@@ -115,7 +115,7 @@ static bool send_rates(ct_optim *o, ct_device device) {
     if (first) ok = make_rates(o, all, count, device);
     else if (memcmp(all, o->sent, bytes) != 0) ok = ct_write(o->rates, all, bytes);
     if (ok) memcpy(o->sent, all, bytes);
-    if (all != values) free(all);
+    if (all != values) ct_free(all);
     return ok;
 }
 

@@ -87,11 +87,11 @@ void repeat_interleave_lower(ct_lower *l) {
         }
         if (ct_numel(repeats) > 1 || size == 0) {
             if (ct_ndim(repeats) == 0 || ct_numel(repeats) != size) repeats = expand(repeats, CT_DIMS(size));
-            const double total = ct_item(repeat_total(repeats));
-            if (ct_ok()) l->out[0] = index_select(x, axis, repeat_index(repeats, (int64_t)total));
+            const int64_t total = ct_item_i64(repeat_total(repeats));
+            if (ct_ok()) l->out[0] = index_select(x, axis, repeat_index(repeats, total));
             return;
         }
-        count = ct__whole(ct_item(repeats)); /* the same for all */
+        count = ct_item_i64(repeats); /* the same for all */
         if (!ct_ok()) return;
     }
     if (count < 0) {

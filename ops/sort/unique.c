@@ -96,7 +96,7 @@ void bincount_lower(ct_lower *lower) {
     }
     if (weights && !ct_dtype_is_float(ct_dtype_of(weights))) weights = cast(weights, CT_F64);
     if (dtype != CT_I32 && dtype != CT_I64) x = cast(x, CT_I64);
-    int64_t size = ct_numel(x) ? ct__add(ct__whole(ct_item(amax(x))), 1) : 0;
+    int64_t size = ct_numel(x) ? ct__add(ct_item_i64(amax(x)), 1) : 0;
     if (size < attrs->minlength) size = attrs->minlength;
     lower->out[0] = bincount_sized(x, size < 0 ? 0 : size, .weights = weights);
 }
