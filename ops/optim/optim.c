@@ -79,7 +79,7 @@ bool optim_average_infer(ct_infer *infer) {
     return ct__infer_is(infer, 0, 1, (const int64_t[]){2}) && count_items(infer, 1, 2, 1);
 }
 bool optim_unscale_infer(ct_infer *infer) {
-    if (!ct__infer_is(infer, 0, 0, NULL) || !check_items(infer, 1, 1, -1)) return false;
+    if (!ct__infer_is(infer, 0, 0, (const int64_t[]){0}) || !check_items(infer, 1, 1, -1)) return false;
     const ct_dtype dtype = infer->in[0]->dtype;
     ct__infer_set(infer, 0, dtype == CT_F64 ? CT_F64 : CT_F32, 1, (const int64_t[]){2});
     return true;
@@ -87,7 +87,7 @@ bool optim_unscale_infer(ct_infer *infer) {
 bool optim_clip_infer(ct_infer *infer) {
     const double most = ((const optim_clip_attrs *)infer->attrs)->max_norm;
     if (!(most >= 0)) return ct_infer_fail(infer, CT_ERR_VALUE, "max_norm is %g; it has to be 0 or more", most);
-    return ct__infer_is(infer, 0, 0, NULL) && count_items(infer, 1, 1, -1);
+    return ct__infer_is(infer, 0, 0, (const int64_t[]){0}) && count_items(infer, 1, 1, -1);
 }
 bool optim_norm_infer(ct_infer *infer) {
     const double kind = ((const optim_norm_attrs *)infer->attrs)->kind;
