@@ -5,7 +5,10 @@
  *     ct_schedule *schedule = ct_schedule_cosine(opt, steps);
  *     ... ct_backward(loss); ct_clip_grad_norm(net, 1.0); ct_optim_step(opt); ct_schedule_step(schedule);
  *
- * Everything here does nothing and returns false (NaN, NULL) while an error is pending. */
+ * Everything here does nothing and returns false (NaN, NULL) while an error is pending.
+ *
+ * Threads: an optimizer, with its schedules, scaler, averages and network, is one thread's at a time. Different ones, of different
+ * networks, may learn on different threads at once. */
 #ifndef COTANGENT_OPTIM_H
 #define COTANGENT_OPTIM_H
 
