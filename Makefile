@@ -12,7 +12,7 @@ MAKEFLAGS += --no-print-directory
 
 CONFIGURED = $(BUILD)/.configured
 COMPILE = cmake --build $(BUILD) -j $(JOBS) --target
-C_FILES = $(shell find core ops backends io nn optim data metrics cli tests examples bench include tools -name '*.[ch]' 2>/dev/null)
+C_FILES = $(shell find core ops backends support io nn optim data metrics cli tests examples bench include tools -name '*.[ch]' 2>/dev/null)
 
 .PHONY: all lib test demo bench bench-peers asan sanitize-quick fuzz-ops fuzz-api tsan abi abi-save debug fmt lint install clean new-op help
 

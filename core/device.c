@@ -131,6 +131,11 @@ static const char *unfit(const ct_backend *backend) {
         !backend->upload || !backend->download || !backend->copy || !backend->fill || !backend->wait ||
         !backend->kernels)
         return "it lacks a function that every backend has";
+    if (backend->alignment < 16 || (backend->alignment & (backend->alignment - 1)))
+        return "its alignment is not a power of two from 16 on";
+    if (backend->stream_new && (!backend->stream_free || !backend->event_new || !backend->event_free ||
+                                !backend->event_record || !backend->event_wait))
+        return "it has streams, but not all that belongs to them";
     return NULL;
 }
 
@@ -323,11 +328,4 @@ bool ct_device_describe(ct_device device, ct_device_info *info) {
     memcpy(info, &all, size < sizeof all ? size : sizeof all);
     info->size = size;
     return true;
-}
-
-bool ct_synchronize(ct_device device) {
-    if (!ct__device_ok(device, "synchronize")) return false;
-    device = ct__resolved(device);
-    const ct_backend *backend = ct__backend(device.type);
-    return backend->wait(backend->self, device.index, NULL);
 }

@@ -12,6 +12,7 @@
 #include "core/dtype.h"
 #include "core/error.h"
 #include "core/inplace.h"
+#include "core/log.h"
 #include "core/node.h"
 #include "core/registry.h"
 #include "core/rng.h"
@@ -51,7 +52,7 @@ static ct_device creation_device(const ct_op *op, const void *attrs) {
 }
 
 /* The call, once its arguments agree. */
-static bool perform(ct_request *r) {
+static inline bool perform(ct_request *r) {
     const ct_op *op = r->op;
     bool wants = false;
     for (int i = 0; i < r->n_in; i++) {
@@ -94,6 +95,38 @@ static bool perform(ct_request *r) {
     return !ct__anomaly() || ct__anomaly_check_call(op, r->in, r->n_in, r->out, r->n_out);
 }
 
+/* Goes on with the op that this one hands on to, where it does. */
+__attribute__((noinline)) static bool hand_on_and_perform(ct_request *r) {
+    _Alignas(16) char attrs[CT_HANDED_BYTES];
+    const ct_view *pointers[CT__INLINE_INPUTS];
+    ct_tensor *in[CT_HANDED_INPUTS];
+    ct_view result;
+    result.ndim = 0;
+    result.dtype = CT_F32;
+    result.offset = 0;
+    result.buffer = NULL;
+    bool wants = false;
+    for (int i = 0; i < r->n_in; i++) {
+        pointers[i] = r->in[i] ? &r->in[i]->view : NULL;
+        wants |= r->in[i] && r->in[i]->node;
+    }
+    ct_handing h = {
+        .infer = {.op = r->op, .attrs = r->attrs, .n_in = r->n_in, .n_out = 1, .in = pointers, .out = &result},
+        .recording = wants && ct__grad_mode,
+        .attrs = attrs};
+    if (!r->op->hand_on(&h))
+        return ct__pending() ? false : ct_fail(CT_ERR_SHAPE, r->op->name, "the arguments do not fit");
+    if (!h.to) return perform(r);
+    ct__log_handed(&h.infer, h.to);
+    for (int i = 0; i < h.n_in; i++) in[i] = h.in[i] < 0 ? NULL : r->in[h.in[i]];
+    r->op = h.to;
+    r->attrs = attrs;
+    r->in = in;
+    r->n_in = h.n_in;
+    r->inferred = &result;
+    return perform(r);
+}
+
 static bool agree_and_perform(ct_request *r) {
     const ct_op *op = r->op;
     const bool mixed = ct__autocast != CT_F32 && (op->flags & (CT_OP_NARROW | CT_OP_WIDE));
@@ -113,7 +146,8 @@ static bool agree_and_perform(ct_request *r) {
         mark = ct_scope_begin();
         ok = ct__agree(r, mixed, &common);
     }
-    ok = ok && perform(r);
+    const bool handed = op->hand_on && r->n_in <= CT__INLINE_INPUTS && r->n_out == 1;
+    ok = ok && (handed ? hand_on_and_perform(r) : perform(r));
     if (changes) ct_scope_end(mark);
     ct__current_device = current;
     return ok;

@@ -29,6 +29,7 @@ static const ct_host *host(void) {
                       .op_at = ct_op_at,
                       .op_find = ct_op_find,
                       .backend = ct__backend_named,
+                      .fail_value = ct_fail_value,
                       .call_size = sizeof(ct_call)};
     return &table;
 }

@@ -29,3 +29,5 @@ bool ct__take_sized(void *options, size_t size, const void *given, const char *o
            ct_fail(CT_ERR_UNSUPPORTED, op, "an option is set that version %s of the library does not have",
                    ct_version_text());
 }
+
+void ct__clear(void *attrs, size_t size) { memset(attrs, 0, size); }

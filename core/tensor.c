@@ -7,19 +7,16 @@
 
 #include "core/alloc.h"
 #include "core/device.h"
+#include "core/device_memory.h"
 #include "core/dtype.h"
 #include "core/error.h"
 #include "core/node.h"
+#include "core/stream.h"
 
 /* ---- Storage ---- */
 
 enum { HEADER = 64 };
 _Static_assert(sizeof(ct_storage) <= HEADER, "the storage header fits one cache line");
-
-static bool device_allocate(ct_device device, size_t bytes, void **buffer) {
-    const ct_backend *backend = ct__backend(device.type);
-    return backend->allocate(backend->self, device.index, bytes, buffer);
-}
 
 ct_storage *ct__storage_new(ct_device device, size_t bytes, const char *op) {
     bool cpu = device.type == CT_CPU;
@@ -32,7 +29,9 @@ ct_storage *ct__storage_new(ct_device device, size_t bytes, const char *op) {
     atomic_init(&storage->refs, 1);
     if (cpu) {
         storage->buffer = (char *)storage + HEADER;
-    } else if (!device_allocate(device, bytes, &storage->buffer)) {
+    } else if ((storage->block = ct__device_take(device, ct__stream_now(device), bytes))) {
+        storage->buffer = storage->block->buffer;
+    } else {
         ct__free(storage, HEADER);
         ct__fail_memory(op, bytes);
         return NULL;
@@ -63,9 +62,8 @@ void ct__storage_release(ct_storage *storage) {
         memcpy(&wrapped, (char *)storage + HEADER, sizeof wrapped);
         if (wrapped.release) wrapped.release(wrapped.context, wrapped.data);
         size += sizeof wrapped;
-    } else if (storage->device.type != CT_CPU) {
-        const ct_backend *backend = ct__backend(storage->device.type);
-        backend->release(backend->self, storage->device.index, storage->buffer, storage->bytes);
+    } else if (storage->block) {
+        ct__device_give(storage->device, storage->block);
     } else {
         size += storage->bytes;
     }
@@ -79,7 +77,10 @@ bool ct__storage_put(ct_storage *storage, size_t offset, const void *data, size_
         return true;
     }
     const ct_backend *backend = ct__backend(storage->device.type);
-    return backend->upload(backend->self, storage->device.index, storage->buffer, offset, data, bytes, NULL);
+    ct_stream *stream = ct__stream_now(storage->device);
+    return ct__stream_use(storage, stream, true) &&
+           backend->upload(backend->self, storage->device.index, storage->buffer, storage->block->offset + offset, data,
+                           bytes, stream);
 }
 
 bool ct__storage_fill(ct_storage *storage, const void *pattern, size_t size) {
@@ -88,18 +89,17 @@ bool ct__storage_fill(ct_storage *storage, const void *pattern, size_t size) {
         return true;
     }
     const ct_backend *backend = ct__backend(storage->device.type);
-    return backend->fill(backend->self, storage->device.index, storage->buffer, 0, pattern, size, storage->bytes / size,
-                         NULL);
+    const size_t offset = storage->block ? storage->block->offset : 0;
+    ct_stream *stream = ct__stream_now(storage->device);
+    return ct__stream_use(storage, stream, true) && backend->fill(backend->self, storage->device.index, storage->buffer,
+                                                                  offset, pattern, size, storage->bytes / size, stream);
 }
 
 bool ct__storage_get(const ct_storage *storage, size_t offset, void *data, size_t bytes) {
     if (!bytes) return true;
-    if (storage->device.type == CT_CPU) {
-        memcpy(data, (const char *)storage->buffer + offset, bytes);
-        return true;
-    }
-    const ct_backend *backend = ct__backend(storage->device.type);
-    return backend->download(backend->self, storage->device.index, data, storage->buffer, offset, bytes, NULL);
+    if (storage->device.type != CT_CPU) return ct__stream_download(storage, offset, data, bytes);
+    memcpy(data, (const char *)storage->buffer + offset, bytes);
+    return true;
 }
 
 /* ---- Views ---- */
@@ -208,7 +208,9 @@ bool ct__view_overlaps(const ct_view *view) {
 }
 
 bool ct__view_same_layout(const ct_view *a, const ct_view *b) {
-    if (a->buffer != b->buffer || a->offset != b->offset || a->dtype != b->dtype || a->ndim != b->ndim) return false;
+    if (a->buffer != b->buffer || a->origin != b->origin || a->offset != b->offset || a->dtype != b->dtype ||
+        a->ndim != b->ndim)
+        return false;
     for (int i = 0; i < a->ndim; i++)
         if (a->dims[i] != b->dims[i] || a->strides[i] != b->strides[i]) return false;
     return true;
@@ -236,8 +238,9 @@ ct_tensor *ct__tensor_new(const ct_view *view, ct_storage *storage) {
     atomic_init(&x->refs, 1);
     copy_view(&x->view, view);
     x->view.buffer = storage ? storage->buffer : NULL;
+    x->view.origin = storage && storage->block ? storage->block->offset : 0;
     x->storage = storage;
-    x->node = x->forgone = NULL;
+    x->node = x->unwanted = NULL;
     x->user = NULL;
     x->node_output = 0;
     x->base = NULL;
@@ -278,7 +281,7 @@ void ct__tensor_release(ct_tensor *x) {
     if (x->user) ct__user_release(x);
     ct__storage_release(x->storage);
     if (x->node) ct__node_release(x->node);
-    if (x->forgone) ct__node_release(x->forgone);
+    if (x->unwanted) ct__node_release(x->unwanted);
     ct__tensor_release(x->base); /* a base has no base of its own: this goes one step deep */
     ct__live_add(-1);
     bury_handle(x);

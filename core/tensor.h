@@ -16,6 +16,7 @@ typedef struct ct_storage {
     void *buffer; /* on the CPU behind this header, in the same block, unless the memory is wrapped */
     bool wrapped; /* the memory is somebody else's: a ct_wrapped lies behind this header */
     bool read_only;
+    struct ct_block *block; /* of a device other than the CPU: where it lies in buffer, and who uses it (arena.h) */
 } ct_storage;
 
 /* How memory that is not the library's is given back. */
@@ -30,13 +31,13 @@ struct ct_tensor {
     ct_view view;         /* kernels get a pointer to it */
     ct_storage *storage;  /* NULL: the shape alone is known, or it is a number (number.h) */
     ct_node *node;        /* what computed it, or its leaf; NULL: no gradient */
-    ct_node *forgone;     /* its leaf of before ct_forgo_grad: graphs may lead to it still */
+    ct_node *unwanted;    /* its leaf of before ct_set_requires_grad: graphs may lead to it still */
     struct ct_user *user; /* what ct_set_user gave it, or NULL */
     int node_output;
     /* A view knows the tensor whose storage it shares: a recorded change in place of either reaches the other (inplace.c). */
     ct_tensor *base;  /* NULL: not a view */
     uint32_t changes; /* of a base: recorded changes so far. Of a view: those that its node knows of */
-    _Alignas(16) unsigned char number[16]; /* the value of a number */
+    _Alignas(16) unsigned char number[CT_NUMBER_BYTES]; /* the value of a number */
 };
 
 enum { CT__ALIVE = 0x7e4507ae, CT__DEAD = 0x5ead7e45 };
@@ -51,7 +52,7 @@ bool ct__storage_get(const ct_storage *storage, size_t offset, void *data, size_
 void ct__storage_retain(ct_storage *storage);
 void ct__storage_release(ct_storage *storage);
 
-/* A new tensor with one reference, the caller's. view.buffer is taken from the storage; storage is retained (NULL: a
+/* A new tensor with one reference, the caller's. view.buffer and origin are taken from the storage; storage is retained (NULL: a
  * shape without data). NULL after an error. */
 ct_tensor *ct__tensor_new(const ct_view *view, ct_storage *storage);
 /* Dense storage for view's shape (strides and offset are filled in). */

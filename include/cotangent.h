@@ -23,7 +23,7 @@
  *     counted atomically: ct_keep and ct_drop are free to be called on any thread, whichever made the tensor, and what is
  *     released there (a graph, a hook's context, wrapped memory, a user pointer) is released on that thread.
  *   - What changes a tensor is for one thread at a time, with none that reads it meanwhile: in-place ops, ct_into,
- *     ct_data_mut, ct_require_grad and its opposite, ct_set_grad, ct_hook, ct_set_user, and ct_backward for the leaves it
+ *     ct_data_mut, ct_set_requires_grad, ct_set_grad, ct_hook, ct_set_user, and ct_backward for the leaves it
  *     reaches. ct_grad changes no leaf: threads may differentiate graphs of their own that share leaves.
  *   - One graph is differentiated by one thread at a time: a pass releases what it saved.
  *   - A scope belongs to the thread that opened it, and its tensors end with it: hand a tensor to another thread with ct_keep.
@@ -256,8 +256,9 @@ CT_API ct_tensor *ct_div_(ct_tensor *x, ct_tensor *y);
 
 /* ---- Autograd ------------------------------------------------------------------------------------ */
 
-CT_API ct_tensor *ct_require_grad(ct_tensor *x);  /* makes x a leaf whose gradient is wanted; returns x */
-CT_API bool ct_forgo_grad(ct_tensor *leaf);       /* the opposite: what it has of a gradient is forgotten */
+/* on: makes x a leaf whose gradient is wanted. Off: the opposite, and what it has of a gradient is forgotten; an error where x was
+ * computed from others. Returns x. */
+CT_API ct_tensor *ct_set_requires_grad(ct_tensor *x, bool on);
 CT_API bool ct_requires_grad(const ct_tensor *x); /* x is such a leaf, or was computed from one */
 CT_API bool ct_is_leaf(const ct_tensor *x);
 CT_API ct_tensor *ct_detach(ct_tensor *x);                 /* the same storage, cut from the graph */
@@ -362,21 +363,35 @@ CT_API bool ct_set_isa(const char *name);
 CT_API bool ct_set_exact_conv(bool on);
 
 /* Host memory comes from these, in large blocks that the library keeps and reuses; allocate must return memory
- * aligned to `alignment`, or NULL. Only before the first tensor is made. */
+ * aligned to `alignment`, or NULL. Only before anything is made: a tensor, a module, a dataset. Libraries that are loaded to
+ * read files (libpng and the like), and the C library itself, take their own. */
 typedef void *(*ct_allocate_fn)(void *context, size_t bytes, size_t alignment);
 typedef void (*ct_release_fn)(void *context, void *memory, size_t bytes);
 CT_API bool ct_set_allocator(ct_allocate_fn allocate, ct_release_fn release, void *context);
+/* Memory from there for objects of your own, as malloc, calloc, realloc and free do it, aligned for any type, on any thread.
+ * NULL when there is none, without an error: the caller knows whom to name. What the library gives away (ct_image_encode_png)
+ * goes back by ct_free, to which NULL is nothing. */
+CT_API void *ct_malloc(size_t bytes);
+CT_API void *ct_calloc(size_t count, size_t bytes);
+CT_API void *ct_realloc(void *memory, size_t bytes); /* NULL leaves the block as it was */
+CT_API void ct_free(void *memory);
 
+/* Memory of a device (the zero device is the current one; {CT_CPU} the host's, where graphs are too). */
 typedef struct ct_memory {
-    int64_t in_use;    /* bytes held by live tensors, graphs and running ops */
+    size_t size;       /* sizeof(ct_memory), set by the caller */
+    int64_t in_use;    /* bytes held by live tensors, graphs, other objects and running ops */
     int64_t peak;      /* the most that in_use has been since ct_memory_reset_peak */
-    int64_t reserved;  /* bytes taken from the system */
+    int64_t reserved;  /* bytes taken from the system or the device: what is in use and what is kept for reuse */
     int64_t requests;  /* allocations asked for, ever */
-    int64_t from_host; /* allocations that had to go to the system */
+    int64_t from_host; /* allocations that had to go to the system or the device */
+    int64_t limit;     /* of reserved, from ct_set_memory_limit; 0: none */
 } ct_memory;
-CT_API ct_memory ct_memory_stats(void);
-CT_API void ct_memory_reset_peak(void);
-CT_API void ct_memory_trim(void); /* gives unused blocks back to the system */
+CT_API bool ct_memory_stats(ct_device device, ct_memory *stats);
+CT_API bool ct_memory_reset_peak(ct_device device);
+CT_API bool ct_memory_trim(ct_device device); /* gives unused blocks back; waits for the device first */
+/* The most that the library takes of a device's memory; 0, at first: all there is. Beyond it what is unused goes back, and if that
+ * does not help, the call that needs more fails with CT_ERR_MEMORY. */
+CT_API bool ct_set_memory_limit(ct_device device, int64_t bytes);
 
 /* A stream of random numbers: Philox4x32-10, value = f(seed, stream, call counter, element). NULL is the default
  * generator of the process, which ct_seed sets. */
@@ -415,8 +430,22 @@ typedef struct ct_device_info {
     int64_t memory, memory_free; /* bytes; 0: unknown */
 } ct_device_info;
 CT_API bool ct_device_describe(ct_device device, ct_device_info *info);
-/* Waits until all work of a device is done. What went wrong in it since the last wait becomes this thread's error. */
+/* Waits until all work of a device is done. What went wrong in it since the last wait becomes this thread's error: of an index
+ * out of range, say, the CPU tells at once, and a device at the next wait of any thread (here, ct_item, ct_read). Until then
+ * ops that change lasting state (in place, optimizer steps, running statistics) do nothing on that device; a thread that has
+ * called such ops in the meantime hears of the error at its own next wait, too. */
 CT_API bool ct_synchronize(ct_device device);
+
+/* Streams: work of one is done in order, works of two in any order or at once. All threads share the device's own stream,
+ * unless one chooses another for its ops. A tensor may be used on any stream: what uses it there waits, on the device, for the
+ * stream that wrote it. A device without streams (the CPU) takes all calls, and does everything in order. */
+typedef struct ct_stream ct_stream;
+CT_API ct_stream *ct_stream_new(ct_device device); /* at most 63 of a device; NULL after an error */
+CT_API void
+ct_stream_free(ct_stream *stream); /* its work is done all the same; who had chosen it gets the device's own */
+CT_API bool ct_set_stream(ct_device device, ct_stream *stream); /* of this thread; NULL: the device's own again */
+CT_API ct_stream *ct_get_stream(ct_device device);              /* NULL: the device's own */
+CT_API bool ct_stream_synchronize(ct_stream *stream); /* waits for the work of one; errors as in ct_synchronize */
 
 /* The version of the library that runs: a number to compare with CT_VERSION, that of this header, and "1.2.3". */
 CT_API int ct_version(void);

@@ -12,6 +12,7 @@
 #include "core/dtype.h"
 #include "core/tensor.h"
 #include "tests/fuzz_calls.h"
+#include "tests/host_memory.h"
 #include "tests/opcheck_plan.h"
 
 enum {
@@ -57,7 +58,7 @@ static ct_tensor *make_input(const opcheck_argument *a, int position) {
                        ? with_random_strides(a, values)
                        : opcheck_place(a->dtype, a->shape, values, (opcheck_layout)a->layout);
     free(values);
-    return x && a->grad ? ct_require_grad(x) : x;
+    return x && a->grad ? ct_set_requires_grad(x, true) : x;
 }
 
 static bool make_inputs(const opcheck_plan *p, ct_tensor **in) {
@@ -319,7 +320,7 @@ static void call(void) {
     opcheck_say_plan(&p);
     ct_seed(fuzz_draw());
     ct_set_grain(fuzz_chance(20) ? 1 : 0); /* work is cut into chunks however small it is */
-    const int64_t live = ct_live_objects(), in_use = ct_memory_stats().in_use;
+    const int64_t live = ct_live_objects(), in_use = harness_memory().in_use;
     ct_scope {
         ct_tensor *in[OPCHECK_INPUTS];
         const bool made = make_inputs(&p, in);
@@ -331,8 +332,8 @@ static void call(void) {
         if (fuzz_chance(30)) check_infer_alone(&p);
     }
     fuzz_expect(ct_live_objects() == live, "%lld objects leak", (long long)(ct_live_objects() - live));
-    fuzz_expect(ct_memory_stats().in_use <= in_use + SLACK, "%lld bytes leak",
-                (long long)(ct_memory_stats().in_use - in_use));
+    fuzz_expect(harness_memory().in_use <= in_use + SLACK, "%lld bytes leak",
+                (long long)(harness_memory().in_use - in_use));
     free(p.attrs);
 }
 

@@ -43,7 +43,7 @@ TEST(the_older_form_goes_out_too) {
 }
 
 TEST(what_cannot_go_out_says_why) {
-    ct_tensor *w = ct_require_grad(F32(CT_DIMS(2), 1, 2));
+    ct_tensor *w = ct_set_requires_grad(F32(CT_DIMS(2), 1, 2), true);
     CHECK(!ct_to_dlpack(w));
     CHECK_ERROR(CT_ERR_GRAD,
                 "to_dlpack: x, f32[2], requires grad, which another library would not know of; give it ct_detach(x)");

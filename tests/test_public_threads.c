@@ -44,7 +44,7 @@ TEST_BARE(owned_results_need_no_scope) {
     /* casts and expansions on the way, a lowering, a graph, an error: nothing stays either */
     ct_tensor *row = NULL, *bad = (ct_tensor *)(void *)&before;
     ct_scope {
-        row = ct_keep(ct_require_grad(ct_from_data((double[]){1, 2}, CT_DIMS(2), CT_F64)));
+        row = ct_keep(ct_set_requires_grad(ct_from_data((double[]){1, 2}, CT_DIMS(2), CT_F64), true));
     }
     const int64_t with_row = ct_live_objects();
     CHECK(ct_apply_owned(add, (ct_tensor *[]){x, row}, 2, NULL, &y, 1, NULL, NULL) && ct_requires_grad(y));
@@ -109,7 +109,7 @@ TEST(what_one_thread_makes_another_may_release) {
         ct_scope {
             float *data = malloc(8 * sizeof *data);
             for (int i = 0; i < 8; i++) data[i] = (float)i;
-            ct_tensor *w = ct_require_grad(ct_wrap(data, CT_DIMS(8), CT_F32, .release = wrap_gone));
+            ct_tensor *w = ct_set_requires_grad(ct_wrap(data, CT_DIMS(8), CT_F32, .release = wrap_gone), true);
             ct_tensor *y = ct_sum(ct_mul(ct_exp(w), w));
             CHECK(ct_hook(y, unchanged, NULL, hook_gone) && ct_set_user(y, w, user_gone));
             kept = ct_keep(y);
@@ -162,7 +162,7 @@ static void *differentiate(void *shared) {
 }
 
 TEST(threads_differentiate_graphs_that_share_leaves) {
-    ct_tensor *w = ct_require_grad(F64(CT_DIMS(2), 1, 2));
+    ct_tensor *w = ct_set_requires_grad(F64(CT_DIMS(2), 1, 2), true);
     on_threads(THREADS, differentiate, w);
     CHECK(ct_grad_of(w) == NULL);
 }
@@ -170,7 +170,7 @@ TEST(threads_differentiate_graphs_that_share_leaves) {
 static void *train_own(void *unused) {
     (void)unused;
     ct_scope {
-        ct_tensor *w = ct_require_grad(ct_zeros(CT_DIMS(3)));
+        ct_tensor *w = ct_set_requires_grad(ct_zeros(CT_DIMS(3)), true);
         for (int i = 0; i < ROUNDS; i++)
             ct_scope {
                 CHECK(ct_backward(ct_sum(ct_square(ct_sub_s(w, 1)))));

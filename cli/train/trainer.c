@@ -108,7 +108,8 @@ static bool make_parts(trainer *t) {
     if (!make_optimizer(t)) return false;
     if (r->precision == CT_F16 && !(t->scaler = ct_scaler_new(0))) return false;
     if (r->ema > 0 && !(t->ema = ct_ema_new(l->net, .decay = CT_SET(r->ema), .warmup = true))) return false;
-    t->run = (ct_run){.net = l->net,
+    t->run = (ct_run){.size = sizeof t->run,
+                      .net = l->net,
                       .optim = t->optim,
                       .schedule = t->schedule,
                       .scaler = t->scaler,

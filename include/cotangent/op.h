@@ -17,10 +17,11 @@ extern "C" {
 #endif
 
 /* A strided view of a device buffer: plain data, no reference counts, no autograd. buffer is opaque (on the CPU
- * it is the address of element 0 of the storage). */
+ * it is the address of element 0 of the storage); element 0 of the storage lies origin bytes behind its beginning. */
 typedef struct ct_view {
     void *buffer;
-    int64_t offset; /* in elements */
+    size_t origin;  /* in bytes, a multiple of every element's size; 0 on the CPU */
+    int64_t offset; /* of the view in its storage, in elements */
     ct_dtype dtype;
     int ndim;
     int64_t dims[CT_MAX_DIMS];
@@ -129,7 +130,20 @@ typedef struct ct_lower {
     const struct ct_random *random; /* of an op that is CT_OP_RANDOM, its position in the stream (backend.h) */
 } ct_lower;
 
-/* Mutable companion of an op, owned by the library: zero-initialised beside the op. It never grows. */
+/* What hand_on sees: a call whose arguments agree, as infer sees it. Where another op computes the very same, it fills the results'
+ * shapes as infer does (for a view strides and offset too), and says which op that is, with its inputs and attributes; dispatch then
+ * goes on with that one, in the same call. Otherwise it leaves `to` NULL, and the op is inferred and lowered. False after an error. */
+enum { CT_HANDED_INPUTS = 6, CT_HANDED_BYTES = 640 };
+typedef struct ct_handing {
+    ct_infer infer;
+    bool recording; /* a gradient will be wanted */
+    const ct_op *to;
+    int n_in;
+    signed char in[CT_HANDED_INPUTS]; /* which of the call's inputs the others' are; they have to agree as they are */
+    void *attrs;                      /* room for CT_HANDED_BYTES */
+} ct_handing;
+
+/* Mutable companion of an op, owned by the library: zero-initialized beside the op. It never grows. */
 typedef struct ct_op_slot {
     int index; /* its place in the op table, counted from 1; 0 until it is registered */
 } ct_op_slot;
@@ -158,6 +172,7 @@ struct ct_op {
     const char *samples; /* inputs worth testing, a line each; see docs/howto-op.md */
     ct_op_slot *slot;
     void *context; /* of an op that a program registers, for its infer, vjp and lower: theirs is call->op->context */
+    bool (*hand_on)(ct_handing *handing); /* of an op that has a lowering: see above */
 };
 
 /* Raises an error for the op being inferred. The texts, "f32[2,3]" of a view or tensor and "[2,3]" of a list, are for messages: each is

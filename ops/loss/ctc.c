@@ -168,7 +168,7 @@ bool ctc_grad_infer(ct_infer *infer) {
 void ctc_grad_lower(ct_lower *l) {
     const bool recording = ct_set_grad_enabled(true);
     ct_tensor *x = l->in[1], *g = l->in[0], *dx = NULL;
-    if (!ct_requires_grad(x)) x = ct_require_grad(ct_detach(x));
+    if (!ct_requires_grad(x)) x = ct_set_requires_grad(ct_detach(x), true);
     ct_tensor *nll = recursion(x, l->in[2], l->in[3], l->in[4], ((const ctc_grad_attrs *)l->attrs)->blank);
     ct_grad(&nll, 1, &g, &x, 1, &dx, recording ? CT_CREATE_GRAPH : 0);
     ct_set_grad_enabled(recording);
