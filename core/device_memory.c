@@ -114,8 +114,31 @@ ct_block *ct__device_take(ct_device device, const ct_stream *stream, size_t byte
     return block;
 }
 
+ct_block *ct__device_adopt(ct_device device, const ct_stream *stream, void *buffer) {
+    const unsigned number = ct__stream_number(stream);
+    ct_block *block = ct__device_state(device) ? ct__alloc(sizeof *block) : NULL;
+    if (!block) return NULL;
+    *block = (ct_block){.buffer = buffer};
+    atomic_init(&block->users, (uint64_t)1 << number);
+    atomic_init(&block->writer, number);
+    return block;
+}
+
+/* Its owner knows nothing of our streams: the host waits for them. */
+static void return_to_owner(ct_device_state *state, ct_block *block) {
+    for (uint64_t users = atomic_load(&block->users); users; users &= users - 1) {
+        const unsigned number = (unsigned)__builtin_ctzll(users);
+        ct__stream_wait(state->device, number && state->streams[number].open ? &state->streams[number].stream : NULL);
+    }
+    ct__free(block, sizeof *block);
+}
+
 void ct__device_give(ct_device device, ct_block *block) {
     ct_device_state *state = ct__device_state(device);
+    if (!block->arena) {
+        return_to_owner(state, block);
+        return;
+    }
     const ct_backend *backend = state->backend;
     pthread_mutex_lock(&state->lock);
     const unsigned owner = block->arena->stream, home = state->streams[owner].open ? owner : 0;

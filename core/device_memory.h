@@ -8,7 +8,10 @@
 
 /* A block of a device other than the CPU, to be used in the order of stream (NULL: the device's own). NULL: there is none. */
 ct_block *ct__device_take(ct_device device, const ct_stream *stream, size_t bytes);
-/* Work that uses it may be under way still: whoever gets it next waits for that where its order does not say so. */
+/* A record of memory that is somebody else's, for the order of what uses it. NULL: no memory for it. */
+ct_block *ct__device_adopt(ct_device device, const ct_stream *stream, void *buffer);
+/* Work that uses it may be under way still: whoever gets it next waits for that where its order does not say so. Of memory
+ * that is somebody else's, only the record goes, once all that uses it is done. */
 void ct__device_give(ct_device device, ct_block *block);
 
 /* Scratch of one call, on any device. block is what has to be given back; NULL on the CPU. */

@@ -51,20 +51,23 @@ ct_storage *ct__storage_wrap(ct_device device, void *buffer, size_t bytes, ct_wr
     *storage = (ct_storage){.device = device, .bytes = bytes, .buffer = buffer, .wrapped = true};
     atomic_init(&storage->refs, 1);
     memcpy((char *)storage + HEADER, &wrapped, sizeof wrapped);
-    return storage;
+    if (device.type == CT_CPU || (storage->block = ct__device_adopt(device, ct__stream_now(device), buffer)))
+        return storage;
+    ct__fail_memory(op, sizeof *storage->block);
+    ct__storage_release(storage);
+    return NULL;
 }
 
 void ct__storage_release(ct_storage *storage) {
     if (!storage || atomic_fetch_sub_explicit(&storage->refs, 1, memory_order_acq_rel) != 1) return;
     size_t size = HEADER;
+    if (storage->block) ct__device_give(storage->device, storage->block);
     if (storage->wrapped) {
         ct_wrapped wrapped;
         memcpy(&wrapped, (char *)storage + HEADER, sizeof wrapped);
         if (wrapped.release) wrapped.release(wrapped.context, wrapped.data);
         size += sizeof wrapped;
-    } else if (storage->block) {
-        ct__device_give(storage->device, storage->block);
-    } else {
+    } else if (!storage->block) {
         size += storage->bytes;
     }
     ct__free(storage, size);
