@@ -63,7 +63,9 @@ void emit_decl(const library *lib, const char *out) {
     put(&t,
         "\nextern const ct_op *const ct__ops[]; /* by name */\nextern const int ct__op_total;\n"
         "enum { CT__OP_TOTAL = %d };\n\n"
-        "/* A tensor of shape [] and of x's dtype; NULL for a fraction where x is of integers (an error) and where "
+        "/* ct_apply of an op of ours with one result, whose number of inputs is right. */\n"
+            "ct_tensor *ct__apply_one(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs);\n"
+            "/* A number of x's dtype; NULL for a fraction where x is of integers (an error) and where "
         "x is NULL. */\n"
         "ct_tensor *ct__scalar_for(const ct_tensor *x, double value, const char *op);\n",
         lib->n_ops);
