@@ -315,7 +315,8 @@ static void parse_clause(cursor *c, op_def *op) {
     } flags[] = {{"view", &op->view},           {"random", &op->random},      {"nograd", &op->nograd},
                  {"mutates", &op->mutates},     {"internal", &op->internal},  {"alias", &op->alias},
                  {"moves", &op->moves},         {"narrow", &op->narrow},      {"wide", &op->wide},
-                 {"recompute", &op->recompute}, {"transfers", &op->transfers}};
+                 {"recompute", &op->recompute}, {"transfers", &op->transfers}, {"waits", &op->waits},
+                 {"partial", &op->partial}};
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         if (at_text(c, flags[i].word)) {
             *flags[i].flag = true;
@@ -340,7 +341,7 @@ static void parse_clause(cursor *c, op_def *op) {
     }
 }
 
-static void check_op(const op_def *op) {
+static void check_op(op_def *op) {
     bool mutated = false;
     for (int i = 0; i < op->n_args; i++) mutated |= op->args[i].mutated;
     if (!op->doc)
@@ -348,6 +349,8 @@ static void check_op(const op_def *op) {
     if (mutated && !op->mutates) fail_at(op->file, op->line, "op %s changes an input (!): say `mutates`", op->name);
     if (!mutated && op->mutates)
         fail_at(op->file, op->line, "op %s says `mutates`, but no input is marked with !", op->name);
+    if (op->waits)
+        op->doc = form("%s\nIt waits for the device: the shape of the result depends on values, which are read.", op->doc);
 }
 
 /* ---- Files ------------------------------------------------------------------------------------------------ */
