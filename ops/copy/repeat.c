@@ -124,3 +124,16 @@ bool repeat_index_infer(ct_infer *infer) {
     ct__infer_set(infer, 0, CT_I64, 1, &total);
     return true;
 }
+
+void repeat_total_lower(ct_lower *l) {
+    ct_tensor *repeats = check_range(l->in[0], 0, 0x1p52, "repeats[#] is %; it is 0 or more");
+    ct_tensor *rough =
+        check_range(sum(cast(repeats, CT_F32)), 0, 0x1p52, "repeats asks for more elements than can be counted");
+    l->out[0] = add(sum(repeats), cast(mul_s(rough, 0), CT_I64));
+}
+
+/* Element j is of the first whose repeats end behind j. */
+void repeat_index_lower(ct_lower *l) {
+    const int64_t total = ((const repeat_index_attrs *)l->attrs)->total;
+    l->out[0] = searchsorted(cumsum(l->in[0], 0), ct__counted(total), .right = true);
+}

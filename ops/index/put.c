@@ -1,4 +1,6 @@
 /* index_put, take, slice_assign. */
+#include <stdio.h>
+
 #include "ops/view/view.h"
 
 #include "ops/op_impl.h"
@@ -21,6 +23,19 @@ bool flat_index_infer(ct_infer *infer) {
                                  ct_view_text(infer->in[k]), ct_view_text(infer->in[0]));
     }
     return true;
+}
+
+void flat_index_lower(ct_lower *l) {
+    const ct_dims sizes = ((const flat_index_attrs *)l->attrs)->sizes;
+    ct_tensor *place = NULL;
+    for (int k = 0; k < l->n_in; k++) {
+        char says[sizeof(ct_text)];
+        snprintf(says, sizeof says, "indices[%d] has %% at element #, out of range for axis %d of x: 0 to %lld", k, k,
+                 (long long)sizes.d[k] - 1);
+        ct_tensor *index = check_range(cast(l->in[k], CT_I64), 0, (double)(sizes.d[k] - 1), says, .index = true);
+        place = place ? add(mul_s(place, (double)sizes.d[k]), index) : index;
+    }
+    l->out[0] = place;
 }
 
 static bool broadcasts_to(const ct_tensor *x, ct_dims shape) {
