@@ -12,6 +12,7 @@
 #include "core/dtype.h"
 #include "core/tensor.h"
 #include "tests/fuzz_calls.h"
+#include "tests/harness_backend.h"
 #include "tests/opcheck_plan.h"
 
 enum {
@@ -317,6 +318,10 @@ static void call(void) {
     p.attrs = calloc(1, p.op->attr_size + 1);
     opcheck_make_plan(&p, &check);
     opcheck_say_plan(&p);
+    if (fuzz_chance(25)) { /* what is lowered takes the same calls */
+        fuzz_say("%s", ", in primitives");
+        ct_set_device(harness_device(HARNESS_PRIMITIVES));
+    }
     ct_seed(fuzz_draw());
     ct_set_grain(fuzz_chance(20) ? 1 : 0); /* work is cut into chunks however small it is */
     const int64_t live = ct_live_objects(), in_use = ct_memory_stats().in_use;
@@ -333,6 +338,7 @@ static void call(void) {
     fuzz_expect(ct_live_objects() == live, "%lld objects leak", (long long)(ct_live_objects() - live));
     fuzz_expect(ct_memory_stats().in_use <= in_use + SLACK, "%lld bytes leak",
                 (long long)(ct_memory_stats().in_use - in_use));
+    ct_set_device((ct_device){CT_CPU, 0});
     free(p.attrs);
 }
 
@@ -340,6 +346,8 @@ static void call(void) {
 static bool start(void) {
     static const char *const levels[] = {"avx512", "avx2", "base"};
     if (!fuzz_limit_memory(MEMORY, BLOCK) || !ct_set_threads(1)) return false;
+    harness_largest = BLOCK;
+    harness_device(HARNESS_PRIMITIVES); /* its tables are made before anything is counted */
     if (!ct_set_isa(levels[fuzz_seed() % 3])) ct_error_clear();
     return true;
 }

@@ -1,8 +1,6 @@
-/* What a backend needs: three of them that are part of this program, in host memory, with the CPU's kernels for every op, for
- * the primitives alone, and for none. So lowerings are compared with kernels bit by bit, reads of a device are counted, and what is
- * missing says so. */
+/* What a backend needs, on three of the tests' own: with the CPU's kernels for every op, for the primitives alone, and for none. So
+ * lowerings are compared with kernels bit by bit, reads of a device are counted, and what is missing says so. */
 #include <math.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,114 +8,13 @@
 #include <cotangent/backend.h>
 
 #include "tests/harness.h"
+#include "tests/harness_backend.h"
 #include "tests/opcheck.h"
 
 /* What docs/howto-backend.md promises: so many kernels beside those of the elementwise lines. */
 enum { MOST_PRIMITIVES = 40 };
 
 static const ct_device cpu = {CT_CPU, 0};
-
-/* ---- Backends ---- */
-
-static _Atomic int reads; /* of any of the devices, by the host */
-
-static int one_device(void *self) {
-    (void)self;
-    return 1;
-}
-
-static bool describe(void *self, int device, ct_device_info *info) {
-    (void)self, (void)device;
-    snprintf(info->name, sizeof info->name, "host memory");
-    info->memory = (int64_t)1 << 40;
-    return true;
-}
-
-static bool allocate(void *self, int device, size_t bytes, void **buffer) {
-    (void)self, (void)device;
-    return (*buffer = aligned_alloc(64, (bytes + 63) / 64 * 64 + 64)) != NULL;
-}
-
-static void release(void *self, int device, void *buffer, size_t bytes) {
-    (void)self, (void)device, (void)bytes;
-    free(buffer);
-}
-
-static bool upload(void *self, int device, void *buffer, size_t offset, const void *host, size_t bytes,
-                   ct_stream *stream) {
-    (void)self, (void)device, (void)stream;
-    memcpy((char *)buffer + offset, host, bytes);
-    return true;
-}
-
-static bool download(void *self, int device, void *host, const void *buffer, size_t offset, size_t bytes,
-                     ct_stream *stream) {
-    (void)self, (void)device, (void)stream;
-    memcpy(host, (const char *)buffer + offset, bytes);
-    atomic_fetch_add(&reads, 1);
-    return true;
-}
-
-static bool copy(void *self, int device, void *to, size_t to_offset, const void *from, size_t from_offset, size_t bytes,
-                 ct_stream *stream) {
-    (void)self, (void)device, (void)stream;
-    memmove((char *)to + to_offset, (const char *)from + from_offset, bytes);
-    return true;
-}
-
-static bool fill(void *self, int device, void *buffer, size_t offset, const void *pattern, size_t size, size_t count,
-                 ct_stream *stream) {
-    (void)self, (void)device, (void)stream;
-    for (size_t i = 0; i < count; i++) memcpy((char *)buffer + offset + i * size, pattern, size);
-    return true;
-}
-
-static bool wait_for(void *self, int device, ct_stream *stream) {
-    (void)self, (void)device, (void)stream;
-    return true;
-}
-
-static const ct_kernel *all_kernels(void *self, const ct_op *op) {
-    (void)self;
-    return ct_op_kernels(op, CT_CPU);
-}
-
-static const ct_kernel *kernels_of_primitives(void *self, const ct_op *op) {
-    (void)self;
-    return op->lower ? NULL : ct_op_kernels(op, CT_CPU);
-}
-
-static const ct_kernel *no_kernels(void *self, const ct_op *op) {
-    (void)self, (void)op;
-    return NULL;
-}
-
-#define BACKEND(label, list)           \
-    static const ct_backend label = {  \
-        .size = sizeof(ct_backend),    \
-        .version = CT_BACKEND_VERSION, \
-        .name = #label,                \
-        .alignment = 64,               \
-        .device_count = one_device,    \
-        .device_info = describe,       \
-        .allocate = allocate,          \
-        .release = release,            \
-        .upload = upload,              \
-        .download = download,          \
-        .copy = copy,                  \
-        .fill = fill,                  \
-        .wait = wait_for,              \
-        .kernels = list,               \
-    };
-BACKEND(plain, all_kernels)
-BACKEND(primitive, kernels_of_primitives)
-BACKEND(bare, no_kernels)
-
-static ct_device device_of(const ct_backend *backend) {
-    ct_device device = {0};
-    CHECK(ct_backend_register(backend) && ct_device_parse(backend->name, &device));
-    return device;
-}
 
 /* ---- How many ---- */
 
@@ -150,7 +47,7 @@ TEST(a_backend_needs_few_kernels_beside_the_elementwise_lines) {
 static const ct_dtype floats[] = {CT_F32, CT_F64, CT_F16, CT_BF16};
 
 TEST(uniform_numbers_choices_and_permutations_are_the_same_bits_in_primitives) {
-    const ct_device device = device_of(&primitive);
+    const ct_device device = harness_device(HARNESS_PRIMITIVES);
     static const int64_t sizes[] = {0, 1, 2, 3, 67, 1001, 70003};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         const ct_dims shape = CT_DIMS(1, sizes[s]);
@@ -185,7 +82,7 @@ TEST(uniform_numbers_choices_and_permutations_are_the_same_bits_in_primitives) {
 
 /* Both are right to the rounding of the dtype: of z = r cos, that of r's logarithm and root, of the cosine, and of products. */
 TEST(normal_numbers_are_near_in_primitives) {
-    const ct_device device = device_of(&primitive);
+    const ct_device device = harness_device(HARNESS_PRIMITIVES);
     for (int f = 0; f < 4; f++) {
         const ct_dtype dtype = floats[f];
         const double computing = dtype == CT_F64 ? 0x1p-53 : 0x1p-24, rounding = dtype == CT_F16    ? 0x1p-11
@@ -215,7 +112,7 @@ TEST(normal_numbers_are_near_in_primitives) {
 }
 
 TEST(selections_of_equals_and_nan_are_the_same_bits_in_primitives) {
-    const ct_device device = device_of(&primitive);
+    const ct_device device = harness_device(HARNESS_PRIMITIVES);
     ct_tensor *wide =
         F64(CT_DIMS(3, 7), 2, 1, 2, -1, 1, 2, 0, 1, NAN, 3, NAN, -4, 3, 1, -INFINITY, 5, INFINITY, 5, -0.0, 0, 5);
     for (int f = 0; f < 4; f++) {
@@ -256,7 +153,7 @@ TEST(selections_of_equals_and_nan_are_the_same_bits_in_primitives) {
 }
 
 TEST(what_is_made_of_numbers_is_the_same_bits_in_primitives) {
-    const ct_device device = device_of(&primitive);
+    const ct_device device = harness_device(HARNESS_PRIMITIVES);
     static const ct_dtype dtypes[] = {CT_F32, CT_F64, CT_F16, CT_BF16, CT_I64, CT_I8};
     static const double ends[][2] = {{0, 1},   {1, 0},           {-3, 7},         {5, 5},
                                      {0, 100}, {1, 1 + 0x1p-52}, {-1e300, 1e300}, {0, 5e-324}};
@@ -281,7 +178,7 @@ TEST(what_is_made_of_numbers_is_the_same_bits_in_primitives) {
 /* ---- What kernels say about values ---- */
 
 TEST(lowerings_refuse_the_values_that_kernels_refuse) {
-    const ct_device device = device_of(&primitive);
+    const ct_device device = harness_device(HARNESS_PRIMITIVES);
     ct_tensor *p = ct_to(F32(CT_DIMS(3), 0.5, 1.5, 0.2), device), *index = ct_to(I64(CT_DIMS(2), 1, 4), device);
     CHECK(!ct_bernoulli(p));
     CHECK_ERROR(CT_ERR_VALUE, "bernoulli: p is 1.5 at element 1; a probability lies in [0, 1]");
@@ -329,7 +226,7 @@ static int reads_at(const opcheck_sample *sample, ct_device device) {
     ct_tensor *in[OPCHECK_INPUTS] = {NULL}, *out[OPCHECK_OUTPUTS] = {NULL}, *total = NULL;
     for (int i = 0; i < sample->n_in; i++)
         if (!sample->in[i].skipped && !(in[i] = value_of(&sample->in[i], i, device))) return -1;
-    atomic_store(&reads, 0);
+    harness_reads = 0;
     if (!ct_apply(sample->op, in, sample->n_in, sample->attrs, out, sample->n_out)) return -1;
     for (int i = 0; i < sample->n_out; i++) {
         if (!out[i] || !ct_requires_grad(out[i])) continue;
@@ -337,7 +234,7 @@ static int reads_at(const opcheck_sample *sample, ct_device device) {
         total = total ? ct_add(total, term) : term;
     }
     if (total && ct_op_differentiable(sample->op) && !ct_backward(total)) return -1;
-    return atomic_load(&reads);
+    return harness_reads;
 }
 
 static void check_reads(const ct_op *op, ct_device device) {
@@ -371,13 +268,13 @@ static void check_all_reads(ct_device device) {
     ct_set_device(cpu);
 }
 
-TEST_LIMIT(only_ops_that_say_so_read_values_of_a_device, 300) { check_all_reads(device_of(&plain)); }
-TEST_LIMIT(nor_do_lowerings, 600) { check_all_reads(device_of(&primitive)); }
+TEST_LIMIT(only_ops_that_say_so_read_values_of_a_device, 300) { check_all_reads(harness_device(HARNESS_ALL_KERNELS)); }
+TEST_LIMIT(nor_do_lowerings, 600) { check_all_reads(harness_device(HARNESS_PRIMITIVES)); }
 
 /* ---- What is missing ---- */
 
 TEST(a_backend_without_cast_says_so) {
-    const ct_device device = device_of(&bare);
+    const ct_device device = harness_device(HARNESS_NO_KERNELS);
     ct_tensor *x = ct_to(F32(CT_DIMS(3), 1, 2, 3), device);
     CHECK(!ct_cast(x, CT_F64));
     CHECK_ERROR(CT_ERR_UNSUPPORTED, "cast: no kernel of bare takes f32[3], and the op has no lowering (in convert)");
@@ -389,7 +286,7 @@ TEST(a_backend_without_cast_says_so) {
 
 /* Whatever is missing: an error that names the backend, and no op that is lowered to itself. */
 TEST_LIMIT(every_op_ends_without_any_kernel, 300) {
-    const ct_device device = device_of(&bare);
+    const ct_device device = harness_device(HARNESS_NO_KERNELS);
     for (int i = 0; i < ct_op_count(); i++) {
         const ct_op *op = ct_op_at(i);
         opcheck check = {.op = op};
