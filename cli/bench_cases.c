@@ -143,27 +143,49 @@ static double turn_backward(void) {
     return seconds;
 }
 
-bool bench_overhead_empty(double min_time, bench_result *result) {
-    (void)min_time;
-    return measure_calls(turn_empty, result);
+/* Calls that change nothing from one to the next: f(x, w), each released at once. */
+static double turn_calls(ct_dims x_shape, ct_dims w_shape, ct_tensor *(*f)(ct_tensor *x, ct_tensor *w)) {
+    double seconds = 0;
+    ct_scope {
+        ct_tensor *x = ct_ones(x_shape), *w = ct_ones(w_shape);
+        double start = bench_now();
+        ct_scope {
+            for (int i = 0; i < CALLS; i++) f(x, w);
+        }
+        seconds = bench_now() - start;
+    }
+    return seconds;
 }
 
-bool bench_overhead_inplace(double min_time, bench_result *result) {
-    (void)min_time;
-    return measure_calls(turn_inplace, result);
+static ct_tensor *call_scalar(ct_tensor *x, ct_tensor *w) {
+    (void)w;
+    return ct_add_s(x, 2.0);
 }
+static ct_tensor *call_add(ct_tensor *x, ct_tensor *w) { return ct_add(x, w); }
+static ct_tensor *call_linear(ct_tensor *x, ct_tensor *w) { return ct_linear(x, w); }
+static ct_tensor *call_conv(ct_tensor *x, ct_tensor *w) { return ct_conv2d(x, w); }
+static ct_tensor *call_reshape(ct_tensor *x, ct_tensor *w) {
+    (void)w;
+    return ct_reshape(x, CT_DIMS(2, 2));
+}
+static double turn_scalar(void) { return turn_calls(CT_DIMS(4), CT_DIMS(1), call_scalar); }
+static double turn_broadcast(void) { return turn_calls(CT_DIMS(2, 2), CT_DIMS(2), call_add); }
+static double turn_reshape(void) { return turn_calls(CT_DIMS(4), CT_DIMS(1), call_reshape); }
+static double turn_linear(void) { return turn_calls(CT_DIMS(2, 2), CT_DIMS(2, 2), call_linear); }
+static double turn_conv(void) { return turn_calls(CT_DIMS(1, 1, 3, 3), CT_DIMS(1, 1, 2, 2), call_conv); }
 
-bool bench_overhead_nograd(double min_time, bench_result *result) {
-    (void)min_time;
-    return measure_calls(turn_nograd, result);
-}
-
-bool bench_overhead_recorded(double min_time, bench_result *result) {
-    (void)min_time;
-    return measure_calls(turn_recorded, result);
-}
-
-bool bench_overhead_backward(double min_time, bench_result *result) {
-    (void)min_time;
-    return measure_calls(turn_backward, result);
-}
+#define OVERHEAD(name)                                                  \
+    bool bench_overhead_##name(double min_time, bench_result *result) { \
+        (void)min_time;                                                 \
+        return measure_calls(turn_##name, result);                      \
+    }
+OVERHEAD(empty)
+OVERHEAD(inplace)
+OVERHEAD(nograd)
+OVERHEAD(recorded)
+OVERHEAD(backward)
+OVERHEAD(scalar)
+OVERHEAD(broadcast)
+OVERHEAD(reshape)
+OVERHEAD(linear)
+OVERHEAD(conv)

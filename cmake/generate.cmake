@@ -10,7 +10,7 @@ foreach(name ops_api.c ops_table.c elementwise.c)
     list(APPEND CT_GENERATED_SOURCES ${CT_GENERATED_DIR}/gen/${name})
 endforeach()
 foreach(part RANGE 0 7)
-    list(APPEND CT_GENERATED_ISA_SOURCES ${CT_GENERATED_DIR}/gen/elementwise_${part}.cpu.c)
+    list(APPEND CT_GENERATED_ISA_SOURCES ${CT_GENERATED_DIR}/gen/cpu/elementwise_${part}.c)
 endforeach()
 set(CT_GENERATED_HEADERS
     ${CT_GENERATED_DIR}/include/cotangent/enums.h
@@ -18,12 +18,16 @@ set(CT_GENERATED_HEADERS
     ${CT_GENERATED_DIR}/include/cotangent/ops.h
     ${CT_GENERATED_DIR}/gen/ops_decl.h
     ${CT_GENERATED_DIR}/gen/ops_short.h
-    ${CT_GENERATED_DIR}/gen/kernels.inc
+    ${CT_GENERATED_DIR}/gen/kernels_cpu.inc
     ${CT_GENERATED_DIR}/docs/ops.md
     ${CT_GENERATED_DIR}/docs/ops.html)
 
 file(GLOB CT_MKOPS_SOURCES CONFIGURE_DEPENDS tools/mkops/*.c tools/mkops/*.h)
-file(GLOB CT_OP_FILES CONFIGURE_DEPENDS ops/*/*.def ops/*/*.c)
+file(GLOB CT_OP_FILES CONFIGURE_DEPENDS ops/*/*.def)
+# Kernels are found by place: what counts of their files is that they are there, so mkops runs again when this list changes.
+file(GLOB ct_kernel_files CONFIGURE_DEPENDS ops/*/*/*.c ops/*/*/*.cu)
+file(CONFIGURE OUTPUT ${CT_GENERATED_DIR}/kernel_files CONTENT "${ct_kernel_files}\n" @ONLY)
+list(APPEND CT_OP_FILES ${CT_GENERATED_DIR}/kernel_files)
 
 if(CT_MKOPS)
     set(ct_mkops_command ${CT_MKOPS})

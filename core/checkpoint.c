@@ -8,6 +8,7 @@
 
 #include "core/alloc.h"
 #include "core/error.h"
+#include "core/number.h"
 
 struct ct_region {
     _Atomic int refs;
@@ -50,7 +51,7 @@ bool ct__region_save(ct_region *region, ct_tensor *x) {
         return ct_fail(CT_ERR_GRAD, "checkpoint",
                        "the function did something else when it ran again: it saved more than before");
     /* Without its node: the repeated graph belongs to this region, and would keep it alive for ever. */
-    ct_tensor *bare = ct__tensor_new(&x->view, x->storage);
+    ct_tensor *bare = x->storage ? ct__tensor_new(&x->view, x->storage) : ct__number_hold(x);
     region->saved[region->save_cursor++] = bare;
     return bare != NULL;
 }
@@ -163,7 +164,7 @@ ct_tensor *ct__region_load(ct_node *node, int slot) {
     ct_tensor *tensor = region->saved[index];
     region->saved[index] = NULL;
     ct_saved *saved = &node->saved[slot];
-    saved->version = atomic_load(&tensor->storage->version);
+    saved->version = tensor->storage ? atomic_load(&tensor->storage->version) : 0;
     return saved->tensor = tensor;
 }
 

@@ -20,7 +20,7 @@ bool ct__failv(ct_code code, const char *op, const char *format, va_list args) {
     if (now->code != CT_OK) return false; /* the first error is the one worth reading */
     now->code = code;
     if (!ct__error_prepare()) return false;
-    const char *named = now->called ? now->called->name : op ? op : "";
+    const char *named = now->called ? now->called : op ? op : "";
     const bool inner = now->called && op && op[0] && strcmp(op, named) != 0;
     char *text = now->record->text;
     const size_t room = sizeof now->record->text;

@@ -14,7 +14,7 @@ typedef struct ct_error_record {
 typedef struct ct_error_state {
     ct_code code;            /* CT_OK: none is pending */
     uint32_t raised;         /* how many so far, those included that came second and were not kept */
-    const ct_op *called;     /* the op that the user called and this thread is inside of, or NULL */
+    const char *called;      /* the op that the user called and this thread is inside of, or NULL */
     bool in_gradient;        /* inside of its vjp */
     ct_error_record *record; /* op and text; NULL: none so far, or no memory for one */
 } ct_error_state;

@@ -5,8 +5,10 @@
 
 #include <string.h>
 
+#include "core/call.h"
 #include "core/error.h"
 #include "core/node.h"
+#include "core/number.h"
 #include "gen/ops_decl.h"
 
 ct_tensor *ct__tensor_view(const ct_view *view, ct_tensor *of) {
@@ -84,57 +86,47 @@ static bool broadcasts_to(const ct_view *from, const ct_view *to) {
     return true;
 }
 
-/* y brought to the dtype and shape of x, so that the result fits into x. */
-static ct_tensor *fitted(const char *me, ct_tensor *x, ct_tensor *y) {
-    if (!ct__valid(x, me, "x") || !ct__valid(y, me, "y")) return NULL;
+/* x becomes op(x, y), of which y alone is the argument where only y is read; y broadcasts to x and gets its dtype. */
+static ct_tensor *change(const char *me, const ct_op *op, ct_tensor *x, ct_tensor *y) {
+    if (ct__pending() || !ct__writable(x, me, "x") || !ct__valid(y, me, "y")) return NULL;
     if (!broadcasts_to(&y->view, &x->view)) {
         ct_fail(CT_ERR_SHAPE, me, "y is %s and does not broadcast to x, %s", ct_view_text(&y->view),
                 ct_view_text(&x->view));
         return NULL;
     }
-    if (y->view.dtype != x->view.dtype) y = ct_cast(y, x->view.dtype);
-    return y ? ct_expand(y, ct_shape(x)) : NULL;
-}
-
-typedef ct_tensor *(*binary)(ct_tensor *a, ct_tensor *b);
-
-static ct_tensor *change(const char *me, binary op, ct_tensor *x, ct_tensor *y) {
-    if (ct__pending()) return NULL;
-    ct_tensor *result = NULL;
+    const bool replaced = op == &ct__op_clone;
+    bool ok = true;
     ct_scope {
-        y = fitted(me, x, y);
-        if (y && ct__into(x, me, "x")) result = op(x, y);
+        if (y->view.dtype != x->view.dtype) ok = (y = ct_cast(y, x->view.dtype)) != NULL;
+        if (ok && replaced && !ct__view_same_shape(&y->view, &x->view)) ok = (y = ct_expand(y, ct_shape(x))) != NULL;
+        ct_tensor *in[] = {replaced ? y : x, y};
+        ok = ok && ct__apply_into(x, me, op, in, replaced ? 1 : 2, NULL);
     }
-    return result ? x : NULL; /* the result is x itself */
+    return ok ? x : NULL;
 }
 
-static ct_tensor *second(ct_tensor *x, ct_tensor *y) {
-    (void)x;
-    return ct_clone(y);
-}
+ct_tensor *ct_assign(ct_tensor *x, ct_tensor *value) { return change("assign", &ct__op_clone, x, value); }
+ct_tensor *ct_add_(ct_tensor *x, ct_tensor *y) { return change("add_", &ct__op_add, x, y); }
+ct_tensor *ct_sub_(ct_tensor *x, ct_tensor *y) { return change("sub_", &ct__op_sub, x, y); }
+ct_tensor *ct_mul_(ct_tensor *x, ct_tensor *y) { return change("mul_", &ct__op_mul, x, y); }
 
 /* On integers ct_div gives f32, which would not fit: there a change in place divides and rounds down. */
-static ct_tensor *divide(ct_tensor *x, ct_tensor *y) {
-    return ct_dtype_is_float(x->view.dtype) ? ct_div(x, y) : ct_floor_div(x, y);
+ct_tensor *ct_div_(ct_tensor *x, ct_tensor *y) {
+    const bool whole = x && !ct_dtype_is_float(x->view.dtype);
+    return change("div_", whole ? &ct__op_floor_div : &ct__op_div, x, y);
 }
-static ct_tensor *plus(ct_tensor *x, ct_tensor *y) { return ct_add(x, y); }
-static ct_tensor *minus(ct_tensor *x, ct_tensor *y) { return ct_sub(x, y); }
-static ct_tensor *times(ct_tensor *x, ct_tensor *y) { return ct_mul(x, y); }
-
-ct_tensor *ct_assign(ct_tensor *x, ct_tensor *value) { return change("assign", second, x, value); }
-ct_tensor *ct_add_(ct_tensor *x, ct_tensor *y) { return change("add_", plus, x, y); }
-ct_tensor *ct_sub_(ct_tensor *x, ct_tensor *y) { return change("sub_", minus, x, y); }
-ct_tensor *ct_mul_(ct_tensor *x, ct_tensor *y) { return change("mul_", times, x, y); }
-ct_tensor *ct_div_(ct_tensor *x, ct_tensor *y) { return change("div_", divide, x, y); }
 
 ct_tensor *ct_fill(ct_tensor *x, double value) {
-    if (ct__pending() || !ct__valid(x, "fill", "x")) return NULL;
-    ct_tensor *result = NULL;
-    ct_scope {
-        ct_tensor *scalar = ct__scalar_for(x, value, "fill");
-        if (scalar) result = change("fill", second, x, scalar);
-    }
-    return result;
+    ct_tensor number;
+    if (ct__pending() || !ct__writable(x, "fill", "x") || !ct__number(&number, x, value, "fill")) return NULL;
+    if (!x->storage) return ct_fail(CT_ERR_STATE, "fill", "x has a shape but no data"), NULL;
+    full_attrs attrs;
+    memset(&attrs, 0, sizeof attrs);
+    attrs.shape = dims_of(x->view.ndim, x->view.dims);
+    attrs.value = value;
+    attrs.dtype = x->view.dtype;
+    attrs.device = x->storage->device;
+    return ct__apply_into(x, "fill", &ct__op_full, NULL, 0, &attrs) ? x : NULL;
 }
 
 ct_tensor *ct_zero(ct_tensor *x) { return ct_fill(x, 0); }

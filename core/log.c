@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/dtype.h"
 #include "core/error.h"
 
 static _Atomic int dispatch = -1; /* -1: look at CT_LOG */
@@ -51,8 +52,11 @@ void ct__log_call(const ct_call *call, const char *kernel, const char *refusals,
     char line[1024];
     int used = snprintf(line, sizeof line, "%s(", call->op->name);
     for (int i = 0; i < call->n_in && used < (int)sizeof line; i++)
-        used += snprintf(line + used, sizeof line - (size_t)used, "%s%s", i ? ", " : "",
-                         call->in[i] ? ct_view_text(call->in[i]) : "-");
+        used += i < 32 && (call->numbers >> i & 1)
+                    ? snprintf(line + used, sizeof line - (size_t)used, "%s%g", i ? ", " : "",
+                               ct__dtype_get(call->in[i]->dtype, call->in[i]->buffer))
+                    : snprintf(line + used, sizeof line - (size_t)used, "%s%s", i ? ", " : "",
+                               call->in[i] ? ct_view_text(call->in[i]) : "-");
     for (int i = 0; i < call->n_out && used < (int)sizeof line; i++)
         used += snprintf(line + used, sizeof line - (size_t)used, "%s%s", i ? ", " : ") -> ",
                          call->out[i] ? ct_view_text(call->out[i]) : "-");

@@ -7,6 +7,7 @@
 #include "core/checkpoint.h"
 #include "core/dtype.h"
 #include "core/error.h"
+#include "core/number.h"
 
 static _Atomic uint64_t next_sequence = 1;
 static _Thread_local ct_node *dead; /* a worklist, so that a chain of a million ops needs no stack */
@@ -139,7 +140,8 @@ bool ct__record(const ct_op *op, ct_tensor *const *in, int n_in, const void *att
         /* what is changed in place is going to hold this node, so the node must not hold it */
         if (keep && is_listed(in[i], out, n_out))
             ok = (saved->tensor = ct__tensor_new(&in[i]->view, in[i]->storage)) != NULL;
-        else if (keep) saved->tensor = ct__tensor_retain(in[i]);
+        else if (keep && in[i]->storage) saved->tensor = ct__tensor_retain(in[i]);
+        else if (keep) ok = (saved->tensor = ct__number_hold(in[i])) != NULL;
         else ok = ct__region_save(node->region, in[i]);
     }
     for (int i = 0; i < n_out && ok; i++) {
@@ -197,6 +199,7 @@ ct_tensor *ct__node_unpack(ct_node *node, int slot, bool attach) {
                     "the first pass");
         return NULL;
     }
+    if (ct__is_number(tensor)) return ct__tensor_retain(tensor);
     if (tensor == saved->tensor && atomic_load(&tensor->storage->version) != saved->version) {
         ct_fail(CT_ERR_GRAD, name,
                 "%s %s was changed in place after the op ran, and its gradient needs the old values; clone it first, "

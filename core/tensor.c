@@ -63,6 +63,16 @@ bool ct__storage_put(ct_storage *storage, size_t offset, const void *data, size_
     return backend->upload(backend->self, storage->device.index, storage->buffer, offset, data, bytes, NULL);
 }
 
+bool ct__storage_fill(ct_storage *storage, const void *pattern, size_t size) {
+    if (storage->device.type == CT_CPU && storage->bytes == size) {
+        memcpy(storage->buffer, pattern, size);
+        return true;
+    }
+    const ct_backend *backend = ct__backend(storage->device.type);
+    return backend->fill(backend->self, storage->device.index, storage->buffer, 0, pattern, size, storage->bytes / size,
+                         NULL);
+}
+
 bool ct__storage_get(const ct_storage *storage, size_t offset, void *data, size_t bytes) {
     if (!bytes) return true;
     if (storage->device.type == CT_CPU) {
@@ -323,26 +333,11 @@ ct_tensor *ct_scalar(double value, ct_dtype dtype) {
     if (!x) return NULL;
     char raw[CT__LARGEST_ELEMENT];
     ct__dtype_put(dtype, raw, value);
-    if (!ct__storage_put(x->storage, 0, raw, x->storage->bytes)) {
+    if (!ct__storage_fill(x->storage, raw, ct__dtype_size(dtype))) {
         ct__tensor_release(x);
         return NULL;
     }
     return ct__scope_adopt(x);
-}
-
-ct_tensor *ct__scalar_for(const ct_tensor *x, double value, const char *op) {
-    if (!ct__valid(x, op, "x")) return NULL;
-    ct_dtype dtype = x->view.dtype;
-    if (!ct_dtype_is_float(dtype) && (value != floor(value) || isinf(value))) {
-        ct_fail(CT_ERR_DTYPE, op, "the scalar %g does not fit the dtype of x, %s; convert it first: ct_cast(x, CT_F32)",
-                value, ct_view_text(&x->view));
-        return NULL;
-    }
-    const ct_device before = ct__current_device;
-    if (x->storage) ct__current_device = x->storage->device;
-    ct_tensor *scalar = ct_scalar(value, dtype);
-    ct__current_device = before;
-    return scalar;
 }
 
 /* ---- Reading ---- */

@@ -22,13 +22,14 @@ struct ct_tensor {
     uint32_t magic;
     _Atomic int refs;
     ct_view view;        /* kernels get a pointer to it */
-    ct_storage *storage; /* NULL: the shape alone is known */
+    ct_storage *storage; /* NULL: the shape alone is known, or it is a number (number.h) */
     ct_node *node;       /* what computed it, or its leaf; NULL: no gradient */
     ct_node *forgone;    /* its leaf of before ct_forgo_grad: graphs may lead to it still */
     int node_output;
     /* A view knows the tensor whose storage it shares: a recorded change in place of either reaches the other (inplace.c). */
     ct_tensor *base;  /* NULL: not a view */
     uint32_t changes; /* of a base: recorded changes so far. Of a view: those that its node knows of */
+    _Alignas(16) unsigned char number[16]; /* the value of a number */
 };
 
 enum { CT__ALIVE = 0x7e4507ae, CT__DEAD = 0x5ead7e45 };
@@ -36,6 +37,7 @@ enum { CT__ALIVE = 0x7e4507ae, CT__DEAD = 0x5ead7e45 };
 ct_storage *ct__storage_new(ct_device device, size_t bytes, const char *op); /* NULL after an error */
 /* Copies bytes into it, and out of it (which waits). False after an error. */
 bool ct__storage_put(ct_storage *storage, size_t offset, const void *data, size_t bytes);
+bool ct__storage_fill(ct_storage *storage, const void *pattern, size_t size); /* with elements of that size; enqueued */
 bool ct__storage_get(const ct_storage *storage, size_t offset, void *data, size_t bytes);
 void ct__storage_retain(ct_storage *storage);
 void ct__storage_release(ct_storage *storage);
@@ -81,6 +83,4 @@ bool ct__view_overlaps(const ct_view *view); /* two elements share memory: fine 
 bool ct__view_is_dense(const ct_view *view);
 void ct__view_dense_strides(ct_view *view);
 bool ct__view_same_layout(const ct_view *a, const ct_view *b); /* shape, strides, offset, buffer and dtype */
-ct_tensor *ct__scalar_for(const ct_tensor *x, double value, const char *op); /* 0-d, of x's dtype, in the scope */
-
 #endif

@@ -101,7 +101,7 @@ TEST(large_bf16_depthwise_results_are_those_of_their_images) {
     }
 }
 
-/* The bound of ops/conv/winograd_lines.h for weight gradients, with all tiles of all images for C. */
+/* The bound of ops/conv/cpu/winograd/winograd_lines.h for weight gradients, with all tiles of all images for C. */
 TEST(weight_gradients_of_many_tiles_keep_the_bound_of_winograd) {
     static const int64_t shapes[][3] = {{16, 64, 28}, {1, 16, 290}, {128, 64, 14}}; /* batch, groups, side */
     for (int i = 0; i < 2 * 3; i++)

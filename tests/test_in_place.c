@@ -64,7 +64,7 @@ TEST(a_leaf_that_requires_grad_is_changed_only_under_no_grad) {
     ct_tensor *w = ct_require_grad(F32(CT_DIMS(2), 1, 2));
     CHECK(ct_add_(w, ct_ones(CT_DIMS(2))) == NULL);
     CHECK_ERROR(CT_ERR_GRAD,
-                "add: a leaf that requires grad cannot be changed in place while recording; put it into ct_no_grad");
+                "add_: a leaf that requires grad cannot be changed in place while recording; put it into ct_no_grad");
     CHECK_VALUES(w, CT_DIMS(2), 0, 1, 2);
     ct_no_grad {
         CHECK(ct_add_(w, ct_ones(CT_DIMS(2))) == w);

@@ -1,7 +1,7 @@
 /* Winograd's passes against the definition in f64, called directly, since a convolution of these small and odd shapes would
  * choose another kernel; then which kernel a convolution chooses, and what exact and NaN do.
  *
- * Tolerance: ops/conv/winograd_lines.h states the bound: root mean square error below 4.5e-7 + 7e-8 sqrt(C), for kernels of 5 or 2
+ * Tolerance: winograd_lines.h states the bound: root mean square error below 4.5e-7 + 7e-8 sqrt(C), for kernels of 5 or 2
  * taps 4.5e-7 + 8e-8 sqrt(C), relative to that of results that have all their terms, where C is the length of the sums in the
  * transformed domain; the worst of a million below 12 times that (20 for the weight gradients of 5 taps and the results of
  * 2). Such a result has taps^2 C terms here (a weight gradient step^2 C, where step = 7 - taps), each a product of two normal
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/conv/winograd_run.h"
+#include "ops/conv/cpu/winograd/winograd_run.h"
 #include "tests/harness.h"
 
 #define LEVELS(X) X(base) X(avx2) X(avx512) X(avx512bf16) X(neon)

@@ -23,6 +23,7 @@ cat >"ops/$name/$name.def" <<DEF
 
 /// x times itself. (Say what $name computes: this text is its documentation everywhere.)
 op $name(float x) -> y
+    infer, vjp, lower
     saves x
     # Inputs worth testing: around the vector width, above one tile, zero-size, a scalar.
     sample [1]
@@ -33,7 +34,8 @@ op $name(float x) -> y
     sample []
 DEF
 cat >"ops/$name/$name.c" <<C
-/* $name: shapes, value in simpler ops, derivative. A kernel, when speed asks for one, goes into $name.cpu.c. */
+/* $name: shapes, value in simpler ops, derivative. A kernel, when speed asks for one, goes into
+ * cpu/$name.c. */
 #include "ops/op_impl.h"
 
 /* The only place that complains about shapes and options: ct_infer_fail. */

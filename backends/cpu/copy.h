@@ -1,5 +1,5 @@
 /* Moving elements without looking into them: the strided copy that clone, cat, pad, flip, casts of layout and
- * gradients share. Included by *.cpu.c files; each ISA level has its own compilation. */
+ * gradients share. Included by kernel files; each ISA level has its own compilation. */
 #ifndef COTANGENT_BACKENDS_CPU_COPY_H
 #define COTANGENT_BACKENDS_CPU_COPY_H
 

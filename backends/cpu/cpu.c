@@ -11,19 +11,20 @@
 #include <string.h>
 
 #include "backends/cpu/gemm/gemm.h"
+#include "backends/kernel_list.h"
 #include "core/alloc.h"
 #include "core/device.h"
 #include "core/error.h"
 #include "core/registry.h"
 #include "core/threads.h"
 
-typedef const ct_kernel *(*kernel_lookup)(int op_index);
+#include "gen/ops_decl.h"
 
 /* CT_HAVE_AVX2 and so on: the build has that level, since its compiler could make it and it was wanted. */
-const ct_kernel *ct__cpu_kernels_base(int op_index);
+extern const ct_kernel_row *const ct__cpu_kernels_base[];
 static bool has_base(void) { return true; }
 #if defined(CT_HAVE_AVX2)
-const ct_kernel *ct__cpu_kernels_avx2(int op_index);
+extern const ct_kernel_row *const ct__cpu_kernels_avx2[];
 /* Clang's __builtin_cpu_supports does not know this one. */
 static bool has_f16c(void) {
     unsigned a, b, c, d;
@@ -32,7 +33,7 @@ static bool has_f16c(void) {
 static bool has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c(); }
 #endif
 #if defined(CT_HAVE_AVX512)
-const ct_kernel *ct__cpu_kernels_avx512(int op_index);
+extern const ct_kernel_row *const ct__cpu_kernels_avx512[];
 static bool has_avx512(void) {
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
@@ -44,7 +45,7 @@ static bool has_avx512bf16(void) {
 }
 #endif
 #if defined(CT_HAVE_NEON)
-const ct_kernel *ct__cpu_kernels_neon(int op_index);
+extern const ct_kernel_row *const ct__cpu_kernels_neon[];
 static bool has_neon(void) { return true; }
 #endif
 
@@ -53,7 +54,7 @@ static const struct level {
     const char *name;
     int gemm;
     bool (*has)(void);
-    kernel_lookup kernels;
+    const ct_kernel_row *const *files; /* tables of kernels, ended by NULL */
 } levels[] = {
     {"base", 0, has_base, ct__cpu_kernels_base},
 #if defined(CT_HAVE_AVX2)
@@ -80,6 +81,21 @@ static int find_level(const char *name) {
     return -1;
 }
 
+/* The candidates of every op at each level that has been in use. */
+static const ct_kernel *candidates[LEVELS][CT__OP_TOTAL];
+
+static int by_name(const void *name, const void *op) { return strcmp(name, (*(const ct_op *const *)op)->name); }
+
+static void use_level(int level) {
+    for (const ct_kernel_row *const *file = levels[level].files; *file; file++)
+        for (const ct_kernel_row *row = *file; row->op; row++) {
+            const ct_op *const *op = bsearch(row->op, ct__ops, CT__OP_TOTAL, sizeof *ct__ops, by_name);
+            if (op) candidates[level][op - ct__ops] = row->candidates;
+        }
+    ct__gemm_init(levels[level].gemm);
+    atomic_store(&chosen, level);
+}
+
 static void choose(void) {
     int best = 0;
     for (int i = 0; i < LEVELS; i++)
@@ -87,14 +103,13 @@ static void choose(void) {
     const char *wanted = getenv("CT_ISA");
     int forced = wanted ? find_level(wanted) : -1;
     if (forced >= 0 && levels[forced].has()) best = forced;
-    ct__gemm_init(levels[best].gemm);
-    atomic_store(&chosen, best);
+    use_level(best);
 }
 
 static const ct_kernel *kernels(void *self, const ct_op *op) {
     (void)self;
     pthread_once(&once, choose);
-    return op->slot->index <= ct__op_total ? levels[atomic_load(&chosen)].kernels(op->slot->index - 1) : NULL;
+    return op->slot->index <= CT__OP_TOTAL ? candidates[atomic_load(&chosen)][op->slot->index - 1] : NULL;
 }
 
 const char *ct_isa(void) {
@@ -109,8 +124,7 @@ bool ct_set_isa(const char *name) {
     if (level < 0) return ct_fail(CT_ERR_VALUE, "set_isa", "there is no level named %s on this architecture", name);
     if (!levels[level].has())
         return ct_fail(CT_ERR_DEVICE, "set_isa", "this machine lacks the instructions of %s", name);
-    ct__gemm_init(levels[level].gemm);
-    atomic_store(&chosen, level);
+    use_level(level);
     ct__registry_start();
     ct__kernels_bind();
     return true;

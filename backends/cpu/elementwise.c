@@ -12,6 +12,7 @@
 
 enum {
     BUFFER_BYTES = 4096, /* of one operand, so that all of them fit in the first-level cache */
+    FEW = 32,            /* elements that are gathered without a plan */
     SHORT_ROW = 128,     /* elements; shorter rows are gathered into blocks that span several */
     TILE_COLUMNS = 32,   /* of the tiles that transposed operands are read by; */
     TILE_ROWS = 64,      /* of elements up to 4 bytes, and half as many of 8 */
@@ -464,6 +465,17 @@ static bool is_simple(const ct_view *v, int64_t *step) {
     return true;
 }
 
+/* The elements of dimension d and those inside it, dense, from here on. Returns where they end. */
+static char *gather(const ct_view *v, int d, const char *from, int size, char *to) {
+    const int64_t n = d < v->ndim ? v->dims[d] : 1, stride = d < v->ndim ? v->strides[d] : 0;
+    if (d >= v->ndim - 1) {
+        copy_box_sized(size, to, from, 1, n, 0, 1, 0, stride);
+        return to + n * size;
+    }
+    for (int64_t i = 0; i < n; i++, from += stride * size) to = gather(v, d + 1, from, size, to);
+    return to;
+}
+
 bool ct__elementwise_run(const ct_call *call, const ct_elementwise *op) {
     const ct_dtype dtype = call->in[op->typed]->dtype;
     const ct_view *views[OPERANDS] = {call->out[0]};
@@ -477,6 +489,7 @@ bool ct__elementwise_run(const ct_call *call, const ct_elementwise *op) {
     if (p.total == 0) return true;
 
     bool simple = p.total <= p.chunk && dtype != CT_F16 && dtype != CT_BF16, repeats = false;
+    const bool few = simple && p.total <= FEW;
     for (int i = 0; i < p.n; i++) {
         if (i > 0) views[i] = call->in[i - 1];
         p.operands[i].size = (int)ct__dtype_size(views[i]->dtype);
@@ -485,6 +498,17 @@ bool ct__elementwise_run(const ct_call *call, const ct_elementwise *op) {
         repeats |= simple && step[i] == 0;
     }
     if (simple && !repeats) { /* small and dense: no plan */
+        op->fn[dtype](p.total, ptr, step, call->attrs);
+        return true;
+    }
+    if (few && is_dense(views[0])) { /* too few for a plan to pay: what is not dense is made so */
+        alignas(64) char dense[OPERANDS][FEW * 8];
+        for (int i = 0; i < p.n; i++) {
+            step[i] = 1;
+            if (i == 0 || is_dense(views[i])) continue;
+            gather(views[i], 0, ptr[i], p.operands[i].size, dense[i]);
+            ptr[i] = dense[i];
+        }
         op->fn[dtype](p.total, ptr, step, call->attrs);
         return true;
     }

@@ -1,4 +1,4 @@
-/* What the generated gen/elementwise_*.cpu.c are made of: the vocabulary on integers, bool and single floats (on
+/* What the generated gen/cpu/elementwise_*.c are made of: the vocabulary on integers, bool and single floats (on
  * vectors it is simd.h and vmath.h), loads and stores of tails, and the ISA's part of the driver. */
 #ifndef COTANGENT_BACKENDS_CPU_ELEMENTWISE_KERNEL_H
 #define COTANGENT_BACKENDS_CPU_ELEMENTWISE_KERNEL_H
@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "backends/cpu/elementwise.h"
+#include "backends/cpu/kernel.h"
 #include "backends/cpu/simd/vmath.h"
 
 /* The one word that simd.h and vmath.h do not have: -1, 0 or 1; zero and NaN stay what they are. */
@@ -36,8 +37,8 @@ SIMD_INLINE vf64 ct_vf64_sign(vf64 x) {
 
 #define CT_ISA_TEXT_(isa) #isa
 #define CT_ISA_TEXT(isa)  CT_ISA_TEXT_(isa)
-#define CT_ELEMENTWISE_KERNEL(name) \
-    const ct_kernel CT_ISA_FN(ct__kernels_##name)[] = {{#name "_" CT_ISA_TEXT(CT_ISA), NULL, NULL, name##_run}, {0}};
+#define CT_ELEMENTWISE_ROW(name) \
+    {#name, (const ct_kernel[]){{#name "_" CT_ISA_TEXT(CT_ISA), NULL, NULL, name##_run}, {0}}},
 
 extern const ct_elementwise_isa CT_ISA_FN(ct__elementwise_isa);
 

@@ -589,7 +589,22 @@ def turn_backward():
     return time.perf_counter() - t0
 
 
-OVERHEADS = {'overhead_empty4': turn_empty, 'overhead_add_inplace4_nograd': turn_inplace, 'overhead_add4_nograd': turn_nograd,
+def turn_calls(call):
+    def turn():
+        with torch.no_grad():
+            t0 = time.perf_counter()
+            for _ in range(CALLS): call()
+            return time.perf_counter() - t0
+    return turn
+
+
+ONES = [torch.ones(shape) for shape in ((4,), (2, 2), (2,), (1, 1, 3, 3), (1, 1, 2, 2))]
+OVERHEADS = {'overhead_add4_number_nograd': turn_calls(lambda: ONES[0] + 2.0),
+             'overhead_add2x2_broadcast_nograd': turn_calls(lambda: ONES[1] + ONES[2]),
+             'overhead_reshape4_nograd': turn_calls(lambda: ONES[0].reshape(2, 2)),
+             'overhead_linear2x2_nograd': turn_calls(lambda: torch.nn.functional.linear(ONES[1], ONES[1])),
+             'overhead_conv3x3_nograd': turn_calls(lambda: torch.nn.functional.conv2d(ONES[3], ONES[4])),
+             'overhead_empty4': turn_empty, 'overhead_add_inplace4_nograd': turn_inplace, 'overhead_add4_nograd': turn_nograd,
              'overhead_add4_recorded_fwd': turn_recorded, 'overhead_add4_bwd_per_node': turn_backward}
 
 

@@ -43,6 +43,9 @@ typedef struct ct_call {
     ct_memory_part scratch; /* what `scratch` asked for, aligned as the backend says */
     ct_random random;
     ct_device device;
+    uint32_t
+        numbers; /* bit i: in[i] is a number, as the 2 in ct_add_s(x, 2). Its buffer is the host's address of one element, good
+                         during the call, and all its strides are 0. Only calls of elementwise ops have any */
 } ct_call;
 
 /* A candidate. It allocates nothing and writes only its outputs and scratch. */

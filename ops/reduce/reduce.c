@@ -1,9 +1,16 @@
 /* Reductions over a list of axes: shapes, and the derivatives of sum, mean and the extrema. */
 #include "ops/reduce/reduce.h"
 
-#include "ops/reduce/engine.h"
-
 #include "ops/op_impl.h"
+
+unsigned ct__reduce_mask(const ct_dims *axes, int ndim) {
+    unsigned mask = 0;
+    for (int i = 0; i < axes->n; i++) {
+        int64_t axis = axes->d[i] < 0 ? axes->d[i] + (ndim ? ndim : 1) : axes->d[i];
+        mask |= 1u << axis;
+    }
+    return axes->n ? mask : (1u << ndim) - 1;
+}
 
 bool ct__infer_arithmetic(const ct_infer *infer, int input) {
     ct_dtype dtype = infer->in[input]->dtype;

@@ -4,6 +4,9 @@
 
 #include <cotangent/op.h>
 
+/* The axes of a valid list as a mask; an empty list is all of them. */
+unsigned ct__reduce_mask(const ct_dims *axes, int ndim);
+
 /* out[0] = x reduced over axes, of that dtype. An empty reduction that has results is an error when `needs` names
  * what it lacks. */
 bool ct__infer_reduction(ct_infer *infer, const ct_dims *axes, bool keepdim, ct_dtype dtype, const char *needs);

@@ -179,7 +179,7 @@ static bool run(const ct_call *call, ct_stream *stream) {
         pointers[i] = view ? &views[i] : NULL;
         if (!view) continue;
         views[i] = *view;
-        views[i].buffer = translate(view->buffer);
+        if (i >= call->n_in || !(call->numbers >> i & 1)) views[i].buffer = translate(view->buffer);
     }
     ct_call translated = *call;
     translated.kernel = kernel;

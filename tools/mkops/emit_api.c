@@ -332,7 +332,8 @@ static void emit_scalar_functions(text *t, const op_def *op) {
         const char *x = op->args[reversed].name;
         put(t, "ct_tensor *ct_%s%s_s(ct_tensor *%s, double value) {\n", reversed ? "r" : "", op->name, x);
         put(t,
-            "    ct_tensor *s_ = ct__scalar_for(%s, value, \"%s\"), *out_ = NULL;\n    if (%s && !s_) return NULL;\n",
+            "    ct_tensor place_, *s_ = ct__number(&place_, %s, value, \"%s\"), *out_ = NULL;\n"
+            "    if (%s && !s_) return NULL;\n",
             x, op->name, x);
         put(t, reversed ? "    ct_tensor *in_[] = {s_, %s};\n" : "    ct_tensor *in_[] = {%s, s_};\n", x);
         put(t, "    return ct_apply(&ct__op_%s, in_, 2, NULL, &out_, 1) ? out_ : NULL;\n}\n\n", op->name);
@@ -343,7 +344,7 @@ static void emit_scalar_functions(text *t, const op_def *op) {
 static const char *const api_helpers =
     "/* The functions of ops.h. Written by mkops. */\n"
     "#include <math.h>\n#include <stdlib.h>\n#include <string.h>\n\n"
-    "#include <cotangent/op.h>\n\n#include \"gen/ops_decl.h\"\n\n"
+    "#include <cotangent/op.h>\n\n#include \"core/number.h\"\n#include \"gen/ops_decl.h\"\n\n"
     "#define UNUSED __attribute__((unused))\n\n"
     "/* An older caller has a shorter struct: what it lacks is zero, which is the default. */\n"
     "UNUSED static void take_options(void *options, size_t size, const void *given) {\n"

@@ -236,7 +236,7 @@ static void emit_op_kernels(text *t, const op_def *op) {
         "static bool %s_run(const ct_call *call, ct_stream *stream) {\n    (void)stream;\n"
         "    return ct__elementwise_run(call, &%s_table);\n}\n",
         op->name, op->name);
-    put(t, "CT_ELEMENTWISE_KERNEL(%s)\n\n", op->name);
+    put(t, "\n");
 }
 
 /* By name and not by place, so that a new op does not move the others to other files. */
@@ -264,6 +264,11 @@ void emit_elementwise_kernels(const library *lib, const char *out) {
         if (part == 0) put(&t, "CT_ELEMENTWISE_ISA_TABLE\n\n");
         for (int i = 0; i < lib->n_ops; i++)
             if (lib->ops[i]->elementwise && part_of(lib->ops[i]->name) == part) emit_op_kernels(&t, lib->ops[i]);
-        write_if_changed(out, form("gen/elementwise_%u.cpu.c", part), &t);
+        put(&t, "CT_KERNELS(elementwise_%u) = {\n", part);
+        for (int i = 0; i < lib->n_ops; i++)
+            if (lib->ops[i]->elementwise && part_of(lib->ops[i]->name) == part)
+                put(&t, "    CT_ELEMENTWISE_ROW(%s)\n", lib->ops[i]->name);
+        put(&t, "    {0},\n};\n");
+        write_if_changed(out, form("gen/cpu/elementwise_%u.c", part), &t);
     }
 }

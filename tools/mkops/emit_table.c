@@ -6,6 +6,7 @@
 /* ---- FOLDER.attrs.h and ops_decl.h ------------------------------------------------------------------------ */
 
 static void emit_attr_struct(text *t, const op_def *op) {
+    if (!op->elementwise) put(t, "\n#define CT_OP_NAME_%s \"%s\"\n", op->name, op->name);
     if (!has_attrs(op) || op->of) return;
     put(t, "\ntypedef struct %s_attrs {\n", op->name);
     for (int i = 0; i < op->n_args; i++) {
@@ -59,10 +60,13 @@ void emit_decl(const library *lib, const char *out) {
         emit_attrs(lib, lib->folders[i], out);
         put(&t, "#include \"gen/%s.attrs.h\"\n", lib->folders[i]);
     }
-    put(&t, "\nextern const ct_op *const ct__ops[]; /* by name */\nextern const int ct__op_total;\n\n"
-            "/* A tensor of shape [] and of x's dtype; NULL for a fraction where x is of integers (an error) and where "
-            "x is NULL. */\n"
-            "ct_tensor *ct__scalar_for(const ct_tensor *x, double value, const char *op);\n");
+    put(&t,
+        "\nextern const ct_op *const ct__ops[]; /* by name */\nextern const int ct__op_total;\n"
+        "enum { CT__OP_TOTAL = %d };\n\n"
+        "/* A tensor of shape [] and of x's dtype; NULL for a fraction where x is of integers (an error) and where "
+        "x is NULL. */\n"
+        "ct_tensor *ct__scalar_for(const ct_tensor *x, double value, const char *op);\n",
+        lib->n_ops);
     for (int i = 0; i < lib->n_ops; i++) {
         const op_def *op = lib->ops[i];
         put(&t, "\nextern const ct_op ct__op_%s;\n", op->name);
@@ -215,15 +219,21 @@ void emit_table(const library *lib, const char *out) {
     for (int i = 0; i < lib->n_ops; i++) emit_op(&t, lib->ops[i]);
     put(&t, "const ct_op *const ct__ops[] = {\n");
     for (int i = 0; i < lib->n_ops; i++) put(&t, "    &ct__op_%s,\n", lib->sorted[i]->name);
-    put(&t, "    NULL,\n};\nconst int ct__op_total = %d;\n", lib->n_ops);
+    put(&t, "    NULL,\n};\nconst int ct__op_total = CT__OP_TOTAL;\n");
     write_if_changed(out, "gen/ops_table.c", &t);
 }
 
-void emit_kernel_list(const library *lib, const char *out) {
-    text t = {0};
-    put(&t, "/* Ops that have kernels for the CPU, with their index in the table. Written by mkops. */\n");
-    for (int i = 0; i < lib->n_ops; i++)
-        if (lib->sorted[i]->has_kernels || lib->sorted[i]->elementwise)
-            put(&t, "CT_KERNEL_ENTRY(%d, %s)\n", i, lib->sorted[i]->name);
-    write_if_changed(out, "gen/kernels.inc", &t);
+/* ---- kernels_BACKEND.inc ------------------------------------------------------------------------------------ */
+
+void emit_kernel_lists(const library *lib, const char *out) {
+    for (int i = 0; i < lib->n_backends; i++) {
+        const backend_def *backend = &lib->backends[i];
+        text t = {0};
+        put(&t, "/* The files that list kernels of this backend, by place: ops/FOLDER/%s/FILE. Written by mkops. */\n",
+            backend->name);
+        for (int k = 0; k < backend->n_files; k++) put(&t, "CT_KERNEL_FILE(%s)\n", backend->files[k]);
+        if (strcmp(backend->name, "cpu") == 0)
+            for (int part = 0; part < ELEMENTWISE_PARTS; part++) put(&t, "CT_KERNEL_FILE(elementwise_%d)\n", part);
+        write_if_changed(out, form("gen/kernels_%s.inc", backend->name), &t);
+    }
 }

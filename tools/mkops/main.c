@@ -93,64 +93,29 @@ char **names_in(const char *directory, const char *end, int *n) {
     return names;
 }
 
-static bool word_char(char c) { return isalnum((unsigned char)c) || c == '_'; }
+/* ---- Kernels ------------------------------------------------------------------------------------------ */
 
-/* Whether a C source defines the function `name`: the name and a parenthesis in a line that starts in the first
- * column and is no prototype. A static one is refused, because the table could not refer to it. */
-static bool defines(const char *file, const char *source, const char *name) {
-    size_t n = strlen(name);
-    for (const char *p = source; (p = strstr(p, name)); p += n) {
-        if ((p > source && word_char(p[-1])) || p[n] != '(') continue;
-        const char *start = p, *end = p;
-        int line = 1;
-        while (start > source && start[-1] != '\n') start--;
-        for (const char *q = source; q < start; q++) line += *q == '\n';
-        if (!isalpha((unsigned char)*start)) continue;
-        while (*end && *end != ';' && *end != '{') end++;
-        if (*end != '{') continue;
-        if (strncmp(start, "static", 6) == 0)
-            fail_at(file, line, "%s must not be static: the op table refers to it", name);
-        return true;
-    }
-    return false;
+static bool is_source(const char *name) { return ends_with(name, ".c") || ends_with(name, ".cu"); }
+
+static backend_def *backend_named(library *lib, const char *name) {
+    for (int i = 0; i < lib->n_backends; i++)
+        if (strcmp(lib->backends[i].name, name) == 0) return &lib->backends[i];
+    lib->backends = grow(lib->backends, lib->n_backends, sizeof *lib->backends);
+    lib->backends[lib->n_backends] = (backend_def){.name = name};
+    return &lib->backends[lib->n_backends++];
 }
 
-/* Whether a source lists kernels of the op `name`: a line that starts with CT_KERNELS(name), or with a macro of the
- * family's own around that, which is named SOMETHING_KERNEL or SOMETHING_KERNELS and has the op as its first argument. */
-static bool has_kernel_list(const char *source, const char *name) {
-    size_t n = strlen(name);
-    for (const char *line = source; *line; line += strcspn(line, "\n"), line += *line == '\n') {
-        size_t length = strspn(line, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
-        if (line[length] != '(') continue;
-        char *macro = copy_n(line, length);
-        if (!ends_with(macro, "_KERNELS") && !ends_with(macro, "_KERNEL")) continue;
-        const char *op = line + length + 1;
-        if (strncmp(op, name, n) == 0 && !word_char(op[n])) return true;
-    }
-    return false;
-}
-
-/* Which functions and kernels of its ops a folder holds. */
-static void look_into(library *lib, const char *ops_dir, const char *folder) {
-    int n;
-    char *directory = form("%s/%s", ops_dir, folder);
-    char **names = names_in(directory, ".c", &n);
+/* Every folder in a folder of ops is a backend's, and every source right in it lists kernels. */
+static void find_kernels(library *lib, const char *ops_dir, const char *folder) {
+    int n, n_files;
+    char **names = names_in(form("%s/%s", ops_dir, folder), "", &n);
     for (int i = 0; i < n; i++) {
-        char *file = form("%s/%s", directory, names[i]);
-        char *source = read_whole(file);
-        if (!source) fail_at(file, 1, "cannot be read");
-        bool kernels = ends_with(names[i], ".cpu.c");
-        for (int k = 0; k < lib->n_ops; k++) {
-            op_def *op = lib->ops[k];
-            if (strcmp(op->folder, folder) != 0) continue;
-            if (kernels) {
-                op->has_kernels |= has_kernel_list(source, op->name);
-                continue;
-            }
-            if (op->elementwise) continue;
-            op->has_infer |= defines(file, source, form("%s_infer", op->name));
-            op->has_vjp |= defines(file, source, form("%s_vjp", op->name));
-            op->has_lower |= defines(file, source, form("%s_lower", op->name));
+        char **files = names_in(form("%s/%s/%s", ops_dir, folder, names[i]), "", &n_files);
+        for (int k = 0; k < n_files; k++) {
+            if (!is_source(files[k])) continue;
+            backend_def *backend = backend_named(lib, names[i]);
+            backend->files = grow(backend->files, backend->n_files, sizeof *backend->files);
+            backend->files[backend->n_files++] = form("%s_%.*s", folder, (int)strcspn(files[k], "."), files[k]);
         }
     }
 }
@@ -161,7 +126,8 @@ static void check_ops(const library *lib) {
         if (op->elementwise) continue;
         int enough = op->enough >= 0 ? op->enough : 6;
         if (!op->has_infer && !op->has_lower)
-            fail_at(op->file, op->line, "op %s has neither %s_infer nor %s_lower in ops/%s/*.c", op->name, op->name,
+            fail_at(op->file, op->line,
+                    "op %s has neither infer nor lower: say which of infer, vjp and lower ops/%s/ defines for it",
                     op->name, op->folder);
         if (op->n_samples < enough)
             fail_at(op->file, op->line,
@@ -199,7 +165,8 @@ int main(int argc, char **argv) {
         }
     for (int i = 0, n = lib.n_ops; i < n; i++)
         if (lib.ops[i]->elementwise) make_fused_gradients(&lib, lib.ops[i]);
-    for (int i = 0; i < lib.n_folders; i++) look_into(&lib, ops_dir, lib.folders[i]);
+    backend_named(&lib, "cpu"); /* its elementwise kernels are always there */
+    for (int i = 0; i < lib.n_folders; i++) find_kernels(&lib, ops_dir, lib.folders[i]);
     check_ops(&lib);
 
     lib.sorted = malloc(sizeof *lib.sorted * (size_t)(lib.n_ops + 1));
@@ -207,14 +174,15 @@ int main(int argc, char **argv) {
     if (lib.n_ops) memcpy(lib.sorted, lib.ops, sizeof *lib.sorted * (size_t)lib.n_ops);
     if (lib.n_ops) qsort(lib.sorted, (size_t)lib.n_ops, sizeof *lib.sorted, by_name);
 
-    const char *folders[] = {"", "/include", "/include/cotangent", "/gen", "/gen/dialects", "/docs", "/docs/man"};
+    const char *folders[] = {"",      "/include", "/include/cotangent", "/gen", "/gen/cpu", "/gen/dialects",
+                             "/docs", "/docs/man"};
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) mkdir(form("%s%s", out, folders[i]), 0777);
     emit_ops_h(&lib, out);
     emit_api(&lib, out);
     emit_short(&lib, out);
     emit_decl(&lib, out);
     emit_table(&lib, out);
-    emit_kernel_list(&lib, out);
+    emit_kernel_lists(&lib, out);
     emit_elementwise_ops(&lib, out);
     emit_elementwise_kernels(&lib, out);
     emit_dialects(&lib, out);

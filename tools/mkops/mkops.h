@@ -99,7 +99,7 @@ typedef struct op_def {
     unsigned long long *reads_in, *reads_out; /* by argument: the inputs and outputs that its own gradient reads */
     text samples;
     int n_samples, enough; /* enough: given by `samples N`, else -1 */
-    bool has_infer, has_vjp, has_lower, has_kernels;
+    bool has_infer, has_vjp, has_lower;
     /* elementwise */
     bool elementwise, bool_result;
     class_def class;
@@ -117,6 +117,13 @@ typedef struct op_def {
     int n_lets;
 } op_def;
 
+/* A folder that lies beside the definitions: ops/FOLDER/NAME/FILE.c is FOLDER_FILE, which lists kernels. */
+typedef struct backend_def {
+    const char *name;
+    char **files;
+    int n_files;
+} backend_def;
+
 typedef struct library {
     op_def **ops; /* in the order they were read */
     int n_ops;
@@ -125,6 +132,8 @@ typedef struct library {
     int n_enums;
     char **folders;
     int n_folders;
+    backend_def *backends;
+    int n_backends;
 } library;
 
 bool is_attr(const arg_def *arg);
@@ -225,7 +234,7 @@ void emit_api(const library *lib, const char *out);
 void emit_short(const library *lib, const char *out);
 void emit_decl(const library *lib, const char *out);
 void emit_table(const library *lib, const char *out);
-void emit_kernel_list(const library *lib, const char *out);
+void emit_kernel_lists(const library *lib, const char *out);
 void emit_elementwise_ops(const library *lib, const char *out);
 void emit_elementwise_kernels(const library *lib, const char *out);
 void emit_dialects(const library *lib, const char *out);

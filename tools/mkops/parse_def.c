@@ -312,10 +312,11 @@ static void parse_clause(cursor *c, op_def *op) {
     struct {
         const char *word;
         bool *flag;
-    } flags[] = {{"view", &op->view},           {"random", &op->random},      {"nograd", &op->nograd},
-                 {"mutates", &op->mutates},     {"internal", &op->internal},  {"alias", &op->alias},
-                 {"moves", &op->moves},         {"narrow", &op->narrow},      {"wide", &op->wide},
-                 {"recompute", &op->recompute}, {"transfers", &op->transfers}, {"waits", &op->waits},
+    } flags[] = {{"view", &op->view},           {"random", &op->random},       {"nograd", &op->nograd},
+                 {"mutates", &op->mutates},     {"internal", &op->internal},   {"alias", &op->alias},
+                 {"moves", &op->moves},         {"narrow", &op->narrow},       {"wide", &op->wide},
+                 {"recompute", &op->recompute}, {"transfers", &op->transfers}, {"infer", &op->has_infer},
+                 {"vjp", &op->has_vjp},         {"lower", &op->has_lower},     {"waits", &op->waits},
                  {"partial", &op->partial}};
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         if (at_text(c, flags[i].word)) {
@@ -350,7 +351,8 @@ static void check_op(op_def *op) {
     if (!mutated && op->mutates)
         fail_at(op->file, op->line, "op %s says `mutates`, but no input is marked with !", op->name);
     if (op->waits)
-        op->doc = form("%s\nIt waits for the device: the shape of the result depends on values, which are read.", op->doc);
+        op->doc =
+            form("%s\nIt waits for the device: the shape of the result depends on values, which are read.", op->doc);
 }
 
 /* ---- Files ------------------------------------------------------------------------------------------------ */

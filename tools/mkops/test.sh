@@ -11,14 +11,17 @@ if [ -z "$mkops" ]; then
 fi
 passed=0
 failed=0
-infer='bool foo_infer(ct_infer *i) { return true; }'
 
-# run DEF [C]: mkops on one folder with that definition and that source.
+# run DEF [FILE...]: mkops on one folder with that definition, and with these files in it, empty.
 run() {
     rm -rf "$work/ops" "$work/out"
     mkdir -p "$work/ops/foo"
     printf '%s\n' "$1" > "$work/ops/foo/foo.def"
-    printf '%s\n' "${2-$infer}" > "$work/ops/foo/foo.c"
+    shift
+    for file; do
+        mkdir -p "$work/ops/foo/$(dirname "$file")"
+        : > "$work/ops/foo/$file"
+    done
     "$mkops" "$work/ops" "$work/out" > "$work/log" 2>&1
 }
 
@@ -29,13 +32,13 @@ fail() {
     sed 's/^/    /' "$work/log"
 }
 
-# refuses NAME PATTERN DEF [C]: the message must match "foo.def:LINE: ...PATTERN".
+# refuses NAME PATTERN DEF: the message must match "foo.def:LINE: ...PATTERN".
 refuses() {
     name=$1 pattern=$2
     shift 2
     if run "$@"; then
         fail "$name: accepted"
-    elif grep -Eq "foo\.(def|c):[0-9]+: .*$pattern" "$work/log"; then
+    elif grep -Eq "foo\.def:[0-9]+: .*$pattern" "$work/log"; then
         pass
     else
         fail "$name: expected $pattern"
@@ -56,8 +59,8 @@ contains() {
     fi
 }
 
-op() { # op SIGNATURE [CLAUSES]: with enough samples
-    printf '/// Doc.\nop %s\n    samples 0\n' "$1"
+op() { # op SIGNATURE [CLAUSES]: with enough samples and an infer
+    printf '/// Doc.\nop %s\n    infer\n    samples 0\n' "$1"
     [ -n "$2" ] && printf '    %s\n' "$2"
 }
 
@@ -94,17 +97,21 @@ refuses "no documentation" "no documentation" "op foo(tensor x) -> y
 accepts "a signature over two lines" "/// Doc.
 op foo(tensor x,
        int axis) -> y, indices?
+    lower
     samples 0"
 contains "a further output" include/cotangent/ops.h "ct_tensor **indices;"
 
 # Functions and samples.
-refuses "neither infer nor lower" "neither foo_infer nor foo_lower" "$(op 'foo(tensor x) -> y')" "int nothing;"
-refuses "a prototype is no definition" "neither" "$(op 'foo(tensor x) -> y')" "bool foo_infer(ct_infer *i);"
-refuses "a static infer" "must not be static" "$(op 'foo(tensor x) -> y')" "static bool foo_infer(ct_infer *i) { return true; }"
+refuses "neither infer nor lower" "neither infer nor lower" "/// Doc.
+op foo(tensor x) -> y
+    vjp
+    samples 0"
 refuses "no samples" "has 0 samples; it needs 6" "/// Doc.
-op foo(tensor x) -> y"
+op foo(tensor x) -> y
+    infer"
 refuses "too few samples" "has 1 samples; it needs 2" "/// Doc.
 op foo(tensor x) -> y
+    infer
     samples 2
     sample [3]"
 refuses "a sample with too many inputs" "has 1 inputs" "$(op 'foo(tensor x) -> y' 'sample [1] [2]')"
@@ -114,6 +121,17 @@ refuses "a sample with an unknown domain" "unknown domain .big" "$(op 'foo(tenso
 refuses "a sample that is no shape" "not a shape" "$(op 'foo(tensor x) -> y' 'sample [1,x]')"
 refuses "skipping a required input" "not optional" "$(op 'foo(tensor x) -> y' 'sample -')"
 accepts "samples of every kind" "$(op 'foo(tensor x, index i, tensor b?, tensor xs[], axes pad = 0) -> y' 'sample [2,0]:pos [4]:int<5 - @[2,3],[4,3]:unit pads=1,2 outputs=1')"
+
+accepts "an op with its functions" "$(op 'foo(tensor x) -> y' 'vjp, lower')"
+contains "the derivative" gen/ops_decl.h "void foo_vjp(ct_vjp *v);"
+contains "the lowering in the table" gen/ops_table.c ".lower = foo_lower"
+
+# Kernels: by place, for any backend; folders below a backend's hold none, nor do headers.
+accepts "kernels" "$(op 'foo(tensor x) -> y')" cpu/foo.c cpu/rows.h cpu/once/walk.c cuda/tiles.cu
+contains "the CPU's" gen/kernels_cpu.inc "CT_KERNEL_FILE(foo_foo)"
+contains "another backend's" gen/kernels_cuda.inc "CT_KERNEL_FILE(foo_tiles)"
+contains "the name for its rows" gen/foo.attrs.h '#define CT_OP_NAME_foo "foo"'
+if grep -q 'rows\|walk' "$work"/out/gen/kernels_*.inc; then fail "what lists no kernels"; else pass; fi
 
 # Elementwise lines.
 refuses "a word outside the vocabulary" "not in the vocabulary" 'foo(x) : float = gamma(x) ; dx = g ; "Doc."'

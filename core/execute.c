@@ -1,0 +1,284 @@
+/* Execution: infer the results, choose a kernel or lower, run. */
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/call.h"
+#include "core/device.h"
+#include "core/error.h"
+#include "core/inplace.h"
+#include "core/log.h"
+#include "core/node.h"
+#include "core/number.h"
+#include "core/threads.h"
+#include "gen/ops_decl.h"
+
+/* Runs the chosen kernel of a call that is complete but for its scratch. */
+static bool run_kernel(ct_call *call) {
+    const ct_kernel *kernel = call->kernel;
+    if (!kernel->scratch) return kernel->run(call, NULL);
+    ct__threads_hold(true);
+    const size_t bytes = kernel->scratch(call);
+    const ct_backend *backend = ct__backend(call->device.type);
+    bool ok = !bytes || backend->allocate(backend->self, call->device.index, bytes, &call->scratch.buffer);
+    if (ok) {
+        call->scratch.bytes = bytes;
+        ok = kernel->run(call, NULL);
+        if (bytes) backend->release(backend->self, call->device.index, call->scratch.buffer, bytes);
+    } else {
+        ct__fail_memory(call->op->name, bytes);
+    }
+    ct__threads_hold(false);
+    return ok;
+}
+
+/* Takes over what lower made: new handles for results that are arguments, casts back to half. */
+static bool adopt_lowered(ct_request *r, ct_tensor **made, const ct_dtype *dtypes, const ct_view *views) {
+    for (int i = 0; i < r->n_out; i++) {
+        if (!r->want[i]) continue;
+        ct_tensor *y = made[i];
+        if (!y) return ct__pending() ? false : ct_fail(CT_ERR_STATE, r->op->name, "its lowering gave no result %d", i);
+        if (views && !ct__view_same_shape(&y->view, &views[i]))
+            return ct_fail(CT_ERR_SHAPE, r->op->name, "its lowering gave %s as result %d, where its infer said %s",
+                           ct_view_text(&y->view), i, ct_view_text(&views[i]));
+        if (dtypes[i] != CT_DTYPE_COUNT && y->view.dtype != dtypes[i] && !(y = ct_cast(y, dtypes[i]))) return false;
+        if (r->recording && y->node) { /* recorded at this level, by vjp: cut the lower level's graph */
+            if (!(y = ct_detach(y))) return false;
+        } else {
+            for (int j = 0; j < r->n_in && r->recording; j++)
+                if (y == r->in[j] && !(y = ct_detach(y))) return false;
+        }
+        r->out[i] = ct__tensor_retain(y);
+    }
+    return true;
+}
+
+static ct_dtype half_among(const ct_request *r) {
+    ct_dtype half = CT_DTYPE_COUNT;
+    for (int i = 0; i < r->n_in; i++) {
+        if (!r->in[i]) continue;
+        ct_dtype dtype = r->in[i]->view.dtype;
+        if (dtype == CT_F32 || dtype == CT_F64) return CT_DTYPE_COUNT;
+        if (dtype == CT_F16 || dtype == CT_BF16) half = half == CT_DTYPE_COUNT || half == dtype ? dtype : CT_F32;
+    }
+    return half;
+}
+
+/* The op in simpler ops. Half inputs are computed in f32 and rounded once at the end. */
+static bool run_lower(ct_request *r, const ct_view *views) {
+    const ct_op *op = r->op;
+    ct_tensor *inline_slots[CT__INLINE_INPUTS + CT__INLINE_OUTPUTS];
+    ct_dtype inline_dtypes[CT__INLINE_OUTPUTS];
+    const size_t slots = (size_t)(r->n_in + r->n_out), slot_bytes = slots * sizeof(ct_tensor *),
+                 dtype_bytes = (size_t)r->n_out * sizeof(ct_dtype);
+    const bool few = r->n_in <= CT__INLINE_INPUTS && r->n_out <= CT__INLINE_OUTPUTS;
+    ct_tensor **in = few ? inline_slots : ct__alloc(slot_bytes);
+    ct_dtype *dtypes = few ? inline_dtypes : ct__alloc(dtype_bytes);
+    bool ok = in && dtypes;
+    if (!ok) ct__fail_memory(op->name, slot_bytes + dtype_bytes);
+    ct_tensor **made = in + r->n_in;
+    bool before = ct__grad_mode;
+    ct_dtype autocast_before = ct__autocast;
+    ct__autocast = CT_F32;                   /* this op's inputs have been cast */
+    if (r->recording) ct__grad_mode = false; /* the node is made at this level */
+    ct_scope {
+        if (r->expanded) ok = ok && ct__expand_inputs(r);
+        bool widening = !(op->flags & CT_OP_MOVES);
+        ct_dtype half = widening ? half_among(r) : CT_DTYPE_COUNT;
+        for (int i = 0; ok && i < r->n_in; i++) {
+            in[i] = r->in[i];
+            bool widen = widening && in[i] && (in[i]->view.dtype == CT_F16 || in[i]->view.dtype == CT_BF16);
+            if (widen && !(in[i] = ct__cast_input(in[i], CT_F32))) ok = false;
+        }
+        for (int i = 0; ok && i < r->n_out; i++) {
+            made[i] = NULL;
+            dtypes[i] = views ? views[i].dtype : CT_DTYPE_COUNT;
+        }
+        if (ok) {
+            ct_lower lower = {.op = op,
+                              .attrs = r->attrs,
+                              .n_in = r->n_in,
+                              .n_out = r->n_out,
+                              .in = in,
+                              .out = made,
+                              .want = r->want,
+                              .device = r->wanted,
+                              .random = &r->random};
+            op->lower(&lower);
+            for (int i = 0; !views && half != CT_DTYPE_COUNT && i < r->n_out; i++)
+                if (made[i] && made[i]->view.dtype == CT_F32) dtypes[i] = half;
+            ok = adopt_lowered(r, made, dtypes, views);
+        }
+    }
+    ct__grad_mode = before;
+    ct__autocast = autocast_before;
+    if (!few) {
+        ct__free(in, slot_bytes);
+        ct__free(dtypes, dtype_bytes);
+    }
+    return ok;
+}
+
+static bool is_same_place(const ct_request *r, const ct_view *view) {
+    bool pointwise = r->op->flags & (CT_OP_ELEMENTWISE | CT_OP_ALIAS_OK);
+    for (int i = 0; i < r->n_in; i++) {
+        if (!r->in[i] || r->in[i]->storage != r->target->storage) continue;
+        if (!pointwise || !ct__view_same_layout(&r->in[i]->view, view)) return false;
+    }
+    return true;
+}
+
+/* A tensor for each wanted result: a view of the first input, the destination that was given, or fresh memory. */
+static bool make_outputs(ct_request *r, ct_view *views) {
+    for (int i = 0; i < r->n_out; i++) {
+        if (!r->want[i]) continue;
+        if (r->op->flags & CT_OP_VIEW) r->out[i] = ct__tensor_view(&views[i], r->in[0]);
+        else if (i == 0 && r->target && is_same_place(r, &r->target->view)) r->out[i] = ct__tensor_retain(r->target);
+        else r->out[i] = ct__tensor_dense(&views[i], r->device, r->op->name);
+        if (!r->out[i]) return false;
+    }
+    return true;
+}
+
+static bool check_target(const ct_request *r, const ct_view *view) {
+    const ct_view *dst = &r->target->view;
+    if (dst->dtype == view->dtype && ct__view_same_shape(dst, view)) return true;
+    return ct_fail(CT_ERR_SHAPE, r->op->name, "the result is %s and does not fit into dst, which is %s",
+                   ct_view_text(view), ct_view_text(dst));
+}
+
+/* Moves a result that could not be computed in place to the destination it was given. */
+static bool move_to_target(ct_request *r) {
+    if (!r->target || r->out[0] == r->target) return true;
+    ct_tensor *made = r->out[0];
+    if (!check_target(r, &made->view)) return false;
+    const bool before = ct__grad_mode;
+    ct__grad_mode = false;
+    const bool moved = ct__apply_into(r->target, r->caller, &ct__op_clone, &made, 1, NULL);
+    ct__grad_mode = before;
+    if (!moved) return false;
+    r->out[0] = ct__tensor_retain(r->target);
+    ct__tensor_release(made);
+    return true;
+}
+
+/* What infer says is believed only if it can be: of an op that user code registered, it may be anything. */
+static bool check_inferred(const ct_request *r, const ct_view *views) {
+    const ct_op *op = r->op;
+    const bool ours = ct__op_is_builtin(op);
+    if (ours && !(op->flags & CT_OP_VIEW)) return true; /* memory for it will be counted */
+    for (int i = 0; i < r->n_out; i++) {
+        const ct_view *view = &views[i];
+        if (view->ndim < 0 || view->ndim > CT_MAX_DIMS)
+            return ct_fail(CT_ERR_SHAPE, op->name, "its infer gave result %d %d dimensions; 0 to %d can be had", i,
+                           view->ndim, CT_MAX_DIMS);
+        if ((unsigned)view->dtype >= CT_DTYPE_COUNT)
+            return ct_fail(CT_ERR_DTYPE, op->name, "its infer gave result %d the dtype %d, which there is not", i,
+                           (int)view->dtype);
+        if (ct__count(view->ndim, view->dims) < 0) return ct__fail_count(op->name, view);
+        if ((op->flags & CT_OP_VIEW) && !ours && !ct__view_inside(view, r->in[0]->storage))
+            return ct_fail(CT_ERR_SHAPE, op->name,
+                           "its infer gave result %d, %s, elements outside of the storage of %s", i, ct_view_text(view),
+                           op->inputs[0].name);
+    }
+    return true;
+}
+
+/* The views of inputs that are expanded: of the common shape, with a stride of 0 where they have one element. */
+static void show_expanded(const ct_request *r, const ct_view **pointers, ct_view *shown) {
+    for (uint32_t left = r->expanded; left; left &= left - 1, shown++) {
+        const int i = __builtin_ctz(left);
+        const ct_view *view = &r->in[i]->view;
+        const int missing = r->ndim - view->ndim;
+        shown->buffer = view->buffer;
+        shown->offset = view->offset;
+        shown->dtype = view->dtype;
+        shown->ndim = r->ndim;
+        for (int d = 0; d < r->ndim; d++) {
+            shown->dims[d] = r->shape[d];
+            shown->strides[d] = d < missing || view->dims[d - missing] != r->shape[d] ? 0 : view->strides[d - missing];
+        }
+        pointers[i] = shown;
+    }
+}
+
+static bool infer_results(const ct_request *r, const ct_view **pointers, ct_view *views) {
+    const ct_op *op = r->op;
+    for (int i = 0; i < r->n_out; i++) {
+        views[i].ndim = 0;
+        views[i].dtype = CT_F32;
+        views[i].offset = 0;
+        views[i].buffer = NULL;
+    }
+    ct_infer infer = {.op = op, .attrs = r->attrs, .n_in = r->n_in, .n_out = r->n_out, .in = pointers, .out = views};
+    if (op->infer(&infer) && check_inferred(r, views) && (!r->target || check_target(r, &views[0]))) return true;
+    return ct_ok() ? ct_fail(CT_ERR_SHAPE, op->name, "the arguments do not fit") : false;
+}
+
+static bool fail_unsupported(const ct_call *call, char *refusals, size_t room) {
+    refusals[0] = 0;
+    ct__choose(call, refusals, room);
+    return ct_fail(CT_ERR_UNSUPPORTED, call->op->name, "no kernel of %s takes %s%s, and the op has no lowering",
+                   ct_backend_name(call->device.type),
+                   call->n_in && call->in[0] ? ct_view_text(call->in[0]) : "this call", refusals);
+}
+
+/* Fills the record of the call and runs it. Where no kernel takes it, *refused is set and nothing is done. */
+static bool run_by_kernel(ct_request *r, const ct_view **pointers, ct_view *views, bool *refused) {
+    char refusals[512];
+    const bool logging = ct__log_dispatch();
+    if (!make_outputs(r, views)) return false;
+    for (int i = 0; i < r->n_out; i++) pointers[r->n_in + i] = r->out[i] ? &r->out[i]->view : NULL;
+    ct_call call = {.op = r->op,
+                    .attrs = r->attrs,
+                    .n_in = r->n_in,
+                    .n_out = r->n_out,
+                    .in = pointers,
+                    .out = (ct_view *const *)(pointers + r->n_in),
+                    .random = r->random,
+                    .device = r->device,
+                    .numbers = r->numbers};
+    refusals[0] = 0;
+    call.kernel = ct__choose(&call, logging ? refusals : NULL, sizeof refusals);
+    if (call.kernel) {
+        const uint64_t start = logging ? ct__log_now() : 0;
+        const bool ok = run_kernel(&call);
+        if (logging) ct__log_call(&call, call.kernel->name, refusals, start);
+        return ok;
+    }
+    for (int i = 0; i < r->n_out; i++) {
+        ct__tensor_release(r->out[i]);
+        r->out[i] = NULL;
+    }
+    if (logging) ct__log_call(&call, "lower", refusals, 0);
+    *refused = true;
+    return r->op->lower || fail_unsupported(&call, refusals, sizeof refusals);
+}
+
+bool ct__execute(ct_request *r) {
+    const ct_op *op = r->op;
+    ct_view inline_views[CT__INLINE_OUTPUTS], shown[CT__EXPANDED];
+    const ct_view *inline_pointers[CT__INLINE_INPUTS + CT__INLINE_OUTPUTS];
+    const size_t view_bytes = (size_t)r->n_out * sizeof(ct_view),
+                 pointer_bytes = (size_t)(r->n_in + r->n_out) * sizeof(ct_view *);
+    ct_view *views = r->n_out <= CT__INLINE_OUTPUTS ? inline_views : ct__alloc(view_bytes);
+    const ct_view **pointers =
+        r->n_in + r->n_out <= CT__INLINE_INPUTS + CT__INLINE_OUTPUTS ? inline_pointers : ct__alloc(pointer_bytes);
+    bool ok = views && pointers;
+    if (!ok) ct__fail_memory(op->name, view_bytes + pointer_bytes);
+    if (ok && op->infer) {
+        for (int i = 0; i < r->n_in; i++) pointers[i] = r->in[i] ? &r->in[i]->view : NULL;
+        if (r->expanded) show_expanded(r, pointers, shown);
+        ok = infer_results(r, pointers, views);
+    }
+    /* Without a vjp the derivative is that of the lowering, so a recorded call has to take it. */
+    const ct_kernel *kernels = ct__kernels_of(op, r->device.type);
+    const bool is_view = op->flags & CT_OP_VIEW, by_parts = r->recording && !op->vjp && !(op->flags & CT_OP_NO_GRAD);
+    const bool no_kernel = op->lower && !is_view && (!kernels || !kernels->name);
+    bool by_lower = !op->infer || no_kernel || (by_parts && op->lower);
+    if (by_lower && by_parts) r->recording = false;
+    if (ok && !by_lower) ok = is_view ? make_outputs(r, views) : run_by_kernel(r, pointers, views, &by_lower);
+    if (ok && by_lower) ok = run_lower(r, op->infer ? views : NULL);
+    if (views && views != inline_views) ct__free(views, view_bytes);
+    if (pointers && pointers != inline_pointers) ct__free(pointers, pointer_bytes);
+    return ok && move_to_target(r);
+}

@@ -1,0 +1,176 @@
+/* Attention forward: scores of a strip of queries and a block of keys, softmax and the product with V while all is in cache.
+ * Nothing of size Tq by Tk exists. */
+#include "ops/attention/cpu/sdpa.h"
+
+typedef struct forward {
+    sdpa s;
+    const ct_view *y, *lse; /* (B,H,Tq,Dv) (B,H,Tq), lse may be NULL */
+    int64_t chunk_rows, blocks;
+    char *scratch;
+    size_t room; /* of one worker */
+} forward;
+
+/* Query rows of a chunk: K is packed for each, so they are many; but there have to be chunks for all threads. */
+static int64_t chunk_rows(const sdpa *s) {
+    int64_t rows = s->tq * s->batch * s->heads / 16;
+    rows = ct__max64(1, ct__grain(ct__max64(64, ct__min64(rows, 40 * SDPA_STRIP))));
+    return ct__max64(1, ct__ceil_div(s->tq, ct__max64(1, ct__ceil_div(s->tq, rows)))); /* none of them a small rest */
+}
+
+static size_t worker_room(const sdpa *s, int64_t rows) {
+    const int64_t keys = sdpa_room_keys(s);
+    return ct__room(rows * s->d * s->size) + ct__room(rows * s->dv * s->size) + ct__room(rows * 2 * s->size) +
+           ct__room(keys * s->d * s->size) + ct__room(keys * s->dv * s->size) +
+           ct__room(SDPA_STRIP * SDPA_LD * s->size);
+}
+
+#define FORWARD_STRIP(R, T)                                                                                            \
+    static void R##_strip(const sdpa *s, int64_t b, int64_t h, int64_t i0, int64_t rows, int64_t j0, int64_t n,        \
+                          char *scores, char *o, void *states) {                                                       \
+        T *strip = (T *)(void *)scores;                                                                                \
+        R##_prepare(s, b, h, i0, rows, j0, n, strip);                                                                  \
+        R##_softmax(strip, rows, n, R##_factor(s), (R##_state *)states, (T *)(void *)o, s->dv);                        \
+        if (!s->drops) return;                                                                                         \
+        for (int64_t r = 0; r < rows; r++) {                                                                           \
+            T kept[SDPA_KEYS];                                                                                         \
+            R##_kept(s, b, h, i0 + r, j0, n, kept);                                                                    \
+            for (int64_t j = 0; j < n; j++) strip[r * SDPA_LD + j] *= kept[j];                                         \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static void R##_start(void *states, int64_t rows) {                                                                \
+        for (int64_t r = 0; r < rows; r++) ((R##_state *)states)[r] = (R##_state){(T)-INFINITY, 0};                    \
+    }                                                                                                                  \
+    /* y = o / sum, and the logarithm of the sum, +inf for a row without keys: then exp(score - lse) is 0 */           \
+    static void R##_finish(const forward *f, int64_t b, int64_t h, int64_t i0, int64_t rows, const char *o,            \
+                           const void *states) {                                                                       \
+        for (int64_t r = 0; r < rows; r++) {                                                                           \
+            const R##_state at = ((const R##_state *)states)[r];                                                       \
+            const bool none = at.sum == 0;                                                                             \
+            sdpa_put(&f->s, o + r * f->s.dv * (int64_t)sizeof(T), none ? 0 : (double)(1 / at.sum), f->y, b, h, i0 + r, \
+                     0, f->s.dv);                                                                                      \
+            if (!f->lse) continue;                                                                                     \
+            const int64_t *st = f->lse->strides;                                                                       \
+            CT_AT(T, f->lse)                                                                                           \
+            [b * st[0] + h * st[1] + (i0 + r) * st[2]] =                                                               \
+                none ? (T)INFINITY : at.top * R##_factor(&f->s) + R##_log_of(at.sum);                                  \
+        }                                                                                                              \
+    }
+static float f32_log_of(float x) { return logf(x); }
+static double f64_log_of(double x) { return log(x); }
+FORWARD_STRIP(f32, float)
+FORWARD_STRIP(f64, double)
+
+enum { LISTS = 4 };
+
+/* What comes after the strip of rows r.. of a chunk of `rows`: the strip's result, the next queries, and its share of the next
+ * block of keys, or of the first in the next chunk, since a thread's chunks follow one another. Returns how many lists. */
+static int64_t wanted_next(const forward *f, int64_t chunk, int64_t r, int64_t m, int64_t rows, int64_t j, int64_t last,
+                           ct__pieces *list) {
+    const sdpa *s = &f->s;
+    const int64_t i0 = chunk % f->blocks * f->chunk_rows + r, next = (chunk + (j >= last)) / f->blocks,
+                  b = chunk / f->blocks / s->heads, h = chunk / f->blocks % s->heads;
+    int64_t count = 0;
+    if (j >= last) list[count++] = sdpa_soon(f->y, b, h, i0, m), j = 0;
+    if (j <= SDPA_KEYS) list[count++] = sdpa_soon(s->q, b, h, i0 + m, ct__min64(m, rows - r - m));
+    if (next >= s->batch * s->heads) return count;
+    const int64_t n = ct__min64(SDPA_KEYS, s->tk - j), first = n * r / rows, more = n * (r + m) / rows - first;
+    list[count++] = sdpa_soon(s->k, next / s->heads, next % s->heads / s->group, j + first, more);
+    list[count++] = sdpa_soon(s->v, next / s->heads, next % s->heads / s->group, j + first, more);
+    return count;
+}
+
+static void forward_chunk(void *ctx, int64_t chunk, int worker) {
+    const forward *f = (const forward *)ctx;
+    const sdpa *s = &f->s;
+    const int64_t size = s->size, i0 = chunk % f->blocks * f->chunk_rows, head = chunk / f->blocks, b = head / s->heads,
+                  h = head % s->heads, hk = h / s->group, rows = ct__min64(f->chunk_rows, s->tq - i0),
+                  width = ct__panel_width(s->kernel);
+    char *at = f->scratch + (size_t)worker * f->room;
+    char *queries = ct__claim(&at, rows * s->d * size), *o = ct__claim(&at, rows * s->dv * size),
+         *states = ct__claim(&at, rows * 2 * size);
+    const int64_t keys = sdpa_room_keys(s);
+    char *panels = ct__claim(&at, keys * s->d * size), *values = ct__claim(&at, keys * s->dv * size),
+         *scores = ct__claim(&at, SDPA_STRIP * SDPA_LD * size);
+    const sdpa_rows q = sdpa_take(s, s->q, b, h, i0, rows, queries);
+    const int64_t strip = ct__ceil_div(rows, ct__ceil_div(rows, s->strip)), last = sdpa_seen(s, i0 + rows - 1);
+    /* Without a causal mask every row sees the first block of keys. */
+    if (s->causal || last <= 0) memset(o, 0, (size_t)(rows * s->dv * size));
+    if (s->wide) f64_start(states, rows);
+    else f32_start(states, rows);
+    for (int64_t j0 = 0; j0 < last; j0 += SDPA_KEYS) {
+        const int64_t block = ct__min64(SDPA_KEYS, last - j0);
+        sdpa_panels(s, s->k, b, hk, j0, block, panels);
+        const sdpa_rows v = sdpa_take(s, s->v, b, hk, j0, block, values);
+        for (int64_t r = 0; r < rows; r += strip) {
+            const int64_t m = ct__min64(strip, rows - r);
+            const int64_t n = ct__min64(block, sdpa_seen(s, i0 + r + m - 1) - j0); /* what the strip's last row sees */
+            if (n <= 0) continue;
+            ct__pieces soon[LISTS];
+            const int64_t lists = wanted_next(f, chunk, r, m, rows, j0 + block, last, soon);
+            const ct__block score = {.a = q.at + r * q.ld,
+                                     .a_row = q.ld,
+                                     .a_step = size,
+                                     .b = panels,
+                                     .b_step = width * size,
+                                     .panel = width * size * s->d,
+                                     .c = scores,
+                                     .c_row = SDPA_LD * size,
+                                     .m = m,
+                                     .n = n,
+                                     .k = s->d,
+                                     .ahead = soon,
+                                     .lists = lists};
+            ct__block_multiply(s->kernel, &score);
+            char *o_strip = o + r * s->dv * size;
+            if (s->wide) f64_strip(s, b, h, i0 + r, m, j0, n, scores, o_strip, states + r * 2 * size);
+            else f32_strip(s, b, h, i0 + r, m, j0, n, scores, o_strip, states + r * 2 * size);
+            const ct__block sum = {.a = scores,
+                                   .a_row = SDPA_LD * size,
+                                   .a_step = size,
+                                   .b = v.at,
+                                   .b_step = v.ld,
+                                   .panel = width * size,
+                                   .c = o_strip,
+                                   .c_row = s->dv * size,
+                                   .m = m,
+                                   .n = s->dv,
+                                   .k = n,
+                                   .accumulate = s->causal || j0 > 0};
+            ct__block_multiply(s->kernel, &sum);
+        }
+    }
+    if (s->wide) f64_finish(f, b, h, i0, rows, o, states);
+    else f32_finish(f, b, h, i0, rows, o, states);
+}
+
+static sdpa problem_of(const ct_call *call) {
+    const sdpa_attrs *a = call->attrs;
+    return sdpa_problem(call->in[0], call->in[1], call->in[2], call->in[3], call->in[4], a->scale, a->causal,
+                        a->bottom_right, a->dropout);
+}
+
+static size_t forward_scratch(const ct_call *call) {
+    const sdpa s = problem_of(call);
+    return ct__near_scratch(worker_room(&s, chunk_rows(&s)) * (size_t)ct__threads());
+}
+
+static bool forward_run(const ct_call *call, ct_stream *stream) {
+    (void)stream;
+    forward f = {.s = problem_of(call),
+                 .y = call->out[0],
+                 .lse = call->n_out > 1 ? call->out[1] : NULL,
+                 .scratch = ct__scratch(call)};
+    sdpa_start(&f.s, call->in[4]);
+    f.chunk_rows = chunk_rows(&f.s);
+    f.blocks = ct__ceil_div(f.s.tq, f.chunk_rows);
+    f.room = worker_room(&f.s, f.chunk_rows);
+    if (f.s.batch * f.s.heads * f.s.tq > 0) ct__parallel(f.s.batch * f.s.heads * f.blocks, forward_chunk, &f);
+    return true;
+}
+
+static const char *forward_can(const ct_call *call) { return call->out[0] ? NULL : "y is not wanted"; }
+
+CT_KERNELS(attention_sdpa_forward) = {
+    CT_CANDIDATES(sdpa, {"sdpa_streaming", forward_can, forward_scratch, forward_run}),
+    {0},
+};

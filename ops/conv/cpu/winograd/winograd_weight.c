@@ -1,0 +1,294 @@
+/* Winograd, weight gradient: dw = G^T [ sum over tiles (B^T d B) . (A dy A^T) ] G, where the sums over tiles are
+ * 36 products of (in channels x tiles) by (tiles x out channels), for every class and tap of the depth. Tiles go through in
+ * groups: all workers transform a group, then all add its products, so that sums are formed in one order and need no
+ * copies a worker. */
+#include "ops/conv/cpu/winograd/winograd.h"
+
+enum {
+    GROUP_LEAST = 3 << 20, /* bytes of transformed tiles of a group: about an L2, */
+    GROUP_MOST = 16 << 20, /* or a part of L3 for the sake of large sums, which each group reads and writes */
+    SUM_SHARE = 2,
+    CHUNK_TILES = 16, /* transformed by one worker at a time */
+    DEPTH = 128,      /* tiles multiplied at a time: a panel of them in L1 */
+    WEIGHT_BLOCK = 16 /* input channels transformed back at a time */
+};
+
+typedef struct gradient {
+    winograd_frame frame;
+    const ct__kernel *kernel;
+    int64_t width, panels, columns; /* columns: output channels, whole vectors */
+    int64_t section, group;         /* planes of results and tiles of each in a group, at most */
+    int64_t chunk;                  /* tiles transformed by one worker at a time: rows of them, or parts of a row */
+    int64_t first, end;             /* the tiles of the group at work, */
+    int64_t d0, d1, low, high;      /* its planes of results, and of sources */
+    float *v;                       /* (36, classes, sources, tiles, v_tile) */
+    int64_t v_tile, v_point;
+    float *z; /* (36, panels, planes, tiles, width) */
+    int64_t z_panel, z_point;
+    float *sums; /* (36, classes, taps of the depth, in_channels, panels * width) */
+    int64_t sum_row, sum_point;
+    bool accumulate;
+    int64_t row_block, row_blocks, panel_block, panel_blocks; /* chunks of a product */
+    float *bias_parts; /* (planes, chunks of a group, panels * width): sums of y, when they are wanted */
+    float *bands;
+    int64_t band;
+    float *weight;
+    int64_t in_blocks;
+} gradient;
+
+/* Z = A dy A^T of one vector of channels. */
+WINOGRAD_EVALUATE(transform_cotangents_5, 5, false)
+WINOGRAD_EVALUATE(transform_cotangents_4, 4, false)
+WINOGRAD_EVALUATE(transform_cotangents_2, 2, false)
+
+/* Tiles [first, end) of the cotangent's plane d; bias: where the sums of its channels go, or NULL. */
+static void transform_plane(const gradient *g, int64_t d, int64_t first, int64_t end, float *bias, float *band,
+                            winograd_ahead *ahead) {
+    const winograd_frame *f = &g->frame;
+    const winograd_image *y = &f->y;
+    const int64_t step = f->step, tiles = g->end - g->first;
+    winograd_evaluate_fn *transform = step == 5   ? transform_cotangents_5
+                                      : step == 4 ? transform_cotangents_4
+                                                  : transform_cotangents_2;
+    for (int64_t at = first; at < end;) {
+        const winograd_run run = winograd_next_run(&f->tiles, at, end);
+        const int64_t row = run.row * step, col = run.col * step;
+        const float *image = winograd_plane(y, run.image, d);
+        for (int64_t c = 0; c < g->columns; c += LANES) {
+            const int lanes = (int)ct__min(LANES, f->pass->out_channels - c);
+            float *to =
+                g->z + c / g->width * g->z_panel + c % g->width + ((d - g->d0) * tiles + at - g->first) * g->width;
+            vf32 sum = bias && at > first ? vf32_load(bias + c) : vf32_zero();
+            /* As in the forward pass: channels last one by one and in place where that is possible, first a row of them. */
+            const int64_t pace = y->c == 1 ? step : run.count * step;
+            for (int64_t left = 0; left < run.count * step; left += pace) {
+                const bool inside =
+                    y->c == 1 && lanes == LANES && row + step <= y->height && col + left + step <= y->width;
+                const float *src = inside ? image + c + row * y->h + (col + left) * y->w : band;
+                const int64_t src_row = inside ? y->h : pace * LANES, src_col = inside ? y->w : LANES;
+                if (!inside) winograd_gather(band, y, image + c * y->c, lanes, row, step, col + left, pace);
+                for (int64_t i = 0; bias && i < step; i++)
+                    for (int64_t j = 0; j < pace; j++) sum = vf32_add(sum, vf32_load(src + i * src_row + j * src_col));
+                for (int64_t j = 0; j < pace; j += step, to += g->width) {
+                    CT_ISA_FN(ct__winograd_ask)(ahead);
+                    transform(to, g->z_point, src + j * src_col, src_row, src_col);
+                }
+            }
+            if (bias) vf32_store(bias + c, sum);
+        }
+        at += run.count;
+    }
+}
+
+/* A chunk is a part of a plane of x or of the cotangent. */
+typedef struct part {
+    bool x;
+    int64_t plane, first, end;
+} part;
+static part part_of(const gradient *g, int64_t chunk) {
+    const int64_t chunks = ct__ceil_div(g->end - g->first, g->chunk), sources = g->high - g->low;
+    part p = {.x = chunk / chunks < sources, .first = g->first + chunk % chunks * g->chunk};
+    p.plane = p.x ? g->low + chunk / chunks : g->d0 + chunk / chunks - sources;
+    p.end = ct__min(p.first + g->chunk, g->end);
+    return p;
+}
+
+static void transform_chunk(void *ctx, int64_t chunk, int worker) {
+    const gradient *g = ctx;
+    const winograd_pass *p = g->frame.pass;
+    const int64_t tiles = g->end - g->first, chunks = ct__ceil_div(tiles, g->chunk), sources = g->high - g->low;
+    float *band = g->bands + worker * g->band;
+    const part now = part_of(g, chunk), next = part_of(g, chunk + 1);
+    winograd_ahead ahead = {0};
+    if (chunk + 1 < (sources + g->d1 - g->d0) * chunks)
+        ahead = winograd_ahead_of(&g->frame, next.x, next.plane, next.first, next.end);
+    CT_ISA_FN(ct__winograd_ahead_start)
+    (&ahead, (now.end - now.first) * ct__ceil_div(now.x ? p->in_channels : p->out_channels, LANES));
+    if (now.x) {
+        const int64_t at = (now.plane - g->low) * tiles + now.first - g->first;
+        const winograd_points points = {g->v + at * g->v_tile, g->v_point, sources * tiles * g->v_tile, g->v_tile};
+        CT_ISA_FN(ct__winograd_transform_tiles)(&points, &g->frame, now.plane, now.first, now.end, band, &ahead);
+    } else {
+        float *bias = g->bias_parts ? g->bias_parts + (chunk - sources * chunks) * g->sum_row : NULL;
+        transform_plane(g, now.plane, now.first, now.end, bias, band, &ahead);
+    }
+}
+
+/* A chunk: one point, a block of input channels of one class and tap of the depth, a block of panels. */
+static void multiply_chunk(void *ctx, int64_t chunk, int worker) {
+    const gradient *g = ctx;
+    const winograd_frame *f = &g->frame;
+    const winograd_pass *p = f->pass;
+    const int64_t panel0 = chunk % g->panel_blocks * g->panel_block,
+                  panel1 = ct__min(panel0 + g->panel_block, g->panels);
+    const int64_t row = chunk / g->panel_blocks % g->row_blocks * g->row_block;
+    const int64_t taps = winograd_classes(&f->x) * p->kernel[0], which = chunk / (g->panel_blocks * g->row_blocks);
+    const int64_t point = which / taps, tap = which % taps, k = tap % p->kernel[0];
+    const int64_t tiles = g->end - g->first;
+    winograd_product product = {.kernel = g->kernel,
+                                .rows = ct__min(g->row_block, p->in_channels - row),
+                                .a_row = 4,
+                                .a_step = g->v_tile * 4,
+                                .b_step = g->width * 4,
+                                .c_row = g->sum_row * 4,
+                                .accumulate = g->accumulate};
+    float *sums = g->sums + point * g->sum_point + (tap * p->in_channels + row) * g->sum_row;
+    (void)worker;
+    product.tile_rows = winograd_tile_rows(g->kernel, product.rows);
+    for (int64_t d = g->d0, next; d < g->d1; d = next) {
+        /* Planes of results whose sources follow one another are one sum. */
+        const int64_t source = winograd_source(f, d, k);
+        for (next = d + 1; source >= 0 && next < g->d1 && winograd_source(f, next, k) == source + next - d;) next++;
+        if (source < 0) continue;
+        const float *v = g->v + point * g->v_point +
+                         (tap / p->kernel[0] * (g->high - g->low) + source - g->low) * tiles * g->v_tile + row;
+        const float *z = g->z + point * g->z_point + (d - g->d0) * tiles * g->width;
+        for (int64_t t = 0; t < (next - d) * tiles; t += DEPTH) {
+            for (int64_t panel = panel0; panel < panel1; panel++) {
+                product.k = ct__min(DEPTH, (next - d) * tiles - t);
+                product.a = v + t * g->v_tile;
+                product.b = z + panel * g->z_panel + t * g->width;
+                product.c = sums + panel * g->width;
+                product.vecs = winograd_panel_vecs(g->kernel, g->columns, panel);
+                winograd_multiply(&product);
+            }
+            product.accumulate = true;
+        }
+    }
+    if (product.accumulate) return;
+    for (int64_t i = 0; i < product.rows; i++) /* nothing but padding */
+        memset(sums + i * g->sum_row + panel0 * g->width, 0, (size_t)((panel1 - panel0) * g->width) * sizeof *sums);
+}
+
+/* The inverse of gather_weights: w[out + l][in + i][k] = taps[(i * all + k) * LANES + l]. */
+static void scatter_weights(const winograd_pass *p, float *w, const float *taps, int lanes, int64_t count) {
+    const int64_t size = p->kernel[2], all = p->kernel[1] * size;
+    if (p->w_k[2] == 1 && p->w_k[1] == size && p->w_in == all) {
+        winograd_turn((char *)w, p->w_out * 4, (const char *)taps, LANES * 4, count * all, lanes, count * all);
+        return;
+    }
+    for (int64_t i = 0; i < count; i++)
+        for (int64_t k = 0; k < all; k++) {
+            float *to = w + i * p->w_in + k / size * p->w_k[1] + k % size * p->w_k[2];
+            const float *from = taps + (i * all + k) * LANES;
+            if (p->w_out == 1) vf32_store_n(to, vf32_load(from), lanes);
+            else
+                for (int l = 0; l < lanes; l++) to[l * p->w_out] = from[l];
+        }
+}
+
+/* dw = G^T m G of one vector of output channels. */
+WINOGRAD_COLLECT(transform_sum_2, 2, true)
+WINOGRAD_COLLECT(transform_sum_3, 3, true)
+WINOGRAD_COLLECT(transform_sum_5, 5, true)
+
+/* A chunk is one vector of output channels by a block of input channels of one tap of the depth. */
+static void transform_sums(void *ctx, int64_t chunk, int worker) {
+    const gradient *g = ctx;
+    const winograd_frame *f = &g->frame;
+    const winograd_pass *p = f->pass;
+    const int64_t in = chunk % g->in_blocks * WEIGHT_BLOCK, k = chunk / g->in_blocks % p->kernel[0];
+    const int64_t out = chunk / (g->in_blocks * p->kernel[0]) * LANES,
+                  count = ct__min(WEIGHT_BLOCK, p->in_channels - in);
+    const int64_t size = p->kernel[2], all = p->kernel[1] * size;
+    winograd_collect_fn *transform = f->taps == 2 ? transform_sum_2 : f->taps == 3 ? transform_sum_3 : transform_sum_5;
+    float taps[WEIGHT_BLOCK * WINOGRAD_KERNEL * LANES];
+    (void)worker;
+    for (int64_t i = 0; i < count; i++)
+        for (int64_t h = 0; h < p->stride[1]; h++)
+            for (int64_t w = 0; w < p->stride[2]; w++) {
+                const int64_t row = ((h * p->stride[2] + w) * p->kernel[0] + k) * p->in_channels + in + i;
+                transform(taps + (i * all + h * size + w) * LANES, p->stride[1] * size * LANES, p->stride[2] * LANES,
+                          g->sums + row * g->sum_row + out, g->sum_point, vf32_zero());
+            }
+    scatter_weights(p, g->weight + out * p->w_out + in * p->w_in + k * p->w_k[0], taps,
+                    (int)ct__min(LANES, p->out_channels - out), count);
+}
+
+static void plan(const winograd_pass *p, gradient *g) {
+    *g = (gradient){.kernel = ct__gemm_kernel(CT_GEMM_F32, CT_GEMM_F32, CT_GEMM_F32)};
+    winograd_frame *f = &g->frame;
+    CT_ISA_FN(ct__winograd_take_phase)(f, p, (const int64_t[3]){0, 0, 0});
+    g->width = ct__panel_width(g->kernel);
+    g->panels = ct__ceil_div(p->out_channels, g->width);
+    g->columns = ct__round_up(p->out_channels, LANES);
+    g->v_tile = winograd_odd(ct__round_up(p->in_channels, LANES));
+    const int64_t classes = winograd_classes(&f->x), planes = ct__max64(1, f->planes);
+    g->sum_row = g->panels * g->width;
+    g->sum_point = winograd_odd(classes * p->kernel[0] * p->in_channels * g->sum_row);
+    const int64_t v_bytes = WINOGRAD_POINTS * 4 * classes * g->v_tile, z_bytes = WINOGRAD_POINTS * 4 * g->sum_row;
+    const int64_t most = ct__min(GROUP_MOST, ct__max64(GROUP_LEAST, SUM_SHARE * WINOGRAD_POINTS * 4 * g->sum_point));
+    const int64_t cols = ct__max64(1, f->tiles.cols);
+    g->chunk = cols > CHUNK_TILES ? ct__ceil_div(cols, ct__ceil_div(cols, CHUNK_TILES)) : CHUNK_TILES / cols * cols;
+    g->section = ct__min(planes, 2 * p->kernel[0]);
+    while (g->section < planes &&
+           g->chunk * (v_bytes * winograd_slots(f, g->section + 1) + z_bytes * (g->section + 1)) <= most)
+        g->section++;
+    g->section = ct__ceil_div(planes, ct__ceil_div(planes, g->section));
+    const int64_t slots = winograd_slots(f, g->section), bytes = v_bytes * slots + z_bytes * g->section;
+    const int64_t groups = ct__max64(1, ct__ceil_div(f->tiles.count * bytes, most));
+    g->group = ct__max64(1, ct__round_up(ct__ceil_div(f->tiles.count, groups), g->chunk));
+    g->v_point = winograd_odd(classes * slots * g->group * g->v_tile);
+    g->z_panel = g->section * g->group * g->width;
+    g->z_point = winograd_odd(g->panels * g->z_panel);
+    g->band =
+        winograd_odd(winograd_span(&f->x, 0, 1) * winograd_span(&f->x, 1, ct__min(f->tiles.cols, g->chunk)) * LANES);
+    g->row_blocks = ct__ceil_div(p->in_channels, 5 * g->kernel->rows);
+    g->row_block = ct__ceil_div(p->in_channels, ct__max64(1, g->row_blocks));
+    g->panel_block = 4;
+    g->panel_blocks = ct__ceil_div(g->panels, g->panel_block);
+    g->in_blocks = ct__ceil_div(p->in_channels, WEIGHT_BLOCK);
+}
+
+size_t CT_ISA_FN(ct__winograd_weight_bytes)(const winograd_pass *pass) {
+    gradient g;
+    plan(pass, &g);
+    const int64_t parts = pass->bias_grad ? g.section * ct__ceil_div(g.group, g.chunk) * g.sum_row : 0;
+    return (size_t)(WINOGRAD_POINTS * (g.v_point + g.z_point + g.sum_point) + ct__threads() * g.band + parts) *
+           sizeof(float);
+}
+
+/* Adds what a phase gives to the sums. */
+static void add_phase(gradient *g) {
+    const winograd_pass *p = g->frame.pass;
+    const int64_t taps = winograd_classes(&g->frame.x) * p->kernel[0];
+    for (g->d0 = 0; g->d0 < g->frame.planes; g->d0 = g->d1) {
+        g->d1 = ct__min(g->d0 + g->section, g->frame.planes);
+        winograd_sources(&g->frame, g->d0, g->d1, &g->low, &g->high);
+        g->high = ct__max64(g->low, g->high);
+        for (g->first = 0; g->first < g->frame.tiles.count; g->first = g->end, g->accumulate = true) {
+            g->end = ct__min(g->first + g->group, g->frame.tiles.count);
+            const int64_t chunks = ct__ceil_div(g->end - g->first, g->chunk), planes = g->d1 - g->d0;
+            ct__parallel((g->high - g->low + planes) * chunks, transform_chunk, g);
+            for (int64_t o = 0; p->bias_grad && o < p->out_channels; o++) {
+                float sum = 0; /* by itself: that of all groups has no place for its last bits */
+                for (int64_t chunk = 0; chunk < planes * chunks; chunk++) sum += g->bias_parts[chunk * g->sum_row + o];
+                p->bias_grad[o] += sum;
+            }
+            ct__parallel(WINOGRAD_POINTS * taps * g->row_blocks * g->panel_blocks, multiply_chunk, g);
+        }
+    }
+}
+
+void CT_ISA_FN(ct__winograd_weight_pass)(const winograd_pass *p, float *weight, void *scratch) {
+    gradient g;
+    plan(p, &g);
+    g.weight = weight;
+    g.v = scratch;
+    g.z = g.v + WINOGRAD_POINTS * g.v_point;
+    g.sums = g.z + WINOGRAD_POINTS * g.z_point;
+    g.bands = g.sums + WINOGRAD_POINTS * g.sum_point;
+    if (p->bias_grad) {
+        g.bias_parts = g.bands + ct__threads() * g.band;
+        memset(p->bias_grad, 0, (size_t)p->out_channels * sizeof *p->bias_grad);
+    }
+    int64_t phase[3];
+    for (phase[0] = 0; phase[0] < CT_ISA_FN(ct__winograd_phases)(p, 0); phase[0]++)
+        for (phase[1] = 0; phase[1] < CT_ISA_FN(ct__winograd_phases)(p, 1); phase[1]++)
+            for (phase[2] = 0; phase[2] < CT_ISA_FN(ct__winograd_phases)(p, 2); phase[2]++) {
+                CT_ISA_FN(ct__winograd_take_phase)(&g.frame, p, phase);
+                add_phase(&g);
+            }
+    if (!g.accumulate) memset(g.sums, 0, (size_t)(WINOGRAD_POINTS * g.sum_point) * sizeof *g.sums);
+    ct__parallel(g.columns / LANES * p->kernel[0] * g.in_blocks, transform_sums, &g);
+}

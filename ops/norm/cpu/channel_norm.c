@@ -1,0 +1,249 @@
+/* Kernels of channel_norm and of its gradients. A line is one channel of one item of the batch; with the channels last, lines
+ * lie side by side. Lines are cut into parts; each part gives its moments (or, for the gradients, three sums), those of a
+ * set are put together, and every part is gone over once more with the coefficients that follow. Where a set is small enough to
+ * stay in a cache, one task does all of this for it; else all first parts come before all second ones. */
+#include "backends/cpu/kernel.h"
+#include "ops/norm/cpu/moments.h"
+
+#include "gen/norm.attrs.h"
+
+enum {
+    PART = 65536,          /* elements of a part */
+    LOCAL_BYTES = 4 << 20, /* a set that one task goes over twice: from a cache, if not the nearest */
+    LOCAL_LINE = 8192,     /* of a set whose lines lie apart: shorter ones are better read as they lie in memory */
+    LOCAL_SETS = 8,        /* tasks that are enough */
+    ROWS = 64,             /* of neighbouring lines that are summed in the dtype itself before they go to f64 */
+};
+
+/* Of the parts of lines: count, mean, squared deviations; or the sums of g, g (x - m), x - m, with m the mean as given. */
+typedef struct part_sums {
+    double *a, *b, *c;
+} part_sums;
+
+typedef struct channel_job {
+    const void *x, *g, *weight, *bias, *g_mean, *g_var, *given_mean, *given_var;
+    void *y, *mean, *var, *dweight, *dbias;
+    int64_t items, channels, places; /* x is (items, channels, places) or (items, places, channels) */
+    int64_t groups, members;         /* groups of so many channels; one channel each when the batch is one set */
+    int64_t parts, part;             /* of a line, and their places */
+    double eps, count;               /* elements of a set */
+    bool batch, last, streams;
+    part_sums sums;      /* each (items, channels, parts) or (items, parts, channels) */
+    double *rest, *rstd; /* by set: what the mean as given lacks */
+    void *coefficients;  /* (5, items or 1, channels): m, those of g, x - m, 1, what g is taken from; or of x - m, 1 */
+} channel_job;
+
+static inline int64_t sum_at(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
+    return j->last ? (item * j->parts + part) * j->channels + channel
+                   : (item * j->channels + channel) * j->parts + part;
+}
+
+static inline int64_t places_of(const channel_job *j, int64_t part) {
+    return ct__min64(j->part, j->places - part * j->part);
+}
+
+/* The first element of a part of a line. */
+static inline int64_t place_of(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
+    return j->last ? (item * j->places + part * j->part) * j->channels + channel
+                   : (item * j->channels + channel) * j->places + part * j->part;
+}
+
+/* Calls visit for every part of a set: of one channel of all items, or of the channels of a group of one item. */
+typedef void (*part_visit)(const channel_job *j, int64_t item, int64_t channel, int64_t part);
+static void each_part(const channel_job *j, int64_t set, part_visit visit) {
+    const int64_t first_item = j->batch ? 0 : set / j->groups, end_item = j->batch ? j->items : first_item + 1;
+    const int64_t first = set % j->groups * j->members;
+    for (int64_t i = first_item; i < end_item; i++)
+        for (int64_t c = first; c < first + j->members; c++)
+            for (int64_t p = 0; p < j->parts; p++) visit(j, i, c, p);
+}
+
+NORM_LINE_MOMENTS(f32, float, vf32)
+NORM_LINE_MOMENTS(f64, double, vf64)
+
+#define FOLD_D f32
+#include "ops/norm/cpu/channel_parts.h"
+#define FOLD_D f64
+#include "ops/norm/cpu/channel_parts.h"
+
+/* ---- Tasks ---- */
+
+typedef struct channel_code {
+    part_visit first, second; /* the two passes over a part; with the channels last, over all channels of it */
+    void (*settle)(const channel_job *j, int64_t set); /* between them */
+} channel_code;
+
+typedef struct channel_tasks {
+    const channel_job *job;
+    const channel_code *code;
+} channel_tasks;
+
+static void set_task(void *ctx, int64_t set, int worker) {
+    (void)worker;
+    const channel_tasks *t = ctx;
+    each_part(t->job, set, t->code->first);
+    t->code->settle(t->job, set);
+    each_part(t->job, set, t->code->second);
+    if (t->job->streams) simd_fence();
+}
+
+static void item_task(void *ctx, int64_t item, int worker) {
+    (void)worker;
+    const channel_tasks *t = ctx;
+    const channel_job *j = t->job;
+    for (int64_t p = 0; p < j->parts; p++) t->code->first(j, item, 0, p);
+    for (int64_t g = 0; g < j->groups; g++) t->code->settle(j, item * j->groups + g);
+    for (int64_t p = j->parts; p-- > 0;) t->code->second(j, item, 0, p);
+    if (j->streams) simd_fence();
+}
+
+static int64_t units(const channel_job *j) { return j->items * j->parts * (j->last ? 1 : j->channels); }
+static void visit_unit(const channel_job *j, int64_t unit, part_visit visit) {
+    const int64_t part = unit % j->parts, line = unit / j->parts;
+    visit(j, j->last ? line : line / j->channels, j->last ? 0 : line % j->channels, part);
+}
+/* Short lines go several to a task. */
+static int64_t units_a_task(const channel_job *j) {
+    return ct__max64(ct__grain(PART / 4) / (j->part * (j->last ? ct__max64(j->channels, 1) : 1)), 1);
+}
+static void first_task(void *ctx, int64_t chunk, int worker) {
+    (void)worker;
+    const channel_tasks *t = ctx;
+    const int64_t each = units_a_task(t->job), end = ct__min64((chunk + 1) * each, units(t->job));
+    for (int64_t u = chunk * each; u < end; u++) visit_unit(t->job, u, t->code->first);
+}
+/* From the end: what was read last is still in the caches. */
+static void second_task(void *ctx, int64_t chunk, int worker) {
+    (void)worker;
+    const channel_tasks *t = ctx;
+    const int64_t each = units_a_task(t->job), all = units(t->job);
+    const int64_t behind = all - chunk * each, end = ct__max64(behind - each, 0);
+    for (int64_t u = behind; u-- > end;) visit_unit(t->job, u, t->code->second);
+    if (t->job->streams) simd_fence();
+}
+static void settle_task(void *ctx, int64_t set, int worker) {
+    (void)worker;
+    const channel_tasks *t = ctx;
+    t->code->settle(t->job, set);
+}
+
+static void run_passes(channel_job *j, const channel_code *code, int64_t bytes_an_element) {
+    channel_tasks t = {j, code};
+    const int64_t sets = (j->batch ? 1 : j->items) * j->groups;
+    const int64_t elements = j->last ? j->places * j->channels : (int64_t)j->count, tasks = j->last ? j->items : sets;
+    /* with the channels last an item is gone over twice by itself, whatever its size: the whole batch would be further away */
+    const bool near =
+        elements * bytes_an_element <= LOCAL_BYTES && (!j->batch || j->places * bytes_an_element >= LOCAL_LINE);
+    const bool local = tasks >= LOCAL_SETS && (j->last ? !j->batch : near);
+    if (local) {
+        ct__parallel(tasks, j->last ? item_task : set_task, &t);
+        return;
+    }
+    const int64_t each = units_a_task(j), chunks = (units(j) + each - 1) / each;
+    ct__parallel(chunks, first_task, &t);
+    if (j->parts * j->items > 64) ct__parallel(sets, settle_task, &t);
+    else
+        for (int64_t s = 0; s < sets; s++) code->settle(j, s);
+    ct__parallel(chunks, second_task, &t);
+}
+
+/* ---- Calls ---- */
+
+static channel_job job_of(const ct_view *x, int64_t groups, double eps, bool last) {
+    channel_job j = {
+        .items = x->dims[0], .channels = x->dims[last ? 2 : 1], .places = x->dims[last ? 1 : 2], .eps = eps};
+    if (j.channels == 0) j.places = 0; /* places without an element can be more than could ever be walked */
+    j.last = last, j.batch = groups == 0;
+    j.groups = j.batch ? j.channels : groups;
+    j.members = j.batch ? 1 : j.channels / groups;
+    j.count = (double)j.places * (double)(j.batch ? j.items : j.members);
+    j.part = ct__max64(ct__grain(PART) / (last ? ct__max64(j.channels, 1) : 1), 1);
+    if (last) j.part = (j.part + ROWS - 1) / ROWS * ROWS;
+    j.part = ct__max64(ct__min64(j.part, j.places), 1);
+    j.parts = (j.places + j.part - 1) / j.part;
+    return j;
+}
+
+static size_t scratch_of(const channel_job *j, ct_dtype dtype) {
+    const int64_t rows = j->batch ? 1 : j->items, lines = j->items * j->channels * j->parts;
+    return (size_t)lines * 3 * sizeof(double) + (size_t)(rows * j->groups) * 2 * sizeof(double) +
+           (size_t)(5 * rows * j->channels) * ct_dtype_size(dtype);
+}
+
+static void place_scratch(channel_job *j, void *scratch) {
+    const int64_t rows = j->batch ? 1 : j->items;
+    const int64_t lines = j->items * j->channels * j->parts;
+    j->sums.a = scratch;
+    j->sums.b = j->sums.a + lines;
+    j->sums.c = j->sums.b + lines;
+    j->rest = j->sums.c + lines;
+    j->rstd = j->rest + rows * j->groups;
+    j->coefficients = j->rstd + rows * j->groups;
+}
+
+static const char *can_channels(const ct_call *call) { return norm_can(call, call->in[0]->dtype); }
+
+static void *address_of(const ct_view *view, size_t size) { return view ? ct__address(view, size) : NULL; }
+
+static size_t norm_scratch(const ct_call *call) {
+    const channel_norm_attrs *a = call->attrs;
+    const channel_job j = job_of(call->in[0], a->groups, a->eps, a->channels_last);
+    return scratch_of(&j, call->in[0]->dtype);
+}
+
+static bool run_channel_norm(const ct_call *call, ct_stream *stream) {
+    (void)stream;
+    static const channel_code codes[2][2] = {
+        {{f32_first, f32_second, f32_settle}, {f32_last_first, f32_last_second, f32_settle}},
+        {{f64_first, f64_second, f64_settle}, {f64_last_first, f64_last_second, f64_settle}}};
+    const channel_norm_attrs *a = call->attrs;
+    const ct_view *x = call->in[0];
+    const size_t size = ct_dtype_size(x->dtype);
+    channel_job j = job_of(x, a->groups, a->eps, a->channels_last);
+    if (j.items * j.groups == 0) return true;
+    place_scratch(&j, ct__scratch(call));
+    j.x = ct__address(x, size);
+    j.weight = address_of(call->in[1], size);
+    j.bias = address_of(call->in[2], size);
+    void **to[] = {&j.y, &j.mean, &j.var};
+    for (int i = 0; i < call->n_out; i++) *to[i] = address_of(call->out[i], size);
+    const int64_t bytes = j.items * j.channels * j.places * (int64_t)size;
+    j.streams = j.y && norm_streams(j.y, (j.last ? j.channels : j.places) * (int64_t)size, bytes);
+    run_passes(&j, &codes[x->dtype == CT_F64][j.last], (int64_t)size);
+    return true;
+}
+
+static size_t norm_grad_scratch(const ct_call *call) {
+    const channel_norm_grad_attrs *a = call->attrs;
+    const channel_job j = job_of(call->in[3], a->groups, a->eps, a->channels_last);
+    return scratch_of(&j, call->in[3]->dtype);
+}
+
+static bool run_channel_norm_grad(const ct_call *call, ct_stream *stream) {
+    (void)stream;
+    static const channel_code codes[2][2] = {{{f32_grad_first, f32_grad_second, f32_grad_settle},
+                                              {f32_last_grad_first, f32_last_grad_second, f32_grad_settle}},
+                                             {{f64_grad_first, f64_grad_second, f64_grad_settle},
+                                              {f64_last_grad_first, f64_last_grad_second, f64_grad_settle}}};
+    const channel_norm_grad_attrs *a = call->attrs;
+    const ct_view *x = call->in[3];
+    const size_t size = ct_dtype_size(x->dtype);
+    channel_job j = job_of(x, a->groups, a->eps, a->channels_last);
+    place_scratch(&j, ct__scratch(call));
+    const void **from[] = {&j.g, &j.g_mean, &j.g_var, &j.x, &j.given_mean, &j.given_var, &j.weight};
+    for (int i = 0; i < 7; i++) *from[i] = address_of(call->in[i], size);
+    void **to[] = {&j.y, &j.dweight, &j.dbias};
+    for (int i = 0; i < call->n_out; i++) *to[i] = address_of(call->out[i], size);
+    const int64_t bytes = j.items * j.channels * j.places * (int64_t)size;
+    j.streams = j.y && norm_streams(j.y, (j.last ? j.channels : j.places) * (int64_t)size, bytes);
+    (x->dtype == CT_F32 ? f32_spread_means : f64_spread_means)(&j);
+    run_passes(&j, &codes[x->dtype == CT_F64][j.last], 2 * (int64_t)size);
+    (x->dtype == CT_F32 ? f32_param_grads : f64_param_grads)(&j);
+    return true;
+}
+
+CT_KERNELS(norm_channel_norm) = {
+    CT_CANDIDATES(channel_norm, {"channels", can_channels, norm_scratch, run_channel_norm}),
+    CT_CANDIDATES(channel_norm_grad, {"channels", can_channels, norm_grad_scratch, run_channel_norm_grad}),
+    {0},
+};

@@ -1,0 +1,414 @@
+/* Kernels of the optimizers' steps: all tensors of all items are cut into chunks, and one parallel region goes over them.
+ * Each element is read once and written once; where a tensor is not dense or of another dtype than is computed in, a chunk
+ * goes through blocks in the first cache. Sums are made chunk by chunk and added in that order. */
+#include <math.h>
+
+#include "backends/cpu/kernel.h"
+#include "core/dtype.h"
+#include "ops/optim/optim.h"
+
+enum { CHUNK = 1 << 14, BLOCK = 512 };
+
+/* Once a tensor, or for what is rare: better small than fast. */
+#define SLOW __attribute__((noinline, cold))
+
+/* Squares are added up in f64, whatever is squared. */
+typedef struct squares_f32 {
+    vf64 low, high;
+} squares_f32;
+typedef struct squares_f64 {
+    vf64 all;
+} squares_f64;
+SIMD_INLINE squares_f32 squares_zero_f32(void) { return (squares_f32){vf64_zero(), vf64_zero()}; }
+SIMD_INLINE squares_f64 squares_zero_f64(void) { return (squares_f64){vf64_zero()}; }
+SIMD_INLINE void squares_add_f32(squares_f32 *s, vf32 x) {
+    const vf64 low = vf64_from_f32_lo(x), high = vf64_from_f32_hi(x);
+    s->low = vf64_fma(low, low, s->low);
+    s->high = vf64_fma(high, high, s->high);
+}
+SIMD_INLINE void squares_add_f64(squares_f64 *s, vf64 x) { s->all = vf64_fma(x, x, s->all); }
+SIMD_INLINE double squares_sum_f32(const squares_f32 *s) { return vf64_hsum(vf64_add(s->low, s->high)); }
+SIMD_INLINE double squares_sum_f64(const squares_f64 *s) { return vf64_hsum(s->all); }
+
+#define T        float
+#define V        vf32
+#define DO(name) vf32_##name
+#define OF(name) CT_SIMD_PASTE(name, _f32)
+#define LANES    VF32_LANES
+#include "ops/optim/cpu/lanes.h"
+#undef T
+#undef V
+#undef DO
+#undef OF
+#undef LANES
+#define T        double
+#define V        vf64
+#define DO(name) vf64_##name
+#define OF(name) CT_SIMD_PASTE(name, _f64)
+#define LANES    VF64_LANES
+#include "ops/optim/cpu/lanes.h"
+#undef T
+#undef V
+#undef DO
+#undef OF
+#undef LANES
+
+/* What is done to a run of elements of the tensors of one item. */
+typedef struct step {
+    void (*f32)(const void *attrs, float *const *at, int64_t n, double factor, double *sums);
+    void (*f64)(const void *attrs, double *const *at, int64_t n, double factor, double *sums);
+    unsigned writes; /* a bit for each tensor that it changes */
+} step;
+#define STEP(name, writes) ((step){name##_f32, name##_f64, (writes)})
+
+typedef struct job {
+    const ct_call *call;
+    step does;
+    int items, width;
+    bool master;
+    int64_t chunk;         /* elements */
+    const int64_t *starts; /* (items + 1): the first chunk of each item */
+    double *factors;       /* (items) */
+    double *sums;          /* (chunks, 2) */
+} job;
+
+/* ---- Elements that do not lie as they are computed ---- */
+
+SLOW static bool is_dense(const ct_view *view) {
+    int64_t expected = 1;
+    for (int d = view->ndim - 1; d >= 0; d--) {
+        if (view->dims[d] != 1 && view->strides[d] != expected) return false;
+        expected *= view->dims[d];
+    }
+    return true;
+}
+
+SLOW static int64_t count_of(const ct_view *view) {
+    int64_t n = 1;
+    for (int d = 0; d < view->ndim; d++) n *= view->dims[d];
+    return n;
+}
+
+/* A place in a view that goes on in row-major order. */
+typedef struct cursor {
+    const ct_view *view;
+    int64_t at[CT_MAX_DIMS], offset;
+    size_t size;
+} cursor;
+
+SLOW static cursor cursor_at(const ct_view *view, int64_t position) {
+    cursor c = {.view = view, .offset = view->offset, .size = ct_dtype_size(view->dtype)};
+    for (int d = view->ndim - 1; d >= 0; d--) {
+        c.at[d] = position % view->dims[d];
+        position /= view->dims[d];
+        c.offset += c.at[d] * view->strides[d];
+    }
+    return c;
+}
+
+static inline char *cursor_next(cursor *c) {
+    char *here = (char *)c->view->buffer + c->offset * (int64_t)c->size;
+    for (int d = c->view->ndim - 1; d >= 0; d--) {
+        c->offset += c->view->strides[d];
+        if (++c->at[d] < c->view->dims[d]) break;
+        c->offset -= c->view->dims[d] * c->view->strides[d];
+        c->at[d] = 0;
+    }
+    return here;
+}
+
+#define MOVES(D, T)                                                                                   \
+    SLOW static void gather_##D(const ct_view *view, int64_t start, T *to, int64_t n) {               \
+        cursor c = cursor_at(view, start);                                                            \
+        for (int64_t i = 0; i < n; i++) to[i] = (T)ct__dtype_get(view->dtype, cursor_next(&c));       \
+    }                                                                                                 \
+    SLOW static void scatter_##D(const ct_view *view, int64_t start, const T *from, int64_t n) {      \
+        cursor c = cursor_at(view, start);                                                            \
+        for (int64_t i = 0; i < n; i++) ct__dtype_put(view->dtype, cursor_next(&c), (double)from[i]); \
+    }
+MOVES(f32, float)
+MOVES(f64, double)
+
+static void fetch_f32(const ct_view *view, bool dense, int64_t start, float *to, int64_t n) {
+    const uint16_t *from = CT_AT(const uint16_t, view) + start;
+    const bool f16 = view->dtype == CT_F16;
+    if (!dense || !(f16 || view->dtype == CT_BF16)) {
+        gather_f32(view, start, to, n);
+        return;
+    }
+    for (int64_t i = 0; i < n; i += VF32_LANES) {
+        const int k = (int)ct__min64(n - i, VF32_LANES);
+        const vf32 v = f16 ? vf32_load_f16_n(from + i, k) : vf32_load_bf16_n(from + i, k);
+        vf32_store_n(to + i, v, k);
+    }
+}
+
+static void put_f32(const ct_view *view, bool dense, int64_t start, const float *from, int64_t n) {
+    uint16_t *to = CT_AT(uint16_t, view) + start;
+    const bool f16 = view->dtype == CT_F16;
+    if (!dense || !(f16 || view->dtype == CT_BF16)) {
+        scatter_f32(view, start, from, n);
+        return;
+    }
+    for (int64_t i = 0; i < n; i += VF32_LANES) {
+        const int k = (int)ct__min64(n - i, VF32_LANES);
+        const vf32 v = vf32_load_n(from + i, k);
+        if (f16) vf32_store_f16_n(to + i, v, k);
+        else vf32_store_bf16_n(to + i, v, k);
+    }
+}
+
+static void fetch_f64(const ct_view *view, bool dense, int64_t start, double *to, int64_t n) {
+    (void)dense;
+    gather_f64(view, start, to, n);
+}
+static void put_f64(const ct_view *view, bool dense, int64_t start, const double *from, int64_t n) {
+    (void)dense;
+    scatter_f64(view, start, from, n);
+}
+
+/* Elements start .. start + n of one item. The sums of blocks are added, or their largest kept (NaN is largest of all). */
+static void merge(double *sums, const double *more, bool largest) {
+    for (int k = 0; k < 2; k++)
+        sums[k] = !largest ? sums[k] + more[k] : more[k] > sums[k] || more[k] != more[k] ? more[k] : sums[k];
+}
+
+/* A run of m elements; the last ones, less than a vector, as the beginning of a vector with zeros behind, which change no sum. */
+#define PIECES(D, T, DTYPE, LANES)                                                                                     \
+    static void run_##D(const job *j, int width, T *const *at, int64_t m, double factor, double *sums, bool largest) { \
+        const int64_t whole = m - m % (LANES), rest = m - whole;                                                       \
+        if (whole) {                                                                                                   \
+            double part[2] = {0, 0};                                                                                   \
+            j->does.D(j->call->attrs, at, whole, factor, part);                                                        \
+            merge(sums, part, largest);                                                                                \
+        }                                                                                                              \
+        if (rest) {                                                                                                    \
+            T last[OPTIM_WIDTH][LANES] = {{0}}, *end[OPTIM_WIDTH];                                                     \
+            double part[2] = {0, 0};                                                                                   \
+            for (int k = 0; k < width; k++) end[k] = memcpy(last[k], at[k] + whole, (size_t)rest * sizeof(T));         \
+            j->does.D(j->call->attrs, end, LANES, factor, part);                                                       \
+            for (int k = 0; k < width; k++)                                                                            \
+                if (j->does.writes >> k & 1) memcpy(at[k] + whole, last[k], (size_t)rest * sizeof(T));                 \
+            merge(sums, part, largest);                                                                                \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static void piece_##D(const job *j, int item, int64_t start, int64_t n, double *sums, bool largest) {              \
+        const ct_view *const *views = j->call->in + (int64_t)item * j->width + j->master;                              \
+        const ct_view *rounded = j->master ? views[-1] : NULL;                                                         \
+        const int width = j->width - j->master;                                                                        \
+        T *at[OPTIM_WIDTH], room[OPTIM_WIDTH][BLOCK];                                                                  \
+        bool dense[OPTIM_WIDTH], direct[OPTIM_WIDTH], all = !rounded;                                                  \
+        for (int k = 0; k < width; k++) {                                                                              \
+            dense[k] = is_dense(views[k]);                                                                             \
+            direct[k] = dense[k] && views[k]->dtype == (DTYPE);                                                        \
+            all = all && direct[k];                                                                                    \
+        }                                                                                                              \
+        const bool rounded_dense = rounded && is_dense(rounded);                                                       \
+        const int64_t most = all ? n : BLOCK;                                                                          \
+        const double factor = j->factors ? j->factors[item] : 1;                                                       \
+        for (int64_t done = 0; done < n; done += most) {                                                               \
+            const int64_t m = ct__min64(most, n - done), from = start + done;                                          \
+            for (int k = 0; k < width; k++) {                                                                          \
+                at[k] = direct[k] ? CT_AT(T, views[k]) + from : room[k];                                               \
+                if (!direct[k]) fetch_##D(views[k], dense[k], from, room[k], m);                                       \
+            }                                                                                                          \
+            run_##D(j, width, at, m, factor, sums, largest);                                                           \
+            for (int k = 0; k < width; k++)                                                                            \
+                if (!direct[k] && (j->does.writes >> k & 1)) put_##D(views[k], dense[k], from, room[k], m);            \
+            if (rounded && (j->does.writes & 1)) put_##D(rounded, rounded_dense, from, at[0], m);                      \
+        }                                                                                                              \
+    }
+PIECES(f32, float, CT_F32, VF32_LANES)
+PIECES(f64, double, CT_F64, VF64_LANES)
+
+/* ---- Chunks ---- */
+
+static bool keeps_largest(const job *j) {
+    return j->does.f32 == norm_1_f32 && isinf(((const optim_norm_attrs *)j->call->attrs)->kind);
+}
+
+static void do_chunk(const job *j, int item, int64_t chunk) {
+    const ct_view *view = j->call->in[(int64_t)item * j->width + j->master];
+    const int64_t start = (chunk - j->starts[item]) * j->chunk, n = ct__min64(count_of(view) - start, j->chunk);
+    double unused[2], *sums = j->sums ? j->sums + 2 * chunk : unused;
+    const bool largest = j->sums && keeps_largest(j);
+    sums[0] = sums[1] = 0;
+    if (view->dtype == CT_F64) piece_f64(j, item, start, n, sums, largest);
+    else piece_f32(j, item, start, n, sums, largest);
+}
+
+static void task(void *context, int64_t chunk, int worker) {
+    const job *j = context;
+    int low = 0, high = j->items; /* starts[low] <= chunk < starts[high] */
+    (void)worker;
+    while (high - low > 1) {
+        const int middle = low + (high - low) / 2;
+        if (j->starts[middle] <= chunk) low = middle;
+        else high = middle;
+    }
+    do_chunk(j, low, chunk);
+}
+
+/* All chunks; what is small stays on this thread. */
+static void sweep(job *j, step does, bool small) {
+    j->does = does;
+    const int64_t chunks = j->starts[j->items];
+    if (!small) {
+        ct__parallel(chunks, task, j);
+        return;
+    }
+    for (int i = 0; i < j->items; i++)
+        for (int64_t c = j->starts[i]; c < j->starts[i + 1]; c++) do_chunk(j, i, c);
+}
+
+/* The sums of an item's chunks, in order. */
+static void item_sums(const job *j, int item, double *sums) {
+    const bool largest = keeps_largest(j);
+    sums[0] = sums[1] = 0;
+    for (int64_t c = j->starts[item]; c < j->starts[item + 1]; c++) merge(sums, j->sums + 2 * c, largest);
+}
+
+static int64_t chunks_of(const ct_view *view, int64_t chunk) { return (count_of(view) + chunk - 1) / chunk; }
+
+static size_t starts_bytes(const ct_call *call, int width) {
+    return ((size_t)call->n_in / (size_t)width + 1) * sizeof(int64_t);
+}
+
+static size_t sums_bytes(const ct_call *call, int width) {
+    const int64_t chunk = ct__grain(CHUNK);
+    int64_t chunks = 0;
+    for (int i = 0; i < call->n_in; i += width) chunks += chunks_of(call->in[i], chunk);
+    return starts_bytes(call, width) * 2 + (size_t)chunks * 2 * sizeof(double);
+}
+
+/* Scratch: the starts, then factors and sums where they are wanted. Returns whether all is too small for threads. */
+static bool prepare(job *j, const ct_call *call, int width, bool master, bool sums) {
+    int64_t *starts = ct__scratch(call), elements = 0;
+    *j = (job){.call = call, .items = call->n_in / width, .width = width, .master = master, .chunk = ct__grain(CHUNK)};
+    starts[0] = 0;
+    for (int i = 0; i < j->items; i++) {
+        starts[i + 1] = starts[i] + chunks_of(call->in[(int64_t)i * width], j->chunk);
+        elements += count_of(call->in[(int64_t)i * width]);
+    }
+    j->starts = starts;
+    if (sums) j->sums = (double *)(starts + j->items + 1) + j->items + 1;
+    return elements <= j->chunk;
+}
+
+static void put_count(const ct_call *call, int items) {
+    if (call->out[0]) *CT_AT(float, call->out[0]) = (float)items;
+}
+
+/* ---- The ops ---- */
+
+/* One that looks at every element by itself: CHOOSE picks the step by the number of tensors without the master. */
+#define ELEMENTWISE(name, CHOOSE)                                               \
+    static size_t name##_scratch(const ct_call *call) {                         \
+        return starts_bytes(call, optim_##name##_width(call->attrs));           \
+    }                                                                           \
+    static bool name##_run(const ct_call *call, ct_stream *stream) {            \
+        const optim_##name##_attrs *a = call->attrs;                            \
+        const int width = optim_##name##_width(a), tensors = width - a->master; \
+        job j;                                                                  \
+        (void)stream, (void)tensors;                                            \
+        const bool small = prepare(&j, call, width, a->master, false);          \
+        sweep(&j, (CHOOSE), small);                                             \
+        put_count(call, j.items);                                               \
+        return true;                                                            \
+    }
+
+enum { ALL_BUT_GRADIENT = ~2u & 63 };
+
+ELEMENTWISE(sgd, tensors == 2 ? STEP(sgd_2, ALL_BUT_GRADIENT) : STEP(sgd_3, ALL_BUT_GRADIENT))
+ELEMENTWISE(adam, tensors == 4 ? STEP(adam_4, ALL_BUT_GRADIENT) : STEP(adam_5, ALL_BUT_GRADIENT))
+ELEMENTWISE(rmsprop, tensors == 3   ? STEP(rmsprop_3, ALL_BUT_GRADIENT)
+                     : tensors == 4 ? STEP(rmsprop_4, ALL_BUT_GRADIENT)
+                                    : STEP(rmsprop_5, ALL_BUT_GRADIENT))
+ELEMENTWISE(adagrad, STEP(adagrad_3, ALL_BUT_GRADIENT))
+ELEMENTWISE(adadelta, STEP(adadelta_4, ALL_BUT_GRADIENT))
+ELEMENTWISE(lion, STEP(lion_3, ALL_BUT_GRADIENT))
+
+/* In two passes: the first makes the sums that the second's factor comes from. */
+#define BY_LENGTHS(name, FIRST, RATIO, SECOND)                                                                        \
+    static size_t name##_scratch(const ct_call *call) { return sums_bytes(call, optim_##name##_width(call->attrs)); } \
+    static bool name##_run(const ct_call *call, ct_stream *stream) {                                                  \
+        const optim_##name##_attrs *a = call->attrs;                                                                  \
+        job j;                                                                                                        \
+        (void)stream;                                                                                                 \
+        const bool small = prepare(&j, call, optim_##name##_width(a), a->master, true);                               \
+        sweep(&j, (FIRST), small);                                                                                    \
+        double *factors = (double *)(j.starts + j.items + 1);                                                         \
+        for (int i = 0; i < j.items; i++) {                                                                           \
+            double s[2];                                                                                              \
+            item_sums(&j, i, s);                                                                                      \
+            factors[i] = (RATIO);                                                                                     \
+        }                                                                                                             \
+        j.factors = factors;                                                                                          \
+        j.sums = NULL;                                                                                                \
+        sweep(&j, (SECOND), small);                                                                                   \
+        put_count(call, j.items);                                                                                     \
+        return true;                                                                                                  \
+    }
+
+BY_LENGTHS(lamb, STEP(lamb_moments, 12), optim_lamb_ratio(sqrt(s[0]), sqrt(s[1])), STEP(lamb_step, 1))
+BY_LENGTHS(lars, STEP(lars_lengths, 0), optim_lars_ratio(a, sqrt(s[0]), sqrt(s[1]) * fabs(a->scale)),
+           STEP(lars_step, 5))
+
+/* The second pass reads what the first has stored. */
+static const char *lamb_can(const ct_call *call) {
+    const optim_lamb_attrs *a = call->attrs;
+    const int width = optim_lamb_width(a);
+    for (int i = 0; i < call->n_in; i++)
+        if (i % width >= 2 + a->master && ct_dtype_size(call->in[i]->dtype) < 4)
+            return "the moments are of a half type";
+    return NULL;
+}
+
+static size_t average_scratch(const ct_call *call) { return starts_bytes(call, 2); }
+static bool average_run(const ct_call *call, ct_stream *stream) {
+    job j;
+    (void)stream;
+    const bool small = prepare(&j, call, 2, false, false);
+    sweep(&j, STEP(average_2, 1), small);
+    put_count(call, j.items);
+    return true;
+}
+
+static size_t single_scratch(const ct_call *call) { return sums_bytes(call, 1); }
+static bool scale_run(const ct_call *call, ct_stream *stream) {
+    job j;
+    double bad = 0;
+    (void)stream;
+    const bool small = prepare(&j, call, 1, false, true);
+    sweep(&j, STEP(scale_1, 1), small);
+    for (int64_t c = 0; c < j.starts[j.items]; c++) bad += j.sums[2 * c];
+    if (call->out[0]) *CT_AT(uint8_t, call->out[0]) = bad == 0;
+    return true;
+}
+
+static bool norm_run(const ct_call *call, ct_stream *stream) {
+    const double kind = ((const optim_norm_attrs *)call->attrs)->kind;
+    job j;
+    double total[2] = {0, 0};
+    (void)stream;
+    const bool small = prepare(&j, call, 1, false, true);
+    sweep(&j, STEP(norm_1, 0), small);
+    for (int i = 0; i < j.items; i++) {
+        double s[2];
+        item_sums(&j, i, s);
+        merge(total, s, isinf(kind));
+    }
+    *CT_AT(double, call->out[0]) = isinf(kind) ? total[0] : kind == 2 ? sqrt(total[0]) : pow(total[0], 1 / kind);
+    return true;
+}
+
+#define CHUNKS(name, can, scratch) CT_CANDIDATES(optim_##name, {"optim_" #name "_chunks", can, scratch, name##_run})
+
+CT_KERNELS(optim_optim) = {
+    CHUNKS(sgd, NULL, sgd_scratch),           CHUNKS(adam, NULL, adam_scratch),
+    CHUNKS(rmsprop, NULL, rmsprop_scratch),   CHUNKS(adagrad, NULL, adagrad_scratch),
+    CHUNKS(adadelta, NULL, adadelta_scratch), CHUNKS(lion, NULL, lion_scratch),
+    CHUNKS(lamb, lamb_can, lamb_scratch),     CHUNKS(lars, NULL, lars_scratch),
+    CHUNKS(average, NULL, average_scratch),   CHUNKS(scale, NULL, single_scratch),
+    CHUNKS(norm, NULL, single_scratch),       {0},
+};

@@ -1,0 +1,135 @@
+/* A template: the rows and columns of a reduction over one floating dtype whose step is a vector operation. Included
+ * once for every dtype, with FOLD_D its short name (f32, f64, f16, bf16), which it undefines, and these, which it
+ * keeps:
+ *   FOLD_BASE         the functions are BASE_D_rows and BASE_D_columns
+ *   FOLD_ACC          type of an accumulator
+ *   FOLD_OP           the operation on vectors: add, max, ...
+ *   FOLD_LOAD_N       load_n or load_repeated: a short vector, filled up with what changes no result
+ *   FOLD_ACROSS       the operation across the lanes: hsum, hmax, ...
+ *   FOLD_TAKE(acc, s) acc = acc op s
+ *   FOLD_SCALAR_ROW   rows up to this length are folded one by one
+ * A run is folded in blocks, each into eight vectors, and columns in groups of eight rows, so that the error of a sum
+ * grows with the length of a block, not of the run. */
+#include "ops/reduce/cpu/elements.h"
+
+#define FOLD_T           ELEMENT(FOLD_D)
+#define FOLD_S           SCALAR(FOLD_D)
+#define FOLD_V           VECTOR(FOLD_D)
+#define FOLD_DO(part)    ELEMENT_PASTE(FOLD_D, part)
+#define FOLD_FN(part)    ELEMENT_PASTE(ELEMENT_PASTE(FOLD_BASE, _), ELEMENT_PASTE(FOLD_D, part))
+#define FOLD_LOAD(p)     FOLD_DO(_load)(p)
+#define FOLD_SHORT(p, n) FOLD_DO(ELEMENT_PASTE(_, FOLD_LOAD_N))(p, n)
+#define FOLD_STEP(a, b)  FOLD_DO(ELEMENT_PASTE(_, FOLD_OP))(a, b)
+#define FOLD_LANE(v)     FOLD_DO(ELEMENT_PASTE(_, FOLD_ACROSS))(v)
+
+static inline void FOLD_FN(_run)(FOLD_ACC *acc, const FOLD_T *x /* (n) */, int64_t n) {
+    enum { L = LANES(FOLD_D) };
+    if (n <= FOLD_SCALAR_ROW) {
+        for (int64_t i = 0; i < n; i++) FOLD_TAKE(*acc, FOLD_DO(_value)(x[i]));
+        return;
+    }
+    if (n <= L) {
+        FOLD_V v = FOLD_SHORT(x, (int)n);
+        FOLD_TAKE(*acc, FOLD_LANE(v));
+        return;
+    }
+    for (int64_t m; n > 0; n -= m, x += m) {
+        m = n < 4096 ? n : 4096;
+        int64_t i = 0;
+        FOLD_V a0 = FOLD_SHORT(x, m < L ? (int)m : L);
+        i = m < L ? m : L;
+        if (m >= 16 * L) {
+            FOLD_V a1 = FOLD_LOAD(x + L), a2 = FOLD_LOAD(x + 2 * L), a3 = FOLD_LOAD(x + 3 * L);
+            FOLD_V a4 = FOLD_LOAD(x + 4 * L), a5 = FOLD_LOAD(x + 5 * L), a6 = FOLD_LOAD(x + 6 * L),
+                   a7 = FOLD_LOAD(x + 7 * L);
+            for (i = 8 * L; i + 8 * L <= m; i += 8 * L) {
+                PREFETCH(x + i, 8 * L);
+                a0 = FOLD_STEP(a0, FOLD_LOAD(x + i));
+                a1 = FOLD_STEP(a1, FOLD_LOAD(x + i + L));
+                a2 = FOLD_STEP(a2, FOLD_LOAD(x + i + 2 * L));
+                a3 = FOLD_STEP(a3, FOLD_LOAD(x + i + 3 * L));
+                a4 = FOLD_STEP(a4, FOLD_LOAD(x + i + 4 * L));
+                a5 = FOLD_STEP(a5, FOLD_LOAD(x + i + 5 * L));
+                a6 = FOLD_STEP(a6, FOLD_LOAD(x + i + 6 * L));
+                a7 = FOLD_STEP(a7, FOLD_LOAD(x + i + 7 * L));
+            }
+            a0 = FOLD_STEP(FOLD_STEP(FOLD_STEP(a0, a1), FOLD_STEP(a2, a3)),
+                           FOLD_STEP(FOLD_STEP(a4, a5), FOLD_STEP(a6, a7)));
+        }
+        for (; i + L <= m; i += L) a0 = FOLD_STEP(a0, FOLD_LOAD(x + i));
+        if (i < m) {
+            FOLD_V v = FOLD_SHORT(x + i, (int)(m - i));
+            a0 = FOLD_STEP(a0, v);
+        }
+        FOLD_TAKE(*acc, FOLD_LANE(a0));
+    }
+}
+
+static void FOLD_FN(_rows)(void *acc, const void *x, int64_t rows, int64_t step, int64_t n, int64_t base) {
+    (void)base;
+    FOLD_ACC *to = acc;
+    const FOLD_T *from = x;
+    for (int64_t i = 0; i < rows; i++) FOLD_FN(_run)(&to[i], from + i * step, n);
+}
+
+/* level[j] = level[j] op (rows of x folded in pairs); level is only written when first. */
+static inline void FOLD_FN(_eight)(FOLD_S *level /* (n) */, const FOLD_T *x /* (8, n) */, int64_t n, int64_t step,
+                                   bool first) {
+    enum { L = LANES(FOLD_D) };
+    const FOLD_T *x1 = x + step, *x2 = x + 2 * step, *x3 = x + 3 * step, *x4 = x + 4 * step, *x5 = x + 5 * step,
+                 *x6 = x + 6 * step, *x7 = x + 7 * step;
+    for (int64_t j = 0; j + L <= n; j += L) {
+        for (int i = 8; i < 16; i++) __builtin_prefetch(x + i * step + j, 0, 2); /* the eight rows after these */
+        FOLD_V a =
+            FOLD_STEP(FOLD_STEP(FOLD_LOAD(x + j), FOLD_LOAD(x1 + j)), FOLD_STEP(FOLD_LOAD(x2 + j), FOLD_LOAD(x3 + j)));
+        FOLD_V b =
+            FOLD_STEP(FOLD_STEP(FOLD_LOAD(x4 + j), FOLD_LOAD(x5 + j)), FOLD_STEP(FOLD_LOAD(x6 + j), FOLD_LOAD(x7 + j)));
+        a = FOLD_STEP(a, b);
+        if (!first) a = FOLD_STEP(FOLD_DO(_get)(level + j), a);
+        FOLD_DO(_put)(level + j, a);
+    }
+}
+
+static inline void FOLD_FN(_one)(FOLD_S *level /* (n) */, const FOLD_T *x /* (n) */, int64_t n, bool first) {
+    enum { L = LANES(FOLD_D) };
+    for (int64_t j = 0; j + L <= n; j += L) {
+        FOLD_V a = FOLD_LOAD(x + j);
+        if (!first) a = FOLD_STEP(FOLD_DO(_get)(level + j), a);
+        FOLD_DO(_put)(level + j, a);
+    }
+}
+
+static void FOLD_FN(_columns)(void *acc, const void *from, int64_t n, int64_t rows, int64_t step, int64_t base) {
+    enum { L = LANES(FOLD_D), GROUP = 512 };
+    (void)base;
+    FOLD_ACC *to = acc;
+    const FOLD_T *x = from; /* (rows, n) */
+    FOLD_S level[CT_REDUCE_COLUMNS];
+    const int64_t whole = n - n % L;
+    for (int64_t m; rows > 0; rows -= m, x += m * step) {
+        m = rows < GROUP ? rows : GROUP;
+        int64_t i = 0;
+        for (; i + 8 <= m; i += 8) FOLD_FN(_eight)(level, x + i * step, whole, step, i == 0);
+        for (; i < m; i++) FOLD_FN(_one)(level, x + i * step, whole, i == 0);
+        if (whole < n) {
+            FOLD_V tail = FOLD_SHORT(x + whole, (int)(n - whole));
+            for (i = 1; i < m; i++) {
+                FOLD_V v = FOLD_SHORT(x + i * step + whole, (int)(n - whole));
+                tail = FOLD_STEP(tail, v);
+            }
+            FOLD_DO(_put_n)(level + whole, tail, (int)(n - whole));
+        }
+        for (int64_t j = 0; j < n; j++) FOLD_TAKE(to[j], level[j]);
+    }
+}
+
+#undef FOLD_D
+#undef FOLD_T
+#undef FOLD_S
+#undef FOLD_V
+#undef FOLD_DO
+#undef FOLD_FN
+#undef FOLD_LOAD
+#undef FOLD_SHORT
+#undef FOLD_STEP
+#undef FOLD_LANE

@@ -1,0 +1,221 @@
+/* The recurrence forward: at each step the product with the recurrent weights, packed once, and the gates while it is in cache. */
+#include "ops/rnn/cpu/recurrence.h"
+
+typedef struct forward {
+    recurrence p;
+    ct__matrix weights;
+    const char *gx, *b_hh, *h0, *c0; /* zeros in scratch where there is none */
+    char *y, *kept;
+    bool starts_from_zero;
+    char *packed; /* W_hh^T, gate by gate, in panels */
+    int64_t panel;
+    char *held[2]; /* the states of all sequences after the last step and after this one; NULL: they are in y */
+    const int64_t *lengths;
+    char *workers;
+    size_t room;
+    int64_t chunks, step; /* step: counted in the order of computation */
+} forward;
+
+static int64_t time_of(const recurrence *p, int64_t step) { return p->reverse ? p->steps - 1 - step : step; }
+
+static void pack_chunk(void *ctx, int64_t chunk, int worker) {
+    const forward *f = (const forward *)ctx;
+    const recurrence *p = &f->p;
+    const int64_t gate = chunk / p->blocks, block = chunk % p->blocks;
+    (void)worker;
+    const ct__matrix *w = &f->weights;
+    const ct__matrix turned = {(const char *)w->data + (gate * p->h + block * p->width) * w->row * p->size, w->type,
+                               w->col, w->row};
+    ct__gemm_isa->pack_b(p->kernel, &turned, f->packed + chunk * f->panel, p->h,
+                         ct__min64(p->width, p->h - block * p->width));
+}
+
+enum { AHEAD = 2 };
+
+/* Asks for what row i of step t reads and writes, m hidden units from j0: the pieces are too short and lie too far apart for the
+ * hardware to foresee. */
+SIMD_INLINE void ask_row(const forward *f, int64_t t, const char *before, int64_t i, int64_t j0, int64_t m) {
+    const recurrence *p = &f->p;
+    const int64_t row = p->h * p->size, j = j0 * p->size, at = t * p->n + i,
+                  last = (p->reverse ? t + 1 : t - 1) * p->n + i;
+    for (int64_t b = 0; b < m * p->size; b += 64) {
+        for (int64_t g = 0; g < p->gates; g++) __builtin_prefetch(f->gx + (at * p->gates + g) * row + j + b);
+        if (p->cell == CT_CELL_GRU) __builtin_prefetch(before + i * row + j + b);
+        if (p->cell == CT_CELL_LSTM && f->step > 0) __builtin_prefetch(f->kept + (last * p->kept + 4) * row + j + b);
+        for (int64_t k = 0; k < p->kept; k++) __builtin_prefetch(f->kept + (at * p->kept + k) * row + j + b, 1);
+        __builtin_prefetch(f->y + at * row + j + b, 1);
+    }
+}
+
+#define FORWARD_ROWS(R, T)                                                                                         \
+    static void R##_rows(const forward *f, int64_t t, const char *before, int64_t r0, int64_t rows, int64_t j0,    \
+                         int64_t m, const char *products) {                                                        \
+        const recurrence *p = &f->p;                                                                               \
+        const int64_t h = p->h, last = p->reverse ? t + 1 : t - 1;                                                 \
+        for (int64_t i = r0; i < r0 + ct__min64(AHEAD, rows); i++) ask_row(f, t, before, i, j0, m);                \
+        for (int64_t i = r0; i < r0 + rows; i++) {                                                                 \
+            T *y = (T *)(void *)f->y + (t * p->n + i) * h + j0;                                                    \
+            T *kept = (T *)(void *)f->kept + (t * p->n + i) * p->kept * h + j0;                                    \
+            const T *h_before = (const T *)(const void *)before + i * h + j0;                                      \
+            T *held = f->held[0] ? (T *)(void *)f->held[f->step & 1] + i * h + j0 : NULL;                          \
+            if (t >= f->lengths[i]) {                                                                              \
+                for (int64_t j = 0; j < m; j++) y[j] = 0, held[j] = h_before[j];                                   \
+                for (int64_t k = 0; k < p->kept; k++)                                                              \
+                    for (int64_t j = 0; j < m; j++) kept[k * h + j] = 0;                                           \
+                continue;                                                                                          \
+            }                                                                                                      \
+            if (i + AHEAD < r0 + rows) ask_row(f, t, before, i + AHEAD, j0, m);                                    \
+            const bool first = p->reverse ? last >= f->lengths[i] : last < 0;                                      \
+            const R##_forward_row row = {                                                                          \
+                .gx = (const T *)(const void *)f->gx + (t * p->n + i) * p->gates * h + j0,                         \
+                .product = (const T *)(const void *)products + (i - r0) * p->gates * p->width,                     \
+                .bias = (const T *)(const void *)f->b_hh + j0,                                                     \
+                .h_before = h_before,                                                                              \
+                .c_before = first ? (const T *)(const void *)f->c0 + i * h + j0                                    \
+                                  : (const T *)(const void *)f->kept + ((last * p->n + i) * p->kept + 4) * h + j0, \
+                .y = y,                                                                                            \
+                .kept = kept,                                                                                      \
+                .h = h,                                                                                            \
+                .width = p->width};                                                                                \
+            if (p->cell == CT_CELL_LSTM) R##_lstm(&row, m);                                                        \
+            else if (p->cell == CT_CELL_GRU) R##_gru(&row, m);                                                     \
+            else R##_plain(&row, m, p->cell == CT_CELL_RELU);                                                      \
+            if (held)                                                                                              \
+                for (int64_t j = 0; j < m; j++) held[j] = y[j];                                                    \
+        }                                                                                                          \
+    }
+FORWARD_ROWS(f32, float)
+FORWARD_ROWS(f64, double)
+
+/* A step of rows [first, stop) and blocks of hidden units [block, end). */
+static void step_part(const forward *f, int64_t first, int64_t stop, int64_t block, int64_t end, int worker) {
+    const recurrence *p = &f->p;
+    const int64_t t = time_of(p, f->step), size = p->size, row = p->gates * p->width * size;
+    char *products = f->workers + (size_t)worker * f->room;
+    const char *before = f->step == 0 ? f->h0
+                         : f->held[0] ? f->held[!(f->step & 1)]
+                                      : f->y + time_of(p, f->step - 1) * p->n * p->h * size;
+    for (; block < end; block++) {
+        const int64_t j0 = block * p->width, m = ct__min64(p->width, p->h - j0);
+        for (int64_t r = first; r < stop; r += ROWS_AT_ONCE) {
+            const int64_t rows = ct__min64(ROWS_AT_ONCE, stop - r), at = t * p->n + r,
+                          last = (p->reverse ? t + 1 : t - 1) * p->n + r;
+            recurrence_wants wants = {.stride = p->h * size, .bytes = m * size};
+            recurrence_want(&wants, f->gx + (at * p->gates * p->h + j0) * size, rows * p->gates, 1);
+            if (p->kept) recurrence_want(&wants, f->kept + (at * p->kept * p->h + j0) * size, rows * p->kept, 1);
+            recurrence_want(&wants, f->y + (at * p->h + j0) * size, rows, 1);
+            if (p->cell == CT_CELL_LSTM && f->step > 0)
+                recurrence_want(&wants, f->kept + ((last * p->kept + 4) * p->h + j0) * size, rows, p->kept);
+            for (int64_t g = 0; g < p->gates; g++) {
+                const ct__block product = {.a = before + r * p->h * size,
+                                           .a_row = p->h * size,
+                                           .a_step = size,
+                                           .b = f->packed + (g * p->blocks + block) * f->panel,
+                                           .b_step = p->width * size,
+                                           .c = products + g * p->width * size,
+                                           .c_row = row,
+                                           .m = rows,
+                                           .n = m,
+                                           .k = f->step == 0 && f->starts_from_zero ? 0 : p->h,
+                                           .ahead = recurrence_ahead(&wants, g),
+                                           .lists = recurrence_lists(&wants, g, p->gates)};
+                ct__block_multiply(p->kernel, &product);
+            }
+            if (p->wide) f64_rows(f, t, before, r, rows, j0, m, products);
+            else f32_rows(f, t, before, r, rows, j0, m, products);
+        }
+    }
+}
+
+static void units_chunk(void *ctx, int64_t chunk, int worker) {
+    const forward *f = (const forward *)ctx;
+    step_part(f, 0, f->p.n, chunk * f->p.blocks / f->chunks, (chunk + 1) * f->p.blocks / f->chunks, worker);
+}
+
+static void rows_chunk(void *ctx, int64_t chunk, int worker) {
+    forward f = *(const forward *)ctx;
+    const int64_t first = chunk * f.p.n / f.chunks, stop = (chunk + 1) * f.p.n / f.chunks;
+    for (f.step = 0; f.step < f.p.steps; f.step++) step_part(&f, first, stop, 0, f.p.blocks, worker);
+}
+
+/* ---- The call ---- */
+
+static const char *forward_can(const ct_call *call) {
+    if (call->n_out < 4 || !call->out[0] || !call->out[3]) return "y and states are computed together";
+    const ct_view *views[] = {call->in[0],  call->in[1],  call->in[2],  call->in[3], call->in[4],
+                              call->out[0], call->out[1], call->out[2], call->out[3]};
+    return recurrence_refuses(views, 9);
+}
+
+static recurrence problem_of(const ct_call *call) {
+    const recurrence_attrs *a = call->attrs;
+    return recurrence_problem(call->out[0], a->cell, a->reverse, call->in[5]);
+}
+
+static size_t forward_room(const recurrence *p) { return ct__room(ROWS_AT_ONCE * p->gates * p->width * p->size); }
+
+/* Stands for initial states and for a bias. */
+static int64_t zero_bytes(const recurrence *p) { return ct__max64(p->n, p->gates) * p->h * p->size; }
+
+static size_t forward_scratch(const ct_call *call) {
+    const recurrence p = problem_of(call);
+    const int64_t state = p.n * p.h * p.size;
+    return ct__near_scratch(ct__room(p.n * 8) + ct__room(zero_bytes(&p)) + 2 * ct__room(state) +
+                            ct__room(p.gates * p.blocks * ct__panel_bytes(p.kernel, p.h)) +
+                            forward_room(&p) * (size_t)ct__threads());
+}
+
+static const char *data_of(const recurrence *p, const ct_view *x) {
+    return x ? (const char *)ct__address(x, (size_t)p->size) : NULL;
+}
+
+/* The states at the end: of a sequence without steps the initial ones. */
+static void put_last(const forward *f, const ct_view *h_n, const ct_view *c_n) {
+    const recurrence *p = &f->p;
+    const size_t bytes = (size_t)(p->h * p->size);
+    for (int64_t i = 0; i < p->n; i++) {
+        const int64_t length = f->lengths[i], t = p->reverse ? 0 : length - 1;
+        const char *h = length ? f->y + (size_t)(t * p->n + i) * bytes : f->h0 + (size_t)i * bytes;
+        const char *c = length ? f->kept + (size_t)((t * p->n + i) * 5 + 4) * bytes : f->c0 + (size_t)i * bytes;
+        if (h_n && bytes) memcpy((char *)ct__address(h_n, (size_t)p->size) + (size_t)i * bytes, h, bytes);
+        if (c_n && p->cell == CT_CELL_LSTM && bytes)
+            memcpy((char *)ct__address(c_n, (size_t)p->size) + (size_t)i * bytes, c, bytes);
+    }
+}
+
+static bool forward_run(const ct_call *call, ct_stream *stream) {
+    forward f = {.p = problem_of(call)};
+    const recurrence *p = &f.p;
+    const int64_t state = p->n * p->h * p->size;
+    char *at = ct__scratch(call);
+    (void)stream;
+    int64_t *lengths = (int64_t *)(void *)ct__claim(&at, p->n * 8);
+    char *zeros = ct__claim(&at, zero_bytes(p)), *held = ct__claim(&at, state), *other = ct__claim(&at, state);
+    f.panel = ct__panel_bytes(p->kernel, p->h);
+    f.packed = ct__claim(&at, p->gates * p->blocks * f.panel);
+    f.workers = at, f.room = forward_room(p);
+    if (!recurrence_lengths(p, call->op->name, lengths)) return false;
+    f.lengths = lengths;
+    if (p->n == 0 || p->h == 0) return true;
+    memset(zeros, 0, (size_t)zero_bytes(p));
+    const ct_view *w = call->in[1];
+    f.weights = (ct__matrix){ct__address(w, (size_t)p->size), p->kernel->packed, w->strides[0], w->strides[1]};
+    ct__parallel(p->gates * p->blocks, pack_chunk, &f);
+    f.gx = data_of(p, call->in[0]), f.b_hh = call->in[2] ? data_of(p, call->in[2]) : zeros;
+    f.starts_from_zero = !call->in[3];
+    f.h0 = call->in[3] ? data_of(p, call->in[3]) : zeros, f.c0 = call->in[4] ? data_of(p, call->in[4]) : zeros;
+    f.y = (char *)ct__address(call->out[0], (size_t)p->size),
+    f.kept = (char *)ct__address(call->out[3], (size_t)p->size);
+    if (p->lengths) f.held[0] = held, f.held[1] = other;
+    f.chunks = recurrence_chunks(p);
+    if (recurrence_by_rows(p)) ct__parallel(f.chunks, rows_chunk, &f);
+    else
+        for (f.step = 0; f.step < p->steps; f.step++) ct__parallel(f.chunks, units_chunk, &f);
+    put_last(&f, call->out[1], call->out[2]);
+    return true;
+}
+
+CT_KERNELS(rnn_recurrence) = {
+    CT_CANDIDATES(recurrence, {"recurrence_steps", forward_can, forward_scratch, forward_run}),
+    {0},
+};

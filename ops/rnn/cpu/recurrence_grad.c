@@ -1,0 +1,242 @@
+/* The recurrence backward in time: at each step dh is made of the product of the later step's dgh with the recurrent weights, packed
+ * once, and turned into the gates' gradients at once. The weights' own gradient is one product over all steps, elsewhere. */
+#include "ops/rnn/cpu/recurrence.h"
+
+enum { DEPTH = 256, AHEAD = 2 };
+
+typedef struct backward {
+    recurrence p;
+    const char *w, *h0, *c0, *y, *kept, *gy; /* h0 and c0 are zeros in scratch where there are none */
+    char *dgx, *dgh;                         /* dgh: NULL but for a gru */
+    char *gates[2]; /* dgh of the step after and of this one, rows gates_ld bytes apart, not a power of two */
+    int64_t gates_ld;
+    char *dh, *dc; /* (N,H) what goes from step to step */
+    ct__matrix weights;
+    char *packed; /* W_hh in panels */
+    int64_t panel;
+    const int64_t *lengths;
+    char *workers;
+    size_t room;
+    int64_t chunks;
+    int64_t step, last; /* counted in the order of the forward pass, to the last; -1 is the end, where dh becomes dh0 */
+} backward;
+
+static int64_t time_of(const recurrence *p, int64_t step) { return p->reverse ? p->steps - 1 - step : step; }
+
+static void pack_chunk(void *ctx, int64_t block, int worker) {
+    const backward *w = (const backward *)ctx;
+    const recurrence *p = &w->p;
+    (void)worker;
+    ct__matrix part = w->weights;
+    part.data = (const char *)part.data + block * p->width * part.col * p->size;
+    ct__gemm_isa->pack_b(p->kernel, &part, w->packed + block * w->panel, p->gates * p->h,
+                         ct__min64(p->width, p->h - block * p->width));
+}
+
+/* Asks for what row i of step t reads: the pieces lie too far apart for the hardware to foresee. */
+SIMD_INLINE void ask_row(const backward *w, int64_t t, int64_t i, int64_t j0, int64_t m) {
+    const recurrence *p = &w->p;
+    const int64_t at = t * p->n + i, row = p->h * p->size, j = j0 * p->size,
+                  before = (p->reverse ? t + 1 : t - 1) * p->n + i;
+    const char *kept = w->kept + at * p->kept * row + j;
+    for (int64_t b = 0; b < m * p->size; b += 64) {
+        __builtin_prefetch(w->gy + at * row + j + b);
+        __builtin_prefetch(w->dh + i * row + j + b, 1);
+        __builtin_prefetch(w->dc + i * row + j + b, 1);
+        for (int64_t k = 0; k < p->kept; k++) __builtin_prefetch(kept + k * row + b);
+        for (int64_t g = 0; g < p->gates; g++) __builtin_prefetch(w->dgx + (at * p->gates + g) * row + j + b, 1);
+        for (int64_t g = 0; w->dgh && g < p->gates; g++)
+            __builtin_prefetch(w->dgh + (at * p->gates + g) * row + j + b, 1);
+        if (p->cell == CT_CELL_LSTM && w->step > 0) __builtin_prefetch(w->kept + (before * p->kept + 4) * row + j + b);
+    }
+}
+
+#define BACKWARD_ROWS(R, T)                                                                                 \
+    static void R##_rows(const backward *w, int64_t t, int64_t r0, int64_t rows, int64_t j0, int64_t m,     \
+                         const char *products) {                                                            \
+        const recurrence *p = &w->p;                                                                        \
+        const int64_t h = p->h, last = p->reverse ? t + 1 : t - 1;                                          \
+        for (int64_t i = r0; w->step >= 0 && i < r0 + ct__min64(AHEAD, rows); i++) ask_row(w, t, i, j0, m); \
+        for (int64_t i = r0; i < r0 + rows; i++) {                                                          \
+            const T *product = products ? (const T *)(const void *)products + (i - r0) * p->width : NULL;   \
+            T *dh = (T *)(void *)w->dh + i * h + j0;                                                        \
+            if (w->step < 0) {                                                                              \
+                for (int64_t j = 0; product && j < m; j++) dh[j] += product[j];                             \
+                continue;                                                                                   \
+            }                                                                                               \
+            if (i + AHEAD < r0 + rows) ask_row(w, t, i + AHEAD, j0, m);                                     \
+            const bool first = p->reverse ? last >= w->lengths[i] : last < 0;                               \
+            const T *kept = (const T *)(const void *)w->kept;                                               \
+            const R##_backward_row row = {                                                                  \
+                .product = product,                                                                         \
+                .gy = (const T *)(const void *)w->gy + (t * p->n + i) * h + j0,                             \
+                .y = (const T *)(const void *)w->y + (t * p->n + i) * h + j0,                               \
+                .kept = kept + (t * p->n + i) * p->kept * h + j0,                                           \
+                .h_before = first ? (const T *)(const void *)w->h0 + i * h + j0                             \
+                                  : (const T *)(const void *)w->y + (last * p->n + i) * h + j0,             \
+                .c_before = first ? (const T *)(const void *)w->c0 + i * h + j0                             \
+                                  : kept + ((last * p->n + i) * p->kept + 4) * h + j0,                      \
+                .dgx = (T *)(void *)w->dgx + (t * p->n + i) * p->gates * h + j0,                            \
+                .dgh = w->dgh ? (T *)(void *)w->dgh + (t * p->n + i) * p->gates * h + j0 : NULL,            \
+                .gates = (T *)(void *)(w->gates[w->step & 1] + i * w->gates_ld) + j0,                       \
+                .dh = dh,                                                                                   \
+                .dc = (T *)(void *)w->dc + i * h + j0,                                                      \
+                .h = h};                                                                                    \
+            if (t >= w->lengths[i]) R##_outside_back(&row, m, p->gates);                                    \
+            else if (p->cell == CT_CELL_LSTM) R##_lstm_back(&row, m);                                       \
+            else if (p->cell == CT_CELL_GRU) R##_gru_back(&row, m);                                         \
+            else R##_plain_back(&row, m, p->cell == CT_CELL_RELU);                                          \
+        }                                                                                                   \
+    }
+BACKWARD_ROWS(f32, float)
+BACKWARD_ROWS(f64, double)
+
+/* The same for all rows. */
+SIMD_INLINE void want_step(const backward *w, recurrence_wants *wants, int64_t t, int64_t r, int64_t rows, int64_t j0) {
+    const recurrence *p = &w->p;
+    const int64_t at = t * p->n + r, before = (p->reverse ? t + 1 : t - 1) * p->n + r, h = p->h * p->size,
+                  j = j0 * p->size;
+    if (p->kept) recurrence_want(wants, w->kept + at * p->kept * h + j, rows * p->kept, 1);
+    recurrence_want(wants, w->dgx + at * p->gates * h + j, rows * p->gates, 1);
+    if (w->dgh) recurrence_want(wants, w->dgh + at * p->gates * h + j, rows * p->gates, 1);
+    recurrence_want(wants, w->gy + at * h + j, rows, 1);
+    if (p->cell == CT_CELL_LSTM && w->step > 0)
+        recurrence_want(wants, w->kept + (before * p->kept + 4) * h + j, rows, p->kept);
+}
+
+/* A step of rows [first, stop) and blocks of hidden units [block, end). */
+static void step_part(const backward *w, int64_t first, int64_t stop, int64_t block, int64_t end, int worker) {
+    const recurrence *p = &w->p;
+    const int64_t t = time_of(p, w->step), size = p->size, deep = p->gates * p->h, later = w->step + 1;
+    char *products = later < p->steps ? w->workers + (size_t)worker * w->room : NULL;
+    const char *gates = w->gates[later & 1];
+    for (; block < end; block++) {
+        const int64_t j0 = block * p->width, m = ct__min64(p->width, p->h - j0);
+        for (int64_t r = first; r < stop; r += ROWS_AT_ONCE) {
+            const int64_t rows = ct__min64(ROWS_AT_ONCE, stop - r);
+            recurrence_wants wants = {.stride = p->h * size, .bytes = m * size};
+            if (products && w->step >= 0) want_step(w, &wants, t, r, rows, j0);
+            /* a part of the panel serves all rows while it is near */
+            for (int64_t k = 0; products && k < deep; k += DEPTH) {
+                const ct__block product = {.a = gates + r * w->gates_ld + k * size,
+                                           .a_row = w->gates_ld,
+                                           .a_step = size,
+                                           .b = w->packed + block * w->panel + k * p->width * size,
+                                           .b_step = p->width * size,
+                                           .c = products,
+                                           .c_row = p->width * size,
+                                           .m = rows,
+                                           .n = m,
+                                           .k = ct__min64(DEPTH, deep - k),
+                                           .accumulate = k > 0,
+                                           .ahead = recurrence_ahead(&wants, k / DEPTH),
+                                           .lists = recurrence_lists(&wants, k / DEPTH, ct__ceil_div(deep, DEPTH))};
+                ct__block_multiply(p->kernel, &product);
+            }
+            if (p->wide) f64_rows(w, t, r, rows, j0, m, products);
+            else f32_rows(w, t, r, rows, j0, m, products);
+        }
+    }
+}
+
+static void units_chunk(void *ctx, int64_t chunk, int worker) {
+    const backward *w = (const backward *)ctx;
+    step_part(w, 0, w->p.n, chunk * w->p.blocks / w->chunks, (chunk + 1) * w->p.blocks / w->chunks, worker);
+}
+
+static void rows_chunk(void *ctx, int64_t chunk, int worker) {
+    backward w = *(const backward *)ctx;
+    const int64_t first = chunk * w.p.n / w.chunks, stop = (chunk + 1) * w.p.n / w.chunks;
+    for (w.step = w.p.steps - 1; w.step >= w.last; w.step--) step_part(&w, first, stop, 0, w.p.blocks, worker);
+}
+
+/* ---- The call ---- */
+
+static const char *backward_can(const ct_call *call) {
+    if (call->in[9]) return "states have a cotangent of their own";
+    if (!call->out[0]) return "dgx is not wanted";
+    const ct_view *views[] = {call->in[0],
+                              call->in[1],
+                              call->in[2],
+                              call->in[4],
+                              call->in[5],
+                              call->in[6],
+                              call->in[7],
+                              call->in[8],
+                              call->out[0],
+                              call->n_out > 1 ? call->out[1] : NULL,
+                              call->n_out > 2 ? call->out[2] : NULL,
+                              call->n_out > 3 ? call->out[3] : NULL};
+    return recurrence_refuses(views, 12);
+}
+
+static recurrence problem_of(const ct_call *call) {
+    const recurrence_grad_attrs *a = call->attrs;
+    return recurrence_problem(call->in[4], a->cell, a->reverse, call->in[3]);
+}
+
+static size_t backward_room(const recurrence *p) { return ct__room(ROWS_AT_ONCE * p->width * p->size); }
+
+static int64_t gates_ld(const recurrence *p) { return ct__round_up(p->gates * p->h * p->size, 64) + 64; }
+
+static size_t backward_scratch(const ct_call *call) {
+    const recurrence p = problem_of(call);
+    const int64_t state = p.n * p.h * p.size;
+    return ct__near_scratch(ct__room(p.n * 8) + 3 * ct__room(state) + 2 * ct__room(p.n * gates_ld(&p)) +
+                            ct__room(p.blocks * ct__panel_bytes(p.kernel, p.gates * p.h)) +
+                            backward_room(&p) * (size_t)ct__threads());
+}
+
+static const char *data_of(const recurrence *p, const ct_view *x, const char *otherwise) {
+    return x ? (const char *)ct__address(x, (size_t)p->size) : otherwise;
+}
+
+static void start_from(char *to, const char *from, size_t bytes) {
+    if (from) memcpy(to, from, bytes);
+    else memset(to, 0, bytes);
+}
+
+static bool backward_run(const ct_call *call, ct_stream *stream) {
+    backward w = {.p = problem_of(call)};
+    const recurrence *p = &w.p;
+    const int64_t state = p->n * p->h * p->size;
+    const ct_view *dgh = call->n_out > 1 ? call->out[1] : NULL, *dh0 = call->n_out > 2 ? call->out[2] : NULL,
+                  *dc0 = call->n_out > 3 ? call->out[3] : NULL;
+    char *at = ct__scratch(call);
+    (void)stream;
+    int64_t *lengths = (int64_t *)(void *)ct__claim(&at, p->n * 8);
+    char *zeros = ct__claim(&at, state);
+    w.dh = ct__claim(&at, state), w.dc = ct__claim(&at, state);
+    w.gates_ld = gates_ld(p);
+    w.gates[0] = ct__claim(&at, p->n * w.gates_ld), w.gates[1] = ct__claim(&at, p->n * w.gates_ld);
+    w.panel = ct__panel_bytes(p->kernel, p->gates * p->h);
+    w.packed = ct__claim(&at, p->blocks * w.panel);
+    w.workers = at, w.room = backward_room(p);
+    if (!recurrence_lengths(p, call->op->name, lengths)) return false;
+    w.lengths = lengths;
+    if (p->n == 0 || p->h == 0) return true;
+    memset(zeros, 0, (size_t)state);
+    const ct_view *weights = call->in[0];
+    w.weights = (ct__matrix){ct__address(weights, (size_t)p->size), p->kernel->packed, weights->strides[0],
+                             weights->strides[1]};
+    ct__parallel(p->blocks, pack_chunk, &w);
+    w.h0 = data_of(p, call->in[1], zeros), w.c0 = data_of(p, call->in[2], zeros);
+    w.y = data_of(p, call->in[4], NULL), w.kept = data_of(p, call->in[5], NULL), w.gy = data_of(p, call->in[6], NULL);
+    w.dgx = (char *)ct__address(call->out[0], (size_t)p->size);
+    w.dgh = p->cell == CT_CELL_GRU && dgh ? (char *)ct__address(dgh, (size_t)p->size) : NULL;
+    start_from(w.dh, data_of(p, call->in[7], NULL), (size_t)state);
+    start_from(w.dc, data_of(p, call->in[8], NULL), (size_t)state);
+    w.chunks = recurrence_chunks(p);
+    w.last = dh0 ? -1 : 0;
+    if (recurrence_by_rows(p)) ct__parallel(w.chunks, rows_chunk, &w);
+    else
+        for (w.step = p->steps - 1; w.step >= w.last; w.step--) ct__parallel(w.chunks, units_chunk, &w);
+    if (dh0) memcpy(ct__address(dh0, (size_t)p->size), w.dh, (size_t)state);
+    if (dc0 && p->cell == CT_CELL_LSTM) memcpy(ct__address(dc0, (size_t)p->size), w.dc, (size_t)state);
+    return true;
+}
+
+CT_KERNELS(rnn_recurrence_grad) = {
+    CT_CANDIDATES(recurrence_grad, {"recurrence_steps_back", backward_can, backward_scratch, backward_run}),
+    {0},
+};
