@@ -221,20 +221,34 @@ static ct_tensor *value_of(const opcheck_input *input, int position, ct_device d
     return varies ? ct_require_grad(ct_detach(x)) : x;
 }
 
-/* The op at one sample and the gradient of its results: how often the device was read; -1 after an error. */
-static int reads_at(const opcheck_sample *sample, ct_device device) {
-    ct_tensor *in[OPCHECK_INPUTS] = {NULL}, *out[OPCHECK_OUTPUTS] = {NULL}, *total = NULL;
-    for (int i = 0; i < sample->n_in; i++)
-        if (!sample->in[i].skipped && !(in[i] = value_of(&sample->in[i], i, device))) return -1;
-    harness_reads = 0;
-    if (!ct_apply(sample->op, in, sample->n_in, sample->attrs, out, sample->n_out)) return -1;
-    for (int i = 0; i < sample->n_out; i++) {
-        if (!out[i] || !ct_requires_grad(out[i])) continue;
-        ct_tensor *term = ct_cast(ct_sum(ct_square(out[i])), CT_F32);
+/* The sum of squares of those that have a graph; NULL: none has. */
+static ct_tensor *squares_of(ct_tensor *const *list, int n) {
+    ct_tensor *total = NULL;
+    for (int i = 0; i < n; i++) {
+        if (!list[i] || !ct_requires_grad(list[i])) continue;
+        ct_tensor *term = ct_cast(ct_sum(ct_square(list[i])), CT_F32);
         total = total ? ct_add(total, term) : term;
     }
-    if (total && ct_op_differentiable(sample->op) && !ct_backward(total)) return -1;
-    return harness_reads;
+    return total;
+}
+
+/* The op at one sample, and its derivatives of first and second order: how often the device was read; -1 after an error. */
+static int reads_at(const opcheck_sample *sample, ct_device device) {
+    ct_tensor *in[OPCHECK_INPUTS] = {NULL}, *out[OPCHECK_OUTPUTS] = {NULL}, *xs[OPCHECK_INPUTS],
+              *grads[OPCHECK_INPUTS] = {NULL};
+    int nx = 0;
+    for (int i = 0; i < sample->n_in; i++) {
+        if (sample->in[i].skipped) continue;
+        if (!(in[i] = value_of(&sample->in[i], i, device))) return -1;
+        if (ct_requires_grad(in[i])) xs[nx++] = in[i];
+    }
+    harness_reads = 0;
+    if (!ct_apply(sample->op, in, sample->n_in, sample->attrs, out, sample->n_out)) return -1;
+    ct_tensor *first = ct_op_differentiable(sample->op) ? squares_of(out, sample->n_out) : NULL;
+    if (first && !ct_grad(&first, 1, NULL, xs, nx, grads, CT_CREATE_GRAPH)) return -1;
+    ct_tensor *second = first ? squares_of(grads, nx) : NULL;
+    if (second && !ct_backward(second)) return -1;
+    return ct_ok() ? harness_reads : -1;
 }
 
 static void check_reads(const ct_op *op, ct_device device) {

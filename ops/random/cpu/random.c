@@ -152,30 +152,30 @@ static void normal_f32(const normal_spec *s, const uint32_t *words, int n, float
 }
 
 /* The same with 53 bits each: a pair of normals takes a block of four words. The turn is reduced as above. */
-static void normal_f64(const normal_spec *s, const uint32_t *words, int n, double *to /* whole blocks */) {
-    vf64 mean = vf64_set1(s->mean), std = vf64_set1(s->std);
+static void normal_f64(const normal_spec *spec, const uint32_t *words, int n, double *to /* whole blocks */) {
+    vf64 mean = vf64_set1(spec->mean), std = vf64_set1(spec->std);
     for (int i = 0; i < n; i += 2 * VF64_LANES) {
         double u[VF64_LANES], v[VF64_LANES], a[VF64_LANES], b[VF64_LANES];
-        int64_t quarter[VF64_LANES];
+        double odd[VF64_LANES], cosine_sign[VF64_LANES], sine_sign[VF64_LANES];
         for (int k = 0; k < VF64_LANES; k++) {
             const uint32_t *w = words + 2 * (i + 2 * k);
             u[k] = (double)(int64_t)(((uint64_t)w[1] << 32 | w[0]) >> 11) * 0x1p-53 + 0x1p-54;
             const int64_t turn = (int64_t)(((uint64_t)w[3] << 32 | w[2]) >> 11);
-            quarter[k] = (turn + ((int64_t)1 << 50)) >> 51;
-            v[k] = (double)(turn - quarter[k] * ((int64_t)1 << 51)) * 0x1.921fb54442d18p-51; /* 2 pi * 2^-53 */
+            const int64_t quarter = (turn + ((int64_t)1 << 50)) >> 51;
+            v[k] = (double)(turn - quarter * ((int64_t)1 << 51)) * 0x1.921fb54442d18p-51; /* 2 pi * 2^-53 */
+            odd[k] = (double)(quarter & 1);
+            cosine_sign[k] = (double)(1 - ((quarter + 1) & 2));
+            sine_sign[k] = (double)(1 - (quarter & 2));
         }
         vf64 angle = vf64_load(v),
              r = vf64_sqrt(vf64_mul(vf64_set1(-2), vf64_minb(vf64_log(vf64_load(u)), vf64_zero())));
         r = vf64_mul(r, std);
-        vf64_store(a, vf64_cos(angle));
-        vf64_store(b, vf64_sin(angle));
-        for (int k = 0; k < VF64_LANES; k++) {
-            const double cosine = quarter[k] & 1 ? b[k] : a[k], sine = quarter[k] & 1 ? a[k] : b[k];
-            a[k] = (quarter[k] + 1) & 2 ? -cosine : cosine;
-            b[k] = quarter[k] & 2 ? -sine : sine;
-        }
-        vf64_store(a, vf64_fma(r, vf64_load(a), mean));
-        vf64_store(b, vf64_fma(r, vf64_load(b), mean));
+        vf64 s = vf64_sin(angle), c = vf64_cos(angle);
+        mf64 swap = vf64_lt(vf64_zero(), vf64_load(odd));
+        vf64 cosine = vf64_mul(vf64_select(swap, s, c), vf64_load(cosine_sign)),
+             sine = vf64_mul(vf64_select(swap, c, s), vf64_load(sine_sign));
+        vf64_store(a, vf64_fma(r, cosine, mean));
+        vf64_store(b, vf64_fma(r, sine, mean));
         for (int k = 0; k < VF64_LANES; k++) {
             to[i + 2 * k] = a[k];
             to[i + 2 * k + 1] = b[k];
