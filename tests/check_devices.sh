@@ -35,6 +35,8 @@ trains_alike() {
     [ -s "$work/cpu.curve" ] && diff "$work/cpu.curve" "$work/guard.curve"
 }
 check "a classifier trains on the guarded device" trains_alike shapes-cnn --epochs 2 --set data.count=160 --set batch=32
+in_primitives() { CT_GUARD_PRIMITIVES=1 "$cotangent" train shapes-cnn --out "$work/primitives" --device guard --epochs 1 --set data.count=64 --set batch=32; }
+check "a classifier trains in primitives" in_primitives
 check "a U-Net trains on the guarded device" trains_alike shapes-unet --epochs 1 --set data.count=24 --set batch=8
 
 run=$work/shapes-cnn-guard
