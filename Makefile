@@ -12,9 +12,9 @@ MAKEFLAGS += --no-print-directory
 
 CONFIGURED = $(BUILD)/.configured
 COMPILE = cmake --build $(BUILD) -j $(JOBS) --target
-C_FILES = $(shell find core ops backends io nn optim data metrics cli tests examples bench include tools -name '*.[ch]' 2>/dev/null)
+C_FILES = $(shell find core ops backends support io nn optim data metrics cli tests examples bench include tools -name '*.[ch]' 2>/dev/null)
 
-.PHONY: all lib test demo bench bench-peers asan sanitize-quick fuzz-ops fuzz-api tsan debug fmt lint install clean new-op help
+.PHONY: all lib test demo bench bench-peers asan sanitize-quick fuzz-ops fuzz-api tsan abi abi-save debug fmt lint install clean new-op help
 
 all: $(CONFIGURED)  ## the library and the cotangent command
 	@$(COMPILE) cotangent cotangent_static cotangent_cli
@@ -73,6 +73,14 @@ fuzz-api:  ## the same of every public function
 
 tsan:  ## the tests under the thread sanitizer
 	@$(MAKE) test BUILD=build-tsan CMAKE_FLAGS='-DCMAKE_BUILD_TYPE=Debug -DCT_SANITIZE=thread $(CMAKE_FLAGS)'
+
+abi: $(CONFIGURED)  ## whether programs of the last release run with these headers (needs abigail-tools)
+	@$(COMPILE) ct_generated
+	@bash tools/abi/abi.sh check $(BUILD); status=$$?; [ $$status -eq 77 ] || exit $$status
+
+abi-save: $(CONFIGURED)  ## at a release: the interface as it is becomes what `make abi` compares with
+	@$(COMPILE) ct_generated
+	@bash tools/abi/abi.sh save $(BUILD)
 
 debug:  ## the library and the command, for a debugger, in build-debug
 	@$(MAKE) all BUILD=build-debug CMAKE_FLAGS='-DCMAKE_BUILD_TYPE=Debug $(CMAKE_FLAGS)'

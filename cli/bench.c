@@ -126,7 +126,7 @@ static bool run_workload(const workload *w, const options *o, int threads) {
         ok = w->run ? w->run(o->min_time, &result) : bench_op(w->op, w->inputs, w->how, o->min_time, &result, &missing);
     }
     result.peak = resident("VmHWM") - before;
-    ct_memory_trim();
+    ct_memory_trim((ct_device){CT_CPU, 0});
     if (ok) {
         print_result(w, &result, o, threads);
     } else if (!ct_ok()) {

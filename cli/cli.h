@@ -45,4 +45,10 @@ int cli_count(const ct_arg *arguments);
 void cli_attr_default(const ct_op *op, const ct_attr *attr, char *text, size_t capacity);
 const char *cli_attr_type(const ct_attr *attr, char *text, size_t capacity);
 
+/* Pieces of JSON on standard output. */
+void cli_json_string(const char *text);
+void cli_json_key(const char *key, const char *text); /* "key":"text" */
+/* An attribute as an object; value: its default as text, NULL for none. */
+void cli_json_attr(const ct_attr *attr, const char *value);
+
 #endif

@@ -19,7 +19,7 @@ int cli_info(int argc, char **argv) {
         fprintf(stderr, "error: %s\n", ct_error());
         return CLI_FAILED;
     }
-    printf("version   %s\n", ct_version());
+    printf("version   %s\n", ct_version_text());
     printf("isa       %s\n", isa);
     printf("threads   %d\n", ct_get_threads());
     printf("ops       %d\n", visible);

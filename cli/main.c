@@ -35,7 +35,7 @@ static int run(int argc, char **argv) {
         return CLI_DONE;
     }
     if (strcmp(name, "--version") == 0) {
-        printf("cotangent %s\n", ct_version());
+        printf("cotangent %s\n", ct_version_text());
         return CLI_DONE;
     }
     const char *names[COMMAND_COUNT];

@@ -99,11 +99,11 @@ static bool is_primitive(const ct_op *op) { return !op->lower && !(op->flags & C
 
 static void print_kernels(FILE *file, const ct_op *op) {
     for (int type = CT_CPU; ct_backend_name((ct_device_type)type); type++) {
-        const ct_kernel *kernel = ct_op_kernels(op, (ct_device_type)type);
+        const ct_kernel *kernel = ct_op_kernel(op, (ct_device_type)type, 0);
         if (type != CT_CPU && !kernel) continue;
         fprintf(file, "%-8s", ct_backend_name((ct_device_type)type));
         int count = 0;
-        for (; kernel && kernel->name; kernel++, count++) fprintf(file, " %s", kernel->name);
+        for (; (kernel = ct_op_kernel(op, (ct_device_type)type, count)); count++) fprintf(file, " %s", kernel->name);
         if (count == 0)
             fprintf(file, op->flags & CT_OP_VIEW ? " a view: no kernel" : op->lower ? " in simpler ops" : " none");
         fputc('\n', file);
@@ -131,22 +131,6 @@ void cli_print_op(FILE *file, const ct_op *op) {
 
 /* ---- JSON ---- */
 
-static void json_string(const char *text) {
-    putchar('"');
-    for (const unsigned char *c = (const unsigned char *)(text ? text : ""); *c; c++) {
-        if (*c == '"' || *c == '\\') printf("\\%c", *c);
-        else if (*c == '\n') printf("\\n");
-        else if (*c < 0x20) printf("\\u%04x", *c);
-        else putchar(*c);
-    }
-    putchar('"');
-}
-
-static void json_key(const char *key, const char *text) {
-    printf("\"%s\":", key);
-    json_string(text);
-}
-
 static const char *truth(bool value) { return value ? "true" : "false"; }
 
 static void json_arguments(const char *key, const ct_arg *arguments) {
@@ -154,7 +138,7 @@ static void json_arguments(const char *key, const ct_arg *arguments) {
     for (int i = 0; arguments && arguments[i].name; i++) {
         const unsigned flags = arguments[i].flags;
         printf("%s{", i ? "," : "");
-        json_key("name", arguments[i].name);
+        cli_json_key("name", arguments[i].name);
         printf(",\"optional\":%s,\"list\":%s,\"broadcast\":%s,\"promote\":%s,\"float\":%s,\"index\":%s,\"bool\":%s,"
                "\"mutated\":%s}",
                truth(flags & CT_ARG_OPTIONAL), truth(flags & CT_ARG_LIST), truth(flags & CT_ARG_BROADCAST),
@@ -165,36 +149,20 @@ static void json_arguments(const char *key, const ct_arg *arguments) {
 }
 
 static void json_options(const ct_op *op) {
-    static const char *const types[] = {
-        [CT_ATTR_INT] = "int",   [CT_ATTR_DOUBLE] = "double", [CT_ATTR_BOOL] = "bool", [CT_ATTR_DIMS] = "dims",
-        [CT_ATTR_OPT] = "opt",   [CT_ATTR_DTYPE] = "dtype",   [CT_ATTR_ENUM] = "enum", [CT_ATTR_TEXT] = "text",
-        [CT_ATTR_AXES] = "axes", [CT_ATTR_DEVICE] = "device",
-    };
     printf(",\"options\":[");
     for (const ct_attr *attr = op->attrs; attr && attr->name; attr++) {
         char value[256];
-        printf("%s{", attr == op->attrs ? "" : ",");
-        json_key("name", attr->name);
-        if (attr->plural) printf(","), json_key("plural", attr->plural);
-        printf(","), json_key("type", types[attr->type]);
-        printf(",\"required\":%s", truth(attr->required));
         cli_attr_default(op, attr, value, sizeof value);
-        if (!attr->required) printf(","), json_key("default", value);
-        if (attr->type == CT_ATTR_ENUM && attr->values) {
-            printf(",\"values\":[");
-            for (int i = 0; attr->values[i]; i++) printf("%s", i ? "," : ""), json_string(attr->values[i]);
-            printf("]");
-        }
-        if (attr->doc && attr->doc[0]) printf(","), json_key("doc", attr->doc);
-        printf("}");
+        if (attr != op->attrs) putchar(',');
+        cli_json_attr(attr, attr->required ? NULL : value);
     }
     printf("]");
 }
 
 static void json_op(const ct_op *op) {
     printf("{");
-    json_key("name", op->name);
-    printf(","), json_key("doc", op->doc);
+    cli_json_key("name", op->name);
+    printf(","), cli_json_key("doc", op->doc);
     json_arguments("inputs", op->inputs);
     json_arguments("outputs", op->outputs);
     json_options(op);
@@ -205,8 +173,9 @@ static void json_op(const ct_op *op) {
            truth(is_primitive(op)), truth(op->flags & CT_OP_WAITS));
     for (int type = CT_CPU; ct_backend_name((ct_device_type)type); type++) {
         printf("%s\"%s\":[", type > CT_CPU ? "," : "", ct_backend_name((ct_device_type)type));
-        const ct_kernel *kernel = ct_op_kernels(op, (ct_device_type)type);
-        for (int i = 0; kernel && kernel[i].name; i++) printf("%s", i ? "," : ""), json_string(kernel[i].name);
+        const ct_kernel *kernel;
+        for (int i = 0; (kernel = ct_op_kernel(op, (ct_device_type)type, i)); i++)
+            printf("%s", i ? "," : ""), cli_json_string(kernel->name);
         printf("]");
     }
     printf("}}");

@@ -1,5 +1,5 @@
 # Libraries that io/, data/ and the command use where they are there: images, compression, JSON, YAML. Only their headers
-# are needed here; the libraries themselves are loaded when they are first used (io/foreign.h), so that the library keeps
+# are needed here; the libraries themselves are loaded when they are first used (support/foreign.h), so that the library keeps
 # needing none. Without a header the calls that want it fail and say so. CT_FOREIGN_FOUND and CT_FOREIGN_MISSING are for
 # the summary.
 include(CheckIncludeFile)

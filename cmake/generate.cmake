@@ -6,16 +6,26 @@ set(CT_MKOPS "" CACHE FILEPATH "A ready mkops to run (for cross compiling withou
 # that they compile in parallel.
 set(CT_GENERATED_SOURCES)
 set(CT_GENERATED_ISA_SOURCES)
-foreach(name ops_api.c ops_table.c elementwise.c)
+foreach(name ops_api.c ops_table.c elementwise.c layers_table.c)
     list(APPEND CT_GENERATED_SOURCES ${CT_GENERATED_DIR}/gen/${name})
 endforeach()
 foreach(part RANGE 0 7)
     list(APPEND CT_GENERATED_ISA_SOURCES ${CT_GENERATED_DIR}/gen/cpu/elementwise_${part}.c)
 endforeach()
+# Public headers whose functions take options by name: the macros for that are written from them, and the table of layers.
+set(CT_HEADERS_WITH_OPTIONS nn optim data io)
+set(CT_OPTION_HEADERS)
+set(ct_option_sources)
+foreach(name ${CT_HEADERS_WITH_OPTIONS})
+    list(APPEND CT_OPTION_HEADERS ${CT_GENERATED_DIR}/include/cotangent/${name}_options.h)
+    list(APPEND ct_option_sources ${CMAKE_CURRENT_SOURCE_DIR}/include/cotangent/${name}.h)
+endforeach()
 set(CT_GENERATED_HEADERS
     ${CT_GENERATED_DIR}/include/cotangent/enums.h
     ${CT_GENERATED_DIR}/include/cotangent/layouts.h
     ${CT_GENERATED_DIR}/include/cotangent/ops.h
+    ${CT_GENERATED_DIR}/include/cotangent/ops.hpp
+    ${CT_OPTION_HEADERS}
     ${CT_GENERATED_DIR}/gen/ops_decl.h
     ${CT_GENERATED_DIR}/gen/ops_short.h
     ${CT_GENERATED_DIR}/gen/kernels_cpu.inc
@@ -48,8 +58,9 @@ add_custom_command(
     COMMAND ${CMAKE_COMMAND} -E make_directory
         ${CT_GENERATED_DIR}/gen ${CT_GENERATED_DIR}/docs ${CT_GENERATED_DIR}/include/cotangent
     COMMAND ${ct_mkops_command} ${CMAKE_CURRENT_SOURCE_DIR}/ops ${CT_GENERATED_DIR}
+        ${CMAKE_CURRENT_SOURCE_DIR}/include/cotangent ${CT_HEADERS_WITH_OPTIONS}
     COMMAND ${CMAKE_COMMAND} -E touch ${CT_GENERATED_DIR}/mkops.stamp
-    DEPENDS ${ct_mkops_command} ${CT_OP_FILES}
+    DEPENDS ${ct_mkops_command} ${CT_OP_FILES} ${ct_option_sources}
     COMMENT "Generating the op table from ops/"
     VERBATIM)
 add_custom_target(ct_generated DEPENDS ${CT_GENERATED_DIR}/mkops.stamp)

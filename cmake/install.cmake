@@ -7,10 +7,10 @@ if(NOT CT_TOP_LEVEL)
 endif()
 
 set(ct_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Cotangent)
-install(FILES include/cotangent.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES include/cotangent.h include/cotangent.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY include/cotangent DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 install(FILES ${CT_GENERATED_DIR}/include/cotangent/ops.h ${CT_GENERATED_DIR}/include/cotangent/enums.h
-    ${CT_GENERATED_DIR}/include/cotangent/layouts.h
+    ${CT_GENERATED_DIR}/include/cotangent/layouts.h ${CT_GENERATED_DIR}/include/cotangent/ops.hpp ${CT_OPTION_HEADERS}
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cotangent)
 # The reference of the ops, as the build has written it: one page, and a manual page for each.
 install(FILES ${CT_GENERATED_DIR}/docs/ops.html DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/cotangent)

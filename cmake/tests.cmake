@@ -52,8 +52,9 @@ if(CT_AWK)
         ${PROJECT_SOURCE_DIR}/include/cotangent/*.h)
     list(APPEND CT_PUBLIC_HEADERS ${CT_GENERATED_DIR}/include/cotangent/enums.h ${CT_GENERATED_DIR}/include/cotangent/ops.h)
     add_custom_command(OUTPUT ${CT_TEST_DIR}/fuzz_api.inc
-        COMMAND ${CT_AWK} -f ${PROJECT_SOURCE_DIR}/tests/fuzz_api.awk ${CT_PUBLIC_HEADERS} >${CT_TEST_DIR}/fuzz_api.inc
-        DEPENDS ${PROJECT_SOURCE_DIR}/tests/fuzz_api.awk ${CT_PUBLIC_HEADERS} ${CT_GENERATED_DIR}/mkops.stamp
+        COMMAND ${CT_AWK} -f ${PROJECT_SOURCE_DIR}/tools/headers.awk -f ${PROJECT_SOURCE_DIR}/tests/fuzz_api.awk
+            ${CT_PUBLIC_HEADERS} >${CT_TEST_DIR}/fuzz_api.inc
+        DEPENDS ${PROJECT_SOURCE_DIR}/tools/headers.awk ${PROJECT_SOURCE_DIR}/tests/fuzz_api.awk ${CT_PUBLIC_HEADERS} ${CT_GENERATED_DIR}/mkops.stamp
         COMMENT "Writing calls of the public functions")
 else()
     list(REMOVE_ITEM CT_TEST_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/fuzz_api.c)
@@ -115,10 +116,12 @@ if("check_outside" IN_LIST CT_CHECK_NAMES)
 endif()
 
 # Backends that only the tests use: modules that the library opens, found by CT_BACKEND_PATH.
-add_library(cotangent_guard MODULE tests/guard/guard.c)
+add_library(cotangent_guard MODULE tests/guard/guard.c tests/guard/queue.c)
 ct_target_flags(cotangent_guard)
 set_target_properties(cotangent_guard PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CT_TEST_DIR})
-target_include_directories(cotangent_guard PRIVATE include ${CT_GENERATED_DIR}/include)
+target_include_directories(cotangent_guard PRIVATE . include ${CT_GENERATED_DIR}/include)
 add_dependencies(cotangent_guard ct_generated)
-target_compile_definitions(test_devices PRIVATE CT_TEST_MODULES="${CT_TEST_DIR}")
-add_dependencies(test_devices cotangent_guard)
+foreach(test test_devices test_streams)
+    target_compile_definitions(${test} PRIVATE CT_TEST_MODULES="${CT_TEST_DIR}")
+    add_dependencies(${test} cotangent_guard)
+endforeach()

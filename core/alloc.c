@@ -1,7 +1,7 @@
-/* The caching allocator. Small blocks (up to 2 KiB, in steps of 64 bytes) come from free lists of the thread, so that a
- * tensor of four elements costs nanoseconds. Larger ones are pieces of segments: split when they are taken, joined with
- * their neighbours when they come back, so that memory that one shape has used serves another. Fresh memory is the dearest
- * thing a kernel can ask for (page faults), so segments are kept, and large ones sit on huge pages. */
+/* Host memory. Small blocks (up to 2 KiB, in steps of 64 bytes) come from free lists of the thread, so that a tensor of four
+ * elements costs nanoseconds. Larger ones are blocks of an arena (arena.h), found again by their address. Fresh memory is the
+ * dearest thing a kernel can ask for (page faults), so the arena's parts are kept, and large ones sit on huge pages. The
+ * memory of other devices: device_memory.c. */
 #include "core/alloc.h"
 
 #include <cotangent.h>
@@ -11,6 +11,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "core/arena.h"
+#include "core/device_memory.h"
 #include "core/error.h"
 
 enum {
@@ -20,14 +22,13 @@ enum {
     SMALL_MAX = SMALL_STEP * SMALL_CLASSES,
     SLAB = 256 << 10,  /* small blocks are carved from slabs of this size */
     SPILL = 128 << 10, /* bytes of one small class that a thread keeps to itself */
-    BINS = 48 * 8,     /* of free pieces: eight sizes to an octave */
-    BIN_LOOK = 16,     /* pieces of a bin that are looked at for one that fits */
-    SEGMENT_LEAST = 1 << 20,
-    SEGMENT_MOST = 64 << 20, /* unless one piece is larger */
+    PART_LEAST = 1 << 20,
+    PART_MOST = 64 << 20, /* unless one block is larger */
     PAGE = 4096,
     HUGE_PAGE = 2 << 20,
-    STAGGER_FROM = 1 << 20, /* arrays a power of two apart fight for the same cache sets, so from this size on */
-    STAGGER = 2 * LINE,     /* they are this much further apart */
+    STAGGER_FROM =
+        1 << 20, /* arrays a power of two apart fight for the same cache sets, so they are a line further apart, */
+    STAGGER = 2 * LINE, /* and from this size on so much more */
 };
 
 /* Under the address sanitizer nothing is cached, so that it sees every use after release. */
@@ -42,15 +43,6 @@ enum {
 typedef struct free_block {
     struct free_block *next;
 } free_block;
-
-/* The head of a piece of a segment. Pieces follow one another in memory, and no two free ones are neighbours. */
-typedef struct piece {
-    size_t size;                /* with this head */
-    struct piece *before;       /* the one in front of it in memory; NULL for the first of a segment */
-    struct piece *next, **link; /* in its bin, while it is free */
-    bool free, last;            /* last of its segment */
-} piece;
-_Static_assert(sizeof(piece) <= LINE, "the head fits one line");
 
 typedef struct thread_cache {
     free_block *list[SMALL_CLASSES];
@@ -68,9 +60,12 @@ static _Thread_local thread_cache *cache;
 static thread_cache *caches; /* of all live threads */
 static free_block *shared_list[SMALL_CLASSES];
 static char *slab_next, *slab_end;
-static piece *bins[BINS];
+static ct_books books;
+static ct_arena arena;
+static ct_block **by_address; /* blocks of the arena that are in use: chains by a hash of their address */
+static size_t by_address_size, by_address_count;
 static int64_t retired_in_use, retired_requests, retired_live; /* counts of threads that ended */
-static int64_t large_in_use, large_requests, reserved, peak, from_host;
+static int64_t large_in_use, large_requests, reserved, peak, from_host, limit;
 static ct_allocate_fn host_allocate;
 static ct_release_fn host_release;
 static void *host_context;
@@ -89,6 +84,7 @@ static bool must_fail(void) {
 
 static void *system_get(size_t total) {
     void *memory;
+    if (limit && reserved + (int64_t)total > limit) return NULL;
     if (host_allocate) {
         memory = host_allocate(host_context, total, total >= HUGE_PAGE ? PAGE : LINE);
     } else if (CACHING && total >= HUGE_PAGE) {
@@ -120,60 +116,50 @@ static void system_return(void *memory, size_t total) {
     else free(memory);
 }
 
-/* ---- Pieces of segments ---- */
+/* ---- Blocks of the arena ---- */
 
-/* The bin of a free piece: every piece in bin (8 + step) * 2^shift is at least that large. */
-static int bin_of(size_t size) {
-    const int shift = 60 - __builtin_clzll(size); /* size is at least a line, so its top four bits are 8..15 */
-    const int bin = shift * 8 + (int)((size >> shift) - 8);
-    return bin < BINS ? bin : BINS - 1;
+static ct_block **chain_of(const void *memory) {
+    return &by_address[((uintptr_t)memory / LINE * 0x9E3779B97F4A7C15u >> 20) & (by_address_size - 1)];
 }
 
-static void bin_put(piece *p) {
-    piece **head = &bins[bin_of(p->size)];
-    p->free = true;
-    p->next = *head;
-    p->link = head;
-    if (*head) (*head)->link = &p->next;
-    *head = p;
+static void chain(ct_block *block) {
+    ct_block **head = chain_of((char *)block->buffer + block->offset);
+    block->next = *head;
+    *head = block;
 }
 
-static void bin_take(piece *p) {
-    p->free = false;
-    *p->link = p->next;
-    if (p->next) p->next->link = p->link;
+/* Room for one more: false when there is no memory for it and no table at all. */
+static bool chains_grow(void) {
+    if (by_address_count < by_address_size) return true;
+    const size_t before = by_address_size, size = before ? 2 * before : PAGE / sizeof *by_address;
+    ct_block **old = by_address, **table = system_get(size * sizeof *table);
+    if (!table) return before > 0; /* longer chains will do */
+    memset(table, 0, size * sizeof *table);
+    by_address = table;
+    by_address_size = size;
+    for (size_t i = 0; i < before; i++) {
+        for (ct_block *block = old[i], *next; block; block = next) {
+            next = block->next;
+            chain(block);
+        }
+    }
+    if (before) system_return(old, before * sizeof *old);
+    return true;
 }
 
-static piece *after(const piece *p) { return p->last ? NULL : (piece *)((char *)p + p->size); }
-
-/* The part of p behind size bytes becomes a free piece, if it is worth one. */
-static void split(piece *p, size_t size) {
-    if (p->size - size < SMALL_MAX + LINE) return;
-    piece *rest = (piece *)((char *)p + size), *behind = after(p);
-    *rest = (piece){.size = p->size - size, .before = p, .last = p->last};
-    if (behind) behind->before = rest;
-    p->size = size;
-    p->last = false;
-    bin_put(rest);
-}
-
-/* p takes over the piece behind it, which is in no bin. */
-static void join(piece *p) {
-    const piece *gone = after(p);
-    p->size += gone->size;
-    p->last = gone->last;
-    if (!p->last) after(p)->before = p;
+static ct_block *unchain(const void *memory) {
+    ct_block **link = chain_of(memory);
+    while ((char *)(*link)->buffer + (*link)->offset != memory) link = &(*link)->next;
+    ct_block *block = *link;
+    *link = block->next;
+    by_address_count--;
+    return block;
 }
 
 static void trim_locked(void) {
-    for (int i = 0; i < BINS; i++) {
-        for (piece *p = bins[i], *next; p; p = next) {
-            next = p->next;
-            if (p->before || !p->last) continue;
-            bin_take(p);
-            system_return(p, p->size);
-        }
-    }
+    void *memory;
+    size_t size;
+    for (int bin = 0; ct__arena_remove(&arena, &bin, &memory, &size);) system_return(memory, size);
 }
 
 static void note_peak_locked(void) {
@@ -182,60 +168,46 @@ static void note_peak_locked(void) {
     if (now > peak) peak = now;
 }
 
-/* The smallest that fits among the first of the bin that may have one, else any of the next larger bin. */
-static piece *find_piece(size_t size) {
-    int bin = bin_of(size), looked = 0;
-    piece *best = NULL;
-    for (piece *p = bins[bin]; p && looked < BIN_LOOK; p = p->next, looked++)
-        if (p->size >= size && (!best || p->size < best->size)) best = p;
-    while (!best && ++bin < BINS) best = bins[bin];
-    if (best) bin_take(best);
-    return best;
-}
-
-static size_t whole(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
-
-/* Segments grow with what is in use, so that a small program stays small and a large one asks rarely. */
-static piece *new_segment(size_t size) {
+/* Parts grow with what is in use, so that a small program stays small and a large one asks rarely. */
+static bool new_part(size_t size) {
     size_t usual = (size_t)reserved / 4, total;
-    usual = usual < SEGMENT_LEAST ? SEGMENT_LEAST : usual > SEGMENT_MOST ? SEGMENT_MOST : usual;
+    usual = usual < PART_LEAST ? PART_LEAST : usual > PART_MOST ? PART_MOST : usual;
     total = size > usual ? size : usual;
-    total = whole(total, total >= HUGE_PAGE ? HUGE_PAGE : LINE);
-    piece *p = system_get(total);
-    if (!p) { /* memory is short: what lies unused goes back, and no more than needed is asked for */
+    total = ct__whole(total, total >= HUGE_PAGE ? HUGE_PAGE : LINE);
+    void *memory = system_get(total);
+    if (!memory) { /* memory is short: what lies unused goes back, and no more than needed is asked for */
         trim_locked();
-        p = system_get(total = whole(size, PAGE));
+        memory = system_get(total = ct__whole(size, PAGE));
     }
-    if (p) *p = (piece){.size = total, .last = true};
-    return p;
+    if (!memory) return false;
+    if (ct__arena_add(&arena, memory, total)) return true;
+    system_return(memory, total);
+    return false;
 }
 
 static void *large_get_locked(size_t bytes) {
     if (bytes > SIZE_MAX / 2) return NULL;
+    if (!arena.books) {
+        books.get = system_get;
+        arena.books = &books;
+        arena.least = SMALL_MAX + LINE;
+    }
     large_requests++;
     const size_t size = (bytes + 2 * LINE - 1) / LINE * LINE + (bytes >= STAGGER_FROM ? STAGGER : 0);
-    piece *p = find_piece(size);
-    if (!p) p = new_segment(size);
-    if (!p) return NULL;
-    split(p, size);
+    if (!chains_grow()) return NULL;
+    ct_block *block = ct__arena_take(&arena, size);
+    if (!block && new_part(size)) block = ct__arena_take(&arena, size);
+    if (!block) return NULL;
+    chain(block);
+    by_address_count++;
     large_in_use += (int64_t)bytes;
     note_peak_locked();
-    return (char *)p + LINE;
+    return (char *)block->buffer + block->offset;
 }
 
 static void large_return_locked(void *memory, size_t bytes) {
-    piece *p = (piece *)(void *)((char *)memory - LINE), *behind = after(p);
     large_in_use -= (int64_t)bytes;
-    if (behind && behind->free) {
-        bin_take(behind);
-        join(p);
-    }
-    if (p->before && p->before->free) {
-        p = p->before;
-        bin_take(p);
-        join(p);
-    }
-    bin_put(p);
+    ct__arena_give(unchain(memory));
 }
 
 /* ---- Small blocks ---- */
@@ -454,31 +426,37 @@ bool ct_set_allocator(ct_allocate_fn allocate, ct_release_fn release, void *cont
     return true;
 }
 
-ct_memory ct_memory_stats(void) {
+void ct__host_memory_stats(ct_memory *stats) {
     pthread_mutex_lock(&lock);
     note_peak_locked();
-    ct_memory stats = {.in_use = large_in_use + retired_in_use,
-                       .peak = peak,
-                       .reserved = reserved,
-                       .requests = large_requests + retired_requests,
-                       .from_host = from_host};
+    stats->in_use = large_in_use + retired_in_use;
+    stats->peak = peak;
+    stats->reserved = reserved;
+    stats->requests = large_requests + retired_requests;
+    stats->from_host = from_host;
+    stats->limit = limit;
     for (thread_cache *c = caches; c; c = c->next) {
-        stats.in_use += atomic_load_explicit(&c->in_use, memory_order_relaxed);
-        stats.requests += atomic_load_explicit(&c->requests, memory_order_relaxed);
+        stats->in_use += atomic_load_explicit(&c->in_use, memory_order_relaxed);
+        stats->requests += atomic_load_explicit(&c->requests, memory_order_relaxed);
     }
     pthread_mutex_unlock(&lock);
-    return stats;
 }
 
-void ct_memory_reset_peak(void) {
+void ct__host_memory_reset_peak(void) {
     pthread_mutex_lock(&lock);
     peak = 0;
     note_peak_locked();
     pthread_mutex_unlock(&lock);
 }
 
-void ct_memory_trim(void) {
+void ct__host_memory_trim(void) {
     pthread_mutex_lock(&lock);
     trim_locked();
+    pthread_mutex_unlock(&lock);
+}
+
+void ct__host_memory_limit(int64_t bytes) {
+    pthread_mutex_lock(&lock);
+    limit = bytes;
     pthread_mutex_unlock(&lock);
 }

@@ -2,25 +2,28 @@
 #include "core/anomaly.h"
 
 #include "core/error.h"
+#include "core/registry.h"
 
-bool ct__anomaly;
+bool ct__anomaly_usual;
+_Thread_local bool ct__anomaly_unusual;
 
 bool ct_set_anomaly(bool on) {
-    bool before = ct__anomaly;
-    ct__anomaly = on;
+    ct__registry_start(); /* which reads the environment */
+    bool before = ct__anomaly();
+    ct__anomaly_unusual = on != ct__anomaly_usual;
     return before;
 }
 
 static bool has_nan(ct_tensor *const *list, int n) {
     bool found = false, before = ct_set_grad_enabled(false);
-    ct__anomaly = false; /* the search is no subject of itself */
+    ct_set_anomaly(false); /* the search is no subject of itself */
     for (int i = 0; i < n && !found; i++) {
         if (!list[i] || !list[i]->storage || !ct_dtype_is_float(list[i]->view.dtype)) continue;
         ct_scope {
             found = ct_item(ct_any(ct_isnan(list[i]))) != 0;
         }
     }
-    ct__anomaly = true;
+    ct_set_anomaly(true);
     ct_set_grad_enabled(before);
     return found;
 }

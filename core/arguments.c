@@ -203,8 +203,9 @@ bool ct__check_inputs(ct_request *r) {
             return ct__fail_null(op->name, arg->name);
         }
         if (!ct__valid(x, op->name, arg->name)) return false;
-        /* of a list the op changes some, and knows which */
-        if ((arg->flags & CT_ARG_MUTATED) && !(arg->flags & CT_ARG_LIST) && !ct__writable(x, op->name, arg->name))
+        /* of a list the op changes some, and knows which; memory that is not to be written is among none of them */
+        if ((arg->flags & CT_ARG_MUTATED) && (!(arg->flags & CT_ARG_LIST) || (x->storage && x->storage->read_only)) &&
+            !ct__writable(x, op->name, arg->name))
             return false;
         if (!x->storage) {
             if (!ct__is_number(x))

@@ -231,7 +231,7 @@ static bool differentiate(pass *p, ct_node *node, ct_tensor **cots) {
             if (!called) ct__errors.called = NULL, ct__errors.in_gradient = false;
             ok = ct_ok();
         }
-        if (ok && ct__anomaly) ok = ct__anomaly_check_grads(op, cots, n_out, grad, n_in);
+        if (ok && ct__anomaly()) ok = ct__anomaly_check_grads(op, cots, n_out, grad, n_in);
         for (int i = 0; ok && i < n_in; i++)
             if (need[i] && grad[i])
                 ok = check_gradient(node, i, grad[i]) && arrive(p, node->edges[i].node, node->edges[i].output, grad[i]);

@@ -29,6 +29,7 @@ typedef struct ct_request {
         expanded; /* bit i: in[i] is seen with the shape below, without a handle of its own: those are CT__EXPANDED at most */
     int ndim;             /* of that shape, to which all broadcast */
     const int64_t *shape; /* its sizes */
+    ct_view *inferred;    /* the results, where they are known already: another op handed on to this one */
     unsigned disagree;    /* of the inputs: CT__DTYPES, CT__SHAPES */
     bool recording;
 } ct_request;
@@ -49,8 +50,17 @@ ct_tensor *ct__cast_input(ct_tensor *x, ct_dtype dtype); /* a number, or ct_cast
 /* What of a request's inputs takes part only as a view becomes a tensor, as lowerings want it. */
 bool ct__expand_inputs(ct_request *r);
 
-/* The first candidate that takes the call; NULL: none. Why others refused is written to refusals, unless that is NULL. */
-const ct_kernel *ct__choose(const ct_call *call, char *refusals, size_t room);
+/* A choice of a kernel, remembered for calls like it, with the scratch that it took for so many threads (0: not known yet). */
+typedef struct ct_choice {
+    uint64_t key;
+    const ct_kernel *list, *kernel;
+    size_t scratch;
+    int threads;
+} ct_choice;
+
+/* The first candidate that takes the call; NULL: none. Why others refused is written to refusals, unless that is NULL. *known is where
+ * the choice is remembered, or NULL. */
+const ct_kernel *ct__choose(const ct_call *call, ct_choice **known, char *refusals, size_t room);
 
 bool ct__execute(ct_request *r); /* infer, run, and the results in out */
 

@@ -4,6 +4,7 @@
 
 #include "core/alloc.h"
 #include "core/error.h"
+#include "core/sized.h"
 #include "core/tensor.h"
 
 typedef struct check {
@@ -70,7 +71,7 @@ static ct_tensor *value_at(const check *c, int order, ct_tensor *const *x, ct_te
         ct_no_grad {
             moved = t == 0 ? ct_clone(x[i]) : ct_add(x[i], ct_mul_s(w[i], t));
         }
-        if (!(in[i] = ct_require_grad(moved))) return NULL;
+        if (!(in[i] = ct_set_requires_grad(moved, true))) return NULL;
     }
     return objective(c, order, in, u, v, scratch);
 }
@@ -120,8 +121,10 @@ static bool compare(const check *c, int order, ct_tensor *const *x, ct_tensor **
     return ok;
 }
 
-bool ct_check_grad(ct_function fn, void *context, ct_tensor *const *x, int n, int m, const ct_check_options *options) {
-    if (ct__pending()) return false;
+bool ct_check_grad_p(ct_function fn, void *context, ct_tensor *const *x, int n, int m,
+                     const ct_check_options *options) {
+    ct_check_options o;
+    if (ct__pending() || !ct__take_sized(&o, sizeof o, options, "check_grad")) return false;
     if (!fn || !x) return ct__fail_null("check_grad", fn ? "x" : "fn");
     if (n < 1 || m < 1)
         return ct_fail(CT_ERR_VALUE, "check_grad", "it takes at least one input and one result, not %d and %d", n, m);
@@ -134,7 +137,6 @@ bool ct_check_grad(ct_function fn, void *context, ct_tensor *const *x, int n, in
         any |= dtype == CT_F64;
     }
     if (!any) return ct_fail(CT_ERR_DTYPE, "check_grad", "no input is f64");
-    ct_check_options o = options ? *options : (ct_check_options){0};
     check c = {.fn = fn,
                .context = context,
                .n = n,

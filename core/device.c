@@ -8,9 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/alloc.h"
 #include "core/error.h"
 #include "core/module.h"
 #include "core/registry.h"
+#include "core/sized.h"
 
 _Thread_local ct_device ct__current_device = {CT_CPU, 0};
 _Atomic(const ct_backend *) ct__open_backends[CT_DEVICE_TYPES];
@@ -28,20 +30,63 @@ static int known; /* slots in use, that of CT_CURRENT among them */
 static pthread_mutex_t lock;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void bind_kernels(int type, const ct_backend *backend) {
-    for (int i = 1; i <= ct__op_total; i++) ct__kernel_lists[type][i] = backend->kernels(backend->self, ct__ops[i - 1]);
+enum { FIRST_KERNEL_SIZE = 4 * sizeof(void *), LARGEST_KERNEL_SIZE = 1 << 10 };
+
+static const ct_kernel *candidate(const ct_kernel *list, size_t size, size_t i) {
+    return (const ct_kernel *)(const void *)((const char *)list + i * size);
 }
 
-/* The kernels of every op that exists now; those of user code are added as they come. */
-static bool open_slot(int type, const ct_backend *backend) {
+/* The candidates of an op as this library's ct_kernel has them: the list itself, or a copy that stays, since threads remember
+ * choices. `before` is what the op has now: a copy that is the same again is not made again. NULL: why says what is wrong. */
+static const ct_kernel *full_size(const ct_kernel *list, size_t size, const ct_kernel *before, const char **why) {
+    if (!list || size == sizeof *list) return list;
+    size_t n = 0;
+    while (candidate(list, size, n)->name) n++;
+    ct_kernel *copy = ct__alloc((n + 1) * sizeof *copy);
+    *why = copy ? NULL : "out of memory";
+    for (size_t i = 0; copy && i < n; i++)
+        if (!ct__sized_copy(&copy[i], sizeof *copy, candidate(list, size, i), size))
+            *why = "a kernel sets what this library does not have";
+    bool same = copy && before;
+    if (copy) memset(&copy[n], 0, sizeof *copy);
+    for (size_t i = 0; same && i <= n; i++) same = memcmp(&copy[i], &before[i], sizeof *copy) == 0;
+    if (!*why && !same) return copy;
+    ct__free(copy, (n + 1) * sizeof *copy);
+    return *why ? NULL : before;
+}
+
+static const char *bind_kernels(int type, const ct_backend *backend) {
+    const size_t size = backend->kernel_size ? backend->kernel_size : FIRST_KERNEL_SIZE;
+    const char *why = NULL;
+    for (int i = 1; i <= ct__op_total && !why; i++) {
+        const ct_kernel **list = &ct__kernel_lists[type][i];
+        const ct_kernel *bound = full_size(backend->kernels(backend->self, ct__ops[i - 1]), size, *list, &why);
+        if (!why) *list = bound;
+    }
+    return why;
+}
+
+/* The kernels of every op that exists now; those of user code are added as they come. Why it cannot be, or NULL. */
+static const char *open_slot(int type, const ct_backend *backend) {
+    static ct_backend copies[CT_DEVICE_TYPES]; /* of those that are of another size than this library's */
+    if (backend->size != sizeof *backend) {
+        if (!ct__sized_copy(&copies[type], sizeof *backend, backend, backend->size))
+            return "it needs what this library does not have";
+        backend = &copies[type];
+    }
     const ct_kernel **lists = calloc((size_t)ct__op_total + CT__MAX_USER_OPS + 1, sizeof *lists);
-    if (!lists) return false;
+    if (!lists) return "out of memory";
     ct__kernel_lists[type] = lists;
-    bind_kernels(type, backend);
+    const char *wrong = bind_kernels(type, backend);
+    if (wrong) {
+        ct__kernel_lists[type] = NULL;
+        free(lists);
+        return wrong;
+    }
     slots[type].missing[0] = 0;
     slots[type].tried = true;
     atomic_store(&ct__open_backends[type], backend);
-    return true;
+    return NULL;
 }
 
 static void start(void) {
@@ -70,13 +115,27 @@ static int find_locked(const char *name, size_t length) {
     return 0;
 }
 
+static bool fits_kernel(size_t size) {
+    return size >= FIRST_KERNEL_SIZE && size <= LARGEST_KERNEL_SIZE && size % sizeof(void *) == 0;
+}
+
 static const char *unfit(const ct_backend *backend) {
-    if (backend->version != CT_BACKEND_VERSION || backend->size < sizeof(ct_backend))
+    enum { FIRST_SIZE = offsetof(ct_backend, kernel_size), LARGEST_SIZE = 1 << 12 };
+    const bool sized = backend->size >= FIRST_SIZE && backend->size <= LARGEST_SIZE;
+    if (backend->version != CT_BACKEND_VERSION || !sized)
         return "it was built for another version of cotangent/backend.h";
+    if (backend->size >= offsetof(ct_backend, dlpack_type) && backend->kernel_size != 0 &&
+        !fits_kernel(backend->kernel_size))
+        return "its kernel_size is no size of a ct_kernel";
     if (!backend->device_count || !backend->device_info || !backend->allocate || !backend->release ||
         !backend->upload || !backend->download || !backend->copy || !backend->fill || !backend->wait ||
         !backend->kernels)
         return "it lacks a function that every backend has";
+    if (backend->alignment < 16 || (backend->alignment & (backend->alignment - 1)))
+        return "its alignment is not a power of two from 16 on";
+    if (backend->stream_new && (!backend->stream_free || !backend->event_new || !backend->event_free ||
+                                !backend->event_record || !backend->event_wait))
+        return "it has streams, but not all that belongs to them";
     return NULL;
 }
 
@@ -87,8 +146,8 @@ static void try_module_locked(int type) {
     slot->tried = true;
     const ct_backend *backend = ct__module_open(slot->name, slot->missing, sizeof slot->missing);
     const char *wrong = backend ? unfit(backend) : NULL;
+    if (backend && !wrong) wrong = open_slot(type, backend);
     if (wrong) snprintf(slot->missing, sizeof slot->missing, "its module cannot be used: %s", wrong);
-    else if (backend && !open_slot(type, backend)) snprintf(slot->missing, sizeof slot->missing, "out of memory");
 }
 
 static const ct_backend *opened(int type) {
@@ -129,29 +188,37 @@ bool ct_backend_register(const ct_backend *backend) {
         ok = ct_fail(CT_ERR_STATE, me, "there is a backend named %s already", backend->name);
     else if (!type && known == CT_DEVICE_TYPES)
         ok = ct_fail(CT_ERR_STATE, me, "no room for more than %d backends", CT_DEVICE_TYPES - 1);
-    if (ok && !type) {
-        type = known++;
+    const bool is_new = type == 0;
+    if (ok && is_new) type = known;
+    if (ok && (wrong = open_slot(type, backend))) ok = ct_fail(CT_ERR_VALUE, me, "%s: %s", backend->name, wrong);
+    if (ok && is_new) {
+        known++;
         memcpy(slots[type].name, backend->name, length + 1);
     }
-    if (ok && !open_slot(type, backend)) ok = ct__fail_memory(me, 0);
     pthread_mutex_unlock(&lock);
     return ok;
 }
 
 /* ---- Kernels ---- */
 
-bool ct_op_add_kernels(const ct_op *op, const char *backend, const ct_kernel *kernels) {
-    const char *me = "op_add_kernels";
+bool ct_op_add_kernels_p(const ct_op *op, const char *backend, const ct_kernel *kernels, size_t kernel_size) {
+    const char *me = "op_add_kernels", *why = NULL;
     if (ct__pending()) return false;
     if (!op || !backend || !kernels) return ct__fail_null(me, !op ? "op" : !backend ? "backend" : "kernels");
+    if (!fits_kernel(kernel_size))
+        return ct_fail(CT_ERR_VALUE, me, "kernel_size is %zu; it has to be sizeof(ct_kernel)", kernel_size);
     ct__registry_start();
     if (op->slot->index <= ct__op_total)
         return ct_fail(CT_ERR_STATE, me, "%s is not an op that this program has registered", op->name);
     pthread_mutex_lock(&lock);
     int type = find_locked(backend, strlen(backend));
     bool ok = type && opened(type);
-    if (ok) ct__kernel_lists[type][op->slot->index] = kernels;
+    if (ok) {
+        const ct_kernel *list = full_size(kernels, kernel_size, NULL, &why);
+        if (list) ct__kernel_lists[type][op->slot->index] = list;
+    }
     pthread_mutex_unlock(&lock);
+    if (why) return ct_fail(CT_ERR_UNSUPPORTED, me, "%s: %s", op->name, why);
     return ok || ct_fail(CT_ERR_DEVICE, me, "there is no backend named %s", backend);
 }
 
@@ -161,10 +228,12 @@ void ct__kernels_bind(void) {
         if (ct__backend((ct_device_type)type)) bind_kernels(type, ct__backend((ct_device_type)type));
 }
 
-const ct_kernel *ct_op_kernels(const ct_op *op, ct_device_type type) {
+const ct_kernel *ct_op_kernel(const ct_op *op, ct_device_type type, int i) {
     if (!op || !op->slot || (unsigned)type >= CT_DEVICE_TYPES || ct_backend_missing(type)[0]) return NULL;
     ct__registry_start();
-    return ct__kernels_of(op, type == CT_CURRENT ? ct__current_device.type : type);
+    const ct_kernel *list = ct__kernels_of(op, type == CT_CURRENT ? ct__current_device.type : type);
+    for (; list && list->name && i > 0; i--) list++;
+    return list && list->name && i == 0 ? list : NULL;
 }
 
 /* ---- Devices ---- */
@@ -243,18 +312,20 @@ bool ct_device_parse(const char *text, ct_device *device) {
     return true;
 }
 
+enum { LARGEST_INFO = 1 << 14 };
+
 bool ct_device_describe(ct_device device, ct_device_info *info) {
     if (!info) return ct__fail_null("device_describe", "info");
     if (!ct__device_ok(device, "device_describe")) return false;
     device = ct__resolved(device);
     const ct_backend *backend = ct__backend(device.type);
-    *info = (ct_device_info){.size = sizeof *info};
-    return backend->device_info(backend->self, device.index, info);
-}
-
-bool ct_synchronize(ct_device device) {
-    if (!ct__device_ok(device, "synchronize")) return false;
-    device = ct__resolved(device);
-    const ct_backend *backend = ct__backend(device.type);
-    return backend->wait(backend->self, device.index, NULL);
+    const uint32_t size = info->size;
+    ct_device_info all = {.size = sizeof all};
+    if (size < sizeof size || size > LARGEST_INFO)
+        return ct_fail(CT_ERR_VALUE, "device_describe", "info->size is %u; it has to be sizeof(ct_device_info)", size);
+    if (!backend->device_info(backend->self, device.index, &all)) return false;
+    memset(info, 0, size);
+    memcpy(info, &all, size < sizeof all ? size : sizeof all);
+    info->size = size;
+    return true;
 }

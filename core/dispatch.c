@@ -12,6 +12,7 @@
 #include "core/dtype.h"
 #include "core/error.h"
 #include "core/inplace.h"
+#include "core/log.h"
 #include "core/node.h"
 #include "core/registry.h"
 #include "core/rng.h"
@@ -51,7 +52,7 @@ static ct_device creation_device(const ct_op *op, const void *attrs) {
 }
 
 /* The call, once its arguments agree. */
-static bool perform(ct_request *r) {
+static inline bool perform(ct_request *r) {
     const ct_op *op = r->op;
     bool wants = false;
     for (int i = 0; i < r->n_in; i++) {
@@ -91,7 +92,39 @@ static bool perform(ct_request *r) {
     } else if (r->target && ct__grad_mode && !ct__overwritten(r->target)) {
         return false;
     }
-    return !ct__anomaly || ct__anomaly_check_call(op, r->in, r->n_in, r->out, r->n_out);
+    return !ct__anomaly() || ct__anomaly_check_call(op, r->in, r->n_in, r->out, r->n_out);
+}
+
+/* Goes on with the op that this one hands on to, where it does. */
+__attribute__((noinline)) static bool hand_on_and_perform(ct_request *r) {
+    _Alignas(16) char attrs[CT_HANDED_BYTES];
+    const ct_view *pointers[CT__INLINE_INPUTS];
+    ct_tensor *in[CT_HANDED_INPUTS];
+    ct_view result;
+    result.ndim = 0;
+    result.dtype = CT_F32;
+    result.offset = 0;
+    result.buffer = NULL;
+    bool wants = false;
+    for (int i = 0; i < r->n_in; i++) {
+        pointers[i] = r->in[i] ? &r->in[i]->view : NULL;
+        wants |= r->in[i] && r->in[i]->node;
+    }
+    ct_handing h = {
+        .infer = {.op = r->op, .attrs = r->attrs, .n_in = r->n_in, .n_out = 1, .in = pointers, .out = &result},
+        .recording = wants && ct__grad_mode,
+        .attrs = attrs};
+    if (!r->op->hand_on(&h))
+        return ct__pending() ? false : ct_fail(CT_ERR_SHAPE, r->op->name, "the arguments do not fit");
+    if (!h.to) return perform(r);
+    ct__log_handed(&h.infer, h.to);
+    for (int i = 0; i < h.n_in; i++) in[i] = h.in[i] < 0 ? NULL : r->in[h.in[i]];
+    r->op = h.to;
+    r->attrs = attrs;
+    r->in = in;
+    r->n_in = h.n_in;
+    r->inferred = &result;
+    return perform(r);
 }
 
 static bool agree_and_perform(ct_request *r) {
@@ -113,17 +146,20 @@ static bool agree_and_perform(ct_request *r) {
         mark = ct_scope_begin();
         ok = ct__agree(r, mixed, &common);
     }
-    ok = ok && perform(r);
+    const bool handed = op->hand_on && r->n_in <= CT__INLINE_INPUTS && r->n_out == 1;
+    ok = ok && (handed ? hand_on_and_perform(r) : perform(r));
     if (changes) ct_scope_end(mark);
     ct__current_device = current;
     return ok;
 }
 
+/* The results belong to the current scope or, owned, to the caller. */
 static bool apply_into(ct_tensor *target, const char *caller, const ct_op *op, ct_tensor *const *inputs, int n,
-                       const void *attrs, ct_tensor **outputs, int m, const bool *want, ct_rng *rng) {
+                       const void *attrs, ct_tensor **outputs, int m, const bool *want, ct_rng *rng, bool owned) {
     for (int i = 0; outputs && i < m; i++) outputs[i] = NULL;
     if (!op) return ct__fail_null("apply", "op");
     ct__registry_start();
+    if (op->size != sizeof *op && !(op = ct__op_known(op))) return false; /* compiled with another version of op.h */
     if (!ct__check_counts(op, inputs, n, outputs, m, want) || !ct__attrs_check(op, attrs)) return false;
     if (target && want && !want[0])
         return ct_fail(CT_ERR_VALUE, op->name, "dst is for the first result, which is left out");
@@ -176,7 +212,7 @@ static bool apply_into(ct_tensor *target, const char *caller, const ct_op *op, c
     if (ct__errors.raised != raised && ct__pending()) ok = false;
     for (int i = 0; i < m; i++) {
         if (!outputs[i]) continue;
-        if (ok) ok = (outputs[i] = ct__scope_adopt(outputs[i])) != NULL;
+        if (ok) ok = owned || (outputs[i] = ct__scope_adopt(outputs[i])) != NULL;
         else ct__tensor_release(outputs[i]);
         if (!ok) outputs[i] = NULL;
     }
@@ -189,23 +225,33 @@ bool ct__apply_into(ct_tensor *target, const char *caller, const ct_op *op, ct_t
     bool ok = false;
     ct_scope {
         ct_tensor *result;
-        ok = apply_into(target, caller, op, inputs, n, attrs, &result, 1, NULL, NULL);
+        ok = apply_into(target, caller, op, inputs, n, attrs, &result, 1, NULL, NULL, false);
     }
+    return ok;
+}
+
+static bool apply(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs, ct_tensor **outputs, int m,
+                  const bool *want, ct_rng *rng, bool owned) {
+    ct_tensor *target = into_target;
+    if (!target) return apply_into(NULL, NULL, op, inputs, n, attrs, outputs, m, want, rng, owned);
+    const bool stale = into_raised != ct__errors.raised;
+    into_target = NULL;
+    const bool ok =
+        apply_into(stale ? NULL : target, op ? op->name : NULL, op, inputs, n, attrs, outputs, m, want, rng, owned);
+    ct__tensor_release(target);
     return ok;
 }
 
 bool ct_apply_with(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs, ct_tensor **outputs, int m,
                    const bool *want, ct_rng *rng) {
-    ct_tensor *target = into_target;
-    if (!target) return apply_into(NULL, NULL, op, inputs, n, attrs, outputs, m, want, rng);
-    const bool stale = into_raised != ct__errors.raised;
-    into_target = NULL;
-    const bool ok =
-        apply_into(stale ? NULL : target, op ? op->name : NULL, op, inputs, n, attrs, outputs, m, want, rng);
-    ct__tensor_release(target);
-    return ok;
+    return apply(op, inputs, n, attrs, outputs, m, want, rng, false);
+}
+
+bool ct_apply_owned(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs, ct_tensor **outputs, int m,
+                    const bool *want, ct_rng *rng) {
+    return apply(op, inputs, n, attrs, outputs, m, want, rng, true);
 }
 
 bool ct_apply(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs, ct_tensor **outputs, int m) {
-    return ct_apply_with(op, inputs, n, attrs, outputs, m, NULL, NULL);
+    return apply(op, inputs, n, attrs, outputs, m, NULL, NULL, false);
 }

@@ -210,3 +210,26 @@ void ct__dtype_put(ct_dtype dtype, void *element, double value) {
     case CT_DTYPE_COUNT: return;
     }
 }
+
+bool ct__dtype_get_i64(ct_dtype dtype, const void *element, int64_t *value) {
+    if (dtype == CT_I64 || dtype == CT_U64) {
+        memcpy(value, element, sizeof *value);
+        return dtype == CT_I64 || *value >= 0;
+    }
+    const double wide = ct__dtype_get(dtype, element); /* which holds every other dtype */
+    if (!(wide >= -0x1p63 && wide < 0x1p63) || wide != floor(wide)) return false;
+    *value = (int64_t)wide;
+    return true;
+}
+
+bool ct__dtype_put_i64(ct_dtype dtype, void *element, int64_t value) {
+    if (dtype == CT_I64 || dtype == CT_U64) {
+        memcpy(element, &value, sizeof value);
+        return dtype == CT_I64 || value >= 0;
+    }
+    int64_t back;
+    const bool narrow = ct_dtype_is_int(dtype) || dtype == CT_BOOL || dtype == CT_U16 || dtype == CT_U32;
+    /* a float is rounded once: of more digits than f32 has, on the way to a narrower one, as casts do */
+    ct__dtype_put(dtype, element, narrow || dtype == CT_F64 ? (double)value : (double)(float)value);
+    return !narrow || (ct__dtype_get_i64(dtype, element, &back) && back == value);
+}

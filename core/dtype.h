@@ -6,6 +6,9 @@
 
 double ct__dtype_get(ct_dtype dtype, const void *element);
 void ct__dtype_put(ct_dtype dtype, void *element, double value); /* rounds or saturates as ct_cast does */
+/* The same of integers, which a double may not hold. False where the element is none, or does not fit; floats round. */
+bool ct__dtype_get_i64(ct_dtype dtype, const void *element, int64_t *value);
+bool ct__dtype_put_i64(ct_dtype dtype, void *element, int64_t value);
 
 /* ct_dtype_size and ct_dtype_is_float for a dtype that exists, where every call passes. */
 extern const uint8_t ct__dtype_bytes[CT_DTYPE_COUNT];

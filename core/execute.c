@@ -4,26 +4,32 @@
 #include "core/alloc.h"
 #include "core/call.h"
 #include "core/device.h"
+#include "core/device_memory.h"
 #include "core/error.h"
 #include "core/inplace.h"
 #include "core/log.h"
 #include "core/node.h"
 #include "core/number.h"
+#include "core/stream.h"
 #include "core/threads.h"
 #include "gen/ops_decl.h"
 
 /* Runs the chosen kernel of a call that is complete but for its scratch. */
-static bool run_kernel(ct_call *call) {
+static bool run_kernel(ct_call *call, ct_choice *known) {
     const ct_kernel *kernel = call->kernel;
-    if (!kernel->scratch) return kernel->run(call, NULL);
+    if (!kernel->scratch) return kernel->run(call, call->stream);
     ct__threads_hold(true);
-    const size_t bytes = kernel->scratch(call);
-    const ct_backend *backend = ct__backend(call->device.type);
-    bool ok = !bytes || backend->allocate(backend->self, call->device.index, bytes, &call->scratch.buffer);
+    const int threads = ct__threads();
+    const size_t bytes = known && known->threads == threads ? known->scratch : kernel->scratch(call);
+    if (known) {
+        known->scratch = bytes;
+        known->threads = threads;
+    }
+    ct_block *block = NULL;
+    bool ok = !bytes || ct__scratch_take(call->device, call->stream, bytes, &call->scratch, &block);
     if (ok) {
-        call->scratch.bytes = bytes;
-        ok = kernel->run(call, NULL);
-        if (bytes) backend->release(backend->self, call->device.index, call->scratch.buffer, bytes);
+        ok = kernel->run(call, call->stream);
+        if (bytes) ct__scratch_give(call->device, &call->scratch, block);
     } else {
         ct__fail_memory(call->op->name, bytes);
     }
@@ -191,6 +197,7 @@ static void show_expanded(const ct_request *r, const ct_view **pointers, ct_view
         const int missing = r->ndim - view->ndim;
         shown->buffer = view->buffer;
         shown->offset = view->offset;
+        shown->origin = view->origin;
         shown->dtype = view->dtype;
         shown->ndim = r->ndim;
         for (int d = 0; d < r->ndim; d++) {
@@ -210,16 +217,22 @@ static bool infer_results(const ct_request *r, const ct_view **pointers, ct_view
         views[i].buffer = NULL;
     }
     ct_infer infer = {.op = op, .attrs = r->attrs, .n_in = r->n_in, .n_out = r->n_out, .in = pointers, .out = views};
-    if (op->infer(&infer) && check_inferred(r, views) && (!r->target || check_target(r, &views[0]))) return true;
+    if (op->infer(&infer) && check_inferred(r, views)) return true;
     return ct_ok() ? ct_fail(CT_ERR_SHAPE, op->name, "the arguments do not fit") : false;
 }
 
 static bool fail_unsupported(const ct_call *call, char *refusals, size_t room) {
     refusals[0] = 0;
-    ct__choose(call, refusals, room);
+    ct_choice *known;
+    ct__choose(call, &known, refusals, room);
     return ct_fail(CT_ERR_UNSUPPORTED, call->op->name, "no kernel of %s takes %s%s, and the op has no lowering",
                    ct_backend_name(call->device.type),
                    call->n_in && call->in[0] ? ct_view_text(call->in[0]) : "this call", refusals);
+}
+
+static unsigned call_flags(const ct_request *r) {
+    const bool lasting = r->target || (r->op->flags & CT_OP_MUTATES);
+    return (lasting ? CT_CALL_LASTING : 0) | (ct__errors.in_gradient ? CT_CALL_GRADIENT : 0);
 }
 
 /* Fills the record of the call and runs it. Where no kernel takes it, *refused is set and nothing is done. */
@@ -236,12 +249,18 @@ static bool run_by_kernel(ct_request *r, const ct_view **pointers, ct_view *view
                     .out = (ct_view *const *)(pointers + r->n_in),
                     .random = r->random,
                     .device = r->device,
+                    .called = ct__errors.called,
+                    .flags = call_flags(r),
                     .numbers = r->numbers};
     refusals[0] = 0;
-    call.kernel = ct__choose(&call, logging ? refusals : NULL, sizeof refusals);
+    ct_choice *known;
+    call.kernel = ct__choose(&call, &known, logging ? refusals : NULL, sizeof refusals);
+    if (call.kernel && r->device.type != CT_CPU &&
+        !ct__stream_enter(&call, r->in, r->out))
+        return false;
     if (call.kernel) {
         const uint64_t start = logging ? ct__log_now() : 0;
-        const bool ok = run_kernel(&call);
+        const bool ok = run_kernel(&call, known);
         if (logging) ct__log_call(&call, call.kernel->name, refusals, start);
         return ok;
     }
@@ -254,21 +273,28 @@ static bool run_by_kernel(ct_request *r, const ct_view **pointers, ct_view *view
     return r->op->lower || fail_unsupported(&call, refusals, sizeof refusals);
 }
 
+/* A line for an op that is computed by others, which have their own. */
+static void log_lower(const ct_request *r, const ct_view *const *pointers) {
+    if (!ct__log_dispatch()) return;
+    ct_call call = {.op = r->op, .n_in = r->n_in, .in = pointers, .device = r->device, .numbers = r->numbers};
+    ct__log_call(&call, "lower", "", 0);
+}
+
 bool ct__execute(ct_request *r) {
     const ct_op *op = r->op;
     ct_view inline_views[CT__INLINE_OUTPUTS], shown[CT__EXPANDED];
     const ct_view *inline_pointers[CT__INLINE_INPUTS + CT__INLINE_OUTPUTS];
     const size_t view_bytes = (size_t)r->n_out * sizeof(ct_view),
                  pointer_bytes = (size_t)(r->n_in + r->n_out) * sizeof(ct_view *);
-    ct_view *views = r->n_out <= CT__INLINE_OUTPUTS ? inline_views : ct__alloc(view_bytes);
+    ct_view *views = r->inferred ? r->inferred : r->n_out <= CT__INLINE_OUTPUTS ? inline_views : ct__alloc(view_bytes);
     const ct_view **pointers =
         r->n_in + r->n_out <= CT__INLINE_INPUTS + CT__INLINE_OUTPUTS ? inline_pointers : ct__alloc(pointer_bytes);
     bool ok = views && pointers;
     if (!ok) ct__fail_memory(op->name, view_bytes + pointer_bytes);
+    for (int i = 0; ok && i < r->n_in; i++) pointers[i] = r->in[i] ? &r->in[i]->view : NULL;
     if (ok && op->infer) {
-        for (int i = 0; i < r->n_in; i++) pointers[i] = r->in[i] ? &r->in[i]->view : NULL;
         if (r->expanded) show_expanded(r, pointers, shown);
-        ok = infer_results(r, pointers, views);
+        ok = (r->inferred || infer_results(r, pointers, views)) && (!r->target || check_target(r, &views[0]));
     }
     /* Without a vjp the derivative is that of the lowering, so a recorded call has to take it. */
     const ct_kernel *kernels = ct__kernels_of(op, r->device.type);
@@ -277,8 +303,9 @@ bool ct__execute(ct_request *r) {
     bool by_lower = !op->infer || no_kernel || (by_parts && op->lower);
     if (by_lower && by_parts) r->recording = false;
     if (ok && !by_lower) ok = is_view ? make_outputs(r, views) : run_by_kernel(r, pointers, views, &by_lower);
+    if (ok && by_lower && no_kernel) log_lower(r, pointers);
     if (ok && by_lower) ok = run_lower(r, op->infer ? views : NULL);
-    if (views && views != inline_views) ct__free(views, view_bytes);
+    if (views && views != inline_views && views != r->inferred) ct__free(views, view_bytes);
     if (pointers && pointers != inline_pointers) ct__free(pointers, pointer_bytes);
     return ok && move_to_target(r);
 }

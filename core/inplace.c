@@ -70,6 +70,11 @@ bool ct__overwritten(ct_tensor *x) {
 
 bool ct__writable(const ct_tensor *x, const char *op, const char *argument) {
     if (!ct__valid(x, op, argument)) return false;
+    if (x->storage && x->storage->read_only)
+        return ct_fail(CT_ERR_STATE, op,
+                       "%s, %s, lies in memory that was wrapped as read-only, so it cannot be written; take a ct_clone "
+                       "of it",
+                       argument, ct_view_text(&x->view));
     if (!ct__view_overlaps(&x->view)) return true;
     return ct_fail(CT_ERR_SHAPE, op,
                    "%s is %s with strides %s: some of its elements share memory, so it cannot be written; take a "
@@ -127,6 +132,16 @@ ct_tensor *ct_fill(ct_tensor *x, double value) {
     attrs.dtype = x->view.dtype;
     attrs.device = x->storage->device;
     return ct__apply_into(x, "fill", &ct__op_full, NULL, 0, &attrs) ? x : NULL;
+}
+
+ct_tensor *ct_fill_i64(ct_tensor *x, int64_t value) {
+    if (ct__pending() || !ct__valid(x, "fill_i64", "x")) return NULL;
+    ct_tensor *result = NULL;
+    ct_scope {
+        ct_tensor *scalar = ct__scalar_exact(value, x->view.dtype, ct_device_of(x), "fill_i64");
+        if (scalar) result = change("fill_i64", &ct__op_clone, x, scalar);
+    }
+    return result;
 }
 
 ct_tensor *ct_zero(ct_tensor *x) { return ct_fill(x, 0); }

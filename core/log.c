@@ -60,9 +60,18 @@ void ct__log_call(const ct_call *call, const char *kernel, const char *refusals,
     for (int i = 0; i < call->n_out && used < (int)sizeof line; i++)
         used += snprintf(line + used, sizeof line - (size_t)used, "%s%s", i ? ", " : ") -> ",
                          call->out[i] ? ct_view_text(call->out[i]) : "-");
-    if (used < (int)sizeof line)
-        snprintf(line + used, sizeof line - (size_t)used, "  %s%s  %.1f us", kernel, refusals, microseconds);
+    if (!call->n_out && used < (int)sizeof line) used += snprintf(line + used, sizeof line - (size_t)used, ")");
+    if (used < (int)sizeof line) used += snprintf(line + used, sizeof line - (size_t)used, "  %s%s", kernel, refusals);
+    if (start && used < (int)sizeof line) snprintf(line + used, sizeof line - (size_t)used, "  %.1f us", microseconds);
     ct__log_line(line);
+}
+
+void ct__log_handed(const ct_infer *infer, const ct_op *to) {
+    if (!ct__log_dispatch()) return;
+    char kernel[96];
+    snprintf(kernel, sizeof kernel, "handed on to %s", to->name);
+    ct_call call = {.op = infer->op, .n_in = infer->n_in, .in = infer->in};
+    ct__log_call(&call, kernel, "", 0);
 }
 
 void ct__log_line(const char *line) {

@@ -28,7 +28,9 @@ static const ct_host *host(void) {
                       .op_count = ct_op_count,
                       .op_at = ct_op_at,
                       .op_find = ct_op_find,
-                      .backend = ct__backend_named};
+                      .backend = ct__backend_named,
+                      .fail_value = ct_fail_value,
+                      .call_size = sizeof(ct_call)};
     return &table;
 }
 

@@ -12,14 +12,17 @@ static void set(ct_tensor *place, ct_dtype dtype, double value) {
     place->magic = CT__ALIVE;
     atomic_init(&place->refs, 0); /* in a caller's place: nobody may hold it */
     place->view.buffer = place->number;
+    place->view.origin = 0;
     place->view.offset = 0;
     place->view.dtype = dtype;
     place->view.ndim = 0;
     place->storage = NULL;
-    place->node = place->forgone = NULL;
+    place->node = place->unwanted = NULL;
+    place->user = NULL;
     place->node_output = 0;
     place->base = NULL;
     place->changes = 0;
+    memset(place->number, 0, sizeof place->number);
     ct__dtype_put(dtype, place->number, value);
 }
 

@@ -9,6 +9,9 @@ extern const int ct__op_total;
 
 enum { CT__MAX_USER_OPS = 1024 };
 
+/* The table's form of an op whose size is not that of this library's ct_op; NULL, with an error, if it is not registered. */
+const ct_op *ct__op_known(const ct_op *op);
+
 void ct__registry_start(void); /* on first use: ops have their numbers and the library's own backends are open */
 
 #endif

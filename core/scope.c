@@ -37,17 +37,21 @@ static void thread_ends(void *unused) {
 
 static void make_key(void) { pthread_key_create(&exit_key, thread_ends); }
 
+/* Has the end of this thread release what the stack holds; called whenever it gets memory. */
+static void watch(void) {
+    if (watched) return;
+    pthread_once(&once, make_key);
+    pthread_setspecific(exit_key, &stack);
+    watched = true;
+}
+
 static bool grow_items(void) {
     size_t larger = stack.capacity ? 2 * stack.capacity : 256;
     ct_tensor **items = ct__grow(stack.items, stack.capacity * sizeof *items, larger * sizeof *items);
     if (!items) return ct__fail_memory("scope", larger * sizeof *items);
     stack.items = items;
     stack.capacity = larger;
-    if (!watched) {
-        pthread_once(&once, make_key);
-        pthread_setspecific(exit_key, &stack);
-        watched = true;
-    }
+    watch();
     return true;
 }
 
@@ -72,6 +76,7 @@ ct_scope_mark ct_scope_begin(void) {
         if (!stack.starts) ct__error_prepare(); /* a thread's first call: from now on it can say what fails */
         stack.starts = starts;
         stack.starts_capacity = larger;
+        watch();
     }
     stack.starts[stack.depth] = stack.count;
     return (ct_scope_mark){stack.depth++};

@@ -7,19 +7,16 @@
 
 #include "core/alloc.h"
 #include "core/device.h"
+#include "core/device_memory.h"
 #include "core/dtype.h"
 #include "core/error.h"
 #include "core/node.h"
+#include "core/stream.h"
 
 /* ---- Storage ---- */
 
 enum { HEADER = 64 };
 _Static_assert(sizeof(ct_storage) <= HEADER, "the storage header fits one cache line");
-
-static bool device_allocate(ct_device device, size_t bytes, void **buffer) {
-    const ct_backend *backend = ct__backend(device.type);
-    return backend->allocate(backend->self, device.index, bytes, buffer);
-}
 
 ct_storage *ct__storage_new(ct_device device, size_t bytes, const char *op) {
     bool cpu = device.type == CT_CPU;
@@ -32,7 +29,9 @@ ct_storage *ct__storage_new(ct_device device, size_t bytes, const char *op) {
     atomic_init(&storage->refs, 1);
     if (cpu) {
         storage->buffer = (char *)storage + HEADER;
-    } else if (!device_allocate(device, bytes, &storage->buffer)) {
+    } else if ((storage->block = ct__device_take(device, ct__stream_now(device), bytes))) {
+        storage->buffer = storage->block->buffer;
+    } else {
         ct__free(storage, HEADER);
         ct__fail_memory(op, bytes);
         return NULL;
@@ -42,14 +41,32 @@ ct_storage *ct__storage_new(ct_device device, size_t bytes, const char *op) {
 
 void ct__storage_retain(ct_storage *storage) { atomic_fetch_add_explicit(&storage->refs, 1, memory_order_relaxed); }
 
+ct_storage *ct__storage_wrap(ct_device device, void *buffer, size_t bytes, ct_wrapped wrapped, const char *op) {
+    ct_storage *storage = ct__alloc(HEADER + sizeof wrapped);
+    if (!storage) {
+        ct__fail_memory(op, HEADER + sizeof wrapped);
+        if (wrapped.release) wrapped.release(wrapped.context, wrapped.data);
+        return NULL;
+    }
+    *storage = (ct_storage){.device = device, .bytes = bytes, .buffer = buffer, .wrapped = true};
+    atomic_init(&storage->refs, 1);
+    memcpy((char *)storage + HEADER, &wrapped, sizeof wrapped);
+    return storage;
+}
+
 void ct__storage_release(ct_storage *storage) {
     if (!storage || atomic_fetch_sub_explicit(&storage->refs, 1, memory_order_acq_rel) != 1) return;
-    bool inside = storage->buffer == (char *)storage + HEADER;
-    size_t size = inside ? HEADER + storage->bytes : HEADER;
-    if (storage->device.type != CT_CPU) {
-        const ct_backend *backend = ct__backend(storage->device.type);
-        backend->release(backend->self, storage->device.index, storage->buffer, storage->bytes);
-    } else if (!inside && storage->release) storage->release(storage->context, storage->buffer);
+    size_t size = HEADER;
+    if (storage->wrapped) {
+        ct_wrapped wrapped;
+        memcpy(&wrapped, (char *)storage + HEADER, sizeof wrapped);
+        if (wrapped.release) wrapped.release(wrapped.context, wrapped.data);
+        size += sizeof wrapped;
+    } else if (storage->block) {
+        ct__device_give(storage->device, storage->block);
+    } else {
+        size += storage->bytes;
+    }
     ct__free(storage, size);
 }
 
@@ -60,7 +77,10 @@ bool ct__storage_put(ct_storage *storage, size_t offset, const void *data, size_
         return true;
     }
     const ct_backend *backend = ct__backend(storage->device.type);
-    return backend->upload(backend->self, storage->device.index, storage->buffer, offset, data, bytes, NULL);
+    ct_stream *stream = ct__stream_now(storage->device);
+    return ct__stream_use(storage, stream, true) &&
+           backend->upload(backend->self, storage->device.index, storage->buffer, storage->block->offset + offset, data,
+                           bytes, stream);
 }
 
 bool ct__storage_fill(ct_storage *storage, const void *pattern, size_t size) {
@@ -69,18 +89,17 @@ bool ct__storage_fill(ct_storage *storage, const void *pattern, size_t size) {
         return true;
     }
     const ct_backend *backend = ct__backend(storage->device.type);
-    return backend->fill(backend->self, storage->device.index, storage->buffer, 0, pattern, size, storage->bytes / size,
-                         NULL);
+    const size_t offset = storage->block ? storage->block->offset : 0;
+    ct_stream *stream = ct__stream_now(storage->device);
+    return ct__stream_use(storage, stream, true) && backend->fill(backend->self, storage->device.index, storage->buffer,
+                                                                  offset, pattern, size, storage->bytes / size, stream);
 }
 
 bool ct__storage_get(const ct_storage *storage, size_t offset, void *data, size_t bytes) {
     if (!bytes) return true;
-    if (storage->device.type == CT_CPU) {
-        memcpy(data, (const char *)storage->buffer + offset, bytes);
-        return true;
-    }
-    const ct_backend *backend = ct__backend(storage->device.type);
-    return backend->download(backend->self, storage->device.index, data, storage->buffer, offset, bytes, NULL);
+    if (storage->device.type != CT_CPU) return ct__stream_download(storage, offset, data, bytes);
+    memcpy(data, (const char *)storage->buffer + offset, bytes);
+    return true;
 }
 
 /* ---- Views ---- */
@@ -126,16 +145,28 @@ void ct__view_dense_strides(ct_view *view) {
     view->offset = 0;
 }
 
-bool ct__view_inside(const ct_view *view, const ct_storage *storage) {
-    int64_t first = view->offset, last = view->offset, reach;
+bool ct__view_reach(const ct_view *view, int64_t *low, int64_t *high) {
+    *low = *high = 0;
     for (int i = 0; i < view->ndim; i++) {
-        if (view->dims[i] == 0) return true;
-        int64_t *end = view->strides[i] < 0 ? &first : &last;
+        if (view->dims[i] == 0) {
+            *low = *high = 0;
+            return true;
+        }
+        int64_t reach, *end = view->strides[i] < 0 ? low : high;
         if (__builtin_mul_overflow(view->dims[i] - 1, view->strides[i], &reach) ||
             __builtin_add_overflow(*end, reach, end))
             return false;
     }
-    return first >= 0 && last < (int64_t)(storage->bytes / ct__dtype_size(view->dtype));
+    return true;
+}
+
+bool ct__view_inside(const ct_view *view, const ct_storage *storage) {
+    int64_t low, high, first, last;
+    for (int i = 0; i < view->ndim; i++)
+        if (view->dims[i] == 0) return true;
+    return ct__view_reach(view, &low, &high) && !__builtin_add_overflow(view->offset, low, &first) &&
+           !__builtin_add_overflow(view->offset, high, &last) && first >= 0 &&
+           last < (int64_t)(storage->bytes / ct__dtype_size(view->dtype));
 }
 
 /* Whether some steps along the n axes, not all of them zero, lead back to where they started: sum of strides[i] * step[i] +
@@ -177,7 +208,9 @@ bool ct__view_overlaps(const ct_view *view) {
 }
 
 bool ct__view_same_layout(const ct_view *a, const ct_view *b) {
-    if (a->buffer != b->buffer || a->offset != b->offset || a->dtype != b->dtype || a->ndim != b->ndim) return false;
+    if (a->buffer != b->buffer || a->origin != b->origin || a->offset != b->offset || a->dtype != b->dtype ||
+        a->ndim != b->ndim)
+        return false;
     for (int i = 0; i < a->ndim; i++)
         if (a->dims[i] != b->dims[i] || a->strides[i] != b->strides[i]) return false;
     return true;
@@ -205,8 +238,10 @@ ct_tensor *ct__tensor_new(const ct_view *view, ct_storage *storage) {
     atomic_init(&x->refs, 1);
     copy_view(&x->view, view);
     x->view.buffer = storage ? storage->buffer : NULL;
+    x->view.origin = storage && storage->block ? storage->block->offset : 0;
     x->storage = storage;
-    x->node = x->forgone = NULL;
+    x->node = x->unwanted = NULL;
+    x->user = NULL;
     x->node_output = 0;
     x->base = NULL;
     x->changes = 0;
@@ -243,9 +278,10 @@ static void bury_handle(ct_tensor *x) {
 void ct__tensor_release(ct_tensor *x) {
     if (!x || atomic_fetch_sub_explicit(&x->refs, 1, memory_order_acq_rel) != 1) return;
     x->magic = CT__DEAD;
+    if (x->user) ct__user_release(x);
     ct__storage_release(x->storage);
     if (x->node) ct__node_release(x->node);
-    if (x->forgone) ct__node_release(x->forgone);
+    if (x->unwanted) ct__node_release(x->unwanted);
     ct__tensor_release(x->base); /* a base has no base of its own: this goes one step deep */
     ct__live_add(-1);
     bury_handle(x);
@@ -260,7 +296,7 @@ bool ct__invalid(const ct_tensor *x, const char *op, const char *argument) {
 
 /* ---- Making ---- */
 
-static bool view_of_shape(const char *op, ct_dims shape, ct_dtype dtype, ct_view *view) {
+bool ct__view_of_shape(const char *op, ct_dims shape, ct_dtype dtype, ct_view *view) {
     if (shape.n < 0 || shape.n > CT_MAX_DIMS)
         return ct_fail(CT_ERR_SHAPE, op, "the shape has more than %d dimensions", CT_MAX_DIMS);
     if ((unsigned)dtype >= CT_DTYPE_COUNT) return ct_fail(CT_ERR_DTYPE, op, "%d is not a dtype", (int)dtype);
@@ -272,12 +308,13 @@ static bool view_of_shape(const char *op, ct_dims shape, ct_dtype dtype, ct_view
     }
     if (ct__count(shape.n, shape.d) < 0)
         return ct_fail(CT_ERR_SHAPE, op, "the shape is %s: more elements than can be counted", ct_dims_text(shape));
+    ct__view_dense_strides(view);
     return true;
 }
 
 ct_tensor *ct_from_data(const void *data, ct_dims shape, ct_dtype dtype) {
     ct_view view;
-    if (!view_of_shape("from_data", shape, dtype, &view)) return NULL;
+    if (!ct__view_of_shape("from_data", shape, dtype, &view)) return NULL;
     ct_tensor *x = ct__tensor_dense(&view, ct__current_device, "from_data");
     if (!x) return NULL;
     if (!data && x->storage->bytes) {
@@ -292,52 +329,22 @@ ct_tensor *ct_from_data(const void *data, ct_dims shape, ct_dtype dtype) {
     return ct__scope_adopt(x);
 }
 
-ct_tensor *ct_wrap(void *data, ct_dims shape, ct_dtype dtype, void (*release)(void *context, void *data),
-                   void *context) {
+ct_tensor *ct__scalar_raw(const void *element, ct_dtype dtype, ct_device device, const char *op) {
     ct_view view;
-    ct_tensor *x = NULL;
-    ct_storage *storage = NULL;
-    if (!data) {
-        ct__fail_null("wrap", "data");
-        return NULL;
-    }
-    if (!view_of_shape("wrap", shape, dtype, &view)) goto failed;
-    if ((uintptr_t)data % ct_dtype_size(dtype)) {
-        ct_fail(CT_ERR_VALUE, "wrap", "data at %p is not aligned for %s", data, ct_dtype_name(dtype));
-        goto failed;
-    }
-    ct__view_dense_strides(&view);
-    storage = ct__alloc(HEADER);
-    if (!storage) {
-        ct__fail_memory("wrap", HEADER);
-        goto failed;
-    }
-    *storage = (ct_storage){.device = {CT_CPU, 0},
-                            .bytes = (size_t)ct__view_count(&view) * ct_dtype_size(dtype),
-                            .buffer = data,
-                            .release = release,
-                            .context = context};
-    atomic_init(&storage->refs, 1);
-    x = ct__tensor_new(&view, storage);
-    ct__storage_release(storage); /* calls release if x could not be made */
-    return x ? ct__scope_adopt(x) : NULL;
-failed:
-    if (release) release(context, data);
-    return NULL;
-}
-
-ct_tensor *ct_scalar(double value, ct_dtype dtype) {
-    ct_view view;
-    if (!view_of_shape("scalar", (ct_dims){0}, dtype, &view)) return NULL;
-    ct_tensor *x = ct__tensor_dense(&view, ct__current_device, "scalar");
+    if (!ct__view_of_shape(op, (ct_dims){0}, dtype, &view)) return NULL;
+    ct_tensor *x = ct__tensor_dense(&view, device, op);
     if (!x) return NULL;
-    char raw[CT__LARGEST_ELEMENT];
-    ct__dtype_put(dtype, raw, value);
-    if (!ct__storage_fill(x->storage, raw, ct__dtype_size(dtype))) {
+    if (!ct__storage_fill(x->storage, element, ct__dtype_size(dtype))) {
         ct__tensor_release(x);
         return NULL;
     }
     return ct__scope_adopt(x);
+}
+
+ct_tensor *ct_scalar(double value, ct_dtype dtype) {
+    char raw[CT__LARGEST_ELEMENT];
+    if ((unsigned)dtype < CT_DTYPE_COUNT) ct__dtype_put(dtype, raw, value);
+    return ct__scalar_raw(raw, dtype, ct__current_device, "scalar");
 }
 
 /* ---- Reading ---- */
@@ -372,45 +379,6 @@ bool ct_is_contiguous(const ct_tensor *x) { return ct__valid(x, "is_contiguous",
 
 ct_device ct_device_of(const ct_tensor *x) {
     return ct__valid(x, "device_of", "x") && x->storage ? x->storage->device : ct__current_device;
-}
-
-double ct_item(const ct_tensor *x) {
-    if (!x) return NAN;
-    if (!ct__valid(x, "item", "x")) return NAN;
-    if (ct__view_count(&x->view) != 1) {
-        ct_fail(CT_ERR_SHAPE, "item", "x is %s; only a tensor of one element has an item", ct_view_text(&x->view));
-        return NAN;
-    }
-    if (!x->storage) {
-        ct_fail(CT_ERR_STATE, "item", "x has a shape but no data");
-        return NAN;
-    }
-    char raw[CT__LARGEST_ELEMENT];
-    size_t size = ct__dtype_size(x->view.dtype);
-    if (!ct__storage_get(x->storage, (size_t)x->view.offset * size, raw, size)) return NAN;
-    return ct__dtype_get(x->view.dtype, raw);
-}
-
-static bool host_readable(const ct_tensor *x, const char *op) {
-    if (!ct__valid(x, op, "x")) return false;
-    if (!x->storage) return ct_fail(CT_ERR_STATE, op, "x has a shape but no data");
-    if (x->storage->device.type != CT_CPU)
-        return ct_fail(CT_ERR_DEVICE, op, "x is not in host memory; read it with ct_read");
-    if (!ct__view_is_dense(&x->view))
-        return ct_fail(CT_ERR_SHAPE, op, "x is %s with gaps or another order in memory; use ct_contiguous first",
-                       ct_view_text(&x->view));
-    return true;
-}
-
-const void *ct_data(const ct_tensor *x) {
-    if (!host_readable(x, "data")) return NULL;
-    return (const char *)x->view.buffer + (size_t)x->view.offset * ct__dtype_size(x->view.dtype);
-}
-
-void *ct_data_mut(ct_tensor *x) {
-    if (!host_readable(x, "data_mut")) return NULL;
-    atomic_fetch_add(&x->storage->version, 1);
-    return (char *)x->view.buffer + (size_t)x->view.offset * ct__dtype_size(x->view.dtype);
 }
 
 bool ct_read(const ct_tensor *x, void *data, size_t bytes) {

@@ -13,28 +13,38 @@ typedef struct ct_storage {
     _Atomic uint32_t version;
     ct_device device;
     size_t bytes;
-    void *buffer; /* on the CPU behind this header, in the same block, unless the host's memory is wrapped */
-    void (*release)(void *context, void *data);
-    void *context;
+    void *buffer; /* on the CPU behind this header, in the same block, unless the memory is wrapped */
+    bool wrapped; /* the memory is somebody else's: a ct_wrapped lies behind this header */
+    bool read_only;
+    struct ct_block *block; /* of a device other than the CPU: where it lies in buffer, and who uses it (arena.h) */
 } ct_storage;
+
+/* How memory that is not the library's is given back. */
+typedef struct ct_wrapped {
+    void (*release)(void *context, void *data); /* may be NULL */
+    void *context, *data;
+} ct_wrapped;
 
 struct ct_tensor {
     uint32_t magic;
     _Atomic int refs;
-    ct_view view;        /* kernels get a pointer to it */
-    ct_storage *storage; /* NULL: the shape alone is known, or it is a number (number.h) */
-    ct_node *node;       /* what computed it, or its leaf; NULL: no gradient */
-    ct_node *forgone;    /* its leaf of before ct_forgo_grad: graphs may lead to it still */
+    ct_view view;         /* kernels get a pointer to it */
+    ct_storage *storage;  /* NULL: the shape alone is known, or it is a number (number.h) */
+    ct_node *node;        /* what computed it, or its leaf; NULL: no gradient */
+    ct_node *unwanted;    /* its leaf of before ct_set_requires_grad: graphs may lead to it still */
+    struct ct_user *user; /* what ct_set_user gave it, or NULL */
     int node_output;
     /* A view knows the tensor whose storage it shares: a recorded change in place of either reaches the other (inplace.c). */
     ct_tensor *base;  /* NULL: not a view */
     uint32_t changes; /* of a base: recorded changes so far. Of a view: those that its node knows of */
-    _Alignas(16) unsigned char number[16]; /* the value of a number */
+    _Alignas(16) unsigned char number[CT_NUMBER_BYTES]; /* the value of a number */
 };
 
 enum { CT__ALIVE = 0x7e4507ae, CT__DEAD = 0x5ead7e45 };
 
 ct_storage *ct__storage_new(ct_device device, size_t bytes, const char *op); /* NULL after an error */
+/* Storage on memory of somebody else, which is given back when it ends, and at once where this fails. */
+ct_storage *ct__storage_wrap(ct_device device, void *buffer, size_t bytes, ct_wrapped wrapped, const char *op);
 /* Copies bytes into it, and out of it (which waits). False after an error. */
 bool ct__storage_put(ct_storage *storage, size_t offset, const void *data, size_t bytes);
 bool ct__storage_fill(ct_storage *storage, const void *pattern, size_t size); /* with elements of that size; enqueued */
@@ -42,7 +52,7 @@ bool ct__storage_get(const ct_storage *storage, size_t offset, void *data, size_
 void ct__storage_retain(ct_storage *storage);
 void ct__storage_release(ct_storage *storage);
 
-/* A new tensor with one reference, the caller's. view.buffer is taken from the storage; storage is retained (NULL: a
+/* A new tensor with one reference, the caller's. view.buffer and origin are taken from the storage; storage is retained (NULL: a
  * shape without data). NULL after an error. */
 ct_tensor *ct__tensor_new(const ct_view *view, ct_storage *storage);
 /* Dense storage for view's shape (strides and offset are filled in). */
@@ -78,9 +88,22 @@ static inline bool ct__view_same_shape(const ct_view *a, const ct_view *b) {
         if (a->dims[i] != b->dims[i]) return false;
     return true;
 }
+/* The view of a shape, dense; false after an error. */
+bool ct__view_of_shape(const char *op, ct_dims shape, ct_dtype dtype, ct_view *view);
+/* How far, in elements, the first and the last element of a view lie from element [0, 0, ...]: *low <= 0 <= *high. False: not to
+ * be counted. */
+bool ct__view_reach(const ct_view *view, int64_t *low, int64_t *high);
+/* Sets the offset of a view whose element [0, 0, ...] is at an address, for a buffer that begins with its lowest element: where
+ * that is, and up to the highest how many bytes. False: it reaches beyond what can be addressed. */
+bool ct__view_place(ct_view *view, void *first, char **lowest, size_t *bytes);
 bool ct__view_inside(const ct_view *view, const ct_storage *storage); /* every element lies in the storage */
 bool ct__view_overlaps(const ct_view *view); /* two elements share memory: fine to read, not to be written */
 bool ct__view_is_dense(const ct_view *view);
 void ct__view_dense_strides(ct_view *view);
 bool ct__view_same_layout(const ct_view *a, const ct_view *b); /* shape, strides, offset, buffer and dtype */
+/* A tensor of no dimensions, on a device, in the scope: an element as it lies in memory; an integer that the dtype has to hold. */
+ct_tensor *ct__scalar_raw(const void *element, ct_dtype dtype, ct_device device, const char *op);
+ct_tensor *ct__scalar_exact(int64_t value, ct_dtype dtype, ct_device device, const char *op);
+void ct__user_release(ct_tensor *x);
+
 #endif

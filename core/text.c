@@ -59,8 +59,10 @@ bool ct_infer_fail(const ct_infer *infer, ct_code code, const char *format, ...)
     return false;
 }
 
-const char *ct_version(void) {
-    static char text[32];
-    if (!text[0]) snprintf(text, sizeof text, "%d.%d.%d", CT_VERSION_MAJOR, CT_VERSION_MINOR, CT_VERSION_PATCH);
-    return text;
+int ct_version(void) { return CT_VERSION; }
+
+#define WRITTEN_NOW(number) #number
+#define WRITTEN(number)     WRITTEN_NOW(number)
+const char *ct_version_text(void) {
+    return WRITTEN(CT_VERSION_MAJOR) "." WRITTEN(CT_VERSION_MINOR) "." WRITTEN(CT_VERSION_PATCH);
 }

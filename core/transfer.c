@@ -5,15 +5,24 @@
 #include "core/device.h"
 #include "core/error.h"
 #include "core/node.h"
+#include "core/stream.h"
+
+/* Events order the streams of one device; between two the host waits, before and after. */
+static bool copy_peer(const ct_backend *backend, ct_storage *to, const ct_storage *from, size_t offset, size_t bytes) {
+    ct_stream *stream = ct__stream_now(to->device), *source = ct__stream_now(from->device);
+    return ct__stream_use(from, source, false) && ct__stream_wait(from->device, source) &&
+           ct__stream_use(to, stream, true) &&
+           backend->copy_peer(backend->self, to->device.index, to->buffer, to->block->offset, from->device.index,
+                              from->buffer, from->block->offset + offset, bytes, stream) &&
+           ct__stream_wait(to->device, stream);
+}
 
 static bool copy_bytes(ct_storage *to, const ct_storage *from, size_t offset, size_t bytes, const char *op) {
     const ct_backend *backend = ct__backend(to->device.type);
     if (!bytes) return true;
     if (from->device.type == CT_CPU) return ct__storage_put(to, 0, (const char *)from->buffer + offset, bytes);
     if (to->device.type == CT_CPU) return ct__storage_get(from, offset, to->buffer, bytes);
-    if (from->device.type == to->device.type && backend->copy_peer)
-        return backend->copy_peer(backend->self, to->device.index, to->buffer, 0, from->device.index, from->buffer,
-                                  offset, bytes, NULL);
+    if (from->device.type == to->device.type && backend->copy_peer) return copy_peer(backend, to, from, offset, bytes);
     void *host = ct__alloc(bytes);
     bool ok = host ? ct__storage_get(from, offset, host, bytes) && ct__storage_put(to, 0, host, bytes)
                    : ct__fail_memory(op, bytes);

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "io/bytes.h"
+#include "support/bytes.h"
 
 enum { PIXELS = 3 * 32 * 32, MAX_FILES = 8 };
 
@@ -79,9 +79,9 @@ static bool append(const uint8_t *bytes, size_t size, const char *path, int *lab
         return ct_fail(CT_ERR_IO, "dataset_cifar", "%s: has %zu bytes, which is not a number of records of %zu", path,
                        size, record);
     const int64_t more = (int64_t)(size / record), all = *count + more;
-    uint8_t *room = realloc(*pixels, (size_t)all * PIXELS);
+    uint8_t *room = ct_realloc(*pixels, (size_t)all * PIXELS);
     if (room) *pixels = room;
-    int64_t *label_room = realloc(*classes, (size_t)all * sizeof **classes);
+    int64_t *label_room = ct_realloc(*classes, (size_t)all * sizeof **classes);
     if (label_room) *classes = label_room;
     if (!room || !label_room) return ct__no_memory("dataset_cifar", (size_t)all * (PIXELS + sizeof **classes));
     const int limit = *labels == 1 ? 10 : 100;
@@ -112,12 +112,12 @@ static void take_names(ct_dataset *dataset, const char *path, int64_t classes) {
          line = strtok_r(NULL, "\r\n", &rest))
         names[n++] = line;
     if (ct_ok()) ct_dataset_set_classes(dataset, classes, n == classes ? names : classes == 10 ? ten_names : NULL);
-    free(text);
+    ct_free(text);
 }
 
 static void free_pixels(void *context, void *data) {
     (void)context;
-    free(data);
+    ct_free(data);
 }
 
 ct_dataset *ct_dataset_cifar(const char *path, bool train) {
@@ -134,19 +134,19 @@ ct_dataset *ct_dataset_cifar(const char *path, bool train) {
         size_t size;
         uint8_t *bytes = ct__bytes_load(files->path[i], "dataset_cifar", 0, &size);
         ok = bytes && append(bytes, size, files->path[i], &files->labels, &pixels, &classes, &count);
-        free(bytes);
+        ct_free(bytes);
     }
     if (ok)
         ct_scope {
-            ct_tensor *x = ct_wrap(pixels, CT_DIMS(count, 3, 32, 32), CT_U8, free_pixels, NULL);
+            ct_tensor *x = ct_wrap(pixels, CT_DIMS(count, 3, 32, 32), CT_U8, .release = free_pixels);
             pixels = NULL;
             ct_tensor *y = ct_from_data(classes, CT_DIMS(count), CT_I64);
             if (x && y) dataset = ct_dataset_tensors((ct_tensor *[]){x, y}, 2);
         }
     if (dataset) take_names(dataset, files->names, files->labels == 1 ? 10 : 100);
-    free(pixels);
-    free(classes);
-    free(files);
+    ct_free(pixels);
+    ct_free(classes);
+    ct_free(files);
     if (dataset && !ct_ok()) {
         ct_dataset_free(dataset);
         dataset = NULL;

@@ -22,7 +22,7 @@ static bool subset_get_many(ct_dataset *self, const int64_t *indices, int64_t n,
     if (!inner) return false;
     for (int64_t i = 0; i < n; i++) inner[i] = subset_index(set, indices[i]);
     const bool ok = set->base->type->get_many(set->base, inner, n, fields);
-    free(inner);
+    ct_free(inner);
     return ok;
 }
 
@@ -34,16 +34,18 @@ static int64_t subset_label(ct_dataset *self, int64_t index) {
 static void subset_release(ct_dataset *self) {
     subset *set = ct_dataset_data(self);
     ct_dataset_free(set->base);
-    free(set->indices);
+    ct_free(set->indices);
 }
 
 /* Two classes: get_many is there where the base has it. */
-static const ct_dataset_class subset_class = {.name = "subset",
+static const ct_dataset_class subset_class = {.size = sizeof(ct_dataset_class),
+                                              .name = "subset",
                                               .state = sizeof(subset),
                                               .get_drawn = subset_get,
                                               .label = subset_label,
                                               .release = subset_release};
-static const ct_dataset_class subset_many_class = {.name = "subset",
+static const ct_dataset_class subset_many_class = {.size = sizeof(ct_dataset_class),
+                                                   .name = "subset",
                                                    .state = sizeof(subset),
                                                    .get_drawn = subset_get,
                                                    .get_many = subset_get_many,
@@ -75,7 +77,7 @@ ct_dataset *ct_dataset_subset(ct_dataset *base, const int64_t *indices, int64_t 
     if (n) memcpy(copy, indices, (size_t)n * sizeof *copy);
     ct_dataset *dataset = new_subset("dataset_subset", base, n);
     if (!dataset) {
-        free(copy);
+        ct_free(copy);
         return NULL;
     }
     ((subset *)ct_dataset_data(dataset))->indices = copy;
@@ -113,7 +115,7 @@ bool ct_dataset_split(ct_dataset *base, double fraction, uint64_t seed, ct_datas
     if (count > base->count) count = base->count;
     *first = ct_dataset_subset(base, order, count);
     *second = *first ? ct_dataset_subset(base, order + count, base->count - count) : NULL;
-    free(order);
+    ct_free(order);
     if (*second) return true;
     ct_dataset_free(*first);
     *first = NULL;
@@ -153,11 +155,12 @@ static int64_t concat_label(ct_dataset *self, int64_t index) {
 static void concat_release(ct_dataset *self) {
     concat *set = ct_dataset_data(self);
     for (int i = 0; set->parts && i < set->n; i++) ct_dataset_free(set->parts[i]);
-    free(set->parts);
-    free(set->begin);
+    ct_free(set->parts);
+    ct_free(set->begin);
 }
 
-static const ct_dataset_class concat_class = {.name = "concat",
+static const ct_dataset_class concat_class = {.size = sizeof(ct_dataset_class),
+                                              .name = "concat",
                                               .state = sizeof(concat),
                                               .get_drawn = concat_get,
                                               .label = concat_label,

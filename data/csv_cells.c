@@ -14,9 +14,9 @@ typedef struct reader {
 typedef enum field_end { AT_SEPARATOR, AT_LINE_END, AT_TEXT_END, BROKEN } field_end;
 
 void ct__csv_free(ct__cells *cells) {
-    free(cells->cell);
-    free(cells->line);
-    free(cells->name);
+    ct_free(cells->cell);
+    ct_free(cells->line);
+    ct_free(cells->name);
     *cells = (ct__cells){0};
 }
 
@@ -85,9 +85,9 @@ static bool grow(ct__cells *cells, int64_t *room) {
     if (cells->rows < *room) return true;
     const int64_t more = *room ? 2 * *room : 64;
     const size_t row = (size_t)cells->columns * sizeof *cells->cell;
-    char **cell = realloc(cells->cell, (size_t)more * row);
+    char **cell = ct_realloc(cells->cell, (size_t)more * row);
     if (cell) cells->cell = cell;
-    int64_t *line = realloc(cells->line, (size_t)more * sizeof *line);
+    int64_t *line = ct_realloc(cells->line, (size_t)more * sizeof *line);
     if (line) cells->line = line;
     if (!cell || !line) return ct__no_memory("dataset_csv", (size_t)more * (row + sizeof *line));
     *room = more;
@@ -102,9 +102,9 @@ static bool read_first(reader *r, ct__cells *cells, bool header, int64_t *room) 
     for (field_end how = AT_SEPARATOR; how == AT_SEPARATOR; count++) {
         if (count == space) {
             space = space ? 2 * space : 16;
-            char **more = count < MOST_COLUMNS ? realloc(row, (size_t)space * sizeof *row) : NULL;
+            char **more = count < MOST_COLUMNS ? ct_realloc(row, (size_t)space * sizeof *row) : NULL;
             if (!more) {
-                free(row);
+                ct_free(row);
                 return count < MOST_COLUMNS
                            ? ct__no_memory("dataset_csv", (size_t)space * sizeof *row)
                            : ct_fail(CT_ERR_IO, "dataset_csv", "%s: has more than %d columns", r->path, MOST_COLUMNS);
@@ -114,7 +114,7 @@ static bool read_first(reader *r, ct__cells *cells, bool header, int64_t *room) 
         how = read_field(r, &row[count]);
         r->line += how == AT_LINE_END;
         if (how == BROKEN) {
-            free(row);
+            ct_free(row);
             return false;
         }
     }
@@ -129,7 +129,7 @@ static bool read_first(reader *r, ct__cells *cells, bool header, int64_t *room) 
         cells->line[0] = line;
         cells->rows = 1;
     }
-    free(row);
+    ct_free(row);
     return ok;
 }
 

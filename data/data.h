@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nn/options.h"
+#include "support/options.h"
+#include "support/text.h"
 
 /* ---- Random numbers ---- */
 
@@ -26,15 +27,17 @@ void ct__shuffle(int64_t *values, int64_t n, ct_draw *draw);
 /* ---- Objects ---- */
 
 struct ct_dataset {
-    const ct_dataset_class *type;
+    const ct_dataset_class *type;  /* the whole of it: given, or own where that is shorter */
+    const ct_dataset_class *given; /* as it was handed over */
+    ct_dataset_class own;
     _Atomic int refs;
     int fields, depth; /* depth: of the datasets below it, within one another */
     int64_t count, classes;
     char **names; /* of the classes, or NULL */
     void *data;
 };
-/* As ct_dataset_new, for kinds whose number of fields differs from one dataset to the next. */
-ct_dataset *ct__dataset_new(const ct_dataset_class *type, int64_t count, int fields);
+/* As ct_dataset_new, for kinds whose number of fields differs from one dataset to the next; -1: as many as the class says. */
+ct_dataset *ct__dataset_new(const ct_dataset_class *given, int64_t count, int fields);
 /* The same, for one that is made of others. An item is had, and the dataset freed, by recursion: too many datasets within one
  * another are an error. */
 ct_dataset *ct__dataset_over(const char *op, const ct_dataset_class *type, int64_t count, ct_dataset *const *bases,
@@ -46,19 +49,20 @@ int64_t ct__count_classes(const int64_t *labels, int64_t n);
 bool ct__dataset_get(ct_dataset *dataset, int64_t index, ct_draw *draw, ct_tensor **fields);
 
 struct ct_transform {
-    const ct_transform_class *type;
+    const ct_transform_class *type; /* the whole of it: as given, or own where that is shorter */
+    ct_transform_class own;
     _Atomic int refs;
     void *data;
 };
 bool ct__transform_item(ct_transform *transform, ct_tensor **fields, int n, ct_draw *draw);
 bool ct__transform_batch(ct_transform *transform, ct_tensor **fields, int n, int64_t classes, ct_draw *draw);
 bool ct__transform_has(const ct_transform *transform, bool batch); /* something to do for items, or for batches */
-/* Where the last thing that happens to an item is to be normalised, that can be done for a whole batch: then *last is
+/* Where the last thing that happens to an item is to be normalized, that can be done for a whole batch: then *last is
  * that transform, and the result, to be freed, is what is left for the items (NULL: nothing, or no memory, with an
  * error). */
 ct_transform *ct__transform_cut(ct_transform *transform, ct_transform **last);
-/* x, an item or a batch, as f32: u8 divided by 255, and normalised where `by` is not NULL. In the current scope. */
-ct_tensor *ct__normalise(ct_tensor *x, const ct_transform *by);
+/* x, an item or a batch, as f32: u8 divided by 255, and normalized where `by` is not NULL. In the current scope. */
+ct_tensor *ct__normalize(ct_tensor *x, const ct_transform *by);
 
 struct ct_sampler {
     ct_sampler_fn fill;
@@ -78,18 +82,13 @@ static inline bool ct__no_memory(const char *op, size_t bytes) {
 }
 /* count * each bytes, zeroed; NULL with an error. Never of size 0, so that NULL means failure. */
 static inline void *ct__zeroed(const char *op, int64_t count, size_t each) {
-    void *p = count < 0 ? NULL : calloc(count ? (size_t)count : 1, each ? each : 1);
+    void *p = count < 0 ? NULL : ct_calloc(count ? (size_t)count : 1, each ? each : 1);
     if (!p) ct__no_memory(op, (size_t)count * each);
     return p;
 }
 static inline char *ct__copy_text(const char *op, const char *text, size_t length) {
-    char *copy = malloc(length + 1);
-    if (!copy) {
-        ct__no_memory(op, length + 1);
-        return NULL;
-    }
-    if (length) memcpy(copy, text, length);
-    copy[length] = 0;
+    char *copy = ct__text_copy(text, length);
+    if (!copy) ct__no_memory(op, length + 1);
     return copy;
 }
 

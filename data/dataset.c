@@ -1,7 +1,11 @@
 /* The dataset as an object: counting references, classes and their names, and checked access to an item. */
 #include "data/data.h"
 
-ct_dataset *ct__dataset_new(const ct_dataset_class *type, int64_t count, int fields) {
+ct_dataset *ct__dataset_new(const ct_dataset_class *given, int64_t count, int fields) {
+    ct_dataset_class own;
+    const ct_dataset_class *type = given ? ct__take_class("ct_dataset_class", &own, sizeof own, given) : NULL;
+    if (given && !type) return NULL;
+    if (fields < 0) fields = type ? type->fields : 0;
     if (!type || !(type->get || type->get_drawn)) {
         ct__null("dataset_new", type ? "get" : "type");
         return NULL;
@@ -13,13 +17,15 @@ ct_dataset *ct__dataset_new(const ct_dataset_class *type, int64_t count, int fie
     }
     ct_dataset *dataset = ct__zeroed("dataset_new", 1, sizeof *dataset);
     if (!dataset) return NULL;
-    dataset->type = type;
+    dataset->given = given;
+    dataset->own = *type;
+    dataset->type = type == given ? given : &dataset->own;
     atomic_init(&dataset->refs, 1);
     dataset->fields = fields;
     dataset->count = count;
     dataset->data = ct__zeroed("dataset_new", 1, type->state);
     if (!dataset->data) {
-        free(dataset);
+        ct_free(dataset);
         return NULL;
     }
     return dataset;
@@ -39,9 +45,7 @@ ct_dataset *ct__dataset_over(const char *op, const ct_dataset_class *type, int64
     return dataset;
 }
 
-ct_dataset *ct_dataset_new(const ct_dataset_class *type, int64_t count) {
-    return ct__dataset_new(type, count, type ? type->fields : 0);
-}
+ct_dataset *ct_dataset_new(const ct_dataset_class *type, int64_t count) { return ct__dataset_new(type, count, -1); }
 
 ct_dataset *ct_dataset_keep(ct_dataset *dataset) {
     if (dataset) atomic_fetch_add_explicit(&dataset->refs, 1, memory_order_relaxed);
@@ -49,8 +53,8 @@ ct_dataset *ct_dataset_keep(ct_dataset *dataset) {
 }
 
 static void drop_names(ct_dataset *dataset) {
-    for (int64_t i = 0; dataset->names && i < dataset->classes; i++) free(dataset->names[i]);
-    free(dataset->names);
+    for (int64_t i = 0; dataset->names && i < dataset->classes; i++) ct_free(dataset->names[i]);
+    ct_free(dataset->names);
     dataset->names = NULL;
 }
 
@@ -58,12 +62,12 @@ void ct_dataset_free(ct_dataset *dataset) {
     if (!dataset || atomic_fetch_sub_explicit(&dataset->refs, 1, memory_order_acq_rel) != 1) return;
     if (dataset->type->release) dataset->type->release(dataset);
     drop_names(dataset);
-    free(dataset->data);
-    free(dataset);
+    ct_free(dataset->data);
+    ct_free(dataset);
 }
 
 void *ct_dataset_data(const ct_dataset *dataset) { return dataset ? dataset->data : NULL; }
-const ct_dataset_class *ct_dataset_type(const ct_dataset *dataset) { return dataset ? dataset->type : NULL; }
+const ct_dataset_class *ct_dataset_type(const ct_dataset *dataset) { return dataset ? dataset->given : NULL; }
 int64_t ct_dataset_count(const ct_dataset *dataset) { return dataset ? dataset->count : 0; }
 int ct_dataset_fields(const ct_dataset *dataset) { return dataset ? dataset->fields : 0; }
 int64_t ct_dataset_classes(const ct_dataset *dataset) { return dataset ? dataset->classes : 0; }
@@ -83,8 +87,8 @@ bool ct_dataset_set_classes(ct_dataset *dataset, int64_t classes, const char *co
             const char *name = names[i] ? names[i] : "";
             copies[i] = ct__copy_text("dataset_set_classes", name, strlen(name));
             if (copies[i]) continue;
-            while (i > 0) free(copies[--i]);
-            free(copies);
+            while (i > 0) ct_free(copies[--i]);
+            ct_free(copies);
             copies = NULL;
         }
         if (!copies) return false;
@@ -162,8 +166,7 @@ int64_t ct_dataset_label(ct_dataset *dataset, int64_t index) {
     ct_scope {
         ct_tensor *fields[CT_MAX_FIELDS];
         if (ct_dataset_get(dataset, index, fields, dataset->fields)) {
-            if (ct_numel(fields[1]) == 1 && ct_dtype_is_int(ct_dtype_of(fields[1])))
-                label = (int64_t)ct_item(fields[1]);
+            if (ct_numel(fields[1]) == 1 && ct_dtype_is_int(ct_dtype_of(fields[1]))) label = ct_item_i64(fields[1]);
             else ct_fail(CT_ERR_VALUE, "dataset_label", "field 1 of %s is not a class number", dataset->type->name);
         }
     }

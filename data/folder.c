@@ -29,13 +29,18 @@ static int64_t label(ct_dataset *self, int64_t index) { return ((const folder *)
 
 static void release(ct_dataset *self) {
     folder *set = ct_dataset_data(self);
-    for (int64_t i = 0; i < set->count; i++) free(set->paths[i]);
-    free(set->paths);
-    free(set->labels);
+    for (int64_t i = 0; i < set->count; i++) ct_free(set->paths[i]);
+    ct_free(set->paths);
+    ct_free(set->labels);
 }
 
-static const ct_dataset_class folder_class = {
-    .name = "folder", .state = sizeof(folder), .fields = 2, .get = get, .label = label, .release = release};
+static const ct_dataset_class folder_class = {.size = sizeof(ct_dataset_class),
+                                              .name = "folder",
+                                              .state = sizeof(folder),
+                                              .fields = 2,
+                                              .get = get,
+                                              .label = label,
+                                              .release = release};
 
 const char *ct_folder_file(const ct_dataset *dataset, int64_t index) {
     if (!dataset || dataset->type != &folder_class || index < 0 || index >= dataset->count) return NULL;
@@ -55,8 +60,8 @@ typedef struct name_list {
 } name_list;
 
 static void free_names(name_list *list) {
-    for (int64_t i = 0; i < list->n; i++) free(list->names[i]);
-    free(list->names);
+    for (int64_t i = 0; i < list->n; i++) ct_free(list->names[i]);
+    ct_free(list->names);
     *list = (name_list){0};
 }
 
@@ -76,7 +81,7 @@ static bool list_folder(const char *path, bool folders, name_list *list) {
         if (folders ? !S_ISDIR(info.st_mode) : !S_ISREG(info.st_mode) || !is_picture(entry->d_name)) continue;
         if (list->n == list->room) {
             const int64_t room = list->room ? 2 * list->room : 64;
-            char **more = realloc(list->names, (size_t)room * sizeof *more);
+            char **more = ct_realloc(list->names, (size_t)room * sizeof *more);
             ok = more || ct__no_memory("dataset_folder", (size_t)room * sizeof *more);
             if (!ok) break;
             list->names = more;
@@ -96,9 +101,9 @@ static bool add_files(folder *set, const char *path, int64_t class_number) {
     bool ok = list_folder(path, false, &files);
     if (ok && set->count + files.n > set->room) {
         const int64_t room = set->count + files.n + set->room;
-        char **paths = realloc(set->paths, (size_t)room * sizeof *paths);
+        char **paths = ct_realloc(set->paths, (size_t)room * sizeof *paths);
         if (paths) set->paths = paths;
-        int64_t *labels = realloc(set->labels, (size_t)room * sizeof *labels);
+        int64_t *labels = ct_realloc(set->labels, (size_t)room * sizeof *labels);
         if (labels) set->labels = labels;
         ok = (paths && labels) || ct__no_memory("dataset_folder", (size_t)room * (sizeof *paths + sizeof *labels));
         if (ok) set->room = room;
@@ -158,7 +163,7 @@ ct_dataset *ct_dataset_folder_p(const char *path, const ct_folder_options *optio
     set->height = o.height;
     set->width = o.width;
     set->max_pixels = o.max_pixels;
-    set->channels = o.grey ? 1 : 3;
+    set->channels = o.gray ? 1 : 3;
     if (fill(dataset, path)) return dataset;
     ct_dataset_free(dataset);
     return NULL;

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "data/data.h"
-#include "io/bytes.h"
+#include "support/bytes.h"
 
 typedef struct idx_header {
     ct_dtype dtype;
@@ -85,7 +85,7 @@ ct_tensor *ct__idx_parse(const uint8_t *bytes, size_t size, const char *path) {
 
 static void free_file(void *context, void *data) {
     (void)data;
-    free(context);
+    ct_free(context);
 }
 
 ct_tensor *ct_idx_load(const char *path) {
@@ -101,10 +101,10 @@ ct_tensor *ct_idx_load(const char *path) {
     if (read_header(bytes, size, path, &header)) {
         /* Bytes have no order: the file's own memory becomes the tensor's. */
         if (ct_dtype_size(header.dtype) == 1 && header.bytes)
-            return ct_wrap(bytes + header.start, header.shape, header.dtype, free_file, bytes);
+            return ct_wrap(bytes + header.start, header.shape, header.dtype, .release = free_file, .context = bytes);
         x = ct__idx_parse(bytes, size, path);
     }
-    free(bytes);
+    ct_free(bytes);
     return x;
 }
 

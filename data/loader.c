@@ -143,20 +143,20 @@ void ct_loader_free(ct_loader *loader) {
     }
     for (int i = 0; loader->places && i < place_count(loader); i++) {
         drop_place(&loader->places[i]);
-        free(loader->places[i].made.index);
-        free(loader->places[i].made.length);
+        ct_free(loader->places[i].made.index);
+        ct_free(loader->places[i].made.length);
     }
     pthread_mutex_destroy(&loader->lock);
     pthread_cond_destroy(&loader->work);
     pthread_cond_destroy(&loader->done);
-    free(loader->places);
-    free(loader->running);
-    free(loader->order);
+    ct_free(loader->places);
+    ct_free(loader->running);
+    ct_free(loader->order);
     ct_sampler_free(loader->sampler);
     ct_transform_free(loader->recipe.items);
     ct_transform_free(loader->recipe.transform);
     ct_dataset_free(loader->recipe.dataset);
-    free(loader);
+    ct_free(loader);
 }
 
 static bool check(const ct_dataset *dataset, int64_t batch, const ct_batches_options *o) {
@@ -297,8 +297,9 @@ static void give_back(ct_loader *loader) {
     pthread_mutex_unlock(&loader->lock);
 }
 
-bool ct_next(ct_loader *loader, ct_batch *batch) {
-    if (batch) *batch = (ct_batch){0};
+bool ct_next_p(ct_loader *loader, ct_batch *batch, size_t size) {
+    if (size > sizeof *batch) size = sizeof *batch; /* a newer caller does not look for what this version lacks */
+    if (batch) memset(batch, 0, size);
     if (!loader || !batch) return ct__null("next", loader ? "batch" : "loader");
     if (!ct_ok()) return false;
     notice_fork(loader);
@@ -318,14 +319,15 @@ bool ct_next(ct_loader *loader, ct_batch *batch) {
         advance(loader);
         return false;
     }
-    *batch = (ct_batch){.n = made->n,
-                        .x = made->field[0],
-                        .y = made->field[1],
-                        .index = made->index,
-                        .length = loader->recipe.pad ? made->length : NULL,
-                        .epoch = loader->epoch,
-                        .position = loader->position};
-    memcpy(batch->field, made->field, sizeof batch->field);
+    const ct_batch whole = {.n = made->n,
+                            .x = made->field[0],
+                            .y = made->field[1],
+                            .field = made->field,
+                            .index = made->index,
+                            .length = loader->recipe.pad ? made->length : NULL,
+                            .epoch = loader->epoch,
+                            .position = loader->position};
+    memcpy(batch, &whole, size);
     loader->given = at;
     advance(loader);
     return true;

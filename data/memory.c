@@ -54,14 +54,20 @@ static void release(ct_dataset *self) {
     if (set->release_extra) set->release_extra(set->extra);
 }
 
-static const ct_dataset_class memory_class = {.name = "tensors",
+static const ct_dataset_class memory_class = {.size = sizeof(ct_dataset_class),
+                                              .name = "tensors",
                                               .state = sizeof(memory_set),
                                               .get = get,
                                               .get_many = get_many,
                                               .label = label,
                                               .release = release};
-static const ct_dataset_class csv_class = {
-    .name = "csv", .state = sizeof(memory_set), .get = get, .get_many = get_many, .label = label, .release = release};
+static const ct_dataset_class csv_class = {.size = sizeof(ct_dataset_class),
+                                           .name = "csv",
+                                           .state = sizeof(memory_set),
+                                           .get = get,
+                                           .get_many = get_many,
+                                           .label = label,
+                                           .release = release};
 
 bool ct__memory_is_csv(const ct_dataset *dataset) { return dataset && dataset->type == &csv_class; }
 void *ct__memory_extra(const ct_dataset *dataset) {

@@ -1,7 +1,7 @@
-/* Resizing images that are tensors; the arithmetic is io/resample.h's. */
+/* Resizing images that are tensors; the arithmetic is support/resample.h's. */
 #include "data/image.h"
 
-#include "io/resample.h"
+#include "support/resample.h"
 
 ct_tensor *ct__image_resize_part(const char *op, const ct__image *image, int64_t top, int64_t left, int64_t h,
                                  int64_t w, int64_t height, int64_t width) {
@@ -21,6 +21,6 @@ ct_tensor *ct__image_resize_part(const char *op, const ct__image *image, int64_t
         }
     }
     ct__resampler_end(&r);
-    free(converted);
+    ct_free(converted);
     return ok ? result : NULL;
 }

@@ -28,7 +28,7 @@ ct_sampler *ct_sampler_call(ct_sampler_fn fn, void *context, int64_t items, void
 void ct_sampler_free(ct_sampler *sampler) {
     if (!sampler) return;
     if (sampler->release) sampler->release(sampler->context);
-    free(sampler);
+    ct_free(sampler);
 }
 
 static bool replaced(void *context, ct_dataset *dataset, int64_t *indices, int64_t n, ct_draw *draw) {
@@ -82,17 +82,17 @@ ct_sampler *ct_sampler_weighted(const double *weights, int64_t count, int64_t it
         if (!(weights[i] >= 0) || isinf(weights[i])) {
             ct_fail(CT_ERR_VALUE, "sampler_weighted", "weight %lld is %g; expected 0 or more", (long long)i,
                     weights[i]);
-            free(list);
+            ct_free(list);
             return NULL;
         }
         list->sum[i] = total += weights[i];
     }
     if (!(total > 0) || isinf(total)) {
         ct_fail(CT_ERR_VALUE, "sampler_weighted", "the sum of the weights is %g", total);
-        free(list);
+        ct_free(list);
         return NULL;
     }
-    return ct_sampler_call(by_weight, list, items, free);
+    return ct_sampler_call(by_weight, list, items, ct_free);
 }
 
 /* ---- Every class alike ---- */
@@ -128,9 +128,9 @@ static bool balanced(void *context, ct_dataset *dataset, int64_t *indices, int64
         const int64_t to = c + 1 < classes ? begin[c + 2] : count;
         indices[i] = sorted[from + ct_draw_below(draw, to - from)];
     }
-    free(begin);
-    free(present);
-    free(sorted);
+    ct_free(begin);
+    ct_free(present);
+    ct_free(sorted);
     return ok;
 }
 
@@ -154,5 +154,5 @@ ct_sampler *ct_sampler_subset(const int64_t *indices, int64_t n) {
     int64_t *copy = ct__zeroed("sampler_subset", n, sizeof *copy);
     if (!copy) return NULL;
     memcpy(copy, indices, (size_t)n * sizeof *copy);
-    return ct_sampler_call(chosen, copy, n, free);
+    return ct_sampler_call(chosen, copy, n, ct_free);
 }

@@ -42,7 +42,7 @@ static double grain(ct_draw *draw) {
     return ((double)(bits >> 40) * 0x1p-23 + (double)(bits & 0xffffff) * 0x1p-24 - 1) * 2.449489742783178;
 }
 
-uint8_t ct__shape_grey(double value, double noise, ct_draw *draw) {
+uint8_t ct__shape_gray(double value, double noise, ct_draw *draw) {
     return (uint8_t)(most(0, least(1, value + noise * grain(draw))) * 255 + 0.5);
 }
 
@@ -76,7 +76,7 @@ static void paint(uint8_t *pixels, int64_t size, int kind, ct_draw *draw) {
     for (int64_t i = 0; i < size; i++)
         for (int64_t j = 0; j < size; j++)
             pixels[i * size + j] =
-                ct__shape_grey(ground + (light - ground) * ct__shape_cover(&shape, i, j), noise, draw);
+                ct__shape_gray(ground + (light - ground) * ct__shape_cover(&shape, i, j), noise, draw);
 }
 
 bool ct__shapes_check(const char *op, int64_t count, int64_t size) {
@@ -90,7 +90,7 @@ bool ct__shapes_check(const char *op, int64_t count, int64_t size) {
 
 static void free_pixels(void *context, void *data) {
     (void)context;
-    free(data);
+    ct_free(data);
 }
 
 ct_dataset *ct__shapes_dataset(uint8_t *pixels, ct_dims shape, void *targets, ct_dims target_shape, ct_dtype dtype,
@@ -98,14 +98,14 @@ ct_dataset *ct__shapes_dataset(uint8_t *pixels, ct_dims shape, void *targets, ct
     ct_dataset *dataset = NULL;
     if (pixels && targets)
         ct_scope {
-            ct_tensor *x = ct_wrap(pixels, shape, CT_U8, free_pixels, NULL);
+            ct_tensor *x = ct_wrap(pixels, shape, CT_U8, .release = free_pixels);
             pixels = NULL;
-            ct_tensor *y = ct_wrap(targets, target_shape, dtype, free_pixels, NULL);
+            ct_tensor *y = ct_wrap(targets, target_shape, dtype, .release = free_pixels);
             targets = NULL;
             if (x && y) dataset = ct_dataset_tensors((ct_tensor *[]){x, y}, 2);
         }
-    free(pixels);
-    free(targets);
+    ct_free(pixels);
+    ct_free(targets);
     if (!dataset || ct_dataset_set_classes(dataset, classes, names)) return dataset;
     ct_dataset_free(dataset);
     return NULL;

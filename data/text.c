@@ -1,7 +1,7 @@
 /* A text as a dataset: windows of numbers, and the same windows one further. */
 #include "data/vocabulary.h"
 
-#include "io/bytes.h"
+#include "support/bytes.h"
 
 typedef struct text {
     ct_vocabulary *vocabulary;
@@ -42,11 +42,16 @@ static bool get(ct_dataset *self, int64_t index, ct_tensor **fields) {
 static void release(ct_dataset *self) {
     text *set = ct_dataset_data(self);
     ct_vocabulary_free(set->vocabulary);
-    free(set->all);
+    ct_free(set->all);
 }
 
-static const ct_dataset_class text_class = {
-    .name = "text", .state = sizeof(text), .fields = 2, .get = get, .get_many = get_many, .release = release};
+static const ct_dataset_class text_class = {.size = sizeof(ct_dataset_class),
+                                            .name = "text",
+                                            .state = sizeof(text),
+                                            .fields = 2,
+                                            .get = get,
+                                            .get_many = get_many,
+                                            .release = release};
 
 const ct_vocabulary *ct_text_vocabulary(const ct_dataset *dataset) {
     return dataset && dataset->type == &text_class ? ((const text *)ct_dataset_data(dataset))->vocabulary : NULL;
@@ -81,7 +86,7 @@ static bool read_text(ct_dataset *dataset, const char *path, const ct_text_optio
     const bool ok = set->all &&
                     ct__vocabulary_read(set->vocabulary, bytes, size, false, "dataset_text", set->all, &count) &&
                     choose(dataset, path, count, o);
-    free(bytes);
+    ct_free(bytes);
     return ok;
 }
 

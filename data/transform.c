@@ -4,18 +4,22 @@
 
 #include "data/image.h"
 
-ct_transform *ct_transform_new(const ct_transform_class *type) {
+ct_transform *ct_transform_new(const ct_transform_class *given) {
+    ct_transform_class own;
+    const ct_transform_class *type = given ? ct__take_class("ct_transform_class", &own, sizeof own, given) : NULL;
+    if (given && !type) return NULL;
     if (!type || (!type->item && !type->batch)) {
         ct__null("transform_new", type ? "item" : "type");
         return NULL;
     }
     ct_transform *transform = ct__zeroed("transform_new", 1, sizeof *transform);
     if (!transform) return NULL;
-    transform->type = type;
+    transform->own = *type;
+    transform->type = type == given ? given : &transform->own;
     atomic_init(&transform->refs, 1);
     transform->data = ct__zeroed("transform_new", 1, type->state);
     if (transform->data) return transform;
-    free(transform);
+    ct_free(transform);
     return NULL;
 }
 
@@ -27,8 +31,8 @@ ct_transform *ct_transform_keep(ct_transform *transform) {
 void ct_transform_free(ct_transform *transform) {
     if (!transform || atomic_fetch_sub_explicit(&transform->refs, 1, memory_order_acq_rel) != 1) return;
     if (transform->type->release) transform->type->release(transform);
-    free(transform->data);
-    free(transform);
+    ct_free(transform->data);
+    ct_free(transform);
 }
 
 void *ct_transform_data(const ct_transform *transform) { return transform ? transform->data : NULL; }
@@ -97,10 +101,11 @@ static bool chain_batch(ct_transform *self, ct_tensor **fields, int n, int64_t c
 static void chain_release(ct_transform *self) {
     chain *c = ct_transform_data(self);
     for (int i = 0; i < c->n; i++) ct_transform_free(c->part[i]);
-    free(c->part);
+    ct_free(c->part);
 }
 
-static const ct_transform_class chain_class = {"chain", sizeof(chain), chain_item, chain_batch, chain_release};
+static const ct_transform_class chain_class = {
+    sizeof(ct_transform_class), "chain", sizeof(chain), chain_item, chain_batch, chain_release};
 
 static bool is_chain(const ct_transform *transform) { return transform->type == &chain_class; }
 
@@ -160,7 +165,8 @@ static void call_release(ct_transform *self) {
     if (c->release) c->release(c->context);
 }
 
-static const ct_transform_class call_class = {"transform_call", sizeof(call), call_item, NULL, call_release};
+static const ct_transform_class call_class = {
+    sizeof(ct_transform_class), "transform_call", sizeof(call), call_item, NULL, call_release};
 
 ct_transform *ct_transform_call(ct_transform_fn fn, void *context, void (*release)(void *context)) {
     ct_transform *transform = fn ? ct_transform_new(&call_class) : NULL;
@@ -172,11 +178,11 @@ ct_transform *ct_transform_call(ct_transform_fn fn, void *context, void (*releas
 
 /* ---- Numbers from pixels ---- */
 
-typedef struct normalise {
+typedef struct normalize {
     int n;
     float *scale, *offset;             /* of f32 */
     float *pixel_scale, *pixel_offset; /* of u8 */
-} normalise;
+} normalize;
 
 static void pixels_to_float(float *restrict y, const uint8_t *restrict x, int64_t n, float scale, float offset) {
     int64_t i = 0;
@@ -192,19 +198,19 @@ static void scale_floats(float *restrict y, const float *restrict x, int64_t n, 
     for (; i < n; i++) y[i] = x[i] * scale + offset;
 }
 
-ct_tensor *ct__normalise(ct_tensor *x, const ct_transform *by) {
-    const normalise *how = ct_transform_data(by);
+ct_tensor *ct__normalize(ct_tensor *x, const ct_transform *by) {
+    const normalize *how = ct_transform_data(by);
     const ct_dtype dtype = ct_dtype_of(x);
     if (!how && dtype == CT_F32) return x;
     if (dtype != CT_U8 && dtype != CT_F32) {
         if (!how) return ct_cast(x, CT_F32);
-        ct_fail(CT_ERR_DTYPE, "transform_normalise", "field 0 is %s; expected u8 or f32", ct_dtype_name(dtype));
+        ct_fail(CT_ERR_DTYPE, "transform_normalize", "field 0 is %s; expected u8 or f32", ct_dtype_name(dtype));
         return NULL;
     }
     const ct_dims shape = ct_shape(x);
     const int n = how ? how->n : 1;
     if (n > 1 && (shape.n < 3 || shape.d[shape.n - 3] != n)) {
-        ct_fail(CT_ERR_SHAPE, "transform_normalise", "%d means for an image of %lld channels", n,
+        ct_fail(CT_ERR_SHAPE, "transform_normalize", "%d means for an image of %lld channels", n,
                 shape.n < 3 ? 1LL : (long long)shape.d[shape.n - 3]);
         return NULL;
     }
@@ -223,37 +229,37 @@ ct_tensor *ct__normalise(ct_tensor *x, const ct_transform *by) {
     return y;
 }
 
-static bool normalise_item(ct_transform *self, ct_tensor **fields, int n, ct_draw *draw) {
+static bool normalize_item(ct_transform *self, ct_tensor **fields, int n, ct_draw *draw) {
     (void)n, (void)draw;
-    fields[0] = ct__normalise(fields[0], self);
+    fields[0] = ct__normalize(fields[0], self);
     return fields[0] != NULL;
 }
 
-static void normalise_release(ct_transform *self) { free(((normalise *)ct_transform_data(self))->scale); }
+static void normalize_release(ct_transform *self) { ct_free(((normalize *)ct_transform_data(self))->scale); }
 
-static const ct_transform_class normalise_class = {"transform_normalise", sizeof(normalise), normalise_item, NULL,
-                                                   normalise_release};
+static const ct_transform_class normalize_class = {
+    sizeof(ct_transform_class), "transform_normalize", sizeof(normalize), normalize_item, NULL, normalize_release};
 
-ct_transform *ct_transform_normalise(const double *mean, const double *std, int n) {
+ct_transform *ct_transform_normalize(const double *mean, const double *std, int n) {
     if (!mean || !std) {
-        ct__null("transform_normalise", mean ? "std" : "mean");
+        ct__null("transform_normalize", mean ? "std" : "mean");
         return NULL;
     }
     if (n < 1 || n > 4096) {
-        ct_fail(CT_ERR_VALUE, "transform_normalise", "%d channels; expected 1 to 4096", n);
+        ct_fail(CT_ERR_VALUE, "transform_normalize", "%d channels; expected 1 to 4096", n);
         return NULL;
     }
     for (int i = 0; i < n; i++)
         if (!(std[i] > 0) || !(mean[i] == mean[i])) {
-            ct_fail(CT_ERR_VALUE, "transform_normalise", "channel %d has mean %g and std %g; std has to be above 0", i,
+            ct_fail(CT_ERR_VALUE, "transform_normalize", "channel %d has mean %g and std %g; std has to be above 0", i,
                     mean[i], std[i]);
             return NULL;
         }
-    ct_transform *transform = ct_transform_new(&normalise_class);
+    ct_transform *transform = ct_transform_new(&normalize_class);
     if (!transform) return NULL;
-    normalise *how = ct_transform_data(transform);
+    normalize *how = ct_transform_data(transform);
     how->n = n;
-    how->scale = ct__zeroed("transform_normalise", 4 * (int64_t)n, sizeof *how->scale);
+    how->scale = ct__zeroed("transform_normalize", 4 * (int64_t)n, sizeof *how->scale);
     if (!how->scale) {
         ct_transform_free(transform);
         return NULL;
@@ -271,25 +277,26 @@ ct_transform *ct_transform_normalise(const double *mean, const double *std, int 
 
 static bool float_item(ct_transform *self, ct_tensor **fields, int n, ct_draw *draw) {
     (void)self, (void)n, (void)draw;
-    fields[0] = ct__normalise(fields[0], NULL);
+    fields[0] = ct__normalize(fields[0], NULL);
     return fields[0] != NULL;
 }
 
-static const ct_transform_class float_class = {"transform_float", 0, float_item, NULL, NULL};
+static const ct_transform_class float_class = {
+    sizeof(ct_transform_class), "transform_float", 0, float_item, NULL, NULL};
 ct_transform *ct_transform_float(void) { return ct_transform_new(&float_class); }
 
 ct_transform *ct__transform_cut(ct_transform *transform, ct_transform **last) {
     *last = NULL;
     if (!transform) return NULL;
     if (!is_chain(transform)) {
-        if (transform->type != &normalise_class) return ct_transform_keep(transform);
+        if (transform->type != &normalize_class) return ct_transform_keep(transform);
         *last = transform;
         return NULL;
     }
     const chain *c = ct_transform_data(transform);
     int end = c->n;
     while (end > 0 && !c->part[end - 1]->type->item) end--;
-    if (end == 0 || c->part[end - 1]->type != &normalise_class) return ct_transform_keep(transform);
+    if (end == 0 || c->part[end - 1]->type != &normalize_class) return ct_transform_keep(transform);
     *last = c->part[end - 1];
     if (end == 1) return NULL;
     for (int i = 0; i < end - 1; i++) ct_transform_keep(c->part[i]);
@@ -320,8 +327,12 @@ static void mapped_release(ct_dataset *self) {
     ct_transform_free(set->transform);
 }
 
-static const ct_dataset_class mapped_class = {
-    .name = "map", .state = sizeof(mapped), .get_drawn = mapped_get, .label = mapped_label, .release = mapped_release};
+static const ct_dataset_class mapped_class = {.size = sizeof(ct_dataset_class),
+                                              .name = "map",
+                                              .state = sizeof(mapped),
+                                              .get_drawn = mapped_get,
+                                              .label = mapped_label,
+                                              .release = mapped_release};
 
 ct_dataset *ct_dataset_map(ct_dataset *base, ct_transform *transform) {
     ct_dataset *dataset = NULL;

@@ -121,7 +121,7 @@ static bool mix(const char *op, const mixing *how, ct_tensor **fields, int n, in
         fields[0] = mean_of_rows(fields[0], partner, (float)keep);
     }
     fields[1] = mean_of_rows(labels, partner, (float)keep);
-    free(partner);
+    ct_free(partner);
     return fields[0] && fields[1];
 }
 
@@ -132,8 +132,10 @@ static bool cutmix_batch(ct_transform *self, ct_tensor **fields, int n, int64_t 
     return mix("transform_cutmix", ct_transform_data(self), fields, n, classes, draw, true);
 }
 
-static const ct_transform_class mixup_class = {"transform_mixup", sizeof(mixing), NULL, mixup_batch, NULL};
-static const ct_transform_class cutmix_class = {"transform_cutmix", sizeof(mixing), NULL, cutmix_batch, NULL};
+static const ct_transform_class mixup_class = {
+    sizeof(ct_transform_class), "transform_mixup", sizeof(mixing), NULL, mixup_batch, NULL};
+static const ct_transform_class cutmix_class = {
+    sizeof(ct_transform_class), "transform_cutmix", sizeof(mixing), NULL, cutmix_batch, NULL};
 
 static ct_transform *new_mixing(const ct_transform_class *type, double alpha, double p) {
     if (!(alpha > 0) || isinf(alpha) || !(p >= 0 && p <= 1)) {

@@ -29,18 +29,18 @@ bool ct__image_open_pixels(const char *op, ct_tensor *x, ct__image *image) {
 
 bool ct__image_open_float(const char *op, ct_tensor *x, ct__image *image) {
     if (!has_pixels(op, x)) return false;
-    ct_tensor *numbers = ct__normalise(x, NULL);
+    ct_tensor *numbers = ct__normalize(x, NULL);
     return numbers && ct__image_open(op, numbers, image);
 }
 
-/* Writes value n times: as a grey of 0 .. 1 where the elements are u8. Other dtypes than u8 and f32 get zeros. */
+/* Writes value n times: as a gray of 0 .. 1 where the elements are u8. Other dtypes than u8 and f32 get zeros. */
 static void fill(char *to, ct_dtype dtype, int64_t n, double value) {
     if (dtype == CT_F32) {
         for (int64_t i = 0; i < n; i++) ((float *)(void *)to)[i] = (float)value;
         return;
     }
-    const double grey = value * 255 + 0.5;
-    const int byte = dtype == CT_U8 ? (int)(grey < 0 ? 0 : grey > 255 ? 255 : grey) : 0;
+    const double gray = value * 255 + 0.5;
+    const int byte = dtype == CT_U8 ? (int)(gray < 0 ? 0 : gray > 255 ? 255 : gray) : 0;
     memset(to, byte, (size_t)n * ct_dtype_size(dtype));
 }
 
@@ -128,9 +128,12 @@ static bool random_item(ct_transform *self, ct_tensor **fields, int n, ct_draw *
     return cut_item(fields, n, &image, top - how->pad, left - how->pad, how->height, how->width, 0);
 }
 
-static const ct_transform_class pad_class = {"transform_pad", sizeof(crop), pad_item, NULL, NULL};
-static const ct_transform_class center_class = {"transform_center_crop", sizeof(crop), center_item, NULL, NULL};
-static const ct_transform_class random_class = {"transform_random_crop", sizeof(crop), random_item, NULL, NULL};
+static const ct_transform_class pad_class = {
+    sizeof(ct_transform_class), "transform_pad", sizeof(crop), pad_item, NULL, NULL};
+static const ct_transform_class center_class = {
+    sizeof(ct_transform_class), "transform_center_crop", sizeof(crop), center_item, NULL, NULL};
+static const ct_transform_class random_class = {
+    sizeof(ct_transform_class), "transform_random_crop", sizeof(crop), random_item, NULL, NULL};
 
 enum { MOST_PIXELS = 1 << 16 };
 
@@ -193,9 +196,10 @@ static bool flip_vertical_item(ct_transform *self, ct_tensor **fields, int n, ct
     return ct_draw_uniform(draw) >= *(double *)ct_transform_data(self) || flip(fields, n, true);
 }
 
-static const ct_transform_class flip_class = {"transform_flip", sizeof(double), flip_item, NULL, NULL};
-static const ct_transform_class flip_vertical_class = {"transform_flip_vertical", sizeof(double), flip_vertical_item,
-                                                       NULL, NULL};
+static const ct_transform_class flip_class = {
+    sizeof(ct_transform_class), "transform_flip", sizeof(double), flip_item, NULL, NULL};
+static const ct_transform_class flip_vertical_class = {
+    sizeof(ct_transform_class), "transform_flip_vertical", sizeof(double), flip_vertical_item, NULL, NULL};
 
 static bool probability(const char *op, double p) {
     return (p >= 0 && p <= 1) || ct_fail(CT_ERR_VALUE, op, "p is %g; expected 0 to 1", p);
@@ -263,8 +267,10 @@ static bool erase_item(ct_transform *self, ct_tensor **fields, int n, ct_draw *d
     return true;
 }
 
-static const ct_transform_class cutout_class = {"transform_cutout", sizeof(hole), cutout_item, NULL, NULL};
-static const ct_transform_class erase_class = {"transform_erase", sizeof(hole), erase_item, NULL, NULL};
+static const ct_transform_class cutout_class = {
+    sizeof(ct_transform_class), "transform_cutout", sizeof(hole), cutout_item, NULL, NULL};
+static const ct_transform_class erase_class = {
+    sizeof(ct_transform_class), "transform_erase", sizeof(hole), erase_item, NULL, NULL};
 
 ct_transform *ct_transform_cutout(int64_t size, double p) {
     if (!probability("transform_cutout", p)) return NULL;

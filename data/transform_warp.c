@@ -54,9 +54,10 @@ static bool random_resized_item(ct_transform *self, ct_tensor **fields, int n, c
     return fields[0] != NULL;
 }
 
-static const ct_transform_class resize_class = {"transform_resize", sizeof(target), resize_item, NULL, NULL};
-static const ct_transform_class random_resized_class = {"transform_random_resized_crop", sizeof(target),
-                                                        random_resized_item, NULL, NULL};
+static const ct_transform_class resize_class = {
+    sizeof(ct_transform_class), "transform_resize", sizeof(target), resize_item, NULL, NULL};
+static const ct_transform_class random_resized_class = {
+    sizeof(ct_transform_class), "transform_random_resized_crop", sizeof(target), random_resized_item, NULL, NULL};
 
 static ct_transform *new_resize(const ct_transform_class *type, target to) {
     if (to.height < 1 || to.width < 1 || to.height > 1 << 16 || to.width > 1 << 16) {
@@ -92,7 +93,7 @@ static float pixel(const float *plane, const ct__image *image, int64_t row, int6
                                                                                    : plane[row * image->width + column];
 }
 
-/* Between four neighbours; those outside are 0. */
+/* Between four neighbors; those outside are 0. */
 static float between(const float *plane, const ct__image *image, int64_t row, int64_t column, float right, float down) {
     float a, b, c, d;
     if (row >= 0 && row + 1 < image->height && column >= 0 && column + 1 < image->width) {
@@ -145,7 +146,8 @@ static bool rotate_item(ct_transform *self, ct_tensor **fields, int n, ct_draw *
     return rotate(fields, how->random ? (2 * ct_draw_uniform(draw) - 1) * how->degrees : how->degrees, how->nearest);
 }
 
-static const ct_transform_class rotate_class = {"transform_rotate", sizeof(rotation), rotate_item, NULL, NULL};
+static const ct_transform_class rotate_class = {
+    sizeof(ct_transform_class), "transform_rotate", sizeof(rotation), rotate_item, NULL, NULL};
 
 static ct_transform *new_rotation(rotation how) {
     if (!isfinite(how.degrees)) {

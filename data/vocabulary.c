@@ -51,9 +51,9 @@ ct_vocabulary *ct_vocabulary_keep(ct_vocabulary *vocabulary) {
 
 void ct_vocabulary_free(ct_vocabulary *vocabulary) {
     if (!vocabulary || atomic_fetch_sub_explicit(&vocabulary->refs, 1, memory_order_acq_rel) != 1) return;
-    free(vocabulary->characters);
-    free(vocabulary->text);
-    free(vocabulary);
+    ct_free(vocabulary->characters);
+    ct_free(vocabulary->text);
+    ct_free(vocabulary);
 }
 
 ct_vocabulary *ct_vocabulary_bytes(void) {
@@ -76,13 +76,13 @@ ct_vocabulary *ct__vocabulary_of(const char *text, size_t bytes, const char *op,
         if (n == 0) {
             ct_fail(CT_ERR_IO, op, "%s%sthe byte 0x%02x at position %zu is not UTF-8; read the text as bytes",
                     path ? path : "", path ? ": " : "", (uint8_t)text[i], i);
-            free(seen);
+            ct_free(seen);
             return NULL;
         }
         if (c == 0) { /* ct_vocabulary_text could not hold it */
             ct_fail(CT_ERR_IO, op, "%s%sthere is a zero byte at position %zu; read the text as bytes", path ? path : "",
                     path ? ": " : "", i);
-            free(seen);
+            ct_free(seen);
             return NULL;
         }
         count += !(seen[c / 8] >> c % 8 & 1);
@@ -104,7 +104,7 @@ ct_vocabulary *ct__vocabulary_of(const char *text, size_t bytes, const char *op,
         vocabulary->characters[vocabulary->size++] = c;
         used += (size_t)encode(c, vocabulary->text + used);
     }
-    free(seen);
+    ct_free(seen);
     return vocabulary;
 }
 
@@ -169,7 +169,7 @@ ct_tensor *ct_vocabulary_encode(const ct_vocabulary *vocabulary, const char *tex
         result = ct__blank(CT_DIMS(count), CT_I64, &data);
         for (int64_t i = 0; result && i < count; i++) ((int64_t *)data)[i] = numbers[i];
     }
-    free(numbers);
+    ct_free(numbers);
     return result;
 }
 

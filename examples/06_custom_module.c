@@ -22,8 +22,11 @@ static void excite_describe(const ct_module *self, char *text, size_t capacity) 
     snprintf(text, capacity, "%lld, reduced=%lld", (long long)data->channels, (long long)data->reduced);
 }
 
-static const ct_module_class excite_class = {
-    .name = "excite", .state = sizeof(excite), .forward = excite_forward, .describe = excite_describe};
+static const ct_module_class excite_class = {.size = sizeof(ct_module_class),
+                                             .name = "excite",
+                                             .state = sizeof(excite),
+                                             .forward = excite_forward,
+                                             .describe = excite_describe};
 
 static ct_module *make_excite(int64_t channels, int64_t reduced) {
     ct_module *self = ct_module_new(&excite_class);
@@ -50,7 +53,7 @@ int main(void) {
             ct_tensor *shade = ct_rand(CT_DIMS(32, 3, 1, 1)), *x = ct_mul(ct_rand(CT_DIMS(32, 3, 8, 8)), shade);
             ct_tensor *greener = ct_gt(ct_narrow(shade, 1, 1, 1), ct_narrow(shade, 1, 0, 1));
             ct_tensor *label = ct_reshape(ct_cast(greener, CT_I64), CT_DIMS(32));
-            ct_tensor *loss = ct_cross_entropy(ct_forward(net, x), label);
+            ct_tensor *loss = ct_cross_entropy_loss(ct_forward(net, x), label);
             ct_backward(loss);
             ct_optim_step(opt);
             last = ct_item(loss);

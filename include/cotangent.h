@@ -12,8 +12,24 @@
  *     an optional tensor is NULL: it may be what failed.
  *   - An op's result belongs to the current scope and is released when that scope ends. ct_keep makes it
  *     yours, ct_pass hands it to the enclosing scope. There is always a root scope.
- *   - Options go by name: ct_sum(x, .axes = CT_DIMS(0), .keepdim = true). Zero means the default.
- *   - Nothing here aborts, exits or prints unless asked to. */
+ *   - Options go by name: ct_sum(x, .axes = CT_DIMS(0), .keepdim = true). Zero means the default. Who fills such a struct by
+ *     hand, for the function whose name ends in _p, zeroes it and sets its first member to its size; a size of 0 is an error.
+ *     Options are added at the ends of their structs, so a program goes on with later versions of the library.
+ *   - Nothing here aborts, exits or prints unless asked to.
+ *
+ * Threads. Every function may be called from any thread, and each thread has its own error, scopes, current device and
+ * modes (ct_set_grad_enabled, ct_set_autocast, ct_set_anomaly), and the next call that ct_into speaks of. So:
+ *   - A tensor may be read by any number of threads at once: ops on it, ct_item, ct_read, ct_data, its shape. References are
+ *     counted atomically: ct_keep and ct_drop are free to be called on any thread, whichever made the tensor, and what is
+ *     released there (a graph, a hook's context, wrapped memory, a user pointer) is released on that thread.
+ *   - What changes a tensor is for one thread at a time, with none that reads it meanwhile: in-place ops, ct_into,
+ *     ct_data_mut, ct_set_requires_grad, ct_set_grad, ct_hook, ct_set_user, and ct_backward for the leaves it
+ *     reaches. ct_grad changes no leaf: threads may differentiate graphs of their own that share leaves.
+ *   - One graph is differentiated by one thread at a time: a pass releases what it saved.
+ *   - A scope belongs to the thread that opened it, and its tensors end with it: hand a tensor to another thread with ct_keep.
+ *   - Settings of the process (ct_set_threads, ct_set_pool, ct_set_pin, ct_set_exact_conv, ct_set_log, ct_set_log_sink, ct_seed,
+ *     ct_memory_...) may be called at any time. ct_set_isa and ct_set_grain: while no op is running. ct_set_allocator: before
+ *     the first tensor. A ct_rng may be drawn from by many threads; who gets which numbers is then a matter of chance. */
 #ifndef COTANGENT_H
 #define COTANGENT_H
 
@@ -25,6 +41,7 @@
 #define CT_VERSION_MAJOR 0
 #define CT_VERSION_MINOR 1
 #define CT_VERSION_PATCH 0
+#define CT_VERSION       (10000 * CT_VERSION_MAJOR + 100 * CT_VERSION_MINOR + CT_VERSION_PATCH)
 
 #ifdef __cplusplus
 extern "C" {
@@ -165,17 +182,36 @@ CT_API void ct_scope_end(ct_scope_mark mark);
 CT_API ct_tensor *ct_keep(ct_tensor *x); /* one more reference, yours: give it back with ct_drop */
 CT_API void ct_drop(ct_tensor *x);       /* gives a kept reference back; NULL is fine */
 CT_API ct_tensor *ct_pass(ct_tensor *x); /* x outlives this scope: it then belongs to the enclosing one */
-CT_API int64_t ct_live_objects(void);    /* tensors, graph nodes and storages alive (for leak checks) */
+CT_API int64_t ct_live_objects(void);    /* tensors and graph nodes alive, of all threads (for leak checks) */
+
+/* A pointer of yours that a tensor carries, for bindings: NULL at first. release(pointer), if given, is called when the tensor
+ * dies or gets another one, on the thread where that happens. It belongs to this handle: views and results of x do not have
+ * it. A tensor that cannot take it (an error) releases it at once. */
+CT_API bool ct_set_user(ct_tensor *x, void *pointer, void (*release)(void *pointer));
+CT_API void *ct_user(const ct_tensor *x);
 
 /* ---- Making tensors from host memory, and reading them ------------------------------------------- */
 
 /* A tensor of that shape and dtype with a copy of data, which is dense and in row-major order. */
 CT_API ct_tensor *ct_from_data(const void *data, ct_dims shape, ct_dtype dtype);
-/* The same without a copy: data stays the caller's memory until release(context, data) is called. The tensor
- * owns its arguments even when this fails: release is then called before it returns. release may be NULL. */
-CT_API ct_tensor *ct_wrap(void *data, ct_dims shape, ct_dtype dtype, void (*release)(void *context, void *data),
-                          void *context);
-CT_API ct_tensor *ct_scalar(double value, ct_dtype dtype); /* shape [] */
+/* ct_wrap(data, shape, dtype, .release, .context, .strides, .read_only)
+ * The same without a copy, on the CPU: data stays the caller's memory until release(context, data) is called. The tensor owns
+ * its arguments even when this fails: release is then called before it returns (but for data that is NULL). With strides, in
+ * elements, data is the address of element [0, 0, ...], and they may be any: negative, zero, of elements that share memory.
+ * All that lies between the first and the last element has to be readable, and for changes in place writable too unless
+ * read_only says that it is not: then they are errors. */
+typedef struct ct_wrap_options {
+    size_t size;
+    ct_dims strides; /* {}: dense, in row-major order */
+    void (*release)(void *context, void *data);
+    void *context;
+    bool read_only;
+} ct_wrap_options;
+CT_API ct_tensor *ct_wrap_p(void *data, ct_dims shape, ct_dtype dtype, const ct_wrap_options *options);
+CT_API ct_tensor *ct_scalar(double value, ct_dtype dtype); /* shape []; converted as ct_cast does */
+/* A double holds integers up to 2^53: beyond them these take and give every one. An integer dtype has to hold it; a float is
+ * rounded. ct_full_i64 and ct_arange_i64 are ops. */
+CT_API ct_tensor *ct_scalar_i64(int64_t value, ct_dtype dtype);
 
 CT_API int ct_ndim(const ct_tensor *x);
 CT_API int64_t ct_dim(const ct_tensor *x, int axis); /* axis may be negative */
@@ -187,11 +223,18 @@ CT_API ct_device ct_device_of(const ct_tensor *x);
 CT_API bool ct_is_contiguous(const ct_tensor *x);
 
 CT_API double ct_item(const ct_tensor *x); /* the value of a one-element tensor; NaN for NULL or an error */
+/* The same as an integer, which it has to be: a fraction, or what lies outside of the range, is an error. INT64_MIN then. */
+CT_API int64_t ct_item_i64(const ct_tensor *x);
 /* Copies x, in row-major order and its own dtype, into bytes of host memory, which must be its exact size. */
 CT_API bool ct_read(const ct_tensor *x, void *data, size_t bytes);
-/* The elements of a contiguous CPU tensor. ct_data_mut tells autograd that they are about to change. */
+/* The elements of a contiguous CPU tensor; of another layout or device NULL, with an error. ct_data_mut tells autograd that
+ * they are about to change, and is an error where memory is read_only. */
 CT_API const void *ct_data(const ct_tensor *x);
 CT_API void *ct_data_mut(ct_tensor *x);
+/* The same for every layout: the address of element [0, 0, ...] of a CPU tensor and the strides, in elements, that lead from
+ * there to the others. They may be negative or 0. Elements that share memory cannot be had to be changed. */
+CT_API const void *ct_data_strided(const ct_tensor *x, ct_dims *strides);
+CT_API void *ct_data_strided_mut(ct_tensor *x, ct_dims *strides);
 /* As NumPy prints: ct_print on standard output, ct_to_string into text of the given capacity (always ended by a zero),
  * returning the length that the whole text has. */
 CT_API bool ct_print(const ct_tensor *x);
@@ -204,6 +247,7 @@ CT_API bool ct_into(ct_tensor *dst);
 /* In place, recorded by autograd; on a leaf that requires grad an error outside ct_no_grad. They return x. */
 CT_API ct_tensor *ct_assign(ct_tensor *x, ct_tensor *value); /* broadcasts and casts value */
 CT_API ct_tensor *ct_fill(ct_tensor *x, double value);
+CT_API ct_tensor *ct_fill_i64(ct_tensor *x, int64_t value); /* as ct_scalar_i64 */
 CT_API ct_tensor *ct_zero(ct_tensor *x);
 CT_API ct_tensor *ct_add_(ct_tensor *x, ct_tensor *y);
 CT_API ct_tensor *ct_sub_(ct_tensor *x, ct_tensor *y);
@@ -212,8 +256,9 @@ CT_API ct_tensor *ct_div_(ct_tensor *x, ct_tensor *y);
 
 /* ---- Autograd ------------------------------------------------------------------------------------ */
 
-CT_API ct_tensor *ct_require_grad(ct_tensor *x);  /* makes x a leaf whose gradient is wanted; returns x */
-CT_API bool ct_forgo_grad(ct_tensor *leaf);       /* the opposite: what it has of a gradient is forgotten */
+/* on: makes x a leaf whose gradient is wanted. Off: the opposite, and what it has of a gradient is forgotten; an error where x was
+ * computed from others. Returns x. */
+CT_API ct_tensor *ct_set_requires_grad(ct_tensor *x, bool on);
 CT_API bool ct_requires_grad(const ct_tensor *x); /* x is such a leaf, or was computed from one */
 CT_API bool ct_is_leaf(const ct_tensor *x);
 CT_API ct_tensor *ct_detach(ct_tensor *x);                 /* the same storage, cut from the graph */
@@ -267,17 +312,18 @@ CT_API bool ct_hvp(ct_function fn, void *context, ct_tensor *const *x, ct_tensor
 CT_API ct_tensor *ct_jacobian(ct_function fn, void *context, ct_tensor *x, unsigned flags);
 CT_API ct_tensor *ct_hessian(ct_function fn, void *context, ct_tensor *x, unsigned flags);
 
-/* Compares the gradients of fn at x (f64) with central differences along random directions; with order 2, the
- * gradients of the gradients as well. Zero tolerance or step: chosen for f64. False, with an error that names the input and
- * both numbers, when they differ. */
+/* ct_check_grad(fn, context, x, n, m, .order, .tolerance, .step, .seed)
+ * Compares the gradients of fn at x (f64) with central differences along random directions; with order 2, the
+ * gradients of the gradients as well. False, with an error that names the input and both numbers, when they differ. */
 typedef struct ct_check_options {
+    size_t size;
     int order;        /* 1 or 2; default 2 */
     double tolerance; /* relative; default 1e-6 */
     double step;      /* default 1e-5 */
     uint64_t seed;
 } ct_check_options;
-CT_API bool ct_check_grad(ct_function fn, void *context, ct_tensor *const *x, int n, int m,
-                          const ct_check_options *options);
+CT_API bool ct_check_grad_p(ct_function fn, void *context, ct_tensor *const *x, int n, int m,
+                            const ct_check_options *options);
 
 /* Mixed precision: ct_autocast(CT_BF16) { ... } runs matrix products, convolutions, attention and recurrent ops inside it on
  * inputs cast to bf16 (or CT_F16), and losses, softmax, norms and sums on f32; everything else takes what it is given.
@@ -286,7 +332,8 @@ CT_API bool ct_check_grad(ct_function fn, void *context, ct_tensor *const *x, in
 CT_API ct_dtype ct_set_autocast(ct_dtype dtype);
 
 /* Anomaly mode: every op's results, forward and backward, are searched for NaN; the first op that makes one out
- * of inputs without one is an error that names it. Slow. Also CT_ANOMALY=1. */
+ * of inputs without one is an error that names it. Slow. It counts for this thread; CT_ANOMALY=1 turns it on for every thread
+ * that does not turn it off. */
 CT_API bool ct_set_anomaly(bool on); /* returns what it was */
 
 /* ---- Threads, memory, randomness, log ------------------------------------------------------------ */
@@ -316,21 +363,35 @@ CT_API bool ct_set_isa(const char *name);
 CT_API bool ct_set_exact_conv(bool on);
 
 /* Host memory comes from these, in large blocks that the library keeps and reuses; allocate must return memory
- * aligned to `alignment`, or NULL. Only before the first tensor is made. */
+ * aligned to `alignment`, or NULL. Only before anything is made: a tensor, a module, a dataset. Libraries that are loaded to
+ * read files (libpng and the like), and the C library itself, take their own. */
 typedef void *(*ct_allocate_fn)(void *context, size_t bytes, size_t alignment);
 typedef void (*ct_release_fn)(void *context, void *memory, size_t bytes);
 CT_API bool ct_set_allocator(ct_allocate_fn allocate, ct_release_fn release, void *context);
+/* Memory from there for objects of your own, as malloc, calloc, realloc and free do it, aligned for any type, on any thread.
+ * NULL when there is none, without an error: the caller knows whom to name. What the library gives away (ct_image_encode_png)
+ * goes back by ct_free, to which NULL is nothing. */
+CT_API void *ct_malloc(size_t bytes);
+CT_API void *ct_calloc(size_t count, size_t bytes);
+CT_API void *ct_realloc(void *memory, size_t bytes); /* NULL leaves the block as it was */
+CT_API void ct_free(void *memory);
 
+/* Memory of a device (the zero device is the current one; {CT_CPU} the host's, where graphs are too). */
 typedef struct ct_memory {
-    int64_t in_use;    /* bytes held by live tensors, graphs and running ops */
+    size_t size;       /* sizeof(ct_memory), set by the caller */
+    int64_t in_use;    /* bytes held by live tensors, graphs, other objects and running ops */
     int64_t peak;      /* the most that in_use has been since ct_memory_reset_peak */
-    int64_t reserved;  /* bytes taken from the system */
+    int64_t reserved;  /* bytes taken from the system or the device: what is in use and what is kept for reuse */
     int64_t requests;  /* allocations asked for, ever */
-    int64_t from_host; /* allocations that had to go to the system */
+    int64_t from_host; /* allocations that had to go to the system or the device */
+    int64_t limit;     /* of reserved, from ct_set_memory_limit; 0: none */
 } ct_memory;
-CT_API ct_memory ct_memory_stats(void);
-CT_API void ct_memory_reset_peak(void);
-CT_API void ct_memory_trim(void); /* gives unused blocks back to the system */
+CT_API bool ct_memory_stats(ct_device device, ct_memory *stats);
+CT_API bool ct_memory_reset_peak(ct_device device);
+CT_API bool ct_memory_trim(ct_device device); /* gives unused blocks back; waits for the device first */
+/* The most that the library takes of a device's memory; 0, at first: all there is. Beyond it what is unused goes back, and if that
+ * does not help, the call that needs more fails with CT_ERR_MEMORY. */
+CT_API bool ct_set_memory_limit(ct_device device, int64_t bytes);
 
 /* A stream of random numbers: Philox4x32-10, value = f(seed, stream, call counter, element). NULL is the default
  * generator of the process, which ct_seed sets. */
@@ -362,16 +423,33 @@ CT_API const char *ct_backend_name(ct_device_type type); /* "cuda"; NULL: there 
 CT_API int ct_device_count(ct_device_type type);         /* 0 when the backend is missing */
 CT_API const char *ct_device_text(ct_device device);     /* "cuda:1", "cpu"; in one of a few rotating buffers */
 
+/* Fills as much of info as its size says. */
 typedef struct ct_device_info {
-    uint32_t size; /* sizeof(ct_device_info) */
+    uint32_t size; /* sizeof(ct_device_info), set by the caller */
     char name[128], driver[128];
     int64_t memory, memory_free; /* bytes; 0: unknown */
 } ct_device_info;
 CT_API bool ct_device_describe(ct_device device, ct_device_info *info);
-/* Waits until all work of a device is done. What went wrong in it since the last wait becomes this thread's error. */
+/* Waits until all work of a device is done. What went wrong in it since the last wait becomes this thread's error: of an index
+ * out of range, say, the CPU tells at once, and a device at the next wait of any thread (here, ct_item, ct_read). Until then
+ * ops that change lasting state (in place, optimizer steps, running statistics) do nothing on that device; a thread that has
+ * called such ops in the meantime hears of the error at its own next wait, too. */
 CT_API bool ct_synchronize(ct_device device);
 
-CT_API const char *ct_version(void);
+/* Streams: work of one is done in order, works of two in any order or at once. All threads share the device's own stream,
+ * unless one chooses another for its ops. A tensor may be used on any stream: what uses it there waits, on the device, for the
+ * stream that wrote it. A device without streams (the CPU) takes all calls, and does everything in order. */
+typedef struct ct_stream ct_stream;
+CT_API ct_stream *ct_stream_new(ct_device device); /* at most 63 of a device; NULL after an error */
+CT_API void
+ct_stream_free(ct_stream *stream); /* its work is done all the same; who had chosen it gets the device's own */
+CT_API bool ct_set_stream(ct_device device, ct_stream *stream); /* of this thread; NULL: the device's own again */
+CT_API ct_stream *ct_get_stream(ct_device device);              /* NULL: the device's own */
+CT_API bool ct_stream_synchronize(ct_stream *stream); /* waits for the work of one; errors as in ct_synchronize */
+
+/* The version of the library that runs: a number to compare with CT_VERSION, that of this header, and "1.2.3". */
+CT_API int ct_version(void);
+CT_API const char *ct_version_text(void);
 
 /* ---- Blocks (C only) ----------------------------------------------------------------------------- */
 
@@ -408,6 +486,13 @@ static inline void ct__grad_leave(struct ct__grad_block *block) { ct_set_grad_en
 #define ct_autocast(dtype) CT__AUTOCAST(CT__PASTE(ct__autocast_block_, __COUNTER__), dtype)
 #define ct_scope           CT__SCOPE(CT__PASTE(ct__scope_block_, __COUNTER__))
 #define ct_no_grad         CT__NO_GRAD(CT__PASTE(ct__grad_block_, __COUNTER__))
+
+/* Options by name. */
+#define ct_wrap(...)                        ct__wrap_x(__VA_ARGS__, .size = sizeof(ct_wrap_options))
+#define ct__wrap_x(data, shape, dtype, ...) ct_wrap_p((data), (shape), (dtype), &(ct_wrap_options){__VA_ARGS__})
+#define ct_check_grad(...)                  ct__check_grad_x(__VA_ARGS__, .size = sizeof(ct_check_options))
+#define ct__check_grad_x(fn, context, x, n, m, ...) \
+    ct_check_grad_p((fn), (context), (x), (n), (m), &(ct_check_options){__VA_ARGS__})
 #endif
 
 #ifdef __cplusplus

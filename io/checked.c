@@ -1,8 +1,8 @@
 /* Files with a checksum, opened; and errors about them, told again. */
 #include "io/checked.h"
 
-#include "io/bytes.h"
 #include "io/safetensors.h"
+#include "support/bytes.h"
 
 #include <stdio.h>
 #include <string.h>

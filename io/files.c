@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "support/text.h"
+
 static bool failed(const ct__output *output, const char *what) {
     return ct_fail(CT_ERR_IO, output->op, "%s: %s: %s", output->path, what, strerror(errno));
 }
@@ -19,8 +21,8 @@ static bool failed(const ct__output *output, const char *what) {
 /* The folder that path is in, for the caller to free; NULL without memory. */
 static char *folder_of(const char *path) {
     const char *slash = strrchr(path, '/');
-    if (!slash) return strdup(".");
-    return strndup(path, slash == path ? 1 : (size_t)(slash - path));
+    if (!slash) return ct__text_copy(".", 1);
+    return ct__text_copy(path, slash == path ? 1 : (size_t)(slash - path));
 }
 
 /* Creates a name that no one else uses, and locks it. One that cleans up takes the same lock before it unlinks, and may
@@ -48,17 +50,17 @@ static int create_beside(const char *target, char *name, size_t capacity) {
 /* Where a link to nothing points, through further ones; path itself when it is no link. NULL without memory. */
 static char *follow(const char *path) {
     enum { MOST_LINKS = 40 };
-    char *at = strdup(path), text[PATH_MAX];
+    char *at = ct__text_copy(path, strlen(path)), text[PATH_MAX];
     for (int i = 0; at && i < MOST_LINKS; i++) {
         const ssize_t length = readlink(at, text, sizeof text - 1);
         if (length <= 0) break;
         text[length] = 0;
-        char *folder = text[0] == '/' ? strdup("") : folder_of(at);
+        char *folder = text[0] == '/' ? ct__text_copy("", 0) : folder_of(at);
         const size_t capacity = folder ? strlen(folder) + (size_t)length + 2 : 0;
-        char *next = folder ? malloc(capacity) : NULL;
+        char *next = folder ? ct_malloc(capacity) : NULL;
         if (next) snprintf(next, capacity, "%s%s%s", folder, folder[0] ? "/" : "", text);
-        free(folder);
-        free(at);
+        ct_free(folder);
+        ct_free(at);
         at = next;
     }
     return at;
@@ -67,7 +69,7 @@ static char *follow(const char *path) {
 /* What the file will be called: a link stays a link, and what it points to is replaced. NULL with an error. */
 static char *find_target(ct__output *output, bool *stream) {
     struct stat status;
-    char *target;
+    char *target, found[PATH_MAX];
     *stream = false;
     if (stat(output->path, &status) != 0) {
         target = follow(output->path);
@@ -81,22 +83,20 @@ static char *find_target(ct__output *output, bool *stream) {
     }
     *stream = !S_ISREG(status.st_mode);
     output->mode = status.st_mode & 0777;
-    target = realpath(output->path, NULL);
-    if (!target) failed(output, "cannot be written");
+    if (!realpath(output->path, found)) {
+        failed(output, "cannot be written");
+        return NULL;
+    }
+    target = ct__text_copy(found, strlen(found));
+    if (!target) ct_fail(CT_ERR_MEMORY, output->op, "%s: out of memory", output->path);
     return target;
 }
 
 static void release(ct__output *output) {
-    free(output->target);
-    free(output->temporary);
+    ct_free(output->folder);
+    ct_free(output->target);
+    ct_free(output->temporary);
     *output = (ct__output){.fd = -1};
-}
-
-static void clean_beside(const char *target) {
-    char *folder = folder_of(target);
-    const char *slash = strrchr(target, '/');
-    if (folder) ct__output_clean(folder, slash ? slash + 1 : target);
-    free(folder);
 }
 
 bool ct__output_open(ct__output *output, const char *path, bool clean, const char *op) {
@@ -109,11 +109,14 @@ bool ct__output_open(ct__output *output, const char *path, bool clean, const cha
         if (output->fd < 0) failed(output, "cannot be opened");
     } else {
         const size_t capacity = strlen(output->target) + 48;
-        output->temporary = malloc(capacity);
-        if (!output->temporary) {
+        output->temporary = ct_malloc(capacity);
+        output->folder =
+            folder_of(output->target); /* now: once the file has its name, nothing may fail for want of memory */
+        if (!output->temporary || !output->folder) {
             ct_fail(CT_ERR_MEMORY, op, "%s: out of memory", path);
         } else {
-            if (clean) clean_beside(output->target);
+            const char *slash = strrchr(output->target, '/');
+            if (clean) ct__output_clean(output->folder, slash ? slash + 1 : output->target);
             output->fd = create_beside(output->target, output->temporary, capacity);
             if (output->fd < 0) failed(output, "cannot be created");
             /* what was private stays so; where permissions cannot be set there are none to keep */
@@ -152,14 +155,19 @@ bool ct__output_patch(ct__output *output, const void *data, size_t size, int64_t
 
 /* A rename is on the disk only when its folder is. Some file systems cannot sync a folder and say so: they have no
  * better promise to give. */
-bool ct__output_sync_folder_of(const char *path) {
-    char *folder = folder_of(path);
-    if (!folder) return false;
+static bool sync_folder(const char *folder) {
     const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    free(folder);
     if (fd < 0) return errno == EACCES; /* a folder that may be written but not read */
     const bool done = fsync(fd) == 0 || errno == EINVAL || errno == ENOTSUP;
     close(fd);
+    return done;
+}
+
+bool ct__output_sync_folder_of(const char *path) {
+    char *folder = folder_of(path);
+    if (!folder) errno = ENOMEM;
+    const bool done = folder && sync_folder(folder);
+    ct_free(folder);
     return done;
 }
 
@@ -171,8 +179,7 @@ bool ct__output_close(ct__output *output, bool good) {
     if (good && regular && rename(output->temporary, output->target) != 0) good = failed(output, "cannot be renamed");
     if (!good && regular) unlink(output->temporary);
     if (close(output->fd) != 0 && good && !regular) good = failed(output, "cannot be written");
-    if (good && regular && !ct__output_sync_folder_of(output->target))
-        good = failed(output, "its folder cannot be synced");
+    if (good && regular && !sync_folder(output->folder)) good = failed(output, "its folder cannot be synced");
     release(output);
     return good;
 }

@@ -9,9 +9,9 @@
 /* A file being written: under a temporary name in the same folder until ct__output_close renames it. What is no regular
  * file (a pipe, a device) gets the bytes as they come. */
 typedef struct ct__output {
-    const char *op;   /* raises the errors */
-    const char *path; /* as the caller gave it, for error texts */
-    char *target, *temporary;
+    const char *op;                    /* raises the errors */
+    const char *path;                  /* as the caller gave it, for error texts */
+    char *target, *temporary, *folder; /* folder: that they are in */
     int fd;
     mode_t mode; /* the permissions of the file that is replaced; 0 when there is none */
 } ct__output;

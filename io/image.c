@@ -1,9 +1,9 @@
 /* Pictures to tensors and back: which format it is, the order of channels, how it is turned. */
 #include "io/image.h"
 
-#include "io/bytes.h"
 #include "io/files.h"
-#include "nn/options.h"
+#include "support/bytes.h"
+#include "support/options.h"
 
 #include <cotangent/op.h>
 #include <inttypes.h>
@@ -14,7 +14,7 @@ enum { LARGEST_SIDE = 1 << 16 };
 
 static void release(void *context, void *data) {
     (void)context;
-    free(data);
+    ct_free(data);
 }
 
 /* ---- Reading ---- */
@@ -40,11 +40,11 @@ static void turn_plane(uint8_t *to, const uint8_t *from, int64_t height, int64_t
 static bool turn(ct__canvas *canvas, int orientation) {
     if (orientation == 1) return true;
     const int64_t plane = canvas->height * canvas->width;
-    uint8_t *turned = malloc((size_t)(plane * canvas->channels));
+    uint8_t *turned = ct_malloc((size_t)(plane * canvas->channels));
     if (!turned) return ct_fail(CT_ERR_MEMORY, "image", "%s: out of memory", canvas->path);
     for (int c = 0; c < canvas->channels; c++)
         turn_plane(turned + c * plane, canvas->planes + c * plane, canvas->height, canvas->width, orientation);
-    free(canvas->planes);
+    ct_free(canvas->planes);
     canvas->planes = turned;
     if (orientation >= 5) {
         const int64_t height = canvas->height;
@@ -86,7 +86,7 @@ ct_tensor *ct__image_parse(const uint8_t *bytes, size_t size, int channels, cons
         uint8_t *planes = canvas.planes;
         canvas.planes = NULL;
         ct__canvas_free(&canvas);
-        return ct_wrap(planes, CT_DIMS(canvas.channels, canvas.height, canvas.width), CT_U8, release, NULL);
+        return ct_wrap(planes, CT_DIMS(canvas.channels, canvas.height, canvas.width), CT_U8, .release = release);
     }
     ct__canvas_free(&canvas);
     return NULL;
@@ -96,7 +96,7 @@ ct_tensor *ct_image_load_p(const char *path, int channels, const ct_image_option
     size_t size = 0;
     uint8_t *bytes = ct__bytes_load_raw(path, "image", 0, &size);
     ct_tensor *x = bytes ? ct__image_parse(bytes, size, channels, path, options) : NULL;
-    free(bytes);
+    ct_free(bytes);
     return x;
 }
 
@@ -122,14 +122,14 @@ static bool encode(ct_tensor *x, const char *path, void **bytes, size_t *size) {
     if (!ct__canvas_admits(&limit, ct_dim(x, -1), ct_dim(x, -2))) return false;
     const size_t channels = n == 3 ? (size_t)ct_dim(x, 0) : 1;
     const size_t count = (size_t)(ct_dim(x, -1) * ct_dim(x, -2)), total = count * channels;
-    uint8_t *planes = malloc(total), *pixels = channels > 1 ? malloc(total) : planes;
+    uint8_t *planes = ct_malloc(total), *pixels = channels > 1 ? ct_malloc(total) : planes;
     bool good = (planes && pixels) || ct_fail(CT_ERR_MEMORY, "image", "%s: out of memory", path);
     good = good && ct_read(x, planes, total);
     for (size_t c = 0; good && channels > 1 && c < channels; c++)
         for (size_t i = 0; i < count; i++) pixels[i * channels + c] = planes[c * count + i];
     good = good && ct__png_encode(pixels, ct_dim(x, -1), ct_dim(x, -2), (int)channels, path, bytes, size);
-    if (pixels != planes) free(pixels);
-    free(planes);
+    if (pixels != planes) ct_free(pixels);
+    ct_free(planes);
     return good;
 }
 bool ct_image_encode_png(ct_tensor *x, void **bytes, size_t *size) {
@@ -150,6 +150,6 @@ bool ct_image_save(const char *path, ct_tensor *x) {
     ct__output output;
     bool good = encode(x, path, &bytes, &size) && ct__output_open(&output, path, false, "image");
     if (good) good = ct__output_close(&output, ct__output_write(&output, bytes, size));
-    free(bytes);
+    ct_free(bytes);
     return good;
 }

@@ -36,11 +36,11 @@ bool ct__canvas_begin(ct__canvas *canvas, int64_t width, int64_t height, int dec
     }
     canvas->resized = canvas->height != height || canvas->width != width;
     const size_t size = elements(canvas, canvas->channels), sums = elements(canvas, decoded);
-    canvas->planes = size ? malloc(size) : NULL;
+    canvas->planes = size ? ct_malloc(size) : NULL;
     bool good = canvas->planes != NULL;
     if (good && canvas->resized) {
-        canvas->row = calloc((size_t)width, sizeof *canvas->row);
-        canvas->sums = calloc(sums, sizeof *canvas->sums);
+        canvas->row = ct_calloc((size_t)width, sizeof *canvas->row);
+        canvas->sums = ct_calloc(sums, sizeof *canvas->sums);
         good = canvas->row && canvas->sums;
     }
     if (!good)
@@ -71,16 +71,16 @@ void ct__canvas_rows(ct__canvas *canvas, const uint8_t *pixels) {
 void ct__canvas_end(ct__canvas *canvas) {
     const int64_t plane = canvas->height * canvas->width;
     if (canvas->resized) ct__floats_to_pixels(canvas->planes, canvas->sums, plane * canvas->decoded);
-    const int colours = canvas->channels <= 2 ? 1 : 3; /* then an alpha, where there is one more */
-    for (int c = canvas->decoded; c < colours; c++) memcpy(canvas->planes + c * plane, canvas->planes, (size_t)plane);
-    if (canvas->decoded <= colours && canvas->channels > colours)
-        memset(canvas->planes + colours * plane, 255, (size_t)plane);
+    const int colors = canvas->channels <= 2 ? 1 : 3; /* then an alpha, where there is one more */
+    for (int c = canvas->decoded; c < colors; c++) memcpy(canvas->planes + c * plane, canvas->planes, (size_t)plane);
+    if (canvas->decoded <= colors && canvas->channels > colors)
+        memset(canvas->planes + colors * plane, 255, (size_t)plane);
 }
 
 void ct__canvas_free(ct__canvas *canvas) {
-    free(canvas->planes);
-    free(canvas->row);
-    free(canvas->sums);
+    ct_free(canvas->planes);
+    ct_free(canvas->row);
+    ct_free(canvas->sums);
     ct__resampler_end(&canvas->resampler);
     canvas->planes = NULL;
     canvas->row = canvas->sums = NULL;

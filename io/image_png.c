@@ -1,6 +1,6 @@
 /* PNG by libpng's simplified interface, which returns errors (the other one jumps); plain files by image_png_plain.c. */
-#include "io/foreign.h"
 #include "io/image.h"
+#include "support/foreign.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -21,14 +21,14 @@ static bool fits(uint64_t width, uint64_t height, size_t size, const char *path)
                    height, size);
 }
 
-/* Whole, with everything that libpng knows of transparency and colour. */
+/* Whole, with everything that libpng knows of transparency and color. */
 static bool decode(png_image *image, ct__canvas *canvas) {
     const png_color black = {0, 0, 0};
     int channels = canvas->channels;
     if (channels == 0)
         channels = (image->format & PNG_FORMAT_FLAG_COLOR ? 3 : 1) + (image->format & PNG_FORMAT_FLAG_ALPHA ? 1 : 0);
     const size_t room = (size_t)image->width * image->height * (size_t)channels;
-    uint8_t *pixels = malloc(room);
+    uint8_t *pixels = ct_malloc(room);
     if (!pixels)
         return ct_fail(CT_ERR_MEMORY, "image", "%s: out of memory: %zu bytes could not be had", canvas->path, room);
     image->format = formats[channels];
@@ -37,7 +37,7 @@ static bool decode(png_image *image, ct__canvas *canvas) {
                        ct_fail(CT_ERR_IO, "image", "%s: is damaged: %s", canvas->path, image->message)) &&
                       ct__canvas_begin(canvas, image->width, image->height, channels);
     if (good) ct__canvas_rows(canvas, pixels);
-    free(pixels);
+    ct_free(pixels);
     return good;
 }
 
@@ -62,17 +62,17 @@ bool ct__png_encode(const uint8_t *pixels, int64_t width, int64_t height, int ch
                        .height = (png_uint_32)height,
                        .format = formats[channels]};
     png_alloc_size_t room = PNG_IMAGE_PNG_SIZE_MAX(image);
-    void *memory = malloc(room);
+    void *memory = ct_malloc(room);
     bool good =
         memory || ct_fail(CT_ERR_MEMORY, "image", "%s: out of memory: %zu bytes could not be had", path, (size_t)room);
     if (good && !libpng.png_image_write_to_memory(&image, memory, &room, 0, pixels, 0, NULL))
         good = ct_fail(CT_ERR_IO, "image", "%s: cannot be made: %s", path, image.message);
     libpng.png_image_free(&image);
     if (!good) {
-        free(memory);
+        ct_free(memory);
         return false;
     }
-    void *fitting = realloc(memory, room);
+    void *fitting = ct_realloc(memory, room);
     *bytes = fitting ? fitting : memory;
     *size = room;
     return true;

@@ -1,6 +1,6 @@
 /* A file in memory that the tensors in it share: mapped where that can be, else read. */
-#include "io/bytes.h"
 #include "io/safetensors.h"
+#include "support/bytes.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,11 +19,11 @@ struct ct__mapping {
 };
 
 static ct__mapping *make(uint8_t *bytes, size_t size, bool mapped, const char *op) {
-    ct__mapping *mapping = malloc(sizeof *mapping);
+    ct__mapping *mapping = ct_malloc(sizeof *mapping);
     if (!mapping) {
         ct_fail(CT_ERR_MEMORY, op, "out of memory");
         if (mapped) munmap(bytes, size);
-        else free(bytes);
+        else ct_free(bytes);
         return NULL;
     }
     *mapping = (ct__mapping){.bytes = bytes, .size = size, .mapped = mapped};
@@ -60,8 +60,8 @@ ct__mapping *ct__mapping_open(const char *path, const char *op) {
 void ct__mapping_release(ct__mapping *mapping) {
     if (!mapping || atomic_fetch_sub(&mapping->holders, 1) > 1) return;
     if (mapping->mapped) munmap(mapping->bytes, mapping->size);
-    else free(mapping->bytes);
-    free(mapping);
+    else ct_free(mapping->bytes);
+    ct_free(mapping);
 }
 
 const uint8_t *ct__mapping_bytes(const ct__mapping *mapping, size_t *size) {
@@ -81,5 +81,5 @@ ct_tensor *ct__mapping_tensor(ct__mapping *mapping, size_t at, ct_dims shape, ct
             if (data[i] > 1) data[i] = 1;
     if ((uintptr_t)data % ct_dtype_size(dtype) != 0) return ct_from_data(data, shape, dtype);
     atomic_fetch_add(&mapping->holders, 1);
-    return ct_wrap(data, shape, dtype, release_tensor, mapping);
+    return ct_wrap(data, shape, dtype, .release = release_tensor, .context = mapping);
 }

@@ -1,9 +1,9 @@
 /* .npy files on disk: reading one whole, and writing one so that it appears whole or not at all. */
 #include <cotangent/io.h>
 
-#include "io/bytes.h"
 #include "io/files.h"
 #include "io/npy.h"
+#include "support/bytes.h"
 
 #include <stdlib.h>
 
@@ -11,7 +11,7 @@ ct_tensor *ct_npy_load(const char *path, bool bf16) {
     size_t size = 0;
     uint8_t *bytes = ct__bytes_load_raw(path, "npy", 0, &size);
     ct_tensor *x = bytes ? ct__npy_parse(bytes, size, path, bf16) : NULL;
-    free(bytes);
+    ct_free(bytes);
     return x;
 }
 
@@ -27,7 +27,7 @@ bool ct_npy_save(const char *path, ct_tensor *x) {
     const void *data = ct_device_of(x).type == CT_CPU && ct_is_contiguous(x) ? ct_data(x) : NULL;
     void *copy = NULL;
     if (!data && size > 0) {
-        copy = malloc(size);
+        copy = ct_malloc(size);
         if (!copy) return ct_fail(CT_ERR_MEMORY, "npy", "%s: out of memory: %zu bytes could not be had", path, size);
         data = copy;
     }
@@ -36,6 +36,6 @@ bool ct_npy_save(const char *path, ct_tensor *x) {
     if (done)
         done = ct__output_close(&output, ct__output_write(&output, header, header_size) &&
                                              ct__output_write(&output, data, size));
-    free(copy);
+    ct_free(copy);
     return done;
 }

@@ -259,7 +259,7 @@ ct_tensor *ct__npy_parse(const uint8_t *bytes, size_t size, const char *path, bo
     if (needed == 0 || !(reorder || info.swap || info.dtype == CT_BOOL))
         return ct_from_data(bytes + at, info.shape, info.dtype);
 
-    uint8_t *copy = malloc(needed);
+    uint8_t *copy = ct_malloc(needed);
     if (!copy) {
         ct_fail(CT_ERR_MEMORY, "npy", "%s: out of memory: %zu bytes could not be had", path, needed);
         return NULL;
@@ -271,7 +271,7 @@ ct_tensor *ct__npy_parse(const uint8_t *bytes, size_t size, const char *path, bo
     if (info.dtype == CT_BOOL) /* other bytes than 0 and 1 would be neither true nor false to the kernels */
         for (size_t i = 0; i < needed; i++) copy[i] = copy[i] != 0;
     ct_tensor *x = ct_from_data(copy, info.shape, info.dtype);
-    free(copy);
+    ct_free(copy);
     return x;
 }
 

@@ -2,10 +2,11 @@
  * themselves are read and written as all others are. */
 #include "io/npz.h"
 
-#include "io/bytes.h"
 #include "io/files.h"
-#include "io/foreign.h"
 #include "io/npy.h"
+#include "support/bytes.h"
+#include "support/foreign.h"
+#include "support/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,7 +63,7 @@ static uint8_t *unpack(const reading *r, zip_uint64_t index, const char *name, s
         damaged(r, name, libzip.zip_error_strerror(libzip.zip_get_error(r->archive)));
         return NULL;
     }
-    uint8_t *bytes = malloc(size + 1);
+    uint8_t *bytes = ct_malloc(size + 1);
     if (!bytes) ct_fail(CT_ERR_MEMORY, "npz", "%s: out of memory: %zu bytes could not be had", r->path, size);
     size_t have = 0;
     bool good = bytes != NULL;
@@ -76,7 +77,7 @@ static uint8_t *unpack(const reading *r, zip_uint64_t index, const char *name, s
     if (good && have < size) good = damaged(r, name, "it is shorter than the archive says");
     libzip.zip_fclose(file);
     if (good) return bytes;
-    free(bytes);
+    ct_free(bytes);
     return NULL;
 }
 
@@ -98,7 +99,7 @@ static bool read_array(reading *r, zip_uint64_t index, const char *name) {
         ct_tensor *x = ct__npy_parse(bytes, (size_t)stat.size, where, false);
         good = x && ct_state_put(r->state, name, x);
     }
-    free(bytes);
+    ct_free(bytes);
     return good;
 }
 
@@ -111,7 +112,7 @@ static char *array_name(const reading *r, zip_uint64_t index) {
             ct_fail(CT_ERR_IO, "npz", "%s: its entry \"%.200s\" is no .npy file", r->path, entry ? entry : "");
         return NULL;
     }
-    char *name = strndup(entry, length - 4);
+    char *name = ct__text_copy(entry, length - 4);
     if (!name) ct_fail(CT_ERR_MEMORY, "npz", "%s: out of memory", r->path);
     return name;
 }
@@ -129,7 +130,7 @@ static bool read_arrays(reading *r) {
             if (ct_state_get(r->state, name)) good = damaged(r, name, "it is there twice");
             else good = read_array(r, (zip_uint64_t)i, name);
         }
-        free(name);
+        ct_free(name);
     }
     return good;
 }
@@ -180,14 +181,14 @@ static bool cannot(const writing *w, zip_error_t *error) {
 
 static bool add_source(writing *w, const char *name, zip_source_t *source) {
     const size_t capacity = strlen(name) + 5;
-    char *entry = malloc(capacity);
+    char *entry = ct_malloc(capacity);
     if (!entry) {
         libzip.zip_source_free(source);
         return ct_fail(CT_ERR_MEMORY, "npz", "%s: out of memory", w->path);
     }
     snprintf(entry, capacity, "%s.npy", name);
     const zip_int64_t index = libzip.zip_file_add(w->archive, entry, source, ZIP_FL_ENC_UTF_8);
-    free(entry);
+    ct_free(entry);
     if (index < 0) {
         libzip.zip_source_free(source);
         return cannot(w, libzip.zip_get_error(w->archive));
@@ -209,7 +210,7 @@ static bool add_array(writing *w, int64_t i) {
     const size_t size = (size_t)ct_numel(x) * ct_dtype_size(ct_dtype_of(x));
     const void *data = ct_device_of(x).type == CT_CPU && ct_is_contiguous(x) ? ct_data(x) : NULL;
     if (!data && size > 0) {
-        data = p->copy = malloc(size);
+        data = p->copy = ct_malloc(size);
         if (!data) return ct_fail(CT_ERR_MEMORY, "npz", "%s: out of memory: %zu bytes could not be had", w->path, size);
         if (!ct_read(x, p->copy, size)) return false;
     }
@@ -279,7 +280,7 @@ bool ct_npz_save(const char *path, const ct_state *state, bool compressed) {
     const int64_t count = ct_state_count(state);
     if (count == 0) return store_empty(path);
     writing w = {.path = path, .state = state, .compressed = compressed};
-    w.parts = calloc((size_t)count, sizeof *w.parts);
+    w.parts = ct_calloc((size_t)count, sizeof *w.parts);
     if (!w.parts) return ct_fail(CT_ERR_MEMORY, "npz", "%s: out of memory", path);
     zip_error_t error;
     libzip.zip_error_init(&error);
@@ -290,8 +291,8 @@ bool ct_npz_save(const char *path, const ct_state *state, bool compressed) {
         good = make_archive(&w, source) && store(&w, source);
         libzip.zip_source_free(source);
     }
-    for (int64_t i = 0; i < count; i++) free(w.parts[i].copy);
-    free(w.parts);
+    for (int64_t i = 0; i < count; i++) ct_free(w.parts[i].copy);
+    ct_free(w.parts);
     return good;
 }
 #else
@@ -311,7 +312,7 @@ static ct_state *load(const char *path, const char *only) {
     size_t size = 0;
     uint8_t *bytes = ct__bytes_load_raw(path, "npz", 0, &size);
     ct_state *state = bytes ? ct__npz_parse(bytes, size, path, only) : NULL;
-    free(bytes);
+    ct_free(bytes);
     return state;
 }
 

@@ -5,6 +5,7 @@
 #include "io/checked.h"
 #include "io/run.h"
 #include "io/safetensors.h"
+#include "support/options.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,7 +67,7 @@ static bool put_extra(const ct_state *extra, ct_state *state) {
         for (int64_t i = 0; i < count && good; i++) {
             const char *from = text ? ct_state_text_name(extra, i) : ct_state_name(extra, i);
             const size_t capacity = strlen(from) + sizeof extra_prefix;
-            char *more = realloc(name, capacity);
+            char *more = ct_realloc(name, capacity);
             if (!more) {
                 good = ct_fail(CT_ERR_MEMORY, "run", "out of memory");
                 break;
@@ -77,7 +78,7 @@ static bool put_extra(const ct_state *extra, ct_state *state) {
                         : ct_state_put(state, name, ct_state_at(extra, i));
         }
     }
-    free(name);
+    ct_free(name);
     return good;
 }
 
@@ -105,7 +106,8 @@ static ct_state *take_extra(const ct_state *state) {
 static bool put_run(const ct_run *run, ct_state *state) {
     char list[128] = "";
     bool good = ct_state_put_text(state, CT__RUN_FORMAT, version) &&
-                ct_state_put_text(state, library_text, ct_version()) && ct_state_put_text(state, isa_text, ct_isa());
+                ct_state_put_text(state, library_text, ct_version_text()) &&
+                ct_state_put_text(state, isa_text, ct_isa());
     for (int i = 0; i < PART_COUNT && good; i++) {
         if (!parts[i].has(run)) continue;
         snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", list[0] ? " " : "", parts[i].name);
@@ -239,15 +241,34 @@ bool ct__run_take(ct_run *run, const ct_state *stored, const char *path) {
     return true;
 }
 
-bool ct_run_load(ct_run *run, const char *path) {
+bool ct__run_open_struct(ct_run *whole, const ct_run *given) {
     if (!ct_ok()) return false;
-    if (!run || !run->net) return ct_fail(CT_ERR_NULL, "run", "%s is NULL", run ? "run->net" : "argument run");
-    run->note[0] = 0;
+    if (!given) return ct_fail(CT_ERR_NULL, "run", "argument run is NULL");
+    ct__take_options("ct_run", whole, sizeof *whole, given);
+    return ct_ok() && (whole->net || ct_fail(CT_ERR_NULL, "run", "run->net is NULL"));
+}
+
+void ct__run_close_struct(const ct_run *whole, ct_run *given) {
+    const size_t size = given->size;
+    memcpy(given, whole, size < sizeof *whole ? size : sizeof *whole);
+    given->size = size;
+}
+
+bool ct_run_load(ct_run *run, const char *path) {
+    ct_run whole;
+    if (!ct__run_open_struct(&whole, run)) return false;
+    whole.note[0] = 0;
     ct_state *stored = ct__run_open(path);
-    const bool good = stored && ct__run_take(run, stored, path);
+    const bool good = stored && ct__run_take(&whole, stored, path);
     ct_state_free(stored);
+    ct__run_close_struct(&whole, run);
     return good;
 }
 
-const char *ct_run_isa(const ct_run *run) { return run ? run->isa : ""; }
-const char *ct_run_note(const ct_run *run) { return run ? run->note : ""; }
+/* A shorter run has no place for them. */
+const char *ct_run_isa(const ct_run *run) {
+    return run && run->size >= offsetof(ct_run, isa) + sizeof run->isa ? run->isa : "";
+}
+const char *ct_run_note(const ct_run *run) {
+    return run && run->size >= offsetof(ct_run, note) + sizeof run->note ? run->note : "";
+}

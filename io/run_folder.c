@@ -16,7 +16,7 @@
 /* FOLDER/NAME.safetensors for the caller to free; NULL with an error. */
 static char *path_of(const char *folder, const char *name) {
     const size_t capacity = strlen(folder) + strlen(name) + sizeof "/.safetensors";
-    char *path = malloc(capacity);
+    char *path = ct_malloc(capacity);
     if (!path) ct_fail(CT_ERR_MEMORY, "run", "out of memory");
     else snprintf(path, capacity, "%s/%s.safetensors", folder, name);
     return path;
@@ -61,7 +61,7 @@ static bool list_steps(const char *folder, steps *list) {
         if (step < 0) continue;
         if (list->count == capacity) {
             capacity = capacity ? 2 * capacity : 16;
-            int64_t *more = realloc(list->at, capacity * sizeof *more);
+            int64_t *more = ct_realloc(list->at, capacity * sizeof *more);
             if (!more) {
                 good = ct_fail(CT_ERR_MEMORY, "run", "out of memory");
                 break;
@@ -72,7 +72,7 @@ static bool list_steps(const char *folder, steps *list) {
     }
     closedir(dir);
     if (good && list->count > 0) qsort(list->at, list->count, sizeof *list->at, largest_first);
-    if (!good) free(list->at);
+    if (!good) ct_free(list->at);
     return good;
 }
 
@@ -84,29 +84,27 @@ static char *step_path(const char *folder, int64_t step) {
 
 /* ---- Writing ---- */
 
-static bool check(const ct_run *run, const char *folder) {
-    if (!ct_ok()) return false;
-    if (!run) return ct_fail(CT_ERR_NULL, "run", "argument run is NULL");
-    if (!run->net) return ct_fail(CT_ERR_NULL, "run", "run->net is NULL");
-    if (!folder) return ct_fail(CT_ERR_NULL, "run", "argument folder is NULL");
-    return true;
+static bool check(ct_run *whole, const ct_run *run, const char *folder) {
+    return ct__run_open_struct(whole, run) && (folder || ct_fail(CT_ERR_NULL, "run", "argument folder is NULL"));
 }
 
 bool ct_run_save(const ct_run *run, const char *folder, const char *name) {
-    if (!check(run, folder)) return false;
+    ct_run whole;
+    if (!check(&whole, run, folder)) return false;
     if (!name) return ct_fail(CT_ERR_NULL, "run", "argument name is NULL");
     if (!name[0] || strchr(name, '/')) return ct_fail(CT_ERR_VALUE, "run", "\"%s\" is no name of a file", name);
     if (mkdir(folder, 0777) == 0) {
         if (!ct__output_sync_folder_of(folder)) /* or a power cut could take the folder with all that is in it */
-            return ct_fail(CT_ERR_IO, "run", "%s: the folder it is in cannot be synced: %s", folder, strerror(errno));
+            return ct_fail(errno == ENOMEM ? CT_ERR_MEMORY : CT_ERR_IO, "run",
+                           "%s: the folder it is in cannot be synced: %s", folder, strerror(errno));
     } else if (errno != EEXIST) {
         return ct_fail(CT_ERR_IO, "run", "%s: cannot be made: %s", folder, strerror(errno));
     }
     char *path = path_of(folder, name);
     if (!path) return false;
     ct__output_clean(folder, NULL);
-    const bool good = ct__run_write(run, path);
-    free(path);
+    const bool good = ct__run_write(&whole, path);
+    ct_free(path);
     return good;
 }
 
@@ -120,39 +118,41 @@ static bool prune(const char *folder, int keep, int64_t last) {
         char *path = step_path(folder, list.at[i]);
         good = path != NULL;
         if (path) unlink(path);
-        free(path);
+        ct_free(path);
     }
-    free(list.at);
+    ct_free(list.at);
     return good;
 }
 
 bool ct_run_checkpoint(const ct_run *run, const char *folder, int keep) {
-    if (!check(run, folder)) return false;
+    ct_run whole;
+    if (!check(&whole, run, folder)) return false;
     if (keep < 0) return ct_fail(CT_ERR_VALUE, "run", "keep = %d is negative", keep);
-    if (run->step < 0) return ct_fail(CT_ERR_VALUE, "run", "step = %" PRId64 " is negative", run->step);
+    if (whole.step < 0) return ct_fail(CT_ERR_VALUE, "run", "step = %" PRId64 " is negative", whole.step);
     char name[40];
-    snprintf(name, sizeof name, "step-%" PRId64, run->step);
-    return ct_run_save(run, folder, name) && (keep == 0 || prune(folder, keep, run->step));
+    snprintf(name, sizeof name, "step-%" PRId64, whole.step);
+    return ct_run_save(run, folder, name) && (keep == 0 || prune(folder, keep, whole.step));
 }
 
 /* ---- Resuming ---- */
 
 bool ct_run_resume(ct_run *run, const char *folder) {
-    if (!check(run, folder)) return false;
+    ct_run whole;
+    if (!check(&whole, run, folder)) return false;
     steps list;
     if (!list_steps(folder, &list)) return false;
-    run->note[0] = 0;
+    whole.note[0] = 0;
     ct_state *stored = NULL;
     char *path = NULL;
     bool good = true;
     for (size_t i = 0; i < list.count && !stored && good; i++) {
-        free(path);
+        ct_free(path);
         path = step_path(folder, list.at[i]);
         good = path && ((stored = ct__run_open(path)) || ct_error_code() == CT_ERR_IO);
         if (stored || !good) break;
-        if (!run->note[0]) { /* the newest is the one to know of */
+        if (!whole.note[0]) { /* the newest is the one to know of */
             const char *slash = strrchr(path, '/');
-            snprintf(run->note, sizeof run->note, "passed over %s", slash ? slash + 1 : path);
+            snprintf(whole.note, sizeof whole.note, "passed over %s", slash ? slash + 1 : path);
         }
         if (i + 1 < list.count) ct_error_clear();
     }
@@ -163,9 +163,10 @@ bool ct_run_resume(ct_run *run, const char *folder) {
         ct_fail(CT_ERR_IO, "run", "%s: none of its %zu checkpoints is whole; the oldest: %s", folder, list.count, text);
         good = false;
     }
-    if (stored) good = ct__run_take(run, stored, path);
+    if (stored) good = ct__run_take(&whole, stored, path);
+    ct__run_close_struct(&whole, run);
     ct_state_free(stored);
-    free(path);
-    free(list.at);
+    ct_free(path);
+    ct_free(list.at);
     return good;
 }

@@ -17,7 +17,7 @@ enum { CT__CHECKSUM_DIGITS = 16, CT__CHECKSUM_AT = 8 + sizeof CT__CHECKSUM_BEFOR
 typedef struct ct__mapping ct__mapping;
 /* Maps the file at path, or reads it where it cannot be mapped; NULL with an error. */
 ct__mapping *ct__mapping_open(const char *path, const char *op);
-/* Takes over bytes from malloc. NULL, with an error and the bytes freed, without memory. */
+/* Takes over bytes from ct_malloc. NULL, with an error and the bytes freed, without memory. */
 ct__mapping *ct__mapping_of(uint8_t *bytes, size_t size, const char *op);
 void ct__mapping_release(ct__mapping *mapping);
 const uint8_t *ct__mapping_bytes(const ct__mapping *mapping, size_t *size);

@@ -1,7 +1,7 @@
 /* Reading safetensors: the header by jansson, and every number in it checked against the file before it is used. */
 #include "io/checksum.h"
-#include "io/foreign.h"
 #include "io/safetensors.h"
+#include "support/foreign.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -185,7 +185,7 @@ static bool read_metadata(const reading *r, json_t *value) {
 }
 
 static bool read_entries(reading *r, json_t *header) {
-    r->entries = calloc(jansson.json_object_size(header) + 1, sizeof *r->entries);
+    r->entries = ct_calloc(jansson.json_object_size(header) + 1, sizeof *r->entries);
     if (!r->entries) return ct_fail(CT_ERR_MEMORY, r->op, "%s: out of memory", r->path);
     size_t place = 0;
     for (void *at = jansson.json_object_iter(header); at; at = jansson.json_object_iter_next(header, at), place++) {
@@ -267,7 +267,7 @@ ct_state *ct__safetensors_parse(ct__mapping *mapping, const char *path, const ch
         qsort(r.entries, r.count, sizeof *r.entries, by_offset);
         good = check_layout(&r, size - data) && make_tensors(&r, data);
     }
-    free(r.entries);
+    ct_free(r.entries);
     if (header) jansson.json_delete(header); /* the only reference */
     if (!good) {
         ct_state_free(r.state);

@@ -20,7 +20,7 @@ typedef struct text {
 static void add(text *t, const char *bytes, size_t length) {
     if (t->good && length > t->capacity - t->length) {
         const size_t capacity = (t->capacity + length) * 2;
-        char *more = realloc(t->bytes, capacity);
+        char *more = ct_realloc(t->bytes, capacity);
         t->good = more != NULL;
         if (more) {
             t->bytes = more;
@@ -119,7 +119,7 @@ static bool check_names(const writing *w) {
 
 static bool find_order(writing *w) {
     const int64_t count = ct_state_count(w->state);
-    w->order = malloc((size_t)(count + 1) * sizeof *w->order);
+    w->order = ct_malloc((size_t)(count + 1) * sizeof *w->order);
     if (!w->order) return ct_fail(CT_ERR_MEMORY, w->op, "%s: out of memory", w->path);
     int64_t n = 0;
     for (size_t size = 16; size > 0; size /= 2)
@@ -191,10 +191,10 @@ static bool put_tensor(writing *w, ct__output *output, const ct_tensor *x) {
     const size_t size = bytes_of(x);
     if (size == 0) return true;
     if (ct_device_of(x).type == CT_CPU && ct_is_contiguous(x)) return put(w, output, ct_data(x), size);
-    void *copy = malloc(size);
+    void *copy = ct_malloc(size);
     if (!copy) return ct_fail(CT_ERR_MEMORY, w->op, "%s: out of memory: %zu bytes could not be had", w->path, size);
     const bool done = ct_read(x, copy, size) && put(w, output, copy, size);
-    free(copy);
+    ct_free(copy);
     return done;
 }
 
@@ -230,8 +230,8 @@ bool ct__safetensors_write(const char *path, const ct_state *state, bool checksu
     ct__output output;
     bool good = check_names(&w) && find_order(&w) && make_header(&w) && ct__output_open(&output, path, true, op);
     if (good) good = ct__output_close(&output, put_all(&w, &output));
-    free(w.order);
-    free(w.header.bytes);
+    ct_free(w.order);
+    ct_free(w.header.bytes);
     return good;
 }
 

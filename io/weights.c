@@ -4,7 +4,7 @@
 
 #include "io/checked.h"
 #include "io/safetensors.h"
-#include "nn/options.h"
+#include "support/options.h"
 
 bool ct_save(const char *path, ct_module *net) {
     if (!ct_ok()) return false; /* after an error the values are not what the caller meant to keep */

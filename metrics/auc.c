@@ -26,9 +26,9 @@ ct_auc *ct_auc_new(int64_t classes) {
 
 void ct_auc_free(ct_auc *auc) {
     if (!auc) return;
-    free(auc->score);
-    free(auc->target);
-    free(auc);
+    ct_free(auc->score);
+    ct_free(auc->target);
+    ct_free(auc);
 }
 
 void ct_auc_clear(ct_auc *auc) {
@@ -38,9 +38,9 @@ void ct_auc_clear(ct_auc *auc) {
 static bool grow(ct_auc *auc, int64_t more) {
     if (auc->count + more <= auc->room) return true;
     const int64_t room = 2 * auc->room + more;
-    double *score = realloc(auc->score, (size_t)(room * auc->columns) * sizeof *score);
+    double *score = ct_realloc(auc->score, (size_t)(room * auc->columns) * sizeof *score);
     if (score) auc->score = score;
-    int64_t *target = realloc(auc->target, (size_t)room * sizeof *target);
+    int64_t *target = ct_realloc(auc->target, (size_t)room * sizeof *target);
     if (target) auc->target = target;
     if (!score || !target)
         return ct_fail(CT_ERR_MEMORY, "auc_add", "out of memory: %lld scores could not be kept",
@@ -82,8 +82,8 @@ bool ct_auc_add(ct_auc *auc, ct_tensor *scores, ct_tensor *target) {
         else memcpy(to, s + i * given, (size_t)given * sizeof *to);
         auc->target[auc->count++] = t[i];
     }
-    free(s);
-    free(t);
+    ct_free(s);
+    ct_free(t);
     return ok;
 }
 
@@ -115,7 +115,7 @@ double ct_auc_class(const ct_auc *auc, int64_t label) {
         for (end = i; end < auc->count && list[end].score == list[i].score; end++) here += list[end].mine;
         ranks += (double)here * ((double)(i + 1 + end) / 2); /* ranks i + 1 .. end share their mean */
     }
-    free(list);
+    ct_free(list);
     const double a = (double)mine, b = (double)(auc->count - mine);
     return a > 0 && b > 0 ? (ranks - a * (a + 1) / 2) / (a * b) : NAN;
 }

@@ -21,7 +21,7 @@ ct_confusion *ct_confusion_new(int64_t classes) {
     return confusion;
 }
 
-void ct_confusion_free(ct_confusion *confusion) { free(confusion); }
+void ct_confusion_free(ct_confusion *confusion) { ct_free(confusion); }
 void ct_confusion_clear(ct_confusion *confusion) {
     if (confusion)
         memset(confusion->count, 0, (size_t)(confusion->classes * confusion->classes) * sizeof *confusion->count);
@@ -131,7 +131,7 @@ ct_scores ct_confusion_micro(const ct_confusion *confusion) {
         all.targets += t.targets;
     }
     if (all.targets) return scores_of(all);
-    return (ct_scores){NAN, NAN, NAN, NAN, 0};
+    return (ct_scores){.precision = NAN, .recall = NAN, .f1 = NAN, .iou = NAN};
 }
 
 double ct_confusion_accuracy(const ct_confusion *confusion) { return ct_confusion_micro(confusion).recall; }

@@ -22,7 +22,7 @@ void ct__pairs_free(ct__pairs *pairs);
 /* The class of the largest logit, the first of equal ones; NaN is the largest. Or the number that was given. */
 int64_t ct__pairs_best(const ct__pairs *pairs, int64_t outer, int64_t inner);
 
-/* All elements of x in row-major order, for the caller to free(). NULL with an error. */
+/* All elements of x in row-major order, for the caller to ct_free(). NULL with an error. */
 double *ct__metric_doubles(const char *op, ct_tensor *x);
 int64_t *ct__metric_integers(const char *op, ct_tensor *x);
 
@@ -30,7 +30,7 @@ static inline bool ct__metric_null(const char *op, const char *argument) {
     return ct_ok() ? ct_fail(CT_ERR_NULL, op, "argument %s is NULL", argument) : false;
 }
 static inline void *ct__metric_room(const char *op, int64_t count, size_t each) {
-    void *p = calloc(count > 0 ? (size_t)count : 1, each);
+    void *p = ct_calloc(count > 0 ? (size_t)count : 1, each);
     if (!p) ct_fail(CT_ERR_MEMORY, op, "out of memory: %zu bytes could not be had", (size_t)count * each);
     return p;
 }

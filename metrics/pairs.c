@@ -14,7 +14,7 @@ double *ct__metric_doubles(const char *op, ct_tensor *x) {
                 ok = wide && ct_read(wide, values, (size_t)ct_numel(wide) * sizeof *values);
             }
     if (ok) return values;
-    free(values);
+    ct_free(values);
     return NULL;
 }
 
@@ -27,7 +27,7 @@ int64_t *ct__metric_integers(const char *op, ct_tensor *x) {
             ok = wide && ct_read(wide, values, (size_t)ct_numel(wide) * sizeof *values);
         }
     if (ok) return values;
-    free(values);
+    ct_free(values);
     return NULL;
 }
 
@@ -65,7 +65,7 @@ static bool take_targets(const char *op, ct_tensor *target, bool soft, ct__pairs
     for (int64_t o = 0; pairs->target && o < pairs->outer; o++)
         for (int64_t i = 0; i < pairs->inner; i++)
             pairs->target[o * pairs->inner + i] = ct__pairs_best(&as_logits, o, i);
-    free(as_logits.logits);
+    ct_free(as_logits.logits);
     return pairs->target != NULL;
 }
 
@@ -103,9 +103,9 @@ bool ct__pairs_take(const char *op, ct_tensor *predictions, ct_tensor *target, i
 }
 
 void ct__pairs_free(ct__pairs *pairs) {
-    free(pairs->logits);
-    free(pairs->number);
-    free(pairs->target);
+    ct_free(pairs->logits);
+    ct_free(pairs->number);
+    ct_free(pairs->target);
     *pairs = (ct__pairs){0};
 }
 

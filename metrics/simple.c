@@ -92,9 +92,9 @@ bool ct_regression_add(ct_regression *metric, ct_tensor *predictions, ct_tensor 
         metric->target_mean += step / (double)metric->count;
         metric->target_var += step * (t[i] - metric->target_mean);
     }
-    free(p);
+    ct_free(p);
     const bool ok = t != NULL;
-    free(t);
+    ct_free(t);
     return ok;
 }
 

@@ -47,7 +47,7 @@ ct_nn_cache *ct_nn_cache_new(ct_module *net, int64_t capacity) {
                 ct_module_type(net)->name);
         return NULL;
     }
-    ct_nn_cache *cache = calloc(1, sizeof *cache);
+    ct_nn_cache *cache = ct_calloc(1, sizeof *cache);
     if (!cache) {
         ct_fail(CT_ERR_MEMORY, "nn_cache_new", "out of memory");
         return NULL;
@@ -66,9 +66,9 @@ static void forget(layer *l) {
 void ct_nn_cache_free(ct_nn_cache *cache) {
     if (!cache) return;
     for (int i = 0; i < cache->count; i++) forget(&cache->layers[i]);
-    free(cache->layers);
+    ct_free(cache->layers);
     ct_module_free(cache->net);
-    free(cache);
+    ct_free(cache);
 }
 
 int64_t ct_nn_cache_length(const ct_nn_cache *cache) { return cache ? cache->length : 0; }
@@ -109,7 +109,7 @@ static layer *next_layer(ct_nn_cache *cache, const ct_module *attention, ct_tens
     }
     if (cache->turn == cache->room) {
         const int larger = cache->room ? 2 * cache->room : 8;
-        layer *layers = realloc(cache->layers, (size_t)larger * sizeof *layers);
+        layer *layers = ct_realloc(cache->layers, (size_t)larger * sizeof *layers);
         if (!layers) {
             ct_fail(CT_ERR_MEMORY, function, "out of memory");
             return NULL;

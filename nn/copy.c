@@ -25,7 +25,7 @@ static void *find_pair(const pairs *p, const void *from) {
 static bool add_pair(pairs *p, const void *from, void *to) {
     if (p->count == p->capacity) {
         const int larger = p->capacity ? 2 * p->capacity : 32;
-        void *items = realloc(p->items, (size_t)larger * sizeof *p->items);
+        void *items = ct_realloc(p->items, (size_t)larger * sizeof *p->items);
         if (!items) return ct_fail(CT_ERR_MEMORY, "module_copy", "out of memory");
         p->items = items;
         p->capacity = larger;
@@ -54,21 +54,22 @@ static ct_module *copy_module(copying *c, ct_module *from) {
                 type->name);
         return NULL;
     }
-    to = ct_module_new(type);
+    to = ct_module_new(from->given);
     if (!to) return NULL;
     to->training = from->training;
     memcpy(to->data, from->data, type->state);
     if (type->copy && !type->copy(from, to)) {
         /* its data are not its own, so its class must not release them */
         ct_fail(CT_ERR_STATE, "module_copy", "%s could not be copied", type->name);
-        free(to);
+        ct_free(to);
         return NULL;
     }
     bool ok = add_pair(&c->modules, from, to);
     for (int i = 0; ok && i < from->params.count; i++) {
         const ct__slot *slot = &from->params.items[i];
         ct_tensor *x = copy_tensor(c, slot->x);
-        ok = x && ct_module_add_param(to, slot->name, x) && (ct_requires_grad(slot->x) || ct_forgo_grad(x));
+        ok = x && ct_module_add_param(to, slot->name, x) &&
+             (ct_requires_grad(slot->x) || ct_set_requires_grad(x, false));
     }
     for (int i = 0; ok && i < from->buffers.count; i++) {
         ct_tensor *x = copy_tensor(c, from->buffers.items[i].x);
@@ -92,7 +93,7 @@ ct_module *ct_module_copy(ct_module *module) {
     ct_scope {
         copy = copy_module(&c, module);
     }
-    free(c.modules.items);
-    free(c.tensors.items);
+    ct_free(c.modules.items);
+    ct_free(c.tensors.items);
     return copy;
 }

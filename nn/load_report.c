@@ -10,16 +10,16 @@ struct ct_load_report {
 };
 
 ct_load_report *ct__report_new(const char *function) {
-    ct_load_report *report = calloc(1, sizeof *report);
+    ct_load_report *report = ct_calloc(1, sizeof *report);
     if (!report) ct_fail(CT_ERR_MEMORY, function, "out of memory");
     return report;
 }
 
 void ct_load_report_free(ct_load_report *report) {
     if (!report) return;
-    for (int64_t i = 0; i < report->count; i++) free((char *)report->items[i].note);
-    free(report->items);
-    free(report);
+    for (int64_t i = 0; i < report->count; i++) ct_free((char *)report->items[i].note);
+    ct_free(report->items);
+    ct_free(report);
 }
 
 static const char *put(char **to, const char *text) {
@@ -33,12 +33,12 @@ bool ct__report_add(ct_load_report *report, ct_load_outcome outcome, const char 
                     const char *note, const char *function) {
     if (report->count == report->capacity) {
         const int64_t larger = report->capacity ? 2 * report->capacity : 64;
-        ct_load_entry *items = realloc(report->items, (size_t)larger * sizeof *items);
+        ct_load_entry *items = ct_realloc(report->items, (size_t)larger * sizeof *items);
         if (!items) return ct_fail(CT_ERR_MEMORY, function, "out of memory");
         report->items = items;
         report->capacity = larger;
     }
-    char *text = malloc(strlen(note) + 1 + (name ? strlen(name) + 1 : 0) + (source ? strlen(source) + 1 : 0)),
+    char *text = ct_malloc(strlen(note) + 1 + (name ? strlen(name) + 1 : 0) + (source ? strlen(source) + 1 : 0)),
          *end = text;
     if (!text) return ct_fail(CT_ERR_MEMORY, function, "out of memory");
     ct_load_entry *entry = &report->items[report->count++];

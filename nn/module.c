@@ -33,7 +33,7 @@ bool ct__path_push(ct__path *path, const char *name, size_t *before) {
     *before = path->length;
     const size_t needed = path->length + strlen(name) + 2; /* a dot and the end */
     if (needed > path->capacity) {
-        char *text = realloc(path->text, 2 * needed);
+        char *text = ct_realloc(path->text, 2 * needed);
         if (!text) return ct_fail(CT_ERR_MEMORY, "module", "out of memory");
         path->text = text;
         path->capacity = 2 * needed;
@@ -51,7 +51,10 @@ void ct__path_pop(ct__path *path, size_t before) {
 
 /* ---- Life ---- */
 
-ct_module *ct_module_new(const ct_module_class *type) {
+ct_module *ct_module_new(const ct_module_class *given) {
+    ct_module_class own;
+    const ct_module_class *type = given ? ct__take_class("ct_module_class", &own, sizeof own, given) : NULL;
+    if (given && !type) return NULL;
     if (!type || !type->name) {
         ct_fail(CT_ERR_NULL, "module_new", type ? "the class has no name" : "argument type is NULL");
         return NULL;
@@ -60,12 +63,14 @@ ct_module *ct_module_new(const ct_module_class *type) {
         ct_fail(CT_ERR_VALUE, "module_new", "the class %s needs either forward or forward_n", type->name);
         return NULL;
     }
-    ct_module *module = calloc(1, sizeof *module + type->state);
+    ct_module *module = ct_calloc(1, sizeof *module + type->state);
     if (!module) {
         ct_fail(CT_ERR_MEMORY, "module_new", "out of memory for a %s", type->name);
         return NULL;
     }
-    module->type = type;
+    module->given = given;
+    module->own = *type;
+    module->type = type == given ? given : &module->own;
     module->refs = 1;
     module->training = true;
     return module;
@@ -80,9 +85,9 @@ static void free_slots(ct__slots *slots) {
     for (int i = 0; i < slots->count; i++) {
         ct_drop(slots->items[i].x);
         ct_module_free(slots->items[i].child);
-        free(slots->items[i].name);
+        ct_free(slots->items[i].name);
     }
-    free(slots->items);
+    ct_free(slots->items);
 }
 
 void ct_module_free(ct_module *module) {
@@ -91,12 +96,12 @@ void ct_module_free(ct_module *module) {
     free_slots(&module->children);
     free_slots(&module->params);
     free_slots(&module->buffers);
-    free(module->name);
-    free(module);
+    ct_free(module->name);
+    ct_free(module);
 }
 
 void *ct_module_data(const ct_module *module) { return module ? (void *)module->data : NULL; }
-const ct_module_class *ct_module_type(const ct_module *module) { return module ? module->type : NULL; }
+const ct_module_class *ct_module_type(const ct_module *module) { return module ? module->given : NULL; }
 
 /* ---- Adding ---- */
 
@@ -104,12 +109,6 @@ static int find_slot(const ct__slots *slots, const char *name, size_t length) {
     for (int i = 0; i < slots->count; i++)
         if (strncmp(slots->items[i].name, name, length) == 0 && slots->items[i].name[length] == 0) return i;
     return -1;
-}
-
-static char *copy_name(const char *name) {
-    const size_t bytes = strlen(name) + 1;
-    char *copy = malloc(bytes);
-    return copy ? memcpy(copy, name, bytes) : NULL;
 }
 
 /* A new slot of that name with nothing in it; NULL, with an error, when it cannot be. */
@@ -130,7 +129,7 @@ static ct__slot *add_slot(ct_module *module, ct__slots *slots, const char *name,
     }
     if (slots->count == slots->capacity) {
         const int larger = slots->capacity ? 2 * slots->capacity : 4;
-        ct__slot *items = realloc(slots->items, (size_t)larger * sizeof *items);
+        ct__slot *items = ct_realloc(slots->items, (size_t)larger * sizeof *items);
         if (!items) {
             ct_fail(CT_ERR_MEMORY, function, "out of memory");
             return NULL;
@@ -139,7 +138,7 @@ static ct__slot *add_slot(ct_module *module, ct__slots *slots, const char *name,
         slots->capacity = larger;
     }
     ct__slot *slot = &slots->items[slots->count];
-    *slot = (ct__slot){.name = copy_name(name)};
+    *slot = (ct__slot){.name = ct__text_copy(name, strlen(name))};
     if (!slot->name) {
         ct_fail(CT_ERR_MEMORY, function, "out of memory");
         return NULL;
@@ -157,7 +156,7 @@ static bool add_tensor(ct_module *module, const char *name, ct_tensor *x, bool b
         return ct_fail(CT_ERR_GRAD, function, "\"%s\", %s, is computed from others; a parameter is a leaf (ct_detach)",
                        name ? name : "", ct_tensor_text(x));
     if (!ct_keep(x)) return false;
-    if (!buffer && !ct_require_grad(x)) {
+    if (!buffer && !ct_set_requires_grad(x, true)) {
         ct_drop(x);
         return false;
     }
@@ -228,7 +227,7 @@ bool ct_module_add(ct_module *module, const char *name, ct_module *child) {
     }
     slot->child = child;
     set_depth(child, module->depth + 1);
-    if (!child->name) child->name = copy_name(name); /* without memory for it errors say less */
+    if (!child->name) child->name = ct__text_copy(name, strlen(name)); /* without memory for it errors say less */
     return true;
 }
 

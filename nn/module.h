@@ -8,7 +8,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "nn/options.h"
+#include "support/options.h"
+#include "support/text.h"
 
 typedef struct ct__slot {
     char *name;
@@ -22,7 +23,9 @@ typedef struct ct__slots {
 } ct__slots;
 
 struct ct_module {
-    const ct_module_class *type;
+    const ct_module_class *type;  /* the whole of it: given, or own where that is shorter */
+    const ct_module_class *given; /* as it was handed over */
+    ct_module_class own;
     _Atomic int refs;
     bool training;
     int depth;     /* how many modules are above it, along the longest way */

@@ -104,10 +104,10 @@ size_t ct_module_to_string(const ct_module *module, char *text, size_t capacity)
 bool ct_module_print(const ct_module *module) {
     const size_t length = ct_module_to_string(module, NULL, 0);
     if (!length) return false;
-    char *text = malloc(length + 1);
+    char *text = ct_malloc(length + 1);
     if (!text) return ct_fail(CT_ERR_MEMORY, "module_print", "out of memory");
     ct_module_to_string(module, text, length + 1);
     const bool ok = fputs(text, stdout) >= 0;
-    free(text);
+    ct_free(text);
     return ok || ct_fail(CT_ERR_IO, "module_print", "standard output cannot be written");
 }

@@ -64,7 +64,7 @@ static bool fits(const char *pattern, const char *text, stars *found) {
 static char *fill(const char *to, const stars *found, const char *function) {
     size_t bytes = strlen(to) + 1; /* every star is used at most once: this cannot overflow before memory is short */
     for (int i = 0; i < found->count; i++) bytes += found->length[i];
-    char *text = malloc(bytes), *end = text;
+    char *text = ct_malloc(bytes), *end = text;
     if (!text) {
         ct_fail(CT_ERR_MEMORY, function, "out of memory");
         return NULL;
@@ -95,7 +95,7 @@ ct__renamed ct__rename(const ct_rename *renames, int count, const char *name, ch
 
 ct__renamed ct__own_name(const ct_module *module, const char *name, char **to, const char *function) {
     const size_t bytes = strlen(name) + 1;
-    char *path = malloc(bytes); /* what has been understood of the name, then the rest */
+    char *path = ct_malloc(bytes); /* what has been understood of the name, then the rest */
     if (!path) {
         ct_fail(CT_ERR_MEMORY, function, "out of memory");
         return CT__NAME_FAILED;
@@ -107,15 +107,15 @@ ct__renamed ct__own_name(const ct_module *module, const char *name, char **to, c
         const ct__renamed here =
             module->type->aliases ? ct__rename(module->type->aliases, -1, path + seen, &rest, function) : CT__NAME_SAME;
         if (here == CT__NAME_FAILED || here == CT__NAME_LEFT_OUT) {
-            free(path);
+            ct_free(path);
             return here;
         }
         if (here == CT__NAME_CHANGED) {
-            char *longer = realloc(path, seen + strlen(rest) + 1);
+            char *longer = ct_realloc(path, seen + strlen(rest) + 1);
             if (longer) strcpy(longer + seen, rest);
-            free(rest);
+            ct_free(rest);
             if (!longer) {
-                free(path);
+                ct_free(path);
                 ct_fail(CT_ERR_MEMORY, function, "out of memory");
                 return CT__NAME_FAILED;
             }
@@ -131,6 +131,6 @@ ct__renamed ct__own_name(const ct_module *module, const char *name, char **to, c
         seen = end + 1;
     }
     if (result == CT__NAME_CHANGED) *to = path;
-    else free(path);
+    else ct_free(path);
     return result;
 }

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/text.h"
+
 typedef struct item {
     char *name;
     ct_tensor *x; /* in the list of tensors */
@@ -47,23 +49,17 @@ static bool out_of_memory(const char *function) { return ct_fail(CT_ERR_MEMORY, 
 static bool make_room(list *l, const char *function) {
     if (l->count < l->capacity) return true;
     const int64_t larger = l->capacity ? 2 * l->capacity : 32;
-    item *items = realloc(l->items, (size_t)larger * sizeof *items);
+    item *items = ct_realloc(l->items, (size_t)larger * sizeof *items);
     if (!items) return out_of_memory(function);
     l->items = items;
-    int64_t *slots = calloc((size_t)(2 * larger), sizeof *slots);
+    int64_t *slots = ct_calloc((size_t)(2 * larger), sizeof *slots);
     if (!slots) return out_of_memory(function);
-    free(l->slots);
+    ct_free(l->slots);
     l->slots = slots;
     l->slot_count = 2 * larger;
     l->capacity = larger;
     for (int64_t i = 0; i < l->count; i++) l->slots[slot_of(l, l->items[i].name)] = i + 1;
     return true;
-}
-
-static char *copy_text(const char *text) {
-    const size_t bytes = strlen(text) + 1;
-    char *copy = malloc(bytes);
-    return copy ? memcpy(copy, text, bytes) : NULL;
 }
 
 static bool valid(const ct_state *state, const char *name, const char *function) {
@@ -79,7 +75,7 @@ static item *add(list *l, const char *name, const char *function) {
         ct_fail(CT_ERR_VALUE, function, "\"%s\" is in the state already", name);
         return NULL;
     }
-    char *copy = make_room(l, function) ? copy_text(name) : NULL;
+    char *copy = make_room(l, function) ? ct__text_copy(name, strlen(name)) : NULL;
     if (!copy) {
         out_of_memory(function);
         return NULL;
@@ -91,7 +87,7 @@ static item *add(list *l, const char *name, const char *function) {
 }
 
 ct_state *ct_state_new(void) {
-    ct_state *state = calloc(1, sizeof *state);
+    ct_state *state = ct_calloc(1, sizeof *state);
     if (!state) out_of_memory("state_new");
     return state;
 }
@@ -99,18 +95,18 @@ ct_state *ct_state_new(void) {
 static void free_list(list *l) {
     for (int64_t i = 0; i < l->count; i++) {
         ct_drop(l->items[i].x);
-        free(l->items[i].text);
-        free(l->items[i].name);
+        ct_free(l->items[i].text);
+        ct_free(l->items[i].name);
     }
-    free(l->items);
-    free(l->slots);
+    ct_free(l->items);
+    ct_free(l->slots);
 }
 
 void ct_state_free(ct_state *state) {
     if (!state) return;
     free_list(&state->tensors);
     free_list(&state->texts);
-    free(state);
+    ct_free(state);
 }
 
 bool ct_state_put(ct_state *state, const char *name, ct_tensor *x) {
@@ -129,11 +125,11 @@ bool ct_state_put(ct_state *state, const char *name, ct_tensor *x) {
 bool ct_state_put_text(ct_state *state, const char *name, const char *text) {
     if (!valid(state, name, "state_put_text")) return false;
     if (!text) return ct_fail(CT_ERR_NULL, "state_put_text", "\"%s\": argument text is NULL", name);
-    char *copy = copy_text(text);
+    char *copy = ct__text_copy(text, strlen(text));
     if (!copy) return out_of_memory("state_put_text");
     item *added = add(&state->texts, name, "state_put_text");
     if (!added) {
-        free(copy);
+        ct_free(copy);
         return false;
     }
     added->text = copy;
@@ -216,3 +212,5 @@ const char *ct_state_text_at(const ct_state *state, int64_t i) {
     const item *found = state ? at(&state->texts, i) : NULL;
     return found ? found->text : NULL;
 }
+
+const ct_setting *ct_setting_at(const ct_setting *settings, int i) { return settings && i >= 0 ? settings + i : NULL; }

@@ -13,7 +13,7 @@ static bool given(const ct_module *module, const void *state, const char *prefix
 /* prefix and name joined, in memory that the caller frees. */
 static char *join(const char *prefix, const char *name, const char *function) {
     const size_t bytes = strlen(prefix) + strlen(name) + 1;
-    char *text = malloc(bytes);
+    char *text = ct_malloc(bytes);
     if (text) snprintf(text, bytes, "%s%s", prefix, name);
     else ct_fail(CT_ERR_MEMORY, function, "out of memory");
     return text;
@@ -25,7 +25,7 @@ static const char layout_text[] = "channels_last";
 
 /* Whether the parameter is a weight with channels, and if so which layout its module wants. */
 static bool has_layout(const ct_parameter *p, bool *last) {
-    const ct_module_class *type = ct_module_type(p->owner);
+    const ct_module_class *type = p->owner->type;
     if (p->buffer || !type->channels_last || ct_ndim(ct_parameter_tensor(p)) < 3) return false;
     *last = type->channels_last(p->owner);
     return true;
@@ -65,7 +65,7 @@ static bool put_layout(const ct_parameters *list, ct_state *state, const char *p
     size_t bytes = 1;
     bool last;
     for (int i = 0; i < ct_parameters_count(list); i++) bytes += strlen(ct_parameters_at(list, i)->name) + 1;
-    char *lines = malloc(bytes), *name = lines ? join(prefix, layout_text, "module_put_state") : NULL;
+    char *lines = ct_malloc(bytes), *name = lines ? join(prefix, layout_text, "module_put_state") : NULL;
     bool ok = name || ct_fail(CT_ERR_MEMORY, "module_put_state", "out of memory");
     ct__writer w = {lines, bytes, 0};
     for (int i = 0; ok && i < ct_parameters_count(list); i++) {
@@ -74,8 +74,8 @@ static bool put_layout(const ct_parameters *list, ct_state *state, const char *p
             ct__write(&w, "%s%s", w.length ? "\n" : "", p->name);
     }
     if (ok && w.length) ok = ct_state_put_text(state, name, lines);
-    free(name);
-    free(lines);
+    ct_free(name);
+    ct_free(lines);
     return ok;
 }
 
@@ -87,7 +87,7 @@ bool ct_module_put_state(ct_module *module, ct_state *state, const char *prefix)
         const ct_parameter *p = ct_parameters_at(list, i);
         char *name = join(prefix, p->name, "module_put_state");
         ok = name && ct_state_put(state, name, ct_parameter_tensor(p));
-        free(name);
+        ct_free(name);
     }
     ok = ok && put_layout(list, state, prefix);
     ct_parameters_free(list);
@@ -125,11 +125,11 @@ static int parameter_at(const taking *t, const char *path) {
 static bool same_bytes(const taking *t, ct_tensor *a, ct_tensor *b) {
     if (ct_dtype_of(a) != ct_dtype_of(b) || !ct__same_shape(ct_shape(a), ct_shape(b))) return false;
     const size_t bytes = (size_t)ct_numel(a) * ct_dtype_size(ct_dtype_of(a));
-    void *left = malloc(bytes + 1), *right = malloc(bytes + 1);
+    void *left = ct_malloc(bytes + 1), *right = ct_malloc(bytes + 1);
     const bool same = ((left && right) || ct_fail(CT_ERR_MEMORY, t->function, "out of memory")) &&
                       ct_read(a, left, bytes) && ct_read(b, right, bytes) && memcmp(left, right, bytes) == 0;
-    free(left);
-    free(right);
+    ct_free(left);
+    ct_free(right);
     return same;
 }
 
@@ -158,8 +158,8 @@ static bool place(taking *t, const char *source, ct_tensor *value) {
         ok = ct_ok() && ct_fail(CT_ERR_VALUE, t->function, "\"%s\" and \"%s\" are both for \"%s\", and differ",
                                 t->from[at].source, source, ct_parameters_at(t->list, at)->name);
     } /* else the same again, under another name of a shared tensor */
-    free(asked);
-    free(own);
+    ct_free(asked);
+    ct_free(own);
     return ok;
 }
 
@@ -176,7 +176,7 @@ static bool is_other_layout(const taking *t, int i, ct_dims *axes) {
     if (!fits_both(own, last)) return false;
     char *name = join(t->prefix, layout_text, t->function);
     const bool is_last = name && has_line(ct_state_text(t->state, name), t->from[i].source + strlen(t->prefix));
-    free(name);
+    ct_free(name);
     return is_last != last;
 }
 
@@ -274,7 +274,7 @@ static bool take(taking *t) {
 bool ct_module_take_state_p(ct_module *module, const ct_state *state, const char *prefix,
                             const ct_load_options *options) {
     taking t = {.function = "module_take_state", .module = module, .state = state, .prefix = prefix};
-    ct__take_options(&t.o, sizeof t.o, options);
+    ct__take_options("ct_load_options", &t.o, sizeof t.o, options);
     if (t.o.report) *t.o.report = NULL;
     if (!given(module, state, prefix, t.function) || !ct__renames_valid(t.o.renames, t.o.rename_count, t.function))
         return false;
@@ -284,8 +284,8 @@ bool ct_module_take_state_p(ct_module *module, const ct_state *state, const char
     if (!list) return false;
     t.list = list;
     t.count = ct_parameters_count(list);
-    t.from = calloc((size_t)t.count + 1, sizeof *t.from);
-    t.made = calloc((size_t)t.count + 1, sizeof *t.made);
+    t.from = ct_calloc((size_t)t.count + 1, sizeof *t.from);
+    t.made = ct_calloc((size_t)t.count + 1, sizeof *t.made);
     t.report = ct__report_new(t.function);
     bool ok = t.report && ((t.from && t.made) || ct_fail(CT_ERR_MEMORY, t.function, "out of memory"));
     ct_scope {
@@ -296,8 +296,8 @@ bool ct_module_take_state_p(ct_module *module, const ct_state *state, const char
     for (int i = 0; t.made && i < t.count; i++) ct_drop(t.made[i]);
     if (t.o.report && (ok || t.refused)) *t.o.report = t.report;
     else ct_load_report_free(t.report);
-    free(t.from);
-    free(t.made);
+    ct_free(t.from);
+    ct_free(t.made);
     ct_parameters_free(list);
     return ok;
 }

@@ -29,7 +29,7 @@ static bool walk_slots(ct_module *module, ct__path *path, ct__slot_fn fn, void *
 bool ct__each_slot(const ct_module *module, ct__slot_fn fn, void *context) {
     ct__path path = {0};
     const bool ok = walk_slots((ct_module *)module, &path, fn, context);
-    free(path.text);
+    ct_free(path.text);
     return ok;
 }
 
@@ -57,7 +57,7 @@ bool ct_module_apply(ct_module *module, module_fn fn, void *context) {
     if (!fn) return ct_fail(CT_ERR_NULL, "module_apply", "argument fn is NULL");
     ct__path path = {0};
     const bool ok = walk_modules(module, &path, fn, context);
-    free(path.text);
+    ct_free(path.text);
     return ok;
 }
 
@@ -75,14 +75,13 @@ static bool list_slot(void *context, const char *path, ct_module *owner, ct__slo
         if (ct_parameter_tensor(&list->items[i]) == slot->x) return true;
     if (list->count == list->capacity) {
         const int larger = list->capacity ? 2 * list->capacity : 32;
-        ct_parameter *items = realloc(list->items, (size_t)larger * sizeof *items);
+        ct_parameter *items = ct_realloc(list->items, (size_t)larger * sizeof *items);
         if (!items) return ct_fail(CT_ERR_MEMORY, "module_parameters", "out of memory");
         list->items = items;
         list->capacity = larger;
     }
-    char *name = malloc(strlen(path) + 1);
+    char *name = ct__text_copy(path, strlen(path));
     if (!name) return ct_fail(CT_ERR_MEMORY, "module_parameters", "out of memory");
-    strcpy(name, path);
     list->items[list->count++] = (ct_parameter){.name = name,
                                                 .owner = owner,
                                                 .index = index,
@@ -93,7 +92,7 @@ static bool list_slot(void *context, const char *path, ct_module *owner, ct__slo
 
 ct_parameters *ct_module_parameters(ct_module *module) {
     if (!given(module, "module_parameters")) return NULL;
-    ct_parameters *list = calloc(1, sizeof *list);
+    ct_parameters *list = ct_calloc(1, sizeof *list);
     if (!list) {
         ct_fail(CT_ERR_MEMORY, "module_parameters", "out of memory");
         return NULL;
@@ -106,10 +105,10 @@ ct_parameters *ct_module_parameters(ct_module *module) {
 
 void ct_parameters_free(ct_parameters *list) {
     if (!list) return;
-    for (int i = 0; i < list->count; i++) free((char *)list->items[i].name);
-    free(list->items);
+    for (int i = 0; i < list->count; i++) ct_free((char *)list->items[i].name);
+    ct_free(list->items);
     ct_module_free(list->module);
-    free(list);
+    ct_free(list);
 }
 
 int ct_parameters_count(const ct_parameters *list) { return list ? list->count : 0; }
@@ -156,7 +155,7 @@ bool ct_eval(ct_module *module) {
 static bool freeze(ct_module *module, bool frozen) {
     for (int i = 0; i < module->params.count; i++) {
         ct_tensor *x = module->params.items[i].x;
-        if (!(frozen ? ct_forgo_grad(x) : ct_require_grad(x) != NULL)) return false;
+        if (!ct_set_requires_grad(x, !frozen)) return false;
     }
     for (int i = 0; i < module->children.count; i++)
         if (!freeze(module->children.items[i].child, frozen)) return false;
@@ -209,9 +208,9 @@ static bool move_slot(void *context, const char *path, ct_module *owner, ct__slo
     if (moved_at(m, slot->x) >= 0) return true;
     if (m->count == m->capacity) {
         const int larger = m->capacity ? 2 * m->capacity : 32;
-        ct_tensor **from = realloc(m->from, (size_t)larger * sizeof *from);
+        ct_tensor **from = ct_realloc(m->from, (size_t)larger * sizeof *from);
         if (from) m->from = from;
-        ct_tensor **to = realloc(m->to, (size_t)larger * sizeof *to);
+        ct_tensor **to = ct_realloc(m->to, (size_t)larger * sizeof *to);
         if (to) m->to = to;
         if (!from || !to) return ct_fail(CT_ERR_MEMORY, "module_to", "out of memory");
         m->capacity = larger;
@@ -221,7 +220,7 @@ static bool move_slot(void *context, const char *path, ct_module *owner, ct__slo
         ct_no_grad {
             y = moved(m, slot->x);
         }
-        if (y && y != slot->x && !buffer && ct_requires_grad(slot->x)) y = ct_require_grad(y);
+        if (y && y != slot->x && !buffer && ct_requires_grad(slot->x)) y = ct_set_requires_grad(y, true);
         if (!ct_keep(y)) return false;
         m->from[m->count] = slot->x;
         m->to[m->count++] = y;
@@ -251,8 +250,8 @@ static bool move_all(ct_module *module, move *m) {
         if (kept) ct_drop(m->from[i]);
         ct_drop(m->to[i]);
     }
-    free(m->from);
-    free(m->to);
+    ct_free(m->from);
+    ct_free(m->to);
     return ok;
 }
 

@@ -29,8 +29,8 @@ typedef struct gradients {
 } gradients;
 
 static bool room(gradients *g, const char *function, int count) {
-    g->leaf = malloc(((size_t)count + 1) * sizeof *g->leaf);
-    g->grad = malloc(((size_t)count + 1) * sizeof *g->grad);
+    g->leaf = ct_malloc(((size_t)count + 1) * sizeof *g->leaf);
+    g->grad = ct_malloc(((size_t)count + 1) * sizeof *g->grad);
     g->n = 0;
     return (g->leaf && g->grad) || ct_fail(CT_ERR_MEMORY, function, "out of memory");
 }
@@ -43,8 +43,8 @@ static void add(gradients *g, ct_tensor *leaf) {
 }
 
 static void release(gradients *g) {
-    free(g->leaf);
-    free(g->grad);
+    ct_free(g->leaf);
+    ct_free(g->grad);
 }
 
 static bool of_module(gradients *g, const char *function, ct_module *net) {

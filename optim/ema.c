@@ -45,7 +45,7 @@ ct_ema *ct_ema_new_p(ct_module *net, const ct_ema_options *options) {
         ct_fail(CT_ERR_VALUE, me, "decay is %g; it has to be from 0 to 1", decay);
         return NULL;
     }
-    ct_ema *ema = calloc(1, sizeof *ema);
+    ct_ema *ema = ct_calloc(1, sizeof *ema);
     if (!ema) {
         ct_fail(CT_ERR_MEMORY, me, "out of memory");
         return NULL;
@@ -56,8 +56,8 @@ ct_ema *ct_ema_new_p(ct_module *net, const ct_ema_options *options) {
     const int count = ct_parameters_count(ema->list);
     bool ok = ema->list != NULL;
     if (ok) {
-        ema->entries = calloc((size_t)count + 1, sizeof *ema->entries);
-        ema->items = calloc(2 * (size_t)count + 1, sizeof *ema->items);
+        ema->entries = ct_calloc((size_t)count + 1, sizeof *ema->entries);
+        ema->items = ct_calloc(2 * (size_t)count + 1, sizeof *ema->items);
         ok = ema->entries && ema->items;
         if (!ok) ct_fail(CT_ERR_MEMORY, me, "out of memory");
     }
@@ -102,9 +102,9 @@ void ct_ema_free(ct_ema *ema) {
         ct_drop(ema->entries[i].away);
     }
     ct_parameters_free(ema->list);
-    free(ema->entries);
-    free(ema->items);
-    free(ema);
+    ct_free(ema->entries);
+    ct_free(ema->items);
+    ct_free(ema);
 }
 
 static bool check(const ct_ema *ema, const char *function, bool swapped) {
@@ -168,11 +168,11 @@ bool ct_ema_put_state(ct_ema *ema, ct_state *state, const char *prefix) {
         return false;
     char *name = optim_name(me, prefix, "updates", "");
     bool ok = name && ct_state_put_integers(state, name, &ema->updates, 1);
-    free(name);
+    ct_free(name);
     for (int i = 0; ok && i < ema->count; i++) {
         name = optim_name(me, prefix, ema->entries[i].source->name, ".average");
         ok = name && ct_state_put(state, name, ema->entries[i].average);
-        free(name);
+        ct_free(name);
     }
     return ok;
 }
@@ -181,17 +181,17 @@ bool ct_ema_take_state(ct_ema *ema, const ct_state *state, const char *prefix) {
     const char *me = "ema_take_state";
     if (!check(ema, me, false) || !optim_given(state, me, "state") || !optim_given(prefix, me, "prefix")) return false;
     int64_t updates = 0;
-    ct_tensor **taken = calloc((size_t)ema->count + 1, sizeof *taken);
+    ct_tensor **taken = ct_calloc((size_t)ema->count + 1, sizeof *taken);
     if (!taken) return ct_fail(CT_ERR_MEMORY, me, "out of memory");
     char *name = optim_name(me, prefix, "updates", "");
     bool ok = name && ct_state_integers(state, name, &updates, 1);
     if (ok && updates < 0) ok = ct_fail(CT_ERR_VALUE, me, "%s is %lld", name, (long long)updates);
-    free(name);
+    ct_free(name);
     for (int i = 0; ok && i < ema->count; i++) {
         const ema_entry *e = &ema->entries[i];
         name = optim_name(me, prefix, e->source->name, ".average");
         ok = name && (taken[i] = optim_take_tensor(me, state, name, e->average, ct_dtype_of(e->average)));
-        free(name);
+        ct_free(name);
     }
     for (int i = 0; i < ema->count; i++) {
         if (ok) {
@@ -202,6 +202,6 @@ bool ct_ema_take_state(ct_ema *ema, const ct_state *state, const char *prefix) {
         ct_drop(taken[i]);
     }
     if (ok) ema->updates = updates;
-    free(taken);
+    ct_free(taken);
     return ok;
 }

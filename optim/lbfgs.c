@@ -26,20 +26,20 @@ void optim_lbfgs_free(lbfgs *h) {
     }
     ct_drop(h->direction);
     ct_drop(h->previous);
-    free(h->change);
-    free(h->step);
-    free(h->inverse);
-    free(h);
+    ct_free(h->change);
+    ct_free(h->step);
+    ct_free(h->inverse);
+    ct_free(h);
 }
 
 static lbfgs *history_new(int capacity) {
-    lbfgs *h = calloc(1, sizeof *h);
+    lbfgs *h = ct_calloc(1, sizeof *h);
     if (h) {
         h->capacity = capacity;
         h->curvature = 1;
-        h->change = calloc((size_t)capacity, sizeof *h->change);
-        h->step = calloc((size_t)capacity, sizeof *h->step);
-        h->inverse = calloc((size_t)capacity, sizeof *h->inverse);
+        h->change = ct_calloc((size_t)capacity, sizeof *h->change);
+        h->step = ct_calloc((size_t)capacity, sizeof *h->step);
+        h->inverse = ct_calloc((size_t)capacity, sizeof *h->inverse);
         if (h->change && h->step && h->inverse) return h;
     }
     optim_lbfgs_free(h);
@@ -237,7 +237,7 @@ static bool remember(lbfgs *h, ct_tensor *gradient) {
 }
 
 static ct_tensor *new_direction(const lbfgs *h, ct_tensor *gradient) {
-    double *alpha = malloc(((size_t)h->count + 1) * sizeof *alpha);
+    double *alpha = ct_malloc(((size_t)h->count + 1) * sizeof *alpha);
     if (!alpha) {
         ct_fail(CT_ERR_MEMORY, "lbfgs", "out of memory");
         return NULL;
@@ -249,7 +249,7 @@ static ct_tensor *new_direction(const lbfgs *h, ct_tensor *gradient) {
     }
     q = ct_mul_s(q, h->curvature);
     for (int i = 0; i < h->count; i++) q = plus(q, h->step[i], alpha[i] - dot(h->change[i], q) * h->inverse[i]);
-    free(alpha);
+    ct_free(alpha);
     return q;
 }
 
@@ -348,14 +348,14 @@ static bool put_one(ct_state *state, const char *prefix, const char *what, int i
     if (i >= 0) snprintf(number, sizeof number, ".%d", i);
     char *name = optim_name("optim_put_state", prefix, what, number);
     const bool ok = name && ct_state_put(state, name, x);
-    free(name);
+    ct_free(name);
     return ok;
 }
 
 bool optim_lbfgs_put(ct_optim *o, ct_state *state, const char *prefix) {
     const lbfgs *h = o->history;
     if (!h || !h->direction) return true;
-    double *numbers = malloc((4 + (size_t)h->count) * sizeof *numbers);
+    double *numbers = ct_malloc((4 + (size_t)h->count) * sizeof *numbers);
     char *name = optim_name("optim_put_state", prefix, "lbfgs", "");
     bool ok = numbers && name;
     if (!numbers) ct_fail(CT_ERR_MEMORY, "optim_put_state", "out of memory");
@@ -370,8 +370,8 @@ bool optim_lbfgs_put(ct_optim *o, ct_state *state, const char *prefix) {
     for (int i = 0; ok && i < h->count; i++)
         ok = put_one(state, prefix, "lbfgs.change", i, h->change[i]) &&
              put_one(state, prefix, "lbfgs.step", i, h->step[i]);
-    free(name);
-    free(numbers);
+    ct_free(name);
+    ct_free(numbers);
     return ok;
 }
 
@@ -381,7 +381,7 @@ static ct_tensor *take_one(const ct_state *state, const char *prefix, const char
     if (i >= 0) snprintf(number, sizeof number, ".%d", i);
     char *name = optim_name(me, prefix, what, number);
     ct_tensor *x = name ? optim_take_tensor(me, state, name, like, ct_dtype_of(like)) : NULL;
-    free(name);
+    ct_free(name);
     return x;
 }
 
@@ -415,11 +415,11 @@ bool optim_lbfgs_take(const ct_optim *o, const ct_state *state, const char *pref
     if (!name) return false;
     ct_tensor *found = ct_state_get(state, name);
     if (!found) { /* before its first step */
-        free(name);
+        ct_free(name);
         return true;
     }
     const int64_t n = ct_numel(found);
-    double *numbers = malloc(((size_t)n + 4) * sizeof *numbers);
+    double *numbers = ct_malloc(((size_t)n + 4) * sizeof *numbers);
     if (!numbers) ct_fail(CT_ERR_MEMORY, me, "out of memory");
     bool ok = numbers && n >= 4 && check_params(o) && ct_state_numbers(state, name, numbers, n);
     if (ok && !(numbers[3] == (double)(n - 4) && n - 4 <= capacity && numbers[0] >= 1 && numbers[0] < 0x1p53))
@@ -432,7 +432,7 @@ bool optim_lbfgs_take(const ct_optim *o, const ct_state *state, const char *pref
         optim_lbfgs_free(*taken);
         *taken = NULL;
     }
-    free(numbers);
-    free(name);
+    ct_free(numbers);
+    ct_free(name);
     return ok;
 }

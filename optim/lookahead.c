@@ -18,7 +18,7 @@ ct_optim *ct_lookahead_p(ct_optim *inner, const ct_lookahead_options *options) {
             ct_fail(CT_ERR_VALUE, me, "it does not go around %s", ct_optim_name(inner));
         else if (!(alpha >= 0 && alpha <= 1)) ct_fail(CT_ERR_VALUE, me, "alpha is %g; it has to be from 0 to 1", alpha);
         else if (k < 1) ct_fail(CT_ERR_VALUE, me, "k is %lld; it has to be above 0", (long long)k);
-        else if (!(o = calloc(1, sizeof *o))) ct_fail(CT_ERR_MEMORY, me, "out of memory");
+        else if (!(o = ct_calloc(1, sizeof *o))) ct_fail(CT_ERR_MEMORY, me, "out of memory");
     }
     if (!o) {
         ct_optim_free(inner);

@@ -55,7 +55,7 @@ static bool find_attrs(ct_optim *o) {
     const char *function = o->kind->info.name;
     o->op = ct_op_find(o->kind->op);
     if (!o->op) return ct_fail(CT_ERR_STATE, function, "the op %s is missing", o->kind->op);
-    o->attrs = calloc(1, o->op->attr_size);
+    o->attrs = ct_calloc(1, o->op->attr_size);
     if (!o->attrs) return ct_fail(CT_ERR_MEMORY, function, "out of memory");
     for (int i = 0; i < 2 || o->kind->attrs[i - 2]; i++, o->attr_count++) {
         const char *name = i == 0 ? "scale" : i == 1 ? "master" : o->kind->attrs[i - 2];
@@ -71,9 +71,9 @@ static bool find_attrs(ct_optim *o) {
 static optim_param *add_param(ct_optim *o, const char *function, const char *name, ct_tensor *x) {
     if (o->count == o->capacity) {
         const int larger = o->capacity ? 2 * o->capacity : 16;
-        optim_param *params = realloc(o->params, (size_t)larger * sizeof *params);
+        optim_param *params = ct_realloc(o->params, (size_t)larger * sizeof *params);
         if (params) o->params = params;
-        ct_tensor **items = realloc(o->items, (size_t)larger * (OPTIM_STATES + 3) * sizeof *items);
+        ct_tensor **items = ct_realloc(o->items, (size_t)larger * (OPTIM_STATES + 3) * sizeof *items);
         if (items) o->items = items;
         if (!params || !items) {
             ct_fail(CT_ERR_MEMORY, function, "out of memory");
@@ -107,8 +107,8 @@ ct_optim *optim_new(const optim_kind *kind, ct_module *net, const double *values
     for (int i = 0; i < kind->info.count; i++)
         if (!optim_check_value(function, &kind->info.settings[i], kind->ranges[i], values[i])) return NULL;
     if (kind->check && !kind->check(values)) return NULL;
-    ct_optim *o = calloc(1, sizeof *o);
-    bool ok = o && (o->groups = calloc(1, sizeof *o->groups));
+    ct_optim *o = ct_calloc(1, sizeof *o);
+    bool ok = o && (o->groups = ct_calloc(1, sizeof *o->groups));
     if (!ok) {
         ct_fail(CT_ERR_MEMORY, function, "out of memory");
     } else {
@@ -136,15 +136,15 @@ void ct_optim_free(ct_optim *o) {
         ct_drop(p->master);
         ct_drop(p->slow);
         ct_drop(p->x);
-        free(p->name);
+        ct_free(p->name);
     }
     optim_lbfgs_free(o->history);
     ct_parameters_free(o->list);
-    free(o->params);
-    free(o->items);
-    free(o->groups);
-    free(o->attrs);
-    free(o);
+    ct_free(o->params);
+    ct_free(o->items);
+    ct_free(o->groups);
+    ct_free(o->attrs);
+    ct_free(o);
 }
 
 bool ct_optim_add_tensor(ct_optim *optim, const char *name, ct_tensor *x) {
@@ -197,7 +197,7 @@ bool ct_optim_group_p(ct_optim *optim, const char *pattern, const ct_group_optio
     if (!fitting)
         return ct_fail(CT_ERR_VALUE, me, "the pattern %s fits none of the %d parameters%s%s", pattern, o->count,
                        o->count ? ", of which the first is " : "", o->count ? o->params[0].name : "");
-    optim_group *groups = realloc(o->groups, ((size_t)o->group_count + 1) * sizeof *groups);
+    optim_group *groups = ct_realloc(o->groups, ((size_t)o->group_count + 1) * sizeof *groups);
     if (!groups) return ct_fail(CT_ERR_MEMORY, me, "out of memory");
     o->groups = groups;
     for (int i = 0; i < o->count; i++)

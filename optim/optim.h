@@ -6,7 +6,7 @@
 #include <cotangent/optim.h>
 #include <string.h>
 
-#include "nn/options.h"
+#include "support/options.h"
 
 enum { OPTIM_SETTINGS = 10, OPTIM_STATES = 3, OPTIM_ATTRS = 12 };
 

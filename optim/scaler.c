@@ -32,12 +32,12 @@ ct_scaler *ct_scaler_new_p(double init_scale, const ct_scaler_options *options) 
         ct_fail(CT_ERR_VALUE, me, "backoff_factor is %g; it has to be between 0 and 1", made.backoff_factor);
     else if (made.growth_interval < 1)
         ct_fail(CT_ERR_VALUE, me, "growth_interval is %lld; it has to be above 0", (long long)made.growth_interval);
-    else if (!(scaler = malloc(sizeof *scaler))) ct_fail(CT_ERR_MEMORY, me, "out of memory");
+    else if (!(scaler = ct_malloc(sizeof *scaler))) ct_fail(CT_ERR_MEMORY, me, "out of memory");
     else *scaler = made;
     return scaler;
 }
 
-void ct_scaler_free(ct_scaler *scaler) { free(scaler); }
+void ct_scaler_free(ct_scaler *scaler) { ct_free(scaler); }
 double ct_scaler_value(const ct_scaler *scaler) { return scaler ? scaler->scale : (double)NAN; }
 bool ct_scaler_skipped(const ct_scaler *scaler) { return scaler && scaler->skipped; }
 
@@ -147,7 +147,7 @@ bool ct_scaler_put_state(ct_scaler *scaler, ct_state *state, const char *prefix)
         return false;
     char *name = optim_name(me, prefix, "scaler", "");
     const bool ok = name && ct_state_put_numbers(state, name, (const double[]){scaler->scale, (double)scaler->good}, 2);
-    free(name);
+    ct_free(name);
     return ok;
 }
 
@@ -160,7 +160,7 @@ bool ct_scaler_take_state(ct_scaler *scaler, const ct_state *state, const char *
     bool ok = name && ct_state_numbers(state, name, numbers, 2);
     if (ok && !(numbers[0] > 0 && isfinite(numbers[0]) && numbers[1] >= 0 && numbers[1] < 0x1p53))
         ok = ct_fail(CT_ERR_VALUE, me, "%s is %g, %g: not a scale and a number of steps", name, numbers[0], numbers[1]);
-    free(name);
+    ct_free(name);
     if (!ok) return false;
     scaler->scale = numbers[0];
     scaler->good = (int64_t)numbers[1];

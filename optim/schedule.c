@@ -8,7 +8,7 @@
 double schedule_base(const ct_optim *optim) { return optim_base(optim)->groups[0].initial_lr; }
 
 ct_schedule *schedule_new(const schedule_kind *kind, ct_optim *optim, const double *p, int n) {
-    ct_schedule *s = calloc(1, sizeof *s);
+    ct_schedule *s = ct_calloc(1, sizeof *s);
     if (!s) {
         ct_fail(CT_ERR_MEMORY, kind->name, "out of memory");
         return NULL;
@@ -39,9 +39,9 @@ ct_schedule *schedule_begin(ct_schedule *s) {
 void ct_schedule_free(ct_schedule *s) {
     if (!s) return;
     for (int i = 0; i < s->count; i++) ct_schedule_free(s->parts[i]);
-    free(s->parts);
-    free(s->starts);
-    free(s);
+    ct_free(s->parts);
+    ct_free(s->starts);
+    ct_free(s);
 }
 
 /* The part of a sequence that rules at t. */
@@ -140,8 +140,8 @@ static ct_schedule *together(const schedule_kind *kind, ct_schedule *const *part
                          (long long)milestones[i]);
     ct_schedule *s = ok ? schedule_new(kind, parts[0]->optim, NULL, 0) : NULL;
     if (s) {
-        s->parts = malloc((size_t)n * sizeof *s->parts);
-        s->starts = milestones || kind == &sequence ? calloc((size_t)n, sizeof *s->starts) : NULL;
+        s->parts = ct_malloc((size_t)n * sizeof *s->parts);
+        s->starts = milestones || kind == &sequence ? ct_calloc((size_t)n, sizeof *s->starts) : NULL;
         if (!s->parts || (kind == &sequence && !s->starts)) {
             ct_fail(CT_ERR_MEMORY, me, "out of memory");
             ct_schedule_free(s);
@@ -180,13 +180,13 @@ typedef bool (*visit_fn)(ct_schedule *s, const char *name, void *context);
 static bool visit(ct_schedule *s, const char *prefix, const char *me, visit_fn fn, void *context) {
     char *name = optim_name(me, prefix, "schedule", "");
     bool ok = name && fn(s, name, context);
-    free(name);
+    ct_free(name);
     for (int i = 0; ok && i < s->count; i++) {
         char number[32];
         snprintf(number, sizeof number, "%d.", i);
         char *below = optim_name(me, prefix, number, "");
         ok = below && visit(s->parts[i], below, me, fn, context);
-        free(below);
+        ct_free(below);
     }
     return ok;
 }
@@ -196,7 +196,7 @@ static bool put_one(ct_schedule *s, const char *name, void *context) {
     char *kind = optim_name("schedule_put_state", name, ".kind", "");
     const bool ok = kind && ct_state_put_text(context, kind, s->kind->name) &&
                     ct_state_put_numbers(context, name, numbers, NUMBERS);
-    free(kind);
+    ct_free(kind);
     return ok;
 }
 
@@ -208,7 +208,7 @@ static bool check_one(ct_schedule *s, const char *name, void *context) {
     char *kind = optim_name(me, name, ".kind", "");
     if (!kind) return false;
     const char *found = ct_state_text(context, kind);
-    free(kind);
+    ct_free(kind);
     if (!found) return ct_fail(CT_ERR_STATE, me, "there is no schedule under %s", name);
     if (strcmp(found, s->kind->name) != 0)
         return ct_fail(CT_ERR_STATE, me, "the state is that of %s, the schedule is %s", found, s->kind->name);

@@ -6,7 +6,7 @@
 
 char *optim_name(const char *function, const char *prefix, const char *name, const char *suffix) {
     const size_t a = strlen(prefix), b = strlen(name), c = strlen(suffix);
-    char *text = malloc(a + b + c + 1);
+    char *text = ct_malloc(a + b + c + 1);
     if (!text) {
         ct_fail(CT_ERR_MEMORY, function, "out of memory");
         return NULL;
@@ -49,7 +49,7 @@ static bool put_tensor(ct_state *state, const char *prefix, const char *name, co
     strncat(suffix, what, sizeof suffix - 2);
     char *full = optim_name("optim_put_state", prefix, name, suffix);
     const bool ok = full && ct_state_put(state, full, x);
-    free(full);
+    ct_free(full);
     return ok;
 }
 
@@ -67,13 +67,13 @@ static ct_tensor **tensor_of(optim_param *p, int k) {
 static bool put_numbers(ct_state *state, const char *prefix, const char *name, const double *values, int64_t n) {
     char *full = optim_name("optim_put_state", prefix, name, "");
     const bool ok = full && ct_state_put_numbers(state, full, values, n);
-    free(full);
+    ct_free(full);
     return ok;
 }
 static bool put_integers(ct_state *state, const char *prefix, const char *name, const int64_t *values, int64_t n) {
     char *full = optim_name("optim_put_state", prefix, name, "");
     const bool ok = full && ct_state_put_integers(state, full, values, n);
-    free(full);
+    ct_free(full);
     return ok;
 }
 
@@ -83,8 +83,8 @@ bool ct_optim_put_state(ct_optim *optim, ct_state *state, const char *prefix) {
         return false;
     ct_optim *o = optim_base(optim);
     const int n = o->count, groups = o->group_count;
-    int64_t *steps = malloc(((size_t)n + 1) * sizeof *steps);
-    double *numbers = malloc(((size_t)n + 2 * (size_t)groups) * sizeof *numbers);
+    int64_t *steps = ct_malloc(((size_t)n + 1) * sizeof *steps);
+    double *numbers = ct_malloc(((size_t)n + 2 * (size_t)groups) * sizeof *numbers);
     char *full = optim_name(me, prefix, "optimizer", "");
     bool ok = steps && numbers && full;
     if (!steps || !numbers) ct_fail(CT_ERR_MEMORY, me, "out of memory");
@@ -106,9 +106,9 @@ bool ct_optim_put_state(ct_optim *optim, ct_state *state, const char *prefix) {
         for (int k = 0; ok && k < TENSORS; k++)
             ok = put_tensor(state, prefix, o->params[i].name, tensor_name(o, k), *tensor_of(&o->params[i], k));
     ok = ok && (!o->kind->info.needs_loss || optim_lbfgs_put(o, state, prefix));
-    free(full);
-    free(steps);
-    free(numbers);
+    ct_free(full);
+    ct_free(steps);
+    ct_free(numbers);
     return ok;
 }
 
@@ -129,7 +129,7 @@ static bool take_kind(const taking *t, const char *expected) {
     char *full = optim_name(me, t->prefix, "optimizer", "");
     if (!full) return false;
     const char *found = ct_state_text(t->state, full);
-    free(full);
+    ct_free(full);
     if (!found) return ct_fail(CT_ERR_STATE, me, "there is no optimizer under %s", t->prefix);
     if (strcmp(found, expected) == 0) return true;
     return ct_fail(CT_ERR_STATE, me, "the state is that of %s, the optimizer is %s", found, expected);
@@ -141,8 +141,8 @@ static bool take_numbers(taking *t) {
     const int n = t->o->count, groups = t->o->group_count;
     bool ok = steps && numbers && ct_state_integers(t->state, steps, t->steps, n + 1) &&
               ct_state_numbers(t->state, numbers, t->numbers, 2 * groups + n);
-    free(steps);
-    free(numbers);
+    ct_free(steps);
+    ct_free(numbers);
     for (int i = 0; ok && i <= n; i++)
         if (t->steps[i] < 0) ok = ct_fail(CT_ERR_VALUE, me, "a number of steps is %lld", (long long)t->steps[i]);
     for (int i = 0; ok && i < 2 * groups + n; i++)
@@ -180,7 +180,7 @@ static bool take_param(const taking *t, int i, bool lookahead) {
         const ct_dtype kind = k <= OPTIM_STATES ? dtype : ct_dtype_of(p->x);
         if (required || ct_state_get(t->state, full))
             ok = (t->taken[i * TENSORS + k] = optim_take_tensor(me, t->state, full, p->x, kind)) != NULL;
-        free(full);
+        ct_free(full);
     }
     return ok;
 }
@@ -218,9 +218,9 @@ bool ct_optim_take_state(ct_optim *optim, const ct_state *state, const char *pre
     ct_optim *o = optim_base(optim);
     const size_t n = (size_t)o->count;
     taking t = {.o = o, .state = state, .prefix = prefix};
-    t.steps = malloc((n + 1) * sizeof *t.steps);
-    t.numbers = malloc((n + 2 * (size_t)o->group_count) * sizeof *t.numbers);
-    t.taken = calloc(n * TENSORS + 1, sizeof *t.taken);
+    t.steps = ct_malloc((n + 1) * sizeof *t.steps);
+    t.numbers = ct_malloc((n + 2 * (size_t)o->group_count) * sizeof *t.numbers);
+    t.taken = ct_calloc(n * TENSORS + 1, sizeof *t.taken);
     bool ok = t.steps && t.numbers && t.taken;
     if (!ok) ct_fail(CT_ERR_MEMORY, me, "out of memory");
     ok = ok && take_kind(&t, optim->kind->info.name) && take_numbers(&t);
@@ -229,8 +229,8 @@ bool ct_optim_take_state(ct_optim *optim, const ct_state *state, const char *pre
     if (ok) commit(&t);
     for (size_t i = 0; t.taken && i < n * TENSORS; i++) ct_drop(t.taken[i]);
     optim_lbfgs_free(t.history);
-    free(t.steps);
-    free(t.numbers);
-    free(t.taken);
+    ct_free(t.steps);
+    ct_free(t.numbers);
+    ct_free(t.taken);
     return ok;
 }

@@ -53,8 +53,18 @@ check "ops lists" prints '^matmul ' ops
 check "ops hides helpers" bash -c "! '$cotangent' ops | grep -q _grad_"
 check "ops describes one" prints '^gradient yes' ops add
 check "ops as JSON" prints '^\{"name":"add",.*"differentiable":true' ops add --json
-check "help of every command" bash -c "for c in info ops apply; do '$cotangent' \$c --help | grep -q usage || exit 1; done"
+check "layers lists" prints '^conv2d ' layers
+check "layers describes one" prints '^  kernel +integer, required$' layers conv2d
+check "layers gives defaults" prints '^  stride +integer, default 1$' layers conv2d
+check "layers leaves out what a layer does not take" bash -c "! '$cotangent' layers conv2d | grep -q multiplier"
+check "layers makes one" prints '^linear\(3, 4, no_bias\) .* 12$' layers linear in=3 out=4 no_bias=true
+check "layers suggests" refuses 2 "error: there is no layer 'conf2d'; did you mean 'conv2d'?" layers conf2d
+check "layers names what is missing" refuses 1 "error: nn_linear: out has to be given" layers linear in=3
+check "layers names what is too much" refuses 1 "error: nn_linear: has no argument named width" layers linear in=3 width=4
+check "layers as JSON" prints '^\{"name":"linear",.*"name":"in","type":"int","required":true' layers linear --json
+check "help of every command" bash -c "for c in info ops layers apply; do '$cotangent' \$c --help | grep -q usage || exit 1; done"
 if command -v python3 >/dev/null; then
+    check "layers JSON is well-formed" bash -c "'$cotangent' layers --json | python3 -m json.tool"
     check "ops JSON is well-formed" bash -c "'$cotangent' ops --json --internal | python3 -m json.tool"
 else
     skip "ops JSON is well-formed" "no python3"

@@ -104,7 +104,7 @@ int main(int argc, char **argv) {
         if (file) std::fclose(file);
         GOOD(ct_dim(ct_image_load(argv[1], 3), 0) == 3 && ct_dim(ct_image_load(argv[1], 3, smaller), 2) == 2);
     }
-    std::free(bytes);
+    ct_free(bytes);
     ct_state_free(state);
     ct_module_free(a);
     ct_module_free(b);

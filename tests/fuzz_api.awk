@@ -1,76 +1,6 @@
-# Reads the public headers and writes, as C, a function that calls each function of theirs with drawn arguments, a function
-# that fills each struct of options, and the table of the calls: tests/fuzz_api.c includes it. So there is no second list of
-# the public functions to keep.
-#     awk -f fuzz_api.awk cotangent.h cotangent/*.h >fuzz_api.inc
-
-# ---- Text to statements: without comments, preprocessor lines and what is for C++ or for macros alone ----
-FNR == 1 { comment = 0; hidden = 0; nested = 0; macro = 0; depth = 0; statement = "" }
-{
-    line = $0
-    out = ""
-    while (line != "") {
-        if (comment) {
-            at = index(line, "*/")
-            if (!at) { line = ""; break }
-            line = substr(line, at + 2); comment = 0
-            continue
-        }
-        at = index(line, "/*")
-        if (!at) { out = out line; break }
-        out = out substr(line, 1, at - 1) " "
-        line = substr(line, at + 2); comment = 1
-    }
-    if (macro) { macro = out ~ /\\$/; next }
-    if (out ~ /^#/) {
-        macro = out ~ /\\$/
-        if (hidden) {
-            if (out ~ /^#if/) nested++
-            else if (out ~ /^#endif/) { if (nested) nested--; else hidden = 0 }
-        } else if (out ~ /^#ifn?def __cplusplus/) hidden = 1
-        next
-    }
-    if (hidden) next
-    statement = statement " " out
-    for (i = 1; i <= length(out); i++) {
-        c = substr(out, i, 1)
-        if (c == "{") depth++
-        if (c == "}") depth--
-    }
-    if (depth == 0 && out ~ /[;}][ \t]*$/) { take(statement); statement = "" }
-}
-
-function trim(s) { gsub(/[ \t]+/, " ", s); sub(/^ /, "", s); sub(/ $/, "", s); return s }
-
-function take(s) {
-    s = trim(s)
-    sub(/;$/, "", s)
-    if (s ~ /^typedef struct [a-z_0-9]+ \{/) take_struct(s)
-    else if (s ~ /^typedef enum [a-z_0-9]+ \{/) { match(s, /[a-z_0-9]+$/); enums[substr(s, RSTART)] = 1 }
-    else if (s ~ /^typedef [^{]*\(\*[a-z_0-9]+\)/) { match(s, /\(\*[a-z_0-9]+\)/); callbacks[substr(s, RSTART + 2, RLENGTH - 3)] = 1 }
-    else if (s ~ /^CT_API / && s !~ /\.\.\./) take_function(s)
-}
-
-function take_struct(s,   name) {
-    match(s, /[a-z_0-9]+$/)
-    name = substr(s, RSTART)
-    structs[name] = substr(s, index(s, "{") + 1, index(s, "}") - index(s, "{") - 1)
-    struct_order[++struct_count] = name
-}
-
-function take_function(s,   open, head, name) {
-    sub(/^CT_API /, "", s)
-    sub(/ CT_PRINTF\(.*$/, "", s)
-    open = index(s, "(")
-    head = substr(s, 1, open - 1)
-    match(head, /[a-z_0-9]+$/)
-    name = substr(head, RSTART)
-    functions[++function_count] = name
-    returns[name] = trim(substr(head, 1, RSTART - 1))
-    params[name] = substr(s, open + 1, length(s) - open - 1)
-    if (name ~ /_free$/) frees[params_type(params[name])] = name
-}
-
-function params_type(p) { sub(/\*.*/, "", p); return trim(p) }
+# From the public headers, which tools/headers.awk reads, writes as C a function that calls each function of theirs with drawn
+# arguments, a function that fills each struct of options, and the table of the calls: tests/fuzz_api.c includes it.
+#     awk -f headers.awk -f fuzz_api.awk cotangent.h cotangent/*.h >fuzz_api.inc
 
 # ---- Types to values ----
 
@@ -127,6 +57,7 @@ function split_params(list,   n, i, c, level, part) {
 function part_type(part, n) {
     if (part ~ /\(\*/) { types[n] = "callback"; names[n] = ""; return }
     if (part ~ /\[[0-9]*\]$/) { types[n] = "array"; names[n] = ""; return }
+    if (part == "...") { types[n] = part; names[n] = ""; return }
     match(part, /[a-zA-Z_0-9]+$/)
     names[n] = substr(part, RSTART)
     types[n] = trim(substr(part, 1, RSTART - 1))
@@ -151,7 +82,9 @@ function write_struct(name,   fields, n, i, f, type, list, k, v, m) {
             if (v != "") print "    if (fuzz_chance(40)) o." trim(list[k]) " = " v ";"
         }
     }
-    print "    return &o;"
+    # of which the sizes of other versions, and none, are drawn
+    if (name ~ /_options$/) print "    return other_size(&o, sizeof o, " (struct_file[name] ~ /(cotangent|ops)\.h$/) ");"
+    else print "    return &o;"
     print "}"
 }
 
@@ -159,7 +92,7 @@ function write_function(name,   n, i, call, type, v, ret, base) {
     n = split_params(params[name])
     call = name "("
     for (i = 1; i <= n; i++) {
-        if (types[i] == "va_list" || types[i] == "ct_scope_mark" || types[i] == "array") return
+        if (types[i] == "va_list" || types[i] == "ct_scope_mark" || types[i] == "array" || types[i] == "...") return
         v = types[i] == "callback" ? "NULL" : value(types[i], names[i], i > 1 ? types[i - 1] : "", name)
         if (v == "" && types[i] ~ /\*$/) v = types[i] ~ /^(const )?void \*$/ && types[i + 1] == "size_t" && i < n ? "any_bytes()" : "NULL"
         if (v == "") v = "(" types[i] "){0}"
@@ -170,11 +103,15 @@ function write_function(name,   n, i, call, type, v, ret, base) {
     print "static void call_" name "(void) {"
     base = ret
     sub(/ \*$/, "", base)
-    if (base in frees && ret !~ /^const/ && name !~ /_(child|dataset|rng|find_child)$/) {
+    if (base in frees && ret !~ /^const/ && name !~ /_(child|dataset|rng|find_child|get_stream)$/) {
         print "    " ret "made = " call ";"
         print "    expect_made(made != NULL, " (name ~ /_keep$|_copy$/ ? "false" : "true") ");"
         if (base ~ /^ct_(module|transform|optim|schedule|dataset)$/) print "    use_" substr(base, 4) "(made);"
         print "    " frees[base] "(made);"
+    } else if (base ~ /^ct_dl_/) {
+        print "    " ret "made = " call ";"
+        print "    expect_made(made != NULL, true);"
+        print "    if (made) made->deleter(made);"
     } else if (ret == "ct_tensor *" && name !~ /_(param|buffer|find|tensor|get|at|grad_of)$/) {
         print "    expect_made(" call " != NULL, true);"
     } else print "    (void)" call ";"
@@ -184,7 +121,7 @@ function write_function(name,   n, i, call, type, v, ret, base) {
 END {
     for (i = 1; i <= struct_count; i++) write_struct(struct_order[i])
     # those that print by their nature, that change what the caller owns, or that set what every later call depends on
-    skipped = " ct_print ct_module_print ct_scope_begin ct_keep ct_pass ct_drop ct_set_allocator ct_set_pool ct_set_threads ct_set_log ct_set_log_sink ct_into ct_fail "
+    skipped = " ct_print ct_module_print ct_scope_begin ct_keep ct_pass ct_drop ct_set_allocator ct_malloc ct_calloc ct_realloc ct_free ct_set_pool ct_set_threads ct_set_log ct_set_log_sink ct_into ct_fail "
     for (i = 1; i <= function_count; i++) {
         name = functions[i]
         if (index(skipped, " " name " ")) continue
@@ -203,6 +140,6 @@ END {
 
 function callable(name,   n, i) {
     n = split_params(params[name])
-    for (i = 1; i <= n; i++) if (types[i] == "va_list" || types[i] == "ct_scope_mark" || types[i] == "array") return 0
+    for (i = 1; i <= n; i++) if (types[i] == "va_list" || types[i] == "ct_scope_mark" || types[i] == "array" || types[i] == "...") return 0
     return 1
 }

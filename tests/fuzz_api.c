@@ -5,6 +5,7 @@
 #include <cotangent.h>
 #include <cotangent/backend.h>
 #include <cotangent/data.h>
+#include <cotangent/dlpack.h>
 #include <cotangent/io.h>
 #include <cotangent/metrics.h>
 #include <cotangent/nn.h>
@@ -20,6 +21,7 @@
 #include <unistd.h>
 
 #include "tests/fuzz_calls.h"
+#include "tests/host_memory.h"
 
 enum {
     ENTRIES = 64,       /* of every array that is given: more than any count that goes with it */
@@ -75,7 +77,7 @@ static ct_tensor *any_tensor(void) {
     static const ct_dtype dtypes[] = {CT_F32, CT_F32, CT_F32, CT_I64, CT_F64, CT_BF16, CT_BOOL, CT_U8};
     const ct_dtype dtype = dtypes[fuzz_upto(8)];
     ct_tensor *x = ct_cast(ct_mul_s(ct_rand(shape), 4), dtype);
-    if (x && ct_dtype_is_float(dtype) && fuzz_chance(40)) ct_require_grad(x);
+    if (x && ct_dtype_is_float(dtype) && fuzz_chance(40)) ct_set_requires_grad(x, true);
     return x;
 }
 
@@ -178,6 +180,27 @@ static void use_dataset(ct_dataset *dataset) {
     if (dataset && ct_ok()) expect_sound(ct_dataset_get(dataset, 0, fields, 1), "get");
 }
 
+/* Options as callers of other versions have them: cut short at the end of readable memory, longer than today's with something set
+ * or nothing, or with no size that can be. `strict`: a size of 0 is refused. */
+static void *other_size(void *options, size_t size, bool strict) {
+    static char *end; /* of what can be read */
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), most = 4 * page;
+    if (fuzz_chance(85)) return options;
+    if (!end) {
+        char *memory = mmap(NULL, most + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (memory == MAP_FAILED || mprotect(memory + most, page, PROT_NONE) != 0) return options;
+        end = memory + most;
+    }
+    size_t says = sizeof says * (1 + fuzz_upto(size / sizeof says + 2)), bytes = says;
+    if (strict && fuzz_chance(15))
+        says = (size_t[]){0, 3, SIZE_MAX, SIZE_MAX / 2 + 1, 1 << 20}[fuzz_upto(5)], bytes = sizeof says;
+    fuzz_say(", options of %zu bytes where %zu are known", says, size);
+    memset(end - bytes, fuzz_chance(50) ? 0 : 0x41, bytes);
+    memcpy(end - bytes, options, bytes < size ? bytes : size);
+    memcpy(end - bytes, &says, sizeof says);
+    return end - bytes;
+}
+
 #include "fuzz_api.inc"
 
 enum { CALL_COUNT = sizeof public_calls / sizeof *public_calls };
@@ -204,7 +227,8 @@ static void restore_settings(void) {
     ct_set_anomaly(false);
     ct_set_exact_conv(false);
     ct_set_grain(0);
-    ct_memory_reset_peak();
+    harness_reset_peak();
+    ct_set_memory_limit((ct_device){CT_CPU, 0}, 0);
     ct_error_clear();
 }
 
@@ -212,7 +236,7 @@ static void call(void) {
     const int which = (int)fuzz_upto(CALL_COUNT);
     fuzz_say("%s(...)", public_calls[which].name);
     ct_seed(fuzz_draw());
-    const int64_t live = ct_live_objects(), in_use = ct_memory_stats().in_use;
+    const int64_t live = ct_live_objects(), in_use = harness_memory().in_use;
     memset(results, 0, sizeof results);
     ct_scope {
         catch_output();
@@ -223,8 +247,8 @@ static void call(void) {
         restore_settings();
     }
     fuzz_expect(ct_live_objects() == live, "%lld objects leak", (long long)(ct_live_objects() - live));
-    fuzz_expect(ct_memory_stats().in_use <= in_use + SLACK, "%lld bytes leak",
-                (long long)(ct_memory_stats().in_use - in_use));
+    fuzz_expect(harness_memory().in_use <= in_use + SLACK, "%lld bytes leak",
+                (long long)(harness_memory().in_use - in_use));
 }
 
 static bool start(void) {

@@ -18,7 +18,7 @@ static bool parse_exact(const uint8_t *bytes, size_t size, unsigned how) {
     const ct_csv_options options = {.size = sizeof options,
                                     .no_header = how & 1,
                                     .regression = how & 2,
-                                    .standardise = how & 4,
+                                    .standardize = how & 4,
                                     .target = how & 8 ? "0" : NULL,
                                     .separator = (how & 48) == 48 ? ';' : 0};
     bool sound = true;
@@ -120,7 +120,9 @@ int main(void) {
         else {
             char copy[LONGEST];
             memcpy(copy, seed, size + 1);
-            ct_dataset *set = ct__csv_parse(copy, size, "seed.csv", &(ct_csv_options){.separator = i == 3 ? ';' : ','});
+            ct_dataset *set =
+                ct__csv_parse(copy, size, "seed.csv",
+                              &(ct_csv_options){.size = sizeof(ct_csv_options), .separator = i == 3 ? ';' : ','});
             if (!ct_ok()) printf("seed %d: %s\n", i, ct_error());
             ct_error_clear();
             read += set != NULL;

@@ -1,5 +1,5 @@
 /* Fuzzes the unpacking of gzip. See tests/fuzz.h. */
-#include "io/bytes.h"
+#include "support/bytes.h"
 #include "tests/fuzz.h"
 
 static bool unpack(uint8_t *bytes, size_t size) {
@@ -7,7 +7,7 @@ static bool unpack(uint8_t *bytes, size_t size) {
     size_t unpacked = 0;
     uint8_t *result = ct__bytes_gunzip(bytes, size, "fuzz.gz", "gzip", LIMIT, &unpacked);
     const bool good = result && unpacked <= LIMIT && result[unpacked] == 0;
-    free(result);
+    ct_free(result);
     free(bytes);
     return good;
 }

@@ -7,6 +7,8 @@
 #include <cotangent.h>
 #include <cotangent/op.h>
 
+#include "tests/host_memory.h"
+
 typedef struct harness_test {
     const char *name;
     void (*run)(void);

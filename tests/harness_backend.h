@@ -14,6 +14,5 @@ typedef enum harness_kernels {
 
 ct_device harness_device(harness_kernels which);
 extern _Atomic int harness_reads; /* of any of the devices, by the host */
-extern size_t harness_largest;    /* bytes that can be had at once */
 
 #endif

@@ -91,7 +91,7 @@ static bool forward(const problem *p, double t, bool record, ct_dtype dtype, opc
     for (int i = 0; i < p->n_in; i++) {
         in[i] = tensor_at(p, i, t, dtype, layout);
         if (p->value[i] && !in[i]) return false;
-        if (record && is_wanted(p, i) && !ct_require_grad(in[i])) return false;
+        if (record && is_wanted(p, i) && !ct_set_requires_grad(in[i], true)) return false;
     }
     return opcheck_apply(p->sample, in, out);
 }
@@ -108,7 +108,7 @@ static bool vjp(const problem *p, double t, unsigned flags, ct_dtype dtype, opch
         leaves[slot] = NULL;
         if (!p->varies[slot]) continue;
         leaves[slot] = tensor_at(p, slot, t, ct_dtype_of(out[i]), cotangents);
-        if (!leaves[slot] || ((flags & CT_CREATE_GRAPH) && !ct_require_grad(leaves[slot]))) return false;
+        if (!leaves[slot] || ((flags & CT_CREATE_GRAPH) && !ct_set_requires_grad(leaves[slot], true))) return false;
         ys[ny] = out[i];
         cs[ny++] = leaves[slot];
     }

@@ -3,7 +3,7 @@
 
 #include "tests/harness.h"
 
-static ct_tensor *leaf(ct_tensor *x) { return ct_require_grad(x); }
+static ct_tensor *leaf(ct_tensor *x) { return ct_set_requires_grad(x, true); }
 static ct_tensor *normal(ct_dims shape, ct_dtype dtype) { return leaf(ct_randn(shape, .dtype = dtype)); }
 
 /* The largest difference, relative to the largest element of b. */
@@ -17,11 +17,11 @@ static int64_t peak_of(int64_t t) {
     ct_scope {
         ct_tensor *x[3], *g[3];
         for (int i = 0; i < 3; i++) x[i] = normal(CT_DIMS(1, 1, t, 16), CT_F32);
-        ct_memory_reset_peak();
-        int64_t before = ct_memory_stats().in_use;
+        harness_reset_peak();
+        int64_t before = harness_memory().in_use;
         ct_tensor *y = ct_scaled_dot_product_attention(x[0], x[1], x[2], .dropout = 0.1), *one = ct_ones_like(y);
         CHECK(ct_grad(&y, 1, &one, x, 3, g, 0));
-        peak = ct_memory_stats().peak - before;
+        peak = harness_memory().peak - before;
     }
     return peak;
 }

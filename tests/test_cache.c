@@ -162,7 +162,7 @@ TEST(a_full_cache_is_an_error_and_stays_as_it_is) {
 static ct_tensor *skips_later(ct_module *self, ct_tensor *x) {
     return ct_forward_position() ? x : ct_forward(ct_module_child(self, 0), x);
 }
-static const ct_module_class skipping = {.name = "skipping", .forward = skips_later};
+static const ct_module_class skipping = {.size = sizeof(ct_module_class), .name = "skipping", .forward = skips_later};
 
 static ct_tensor *inner_cache(void *context, ct_tensor *x) { return ct_forward_cached(context, x); }
 

@@ -9,37 +9,37 @@ TEST(in_use_goes_up_and_comes_back) {
     ct_scope {
         ct_ones(CT_DIMS(10));
     } /* first use opens caches */
-    ct_memory before = ct_memory_stats();
+    ct_memory before = harness_memory();
     ct_scope {
         ct_tensor *x = ct_ones(CT_DIMS(1000, 1000));
-        ct_memory during = ct_memory_stats();
+        ct_memory during = harness_memory();
         CHECK(during.in_use - before.in_use >= 4000000);
         CHECK(during.in_use - before.in_use < 4400000);
         CHECK(during.reserved >= during.in_use);
         CHECK(during.requests > before.requests);
         CHECK(x != NULL);
     }
-    CHECK(ct_memory_stats().in_use <= before.in_use + harness_buried());
+    CHECK(harness_memory().in_use <= before.in_use + harness_buried());
 }
 
 TEST(peak_is_the_most_since_it_was_reset) {
     ct_scope {
         ct_ones(CT_DIMS(1 << 20));
     }
-    ct_memory_reset_peak();
-    int64_t base = ct_memory_stats().in_use;
-    CHECK(ct_memory_stats().peak == base);
+    harness_reset_peak();
+    int64_t base = harness_memory().in_use;
+    CHECK(harness_memory().peak == base);
     ct_scope {
         ct_ones(CT_DIMS(1 << 18));
     }
-    int64_t peak = ct_memory_stats().peak;
+    int64_t peak = harness_memory().peak;
     CHECK(peak - base >= 1 << 20 && peak - base < (1 << 20) + (1 << 17));
     ct_scope {
         ct_ones(CT_DIMS(1 << 10));
     }
-    CHECK(ct_memory_stats().peak == peak);
-    ct_memory_reset_peak();
-    CHECK(ct_memory_stats().peak <= base + harness_buried());
+    CHECK(harness_memory().peak == peak);
+    harness_reset_peak();
+    CHECK(harness_memory().peak <= base + harness_buried());
 }
 
 TEST(blocks_are_reused_not_asked_for_again) {
@@ -49,13 +49,13 @@ TEST(blocks_are_reused_not_asked_for_again) {
             ct_add(ct_ones(CT_DIMS(300000)), ct_ones(CT_DIMS(300000)));
         }
     }
-    int64_t from_host = ct_memory_stats().from_host;
+    int64_t from_host = harness_memory().from_host;
     for (int i = 0; i < 100; i++) {
         ct_scope {
             ct_add(ct_ones(CT_DIMS(300000)), ct_ones(CT_DIMS(300000)));
         }
     }
-    CHECK(ct_memory_stats().from_host == from_host);
+    CHECK(harness_memory().from_host == from_host);
 }
 
 TEST(trim_gives_unused_blocks_back) {
@@ -63,10 +63,10 @@ TEST(trim_gives_unused_blocks_back) {
     ct_scope {
         ct_ones(CT_DIMS(1 << 22));
     }
-    int64_t kept = ct_memory_stats().reserved;
+    int64_t kept = harness_memory().reserved;
     CHECK(kept >= 4 << 22);
-    ct_memory_trim();
-    CHECK(ct_memory_stats().reserved <= kept - (4 << 22));
+    ct_memory_trim((ct_device){CT_CPU, 0});
+    CHECK(harness_memory().reserved <= kept - (4 << 22));
     CHECK(ct_item(ct_sum(ct_ones(CT_DIMS(1000)))) == 1000);
 }
 
@@ -108,10 +108,10 @@ TEST_BARE(all_memory_comes_from_the_hosts_allocator) {
         ct_tensor *x = ct_ones(CT_DIMS(512, 512));
         CHECK(ct_item(ct_sum(ct_matmul(x, x))) == 512.0 * 512 * 512);
         CHECK(host.calls > 0 && host.bytes >= 2 * 512 * 512 * 4);
-        CHECK(ct_memory_stats().reserved == host.bytes);
-        CHECK(ct_memory_stats().from_host == host.calls);
+        CHECK(harness_memory().reserved == host.bytes);
+        CHECK(harness_memory().from_host == host.calls);
     }
-    ct_memory_trim();
+    ct_memory_trim((ct_device){CT_CPU, 0});
     CHECK(host.bytes < 4 << 20); /* slabs of small blocks stay */
 }
 

@@ -229,8 +229,8 @@ TEST(use_after_release_is_a_message_in_debug_builds) {
 TEST(inference_over_a_deep_chain_holds_two_layers_not_all) {
     enum { WIDTH = 1 << 16, DEPTH = 50 };
     ct_tensor *x = ct_ones(CT_DIMS(WIDTH));
-    ct_memory_reset_peak();
-    int64_t before = ct_memory_stats().in_use;
+    harness_reset_peak();
+    int64_t before = harness_memory().in_use;
     for (int layer = 0; layer < DEPTH; layer++) {
         ct_tensor *next = NULL;
         ct_scope {
@@ -240,5 +240,5 @@ TEST(inference_over_a_deep_chain_holds_two_layers_not_all) {
         x = next;
     }
     ct_drop(x);
-    CHECK(ct_memory_stats().peak - before <= 4 * WIDTH * (int64_t)sizeof(float));
+    CHECK(harness_memory().peak - before <= 4 * WIDTH * (int64_t)sizeof(float));
 }

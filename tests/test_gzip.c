@@ -1,5 +1,5 @@
 /* Whole files in memory, plain and gzipped: limits, damage, several members, and the exact words of each refusal. */
-#include "io/bytes.h"
+#include "support/bytes.h"
 #include "tests/files.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@
             ct_error_clear();                                                                   \
             return;                                                                             \
         }                                                                                       \
-        free(bytes_);                                                                           \
+        ct_free(bytes_);                                                                        \
     } while (0)
 
 /* "hello, gzip", 100000 zeros, and nothing, as gzip packs them. */
@@ -39,7 +39,7 @@ static bool gives(const uint8_t *packed, size_t packed_size, size_t limit, const
     size_t got = 99;
     uint8_t *bytes = ct__bytes_gunzip(packed, packed_size, "a.gz", "test", limit, &got);
     const bool same = bytes && got == size && memcmp(bytes, expected, size) == 0 && bytes[size] == 0;
-    free(bytes);
+    ct_free(bytes);
     return same;
 }
 
@@ -97,14 +97,14 @@ TEST(files_are_read_plain_or_packed) {
     size_t size = 0;
     uint8_t *bytes = ct__bytes_load(path, "test", 0, &size);
     CHECK(bytes && size == 11 && strcmp((const char *)bytes, "hello, gzip") == 0);
-    free(bytes);
+    ct_free(bytes);
     bytes = ct__bytes_load_raw(path, "test", 0, &size);
     CHECK(bytes && size == sizeof hello && memcmp(bytes, hello, size) == 0);
-    free(bytes);
+    ct_free(bytes);
     REQUIRE(put_file(path, "plain", 5));
     bytes = ct__bytes_load(path, "test", 5, &size);
     CHECK(bytes && size == 5 && strcmp((const char *)bytes, "plain") == 0);
-    free(bytes);
+    ct_free(bytes);
     CHECK(!ct__bytes_load(path, "test", 4, &size) && size == 0);
     char text[128];
     snprintf(text, sizeof text, "test: %s: has more than the 4 bytes that are allowed", path);

@@ -80,7 +80,7 @@ TEST_BARE(ct_anomaly_finds_nans) {
 TEST(the_version_is_that_of_the_header) {
     char version[32];
     snprintf(version, sizeof version, "%d.%d.%d", CT_VERSION_MAJOR, CT_VERSION_MINOR, CT_VERSION_PATCH);
-    CHECK_TEXT(ct_version(), version);
+    CHECK_TEXT(ct_version_text(), version);
 }
 
 TEST(a_backend_that_is_missing_says_why) {

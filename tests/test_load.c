@@ -210,7 +210,8 @@ TEST(a_checkpoint_crosses_layouts_without_its_optimizer) {
         ct_optim *optim = ct_adam(last, .lr = 0.1), *other = ct_adam(first, .lr = 0.1);
         ct_tensor *x = ct_randn(CT_DIMS(1, 5, 5, 3)), *before = ct_clone(ct_module_param(first, 0));
         CHECK(ct_backward(ct_sum(ct_forward(last, x))) && ct_optim_step(optim));
-        ct_run from = {.net = last, .optim = optim}, to = {.net = first, .optim = other};
+        ct_run from = {.size = sizeof from, .net = last, .optim = optim},
+               to = {.size = sizeof to, .net = first, .optim = other};
         CHECK(ct_run_save(&from, own_folder(), "run") && !ct_run_load(&to, own_file("run.safetensors")));
         CHECK(ct_error_code() == CT_ERR_SHAPE && strstr(ct_error(), "\"net.weight\" is f32[3,3,3,") != NULL &&
               strstr(ct_error(), "in the other layout") != NULL);

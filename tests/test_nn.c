@@ -137,7 +137,7 @@ TEST(adding_what_cannot_be_added_is_an_error) {
     CHECK(!ct_module_add_param(net, "x", NULL));
     CHECK_ERROR(CT_ERR_NULL, "module_add_param: \"x\": argument x is NULL");
     CHECK(!ct_module_add_param(net, "x", ct_zeros(CT_DIMS(2), .dtype = CT_I64)));
-    CHECK_ERROR(CT_ERR_DTYPE, "require_grad: x is i64[2]; only floating tensors have gradients");
+    CHECK_ERROR(CT_ERR_DTYPE, "set_requires_grad: x is i64[2]; only floating tensors have gradients");
     CHECK(!ct_module_add_param(net, "x", ct_neg(ct_module_param(net, 0))));
     CHECK_ERROR(CT_ERR_GRAD,
                 "module_add_param: \"x\", f32[2], is computed from others; a parameter is a leaf (ct_detach)");
@@ -254,14 +254,14 @@ TEST(sequential_applies_an_activation_in_the_layer_before_it) {
 }
 
 static int64_t peak_of(ct_module *net, ct_tensor *x) {
-    const int64_t before = ct_memory_stats().in_use;
-    ct_memory_reset_peak();
+    const int64_t before = harness_memory().in_use;
+    harness_reset_peak();
     ct_scope {
         ct_no_grad {
             CHECK(ct_forward(net, x));
         }
     }
-    return ct_memory_stats().peak - before;
+    return harness_memory().peak - before;
 }
 
 TEST(a_deep_network_in_inference_holds_two_layers_of_activations) {
@@ -286,9 +286,9 @@ TEST(a_recorded_network_holds_only_what_its_gradient_needs) {
     ct_module *net = ct_nn_sequential(ct_nn_identity());
     for (int i = 0; i < 8; i++)
         CHECK(ct_nn_append(net, ct_nn_lambda("half", half, NULL, NULL)) && ct_nn_append(net, ct_nn_relu()));
-    const int64_t layer = 1 << 20, before = ct_memory_stats().in_use;
-    ct_tensor *y = ct_forward(net, ct_require_grad(ct_ones(CT_DIMS(layer / 4))));
-    const int64_t held = ct_memory_stats().in_use - before;
+    const int64_t layer = 1 << 20, before = harness_memory().in_use;
+    ct_tensor *y = ct_forward(net, ct_set_requires_grad(ct_ones(CT_DIMS(layer / 4)), true));
+    const int64_t held = harness_memory().in_use - before;
     CHECK(y && held < 9 * layer + layer / 2 + harness_buried());
     ct_module_free(net);
 }
@@ -350,11 +350,11 @@ TEST(frozen_parameters_want_no_gradient_until_they_are_thawed) {
     ct_module_free(net);
 }
 
-TEST(forgo_grad_is_for_leaves) {
-    ct_tensor *x = ct_require_grad(ct_ones(CT_DIMS(2))), *y = ct_neg(x);
-    CHECK(!ct_forgo_grad(y));
-    CHECK_ERROR(CT_ERR_GRAD, "forgo_grad: x, f32[2], is computed from others; ct_detach cuts it from them");
-    CHECK(ct_forgo_grad(x) && !ct_requires_grad(x) && ct_forgo_grad(x));
+TEST(gradients_are_given_up_by_leaves_alone) {
+    ct_tensor *x = ct_set_requires_grad(ct_ones(CT_DIMS(2)), true), *y = ct_neg(x);
+    CHECK(!ct_set_requires_grad(y, false));
+    CHECK_ERROR(CT_ERR_GRAD, "set_requires_grad: x, f32[2], is computed from others; ct_detach cuts it from them");
+    CHECK(ct_set_requires_grad(x, false) && !ct_requires_grad(x) && ct_set_requires_grad(x, false));
     CHECK(ct_backward(ct_sum(y)) && !ct_grad_of(x)); /* the graph that was recorded still runs */
 }
 
@@ -564,7 +564,8 @@ static void affine_release(ct_module *self) { --*((const affine *)ct_module_data
 static void affine_describe(const ct_module *self, char *text, size_t capacity) {
     snprintf(text, capacity, "shift=%g", ((const affine *)ct_module_data(self))->shift);
 }
-static const ct_module_class affine_class = {.name = "affine",
+static const ct_module_class affine_class = {.size = sizeof(ct_module_class),
+                                             .name = "affine",
                                              .state = sizeof(affine),
                                              .forward_n = affine_forward,
                                              .describe = affine_describe,
@@ -607,7 +608,7 @@ static ct_tensor *nothing(void *context, ct_tensor *x) {
 TEST(classes_and_functions_that_are_wrong_say_so) {
     CHECK(!ct_module_new(NULL));
     CHECK_ERROR(CT_ERR_NULL, "module_new: argument type is NULL");
-    CHECK(!ct_module_new(&(ct_module_class){.name = "empty"}));
+    CHECK(!ct_module_new(&(ct_module_class){.size = sizeof(ct_module_class), .name = "empty"}));
     CHECK_ERROR(CT_ERR_VALUE, "module_new: the class empty needs either forward or forward_n");
     int released = 0;
     CHECK(!ct_nn_lambda("none", NULL, &released, count_release) && released == 1);
@@ -620,8 +621,11 @@ TEST(classes_and_functions_that_are_wrong_say_so) {
     CHECK(released == 1); /* the copy shares the function */
     ct_module_free(copy);
     CHECK(released == 2);
-    static const ct_module_class owning = {
-        .name = "owning", .forward_n = affine_forward, .state = sizeof(affine), .release = affine_release};
+    static const ct_module_class owning = {.size = sizeof(ct_module_class),
+                                           .name = "owning",
+                                           .forward_n = affine_forward,
+                                           .state = sizeof(affine),
+                                           .release = affine_release};
     int alive = 1;
     ct_module *own = ct_module_new(&owning);
     *(affine *)ct_module_data(own) = (affine){0, &alive};

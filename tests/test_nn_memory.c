@@ -1,10 +1,9 @@
-/* Every allocation of tensors fails once while networks are built, copied, converted, stored and run: an error or success, no
- * crash, no leak. */
+/* Every allocation fails once while networks are built, copied, converted, stored and run: an error or success, no crash, no
+ * leak. */
 #include <cotangent/nn.h>
-#include <stdio.h>
+#include <string.h>
 
-#include "core/alloc.h"
-#include "harness.h"
+#include "tests/fail_everywhere.h"
 
 static ct_module *build_layers(void) {
     return ct_nn_sequential(
@@ -54,24 +53,101 @@ static bool use_gpt(void) {
     return false;
 }
 
-static void fail_everywhere(bool (*step)(void)) {
-    REQUIRE(step()); /* caches fill up, tables are made */
-    const int64_t live = ct_live_objects();
-    int64_t n = 1;
-    for (bool reached = true; reached && !harness_failed(); n++) {
-        ct__alloc_fail_at(n);
-        const bool ok = step();
-        reached = ct__alloc_fail_left() <= 0;
-        ct__alloc_fail_at(0);
-        harness_check(ok == ct_ok() && (ok || ct_error_code() == CT_ERR_MEMORY), __FILE__, __LINE__,
-                      "allocation %lld: it returned %d with error '%s'", (long long)n, ok, ct_error());
-        ct_error_clear();
-        harness_check(ct_live_objects() == live, __FILE__, __LINE__, "allocation %lld: %lld objects leaked",
-                      (long long)n, (long long)(ct_live_objects() - live));
-        harness_check(ct_grad_enabled(), __FILE__, __LINE__, "allocation %lld: grad mode was left off", (long long)n);
+TEST_LIMIT(layers_survive_the_failure_of_any_allocation, 300) { CHECK(FAIL_EVERYWHERE(use_layers) > 100); }
+TEST_LIMIT(a_model_survives_the_failure_of_any_allocation, 300) { CHECK(FAIL_EVERYWHERE(use_gpt) > 100); }
+
+/* ---- Each layer of the table, with its required arguments ---- */
+
+static const ct_layer_info *layer;
+static bool make_layer(void) {
+    static const struct {
+        const char *name, *text;
+    } values[] = {{"p", "0.5"},    {"groups", "2"}, {"shape", "2,2"}, {"axes", "1,0"},
+                  {"pads", "1,1"}, {"heads", "2"},  {"slope", "0.5"}};
+    ct_named_text given[8];
+    int n = 0;
+    const ct_attr *a;
+    for (int i = 0; (a = ct_layer_argument(layer, i)); i++) {
+        if (!a->required) continue;
+        given[n] = (ct_named_text){a->name, "4"};
+        for (size_t k = 0; k < sizeof values / sizeof *values; k++)
+            if (strcmp(values[k].name, a->name) == 0) given[n].text = values[k].text;
+        n++;
     }
-    CHECK(n > 100);
+    ct_module *module = ct_layer_build(layer, given, n);
+    const bool ok = module != NULL;
+    ct_module_free(module);
+    return ok;
+}
+TEST_LIMIT(every_layer_survives_the_failure_of_any_allocation, 600) {
+    for (int i = 0; (layer = ct_layer_at(i)); i++) CHECK(fail_everywhere(layer->name, make_layer) >= 2);
 }
 
-TEST_LIMIT(layers_survive_the_failure_of_any_allocation, 120) { fail_everywhere(use_layers); }
-TEST_LIMIT(a_model_survives_the_failure_of_any_allocation, 120) { fail_everywhere(use_gpt); }
+/* ---- Containers, lists, names, texts, caches ---- */
+
+static int released;
+static ct_tensor *same(void *context, ct_tensor *x) {
+    (void)context;
+    return x;
+}
+static void release(void *context) {
+    (void)context;
+    released++;
+}
+static bool visit(void *context, const char *path, ct_module *module) {
+    (void)path, (void)module;
+    return ++*(int *)context > 0;
+}
+
+static bool use_tree(void) {
+    const int before = released;
+    ct_module *net = ct_nn_sequential(ct_nn_embedding(5, 4), ct_nn_lambda("same", same, NULL, release),
+                                      ct_nn_linear(4, 5, .no_bias = true));
+    ct_parameters *list = NULL;
+    ct_state *state = NULL;
+    ct_load_report *report = NULL;
+    char text[512];
+    int visited = 0;
+    bool ok = net && ct_nn_append(net, ct_nn_identity()) && ct_module_tie(net, "2.weight", "0.weight") &&
+              (list = ct_module_parameters(net)) && ct_module_to_string(net, text, sizeof text) > 0 && ct_ok() &&
+              ct_module_apply(net, visit, &visited) && (state = ct_state_new()) &&
+              ct_module_put_state(net, state, "a.") &&
+              ct_module_take_state(net, state, "", .lenient = true, .report = &report,
+                                   .renames = (ct_rename[]){{"a.*", "*"}}, .rename_count = 1) &&
+              ct_load_report_to_string(report, text, sizeof text) > 0;
+    ct_load_report_free(report);
+    ct_state_free(state);
+    ct_parameters_free(list);
+    ct_module_free(net);
+    /* the function's context is given back exactly once, whatever happens */
+    return CHECK(released == before + 1), ok;
+}
+
+static bool use_cache(void) {
+    ct_module *gpt = build_gpt();
+    ct_nn_cache *cache = gpt ? ct_nn_cache_new(gpt, 4) : NULL;
+    bool ok = cache && ct_eval(gpt);
+    ct_scope {
+        ct_tensor *tokens = ct_zeros(CT_DIMS(1, 2), .dtype = CT_I64);
+        ok = ok && tokens && ct_forward_cached(cache, tokens) && ct_forward_cached(cache, tokens);
+    }
+    ct_nn_cache_free(cache);
+    ct_module_free(gpt);
+    return ok;
+}
+
+static bool use_models(void) {
+    ct_module *nets[] = {ct_nn_lstm_lm(5, .dim = 4, .hidden = 4, .layers = 1), ct_nn_unet(1, 2, .channels = 1),
+                         ct_nn_mlp(CT_DIMS(3, 4, 2), CT_ACT_NONE),
+                         ct_nn_vit(.image = 4, .patch = 2, .dim = 4, .layers = 1, .heads = 2)};
+    bool ok = true;
+    for (size_t i = 0; i < sizeof nets / sizeof *nets; i++) {
+        ok = ok && nets[i];
+        ct_module_free(nets[i]);
+    }
+    return ok && ct_ok();
+}
+
+TEST_LIMIT(trees_of_modules_survive_the_failure_of_any_allocation, 300) { CHECK(FAIL_EVERYWHERE(use_tree) > 50); }
+TEST_LIMIT(caches_survive_the_failure_of_any_allocation, 300) { CHECK(FAIL_EVERYWHERE(use_cache) > 100); }
+TEST_LIMIT(models_survive_the_failure_of_any_allocation, 300) { CHECK(FAIL_EVERYWHERE(use_models) > 100); }

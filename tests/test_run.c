@@ -57,7 +57,7 @@ TEST(a_loaded_run_goes_on_to_the_same_bits) {
 /* tests/files/run.safetensors was written by ct_run_save of layout 1: later versions have to read it. */
 TEST(a_checkpoint_of_the_first_layout_is_read) {
     NEEDS_JSON();
-    ct_run run = {.net = ct_nn_linear(2, 3), .extra = ct_state_new()};
+    ct_run run = {.size = sizeof run, .net = ct_nn_linear(2, 3), .extra = ct_state_new()};
     CHECK(ct_run_load(&run, given_file("run.safetensors")));
     CHECK(run.epoch == 2 && run.step == 34 && ct_get_seed() == 11 && ct_rng_position(NULL) == 5);
     CHECK_VALUES(ct_module_param(run.net, 0), CT_DIMS(3, 2), 0, 1, 2, 3, 4, 5, 6);
@@ -84,7 +84,7 @@ TEST(weights_alone_and_out_of_a_checkpoint) {
         CHECK(same_files(own_file("again.safetensors"), own_file("net.safetensors")));
     }
     CHECK(ct_rng_position(NULL) != position); /* the stream is not the weights' */
-    ct_run only = {.net = b.run.net};
+    ct_run only = {.size = sizeof only, .net = b.run.net};
     CHECK(ct_run_load(&only, own_file("run.safetensors")) && only.step == 3);
     training_free(&a);
     training_free(&b);
@@ -152,7 +152,7 @@ TEST(a_part_that_the_file_lacks_is_named) {
     NEEDS_JSON();
     training a;
     REQUIRE(training_make(&a, 16, 20, 0));
-    ct_run some = {.net = a.run.net, .optim = a.run.optim};
+    ct_run some = {.size = sizeof some, .net = a.run.net, .optim = a.run.optim};
     CHECK(ct_run_save(&some, own_folder(), "some"));
     CHECK(!ct_run_load(&a.run, own_file("some.safetensors")));
     check_text(__LINE__, CT_ERR_VALUE, own_file("some.safetensors"), "holds no schedule; it has: net optim");
@@ -344,6 +344,8 @@ TEST(pending_errors_and_nothing_are_refused) {
     CHECK(!ct_run_save(NULL, own_folder(), "x"));
     CHECK_ERROR(CT_ERR_NULL, "run: argument run is NULL");
     CHECK(!ct_run_load(&(ct_run){0}, "x"));
+    CHECK_ERROR(CT_ERR_VALUE, "ct_run: size is 0; it has to be sizeof(ct_run)");
+    CHECK(!ct_run_load(&(ct_run){.size = sizeof(ct_run)}, "x"));
     CHECK_ERROR(CT_ERR_NULL, "run: run->net is NULL");
     training_free(&a);
     remove_own_folder();

@@ -131,7 +131,7 @@ TEST(what_is_not_aligned_is_copied_and_bools_are_zero_or_one) {
 /* A file in memory: the header's length, its text, and as many bytes of data as said. */
 static ct_state *parse(uint64_t told, const char *header, size_t data) {
     const size_t length = strlen(header);
-    uint8_t *bytes = calloc(1, 8 + length + data + 1);
+    uint8_t *bytes = ct_calloc(1, 8 + length + data + 1);
     if (!bytes) return NULL;
     for (int i = 0; i < 8; i++) bytes[i] = (uint8_t)(told >> (8 * i));
     memcpy(bytes + 8, header, length);

@@ -1,6 +1,8 @@
 /* The CPU backend: which level of vector instructions is used, and that level's kernels. */
 #include "backends/cpu/cpu.h"
 
+#include <cotangent/dlpack.h>
+
 #if defined(CT_HAVE_AVX2)
 #include <cpuid.h>
 #endif
@@ -130,6 +132,45 @@ bool ct_set_isa(const char *name) {
     return true;
 }
 
+/* ---- Wrong values ---- */
+
+static ct_wrong_value wrong_of(const ct_call *call, ct_code code, int argument, int64_t position) {
+    return (ct_wrong_value){.op = call->op,
+                            .called = call->called,
+                            .flags = call->flags,
+                            .code = code,
+                            .argument = argument,
+                            .position = position};
+}
+
+bool ct__wrong_index(const ct_call *call, int argument, int64_t position, int64_t value, int64_t count) {
+    ct_wrong_value wrong = wrong_of(call, CT_ERR_INDEX, argument, position);
+    wrong.value = value;
+    wrong.high = count < 0 ? CT_NO_BOUND : count - 1;
+    return ct_fail_value(&wrong);
+}
+
+bool ct__wrong_count(const ct_call *call, int argument, const char *what, int64_t position, int64_t value, int64_t low,
+                     int64_t high) {
+    ct_wrong_value wrong = wrong_of(call, CT_ERR_VALUE, argument, position);
+    wrong.what = what;
+    wrong.value = value;
+    wrong.low = low;
+    wrong.high = high;
+    return ct_fail_value(&wrong);
+}
+
+bool ct__wrong_real(const ct_call *call, int argument, const char *what, int64_t position, double value, double low,
+                    double high) {
+    ct_wrong_value wrong = wrong_of(call, CT_ERR_VALUE, argument, position);
+    wrong.what = what;
+    wrong.is_real = true;
+    wrong.real_value = value;
+    wrong.real_low = low;
+    wrong.real_high = high;
+    return ct_fail_value(&wrong);
+}
+
 /* ---- The device: the host's memory, where all work is done when the call returns ---- */
 
 static int device_count(void *self) {
@@ -197,6 +238,8 @@ const ct_backend ct__cpu_backend = {.size = sizeof(ct_backend),
                                     .copy = copy,
                                     .fill = fill,
                                     .wait = wait_for,
-                                    .kernels = kernels};
+                                    .kernels = kernels,
+                                    .kernel_size = sizeof(ct_kernel),
+                                    .dlpack_type = CT_DL_CPU};
 
 const ct_backend *const ct__builtin_backends[] = {&ct__cpu_backend, NULL};

@@ -73,7 +73,7 @@ bool report_write(trainer *t) {
     write_tiles(&page, t);
     bool right = true;
     for (size_t i = 0; right && i < sizeof sections / sizeof *sections; i++) right = sections[i](&page, t);
-    buffer_add(&page, "</main>\n<footer>Written by cotangent %s</footer>\n</body></html>\n", ct_version());
+    buffer_add(&page, "</main>\n<footer>Written by cotangent %s</footer>\n</body></html>\n", ct_version_text());
     snprintf(path, sizeof path, "%s/report.html", t->out);
     if (right && page.failed) right = ct_fail(CT_ERR_MEMORY, NULL, "out of memory");
     right = right && file_write(path, page.at, page.n, false);

@@ -18,7 +18,7 @@ bool report_filters(buffer *b, trainer *t) {
     }
     if (!filters.png) return true;
     report_section(b, "What the first layer looks for",
-                   t->learner.item.d[0] == 3 ? "Its weights, each filter by itself, as colours."
+                   t->learner.item.d[0] == 3 ? "Its weights, each filter by itself, as colors."
                                              : "Its weights, each filter by itself: red adds, blue takes away.");
     buffer_text(
         b,
@@ -157,7 +157,7 @@ bool report_reproduce(buffer *b, trainer *t) {
     buffer_text(b, "<div class=\"panel\"><pre>");
     buffer_html(b, t->command);
     buffer_text(b, "</pre></div><h3></h3><div class=\"panel\"><table>\n");
-    row(b, "Cotangent", ct_version());
+    row(b, "Cotangent", ct_version_text());
     snprintf(text, sizeof text, "%lld", (long long)t->recipe->seed);
     row(b, "Seed", text);
     snprintf(text, sizeof text, "%d", ct_get_threads());

@@ -242,7 +242,7 @@ bool trainer_save(trainer *t) {
 
 bool trainer_save_best(trainer *t) {
     if (!is_there(t)) return false;
-    ct_run run = {.net = t->learner.net, .epoch = t->run.epoch, .step = t->run.step};
+    ct_run run = {.size = sizeof run, .net = t->learner.net, .epoch = t->run.epoch, .step = t->run.step};
     run.extra = make_extra(t);
     const bool right = run.extra && ct_run_save(&run, t->out, "best");
     ct_state_free(run.extra);

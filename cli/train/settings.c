@@ -3,7 +3,7 @@
 #include "cli/train/recipe.h"
 
 #include "cli/cli.h"
-#include "nn/options.h"
+#include "support/options.h"
 
 #include <math.h>
 #include <stdio.h>

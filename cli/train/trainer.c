@@ -108,7 +108,8 @@ static bool make_parts(trainer *t) {
     if (!make_optimizer(t)) return false;
     if (r->precision == CT_F16 && !(t->scaler = ct_scaler_new(0))) return false;
     if (r->ema > 0 && !(t->ema = ct_ema_new(l->net, .decay = CT_SET(r->ema), .warmup = true))) return false;
-    t->run = (ct_run){.net = l->net,
+    t->run = (ct_run){.size = sizeof t->run,
+                      .net = l->net,
                       .optim = t->optim,
                       .schedule = t->schedule,
                       .scaler = t->scaler,
@@ -304,7 +305,7 @@ static bool log_start(trainer *t) {
     buffer_add(
         &line,
         ",\"version\":\"%s\",\"isa\":\"%s\",\"threads\":%d,\"parameters\":%lld,\"train\":%lld,\"valid\":%lld,\"out\":",
-        ct_version(), ct_isa(), ct_get_threads(), (long long)ct_module_size(t->learner.net),
+        ct_version_text(), ct_isa(), ct_get_threads(), (long long)ct_module_size(t->learner.net),
         (long long)ct_dataset_count(t->learner.train), (long long)ct_dataset_count(t->learner.valid));
     buffer_json(&line, t->out);
     const bool right = line.failed ? ct_fail(CT_ERR_MEMORY, NULL, "out of memory") : journal_line(&t->journal, line.at);

@@ -4,7 +4,7 @@
  * anchor named, and its nodes count as others do, so that a small file cannot become a huge one. */
 #include "cli/train/tree.h"
 
-#include "io/foreign.h"
+#include "support/foreign.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,11 @@
 /* The contract between the core and a backend: what a kernel is, and what a device has to provide. A backend is one constant
  * struct that a module hands over when it is opened. A module is a shared object named libcotangent_NAME.so that exports
- * ct_backend_module; it links against nothing of Cotangent: all it needs of the core comes in a ct_host. */
+ * ct_backend_module; it links against nothing of Cotangent: all it needs of the core comes in a ct_host.
+ *
+ * Threads: every function of a backend and every kernel may be called from several threads at once. What a module keeps (its books of
+ * memory, handles of the vendor's) it guards itself. `can` and `scratch` are pure. The functions of a ct_host may be called from any
+ * thread; `fail` raises the error of the thread that calls it, and from a thread of the pool it reaches the caller of
+ * `parallel`. Backends and kernels are registered before tensors of them are made by other threads. */
 #ifndef COTANGENT_BACKEND_H
 #define COTANGENT_BACKEND_H
 
@@ -11,7 +16,8 @@ extern "C" {
 #endif
 
 /* The version of this header. A module of another version is refused; members are only ever added at the ends of structs,
- * whose size says how much of them there is. */
+ * whose size says how much of them there is: what a shorter one lacks is zero, and a longer one may set nothing that the
+ * library does not know. ct_call is made by the core; ct_host.call_size says how much of it. */
 #define CT_BACKEND_VERSION 1
 
 /* ---- Kernels --------------------------------------------------------------------------------------- */
@@ -21,8 +27,12 @@ typedef struct ct_random {
     uint64_t seed, stream, call;
 } ct_random;
 
-typedef struct ct_stream ct_stream; /* in-order work of a device, opaque; the CPU's is NULL */
-typedef struct ct_event ct_event;   /* a point in a stream, opaque */
+/* In-order work of a device. NULL is the device's own stream, the only one of the CPU. */
+struct ct_stream {
+    ct_device device;
+    void *handle; /* the backend's own, from its stream_new */
+};
+typedef struct ct_event ct_event; /* a point in a stream, opaque */
 typedef struct ct_kernel ct_kernel;
 
 /* A part of a device's memory. The buffer is opaque: only a backend knows whether it is an address. */
@@ -31,8 +41,20 @@ typedef struct ct_memory_part {
     size_t offset, bytes;
 } ct_memory_part;
 
+enum { CT_NUMBER_BYTES = 16 };
+
+/* Flags of a call. */
+enum {
+    /* It writes into memory that was there before: the destination of ct_into, a mutated input (weights, running
+     * statistics). It has to do nothing if the device's error word is set when its turn comes. */
+    CT_CALL_LASTING = 1,
+    CT_CALL_GRADIENT = 2, /* part of the gradient of `called`; for the texts of errors */
+};
+
 /* One call of one kernel: everything it may read. Outputs that were not asked for are NULL. Shapes, dtypes and
- * options have been checked; outputs are dense unless the caller gave them a destination (ct_into). */
+ * options have been checked; outputs are dense unless the caller gave them a destination (ct_into).
+ * The call, its views and its attributes are valid only until run returns: who enqueues them copies them. What a view points to
+ * stays until all work is done that was enqueued on the same stream before the memory was given back. */
 typedef struct ct_call {
     const ct_op *op;
     const ct_kernel *kernel; /* the one that was chosen; NULL in can and scratch */
@@ -43,30 +65,66 @@ typedef struct ct_call {
     ct_memory_part scratch; /* what `scratch` asked for, aligned as the backend says */
     ct_random random;
     ct_device device;
-    uint32_t
-        numbers; /* bit i: in[i] is a number, as the 2 in ct_add_s(x, 2). Its buffer is the host's address of one element, good
-                         during the call, and all its strides are 0. Only calls of elementwise ops have any */
+    ct_stream *stream;  /* also run's second argument */
+    const char *called; /* the op or function that the program called, which errors name; often that of op */
+    unsigned flags;     /* CT_CALL_ */
+    /* Bit i: in[i] is a number, as the 2 in ct_add_s(x, 2). Its buffer is the host's address of CT_NUMBER_BYTES bytes that begin with
+     * the one element, good until run returns, and all its strides are 0. Only calls of elementwise ops have any. */
+    uint32_t numbers;
 } ct_call;
+
+/* A value that a kernel found wrong: element `position` (in row-major order) of input `argument` of op, or a number made of its
+ * elements: then `what` says which ("the sum of the weights in row"), and a position that is not negative ends its name. It should lie
+ * in low to high. Of what is_real the doubles count, else the integers. CT_NO_BOUND and an infinity are no upper bound;
+ * DBL_MAX says that it has to be finite, DBL_MIN as low that it has to be above 0. */
+typedef struct ct_wrong_value {
+    const ct_op *op;    /* of the call, as are called and flags */
+    const char *called;
+    unsigned flags;
+    ct_code code; /* CT_ERR_INDEX or CT_ERR_VALUE */
+    int argument;
+    const char *what; /* that lives as long as the module; NULL: an element */
+    bool is_real;
+    int64_t position;
+    int64_t value, low, high;
+    double real_value, real_low, real_high;
+} ct_wrong_value;
+#define CT_NO_BOUND INT64_MAX
+
+/* Raises the error for it, with the text that it has on every backend. Returns false. */
+CT_API bool ct_fail_value(const ct_wrong_value *wrong);
 
 /* A candidate. It allocates nothing and writes only its outputs and scratch. */
 struct ct_kernel {
     const char *name;
     const char *(*can)(const ct_call *call); /* NULL: takes it; else why not. A NULL pointer takes everything */
     size_t (*scratch)(const ct_call *call);  /* bytes; NULL: none */
-    bool (*run)(const ct_call *call, ct_stream *stream); /* false after an error: a value, not a shape, was wrong */
+    /* False after an error: a value, not a shape, was wrong (ct_fail_value), or the work could not be enqueued. A device that
+     * runs it later notes the first such value in its error word instead (see ct_backend). */
+    bool (*run)(const ct_call *call, ct_stream *stream);
 };
 
 /* ---- Backends -------------------------------------------------------------------------------------- */
 
 /* Every function gets self first, then the index of the device. Those that return bool raise an error (ct_host.fail) before
- * they return false. What takes a stream is enqueued there (NULL: the device's own stream) and returns at once; only wait,
- * event_wait_host and download wait. NULL members are allowed where it says so. */
+ * they return false. What takes a stream is enqueued there (NULL: the device's own stream) and returns at once; only wait and
+ * download wait. Several threads may call at once. NULL members are allowed where it says so.
+ *
+ * Errors of work that was enqueued. A kernel that finds a wrong value on the device (an index out of range) stays inside of its memory,
+ * and notes the first such value, all that a ct_wrong_value has, in a word of the device, the error word. The next wait or
+ * download, of any stream, raises it (ct_host.fail_value) and clears the word. While it is set, calls that are
+ * CT_CALL_LASTING do nothing, so that a bad index does not ruin weights before anybody hears of it; what other calls
+ * compute in the meantime is of no use to anybody. The device can be used on.
+ *
+ * Order. The core sees to it that a call is enqueued only where all that it reads has been written before it, in the order of its stream
+ * or by an event that the stream waits for; and that memory is used for something else only after its last use, in that
+ * order. release comes after a wait for all work that used the buffer. */
 typedef struct ct_backend {
     uint32_t size;    /* sizeof(ct_backend) */
     uint32_t version; /* CT_BACKEND_VERSION */
     const char *name; /* "cuda": also what --device and ct_device_parse take */
     void *self;
-    size_t alignment; /* of buffers and scratch, in bytes */
+    size_t alignment; /* of storages and scratch, in bytes: a power of two from 16 on */
 
     int (*device_count)(void *self);
     bool (*device_info)(void *self, int device, ct_device_info *info);
@@ -90,18 +148,29 @@ typedef struct ct_backend {
                  ct_stream *stream);
 
     /* Streams beside the device's own, and events; all NULL in a backend that has one stream. */
-    ct_stream *(*stream_new)(void *self, int device); /* NULL after an error */
-    void (*stream_free)(void *self, int device, ct_stream *stream);
-    ct_event *(*event_new)(void *self, int device);
+    bool (*stream_new)(void *self, int device, void **handle);
+    void (*stream_free)(void *self, int device, void *handle); /* what is enqueued there is done all the same */
+    ct_event *(*event_new)(void *self, int device);            /* NULL after an error */
     void (*event_free)(void *self, int device, ct_event *event);
     bool (*event_record)(void *self, int device, ct_event *event, ct_stream *stream);
-    bool (*event_wait)(void *self, int device, ct_event *event, ct_stream *stream); /* stream waits for it */
+    /* What is enqueued on stream from now on waits for what the event marked when it was last recorded. */
+    bool (*event_wait)(void *self, int device, ct_event *event, ct_stream *stream);
 
-    /* Until all that was enqueued is done; what went wrong in it is raised here. */
+    /* Until all that was enqueued on the stream is done; what went wrong in it is raised here. */
     bool (*wait)(void *self, int device, ct_stream *stream);
 
     /* The candidates for an op in order of preference, ended by an unnamed one; NULL: none. They live as long as the backend. */
     const ct_kernel *(*kernels)(void *self, const ct_op *op);
+
+    /* What these bytes hold is of no use to anybody any more, once the work is done that is on the stream now; the core keeps
+     * them for its next tensors. For devices that look for errors. NULL: nobody wants to know. */
+    void (*discard)(void *self, int device, void *buffer, size_t offset, size_t bytes, ct_stream *stream);
+    size_t
+        kernel_size; /* sizeof(ct_kernel): from one candidate to the next. Where it is not the library's own, calls name
+                           copies of them; 0: as it was in the first version, four pointers */
+    /* DLPack's number for its kind of device (cotangent/dlpack.h); 0: its tensors are not exchanged that way. Otherwise its
+     * buffers are addresses, as the specification has them. */
+    int32_t dlpack_type;
 } ct_backend;
 
 /* What the core offers a module. */
@@ -121,7 +190,9 @@ typedef struct ct_host {
     int (*op_count)(void);
     const ct_op *(*op_at)(int index);
     const ct_op *(*op_find)(const char *name);
-    const ct_backend *(*backend)(const char *name); /* another one that is open, "cpu" above all; NULL: none */
+    const ct_backend *(*backend)(const char *name);  /* another one that is open, "cpu" above all; NULL: none */
+    bool (*fail_value)(const ct_wrong_value *wrong); /* ct_fail_value */
+    size_t call_size;                               /* sizeof(ct_call) of the library */
 } ct_host;
 
 /* What a module exports. It returns its backend, or NULL and why it cannot be used here. */
@@ -130,9 +201,10 @@ typedef const ct_backend *(*ct_backend_entry)(const ct_host *host, char *why, si
 
 /* Candidates of a registered op on a backend ("cpu"), in order of preference, ended by an unnamed one.
  * They must live as long as the process. Without any the op runs by its lowering. */
-CT_API bool ct_op_add_kernels(const ct_op *op, const char *backend, const ct_kernel *kernels);
-/* The candidates of an op on a type of device; NULL: none, or the backend is missing. */
-CT_API const ct_kernel *ct_op_kernels(const ct_op *op, ct_device_type type);
+#define ct_op_add_kernels(op, backend, kernels) ct_op_add_kernels_p(op, backend, kernels, sizeof(ct_kernel))
+CT_API bool ct_op_add_kernels_p(const ct_op *op, const char *backend, const ct_kernel *kernels, size_t kernel_size);
+/* Candidate i of an op on a type of device; NULL: there are no more, or the backend is missing. */
+CT_API const ct_kernel *ct_op_kernel(const ct_op *op, ct_device_type type, int i);
 /* Registers a backend that is part of the program. Its name has to be new. */
 CT_API bool ct_backend_register(const ct_backend *backend);
 

@@ -45,6 +45,7 @@ typedef struct ct_dataset ct_dataset;
 /* A kind of dataset. Fill one (constant, it outlives its datasets) for data of your own. Its functions are called from
  * several threads at once. Ops that they call run beside the training, so keep them small. */
 typedef struct ct_dataset_class {
+    size_t size;      /* sizeof(ct_dataset_class): later versions add at its end */
     const char *name; /* for errors */
     size_t state;     /* bytes of plain data, zeroed at first: ct_dataset_data */
     int fields;       /* tensors an item, 1 to CT_MAX_FIELDS */
@@ -94,12 +95,12 @@ CT_API ct_dataset *ct_dataset_mnist(const char *folder, bool train);
 CT_API ct_dataset *ct_dataset_cifar(const char *path, bool train);
 
 /* A folder with a subfolder of PNG or JPEG files for each class; classes in order of their names. Images are read when
- * they are wanted, on the loader's threads, as u8 [3, height, width] ([1, ...] with grey). */
+ * they are wanted, on the loader's threads, as u8 [3, height, width] ([1, ...] with gray). */
 typedef struct ct_folder_options {
     size_t size;
     int64_t resize;        /* every image to this many pixels squared; 0: as they are */
     int64_t height, width; /* or to these; both are wanted */
-    bool grey;
+    bool gray;
     int64_t max_pixels; /* an image of more is an error when it is wanted; 0: 2^28 */
 } ct_folder_options;
 CT_API ct_dataset *ct_dataset_folder_p(const char *path, const ct_folder_options *options);
@@ -118,11 +119,11 @@ typedef struct ct_csv_options {
     char separator;          /* ',' */
     bool no_header;          /* the first line is data; columns are then named by their numbers */
     bool regression;         /* y is a number, not a class */
-    bool standardise;        /* numeric columns of x to mean 0 and deviation 1 */
+    bool standardize;        /* numeric columns of x to mean 0 and deviation 1 */
     const char *categorical; /* names of columns, with the separator between them, that hold categories in any case */
     const ct_dataset *like;  /* another CSV dataset (the training set), whose target, task, categories, means and
                                 deviations are taken; its columns have to be the same */
-    bool unlabelled; /* with like: there is nothing to compare with. The target's column may be absent, and is not
+    bool unlabeled; /* with like: there is nothing to compare with. The target's column may be absent, and is not
                                 read where it is there; items have the one field x */
 } ct_csv_options;
 CT_API ct_dataset *ct_dataset_csv_p(const char *path, const ct_csv_options *options);
@@ -174,7 +175,7 @@ CT_API const ct_vocabulary *ct_text_vocabulary(const ct_dataset *dataset); /* NU
 /* Tensors in memory whose first axes are as long as each other: item i is their i-th parts. They are kept, not copied,
  * unless they are not contiguous. Integers [n] in field 1 are labels: they become i64, and the classes are counted. */
 CT_API ct_dataset *ct_dataset_tensors(ct_tensor *const *fields, int n);
-/* Drawn shapes in ten classes (circle, ring, square, frame, triangle, cross, ...) of random place, size, grey and
+/* Drawn shapes in ten classes (circle, ring, square, frame, triangle, cross, ...) of random place, size, gray and
  * slant under noise: u8 [1, size, size] and the class. Item i is the same for a seed whatever the count. size is
  * at least 12. */
 CT_API ct_dataset *ct_dataset_shapes(int64_t count, int64_t size, uint64_t seed);
@@ -200,6 +201,7 @@ CT_API bool ct_dataset_split(ct_dataset *dataset, double fraction, uint64_t seed
 typedef struct ct_transform ct_transform;
 
 typedef struct ct_transform_class {
+    size_t size; /* sizeof(ct_transform_class): later versions add at its end */
     const char *name;
     size_t state; /* bytes of plain data, zeroed at first: ct_transform_data */
     /* Replaces the fields of one item that it changes. Called from several threads at once. One of the two may be
@@ -223,7 +225,7 @@ CT_API ct_transform *ct_transform_list(ct_transform *const *transforms, int n);
 
 CT_API ct_transform *ct_transform_float(void); /* f32; u8 divided by 255 */
 /* (x - mean) / std, for each of n channels; n is 1 (for all) or the number of channels. u8 is divided by 255 first. */
-CT_API ct_transform *ct_transform_normalise(const double *mean, const double *std, int n);
+CT_API ct_transform *ct_transform_normalize(const double *mean, const double *std, int n);
 /* A frame of so many pixels; for images of u8 the value is in 0 .. 1 too. */
 CT_API ct_transform *ct_transform_pad(int64_t pixels, double value);
 CT_API ct_transform *ct_transform_center_crop(int64_t height, int64_t width);
@@ -245,7 +247,7 @@ CT_API ct_transform *ct_transform_color(double brightness, double contrast, doub
 CT_API ct_transform *ct_transform_cutout(int64_t size, double p); /* a square of zeros, anywhere, cut at the borders */
 /* A rectangle of min_area to max_area of the image, of a proportion of 0.3 to 3.3, filled with value. */
 CT_API ct_transform *ct_transform_erase(double p, double min_area, double max_area, double value);
-CT_API ct_transform *ct_transform_grey(int64_t channels); /* 1 or 3 of the same: 0.2989 r + 0.587 g + 0.114 b */
+CT_API ct_transform *ct_transform_gray(int64_t channels); /* 1 or 3 of the same: 0.2989 r + 0.587 g + 0.114 b */
 /* On batches, with labels [n] in field 1, which become f32 [n, classes]: each item mixed with another of the batch,
  * weights of beta(alpha, alpha); or with a rectangle of another put in, labels by area. With probability p a batch.
  * The dataset has to know its classes. */
@@ -305,18 +307,21 @@ typedef struct ct_batches_options {
 CT_API ct_loader *ct_batches_p(ct_dataset *dataset, int64_t batch, const ct_batches_options *options);
 
 typedef struct ct_batch {
-    int64_t n;                       /* items in it */
-    ct_tensor *x, *y;                /* field[0] and field[1] */
-    ct_tensor *field[CT_MAX_FIELDS]; /* the loader's, until the next ct_next or ct_loader_free; NULL: no such field */
-    const int64_t *index;            /* which items, n of them */
-    const int64_t *length;           /* with .pad: the first dimension of field 0 of each; otherwise NULL */
-    int64_t epoch, position;         /* of this batch: epoch from 0, batches before it in the epoch */
+    int64_t n;               /* items in it */
+    ct_tensor *x, *y;        /* field[0] and field[1] */
+    ct_tensor *const *field; /* CT_MAX_FIELDS, NULL where there is no such field */
+    const int64_t *index;    /* which items, n of them */
+    const int64_t *length;   /* with .pad: the first dimension of field 0 of each; otherwise NULL */
+    int64_t epoch, position; /* of this batch: epoch from 0, batches before it in the epoch */
 } ct_batch;
 
 /* True with the next batch; false at the end of an epoch (the next call begins another one) and on an error. An error
  * in a loader thread arrives here with its text, at the batch that it belongs to; once it is cleared, the next call
- * goes on behind that batch. While an error is pending it returns false and nothing moves. One thread at a time. */
-CT_API bool ct_next(ct_loader *loader, ct_batch *batch);
+ * goes on behind that batch. While an error is pending it returns false and nothing moves. One thread at a time. Tensors and
+ * lists of the batch are the loader's, until the next call or ct_loader_free. size is sizeof(ct_batch) as the caller knows it, so
+ * that a batch may grow: ct_next(loader, &batch) says it. */
+CT_API bool ct_next_p(ct_loader *loader, ct_batch *batch, size_t size);
+#define ct_next(loader, batch) ct_next_p((loader), (batch), sizeof(ct_batch))
 CT_API void ct_loader_free(ct_loader *loader);
 CT_API int64_t ct_loader_batches(const ct_loader *loader); /* an epoch */
 CT_API int64_t ct_loader_items(const ct_loader *loader);   /* an epoch, without those that drop_last drops */
@@ -329,17 +334,7 @@ CT_API bool ct_loader_seek(ct_loader *loader, int64_t epoch);
 CT_API bool ct_loader_put_state(ct_loader *loader, ct_state *state, const char *prefix);
 CT_API bool ct_loader_take_state(ct_loader *loader, const ct_state *state, const char *prefix);
 
-/* ---- Options by name (C only) -------------------------------------------------------------------- */
-
 #ifndef __cplusplus
-#define ct_batches(...)                       ct__batches_x(__VA_ARGS__, .size = sizeof(ct_batches_options))
-#define ct__batches_x(data, n, ...)           ct_batches_p((data), (n), &(ct_batches_options){__VA_ARGS__})
-#define ct_dataset_folder(...)                ct__dataset_folder_x(__VA_ARGS__, .size = sizeof(ct_folder_options))
-#define ct__dataset_folder_x(path, ...)       ct_dataset_folder_p((path), &(ct_folder_options){__VA_ARGS__})
-#define ct_dataset_csv(...)                   ct__dataset_csv_x(__VA_ARGS__, .size = sizeof(ct_csv_options))
-#define ct__dataset_csv_x(path, ...)          ct_dataset_csv_p((path), &(ct_csv_options){__VA_ARGS__})
-#define ct_dataset_text(...)                  ct__dataset_text_x(__VA_ARGS__, .size = sizeof(ct_text_options))
-#define ct__dataset_text_x(path, length, ...) ct_dataset_text_p((path), (length), &(ct_text_options){__VA_ARGS__})
 #define ct_transform_chain(...)                             \
     ct_transform_list((ct_transform *const[]){__VA_ARGS__}, \
                       (int)(sizeof((ct_transform *[]){__VA_ARGS__}) / sizeof(ct_transform *)))
@@ -348,4 +343,7 @@ CT_API bool ct_loader_take_state(ct_loader *loader, const ct_state *state, const
 #ifdef __cplusplus
 }
 #endif
+
+#include <cotangent/data_options.h> /* ct_batches(train, 128, .shuffle = true) and so on, over the functions ending in _p */
+
 #endif

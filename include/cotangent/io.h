@@ -33,10 +33,6 @@ CT_API bool ct_save(const char *path, ct_module *net);
  *     ct_load(path, net, .renames = (ct_rename[]){{"module.*", "*"}}, .rename_count = 1)
  * Weights of convolutions are converted between channels first and last where file and network differ. */
 CT_API bool ct_load_p(const char *path, ct_module *net, const ct_load_options *options);
-#ifndef __cplusplus
-#define ct_load(...)                 ct__load_x(__VA_ARGS__, .size = sizeof(ct_load_options))
-#define ct__load_x(path_, net_, ...) ct_load_p((path_), (net_), &(ct_load_options){__VA_ARGS__})
-#endif
 
 /* ---- safetensors --------------------------------------------------------------------------------- */
 
@@ -83,45 +79,25 @@ typedef struct ct_image_options {
     bool as_stored;        /* leave it as it lies in the file, whichever way up the camera was held */
 } ct_image_options;
 
-/* Reads a PNG or JPEG file, whichever its first bytes say, as u8 [C,H,W]. channels: 1 grey, 2 grey and alpha, 3 RGB,
- * 4 RGB and alpha; 0: as many as the file has (a palette counts as RGB). Colours of 16 bits become 8. Where the file has an
+/* Reads a PNG or JPEG file, whichever its first bytes say, as u8 [C,H,W]. channels: 1 gray, 2 gray and alpha, 3 RGB,
+ * 4 RGB and alpha; 0: as many as the file has (a palette counts as RGB). Colors of 16 bits become 8. Where the file has an
  * alpha and it is not asked for, the picture is laid on black, mixed as light is; a gamma that a PNG file notes, other than
  * the usual one, is applied. A picture is turned the way that the camera noted (the orientation of EXIF). CMYK becomes RGB,
- * each colour times black, of inks inverted as Photoshop writes them.
+ * each color times black, of inks inverted as Photoshop writes them.
  *     ct_image_load("photo.jpg", 3, .height = 224, .width = 224)
  * With a size, a large picture is made smaller as it is decoded, and needs little memory: of most PNG files two rows; a JPEG
  * file is halved up to three times in its cosine transform, as long as twice the size that is wanted is left. */
 CT_API ct_tensor *ct_image_load_p(const char *path, int channels, const ct_image_options *options);
 CT_API ct_tensor *ct_image_decode_p(const void *bytes, size_t size, int channels, const ct_image_options *options);
 
-/* Writes u8 [H,W], or [C,H,W] with 1 to 4 channels, as a PNG file; or gives its bytes, for the caller to free(). */
+/* Writes u8 [H,W], or [C,H,W] with 1 to 4 channels, as a PNG file; or gives its bytes, for the caller to ct_free. */
 CT_API bool ct_image_save(const char *path, ct_tensor *x);
 CT_API bool ct_image_encode_png(ct_tensor *x, void **bytes, size_t *size);
 
-#ifndef __cplusplus
-#define ct_image_load(...)             ct__image_load_x(__VA_ARGS__, .size = sizeof(ct_image_options))
-#define ct__image_load_x(path, n, ...) ct_image_load_p((path), (n), &(ct_image_options){__VA_ARGS__})
-#define ct_image_decode(...)           ct__image_decode_x(__VA_ARGS__, .size = sizeof(ct_image_options))
-#define ct__image_decode_x(bytes, size, n, ...) \
-    ct_image_decode_p((bytes), (size), (n), &(ct_image_options){__VA_ARGS__})
-#endif
-
 #ifdef __cplusplus
 }
-
-/* In C++ the options are a last argument, which may be left out: ct_load(path, net, options). */
-static inline bool ct_load(const char *path, ct_module *net, ct_load_options options = ct_load_options()) {
-    options.size = sizeof options;
-    return ct_load_p(path, net, &options);
-}
-static inline ct_tensor *ct_image_load(const char *path, int channels, ct_image_options options = ct_image_options()) {
-    options.size = sizeof options;
-    return ct_image_load_p(path, channels, &options);
-}
-static inline ct_tensor *ct_image_decode(const void *bytes, size_t size, int channels,
-                                         ct_image_options options = ct_image_options()) {
-    options.size = sizeof options;
-    return ct_image_decode_p(bytes, size, channels, &options);
-}
 #endif
+
+#include <cotangent/io_options.h> /* ct_load(path, net, .lenient = true) and so on, over the functions ending in _p */
+
 #endif

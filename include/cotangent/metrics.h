@@ -5,7 +5,7 @@
  *     printf("%.2f %%\n", 100 * ct_accuracy_value(&right));
  *
  * Where logits are wanted they are [batch, classes] or [batch, classes, ...], with targets (integers) of that shape
- * without the classes, as for ct_cross_entropy. Targets below 0 are not counted. Of equal logits the first wins. A
+ * without the classes, as for ct_cross_entropy_loss. Targets below 0 are not counted. Of equal logits the first wins. A
  * result of nothing is NaN. Each _add returns false, and counts nothing, on an error and while one is pending. */
 #ifndef COTANGENT_METRICS_H
 #define COTANGENT_METRICS_H
@@ -20,6 +20,7 @@ extern "C" {
 typedef struct ct_running_mean {
     double mean, weight, squares;
     int64_t count;
+    int64_t reserved[4]; /* zero: for later versions, as in the structs below */
 } ct_running_mean;
 CT_API bool ct_running_mean_add(ct_running_mean *metric, double value, double weight); /* weight >= 0 */
 CT_API double ct_running_mean_value(const ct_running_mean *metric);
@@ -33,6 +34,7 @@ CT_API double ct_perplexity(const ct_running_mean *loss);
 typedef struct ct_accuracy {
     int top; /* 0 is 1 */
     int64_t right, count;
+    int64_t reserved[5];
 } ct_accuracy;
 CT_API bool ct_accuracy_add(ct_accuracy *metric, ct_tensor *predictions, ct_tensor *target);
 CT_API double ct_accuracy_value(const ct_accuracy *metric);
@@ -54,6 +56,7 @@ CT_API double ct_confusion_accuracy(const ct_confusion *confusion);
 typedef struct ct_scores {
     double precision, recall, f1, iou;
     int64_t support; /* targets */
+    double reserved[3];
 } ct_scores;
 CT_API ct_scores ct_confusion_scores(const ct_confusion *confusion, int64_t label);
 /* The mean over the classes that occur as a target or a prediction; and that of all classes counted together. */
@@ -76,6 +79,7 @@ typedef struct ct_regression {
     int64_t count;
     double absolute, squared;       /* sums of errors */
     double target_mean, target_var; /* of the targets: mean, and sum of squares about it */
+    int64_t reserved[3];
 } ct_regression;
 CT_API bool ct_regression_add(ct_regression *metric, ct_tensor *predictions, ct_tensor *target);
 CT_API double ct_regression_mae(const ct_regression *metric);

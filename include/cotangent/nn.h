@@ -1,4 +1,4 @@
-/* Networks: modules with named parameters and buffers, the layers, initialisers and ready models. Written on cotangent.h
+/* Networks: modules with named parameters and buffers, the layers, initializers and ready models. Written on cotangent.h
  * alone: a module of your own is made the same way as those here (see ct_module_class).
  *
  *     ct_module *net = ct_nn_sequential(ct_nn_conv2d(1, 32, 3, .pad = 1), ct_nn_relu(), ct_nn_max_pool2d(2),
@@ -12,6 +12,7 @@
 #define COTANGENT_NN_H
 
 #include <cotangent.h>
+#include <cotangent/op.h>
 #include <cotangent/state.h>
 
 #ifdef __cplusplus
@@ -22,8 +23,10 @@ extern "C" {
 
 typedef struct ct_module ct_module;
 
-/* What a kind of module does. Fill one (constant, it outlives its modules) for a module of your own. */
+/* What a kind of module does. Fill one (constant, it outlives its modules) for a module of your own. Later versions add at its
+ * end: code that was compiled with this one goes on working. */
 typedef struct ct_module_class {
+    size_t size;      /* sizeof(ct_module_class) */
     const char *name; /* "conv2d": for printing and errors */
     size_t state;     /* bytes of its own plain data, zeroed at first: ct_module_data */
     /* One tensor to one. It may make what it likes: the caller has opened a scope and passes the result on. */
@@ -131,7 +134,7 @@ CT_API bool ct_module_put_state(ct_module *module, ct_state *state, const char *
 CT_API bool ct_module_take_state_p(ct_module *module, const ct_state *state, const char *prefix,
                                    const ct_load_options *options);
 
-/* ---- Initialisers --------------------------------------------------------------------------------
+/* ---- Initializers --------------------------------------------------------------------------------
  * In place, on any floating tensor (a parameter may be given as it is). A weight is [out, in, kernel...], or with
  * channels_last [kernel..., in, out]; its fans are in and out times the elements of the kernel. Random ones draw from rng, NULL for
  * the default generator. */
@@ -178,7 +181,7 @@ typedef struct ct_nn_linear_options {
 } ct_nn_linear_options;
 CT_API ct_module *ct_nn_linear_p(int64_t in, int64_t out, const ct_nn_linear_options *options);
 
-/* Convolutions. [weight, bias] */
+/* Options of convolutions. */
 typedef struct ct_nn_conv_options {
     size_t size;
     ct_dims kernels; /* by axis; wins over kernel */
@@ -188,25 +191,27 @@ typedef struct ct_nn_conv_options {
     ct_dims dilations;
     int64_t pad; /* 0 */
     ct_dims pads;
-    ct_pad_mode pad_mode;   /* CT_SAME: as many results as x has elements, over the stride */
-    ct_pad_kind border;     /* what the padding holds: zeros, or x mirrored, repeated... (explicit pads only) */
-    int64_t groups;         /* 1 */
-    int64_t output_padding; /* of the transposed: 0 */
-    ct_dims output_paddings;
-    int64_t multiplier;    /* of depthwise: results a channel, 1 */
-    int64_t offset_groups; /* of deformable: 1 */
-    bool modulated;        /* of deformable: a learned weight for each tap as well (v2) */
+    ct_pad_mode pad_mode; /* same: as many results as x has elements, over the stride */
+    ct_pad_kind border; /* for conv?d: what the padding holds: zeros, or x mirrored, repeated... (explicit pads only) */
+    int64_t groups;     /* not for depthwise_conv2d, separable_conv2d: 1 */
+    int64_t output_padding;  /* for conv_transpose?d: 0 */
+    ct_dims output_paddings; /* for conv_transpose?d */
+    int64_t multiplier;      /* for depthwise_conv2d, separable_conv2d: 1; results per channel */
+    int64_t offset_groups;   /* for deform_conv2d: 1 */
+    bool modulated;          /* for deform_conv2d: a learned weight for each tap as well (v2) */
     bool no_bias;
     bool channels_last;
     ct_activation activation; /* applied to the result, in the same pass */
 } ct_nn_conv_options;
+/* Convolution over one, two or three axes. [weight, bias] */
 CT_API ct_module *ct_nn_conv1d_p(int64_t in, int64_t out, int64_t kernel, const ct_nn_conv_options *options);
 CT_API ct_module *ct_nn_conv2d_p(int64_t in, int64_t out, int64_t kernel, const ct_nn_conv_options *options);
 CT_API ct_module *ct_nn_conv3d_p(int64_t in, int64_t out, int64_t kernel, const ct_nn_conv_options *options);
+/* Transposed convolution: the adjoint of a convolution, which makes an image larger by its stride. [weight, bias] */
 CT_API ct_module *ct_nn_conv_transpose1d_p(int64_t in, int64_t out, int64_t kernel, const ct_nn_conv_options *options);
 CT_API ct_module *ct_nn_conv_transpose2d_p(int64_t in, int64_t out, int64_t kernel, const ct_nn_conv_options *options);
 CT_API ct_module *ct_nn_conv_transpose3d_p(int64_t in, int64_t out, int64_t kernel, const ct_nn_conv_options *options);
-/* Each channel by itself. */
+/* Convolution of each channel by itself. [weight, bias] */
 CT_API ct_module *ct_nn_depthwise_conv2d_p(int64_t channels, int64_t kernel, const ct_nn_conv_options *options);
 /* A depthwise convolution with the given stride, padding and so on, then one of 1x1. [depthwise..., pointwise...] */
 CT_API ct_module *ct_nn_separable_conv2d_p(int64_t in, int64_t out, int64_t kernel, const ct_nn_conv_options *options);
@@ -214,59 +219,72 @@ CT_API ct_module *ct_nn_separable_conv2d_p(int64_t in, int64_t out, int64_t kern
  * from x. [weight, bias, offset...] */
 CT_API ct_module *ct_nn_deform_conv2d_p(int64_t in, int64_t out, int64_t kernel, const ct_nn_conv_options *options);
 
-/* Pools. */
+/* Options of pools. */
 typedef struct ct_nn_pool_options {
     size_t size;
-    ct_dims kernels; /* by axis; wins over kernel */
-    int64_t stride;  /* as the kernel */
-    ct_dims strides;
-    int64_t pad; /* 0; not of lp */
-    ct_dims pads;
-    int64_t dilation; /* of max: 1 */
-    ct_dims dilations;
-    ct_pad_mode pad_mode;
-    bool ceil_mode;
-    bool exclude_pad;         /* of avg */
-    int64_t divisor_override; /* of avg */
+    ct_dims kernels;          /* by axis; wins over kernel */
+    int64_t stride;           /* not for adaptive*: as the kernel */
+    ct_dims strides;          /* not for adaptive* */
+    int64_t pad;              /* not for adaptive*, lp*: 0 */
+    ct_dims pads;             /* not for adaptive*, lp* */
+    int64_t dilation;         /* for max*: 1 */
+    ct_dims dilations;        /* for max* */
+    ct_pad_mode pad_mode;     /* not for adaptive*, lp* */
+    bool ceil_mode;           /* not for adaptive* */
+    bool exclude_pad;         /* for avg* */
+    int64_t divisor_override; /* for avg* */
     bool channels_last;
 } ct_nn_pool_options;
+/* The largest element of each window. */
 CT_API ct_module *ct_nn_max_pool1d_p(int64_t kernel, const ct_nn_pool_options *options);
 CT_API ct_module *ct_nn_max_pool2d_p(int64_t kernel, const ct_nn_pool_options *options);
 CT_API ct_module *ct_nn_max_pool3d_p(int64_t kernel, const ct_nn_pool_options *options);
+/* The mean of each window. */
 CT_API ct_module *ct_nn_avg_pool1d_p(int64_t kernel, const ct_nn_pool_options *options);
 CT_API ct_module *ct_nn_avg_pool2d_p(int64_t kernel, const ct_nn_pool_options *options);
 CT_API ct_module *ct_nn_avg_pool3d_p(int64_t kernel, const ct_nn_pool_options *options);
+/* The p-norm of each window. */
 CT_API ct_module *ct_nn_lp_pool1d_p(double p, int64_t kernel, const ct_nn_pool_options *options);
 CT_API ct_module *ct_nn_lp_pool2d_p(double p, int64_t kernel, const ct_nn_pool_options *options);
 CT_API ct_module *ct_nn_lp_pool3d_p(double p, int64_t kernel, const ct_nn_pool_options *options);
-/* To that many results along every axis (kernels: by axis), whatever the size of x. */
+/* The mean of as many windows along every axis (kernels: by axis) as results are wanted, whatever the size of x. */
 CT_API ct_module *ct_nn_adaptive_avg_pool1d_p(int64_t output, const ct_nn_pool_options *options);
 CT_API ct_module *ct_nn_adaptive_avg_pool2d_p(int64_t output, const ct_nn_pool_options *options);
 CT_API ct_module *ct_nn_adaptive_avg_pool3d_p(int64_t output, const ct_nn_pool_options *options);
+/* The largest element of so many windows. */
 CT_API ct_module *ct_nn_adaptive_max_pool1d_p(int64_t output, const ct_nn_pool_options *options);
 CT_API ct_module *ct_nn_adaptive_max_pool2d_p(int64_t output, const ct_nn_pool_options *options);
 CT_API ct_module *ct_nn_adaptive_max_pool3d_p(int64_t output, const ct_nn_pool_options *options);
 
-/* Norms. [weight, bias; buffers running_mean, running_var] */
+/* Options of norms. */
 typedef struct ct_nn_norm_options {
     size_t size;
-    ct_opt eps;            /* 1e-5; of rms_norm the rounding unit */
-    ct_opt momentum;       /* of the running statistics: 0.1 */
-    bool no_affine;        /* without weight and bias */
-    bool no_bias;          /* without bias */
-    bool no_running;       /* of batch_norm: by the batch at hand in eval too */
-    bool affine;           /* of instance_norm, which has no weight and bias by default */
-    bool running;          /* of instance_norm, which has no running statistics by default */
-    bool channels_last;    /* of all but layer_norm and rms_norm, which take the last axes */
-    ct_dims shape;         /* of layer_norm and rms_norm: several axes; wins over features */
-    ct_opt alpha, beta, k; /* of local_response_norm: 1e-4, 0.75, 1 */
+    ct_opt eps;         /* not for local_response_norm: 1e-5; of rms_norm the rounding unit */
+    ct_opt momentum;    /* for batch_norm, instance_norm: 0.1; of the running statistics */
+    bool no_affine;     /* not for instance_norm, local_response_norm: without weight and bias */
+    bool no_bias;       /* not for rms_norm, local_response_norm: without bias */
+    bool no_running;    /* for batch_norm: by the batch at hand in eval too */
+    bool affine;        /* for instance_norm: it has no weight and bias by default */
+    bool running;       /* for instance_norm: it has no running statistics by default */
+    bool channels_last; /* not for layer_norm, rms_norm: they take the last axes */
+    ct_dims shape;      /* for layer_norm, rms_norm: several axes; wins over features */
+    ct_opt alpha;       /* for local_response_norm: 1e-4 */
+    ct_opt beta;        /* for local_response_norm: 0.75 */
+    ct_opt k;           /* for local_response_norm: 1 */
 } ct_nn_norm_options;
-CT_API ct_module *ct_nn_batch_norm_p(int64_t channels, const ct_nn_norm_options *options); /* any number of axes */
+/* Each channel by its mean and variance over the batch, with any number of axes. [weight, bias; buffers running_mean,
+ * running_var] */
+CT_API ct_module *ct_nn_batch_norm_p(int64_t channels, const ct_nn_norm_options *options);
+/* Each group of channels by its mean and variance, item by item. [weight, bias] */
 CT_API ct_module *ct_nn_group_norm_p(int64_t groups, int64_t channels, const ct_nn_norm_options *options);
+/* Each channel by its mean and variance, item by item. [weight, bias; buffers running_mean, running_var] */
 CT_API ct_module *ct_nn_instance_norm_p(int64_t channels, const ct_nn_norm_options *options);
+/* Each row by its mean and variance. [weight, bias] */
 CT_API ct_module *ct_nn_layer_norm_p(int64_t features, const ct_nn_norm_options *options);
-CT_API ct_module *ct_nn_rms_norm_p(int64_t features, const ct_nn_norm_options *options); /* weight alone */
-CT_API ct_module *ct_nn_local_response_norm_p(int64_t neighbours, const ct_nn_norm_options *options);
+/* Each row by the root of its mean square. [weight] */
+CT_API ct_module *ct_nn_rms_norm_p(int64_t features, const ct_nn_norm_options *options);
+/* Each element by the squares of that many neighboring channels. */
+CT_API ct_module *ct_nn_local_response_norm_p(int64_t neighbors, const ct_nn_norm_options *options);
 
 /* Rows of a table by integer: [...] to [..., dim]. Normal with standard deviation 1, or std; the row padding_idx is 0 and stays
  * so. [weight] */
@@ -285,12 +303,12 @@ CT_API ct_module *ct_nn_embedding_p(int64_t count, int64_t dim, const ct_nn_embe
  * [weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, weight_ih_l0_reverse, ..., weight_ih_l1, ...] */
 typedef struct ct_nn_recurrent_options {
     size_t size;
-    int64_t layers; /* 1 */
-    bool bidirectional;
-    bool batch_first;
+    int64_t layers;     /* not for *_cell: 1 */
+    bool bidirectional; /* not for *_cell */
+    bool batch_first;   /* not for *_cell */
     bool no_bias;
-    bool relu;      /* of rnn: instead of tanh */
-    double dropout; /* between layers: 0 */
+    bool relu;      /* for rnn, rnn_cell: instead of tanh */
+    double dropout; /* not for *_cell: 0; between layers */
 } ct_nn_recurrent_options;
 CT_API ct_module *ct_nn_rnn_p(int64_t in, int64_t hidden, const ct_nn_recurrent_options *options);
 CT_API ct_module *ct_nn_lstm_p(int64_t in, int64_t hidden, const ct_nn_recurrent_options *options);
@@ -326,8 +344,8 @@ typedef struct ct_nn_transformer_options {
     bool norm_first;          /* norm before attention and feed-forward, not after the sum */
     bool causal;              /* of self-attention */
     bool no_bias;             /* of linear layers, attention and norms */
-    bool final_norm;          /* of stacks: a norm after the last layer */
-    ct_opt eps;               /* of the norms: 1e-5 */
+    bool final_norm;          /* for transformer_encoder, transformer_decoder: a norm after the last layer */
+    ct_opt eps;               /* 1e-5; of the norms */
     int64_t kv_heads;         /* as in ct_nn_attention_options */
 } ct_nn_transformer_options;
 CT_API ct_module *ct_nn_transformer_encoder_layer_p(int64_t dim, int64_t heads,
@@ -339,14 +357,14 @@ CT_API ct_module *ct_nn_transformer_encoder_p(int64_t layers, int64_t dim, int64
 CT_API ct_module *ct_nn_transformer_decoder_p(int64_t layers, int64_t dim, int64_t heads,
                                               const ct_nn_transformer_options *options);
 
-/* Dropout, in training mode only: elements, whole channels, elements for selu, whole items. */
-CT_API ct_module *ct_nn_dropout(double p);
-CT_API ct_module *ct_nn_dropout2d(double p, bool channels_last);
-CT_API ct_module *ct_nn_dropout3d(double p, bool channels_last);
-CT_API ct_module *ct_nn_alpha_dropout(double p);
-CT_API ct_module *ct_nn_stochastic_depth(double p);
+/* In training mode only. */
+CT_API ct_module *ct_nn_dropout(double p);                       /* elements become zero with probability p */
+CT_API ct_module *ct_nn_dropout2d(double p, bool channels_last); /* whole channels of images */
+CT_API ct_module *ct_nn_dropout3d(double p, bool channels_last); /* whole channels of volumes */
+CT_API ct_module *ct_nn_alpha_dropout(double p);                 /* elements, as selu wants them */
+CT_API ct_module *ct_nn_stochastic_depth(double p);              /* whole items */
 
-/* Activations: the op of the same name. */
+/* The activation of that name: see the op. */
 CT_API ct_module *ct_nn_relu(void);
 CT_API ct_module *ct_nn_relu6(void);
 CT_API ct_module *ct_nn_selu(void);
@@ -358,9 +376,9 @@ CT_API ct_module *ct_nn_softsign(void);
 CT_API ct_module *ct_nn_silu(void);
 CT_API ct_module *ct_nn_mish(void);
 CT_API ct_module *ct_nn_hard_swish(void);
-CT_API ct_module *ct_nn_gelu(void);      /* exact */
-CT_API ct_module *ct_nn_gelu_tanh(void); /* approximated */
-CT_API ct_module *ct_nn_gelu_sigmoid(void);
+CT_API ct_module *ct_nn_gelu(void);         /* exact gelu */
+CT_API ct_module *ct_nn_gelu_tanh(void);    /* gelu approximated by tanh */
+CT_API ct_module *ct_nn_gelu_sigmoid(void); /* gelu approximated by sigmoid */
 CT_API ct_module *ct_nn_leaky_relu(double slope);
 CT_API ct_module *ct_nn_elu(double alpha);
 CT_API ct_module *ct_nn_celu(double alpha);
@@ -374,7 +392,7 @@ CT_API ct_module *ct_nn_prelu(int64_t count, double slope);
 /* The layer of one of those that others can fuse; CT_ACT_NONE: identity. */
 CT_API ct_module *ct_nn_activation(ct_activation activation);
 
-/* Shapes. */
+/* An image made larger by a factor, or to a size. */
 typedef struct ct_nn_upsample_options {
     size_t size;
     ct_dims output_size; /* instead of the scale */
@@ -383,14 +401,15 @@ typedef struct ct_nn_upsample_options {
     bool channels_last;
 } ct_nn_upsample_options;
 CT_API ct_module *ct_nn_upsample_p(double scale, const ct_nn_upsample_options *options);
-CT_API ct_module *ct_nn_pixel_shuffle(int64_t factor, bool channels_last);
-CT_API ct_module *ct_nn_pixel_unshuffle(int64_t factor, bool channels_last);
-CT_API ct_module *ct_nn_flatten(void);                            /* all axes but the first made one */
-CT_API ct_module *ct_nn_flatten_axes(int64_t start, int64_t end); /* these, the last one too */
-CT_API ct_module *ct_nn_unflatten(int64_t axis, ct_dims shape);   /* an axis made several; one of them may be -1 */
-CT_API ct_module *ct_nn_permute(ct_dims axes);
-CT_API ct_module *ct_nn_pad(ct_dims pads, ct_pad_kind mode, double value); /* as ct_pad */
-CT_API ct_module *ct_nn_identity(void);
+/* Shapes. */
+CT_API ct_module *ct_nn_pixel_shuffle(int64_t factor, bool channels_last);   /* channels to pixels */
+CT_API ct_module *ct_nn_pixel_unshuffle(int64_t factor, bool channels_last); /* pixels to channels */
+CT_API ct_module *ct_nn_flatten(void);                                       /* all axes but the first made one */
+CT_API ct_module *ct_nn_flatten_axes(int64_t start, int64_t end);            /* these, the last one too */
+CT_API ct_module *ct_nn_unflatten(int64_t axis, ct_dims shape); /* an axis made several; one of them may be -1 */
+CT_API ct_module *ct_nn_permute(ct_dims axes);                  /* axes in another order */
+CT_API ct_module *ct_nn_pad(ct_dims pads, ct_pad_kind mode, double value); /* elements around, as ct_pad */
+CT_API ct_module *ct_nn_identity(void);                                    /* x as it is */
 
 /* One after the other, each taking the result of the one before; named "0", "1", ... . An activation that the layer before it
  * can apply in its own pass is applied there: the same numbers, one pass less. */
@@ -458,6 +477,25 @@ typedef struct ct_nn_lstm_lm_options {
 /* Tensors in: tokens, h, c; out: logits, h, c; leave out any from the end. */
 CT_API ct_module *ct_nn_lstm_lm_p(int64_t vocabulary, const ct_nn_lstm_lm_options *options);
 
+/* ---- Layers by name ------------------------------------------------------------------------------
+ * The constructors of layers above that are given numbers, truths, choices and lists: what a binding needs to offer them all.
+ * Containers and functions (sequential, residual, lambda) are not among them. */
+
+typedef struct ct_layer_info {
+    const char *name; /* "conv2d": what ct_nn_conv2d makes */
+    const char *doc;
+} ct_layer_info;
+CT_API const ct_layer_info *ct_layer_at(int i);              /* NULL past the end */
+CT_API const ct_layer_info *ct_layer_find(const char *name); /* NULL when there is none; no error */
+/* Its i-th argument, NULL past the end: those that C takes by place first, then its options; number is the default where that
+ * is not zero, nothing or false. */
+CT_API const ct_attr *ct_layer_argument(const ct_layer_info *info, int i);
+typedef struct ct_named_text {
+    const char *name, *text;
+} ct_named_text;
+/* A layer from n arguments, each a text as ct_attrs_set takes it: {"in", "3"}, {"strides", "2,1"}, {"activation", "relu"}. */
+CT_API ct_module *ct_layer_build(const ct_layer_info *info, const ct_named_text *given, int n);
+
 /* ---- Token by token ------------------------------------------------------------------------------
  * A model with causal attention, run on a text that grows: each pass is given the new tokens alone, and attention takes the keys
  * and values of those before from a cache, so a token costs one position's work however long the text is.
@@ -498,173 +536,16 @@ CT_API int ct_model_setting_index(const ct_model_info *info, const char *name); 
 /* One value a setting, in their order; NULL: the usual ones. */
 CT_API ct_module *ct_model_build(const ct_model_info *info, const double *values);
 
-/* ---- Options by name (C only) -------------------------------------------------------------------- */
-
 #ifndef __cplusplus
 #define ct_nn_sequential(...)                             \
     ct_nn_sequential_n((ct_module *const[]){__VA_ARGS__}, \
                        (int)(sizeof((ct_module *const[]){__VA_ARGS__}) / sizeof(ct_module *)))
-#define ct_module_take_state(...) ct__module_take_state_x(__VA_ARGS__, .size = sizeof(ct_load_options))
-#define ct__module_take_state_x(module_, state_, prefix_, ...) \
-    ct_module_take_state_p((module_), (state_), (prefix_), &(ct_load_options){__VA_ARGS__})
-#define ct_nn_linear(...)               ct__nn_linear_x(__VA_ARGS__, .size = sizeof(ct_nn_linear_options))
-#define ct__nn_linear_x(in_, out_, ...) ct_nn_linear_p((in_), (out_), &(ct_nn_linear_options){__VA_ARGS__})
-#define ct_nn_conv1d(...)               ct__nn_conv1d_x(__VA_ARGS__, .size = sizeof(ct_nn_conv_options))
-#define ct__nn_conv1d_x(in_, out_, kernel_, ...) \
-    ct_nn_conv1d_p((in_), (out_), (kernel_), &(ct_nn_conv_options){__VA_ARGS__})
-#define ct_nn_conv2d(...) ct__nn_conv2d_x(__VA_ARGS__, .size = sizeof(ct_nn_conv_options))
-#define ct__nn_conv2d_x(in_, out_, kernel_, ...) \
-    ct_nn_conv2d_p((in_), (out_), (kernel_), &(ct_nn_conv_options){__VA_ARGS__})
-#define ct_nn_conv3d(...) ct__nn_conv3d_x(__VA_ARGS__, .size = sizeof(ct_nn_conv_options))
-#define ct__nn_conv3d_x(in_, out_, kernel_, ...) \
-    ct_nn_conv3d_p((in_), (out_), (kernel_), &(ct_nn_conv_options){__VA_ARGS__})
-#define ct_nn_conv_transpose1d(...) ct__nn_conv_transpose1d_x(__VA_ARGS__, .size = sizeof(ct_nn_conv_options))
-#define ct__nn_conv_transpose1d_x(in_, out_, kernel_, ...) \
-    ct_nn_conv_transpose1d_p((in_), (out_), (kernel_), &(ct_nn_conv_options){__VA_ARGS__})
-#define ct_nn_conv_transpose2d(...) ct__nn_conv_transpose2d_x(__VA_ARGS__, .size = sizeof(ct_nn_conv_options))
-#define ct__nn_conv_transpose2d_x(in_, out_, kernel_, ...) \
-    ct_nn_conv_transpose2d_p((in_), (out_), (kernel_), &(ct_nn_conv_options){__VA_ARGS__})
-#define ct_nn_conv_transpose3d(...) ct__nn_conv_transpose3d_x(__VA_ARGS__, .size = sizeof(ct_nn_conv_options))
-#define ct__nn_conv_transpose3d_x(in_, out_, kernel_, ...) \
-    ct_nn_conv_transpose3d_p((in_), (out_), (kernel_), &(ct_nn_conv_options){__VA_ARGS__})
-#define ct_nn_depthwise_conv2d(...) ct__nn_depthwise_conv2d_x(__VA_ARGS__, .size = sizeof(ct_nn_conv_options))
-#define ct__nn_depthwise_conv2d_x(channels_, kernel_, ...) \
-    ct_nn_depthwise_conv2d_p((channels_), (kernel_), &(ct_nn_conv_options){__VA_ARGS__})
-#define ct_nn_separable_conv2d(...) ct__nn_separable_conv2d_x(__VA_ARGS__, .size = sizeof(ct_nn_conv_options))
-#define ct__nn_separable_conv2d_x(in_, out_, kernel_, ...) \
-    ct_nn_separable_conv2d_p((in_), (out_), (kernel_), &(ct_nn_conv_options){__VA_ARGS__})
-#define ct_nn_deform_conv2d(...) ct__nn_deform_conv2d_x(__VA_ARGS__, .size = sizeof(ct_nn_conv_options))
-#define ct__nn_deform_conv2d_x(in_, out_, kernel_, ...) \
-    ct_nn_deform_conv2d_p((in_), (out_), (kernel_), &(ct_nn_conv_options){__VA_ARGS__})
-#define ct_nn_max_pool1d(...)                ct__nn_max_pool1d_x(__VA_ARGS__, .size = sizeof(ct_nn_pool_options))
-#define ct__nn_max_pool1d_x(kernel_, ...)    ct_nn_max_pool1d_p((kernel_), &(ct_nn_pool_options){__VA_ARGS__})
-#define ct_nn_max_pool2d(...)                ct__nn_max_pool2d_x(__VA_ARGS__, .size = sizeof(ct_nn_pool_options))
-#define ct__nn_max_pool2d_x(kernel_, ...)    ct_nn_max_pool2d_p((kernel_), &(ct_nn_pool_options){__VA_ARGS__})
-#define ct_nn_max_pool3d(...)                ct__nn_max_pool3d_x(__VA_ARGS__, .size = sizeof(ct_nn_pool_options))
-#define ct__nn_max_pool3d_x(kernel_, ...)    ct_nn_max_pool3d_p((kernel_), &(ct_nn_pool_options){__VA_ARGS__})
-#define ct_nn_avg_pool1d(...)                ct__nn_avg_pool1d_x(__VA_ARGS__, .size = sizeof(ct_nn_pool_options))
-#define ct__nn_avg_pool1d_x(kernel_, ...)    ct_nn_avg_pool1d_p((kernel_), &(ct_nn_pool_options){__VA_ARGS__})
-#define ct_nn_avg_pool2d(...)                ct__nn_avg_pool2d_x(__VA_ARGS__, .size = sizeof(ct_nn_pool_options))
-#define ct__nn_avg_pool2d_x(kernel_, ...)    ct_nn_avg_pool2d_p((kernel_), &(ct_nn_pool_options){__VA_ARGS__})
-#define ct_nn_avg_pool3d(...)                ct__nn_avg_pool3d_x(__VA_ARGS__, .size = sizeof(ct_nn_pool_options))
-#define ct__nn_avg_pool3d_x(kernel_, ...)    ct_nn_avg_pool3d_p((kernel_), &(ct_nn_pool_options){__VA_ARGS__})
-#define ct_nn_lp_pool1d(...)                 ct__nn_lp_pool1d_x(__VA_ARGS__, .size = sizeof(ct_nn_pool_options))
-#define ct__nn_lp_pool1d_x(p_, kernel_, ...) ct_nn_lp_pool1d_p((p_), (kernel_), &(ct_nn_pool_options){__VA_ARGS__})
-#define ct_nn_lp_pool2d(...)                 ct__nn_lp_pool2d_x(__VA_ARGS__, .size = sizeof(ct_nn_pool_options))
-#define ct__nn_lp_pool2d_x(p_, kernel_, ...) ct_nn_lp_pool2d_p((p_), (kernel_), &(ct_nn_pool_options){__VA_ARGS__})
-#define ct_nn_lp_pool3d(...)                 ct__nn_lp_pool3d_x(__VA_ARGS__, .size = sizeof(ct_nn_pool_options))
-#define ct__nn_lp_pool3d_x(p_, kernel_, ...) ct_nn_lp_pool3d_p((p_), (kernel_), &(ct_nn_pool_options){__VA_ARGS__})
-#define ct_nn_adaptive_avg_pool1d(...)       ct__nn_adaptive_avg_pool1d_x(__VA_ARGS__, .size = sizeof(ct_nn_pool_options))
-#define ct__nn_adaptive_avg_pool1d_x(output_, ...) \
-    ct_nn_adaptive_avg_pool1d_p((output_), &(ct_nn_pool_options){__VA_ARGS__})
-#define ct_nn_adaptive_avg_pool2d(...) ct__nn_adaptive_avg_pool2d_x(__VA_ARGS__, .size = sizeof(ct_nn_pool_options))
-#define ct__nn_adaptive_avg_pool2d_x(output_, ...) \
-    ct_nn_adaptive_avg_pool2d_p((output_), &(ct_nn_pool_options){__VA_ARGS__})
-#define ct_nn_adaptive_avg_pool3d(...) ct__nn_adaptive_avg_pool3d_x(__VA_ARGS__, .size = sizeof(ct_nn_pool_options))
-#define ct__nn_adaptive_avg_pool3d_x(output_, ...) \
-    ct_nn_adaptive_avg_pool3d_p((output_), &(ct_nn_pool_options){__VA_ARGS__})
-#define ct_nn_adaptive_max_pool1d(...) ct__nn_adaptive_max_pool1d_x(__VA_ARGS__, .size = sizeof(ct_nn_pool_options))
-#define ct__nn_adaptive_max_pool1d_x(output_, ...) \
-    ct_nn_adaptive_max_pool1d_p((output_), &(ct_nn_pool_options){__VA_ARGS__})
-#define ct_nn_adaptive_max_pool2d(...) ct__nn_adaptive_max_pool2d_x(__VA_ARGS__, .size = sizeof(ct_nn_pool_options))
-#define ct__nn_adaptive_max_pool2d_x(output_, ...) \
-    ct_nn_adaptive_max_pool2d_p((output_), &(ct_nn_pool_options){__VA_ARGS__})
-#define ct_nn_adaptive_max_pool3d(...) ct__nn_adaptive_max_pool3d_x(__VA_ARGS__, .size = sizeof(ct_nn_pool_options))
-#define ct__nn_adaptive_max_pool3d_x(output_, ...) \
-    ct_nn_adaptive_max_pool3d_p((output_), &(ct_nn_pool_options){__VA_ARGS__})
-#define ct_nn_batch_norm(...)               ct__nn_batch_norm_x(__VA_ARGS__, .size = sizeof(ct_nn_norm_options))
-#define ct__nn_batch_norm_x(channels_, ...) ct_nn_batch_norm_p((channels_), &(ct_nn_norm_options){__VA_ARGS__})
-#define ct_nn_group_norm(...)               ct__nn_group_norm_x(__VA_ARGS__, .size = sizeof(ct_nn_norm_options))
-#define ct__nn_group_norm_x(groups_, channels_, ...) \
-    ct_nn_group_norm_p((groups_), (channels_), &(ct_nn_norm_options){__VA_ARGS__})
-#define ct_nn_instance_norm(...)               ct__nn_instance_norm_x(__VA_ARGS__, .size = sizeof(ct_nn_norm_options))
-#define ct__nn_instance_norm_x(channels_, ...) ct_nn_instance_norm_p((channels_), &(ct_nn_norm_options){__VA_ARGS__})
-#define ct_nn_layer_norm(...)                  ct__nn_layer_norm_x(__VA_ARGS__, .size = sizeof(ct_nn_norm_options))
-#define ct__nn_layer_norm_x(features_, ...)    ct_nn_layer_norm_p((features_), &(ct_nn_norm_options){__VA_ARGS__})
-#define ct_nn_rms_norm(...)                    ct__nn_rms_norm_x(__VA_ARGS__, .size = sizeof(ct_nn_norm_options))
-#define ct__nn_rms_norm_x(features_, ...)      ct_nn_rms_norm_p((features_), &(ct_nn_norm_options){__VA_ARGS__})
-#define ct_nn_local_response_norm(...)         ct__nn_local_response_norm_x(__VA_ARGS__, .size = sizeof(ct_nn_norm_options))
-#define ct__nn_local_response_norm_x(neighbours_, ...) \
-    ct_nn_local_response_norm_p((neighbours_), &(ct_nn_norm_options){__VA_ARGS__})
-#define ct_nn_embedding(...) ct__nn_embedding_x(__VA_ARGS__, .size = sizeof(ct_nn_embedding_options))
-#define ct__nn_embedding_x(count_, dim_, ...) \
-    ct_nn_embedding_p((count_), (dim_), &(ct_nn_embedding_options){__VA_ARGS__})
-#define ct_nn_rnn(...)                       ct__nn_rnn_x(__VA_ARGS__, .size = sizeof(ct_nn_recurrent_options))
-#define ct__nn_rnn_x(in_, hidden_, ...)      ct_nn_rnn_p((in_), (hidden_), &(ct_nn_recurrent_options){__VA_ARGS__})
-#define ct_nn_lstm(...)                      ct__nn_lstm_x(__VA_ARGS__, .size = sizeof(ct_nn_recurrent_options))
-#define ct__nn_lstm_x(in_, hidden_, ...)     ct_nn_lstm_p((in_), (hidden_), &(ct_nn_recurrent_options){__VA_ARGS__})
-#define ct_nn_gru(...)                       ct__nn_gru_x(__VA_ARGS__, .size = sizeof(ct_nn_recurrent_options))
-#define ct__nn_gru_x(in_, hidden_, ...)      ct_nn_gru_p((in_), (hidden_), &(ct_nn_recurrent_options){__VA_ARGS__})
-#define ct_nn_rnn_cell(...)                  ct__nn_rnn_cell_x(__VA_ARGS__, .size = sizeof(ct_nn_recurrent_options))
-#define ct__nn_rnn_cell_x(in_, hidden_, ...) ct_nn_rnn_cell_p((in_), (hidden_), &(ct_nn_recurrent_options){__VA_ARGS__})
-#define ct_nn_lstm_cell(...)                 ct__nn_lstm_cell_x(__VA_ARGS__, .size = sizeof(ct_nn_recurrent_options))
-#define ct__nn_lstm_cell_x(in_, hidden_, ...) \
-    ct_nn_lstm_cell_p((in_), (hidden_), &(ct_nn_recurrent_options){__VA_ARGS__})
-#define ct_nn_gru_cell(...)                  ct__nn_gru_cell_x(__VA_ARGS__, .size = sizeof(ct_nn_recurrent_options))
-#define ct__nn_gru_cell_x(in_, hidden_, ...) ct_nn_gru_cell_p((in_), (hidden_), &(ct_nn_recurrent_options){__VA_ARGS__})
-#define ct_nn_multi_head_attention(...) \
-    ct__nn_multi_head_attention_x(__VA_ARGS__, .size = sizeof(ct_nn_attention_options))
-#define ct__nn_multi_head_attention_x(dim_, heads_, ...) \
-    ct_nn_multi_head_attention_p((dim_), (heads_), &(ct_nn_attention_options){__VA_ARGS__})
-#define ct_nn_transformer_encoder_layer(...) \
-    ct__nn_transformer_encoder_layer_x(__VA_ARGS__, .size = sizeof(ct_nn_transformer_options))
-#define ct__nn_transformer_encoder_layer_x(dim_, heads_, ...) \
-    ct_nn_transformer_encoder_layer_p((dim_), (heads_), &(ct_nn_transformer_options){__VA_ARGS__})
-#define ct_nn_transformer_decoder_layer(...) \
-    ct__nn_transformer_decoder_layer_x(__VA_ARGS__, .size = sizeof(ct_nn_transformer_options))
-#define ct__nn_transformer_decoder_layer_x(dim_, heads_, ...) \
-    ct_nn_transformer_decoder_layer_p((dim_), (heads_), &(ct_nn_transformer_options){__VA_ARGS__})
-#define ct_nn_transformer_encoder(...) \
-    ct__nn_transformer_encoder_x(__VA_ARGS__, .size = sizeof(ct_nn_transformer_options))
-#define ct__nn_transformer_encoder_x(layers_, dim_, heads_, ...) \
-    ct_nn_transformer_encoder_p((layers_), (dim_), (heads_), &(ct_nn_transformer_options){__VA_ARGS__})
-#define ct_nn_transformer_decoder(...) \
-    ct__nn_transformer_decoder_x(__VA_ARGS__, .size = sizeof(ct_nn_transformer_options))
-#define ct__nn_transformer_decoder_x(layers_, dim_, heads_, ...) \
-    ct_nn_transformer_decoder_p((layers_), (dim_), (heads_), &(ct_nn_transformer_options){__VA_ARGS__})
-#define ct_nn_upsample(...)                    ct__nn_upsample_x(__VA_ARGS__, .size = sizeof(ct_nn_upsample_options))
-#define ct__nn_upsample_x(scale_, ...)         ct_nn_upsample_p((scale_), &(ct_nn_upsample_options){__VA_ARGS__})
-#define ct_nn_mlp(...)                         ct__nn_mlp_x(__VA_ARGS__, .size = sizeof(ct_nn_model_options))
-#define ct__nn_mlp_x(sizes_, activation_, ...) ct_nn_mlp_p((sizes_), (activation_), &(ct_nn_model_options){__VA_ARGS__})
-#define ct_nn_lenet(...)                       ct__nn_lenet_x(__VA_ARGS__, .size = sizeof(ct_nn_model_options))
-#define ct__nn_lenet_x(image_, ...)            ct_nn_lenet_p((image_), &(ct_nn_model_options){__VA_ARGS__})
-#define ct_nn_resnet(...)                      ct__nn_resnet_x(__VA_ARGS__, .size = sizeof(ct_nn_model_options))
-#define ct__nn_resnet_x(depth_, ...)           ct_nn_resnet_p((depth_), &(ct_nn_model_options){__VA_ARGS__})
-#define ct_nn_vgg(...)                         ct__nn_vgg_x(__VA_ARGS__, .size = sizeof(ct_nn_model_options))
-#define ct__nn_vgg_x(depth_, ...)              ct_nn_vgg_p((depth_), &(ct_nn_model_options){__VA_ARGS__})
-#define ct_nn_unet(...)                        ct__nn_unet_x(__VA_ARGS__, .size = sizeof(ct_nn_model_options))
-#define ct__nn_unet_x(levels_, base_, ...)     ct_nn_unet_p((levels_), (base_), &(ct_nn_model_options){__VA_ARGS__})
-#define ct_nn_gpt(...)                         ct__nn_gpt_x(__VA_ARGS__, .size = sizeof(ct_nn_gpt_options))
-#define ct__nn_gpt_x(vocabulary_, ...)         ct_nn_gpt_p((vocabulary_), &(ct_nn_gpt_options){__VA_ARGS__})
-#define ct_nn_lstm_lm(...)                     ct__nn_lstm_lm_x(__VA_ARGS__, .size = sizeof(ct_nn_lstm_lm_options))
-#define ct__nn_lstm_lm_x(vocabulary_, ...)     ct_nn_lstm_lm_p((vocabulary_), &(ct_nn_lstm_lm_options){__VA_ARGS__})
-#define ct_init_xavier_uniform(...)            ct__init_xavier_uniform_x(__VA_ARGS__, .size = sizeof(ct_init_options))
-#define ct__init_xavier_uniform_x(x_, ...)     ct_init_xavier_uniform_p((x_), &(ct_init_options){__VA_ARGS__})
-#define ct_init_xavier_normal(...)             ct__init_xavier_normal_x(__VA_ARGS__, .size = sizeof(ct_init_options))
-#define ct__init_xavier_normal_x(x_, ...)      ct_init_xavier_normal_p((x_), &(ct_init_options){__VA_ARGS__})
-#define ct_init_kaiming_uniform(...)           ct__init_kaiming_uniform_x(__VA_ARGS__, .size = sizeof(ct_init_options))
-#define ct__init_kaiming_uniform_x(x_, ...)    ct_init_kaiming_uniform_p((x_), &(ct_init_options){__VA_ARGS__})
-#define ct_init_kaiming_normal(...)            ct__init_kaiming_normal_x(__VA_ARGS__, .size = sizeof(ct_init_options))
-#define ct__init_kaiming_normal_x(x_, ...)     ct_init_kaiming_normal_p((x_), &(ct_init_options){__VA_ARGS__})
-#define ct_init_lecun_uniform(...)             ct__init_lecun_uniform_x(__VA_ARGS__, .size = sizeof(ct_init_options))
-#define ct__init_lecun_uniform_x(x_, ...)      ct_init_lecun_uniform_p((x_), &(ct_init_options){__VA_ARGS__})
-#define ct_init_lecun_normal(...)              ct__init_lecun_normal_x(__VA_ARGS__, .size = sizeof(ct_init_options))
-#define ct__init_lecun_normal_x(x_, ...)       ct_init_lecun_normal_p((x_), &(ct_init_options){__VA_ARGS__})
-#define ct_init_orthogonal(...)                ct__init_orthogonal_x(__VA_ARGS__, .size = sizeof(ct_init_options))
-#define ct__init_orthogonal_x(x_, ...)         ct_init_orthogonal_p((x_), &(ct_init_options){__VA_ARGS__})
-#define ct_nn_mobilenet_v2(...) \
-    ct_nn_mobilenet_v2_p(&(ct_nn_model_options){.size = sizeof(ct_nn_model_options), __VA_ARGS__})
-#define ct_nn_vit(...) ct_nn_vit_p(&(ct_nn_vit_options){.size = sizeof(ct_nn_vit_options), __VA_ARGS__})
 #endif
 
 #ifdef __cplusplus
 }
-
-/* In C++ the options are a last argument, which may be left out. */
-static inline bool ct_module_take_state(ct_module *module, const ct_state *state, const char *prefix,
-                                        ct_load_options options = ct_load_options()) {
-    options.size = sizeof options;
-    return ct_module_take_state_p(module, state, prefix, &options);
-}
 #endif
+
+#include <cotangent/nn_options.h> /* ct_nn_conv2d(3, 16, 5, .pad = 2) and so on, over the functions ending in _p */
+
 #endif

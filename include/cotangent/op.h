@@ -1,5 +1,12 @@
 /* What an op is. Everything the library knows of an op hangs off one constant ct_op: the built-in ones are
- * written by the generator from ops/NAME/NAME.def and NAME.c; user code fills one by hand and registers it. */
+ * written by the generator from ops/NAME/NAME.def and NAME.c; user code fills one by hand and registers it.
+ *
+ * Structs grow at their ends. ct_op says its size, so an op that was compiled with a shorter one registers; ct_infer, ct_vjp and
+ * ct_lower are made by the library and only read. ct_view, ct_arg, ct_attr, ct_text, ct_saves and ct_op_slot stay as they are.
+ *
+ * Threads: the table may be read and added to from any thread. An op is registered, and its kernels are added, before any thread
+ * calls it. Its infer, vjp and lower run on the thread of the call, several at once where several threads call, so they keep no
+ * state of their own without a lock. A kernel runs there too, and on threads of the pool as far as it hands work to them. */
 #ifndef COTANGENT_OP_H
 #define COTANGENT_OP_H
 
@@ -10,10 +17,11 @@ extern "C" {
 #endif
 
 /* A strided view of a device buffer: plain data, no reference counts, no autograd. buffer is opaque (on the CPU
- * it is the address of element 0 of the storage). */
+ * it is the address of element 0 of the storage); element 0 of the storage lies origin bytes behind its beginning. */
 typedef struct ct_view {
     void *buffer;
-    int64_t offset; /* in elements */
+    size_t origin;  /* in bytes, a multiple of every element's size; 0 on the CPU */
+    int64_t offset; /* of the view in its storage, in elements */
     ct_dtype dtype;
     int ndim;
     int64_t dims[CT_MAX_DIMS];
@@ -125,7 +133,20 @@ typedef struct ct_lower {
     const struct ct_random *random; /* of an op that is CT_OP_RANDOM, its position in the stream (backend.h) */
 } ct_lower;
 
-/* Mutable companion of an op, owned by the library: zero-initialised beside the op. */
+/* What hand_on sees: a call whose arguments agree, as infer sees it. Where another op computes the very same, it fills the results'
+ * shapes as infer does (for a view strides and offset too), and says which op that is, with its inputs and attributes; dispatch then
+ * goes on with that one, in the same call. Otherwise it leaves `to` NULL, and the op is inferred and lowered. False after an error. */
+enum { CT_HANDED_INPUTS = 6, CT_HANDED_BYTES = 640 };
+typedef struct ct_handing {
+    ct_infer infer;
+    bool recording; /* a gradient will be wanted */
+    const ct_op *to;
+    int n_in;
+    signed char in[CT_HANDED_INPUTS]; /* which of the call's inputs the others' are; they have to agree as they are */
+    void *attrs;                      /* room for CT_HANDED_BYTES */
+} ct_handing;
+
+/* Mutable companion of an op, owned by the library: zero-initialized beside the op. It never grows. */
 typedef struct ct_op_slot {
     int index; /* its place in the op table, counted from 1; 0 until it is registered */
 } ct_op_slot;
@@ -136,7 +157,7 @@ typedef struct ct_saves {
 } ct_saves;
 
 struct ct_op {
-    uint32_t size; /* sizeof(ct_op) */
+    uint32_t size; /* sizeof(ct_op), as the one who fills it knows it */
     const char *name;
     const char *doc;
     const ct_arg *inputs;  /* ended by an unnamed one */
@@ -153,9 +174,12 @@ struct ct_op {
     void (*lower)(ct_lower *lower);
     const char *samples; /* inputs worth testing, a line each; see docs/howto-op.md */
     ct_op_slot *slot;
+    void *context; /* of an op that a program registers, for its infer, vjp and lower: theirs is call->op->context */
+    bool (*hand_on)(ct_handing *handing); /* of an op that has a lowering: see above */
 };
 
-/* Raises an error for the op being inferred; ct_text_of writes "f32[2,3]" into one of a few rotating buffers. */
+/* Raises an error for the op being inferred. The texts, "f32[2,3]" of a view or tensor and "[2,3]" of a list, are for messages: each is
+ * in one of the thread's eight buffers, which take turns. */
 CT_API bool ct_infer_fail(const ct_infer *infer, ct_code code, const char *format, ...) CT_PRINTF(3, 4);
 CT_API const char *ct_view_text(const ct_view *view);
 CT_API const char *ct_tensor_text(const ct_tensor *x);
@@ -165,7 +189,9 @@ CT_API const char *ct_dims_text(ct_dims dims);
 CT_API int ct_op_count(void);
 CT_API const ct_op *ct_op_at(int index);
 CT_API const ct_op *ct_op_find(const char *name); /* NULL when there is none; no error */
-CT_API bool ct_op_register(const ct_op *op);      /* op must live as long as the process */
+/* op must live as long as the process. Where its size is not that of this library's ct_op, the table holds a copy that is: what
+ * an older one lacks is zero, and a newer one may set nothing that this library does not know. Either may be given to ct_apply. */
+CT_API bool ct_op_register(const ct_op *op);
 CT_API bool ct_op_differentiable(const ct_op *op);
 
 /* Fills attrs (op->attr_size bytes) with the defaults; sets one attribute from text ("2,1", "true", "same"). */
@@ -178,6 +204,10 @@ CT_API bool ct_apply(const ct_op *op, ct_tensor *const *inputs, int n, const voi
 /* The same with a choice among the optional outputs (want NULL: all m) and a generator (NULL: the default one). */
 CT_API bool ct_apply_with(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs, ct_tensor **outputs,
                           int m, const bool *want, ct_rng *rng);
+/* For bindings: the same without scopes. Each result is a reference that the caller owns and gives back with ct_drop, on any
+ * thread; nothing is left in the current scope. On failure all outputs are NULL. */
+CT_API bool ct_apply_owned(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs, ct_tensor **outputs,
+                           int m, const bool *want, ct_rng *rng);
 
 #ifdef __cplusplus
 }

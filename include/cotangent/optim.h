@@ -437,83 +437,10 @@ CT_API const ct_schedule_info *ct_schedule_info_at(int i);         /* NULL past 
 CT_API ct_schedule *ct_schedule_build(const ct_schedule_info *info, ct_optim *optim, const double *values,
                                       int64_t total_steps);
 
-/* ---- Options by name (C only) --------------------------------------------------------------------- */
-#ifndef __cplusplus
-#define ct_sgd(...)                              ct__sgd_x(__VA_ARGS__, .size = sizeof(ct_sgd_options))
-#define ct__sgd_x(net, ...)                      ct_sgd_p((net), &(ct_sgd_options){__VA_ARGS__})
-#define ct_adam(...)                             ct__adam_x(__VA_ARGS__, .size = sizeof(ct_adam_options))
-#define ct__adam_x(net, ...)                     ct_adam_p((net), &(ct_adam_options){__VA_ARGS__})
-#define ct_adamw(...)                            ct__adamw_x(__VA_ARGS__, .size = sizeof(ct_adamw_options))
-#define ct__adamw_x(net, ...)                    ct_adamw_p((net), &(ct_adamw_options){__VA_ARGS__})
-#define ct_radam(...)                            ct__radam_x(__VA_ARGS__, .size = sizeof(ct_radam_options))
-#define ct__radam_x(net, ...)                    ct_radam_p((net), &(ct_radam_options){__VA_ARGS__})
-#define ct_nadam(...)                            ct__nadam_x(__VA_ARGS__, .size = sizeof(ct_nadam_options))
-#define ct__nadam_x(net, ...)                    ct_nadam_p((net), &(ct_nadam_options){__VA_ARGS__})
-#define ct_rmsprop(...)                          ct__rmsprop_x(__VA_ARGS__, .size = sizeof(ct_rmsprop_options))
-#define ct__rmsprop_x(net, ...)                  ct_rmsprop_p((net), &(ct_rmsprop_options){__VA_ARGS__})
-#define ct_adagrad(...)                          ct__adagrad_x(__VA_ARGS__, .size = sizeof(ct_adagrad_options))
-#define ct__adagrad_x(net, ...)                  ct_adagrad_p((net), &(ct_adagrad_options){__VA_ARGS__})
-#define ct_adadelta(...)                         ct__adadelta_x(__VA_ARGS__, .size = sizeof(ct_adadelta_options))
-#define ct__adadelta_x(net, ...)                 ct_adadelta_p((net), &(ct_adadelta_options){__VA_ARGS__})
-#define ct_lamb(...)                             ct__lamb_x(__VA_ARGS__, .size = sizeof(ct_lamb_options))
-#define ct__lamb_x(net, ...)                     ct_lamb_p((net), &(ct_lamb_options){__VA_ARGS__})
-#define ct_lars(...)                             ct__lars_x(__VA_ARGS__, .size = sizeof(ct_lars_options))
-#define ct__lars_x(net, ...)                     ct_lars_p((net), &(ct_lars_options){__VA_ARGS__})
-#define ct_lion(...)                             ct__lion_x(__VA_ARGS__, .size = sizeof(ct_lion_options))
-#define ct__lion_x(net, ...)                     ct_lion_p((net), &(ct_lion_options){__VA_ARGS__})
-#define ct_lbfgs(...)                            ct__lbfgs_x(__VA_ARGS__, .size = sizeof(ct_lbfgs_options))
-#define ct__lbfgs_x(net, ...)                    ct_lbfgs_p((net), &(ct_lbfgs_options){__VA_ARGS__})
-#define ct_lookahead(...)                        ct__lookahead_x(__VA_ARGS__, .size = sizeof(ct_lookahead_options))
-#define ct__lookahead_x(inner, ...)              ct_lookahead_p((inner), &(ct_lookahead_options){__VA_ARGS__})
-#define ct_optim_group(optim, ...)               ct__optim_group_x(optim, __VA_ARGS__, .size = sizeof(ct_group_options))
-#define ct__optim_group_x(optim, pattern, ...)   ct_optim_group_p((optim), (pattern), &(ct_group_options){__VA_ARGS__})
-#define ct_clip_grad_norm(net, ...)              ct__clip_grad_norm_x(net, __VA_ARGS__, .size = sizeof(ct_clip_options))
-#define ct__clip_grad_norm_x(net, max_norm, ...) ct_clip_grad_norm_p((net), (max_norm), &(ct_clip_options){__VA_ARGS__})
-#define ct_optim_clip_grad_norm(optim, ...) \
-    ct__optim_clip_grad_norm_x(optim, __VA_ARGS__, .size = sizeof(ct_clip_options))
-#define ct__optim_clip_grad_norm_x(optim, max_norm, ...) \
-    ct_optim_clip_grad_norm_p((optim), (max_norm), &(ct_clip_options){__VA_ARGS__})
-#define ct_ema_new(...)                   ct__ema_new_x(__VA_ARGS__, .size = sizeof(ct_ema_options))
-#define ct__ema_new_x(net, ...)           ct_ema_new_p((net), &(ct_ema_options){__VA_ARGS__})
-#define ct_scaler_new(...)                ct__scaler_new_x(__VA_ARGS__, .size = sizeof(ct_scaler_options))
-#define ct__scaler_new_x(init_scale, ...) ct_scaler_new_p((init_scale), &(ct_scaler_options){__VA_ARGS__})
-#define ct_schedule_step_decay(optim, ...) \
-    ct__schedule_step_decay_x(optim, __VA_ARGS__, .size = sizeof(ct_schedule_gamma_options))
-#define ct__schedule_step_decay_x(optim, every, ...) \
-    ct_schedule_step_decay_p((optim), (every), &(ct_schedule_gamma_options){__VA_ARGS__})
-#define ct_schedule_cosine(optim, ...) \
-    ct__schedule_cosine_x(optim, __VA_ARGS__, .size = sizeof(ct_schedule_min_options))
-#define ct__schedule_cosine_x(optim, steps, ...) \
-    ct_schedule_cosine_p((optim), (steps), &(ct_schedule_min_options){__VA_ARGS__})
-#define ct_schedule_cosine_restarts(optim, ...) \
-    ct__schedule_cosine_restarts_x(optim, __VA_ARGS__, .size = sizeof(ct_schedule_restarts_options))
-#define ct__schedule_cosine_restarts_x(optim, first, ...) \
-    ct_schedule_cosine_restarts_p((optim), (first), &(ct_schedule_restarts_options){__VA_ARGS__})
-#define ct_schedule_warmup(optim, ...) \
-    ct__schedule_warmup_x(optim, __VA_ARGS__, .size = sizeof(ct_schedule_warmup_options))
-#define ct__schedule_warmup_x(optim, steps, ...) \
-    ct_schedule_warmup_p((optim), (steps), &(ct_schedule_warmup_options){__VA_ARGS__})
-#define ct_schedule_polynomial(optim, ...) \
-    ct__schedule_polynomial_x(optim, __VA_ARGS__, .size = sizeof(ct_schedule_polynomial_options))
-#define ct__schedule_polynomial_x(optim, steps, ...) \
-    ct_schedule_polynomial_p((optim), (steps), &(ct_schedule_polynomial_options){__VA_ARGS__})
-#define ct_schedule_one_cycle(optim, max_lr, ...) \
-    ct__schedule_one_cycle_x(optim, max_lr, __VA_ARGS__, .size = sizeof(ct_schedule_one_cycle_options))
-#define ct__schedule_one_cycle_x(optim, max_lr, steps, ...) \
-    ct_schedule_one_cycle_p((optim), (max_lr), (steps), &(ct_schedule_one_cycle_options){__VA_ARGS__})
-#define ct_schedule_cyclic(optim, base_lr, ...) \
-    ct__schedule_cyclic_x(optim, base_lr, __VA_ARGS__, .size = sizeof(ct_schedule_cyclic_options))
-#define ct__schedule_cyclic_x(optim, base_lr, max_lr, ...) \
-    ct_schedule_cyclic_p((optim), (base_lr), (max_lr), &(ct_schedule_cyclic_options){__VA_ARGS__})
-#define ct_schedule_plateau(...)           ct__schedule_plateau_x(__VA_ARGS__, .size = sizeof(ct_schedule_plateau_options))
-#define ct__schedule_plateau_x(optim, ...) ct_schedule_plateau_p((optim), &(ct_schedule_plateau_options){__VA_ARGS__})
-#define ct_schedule_multi_step(optim, ...) \
-    ct__schedule_multi_step_x(optim, __VA_ARGS__, .size = sizeof(ct_schedule_gamma_options))
-#define ct__schedule_multi_step_x(optim, milestones, ...) \
-    ct_schedule_multi_step_p((optim), (milestones), &(ct_schedule_gamma_options){__VA_ARGS__})
-#endif
-
 #ifdef __cplusplus
 }
 #endif
+
+#include <cotangent/optim_options.h> /* ct_adamw(net, .lr = 1e-3) and so on, over the functions ending in _p */
+
 #endif

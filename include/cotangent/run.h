@@ -1,7 +1,7 @@
 /* A training run that survives a power cut: everything that its next step depends on, written to a folder and read back
  * to the same bits.
  *
- *     ct_run run = {.net = net, .optim = opt, .schedule = schedule, .loader = batches};
+ *     ct_run run = {.size = sizeof run, .net = net, .optim = opt, .schedule = schedule, .loader = batches};
  *     ct_run_resume(&run, "out");                      // goes on where the last checkpoint ended, if there is one
  *     while (run.step < steps) { ... run.step++; if (run.step % 500 == 0) ct_run_checkpoint(&run, "out", 3); }
  *
@@ -19,8 +19,10 @@
 extern "C" {
 #endif
 
-/* The parts of a run. Only net is required; what is NULL is neither stored nor restored. */
+/* The parts of a run. Only size and net are required; what is NULL is neither stored nor restored. Later versions add at the
+ * end. */
 typedef struct ct_run {
+    size_t size; /* sizeof(ct_run) */
     ct_module *net;
     ct_optim *optim;
     ct_schedule *schedule;

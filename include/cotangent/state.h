@@ -110,6 +110,9 @@ typedef struct ct_setting {
     const char *doc;
     ct_setting_kind kind;
 } ct_setting;
+/* The i-th of a list of settings, which has as many as its owner says. ct_setting may grow: a program that was compiled with this
+ * header would miss the second one of a later library's list if it counted bytes itself. */
+CT_API const ct_setting *ct_setting_at(const ct_setting *settings, int i);
 
 #ifdef __cplusplus
 }

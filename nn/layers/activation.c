@@ -29,22 +29,29 @@ static void describe_two(const ct_module *self, char *text, size_t capacity) {
         (void)a, (void)b;                                            \
         return expression;                                           \
     }
-#define PLAIN(id, fused, expression)                                                                       \
-    static ct_tensor *id##_forward(ct_module *self, ct_tensor *x) {                                        \
-        (void)self;                                                                                        \
-        return expression;                                                                                 \
-    }                                                                                                      \
-    static const ct_module_class id##_class = {.name = #id, .forward = id##_forward, .activation = fused}; \
+#define PLAIN(id, fused, expression)                                                                 \
+    static ct_tensor *id##_forward(ct_module *self, ct_tensor *x) {                                  \
+        (void)self;                                                                                  \
+        return expression;                                                                           \
+    }                                                                                                \
+    static const ct_module_class id##_class = {                                                      \
+        .size = sizeof(ct_module_class), .name = #id, .forward = id##_forward, .activation = fused}; \
     ct_module *ct_nn_##id(void) { return make(&id##_class, 0, 0); }
-#define ONE(id, type, argument, expression)                                                        \
-    FORWARD(id, expression)                                                                        \
-    static const ct_module_class id##_class = {                                                    \
-        .name = #id, .state = sizeof(numbers), .forward = id##_forward, .describe = describe_one}; \
+#define ONE(id, type, argument, expression)                                     \
+    FORWARD(id, expression)                                                     \
+    static const ct_module_class id##_class = {.size = sizeof(ct_module_class), \
+                                               .name = #id,                     \
+                                               .state = sizeof(numbers),        \
+                                               .forward = id##_forward,         \
+                                               .describe = describe_one};       \
     ct_module *ct_nn_##id(type argument) { return make(&id##_class, (double)argument, 0); }
-#define TWO(id, first, second, expression)                                                         \
-    FORWARD(id, expression)                                                                        \
-    static const ct_module_class id##_class = {                                                    \
-        .name = #id, .state = sizeof(numbers), .forward = id##_forward, .describe = describe_two}; \
+#define TWO(id, first, second, expression)                                      \
+    FORWARD(id, expression)                                                     \
+    static const ct_module_class id##_class = {.size = sizeof(ct_module_class), \
+                                               .name = #id,                     \
+                                               .state = sizeof(numbers),        \
+                                               .forward = id##_forward,         \
+                                               .describe = describe_two};       \
     ct_module *ct_nn_##id(double first, double second) { return make(&id##_class, first, second); }
 #include "nn/layers/activation.def"
 #undef PLAIN
@@ -79,9 +86,12 @@ static ct_module *make_dropout(const ct_module_class *type, const char *function
     return make(type, p, channels_last);
 }
 
-#define DROPOUT(id, parameters, last)                                                              \
-    static const ct_module_class id##_class = {                                                    \
-        .name = #id, .state = sizeof(numbers), .forward = id##_forward, .describe = describe_one}; \
+#define DROPOUT(id, parameters, last)                                           \
+    static const ct_module_class id##_class = {.size = sizeof(ct_module_class), \
+                                               .name = #id,                     \
+                                               .state = sizeof(numbers),        \
+                                               .forward = id##_forward,         \
+                                               .describe = describe_one};       \
     ct_module *ct_nn_##id parameters { return make_dropout(&id##_class, "nn_" #id, p, last); }
 DROPOUT(dropout, (double p), false)
 DROPOUT(dropout2d, (double p, bool channels_last), channels_last)

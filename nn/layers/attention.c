@@ -80,13 +80,16 @@ static void describe(const ct_module *self, char *text, size_t capacity) {
     if (a->o.dropout > 0) ct__write(&w, ", dropout=%g", a->o.dropout);
 }
 
-static const ct_module_class attention_class = {
-    .name = "multi_head_attention", .state = sizeof(attention), .forward_n = attention_forward, .describe = describe};
+static const ct_module_class attention_class = {.size = sizeof(ct_module_class),
+                                                .name = "multi_head_attention",
+                                                .state = sizeof(attention),
+                                                .forward_n = attention_forward,
+                                                .describe = describe};
 
 ct_module *ct_nn_multi_head_attention_p(int64_t dim, int64_t heads, const ct_nn_attention_options *options) {
     const char *function = "nn_multi_head_attention";
     attention a = {.dim = dim, .heads = heads};
-    ct__take_options(&a.o, sizeof a.o, options);
+    ct__take_options("ct_nn_attention_options", &a.o, sizeof a.o, options);
     a.kv_heads = a.o.kv_heads ? a.o.kv_heads : heads;
     if (!ct_ok() || !ct__positive(function, "dim", dim) || !ct__positive(function, "heads", heads) ||
         !ct__positive(function, "kv_heads", a.kv_heads))

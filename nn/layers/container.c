@@ -22,7 +22,7 @@ static ct_tensor *sequential_forward(ct_module *self, ct_tensor *x) {
 
 /* The kinds that are a sequential under a name of their own. */
 #define SEQUENTIALS(X) X(sequential) X(separable_conv2d) X(mlp) X(lenet) X(resnet) X(vgg) X(mobilenet_v2)
-#define CLASS(id)      {.name = #id, .forward = sequential_forward},
+#define CLASS(id)      {.size = sizeof(ct_module_class), .name = #id, .forward = sequential_forward},
 static const ct_module_class sequentials[] = {SEQUENTIALS(CLASS)};
 #undef CLASS
 
@@ -73,8 +73,11 @@ static void residual_describe(const ct_module *self, char *text, size_t capacity
     if (all[0]) ct__write(&(ct__writer){text, capacity, 0}, "%s", all + 2);
 }
 
-static const ct_module_class residual_class = {
-    .name = "residual", .state = sizeof(ct_activation), .forward = residual_forward, .describe = residual_describe};
+static const ct_module_class residual_class = {.size = sizeof(ct_module_class),
+                                               .name = "residual",
+                                               .state = sizeof(ct_activation),
+                                               .forward = residual_forward,
+                                               .describe = residual_describe};
 
 ct_module *ct_nn_residual(ct_module *body, ct_module *shortcut, ct_activation activation) {
     ct_module *module = NULL;
@@ -120,18 +123,19 @@ static void lambda_release(ct_module *self) {
     function *f = *(function **)ct_module_data(self);
     if (atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) > 1) return;
     if (f->release) f->release(f->context);
-    free(f);
+    ct_free(f);
 }
 
 ct_module *ct_nn_lambda(const char *name, ct_nn_function fn, void *context, void (*release)(void *context)) {
     const bool given =
         ct_ok() && ((name && fn) || ct_fail(CT_ERR_NULL, "nn_lambda", "argument %s is NULL", name ? "fn" : "name"));
     const size_t length = name ? strlen(name) : 0;
-    function *f = given ? calloc(1, sizeof *f + length + 1) : NULL;
+    function *f = given ? ct_calloc(1, sizeof *f + length + 1) : NULL;
     if (given && !f) ct_fail(CT_ERR_MEMORY, "nn_lambda", "out of memory");
     if (f) {
         memcpy(f->name, name, length);
-        f->type = (ct_module_class){.name = f->name,
+        f->type = (ct_module_class){.size = sizeof(ct_module_class),
+                                    .name = f->name,
                                     .state = sizeof f,
                                     .forward = lambda_forward,
                                     .copy = lambda_copy,
@@ -143,7 +147,7 @@ ct_module *ct_nn_lambda(const char *name, ct_nn_function fn, void *context, void
     }
     ct_module *module = f ? ct_module_new(&f->type) : NULL;
     if (!module) {
-        free(f);
+        ct_free(f);
         if (release) release(context);
         return NULL;
     }

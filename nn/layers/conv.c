@@ -88,12 +88,13 @@ static void conv_describe(const ct_module *self, char *text, size_t capacity) {
 
 static bool conv_channels_last(const ct_module *self) { return ((const conv *)ct_module_data(self))->o.channels_last; }
 
-#define CONV_CLASS(id, text)                                              \
-    static const ct_module_class id##_class = {.name = text,              \
-                                               .state = sizeof(conv),     \
-                                               .forward = conv_forward,   \
-                                               .forward_then = conv_then, \
-                                               .describe = conv_describe, \
+#define CONV_CLASS(id, text)                                                    \
+    static const ct_module_class id##_class = {.size = sizeof(ct_module_class), \
+                                               .name = text,                    \
+                                               .state = sizeof(conv),           \
+                                               .forward = conv_forward,         \
+                                               .forward_then = conv_then,       \
+                                               .describe = conv_describe,       \
                                                .channels_last = conv_channels_last};
 CONV_CLASS(conv1d, "conv1d")
 CONV_CLASS(conv2d, "conv2d")
@@ -102,7 +103,8 @@ CONV_CLASS(conv_transpose1d, "conv_transpose1d")
 CONV_CLASS(conv_transpose2d, "conv_transpose2d")
 CONV_CLASS(conv_transpose3d, "conv_transpose3d")
 CONV_CLASS(depthwise_conv2d, "depthwise_conv2d")
-static const ct_module_class deform_class = {.name = "deform_conv2d",
+static const ct_module_class deform_class = {.size = sizeof(ct_module_class),
+                                             .name = "deform_conv2d",
                                              .state = sizeof(conv),
                                              .forward = deform_forward,
                                              .describe = conv_describe,
@@ -180,7 +182,7 @@ static ct_module *make(const ct_module_class *type, const char *function, conv c
 #define CONV_MAKER(id, number, is_transposed)                                                               \
     ct_module *ct_nn_##id##_p(int64_t in, int64_t out, int64_t kernel, const ct_nn_conv_options *options) { \
         conv c = {.in = in, .out = out, .axes = number, .transposed = is_transposed};                       \
-        ct__take_options(&c.o, sizeof c.o, options);                                                        \
+        ct__take_options("ct_nn_conv_options", &c.o, sizeof c.o, options);                                  \
         return make(&id##_class, "nn_" #id, c, kernel);                                                     \
     }
 CONV_MAKER(conv1d, 1, false)
@@ -192,7 +194,7 @@ CONV_MAKER(conv_transpose3d, 3, true)
 
 ct_module *ct_nn_depthwise_conv2d_p(int64_t channels, int64_t kernel, const ct_nn_conv_options *options) {
     conv c = {.in = channels, .axes = 2};
-    ct__take_options(&c.o, sizeof c.o, options);
+    ct__take_options("ct_nn_conv_options", &c.o, sizeof c.o, options);
     const int64_t multiplier = c.o.multiplier ? c.o.multiplier : 1;
     if (!ct_ok() || !ct__positive("nn_depthwise_conv2d", "channels", channels) ||
         !ct__positive("nn_depthwise_conv2d", "multiplier", multiplier))
@@ -222,7 +224,7 @@ ct_module *ct_nn_separable_conv2d_p(int64_t in, int64_t out, int64_t kernel, con
 
 ct_module *ct_nn_deform_conv2d_p(int64_t in, int64_t out, int64_t kernel, const ct_nn_conv_options *options) {
     conv c = {.in = in, .out = out, .axes = 2};
-    ct__take_options(&c.o, sizeof c.o, options);
+    ct__take_options("ct_nn_conv_options", &c.o, sizeof c.o, options);
     if (c.o.border != CT_PAD_CONSTANT) {
         ct_fail(CT_ERR_VALUE, "nn_deform_conv2d", "border is for plain convolutions with explicit pads");
         return NULL;

@@ -28,7 +28,8 @@ static void linear_describe(const ct_module *self, char *text, size_t capacity) 
     ct__write_activation(&w, l->activation);
 }
 
-static const ct_module_class linear_class = {.name = "linear",
+static const ct_module_class linear_class = {.size = sizeof(ct_module_class),
+                                             .name = "linear",
                                              .state = sizeof(linear),
                                              .forward = linear_forward,
                                              .forward_then = linear_then,
@@ -66,8 +67,11 @@ static void embedding_describe(const ct_module *self, char *text, size_t capacit
     if (e->padding_idx.set) ct__write(&w, ", padding_idx=%lld", (long long)e->padding_idx.value);
 }
 
-static const ct_module_class embedding_class = {
-    .name = "embedding", .state = sizeof(embedding), .forward = embedding_forward, .describe = embedding_describe};
+static const ct_module_class embedding_class = {.size = sizeof(ct_module_class),
+                                                .name = "embedding",
+                                                .state = sizeof(embedding),
+                                                .forward = embedding_forward,
+                                                .describe = embedding_describe};
 
 ct_module *ct_nn_embedding_p(int64_t count, int64_t dim, const ct_nn_embedding_options *options) {
     TAKE_OPTIONS(ct_nn_embedding_options, o, options);
@@ -94,7 +98,7 @@ ct_module *ct_nn_embedding_p(int64_t count, int64_t dim, const ct_nn_embedding_o
 
 static ct_tensor *prelu_forward(ct_module *self, ct_tensor *x) { return ct_prelu(x, ct_module_param(self, 0)); }
 
-static const ct_module_class prelu_class = {.name = "prelu", .forward = prelu_forward};
+static const ct_module_class prelu_class = {.size = sizeof(ct_module_class), .name = "prelu", .forward = prelu_forward};
 
 ct_module *ct_nn_prelu(int64_t count, double slope) {
     if (!ct_ok() || !ct__positive("nn_prelu", "count", count)) return NULL;

@@ -2,7 +2,7 @@
 #include "nn/module.h"
 
 typedef struct norm {
-    int64_t channels; /* or features, or neighbours */
+    int64_t channels; /* or features, or neighbors */
     int64_t groups;
     ct_nn_norm_options o; /* for layer_norm and rms_norm with shape */
 } norm;
@@ -60,9 +60,13 @@ static void describe(const ct_module *self, char *text, size_t capacity) {
 /* PyTorch counts its training steps in the weights, for a mean without momentum. */
 static const ct_rename running_aliases[] = {{"num_batches_tracked", NULL}, {NULL, NULL}};
 
-#define NORM_CLASS(id, text, known)             \
-    static const ct_module_class id##_class = { \
-        .name = text, .state = sizeof(norm), .forward = id##_forward, .describe = describe, .aliases = known};
+#define NORM_CLASS(id, text, known)                                             \
+    static const ct_module_class id##_class = {.size = sizeof(ct_module_class), \
+                                               .name = text,                    \
+                                               .state = sizeof(norm),           \
+                                               .forward = id##_forward,         \
+                                               .describe = describe,            \
+                                               .aliases = known};
 NORM_CLASS(batch, "batch_norm", running_aliases)
 NORM_CLASS(group, "group_norm", NULL)
 NORM_CLASS(instance, "instance_norm", running_aliases)
@@ -84,7 +88,7 @@ static ct_module *make(const ct_module_class *type, const norm *n, ct_dims shape
 
 ct_module *ct_nn_batch_norm_p(int64_t channels, const ct_nn_norm_options *options) {
     norm n = {.channels = channels};
-    ct__take_options(&n.o, sizeof n.o, options);
+    ct__take_options("ct_nn_norm_options", &n.o, sizeof n.o, options);
     if (!ct_ok() || !ct__positive("nn_batch_norm", "channels", channels)) return NULL;
     const bool affine = !n.o.no_affine;
     return make(&batch_class, &n, CT_DIMS(channels), affine, affine && !n.o.no_bias, !n.o.no_running);
@@ -92,7 +96,7 @@ ct_module *ct_nn_batch_norm_p(int64_t channels, const ct_nn_norm_options *option
 
 ct_module *ct_nn_group_norm_p(int64_t groups, int64_t channels, const ct_nn_norm_options *options) {
     norm n = {.channels = channels, .groups = groups};
-    ct__take_options(&n.o, sizeof n.o, options);
+    ct__take_options("ct_nn_norm_options", &n.o, sizeof n.o, options);
     if (!ct_ok() || !ct__positive("nn_group_norm", "groups", groups) ||
         !ct__positive("nn_group_norm", "channels", channels))
         return NULL;
@@ -107,7 +111,7 @@ ct_module *ct_nn_group_norm_p(int64_t groups, int64_t channels, const ct_nn_norm
 
 ct_module *ct_nn_instance_norm_p(int64_t channels, const ct_nn_norm_options *options) {
     norm n = {.channels = channels};
-    ct__take_options(&n.o, sizeof n.o, options);
+    ct__take_options("ct_nn_norm_options", &n.o, sizeof n.o, options);
     if (!ct_ok() || !ct__positive("nn_instance_norm", "channels", channels)) return NULL;
     return make(&instance_class, &n, CT_DIMS(channels), n.o.affine, n.o.affine && !n.o.no_bias, n.o.running);
 }
@@ -115,7 +119,7 @@ ct_module *ct_nn_instance_norm_p(int64_t channels, const ct_nn_norm_options *opt
 static ct_module *make_rows(const ct_module_class *type, const char *function, int64_t features,
                             const ct_nn_norm_options *options, bool bias) {
     norm n = {.channels = features};
-    ct__take_options(&n.o, sizeof n.o, options);
+    ct__take_options("ct_nn_norm_options", &n.o, sizeof n.o, options);
     if (!n.o.shape.n) n.o.shape = CT_DIMS(features);
     if (!ct_ok()) return NULL;
     if (n.o.shape.n < 0 || n.o.shape.n > CT_MAX_DIMS) {
@@ -136,9 +140,9 @@ ct_module *ct_nn_rms_norm_p(int64_t features, const ct_nn_norm_options *options)
     return make_rows(&rms_class, "nn_rms_norm", features, options, false);
 }
 
-ct_module *ct_nn_local_response_norm_p(int64_t neighbours, const ct_nn_norm_options *options) {
-    norm n = {.channels = neighbours};
-    ct__take_options(&n.o, sizeof n.o, options);
-    if (!ct_ok() || !ct__positive("nn_local_response_norm", "neighbours", neighbours)) return NULL;
+ct_module *ct_nn_local_response_norm_p(int64_t neighbors, const ct_nn_norm_options *options) {
+    norm n = {.channels = neighbors};
+    ct__take_options("ct_nn_norm_options", &n.o, sizeof n.o, options);
+    if (!ct_ok() || !ct__positive("nn_local_response_norm", "neighbors", neighbors)) return NULL;
     return make(&response_class, &n, CT_DIMS0, false, false, false);
 }

@@ -56,15 +56,18 @@ static ct_module *make(const ct_module_class *type, const char *function, int ax
     return module;
 }
 
-#define POOL_CLASS(kind, n, call)                                        \
-    static ct_tensor *kind##n##_forward(ct_module *self, ct_tensor *x) { \
-        const pool *p = ct_module_data(self);                            \
-        const ct_nn_pool_options *o = &p->o;                             \
-        const ct_dims k = p->kernel;                                     \
-        return call;                                                     \
-    }                                                                    \
-    static const ct_module_class kind##n##_class = {                     \
-        .name = #kind #n "d", .state = sizeof(pool), .forward = kind##n##_forward, .describe = describe};
+#define POOL_CLASS(kind, n, call)                                                    \
+    static ct_tensor *kind##n##_forward(ct_module *self, ct_tensor *x) {             \
+        const pool *p = ct_module_data(self);                                        \
+        const ct_nn_pool_options *o = &p->o;                                         \
+        const ct_dims k = p->kernel;                                                 \
+        return call;                                                                 \
+    }                                                                                \
+    static const ct_module_class kind##n##_class = {.size = sizeof(ct_module_class), \
+                                                    .name = #kind #n "d",            \
+                                                    .state = sizeof(pool),           \
+                                                    .forward = kind##n##_forward,    \
+                                                    .describe = describe};
 EVERY_POOL(POOL_CLASS)
 
 #define POOL_MAKER(kind, n)                                                              \

@@ -85,7 +85,7 @@ static bool add_weights(ct_module *module, const recurrent *r, int64_t in, const
 static ct_module *make(const ct_module_class *type, const char *function, cell kind, bool sequence, int64_t in,
                        int64_t hidden, const ct_nn_recurrent_options *options) {
     recurrent r = {.kind = kind, .in = in, .hidden = hidden};
-    ct__take_options(&r.o, sizeof r.o, options);
+    ct__take_options("ct_nn_recurrent_options", &r.o, sizeof r.o, options);
     if (!ct_ok() || !ct__positive(function, "in", in) || !ct__positive(function, "hidden", hidden)) return NULL;
     if (r.o.layers == 0) r.o.layers = 1;
     if (r.o.layers < 1 || r.o.layers > (sequence ? RECURRENT_LAYERS : 1)) {
@@ -115,8 +115,11 @@ static ct_module *make(const ct_module_class *type, const char *function, cell k
 }
 
 #define RECURRENT(id, cell_kind, whole, function)                                                   \
-    static const ct_module_class id##_class = {                                                     \
-        .name = #id, .state = sizeof(recurrent), .forward_n = function, .describe = describe};      \
+    static const ct_module_class id##_class = {.size = sizeof(ct_module_class),                     \
+                                               .name = #id,                                         \
+                                               .state = sizeof(recurrent),                          \
+                                               .forward_n = function,                               \
+                                               .describe = describe};                               \
     ct_module *ct_nn_##id##_p(int64_t in, int64_t hidden, const ct_nn_recurrent_options *options) { \
         return make(&id##_class, "nn_" #id, cell_kind, whole, in, hidden, options);                 \
     }

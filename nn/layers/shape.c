@@ -9,9 +9,12 @@ typedef struct shape {
     ct_nn_upsample_options up;
 } shape;
 
-#define SHAPE_CLASS(id)                         \
-    static const ct_module_class id##_class = { \
-        .name = #id, .state = sizeof(shape), .forward = id##_forward, .describe = id##_describe};
+#define SHAPE_CLASS(id)                                                         \
+    static const ct_module_class id##_class = {.size = sizeof(ct_module_class), \
+                                               .name = #id,                     \
+                                               .state = sizeof(shape),          \
+                                               .forward = id##_forward,         \
+                                               .describe = id##_describe};
 
 static ct_module *make(const ct_module_class *type, const shape *s) {
     if (!ct_ok()) return NULL;
@@ -150,5 +153,6 @@ static ct_tensor *identity_forward(ct_module *self, ct_tensor *x) {
     (void)self;
     return x;
 }
-static const ct_module_class identity_class = {.name = "identity", .forward = identity_forward};
+static const ct_module_class identity_class = {
+    .size = sizeof(ct_module_class), .name = "identity", .forward = identity_forward};
 ct_module *ct_nn_identity(void) { return make(&identity_class, NULL); }

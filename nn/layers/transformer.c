@@ -62,18 +62,20 @@ static void describe(const ct_module *self, char *text, size_t capacity) {
     if (t->o.dropout > 0) ct__write(&w, ", dropout=%g", t->o.dropout);
 }
 
-static const ct_module_class encoder_layer_class = {.name = "transformer_encoder_layer",
+static const ct_module_class encoder_layer_class = {.size = sizeof(ct_module_class),
+                                                    .name = "transformer_encoder_layer",
                                                     .state = sizeof(transformer),
                                                     .forward_n = layer_forward,
                                                     .describe = describe};
-static const ct_module_class decoder_layer_class = {.name = "transformer_decoder_layer",
+static const ct_module_class decoder_layer_class = {.size = sizeof(ct_module_class),
+                                                    .name = "transformer_decoder_layer",
                                                     .state = sizeof(transformer),
                                                     .forward_n = layer_forward,
                                                     .describe = describe};
 
 static ct_module *make_layer(bool decoder, int64_t dim, int64_t heads, const ct_nn_transformer_options *options) {
     transformer t = {.dim = dim, .heads = heads};
-    ct__take_options(&t.o, sizeof t.o, options);
+    ct__take_options("ct_nn_transformer_options", &t.o, sizeof t.o, options);
     const ct_nn_transformer_options *o = &t.o;
     const char *function = decoder ? "nn_transformer_decoder_layer" : "nn_transformer_encoder_layer";
     if (!ct_ok() || !ct__is_activation(function, o->activation) || !ct__positive(function, "dim", dim) ||
@@ -129,8 +131,10 @@ static bool stack_forward(ct_module *self, ct_tensor *const *in, int n, ct_tenso
     return out[0] != NULL;
 }
 
-static const ct_module_class encoder_class = {.name = "transformer_encoder", .forward_n = stack_forward};
-static const ct_module_class decoder_class = {.name = "transformer_decoder", .forward_n = stack_forward};
+static const ct_module_class encoder_class = {
+    .size = sizeof(ct_module_class), .name = "transformer_encoder", .forward_n = stack_forward};
+static const ct_module_class decoder_class = {
+    .size = sizeof(ct_module_class), .name = "transformer_decoder", .forward_n = stack_forward};
 
 static ct_module *make_stack(bool decoder, int64_t count, int64_t dim, int64_t heads,
                              const ct_nn_transformer_options *options) {

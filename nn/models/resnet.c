@@ -19,8 +19,10 @@ static ct_tensor *block_forward(ct_module *self, ct_tensor *x) {
     return ct_relu(ct_add(y, x));
 }
 
-static const ct_module_class basic_class = {.name = "basic_block", .forward = block_forward};
-static const ct_module_class bottleneck_class = {.name = "bottleneck", .forward = block_forward};
+static const ct_module_class basic_class = {
+    .size = sizeof(ct_module_class), .name = "basic_block", .forward = block_forward};
+static const ct_module_class bottleneck_class = {
+    .size = sizeof(ct_module_class), .name = "bottleneck", .forward = block_forward};
 
 static bool add_conv(ct_module *m, int number, int64_t in, int64_t out, int64_t kernel, int64_t stride,
                      const ct_nn_model_options *o) {
@@ -138,7 +140,8 @@ static ct_tensor *unet_forward(ct_module *self, ct_tensor *x) {
     return u->channels_last ? ct_permute(x, CT_DIMS(0, 3, 1, 2)) : x;
 }
 
-static const ct_module_class unet_class = {.name = "unet", .state = sizeof(unet), .forward = unet_forward};
+static const ct_module_class unet_class = {
+    .size = sizeof(ct_module_class), .name = "unet", .state = sizeof(unet), .forward = unet_forward};
 
 static ct_module *double_conv(int64_t in, int64_t out, const ct_nn_model_options *o) {
     const bool last = o->channels_last;

@@ -87,8 +87,11 @@ static const ct_rename vit_aliases[] = {{"conv_proj.*", "patch.*"},
                                         {"heads.head.*", "head.*"},
                                         {NULL, NULL}};
 
-static const ct_module_class vit_class = {
-    .name = "vit", .state = sizeof(double), .forward = vit_forward, .aliases = vit_aliases};
+static const ct_module_class vit_class = {.size = sizeof(ct_module_class),
+                                          .name = "vit",
+                                          .state = sizeof(double),
+                                          .forward = vit_forward,
+                                          .aliases = vit_aliases};
 
 ct_module *ct_nn_vit_p(const ct_nn_vit_options *options) {
     TAKE_OPTIONS(ct_nn_vit_options, o, options);
@@ -140,7 +143,8 @@ static ct_tensor *gpt_forward(ct_module *self, ct_tensor *tokens) {
     return x;
 }
 
-static const ct_module_class gpt_class = {.name = "gpt", .state = sizeof(double), .forward = gpt_forward};
+static const ct_module_class gpt_class = {
+    .size = sizeof(ct_module_class), .name = "gpt", .state = sizeof(double), .forward = gpt_forward};
 
 ct_module *ct_nn_gpt_p(int64_t vocabulary, const ct_nn_gpt_options *options) {
     TAKE_OPTIONS(ct_nn_gpt_options, o, options);
@@ -188,7 +192,7 @@ static bool lstm_lm_forward(ct_module *self, ct_tensor *const *in, int n, ct_ten
 }
 
 static const ct_module_class lstm_lm_class = {
-    .name = "lstm_lm", .state = sizeof(lstm_lm), .forward_n = lstm_lm_forward};
+    .size = sizeof(ct_module_class), .name = "lstm_lm", .state = sizeof(lstm_lm), .forward_n = lstm_lm_forward};
 
 ct_module *ct_nn_lstm_lm_p(int64_t vocabulary, const ct_nn_lstm_lm_options *options) {
     TAKE_OPTIONS(ct_nn_lstm_lm_options, o, options);

@@ -184,8 +184,10 @@ static ct_tensor *inverted_forward(ct_module *self, ct_tensor *x) {
     return ((const inverted *)ct_module_data(self))->residual ? ct_add(x, y) : y;
 }
 
-static const ct_module_class inverted_class = {
-    .name = "inverted_residual", .state = sizeof(inverted), .forward = inverted_forward};
+static const ct_module_class inverted_class = {.size = sizeof(ct_module_class),
+                                               .name = "inverted_residual",
+                                               .state = sizeof(inverted),
+                                               .forward = inverted_forward};
 
 static ct_module *inverted_block(int64_t in, int64_t out, int64_t stride, int64_t expand,
                                  const ct_nn_model_options *o) {

@@ -58,20 +58,61 @@ typedef struct forward {
                 .activation = (a)->activation,                                  \
                 .exact = (a)->exact})
 
-static bool forward_infer(ct_infer *infer, const forward *f) {
-    ct_conv_geometry geometry;
-    if (!ct__conv_resolve(infer, &geometry, f->rank, infer->in[0], infer->in[1], infer->in[2], &f->options))
+static bool resolve_forward(ct_infer *infer, const forward *f, ct_conv_geometry *geometry) {
+    if (!ct__conv_resolve(infer, geometry, f->rank, infer->in[0], infer->in[1], infer->in[2], &f->options))
         return false;
     int64_t dims[CT_MAX_DIMS];
-    ct__infer_set(infer, 0, infer->in[0]->dtype, ct__conv_y_dims(&geometry, dims), dims);
+    ct__infer_set(infer, 0, infer->in[0]->dtype, ct__conv_y_dims(geometry, dims), dims);
     return ct__conv_check_residual(infer, infer->in[3]);
 }
 
-static ct_view shape_view(const ct_tensor *x) {
-    ct_view view = {.dtype = ct_dtype_of(x), .ndim = ct_ndim(x)};
-    const ct_dims shape = ct_shape(x);
-    for (int i = 0; i < view.ndim; i++) view.dims[i] = shape.d[i];
-    return view;
+static bool forward_infer(ct_infer *infer, const forward *f) {
+    ct_conv_geometry geometry;
+    return resolve_forward(infer, f, &geometry);
+}
+
+/* The internal op takes bias and what comes behind it, unless a derivative will need what it does not keep. */
+static bool is_apart(const forward *f, ct_dtype dtype, bool recording) {
+    return recording && !ct__activation_by_result(f->activation, dtype);
+}
+
+_Static_assert(sizeof(conv_fused_attrs) <= CT_HANDED_BYTES && sizeof(conv_input_grad_attrs) <= CT_HANDED_BYTES,
+               "attributes of the internal ops fit");
+
+static void take_inputs(ct_handing *h, const ct_op *to, int n) {
+    h->to = to;
+    h->n_in = n;
+    for (int i = 0; i < n; i++) h->in[i] = (signed char)i;
+}
+
+static bool forward_hand_on(ct_handing *h, const forward *f) {
+    ct_conv_geometry g;
+    if (is_apart(f, h->infer.in[0]->dtype, h->recording)) return true;
+    if (!resolve_forward(&h->infer, f, &g)) return false;
+    const bool exact = f->exact || exact_everywhere();
+    if (h->infer.in[3] || f->activation != CT_ACT_NONE) {
+        take_inputs(h, &ct__op_conv_fused, 4);
+        conv_fused_attrs *a = h->attrs;
+        memset(a, 0, sizeof *a);
+        a->activation = f->activation;
+        a->strides = ct__window_strides(&g.window);
+        a->dilations = ct__window_dilations(&g.window);
+        a->pads = ct__window_pads(&g.window);
+        a->groups = g.groups;
+        a->channels_last = g.channels_last;
+        a->exact = exact;
+        return true;
+    }
+    take_inputs(h, &ct__op_conv, 3);
+    conv_attrs *a = h->attrs;
+    memset(a, 0, sizeof *a);
+    a->strides = ct__window_strides(&g.window);
+    a->dilations = ct__window_dilations(&g.window);
+    a->pads = ct__window_pads(&g.window);
+    a->groups = g.groups;
+    a->channels_last = g.channels_last;
+    a->exact = exact;
+    return true;
 }
 
 static bool recorded(ct_tensor *const *in, int n) {
@@ -101,12 +142,12 @@ static ct_tensor *result_of(ct_tensor *y, const operands *o) {
 }
 
 static void forward_lower(ct_lower *l, const forward *f) {
-    const ct_view xs = shape_view(l->in[0]), ws = shape_view(l->in[1]);
+    const ct_view *xs = &l->in[0]->view, *ws = &l->in[1]->view;
     ct_conv_geometry g;
-    if (!ct__conv_resolve(NULL, &g, f->rank, &xs, &ws, NULL, &f->options)) return;
+    if (!ct__conv_resolve(NULL, &g, f->rank, xs, ws, NULL, &f->options)) return;
     const bool exact = f->exact || exact_everywhere();
     /* Some derivatives need the argument, which the fused op does not keep. */
-    const bool apart = !ct__activation_by_result(f->activation, ct_dtype_of(l->in[0])) && recorded(l->in, 4);
+    const bool apart = is_apart(f, ct_dtype_of(l->in[0]), recorded(l->in, 4));
     const int activation = apart ? CT_ACT_NONE : f->activation;
     const operands o = operands_of(l, apart);
     const ct_dims strides = ct__window_strides(&g.window), dilations = ct__window_dilations(&g.window),
@@ -127,6 +168,11 @@ bool conv1d_infer(ct_infer *infer) {
     return forward_infer(infer, FORWARD(a, 1, a->groups));
 }
 
+bool conv1d_hand_on(ct_handing *h) {
+    const conv1d_attrs *a = h->infer.attrs;
+    return forward_hand_on(h, FORWARD(a, 1, a->groups));
+}
+
 void conv1d_lower(ct_lower *l) {
     const conv1d_attrs *a = l->attrs;
     forward_lower(l, FORWARD(a, 1, a->groups));
@@ -137,6 +183,11 @@ bool conv2d_infer(ct_infer *infer) {
     return forward_infer(infer, FORWARD(a, 2, a->groups));
 }
 
+bool conv2d_hand_on(ct_handing *h) {
+    const conv2d_attrs *a = h->infer.attrs;
+    return forward_hand_on(h, FORWARD(a, 2, a->groups));
+}
+
 void conv2d_lower(ct_lower *l) {
     const conv2d_attrs *a = l->attrs;
     forward_lower(l, FORWARD(a, 2, a->groups));
@@ -145,6 +196,11 @@ void conv2d_lower(ct_lower *l) {
 bool conv3d_infer(ct_infer *infer) {
     const conv3d_attrs *a = infer->attrs;
     return forward_infer(infer, FORWARD(a, 3, a->groups));
+}
+
+bool conv3d_hand_on(ct_handing *h) {
+    const conv3d_attrs *a = h->infer.attrs;
+    return forward_hand_on(h, FORWARD(a, 3, a->groups));
 }
 
 void conv3d_lower(ct_lower *l) {
@@ -174,20 +230,42 @@ void depthwise_conv2d_lower(ct_lower *l) {
 
 /* ---- Transposed ---- */
 
-static bool transposed_infer(ct_infer *infer, const forward *f, const ct_dims *output_padding) {
-    ct_conv_geometry geometry;
-    if (!ct__conv_resolve_transposed(infer, &geometry, f->rank, infer->in[0], infer->in[1], infer->in[2], &f->options,
+static bool resolve_transposed(ct_infer *infer, const forward *f, const ct_dims *output_padding,
+                               ct_conv_geometry *geometry) {
+    if (!ct__conv_resolve_transposed(infer, geometry, f->rank, infer->in[0], infer->in[1], infer->in[2], &f->options,
                                      output_padding))
         return false;
     int64_t dims[CT_MAX_DIMS];
-    ct__infer_set(infer, 0, infer->in[0]->dtype, ct__conv_x_dims(&geometry, dims), dims);
+    ct__infer_set(infer, 0, infer->in[0]->dtype, ct__conv_x_dims(geometry, dims), dims);
     return ct__conv_check_residual(infer, infer->in[3]);
 }
 
-static void transposed_lower(ct_lower *l, const forward *f, const ct_dims *output_padding) {
-    const ct_view xs = shape_view(l->in[0]), ws = shape_view(l->in[1]);
+static bool transposed_infer(ct_infer *infer, const forward *f, const ct_dims *output_padding) {
+    ct_conv_geometry geometry;
+    return resolve_transposed(infer, f, output_padding, &geometry);
+}
+
+static bool transposed_hand_on(ct_handing *h, const forward *f, const ct_dims *output_padding) {
     ct_conv_geometry g;
-    if (!ct__conv_resolve_transposed(NULL, &g, f->rank, &xs, &ws, NULL, &f->options, output_padding)) return;
+    if (h->infer.in[3] || f->activation != CT_ACT_NONE) return true;
+    if (!resolve_transposed(&h->infer, f, output_padding, &g)) return false;
+    take_inputs(h, &ct__op_conv_input_grad, 3);
+    conv_input_grad_attrs *a = h->attrs;
+    memset(a, 0, sizeof *a);
+    a->size = ct__window_in(&g.window);
+    a->strides = ct__window_strides(&g.window);
+    a->dilations = ct__window_dilations(&g.window);
+    a->pads = ct__window_pads(&g.window);
+    a->groups = g.groups;
+    a->channels_last = g.channels_last;
+    a->exact = f->exact || exact_everywhere();
+    return true;
+}
+
+static void transposed_lower(ct_lower *l, const forward *f, const ct_dims *output_padding) {
+    const ct_view *xs = &l->in[0]->view, *ws = &l->in[1]->view;
+    ct_conv_geometry g;
+    if (!ct__conv_resolve_transposed(NULL, &g, f->rank, xs, ws, NULL, &f->options, output_padding)) return;
     const operands o = operands_of(l, l->in[3] || f->activation != CT_ACT_NONE);
     ct_tensor *y =
         conv_input_grad(o.x, o.w, ct__window_in(&g.window), .bias = o.bias, .strides = ct__window_strides(&g.window),
@@ -202,6 +280,11 @@ bool conv_transpose1d_infer(ct_infer *infer) {
     return transposed_infer(infer, FORWARD(a, 1, a->groups), &a->output_paddings);
 }
 
+bool conv_transpose1d_hand_on(ct_handing *h) {
+    const conv_transpose1d_attrs *a = h->infer.attrs;
+    return transposed_hand_on(h, FORWARD(a, 1, a->groups), &a->output_paddings);
+}
+
 void conv_transpose1d_lower(ct_lower *l) {
     const conv_transpose1d_attrs *a = l->attrs;
     transposed_lower(l, FORWARD(a, 1, a->groups), &a->output_paddings);
@@ -212,6 +295,11 @@ bool conv_transpose2d_infer(ct_infer *infer) {
     return transposed_infer(infer, FORWARD(a, 2, a->groups), &a->output_paddings);
 }
 
+bool conv_transpose2d_hand_on(ct_handing *h) {
+    const conv_transpose2d_attrs *a = h->infer.attrs;
+    return transposed_hand_on(h, FORWARD(a, 2, a->groups), &a->output_paddings);
+}
+
 void conv_transpose2d_lower(ct_lower *l) {
     const conv_transpose2d_attrs *a = l->attrs;
     transposed_lower(l, FORWARD(a, 2, a->groups), &a->output_paddings);
@@ -220,6 +308,11 @@ void conv_transpose2d_lower(ct_lower *l) {
 bool conv_transpose3d_infer(ct_infer *infer) {
     const conv_transpose3d_attrs *a = infer->attrs;
     return transposed_infer(infer, FORWARD(a, 3, a->groups), &a->output_paddings);
+}
+
+bool conv_transpose3d_hand_on(ct_handing *h) {
+    const conv_transpose3d_attrs *a = h->infer.attrs;
+    return transposed_hand_on(h, FORWARD(a, 3, a->groups), &a->output_paddings);
 }
 
 void conv_transpose3d_lower(ct_lower *l) {

@@ -87,11 +87,11 @@ void repeat_interleave_lower(ct_lower *l) {
         }
         if (ct_numel(repeats) > 1 || size == 0) {
             if (ct_ndim(repeats) == 0 || ct_numel(repeats) != size) repeats = expand(repeats, CT_DIMS(size));
-            const double total = ct_item(repeat_total(repeats));
-            if (ct_ok()) l->out[0] = index_select(x, axis, repeat_index(repeats, (int64_t)total));
+            const int64_t total = ct_item_i64(repeat_total(repeats));
+            if (ct_ok()) l->out[0] = index_select(x, axis, repeat_index(repeats, total));
             return;
         }
-        count = ct__whole(ct_item(repeats)); /* the same for all */
+        count = ct_item_i64(repeats); /* the same for all */
         if (!ct_ok()) return;
     }
     if (count < 0) {
@@ -126,9 +126,10 @@ bool repeat_index_infer(ct_infer *infer) {
 }
 
 void repeat_total_lower(ct_lower *l) {
-    ct_tensor *repeats = check_range(l->in[0], 0, 0x1p52, "repeats[#] is %; it is 0 or more");
+    const double most = 0x1p52; /* which an i64 holds, and a double */
+    ct_tensor *repeats = check_range(l->in[0], 0, __builtin_inf(), "repeat_total");
     ct_tensor *rough =
-        check_range(sum(cast(repeats, CT_F32)), 0, 0x1p52, "repeats asks for more elements than can be counted");
+        check_range(sum(cast(repeats, CT_F32)), 0, most, "repeat_total", .what = CT_CHECKED_SUM_OF_REPEATS);
     l->out[0] = add(sum(repeats), cast(mul_s(rough, 0), CT_I64));
 }
 

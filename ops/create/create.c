@@ -17,6 +17,16 @@ bool full_infer(ct_infer *infer) {
     return ct__infer_shape(infer, &a->shape, a->dtype);
 }
 
+bool full_i64_infer(ct_infer *infer) {
+    const full_i64_attrs *a = infer->attrs;
+    return ct__infer_shape(infer, &a->shape, CT_I64);
+}
+
+void full_i64_lower(ct_lower *l) {
+    const full_i64_attrs *a = l->attrs;
+    l->out[0] = contiguous(expand(ct_scalar_i64(a->value, CT_I64), a->shape));
+}
+
 bool empty_infer(ct_infer *infer) {
     const empty_attrs *a = infer->attrs;
     return ct__infer_shape(infer, &a->shape, a->dtype);

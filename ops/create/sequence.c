@@ -20,6 +20,31 @@ bool arange_infer(ct_infer *infer) {
     return infer_length(infer, n, a->dtype);
 }
 
+/* How many of them there are: their distance and step as unsigned numbers, which hold every difference of two i64. */
+static uint64_t exact_length(const arange_i64_attrs *a) {
+    const uint64_t distance =
+        a->step > 0 ? (uint64_t)a->stop - (uint64_t)a->start : (uint64_t)a->start - (uint64_t)a->stop;
+    const uint64_t step = a->step > 0 ? (uint64_t)a->step : -(uint64_t)a->step;
+    return distance / step + (distance % step != 0);
+}
+
+bool arange_i64_infer(ct_infer *infer) {
+    const arange_i64_attrs *a = infer->attrs;
+    if (a->step == 0) return ct_infer_fail(infer, CT_ERR_VALUE, "step is 0");
+    if (a->step > 0 ? a->stop < a->start : a->stop > a->start)
+        return ct_infer_fail(infer, CT_ERR_VALUE, "step %lld does not lead from start %lld to stop %lld",
+                             (long long)a->step, (long long)a->start, (long long)a->stop);
+    return infer_length(infer, (double)exact_length(a), CT_I64);
+}
+
+/* Integers wrap: where i * step leaves the range, adding start brings it back. */
+void arange_i64_lower(ct_lower *l) {
+    const arange_i64_attrs *a = l->attrs;
+    ct_tensor *x = ct__counted((int64_t)exact_length(a));
+    if (a->step != 1) x = mul(x, ct_scalar_i64(a->step, CT_I64));
+    l->out[0] = a->start ? add(x, ct_scalar_i64(a->start, CT_I64)) : x;
+}
+
 bool linspace_infer(ct_infer *infer) {
     const linspace_attrs *a = infer->attrs;
     if (a->n < 0) return ct_infer_fail(infer, CT_ERR_VALUE, "n is %lld; it cannot be negative", (long long)a->n);
@@ -98,7 +123,8 @@ void tril_mask_lower(ct_lower *l) {
 
 void one_hot_lower(ct_lower *l) {
     const one_hot_attrs *a = l->attrs;
-    ct_tensor *index = unsqueeze(l->in[0], -1);
+    ct_tensor *index = check_range(l->in[0], 0, (double)(a->classes - 1), "one_hot", .index = true);
+    index = unsqueeze(index, -1);
     ct_dims shape = ct_shape(index);
     ct__set_size(&shape, -1, a->classes);
     l->out[0] = scatter(zeros(shape, .dtype = CT_I64), -1, index, expand(ct_scalar(1, CT_I64), ct_shape(index)));

@@ -1,7 +1,5 @@
 /* masked_fill, masked_select, nonzero. Where the size of a result depends on values, a first op counts, lower reads
  * the count, and a second op gets it as an attribute: so every single op knows its shapes beforehand. */
-#include <stdio.h>
-
 #include "ops/reduce/reduce.h"
 
 #include "ops/op_impl.h"
@@ -49,9 +47,8 @@ void nonzero_count_lower(ct_lower *l) { l->out[0] = count_nonzero(l->in[0]); }
 
 /* The row-major places of the n elements that are true: each goes to as many as were true before it, all others behind them. */
 static ct_tensor *true_places(ct_tensor *mask, int64_t n) {
-    char says[sizeof(ct_text)];
-    snprintf(says, sizeof says, "there are %% elements, not %lld", (long long)n);
-    ct_tensor *chosen = flatten(mask), *total = check_range(sum(chosen), (double)n, (double)n, says);
+    ct_tensor *chosen = flatten(mask),
+              *total = check_range(sum(chosen), (double)n, (double)n, "masked_take", .what = CT_CHECKED_CHOSEN);
     ct_tensor *to = where(chosen, sub_s(cumsum(chosen, 0), 1), total);
     return narrow(scatter(zeros(CT_DIMS(n + 1), .dtype = CT_I64), 0, to, ct__counted(ct_numel(mask))), 0, 0, n);
 }

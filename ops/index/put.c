@@ -1,6 +1,4 @@
 /* index_put, take, slice_assign. */
-#include <stdio.h>
-
 #include "ops/view/view.h"
 
 #include "ops/op_impl.h"
@@ -29,10 +27,8 @@ void flat_index_lower(ct_lower *l) {
     const ct_dims sizes = ((const flat_index_attrs *)l->attrs)->sizes;
     ct_tensor *place = NULL;
     for (int k = 0; k < l->n_in; k++) {
-        char says[sizeof(ct_text)];
-        snprintf(says, sizeof says, "indices[%d] has %% at element #, out of range for axis %d of x: 0 to %lld", k, k,
-                 (long long)sizes.d[k] - 1);
-        ct_tensor *index = check_range(cast(l->in[k], CT_I64), 0, (double)(sizes.d[k] - 1), says, .index = true);
+        ct_tensor *index = check_range(cast(l->in[k], CT_I64), 0, (double)(sizes.d[k] - 1), "flat_index", .argument = k,
+                                       .index = true);
         place = place ? add(mul_s(place, (double)sizes.d[k]), index) : index;
     }
     l->out[0] = place;

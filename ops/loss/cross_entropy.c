@@ -116,10 +116,10 @@ void class_pick_vjp(ct_vjp *v) {
     v->grad[0] = gather_grad(unsqueeze(g, 1), unsqueeze(safe, 1), ct_shape(v->in[0]), 1);
 }
 
-/* ---- cross_entropy ---- */
+/* ---- cross_entropy_loss ---- */
 
-bool cross_entropy_infer(ct_infer *infer) {
-    const cross_entropy_attrs *a = infer->attrs;
+bool cross_entropy_loss_infer(ct_infer *infer) {
+    const cross_entropy_loss_attrs *a = infer->attrs;
     const ct_dtype dtype = infer->in[1]->dtype, own = infer->in[0]->dtype;
     const bool indices = dtype == CT_I32 || dtype == CT_I64;
     if (!indices && !ct_dtype_is_float(dtype))
@@ -132,7 +132,7 @@ bool cross_entropy_infer(ct_infer *infer) {
 }
 
 /* -sum weight q log(p), with q the target after smoothing. */
-static ct_tensor *of_probabilities(const cross_entropy_attrs *a, ct_tensor *x, ct_tensor *q, ct_tensor *weight) {
+static ct_tensor *of_probabilities(const cross_entropy_loss_attrs *a, ct_tensor *x, ct_tensor *q, ct_tensor *weight) {
     const int axis = class_axis(ct_ndim(x));
     const double e = a->label_smoothing;
     ct_tensor *log_p = log_softmax(x, axis);
@@ -146,8 +146,8 @@ static ct_tensor *of_probabilities(const cross_entropy_attrs *a, ct_tensor *x, c
     return ct__reduce_loss(ct_neg(sum(terms, .axes = CT_DIMS(axis))), a->reduction);
 }
 
-void cross_entropy_lower(ct_lower *l) {
-    const cross_entropy_attrs *a = l->attrs;
+void cross_entropy_loss_lower(ct_lower *l) {
+    const cross_entropy_loss_attrs *a = l->attrs;
     ct_tensor *weight = l->in[2];
     if (ct_dtype_is_float(ct_dtype_of(l->in[1]))) {
         l->out[0] = of_probabilities(a, l->in[0], l->in[1], weight);

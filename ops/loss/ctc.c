@@ -1,6 +1,4 @@
 /* ctc_loss: shapes and options; the recursion over steps in ops, from which derivatives of any order follow. */
-#include <stdio.h>
-
 #include "ops/loss/loss.h"
 
 #include "ops/op_impl.h"
@@ -40,9 +38,8 @@ bool ctc_loss_infer(ct_infer *infer) {
 /* Targets that lie behind each other, one row an item; what is beyond a target's length is never looked at. */
 static ct_tensor *padded(ct_tensor *targets, ct_tensor *lengths) {
     const int64_t total = ct_numel(targets), batch = ct_numel(lengths);
-    char says[sizeof(ct_text)];
-    snprintf(says, sizeof says, "target_lengths add up to %%, targets is %s", ct_tensor_text(targets));
-    ct_tensor *end = check_range(sum(lengths), (double)total, (double)total, says);
+    ct_tensor *end = check_range(sum(lengths), (double)total, (double)total, "ctc_loss", .argument = 3,
+                                 .what = CT_CHECKED_SUM_OF_LENGTHS);
     if (total == 0) return reshape(targets, CT_DIMS(batch, 0));
     /* an item begins where those after it and itself end */
     ct_tensor *first = sub(end, flip(cumsum(flip(lengths, CT_DIMS(0)), 0), CT_DIMS(0))),
@@ -168,7 +165,7 @@ bool ctc_grad_infer(ct_infer *infer) {
 void ctc_grad_lower(ct_lower *l) {
     const bool recording = ct_set_grad_enabled(true);
     ct_tensor *x = l->in[1], *g = l->in[0], *dx = NULL;
-    if (!ct_requires_grad(x)) x = ct_require_grad(ct_detach(x));
+    if (!ct_requires_grad(x)) x = ct_set_requires_grad(ct_detach(x), true);
     ct_tensor *nll = recursion(x, l->in[2], l->in[3], l->in[4], ((const ctc_grad_attrs *)l->attrs)->blank);
     ct_grad(&nll, 1, &g, &x, 1, &dx, recording ? CT_CREATE_GRAPH : 0);
     ct_set_grad_enabled(recording);

@@ -172,6 +172,16 @@ bool linear_fused_infer(ct_infer *infer) {
 bool linear_infer(ct_infer *infer) { return linear_fused_infer(infer); }
 
 /* Some derivatives of activations need the argument, which the fused product does not keep. */
+bool linear_hand_on(ct_handing *h) {
+    const linear_attrs *attrs = h->infer.attrs;
+    if (h->recording && !ct__activation_by_result(attrs->activation, h->infer.in[0]->dtype)) return true;
+    h->to = &ct__op_linear_fused;
+    h->n_in = 3;
+    for (int i = 0; i < 3; i++) h->in[i] = (signed char)i;
+    *(linear_fused_attrs *)h->attrs = (linear_fused_attrs){.activation = attrs->activation};
+    return linear_infer(&h->infer);
+}
+
 void linear_lower(ct_lower *l) {
     const linear_attrs *attrs = l->attrs;
     ct_tensor *x = l->in[0], *w = l->in[1], *bias = l->in[2];

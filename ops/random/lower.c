@@ -1,6 +1,6 @@
 /* Random ops in simpler ones, from the words of the stream that their kernels take too: uniform numbers, integers, choices and
  * permutations are the same bits everywhere; normal ones differ by what logarithms and sines of a device do. */
-#include <stdio.h>
+#include <float.h>
 
 #include "ops/dropout/dropout.h"
 #include "ops/random/random.h"
@@ -164,7 +164,7 @@ static ct_tensor *bits_24(const ct_lower *l, int64_t count) {
 }
 
 void bernoulli_lower(ct_lower *l) {
-    ct_tensor *p = check_range(ct_detach(l->in[0]), 0, 1, "p is % at element #; a probability lies in [0, 1]");
+    ct_tensor *p = check_range(ct_detach(l->in[0]), 0, 1, "bernoulli");
     ct_tensor *u = mul_s(cast(reshape(bits_24(l, ct_numel(p)), ct_shape(p)), ct_dtype_of(p)), 0x1p-24);
     l->out[0] = cast(lt(u, p), ct_dtype_of(p));
 }
@@ -189,8 +189,8 @@ static ct_tensor *with_replacement(ct_tensor *weights, ct_tensor *u) {
     const int axis = ct_ndim(weights) - 1;
     const int64_t k = ct_dim(weights, axis);
     ct_tensor *sums = cumsum(weights, axis);
-    ct_tensor *total = check_range(narrow(sums, axis, k - 1, 1), 0x1p-1074, 0x1.fffffffffffffp1023,
-                                   "the weights of row # have the sum %; it has to be positive and finite");
+    ct_tensor *total =
+        check_range(narrow(sums, axis, k - 1, 1), DBL_MIN, DBL_MAX, "multinomial", .what = CT_CHECKED_SUM_OF_WEIGHTS);
     ct_tensor *last =
         amax(where(gt_s(weights, 0), ct__counted(k), ct_scalar(-1, CT_I64)), .axes = CT_DIMS(axis), .keepdim = true);
     return ct_minimum(searchsorted(sums, mul(u, total), .right = true), last); /* u * total may round to total */
@@ -198,13 +198,10 @@ static ct_tensor *with_replacement(ct_tensor *weights, ct_tensor *u) {
 
 /* The n smallest of the keys -log(1 - u) / weight, in their order. */
 static ct_tensor *without_replacement(ct_tensor *weights, ct_tensor *u, int64_t n) {
-    char says[sizeof(ct_text)];
     const int axis = ct_ndim(weights) - 1;
     ct_tensor *possible = gt_s(weights, 0);
-    snprintf(says, sizeof says, "row # has %% positive weights; without replacement %lld cannot be drawn",
-             (long long)n);
     ct_tensor *enough = ge_s(check_range(sum(possible, .axes = CT_DIMS(axis), .keepdim = true), (double)n,
-                                         (double)ct_dim(weights, axis), says),
+                                         __builtin_inf(), "multinomial", .what = CT_CHECKED_WEIGHTS_ABOVE_0),
                              (double)n);
     ct_tensor *keys = div(ct_neg(ct_log(rsub_s(u, 1))), weights);
     keys = where(logical_and(possible, enough), keys, ct_scalar(__builtin_inf(), CT_F64));
@@ -221,8 +218,7 @@ void multinomial_lower(ct_lower *l) {
         l->out[0] = zeros(shape, .dtype = CT_I64);
         return;
     }
-    ct_tensor *weights = check_range(ct_detach(l->in[0]), 0, 0x1.fffffffffffffp1023,
-                                     "weights has % at element #; it has to be finite and not negative");
+    ct_tensor *weights = check_range(ct_detach(l->in[0]), 0, DBL_MAX, "multinomial");
     weights = cast(weights, CT_F64);
     if (!a->replacement) ct__set_size(&shape, -1, k);
     ct_tensor *u = reshape(fractions(l, count_of(&shape), CT_F64), shape);

@@ -134,7 +134,7 @@ void bincount_lower(ct_lower *lower) {
     }
     if (weights && !ct_dtype_is_float(ct_dtype_of(weights))) weights = cast(weights, CT_F64);
     if (dtype != CT_I32 && dtype != CT_I64) x = cast(x, CT_I64);
-    int64_t size = ct_numel(x) ? ct__add(ct__whole(ct_item(amax(x))), 1) : 0;
+    int64_t size = ct_numel(x) ? ct__add(ct_item_i64(amax(x)), 1) : 0;
     if (size < attrs->minlength) size = attrs->minlength;
     lower->out[0] = bincount_sized(x, size < 0 ? 0 : size, .weights = weights);
 }
@@ -153,13 +153,13 @@ bool bincount_sized_infer(ct_infer *infer) {
     return true;
 }
 
-/* An index beyond the result is an error of scatter_add. */
+/* What goes beyond the result is an error of scatter_add. */
 void bincount_sized_lower(ct_lower *l) {
-    ct_tensor *x = l->in[0], *weights = l->in[1];
+    const int64_t size = ((const bincount_sized_attrs *)l->attrs)->size;
+    ct_tensor *x = check_range(l->in[0], 0, __builtin_inf(), "bincount_sized", .index = true), *weights = l->in[1];
     const ct_dtype dtype = weights ? ct_dtype_of(weights) : CT_I64;
     if (!weights) weights = expand(ct_scalar(1, dtype), ct_shape(x));
-    l->out[0] =
-        scatter_add(zeros(CT_DIMS(((const bincount_sized_attrs *)l->attrs)->size), .dtype = dtype), 0, x, weights);
+    l->out[0] = scatter_add(zeros(CT_DIMS(size), .dtype = dtype), 0, x, weights);
 }
 
 /* ---- histogram ---- */

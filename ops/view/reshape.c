@@ -1,4 +1,6 @@
 /* reshape, flatten, contiguous: x itself, a view, or as the last resort a copy. */
+#include <string.h>
+
 #include "ops/view/view.h"
 
 #include "ops/op_impl.h"
@@ -53,8 +55,8 @@ bool reshape_view_infer(ct_infer *infer) {
 void reshape_view_vjp(ct_vjp *v) { v->grad[0] = reshape(v->cot[0], ct_shape(v->in[0])); }
 
 /* Replaces the one -1 of shape. */
-static bool resolve(const ct_tensor *x, ct_dims *shape) {
-    const int64_t count = ct_numel(x);
+static bool resolve(const ct_view *x, ct_dims *shape) {
+    const int64_t count = ct__count(x->ndim, x->dims);
     int64_t known = 1;
     int unknown = -1;
     if (shape->n > CT_MAX_DIMS)
@@ -74,33 +76,56 @@ static bool resolve(const ct_tensor *x, ct_dims *shape) {
         if (known == 0 || count % known)
             return ct_fail(CT_ERR_SHAPE, "reshape",
                            "x is %s (%lld elements); no size in place of the -1 makes that the shape %s",
-                           ct_tensor_text(x), (long long)count, ct_dims_text(*shape));
+                           ct_view_text(x), (long long)count, ct_dims_text(*shape));
         shape->d[unknown] = count / known;
     }
-    if (ct__count(shape->n, shape->d) != count)
-        return ct_fail(CT_ERR_SHAPE, "reshape", "x is %s (%lld elements), the shape %s has %lld", ct_tensor_text(x),
+    if ((unknown >= 0 || known != count || !known) && ct__count(shape->n, shape->d) != count)
+        return ct_fail(CT_ERR_SHAPE, "reshape", "x is %s (%lld elements), the shape %s has %lld", ct_view_text(x),
                        (long long)count, ct_dims_text(*shape), (long long)ct__count(shape->n, shape->d));
     return true;
 }
 
-static bool same_dims(ct_dims a, ct_dims b) {
-    if (a.n != b.n) return false;
-    for (int i = 0; i < a.n; i++)
-        if (a.d[i] != b.d[i]) return false;
+static bool same_dims(int ndim, const int64_t *dims, const ct_dims *shape) {
+    if (ndim != shape->n) return false;
+    for (int i = 0; i < ndim; i++)
+        if (dims[i] != shape->d[i]) return false;
+    return true;
+}
+
+/* A view, where there is one of another shape. */
+bool reshape_hand_on(ct_handing *h) {
+    const ct_view *x = h->infer.in[0];
+    ct_view *y = h->infer.out;
+    ct_dims *shape = &((reshape_view_attrs *)h->attrs)->shape;
+    const ct_dims *wanted = &((const reshape_attrs *)h->infer.attrs)->shape;
+    memset(h->attrs, 0, sizeof(reshape_view_attrs));
+    shape->n = wanted->n;
+    for (int i = 0; i < wanted->n; i++) shape->d[i] = wanted->d[i];
+    if (!resolve(x, shape)) return false;
+    if (same_dims(x->ndim, x->dims, shape) || ct__view_count(x) == 0 ||
+        !view_strides(x->ndim, x->dims, x->strides, shape->n, shape->d, y->strides))
+        return true;
+    y->dtype = x->dtype;
+    y->ndim = shape->n;
+    y->offset = x->offset;
+    for (int i = 0; i < shape->n; i++) y->dims[i] = shape->d[i];
+    h->to = &ct__op_reshape_view;
+    h->n_in = 1;
+    h->in[0] = 0;
     return true;
 }
 
 void reshape_lower(ct_lower *l) {
     ct_tensor *x = l->in[0];
+    const ct_view *view = &x->view;
     ct_dims shape = ((const reshape_attrs *)l->attrs)->shape;
-    const ct_dims dims = ct_shape(x), strides = ct_strides(x);
     int64_t unused[CT_MAX_DIMS];
-    if (!resolve(x, &shape)) return;
-    if (same_dims(dims, shape)) {
+    if (!resolve(view, &shape)) return;
+    if (same_dims(view->ndim, view->dims, &shape)) {
         l->out[0] = x;
         return;
     }
-    if (ct_numel(x) && !view_strides(dims.n, dims.d, strides.d, shape.n, shape.d, unused)) x = clone(x);
+    if (ct_numel(x) && !view_strides(view->ndim, view->dims, view->strides, shape.n, shape.d, unused)) x = clone(x);
     l->out[0] = reshape_view(x, shape);
 }
 

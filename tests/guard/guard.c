@@ -2,8 +2,8 @@
  * address that the core holds is never readable, and kernels translate it to the other one. So a hidden read of a device is
  * a crash here, and without a GPU every op, gradient, optimizer and loader can be tried on a device that is not the CPU. Its
  * kernels are the CPU's, so it also shows what a backend has to provide, and nothing of it is known to the core.
- *   CT_GUARD_PRIMITIVES=1  only ops without a lowering have kernels: the others run in simpler ops */
-#include <cotangent/backend.h>
+ *   CT_GUARD_PRIMITIVES=1  only ops without a lowering have kernels: the others run in simpler ops
+ *   CT_GUARD_QUEUE=1, 2    work is held back until a wait needs it (queue.c) */
 #include <cotangent/layouts.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -12,12 +12,18 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static const ct_host *host;
+#include "tests/guard/guard.h"
+
+const ct_host *guard_host;
 static const ct_backend *cpu;
 
 /* ---- Memory ---- */
 
 enum { GUARD_BITS = 36, LEAST_BITS = 6, ALIGNMENT = 64 };
+enum {
+    POISON = 0xA5,
+    POISONED = 4 << 20
+}; /* what was there before is of no use to anybody; of new parts so many bytes */
 
 /* One region of addresses, seen twice. Blocks are powers of two, and a free one is found by its size. Books are kept here,
  * not in the memory. */
@@ -31,8 +37,14 @@ static struct {
     pthread_mutex_t lock;
 } memory = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static void before_fork(void) { pthread_mutex_lock(&memory.lock); }
-static void after_fork(void) { pthread_mutex_unlock(&memory.lock); }
+static void before_fork(void) {
+    guard_queue_lock(true);
+    pthread_mutex_lock(&memory.lock);
+}
+static void after_fork(void) {
+    pthread_mutex_unlock(&memory.lock);
+    guard_queue_lock(false);
+}
 
 /* A child shares the memory of its parent until it has a copy of its own, at the same addresses. */
 static void in_child(void) {
@@ -48,7 +60,7 @@ static void in_child(void) {
     mmap(memory.outside, size, PROT_NONE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, file, 0);
     mmap(memory.inside, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, file, 0);
     close(file);
-    pthread_mutex_unlock(&memory.lock);
+    after_fork();
 }
 
 static bool map_memory(char *why, size_t room) {
@@ -65,7 +77,7 @@ static bool map_memory(char *why, size_t room) {
     return ok;
 }
 
-static void *translate(const void *buffer) { return memory.inside + ((const char *)buffer - memory.outside); }
+void *guard_inside(const void *buffer) { return memory.inside + ((const char *)buffer - memory.outside); }
 
 static int bits_of(size_t bytes) {
     int bits = LEAST_BITS;
@@ -89,8 +101,7 @@ static bool allocate(void *self, int device, size_t bytes, void **buffer) {
     }
     pthread_mutex_unlock(&memory.lock);
     free(found);
-    if (taken)
-        memset(translate(taken), 0xA5, bytes < 4096 ? bytes : 4096); /* what was there before is of no use to anybody */
+    if (taken) memset(guard_inside(taken), POISON, bytes < POISONED ? bytes : POISONED);
     *buffer = taken;
     return taken != NULL;
 }
@@ -103,44 +114,52 @@ static void release(void *self, int device, void *buffer, size_t bytes) {
         return;
     }
     const int bits = bits_of(bytes);
-    if (bytes >= 1 << 20) madvise(translate(buffer), (size_t)1 << bits, MADV_REMOVE);
+    if (guard_in_use(guard_inside(buffer), bytes))
+        guard_host->fail(CT_ERR_STATE, "guard", "memory is released that queued work uses");
+    if (bytes >= 1 << 20) madvise(guard_inside(buffer), (size_t)1 << bits, MADV_REMOVE);
     pthread_mutex_lock(&memory.lock);
     *block = (struct free_block){buffer, memory.free[bits]};
     memory.free[bits] = block;
     pthread_mutex_unlock(&memory.lock);
 }
 
+static void discard(void *self, int device, void *buffer, size_t offset, size_t bytes, ct_stream *stream) {
+    (void)self, (void)device;
+    guard_enqueue_write((char *)guard_inside(buffer) + offset, &(char){(char)POISON}, 1, bytes, stream);
+}
+
+/* ---- Copies ---- */
+
 static bool upload(void *self, int device, void *buffer, size_t offset, const void *data, size_t bytes,
                    ct_stream *stream) {
-    (void)self, (void)device, (void)stream;
-    memcpy((char *)translate(buffer) + offset, data, bytes);
-    return true;
+    (void)self, (void)device;
+    return guard_enqueue_write((char *)guard_inside(buffer) + offset, data, bytes, 1, stream);
 }
 
 static bool download(void *self, int device, void *data, const void *buffer, size_t offset, size_t bytes,
                      ct_stream *stream) {
-    (void)self, (void)device, (void)stream;
-    memcpy(data, (const char *)translate(buffer) + offset, bytes);
-    return true;
+    (void)self, (void)device;
+    const bool ok = guard_run(stream);
+    memcpy(data, (const char *)guard_inside(buffer) + offset, bytes);
+    return ok;
 }
 
 static bool copy(void *self, int device, void *to, size_t to_offset, const void *from, size_t from_offset, size_t bytes,
                  ct_stream *stream) {
-    (void)self, (void)device, (void)stream;
-    memmove((char *)translate(to) + to_offset, (const char *)translate(from) + from_offset, bytes);
-    return true;
+    (void)self, (void)device;
+    return guard_enqueue_copy((char *)guard_inside(to) + to_offset, (const char *)guard_inside(from) + from_offset,
+                              bytes, stream);
 }
 
 static bool fill(void *self, int device, void *buffer, size_t offset, const void *pattern, size_t size, size_t count,
                  ct_stream *stream) {
-    (void)self, (void)device, (void)stream;
-    for (size_t i = 0; i < count; i++) memcpy((char *)translate(buffer) + offset + i * size, pattern, size);
-    return true;
+    (void)self, (void)device;
+    return guard_enqueue_write((char *)guard_inside(buffer) + offset, pattern, size, count, stream);
 }
 
 static bool wait_for(void *self, int device, ct_stream *stream) {
-    (void)self, (void)device, (void)stream;
-    return true;
+    (void)self, (void)device;
+    return guard_run(stream);
 }
 
 static int device_count(void *self) {
@@ -166,29 +185,52 @@ typedef struct op_kernels {
 static op_kernels *table; /* by the op's number */
 static int table_size;
 
-static bool run(const ct_call *call, ct_stream *stream) {
-    const op_kernels *known = &table[call->op->slot->index];
-    const ct_kernel *kernel = known->cpu + (call->kernel - known->ours);
+static size_t padded(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+guard_call *guard_call_copy(const ct_call *call, const ct_kernel *kernel) {
     const int n = call->n_in + call->n_out;
-    const size_t bytes = (size_t)n * (sizeof(ct_view) + sizeof(ct_view *));
-    ct_view *views = host->allocate(bytes);
-    if (!views) return host->fail(CT_ERR_MEMORY, call->op->name, "no memory for the views of the call");
-    ct_view **pointers = (ct_view **)(views + n);
+    const size_t attr_bytes = call->attrs ? call->op->attr_size : 0, head = padded(sizeof(guard_call)),
+                 views_bytes = padded((size_t)n * sizeof(ct_view)),
+                 pointer_bytes = padded((size_t)n * sizeof(ct_view *)),
+                 bytes = head + views_bytes + pointer_bytes + attr_bytes;
+    char *block = guard_host->allocate(bytes);
+    if (!block) {
+        guard_host->fail(CT_ERR_MEMORY, call->op->name, "no memory for a copy of the call");
+        return NULL;
+    }
+    guard_call *made = (guard_call *)(void *)block;
+    ct_view *views = (ct_view *)(void *)(block + head), **pointers = (ct_view **)(void *)(block + head + views_bytes);
+    *made = (guard_call){.call = *call, .bytes = bytes};
     for (int i = 0; i < n; i++) {
         const ct_view *view = i < call->n_in ? call->in[i] : call->out[i - call->n_in];
         pointers[i] = view ? &views[i] : NULL;
         if (!view) continue;
         views[i] = *view;
-        if (i >= call->n_in || !(call->numbers >> i & 1)) views[i].buffer = translate(view->buffer);
+        if (i < call->n_in && (call->numbers >> i & 1)) { /* the host's, and only until run returns */
+            memcpy(made->numbers[i], view->buffer, CT_NUMBER_BYTES);
+            views[i].buffer = made->numbers[i];
+            continue;
+        }
+        views[i].buffer = (char *)guard_inside(view->buffer) + view->origin;
+        views[i].origin = 0;
     }
-    ct_call translated = *call;
-    translated.kernel = kernel;
-    translated.in = (const ct_view *const *)pointers;
-    translated.out = pointers + call->n_in;
-    if (call->scratch.buffer) translated.scratch.buffer = translate(call->scratch.buffer);
-    const bool ok = kernel->run(&translated, stream);
-    host->release(views, bytes);
-    return ok;
+    made->call.kernel = kernel;
+    made->call.in = (const ct_view *const *)pointers;
+    made->call.out = pointers + call->n_in;
+    if (attr_bytes) made->call.attrs = memcpy(block + head + views_bytes + pointer_bytes, call->attrs, attr_bytes);
+    if (call->scratch.buffer) {
+        made->call.scratch.buffer = (char *)guard_inside(call->scratch.buffer) + call->scratch.offset;
+        made->call.scratch.offset = 0;
+    }
+    return made;
+}
+
+void guard_call_free(guard_call *call) { guard_host->release(call, call->bytes); }
+
+static bool run(const ct_call *call, ct_stream *stream) {
+    const op_kernels *known = &table[call->op->slot->index];
+    guard_call *made = guard_call_copy(call, known->cpu + (call->kernel - known->ours));
+    return made && guard_enqueue_call(made, stream);
 }
 
 static const ct_kernel *kernels(void *self, const ct_op *op) {
@@ -221,8 +263,16 @@ static const ct_backend guard = {.size = sizeof(ct_backend),
                                  .download = download,
                                  .copy = copy,
                                  .fill = fill,
+                                 .stream_new = guard_stream_new,
+                                 .stream_free = guard_stream_free,
+                                 .event_new = guard_event_new,
+                                 .event_free = guard_event_free,
+                                 .event_record = guard_event_record,
+                                 .event_wait = guard_event_wait,
                                  .wait = wait_for,
-                                 .kernels = kernels};
+                                 .kernels = kernels,
+                                 .discard = discard,
+                                 .kernel_size = sizeof(ct_kernel)};
 
 CT_API const ct_backend *ct_backend_module(const ct_host *given, char *why, size_t room);
 const ct_backend *ct_backend_module(const ct_host *given, char *why, size_t room) {
@@ -234,9 +284,9 @@ const ct_backend *ct_backend_module(const ct_host *given, char *why, size_t room
         snprintf(why, room, "it was built for other ops than this library has");
         return NULL;
     }
-    host = given;
-    cpu = host->backend("cpu");
-    table_size = host->op_count() + 1;
+    guard_host = given;
+    cpu = guard_host->backend("cpu");
+    table_size = guard_host->op_count() + 1;
     table = calloc((size_t)table_size, sizeof *table);
     if (!cpu || !table || !map_memory(why, room)) return NULL;
     return &guard;

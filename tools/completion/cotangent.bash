@@ -10,6 +10,7 @@ _cotangent() {
         train:--show:*) words=$("$cotangent" train --list 2>/dev/null | sed 's/ .*//') ;;
         *:*:-*) words=$("$cotangent" "$command" --help 2>/dev/null | grep -o -- '--[a-z][a-z0-9-]*' | sort -u) ;;
         train:*) [ "$COMP_CWORD" -eq 2 ] && words=$("$cotangent" train --list 2>/dev/null | sed 's/ .*//') ;;
+        layers:*) words=$("$cotangent" layers 2>/dev/null | sed 's/ .*//') ;;
         ops:* | apply:* | check:*) words=$("$cotangent" ops 2>/dev/null | sed 's/ .*//') ;;
         esac
     fi

@@ -5,7 +5,7 @@
 
 const char *c_prefix(const op_def *op) { return op->internal ? "ct__" : "ct_"; }
 
-static const char *c_type(const arg_def *arg) {
+const char *c_type(const arg_def *arg) {
     switch (arg->kind) {
     case ARG_INPUT: return "ct_tensor *";
     case ARG_INT: return "int64_t ";
@@ -290,7 +290,9 @@ static void emit_function(text *t, const op_def *op) {
     bool list = returns_list(op), options = has_options(op), attrs = has_attrs(op);
     const char *fail = list ? "return false" : "return NULL", *attr = attrs ? "&a_" : "NULL";
     put(t, "%s {\n", c_prototype(op));
-    if (options) put(t, "    %s%s_options o_;\n    take_options(&o_, sizeof o_, options);\n", c_prefix(op), op->name);
+    if (options)
+        put(t, "    %s%s_options o_;\n    if (!ct__take_sized(&o_, sizeof o_, options, \"%s\")) %s;\n", c_prefix(op),
+            op->name, op->name, fail);
     for (int i = 1; i < op->n_outputs; i++)
         put(t, "    if (o_.%s) *o_.%s = NULL;\n", op->outputs[i].name, op->outputs[i].name);
     if (list) {
@@ -299,7 +301,7 @@ static void emit_function(text *t, const op_def *op) {
             op->outputs[0].name, count);
     }
     if (attrs) {
-        put(t, "    %s_attrs a_;\n    memset(&a_, 0, sizeof a_);\n", attrs_of(op));
+        put(t, "    %s_attrs a_;\n    ct__clear(&a_, sizeof a_);\n", attrs_of(op));
         for (int i = 0; i < op->n_args; i++) emit_attr(t, op, &op->args[i], fail);
     }
     emit_inputs(t, op, fail);
@@ -344,14 +346,9 @@ static void emit_scalar_functions(text *t, const op_def *op) {
 static const char *const api_helpers =
     "/* The functions of ops.h. Written by mkops. */\n"
     "#include <math.h>\n#include <stdlib.h>\n#include <string.h>\n\n"
-    "#include <cotangent/op.h>\n\n#include \"core/number.h\"\n#include \"gen/ops_decl.h\"\n\n"
+    "#include <cotangent/op.h>\n\n#include \"core/number.h\"\n#include \"core/sized.h\"\n#include "
+    "\"gen/ops_decl.h\"\n\n"
     "#define UNUSED __attribute__((unused))\n\n"
-    "/* An older caller has a shorter struct: what it lacks is zero, which is the default. */\n"
-    "UNUSED static void take_options(void *options, size_t size, const void *given) {\n"
-    "    size_t n = given ? *(const size_t *)given : 0;\n"
-    "    memset(options, 0, size);\n"
-    "    if (given) memcpy(options, given, n == 0 || n > size ? size : n);\n"
-    "}\n\n"
     "UNUSED static bool take_dims(const char *op, const char *name, ct_dims *to, const ct_dims *from) {\n"
     "    if (from->n < 0 || from->n > CT_MAX_LIST)\n"
     "        return ct_fail(CT_ERR_VALUE, op, \"%s: a list holds at most %d numbers\", name, CT_MAX_LIST);\n"

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "mkops.h"
+#include "header.h"
 
 /* ---- Questions about ops that several parts ask ----------------------------------------------------- */
 
@@ -125,6 +125,8 @@ static void check_ops(const library *lib) {
         const op_def *op = lib->ops[i];
         if (op->elementwise) continue;
         int enough = op->enough >= 0 ? op->enough : 6;
+        if (op->has_hand_on && !op->has_lower)
+            fail_at(op->file, op->line, "%s: hand_on without lower, for the calls that it does not take", op->name);
         if (!op->has_infer && !op->has_lower)
             fail_at(op->file, op->line,
                     "op %s has neither infer nor lower: say which of infer, vjp and lower ops/%s/ defines for it",
@@ -140,9 +142,19 @@ static int by_name(const void *a, const void *b) {
     return strcmp((*(op_def *const *)a)->name, (*(op_def *const *)b)->name);
 }
 
+/* What is written from a public header, named without its folder and its end. */
+static void emit_header(const library *lib, const char *directory, const char *name, const char *out) {
+    char *file = form("%s/%s.h", directory, name), *source = read_whole(file);
+    if (!source) fail_at(file, 1, "cannot be read");
+    header_def header = {0};
+    parse_header(&header, file, source);
+    emit_calls(&header, name, out);
+    if (strcmp(name, "nn") == 0) emit_layers(lib, &header, out);
+}
+
 int main(int argc, char **argv) {
-    if (argc != 3) {
-        fputs("usage: mkops OPS_DIR OUT_DIR\n", stderr);
+    if (argc < 3 || argc == 4) {
+        fputs("usage: mkops OPS_DIR OUT_DIR [HEADER_DIR HEADER...]\n", stderr);
         return 2;
     }
     const char *ops_dir = argv[1], *out = argv[2];
@@ -178,6 +190,7 @@ int main(int argc, char **argv) {
                              "/docs", "/docs/man"};
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) mkdir(form("%s%s", out, folders[i]), 0777);
     emit_ops_h(&lib, out);
+    emit_ops_hpp(&lib, out);
     emit_api(&lib, out);
     emit_short(&lib, out);
     emit_decl(&lib, out);
@@ -189,5 +202,6 @@ int main(int argc, char **argv) {
     emit_docs(&lib, out);
     emit_html(&lib, out);
     emit_man(&lib, out);
+    for (int i = 4; i < argc; i++) emit_header(&lib, argv[3], argv[i], out);
     return 0;
 }

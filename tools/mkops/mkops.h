@@ -99,7 +99,7 @@ typedef struct op_def {
     unsigned long long *reads_in, *reads_out; /* by argument: the inputs and outputs that its own gradient reads */
     text samples;
     int n_samples, enough; /* enough: given by `samples N`, else -1 */
-    bool has_infer, has_vjp, has_lower;
+    bool has_infer, has_vjp, has_lower, has_hand_on;
     /* elementwise */
     bool elementwise, bool_result;
     class_def class;
@@ -227,9 +227,11 @@ void emit_uniform(text *t, const op_def *op, const expr *e); /* as a C double; a
 char *c_prototype(const op_def *op);    /* without a semicolon */
 char *call_form(const op_def *op);      /* ct_sum(x, .axes, .keepdim) */
 const char *c_prefix(const op_def *op); /* ct_ or, for internal ops, ct__ */
+const char *c_type(const arg_def *arg); /* of a parameter, with a blank or a star at its end */
 void emit_options(text *t, const op_def *op);
 void emit_internal_macros(text *t, const library *lib);
 void emit_ops_h(const library *lib, const char *out);
+void emit_ops_hpp(const library *lib, const char *out);
 void emit_api(const library *lib, const char *out);
 void emit_short(const library *lib, const char *out);
 void emit_decl(const library *lib, const char *out);

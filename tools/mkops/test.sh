@@ -161,5 +161,43 @@ contains "the fused gradient" gen/ops_decl.h "extern const ct_op ct__op_foo_grad
 contains "its lowering" gen/elementwise.c "void foo_grad_x_lower(ct_lower *l)"
 contains "the scalar form" include/cotangent/ops.h "ct_mul_s("
 
+# Public headers: the last accepted definition with one more argument.
+header() {
+    mkdir -p "$work/include"
+    printf '%s\n' "$1" > "$work/include/nn.h"
+    "$mkops" "$work/ops" "$work/out" "$work/include" nn > "$work/log" 2>&1
+}
+refuses_header() {
+    if header "$3"; then
+        fail "$1: accepted"
+    elif grep -Eq "nn\.h:[0-9]+: .*$2" "$work/log"; then pass; else fail "$1: expected $2"; fi
+}
+layers='/* ---- Layers ---- */
+
+/* One thing. */
+typedef struct ct_nn_thing_options {
+    size_t size;
+    int64_t width; /* 3; how wide */
+    bool loud;     /* for other_thing: aloud */
+    way ct_ignored[2];
+} ct_nn_thing_options;
+CT_API ct_module *ct_nn_thing_p(int64_t in, const ct_nn_thing_options *options);
+/* Another. */
+CT_API ct_module *ct_nn_other_thing_p(int64_t in, double p, const ct_nn_thing_options *options); /* louder */
+CT_API ct_module *ct_nn_silent(void);
+CT_API ct_module *ct_nn_made_of(ct_module *inner);'
+if header "$layers"; then pass; else fail "a header"; fi
+contains "a macro" include/cotangent/nn_options.h '#define ct__nn_other_thing_x(in_, p_, ...) ct_nn_other_thing_p((in_), (p_), &(ct_nn_thing_options){__VA_ARGS__})'
+contains "a function for C++" include/cotangent/nn_options.h 'static inline ct_module *ct_nn_thing(int64_t in, ct_nn_thing_options options = ct_nn_thing_options())'
+contains "a default" gen/layers_table.c '.number = 3.0, .doc = "how wide"}'
+contains "a layer that takes one option" gen/layers_table.c '{{"thing", "One thing."}, in_list, ct_nn_thing_options_list, 0x1,'
+contains "a layer that takes both" gen/layers_table.c '{{"other_thing", "louder\nAnother."}, in_p_list, ct_nn_thing_options_list, 0x3,'
+contains "a layer without arguments" gen/layers_table.c '{{"silent", "Another."}, no_list, no_list, 0x0, 0, 0, silent_build}'
+if grep -q made_of "$work/out/gen/layers_table.c"; then : > "$work/log"; fail "a container is no layer of the table"; else pass; fi
+refuses_header "a pattern that fits no layer" "no layer with ct_nn_thing_options is called odd" "$(printf '%s' "$layers" | sed 's/for other_thing/for odd/')"
+refuses_header "an option that no text can give" "which no text can give" "$(printf '%s' "$layers" | sed 's/int64_t width/ct_tensor *width/')"
+refuses_header "a layer without documentation" "a layer without a comment" "$(printf '%s' "$layers" | sed 's,^/\* One thing. \*/$,,; s,^/\* Another. \*/$,,')"
+refuses_header "a header without options" "needs no nn_options.h" "/* Nothing. */"
+
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

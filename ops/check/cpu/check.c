@@ -1,25 +1,35 @@
 /* check_range: a look at every element, in order, so that the first one that is wrong is the one that is named; then a copy. */
-#include <stdio.h>
-#include <string.h>
-
+#include "ops/check/check.h"
 #include "backends/cpu/copy.h"
 #include "backends/cpu/kernel.h"
 #include "core/dtype.h"
-#include "core/error.h"
 #include "ops/create/cpu/rows.h"
 
 #include "gen/check.attrs.h"
 
-static bool refuse(const check_range_attrs *a, double value, int64_t element) {
-    char text[256];
-    size_t used = 0;
-    for (const char *c = a->says.s; *c && c < a->says.s + sizeof a->says.s && used < sizeof text - 32; c++) {
-        if (*c == '%') used += (size_t)snprintf(text + used, sizeof text - used, "%.15g", value);
-        else if (*c == '#') used += (size_t)snprintf(text + used, sizeof text - used, "%lld", (long long)element);
-        else text[used++] = *c;
-    }
-    text[used] = 0;
-    return ct_fail(a->index ? CT_ERR_INDEX : CT_ERR_VALUE, NULL, "%s", text);
+static int64_t whole(double bound) {
+    return bound >= 0x1p63 ? CT_NO_BOUND : bound < -0x1p63 ? INT64_MIN : (int64_t)bound;
+}
+
+static bool refuse(const ct_call *call, double value, int64_t element) {
+    const check_range_attrs *a = call->attrs;
+    const ct_op *of = ct_op_find(a->of.s);
+    const bool element_of = a->what == CT_CHECKED_ELEMENT;
+    const ct_wrong_value wrong = {.op = of ? of : call->op,
+                                  .called = call->called,
+                                  .flags = call->flags,
+                                  .code = a->index ? CT_ERR_INDEX : CT_ERR_VALUE,
+                                  .argument = of ? (int)a->argument : 0,
+                                  .what = ct__checked_texts[a->what],
+                                  .is_real = ct_dtype_is_float(call->in[0]->dtype),
+                                  .position = element_of || ct__checked_by_row(a->what) ? element : -1,
+                                  .value = whole(value),
+                                  .low = whole(a->lo),
+                                  .high = whole(a->hi),
+                                  .real_value = value,
+                                  .real_low = a->lo,
+                                  .real_high = a->hi};
+    return ct_fail_value(&wrong);
 }
 
 static bool run_check_range(const ct_call *call, ct_stream *stream) {
@@ -33,7 +43,7 @@ static bool run_check_range(const ct_call *call, ct_stream *stream) {
         const char *at = (const char *)ct__address(x, (size_t)size) + run.at[0] * size;
         for (int64_t i = 0; i < run.n; i++) {
             const double value = ct__dtype_get(x->dtype, at + i * run.step[0] * size);
-            if (!(value >= a->lo && value <= a->hi)) return refuse(a, value, first + i);
+            if (!(value >= a->lo && value <= a->hi)) return refuse(call, value, first + i);
         }
         first += run.n;
     }

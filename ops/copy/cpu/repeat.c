@@ -3,6 +3,8 @@
 
 #include "gen/copy.attrs.h"
 
+static const int64_t most = (int64_t)1 << 52; /* elements */
+
 static int64_t repeats_at(const ct_view *repeats, int64_t i) {
     const int64_t at = i * repeats->strides[0];
     return repeats->dtype == CT_I32 ? CT_AT(const int32_t, repeats)[at] : CT_AT(const int64_t, repeats)[at];
@@ -14,11 +16,9 @@ static bool run_total(const ct_call *call, ct_stream *stream) {
     (void)stream;
     for (int64_t i = 0; i < repeats->dims[0]; i++) {
         const int64_t n = repeats_at(repeats, i);
-        if (n < 0)
-            return ct_fail(CT_ERR_VALUE, "repeat_interleave", "repeats[%lld] is %lld; it is 0 or more", (long long)i,
-                           (long long)n);
-        if (__builtin_add_overflow(total, n, &total) || total > (int64_t)1 << 52)
-            return ct_fail(CT_ERR_VALUE, "repeat_interleave", "repeats asks for more elements than can be counted");
+        if (n < 0) return ct__wrong_count(call, 0, NULL, i, n, 0, CT_NO_BOUND);
+        if (__builtin_add_overflow(total, n, &total) || total > most)
+            return ct__wrong_count(call, 0, "the sum of repeats up to element", i, INT64_MAX, 0, most);
     }
     *CT_AT(int64_t, call->out[0]) = total;
     return true;
@@ -30,13 +30,10 @@ static bool run_index(const ct_call *call, ct_stream *stream) {
     (void)stream;
     for (int64_t i = 0; i < repeats->dims[0]; i++) {
         const int64_t n = repeats_at(repeats, i);
-        if (n < 0 || n > y->dims[0] - written)
-            return ct_fail(CT_ERR_VALUE, call->op->name, "repeats[%lld] is %lld, and %lld of total, %lld, are left",
-                           (long long)i, (long long)n, (long long)(y->dims[0] - written), (long long)y->dims[0]);
+        if (n < 0 || n > y->dims[0] - written) return ct__wrong_count(call, 0, NULL, i, n, 0, y->dims[0] - written);
         for (int64_t k = 0; k < n; k++, written++) out[written * y->strides[0]] = i;
     }
-    return written == y->dims[0] || ct_fail(CT_ERR_VALUE, call->op->name, "repeats adds up to %lld, not to total, %lld",
-                                            (long long)written, (long long)y->dims[0]);
+    return written == y->dims[0] || ct__wrong_count(call, 0, "the sum of repeats", -1, written, y->dims[0], y->dims[0]);
 }
 
 CT_KERNELS(copy_repeat) = {

@@ -103,9 +103,7 @@ static bool run_one_hot(const ct_call *call, ct_stream *stream) {
             int64_t at = run.at[1] + i * run.step[1];
             int64_t index = x->dtype == CT_I64 ? CT_AT(int64_t, x)[at] : CT_AT(int32_t, x)[at];
             int64_t *to = CT_AT(int64_t, y) + run.at[0] + i * run.step[0];
-            if (index < 0 || index >= classes)
-                return ct_fail(CT_ERR_INDEX, "one_hot", "indices has %lld at element %lld; it has to be in 0 to %lld",
-                               (long long)index, (long long)(first + i), (long long)classes - 1);
+            if (index < 0 || index >= classes) return ct__wrong_index(call, 0, first + i, index, classes);
             for (int64_t c = 0; c < classes; c++) to[c * step] = c == index;
         }
         first += run.n;

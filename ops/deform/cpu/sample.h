@@ -46,7 +46,7 @@ static void SPOT(pack_rows)(const void *context, int64_t batch, void *dst, int64
                 pieces[count].n = run, pieces[count].to = k;
                 SPOT(find)(&j->t, j->image + image, of, tap, &pixels, spots + count);
             }
-            /* the taps of one pixel after those of its neighbour: they look at almost the same pixels of x */
+            /* the taps of one pixel after those of its neighbor: they look at almost the same pixels of x */
             for (int i = 0; i < n; i++)
                 for (int c = 0; c < count; c++) SPOT(line)
             (pieces[c].x, step, (const SPOT_T *)j->zeros, spots + c, i, pieces[c].n,

@@ -1,4 +1,4 @@
-/* gather: one loop over the elements of the index, by rows; dimensions of size 1 dropped and neighbours merged. */
+/* gather: one loop over the elements of the index, by rows; dimensions of size 1 dropped and neighbors merged. */
 #include <stdatomic.h>
 
 #include "backends/cpu/copy.h"
@@ -10,8 +10,7 @@ enum { CHUNK = 32 << 10, STAGE = 4096 };
 
 typedef struct job {
     const ct_call *call;
-    const ct_view *x_view;
-    int ndim, axis;
+    int ndim;
     int64_t dims[CT_MAX_DIMS], out[CT_MAX_DIMS], index[CT_MAX_DIMS], x[CT_MAX_DIMS]; /* x: 0 at the axis */
     int64_t count, chunk, along, bound;                                              /* along: the axis' stride in x */
     const char *src, *at;
@@ -125,8 +124,7 @@ static void gather_chunk(void *context, int64_t chunk, int worker) {
                                  : check_i64((const int64_t *)(const void *)j->at + at, step, n, j->bound);
         if (good < n) {
             if (!atomic_exchange(&j->failed, true))
-                index_fail(j->call->op->name, "index", index, first + good, index_value(index, j->at, at + good * step),
-                           j->x_view, j->axis, j->bound);
+                index_fail(j->call, index, first + good, index_value(index, j->at, at + good * step), j->bound);
             return;
         }
         gather_row(j, to, from, at, n);
@@ -138,13 +136,7 @@ static void gather_chunk(void *context, int64_t chunk, int worker) {
 /* y[...] = x[..., index[...], ...] */
 static bool run(const ct_call *call, const ct_view *x, int axis) {
     const ct_view *index = call->in[1], *y = call->out[0];
-    job j = {.call = call,
-             .x_view = x,
-             .axis = axis,
-             .count = 1,
-             .element = (int)ct_dtype_size(x->dtype),
-             .along = 1,
-             .bound = 1};
+    job j = {.call = call, .count = 1, .element = (int)ct_dtype_size(x->dtype), .along = 1, .bound = 1};
     if (x->ndim) j.along = x->strides[axis], j.bound = x->dims[axis];
     for (int d = 0; d < index->ndim; d++) {
         const int64_t size = index->dims[d], xs = d == axis || d >= x->ndim ? 0 : x->strides[d];

@@ -52,9 +52,9 @@ typedef int64_t (*strip_fn)(const strip *s);
     }
 
 typedef struct lanes {
-    const char *op;
-    const ct_view *index, *x; /* x: what an error names */
-    strip strip;              /* of the first lane; its n_lanes is that of a whole strip */
+    const ct_call *call;
+    const ct_view *index;
+    strip strip; /* of the first lane; its n_lanes is that of a whole strip */
     strip_fn fn;
     int axis;
     int ndim; /* dimensions outside a strip */
@@ -72,9 +72,8 @@ static void lanes_plan(lanes *l, const ct_call *call, strip_fn fn, int64_t axis,
     enum { CHUNK = 32 << 10 };
     int64_t row_major[CT_MAX_DIMS], stride = 1;
     memset(l, 0, sizeof *l);
-    l->op = call->op->name;
+    l->call = call;
     l->index = index;
-    l->x = x;
     l->fn = fn;
     l->axis = (int)(axis < 0 ? axis + (x->ndim ? x->ndim : 1) : axis);
     l->dst_size = dst_size;
@@ -124,8 +123,7 @@ static void lanes_plan(lanes *l, const ct_call *call, strip_fn fn, int64_t axis,
 }
 
 static bool lanes_fail(lanes *l, int64_t position, int64_t value) {
-    if (!atomic_exchange(&l->failed, true))
-        index_fail(l->op, "index", l->index, position, value, l->x, l->axis, l->strip.bound);
+    if (!atomic_exchange(&l->failed, true)) index_fail(l->call, l->index, position, value, l->strip.bound);
     return false;
 }
 

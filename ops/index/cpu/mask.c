@@ -141,8 +141,7 @@ static int64_t plan(job *j, const ct_call *call, const ct_view *tested) {
 
 static bool finish(job *j, const ct_call *call, int64_t total, int64_t expected) {
     if (total != expected)
-        return ct_fail(CT_ERR_SHAPE, call->op->name, "there are %lld elements, not %lld", (long long)total,
-                       (long long)expected);
+        return ct__wrong_count(call, 0, "the number of chosen elements", -1, total, expected, expected);
     ct__parallel(j->chunks, work_chunk, j);
     return true;
 }

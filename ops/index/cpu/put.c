@@ -34,10 +34,7 @@ static void flat_chunk(void *context, int64_t chunk, int worker) {
             const ct_view *index = call->in[k];
             const int64_t v = index_value(index, ct__address(index, ct_dtype_size(index->dtype)), place_of(index, i));
             if ((uint64_t)v >= (uint64_t)sizes->d[k]) {
-                char name[32];
-                snprintf(name, sizeof name, "indices[%d]", k);
-                if (!atomic_exchange(&j->failed, true))
-                    index_fail("index_put", name, index, i, v, NULL, k, sizes->d[k]);
+                if (!atomic_exchange(&j->failed, true)) ct__wrong_index(call, k, i, v, sizes->d[k]);
                 return;
             }
             flat = flat * sizes->d[k] + v;

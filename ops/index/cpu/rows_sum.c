@@ -14,9 +14,8 @@
 enum { BLOCK = 256, CHUNK = 32 << 10 };
 
 typedef struct job {
-    const char *op;
+    const ct_call *call;
     const ct_view *index, *y;
-    int axis;
     int64_t n, rows, width; /* indices; rows of the result along the axis; elements of a row */
     int64_t to_axis, x_axis, to_width, x_width, from_width;
     int lead; /* the dimensions of index, merged */
@@ -174,7 +173,7 @@ static bool sort_rows(job *j, int64_t skip) {
     memset(j->start, 0, (size_t)(j->rows + 2) * sizeof *j->start);
     for (int64_t i = 0; i < j->n; i++) {
         const int64_t v = index_value(j->index, j->at, lead_place(j, j->lead_at, i));
-        if ((uint64_t)v >= (uint64_t)j->rows) return index_fail(j->op, "index", j->index, i, v, j->y, j->axis, j->rows);
+        if ((uint64_t)v >= (uint64_t)j->rows) return index_fail(j->call, j->index, i, v, j->rows);
         if (v != skip) j->start[v + 1]++;
     }
     for (int64_t v = 0; v < j->rows; v++) j->start[v + 1] += j->start[v];
@@ -190,22 +189,21 @@ static bool sort_rows(job *j, int64_t skip) {
 
 /* ---- Slabs: one number a row, many slabs ---- */
 
-#define SLAB_FN(type, T, SUM)                                                           \
-    static bool slab_##type(job *j, int64_t to, int64_t from) {                         \
-        const SUM alpha = (SUM)j->alpha;                                                \
-        T *y = (T *)(void *)j->dst + to;                                                \
-        const T *src = (const T *)(const void *)j->src + from;                          \
-        for (int64_t i = 0; i < j->n; i++) {                                            \
-            const int64_t v = index_value(j->index, j->at, i * j->lead_at[0]);          \
-            if (__builtin_expect((uint64_t)v >= (uint64_t)j->rows, 0)) {                \
-                if (!atomic_exchange(&j->failed, true))                                 \
-                    index_fail(j->op, "index", j->index, i, v, j->y, j->axis, j->rows); \
-                return false;                                                           \
-            }                                                                           \
-            T *at = y + v * j->to_axis;                                                 \
-            *at = (T)((SUM)*at + alpha * (SUM)src[i * j->lead_from[0]]);                \
-        }                                                                               \
-        return true;                                                                    \
+#define SLAB_FN(type, T, SUM)                                                                         \
+    static bool slab_##type(job *j, int64_t to, int64_t from) {                                       \
+        const SUM alpha = (SUM)j->alpha;                                                              \
+        T *y = (T *)(void *)j->dst + to;                                                              \
+        const T *src = (const T *)(const void *)j->src + from;                                        \
+        for (int64_t i = 0; i < j->n; i++) {                                                          \
+            const int64_t v = index_value(j->index, j->at, i * j->lead_at[0]);                        \
+            if (__builtin_expect((uint64_t)v >= (uint64_t)j->rows, 0)) {                              \
+                if (!atomic_exchange(&j->failed, true)) index_fail(j->call, j->index, i, v, j->rows); \
+                return false;                                                                         \
+            }                                                                                         \
+            T *at = y + v * j->to_axis;                                                               \
+            *at = (T)((SUM)*at + alpha * (SUM)src[i * j->lead_from[0]]);                              \
+        }                                                                                             \
+        return true;                                                                                  \
     }
 SLAB_FN(f32, float, float)
 SLAB_FN(f64, double, double)
@@ -239,10 +237,9 @@ typedef struct sum_call {
 /* src has the dimensions of index in the place of the axis. */
 static bool run(const ct_call *call, const sum_call *s) {
     const ct_view *y = call->out[0], *index = s->index, *src = s->src;
-    job j = {.op = call->op->name,
+    job j = {.call = call,
              .index = index,
              .y = y,
-             .axis = s->axis,
              .n = 1,
              .rows = 1,
              .width = 1,

@@ -11,8 +11,8 @@
 enum { CHUNK = 64 << 10 }; /* bytes */
 
 typedef struct job {
-    const char *op;
-    const ct_view *index, *x;
+    const ct_call *call;
+    const ct_view *index;
     int64_t outer, n, inner; /* [outer, n, inner] elements go from [outer, bound, inner] */
     int outer_ndim, inner_ndim;
     int64_t outer_dims[CT_MAX_DIMS], outer_to[CT_MAX_DIMS], outer_from[CT_MAX_DIMS]; /* before the axis */
@@ -21,7 +21,6 @@ typedef struct job {
     int64_t index_dims[CT_MAX_DIMS], index_at[CT_MAX_DIMS],
         index_to[CT_MAX_DIMS]; /* the index's own dimensions, and their strides in the result */
     int64_t from_axis, bound;
-    int axis;
     char *dst;
     const char *src, *at;
     size_t size;
@@ -83,7 +82,7 @@ static void select_chunk(void *context, int64_t chunk, int worker) {
         place(j->index_ndim, j->index_dims, j->index_to, j->index_at, i, &to, &at);
         const int64_t k = index_value(j->index, j->at, at);
         if (__builtin_expect((uint64_t)k >= (uint64_t)j->bound, 0)) {
-            if (!atomic_exchange(&j->failed, true)) index_fail(j->op, "index", j->index, i, k, j->x, j->axis, j->bound);
+            if (!atomic_exchange(&j->failed, true)) index_fail(j->call, j->index, i, k, j->bound);
             return;
         }
         copy_row(j, j->dst + (to + to_outer) * size, j->src + (from_outer + k * j->from_axis) * size);
@@ -98,15 +97,7 @@ static void select_chunk(void *context, int64_t chunk, int worker) {
 /* y[o..., i..., r...] = x[o..., index[i...], r...]; index replaces the axis. */
 static bool run(const ct_call *call, int axis) {
     const ct_view *x = call->in[0], *index = call->in[1], *y = call->out[0];
-    job j = {.op = call->op->name,
-             .index = index,
-             .x = x,
-             .outer = 1,
-             .n = 1,
-             .inner = 1,
-             .axis = axis,
-             .size = ct_dtype_size(x->dtype),
-             .bound = 1};
+    job j = {.call = call, .index = index, .outer = 1, .n = 1, .inner = 1, .size = ct_dtype_size(x->dtype), .bound = 1};
     if (x->ndim) j.from_axis = x->strides[axis], j.bound = x->dims[axis];
     /* an index_select with a scalar index keeps the axis, with size 1 */
     const int skip = y->ndim - (x->ndim ? x->ndim - 1 : 0), rank = index->ndim < skip ? index->ndim : skip;

@@ -23,13 +23,12 @@ static inline int64_t target_at(const ct_view *t, int64_t i) {
     return t->dtype == CT_I32 ? ((const int32_t *)ct__address(t, 4))[i] : ((const int64_t *)ct__address(t, 8))[i];
 }
 
-static bool targets_fit(const class_job *j, const char *op) {
+static bool targets_fit(const class_job *j, const ct_call *call, int argument) {
     const int64_t n = j->items * j->places;
     for (int64_t i = 0; i < n; i++) {
         const int64_t t = target_at(j->target, i);
         if (t == j->ignored || (t >= 0 && t < j->classes)) continue;
-        return ct_fail(CT_ERR_INDEX, op, "target is %lld at element %lld; there are %lld classes", (long long)t,
-                       (long long)i, (long long)j->classes);
+        return ct__wrong_index(call, argument, i, t, j->classes);
     }
     return true;
 }
@@ -80,7 +79,7 @@ static bool run_class_nll(const ct_call *call, ct_stream *stream) {
     const class_nll_attrs *a = call->attrs;
     const ct_dtype dtype = call->in[0]->dtype;
     class_job j = job_of(call->in[0], call->in[1], call->in[2], a->ignore_index);
-    if (!targets_fit(&j, "cross_entropy")) return false;
+    if (!targets_fit(&j, call, 1)) return false;
     const size_t size = ct_dtype_size(dtype);
     if (call->out[0]) j.nll = ct__address(call->out[0], size);
     if (call->n_out > 1 && call->out[1]) j.smooth = ct__address(call->out[1], size);
@@ -94,7 +93,7 @@ static bool run_class_nll_grad(const ct_call *call, ct_stream *stream) {
     const ct_view *x = call->in[2];
     const size_t size = ct_dtype_size(x->dtype);
     class_job j = job_of(x, call->in[3], call->in[4], a->ignore_index);
-    if (!targets_fit(&j, "cross_entropy")) return false;
+    if (!targets_fit(&j, call, 3)) return false;
     j.g = ct__address(call->in[0], size);
     if (call->in[1]) j.g_smooth = ct__address(call->in[1], size);
     j.dx = ct__address(call->out[0], size);
@@ -108,7 +107,7 @@ static bool run_class_pick(const ct_call *call, ct_stream *stream) {
     (void)stream;
     const ct_view *x = call->in[0];
     class_job j = job_of(x, call->in[1], NULL, ((const class_pick_attrs *)call->attrs)->ignore_index);
-    if (!targets_fit(&j, "nll_loss")) return false;
+    if (!targets_fit(&j, call, 1)) return false;
     const size_t size = ct_dtype_size(x->dtype);
     void *y = ct__address(call->out[0], size);
     for (int64_t i = 0; i < j.items * j.places; i++) {

@@ -34,7 +34,7 @@ static inline int64_t label_at(const ctc_job *j, const ctc_item *c, int64_t s) {
     return s % 2 ? whole_at(j->targets, c->item * j->longest + s / 2) : j->blank;
 }
 
-/* Rows of numbers by label have log 0 before and behind them, so that neighbours need no conditions. */
+/* Rows of numbers by label have log 0 before and behind them, so that neighbors need no conditions. */
 enum { MARGIN = 2, BEHIND = 2 + VF64_LANES };
 static int64_t room_of_row(int64_t longest) { return MARGIN + 2 * longest + 1 + BEHIND; }
 static double *row_of(double *room, int64_t width, int64_t row) { return room + row * width + MARGIN; }
@@ -158,22 +158,17 @@ static void grad_task(void *ctx, int64_t i, int worker) {
 
 /* ---- Calls ---- */
 
-static bool fits(const ctc_job *j) {
+/* x is argument `first` of the call. */
+static bool fits(const ctc_job *j, const ct_call *call, int first) {
     for (int64_t i = 0; i < j->batch; i++) {
         const int64_t steps = j->steps ? whole_at(j->steps, i) : j->count,
                       length = j->lengths ? whole_at(j->lengths, i) : j->longest;
-        if (steps < 1 || steps > j->count)
-            return ct_fail(CT_ERR_VALUE, "ctc_loss", "input_lengths is %lld at element %lld; x has %lld steps",
-                           (long long)steps, (long long)i, (long long)j->count);
-        if (length < 0 || length > j->longest)
-            return ct_fail(CT_ERR_VALUE, "ctc_loss",
-                           "target_lengths is %lld at element %lld; targets have room for %lld labels",
-                           (long long)length, (long long)i, (long long)j->longest);
+        if (steps < 1 || steps > j->count) return ct__wrong_count(call, first + 2, NULL, i, steps, 1, j->count);
+        if (length < 0 || length > j->longest) return ct__wrong_count(call, first + 3, NULL, i, length, 0, j->longest);
         for (int64_t s = 0; s < length; s++) {
             const int64_t label = whole_at(j->targets, i * j->longest + s);
             if (label < 0 || label >= j->classes)
-                return ct_fail(CT_ERR_INDEX, "ctc_loss", "targets is %lld at [%lld, %lld]; there are %lld classes",
-                               (long long)label, (long long)i, (long long)s, (long long)j->classes);
+                return ct__wrong_index(call, first + 1, i * j->longest + s, label, j->classes);
         }
     }
     return true;
@@ -212,7 +207,7 @@ static size_t ctc_scratch(const ct_call *call) {
 static bool run_ctc(const ct_call *call, ct_stream *stream) {
     (void)stream;
     ctc_job j = job_of(call, 0, ((const ctc_attrs *)call->attrs)->blank);
-    if (!fits(&j)) return false;
+    if (!fits(&j, call, 0)) return false;
     ct__parallel(j.batch, loss_task, &j);
     return true;
 }
@@ -225,7 +220,7 @@ static bool run_ctc_grad(const ct_call *call, ct_stream *stream) {
     (void)stream;
     ctc_job j = job_of(call, 1, ((const ctc_grad_attrs *)call->attrs)->blank);
     j.g = call->in[0];
-    if (!fits(&j)) return false;
+    if (!fits(&j, call, 1)) return false;
     ct__parallel(j.batch, grad_task, &j);
     return true;
 }

@@ -1,253 +1,65 @@
-/* Loops over lines of pooled elements, a template over the type that is computed in: define LINE_D as f32 or f64. A line is a
- * row of windows (channels first) or the channels of one window (channels last); its taps are lines as well. Half types
- * are widened when a line is loaded. Included by pool.c, which says what the functions are for. */
-#define LINE_T    ELEMENT(LINE_D)
-#define LINE_V    VECTOR(LINE_D)
-#define LINE(x)   ELEMENT_PASTE(LINE_D, ELEMENT_PASTE(_, x))
-#define LINE_I    ELEMENT_PASTE(LINE_D, _code)
-#define LINE_HALF (sizeof(LINE_T) == 4)
+/* Loops over lines of elements, which every way to pool is made of. A line is a row of windows (channels first) or the channels
+ * of one window (channels last); a window's taps are lines as well. Computed in f32 or f64; half types are widened when a line
+ * is loaded. What a maximum was taken from is told by the tap's number in the kernel: its code. */
+#ifndef COTANGENT_OPS_POOL_LINES_H
+#define COTANGENT_OPS_POOL_LINES_H
 
-static void LINE(load_line)(void *to_, const void *from_, int64_t stride, int64_t n, ct_dtype dtype) {
-    LINE_T *restrict to = to_;
-    const LINE_T *restrict from = from_;
-    if (LINE_HALF && is_half(dtype)) half_load(to_, from_, stride, n, dtype == CT_BF16);
-    else if (stride == 1) memcpy(to, from, (size_t)n * sizeof *to);
-    else
-        for (int64_t i = 0; i < n; i++) to[i] = from[i * stride];
-}
+#include <cotangent/backend.h>
 
-static void LINE(store_line)(void *to_, int64_t stride, const void *from_, int64_t n, ct_dtype dtype) {
-    LINE_T *restrict to = to_;
-    const LINE_T *restrict from = from_;
-    if (LINE_HALF && is_half(dtype)) half_store(to_, stride, from_, n, dtype == CT_BF16);
-    else if (stride == 1) memcpy(to, from, (size_t)n * sizeof *to);
-    else
-        for (int64_t i = 0; i < n; i++) to[i * stride] = from[i];
-}
+/* A tap of a line: where its values are, where their codes are, and its number in the kernel. */
+typedef struct tap {
+    const void *value, *code;
+    int64_t number;
+} tap;
 
-static void LINE(fill_line)(void *to_, int64_t n, double value) {
-    LINE_T *to = to_;
-    for (int64_t i = 0; i < n; i++) to[i] = (LINE_T)value;
-}
+enum { PADDING = 1 << 30 }; /* the code of padding: greater than any tap's number */
 
-static void LINE(load_codes)(void *to_, const void *from, int64_t stride, int64_t n, ct_dtype dtype) {
-    LINE_I *to = to_;
-    if (dtype == CT_U8 && stride == 1)
-        for (int64_t i = 0; i < n; i++) to[i] = ((const uint8_t *)from)[i];
-    else if (dtype == CT_U8)
-        for (int64_t i = 0; i < n; i++) to[i] = ((const uint8_t *)from)[i * stride];
-    else if (dtype == CT_I32)
-        for (int64_t i = 0; i < n; i++) to[i] = ((const int32_t *)from)[i * stride];
-    else
-        for (int64_t i = 0; i < n; i++) to[i] = (LINE_I)((const int64_t *)from)[i * stride];
-}
+typedef struct line_ops {
+    size_t size; /* of an element in scratch; codes are as large */
+    void (*load)(void *to, const void *from, int64_t stride, int64_t n, ct_dtype dtype);
+    void (*store)(void *to, int64_t stride, const void *from, int64_t n, ct_dtype dtype);
+    void (*fill)(void *to, int64_t n, double value);
+    void (*load_codes)(void *to, const void *from, int64_t stride, int64_t n, ct_dtype dtype);
+    void (*store_codes)(void *to, const void *from, int64_t n, ct_dtype dtype);
+    void (*fill_codes)(void *to, int64_t n, int64_t code);
+    /* y = the greatest tap (the first NaN if there is one) and, where codes is not NULL, its number. Here and below
+     * taps lie `shift` elements behind their pointers */
+    void (*max)(const tap *taps, int64_t count, int64_t shift, int64_t n, void *y, void *codes);
+    /* the same for taps that have codes: of equals the least code + number wins, and is the result. No NaN */
+    void (*across)(const tap *taps, int64_t count, int64_t n, void *y, void *codes);
+    bool (*has_nan)(const void *values, int64_t n);
+    /* y = the sum of the taps whose number is their code */
+    void (*pick)(const tap *taps, int64_t count, int64_t shift, int64_t n, void *y);
+    /* y = the sum of the taps, over divisor * counts (NULL: 1) */
+    void (*sum)(const tap *taps, int64_t count, int64_t shift, int64_t n, void *y, const void *counts, double divisor);
+    /* phases[r][q] = from[i] for i + before = q * stride + r, for phases r in use; they are `length` apart */
+    void (*deinterleave)(void *phases, int64_t length, const void *from, int64_t n, int64_t stride, int64_t before,
+                         int64_t in_use);
+    /* to[i] = phases[i % stride][i / stride] */
+    void (*interleave)(void *to, const void *const *phases, int64_t stride, int64_t n);
+} line_ops;
 
-static void LINE(store_codes)(void *to, const void *from_, int64_t n, ct_dtype dtype) {
-    const LINE_I *from = from_;
-    if (dtype == CT_U8)
-        for (int64_t i = 0; i < n; i++) ((uint8_t *)to)[i] = (uint8_t)from[i];
-    else
-        for (int64_t i = 0; i < n; i++) ((int32_t *)to)[i] = (int32_t)from[i];
-}
+/* n windows two apart along a row, from rows to y, or from g (and the winners) to two rows of dx. inner: 0, or the channels of
+ * a pixel where they come last. stream: past the caches, which wants rows of whole cache lines. */
+typedef struct pair_ops {
+    /* These two return true, and have written nothing of worth, where there was NaN. */
+    bool (*max_row)(const tap *sources, int64_t count, int64_t before, int64_t n, void *y, uint8_t *codes);
+    bool (*max_pixels)(const tap *sources, int64_t kernel, int64_t n, int64_t inner, void *y, uint8_t *codes);
+    void (*mean)(const void *above, const void *below, int64_t n, int64_t inner, double divisor, void *y);
+    void (*spread)(const void *g, int64_t n, int64_t inner, double divisor, void *above, void *below, bool stream);
+    void (*pick)(int64_t kernel, const void *g, const uint8_t *at, const void *g_next, const uint8_t *at_next,
+                 int64_t n, int64_t inner, void *above, void *below, bool stream);
+} pair_ops;
 
-#define LINE_MASK_T ELEMENT_PASTE(LINE_D, _mask)
-#define LINE_FEW    9 /* taps that a loop of its own is made for hold their pointers in registers */
+/* What depends on the level of vector instructions. */
+typedef struct pool_isa {
+    line_ops lines[2]; /* f32, f64 */
+    pair_ops pairs[2];
+    int lanes; /* of a vector of f32 */
+    /* past the caches: backends/cpu/copy.h */
+    bool (*stream_worth)(int64_t bytes);
+    void (*stream)(void *to, const void *from, int64_t n, size_t size);
+    void (*stream_end)(void);
+} pool_isa;
 
-/* Over a line in vectors: whole ones, then what is left. */
-#define LINE_EACH(n, call)                  \
-    do {                                    \
-        enum { L = LANES(LINE_D) };         \
-        int64_t i = 0;                      \
-        for (; i + L <= (n); i += L) {      \
-            const int lanes = L;            \
-            call;                           \
-        }                                   \
-        if (i < (n)) {                      \
-            const int lanes = (int)((n)-i); \
-            call;                           \
-        }                                   \
-    } while (0)
-
-/* The taps of a line, apart: with a constant count the compiler keeps them in registers. */
-typedef struct LINE(taps) {
-    const LINE_T *value[LINE_FEW], *code[LINE_FEW];
-    LINE_V number[LINE_FEW];
-} LINE(taps);
-
-SIMD_INLINE LINE(taps) LINE(unpack)(const tap *taps, int64_t count, int64_t shift) {
-    LINE(taps) few;
-    for (int64_t t = 0; t < count; t++) {
-        few.value[t] = (const LINE_T *)taps[t].value + shift;
-        few.code[t] = (const LINE_T *)taps[t].code + shift;
-        few.number[t] = LINE(place_vector)(taps[t].number);
-    }
-    return few;
-}
-
-#define LINE_VALUE(t)  LINE(load_n)((few ? few->value[t] : (const LINE_T *)taps[t].value + shift) + i, lanes)
-#define LINE_CODE(t)   LINE(load_n)((few ? few->code[t] : (const LINE_T *)taps[t].code + shift) + i, lanes)
-#define LINE_NUMBER(t) (few ? few->number[t] : LINE(place_vector)(taps[t].number))
-
-/* One vector of the greatest taps and of their numbers. Comparing alone passes over NaN; where there is one it is done
- * again with the first NaN as the greatest. */
-SIMD_INLINE void LINE(max_vector)(const LINE(taps) * few, const tap *taps, int64_t count, int64_t shift, int64_t i,
-                                  int lanes, LINE_T *y, LINE_I *codes) {
-    LINE_V best = LINE_VALUE(0), at = LINE_NUMBER(0);
-    if (!codes) {
-        for (int64_t t = 1; t < count; t++) best = LINE(max)(best, LINE_VALUE(t));
-        LINE(store_n)(y + i, best, lanes);
-        return;
-    }
-    LINE_MASK_T nan = LINE(is_nan)(best);
-    for (int64_t t = 1; t < count; t++) {
-        const LINE_V v = LINE_VALUE(t);
-        const LINE_MASK_T greater = LINE(greater)(v, best);
-        at = LINE(select)(greater, LINE_NUMBER(t), at);
-        best = LINE(select)(greater, v, best);
-        nan = LINE(either)(nan, LINE(is_nan)(v));
-    }
-    if (__builtin_expect(LINE(any)(nan), 0)) {
-        best = LINE_VALUE(0);
-        at = LINE_NUMBER(0);
-        for (int64_t t = 1; t < count; t++) {
-            const LINE_V v = LINE_VALUE(t);
-            const LINE_MASK_T greater = LINE(not_le)(v, best);
-            at = LINE(select)(greater, LINE_NUMBER(t), at);
-            best = LINE(select)(greater, v, best);
-        }
-    }
-    LINE(store_n)(y + i, best, lanes);
-    LINE(store_n)((LINE_T *)(void *)(codes + i), at, lanes);
-}
-
-/* fn over the line with `count` taps in registers. */
-#define LINE_WITH(count, shift, n, fn, ...)                                \
-    do {                                                                   \
-        const LINE(taps) few = LINE(unpack)(taps, count, shift);           \
-        LINE_EACH(n, fn(&few, taps, count, shift, i, lanes, __VA_ARGS__)); \
-    } while (0)
-
-static void LINE(max_line)(const tap *taps, int64_t count, int64_t shift, int64_t n, void *y, void *codes) {
-    if (count == 3 && codes) LINE_WITH(3, shift, n, LINE(max_vector), y, codes);
-    else if (count == 3) LINE_WITH(3, shift, n, LINE(max_vector), y, NULL);
-    else if (count == 9 && codes) LINE_WITH(9, shift, n, LINE(max_vector), y, codes);
-    else LINE_EACH(n, LINE(max_vector)(NULL, taps, count, shift, i, lanes, y, codes));
-}
-
-/* Of equal taps the one with the least code + number. */
-SIMD_INLINE void LINE(across_vector)(const LINE(taps) * few, const tap *taps, int64_t count, int64_t shift, int64_t i,
-                                     int lanes, LINE_T *y, LINE_I *codes) {
-    LINE_V best = LINE_VALUE(0), at = LINE(code_plus)(LINE_CODE(0), LINE_NUMBER(0));
-    for (int64_t t = 1; t < count; t++) {
-        const LINE_V v = LINE_VALUE(t), code = LINE(code_plus)(LINE_CODE(t), LINE_NUMBER(t));
-        const LINE_MASK_T wins = LINE(wins)(v, code, best, at);
-        at = LINE(select)(wins, code, at);
-        best = LINE(select)(wins, v, best);
-    }
-    LINE(store_n)(y + i, best, lanes);
-    LINE(store_n)((LINE_T *)(void *)(codes + i), at, lanes);
-}
-
-static void LINE(across_line)(const tap *taps, int64_t count, int64_t n, void *y, void *codes) {
-    if (count == 3) LINE_WITH(3, 0, n, LINE(across_vector), y, codes);
-    else LINE_EACH(n, LINE(across_vector)(NULL, taps, count, 0, i, lanes, y, codes));
-}
-
-static bool LINE(has_nan)(const void *values, int64_t n) {
-    const LINE_T *x = values;
-    int found = 0;
-    for (int64_t i = 0; i < n; i++) found |= x[i] != x[i];
-    return found;
-}
-
-SIMD_INLINE void LINE(pick_vector)(const LINE(taps) * few, const tap *taps, int64_t count, int64_t shift, int64_t i,
-                                   int lanes, LINE_T *y) {
-    LINE_V sum = LINE(set1)(0);
-    for (int64_t t = 0; t < count; t++) sum = LINE(add_where)(sum, LINE_VALUE(t), LINE_CODE(t), LINE_NUMBER(t));
-    LINE(store_n)(y + i, sum, lanes);
-}
-
-static void LINE(pick_line)(const tap *taps, int64_t count, int64_t shift, int64_t n, void *y) {
-    if (count == 1) LINE_WITH(1, shift, n, LINE(pick_vector), y);
-    else if (count == 2) LINE_WITH(2, shift, n, LINE(pick_vector), y);
-    else if (count == 4) LINE_WITH(4, shift, n, LINE(pick_vector), y);
-    else LINE_EACH(n, LINE(pick_vector)(NULL, taps, count, shift, i, lanes, y));
-}
-
-SIMD_INLINE void LINE(sum_vector)(const LINE(taps) * few, const tap *taps, int64_t count, int64_t shift, int64_t i,
-                                  int lanes, LINE_T *y, const LINE_T *counts, LINE_V divisor, bool divides) {
-    LINE_V sum = count ? LINE_VALUE(0) : LINE(set1)(0);
-    for (int64_t t = 1; t < count; t++) sum = LINE(add)(sum, LINE_VALUE(t));
-    if (divides) sum = LINE(divided)(sum, counts ? LINE(mul)(divisor, LINE(load_n)(counts + i, lanes)) : divisor);
-    LINE(store_n)(y + i, sum, lanes);
-}
-
-static void LINE(sum_line)(const tap *taps, int64_t count, int64_t shift, int64_t n, void *y, const void *counts,
-                           double divisor) {
-    const LINE_V by = LINE(set1)((LINE_T)divisor);
-    const bool divides = divisor != 1 || counts;
-    if (count == 1) LINE_WITH(1, shift, n, LINE(sum_vector), y, counts, by, divides);
-    else if (count == 2) LINE_WITH(2, shift, n, LINE(sum_vector), y, counts, by, divides);
-    else if (count == 4) LINE_WITH(4, shift, n, LINE(sum_vector), y, counts, by, divides);
-    else LINE_EACH(n, LINE(sum_vector)(NULL, taps, count, shift, i, lanes, y, counts, by, divides));
-}
-
-static void LINE(take_apart)(void *parts_, int64_t length, const void *from_, int64_t n, int64_t stride, int64_t before,
-                             int64_t parts_in_use) {
-    LINE_T *restrict parts = parts_;
-    const LINE_T *restrict from = from_;
-    if (stride == 1) {
-        memcpy(parts + before, from, (size_t)n * sizeof *parts);
-        return;
-    }
-    if (stride == 2 && parts_in_use == 2) {
-        LINE_T *restrict even = parts + before % 2 * length + before / 2;
-        LINE_T *restrict odd = parts + (before + 1) % 2 * length + (before + 1) / 2;
-        for (int64_t i = 0; i < n / 2; i++) {
-            even[i] = from[2 * i];
-            odd[i] = from[2 * i + 1];
-        }
-        if (n % 2) even[n / 2] = from[n - 1];
-        return;
-    }
-    for (int64_t i = 0, r = before % stride, q = before / stride; i < n; i++) {
-        if (r < parts_in_use) parts[r * length + q] = from[i];
-        if (++r == stride) r = 0, q++;
-    }
-}
-
-static void LINE(interleave)(void *to_, const void *const *parts, int64_t stride, int64_t n) {
-    LINE_T *restrict to = to_;
-    if (stride == 2 && n > 1) {
-        const LINE_T *restrict even = parts[0], *restrict odd = parts[1];
-        for (int64_t i = 0; i < n / 2; i++) {
-            to[2 * i] = even[i];
-            to[2 * i + 1] = odd[i];
-        }
-        if (n % 2) to[n - 1] = even[n / 2];
-        return;
-    }
-    for (int64_t p = 0; p < ct__min64(stride, n); p++)
-        for (int64_t i = p, k = 0; i < n; i += stride, k++) to[i] = ((const LINE_T *)parts[p])[k];
-}
-
-#include "ops/pool/cpu/pairs.h"
-
-static const line_ops LINE(lines) = {
-    sizeof(LINE_T),   LINE(load_line),   LINE(store_line), LINE(fill_line),  LINE(load_codes),   LINE(store_codes),
-    LINE(max_line),   LINE(across_line), LINE(has_nan),    LINE(pick_line),  LINE(sum_line),     LINE(take_apart),
-    LINE(interleave), LINE(max_pairs),   LINE(max_pixels), LINE(mean_pairs), LINE(spread_pairs), LINE(pick_pairs)};
-
-#undef LINE_T
-#undef LINE_V
-#undef LINE
-#undef LINE_I
-#undef LINE_HALF
-#undef LINE_MASK_T
-#undef LINE_FEW
-#undef LINE_EACH
-#undef LINE_WITH
-#undef LINE_NUMBER
-#undef LINE_VALUE
-#undef LINE_CODE
-#undef LINE_D
+#endif

@@ -1,5 +1,6 @@
 /* multinomial: with replacement by inverting the cumulative sum; without, the n smallest of the keys -log(u) / weight, in
  * their order, which draws one after the other with the right probabilities (Efraimidis and Spirakis, 2006). */
+#include <float.h>
 #include <math.h>
 #include <stdatomic.h>
 
@@ -51,14 +52,13 @@ static int64_t row_offset(const ct_view *view, int64_t row) {
     return at;
 }
 
-static bool weight_of(draw *d, const char *row, int64_t j, double *weight) {
+static bool weight_of(draw *d, int64_t row, const char *from, int64_t j, double *weight) {
     const ct_view *w = d->call->in[0];
     size_t size = ct_dtype_size(w->dtype);
-    *weight = ct__dtype_get(w->dtype, row + j * w->strides[w->ndim - 1] * (int64_t)size);
+    *weight = ct__dtype_get(w->dtype, from + j * w->strides[w->ndim - 1] * (int64_t)size);
     if (*weight >= 0 && *weight < INFINITY) return true;
     d->failed = true;
-    return ct_fail(CT_ERR_VALUE, "multinomial", "weights has %g at category %lld; it has to be finite and not negative",
-                   *weight, (long long)j);
+    return ct__wrong_real(d->call, 0, NULL, row * d->k + j, *weight, 0, DBL_MAX);
 }
 
 static bool before(choice a, choice b) { return a.key < b.key || (a.key == b.key && a.index < b.index); }
@@ -76,12 +76,12 @@ static void sift(choice *heap, int64_t n, int64_t i) {
 
 enum { BLOCK = 128 };
 
-static bool load_weights(draw *d, const char *row, int64_t first, int n, double *weights) {
+static bool load_weights(draw *d, int64_t row, const char *values, int64_t first, int n, double *weights) {
     const ct_view *w = d->call->in[0];
     int64_t step = w->strides[w->ndim - 1];
     bool bad = false;
     if (w->dtype == CT_F32) {
-        const float *from = (const float *)(const void *)row + first * step;
+        const float *from = (const float *)(const void *)values + first * step;
         for (int i = 0; i < n; i++) {
             weights[i] = (double)from[i * step];
             bad |= !(weights[i] >= 0 && weights[i] < INFINITY);
@@ -89,7 +89,7 @@ static bool load_weights(draw *d, const char *row, int64_t first, int n, double 
         if (!bad) return true;
     }
     for (int i = 0; i < n; i++) /* also finds the one to name */
-        if (!weight_of(d, row, first + i, &weights[i])) return false;
+        if (!weight_of(d, row, values, first + i, &weights[i])) return false;
     return true;
 }
 
@@ -115,7 +115,7 @@ static void without_replacement(draw *d, int64_t row, const char *from, choice *
     for (int64_t first = 0; first < d->k; first += BLOCK) {
         double weights[BLOCK], keys[BLOCK];
         int n = (int)ct__min64(BLOCK, d->k - first);
-        if (!load_weights(d, from, first, n, weights)) return;
+        if (!load_weights(d, row, from, first, n, weights)) return;
         make_keys(d, row, first, n, weights, keys);
         for (int i = 0; i < n; i++) {
             if (weights[i] == 0) continue;
@@ -133,9 +133,7 @@ static void without_replacement(draw *d, int64_t row, const char *from, choice *
     }
     if (positive < d->n) {
         d->failed = true;
-        ct_fail(CT_ERR_VALUE, "multinomial",
-                "row %lld has %lld positive weights; without replacement %lld cannot be drawn", (long long)row,
-                (long long)positive, (long long)d->n);
+        ct__wrong_count(d->call, 0, "the number of weights above 0 in row", row, positive, d->n, CT_NO_BOUND);
         return;
     }
     for (int64_t left = d->n; left > 0; left--) {
@@ -150,14 +148,13 @@ static void with_replacement(draw *d, int64_t row, const char *weights, double *
     int64_t last = -1; /* the last category that can be drawn */
     for (int64_t j = 0; j < d->k; j++) {
         double w;
-        if (!weight_of(d, weights, j, &w)) return;
+        if (!weight_of(d, row, weights, j, &w)) return;
         if (w > 0) last = j;
         sums[j] = total += w;
     }
     if (last < 0 || total == INFINITY) {
         d->failed = true;
-        ct_fail(CT_ERR_VALUE, "multinomial",
-                "the weights of row %lld have the sum %g; it has to be positive and finite", (long long)row, total);
+        ct__wrong_real(d->call, 0, "the sum of the weights in row", row, total, DBL_MIN, DBL_MAX);
         return;
     }
     for (int64_t i = 0; i < d->n; i++) {

@@ -293,6 +293,7 @@ static bool run_bernoulli_full(const ct_call *call, ct_stream *stream) {
 }
 
 typedef struct bernoulli_job {
+    const ct_call *call;
     rows rows;
     ct_random at;
     ct_dtype dtype;
@@ -335,9 +336,8 @@ static void bernoulli_chunk(void *context, int64_t chunk, int worker) {
                 const char *from = j->p + (run.at[1] + k * run.step[1]) * size;
                 double p = ct__dtype_get(j->dtype, from);
                 if (!(p >= 0 && p <= 1)) {
-                    ct_fail(CT_ERR_VALUE, "bernoulli", "p is %g at element %lld; a probability lies in [0, 1]", p,
-                            (long long)(i + k));
                     j->failed = true;
+                    ct__wrong_real(j->call, 0, NULL, i + k, p, 0, 1);
                     return;
                 }
                 uint64_t bits = (double)(words[i + k - first] >> 8) * 0x1p-24 < p ? j->one : 0;
@@ -351,7 +351,8 @@ static void bernoulli_chunk(void *context, int64_t chunk, int worker) {
 static bool run_bernoulli(const ct_call *call, ct_stream *stream) {
     (void)stream;
     const ct_view *p = call->in[0], *y = call->out[0];
-    bernoulli_job j = {.rows = rows_of(y, p), .at = call->random, .dtype = y->dtype, .size = ct_dtype_size(y->dtype)};
+    bernoulli_job j = {
+        .call = call, .rows = rows_of(y, p), .at = call->random, .dtype = y->dtype, .size = ct_dtype_size(y->dtype)};
     j.p = ct__address(p, j.size);
     j.y = ct__address(y, j.size);
     j.chunk = (ct__grain(GENERATE_CHUNK) + WORDS - 1) / WORDS * WORDS;

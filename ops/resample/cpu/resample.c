@@ -55,7 +55,7 @@ static sparse build(const ct_taps *t, bool transposed, void *scratch) {
     return s;
 }
 
-/* y[r][j] = sum of weight * x[at][j]: vectors across lines that are neighbours in memory, else one sum at a time. */
+/* y[r][j] = sum of weight * x[at][j]: vectors across lines that are neighbors in memory, else one sum at a time. */
 #define BUNDLE(D, V)                                                                                                \
     static void D##_bundle(void *context, const ct_bundle *b) {                                                     \
         enum { L = D##_lanes };                                                                                     \

@@ -1,4 +1,6 @@
 /* Kernels of unique_runs, bincount, histogram, histogram_places and searchsorted. Counts of chunks are added in their order. */
+#include <stdatomic.h>
+
 #include "ops/sort/cpu/values.h"
 
 #include "gen/sort.attrs.h"
@@ -69,6 +71,7 @@ typedef struct counting {
     int64_t n, chunk, chunks, bins;
     double *sums;    /* (chunks, bins): weights */
     int64_t *counts; /* (chunks, bins): without them */
+    _Atomic bool failed;
 } counting;
 
 /* As many chunks as keep their counts small beside the work. */
@@ -86,7 +89,7 @@ static size_t counting_bytes(const counting *c) { return (size_t)(c->chunks * c-
 
 static void bincount_task(void *ctx, int64_t chunk, int worker) {
     (void)worker;
-    const counting *c = ctx;
+    counting *c = ctx;
     const ct_view *x = c->call->in[0], *w = c->call->in[1];
     int64_t from = chunk * c->chunk, to = ct__min64(c->n, from + c->chunk);
     double *sums = c->sums + chunk * c->bins;
@@ -96,8 +99,7 @@ static void bincount_task(void *ctx, int64_t chunk, int worker) {
         int64_t value = x->dtype == CT_I64 ? CT_AT(const int64_t, x)[i * x->strides[0]]
                                            : CT_AT(const int32_t, x)[i * x->strides[0]];
         if (value < 0 || value >= c->bins) {
-            ct_fail(CT_ERR_INDEX, "bincount", "x[%lld] is %lld, expected 0 or more%s", (long long)i, (long long)value,
-                    value < 0 ? "" : " and within the result");
+            if (!atomic_exchange(&c->failed, true)) ct__wrong_index(c->call, 0, i, value, value < 0 ? -1 : c->bins);
             return;
         }
         if (!w) {
@@ -125,7 +127,7 @@ static bool bincount_sized_run(const ct_call *call, ct_stream *stream) {
     ct_view *y = call->out[0];
     if (c.n == 0) c.chunks = 0;
     ct__parallel(c.chunks, bincount_task, &c);
-    if (!ct_ok()) return false;
+    if (atomic_load(&c.failed)) return false;
     for (int64_t k = 0; k < c.bins; k++) {
         double sum = 0;
         int64_t count = 0, at = k * y->strides[0];

@@ -8,8 +8,8 @@
  *     png.png_image_free(&image);
  *
  * The prototypes come from the library's own header, at build time. */
-#ifndef COTANGENT_IO_FOREIGN_H
-#define COTANGENT_IO_FOREIGN_H
+#ifndef COTANGENT_SUPPORT_FOREIGN_H
+#define COTANGENT_SUPPORT_FOREIGN_H
 
 #include <cotangent.h>
 

@@ -1,8 +1,8 @@
 /* Resizing pictures as their rows come, so that the whole picture need never be in memory. Weighted means along each row,
  * then along the columns. The weights are a triangle about the place of each result; it is one pixel of the input wide where
  * the image grows (bilinear) and wider where it shrinks, so that every pixel counts. */
-#ifndef COTANGENT_IO_RESAMPLE_H
-#define COTANGENT_IO_RESAMPLE_H
+#ifndef COTANGENT_SUPPORT_RESAMPLE_H
+#define COTANGENT_SUPPORT_RESAMPLE_H
 
 #include <cotangent.h>
 

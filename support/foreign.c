@@ -1,5 +1,5 @@
 /* Loads the libraries of others. They stay loaded: another part of the program may hold their objects. */
-#include "io/foreign.h"
+#include "support/foreign.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,10 +1,10 @@
 /* The bytes of a whole file in memory, for readers that take them from there. */
-#ifndef COTANGENT_IO_BYTES_H
-#define COTANGENT_IO_BYTES_H
+#ifndef COTANGENT_SUPPORT_BYTES_H
+#define COTANGENT_SUPPORT_BYTES_H
 
 #include <cotangent.h>
 
-/* The file at path, for the caller to free(); NULL with an error raised by `op`. A file that begins as gzip does is
+/* The file at path, for the caller to ct_free(); NULL with an error raised by `op`. A file that begins as gzip does is
  * unpacked (several members in a row too), which needs zlib. limit: the most bytes that the result may have, 0 for
  * CT__BYTES_LIMIT. Memory grows with what has really been unpacked, so a small file that says it is huge costs nothing,
  * and one that is huge is refused at the limit. One byte more than *size is allocated, and is zero: texts are ended. */

@@ -1,7 +1,7 @@
 /* Whole files in memory, unpacked where they are gzip. What a file says of its size is never believed. */
-#include "io/bytes.h"
+#include "support/bytes.h"
 
-#include "io/foreign.h"
+#include "support/foreign.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -43,7 +43,7 @@ static uint8_t *read_growing(int fd, size_t capacity, const char *path, const ch
     uint8_t *bytes = NULL;
     size_t have = 0;
     for (;;) {
-        uint8_t *more = realloc(bytes, capacity);
+        uint8_t *more = ct_realloc(bytes, capacity);
         if (!more) {
             no_memory(op, path, capacity);
             break;
@@ -66,7 +66,7 @@ static uint8_t *read_growing(int fd, size_t capacity, const char *path, const ch
         }
         capacity *= 2;
     }
-    free(bytes);
+    ct_free(bytes);
     return NULL;
 }
 
@@ -129,7 +129,7 @@ static bool grow(unpacking *u) {
     if (u->have == u->limit) return too_long(u->op, u->path, u->limit);
     size_t capacity = u->capacity ? u->capacity * 2 : 4096;
     if (capacity > u->limit) capacity = u->limit;
-    uint8_t *more = realloc(u->bytes, capacity + 1);
+    uint8_t *more = ct_realloc(u->bytes, capacity + 1);
     if (!more) return no_memory(u->op, u->path, capacity + 1);
     u->bytes = more;
     u->capacity = capacity;
@@ -201,7 +201,7 @@ uint8_t *ct__bytes_gunzip(const uint8_t *packed, size_t packed_size, const char 
         const uint8_t *end = packed + packed_size - 4;
         const size_t told = (size_t)end[0] | (size_t)end[1] << 8 | (size_t)end[2] << 16 | (size_t)end[3] << 24;
         if (told > 0 && told / MOST_RATIO <= packed_size && told <= u.limit) {
-            u.bytes = malloc(told + 1);
+            u.bytes = ct_malloc(told + 1);
             if (u.bytes) u.capacity = told;
         }
     }
@@ -215,7 +215,7 @@ uint8_t *ct__bytes_gunzip(const uint8_t *packed, size_t packed_size, const char 
     }
     if (good && !u.bytes) good = grow(&u); /* nothing packed: still a block to give */
     if (!good) {
-        free(u.bytes);
+        ct_free(u.bytes);
         return NULL;
     }
     u.bytes[u.have] = 0;
@@ -240,6 +240,6 @@ uint8_t *ct__bytes_load(const char *path, const char *op, size_t limit, size_t *
         return raw;
     }
     uint8_t *bytes = ct__bytes_gunzip(raw, raw_size, path, op, limit, size);
-    free(raw);
+    ct_free(raw);
     return bytes;
 }

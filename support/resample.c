@@ -1,5 +1,5 @@
 /* See resample.h. */
-#include "io/resample.h"
+#include "support/resample.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -12,9 +12,9 @@ static double tent(double distance, double reach) {
 static bool make_weights(ct__weights *w, int64_t from, int64_t to) {
     const double scale = (double)from / (double)to, reach = scale > 1 ? scale : 1;
     w->most = 2 * (int64_t)ceil(reach) + 1;
-    w->first = calloc((size_t)to, sizeof *w->first);
-    w->count = calloc((size_t)to, sizeof *w->count);
-    w->weight = calloc((size_t)to, (size_t)w->most * sizeof *w->weight);
+    w->first = ct_calloc((size_t)to, sizeof *w->first);
+    w->count = ct_calloc((size_t)to, sizeof *w->count);
+    w->weight = ct_calloc((size_t)to, (size_t)w->most * sizeof *w->weight);
     if (!w->first || !w->count || !w->weight) return false;
     for (int64_t i = 0; i < to; i++) {
         const double center = ((double)i + 0.5) * scale;
@@ -33,15 +33,15 @@ static bool make_weights(ct__weights *w, int64_t from, int64_t to) {
 }
 
 static void free_weights(ct__weights *w) {
-    free(w->first);
-    free(w->count);
-    free(w->weight);
+    ct_free(w->first);
+    ct_free(w->count);
+    ct_free(w->weight);
 }
 
 bool ct__resampler_begin(ct__resampler *r, int64_t from_height, int64_t from_width, int64_t height, int64_t width,
                          const char *op) {
     *r = (ct__resampler){.from_height = from_height, .from_width = from_width, .height = height, .width = width};
-    r->line = calloc((size_t)width, sizeof *r->line);
+    r->line = ct_calloc((size_t)width, sizeof *r->line);
     return (r->line && make_weights(&r->rows, from_height, height) && make_weights(&r->columns, from_width, width)) ||
            ct_fail(CT_ERR_MEMORY, op, "out of memory: no room to resize a picture");
 }
@@ -64,7 +64,7 @@ void ct__resampler_add(ct__resampler *r, int64_t y, const float *row, float *res
 }
 
 void ct__resampler_end(ct__resampler *r) {
-    free(r->line);
+    ct_free(r->line);
     free_weights(&r->rows);
     free_weights(&r->columns);
     *r = (ct__resampler){0};

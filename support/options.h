@@ -1,7 +1,7 @@
-/* What nn/, optim/ and data/ share: how they read the structs of options that callers hand over, and settings that
- * are chosen by name; a limit, and a comparison of shapes. */
-#ifndef COTANGENT_NN_OPTIONS_H
-#define COTANGENT_NN_OPTIONS_H
+/* What nn/, optim/, data/ and io/ share: how they read the structs that callers hand over, which may be of another version,
+ * and settings that are chosen by name; a limit, and a comparison of shapes. */
+#ifndef COTANGENT_SUPPORT_OPTIONS_H
+#define COTANGENT_SUPPORT_OPTIONS_H
 
 #include <cotangent/state.h>
 
@@ -9,17 +9,19 @@
 #include <stddef.h>
 #include <string.h>
 
-/* An older caller has a shorter struct: what it lacks is zero, which is the default. */
-static inline void ct__take_options(void *options, size_t size, const void *given) {
-    const size_t n = given ? *(const size_t *)given : 0;
-    memset(options, 0, size);
-    if (given) memcpy(options, given, n == 0 || n > size ? size : n);
-}
+/* An older caller has a shorter struct: what it lacks is zero, which is the default. Without a size nothing can be read, and what
+ * a newer caller sets beyond this version cannot be done: these are errors, which the caller finds pending. type: the struct's
+ * name, for them. */
+void ct__take_options(const char *type, void *options, size_t size, const void *given);
 
-/* Declares `name`, with what was given in it. */
+/* Declares `name`, with what was given in it. Look for an error afterwards. */
 #define TAKE_OPTIONS(type, name, given) \
     type name;                          \
-    ct__take_options(&name, sizeof name, (given))
+    ct__take_options(#type, &name, sizeof name, (given))
+
+/* A class (of modules, datasets, transforms) as this version knows it, size bytes: the given one or, where that is shorter since
+ * its header was older, a copy in own whose rest is zero. NULL with an error where it has no size. */
+const void *ct__take_class(const char *type, void *own, size_t size, const void *given);
 
 /* How many modules, datasets or schedules may be within one another: they are run and freed by recursion, and a limit
  * keeps that off the end of the stack. */

@@ -1,15 +1,15 @@
 /* Windows two apart along the row, without staging. Channels first (`inner` is 0), whole vectors of windows at a time:
- * neighbours are taken apart in registers. Channels last, whole vectors of the `inner` channels of a window. Max of 2
- * or 3 taps a row, mean of 2, and their gradients. Rows hold at least two pixels a window, so that only the tap before
- * the first one is padding. A part of the template lines.h. */
+ * neighbors are taken apart in registers. Channels last, whole vectors of the `inner` channels of a window. Max of 2
+ * or 3 taps per row, mean of 2, and their gradients. Rows hold at least two pixels per window, so that only the tap before
+ * the first one is padding. A part of the template line_loops.h. */
 
-/* Asks for the lines 9 KiB further on: the processor's own prefetching stops at pages. */
-#define PAIR_LINES(p, n) \
+/* The lines 9 KiB further on: the processor's own prefetching stops at pages. */
+#define PAIR_PREFETCH(p, n) \
     for (int a_ = 0; a_ < (n) * (int)sizeof *(p); a_ += 64) __builtin_prefetch((const char *)(p) + (9 << 10) + a_, 0, 2)
-#define PAIR_AHEAD(p, inner)                     \
-    do {                                         \
-        PAIR_LINES(p, (inner) ? L : 2 * L);      \
-        if (inner) PAIR_LINES((p) + (inner), L); \
+#define PAIR_PREFETCH_ROW(p, inner)                 \
+    do {                                            \
+        PAIR_PREFETCH(p, (inner) ? L : 2 * L);      \
+        if (inner) PAIR_PREFETCH((p) + (inner), L); \
     } while (0)
 #define PAIR_LOAD(p, n) ((n) >= L ? LINE(load)(p) : (n) <= 0 ? LINE(set1)(0) : LINE(load_n)(p, (int)(n)))
 
@@ -28,19 +28,19 @@ SIMD_INLINE LINE_MASK_T LINE(pair_vector)(const tap *sources, int count, int ker
     LINE_V best = LINE(set1)(0), at = best;
     for (int r = 0; r < count; r++) {
         const LINE_T *x = (const LINE_T *)sources[r].value + pair;
-        if (r || count == 2) PAIR_AHEAD(x, inner);
+        if (r || count == 2) PAIR_PREFETCH_ROW(x, inner);
         const LINE_V a = PAIR_LOAD(x, 2 * lanes), b = PAIR_LOAD(x + (inner ? inner : L), 2 * lanes - L);
-        const LINE_V even = inner ? a : LINE(evens)(a, b), odd = inner ? b : LINE(odds)(a, b);
+        const LINE_V even = inner ? a : LINE_F(evens)(a, b), odd = inner ? b : LINE_F(odds)(a, b);
         LINE_V third = even;
-        nan = LINE(either)(nan, LINE(unordered)(even, odd));
+        nan = LINE_M(or)(nan, LINE_F(unordered)(even, odd));
         if (before && inner) {
             third = pair < inner ? carry[0] : LINE(load)(x - inner);
         } else if (before) {
-            third = LINE(behind)(carry[r], odd);
+            third = LINE_F(behind)(carry[r], odd);
             carry[r] = odd;
         } else if (kernel == 3) {
-            third = LINE(evens)(PAIR_LOAD(x + 2, 2 * lanes - 1), PAIR_LOAD(x + 2 + L, 2 * lanes - 1 - L));
-            nan = LINE(either)(nan, LINE(is_nan)(third));
+            third = LINE_F(evens)(PAIR_LOAD(x + 2, 2 * lanes - 1), PAIR_LOAD(x + 2 + L, 2 * lanes - 1 - L));
+            nan = LINE_M(or)(nan, LINE_F(isnan)(third));
         }
         if (!codes) {
             LINE_V greatest = LINE(max_number)(even, odd);
@@ -48,17 +48,17 @@ SIMD_INLINE LINE_MASK_T LINE(pair_vector)(const tap *sources, int count, int ker
             best = r ? LINE(max_number)(best, greatest) : greatest;
             continue;
         }
-        LINE_MASK_T wins = LINE(greater)(odd, even);
+        LINE_MASK_T wins = LINE_F(gt)(odd, even);
         LINE_V greatest = LINE(select)(wins, odd, even);
         LINE_V number = LINE(select)(wins, LINE(place_vector)(sources[r].number + before + 1),
                                      LINE(place_vector)(sources[r].number + before));
         if (kernel == 3) { /* a padding of NaN is never greater */
-            wins = before ? LINE(not_less)(third, greatest) : LINE(greater)(third, greatest);
+            wins = before ? LINE_F(ge)(third, greatest) : LINE_F(gt)(third, greatest);
             greatest = LINE(select)(wins, third, greatest);
             number = LINE(select)(wins, LINE(place_vector)(sources[r].number + (before ? 0 : 2)), number);
         }
         if (r) {
-            wins = LINE(greater)(greatest, best);
+            wins = LINE_F(gt)(greatest, best);
             best = LINE(select)(wins, greatest, best);
             at = LINE(select)(wins, number, at);
         } else {
@@ -67,7 +67,7 @@ SIMD_INLINE LINE_MASK_T LINE(pair_vector)(const tap *sources, int count, int ker
         }
     }
     LINE(store_n)(y + i, best, lanes);
-    if (codes) LINE(store_bytes)(codes + i, at, lanes);
+    if (codes) LINE_F(store_bytes)(codes + i, at, lanes);
     return nan;
 }
 
@@ -83,7 +83,7 @@ SIMD_INLINE LINE_MASK_T LINE(pair_vector)(const tap *sources, int count, int ker
 /* Channels last, with winners, all rows inside x: 2 taps, or 3 with the one before. Only f32: f64 goes the longer way, and its
  * code is saved. */
 static bool LINE(max_pixels)(const tap *sources, int64_t kernel, int64_t n, int64_t inner, void *y, uint8_t *codes) {
-    LINE_MASK_T nan = LINE(is_nan)(LINE(set1)(0));
+    LINE_MASK_T nan = LINE_F(isnan)(LINE(set1)(0));
     LINE_V carry[1] = {LINE(set1)((LINE_T)NAN)};
     if (!LINE_HALF) return true;
     if (kernel == 2) {
@@ -92,8 +92,8 @@ static bool LINE(max_pixels)(const tap *sources, int64_t kernel, int64_t n, int6
     PIXEL_MAX(3, 3, 1);
 }
 
-static bool LINE(max_pairs)(const tap *sources, int64_t count, int64_t before, int64_t n, void *y, uint8_t *codes) {
-    LINE_MASK_T nan = LINE(is_nan)(LINE(set1)(0));
+static bool LINE(max_row)(const tap *sources, int64_t count, int64_t before, int64_t n, void *y, uint8_t *codes) {
+    LINE_MASK_T nan = LINE_F(isnan)(LINE(set1)(0));
     LINE_V carry[3];
     carry[0] = carry[1] = carry[2] = LINE(set1)(codes ? (LINE_T)NAN : -(LINE_T)INFINITY);
     if (count == 3 && before && codes) {
@@ -115,7 +115,7 @@ static bool LINE(max_pairs)(const tap *sources, int64_t count, int64_t before, i
 }
 
 SIMD_INLINE LINE_V LINE(over)(LINE_V v, LINE_V by, bool divides) {
-    return divides ? LINE(divided)(v, by) : LINE(mul)(v, by);
+    return divides ? LINE_F(div)(v, by) : LINE(mul)(v, by);
 }
 
 /* A quotient by a power of two is a product, bit for bit. */
@@ -132,11 +132,11 @@ SIMD_INLINE void LINE(mean_vector)(const LINE_T *above, const LINE_T *below, int
     enum { L = LANES(LINE_D) };
     const LINE_T *p = above + pair, *q = below + pair;
     const int64_t next = inner ? inner : L;
-    PAIR_AHEAD(p, inner);
-    PAIR_AHEAD(q, inner);
+    PAIR_PREFETCH_ROW(p, inner);
+    PAIR_PREFETCH_ROW(q, inner);
     const LINE_V a = LINE(add)(PAIR_LOAD(p, 2 * lanes), PAIR_LOAD(q, 2 * lanes));
     const LINE_V b = LINE(add)(PAIR_LOAD(p + next, 2 * lanes - L), PAIR_LOAD(q + next, 2 * lanes - L));
-    const LINE_V sum = inner ? LINE(add)(a, b) : LINE(add)(LINE(evens)(a, b), LINE(odds)(a, b));
+    const LINE_V sum = inner ? LINE(add)(a, b) : LINE(add)(LINE_F(evens)(a, b), LINE_F(odds)(a, b));
     LINE(store_n)(y + i, LINE(over)(sum, by, divides), lanes);
 }
 
@@ -154,18 +154,18 @@ SIMD_INLINE void LINE(put_pairs)(LINE_T *to, int64_t inner, LINE_V even, LINE_V 
     enum { L = LANES(LINE_D) };
     if (inner) {
         if (stream) {
-            LINE(stream)(to, even);
-            LINE(stream)(to + inner, odd);
+            LINE_F(stream)(to, even);
+            LINE_F(stream)(to + inner, odd);
         } else {
             LINE(store)(to, even);
             LINE(store)(to + inner, odd);
         }
         return;
     }
-    const LINE_V low = LINE(weave_low)(even, odd), high = LINE(weave_high)(even, odd);
+    const LINE_V low = LINE_F(weave_low)(even, odd), high = LINE_F(weave_high)(even, odd);
     if (stream && 2 * lanes % L == 0) {
-        LINE(stream)(to, low);
-        if (2 * lanes > L) LINE(stream)(to + L, high);
+        LINE_F(stream)(to, low);
+        if (2 * lanes > L) LINE_F(stream)(to + L, high);
         return;
     }
     LINE(store_n)(to, low, 2 * lanes < L ? 2 * lanes : L);
@@ -175,7 +175,7 @@ SIMD_INLINE void LINE(put_pairs)(LINE_T *to, int64_t inner, LINE_V even, LINE_V 
 SIMD_INLINE void LINE(spread_vector)(const LINE_T *g, int64_t inner, int64_t pair, int lanes, LINE_V by, bool divides,
                                      LINE_T *above, LINE_T *below, bool stream) {
     enum { L = LANES(LINE_D) };
-    PAIR_LINES(g, L);
+    PAIR_PREFETCH(g, L);
     const LINE_V v = LINE(over)(LINE(load_n)(g, lanes), by, divides);
     LINE(put_pairs)(above + pair, inner, v, v, lanes, stream);
     LINE(put_pairs)(below + pair, inner, v, v, lanes, stream);
@@ -197,12 +197,12 @@ static void LINE(spread_pairs)(const void *g_, int64_t n, int64_t inner, double 
 /* g where tap `number` won, else 0. */
 #define PAIR_IF(g, code, number) LINE(where_code)(g, code, LINE(place_vector)(number))
 
-/* n: how many elements of g there are in the row from the right neighbour of i on. */
+/* n: how many elements of g there are in the row from the right neighbor of i on. */
 SIMD_INLINE void LINE(pick_pair)(int kernel, const LINE_T *g, const uint8_t *at, const LINE_T *g_next,
                                  const uint8_t *at_next, int64_t inner, int64_t pair, int64_t i, int lanes, int64_t n,
                                  LINE_T *above, LINE_T *below, bool stream) {
     enum { L = LANES(LINE_D) };
-    const LINE_V v = LINE(load_n)(g + i, lanes), code = LINE(load_bytes)(at + i, lanes);
+    const LINE_V v = LINE(load_n)(g + i, lanes), code = LINE_F(load_bytes)(at + i, lanes);
     above += pair, below += pair;
     if (kernel == 2) {
         LINE(put_pairs)(above, inner, PAIR_IF(v, code, 0), PAIR_IF(v, code, 1), lanes, stream);
@@ -211,9 +211,9 @@ SIMD_INLINE void LINE(pick_pair)(int kernel, const LINE_T *g, const uint8_t *at,
     }
     const int right = n < L ? (int)n : L;
     const int64_t next = i + (inner ? inner : 1);
-    const LINE_V w = LINE(load_n)(g + next, right), w_code = LINE(load_bytes)(at + next, right);
-    const LINE_V under = LINE(load_n)(g_next + i, lanes), under_code = LINE(load_bytes)(at_next + i, lanes);
-    const LINE_V last = LINE(load_n)(g_next + next, right), last_code = LINE(load_bytes)(at_next + next, right);
+    const LINE_V w = LINE(load_n)(g + next, right), w_code = LINE_F(load_bytes)(at + next, right);
+    const LINE_V under = LINE(load_n)(g_next + i, lanes), under_code = LINE_F(load_bytes)(at_next + i, lanes);
+    const LINE_V last = LINE(load_n)(g_next + next, right), last_code = LINE_F(load_bytes)(at_next + next, right);
     LINE(put_pairs)
     (above, inner, PAIR_IF(v, code, 4), LINE(add)(PAIR_IF(w, w_code, 3), PAIR_IF(v, code, 5)), lanes, stream);
     const LINE_V even = LINE(add)(PAIR_IF(under, under_code, 1), PAIR_IF(v, code, 7));
@@ -238,11 +238,3 @@ static void LINE(pick_pairs)(int64_t kernel, const void *g, const uint8_t *at, c
 #undef PICK_PAIRS
 #undef PICK_PIXELS
 }
-
-#undef PAIR_LINES
-#undef PAIR_AHEAD
-#undef PAIR_PIXELS
-#undef PIXEL_MAX
-#undef PAIR_LOAD
-#undef PAIR_MAX
-#undef PAIR_IF
