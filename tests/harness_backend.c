@@ -93,7 +93,7 @@ static bool run(const ct_call *call, ct_stream *stream) {
 
 static const ct_kernel *all_kernels(void *self, const ct_op *op) {
     (void)self;
-    const ct_kernel *list = ct_op_kernels(op, CT_CPU);
+    const ct_kernel *list = ct_op_kernel(op, CT_CPU, 0);
     const int index = op->slot->index;
     int n = 0;
     if (!list || index >= MOST_OPS) return NULL;

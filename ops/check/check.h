@@ -3,6 +3,7 @@
 #define COTANGENT_OPS_CHECK_CHECK_H
 
 #include <cotangent/enums.h>
+#include <stdbool.h>
 
 /* By the option `what`; NULL: an element of the argument. */
 static const char *const ct__checked_texts[] = {

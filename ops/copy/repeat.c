@@ -104,7 +104,7 @@ void repeat_interleave_lower(ct_lower *l) {
     ct_dims result = shape;
     result.d[axis] = ct__mul(result.d[axis], count);
     x = expand(reshape(x, CT_DIMS(outer, 1, inner)), CT_DIMS(outer, count, inner));
-    l->out[0] = reshape(count == 1 ? clone(x) : x, result);
+    l->out[0] = reshape(clone(x), result); /* in memory of its own, whatever the strides */
 }
 
 static bool is_vector(const ct_infer *infer) {
