@@ -189,6 +189,8 @@ static void emit_op(text *t, const op_def *op) {
     put_flag(t, op->narrow, "CT_OP_NARROW", &any);
     put_flag(t, op->wide, "CT_OP_WIDE", &any);
     put_flag(t, op->recompute, "CT_OP_RECOMPUTE", &any);
+    put_flag(t, op->waits, "CT_OP_WAITS", &any);
+    put_flag(t, op->partial, "CT_OP_PARTIAL", &any);
     put(t, "%s,\n", any ? "" : "0");
     if (saved_bits(op)) put(t, "    .saves_in = 0x%llxu,\n", saved_bits(op));
     if (outputs) put(t, "    .saves_out = 0x%llxu,\n", outputs);
