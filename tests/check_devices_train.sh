@@ -113,7 +113,7 @@ check "a classifier is trained without a read per step" reads_little classifier 
 check "with a loss scaler too" reads_little scaled csv-classification --data many.csv --set data.validation=0.01 --set precision=f16
 check "a regression too" reads_little regression csv-regression --data more.csv --set data.validation=0.01
 check "a U-Net too" reads_little unet shapes-unet --set data.count=330 --set data.size=16 --set data.validation=0.01
-check "a language model too" reads_little text char-lstm --data text.txt --set model.hidden=16 --set data.length=8 --set data.stride=4 --set data.validation=0.01
+check "a language model too" reads_little text char-gpt --data text.txt --set model.layers=1 --set model.dim=16 --set model.heads=2 --set data.length=8 --set data.stride=4 --set data.validation=0.01
 
 # ---- What was trained there ----
 
