@@ -8,7 +8,10 @@
  * Everything here does nothing and returns false (NaN, NULL) while an error is pending.
  *
  * Steps, clipping, averages and the loss scaler only enqueue: learning rates, numbers of steps, norms, scales and whether a step
- * is left out are data on the device of the parameters. What returns such a number, or saves it, waits for it, and says so. */
+ * is left out are data on the device of the parameters. What returns such a number, or saves it, waits for it, and says so.
+ *
+ * Threads: an optimizer, with its schedules, scaler, averages and network, is one thread's at a time. Different ones, of different
+ * networks, may learn on different threads at once. */
 #ifndef COTANGENT_OPTIM_H
 #define COTANGENT_OPTIM_H
 
