@@ -51,55 +51,20 @@ static size_t worker_room(const backward *w) {
 
 /* ---- delta ---- */
 
-/* g y of a row is summed as the tile sums g V^T, in one chain: where one key has all the weight, dP - delta is exactly 0. Four
- * rows go side by side, since a chain alone waits for itself. */
+enum { CHAINS = 4 };
 #if SIMD_HAS_FMA
-#define CHAIN(R, a, b, c) R##_chain(a, b, c)
 static inline float f32_chain(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 static inline double f64_chain(double a, double b, double c) { return __builtin_fma(a, b, c); }
 #else
-#define CHAIN(R, a, b, c) ((a) * (b) + (c))
+static inline float f32_chain(float a, float b, float c) { return a * b + c; }
+static inline double f64_chain(double a, double b, double c) { return a * b + c; }
 #endif
-enum { CHAINS = 4 };
-#define DELTA_ROWS(R, T)                                                                                           \
-    static void R##_delta(const backward *w, int64_t range, int64_t b, int64_t h, const sdpa_rows *g,              \
-                          const sdpa_rows *y, int64_t i0, int64_t rows) {                                          \
-        const sdpa *s = &w->s;                                                                                     \
-        T *delta = (T *)(void *)w->delta, *level = (T *)(void *)w->lse_rows;                                       \
-        for (int64_t r = 0; r < rows; r += CHAINS) {                                                               \
-            const int64_t n = ct__min64(CHAINS, rows - r), r1 = r + (n > 1), r2 = r1 + (n > 2), r3 = r2 + (n > 3); \
-            const T *x0 = (const T *)(const void *)(g->at + r * g->ld),                                            \
-                    *z0 = (const T *)(const void *)(y->at + r * y->ld);                                            \
-            const T *x1 = (const T *)(const void *)(g->at + r1 * g->ld),                                           \
-                    *z1 = (const T *)(const void *)(y->at + r1 * y->ld);                                           \
-            const T *x2 = (const T *)(const void *)(g->at + r2 * g->ld),                                           \
-                    *z2 = (const T *)(const void *)(y->at + r2 * y->ld);                                           \
-            const T *x3 = (const T *)(const void *)(g->at + r3 * g->ld),                                           \
-                    *z3 = (const T *)(const void *)(y->at + r3 * y->ld);                                           \
-            T s0 = 0, s1 = 0, s2 = 0, s3 = 0;                                                                      \
-            for (int64_t c = 0; c < s->dv; c++) {                                                                  \
-                s0 = CHAIN(R, x0[c], z0[c], s0);                                                                   \
-                s1 = CHAIN(R, x1[c], z1[c], s1);                                                                   \
-                s2 = CHAIN(R, x2[c], z2[c], s2);                                                                   \
-                s3 = CHAIN(R, x3[c], z3[c], s3);                                                                   \
-            }                                                                                                      \
-            volatile T sum[CHAINS]; /* else the compiler makes a vector of the four and takes it apart again */    \
-            sum[0] = s0, sum[1] = s1, sum[2] = s2, sum[3] = s3;                                                    \
-            for (int64_t k = 0; k < n; k++) {                                                                      \
-                const int64_t i = i0 + r + k, at = ((range * s->batch + b) * s->heads + h) * s->tq + i;            \
-                T value = sum[k];                                                                                  \
-                if (w->g_lse) {                                                                                    \
-                    const int64_t *st = w->g_lse->strides;                                                         \
-                    value -= (T)sdpa_number(w->g_lse, b * st[0] + h * st[1] + i * st[2]);                          \
-                }                                                                                                  \
-                const int64_t *st = w->lse->strides;                                                               \
-                delta[at] = value;                                                                                 \
-                level[at] = (T)sdpa_number(w->lse, b * st[0] + h * st[1] + i * st[2]);                             \
-            }                                                                                                      \
-        }                                                                                                          \
-    }
-DELTA_ROWS(f32, float)
-DELTA_ROWS(f64, double)
+#define R f32
+#define T float
+#include "ops/attention/cpu/sdpa_delta.h"
+#define R f64
+#define T double
+#include "ops/attention/cpu/sdpa_delta.h"
 
 /* ---- A block of queries against a block of keys ---- */
 

@@ -24,41 +24,14 @@ static size_t worker_room(const sdpa *s, int64_t rows) {
            ct__room(SDPA_STRIP * SDPA_LD * s->size);
 }
 
-#define FORWARD_STRIP(R, T)                                                                                            \
-    static void R##_strip(const sdpa *s, int64_t b, int64_t h, int64_t i0, int64_t rows, int64_t j0, int64_t n,        \
-                          char *scores, char *o, void *states) {                                                       \
-        T *strip = (T *)(void *)scores;                                                                                \
-        R##_prepare(s, b, h, i0, rows, j0, n, strip);                                                                  \
-        R##_softmax(strip, rows, n, R##_factor(s), (R##_state *)states, (T *)(void *)o, s->dv);                        \
-        if (!s->drops) return;                                                                                         \
-        for (int64_t r = 0; r < rows; r++) {                                                                           \
-            T kept[SDPA_KEYS];                                                                                         \
-            R##_kept(s, b, h, i0 + r, j0, n, kept);                                                                    \
-            for (int64_t j = 0; j < n; j++) strip[r * SDPA_LD + j] *= kept[j];                                         \
-        }                                                                                                              \
-    }                                                                                                                  \
-    static void R##_start(void *states, int64_t rows) {                                                                \
-        for (int64_t r = 0; r < rows; r++) ((R##_state *)states)[r] = (R##_state){(T)-INFINITY, 0};                    \
-    }                                                                                                                  \
-    /* y = o / sum, and the logarithm of the sum, +inf for a row without keys: then exp(score - lse) is 0 */           \
-    static void R##_finish(const forward *f, int64_t b, int64_t h, int64_t i0, int64_t rows, const char *o,            \
-                           const void *states) {                                                                       \
-        for (int64_t r = 0; r < rows; r++) {                                                                           \
-            const R##_state at = ((const R##_state *)states)[r];                                                       \
-            const bool none = at.sum == 0;                                                                             \
-            sdpa_put(&f->s, o + r * f->s.dv * (int64_t)sizeof(T), none ? 0 : (double)(1 / at.sum), f->y, b, h, i0 + r, \
-                     0, f->s.dv);                                                                                      \
-            if (!f->lse) continue;                                                                                     \
-            const int64_t *st = f->lse->strides;                                                                       \
-            CT_AT(T, f->lse)                                                                                           \
-            [b * st[0] + h * st[1] + (i0 + r) * st[2]] =                                                               \
-                none ? (T)INFINITY : at.top * R##_factor(&f->s) + R##_log_of(at.sum);                                  \
-        }                                                                                                              \
-    }
 static float f32_log_of(float x) { return logf(x); }
 static double f64_log_of(double x) { return log(x); }
-FORWARD_STRIP(f32, float)
-FORWARD_STRIP(f64, double)
+#define R f32
+#define T float
+#include "ops/attention/cpu/sdpa_forward_rows.h"
+#define R f64
+#define T double
+#include "ops/attention/cpu/sdpa_forward_rows.h"
 
 enum { LISTS = 4 };
 

@@ -23,32 +23,36 @@ typedef struct strip {
 
 typedef int64_t (*strip_fn)(const strip *s);
 
-/* Defines a strip function: BODY sees `T *to`, `const S *from`. Lanes go inside when they lie closer together than
- * the axis. */
-#define STRIP_FN(name, T, S, I, BODY)                                                                               \
-    static int64_t name(const strip *s) {                                                                           \
-        const bool lanes_inside = s->n_lanes > 1 && (s->n_axis == 1 || s->index_lane <= s->index_axis);             \
-        const int64_t outer = lanes_inside ? s->n_axis : s->n_lanes, inner = lanes_inside ? s->n_lanes : s->n_axis; \
-        const int64_t io = lanes_inside ? s->index_axis : s->index_lane,                                            \
-                      ii = lanes_inside ? s->index_lane : s->index_axis;                                            \
-        const int64_t so = lanes_inside ? s->src_axis : s->src_lane, si = lanes_inside ? s->src_lane : s->src_axis; \
-        const int64_t dst_out = lanes_inside ? 0 : s->dst_lane, dst_in = lanes_inside ? s->dst_lane : 0;            \
-        const int64_t along = s->along;                                                                             \
-        const uint64_t bound = (uint64_t)s->bound;                                                                  \
-        for (int64_t o = 0; o < outer; o++) {                                                                       \
-            const I *at = (const I *)s->index + o * io;                                                             \
-            const S *src = (const S *)(const void *)s->src + o * so;                                                \
-            T *dst = (T *)(void *)s->dst + o * dst_out;                                                             \
-            for (int64_t i = 0; i < inner; i++) {                                                                   \
-                const int64_t k = at[i * ii];                                                                       \
-                if (__builtin_expect((uint64_t)k >= bound, 0))                                                      \
-                    return lanes_inside ? o * s->n_lanes + i : i * s->n_lanes + o;                                  \
-                T *to = dst + k * along + i * dst_in;                                                               \
-                const S *from = src + i * si;                                                                       \
-                BODY;                                                                                               \
-            }                                                                                                       \
-        }                                                                                                           \
-        return -1;                                                                                                  \
+/* The two loops of a strip: lanes go inside when they lie closer together than the axis. */
+typedef struct strip_loops {
+    bool lanes_inside;
+    int64_t outer, inner;                                          /* how often */
+    int64_t index_out, index_in, src_out, src_in, dst_out, dst_in; /* steps */
+} strip_loops;
+
+static inline strip_loops strip_loops_of(const strip *s) {
+    const bool lanes = s->n_lanes > 1 && (s->n_axis == 1 || s->index_lane <= s->index_axis);
+    if (lanes)
+        return (strip_loops){true,        s->n_axis,   s->n_lanes, s->index_axis, s->index_lane,
+                             s->src_axis, s->src_lane, 0,          s->dst_lane};
+    return (strip_loops){false,       s->n_lanes,  s->n_axis, s->index_lane, s->index_axis, s->src_lane,
+                         s->src_axis, s->dst_lane, 0};
+}
+
+/* Defines a strip function: BODY sees `T *to`, `const S *from`. */
+#define STRIP_FN(name, T, S, I, BODY)                                                           \
+    static int64_t name(const strip *s) {                                                       \
+        const strip_loops l = strip_loops_of(s);                                                \
+        for (int64_t o = 0; o < l.outer; o++)                                                   \
+            for (int64_t i = 0; i < l.inner; i++) {                                             \
+                const int64_t k = ((const I *)s->index)[o * l.index_out + i * l.index_in];      \
+                if (__builtin_expect((uint64_t)k >= (uint64_t)s->bound, 0))                     \
+                    return l.lanes_inside ? o * s->n_lanes + i : i * s->n_lanes + o;            \
+                T *to = (T *)(void *)s->dst + o * l.dst_out + k * s->along + i * l.dst_in;      \
+                const S *from = (const S *)(const void *)s->src + o * l.src_out + i * l.src_in; \
+                BODY;                                                                           \
+            }                                                                                   \
+        return -1;                                                                              \
     }
 
 typedef struct lanes {
