@@ -97,7 +97,7 @@ static void peak_chunk(void *context, int64_t chunk, int worker) {
     sink = ((const peak *)context)->run();
 }
 
-/* Several chunks a thread, so that none waits long for the other. */
+/* Several chunks per thread, so that none waits long for the other. */
 enum { CHUNKS_PER_THREAD = 4 };
 
 static bool run_peak(void *context) {

@@ -91,7 +91,7 @@ static bool unfilter(uint8_t *row, const uint8_t *above, size_t n, size_t step, 
         return true;
     case 4:
         for (size_t i = 0; i < n;
-             i++) { /* Paeth: whichever of the three neighbours a plane through them is nearest to */
+             i++) { /* Paeth: whichever of the three neighbours per plane through them is nearest to */
             const int left = i < step ? 0 : row[i - step], up = above[i], corner = i < step ? 0 : above[i - step];
             const int from_left = abs(up - corner), from_up = abs(left - corner),
                       from_corner = abs(left + up - 2 * corner);

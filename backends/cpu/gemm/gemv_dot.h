@@ -16,7 +16,7 @@
         y[r] = accumulate ? y[r] + sum : sum;                  \
     }
 
-/* y[i] (+)= alpha * sum_p a[i][p] x[p]. Two partial vectors a row; four rows at a time share the loads of x and keep
+/* y[i] (+)= alpha * sum_p a[i][p] x[p]. Two partial vectors per row; four rows at a time share the loads of x and keep
  * four streams of memory open. */
 static inline __attribute__((always_inline)) void ROWS(const int rows, const T *a, int64_t a_row, const T *x, ACC *y,
                                                        int64_t k, ACC alpha, bool accumulate) {

@@ -1,6 +1,6 @@
-/* Turning a tile: dst[r, c] = src[c, r], both dense along their inner side. The unit is a square of whole cache
+/* Transposing a tile: dst[r, c] = src[c, r], both dense along their inner side. The unit is a square of whole cache
  * lines, so that each line is read once and written once, and may be written past the caches. Inside, registers are
- * turned by interleaving: log2(n) rounds of zipping row i with row i + n/2 transpose n rows of n elements. */
+ * transposed by interleaving: log2(n) rounds of zipping row i with row i + n/2 transpose n rows of n elements. */
 #ifndef COTANGENT_BACKENDS_CPU_ISA_TRANSPOSE_H
 #define COTANGENT_BACKENDS_CPU_ISA_TRANSPOSE_H
 
@@ -58,7 +58,7 @@ TILE_INLINE void store_row(char *to, const void *row, bool stream) {
 #define ROUNDS 3
 #include "backends/cpu/isa/transpose_square.h"
 #if CT_ISA_LEVEL < 2 || !defined(__AVX512F__)
-#define WHOLE_LINES 0 /* a line is written in pieces */
+#define WHOLE_LINES 0 /* a line is written in parts */
 #define BITS        32
 #define N           4
 #define ROUNDS      2
@@ -85,7 +85,7 @@ TILE_INLINE void lines64(char *dst, int64_t dst_row, const char *src, int64_t sr
         b[i] = _mm512_unpacklo_epi64(a[i], a[i + 1]);
         b[i + 1] = _mm512_unpackhi_epi64(a[i], a[i + 1]);
     }
-    /* 128-bit quarters of four registers, turned in two rounds */
+    /* 128-bit quarters of four registers, transposed in two rounds */
     _Pragma("GCC unroll 2") for (int h = 0; h < 2; h++) {
         const __m512i low = _mm512_shuffle_i64x2(b[h], b[2 + h], 0x44),
                       high = _mm512_shuffle_i64x2(b[h], b[2 + h], 0xee);

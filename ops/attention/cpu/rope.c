@@ -5,14 +5,14 @@
 
 #include "gen/attention.attrs.h"
 
-typedef struct turn {
+typedef struct rotation {
     const ct_view *x, *positions, *y;
     const rope_attrs *a;
     int64_t t, d, dims, rows, chunk;
     void *table; /* (T,dims) in the type of x: dims / 2 cosines, then as many sines */
-} turn;
+} rotation;
 
-static double position_of(const turn *r, int64_t t) {
+static double position_of(const rotation *r, int64_t t) {
     if (!r->positions) return (double)r->a->offset + (double)t;
     const int64_t at = t * r->positions->strides[0];
     return (double)r->a->offset + (double)(r->positions->dtype == CT_I64 ? CT_AT(const int64_t, r->positions)[at]
@@ -51,7 +51,7 @@ static size_t rope_scratch(const ct_call *call) {
 
 static bool rope_run(const ct_call *call, ct_stream *stream) {
     const ct_view *x = call->in[0];
-    turn r = {.x = x, .positions = call->in[1], .y = call->out[0], .a = call->attrs, .table = ct__scratch(call)};
+    rotation r = {.x = x, .positions = call->in[1], .y = call->out[0], .a = call->attrs, .table = ct__scratch(call)};
     (void)stream;
     r.t = x->dims[x->ndim - 2], r.d = x->dims[x->ndim - 1], r.dims = dims_of(call), r.rows = 1;
     for (int i = 0; i < x->ndim - 1; i++) r.rows *= x->dims[i];

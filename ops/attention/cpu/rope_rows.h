@@ -2,7 +2,7 @@
 #define OF(x) CT_SIMD_PASTE(R, CT_SIMD_PASTE(_, x))
 
 static void OF(table)(void *ctx, int64_t t, int worker) {
-    const turn *r = (const turn *)ctx;
+    const rotation *r = (const rotation *)ctx;
     const int64_t half = r->dims / 2;
     T *c = (T *)r->table + t * r->dims, *s = c + half;
     (void)worker;
@@ -13,7 +13,7 @@ static void OF(table)(void *ctx, int64_t t, int worker) {
     }
 }
 static void OF(chunk)(void *ctx, int64_t chunk, int worker) {
-    const turn *r = (const turn *)ctx;
+    const rotation *r = (const rotation *)ctx;
     const int64_t half = r->dims / 2, sx = r->x->strides[r->x->ndim - 1], sy = r->y->strides[r->y->ndim - 1],
                   end = ct__min64((chunk + 1) * r->chunk, r->rows);
     (void)worker;

@@ -39,14 +39,14 @@ static void cut_ranges(backward *w) {
 
 /* Query rows whose P and dS are kept for the products over queries, at most. Under a causal mask those products run over zeros
  * at the edge, the more the higher the block. */
-static int64_t block_rows(const sdpa *s) { return (s->causal ? 10 : 20) * SDPA_STRIP; }
+static int64_t block_rows(const sdpa *s) { return (s->causal ? 10 : 20) * SDPA_TILE; }
 
 static size_t worker_room(const backward *w) {
     const sdpa *s = &w->s;
     const int64_t size = s->size, keys = sdpa_room_keys(s), rows = block_rows(s),
-                  strips = rows * ct__max64(SDPA_LD, s->dv) * size;
+                  tiles = rows * ct__max64(SDPA_LD, s->dv) * size;
     return 3 * ct__room(keys * s->d * size) + 3 * ct__room(keys * s->dv * size) + ct__room(rows * s->d * size) +
-           ct__room(rows * s->dv * size) + 2 * ct__room(strips);
+           ct__room(rows * s->dv * size) + 2 * ct__room(tiles);
 }
 
 /* ---- delta ---- */
@@ -100,9 +100,9 @@ static void put_mask_rows(const backward *w, const key_block *kb, const query_bl
     }
 }
 
-#define GRAD_STRIP(R, T)                                                                                               \
-    static void R##_strip(const backward *w, const key_block *kb, const query_block *qb, int64_t r, int64_t rows,      \
-                          char *p, char *ds, int64_t n) {                                                              \
+#define GRAD_TILE(R, T)                                                                                                \
+    static void R##_tile(const backward *w, const key_block *kb, const query_block *qb, int64_t r, int64_t rows,       \
+                         char *p, char *ds, int64_t n) {                                                               \
         const sdpa *s = &w->s;                                                                                         \
         const int64_t at = ((kb->range * s->batch + kb->b) * s->heads + qb->h) * s->tq + qb->i0 + r;                   \
         R##_prepare(s, kb->b, qb->h, qb->i0 + r, rows, kb->j0, n, (T *)(void *)p);                                     \
@@ -113,15 +113,15 @@ static void put_mask_rows(const backward *w, const key_block *kb, const query_bl
                          (const T *)(const void *)w->lse_rows + at, (const T *)(const void *)w->delta + at,            \
                          w->dmask ? 1 : (T)s->scale);                                                                  \
     }
-GRAD_STRIP(f32, float)
-GRAD_STRIP(f64, double)
+GRAD_TILE(f32, float)
+GRAD_TILE(f64, double)
 
 enum { LISTS = 3 };
 
 /* The share of rows r.. of the block in what comes after it: the next queries; after the last the next keys of the range, or the
  * first of the next chunk, since a thread's chunks follow one another. Returns how many lists. */
 static int64_t wanted_next(const backward *w, const key_block *kb, const query_block *qb, int64_t r, int64_t rows,
-                           ct__pieces *list) {
+                           ct__spans *list) {
     const sdpa *s = &w->s;
     const int64_t next = qb->i0 + qb->rows;
     if (next < s->tq) {
@@ -144,13 +144,13 @@ static int64_t wanted_next(const backward *w, const key_block *kb, const query_b
     return 2;
 }
 
-/* P and dS of the strip of queries r.. and the block's first n keys. */
+/* P and dS of the tile of queries r.. and the block's first n keys. */
 static void scores_of_strip(const backward *w, const key_block *kb, const query_block *qb, int64_t r, int64_t rows,
                             int64_t n) {
     const sdpa *s = &w->s;
     const int64_t size = s->size, width = ct__panel_width(s->kernel), ld = SDPA_LD * size;
     char *p = qb->p + r * ld, *ds = qb->ds + r * ld;
-    ct__pieces soon[LISTS];
+    ct__spans soon[LISTS];
     const int64_t lists = wanted_next(w, kb, qb, r, rows, soon);
     const ct__block score = {.a = qb->q.at + r * qb->q.ld,
                              .a_row = qb->q.ld,
@@ -180,19 +180,19 @@ static void scores_of_strip(const backward *w, const key_block *kb, const query_
     if (w->dq || w->dk || w->dmask) ct__block_multiply(s->kernel, &dp);
     else
         for (int64_t i = 0; i < rows; i++) memset(ds + i * ld, 0, (size_t)(n * size));
-    if (s->wide) f64_strip(w, kb, qb, r, rows, p, ds, n);
-    else f32_strip(w, kb, qb, r, rows, p, ds, n);
+    if (s->wide) f64_tile(w, kb, qb, r, rows, p, ds, n);
+    else f32_tile(w, kb, qb, r, rows, p, ds, n);
     if (w->dmask) put_mask_rows(w, kb, qb, r, rows, ds, n);
 }
 
 static void query_against_keys(const backward *w, const key_block *kb, const query_block *qb) {
     const sdpa *s = &w->s;
     const int64_t size = s->size, width = ct__panel_width(s->kernel), ld = SDPA_LD * size,
-                  strip = ct__ceil_div(qb->rows, ct__ceil_div(qb->rows, s->strip));
-    /* What the block's last row sees, and below the same for each strip: the rest of a causal mask is not computed. */
+                  tile = ct__ceil_div(qb->rows, ct__ceil_div(qb->rows, s->tile));
+    /* What the block's last row sees, and below the same for each tile: the rest of a causal mask is not computed. */
     const int64_t most = ct__min64(kb->n, sdpa_seen(s, qb->i0 + qb->rows - 1) - kb->j0);
-    for (int64_t r = 0; r < qb->rows; r += strip) {
-        const int64_t rows = ct__min64(strip, qb->rows - r);
+    for (int64_t r = 0; r < qb->rows; r += tile) {
+        const int64_t rows = ct__min64(tile, qb->rows - r);
         char *p = qb->p + r * ld, *ds = qb->ds + r * ld;
         const int64_t n = ct__max64(0, ct__min64(most, sdpa_seen(s, qb->i0 + r + rows - 1) - kb->j0));
         for (int64_t i = 0; n < most && i < rows; i++) {

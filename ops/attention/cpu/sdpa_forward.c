@@ -1,4 +1,4 @@
-/* Attention forward: scores of a strip of queries and a block of keys, softmax and the product with V while all is in cache.
+/* Attention forward: scores of a tile of queries and a block of keys, softmax and the product with V while all is in cache.
  * Nothing of size Tq by Tk exists. */
 #include "ops/attention/cpu/sdpa.h"
 
@@ -13,15 +13,14 @@ typedef struct forward {
 /* Query rows of a chunk: K is packed for each, so they are many; but there have to be chunks for all threads. */
 static int64_t chunk_rows(const sdpa *s) {
     int64_t rows = s->tq * s->batch * s->heads / 16;
-    rows = ct__max64(1, ct__grain(ct__max64(64, ct__min64(rows, 40 * SDPA_STRIP))));
+    rows = ct__max64(1, ct__grain(ct__max64(64, ct__min64(rows, 40 * SDPA_TILE))));
     return ct__max64(1, ct__ceil_div(s->tq, ct__max64(1, ct__ceil_div(s->tq, rows)))); /* none of them a small rest */
 }
 
 static size_t worker_room(const sdpa *s, int64_t rows) {
     const int64_t keys = sdpa_room_keys(s);
     return ct__room(rows * s->d * s->size) + ct__room(rows * s->dv * s->size) + ct__room(rows * 2 * s->size) +
-           ct__room(keys * s->d * s->size) + ct__room(keys * s->dv * s->size) +
-           ct__room(SDPA_STRIP * SDPA_LD * s->size);
+           ct__room(keys * s->d * s->size) + ct__room(keys * s->dv * s->size) + ct__room(SDPA_TILE * SDPA_LD * s->size);
 }
 
 static float f32_log_of(float x) { return logf(x); }
@@ -35,10 +34,10 @@ static double f64_log_of(double x) { return log(x); }
 
 enum { LISTS = 4 };
 
-/* What comes after the strip of rows r.. of a chunk of `rows`: the strip's result, the next queries, and its share of the next
+/* What comes after the tile of rows r.. of a chunk of `rows`: the tile's result, the next queries, and its share of the next
  * block of keys, or of the first in the next chunk, since a thread's chunks follow one another. Returns how many lists. */
 static int64_t wanted_next(const forward *f, int64_t chunk, int64_t r, int64_t m, int64_t rows, int64_t j, int64_t last,
-                           ct__pieces *list) {
+                           ct__spans *list) {
     const sdpa *s = &f->s;
     const int64_t i0 = chunk % f->blocks * f->chunk_rows + r, next = (chunk + (j >= last)) / f->blocks,
                   b = chunk / f->blocks / s->heads, h = chunk / f->blocks % s->heads;
@@ -63,9 +62,9 @@ static void forward_chunk(void *ctx, int64_t chunk, int worker) {
          *states = ct__claim(&at, rows * 2 * size);
     const int64_t keys = sdpa_room_keys(s);
     char *panels = ct__claim(&at, keys * s->d * size), *values = ct__claim(&at, keys * s->dv * size),
-         *scores = ct__claim(&at, SDPA_STRIP * SDPA_LD * size);
+         *scores = ct__claim(&at, SDPA_TILE * SDPA_LD * size);
     const sdpa_rows q = sdpa_take(s, s->q, b, h, i0, rows, queries);
-    const int64_t strip = ct__ceil_div(rows, ct__ceil_div(rows, s->strip)), last = sdpa_seen(s, i0 + rows - 1);
+    const int64_t tile = ct__ceil_div(rows, ct__ceil_div(rows, s->tile)), last = sdpa_seen(s, i0 + rows - 1);
     /* Without a causal mask every row sees the first block of keys. */
     if (s->causal || last <= 0) memset(o, 0, (size_t)(rows * s->dv * size));
     if (s->wide) f64_start(states, rows);
@@ -74,11 +73,11 @@ static void forward_chunk(void *ctx, int64_t chunk, int worker) {
         const int64_t block = ct__min64(SDPA_KEYS, last - j0);
         sdpa_panels(s, s->k, b, hk, j0, block, panels);
         const sdpa_rows v = sdpa_take(s, s->v, b, hk, j0, block, values);
-        for (int64_t r = 0; r < rows; r += strip) {
-            const int64_t m = ct__min64(strip, rows - r);
-            const int64_t n = ct__min64(block, sdpa_seen(s, i0 + r + m - 1) - j0); /* what the strip's last row sees */
+        for (int64_t r = 0; r < rows; r += tile) {
+            const int64_t m = ct__min64(tile, rows - r);
+            const int64_t n = ct__min64(block, sdpa_seen(s, i0 + r + m - 1) - j0); /* what the tile's last row sees */
             if (n <= 0) continue;
-            ct__pieces soon[LISTS];
+            ct__spans soon[LISTS];
             const int64_t lists = wanted_next(f, chunk, r, m, rows, j0 + block, last, soon);
             const ct__block score = {.a = q.at + r * q.ld,
                                      .a_row = q.ld,
@@ -95,8 +94,8 @@ static void forward_chunk(void *ctx, int64_t chunk, int worker) {
                                      .lists = lists};
             ct__block_multiply(s->kernel, &score);
             char *o_strip = o + r * s->dv * size;
-            if (s->wide) f64_strip(s, b, h, i0 + r, m, j0, n, scores, o_strip, states + r * 2 * size);
-            else f32_strip(s, b, h, i0 + r, m, j0, n, scores, o_strip, states + r * 2 * size);
+            if (s->wide) f64_tile(s, b, h, i0 + r, m, j0, n, scores, o_strip, states + r * 2 * size);
+            else f32_tile(s, b, h, i0 + r, m, j0, n, scores, o_strip, states + r * 2 * size);
             const ct__block sum = {.a = scores,
                                    .a_row = SDPA_LD * size,
                                    .a_step = size,

@@ -1,16 +1,16 @@
 /* Softmax of a tile of scores and the end of a row, a template: R is f32 or f64, T its type. Included by sdpa_forward.c. */
 #define OF(x) CT_SIMD_PASTE(R, CT_SIMD_PASTE(_, x))
 
-static void OF(strip)(const sdpa *s, int64_t b, int64_t h, int64_t i0, int64_t rows, int64_t j0, int64_t n,
-                      char *scores, char *o, void *states) {
-    T *strip = (T *)(void *)scores;
-    OF(prepare)(s, b, h, i0, rows, j0, n, strip);
-    OF(softmax)(strip, rows, n, OF(factor)(s), (OF(state) *)states, (T *)(void *)o, s->dv);
+static void OF(tile)(const sdpa *s, int64_t b, int64_t h, int64_t i0, int64_t rows, int64_t j0, int64_t n, char *scores,
+                     char *o, void *states) {
+    T *tile = (T *)(void *)scores;
+    OF(prepare)(s, b, h, i0, rows, j0, n, tile);
+    OF(softmax)(tile, rows, n, OF(factor)(s), (OF(state) *)states, (T *)(void *)o, s->dv);
     if (!s->drops) return;
     for (int64_t r = 0; r < rows; r++) {
         T kept[SDPA_KEYS];
         OF(kept)(s, b, h, i0 + r, j0, n, kept);
-        for (int64_t j = 0; j < n; j++) strip[r * SDPA_LD + j] *= kept[j];
+        for (int64_t j = 0; j < n; j++) tile[r * SDPA_LD + j] *= kept[j];
     }
 }
 static void OF(start)(void *states, int64_t rows) {

@@ -83,21 +83,21 @@ void ct__source_cut(ct__source *s, int64_t bytes, int64_t images, int64_t blocks
 /* Copies the block at outputs (h, w) of image n, group g, position d into the buffer. */
 void ct__source_load(const ct__source *s, ct__local *local, int64_t n, int64_t g, int64_t d, int64_t h, int64_t w);
 
-/* A block that will be wanted soon, asked for from memory a few lines at a time: pieces of contiguous bytes. */
+/* A block that will be wanted soon, prefetched a few lines at a time: spans of contiguous bytes. */
 typedef struct ct__ahead {
     const char *data;
-    int64_t channels, slices, channel_bytes, slice_bytes, piece_bytes; /* pieces: slices of channels */
+    int64_t channels, slices, channel_bytes, slice_bytes, span_bytes; /* spans: slices of channels */
     int64_t channel, slice, at;
-    int64_t asks, pieces, times; /* of a tile that asks so often: whole pieces, and each line so many times */
+    int64_t lines, spans, times; /* of a tile that prefetches so many lines: whole spans, and each line so many times */
 } ct__ahead;
 void ct__source_ahead(const ct__source *s, ct__ahead *ahead, int64_t n, int64_t g, int64_t d, int64_t h, int64_t w);
-/* Nothing to ask for where the rows of a piece lie in one place, or so far apart that it has more than `most` bytes. */
+/* Nothing to prefetch where the rows of a span lie in one place, or so far apart that it has more than `most` bytes. */
 void ct__ahead_limit(ct__ahead *ahead, int64_t most);
 void ct__ahead_lines(ct__ahead *ahead, int64_t lines);
 /* At least as many, evenly over a tile's sum, if it can: many at once would keep its own loads waiting. */
 void ct__ahead_tile(ct__ahead *ahead, int64_t lines, const ct__kernel *kernel, ct__tile *tile);
 static inline int64_t ct__ahead_total(const ct__ahead *a) {
-    return a->channels * a->slices * ct__ceil_div(a->piece_bytes, 64);
+    return a->channels * a->slices * ct__ceil_div(a->span_bytes, 64);
 }
 
 bool ct__conv_gemm_type(ct_dtype dtype, ct_gemm_type *type);

@@ -25,7 +25,7 @@ static inline norm_moments OF(block_moments)(const T *x /* (n) */, int64_t n, bo
     V q0 = zero, q1 = zero, q2 = zero, q3 = zero;
     s0 = s1 = s2 = s3 = zero;
     for (i = 0; i + 4 * L <= n; i += 4 * L) {
-        if (next) NORM_FETCH(next + i, 4 * L);
+        if (next) NORM_PREFETCH(next + i, 4 * L);
         V a = OF(sub)(OF(load)(x + i), at), b = OF(sub)(OF(load)(x + i + L), at),
           c = OF(sub)(OF(load)(x + i + 2 * L), at), d = OF(sub)(OF(load)(x + i + 3 * L), at);
         s0 = OF(add)(s0, a), s1 = OF(add)(s1, b), s2 = OF(add)(s2, c), s3 = OF(add)(s3, d);

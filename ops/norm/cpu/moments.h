@@ -40,8 +40,8 @@ static inline const char *norm_can(const ct_call *call, ct_dtype dtype) {
     return NULL;
 }
 
-/* Asks for n elements at p, which are wanted soon. */
-#define NORM_FETCH(p, n)                                                                                          \
+/* Prefetches n elements at p. */
+#define NORM_PREFETCH(p, n)                                                                                       \
     do {                                                                                                          \
         for (int k_ = 0; k_ < (n) * (int)sizeof *(p); k_ += 64) __builtin_prefetch((const char *)(p) + k_, 0, 2); \
     } while (0)

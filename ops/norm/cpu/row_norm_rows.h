@@ -59,7 +59,7 @@ static void OF(row_grads)(void *ctx, int64_t chunk, int worker) {
         V s0 = OF(set1)(0), s1 = s0, p0 = s0, p1 = s0;
         int64_t i = 0;
         for (; i + 2 * L <= n; i += 2 * L) {
-            NORM_FETCH(g + i + j->ahead, 2 * L);
+            NORM_PREFETCH(g + i + j->ahead, 2 * L);
             V g0 = OF(load)(g + i), g1 = OF(load)(g + i + L);
             V h0 = OF(hat)(r, OF(load)(x + i)), h1 = OF(hat)(r, OF(load)(x + i + L));
             if (dw) {
@@ -90,13 +90,14 @@ static void OF(row_grads)(void *ctx, int64_t chunk, int worker) {
             continue;
         }
         const double mean = j->rms ? 0 : (double)OF(hsum)(OF(add)(s0, s1)) / (double)n;
-        const V middle = OF(set1)((T)mean), minus_turn = OF(set1)((T)(-(double)OF(hsum)(OF(add)(p0, p1)) / (double)n));
+        const V middle = OF(set1)((T)mean),
+                minus_projection = OF(set1)((T)(-(double)OF(hsum)(OF(add)(p0, p1)) / (double)n));
         for (i = 0; i < n; i += L) { /* differences first: rstd may be large, and rounded is not itself */
             const int k = (int)ct__min64(n - i, L);
             V gi = k == L ? OF(load)(g + i) : OF(load_n)(g + i, k);
             V xi = k == L ? OF(load)(x + i) : OF(load_n)(x + i, k);
             V wi = !w ? one : k == L ? OF(load)(w + i) : OF(load_n)(w + i, k);
-            V d = OF(mul)(OF(fma)(OF(hat)(r, xi), minus_turn, OF(sub)(OF(mul)(gi, wi), middle)), r.scale);
+            V d = OF(mul)(OF(fma)(OF(hat)(r, xi), minus_projection, OF(sub)(OF(mul)(gi, wi), middle)), r.scale);
             if (k < L) OF(store_n)(dx + i, d, k);
             else if (j->streams) OF(stream)(dx + i, d);
             else OF(store)(dx + i, d);

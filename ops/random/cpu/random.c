@@ -1,4 +1,4 @@
-/* Uniform, normal, integer and yes-or-no numbers: words of the stream, turned into values a block at a time. */
+/* Uniform, normal, integer and yes-or-no numbers: words of the stream, turned into values per block at a time. */
 #include <math.h>
 #include <stdatomic.h>
 

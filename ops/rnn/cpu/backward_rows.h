@@ -5,7 +5,7 @@ static void OF(rows)(const backward *w, int64_t t, int64_t r0, int64_t rows, int
                      const char *products) {
     const recurrence *p = &w->p;
     const int64_t h = p->h, last = p->reverse ? t + 1 : t - 1;
-    for (int64_t i = r0; w->step >= 0 && i < r0 + ct__min64(AHEAD, rows); i++) ask_row(w, t, i, j0, m);
+    for (int64_t i = r0; w->step >= 0 && i < r0 + ct__min64(AHEAD, rows); i++) prefetch_row(w, t, i, j0, m);
     for (int64_t i = r0; i < r0 + rows; i++) {
         const T *product = products ? (const T *)(const void *)products + (i - r0) * p->width : NULL;
         T *dh = (T *)(void *)w->dh + i * h + j0;
@@ -13,7 +13,7 @@ static void OF(rows)(const backward *w, int64_t t, int64_t r0, int64_t rows, int
             for (int64_t j = 0; product && j < m; j++) dh[j] += product[j];
             continue;
         }
-        if (i + AHEAD < r0 + rows) ask_row(w, t, i + AHEAD, j0, m);
+        if (i + AHEAD < r0 + rows) prefetch_row(w, t, i + AHEAD, j0, m);
         const bool first = p->reverse ? last >= w->lengths[i] : last < 0;
         const T *kept = (const T *)(const void *)w->kept;
         const OF(backward_row) row = {.product = product,

@@ -5,7 +5,7 @@ static void OF(rows)(const forward *f, int64_t t, const char *before, int64_t r0
                      const char *products) {
     const recurrence *p = &f->p;
     const int64_t h = p->h, last = p->reverse ? t + 1 : t - 1;
-    for (int64_t i = r0; i < r0 + ct__min64(AHEAD, rows); i++) ask_row(f, t, before, i, j0, m);
+    for (int64_t i = r0; i < r0 + ct__min64(AHEAD, rows); i++) prefetch_row(f, t, before, i, j0, m);
     for (int64_t i = r0; i < r0 + rows; i++) {
         T *y = (T *)(void *)f->y + (t * p->n + i) * h + j0;
         T *kept = (T *)(void *)f->kept + (t * p->n + i) * p->kept * h + j0;
@@ -17,7 +17,7 @@ static void OF(rows)(const forward *f, int64_t t, const char *before, int64_t r0
                 for (int64_t j = 0; j < m; j++) kept[k * h + j] = 0;
             continue;
         }
-        if (i + AHEAD < r0 + rows) ask_row(f, t, before, i + AHEAD, j0, m);
+        if (i + AHEAD < r0 + rows) prefetch_row(f, t, before, i + AHEAD, j0, m);
         const bool first = p->reverse ? last >= f->lengths[i] : last < 0;
         const OF(forward_row)
             row = {.gx = (const T *)(const void *)f->gx + (t * p->n + i) * p->gates * h + j0,

@@ -24,17 +24,17 @@ static void pack_chunk(void *ctx, int64_t chunk, int worker) {
     const int64_t gate = chunk / p->blocks, block = chunk % p->blocks;
     (void)worker;
     const ct__matrix *w = &f->weights;
-    const ct__matrix turned = {(const char *)w->data + (gate * p->h + block * p->width) * w->row * p->size, w->type,
-                               w->col, w->row};
-    ct__gemm_isa->pack_b(p->kernel, &turned, f->packed + chunk * f->panel, p->h,
+    const ct__matrix transposed = {(const char *)w->data + (gate * p->h + block * p->width) * w->row * p->size, w->type,
+                                   w->col, w->row};
+    ct__gemm_isa->pack_b(p->kernel, &transposed, f->packed + chunk * f->panel, p->h,
                          ct__min64(p->width, p->h - block * p->width));
 }
 
 enum { AHEAD = 2 };
 
-/* Asks for what row i of step t reads and writes, m hidden units from j0: the pieces are too short and lie too far apart for the
+/* Prefetches what row i of step t reads and writes, m hidden units from j0: the spans are too short and lie too far apart for the
  * hardware to foresee. */
-SIMD_INLINE void ask_row(const forward *f, int64_t t, const char *before, int64_t i, int64_t j0, int64_t m) {
+SIMD_INLINE void prefetch_row(const forward *f, int64_t t, const char *before, int64_t i, int64_t j0, int64_t m) {
     const recurrence *p = &f->p;
     const int64_t row = p->h * p->size, j = j0 * p->size, at = t * p->n + i,
                   last = (p->reverse ? t + 1 : t - 1) * p->n + i;

@@ -81,24 +81,24 @@ static inline int64_t recurrence_chunks(const recurrence *p) {
     return ct__min64(most, p->n * p->h * p->h * p->gates < 32768 && normal != most ? 1 : normal);
 }
 
-/* What a block of a step reads and writes besides its products, m hidden units of some rows: pieces that are too short and too many
- * for the hardware to foresee. Each of the step's products asks for one of the lists while it is computed, the last for the
+/* What a block of a step reads and writes besides its products, m hidden units of some rows: spans that are too short and too many
+ * for the hardware to foresee. Each of the step's products prefetches one of the lists while it is computed, the last for the
  * rest. */
 typedef struct recurrence_wants {
-    ct__pieces list[5];
+    ct__spans list[5];
     int count;
     int64_t stride, bytes;
 } recurrence_wants;
 
 SIMD_INLINE void recurrence_want(recurrence_wants *w, const char *at, int64_t count, int64_t times) {
-    w->list[w->count++] = (ct__pieces){at, count, w->stride * times, w->bytes};
+    w->list[w->count++] = (ct__spans){at, count, w->stride * times, w->bytes};
 }
 
-SIMD_INLINE const ct__pieces *recurrence_ahead(const recurrence_wants *w, int64_t turn) {
-    return turn < w->count ? &w->list[turn] : NULL;
+SIMD_INLINE const ct__spans *recurrence_ahead(const recurrence_wants *w, int64_t product) {
+    return product < w->count ? &w->list[product] : NULL;
 }
-SIMD_INLINE int64_t recurrence_lists(const recurrence_wants *w, int64_t turn, int64_t turns) {
-    return turn + 1 < turns ? 1 : w->count - turn;
+SIMD_INLINE int64_t recurrence_lists(const recurrence_wants *w, int64_t product, int64_t products) {
+    return product + 1 < products ? 1 : w->count - product;
 }
 
 #define CELL(name) f32_##name

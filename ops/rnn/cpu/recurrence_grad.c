@@ -1,5 +1,5 @@
 /* The recurrence backward in time: at each step dh is made of the product of the later step's dgh with the recurrent weights, packed
- * once, and turned into the gates' gradients at once. The weights' own gradient is one product over all steps, elsewhere. */
+ * once, and made into the gates' gradients at once. The weights' own gradient is one product over all steps, elsewhere. */
 #include "ops/rnn/cpu/recurrence.h"
 
 enum { DEPTH = 256, AHEAD = 2 };
@@ -33,8 +33,8 @@ static void pack_chunk(void *ctx, int64_t block, int worker) {
                          ct__min64(p->width, p->h - block * p->width));
 }
 
-/* Asks for what row i of step t reads: the pieces lie too far apart for the hardware to foresee. */
-SIMD_INLINE void ask_row(const backward *w, int64_t t, int64_t i, int64_t j0, int64_t m) {
+/* Prefetches what row i of step t reads: the spans lie too far apart for the hardware to foresee. */
+SIMD_INLINE void prefetch_row(const backward *w, int64_t t, int64_t i, int64_t j0, int64_t m) {
     const recurrence *p = &w->p;
     const int64_t at = t * p->n + i, row = p->h * p->size, j = j0 * p->size,
                   before = (p->reverse ? t + 1 : t - 1) * p->n + i;

@@ -1,5 +1,5 @@
 /* Rows of depthwise results from rows of bf16, for one width of vectors: ROWS (the name), V, VI and VH (vectors of float, int and
- * bf16), MASK (a bit for each half), WIDE (halves) and R(op) (an operation). Included by depthwise_bf16.c once a width;
+ * bf16), MASK (a bit for each half), WIDE (halves) and R(op) (an operation). Included by depthwise_bf16.c once per width;
  * no include guard.
  *
  * A vector of halves holds pairs of an even and an odd column, of which a dot product takes two taps at once; the third is in the

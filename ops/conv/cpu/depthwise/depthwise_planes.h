@@ -1,5 +1,5 @@
 /* Depthwise convolution plane by plane, for one element type: T (DTYPE), V (its vectors), VL (their lanes), VF(op) and
- * NAME(x). Included by depthwise_planes.c once a type; no include guard.
+ * NAME(x). Included by depthwise_planes.c once per type; no include guard.
  *
  * A band of source rows is copied into scratch with its padding around it, columns sorted by their remainder modulo `up`;
  * then every tap is an offset into it, and vectors run along the row whatever stride and dilation are. The target's

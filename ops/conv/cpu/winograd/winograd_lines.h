@@ -1,7 +1,7 @@
 /* The transforms of Winograd's algorithm F(4x4,3x3), F(2x2,5x5) and F(5x5,2x2) in f32. Private to ops/conv; included once per
  * ISA.
  *
- * 4x4 outputs of a 3x3 kernel are computed from 6x6 inputs with 36 products a channel instead of 144, 2x2 outputs of a 5x5
+ * 4x4 outputs of a 3x3 kernel are computed from 6x6 inputs with 36 products per channel instead of 144, 2x2 outputs of a 5x5
  * kernel or 5x5 outputs of a 2x2 kernel with 36 instead of 100:
  *     Y = A^T [ (G g G^T) . (B^T d B) ] A
  * summed over channels inside the brackets, so that the sums are 36 matrix products. The interpolation points are
