@@ -9,7 +9,7 @@ int main(void) {
     ct_optim *opt = ct_sgd(net, .lr = 0.01);
     ct_scope {
         ct_tensor *logits = ct_forward(net, ct_randn(CT_DIMS(64, 784)));
-        ct_backward(ct_cross_entropy(logits, ct_randint(CT_DIMS(64), 0, 10)));
+        ct_backward(ct_cross_entropy_loss(logits, ct_randint(CT_DIMS(64), 0, 10)));
         ct_optim_step(opt);
     }
     ct_optim_free(opt);

@@ -74,7 +74,7 @@ static int choose_inputs(run *r) {
         if (arg->flags & CT_ARG_MUTATED)
             return cli_wrong(r->message, "%s: input %d (%s) is changed by the op: it has no gradient", q->op->name, i,
                              arg->name);
-        if (!ct_require_grad(r->inputs[i])) return cli_failed(r->message);
+        if (!ct_set_requires_grad(r->inputs[i], true)) return cli_failed(r->message);
         r->input_of[r->nx] = i;
         r->xs[r->nx++] = r->inputs[i];
     }
@@ -157,7 +157,7 @@ static bool differentiate(run *r) {
     bool done = ny > 0 || (ny == 0 && ct_fail(CT_ERR_GRAD, r->request->op->name, "every --cotangent is skipped"));
     for (int i = 0; second && i < ny && done; i++)
         if (cotangents[i] && ct_dtype_is_float(ct_dtype_of(cotangents[i])))
-            done = ct_require_grad(cotangents[i]) != NULL;
+            done = ct_set_requires_grad(cotangents[i], true) != NULL;
     done = done && ct_grad(ys, ny, cotangents, r->xs, r->nx, r->grads, second ? CT_CREATE_GRAPH : 0);
     free(ys);
     return done && save_for_inputs(r, &r->request->grads, r->grads) && (!second || second_order(r));

@@ -59,7 +59,7 @@ static bool run_chain(void *context) {
 
 bool bench_chain(double min_time, bench_result *result) {
     ct_dims shape = CT_DIMS(1 << 20);
-    chain c = {.x = ct_require_grad(ct_randn(shape)),
+    chain c = {.x = ct_set_requires_grad(ct_randn(shape), true),
                .a = ct_randn(shape),
                .b = ct_randn(shape),
                .cotangent = ct_randn(shape)};
@@ -123,7 +123,7 @@ static double round_nograd(void) {
 static double round_recorded(void) {
     double seconds = 0;
     ct_scope {
-        ct_tensor *x = ct_ones(CT_DIMS(4)), *y = ct_require_grad(ct_zeros(CT_DIMS(4)));
+        ct_tensor *x = ct_ones(CT_DIMS(4)), *y = ct_set_requires_grad(ct_zeros(CT_DIMS(4)), true);
         double start = bench_now();
         for (int i = 0; i < CALLS; i++) y = ct_add(y, x);
         seconds = bench_now() - start;
@@ -134,7 +134,7 @@ static double round_recorded(void) {
 static double round_backward(void) {
     double seconds = 0;
     ct_scope {
-        ct_tensor *x = ct_ones(CT_DIMS(4)), *y = ct_require_grad(ct_zeros(CT_DIMS(4)));
+        ct_tensor *x = ct_ones(CT_DIMS(4)), *y = ct_set_requires_grad(ct_zeros(CT_DIMS(4)), true);
         for (int i = 0; i < CALLS; i++) y = ct_add(y, x);
         double start = bench_now();
         ct_backward_from(y, x, 0);

@@ -59,7 +59,7 @@ static ct_tensor *make_input(const char *word) {
     else if (ct_dtype_is_float(dtype)) x = ct_randn(shape, .dtype = dtype);
     else x = ct_randint(shape, 0, 100, .dtype = dtype);
     if (transposed) x = ct_transpose(x, -1, -2);
-    return wanted ? ct_require_grad(x) : x;
+    return wanted ? ct_set_requires_grad(x, true) : x;
 }
 
 static bool take_word(work *w, const char *word) {

@@ -27,7 +27,8 @@ static bool measure_network(bool gru, double min_time, bench_result *result) {
     network w = {
         .gru = gru, .x = ct_randn(CT_DIMS(STEPS, BATCH, WIDTH)), .cotangent = ct_randn(CT_DIMS(STEPS, BATCH, WIDTH))};
     for (int i = 0; i < WEIGHTS; i++)
-        w.weights[i] = ct_require_grad(ct_uniform(i < 2 ? CT_DIMS(rows, WIDTH) : CT_DIMS(rows), -bound, bound));
+        w.weights[i] =
+            ct_set_requires_grad(ct_uniform(i < 2 ? CT_DIMS(rows, WIDTH) : CT_DIMS(rows), -bound, bound), true);
     return ct_ok() && bench_measure(run_network, &w, min_time, result);
 }
 

@@ -16,7 +16,7 @@ static bool run_step(void *context) {
     ct_scope {
         ct_tensor *logits = ct_forward(t->net, t->x);
         if (ct_ndim(logits) == 3) logits = ct_flatten(logits, .start = 0, .end = CT_SET(1)); /* tokens are items */
-        ok = ct_backward(ct_cross_entropy(logits, t->y)) && ct_optim_step(t->optim);
+        ok = ct_backward(ct_cross_entropy_loss(logits, t->y)) && ct_optim_step(t->optim);
     }
     return ok;
 }

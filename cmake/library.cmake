@@ -17,8 +17,10 @@ set(ct_small_sources ${CT_ONCE_SOURCES} ${CT_GENERATED_SOURCES})
 list(FILTER ct_small_sources INCLUDE REGEX
     "/(ops|gen|nn|io|support)/|/optim/(schedule|state|lbfgs)|/data/(dataset|combine|folder|csv_state|transform_table|vocabulary)")
 list(FILTER ct_small_sources EXCLUDE REGEX # these have loops over pixels or numbers, or run once per layer
-    "/ops/[^/]*/cpu/|/(io/image|support/resample|nn/orthogonal|nn/forward|nn/cache|nn/module)")
-set_source_files_properties(${ct_small_sources} PROPERTIES COMPILE_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-Os>")
+    "/ops/[^/]*/cpu/|/ops/geometry|/(io/image|support/resample|nn/orthogonal|nn/forward|nn/cache|nn/module)")
+# They carry no tables for unwinding either, as kernels do not: nothing is thrown through C.
+set_source_files_properties(${ct_small_sources} PROPERTIES
+    COMPILE_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-Os;-fno-asynchronous-unwind-tables>")
 
 # Kernels with a version for every dtype, whose short loops are not where their time goes: unrolled, they would be half as
 # large again.
@@ -26,6 +28,8 @@ if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
     set_source_files_properties(
         ops/scan/cpu/scan.c ops/reduce/cpu/extrema.c ops/reduce/cpu/arg.c ops/reduce/cpu/prod.c ops/index/cpu/rows_sum.c
         ops/index/cpu/mask.c ops/sort/cpu/bins.c ops/softmax/cpu/softmax.c ops/softmax/cpu/logsumexp.c ops/cast/cpu/cast.c
+        ops/reduce/cpu/truth.c ops/create/cpu/create.c ops/create/cpu/sequence.c ops/check/cpu/check.c ops/loss/cpu/ctc.c
+        ops/random/cpu/multinomial.c
         PROPERTIES COMPILE_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-fno-peel-loops>")
 endif()
 

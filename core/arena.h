@@ -1,4 +1,4 @@
-/* An arena divides large parts of one device's memory into blocks: split when they are taken, joined with their neighbours when
+/* An arena divides large parts of one device's memory into blocks: split when they are taken, joined with their neighbors when
  * they come back, so that memory that one shape has used serves another. It never touches the memory: its books are records
  * in host memory, and a buffer is opaque. Who owns an arena locks it. */
 #ifndef COTANGENT_CORE_ARENA_H
@@ -12,12 +12,12 @@
 typedef struct ct_block ct_block;
 typedef struct ct_arena ct_arena;
 
-/* A block of a part. Blocks of a part are chained in the order in which they lie, and no two free ones are neighbours. */
+/* A block of a part. Blocks of a part are chained in the order in which they lie, and no two free ones are neighbors. */
 struct ct_block {
     void *buffer; /* of the part */
     size_t offset, size;
     size_t bytes;             /* that were asked for; for whoever took it */
-    ct_block *before, *after; /* neighbours in the part */
+    ct_block *before, *after; /* neighbors in the part */
     ct_block *next, **link;   /* in its bin while it is free; next is its owner's while it is not */
     ct_arena *arena;          /* that it goes back to */
     _Atomic uint64_t users;   /* streams that have used its content since it was last written, a bit each (stream.h) */

@@ -21,34 +21,39 @@ bool ct_set_grad_enabled(bool enabled) {
     return before;
 }
 
-ct_tensor *ct_require_grad(ct_tensor *x) {
-    if (!ct__valid(x, "require_grad", "x")) return NULL;
+static ct_tensor *want_grad(ct_tensor *x) {
     if (x->node) return x; /* a leaf already, or computed from one */
     if (!ct_dtype_is_float(x->view.dtype)) {
-        ct_fail(CT_ERR_DTYPE, "require_grad", "x is %s; only floating tensors have gradients", ct_view_text(&x->view));
+        ct_fail(CT_ERR_DTYPE, "set_requires_grad", "x is %s; only floating tensors have gradients",
+                ct_view_text(&x->view));
         return NULL;
     }
-    if (x->forgone && x->forgone->grad) { /* what arrived while it was not wanted */
-        ct__tensor_release(x->forgone->grad);
-        x->forgone->grad = NULL;
+    if (x->unwanted && x->unwanted->grad) { /* what arrived while it was not wanted */
+        ct__tensor_release(x->unwanted->grad);
+        x->unwanted->grad = NULL;
     }
-    x->node = x->forgone ? x->forgone : ct__node_leaf(x);
-    x->forgone = NULL;
+    x->node = x->unwanted ? x->unwanted : ct__node_leaf(x);
+    x->unwanted = NULL;
     x->node_output = 0;
     return x->node ? x : NULL;
 }
 
-bool ct_forgo_grad(ct_tensor *leaf) {
-    if (ct__pending() || !ct__valid(leaf, "forgo_grad", "leaf")) return false;
-    if (!leaf->node) return true;
-    if (leaf->node->op)
-        return ct_fail(CT_ERR_GRAD, "forgo_grad", "x, %s, is computed from others; ct_detach cuts it from them",
-                       ct_view_text(&leaf->view));
-    if (leaf->node->grad) ct__tensor_release(leaf->node->grad);
-    leaf->node->grad = NULL;
-    leaf->forgone = leaf->node; /* a graph that was recorded with it leads to it still, should it be wanted again */
-    leaf->node = NULL;
+static bool forget_grad(ct_tensor *x) {
+    if (!x->node) return true;
+    if (x->node->op)
+        return ct_fail(CT_ERR_GRAD, "set_requires_grad", "x, %s, is computed from others; ct_detach cuts it from them",
+                       ct_view_text(&x->view));
+    if (x->node->grad) ct__tensor_release(x->node->grad);
+    x->node->grad = NULL;
+    x->unwanted = x->node; /* a graph that was recorded with it leads to it still, should it be wanted again */
+    x->node = NULL;
     return true;
+}
+
+ct_tensor *ct_set_requires_grad(ct_tensor *x, bool on) {
+    if (!ct__valid(x, "set_requires_grad", "x")) return NULL;
+    if (on) return want_grad(x);
+    return !ct__pending() && forget_grad(x) ? x : NULL;
 }
 
 bool ct_requires_grad(const ct_tensor *x) { return x && x->node; }
@@ -117,7 +122,7 @@ bool ct_grad(ct_tensor *const *ys, int ny, ct_tensor *const *cotangents, ct_tens
         if (!ct__valid(xs[i], "grad", "xs[i]")) return false;
         if (!xs[i]->node)
             return ct_fail(CT_ERR_GRAD, "grad",
-                           "x %d, %s, does not require grad; call ct_require_grad before computing with it", i,
+                           "x %d, %s, does not require grad; call ct_set_requires_grad before computing with it", i,
                            ct_view_text(&xs[i]->view));
     }
     for (int i = 0; i < nx; i++) grads[i] = NULL;

@@ -71,7 +71,7 @@ static ct_tensor *value_at(const check *c, int order, ct_tensor *const *x, ct_te
         ct_no_grad {
             moved = t == 0 ? ct_clone(x[i]) : ct_add(x[i], ct_mul_s(w[i], t));
         }
-        if (!(in[i] = ct_require_grad(moved))) return NULL;
+        if (!(in[i] = ct_set_requires_grad(moved, true))) return NULL;
     }
     return objective(c, order, in, u, v, scratch);
 }

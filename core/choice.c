@@ -21,8 +21,18 @@ static uint64_t mix(uint64_t hash, uint64_t word) {
     return hash ^ hash >> 29;
 }
 
+/* In four lanes, since each step waits for the one before it. */
 static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t size) {
     const char *at = bytes;
+    if (size >= 64) {
+        uint64_t lanes[4] = {hash, 1, 2, 3};
+        for (; size >= 32; size -= 32, at += 32) {
+            uint64_t words[4];
+            memcpy(words, at, sizeof words);
+            for (int i = 0; i < 4; i++) lanes[i] = mix(lanes[i], words[i]);
+        }
+        hash = mix(mix(mix(lanes[0], lanes[1]), lanes[2]), lanes[3]);
+    }
     for (; size >= 8; size -= 8, at += 8) {
         uint64_t word;
         memcpy(&word, at, 8);

@@ -3,7 +3,7 @@
  * long way round, by printf and strtod, which are exact too.
  *
  * The shortest digits are found as in Steele and White's "How to print floating-point numbers accurately" (1990): every
- * decimal between the middles of the gaps to both neighbours reads back as the number; of the shortest ones there, the
+ * decimal between the middles of the gaps to both neighbors reads back as the number; of the shortest ones there, the
  * nearest is taken. */
 #include "core/decimal.h"
 

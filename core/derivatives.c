@@ -9,7 +9,7 @@
  * With CT_CREATE_GRAPH they stay connected to it. */
 static ct_tensor *fresh(ct_tensor *x, bool connected) {
     if (connected && ct_requires_grad(x)) return ct_mul_s(x, 1.0);
-    return ct_require_grad(ct_detach(x));
+    return ct_set_requires_grad(ct_detach(x), true);
 }
 
 static bool run(const char *me, ct_function fn, void *context, ct_tensor **in, int n, ct_tensor **out, int m) {
@@ -53,7 +53,7 @@ bool ct_jvp(ct_function fn, void *context, ct_tensor *const *x, ct_tensor *const
     ct_scope_mark mark = ct_scope_begin();
     for (int i = 0; ok && i < n; i++) ok = (in[i] = fresh(x[i], connected)) != NULL;
     ok = ok && run("jvp", fn, context, in, n, ys, m);
-    for (int i = 0; ok && i < m; i++) ok = (us[i] = ct_require_grad(ct_zeros_like(ys[i]))) != NULL;
+    for (int i = 0; ok && i < m; i++) ok = (us[i] = ct_set_requires_grad(ct_zeros_like(ys[i]), true)) != NULL;
     ok = ok && ct_grad(ys, m, us, in, n, back, CT_CREATE_GRAPH);
     ok = ok && ct_grad(back, n, v, us, m, out, connected ? CT_CREATE_GRAPH : 0);
     for (int i = 0; ok && i < m; i++) ct_pass(out[i]);

@@ -91,6 +91,7 @@ static void bounds_text(char *text, size_t room, const ct_wrong_value *wrong) {
 /* Raised where it is found on the CPU, and at a later wait on a device: there, too, it names the op that was called then. A
  * part of that op which the program cannot call is not named: it would say nothing. */
 bool ct_fail_value(const ct_wrong_value *wrong) {
+    if (!wrong || !wrong->op) return ct__fail_null("fail_value", wrong ? "wrong->op" : "wrong");
     const char *called = ct__errors.called;
     const bool in_gradient = ct__errors.in_gradient;
     char what[256], bounds[128];

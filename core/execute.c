@@ -256,7 +256,7 @@ static bool run_by_kernel(ct_request *r, const ct_view **pointers, ct_view *view
     ct_choice *known;
     call.kernel = ct__choose(&call, &known, logging ? refusals : NULL, sizeof refusals);
     if (call.kernel && r->device.type != CT_CPU &&
-        !ct__stream_enter(r->op, r->device, r->in, r->n_in, r->out, r->n_out, &call.stream))
+        !ct__stream_enter(&call, r->in, r->out))
         return false;
     if (call.kernel) {
         const uint64_t start = logging ? ct__log_now() : 0;

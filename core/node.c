@@ -23,7 +23,7 @@ static ct_node *node_new(const ct_op *op, int n_in, int n_out, bool input_metas,
     size_t bytes = attrs_at + attr_size;
     char *block = ct__alloc(bytes);
     if (!block) {
-        ct__fail_memory(op ? op->name : "require_grad", bytes);
+        ct__fail_memory(op ? op->name : "set_requires_grad", bytes);
         return NULL;
     }
     ct_node *node = (ct_node *)block;

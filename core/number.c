@@ -17,7 +17,7 @@ static void set(ct_tensor *place, ct_dtype dtype, double value) {
     place->view.dtype = dtype;
     place->view.ndim = 0;
     place->storage = NULL;
-    place->node = place->forgone = NULL;
+    place->node = place->unwanted = NULL;
     place->user = NULL;
     place->node_output = 0;
     place->base = NULL;

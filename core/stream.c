@@ -65,23 +65,6 @@ ct_device_state *ct__device_state(ct_device device) {
     return state;
 }
 
-bool ct__stream_wait(ct_device device, ct_stream *stream) {
-    const ct_backend *backend = ct__backend(device.type);
-    const char *called = ct__errors.called;
-    ct__errors.called = NULL;
-    const bool ok = backend->wait(backend->self, device.index, backend->stream_new ? stream : NULL);
-    ct__errors.called = called;
-    return ok;
-}
-
-bool ct__device_wait(ct_device_state *state) {
-    bool ok = ct__stream_wait(state->device, NULL);
-    for (unsigned i = 1; i < CT__STREAMS; i++)
-        if (state->streams[i].open && state->backend->stream_new)
-            ok = ct__stream_wait(state->device, &state->streams[i].stream) && ok;
-    return ok;
-}
-
 /* ---- Order ---- */
 
 static ct_stream *stream_of(ct_device_state *state, unsigned number) {
@@ -125,36 +108,118 @@ bool ct__stream_use(const ct_storage *storage, const ct_stream *stream, bool wri
     return order(ct__device_state(storage->device), storage->block, ct__stream_number(stream), writes);
 }
 
-bool ct__stream_enter(const ct_op *op, ct_device device, ct_tensor *const *in, int n_in, ct_tensor *const *out,
-                      int n_out, ct_stream **stream) {
-    ct_device_state *state = ct__device_state(device);
-    const unsigned number = ct__stream_number(*stream = ct__stream_now(device));
-    bool ok = state != NULL;
+/* ---- Of this thread ---- */
+
+/* What this thread has to do with a device. */
+enum { SEATS = 16 };
+typedef struct seat {
+    ct_device_state *state;
+    ct_stream_slot *slot; /* the stream it has chosen; NULL: the device's own */
+    bool lasting;         /* it has enqueued calls that change lasting state since it last waited, */
+    unsigned heard;       /* when the device had had so many errors */
+} seat;
+static _Thread_local seat seats[SEATS];
+static _Thread_local int seat_count;
+
+static seat *seat_of(ct_device device) {
+    for (int i = 0; i < seat_count; i++)
+        if (ct__same_device(seats[i].state->device, device)) return &seats[i];
+    return NULL;
+}
+
+static seat *seat_taken(ct_device_state *state) { /* NULL: it has to do with more devices than there is room for */
+    seat *found = seat_of(state->device);
+    if (found || seat_count == SEATS) return found;
+    seats[seat_count] = (seat){.state = state};
+    return &seats[seat_count++];
+}
+
+ct_stream *ct__stream_now(ct_device device) {
+    const seat *s = seat_count ? seat_of(device) : NULL;
+    return s && s->slot && s->slot->open ? &s->slot->stream : NULL;
+}
+
+bool ct__stream_enter(ct_call *call, ct_tensor *const *in, ct_tensor *const *out) {
+    ct_device_state *state = ct__device_state(call->device);
+    if (!state) return ct__fail_memory(call->op->name, sizeof *state);
+    const unsigned number = ct__stream_number(call->stream = ct__stream_now(call->device));
+    bool ok = true;
     int last = 0;
-    for (int i = 0; ok && i < n_in; i++) {
-        const ct_arg *arg = ct__input_arg(op, i, &last);
+    for (int i = 0; ok && i < call->n_in; i++) {
+        const ct_arg *arg = ct__input_arg(call->op, i, &last);
         if (in[i] && in[i]->storage && in[i]->storage->block)
             ok = order(state, in[i]->storage->block, number, arg->flags & CT_ARG_MUTATED);
     }
-    for (int i = 0; ok && i < n_out; i++)
+    for (int i = 0; ok && i < call->n_out; i++)
         if (out[i] && out[i]->storage->block) ok = order(state, out[i]->storage->block, number, true);
+    seat *s = ok && (call->flags & CT_CALL_LASTING) ? seat_taken(state) : NULL;
+    if (s && !s->lasting) {
+        s->lasting = true;
+        s->heard = atomic_load(&state->errors);
+    }
     return ok;
 }
 
-/* ---- Of this thread ---- */
+/* ---- Waiting ---- */
 
-enum { CHOSEN = 16 };
-static _Thread_local struct {
-    int n;
-    ct_stream_slot *of[CHOSEN];
-} chosen;
+static pthread_mutex_t hearing = PTHREAD_MUTEX_INITIALIZER; /* of the last errors of all devices */
 
-ct_stream *ct__stream_now(ct_device device) {
-    for (int i = 0; i < chosen.n; i++)
-        if (ct__same_device(chosen.of[i]->stream.device, device))
-            return chosen.of[i]->open ? &chosen.of[i]->stream : NULL;
-    return NULL;
+/* After a wait for a stream, which raised an error if it did not go well. Another thread that has had lasting calls in the queue
+ * meanwhile does not know whether they were done: it hears of the error at its own next wait. */
+static bool waited(ct_device_state *state, const ct_stream *stream, bool ok) {
+    seat *s = seat_of(state->device);
+    const bool covered = s && s->lasting && stream == ct__stream_now(state->device);
+    if (!ok) {
+        pthread_mutex_lock(&hearing);
+        if (ct__errors.record) state->last_error = *ct__errors.record;
+        state->last_error.code = ct__errors.code;
+        atomic_fetch_add(&state->errors, 1);
+        pthread_mutex_unlock(&hearing);
+    } else if (covered && s->heard != atomic_load(&state->errors)) {
+        pthread_mutex_lock(&hearing);
+        ct__error_put(&state->last_error);
+        pthread_mutex_unlock(&hearing);
+        ok = false;
+    }
+    if (covered) s->lasting = false;
+    return ok;
 }
+
+bool ct__stream_wait(ct_device device, ct_stream *stream) {
+    ct_device_state *state = ct__device_state(device);
+    if (!state) return ct__fail_memory("synchronize", sizeof *state);
+    const ct_backend *backend = state->backend;
+    const char *called = ct__errors.called;
+    ct__errors.called = NULL;
+    const bool ok = backend->wait(backend->self, device.index, backend->stream_new ? stream : NULL);
+    const bool fine = waited(state, stream, ok);
+    ct__errors.called = called;
+    return fine;
+}
+
+bool ct__stream_download(const ct_storage *storage, size_t offset, void *data, size_t bytes) {
+    ct_device_state *state = ct__device_state(storage->device);
+    const ct_backend *backend = state->backend;
+    ct_stream *stream = ct__stream_now(storage->device);
+    if (!ct__stream_use(storage, stream, false)) return false;
+    const char *called = ct__errors.called;
+    ct__errors.called = NULL;
+    const bool ok = backend->download(backend->self, storage->device.index, data, storage->buffer,
+                                      storage->block->offset + offset, bytes, stream);
+    const bool fine = waited(state, stream, ok);
+    ct__errors.called = called;
+    return fine;
+}
+
+bool ct__device_wait(ct_device_state *state) {
+    bool ok = ct__stream_wait(state->device, NULL);
+    for (unsigned i = 1; i < CT__STREAMS; i++)
+        if (state->streams[i].open && state->backend->stream_new)
+            ok = ct__stream_wait(state->device, &state->streams[i].stream) && ok;
+    return ok;
+}
+
+/* ---- Streams ---- */
 
 bool ct_set_stream(ct_device device, ct_stream *stream) {
     const char *me = "set_stream";
@@ -167,21 +232,14 @@ bool ct_set_stream(ct_device device, ct_stream *stream) {
     const ct_backend *backend = ct__backend(device.type);
     if (slot && !slot->open) return ct_fail(CT_ERR_STATE, me, "the stream has been freed");
     if (!backend->stream_new) slot = NULL; /* it stands for the only one */
-    int at = 0;
-    while (at < chosen.n && !ct__same_device(chosen.of[at]->stream.device, device)) at++;
-    if (!slot) {
-        if (at < chosen.n) chosen.of[at] = chosen.of[--chosen.n];
-        return true;
-    }
-    if (at == CHOSEN) return ct_fail(CT_ERR_STATE, me, "a thread has streams of at most %d devices", CHOSEN);
-    chosen.of[at] = slot;
-    if (at == chosen.n) chosen.n++;
+    seat *s = seat_of(device);
+    if (!s && slot && !(s = seat_taken(ct__device_state(device))))
+        return ct_fail(CT_ERR_STATE, me, "a thread has streams of at most %d devices", SEATS);
+    if (s) s->slot = slot;
     return true;
 }
 
 ct_stream *ct_get_stream(ct_device device) { return ct__stream_now(ct__resolved(device)); }
-
-/* ---- Streams ---- */
 
 /* Its number may have been that of another stream, which blocks of memory still note as a user: so it begins after all that
  * there is now, and such a note is true of it too. */

@@ -10,6 +10,7 @@
 #include <pthread.h>
 
 #include "core/arena.h"
+#include "core/error.h"
 #include "core/tensor.h"
 
 enum { CT__STREAMS = 64, CT__ARENAS = 2 }; /* of a stream one arena for small blocks, one for large ones */
@@ -29,6 +30,8 @@ typedef struct ct_device_state {
     ct_device device;
     ct_books books;
     ct_stream_slot streams[CT__STREAMS]; /* 0 is always open; slots are never freed, so a stale pointer does no harm */
+    _Atomic unsigned errors;             /* found in its work so far, */
+    ct_error_record last_error;          /* and the last of them */
     int64_t in_use, peak, reserved, requests, from_host, limit;
 } ct_device_state;
 
@@ -42,14 +45,15 @@ static inline unsigned ct__stream_number(const ct_stream *stream) {
 
 /* Before work is enqueued on stream that reads (or writes) the storage: waits, on the device, for what has to come first. */
 bool ct__stream_use(const ct_storage *storage, const ct_stream *stream, bool writes);
-/* The same for every tensor of a call: those of out are written, and what op changes among those of in. Sets *stream. */
-bool ct__stream_enter(const ct_op *op, ct_device device, ct_tensor *const *in, int n_in, ct_tensor *const *out,
-                      int n_out, ct_stream **stream);
+/* The same for every tensor of a call, on the stream of this thread, which becomes the call's: those of out are written, and
+ * what its op changes among those of in. */
+bool ct__stream_enter(ct_call *call, ct_tensor *const *in, ct_tensor *const *out);
 /* What is enqueued on `waiter` from now on runs after all that `of` has now. The device's lock is held. */
 bool ct__stream_follow(ct_device_state *state, unsigned waiter, unsigned of);
 /* Waits for all work of a device, on every stream. */
 bool ct__device_wait(ct_device_state *state);
 /* Until the work of a stream is done; what went wrong in it is raised, and names the op it went wrong in, not the one that waits. */
 bool ct__stream_wait(ct_device device, ct_stream *stream);
+bool ct__stream_download(const ct_storage *storage, size_t offset, void *data, size_t bytes); /* waits as well */
 
 #endif

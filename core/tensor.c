@@ -41,16 +41,27 @@ ct_storage *ct__storage_new(ct_device device, size_t bytes, const char *op) {
 
 void ct__storage_retain(ct_storage *storage) { atomic_fetch_add_explicit(&storage->refs, 1, memory_order_relaxed); }
 
+/* What lies behind the header of memory that is not the library's: how it is given back, and which streams use it. */
+typedef struct foreign {
+    ct_wrapped wrapped;
+    ct_block block;
+} foreign;
+static foreign *foreign_of(ct_storage *storage) { return (foreign *)(void *)((char *)storage + HEADER); }
+
 ct_storage *ct__storage_wrap(ct_device device, void *buffer, size_t bytes, ct_wrapped wrapped, const char *op) {
-    ct_storage *storage = ct__alloc(HEADER + sizeof wrapped);
+    ct_storage *storage = ct__alloc(HEADER + sizeof(foreign));
     if (!storage) {
-        ct__fail_memory(op, HEADER + sizeof wrapped);
+        ct__fail_memory(op, HEADER + sizeof(foreign));
         if (wrapped.release) wrapped.release(wrapped.context, wrapped.data);
         return NULL;
     }
     *storage = (ct_storage){.device = device, .bytes = bytes, .buffer = buffer, .wrapped = true};
     atomic_init(&storage->refs, 1);
-    memcpy((char *)storage + HEADER, &wrapped, sizeof wrapped);
+    foreign *behind = foreign_of(storage);
+    *behind = (foreign){.wrapped = wrapped, .block = {.buffer = buffer, .size = bytes, .bytes = bytes}};
+    atomic_init(&behind->block.users, 1); /* as if the device's own stream had written it */
+    atomic_init(&behind->block.writer, 0);
+    if (device.type != CT_CPU) storage->block = &behind->block;
     return storage;
 }
 
@@ -58,10 +69,11 @@ void ct__storage_release(ct_storage *storage) {
     if (!storage || atomic_fetch_sub_explicit(&storage->refs, 1, memory_order_acq_rel) != 1) return;
     size_t size = HEADER;
     if (storage->wrapped) {
-        ct_wrapped wrapped;
-        memcpy(&wrapped, (char *)storage + HEADER, sizeof wrapped);
+        const ct_wrapped wrapped = foreign_of(storage)->wrapped;
+        if (storage->device.type != CT_CPU)
+            ct_synchronize(storage->device); /* its owner knows nothing of our streams */
         if (wrapped.release) wrapped.release(wrapped.context, wrapped.data);
-        size += sizeof wrapped;
+        size += sizeof(foreign);
     } else if (storage->block) {
         ct__device_give(storage->device, storage->block);
     } else {
@@ -91,26 +103,15 @@ bool ct__storage_fill(ct_storage *storage, const void *pattern, size_t size) {
     const ct_backend *backend = ct__backend(storage->device.type);
     const size_t offset = storage->block ? storage->block->offset : 0;
     ct_stream *stream = ct__stream_now(storage->device);
-    return ct__stream_use(storage, stream, true) &&
-           backend->fill(backend->self, storage->device.index, storage->buffer, offset, pattern, size,
-                         storage->bytes / size, stream);
+    return ct__stream_use(storage, stream, true) && backend->fill(backend->self, storage->device.index, storage->buffer,
+                                                                  offset, pattern, size, storage->bytes / size, stream);
 }
 
 bool ct__storage_get(const ct_storage *storage, size_t offset, void *data, size_t bytes) {
     if (!bytes) return true;
-    if (storage->device.type == CT_CPU) {
-        memcpy(data, (const char *)storage->buffer + offset, bytes);
-        return true;
-    }
-    const ct_backend *backend = ct__backend(storage->device.type);
-    ct_stream *stream = ct__stream_now(storage->device);
-    if (!ct__stream_use(storage, stream, false)) return false;
-    const char *called = ct__errors.called; /* what went wrong before is not the fault of who reads now */
-    ct__errors.called = NULL;
-    const bool ok = backend->download(backend->self, storage->device.index, data, storage->buffer,
-                                      storage->block->offset + offset, bytes, stream);
-    ct__errors.called = called;
-    return ok;
+    if (storage->device.type != CT_CPU) return ct__stream_download(storage, offset, data, bytes);
+    memcpy(data, (const char *)storage->buffer + offset, bytes);
+    return true;
 }
 
 /* ---- Views ---- */
@@ -251,7 +252,7 @@ ct_tensor *ct__tensor_new(const ct_view *view, ct_storage *storage) {
     x->view.buffer = storage ? storage->buffer : NULL;
     x->view.origin = storage && storage->block ? storage->block->offset : 0;
     x->storage = storage;
-    x->node = x->forgone = NULL;
+    x->node = x->unwanted = NULL;
     x->user = NULL;
     x->node_output = 0;
     x->base = NULL;
@@ -292,7 +293,7 @@ void ct__tensor_release(ct_tensor *x) {
     if (x->user) ct__user_release(x);
     ct__storage_release(x->storage);
     if (x->node) ct__node_release(x->node);
-    if (x->forgone) ct__node_release(x->forgone);
+    if (x->unwanted) ct__node_release(x->unwanted);
     ct__tensor_release(x->base); /* a base has no base of its own: this goes one step deep */
     ct__live_add(-1);
     bury_handle(x);

@@ -14,7 +14,7 @@ typedef struct ct_storage {
     ct_device device;
     size_t bytes;
     void *buffer; /* on the CPU behind this header, in the same block, unless the memory is wrapped */
-    bool wrapped; /* the memory is somebody else's: a ct_wrapped lies behind this header */
+    bool wrapped; /* the memory is somebody else's: how it is given back lies behind this header */
     bool read_only;
     struct ct_block *block; /* of a device other than the CPU: where it lies in buffer, and who uses it (arena.h) */
 } ct_storage;
@@ -31,7 +31,7 @@ struct ct_tensor {
     ct_view view;         /* kernels get a pointer to it */
     ct_storage *storage;  /* NULL: the shape alone is known, or it is a number (number.h) */
     ct_node *node;        /* what computed it, or its leaf; NULL: no gradient */
-    ct_node *forgone;     /* its leaf of before ct_forgo_grad: graphs may lead to it still */
+    ct_node *unwanted;    /* its leaf of before ct_set_requires_grad: graphs may lead to it still */
     struct ct_user *user; /* what ct_set_user gave it, or NULL */
     int node_output;
     /* A view knows the tensor whose storage it shares: a recorded change in place of either reaches the other (inplace.c). */

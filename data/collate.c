@@ -177,7 +177,7 @@ static bool make(const ct__recipe *recipe, int64_t epoch, int64_t number, ct__ma
         ok = many_items(recipe, made, out);
     else ok = stack_items(recipe, epoch, made, out);
     if (!ok) return false;
-    if (recipe->last || (!recipe->raw && ct_dtype_of(out[0]) == CT_U8)) out[0] = ct__normalise(out[0], recipe->last);
+    if (recipe->last || (!recipe->raw && ct_dtype_of(out[0]) == CT_U8)) out[0] = ct__normalize(out[0], recipe->last);
     if (!out[0]) return false;
     if (ct__transform_has(recipe->transform, true)) {
         ct_draw draw = ct__draw_begin(recipe->seed, CT__DRAW_BATCH, epoch, number);

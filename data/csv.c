@@ -14,8 +14,8 @@ typedef struct csv_job {
     ct__cells cells;
     ct__csv_info *info;
     const ct__csv_info *like;
-    bool unlabelled; /* the target is not read */
-    int absent;      /* the column of the target, which the file lacks; -1: it has all */
+    bool unlabeled; /* the target is not read */
+    int absent;     /* the column of the target, which the file lacks; -1: it has all */
     const char *path;
     locale_t plain; /* numbers are written with a point whatever the program's language */
 } csv_job;
@@ -271,7 +271,7 @@ static bool fill(csv_job *job, float *x, void *y) {
     bool ok = values != NULL;
     for (int c = 0; ok && c < info->columns; c++) {
         struct ct__csv_column *column = &info->column[c];
-        if (c == info->target && job->unlabelled) continue;
+        if (c == info->target && job->unlabeled) continue;
         for (int64_t i = 0; ok && i < rows; i++) ok = read_cell(job, i, c, &values[i]);
         if (!ok) break;
         if (!column->category && !job->like) measure(column, values, rows);
@@ -282,7 +282,7 @@ static bool fill(csv_job *job, float *x, void *y) {
             }
             continue;
         }
-        const bool scaled = info->standardise && !column->category;
+        const bool scaled = info->standardize && !column->category;
         const double mean = scaled ? column->shown.mean : 0;
         const double std = scaled && column->shown.std > 0 ? column->shown.std : 1;
         float *to = x + (c > info->target ? c - 1 : c);
@@ -299,11 +299,11 @@ static ct_dataset *build(csv_job *job) {
     ct_scope {
         void *x, *y = NULL;
         ct_tensor *fields[2] = {ct__blank(CT_DIMS(rows, info->columns - 1), CT_F32, &x), NULL};
-        if (!job->unlabelled)
+        if (!job->unlabeled)
             fields[1] =
                 info->regression ? ct__blank(CT_DIMS(rows, 1), CT_F32, &y) : ct__blank(CT_DIMS(rows), CT_I64, &y);
-        if (fields[0] && (fields[1] || job->unlabelled) && fill(job, x, y))
-            dataset = ct__memory_csv(fields, job->unlabelled ? 1 : 2, info, ct__csv_free_info);
+        if (fields[0] && (fields[1] || job->unlabeled) && fill(job, x, y))
+            dataset = ct__memory_csv(fields, job->unlabeled ? 1 : 2, info, ct__csv_free_info);
     }
     if (!dataset) return NULL;
     job->info = NULL; /* the dataset's now */
@@ -320,7 +320,7 @@ static bool prepare(csv_job *job, const ct_csv_options *o, char separator) {
     ct__csv_info *info = job->info = ct__zeroed("dataset_csv", 1, sizeof *job->info);
     if (!info) return false;
     /* with the target's column left away the others are still at their places */
-    if (job->unlabelled && job->cells.columns == job->like->columns - 1) job->absent = job->like->target;
+    if (job->unlabeled && job->cells.columns == job->like->columns - 1) job->absent = job->like->target;
     const int columns = job->cells.columns + (job->absent >= 0);
     info->column = ct__zeroed("dataset_csv", columns, sizeof *info->column);
     if (!info->column) return false;
@@ -328,12 +328,12 @@ static bool prepare(csv_job *job, const ct_csv_options *o, char separator) {
     if (!name_columns(job)) return false;
     if (!job->like) {
         info->regression = o->regression;
-        info->standardise = o->standardise;
+        info->standardize = o->standardize;
         return find_target(job, o->target) && decide_kinds(job, o->categorical, separator);
     }
     if (!same_columns(job)) return false;
     info->regression = job->like->regression;
-    info->standardise = job->like->standardise;
+    info->standardize = job->like->standardize;
     info->target = job->like->target;
     info->column[info->target].shown.target = true;
     return copy_kinds(job);
@@ -351,11 +351,11 @@ ct_dataset *ct__csv_parse(char *text, size_t size, const char *path, const ct_cs
                 o.like->type->name);
         return NULL;
     }
-    if (o.unlabelled && !o.like) {
-        ct_fail(CT_ERR_VALUE, "dataset_csv", "unlabelled needs like, the dataset that says what the columns are");
+    if (o.unlabeled && !o.like) {
+        ct_fail(CT_ERR_VALUE, "dataset_csv", "unlabeled needs like, the dataset that says what the columns are");
         return NULL;
     }
-    csv_job job = {.like = ct__memory_extra(o.like), .unlabelled = o.unlabelled, .absent = -1, .path = path};
+    csv_job job = {.like = ct__memory_extra(o.like), .unlabeled = o.unlabeled, .absent = -1, .path = path};
     job.plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     if (!job.plain) {
         ct__no_memory("dataset_csv", 1);

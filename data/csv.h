@@ -20,7 +20,7 @@ void ct__csv_free(ct__cells *cells);
 /* What a dataset remembers of its file. */
 typedef struct ct__csv_info {
     int columns, target;
-    bool regression, standardise;
+    bool regression, standardize;
     struct ct__csv_column {
         ct_csv_column shown;
         char *name;

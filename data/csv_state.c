@@ -7,7 +7,7 @@
 
 #include "data/memory.h"
 
-enum { FACTS = 3 }; /* target, regression, standardise */
+enum { FACTS = 3 }; /* target, regression, standardize */
 
 static const char *full_name(char *name, size_t capacity, const char *prefix, const char *what) {
     snprintf(name, capacity, "%s%s", prefix ? prefix : "", what);
@@ -47,7 +47,7 @@ bool ct_csv_put_state(const ct_dataset *dataset, ct_state *state, const char *pr
     if (!ct_ok()) return false;
     if (!info) return ct_fail(CT_ERR_VALUE, "csv_put_state", "this is not a dataset of CSV");
     if (!state) return ct__null("csv_put_state", "state");
-    const int64_t facts[FACTS] = {info->target, info->regression, info->standardise};
+    const int64_t facts[FACTS] = {info->target, info->regression, info->standardize};
     int64_t *categories = ct__zeroed("csv_put_state", info->columns, sizeof *categories);
     double *numbers = categories ? ct__zeroed("csv_put_state", info->columns, 2 * sizeof *numbers) : NULL;
     for (int c = 0; numbers && c < info->columns; c++) {
@@ -106,7 +106,7 @@ static bool take_info(ct__csv_info *info, const ct_state *state, const char *pre
     if (ok) {
         info->target = (int)facts[0];
         info->regression = facts[1] != 0;
-        info->standardise = facts[2] != 0;
+        info->standardize = facts[2] != 0;
         info->column[info->target].shown.target = true;
     }
     ct_free(categories);

@@ -57,12 +57,12 @@ struct ct_transform {
 bool ct__transform_item(ct_transform *transform, ct_tensor **fields, int n, ct_draw *draw);
 bool ct__transform_batch(ct_transform *transform, ct_tensor **fields, int n, int64_t classes, ct_draw *draw);
 bool ct__transform_has(const ct_transform *transform, bool batch); /* something to do for items, or for batches */
-/* Where the last thing that happens to an item is to be normalised, that can be done for a whole batch: then *last is
+/* Where the last thing that happens to an item is to be normalized, that can be done for a whole batch: then *last is
  * that transform, and the result, to be freed, is what is left for the items (NULL: nothing, or no memory, with an
  * error). */
 ct_transform *ct__transform_cut(ct_transform *transform, ct_transform **last);
-/* x, an item or a batch, as f32: u8 divided by 255, and normalised where `by` is not NULL. In the current scope. */
-ct_tensor *ct__normalise(ct_tensor *x, const ct_transform *by);
+/* x, an item or a batch, as f32: u8 divided by 255, and normalized where `by` is not NULL. In the current scope. */
+ct_tensor *ct__normalize(ct_tensor *x, const ct_transform *by);
 
 struct ct_sampler {
     ct_sampler_fn fill;

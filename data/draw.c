@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-/* A bijection of 64 bits whose outputs for neighbouring inputs look independent (multiply and shift, three rounds). */
+/* A bijection of 64 bits whose outputs for neighboring inputs look independent (multiply and shift, three rounds). */
 static uint64_t mix(uint64_t x) {
     x ^= x >> 32;
     x *= 0xe9846af9b1a615d;

@@ -163,7 +163,7 @@ ct_dataset *ct_dataset_folder_p(const char *path, const ct_folder_options *optio
     set->height = o.height;
     set->width = o.width;
     set->max_pixels = o.max_pixels;
-    set->channels = o.grey ? 1 : 3;
+    set->channels = o.gray ? 1 : 3;
     if (fill(dataset, path)) return dataset;
     ct_dataset_free(dataset);
     return NULL;

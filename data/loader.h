@@ -8,7 +8,7 @@ typedef struct ct__recipe {
     ct_dataset *dataset;
     ct_transform *transform; /* all of it, for batches; NULL: none */
     ct_transform *items;     /* what is done item by item */
-    ct_transform *last;      /* part of transform: normalises, done for the whole batch; NULL: none */
+    ct_transform *last;      /* part of transform: normalizes, done for the whole batch; NULL: none */
     uint64_t seed;
     bool raw, pad;
     bool once; /* no item comes twice in an epoch; otherwise random numbers depend on its place in the epoch, too */

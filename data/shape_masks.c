@@ -30,7 +30,7 @@ static void paint(uint8_t *pixels, uint8_t *mask, int64_t size, ct_draw *draw) {
                 value += (figures[f].light - value) * cover;
                 if (cover >= 0.5) mask[i * size + j] = figures[f].label;
             }
-            pixels[i * size + j] = ct__shape_grey(value, noise, draw);
+            pixels[i * size + j] = ct__shape_gray(value, noise, draw);
         }
 }
 

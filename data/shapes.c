@@ -42,7 +42,7 @@ static double grain(ct_draw *draw) {
     return ((double)(bits >> 40) * 0x1p-23 + (double)(bits & 0xffffff) * 0x1p-24 - 1) * 2.449489742783178;
 }
 
-uint8_t ct__shape_grey(double value, double noise, ct_draw *draw) {
+uint8_t ct__shape_gray(double value, double noise, ct_draw *draw) {
     return (uint8_t)(most(0, least(1, value + noise * grain(draw))) * 255 + 0.5);
 }
 
@@ -76,7 +76,7 @@ static void paint(uint8_t *pixels, int64_t size, int kind, ct_draw *draw) {
     for (int64_t i = 0; i < size; i++)
         for (int64_t j = 0; j < size; j++)
             pixels[i * size + j] =
-                ct__shape_grey(ground + (light - ground) * ct__shape_cover(&shape, i, j), noise, draw);
+                ct__shape_gray(ground + (light - ground) * ct__shape_cover(&shape, i, j), noise, draw);
 }
 
 bool ct__shapes_check(const char *op, int64_t count, int64_t size) {

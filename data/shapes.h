@@ -30,8 +30,8 @@ typedef struct ct__shape {
 ct__shape ct__shape_place(int kind, int64_t size, double radius, ct_draw *draw);
 /* How much of pixel (i, j) it covers, 0 to 1: its edge is one pixel wide. */
 double ct__shape_cover(const ct__shape *shape, int64_t i, int64_t j);
-/* A grey of 0 .. 1 with noise of that deviation, as a byte. */
-uint8_t ct__shape_grey(double value, double noise, ct_draw *draw);
+/* A gray of 0 .. 1 with noise of that deviation, as a byte. */
+uint8_t ct__shape_gray(double value, double noise, ct_draw *draw);
 
 /* An error unless that many images of that size can be made. */
 bool ct__shapes_check(const char *op, int64_t count, int64_t size);

@@ -178,11 +178,11 @@ ct_transform *ct_transform_call(ct_transform_fn fn, void *context, void (*releas
 
 /* ---- Numbers from pixels ---- */
 
-typedef struct normalise {
+typedef struct normalize {
     int n;
     float *scale, *offset;             /* of f32 */
     float *pixel_scale, *pixel_offset; /* of u8 */
-} normalise;
+} normalize;
 
 static void pixels_to_float(float *restrict y, const uint8_t *restrict x, int64_t n, float scale, float offset) {
     int64_t i = 0;
@@ -198,19 +198,19 @@ static void scale_floats(float *restrict y, const float *restrict x, int64_t n, 
     for (; i < n; i++) y[i] = x[i] * scale + offset;
 }
 
-ct_tensor *ct__normalise(ct_tensor *x, const ct_transform *by) {
-    const normalise *how = ct_transform_data(by);
+ct_tensor *ct__normalize(ct_tensor *x, const ct_transform *by) {
+    const normalize *how = ct_transform_data(by);
     const ct_dtype dtype = ct_dtype_of(x);
     if (!how && dtype == CT_F32) return x;
     if (dtype != CT_U8 && dtype != CT_F32) {
         if (!how) return ct_cast(x, CT_F32);
-        ct_fail(CT_ERR_DTYPE, "transform_normalise", "field 0 is %s; expected u8 or f32", ct_dtype_name(dtype));
+        ct_fail(CT_ERR_DTYPE, "transform_normalize", "field 0 is %s; expected u8 or f32", ct_dtype_name(dtype));
         return NULL;
     }
     const ct_dims shape = ct_shape(x);
     const int n = how ? how->n : 1;
     if (n > 1 && (shape.n < 3 || shape.d[shape.n - 3] != n)) {
-        ct_fail(CT_ERR_SHAPE, "transform_normalise", "%d means for an image of %lld channels", n,
+        ct_fail(CT_ERR_SHAPE, "transform_normalize", "%d means for an image of %lld channels", n,
                 shape.n < 3 ? 1LL : (long long)shape.d[shape.n - 3]);
         return NULL;
     }
@@ -229,37 +229,37 @@ ct_tensor *ct__normalise(ct_tensor *x, const ct_transform *by) {
     return y;
 }
 
-static bool normalise_item(ct_transform *self, ct_tensor **fields, int n, ct_draw *draw) {
+static bool normalize_item(ct_transform *self, ct_tensor **fields, int n, ct_draw *draw) {
     (void)n, (void)draw;
-    fields[0] = ct__normalise(fields[0], self);
+    fields[0] = ct__normalize(fields[0], self);
     return fields[0] != NULL;
 }
 
-static void normalise_release(ct_transform *self) { ct_free(((normalise *)ct_transform_data(self))->scale); }
+static void normalize_release(ct_transform *self) { ct_free(((normalize *)ct_transform_data(self))->scale); }
 
-static const ct_transform_class normalise_class = {
-    sizeof(ct_transform_class), "transform_normalise", sizeof(normalise), normalise_item, NULL, normalise_release};
+static const ct_transform_class normalize_class = {
+    sizeof(ct_transform_class), "transform_normalize", sizeof(normalize), normalize_item, NULL, normalize_release};
 
-ct_transform *ct_transform_normalise(const double *mean, const double *std, int n) {
+ct_transform *ct_transform_normalize(const double *mean, const double *std, int n) {
     if (!mean || !std) {
-        ct__null("transform_normalise", mean ? "std" : "mean");
+        ct__null("transform_normalize", mean ? "std" : "mean");
         return NULL;
     }
     if (n < 1 || n > 4096) {
-        ct_fail(CT_ERR_VALUE, "transform_normalise", "%d channels; expected 1 to 4096", n);
+        ct_fail(CT_ERR_VALUE, "transform_normalize", "%d channels; expected 1 to 4096", n);
         return NULL;
     }
     for (int i = 0; i < n; i++)
         if (!(std[i] > 0) || !(mean[i] == mean[i])) {
-            ct_fail(CT_ERR_VALUE, "transform_normalise", "channel %d has mean %g and std %g; std has to be above 0", i,
+            ct_fail(CT_ERR_VALUE, "transform_normalize", "channel %d has mean %g and std %g; std has to be above 0", i,
                     mean[i], std[i]);
             return NULL;
         }
-    ct_transform *transform = ct_transform_new(&normalise_class);
+    ct_transform *transform = ct_transform_new(&normalize_class);
     if (!transform) return NULL;
-    normalise *how = ct_transform_data(transform);
+    normalize *how = ct_transform_data(transform);
     how->n = n;
-    how->scale = ct__zeroed("transform_normalise", 4 * (int64_t)n, sizeof *how->scale);
+    how->scale = ct__zeroed("transform_normalize", 4 * (int64_t)n, sizeof *how->scale);
     if (!how->scale) {
         ct_transform_free(transform);
         return NULL;
@@ -277,7 +277,7 @@ ct_transform *ct_transform_normalise(const double *mean, const double *std, int 
 
 static bool float_item(ct_transform *self, ct_tensor **fields, int n, ct_draw *draw) {
     (void)self, (void)n, (void)draw;
-    fields[0] = ct__normalise(fields[0], NULL);
+    fields[0] = ct__normalize(fields[0], NULL);
     return fields[0] != NULL;
 }
 
@@ -289,14 +289,14 @@ ct_transform *ct__transform_cut(ct_transform *transform, ct_transform **last) {
     *last = NULL;
     if (!transform) return NULL;
     if (!is_chain(transform)) {
-        if (transform->type != &normalise_class) return ct_transform_keep(transform);
+        if (transform->type != &normalize_class) return ct_transform_keep(transform);
         *last = transform;
         return NULL;
     }
     const chain *c = ct_transform_data(transform);
     int end = c->n;
     while (end > 0 && !c->part[end - 1]->type->item) end--;
-    if (end == 0 || c->part[end - 1]->type != &normalise_class) return ct_transform_keep(transform);
+    if (end == 0 || c->part[end - 1]->type != &normalize_class) return ct_transform_keep(transform);
     *last = c->part[end - 1];
     if (end == 1) return NULL;
     for (int i = 0; i < end - 1; i++) ct_transform_keep(c->part[i]);

@@ -1,4 +1,4 @@
-/* Transforms of colours: jitter of brightness, contrast, saturation and hue; grey. They give f32 in 0 .. 1. */
+/* Transforms of colors: jitter of brightness, contrast, saturation and hue; gray. They give f32 in 0 .. 1. */
 #include "data/image.h"
 
 #include <math.h>
@@ -11,14 +11,14 @@ typedef struct jitter {
 
 static float within(float x) { return x < 0 ? 0 : x > 1 ? 1 : x; }
 
-static float grey_of(const float *x, int64_t i, int64_t plane) {
+static float gray_of(const float *x, int64_t i, int64_t plane) {
     return 0.2989f * x[i] + 0.587f * x[i + plane] + 0.114f * x[i + 2 * plane];
 }
 
-/* Each pixel between `other` (one number for all, or the pixel's own grey) and itself, or beyond itself. */
-static void blend(float *x, int64_t channels, int64_t plane, float factor, bool with_grey, float other) {
+/* Each pixel between `other` (one number for all, or the pixel's own gray) and itself, or beyond itself. */
+static void blend(float *x, int64_t channels, int64_t plane, float factor, bool with_gray, float other) {
     for (int64_t i = 0; i < plane; i++) {
-        const float base = with_grey ? grey_of(x, i, plane) : other;
+        const float base = with_gray ? gray_of(x, i, plane) : other;
         for (int64_t c = 0; c < channels; c++)
             x[c * plane + i] = within(factor * x[c * plane + i] + (1 - factor) * base);
     }
@@ -46,9 +46,9 @@ static void turn_hue(float *x, int64_t plane, float by) {
     }
 }
 
-static float mean_grey(const float *x, int64_t channels, int64_t plane) {
+static float mean_gray(const float *x, int64_t channels, int64_t plane) {
     double sum = 0;
-    for (int64_t i = 0; channels == 3 && i < plane; i++) sum += grey_of(x, i, plane);
+    for (int64_t i = 0; channels == 3 && i < plane; i++) sum += gray_of(x, i, plane);
     for (int64_t i = 0; channels != 3 && i < plane * channels; i++) sum += x[i] / (double)channels;
     return plane ? (float)(sum / (double)plane) : 0;
 }
@@ -78,7 +78,7 @@ static bool jitter_item(ct_transform *self, ct_tensor **fields, int n, ct_draw *
         blend(x, image.channels, plane, factor_of(how->brightness, how->fixed, draw), false, 0);
     if (how->contrast != none)
         blend(x, image.channels, plane, factor_of(how->contrast, how->fixed, draw), false,
-              mean_grey(x, image.channels, plane));
+              mean_gray(x, image.channels, plane));
     if (how->saturation != none) blend(x, 3, plane, factor_of(how->saturation, how->fixed, draw), true, 0);
     if (how->hue != 0) turn_hue(x, plane, (float)(how->fixed ? how->hue : how->hue * (2 * ct_draw_uniform(draw) - 1)));
     fields[0] = y;
@@ -107,38 +107,38 @@ ct_transform *ct_transform_color(double brightness, double contrast, double satu
     return new_jitter("transform_color", (jitter){brightness, contrast, saturation, hue, true}, -0.5);
 }
 
-/* ---- Grey ---- */
+/* ---- Gray ---- */
 
-static bool grey_item(ct_transform *self, ct_tensor **fields, int n, ct_draw *draw) {
+static bool gray_item(ct_transform *self, ct_tensor **fields, int n, ct_draw *draw) {
     (void)n, (void)draw;
     const int64_t channels = *(int64_t *)ct_transform_data(self);
     ct__image image;
     void *out;
-    if (!ct__image_open_float("transform_grey", fields[0], &image)) return false;
+    if (!ct__image_open_float("transform_gray", fields[0], &image)) return false;
     if (image.channels != 1 && image.channels != 3)
-        return ct_fail(CT_ERR_SHAPE, "transform_grey", "the image has %lld channels; expected 1 or 3",
+        return ct_fail(CT_ERR_SHAPE, "transform_gray", "the image has %lld channels; expected 1 or 3",
                        (long long)image.channels);
     ct_tensor *y = ct__blank(CT_DIMS(channels, image.height, image.width), CT_F32, &out);
     if (!y) return false;
     const int64_t plane = image.height * image.width;
     const float *x = image.data;
     for (int64_t i = 0; i < plane; i++) {
-        const float grey = image.channels == 3 ? grey_of(x, i, plane) : x[i];
-        for (int64_t c = 0; c < channels; c++) ((float *)out)[c * plane + i] = grey;
+        const float gray = image.channels == 3 ? gray_of(x, i, plane) : x[i];
+        for (int64_t c = 0; c < channels; c++) ((float *)out)[c * plane + i] = gray;
     }
     fields[0] = y;
     return true;
 }
 
-static const ct_transform_class grey_class = {
-    sizeof(ct_transform_class), "transform_grey", sizeof(int64_t), grey_item, NULL, NULL};
+static const ct_transform_class gray_class = {
+    sizeof(ct_transform_class), "transform_gray", sizeof(int64_t), gray_item, NULL, NULL};
 
-ct_transform *ct_transform_grey(int64_t channels) {
+ct_transform *ct_transform_gray(int64_t channels) {
     if (channels != 1 && channels != 3) {
-        ct_fail(CT_ERR_VALUE, "transform_grey", "%lld channels; expected 1 or 3", (long long)channels);
+        ct_fail(CT_ERR_VALUE, "transform_gray", "%lld channels; expected 1 or 3", (long long)channels);
         return NULL;
     }
-    ct_transform *transform = ct_transform_new(&grey_class);
+    ct_transform *transform = ct_transform_new(&gray_class);
     if (transform) *(int64_t *)ct_transform_data(transform) = channels;
     return transform;
 }

@@ -29,18 +29,18 @@ bool ct__image_open_pixels(const char *op, ct_tensor *x, ct__image *image) {
 
 bool ct__image_open_float(const char *op, ct_tensor *x, ct__image *image) {
     if (!has_pixels(op, x)) return false;
-    ct_tensor *numbers = ct__normalise(x, NULL);
+    ct_tensor *numbers = ct__normalize(x, NULL);
     return numbers && ct__image_open(op, numbers, image);
 }
 
-/* Writes value n times: as a grey of 0 .. 1 where the elements are u8. Other dtypes than u8 and f32 get zeros. */
+/* Writes value n times: as a gray of 0 .. 1 where the elements are u8. Other dtypes than u8 and f32 get zeros. */
 static void fill(char *to, ct_dtype dtype, int64_t n, double value) {
     if (dtype == CT_F32) {
         for (int64_t i = 0; i < n; i++) ((float *)(void *)to)[i] = (float)value;
         return;
     }
-    const double grey = value * 255 + 0.5;
-    const int byte = dtype == CT_U8 ? (int)(grey < 0 ? 0 : grey > 255 ? 255 : grey) : 0;
+    const double gray = value * 255 + 0.5;
+    const int byte = dtype == CT_U8 ? (int)(gray < 0 ? 0 : gray > 255 ? 255 : gray) : 0;
     memset(to, byte, (size_t)n * ct_dtype_size(dtype));
 }
 

@@ -13,11 +13,11 @@ static ct_transform *build_float(const double *v) {
     (void)v;
     return ct_transform_float();
 }
-static ct_transform *build_normalise(const double *v) {
-    const bool colour = v[3] != 0 || v[5] != 0;
+static ct_transform *build_normalize(const double *v) {
+    const bool color = v[3] != 0 || v[5] != 0;
     const double mean[3] = {v[0], v[3] != 0 ? v[2] : v[0], v[5] != 0 ? v[4] : v[0]};
     const double std[3] = {v[1], v[3] != 0 ? v[3] : v[1], v[5] != 0 ? v[5] : v[1]};
-    return ct_transform_normalise(mean, std, colour ? 3 : 1);
+    return ct_transform_normalize(mean, std, color ? 3 : 1);
 }
 static ct_transform *build_pad(const double *v) { return ct_transform_pad(whole(v[0]), v[1]); }
 static int64_t or_square(const double *v) { return whole(v[1] > 0 ? v[1] : v[0]); }
@@ -35,7 +35,7 @@ static ct_transform *build_rotate(const double *v) { return ct_transform_random_
 static ct_transform *build_jitter(const double *v) { return ct_transform_color_jitter(v[0], v[1], v[2], v[3]); }
 static ct_transform *build_cutout(const double *v) { return ct_transform_cutout(whole(v[0]), v[1]); }
 static ct_transform *build_erase(const double *v) { return ct_transform_erase(v[0], v[1], v[2], v[3]); }
-static ct_transform *build_grey(const double *v) { return ct_transform_grey(whole(v[0])); }
+static ct_transform *build_gray(const double *v) { return ct_transform_gray(whole(v[0])); }
 static ct_transform *build_mixup(const double *v) { return ct_transform_mixup(v[0], v[1]); }
 static ct_transform *build_cutmix(const double *v) { return ct_transform_cutmix(v[0], v[1]); }
 
@@ -45,7 +45,7 @@ static ct_transform *build_cutmix(const double *v) { return ct_transform_cutmix(
         "width", 0, "columns of the result; 0: as many", CT_SETTING_WHOLE \
     }
 
-static const ct_setting normalise_settings[] = {
+static const ct_setting normalize_settings[] = {
     {"mean", 0.5, "subtracted from every channel, or from red", CT_SETTING_NUMBER},
     {"std", 0.5, "then divided by", CT_SETTING_NUMBER},
     {"mean_green", 0, "the same for green", CT_SETTING_NUMBER},
@@ -62,7 +62,7 @@ static const ct_setting resized_settings[] = {SIZE,
                                               {"max_area", 1, "largest fraction of the area", CT_SETTING_NUMBER}};
 static const ct_setting chance_settings[] = {{"p", 0.5, "how likely", CT_SETTING_NUMBER}};
 static const ct_setting rotate_settings[] = {{"degrees", NEEDED, "at most, either way", CT_SETTING_NUMBER},
-                                             {"nearest", 0, "1: no mixing of neighbours", CT_SETTING_FLAG}};
+                                             {"nearest", 0, "1: no mixing of neighbors", CT_SETTING_FLAG}};
 static const ct_setting jitter_settings[] = {
     {"brightness", 0, "factor 1 - x to 1 + x", CT_SETTING_NUMBER},
     {"contrast", 0, "the same", CT_SETTING_NUMBER},
@@ -74,7 +74,7 @@ static const ct_setting erase_settings[] = {{"p", 0.5, "how likely", CT_SETTING_
                                             {"min_area", 0.02, "least fraction of the area", CT_SETTING_NUMBER},
                                             {"max_area", 0.33, "largest fraction of the area", CT_SETTING_NUMBER},
                                             {"value", 0, "what with", CT_SETTING_NUMBER}};
-static const ct_setting grey_settings[] = {{"channels", 1, "1, or 3 of the same", CT_SETTING_WHOLE}};
+static const ct_setting gray_settings[] = {{"channels", 1, "1, or 3 of the same", CT_SETTING_WHOLE}};
 static const ct_setting mixup_settings[] = {
     {"alpha", 0.2, "of the beta distribution of the weights", CT_SETTING_NUMBER},
     {"p", 1, "how likely, per batch", CT_SETTING_NUMBER}};
@@ -85,7 +85,7 @@ static const ct_setting cutmix_settings[] = {{"alpha", 1, "of the beta distribut
     { name, doc, settings, COUNT(settings), build }
 static const ct_transform_info table[] = {
     {"float", "numbers in 0 .. 1 from pixels", NULL, 0, build_float},
-    ENTRY("normalise", "subtracts the mean and divides by the deviation", normalise_settings, build_normalise),
+    ENTRY("normalize", "subtracts the mean and divides by the deviation", normalize_settings, build_normalize),
     ENTRY("pad", "puts a frame round the image", pad_settings, build_pad),
     ENTRY("center_crop", "the middle of the image", size_settings, build_center),
     ENTRY("random_crop", "a random part of the padded image", crop_settings, build_crop),
@@ -97,7 +97,7 @@ static const ct_transform_info table[] = {
     ENTRY("color_jitter", "random brightness, contrast, saturation and hue", jitter_settings, build_jitter),
     ENTRY("cutout", "a square of zeros at a random place", cutout_settings, build_cutout),
     ENTRY("erase", "a rectangle at a random place, filled", erase_settings, build_erase),
-    ENTRY("grey", "without colours", grey_settings, build_grey),
+    ENTRY("gray", "without colors", gray_settings, build_gray),
     ENTRY("mixup", "pairs of items mixed, with their labels", mixup_settings, build_mixup),
     ENTRY("cutmix", "a rectangle of another item put in, with its part of the label", cutmix_settings, build_cutmix),
 };

@@ -93,7 +93,7 @@ static float pixel(const float *plane, const ct__image *image, int64_t row, int6
                                                                                    : plane[row * image->width + column];
 }
 
-/* Between four neighbours; those outside are 0. */
+/* Between four neighbors; those outside are 0. */
 static float between(const float *plane, const ct__image *image, int64_t row, int64_t column, float right, float down) {
     float a, b, c, d;
     if (row >= 0 && row + 1 < image->height && column >= 0 && column + 1 < image->width) {

@@ -16,7 +16,7 @@ static bool rosenbrock(void *context, ct_tensor *const *in, int n, ct_tensor **o
 
 int main(void) {
     const double start[] = {-1, 2};
-    ct_tensor *p = ct_require_grad(ct_from_data(start, CT_DIMS(2), CT_F64)), *f = NULL;
+    ct_tensor *p = ct_set_requires_grad(ct_from_data(start, CT_DIMS(2), CT_F64), true), *f = NULL;
 
     /* By hand at (-1, 2): f = 2^2 + 100 * 1^2 = 104. */
     rosenbrock(NULL, &p, 1, &f, 1);
@@ -51,7 +51,8 @@ int main(void) {
     for (int step = 1; step <= 6; step++) {
         ct_scope {
             double g[2], h[4];
-            ct_tensor *x = ct_require_grad(ct_from_data(at, CT_DIMS(2), CT_F64)), *value = NULL, *gradient = NULL;
+            ct_tensor *x = ct_set_requires_grad(ct_from_data(at, CT_DIMS(2), CT_F64), true), *value = NULL,
+                      *gradient = NULL;
             rosenbrock(NULL, &x, 1, &value, 1);
             ct_grad(&value, 1, NULL, &x, 1, &gradient, 0);
             ct_read(gradient, g, sizeof g);

@@ -32,7 +32,7 @@ int main(int argc, char **argv) {
         ct_train(net);
         for (ct_batch b; ct_next(batches, &b);)
             ct_scope {
-                ct_tensor *l = ct_cross_entropy(ct_forward(net, b.x), b.y);
+                ct_tensor *l = ct_cross_entropy_loss(ct_forward(net, b.x), b.y);
                 ct_backward(l);
                 ct_optim_step(opt);
                 ct_schedule_step(schedule);

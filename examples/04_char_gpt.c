@@ -56,7 +56,7 @@ int main(int argc, char **argv) {
         for (ct_batch b; step < steps && ct_next(batches, &b); step++) {
             ct_scope {
                 ct_tensor *logits = ct_flatten(ct_forward(net, b.x), .start = 0, .end = CT_SET(1)); /* [B T, V] */
-                ct_tensor *loss = ct_cross_entropy(logits, ct_flatten(b.y));
+                ct_tensor *loss = ct_cross_entropy_loss(logits, ct_flatten(b.y));
                 ct_backward(loss);
                 ct_optim_clip_grad_norm(opt, 1.0);
                 ct_optim_step(opt);

@@ -53,7 +53,7 @@ int main(void) {
             ct_tensor *shade = ct_rand(CT_DIMS(32, 3, 1, 1)), *x = ct_mul(ct_rand(CT_DIMS(32, 3, 8, 8)), shade);
             ct_tensor *greener = ct_gt(ct_narrow(shade, 1, 1, 1), ct_narrow(shade, 1, 0, 1));
             ct_tensor *label = ct_reshape(ct_cast(greener, CT_I64), CT_DIMS(32));
-            ct_tensor *loss = ct_cross_entropy(ct_forward(net, x), label);
+            ct_tensor *loss = ct_cross_entropy_loss(ct_forward(net, x), label);
             ct_backward(loss);
             ct_optim_step(opt);
             last = ct_item(loss);

@@ -38,7 +38,7 @@ int main(int argc, char **argv) {
     ct_seed(1);
     problem p = {.net = ct_nn_mlp(CT_DIMS(1, 32, 32, 1), CT_ACT_TANH)};
     ct_module_to_dtype(p.net, CT_F64);
-    p.t = ct_require_grad(ct_reshape(ct_linspace(0, 2, 80, .dtype = CT_F64), CT_DIMS(80, 1)));
+    p.t = ct_set_requires_grad(ct_reshape(ct_linspace(0, 2, 80, .dtype = CT_F64), CT_DIMS(80, 1)), true);
     ct_optim *opt = ct_lbfgs(p.net, .strong_wolfe = true);
     for (int step = 0; step < steps && ct_ok(); step++) {
         const double value = ct_optim_step_with(opt, loss, &p);

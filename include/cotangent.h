@@ -23,7 +23,7 @@
  *     counted atomically: ct_keep and ct_drop are free to be called on any thread, whichever made the tensor, and what is
  *     released there (a graph, a hook's context, wrapped memory, a user pointer) is released on that thread.
  *   - What changes a tensor is for one thread at a time, with none that reads it meanwhile: in-place ops, ct_into,
- *     ct_data_mut, ct_require_grad and its opposite, ct_set_grad, ct_hook, ct_set_user, and ct_backward for the leaves it
+ *     ct_data_mut, ct_set_requires_grad, ct_set_grad, ct_hook, ct_set_user, and ct_backward for the leaves it
  *     reaches. ct_grad changes no leaf: threads may differentiate graphs of their own that share leaves.
  *   - One graph is differentiated by one thread at a time: a pass releases what it saved.
  *   - A scope belongs to the thread that opened it, and its tensors end with it: hand a tensor to another thread with ct_keep.
@@ -227,6 +227,9 @@ CT_API double ct_item(const ct_tensor *x); /* the value of a one-element tensor;
 CT_API int64_t ct_item_i64(const ct_tensor *x);
 /* Copies x, in row-major order and its own dtype, into bytes of host memory, which must be its exact size. */
 CT_API bool ct_read(const ct_tensor *x, void *data, size_t bytes);
+/* The other way: the elements of x, on whatever device, become those at data, which is read before it returns. x stays where it
+ * is; it has to be contiguous. As ct_data_mut it tells autograd of the change and records nothing. */
+CT_API bool ct_write(ct_tensor *x, const void *data, size_t bytes);
 /* The elements of a contiguous CPU tensor; of another layout or device NULL, with an error. ct_data_mut tells autograd that
  * they are about to change, and is an error where memory is read_only. */
 CT_API const void *ct_data(const ct_tensor *x);
@@ -256,8 +259,9 @@ CT_API ct_tensor *ct_div_(ct_tensor *x, ct_tensor *y);
 
 /* ---- Autograd ------------------------------------------------------------------------------------ */
 
-CT_API ct_tensor *ct_require_grad(ct_tensor *x);  /* makes x a leaf whose gradient is wanted; returns x */
-CT_API bool ct_forgo_grad(ct_tensor *leaf);       /* the opposite: what it has of a gradient is forgotten */
+/* on: makes x a leaf whose gradient is wanted. Off: the opposite, and what it has of a gradient is forgotten; an error where x was
+ * computed from others. Returns x. */
+CT_API ct_tensor *ct_set_requires_grad(ct_tensor *x, bool on);
 CT_API bool ct_requires_grad(const ct_tensor *x); /* x is such a leaf, or was computed from one */
 CT_API bool ct_is_leaf(const ct_tensor *x);
 CT_API ct_tensor *ct_detach(ct_tensor *x);                 /* the same storage, cut from the graph */
@@ -430,8 +434,9 @@ typedef struct ct_device_info {
 } ct_device_info;
 CT_API bool ct_device_describe(ct_device device, ct_device_info *info);
 /* Waits until all work of a device is done. What went wrong in it since the last wait becomes this thread's error: of an index
- * out of range, say, the CPU tells at once, and a device at the next wait of any thread (here, ct_item, ct_read). Until
- * then ops that change lasting state (in place, optimizer steps, running statistics) do nothing on that device. */
+ * out of range, say, the CPU tells at once, and a device at the next wait of any thread (here, ct_item, ct_read). Until then
+ * ops that change lasting state (in place, optimizer steps, running statistics) do nothing on that device; a thread that has
+ * called such ops in the meantime hears of the error at its own next wait, too. */
 CT_API bool ct_synchronize(ct_device device);
 
 /* Streams: work of one is done in order, works of two in any order or at once. All threads share the device's own stream,

@@ -2,7 +2,7 @@
  * thin layer over cotangent.h, which it includes and which says what everything means; the C functions take a ct::tensor
  * where they take a ct_tensor *.
  *
- *     ct::tensor x = ct::randn({64, 784}), w = ct::require_grad(ct::randn({784, 10}));
+ *     ct::tensor x = ct::randn({64, 784}), w = ct::set_requires_grad(ct::randn({784, 10}));
  *     ct::tensor loss = ct::mean(ct::square(ct::matmul(x, w)));
  *     ct::check(ct_backward(loss));
  *     ct::sum(x, {.axes = ct::dims{0}, .keepdim = true});      // C++20; in C++17 fill a ct_sum_options and give that
@@ -266,9 +266,9 @@ inline tensor wrap(void *data, const dims &shape, ct_dtype dtype, ct_wrap_option
     options.size = sizeof options;
     return call.result(ct_wrap_p(data, shape, dtype, &options));
 }
-inline tensor require_grad(const tensor &x) {
+inline tensor set_requires_grad(const tensor &x, bool on = true) {
     detail::call call;
-    return call.result(ct_require_grad(x));
+    return call.result(ct_set_requires_grad(x, on));
 }
 inline tensor detach(const tensor &x) {
     detail::call call;

@@ -28,8 +28,8 @@ typedef struct ct__canvas {
 /* Whether a picture of that size is allowed: not empty, and of no more pixels than most_pixels. An error if not. Asked
  * before anything is decoded. */
 bool ct__canvas_admits(const ct__canvas *canvas, int64_t width, int64_t height);
-/* Room for a picture of that size. Its rows have `decoded` channels (one grey, three RGB, or as many as were asked for); a
- * grey one fills three, and an alpha that it lacks is opaque. */
+/* Room for a picture of that size. Its rows have `decoded` channels (one gray, three RGB, or as many as were asked for); a
+ * gray one fills three, and an alpha that it lacks is opaque. */
 bool ct__canvas_begin(ct__canvas *canvas, int64_t width, int64_t height, int decoded);
 void ct__canvas_row(ct__canvas *canvas, const uint8_t *pixels);  /* the next row, channels innermost */
 void ct__canvas_rows(ct__canvas *canvas, const uint8_t *pixels); /* all of them */
@@ -40,7 +40,7 @@ void ct__canvas_free(ct__canvas *canvas);
 bool ct__png_decode(const uint8_t *bytes, size_t size, ct__canvas *canvas);
 bool ct__jpeg_decode(const uint8_t *bytes, size_t size, ct__canvas *canvas);
 
-/* PNG files that need neither interlacing, transparency nor colour management, row by row in little memory. */
+/* PNG files that need neither interlacing, transparency nor color management, row by row in little memory. */
 bool ct__png_is_plain(const uint8_t *bytes, size_t size, int channels);
 bool ct__png_decode_plain(const uint8_t *bytes, size_t size, ct__canvas *canvas);
 

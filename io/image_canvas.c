@@ -71,10 +71,10 @@ void ct__canvas_rows(ct__canvas *canvas, const uint8_t *pixels) {
 void ct__canvas_end(ct__canvas *canvas) {
     const int64_t plane = canvas->height * canvas->width;
     if (canvas->resized) ct__floats_to_pixels(canvas->planes, canvas->sums, plane * canvas->decoded);
-    const int colours = canvas->channels <= 2 ? 1 : 3; /* then an alpha, where there is one more */
-    for (int c = canvas->decoded; c < colours; c++) memcpy(canvas->planes + c * plane, canvas->planes, (size_t)plane);
-    if (canvas->decoded <= colours && canvas->channels > colours)
-        memset(canvas->planes + colours * plane, 255, (size_t)plane);
+    const int colors = canvas->channels <= 2 ? 1 : 3; /* then an alpha, where there is one more */
+    for (int c = canvas->decoded; c < colors; c++) memcpy(canvas->planes + c * plane, canvas->planes, (size_t)plane);
+    if (canvas->decoded <= colors && canvas->channels > colors)
+        memset(canvas->planes + colors * plane, 255, (size_t)plane);
 }
 
 void ct__canvas_free(ct__canvas *canvas) {

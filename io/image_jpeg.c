@@ -48,8 +48,8 @@ static bool decode(tjhandle handle, const uint8_t *bytes, size_t size, ct__canva
         return damaged(handle, canvas->path);
     if (!ct__canvas_admits(canvas, width, height)) return false;
     const bool inks = space == TJCS_CMYK || space == TJCS_YCCK;
-    const bool grey = canvas->channels == 0 ? space == TJCS_GRAY : canvas->channels <= 2 || space == TJCS_GRAY;
-    const int channels = grey ? 1 : 3, divisor = find_divisor(canvas, width, height);
+    const bool gray = canvas->channels == 0 ? space == TJCS_GRAY : canvas->channels <= 2 || space == TJCS_GRAY;
+    const int channels = gray ? 1 : 3, divisor = find_divisor(canvas, width, height);
     width = (width + divisor - 1) / divisor;
     height = (height + divisor - 1) / divisor;
 
@@ -57,7 +57,7 @@ static bool decode(tjhandle handle, const uint8_t *bytes, size_t size, ct__canva
     uint8_t *pixels = ct_malloc(room);
     if (!pixels)
         return ct_fail(CT_ERR_MEMORY, "image", "%s: out of memory: %zu bytes could not be had", canvas->path, room);
-    const int format = inks ? TJPF_CMYK : grey ? TJPF_GRAY : TJPF_RGB;
+    const int format = inks ? TJPF_CMYK : gray ? TJPF_GRAY : TJPF_RGB;
     const int flags = TJFLAG_ACCURATEDCT | TJFLAG_STOPONWARNING | TJFLAG_LIMITSCANS;
     bool good =
         turbojpeg.tjDecompress2(handle, bytes, (unsigned long)size, pixels, width, 0, height, format, flags) == 0 ||

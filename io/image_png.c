@@ -21,7 +21,7 @@ static bool fits(uint64_t width, uint64_t height, size_t size, const char *path)
                    height, size);
 }
 
-/* Whole, with everything that libpng knows of transparency and colour. */
+/* Whole, with everything that libpng knows of transparency and color. */
 static bool decode(png_image *image, ct__canvas *canvas) {
     const png_color black = {0, 0, 0};
     int channels = canvas->channels;

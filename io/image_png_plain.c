@@ -1,5 +1,5 @@
-/* The plain kind of PNG, row by row: grey or palette of up to 8 bits, or RGB of 8, not interlaced, with neither transparency
- * nor a colour space of its own. Almost every file is of this kind. libpng's simplified interface, which image_png.c uses for
+/* The plain kind of PNG, row by row: gray or palette of up to 8 bits, or RGB of 8, not interlaced, with neither transparency
+ * nor a color space of its own. Almost every file is of this kind. libpng's simplified interface, which image_png.c uses for
  * the rest, only gives whole pictures, and its other one jumps out of errors; this one holds two rows. The format is that of
  * the specification, https://www.w3.org/TR/png/, sections 7, 9 and 10. */
 #include "io/image.h"
@@ -14,7 +14,7 @@
 #define ZLIB(X) X(inflateInit_) X(inflate) X(inflateEnd) X(crc32)
 FOREIGN(zlib, ZLIB, "zlib", "zlib1g", "libz.so.1", "libz.so", "libz.dylib")
 
-enum { GREY = 0, RGB = 2, PALETTE = 3, LONGEST_SIDE = 1000000 };
+enum { GRAY = 0, RGB = 2, PALETTE = 3, LONGEST_SIDE = 1000000 };
 
 typedef struct chunk {
     const uint8_t *name, *data;
@@ -25,7 +25,7 @@ typedef struct png_file {
     const uint8_t *bytes;
     size_t size, at;
     uint32_t width, height;
-    int depth, colour;
+    int depth, color;
     uint8_t palette[256][3]; /* what it lacks is black */
 } png_file;
 
@@ -51,21 +51,21 @@ static bool read_header(png_file *f) {
     f->width = number(c.data);
     f->height = number(c.data + 4);
     f->depth = c.data[8];
-    f->colour = c.data[9];
+    f->color = c.data[9];
     if (f->width < 1 || f->height < 1 || f->width > LONGEST_SIDE || f->height > LONGEST_SIDE) return false;
     if (c.data[10] || c.data[11] || c.data[12]) return false; /* other methods, or interlaced */
-    return f->colour == RGB ? f->depth == 8
-                            : (f->colour == GREY || f->colour == PALETTE) &&
-                                  (f->depth == 1 || f->depth == 2 || f->depth == 4 || f->depth == 8);
+    return f->color == RGB ? f->depth == 8
+                           : (f->color == GRAY || f->color == PALETTE) &&
+                                 (f->depth == 1 || f->depth == 2 || f->depth == 4 || f->depth == 8);
 }
 
 bool ct__png_is_plain(const uint8_t *bytes, size_t size, int channels) {
     static const char *const other[] = {"tRNS", "gAMA", "cHRM", "iCCP", "cICP"};
     png_file f = {.bytes = bytes, .size = size};
-    if (!read_header(&f) || (f.colour != GREY && channels != 0 && channels < 3)) return false;
+    if (!read_header(&f) || (f.color != GRAY && channels != 0 && channels < 3)) return false;
     bool palette = false;
     for (chunk c; next_chunk(&f, &c);) {
-        if (is(&c, "IDAT")) return palette || f.colour != PALETTE;
+        if (is(&c, "IDAT")) return palette || f.color != PALETTE;
         if (is(&c, "PLTE")) palette = c.length >= 3 && c.length % 3 == 0 && c.length <= 768;
         else if (!(c.name[0] & 0x20)) return false; /* it says that it has to be understood */
         for (size_t i = 0; i < sizeof other / sizeof *other; i++)
@@ -91,7 +91,7 @@ static bool unfilter(uint8_t *row, const uint8_t *above, size_t n, size_t step, 
         return true;
     case 4:
         for (size_t i = 0; i < n;
-             i++) { /* Paeth: whichever of the three neighbours per plane through them is nearest to */
+             i++) { /* Paeth: whichever of the three neighbors a plane through them is nearest to */
             const int left = i < step ? 0 : row[i - step], up = above[i], corner = i < step ? 0 : above[i - step];
             const int from_left = abs(up - corner), from_up = abs(left - corner),
                       from_corner = abs(left + up - 2 * corner);
@@ -111,7 +111,7 @@ static void expand(const png_file *f, const uint8_t *row, uint8_t *pixels) {
     for (uint32_t x = 0; x < f->width; x++) {
         const size_t bit = (size_t)x * (size_t)f->depth;
         const unsigned value = row[bit / 8] >> (8 - (size_t)f->depth - bit % 8) & most;
-        if (f->colour == GREY) pixels[x] = (uint8_t)(value * (255 / most));
+        if (f->color == GRAY) pixels[x] = (uint8_t)(value * (255 / most));
         else memcpy(pixels + 3 * (size_t)x, f->palette[value], 3);
     }
 }
@@ -158,12 +158,11 @@ static bool fill(reading *r, uint8_t *to, size_t n) {
 
 static bool read_rows(reading *r, ct__canvas *canvas) {
     const png_file *f = &r->file;
-    const bool ready = f->depth == 8 && f->colour != PALETTE;
+    const bool ready = f->depth == 8 && f->color != PALETTE;
     for (uint32_t y = 0; y < f->height; y++) {
         uint8_t *row = r->rows[y % 2], *above = r->rows[(y + 1) % 2], filter;
         if (!fill(r, &filter, 1) || !fill(r, row, r->row_size)) return false;
-        if (!unfilter(row, above, r->row_size, f->colour == RGB ? 3 : 1, filter))
-            return damaged(r, "an unknown filter");
+        if (!unfilter(row, above, r->row_size, f->color == RGB ? 3 : 1, filter)) return damaged(r, "an unknown filter");
         if (!ready) expand(f, row, r->pixels);
         ct__canvas_row(canvas, ready ? row : r->pixels);
     }
@@ -187,7 +186,7 @@ static bool read_palette(reading *r) {
             r->file.at = before;
             return true;
         }
-        if (!is(&c, "PLTE") || r->file.colour != PALETTE) continue;
+        if (!is(&c, "PLTE") || r->file.color != PALETTE) continue;
         if (!is_sound(r, &c)) return false;
         memcpy(r->file.palette, c.data, c.length);
     }
@@ -200,8 +199,8 @@ bool ct__png_decode_plain(const uint8_t *bytes, size_t size, ct__canvas *canvas)
     if (!read_header(&r.file)) return damaged(&r, "its header");
     const chunk header = {bytes + 12, bytes + 16, 13};
     if (!is_sound(&r, &header)) return false;
-    const int channels = r.file.colour == GREY ? 1 : 3;
-    const size_t bits = (size_t)r.file.depth * (r.file.colour == RGB ? 3 : 1);
+    const int channels = r.file.color == GRAY ? 1 : 3;
+    const size_t bits = (size_t)r.file.depth * (r.file.color == RGB ? 3 : 1);
     r.row_size = ((size_t)r.file.width * bits + 7) / 8;
     r.rows[0] = ct_calloc(2, r.row_size);
     r.pixels = ct_calloc(r.file.width, (size_t)channels);

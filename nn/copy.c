@@ -68,7 +68,8 @@ static ct_module *copy_module(copying *c, ct_module *from) {
     for (int i = 0; ok && i < from->params.count; i++) {
         const ct__slot *slot = &from->params.items[i];
         ct_tensor *x = copy_tensor(c, slot->x);
-        ok = x && ct_module_add_param(to, slot->name, x) && (ct_requires_grad(slot->x) || ct_forgo_grad(x));
+        ok = x && ct_module_add_param(to, slot->name, x) &&
+             (ct_requires_grad(slot->x) || ct_set_requires_grad(x, false));
     }
     for (int i = 0; ok && i < from->buffers.count; i++) {
         ct_tensor *x = copy_tensor(c, from->buffers.items[i].x);

@@ -1,4 +1,4 @@
-/* Initialisers: what a weight holds before it learns. */
+/* Initializers: what a weight holds before it learns. */
 #include <math.h>
 
 #include "nn/module.h"

@@ -156,7 +156,7 @@ static bool add_tensor(ct_module *module, const char *name, ct_tensor *x, bool b
         return ct_fail(CT_ERR_GRAD, function, "\"%s\", %s, is computed from others; a parameter is a leaf (ct_detach)",
                        name ? name : "", ct_tensor_text(x));
     if (!ct_keep(x)) return false;
-    if (!buffer && !ct_require_grad(x)) {
+    if (!buffer && !ct_set_requires_grad(x, true)) {
         ct_drop(x);
         return false;
     }

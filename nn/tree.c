@@ -155,7 +155,7 @@ bool ct_eval(ct_module *module) {
 static bool freeze(ct_module *module, bool frozen) {
     for (int i = 0; i < module->params.count; i++) {
         ct_tensor *x = module->params.items[i].x;
-        if (!(frozen ? ct_forgo_grad(x) : ct_require_grad(x) != NULL)) return false;
+        if (!ct_set_requires_grad(x, !frozen)) return false;
     }
     for (int i = 0; i < module->children.count; i++)
         if (!freeze(module->children.items[i].child, frozen)) return false;
@@ -220,7 +220,7 @@ static bool move_slot(void *context, const char *path, ct_module *owner, ct__slo
         ct_no_grad {
             y = moved(m, slot->x);
         }
-        if (y && y != slot->x && !buffer && ct_requires_grad(slot->x)) y = ct_require_grad(y);
+        if (y && y != slot->x && !buffer && ct_requires_grad(slot->x)) y = ct_set_requires_grad(y, true);
         if (!ct_keep(y)) return false;
         m->from[m->count] = slot->x;
         m->to[m->count++] = y;

@@ -9,8 +9,9 @@
 #include <stddef.h>
 #include <string.h>
 
-/* An older caller has a shorter struct: what it lacks is zero, which is the default. Without a size nothing can be read: that is
- * an error, which the caller finds pending. type: the struct's name, for that. */
+/* An older caller has a shorter struct: what it lacks is zero, which is the default. Without a size nothing can be read, and what
+ * a newer caller sets beyond this version cannot be done: these are errors, which the caller finds pending. type: the struct's
+ * name, for them. */
 void ct__take_options(const char *type, void *options, size_t size, const void *given);
 
 /* Declares `name`, with what was given in it. Look for an error afterwards. */

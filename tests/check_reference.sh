@@ -20,7 +20,7 @@ sections() { sed -n 's/^<section class="op" id="\([^"]*\)">$/\1/p' "$page" | sor
 links() { sed -n 's,^<li><a href="#\([^"]*\)">\1</a></li>$,\1,p' "$page" | sort | diff "$work/ops" -; }
 listed() { sed -n 's/^\.BR ct_\([a-z0-9_]*\) (3)$/\1/p' "$man/man7/cotangent-ops.7" | sort | diff "$work/ops" -; }
 leads() { for name in $(cat "$work/scalar"); do [ -f "$man/$(sed -n 's/^\.so //p' "$man/man3/$name.3")" ] || { echo "$name" && return 1; }; done; }
-neighbours() {
+neighbors() {
     for name in $(cat "$man"/man3/*.3 | sed -n 's/^\.BR \(ct_[a-z0-9_]*\) (3).*/\1/p' | sort -u); do
         [ -f "$man/man3/$name.3" ] || { echo "$name is referred to and not there" && return 1; }
     done
@@ -66,7 +66,7 @@ check "a section for every op, and no other" sections
 check "a link in the index for every op, and no other" links
 check "a line in cotangent-ops(7) for every op, and no other" listed
 check "forms that take a number lead to a page" leads
-check "pages refer to pages" neighbours
+check "pages refer to pages" neighbors
 if command -v groff >/dev/null; then check "the manual pages have no warnings" warnings; else skip "the manual pages have no warnings" "no groff"; fi
 if man --version 2>/dev/null | grep -q '^man [0-9]'; then # a stand-in of small images says something else
     check "man finds them" found

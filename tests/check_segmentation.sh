@@ -41,7 +41,7 @@ picture 1 >image.png
 picture 3 >said.png
 mkdir masks
 if "$cotangent" predict pixels/best.safetensors image.png --out masks >predict.txt 2>&1; then
-    check "predict writes the classes in colours, as the report does" same said.png masks/image-colours.png
+    check "predict writes the classes in colors, as the report does" same said.png masks/image-colors.png
     check "and as numbers" test -s masks/image-mask.png
     check "it prints the shares of the classes" has predict.txt '^  *[0-9.]* %  background'
     cat >numbers.py <<'PYTHON'
@@ -53,9 +53,9 @@ def pixels(path):
         if kind == b"IHDR": size = struct.unpack_from(">IIBB", data, at + 8)
         if kind == b"IDAT": raw += data[at + 8 : at + 8 + n]
         at += 12 + n
-    width, height, depth, colour = size
+    width, height, depth, color = size
     assert depth == 8
-    each = {0: 1, 2: 3}[colour]
+    each = {0: 1, 2: 3}[color]
     raw, rows, before = zlib.decompress(raw), [], [0] * (width * each)
     for y in range(height):  # the five filters of PNG
         line = raw[y * (width * each + 1) : (y + 1) * (width * each + 1)]
@@ -69,13 +69,13 @@ def pixels(path):
         rows.append(row)
         before = row
     return width, height, [tuple(row[i : i + each]) for row in rows for i in range(0, len(row), each)]
-numbers, colours = pixels(sys.argv[1]), pixels(sys.argv[2])
-assert numbers[:2] == colours[:2] == (int(sys.argv[3]), int(sys.argv[3])), numbers[:2]
+numbers, colors = pixels(sys.argv[1]), pixels(sys.argv[2])
+assert numbers[:2] == colors[:2] == (int(sys.argv[3]), int(sys.argv[3])), numbers[:2]
 assert all(number[0] < 6 for number in numbers[2])
-assert len(set(zip(numbers[2], colours[2]))) == len(set(numbers[2])) == len(set(colours[2]))  # a colour for each number
+assert len(set(zip(numbers[2], colors[2]))) == len(set(numbers[2])) == len(set(colors[2]))  # a color for each number
 PYTHON
     if command -v python3 >/dev/null; then
-        check "numbers and colours say the same" python3 numbers.py masks/image-mask.png masks/image-colours.png 16
+        check "numbers and colors say the same" python3 numbers.py masks/image-mask.png masks/image-colors.png 16
         "$cotangent" predict pixels/best.safetensors image.png --out masks --json >predict.json 2>&1
         check "--json prints shares that make the whole" python3 -c 'import json; line = json.load(open("predict.json")); assert abs(sum(c["share"] for c in line["classes"]) - 1) < 1e-5 and line["mask"] == "masks/image-mask.png"'
     fi
@@ -83,11 +83,11 @@ PYTHON
     "$cotangent" train tiny.yaml --set data.size=32 --set 'transforms=[]' --epochs 1 --set data.count=60 --out larger >larger.txt 2>&1
     grep -o 'base64,[^"]*' larger/report.html | sed -n 1p | cut -d, -f2 | base64 -d >large.png
     "$cotangent" predict pixels/best.safetensors large.png >large.txt 2>&1
-    ! command -v python3 >/dev/null || check "a mask is as large as its image" python3 numbers.py large-mask.png large-colours.png 32
+    ! command -v python3 >/dev/null || check "a mask is as large as its image" python3 numbers.py large-mask.png large-colors.png 32
     mkdir other && cp image.png other/image.png
     check "two images of one name" refuses 1 "image.png and other/image.png would have the same mask, image-mask.png" predict pixels/best.safetensors image.png other/image.png
     cp image.png image-mask.png
-    for input in image-mask.png ./image-mask.png image-colours.png; do # there or not
+    for input in image-mask.png ./image-mask.png image-colors.png; do # there or not
         check "a mask in the place of an image, $input" refuses 1 "$input would be replaced by what is said of image.png; --out names another folder" predict pixels/best.safetensors image.png $input
     done
     check "which stays as it is" same image.png image-mask.png

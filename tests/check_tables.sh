@@ -5,7 +5,7 @@
 # Three classes that the columns decide, one with a separator in its name.
 awk 'BEGIN {
     srand(3)
-    print "height,colour,kind"
+    print "height,color,kind"
     for (i = 0; i < 200; i++) {
         a = rand(); c = rand() < 0.5 ? "red" : "blue"
         printf "%f,%s,%s\n", a, c, (a > 0.5 ? "tall" : c == "red" ? "\"small, red\"" : "\"the \"\"small\"\" one\"")
@@ -15,10 +15,10 @@ awk 'BEGIN {
 "$cotangent" predict kinds/best.safetensors kinds.csv >predicted.csv 2>predicted.err
 check "predict prints a line for each row, and one of names" test "$(wc -l <predicted.csv)" -eq 201
 check "the names are those of the target and its classes" test "$(head -n 1 predicted.csv)" = 'predicted_kind,"probability_small, red",probability_tall,"probability_the ""small"" one"'
-cut -d, -f1,2 kinds.csv >unlabelled.csv
-"$cotangent" predict kinds/best.safetensors unlabelled.csv >unlabelled.out 2>&1
-check "the target's column may be absent" same predicted.csv unlabelled.out
-awk 'NR == 1 { print $0 ",kind"; next } { print $0 "," }' unlabelled.csv >blank.csv
+cut -d, -f1,2 kinds.csv >unlabeled.csv
+"$cotangent" predict kinds/best.safetensors unlabeled.csv >unlabeled.out 2>&1
+check "the target's column may be absent" same predicted.csv unlabeled.out
+awk 'NR == 1 { print $0 ",kind"; next } { print $0 "," }' unlabeled.csv >blank.csv
 "$cotangent" predict kinds/best.safetensors blank.csv >blank.out 2>&1
 check "or empty" same predicted.csv blank.out
 # What eval counts as right is what predict says, row by row.
@@ -39,16 +39,16 @@ assert [line["row"] for line in lines] == list(range(1, len(said) + 1))
 assert all(line["probabilities"].keys() == lines[0]["probabilities"].keys() for line in lines)
 PYTHON
 if command -v python3 >/dev/null; then
-    "$cotangent" predict kinds/best.safetensors unlabelled.csv --json >predicted.json 2>&1
+    "$cotangent" predict kinds/best.safetensors unlabeled.csv --json >predicted.json 2>&1
     check "predictions are what eval counts" python3 agree.py "$("$cotangent" eval kinds/best.safetensors --data kinds.csv --json)"
     # A number beyond what the network computes with.
-    { head -n 1 unlabelled.csv && echo '3e38,red'; } >huge.csv
+    { head -n 1 unlabeled.csv && echo '3e38,red'; } >huge.csv
     "$cotangent" predict kinds/best.safetensors huge.csv --json >huge.json 2>&1
     check "probabilities that are no numbers are null" python3 -c 'import json; line = json.loads(open("huge.json").read(), parse_constant=int); assert None in line["probabilities"].values()'
 else
     skip agree "no python3"
 fi
-"$cotangent" predict kinds/best.safetensors nothing.csv unlabelled.csv kinds.csv >several.out 2>several.err
+"$cotangent" predict kinds/best.safetensors nothing.csv unlabeled.csv kinds.csv >several.out 2>several.err
 check "several tables have one line of names" test "$(grep -c predicted_ several.out)-$(wc -l <several.out)" = 1-401
 check "one that cannot be read is named" has several.err '^error: .*nothing.csv'
 
@@ -78,12 +78,12 @@ near() { # the root of the mean squared error is what eval says
 check "the numbers are in the units of the table" near
 
 # How a table is refused.
-{ head -n 3 unlabelled.csv && echo ',red'; } >missing.csv
+{ head -n 3 unlabeled.csv && echo ',red'; } >missing.csv
 check "a value that is missing" refuses 1 "dataset_csv: missing.csv, line 4, column height: the value is missing" predict kinds/best.safetensors missing.csv
-{ head -n 2 unlabelled.csv && echo '0.1,green'; } >green.csv
-check "a category that is new" refuses 1 "dataset_csv: green.csv, line 3, column colour: 'green' is not one of the 2 categories that are known" predict kinds/best.safetensors green.csv
-cut -d, -f1 unlabelled.csv >narrow.csv
-check "a column that is missing" refuses 1 "dataset_csv: narrow.csv: has no column colour; the dataset that it is to be like has one" predict kinds/best.safetensors narrow.csv
+{ head -n 2 unlabeled.csv && echo '0.1,green'; } >green.csv
+check "a category that is new" refuses 1 "dataset_csv: green.csv, line 3, column color: 'green' is not one of the 2 categories that are known" predict kinds/best.safetensors green.csv
+cut -d, -f1 unlabeled.csv >narrow.csv
+check "a column that is missing" refuses 1 "dataset_csv: narrow.csv: has no column color; the dataset that it is to be like has one" predict kinds/best.safetensors narrow.csv
 check "--top of a table" refuses 1 "--top is for images; of a table every class is printed" predict kinds/best.safetensors kinds.csv --top 2
 check "--max-pixels of a table" refuses 1 "--max-pixels is for images; this network is for tables" predict kinds/best.safetensors kinds.csv --max-pixels 9
 check "predict without files" refuses 2 "'cotangent predict' needs a checkpoint and files; --help says more" predict kinds/best.safetensors

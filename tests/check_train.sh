@@ -208,8 +208,8 @@ bad 's/batch: 20/batch: 0/'
 check "a batch of nothing" refuses 1 "bad.yaml:12: batch is a whole number from 1 to 16777216, not 0" train bad.yaml
 bad 's/f1, top5/f2/'
 check "an unknown metric" refuses 1 "bad.yaml:10: there is no metric 'f2'; did you mean 'f1'?" train bad.yaml
-bad 's/^seed:.*/loss: cross_entrop/'
-check "an unknown loss" refuses 1 "bad.yaml:13: there is no loss 'cross_entrop'; did you mean 'cross_entropy'?" train bad.yaml
+bad 's/^seed:.*/loss: cross_entropy_los/'
+check "an unknown loss" refuses 1 "bad.yaml:13: there is no loss 'cross_entropy_los'; did you mean 'cross_entropy_loss'?" train bad.yaml
 bad 's/^ema.*/seed: [1/'
 check "not YAML" refuses 1 "bad.yaml:10: this is not YAML: did not find expected ',' or ']'" train bad.yaml
 check "an unknown recipe" refuses 2 "there is no recipe 'fashion-mnist-cn', nor a file of that name; did you mean 'fashion-mnist-cnn'?" train fashion-mnist-cn
@@ -222,7 +222,7 @@ check "--set of half a path" refuses 2 "--set model.=1: 'model.' is not a path o
 check "--set of what is not YAML" refuses 2 "--set optimizer={name: sgd: this is not YAML: did not find expected ',' or '}'" train tiny.yaml --set 'optimizer={name: sgd'
 bad 's/f1, top5/mae/'
 check "a metric of another task" refuses 1 "bad.yaml:10: the metric mae is not for a task of classification" train bad.yaml
-check "numbers for other channels" refuses 2 "--set normalise={mean: [0, 0], std: [1, 1]}: normalise has 2 numbers and the data 1 channels" train tiny.yaml --set 'normalise={mean: [0, 0], std: [1, 1]}'
+check "numbers for other channels" refuses 2 "--set normalize={mean: [0, 0], std: [1, 1]}: normalize has 2 numbers and the data 1 channels" train tiny.yaml --set 'normalize={mean: [0, 0], std: [1, 1]}'
 check "no items at all" refuses 1 "tiny: 0 items to train on and 1 to validate on are too few" train tiny.yaml --set data.count=0
 check "a device's number" refuses 2 "--device cpu:x: 'cpu:x' is not a device: a name such as cpu or cuda, or with a number, cuda:1" train tiny.yaml --device cpu:x
 check "--out of nothing" refuses 2 "--out needs a value" train tiny.yaml --out ''
@@ -374,17 +374,17 @@ check "eval reads another table" "$cotangent" eval table/best.safetensors --data
 check "a class for each row is wondered at" has many.out '^note: the target has .* classes; where it is a number, data.regression=true predicts that'
 
 # Categories have the numbers of the training set, whatever the other table has.
-awk 'BEGIN { srand(1); print "colour,b,y"; for (i = 0; i < 120; i++) { a = rand() < 0.5; b = rand(); printf "%s,%f,%f\n", a ? "red" : "green", b, 10 * a - 2 * b } }' >colours.csv
-"$cotangent" train csv-regression --data colours.csv --out colours --epochs 25 >colours.out 2>&1
-grep 'colour\|red' colours.csv >reds.csv
-check "a table with some of the categories" test "$("$cotangent" eval colours/best.safetensors --data reds.csv | sed -n 's/^rmse *\([0-9]\).*/\1/p')" = 0
-sed 's/green/blue/' colours.csv >blues.csv
+awk 'BEGIN { srand(1); print "color,b,y"; for (i = 0; i < 120; i++) { a = rand() < 0.5; b = rand(); printf "%s,%f,%f\n", a ? "red" : "green", b, 10 * a - 2 * b } }' >colors.csv
+"$cotangent" train csv-regression --data colors.csv --out colors --epochs 25 >colors.out 2>&1
+grep 'color\|red' colors.csv >reds.csv
+check "a table with some of the categories" test "$("$cotangent" eval colors/best.safetensors --data reds.csv | sed -n 's/^rmse *\([0-9]\).*/\1/p')" = 0
+sed 's/green/blue/' colors.csv >blues.csv
 line=$(grep -n -m 1 blue blues.csv | cut -d: -f1)
-check "a category that is new" refuses 1 "dataset_csv: blues.csv, line $line, column colour: 'blue' is not one of the 2 categories that are known" eval colours/best.safetensors --data blues.csv
-cut -d, -f1,3 colours.csv >without.csv
-check "a column that is missing" refuses 1 "dataset_csv: without.csv: has no column b; the dataset that it is to be like has one" eval colours/best.safetensors --data without.csv
-cp blues.csv colours.csv
-check "a table that has changed under a run" test "$("$cotangent" train --resume --out colours 2>&1 | grep -c "'blue' is not one of")" -eq 1
+check "a category that is new" refuses 1 "dataset_csv: blues.csv, line $line, column color: 'blue' is not one of the 2 categories that are known" eval colors/best.safetensors --data blues.csv
+cut -d, -f1,3 colors.csv >without.csv
+check "a column that is missing" refuses 1 "dataset_csv: without.csv: has no column b; the dataset that it is to be like has one" eval colors/best.safetensors --data without.csv
+cp blues.csv colors.csv
+check "a table that has changed under a run" test "$("$cotangent" train --resume --out colors 2>&1 | grep -c "'blue' is not one of")" -eq 1
 
 check "every recipe that ships is listed" test "$("$cotangent" train --list | wc -l)" -ge 12
 check "--describe names the settings of a model" test "$("$cotangent" train --describe cnn | grep -c width)" -ge 1

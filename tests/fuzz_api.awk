@@ -83,7 +83,7 @@ function write_struct(name,   fields, n, i, f, type, list, k, v, m) {
         }
     }
     # of which the sizes of other versions, and none, are drawn
-    if (name ~ /_options$/) print "    return other_size(&o, sizeof o, " (struct_file[name] ~ /(cotangent|ops)\.h$/) ");"
+    if (name ~ /_options$/) print "    return other_size(&o, sizeof o);"
     else print "    return &o;"
     print "}"
 }
@@ -103,11 +103,15 @@ function write_function(name,   n, i, call, type, v, ret, base) {
     print "static void call_" name "(void) {"
     base = ret
     sub(/ \*$/, "", base)
-    if (base in frees && ret !~ /^const/ && name !~ /_(child|dataset|rng|find_child)$/) {
+    if (base in frees && ret !~ /^const/ && name !~ /_(child|dataset|rng|find_child|get_stream)$/) {
         print "    " ret "made = " call ";"
         print "    expect_made(made != NULL, " (name ~ /_keep$|_copy$/ ? "false" : "true") ");"
         if (base ~ /^ct_(module|transform|optim|schedule|dataset)$/) print "    use_" substr(base, 4) "(made);"
         print "    " frees[base] "(made);"
+    } else if (base ~ /^ct_dl_/) {
+        print "    " ret "made = " call ";"
+        print "    expect_made(made != NULL, true);"
+        print "    if (made) made->deleter(made);"
     } else if (ret == "ct_tensor *" && name !~ /_(param|buffer|find|tensor|get|at|grad_of)$/) {
         print "    expect_made(" call " != NULL, true);"
     } else print "    (void)" call ";"

@@ -5,6 +5,7 @@
 #include <cotangent.h>
 #include <cotangent/backend.h>
 #include <cotangent/data.h>
+#include <cotangent/dlpack.h>
 #include <cotangent/io.h>
 #include <cotangent/metrics.h>
 #include <cotangent/nn.h>
@@ -76,7 +77,7 @@ static ct_tensor *any_tensor(void) {
     static const ct_dtype dtypes[] = {CT_F32, CT_F32, CT_F32, CT_I64, CT_F64, CT_BF16, CT_BOOL, CT_U8};
     const ct_dtype dtype = dtypes[fuzz_upto(8)];
     ct_tensor *x = ct_cast(ct_mul_s(ct_rand(shape), 4), dtype);
-    if (x && ct_dtype_is_float(dtype) && fuzz_chance(40)) ct_require_grad(x);
+    if (x && ct_dtype_is_float(dtype) && fuzz_chance(40)) ct_set_requires_grad(x, true);
     return x;
 }
 
@@ -180,8 +181,8 @@ static void use_dataset(ct_dataset *dataset) {
 }
 
 /* Options as callers of other versions have them: cut short at the end of readable memory, longer than today's with something set
- * or nothing, or with no size that can be. `strict`: a size of 0 is refused. */
-static void *other_size(void *options, size_t size, bool strict) {
+ * or nothing, or with no size that can be. */
+static void *other_size(void *options, size_t size) {
     static char *end; /* of what can be read */
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), most = 4 * page;
     if (fuzz_chance(85)) return options;
@@ -190,14 +191,14 @@ static void *other_size(void *options, size_t size, bool strict) {
         if (memory == MAP_FAILED || mprotect(memory + most, page, PROT_NONE) != 0) return options;
         end = memory + most;
     }
-    size_t says = sizeof says * (1 + fuzz_upto(size / sizeof says + 2)), room = says;
-    if (strict && fuzz_chance(15))
-        says = (size_t[]){0, 3, SIZE_MAX, SIZE_MAX / 2 + 1, 1 << 20}[fuzz_upto(5)], room = sizeof says;
+    size_t says = sizeof says * (1 + fuzz_upto(size / sizeof says + 2)), bytes = says;
+    if (fuzz_chance(15))
+        says = (size_t[]){0, 3, SIZE_MAX, SIZE_MAX / 2 + 1, 1 << 20}[fuzz_upto(5)], bytes = sizeof says;
     fuzz_say(", options of %zu bytes where %zu are known", says, size);
-    memset(end - room, fuzz_chance(50) ? 0 : 0x41, room);
-    memcpy(end - room, options, room < size ? room : size);
-    memcpy(end - room, &says, sizeof says);
-    return end - room;
+    memset(end - bytes, fuzz_chance(50) ? 0 : 0x41, bytes);
+    memcpy(end - bytes, options, bytes < size ? bytes : size);
+    memcpy(end - bytes, &says, sizeof says);
+    return end - bytes;
 }
 
 #include "fuzz_api.inc"

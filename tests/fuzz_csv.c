@@ -18,7 +18,7 @@ static bool parse_exact(const uint8_t *bytes, size_t size, unsigned how) {
     const ct_csv_options options = {.size = sizeof options,
                                     .no_header = how & 1,
                                     .regression = how & 2,
-                                    .standardise = how & 4,
+                                    .standardize = how & 4,
                                     .target = how & 8 ? "0" : NULL,
                                     .separator = (how & 48) == 48 ? ';' : 0};
     bool sound = true;

@@ -16,7 +16,7 @@ static bool read_image(uint8_t *bytes, size_t size) {
 
 static uint8_t *make_seed(int i, size_t *size) {
     static const char *const names[] = {"l.png",    "la.png",       "rgb.png",     "rgba.png", "palette.png",
-                                        "bits.png", "deep.png",     "rgb.jpg",     "grey.jpg", "cmyk.jpg",
+                                        "bits.png", "deep.png",     "rgb.jpg",     "gray.jpg", "cmyk.jpg",
                                         "ycck.jpg", "turned_6.jpg", "turned_8.png"};
     return i < (int)(sizeof names / sizeof *names) ? fuzz_file(names[i], size) : NULL;
 }

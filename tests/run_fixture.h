@@ -52,7 +52,7 @@ static inline double training_step(training *t) {
     double value = 0;
     if (!ct_next(t->run.loader, &b) && !(ct_ok() && ct_next(t->run.loader, &b))) return ct_item(NULL);
     ct_scope {
-        ct_tensor *loss = ct_cross_entropy(ct_forward(t->run.net, b.x), b.y);
+        ct_tensor *loss = ct_cross_entropy_loss(ct_forward(t->run.net, b.x), b.y);
         value = ct_item(loss);
         ct_backward(ct_scaler_scale(t->run.scaler, loss));
         ct_scaler_step(t->run.scaler, t->run.optim);

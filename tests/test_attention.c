@@ -3,7 +3,7 @@
 
 #include "tests/harness.h"
 
-static ct_tensor *leaf(ct_tensor *x) { return ct_require_grad(x); }
+static ct_tensor *leaf(ct_tensor *x) { return ct_set_requires_grad(x, true); }
 static ct_tensor *normal(ct_dims shape, ct_dtype dtype) { return leaf(ct_randn(shape, .dtype = dtype)); }
 
 /* The largest difference, relative to the largest element of b. */

@@ -3,11 +3,11 @@
 #include "tests/harness.h"
 
 TEST(products_run_in_the_chosen_dtype_and_losses_in_f32) {
-    ct_tensor *x = ct_randn(CT_DIMS(5, 17)), *w = ct_require_grad(ct_randn(CT_DIMS(9, 17)));
+    ct_tensor *x = ct_randn(CT_DIMS(5, 17)), *w = ct_set_requires_grad(ct_randn(CT_DIMS(9, 17)), true);
     ct_tensor *y = NULL, *loss = NULL;
     ct_autocast(CT_BF16) {
         y = ct_linear(x, w);
-        loss = ct_cross_entropy(y, ct_zeros(CT_DIMS(5), .dtype = CT_I64));
+        loss = ct_cross_entropy_loss(y, ct_zeros(CT_DIMS(5), .dtype = CT_I64));
     }
     CHECK(ct_dtype_of(y) == CT_BF16 && ct_dtype_of(loss) == CT_F32);
     CHECK(ct_dtype_of(ct_linear(x, w)) == CT_F32);
@@ -17,7 +17,8 @@ TEST(products_run_in_the_chosen_dtype_and_losses_in_f32) {
 }
 
 TEST(gradients_are_those_of_the_casts_written_by_hand) {
-    ct_tensor *x = ct_randn(CT_DIMS(2, 3, 8, 8)), *w = ct_require_grad(ct_randn(CT_DIMS(4, 3, 3, 3))), *g[2], *y[2];
+    ct_tensor *x = ct_randn(CT_DIMS(2, 3, 8, 8)), *w = ct_set_requires_grad(ct_randn(CT_DIMS(4, 3, 3, 3)), true), *g[2],
+              *y[2];
     ct_autocast(CT_BF16) { y[0] = ct_sum(ct_conv2d(x, w, .pad = 1)); }
     y[1] = ct_sum(ct_cast(ct_conv2d(ct_cast(x, CT_BF16), ct_cast(w, CT_BF16), .pad = 1), CT_F32));
     for (int i = 0; i < 2; i++) CHECK(ct_grad(&y[i], 1, NULL, &w, 1, &g[i], 0));
@@ -25,7 +26,7 @@ TEST(gradients_are_those_of_the_casts_written_by_hand) {
 }
 
 TEST(backward_inside_the_block_gives_the_same) {
-    ct_tensor *x = ct_randn(CT_DIMS(6, 8)), *w = ct_require_grad(ct_randn(CT_DIMS(4, 8))), *inside = NULL,
+    ct_tensor *x = ct_randn(CT_DIMS(6, 8)), *w = ct_set_requires_grad(ct_randn(CT_DIMS(4, 8)), true), *inside = NULL,
               *outside = NULL;
     ct_autocast(CT_F16) {
         ct_tensor *y = ct_mean(ct_square(ct_linear(x, w)));
@@ -52,7 +53,7 @@ static bool layer(void *context, ct_tensor *const *in, int n, ct_tensor **out, i
 }
 
 TEST(a_checkpoint_repeats_in_the_dtype_of_the_first_run) {
-    ct_tensor *x = ct_randn(CT_DIMS(5, 7)), *w = ct_require_grad(ct_randn(CT_DIMS(3, 7))), *y[2], *g[2];
+    ct_tensor *x = ct_randn(CT_DIMS(5, 7)), *w = ct_set_requires_grad(ct_randn(CT_DIMS(3, 7)), true), *y[2], *g[2];
     ct_autocast(CT_BF16) {
         y[0] = ct_relu(ct_linear(x, w));
         CHECK(ct_checkpoint(layer, w, NULL, &x, 1, &y[1], 1));

@@ -6,42 +6,44 @@
 #include "tests/harness.h"
 
 TEST(the_same_tensor_twice_gets_both_parts) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(2), 3, -2));
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(2), 3, -2), true);
     CHECK(ct_backward(ct_sum(ct_mul(x, x))));
     CHECK_VALUES(ct_grad_of(x), CT_DIMS(2), 0, 6, -4);
 }
 
 TEST(a_matrix_times_itself) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(2, 2), 1, 2, 3, 4));
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(2, 2), 1, 2, 3, 4), true);
     CHECK(ct_backward(ct_sum(ct_matmul(x, x)))); /* d sum(XX) = 1 X' + X' 1 */
     CHECK_VALUES(ct_grad_of(x), CT_DIMS(2, 2), 1e-12, 3 + 4, 7 + 4, 3 + 6, 7 + 6);
 }
 
 TEST(diamonds_sum_over_their_paths) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(1), 2)), *a = ct_mul_s(x, 3), *b = ct_exp(a), *c = ct_mul(a, b),
-              *d = ct_add(c, b);
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(1), 2), true), *a = ct_mul_s(x, 3), *b = ct_exp(a),
+              *c = ct_mul(a, b), *d = ct_add(c, b);
     CHECK(ct_backward(ct_sum(d))); /* d = (a + 1) e^a, d' = 3 (a + 2) e^a */
     CHECK_VALUES(ct_grad_of(x), CT_DIMS(1), 1e-9, 3 * 8 * exp(6));
 }
 
 TEST(a_ladder_of_diamonds_takes_one_visit_a_node) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(1), 1)), *y = x;
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(1), 1), true), *y = x;
     for (int i = 0; i < 60; i++) y = ct_add(y, y); /* 2^60 paths */
     CHECK(ct_backward(y));
     CHECK_VALUES(ct_grad_of(x), CT_DIMS(1), 0, 0x1p60);
 }
 
 TEST(dead_branches_are_not_visited) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(2), 1, 2)), *dead = ct_log(ct_sub(x, x)), *y = ct_sum(ct_mul_s(x, 5));
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(2), 1, 2), true), *dead = ct_log(ct_sub(x, x)),
+              *y = ct_sum(ct_mul_s(x, 5));
     CHECK(dead != NULL); /* its gradient would be infinite */
     CHECK(ct_backward(y));
     CHECK_VALUES(ct_grad_of(x), CT_DIMS(2), 0, 5, 5);
 }
 
 TEST(broadcasting_sums_in_the_gradient) {
-    ct_tensor *a = ct_require_grad(F64(CT_DIMS(2, 3), 1, 2, 3, 4, 5, 6)),
-              *b = ct_require_grad(F64(CT_DIMS(3), 1, 10, 100));
-    ct_tensor *c = ct_require_grad(F64(CT_DIMS(2, 1), 2, 3)), *s = ct_require_grad(ct_scalar(5, CT_F64));
+    ct_tensor *a = ct_set_requires_grad(F64(CT_DIMS(2, 3), 1, 2, 3, 4, 5, 6), true),
+              *b = ct_set_requires_grad(F64(CT_DIMS(3), 1, 10, 100), true);
+    ct_tensor *c = ct_set_requires_grad(F64(CT_DIMS(2, 1), 2, 3), true),
+              *s = ct_set_requires_grad(ct_scalar(5, CT_F64), true);
     ct_tensor *y = ct_sum(ct_mul(ct_sub(ct_mul(a, b), c), s));
     CHECK(ct_backward(y));
     CHECK_VALUES(ct_grad_of(a), CT_DIMS(2, 3), 0, 5, 50, 500, 5, 50, 500);
@@ -51,8 +53,8 @@ TEST(broadcasting_sums_in_the_gradient) {
 }
 
 TEST(promotion_casts_in_the_gradient) {
-    ct_tensor *a = ct_require_grad(F32(CT_DIMS(2), 1, 2)), *b = ct_require_grad(F64(CT_DIMS(2), 3, 4)),
-              *i = I64(CT_DIMS(2), 5, 6);
+    ct_tensor *a = ct_set_requires_grad(F32(CT_DIMS(2), 1, 2), true),
+              *b = ct_set_requires_grad(F64(CT_DIMS(2), 3, 4), true), *i = I64(CT_DIMS(2), 5, 6);
     CHECK(ct_backward(ct_sum(ct_mul(ct_mul(a, b), i))));
     CHECK(ct_dtype_of(ct_grad_of(a)) == CT_F32 && ct_dtype_of(ct_grad_of(b)) == CT_F64);
     CHECK_VALUES(ct_grad_of(a), CT_DIMS(2), 0, 15, 24);
@@ -60,7 +62,7 @@ TEST(promotion_casts_in_the_gradient) {
 }
 
 TEST(cotangents_of_stride_0_are_ordinary) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(2, 3), 1, 2, 3, 4, 5, 6)), *y = ct_mul(x, x);
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(2, 3), 1, 2, 3, 4, 5, 6), true), *y = ct_mul(x, x);
     ct_tensor *c = ct_expand(F64(CT_DIMS(3), 1, 2, 3), CT_DIMS(2, 3));
     CHECK(ct_strides(c).d[0] == 0);
     CHECK(ct_backward_from(y, c, 0));
@@ -68,19 +70,20 @@ TEST(cotangents_of_stride_0_are_ordinary) {
 }
 
 TEST(cotangents_in_another_order_are_ordinary) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(2, 2), 1, 2, 3, 4)), *y = ct_matmul(x, F64(CT_DIMS(2, 2), 1, 1, 0, 1));
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(2, 2), 1, 2, 3, 4), true),
+              *y = ct_matmul(x, F64(CT_DIMS(2, 2), 1, 1, 0, 1));
     ct_tensor *c = ct_t(F64(CT_DIMS(2, 2), 1, 2, 3, 4));
     CHECK(!ct_is_contiguous(c));
     CHECK(ct_backward_from(y, c, 0)); /* C W' with C = [[1,3],[2,4]] */
     CHECK_VALUES(ct_grad_of(x), CT_DIMS(2, 2), 0, 4, 3, 6, 4);
     ct_tensor *step = ct_slice(F64(CT_DIMS(4), 1, 0, 5, 0), 0, 0, .step = 2),
-              *z = ct_require_grad(F64(CT_DIMS(2), 1, 1));
+              *z = ct_set_requires_grad(F64(CT_DIMS(2), 1, 1), true);
     CHECK(ct_backward_from(ct_mul_s(z, 3), step, 0));
     CHECK_VALUES(ct_grad_of(z), CT_DIMS(2), 0, 3, 15);
 }
 
 TEST(backward_accumulates_in_leaves) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(2), 1, 2));
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(2), 1, 2), true);
     CHECK(ct_grad_of(x) == NULL);
     CHECK(ct_backward(ct_sum(x)));
     CHECK(ct_backward(ct_sum(ct_mul_s(x, 2))));
@@ -96,7 +99,7 @@ TEST(backward_accumulates_in_leaves) {
 }
 
 TEST(the_gradient_of_a_leaf_is_no_alias_of_anything_else) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(2), 1, 2)), *c = F64(CT_DIMS(2), 5, 6), *y = ct_add_s(x, 1);
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(2), 1, 2), true), *c = F64(CT_DIMS(2), 5, 6), *y = ct_add_s(x, 1);
     CHECK(ct_backward_from(y, c, 0)); /* the cotangent goes through unchanged */
     CHECK(ct_backward(ct_sum(x)));    /* and is added to: c must stay */
     CHECK_VALUES(c, CT_DIMS(2), 0, 5, 6);
@@ -104,8 +107,8 @@ TEST(the_gradient_of_a_leaf_is_no_alias_of_anything_else) {
 }
 
 TEST(grad_gives_zeros_where_no_path_leads) {
-    ct_tensor *x = ct_require_grad(F32(CT_DIMS(2), 1, 2)), *other = ct_require_grad(F32(CT_DIMS(2, 1), 1, 2)),
-              *y = ct_sum(ct_mul(x, x));
+    ct_tensor *x = ct_set_requires_grad(F32(CT_DIMS(2), 1, 2), true),
+              *other = ct_set_requires_grad(F32(CT_DIMS(2, 1), 1, 2), true), *y = ct_sum(ct_mul(x, x));
     ct_tensor *xs[] = {other, x}, *g[2];
     REQUIRE(ct_grad(&y, 1, NULL, xs, 2, g, 0));
     CHECK_VALUES(g[0], CT_DIMS(2, 1), 0, 0, 0);
@@ -114,7 +117,7 @@ TEST(grad_gives_zeros_where_no_path_leads) {
 }
 
 TEST(grad_works_for_inner_tensors_and_for_the_result_itself) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(2), 1, 2)), *h = ct_mul(x, x), *y = ct_sum(ct_mul(h, h)),
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(2), 1, 2), true), *h = ct_mul(x, x), *y = ct_sum(ct_mul(h, h)),
               *xs[] = {h, y, x, h}, *g[4];
     REQUIRE(ct_grad(&y, 1, NULL, xs, 4, g, 0));
     CHECK_VALUES(g[0], CT_DIMS(2), 0, 2, 8);
@@ -124,7 +127,7 @@ TEST(grad_works_for_inner_tensors_and_for_the_result_itself) {
 }
 
 TEST(several_results_add_up) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(2), 1, 2)), *ys[] = {ct_sum(x), ct_mul(x, x)},
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(2), 1, 2), true), *ys[] = {ct_sum(x), ct_mul(x, x)},
               *cs[] = {NULL, F64(CT_DIMS(2), 1, 10)}, *g;
     REQUIRE(ct_grad(ys, 2, cs, &x, 1, &g, 0));
     CHECK_VALUES(g, CT_DIMS(2), 0, 1 + 2, 1 + 40);
@@ -136,8 +139,9 @@ TEST(several_results_add_up) {
 }
 
 TEST(only_what_is_wanted_is_computed) {
-    ct_tensor *w1 = ct_require_grad(ct_rand(CT_DIMS(4, 4))), *w2 = ct_require_grad(ct_rand(CT_DIMS(4, 4))),
-              *w3 = ct_require_grad(ct_rand(CT_DIMS(4, 4)));
+    ct_tensor *w1 = ct_set_requires_grad(ct_rand(CT_DIMS(4, 4)), true),
+              *w2 = ct_set_requires_grad(ct_rand(CT_DIMS(4, 4)), true),
+              *w3 = ct_set_requires_grad(ct_rand(CT_DIMS(4, 4)), true);
     ct_tensor *y = ct_sum(ct_matmul(ct_matmul(w1, w2), w3)), *g;
     harness_log_start();
     REQUIRE(ct_grad(&y, 1, NULL, &w3, 1, &g, CT_RETAIN_GRAPH));
@@ -154,7 +158,8 @@ TEST(only_what_is_wanted_is_computed) {
 }
 
 TEST(inputs_that_need_no_gradient_cost_none) {
-    ct_tensor *x = ct_rand(CT_DIMS(4, 4)), *w = ct_require_grad(ct_rand(CT_DIMS(4, 4))), *y = ct_sum(ct_matmul(x, w));
+    ct_tensor *x = ct_rand(CT_DIMS(4, 4)), *w = ct_set_requires_grad(ct_rand(CT_DIMS(4, 4)), true),
+              *y = ct_sum(ct_matmul(x, w));
     harness_log_start();
     CHECK(ct_backward(y));
     harness_log_stop();
@@ -162,7 +167,7 @@ TEST(inputs_that_need_no_gradient_cost_none) {
 }
 
 TEST(a_result_of_several_elements_needs_a_cotangent) {
-    ct_tensor *x = ct_require_grad(F32(CT_DIMS(2), 1, 2)), *y = ct_mul(x, x), *g;
+    ct_tensor *x = ct_set_requires_grad(F32(CT_DIMS(2), 1, 2), true), *y = ct_mul(x, x), *g;
     CHECK(!ct_backward(y));
     CHECK_ERROR(CT_ERR_GRAD, "backward: y is f32[2]; only a result of one element needs no cotangent");
     CHECK(!ct_grad(&y, 1, NULL, &x, 1, &g, 0));
@@ -175,13 +180,13 @@ TEST(a_result_of_several_elements_needs_a_cotangent) {
 }
 
 TEST(one_element_of_any_shape_needs_no_cotangent) {
-    ct_tensor *x = ct_require_grad(F32(CT_DIMS(1, 1), 3));
+    ct_tensor *x = ct_set_requires_grad(F32(CT_DIMS(1, 1), 3), true);
     CHECK(ct_backward(ct_mul(x, x)));
     CHECK_VALUES(ct_grad_of(x), CT_DIMS(1, 1), 0, 6);
 }
 
 TEST(without_a_differentiable_path_backward_is_an_error) {
-    ct_tensor *x = F32(CT_DIMS(1), 3), *w = ct_require_grad(F32(CT_DIMS(1), 3)), *y = NULL, *g;
+    ct_tensor *x = F32(CT_DIMS(1), 3), *w = ct_set_requires_grad(F32(CT_DIMS(1), 3), true), *y = NULL, *g;
     CHECK(!ct_backward(ct_mul(x, x)));
     CHECK_ERROR(CT_ERR_GRAD, "backward: y is f32[1] and depends on no tensor that requires grad (was it computed under "
                              "ct_no_grad, or from detached tensors?)");
@@ -196,13 +201,14 @@ TEST(without_a_differentiable_path_backward_is_an_error) {
     CHECK_ERROR(CT_ERR_NULL, "backward: argument y is NULL");
     y = ct_mul(w, w);
     CHECK(!ct_grad(&y, 1, NULL, &x, 1, &g, 0));
-    CHECK_ERROR(CT_ERR_GRAD, "grad: x 0, f32[1], does not require grad; call ct_require_grad before computing with it");
+    CHECK_ERROR(CT_ERR_GRAD,
+                "grad: x 0, f32[1], does not require grad; call ct_set_requires_grad before computing with it");
     CHECK(!ct_grad(&y, 0, NULL, &w, 1, &g, 0));
     CHECK_ERROR(CT_ERR_VALUE, "grad: it takes at least one y and one x, not 0 and 1");
 }
 
 TEST(a_second_pass_needs_the_graph_retained) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(2), 1, 2)), *y = ct_sum(ct_mul(x, x));
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(2), 1, 2), true), *y = ct_sum(ct_mul(x, x));
     CHECK(ct_backward_from(y, NULL, CT_RETAIN_GRAPH));
     CHECK(ct_backward_from(y, NULL, CT_RETAIN_GRAPH));
     CHECK_VALUES(ct_grad_of(x), CT_DIMS(2), 0, 4, 8);
@@ -215,7 +221,7 @@ TEST(a_second_pass_needs_the_graph_retained) {
 
 TEST(backward_releases_what_it_saved_as_it_goes) {
     enum { N = 1 << 16, DEPTH = 20 };
-    ct_tensor *x = ct_require_grad(ct_ones(CT_DIMS(N))), *y = NULL;
+    ct_tensor *x = ct_set_requires_grad(ct_ones(CT_DIMS(N)), true), *y = NULL;
     ct_scope {
         ct_tensor *h = x;
         for (int i = 0; i < DEPTH; i++) h = ct_tanh(h);
@@ -227,7 +233,7 @@ TEST(backward_releases_what_it_saved_as_it_goes) {
 }
 
 TEST(nothing_is_recorded_under_no_grad) {
-    ct_tensor *x = ct_require_grad(F32(CT_DIMS(1), 1));
+    ct_tensor *x = ct_set_requires_grad(F32(CT_DIMS(1), 1), true);
     CHECK(ct_grad_enabled());
     ct_no_grad {
         CHECK(!ct_grad_enabled());
@@ -253,19 +259,19 @@ TEST(an_early_return_restores_the_mode) {
     CHECK(ct_grad_enabled());
 }
 
-TEST(require_grad_of_a_computed_tensor_changes_nothing) {
-    ct_tensor *x = ct_require_grad(F32(CT_DIMS(1), 2)), *y = ct_mul(x, x);
-    CHECK(ct_require_grad(y) == y && !ct_is_leaf(y));
-    CHECK(ct_require_grad(x) == x);
+TEST(requiring_grad_of_a_computed_tensor_changes_nothing) {
+    ct_tensor *x = ct_set_requires_grad(F32(CT_DIMS(1), 2), true), *y = ct_mul(x, x);
+    CHECK(ct_set_requires_grad(y, true) == y && !ct_is_leaf(y));
+    CHECK(ct_set_requires_grad(x, true) == x);
     CHECK(ct_backward(y));
     CHECK_VALUES(ct_grad_of(x), CT_DIMS(1), 0, 4);
     CHECK(ct_grad_of(y) == NULL);
 }
 
 TEST(a_batch_of_nothing_flows_through_a_network_and_back) {
-    ct_tensor *x = ct_zeros(CT_DIMS(0, 5)), *w1 = ct_require_grad(ct_ones(CT_DIMS(5, 4))),
-              *b = ct_require_grad(ct_ones(CT_DIMS(4)));
-    ct_tensor *w2 = ct_require_grad(ct_ones(CT_DIMS(4, 3))), *h = ct_relu(ct_add(ct_matmul(x, w1), b));
+    ct_tensor *x = ct_zeros(CT_DIMS(0, 5)), *w1 = ct_set_requires_grad(ct_ones(CT_DIMS(5, 4)), true),
+              *b = ct_set_requires_grad(ct_ones(CT_DIMS(4)), true);
+    ct_tensor *w2 = ct_set_requires_grad(ct_ones(CT_DIMS(4, 3)), true), *h = ct_relu(ct_add(ct_matmul(x, w1), b));
     ct_tensor *scores = ct_log_softmax(ct_matmul(h, w2), -1),
               *loss = ct_neg(ct_sum(ct_gather(scores, 1, ct_zeros(CT_DIMS(0, 1), .dtype = CT_I64))));
     CHECK(ct_item(loss) == 0);
@@ -276,7 +282,7 @@ TEST(a_batch_of_nothing_flows_through_a_network_and_back) {
 }
 
 TEST(identity_paths_keep_the_graph) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(2, 2), 1, 2, 3, 4));
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(2, 2), 1, 2, 3, 4), true);
     ct_tensor *all[] = {ct_cast(x, CT_F64),
                         ct_reshape(x, CT_DIMS(2, 2)),
                         ct_contiguous(x),
@@ -294,7 +300,7 @@ TEST(identity_paths_keep_the_graph) {
 }
 
 TEST(masked_scores_get_zero_gradients_not_nan) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(2, 3), 1, -INFINITY, 2, -INFINITY, 0.5, -INFINITY)),
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(2, 3), 1, -INFINITY, 2, -INFINITY, 0.5, -INFINITY), true),
               *c = F64(CT_DIMS(2, 3), 1, 0, 2, 0, 3, 0);
     ct_tensor *all[] = {ct_softmax(x, 1), ct_exp(ct_log_softmax(x, 1)), ct_exp(x)};
     for (int i = 0; i < 3; i++) {
@@ -310,14 +316,14 @@ TEST(masked_scores_get_zero_gradients_not_nan) {
 /* ---- Ops without gradients ---- */
 
 TEST(integer_results_carry_no_gradient) {
-    ct_tensor *x = ct_require_grad(F32(CT_DIMS(2), 1, 2));
+    ct_tensor *x = ct_set_requires_grad(F32(CT_DIMS(2), 1, 2), true);
     CHECK(!ct_requires_grad(ct_gt(x, x)));
     CHECK(!ct_requires_grad(ct_cast(x, CT_I32)));
     CHECK(!ct_requires_grad(ct_argmax(x)));
 }
 
 TEST(a_gradient_of_integers_and_a_cotangent_of_the_wrong_shape_are_refused_for_constants_too) {
-    ct_tensor *x = ct_require_grad(F32(CT_DIMS(2), 1, 2)), *g, *y = ct_argmax(x), *c = ct_ones(CT_DIMS(3));
+    ct_tensor *x = ct_set_requires_grad(F32(CT_DIMS(2), 1, 2), true), *g, *y = ct_argmax(x), *c = ct_ones(CT_DIMS(3));
     CHECK(!ct_grad(&y, 1, NULL, &x, 1, &g, 0));
     CHECK_ERROR(CT_ERR_GRAD, "grad: y is i64[]; only floats have gradients");
     y = ct_detach(x);
@@ -326,14 +332,14 @@ TEST(a_gradient_of_integers_and_a_cotangent_of_the_wrong_shape_are_refused_for_c
 }
 
 TEST(a_cast_to_integers_and_back_says_that_it_is_no_path) {
-    ct_tensor *x = ct_require_grad(F32(CT_DIMS(2), 1, 2)), *y = ct_sum(ct_cast(ct_cast(x, CT_I32), CT_F32));
+    ct_tensor *x = ct_set_requires_grad(F32(CT_DIMS(2), 1, 2), true), *y = ct_sum(ct_cast(ct_cast(x, CT_I32), CT_F32));
     CHECK(!ct_backward(y));
     CHECK(ct_error_code() == CT_ERR_GRAD);
     ct_error_clear();
 }
 
 TEST(steps_have_gradient_zero_everywhere) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(3), 0.3, -1.7, 2.5));
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(3), 0.3, -1.7, 2.5), true);
     ct_tensor *all[] = {ct_floor(x), ct_ceil(x), ct_round(x), ct_trunc(x), ct_sign(x)};
     for (int i = 0; i < 5; i++) {
         ct_tensor *y = ct_sum(all[i]), *g;
@@ -370,7 +376,7 @@ static ct_tensor *wrong_shape(void *context, ct_tensor *grad) {
 TEST(a_leafs_hook_fires_once_with_the_complete_gradient) {
     hook_record record = {0};
     ct_scope {
-        ct_tensor *x = ct_require_grad(F64(CT_DIMS(2), 1, 2));
+        ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(2), 1, 2), true);
         REQUIRE(ct_hook(x, note_gradient, &record, note_release));
         ct_tensor *y = ct_add(ct_mul(x, x), ct_add(ct_mul_s(x, 10), x));
         CHECK(ct_backward(ct_sum(y)));
@@ -384,7 +390,7 @@ TEST(a_leafs_hook_fires_once_with_the_complete_gradient) {
 }
 
 TEST(a_hook_replaces_the_gradient) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(2), 1, 2)), *h = ct_mul_s(x, 3);
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(2), 1, 2), true), *h = ct_mul_s(x, 3);
     REQUIRE(ct_hook(h, double_gradient, NULL, NULL)); /* of an inner tensor: what goes on below it */
     REQUIRE(ct_hook(h, double_gradient, NULL, NULL)); /* and once more */
     CHECK(ct_backward(ct_sum(h)));
@@ -392,7 +398,7 @@ TEST(a_hook_replaces_the_gradient) {
 }
 
 TEST(a_hook_that_returns_another_shape_is_an_error) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(2), 1, 2));
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(2), 1, 2), true);
     REQUIRE(ct_hook(x, wrong_shape, NULL, NULL));
     CHECK(!ct_backward(ct_sum(x)));
     CHECK_ERROR(CT_ERR_SHAPE, "hook: it was given f64[2] and returned f32[17]");
@@ -407,7 +413,7 @@ TEST(a_hook_that_is_refused_is_released_at_once) {
 }
 
 TEST(hooks_are_differentiable_with_the_rest) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(1), 3)), *h = ct_mul(x, x), *g, *gg;
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(1), 3), true), *h = ct_mul(x, x), *g, *gg;
     REQUIRE(ct_hook(h, double_gradient, NULL, NULL));
     ct_tensor *y = ct_sum(h);
     REQUIRE(ct_grad(&y, 1, NULL, &x, 1, &g, CT_CREATE_GRAPH));
@@ -429,7 +435,7 @@ TEST(anomaly_mode_names_the_op_that_made_the_first_nan) {
 }
 
 TEST(anomaly_mode_finds_a_nan_of_the_backward_pass) {
-    ct_tensor *x = ct_require_grad(F32(CT_DIMS(2), 4, 0));
+    ct_tensor *x = ct_set_requires_grad(F32(CT_DIMS(2), 4, 0), true);
     ct_tensor *y = ct_sum(ct_mul(ct_sqrt(x), F32(CT_DIMS(2), 1, 0))); /* 0 * inf at x = 0 */
     bool before = ct_set_anomaly(true);
     CHECK(!ct_backward(y));
@@ -442,8 +448,8 @@ TEST(anomaly_mode_finds_a_nan_of_the_backward_pass) {
 /* ---- Depth ---- */
 
 static void grow_and_free(int64_t length) {
-    ct_tensor *x = ct_require_grad(ct_ones(CT_DIMS(1), .dtype = CT_F64)), *one = ct_ones(CT_DIMS(1), .dtype = CT_F64),
-              *y = ct_keep(x);
+    ct_tensor *x = ct_set_requires_grad(ct_ones(CT_DIMS(1), .dtype = CT_F64), true),
+              *one = ct_ones(CT_DIMS(1), .dtype = CT_F64), *y = ct_keep(x);
     for (int64_t i = 0; i < length; i++) {
         ct_tensor *next = NULL;
         ct_scope {
@@ -470,7 +476,8 @@ TEST_LIMIT(a_chain_of_a_million_ops_runs_backward_and_is_freed_on_a_small_stack,
 }
 
 TEST(a_tensor_with_a_thousand_uses) {
-    ct_tensor *x = ct_require_grad(ct_ones(CT_DIMS(2), .dtype = CT_F64)), *y = ct_zeros(CT_DIMS(2), .dtype = CT_F64);
+    ct_tensor *x = ct_set_requires_grad(ct_ones(CT_DIMS(2), .dtype = CT_F64), true),
+              *y = ct_zeros(CT_DIMS(2), .dtype = CT_F64);
     for (int i = 0; i < 1000; i++) y = ct_add(y, ct_mul_s(x, i));
     CHECK(ct_backward(ct_sum(y)));
     CHECK_VALUES(ct_grad_of(x), CT_DIMS(2), 0, 499500, 499500);
@@ -497,7 +504,7 @@ static const ct_op misshapen = {.size = sizeof(ct_op),
                                 .slot = &slot};
 
 TEST(a_gradient_of_the_wrong_shape_is_an_error_that_names_the_op) {
-    ct_tensor *x = ct_require_grad(F32(CT_DIMS(2), 1, 2)), *y;
+    ct_tensor *x = ct_set_requires_grad(F32(CT_DIMS(2), 1, 2), true), *y;
     REQUIRE(ct_op_register(&misshapen) && ct_apply(&misshapen, &x, 1, NULL, &y, 1));
     CHECK(!ct_backward(ct_sum(y)));
     CHECK_ERROR(CT_ERR_GRAD, "misshapen: its vjp gave f32[] as the gradient of input 0, which is f32[2]");
@@ -516,7 +523,7 @@ static const ct_op unsaved = {.size = sizeof(ct_op),
                               .slot = &unsaved_slot};
 
 TEST(a_vjp_that_reads_what_its_op_does_not_save_is_an_error) {
-    ct_tensor *x = ct_require_grad(F32(CT_DIMS(2), 1, 2)), *y;
+    ct_tensor *x = ct_set_requires_grad(F32(CT_DIMS(2), 1, 2), true), *y;
     REQUIRE(ct_op_register(&unsaved) && ct_apply(&unsaved, &x, 1, NULL, &y, 1));
     CHECK(!ct_backward(ct_sum(y)));
     CHECK_ERROR(CT_ERR_STATE,
@@ -524,16 +531,16 @@ TEST(a_vjp_that_reads_what_its_op_does_not_save_is_an_error) {
 }
 
 TEST(a_leaf_that_was_frozen_between_forward_and_backward_gets_its_gradient_when_it_is_wanted_again) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(2), 1, 2)), *y = ct_sum(ct_square(x));
-    CHECK(ct_forgo_grad(x) && !ct_requires_grad(x) && !ct_grad_of(x));
-    CHECK(ct_require_grad(x) == x);
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(2), 1, 2), true), *y = ct_sum(ct_square(x));
+    CHECK(ct_set_requires_grad(x, false) && !ct_requires_grad(x) && !ct_grad_of(x));
+    CHECK(ct_set_requires_grad(x, true) == x);
     CHECK(ct_backward(y));
     CHECK_VALUES(ct_grad_of(x), CT_DIMS(2), 0, 2, 4);
-    CHECK(ct_forgo_grad(x) && !ct_grad_of(x));
-    ct_require_grad(x);
+    CHECK(ct_set_requires_grad(x, false) && !ct_grad_of(x));
+    ct_set_requires_grad(x, true);
     CHECK(!ct_grad_of(x)); /* forgotten */
     y = ct_sum(ct_square(x));
-    CHECK(ct_forgo_grad(x) && ct_backward(y));
-    ct_require_grad(x);
+    CHECK(ct_set_requires_grad(x, false) && ct_backward(y));
+    ct_set_requires_grad(x, true);
     CHECK(!ct_grad_of(x)); /* it arrived while it was not wanted */
 }

@@ -42,16 +42,16 @@ TEST(a_gradient_that_needs_a_result_which_was_left_out_says_so) {
     REQUIRE(op && op->attr_size <= sizeof attrs);
     ct_attrs_default(op, attrs);
     CHECK(ct_attrs_set(op, attrs, "groups", "2") && ct_attrs_set(op, attrs, "eps", "1e-5"));
-    ct_tensor *in[] = {ct_require_grad(harness_randn(CT_DIMS(2, 4, 3))), NULL, NULL}, *y = NULL;
+    ct_tensor *in[] = {ct_set_requires_grad(harness_randn(CT_DIMS(2, 4, 3)), true), NULL, NULL}, *y = NULL;
     REQUIRE(ct_apply(op, in, 3, attrs, &y, 1));
     CHECK(!ct_backward(ct_sum(y)));
     refused(NULL, CT_ERR_STATE, "channel_norm: its gradient needs its result mean, which was not asked for");
 }
 
 TEST(a_wrong_tensor_of_a_list_is_named_by_its_place) {
-    ct_tensor *xs[] = {ct_zeros(CT_DIMS(3)), ct_zeros(CT_DIMS(3)), ct_zeros(CT_DIMS(2)), ct_zeros(CT_DIMS(5))},
-              *y = NULL;
-    CHECK(!ct_apply(ct_op_find("optim_average"), xs, 4, NULL, &y, 1));
+    ct_tensor *rates = ct_zeros(CT_DIMS(2)), *y = NULL;
+    ct_tensor *xs[] = {rates, ct_zeros(CT_DIMS(3)), ct_zeros(CT_DIMS(3)), ct_zeros(CT_DIMS(2)), ct_zeros(CT_DIMS(5))};
+    CHECK(!ct_apply(ct_op_find("optim_average"), xs, 5, NULL, &y, 1));
     refused(y, CT_ERR_SHAPE, "optim_average: xs[3] is f32[5]; it has to be [2]");
 }
 
@@ -60,18 +60,18 @@ TEST(an_internal_op_cannot_be_without_its_only_result_nor_without_the_one_that_d
     const bool none[3] = {false, true, true};
     CHECK(!ct_apply_with(ct_op_find("log1p_grad_x"), in, 2, NULL, y, 1, none, NULL));
     refused(y[0], CT_ERR_VALUE, "log1p_grad_x: result 0, ");
-    ct_tensor *item[] = {ct_zeros(CT_DIMS(3)), ct_ones(CT_DIMS(3))};
-    CHECK(ct_apply_with(ct_op_find("optim_average"), item, 2, NULL, y, 1, none, NULL) &&
-          !y[0]); /* it changes item[0] */
+    ct_tensor *item[] = {ct_zeros(CT_DIMS(2)), ct_zeros(CT_DIMS(3)), ct_ones(CT_DIMS(3))};
+    CHECK(ct_apply_with(ct_op_find("optim_average"), item, 3, NULL, y, 1, none, NULL) &&
+          !y[0]); /* it changes item[1] */
     CHECK(ct_into(ct_zeros(CT_DIMS0)));
-    CHECK(!ct_apply_with(ct_op_find("optim_average"), item, 2, NULL, y, 1, none, NULL));
+    CHECK(!ct_apply_with(ct_op_find("optim_average"), item, 3, NULL, y, 1, none, NULL));
     refused(y[0], CT_ERR_VALUE, "optim_average: dst is for the first result, which is left out");
 }
 
 /* ---- Axes and indices ---- */
 
 TEST(products_with_zeros_check_axis_and_indices_as_others_do) {
-    ct_tensor *x = ct_require_grad(F32(CT_DIMS(4), 0, 1, 2, 3)), *src = F32(CT_DIMS(2), 5, 6);
+    ct_tensor *x = ct_set_requires_grad(F32(CT_DIMS(4), 0, 1, 2, 3), true), *src = F32(CT_DIMS(2), 5, 6);
     refused(ct_scatter_reduce(x, 10000000, I64(CT_DIMS(2), 0, 1), src, CT_FOLD_PROD), CT_ERR_SHAPE,
             "scatter_reduce: axis 10000000 is out of range for f32[4]");
     refused(ct_scatter_reduce(x, 0, I64(CT_DIMS(2), 99, 99), src, CT_FOLD_PROD), CT_ERR_INDEX, "scatter_reduce: ");

@@ -146,18 +146,18 @@ TEST(complex_has_its_real_part_and_its_truth) {
 }
 
 TEST(its_own_dtype_keeps_memory_and_graph) {
-    ct_tensor *x = ct_require_grad(F32(CT_DIMS(3), 1, 2, 3)), *y = ct_cast(x, CT_F32);
+    ct_tensor *x = ct_set_requires_grad(F32(CT_DIMS(3), 1, 2, 3), true), *y = ct_cast(x, CT_F32);
     REQUIRE(y);
     CHECK(ct_data(y) == ct_data(x));
     REQUIRE(ct_backward(ct_sum(ct_mul(y, y))));
     CHECK_VALUES(ct_grad_of(x), CT_DIMS(3), 0, 2, 4, 6);
-    ct_tensor *h = ct_require_grad(TENSOR(CT_BF16, CT_DIMS(2), 1, 2));
+    ct_tensor *h = ct_set_requires_grad(TENSOR(CT_BF16, CT_DIMS(2), 1, 2), true);
     REQUIRE(ct_backward(ct_sum(ct_cast(h, CT_BF16))));
     CHECK_VALUES(ct_grad_of(h), CT_DIMS(2), 0, 1, 1);
 }
 
 TEST(gradients_are_cast_back) {
-    ct_tensor *x = ct_require_grad(TENSOR(CT_F16, CT_DIMS(2), 1, 2));
+    ct_tensor *x = ct_set_requires_grad(TENSOR(CT_F16, CT_DIMS(2), 1, 2), true);
     REQUIRE(ct_backward(ct_sum(ct_mul_s(ct_cast(x, CT_F64), 3))));
     CHECK(ct_dtype_of(ct_grad_of(x)) == CT_F16);
     CHECK_VALUES(ct_grad_of(x), CT_DIMS(2), 0, 3, 3);
@@ -171,7 +171,7 @@ TEST(made_by_value) {
     CHECK_VALUES(ct_full(CT_DIMS(2), -7.9, .dtype = CT_I16), CT_DIMS(2), 0, -7, -7);
     CHECK_VALUES(ct_full(CT_DIMS0, NAN), CT_DIMS0, 0, NAN);
     CHECK(ct_numel(ct_empty(CT_DIMS(3, 0))) == 0);
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(2), 1, 2));
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(2), 1, 2), true);
     CHECK_VALUES(ct_full_like(x, 5), CT_DIMS(2), 0, 5, 5);
     CHECK(ct_dtype_of(ct_ones_like(x)) == CT_F64);
     REQUIRE(ct_backward(ct_sum(ct_mul(x, ct_full_like(x, 3)))));
@@ -231,8 +231,9 @@ TEST(glu_halves_an_axis) {
 }
 
 TEST(clamp_between_tensors) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(5), -2, -1, 0, 1, 2)), *lo = ct_require_grad(F64(CT_DIMS(1), -1)),
-              *hi = ct_require_grad(F64(CT_DIMS(1), 1));
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(5), -2, -1, 0, 1, 2), true),
+              *lo = ct_set_requires_grad(F64(CT_DIMS(1), -1), true),
+              *hi = ct_set_requires_grad(F64(CT_DIMS(1), 1), true);
     ct_tensor *y = ct_clamp_tensor(x, .min = lo, .max = hi);
     CHECK_VALUES(y, CT_DIMS(5), 0, -1, -1, 0, 1, 1);
     REQUIRE(ct_backward(ct_sum(y)));

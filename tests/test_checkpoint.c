@@ -73,14 +73,14 @@ static void drop_outcome(outcome *o) {
 static void make_layers(layer *layers, double dropout) {
     ct_seed(1);
     for (int i = 0; i < LAYERS; i++)
-        layers[i] =
-            (layer){.weight = ct_require_grad(ct_mul_s(ct_randn(CT_DIMS(WIDTH, WIDTH)), 0.2)), .dropout = dropout};
+        layers[i] = (layer){.weight = ct_set_requires_grad(ct_mul_s(ct_randn(CT_DIMS(WIDTH, WIDTH)), 0.2), true),
+                            .dropout = dropout};
 }
 
 TEST(checkpointing_takes_less_memory_and_gives_the_same_bits) {
     layer layers[LAYERS];
     make_layers(layers, 0);
-    ct_tensor *x = ct_require_grad(ct_randn(CT_DIMS(BATCH, WIDTH)));
+    ct_tensor *x = ct_set_requires_grad(ct_randn(CT_DIMS(BATCH, WIDTH)), true);
     outcome plain = train_step(layers, x, false, 1), saved = train_step(layers, x, true, 1);
     CHECK(plain.loss == saved.loss);
     CHECK(harness_same_bits(plain.gradient_x, saved.gradient_x));
@@ -101,7 +101,7 @@ TEST(checkpointing_takes_less_memory_and_gives_the_same_bits) {
 TEST(random_numbers_are_replayed) {
     layer layers[LAYERS];
     make_layers(layers, 0.3);
-    ct_tensor *x = ct_require_grad(ct_randn(CT_DIMS(16, WIDTH)));
+    ct_tensor *x = ct_set_requires_grad(ct_randn(CT_DIMS(16, WIDTH)), true);
     outcome plain = train_step(layers, x, false, 1), saved = train_step(layers, x, true, 1);
     CHECK(plain.loss == saved.loss);
     CHECK(harness_same_bits(plain.gradient_x, saved.gradient_x));
@@ -111,8 +111,8 @@ TEST(random_numbers_are_replayed) {
 }
 
 TEST(the_random_stream_goes_on_after_a_checkpoint_as_without) {
-    layer l = {.weight = ct_require_grad(ct_randn(CT_DIMS(WIDTH, WIDTH))), .dropout = 0.5};
-    ct_tensor *x = ct_require_grad(ct_randn(CT_DIMS(4, WIDTH))), *y = NULL;
+    layer l = {.weight = ct_set_requires_grad(ct_randn(CT_DIMS(WIDTH, WIDTH)), true), .dropout = 0.5};
+    ct_tensor *x = ct_set_requires_grad(ct_randn(CT_DIMS(4, WIDTH)), true), *y = NULL;
     ct_seed(3);
     REQUIRE(run_layer(&l, &x, 1, &y, 1));
     uint64_t position = ct_rng_position(NULL);
@@ -133,7 +133,8 @@ static bool curved(void *context, ct_tensor *const *in, int n, ct_tensor **out, 
 }
 
 TEST(a_checkpoint_can_be_differentiated_twice_and_thrice) {
-    ct_tensor *w = ct_require_grad(F64(CT_DIMS(2), 0.5, -0.3)), *x = ct_require_grad(F64(CT_DIMS(2), 0.7, 1.1));
+    ct_tensor *w = ct_set_requires_grad(F64(CT_DIMS(2), 0.5, -0.3), true),
+              *x = ct_set_requires_grad(F64(CT_DIMS(2), 0.7, 1.1), true);
     ct_tensor *results[2][5];
     for (int checkpointed = 0; checkpointed < 2; checkpointed++) {
         ct_tensor *y = NULL, *xs[] = {x, w}, *g[2], *h[2], *k;
@@ -160,8 +161,9 @@ TEST(a_checkpoint_passes_check_grad) {
 }
 
 TEST(checkpoints_nest) {
-    ct_tensor *w = ct_require_grad(F64(CT_DIMS(2), 0.5, -0.3)), *x = ct_require_grad(F64(CT_DIMS(2), 0.7, 1.1)),
-              *y = NULL, *z = NULL, *xs[] = {x, w}, *g[2], *h[2];
+    ct_tensor *w = ct_set_requires_grad(F64(CT_DIMS(2), 0.5, -0.3), true),
+              *x = ct_set_requires_grad(F64(CT_DIMS(2), 0.7, 1.1), true), *y = NULL, *z = NULL, *xs[] = {x, w}, *g[2],
+              *h[2];
     REQUIRE(ct_checkpoint(checkpointed_curve, w, NULL, &x, 1, &y, 1));
     REQUIRE(curved(w, &x, 1, &z, 1));
     y = ct_sum(y);
@@ -171,8 +173,8 @@ TEST(checkpoints_nest) {
 }
 
 TEST(a_second_pass_repeats_the_region_once_more_where_the_graph_is_retained) {
-    layer l = {.weight = ct_require_grad(ct_randn(CT_DIMS(WIDTH, WIDTH)))};
-    ct_tensor *x = ct_require_grad(ct_randn(CT_DIMS(4, WIDTH))), *y = NULL;
+    layer l = {.weight = ct_set_requires_grad(ct_randn(CT_DIMS(WIDTH, WIDTH)), true)};
+    ct_tensor *x = ct_set_requires_grad(ct_randn(CT_DIMS(4, WIDTH)), true), *y = NULL;
     REQUIRE(ct_checkpoint(run_layer, &l, NULL, &x, 1, &y, 1));
     ct_tensor *s = ct_sum(y);
     CHECK(ct_backward_from(s, NULL, CT_RETAIN_GRAPH));
@@ -186,7 +188,7 @@ TEST(a_second_pass_repeats_the_region_once_more_where_the_graph_is_retained) {
 }
 
 TEST(under_no_grad_a_checkpoint_is_only_the_function) {
-    layer l = {.weight = ct_require_grad(ct_randn(CT_DIMS(WIDTH, WIDTH)))};
+    layer l = {.weight = ct_set_requires_grad(ct_randn(CT_DIMS(WIDTH, WIDTH)), true)};
     ct_tensor *x = ct_randn(CT_DIMS(4, WIDTH)), *y = NULL;
     ct_no_grad {
         CHECK(ct_checkpoint(run_layer, &l, release_layer, &x, 1, &y, 1));
@@ -195,7 +197,7 @@ TEST(under_no_grad_a_checkpoint_is_only_the_function) {
 }
 
 TEST(an_argument_changed_before_backward_is_an_error) {
-    layer l = {.weight = ct_require_grad(ct_randn(CT_DIMS(WIDTH, WIDTH)))};
+    layer l = {.weight = ct_set_requires_grad(ct_randn(CT_DIMS(WIDTH, WIDTH)), true)};
     ct_tensor *x = ct_randn(CT_DIMS(4, WIDTH)), *y = NULL;
     REQUIRE(ct_checkpoint(run_layer, &l, NULL, &x, 1, &y, 1));
     ct_fill(x, 0);
@@ -212,7 +214,7 @@ static bool changes_its_mind(void *context, ct_tensor *const *in, int n, ct_tens
 }
 
 TEST(a_function_that_does_something_else_the_second_time_is_an_error) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(2), 0.1, 0.2)), *y = NULL;
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(2), 0.1, 0.2), true), *y = NULL;
     REQUIRE(ct_checkpoint(changes_its_mind, NULL, NULL, &x, 1, &y, 1));
     CHECK(!ct_backward(ct_sum(y)));
     CHECK_ERROR(CT_ERR_GRAD,
@@ -226,7 +228,7 @@ static bool fails(void *context, ct_tensor *const *in, int n, ct_tensor **out, i
 
 TEST(a_function_that_fails_releases_its_context) {
     layer l = {0};
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(1), 1)), *y = NULL;
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(1), 1), true), *y = NULL;
     CHECK(!ct_checkpoint(fails, &l, release_layer, &x, 1, &y, 1));
     CHECK_ERROR(CT_ERR_STATE, "checkpoint: the function failed without an error");
     CHECK(l.released == 1);
@@ -235,7 +237,7 @@ TEST(a_function_that_fails_releases_its_context) {
     CHECK(l.released == 2);
 }
 
-static bool normalise(void *context, ct_tensor *const *in, int n, ct_tensor **out, int m) {
+static bool normalize(void *context, ct_tensor *const *in, int n, ct_tensor **out, int m) {
     (void)context, (void)n, (void)m;
     out[0] = ct_batch_norm(in[0], .running_mean = ct_select(in[1], 0, 0), .running_var = ct_select(in[1], 0, 1),
                            .training = true);
@@ -243,7 +245,7 @@ static bool normalise(void *context, ct_tensor *const *in, int n, ct_tensor **ou
 }
 
 TEST(running_statistics_may_be_rows_of_one_tensor) {
-    ct_tensor *in[] = {ct_require_grad(ct_randn(CT_DIMS(4, 3))), ct_ones(CT_DIMS(2, 3))}, *y = NULL;
-    CHECK(ct_checkpoint(normalise, NULL, NULL, in, 2, &y, 1));
+    ct_tensor *in[] = {ct_set_requires_grad(ct_randn(CT_DIMS(4, 3)), true), ct_ones(CT_DIMS(2, 3))}, *y = NULL;
+    CHECK(ct_checkpoint(normalize, NULL, NULL, in, 2, &y, 1));
     CHECK(ct_backward(ct_sum(ct_mul(y, y))));
 }

@@ -7,20 +7,15 @@
 #include <cotangent/run.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "tests/files.h"
+#include "tests/guarded_page.h"
 #include "tests/harness.h"
 
 /* size bytes of `whole`, beyond which a read or write is a fault; the first word says how many they are. */
 static void *at_the_edge(const void *whole, size_t size) {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    char *memory = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED || mprotect(memory + page, page, PROT_NONE) != 0) return NULL;
-    char *at = memory + page - size;
-    memcpy(at, whole, size);
-    if (size >= sizeof size) memcpy(at, &size, sizeof size);
+    void *at = at_the_end(whole, size);
+    if (at && size >= sizeof size) memcpy(at, &size, sizeof size);
     return at;
 }
 #define OLDER(type, first_missing, ...) at_the_edge(&(type){__VA_ARGS__}, offsetof(type, first_missing))
@@ -134,6 +129,30 @@ TEST(shorter_options_are_read_as_far_as_they_go) {
     ct_optim_free(optim);
     ct_module_free(net);
     CHECK(ct_ok());
+}
+
+TEST(longer_structs_are_taken_unless_they_ask_for_what_is_not_there) {
+    struct {
+        ct_nn_linear_options known;
+        int64_t later;
+    } newer = {.known = {.size = sizeof newer, .no_bias = true}};
+    ct_module *net = ct_nn_linear_p(2, 3, &newer.known);
+    CHECK(net && ct_module_param_count(net) == 1);
+    ct_module_free(net);
+    newer.later = 1;
+    CHECK(!ct_nn_linear_p(2, 3, &newer.known) && ct_error_code() == CT_ERR_UNSUPPORTED);
+    CHECK(strstr(ct_error(), "ct_nn_linear_options: something is set that version"));
+    ct_error_clear();
+    struct {
+        ct_module_class known;
+        void *later;
+    } longer = {.known = {.size = sizeof longer, .name = "twice", .forward = twice}};
+    net = ct_module_new(&longer.known);
+    CHECK(net != NULL);
+    ct_module_free(net);
+    longer.later = &longer;
+    CHECK(!ct_module_new(&longer.known) && ct_error_code() == CT_ERR_UNSUPPORTED);
+    ct_error_clear();
 }
 
 /* An options struct without a size: whatever it is, it is not read. */

@@ -109,10 +109,10 @@ TEST(same_padding_puts_the_odd_element_at_the_end) {
 
 TEST(positions_that_no_window_touches_get_zero) {
     /* stride 3, kernel 1: columns 1, 2, 4, 5 and the last are never looked at */
-    ct_tensor *x = ct_require_grad(ct_ones(CT_DIMS(2, 3, 8))), *w = ct_ones(CT_DIMS(4, 3, 1));
+    ct_tensor *x = ct_set_requires_grad(ct_ones(CT_DIMS(2, 3, 8)), true), *w = ct_ones(CT_DIMS(4, 3, 1));
     CHECK(ct_backward(ct_sum(ct_conv1d(x, w, .stride = 3))));
     for (int64_t i = 0; i < 48; i++) CHECK(harness_at(ct_grad_of(x), i) == (i % 8 % 3 == 0 ? 4 : 0));
-    ct_tensor *z = ct_require_grad(ct_ones(CT_DIMS(1, 7, 9, 2)));
+    ct_tensor *z = ct_set_requires_grad(ct_ones(CT_DIMS(1, 7, 9, 2)), true);
     CHECK(ct_backward(ct_sum(ct_conv2d(z, ct_ones(CT_DIMS(2, 2, 2, 3)), .stride = 4, .channels_last = true))));
     for (int64_t i = 0; i < 126; i++)
         CHECK(harness_at(ct_grad_of(z), i) == ((i / 18 % 4 < 2 && i / 2 % 9 % 4 < 2 && i / 2 % 9 < 8) ? 3 : 0));
@@ -159,8 +159,9 @@ TEST(depthwise_takes_channel_c_to_channels_c_m_and_on) {
 }
 
 TEST(an_empty_batch_flows_through_and_back) {
-    ct_tensor *x = ct_require_grad(ct_zeros(CT_DIMS(0, 4, 5, 5))), *w = ct_require_grad(ct_ones(CT_DIMS(6, 4, 3, 3))),
-              *b = ct_require_grad(ct_ones(CT_DIMS(6)));
+    ct_tensor *x = ct_set_requires_grad(ct_zeros(CT_DIMS(0, 4, 5, 5)), true),
+              *w = ct_set_requires_grad(ct_ones(CT_DIMS(6, 4, 3, 3)), true),
+              *b = ct_set_requires_grad(ct_ones(CT_DIMS(6)), true);
     ct_tensor *y = ct_conv2d(x, w, .bias = b, .pad = 1);
     CHECK(ct_dim(y, 0) == 0 && ct_dim(y, 1) == 6 && ct_dim(y, 3) == 5);
     CHECK(ct_backward(ct_sum(y)));
@@ -171,7 +172,7 @@ TEST(an_empty_batch_flows_through_and_back) {
 }
 
 TEST(an_image_and_itself) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(1, 1, 2), 2, 3));
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(1, 1, 2), 2, 3), true);
     ct_tensor *y = ct_conv1d(x, x);
     CHECK_VALUES(y, CT_DIMS(1, 1, 1), 0, 13);
     CHECK(ct_backward(ct_sum(y)));
@@ -201,8 +202,8 @@ TEST(the_same_bits_at_any_number_of_threads) {
         ct_tensor *first[4] = {NULL};
         for (int i = 0; i < 4; i++) {
             REQUIRE(ct_set_threads(threads[i]));
-            ct_tensor *in[3] = {ct_require_grad(ct_clone(x)), ct_require_grad(ct_clone(w)),
-                                ct_require_grad(ct_clone(b))};
+            ct_tensor *in[3] = {ct_set_requires_grad(ct_clone(x), true), ct_set_requires_grad(ct_clone(w), true),
+                                ct_set_requires_grad(ct_clone(b), true)};
             ct_tensor *y = ct_conv2d(in[0], in[1], .bias = in[2], .stride = 2, .pad = 1, .channels_last = last);
             ct_tensor *g = ct_sin(y), *grads[3];
             REQUIRE(ct_grad(&y, 1, &g, in, 3, grads, 0));
@@ -252,7 +253,7 @@ TEST(one_number_everywhere_gives_the_gradients_of_its_copies) {
             const ct_dims shape = last ? CT_DIMS(s[0], s[3], s[3], s[1]) : CT_DIMS(s[0], s[1], s[3], s[3]);
             for (int expand = 0; expand < 2; expand++) {
                 ct_tensor *x = expand ? ct_expand(ct_full(CT_DIMS(1), 0.5), shape) : ct_randn(shape), *dw[2];
-                ct_require_grad(w);
+                ct_set_requires_grad(w, true);
                 for (int copied = 0; copied < 2; copied++) {
                     ct_tensor *y = ct_conv2d(copied ? ct_contiguous(x) : x, w, .stride = s[5], .pad = s[6],
                                              .channels_last = last, .exact = true);
@@ -274,8 +275,8 @@ TEST(bias_gradients_of_many_pixels_do_not_drift) {
             const bool last = i & 1;
             const int64_t k = i & 2 ? 3 : 1, side = 181;
             ct_tensor *x = ct_randn(last ? CT_DIMS(4, side, side, 8) : CT_DIMS(4, 8, side, side));
-            ct_tensor *w = ct_require_grad(ct_randn(last ? CT_DIMS(k, k, 8, 24) : CT_DIMS(24, 8, k, k)));
-            ct_tensor *b = ct_require_grad(ct_zeros(CT_DIMS(24))), *in[] = {w, b}, *grads[2];
+            ct_tensor *w = ct_set_requires_grad(ct_randn(last ? CT_DIMS(k, k, 8, 24) : CT_DIMS(24, 8, k, k)), true);
+            ct_tensor *b = ct_set_requires_grad(ct_zeros(CT_DIMS(24)), true), *in[] = {w, b}, *grads[2];
             ct_tensor *y = ct_conv2d(x, w, .bias = b, .stride = k - k / 2, .channels_last = last);
             ct_tensor *g = ct_full(ct_shape(y), 0.1);
             REQUIRE(ct_grad(&y, 1, &g, in, 2, grads, 0));

@@ -39,8 +39,9 @@ TEST(the_same_bits_at_any_number_of_threads) {
                           *b = ct_cast(ct_randn(CT_DIMS(CHANNELS)), dtypes[d]), *first[4] = {NULL};
                 for (int i = 0; i < 3; i++) {
                     REQUIRE(ct_set_threads(threads[i]));
-                    ct_tensor *in[3] = {ct_require_grad(ct_clone(x)), ct_require_grad(ct_clone(w)),
-                                        ct_require_grad(ct_clone(b))};
+                    ct_tensor *in[3] = {ct_set_requires_grad(ct_clone(x), true),
+                                        ct_set_requires_grad(ct_clone(w), true),
+                                        ct_set_requires_grad(ct_clone(b), true)};
                     ct_tensor *y = ct_conv2d(in[0], in[1], .bias = in[2], .groups = CHANNELS / channels_each[e],
                                              .pad = 1, .channels_last = last);
                     ct_tensor *g = ct_sin(y), *grads[3];
@@ -113,7 +114,7 @@ TEST(weight_gradients_of_many_tiles_keep_the_bound_of_winograd) {
             ct_tensor *w = ct_randn(last ? CT_DIMS(3, 3, 8, c) : CT_DIMS(c, 8, 3, 3));
             for (int wide = 0; wide < 2; wide++) {
                 const ct_dtype dtype = wide ? CT_F64 : CT_F32;
-                ct_tensor *in = ct_require_grad(ct_cast(w, dtype)), *cot = ct_cast(g, dtype);
+                ct_tensor *in = ct_set_requires_grad(ct_cast(w, dtype), true), *cot = ct_cast(g, dtype);
                 ct_tensor *y = ct_conv2d(ct_cast(x, dtype), in, .groups = s[1], .pad = 1, .channels_last = last);
                 REQUIRE(ct_grad(&y, 1, &cot, &in, 1, &dw[wide], 0));
             }

@@ -334,9 +334,9 @@ static bool check(const config *c) {
     bool good = true;
     ct_scope {
         ct_tensor *in[3] = {
-            ct_require_grad(place(c, image, c->transposed ? y_shape : x_shape, false)),
-            ct_require_grad(place(c, t.w, w_shape, true)),
-            c->bias ? ct_require_grad(ct_cast(ct_from_data(t.b, CT_DIMS(t.nb), CT_F64), c->dtype)) : NULL,
+            ct_set_requires_grad(place(c, image, c->transposed ? y_shape : x_shape, false), true),
+            ct_set_requires_grad(place(c, t.w, w_shape, true), true),
+            c->bias ? ct_set_requires_grad(ct_cast(ct_from_data(t.b, CT_DIMS(t.nb), CT_F64), c->dtype), true) : NULL,
         };
         ct_tensor *y = run(c, in[0], in[1], in[2]);
         ct_tensor *g = place(c, cotangent, c->transposed ? x_shape : y_shape, false), *grads[3] = {NULL};

@@ -109,7 +109,7 @@ TEST(shuffling_gives_every_item_once_in_another_order_each_epoch) {
 static ct_transform *augmentation(void) {
     return ct_transform_chain(ct_transform_random_crop(20, 20, 3), ct_transform_flip(0.5), ct_transform_cutout(6, 0.7),
                               ct_transform_random_rotate(20, false), ct_transform_color_jitter(0.3, 0.3, 0, 0),
-                              ct_transform_normalise((double[]){0.4}, (double[]){0.3}, 1), ct_transform_mixup(0.4, 0.5),
+                              ct_transform_normalize((double[]){0.4}, (double[]){0.3}, 1), ct_transform_mixup(0.4, 0.5),
                               ct_transform_cutmix(1, 0.5));
 }
 
@@ -138,11 +138,11 @@ TEST(the_same_bits_at_any_number_of_threads) {
 
 TEST(the_fast_path_gives_the_bits_of_the_slow_one) {
     ct_dataset *set = ct_dataset_shapes(33, 16, 2), *slow = ct_dataset_map(set, ct_transform_flip(0));
-    ct_transform *normalise = ct_transform_normalise((double[]){0.2860}, (double[]){0.3530}, 1);
-    ct_loader *a = ct_batches(set, 8, .transform = ct_transform_keep(normalise));
-    ct_loader *b = ct_batches(slow, 8, .transform = ct_transform_keep(normalise));
-    /* a transform behind it keeps the normalising with the items */
-    ct_loader *c = ct_batches(set, 8, .transform = ct_transform_chain(normalise, ct_transform_flip(0)));
+    ct_transform *normalize = ct_transform_normalize((double[]){0.2860}, (double[]){0.3530}, 1);
+    ct_loader *a = ct_batches(set, 8, .transform = ct_transform_keep(normalize));
+    ct_loader *b = ct_batches(slow, 8, .transform = ct_transform_keep(normalize));
+    /* a transform behind it keeps the normalizing with the items */
+    ct_loader *c = ct_batches(set, 8, .transform = ct_transform_chain(normalize, ct_transform_flip(0)));
     const uint64_t expected = digest_epoch(a);
     CHECK(digest_epoch(b) == expected && digest_epoch(c) == expected);
     ct_loader_free(a);
@@ -523,7 +523,7 @@ TEST(mixed_batches_have_labels_that_add_up_and_feed_cross_entropy) {
                 for (int c = 0; c < 10; c++) sum += harness_at(b.y, 10 * i + c);
                 CHECK_NEAR(sum, 1, 1e-6);
             }
-            ct_tensor *loss = ct_cross_entropy(ct_zeros(CT_DIMS(16, 10)), b.y);
+            ct_tensor *loss = ct_cross_entropy_loss(ct_zeros(CT_DIMS(16, 10)), b.y);
             CHECK_NEAR(ct_item(loss), log(10), 1e-5);
         }
     ct_loader_free(loader);

@@ -100,11 +100,11 @@ TEST_LIMIT(a_loader_with_threads_survives_the_failure_of_any_allocation, 300) { 
 /* ---- From files ---- */
 
 static bool csv(void) {
-    ct_dataset *train = ct_dataset_csv(own_file("a.csv"), .standardise = true, .categorical = "kind");
+    ct_dataset *train = ct_dataset_csv(own_file("a.csv"), .standardize = true, .categorical = "kind");
     ct_state *state = train ? ct_state_new() : NULL;
     bool ok = state && ct_csv_put_state(train, state, "csv.");
     ct_dataset *like = ok ? ct_csv_take_state(state, "csv.") : NULL;
-    ct_dataset *test = like ? ct_dataset_csv(own_file("a.csv"), .like = like, .unlabelled = true) : NULL;
+    ct_dataset *test = like ? ct_dataset_csv(own_file("a.csv"), .like = like, .unlabeled = true) : NULL;
     ok = test && load(train, NULL, NULL) && load(test, NULL, NULL);
     ct_dataset_free(test);
     ct_dataset_free(like);

@@ -194,10 +194,10 @@ TEST(cifar_is_read_from_files_and_folders) {
 
 /* ---- Folders of pictures ---- */
 
-static bool put_picture(const char *name, int64_t height, int64_t width, double grey) {
+static bool put_picture(const char *name, int64_t height, int64_t width, double gray) {
     bool ok = false;
     ct_scope {
-        ok = ct_image_save(own_file(name), ct_full(CT_DIMS(3, height, width), grey, .dtype = CT_U8));
+        ok = ct_image_save(own_file(name), ct_full(CT_DIMS(3, height, width), gray, .dtype = CT_U8));
     }
     return ok;
 }
@@ -230,7 +230,7 @@ TEST(folders_of_pictures_are_classes_by_name) {
     CHECK(harness_at(b.x, 0) == 50 && harness_at(b.x, 75) == 150 && harness_at(b.x, 224) == 200);
     ct_loader_free(loader);
     ct_dataset_free(set);
-    set = ct_dataset_folder(own_folder(), .grey = true);
+    set = ct_dataset_folder(own_folder(), .gray = true);
     ct_tensor *fields[2];
     REQUIRE(ct_dataset_get(set, 0, fields, 2));
     CHECK(ct_dim(fields[0], 0) == 1 && ct_dim(fields[0], 1) == 8);
@@ -257,7 +257,7 @@ TEST(folders_of_pictures_are_classes_by_name) {
 
 TEST(csv_columns_become_numbers_and_classes) {
     const char *path = put_text("t.csv", "\xef\xbb\xbf"
-                                         "size, colour ,\"na,me\",kind\r\n"
+                                         "size, color ,\"na,me\",kind\r\n"
                                          "1.5,red,3,10\r\n"
                                          "\r\n"
                                          "-2e1,\"blue\",4,9\n"
@@ -273,7 +273,7 @@ TEST(csv_columns_become_numbers_and_classes) {
     CHECK_VALUES(fields[0], CT_DIMS(3), 0, -20, 0, 4);
     CHECK_NEAR(ct_item(fields[1]), 0, 0);
     CHECK_NEAR(value(set, 0, 0, 1), 1, 0);
-    CHECK_TEXT(ct_csv_column_at(set, 1)->name, "colour");
+    CHECK_TEXT(ct_csv_column_at(set, 1)->name, "color");
     CHECK_TEXT(ct_csv_column_at(set, 2)->name, "na,me");
     CHECK(ct_csv_column_at(set, 1)->categories == 2 && ct_csv_column_at(set, 0)->categories == 0);
     CHECK_TEXT(ct_csv_category(set, 1, 0), "blue");
@@ -304,8 +304,8 @@ TEST(csv_options_choose_target_separator_header_and_task) {
     remove_own_folder();
 }
 
-TEST(csv_is_standardised_by_the_training_set) {
-    ct_dataset *train = ct_dataset_csv(put_text("a.csv", "x,k,c,y\n1,p,7,u\n3,q,7,v\n5,p,7,u\n"), .standardise = true);
+TEST(csv_is_standardized_by_the_training_set) {
+    ct_dataset *train = ct_dataset_csv(put_text("a.csv", "x,k,c,y\n1,p,7,u\n3,q,7,v\n5,p,7,u\n"), .standardize = true);
     REQUIRE(train);
     const double std = sqrt(8.0 / 3);
     CHECK_NEAR(value(train, 0, 0, 0), -2 / std, 1e-6);
@@ -343,7 +343,7 @@ static void check_bent_csv(const ct_dataset *train, const char *name, const int6
 
 TEST(how_csv_is_read_can_be_stored) {
     ct_dataset *train =
-        ct_dataset_csv(put_text("a.csv", "x,\"k\nl\",c,y\n1,p,7,u\n3,q,7,v\n5,p,7,u\n"), .standardise = true);
+        ct_dataset_csv(put_text("a.csv", "x,\"k\nl\",c,y\n1,p,7,u\n3,q,7,v\n5,p,7,u\n"), .standardize = true);
     ct_state *state = ct_state_new();
     REQUIRE(train && ct_csv_put_state(train, state, "csv."));
     ct_dataset_free(train);
@@ -382,7 +382,7 @@ TEST(csv_without_its_target_is_read_like_the_training_set) {
     REQUIRE(train);
     static const char *const texts[] = {"x,k\n7,q\n8,p\n", "y,x,k\n,7,q\nnever seen,8,p\n"};
     for (int i = 0; i < 2; i++) {
-        ct_dataset *set = ct_dataset_csv(put_text("b.csv", texts[i]), .like = train, .unlabelled = true);
+        ct_dataset *set = ct_dataset_csv(put_text("b.csv", texts[i]), .like = train, .unlabeled = true);
         REQUIRE(set);
         CHECK(ct_dataset_fields(set) == 1 && ct_dataset_count(set) == 2 && ct_dataset_classes(set) == 2);
         ct_tensor *x = NULL;
@@ -392,14 +392,14 @@ TEST(csv_without_its_target_is_read_like_the_training_set) {
         CHECK(ct_csv_column_at(set, 0)->target);
         ct_dataset_free(set);
     }
-    CHECK_REFUSED(ct_dataset_csv(put_text("b.csv", "y,x\nu,7\n"), .like = train, .unlabelled = true), CT_ERR_VALUE,
+    CHECK_REFUSED(ct_dataset_csv(put_text("b.csv", "y,x\nu,7\n"), .like = train, .unlabeled = true), CT_ERR_VALUE,
                   "dataset_csv", "b.csv: has no column k; the dataset that it is to be like has one");
-    CHECK_REFUSED(ct_dataset_csv(put_text("b.csv", "x,k\n7,\n"), .like = train, .unlabelled = true), CT_ERR_IO,
+    CHECK_REFUSED(ct_dataset_csv(put_text("b.csv", "x,k\n7,\n"), .like = train, .unlabeled = true), CT_ERR_IO,
                   "dataset_csv", "b.csv, line 2, column k: the value is missing");
     CHECK_REFUSED(ct_dataset_csv(put_text("b.csv", "x,k\n7,q\n"), .like = train), CT_ERR_VALUE, "dataset_csv",
                   "b.csv: has no column y; the dataset that it is to be like has one");
-    CHECK_REFUSED(ct_dataset_csv(put_text("b.csv", "x,k\n7,q\n"), .unlabelled = true), CT_ERR_VALUE, "dataset_csv",
-                  "unlabelled needs like, the dataset that says what the columns are");
+    CHECK_REFUSED(ct_dataset_csv(put_text("b.csv", "x,k\n7,q\n"), .unlabeled = true), CT_ERR_VALUE, "dataset_csv",
+                  "unlabeled needs like, the dataset that says what the columns are");
     ct_dataset_free(train);
     remove_own_folder();
 }

@@ -21,9 +21,9 @@ TEST(without_moves_it_is_a_convolution) {
 }
 
 TEST(places_outside_read_zero_and_pass_no_gradient) {
-    ct_tensor *x = ct_require_grad(ct_full(CT_DIMS(1, 2, 3, 3), 7, .dtype = CT_F64));
+    ct_tensor *x = ct_set_requires_grad(ct_full(CT_DIMS(1, 2, 3, 3), 7, .dtype = CT_F64), true);
     ct_tensor *w = ct_ones(CT_DIMS(1, 2, 1, 1), .dtype = CT_F64);
-    ct_tensor *offset = ct_require_grad(ct_full(CT_DIMS(1, 2, 3, 3), 100, .dtype = CT_F64));
+    ct_tensor *offset = ct_set_requires_grad(ct_full(CT_DIMS(1, 2, 3, 3), 100, .dtype = CT_F64), true);
     ct_tensor *y = ct_deform_conv2d(x, offset, w);
     CHECK(ct_item(ct_amax(ct_abs(y))) == 0 && ct_backward(ct_sum(y)));
     CHECK(ct_item(ct_amax(ct_abs(ct_grad_of(x)))) == 0 && ct_item(ct_amax(ct_abs(ct_grad_of(offset)))) == 0);
@@ -151,7 +151,7 @@ static void check_gradients(const shape *s, ct_dtype dtype, bool last) {
         in[i] = ct_cast(weight && last ? ct_contiguous(ct_permute(all[i], CT_DIMS(2, 3, 1, 0)))
                                        : turned(all[i], last && !weight),
                         dtype);
-        if (i != G) in[i] = ct_require_grad(in[i]);
+        if (i != G) in[i] = ct_set_requires_grad(in[i], true);
     }
     plain_gradients(s, oh, ow, at, grad);
     ct_tensor *y = ct_deform_conv2d(in[X], in[OFFSET], in[WEIGHT], .mask = s->masked ? in[MASK] : NULL, .pad = 1,
@@ -215,7 +215,7 @@ TEST(deformable_convolution_says_what_is_wrong) {
 }
 
 TEST(without_channels_there_is_the_bias_and_no_gradient_of_the_offsets) {
-    ct_tensor *offset = ct_require_grad(ct_ones(CT_DIMS(1, 18, 2, 2))), *bias = ct_ones(CT_DIMS(2));
+    ct_tensor *offset = ct_set_requires_grad(ct_ones(CT_DIMS(1, 18, 2, 2)), true), *bias = ct_ones(CT_DIMS(2));
     ct_tensor *y = ct_deform_conv2d(ct_zeros(CT_DIMS(1, 0, 4, 4)), offset, ct_zeros(CT_DIMS(2, 0, 3, 3)), .bias = bias);
     CHECK(ct_item(ct_amin(y)) == 1 && ct_item(ct_amax(y)) == 1);
     CHECK(ct_backward(ct_sum(y)));

@@ -205,7 +205,7 @@ TEST(what_comes_back_is_joined_and_used_again) {
         }
     }
     CHECK(trial.allocations == before && stats(d).in_use == 0 && stats(d).peak == 8 << 20);
-    large = bytes_of(2 << 20, 3); /* of two blocks that were neighbours */
+    large = bytes_of(2 << 20, 3); /* of two blocks that were neighbors */
     CHECK(holds(large, 3) && trial.allocations == before);
     CHECK(ct_memory_reset_peak(d) && stats(d).peak == 2 << 20);
 }

@@ -56,7 +56,7 @@ TEST(the_current_device_is_where_things_are_made) {
 
 TEST(tensors_go_to_a_device_and_back_with_their_gradients) {
     const ct_device d = guard();
-    ct_tensor *x = ct_require_grad(F32(CT_DIMS(2, 2), 1, 2, 3, 4)), *y = ct_to(x, d);
+    ct_tensor *x = ct_set_requires_grad(F32(CT_DIMS(2, 2), 1, 2, 3, 4), true), *y = ct_to(x, d);
     CHECK(on(y, d) && ct_to(y, d) && !ct_is_leaf(y));
     ct_tensor *turned = ct_to(ct_t(y), cpu);
     CHECK_VALUES(turned, CT_DIMS(2, 2), 0, 1, 3, 2, 4);
@@ -64,7 +64,7 @@ TEST(tensors_go_to_a_device_and_back_with_their_gradients) {
     CHECK(on(ct_grad_of(x), cpu));
     CHECK_VALUES(ct_grad_of(x), CT_DIMS(2, 2), 0, 2, 4, 6, 8);
     ct_tensor *g = NULL, *loss = ct_sum(ct_mul(y, ct_mul(y, y)));
-    x = ct_require_grad(F32(CT_DIMS(2), 1, 2));
+    x = ct_set_requires_grad(F32(CT_DIMS(2), 1, 2), true);
     loss = ct_sum(ct_pow_s(ct_to(x, d), 3));
     REQUIRE(ct_grad(&loss, 1, NULL, &x, 1, &g, CT_CREATE_GRAPH) && ct_backward(ct_sum(g)));
     CHECK_VALUES(ct_grad_of(x), CT_DIMS(2), 1e-6, 6, 12);
@@ -97,8 +97,8 @@ TEST_LIMIT(a_network_trains_on_a_device_as_on_the_cpu, 120) {
         ct_optim *opt = ct_adamw(net, .lr = 1e-2);
         for (int step = 0; step < 5; step++) {
             ct_scope {
-                CHECK(ct_backward(ct_cross_entropy(ct_forward(net, x), y)) && ct_optim_clip_grad_norm(opt, 1.0) >= 0 &&
-                      ct_optim_step(opt));
+                CHECK(ct_backward(ct_cross_entropy_loss(ct_forward(net, x), y)) &&
+                      ct_optim_clip_grad_norm(opt, 1.0) >= 0 && ct_optim_step(opt));
             }
         }
         weights[i] = ct_to(ct_module_find(net, "0.weight"), cpu);

@@ -16,7 +16,7 @@ TEST(elements_are_dropped_with_probability_p_and_the_others_scaled) {
 }
 
 TEST(the_gradient_drops_what_the_result_dropped) {
-    ct_tensor *x = ct_require_grad(ct_ones(CT_DIMS(37, 53))), *y = ct_dropout(x, 0.6);
+    ct_tensor *x = ct_set_requires_grad(ct_ones(CT_DIMS(37, 53)), true), *y = ct_dropout(x, 0.6);
     CHECK(ct_backward(ct_sum(y)));
     CHECK(harness_same_bits(ct_detach(y), ct_grad_of(x)));
 }
@@ -47,7 +47,7 @@ TEST(layout_does_not_change_what_is_dropped) {
 }
 
 TEST(nothing_is_dropped_in_evaluation_or_with_p_0_and_the_graph_goes_on) {
-    ct_tensor *x = ct_require_grad(ct_randn(CT_DIMS(5))),
+    ct_tensor *x = ct_set_requires_grad(ct_randn(CT_DIMS(5)), true),
               *same[] = {ct_dropout(x, 0), ct_dropout(x, 0.5, .eval = true), ct_alpha_dropout(x, 0)};
     for (int i = 0; i < 3; i++) {
         CHECK(harness_same_bits(ct_detach(x), ct_detach(same[i])));
@@ -58,7 +58,7 @@ TEST(nothing_is_dropped_in_evaluation_or_with_p_0_and_the_graph_goes_on) {
 }
 
 TEST(p_1_gives_zeros_even_of_infinities) {
-    ct_tensor *x = ct_require_grad(F32(CT_DIMS(3), INFINITY, NAN, 2)), *y = ct_dropout(x, 1);
+    ct_tensor *x = ct_set_requires_grad(F32(CT_DIMS(3), INFINITY, NAN, 2), true), *y = ct_dropout(x, 1);
     CHECK_VALUES(y, CT_DIMS(3), 0, 0, 0, 0);
     CHECK(ct_backward(ct_sum(y)));
     CHECK_VALUES(ct_grad_of(x), CT_DIMS(3), 0, 0, 0, 0);
@@ -102,7 +102,7 @@ static bool run_dropout(void *context, ct_tensor *const *in, int n, ct_tensor **
 }
 
 TEST(a_checkpoint_draws_the_same_numbers_again) {
-    ct_tensor *x = ct_require_grad(ct_ones(CT_DIMS(300))), *y = NULL;
+    ct_tensor *x = ct_set_requires_grad(ct_ones(CT_DIMS(300)), true), *y = NULL;
     CHECK(ct_checkpoint(run_dropout, NULL, NULL, &x, 1, &y, 1));
     ct_dropout(x, 0.5); /* moves the stream on */
     CHECK(ct_backward(ct_sum(y)));

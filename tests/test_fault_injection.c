@@ -16,10 +16,10 @@ static model make_model(void) {
     ct_seed(11);
     return (model){.x = ct_randn(CT_DIMS(BATCH, IN)),
                    .labels = I64(CT_DIMS(BATCH, 1), 0, 1, 2, 3, 1, 2),
-                   .w1 = ct_require_grad(ct_randn(CT_DIMS(IN, HIDDEN))),
-                   .b1 = ct_require_grad(ct_zeros(CT_DIMS(HIDDEN))),
-                   .w2 = ct_require_grad(ct_randn(CT_DIMS(HIDDEN, CLASSES))),
-                   .b2 = ct_require_grad(ct_zeros(CT_DIMS(CLASSES)))};
+                   .w1 = ct_set_requires_grad(ct_randn(CT_DIMS(IN, HIDDEN)), true),
+                   .b1 = ct_set_requires_grad(ct_zeros(CT_DIMS(HIDDEN)), true),
+                   .w2 = ct_set_requires_grad(ct_randn(CT_DIMS(HIDDEN, CLASSES)), true),
+                   .b2 = ct_set_requires_grad(ct_zeros(CT_DIMS(CLASSES)), true)};
 }
 
 static bool update(ct_tensor *w) {
@@ -73,8 +73,8 @@ static int64_t fail_everywhere(const char *name, bool (*step)(const model *), co
         forget_gradients(m);
         harness_check(ct_live_objects() == live, __FILE__, __LINE__, "%s: %lld objects leaked", where,
                       (long long)(ct_live_objects() - live));
-        harness_check(harness_memory().in_use <= in_use + harness_buried(), __FILE__, __LINE__,
-                      "%s: %lld bytes leaked", where, (long long)(harness_memory().in_use - in_use));
+        harness_check(harness_memory().in_use <= in_use + harness_buried(), __FILE__, __LINE__, "%s: %lld bytes leaked",
+                      where, (long long)(harness_memory().in_use - in_use));
         harness_check(ct_grad_enabled(), __FILE__, __LINE__, "%s: grad mode was left off", where);
         if (harness_failed()) break;
     }
@@ -165,7 +165,7 @@ TEST_LIMIT(making_things_survives_the_failure_of_any_allocation, 120) {
             float data[4] = {1, 2, 3, 4};
             ct_tensor *x = ct_from_data(data, CT_DIMS(2, 2), CT_F32), *w = ct_wrap(data, CT_DIMS(4), CT_F32);
             ct_rng *rng = ct_rng_new(1, 2);
-            ct_require_grad(x);
+            ct_set_requires_grad(x, true);
             ct_drop(ct_keep(ct_rand(CT_DIMS(3), .rng = rng)));
             ct_add(x, ct_reshape(w, CT_DIMS(2, 2)));
             char text[256];

@@ -12,7 +12,7 @@ static const struct {
 
 static ct_tensor *leaf(const double *values, int64_t n, ct_dtype dtype) {
     ct_tensor *x = ct_cast(ct_from_data(values, CT_DIMS(n), CT_F64), dtype);
-    ct_require_grad(x);
+    ct_set_requires_grad(x, true);
     return x;
 }
 

@@ -5,8 +5,8 @@
 #include "tests/harness.h"
 
 TEST(derivatives_to_third_order) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(2), 1.5, -0.5)), *y = ct_sum(ct_mul(ct_mul(x, x), ct_mul(x, x))), *g,
-              *gg, *ggg;
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(2), 1.5, -0.5), true),
+              *y = ct_sum(ct_mul(ct_mul(x, x), ct_mul(x, x))), *g, *gg, *ggg;
     REQUIRE(ct_grad(&y, 1, NULL, &x, 1, &g, CT_CREATE_GRAPH));
     CHECK_VALUES(g, CT_DIMS(2), 1e-12, 4 * 3.375, 4 * -0.125);
     ct_tensor *s = ct_sum(g);
@@ -21,7 +21,7 @@ TEST(derivatives_to_third_order) {
 }
 
 TEST(derivatives_of_fused_gradients_to_third_order) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(1), 0.4)), *y = ct_tanh(x), *g, *gg, *ggg;
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(1), 0.4), true), *y = ct_tanh(x), *g, *gg, *ggg;
     double t = tanh(0.4);
     REQUIRE(ct_grad(&y, 1, NULL, &x, 1, &g, CT_CREATE_GRAPH) && ct_grad(&g, 1, NULL, &x, 1, &gg, CT_CREATE_GRAPH) &&
             ct_grad(&gg, 1, NULL, &x, 1, &ggg, 0));
@@ -31,8 +31,8 @@ TEST(derivatives_of_fused_gradients_to_third_order) {
 }
 
 TEST(second_order_through_the_cotangent) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(2), 2, 3)), *c = ct_require_grad(F64(CT_DIMS(2), 5, 7)),
-              *y = ct_mul(x, x), *g, *h;
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(2), 2, 3), true),
+              *c = ct_set_requires_grad(F64(CT_DIMS(2), 5, 7), true), *y = ct_mul(x, x), *g, *h;
     REQUIRE(ct_grad(&y, 1, &c, &x, 1, &g, CT_CREATE_GRAPH));
     ct_tensor *s = ct_sum(g);
     REQUIRE(ct_grad(&s, 1, NULL, &c, 1, &h, 0)); /* d (2 x c) / dc */
@@ -40,8 +40,8 @@ TEST(second_order_through_the_cotangent) {
 }
 
 TEST(a_gradient_penalty_trains) {
-    ct_tensor *w = ct_require_grad(F64(CT_DIMS(2, 2), 1, 2, -1, 0.5)),
-              *x = ct_require_grad(F64(CT_DIMS(1, 2), 0.3, -0.7)), *g;
+    ct_tensor *w = ct_set_requires_grad(F64(CT_DIMS(2, 2), 1, 2, -1, 0.5), true),
+              *x = ct_set_requires_grad(F64(CT_DIMS(1, 2), 0.3, -0.7), true), *g;
     ct_tensor *y = ct_sum(ct_tanh(ct_matmul(x, w)));
     REQUIRE(ct_grad(&y, 1, NULL, &x, 1, &g, CT_CREATE_GRAPH));
     ct_tensor *penalty = ct_sum(ct_mul(g, g));
@@ -61,7 +61,7 @@ TEST(a_gradient_penalty_trains) {
 }
 
 TEST(create_graph_in_backward_makes_gradients_that_can_be_differentiated) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(1), 3)), *g;
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(1), 3), true), *g;
     CHECK(ct_backward_from(ct_mul(ct_mul(x, x), x), NULL, CT_CREATE_GRAPH));
     ct_tensor *first = ct_grad_of(x);
     CHECK(ct_requires_grad(first));
@@ -95,13 +95,13 @@ static bool power(void *context, ct_tensor *const *in, int n, ct_tensor **out, i
 TEST(whole_powers_are_right_at_zero_and_for_negative_bases_to_second_order) {
     ct_tensor *x = F64(CT_DIMS(4), 0, -1.5, 2, -0.25);
     for (double exponent = 1; exponent <= 4; exponent++) CHECK(ct_check_grad(power, &exponent, &x, 1, 1));
-    ct_tensor *y = ct_require_grad(F64(CT_DIMS(2), 0, 3)), *p = ct_sum(ct_pow_s(y, 0)), *g;
+    ct_tensor *y = ct_set_requires_grad(F64(CT_DIMS(2), 0, 3), true), *p = ct_sum(ct_pow_s(y, 0)), *g;
     REQUIRE(ct_grad(&p, 1, NULL, &y, 1, &g, 0));
     CHECK_VALUES(g, CT_DIMS(2), 0, 0, 0); /* x^0 has gradient 0 everywhere */
 }
 
 TEST(kinks_have_the_documented_slope) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(3), 0, -1, 1)), *g;
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(3), 0, -1, 1), true), *g;
     const struct {
         ct_tensor *y;
         double at_zero, below, above;
@@ -115,7 +115,7 @@ TEST(kinks_have_the_documented_slope) {
         REQUIRE(ct_grad(&s, 1, NULL, &x, 1, &g, 0));
         CHECK_VALUES(g, CT_DIMS(3), 1e-12, all[i].at_zero, all[i].below, all[i].above);
     }
-    ct_tensor *zero = ct_require_grad(ct_zeros(CT_DIMS(2), .dtype = CT_F64)), *n = ct_norm(zero);
+    ct_tensor *zero = ct_set_requires_grad(ct_zeros(CT_DIMS(2), .dtype = CT_F64), true), *n = ct_norm(zero);
     REQUIRE(ct_grad(&n, 1, NULL, &zero, 1, &g, 0));
     CHECK_VALUES(g, CT_DIMS(2), 0, 0, 0);
     ct_tensor *root = ct_sum(ct_sqrt(zero));
@@ -181,7 +181,7 @@ TEST(hvp_is_the_hessian_times_the_vector) {
 }
 
 TEST(the_jacobian_can_be_differentiated_again) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(2), x0, x1)),
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(2), x0, x1), true),
               *j = ct_jacobian(vector_function, NULL, x, CT_CREATE_GRAPH), *g;
     REQUIRE(j != NULL);
     ct_tensor *s = ct_sum(ct_mul(j, j));

@@ -237,8 +237,8 @@ static void *train(void *argument) {
         ct_rng *rng = ct_rng_new(t->seed, 0);
         ct_tensor *x = ct_randn(CT_DIMS(256, 8), .rng = rng),
                   *target = ct_sin(ct_sum(x, .axes = CT_DIMS(1), .keepdim = true));
-        ct_tensor *w1 = ct_require_grad(ct_mul_s(ct_randn(CT_DIMS(8, 16), .rng = rng), 0.3));
-        ct_tensor *w2 = ct_require_grad(ct_mul_s(ct_randn(CT_DIMS(16, 1), .rng = rng), 0.3));
+        ct_tensor *w1 = ct_set_requires_grad(ct_mul_s(ct_randn(CT_DIMS(8, 16), .rng = rng), 0.3), true);
+        ct_tensor *w2 = ct_set_requires_grad(ct_mul_s(ct_randn(CT_DIMS(16, 1), .rng = rng), 0.3), true);
         for (int step = 0; step < t->steps; step++) {
             ct_scope {
                 ct_tensor *error = ct_sub(ct_matmul(ct_tanh(ct_matmul(x, w1)), w2), target);
@@ -292,7 +292,7 @@ static void *reads_shared(void *argument) {
 }
 
 TEST(threads_may_differentiate_through_a_tensor_that_they_share) {
-    ct_tensor *w = ct_require_grad(ct_ones(CT_DIMS(100)));
+    ct_tensor *w = ct_set_requires_grad(ct_ones(CT_DIMS(100)), true);
     pthread_t threads[4];
     for (int i = 0; i < 4; i++) REQUIRE(pthread_create(&threads[i], NULL, reads_shared, w) == 0);
     for (int i = 0; i < 4; i++) {

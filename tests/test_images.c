@@ -35,10 +35,10 @@ TEST(reads_every_kind_of_png) {
 }
 
 TEST(channels_are_made_and_dropped) {
-    ct_tensor *grey = ct_image_load(given_file("l.png"), 3);
-    NEEDS(grey);
+    ct_tensor *gray = ct_image_load(given_file("l.png"), 3);
+    NEEDS(gray);
     for (int c = 0; c < 3; c++)
-        check_ramp(__LINE__, ct_reshape(ct_contiguous(ct_select(grey, 0, c)), CT_DIMS(1, 3, 5)), 1, 1);
+        check_ramp(__LINE__, ct_reshape(ct_contiguous(ct_select(gray, 0, c)), CT_DIMS(1, 3, 5)), 1, 1);
     ct_tensor *opaque = ct_select(ct_image_load(given_file("l.png"), 2), 0, 1);
     CHECK(ct_item(ct_amin(ct_cast(opaque, CT_I64))) == 255);
     /* an alpha of 14 + 7 and so on dims what lies on black */
@@ -76,12 +76,12 @@ TEST(palettes_and_jpeg_as_another_program_decodes_them) {
     x = ct_image_load(given_file("rgb.jpg"), 0);
     NEEDS(x);
     check_raw(__LINE__, x, "rgb.raw", 3, 13, 18);
-    check_raw(__LINE__, ct_image_load(given_file("grey.jpg"), 0), "grey.raw", 1, 13, 18);
-    ct_tensor *wide = ct_image_load(given_file("grey.jpg"), 4);
-    check_raw(__LINE__, ct_reshape(ct_contiguous(ct_select(wide, 0, 2)), CT_DIMS(1, 13, 18)), "grey.raw", 1, 13, 18);
+    check_raw(__LINE__, ct_image_load(given_file("gray.jpg"), 0), "gray.raw", 1, 13, 18);
+    ct_tensor *wide = ct_image_load(given_file("gray.jpg"), 4);
+    check_raw(__LINE__, ct_reshape(ct_contiguous(ct_select(wide, 0, 2)), CT_DIMS(1, 13, 18)), "gray.raw", 1, 13, 18);
     CHECK(ct_item(ct_amin(ct_cast(ct_select(wide, 0, 3), CT_I64))) == 255);
-    ct_tensor *pair = ct_image_load(given_file("grey.jpg"), 2);
-    check_raw(__LINE__, ct_reshape(ct_contiguous(ct_select(pair, 0, 0)), CT_DIMS(1, 13, 18)), "grey.raw", 1, 13, 18);
+    ct_tensor *pair = ct_image_load(given_file("gray.jpg"), 2);
+    check_raw(__LINE__, ct_reshape(ct_contiguous(ct_select(pair, 0, 0)), CT_DIMS(1, 13, 18)), "gray.raw", 1, 13, 18);
     CHECK(ct_item(ct_amin(ct_cast(ct_select(pair, 0, 1), CT_I64))) == 255);
 }
 
@@ -151,9 +151,9 @@ TEST(inks_become_light) {
     NEEDS(x);
     check_raw(__LINE__, x, "cmyk.raw", 3, 10, 14);
     check_raw(__LINE__, ct_image_load(given_file("ycck.jpg"), 3), "ycck.raw", 3, 10, 14);
-    /* Pillow's weights of the colours are rounded to 16 bits */
-    check_near(__LINE__, ct_image_load(given_file("cmyk.jpg"), 1), "cmyk_grey.raw", 1, 10, 14, 1);
-    check_near(__LINE__, ct_image_load(given_file("ycck.jpg"), 1), "ycck_grey.raw", 1, 10, 14, 1);
+    /* Pillow's weights of the colors are rounded to 16 bits */
+    check_near(__LINE__, ct_image_load(given_file("cmyk.jpg"), 1), "cmyk_gray.raw", 1, 10, 14, 1);
+    check_near(__LINE__, ct_image_load(given_file("ycck.jpg"), 1), "ycck_gray.raw", 1, 10, 14, 1);
     ct_tensor *four = ct_image_load(given_file("cmyk.jpg"), 4);
     check_raw(__LINE__, ct_contiguous(ct_narrow(four, 0, 0, 3)), "cmyk.raw", 3, 10, 14);
     CHECK(ct_item(ct_amin(ct_cast(ct_select(four, 0, 3), CT_I64))) == 255);
@@ -200,7 +200,7 @@ TEST(a_large_picture_of_few_bytes_needs_little_memory) {
         if (row < 1 || column < 1) CHECK(value == 255);
         if (row == 3 && column == 3) CHECK(value < 20);
     }
-    /* as a whole it would be 64 MiB of grey; ru_maxrss is in KiB */
+    /* as a whole it would be 64 MiB of gray; ru_maxrss is in KiB */
     if (!harness_sanitized()) CHECK(after.ru_maxrss - before.ru_maxrss < 16 << 10);
 }
 

@@ -45,7 +45,7 @@ TEST(a_tensor_may_be_its_own_operand) {
 }
 
 TEST(changes_in_place_are_recorded) {
-    ct_tensor *w = ct_require_grad(F64(CT_DIMS(2), 3, 5)), *y = ct_mul(w, w);
+    ct_tensor *w = ct_set_requires_grad(F64(CT_DIMS(2), 3, 5), true), *y = ct_mul(w, w);
     ct_tensor *doubled = ct_mul_s(w, 2);
     ct_add_(doubled, y); /* 2w + w^2 */
     ct_mul_(doubled, F64(CT_DIMS(2), 1, 10));
@@ -54,14 +54,14 @@ TEST(changes_in_place_are_recorded) {
 }
 
 TEST(overwriting_with_a_constant_cuts_the_gradient) {
-    ct_tensor *w = ct_require_grad(F64(CT_DIMS(2), 3, 5)), *y = ct_mul_s(w, 4);
+    ct_tensor *w = ct_set_requires_grad(F64(CT_DIMS(2), 3, 5), true), *y = ct_mul_s(w, 4);
     ct_fill(y, 1);
     CHECK(!ct_requires_grad(y));
     CHECK_VALUES(y, CT_DIMS(2), 0, 1, 1);
 }
 
 TEST(a_leaf_that_requires_grad_is_changed_only_under_no_grad) {
-    ct_tensor *w = ct_require_grad(F32(CT_DIMS(2), 1, 2));
+    ct_tensor *w = ct_set_requires_grad(F32(CT_DIMS(2), 1, 2), true);
     CHECK(ct_add_(w, ct_ones(CT_DIMS(2))) == NULL);
     CHECK_ERROR(CT_ERR_GRAD,
                 "add_: a leaf that requires grad cannot be changed in place while recording; put it into ct_no_grad");
@@ -74,7 +74,7 @@ TEST(a_leaf_that_requires_grad_is_changed_only_under_no_grad) {
 }
 
 TEST(changing_what_backward_needs_is_an_error_that_names_op_and_argument) {
-    ct_tensor *w = ct_require_grad(F64(CT_DIMS(2), 3, 5)), *x = F64(CT_DIMS(2), 1, 2);
+    ct_tensor *w = ct_set_requires_grad(F64(CT_DIMS(2), 3, 5), true), *x = F64(CT_DIMS(2), 1, 2);
     ct_tensor *y = ct_sum(ct_mul(w, x));
     ct_fill(x, 7);
     CHECK(!ct_backward(y));
@@ -84,7 +84,7 @@ TEST(changing_what_backward_needs_is_an_error_that_names_op_and_argument) {
 }
 
 TEST(changing_a_result_that_backward_needs_names_the_result) {
-    ct_tensor *w = ct_require_grad(F64(CT_DIMS(2), 3, 5)), *y = ct_exp(w), *z = ct_sum(y);
+    ct_tensor *w = ct_set_requires_grad(F64(CT_DIMS(2), 3, 5), true), *y = ct_exp(w), *z = ct_sum(y);
     ct_no_grad {
         ct_fill(y, 7);
     }
@@ -94,7 +94,7 @@ TEST(changing_a_result_that_backward_needs_names_the_result) {
 }
 
 TEST(changing_something_that_backward_does_not_need_is_fine) {
-    ct_tensor *w = ct_require_grad(F64(CT_DIMS(2), 3, 5)), *x = F64(CT_DIMS(2), 1, 2);
+    ct_tensor *w = ct_set_requires_grad(F64(CT_DIMS(2), 3, 5), true), *x = F64(CT_DIMS(2), 1, 2);
     ct_tensor *y = ct_sum(ct_add(w, x));
     ct_fill(x, 7); /* the gradient of a sum needs neither */
     CHECK(ct_backward(y));
@@ -102,7 +102,7 @@ TEST(changing_something_that_backward_does_not_need_is_fine) {
 }
 
 TEST(a_change_through_a_view_counts_as_well) {
-    ct_tensor *w = ct_require_grad(F64(CT_DIMS(2, 2), 1, 2, 3, 4)), *x = F64(CT_DIMS(2, 2), 1, 2, 3, 4);
+    ct_tensor *w = ct_set_requires_grad(F64(CT_DIMS(2, 2), 1, 2, 3, 4), true), *x = F64(CT_DIMS(2, 2), 1, 2, 3, 4);
     ct_tensor *y = ct_sum(ct_mul(w, x));
     ct_fill(ct_select(x, 0, 1), 0);
     CHECK(!ct_backward(y));
@@ -111,7 +111,8 @@ TEST(a_change_through_a_view_counts_as_well) {
 }
 
 TEST(data_mut_tells_autograd_and_data_does_not) {
-    ct_tensor *w = ct_require_grad(F64(CT_DIMS(1), 3)), *x = F64(CT_DIMS(1), 2), *y = ct_mul(w, x), *z = ct_mul(w, x);
+    ct_tensor *w = ct_set_requires_grad(F64(CT_DIMS(1), 3), true), *x = F64(CT_DIMS(1), 2), *y = ct_mul(w, x),
+              *z = ct_mul(w, x);
     CHECK(*(const double *)ct_data(x) == 2);
     CHECK(ct_backward(y));
     *(double *)ct_data_mut(x) = 10;
@@ -121,7 +122,8 @@ TEST(data_mut_tells_autograd_and_data_does_not) {
 }
 
 TEST(a_view_of_memory_that_was_changed_in_place_has_the_right_gradient) {
-    ct_tensor *w = ct_require_grad(F64(CT_DIMS(2), 3, 5)), *x = F64(CT_DIMS(2), 1, 2), *view = ct_narrow(x, 0, 0, 1);
+    ct_tensor *w = ct_set_requires_grad(F64(CT_DIMS(2), 3, 5), true), *x = F64(CT_DIMS(2), 1, 2),
+              *view = ct_narrow(x, 0, 0, 1);
     REQUIRE(ct_add_(x, w) == x);
     CHECK_VALUES(view, CT_DIMS(1), 0, 4);
     CHECK(ct_backward(ct_mul_s(view, 7)));
@@ -129,8 +131,9 @@ TEST(a_view_of_memory_that_was_changed_in_place_has_the_right_gradient) {
 }
 
 TEST(a_change_of_a_view_is_recorded_for_the_whole) {
-    ct_tensor *w = ct_require_grad(F64(CT_DIMS(1), 3)), *v = ct_require_grad(F64(CT_DIMS(2), 1, 2)),
-              *x = ct_mul_s(v, 10), *view = ct_narrow(x, 0, 1, 1);
+    ct_tensor *w = ct_set_requires_grad(F64(CT_DIMS(1), 3), true),
+              *v = ct_set_requires_grad(F64(CT_DIMS(2), 1, 2), true), *x = ct_mul_s(v, 10),
+              *view = ct_narrow(x, 0, 1, 1);
     REQUIRE(ct_add_(view, w) == view);
     CHECK_VALUES(x, CT_DIMS(2), 0, 10, 23);
     ct_tensor *other = ct_narrow(x, 0, 0, 2), *y = ct_sum(ct_mul(other, F64(CT_DIMS(2), 10, 100)));
@@ -140,14 +143,15 @@ TEST(a_change_of_a_view_is_recorded_for_the_whole) {
 }
 
 TEST(rows_that_are_filled_in_turn_each_get_their_gradient) {
-    ct_tensor *w = ct_require_grad(F64(CT_DIMS(3), 1, 2, 3)), *table = ct_zeros(CT_DIMS(4, 3), .dtype = CT_F64);
+    ct_tensor *w = ct_set_requires_grad(F64(CT_DIMS(3), 1, 2, 3), true),
+              *table = ct_zeros(CT_DIMS(4, 3), .dtype = CT_F64);
     for (int i = 0; i < 4; i++) REQUIRE(ct_assign(ct_select(table, 0, i), ct_mul_s(w, i + 1)) != NULL);
     CHECK(ct_backward(ct_sum(ct_mul(table, table))));
     CHECK_VALUES(ct_grad_of(w), CT_DIMS(3), 1e-12, 2 * 30, 4 * 30, 6 * 30);
 }
 
 TEST(changes_in_place_can_be_differentiated_twice) {
-    ct_tensor *w = ct_require_grad(F64(CT_DIMS(2), 3, 5)), *x = ct_mul(w, w), *g, *h;
+    ct_tensor *w = ct_set_requires_grad(F64(CT_DIMS(2), 3, 5), true), *x = ct_mul(w, w), *g, *h;
     REQUIRE(ct_add_(ct_narrow(x, 0, 0, 1), ct_narrow(ct_exp(w), 0, 0, 1)) != NULL);
     ct_tensor *y = ct_sum(ct_mul(x, w)); /* w^3, and w e^w for the first */
     REQUIRE(ct_grad(&y, 1, NULL, &w, 1, &g, CT_CREATE_GRAPH));
@@ -202,7 +206,7 @@ TEST(into_a_home_that_does_not_fit_is_an_error_and_forgotten) {
 }
 
 TEST(detach_shares_memory_and_cuts_the_graph) {
-    ct_tensor *w = ct_require_grad(F32(CT_DIMS(2), 1, 2)), *y = ct_mul_s(w, 3), *d = ct_detach(y);
+    ct_tensor *w = ct_set_requires_grad(F32(CT_DIMS(2), 1, 2), true), *y = ct_mul_s(w, 3), *d = ct_detach(y);
     CHECK(!ct_requires_grad(d) && ct_is_leaf(d));
     CHECK(ct_data(d) == ct_data(y));
     CHECK(!ct_backward(ct_sum(d)));
@@ -228,7 +232,7 @@ TEST(tensors_whose_elements_share_memory_are_not_written) {
     CHECK(!ct_mul_(windows, windows));
     CHECK(ct_error_code() == CT_ERR_SHAPE);
     ct_error_clear();
-    ct_tensor *parameter = ct_require_grad(ct_clone(wide));
+    ct_tensor *parameter = ct_set_requires_grad(ct_clone(wide), true);
     ct_tensor *running = ct_expand(ct_zeros(CT_DIMS(1)), CT_DIMS(3));
     CHECK(!ct_batch_norm(parameter, .running_mean = running, .running_var = ct_ones(CT_DIMS(3))));
     CHECK(strncmp(ct_error(), "batch_norm: running_mean is f32[3] with strides [0]", 51) == 0);
@@ -251,7 +255,7 @@ TEST(views_in_any_order_are_written_when_no_two_elements_meet) {
 TEST(a_recorded_change_of_what_its_gradient_needs_leaves_nothing_behind) {
     const int64_t before = ct_live_objects();
     ct_scope {
-        ct_tensor *x = ct_rand(CT_DIMS(3)), *y = ct_require_grad(ct_rand(CT_DIMS(3)));
+        ct_tensor *x = ct_rand(CT_DIMS(3)), *y = ct_set_requires_grad(ct_rand(CT_DIMS(3)), true);
         CHECK(ct_mul_(x, y) == x && ct_requires_grad(x)); /* the gradient of y reads the x of before, which is gone */
         CHECK(!ct_backward(ct_sum(x)) && ct_error_code() == CT_ERR_GRAD);
         ct_error_clear();
@@ -289,7 +293,7 @@ TEST(a_destination_is_forgotten_when_the_call_it_was_for_fails) {
 TEST(activations_in_place_have_gradients_in_every_float_type) {
     static const ct_dtype dtypes[] = {CT_F32, CT_F64, CT_F16, CT_BF16};
     for (int i = 0; i < 4; i++) {
-        ct_tensor *x = ct_require_grad(TENSOR(dtypes[i], CT_DIMS(2), 0.5, -1)), *y = ct_mul_s(x, 2);
+        ct_tensor *x = ct_set_requires_grad(TENSOR(dtypes[i], CT_DIMS(2), 0.5, -1), true), *y = ct_mul_s(x, 2);
         CHECK(ct_into(y) && ct_tanh(y) == y);
         CHECK(ct_backward(ct_sum(y)));
         const double exact = 2 * (1 - 0.7615941559557649 * 0.7615941559557649); /* 2 (1 - tanh(1)^2) */

@@ -41,8 +41,8 @@ TEST(an_index_out_of_range_names_op_value_position_and_bound) {
 }
 
 TEST(the_last_of_several_stays_and_only_it_gets_gradient) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(3), 10, 20, 30)), *src = ct_require_grad(F64(CT_DIMS(4), 1, 2, 3, 4)),
-              *index = I64(CT_DIMS(4), 0, 2, 0, 2);
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(3), 10, 20, 30), true),
+              *src = ct_set_requires_grad(F64(CT_DIMS(4), 1, 2, 3, 4), true), *index = I64(CT_DIMS(4), 0, 2, 0, 2);
     ct_tensor *y = ct_scatter(x, 0, index, src);
     CHECK_VALUES(y, CT_DIMS(3), 0, 3, 20, 4);
     CHECK(ct_backward_from(y, F64(CT_DIMS(3), 5, 6, 7), 0));
@@ -53,7 +53,8 @@ TEST(the_last_of_several_stays_and_only_it_gets_gradient) {
 }
 
 TEST(rows_named_padding_idx_get_no_gradient) {
-    ct_tensor *w = ct_require_grad(F64(CT_DIMS(3, 2), 1, 2, 3, 4, 5, 6)), *index = I64(CT_DIMS(4), 1, 0, 1, 2);
+    ct_tensor *w = ct_set_requires_grad(F64(CT_DIMS(3, 2), 1, 2, 3, 4, 5, 6), true),
+              *index = I64(CT_DIMS(4), 1, 0, 1, 2);
     ct_tensor *y = ct_embedding(w, index, .padding_idx = CT_SET(1));
     CHECK_VALUES(y, CT_DIMS(4, 2), 0, 3, 4, 1, 2, 3, 4, 5, 6);
     CHECK(ct_backward_from(y, ct_ones(CT_DIMS(4, 2), .dtype = CT_F64), 0));
@@ -71,7 +72,7 @@ static bool products(void *context, ct_tensor *const *in, int n, ct_tensor **out
 TEST(scattered_products_with_zeros_are_differentiable_twice) {
     ct_tensor *index = I64(CT_DIMS(5), 0, 1, 0, 0, 1),
               *in[] = {F64(CT_DIMS(3), 2, 3, 0), F64(CT_DIMS(5), 4, 5, 0, 7, 0)};
-    ct_tensor *x = ct_require_grad(ct_clone(in[0])), *src = ct_require_grad(ct_clone(in[1]));
+    ct_tensor *x = ct_set_requires_grad(ct_clone(in[0]), true), *src = ct_set_requires_grad(ct_clone(in[1]), true);
     ct_tensor *y = ct_scatter_reduce(x, 0, index, src, CT_FOLD_PROD);
     CHECK_VALUES(y, CT_DIMS(3), 0, 0, 0, 0);
     CHECK(ct_backward_from(y, ct_ones(CT_DIMS(3), .dtype = CT_F64), 0));
@@ -81,7 +82,8 @@ TEST(scattered_products_with_zeros_are_differentiable_twice) {
 }
 
 TEST(equal_extremes_share_the_gradient) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(2), 3, 9)), *src = ct_require_grad(F64(CT_DIMS(3), 3, 1, 3));
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(2), 3, 9), true),
+              *src = ct_set_requires_grad(F64(CT_DIMS(3), 3, 1, 3), true);
     ct_tensor *y = ct_scatter_reduce(x, 0, I64(CT_DIMS(3), 0, 0, 0), src, CT_FOLD_MAX);
     CHECK_VALUES(y, CT_DIMS(2), 0, 3, 9);
     CHECK(ct_backward_from(y, F64(CT_DIMS(2), 6, 1), 0));
@@ -103,7 +105,7 @@ TEST(exclude_self_leaves_out_x_where_something_is_sent) {
 }
 
 TEST(masked_select_and_nonzero_have_the_size_that_values_give) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(2, 3), 1, 0, 3, 0, 5, -0.0)), *mask = ct_ne_s(x, 0);
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(2, 3), 1, 0, 3, 0, 5, -0.0), true), *mask = ct_ne_s(x, 0);
     ct_tensor *y = ct_masked_select(x, mask);
     CHECK_VALUES(y, CT_DIMS(3), 0, 1, 3, 5);
     CHECK(ct_backward_from(y, F64(CT_DIMS(3), 7, 8, 9), 0));
@@ -134,7 +136,7 @@ TEST(masked_select_of_many_chunks_keeps_the_order) {
 }
 
 TEST(repeat_interleave_takes_a_vector_of_repeats) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(3, 2), 1, 2, 3, 4, 5, 6)),
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(3, 2), 1, 2, 3, 4, 5, 6), true),
               *y = ct_repeat_interleave(x, 0, 0, .repeats = I64(CT_DIMS(3), 2, 0, 1));
     CHECK_VALUES(y, CT_DIMS(3, 2), 0, 1, 2, 1, 2, 5, 6);
     CHECK(ct_backward_from(y, F64(CT_DIMS(3, 2), 1, 2, 3, 4, 5, 6), 0));
@@ -154,7 +156,7 @@ TEST(rows_of_a_large_table_and_their_gradient) {
     float *data = malloc((size_t)V * D * sizeof *data);
     for (int64_t i = 0; i < V * D; i++) data[i] = (float)(i % 8191);
     for (int i = 0; i < N; i++) hits[places[i] = (i * 7919LL + i / 3) % V]++;
-    ct_tensor *w = ct_require_grad(ct_from_data(data, CT_DIMS(V, D), CT_F32)),
+    ct_tensor *w = ct_set_requires_grad(ct_from_data(data, CT_DIMS(V, D), CT_F32), true),
               *index = ct_from_data(places, CT_DIMS(N), CT_I64);
     ct_tensor *y = ct_embedding(w, index), *z = ct_index_select(w, 0, index);
     const float *rows = ct_data(y);
@@ -185,4 +187,12 @@ TEST(a_large_gather_is_right) {
     CHECK(same);
     free(data);
     free(places);
+}
+
+/* Written in place, one of them does not change the others, nor x. */
+TEST(repeated_elements_have_memory_of_their_own) {
+    ct_tensor *x = F32(CT_DIMS(2, 1), 1, 2), *y = ct_repeat_interleave(x, 3, 1);
+    REQUIRE(y && ct_assign(ct_narrow(y, 1, 1, 1), ct_full(CT_DIMS(2, 1), 7)));
+    CHECK_VALUES(y, CT_DIMS(2, 3), 0, 1, 7, 1, 2, 7, 2);
+    CHECK_VALUES(x, CT_DIMS(2, 1), 0, 1, 2);
 }

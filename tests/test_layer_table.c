@@ -34,7 +34,7 @@ static const ct_named_text usual[] = {
     {"shape", "2,2"},
     {"axes", "0,1,3,2"},
     {"pads", "1,1"},
-    {"neighbours", "3"},
+    {"neighbors", "3"},
     {"kernels", "3"},
     {"stride", "2"},
     {"strides", "2"},

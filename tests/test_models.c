@@ -79,7 +79,7 @@ TEST(every_model_of_the_table_can_be_built_and_trained_a_step) {
         }
     }
     CHECK(seen >= 14 && !ct_model_at(-1) && !ct_model_find("resnet19") && !ct_model_find(NULL) && ct_ok());
-    CHECK(ct_model_setting_index(ct_model_find("gpt"), "colour") == -1);
+    CHECK(ct_model_setting_index(ct_model_find("gpt"), "color") == -1);
 }
 
 TEST(the_table_and_the_typed_constructors_build_the_same) {
@@ -216,7 +216,7 @@ TEST(a_model_learns) {
     double first = 0, last = 0;
     for (int step = 0; step < 40; step++) {
         ct_scope {
-            ct_tensor *loss = ct_cross_entropy(ct_forward(net, x), labels);
+            ct_tensor *loss = ct_cross_entropy_loss(ct_forward(net, x), labels);
             CHECK(ct_backward(loss));
             last = ct_item(loss);
             if (step == 0) first = last;

@@ -137,7 +137,7 @@ TEST(adding_what_cannot_be_added_is_an_error) {
     CHECK(!ct_module_add_param(net, "x", NULL));
     CHECK_ERROR(CT_ERR_NULL, "module_add_param: \"x\": argument x is NULL");
     CHECK(!ct_module_add_param(net, "x", ct_zeros(CT_DIMS(2), .dtype = CT_I64)));
-    CHECK_ERROR(CT_ERR_DTYPE, "require_grad: x is i64[2]; only floating tensors have gradients");
+    CHECK_ERROR(CT_ERR_DTYPE, "set_requires_grad: x is i64[2]; only floating tensors have gradients");
     CHECK(!ct_module_add_param(net, "x", ct_neg(ct_module_param(net, 0))));
     CHECK_ERROR(CT_ERR_GRAD,
                 "module_add_param: \"x\", f32[2], is computed from others; a parameter is a leaf (ct_detach)");
@@ -287,7 +287,7 @@ TEST(a_recorded_network_holds_only_what_its_gradient_needs) {
     for (int i = 0; i < 8; i++)
         CHECK(ct_nn_append(net, ct_nn_lambda("half", half, NULL, NULL)) && ct_nn_append(net, ct_nn_relu()));
     const int64_t layer = 1 << 20, before = harness_memory().in_use;
-    ct_tensor *y = ct_forward(net, ct_require_grad(ct_ones(CT_DIMS(layer / 4))));
+    ct_tensor *y = ct_forward(net, ct_set_requires_grad(ct_ones(CT_DIMS(layer / 4)), true));
     const int64_t held = harness_memory().in_use - before;
     CHECK(y && held < 9 * layer + layer / 2 + harness_buried());
     ct_module_free(net);
@@ -350,11 +350,11 @@ TEST(frozen_parameters_want_no_gradient_until_they_are_thawed) {
     ct_module_free(net);
 }
 
-TEST(forgo_grad_is_for_leaves) {
-    ct_tensor *x = ct_require_grad(ct_ones(CT_DIMS(2))), *y = ct_neg(x);
-    CHECK(!ct_forgo_grad(y));
-    CHECK_ERROR(CT_ERR_GRAD, "forgo_grad: x, f32[2], is computed from others; ct_detach cuts it from them");
-    CHECK(ct_forgo_grad(x) && !ct_requires_grad(x) && ct_forgo_grad(x));
+TEST(gradients_are_given_up_by_leaves_alone) {
+    ct_tensor *x = ct_set_requires_grad(ct_ones(CT_DIMS(2)), true), *y = ct_neg(x);
+    CHECK(!ct_set_requires_grad(y, false));
+    CHECK_ERROR(CT_ERR_GRAD, "set_requires_grad: x, f32[2], is computed from others; ct_detach cuts it from them");
+    CHECK(ct_set_requires_grad(x, false) && !ct_requires_grad(x) && ct_set_requires_grad(x, false));
     CHECK(ct_backward(ct_sum(y)) && !ct_grad_of(x)); /* the graph that was recorded still runs */
 }
 

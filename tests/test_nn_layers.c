@@ -134,9 +134,9 @@ TEST(layers_begin_as_in_pytorch) {
     ct_module_free(e);
 }
 
-TEST(initialisers_have_the_variance_that_they_promise) {
+TEST(initializers_have_the_variance_that_they_promise) {
     ct_rng *rng = ct_rng_new(11, 0);
-    ct_tensor *x = ct_require_grad(ct_empty(CT_DIMS(60, 40, 3, 3))), *y = ct_empty(CT_DIMS(3, 3, 40, 60));
+    ct_tensor *x = ct_set_requires_grad(ct_empty(CT_DIMS(60, 40, 3, 3)), true), *y = ct_empty(CT_DIMS(3, 3, 40, 60));
     const double in = 40 * 9, out = 60 * 9, n = 60 * 40 * 9;
     double mean, std, lo, hi;
 #define EXPECT(tensor, call, wanted)           \
@@ -285,7 +285,7 @@ static void each_sequence_is_as_if_alone(ct_module *net, int64_t hidden, bool ls
     if (lstm) in[2] = NULL;
     CHECK(ct_forward_n(net, in, 2 + states, out, 1) && ct_item(ct_sum(ct_abs(ct_select(out[0], 0, 1)))) == 0);
     /* and their gradient, again: what is padded has none */
-    ct_require_grad(x);
+    ct_set_requires_grad(x, true);
     REQUIRE(ct_forward_n(net, in, 2 + states, out, 1));
     ct_tensor *y = ct_sum(ct_square(out[0])), *g, *gg;
     REQUIRE(ct_grad(&y, 1, NULL, &x, 1, &g, CT_CREATE_GRAPH));

@@ -236,7 +236,7 @@ static void input(running *r, const char *text) {
         if (tokens) ((int64_t *)data)[i] = (i * 7 + 3 + r->n) % limit;
         else ((double *)data)[i] = sin(0.9 * (double)i + 0.5 + r->n);
     }
-    r->in[r->n++] = tokens ? x : ct_require_grad(x);
+    r->in[r->n++] = tokens ? x : ct_set_requires_grad(x, true);
 }
 
 /* Forward and backward, once the number of results is known. */

@@ -1,4 +1,4 @@
-/* Normalisation: running statistics, large offsets, the same results in both layouts, what is refused. */
+/* Normalization: running statistics, large offsets, the same results in both layouts, what is refused. */
 #include <math.h>
 
 #include "tests/harness.h"
@@ -35,7 +35,8 @@ TEST(inference_uses_the_running_statistics_and_leaves_them) {
 }
 
 TEST(gradients_of_inference_survive_a_later_change_of_the_statistics) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(1, 1), 3)), *mean = F64(CT_DIMS(1), 1), *var = F64(CT_DIMS(1), 4);
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(1, 1), 3), true), *mean = F64(CT_DIMS(1), 1),
+              *var = F64(CT_DIMS(1), 4);
     ct_tensor *y = ct_batch_norm(x, .running_mean = mean, .running_var = var, .eps = CT_SET(0));
     ct_fill(var, 100);
     CHECK(ct_backward(ct_sum(y)));
@@ -53,7 +54,8 @@ TEST(half_running_statistics_are_changed_in_place) {
 }
 
 TEST(an_empty_batch_gives_an_empty_result_and_changes_no_statistics) {
-    ct_tensor *x = ct_require_grad(ct_zeros(CT_DIMS(0, 3, 4))), *w = ct_require_grad(ct_ones(CT_DIMS(3)));
+    ct_tensor *x = ct_set_requires_grad(ct_zeros(CT_DIMS(0, 3, 4)), true),
+              *w = ct_set_requires_grad(ct_ones(CT_DIMS(3)), true);
     ct_tensor *mean = F32(CT_DIMS(3), 1, 2, 3), *var = F32(CT_DIMS(3), 4, 5, 6);
     ct_tensor *y = ct_batch_norm(x, .running_mean = mean, .running_var = var, .weight = w, .training = true);
     REQUIRE(y != NULL);
@@ -79,9 +81,9 @@ static bool run_layer(void *context, ct_tensor *const *in, int n, ct_tensor **ou
 }
 
 TEST(a_checkpoint_updates_running_statistics_once) {
-    ct_tensor *x = ct_require_grad(ct_randn(CT_DIMS(8, 3, 5)));
-    layer plain = {ct_zeros(CT_DIMS(3)), ct_ones(CT_DIMS(3)), ct_require_grad(ct_full(CT_DIMS(3), 1.5))};
-    layer again = {ct_zeros(CT_DIMS(3)), ct_ones(CT_DIMS(3)), ct_require_grad(ct_full(CT_DIMS(3), 1.5))};
+    ct_tensor *x = ct_set_requires_grad(ct_randn(CT_DIMS(8, 3, 5)), true);
+    layer plain = {ct_zeros(CT_DIMS(3)), ct_ones(CT_DIMS(3)), ct_set_requires_grad(ct_full(CT_DIMS(3), 1.5), true)};
+    layer again = {ct_zeros(CT_DIMS(3)), ct_ones(CT_DIMS(3)), ct_set_requires_grad(ct_full(CT_DIMS(3), 1.5), true)};
     ct_tensor *y = NULL, *z = NULL;
     CHECK(run_layer(&plain, &x, 1, &y, 1));
     CHECK(ct_backward(ct_sum(y)));
@@ -105,7 +107,8 @@ static bool run_with_arguments(void *context, ct_tensor *const *in, int n, ct_te
 }
 
 TEST(running_statistics_may_be_arguments_of_a_checkpoint) {
-    ct_tensor *x = ct_require_grad(F32(CT_DIMS(2, 1), 1, 3)), *mean = F32(CT_DIMS(1), 0), *var = F32(CT_DIMS(1), 1);
+    ct_tensor *x = ct_set_requires_grad(F32(CT_DIMS(2, 1), 1, 3), true), *mean = F32(CT_DIMS(1), 0),
+              *var = F32(CT_DIMS(1), 1);
     ct_tensor *y = NULL;
     CHECK(ct_checkpoint(run_with_arguments, NULL, NULL, (ct_tensor *[]){x, mean, var}, 3, &y, 1));
     CHECK(ct_backward_from(ct_sum(y), NULL, CT_RETAIN_GRAPH));
@@ -115,7 +118,8 @@ TEST(running_statistics_may_be_arguments_of_a_checkpoint) {
 }
 
 TEST(a_change_in_place_of_a_checkpoints_argument_is_still_noticed) {
-    ct_tensor *x = ct_require_grad(F32(CT_DIMS(2, 1), 1, 3)), *mean = F32(CT_DIMS(1), 0), *var = F32(CT_DIMS(1), 1);
+    ct_tensor *x = ct_set_requires_grad(F32(CT_DIMS(2, 1), 1, 3), true), *mean = F32(CT_DIMS(1), 0),
+              *var = F32(CT_DIMS(1), 1);
     ct_tensor *y = NULL;
     CHECK(ct_checkpoint(run_with_arguments, NULL, NULL, (ct_tensor *[]){x, mean, var}, 3, &y, 1));
     ct_fill(var, 2);
@@ -137,7 +141,7 @@ TEST(running_statistics_of_instances_are_means_over_the_batch) {
     CHECK_NEAR(harness_at(y, 0), (1 - 4.25) / sqrt(13.5), 1e-15);
     CHECK(!ct_instance_norm(x, .use_running = true));
     CHECK_ERROR(CT_ERR_VALUE,
-                "instance_norm: running_mean is missing: with .use_running it is what x is normalised by");
+                "instance_norm: running_mean is missing: with .use_running it is what x is normalized by");
 }
 
 /* ---- Large offsets ---- */
@@ -148,7 +152,8 @@ TEST(running_statistics_of_instances_are_means_over_the_batch) {
 static ct_tensor *far_away(ct_dims shape) { return ct_add_s(ct_randn(shape), 1e6); }
 
 static void check_offsets(ct_tensor *(*norm)(ct_tensor *x), ct_dims shape) {
-    ct_tensor *x = ct_require_grad(far_away(shape)), *wide = ct_require_grad(ct_cast(ct_detach(x), CT_F64));
+    ct_tensor *x = ct_set_requires_grad(far_away(shape), true),
+              *wide = ct_set_requires_grad(ct_cast(ct_detach(x), CT_F64), true);
     ct_tensor *y = norm(x), *exact = norm(wide), *g = ct_randn(shape);
     REQUIRE(y && exact);
     double tolerance = 64 * 0x1p-24 * 5;
@@ -213,8 +218,8 @@ TEST(both_layouts_give_the_same) {
 
 /* y and dx of rows (or items) from `first` on are, to the bit, those of these rows alone. */
 static void check_part(ct_tensor *(*norm)(ct_tensor *x), ct_dims shape, int64_t first) {
-    ct_tensor *x = ct_require_grad(ct_randn(shape)), *g = ct_randn(shape), *y = norm(x);
-    ct_tensor *some = ct_require_grad(ct_clone(ct_narrow(ct_detach(x), 0, first, 2))), *few = norm(some);
+    ct_tensor *x = ct_set_requires_grad(ct_randn(shape), true), *g = ct_randn(shape), *y = norm(x);
+    ct_tensor *some = ct_set_requires_grad(ct_clone(ct_narrow(ct_detach(x), 0, first, 2)), true), *few = norm(some);
     REQUIRE(ct_backward_from(y, g, 0) && ct_backward_from(few, ct_clone(ct_narrow(g, 0, first, 2)), 0));
     CHECK(ct_numel(y) * 4 > 8 << 20 && ct_numel(few) * 4 < 8 << 20);
     CHECK(harness_same_bits(ct_clone(ct_narrow(ct_detach(y), 0, first, 2)), ct_detach(few)));
@@ -233,7 +238,8 @@ TEST(large_batches_agree_with_f64_in_both_layouts) {
     ct_dims shapes[] = {CT_DIMS(12, 64, 56, 56), CT_DIMS(4, 3, 300, 320), CT_DIMS(12, 56, 56, 64)};
     for (int i = 0; i < 3; i++) {
         ct_scope {
-            ct_tensor *x = ct_require_grad(ct_randn(shapes[i])), *wide = ct_require_grad(ct_cast(ct_detach(x), CT_F64));
+            ct_tensor *x = ct_set_requires_grad(ct_randn(shapes[i]), true),
+                      *wide = ct_set_requires_grad(ct_cast(ct_detach(x), CT_F64), true);
             ct_tensor *g = ct_randn(shapes[i]), *y = i < 2 ? by_batch(x) : by_batch_last(x),
                       *exact = i < 2 ? by_batch(wide) : by_batch_last(wide);
             CHECK(ct_backward_from(y, g, 0) && ct_backward_from(exact, ct_cast(g, CT_F64), 0));
@@ -246,12 +252,12 @@ TEST(large_batches_agree_with_f64_in_both_layouts) {
 /* ---- Parts of gradients ---- */
 
 TEST(gradients_that_are_not_wanted_are_not_computed) {
-    ct_tensor *x = ct_randn(CT_DIMS(4, 6, 5)), *w = ct_require_grad(ct_randn(CT_DIMS(6))),
-              *b = ct_require_grad(ct_randn(CT_DIMS(6)));
+    ct_tensor *x = ct_randn(CT_DIMS(4, 6, 5)), *w = ct_set_requires_grad(ct_randn(CT_DIMS(6)), true),
+              *b = ct_set_requires_grad(ct_randn(CT_DIMS(6)), true);
     CHECK(ct_backward(ct_sum(ct_batch_norm(x, .weight = w, .bias = b, .training = true))));
     CHECK_NEAR(harness_at(ct_grad_of(b), 0), 20, 0);
     CHECK_NEAR(ct_item(ct_amax(ct_abs(ct_grad_of(w)))), 0, 20 * 64 * 0x1p-24);
-    ct_tensor *only = ct_require_grad(ct_zeros(CT_DIMS(5)));
+    ct_tensor *only = ct_set_requires_grad(ct_zeros(CT_DIMS(5)), true);
     CHECK(ct_backward(ct_sum(ct_layer_norm(x, CT_DIMS(5), .bias = only))));
     CHECK_VALUES(ct_grad_of(only), CT_DIMS(5), 0, 24, 24, 24, 24, 24);
 }
@@ -264,7 +270,7 @@ TEST(what_does_not_fit_is_said) {
     CHECK_ERROR(CT_ERR_SHAPE,
                 "batch_norm: x is f32[1,6]: one value a channel has no variance; training needs more than one");
     CHECK(!ct_batch_norm(x));
-    CHECK_ERROR(CT_ERR_VALUE, "batch_norm: running_mean is missing: without .training it is what x is normalised by");
+    CHECK_ERROR(CT_ERR_VALUE, "batch_norm: running_mean is missing: without .training it is what x is normalized by");
     CHECK(!ct_batch_norm(x, .weight = w, .training = true));
     CHECK_ERROR(CT_ERR_SHAPE,
                 "batch_norm: weight is f32[3]; x is f32[2,6,3], so it has to be [6], one value a channel");
@@ -282,7 +288,7 @@ TEST(what_does_not_fit_is_said) {
     CHECK(!ct_layer_norm(x, CT_DIMS(6)));
     CHECK_ERROR(CT_ERR_SHAPE, "layer_norm: x is f32[2,6,3]; shape is [6] and has to be its last dimensions");
     CHECK(!ct_layer_norm(x, CT_DIMS(6, 3), .weight = w));
-    CHECK_ERROR(CT_ERR_SHAPE, "layer_norm: weight is f32[3]; it has to be [6,3], the shape that is normalised");
+    CHECK_ERROR(CT_ERR_SHAPE, "layer_norm: weight is f32[3]; it has to be [6,3], the shape that is normalized");
     CHECK(!ct_rms_norm(x, CT_DIMS(3), .eps = CT_SET(-1)));
     CHECK_ERROR(CT_ERR_VALUE, "rms_norm: eps is -1; it has to be finite and not negative");
     CHECK(!ct_weight_norm(x, w));
@@ -292,7 +298,7 @@ TEST(what_does_not_fit_is_said) {
 /* ---- One element, and equal ones ---- */
 
 static double largest_gradient(ct_tensor *(*norm)(ct_tensor *x), ct_tensor *x, ct_tensor *g) {
-    ct_require_grad(x);
+    ct_set_requires_grad(x, true);
     if (!ct_backward_from(norm(x), g, 0)) return NAN;
     return ct_item(ct_amax(ct_abs(ct_grad_of(x))));
 }
@@ -315,7 +321,7 @@ TEST(the_norm_of_one_element_has_no_gradient) {
 
 /* x / sqrt(x^2 + eps) has the derivative eps / (x^2 + eps)^1.5, far below what rounding x / |x| leaves. */
 TEST(rms_norm_of_one_element_has_the_gradient_that_eps_leaves) {
-    ct_tensor *x = ct_require_grad(F32(CT_DIMS(2, 1), 3, -0.25));
+    ct_tensor *x = ct_set_requires_grad(F32(CT_DIMS(2, 1), 3, -0.25), true);
     REQUIRE(ct_backward(ct_sum(ct_rms_norm(x, CT_DIMS(1), .eps = CT_SET(1e-6)))));
     for (int i = 0; i < 2; i++) {
         const double v = i ? -0.25 : 3, expected = 1e-6 / pow(v * v + 1e-6, 1.5);
@@ -335,8 +341,8 @@ TEST(equal_elements_pass_on_the_deviations_of_their_cotangents) {
         ct_tensor *same = ct_full(cases[i].shape, 0.3);
         CHECK_NEAR(largest_gradient(cases[i].norm, ct_full(cases[i].shape, 1.7), same), 0,
                    32 * 0x1p-24 * 316.3 * 0.3); /* sums of up to 32 */
-        ct_tensor *x = ct_require_grad(ct_full(cases[i].shape, 1.7)), *g = harness_randn(cases[i].shape),
-                  *wide = ct_require_grad(ct_cast(ct_detach(x), CT_F64));
+        ct_tensor *x = ct_set_requires_grad(ct_full(cases[i].shape, 1.7), true), *g = harness_randn(cases[i].shape),
+                  *wide = ct_set_requires_grad(ct_cast(ct_detach(x), CT_F64), true);
         REQUIRE(ct_backward_from(cases[i].norm(x), g, 0) &&
                 ct_backward_from(cases[i].norm(wide), ct_cast(g, CT_F64), 0));
         ct_tensor *apart = ct_sub(ct_cast(ct_grad_of(x), CT_F64), ct_grad_of(wide));

@@ -175,7 +175,7 @@ TEST(refuses_malformed_headers) {
     REFUSED("{'descr", "npy: a.npy: malformed header: a string does not end");
     REFUSED("{'descr' '<f4'}", "npy: a.npy: malformed header: a key has no value");
     REFUSED("{'descr': 4}", "npy: a.npy: malformed header: descr is not a string");
-    REFUSED("{'colour': '<f4'}", "npy: a.npy: malformed header: a key is none of descr, fortran_order, shape");
+    REFUSED("{'color': '<f4'}", "npy: a.npy: malformed header: a key is none of descr, fortran_order, shape");
     REFUSED("{'descr': '<f4', 'descr': '<f4'}", "npy: a.npy: malformed header: a key comes twice");
     REFUSED("{'descr': '<f4', 'fortran_order': False}",
             "npy: a.npy: malformed header: descr, fortran_order or shape is missing");

@@ -21,7 +21,7 @@ TEST(a_number_makes_no_tensor_beside_the_result) {
 static ct_tensor *scaled(ct_tensor *x, double by) { return ct_mul_s(x, by); } /* whose stack is gone afterwards */
 
 TEST(a_graph_keeps_the_numbers_that_its_gradients_read) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(2), 3, 5));
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(2), 3, 5), true);
     ct_tensor *y = ct_mul(scaled(x, 7), scaled(x, 2)), *first = grad_of(y, x, CT_CREATE_GRAPH);
     scaled(x, 1000); /* other numbers where those were */
     CHECK_VALUES(first, CT_DIMS(2), 1e-12, 84, 140);
@@ -29,10 +29,10 @@ TEST(a_graph_keeps_the_numbers_that_its_gradients_read) {
 }
 
 TEST(a_smaller_operand_without_a_gradient_is_saved_as_it_is) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(2, 2), 1, 2, 3, 4)), *row = F64(CT_DIMS(2), 10, 20);
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(2, 2), 1, 2, 3, 4), true), *row = F64(CT_DIMS(2), 10, 20);
     ct_tensor *y = ct_pow(x, ct_div(ct_add_s(row, 10), F64(CT_DIMS(2, 1), 10, 10)));
     CHECK_VALUES(grad_of(y, x, 0), CT_DIMS(2, 2), 1e-12, 2, 12, 6, 48);
-    ct_tensor *w = ct_require_grad(F64(CT_DIMS(2), 1, 2));
+    ct_tensor *w = ct_set_requires_grad(F64(CT_DIMS(2), 1, 2), true);
     CHECK_VALUES(grad_of(ct_mul(x, w), w, 0), CT_DIMS(2), 1e-12, 4, 6); /* what wants a gradient is summed */
     CHECK_VALUES(grad_of(ct_mul(row, ct_mul(x, w)), w, 0), CT_DIMS(2), 1e-12, 40, 120);
 }
@@ -44,7 +44,7 @@ static bool squares(void *context, ct_tensor *const *in, int n, ct_tensor **out,
 }
 
 TEST(a_checkpoint_computes_numbers_again) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(2), 2, 4)), *y = NULL;
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(2), 2, 4), true), *y = NULL;
     CHECK(ct_checkpoint(squares, NULL, NULL, &x, 1, &y, 1));
     ct_tensor *first = grad_of(y, x, CT_CREATE_GRAPH); /* 6 x + 3 */
     CHECK_VALUES(first, CT_DIMS(2), 1e-12, 15, 27);
@@ -67,7 +67,7 @@ TEST(a_number_has_the_dtype_of_its_tensor) {
 }
 
 TEST(a_leaf_that_is_filled_is_named_by_fill) {
-    ct_tensor *w = ct_require_grad(ct_ones(CT_DIMS(2)));
+    ct_tensor *w = ct_set_requires_grad(ct_ones(CT_DIMS(2)), true);
     CHECK(ct_fill(w, 1) == NULL);
     CHECK_TEXT(ct_error_op(), "fill");
     ct_error_clear();

@@ -192,7 +192,7 @@ TEST(without_kernel_and_lowering_the_error_names_what_was_tried) {
     CHECK_ERROR(CT_ERR_UNSUPPORTED,
                 "test_bare: no kernel of cpu takes f32[2] (cube_f64: only f64), and the op has no lowering");
     CHECK(!ct_op_differentiable(&bare));
-    ct_tensor *w = ct_require_grad(F64(CT_DIMS(1), 2));
+    ct_tensor *w = ct_set_requires_grad(F64(CT_DIMS(1), 2), true);
     REQUIRE(ct_apply(&bare, &w, 1, NULL, &y, 1));
     /* a silently detached gradient would be the worst answer */
     CHECK(!ct_requires_grad(y) || !ct_backward(y));

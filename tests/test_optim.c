@@ -55,8 +55,8 @@ static ct_optim *build(const given_case *c) {
 
 /* The parameters and gradients of tools/refs/optim.py. */
 static void make_parameters(ct_dtype dtype, ct_tensor **ps) {
-    ps[0] = ct_require_grad(TENSOR(dtype, CT_DIMS(3), -0.75, -0.25, 0.25));
-    ps[1] = ct_require_grad(TENSOR(dtype, CT_DIMS(2, 2), 1, -2, 0.25, 3));
+    ps[0] = ct_set_requires_grad(TENSOR(dtype, CT_DIMS(3), -0.75, -0.25, 0.25), true);
+    ps[1] = ct_set_requires_grad(TENSOR(dtype, CT_DIMS(2, 2), 1, -2, 0.25, 3), true);
 }
 
 static void set_gradients(ct_tensor **ps, int t) {
@@ -164,7 +164,7 @@ TEST(lbfgs_follows_the_reference) {
         parse_case(line, &c);
         count++;
         ct_scope {
-            ct_tensor *x = ct_require_grad(F64(CT_DIMS(4), 0.5, 0.25, -1, 2));
+            ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(4), 0.5, 0.25, -1, 2), true);
             ct_optim *opt = build(&c);
             ct_optim_add_tensor(opt, "x", x);
             for (int t = 1; t <= 8 && fgets(line, sizeof line, refs); t++) {
@@ -191,7 +191,7 @@ static ct_tensor *rosenbrock(void *context) {
 }
 
 TEST(lbfgs_minimises_rosenbrock) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(2), -1.2, 1));
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(2), -1.2, 1), true);
     ct_optim *opt = ct_lbfgs(NULL, .strong_wolfe = true, .history_size = 10);
     ct_optim_add_tensor(opt, "x", x);
     double loss = 1;
@@ -212,7 +212,7 @@ static ct_tensor *fails_later(void *context) {
 }
 
 TEST(lbfgs_takes_a_step_back_when_the_loss_fails) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(2), -1.2, 1));
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(2), -1.2, 1), true);
     ct_optim *opt = ct_lbfgs(NULL, .strong_wolfe = true);
     ct_optim_add_tensor(opt, "x", x);
     CHECK(isnan(ct_optim_step_with(opt, fails_later, x)));
@@ -228,11 +228,12 @@ static ct_tensor *entangled(void *context) {
 }
 
 TEST(lbfgs_leaves_a_parameter_that_is_frozen_on_the_way) {
-    ct_tensor *x[2] = {ct_require_grad(F64(CT_DIMS(2), 1, 2)), ct_require_grad(F64(CT_DIMS(2), 4, 5))};
+    ct_tensor *x[2] = {ct_set_requires_grad(F64(CT_DIMS(2), 1, 2), true),
+                       ct_set_requires_grad(F64(CT_DIMS(2), 4, 5), true)};
     ct_optim *opt = ct_lbfgs(NULL, .lr = 0.5, .max_iter = 3);
     CHECK(ct_optim_add_tensor(opt, "a", x[0]) && ct_optim_add_tensor(opt, "b", x[1]));
     CHECK(!isnan(ct_optim_step_with(opt, entangled, x)));
-    CHECK(ct_forgo_grad(x[1]));
+    CHECK(ct_set_requires_grad(x[1], false));
     ct_tensor *a = ct_clone(ct_detach(x[0])), *b = ct_clone(x[1]);
     CHECK(!isnan(ct_optim_step_with(opt, entangled, x)));
     CHECK(harness_same_bits(x[1], b) && !harness_same_bits(ct_detach(x[0]), a));
@@ -245,7 +246,7 @@ TEST(every_optimizer_steps_with_a_loss) {
     for (int i = 0; ct_optim_info_at(i); i++)
         ct_scope {
             const ct_optim_info *info = ct_optim_info_at(i);
-            ct_tensor *x = ct_require_grad(F32(CT_DIMS(3), 1, -2, 3));
+            ct_tensor *x = ct_set_requires_grad(F32(CT_DIMS(3), 1, -2, 3), true);
             ct_optim *opt = ct_optim_build(info, NULL, NULL);
             ct_optim_add_tensor(opt, "x", x);
             const double first = ct_optim_step_with(opt, quadratic, x);

@@ -54,7 +54,8 @@ TEST(clipping_scales_all_gradients_to_the_norm) {
 }
 
 TEST(the_norm_of_small_dtypes_does_not_overflow) {
-    ct_tensor *x = ct_require_grad(ct_ones(CT_DIMS(4), .dtype = CT_F16)), *y = ct_require_grad(ct_ones(CT_DIMS(2)));
+    ct_tensor *x = ct_set_requires_grad(ct_ones(CT_DIMS(4), .dtype = CT_F16), true),
+              *y = ct_set_requires_grad(ct_ones(CT_DIMS(2)), true);
     ct_optim *opt = ct_sgd(NULL);
     ct_optim_add_tensor(opt, "x", x);
     ct_optim_add_tensor(opt, "y", y);
@@ -66,7 +67,7 @@ TEST(the_norm_of_small_dtypes_does_not_overflow) {
 }
 
 TEST(without_a_limit_nothing_is_clipped) {
-    ct_tensor *x = ct_require_grad(ct_zeros(CT_DIMS(2)));
+    ct_tensor *x = ct_set_requires_grad(ct_zeros(CT_DIMS(2)), true);
     ct_optim *opt = ct_sgd(NULL);
     CHECK(ct_optim_add_tensor(opt, "x", x) && ct_set_grad(x, F32(CT_DIMS(2), INFINITY, 3)));
     CHECK(isinf(ct_optim_clip_grad_norm(opt, INFINITY)));
@@ -112,7 +113,8 @@ TEST(clipping_by_value_and_of_shared_gradients) {
 
 /* Both are the very same numbers, which may be one tensor: it must not be scaled twice. */
 TEST(gradients_that_are_alike_are_clipped_one_by_one) {
-    ct_tensor *x[2] = {ct_require_grad(ct_ones(CT_DIMS(3))), ct_require_grad(ct_ones(CT_DIMS(3)))};
+    ct_tensor *x[2] = {ct_set_requires_grad(ct_ones(CT_DIMS(3)), true),
+                       ct_set_requires_grad(ct_ones(CT_DIMS(3)), true)};
     ct_optim *opt = ct_sgd(NULL, .lr = 1);
     CHECK(ct_optim_add_tensor(opt, "a", x[0]) && ct_optim_add_tensor(opt, "b", x[1]));
     for (unsigned flags = 0; flags <= CT_CREATE_GRAPH; flags += CT_CREATE_GRAPH) {
@@ -325,7 +327,7 @@ TEST(unscaled_gradients_can_be_clipped_before_the_step) {
 }
 
 TEST(small_half_gradients_do_not_vanish_in_the_scaler) {
-    ct_tensor *x = ct_require_grad(ct_zeros(CT_DIMS(2), .dtype = CT_F16));
+    ct_tensor *x = ct_set_requires_grad(ct_zeros(CT_DIMS(2), .dtype = CT_F16), true);
     ct_optim *opt = ct_sgd(NULL, .lr = 1024);
     ct_optim_add_tensor(opt, "x", x);
     ct_scaler *scaler = ct_scaler_new(0);

@@ -135,7 +135,7 @@ TEST(gradients_of_any_layout_give_the_same_step) {
             ct_tensor *x[2], *base = ct_sin(ct_reshape(upto(35.0, CT_F64), CT_DIMS(5, 7)));
             ct_optim *opt[2];
             for (int i = 0; i < 2; i++) {
-                x[i] = ct_require_grad(ct_clone(base));
+                x[i] = ct_set_requires_grad(ct_clone(base), true);
                 opt[i] = ct_adam(NULL, .lr = 0.1, .amsgrad = true);
                 ct_optim_add_tensor(opt[i], "x", x[i]);
             }
@@ -156,7 +156,8 @@ TEST(gradients_of_any_layout_give_the_same_step) {
 
 TEST(parameters_that_are_not_contiguous_learn_too) {
     ct_tensor *base = ct_sin(ct_reshape(upto(35.0, CT_F32), CT_DIMS(5, 7)));
-    ct_tensor *x = ct_require_grad(ct_detach(ct_t(base))), *y = ct_require_grad(ct_contiguous(ct_detach(x)));
+    ct_tensor *x = ct_set_requires_grad(ct_detach(ct_t(base)), true),
+              *y = ct_set_requires_grad(ct_contiguous(ct_detach(x)), true);
     REQUIRE(!ct_is_contiguous(x));
     ct_optim *opt = ct_adamw(NULL, .lr = 0.1);
     ct_optim_add_tensor(opt, "x", x);
@@ -178,7 +179,8 @@ TEST(half_parameters_follow_a_master_copy) {
                 const ct_optim_info *info = ct_optim_info_at(i);
                 if (info->needs_loss) continue;
                 ct_tensor *start = ct_cast(ct_add_s(ct_sin(upto(67.0, CT_F32)), 4), halves[k]);
-                ct_tensor *x = ct_require_grad(ct_clone(start)), *wide = ct_require_grad(ct_cast(start, CT_F32));
+                ct_tensor *x = ct_set_requires_grad(ct_clone(start), true),
+                          *wide = ct_set_requires_grad(ct_cast(start, CT_F32), true);
                 ct_optim *a = ct_optim_build(info, NULL, NULL), *b = ct_optim_build(info, NULL, NULL);
                 ct_optim_add_tensor(a, "x", x);
                 ct_optim_add_tensor(b, "x", wide);
@@ -205,8 +207,8 @@ TEST(any_number_of_threads_gives_the_same_bits) {
             if (info->needs_loss) continue;
             for (int k = 0; k < 3; k++) {
                 ct_set_threads(threads[k]);
-                x[k] = ct_require_grad(ct_sin(upto(100003.0, CT_F32)));
-                small[k] = ct_require_grad(ct_ones(CT_DIMS(5)));
+                x[k] = ct_set_requires_grad(ct_sin(upto(100003.0, CT_F32)), true);
+                small[k] = ct_set_requires_grad(ct_ones(CT_DIMS(5)), true);
                 ct_optim *opt = ct_optim_build(info, NULL, NULL);
                 ct_optim_add_tensor(opt, "x", x[k]);
                 ct_optim_add_tensor(opt, "small", small[k]);
@@ -394,7 +396,7 @@ TEST(optimizers_say_what_is_wrong) {
     CHECK_ERROR(CT_ERR_VALUE, "optim_set_lr: lr is -1; it has to be 0 or more");
     CHECK(!ct_optim_add_tensor(opt, "x", F32(CT_DIMS(2), 1, 2)));
     CHECK_ERROR(CT_ERR_GRAD, "optim_add_tensor: x is f32[2], which is no leaf that requires grad");
-    CHECK(!ct_optim_add_tensor(opt, "first.bias", ct_require_grad(F32(CT_DIMS(2), 1, 2))));
+    CHECK(!ct_optim_add_tensor(opt, "first.bias", ct_set_requires_grad(F32(CT_DIMS(2), 1, 2), true)));
     CHECK_ERROR(CT_ERR_VALUE, "optim_add_tensor: there is a parameter first.bias already");
     ct_optim_free(opt);
     opt = ct_lbfgs(net);
@@ -419,7 +421,7 @@ TEST(a_network_that_was_converted_needs_a_new_optimizer) {
 TEST(an_older_caller_has_shorter_options) {
     ct_adam_options options = {.lr = 0.5, .beta1 = CT_SET(0.5), .weight_decay = CT_SET(7)};
     options.size = offsetof(ct_adam_options, weight_decay); /* it knew no more than this */
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(1), 1));
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(1), 1), true);
     ct_optim *opt = ct_adam_p(NULL, &options);
     ct_optim_add_tensor(opt, "x", x);
     ct_set_grad(x, F64(CT_DIMS(1), 0));
@@ -432,7 +434,7 @@ TEST(an_older_caller_has_shorter_options) {
 }
 
 TEST(the_momentum_can_appear_during_a_run) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(1), 0));
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(1), 0), true);
     ct_optim *opt = ct_sgd(NULL, .lr = 1);
     ct_optim_add_tensor(opt, "x", x);
     ct_set_grad(x, F64(CT_DIMS(1), 1));

@@ -55,7 +55,7 @@ static void check_plane(const plane_case *p) {
         if (i >= count) g[i - count] = v;
         else x[i] = p->odd && state % 61 == 0 ? NAN : p->odd && state % 5 == 0 ? -INFINITY : v;
     }
-    ct_tensor *tx = ct_require_grad(ct_from_data(x, shape_of(p, p->h, p->w), CT_F32)), *ti = NULL;
+    ct_tensor *tx = ct_set_requires_grad(ct_from_data(x, shape_of(p, p->h, p->w), CT_F32), true), *ti = NULL;
     ct_tensor *tg = ct_from_data(g, shape_of(p, ho, wo), CT_F32);
     ct_tensor *ty = ct_max_pool2d(tx, CT_DIMS(p->kernel), .stride = p->stride, .pad = p->pad,
                                   .channels_last = p->channels_last, .indices = &ti);
@@ -91,7 +91,7 @@ static void check_plane(const plane_case *p) {
     const double tolerance = 8.0 * (double)(p->kernel * p->kernel) * 0x1p-22;
     for (int64_t i = 0; i < count; i++) wrong += !(fabs((double)dx[i] - (double)expected[i]) <= tolerance);
     CHECK(wrong == 0);
-    ct_tensor *leaf = ct_require_grad(ct_detach(tx)),
+    ct_tensor *leaf = ct_set_requires_grad(ct_detach(tx), true),
               *ta = ct_avg_pool2d(leaf, CT_DIMS(p->kernel), .stride = p->stride, .pad = p->pad,
                                   .channels_last = p->channels_last);
     CHECK(ct_backward_from(ta, tg, 0) && ct_read(ct_grad_of(leaf), dx, (size_t)count * 4));
@@ -166,7 +166,7 @@ TEST(pooling_to_a_size_is_the_mean_or_the_greatest_of_windows_that_cover_the_axi
 }
 
 TEST(a_window_of_zeros_has_no_slope_in_power_pooling) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(1, 1, 4), 0, 0, 3, 4)), *y = ct_lp_pool1d(x, 2, CT_DIMS(2));
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(1, 1, 4), 0, 0, 3, 4), true), *y = ct_lp_pool1d(x, 2, CT_DIMS(2));
     CHECK_VALUES(y, CT_DIMS(1, 1, 2), 1e-15, 0, 5);
     CHECK(ct_backward(ct_sum(y)));
     CHECK_VALUES(ct_grad_of(x), CT_DIMS(1, 1, 4), 1e-15, 0, 0, 0.6, 0.8);
@@ -225,7 +225,7 @@ TEST(with_ceil_mode_a_window_may_be_longer_than_the_padded_input_by_less_than_a_
     CHECK(!ct_max_pool1d(ct_narrow(x, 2, 0, 2), CT_DIMS(4), .stride = 2, .ceil_mode = true));
     CHECK(ct_error_code() == CT_ERR_SHAPE);
     ct_error_clear();
-    ct_tensor *leaf = ct_require_grad(ct_mul_s(x, 2)),
+    ct_tensor *leaf = ct_set_requires_grad(ct_mul_s(x, 2), true),
               *y = ct_sum(ct_max_pool1d(leaf, CT_DIMS(5), .stride = 3, .ceil_mode = true)), *g;
     CHECK(ct_grad(&y, 1, NULL, &leaf, 1, &g, 0));
     CHECK_VALUES(g, CT_DIMS(1, 1, 3), 0, 0, 0, 1);

@@ -163,7 +163,7 @@ TEST(rand_is_uniform) {
         if (i % 2) pairs[(int)(values[i] * 8) * 8 + (int)(values[i - 1] * 8)]++;
     }
     CHECK(even_counts(counts, 100, 1000000));
-    CHECK(even_counts(pairs, 64, 500000)); /* neighbours are independent */
+    CHECK(even_counts(pairs, 64, 500000)); /* neighbors are independent */
 }
 
 static void moments(ct_tensor *x, double m[5]) {
@@ -278,7 +278,7 @@ TEST(bernoulli_has_the_frequency_it_is_given) {
 }
 
 TEST(bernoulli_has_a_zero_gradient) {
-    ct_tensor *p = ct_require_grad(ct_full(CT_DIMS(4), 0.5));
+    ct_tensor *p = ct_set_requires_grad(ct_full(CT_DIMS(4), 0.5), true);
     REQUIRE(ct_backward(ct_sum(ct_mul(ct_bernoulli(p), p))));
     ct_tensor *grad = ct_grad_of(p);
     REQUIRE(grad);

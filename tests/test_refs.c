@@ -153,7 +153,7 @@ static bool run_case(const reference_case *c, ct_dtype dtype) {
         for (int i = 0; i < c->n_in; i++) {
             in[i] = make(&c->in[i], dtype);
             if (!c->n_grad || c->in[i].skipped || !c->in[i].is_float) continue;
-            ct_require_grad(in[i]);
+            ct_set_requires_grad(in[i], true);
             xs[nx++] = in[i];
         }
         int m = c->n_out ? c->n_out : 1;

@@ -12,7 +12,7 @@ TEST(nearest_takes_the_floor_in_whole_numbers) {
 }
 
 TEST(resizing_to_the_same_size_keeps_values_and_graph) {
-    ct_tensor *x = ct_require_grad(F64(CT_DIMS(1, 1, 2, 2), 1, 2, 3, 4));
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(1, 1, 2, 2), 1, 2, 3, 4), true);
     static const ct_resize_mode modes[] = {CT_NEAREST, CT_BILINEAR, CT_BICUBIC, CT_AREA};
     for (int k = 0; k < 4; k++) {
         ct_tensor *y = ct_interpolate(x, .output_size = CT_DIMS(2), .mode = modes[k]);

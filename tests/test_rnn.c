@@ -66,7 +66,7 @@ TEST(lengths_are_as_if_each_sequence_were_alone) {
 
 TEST(padded_inputs_have_no_gradient) {
     ct_seed(3);
-    ct_tensor *w[MOST], *x = ct_require_grad(ct_randn(CT_DIMS(2, 4, 3))), *g;
+    ct_tensor *w[MOST], *x = ct_set_requires_grad(ct_randn(CT_DIMS(2, 4, 3)), true), *g;
     int count = weights(w, 4, 3, 5, 1, 2, CT_F32);
     ct_tensor *y = ct_lstm(x, w, count, .lengths = I64(CT_DIMS(2), 1, 4), .bidirectional = true, .batch_first = true),
               *cot = ct_ones_like(y);
@@ -77,8 +77,8 @@ TEST(padded_inputs_have_no_gradient) {
 
 TEST(the_last_state_alone_can_be_differentiated) {
     ct_seed(4);
-    ct_tensor *w[MOST], *x = ct_require_grad(ct_randn(CT_DIMS(4, 2, 3), .dtype = CT_F64)), *c_n = NULL, *h_n = NULL,
-                        *from_y, *from_h;
+    ct_tensor *w[MOST], *x = ct_set_requires_grad(ct_randn(CT_DIMS(4, 2, 3), .dtype = CT_F64), true), *c_n = NULL,
+                        *h_n = NULL, *from_y, *from_h;
     int count = weights(w, 4, 3, 5, 1, 1, CT_F64);
     ct_tensor *y = ct_lstm(x, w, count, .h_n = &h_n, .c_n = &c_n), *cot = uniform(CT_DIMS(2, 5), CT_F64);
     ct_tensor *last = ct_select(y, 0, 3), *h = ct_select(h_n, 0, 0);
@@ -123,7 +123,7 @@ TEST(the_same_bits_at_any_number_of_threads) {
             ct_tensor *w[MOST], *x = ct_randn(CT_DIMS(4, n, 20)), *first = NULL, *first_g = NULL;
             ct_tensor *lengths = n == 60 ? ct_randint(CT_DIMS(n), 0, 5) : NULL;
             int count = weights(w, gru ? 3 : 4, 20, 150, 1, 2, CT_F32);
-            ct_require_grad(w[1]);
+            ct_set_requires_grad(w[1], true);
             for (int threads = 1; threads <= 5; threads++) {
                 ct_set_threads(threads);
                 ct_tensor *y = gru ? ct_gru(x, w, count, .bidirectional = true, .lengths = lengths)

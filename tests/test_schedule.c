@@ -97,7 +97,7 @@ TEST(schedules_follow_the_reference) {
 /* ---- Behaviours ---- */
 
 TEST(groups_keep_their_proportion) {
-    ct_tensor *a = ct_require_grad(F64(CT_DIMS(1), 1)), *b = ct_require_grad(F64(CT_DIMS(1), 1));
+    ct_tensor *a = ct_set_requires_grad(F64(CT_DIMS(1), 1), true), *b = ct_set_requires_grad(F64(CT_DIMS(1), 1), true);
     ct_optim *opt = ct_sgd(NULL, .lr = 0.1);
     ct_optim_add_tensor(opt, "a", a);
     ct_optim_add_tensor(opt, "b", b);

@@ -144,7 +144,7 @@ static const double landmarks[] = {
     0x1.fffffffffffffp1023, HUGE_VAL, NAN};
 /* clang-format on */
 #define LANDMARKS  ((int)(sizeof landmarks / sizeof *landmarks))
-#define AROUND     24 /* this many neighbours on each side */
+#define AROUND     24 /* this many neighbors on each side */
 
 #define NEAR       (LANDMARKS * 2 * (2 * AROUND + 1))
 #define SAMPLE_F64 25000
@@ -182,7 +182,7 @@ static void make_inputs(long stride) {
 typedef void loop_f32(const float *in, float *out, long n);
 typedef void loop_f64(const double *in, double *out, long n);
 
-/* Evaluates in chunks, and checks that the result of an element does not depend on its neighbours. */
+/* Evaluates in chunks, and checks that the result of an element does not depend on its neighbors. */
 #define CHUNK      1024
 #define UNARY_TEST(TYPE, T)                                                                                  \
     static void unary_##TYPE(const char *name, loop_##TYPE *loop, wide (*ref)(T), double bound, long skip) { \

@@ -196,7 +196,7 @@ TEST(threads_with_streams_of_their_own_exchange_tensors_in_the_other_order) { th
 
 /* ---- The error word ---- */
 
-static const char *const bad_target = "cross_entropy: target is 7 at element 4; it has to be in 0 to 2";
+static const char *const bad_target = "cross_entropy_loss: target is 7 at element 4; it has to be in 0 to 2";
 
 TEST_LIMIT(a_bad_index_changes_no_weights_and_is_reported_at_the_next_wait, 120) {
     const ct_device d = queued("1");
@@ -207,12 +207,12 @@ TEST_LIMIT(a_bad_index_changes_no_weights_and_is_reported_at_the_next_wait, 120)
     REQUIRE(ct_module_to_device(net, d));
     ct_optim *opt = ct_adamw(net, .lr = 1e-2);
     ct_scope {
-        CHECK(ct_backward(ct_cross_entropy(ct_forward(net, x), good)) && ct_optim_step(opt));
+        CHECK(ct_backward(ct_cross_entropy_loss(ct_forward(net, x), good)) && ct_optim_step(opt));
     }
     ct_tensor *weight = ct_module_find(net, "0.weight"), *mean = ct_module_find(net, "1.running_mean");
     ct_tensor *before = ct_to(weight, cpu), *mean_before = NULL;
     ct_scope {
-        ct_tensor *loss = ct_cross_entropy(ct_forward(net, x), bad);
+        ct_tensor *loss = ct_cross_entropy_loss(ct_forward(net, x), bad);
         CHECK(loss && ct_ok()); /* nobody knows yet */
         ct_forward(net, x);     /* running statistics after the error */
         CHECK(ct_backward(loss) && ct_optim_step(opt) && ct_ok());
@@ -224,7 +224,7 @@ TEST_LIMIT(a_bad_index_changes_no_weights_and_is_reported_at_the_next_wait, 120)
     mean_before = ct_to(mean, cpu);
     CHECK(ct_synchronize(d) && ct_ok()); /* it is reported once */
     ct_scope {                           /* and the device can be used on */
-        CHECK(ct_backward(ct_cross_entropy(ct_forward(net, x), good)) && ct_optim_step(opt));
+        CHECK(ct_backward(ct_cross_entropy_loss(ct_forward(net, x), good)) && ct_optim_step(opt));
         CHECK(!harness_same_bits(before, ct_to(weight, cpu)) && !harness_same_bits(mean_before, ct_to(mean, cpu)));
     }
     CHECK(ct_ok());
@@ -248,12 +248,65 @@ TEST(running_statistics_do_not_change_after_an_error) {
     CHECK(all_are(table, 0));
 }
 
+/* Another thread's step was held back because of this thread's index, so it has to hear of that too; one that changed nothing
+ * does not. */
+typedef struct bystander {
+    ct_device device;
+    ct_tensor *weight;
+    bool changes, heard, fine;
+    pthread_barrier_t *ready;
+} bystander;
+
+static void *stand_by(void *context) {
+    bystander *b = context;
+    pthread_barrier_wait(b->ready); /* the bad call is in the queue */
+    ct_scope {
+        ct_tensor *pure = ct_add_s(b->weight, 1);
+        if (b->changes) ct_add_(b->weight, b->weight);
+        pthread_barrier_wait(b->ready); /* now the other thread waits */
+        pthread_barrier_wait(b->ready); /* and has heard */
+        const bool ok = ct_synchronize(b->device);
+        b->heard = !ok && strcmp(ct_error(), "embedding: index is 4 at element 1; it has to be in 0 to 3") == 0;
+        ct_error_clear();
+        b->fine = all_are(b->weight, 3) && all_are(pure, 4) && ct_synchronize(b->device);
+    }
+    return NULL;
+}
+
+static bystander beside_an_error(bool changes) {
+    const ct_device d = queued("1");
+    pthread_barrier_t ready;
+    pthread_barrier_init(&ready, NULL, 2);
+    bystander b = {.device = d, .weight = made(d, 3), .changes = changes, .ready = &ready};
+    ct_tensor *table = ct_zeros(CT_DIMS(4, 2), .device = d), *bad = ct_to(I64(CT_DIMS(2), 3, 4), d);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, stand_by, &b) == 0 && ct_embedding(table, bad));
+    pthread_barrier_wait(&ready);
+    pthread_barrier_wait(&ready);
+    CHECK(!ct_synchronize(d) && ct_error_code() == CT_ERR_INDEX);
+    ct_error_clear();
+    pthread_barrier_wait(&ready);
+    pthread_join(thread, NULL);
+    pthread_barrier_destroy(&ready);
+    return b;
+}
+
+TEST(a_thread_whose_changes_were_held_back_hears_why) {
+    const bystander b = beside_an_error(true);
+    CHECK(b.heard && b.fine);
+}
+
+TEST(a_thread_that_changed_nothing_hears_nothing_of_it) {
+    const bystander b = beside_an_error(false);
+    CHECK(!b.heard && b.fine);
+}
+
 TEST(an_error_names_the_op_that_was_called_then_and_not_the_one_that_waits) {
     const ct_device d = queued("1");
     ct_tensor *x = ct_zeros(CT_DIMS(2, 3), .device = d), *bad = ct_to(I64(CT_DIMS(2), 0, 3), d);
-    CHECK(ct_cross_entropy(x, bad));
+    CHECK(ct_cross_entropy_loss(x, bad));
     CHECK(!ct_nonzero(x)); /* reads how many there are */
-    CHECK_ERROR(CT_ERR_INDEX, "cross_entropy: target is 3 at element 1; it has to be in 0 to 2");
+    CHECK_ERROR(CT_ERR_INDEX, "cross_entropy_loss: target is 3 at element 1; it has to be in 0 to 2");
     CHECK(ct_bernoulli(ct_full(CT_DIMS(4), 1.5, .device = d)) && !ct_synchronize(d));
     CHECK_ERROR(CT_ERR_VALUE, "bernoulli: p is 1.5 at element 0; it has to be in 0 to 1");
     CHECK(ct_one_hot(bad, 3) && ct_gather(x, 1, ct_reshape(bad, CT_DIMS(2, 1))) && !ct_synchronize(d));
@@ -266,9 +319,9 @@ TEST(an_error_names_the_op_that_was_called_then_and_not_the_one_that_waits) {
 /* The CPU, the guarded device at once and the guarded device later: one text. */
 TEST(the_cpu_tells_at_once_in_the_same_words) {
     ct_tensor *x = ct_zeros(CT_DIMS(6, 3)), *bad = I64(CT_DIMS(6), 0, 1, 2, 0, 7, 2);
-    CHECK(!ct_cross_entropy(x, bad));
+    CHECK(!ct_cross_entropy_loss(x, bad));
     CHECK_ERROR(CT_ERR_INDEX, bad_target);
     ct_device d = queued("0");
-    CHECK(!ct_cross_entropy(ct_to(x, d), ct_to(bad, d)));
+    CHECK(!ct_cross_entropy_loss(ct_to(x, d), ct_to(bad, d)));
     CHECK_ERROR(CT_ERR_INDEX, bad_target);
 }

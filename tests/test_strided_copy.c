@@ -8,7 +8,7 @@
 
 static const ct_dtype by_size[] = {CT_U8, CT_U16, CT_U32, CT_COMPLEX64};
 
-/* Elements whose bits differ between neighbours. */
+/* Elements whose bits differ between neighbors. */
 static ct_tensor *numbered(ct_dims shape, ct_dtype dtype) {
     int64_t count = 1;
     for (int i = 0; i < shape.n; i++) count *= shape.d[i];

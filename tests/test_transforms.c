@@ -1,5 +1,5 @@
 /* Transforms: against torchvision where the meaning is the same (tests/refs/transforms.inc), what the random ones may
- * and may not do, and the table. Colours are in 0 .. 1 in f32: a few roundings of 6e-8 each. */
+ * and may not do, and the table. Colors are in 0 .. 1 in f32: a few roundings of 6e-8 each. */
 #include "tests/harness.h"
 
 #include <cotangent/data.h>
@@ -36,10 +36,10 @@ static void check_values(int line, ct_tensor *y, ct_dims shape, const double *ex
         check_values(__LINE__, apply(transform, pixels(channels, CT_F32), 0), shape, expected, tolerance); \
     } while (0)
 
-TEST(normalising_agrees_with_torchvision) {
+TEST(normalizing_agrees_with_torchvision) {
     /* values of up to 6, from a division by 0.1: 1e-6 is a few units in their last place */
-    CHECK_PICTURE(ct_transform_normalise((double[]){0.5, 0.25, 0.4}, (double[]){0.2, 0.3, 0.1}, 3), 3,
-                  CT_DIMS(3, HEIGHT, WIDTH), picture_normalised, 2e-6);
+    CHECK_PICTURE(ct_transform_normalize((double[]){0.5, 0.25, 0.4}, (double[]){0.2, 0.3, 0.1}, 3), 3,
+                  CT_DIMS(3, HEIGHT, WIDTH), picture_normalized, 2e-6);
 }
 
 TEST(resizing_agrees_with_torchvision) {
@@ -48,18 +48,18 @@ TEST(resizing_agrees_with_torchvision) {
 }
 
 TEST(rotating_agrees_with_torchvision) {
-    /* torchvision computes the places in f32: about 1e-6 of a pixel, times differences of neighbours up to 1 */
+    /* torchvision computes the places in f32: about 1e-6 of a pixel, times differences of neighbors up to 1 */
     CHECK_PICTURE(ct_transform_rotate(30, false), 3, CT_DIMS(3, HEIGHT, WIDTH), picture_turned, 1e-5);
     CHECK_PICTURE(ct_transform_rotate(-107, false), 1, CT_DIMS(1, HEIGHT, WIDTH), picture_turned_back, 1e-5);
     CHECK_PICTURE(ct_transform_rotate(35, true), 1, CT_DIMS(1, HEIGHT, WIDTH), picture_turned_nearest, 1e-6);
 }
 
-TEST(colours_agree_with_torchvision) {
+TEST(colors_agree_with_torchvision) {
     const ct_dims shape = CT_DIMS(3, HEIGHT, WIDTH), one = CT_DIMS(1, HEIGHT, WIDTH);
-    CHECK_PICTURE(ct_transform_grey(1), 3, one, picture_grey, 1e-6);
+    CHECK_PICTURE(ct_transform_gray(1), 3, one, picture_gray, 1e-6);
     CHECK_PICTURE(ct_transform_color(1.4, 1, 1, 0), 3, shape, picture_bright, 1e-6);
     CHECK_PICTURE(ct_transform_color(1, 0.6, 1, 0), 3, shape, picture_contrast, 1e-6);
-    CHECK_PICTURE(ct_transform_color(1, 1.7, 1, 0), 1, one, picture_contrast_grey, 1e-6);
+    CHECK_PICTURE(ct_transform_color(1, 1.7, 1, 0), 1, one, picture_contrast_gray, 1e-6);
     CHECK_PICTURE(ct_transform_color(1, 1, 1.8, 0), 3, shape, picture_saturation, 1e-6);
     CHECK_PICTURE(ct_transform_color(1, 1, 1, 0.2), 3, shape, picture_hue, 2e-6);
     CHECK_PICTURE(ct_transform_color(1, 1, 1, -0.35), 3, shape, picture_hue_back, 2e-6);
@@ -202,10 +202,10 @@ TEST(every_entry_of_the_table_builds) {
     CHECK_ERROR(CT_ERR_VALUE, "transform_build: cutout: size is 1.5; it has to be a whole number");
     CHECK(!ct_transform_build(ct_transform_find("rotate"), (double[]){10, 2}));
     CHECK_ERROR(CT_ERR_VALUE, "transform_build: rotate: nearest is 2; it has to be 0 or 1");
-    /* by colour */
+    /* by color */
     double values[6] = {0.5, 0.2, 0.25, 0.3, 0.4, 0.1};
-    check_values(__LINE__, apply(ct_transform_build(ct_transform_find("normalise"), values), pixels(3, CT_U8), 0),
-                 CT_DIMS(3, HEIGHT, WIDTH), picture_normalised, 2e-6);
+    check_values(__LINE__, apply(ct_transform_build(ct_transform_find("normalize"), values), pixels(3, CT_U8), 0),
+                 CT_DIMS(3, HEIGHT, WIDTH), picture_normalized, 2e-6);
 }
 
 static bool half(void *context, ct_tensor **fields, int n, ct_draw *draw) {
@@ -234,14 +234,14 @@ TEST(what_does_not_fit_is_refused) {
     CHECK_ERROR(CT_ERR_DTYPE, "transform_rotate: field 0 is i64; expected u8 or f32");
     CHECK(!apply(ct_transform_color_jitter(0, 0, 0.5, 0), x, 0));
     CHECK_ERROR(CT_ERR_SHAPE, "transform_color_jitter: saturation and hue want 3 channels; the image has 1");
-    CHECK(!apply(ct_transform_normalise((double[]){1, 2, 3}, (double[]){1, 1, 1}, 3), x, 0));
-    CHECK_ERROR(CT_ERR_SHAPE, "transform_normalise: 3 means for an image of 1 channels");
-    CHECK(!ct_transform_normalise((double[]){1}, (double[]){0}, 1));
-    CHECK_ERROR(CT_ERR_VALUE, "transform_normalise: channel 0 has mean 1 and std 0; std has to be above 0");
+    CHECK(!apply(ct_transform_normalize((double[]){1, 2, 3}, (double[]){1, 1, 1}, 3), x, 0));
+    CHECK_ERROR(CT_ERR_SHAPE, "transform_normalize: 3 means for an image of 1 channels");
+    CHECK(!ct_transform_normalize((double[]){1}, (double[]){0}, 1));
+    CHECK_ERROR(CT_ERR_VALUE, "transform_normalize: channel 0 has mean 1 and std 0; std has to be above 0");
     CHECK(!ct_transform_flip(1.5));
     CHECK_ERROR(CT_ERR_VALUE, "transform_flip: p is 1.5; expected 0 to 1");
-    CHECK(!ct_transform_chain(ct_transform_flip(0.5), ct_transform_grey(2), ct_transform_float()));
-    CHECK_ERROR(CT_ERR_VALUE, "transform_grey: 2 channels; expected 1 or 3");
+    CHECK(!ct_transform_chain(ct_transform_flip(0.5), ct_transform_gray(2), ct_transform_float()));
+    CHECK_ERROR(CT_ERR_VALUE, "transform_gray: 2 channels; expected 1 or 3");
     ct_transform_free(NULL);
 }
 

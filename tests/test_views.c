@@ -32,7 +32,7 @@ TEST(reshape_is_a_view_where_strides_allow_in_half_types_too) {
 }
 
 TEST(identity_paths_keep_the_graph) {
-    ct_tensor *x = ct_require_grad(ct_ones(CT_DIMS(2, 3)));
+    ct_tensor *x = ct_set_requires_grad(ct_ones(CT_DIMS(2, 3)), true);
     CHECK(ct_reshape(x, CT_DIMS(2, 3)) == x);
     CHECK(ct_contiguous(x) == x);
     ct_tensor *y = ct_mul_s(x, 2);
@@ -61,7 +61,8 @@ TEST(slices_follow_python) {
 }
 
 TEST(split_and_chunk_are_views_that_make_up_the_axis) {
-    ct_tensor *x = ct_require_grad(ct_reshape(ct_arange(0, 14, 1, .dtype = CT_F64), CT_DIMS(7, 2))), *parts[4];
+    ct_tensor *x = ct_set_requires_grad(ct_reshape(ct_arange(0, 14, 1, .dtype = CT_F64), CT_DIMS(7, 2)), true),
+              *parts[4];
     REQUIRE(ct_split(x, 0, CT_DIMS(3), parts, 3));
     CHECK_VALUES(parts[2], CT_DIMS(1, 2), 0, 12, 13);
     REQUIRE(ct_split(x, 0, CT_DIMS(1, 4, 2), parts, 3));
@@ -80,14 +81,14 @@ TEST(split_and_chunk_are_views_that_make_up_the_axis) {
 }
 
 TEST(overlapping_views_sum_their_gradients) {
-    ct_tensor *x = ct_require_grad(ct_ones(CT_DIMS(5), .dtype = CT_F64));
+    ct_tensor *x = ct_set_requires_grad(ct_ones(CT_DIMS(5), .dtype = CT_F64), true);
     CHECK(ct_backward(ct_sum(ct_unfold(x, 0, 3, 1))));
     CHECK_VALUES(ct_grad_of(x), CT_DIMS(5), 0, 1, 2, 3, 2, 1);
-    ct_tensor *z = ct_require_grad(ct_ones(CT_DIMS(4), .dtype = CT_F64));
+    ct_tensor *z = ct_set_requires_grad(ct_ones(CT_DIMS(4), .dtype = CT_F64), true);
     CHECK(ct_backward(ct_sum(ct_as_strided(z, CT_DIMS(3, 2), CT_DIMS(0, 2), 1))));
     CHECK_VALUES(ct_grad_of(z), CT_DIMS(4), 0, 0, 3, 0, 3);
     /* a sum made in f16 would stop at 2048, where 1 is less than half a unit */
-    ct_tensor *h = ct_require_grad(ct_ones(CT_DIMS(1), .dtype = CT_F16));
+    ct_tensor *h = ct_set_requires_grad(ct_ones(CT_DIMS(1), .dtype = CT_F16), true);
     CHECK(ct_backward_from(ct_as_strided(h, CT_DIMS(4096), CT_DIMS(0), 0), ct_ones(CT_DIMS(4096), .dtype = CT_F16), 0));
     CHECK(ct_item(ct_grad_of(h)) == 4096);
 }

@@ -433,7 +433,7 @@ typedef struct triple {
 } triple;
 static triple everything(const family *f, ct_tensor *x, ct_tensor *w, ct_tensor *cotangent, bool last) {
     triple r = {0};
-    ct_tensor *in[2] = {ct_require_grad(ct_clone(x)), ct_require_grad(ct_clone(w))};
+    ct_tensor *in[2] = {ct_set_requires_grad(ct_clone(x), true), ct_set_requires_grad(ct_clone(w), true)};
     r.t[0] = convolve(f, in[0], in[1], last, false);
     if (r.t[0]) ct_grad(&r.t[0], 1, &cotangent, in, 2, r.t + 1, 0);
     return r;

@@ -75,7 +75,7 @@ static void exchange(int64_t *a, int64_t *b) {
     *b = t;
 }
 
-/* Dimensions of size 1 go, the rest are ordered by the output's strides, and neighbours that every operand walks as one
+/* Dimensions of size 1 go, the rest are ordered by the output's strides, and neighbors that every operand walks as one
  * become one. */
 static void collapse(plan *p, const ct_view *const *views) {
     int n = 0;

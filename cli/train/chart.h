@@ -1,4 +1,4 @@
-/* Line charts, scatter plots and heat maps as inline SVG. Colours come from classes of the page's style sheet. */
+/* Line charts, scatter plots and heat maps as inline SVG. Colors come from classes of the page's style sheet. */
 #ifndef COTANGENT_CLI_TRAIN_CHART_H
 #define COTANGENT_CLI_TRAIN_CHART_H
 

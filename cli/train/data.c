@@ -7,10 +7,10 @@
 #include <string.h>
 
 const task_info tasks[] = {
-    [TASK_CLASSIFICATION] = {"classification", "accuracy", true, true, "cross_entropy"},
-    [TASK_LANGUAGE] = {"language", "perplexity", false, false, "cross_entropy"},
+    [TASK_CLASSIFICATION] = {"classification", "accuracy", true, true, "cross_entropy_loss"},
+    [TASK_LANGUAGE] = {"language", "perplexity", false, false, "cross_entropy_loss"},
     [TASK_REGRESSION] = {"regression", "rmse", false, false, "mse_loss"},
-    [TASK_SEGMENTATION] = {"segmentation", "iou", true, true, "cross_entropy"},
+    [TASK_SEGMENTATION] = {"segmentation", "iou", true, true, "cross_entropy_loss"},
 };
 
 /* Cuts the fraction `validation` off train. */
@@ -73,10 +73,10 @@ static bool open_folder(learner *l) {
             if (file_exists(path)) memcpy(test, path, sizeof test);
         }
     if (data->test[0]) snprintf(test, sizeof test, "%s", data->test);
-    l->train = ct_dataset_folder(train, .resize = data->size, .grey = data->grey);
+    l->train = ct_dataset_folder(train, .resize = data->size, .gray = data->gray);
     if (!l->train || !note_empty_folders(l, l->train, train)) return false;
     if (!test[0]) return split(l);
-    l->valid = ct_dataset_folder(test, .resize = data->size, .grey = data->grey);
+    l->valid = ct_dataset_folder(test, .resize = data->size, .gray = data->gray);
     if (!l->valid) return false;
     for (int64_t i = 0;; i++) { /* the classes are counted by folder, so both have to have the same */
         const char *a = ct_dataset_class_name(l->train, i), *b = ct_dataset_class_name(l->valid, i);
@@ -326,22 +326,22 @@ bool learner_measure(learner *l) {
     float *mean = calloc((size_t)channels, sizeof *mean), *std = calloc((size_t)channels, sizeof *std);
     bool right = inputs && mean && std;
     if (!right) ct_fail(CT_ERR_MEMORY, NULL, "out of memory");
-    if (right && (r->normalise == NORMALISE_AUTO || l->task == TASK_REGRESSION))
+    if (right && (r->normalize == NORMALIZE_AUTO || l->task == TASK_REGRESSION))
         right = add_sampled(l, inputs, channels, &target);
     if (right && l->task == TASK_REGRESSION) {
         l->target_mean = target.sum / (double)target.n;
         l->target_std = moments_std(&target);
     }
-    if (right && r->normalise == NORMALISE_GIVEN && r->channels != 1 && r->channels != channels)
-        right = tree_fail(tree_get(r->root, "normalise"), "normalise has %d numbers and the data %lld channels",
+    if (right && r->normalize == NORMALIZE_GIVEN && r->channels != 1 && r->channels != channels)
+        right = tree_fail(tree_get(r->root, "normalize"), "normalize has %d numbers and the data %lld channels",
                           r->channels, (long long)channels);
     for (int64_t c = 0; right && c < channels; c++) {
-        const bool given = r->normalise == NORMALISE_GIVEN;
+        const bool given = r->normalize == NORMALIZE_GIVEN;
         const int64_t which = r->channels == 1 ? 0 : c;
         mean[c] = (float)(given ? r->mean[which] : inputs[c].sum / (double)inputs[c].n);
         std[c] = (float)(given ? r->std[which] : moments_std(&inputs[c]));
     }
-    if (right && r->normalise != NORMALISE_NONE) right = set_statistics(l, mean, std, channels);
+    if (right && r->normalize != NORMALIZE_NONE) right = set_statistics(l, mean, std, channels);
     free(inputs);
     free(mean);
     free(std);

@@ -56,7 +56,7 @@ static bool freeze(const ct_parameters *list, const tree *pattern) {
         if (count++ == 0) first = p->name;
         if (fnmatch(pattern->text, p->name, 0) != 0) continue;
         fitting++;
-        if (!ct_forgo_grad(ct_parameter_tensor(p))) return false;
+        if (!ct_set_requires_grad(ct_parameter_tensor(p), false)) return false;
     }
     return fitting || tree_fail(pattern, "the pattern %s fits none of the %d parameters, of which the first is %s",
                                 pattern->text, count, first);

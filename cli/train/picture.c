@@ -29,7 +29,7 @@ bool picture_of_item(ct_tensor *x, picture *result) {
 }
 
 /* Hues that are as far apart as can be for any number of classes: each next one is the golden section of the circle further. */
-void picture_class_colour(int64_t label, unsigned char rgb[3]) {
+void picture_class_color(int64_t label, unsigned char rgb[3]) {
     static const unsigned char ground[3] = {38, 40, 46};
     const double hue = fmod((double)(label - 1) * 0.618033988749895 + 0.58, 1) * 6;
     for (int c = 0; c < 3; c++) {
@@ -45,12 +45,12 @@ void picture_class_colour(int64_t label, unsigned char rgb[3]) {
 
 bool picture_of_mask(const uint8_t *mask, int64_t height, int64_t width, picture *result) {
     const size_t plane = (size_t)(height * width);
-    unsigned char *rgb = malloc(3 * plane + 1), colours[256][3];
+    unsigned char *rgb = malloc(3 * plane + 1), colors[256][3];
     *result = (picture){0};
     if (!rgb) return ct_fail(CT_ERR_MEMORY, NULL, "out of memory");
-    for (int i = 0; i < 256; i++) picture_class_colour(i, colours[i]);
+    for (int i = 0; i < 256; i++) picture_class_color(i, colors[i]);
     for (size_t i = 0; i < plane; i++)
-        for (size_t c = 0; c < 3; c++) rgb[c * plane + i] = colours[mask[i]][c];
+        for (size_t c = 0; c < 3; c++) rgb[c * plane + i] = colors[mask[i]][c];
     bool right = false;
     ct_scope {
         right = encode(ct_from_data(rgb, CT_DIMS(3, height, width), CT_U8), result);
@@ -60,7 +60,7 @@ bool picture_of_mask(const uint8_t *mask, int64_t height, int64_t width, picture
 }
 
 /* A number from -1 to 1 as blue, white or red. */
-static void signed_colour(double value, unsigned char *rgb, size_t plane) {
+static void signed_color(double value, unsigned char *rgb, size_t plane) {
     static const double negative[3] = {33, 102, 172}, positive[3] = {190, 40, 40};
     const double *end = value < 0 ? negative : positive, share = fmin(fabs(value), 1);
     for (int c = 0; c < 3; c++) rgb[(size_t)c * plane] = (unsigned char)(247 + share * (end[c] - 247) + 0.5);
@@ -75,7 +75,7 @@ typedef struct grid {
     unsigned char *rgb; /* (4, pixel_height, pixel_width): with an alpha, so that gaps are the page */
 } grid;
 
-/* A filter of three channels in their colours, from its least to its greatest weight; any other by sign, the mean over the
+/* A filter of three channels in their colors, from its least to its greatest weight; any other by sign, the mean over the
  * channels. */
 static void draw_filter(const grid *g, const float *w /* (channels,height,width) */, int at) {
     const size_t plane = g->pixel_width * g->pixel_height;
@@ -101,7 +101,7 @@ static void draw_filter(const grid *g, const float *w /* (channels,height,width)
         }
         double mean = 0;
         for (int64_t c = 0; c < g->channels; c++) mean += (double)w[c * size + i] / (double)g->channels;
-        signed_colour(most > 0 ? mean / most : 0, to, plane);
+        signed_color(most > 0 ? mean / most : 0, to, plane);
     }
 }
 

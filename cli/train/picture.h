@@ -13,10 +13,10 @@ void picture_free(picture *p);
 
 /* An image [C,H,W] of the data: u8, or f32 from 0 to 1. */
 bool picture_of_item(ct_tensor *x, picture *result);
-/* The classes of pixels, each in a colour of its own; class 0 is dark. */
+/* The classes of pixels, each in a color of its own; class 0 is dark. */
 bool picture_of_mask(const uint8_t *mask /* (height,width) */, int64_t height, int64_t width, picture *result);
-/* The colour of a class in these. */
-void picture_class_colour(int64_t label, unsigned char rgb[3]);
+/* The color of a class in these. */
+void picture_class_color(int64_t label, unsigned char rgb[3]);
 /* What the first layer looks for, as a grid: of a convolution, or of a linear layer over an image. True with png NULL where
  * there is no such layer. */
 bool picture_of_filters(learner *l, picture *result);

@@ -80,8 +80,8 @@ static const char *base_of(const char *path, int *length) {
 }
 
 /* The files that are written of an image. */
-enum { NUMBERS, COLOURS, KINDS };
-static const char *const kinds[KINDS] = {[NUMBERS] = "mask", [COLOURS] = "colours"};
+enum { NUMBERS, COLORS, KINDS };
+static const char *const kinds[KINDS] = {[NUMBERS] = "mask", [COLORS] = "colors"};
 
 /* FOLDER/NAME-KIND.png, NAME being the base of the image. */
 static bool mask_path(const char *image, const char *kind, const predict_options *options, char *path,
@@ -150,15 +150,15 @@ static uint8_t *segment(learner *l, const char *path, int64_t max_pixels, int64_
     return mask;
 }
 
-static bool save_masks(const uint8_t *mask, int64_t height, int64_t width, const char *numbers, const char *colours) {
-    picture coloured = {0};
+static bool save_masks(const uint8_t *mask, int64_t height, int64_t width, const char *numbers, const char *colors) {
+    picture colored = {0};
     bool right = false;
     ct_scope {
         right = ct_image_save(numbers, ct_from_data(mask, CT_DIMS(height, width), CT_U8)) &&
-                picture_of_mask(mask, height, width, &coloured);
+                picture_of_mask(mask, height, width, &colored);
     }
-    right = right && file_write(colours, coloured.png, coloured.bytes, false);
-    picture_free(&coloured);
+    right = right && file_write(colors, colored.png, colored.bytes, false);
+    picture_free(&colored);
     return right;
 }
 
@@ -193,17 +193,17 @@ static void print_shares(const learner *l, const char *path, const char *numbers
 }
 
 bool predict_mask(learner *l, const char *path, const predict_options *options) {
-    char numbers[4096], colours[4096];
+    char numbers[4096], colors[4096];
     int64_t height = 0, width = 0, counts[256] = {0};
     if (l->classes > 256) return ct_fail(CT_ERR_UNSUPPORTED, NULL, "%s: a mask has 256 classes at most", path);
     if (!mask_path(path, kinds[NUMBERS], options, numbers, sizeof numbers) ||
-        !mask_path(path, kinds[COLOURS], options, colours, sizeof colours))
+        !mask_path(path, kinds[COLORS], options, colors, sizeof colors))
         return false;
     uint8_t *mask = NULL;
     ct_no_grad {
         mask = segment(l, path, options->max_pixels, &height, &width);
     }
-    const bool right = mask && save_masks(mask, height, width, numbers, colours);
+    const bool right = mask && save_masks(mask, height, width, numbers, colors);
     for (int64_t i = 0; right && i < height * width; i++) counts[mask[i]]++;
     if (right) print_shares(l, path, numbers, counts, height * width, options);
     free(mask);

@@ -103,7 +103,7 @@ bool predict_table(learner *l, const char *path, const predict_options *options)
     if (l->classes != (l->task == TASK_REGRESSION ? 1 : ct_csv_column_at(l->encoding, p.target)->categories))
         return ct_fail(CT_ERR_IO, NULL, "the checkpoint contradicts itself");
     ct_dataset *rows = ct_dataset_csv(path, .separator = data->separator[0], .no_header = !data->header,
-                                      .like = l->encoding, .unlabelled = true);
+                                      .like = l->encoding, .unlabeled = true);
     ct_loader *batches = rows ? ct_batches(rows, ROWS) : NULL;
     bool right = batches != NULL;
     if (right && options->first && data->header && !options->json) print_names(&p);

@@ -170,20 +170,20 @@ static bool read_channels(const tree *node, double *values, int *n) {
     return true;
 }
 
-static bool read_normalise(recipe *r, const tree *node) {
+static bool read_normalize(recipe *r, const tree *node) {
     bool on;
-    if (node->kind == TREE_TEXT && strcmp(node->text, "auto") == 0) r->normalise = NORMALISE_AUTO;
-    else if (node->kind == TREE_TEXT && strcmp(node->text, "none") == 0) r->normalise = NORMALISE_NONE;
-    else if (tree_bool(node, &on)) r->normalise = on ? NORMALISE_AUTO : NORMALISE_NONE;
+    if (node->kind == TREE_TEXT && strcmp(node->text, "auto") == 0) r->normalize = NORMALIZE_AUTO;
+    else if (node->kind == TREE_TEXT && strcmp(node->text, "none") == 0) r->normalize = NORMALIZE_NONE;
+    else if (tree_bool(node, &on)) r->normalize = on ? NORMALIZE_AUTO : NORMALIZE_NONE;
     else {
         const tree *mean = tree_get(node, "mean"), *std = tree_get(node, "std");
         int n = 0;
         if (!mean || !std || node->n != 2) return fail_value(node, "auto, none or {mean: ..., std: ...}");
         if (!read_channels(mean, r->mean, &r->channels) || !read_channels(std, r->std, &n)) return false;
-        if (n != r->channels) return tree_fail(node, "normalise has %d means and %d deviations", r->channels, n);
+        if (n != r->channels) return tree_fail(node, "normalize has %d means and %d deviations", r->channels, n);
         for (int i = 0; i < n; i++)
             if (!(r->std[i] > 0)) return tree_fail(std, "a deviation is above 0, not %g", r->std[i]);
-        r->normalise = NORMALISE_GIVEN;
+        r->normalize = NORMALIZE_GIVEN;
     }
     return true;
 }
@@ -339,7 +339,7 @@ static bool read_loss_option(recipe *r, const tree *node) {
 static bool read_loss(recipe *r, const tree *node) {
     const tree *name = node->kind == TREE_TEXT ? node : tree_get(node, "name");
     if (!name || name->kind != TREE_TEXT)
-        return tree_fail(node, "a loss needs a name, as in loss: {name: cross_entropy}");
+        return tree_fail(node, "a loss needs a name, as in loss: {name: cross_entropy_loss}");
     r->loss = ct_op_find(name->text);
     if (!r->loss || !is_loss(r->loss)) {
         const char *names[64];

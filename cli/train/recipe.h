@@ -66,7 +66,7 @@ typedef struct recipe {
     const ct_op *loss; /* NULL: what suits the data */
     void *loss_options;
     recipe_data data;
-    enum { NORMALISE_AUTO, NORMALISE_NONE, NORMALISE_GIVEN } normalise;
+    enum { NORMALIZE_AUTO, NORMALIZE_NONE, NORMALIZE_GIVEN } normalize;
     double mean[MOST_CHANNELS], std[MOST_CHANNELS];
     int channels; /* of mean and std */
     struct {

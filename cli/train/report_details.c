@@ -18,7 +18,7 @@ bool report_filters(buffer *b, trainer *t) {
     }
     if (!filters.png) return true;
     report_section(b, "What the first layer looks for",
-                   t->learner.item.d[0] == 3 ? "Its weights, each filter by itself, as colours."
+                   t->learner.item.d[0] == 3 ? "Its weights, each filter by itself, as colors."
                                              : "Its weights, each filter by itself: red adds, blue takes away.");
     buffer_text(
         b,

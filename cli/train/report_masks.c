@@ -44,7 +44,7 @@ static void write_legend(buffer *b, const learner *l) {
     buffer_text(b, "<p class=\"legend\">");
     for (int64_t i = 0; i < l->classes && i < 24; i++) {
         unsigned char rgb[3];
-        picture_class_colour(i, rgb);
+        picture_class_color(i, rgb);
         buffer_add(b, "<span><i style=\"background:#%02x%02x%02x\"></i>", rgb[0], rgb[1], rgb[2]);
         buffer_html(b, learner_class_name(l, i));
         buffer_text(b, "</span>");

@@ -27,7 +27,7 @@ bool report_curves(buffer *b, trainer *t) {
         of[f] = columns + (size_t)f * (size_t)n;
         for (int i = 0; i < n; i++) of[f][i] = field(&j->epochs[i], f);
     }
-    double *step_epoch = columns + (size_t)FIELDS * (size_t)n; /* where in the epochs per step is */
+    double *step_epoch = columns + (size_t)FIELDS * (size_t)n; /* where in the epochs a step is */
     const double an_epoch = (double)ct_loader_batches(t->batches);
     for (int i = 0; i < steps; i++) step_epoch[i] = j->step[i] / an_epoch;
     const double best = (double)t->best_epoch; /* by the score: both charts mark that epoch */

@@ -2,7 +2,7 @@
  * buffer, of which these few fields are written by hand:
  *     Event    1 wall_time (double)  2 step  3 file_version  5 summary  7 session_log
  *     Summary  1 value: 1 tag  2 simple_value (float)  4 image  8 tensor  9 metadata
- *     Image    1 height  2 width  3 colour channels  4 encoded bytes
+ *     Image    1 height  2 width  3 color channels  4 encoded bytes
  * Checksums are CRC-32C, rotated and shifted so that a checksum of checksums is not zero. */
 #include "cli/train/tensorboard.h"
 

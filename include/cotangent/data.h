@@ -13,7 +13,11 @@
  *
  * Who owns what: datasets are counted, and whatever is built on one (a subset, a loader) keeps it, so free yours when
  * you need it no more. Transforms and samplers are given away to what takes them (a chain, a loader), even when that
- * fails; ct_transform_keep makes a further reference to give away. Images are [channels, height, width]. */
+ * fails; ct_transform_keep makes a further reference to give away. Images are [channels, height, width].
+ *
+ * Threads: a loader has threads of its own, which call the get of a dataset and the apply of a transform, several at once: a class of
+ * your own keeps no state in them without a lock. Making, ct_next, the loader's state and freeing it are for one thread at a time; a
+ * dataset may serve several loaders, threads and ct_dataset_get at once. Counts of references are atomic. */
 #ifndef COTANGENT_DATA_H
 #define COTANGENT_DATA_H
 
@@ -95,12 +99,12 @@ CT_API ct_dataset *ct_dataset_mnist(const char *folder, bool train);
 CT_API ct_dataset *ct_dataset_cifar(const char *path, bool train);
 
 /* A folder with a subfolder of PNG or JPEG files for each class; classes in order of their names. Images are read when
- * they are wanted, on the loader's threads, as u8 [3, height, width] ([1, ...] with grey). */
+ * they are wanted, on the loader's threads, as u8 [3, height, width] ([1, ...] with gray). */
 typedef struct ct_folder_options {
     size_t size;
     int64_t resize;        /* every image to this many pixels squared; 0: as they are */
     int64_t height, width; /* or to these; both are wanted */
-    bool grey;
+    bool gray;
     int64_t max_pixels; /* an image of more is an error when it is wanted; 0: 2^28 */
 } ct_folder_options;
 CT_API ct_dataset *ct_dataset_folder_p(const char *path, const ct_folder_options *options);
@@ -119,11 +123,11 @@ typedef struct ct_csv_options {
     char separator;          /* ',' */
     bool no_header;          /* the first line is data; columns are then named by their numbers */
     bool regression;         /* y is a number, not a class */
-    bool standardise;        /* numeric columns of x to mean 0 and deviation 1 */
+    bool standardize;        /* numeric columns of x to mean 0 and deviation 1 */
     const char *categorical; /* names of columns, with the separator between them, that hold categories in any case */
     const ct_dataset *like;  /* another CSV dataset (the training set), whose target, task, categories, means and
                                 deviations are taken; its columns have to be the same */
-    bool unlabelled; /* with like: there is nothing to compare with. The target's column may be absent, and is not
+    bool unlabeled; /* with like: there is nothing to compare with. The target's column may be absent, and is not
                                 read where it is there; items have the one field x */
 } ct_csv_options;
 CT_API ct_dataset *ct_dataset_csv_p(const char *path, const ct_csv_options *options);
@@ -175,7 +179,7 @@ CT_API const ct_vocabulary *ct_text_vocabulary(const ct_dataset *dataset); /* NU
 /* Tensors in memory whose first axes are as long as each other: item i is their i-th parts. They are kept, not copied,
  * unless they are not contiguous. Integers [n] in field 1 are labels: they become i64, and the classes are counted. */
 CT_API ct_dataset *ct_dataset_tensors(ct_tensor *const *fields, int n);
-/* Drawn shapes in ten classes (circle, ring, square, frame, triangle, cross, ...) of random place, size, grey and
+/* Drawn shapes in ten classes (circle, ring, square, frame, triangle, cross, ...) of random place, size, gray and
  * slant under noise: u8 [1, size, size] and the class. Item i is the same for a seed whatever the count. size is
  * at least 12. */
 CT_API ct_dataset *ct_dataset_shapes(int64_t count, int64_t size, uint64_t seed);
@@ -225,7 +229,7 @@ CT_API ct_transform *ct_transform_list(ct_transform *const *transforms, int n);
 
 CT_API ct_transform *ct_transform_float(void); /* f32; u8 divided by 255 */
 /* (x - mean) / std, for each of n channels; n is 1 (for all) or the number of channels. u8 is divided by 255 first. */
-CT_API ct_transform *ct_transform_normalise(const double *mean, const double *std, int n);
+CT_API ct_transform *ct_transform_normalize(const double *mean, const double *std, int n);
 /* A frame of so many pixels; for images of u8 the value is in 0 .. 1 too. */
 CT_API ct_transform *ct_transform_pad(int64_t pixels, double value);
 CT_API ct_transform *ct_transform_center_crop(int64_t height, int64_t width);
@@ -247,7 +251,7 @@ CT_API ct_transform *ct_transform_color(double brightness, double contrast, doub
 CT_API ct_transform *ct_transform_cutout(int64_t size, double p); /* a square of zeros, anywhere, cut at the borders */
 /* A rectangle of min_area to max_area of the image, of a proportion of 0.3 to 3.3, filled with value. */
 CT_API ct_transform *ct_transform_erase(double p, double min_area, double max_area, double value);
-CT_API ct_transform *ct_transform_grey(int64_t channels); /* 1 or 3 of the same: 0.2989 r + 0.587 g + 0.114 b */
+CT_API ct_transform *ct_transform_gray(int64_t channels); /* 1 or 3 of the same: 0.2989 r + 0.587 g + 0.114 b */
 /* On batches, with labels [n] in field 1, which become f32 [n, classes]: each item mixed with another of the batch,
  * weights of beta(alpha, alpha); or with a rectangle of another put in, labels by area. With probability p a batch.
  * The dataset has to know its classes. */

@@ -7,7 +7,10 @@
  * is written.
  *
  * safetensors files need jansson to be read, .npz libzip, PNG libpng and JPEG TurboJPEG at run time: each is loaded when
- * it is first used, and where it is missing only these calls fail, with CT_ERR_UNSUPPORTED and the name of what to install. */
+ * it is first used, and where it is missing only these calls fail, with CT_ERR_UNSUPPORTED and the name of what to install.
+ *
+ * Threads: any number may read and write files at once, one file included: it is replaced whole, by the last who comes. A network
+ * that is saved must not be trained meanwhile, and one that is loaded not used. */
 #ifndef COTANGENT_IO_H
 #define COTANGENT_IO_H
 
@@ -79,11 +82,11 @@ typedef struct ct_image_options {
     bool as_stored;        /* leave it as it lies in the file, whichever way up the camera was held */
 } ct_image_options;
 
-/* Reads a PNG or JPEG file, whichever its first bytes say, as u8 [C,H,W]. channels: 1 grey, 2 grey and alpha, 3 RGB,
- * 4 RGB and alpha; 0: as many as the file has (a palette counts as RGB). Colours of 16 bits become 8. Where the file has an
+/* Reads a PNG or JPEG file, whichever its first bytes say, as u8 [C,H,W]. channels: 1 gray, 2 gray and alpha, 3 RGB,
+ * 4 RGB and alpha; 0: as many as the file has (a palette counts as RGB). Colors of 16 bits become 8. Where the file has an
  * alpha and it is not asked for, the picture is laid on black, mixed as light is; a gamma that a PNG file notes, other than
  * the usual one, is applied. A picture is turned the way that the camera noted (the orientation of EXIF). CMYK becomes RGB,
- * each colour times black, of inks inverted as Photoshop writes them.
+ * each color times black, of inks inverted as Photoshop writes them.
  *     ct_image_load("photo.jpg", 3, .height = 224, .width = 224)
  * With a size, a large picture is made smaller as it is decoded, and needs little memory: of most PNG files two rows; a JPEG
  * file is halved up to three times in its cosine transform, as long as twice the size that is wanted is left. */

@@ -1,4 +1,4 @@
-/* Networks: modules with named parameters and buffers, the layers, initialisers and ready models. Written on cotangent.h
+/* Networks: modules with named parameters and buffers, the layers, initializers and ready models. Written on cotangent.h
  * alone: a module of your own is made the same way as those here (see ct_module_class).
  *
  *     ct_module *net = ct_nn_sequential(ct_nn_conv2d(1, 32, 3, .pad = 1), ct_nn_relu(), ct_nn_max_pool2d(2),
@@ -7,7 +7,12 @@
  *
  * A constructor owns the modules that it is given even when it fails: it then frees them and returns NULL. A NULL child
  * makes its parent NULL, so a whole network is built in one expression and checked once. Sizes are below 2^31, and modules are at
- * most 256 within one another. */
+ * most 256 within one another.
+ *
+ * Threads: ct_forward of one network may run on several threads at once where it changes nothing: in evaluation (ct_eval), for
+ * then dropout draws nothing and running statistics are read alone; caches (ct_nn_cache) are the caller's, one for each. Training, and
+ * whatever changes a network (its mode, parameters, children, device), is for one thread alone. A class of your own keeps what its
+ * forward remembers out of its module, or says that it is not for threads. */
 #ifndef COTANGENT_NN_H
 #define COTANGENT_NN_H
 
@@ -134,7 +139,7 @@ CT_API bool ct_module_put_state(ct_module *module, ct_state *state, const char *
 CT_API bool ct_module_take_state_p(ct_module *module, const ct_state *state, const char *prefix,
                                    const ct_load_options *options);
 
-/* ---- Initialisers --------------------------------------------------------------------------------
+/* ---- Initializers --------------------------------------------------------------------------------
  * In place, on any floating tensor (a parameter may be given as it is). A weight is [out, in, kernel...], or with
  * channels_last [kernel..., in, out]; its fans are in and out times the elements of the kernel. Random ones draw from rng, NULL for
  * the default generator. */
@@ -283,8 +288,8 @@ CT_API ct_module *ct_nn_instance_norm_p(int64_t channels, const ct_nn_norm_optio
 CT_API ct_module *ct_nn_layer_norm_p(int64_t features, const ct_nn_norm_options *options);
 /* Each row by the root of its mean square. [weight] */
 CT_API ct_module *ct_nn_rms_norm_p(int64_t features, const ct_nn_norm_options *options);
-/* Each element by the squares of that many neighbouring channels. */
-CT_API ct_module *ct_nn_local_response_norm_p(int64_t neighbours, const ct_nn_norm_options *options);
+/* Each element by the squares of that many neighboring channels. */
+CT_API ct_module *ct_nn_local_response_norm_p(int64_t neighbors, const ct_nn_norm_options *options);
 
 /* Rows of a table by integer: [...] to [..., dim]. Normal with standard deviation 1, or std; the row padding_idx is 0 and stays
  * so. [weight] */

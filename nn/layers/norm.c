@@ -2,7 +2,7 @@
 #include "nn/module.h"
 
 typedef struct norm {
-    int64_t channels; /* or features, or neighbours */
+    int64_t channels; /* or features, or neighbors */
     int64_t groups;
     ct_nn_norm_options o; /* for layer_norm and rms_norm with shape */
 } norm;
@@ -140,9 +140,9 @@ ct_module *ct_nn_rms_norm_p(int64_t features, const ct_nn_norm_options *options)
     return make_rows(&rms_class, "nn_rms_norm", features, options, false);
 }
 
-ct_module *ct_nn_local_response_norm_p(int64_t neighbours, const ct_nn_norm_options *options) {
-    norm n = {.channels = neighbours};
+ct_module *ct_nn_local_response_norm_p(int64_t neighbors, const ct_nn_norm_options *options) {
+    norm n = {.channels = neighbors};
     ct__take_options("ct_nn_norm_options", &n.o, sizeof n.o, options);
-    if (!ct_ok() || !ct__positive("nn_local_response_norm", "neighbours", neighbours)) return NULL;
+    if (!ct_ok() || !ct__positive("nn_local_response_norm", "neighbors", neighbors)) return NULL;
     return make(&response_class, &n, CT_DIMS0, false, false, false);
 }

@@ -116,10 +116,10 @@ void class_pick_vjp(ct_vjp *v) {
     v->grad[0] = gather_grad(unsqueeze(g, 1), unsqueeze(safe, 1), ct_shape(v->in[0]), 1);
 }
 
-/* ---- cross_entropy ---- */
+/* ---- cross_entropy_loss ---- */
 
-bool cross_entropy_infer(ct_infer *infer) {
-    const cross_entropy_attrs *a = infer->attrs;
+bool cross_entropy_loss_infer(ct_infer *infer) {
+    const cross_entropy_loss_attrs *a = infer->attrs;
     const ct_dtype dtype = infer->in[1]->dtype, own = infer->in[0]->dtype;
     const bool indices = dtype == CT_I32 || dtype == CT_I64;
     if (!indices && !ct_dtype_is_float(dtype))
@@ -132,7 +132,7 @@ bool cross_entropy_infer(ct_infer *infer) {
 }
 
 /* -sum weight q log(p), with q the target after smoothing. */
-static ct_tensor *of_probabilities(const cross_entropy_attrs *a, ct_tensor *x, ct_tensor *q, ct_tensor *weight) {
+static ct_tensor *of_probabilities(const cross_entropy_loss_attrs *a, ct_tensor *x, ct_tensor *q, ct_tensor *weight) {
     const int axis = class_axis(ct_ndim(x));
     const double e = a->label_smoothing;
     ct_tensor *log_p = log_softmax(x, axis);
@@ -146,8 +146,8 @@ static ct_tensor *of_probabilities(const cross_entropy_attrs *a, ct_tensor *x, c
     return ct__reduce_loss(ct_neg(sum(terms, .axes = CT_DIMS(axis))), a->reduction);
 }
 
-void cross_entropy_lower(ct_lower *l) {
-    const cross_entropy_attrs *a = l->attrs;
+void cross_entropy_loss_lower(ct_lower *l) {
+    const cross_entropy_loss_attrs *a = l->attrs;
     ct_tensor *weight = l->in[2];
     if (ct_dtype_is_float(ct_dtype_of(l->in[1]))) {
         l->out[0] = of_probabilities(a, l->in[0], l->in[1], weight);
@@ -205,20 +205,19 @@ bool class_nll_grad_infer(ct_infer *infer) {
     return true;
 }
 
-/* dx = (g + g' sum w) p - g at the target - g' w, with g' the cotangent of the sum over the classes. */
+/* dx = g (p - [target]) + g' (p sum w - w), with g' the cotangent of the sum over the classes: so a class that is certain gets
+ * no rounding error of g. */
 void class_nll_grad_lower(ct_lower *l) {
     ct_tensor *counts, *g = l->in[0], *g_smooth = l->in[1], *x = l->in[2], *weight = l->in[4];
     ct_tensor *safe = safe_target(l->in[3], ((const class_nll_grad_attrs *)l->attrs)->ignore_index, &counts);
     g = where(counts, g, zeros_like(g));
-    ct_tensor *at_target = gather_grad(unsqueeze(g, 1), unsqueeze(safe, 1), ct_shape(x), 1), *factor = g;
+    ct_tensor *p = softmax(x, 1), *here = unsqueeze(safe, 1);
+    ct_tensor *target = gather_grad(expand(ct_scalar(1, ct_dtype_of(x)), ct_shape(here)), here, ct_shape(x), 1);
+    ct_tensor *dx = mul(unsqueeze(g, 1), sub(p, target));
     if (g_smooth) {
-        g_smooth = where(counts, g_smooth, zeros_like(g_smooth));
-        factor = ct_add(g, weight ? mul(g_smooth, sum(weight)) : mul_s(g_smooth, (double)ct_dim(x, 1)));
-    }
-    ct_tensor *dx = sub(mul(unsqueeze(factor, 1), softmax(x, 1)), at_target);
-    if (g_smooth) {
-        g_smooth = unsqueeze(g_smooth, 1);
-        dx = sub(dx, weight ? mul(g_smooth, over_classes(weight)) : g_smooth);
+        ct_tensor *more =
+            weight ? sub(mul(p, sum(weight)), over_classes(weight)) : add_s(mul_s(p, (double)ct_dim(x, 1)), -1);
+        dx = ct_add(dx, mul(unsqueeze(where(counts, g_smooth, zeros_like(g_smooth)), 1), more));
     }
     l->out[0] = dx;
 }

@@ -6,10 +6,10 @@
 
 static const ct_dims last = {.n = 1, .d = {-1}};
 
-/* ---- triplet_margin ---- */
+/* ---- triplet_margin_loss ---- */
 
-bool triplet_margin_infer(ct_infer *infer) {
-    const triplet_margin_attrs *a = infer->attrs;
+bool triplet_margin_loss_infer(ct_infer *infer) {
+    const triplet_margin_loss_attrs *a = infer->attrs;
     const ct_view *x = infer->in[0];
     if (x->ndim == 0)
         return ct_infer_fail(infer, CT_ERR_SHAPE, "anchor is %s; vectors need a last axis", ct_view_text(x));
@@ -18,22 +18,22 @@ bool triplet_margin_infer(ct_infer *infer) {
     return ct__infer_loss(infer, a->reduction, x->dtype, x->ndim - 1, x->dims);
 }
 
-static ct_tensor *distance(ct_tensor *a, ct_tensor *b, const triplet_margin_attrs *attrs) {
+static ct_tensor *distance(ct_tensor *a, ct_tensor *b, const triplet_margin_loss_attrs *attrs) {
     return norm(add_s(sub(a, b), attrs->eps), .p = CT_SET(attrs->p), .axes = last);
 }
 
-void triplet_margin_lower(ct_lower *l) {
-    const triplet_margin_attrs *a = l->attrs;
+void triplet_margin_loss_lower(ct_lower *l) {
+    const triplet_margin_loss_attrs *a = l->attrs;
     ct_tensor *anchor = l->in[0], *positive = l->in[1], *negative = l->in[2];
     ct_tensor *near = distance(anchor, positive, a), *far = distance(anchor, negative, a);
     if (a->swap) far = minimum(far, distance(positive, negative, a));
     l->out[0] = ct__reduce_loss(relu(add_s(sub(near, far), a->margin)), a->reduction);
 }
 
-/* ---- cosine_embedding ---- */
+/* ---- cosine_embedding_loss ---- */
 
-bool cosine_embedding_infer(ct_infer *infer) {
-    const cosine_embedding_attrs *a = infer->attrs;
+bool cosine_embedding_loss_infer(ct_infer *infer) {
+    const cosine_embedding_loss_attrs *a = infer->attrs;
     const ct_view *x = infer->in[0], *target = infer->in[2];
     const bool fits =
         (x->ndim == 1 && target->ndim == 0) || (x->ndim == 2 && target->ndim == 1 && target->dims[0] == x->dims[0]);
@@ -44,8 +44,8 @@ bool cosine_embedding_infer(ct_infer *infer) {
     return ct__infer_arithmetic(infer, 2) && ct__infer_loss(infer, a->reduction, x->dtype, x->ndim - 1, x->dims);
 }
 
-void cosine_embedding_lower(ct_lower *l) {
-    const cosine_embedding_attrs *attrs = l->attrs;
+void cosine_embedding_loss_lower(ct_lower *l) {
+    const cosine_embedding_loss_attrs *attrs = l->attrs;
     ct_tensor *a = l->in[0], *b = l->in[1], *target = ct_detach(l->in[2]);
     /* the squared lengths are kept from 0 */
     ct_tensor *length_a = add_s(sum(square(a), .axes = last), 1e-12),

@@ -77,23 +77,25 @@ void bce_loss_lower(ct_lower *l) {
     l->out[0] = ct__reduce_loss(l->in[2] ? mul(terms, l->in[2]) : terms, a->reduction);
 }
 
-bool bce_with_logits_infer(ct_infer *infer) {
-    return infer_pairs(infer, ((const bce_with_logits_attrs *)infer->attrs)->reduction);
+bool bce_with_logits_loss_infer(ct_infer *infer) {
+    return infer_pairs(infer, ((const bce_with_logits_loss_attrs *)infer->attrs)->reduction);
 }
 /* -(w t log(p) + (1 - t) log(1 - p)) with p = sigmoid(x). */
 static ct_tensor *logistic(ct_tensor *x, ct_tensor *t, ct_tensor *w) {
     if (!w) return logistic_error(x, t);
     return ct_neg(ct_add(mul(mul(w, t), log_sigmoid(x)), mul(from(1, t), log_sigmoid(ct_neg(x)))));
 }
-void bce_with_logits_lower(ct_lower *l) {
-    const bce_with_logits_attrs *a = l->attrs;
+void bce_with_logits_loss_lower(ct_lower *l) {
+    const bce_with_logits_loss_attrs *a = l->attrs;
     ct_tensor *terms = logistic(l->in[0], l->in[1], l->in[3]);
     l->out[0] = ct__reduce_loss(l->in[2] ? mul(terms, l->in[2]) : terms, a->reduction);
 }
 
-bool kl_div_infer(ct_infer *infer) { return infer_pairs(infer, ((const kl_div_attrs *)infer->attrs)->reduction); }
-void kl_div_lower(ct_lower *l) {
-    const kl_div_attrs *a = l->attrs;
+bool kl_div_loss_infer(ct_infer *infer) {
+    return infer_pairs(infer, ((const kl_div_loss_attrs *)infer->attrs)->reduction);
+}
+void kl_div_loss_lower(ct_lower *l) {
+    const kl_div_loss_attrs *a = l->attrs;
     ct_tensor *x = l->in[0], *t = l->in[1], *terms;
     if (a->log_target) {
         terms = mul(ct_exp(t), sub(t, x));
@@ -104,8 +106,8 @@ void kl_div_lower(ct_lower *l) {
     l->out[0] = ct__reduce_loss(terms, a->reduction);
 }
 
-bool poisson_nll_infer(ct_infer *infer) {
-    const poisson_nll_attrs *a = infer->attrs;
+bool poisson_nll_loss_infer(ct_infer *infer) {
+    const poisson_nll_loss_attrs *a = infer->attrs;
     return not_negative(infer, "eps", a->eps) && infer_pairs(infer, a->reduction);
 }
 /* log(t!) is about t log(t) - t + log(2 pi t) / 2. */
@@ -114,19 +116,19 @@ static ct_tensor *log_factorial(ct_tensor *t) {
     ct_tensor *terms = ct_add(sub(mul(safe, ct_log(safe)), safe), half_log);
     return where(gt_s(t, 1), terms, zeros_like(t));
 }
-void poisson_nll_lower(ct_lower *l) {
-    const poisson_nll_attrs *a = l->attrs;
+void poisson_nll_loss_lower(ct_lower *l) {
+    const poisson_nll_loss_attrs *a = l->attrs;
     ct_tensor *x = l->in[0], *t = l->in[1];
     ct_tensor *terms = a->rates ? sub(x, mul(t, ct_log(add_s(x, a->eps)))) : sub(ct_exp(x), mul(t, x));
     l->out[0] = ct__reduce_loss(a->full ? ct_add(terms, log_factorial(t)) : terms, a->reduction);
 }
 
-bool gaussian_nll_infer(ct_infer *infer) {
-    const gaussian_nll_attrs *a = infer->attrs;
+bool gaussian_nll_loss_infer(ct_infer *infer) {
+    const gaussian_nll_loss_attrs *a = infer->attrs;
     return not_negative(infer, "eps", a->eps) && infer_pairs(infer, a->reduction);
 }
-void gaussian_nll_lower(ct_lower *l) {
-    const gaussian_nll_attrs *a = l->attrs;
+void gaussian_nll_loss_lower(ct_lower *l) {
+    const gaussian_nll_loss_attrs *a = l->attrs;
     ct_tensor *v = not_below(l->in[2], a->eps),
               *terms = mul_s(ct_add(ct_log(v), div(squared_error(l->in[0], l->in[1]), v)), 0.5);
     l->out[0] = ct__reduce_loss(a->full ? add_s(terms, 0.91893853320467274) : terms, a->reduction);
@@ -158,21 +160,21 @@ void hinge_loss_lower(ct_lower *l) {
     l->out[0] = ct__reduce_loss(relu(from(a->margin, mul(l->in[0], l->in[1]))), a->reduction);
 }
 
-bool hinge_embedding_infer(ct_infer *infer) {
-    return infer_pairs(infer, ((const hinge_embedding_attrs *)infer->attrs)->reduction);
+bool hinge_embedding_loss_infer(ct_infer *infer) {
+    return infer_pairs(infer, ((const hinge_embedding_loss_attrs *)infer->attrs)->reduction);
 }
-void hinge_embedding_lower(ct_lower *l) {
-    const hinge_embedding_attrs *a = l->attrs;
+void hinge_embedding_loss_lower(ct_lower *l) {
+    const hinge_embedding_loss_attrs *a = l->attrs;
     ct_tensor *x = l->in[0], *t = l->in[1], *zero = zeros_like(x);
     ct_tensor *terms = ct_add(where(eq_s(t, -1), zero, x), where(eq_s(t, 1), zero, relu(from(a->margin, x))));
     l->out[0] = ct__reduce_loss(terms, a->reduction);
 }
 
-bool margin_ranking_infer(ct_infer *infer) {
-    return infer_pairs(infer, ((const margin_ranking_attrs *)infer->attrs)->reduction);
+bool margin_ranking_loss_infer(ct_infer *infer) {
+    return infer_pairs(infer, ((const margin_ranking_loss_attrs *)infer->attrs)->reduction);
 }
-void margin_ranking_lower(ct_lower *l) {
-    const margin_ranking_attrs *a = l->attrs;
+void margin_ranking_loss_lower(ct_lower *l) {
+    const margin_ranking_loss_attrs *a = l->attrs;
     ct_tensor *apart = mul(l->in[2], sub(l->in[0], l->in[1]));
     l->out[0] = ct__reduce_loss(relu(from(a->margin, apart)), a->reduction);
 }

@@ -66,7 +66,7 @@ void kron_lower(ct_lower *l) {
         return;
     }
     if (!ct__has_numbers(l->in[0], "kron", "a")) return;
-    /* Interleaved: a as [a0,1,a1,1,...], b as [1,b0,1,b1,...]; neighbours merge into a_i * b_i. */
+    /* Interleaved: a as [a0,1,a1,1,...], b as [1,b0,1,b1,...]; neighbors merge into a_i * b_i. */
     ct_dims wide_a = {.n = 2 * n}, wide_b = {.n = 2 * n}, merged = {.n = n};
     for (int i = 0; i < n; i++) {
         int64_t da = i >= n - a.n ? a.d[i - (n - a.n)] : 1, db = i >= n - b.n ? b.d[i - (n - b.n)] : 1;

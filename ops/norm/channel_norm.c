@@ -1,4 +1,4 @@
-/* Normalisation by channels: shapes, the formulas in ops, and the gradients as one op. */
+/* Normalization by channels: shapes, the formulas in ops, and the gradients as one op. */
 #include "ops/norm/norm.h"
 
 #include "ops/op_impl.h"

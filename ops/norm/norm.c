@@ -1,4 +1,4 @@
-/* The normalisations by name: their shapes and options, and the way to row_norm and channel_norm. */
+/* The normalizations by name: their shapes and options, and the way to row_norm and channel_norm. */
 #include <string.h>
 
 #include "ops/op_impl.h"
@@ -19,7 +19,7 @@ static bool infer_trailing(ct_infer *infer, const ct_dims *shape) {
                              ct_view_text(x), ct_dims_text(*shape));
     for (int i = 1; i < infer->n_in; i++)
         if (infer->in[i] && !same_shape(infer->in[i], shape))
-            return ct_infer_fail(infer, CT_ERR_SHAPE, "%s is %s; it has to be %s, the shape that is normalised",
+            return ct_infer_fail(infer, CT_ERR_SHAPE, "%s is %s; it has to be %s, the shape that is normalized",
                                  names[i], ct_view_text(infer->in[i]), ct_dims_text(*shape));
     ct__infer_like(infer, 0, x, x->dtype);
     return true;
@@ -94,7 +94,7 @@ static ct_tensor *three(ct_tensor *x, bool batch, bool *last) {
     return reshape(contiguous(x), shape);
 }
 
-static ct_tensor *normalised(ct_tensor *x, ct_tensor *weight, ct_tensor *bias, int64_t groups, double eps, bool last,
+static ct_tensor *normalized(ct_tensor *x, ct_tensor *weight, ct_tensor *bias, int64_t groups, double eps, bool last,
                              ct_tensor **mean, ct_tensor **var) {
     ct_tensor *flat_x = three(x, groups == 0, &last);
     return reshape(channel_norm(flat_x, groups, eps, .weight = flat(weight), .bias = flat(bias), .channels_last = last,
@@ -118,7 +118,7 @@ bool group_norm_infer(ct_infer *infer) {
 void group_norm_lower(ct_lower *l) {
     const group_norm_attrs *a = l->attrs;
     ct_tensor *mean, *var;
-    l->out[0] = normalised(l->in[0], l->in[1], l->in[2], a->groups, a->eps, a->channels_last, &mean, &var);
+    l->out[0] = normalized(l->in[0], l->in[1], l->in[2], a->groups, a->eps, a->channels_last, &mean, &var);
 }
 
 /* ---- With running statistics ---- */
@@ -130,7 +130,7 @@ static bool infer_running(ct_infer *infer, bool used, const char *when, double m
     for (int i = 1; i <= 2; i++) {
         const ct_view *running = infer->in[i];
         if (!running && used)
-            return ct_infer_fail(infer, CT_ERR_VALUE, "%s is missing: %s it is what x is normalised by", names[i],
+            return ct_infer_fail(infer, CT_ERR_VALUE, "%s is missing: %s it is what x is normalized by", names[i],
                                  when);
         if (running && !ct_dtype_is_float(running->dtype))
             return ct_infer_fail(infer, CT_ERR_DTYPE, "%s is %s; it has to be floating", names[i],
@@ -201,7 +201,7 @@ void batch_norm_lower(ct_lower *l) {
         l->out[0] = by_running(l, a->eps, a->channels_last);
         return;
     }
-    l->out[0] = normalised(x, widened(l->in[3]), widened(l->in[4]), 0, a->eps, a->channels_last, &mean, &var);
+    l->out[0] = normalized(x, widened(l->in[3]), widened(l->in[4]), 0, a->eps, a->channels_last, &mean, &var);
     const double count = (double)(ct_numel(x) / ct_dim(x, a->channels_last ? ct_ndim(x) - 1 : 1));
     update(l->in[1], mean, a->momentum);
     update(l->in[2], mul_s(var, count / (count - 1)), a->momentum);
@@ -215,7 +215,7 @@ void instance_norm_lower(ct_lower *l) {
         return;
     }
     const int64_t channels = ct_dim(x, a->channels_last ? ct_ndim(x) - 1 : 1);
-    l->out[0] = normalised(x, widened(l->in[3]), widened(l->in[4]), channels, a->eps, a->channels_last, &mean, &var);
+    l->out[0] = normalized(x, widened(l->in[3]), widened(l->in[4]), channels, a->eps, a->channels_last, &mean, &var);
     const double count = (double)(ct_numel(x) / (channels * ct_dim(x, 0)));
     update(l->in[1], ct_mean(mean, .axes = CT_DIMS(0)), a->momentum);
     update(l->in[2], mul_s(ct_mean(var, .axes = CT_DIMS(0)), count / (count - 1)), a->momentum);

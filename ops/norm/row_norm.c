@@ -1,4 +1,4 @@
-/* Normalisation of rows: shapes, the formulas in ops, and the gradients as one op. */
+/* Normalization of rows: shapes, the formulas in ops, and the gradients as one op. */
 #include "ops/norm/norm.h"
 
 #include "ops/op_impl.h"

@@ -1,4 +1,4 @@
-/* Normalisations that are formulas in other ops: shapes, options, lowerings. */
+/* Normalizations that are formulas in other ops: shapes, options, lowerings. */
 #include "ops/op_impl.h"
 
 /* ---- l2_normalize ---- */

@@ -79,7 +79,7 @@ static bool resolve(const ct_view *x, ct_dims *shape) {
                            ct_view_text(x), (long long)count, ct_dims_text(*shape));
         shape->d[unknown] = count / known;
     }
-    if (ct__count(shape->n, shape->d) != count)
+    if ((unknown >= 0 || known != count || !known) && ct__count(shape->n, shape->d) != count)
         return ct_fail(CT_ERR_SHAPE, "reshape", "x is %s (%lld elements), the shape %s has %lld", ct_view_text(x),
                        (long long)count, ct_dims_text(*shape), (long long)ct__count(shape->n, shape->d));
     return true;

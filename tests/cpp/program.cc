@@ -120,7 +120,7 @@ static void training_learns() {
         ct::check(ct_optim_zero_grad(learner.get()));
     }
     CHECK(last < 0.01 * first);
-    ct::tensor w = ct::require_grad(ct::randn({3}));
+    ct::tensor w = ct::set_requires_grad(ct::randn({3}));
     {
         ct::no_grad off;
         CHECK(!ct_requires_grad(ct::mul(w, w)));

@@ -5,7 +5,7 @@
 int main(void) {
     const float values[] = {1, 2, 3};
     ct_tensor *x = ct_from_data(values, CT_DIMS(3), CT_F32);
-    ct_require_grad(x);
+    ct_set_requires_grad(x, true);
     ct_backward(ct_sum(ct_mul(x, x)));
     const double slope = ct_item(ct_sum(ct_grad_of(x)));
     printf("cotangent %s: %g %s\n", ct_version_text(), slope, ct_error());

@@ -12,7 +12,7 @@
 
 static struct {
     __typeof__(ct_from_data) *from_data;
-    __typeof__(ct_require_grad) *require_grad;
+    __typeof__(ct_set_requires_grad) *set_requires_grad;
     __typeof__(ct_matmul) *matmul;
     __typeof__(ct_sum_p) *sum;
     __typeof__(ct_backward) *backward;
@@ -33,7 +33,7 @@ static void *open_library(const char *path) {
     }
 #define TAKE(member, symbol) *(void **)&ct.member = dlsym(library, #symbol)
     TAKE(from_data, ct_from_data);
-    TAKE(require_grad, ct_require_grad);
+    TAKE(set_requires_grad, ct_set_requires_grad);
     TAKE(matmul, ct_matmul);
     TAKE(sum, ct_sum_p);
     TAKE(backward, ct_backward);
@@ -56,7 +56,7 @@ static const char *use(void) {
     const char *wrong = NULL;
     ct_scope_mark mark = ct.scope_begin();
     for (int i = 0; i < SIZE * SIZE; i++) ones[i] = 1;
-    ct_tensor *a = ct.require_grad(ct.from_data(ones, CT_DIMS(SIZE, SIZE), CT_F32));
+    ct_tensor *a = ct.set_requires_grad(ct.from_data(ones, CT_DIMS(SIZE, SIZE), CT_F32), true);
     if (!ct.backward(ct.sum(ct.matmul(a, a), NULL))) wrong = "backward";
     grad = malloc(sizeof ones);
     if (!wrong && !ct.read(ct.grad_of(a), grad, sizeof ones)) wrong = "read";

@@ -86,7 +86,7 @@ static void emit_see_also(text *t, const library *lib, const op_def *op) {
     put(t, ".SH SEE ALSO\n");
     int at = 0;
     while (lib->ops[at] != op) at++;
-    for (int i = at < 6 ? 0 : at - 6; i < lib->n_ops && i <= at + 6; i++) { /* its neighbours in the file */
+    for (int i = at < 6 ? 0 : at - 6; i < lib->n_ops && i <= at + 6; i++) { /* its neighbors in the file */
         const op_def *other = lib->ops[i];
         if (other == op || other->internal || strcmp(other->file, op->file) != 0) continue;
         put(t, ".BR ct_%s (3),\n", other->name);

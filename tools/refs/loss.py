@@ -24,23 +24,23 @@ def pairs(f):
             f.case("huber_loss", away(), lambda x, y: F.huber_loss(x, y, reduction=r, delta=0.7), text + " delta=0.7")
             f.case("bce_loss", unit() + [None], lambda x, y, w: F.binary_cross_entropy(x, y, reduction=r), text)
             f.case("bce_loss", unit() + [rnd(shape[-1])], lambda x, y, w: reduced(w * F.binary_cross_entropy(x, y, reduction="none"), r), text)
-            f.case("bce_with_logits", xs() + [None, None], lambda x, y, w, p: F.binary_cross_entropy_with_logits(x, y, reduction=r), text)
-            f.case("bce_with_logits", [rnd(*shape), rnd(*shape, low=0, high=1), rnd(*shape), rnd(shape[-1], low=0.5)],
+            f.case("bce_with_logits_loss", xs() + [None, None], lambda x, y, w, p: F.binary_cross_entropy_with_logits(x, y, reduction=r), text)
+            f.case("bce_with_logits_loss", [rnd(*shape), rnd(*shape, low=0, high=1), rnd(*shape), rnd(shape[-1], low=0.5)],
                    lambda x, y, w, p: reduced(-w * (p * y * F.logsigmoid(x) + (1 - y) * F.logsigmoid(-x)), r), text)
-            f.case("kl_div", [rnd(*shape), rnd(*shape, low=0.125)], lambda x, y: F.kl_div(x, y, reduction=r), text)
-            f.case("kl_div", xs(), lambda x, y: F.kl_div(x, y, reduction=r, log_target=True), text + " log_target=true")
-            f.case("poisson_nll", xs(), lambda x, y: F.poisson_nll_loss(x, y, reduction=r), text)
-            f.case("poisson_nll", [rnd(*shape, low=0.25), rnd(*shape, low=0.5, high=4) + t(1 / 32)],
+            f.case("kl_div_loss", [rnd(*shape), rnd(*shape, low=0.125)], lambda x, y: F.kl_div(x, y, reduction=r), text)
+            f.case("kl_div_loss", xs(), lambda x, y: F.kl_div(x, y, reduction=r, log_target=True), text + " log_target=true")
+            f.case("poisson_nll_loss", xs(), lambda x, y: F.poisson_nll_loss(x, y, reduction=r), text)
+            f.case("poisson_nll_loss", [rnd(*shape, low=0.25), rnd(*shape, low=0.5, high=4) + t(1 / 32)],
                    lambda x, y: F.poisson_nll_loss(x, y, log_input=False, full=True, reduction=r), text + " rates=true full=true")
-            f.case("gaussian_nll", xs() + [rnd(*shape, low=0.25)], lambda x, y, v: F.gaussian_nll_loss(x, y, v, reduction=r), text)
-            f.case("gaussian_nll", xs() + [rnd(*shape, low=0.25)], lambda x, y, v: F.gaussian_nll_loss(x, y, v, full=True, reduction=r), text + " full=true")
+            f.case("gaussian_nll_loss", xs() + [rnd(*shape, low=0.25)], lambda x, y, v: F.gaussian_nll_loss(x, y, v, reduction=r), text)
+            f.case("gaussian_nll_loss", xs() + [rnd(*shape, low=0.25)], lambda x, y, v: F.gaussian_nll_loss(x, y, v, full=True, reduction=r), text + " full=true")
             sign = lambda: ints(*shape, low=0, high=1) * 2 - 1
             f.case("hinge_loss", [rnd(*shape) + t(1 / 32), sign()], lambda x, y: reduced(torch.relu(1 - y * x), r), text)
-            f.case("hinge_embedding", [rnd(*shape) + t(1 / 32), sign()], lambda x, y: F.hinge_embedding_loss(x, y, margin=0.5, reduction=r), text + " margin=0.5")
-            f.case("margin_ranking", [rnd(*shape) + t(1 / 32), rnd(*shape), sign()], lambda a, b, y: F.margin_ranking_loss(a, b, y, margin=0.25, reduction=r), text + " margin=0.25")
+            f.case("hinge_embedding_loss", [rnd(*shape) + t(1 / 32), sign()], lambda x, y: F.hinge_embedding_loss(x, y, margin=0.5, reduction=r), text + " margin=0.5")
+            f.case("margin_ranking_loss", [rnd(*shape) + t(1 / 32), rnd(*shape), sign()], lambda a, b, y: F.margin_ranking_loss(a, b, y, margin=0.25, reduction=r), text + " margin=0.25")
             f.case("focal_loss", [rnd(*shape), ints(*shape, low=0, high=1)], lambda x, y: focal(x, y.double(), 0.25, 2, r), text)
             f.case("focal_loss", [rnd(*shape), ints(*shape, low=0, high=1)], lambda x, y: focal(x, y.double(), -1, 1.5, r), text + " alpha=-1 gamma=1.5")
-    f.case("bce_with_logits", [t([1e4, -1e4, 1e4, -1e4]), t([1.0, 1, 0, 0]), None, None], lambda x, y, w, p: F.binary_cross_entropy_with_logits(x, y, reduction="none"), "reduction=none")
+    f.case("bce_with_logits_loss", [t([1e4, -1e4, 1e4, -1e4]), t([1.0, 1, 0, 0]), None, None], lambda x, y, w, p: F.binary_cross_entropy_with_logits(x, y, reduction="none"), "reduction=none")
     f.case("mse_loss", [rnd(2, 3), rnd(3)], lambda x, y: ((x - y) ** 2).mean())
     f.error("mse_loss", [rnd(0, 3), rnd(0, 3)], "SHAPE")
     f.error("huber_loss", [rnd(3), rnd(3)], "VALUE", "delta=-1")
@@ -64,30 +64,30 @@ def classes(f):
             rest = shape[:1] + shape[2:] if len(shape) > 1 else ()
             target, text = (lambda: ints(*rest, low=0, high=c - 1)), "reduction=" + r
             weight = rnd(c, low=0.25).float()  # fixed: PyTorch has no gradient for it
-            f.case("cross_entropy", [rnd(*shape), target(), None], lambda x, y, w: F.cross_entropy(x, y, reduction=r), text)
-            f.case("cross_entropy", [rnd(*shape), target(), weight], lambda x, y, w: F.cross_entropy(x, y, w.double(), reduction=r), text)
+            f.case("cross_entropy_loss", [rnd(*shape), target(), None], lambda x, y, w: F.cross_entropy(x, y, reduction=r), text)
+            f.case("cross_entropy_loss", [rnd(*shape), target(), weight], lambda x, y, w: F.cross_entropy(x, y, w.double(), reduction=r), text)
             if len(shape) > 1:
-                f.case("cross_entropy", [rnd(*shape), target(), weight],
+                f.case("cross_entropy_loss", [rnd(*shape), target(), weight],
                        lambda x, y, w: F.cross_entropy(x, y, w.double(), reduction=r, ignore_index=1, label_smoothing=0.2), text + " ignore_index=1 label_smoothing=0.2")
-            f.case("cross_entropy", [rnd(*shape), target().int(), None], lambda x, y, w: F.cross_entropy(x, y.long(), reduction=r, label_smoothing=0.1), text + " label_smoothing=0.1")
-            f.case("cross_entropy", [rnd(*shape), rnd(*shape, low=0, high=1), None], lambda x, y, w: F.cross_entropy(x, y, reduction=r), text)
-            f.case("cross_entropy", [rnd(*shape), rnd(*shape, low=0, high=1), weight], lambda x, y, w: F.cross_entropy(x, y, w.double(), reduction=r, label_smoothing=0.2), text + " label_smoothing=0.2")
+            f.case("cross_entropy_loss", [rnd(*shape), target().int(), None], lambda x, y, w: F.cross_entropy(x, y.long(), reduction=r, label_smoothing=0.1), text + " label_smoothing=0.1")
+            f.case("cross_entropy_loss", [rnd(*shape), rnd(*shape, low=0, high=1), None], lambda x, y, w: F.cross_entropy(x, y, reduction=r), text)
+            f.case("cross_entropy_loss", [rnd(*shape), rnd(*shape, low=0, high=1), weight], lambda x, y, w: F.cross_entropy(x, y, w.double(), reduction=r, label_smoothing=0.2), text + " label_smoothing=0.2")
             f.case("nll_loss", [rnd(*shape), target(), None], lambda x, y, w: F.nll_loss(x, y, reduction=r), text)
             f.case("nll_loss", [rnd(*shape), target(), weight], lambda x, y, w: F.nll_loss(x, y, w.double(), reduction=r), text)
             if len(shape) > 1:
                 f.case("nll_loss", [rnd(*shape), target(), weight], lambda x, y, w: F.nll_loss(x, y, w.double(), reduction=r, ignore_index=1), text + " ignore_index=1")
     huge = t([[1e4, -1e4, 0.0], [-1e4, -1e4, 1e4]])
-    f.case("cross_entropy", [huge, t([1, 2], torch.int64), None], lambda x, y, w: F.cross_entropy(x, y, reduction="none"), "reduction=none")
+    f.case("cross_entropy_loss", [huge, t([1, 2], torch.int64), None], lambda x, y, w: F.cross_entropy(x, y, reduction="none"), "reduction=none")
     # all targets ignored: PyTorch's mean is NaN, here 0 with no gradient
-    f.case("cross_entropy", [rnd(2, 3), t([-100, -100], torch.int64), None], None, outs=t(0.0), grads=lambda i, c: [torch.zeros(2, 3)])
+    f.case("cross_entropy_loss", [rnd(2, 3), t([-100, -100], torch.int64), None], None, outs=t(0.0), grads=lambda i, c: [torch.zeros(2, 3)])
     f.case("nll_loss", [rnd(2, 3), t([1, 1], torch.int64), None], None, "ignore_index=1", outs=t(0.0), grads=lambda i, c: [torch.zeros(2, 3)])
-    f.error("cross_entropy", [rnd(2, 3), t([1, 3], torch.int64), None], "INDEX")
-    f.error("cross_entropy", [rnd(2, 3), t([-1, 0], torch.int64), None], "INDEX")
+    f.error("cross_entropy_loss", [rnd(2, 3), t([1, 3], torch.int64), None], "INDEX")
+    f.error("cross_entropy_loss", [rnd(2, 3), t([-1, 0], torch.int64), None], "INDEX")
     f.error("nll_loss", [rnd(2, 3), t([1, 3], torch.int64), None], "INDEX")
-    f.error("cross_entropy", [rnd(0, 3), ints(0), None], "SHAPE")
-    f.error("cross_entropy", [rnd(2, 3), ints(3, low=0, high=1), None], "SHAPE")
-    f.error("cross_entropy", [rnd(2, 3), ints(2, low=0, high=1), rnd(2)], "SHAPE")
-    f.error("cross_entropy", [rnd(2, 3), ints(2, low=0, high=1), None], "VALUE", "label_smoothing=2")
+    f.error("cross_entropy_loss", [rnd(0, 3), ints(0), None], "SHAPE")
+    f.error("cross_entropy_loss", [rnd(2, 3), ints(3, low=0, high=1), None], "SHAPE")
+    f.error("cross_entropy_loss", [rnd(2, 3), ints(2, low=0, high=1), rnd(2)], "SHAPE")
+    f.error("cross_entropy_loss", [rnd(2, 3), ints(2, low=0, high=1), None], "VALUE", "label_smoothing=2")
 
 
 def vectors(f):
@@ -95,12 +95,12 @@ def vectors(f):
         text = "reduction=" + r
         for shape in ((5, 4), (3, 7)):
             xs = lambda n: [rnd(*shape) + t(i / 32) for i in range(n)]
-            f.case("triplet_margin", xs(3), lambda a, p, n: F.triplet_margin_loss(a, p, n, reduction=r), text)
-            f.case("triplet_margin", xs(3), lambda a, p, n: F.triplet_margin_loss(a, p, n, margin=2, p=3, swap=True, reduction=r), text + " margin=2 p=3 swap=true")
+            f.case("triplet_margin_loss", xs(3), lambda a, p, n: F.triplet_margin_loss(a, p, n, reduction=r), text)
+            f.case("triplet_margin_loss", xs(3), lambda a, p, n: F.triplet_margin_loss(a, p, n, margin=2, p=3, swap=True, reduction=r), text + " margin=2 p=3 swap=true")
             sign = ints(shape[0], low=0, high=1) * 2 - 1
-            f.case("cosine_embedding", xs(2) + [sign], lambda a, b, y: F.cosine_embedding_loss(a, b, y, reduction=r), text)
-            f.case("cosine_embedding", xs(2) + [sign], lambda a, b, y: F.cosine_embedding_loss(a, b, y, margin=0.3, reduction=r), text + " margin=0.3")
-    f.error("cosine_embedding", [rnd(3, 4), rnd(3, 4), ints(4)], "SHAPE")
+            f.case("cosine_embedding_loss", xs(2) + [sign], lambda a, b, y: F.cosine_embedding_loss(a, b, y, reduction=r), text)
+            f.case("cosine_embedding_loss", xs(2) + [sign], lambda a, b, y: F.cosine_embedding_loss(a, b, y, margin=0.3, reduction=r), text + " margin=0.3")
+    f.error("cosine_embedding_loss", [rnd(3, 4), rnd(3, 4), ints(4)], "SHAPE")
 
 
 def sequences(f):

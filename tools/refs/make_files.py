@@ -61,6 +61,6 @@ Image.fromarray((base * 257).astype("uint16")).save(folder + "deep.png")
 y, x = numpy.mgrid[0:13, 0:18]
 smooth = numpy.stack([12 * x, 15 * y, 100 + 5 * x - 6 * y], axis=-1).clip(0, 255).astype("uint8")
 Image.fromarray(smooth).save(folder + "rgb.jpg", quality=90)
-Image.fromarray(smooth[..., 0]).save(folder + "grey.jpg", quality=90)
-for name in "rgb", "grey":
+Image.fromarray(smooth[..., 0]).save(folder + "gray.jpg", quality=90)
+for name in "rgb", "gray":
     numpy.asarray(Image.open(folder + name + ".jpg")).tofile(folder + name + ".raw")

@@ -44,7 +44,7 @@ assert turbo.tjCompress2(compressor, inverted.ctypes.data_as(ctypes.c_void_p), i
 open(folder + "ycck.jpg", "wb").write(ctypes.string_at(out, size.value))
 for name in "cmyk", "ycck":
     keep(name + ".raw", Image.open(folder + name + ".jpg").convert("RGB"))
-    keep(name + "_grey.raw", Image.open(folder + name + ".jpg").convert("RGB").convert("L"))
+    keep(name + "_gray.raw", Image.open(folder + name + ".jpg").convert("RGB").convert("L"))
 
 # Rows of few bits, whose last byte is not full; and every filter, which Pillow's compressor chooses among.
 bits = ((x * 5 + y * 3) % 7 < 3)
@@ -54,8 +54,8 @@ noise = numpy.random.default_rng(1).integers(0, 40, (10, 14, 3))
 filters = (smooth // 2 + noise).astype("uint8")
 Image.fromarray(filters).save(folder + "filters.png")
 keep("filters.raw", filters)
-for colours, name in (2, "two"), (4, "four"), (16, "sixteen"):
-    picture = Image.fromarray(smooth).quantize(colours)
+for colors, name in (2, "two"), (4, "four"), (16, "sixteen"):
+    picture = Image.fromarray(smooth).quantize(colors)
     picture.save(folder + name + ".png")
     keep(name + ".raw", picture.convert("RGB"))
 

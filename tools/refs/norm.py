@@ -1,4 +1,4 @@
-"""Section H of the op list: normalisation."""
+"""Section H of the op list: normalization."""
 import torch
 import torch.nn.functional as F
 
@@ -86,7 +86,7 @@ def others(f):
 
 
 def write(folder):
-    f = Family(folder, "norm", "Normalisation: PyTorch.")
+    f = Family(folder, "norm", "Normalization: PyTorch.")
     for part in (rows, channels, batches, others):
         part(f)
     return [("norm", f.close())]

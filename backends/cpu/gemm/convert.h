@@ -56,7 +56,7 @@ static inline uint16_t f32_to_f16(float x) {
     return u;
 }
 #else
-/* Scaling by 2^112 moves the half's exponent to its place and normalises subnormals at once. */
+/* Scaling by 2^112 moves the half's exponent to its place and normalizes subnormals at once. */
 static inline float f16_to_f32(uint16_t h) {
     const uint32_t sign = (uint32_t)(h & 0x8000u) << 16, rest = (uint32_t)(h & 0x7fffu) << 13;
     if (rest >= 0x0f800000u) return convert_float(sign | 0x70000000u | rest);

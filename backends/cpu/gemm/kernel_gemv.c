@@ -1,5 +1,5 @@
 /* Matrix by vector: bound by memory, so the matrix is streamed once, in the order it lies. Sums are
- * f32 (f64 for f64). How one sum is formed depends on k alone, not on its neighbours. */
+ * f32 (f64 for f64). How one sum is formed depends on k alone, not on its neighbors. */
 #include "backends/cpu/gemm/convert.h"
 #include "backends/cpu/gemm/isa.h"
 

@@ -7,7 +7,7 @@ SIMD_INLINE SVT SV(clamp)(SVT x, SREAL low, SREAL high) { return SV(minb)(SK(hig
 
 #ifndef SHARED_HAS_EXP
 /* x in [EXP_MIN, EXP_MAX] or NaN. Both ways round 2^n (1 + p) once, so a lane never feels its
-   neighbours. */
+   neighbors. */
 SIMD_LONG SVT SV(exp_clamped)(SVT x) {
     SVT n, power, r = SV(reduce_log2)(x, SC(BIAS), &n, &power), p = SV(expm1_reduced)(r);
 #ifndef SIMD_HAS_SCALEF

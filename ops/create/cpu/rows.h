@@ -13,7 +13,7 @@ typedef struct rows {
 } rows;
 
 /* A run: n elements from element `first` on; at[v] and step[v] are the place (in elements from the view's first) and
- * the distance of neighbours in y (v = 0) and x (v = 1). */
+ * the distance of neighbors in y (v = 0) and x (v = 1). */
 typedef struct rows_run {
     int64_t first, n, at[2], step[2];
 } rows_run;

@@ -46,7 +46,7 @@ static void POINT(pack_rows)(const void *context, int64_t batch, void *dst, int6
                 runs[count].n = run, runs[count].to = k;
                 POINT(find)(&j->t, j->image + image, of, tap, &pixels, points + count);
             }
-            /* the taps of one pixel after those of its neighbour: they look at almost the same pixels of x */
+            /* the taps of one pixel after those of its neighbor: they look at almost the same pixels of x */
             for (int i = 0; i < n; i++)
                 for (int c = 0; c < count; c++) POINT(line)
             (runs[c].x, step, (const POINT_T *)j->zeros, points + c, i, runs[c].n,

@@ -1,4 +1,4 @@
-/* gather: one loop over the elements of the index, by rows; dimensions of size 1 dropped and neighbours merged. */
+/* gather: one loop over the elements of the index, by rows; dimensions of size 1 dropped and neighbors merged. */
 #include <stdatomic.h>
 
 #include "backends/cpu/copy.h"

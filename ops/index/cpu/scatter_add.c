@@ -45,7 +45,7 @@ typedef struct slabs {
     lanes lanes;
     char *dst;
     const char *src;                     /* NULL: zeros */
-    int64_t bytes, count, chunk, blocks; /* of a slab; slabs; slabs per chunk; blocks a slab */
+    int64_t bytes, count, chunk, blocks; /* of a slab; slabs; slabs per chunk; blocks per slab */
 } slabs;
 
 static void slab_chunk(void *context, int64_t chunk, int worker) {

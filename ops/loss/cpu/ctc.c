@@ -34,7 +34,7 @@ static inline int64_t label_at(const ctc_job *j, const ctc_item *c, int64_t s) {
     return s % 2 ? whole_at(j->targets, c->item * j->longest + s / 2) : j->blank;
 }
 
-/* Rows of numbers by label have log 0 before and behind them, so that neighbours need no conditions. */
+/* Rows of numbers by label have log 0 before and behind them, so that neighbors need no conditions. */
 enum { MARGIN = 2, BEHIND = 2 + VF64_LANES };
 static int64_t room_of_row(int64_t longest) { return MARGIN + 2 * longest + 1 + BEHIND; }
 static double *row_of(double *room, int64_t width, int64_t row) { return room + row * width + MARGIN; }

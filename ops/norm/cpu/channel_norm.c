@@ -12,7 +12,7 @@ enum {
     LOCAL_BYTES = 4 << 20, /* a set that one task goes over twice: from a cache, if not the nearest */
     LOCAL_LINE = 8192,     /* of a set whose lines lie apart: shorter ones are better read as they lie in memory */
     LOCAL_SETS = 8,        /* tasks that are enough */
-    ROWS = 64,             /* of neighbouring lines that are summed in the dtype itself before they go to f64 */
+    ROWS = 64,             /* of neighboring lines that are summed in the dtype itself before they go to f64 */
 };
 
 /* Of the parts of lines: count, mean, squared deviations; or the sums of g, g (x - m), x - m, with m the mean as given. */

@@ -21,7 +21,7 @@ typedef struct job {
     bool stream;
 } job;
 
-/* Neighbouring axes become one where the inner one is not padded and both sides lie evenly in memory. */
+/* Neighboring axes become one where the inner one is not padded and both sides lie evenly in memory. */
 static void merge(job *j) {
     int n = 0;
     for (int i = 0; i < j->ndim; i++) {

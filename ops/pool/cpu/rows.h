@@ -72,7 +72,7 @@ typedef struct forward_rows {
     int64_t phases, phase;            /* lines that a row is deinterleaved into, and their length */
     int64_t inside_first, inside_end; /* windows of the last axis that lie inside x */
     int32_t *first[3], *end[3];       /* (out) the taps inside x of each window */
-    void *counts;                     /* (out) how many elements per window of the last axis counts */
+    void *counts;                     /* (out) how many elements a window of the last axis counts */
 } forward_rows;
 
 /* Scratch of one thread. Codes are there where winners are wanted. */

@@ -89,7 +89,7 @@ static inline double count_of(const pool *p, row_place at) {
                     ct__pool_count(&p->w, 1, at.height, p->exclude_pad));
 }
 
-/* (out) how many elements per window of the last axis counts, for line_ops.sum. */
+/* (out) how many elements a window of the last axis counts, for line_ops.sum. */
 static inline void set_counts(const pool *p, void *counts) {
     for (int64_t o = 0; o < p->w.out[2]; o++)
         p->lines->fill((char *)counts + o * (int64_t)p->lines->size, 1,

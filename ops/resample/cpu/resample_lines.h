@@ -1,7 +1,7 @@
 /* Resampling a bundle of lines, a template: D is the dtype by its short name, V its vector. Included by resample.c. */
 #define OF(x) CT_SIMD_PASTE(D, CT_SIMD_PASTE(_, x))
 
-/* y[r][j] = sum of weight * x[at][j]: vectors across lines that are neighbours in memory, else one sum at a time. */
+/* y[r][j] = sum of weight * x[at][j]: vectors across lines that are neighbors in memory, else one sum at a time. */
 static void OF(bundle)(void *context, const ct_bundle *b) {
     enum { L = OF(lanes) };
     const sparse *s = context;

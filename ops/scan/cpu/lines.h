@@ -1,5 +1,5 @@
 /* Work along one axis: the lines of up to four views that differ only in the length of that axis (or lack it), handed
- * out in bundles of neighbouring lines, in fixed chunks. For scans, sorts and selections. */
+ * out in bundles of neighboring lines, in fixed chunks. For scans, sorts and selections. */
 #ifndef COTANGENT_OPS_SCAN_LINES_H
 #define COTANGENT_OPS_SCAN_LINES_H
 
@@ -20,7 +20,7 @@ typedef void (*ct_bundle_fn)(void *ctx, const ct_bundle *bundle);
 
 /* Calls fn for all lines of the views along axis of the first, at most `widest` at a time, and not many fewer than
  * `narrowest` where there are that many. `cost` elements are a line's work, for the size of chunks. Lines that lie
- * closest in the first view are neighbours. */
+ * closest in the first view are neighbors. */
 void ct__lines(const ct_view *const *views, int n, int axis, int64_t narrowest, int64_t widest, int64_t cost,
                ct_bundle_fn fn, void *ctx);
 

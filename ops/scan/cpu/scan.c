@@ -1,4 +1,4 @@
-/* Kernels of the scans. A bundle of lines runs side by side: neighbouring lines as vectors, lines that lie apart
+/* Kernels of the scans. A bundle of lines runs side by side: neighboring lines as vectors, lines that lie apart
  * interleaved, so that one line's additions need not wait for each other. Sums and products of floats are carried in
  * double. */
 #include "ops/reduce/cpu/elements.h"
@@ -163,9 +163,9 @@ static bool run(const ct_call *call, const ct_bundle_fn *table, int64_t axis, bo
     const ct_view *views[] = {x, call->out[0], third};
     int at = x->ndim ? (int)(axis < 0 ? axis + x->ndim : axis) : 0;
     scan s = {.n = x->ndim ? x->dims[at] : 1, .reverse = reverse};
-    bool neighbours = false;
-    for (int i = 0; i < x->ndim; i++) neighbours |= i != at && x->strides[i] == 1 && x->dims[i] > 1;
-    ct__lines(views, 3, at, neighbours ? 16 : 1, neighbours ? SIDE_BY_SIDE : INTERLEAVED, s.n, table[x->dtype], &s);
+    bool neighbors = false;
+    for (int i = 0; i < x->ndim; i++) neighbors |= i != at && x->strides[i] == 1 && x->dims[i] > 1;
+    ct__lines(views, 3, at, neighbors ? 16 : 1, neighbors ? SIDE_BY_SIDE : INTERLEAVED, s.n, table[x->dtype], &s);
     return true;
 }
 

@@ -9,8 +9,8 @@
 enum {
     ROW_BUFFER = 4096,          /* exponentials of a row that are kept */
     PIPELINE_BYTES = 16 * 1024, /* longest rows of which three are in flight */
-    COLUMNS = 512,              /* neighbouring lines at a time */
-    PACKED = 64,                /* lines made neighbours at a time, */
+    COLUMNS = 512,              /* neighboring lines at a time */
+    PACKED = 64,                /* lines made neighbors at a time, */
     PACK_LINE = 64,             /* of at most that many elements */
     PACK_ROOM = PACKED * PACK_LINE,
     SHORT_ROW = 24,         /* rows that vectors along them do not fit */

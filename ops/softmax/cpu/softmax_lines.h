@@ -1,5 +1,5 @@
 /* A template: softmax, log_softmax and their gradients for one floating dtype, along rows (the axis is contiguous)
- * and along columns (the lines are neighbours). Included once for every dtype, with FOLD_D its short name, which it
+ * and along columns (the lines are neighbors). Included once for every dtype, with FOLD_D its short name, which it
  * undefines. */
 #include "ops/reduce/cpu/elements.h"
 
@@ -160,7 +160,7 @@ static void FN(log_softmax_grad_row)(T *dx /* (n) */, const T *g /* (n) */, cons
     (dx + i, DO(_fma)(DO(_exp)(LOAD_N(y + i, (int)(n - i))), total, LOAD_N(g + i, (int)(n - i))), (int)(n - i));
 }
 
-/* ---- Columns: up to COLUMNS neighbouring lines, read row by row, so that memory is walked in long runs ---- */
+/* ---- Columns: up to COLUMNS neighboring lines, read row by row, so that memory is walked in long runs ---- */
 
 #define EACH_VECTOR(j, k, width)                                          \
     for (int64_t j = 0, k = ct__min64(width, LANES(FOLD_D)); j < (width); \
@@ -272,7 +272,7 @@ static void FN(log_softmax_half_grad_columns)(T *dx, int64_t dx_step, const T *g
 
 /* ---- Bundles: views x, y for the first two; g, dx, y (or x) for the gradients ---- */
 
-/* Lines that are short, or lie anyhow, as neighbours in a buffer and back. */
+/* Lines that are short, or lie anyhow, as neighbors in a buffer and back. */
 __attribute__((noinline)) static void FN(pack)(T *to /* (n, PACKED) */, const T *x, int64_t step, int64_t line,
                                                int64_t n, int64_t width) {
     for (int64_t j = 0; j < width; j++)

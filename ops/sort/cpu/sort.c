@@ -9,7 +9,7 @@
 enum {
     LONG_LINE = 64 * 1024,   /* from here on a line is worth all threads, */
     FEW_LINES = 16,          /* if there are not more lines than this */
-    NEIGHBOURS = 16,         /* lines that are brought together when they lie across rows, */
+    NEIGHBORS = 16,          /* lines that are brought together when they lie across rows, */
     PACKED_LINE = 16 * 1024, /* up to this length */
     BLOCK = 64,              /* elements that topk looks at together */
     WRITE_CHUNK = 32 * 1024,
@@ -23,7 +23,7 @@ typedef struct sorting {
     ct_dtype dtype;
     size_t element, item;
     bool wide, descending, first_nan;
-    int64_t k;     /* how many results per line has, or which one */
+    int64_t k;     /* how many results a line has, or which one */
     bool across;   /* lines are columns: bundles of them are brought together first */
     char *scratch; /* for each worker: items, and behind them packed lines */
     size_t per_worker, item_bytes;
@@ -49,7 +49,7 @@ static sorting sorting_of(const ct_call *call, int64_t axis, bool indices_only) 
 
 /* Room for x, values and indices of a bundle of packed lines. */
 static size_t packed_bytes(const sorting *s) {
-    return s->across ? NEIGHBOURS * (size_t)s->n * (2 * s->element + sizeof(int64_t)) : 0;
+    return s->across ? NEIGHBORS * (size_t)s->n * (2 * s->element + sizeof(int64_t)) : 0;
 }
 
 static size_t worker_bytes(const sorting *s, size_t item_bytes) {
@@ -94,13 +94,13 @@ static ct_bundle with_packed_x(const sorting *s, const ct_bundle *b) {
 static ct_bundle with_packed_results(const sorting *s, const ct_bundle *b) {
     ct_bundle packed = with_packed_x(s, b);
     if (!s->across) return packed;
-    char *room = packed.at[0] + NEIGHBOURS * (size_t)s->n * s->element;
+    char *room = packed.at[0] + NEIGHBORS * (size_t)s->n * s->element;
     for (int k = 2; k >= 1; k--) { /* indices first: they need the stricter alignment */
         if (!b->at[k]) continue;
         packed.at[k] = room;
         packed.step[k] = 1;
         packed.line[k] = s->n;
-        room += NEIGHBOURS * (size_t)s->n * sizeof(int64_t);
+        room += NEIGHBORS * (size_t)s->n * sizeof(int64_t);
     }
     return packed;
 }
@@ -209,7 +209,7 @@ static bool sort_run_of(sorting *s) {
     s->per_worker = worker_bytes(s, s->item_bytes);
     if (s->n == 0 || s->lines == 0) return true;
     if (by_long_lines(s)) walk_long_lines(s);
-    else ct__lines(s->views, 3, s->axis, 1, NEIGHBOURS, 16 * s->n, sort_bundle, s);
+    else ct__lines(s->views, 3, s->axis, 1, NEIGHBORS, 16 * s->n, sort_bundle, s);
     return true;
 }
 
@@ -274,7 +274,7 @@ static bool topk_run(const ct_call *call, ct_stream *stream) {
     s.descending = !attrs->smallest;
     s.item_bytes = topk_bytes(&s);
     s.per_worker = worker_bytes(&s, s.item_bytes);
-    if (s.k > 0 && s.lines > 0) ct__lines(s.views, 3, s.axis, 1, NEIGHBOURS, 4 * s.n, topk_bundle, &s);
+    if (s.k > 0 && s.lines > 0) ct__lines(s.views, 3, s.axis, 1, NEIGHBORS, 4 * s.n, topk_bundle, &s);
     return true;
 }
 
@@ -301,7 +301,7 @@ static size_t kth_scratch(const ct_call *call, int64_t axis) {
 static bool kth_run(sorting *s) {
     s->item_bytes = (size_t)s->n * s->item;
     s->per_worker = worker_bytes(s, s->item_bytes);
-    if (s->n > 0 && s->lines > 0) ct__lines(s->views, 3, s->axis, 1, NEIGHBOURS, 8 * s->n, kth_bundle, s);
+    if (s->n > 0 && s->lines > 0) ct__lines(s->views, 3, s->axis, 1, NEIGHBORS, 8 * s->n, kth_bundle, s);
     return true;
 }
 

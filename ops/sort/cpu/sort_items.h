@@ -76,7 +76,7 @@ static ITEM *ITEM_FN(sort)(ITEM *a, ITEM *spare, int bits, int64_t n) {
 
 /* ---- One long line over the threads ---- */
 
-/* Four histograms, because neighbours often have the same digit and would wait for each other's count. */
+/* Four histograms, because neighbors often have the same digit and would wait for each other's count. */
 static void ITEM_FN(count_task)(void *ctx, int64_t chunk, int worker) {
     (void)worker;
     const radix_pass *p = ctx;

@@ -368,7 +368,7 @@ static void one_group(const pass *s, int64_t image, int64_t group, int worker) {
     }
 }
 
-/* A chunk: neighbouring groups of an image, which share cache lines when channels are last. */
+/* A chunk: neighboring groups of an image, which share cache lines when channels are last. */
 static void group_chunk(void *ctx, int64_t chunk, int worker) {
     const pass *s = ctx;
     const int64_t chunks = (s->p->groups + s->chunk - 1) / s->chunk, first = chunk % chunks * s->chunk;

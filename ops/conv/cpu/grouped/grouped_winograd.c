@@ -32,7 +32,7 @@ typedef struct run {
     int64_t worker;
 } run;
 
-/* Rows or columns that `tiles` neighbours look at. */
+/* Rows or columns that `tiles` neighbors look at. */
 static inline int64_t span(int64_t tiles) { return 4 * tiles + 2; }
 
 static void plan(run *s, const grouped_pass *p) {

@@ -512,7 +512,7 @@ static void plan(const winograd_pass *p, forward *f) {
     const int64_t rows = f->kernel->rows, m_bytes = WINOGRAD_POINTS * 4 * f->m_tile;
     const int64_t v_bytes = WINOGRAD_POINTS * 4 * f->v_tile * winograd_parities(&g->x);
     const int64_t planes = ct__max64(1, g->planes);
-    /* Planes as far as they fit with a register tile of each, so that their neighbours are transformed but once. */
+    /* Planes as far as they fit with a register tile of each, so that their neighbors are transformed but once. */
     int64_t section = ct__min(planes, 2 * p->kernel[0]);
     while (section < planes && rows * (v_bytes * winograd_slots(g, section + 1) + m_bytes) <= BLOCK_BYTES) section++;
     section = ct__grain(section);

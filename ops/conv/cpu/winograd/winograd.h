@@ -36,7 +36,7 @@ typedef struct winograd_tiles {
     int64_t rows, cols, count;
 } winograd_tiles;
 
-/* A run of neighbours in one row of tiles. */
+/* A run of neighbors in one row of tiles. */
 typedef struct winograd_run {
     int64_t image, row, col, count;
 } winograd_run;
@@ -126,7 +126,7 @@ typedef struct winograd_points {
     int64_t point, parity, tile;
 } winograd_points;
 
-/* Pixels along an axis that `tiles` neighbours look at. */
+/* Pixels along an axis that `tiles` neighbors look at. */
 static inline int64_t winograd_span(const winograd_image *x, int axis, int64_t tiles) {
     return (tiles - 1) * x->step[axis] + WINOGRAD_IN * x->spread[axis];
 }

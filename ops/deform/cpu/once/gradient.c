@@ -16,7 +16,7 @@ enum {
     CHANNELS = 64,             /* of a slice, at most */
     LEAST_CHANNELS = 16,       /* of a slice, when there are few images */
     MOST_BANDS = 8,            /* chunks of fewer slices are bands of rows of the result, until there are that many */
-    BAND_ROWS = 8,             /* of a band, at least: neighbours share the rows of x that both look at */
+    BAND_ROWS = 8,             /* of a band, at least: neighbors share the rows of x that both look at */
     MOST_ROWS = 1 << 20,       /* of x in bands: the place of a tap is rounded by less than a row */
     LEAST_CHUNKS = 4,          /* fewer are cut into narrower slices */
     CHUNKS = 16,               /* images at a time are as many as give that number of chunks */

@@ -1,5 +1,5 @@
 /* Windows two apart along the row, without staging. Channels first (`inner` is 0), whole vectors of windows at a time:
- * neighbours are taken apart in registers. Channels last, whole vectors of the `inner` channels of a window. Max of 2
+ * neighbors are taken apart in registers. Channels last, whole vectors of the `inner` channels of a window. Max of 2
  * or 3 taps per row, mean of 2, and their gradients. Rows hold at least two pixels per window, so that only the tap before
  * the first one is padding. A part of the template line_loops.h. */
 
@@ -197,7 +197,7 @@ static void LINE(spread_pairs)(const void *g_, int64_t n, int64_t inner, double 
 /* g where tap `number` won, else 0. */
 #define PAIR_IF(g, code, number) LINE(where_code)(g, code, LINE(place_vector)(number))
 
-/* n: how many elements of g there are in the row from the right neighbour of i on. */
+/* n: how many elements of g there are in the row from the right neighbor of i on. */
 SIMD_INLINE void LINE(pick_pair)(int kernel, const LINE_T *g, const uint8_t *at, const LINE_T *g_next,
                                  const uint8_t *at_next, int64_t inner, int64_t pair, int64_t i, int lanes, int64_t n,
                                  LINE_T *above, LINE_T *below, bool stream) {

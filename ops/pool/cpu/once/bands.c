@@ -13,7 +13,7 @@ typedef struct bands {
     int64_t height, area; /* rows of a band, each of which has the phases' rows of dx; elements of a band in scratch */
     int64_t count;        /* bands of a plane */
     int64_t chunk;        /* bands */
-    void *counts;         /* (out) how many elements per window of the last axis counts */
+    void *counts;         /* (out) how many elements a window of the last axis counts */
     char *memory;
     size_t worker_bytes;
 } bands;

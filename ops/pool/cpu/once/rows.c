@@ -2,7 +2,7 @@
  *
  * Channels first, a row of windows is computed at once: first the rows of x that its windows share are reduced to one, with
  * the rows that won; that one, framed by padding, is deinterleaved by the place modulo the stride, so that each tap along it
- * is a run of neighbours. Channels last, the channels of one window are the line, and taps point into x itself. Rows of x that
+ * is a run of neighbors. Channels last, the channels of one window are the line, and taps point into x itself. Rows of x that
  * cannot be read where they lie are loaded, and kept while windows need them. */
 #include "ops/pool/cpu/rows.h"
 

@@ -20,7 +20,7 @@ typedef struct backward_rows {
     windows windows[3];
     int32_t *phase_start,
         *phase_entry; /* (phases + 1), (2 kernel): taps of elements p, p + stride, ...: number, place */
-    void *counts;     /* (out) how many elements per window of the last axis counts */
+    void *counts;     /* (out) how many elements a window of the last axis counts */
     row_chunks chunks;
     char *memory;
     size_t worker_bytes;

@@ -40,7 +40,7 @@ static void swap_dims(space *s, int a, int b) {
     }
 }
 
-/* The longest steps outermost, then neighbours that walk as one become one. */
+/* The longest steps outermost, then neighbors that walk as one become one. */
 static void simplify(space *s, bool sort_dims) {
     s->count = 1;
     for (int i = 0; i < s->n; i++) s->count *= s->dims[i];

@@ -1,4 +1,4 @@
-/* The lines of several views along one axis, in bundles of neighbours and fixed chunks. */
+/* The lines of several views along one axis, in bundles of neighbors and fixed chunks. */
 #include "ops/scan/cpu/lines.h"
 
 #include <string.h>
