@@ -1,7 +1,7 @@
 /* Workloads that are more than one op: the product engine by itself, a chain of elementwise ops, the cost of a call. */
 #include <stdlib.h>
 
-#include "backends/cpu/gemm/gemm.h"
+#include "backends/cpu/gemm/gemm.h" /* not public: gemm_* measure the engine without what a call of an op costs */
 #include "cli/bench.h"
 
 /* ---- The product engine at its entry ---- */

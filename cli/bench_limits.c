@@ -8,7 +8,7 @@
 #endif
 
 #include "cli/bench.h"
-#include "core/threads.h"
+#include "core/threads.h" /* not public: the limits are measured on the threads that run the workloads, and cut as those are */
 
 /* Rounds of multiply-adds, a few hundred microseconds; and the accumulators, more than enough to hide their latency. */
 enum { ROUNDS = 1 << 14, SUMS = 12 };
