@@ -1,5 +1,5 @@
-/* The vocabulary on single integers, a template: P is the prefix, T the type, U an unsigned one that does not promote, LEAST and MOST the
- * limits, IS asks a signed number. Included by elementwise_kernel.h. */
+/* The vocabulary on single integers, a template: P is the prefix, T the type, U an unsigned one that does not
+ * promote, LEAST and MOST the limits, IS asks a signed number. Included by elementwise_kernel.h. */
 #define OF(x) CT_SIMD_PASTE(P, CT_SIMD_PASTE(_, x))
 
 static inline T OF(k)(double x) { return (T)(int64_t)x; }

@@ -11,8 +11,8 @@ typedef struct ct__spans {
     int64_t count, stride, bytes;
 } ct__spans;
 
-/* Prefetches them, into the second cache. Always inlined: compilers take a function that only prefetches for one without effect and drop
- * its calls. */
+/* Prefetches them, into the second cache. Always inlined: compilers take a function that only prefetches for one
+ * without effect and drop its calls. */
 static inline __attribute__((always_inline)) void ct__prefetch_now(const ct__spans *p) {
     const char *at = p->at;
     for (int64_t i = 0; i < p->count; i++, at += p->stride)

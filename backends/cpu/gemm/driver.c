@@ -1,4 +1,19 @@
-/* Runs a plan: loops over stages, packs, hands chunks to the workers, calls tiles and epilogues. */
+/* Runs a plan: loops over stages, packs, hands chunks to the workers, calls tiles and epilogues.
+ *
+ * The blocking is that of GotoBLAS (Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication, ACM
+ * TOMS 34(3), 2008) with the register tile as the only code per ISA, as in BLIS (Van Zee and van de Geijn, ACM TOMS
+ * 41(3), 2015). From the outside in, with the names of those papers:
+ *     stages of stage_cols columns and stage_rows rows    B and A packed by all workers together; their share of L3   (jc)
+ *     chunks of chunk_rows by chunk_cols of C             the unit of parallel work, one worker each
+ *     k blocks of `depth`                                 kc: a row panel of A, tile_rows by depth, near L1           (pc)
+ *     column blocks of block_cols                         depth by block_cols of B stays in L2
+ *     row panels of tile_rows                             mr                                                           (ir)
+ *     panels of B, ct__panel_width columns                nr: depth by nr of B in L1 while a tile runs                 (jr)
+ *     the tile (tile.h)                                   mr by nr sums in registers, over depth
+ * What differs: an operand is packed only where that pays (ct__feed: read where it lies, packed by its worker,
+ * packed by the first row panel while that computes, packed in stages, packed by the caller); the whole of a chunk's
+ * k blocks is summed by one worker, in one order, whatever the number of threads; bias, residual, activation and
+ * conversion happen to a row panel of C while it is in cache. */
 #include "backends/cpu/gemm/plan.h"
 
 #include "core/threads.h"

@@ -29,9 +29,9 @@ typedef struct ct__tile {
     int cols; /* valid columns */
     bool accumulate, scale;
     bool far_c; /* C is not in cache: prefetch it at once */
-    /* Kernels that say so prefetch what is wanted later (NULL: nothing) evenly during the sum, a line with each k group but
-     * perhaps the last CT__PREFETCHES_LESS, each ahead_step bytes further. Spans of so many lines (0: one, and into L1) lie a jump
-     * apart, and are prefetched into L2: there are many. */
+    /* Kernels that say so prefetch what is wanted later (NULL: nothing) evenly during the sum, a line with each k
+     * group but perhaps the last CT__PREFETCHES_LESS, each ahead_step bytes further. Spans of so many lines (0: one,
+     * and into L1) lie a jump apart, and are prefetched into L2: there are many. */
     const void *ahead;
     int64_t ahead_step, ahead_span, ahead_jump;
 } ct__tile;

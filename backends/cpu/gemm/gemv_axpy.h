@@ -1,5 +1,5 @@
-/* Sums of columns, a template: NAME is the function, T an element, VALUE a number of it, LOAD and LOAD_N make a vector V of them,
- * and ACC is the type of a sum. Included by kernel_gemv.c. */
+/* Sums of columns, a template: NAME is the function, T an element, VALUE a number of it, LOAD and LOAD_N make a
+ * vector V of them, and ACC is the type of a sum. Included by kernel_gemv.c. */
 #define COLUMNS CT_SIMD_PASTE(NAME, _columns)
 #define DO(x)   CT_SIMD_PASTE(V, CT_SIMD_PASTE(_, x))
 

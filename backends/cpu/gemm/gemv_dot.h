@@ -1,5 +1,5 @@
-/* Dot products of rows, a template: NAME is the function, T an element, LOAD and LOAD_N make a vector V of them, and ACC is the type
- * of a sum. Included by kernel_gemv.c. */
+/* Dot products of rows, a template: NAME is the function, T an element, LOAD and LOAD_N make a vector V of them, and
+ * ACC is the type of a sum. Included by kernel_gemv.c. */
 #define ROWS  CT_SIMD_PASTE(NAME, _rows)
 #define DO(x) CT_SIMD_PASTE(V, CT_SIMD_PASTE(_, x))
 

@@ -162,8 +162,9 @@ void CT_ISA_FN(ct__gemm_pack_b)(const ct__kernel *k, const ct__matrix *src, void
     }
 }
 
-/* Prefetches every line of a span that may begin and end within one; into L2, since spans 4 KiB apart would push each other out of L1.
- * Always inlined: compilers take a function that only prefetches for one without effect and drop its calls. */
+/* Prefetches every line of a span that may begin and end within one; into L2, since spans 4 KiB apart would push
+ * each other out of L1. Always inlined: compilers take a function that only prefetches for one without effect and
+ * drop its calls. */
 static inline __attribute__((always_inline)) void prefetch_lines(const char *at, int64_t bytes) {
     const char *end = at + bytes;
     for (at -= (uintptr_t)at % 64; at < end; at += 64) __builtin_prefetch(at, 0, 2);

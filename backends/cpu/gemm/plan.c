@@ -1,4 +1,5 @@
-/* Which way round, what is packed by whom, and in which blocks: the decisions of the engine. */
+/* Which way round, what is packed by whom, and in which blocks: the decisions of the engine. The sizes of the blocks follow the
+ * caches as in GotoBLAS (driver.c); they come with the kernel (ct__kernel) and are evened out over the matrix. */
 #include "backends/cpu/gemm/plan.h"
 
 #include "core/threads.h"

@@ -1,4 +1,5 @@
-/* The register tile, written once: C[R x NV*lanes] (+)= A[R x k] * B[k x NV*lanes].
+/* The register tile, written once: C[R x NV*lanes] (+)= A[R x k] * B[k x NV*lanes], the micro-kernel of BLIS (driver.c has the
+ * loops around it): rank-1 updates, a column of A broadcast against a row of B, with all of C's tile in registers.
  * A kernel_<type>.c defines the vector vocabulary below and includes this file, which stamps out
  * one function for each row count, column-vector count and edge kind, and the table of them.
  *
@@ -31,8 +32,8 @@ _Static_assert(TILE_WIDTH == TILE_VECS * LANES, "a kernel's name says its tile")
         if (vecs > 2) acc##r##_2 = V_FMA(x, b2, acc##r##_2);                        \
     }
 
-/* Keeps the compiler from computing fourteen row addresses once and spilling them, and from holding in memory what can as well be
- * read from the description again: its own stores to the stack would queue behind the last tile's. */
+/* Keeps the compiler from computing fourteen row addresses once and spilling them, and from holding in memory what
+ * can as well be read from the description again: its own stores to the stack would queue behind the last tile's. */
 #define TILE_FORGET(p) __asm__("" : "+r"(p));
 
 #define TILE_PREFETCH(r)                                      \

@@ -1,5 +1,5 @@
-/* Transposes of 16 by 16 bytes and of lines, a template: BITS of an element, N elements in 16 bytes, in ROUNDS of zips. Included by
- * transpose.h. */
+/* Transposes of 16 by 16 bytes and of lines, a template: BITS of an element, N elements in 16 bytes, in ROUNDS of
+ * zips. Included by transpose.h. */
 #define OF(x) CT_SIMD_PASTE(x, BITS)
 
 /* square: 16 bytes by 16 bytes. lines: 16 squares, so ordered that a line of dst is complete before the next is

@@ -1,10 +1,7 @@
-/* What follows from the primitives for one type of vector, a template: VF, its masks MF, its element T and its VF_LANES. Included by
-   simd_derived.h. */
+/* What follows from the primitives for one type of vector, a template: VF, its masks MF, its element T and its
+   VF_LANES. Included by simd_derived.h. */
 #define OF(x) CT_SIMD_PASTE(VF, CT_SIMD_PASTE(_, x))
 
-/* simd_derived.h - what follows from the primitives of an ISA header, the same text for all of
-   them: signs, NaN-aware extrema, classification, exponents, tails of half-width types.
-   Included by simd.h only. */
 SIMD_INLINE VF OF(zero)(void) { return OF(set1)(0); }
 SIMD_INLINE VF OF(sign_of)(VF a) { return OF(and)(a, OF(set1)(-(T)0)); }
 SIMD_INLINE VF OF(neg)(VF a) { return OF(xor)(a, OF(set1)(-(T)0)); }

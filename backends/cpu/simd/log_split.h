@@ -1,5 +1,6 @@
-/* A number as mantissa and exponent, a template: VF with its integers VI, its masks MF and its element T; TINY is the least normal
-   number, SHIFT the bits of the mantissa, BIAS the bits of 1 and THREE_QUARTERS those of 3/4. Included by simd_derived.h. */
+/* A number as mantissa and exponent, a template: VF with its integers VI, its masks MF and its element T; TINY is
+   the least normal number, SHIFT the bits of the mantissa, BIAS the bits of 1 and THREE_QUARTERS those of 3/4.
+   Included by simd_derived.h. */
 #define OF(x)   CT_SIMD_PASTE(VF, CT_SIMD_PASTE(_, x))
 #define IN(x)   CT_SIMD_PASTE(VI, CT_SIMD_PASTE(_, x))
 #define MASK(x) CT_SIMD_PASTE(MF, CT_SIMD_PASTE(_, x))

@@ -1,3 +1,6 @@
+/* simd_derived.h - what follows from the primitives of an ISA header, the same text for all of
+   them: signs, NaN-aware extrema, classification, exponents, tails of half-width types.
+   Included by simd.h only. */
 
 #define VF       vf32
 #define VI       vi32

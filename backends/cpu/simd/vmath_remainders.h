@@ -1,5 +1,5 @@
-/* fmod, remainder and floor_div, a template: VF, its masks MF, its element T, fmod of LIBM, and LIMIT for exact quotients. Included by
-   vmath_special.h. */
+/* fmod, remainder and floor_div, a template: VF, its masks MF, its element T, fmod of LIBM, and LIMIT for exact
+   quotients. Included by vmath_special.h. */
 #define OF(x)   CT_SIMD_PASTE(VF, CT_SIMD_PASTE(_, x))
 #define MASK(x) CT_SIMD_PASTE(MF, CT_SIMD_PASTE(_, x))
 

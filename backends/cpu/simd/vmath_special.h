@@ -1,5 +1,6 @@
 /* vmath_special.h - ndtr, erfinv (vectors), the gamma family (scalar code, lane by lane: lgamma is libm's,
-   digamma and polygamma are written here) and the three kinds of remainder. */
+   digamma and polygamma are written here, by the recurrences and asymptotic series of Abramowitz and Stegun
+   6.3, 6.4 and 23.2) and the three kinds of remainder. */
 
 /* libm's lgamma writes the global signgam; the reentrant form does not. Strict C hides its
    prototype. */

@@ -1,4 +1,5 @@
-/* rope: sines and cosines of all positions once, then every row of x in one pass. */
+/* rope, rotary position embedding (Su and others, RoFormer, 2021): sines and cosines of all positions once, then
+ * every row of x in one pass. */
 #include <math.h>
 
 #include "backends/cpu/kernel.h"

@@ -162,8 +162,8 @@ static inline double sdpa_number(const ct_view *x, int64_t at) {
     }
 }
 
-/* exp(x / UNIT): every weight is such a power. Where one instruction looks up 16 floats and others take fractions and scale, the
- * base is 2, which saves half of the arithmetic:
+/* exp(x / UNIT): every weight is such a power. Where one instruction looks up 16 floats and others take fractions
+ * and scale, the base is 2, which saves half of the arithmetic:
  *     2^x = 2^floor(x) 2^(i/16) 2^r, 0 <= r < 1/16, 2^r = 1 + r (c1 + r (c2 + r c3)) to within 2^-28
  * Adding 1.5 * 2^19 rounds down to i/16 and leaves i in the low bits. Exactly 1 at 0, 0 at -inf. */
 #if CT_ISA_LEVEL >= 2

@@ -1,5 +1,6 @@
-/* Attention backward: the scores are computed again, block by block, from lse. A chunk is a range of keys of one head of K and V
- * with all the queries that look at it, so dK and dV are its own; dQ is summed over the ranges in their order.
+/* Attention backward, as in FlashAttention-2 (Dao, 2023): the scores are computed again, block by block, from lse. A
+ * chunk is a range of keys of one head of K and V with all the queries that look at it, so dK and dV are its own; dQ
+ * is summed over the ranges in their order.
  *     P = exp(S - lse)   dV = P^T g   dP = g V^T   dS = P (dP - delta)   dQ = scale dS K   dK = scale dS^T Q
  * with delta = sum(g * y) - g_lse in each row; dropout multiplies P in dV, and dP. */
 #include "ops/attention/cpu/sdpa.h"
@@ -118,8 +119,8 @@ GRAD_TILE(f64, double)
 
 enum { LISTS = 3 };
 
-/* The share of rows r.. of the block in what comes after it: the next queries; after the last the next keys of the range, or the
- * first of the next chunk, since a thread's chunks follow one another. Returns how many lists. */
+/* The share of rows r.. of the block in what comes after it: the next queries; after the last the next keys of the
+ * range, or the first of the next chunk, since a thread's chunks follow one another. Returns how many lists. */
 static int64_t wanted_next(const backward *w, const key_block *kb, const query_block *qb, int64_t r, int64_t rows,
                            ct__spans *list) {
     const sdpa *s = &w->s;

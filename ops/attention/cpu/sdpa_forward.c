@@ -1,5 +1,10 @@
-/* Attention forward: scores of a tile of queries and a block of keys, softmax and the product with V while all is in cache.
- * Nothing of size Tq by Tk exists. */
+/* Attention forward: scores of a tile of queries and a block of keys, softmax and the product with V while all is in
+ * cache. Nothing of size Tq by Tk exists. This is FlashAttention (Dao, Fu, Ermon, Rudra and Re, 2022) in the loop
+ * order of FlashAttention-2 (Dao, 2023), queries outside and keys inside, with the running softmax of Milakov and
+ * Gimelshein (2018): a row keeps the greatest score so far and the sum of exponentials under it, and o is scaled
+ * when that rises; it is divided by the sum once, at the end. What differs: caches take the place of shared memory.
+ * K and V of SDPA_KEYS keys are packed once per chunk of queries, for the L2; a tile of SDPA_TILE queries by
+ * SDPA_KEYS scores stays in the L1 between the two products. */
 #include "ops/attention/cpu/sdpa.h"
 
 typedef struct forward {

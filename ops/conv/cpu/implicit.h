@@ -1,6 +1,8 @@
-/* Convolution on the register tiles of the matrix engine, without patches in memory. What both passes share: a block of the
- * source is copied once, with its padding, into a buffer of the worker's own, in the engine's element type; every tap is
- * then an offset into that buffer, and the sum over taps and channels is a list of runs for the tile. */
+/* Convolution on the register tiles of the matrix engine, without patches in memory: the implicit product of cuDNN
+ * (Chetlur and others, Efficient Primitives for Deep Learning, 2014), with a padded copy of a block of the source in
+ * L2 in place of shared memory. What both passes share: a block of the source is copied once, with its padding, into
+ * a buffer of the worker's own, in the engine's element type; every tap is then an offset into that buffer, and the
+ * sum over taps and channels is a list of runs for the tile. */
 #ifndef COTANGENT_OPS_CONV_IMPLICIT_H
 #define COTANGENT_OPS_CONV_IMPLICIT_H
 
@@ -108,8 +110,9 @@ bool ct__conv_implicit(const ct_conv_problem *problem, ct_gemm_activate activate
 size_t ct__conv_weight_scratch(const ct_conv_problem *problem);
 bool ct__conv_weight(const ct_conv_problem *problem, void *scratch);
 
-/* A single tap over every pixel (pointwise.c). Flat: the same with all pixels of an image on one line, and images as lines, where
- * they are evenly spaced. Then: whether it is one, and the product that it is; activate is the caller's. */
+/* A single tap over every pixel (pointwise.c). Flat: the same with all pixels of an image on one line, and images as
+ * lines, where they are evenly spaced. Then: whether it is one, and the product that it is; activate is the
+ * caller's. */
 ct_conv_problem ct__conv_flat(const ct_conv_problem *problem);
 bool ct__conv_pointwise(const ct_conv_problem *problem, ct_gemm *product);
 

@@ -1,6 +1,6 @@
-/* What the CPU kernels of deformable convolution are made of: drivers, compiled once (patches.c, gradient.c), and the loops over
- * channels that they call, compiled per ISA level (deform.c). x is sampled with its channels last: channels first, it is
- * transposed into scratch. */
+/* What the CPU kernels of deformable convolution (Dai and others, 2017; with a mask, Zhu, Hu, Lin and Dai, 2019) are
+ * made of: drivers, compiled once (patches.c, gradient.c), and the loops over channels that they call, compiled per
+ * ISA level (deform.c). x is sampled with its channels last: channels first, it is transposed into scratch. */
 #ifndef COTANGENT_OPS_DEFORM_KERNELS_H
 #define COTANGENT_OPS_DEFORM_KERNELS_H
 
@@ -112,7 +112,8 @@ void ct__deform_turn_weight(const ct__deform_isa *isa, const ct_deform *d, void 
 const char *ct__deform_gradient_can(const ct_call *call);
 size_t ct__deform_gradient_scratch(const ct_call *call);
 bool ct__deform_gradient_run(const ct_call *call, const ct__deform_isa *isa);
-/* Gradients (0: offset y, 1: offset x, 2: mask) of a tap of the slice for n pixels from first on, each POINTS elements apart. */
+/* Gradients (0: offset y, 1: offset x, 2: mask) of a tap of the slice for n pixels from first on, each POINTS
+ * elements apart. */
 void ct__deform_put_moves(const ct__deform_slice *s, int64_t tap, int64_t first, int64_t n, const void *moves);
 
 /* f64 is not worth a version per level: points.h */

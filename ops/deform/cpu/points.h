@@ -15,8 +15,8 @@ POINT_LINKAGE void POINT(pixels_from)(const lookup *t, int64_t first, POINT(pixe
                (!t->mask || (t->mask_s.s[2] == 1 && t->mask_s.s[1] == w->out[2]));
 }
 
-/* Tap k of a group of offsets, for the pixels of p. No branches in the second loop, and no constant that the compiler could make
- * one of. */
+/* Tap k of a group of offsets, for the pixels of p. No branches in the second loop, and no constant that the
+ * compiler could make one of. */
 POINT_LINKAGE void POINT(find)(const lookup *t, int64_t image, int64_t group, int64_t k,
                                const POINT(pixels) *restrict p, POINT(points) *restrict s) {
     const ct_window *w = &t->d.w;

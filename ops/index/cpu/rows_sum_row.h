@@ -1,5 +1,5 @@
-/* One row of a sum of rows, a template: D names it, T is the type of an element, SUM that of a sum, ALPHA that of the factor, STORE how
- * a sum is stored. Included by rows_sum.c. */
+/* One row of a sum of rows, a template: D names it, T is the type of an element, SUM that of a sum, ALPHA that of
+ * the factor, STORE how a sum is stored. Included by rows_sum.c. */
 #define OF(x) CT_SIMD_PASTE(CT_SIMD_PASTE(x, _), D)
 
 static void OF(row)(const job *j, const row *r) {

@@ -1,4 +1,5 @@
-/* Count, mean and sum of squared deviations, in f64, and how two sets of them become one (Chan, Golub and LeVeque). */
+/* Count, mean and sum of squared deviations, in f64, and how two sets of them become one (Chan, Golub and LeVeque,
+ * Algorithms for Computing the Sample Variance, 1983). */
 #ifndef COTANGENT_OPS_NORM_MOMENTS_H
 #define COTANGENT_OPS_NORM_MOMENTS_H
 

@@ -1,4 +1,5 @@
-/* row_norm and its gradients over chunks of rows, a template: D is f32 or f64, T its type, V its vector. Included by row_norm.c. */
+/* row_norm and its gradients over chunks of rows, a template: D is f32 or f64, T its type, V its vector. Included by
+ * row_norm.c. */
 #define OF(x) CT_SIMD_PASTE(D, CT_SIMD_PASTE(_, x))
 
 /* xhat = ((x - centre) - rest) scale, with centre + rest the mean to more digits than the dtype has. */

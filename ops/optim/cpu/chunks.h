@@ -1,7 +1,9 @@
-/* Elements of one item, a template: D is f32 or f64, T its type, DTYPE its dtype, LANES those of its vector. Included by optim.c. */
+/* Elements of one item, a template: D is f32 or f64, T its type, DTYPE its dtype, LANES those of its vector.
+ * Included by optim.c. */
 #define OF(x) CT_SIMD_PASTE(CT_SIMD_PASTE(x, _), D)
 
-/* A run of m elements; the last ones, less than a vector, as the beginning of a vector with zeros behind, which change no sum. */
+/* A run of m elements; the last ones, less than a vector, as the beginning of a vector with zeros behind, which
+ * change no sum. */
 static void OF(run)(const job *j, int width, T *const *at, int64_t m, double factor, double *sums, bool largest) {
     const int64_t whole = m - m % (LANES), rest = m - whole;
     if (whole) {

@@ -1,5 +1,5 @@
-/* A row of the gradient of repeated padding, a template: D is the dtype by its short name, T its element, SUM what is summed in, LOAD
- * and STORE_ROW between the two. Included by pad_repeat.c. */
+/* A row of the gradient of repeated padding, a template: D is the dtype by its short name, T its element, SUM what
+ * is summed in, LOAD and STORE_ROW between the two. Included by pad_repeat.c. */
 #define OF(x) CT_SIMD_PASTE(CT_SIMD_PASTE(x, _), D)
 
 static void OF(sum)(const job *j, void *sums, const char *row) {

@@ -1,4 +1,5 @@
-/* The recurrence forward: at each step the product with the recurrent weights, packed once, and the gates while it is in cache. */
+/* The recurrence forward: at each step the product with the recurrent weights, packed once, and the gates while it
+ * is in cache. */
 #include "ops/rnn/cpu/recurrence.h"
 
 typedef struct forward {
@@ -32,8 +33,8 @@ static void pack_chunk(void *ctx, int64_t chunk, int worker) {
 
 enum { AHEAD = 2 };
 
-/* Prefetches what row i of step t reads and writes, m hidden units from j0: the spans are too short and lie too far apart for the
- * hardware to foresee. */
+/* Prefetches what row i of step t reads and writes, m hidden units from j0: the spans are too short and lie too far
+ * apart for the hardware to foresee. */
 SIMD_INLINE void prefetch_row(const forward *f, int64_t t, const char *before, int64_t i, int64_t j0, int64_t m) {
     const recurrence *p = &f->p;
     const int64_t row = p->h * p->size, j = j0 * p->size, at = t * p->n + i,

@@ -68,10 +68,11 @@ static inline bool recurrence_lengths(const recurrence *p, const char *op, int64
     return true;
 }
 
-/* Sequences do not depend on one another: where every thread has a tile's rows of them, it takes its own through all steps and
- * waits for nobody. Else, or where the weights are too many to come from the last cache again and again, each step is cut by
- * hidden units, and each thread keeps its part of the weights in its own cache. Every unit of every sequence is computed by itself:
- * its bits do not depend on the cut, which may therefore depend on the number of threads. */
+/* Sequences do not depend on one another: where every thread has a tile's rows of them, it takes its own through all
+ * steps and waits for nobody. Else, or where the weights are too many to come from the last cache again and again,
+ * each step is cut by hidden units, and each thread keeps its part of the weights in its own cache. Every unit of
+ * every sequence is computed by itself: its bits do not depend on the cut, which may therefore depend on the number
+ * of threads. */
 static inline bool recurrence_by_rows(const recurrence *p) {
     return p->n >= CT__TILE_ROWS_MAX * ct__threads() && p->gates * p->h * p->h * p->size <= 4 << 20;
 }
@@ -81,9 +82,9 @@ static inline int64_t recurrence_chunks(const recurrence *p) {
     return ct__min64(most, p->n * p->h * p->h * p->gates < 32768 && normal != most ? 1 : normal);
 }
 
-/* What a block of a step reads and writes besides its products, m hidden units of some rows: spans that are too short and too many
- * for the hardware to foresee. Each of the step's products prefetches one of the lists while it is computed, the last for the
- * rest. */
+/* What a block of a step reads and writes besides its products, m hidden units of some rows: spans that are too
+ * short and too many for the hardware to foresee. Each of the step's products prefetches one of the lists while it
+ * is computed, the last for the rest. */
 typedef struct recurrence_wants {
     ct__spans list[5];
     int count;

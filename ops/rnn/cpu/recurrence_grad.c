@@ -1,5 +1,6 @@
-/* The recurrence backward in time: at each step dh is made of the product of the later step's dgh with the recurrent weights, packed
- * once, and made into the gates' gradients at once. The weights' own gradient is one product over all steps, elsewhere. */
+/* The recurrence backward in time: at each step dh is made of the product of the later step's dgh with the recurrent
+ * weights, packed once, and made into the gates' gradients at once. The weights' own gradient is one product over
+ * all steps, elsewhere. */
 #include "ops/rnn/cpu/recurrence.h"
 
 enum { DEPTH = 256, AHEAD = 2 };

@@ -1,5 +1,5 @@
-/* cummax and cummin of a bundle of lines, a template: D is the dtype by its short name, S the type that it is compared in. Views
- * are x, values, indices. Of equals, and of NaNs, the last is taken. Included by scan.c. */
+/* cummax and cummin of a bundle of lines, a template: D is the dtype by its short name, S the type that it is
+ * compared in. Views are x, values, indices. Of equals, and of NaNs, the last is taken. Included by scan.c. */
 #define OF(x) CT_SIMD_PASTE(D, CT_SIMD_PASTE(_, x))
 #define BY(x) CT_SIMD_PASTE(CT_SIMD_PASTE(x, _), D)
 

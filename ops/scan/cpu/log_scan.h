@@ -1,5 +1,5 @@
-/* logcumsumexp of a bundle of lines, a template: D is the dtype by its short name, S the type that is computed in, EXP and LOG its
- * functions. Included by scan.c. */
+/* logcumsumexp of a bundle of lines, a template: D is the dtype by its short name, S the type that is computed in,
+ * EXP and LOG its functions. Included by scan.c. */
 #define BY(x) CT_SIMD_PASTE(CT_SIMD_PASTE(x, _), D)
 #define OF(x) CT_SIMD_PASTE(D, CT_SIMD_PASTE(_, x))
 

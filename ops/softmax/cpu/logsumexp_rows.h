@@ -1,4 +1,5 @@
-/* log(sum of exp) of rows and of columns, a template: D is the dtype by its short name, V its vector. Included by logsumexp.c. */
+/* log(sum of exp) of rows and of columns, a template: D is the dtype by its short name, V its vector. Included by
+ * logsumexp.c. */
 #define ROWS_OF(a, b) CT_SIMD_PASTE(CT_SIMD_PASTE(a, _), CT_SIMD_PASTE(D, CT_SIMD_PASTE(_, b)))
 #define TO(x)         CT_SIMD_PASTE(CT_SIMD_PASTE(x, _), D)
 #define OF(x)         CT_SIMD_PASTE(D, CT_SIMD_PASTE(_, x))

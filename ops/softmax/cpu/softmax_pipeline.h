@@ -1,5 +1,6 @@
-/* Rows in flight, a template within softmax_lines.h: ROWS is the name of the function, KEEP_TERMS whether exponentials are kept (1 or 0),
- * RESULT the result from them or from the row before, RESULT_SOME that of the last k elements, FINISH what it needs of the sum. */
+/* Rows in flight, a template within softmax_lines.h: ROWS is the name of the function, KEEP_TERMS whether
+ * exponentials are kept (1 or 0), RESULT the result from them or from the row before, RESULT_SOME that of the last k
+ * elements, FINISH what it needs of the sum. */
 #define SWEEP(STORE)                                  \
     for (; i < whole; i += L) {                       \
         V v = DO(_exp_below)(SUB(LOAD(here + i), m)); \

@@ -236,8 +236,8 @@ static void NAME(plain_rows)(const NAME(band) * b, int64_t image, int64_t channe
 }
 
 #if CT_ISA_LEVEL >= 2
-/* Where loads can leave out lanes, 3x3 needs no copy: eight rows of results from ten of the source, which are read where they lie. The
- * first tap of column 0 looks at column `shift` of the source, which has `have` of them. */
+/* Where loads can leave out lanes, 3x3 needs no copy: eight rows of results from ten of the source, which are read
+ * where they lie. The first tap of column 0 looks at column `shift` of the source, which has `have` of them. */
 static __attribute__((noinline)) void NAME(eight_rows)(T *dst, int64_t dst_row, int64_t rows, int64_t width,
                                                        const T *const *src, int64_t shift, int64_t have, const T *w,
                                                        T start) {

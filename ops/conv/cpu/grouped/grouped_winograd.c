@@ -68,8 +68,8 @@ static const float powers[WINOGRAD_IN][3] = {{SCALE_0, 0, 0},
                                              {SCALE_B, -SCALE_B *POINT_B, SCALE_B *POINT_B2},
                                              {0, 0, 1}};
 
-/* out[i * out_row + j * out_col] = sum over k of M[j][k] in[i * in_row + k * in_col], for vectors of SQUARES numbers, where M is G or
- * its transpose. */
+/* out[i * out_row + j * out_col] = sum over k of M[j][k] in[i * in_row + k * in_col], for vectors of SQUARES
+ * numbers, where M is G or its transpose. */
 static __attribute__((noinline)) void apply_powers(float *out, int out_row, int out_col, const float *in, int in_row,
                                                    int in_col, int rows, bool transposed) {
     const int n = transposed ? 3 : WINOGRAD_IN, terms = transposed ? WINOGRAD_IN : 3;
@@ -142,7 +142,8 @@ static __attribute__((noinline)) void gather(float *dst, const depthwise_image *
 
 /* ---- Tiles ---- */
 
-/* V = B^T d B of one vector of channels, two lines of points at a time, so that they stay in registers; rows `row` floats apart. */
+/* V = B^T d B of one vector of channels, two lines of points at a time, so that they stay in registers; rows `row`
+ * floats apart. */
 SIMD_INLINE void transform_line(float *dst, int64_t point, const vf32 *d) {
     vf32 line[6];
     transform_input(line, 1, d[0], d[1], d[2], d[3], d[4], d[5]);

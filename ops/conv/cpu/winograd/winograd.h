@@ -1,9 +1,10 @@
-/* Winograd, what its files share beside the transforms (winograd_lines.h): tiles of images gathered with their padding, and the
- * products of the transformed domain on the engine's register tile. Private to ops/conv; included once per ISA.
+/* Winograd's convolution (Lavin and Gray, 2016), what its files share beside the transforms (winograd_lines.h):
+ * tiles of images gathered with their padding, and the products of the transformed domain on the engine's register
+ * tile. Private to ops/conv; included once per ISA.
  *
- * A kernel of taps x stride along an axis is `stride` kernels of `taps`, each on its parity of pixels: 4x4 with stride 2 is
- * four of 2x2. The parities of x are further input channels, or, in the input gradient, those of y further output channels
- * of the same tiles. So are the taps of a third axis. */
+ * A kernel of taps x stride along an axis is `stride` kernels of `taps`, each on its parity of pixels: 4x4 with
+ * stride 2 is four of 2x2. The parities of x are further input channels, or, in the input gradient, those of y
+ * further output channels of the same tiles. So are the taps of a third axis. */
 #ifndef COTANGENT_OPS_CONV_WINOGRAD_H
 #define COTANGENT_OPS_CONV_WINOGRAD_H
 
@@ -131,8 +132,8 @@ static inline int64_t winograd_span(const winograd_image *x, int axis, int64_t t
     return (tiles - 1) * x->step[axis] + WINOGRAD_IN * x->spread[axis];
 }
 
-/* The input transform of tiles [first, end) of a plane; band: scratch for the vectors of one row of them; ahead: prefetched with
- * every vector of a tile, or NULL. */
+/* The input transform of tiles [first, end) of a plane; band: scratch for the vectors of one row of them; ahead:
+ * prefetched with every vector of a tile, or NULL. */
 void CT_ISA_FN(ct__winograd_transform_tiles)(const winograd_points *v, const winograd_frame *frame, int64_t plane,
                                              int64_t first, int64_t end, float *band, winograd_ahead *ahead);
 

@@ -1,7 +1,7 @@
-/* Gradients of deformable convolution, f32 and f64. A chunk is a slice of the channels of one image, so that dx is its own, or a
- * band of it, with a dx to be added to those of other bands. Block by block of pixels of the result, it computes the gradient of
- * the columns, g w, sweeps once over it (dx, the dots that the gradients of offset and mask are made of, and the samples in its
- * place), and adds g^T samples to its part of dw. */
+/* Gradients of deformable convolution, f32 and f64. A chunk is a slice of the channels of one image, so that dx is
+ * its own, or a band of it, with a dx to be added to those of other bands. Block by block of pixels of the result,
+ * it computes the gradient of the columns, g w, sweeps once over it (dx, the dots that the gradients of offset and
+ * mask are made of, and the samples in its place), and adds g^T samples to its part of dw. */
 #include "backends/cpu/gemm/block.h"
 #include "core/threads.h"
 #include "ops/deform/cpu/kernels.h"
