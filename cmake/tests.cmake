@@ -121,7 +121,10 @@ ct_target_flags(cotangent_guard)
 set_target_properties(cotangent_guard PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CT_TEST_DIR})
 target_include_directories(cotangent_guard PRIVATE . include ${CT_GENERATED_DIR}/include)
 add_dependencies(cotangent_guard ct_generated)
-foreach(test test_devices test_streams)
-    target_compile_definitions(${test} PRIVATE CT_TEST_MODULES="${CT_TEST_DIR}")
-    add_dependencies(${test} cotangent_guard)
+foreach(name test_devices test_devices_train test_streams)
+    target_compile_definitions(${name} PRIVATE CT_TEST_MODULES="${CT_TEST_DIR}")
+    add_dependencies(${name} cotangent_guard)
 endforeach()
+# The same with work that the device holds back until somebody waits for it.
+ct_add_test(test_devices_train_queued ${CMAKE_COMMAND} -E env CT_GUARD_QUEUE=1
+    ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:test_devices_train>)

@@ -80,7 +80,8 @@ static shown *show(ct_tensor *x, ct_dl_tensor *to, const char *op) {
     const ct_view *view = &x->view;
     const ct_device device = x->storage->device;
     for (int i = 0; i < view->ndim; i++) s->shape[i] = view->dims[i], s->strides[i] = view->strides[i];
-    *to = (ct_dl_tensor){.data = (char *)view->buffer + view->offset * (int64_t)ct_dtype_size(view->dtype),
+    const int64_t size = (int64_t)ct_dtype_size(view->dtype);
+    *to = (ct_dl_tensor){.data = (char *)view->buffer + view->origin + view->offset * size,
                          .device = {ct__backend(device.type)->dlpack_type, device.index},
                          .ndim = view->ndim,
                          .dtype = dtypes[view->dtype],

@@ -137,6 +137,21 @@ void *ct_data_mut(ct_tensor *x) {
     return contiguous_in_host_memory(x, "data_mut") ? address_to_change(x, "data_mut") : NULL;
 }
 
+bool ct_write(ct_tensor *x, const void *data, size_t bytes) {
+    if (ct__pending() || !ct__writable(x, "write", "x")) return false;
+    const size_t size = ct__dtype_size(x->view.dtype), needed = (size_t)ct__view_count(&x->view) * size;
+    if (bytes != needed)
+        return ct_fail(CT_ERR_SHAPE, "write", "x is %s, which takes %zu bytes, not %zu", ct_view_text(&x->view), needed,
+                       bytes);
+    if (!data && bytes) return ct__fail_null("write", "data");
+    if (!x->storage) return ct_fail(CT_ERR_STATE, "write", "x has a shape but no data");
+    if (!ct__view_is_dense(&x->view))
+        return ct_fail(CT_ERR_SHAPE, "write", "x is %s with gaps or another order in memory; ct_assign writes such",
+                       ct_view_text(&x->view));
+    atomic_fetch_add(&x->storage->version, 1);
+    return ct__storage_put(x->storage, (size_t)x->view.offset * size, data, bytes);
+}
+
 const void *ct_data_strided(const ct_tensor *x, ct_dims *strides) {
     if (!in_host_memory(x, "data_strided")) return NULL;
     if (strides) *strides = ct_strides(x);

@@ -41,16 +41,27 @@ ct_storage *ct__storage_new(ct_device device, size_t bytes, const char *op) {
 
 void ct__storage_retain(ct_storage *storage) { atomic_fetch_add_explicit(&storage->refs, 1, memory_order_relaxed); }
 
+/* What lies behind the header of memory that is not the library's: how it is given back, and which streams use it. */
+typedef struct foreign {
+    ct_wrapped wrapped;
+    ct_block block;
+} foreign;
+static foreign *foreign_of(ct_storage *storage) { return (foreign *)(void *)((char *)storage + HEADER); }
+
 ct_storage *ct__storage_wrap(ct_device device, void *buffer, size_t bytes, ct_wrapped wrapped, const char *op) {
-    ct_storage *storage = ct__alloc(HEADER + sizeof wrapped);
+    ct_storage *storage = ct__alloc(HEADER + sizeof(foreign));
     if (!storage) {
-        ct__fail_memory(op, HEADER + sizeof wrapped);
+        ct__fail_memory(op, HEADER + sizeof(foreign));
         if (wrapped.release) wrapped.release(wrapped.context, wrapped.data);
         return NULL;
     }
     *storage = (ct_storage){.device = device, .bytes = bytes, .buffer = buffer, .wrapped = true};
     atomic_init(&storage->refs, 1);
-    memcpy((char *)storage + HEADER, &wrapped, sizeof wrapped);
+    foreign *behind = foreign_of(storage);
+    *behind = (foreign){.wrapped = wrapped, .block = {.buffer = buffer, .size = bytes, .bytes = bytes}};
+    atomic_init(&behind->block.users, 1); /* as if the device's own stream had written it */
+    atomic_init(&behind->block.writer, 0);
+    if (device.type != CT_CPU) storage->block = &behind->block;
     return storage;
 }
 
@@ -58,10 +69,11 @@ void ct__storage_release(ct_storage *storage) {
     if (!storage || atomic_fetch_sub_explicit(&storage->refs, 1, memory_order_acq_rel) != 1) return;
     size_t size = HEADER;
     if (storage->wrapped) {
-        ct_wrapped wrapped;
-        memcpy(&wrapped, (char *)storage + HEADER, sizeof wrapped);
+        const ct_wrapped wrapped = foreign_of(storage)->wrapped;
+        if (storage->device.type != CT_CPU)
+            ct_synchronize(storage->device); /* its owner knows nothing of our streams */
         if (wrapped.release) wrapped.release(wrapped.context, wrapped.data);
-        size += sizeof wrapped;
+        size += sizeof(foreign);
     } else if (storage->block) {
         ct__device_give(storage->device, storage->block);
     } else {

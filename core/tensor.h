@@ -14,7 +14,7 @@ typedef struct ct_storage {
     ct_device device;
     size_t bytes;
     void *buffer; /* on the CPU behind this header, in the same block, unless the memory is wrapped */
-    bool wrapped; /* the memory is somebody else's: a ct_wrapped lies behind this header */
+    bool wrapped; /* the memory is somebody else's: how it is given back lies behind this header */
     bool read_only;
     struct ct_block *block; /* of a device other than the CPU: where it lies in buffer, and who uses it (arena.h) */
 } ct_storage;

@@ -227,6 +227,9 @@ CT_API double ct_item(const ct_tensor *x); /* the value of a one-element tensor;
 CT_API int64_t ct_item_i64(const ct_tensor *x);
 /* Copies x, in row-major order and its own dtype, into bytes of host memory, which must be its exact size. */
 CT_API bool ct_read(const ct_tensor *x, void *data, size_t bytes);
+/* The other way: the elements of x, on whatever device, become those at data, which is read before it returns. x stays where it
+ * is; it has to be contiguous. As ct_data_mut it tells autograd of the change and records nothing. */
+CT_API bool ct_write(ct_tensor *x, const void *data, size_t bytes);
 /* The elements of a contiguous CPU tensor; of another layout or device NULL, with an error. ct_data_mut tells autograd that
  * they are about to change, and is an error where memory is read_only. */
 CT_API const void *ct_data(const ct_tensor *x);

@@ -4,23 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-bool optim_apply(const char *name, ct_tensor *const *xs, int n, const char *attr, double value, double *result) {
-    const ct_op *op = ct_op_find(name);
-    if (!op) return ct_fail(CT_ERR_STATE, name, "the op is missing");
-    _Alignas(double) unsigned char attrs[sizeof(double)] = {0}; /* these ops have one attribute, a number */
-    const bool simple = op->attr_size == sizeof(double) && strcmp(op->attrs[0].name, attr) == 0;
-    if (!simple) return ct_fail(CT_ERR_STATE, name, "the op has other attributes than %s", attr);
-    memcpy(attrs, &value, sizeof value);
-    bool ok = false;
-    const bool before = ct_set_grad_enabled(false), wanted = result != NULL;
-    ct_scope {
-        ct_tensor *y = NULL;
-        ok = ct_apply_with(op, xs, n, attrs, &y, 1, &wanted, NULL);
-        if (ok && result) *result = ct_item(y);
-    }
-    ct_set_grad_enabled(before);
-    return ok && ct_ok();
-}
+#include "gen/ops_decl.h"
 
 /* The gradients of some parameters, and whose they are. */
 typedef struct gradients {
@@ -68,41 +52,47 @@ static bool of_optim(gradients *g, const char *function, const ct_optim *optim) 
 /* Gradients that lie in memory of others, or are part of a graph, are replaced by copies before they are changed. */
 static bool own(gradients *g) {
     bool ok = true;
-    for (int i = 0; ok && i < g->n; i++) {
-        if (ct_is_contiguous(g->grad[i]) && !ct_requires_grad(g->grad[i])) continue;
-        ct_scope {
-            ct_tensor *copy = NULL;
-            ct_no_grad {
-                copy = ct_clone(g->grad[i]);
-                if (copy && !ct_is_contiguous(copy)) copy = ct_contiguous(copy);
-            }
-            ok = copy && ct_set_grad(g->leaf[i], copy);
-            if (ok) g->grad[i] = copy;
-        }
-    }
+    for (int i = 0; ok && i < g->n; i++) ok = (g->grad[i] = optim_own_grad(g->leaf[i], g->grad[i])) != NULL;
     return ok;
 }
 
-static double norm_of(const gradients *g, double kind) {
-    double norm = 0;
-    if (g->n && !optim_apply("optim_norm", g->grad, g->n, "kind", kind, &norm)) return (double)NAN;
+/* The norm where the gradients are; without any, where new tensors are. */
+static ct_tensor *norm_of(const gradients *g, double kind) {
+    ct_tensor *norm = NULL;
+    ct_no_grad {
+        norm = g->n ? ct__optim_norm(g->grad, g->n, kind) : ct_zeros(CT_DIMS0, .dtype = CT_F64);
+    }
     return norm;
 }
 
-static double clip_norm(gradients *g, const char *function, double max_norm, const ct_clip_options *options) {
+/* The norm before it. number: NULL, or where the norm goes as a number, which is waited for; then nothing is done to gradients that
+ * are small enough. */
+static ct_tensor *clip_norm(gradients *g, const char *function, double max_norm, const ct_clip_options *options,
+                            double *number) {
     TAKE_OPTIONS(ct_clip_options, given, options);
     const double kind = given.norm_type != 0 ? given.norm_type : 2;
-    if (!(max_norm >= 0))
-        return ct_fail(CT_ERR_VALUE, function, "max_norm is %g; it has to be 0 or more", max_norm), (double)NAN;
-    if (!(kind > 0)) return ct_fail(CT_ERR_VALUE, function, "norm_type is %g; it has to be above 0", kind), (double)NAN;
-    const double norm = norm_of(g, kind);
-    if (!ct_ok()) return (double)NAN;
-    if (given.error_if_nonfinite && !isfinite(norm))
-        return ct_fail(CT_ERR_VALUE, function, "the norm of the gradients is %g", norm), (double)NAN;
-    const double factor = isinf(max_norm) ? 1 : max_norm / (norm + 1e-6); /* no limit: nothing is larger */
-    if (!(factor >= 1) && g->n && !(own(g) && optim_apply("optim_scale", g->grad, g->n, "factor", factor, NULL)))
-        return (double)NAN;
-    return norm;
+    if (!(max_norm >= 0)) {
+        ct_fail(CT_ERR_VALUE, function, "max_norm is %g; it has to be 0 or more", max_norm);
+        return NULL;
+    }
+    if (!(kind > 0)) {
+        ct_fail(CT_ERR_VALUE, function, "norm_type is %g; it has to be above 0", kind);
+        return NULL;
+    }
+    ct_tensor *norm = norm_of(g, kind);
+    const bool known = norm && (number || given.error_if_nonfinite);
+    const double value = known ? ct_item(norm) : (double)NAN;
+    if (known && given.error_if_nonfinite && !isfinite(value)) {
+        ct_fail(CT_ERR_VALUE, function, "the norm of the gradients is %g", value);
+        return NULL;
+    }
+    const bool small = g->n == 0 || isinf(max_norm) || max_norm / (value + 1e-6) >= 1;
+    bool ok = norm && ct_ok() && (small || own(g));
+    if (ok && !small)
+        ct_no_grad
+            ok = ct__optim_clip(norm, g->grad, g->n, max_norm);
+    if (ok && number) *number = value;
+    return ok ? norm : NULL;
 }
 
 static bool clip_value(gradients *g, const char *function, double limit) {
@@ -119,19 +109,45 @@ static bool clip_value(gradients *g, const char *function, double limit) {
     return ok;
 }
 
-double ct_clip_grad_norm_p(ct_module *net, double max_norm, const ct_clip_options *options) {
+/* ---- The interface: as a tensor, which waits for nothing, and as a number ---- */
+
+static ct_tensor *clip_module(ct_module *net, double max_norm, const ct_clip_options *options, double *number) {
     gradients g = {0};
-    const double norm =
-        of_module(&g, "clip_grad_norm", net) ? clip_norm(&g, "clip_grad_norm", max_norm, options) : (double)NAN;
+    const char *me = "clip_grad_norm";
+    ct_tensor *norm = of_module(&g, me, net) ? clip_norm(&g, me, max_norm, options, number) : NULL;
     release(&g);
     return norm;
 }
 
-double ct_optim_clip_grad_norm_p(ct_optim *optim, double max_norm, const ct_clip_options *options) {
+static ct_tensor *clip_optim(ct_optim *optim, double max_norm, const ct_clip_options *options, double *number) {
     gradients g = {0};
     const char *me = "optim_clip_grad_norm";
-    const double norm = of_optim(&g, me, optim) ? clip_norm(&g, me, max_norm, options) : (double)NAN;
+    ct_tensor *norm = of_optim(&g, me, optim) ? clip_norm(&g, me, max_norm, options, number) : NULL;
     release(&g);
+    return norm;
+}
+
+ct_tensor *ct_clip_grad_norm_tensor_p(ct_module *net, double max_norm, const ct_clip_options *options) {
+    return clip_module(net, max_norm, options, NULL);
+}
+
+ct_tensor *ct_optim_clip_grad_norm_tensor_p(ct_optim *optim, double max_norm, const ct_clip_options *options) {
+    return clip_optim(optim, max_norm, options, NULL);
+}
+
+double ct_clip_grad_norm_p(ct_module *net, double max_norm, const ct_clip_options *options) {
+    double norm = (double)NAN;
+    ct_scope {
+        clip_module(net, max_norm, options, &norm);
+    }
+    return norm;
+}
+
+double ct_optim_clip_grad_norm_p(ct_optim *optim, double max_norm, const ct_clip_options *options) {
+    double norm = (double)NAN;
+    ct_scope {
+        clip_optim(optim, max_norm, options, &norm);
+    }
     return norm;
 }
 
@@ -150,16 +166,34 @@ bool ct_optim_clip_grad_value(ct_optim *optim, double limit) {
     return ok;
 }
 
-double ct_grad_norm(ct_module *net) {
+ct_tensor *ct_grad_norm_tensor(ct_module *net) {
     gradients g = {0};
-    const double norm = of_module(&g, "grad_norm", net) ? norm_of(&g, 2) : (double)NAN;
+    ct_tensor *norm = of_module(&g, "grad_norm", net) ? norm_of(&g, 2) : NULL;
     release(&g);
     return norm;
 }
 
-double ct_optim_grad_norm(ct_optim *optim) {
+ct_tensor *ct_optim_grad_norm_tensor(ct_optim *optim) {
     gradients g = {0};
-    const double norm = of_optim(&g, "optim_grad_norm", optim) ? norm_of(&g, 2) : (double)NAN;
+    ct_tensor *norm = of_optim(&g, "optim_grad_norm", optim) ? norm_of(&g, 2) : NULL;
     release(&g);
+    return norm;
+}
+
+double ct_grad_norm(ct_module *net) {
+    double norm = (double)NAN;
+    ct_scope {
+        ct_tensor *x = ct_grad_norm_tensor(net);
+        if (x) norm = ct_item(x);
+    }
+    return norm;
+}
+
+double ct_optim_grad_norm(ct_optim *optim) {
+    double norm = (double)NAN;
+    ct_scope {
+        ct_tensor *x = ct_optim_grad_norm_tensor(optim);
+        if (x) norm = ct_item(x);
+    }
     return norm;
 }

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "gen/ops_decl.h"
+
 typedef struct ema_entry {
     const ct_parameter *source;
     ct_tensor *x;       /* as it was when the average began; kept */
@@ -18,6 +20,8 @@ struct ct_ema {
     int count;
     int64_t updates;
     double decay;
+    ct_tensor *rates; /* the decay, where the averages are; kept */
+    double sent;      /* what they hold */
     bool warmup, swapped;
 };
 
@@ -101,6 +105,7 @@ void ct_ema_free(ct_ema *ema) {
         ct_drop(ema->entries[i].average);
         ct_drop(ema->entries[i].away);
     }
+    ct_drop(ema->rates);
     ct_parameters_free(ema->list);
     ct_free(ema->entries);
     ct_free(ema->items);
@@ -121,6 +126,25 @@ static bool check(const ct_ema *ema, const char *function, bool swapped) {
     return true;
 }
 
+bool optim_average(ct_tensor **rates, double *sent, double keep, ct_tensor *const *items, int n) {
+    const double values[] = {keep, 1 - keep};
+    bool ok = true;
+    if (!n) return true;
+    ct_scope {
+        ct_no_grad {
+            if (!*rates) {
+                ct_tensor *made = ct_zeros(CT_DIMS(2), .dtype = CT_F64, .device = ct_device_of(items[0]));
+                if (made) *rates = ct_keep(made);
+                *sent = (double)NAN;
+            }
+            ok = *rates && (*sent == keep || ct_write(*rates, values, sizeof values));
+            if (ok) *sent = keep;
+            ok = ok && ct__optim_average(*rates, items, n);
+        }
+    }
+    return ok;
+}
+
 bool ct_ema_update(ct_ema *ema) {
     if (!check(ema, "ema_update", false)) return false;
     const double t = (double)ema->updates, limit = (1 + t) / (10 + t);
@@ -133,7 +157,7 @@ bool ct_ema_update(ct_ema *ema) {
         ema->items[n++] = e->average;
         ema->items[n++] = e->x;
     }
-    if (n) ok = optim_apply("optim_average", ema->items, n, "keep", decay, NULL);
+    ok = optim_average(&ema->rates, &ema->sent, decay, ema->items, n);
     ct_scope {
         ct_no_grad {
             for (int i = 0; ok && i < ema->count; i++)

@@ -5,28 +5,34 @@
 
 #include <math.h>
 
+#include "gen/ops_decl.h"
+
 /* ---- What each needs and does ---- */
 
 #define KIND(k, LIST, ...) PLACES(k, LIST)
 #include "optim/kinds.def"
 #undef KIND
 
-#define NAMES(kind, ...) static const char *const kind##_attrs[] = {__VA_ARGS__, NULL};
-#define GIVE(...)        memcpy(a, (const double[]){__VA_ARGS__}, sizeof((const double[]){__VA_ARGS__}))
+/* Writes a list of numbers to a; how many they are. */
+#define GIVE(...)                                                                    \
+    memcpy(a, (const double[]){__VA_ARGS__}, sizeof((const double[]){__VA_ARGS__})); \
+    return (int)(sizeof((const double[]){__VA_ARGS__}) / sizeof(double))
+/* What every step's op takes first. */
+#define TAKES(call) (call)->rates, (call)->clock, (call)->gate, (call)->items, (call)->n
 
-NAMES(sgd, "lr", "momentum", "dampening", "decay", "nesterov", "first")
 static int sgd_states(const double *s) { return s[sgd_momentum] != 0; }
 static bool sgd_check(const double *s) {
     if (!s[sgd_nesterov] || (s[sgd_momentum] > 0 && s[sgd_dampening] == 0)) return true;
     return ct_fail(CT_ERR_VALUE, "sgd", "nesterov needs a momentum above 0 and no dampening; they are %g and %g",
                    s[sgd_momentum], s[sgd_dampening]);
 }
-static void sgd_prepare(const double *s, int64_t t, bool fresh, double *product, double *a) {
-    (void)t, (void)product;
-    GIVE(s[sgd_lr], s[sgd_momentum], s[sgd_dampening], s[sgd_weight_decay], s[sgd_nesterov], fresh);
+static int sgd_rates(const double *s, double *a) {
+    GIVE(s[sgd_lr], s[sgd_momentum], 1 - s[sgd_dampening], s[sgd_weight_decay]);
+}
+static bool sgd_step(const double *s, const optim_call *call) {
+    return ct__optim_sgd(TAKES(call), s[sgd_momentum] != 0, s[sgd_nesterov] != 0, call->master);
 }
 
-NAMES(adam, "beta1", "beta2", "eps", "decay", "shrink", "gradient", "moment", "root", "amsgrad", "plain")
 static int adam_states(const double *s) { return s[adam_amsgrad] ? 3 : 2; }
 static int two_states(const double *s) {
     (void)s;
@@ -37,81 +43,75 @@ static int one_state(const double *s) {
     return 1;
 }
 
-static void adam_like(const double *s, int64_t t, bool decoupled, double *a) {
-    const double b1 = s[adam_beta1], b2 = s[adam_beta2], decay = s[adam_weight_decay];
-    const double bias1 = 1 - pow(b1, (double)t), bias2 = 1 - pow(b2, (double)t);
-    GIVE(b1, b2, s[adam_eps], decoupled ? 0 : decay, decoupled ? 1 - s[adam_lr] * decay : 1, 0, s[adam_lr] / bias1,
-         1 / sqrt(bias2), s[adam_amsgrad], 0);
+static int adam_rates(const double *s, double *a) {
+    const double b1 = s[adam_beta1], b2 = s[adam_beta2];
+    GIVE(s[adam_lr], b1, 1 - b1, b2, 1 - b2, s[adam_eps], s[adam_weight_decay], 0);
 }
-static void adam_prepare(const double *s, int64_t t, bool fresh, double *product, double *a) {
-    (void)fresh, (void)product;
-    adam_like(s, t, false, a);
+static bool adam_step(const double *s, const optim_call *call) {
+    return ct__optim_adam(TAKES(call), false, false, false, s[adam_amsgrad] != 0, call->master);
 }
-static void adamw_prepare(const double *s, int64_t t, bool fresh, double *product, double *a) {
-    (void)fresh, (void)product;
-    adam_like(s, t, true, a);
+static bool adamw_step(const double *s, const optim_call *call) {
+    return ct__optim_adam(TAKES(call), false, false, true, s[adamw_amsgrad] != 0, call->master);
 }
-
-static void radam_prepare(const double *s, int64_t t, bool fresh, double *product, double *a) {
-    (void)fresh, (void)product;
-    const double b1 = s[radam_beta1], b2 = s[radam_beta2], lr = s[radam_lr], decay = s[radam_weight_decay];
-    const bool decoupled = s[radam_decoupled_weight_decay] != 0;
-    const double power = pow(b2, (double)t), bias1 = 1 - pow(b1, (double)t), bias2 = 1 - power;
-    const double most = 2 / (1 - b2) - 1, rho = most - 2 * (double)t * power / bias2; /* length of the average */
-    double moment = lr / bias1;
-    const bool plain = !(rho > 5);
-    if (!plain) moment *= sqrt((rho - 4) * (rho - 2) * most / ((most - 4) * (most - 2) * rho)) * sqrt(bias2);
-    GIVE(b1, b2, s[radam_eps], decoupled ? 0 : decay, decoupled ? 1 - lr * decay : 1, 0, moment, 1, 0, plain);
+static bool radam_step(const double *s, const optim_call *call) {
+    return ct__optim_adam(TAKES(call), true, false, s[radam_decoupled_weight_decay] != 0, false, call->master);
+}
+static int nadam_rates(const double *s, double *a) {
+    const double b1 = s[nadam_beta1], b2 = s[nadam_beta2];
+    GIVE(s[nadam_lr], b1, 1 - b1, b2, 1 - b2, s[nadam_eps], s[nadam_weight_decay], s[nadam_momentum_decay]);
+}
+static bool nadam_step(const double *s, const optim_call *call) {
+    return ct__optim_adam(TAKES(call), false, true, s[nadam_decoupled_weight_decay] != 0, false, call->master);
 }
 
-static void nadam_prepare(const double *s, int64_t t, bool fresh, double *product, double *a) {
-    (void)fresh;
-    const double b1 = s[nadam_beta1], b2 = s[nadam_beta2], lr = s[nadam_lr], decay = s[nadam_weight_decay];
-    const bool decoupled = s[nadam_decoupled_weight_decay] != 0;
-    const double rate = s[nadam_momentum_decay], mu = b1 * (1 - 0.5 * pow(0.96, (double)t * rate));
-    const double next = b1 * (1 - 0.5 * pow(0.96, (double)(t + 1) * rate));
-    *product *= mu;
-    GIVE(b1, b2, s[nadam_eps], decoupled ? 0 : decay, decoupled ? 1 - lr * decay : 1, lr * (1 - mu) / (1 - *product),
-         lr * next / (1 - *product * next), 1 / sqrt(1 - pow(b2, (double)t)), 0, 0);
-}
-
-NAMES(rmsprop, "lr", "alpha", "eps", "decay", "momentum", "centered")
 static int rmsprop_states(const double *s) { return 1 + (s[rmsprop_centered] != 0) + (s[rmsprop_momentum] != 0); }
-static void rmsprop_prepare(const double *s, int64_t t, bool fresh, double *product, double *a) {
-    (void)t, (void)fresh, (void)product;
-    GIVE(s[rmsprop_lr], s[rmsprop_alpha], s[rmsprop_eps], s[rmsprop_weight_decay], s[rmsprop_momentum],
-         s[rmsprop_centered]);
+static int rmsprop_rates(const double *s, double *a) {
+    GIVE(s[rmsprop_lr], s[rmsprop_alpha], 1 - s[rmsprop_alpha], s[rmsprop_eps], s[rmsprop_weight_decay],
+         s[rmsprop_momentum]);
+}
+static bool rmsprop_step(const double *s, const optim_call *call) {
+    return ct__optim_rmsprop(TAKES(call), s[rmsprop_momentum] != 0, s[rmsprop_centered] != 0, call->master);
 }
 
-NAMES(adagrad, "lr", "eps", "decay")
-static void adagrad_prepare(const double *s, int64_t t, bool fresh, double *product, double *a) {
-    (void)fresh, (void)product;
-    GIVE(s[adagrad_lr] / (1 + (double)(t - 1) * s[adagrad_lr_decay]), s[adagrad_eps], s[adagrad_weight_decay]);
+static int adagrad_rates(const double *s, double *a) {
+    GIVE(s[adagrad_lr], s[adagrad_lr_decay], s[adagrad_eps], s[adagrad_weight_decay]);
+}
+static bool adagrad_step(const double *s, const optim_call *call) {
+    (void)s;
+    return ct__optim_adagrad(TAKES(call), call->master);
 }
 
-NAMES(adadelta, "lr", "rho", "eps", "decay")
-static void adadelta_prepare(const double *s, int64_t t, bool fresh, double *product, double *a) {
-    (void)t, (void)fresh, (void)product;
-    GIVE(s[adadelta_lr], s[adadelta_rho], s[adadelta_eps], s[adadelta_weight_decay]);
+static int adadelta_rates(const double *s, double *a) {
+    GIVE(s[adadelta_lr], s[adadelta_rho], 1 - s[adadelta_rho], s[adadelta_eps], s[adadelta_weight_decay]);
+}
+static bool adadelta_step(const double *s, const optim_call *call) {
+    (void)s;
+    return ct__optim_adadelta(TAKES(call), call->master);
 }
 
-NAMES(lamb, "lr", "beta1", "beta2", "eps", "decay", "moment", "root")
-static void lamb_prepare(const double *s, int64_t t, bool fresh, double *product, double *a) {
-    (void)fresh, (void)product;
-    GIVE(s[lamb_lr], s[lamb_beta1], s[lamb_beta2], s[lamb_eps], s[lamb_weight_decay],
-         1 / (1 - pow(s[lamb_beta1], (double)t)), 1 / sqrt(1 - pow(s[lamb_beta2], (double)t)));
+static int lamb_rates(const double *s, double *a) {
+    const double b1 = s[lamb_beta1], b2 = s[lamb_beta2];
+    GIVE(s[lamb_lr], b1, 1 - b1, b2, 1 - b2, s[lamb_eps], s[lamb_weight_decay]);
+}
+static bool lamb_step(const double *s, const optim_call *call) {
+    (void)s;
+    return ct__optim_lamb(TAKES(call), call->master);
 }
 
-NAMES(lars, "lr", "momentum", "decay", "trust", "eps", "nesterov")
-static void lars_prepare(const double *s, int64_t t, bool fresh, double *product, double *a) {
-    (void)t, (void)fresh, (void)product;
-    GIVE(s[lars_lr], s[lars_momentum], s[lars_weight_decay], s[lars_trust], s[lars_eps], s[lars_nesterov]);
+static int lars_rates(const double *s, double *a) {
+    GIVE(s[lars_lr], s[lars_momentum], s[lars_weight_decay], s[lars_trust], s[lars_eps]);
+}
+static bool lars_step(const double *s, const optim_call *call) {
+    return ct__optim_lars(TAKES(call), s[lars_nesterov] != 0, call->master);
 }
 
-NAMES(lion, "lr", "beta1", "beta2", "shrink")
-static void lion_prepare(const double *s, int64_t t, bool fresh, double *product, double *a) {
-    (void)t, (void)fresh, (void)product;
-    GIVE(s[lion_lr], s[lion_beta1], s[lion_beta2], 1 - s[lion_lr] * s[lion_weight_decay]);
+static int lion_rates(const double *s, double *a) {
+    const double b1 = s[lion_beta1], b2 = s[lion_beta2];
+    GIVE(s[lion_lr], b1, 1 - b1, b2, 1 - b2, s[lion_weight_decay]);
+}
+static bool lion_step(const double *s, const optim_call *call) {
+    (void)s;
+    return ct__optim_lion(TAKES(call), call->master);
 }
 
 static bool lbfgs_check(const double *s) {
@@ -152,7 +152,7 @@ static bool lbfgs_check(const double *s) {
         const double values[] = {LIST(VALUE, k)};                                           \
         return optim_new(&k##_kind, net, values);                                           \
     }
-#define STEP(which, names, how) .op = "optim_" #which, .attrs = names##_attrs, .prepare = how##_prepare
+#define STEP(which, how) .step = which##_step, .rates = how##_rates
 
 #include "optim/kinds.def"
 #undef KIND

@@ -57,7 +57,7 @@ bool optim_lookahead_step(ct_optim *o) {
         base->items[n++] = base->params[i].slow;
         base->items[n++] = base->params[i].x;
     }
-    if (n && !optim_apply("optim_average", base->items, n, "keep", 1 - o->alpha, NULL)) return false;
+    if (!optim_average(&o->rates, &o->sent_keep, 1 - o->alpha, base->items, n)) return false;
     bool ok = true;
     ct_scope {
         ct_no_grad {

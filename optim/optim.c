@@ -1,5 +1,4 @@
-/* Optimizers: making them, their parameters and groups, and the step, which hands all parameters that share their numbers to
- * one fused op. What the kinds differ in is in kinds.c. */
+/* Optimizers: making them, their parameters, groups and gradients. The step is in step.c, what the kinds differ in in kinds.c. */
 #include "optim/optim.h"
 
 #include <fnmatch.h>
@@ -51,23 +50,6 @@ bool optim_check_value(const char *function, const ct_setting *setting, optim_ra
 
 /* ---- Making and freeing ---- */
 
-static bool find_attrs(ct_optim *o) {
-    const char *function = o->kind->info.name;
-    o->op = ct_op_find(o->kind->op);
-    if (!o->op) return ct_fail(CT_ERR_STATE, function, "the op %s is missing", o->kind->op);
-    o->attrs = ct_calloc(1, o->op->attr_size);
-    if (!o->attrs) return ct_fail(CT_ERR_MEMORY, function, "out of memory");
-    for (int i = 0; i < 2 || o->kind->attrs[i - 2]; i++, o->attr_count++) {
-        const char *name = i == 0 ? "scale" : i == 1 ? "master" : o->kind->attrs[i - 2];
-        const ct_attr *attr = o->op->attrs;
-        while (attr->name && strcmp(attr->name, name) != 0) attr++;
-        if (!attr->name) return ct_fail(CT_ERR_STATE, function, "the op %s has no %s", o->kind->op, name);
-        o->offsets[i] = attr->offset;
-        o->flags[i] = attr->type == CT_ATTR_BOOL;
-    }
-    return true;
-}
-
 static optim_param *add_param(ct_optim *o, const char *function, const char *name, ct_tensor *x) {
     if (o->count == o->capacity) {
         const int larger = o->capacity ? 2 * o->capacity : 16;
@@ -84,7 +66,7 @@ static optim_param *add_param(ct_optim *o, const char *function, const char *nam
     char *copy = optim_name(function, "", name, "");
     if (!copy) return NULL;
     optim_param *p = &o->params[o->count++];
-    *p = (optim_param){.name = copy, .x = ct_keep(x), .product = 1, .half = optim_half(ct_dtype_of(x))};
+    *p = (optim_param){.name = copy, .x = ct_keep(x), .clock = -1, .half = optim_half(ct_dtype_of(x))};
     return p;
 }
 
@@ -120,7 +102,7 @@ ct_optim *optim_new(const optim_kind *kind, ct_module *net, const double *values
         if (o->momentum < 0) o->momentum = optim_setting(kind, "beta1");
         o->weight_decay = optim_setting(kind, "weight_decay");
         o->maximize = optim_setting(kind, "maximize");
-        ok = (!kind->op || find_attrs(o)) && (!net || add_module(o, net));
+        ok = !net || add_module(o, net);
     }
     if (ok) return o;
     ct_optim_free(o);
@@ -140,10 +122,16 @@ void ct_optim_free(ct_optim *o) {
     }
     optim_lbfgs_free(o->history);
     ct_parameters_free(o->list);
+    for (int i = 0; i < o->clock_count; i++) ct_drop(o->clocks[i].x);
+    for (int i = 0; i < o->group_count && o->groups; i++) ct_drop(o->groups[i].rates);
+    ct_drop(o->rates);
+    ct_drop(o->gate);
+    ct_drop(o->shut);
+    ct_free(o->sent);
+    ct_free(o->clocks);
     ct_free(o->params);
     ct_free(o->items);
     ct_free(o->groups);
-    ct_free(o->attrs);
     ct_free(o);
 }
 
@@ -172,6 +160,7 @@ bool ct_optim_group_p(ct_optim *optim, const char *pattern, const ct_group_optio
     ct_optim *o = optim_base(optim);
     if (o->kind->info.needs_loss) return ct_fail(CT_ERR_VALUE, me, "%s has one group only", o->kind->info.name);
     optim_group group = o->groups[0];
+    group.rates = NULL;
     if (given.lr != 0) {
         /* relative to where the first group is now, so that a schedule that runs already counts */
         group.initial_lr = given.lr;
@@ -241,12 +230,22 @@ bool ct_optim_set_momentum(ct_optim *optim, double momentum) {
     return true;
 }
 
-int64_t ct_optim_steps(const ct_optim *optim) { return optim ? optim_base(optim)->steps : 0; }
+int64_t ct_optim_steps(const ct_optim *optim) {
+    if (!optim) return 0;
+    const ct_optim *o = optim_base(optim);
+    return o->steps - (o->shut ? (int64_t)ct_item(o->shut) : 0);
+}
 const char *ct_optim_name(const ct_optim *optim) { return optim ? optim->kind->info.name : ""; }
 
 bool ct_optim_keep_grad(ct_optim *optim, bool keep) {
     if (!optim_given(optim, "optim_keep_grad", "optim")) return false;
     optim_base(optim)->keep_grad = keep;
+    return true;
+}
+
+bool ct_optim_reuse_grad(ct_optim *optim, bool reuse) {
+    if (!optim_given(optim, "optim_reuse_grad", "optim")) return false;
+    optim_base(optim)->reuse_grad = reuse;
     return true;
 }
 
@@ -264,104 +263,39 @@ bool optim_collect(ct_optim *o, const char *function) {
     return true;
 }
 
-bool optim_forget(ct_optim *o) {
-    bool ok = true;
-    for (int i = 0; i < o->count && !o->keep_grad; i++)
-        if (o->params[i].grad || ct_grad_of(o->params[i].x)) ok = ct_set_grad(o->params[i].x, NULL) && ok;
-    return ok;
+ct_tensor *optim_own_grad(ct_tensor *leaf, ct_tensor *grad) {
+    if (ct_is_contiguous(grad) && !ct_requires_grad(grad)) return grad;
+    ct_scope { /* memory of others, and what is part of a graph, stays as it is */
+        ct_tensor *copy = NULL;
+        ct_no_grad {
+            copy = ct_contiguous(ct_clone(grad));
+        }
+        grad = copy && ct_set_grad(leaf, copy) ? copy : NULL; /* held by the leaf */
+    }
+    return grad;
+}
+
+/* Gradients that are used again keep their memory, and begin anew with zeros in it. */
+static bool forget(const ct_optim *o, ct_tensor *leaf, ct_tensor *grad) {
+    if (!o->reuse_grad) return ct_set_grad(leaf, NULL);
+    grad = optim_own_grad(leaf, grad);
+    return grad && ct_zero(grad);
 }
 
 bool ct_optim_zero_grad(ct_optim *optim) {
     if (!optim_given(optim, "optim_zero_grad", "optim")) return false;
-    ct_optim *o = optim_base(optim);
+    const ct_optim *o = optim_base(optim);
+    const bool before = ct_set_grad_enabled(false);
     bool ok = true;
-    for (int i = 0; i < o->count; i++)
-        if (ct_grad_of(o->params[i].x)) ok = ct_set_grad(o->params[i].x, NULL) && ok;
+    for (int i = 0; i < o->count; i++) {
+        ct_tensor *grad = ct_grad_of(o->params[i].x);
+        if (grad) ok = forget(o, o->params[i].x, grad) && ok;
+    }
+    ct_set_grad_enabled(before);
     return ok;
 }
 
-/* ---- The step ---- */
-
-/* What a parameter needs from here on and does not have yet. */
-static bool make_states(const ct_optim *o, optim_param *p, int needed) {
-    const ct_dtype dtype = p->half ? CT_F32 : ct_dtype_of(p->x);
-    const int start = optim_setting(o->kind, "initial_accumulator_value");
-    ct_scope {
-        if (p->half && !p->master) p->master = ct_keep(ct_cast(ct_detach(p->x), CT_F32));
-        for (; ct_ok() && p->states < needed; p->states++) {
-            const double value = start >= 0 ? o->groups[p->group].s[start] : 0;
-            ct_tensor *x = ct_full(ct_shape(p->x), value, .dtype = dtype, .device = ct_device_of(p->x));
-            if (!ct_ok()) break;
-            p->state[p->states] = ct_keep(x);
-            p->fresh = true;
-        }
-    }
-    return ct_ok();
-}
-
-static bool alike(const optim_param *a, const optim_param *b) {
-    return a->group == b->group && a->steps == b->steps && a->product == b->product && a->fresh == b->fresh &&
-           a->half == b->half;
-}
-
-/* One call for the parameter `first` and all after it that share its numbers. */
-static bool step_alike(ct_optim *o, int first) {
-    optim_param lead = o->params[first];
-    const double *s = o->groups[lead.group].s;
-    const int states = o->kind->state_count(s);
-    double values[OPTIM_ATTRS + 2] = {o->maximize >= 0 && s[o->maximize] != 0 ? -1 : 1, lead.half};
-    if (o->grad_scale != 0) values[0] *= o->grad_scale;
-    double product = lead.product;
-    int n = 0;
-    o->kind->prepare(s, lead.steps + 1, lead.fresh, &product, values + 2);
-    for (int i = 0; i < o->attr_count; i++) {
-        void *at = (char *)o->attrs + o->offsets[i];
-        if (o->flags[i]) *(bool *)at = values[i] != 0;
-        else *(double *)at = values[i];
-    }
-    for (int i = first; i < o->count; i++) {
-        const optim_param *p = &o->params[i];
-        if (!p->grad || !alike(&lead, p)) continue;
-        o->items[n++] = p->x;
-        if (p->half) o->items[n++] = p->master;
-        o->items[n++] = p->grad;
-        for (int k = 0; k < states; k++) o->items[n++] = p->state[k];
-    }
-    ct_tensor *unused = NULL;
-    if (!ct_apply_with(o->op, o->items, n, o->attrs, &unused, 1, &(bool){false}, NULL)) return false;
-    for (int i = first; i < o->count; i++) {
-        optim_param *p = &o->params[i];
-        if (!p->grad || !alike(&lead, p)) continue;
-        p->grad = NULL;
-        p->steps++;
-        p->product = product;
-        p->fresh = false;
-    }
-    return true;
-}
-
-bool ct_optim_step(ct_optim *o) {
-    if (!optim_given(o, "optim_step", "optim")) return false;
-    if (o->inner) return optim_lookahead_step(o);
-    if (!o->kind->op)
-        return ct_fail(CT_ERR_STATE, "optim_step", "%s evaluates the loss itself: ct_optim_step_with",
-                       o->kind->info.name);
-    if (!optim_collect(o, "optim_step")) return false;
-    const bool before = ct_set_grad_enabled(false);
-    bool ok = true;
-    for (int i = 0; ok && i < o->count; i++) { /* all memory first: a step is whole or not at all */
-        optim_param *p = &o->params[i];
-        if (!p->grad) continue;
-        const int needed = o->kind->state_count(o->groups[p->group].s);
-        if (p->states < needed || (p->half && !p->master)) ok = make_states(o, p, needed);
-    }
-    for (int i = 0; ok && i < o->count; i++)
-        if (o->params[i].grad) ok = step_alike(o, i);
-    ct_set_grad_enabled(before);
-    if (!ok) return false;
-    o->steps++;
-    return optim_forget(o);
-}
+bool optim_forget(ct_optim *o) { return o->keep_grad || ct_optim_zero_grad(o); }
 
 double ct_optim_step_with(ct_optim *optim, ct_loss_fn fn, void *context) {
     double loss = (double)NAN;

@@ -8,7 +8,7 @@
 
 #include "support/options.h"
 
-enum { OPTIM_SETTINGS = 10, OPTIM_STATES = 3, OPTIM_ATTRS = 12 };
+enum { OPTIM_SETTINGS = 10, OPTIM_STATES = 3, OPTIM_RATES = 9 };
 
 /* What a setting may be. */
 typedef enum optim_range {
@@ -28,51 +28,65 @@ typedef struct optim_param {
     ct_tensor *master;                     /* the copy in f32 of a half type, or NULL; kept */
     ct_tensor *state[OPTIM_STATES], *slow; /* kept; slow: of Lookahead */
     int states, group;
-    int64_t steps;
-    double product; /* of NAdam's momenta */
-    bool half, fresh;
+    int clock; /* among the optimizer's; -1: it has made no step */
+    bool half;
     ct_tensor *grad; /* borrowed, during a step; NULL: not in it */
 } optim_param;
+
+/* The steps that parameters have made together, on their device, where a step that the loss scaler shuts does not count. Those of
+ * one clock have always stepped in one call. */
+typedef struct optim_clock {
+    ct_tensor *x; /* kept: the number of steps, and what the kind remembers besides (ops/optim) */
+    int users;    /* parameters; 0: free */
+} optim_clock;
 
 typedef struct optim_group {
     double initial_lr;
     double s[OPTIM_SETTINGS];
+    ct_tensor *rates; /* its row of the optimizer's; kept */
 } optim_group;
+
+/* One call of a step's op. */
+typedef struct optim_call {
+    ct_tensor *rates, *clock, *gate, **items;
+    int n;
+    bool master;
+} optim_call;
 
 /* A kind of optimizer. lr is its first setting. */
 typedef struct optim_kind {
     ct_optim_info info;
     const optim_range *ranges; /* of the settings */
-    const char *op;            /* that does the step; NULL: it evaluates the loss itself */
-    const char *const *attrs;  /* of the op, in the order in which prepare gives them, but for scale and master */
     const char *states[OPTIM_STATES];
-    int (*state_count)(const double *s); /* how many of them it needs with these settings */
-    bool (*check)(const double *s);      /* that settings go together; NULL: they always do */
-    /* The attributes of step t (from 1) of a parameter; product as it will be after it. */
-    void (*prepare)(const double *s, int64_t t, bool fresh, double *product, double *a);
+    int (*state_count)(const double *s);                   /* how many of them it needs with these settings */
+    bool (*check)(const double *s);                        /* that settings go together; NULL: they always do */
+    bool (*step)(const double *s, const optim_call *call); /* by its op; NULL: it evaluates the loss itself */
+    int (*rates)(const double *s, double *a); /* for the op, but for the sign, which goes before them; how many */
+    bool has_product; /* the clock remembers a product that goes into the state; else whether there were states */
 } optim_kind;
 
 typedef struct lbfgs lbfgs;
 
 struct ct_optim {
     const optim_kind *kind;
-    ct_optim *inner; /* of Lookahead, which has nothing else but alpha and k; owned */
-    double alpha;
+    ct_optim *inner;         /* of Lookahead, which has nothing else but alpha and k; owned */
+    double alpha, sent_keep; /* sent_keep: what its rates hold */
     int64_t k;
     ct_parameters *list; /* holds the network; NULL: none */
     optim_param *params;
     optim_group *groups;
     int count, capacity, group_count;
     int momentum, weight_decay, maximize; /* where these are among the settings; -1: nowhere */
-    const ct_op *op;
-    uint32_t offsets[OPTIM_ATTRS + 2]; /* of the op's attributes: scale, master, then those of the kind */
-    bool flags[OPTIM_ATTRS + 2];       /* which of them are bool */
-    int attr_count;
-    void *attrs;
-    ct_tensor **items; /* room for the list of one call */
-    int64_t steps;
-    bool keep_grad;
-    double grad_scale; /* of the gradients in the next step; 0: 1 */
+    optim_clock *clocks;
+    int clock_count;
+    ct_tensor *rates, *gate; /* (groups, rates) as last brought over; a gate that is open; kept */
+    double *sent;            /* what was brought over */
+    int rate_count;          /* of a group */
+    ct_tensor *shut;         /* the steps that a gate left out; NULL: none had a gate; kept */
+    ct_tensor **items;       /* room for the list of one call */
+    int64_t steps;           /* those that a gate left out among them */
+    bool keep_grad, reuse_grad;
+    ct_tensor *given_gate; /* of the next step, by the loss scaler; borrowed */
     lbfgs *history;
 };
 
@@ -98,8 +112,13 @@ int optim_setting(const optim_kind *kind, const char *name); /* -1: it has none 
 bool optim_collect(ct_optim *optim, const char *function); /* finds the gradients; parameters that moved are an error */
 bool optim_forget(ct_optim *optim);                        /* the gradients, unless they are to be kept */
 bool optim_half(ct_dtype dtype);
-/* Runs op over a list of tensors with one attribute; the first result as a number. */
-bool optim_apply(const char *op, ct_tensor *const *xs, int n, const char *attr, double value, double *result);
+/* a becomes keep a + (1 - keep) x for n / 2 pairs a, x. *rates holds the numbers, on the device, and is made at first; *sent is the
+ * keep that it holds. */
+bool optim_average(ct_tensor **rates, double *sent, double keep, ct_tensor *const *items, int n);
+/* A gradient that can be changed in place: grad itself, or a copy that takes its place. NULL after an error. */
+ct_tensor *optim_own_grad(ct_tensor *leaf, ct_tensor *grad);
+bool optim_new_clock(ct_optim *optim, double steps, double remembered, ct_device device, int *clock);
+void optim_set_clock(ct_optim *optim, optim_param *p, int clock); /* -1: none */
 
 extern const optim_kind *const optim_kinds[]; /* ended by NULL */
 extern const optim_kind optim_lookahead;

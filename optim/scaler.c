@@ -4,14 +4,20 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "gen/ops_decl.h"
+
+enum { MOST_OPTIMS = 8 };
+
+/* What it decides is decided on the device, where its numbers are from the first use on: nothing here waits for a gradient. */
 struct ct_scaler {
-    double scale, growth_factor, backoff_factor;
-    int64_t growth_interval, good; /* good: steps since the scale last changed */
-    bool bad;                      /* some gradient since the last update was not finite */
-    bool any;                      /* some gradients were looked at since then */
-    bool skipped;
-    const ct_optim *unscaled[8]; /* whose gradients were divided and not used yet */
-    bool finite[8];              /* whether they were finite */
+    double growth_factor, backoff_factor;
+    int64_t growth_interval;
+    double first_scale, first_good; /* before there is a device */
+    ct_tensor *scale, *good;        /* f32 scalars; good: steps since the scale last changed; kept; NULL: not yet */
+    ct_tensor *clean; /* since the last update all gradients were finite: 1, else 0; kept; NULL: none was seen */
+    ct_tensor *last;  /* the gate of the last step; kept */
+    const ct_optim *unscaled[MOST_OPTIMS]; /* whose gradients were divided and not used yet */
+    ct_tensor *gates[MOST_OPTIMS];         /* what their steps take (ops/optim); kept */
     int count;
 };
 
@@ -19,13 +25,13 @@ ct_scaler *ct_scaler_new_p(double init_scale, const ct_scaler_options *options) 
     const char *me = "scaler_new";
     TAKE_OPTIONS(ct_scaler_options, given, options);
     if (!ct_ok()) return NULL;
-    const ct_scaler made = {.scale = init_scale != 0 ? init_scale : 65536,
+    const ct_scaler made = {.first_scale = init_scale != 0 ? init_scale : 65536,
                             .growth_factor = given.growth_factor != 0 ? given.growth_factor : 2,
                             .backoff_factor = given.backoff_factor != 0 ? given.backoff_factor : 0.5,
                             .growth_interval = given.growth_interval ? given.growth_interval : 2000};
     ct_scaler *scaler = NULL;
-    if (!(made.scale > 0) || !isfinite(made.scale))
-        ct_fail(CT_ERR_VALUE, me, "init_scale is %g; it has to be above 0", made.scale);
+    if (!(made.first_scale > 0) || !isfinite((float)made.first_scale))
+        ct_fail(CT_ERR_VALUE, me, "init_scale is %g; it has to be above 0", made.first_scale);
     else if (!(made.growth_factor > 1))
         ct_fail(CT_ERR_VALUE, me, "growth_factor is %g; it has to be above 1", made.growth_factor);
     else if (!(made.backoff_factor > 0 && made.backoff_factor < 1))
@@ -37,16 +43,74 @@ ct_scaler *ct_scaler_new_p(double init_scale, const ct_scaler_options *options) 
     return scaler;
 }
 
-void ct_scaler_free(ct_scaler *scaler) { ct_free(scaler); }
-double ct_scaler_value(const ct_scaler *scaler) { return scaler ? scaler->scale : (double)NAN; }
-bool ct_scaler_skipped(const ct_scaler *scaler) { return scaler && scaler->skipped; }
+/* A kept tensor takes the place of another; false where it is NULL. */
+static bool replace(ct_tensor **home, ct_tensor *by) {
+    if (!by) return false;
+    ct_keep(by);
+    ct_drop(*home);
+    *home = by;
+    return true;
+}
+
+static void forget(ct_tensor **home) {
+    ct_drop(*home);
+    *home = NULL;
+}
+
+static void forget_step(ct_scaler *scaler) {
+    for (int i = 0; i < scaler->count; i++) forget(&scaler->gates[i]);
+    forget(&scaler->clean);
+    scaler->count = 0;
+}
+
+void ct_scaler_free(ct_scaler *scaler) {
+    if (!scaler) return;
+    forget_step(scaler);
+    forget(&scaler->last);
+    forget(&scaler->scale);
+    forget(&scaler->good);
+    ct_free(scaler);
+}
+
+double ct_scaler_value(const ct_scaler *scaler) {
+    if (!scaler) return (double)NAN;
+    return scaler->scale ? ct_item(scaler->scale) : scaler->first_scale;
+}
+
+bool ct_scaler_skipped(const ct_scaler *scaler) {
+    bool skipped = false;
+    if (scaler && scaler->last)
+        ct_scope {
+            skipped = ct_item(ct_select(scaler->last, 0, 1)) == 0;
+        }
+    return skipped;
+}
+
+/* The scaler's numbers on the device of x. */
+static bool settle(ct_scaler *scaler, const ct_tensor *x) {
+    const ct_device device = ct_device_of(x);
+    bool ok = true;
+    ct_scope {
+        ct_no_grad {
+            if (!scaler->scale) {
+                ct_tensor *scale = ct_full(CT_DIMS0, scaler->first_scale, .device = device);
+                ct_tensor *good = ct_full(CT_DIMS0, scaler->first_good, .device = device);
+                ok = scale && good && replace(&scaler->scale, scale) && replace(&scaler->good, good);
+            } else {
+                ok = replace(&scaler->scale, ct_to(scaler->scale, device)) &&
+                     replace(&scaler->good, ct_to(scaler->good, device)) &&
+                     (!scaler->clean || replace(&scaler->clean, ct_to(scaler->clean, device)));
+            }
+        }
+    }
+    return ok;
+}
 
 ct_tensor *ct_scaler_scale(ct_scaler *scaler, ct_tensor *loss) {
-    if (!scaler) {
-        optim_given(scaler, "scaler_scale", "scaler");
-        return NULL;
-    }
-    return ct_mul_s(loss, scaler->scale);
+    const char *me = "scaler_scale";
+    if (!optim_given(scaler, me, "scaler") || !optim_given(loss, me, "loss") || !settle(scaler, loss)) return NULL;
+    /* the scale may be more than an f16 can hold */
+    return ct_mul(optim_half(ct_dtype_of(loss)) ? ct_cast(loss, CT_F32) : loss, scaler->scale);
 }
 
 static int place_of(const ct_scaler *scaler, const ct_optim *optim) {
@@ -55,49 +119,40 @@ static int place_of(const ct_scaler *scaler, const ct_optim *optim) {
     return -1;
 }
 
-/* Multiplies the gradients of an optimizer by factor and finds out whether they are finite then. */
-static bool multiply(ct_optim *optim, double factor, const char *function, bool *finite) {
+/* The gate for the step of an optimizer, whose gradients are divided meanwhile unless that is left to the step. NULL after an
+ * error. */
+static ct_tensor *make_gate(ct_scaler *scaler, ct_optim *optim, bool late, const char *function) {
     ct_optim *o = optim_base(optim);
-    if (!optim_collect(o, function)) return false;
+    if (!optim_collect(o, function)) return NULL;
     int n = 0;
-    double all = 1;
-    bool ok = true;
-    for (int i = 0; ok && i < o->count; i++) {
+    for (int i = 0; i < o->count; i++) {
         ct_tensor *grad = o->params[i].grad;
-        if (!grad) continue;
-        if (!ct_is_contiguous(grad) || ct_requires_grad(grad))
-            ct_scope { /* memory of others stays as it is */
-                ct_tensor *copy = NULL;
-                ct_no_grad {
-                    copy = ct_contiguous(ct_clone(grad));
-                }
-                ok = copy && ct_set_grad(o->params[i].x, copy);
-                grad = ct_grad_of(o->params[i].x);
-            }
-        o->items[n++] = grad;
+        if (grad && !(o->items[n++] = optim_own_grad(o->params[i].x, grad))) return NULL;
     }
-    if (ok && n) ok = optim_apply("optim_scale", o->items, n, "factor", factor, &all);
-    *finite = all != 0;
-    return ok;
+    if (n && !settle(scaler, o->items[0])) return NULL;
+    if (n) return ct__optim_unscale(scaler->scale, o->items, n, late);
+    return ct_ones(CT_DIMS(2), .device = scaler->scale ? ct_device_of(scaler->scale) : ct_get_device());
 }
 
-static bool unscale(ct_scaler *scaler, ct_optim *optim, double factor, const char *me) {
+static bool unscale(ct_scaler *scaler, ct_optim *optim, bool late, const char *me) {
     if (!optim_given(scaler, me, "scaler") || !optim_given(optim, me, "optim")) return false;
     if (place_of(scaler, optim) >= 0)
         return ct_fail(CT_ERR_STATE, me, "the gradients of this step are unscaled already");
-    if (scaler->count == 8) return ct_fail(CT_ERR_STATE, me, "a scaler serves at most 8 optimizers at once");
-    bool finite;
-    if (!multiply(optim, factor, me, &finite)) return false;
-    scaler->unscaled[scaler->count] = optim;
-    scaler->finite[scaler->count++] = finite;
-    scaler->bad |= !finite;
-    scaler->any = true;
-    return true;
+    if (scaler->count == MOST_OPTIMS)
+        return ct_fail(CT_ERR_STATE, me, "a scaler serves at most %d optimizers at once", MOST_OPTIMS);
+    bool ok = false;
+    ct_scope {
+        ct_no_grad {
+            ct_tensor *gate = make_gate(scaler, optim, late, me), *finite = gate ? ct_select(gate, 0, 1) : NULL;
+            if (finite && scaler->clean) finite = ct_mul(scaler->clean, finite);
+            ok = finite && replace(&scaler->clean, finite) && replace(&scaler->gates[scaler->count], gate);
+        }
+    }
+    if (ok) scaler->unscaled[scaler->count++] = optim;
+    return ok;
 }
 
-bool ct_scaler_unscale(ct_scaler *scaler, ct_optim *optim) {
-    return unscale(scaler, optim, scaler ? 1 / scaler->scale : 1, "scaler_unscale");
-}
+bool ct_scaler_unscale(ct_scaler *scaler, ct_optim *optim) { return unscale(scaler, optim, false, "scaler_unscale"); }
 
 static bool has_half(const ct_optim *o) {
     for (int i = 0; i < o->count; i++)
@@ -111,34 +166,40 @@ bool ct_scaler_step(ct_scaler *scaler, ct_optim *optim) {
     ct_optim *base = optim_base(optim);
     /* Divided gradients of f16 could vanish: there the step itself divides, in f32. */
     const bool late = place_of(scaler, optim) < 0 && has_half(base);
-    if (place_of(scaler, optim) < 0 && !unscale(scaler, optim, late ? 1 : 1 / scaler->scale, me)) return false;
+    if (place_of(scaler, optim) < 0 && !unscale(scaler, optim, late, me)) return false;
     const int at = place_of(scaler, optim);
-    const bool finite = scaler->finite[at];
-    base->grad_scale = late ? 1 / scaler->scale : 0;
-    const bool ok = finite ? ct_optim_step(optim) : optim_forget(base);
-    base->grad_scale = 0;
+    base->given_gate = scaler->gates[at];
+    const bool ok = ct_optim_step(optim);
+    base->given_gate = NULL;
     if (!ok && !late) return false; /* the gradients are divided, and stay so */
-    if (ok) scaler->skipped = !finite;
+    if (ok) replace(&scaler->last, scaler->gates[at]);
+    forget(&scaler->gates[at]);
     scaler->count--;
     scaler->unscaled[at] = scaler->unscaled[scaler->count];
-    scaler->finite[at] = scaler->finite[scaler->count];
+    scaler->gates[at] = scaler->gates[scaler->count];
+    scaler->gates[scaler->count] = NULL;
     return ok;
 }
 
+/* After a bad gradient the scale falls, after growth_interval good steps it grows, as long as the loss may be f32. */
 bool ct_scaler_update(ct_scaler *scaler) {
     if (!optim_given(scaler, "scaler_update", "scaler")) return false;
-    if (!scaler->any) return ct_fail(CT_ERR_STATE, "scaler_update", "no gradients were unscaled since the last update");
-    if (scaler->bad) {
-        scaler->scale *= scaler->backoff_factor;
-        scaler->good = 0;
-    } else if (++scaler->good >= scaler->growth_interval) {
-        const double larger = scaler->scale * scaler->growth_factor;
-        if (larger <= (double)3.4028234663852886e38f) scaler->scale = larger; /* the loss may be f32 */
-        scaler->good = 0;
+    if (!scaler->clean)
+        return ct_fail(CT_ERR_STATE, "scaler_update", "no gradients were unscaled since the last update");
+    bool ok = settle(scaler, scaler->clean);
+    ct_scope {
+        ct_no_grad {
+            ct_tensor *scale = scaler->scale, *clean = ct_ne_s(scaler->clean, 0), *good = ct_add_s(scaler->good, 1);
+            ct_tensor *due = ct_ge_s(good, (double)scaler->growth_interval);
+            ct_tensor *larger = ct_mul_s(scale, scaler->growth_factor);
+            ct_tensor *grown = ct_where(ct_logical_and(due, ct_isfinite(larger)), larger, scale);
+            ct_tensor *next = ct_where(clean, grown, ct_mul_s(scale, scaler->backoff_factor));
+            ct_tensor *counted = ct_where(ct_logical_and(clean, ct_logical_not(due)), good, ct_mul_s(good, 0));
+            ok = ok && next && counted && ct_assign(scale, next) && ct_assign(scaler->good, counted);
+        }
     }
-    scaler->bad = scaler->any = false;
-    scaler->count = 0;
-    return true;
+    if (ok) forget_step(scaler);
+    return ok;
 }
 
 bool ct_scaler_put_state(ct_scaler *scaler, ct_state *state, const char *prefix) {
@@ -146,7 +207,9 @@ bool ct_scaler_put_state(ct_scaler *scaler, ct_state *state, const char *prefix)
     if (!optim_given(scaler, me, "scaler") || !optim_given(state, me, "state") || !optim_given(prefix, me, "prefix"))
         return false;
     char *name = optim_name(me, prefix, "scaler", "");
-    const bool ok = name && ct_state_put_numbers(state, name, (const double[]){scaler->scale, (double)scaler->good}, 2);
+    const double good = scaler->good ? ct_item(scaler->good) : scaler->first_good;
+    const bool ok =
+        name && ct_ok() && ct_state_put_numbers(state, name, (const double[]){ct_scaler_value(scaler), good}, 2);
     ct_free(name);
     return ok;
 }
@@ -158,13 +221,15 @@ bool ct_scaler_take_state(ct_scaler *scaler, const ct_state *state, const char *
     double numbers[2];
     char *name = optim_name(me, prefix, "scaler", "");
     bool ok = name && ct_state_numbers(state, name, numbers, 2);
-    if (ok && !(numbers[0] > 0 && isfinite(numbers[0]) && numbers[1] >= 0 && numbers[1] < 0x1p53))
+    if (ok && !(numbers[0] > 0 && isfinite((float)numbers[0]) && numbers[1] >= 0 && numbers[1] < 0x1p53))
         ok = ct_fail(CT_ERR_VALUE, me, "%s is %g, %g: not a scale and a number of steps", name, numbers[0], numbers[1]);
     ct_free(name);
     if (!ok) return false;
-    scaler->scale = numbers[0];
-    scaler->good = (int64_t)numbers[1];
-    scaler->bad = scaler->any = scaler->skipped = false;
-    scaler->count = 0;
+    scaler->first_scale = numbers[0];
+    scaler->first_good = numbers[1];
+    forget_step(scaler);
+    forget(&scaler->last);
+    forget(&scaler->scale); /* made anew at the next use */
+    forget(&scaler->good);
     return true;
 }

@@ -77,6 +77,25 @@ static bool put_integers(ct_state *state, const char *prefix, const char *name, 
     return ok;
 }
 
+/* The steps of each parameter and what its clock remembers, read from where they are. */
+static bool read_clocks(const ct_optim *o, int64_t *steps, double *products) {
+    for (int i = 0; i < o->count; i++) {
+        steps[i] = 0;
+        products[i] = 1;
+    }
+    for (int c = 0; c < o->clock_count; c++) {
+        double clock[2];
+        if (!o->clocks[c].x) continue;
+        if (!ct_read(o->clocks[c].x, clock, sizeof clock)) return false;
+        for (int i = 0; i < o->count; i++) {
+            if (o->params[i].clock != c) continue;
+            steps[i] = (int64_t)clock[0];
+            if (o->kind->has_product) products[i] = clock[1];
+        }
+    }
+    return true;
+}
+
 bool ct_optim_put_state(ct_optim *optim, ct_state *state, const char *prefix) {
     const char *me = "optim_put_state";
     if (!optim_given(optim, me, "optim") || !optim_given(state, me, "state") || !optim_given(prefix, me, "prefix"))
@@ -90,17 +109,15 @@ bool ct_optim_put_state(ct_optim *optim, ct_state *state, const char *prefix) {
     if (!steps || !numbers) ct_fail(CT_ERR_MEMORY, me, "out of memory");
     ok = ok && ct_state_put_text(state, full, optim->kind->info.name);
     if (ok) {
-        steps[0] = o->steps;
-        for (int i = 0; i < n; i++) {
-            steps[1 + i] = o->params[i].steps;
-            numbers[2 * groups + i] = o->params[i].product;
-        }
+        steps[0] = ct_optim_steps(o);
+        ok = read_clocks(o, steps + 1, numbers + 2 * groups);
         for (int i = 0; i < groups; i++) {
             numbers[2 * i] = o->groups[i].s[0];
             numbers[2 * i + 1] = o->momentum >= 0 ? o->groups[i].s[o->momentum] : 0;
         }
-        ok = put_integers(state, prefix, "steps", steps, n + 1) &&
-             put_numbers(state, prefix, "numbers", numbers, 2 * groups + n);
+        ok = ok && put_integers(state, prefix, "steps", steps, n + 1) &&
+             put_numbers(state, prefix, "numbers", numbers, 2 * groups + n) &&
+             (o->steps == steps[0] || put_integers(state, prefix, "tried", &o->steps, 1));
     }
     for (int i = 0; ok && i < n; i++)
         for (int k = 0; ok && k < TENSORS; k++)
@@ -119,8 +136,11 @@ typedef struct taking {
     const ct_state *state;
     const char *prefix;
     int64_t *steps;    /* all, then of each parameter */
+    int64_t tried;     /* all, with those that a loss scaler left out */
     double *numbers;   /* lr and momentum of each group, then the product of each parameter */
     ct_tensor **taken; /* TENSORS for each parameter; kept */
+    int *clocks;       /* of each parameter; -1: none */
+    ct_tensor *shut;   /* steps that were tried and not made; kept; NULL: none */
     lbfgs *history;
 } taking;
 
@@ -143,6 +163,13 @@ static bool take_numbers(taking *t) {
               ct_state_numbers(t->state, numbers, t->numbers, 2 * groups + n);
     ct_free(steps);
     ct_free(numbers);
+    char *tried = ok ? optim_name(me, t->prefix, "tried", "") : NULL;
+    if (tried) t->tried = t->steps[0];
+    ok = tried && (!ct_state_get(t->state, tried) || ct_state_integers(t->state, tried, &t->tried, 1));
+    ct_free(tried);
+    if (ok && t->tried < t->steps[0])
+        ok = ct_fail(CT_ERR_VALUE, me, "%lld steps were tried and %lld made", (long long)t->tried,
+                     (long long)t->steps[0]);
     for (int i = 0; ok && i <= n; i++)
         if (t->steps[i] < 0) ok = ct_fail(CT_ERR_VALUE, me, "a number of steps is %lld", (long long)t->steps[i]);
     for (int i = 0; ok && i < 2 * groups + n; i++)
@@ -165,7 +192,7 @@ static bool take_param(const taking *t, int i, bool lookahead) {
     memcpy(s, t->o->groups[p->group].s, sizeof s);
     if (t->o->momentum >= 0) s[t->o->momentum] = t->numbers[2 * p->group + 1];
     const bool began = t->steps[1 + i] > 0;
-    const int needed = t->o->kind->op && began ? t->o->kind->state_count(s) : 0;
+    const int needed = t->o->kind->step && began ? t->o->kind->state_count(s) : 0;
     bool ok = true;
     for (int k = 0; ok && k < TENSORS; k++) {
         const char *what = tensor_name(t->o, k);
@@ -185,18 +212,62 @@ static bool take_param(const taking *t, int i, bool lookahead) {
     return ok;
 }
 
+/* The clocks of the parameters, as many as differ; where one was made is where its first user stands. */
+static bool take_clocks(taking *t) {
+    ct_optim *o = t->o;
+    const double *product = t->numbers + 2 * o->group_count;
+    for (int i = 0; i < o->count; i++) {
+        const optim_param *p = &o->params[i];
+        const int64_t steps = t->steps[1 + i];
+        t->clocks[i] = -1;
+        for (int k = 0; steps && k < i && t->clocks[i] < 0; k++) {
+            const optim_param *q = &o->params[k];
+            if (steps == t->steps[1 + k] && product[i] == product[k] && p->group == q->group && p->half == q->half)
+                t->clocks[i] = t->clocks[k];
+        }
+        const bool had_states = t->taken[i * TENSORS] != NULL;
+        if (steps && t->clocks[i] < 0 &&
+            !optim_new_clock(o, (double)steps,
+                             o->kind->has_product ? product[i]
+                             : had_states         ? 0
+                                                  : 1,
+                             ct_device_of(p->x), &t->clocks[i]))
+            return false;
+    }
+    return true;
+}
+
+static bool take_shut(taking *t) {
+    if (t->tried == t->steps[0] || !t->o->count) return true;
+    ct_scope {
+        ct_tensor *count = ct_full(CT_DIMS0, (double)(t->tried - t->steps[0]), .dtype = CT_F64,
+                                   .device = ct_device_of(t->o->params[0].x));
+        if (count) t->shut = ct_keep(count);
+    }
+    return t->shut != NULL;
+}
+
+static void drop_unused_clocks(ct_optim *o) {
+    for (int c = 0; c < o->clock_count; c++) {
+        if (o->clocks[c].users) continue;
+        ct_drop(o->clocks[c].x);
+        o->clocks[c].x = NULL;
+    }
+}
+
 static void commit(taking *t) {
     ct_optim *o = t->o;
-    o->steps = t->steps[0];
+    o->steps = t->tried;
+    ct_drop(o->shut);
+    o->shut = t->shut;
+    t->shut = NULL;
     for (int i = 0; i < o->group_count; i++) {
         o->groups[i].s[0] = t->numbers[2 * i];
         if (o->momentum >= 0) o->groups[i].s[o->momentum] = t->numbers[2 * i + 1];
     }
     for (int i = 0; i < o->count; i++) {
         optim_param *p = &o->params[i];
-        p->steps = t->steps[1 + i];
-        p->product = t->numbers[2 * o->group_count + i];
-        p->fresh = false;
+        optim_set_clock(o, p, t->clocks[i]);
         for (int k = 0; k < TENSORS; k++) {
             ct_tensor **home = tensor_of(p, k), *before = *home;
             *home = t->taken[i * TENSORS + k];
@@ -221,16 +292,21 @@ bool ct_optim_take_state(ct_optim *optim, const ct_state *state, const char *pre
     t.steps = ct_malloc((n + 1) * sizeof *t.steps);
     t.numbers = ct_malloc((n + 2 * (size_t)o->group_count) * sizeof *t.numbers);
     t.taken = ct_calloc(n * TENSORS + 1, sizeof *t.taken);
-    bool ok = t.steps && t.numbers && t.taken;
+    t.clocks = ct_malloc((n + 1) * sizeof *t.clocks);
+    bool ok = t.steps && t.numbers && t.taken && t.clocks;
     if (!ok) ct_fail(CT_ERR_MEMORY, me, "out of memory");
     ok = ok && take_kind(&t, optim->kind->info.name) && take_numbers(&t);
     for (int i = 0; ok && i < o->count; i++) ok = take_param(&t, i, optim != o);
     ok = ok && (!o->kind->info.needs_loss || optim_lbfgs_take(o, state, prefix, &t.history));
+    ok = ok && take_clocks(&t) && take_shut(&t);
     if (ok) commit(&t);
+    drop_unused_clocks(o);
+    ct_drop(t.shut);
     for (size_t i = 0; t.taken && i < n * TENSORS; i++) ct_drop(t.taken[i]);
     optim_lbfgs_free(t.history);
     ct_free(t.steps);
     ct_free(t.numbers);
     ct_free(t.taken);
+    ct_free(t.clocks);
     return ok;
 }

@@ -93,6 +93,7 @@ int main(int argc, char **argv) {
     ct_image_options smaller = {};
     smaller.height = smaller.width = 2;
     ct_full_options u8 = {};
+    u8.size = sizeof u8;
     u8.dtype = CT_U8;
     ct_dims shape = {};
     shape.n = 3, shape.d[0] = 1, shape.d[1] = shape.d[2] = 4;

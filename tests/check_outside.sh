@@ -33,6 +33,12 @@ check "the library installs" "$cmake" --install "$build_dir" --prefix "$prefix"
 libdir=$(dirname "$(find "$prefix" -name 'libcotangent.so' | head -n 1)")
 export LD_LIBRARY_PATH=$libdir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
+for_cpp() {
+    printf '#include <cotangent.hpp>\nint main() { return ct::sum(ct::ones({2, 3})).item() != 6; }\n' >"$work/installed.cc"
+    g++ -std=c++17 "$work/installed.cc" "-I$prefix/include" "-L$libdir" -lcotangent -o "$work/installed" && "$work/installed"
+}
+if command -v g++ >/dev/null; then check "a C++ program uses the installed header" for_cpp; else skip "a C++ program" "no g++"; fi
+
 by_find_package() {
     "$cmake" -S "$outside/find_package" -B "$work/find_package" "-DCMAKE_PREFIX_PATH=$prefix" &&
         "$cmake" --build "$work/find_package" && "$work/find_package/outside" && "$work/find_package/outside_static"

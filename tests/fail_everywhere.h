@@ -7,6 +7,7 @@
 
 #include "core/alloc.h"
 #include "tests/harness.h"
+#include "tests/host_memory.h"
 
 enum { FAIL_MOST = 200000 };
 
@@ -17,7 +18,7 @@ static inline int64_t fail_everywhere_then(const char *name, bool (*step)(void),
         ct_error_clear();
         return 0;
     }
-    const int64_t live = ct_live_objects(), in_use = ct_memory_stats().in_use;
+    const int64_t live = ct_live_objects(), in_use = harness_memory().in_use;
     int64_t n = 1;
     for (bool reached = true; reached && n < FAIL_MOST && !harness_failed(); n++) {
         ct__alloc_fail_at(n);
@@ -31,9 +32,9 @@ static inline int64_t fail_everywhere_then(const char *name, bool (*step)(void),
                       (long long)n);
         harness_check(ct_live_objects() == live, __FILE__, __LINE__, "%s, allocation %lld: %lld objects leaked", name,
                       (long long)n, (long long)(ct_live_objects() - live));
-        harness_check(ct_memory_stats().in_use <= in_use + harness_buried(), __FILE__, __LINE__,
+        harness_check(harness_memory().in_use <= in_use + harness_buried(), __FILE__, __LINE__,
                       "%s, allocation %lld: %lld bytes leaked", name, (long long)n,
-                      (long long)(ct_memory_stats().in_use - in_use));
+                      (long long)(harness_memory().in_use - in_use));
         harness_check(ct_grad_enabled(), __FILE__, __LINE__, "%s, allocation %lld: grad mode was left off", name,
                       (long long)n);
     }

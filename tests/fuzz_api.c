@@ -181,8 +181,8 @@ static void use_dataset(ct_dataset *dataset) {
 }
 
 /* Options as callers of other versions have them: cut short at the end of readable memory, longer than today's with something set
- * or nothing, or with no size that can be. `strict`: a size of 0 is refused. */
-static void *other_size(void *options, size_t size, bool strict) {
+ * or nothing, or with no size that can be. */
+static void *other_size(void *options, size_t size) {
     static char *end; /* of what can be read */
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), most = 4 * page;
     if (fuzz_chance(85)) return options;
@@ -192,7 +192,7 @@ static void *other_size(void *options, size_t size, bool strict) {
         end = memory + most;
     }
     size_t says = sizeof says * (1 + fuzz_upto(size / sizeof says + 2)), bytes = says;
-    if (strict && fuzz_chance(15))
+    if (fuzz_chance(15))
         says = (size_t[]){0, 3, SIZE_MAX, SIZE_MAX / 2 + 1, 1 << 20}[fuzz_upto(5)], bytes = sizeof says;
     fuzz_say(", options of %zu bytes where %zu are known", says, size);
     memset(end - bytes, fuzz_chance(50) ? 0 : 0x41, bytes);

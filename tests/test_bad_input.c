@@ -49,9 +49,9 @@ TEST(a_gradient_that_needs_a_result_which_was_left_out_says_so) {
 }
 
 TEST(a_wrong_tensor_of_a_list_is_named_by_its_place) {
-    ct_tensor *xs[] = {ct_zeros(CT_DIMS(3)), ct_zeros(CT_DIMS(3)), ct_zeros(CT_DIMS(2)), ct_zeros(CT_DIMS(5))},
-              *y = NULL;
-    CHECK(!ct_apply(ct_op_find("optim_average"), xs, 4, NULL, &y, 1));
+    ct_tensor *rates = ct_zeros(CT_DIMS(2)), *y = NULL;
+    ct_tensor *xs[] = {rates, ct_zeros(CT_DIMS(3)), ct_zeros(CT_DIMS(3)), ct_zeros(CT_DIMS(2)), ct_zeros(CT_DIMS(5))};
+    CHECK(!ct_apply(ct_op_find("optim_average"), xs, 5, NULL, &y, 1));
     refused(y, CT_ERR_SHAPE, "optim_average: xs[3] is f32[5]; it has to be [2]");
 }
 
@@ -60,11 +60,11 @@ TEST(an_internal_op_cannot_be_without_its_only_result_nor_without_the_one_that_d
     const bool none[3] = {false, true, true};
     CHECK(!ct_apply_with(ct_op_find("log1p_grad_x"), in, 2, NULL, y, 1, none, NULL));
     refused(y[0], CT_ERR_VALUE, "log1p_grad_x: result 0, ");
-    ct_tensor *item[] = {ct_zeros(CT_DIMS(3)), ct_ones(CT_DIMS(3))};
-    CHECK(ct_apply_with(ct_op_find("optim_average"), item, 2, NULL, y, 1, none, NULL) &&
-          !y[0]); /* it changes item[0] */
+    ct_tensor *item[] = {ct_zeros(CT_DIMS(2)), ct_zeros(CT_DIMS(3)), ct_ones(CT_DIMS(3))};
+    CHECK(ct_apply_with(ct_op_find("optim_average"), item, 3, NULL, y, 1, none, NULL) &&
+          !y[0]); /* it changes item[1] */
     CHECK(ct_into(ct_zeros(CT_DIMS0)));
-    CHECK(!ct_apply_with(ct_op_find("optim_average"), item, 2, NULL, y, 1, none, NULL));
+    CHECK(!ct_apply_with(ct_op_find("optim_average"), item, 3, NULL, y, 1, none, NULL));
     refused(y[0], CT_ERR_VALUE, "optim_average: dst is for the first result, which is left out");
 }
 

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/fail_everywhere.h"
 #include "tests/harness.h"
+#include "tests/host_device.h"
 
 /* ---- Out ---- */
 
@@ -149,7 +151,6 @@ TEST(memory_of_another_library_is_shown_and_let_go) {
         CHECK_VALUES(view, CT_DIMS(1, 2), 0, 2, 3);
         ct_drop(view);
     }
-    ct_memory_trim();
     CHECK(deleted == 1);
     given = from_outside();
     given.tensor.strides = strides;
@@ -265,88 +266,72 @@ TEST(a_deleter_may_be_called_on_any_thread) {
 
 /* ---- Devices ---- */
 
-/* A device whose buffers are addresses: here, of the host. */
-static int two(void *self) {
-    (void)self;
-    return 2;
-}
-static bool no_info(void *self, int device, ct_device_info *info) {
-    (void)self, (void)device, (void)info;
-    return true;
-}
-static bool allocate(void *self, int device, size_t bytes, void **buffer) {
-    (void)self, (void)device;
-    return (*buffer = aligned_alloc(64, (bytes + 64) / 64 * 64)) != NULL;
-}
-static void release(void *self, int device, void *buffer, size_t bytes) {
-    (void)self, (void)device, (void)bytes;
-    free(buffer);
-}
-static bool upload(void *self, int device, void *buffer, size_t offset, const void *host, size_t bytes,
-                   ct_stream *stream) {
-    (void)self, (void)device, (void)stream;
-    memcpy((char *)buffer + offset, host, bytes);
-    return true;
-}
-static bool download(void *self, int device, void *host, const void *buffer, size_t offset, size_t bytes,
-                     ct_stream *stream) {
-    (void)self, (void)device, (void)stream;
-    memcpy(host, (const char *)buffer + offset, bytes);
-    return true;
-}
-static bool copy(void *self, int device, void *to, size_t to_offset, const void *from, size_t from_offset, size_t bytes,
-                 ct_stream *stream) {
-    return upload(self, device, to, to_offset, (const char *)from + from_offset, bytes, stream);
-}
-static bool fill(void *self, int device, void *buffer, size_t offset, const void *pattern, size_t size, size_t count,
-                 ct_stream *stream) {
-    (void)self, (void)device, (void)stream;
-    for (size_t i = 0; i < count; i++) memcpy((char *)buffer + offset + i * size, pattern, size);
-    return true;
-}
-static int waits;
-static bool wait_for(void *self, int device, ct_stream *stream) {
-    (void)self, (void)device, (void)stream;
-    waits++;
-    return true;
-}
-static const ct_kernel *kernels(void *self, const ct_op *op) {
-    (void)self;
-    return ct_op_kernel(op, CT_CPU, 0);
-}
-
 TEST(a_backend_says_which_device_of_dlpack_it_is) {
     static ct_backend backend;
-    backend = (ct_backend){.size = sizeof backend,
-                           .version = CT_BACKEND_VERSION,
-                           .name = "extra",
-                           .alignment = 64,
-                           .device_count = two,
-                           .device_info = no_info,
-                           .allocate = allocate,
-                           .release = release,
-                           .upload = upload,
-                           .download = download,
-                           .copy = copy,
-                           .fill = fill,
-                           .wait = wait_for,
-                           .kernels = kernels,
-                           .kernel_size = sizeof(ct_kernel),
-                           .dlpack_type = 12};
+    backend = host_device("extra");
+    backend.dlpack_type = 12;
     ct_device device;
     REQUIRE(ct_backend_register(&backend) && ct_device_parse("extra:1", &device));
     ct_tensor *x = ct_slice(ct_to(F32(CT_DIMS(4), 1, 2, 3, 4), device), 0, 1);
-    waits = 0;
+    atomic_store(&host_device_waits, 0);
     ct_dl_managed *out = ct_to_dlpack(x);
     REQUIRE(out != NULL);
-    CHECK(out->tensor.device.type == 12 && out->tensor.device.index == 1 && waits > 0);
+    CHECK(out->tensor.device.type == 12 && out->tensor.device.index == 1 && atomic_load(&host_device_waits) > 0);
     ct_tensor *y = ct_from_dlpack(out);
     REQUIRE(y != NULL);
     CHECK(ct_device_of(y).type == device.type && ct_device_of(y).index == 1);
     CHECK_VALUES(ct_to(ct_mul(y, y), (ct_device){CT_CPU, 0}), CT_DIMS(3), 0, 4, 9, 16);
+    const float *shared = (const float *)out->tensor.data;
+    CHECK(shared[0] == 2 && shared[2] == 4 && ct_fill(y, 8) && ct_synchronize(device) && shared[2] == 8);
+    /* memory of another library, there: it is let go when the work is done */
     ct_dl_managed given = from_outside();
+    given.tensor.device = (ct_dl_device){12, 0};
+    deleted = 0;
+    ct_scope {
+        ct_tensor *foreign = ct_from_dlpack(&given);
+        REQUIRE(foreign != NULL);
+        CHECK_VALUES(ct_to(ct_add_s(ct_t(foreign), 1), (ct_device){CT_CPU, 0}), CT_DIMS(2, 2), 0, 1, 3, 2, 4);
+        CHECK(ct_data(foreign) == NULL && ct_error_code() == CT_ERR_DEVICE);
+        ct_error_clear();
+        CHECK(ct_fill(foreign, 3) && ct_synchronize(ct_device_of(foreign)) && memory[3] == 3 && deleted == 0);
+        atomic_store(&host_device_waits, 0);
+    }
+    CHECK(deleted == 1 && atomic_load(&host_device_waits) > 0);
+    given = from_outside();
     given.tensor.device = (ct_dl_device){12, 2};
     deleted = 0;
     CHECK(!ct_from_dlpack(&given) && deleted == 1);
     CHECK_ERROR(CT_ERR_DEVICE, "from_dlpack: there are 2 extra devices, not extra:2");
+}
+
+/* ---- Without memory ---- */
+
+static bool there_and_back(void) {
+    bool ok = false;
+    ct_scope {
+        ct_tensor *x = ct_from_data(memory, CT_DIMS(2, 2), CT_F32);
+        ct_dl_managed *out = x ? ct_to_dlpack(x) : NULL;
+        ct_dl_unversioned *older = out ? ct_to_dlpack_unversioned(x) : NULL;
+        if (out && !older) out->deleter(out);
+        ct_tensor *y = older ? ct_from_dlpack(out) : NULL, *z = older ? ct_from_dlpack_unversioned(older) : NULL;
+        ok = y && z && ct_set_user(y, memory, NULL) && ct_user(y) == memory;
+    }
+    return ok;
+}
+
+static int takes;
+static bool from_another_library(void) {
+    ct_dl_managed given = from_outside();
+    bool ok = false;
+    deleted = 0;
+    takes++;
+    ct_scope {
+        ok = ct_from_dlpack(&given) != NULL;
+    }
+    return CHECK(deleted == 1) && ok; /* made or not, it was let go */
+}
+
+TEST(nothing_is_lost_where_memory_is_short) {
+    CHECK(FAIL_EVERYWHERE(there_and_back) > 4);
+    CHECK(FAIL_EVERYWHERE(from_another_library) > 2 && takes > 3);
 }

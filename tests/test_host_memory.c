@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "tests/fail_everywhere.h"
 #include "tests/harness.h"
 
 static int released;
@@ -177,3 +178,22 @@ TEST(a_tensor_carries_a_pointer_until_it_dies) {
     CHECK(ct_user(NULL) == NULL);
     CHECK_ERROR(CT_ERR_NULL, "user: argument x is NULL");
 }
+
+/* ---- Without memory ---- */
+
+static bool wrapped_and_carrying(void) {
+    static float memory[4];
+    int given = 0;
+    bool ok = false;
+    released = user_releases = 0;
+    ct_scope {
+        ct_tensor *x = ct_wrap(memory, CT_DIMS(2, 2), CT_F32, .strides = CT_DIMS(1, 2), .release = note);
+        ct_tensor *y = x ? ct_full_i64(CT_DIMS(3), 5) : NULL;
+        ok = y && ct_fill_i64(y, 6) && ct_scalar_i64(7, CT_I64) && ct_arange_i64(1, 9, 2);
+        if (x) ok = ct_set_user(x, &given, user_release) && ok;
+        else user_releases++;
+    }
+    return CHECK(released == 1 && user_releases == 1) && ok; /* whatever failed, what was given away is let go once */
+}
+
+TEST(nothing_is_lost_where_memory_is_short) { CHECK(FAIL_EVERYWHERE(wrapped_and_carrying) > 8); }

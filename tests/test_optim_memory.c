@@ -53,7 +53,7 @@ static bool live(const ct_optim_info *info, ct_dtype dtype, bool lookahead, bool
 static void fail_optimizer(const ct_optim_info *info, ct_dtype dtype, bool lookahead) {
     bool moved, reached = true;
     CHECK(live(info, dtype, lookahead, &moved) && live(info, dtype, lookahead, &moved));
-    const int64_t objects = ct_live_objects(), in_use = ct_memory_stats().in_use;
+    const int64_t objects = ct_live_objects(), in_use = harness_memory().in_use;
     int n = 1;
     for (; reached && n < MOST; n++) {
         ct__alloc_fail_at(n);
@@ -69,9 +69,9 @@ static void fail_optimizer(const ct_optim_info *info, ct_dtype dtype, bool looka
         if (!harness_check(ct_live_objects() == objects, __FILE__, __LINE__, "%s, allocation %d: %lld objects are lost",
                            info->name, n, (long long)(ct_live_objects() - objects)))
             break;
-        if (!harness_check(ct_memory_stats().in_use <= in_use + harness_buried(), __FILE__, __LINE__,
+        if (!harness_check(harness_memory().in_use <= in_use + harness_buried(), __FILE__, __LINE__,
                            "%s, allocation %d: %lld bytes are lost", info->name, n,
-                           (long long)(ct_memory_stats().in_use - in_use)))
+                           (long long)(harness_memory().in_use - in_use)))
             break;
     }
     CHECK(n > 3 && n < MOST);

@@ -1,11 +1,16 @@
 /* What the headers say of threads, so that the thread sanitizer can see it: make tsan. References that bindings own. */
+#include <cotangent/data.h>
+#include <cotangent/io.h>
+#include <cotangent/nn.h>
 #include <cotangent/op.h>
+#include <cotangent/optim.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/harness.h"
 
@@ -179,6 +184,108 @@ static void *train_own(void *unused) {
 }
 
 TEST(threads_train_each_their_own) { on_threads(THREADS, train_own, NULL); }
+
+/* ---- Networks, data, files ---- */
+
+typedef struct shared_net {
+    ct_module *net;
+    ct_tensor *x, *expected;
+} shared_net;
+
+static void *predict(void *shared) {
+    const shared_net *s = shared;
+    for (int i = 0; i < 10; i++)
+        ct_scope {
+            CHECK(harness_same_bits(ct_forward(s->net, s->x), s->expected));
+        }
+    return NULL;
+}
+
+TEST(a_network_in_evaluation_serves_many_threads) {
+    ct_module *nets[] = {
+        ct_nn_sequential(ct_nn_conv2d(3, 8, 3, .pad = 1), ct_nn_batch_norm(8), ct_nn_relu(), ct_nn_dropout(0.5),
+                         ct_nn_max_pool2d(2), ct_nn_flatten(), ct_nn_linear(8 * 16, 4)),
+        ct_nn_lstm(8, 6),
+        ct_nn_transformer_encoder_layer(8, 2),
+    };
+    ct_tensor *inputs[] = {harness_randn(CT_DIMS(2, 3, 8, 8)), harness_randn(CT_DIMS(2, 5, 8)),
+                           harness_randn(CT_DIMS(2, 5, 8))};
+    for (int i = 0; i < 3; i++) {
+        REQUIRE(nets[i] && ct_eval(nets[i]));
+        shared_net s = {nets[i], inputs[i], ct_forward(nets[i], inputs[i])};
+        REQUIRE(s.expected != NULL);
+        on_threads(THREADS, predict, &s);
+        ct_module_free(nets[i]);
+    }
+}
+
+static void *learn_own(void *unused) {
+    (void)unused;
+    ct_module *net = ct_nn_linear(3, 1);
+    ct_optim *learner = ct_adam(net, .lr = 0.1);
+    ct_scope {
+        ct_tensor *x = harness_randn(CT_DIMS(16, 3)), *y = ct_sum(x, .axes = CT_DIMS(1), .keepdim = true);
+        double first = 0, last = 0;
+        for (int i = 0; i < ROUNDS; i++)
+            ct_scope {
+                ct_tensor *loss = ct_mean(ct_square(ct_sub(ct_forward(net, x), y)));
+                last = ct_item(loss);
+                if (i == 0) first = last;
+                CHECK(ct_backward(loss) && ct_optim_step(learner) && ct_optim_zero_grad(learner));
+            }
+        CHECK(last < first / 4);
+    }
+    ct_optim_free(learner);
+    ct_module_free(net);
+    return NULL;
+}
+
+TEST(threads_learn_each_with_an_optimizer) { on_threads(THREADS, learn_own, NULL); }
+
+static void *read_items(void *shared) {
+    ct_dataset *data = shared;
+    ct_loader *batches = ct_batches(data, 4, .shuffle = true, .seed = 3, .threads = 2);
+    int64_t seen = 0;
+    for (int i = 0; i < 20; i++)
+        ct_scope {
+            ct_tensor *fields[2];
+            CHECK(ct_dataset_get(data, i, fields, 2) && ct_item_i64(fields[1]) == i);
+        }
+    for (ct_batch b; ct_next(batches, &b);)
+        ct_scope {
+            seen += ct_dim(b.x, 0);
+        }
+    CHECK(seen == 20);
+    ct_loader_free(batches);
+    return NULL;
+}
+
+TEST(a_dataset_serves_many_loaders_and_threads) {
+    ct_tensor *fields[] = {harness_randn(CT_DIMS(20, 3)), ct_arange_i64(0, 20, 1)};
+    ct_dataset *data = ct_dataset_tensors(fields, 2);
+    REQUIRE(data != NULL);
+    on_threads(3, read_items, data);
+    ct_dataset_free(data);
+}
+
+static void *write_and_read(void *path) {
+    for (int i = 0; i < 5; i++)
+        ct_scope {
+            ct_tensor *x = ct_full(CT_DIMS(1000), i);
+            CHECK(ct_npy_save(path, x));
+            ct_tensor *y = ct_npy_load(path, false); /* by whomever it is, it is whole */
+            CHECK(y && ct_numel(y) == 1000 && harness_at(y, 0) == harness_at(y, 999));
+        }
+    return NULL;
+}
+
+TEST(one_file_is_written_and_read_by_many_threads) {
+    char folder[] = "/tmp/cotangent-threads-XXXXXX", path[64];
+    REQUIRE(mkdtemp(folder) != NULL);
+    snprintf(path, sizeof path, "%s/x.npy", folder);
+    on_threads(THREADS, write_and_read, path);
+    CHECK(remove(path) == 0 && rmdir(folder) == 0);
+}
 
 /* ---- Modes of a thread ---- */
 

@@ -8,6 +8,7 @@
 
 #include "tests/guarded_page.h"
 #include "tests/harness.h"
+#include "tests/host_device.h"
 
 TEST(the_version_is_a_number_and_a_text) {
     char text[32];
@@ -153,85 +154,11 @@ TEST(kernels_of_a_newer_header_are_found_by_their_size) {
 
 /* ---- Backends ---- */
 
-/* The host's memory as another device, whose kernels are the CPU's. */
-static int device_count(void *self) {
-    (void)self;
-    return 1;
-}
-static bool device_info(void *self, int device, ct_device_info *info) {
-    (void)self, (void)device;
-    snprintf(info->name, sizeof info->name, "a copy of the CPU");
-    info->memory_free = 7;
-    return true;
-}
-static bool allocate(void *self, int device, size_t bytes, void **buffer) {
-    (void)self, (void)device;
-    return (*buffer = aligned_alloc(64, (bytes + 64) / 64 * 64)) != NULL;
-}
-static void release(void *self, int device, void *buffer, size_t bytes) {
-    (void)self, (void)device, (void)bytes;
-    free(buffer);
-}
-static bool upload(void *self, int device, void *buffer, size_t offset, const void *host, size_t bytes,
-                   ct_stream *stream) {
-    (void)self, (void)device, (void)stream;
-    memcpy((char *)buffer + offset, host, bytes);
-    return true;
-}
-static bool download(void *self, int device, void *host, const void *buffer, size_t offset, size_t bytes,
-                     ct_stream *stream) {
-    (void)self, (void)device, (void)stream;
-    memcpy(host, (const char *)buffer + offset, bytes);
-    return true;
-}
-static bool copy(void *self, int device, void *to, size_t to_offset, const void *from, size_t from_offset, size_t bytes,
-                 ct_stream *stream) {
-    return upload(self, device, to, to_offset, (const char *)from + from_offset, bytes, stream);
-}
-static bool fill(void *self, int device, void *buffer, size_t offset, const void *pattern, size_t size, size_t count,
-                 ct_stream *stream) {
-    (void)self, (void)device, (void)stream;
-    for (size_t i = 0; i < count; i++) memcpy((char *)buffer + offset + i * size, pattern, size);
-    return true;
-}
-static bool wait_for(void *self, int device, ct_stream *stream) {
-    (void)self, (void)device, (void)stream;
-    return true;
-}
-static const ct_kernel *plain_kernels(void *self, const ct_op *op) {
-    (void)self;
-    return ct_op_kernel(op, CT_CPU, 0); /* the head of its list */
-}
 /* The same with room between them, as a later ct_kernel would have. */
 static const ct_kernel *wide_kernels(void *self, const ct_op *op) {
-    static later_kernel *lists[4096];
-    const int index = op->slot->index;
-    int n = 0;
+    static char *kept[4096];
     (void)self;
-    if (!lists[index]) {
-        while (ct_op_kernel(op, CT_CPU, n)) n++;
-        lists[index] = calloc((size_t)n + 1, sizeof **lists);
-        for (int i = 0; lists[index] && i < n; i++) lists[index][i].kernel = *ct_op_kernel(op, CT_CPU, i);
-    }
-    return &lists[index]->kernel;
-}
-
-static ct_backend backend_named(const char *name) {
-    return (ct_backend){.size = sizeof(ct_backend),
-                        .version = CT_BACKEND_VERSION,
-                        .name = name,
-                        .alignment = 64,
-                        .device_count = device_count,
-                        .device_info = device_info,
-                        .allocate = allocate,
-                        .release = release,
-                        .upload = upload,
-                        .download = download,
-                        .copy = copy,
-                        .fill = fill,
-                        .wait = wait_for,
-                        .kernels = plain_kernels,
-                        .kernel_size = sizeof(ct_kernel)};
+    return host_device_list(op, sizeof(later_kernel), &kept[op->slot->index]);
 }
 
 static void check_that_it_computes(const char *name) {
@@ -244,7 +171,7 @@ static void check_that_it_computes(const char *name) {
 }
 
 TEST(a_backend_of_the_first_header_opens) {
-    ct_backend backend = backend_named("older");
+    ct_backend backend = host_device("older");
     backend.size = offsetof(ct_backend, kernel_size);
     REQUIRE(ct_backend_register(at_the_end(&backend, backend.size)));
     check_that_it_computes("older");
@@ -255,7 +182,7 @@ TEST(a_backend_of_a_newer_header_opens_unless_it_sets_what_is_not_known) {
         ct_backend backend;
         void *later;
     } newer;
-    newer.backend = backend_named("newer");
+    newer.backend = host_device("newer");
     newer.backend.size = sizeof newer;
     newer.backend.kernels = wide_kernels;
     newer.backend.kernel_size = sizeof(later_kernel);
@@ -274,13 +201,11 @@ TEST(a_backend_of_a_newer_header_opens_unless_it_sets_what_is_not_known) {
 }
 
 TEST(a_device_is_described_in_as_many_bytes_as_there_are) {
-    static const ct_backend *backend;
-    static ct_backend kept;
-    kept = backend_named("described");
-    backend = &kept;
+    static ct_backend backend;
+    backend = host_device("described");
     ct_device device;
     ct_device_info info = {0};
-    REQUIRE(ct_backend_register(backend) && ct_device_parse("described", &device));
+    REQUIRE(ct_backend_register(&backend) && ct_device_parse("described", &device));
     CHECK(!ct_device_describe(device, &info));
     CHECK_ERROR(CT_ERR_VALUE, "device_describe: info->size is 0; it has to be sizeof(ct_device_info)");
     info.size = offsetof(ct_device_info, memory);

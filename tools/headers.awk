@@ -2,7 +2,7 @@
 # them, so that there is no second list of the public interface to keep.
 #     awk -f headers.awk -f PROGRAM.awk cotangent.h cotangent/*.h
 # functions[1..function_count] are names, with returns[], params[] and declared[] (the whole of it) by name;
-# structs[] holds their members by name, struct_order[1..struct_count] the names, struct_file[] where they are.
+# structs[] holds their members by name, struct_order[1..struct_count] the names.
 
 # ---- Text to statements: without comments, preprocessor lines and what is for C++ or for macros alone ----
 FNR == 1 { comment = 0; hidden = 0; nested = 0; macro = 0; depth = 0; statement = "" }
@@ -56,7 +56,6 @@ function take_struct(s,   name) {
     name = substr(s, RSTART)
     structs[name] = substr(s, index(s, "{") + 1, index(s, "}") - index(s, "{") - 1)
     struct_order[++struct_count] = name
-    struct_file[name] = FILENAME
 }
 
 function take_function(s,   open, head, name) {

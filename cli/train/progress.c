@@ -75,10 +75,12 @@ static void draw_bar(const progress *p, double done, int cells) {
     printf(p->utf8 ? "\033[0m" : "]");
 }
 
-void progress_step(progress *p, int64_t epoch, int64_t position, double loss, double score, double lr) {
-    const double now = seconds_now();
+bool progress_due(const progress *p) { return p->terminal && (p->drawn == 0 || seconds_now() - p->drawn >= 0.1); }
+
+void progress_step(progress *p, int64_t epoch, int64_t position, double loss, double score, double lr, bool draw) {
     p->steps++;
-    if (!p->terminal || (now - p->drawn < 0.1 && p->drawn > 0)) return;
+    if (!draw) return;
+    const double now = seconds_now();
     const double each = (now - p->start) / (double)p->steps;
     const double left = each * (double)((p->epochs - epoch) * p->batches - position - 1);
     char value[64], time_left[32], text[256];

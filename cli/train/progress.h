@@ -16,8 +16,9 @@ typedef struct progress {
 } progress;
 
 void progress_begin(progress *p, bool quiet, const task_info *task, int64_t epochs, int64_t batches, int64_t batch);
+bool progress_due(const progress *p); /* it is time to draw the bar */
 /* After a step: epoch and position from 0. */
-void progress_step(progress *p, int64_t epoch, int64_t position, double loss, double score, double lr);
+void progress_step(progress *p, int64_t epoch, int64_t position, double loss, double score, double lr, bool draw);
 void progress_note(progress *p, const char *text); /* in place of the bar, until the next draw */
 void progress_epoch(progress *p, const epoch_record *record, bool best);
 void progress_clear(progress *p);

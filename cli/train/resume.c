@@ -230,6 +230,7 @@ static bool is_there(const trainer *t) {
 }
 
 bool trainer_save(trainer *t) {
+    if (!trainer_read(t)) return false; /* what a loss that is not finite has ruined is not saved */
     if (!is_there(t)) return false;
     t->run.extra = make_extra(t);
     const bool right = t->run.extra && ct_run_save(&t->run, t->out, "last");

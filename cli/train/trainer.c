@@ -119,6 +119,7 @@ static bool make_parts(trainer *t) {
 }
 
 static void free_parts(trainer *t) {
+    trainer_drop_unread(t);
     evaluation_free(&t->best);
     for (int i = 0; i < 3; i++) free(t->samples[i]);
     board_close(t->board);
@@ -140,34 +141,11 @@ static void free_parts(trainer *t) {
 static bool update(trainer *t, ct_tensor *loss) {
     if (!ct_backward(t->scaler ? ct_scaler_scale(t->scaler, loss) : loss)) return false;
     if (t->scaler && !ct_scaler_unscale(t->scaler, t->optim)) return false;
-    if (t->recipe->clip_norm > 0) ct_optim_clip_grad_norm(t->optim, t->recipe->clip_norm);
+    if (t->recipe->clip_norm > 0 && !ct_optim_clip_grad_norm_tensor(t->optim, t->recipe->clip_norm)) return false;
     if (!(t->scaler ? ct_scaler_step(t->scaler, t->optim) && ct_scaler_update(t->scaler) : ct_optim_step(t->optim)))
         return false;
     if (t->ema && !ct_ema_update(t->ema)) return false;
     return !t->schedule || ct_schedule_needs_metric(t->schedule) || ct_schedule_step(t->schedule);
-}
-
-/* Adds to the score of the epoch: right answers, squared errors in the units of the data, or the overlap of each batch by its
- * items. */
-static bool add_score(trainer *t, ct_tensor *outputs, ct_tensor *target) {
-    if (t->learner.task == TASK_LANGUAGE) return true; /* the perplexity comes from the loss */
-    bool right = true;
-    ct_no_grad {
-        if (t->learner.task == TASK_CLASSIFICATION) {
-            ct_accuracy count = {0};
-            right = ct_accuracy_add(&count, outputs, target);
-            t->score_sum += (double)count.right;
-        } else if (t->learner.task == TASK_SEGMENTATION) {
-            ct_confusion *pixels = ct_confusion_new(t->learner.classes);
-            right = pixels && ct_confusion_add(pixels, outputs, target);
-            if (right) t->score_sum += ct_confusion_macro(pixels).iou * (double)ct_dim(target, 0);
-            ct_confusion_free(pixels);
-        } else {
-            const double error = ct_item(ct_sum(ct_square(ct_sub(ct_reshape(outputs, ct_shape(target)), target))));
-            t->score_sum += error * t->learner.target_std * t->learner.target_std;
-        }
-    }
-    return right && ct_ok();
 }
 
 static double epoch_score(const trainer *t) {
@@ -178,31 +156,17 @@ static double epoch_score(const trainer *t) {
 }
 
 static bool step(trainer *t, const ct_batch *b) {
-    double value = NAN;
     const double lr = ct_optim_lr(t->optim);
     ct_scope {
         ct_tensor *outputs = learner_forward(&t->learner, b->x), *target = learner_target(&t->learner, b->y);
         ct_tensor *loss = learner_loss(&t->learner, outputs, target);
-        if (!loss) return false;
-        value = ct_item(loss);
-        if (!isfinite(value) && !t->scaler)
-            return ct_fail(
-                CT_ERR_VALUE, NULL,
-                "the loss became %s in step %lld; a smaller learning rate (--lr), clip_norm or a warm-up may help",
-                isnan(value) ? "NaN" : "infinite", (long long)t->run.step + 1);
-        const int64_t targets = t->learner.task == TASK_CLASSIFICATION ? b->n : ct_numel(target);
-        t->loss_sum += value * (double)targets;
-        t->targets += targets;
-        t->items += b->n;
-        t->epoch_items += b->n;
-        if (!add_score(t, outputs, target) || !update(t, loss)) return false;
+        if (!loss || !trainer_note(t, loss, outputs, target, b, lr) || !update(t, loss)) return false;
     }
+    t->epoch_items += b->n;
     t->run.step++;
-    if (t->run.step % t->log_every == 0 && !(journal_step(&t->journal, b->epoch + 1, t->run.step, value, lr) &&
-                                             board_scalar(t->board, t->run.step, "loss/step", value) &&
-                                             board_scalar(t->board, t->run.step, "learning_rate", lr)))
-        return false;
-    progress_step(&t->progress, t->run.epoch, b->position, t->loss_sum / (double)t->targets, epoch_score(t), lr);
+    const bool draw = progress_due(&t->progress);
+    if ((draw || t->unread_count == MOST_UNREAD || seconds_now() - t->read > 1) && !trainer_read(t)) return false;
+    progress_step(&t->progress, t->run.epoch, b->position, t->loss_sum / (double)t->targets, epoch_score(t), lr, draw);
     return ct_ok();
 }
 
@@ -251,6 +215,7 @@ static bool write_board(trainer *t, const epoch_record *r, const evaluation *e) 
 /* After the last step of an epoch. False without an error: a signal came meanwhile, and the epoch is still open. */
 static bool finish_epoch(trainer *t) {
     evaluation e = {0};
+    if (!trainer_read(t)) return false;
     const double train_seconds = seconds_now() - t->epoch_start;
     progress_note(&t->progress, "validating ...");
     if (t->ema && !ct_ema_swap_in(t->ema)) return false;

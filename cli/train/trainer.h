@@ -16,6 +16,14 @@ typedef struct trainer_options {
     bool resume, json;
 } trainer_options;
 
+/* What a step gave, still on the device. */
+enum { MOST_UNREAD = 64 };
+typedef struct unread_step {
+    ct_tensor *loss, *score; /* kept; score: NULL where the task has none of its own */
+    int64_t targets, items, step, epoch;
+    double lr;
+} unread_step;
+
 typedef struct trainer {
     const trainer_options *options;
     recipe *recipe;
@@ -34,6 +42,9 @@ typedef struct trainer {
     /* the epoch so far */
     double loss_sum, score_sum; /* of score: right answers, or squared errors */
     int64_t items, targets;
+    unread_step unread[MOST_UNREAD]; /* the last steps, of which the above does not know yet */
+    int unread_count;
+    double read; /* when they last were */
     /* the best so far */
     double best_score, best_loss;
     int64_t best_epoch; /* from 1; 0: none */
@@ -68,6 +79,12 @@ bool trainer_stopped_early(const trainer *t);
 /* The recipe: the one that is named, compared with that of the checkpoint where the run goes on. */
 bool trainer_open_recipe(trainer *t);
 bool trainer_sets_epochs(const trainer_options *options); /* whether a --set is of the number of epochs */
+
+/* Losses and scores, which stay on the device for a while (unread.c). Reading them waits for it, and finds a loss that is not
+ * finite. */
+bool trainer_note(trainer *t, ct_tensor *loss, ct_tensor *outputs, ct_tensor *target, const ct_batch *b, double lr);
+bool trainer_read(trainer *t);
+void trainer_drop_unread(trainer *t);
 
 /* OUT/report.html (report.c). */
 bool report_write(trainer *t);

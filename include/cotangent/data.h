@@ -13,7 +13,11 @@
  *
  * Who owns what: datasets are counted, and whatever is built on one (a subset, a loader) keeps it, so free yours when
  * you need it no more. Transforms and samplers are given away to what takes them (a chain, a loader), even when that
- * fails; ct_transform_keep makes a further reference to give away. Images are [channels, height, width]. */
+ * fails; ct_transform_keep makes a further reference to give away. Images are [channels, height, width].
+ *
+ * Threads: a loader has threads of its own, which call the get of a dataset and the apply of a transform, several at once: a class of
+ * your own keeps no state in them without a lock. Making, ct_next, the loader's state and freeing it are for one thread at a time; a
+ * dataset may serve several loaders, threads and ct_dataset_get at once. Counts of references are atomic. */
 #ifndef COTANGENT_DATA_H
 #define COTANGENT_DATA_H
 

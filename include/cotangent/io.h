@@ -7,7 +7,10 @@
  * is written.
  *
  * safetensors files need jansson to be read, .npz libzip, PNG libpng and JPEG TurboJPEG at run time: each is loaded when
- * it is first used, and where it is missing only these calls fail, with CT_ERR_UNSUPPORTED and the name of what to install. */
+ * it is first used, and where it is missing only these calls fail, with CT_ERR_UNSUPPORTED and the name of what to install.
+ *
+ * Threads: any number may read and write files at once, one file included: it is replaced whole, by the last who comes. A network
+ * that is saved must not be trained meanwhile, and one that is loaded not used. */
 #ifndef COTANGENT_IO_H
 #define COTANGENT_IO_H
 

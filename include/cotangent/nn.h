@@ -7,7 +7,12 @@
  *
  * A constructor owns the modules that it is given even when it fails: it then frees them and returns NULL. A NULL child
  * makes its parent NULL, so a whole network is built in one expression and checked once. Sizes are below 2^31, and modules are at
- * most 256 within one another. */
+ * most 256 within one another.
+ *
+ * Threads: ct_forward of one network may run on several threads at once where it changes nothing: in evaluation (ct_eval), for
+ * then dropout draws nothing and running statistics are read alone; caches (ct_nn_cache) are the caller's, one for each. Training, and
+ * whatever changes a network (its mode, parameters, children, device), is for one thread alone. A class of your own keeps what its
+ * forward remembers out of its module, or says that it is not for threads. */
 #ifndef COTANGENT_NN_H
 #define COTANGENT_NN_H
 

@@ -5,7 +5,13 @@
  *     ct_schedule *schedule = ct_schedule_cosine(opt, steps);
  *     ... ct_backward(loss); ct_clip_grad_norm(net, 1.0); ct_optim_step(opt); ct_schedule_step(schedule);
  *
- * Everything here does nothing and returns false (NaN, NULL) while an error is pending. */
+ * Everything here does nothing and returns false (NaN, NULL) while an error is pending.
+ *
+ * Steps, clipping, averages and the loss scaler only enqueue: learning rates, numbers of steps, norms, scales and whether a step
+ * is left out are data on the device of the parameters. What returns such a number, or saves it, waits for it, and says so.
+ *
+ * Threads: an optimizer, with its schedules, scaler, averages and network, is one thread's at a time. Different ones, of different
+ * networks, may learn on different threads at once. */
 #ifndef COTANGENT_OPTIM_H
 #define COTANGENT_OPTIM_H
 
@@ -164,7 +170,8 @@ typedef struct ct_lion_options {
 CT_API ct_optim *ct_lion_p(ct_module *net, const ct_lion_options *options);
 
 /* L-BFGS: a quasi-Newton method for problems without noise. Each step evaluates the loss several times: it is taken with
- * ct_optim_step_with. All parameters have one dtype, f32 or f64, and one group. */
+ * ct_optim_step_with. All parameters have one dtype, f32 or f64, and one group. Where it goes depends on the losses, so it
+ * waits for the device several times per iteration. */
 typedef struct ct_lbfgs_options {
     size_t size;
     double lr;               /* 1 */
@@ -178,7 +185,8 @@ typedef struct ct_lbfgs_options {
 CT_API ct_optim *ct_lbfgs_p(ct_module *net, const ct_lbfgs_options *options);
 
 /* Lookahead (Zhang et al. 2019) around another optimizer, which it owns: after every k steps of it the slow weights move by
- * alpha of the way to the fast ones, which go on from there. Learning rate, groups and parameters are those of inner. */
+ * alpha of the way to the fast ones, which go on from there; a step that a loss scaler leaves out counts as one of the k.
+ * Learning rate, groups and parameters are those of inner. */
 typedef struct ct_lookahead_options {
     size_t size;
     ct_opt alpha; /* 0.5 */
@@ -196,18 +204,24 @@ CT_API bool ct_optim_add_tensor(ct_optim *optim, const char *name, ct_tensor *x)
  * gradients are forgotten afterwards, so that the next ct_backward begins anew, unless ct_optim_keep_grad(optim, true). */
 CT_API bool ct_optim_step(ct_optim *optim);
 /* One step of an optimizer that evaluates the loss itself: fn computes it, and nothing else; gradients are cleared before
- * and found by ct_backward after it. Every optimizer takes it. Returns the loss before the step, NaN after an error. */
+ * and found by ct_backward after it. Every optimizer takes it. Returns the loss before the step, NaN after an error, and so waits
+ * for the device. */
 typedef ct_tensor *(*ct_loss_fn)(void *context);
 CT_API double ct_optim_step_with(ct_optim *optim, ct_loss_fn fn, void *context);
 
-CT_API bool ct_optim_zero_grad(ct_optim *optim); /* forgets the gradients */
+CT_API bool ct_optim_zero_grad(ct_optim *optim); /* forgets the gradients, or clears them: ct_optim_reuse_grad */
 CT_API bool ct_optim_keep_grad(ct_optim *optim, bool keep);
+/* From here on gradients that are forgotten keep their memory: they become zeros, and the next ct_backward adds to them at the
+ * same address, as a step that is recorded and run again needs it. It costs a pass over them to clear and one to add; and what has
+ * a gradient of zeros is not left alone by a step as what has none is: momentum and weight decay go on. */
+CT_API bool ct_optim_reuse_grad(ct_optim *optim, bool reuse);
 CT_API double ct_optim_lr(const ct_optim *optim); /* of the first group */
 /* Of every group, in proportion to what each began with. Zero is legal here. */
 CT_API bool ct_optim_set_lr(ct_optim *optim, double lr);
 /* The momentum of SGD, RMSprop and LARS, and the beta1 of the others, of every group; NaN and an error where there is none. */
 CT_API double ct_optim_momentum(const ct_optim *optim);
 CT_API bool ct_optim_set_momentum(ct_optim *optim, double momentum);
+/* Steps so far, without those that a loss scaler left out; with a scaler it waits for the device, which counts these. */
 CT_API int64_t ct_optim_steps(const ct_optim *optim);
 CT_API const char *ct_optim_name(const ct_optim *optim); /* "adamw" */
 
@@ -246,7 +260,7 @@ CT_API ct_optim *ct_optim_build(const ct_optim_info *info, ct_module *net,
 typedef struct ct_clip_options {
     size_t size;
     double norm_type;        /* 2; INFINITY: the largest magnitude */
-    bool error_if_nonfinite; /* a norm that is NaN or infinite is an error and nothing is changed */
+    bool error_if_nonfinite; /* a norm that is NaN or infinite is an error and nothing is changed; it is waited for */
 } ct_clip_options;
 CT_API double ct_clip_grad_norm_p(ct_module *net, double max_norm, const ct_clip_options *options);
 CT_API bool ct_clip_grad_value(ct_module *net, double limit); /* each element into -limit .. limit */
@@ -255,6 +269,11 @@ CT_API double ct_grad_norm(ct_module *net);
 CT_API double ct_optim_clip_grad_norm_p(ct_optim *optim, double max_norm, const ct_clip_options *options);
 CT_API bool ct_optim_clip_grad_value(ct_optim *optim, double limit);
 CT_API double ct_optim_grad_norm(ct_optim *optim);
+/* The same norms, which as numbers are waited for, as f64 scalars that stay on the device. NULL after an error. */
+CT_API ct_tensor *ct_clip_grad_norm_tensor_p(ct_module *net, double max_norm, const ct_clip_options *options);
+CT_API ct_tensor *ct_grad_norm_tensor(ct_module *net);
+CT_API ct_tensor *ct_optim_clip_grad_norm_tensor_p(ct_optim *optim, double max_norm, const ct_clip_options *options);
+CT_API ct_tensor *ct_optim_grad_norm_tensor(ct_optim *optim);
 
 /* ---- Averages of weights -------------------------------------------------------------------------- */
 
@@ -290,13 +309,15 @@ typedef struct ct_scaler_options {
 } ct_scaler_options;
 CT_API ct_scaler *ct_scaler_new_p(double init_scale, const ct_scaler_options *options); /* 0: 65536 */
 CT_API void ct_scaler_free(ct_scaler *scaler);
-CT_API double ct_scaler_value(const ct_scaler *scaler); /* the scale */
+/* The scale, an f32 that lies where the loss is: it is waited for. */
+CT_API double ct_scaler_value(const ct_scaler *scaler);
 CT_API ct_tensor *ct_scaler_scale(ct_scaler *scaler, ct_tensor *loss);
 /* Divides the gradients, once a step; only needed where they are looked at before ct_scaler_step, which does it otherwise. */
 CT_API bool ct_scaler_unscale(ct_scaler *scaler, ct_optim *optim);
 CT_API bool ct_scaler_step(ct_scaler *scaler, ct_optim *optim); /* true also when the step was left out */
-CT_API bool ct_scaler_skipped(const ct_scaler *scaler);         /* the last ct_scaler_step left its step out */
-CT_API bool ct_scaler_update(ct_scaler *scaler);                /* once after the steps of all optimizers */
+CT_API bool
+ct_scaler_skipped(const ct_scaler *scaler);      /* the last ct_scaler_step left its step out; it is waited for */
+CT_API bool ct_scaler_update(ct_scaler *scaler); /* once after the steps of all optimizers */
 CT_API bool ct_scaler_put_state(ct_scaler *scaler, ct_state *state, const char *prefix);
 CT_API bool ct_scaler_take_state(ct_scaler *scaler, const ct_state *state, const char *prefix); /* all or nothing */
 

@@ -7,7 +7,10 @@
  *
  * A resumed run gives bit for bit the losses and weights of one that was never stopped, at any number of threads, on the
  * same level of vector instructions. A checkpoint is a safetensors file that other programs can read: the network's tensors
- * are under "net.", the optimizer's under "optim." and so on. */
+ * are under "net.", the optimizer's under "optim." and so on.
+ *
+ * Threads: a run, with all that it names, is one thread's at a time, that of the training loop; the loader in it works on
+ * threads of its own all the same. Two runs may write to two folders at once, not to one. */
 #ifndef COTANGENT_RUN_H
 #define COTANGENT_RUN_H
 

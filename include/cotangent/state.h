@@ -1,4 +1,6 @@
-/* Named tensors and texts: what modules, optimizers, schedules and loaders hand over to be stored, and take back. */
+/* Named tensors and texts: what modules, optimizers, schedules and loaders hand over to be stored, and take back.
+ *
+ * Threads: a state may be read by many threads at once; what puts something into it, or frees it, is for one thread alone. */
 #ifndef COTANGENT_STATE_H
 #define COTANGENT_STATE_H
 

@@ -23,6 +23,9 @@ const char *c_type(const arg_def *arg) {
 }
 
 static bool returns_list(const op_def *op) { return op->outputs[0].list; }
+/* What it changes is all that its callers want. */
+static bool returns_nothing(const op_def *op) { return op->outputs[0].optional; }
+static bool returns_bool(const op_def *op) { return returns_list(op) || returns_nothing(op); }
 
 /* The names of the positional parameters, and with types their declarations. */
 static char *parameters(const op_def *op, bool types) {
@@ -47,7 +50,7 @@ static char *parameters(const op_def *op, bool types) {
 char *c_prototype(const op_def *op) {
     text t = {0};
     const char *prefix = c_prefix(op), *list = parameters(op, true);
-    put(&t, "%s%s%s%s(", returns_list(op) ? "bool " : "ct_tensor *", prefix, op->name, has_options(op) ? "_p" : "");
+    put(&t, "%s%s%s%s(", returns_bool(op) ? "bool " : "ct_tensor *", prefix, op->name, has_options(op) ? "_p" : "");
     put(&t, "%s", *list || has_options(op) ? list : "void");
     if (has_options(op)) put(&t, "%sconst %s%s_options *options", *list ? ", " : "", prefix, op->name);
     put(&t, ")");
@@ -288,7 +291,7 @@ static void emit_inputs(text *t, const op_def *op, const char *fail) {
 
 static void emit_function(text *t, const op_def *op) {
     bool list = returns_list(op), options = has_options(op), attrs = has_attrs(op);
-    const char *fail = list ? "return false" : "return NULL", *attr = attrs ? "&a_" : "NULL";
+    const char *fail = returns_bool(op) ? "return false" : "return NULL", *attr = attrs ? "&a_" : "NULL";
     put(t, "%s {\n", c_prototype(op));
     if (options)
         put(t, "    %s%s_options o_;\n    if (!ct__take_sized(&o_, sizeof o_, options, \"%s\")) %s;\n", c_prefix(op),
@@ -311,6 +314,12 @@ static void emit_function(text *t, const op_def *op) {
         const char *count = list_input(op) ? "n_out" : "n";
         put(t, "    bool ok_ = ct_apply_with(&ct__op_%s, in_, count_, %s, %s, %s, NULL, %s);\n", op->name, attr,
             op->outputs[0].name, count, rng);
+    } else if (returns_nothing(op)) {
+        put(t,
+            "    ct_tensor *out_ = NULL;\n    bool ok_ = ct_apply_with(&ct__op_%s, in_, count_, %s, &out_, 1, "
+            "&(bool){false}, "
+            "%s);\n",
+            op->name, attr, rng);
     } else if (op->n_outputs == 1 && !op->random) {
         put(t, "    ct_tensor *out_ = NULL;\n    bool ok_ = ct_apply(&ct__op_%s, in_, count_, %s, &out_, 1);\n",
             op->name, attr);
@@ -323,7 +332,7 @@ static void emit_function(text *t, const op_def *op) {
             put(t, "    if (ok_ && o_.%s) *o_.%s = out_[%d];\n", op->outputs[i].name, op->outputs[i].name, i);
     }
     if (joined) put(t, "    if (in_ != near_) free(in_);\n");
-    if (list) put(t, "    return ok_;\n");
+    if (returns_bool(op)) put(t, "    return ok_;\n");
     else put(t, "    return ok_ ? %s : NULL;\n", op->n_outputs == 1 && !op->random ? "out_" : "out_[0]");
     put(t, "}\n\n");
 }

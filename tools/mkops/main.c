@@ -39,7 +39,7 @@ bool has_attrs(const op_def *op) {
 bool has_options(const op_def *op) {
     for (int i = 0; i < op->n_args; i++)
         if (is_option(&op->args[i])) return true;
-    return op->random || op->n_outputs > 1 || op->outputs[0].optional;
+    return op->random || op->n_outputs > 1;
 }
 
 const arg_def *list_input(const op_def *op) {

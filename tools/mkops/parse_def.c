@@ -262,7 +262,6 @@ static void parse_signature(const library *lib, cursor *c, op_def *op) {
     } while (at_text(c, ","));
     skip_space(c);
     if (*c->p) fail_at(c->file, c->line, "unknown text after the outputs: `%.30s`", c->p);
-    if (op->outputs[0].optional) fail_at(c->file, c->line, "op %s: the first output cannot be optional", op->name);
     for (int i = 0; i < op->n_outputs; i++)
         if (op->outputs[i].list && op->n_outputs > 1)
             fail_at(c->file, c->line, "op %s: a list must be the only output", op->name);
@@ -343,6 +342,8 @@ static void parse_clause(cursor *c, op_def *op) {
 }
 
 static void check_op(op_def *op) {
+    if (op->outputs[0].optional && !(op->internal && op->mutates && op->n_outputs == 1))
+        fail_at(op->file, op->line, "op %s: the first output cannot be optional", op->name);
     bool mutated = false;
     for (int i = 0; i < op->n_args; i++) mutated |= op->args[i].mutated;
     if (!op->doc)

@@ -12,6 +12,11 @@ enum { CHUNK = 1 << 14, BLOCK = 512 };
 /* Once a tensor, or for what is rare: better small than fast. */
 #define SLOW __attribute__((noinline, cold))
 
+/* The numbers of the steps that have no clock. */
+typedef struct average_numbers {
+    double keep, rest;
+} average_numbers;
+
 /* Squares are added up in f64, whatever is squared. */
 typedef struct squares_f32 {
     vf64 low, high;
@@ -55,17 +60,18 @@ SIMD_INLINE double squares_sum_f64(const squares_f64 *s) { return vf64_hsum(s->a
 
 /* What is done to a run of elements of the tensors of one item. */
 typedef struct step {
-    void (*f32)(const void *attrs, float *const *at, int64_t n, double factor, double *sums);
-    void (*f64)(const void *attrs, double *const *at, int64_t n, double factor, double *sums);
+    void (*f32)(const void *numbers, float *const *at, int64_t n, double factor, double *sums);
+    void (*f64)(const void *numbers, double *const *at, int64_t n, double factor, double *sums);
     unsigned writes; /* a bit for each tensor that it changes */
 } step;
 #define STEP(name, writes) ((step){name##_f32, name##_f64, (writes)})
 
 typedef struct job {
-    const ct_call *call;
+    const ct_view *const *in; /* (items, width) */
+    const void *numbers;      /* that the step computes with */
     step does;
     int items, width;
-    bool master;
+    bool master, largest;  /* largest: sums are maxima */
     int64_t chunk;         /* elements */
     const int64_t *starts; /* (items + 1): the first chunk of each item */
     double *factors;       /* (items) */
@@ -179,21 +185,21 @@ static void merge(double *sums, const double *more, bool largest) {
         const int64_t whole = m - m % (LANES), rest = m - whole;                                                       \
         if (whole) {                                                                                                   \
             double part[2] = {0, 0};                                                                                   \
-            j->does.D(j->call->attrs, at, whole, factor, part);                                                        \
+            j->does.D(j->numbers, at, whole, factor, part);                                                            \
             merge(sums, part, largest);                                                                                \
         }                                                                                                              \
         if (rest) {                                                                                                    \
             T last[OPTIM_WIDTH][LANES] = {{0}}, *end[OPTIM_WIDTH];                                                     \
             double part[2] = {0, 0};                                                                                   \
             for (int k = 0; k < width; k++) end[k] = memcpy(last[k], at[k] + whole, (size_t)rest * sizeof(T));         \
-            j->does.D(j->call->attrs, end, LANES, factor, part);                                                       \
+            j->does.D(j->numbers, end, LANES, factor, part);                                                           \
             for (int k = 0; k < width; k++)                                                                            \
                 if (j->does.writes >> k & 1) memcpy(at[k] + whole, last[k], (size_t)rest * sizeof(T));                 \
             merge(sums, part, largest);                                                                                \
         }                                                                                                              \
     }                                                                                                                  \
     static void piece_##D(const job *j, int item, int64_t start, int64_t n, double *sums, bool largest) {              \
-        const ct_view *const *views = j->call->in + (int64_t)item * j->width + j->master;                              \
+        const ct_view *const *views = j->in + (int64_t)item * j->width + j->master;                                    \
         const ct_view *rounded = j->master ? views[-1] : NULL;                                                         \
         const int width = j->width - j->master;                                                                        \
         T *at[OPTIM_WIDTH], room[OPTIM_WIDTH][BLOCK];                                                                  \
@@ -223,18 +229,13 @@ PIECES(f64, double, CT_F64, VF64_LANES)
 
 /* ---- Chunks ---- */
 
-static bool keeps_largest(const job *j) {
-    return j->does.f32 == norm_1_f32 && isinf(((const optim_norm_attrs *)j->call->attrs)->kind);
-}
-
 static void do_chunk(const job *j, int item, int64_t chunk) {
-    const ct_view *view = j->call->in[(int64_t)item * j->width + j->master];
+    const ct_view *view = j->in[(int64_t)item * j->width + j->master];
     const int64_t start = (chunk - j->starts[item]) * j->chunk, n = ct__min64(count_of(view) - start, j->chunk);
     double unused[2], *sums = j->sums ? j->sums + 2 * chunk : unused;
-    const bool largest = j->sums && keeps_largest(j);
     sums[0] = sums[1] = 0;
-    if (view->dtype == CT_F64) piece_f64(j, item, start, n, sums, largest);
-    else piece_f32(j, item, start, n, sums, largest);
+    if (view->dtype == CT_F64) piece_f64(j, item, start, n, sums, j->largest);
+    else piece_f32(j, item, start, n, sums, j->largest);
 }
 
 static void task(void *context, int64_t chunk, int worker) {
@@ -263,140 +264,181 @@ static void sweep(job *j, step does, bool small) {
 
 /* The sums of an item's chunks, in order. */
 static void item_sums(const job *j, int item, double *sums) {
-    const bool largest = keeps_largest(j);
     sums[0] = sums[1] = 0;
-    for (int64_t c = j->starts[item]; c < j->starts[item + 1]; c++) merge(sums, j->sums + 2 * c, largest);
+    for (int64_t c = j->starts[item]; c < j->starts[item + 1]; c++) merge(sums, j->sums + 2 * c, j->largest);
 }
 
 static int64_t chunks_of(const ct_view *view, int64_t chunk) { return (count_of(view) + chunk - 1) / chunk; }
 
-static size_t starts_bytes(const ct_call *call, int width) {
-    return ((size_t)call->n_in / (size_t)width + 1) * sizeof(int64_t);
+/* A list that begins at input `first`, of items of `width` tensors. */
+static size_t starts_bytes(const ct_call *call, int first, int width) {
+    return ((size_t)(call->n_in - first) / (size_t)width + 1) * sizeof(int64_t);
 }
 
-static size_t sums_bytes(const ct_call *call, int width) {
+static size_t sums_bytes(const ct_call *call, int first, int width) {
     const int64_t chunk = ct__grain(CHUNK);
     int64_t chunks = 0;
-    for (int i = 0; i < call->n_in; i += width) chunks += chunks_of(call->in[i], chunk);
-    return starts_bytes(call, width) * 2 + (size_t)chunks * 2 * sizeof(double);
+    for (int i = first; i < call->n_in; i += width) chunks += chunks_of(call->in[i], chunk);
+    return starts_bytes(call, first, width) * 2 + (size_t)chunks * 2 * sizeof(double);
 }
 
 /* Scratch: the starts, then factors and sums where they are wanted. Returns whether all is too small for threads. */
-static bool prepare(job *j, const ct_call *call, int width, bool master, bool sums) {
+static bool prepare(job *j, const ct_call *call, int first, int width, const void *numbers, bool sums) {
     int64_t *starts = ct__scratch(call), elements = 0;
-    *j = (job){.call = call, .items = call->n_in / width, .width = width, .master = master, .chunk = ct__grain(CHUNK)};
+    *j = (job){.in = call->in + first,
+               .numbers = numbers,
+               .items = (call->n_in - first) / width,
+               .width = width,
+               .chunk = ct__grain(CHUNK)};
     starts[0] = 0;
     for (int i = 0; i < j->items; i++) {
-        starts[i + 1] = starts[i] + chunks_of(call->in[(int64_t)i * width], j->chunk);
-        elements += count_of(call->in[(int64_t)i * width]);
+        const ct_view *view = j->in[(int64_t)i * width];
+        starts[i + 1] = starts[i] + chunks_of(view, j->chunk);
+        elements += count_of(view);
     }
     j->starts = starts;
     if (sums) j->sums = (double *)(starts + j->items + 1) + j->items + 1;
     return elements <= j->chunk;
 }
 
-static void put_count(const ct_call *call, int items) {
-    if (call->out[0]) *CT_AT(float, call->out[0]) = (float)items;
+static bool put_count(const ct_call *call, int first, int width) {
+    if (call->out[0]) *CT_AT(float, call->out[0]) = (float)((call->n_in - first) / width);
+    return true;
 }
 
 /* ---- The ops ---- */
 
-/* One that looks at every element by itself: CHOOSE picks the step by the number of tensors without the master. */
-#define ELEMENTWISE(name, CHOOSE)                                               \
+/* Every element by itself. */
+static void each(const ct_call *call, int width, bool master, const void *numbers, step does) {
+    job j;
+    const bool small = prepare(&j, call, OPTIM_ITEMS_AT, width, numbers, false);
+    j.master = master;
+    sweep(&j, does, small);
+}
+
+/* In two passes: the first makes the squared lengths that the factor of each item in the second comes from. */
+typedef double (*ratio_of)(const void *numbers, double length, double other);
+static void by_lengths(const ct_call *call, int width, bool master, const void *numbers, step first, ratio_of ratio,
+                       step second) {
+    job j;
+    const bool small = prepare(&j, call, OPTIM_ITEMS_AT, width, numbers, true);
+    j.master = master;
+    sweep(&j, first, small);
+    double *factors = (double *)(j.starts + j.items + 1);
+    for (int i = 0; i < j.items; i++) {
+        double s[2];
+        item_sums(&j, i, s);
+        factors[i] = ratio(numbers, sqrt(s[0]), sqrt(s[1]));
+    }
+    j.factors = factors;
+    j.sums = NULL;
+    sweep(&j, second, small);
+}
+
+/* The kernel of one op: its numbers, unless the gate is shut, and DOES with them. tensors: of an item, without the master. */
+#define KERNEL(name, BYTES, DOES)                                               \
     static size_t name##_scratch(const ct_call *call) {                         \
-        return starts_bytes(call, optim_##name##_width(call->attrs));           \
+        return BYTES(call, OPTIM_ITEMS_AT, optim_##name##_width(call->attrs));  \
     }                                                                           \
     static bool name##_run(const ct_call *call, ct_stream *stream) {            \
         const optim_##name##_attrs *a = call->attrs;                            \
         const int width = optim_##name##_width(a), tensors = width - a->master; \
-        job j;                                                                  \
+        name##_numbers n;                                                       \
         (void)stream, (void)tensors;                                            \
-        const bool small = prepare(&j, call, width, a->master, false);          \
-        sweep(&j, (CHOOSE), small);                                             \
-        put_count(call, j.items);                                               \
-        return true;                                                            \
+        if (ct__optim_##name##_numbers(call, &n)) DOES;                         \
+        return put_count(call, OPTIM_ITEMS_AT, width);                          \
     }
+#define EACH(name, CHOOSE) KERNEL(name, starts_bytes, each(call, width, a->master, &n, (CHOOSE)))
+#define BY_LENGTHS(name, FIRST, SECOND) \
+    KERNEL(name, sums_bytes, by_lengths(call, width, a->master, &n, (FIRST), name##_ratio, (SECOND)))
 
 enum { ALL_BUT_GRADIENT = ~2u & 63 };
 
-ELEMENTWISE(sgd, tensors == 2 ? STEP(sgd_2, ALL_BUT_GRADIENT) : STEP(sgd_3, ALL_BUT_GRADIENT))
-ELEMENTWISE(adam, tensors == 4 ? STEP(adam_4, ALL_BUT_GRADIENT) : STEP(adam_5, ALL_BUT_GRADIENT))
-ELEMENTWISE(rmsprop, tensors == 3   ? STEP(rmsprop_3, ALL_BUT_GRADIENT)
-                     : tensors == 4 ? STEP(rmsprop_4, ALL_BUT_GRADIENT)
-                                    : STEP(rmsprop_5, ALL_BUT_GRADIENT))
-ELEMENTWISE(adagrad, STEP(adagrad_3, ALL_BUT_GRADIENT))
-ELEMENTWISE(adadelta, STEP(adadelta_4, ALL_BUT_GRADIENT))
-ELEMENTWISE(lion, STEP(lion_3, ALL_BUT_GRADIENT))
+EACH(sgd, tensors == 2 ? STEP(sgd_2, ALL_BUT_GRADIENT) : STEP(sgd_3, ALL_BUT_GRADIENT))
+EACH(adam, tensors == 4 ? STEP(adam_4, ALL_BUT_GRADIENT) : STEP(adam_5, ALL_BUT_GRADIENT))
+EACH(rmsprop, tensors == 3   ? STEP(rmsprop_3, ALL_BUT_GRADIENT)
+              : tensors == 4 ? STEP(rmsprop_4, ALL_BUT_GRADIENT)
+                             : STEP(rmsprop_5, ALL_BUT_GRADIENT))
+EACH(adagrad, STEP(adagrad_3, ALL_BUT_GRADIENT))
+EACH(adadelta, STEP(adadelta_4, ALL_BUT_GRADIENT))
+EACH(lion, STEP(lion_3, ALL_BUT_GRADIENT))
 
-/* In two passes: the first makes the sums that the second's factor comes from. */
-#define BY_LENGTHS(name, FIRST, RATIO, SECOND)                                                                        \
-    static size_t name##_scratch(const ct_call *call) { return sums_bytes(call, optim_##name##_width(call->attrs)); } \
-    static bool name##_run(const ct_call *call, ct_stream *stream) {                                                  \
-        const optim_##name##_attrs *a = call->attrs;                                                                  \
-        job j;                                                                                                        \
-        (void)stream;                                                                                                 \
-        const bool small = prepare(&j, call, optim_##name##_width(a), a->master, true);                               \
-        sweep(&j, (FIRST), small);                                                                                    \
-        double *factors = (double *)(j.starts + j.items + 1);                                                         \
-        for (int i = 0; i < j.items; i++) {                                                                           \
-            double s[2];                                                                                              \
-            item_sums(&j, i, s);                                                                                      \
-            factors[i] = (RATIO);                                                                                     \
-        }                                                                                                             \
-        j.factors = factors;                                                                                          \
-        j.sums = NULL;                                                                                                \
-        sweep(&j, (SECOND), small);                                                                                   \
-        put_count(call, j.items);                                                                                     \
-        return true;                                                                                                  \
-    }
-
-BY_LENGTHS(lamb, STEP(lamb_moments, 12), optim_lamb_ratio(sqrt(s[0]), sqrt(s[1])), STEP(lamb_step, 1))
-BY_LENGTHS(lars, STEP(lars_lengths, 0), optim_lars_ratio(a, sqrt(s[0]), sqrt(s[1]) * fabs(a->scale)),
-           STEP(lars_step, 5))
+static double lamb_ratio(const void *numbers, double weight, double direction) {
+    (void)numbers;
+    return weight > 0 && direction > 0 ? weight / direction : 1;
+}
+static double lars_ratio(const void *numbers, double weight, double gradient) {
+    const lars_numbers *n = numbers;
+    gradient *= fabs(n->scale);
+    return weight > 0 && gradient > 0 ? n->trust * weight / (gradient + n->decay * weight + n->eps) : 1;
+}
+BY_LENGTHS(lamb, STEP(lamb_moments, 12), STEP(lamb_step, 1))
+BY_LENGTHS(lars, STEP(lars_lengths, 0), STEP(lars_step, 5))
 
 /* The second pass reads what the first has stored. */
 static const char *lamb_can(const ct_call *call) {
     const optim_lamb_attrs *a = call->attrs;
     const int width = optim_lamb_width(a);
-    for (int i = 0; i < call->n_in; i++)
-        if (i % width >= 2 + a->master && ct_dtype_size(call->in[i]->dtype) < 4)
+    for (int i = OPTIM_ITEMS_AT; i < call->n_in; i++)
+        if ((i - OPTIM_ITEMS_AT) % width >= 2 + a->master && ct_dtype_size(call->in[i]->dtype) < 4)
             return "the moments are of a half type";
     return NULL;
 }
 
-static size_t average_scratch(const ct_call *call) { return starts_bytes(call, 2); }
+static size_t average_scratch(const ct_call *call) { return starts_bytes(call, 1, 2); }
 static bool average_run(const ct_call *call, ct_stream *stream) {
+    const average_numbers n = {ct__optim_number(call->in[0], 0), ct__optim_number(call->in[0], 1)};
     job j;
     (void)stream;
-    const bool small = prepare(&j, call, 2, false, false);
+    const bool small = prepare(&j, call, 1, 2, &n, false);
     sweep(&j, STEP(average_2, 1), small);
-    put_count(call, j.items);
-    return true;
+    return put_count(call, 1, 2);
 }
 
-static size_t single_scratch(const ct_call *call) { return sums_bytes(call, 1); }
-static bool scale_run(const ct_call *call, ct_stream *stream) {
+/* All tensors after the first times factor; whether no result is infinite or NaN. */
+static bool scale_all(const ct_call *call, double factor) {
     job j;
     double bad = 0;
-    (void)stream;
-    const bool small = prepare(&j, call, 1, false, true);
+    const bool small = prepare(&j, call, 1, 1, &factor, true);
     sweep(&j, STEP(scale_1, 1), small);
     for (int64_t c = 0; c < j.starts[j.items]; c++) bad += j.sums[2 * c];
-    if (call->out[0]) *CT_AT(uint8_t, call->out[0]) = bad == 0;
+    return bad == 0;
+}
+
+static size_t scale_scratch(const ct_call *call) { return sums_bytes(call, 1, 1); }
+static bool unscale_run(const ct_call *call, ct_stream *stream) {
+    const bool late = ((const optim_unscale_attrs *)call->attrs)->late;
+    const double factor = 1 / ct__optim_number(call->in[0], 0);
+    (void)stream;
+    const bool finite = scale_all(call, late ? 1 : factor);
+    if (call->out[0]) {
+        ct__optim_put_number(call->out[0], 0, late ? factor : 1);
+        ct__optim_put_number(call->out[0], 1, finite);
+    }
     return true;
 }
 
+static bool clip_run(const ct_call *call, ct_stream *stream) {
+    const double most = ((const optim_clip_attrs *)call->attrs)->max_norm, norm = ct__optim_number(call->in[0], 0);
+    const double factor = isinf(most) ? 1 : most / (norm + 1e-6); /* no limit: nothing is larger */
+    (void)stream;
+    if (!(factor >= 1)) scale_all(call, factor);
+    return put_count(call, 1, 1);
+}
+
+static size_t norm_scratch(const ct_call *call) { return sums_bytes(call, 0, 1); }
 static bool norm_run(const ct_call *call, ct_stream *stream) {
     const double kind = ((const optim_norm_attrs *)call->attrs)->kind;
     job j;
     double total[2] = {0, 0};
     (void)stream;
-    const bool small = prepare(&j, call, 1, false, true);
+    const bool small = prepare(&j, call, 0, 1, &kind, true);
+    j.largest = isinf(kind);
     sweep(&j, STEP(norm_1, 0), small);
     for (int i = 0; i < j.items; i++) {
         double s[2];
         item_sums(&j, i, s);
-        merge(total, s, isinf(kind));
+        merge(total, s, j.largest);
     }
     *CT_AT(double, call->out[0]) = isinf(kind) ? total[0] : kind == 2 ? sqrt(total[0]) : pow(total[0], 1 / kind);
     return true;
@@ -405,10 +447,17 @@ static bool norm_run(const ct_call *call, ct_stream *stream) {
 #define CHUNKS(name, can, scratch) CT_CANDIDATES(optim_##name, {"optim_" #name "_chunks", can, scratch, name##_run})
 
 CT_KERNELS(optim_optim) = {
-    CHUNKS(sgd, NULL, sgd_scratch),           CHUNKS(adam, NULL, adam_scratch),
-    CHUNKS(rmsprop, NULL, rmsprop_scratch),   CHUNKS(adagrad, NULL, adagrad_scratch),
-    CHUNKS(adadelta, NULL, adadelta_scratch), CHUNKS(lion, NULL, lion_scratch),
-    CHUNKS(lamb, lamb_can, lamb_scratch),     CHUNKS(lars, NULL, lars_scratch),
-    CHUNKS(average, NULL, average_scratch),   CHUNKS(scale, NULL, single_scratch),
-    CHUNKS(norm, NULL, single_scratch),       {0},
+    CHUNKS(sgd, NULL, sgd_scratch),
+    CHUNKS(adam, NULL, adam_scratch),
+    CHUNKS(rmsprop, NULL, rmsprop_scratch),
+    CHUNKS(adagrad, NULL, adagrad_scratch),
+    CHUNKS(adadelta, NULL, adadelta_scratch),
+    CHUNKS(lion, NULL, lion_scratch),
+    CHUNKS(lamb, lamb_can, lamb_scratch),
+    CHUNKS(lars, NULL, lars_scratch),
+    CHUNKS(average, NULL, average_scratch),
+    CHUNKS(unscale, NULL, scale_scratch),
+    CHUNKS(clip, NULL, scale_scratch),
+    CHUNKS(norm, NULL, norm_scratch),
+    {0},
 };
