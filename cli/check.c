@@ -16,7 +16,7 @@ static void print_help(void) {
         "  --gradients  first and second derivatives against central differences\n"
         "  --threads    the same bits for 1, 2 and 7 threads\n"
         "Without any of these three all are checked. --jobs N uses N processes (default: the threads of the library);\n"
-        "--device D checks another device than the CPU; --verbose prints a line an op. The exit status is 0 when "
+        "--device D checks another device than the CPU; --verbose prints one line per op. The exit status is 0 when "
         "everything holds.\n");
 }
 

@@ -3,7 +3,7 @@
 #   - new functions and variables,
 #   - members at the ends of structs that say their size, or that the library makes and others only read,
 #   - new values of an enum behind those that it had, and with them its count.
-BEGIN { grows = "^ct_(.*_options|op|infer|vjp|lower|call|kernel|backend|host|device_info|memory|.*_class|batch|run)$" }
+BEGIN { grows = "^ct_(.*_options|.*_class|.*_info|op|infer|vjp|lower|handing|call|kernel|backend|host|memory|setting|batch|run)$" }
 /^(Leaf changes|Changed leaf types|Removed\/Changed\/Added (functions|variables)) summary:/ || /^$/ { next }
 /^[0-9]+ Added (function|variable)s?:$/ { added = 1; next }
 /^[0-9]+ (Removed|function|variable)/ { added = 0 }
