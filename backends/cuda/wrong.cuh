@@ -2,7 +2,7 @@
 // the host's (ct_fail_value), so an error reads as the CPU's does.
 #pragma once
 
-#include <cotangent/backend.h>
+#include <cotangent.h>
 
 #include "backends/cuda/view.h"
 
@@ -39,7 +39,7 @@ static __device__ __noinline__ void ct_wrong_index(const ct_cuda_head &head, int
     wrong.argument = argument;
     wrong.position = position;
     wrong.value = value;
-    wrong.high = count < 0 ? CT_NO_BOUND : count - 1;
+    wrong.high = count < 0 ? INT64_MAX : count - 1;
     ct_wrong(head, wrong);
 }
 

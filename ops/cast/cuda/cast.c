@@ -10,22 +10,14 @@
 
 CT_CUDA_UNIT(cast_cast);
 static ct_cuda_function functions[CT_DTYPE_COUNT] = {
-    [CT_F32] = CT_CUDA_FUNCTION("convert_f32"),
-    [CT_F64] = CT_CUDA_FUNCTION("convert_f64"),
-    [CT_F16] = CT_CUDA_FUNCTION("convert_f16"),
-    [CT_BF16] = CT_CUDA_FUNCTION("convert_bf16"),
-    [CT_I8] = CT_CUDA_FUNCTION("convert_i8"),
-    [CT_I16] = CT_CUDA_FUNCTION("convert_i16"),
-    [CT_I32] = CT_CUDA_FUNCTION("convert_i32"),
-    [CT_I64] = CT_CUDA_FUNCTION("convert_i64"),
-    [CT_U8] = CT_CUDA_FUNCTION("convert_u8"),
-    [CT_BOOL] = CT_CUDA_FUNCTION("convert_u8"),
-    [CT_U16] = CT_CUDA_FUNCTION("convert_u16"),
-    [CT_U32] = CT_CUDA_FUNCTION("convert_u32"),
-    [CT_U64] = CT_CUDA_FUNCTION("convert_u64"),
-    [CT_F8E4M3] = CT_CUDA_FUNCTION("convert_f8e4m3"),
-    [CT_F8E5M2] = CT_CUDA_FUNCTION("convert_f8e5m2"),
-    [CT_COMPLEX64] = CT_CUDA_FUNCTION("convert_complex64"),
+    [CT_F32] = CT_CUDA_FUNCTION("convert_f32"),       [CT_F64] = CT_CUDA_FUNCTION("convert_f64"),
+    [CT_F16] = CT_CUDA_FUNCTION("convert_f16"),       [CT_BF16] = CT_CUDA_FUNCTION("convert_bf16"),
+    [CT_I8] = CT_CUDA_FUNCTION("convert_i8"),         [CT_I16] = CT_CUDA_FUNCTION("convert_i16"),
+    [CT_I32] = CT_CUDA_FUNCTION("convert_i32"),       [CT_I64] = CT_CUDA_FUNCTION("convert_i64"),
+    [CT_U8] = CT_CUDA_FUNCTION("convert_u8"),         [CT_BOOL] = CT_CUDA_FUNCTION("convert_u8"),
+    [CT_U16] = CT_CUDA_FUNCTION("convert_u16"),       [CT_U32] = CT_CUDA_FUNCTION("convert_u32"),
+    [CT_U64] = CT_CUDA_FUNCTION("convert_u64"),       [CT_F8E4M3] = CT_CUDA_FUNCTION("convert_f8e4m3"),
+    [CT_F8E5M2] = CT_CUDA_FUNCTION("convert_f8e5m2"), [CT_COMPLEX64] = CT_CUDA_FUNCTION("convert_complex64"),
 };
 
 static bool run_convert(const ct_call *call, ct_stream *stream) {
