@@ -8,6 +8,7 @@
 template <int N> CT_DEVICE void ct_nest_place(const ct_cuda_nest &nest, int64_t e, int64_t (&at)[N]) {
 #pragma unroll
     for (int k = 0; k < N; k++) at[k] = 0;
+#pragma unroll 1
     for (int d = nest.ndim - 1; d > 0; d--) {
         int64_t next, i;
         if (nest.small) {
