@@ -67,7 +67,8 @@ foreach(part RANGE 0 7)
     ct_fatbin(elementwise_${part} ${CT_GENERATED_DIR}/gen/cuda/elementwise_${part}.cu)
 endforeach()
 
-add_library(cotangent_cuda MODULE ${CT_CUDA_SOURCES} ${CT_FATBIN_OBJECTS})
+# Not part of everything: its device code takes minutes. `make cuda` builds it.
+add_library(cotangent_cuda MODULE EXCLUDE_FROM_ALL ${CT_CUDA_SOURCES} ${CT_FATBIN_OBJECTS})
 add_dependencies(cotangent_cuda ct_generated)
 ct_target_flags(cotangent_cuda)
 target_include_directories(cotangent_cuda SYSTEM PRIVATE ${CT_CUDA_INCLUDE})
