@@ -84,7 +84,7 @@ static double seconds_since(struct timespec start) {
 }
 
 /* The device is opened in the child alone: what CUDA is to a process does not survive a fork. */
-static bool start_job(job *j, int op, ct_device device, unsigned what, opcheck_counts *shared) {
+static bool start_job(job *j, int op, const char *device, unsigned what, opcheck_counts *shared) {
     *j = (job){.op = op, .output = tmpfile()};
     clock_gettime(CLOCK_MONOTONIC, &j->start);
     fflush(stdout);
@@ -94,8 +94,10 @@ static bool start_job(job *j, int op, ct_device device, unsigned what, opcheck_c
         dup2(fileno(j->output), STDERR_FILENO);
         alarm(SECONDS);
         opcheck check = {.op = ct_op_at(op)};
+        ct_device where;
         ct_set_threads(1); /* the jobs are the parallelism */
-        opcheck_expect(&check, ct_set_device(device), "the device cannot be used: %s", ct_error());
+        opcheck_expect(&check, !device || (ct_device_parse(device, &where) && ct_set_device(where)),
+                       "the device cannot be used: %s", ct_error());
         if (ct_ok()) check_op(&check, what);
         shared[op] = (opcheck_counts){1, check.checks, check.failures};
         fflush(stdout);
@@ -134,7 +136,7 @@ static bool is_chosen(const char *name, const char *const *names, int n) {
     return n == 0;
 }
 
-opcheck_counts opcheck_run(const char *const *names, int n, ct_device device, unsigned what, int jobs, bool verbose) {
+opcheck_counts opcheck_run(const char *const *names, int n, const char *device, unsigned what, int jobs, bool verbose) {
     opcheck_counts total = {0};
     int count = ct_op_count();
     size_t bytes = (size_t)count * sizeof(opcheck_counts);
