@@ -94,6 +94,9 @@ static void print_options(FILE *file, const ct_op *op) {
     }
 }
 
+/* Without simpler ops to run it in: what a backend has to have kernels for. */
+static bool is_primitive(const ct_op *op) { return !op->lower && !(op->flags & CT_OP_VIEW); }
+
 static void print_kernels(FILE *file, const ct_op *op) {
     for (int type = CT_CPU; ct_backend_name((ct_device_type)type); type++) {
         const ct_kernel *kernel = ct_op_kernel(op, (ct_device_type)type, 0);
@@ -120,7 +123,9 @@ void cli_print_op(FILE *file, const ct_op *op) {
     print_arguments(file, op->outputs);
     print_options(file, op);
     if (op->flags & CT_OP_RANDOM) fprintf(file, "random   --seed N fixes it\n");
+    if (op->flags & CT_OP_WAITS) fprintf(file, "waits    for the device of its inputs, whose values it reads\n");
     fprintf(file, "gradient %s\n", ct_op_differentiable(op) ? "yes, to any order" : "no: not differentiable");
+    if (is_primitive(op)) fprintf(file, "primitive: a backend needs a kernel for it\n");
     print_kernels(file, op);
 }
 
@@ -162,9 +167,10 @@ static void json_op(const ct_op *op) {
     json_arguments("outputs", op->outputs);
     json_options(op);
     printf(",\"differentiable\":%s,\"elementwise\":%s,\"view\":%s,\"random\":%s,\"internal\":%s,\"lower\":%s,"
-           "\"kernels\":{",
+           "\"primitive\":%s,\"waits\":%s,\"kernels\":{",
            truth(ct_op_differentiable(op)), truth(op->flags & CT_OP_ELEMENTWISE), truth(op->flags & CT_OP_VIEW),
-           truth(op->flags & CT_OP_RANDOM), truth(op->flags & CT_OP_INTERNAL), truth(op->lower));
+           truth(op->flags & CT_OP_RANDOM), truth(op->flags & CT_OP_INTERNAL), truth(op->lower),
+           truth(is_primitive(op)), truth(op->flags & CT_OP_WAITS));
     for (int type = CT_CPU; ct_backend_name((ct_device_type)type); type++) {
         printf("%s\"%s\":[", type > CT_CPU ? "," : "", ct_backend_name((ct_device_type)type));
         const ct_kernel *kernel;
@@ -177,20 +183,27 @@ static void json_op(const ct_op *op) {
 
 /* ---- The command ---- */
 
-static void list_ops(bool internal) {
+/* Which ops are listed. Of the primitives the elementwise ones are left out of the text: they are made of one line each. */
+enum { LIST_PUBLIC, LIST_ALL, LIST_PRIMITIVES };
+
+static bool is_listed(const ct_op *op, int which) {
+    return which == LIST_PRIMITIVES ? is_primitive(op) : which == LIST_ALL || !(op->flags & CT_OP_INTERNAL);
+}
+
+static void list_ops(int which) {
     for (int i = 0; i < ct_op_count(); i++) {
         const ct_op *op = ct_op_at(i);
-        if ((op->flags & CT_OP_INTERNAL) && !internal) continue;
+        if (!is_listed(op, which) || (which == LIST_PRIMITIVES && (op->flags & CT_OP_ELEMENTWISE))) continue;
         const char *doc = op->doc ? op->doc : "";
         printf("%-28s %.*s\n", op->name, (int)strcspn(doc, "\n"), doc);
     }
 }
 
-static void list_json(bool internal) {
+static void list_json(int which) {
     printf("[");
     const char *between = "\n";
     for (int i = 0; i < ct_op_count(); i++) {
-        if ((ct_op_at(i)->flags & CT_OP_INTERNAL) && !internal) continue;
+        if (!is_listed(ct_op_at(i), which)) continue;
         printf("%s", between);
         json_op(ct_op_at(i));
         between = ",\n";
@@ -200,19 +213,22 @@ static void list_json(bool internal) {
 
 int cli_ops(int argc, char **argv) {
     if (cli_wants_help(argc, argv)) {
-        printf("usage: cotangent ops [NAME] [--json] [--internal]\n\n"
+        printf("usage: cotangent ops [NAME] [--json] [--internal] [--primitives]\n\n"
                "Lists the ops, or describes one: inputs in the order in which 'cotangent apply' takes them, outputs,\n"
                "options with types and defaults, whether it can be differentiated, and its kernels on each backend.\n"
-               "  --json      the same for programs\n"
-               "  --internal  also the helpers of other ops (fused gradients)\n");
+               "  --json        the same for programs\n"
+               "  --internal    also the helpers of other ops (fused gradients)\n"
+               "  --primitives  only those that a backend needs kernels for, beside the elementwise ones\n");
         return CLI_DONE;
     }
     const char *name = NULL;
-    bool json = false, internal = false;
+    bool json = false;
+    int which = LIST_PUBLIC;
     cli_message message;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--json") == 0) json = true;
-        else if (strcmp(argv[i], "--internal") == 0) internal = true;
+        else if (strcmp(argv[i], "--internal") == 0) which = LIST_ALL;
+        else if (strcmp(argv[i], "--primitives") == 0) which = LIST_PRIMITIVES;
         else if (argv[i][0] == '-' || name) {
             fprintf(stderr, "error: unexpected argument '%s'; see 'cotangent ops --help'\n", argv[i]);
             return CLI_USAGE;
@@ -220,8 +236,8 @@ int cli_ops(int argc, char **argv) {
     }
     ct_isa(); /* the kernel tables are filled on first use */
     if (!name) {
-        if (json) list_json(internal);
-        else list_ops(internal);
+        if (json) list_json(which);
+        else list_ops(which);
         return CLI_DONE;
     }
     const ct_op *op = cli_find_op(name, &message);

@@ -205,7 +205,7 @@ static bool differentiate(pass *p, ct_node *node, ct_tensor **cots) {
         if (cots[i]) ct__current_device = cots[i]->storage->device;
     ct_scope {
         for (int i = 0; ok && i < n_out; i++)
-            if (!cots[i] && n_out > 1) {
+            if (!cots[i] && n_out > 1 && !(op->flags & CT_OP_PARTIAL)) {
                 cots[i] = missing_cotangent(node, i);
                 ok = ct_ok();
             }

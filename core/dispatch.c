@@ -153,14 +153,10 @@ static bool agree_and_perform(ct_request *r) {
     return ok;
 }
 
-/* The results belong to the current scope or, owned, to the caller. */
+/* A call whose op, numbers of arguments and attributes are known to be right. The results, NULL as yet, will belong to the current
+ * scope or, owned, to the caller. */
 static bool apply_into(ct_tensor *target, const char *caller, const ct_op *op, ct_tensor *const *inputs, int n,
                        const void *attrs, ct_tensor **outputs, int m, const bool *want, ct_rng *rng, bool owned) {
-    for (int i = 0; outputs && i < m; i++) outputs[i] = NULL;
-    if (!op) return ct__fail_null("apply", "op");
-    ct__registry_start();
-    if (op->size != sizeof *op && !(op = ct__op_known(op))) return false; /* compiled with another version of op.h */
-    if (!ct__check_counts(op, inputs, n, outputs, m, want) || !ct__attrs_check(op, attrs)) return false;
     if (target && want && !want[0])
         return ct_fail(CT_ERR_VALUE, op->name, "dst is for the first result, which is left out");
     const char *called = ct__errors.called;
@@ -224,7 +220,7 @@ bool ct__apply_into(ct_tensor *target, const char *caller, const ct_op *op, ct_t
                     const void *attrs) {
     bool ok = false;
     ct_scope {
-        ct_tensor *result;
+        ct_tensor *result = NULL;
         ok = apply_into(target, caller, op, inputs, n, attrs, &result, 1, NULL, NULL, false);
     }
     return ok;
@@ -232,12 +228,17 @@ bool ct__apply_into(ct_tensor *target, const char *caller, const ct_op *op, ct_t
 
 static bool apply(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs, ct_tensor **outputs, int m,
                   const bool *want, ct_rng *rng, bool owned) {
+    for (int i = 0; outputs && i < m; i++) outputs[i] = NULL;
+    if (!op) return ct__fail_null("apply", "op");
+    ct__registry_start();
+    if (op->size != sizeof *op && !(op = ct__op_known(op))) return false; /* compiled with another version of op.h */
+    if (!ct__check_counts(op, inputs, n, outputs, m, want) || !ct__attrs_check(op, attrs)) return false;
     ct_tensor *target = into_target;
     if (!target) return apply_into(NULL, NULL, op, inputs, n, attrs, outputs, m, want, rng, owned);
     const bool stale = into_raised != ct__errors.raised;
     into_target = NULL;
     const bool ok =
-        apply_into(stale ? NULL : target, op ? op->name : NULL, op, inputs, n, attrs, outputs, m, want, rng, owned);
+        apply_into(stale ? NULL : target, op->name, op, inputs, n, attrs, outputs, m, want, rng, owned);
     ct__tensor_release(target);
     return ok;
 }
@@ -254,4 +255,12 @@ bool ct_apply_owned(const ct_op *op, ct_tensor *const *inputs, int n, const void
 
 bool ct_apply(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs, ct_tensor **outputs, int m) {
     return apply(op, inputs, n, attrs, outputs, m, NULL, NULL, false);
+}
+
+ct_tensor *ct__apply_one(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs) {
+    ct_tensor *out = NULL;
+    if (into_target) return ct_apply(op, inputs, n, attrs, &out, 1) ? out : NULL;
+    ct__registry_start();
+    if (attrs && !ct__attrs_check(op, attrs)) return NULL;
+    return apply_into(NULL, NULL, op, inputs, n, attrs, &out, 1, NULL, NULL, false) ? out : NULL;
 }

@@ -42,6 +42,9 @@ digits t10k 8
 awk 'BEGIN { srand(3); print "a,b,kind,size"; for (i = 0; i < 60; i++) { x = rand(); y = rand(); printf "%f,%f,%s,%f\n", x, y, (x > y ? "more" : "less"), x + 2 * y } }' >table.csv
 cut -d, -f1-3 table.csv >kinds.csv
 cut -d, -f1,2,4 table.csv >sizes.csv
+times() { cat "$1" && for i in 1 2 3 4 5; do tail -n +2 "$1"; done; }
+times kinds.csv >many.csv
+times sizes.csv >more.csv
 for i in $(seq 60); do echo "Line $i says what line $((i * 7 % 60)) said before."; done >text.txt
 for i in 1 2 3; do
     cp "$source_dir/tests/files/rgb.png" images/a/$i.png
@@ -89,6 +92,28 @@ trains bf16 shapes-cnn --set data.count=60 --batch 12 --set precision=bf16
 for optimizer in sgd radam nadam rmsprop adagrad adadelta lamb lars lion; do
     trains $optimizer csv-classification --data kinds.csv --batch 12 --set "optimizer={name: $optimizer}" --set 'schedule={name: cosine}' --set clip_norm=1
 done
+
+# ---- A step waits for nothing ----
+
+# Losses are read when they are written down, several at once; saving and validating read what they show. So twice as many steps
+# read hardly more.
+reads_little() { # NAME RECIPE OPTIONS...
+    local name=$1 batch steps=0 reads=0 before_steps before_reads
+    shift
+    for batch in 6 3; do
+        before_steps=$steps before_reads=$reads
+        CT_GUARD_READS=reads.txt "$cotangent" train "$@" --batch $batch --out "reads-$name-$batch" --device guard --epochs 1 || return 1
+        steps=$(grep -c '"event":"step"' "reads-$name-$batch/log.jsonl")
+        reads=$(cat reads.txt)
+    done
+    echo "$reads reads in $steps steps, and $before_reads in $before_steps"
+    [ $((steps - before_steps)) -ge 50 ] && [ $((reads - before_reads)) -lt $(((steps - before_steps) / 2)) ]
+}
+check "a classifier is trained without a read per step" reads_little classifier shapes-cnn --set data.count=400 --set data.validation=0.01 --set clip_norm=1 --set ema=0.9
+check "with a loss scaler too" reads_little scaled csv-classification --data many.csv --set data.validation=0.01 --set precision=f16
+check "a regression too" reads_little regression csv-regression --data more.csv --set data.validation=0.01
+check "a U-Net too" reads_little unet shapes-unet --set data.count=330 --set data.size=16 --set data.validation=0.01
+check "a language model too" reads_little text char-gpt --data text.txt --set model.layers=1 --set model.dim=16 --set model.heads=2 --set data.length=8 --set data.stride=4 --set data.validation=0.01
 
 # ---- What was trained there ----
 

@@ -55,6 +55,14 @@ for page in "$source_dir/README.md" "$source_dir"/docs/*.md; do
         check "$(basename "$program") has nothing to do once it is done" nothing_left_to_do "$program"
     done
 done
+# The table of primitives is the one that the library has.
+primitives() {
+    sed -n '/^| what | primitives |/,/^$/p' "$source_dir/docs/howto-backend.md" | grep -o '`[a-z_]*`' | tr -d '`' | grep -vx cast | sort >"$work/told"
+    "$build_dir/bin/cotangent" ops --primitives | cut -d' ' -f1 | sort | diff - "$work/told" &&
+        grep -q "these $1:" "$source_dir/docs/howto-backend.md" && [ "$(wc -l <"$work/told")" -eq "$2" ]
+}
+check "howto-backend.md lists the primitives" primitives thirty 30
+
 some() { [ "$programs" -ge 5 ]; }
 check "there are programs in the pages" some
 check "one of them resumes" test "$resuming" -ge 1

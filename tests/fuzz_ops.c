@@ -12,6 +12,7 @@
 #include "core/dtype.h"
 #include "core/tensor.h"
 #include "tests/fuzz_calls.h"
+#include "tests/harness_backend.h"
 #include "tests/host_memory.h"
 #include "tests/opcheck_plan.h"
 
@@ -75,10 +76,12 @@ typedef struct snapshot {
     void *bytes[OPCHECK_INPUTS];
 } snapshot;
 
+static const void *memory_of(const ct_tensor *x) { return (const char *)x->storage->buffer + x->view.origin; }
+
 static void take_snapshot(snapshot *s, ct_tensor *const *in, int n) {
     for (int i = 0; i < n; i++) {
         s->bytes[i] = in[i] ? malloc(in[i]->storage->bytes + 1) : NULL;
-        if (s->bytes[i]) memcpy(s->bytes[i], in[i]->storage->buffer, in[i]->storage->bytes);
+        if (s->bytes[i]) memcpy(s->bytes[i], memory_of(in[i]), in[i]->storage->bytes);
     }
 }
 
@@ -88,7 +91,7 @@ static void check_snapshot(snapshot *s, const opcheck_plan *p, ct_tensor *const 
         bool may_change = target && in[i]->storage == target->storage;
         for (int j = 0; j < p->n_in; j++) /* the same tensor may be given as one that the op changes */
             may_change |= in[j] && in[j]->storage == in[i]->storage && (opcheck_arg(p->op, j)->flags & CT_ARG_MUTATED);
-        fuzz_expect(may_change || memcmp(s->bytes[i], in[i]->storage->buffer, in[i]->storage->bytes) == 0,
+        fuzz_expect(may_change || memcmp(s->bytes[i], memory_of(in[i]), in[i]->storage->bytes) == 0,
                     "input %d was changed", i);
         free(s->bytes[i]);
     }
@@ -318,6 +321,10 @@ static void call(void) {
     p.attrs = calloc(1, p.op->attr_size + 1);
     opcheck_make_plan(&p, &check);
     opcheck_say_plan(&p);
+    if (fuzz_chance(25)) { /* what is lowered takes the same calls */
+        fuzz_say("%s", ", in primitives");
+        ct_set_device(harness_device(HARNESS_PRIMITIVES));
+    }
     ct_seed(fuzz_draw());
     ct_set_grain(fuzz_chance(20) ? 1 : 0); /* work is cut into chunks however small it is */
     const int64_t live = ct_live_objects(), in_use = harness_memory().in_use;
@@ -334,6 +341,7 @@ static void call(void) {
     fuzz_expect(ct_live_objects() == live, "%lld objects leak", (long long)(ct_live_objects() - live));
     fuzz_expect(harness_memory().in_use <= in_use + SLACK, "%lld bytes leak",
                 (long long)(harness_memory().in_use - in_use));
+    ct_set_device((ct_device){CT_CPU, 0});
     free(p.attrs);
 }
 
@@ -341,6 +349,8 @@ static void call(void) {
 static bool start(void) {
     static const char *const levels[] = {"avx512", "avx2", "base"};
     if (!fuzz_limit_memory(MEMORY, BLOCK) || !ct_set_threads(1)) return false;
+    if (!ct_set_memory_limit(harness_device(HARNESS_PRIMITIVES), MEMORY))
+        return false; /* its tables are made now, too */
     if (!ct_set_isa(levels[fuzz_seed() % 3])) ct_error_clear();
     return true;
 }

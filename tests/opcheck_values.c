@@ -1,9 +1,9 @@
 /* Results: each kernel against the op computed another way, in f64.
  *
  * The reference is `lower` run in f64 on the very numbers that the kernel saw (rounded to its dtype first), at the
- * base level; an op without `lower` is compared with its own f64 kernel on dense memory. Integers are compared with the i64
- * kernel modulo their width, and that one with f64 where numbers are small enough to be exact. Random ops are compared with
- * themselves at the base level.
+ * base level; an op without `lower` is compared with its own f64 kernel on dense memory. Integers are compared with i64, of
+ * `lower` too where there is one, modulo their width, and the i64 kernel with f64 where numbers are small enough to be exact.
+ * What is random, and what is made of options alone, is compared with `lower` in the same dtype: it depends on it.
  *
  * The tolerance is what a backward-stable algorithm may do. Let u be the unit roundoff of the dtype the op computes in
  * (f32 for f32, f16 and bf16), and L the length of the longest sum, at most the number of elements of the largest
@@ -269,15 +269,29 @@ static bool has_float(const reference *ref) {
     return false;
 }
 
+/* The same of a random op that has no inputs: what it computes on its way is of the size of its options. */
+static void measure_options(const opcheck_sample *sample, reference *ref) {
+    double size = 0;
+    for (const ct_attr *attr = sample->op->attrs; attr && attr->name; attr++) {
+        const double *option = (const double *)(const void *)((const char *)sample->attrs + attr->offset);
+        if (attr->type == CT_ATTR_DOUBLE && isfinite(*option)) size += fabs(*option);
+    }
+    for (int i = 0; i < ref->n; i++) {
+        if (!ref->of[i].y) continue;
+        ref->of[i].moved = calloc((size_t)ref->of[i].count + 1, sizeof(double));
+        for (int64_t k = 0; k < ref->of[i].count; k++) ref->of[i].moved[k] = size;
+    }
+}
+
 static bool make_reference(const opcheck_sample *sample, input_set *set, reference *ref) {
     const ct_op *op = sample->op;
     bool itself = (op->flags & CT_OP_RANDOM) || sample->n_in == 0;
-    opcheck_function fn = op->lower && !itself ? opcheck_lower : opcheck_apply;
+    opcheck_function fn = op->lower ? opcheck_lower : opcheck_apply;
     ct_set_isa("base");
     if (set->integer) {
         /* bool has an arithmetic of its own (or, and, not): there the levels are compared with each other */
         ct_dtype wide = set->dtype == CT_BOOL ? CT_BOOL : CT_I64;
-        if (!run_results(sample, opcheck_apply, set, wide, OPCHECK_DENSE, NULL, ref->of, &ref->n)) return false;
+        if (!run_results(sample, fn, set, wide, OPCHECK_DENSE, NULL, ref->of, &ref->n)) return false;
         if (!has_float(ref)) return true;
         free_results(ref->of, ref->n); /* a float of integers: the same in f64 */
     }
@@ -285,6 +299,7 @@ static bool make_reference(const opcheck_sample *sample, input_set *set, referen
         return false;
     /* A random op that is lowered draws what it draws and goes on with functions of its inputs. */
     if (!itself || (op->lower && sample->n_in > 0)) measure_moves(sample, fn, set, ref);
+    else if (op->flags & CT_OP_RANDOM) measure_options(sample, ref);
     return true;
 }
 

@@ -188,3 +188,11 @@ TEST(a_large_gather_is_right) {
     free(data);
     free(places);
 }
+
+/* Written in place, one of them does not change the others, nor x. */
+TEST(repeated_elements_have_memory_of_their_own) {
+    ct_tensor *x = F32(CT_DIMS(2, 1), 1, 2), *y = ct_repeat_interleave(x, 3, 1);
+    REQUIRE(y && ct_assign(ct_narrow(y, 1, 1, 1), ct_full(CT_DIMS(2, 1), 7)));
+    CHECK_VALUES(y, CT_DIMS(2, 3), 0, 1, 7, 1, 2, 7, 2);
+    CHECK_VALUES(x, CT_DIMS(2, 1), 0, 1, 2);
+}

@@ -244,7 +244,7 @@ TEST(threads_learn_each_with_an_optimizer) { on_threads(THREADS, learn_own, NULL
 
 static void *read_items(void *shared) {
     ct_dataset *data = shared;
-    ct_loader *batches = ct_batches(data, 4, .shuffle = true, .seed = 3, .threads = 2);
+    ct_loader *batches = ct_batches(data, 4, .shuffle = true, .seed = 3, .threads = CT_SET(2));
     int64_t seen = 0;
     for (int i = 0; i < 20; i++)
         ct_scope {

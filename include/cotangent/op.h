@@ -88,6 +88,8 @@ enum {
     CT_OP_WIDE = 512,       /* under ct_set_autocast its inputs of half precision are cast to f32 */
     CT_OP_RECOMPUTE = 1024, /* a half result has too few digits for its vjp: all inputs are saved in place of results */
     CT_OP_TRANSFERS = 2048, /* its results are on the device that its attribute names, not on that of its inputs */
+    CT_OP_WAITS = 4096,     /* reads values of its inputs to know the shape of its result, so it waits for their device */
+    CT_OP_PARTIAL = 8192,   /* its vjp takes NULL for the cotangent of a result that no gradient reached, not zeros */
 };
 
 typedef struct ct_op ct_op;
@@ -104,7 +106,8 @@ typedef struct ct_infer {
 
 /* What a vector-Jacobian product sees, written in ops so that it can be differentiated again. in[i] and out[i]
  * hold data only if the op saves them; the others know their shape and dtype alone. cot[i] is the cotangent of
- * out[i] (NULL for integer results). Where need[i], it sets grad[i]; NULL there means zero. */
+ * out[i] (NULL for integer results, and where the op is CT_OP_PARTIAL for those that no gradient reached). Where
+ * need[i], it sets grad[i]; NULL there means zero. */
 typedef struct ct_vjp {
     const ct_op *op;
     const void *attrs;

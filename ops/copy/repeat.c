@@ -104,7 +104,7 @@ void repeat_interleave_lower(ct_lower *l) {
     ct_dims result = shape;
     result.d[axis] = ct__mul(result.d[axis], count);
     x = expand(reshape(x, CT_DIMS(outer, 1, inner)), CT_DIMS(outer, count, inner));
-    l->out[0] = reshape(count == 1 ? clone(x) : x, result);
+    l->out[0] = reshape(clone(x), result); /* in memory of its own, whatever the strides */
 }
 
 static bool is_vector(const ct_infer *infer) {
@@ -123,4 +123,18 @@ bool repeat_index_infer(ct_infer *infer) {
     if (!is_vector(infer) || !ct__infer_not_negative(infer, "total", total)) return false;
     ct__infer_set(infer, 0, CT_I64, 1, &total);
     return true;
+}
+
+void repeat_total_lower(ct_lower *l) {
+    const double most = 0x1p52; /* which an i64 holds, and a double */
+    ct_tensor *repeats = check_range(l->in[0], 0, __builtin_inf(), "repeat_total");
+    ct_tensor *rough =
+        check_range(sum(cast(repeats, CT_F32)), 0, most, "repeat_total", .what = CT_CHECKED_SUM_OF_REPEATS);
+    l->out[0] = add(sum(repeats), cast(mul_s(rough, 0), CT_I64));
+}
+
+/* Element j is of the first whose repeats end behind j. */
+void repeat_index_lower(ct_lower *l) {
+    const int64_t total = ((const repeat_index_attrs *)l->attrs)->total;
+    l->out[0] = searchsorted(cumsum(l->in[0], 0), ct__counted(total), .right = true);
 }

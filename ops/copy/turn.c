@@ -11,6 +11,17 @@ bool flip_infer(ct_infer *infer) {
     return true;
 }
 
+void flip_lower(ct_lower *l) {
+    const ct_dims axes = ((const flip_attrs *)l->attrs)->axes;
+    ct_tensor *y = l->in[0];
+    for (int i = 0; i < axes.n && ct_ndim(y); i++) {
+        const int axis = ct__axis(axes.d[i], ct_ndim(y));
+        const double last = (double)ct_dim(y, axis) - 1;
+        if (last > 0) y = index_select(y, axis, arange(last, -1, -1, .dtype = CT_I64));
+    }
+    l->out[0] = y == l->in[0] ? clone(y) : y;
+}
+
 void flip_vjp(ct_vjp *v) { v->grad[0] = flip(v->cot[0], ((const flip_attrs *)v->attrs)->axes); }
 
 /* ---- roll ---- */
@@ -27,6 +38,16 @@ bool roll_axes_infer(ct_infer *infer) {
                                  ct_dims_text(shifts));
     ct__infer_like(infer, 0, x, x->dtype);
     return true;
+}
+
+void roll_axes_lower(ct_lower *l) {
+    const ct_dims shifts = ((const roll_axes_attrs *)l->attrs)->shifts;
+    ct_tensor *y = l->in[0];
+    for (int i = 0; i < shifts.n; i++) {
+        const int64_t shift = shifts.d[i], stays = ct_dim(y, i) - shift;
+        if (shift && stays) y = cat(((ct_tensor *[]){narrow(y, i, stays, shift), narrow(y, i, 0, stays)}), 2, i);
+    }
+    l->out[0] = y == l->in[0] ? clone(y) : y;
 }
 
 void roll_axes_vjp(ct_vjp *v) {
@@ -96,5 +117,15 @@ static bool triangle_infer(ct_infer *infer) {
 
 bool tril_infer(ct_infer *infer) { return triangle_infer(infer); }
 bool triu_infer(ct_infer *infer) { return triangle_infer(infer); }
+/* x where the mask of the matrix is as it should be, zeros elsewhere. The mask with a diagonal that any number can be. */
+static ct_tensor *triangle(ct_tensor *x, int64_t diagonal, bool upper) {
+    const int64_t n = ct_dim(x, -2), m = ct_dim(x, -1);
+    if (n == 0 || m == 0) return clone(x);
+    ct_tensor *mask = tril_mask(n, .m = m, .diagonal = upper ? ct__sub(diagonal, 1) : diagonal);
+    return where(upper ? logical_not(mask) : mask, x, ct_scalar(0, ct_dtype_of(x)));
+}
+void tril_lower(ct_lower *l) { l->out[0] = triangle(l->in[0], ((const tril_attrs *)l->attrs)->diagonal, false); }
+void triu_lower(ct_lower *l) { l->out[0] = triangle(l->in[0], ((const triu_attrs *)l->attrs)->diagonal, true); }
+
 void tril_vjp(ct_vjp *v) { v->grad[0] = tril(v->cot[0], .diagonal = ((const tril_attrs *)v->attrs)->diagonal); }
 void triu_vjp(ct_vjp *v) { v->grad[0] = triu(v->cot[0], .diagonal = ((const triu_attrs *)v->attrs)->diagonal); }

@@ -1,4 +1,4 @@
-/* Tensors of one value: shapes and dtypes of zeros, ones, full, empty and their *_like forms. */
+/* Tensors of one value: shapes and dtypes of zeros, ones, full, empty and their *_like forms, all of which are full. */
 
 #include "ops/op_impl.h"
 
@@ -67,4 +67,20 @@ void full_like_lower(ct_lower *l) {
 void empty_like_lower(ct_lower *l) {
     ct_tensor *x = l->in[0];
     l->out[0] = empty(ct_shape(x), .dtype = ct_dtype_of(x), .device = ct_device_of(x));
+}
+
+void zeros_lower(ct_lower *l) {
+    const zeros_attrs *a = l->attrs;
+    l->out[0] = full(a->shape, 0, .dtype = a->dtype);
+}
+
+void ones_lower(ct_lower *l) {
+    const ones_attrs *a = l->attrs;
+    l->out[0] = full(a->shape, 1, .dtype = a->dtype);
+}
+
+/* On a backend that has no kernel for it: one that does nothing is a line. */
+void empty_lower(ct_lower *l) {
+    const empty_attrs *a = l->attrs;
+    l->out[0] = full(a->shape, 0, .dtype = a->dtype);
 }

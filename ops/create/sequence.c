@@ -80,6 +80,56 @@ bool one_hot_infer(ct_infer *infer) {
     return ct__infer_shape(infer, &shape, CT_I64);
 }
 
+/* ---- In simpler ops ---- */
+
+/* start, start + step, ...: count numbers. */
+static ct_tensor *line(double start, double step, int64_t count, ct_dtype dtype) {
+    const double stop = start + step * ((double)count - 0.5);
+    if (step == 0) return full(CT_DIMS(count), start, .dtype = dtype);
+    if (__builtin_isfinite(stop) && __builtin_ceil((stop - start) / step) == (double)count)
+        return arange(start, stop, step, .dtype = dtype);
+    /* too small or too large a step for arange to count them */
+    return cast(add_s(mul_s(cast(ct__counted(count), CT_F64), step), start), dtype);
+}
+
+/* The first half is counted from start and the second from stop, so that both ends are met. */
+void linspace_lower(ct_lower *l) {
+    const linspace_attrs *a = l->attrs;
+    if (a->n < 2) {
+        l->out[0] = full(CT_DIMS(a->n), a->start, .dtype = a->dtype);
+        return;
+    }
+    const double step = (a->stop - a->start) / (double)(a->n - 1);
+    const int64_t first = (a->n - 1) / 2 + 1;
+    ct_tensor *second = flip(line(a->stop, -step, a->n - first, a->dtype), CT_DIMS(0));
+    l->out[0] = cat(((ct_tensor *[]){line(a->start, step, first, a->dtype), second}), 2, 0);
+}
+
+/* The number of its row and of its column, for every element of an n x m matrix. */
+static ct_tensor *row_numbers(int64_t n) { return reshape(ct__counted(n), CT_DIMS(n, 1)); }
+static ct_tensor *column_numbers(int64_t m) { return reshape(ct__counted(m), CT_DIMS(1, m)); }
+
+void eye_lower(ct_lower *l) {
+    const eye_attrs *a = l->attrs;
+    l->out[0] = cast(eq(row_numbers(a->n), column_numbers(a->m ? a->m : a->n)), a->dtype);
+}
+
+void tril_mask_lower(ct_lower *l) {
+    const tril_mask_attrs *a = l->attrs;
+    const int64_t n = a->n, m = a->m ? a->m : n;
+    const int64_t diagonal = a->diagonal < -n ? -n : a->diagonal > m ? m : a->diagonal; /* which may be any number */
+    l->out[0] = le_s(sub(column_numbers(m), row_numbers(n)), (double)diagonal);
+}
+
+void one_hot_lower(ct_lower *l) {
+    const one_hot_attrs *a = l->attrs;
+    ct_tensor *index = check_range(l->in[0], 0, (double)(a->classes - 1), "one_hot", .index = true);
+    index = unsqueeze(index, -1);
+    ct_dims shape = ct_shape(index);
+    ct__set_size(&shape, -1, a->classes);
+    l->out[0] = scatter(zeros(shape, .dtype = CT_I64), -1, index, expand(ct_scalar(1, CT_I64), ct_shape(index)));
+}
+
 /* A result is a view of one input among several, so it is made by the ops that make views. */
 void meshgrid_lower(ct_lower *l) {
     const meshgrid_attrs *a = l->attrs;

@@ -40,6 +40,17 @@ bool dropout_replay_infer(ct_infer *infer) {
     return infer_same(infer, ((const dropout_replay_attrs *)infer->attrs)->p);
 }
 
+void dropout_replay_lower(ct_lower *l) {
+    const double p = ((const dropout_replay_attrs *)l->attrs)->p, threshold = __builtin_floor(p * 0x1p32);
+    ct_tensor *x = l->in[0];
+    if (threshold >= 0x1p32) { /* p is 1, or as good as */
+        l->out[0] = zeros_like(x);
+        return;
+    }
+    ct_tensor *kept = ge_s(random_words(l->in[1], ct_shape(x)), threshold);
+    l->out[0] = where(kept, mul_s(x, 1 / (1 - p)), ct_scalar(0, ct_dtype_of(x)));
+}
+
 void dropout_replay_vjp(ct_vjp *v) {
     v->grad[0] = dropout_replay(v->cot[0], v->in[1], ((const dropout_replay_attrs *)v->attrs)->p);
 }

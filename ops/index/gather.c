@@ -30,6 +30,11 @@ bool gather_grad_infer(ct_infer *infer) {
     return ct__index_fits(infer, &infer->out[0], infer->in[1], axis, "the result");
 }
 
+void gather_grad_lower(ct_lower *l) {
+    const gather_grad_attrs *at = l->attrs;
+    l->out[0] = scatter_add(zeros(at->shape, .dtype = ct_dtype_of(l->in[0])), at->axis, l->in[1], l->in[0]);
+}
+
 void gather_grad_vjp(ct_vjp *v) {
     const gather_grad_attrs *at = v->attrs;
     if (v->need[0]) v->grad[0] = ct__grown(gather(v->cot[0], at->axis, v->in[1]), v->in[0]);

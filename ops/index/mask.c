@@ -43,6 +43,16 @@ static bool count(ct_tensor *x, int64_t *n) {
     return true;
 }
 
+void nonzero_count_lower(ct_lower *l) { l->out[0] = count_nonzero(l->in[0]); }
+
+/* The row-major places of the n elements that are true: each goes to as many as were true before it, all others behind them. */
+static ct_tensor *true_places(ct_tensor *mask, int64_t n) {
+    ct_tensor *chosen = flatten(mask),
+              *total = check_range(sum(chosen), (double)n, (double)n, "masked_take", .what = CT_CHECKED_CHOSEN);
+    ct_tensor *to = where(chosen, sub_s(cumsum(chosen, 0), 1), total);
+    return narrow(scatter(zeros(CT_DIMS(n + 1), .dtype = CT_I64), 0, to, ct__counted(ct_numel(mask))), 0, 0, n);
+}
+
 /* ---- masked_select ---- */
 
 void masked_select_lower(ct_lower *l) {
@@ -65,6 +75,10 @@ bool masked_take_infer(ct_infer *infer) {
     return true;
 }
 
+void masked_take_lower(ct_lower *l) {
+    l->out[0] = gather(flatten(l->in[0]), 0, true_places(l->in[1], ((const masked_take_attrs *)l->attrs)->n));
+}
+
 void masked_take_vjp(ct_vjp *v) {
     if (v->need[0]) v->grad[0] = masked_put(v->cot[0], v->in[1]);
 }
@@ -74,6 +88,11 @@ bool masked_put_infer(ct_infer *infer) {
         return ct_infer_fail(infer, CT_ERR_SHAPE, "g is %s; a vector is expected", ct_view_text(infer->in[0]));
     ct__infer_like(infer, 0, infer->in[1], infer->in[0]->dtype);
     return true;
+}
+
+void masked_put_lower(ct_lower *l) {
+    ct_tensor *g = l->in[0], *mask = l->in[1], *none = zeros(CT_DIMS(ct_numel(mask)), .dtype = ct_dtype_of(g));
+    l->out[0] = reshape(scatter(none, 0, true_places(mask, ct_dim(g, 0)), g), ct_shape(mask));
 }
 
 void masked_put_vjp(ct_vjp *v) {
@@ -87,6 +106,17 @@ bool nonzero_places_infer(ct_infer *infer) {
     if (n < 0) return ct_infer_fail(infer, CT_ERR_SHAPE, "n is %lld", (long long)n);
     ct__infer_set(infer, 0, CT_I64, 2, (const int64_t[]){n, infer->in[0]->ndim});
     return true;
+}
+
+void nonzero_places_lower(ct_lower *l) {
+    const int64_t n = ((const nonzero_places_attrs *)l->attrs)->n;
+    const ct_dims shape = ct_shape(l->in[0]);
+    ct_tensor *places = true_places(ne_s(l->in[0], 0), n), *along[CT_MAX_DIMS];
+    for (int i = shape.n - 1; i >= 0; i--) {
+        along[i] = remainder_s(places, (double)shape.d[i]);
+        places = floor_div_s(places, (double)shape.d[i]);
+    }
+    l->out[0] = shape.n ? stack(along, shape.n, 1) : zeros(CT_DIMS(n, 0), .dtype = CT_I64);
 }
 
 void nonzero_lower(ct_lower *l) {

@@ -23,6 +23,17 @@ bool flat_index_infer(ct_infer *infer) {
     return true;
 }
 
+void flat_index_lower(ct_lower *l) {
+    const ct_dims sizes = ((const flat_index_attrs *)l->attrs)->sizes;
+    ct_tensor *place = NULL;
+    for (int k = 0; k < l->n_in; k++) {
+        ct_tensor *index = check_range(cast(l->in[k], CT_I64), 0, (double)(sizes.d[k] - 1), "flat_index", .argument = k,
+                                       .index = true);
+        place = place ? add(mul_s(place, (double)sizes.d[k]), index) : index;
+    }
+    l->out[0] = place;
+}
+
 static bool broadcasts_to(const ct_tensor *x, ct_dims shape) {
     const int more = shape.n - ct_ndim(x);
     for (int i = 0; i < ct_ndim(x); i++)

@@ -55,6 +55,11 @@ bool index_select_grad_infer(ct_infer *infer) {
     return rows_fit(infer, at->shape.n, at->shape.d, src, index, axis);
 }
 
+void index_select_grad_lower(ct_lower *l) {
+    const index_select_grad_attrs *at = l->attrs;
+    l->out[0] = index_add(zeros(at->shape, .dtype = ct_dtype_of(l->in[0])), at->axis, l->in[1], l->in[0]);
+}
+
 void index_select_grad_vjp(ct_vjp *v) {
     const index_select_grad_attrs *at = v->attrs;
     if (v->need[0]) v->grad[0] = index_select(v->cot[0], at->axis, v->in[1]);
@@ -111,6 +116,14 @@ bool embedding_infer(ct_infer *infer) {
     return true;
 }
 
+void embedding_lower(ct_lower *l) {
+    ct_tensor *weight = l->in[0], *index = l->in[1];
+    const ct_dims row = ct_shape(weight);
+    ct_dims shape = ct_shape(index);
+    for (int i = 1; i < row.n; i++) shape.d[shape.n++] = row.d[i];
+    l->out[0] = reshape(index_select(weight, 0, flatten(index)), shape);
+}
+
 void embedding_vjp(ct_vjp *v) {
     const embedding_attrs *at = v->attrs;
     if (v->need[0])
@@ -130,17 +143,22 @@ bool embedding_grad_infer(ct_infer *infer) {
            ct__infer_shape(infer, &at->shape, g->dtype);
 }
 
-/* Rows of the cotangent, but zeros for padding_idx. */
+/* Rows, one for each index, but zeros for padding_idx. */
+static ct_tensor *without_padding(ct_tensor *rows, ct_tensor *index, const embedding_grad_attrs *at) {
+    if (!at->padding_idx.set) return rows;
+    ct_dims shape = ct_shape(index);
+    for (int i = 1; i < at->shape.n; i++) shape.d[shape.n++] = 1;
+    return where(reshape(eq_s(index, at->padding_idx.value), shape), ct_scalar(0, ct_dtype_of(rows)), rows);
+}
+
+void embedding_grad_lower(ct_lower *l) {
+    const embedding_grad_attrs *at = l->attrs;
+    ct_tensor *index = l->in[1], *rows = without_padding(l->in[0], index, at);
+    ct_dims shape = at->shape;
+    shape.d[0] = ct_numel(index);
+    l->out[0] = index_add(zeros(at->shape, .dtype = ct_dtype_of(rows)), 0, flatten(index), reshape(rows, shape));
+}
+
 void embedding_grad_vjp(ct_vjp *v) {
-    const embedding_grad_attrs *at = v->attrs;
-    ct_tensor *index = v->in[1];
-    if (!v->need[0]) return;
-    ct_tensor *rows = embedding(v->cot[0], index);
-    if (at->padding_idx.set) {
-        ct_dims shape = ct_shape(index);
-        for (int i = 1; i < at->shape.n; i++) shape.d[shape.n++] = 1;
-        ct_tensor *padding = reshape(eq_s(index, at->padding_idx.value), shape);
-        rows = where(padding, ct_scalar(0, ct_dtype_of(rows)), rows);
-    }
-    v->grad[0] = rows;
+    if (v->need[0]) v->grad[0] = without_padding(embedding(v->cot[0], v->in[1]), v->in[1], v->attrs);
 }

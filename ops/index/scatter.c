@@ -93,57 +93,6 @@ static ct_tensor *covered(ct_tensor *src, const ct_tensor *index) {
     return src;
 }
 
-/* Products whose gradient is wanted although they contain zeros: every one is written out, [..., result, ..., index],
- * so that prod, which is right with zeros to any order, does the work. */
-static ct_tensor *dense_prod(ct_tensor *x, ct_tensor *index, ct_tensor *src, int64_t wanted) {
-    const ct_dims shape = ct_shape(x);
-    const int axis = ct__axis(wanted, shape.n);
-    if (shape.n == 0) return mul(x, reshape(src, shape));
-    /* outside index the result is x: work on the part that index covers */
-    const ct_dims places = ct_shape(index);
-    ct_tensor *part = x;
-    for (int i = 0; i < shape.n; i++)
-        if (i != axis && places.d[i] != shape.d[i]) part = narrow(part, i, 0, places.d[i]);
-    ct_dims column = {.n = shape.n + 1};
-    for (int i = 0; i < column.n; i++) column.d[i] = 1;
-    column.d[axis] = shape.d[axis];
-    ct_tensor *numbers = reshape(arange(0, (double)shape.d[axis], 1, .dtype = CT_I64), column); /* [1.., K, 1.., 1] */
-    ct_tensor *sent = unsqueeze(movedim(index, CT_DIMS(axis), CT_DIMS(-1)), axis);              /* [.., 1, .., J] */
-    ct_tensor *values = unsqueeze(movedim(src, CT_DIMS(axis), CT_DIMS(-1)), axis);
-    ct_tensor *terms =
-        where(eq(cast(sent, CT_I64), numbers), values, ct_scalar(1, ct_dtype_of(src))); /* [.., K, .., J] */
-    ct_tensor *made = mul(part, prod(terms, .axes = CT_DIMS(-1)));
-    bool whole = true;
-    for (int i = 0; i < shape.n; i++) whole &= i == axis || places.d[i] == shape.d[i];
-    if (whole) return made;
-    ct_dims pads = {.n = 2 * shape.n};
-    for (int i = 0; i < shape.n; i++)
-        if (i != axis) pads.d[2 * i + 1] = shape.d[i] - places.d[i];
-    ct_tensor *inside = pad_constant(expand(ct_scalar(1, CT_BOOL), ct_shape(made)), pads, 0);
-    return where(inside, pad_constant(made, pads, 0), x);
-}
-
-static bool has_zero(ct_tensor *x) {
-    bool found = false;
-    const bool before = ct_set_grad_enabled(false);
-    ct_scope {
-        found = ct_numel(x) && ct_item(any(eq_s(x, 0))) != 0;
-    }
-    ct_set_grad_enabled(before);
-    return found;
-}
-
-/* The error of an index that leads nowhere, where what follows would not see it. */
-static bool indices_fit(ct_tensor *x, int64_t axis, ct_tensor *index, ct_tensor *src) {
-    bool fit = false;
-    const bool before = ct_set_grad_enabled(false);
-    ct_scope {
-        fit = scatter(x, axis, index, src) != NULL;
-    }
-    ct_set_grad_enabled(before);
-    return fit;
-}
-
 bool scatter_reduce_infer(ct_infer *infer) {
     return ct__has_arithmetic(infer, infer->in[0], "x") &&
            scatter_infer_any(infer, ((const scatter_reduce_attrs *)infer->attrs)->axis);
@@ -165,9 +114,6 @@ void scatter_reduce_lower(ct_lower *l) {
         ct_tensor *count = scatter_add(base, at->axis, index, expand(one, ct_shape(index))),
                   *total = scatter_add(x, at->axis, index, src);
         l->out[0] = ct_dtype_is_float(dtype) ? div(total, count) : cast(floor_div(total, count), dtype);
-    } else if (at->reduce == CT_FOLD_PROD && ct_grad_enabled() && (ct_requires_grad(x) || ct_requires_grad(src)) &&
-               (has_zero(x) || has_zero(src))) {
-        if (indices_fit(x, at->axis, index, src)) l->out[0] = dense_prod(x, index, covered(src, index), at->axis);
     } else {
         l->out[0] = scatter_extreme(x, at->axis, index, src, (ct_scatter_fold)at->reduce);
     }
@@ -191,11 +137,40 @@ static void extreme_gradient(ct_vjp *v, int64_t axis, ct_tensor *src) {
     if (v->need[2]) v->grad[2] = ct__grown(mul(from_src, gather(share, axis, index)), v->in[2]);
 }
 
-/* Every product but for one factor; scatter_reduce sees to it that none is zero. */
-static void product_gradient(ct_vjp *v, int64_t axis, ct_tensor *src) {
-    ct_tensor *gy = mul(v->cot[0], v->out[0]);
-    if (v->need[0]) v->grad[0] = div(gy, v->in[0]);
-    if (v->need[2]) v->grad[2] = ct__grown(div(gather(gy, axis, v->in[1]), src), v->in[2]);
+/* x along axis moved by one place, towards the end or the start; the place that falls free is 0. */
+static ct_tensor *shifted(ct_tensor *x, int axis, bool towards_end) {
+    ct_dims pads = {.n = 2 * ct_ndim(x)};
+    pads.d[2 * axis + !towards_end] = 1;
+    return pad_constant(narrow(x, axis, !towards_end, ct_dim(x, axis) - 1), pads, 0);
+}
+
+/* Of factors that lie in runs, the products of those before each in its run, or after it: a recurrence that starts anew, with
+ * 1, wherever a run does. */
+static ct_tensor *others_of_run(ct_tensor *factors, ct_tensor *places, int axis, bool before) {
+    const ct_dtype dtype = ct_dtype_of(factors);
+    ct_tensor *goes_on = logical_and(eq(shifted(places, axis, before), places),
+                                     shifted(expand(ct_scalar(1, CT_BOOL), ct_shape(places)), axis, before));
+    ct_tensor *step = where(goes_on, shifted(factors, axis, before), ct_scalar(0, dtype));
+    return linear_scan(step, cast(logical_not(goes_on), dtype), axis, .reverse = !before);
+}
+
+/* Every product but for one factor. Sorted by where they are sent, the factors of one product are a run, and those before and
+ * after each are multiplied: nothing is divided, so that zeros do no harm at any order. */
+static void product_gradient(ct_vjp *v, int64_t wanted, ct_tensor *src) {
+    ct_tensor *x = v->in[0], *index = v->in[1], *g = v->cot[0];
+    if (ct_ndim(index) == 0) index = reshape(index, CT_DIMS(1)), src = reshape(src, CT_DIMS(1));
+    const ct_dims places = ct_shape(index);
+    const int axis = ct__axis(wanted, places.n);
+    if (ct_numel(index) == 0) { /* nothing is sent */
+        if (v->need[0]) v->grad[0] = g;
+        return;
+    }
+    ct_tensor *order = argsort(index, axis), *sent = gather(index, axis, order), *factors = gather(src, axis, order);
+    ct_tensor *others = mul(others_of_run(factors, sent, axis, true), others_of_run(factors, sent, axis, false));
+    if (v->need[0]) /* of a run all products are the same, and the last one stays */
+        v->grad[0] = mul(g, scatter(ones_like(x), axis, sent, mul(factors, others)));
+    if (v->need[2])
+        v->grad[2] = ct__grown(gather_grad(mul(gather(mul(g, x), axis, sent), others), order, places, axis), v->in[2]);
 }
 
 void scatter_extreme_vjp(ct_vjp *v) {

@@ -205,20 +205,19 @@ bool class_nll_grad_infer(ct_infer *infer) {
     return true;
 }
 
-/* dx = (g + g' sum w) p - g at the target - g' w, with g' the cotangent of the sum over the classes. */
+/* dx = g (p - [target]) + g' (p sum w - w), with g' the cotangent of the sum over the classes: so a class that is certain gets
+ * no rounding error of g. */
 void class_nll_grad_lower(ct_lower *l) {
     ct_tensor *counts, *g = l->in[0], *g_smooth = l->in[1], *x = l->in[2], *weight = l->in[4];
     ct_tensor *safe = safe_target(l->in[3], ((const class_nll_grad_attrs *)l->attrs)->ignore_index, &counts);
     g = where(counts, g, zeros_like(g));
-    ct_tensor *at_target = gather_grad(unsqueeze(g, 1), unsqueeze(safe, 1), ct_shape(x), 1), *factor = g;
+    ct_tensor *p = softmax(x, 1), *here = unsqueeze(safe, 1);
+    ct_tensor *target = gather_grad(expand(ct_scalar(1, ct_dtype_of(x)), ct_shape(here)), here, ct_shape(x), 1);
+    ct_tensor *dx = mul(unsqueeze(g, 1), sub(p, target));
     if (g_smooth) {
-        g_smooth = where(counts, g_smooth, zeros_like(g_smooth));
-        factor = ct_add(g, weight ? mul(g_smooth, sum(weight)) : mul_s(g_smooth, (double)ct_dim(x, 1)));
-    }
-    ct_tensor *dx = sub(mul(unsqueeze(factor, 1), softmax(x, 1)), at_target);
-    if (g_smooth) {
-        g_smooth = unsqueeze(g_smooth, 1);
-        dx = sub(dx, weight ? mul(g_smooth, over_classes(weight)) : g_smooth);
+        ct_tensor *more =
+            weight ? sub(mul(p, sum(weight)), over_classes(weight)) : add_s(mul_s(p, (double)ct_dim(x, 1)), -1);
+        dx = ct_add(dx, mul(unsqueeze(where(counts, g_smooth, zeros_like(g_smooth)), 1), more));
     }
     l->out[0] = dx;
 }

@@ -126,6 +126,40 @@ bool pad_repeat_infer(ct_infer *infer) {
     return true;
 }
 
+/* Which element of an axis of `size` stands at each place of its padded form. */
+static ct_tensor *sources(int mode, int64_t size, int64_t before, int64_t after) {
+    const double last = (double)(size - 1);
+    ct_tensor *place = arange(-(double)before, (double)size + (double)after, 1, .dtype = CT_I64);
+    switch (mode) {
+    case CT_PAD_REFLECT: return rsub_s(ct_abs(rsub_s(ct_abs(place), last)), last); /* at both ends */
+    case CT_PAD_REPLICATE: return clamp(place, .min = CT_SET(0), .max = CT_SET(last));
+    default: return remainder_s(place, (double)size);
+    }
+}
+
+void pad_repeat_lower(ct_lower *l) {
+    const pad_repeat_attrs *at = l->attrs;
+    ct_tensor *y = l->in[0];
+    for (int i = 0; i < ct_ndim(l->in[0]); i++) {
+        const int64_t before = at->pads.d[2 * i], after = at->pads.d[2 * i + 1];
+        if (before || after) y = index_select(y, i, sources(at->mode, ct_dim(l->in[0], i), before, after));
+    }
+    l->out[0] = y == l->in[0] ? clone(y) : y;
+}
+
+void pad_repeat_grad_lower(ct_lower *l) {
+    const pad_repeat_grad_attrs *at = l->attrs;
+    ct_tensor *y = l->in[0];
+    ct_dims shape = ct_shape(y);
+    for (int i = 0; i < shape.n; i++) {
+        const int64_t before = at->pads.d[2 * i], after = at->pads.d[2 * i + 1];
+        if (!before && !after) continue;
+        shape.d[i] -= before + after;
+        y = index_add(zeros(shape, .dtype = ct_dtype_of(y)), i, sources(at->mode, shape.d[i], before, after), y);
+    }
+    l->out[0] = y == l->in[0] ? clone(y) : y;
+}
+
 void pad_repeat_vjp(ct_vjp *v) {
     const pad_repeat_attrs *at = v->attrs;
     v->grad[0] = pad_repeat_grad(v->cot[0], at->pads, (ct_pad_kind)at->mode);

@@ -19,6 +19,25 @@ bool pad_constant_infer(ct_infer *infer) {
     return true;
 }
 
+void pad_constant_lower(ct_lower *l) {
+    const pad_constant_attrs *at = l->attrs;
+    ct_tensor *y = l->in[0];
+    ct_dims shape = ct_shape(y);
+    for (int i = 0; i < shape.n; i++) {
+        const int64_t before = at->pads.d[2 * i], after = at->pads.d[2 * i + 1], start = before < 0 ? -before : 0;
+        shape.d[i] -= start + (after < 0 ? -after : 0);
+        if (before < 0 || after < 0) y = narrow(y, i, start, shape.d[i]);
+    }
+    for (int i = 0; i < shape.n; i++) {
+        const int64_t before = at->pads.d[2 * i] > 0 ? at->pads.d[2 * i] : 0,
+                      after = at->pads.d[2 * i + 1] > 0 ? at->pads.d[2 * i + 1] : 0;
+        if (!before && !after) continue;
+        shape.d[i] += before + after;
+        y = slice_put(full(shape, at->value, .dtype = ct_dtype_of(y)), y, i, before, 1);
+    }
+    l->out[0] = y == l->in[0] ? clone(y) : contiguous(y);
+}
+
 /* What was padded is cut off, as a view; what was cut off gets zeros. */
 void pad_constant_vjp(ct_vjp *v) {
     const ct_dims pads = ((const pad_constant_attrs *)v->attrs)->pads;

@@ -71,6 +71,28 @@ void min_lower(ct_lower *lower) {
         lower->out[1] = argmin(x, .axis = CT_SET(attrs->axis), .keepdim = attrs->keepdim);
 }
 
+/* Places with the reduced axes kept, without them. */
+static ct_tensor *without_axes(ct_tensor *places, ct_opt axis) {
+    ct_dims kept = ct_shape(places), shape = {0};
+    for (int i = 0; axis.set && i < kept.n; i++)
+        if (i != ct__axis((int64_t)axis.value, kept.n)) shape.d[shape.n++] = kept.d[i];
+    return reshape(places, shape);
+}
+
+void argmax_lower(ct_lower *l) {
+    const argmax_attrs *attrs = l->attrs;
+    ct_dims axes = attrs->axis.set ? axes_of(l->in[0], (int64_t)attrs->axis.value) : CT_DIMS0;
+    ct_tensor *places = amax_place(l->in[0], .axes = axes);
+    l->out[0] = attrs->keepdim ? places : without_axes(places, attrs->axis);
+}
+
+void argmin_lower(ct_lower *l) {
+    const argmin_attrs *attrs = l->attrs;
+    ct_dims axes = attrs->axis.set ? axes_of(l->in[0], (int64_t)attrs->axis.value) : CT_DIMS0;
+    ct_tensor *places = amin_place(l->in[0], .axes = axes);
+    l->out[0] = attrs->keepdim ? places : without_axes(places, attrs->axis);
+}
+
 /* ---- Gradients ---- */
 
 void amax_vjp(ct_vjp *v) {

@@ -35,6 +35,23 @@ bool std_infer(ct_infer *infer) {
     return ct__infer_reduction(infer, &attrs->axes, attrs->keepdim, infer->in[0]->dtype, NULL);
 }
 
+/* In two passes: the mean first, then the squares of what is left. */
+static ct_tensor *variance(ct_tensor *x, ct_dims axes, bool keepdim, double correction) {
+    const double freedom = (double)ct__reduced_count(x, &axes) - correction;
+    ct_tensor *squares = square(sub(x, mean(x, .axes = axes, .keepdim = true)));
+    return div_s(sum(squares, .axes = axes, .keepdim = keepdim), freedom > 0 ? freedom : 0);
+}
+
+void var_lower(ct_lower *l) {
+    const var_attrs *attrs = l->attrs;
+    l->out[0] = variance(l->in[0], attrs->axes, attrs->keepdim, attrs->correction);
+}
+
+void std_lower(ct_lower *l) {
+    const std_attrs *attrs = l->attrs;
+    l->out[0] = ct_sqrt(variance(l->in[0], attrs->axes, attrs->keepdim, attrs->correction));
+}
+
 /* 2 / (n - correction) (x - mean) g; NaN where there are no degrees of freedom. */
 static ct_tensor *variance_vjp(ct_tensor *g, ct_tensor *x, const ct_dims *axes, double correction) {
     double freedom = (double)ct__reduced_count(x, axes) - correction;

@@ -111,6 +111,12 @@ bool mean_infer(ct_infer *infer) {
     return ct__infer_reduction(infer, &attrs->axes, attrs->keepdim, infer->in[0]->dtype, NULL);
 }
 
+void mean_lower(ct_lower *l) {
+    const mean_attrs *attrs = l->attrs;
+    const double count = (double)ct__reduced_count(l->in[0], &attrs->axes);
+    l->out[0] = div_s(sum(l->in[0], .axes = attrs->axes, .keepdim = attrs->keepdim), count);
+}
+
 void mean_vjp(ct_vjp *v) {
     const mean_attrs *attrs = v->attrs;
     double count = (double)ct__reduced_count(v->in[0], &attrs->axes);
@@ -132,6 +138,21 @@ bool all_infer(ct_infer *infer) {
 bool count_nonzero_infer(ct_infer *infer) {
     const count_nonzero_attrs *attrs = infer->attrs;
     return ct__infer_reduction(infer, &attrs->axes, attrs->keepdim, CT_I64, NULL);
+}
+
+void any_lower(ct_lower *l) {
+    const any_attrs *attrs = l->attrs;
+    l->out[0] = gt_s(sum(ne_s(l->in[0], 0), .axes = attrs->axes, .keepdim = attrs->keepdim), 0);
+}
+
+void all_lower(ct_lower *l) {
+    const all_attrs *attrs = l->attrs;
+    l->out[0] = eq_s(sum(eq_s(l->in[0], 0), .axes = attrs->axes, .keepdim = attrs->keepdim), 0);
+}
+
+void count_nonzero_lower(ct_lower *l) {
+    const count_nonzero_attrs *attrs = l->attrs;
+    l->out[0] = sum(ne_s(l->in[0], 0), .axes = attrs->axes, .keepdim = attrs->keepdim);
 }
 
 /* ---- Extrema ---- */

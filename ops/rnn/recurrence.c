@@ -242,18 +242,6 @@ void recurrence_grad_lower(ct_lower *l) {
 
 /* ---- The derivative ---- */
 
-/* Whether a cotangent is the engine's stand-in for one that did not arrive: zero everywhere, at stride 0. */
-static bool is_missing(ct_tensor *g) {
-    if (!g || ct_numel(g) == 0) return true;
-    const ct_dims strides = ct_strides(g);
-    for (int i = 0; i < strides.n; i++)
-        if (strides.d[i] != 0 && ct_dim(g, i) > 1) return false;
-    if (ct_requires_grad(g)) return false;
-    ct_tensor *one = ct_detach(g);
-    while (ct_ndim(one) > 0) one = select(one, 0, 0);
-    return ct_item(one) == 0;
-}
-
 static ct_tensor *rows(ct_tensor *x) { return reshape(x, CT_DIMS(ct_dim(x, 0) * ct_dim(x, 1), ct_dim(x, 2))); }
 
 /* dW_hh: over all steps at once, dgh^T times the h that each step started from. */
@@ -282,7 +270,7 @@ void recurrence_vjp(ct_vjp *v) {
     recurrence_grad_attrs attrs = {.cell = a->cell, .reverse = a->reverse};
     ct_tensor *cot[4] = {NULL};
     for (int i = 0; i < v->n_out && i < 4; i++)
-        if (!is_missing(v->cot[i])) cot[i] = contiguous(v->cot[i]);
+        if (v->cot[i] && ct_numel(v->cot[i])) cot[i] = contiguous(v->cot[i]); /* NULL: no gradient came from there */
     if (!cot[0]) cot[0] = zeros(ct_shape(y), .dtype = ct_dtype_of(y));
     ct_tensor *in[] = {w, h0, lstm ? c0 : NULL, lengths, y, v->out[3], cot[0], cot[1], lstm ? cot[2] : NULL, cot[3]};
     ct_tensor *made[4] = {NULL};

@@ -44,6 +44,13 @@ bool cumsum_back_infer(ct_infer *infer) {
     return infer_scan(infer, ((const cumsum_back_attrs *)infer->attrs)->axis, infer->in[0]->dtype);
 }
 
+void cumsum_back_lower(ct_lower *l) {
+    const int64_t axis = ((const cumsum_back_attrs *)l->attrs)->axis;
+    ct_tensor *x = l->in[0];
+    const ct_dims axes = ct_ndim(x) ? CT_DIMS(axis) : CT_DIMS0;
+    l->out[0] = flip(cumsum(flip(x, axes), axis), axes);
+}
+
 void cumsum_vjp(ct_vjp *v) { v->grad[0] = cumsum_back(v->cot[0], ((const cumsum_attrs *)v->attrs)->axis); }
 void cumsum_back_vjp(ct_vjp *v) { v->grad[0] = cumsum(v->cot[0], ((const cumsum_back_attrs *)v->attrs)->axis); }
 
@@ -54,6 +61,22 @@ bool cumprod_infer(ct_infer *infer) {
 }
 bool cumprod_before_infer(ct_infer *infer) {
     return infer_scan(infer, ((const cumprod_before_attrs *)infer->attrs)->axis, infer->in[0]->dtype);
+}
+
+void cumprod_before_lower(ct_lower *l) {
+    const cumprod_before_attrs *a = l->attrs;
+    ct_tensor *x = l->in[0];
+    const int axis = ct__axis(a->axis, ct_ndim(x));
+    if (ct_ndim(x) == 0 || ct_numel(x) == 0) {
+        l->out[0] = ones_like(x);
+        return;
+    }
+    ct_dims one = ct_shape(x);
+    one.d[axis] = 1;
+    if (a->reverse) x = flip(x, CT_DIMS(axis));
+    ct_tensor *y =
+        cat(((ct_tensor *[]){ones(one, .dtype = ct_dtype_of(x)), cumprod(but_last(x, axis), axis)}), 2, axis);
+    l->out[0] = a->reverse ? flip(y, CT_DIMS(axis)) : y;
 }
 
 /* y[i] = x[i] p[i], p the product before i. What reaches p[i] is w[i] = g[i] + x[i+1] w[i+1], and dx = p w. */
@@ -116,6 +139,18 @@ void cummin_vjp(ct_vjp *v) {
 
 bool logcumsumexp_infer(ct_infer *infer) {
     return infer_scan(infer, ((const logcumsumexp_attrs *)infer->attrs)->axis, infer->in[0]->dtype);
+}
+
+/* By doubling: what the 2^k elements up to each place come to, from what half as many do (Hillis and Steele, 1986). */
+void logcumsumexp_lower(ct_lower *l) {
+    const int axis = ct__axis(((const logcumsumexp_attrs *)l->attrs)->axis, ct_ndim(l->in[0]));
+    const int64_t n = ct_ndim(l->in[0]) ? ct_dim(l->in[0], axis) : 1;
+    ct_tensor *y = l->in[0];
+    for (int64_t known = 1; known < n; known *= 2) {
+        ct_tensor *joined = logaddexp(narrow(y, axis, known, n - known), narrow(y, axis, 0, n - known));
+        y = cat(((ct_tensor *[]){narrow(y, axis, 0, known), joined}), 2, axis);
+    }
+    l->out[0] = n > 1 ? y : clone(y);
 }
 
 /* dx[i] = sum over j >= i of g[j] exp(x[i] - y[j]) = exp(x[i] - y[i]) w[i], w[i] = g[i] + exp(y[i] - y[i+1]) w[i+1].

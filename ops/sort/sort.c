@@ -64,6 +64,60 @@ bool median_infer(ct_infer *infer) {
     return infer_one_of_line(infer, attrs->axis, attrs->keepdim, "there is no median of nothing");
 }
 
+/* ---- By sort ---- */
+
+void argsort_lower(ct_lower *l) {
+    const argsort_attrs *attrs = l->attrs;
+    sort(l->in[0], attrs->axis, .descending = attrs->descending, .indices = &l->out[0]);
+}
+
+static bool wants_indices(const ct_lower *l) { return l->n_out > 1 && l->want[1]; }
+
+void topk_lower(ct_lower *l) {
+    const topk_attrs *attrs = l->attrs;
+    ct_tensor *places = NULL, *values = sort(l->in[0], attrs->axis, .descending = !attrs->smallest, .indices = &places);
+    if (ct_ndim(l->in[0])) { /* of a scalar there is but one */
+        values = contiguous(narrow(values, (int)attrs->axis, 0, attrs->k));
+        if (wants_indices(l)) places = contiguous(narrow(places, (int)attrs->axis, 0, attrs->k));
+    }
+    l->out[0] = values;
+    if (wants_indices(l)) l->out[1] = places;
+}
+
+/* The element that stands at `place` when x is sorted along axis. Where there is a NaN, with passes_nan, the first of them:
+ * behind all numbers. */
+static void take_sorted(ct_lower *l, int64_t wanted, int64_t place, bool keepdim, bool passes_nan) {
+    ct_tensor *x = l->in[0], *order = NULL;
+    const int axis = ct__axis(wanted, ct_ndim(x));
+    const ct_dims axes = ct_ndim(x) ? CT_DIMS(axis) : CT_DIMS0;
+    ct_dims kept = ct__kept_shape(x, &axes), shape = {0};
+    for (int i = 0; i < kept.n; i++)
+        if (i != axis || keepdim) shape.d[shape.n++] = kept.d[i];
+    ct_tensor *sorted = sort(x, axis, .indices = &order), *places = expand(ct_scalar((double)place, CT_I64), kept);
+    if (passes_nan && ct_dtype_is_float(ct_dtype_of(x))) {
+        ct_tensor *nans = sum(ct_isnan(x), .axes = axes, .keepdim = true);
+        places = where(gt_s(nans, 0), rsub_s(nans, (double)ct__reduced_count(x, &axes)), places);
+    }
+    if (ct_numel(places) == 0) { /* there may be nothing along axis then */
+        l->out[0] = zeros(shape, .dtype = ct_dtype_of(x));
+        if (wants_indices(l)) l->out[1] = zeros(shape, .dtype = CT_I64);
+        return;
+    }
+    l->out[0] = reshape(gather(sorted, axis, places), shape);
+    if (wants_indices(l)) l->out[1] = reshape(gather(order, axis, places), shape);
+}
+
+void kthvalue_lower(ct_lower *l) {
+    const kthvalue_attrs *attrs = l->attrs;
+    take_sorted(l, attrs->axis, attrs->k - 1, attrs->keepdim, false);
+}
+
+void median_lower(ct_lower *l) {
+    const median_attrs *attrs = l->attrs;
+    const ct_dims axes = ct_ndim(l->in[0]) ? CT_DIMS(attrs->axis) : CT_DIMS0;
+    take_sorted(l, attrs->axis, (ct__reduced_count(l->in[0], &axes) - 1) / 2, attrs->keepdim, true);
+}
+
 /* ---- Gradients ---- */
 
 static ct_tensor *given_indices(const ct_vjp *v) { return v->n_out > 1 ? v->out[1] : NULL; }

@@ -71,6 +71,44 @@ bool unique_runs_infer(ct_infer *infer) {
     return true;
 }
 
+/* What follows from where runs begin, a truth for each of n elements. */
+static void finish_runs(ct_lower *l, int first, ct_tensor *begins) {
+    const int64_t n = ct_numel(begins);
+    ct_tensor *run = sub_s(cumsum(begins, 0), 1);
+    if (l->want[first]) /* the least number of those in each run */
+        l->out[first] =
+            scatter_extreme(full(CT_DIMS(n + 1), (double)n, .dtype = CT_I64), 0, run, ct__counted(n), CT_FOLD_MIN);
+    if (l->n_out > first + 1 && l->want[first + 1]) l->out[first + 1] = sum(begins);
+    if (l->n_out > first + 2 && l->want[first + 2]) l->out[first + 2] = run;
+}
+
+/* A truth for each of n elements, of which `others` are about all but the first. */
+static ct_tensor *with_first(ct_tensor *others, int64_t n) {
+    if (n == 0) return zeros(CT_DIMS(0), .dtype = CT_BOOL);
+    return cat(((ct_tensor *[]){ones(CT_DIMS(1), .dtype = CT_BOOL), others}), 2, 0);
+}
+
+/* Whether each row (element) is another one than that before it; no NaN is equal to one. */
+static ct_tensor *changes(ct_tensor *x) {
+    const int64_t n = ct_dim(x, 0);
+    return n > 1 ? ne(narrow(x, 0, 1, n - 1), narrow(x, 0, 0, n - 1)) : ne_s(narrow(x, 0, 0, 0), 0);
+}
+
+void unique_runs_lower(ct_lower *l) { finish_runs(l, 0, with_first(changes(l->in[0]), ct_dim(l->in[0], 0))); }
+
+/* Sorted by the last element of the rows first and by the first one last: each sort keeps the order of equals. */
+void unique_rows_lower(ct_lower *l) {
+    ct_tensor *x = l->in[0], *order = ct__counted(ct_dim(x, 0));
+    for (int64_t i = ct_dim(x, 1) - 1; i >= 0; i--) {
+        ct_tensor *keys = index_select(select(x, 1, i), 0, order);
+        if (ct_dtype_is_float(ct_dtype_of(x))) keys = add_s(keys, 0); /* there is one zero */
+        order = index_select(order, 0, argsort(keys, 0));
+    }
+    if (l->want[0]) l->out[0] = order;
+    if (l->n_out > 1)
+        finish_runs(l, 1, with_first(any(changes(index_select(x, 0, order)), .axes = CT_DIMS(1)), ct_dim(x, 0)));
+}
+
 /* ---- bincount ---- */
 
 void bincount_lower(ct_lower *lower) {
@@ -113,6 +151,15 @@ bool bincount_sized_infer(ct_infer *infer) {
         return ct_infer_fail(infer, CT_ERR_DTYPE, "weights are %s, expected floats", ct_view_text(weights));
     ct__infer_set(infer, 0, weights ? weights->dtype : CT_I64, 1, &attrs->size);
     return true;
+}
+
+/* What goes beyond the result is an error of scatter_add. */
+void bincount_sized_lower(ct_lower *l) {
+    const int64_t size = ((const bincount_sized_attrs *)l->attrs)->size;
+    ct_tensor *x = check_range(l->in[0], 0, __builtin_inf(), "bincount_sized", .index = true), *weights = l->in[1];
+    const ct_dtype dtype = weights ? ct_dtype_of(weights) : CT_I64;
+    if (!weights) weights = expand(ct_scalar(1, dtype), ct_shape(x));
+    l->out[0] = scatter_add(zeros(CT_DIMS(size), .dtype = dtype), 0, x, weights);
 }
 
 /* ---- histogram ---- */
@@ -172,6 +219,22 @@ bool histogram_places_infer(ct_infer *infer) {
     return true;
 }
 
+/* In f64, as the kernel does. Division rounds: a part is corrected by its own edges. */
+void histogram_places_lower(ct_lower *l) {
+    const histogram_places_attrs *a = l->attrs;
+    const bool point = a->lo == a->hi;
+    const double lo = a->lo - 0.5 * point, width = a->hi + 0.5 * point - lo, bins = (double)a->bins;
+    ct_tensor *x = flatten(cast(l->in[0], CT_F64));
+    ct_tensor *inside = logical_and(ge_s(x, lo), le_s(x, lo + width)); /* not NaN */
+    ct_tensor *part = clamp(ct_floor(mul_s(sub_s(where(inside, x, ct_scalar(lo, CT_F64)), lo), bins / width)),
+                            .max = CT_SET(bins - 1));
+    ct_tensor *below = lt(x, add_s(mul_s(div_s(part, bins), width), lo)),
+              *above = ge(x, add_s(mul_s(div_s(add_s(part, 1), bins), width), lo));
+    part = where(logical_and(below, gt_s(part, 0)), sub_s(part, 1),
+                 where(logical_and(above, lt_s(part, bins - 1)), add_s(part, 1), part));
+    l->out[0] = cast(where(inside, part, ct_scalar(bins, CT_F64)), CT_I64);
+}
+
 bool histogram_edges_infer(ct_infer *infer) {
     const ct_view *edges = infer->in[1];
     if (!ct__infer_arithmetic(infer, 0) || !ct__infer_arithmetic(infer, 1) || !infer_weights(infer, 2)) return false;
@@ -215,8 +278,32 @@ bool searchsorted_infer(ct_infer *infer) {
     return true;
 }
 
+/* Whether a stands before v, where v is put before its equals, or behind them; NaN is the greatest and equals NaN. */
+static ct_tensor *stands_before(ct_tensor *a, ct_tensor *v, bool right) {
+    ct_tensor *before = right ? le(a, v) : lt(a, v);
+    if (!ct_dtype_is_float(ct_dtype_of(v))) return before;
+    ct_tensor *nan = ct_isnan(v);
+    return logical_or(before, right ? nan : logical_and(nan, logical_not(ct_isnan(a))));
+}
+
+/* A binary search for all values at once, in as many steps as the longest of them takes. */
 void searchsorted_lower(ct_lower *lower) {
-    ct_tensor *sorted = lower->in[0];
-    if (lower->in[2]) sorted = gather(sorted, -1, lower->in[2]);
-    lower->out[0] = searchsorted(sorted, lower->in[1], .right = ((const searchsorted_attrs *)lower->attrs)->right);
+    ct_tensor *sorted = lower->in[0], *values = lower->in[1];
+    const bool right = ((const searchsorted_attrs *)lower->attrs)->right;
+    if (lower->in[2]) {
+        lower->out[0] = searchsorted(gather(sorted, -1, lower->in[2]), values, .right = right);
+        return;
+    }
+    const int64_t n = ct_dim(sorted, -1);
+    if (ct_ndim(sorted) == 1) values = flatten(values);
+    ct_tensor *low = zeros(ct_shape(values), .dtype = CT_I64),
+              *high = full(ct_shape(values), (double)n, .dtype = CT_I64);
+    for (int64_t left = n; left > 0; left /= 2) {
+        ct_tensor *middle = bitwise_right_shift_s(ct_add(low, high), 1);
+        ct_tensor *at = gather(sorted, -1, clamp(middle, .max = CT_SET((double)(n - 1))));
+        ct_tensor *open = lt(low, high), *before = stands_before(at, values, right);
+        low = where(logical_and(open, before), add_s(middle, 1), low);
+        high = where(logical_and(open, logical_not(before)), middle, high);
+    }
+    lower->out[0] = reshape(low, ct_shape(lower->in[1]));
 }

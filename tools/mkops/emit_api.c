@@ -321,8 +321,7 @@ static void emit_function(text *t, const op_def *op) {
             "%s);\n",
             op->name, attr, rng);
     } else if (op->n_outputs == 1 && !op->random) {
-        put(t, "    ct_tensor *out_ = NULL;\n    bool ok_ = ct_apply(&ct__op_%s, in_, count_, %s, &out_, 1);\n",
-            op->name, attr);
+        put(t, "    ct_tensor *out_ = ct__apply_one(&ct__op_%s, in_, count_, %s);\n", op->name, attr);
     } else {
         put(t, "    ct_tensor *out_[%d] = {NULL};\n    const bool want_[%d] = {true", op->n_outputs, op->n_outputs);
         for (int i = 1; i < op->n_outputs; i++) put(t, ", o_.%s != NULL", op->outputs[i].name);
@@ -333,7 +332,7 @@ static void emit_function(text *t, const op_def *op) {
     }
     if (joined) put(t, "    if (in_ != near_) free(in_);\n");
     if (returns_bool(op)) put(t, "    return ok_;\n");
-    else put(t, "    return ok_ ? %s : NULL;\n", op->n_outputs == 1 && !op->random ? "out_" : "out_[0]");
+    else put(t, op->n_outputs == 1 && !op->random ? "    return out_;\n" : "    return ok_ ? out_[0] : NULL;\n");
     put(t, "}\n\n");
 }
 
@@ -343,11 +342,11 @@ static void emit_scalar_functions(text *t, const op_def *op) {
         const char *x = op->args[reversed].name;
         put(t, "ct_tensor *ct_%s%s_s(ct_tensor *%s, double value) {\n", reversed ? "r" : "", op->name, x);
         put(t,
-            "    ct_tensor place_, *s_ = ct__number(&place_, %s, value, \"%s\"), *out_ = NULL;\n"
+            "    ct_tensor place_, *s_ = ct__number(&place_, %s, value, \"%s\");\n"
             "    if (%s && !s_) return NULL;\n",
             x, op->name, x);
         put(t, reversed ? "    ct_tensor *in_[] = {s_, %s};\n" : "    ct_tensor *in_[] = {%s, s_};\n", x);
-        put(t, "    return ct_apply(&ct__op_%s, in_, 2, NULL, &out_, 1) ? out_ : NULL;\n}\n\n", op->name);
+        put(t, "    return ct__apply_one(&ct__op_%s, in_, 2, NULL);\n}\n\n", op->name);
     }
 }
 

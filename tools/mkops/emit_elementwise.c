@@ -161,7 +161,7 @@ void emit_elementwise_ops(const library *lib, const char *out) {
         "#include <math.h>\n\n#include <cotangent/op.h>\n\n#include \"core/dtype.h\"\n#include \"gen/ops_decl.h\"\n\n"
         "__attribute__((unused)) static ct_tensor *apply(const ct_op *op, ct_tensor *const *in, int n, const void "
         "*attrs) {\n"
-        "    ct_tensor *out = NULL;\n    return ct_apply(op, in, n, attrs, &out, 1) ? out : NULL;\n}\n\n");
+        "    return ct__apply_one(op, in, n, attrs);\n}\n\n");
     for (int i = 0; i < lib->n_ops; i++) {
         const op_def *op = lib->ops[i];
         if (!op->elementwise) continue;

@@ -63,7 +63,9 @@ void emit_decl(const library *lib, const char *out) {
     put(&t,
         "\nextern const ct_op *const ct__ops[]; /* by name */\nextern const int ct__op_total;\n"
         "enum { CT__OP_TOTAL = %d };\n\n"
-        "/* A tensor of shape [] and of x's dtype; NULL for a fraction where x is of integers (an error) and where "
+        "/* ct_apply of an op of ours with one result, whose number of inputs is right. */\n"
+            "ct_tensor *ct__apply_one(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs);\n"
+            "/* A number of x's dtype; NULL for a fraction where x is of integers (an error) and where "
         "x is NULL. */\n"
         "ct_tensor *ct__scalar_for(const ct_tensor *x, double value, const char *op);\n",
         lib->n_ops);
@@ -187,6 +189,8 @@ static void emit_op(text *t, const op_def *op) {
     put_flag(t, op->narrow, "CT_OP_NARROW", &any);
     put_flag(t, op->wide, "CT_OP_WIDE", &any);
     put_flag(t, op->recompute, "CT_OP_RECOMPUTE", &any);
+    put_flag(t, op->waits, "CT_OP_WAITS", &any);
+    put_flag(t, op->partial, "CT_OP_PARTIAL", &any);
     put(t, "%s,\n", any ? "" : "0");
     if (saved_bits(op)) put(t, "    .saves_in = 0x%llxu,\n", saved_bits(op));
     if (outputs) put(t, "    .saves_out = 0x%llxu,\n", outputs);

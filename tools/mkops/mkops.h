@@ -94,7 +94,7 @@ typedef struct op_def {
     int n_args;
     arg_def *outputs;
     int n_outputs;
-    bool view, random, nograd, mutates, internal, alias, moves, transfers, narrow, wide, recompute;
+    bool view, random, nograd, mutates, internal, alias, moves, transfers, narrow, wide, recompute, waits, partial;
     bool *saves_arg, *saves_output;
     unsigned long long *reads_in, *reads_out; /* by argument: the inputs and outputs that its own gradient reads */
     text samples;

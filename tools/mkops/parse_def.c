@@ -315,7 +315,8 @@ static void parse_clause(cursor *c, op_def *op) {
                  {"mutates", &op->mutates},     {"internal", &op->internal},   {"alias", &op->alias},
                  {"moves", &op->moves},         {"narrow", &op->narrow},       {"wide", &op->wide},
                  {"recompute", &op->recompute}, {"transfers", &op->transfers}, {"infer", &op->has_infer},
-                 {"vjp", &op->has_vjp},         {"lower", &op->has_lower},     {"hand_on", &op->has_hand_on}};
+                 {"vjp", &op->has_vjp},         {"lower", &op->has_lower},     {"hand_on", &op->has_hand_on},
+                 {"waits", &op->waits},         {"partial", &op->partial}};
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         if (at_text(c, flags[i].word)) {
             *flags[i].flag = true;
@@ -340,7 +341,7 @@ static void parse_clause(cursor *c, op_def *op) {
     }
 }
 
-static void check_op(const op_def *op) {
+static void check_op(op_def *op) {
     if (op->outputs[0].optional && !(op->internal && op->mutates && op->n_outputs == 1))
         fail_at(op->file, op->line, "op %s: the first output cannot be optional", op->name);
     bool mutated = false;
@@ -350,6 +351,9 @@ static void check_op(const op_def *op) {
     if (mutated && !op->mutates) fail_at(op->file, op->line, "op %s changes an input (!): say `mutates`", op->name);
     if (!mutated && op->mutates)
         fail_at(op->file, op->line, "op %s says `mutates`, but no input is marked with !", op->name);
+    if (op->waits)
+        op->doc =
+            form("%s\nIt waits for the device: the shape of the result depends on values, which are read.", op->doc);
 }
 
 /* ---- Files ------------------------------------------------------------------------------------------------ */

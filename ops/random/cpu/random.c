@@ -7,6 +7,8 @@
 #include "core/dtype.h"
 #include "ops/create/cpu/generate.h"
 #include "ops/random/cpu/philox.h"
+#include "ops/random/cpu/position.h"
+#include "ops/random/random.h"
 
 #include "gen/random.attrs.h"
 
@@ -18,6 +20,20 @@ static void store_half(ct_dtype dtype, const float *values, int n, uint16_t *to)
         if (dtype == CT_F16) vf32_store_f16_n(to + i, vf32_load(values + i), m);
         else vf32_store_bf16_n(to + i, vf32_load(values + i), m);
     }
+}
+
+/* ---- Words ---- */
+
+static void make_words(const void *spec, int64_t first, int n, void *to) {
+    uint32_t words[WORDS];
+    philox_fill(*(const ct_random *)spec, (uint64_t)first, n, words);
+    for (int i = 0; i < n; i++) ((int64_t *)to)[i] = words[i];
+}
+
+static bool run_words(const ct_call *call, ct_stream *stream) {
+    (void)stream;
+    const ct_random at = ct__position(call->in[0]);
+    return generate(call->out[0], make_words, &at);
 }
 
 /* ---- Uniform ---- */
@@ -61,29 +77,10 @@ static void make_uniform(const void *spec, int64_t first, int n, void *to) {
     store_half(s->dtype, values, n, to);
 }
 
-/* The largest number of a float dtype that is below x, or x itself where lo == hi. */
-static double just_below(ct_dtype dtype, double x) {
-    if (dtype == CT_F64) return nextafter(x, -INFINITY);
-    if (dtype == CT_F32) return (float)x < x ? (float)x : nextafterf((float)x, -INFINITY);
-    char raw[8];
-    ct__dtype_put(dtype, raw, x);
-    double near = ct__dtype_get(dtype, raw);
-    if (near < x) return near;
-    /* one unit in the last place lower: the bits as a number, away from zero for negative x */
-    uint16_t bits;
-    memcpy(&bits, raw, sizeof bits);
-    bits = (bits & 0x7fff) == 0 ? 0x8001 : bits & 0x8000 ? bits + 1 : bits - 1;
-    return ct__dtype_get(dtype, &bits);
-}
-
 static bool uniform_between(const ct_call *call, double lo, double hi) {
     const ct_view *y = call->out[0];
-    uniform_spec s = {.at = call->random,
-                      .dtype = y->dtype,
-                      .lo = lo,
-                      .width = hi - lo,
-                      .most = lo < hi ? just_below(y->dtype, hi) : lo};
-    if (s.most < lo) s.most = lo;
+    uniform_spec s = {
+        .at = call->random, .dtype = y->dtype, .lo = lo, .width = hi - lo, .most = ct__uniform_most(y->dtype, lo, hi)};
     return generate(y, make_uniform, &s);
 }
 
@@ -154,21 +151,31 @@ static void normal_f32(const normal_spec *s, const uint32_t *words, int n, float
     }
 }
 
-/* The same with 53 bits each: a pair of normals takes a block of four words. */
-static void normal_f64(const normal_spec *s, const uint32_t *words, int n, double *to /* whole blocks */) {
-    vf64 mean = vf64_set1(s->mean), std = vf64_set1(s->std);
+/* The same with 53 bits each: a pair of normals takes a block of four words. The turn is reduced as above. */
+static void normal_f64(const normal_spec *spec, const uint32_t *words, int n, double *to /* whole blocks */) {
+    vf64 mean = vf64_set1(spec->mean), std = vf64_set1(spec->std);
     for (int i = 0; i < n; i += 2 * VF64_LANES) {
         double u[VF64_LANES], v[VF64_LANES], a[VF64_LANES], b[VF64_LANES];
+        double odd[VF64_LANES], cosine_sign[VF64_LANES], sine_sign[VF64_LANES];
         for (int k = 0; k < VF64_LANES; k++) {
             const uint32_t *w = words + 2 * (i + 2 * k);
             u[k] = (double)(int64_t)(((uint64_t)w[1] << 32 | w[0]) >> 11) * 0x1p-53 + 0x1p-54;
-            v[k] = (double)(int64_t)(((uint64_t)w[3] << 32 | w[2]) >> 11) * 0x1.921fb54442d18p-51; /* 2 pi * 2^-53 */
+            const int64_t turn = (int64_t)(((uint64_t)w[3] << 32 | w[2]) >> 11);
+            const int64_t quarter = (turn + ((int64_t)1 << 50)) >> 51;
+            v[k] = (double)(turn - quarter * ((int64_t)1 << 51)) * 0x1.921fb54442d18p-51; /* 2 pi * 2^-53 */
+            odd[k] = (double)(quarter & 1);
+            cosine_sign[k] = (double)(1 - ((quarter + 1) & 2));
+            sine_sign[k] = (double)(1 - (quarter & 2));
         }
         vf64 angle = vf64_load(v),
              r = vf64_sqrt(vf64_mul(vf64_set1(-2), vf64_minb(vf64_log(vf64_load(u)), vf64_zero())));
         r = vf64_mul(r, std);
-        vf64_store(a, vf64_fma(r, vf64_cos(angle), mean));
-        vf64_store(b, vf64_fma(r, vf64_sin(angle), mean));
+        vf64 s = vf64_sin(angle), c = vf64_cos(angle);
+        mf64 swap = vf64_lt(vf64_zero(), vf64_load(odd));
+        vf64 cosine = vf64_mul(vf64_select(swap, s, c), vf64_load(cosine_sign)),
+             sine = vf64_mul(vf64_select(swap, c, s), vf64_load(sine_sign));
+        vf64_store(a, vf64_fma(r, cosine, mean));
+        vf64_store(b, vf64_fma(r, sine, mean));
         for (int k = 0; k < VF64_LANES; k++) {
             to[i + 2 * k] = a[k];
             to[i + 2 * k + 1] = b[k];
@@ -355,6 +362,7 @@ static bool run_bernoulli(const ct_call *call, ct_stream *stream) {
 }
 
 CT_KERNELS(random_random) = {
+    CT_CANDIDATES(random_words, {"philox", NULL, NULL, run_words}),
     CT_CANDIDATES(rand, {"philox", NULL, NULL, run_rand}),
     CT_CANDIDATES(uniform, {"philox", NULL, NULL, run_uniform}),
     CT_CANDIDATES(randn, {"philox_box_muller", NULL, NULL, run_randn}),
