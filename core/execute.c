@@ -18,8 +18,8 @@
 static bool run_kernel(ct_call *call, ct_choice *known) {
     const ct_kernel *kernel = call->kernel;
     if (!kernel->scratch) return kernel->run(call, call->stream);
-    ct__threads_hold(true);
-    const int threads = ct__threads();
+    const int threads = call->workers = ct__threads();
+    ct__threads_hold(threads);
     const size_t bytes = known && known->threads == threads ? known->scratch : kernel->scratch(call);
     if (known) {
         known->scratch = bytes;
@@ -33,7 +33,7 @@ static bool run_kernel(ct_call *call, ct_choice *known) {
     } else {
         ct__fail_memory(call->op->name, bytes);
     }
-    ct__threads_hold(false);
+    ct__threads_hold(0);
     return ok;
 }
 
@@ -255,9 +255,7 @@ static bool run_by_kernel(ct_request *r, const ct_view **pointers, ct_view *view
     refusals[0] = 0;
     ct_choice *known;
     call.kernel = ct__choose(&call, &known, logging ? refusals : NULL, sizeof refusals);
-    if (call.kernel && r->device.type != CT_CPU &&
-        !ct__stream_enter(&call, r->in, r->out))
-        return false;
+    if (call.kernel && r->device.type != CT_CPU && !ct__stream_enter(&call, r->in, r->out)) return false;
     if (call.kernel) {
         const uint64_t start = logging ? ct__log_now() : 0;
         const bool ok = run_kernel(&call, known);

@@ -30,7 +30,8 @@ static const ct_host *host(void) {
                       .op_find = ct_op_find,
                       .backend = ct__backend_named,
                       .fail_value = ct_fail_value,
-                      .call_size = sizeof(ct_call)};
+                      .call_size = sizeof(ct_call),
+                      .hold_workers = ct__threads_hold};
     return &table;
 }
 

@@ -25,6 +25,7 @@ typedef struct job {
     void *ctx;
     part *parts;
     int count; /* of parts */
+    int limit; /* of workers: others leave it alone */
     pthread_mutex_t error_lock;
     ct_error_record error; /* the first that a worker raised */
 } job;
@@ -72,7 +73,7 @@ static int clamp_threads(long count) {
     return count > MAX_THREADS ? MAX_THREADS : (int)count;
 }
 
-void ct__threads_hold(bool hold) { held_threads = hold ? ct__threads() : 0; }
+void ct__threads_hold(int threads) { held_threads = threads; }
 
 int ct__threads(void) {
     if (held_threads) return held_threads;
@@ -126,6 +127,7 @@ static void work_on(job *work, int worker) {
 
 /* A worker's part in a job: its thread's error, if any, goes into the job. */
 static void help(job *work, int worker) {
+    if (worker >= work->limit) return;
     inside_job = true;
     work_on(work, worker);
     inside_job = false;
@@ -234,7 +236,8 @@ void ct__parallel(int64_t chunks, ct_task fn, void *ctx) {
         return;
     }
     part parts[MAX_THREADS];
-    job work = {.fn = fn, .ctx = ctx, .parts = parts, .count = chunks < threads ? (int)chunks : threads};
+    job work = {
+        .fn = fn, .ctx = ctx, .parts = parts, .count = chunks < threads ? (int)chunks : threads, .limit = threads};
     for (int i = 0; i < work.count; i++) {
         atomic_init(&parts[i].next, chunks / work.count * i + (chunks % work.count < i ? chunks % work.count : i));
         parts[i].end = chunks / work.count * (i + 1) + (chunks % work.count < i + 1 ? chunks % work.count : i + 1);

@@ -13,9 +13,9 @@ typedef void (*ct_task)(void *ctx, int64_t chunk, int worker);
  * on the caller's thread. Nested calls, and calls while another thread uses the pool, run on the caller's thread alone. */
 void ct__parallel(int64_t chunks, ct_task fn, void *ctx);
 int ct__threads(void); /* how many threads may work at once, the caller's included */
-/* From here on ct__threads() stays what it is on this thread, so that scratch for each worker suffices whatever another
- * thread sets; false lets go. */
-void ct__threads_hold(bool hold);
+/* From here on ct__threads() is this on this thread, so that scratch for each worker suffices whatever another thread sets; 0 lets
+ * go. */
+void ct__threads_hold(int threads);
 
 /* The size of a chunk: normal, or less when CT_GRAIN (ct__set_grain) makes tests cut everything. */
 int64_t ct__grain(int64_t normal);

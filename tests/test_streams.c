@@ -8,6 +8,7 @@
 #include <cotangent/nn.h>
 #include <cotangent/optim.h>
 
+#include "core/threads.h"
 #include "tests/harness.h"
 
 static const ct_device cpu = {CT_CPU, 0};
@@ -47,6 +48,19 @@ TEST(work_that_is_queued_comes_out_as_work_that_is_not) {
         sums[i] = ct_to(x, cpu);
     }
     CHECK(harness_same_bits(sums[0], sums[1]));
+}
+
+/* Its scratch is for the threads that there were. */
+TEST(a_call_that_was_queued_runs_with_as_many_threads_as_there_were) {
+    const ct_device d = queued("1");
+    ct_tensor *x = harness_randn(CT_DIMS(512, 700)), *expected = ct_sort(x, 1);
+    ct__set_grain(1);
+    REQUIRE(ct_set_threads(1));
+    ct_tensor *sorted = ct_sort(ct_to(x, d), 1);
+    REQUIRE(ct_set_threads(7));
+    CHECK(harness_same_bits(ct_to(sorted, cpu), expected));
+    ct__set_grain(0);
+    ct_set_threads(0);
 }
 
 TEST(memory_goes_back_to_the_device_only_when_its_work_is_done) {

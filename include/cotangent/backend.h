@@ -71,6 +71,7 @@ typedef struct ct_call {
     /* Bit i: in[i] is a number, as the 2 in ct_add_s(x, 2). Its buffer is the host's address of CT_NUMBER_BYTES bytes that begin with
      * the one element, good until run returns, and all its strides are 0. Only calls of elementwise ops have any. */
     uint32_t numbers;
+    int workers; /* for how many threads of the CPU scratch is enough: a call that is run again may take no more (ct_host.hold_workers) */
 } ct_call;
 
 /* A value that a kernel found wrong: element `position` (in row-major order) of input `argument` of op, or a number made of its
@@ -78,7 +79,7 @@ typedef struct ct_call {
  * in low to high. Of what is_real the doubles count, else the integers. CT_NO_BOUND and an infinity are no upper bound;
  * DBL_MAX says that it has to be finite, DBL_MIN as low that it has to be above 0. */
 typedef struct ct_wrong_value {
-    const ct_op *op;    /* of the call, as are called and flags */
+    const ct_op *op; /* of the call, as are called and flags */
     const char *called;
     unsigned flags;
     ct_code code; /* CT_ERR_INDEX or CT_ERR_VALUE */
@@ -192,7 +193,10 @@ typedef struct ct_host {
     const ct_op *(*op_find)(const char *name);
     const ct_backend *(*backend)(const char *name);  /* another one that is open, "cpu" above all; NULL: none */
     bool (*fail_value)(const ct_wrong_value *wrong); /* ct_fail_value */
-    size_t call_size;                               /* sizeof(ct_call) of the library */
+    size_t call_size;                                /* sizeof(ct_call) of the library */
+    /* From here on calls of the CPU's kernels on this thread take that many threads at most, as a call that was kept needs it
+     * (ct_call.workers); 0: as many as there are. */
+    void (*hold_workers)(int workers);
 } ct_host;
 
 /* What a module exports. It returns its backend, or NULL and why it cannot be used here. */

@@ -67,7 +67,9 @@ static bool run_until(queue *q, uint64_t ticket);
 static bool run_call(guard_call *made) {
     const ct_call *call = &made->call;
     bool ok = true;
+    guard_host->hold_workers(call->workers); /* its scratch is for that many */
     if (!(error_word && (call->flags & CT_CALL_LASTING))) ok = call->kernel->run(call, NULL);
+    guard_host->hold_workers(0);
     guard_call_free(made);
     return ok;
 }

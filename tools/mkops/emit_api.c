@@ -330,7 +330,7 @@ static void emit_function(text *t, const op_def *op) {
         for (int i = 1; i < op->n_outputs; i++)
             put(t, "    if (ok_ && o_.%s) *o_.%s = out_[%d];\n", op->outputs[i].name, op->outputs[i].name, i);
     }
-    if (joined) put(t, "    if (in_ != near_) free(in_);\n");
+    if (joined) put(t, "    if (in_ != near_) ct_free(in_);\n");
     if (returns_bool(op)) put(t, "    return ok_;\n");
     else put(t, op->n_outputs == 1 && !op->random ? "    return out_;\n" : "    return ok_ ? out_[0] : NULL;\n");
     put(t, "}\n\n");
@@ -393,7 +393,7 @@ static const char *const api_helpers =
     "UNUSED static ct_tensor **join_list(const char *op, ct_tensor **near, int room, int fixed, ct_tensor *const "
     "*list, int n) {\n"
     "    ct_tensor **all = near;\n"
-    "    if (n > room - fixed) all = malloc(((size_t)n + (size_t)fixed) * sizeof *all);\n"
+    "    if (n > room - fixed) all = ct_malloc(((size_t)n + (size_t)fixed) * sizeof *all);\n"
     "    if (!all) {\n"
     "        ct_fail(CT_ERR_MEMORY, op, \"no memory for a list of %d tensors\", n);\n"
     "        return NULL;\n"
