@@ -17,7 +17,8 @@ template <typename S, bool GREATEST> struct extrema {
         return s;
     }
     CT_DEVICE static State join(const State &a, const State &b) {
-        const bool last = b.value != b.value || (a.value == a.value && (GREATEST ? b.value >= a.value : b.value <= a.value));
+        const bool last =
+            b.value != b.value || (a.value == a.value && (GREATEST ? b.value >= a.value : b.value <= a.value));
         return b.place >= 0 && (a.place < 0 || last) ? b : a;
     }
     CT_DEVICE static State step(const State &a, const State &b) { return join(a, b); }

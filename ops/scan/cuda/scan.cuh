@@ -72,11 +72,14 @@ template <typename T> struct ct_scan_packs {
 
 // The states of up to CT_SCAN_EACH elements from `first` on.
 template <typename M>
-CT_DEVICE void ct_scan_load(const ct_cuda_scan &a, const ct_scan_line &line, int64_t first, int count, typename M::State *elements) {
+CT_DEVICE void ct_scan_load(const ct_cuda_scan &a, const ct_scan_line &line, int64_t first, int count,
+                            typename M::State *elements) {
     typedef typename M::In In;
     In x[CT_SCAN_EACH], third[CT_SCAN_EACH];
     ct_scan_packs<In>::load(x, (const In *)a.at[0] + line.x + first * line.x_step, line.x_step, count);
-    if (M::RECURS) ct_scan_packs<In>::load(third, (const In *)a.at[2] + line.third + first * line.third_step, line.third_step, count);
+    if (M::RECURS)
+        ct_scan_packs<In>::load(third, (const In *)a.at[2] + line.third + first * line.third_step, line.third_step,
+                                count);
 #pragma unroll
     for (int k = 0; k < CT_SCAN_EACH; k++) elements[k] = k < count ? M::of(x[k], third[k], first + k) : M::none();
 }
@@ -96,7 +99,8 @@ CT_DEVICE void ct_scan_store(const ct_cuda_scan &a, const ct_scan_line &line, in
     }
     if (a.at[1]) ct_scan_packs<Out>::store((Out *)a.at[1] + line.y + first * line.y_step, line.y_step, count, y);
     if (M::PLACES && a.at[2])
-        ct_scan_packs<int64_t>::store((int64_t *)a.at[2] + line.third + first * line.third_step, line.third_step, count, places);
+        ct_scan_packs<int64_t>::store((int64_t *)a.at[2] + line.third + first * line.third_step, line.third_step, count,
+                                      places);
 }
 
 template <typename T> CT_DEVICE T ct_from_before(T x, int distance) {
@@ -166,13 +170,15 @@ template <typename M> __device__ void ct_scan_threads(const ct_cuda_scan &a) {
     if (a.head.lasting && *(volatile uint32_t *)&a.head.word->set) return;
     typedef typename M::State State;
     const int64_t jobs = a.lines.total * a.chunks;
-    for (int64_t job = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; job < jobs; job += (int64_t)gridDim.x * blockDim.x) {
+    for (int64_t job = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; job < jobs;
+         job += (int64_t)gridDim.x * blockDim.x) {
         const int64_t chunk = a.chunks == 1 ? 0 : job / a.lines.total, number = job - chunk * a.lines.total;
         const int64_t from = chunk * a.chunk, to = min(from + a.chunk, a.n);
         const ct_scan_line line = ct_scan_line_of(a, number);
         State state = M::none();
         if (a.partial && !a.totals)
-            for (int64_t c = 0; c < chunk; c++) state = M::join(state, ((const State *)a.partial)[c * a.lines.total + number]);
+            for (int64_t c = 0; c < chunk; c++)
+                state = M::join(state, ((const State *)a.partial)[c * a.lines.total + number]);
         for (int64_t i = from; i < to; i += CT_SCAN_EACH) {
             const int count = (int)min((int64_t)CT_SCAN_EACH, to - i);
             State elements[CT_SCAN_EACH];
@@ -187,17 +193,18 @@ template <typename M> __device__ void ct_scan_threads(const ct_cuda_scan &a) {
     }
 }
 
-#define CT_SCAN_PART(name, part, suffix, M)                                                                            \
-    extern "C" __global__ void __launch_bounds__(256) name##_##part##_##suffix(const __grid_constant__ ct_cuda_scan a) { \
-        ct_scan_##part<M>(a);                                                                                          \
+#define CT_SCAN_PART(name, part, suffix, M)                                \
+    extern "C" __global__ void __launch_bounds__(256)                      \
+        name##_##part##_##suffix(const __grid_constant__ ct_cuda_scan a) { \
+        ct_scan_##part<M>(a);                                              \
     }
-#define CT_SCAN(name, suffix, M)             \
-    CT_SCAN_PART(name, blocks, suffix, M)  \
+#define CT_SCAN(name, suffix, M)          \
+    CT_SCAN_PART(name, blocks, suffix, M) \
     CT_SCAN_PART(name, threads, suffix, M)
-#define CT_SCAN_OF_FLOATS(name, M)        \
-    CT_SCAN(name, f32, M<float>)          \
-    CT_SCAN(name, f64, M<double>)         \
-    CT_SCAN(name, f16, M<__half>)         \
+#define CT_SCAN_OF_FLOATS(name, M) \
+    CT_SCAN(name, f32, M<float>)   \
+    CT_SCAN(name, f64, M<double>)  \
+    CT_SCAN(name, f16, M<__half>)  \
     CT_SCAN(name, bf16, M<__nv_bfloat16>)
 #define CT_SCAN_OF_INTEGERS(name, M) \
     CT_SCAN(name, i8, M<int8_t>)     \

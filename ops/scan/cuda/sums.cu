@@ -70,7 +70,9 @@ template <typename S> struct recurrence {
     CT_DEVICE static State join(const State &a, const State &b) {
         return a.more == 0 && isinf(b.factor) ? state(a.factor * b.factor, b.more) : step(a, b);
     }
-    CT_DEVICE static State of(S x, S third, int64_t) { return state((double)ct_number_of(x), (double)ct_number_of(third)); }
+    CT_DEVICE static State of(S x, S third, int64_t) {
+        return state((double)ct_number_of(x), (double)ct_number_of(third));
+    }
     CT_DEVICE static S out(const State &s) { return ct_stored<S>(s.more); }
     CT_DEVICE static int64_t place(const State &) { return 0; }
 };
