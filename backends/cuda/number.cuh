@@ -4,24 +4,12 @@
 #include "backends/cuda/words.cuh"
 
 // What an element is compared in: floats, and integers of whole words.
-template <typename S> struct ct_number {
-    typedef int32_t type;
-};
-template <> struct ct_number<float> {
-    typedef float type;
-};
-template <> struct ct_number<__half> {
-    typedef float type;
-};
-template <> struct ct_number<__nv_bfloat16> {
-    typedef float type;
-};
-template <> struct ct_number<double> {
-    typedef double type;
-};
-template <> struct ct_number<int64_t> {
-    typedef int64_t type;
-};
+template <typename S> struct ct_number { typedef int32_t type; };
+template <> struct ct_number<float> { typedef float type; };
+template <> struct ct_number<__half> { typedef float type; };
+template <> struct ct_number<__nv_bfloat16> { typedef float type; };
+template <> struct ct_number<double> { typedef double type; };
+template <> struct ct_number<int64_t> { typedef int64_t type; };
 CT_DEVICE float ct_number_of(__half x) { return __half2float(x); }
 CT_DEVICE float ct_number_of(__nv_bfloat16 x) { return __bfloat162float(x); }
 template <typename S> CT_DEVICE typename ct_number<S>::type ct_number_of(S x) { return x; }

@@ -8,7 +8,7 @@
 #include "gen/reduce.attrs.h"
 
 enum {
-    ENOUGH = 1056, /* blocks that keep a large device busy; a constant, since the bits of sums hang on it */
+    ENOUGH = 2112, /* blocks that keep a large device busy; a constant, since the bits of sums hang on it */
     SHORT = 8,     /* packs that a thread takes at least before a result is made in parts */
     DTYPES = CT_BOOL + 1,
 };
@@ -153,7 +153,7 @@ static plan plan_of(const reduction *r, const ct_call *call, const ct_dims *axes
     }
     a->parts = 1;
     if (work < ENOUGH && (p.columns || a->lanes == CT_REDUCE_THREADS)) {
-        const int64_t wanted = ceil_div(ENOUGH, work), most = at_least_1(n / each);
+        const int64_t wanted = ENOUGH / work, most = at_least_1(n / each);
         a->parts = wanted < most ? wanted : most;
     }
     a->chunk = at_least_1(ceil_div(ceil_div(n, a->parts), v) * v);

@@ -12,9 +12,7 @@
 
 enum { UNROLLED = 4 };
 
-template <typename T, int V> struct alignas(sizeof(T) * V) ct_elements {
-    T v[V];
-};
+template <typename T, int V> struct alignas(sizeof(T) * V) ct_elements { T v[V]; };
 
 template <typename T> CT_DEVICE T ct_from_lane(T x, int distance) {
     static_assert(sizeof(T) % 4 == 0, "whole words");
@@ -28,7 +26,8 @@ template <typename T> CT_DEVICE T ct_from_lane(T x, int distance) {
 
 // The sums of each group of `lanes` threads, a power of two; its first thread has them.
 template <typename R> CT_DEVICE typename R::Sum ct_merge_lanes(typename R::Sum sum, int lanes) {
-    for (int distance = (lanes < 32 ? lanes : 32) / 2; distance; distance /= 2) R::merge(sum, ct_from_lane(sum, distance));
+    for (int distance = (lanes < 32 ? lanes : 32) / 2; distance; distance /= 2)
+        R::merge(sum, ct_from_lane(sum, distance));
     if (lanes <= 32) return sum;
     __shared__ typename R::Sum warps[CT_REDUCE_THREADS / 32];
     const int lane = threadIdx.x & (lanes - 1), first = (threadIdx.x - lane) / 32;
@@ -57,7 +56,8 @@ CT_DEVICE void ct_take_pack(typename R::Short &s, const ct_elements<typename R::
 // Elements from..to of a row of neighbors at x, those of this lane. What lies before the first aligned pack and behind the last one goes
 // singly.
 template <typename R>
-CT_DEVICE void ct_reduce_dense(const typename R::In *x, int64_t from, int64_t to, int lane, int lanes, typename R::Sum &sum) {
+CT_DEVICE void ct_reduce_dense(const typename R::In *x, int64_t from, int64_t to, int lane, int lanes,
+                               typename R::Sum &sum) {
     typedef ct_elements<typename R::In, R::V> pack;
     const int astray = (int)((uintptr_t)(x + from) % sizeof(pack) / sizeof(typename R::In));
     const int64_t start = min(from + (astray ? R::V - astray : 0), to), packs = (to - start) / R::V;
@@ -83,8 +83,8 @@ CT_DEVICE void ct_reduce_dense(const typename R::In *x, int64_t from, int64_t to
 
 // The same of a row that lies in several pieces, in packs of V.
 template <typename R, int V>
-CT_DEVICE void ct_reduce_pieces(const ct_cuda_walk &walk, const typename R::In *x, int64_t from, int64_t to, int lane, int lanes,
-                                typename R::Sum &sum) {
+CT_DEVICE void ct_reduce_pieces(const ct_cuda_walk &walk, const typename R::In *x, int64_t from, int64_t to, int lane,
+                                int lanes, typename R::Sum &sum) {
     typedef ct_elements<typename R::In, V> pack;
     for (int64_t i = from + lane * V; i < to; i += UNROLLED * lanes * V) {
         pack loaded[UNROLLED];
@@ -116,7 +116,8 @@ template <typename R> __device__ void ct_reduce_rows(const ct_cuda_reduce &a) {
     const int64_t jobs = a.kept.total * a.parts;
     const bool dense = a.reduced.ndim == 1 && a.reduced.strides[0][0] == 1;
     for (int64_t first = (int64_t)blockIdx.x * groups; first < jobs; first += (int64_t)gridDim.x * groups) {
-        const int64_t job = first + threadIdx.x / lanes, result = a.parts == 1 ? job : job / a.parts, part = job - result * a.parts;
+        const int64_t job = first + threadIdx.x / lanes, result = a.parts == 1 ? job : job / a.parts,
+                      part = job - result * a.parts;
         typename R::Sum sum = R::nothing();
         if (job < jobs) {
             const typename R::In *x = (const typename R::In *)a.x + ct_offset(a.kept, 0, result);
@@ -204,20 +205,21 @@ template <typename R> __device__ void ct_reduce_parts(const ct_cuda_reduce &a) {
     }
 }
 
-#define CT_REDUCTION_PART(name, part, suffix, R)                                                                                       \
-    extern "C" __global__ void __launch_bounds__(CT_REDUCE_THREADS) name##_##part##_##suffix(const __grid_constant__ ct_cuda_reduce a) { \
-        ct_reduce_##part<R>(a);                                                                                                        \
+#define CT_REDUCTION_PART(name, part, suffix, R)                             \
+    extern "C" __global__ void __launch_bounds__(CT_REDUCE_THREADS)          \
+        name##_##part##_##suffix(const __grid_constant__ ct_cuda_reduce a) { \
+        ct_reduce_##part<R>(a);                                              \
     }
-#define CT_REDUCTION(name, suffix, R)         \
+#define CT_REDUCTION(name, suffix, R)           \
     CT_REDUCTION_PART(name, rows, suffix, R)    \
     CT_REDUCTION_PART(name, columns, suffix, R) \
     CT_REDUCTION_PART(name, parts, suffix, R)
 
 // bool is stored as u8.
-#define CT_REDUCTION_OF_FLOATS(name, R)       \
-    CT_REDUCTION(name, f32, R<float>)         \
-    CT_REDUCTION(name, f64, R<double>)        \
-    CT_REDUCTION(name, f16, R<__half>)        \
+#define CT_REDUCTION_OF_FLOATS(name, R) \
+    CT_REDUCTION(name, f32, R<float>)   \
+    CT_REDUCTION(name, f64, R<double>)  \
+    CT_REDUCTION(name, f16, R<__half>)  \
     CT_REDUCTION(name, bf16, R<__nv_bfloat16>)
 #define CT_REDUCTION_OF_INTEGERS(name, R) \
     CT_REDUCTION(name, i8, R<int8_t>)     \

@@ -2,6 +2,9 @@
 #include "ops/scan/cuda/scan.cuh"
 
 template <typename S, bool GREATEST> struct extrema {
+    typedef S In;
+    typedef S Out;
+    enum { RECURS = 0, PLACES = 1 };
     typedef typename ct_number<S>::type N;
     struct State {
         N value;
@@ -14,20 +17,19 @@ template <typename S, bool GREATEST> struct extrema {
         return s;
     }
     CT_DEVICE static State join(const State &a, const State &b) {
-        const bool last = b.value != b.value || (a.value == a.value && (GREATEST ? b.value >= a.value : b.value <= a.value));
+        const bool last =
+            b.value != b.value || (a.value == a.value && (GREATEST ? b.value >= a.value : b.value <= a.value));
         return b.place >= 0 && (a.place < 0 || last) ? b : a;
     }
     CT_DEVICE static State step(const State &a, const State &b) { return join(a, b); }
-    CT_DEVICE static State of(const ct_cuda_scan &a, const ct_scan_line &line, int64_t i) {
+    CT_DEVICE static State of(S x, S, int64_t i) {
         State s;
-        s.value = ct_number_of(((const S *)a.at[0])[line.x + i * line.x_step]);
+        s.value = ct_number_of(x);
         s.place = i;
         return s;
     }
-    CT_DEVICE static void put(const ct_cuda_scan &a, const ct_scan_line &line, int64_t i, const State &s) {
-        if (a.at[1]) ((S *)a.at[1])[line.y + i * line.y_step] = ct_stored<S>(s.value);
-        if (a.at[2]) ((int64_t *)a.at[2])[line.third + i * line.third_step] = s.place;
-    }
+    CT_DEVICE static S out(const State &s) { return ct_stored<S>(s.value); }
+    CT_DEVICE static int64_t place(const State &s) { return s.place; }
 };
 template <typename S> struct greatest : extrema<S, true> {};
 template <typename S> struct least : extrema<S, false> {};

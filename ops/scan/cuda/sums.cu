@@ -23,14 +23,13 @@ template <> struct carried<__nv_bfloat16> {
 };
 
 template <typename S> struct ct_plain_scan {
+    typedef S In;
+    typedef typename carried<S>::Out Out;
     typedef typename carried<S>::State State;
-    CT_DEVICE static State of(const ct_cuda_scan &a, const ct_scan_line &line, int64_t i) {
-        return (State)ct_number_of(((const S *)a.at[0])[line.x + i * line.x_step]);
-    }
-    CT_DEVICE static void put(const ct_cuda_scan &a, const ct_scan_line &line, int64_t i, State state) {
-        typedef typename carried<S>::Out Out;
-        ((Out *)a.at[1])[line.y + i * line.y_step] = ct_stored<Out>(state);
-    }
+    enum { RECURS = 0, PLACES = 0 };
+    CT_DEVICE static State of(S x, S, int64_t) { return (State)ct_number_of(x); }
+    CT_DEVICE static Out out(State state) { return ct_stored<Out>(state); }
+    CT_DEVICE static int64_t place(State) { return 0; }
 };
 
 template <typename S> struct sums : ct_plain_scan<S> {
@@ -52,6 +51,9 @@ template <typename S> struct products : ct_plain_scan<S> {
 
 // y = factor * y + more is what a piece does to what comes into it.
 template <typename S> struct recurrence {
+    typedef S In;
+    typedef S Out;
+    enum { RECURS = 1, PLACES = 0 };
     struct State {
         double factor, more;
     };
@@ -68,13 +70,11 @@ template <typename S> struct recurrence {
     CT_DEVICE static State join(const State &a, const State &b) {
         return a.more == 0 && isinf(b.factor) ? state(a.factor * b.factor, b.more) : step(a, b);
     }
-    CT_DEVICE static State of(const ct_cuda_scan &a, const ct_scan_line &line, int64_t i) {
-        return state((double)ct_number_of(((const S *)a.at[0])[line.x + i * line.x_step]),
-                     (double)ct_number_of(((const S *)a.at[2])[line.third + i * line.third_step]));
+    CT_DEVICE static State of(S x, S third, int64_t) {
+        return state((double)ct_number_of(x), (double)ct_number_of(third));
     }
-    CT_DEVICE static void put(const ct_cuda_scan &a, const ct_scan_line &line, int64_t i, const State &s) {
-        ((S *)a.at[1])[line.y + i * line.y_step] = ct_stored<S>(s.more);
-    }
+    CT_DEVICE static S out(const State &s) { return ct_stored<S>(s.more); }
+    CT_DEVICE static int64_t place(const State &) { return 0; }
 };
 
 CT_SCAN_OF_FLOATS(cumsum, sums)

@@ -37,7 +37,7 @@ struct alignas(16) ct_wide_item {
 // Floats order as their bits do once negative ones are complemented and positive ones get the sign bit. NaN is the greatest, -0 equals 0.
 template <typename U> CT_DEVICE U ct_float_key(U bits, U infinite) {
     const U sign = (U)((U)1 << (8 * sizeof(U) - 1)), size = (U)(bits & (U)~sign);
-    if (size > infinite) return (U)~(U)0;
+    if (size > infinite) return (U) ~(U)0;
     if (size == 0) return sign;
     return bits & sign ? (U)~bits : (U)(bits | sign);
 }
@@ -45,7 +45,9 @@ CT_DEVICE uint64_t ct_sort_key(const ct_cuda_sort &a, int64_t offset) {
     uint64_t key, all;
     switch (a.dtype) {
     case CT_F32: key = ct_float_key<uint32_t>(((const uint32_t *)a.x)[offset], 0x7f800000u), all = UINT32_MAX; break;
-    case CT_F64: key = ct_float_key<uint64_t>(((const uint64_t *)a.x)[offset], 0x7ff0000000000000ull), all = UINT64_MAX; break;
+    case CT_F64:
+        key = ct_float_key<uint64_t>(((const uint64_t *)a.x)[offset], 0x7ff0000000000000ull), all = UINT64_MAX;
+        break;
     case CT_F16: key = ct_float_key<uint16_t>(((const uint16_t *)a.x)[offset], 0x7c00), all = UINT16_MAX; break;
     case CT_BF16: key = ct_float_key<uint16_t>(((const uint16_t *)a.x)[offset], 0x7f80), all = UINT16_MAX; break;
     case CT_I8: key = ((const uint8_t *)a.x)[offset] ^ 0x80u, all = UINT8_MAX; break;
@@ -85,7 +87,8 @@ template <typename Item> CT_DEVICE void ct_sort_tiles(const ct_cuda_sort &a) {
             const int64_t job = first + i / room, line = a.tiles == 1 ? job : job / a.tiles;
             const int64_t at = (job - line * a.tiles) * room + (i & (room - 1));
             const bool there = job < jobs && at < a.n;
-            items[i] = there ? Item::of(ct_sort_key(a, ct_offset(a.lines, 0, a.first_line + line) + at * a.x_step), at) : Item::last();
+            items[i] = there ? Item::of(ct_sort_key(a, ct_offset(a.lines, 0, a.first_line + line) + at * a.x_step), at)
+                             : Item::last();
         }
         __syncthreads();
         for (int run = 2; run <= room; run *= 2)
@@ -112,7 +115,8 @@ template <typename Item> CT_DEVICE void ct_sort_tiles(const ct_cuda_sort &a) {
 // ---- Merges ----
 
 // How many of the first `count` items of a merge come from the first of its two runs.
-template <typename Item> CT_DEVICE int64_t ct_merge_split(const Item *one, int64_t n, const Item *two, int64_t m, int64_t count) {
+template <typename Item>
+CT_DEVICE int64_t ct_merge_split(const Item *one, int64_t n, const Item *two, int64_t m, int64_t count) {
     int64_t low = count > m ? count - m : 0, high = count < n ? count : n;
     while (low < high) {
         const int64_t middle = (low + high) / 2;
@@ -128,8 +132,10 @@ template <typename Item> CT_DEVICE void ct_sort_merge(const ct_cuda_sort &a) {
     __shared__ int64_t splits[2];
     const int64_t jobs = a.line_count * a.tiles;
     for (int64_t job = blockIdx.x; job < jobs; job += gridDim.x) {
-        const int64_t line = job / a.tiles, start = (job - line * a.tiles) * CT_SORT_TILE, end = min(start + CT_SORT_TILE, a.n);
-        const int64_t pair = start / (2 * a.run) * (2 * a.run), n = min(a.run, a.n - pair), m = min(a.run, a.n - pair - n);
+        const int64_t line = job / a.tiles, start = (job - line * a.tiles) * CT_SORT_TILE,
+                      end = min(start + CT_SORT_TILE, a.n);
+        const int64_t pair = start / (2 * a.run) * (2 * a.run), n = min(a.run, a.n - pair),
+                      m = min(a.run, a.n - pair - n);
         const Item *one = (const Item *)a.from + line * a.n + pair, *two = one + n;
         if (threadIdx.x % 32 == 0 && threadIdx.x < 64)
             splits[threadIdx.x / 32] = ct_merge_split(one, n, two, m, (threadIdx.x == 0 ? start : end) - pair);
@@ -163,8 +169,10 @@ template <typename Item> CT_DEVICE void ct_sort_merge(const ct_cuda_sort &a) {
     }
 }
 
-#define CT_SORT_KERNEL(name, function, Item)                                                                                 \
-    extern "C" __global__ void __launch_bounds__(CT_SORT_THREADS) name(const __grid_constant__ ct_cuda_sort a) { function<Item>(a); }
+#define CT_SORT_KERNEL(name, function, Item)                                                                     \
+    extern "C" __global__ void __launch_bounds__(CT_SORT_THREADS) name(const __grid_constant__ ct_cuda_sort a) { \
+        function<Item>(a);                                                                                       \
+    }
 CT_SORT_KERNEL(sort_tiles_narrow, ct_sort_tiles, ct_narrow_item)
 CT_SORT_KERNEL(sort_tiles_wide, ct_sort_tiles, ct_wide_item)
 CT_SORT_KERNEL(sort_merge_narrow, ct_sort_merge, ct_narrow_item)
