@@ -33,6 +33,12 @@ test:  ## every test; installs what is missing; the last line is the sum
 	@$(COMPILE) all
 	@bash tests/run.sh all $(BUILD) $(TEST_ARGS)
 
+cuda:  ## the module for NVIDIA devices, where nvcc is installed
+	@$(MAKE) $(CONFIGURED)
+	@cmake $(BUILD) >/dev/null
+	@if $(COMPILE) help | grep -q cotangent_cuda; then $(COMPILE) cotangent_cuda; \
+		else cmake -N -L $(BUILD) >/dev/null; echo "skipped: CUDA's compiler, nvcc, is not installed"; fi
+
 FASHION = /usr/share/datasets/fashion-mnist
 demo:  ## train a network on Fashion-MNIST in a few minutes, with a report
 	@bash tools/setup.sh demo

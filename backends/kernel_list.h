@@ -1,6 +1,7 @@
-/* How the kernels of a backend are found: by place. Every ops/FOLDER/BACKEND/FILE.c lists the kernels that it holds by the names
- * of their ops, as one table named FOLDER_FILE; mkops writes the list of these files, gen/kernels_BACKEND.inc, from what lies
- * there. What such files share goes into folders below, where no table is looked for. */
+/* How the kernels of a backend are found: by place. Every ops/FOLDER/BACKEND/FILE.c lists the kernels that it holds
+ * by the names of their ops, as one table named FOLDER_FILE; mkops writes the list of these files,
+ * gen/kernels_BACKEND.inc, from what lies there. What such files share goes into folders below, where no table is
+ * looked for. */
 #ifndef COTANGENT_BACKENDS_KERNEL_LIST_H
 #define COTANGENT_BACKENDS_KERNEL_LIST_H
 

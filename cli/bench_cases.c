@@ -1,7 +1,7 @@
 /* Workloads that are more than one op: the product engine by itself, a chain of elementwise ops, the cost of a call. */
 #include <stdlib.h>
 
-#include "backends/cpu/gemm/gemm.h"
+#include "backends/cpu/gemm/gemm.h" /* not public: gemm_* measure the engine without what a call of an op costs */
 #include "cli/bench.h"
 
 /* ---- The product engine at its entry ---- */
@@ -68,25 +68,25 @@ bool bench_chain(double min_time, bench_result *result) {
 
 /* ---- The cost of a call, on four elements. Each function takes the time that CALLS calls need. ---- */
 
-enum { CALLS = 1000, TURNS = 61 };
+enum { CALLS = 1000, ROUNDS = 61 };
 
 static int by_time(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return x < y ? -1 : x > y;
 }
 
-/* The median of TURNS turns, after a few that are not counted. */
-static bool measure_calls(double (*turn)(void), bench_result *result) {
-    double seconds[TURNS];
-    for (int i = 0; i < 5; i++) turn();
-    for (int i = 0; i < TURNS; i++) seconds[i] = turn();
+/* The median of ROUNDS rounds, after a few that are not counted. */
+static bool measure_calls(double (*round)(void), bench_result *result) {
+    double seconds[ROUNDS];
+    for (int i = 0; i < 5; i++) round();
+    for (int i = 0; i < ROUNDS; i++) seconds[i] = round();
     if (!ct_ok()) return false;
-    qsort(seconds, TURNS, sizeof *seconds, by_time);
-    *result = (bench_result){.median = seconds[TURNS / 2], .least = seconds[0], .repetitions = TURNS};
+    qsort(seconds, ROUNDS, sizeof *seconds, by_time);
+    *result = (bench_result){.median = seconds[ROUNDS / 2], .least = seconds[0], .repetitions = ROUNDS};
     return true;
 }
 
-static double turn_empty(void) {
+static double round_empty(void) {
     double start = bench_now();
     for (int i = 0; i < CALLS; i++)
         ct_scope {
@@ -95,7 +95,7 @@ static double turn_empty(void) {
     return bench_now() - start;
 }
 
-static double turn_inplace(void) {
+static double round_inplace(void) {
     double seconds = 0;
     ct_scope {
         ct_tensor *x = ct_ones(CT_DIMS(4)), *y = ct_zeros(CT_DIMS(4));
@@ -107,7 +107,7 @@ static double turn_inplace(void) {
 }
 
 /* The release of the results is part of the time. */
-static double turn_nograd(void) {
+static double round_nograd(void) {
     double seconds = 0;
     ct_scope {
         ct_tensor *x = ct_ones(CT_DIMS(4)), *y = x;
@@ -120,7 +120,7 @@ static double turn_nograd(void) {
     return seconds;
 }
 
-static double turn_recorded(void) {
+static double round_recorded(void) {
     double seconds = 0;
     ct_scope {
         ct_tensor *x = ct_ones(CT_DIMS(4)), *y = ct_set_requires_grad(ct_zeros(CT_DIMS(4)), true);
@@ -131,7 +131,7 @@ static double turn_recorded(void) {
     return seconds;
 }
 
-static double turn_backward(void) {
+static double round_backward(void) {
     double seconds = 0;
     ct_scope {
         ct_tensor *x = ct_ones(CT_DIMS(4)), *y = ct_set_requires_grad(ct_zeros(CT_DIMS(4)), true);
@@ -144,7 +144,7 @@ static double turn_backward(void) {
 }
 
 /* Calls that change nothing from one to the next: f(x, w), each released at once. */
-static double turn_calls(ct_dims x_shape, ct_dims w_shape, ct_tensor *(*f)(ct_tensor *x, ct_tensor *w)) {
+static double round_calls(ct_dims x_shape, ct_dims w_shape, ct_tensor *(*f)(ct_tensor *x, ct_tensor *w)) {
     double seconds = 0;
     ct_scope {
         ct_tensor *x = ct_ones(x_shape), *w = ct_ones(w_shape);
@@ -168,16 +168,16 @@ static ct_tensor *call_reshape(ct_tensor *x, ct_tensor *w) {
     (void)w;
     return ct_reshape(x, CT_DIMS(2, 2));
 }
-static double turn_scalar(void) { return turn_calls(CT_DIMS(4), CT_DIMS(1), call_scalar); }
-static double turn_broadcast(void) { return turn_calls(CT_DIMS(2, 2), CT_DIMS(2), call_add); }
-static double turn_reshape(void) { return turn_calls(CT_DIMS(4), CT_DIMS(1), call_reshape); }
-static double turn_linear(void) { return turn_calls(CT_DIMS(2, 2), CT_DIMS(2, 2), call_linear); }
-static double turn_conv(void) { return turn_calls(CT_DIMS(1, 1, 3, 3), CT_DIMS(1, 1, 2, 2), call_conv); }
+static double round_scalar(void) { return round_calls(CT_DIMS(4), CT_DIMS(1), call_scalar); }
+static double round_broadcast(void) { return round_calls(CT_DIMS(2, 2), CT_DIMS(2), call_add); }
+static double round_reshape(void) { return round_calls(CT_DIMS(4), CT_DIMS(1), call_reshape); }
+static double round_linear(void) { return round_calls(CT_DIMS(2, 2), CT_DIMS(2, 2), call_linear); }
+static double round_conv(void) { return round_calls(CT_DIMS(1, 1, 3, 3), CT_DIMS(1, 1, 2, 2), call_conv); }
 
 #define OVERHEAD(name)                                                  \
     bool bench_overhead_##name(double min_time, bench_result *result) { \
         (void)min_time;                                                 \
-        return measure_calls(turn_##name, result);                      \
+        return measure_calls(round_##name, result);                     \
     }
 OVERHEAD(empty)
 OVERHEAD(inplace)

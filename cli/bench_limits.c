@@ -8,7 +8,7 @@
 #endif
 
 #include "cli/bench.h"
-#include "core/threads.h"
+#include "core/threads.h" /* not public: the limits are measured on the threads that run the workloads, and cut as those are */
 
 /* Rounds of multiply-adds, a few hundred microseconds; and the accumulators, more than enough to hide their latency. */
 enum { ROUNDS = 1 << 14, SUMS = 12 };
@@ -26,17 +26,16 @@ typedef struct peak {
 /* Twelve sums by name, since an array would go through memory; in each round a and b count as new. */
 #define PEAK(NAME, TARGET, TYPE, ZERO, STEP, FIRST)                                                                    \
     __attribute__((target(TARGET))) static float NAME(void) {                                                          \
-        TYPE a = ZERO, b = ZERO, s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11;                                     \
-        s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = s8 = s9 = s10 = s11 = ZERO;                                            \
+        TYPE a = ZERO, b = a, s0 = a, s1 = a, s2 = a, s3 = a, s4 = a, s5 = a, s6 = a, s7 = a, s8 = a, s9 = a, s10 = a, \
+             s11 = a;                                                                                                  \
         __asm__ volatile(""                                                                                            \
                          : "+x"(s0), "+x"(s1), "+x"(s2), "+x"(s3), "+x"(s4), "+x"(s5), "+x"(s6), "+x"(s7), "+x"(s8),   \
                            "+x"(s9), "+x"(s10), "+x"(s11));                                                            \
         for (int round = 0; round < ROUNDS; round++) {                                                                 \
             __asm__ volatile("" : "+x"(a), "+x"(b));                                                                   \
-            s0 = STEP(a, b, s0), s1 = STEP(a, b, s1), s2 = STEP(a, b, s2);                                             \
-            s3 = STEP(a, b, s3), s4 = STEP(a, b, s4), s5 = STEP(a, b, s5);                                             \
-            s6 = STEP(a, b, s6), s7 = STEP(a, b, s7), s8 = STEP(a, b, s8);                                             \
-            s9 = STEP(a, b, s9), s10 = STEP(a, b, s10), s11 = STEP(a, b, s11);                                         \
+            s0 = STEP(a, b, s0), s1 = STEP(a, b, s1), s2 = STEP(a, b, s2), s3 = STEP(a, b, s3);                        \
+            s4 = STEP(a, b, s4), s5 = STEP(a, b, s5), s6 = STEP(a, b, s6), s7 = STEP(a, b, s7);                        \
+            s8 = STEP(a, b, s8), s9 = STEP(a, b, s9), s10 = STEP(a, b, s10), s11 = STEP(a, b, s11);                    \
         }                                                                                                              \
         return (float)(FIRST(s0) + FIRST(s1) + FIRST(s2) + FIRST(s3) + FIRST(s4) + FIRST(s5) + FIRST(s6) + FIRST(s7) + \
                        FIRST(s8) + FIRST(s9) + FIRST(s10) + FIRST(s11));                                               \
@@ -98,7 +97,7 @@ static void peak_chunk(void *context, int64_t chunk, int worker) {
     sink = ((const peak *)context)->run();
 }
 
-/* Several chunks a thread, so that none waits long for the other. */
+/* Several chunks per thread, so that none waits long for the other. */
 enum { CHUNKS_PER_THREAD = 4 };
 
 static bool run_peak(void *context) {

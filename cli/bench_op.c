@@ -12,8 +12,8 @@ typedef struct work {
     void *attrs;
     ct_tensor *in[MOST_INPUTS];
     int n_in, n_out;
-    ct_tensor *home;      /* of BENCH_OUT */
-    ct_tensor *cotangent; /* of BENCH_BACKWARD */
+    ct_tensor *destination; /* of BENCH_OUT */
+    ct_tensor *cotangent;   /* of BENCH_BACKWARD */
 } work;
 
 static bool wrong(const char *word) { return ct_fail(CT_ERR_VALUE, "bench", "the input '%s' is not understood", word); }
@@ -93,7 +93,7 @@ static bool run_once(void *context) {
     bool ok = false;
     ct_scope {
         ct_tensor *out[MOST_OUTPUTS] = {NULL};
-        if (w->home) ct_into(w->home);
+        if (w->destination) ct_into(w->destination);
         ok = ct_apply(w->op, w->in, w->n_in, w->attrs, out, w->n_out);
         if (ok && w->how == BENCH_BACKWARD) {
             ok = ct_backward_from(out[0], w->cotangent, 0);
@@ -120,7 +120,7 @@ bool bench_op(const char *op, const char *inputs, bench_how how, double min_time
         ct_no_grad {
             ok = ct_apply(w.op, w.in, w.n_in, w.attrs, out, w.n_out);
         }
-        if (ok && how == BENCH_OUT) w.home = out[0];
+        if (ok && how == BENCH_OUT) w.destination = out[0];
         if (ok && how == BENCH_BACKWARD)
             ok = (w.cotangent = ct_randn(ct_shape(out[0]), .dtype = ct_dtype_of(out[0]))) != NULL;
     }

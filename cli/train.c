@@ -17,7 +17,7 @@ static void print_help(void) {
         "  --data PATH        where the data is\n"
         "  --epochs N         times through the data, in all; +N: so many more than the recipe or, with --resume, the "
         "run says\n"
-        "  --batch N          items a step\n"
+        "  --batch N          items per step\n"
         "  --lr X             learning rate\n"
         "  --set KEY=VALUE    anything else of the recipe, by its path: --set model.dropout=0.1; may be repeated\n"
         "  --out FOLDER       the folder of the run; by default runs/RECIPE-N, N being the first that is free\n"

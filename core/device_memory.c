@@ -118,12 +118,12 @@ void ct__device_give(ct_device device, ct_block *block) {
     ct_device_state *state = ct__device_state(device);
     const ct_backend *backend = state->backend;
     pthread_mutex_lock(&state->lock);
-    const unsigned owner = block->arena->stream, home = state->streams[owner].open ? owner : 0;
-    uint64_t others = atomic_load_explicit(&block->users, memory_order_relaxed) & ~((uint64_t)1 << home);
-    for (; others; others &= others - 1) ct__stream_follow(state, home, (unsigned)__builtin_ctzll(others));
+    const unsigned owner = block->arena->stream, own = state->streams[owner].open ? owner : 0;
+    uint64_t others = atomic_load_explicit(&block->users, memory_order_relaxed) & ~((uint64_t)1 << own);
+    for (; others; others &= others - 1) ct__stream_follow(state, own, (unsigned)__builtin_ctzll(others));
     if (backend->discard)
         backend->discard(backend->self, state->device.index, block->buffer, block->offset, block->size,
-                         home ? &state->streams[home].stream : NULL);
+                         own ? &state->streams[own].stream : NULL);
     state->in_use -= (int64_t)block->bytes;
     ct__arena_give(block);
     pthread_mutex_unlock(&state->lock);

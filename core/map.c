@@ -6,13 +6,13 @@
 
 #include "core/alloc.h"
 
-static size_t home(const ct_map *map, const void *key) {
+static size_t first_slot(const ct_map *map, const void *key) {
     return (size_t)(((uintptr_t)key >> 4) * 0x9E3779B97F4A7C15ull >> 20) & (map->capacity - 1);
 }
 
 void **ct__map_find(const ct_map *map, const void *key) {
     if (!map->capacity) return NULL;
-    for (size_t i = home(map, key);; i = (i + 1) & (map->capacity - 1)) {
+    for (size_t i = first_slot(map, key);; i = (i + 1) & (map->capacity - 1)) {
         if (map->entries[i].key == key) return &map->entries[i].value;
         if (!map->entries[i].key) return NULL;
     }
@@ -32,7 +32,7 @@ static bool grow(ct_map *map) {
 
 bool ct__map_put(ct_map *map, const void *key, void *value) {
     if (2 * map->count >= map->capacity && !grow(map)) return false;
-    size_t i = home(map, key);
+    size_t i = first_slot(map, key);
     while (map->entries[i].key && map->entries[i].key != key) i = (i + 1) & (map->capacity - 1);
     if (!map->entries[i].key) map->count++;
     map->entries[i].key = key;
@@ -48,7 +48,7 @@ void *ct__map_take(ct_map *map, const void *key) {
            hole =
                (size_t)((struct ct_map_entry *)((char *)found - offsetof(struct ct_map_entry, value)) - map->entries);
     for (size_t i = (hole + 1) & mask; map->entries[i].key; i = (i + 1) & mask) {
-        size_t wanted = home(map, map->entries[i].key);
+        size_t wanted = first_slot(map, map->entries[i].key);
         if (((i - wanted) & mask) < ((i - hole) & mask)) continue; /* it is where it belongs, or after it */
         map->entries[hole] = map->entries[i];
         hole = i;

@@ -5,7 +5,7 @@
 #include <cotangent/backend.h>
 
 /* Opens libcotangent_NAME.so: in the folders of CT_BACKEND_PATH, beside the library, where the loader looks. NULL and the
- * reason in why if there is none that can be used. Called once a name. */
+ * reason in why if there is none that can be used. Called once per name. */
 const ct_backend *ct__module_open(const char *name, char *why, size_t room);
 
 #endif

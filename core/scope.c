@@ -1,4 +1,4 @@
-/* Autorelease scopes: a stack of references a thread, cut by marks. Scope 0 is the root; it ends with the thread. */
+/* Autorelease scopes: a stack of references per thread, cut by marks. Scope 0 is the root; it ends with the thread. */
 #include <cotangent.h>
 #include <pthread.h>
 

@@ -244,7 +244,7 @@ CT_API void *ct_data_strided_mut(ct_tensor *x, ct_dims *strides);
 CT_API bool ct_print(const ct_tensor *x);
 CT_API size_t ct_to_string(const ct_tensor *x, char *text, size_t capacity);
 
-/* Gives the next op called on this thread a home: its first result is written into dst, whose shape and dtype
+/* Gives the next op called on this thread a destination: its first result is written into dst, whose shape and dtype
  * have to fit, and dst is what that op returns: ct_into(dst); ct_add(a, b); */
 CT_API bool ct_into(ct_tensor *dst);
 
@@ -290,7 +290,7 @@ CT_API bool ct_grad(ct_tensor *const *ys, int ny, ct_tensor *const *cotangents, 
 CT_API bool ct_grad_enabled(void);
 CT_API bool ct_set_grad_enabled(bool enabled); /* returns what it was */
 
-/* Called with the complete gradient that arrives at x, once a pass. It returns the gradient to go on with: NULL
+/* Called with the complete gradient that arrives at x, once per pass. It returns the gradient to go on with: NULL
  * for no change, or a tensor of the same shape. The hook lives as long as the graph does; release, if given,
  * is called with context when it dies. */
 typedef ct_tensor *(*ct_hook_fn)(void *context, ct_tensor *grad);

@@ -1,4 +1,4 @@
-/* CRC-64, eight bytes a step ("slicing by eight"): table[k][b] is what byte b does when k more bytes follow it. */
+/* CRC-64, eight bytes per step ("slicing by eight"): table[k][b] is what byte b does when k more bytes follow it. */
 #include "io/checksum.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* Pictures to tensors and back: which format it is, the order of channels, how it is turned. */
+/* Pictures to tensors and back: which format it is, the order of channels, how it lies. */
 #include "io/image.h"
 
 #include "io/files.h"
@@ -19,33 +19,33 @@ static void release(void *context, void *data) {
 
 /* ---- Reading ---- */
 
-/* Where out[y][x] of a turned picture comes from: rows and columns swapped from 5 on, then either counted from the end. */
+/* Where out[y][x] of an oriented picture comes from: rows and columns swapped from 5 on, then either counted from the end. */
 static const struct {
     bool rows_back, columns_back;
-} turns[9] = {[2] = {false, true}, [3] = {true, true}, [4] = {true, false},
-              [6] = {true, false}, [7] = {true, true}, [8] = {false, true}};
+} orientations[9] = {[2] = {false, true}, [3] = {true, true}, [4] = {true, false},
+                     [6] = {true, false}, [7] = {true, true}, [8] = {false, true}};
 
-static void turn_plane(uint8_t *to, const uint8_t *from, int64_t height, int64_t width, int orientation) {
+static void orient_plane(uint8_t *to, const uint8_t *from, int64_t height, int64_t width, int orientation) {
     const bool swapped = orientation >= 5;
     const int64_t rows = swapped ? width : height, columns = swapped ? height : width;
     for (int64_t y = 0; y < rows; y++)
         for (int64_t x = 0; x < columns; x++) {
             const int64_t row = swapped ? x : y, column = swapped ? y : x;
-            to[y * columns + x] = from[(turns[orientation].rows_back ? height - 1 - row : row) * width +
-                                       (turns[orientation].columns_back ? width - 1 - column : column)];
+            to[y * columns + x] = from[(orientations[orientation].rows_back ? height - 1 - row : row) * width +
+                                       (orientations[orientation].columns_back ? width - 1 - column : column)];
         }
 }
 
 /* The canvas's picture the way up that the camera noted. */
-static bool turn(ct__canvas *canvas, int orientation) {
+static bool orient(ct__canvas *canvas, int orientation) {
     if (orientation == 1) return true;
     const int64_t plane = canvas->height * canvas->width;
-    uint8_t *turned = ct_malloc((size_t)(plane * canvas->channels));
-    if (!turned) return ct_fail(CT_ERR_MEMORY, "image", "%s: out of memory", canvas->path);
+    uint8_t *oriented = ct_malloc((size_t)(plane * canvas->channels));
+    if (!oriented) return ct_fail(CT_ERR_MEMORY, "image", "%s: out of memory", canvas->path);
     for (int c = 0; c < canvas->channels; c++)
-        turn_plane(turned + c * plane, canvas->planes + c * plane, canvas->height, canvas->width, orientation);
+        orient_plane(oriented + c * plane, canvas->planes + c * plane, canvas->height, canvas->width, orientation);
     ct_free(canvas->planes);
-    canvas->planes = turned;
+    canvas->planes = oriented;
     if (orientation >= 5) {
         const int64_t height = canvas->height;
         canvas->height = canvas->width;
@@ -82,7 +82,7 @@ ct_tensor *ct__image_parse(const uint8_t *bytes, size_t size, int channels, cons
     else if (size >= sizeof jpeg && memcmp(bytes, jpeg, sizeof jpeg) == 0) good = ct__jpeg_decode(bytes, size, &canvas);
     else good = ct_fail(CT_ERR_IO, "image", "%s: is neither a PNG nor a JPEG file", path);
     if (good) ct__canvas_end(&canvas);
-    if (good && turn(&canvas, orientation)) {
+    if (good && orient(&canvas, orientation)) {
         uint8_t *planes = canvas.planes;
         canvas.planes = NULL;
         ct__canvas_free(&canvas);

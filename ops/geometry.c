@@ -63,8 +63,26 @@ static void whole_axis(ct_window *w, int a) {
     w->before[a] = w->after[a] = 0;
 }
 
+/* Lists that were written by ct__window_lists: nothing can be wrong with them. */
+static bool read_resolved(ct_window *w, int rank, const int64_t *kernel, const ct_window_options *options) {
+    const int first = 3 - rank;
+    w->rank = rank;
+    for (int a = 0; a < first; a++) whole_axis(w, a);
+    for (int i = 0; i < rank; i++) {
+        w->kernel[first + i] = kernel[i];
+        w->stride[first + i] = options->strides->d[i];
+        w->dilation[first + i] = options->dilations->d[i];
+        w->before[first + i] = options->pads->d[2 * i];
+        w->after[first + i] = options->pads->d[2 * i + 1];
+    }
+    return true;
+}
+
 static bool read_options(const ct_infer *infer, ct_window *w, int rank, const int64_t *kernel,
                          const ct_window_options *options) {
+    if (!infer && options->resolved && options->strides->n == rank && options->dilations->n == rank &&
+        options->pads->n == 2 * rank)
+        return read_resolved(w, rank, kernel, options);
     const int first = 3 - rank;
     w->rank = rank;
     for (int a = 0; a < first; a++) whole_axis(w, a);
@@ -178,6 +196,18 @@ ct_dims ct__window_pads(const ct_window *w) {
         list.d[2 * i + 1] = w->after[3 - w->rank + i];
     }
     return list;
+}
+
+void ct__window_lists(const ct_window *w, ct_dims *strides, ct_dims *dilations, ct_dims *pads) {
+    const int first = 3 - w->rank;
+    strides->n = dilations->n = w->rank;
+    pads->n = 2 * w->rank;
+    for (int i = 0; i < w->rank; i++) {
+        strides->d[i] = w->stride[first + i];
+        dilations->d[i] = w->dilation[first + i];
+        pads->d[2 * i] = w->before[first + i];
+        pads->d[2 * i + 1] = w->after[first + i];
+    }
 }
 
 /* The first o at or after 0 with o * stride >= at. */

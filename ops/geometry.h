@@ -44,6 +44,8 @@ ct_dims ct__window_kernel(const ct_window *window);
 ct_dims ct__window_strides(const ct_window *window);
 ct_dims ct__window_dilations(const ct_window *window);
 ct_dims ct__window_pads(const ct_window *window);
+/* The three at once, into attributes that are zero as yet. */
+void ct__window_lists(const ct_window *window, ct_dims *strides, ct_dims *dilations, ct_dims *pads);
 
 /* Counted as ct__mul does: options may ask for more than there can be. */
 static inline int64_t ct__window_product(const int64_t *sizes) {

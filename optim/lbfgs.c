@@ -211,9 +211,9 @@ static bool strong_wolfe(search *s, point begin, double t, double tolerance, poi
 
 /* ---- The direction ---- */
 
-static void replace(ct_tensor **home, ct_tensor *x) {
-    ct_tensor *before = *home;
-    *home = ct_keep(x);
+static void replace(ct_tensor **slot, ct_tensor *x) {
+    ct_tensor *before = *slot;
+    *slot = ct_keep(x);
     ct_drop(before);
 }
 

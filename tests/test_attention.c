@@ -159,7 +159,7 @@ TEST(errors_of_attention_name_shapes_and_options) {
     CHECK_ERROR(CT_ERR_VALUE, "scaled_dot_product_attention: dropout is -0.5; it has to be in [0, 1]");
     ct_rope(ct_zeros(CT_DIMS(3, 5)));
     CHECK_ERROR(CT_ERR_VALUE,
-                "rope: 5 of the last dimension are to be turned; x is f32[3,5], and the number has to be even");
+                "rope: 5 of the last dimension are to be rotated; x is f32[3,5], and the number has to be even");
 }
 
 TEST(rope_keeps_scores_a_function_of_the_distance) {

@@ -382,7 +382,7 @@ TEST(a_leafs_hook_fires_once_with_the_complete_gradient) {
         CHECK(ct_backward(ct_sum(y)));
         CHECK(record.calls == 1);
         CHECK(record.sum == 2 + 4 + 22);
-        CHECK(ct_backward(ct_sum(x))); /* once a pass */
+        CHECK(ct_backward(ct_sum(x))); /* once per pass */
         CHECK(record.calls == 2 && record.sum == 2);
         CHECK(record.released == 0);
     }

@@ -12,6 +12,8 @@
 
 #include "core/device.h"
 #include "core/tensor.h"
+#include "gen/optim.attrs.h"
+#include "optim/optim.h"
 #include "tests/harness.h"
 
 static const ct_device cpu = {CT_CPU, 0};
@@ -300,6 +302,48 @@ TEST(a_scaled_run_goes_on_from_a_state_to_the_same_bits) {
 }
 
 /* ---- What a recorded step needs ---- */
+
+/* The call of a step, kept and run again without the optimizer: it goes on with what lies in its tensors then. */
+TEST(a_kept_call_makes_the_next_steps) {
+    ct_tensor *x[2];
+    ct_optim *opt[2];
+    for (int i = 0; i < 2; i++) {
+        x[i] = ct_set_requires_grad(ct_ones(CT_DIMS(19)), true);
+        opt[i] = ct_adamw(NULL, .lr = 0.1);
+        CHECK(ct_optim_add_tensor(opt[i], "x", x[i]) && ct_optim_keep_grad(opt[i], true));
+        CHECK(ct_set_grad(x[i], ct_sin(ct_arange(0, 19, 1, .dtype = CT_F32))) && ct_optim_step(opt[i]));
+    }
+    const optim_param *p = &opt[0]->params[0];
+    const ct_tensor *tensors[] = {opt[0]->groups[0].rates,
+                                  opt[0]->clocks[p->clock].x,
+                                  opt[0]->gate,
+                                  x[0],
+                                  ct_grad_of(x[0]),
+                                  p->state[0],
+                                  p->state[1]};
+    const ct_view *views[7];
+    ct_view *none = NULL;
+    for (int i = 0; i < 7; i++) views[i] = &tensors[i]->view;
+    const optim_adam_attrs attrs = {.decoupled = true};
+    const ct_op *op = ct_op_find("optim_adam");
+    const ct_kernel *kernel = ct_op_kernel(op, CT_CPU, 0);
+    ct_call call = {
+        .op = op, .kernel = kernel, .attrs = &attrs, .n_in = 7, .n_out = 1, .in = views, .out = &none, .device = cpu};
+    _Alignas(64) char scratch[1024];
+    REQUIRE(kernel && kernel->scratch(&call) <= sizeof scratch);
+    call.scratch = (ct_memory_part){.buffer = scratch, .bytes = sizeof scratch};
+    for (int t = 1; t < 5; t++) {
+        CHECK(ct_optim_set_lr(opt[1], 0.1 / t) && ct_optim_step(opt[1]));
+        double rates[9];
+        CHECK(ct_read(tensors[0], rates, sizeof rates));
+        rates[1] = 0.1 / t; /* the learning rate */
+        CHECK(ct_write((ct_tensor *)tensors[0], rates, sizeof rates));
+        CHECK(kernel->run(&call, NULL));
+    }
+    CHECK(harness_same_bits(ct_detach(x[0]), ct_detach(x[1])));
+    CHECK(harness_same_bits(p->state[1], opt[1]->params[0].state[1]));
+    for (int i = 0; i < 2; i++) ct_optim_free(opt[i]);
+}
 
 /* A step's data lie where they lay: rates that change, clocks that move on, and gradients that are used again. */
 TEST(gradients_that_are_reused_keep_their_address) {

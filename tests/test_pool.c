@@ -192,9 +192,10 @@ TEST(pooling_says_what_is_wrong) {
     CHECK(ct_error_code() == CT_ERR_INDEX);
     ct_error_clear();
     CHECK(!ct_col2im(ct_zeros(CT_DIMS(2, 7, 9)), CT_DIMS(4, 4), CT_DIMS(2)));
-    CHECK_ERROR(CT_ERR_SHAPE,
-                "col2im: x is f32[2,7,9]; an image of 4 by 4 has 9 windows of 4 elements a channel, so x has to have 9 "
-                "columns of a multiple of 4 elements");
+    CHECK_ERROR(
+        CT_ERR_SHAPE,
+        "col2im: x is f32[2,7,9]; an image of 4 by 4 has 9 windows of 4 elements per channel, so x has to have 9 "
+        "columns of a multiple of 4 elements");
 }
 
 TEST(windows_that_no_list_holds_and_windows_of_another_image_are_errors) {

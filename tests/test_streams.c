@@ -49,6 +49,23 @@ TEST(work_that_is_queued_comes_out_as_work_that_is_not) {
     CHECK(harness_same_bits(sums[0], sums[1]));
 }
 
+TEST(memory_goes_back_to_the_device_only_when_its_work_is_done) {
+    const ct_device d = queued("1");
+    ct_stream *other = ct_stream_new(d);
+    ct_tensor *kept = NULL;
+    ct_scope {
+        ct_tensor *x = ct_full(CT_DIMS(1 << 20), 2, .device = d);
+        REQUIRE(ct_set_stream(d, other));
+        kept = ct_pass(ct_sum(ct_add_s(x, 1)));
+        REQUIRE(ct_set_stream(d, NULL));
+    }
+    ct_memory before = {.size = sizeof before}, after = before;
+    CHECK(ct_memory_stats(d, &before) && ct_memory_trim(d) && ct_memory_stats(d, &after));
+    CHECK(after.reserved <= before.reserved - (4 << 20) && ct_ok());
+    CHECK(ct_item(kept) == 3 << 20);
+    ct_stream_free(other);
+}
+
 /* ---- Two streams ---- */
 
 static void a_reader_waits(const char *mode) {

@@ -228,7 +228,7 @@ static void check_input_grad(const level *l, const shape *s) {
     buffers b;
     const winograd_pass f = make(s, &b);
     winograd_pass p = f;
-    p.turned = true;
+    p.adjoint = true;
     p.in_channels = f.out_channels, p.out_channels = f.in_channels;
     p.x = f.y, p.x_step = f.y_step, p.y = b.x, p.y_step = f.x_step;
     p.residual = NULL, p.activate = NULL;
@@ -329,7 +329,7 @@ TEST(every_level_keeps_the_bound_at_chosen_shapes) {
         FLAT(2, 2, 3, 5, 5, 6, 0, 1, 1, 0, 1, 1, 1, true, true, true),
         FLAT(2, 2, 17, 33, 11, 14, 2, 1, 0, 3, 2, 3, 0, true, false, false),
         FLAT(2, 2, 6, 7, 10, 9, 1, 1, 0, 1, 1, 1, 2, true, true, true),
-        /* A stride: classes of pixels. One window; every padding, even and odd sizes; layouts; channels past a vector. */
+        /* A stride: parities of pixels. One window; every padding, even and odd sizes; layouts; channels past a vector. */
         {4, 1, 1, 1, 4, 4, 0, 0, 0, 0, 1, 1, 0, true, false, false, 2, 1, 1, 0, 0, 1, 1},
         {4, 2, 3, 5, 8, 9, 1, 1, 1, 1, 1, 1, 0, true, true, true, 2, 1, 1, 0, 0, 1, 1},
         {4, 2, 5, 3, 21, 20, 0, 3, 2, 2, 1, 1, 1, true, true, false, 2, 1, 1, 0, 0, 1, 1},
@@ -338,7 +338,7 @@ TEST(every_level_keeps_the_bound_at_chosen_shapes) {
         {4, 2, 16, 32, 20, 20, 1, 1, 1, 1, 1, 1, 1, true, false, false, 2, 1, 1, 0, 0, 1, 1},
         {4, 2, 6, 7, 13, 12, 5, 6, 7, 4, 1, 1, 2, true, true, true, 2, 1, 1, 0, 0, 1, 1}, /* windows of padding alone */
         {4, 1, 110, 8, 12, 12, 1, 1, 1, 1, 1, 1, 0, true, false, false, 2, 1, 1, 0, 0, 1, 1}, /* deeper than a block */
-        /* Depth: one plane, as many as taps, more; dilation, stride, nothing but padding; with classes. */
+        /* Depth: one plane, as many as taps, more; dilation, stride, nothing but padding; with parities. */
         {3, 1, 1, 1, 3, 3, 1, 1, 1, 1, 1, 1, 0, true, false, false, 1, 1, 3, 1, 1, 1, 1},
         {3, 2, 5, 6, 6, 7, 1, 1, 1, 1, 1, 1, 1, true, true, true, 1, 3, 3, 1, 1, 1, 1},
         {3, 2, 16, 32, 9, 10, 1, 1, 1, 1, 1, 1, 0, true, true, true, 1, 9, 3, 1, 1, 1, 1},
@@ -513,7 +513,7 @@ TEST(gradients_are_adjoint_to_the_convolution) {
         }
 }
 
-/* A NaN reaches the tiles whose 6x6 inputs hold it, with a stride those of each class, and no others; exact, the results
+/* A NaN reaches the tiles whose 6x6 inputs hold it, with a stride those of each parity, and no others; exact, the results
  * around it. */
 static void check_nan(const family *f) {
     const int size = 24, pad = (f->kernel - 1) / 2, step = 7 - f->kernel / f->stride, area = 6 * f->stride;

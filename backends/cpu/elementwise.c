@@ -17,7 +17,7 @@ enum {
     TILE_COLUMNS = 32,   /* of the tiles that transposed operands are read by; */
     TILE_ROWS = 64,      /* of elements up to 4 bytes, and half as many of 8 */
     TILE_BYTES = 8192,
-    STRIP_COLUMNS = 8, /* columns read at a time: at a stride of 4096 bytes, more would fall out of the cache */
+    PANEL_COLUMNS = 8, /* columns read at a time: at a stride of 4096 bytes, more would fall out of the cache */
     STREAM_BYTES = 16 * 1024 * 1024, /* an output this large would not stay in the caches: it is written past them */
     STREAM_ROW = 4096,               /* elements; rows shorter than this cost more at their ends than streaming gains */
     OPERANDS = CT_ELEMENTWISE_INPUTS + 1,
@@ -378,11 +378,11 @@ typedef struct tile_buffers {
     alignas(64) char splat[OPERANDS][CT_ELEMENTWISE_SPLAT];
 } tile_buffers;
 
-/* A tile of a strided operand, dense in the buffer; or back. Narrow strips keep its cache lines until they are used up. */
+/* A tile of a strided operand, dense in the buffer; or back. Narrow panels keep its cache lines until they are used up. */
 static void copy_tile(const plan *p, const operand *o, char *place, char *buffer, int64_t rows, int64_t n, bool out) {
     const int64_t outer = o->strides[p->tiled], inner = o->strides[p->ndim - 1];
-    for (int64_t c = 0; c < n; c += STRIP_COLUMNS) {
-        const int64_t width = n - c < STRIP_COLUMNS ? n - c : STRIP_COLUMNS;
+    for (int64_t c = 0; c < n; c += PANEL_COLUMNS) {
+        const int64_t width = n - c < PANEL_COLUMNS ? n - c : PANEL_COLUMNS;
         char *at = place + c * inner * o->size, *dense = buffer + c * o->size;
         void *to = out ? at : dense, *from = out ? dense : at;
         int64_t to_outer = out ? outer : n, to_inner = out ? inner : 1, from_outer = out ? n : outer,

@@ -82,67 +82,46 @@ CT_FLOAT_WORDS(f64, double, __builtin_fabs)
 #define CT_SIGNED_IS(a, test)   ((a)test)
 #define CT_UNSIGNED_IS(a, test) 0
 
-#define CT_INT_WORDS(P, T, U, MIN, MAX, IS)                                                                   \
-    CT_COMMON_WORDS(P, T)                                                                                     \
-    static inline T P##_k(double x) { return (T)(int64_t)x; }                                                 \
-    static inline T P##_from_double(double x) {                                                               \
-        return x != x ? 0 : x <= (double)MIN ? MIN : x >= (double)MAX ? MAX : (T)x;                           \
-    }                                                                                                         \
-    static inline T P##_add(T a, T b) { return (T)((U)a + (U)b); }                                            \
-    static inline T P##_sub(T a, T b) { return (T)((U)a - (U)b); }                                            \
-    static inline T P##_mul(T a, T b) { return (T)((U)a * (U)b); }                                            \
-    static inline T P##_fma(T a, T b, T c) { return (T)((U)a * (U)b + (U)c); }                                \
-    static inline T P##_square(T a) { return (T)((U)a * (U)a); }                                              \
-    static inline T P##_neg(T a) { return (T)((U)0 - (U)a); }                                                 \
-    static inline T P##_abs(T a) { return IS(a, < 0) ? P##_neg(a) : a; }                                      \
-    static inline T P##_sign(T a) { return (T)((a > 0) - IS(a, < 0)); }                                       \
-    static inline T P##_floor(T a) { return a; }                                                              \
-    static inline T P##_ceil(T a) { return a; }                                                               \
-    static inline T P##_round(T a) { return a; }                                                              \
-    static inline T P##_trunc(T a) { return a; }                                                              \
-    static inline T P##_max(T a, T b) { return a > b ? a : b; }                                               \
-    static inline T P##_min(T a, T b) { return a < b ? a : b; }                                               \
-    static inline T P##_fmax(T a, T b) { return a > b ? a : b; }                                              \
-    static inline T P##_fmin(T a, T b) { return a < b ? a : b; }                                              \
-    static inline uint8_t P##_isnan(T a) { return (void)a, 0; }                                               \
-    static inline uint8_t P##_isinf(T a) { return (void)a, 0; }                                               \
-    static inline uint8_t P##_isfinite(T a) { return (void)a, 1; }                                            \
-    /* MIN / -1 traps in C; wrapped, the quotient is MIN, and nothing remains */                              \
-    static inline T P##_fmod(T a, T b) { return b == 0 || IS(b, == -1) ? 0 : (T)(a % b); }                    \
-    static inline T P##_remainder(T a, T b) {                                                                 \
-        T r = P##_fmod(a, b);                                                                                 \
-        return r != 0 && IS(r, < 0) != IS(b, < 0) ? (T)(r + b) : r;                                           \
-    }                                                                                                         \
-    static inline T P##_floor_div(T a, T b) {                                                                 \
-        if (b == 0) return 0;                                                                                 \
-        if (IS(b, == -1)) return P##_neg(a);                                                                  \
-        T q = (T)(a / b), r = (T)(a % b);                                                                     \
-        return r != 0 && IS(r, < 0) != IS(b, < 0) ? (T)(q - 1) : q;                                           \
-    }                                                                                                         \
-    /* a^-n is 1 / a^n towards zero: 0 but for a = 1 and a = -1 */                                            \
-    static inline T P##_pow(T a, T b) {                                                                       \
-        if (IS(b, < 0)) return a == 1 ? 1 : IS(a, == -1) ? ((U)b & 1 ? (T)-1 : 1) : 0;                        \
-        U power = 1, square = (U)a;                                                                           \
-        for (U n = (U)b; n; n >>= 1) {                                                                        \
-            if (n & 1) power *= square;                                                                       \
-            square *= square;                                                                                 \
-        }                                                                                                     \
-        return (T)power;                                                                                      \
-    }                                                                                                         \
-    static inline T P##_band(T a, T b) { return (T)(a & b); }                                                 \
-    static inline T P##_bor(T a, T b) { return (T)(a | b); }                                                  \
-    static inline T P##_bxor(T a, T b) { return (T)(a ^ b); }                                                 \
-    static inline T P##_bnot(T a) { return (T)~a; }                                                           \
-    static inline T P##_shl(T a, T b) { return IS(b, < 0) || (U)b >= 8 * sizeof(T) ? 0 : (T)((U)a << (U)b); } \
-    static inline T P##_shr(T a, T b) {                                                                       \
-        return IS(b, < 0) || (U)b >= 8 * sizeof(T) ? (T)(IS(a, < 0) ? -1 : 0) : (T)(a >> b);                  \
-    }
-
-CT_INT_WORDS(i8, int8_t, uint32_t, INT8_MIN, INT8_MAX, CT_SIGNED_IS)
-CT_INT_WORDS(i16, int16_t, uint32_t, INT16_MIN, INT16_MAX, CT_SIGNED_IS)
-CT_INT_WORDS(i32, int32_t, uint32_t, INT32_MIN, INT32_MAX, CT_SIGNED_IS)
-CT_INT_WORDS(i64, int64_t, uint64_t, INT64_MIN, INT64_MAX, CT_SIGNED_IS)
-CT_INT_WORDS(u8, uint8_t, uint32_t, 0, UINT8_MAX, CT_UNSIGNED_IS)
+CT_COMMON_WORDS(i8, int8_t)
+#define P     i8
+#define T     int8_t
+#define U     uint32_t
+#define LEAST INT8_MIN
+#define MOST  INT8_MAX
+#define IS    CT_SIGNED_IS
+#include "backends/cpu/integer_words.h"
+CT_COMMON_WORDS(i16, int16_t)
+#define P     i16
+#define T     int16_t
+#define U     uint32_t
+#define LEAST INT16_MIN
+#define MOST  INT16_MAX
+#define IS    CT_SIGNED_IS
+#include "backends/cpu/integer_words.h"
+CT_COMMON_WORDS(i32, int32_t)
+#define P     i32
+#define T     int32_t
+#define U     uint32_t
+#define LEAST INT32_MIN
+#define MOST  INT32_MAX
+#define IS    CT_SIGNED_IS
+#include "backends/cpu/integer_words.h"
+CT_COMMON_WORDS(i64, int64_t)
+#define P     i64
+#define T     int64_t
+#define U     uint64_t
+#define LEAST INT64_MIN
+#define MOST  INT64_MAX
+#define IS    CT_SIGNED_IS
+#include "backends/cpu/integer_words.h"
+CT_COMMON_WORDS(u8, uint8_t)
+#define P     u8
+#define T     uint8_t
+#define U     uint32_t
+#define LEAST 0
+#define MOST  UINT8_MAX
+#define IS    CT_UNSIGNED_IS
+#include "backends/cpu/integer_words.h"
 
 /* ---- Bool: 0 or 1, an integer of one bit ---- */
 

@@ -10,7 +10,7 @@ typedef struct epoch_record {
     double epoch, step; /* epochs and steps done by then */
     double loss, score; /* over the training of that epoch */
     double valid_loss, valid_score;
-    double lr, seconds, rate; /* rate: items a second */
+    double lr, seconds, rate; /* rate: items per second */
 } epoch_record;
 
 typedef struct journal {

@@ -70,7 +70,7 @@ KEY_PART(schedule, part_schedules)
 static bool read_part_optimizer(recipe *r, const tree *node) {
     if (!part_read(&part_optimizers, node, &r->optimizer)) return false;
     if (!((const ct_optim_info *)r->optimizer.info)->needs_loss) return true;
-    return tree_fail(node, "%s evaluates the loss itself several times a step, which the command does not do",
+    return tree_fail(node, "%s evaluates the loss itself several times per step, which the command does not do",
                      r->optimizer.name);
 }
 

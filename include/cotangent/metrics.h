@@ -6,7 +6,8 @@
  *
  * Where logits are wanted they are [batch, classes] or [batch, classes, ...], with targets (integers) of that shape
  * without the classes, as for ct_cross_entropy_loss. Targets below 0 are not counted. Of equal logits the first wins. A
- * result of nothing is NaN. Each _add returns false, and counts nothing, on an error and while one is pending.
+ * result of nothing is NaN. Each _add returns false, and counts nothing, on an error and while one is pending. It counts on the
+ * host, so it waits for the device that its tensors are on.
  *
  * Threads: a counter is a plain struct without a lock. Each thread feeds its own; one that nobody feeds meanwhile may be read. */
 #ifndef COTANGENT_METRICS_H

@@ -176,7 +176,7 @@ typedef struct ct_lbfgs_options {
     size_t size;
     double lr;               /* 1 */
     int64_t max_iter;        /* 20: iterations per step */
-    int64_t max_eval;        /* max_iter * 5 / 4: evaluations a step */
+    int64_t max_eval;        /* max_iter * 5 / 4: evaluations per step */
     ct_opt tolerance_grad;   /* 1e-7: done when no element of the gradient is larger */
     ct_opt tolerance_change; /* 1e-9: done when the loss or all parameters change by less */
     int64_t history_size;    /* 100 */
@@ -312,7 +312,7 @@ CT_API void ct_scaler_free(ct_scaler *scaler);
 /* The scale, an f32 that lies where the loss is: it is waited for. */
 CT_API double ct_scaler_value(const ct_scaler *scaler);
 CT_API ct_tensor *ct_scaler_scale(ct_scaler *scaler, ct_tensor *loss);
-/* Divides the gradients, once a step; only needed where they are looked at before ct_scaler_step, which does it otherwise. */
+/* Divides the gradients, once per step; only needed where they are looked at before ct_scaler_step, which does it otherwise. */
 CT_API bool ct_scaler_unscale(ct_scaler *scaler, ct_optim *optim);
 CT_API bool ct_scaler_step(ct_scaler *scaler, ct_optim *optim); /* true also when the step was left out */
 CT_API bool
@@ -451,7 +451,7 @@ typedef struct ct_schedule_info {
     const char *doc;
     const ct_setting *settings;
     int count;
-    bool needs_metric; /* stepped once an epoch with a metric, not once a step: total_steps are then epochs */
+    bool needs_metric; /* stepped once per epoch with a metric, not once per step: total_steps are then epochs */
 } ct_schedule_info;
 CT_API const ct_schedule_info *ct_schedule_find(const char *name); /* NULL: there is none of that name; no error */
 CT_API const ct_schedule_info *ct_schedule_info_at(int i);         /* NULL past the end */

@@ -175,7 +175,7 @@ static ct_tensor *grouped(ct_tensor *x, int64_t kv_heads) {
     return reshape(x, to);
 }
 static ct_tensor *shared(ct_tensor *x) { return unsqueeze(x, 2); }
-static ct_tensor *turned(ct_tensor *x) { return transpose(x, -2, -1); }
+static ct_tensor *transposed(ct_tensor *x) { return transpose(x, -2, -1); }
 static ct_tensor *ungrouped(ct_tensor *x, ct_dims shape) { return reshape(x, shape); }
 
 static ct_tensor *full_of(ct_tensor *like, double value) { return full(CT_DIMS0, value, .dtype = ct_dtype_of(like)); }
@@ -183,7 +183,7 @@ static ct_tensor *full_of(ct_tensor *like, double value) { return full(CT_DIMS0,
 /* scale q k^T + mask, -inf where a key takes no part; (B,Hk,G,Tq,Tk). */
 static ct_tensor *scores_of(ct_tensor *q, ct_tensor *k, ct_tensor *mask, double scale, bool causal, bool bottom_right) {
     const int64_t kv_heads = ct_dim(k, 1), tq = ct_dim(q, 2), tk = ct_dim(k, 2);
-    ct_tensor *s = mul_s(matmul(grouped(q, kv_heads), turned(shared(k))), scale);
+    ct_tensor *s = mul_s(matmul(grouped(q, kv_heads), transposed(shared(k))), scale);
     ct_tensor *m = grouped(mask, kv_heads);
     if (m && ct_dtype_of(m) == CT_BOOL) s = where(m, s, full_of(s, -__builtin_inf()));
     else if (m) s = add(s, m);
@@ -227,15 +227,16 @@ void sdpa_grad_lower(ct_lower *l) {
     ct_tensor *s = scores_of(q, k, mask, a->scale, a->causal, a->bottom_right),
               *p = ct_exp(sub(s, unsqueeze(grouped(l->in[6], kv_heads), -1)));
     ct_tensor *g = grouped(l->in[7], kv_heads), *factors = factors_of(s, l->in[4], a->dropout);
-    if (l->n_out > 2 && want[2]) l->out[2] = sum(matmul(turned(factors ? mul(p, factors) : p), g), .axes = CT_DIMS(2));
+    if (l->n_out > 2 && want[2])
+        l->out[2] = sum(matmul(transposed(factors ? mul(p, factors) : p), g), .axes = CT_DIMS(2));
     ct_tensor *delta = sum(mul(l->in[7], l->in[5]), .axes = CT_DIMS(-1));
     if (l->in[8]) delta = sub(delta, l->in[8]);
-    ct_tensor *dp = matmul(g, turned(shared(v)));
+    ct_tensor *dp = matmul(g, transposed(shared(v)));
     if (factors) dp = mul(dp, factors);
     ct_tensor *ds = mul(p, sub(dp, unsqueeze(grouped(delta, kv_heads), -1)));
     if (want[0]) l->out[0] = ungrouped(mul_s(matmul(ds, shared(k)), a->scale), ct_shape(q));
     if (l->n_out > 1 && want[1])
-        l->out[1] = sum(mul_s(matmul(turned(ds), grouped(q, kv_heads)), a->scale), .axes = CT_DIMS(2));
+        l->out[1] = sum(mul_s(matmul(transposed(ds), grouped(q, kv_heads)), a->scale), .axes = CT_DIMS(2));
     if (l->n_out > 3 && want[3]) l->out[3] = ungrouped(ds, ct_shape(mask));
 }
 

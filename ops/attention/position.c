@@ -12,7 +12,7 @@ bool rope_infer(ct_infer *infer) {
     const int64_t t = x->dims[x->ndim - 2], d = x->dims[x->ndim - 1], dims = turned_dims(a, d);
     if (dims < 0 || dims > d || dims % 2)
         return ct_infer_fail(infer, CT_ERR_VALUE,
-                             "%lld of the last dimension are to be turned; x is %s, and the number has to be even",
+                             "%lld of the last dimension are to be rotated; x is %s, and the number has to be even",
                              (long long)dims, ct_view_text(x));
     if (!(a->base > 0)) return ct_infer_fail(infer, CT_ERR_VALUE, "base is %g; it has to be positive", a->base);
     if (positions && (positions->ndim != 1 || positions->dims[0] != t))
@@ -30,7 +30,7 @@ void rope_lower(ct_lower *l) {
         l->out[0] = x;
         return;
     }
-    /* Angles in f64: at large positions the fraction of a turn would be lost. */
+    /* Angles in f64: at large positions the fraction of a circle would be lost. */
     ct_tensor *p = positions ? add_s(cast(positions, CT_F64), (double)a->offset)
                              : add_s(arange(0, (double)t, 1, .dtype = CT_F64), (double)a->offset);
     ct_tensor *rate =
@@ -38,7 +38,7 @@ void rope_lower(ct_lower *l) {
     ct_tensor *angle = mul(unsqueeze(p, 1), unsqueeze(rate, 0)), *c = cast(ct_cos(angle), ct_dtype_of(x)),
               *s = cast(ct_sin(angle), ct_dtype_of(x));
     if (a->inverse) s = neg(s);
-    ct_tensor *part = narrow(x, -1, 0, dims), *turned, *first, *second;
+    ct_tensor *part = narrow(x, -1, 0, dims), *rotated, *first, *second;
     if (a->interleaved) {
         ct_dims shape = ct_shape(part), pairs = shape;
         ct__set_size(&pairs, -1, half);
@@ -46,17 +46,17 @@ void rope_lower(ct_lower *l) {
         part = reshape(part, pairs);
         first = select(part, -1, 0), second = select(part, -1, 1);
         ct_tensor *both[] = {sub(mul(first, c), mul(second, s)), add(mul(second, c), mul(first, s))};
-        turned = reshape(stack(both, 2, -1), shape);
+        rotated = reshape(stack(both, 2, -1), shape);
     } else {
         first = narrow(part, -1, 0, half), second = narrow(part, -1, half, half);
         ct_tensor *both[] = {sub(mul(first, c), mul(second, s)), add(mul(second, c), mul(first, s))};
-        turned = cat(both, 2, -1);
+        rotated = cat(both, 2, -1);
     }
-    ct_tensor *all[] = {turned, narrow(x, -1, dims, d - dims)};
-    l->out[0] = dims < d ? cat(all, 2, -1) : turned;
+    ct_tensor *all[] = {rotated, narrow(x, -1, dims, d - dims)};
+    l->out[0] = dims < d ? cat(all, 2, -1) : rotated;
 }
 
-/* A rotation: its transpose turns back. */
+/* A rotation: its transpose rotates back. */
 void rope_vjp(ct_vjp *v) {
     const rope_attrs *a = v->attrs;
     if (v->need[0])

@@ -95,9 +95,7 @@ static bool forward_hand_on(ct_handing *h, const forward *f) {
         conv_fused_attrs *a = h->attrs;
         memset(a, 0, sizeof *a);
         a->activation = f->activation;
-        a->strides = ct__window_strides(&g.window);
-        a->dilations = ct__window_dilations(&g.window);
-        a->pads = ct__window_pads(&g.window);
+        ct__window_lists(&g.window, &a->strides, &a->dilations, &a->pads);
         a->groups = g.groups;
         a->channels_last = g.channels_last;
         a->exact = exact;
@@ -106,9 +104,7 @@ static bool forward_hand_on(ct_handing *h, const forward *f) {
     take_inputs(h, &ct__op_conv, 3);
     conv_attrs *a = h->attrs;
     memset(a, 0, sizeof *a);
-    a->strides = ct__window_strides(&g.window);
-    a->dilations = ct__window_dilations(&g.window);
-    a->pads = ct__window_pads(&g.window);
+    ct__window_lists(&g.window, &a->strides, &a->dilations, &a->pads);
     a->groups = g.groups;
     a->channels_last = g.channels_last;
     a->exact = exact;
@@ -253,9 +249,7 @@ static bool transposed_hand_on(ct_handing *h, const forward *f, const ct_dims *o
     conv_input_grad_attrs *a = h->attrs;
     memset(a, 0, sizeof *a);
     a->size = ct__window_in(&g.window);
-    a->strides = ct__window_strides(&g.window);
-    a->dilations = ct__window_dilations(&g.window);
-    a->pads = ct__window_pads(&g.window);
+    ct__window_lists(&g.window, &a->strides, &a->dilations, &a->pads);
     a->groups = g.groups;
     a->channels_last = g.channels_last;
     a->exact = f->exact || exact_everywhere();

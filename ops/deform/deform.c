@@ -174,10 +174,10 @@ typedef struct samples {
 
 static samples sample(const ct_deform *d, ct_tensor *x, ct_tensor *offset, ct_tensor *mask) {
     const ct_window *w = &d->w;
-    const int64_t n = d->batch, g = d->offset_groups, each = d->channels / g, spots = d->taps * d->pixels;
-    samples s = {.shape = CT_DIMS(n, g, each, spots)};
+    const int64_t n = d->batch, g = d->offset_groups, each = d->channels / g, places = d->taps * d->pixels;
+    samples s = {.shape = CT_DIMS(n, g, each, places)};
     ct_tensor *element[2][2], *inside[2][2];
-    const ct_dims flat = CT_DIMS(n, g, 1, spots);
+    const ct_dims flat = CT_DIMS(n, g, 1, places);
     offset = reshape(offset, CT_DIMS(n, g, d->taps, 2, d->pixels));
     for (int axis = 0; axis < 2; axis++) {
         const int a = 1 + axis;
@@ -188,7 +188,7 @@ static samples sample(const ct_deform *d, ct_tensor *x, ct_tensor *offset, ct_te
         ct_tensor *o =
             reshape(add_s(mul_s(ct__counted(w->out[a]), (double)w->stride[a]), -(double)w->before[a]), pixels);
         ct_tensor *base =
-            reshape(expand(ct_add(k, o), CT_DIMS(w->kernel[1], w->kernel[2], w->out[1], w->out[2])), CT_DIMS(spots));
+            reshape(expand(ct_add(k, o), CT_DIMS(w->kernel[1], w->kernel[2], w->out[1], w->out[2])), CT_DIMS(places));
         ct_tensor *moved = reshape(select(offset, 3, axis), flat);
         ct_tensor *place = ct_add(moved, cast(base, ct_dtype_of(x))), *low = ct_floor(ct_detach(place));
         ct_tensor *part = sub(place, low);
@@ -287,9 +287,9 @@ void deform_conv_grad_lower(ct_lower *l) {
         }
     l->out[0] = back(reshape(dx, CT_DIMS(n, d.channels, d.w.in[1], d.w.in[2])), last);
     if (l->n_out > 1 && l->want[1]) {
-        const ct_dims spots = CT_DIMS(n, g, d.taps, 1, d.pixels), axis = CT_DIMS(2);
-        ct_tensor *moves[2] = {reshape(sum(mul(dc, blend(&s, SLOPE(0), WEIGHT(1))), .axes = axis), spots),
-                               reshape(sum(mul(dc, blend(&s, WEIGHT(0), SLOPE(1))), .axes = axis), spots)};
+        const ct_dims places = CT_DIMS(n, g, d.taps, 1, d.pixels), axis = CT_DIMS(2);
+        ct_tensor *moves[2] = {reshape(sum(mul(dc, blend(&s, SLOPE(0), WEIGHT(1))), .axes = axis), places),
+                               reshape(sum(mul(dc, blend(&s, WEIGHT(0), SLOPE(1))), .axes = axis), places)};
         l->out[1] = back(reshape(cat(moves, 2, 3), CT_DIMS(n, 2 * g * d.taps, d.w.out[1], d.w.out[2])), last);
     }
     if (l->n_out > 2 && l->want[2]) {

@@ -66,9 +66,9 @@ void row_norm_grad_lower(ct_lower *l) {
         if (a->rms && ct_dim(l->in[1], 1) == 1) { /* h - xhat (h xhat), without the difference */
             l->out[0] = mul(h, mul_s(mul(rstd, square(rstd)), a->eps));
         } else {
-            ct_tensor *turned = mul(xhat, mean(mul(h, xhat), .axes = rows, .keepdim = true));
+            ct_tensor *projection = mul(xhat, mean(mul(h, xhat), .axes = rows, .keepdim = true));
             if (!a->rms) h = sub(h, mean(h, .axes = rows, .keepdim = true));
-            l->out[0] = mul(rstd, sub(h, turned));
+            l->out[0] = mul(rstd, sub(h, projection));
         }
     }
     if (l->n_out > 1 && l->want[1]) l->out[1] = sum(mul(g, xhat), .axes = columns);

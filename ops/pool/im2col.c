@@ -109,11 +109,12 @@ bool col2im_infer(ct_infer *infer) {
     const int64_t taps = ct__window_taps(&w), windows = ct__window_pixels_out(&w), h = w.in[1], v = w.in[2];
     const int64_t rows = x->dims[a->channels_last ? 2 : 1], columns = x->dims[a->channels_last ? 1 : 2];
     if (rows % taps || columns != windows)
-        return ct_infer_fail(infer, CT_ERR_SHAPE,
-                             "x is %s; an image of %lld by %lld has %lld windows of %lld elements a channel, so x has "
-                             "to have %lld columns of a multiple of %lld elements",
-                             ct_view_text(x), (long long)h, (long long)v, (long long)windows, (long long)taps,
-                             (long long)windows, (long long)taps);
+        return ct_infer_fail(
+            infer, CT_ERR_SHAPE,
+            "x is %s; an image of %lld by %lld has %lld windows of %lld elements per channel, so x has "
+            "to have %lld columns of a multiple of %lld elements",
+            ct_view_text(x), (long long)h, (long long)v, (long long)windows, (long long)taps, (long long)windows,
+            (long long)taps);
     if (!check_padded(infer, &w, x->dims[0], rows / taps)) return false;
     const int64_t first[] = {x->dims[0], rows / taps, h, v}, last[] = {x->dims[0], h, v, rows / taps};
     ct__infer_set(infer, 0, x->dtype, 4, a->channels_last ? last : first);

@@ -98,10 +98,10 @@ static void append(series *s, ct_tensor *x) {
 }
 
 /* [steps, rows, cols], in the order of time. */
-static ct_tensor *joined(const series *s, bool turned, ct_tensor *like, int64_t n, int64_t cols) {
+static ct_tensor *joined(const series *s, bool reversed, ct_tensor *like, int64_t n, int64_t cols) {
     if (s->n == 0) return reshape(nothing(like), CT_DIMS(0, n, cols));
     ct_tensor *all = s->n == 1 ? s->list[0] : cat(s->list, s->n, 0);
-    return turned ? flip(all, CT_DIMS(0)) : all;
+    return reversed ? flip(all, CT_DIMS(0)) : all;
 }
 
 /* One step: the new h, the new c (lstm), and the saved values. */

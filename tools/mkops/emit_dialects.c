@@ -61,7 +61,7 @@ static void emit_scalar(text *t, const op_def *op) {
     emit_body(t, op, &d);
 }
 
-static void emit_cuda(text *t, const op_def *op) {
+void emit_cuda_formula(text *t, const op_def *op) {
     dialect d = {.value = "ct_",
                  .truth = "ct_",
                  .number = "T(%s)",
@@ -69,10 +69,10 @@ static void emit_cuda(text *t, const op_def *op) {
                  .input = "x_",
                  .attr = "at_",
                  .given = "given_",
-                 .highest = "ct_highest<T>()"};
+                 .highest = "T(ct_highest<S>())"};
     const op_def *names = owner(op);
     int n = 0;
-    put(t, "template <typename T> __device__ inline %s ct_op_%s(", op->bool_result ? "bool" : "T", op->name);
+    put(t, "template <typename T, typename S = T> __device__ inline %s ct_op_%s(", op->bool_result ? "bool" : "T", op->name);
     for (int i = 0; i < op->n_args; i++)
         if (!is_attr(&op->args[i]))
             put(t, "%s%s x_%s", n++ ? ", " : "", op->args[i].is_mask ? "bool" : "T", op->args[i].name);
@@ -118,12 +118,12 @@ void emit_dialects(const library *lib, const char *out) {
     text scalar = {0}, cuda = {0}, wgsl = {0};
     put(&scalar, "/* Every elementwise formula in scalar C, as doubles. Written by mkops. */\n#include "
                  "\"tools/mkops/scalar_words.h\"\n\n");
-    put(&cuda, "// Every elementwise formula as a CUDA device function over T. Written by mkops.\n");
+    put(&cuda, "// Every elementwise formula as a CUDA device function over T, which elements of S in memory are computed in. Written by mkops.\n");
     put(&wgsl, "// Every elementwise formula as a WGSL function. Written by mkops.\n");
     for (int i = 0; i < lib->n_ops; i++) {
         if (!lib->ops[i]->elementwise) continue;
         emit_scalar(&scalar, lib->ops[i]);
-        emit_cuda(&cuda, lib->ops[i]);
+        emit_cuda_formula(&cuda, lib->ops[i]);
         emit_wgsl(&wgsl, lib->ops[i]);
     }
     put(&scalar, "\nconst ct_scalar_op ct_scalar_ops[] = {\n");

@@ -240,7 +240,7 @@ static void emit_op_kernels(text *t, const op_def *op) {
 }
 
 /* By name and not by place, so that a new op does not move the others to other files. */
-static unsigned part_of(const char *name) {
+unsigned elementwise_part(const char *name) {
     unsigned hash = 2166136261u;
     for (; *name; name++) hash = (hash ^ (unsigned char)*name) * 16777619u;
     return (hash >> 8) % ELEMENTWISE_PARTS;
@@ -263,10 +263,10 @@ void emit_elementwise_kernels(const library *lib, const char *out) {
         put(&t, "\n");
         if (part == 0) put(&t, "CT_ELEMENTWISE_ISA_TABLE\n\n");
         for (int i = 0; i < lib->n_ops; i++)
-            if (lib->ops[i]->elementwise && part_of(lib->ops[i]->name) == part) emit_op_kernels(&t, lib->ops[i]);
+            if (lib->ops[i]->elementwise && elementwise_part(lib->ops[i]->name) == part) emit_op_kernels(&t, lib->ops[i]);
         put(&t, "CT_KERNELS(elementwise_%u) = {\n", part);
         for (int i = 0; i < lib->n_ops; i++)
-            if (lib->ops[i]->elementwise && part_of(lib->ops[i]->name) == part)
+            if (lib->ops[i]->elementwise && elementwise_part(lib->ops[i]->name) == part)
                 put(&t, "    CT_ELEMENTWISE_ROW(%s)\n", lib->ops[i]->name);
         put(&t, "    {0},\n};\n");
         write_if_changed(out, form("gen/cpu/elementwise_%u.c", part), &t);

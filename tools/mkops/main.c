@@ -95,8 +95,6 @@ char **names_in(const char *directory, const char *end, int *n) {
 
 /* ---- Kernels ------------------------------------------------------------------------------------------ */
 
-static bool is_source(const char *name) { return ends_with(name, ".c") || ends_with(name, ".cu"); }
-
 static backend_def *backend_named(library *lib, const char *name) {
     for (int i = 0; i < lib->n_backends; i++)
         if (strcmp(lib->backends[i].name, name) == 0) return &lib->backends[i];
@@ -112,7 +110,7 @@ static void find_kernels(library *lib, const char *ops_dir, const char *folder) 
     for (int i = 0; i < n; i++) {
         char **files = names_in(form("%s/%s/%s", ops_dir, folder, names[i]), "", &n_files);
         for (int k = 0; k < n_files; k++) {
-            if (!is_source(files[k])) continue;
+            if (!ends_with(files[k], ".c")) continue; /* a .cu beside it is device code */
             backend_def *backend = backend_named(lib, names[i]);
             backend->files = grow(backend->files, backend->n_files, sizeof *backend->files);
             backend->files[backend->n_files++] = form("%s_%.*s", folder, (int)strcspn(files[k], "."), files[k]);
@@ -177,7 +175,8 @@ int main(int argc, char **argv) {
         }
     for (int i = 0, n = lib.n_ops; i < n; i++)
         if (lib.ops[i]->elementwise) make_fused_gradients(&lib, lib.ops[i]);
-    backend_named(&lib, "cpu"); /* its elementwise kernels are always there */
+    backend_named(&lib, "cpu"); /* their elementwise kernels are always there */
+    backend_named(&lib, "cuda");
     for (int i = 0; i < lib.n_folders; i++) find_kernels(&lib, ops_dir, lib.folders[i]);
     check_ops(&lib);
 
@@ -186,7 +185,7 @@ int main(int argc, char **argv) {
     if (lib.n_ops) memcpy(lib.sorted, lib.ops, sizeof *lib.sorted * (size_t)lib.n_ops);
     if (lib.n_ops) qsort(lib.sorted, (size_t)lib.n_ops, sizeof *lib.sorted, by_name);
 
-    const char *folders[] = {"",      "/include", "/include/cotangent", "/gen", "/gen/cpu", "/gen/dialects",
+    const char *folders[] = {"",      "/include", "/include/cotangent", "/gen", "/gen/cpu", "/gen/cuda", "/gen/dialects",
                              "/docs", "/docs/man"};
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) mkdir(form("%s%s", out, folders[i]), 0777);
     emit_ops_h(&lib, out);
@@ -199,6 +198,7 @@ int main(int argc, char **argv) {
     emit_elementwise_ops(&lib, out);
     emit_elementwise_kernels(&lib, out);
     emit_dialects(&lib, out);
+    emit_cuda_kernels(&lib, out);
     emit_docs(&lib, out);
     emit_html(&lib, out);
     emit_man(&lib, out);

@@ -240,6 +240,9 @@ void emit_kernel_lists(const library *lib, const char *out);
 void emit_elementwise_ops(const library *lib, const char *out);
 void emit_elementwise_kernels(const library *lib, const char *out);
 void emit_dialects(const library *lib, const char *out);
+void emit_cuda_formula(text *t, const op_def *op);
+void emit_cuda_kernels(const library *lib, const char *out);
+unsigned elementwise_part(const char *name); /* below ELEMENTWISE_PARTS */
 
 /* What the three forms of the reference share: Markdown, HTML and manual pages. */
 typedef struct option_row {

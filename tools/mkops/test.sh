@@ -100,6 +100,10 @@ op foo(tensor x,
     lower
     samples 0"
 contains "a further output" include/cotangent/ops.h "ct_tensor **indices;"
+refuses "a first output that nobody has to want" "the first output cannot be optional" "$(op 'foo(tensor x) -> y?')"
+refuses "of an op that others call too" "the first output cannot be optional" "$(op 'foo(tensor x!) -> y?' 'mutates')"
+accepts "of what changes its input" "$(op 'foo(tensor x!) -> y?' 'mutates, internal')"
+contains "a function that does not ask for it" gen/ops_decl.h "bool ct__foo(ct_tensor *x);"
 
 # Functions and samples.
 refuses "neither infer nor lower" "neither infer nor lower" "/// Doc.

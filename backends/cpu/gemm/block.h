@@ -5,34 +5,34 @@
 
 #include "backends/cpu/gemm/plan.h"
 
-/* Pieces of memory that are wanted soon, `bytes` each, `stride` bytes apart. */
-typedef struct ct__pieces {
+/* Spans of memory that are wanted soon, `bytes` each, `stride` bytes apart. */
+typedef struct ct__spans {
     const char *at;
     int64_t count, stride, bytes;
-} ct__pieces;
+} ct__spans;
 
-/* Asks for them, into the second cache. Always inlined: compilers take a function that only asks for one without effect and drop
- * its calls. */
-static inline __attribute__((always_inline)) void ct__pieces_ask(const ct__pieces *p) {
+/* Prefetches them, into the second cache. Always inlined: compilers take a function that only prefetches for one
+ * without effect and drop its calls. */
+static inline __attribute__((always_inline)) void ct__prefetch_now(const ct__spans *p) {
     const char *at = p->at;
     for (int64_t i = 0; i < p->count; i++, at += p->stride)
         for (int64_t b = 0; b < p->bytes; b += 64) __builtin_prefetch(at + b, 0, 2);
 }
 
 /* The same by the tile while it sums, in even steps, or at once where it cannot. */
-static inline __attribute__((always_inline)) void ct__pieces_ask_by(const ct__pieces *p, const ct__kernel *kernel,
-                                                                    ct__tile *t) {
-    const bool asks = kernel->asks_ahead && t->cols == ct__panel_width(kernel);
-    const int64_t each = asks && p->count > 0 ? (t->k - CT__ASKS_LESS) / p->count : 0;
+static inline __attribute__((always_inline)) void ct__prefetch_by(const ct__spans *p, const ct__kernel *kernel,
+                                                                  ct__tile *t) {
+    const bool prefetches = kernel->prefetches && t->cols == ct__panel_width(kernel);
+    const int64_t each = prefetches && p->count > 0 ? (t->k - CT__PREFETCHES_LESS) / p->count : 0;
     t->ahead = NULL;
     if (p->count <= 0 || p->bytes <= 0) return;
     if (each < ct__ceil_div(p->bytes, 64)) {
-        ct__pieces_ask(p);
+        ct__prefetch_now(p);
         return;
     }
     t->ahead = p->at;
     t->ahead_step = ct__ceil_div(p->bytes, each);
-    t->ahead_piece = each;
+    t->ahead_span = each;
     t->ahead_jump = p->stride - each * t->ahead_step;
 }
 
@@ -46,9 +46,9 @@ typedef struct ct__block {
     char *c;
     int64_t c_row;
     int64_t m, n, k;
-    bool accumulate, far_c;  /* far_c: C is not in cache */
-    const ct__pieces *ahead; /* lists of what is wanted after the product, one for each panel (NULL: nothing) */
-    int64_t lists;           /* those that find no panel are asked for at once */
+    bool accumulate, far_c; /* far_c: C is not in cache */
+    const ct__spans *ahead; /* lists of what is wanted after the product, one for each panel (NULL: nothing) */
+    int64_t lists;          /* those that find no panel are prefetched at once */
 } ct__block;
 
 /* A tile's share: of its panel's list as many rows as it has itself. */
@@ -56,12 +56,12 @@ static inline __attribute__((always_inline)) void block_ask(const ct__kernel *ke
                                                             int64_t i, int64_t rows, ct__tile *t) {
     t->ahead = NULL;
     if (panel >= p->lists) return;
-    const ct__pieces *all = &p->ahead[panel];
+    const ct__spans *all = &p->ahead[panel];
     const int64_t first = all->count * i / p->m, end = all->count * ct__min(i + rows, p->m) / p->m;
-    const ct__pieces share = {all->at + first * all->stride, end - first, all->stride, all->bytes};
-    ct__pieces_ask_by(&share, kernel, t);
+    const ct__spans share = {all->at + first * all->stride, end - first, all->stride, all->bytes};
+    ct__prefetch_by(&share, kernel, t);
     if (i > 0 || (panel + 1) * ct__panel_width(kernel) < p->n) return;
-    for (int64_t l = panel + 1; l < p->lists; l++) ct__pieces_ask(&p->ahead[l]);
+    for (int64_t l = panel + 1; l < p->lists; l++) ct__prefetch_now(&p->ahead[l]);
 }
 
 static inline void ct__block_multiply(const ct__kernel *kernel, const ct__block *p) {

@@ -83,7 +83,7 @@ static inline void copy_bytes(void *restrict dst, const void *restrict src, int6
         *(line *)(void *)d = x;
         *(line *)(void *)(d + 64) = y;
     }
-    /* Pieces of known size: compilers turn a short memcpy of unknown size into a string instruction, slow to start. */
+    /* Copies of known size: compilers turn a short memcpy of unknown size into a string instruction, slow to start. */
 #define COPY_PIECE(n)       \
     if (bytes & (n)) {      \
         memcpy(d, s, (n));  \

@@ -1,4 +1,19 @@
-/* Runs a plan: loops over stages, packs, hands chunks to the workers, calls tiles and epilogues. */
+/* Runs a plan: loops over stages, packs, hands chunks to the workers, calls tiles and epilogues.
+ *
+ * The blocking is that of GotoBLAS (Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication, ACM
+ * TOMS 34(3), 2008) with the register tile as the only code per ISA, as in BLIS (Van Zee and van de Geijn, ACM TOMS
+ * 41(3), 2015). From the outside in, with the names of those papers:
+ *     stages of stage_cols columns and stage_rows rows    B and A packed by all workers together; their share of L3   (jc)
+ *     chunks of chunk_rows by chunk_cols of C             the unit of parallel work, one worker each
+ *     k blocks of `depth`                                 kc: a row panel of A, tile_rows by depth, near L1           (pc)
+ *     column blocks of block_cols                         depth by block_cols of B stays in L2
+ *     row panels of tile_rows                             mr                                                           (ir)
+ *     panels of B, ct__panel_width columns                nr: depth by nr of B in L1 while a tile runs                 (jr)
+ *     the tile (tile.h)                                   mr by nr sums in registers, over depth
+ * What differs: an operand is packed only where that pays (ct__feed: read where it lies, packed by its worker,
+ * packed by the first row panel while that computes, packed in stages, packed by the caller); the whole of a chunk's
+ * k blocks is summed by one worker, in one order, whatever the number of threads; bias, residual, activation and
+ * conversion happen to a row panel of C while it is in cache. */
 #include "backends/cpu/gemm/plan.h"
 
 #include "core/threads.h"
@@ -15,7 +30,7 @@ typedef struct run {
     /* The stage: rows [i0, i1), columns [j0, j1), k [k0, k1). */
     int64_t i0, i1, j0, j1, k0, k1;
     int64_t a_blocks, b_blocks, row_chunks, col_chunks; /* work of the stage */
-    /* The next product's operands, asked for in small steps while this one is computed. */
+    /* The next product's operands, prefetched in small steps while this one is computed. */
     struct {
         const char *at;
         int64_t lines, step;
@@ -23,12 +38,12 @@ typedef struct run {
     const char *next_b; /* of the product after this one; NULL: the last */
 } run;
 
-/* A block of B that will be wanted next: tiles ask for it evenly, a few rows each. */
-typedef struct beyond {
+/* A block of B that will be wanted next: tiles prefetch it evenly, a few rows each. */
+typedef struct next_block {
     const char *at;
-    int64_t row_bytes, rows, lines; /* cache lines in a row; 0: nothing to ask for */
-    int64_t row;                    /* up to here it was asked for */
-} beyond;
+    int64_t row_bytes, rows, lines; /* cache lines in a row; 0: nothing to prefetch */
+    int64_t row;                    /* up to here it was prefetched */
+} next_block;
 
 static const char *element(const ct__matrix *x, int64_t i, int64_t j) {
     return (const char *)x->data + (i * x->row + j * x->col) * ct__type_size(x->type);
@@ -140,21 +155,22 @@ static b_view view_b(const run *r, char *private_b, int64_t col, int64_t cols, i
     return v;
 }
 
-static void ask_beyond(beyond *next, ct__tile *t) {
-    const int64_t rows = next->lines > 0 ? (t->k - CT__ASKS_LESS) / next->lines : 0;
+static void prefetch_part(next_block *next, ct__tile *t) {
+    const int64_t rows = next->lines > 0 ? (t->k - CT__PREFETCHES_LESS) / next->lines : 0;
     t->ahead = NULL;
     if (next->row >= next->rows || rows <= 0) return;
-    /* the last one asks for some again rather than for what lies behind the block */
+    /* the last one prefetches some again rather than what lies behind the block */
     const int64_t row = next->row + rows > next->rows && rows < next->rows ? next->rows - rows : next->row;
     t->ahead = next->at + row * next->row_bytes;
     t->ahead_step = 64;
-    t->ahead_piece = next->lines;
+    t->ahead_span = next->lines;
     t->ahead_jump = next->row_bytes - 64 * next->lines;
     next->row += rows;
 }
 
-/* A row tile's strip against a block of columns, for one k block. */
-static void multiply_strip(const ct__plan *p, ct__tile *t, const b_view *b, int64_t rows, int64_t cols, beyond *next) {
+/* A row panel of A against a block of columns, for one k block. */
+static void multiply_row_panel(const ct__plan *p, ct__tile *t, const b_view *b, int64_t rows, int64_t cols,
+                               next_block *next) {
     const ct__kernel *kernel = p->kernel;
     const int64_t width = ct__panel_width(kernel), acc = ct__type_size(kernel->acc);
     const ct__tile_fn full = kernel->tiles[(kernel->vecs - 1) * 2][rows - 1];
@@ -167,7 +183,7 @@ static void multiply_strip(const ct__plan *p, ct__tile *t, const b_view *b, int6
         t->start = b->offsets ? b->offsets + j : NULL;
         t->cols = (int)have;
         if (have == width) {
-            ask_beyond(next, t);
+            prefetch_part(next, t);
             full(t);
         } else {
             const int64_t vecs = ct__ceil_div(have, kernel->lanes);
@@ -176,7 +192,7 @@ static void multiply_strip(const ct__plan *p, ct__tile *t, const b_view *b, int6
     }
 }
 
-/* The same for the first strip over a far-away B: full panels are packed by the tiles as they go, the
+/* The same for the first row panel over a far-away B: full panels are packed by the tiles as they go, the
  * ragged one beforehand. Afterwards the view is that of the packed copy. */
 static void multiply_and_copy(const run *r, ct__tile *t, b_view *b, int64_t rows, int64_t cols, int64_t col, int64_t k0,
                               int64_t depth) {
@@ -198,11 +214,11 @@ static void multiply_and_copy(const run *r, ct__tile *t, b_view *b, int64_t rows
     const b_view rest = {b->data + whole / width * panel, panel, b->step, NULL, NULL};
     pack_b_panels(r, (char *)b->data + whole / width * panel, NULL, k0, depth, col + whole, cols - whole);
     t->c = c + whole * acc;
-    beyond none = {0};
-    multiply_strip(r->p, t, &rest, rows, cols - whole, &none);
+    next_block none = {0};
+    multiply_row_panel(r->p, t, &rest, rows, cols - whole, &none);
 }
 
-/* Where the columns of a chunk of the stage begin. By columns: a thread finds the panels of B that it packed, or asked for, in
+/* Where the columns of a chunk of the stage begin. By columns: a thread finds the panels of B that it packed, or prefetched, in
  * its own cache. */
 static bool by_columns(const ct__plan *p) { return p->joint || p->b_feed == CT__FEED_STAGED; }
 static int64_t chunk_column(const run *r, int64_t chunk) {
@@ -211,11 +227,11 @@ static int64_t chunk_column(const run *r, int64_t chunk) {
 
 /* The block that a worker will probably multiply after the one at column j: of this chunk, which ends at j1, of the next one
  * or of the next product. */
-static beyond block_after(const run *r, int64_t chunk, int64_t j, int64_t j1) {
+static next_block block_after(const run *r, int64_t chunk, int64_t j, int64_t j1) {
     const ct__plan *p = r->p;
     const int64_t size = ct__type_size(r->b.type), here = chunk_column(r, chunk);
-    beyond next = {.at = r->b.data, .row_bytes = r->b.row * size, .rows = p->k};
-    if (!p->kernel->asks_ahead || p->k > p->depth || p->g->pack_b || p->b_feed == CT__FEED_STAGED ||
+    next_block next = {.at = r->b.data, .row_bytes = r->b.row * size, .rows = p->k};
+    if (!p->kernel->prefetches || p->k > p->depth || p->g->pack_b || p->b_feed == CT__FEED_STAGED ||
         p->b_feed == CT__FEED_PACKED || r->b.col != 1)
         return next;
     j += p->block_cols;
@@ -255,9 +271,9 @@ static void compute_chunk(void *ctx, int64_t chunk, int worker) {
     const int64_t j0 = chunk_column(r, chunk);
     const int64_t i1 = ct__min(i0 + p->chunk_rows, r->i1), j1 = ct__min(j0 + p->chunk_cols, r->j1);
 
-    char *strip = r->workers + worker * p->worker_bytes, *private_a = strip;
-    const int64_t strip_ld = ct__round_up(p->chunk_cols, width);
-    if (!p->c_direct && !p->sums) private_a += p->tile_rows * strip_ld * acc;
+    char *c_panel = r->workers + worker * p->worker_bytes, *private_a = c_panel;
+    const int64_t panel_ld = ct__round_up(p->chunk_cols, width);
+    if (!p->c_direct && !p->sums) private_a += p->tile_rows * panel_ld * acc;
     char *private_b = private_a + (p->a_feed == CT__FEED_PRIVATE ? p->a_block_bytes : 0);
     const int64_t sums_ld = ct__round_up(ct__min(p->n, p->stage_cols), width);
 
@@ -286,7 +302,7 @@ static void compute_chunk(void *ctx, int64_t chunk, int worker) {
         for (int64_t j = j0; j < j1; j += p->block_cols) {
             const int64_t cols = ct__min(p->block_cols, j1 - j);
             b_view b = view_b(r, private_b, j, cols, k0, depth);
-            beyond next = block_after(r, chunk, j, j1);
+            next_block next = block_after(r, chunk, j, j1);
             for (int64_t i = i0; i < i1; i += p->tile_rows) {
                 const int64_t rows = ct__min(p->tile_rows, i1 - i);
                 char *out;
@@ -298,8 +314,8 @@ static void compute_chunk(void *ctx, int64_t chunk, int worker) {
                     ld = sums_ld;
                     out = r->sums + ((i - r->i0) * ld + j - r->j0) * acc;
                 } else {
-                    ld = strip_ld;
-                    out = strip;
+                    ld = panel_ld;
+                    out = c_panel;
                 }
                 t.a = a + (i - i0) * t.a_row;
                 t.c = out;
@@ -309,7 +325,7 @@ static void compute_chunk(void *ctx, int64_t chunk, int worker) {
                                   depth * size);
                 if (r->ahead[0].lines | r->ahead[1].lines) prefetch_next(r);
                 if (b.copy) multiply_and_copy(r, &t, &b, rows, cols, j, k0, depth);
-                else multiply_strip(p, &t, &b, rows, cols, &next);
+                else multiply_row_panel(p, &t, &b, rows, cols, &next);
                 if (last && p->finish) ct__gemm_isa->finish(&r->finish, out, ld, i, rows, j, cols);
             }
         }
@@ -407,10 +423,10 @@ typedef struct batch_run {
     char *scratch;
 } batch_run;
 
-/* Matrices that lie in one piece; strips are steps of equal size. */
+/* Matrices that lie in one run; row panels are steps of equal size. */
 static void look_ahead(run *r, const run *next) {
     const ct__plan *p = r->p;
-    const int64_t strips = ct__ceil_div(p->m, p->tile_rows);
+    const int64_t row_panels = ct__ceil_div(p->m, p->tile_rows);
     const ct__matrix *now[2] = {&r->a, &r->b}, *then[2] = {&next->a, &next->b};
     const int64_t count[2] = {p->m * p->k, p->k * p->n};
     for (int x = 0; x < 2; x++) {
@@ -419,7 +435,7 @@ static void look_ahead(run *r, const run *next) {
         if (!dense || bytes > 1 << 17 || now[x]->data == then[x]->data) continue;
         r->ahead[x].at = then[x]->data;
         r->ahead[x].lines = bytes / 64;
-        r->ahead[x].step = ct__ceil_div(bytes / 64, strips);
+        r->ahead[x].step = ct__ceil_div(bytes / 64, row_panels);
     }
 }
 

@@ -4,9 +4,9 @@
 
 #include "backends/cpu/gemm/gemm.h"
 
-enum { CT__TILE_ROWS_MAX = 14, CT__TILE_WIDTH_MAX = 32, CT__ASKS_LESS = 8 };
+enum { CT__TILE_ROWS_MAX = 14, CT__TILE_WIDTH_MAX = 32, CT__PREFETCHES_LESS = 8 };
 
-/* A piece of the sum over k, in bytes from the tile's a and b: for operands whose k is not one arithmetic progression,
+/* A run of the sum over k, in bytes from the tile's a and b: for operands whose k is not one arithmetic progression,
  * such as the taps of a convolution. */
 typedef struct ct__run {
     int64_t a, b;
@@ -28,12 +28,12 @@ typedef struct ct__tile {
     double alpha;
     int cols; /* valid columns */
     bool accumulate, scale;
-    bool far_c; /* C is not in cache: ask for it at once */
-    /* Kernels that say so ask for what is wanted later (NULL: nothing) evenly during the sum, a line with each k group but
-     * perhaps the last CT__ASKS_LESS, each ahead_step bytes further. Pieces of so many lines (0: one, and into L1) lie a jump
-     * apart, and are asked for into L2: there are many. */
+    bool far_c; /* C is not in cache: prefetch it at once */
+    /* Kernels that say so prefetch what is wanted later (NULL: nothing) evenly during the sum, a line with each k
+     * group but perhaps the last CT__PREFETCHES_LESS, each ahead_step bytes further. Spans of so many lines (0: one,
+     * and into L1) lie a jump apart, and are prefetched into L2: there are many. */
     const void *ahead;
-    int64_t ahead_step, ahead_piece, ahead_jump;
+    int64_t ahead_step, ahead_span, ahead_jump;
 } ct__tile;
 
 typedef void (*ct__tile_fn)(const ct__tile *);
@@ -59,8 +59,8 @@ typedef struct ct__kernel {
     ct_gemm_type packed; /* element type the tile reads */
     ct_gemm_type acc;
     bool unsigned_a; /* the tile wants u8 for A: i8 is shifted by 128 and made good by `start` */
-    bool asks_ahead; /* full width tiles do as ct__tile.ahead says */
-    int depth;       /* k block: a row tile's A strip near L1 */
+    bool prefetches; /* full width tiles do as ct__tile.ahead says */
+    int depth;       /* k block: a row tile's A panel near L1 */
     int block_cols;  /* columns of a work block: depth x block_cols of B in L2 */
     int block_rows;  /* rows of a work block, at most */
     int stage_bytes; /* packed between two barriers: A's and B's share of L3 */
@@ -74,13 +74,13 @@ typedef struct ct__matrix {
     int64_t row, col;
 } ct__matrix;
 
-/* Where a finished strip goes. All matrices are in the caller's orientation; `swapped` says that
- * the strip holds C transposed. */
+/* Where a finished panel goes. All matrices are in the caller's orientation; `swapped` says that
+ * the panel holds C transposed. */
 typedef struct ct__finish {
     const ct_gemm *g;
     ct_gemm_type acc;
     bool swapped;
-    bool in_place; /* the strip is C's own memory */
+    bool in_place; /* the panel is C's own memory */
     int64_t batch;
     char *c;
     const char *bias_row, *bias_col, *residual;
@@ -101,8 +101,8 @@ typedef struct ct_gemm_isa {
     /* For unsigned_a kernels: flips the sign bit of packed A; -128 * column sums of a panel. */
     void (*flip)(void *packed, int64_t bytes);
     void (*offsets)(const ct__kernel *k, const void *panel, int64_t depth, int32_t *out);
-    /* Epilogue and store of a strip of accumulators, ld elements from row to row. */
-    void (*finish)(const ct__finish *f, void *strip, int64_t ld, int64_t row0, int64_t rows, int64_t col0,
+    /* Epilogue and store of a panel of accumulators, ld elements from row to row. */
+    void (*finish)(const ct__finish *f, void *c_panel, int64_t ld, int64_t row0, int64_t rows, int64_t col0,
                    int64_t cols);
     /* y[i] (+)= alpha * sum_p A[i][p] x[p] for i in [0, rows), floating types; y contiguous sums.
      * A contiguous along p, or along i; strides in elements. */

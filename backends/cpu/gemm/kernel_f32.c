@@ -72,7 +72,7 @@ const ct__kernel CT_ISA_FN(ct__gemm_f32) = {
     .group = 1,
     .packed = CT_GEMM_F32,
     .acc = CT_GEMM_F32,
-    .asks_ahead = true,
+    .prefetches = true,
 #if CT_ISA_LEVEL == 2
     .depth = 384,
     .block_cols = 256,

@@ -1,5 +1,5 @@
-/* What happens to a strip of finished sums: C's old value, bias, residual, activation, conversion,
- * store. Everything is done row by row while the strip is in cache. */
+/* What happens to a panel of finished sums: C's old value, bias, residual, activation, conversion,
+ * store. Everything is done row by row while the panel is in cache. */
 #include "backends/cpu/gemm/isa.h"
 #include "backends/cpu/gemm/transpose.h"
 
@@ -77,15 +77,16 @@ static void store_row(ct_gemm_type acc, const char *sums, char *dst, ct_gemm_typ
 }
 
 #if CT_ISA_LEVEL == 2
-/* A strip whose rows are C's columns, narrowed on the way: two rows become one of pairs, and these are turned in blocks. */
-static void store_turned_bf16(const char *strip, int64_t ld, char *dst, int64_t dst_row, int64_t rows, int64_t cols) {
+/* A panel whose rows are C's columns, narrowed on the way: two rows become one of pairs, and these are transposed in blocks. */
+static void store_transposed_bf16(const char *c_panel, int64_t ld, char *dst, int64_t dst_row, int64_t rows,
+                                  int64_t cols) {
     enum { SIDE = 16, LINE = 64 };
-    char pairs[SIDE * LINE] __attribute__((aligned(64))), turned[SIDE * LINE] __attribute__((aligned(64)));
+    char pairs[SIDE * LINE] __attribute__((aligned(64))), transposed[SIDE * LINE] __attribute__((aligned(64)));
     for (int64_t i = 0; i < rows; i += 2 * SIDE)
         for (int64_t j = 0; j < cols; j += SIDE) {
             const int64_t high = ct__min(2 * SIDE, rows - i), columns = ct__min(SIDE, cols - j), units = (high + 1) / 2;
             const __mmask16 in = (__mmask16)((1u << columns) - 1u);
-            const char *from = strip + (i * ld + j) * 4;
+            const char *from = c_panel + (i * ld + j) * 4;
             char *to = dst + (j * dst_row + i) * 2;
             for (int64_t r = 0; r < units; r++, from += 2 * ld * 4) {
                 const __m512i a = bf16_upper(_mm512_maskz_loadu_epi32(in, from)),
@@ -93,40 +94,40 @@ static void store_turned_bf16(const char *strip, int64_t ld, char *dst, int64_t 
                 _mm512_store_si512(pairs + r * LINE, _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(a, 16), b));
             }
             const bool whole = high % 2 == 0;
-            transpose(whole ? to : turned, whole ? dst_row * 2 : LINE, pairs, LINE, units, columns, units, 4);
+            transpose(whole ? to : transposed, whole ? dst_row * 2 : LINE, pairs, LINE, units, columns, units, 4);
             for (int64_t c = 0; c < columns && !whole; c++)
-                copy_bytes(to + c * dst_row * 2, turned + c * LINE, high * 2);
+                copy_bytes(to + c * dst_row * 2, transposed + c * LINE, high * 2);
         }
 }
 #endif
 
-/* The same for any types: turned in blocks, then whole lines are converted. */
-static void store_turned(ct_gemm_type acc, const char *strip, int64_t ld, char *dst, ct_gemm_type type, int64_t dst_row,
-                         int64_t rows, int64_t cols) {
+/* The same for any types: transposed in blocks, then whole lines are converted. */
+static void store_transposed(ct_gemm_type acc, const char *c_panel, int64_t ld, char *dst, ct_gemm_type type,
+                             int64_t dst_row, int64_t rows, int64_t cols) {
     enum { ROWS = 64, COLS = 16 };
     const int64_t wide = ct__type_size(acc), size = ct__type_size(type);
-    char turned[ROWS * COLS * 8] __attribute__((aligned(64)));
+    char transposed[ROWS * COLS * 8] __attribute__((aligned(64)));
 #if CT_ISA_LEVEL == 2
     if (acc == CT_GEMM_F32 && type == CT_GEMM_BF16) {
-        store_turned_bf16(strip, ld, dst, dst_row, rows, cols);
+        store_transposed_bf16(c_panel, ld, dst, dst_row, rows, cols);
         return;
     }
 #endif
     for (int64_t i = 0; i < rows; i += ROWS)
         for (int64_t j = 0; j < cols; j += COLS) {
             const int64_t high = ct__min(ROWS, rows - i), columns = ct__min(COLS, cols - j);
-            transpose(turned, ROWS * wide, strip + (i * ld + j) * wide, ld * wide, high, columns, high, wide);
-            convert_rows(dst + j * dst_row * size + i * size, dst_row * size, type, turned, ROWS * wide, acc, columns,
-                         high);
+            transpose(transposed, ROWS * wide, c_panel + (i * ld + j) * wide, ld * wide, high, columns, high, wide);
+            convert_rows(dst + j * dst_row * size + i * size, dst_row * size, type, transposed, ROWS * wide, acc,
+                         columns, high);
         }
 }
 
-void CT_ISA_FN(ct__gemm_finish)(const ct__finish *f, void *strip, int64_t ld, int64_t row0, int64_t rows, int64_t col0,
-                                int64_t cols) {
+void CT_ISA_FN(ct__gemm_finish)(const ct__finish *f, void *c_panel, int64_t ld, int64_t row0, int64_t rows,
+                                int64_t col0, int64_t cols) {
     const ct_gemm *g = f->g;
     const int64_t acc = ct__type_size(f->acc), c_size = ct__type_size(g->c_type);
     const int64_t bias_size = ct__type_size(g->bias_type);
-    /* Seen from the strip, whose rows are C's columns when the product is computed transposed. */
+    /* Seen from the c_panel, whose rows are C's columns when the product is computed transposed. */
     const int64_t c_row = f->swapped ? g->c_col : g->c_row, c_col = f->swapped ? g->c_row : g->c_col;
     const int64_t r_row = f->swapped ? g->residual_col : g->residual_row;
     const int64_t r_col = f->swapped ? g->residual_row : g->residual_col;
@@ -138,11 +139,11 @@ void CT_ISA_FN(ct__gemm_finish)(const ct__finish *f, void *strip, int64_t ld, in
 
     const bool bare = !old && !bias_row && !bias_col && !f->residual && !g->activate;
     if (bare && !f->in_place && !g->store && !transposed && c_col == 1) {
-        convert_rows(c, c_row * c_size, g->c_type, strip, ld * acc, f->acc, rows, cols);
+        convert_rows(c, c_row * c_size, g->c_type, c_panel, ld * acc, f->acc, rows, cols);
         return;
     }
     for (int64_t i = 0; i < rows && !(bare && transposed); i++) {
-        char *x = (char *)strip + i * ld * acc;
+        char *x = (char *)c_panel + i * ld * acc;
         if (old) add_from(f->acc, x, c + i * c_row * c_size, g->c_type, c_col, cols);
         if (bias_row) add_scalar(f->acc, x, bias_row + (row0 + i) * bias_size, g->bias_type, cols);
         if (bias_col) add_from(f->acc, x, bias_col + col0 * bias_size, g->bias_type, 1, cols);
@@ -152,10 +153,10 @@ void CT_ISA_FN(ct__gemm_finish)(const ct__finish *f, void *strip, int64_t ld, in
         if (!f->in_place && !g->store && !transposed)
             store_row(f->acc, x, c + i * c_row * c_size, g->c_type, c_col, cols);
     }
-    if (g->store) g->store(g->store_ctx, f->batch, strip, ld, row0, rows, col0, cols);
+    if (g->store) g->store(g->store_ctx, f->batch, c_panel, ld, row0, rows, col0, cols);
     if (!transposed) return;
-    if (g->c_type == f->acc) transpose(c, c_col * c_size, (const char *)strip, ld * acc, rows, cols, rows, acc);
-    else store_turned(f->acc, strip, ld, c, g->c_type, c_col, rows, cols);
+    if (g->c_type == f->acc) transpose(c, c_col * c_size, (const char *)c_panel, ld * acc, rows, cols, rows, acc);
+    else store_transposed(f->acc, c_panel, ld, c, g->c_type, c_col, rows, cols);
 }
 
 #endif

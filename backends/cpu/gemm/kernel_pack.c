@@ -162,9 +162,10 @@ void CT_ISA_FN(ct__gemm_pack_b)(const ct__kernel *k, const ct__matrix *src, void
     }
 }
 
-/* Asks for every line of a piece that may begin and end within one; into L2, since pieces 4 KiB apart would push each other out of L1.
- * Always inlined: compilers take a function that only prefetches for one without effect and drop its calls. */
-static inline __attribute__((always_inline)) void ask(const char *at, int64_t bytes) {
+/* Prefetches every line of a span that may begin and end within one; into L2, since spans 4 KiB apart would push
+ * each other out of L1. Always inlined: compilers take a function that only prefetches for one without effect and
+ * drop its calls. */
+static inline __attribute__((always_inline)) void prefetch_lines(const char *at, int64_t bytes) {
     const char *end = at + bytes;
     for (at -= (uintptr_t)at % 64; at < end; at += 64) __builtin_prefetch(at, 0, 2);
 }
@@ -198,9 +199,9 @@ void CT_ISA_FN(ct__gemm_pack_a)(const ct__kernel *k, const ct__matrix *src, void
     }
     if (group == 1) {
         const int64_t ahead =
-            src->row == 1 ? 24 : depth; /* short pieces far apart: the hardware does not see them coming */
+            src->row == 1 ? 24 : depth; /* short runs far apart: the hardware does not see them coming */
         for (int64_t p = 0; p < depth; p++) {
-            if (p + ahead < depth) ask(s + (p + ahead) * src->col * from, rows * from);
+            if (p + ahead < depth) prefetch_lines(s + (p + ahead) * src->col * from, rows * from);
             fetch(d + p * ld * to, k->packed, s + p * src->col * from, src->type, src->row, rows);
         }
         return;

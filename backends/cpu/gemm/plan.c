@@ -1,4 +1,5 @@
-/* Which way round, what is packed by whom, and in which pieces: the decisions of the engine. */
+/* Which way round, what is packed by whom, and in which blocks: the decisions of the engine. The sizes of the blocks follow the
+ * caches as in GotoBLAS (driver.c); they come with the kernel (ct__kernel) and are evened out over the matrix. */
 #include "backends/cpu/gemm/plan.h"
 
 #include "core/threads.h"
@@ -70,10 +71,11 @@ static bool b_readable(const ct__plan *p) {
     if (p->b.col != 1) return p->n == 1 && p->m <= kernel->rows;
     if (p->m <= kernel->rows) return true;
     const int64_t row = magnitude(p->b.row) * size;
-    /* Few rows: the next block of B is asked for while this one is multiplied. */
-    const bool asked = kernel->asks_ahead && p->m <= kernel->block_rows && p->k <= kernel->depth &&
-                       p->k * ct__min(p->n, kernel->block_cols) * size <= 1 << 18;
-    return (asked || p->k * p->n * size <= 1 << 20) && lines_on_a_set(row, ct__min(p->k, kernel->depth), 131072) <= 4;
+    /* Few rows: the next block of B is prefetched while this one is multiplied. */
+    const bool prefetched = kernel->prefetches && p->m <= kernel->block_rows && p->k <= kernel->depth &&
+                            p->k * ct__min(p->n, kernel->block_cols) * size <= 1 << 18;
+    return (prefetched || p->k * p->n * size <= 1 << 20) &&
+           lines_on_a_set(row, ct__min(p->k, kernel->depth), 131072) <= 4;
 }
 
 static bool b_copyable(const ct__plan *p) {
@@ -156,12 +158,12 @@ static void cut(ct__plan *p) {
             ct__ceil_div(most_rows, p->chunk_rows) * ct__ceil_div(most_cols, p->chunk_cols) * (p->joint ? p->items : 1);
         const double flops =
             2.0 * (double)p->chunk_rows * (double)p->chunk_cols * (double)ct__min(p->k, p->stage_depth);
-        /* Rows of A side by side are read in pieces of a chunk's height: short ones waste lines and pages. */
+        /* Rows of A side by side are read in runs of a chunk's height: short ones waste lines and pages. */
         const int64_t least_rows = (private_a && p->a_by_k && chunks >= 12 ? 4 : 1) * p->tile_rows;
         const bool rows = !private_b && p->chunk_rows > least_rows;
         const bool cols = !private_a && p->chunk_cols > (private_b ? 2 * width : width);
         if (chunks >= 24 || flops < 2e6 || (!rows && !cols)) break;
-        /* Rows that share a block of B are worth more than columns that share a strip of A. */
+        /* Rows that share a block of B are worth more than columns that share a panel of A. */
         if (cols && (!rows || p->chunk_cols > 2 * width || p->chunk_rows <= 4 * p->tile_rows))
             p->chunk_cols = ct__round_up(p->chunk_cols / 2, width);
         else p->chunk_rows = ct__round_up(p->chunk_rows / 2, p->tile_rows);

@@ -18,13 +18,13 @@ bool ct__gemm_is_small(const ct_gemm *g) {
 }
 
 /* A matrix as lines that lie side by side. */
-static ct__pieces lines_of(const char *at, int64_t rows, int64_t row, int64_t cols, int64_t col, int64_t size) {
-    return col == 1 ? (ct__pieces){at, rows, row * size, cols * size} : (ct__pieces){at, cols, col * size, rows * size};
+static ct__spans lines_of(const char *at, int64_t rows, int64_t row, int64_t cols, int64_t col, int64_t size) {
+    return col == 1 ? (ct__spans){at, rows, row * size, cols * size} : (ct__spans){at, cols, col * size, rows * size};
 }
 
-/* next: the operands of the product after this one, asked for while this one is computed; NULL: not wanted. */
+/* next: the operands of the product after this one, prefetched while this one is computed; NULL: not wanted. */
 static inline __attribute__((always_inline)) void multiply(const ct_gemm *g, const ct__kernel *kernel, const char *a,
-                                                           const char *b, char *c, const ct__pieces *next) {
+                                                           const char *b, char *c, const ct__spans *next) {
     const int64_t size = ct__type_size(kernel->acc), width = ct__panel_width(kernel);
     const int64_t count = ct__ceil_div(g->m, kernel->rows), rows = ct__ceil_div(g->m, count);
     char stack[STACK] __attribute__((aligned(64)));
@@ -51,7 +51,7 @@ static inline __attribute__((always_inline)) void multiply(const ct_gemm *g, con
         panel *= g->k;
     }
     const int64_t half = next ? count * ct__ceil_div(g->n, width) / 2 : 0;
-    int64_t turn = 0;
+    int64_t tile = 0;
     for (int64_t j = 0; j < g->n; j += width, b += panel) {
         const int64_t cols = ct__min(width, g->n - j);
         const int64_t vecs = (cols + kernel->lanes - 1) / kernel->lanes;
@@ -61,16 +61,16 @@ static inline __attribute__((always_inline)) void multiply(const ct_gemm *g, con
         for (int64_t i = 0; i < g->m; i += rows) {
             t.a = a + i * t.a_row;
             t.c = c + i * t.c_row + j * size;
-            if (next && turn < 2 * half) { /* A's share of the first half of the tiles, B's of the second */
-                ct__pieces share = next[turn >= half];
-                const int64_t at = turn % half, first = share.count * at / half;
+            if (next && tile < 2 * half) { /* A's share of the first half of the tiles, B's of the second */
+                ct__spans share = next[tile >= half];
+                const int64_t at = tile % half, first = share.count * at / half;
                 share.at += first * share.stride;
                 share.count = share.count * (at + 1) / half - first;
-                ct__pieces_ask_by(&share, kernel, &t);
+                ct__prefetch_by(&share, kernel, &t);
             } else if (next) {
                 t.ahead = NULL;
             }
-            turn++;
+            tile++;
             fn[ct__min(rows, g->m - i) - 1](&t);
         }
     }
@@ -82,7 +82,7 @@ static __attribute__((noinline)) void multiply_alone(const ct_gemm *g, const ct_
     multiply(g, kernel, a, b, c, NULL);
 }
 static __attribute__((noinline)) void multiply_and_ask(const ct_gemm *g, const ct__kernel *kernel, const char *a,
-                                                       const char *b, char *c, const ct__pieces *next) {
+                                                       const char *b, char *c, const ct__spans *next) {
     multiply(g, kernel, a, b, c, next);
 }
 
@@ -120,8 +120,8 @@ static void chunk_of_items(void *ctx, int64_t chunk, int worker) {
     find_item(g, chunk * all->in_chunk, &a, &b, &c);
     for (int64_t item = chunk * all->in_chunk; item < end; item++) {
         find_item(g, ct__min(item + 1, all->items - 1), &a_next, &b_next, &c_next);
-        const ct__pieces next[2] = {lines_of(a_next, a_next == a ? 0 : g->m, g->a_row, g->k, g->a_col, size),
-                                    lines_of(b_next, b_next == b ? 0 : g->k, g->b_row, g->n, g->b_col, size)};
+        const ct__spans next[2] = {lines_of(a_next, a_next == a ? 0 : g->m, g->a_row, g->k, g->a_col, size),
+                                   lines_of(b_next, b_next == b ? 0 : g->k, g->b_row, g->n, g->b_col, size)};
         multiply_and_ask(g, all->kernel, a, b, c, next);
         a = a_next, b = b_next, c = c_next;
     }

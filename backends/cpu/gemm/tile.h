@@ -1,10 +1,11 @@
-/* The register tile, written once: C[R x NV*lanes] (+)= A[R x k] * B[k x NV*lanes].
+/* The register tile, written once: C[R x NV*lanes] (+)= A[R x k] * B[k x NV*lanes], the micro-kernel of BLIS (driver.c has the
+ * loops around it): rank-1 updates, a column of A broadcast against a row of B, with all of C's tile in registers.
  * A kernel_<type>.c defines the vector vocabulary below and includes this file, which stamps out
  * one function for each row count, column-vector count and edge kind, and the table of them.
  *
  * Vocabulary: VEC, MASK, LANES, TILE_ROWS, TILE_VECS, TILE_WIDTH (columns), V_ZERO, V_LOAD, V_LOAD_MASK, V_STORE, V_STORE_MASK,
  * V_BROADCAST, V_FMA(a, b, c), V_ADD, V_SCALE(v, alpha), V_MASK(valid lanes); optional TILE_START
- * (what the sums start from), TILE_COPIES (tiles that also pack B), TILE_AHEAD (tiles that ask ahead) and TILE_PARTING
+ * (what the sums start from), TILE_COPIES (tiles that also pack B), TILE_AHEAD (tiles that prefetch) and TILE_PARTING
  * (k groups at the end of high tiles for which their upper rows go first).
  *
  * A is addressed by two byte strides, so rows of a matrix, of its transpose and of a packed copy
@@ -31,8 +32,8 @@ _Static_assert(TILE_WIDTH == TILE_VECS * LANES, "a kernel's name says its tile")
         if (vecs > 2) acc##r##_2 = V_FMA(x, b2, acc##r##_2);                        \
     }
 
-/* Keeps the compiler from computing fourteen row addresses once and spilling them, and from holding in memory what can as well be
- * read from the description again: its own stores to the stack would queue behind the last tile's. */
+/* Keeps the compiler from computing fourteen row addresses once and spilling them, and from holding in memory what
+ * can as well be read from the description again: its own stores to the stack would queue behind the last tile's. */
 #define TILE_FORGET(p) __asm__("" : "+r"(p));
 
 #define TILE_PREFETCH(r)                                      \
@@ -83,9 +84,9 @@ _Static_assert(TILE_WIDTH == TILE_VECS * LANES, "a kernel's name says its tile")
 #endif
 
 #ifdef TILE_AHEAD
-#define TILE_ASKS 1
+#define TILE_PREFETCHES 1
 #else
-#define TILE_ASKS 0
+#define TILE_PREFETCHES 0
 #endif
 
 /* One k group: rows of B against rows of A. */
@@ -121,7 +122,7 @@ _Static_assert(TILE_WIDTH == TILE_VECS * LANES, "a kernel's name says its tile")
     TILE_EACH(TILE_STORE)
 
 /* `copy`: leaves a packed copy of B's panel behind, for the row tiles that follow. B is then far
- * away, so its rows are asked for early. */
+ * away, so its rows are prefetched early. */
 static inline __attribute__((always_inline)) void tile_body(const ct__tile *t, const int rows, const int vecs,
                                                             const int masked, const int copy) {
     const int64_t row = t->a_row, step = t->a_step, b_step = t->b_step;
@@ -131,8 +132,8 @@ static inline __attribute__((always_inline)) void tile_body(const ct__tile *t, c
     if (runs > 0) a0 += run->a, b += run->b;
     const char *a1 = a0 + 3 * row, *a2 = a1 + 3 * row, *a3 = a2 + 3 * row, *a4 = a3 + 3 * row;
     const char *ahead = (const char *)t->ahead;
-    int64_t piece = t->ahead_piece;
-    const bool asks = TILE_ASKS && !masked && !copy && vecs == TILE_VECS && ahead;
+    int64_t span = t->ahead_span;
+    const bool prefetches = TILE_PREFETCHES && !masked && !copy && vecs == TILE_VECS && ahead;
     char *to = (char *)t->copy;
     const MASK mask = V_MASK(t->cols - (vecs - 1) * LANES);
     const VEC start0 = TILE_START(t, 0);
@@ -154,12 +155,12 @@ again:;
         int64_t p = t->k;
         /* See below. */
         if (halves && runs <= 1) p = p > TILE_PARTING ? p - TILE_PARTING : 0;
-        if (asks) {
+        if (prefetches) {
             const int64_t ahead_step = t->ahead_step;
             for (; p > 0; p--) {
-                if (piece) {
+                if (span) {
                     __builtin_prefetch(ahead, 0, 2);
-                    if (--piece == 0) piece = t->ahead_piece, ahead += t->ahead_jump;
+                    if (--span == 0) span = t->ahead_span, ahead += t->ahead_jump;
                 } else {
                     __builtin_prefetch(ahead);
                 }

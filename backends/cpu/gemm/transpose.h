@@ -214,7 +214,7 @@ static inline void transpose_block64(char *dst, int64_t dst_row, const char *src
 #endif
 
 /* Any size; unit is 4 or 8 bytes; destination rows are zero-filled from `rows` to `width`. A block
- * reads one line of each of its rows; the next lines are asked for early, since so many streams at
+ * reads one line of each of its rows; the next lines are prefetched early, since so many streams at
  * once are more than the hardware follows. */
 static inline void transpose(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows, int64_t cols,
                              int64_t width, int64_t unit) {

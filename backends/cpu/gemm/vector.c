@@ -52,8 +52,8 @@ static void chunk_of_outputs(void *ctx, int64_t chunk, int worker) {
     const int64_t size = ct__type_size(g->a_type), first = chunk * v->chunk;
     const int64_t count = ct__min(v->chunk, v->count - first);
     const int64_t acc = g->a_type == CT_GEMM_F64 ? 8 : 4;
-    char strip[OUTPUTS * 8] __attribute__((aligned(64)));
-    char *y = v->in_place ? v->y + first * acc : strip;
+    char sums[OUTPUTS * 8] __attribute__((aligned(64)));
+    char *y = v->in_place ? v->y + first * acc : sums;
     const char *a = v->a + first * v->a_row * size;
     const double alpha = g->scale ? g->alpha : 1.0;
     const bool accumulate = g->accumulate && v->in_place;
@@ -77,7 +77,7 @@ void ct__gemm_vector(const ct_gemm *g) {
                          .bias_row = g->bias_row,
                          .bias_col = g->bias_col,
                          .residual = g->residual};
-    /* Along k: some 64 Ki products a chunk. Along the outputs: wide enough that rows are read in runs. */
+    /* Along k: some 64 Ki products per chunk. Along the outputs: wide enough that rows are read in runs. */
     if (v.a_col == 1 && v.x_step == 1) v.chunk = 65536 / v.k + 1;
     else v.chunk = v.count >= 4 * OUTPUTS ? OUTPUTS : 256;
     v.chunk = ct__min(v.chunk, OUTPUTS);

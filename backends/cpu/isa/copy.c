@@ -1,5 +1,5 @@
 /* The strided copy. A copy is first made simple (dimensions in the order of dst, merged where both sides allow it),
- * then cut into planes of two dimensions, and the planes into pieces for the threads. A plane is copied run by run,
+ * then cut into planes of two dimensions, and the planes into blocks for the threads. A plane is copied run by run,
  * or transposed by tiles. */
 #include "backends/cpu/copy.h"
 
@@ -9,7 +9,7 @@
 #include "core/threads.h"
 
 enum {
-    PIECE = 64 << 10,   /* bytes that stay on one thread at the least */
+    BLOCK = 64 << 10,   /* bytes that stay on one thread at the least */
     CHUNK = 256 << 10,  /* bytes of a chunk */
     STREAM = 4 << 20,   /* from here on the result would only push others out of the caches */
     TILE_COLUMNS = 256, /* bytes of a row of dst that a transposed tile covers: a few lines one after the other */
@@ -89,7 +89,7 @@ static void stream_fill(char *dst, const char *src, int64_t n, int size) {
     fill_row(dst + i, src, (bytes - i) / size, size);
 }
 
-/* A row that is dense in dst alone, gathered piece by piece. */
+/* A row that is dense in dst alone, gathered block by block. */
 static void stream_strided(char *dst, const char *src, int64_t ss, int64_t n, int size) {
     _Alignas(64) char stage[4096];
     const int64_t most = (int64_t)sizeof stage / size;
@@ -158,11 +158,11 @@ typedef struct job {
     const char *src;
     int size; /* of an element */
     bool transposed, stream;
-    int64_t rows, columns; /* of a piece of the plane */
-    int64_t row_pieces, column_pieces, pieces_a_plane, pieces, pieces_a_chunk;
+    int64_t rows, columns; /* of a block of the plane */
+    int64_t row_blocks, column_blocks, blocks_per_plane, blocks, blocks_per_chunk;
 } job;
 
-static void copy_piece(const job *j, char *dst, const char *src, int64_t rows, int64_t columns) {
+static void copy_block(const job *j, char *dst, const char *src, int64_t rows, int64_t columns) {
     const int64_t dr = j->ds[j->outer], dc = j->ds[j->outer + 1], sr = j->ss[j->outer], sc = j->ss[j->outer + 1];
     const int size = j->size;
     if (j->transposed) {
@@ -186,7 +186,7 @@ static void copy_piece(const job *j, char *dst, const char *src, int64_t rows, i
         for (int64_t r = 0; r < rows; r++) stream_strided(dst + r * dr, src + r * sr, sc, columns, size);
     } else if (columns >= 16 || columns >= rows) {
         for (int64_t r = 0; r < rows; r++) strided_row(dst + r * dr, dc, src + r * sr, sc, columns, size);
-    } else { /* the long side inside; the piece is in the cache after the first pass */
+    } else { /* the long side inside; the block is in the cache after the first pass */
         for (int64_t c = 0; c < columns; c++) strided_row(dst + c * dc, dr, src + c * sc, sr, rows, size);
     }
 }
@@ -194,12 +194,12 @@ static void copy_piece(const job *j, char *dst, const char *src, int64_t rows, i
 static void copy_chunk(void *context, int64_t chunk, int worker) {
     const job *j = context;
     (void)worker;
-    const int64_t end = min64((chunk + 1) * j->pieces_a_chunk, j->pieces);
-    for (int64_t piece = chunk * j->pieces_a_chunk; piece < end; piece++) {
-        int64_t plane = piece / j->pieces_a_plane, rest = piece % j->pieces_a_plane;
+    const int64_t end = min64((chunk + 1) * j->blocks_per_chunk, j->blocks);
+    for (int64_t block = chunk * j->blocks_per_chunk; block < end; block++) {
+        int64_t plane = block / j->blocks_per_plane, rest = block % j->blocks_per_plane;
         /* tiles go on along the rows of src, which the processor is fetching ahead */
-        const int64_t row = (j->transposed ? rest % j->row_pieces : rest / j->column_pieces) * j->rows,
-                      column = (j->transposed ? rest / j->row_pieces : rest % j->column_pieces) * j->columns;
+        const int64_t row = (j->transposed ? rest % j->row_blocks : rest / j->column_blocks) * j->rows,
+                      column = (j->transposed ? rest / j->row_blocks : rest % j->column_blocks) * j->columns;
         int64_t to = row * j->ds[j->outer] + column * j->ds[j->outer + 1],
                 from = row * j->ss[j->outer] + column * j->ss[j->outer + 1];
         for (int d = j->outer - 1; d >= 0; d--) {
@@ -208,7 +208,7 @@ static void copy_chunk(void *context, int64_t chunk, int worker) {
             to += i * j->ds[d];
             from += i * j->ss[d];
         }
-        copy_piece(j, j->dst + to, j->src + from, min64(j->rows, j->dims[j->outer] - row),
+        copy_block(j, j->dst + to, j->src + from, min64(j->rows, j->dims[j->outer] - row),
                    min64(j->columns, j->dims[j->outer + 1] - column));
     }
     if (j->stream) simd_fence();
@@ -257,7 +257,7 @@ static int simplify(job *j, int n) {
     return n;
 }
 
-/* Brings the dimension that is dense in src next to the last, if turning tiles is better than walking in strides. */
+/* Brings the dimension that is dense in src next to the last, if transposing tiles is better than walking in strides. */
 static bool find_transposed(job *j, int n) {
     if (n < 2 || j->ds[n - 1] != j->size || j->ss[n - 1] == j->size || j->ss[n - 1] == 0 || j->dims[n - 1] < 4)
         return false;
@@ -296,17 +296,17 @@ void ct__copy(void *dst, const int64_t *dst_strides, const void *src, const int6
         j.rows = min64(rows, TILE_ROWS / j.size);
         j.columns = min64(columns, (j.stream && !whole_lines ? STAGE : TILE_COLUMNS) / j.size);
     } else {
-        j.columns = min64(columns, PIECE / j.size);
-        j.rows = j.columns < columns ? 1 : min64(rows, 1 + (PIECE - 1) / (columns * j.size));
+        j.columns = min64(columns, BLOCK / j.size);
+        j.rows = j.columns < columns ? 1 : min64(rows, 1 + (BLOCK - 1) / (columns * j.size));
     }
-    j.row_pieces = (rows + j.rows - 1) / j.rows;
-    j.column_pieces = (columns + j.columns - 1) / j.columns;
-    j.pieces = j.pieces_a_plane = j.row_pieces * j.column_pieces;
-    for (int i = 0; i < j.outer; i++) j.pieces *= j.dims[i];
-    const int64_t piece_bytes = j.rows * j.columns * j.size;
-    j.pieces_a_chunk = ct__grain(piece_bytes >= CHUNK ? 1 : CHUNK / piece_bytes);
-    if (j.pieces_a_chunk < 1) j.pieces_a_chunk = 1;
-    ct__parallel((j.pieces + j.pieces_a_chunk - 1) / j.pieces_a_chunk, copy_chunk, &j);
+    j.row_blocks = (rows + j.rows - 1) / j.rows;
+    j.column_blocks = (columns + j.columns - 1) / j.columns;
+    j.blocks = j.blocks_per_plane = j.row_blocks * j.column_blocks;
+    for (int i = 0; i < j.outer; i++) j.blocks *= j.dims[i];
+    const int64_t block_bytes = j.rows * j.columns * j.size;
+    j.blocks_per_chunk = ct__grain(block_bytes >= CHUNK ? 1 : CHUNK / block_bytes);
+    if (j.blocks_per_chunk < 1) j.blocks_per_chunk = 1;
+    ct__parallel((j.blocks + j.blocks_per_chunk - 1) / j.blocks_per_chunk, copy_chunk, &j);
 }
 
 void ct__fill(void *dst, const int64_t *dst_strides, int ndim, const int64_t *dims, const void *value, size_t element) {

@@ -1,6 +1,6 @@
-/* Turning a tile: dst[r, c] = src[c, r], both dense along their inner side. The unit is a square of whole cache
+/* Transposing a tile: dst[r, c] = src[c, r], both dense along their inner side. The unit is a square of whole cache
  * lines, so that each line is read once and written once, and may be written past the caches. Inside, registers are
- * turned by interleaving: log2(n) rounds of zipping row i with row i + n/2 transpose n rows of n elements. */
+ * transposed by interleaving: log2(n) rounds of zipping row i with row i + n/2 transpose n rows of n elements. */
 #ifndef COTANGENT_BACKENDS_CPU_ISA_TRANSPOSE_H
 #define COTANGENT_BACKENDS_CPU_ISA_TRANSPOSE_H
 
@@ -49,38 +49,24 @@ TILE_INLINE void store_row(char *to, const void *row, bool stream) {
 #endif
 }
 
-/* square: 16 bytes by 16 bytes. lines: 16 squares, so ordered that a line of dst is complete before the next is
- * begun; the lines of src are fetched whole first, since rows that are a power of two apart would drive each other
- * out of the cache between two visits. */
-#define SQUARE(bits, N, ROUNDS)                                                                                \
-    TILE_INLINE void square##bits(char *dst, int64_t dst_row, const char *src, int64_t src_row, bool stream) { \
-        row##bits a[N], b[N];                                                                                  \
-        _Pragma("GCC unroll 16") for (int i = 0; i < N; i++) memcpy(&a[i], src + i * src_row, 16);             \
-        _Pragma("GCC unroll 4") for (int round = 0; round < ROUNDS; round++) {                                 \
-            _Pragma("GCC unroll 8") for (int i = 0; i < N / 2; i++) {                                          \
-                b[2 * i] = ZIP_LOW##bits(a[i], a[i + N / 2]);                                                  \
-                b[2 * i + 1] = ZIP_HIGH##bits(a[i], a[i + N / 2]);                                             \
-            }                                                                                                  \
-            _Pragma("GCC unroll 16") for (int i = 0; i < N; i++) a[i] = b[i];                                  \
-        }                                                                                                      \
-        _Pragma("GCC unroll 16") for (int i = 0; i < N; i++) store_row(dst + i * dst_row, &a[i], stream);      \
-    }                                                                                                          \
-    TILE_INLINE void lines##bits(char *dst, int64_t dst_row, const char *src, int64_t src_row, bool stream) {  \
-        char near[4 * N][64] __attribute__((aligned(64)));                                                     \
-        for (int i = 0; i < 4 * N; i++) {                                                                      \
-            __builtin_prefetch(src + i * src_row + 128, 0, 3);                                                 \
-            memcpy(near[i], src + i * src_row, 64);                                                            \
-        }                                                                                                      \
-        for (int r = 0; r < 4; r++)                                                                            \
-            _Pragma("GCC unroll 4") for (int c = 0; c < 4; c++)                                                \
-                square##bits(dst + r * N * dst_row + c * 16, dst_row, near[c * N] + r * 16, 64, stream);       \
-    }
-SQUARE(8, 16, 4)
-SQUARE(16, 8, 3)
+#define BITS   8
+#define N      16
+#define ROUNDS 4
+#include "backends/cpu/isa/transpose_square.h"
+#define BITS   16
+#define N      8
+#define ROUNDS 3
+#include "backends/cpu/isa/transpose_square.h"
 #if CT_ISA_LEVEL < 2 || !defined(__AVX512F__)
-#define WHOLE_LINES 0 /* a line is written in pieces */
-SQUARE(32, 4, 2)
-SQUARE(64, 2, 1)
+#define WHOLE_LINES 0 /* a line is written in parts */
+#define BITS        32
+#define N           4
+#define ROUNDS      2
+#include "backends/cpu/isa/transpose_square.h"
+#define BITS   64
+#define N      2
+#define ROUNDS 1
+#include "backends/cpu/isa/transpose_square.h"
 #else
 #define WHOLE_LINES 1
 
@@ -99,7 +85,7 @@ TILE_INLINE void lines64(char *dst, int64_t dst_row, const char *src, int64_t sr
         b[i] = _mm512_unpacklo_epi64(a[i], a[i + 1]);
         b[i + 1] = _mm512_unpackhi_epi64(a[i], a[i + 1]);
     }
-    /* 128-bit quarters of four registers, turned in two rounds */
+    /* 128-bit quarters of four registers, transposed in two rounds */
     _Pragma("GCC unroll 2") for (int h = 0; h < 2; h++) {
         const __m512i low = _mm512_shuffle_i64x2(b[h], b[2 + h], 0x44),
                       high = _mm512_shuffle_i64x2(b[h], b[2 + h], 0xee);
@@ -171,56 +157,14 @@ typedef uint64_t unit_64 __attribute__((may_alias, aligned(1)));
 
 enum { STAGE = 1024, STAGE_ROWS = 64 }; /* bytes of a row of dst, and rows, that are gathered before they are written */
 
-/* tile: square by square, down the rows of src, which the processor then sees as streams. staged: where lines of dst
- * begin anywhere, rows are gathered first and written whole; so are those of small elements, of which more lines are
- * begun at a time than the processor can keep open. */
-#define TILE(bits)                                                                                                  \
-    static void rest##bits(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows,              \
-                           int64_t columns) {                                                                       \
-        for (int64_t r = 0; r < rows; r++)                                                                          \
-            for (int64_t c = 0; c < columns; c++)                                                                   \
-                ((unit_##bits *)(void *)(dst + r * dst_row))[c] =                                                   \
-                    ((const unit_##bits *)(const void *)(src + c * src_row))[r];                                    \
-    }                                                                                                               \
-    TILE_INLINE void tile##bits(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows,         \
-                                int64_t columns, bool stream) {                                                     \
-        enum { SIZE = bits / 8, EDGE = 64 / SIZE };                                                                 \
-        const int64_t whole_rows = rows / EDGE * EDGE, whole_columns = columns / EDGE * EDGE;                       \
-        for (int64_t c = 0; c < whole_columns; c += EDGE)                                                           \
-            for (int64_t r = 0; r < whole_rows; r += EDGE)                                                          \
-                lines##bits(dst + r * dst_row + c * SIZE, dst_row, src + c * src_row + r * SIZE, src_row, stream);  \
-        if (whole_columns < columns)                                                                                \
-            rest##bits(dst + whole_columns * SIZE, dst_row, src + whole_columns * src_row, src_row, whole_rows,     \
-                       columns - whole_columns);                                                                    \
-        if (whole_rows < rows)                                                                                      \
-            rest##bits(dst + whole_rows * dst_row, dst_row, src + whole_rows * SIZE, src_row, rows - whole_rows,    \
-                       columns);                                                                                    \
-    }                                                                                                               \
-    static void plain##bits(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows,             \
-                            int64_t columns) {                                                                      \
-        tile##bits(dst, dst_row, src, src_row, rows, columns, false);                                               \
-    }                                                                                                               \
-    static void staged##bits(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows,            \
-                             int64_t columns) {                                                                     \
-        enum { SIZE = bits / 8, PITCH = STAGE + 64 };                                                               \
-        char stage[STAGE_ROWS * PITCH] __attribute__((aligned(64)));                                                \
-        for (int64_t r = 0; r < rows; r += STAGE_ROWS) {                                                            \
-            const int64_t n = rows - r < STAGE_ROWS ? rows - r : STAGE_ROWS;                                        \
-            plain##bits(stage, PITCH, src + r * SIZE, src_row, n, columns);                                         \
-            for (int64_t i = 0; i < n; i++) stream_row(dst + (r + i) * dst_row, stage + i * PITCH, columns * SIZE); \
-        }                                                                                                           \
-    }                                                                                                               \
-    static void transpose##bits(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows,         \
-                                int64_t columns, bool stream) {                                                     \
-        if (!stream) plain##bits(dst, dst_row, src, src_row, rows, columns);                                        \
-        else if (WHOLE_LINES && bits >= 32 && ((uintptr_t)dst | (uintptr_t)dst_row) % 64 == 0)                      \
-            tile##bits(dst, dst_row, src, src_row, rows, columns, true);                                            \
-        else staged##bits(dst, dst_row, src, src_row, rows, columns);                                               \
-    }
-TILE(8)
-TILE(16)
-TILE(32)
-TILE(64)
+#define BITS 8
+#include "backends/cpu/isa/transpose_tile.h"
+#define BITS 16
+#include "backends/cpu/isa/transpose_tile.h"
+#define BITS 32
+#include "backends/cpu/isa/transpose_tile.h"
+#define BITS 64
+#include "backends/cpu/isa/transpose_tile.h"
 
 static void transpose_tile(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows, int64_t columns,
                            int size, bool stream) {

@@ -23,28 +23,39 @@ typedef vi64 mf64;
 #define SIMD_SPLAT64(x) \
     { (x), (x) }
 
-/* Everything the two element types share, written once. */
-#define SIMD_BASE_TYPE(VF, VI, VU, MF, T, TI, LANES, SPLAT)                                   \
+/* Vectors in memory, and the first n lanes of them. */
+#define SIMD_BASE_MEMORY(VF, T)            \
+    SIMD_INLINE VF VF##_load(const T *p) { \
+        VF v;                              \
+        memcpy(&v, p, sizeof v);           \
+        return v;                          \
+    }                                      \
+    SIMD_INLINE void VF##_store(T *p, VF v) { memcpy(p, &v, sizeof v); }
+SIMD_BASE_MEMORY(vf32, float)
+SIMD_BASE_MEMORY(vf64, double)
+#undef SIMD_BASE_MEMORY
+
+#define SIMD_BASE_SOME(VF, T, LANES)                   \
+    SIMD_INLINE VF VF##_load_n(const T *p, int n) {    \
+        T lane[LANES] = {0};                           \
+        for (int i = 0; i < LANES; i++)                \
+            if (i < n) lane[i] = p[i];                 \
+        return VF##_load(lane);                        \
+    }                                                  \
+    SIMD_INLINE void VF##_store_n(T *p, VF v, int n) { \
+        T lane[LANES];                                 \
+        VF##_store(lane, v);                           \
+        for (int i = 0; i < LANES; i++)                \
+            if (i < n) p[i] = lane[i];                 \
+    }
+SIMD_BASE_SOME(vf32, float, 4)
+SIMD_BASE_SOME(vf64, double, 2)
+#undef SIMD_BASE_SOME
+
+/* Everything else the two element types share, written once. */
+#define SIMD_BASE_TYPE(VF, VI, VU, MF, T, TI, SPLAT)                                          \
     SIMD_INLINE VF VF##_set1(T x) { return (VF)SPLAT(x); }                                    \
     SIMD_INLINE VI VI##_set1(TI x) { return (VI)SPLAT(x); }                                   \
-    SIMD_INLINE VF VF##_load(const T *p) {                                                    \
-        VF v;                                                                                 \
-        memcpy(&v, p, sizeof v);                                                              \
-        return v;                                                                             \
-    }                                                                                         \
-    SIMD_INLINE void VF##_store(T *p, VF v) { memcpy(p, &v, sizeof v); }                      \
-    SIMD_INLINE VF VF##_load_n(const T *p, int n) {                                           \
-        T lane[LANES] = {0};                                                                  \
-        for (int i = 0; i < LANES; i++)                                                       \
-            if (i < n) lane[i] = p[i];                                                        \
-        return VF##_load(lane);                                                               \
-    }                                                                                         \
-    SIMD_INLINE void VF##_store_n(T *p, VF v, int n) {                                        \
-        T lane[LANES];                                                                        \
-        VF##_store(lane, v);                                                                  \
-        for (int i = 0; i < LANES; i++)                                                       \
-            if (i < n) p[i] = lane[i];                                                        \
-    }                                                                                         \
     SIMD_INLINE VF VF##_add(VF a, VF b) { return a + b; }                                     \
     SIMD_INLINE VF VF##_sub(VF a, VF b) { return a - b; }                                     \
     SIMD_INLINE VF VF##_mul(VF a, VF b) { return a * b; }                                     \
@@ -79,8 +90,8 @@ typedef vi64 mf64;
     SIMD_INLINE MF VI##_eq(VI a, VI b) { return (MF)(a == b); }                               \
     SIMD_INLINE MF VI##_gt(VI a, VI b) { return (MF)(a > b); }
 
-SIMD_BASE_TYPE(vf32, vi32, simd_u32, mf32, float, int32_t, 4, SIMD_SPLAT32)
-SIMD_BASE_TYPE(vf64, vi64, simd_u64, mf64, double, int64_t, 2, SIMD_SPLAT64)
+SIMD_BASE_TYPE(vf32, vi32, simd_u32, mf32, float, int32_t, SIMD_SPLAT32)
+SIMD_BASE_TYPE(vf64, vi64, simd_u64, mf64, double, int64_t, SIMD_SPLAT64)
 #undef SIMD_BASE_TYPE
 
 #ifdef __SSE2__
@@ -133,31 +144,12 @@ SIMD_INLINE vf32 vf32_from_f64(vf64 lo, vf64 hi) {
 SIMD_INLINE float vf32_hsum(vf32 v) { return (v[0] + v[2]) + (v[1] + v[3]); }
 SIMD_INLINE double vf64_hsum(vf64 v) { return v[0] + v[1]; }
 
-/* |x| + 2^(p-1) leaves no fraction bits, so the addition itself rounds to the nearest integer,
-   ties to even. Values from 2^(p-1) on (and NaN, infinity) are integral already. */
-#define SIMD_BASE_ROUNDING(VF, BIG)                                          \
-    SIMD_INLINE VF VF##_round(VF x) {                                        \
-        VF sign = VF##_and(x, VF##_set1(-0.0)), a = VF##_xor(x, sign);       \
-        VF r = (a + BIG) - BIG;                                              \
-        return VF##_or(VF##_select(VF##_lt(a, VF##_set1(BIG)), r, a), sign); \
-    }                                                                        \
-    SIMD_INLINE VF VF##_floor(VF x) {                                        \
-        VF r = VF##_round(x), one = VF##_set1(1);                            \
-        VF down = r - VF##_and(VF##_from_bits(VF##_gt(r, x)), one);          \
-        return VF##_or(down, VF##_and(x, VF##_set1(-0.0)));                  \
-    }                                                                        \
-    SIMD_INLINE VF VF##_ceil(VF x) {                                         \
-        VF minus = VF##_set1(-0.0);                                          \
-        return VF##_xor(VF##_floor(VF##_xor(x, minus)), minus);              \
-    }                                                                        \
-    SIMD_INLINE VF VF##_trunc(VF x) {                                        \
-        VF sign = VF##_and(x, VF##_set1(-0.0));                              \
-        return VF##_or(VF##_floor(VF##_xor(x, sign)), sign);                 \
-    }
-
-SIMD_BASE_ROUNDING(vf32, 8388608.0f)
-SIMD_BASE_ROUNDING(vf64, 4503599627370496.0)
-#undef SIMD_BASE_ROUNDING
+#define VF  vf32
+#define BIG 8388608.0f
+#include "backends/cpu/simd/base_rounding.h"
+#define VF  vf64
+#define BIG 4503599627370496.0
+#include "backends/cpu/simd/base_rounding.h"
 
 /* Dekker's product: a*b = return value + *error exactly, by splitting each factor into two halves
    of 26 bits (12 in f32). Overflows for factors above 2^996; callers stay far below. */

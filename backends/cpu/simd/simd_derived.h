@@ -2,61 +2,18 @@
    them: signs, NaN-aware extrema, classification, exponents, tails of half-width types.
    Included by simd.h only. */
 
-#define SIMD_DERIVED(VF, VI, MF, T, LANES)                                                             \
-    SIMD_INLINE VF VF##_zero(void) { return VF##_set1(0); }                                            \
-    SIMD_INLINE VF VF##_sign_of(VF a) { return VF##_and(a, VF##_set1(-(T)0)); }                        \
-    SIMD_INLINE VF VF##_neg(VF a) { return VF##_xor(a, VF##_set1(-(T)0)); }                            \
-    SIMD_INLINE VF VF##_abs(VF a) { return VF##_andnot(VF##_set1(-(T)0), a); }                         \
-    SIMD_INLINE VF VF##_copysign(VF a, VF sign) { return VF##_or(VF##_abs(a), VF##_sign_of(sign)); }   \
-    SIMD_INLINE VF VF##_square(VF a) { return VF##_mul(a, a); }                                        \
-    SIMD_INLINE VF VF##_recip(VF a) { return VF##_div(VF##_set1(1), a); }                              \
-    SIMD_INLINE VF VF##_rsqrt(VF a) { return VF##_div(VF##_set1(1), VF##_sqrt(a)); }                   \
-    SIMD_INLINE MF VF##_isnan(VF a) { return VF##_ne(a, a); }                                          \
-    SIMD_INLINE MF VF##_isinf(VF a) { return VF##_eq(VF##_abs(a), VF##_set1((T)__builtin_inf())); }    \
-    SIMD_INLINE MF VF##_isfinite(VF a) { return VF##_lt(VF##_abs(a), VF##_set1((T)__builtin_inf())); } \
-    /* minb and maxb give b when either is NaN; only one side needs a repair */                        \
-    SIMD_INLINE VF VF##_max(VF a, VF b) { return VF##_select(VF##_isnan(a), a, VF##_maxb(a, b)); }     \
-    SIMD_INLINE VF VF##_min(VF a, VF b) { return VF##_select(VF##_isnan(a), a, VF##_minb(a, b)); }     \
-    SIMD_INLINE VF VF##_fmax(VF a, VF b) { return VF##_select(VF##_isnan(b), a, VF##_maxb(a, b)); }    \
-    SIMD_INLINE VF VF##_fmin(VF a, VF b) { return VF##_select(VF##_isnan(b), a, VF##_minb(a, b)); }    \
-    SIMD_INLINE T VF##_hmax(VF v) {                                                                    \
-        T lane[LANES];                                                                                 \
-        VF##_store(lane, v);                                                                           \
-        for (int width = LANES / 2; width; width /= 2)                                                 \
-            for (int i = 0; i < width; i++) {                                                          \
-                T a = lane[i], b = lane[i + width];                                                    \
-                lane[i] = a > b || a != a ? a : b;                                                     \
-            }                                                                                          \
-        return lane[0];                                                                                \
-    }                                                                                                  \
-    SIMD_INLINE T VF##_hmin(VF v) {                                                                    \
-        T lane[LANES];                                                                                 \
-        VF##_store(lane, v);                                                                           \
-        for (int width = LANES / 2; width; width /= 2)                                                 \
-            for (int i = 0; i < width; i++) {                                                          \
-                T a = lane[i], b = lane[i + width];                                                    \
-                lane[i] = a < b || a != a ? a : b;                                                     \
-            }                                                                                          \
-        return lane[0];                                                                                \
-    }                                                                                                  \
-    /* f(x) lane by lane, for the functions that are honest scalar code */                             \
-    SIMD_INLINE VF VF##_map1(T (*f)(T), VF a) {                                                        \
-        T lane[LANES];                                                                                 \
-        VF##_store(lane, a);                                                                           \
-        for (int i = 0; i < LANES; i++) lane[i] = f(lane[i]);                                          \
-        return VF##_load(lane);                                                                        \
-    }                                                                                                  \
-    SIMD_INLINE VF VF##_map2(T (*f)(T, T), VF a, VF b) {                                               \
-        T lane[LANES], other[LANES];                                                                   \
-        VF##_store(lane, a);                                                                           \
-        VF##_store(other, b);                                                                          \
-        for (int i = 0; i < LANES; i++) lane[i] = f(lane[i], other[i]);                                \
-        return VF##_load(lane);                                                                        \
-    }
-
-SIMD_DERIVED(vf32, vi32, mf32, float, VF32_LANES)
-SIMD_DERIVED(vf64, vi64, mf64, double, VF64_LANES)
-#undef SIMD_DERIVED
+#define VF       vf32
+#define VI       vi32
+#define MF       mf32
+#define T        float
+#define VF_LANES VF32_LANES
+#include "backends/cpu/simd/derived_type.h"
+#define VF       vf64
+#define VI       vi64
+#define MF       mf64
+#define T        double
+#define VF_LANES VF64_LANES
+#include "backends/cpu/simd/derived_type.h"
 
 #ifndef SIMD_HAS_IS_ODD
 SIMD_INLINE mf32 vi32_is_odd(vi32 a) { return vi32_eq(vi32_and(a, vi32_set1(1)), vi32_set1(1)); }
@@ -84,31 +41,24 @@ SIMD_SCALEF(vf64, vi64, 0x1p52 + 1023, 52)
    added so that it stays positive under a logical shift. Zero gives e = -infinity, infinity
    e = infinity, negative and NaN m = NaN, so that e * log 2 + log m needs no further care. */
 #ifndef SIMD_HAS_LOG_SPLIT
-#define SIMD_LOG_SPLIT(VF, VI, MF, T, TINY, SHIFT, BIAS, THREE_QUARTERS)                \
-    SIMD_INLINE VF VF##_log_split(VF x, VF *e) {                                        \
-        VF inf = VF##_set1((T)__builtin_inf()), offset = VF##_zero();                   \
-        MF fine = MF##_and(VF##_ge(x, VF##_set1(TINY)), VF##_lt(x, inf));               \
-        if (__builtin_expect(!MF##_all(fine), 0)) {                                     \
-            MF small = VF##_lt(x, VF##_set1(TINY)), zero = VF##_eq(x, VF##_zero());     \
-            offset = VF##_select(small, VF##_set1(-(SHIFT + 2)), offset);               \
-            offset = VF##_select(zero, VF##_neg(inf), offset);                          \
-            offset = VF##_select(VF##_eq(x, inf), inf, offset);                         \
-            MF bad = MF##_not(VF##_ge(x, VF##_zero()));                                 \
-            offset = VF##_select(bad, VF##_set1((T)__builtin_nan("")), offset);         \
-            x = VF##_select(small, VF##_mul(x, VF##_set1((T)(1ll << (SHIFT + 2)))), x); \
-            x = VF##_select(MF##_or(zero, bad), VF##_set1(1), x);                       \
-        }                                                                               \
-        VI bits = VF##_bits(x), bias = VI##_set1(BIAS);                                 \
-        VI shifted = VI##_add(bits, VI##_sub(bias, VI##_set1(THREE_QUARTERS)));         \
-        VI k = VI##_shr(shifted, SHIFT);                                                \
-        VF place = VF##_set1((T)(1ll << SHIFT));                                        \
-        VF n = VF##_from_bits(VI##_or(k, VF##_bits(place)));                            \
-        *e = VF##_add(VF##_sub(n, VF##_add(place, VF##_set1(BIAS >> SHIFT))), offset);  \
-        return VF##_from_bits(VI##_sub(bits, VI##_sub(VI##_shl(k, SHIFT), bias)));      \
-    }
-SIMD_LOG_SPLIT(vf32, vi32, mf32, float, 0x1p-126f, 23, 0x3f800000, 0x3f400000)
-SIMD_LOG_SPLIT(vf64, vi64, mf64, double, 0x1p-1022, 52, 0x3ff0000000000000, 0x3fe8000000000000)
-#undef SIMD_LOG_SPLIT
+#define VF             vf32
+#define VI             vi32
+#define MF             mf32
+#define T              float
+#define TINY           0x1p-126f
+#define SHIFT          23
+#define BIAS           0x3f800000
+#define THREE_QUARTERS 0x3f400000
+#include "backends/cpu/simd/log_split.h"
+#define VF             vf64
+#define VI             vi64
+#define MF             mf64
+#define T              double
+#define TINY           0x1p-1022
+#define SHIFT          52
+#define BIAS           0x3ff0000000000000
+#define THREE_QUARTERS 0x3fe8000000000000
+#include "backends/cpu/simd/log_split.h"
 #endif
 
 /* f16 and bf16 in integer arithmetic, for ISAs without conversion instructions. */

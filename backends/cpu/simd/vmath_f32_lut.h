@@ -1,6 +1,6 @@
 /* vmath_f32_lut.h - f32 exp, log, tanh, erf, erfc and ndtr for AVX-512, where one instruction looks up 16 or 32
    floats held in registers: short polynomials, no division. Other ISAs use the table-free forms in
-   vmath_f32.h. Coefficients: fpminimax (Sollya), one fit an interval. Included by vmath_f32.h. */
+   vmath_f32.h. Coefficients: fpminimax (Sollya), one fit per interval. Included by vmath_f32.h. */
 
 /* clang-format off */
 /* 2^(i/16) */

@@ -1,5 +1,6 @@
 /* vmath_special.h - ndtr, erfinv (vectors), the gamma family (scalar code, lane by lane: lgamma is libm's,
-   digamma and polygamma are written here) and the three kinds of remainder. */
+   digamma and polygamma are written here, by the recurrences and asymptotic series of Abramowitz and Stegun
+   6.3, 6.4 and 23.2) and the three kinds of remainder. */
 
 /* libm's lgamma writes the global signgam; the reentrant form does not. Strict C hides its
    prototype. */
@@ -140,38 +141,15 @@ SIMD_INLINE vf64 vf64_erfinv_for_f32(vf64 x) { return vf64_erfinv_steps(x, 1); }
 SIMD_VIA_F64(erfinv, vf64_erfinv_for_f32)
 #undef SIMD_VIA_F64
 
-/* fmod: r = a - q b with q = trunc(a / b), exact by fma while |q| fits the mantissa, after which the
-   rounding of the quotient may leave r one b off. Larger quotients, odd operands and ISAs without
-   fma go to libm, lane by lane. remainder has the sign of the divisor; floor_div is the quotient
-   that belongs to it, floor(a / b) computed without the rounding of a / b. */
-#define SIMD_REMAINDERS(VF, MF, T, LIBM, LIMIT)                                           \
-    SIMD_INLINE VF VF##_fmod(VF a, VF b) {                                                \
-        if (!SIMD_HAS_FMA) return VF##_map2(LIBM, a, b);                                  \
-        VF ratio = VF##_div(a, b), size = VF##_abs(b), zero = VF##_zero();                \
-        MF fine = MF##_and(VF##_lt(VF##_abs(ratio), VF##_set1(LIMIT)), VF##_isfinite(b)); \
-        VF r = VF##_copysign(zero, a), rest = VF##_fnma(VF##_trunc(ratio), b, a);         \
-        rest = VF##_xor(rest, VF##_sign_of(a)); /* as if a were positive */               \
-        rest = VF##_select(VF##_lt(rest, zero), VF##_add(rest, size), rest);              \
-        rest = VF##_select(VF##_ge(rest, size), VF##_sub(rest, size), rest);              \
-        r = VF##_or(VF##_abs(rest), r);                                                   \
-        if (__builtin_expect(MF##_all(fine), 1)) return r;                                \
-        return VF##_select(fine, r, VF##_map2(LIBM, a, b));                               \
-    }                                                                                     \
-    SIMD_INLINE MF VF##_remainder_off(VF r, VF b) {                                       \
-        MF opposite = MF##_xor(VF##_lt(r, VF##_zero()), VF##_lt(b, VF##_zero()));         \
-        return MF##_and(opposite, VF##_ne(r, VF##_zero()));                               \
-    }                                                                                     \
-    SIMD_INLINE VF VF##_remainder(VF a, VF b) {                                           \
-        VF r = VF##_fmod(a, b);                                                           \
-        return VF##_select(VF##_remainder_off(r, b), VF##_add(r, b), r);                  \
-    }                                                                                     \
-    SIMD_INLINE VF VF##_floor_div(VF a, VF b) {                                           \
-        VF ratio = VF##_div(a, b), r = VF##_fmod(a, b), one = VF##_set1(1);               \
-        VF q = VF##_round(VF##_div(VF##_sub(a, r), b));                                   \
-        q = VF##_select(VF##_remainder_off(r, b), VF##_sub(q, one), q);                   \
-        q = VF##_select(VF##_eq(q, VF##_zero()), VF##_copysign(VF##_zero(), ratio), q);   \
-        return VF##_select(VF##_eq(b, VF##_zero()), ratio, q);                            \
-    }
-SIMD_REMAINDERS(vf32, mf32, float, fmodf, 0x1p22f)
-SIMD_REMAINDERS(vf64, mf64, double, fmod, 0x1p51)
-#undef SIMD_REMAINDERS
+#define VF    vf32
+#define MF    mf32
+#define T     float
+#define LIBM  fmodf
+#define LIMIT 0x1p22f
+#include "backends/cpu/simd/vmath_remainders.h"
+#define VF    vf64
+#define MF    mf64
+#define T     double
+#define LIBM  fmod
+#define LIMIT 0x1p51
+#include "backends/cpu/simd/vmath_remainders.h"

@@ -16,7 +16,7 @@
 enum {
     SDPA_KEYS = 256,          /* keys of a block, at most: its part of K and V stays in the second cache */
     SDPA_LD = SDPA_KEYS + 16, /* between rows of scores; not a power of two, which would crowd one set of the cache */
-    SDPA_STRIP = CT__TILE_ROWS_MAX, /* query rows whose scores are in the first cache, at most */
+    SDPA_TILE = CT__TILE_ROWS_MAX, /* query rows whose scores are in the first cache, at most */
 };
 
 typedef struct sdpa {
@@ -32,7 +32,7 @@ typedef struct sdpa {
     const ct__kernel *kernel; /* its tiles and its type */
     bool wide;                /* computes in f64 */
     int64_t size;             /* bytes of an element of the computation */
-    int64_t strip;            /* query rows at a time */
+    int64_t tile;             /* query rows at a time */
 } sdpa;
 
 static inline sdpa sdpa_problem(const ct_view *q, const ct_view *k, const ct_view *v, const ct_view *mask,
@@ -46,8 +46,8 @@ static inline sdpa sdpa_problem(const ct_view *q, const ct_view *k, const ct_vie
     s.size = s.wide ? 8 : 4;
     ct__gemm_ready();
     s.kernel = ct__gemm_isa->kernels[s.wide ? CT__KIND_F64 : CT__KIND_F32];
-    s.strip = s.kernel->rows > 8 ? s.kernel->rows : 2 * s.kernel->rows;
-    if (s.strip > SDPA_STRIP) s.strip = SDPA_STRIP;
+    s.tile = s.kernel->rows > 8 ? s.kernel->rows : 2 * s.kernel->rows;
+    if (s.tile > SDPA_TILE) s.tile = SDPA_TILE;
     s.drops = stream && dropout > 0;
     if (s.drops) s.threshold = (uint32_t)ct__min64((int64_t)(dropout * 0x1p32), UINT32_MAX);
     return s;
@@ -94,10 +94,10 @@ static inline sdpa_rows sdpa_take(const sdpa *s, const ct_view *x, int64_t b, in
 }
 
 /* Rows that are wanted soon; they lie too far apart for the hardware to guess. */
-static inline ct__pieces sdpa_soon(const ct_view *x, int64_t b, int64_t h, int64_t r0, int64_t n) {
+static inline ct__spans sdpa_soon(const ct_view *x, int64_t b, int64_t h, int64_t r0, int64_t n) {
     const ct__matrix m = sdpa_matrix(x, b, h, r0);
     const int64_t size = ct__type_size(m.type);
-    return (ct__pieces){(const char *)m.data, m.col == 1 ? ct__max64(0, n) : 0, m.row * size, x->dims[3] * size};
+    return (ct__spans){(const char *)m.data, m.col == 1 ? ct__max64(0, n) : 0, m.row * size, x->dims[3] * size};
 }
 
 /* Keys that a worker has room for: whole panels, whose width need not divide a block. */
@@ -108,8 +108,8 @@ static inline int64_t sdpa_room_keys(const sdpa *s) {
 /* K^T or V^T of a block of keys as panels: (cols, n) in panels of the tile's width. */
 static inline void sdpa_panels(const sdpa *s, const ct_view *x, int64_t b, int64_t h, int64_t r0, int64_t n,
                                void *panels) {
-    const ct__matrix m = sdpa_matrix(x, b, h, r0), turned = {m.data, m.type, m.col, m.row};
-    if (n > 0 && x->dims[3] > 0) ct__gemm_isa->pack_b(s->kernel, &turned, panels, x->dims[3], n);
+    const ct__matrix m = sdpa_matrix(x, b, h, r0), transposed = {m.data, m.type, m.col, m.row};
+    if (n > 0 && x->dims[3] > 0) ct__gemm_isa->pack_b(s->kernel, &transposed, panels, x->dims[3], n);
 }
 
 /* n elements of the computation to a row of a view, times factor. */
@@ -162,8 +162,8 @@ static inline double sdpa_number(const ct_view *x, int64_t at) {
     }
 }
 
-/* exp(x / UNIT): every weight is such a power. Where one instruction looks up 16 floats and others take fractions and scale, the
- * base is 2, which saves half of the arithmetic:
+/* exp(x / UNIT): every weight is such a power. Where one instruction looks up 16 floats and others take fractions
+ * and scale, the base is 2, which saves half of the arithmetic:
  *     2^x = 2^floor(x) 2^(i/16) 2^r, 0 <= r < 1/16, 2^r = 1 + r (c1 + r (c2 + r c3)) to within 2^-28
  * Adding 1.5 * 2^19 rounds down to i/16 and leaves i in the low bits. Exactly 1 at 0, 0 at -inf. */
 #if CT_ISA_LEVEL >= 2

@@ -1,5 +1,6 @@
-/* Attention backward: the scores are computed again, block by block, from lse. A chunk is a range of keys of one head of K and V
- * with all the queries that look at it, so dK and dV are its own; dQ is summed over the ranges in their order.
+/* Attention backward, as in FlashAttention-2 (Dao, 2023): the scores are computed again, block by block, from lse. A
+ * chunk is a range of keys of one head of K and V with all the queries that look at it, so dK and dV are its own; dQ
+ * is summed over the ranges in their order.
  *     P = exp(S - lse)   dV = P^T g   dP = g V^T   dS = P (dP - delta)   dQ = scale dS K   dK = scale dS^T Q
  * with delta = sum(g * y) - g_lse in each row; dropout multiplies P in dV, and dP. */
 #include "ops/attention/cpu/sdpa.h"
@@ -39,67 +40,32 @@ static void cut_ranges(backward *w) {
 
 /* Query rows whose P and dS are kept for the products over queries, at most. Under a causal mask those products run over zeros
  * at the edge, the more the higher the block. */
-static int64_t block_rows(const sdpa *s) { return (s->causal ? 10 : 20) * SDPA_STRIP; }
+static int64_t block_rows(const sdpa *s) { return (s->causal ? 10 : 20) * SDPA_TILE; }
 
 static size_t worker_room(const backward *w) {
     const sdpa *s = &w->s;
     const int64_t size = s->size, keys = sdpa_room_keys(s), rows = block_rows(s),
-                  strips = rows * ct__max64(SDPA_LD, s->dv) * size;
+                  tiles = rows * ct__max64(SDPA_LD, s->dv) * size;
     return 3 * ct__room(keys * s->d * size) + 3 * ct__room(keys * s->dv * size) + ct__room(rows * s->d * size) +
-           ct__room(rows * s->dv * size) + 2 * ct__room(strips);
+           ct__room(rows * s->dv * size) + 2 * ct__room(tiles);
 }
 
 /* ---- delta ---- */
 
-/* g y of a row is summed as the tile sums g V^T, in one chain: where one key has all the weight, dP - delta is exactly 0. Four
- * rows go side by side, since a chain alone waits for itself. */
+enum { CHAINS = 4 };
 #if SIMD_HAS_FMA
-#define CHAIN(R, a, b, c) R##_chain(a, b, c)
 static inline float f32_chain(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 static inline double f64_chain(double a, double b, double c) { return __builtin_fma(a, b, c); }
 #else
-#define CHAIN(R, a, b, c) ((a) * (b) + (c))
+static inline float f32_chain(float a, float b, float c) { return a * b + c; }
+static inline double f64_chain(double a, double b, double c) { return a * b + c; }
 #endif
-enum { CHAINS = 4 };
-#define DELTA_ROWS(R, T)                                                                                           \
-    static void R##_delta(const backward *w, int64_t range, int64_t b, int64_t h, const sdpa_rows *g,              \
-                          const sdpa_rows *y, int64_t i0, int64_t rows) {                                          \
-        const sdpa *s = &w->s;                                                                                     \
-        T *delta = (T *)(void *)w->delta, *level = (T *)(void *)w->lse_rows;                                       \
-        for (int64_t r = 0; r < rows; r += CHAINS) {                                                               \
-            const int64_t n = ct__min64(CHAINS, rows - r), r1 = r + (n > 1), r2 = r1 + (n > 2), r3 = r2 + (n > 3); \
-            const T *x0 = (const T *)(const void *)(g->at + r * g->ld),                                            \
-                    *z0 = (const T *)(const void *)(y->at + r * y->ld);                                            \
-            const T *x1 = (const T *)(const void *)(g->at + r1 * g->ld),                                           \
-                    *z1 = (const T *)(const void *)(y->at + r1 * y->ld);                                           \
-            const T *x2 = (const T *)(const void *)(g->at + r2 * g->ld),                                           \
-                    *z2 = (const T *)(const void *)(y->at + r2 * y->ld);                                           \
-            const T *x3 = (const T *)(const void *)(g->at + r3 * g->ld),                                           \
-                    *z3 = (const T *)(const void *)(y->at + r3 * y->ld);                                           \
-            T s0 = 0, s1 = 0, s2 = 0, s3 = 0;                                                                      \
-            for (int64_t c = 0; c < s->dv; c++) {                                                                  \
-                s0 = CHAIN(R, x0[c], z0[c], s0);                                                                   \
-                s1 = CHAIN(R, x1[c], z1[c], s1);                                                                   \
-                s2 = CHAIN(R, x2[c], z2[c], s2);                                                                   \
-                s3 = CHAIN(R, x3[c], z3[c], s3);                                                                   \
-            }                                                                                                      \
-            volatile T sum[CHAINS]; /* else the compiler makes a vector of the four and takes it apart again */    \
-            sum[0] = s0, sum[1] = s1, sum[2] = s2, sum[3] = s3;                                                    \
-            for (int64_t k = 0; k < n; k++) {                                                                      \
-                const int64_t i = i0 + r + k, at = ((range * s->batch + b) * s->heads + h) * s->tq + i;            \
-                T value = sum[k];                                                                                  \
-                if (w->g_lse) {                                                                                    \
-                    const int64_t *st = w->g_lse->strides;                                                         \
-                    value -= (T)sdpa_number(w->g_lse, b * st[0] + h * st[1] + i * st[2]);                          \
-                }                                                                                                  \
-                const int64_t *st = w->lse->strides;                                                               \
-                delta[at] = value;                                                                                 \
-                level[at] = (T)sdpa_number(w->lse, b * st[0] + h * st[1] + i * st[2]);                             \
-            }                                                                                                      \
-        }                                                                                                          \
-    }
-DELTA_ROWS(f32, float)
-DELTA_ROWS(f64, double)
+#define R f32
+#define T float
+#include "ops/attention/cpu/sdpa_delta.h"
+#define R f64
+#define T double
+#include "ops/attention/cpu/sdpa_delta.h"
 
 /* ---- A block of queries against a block of keys ---- */
 
@@ -135,9 +101,9 @@ static void put_mask_rows(const backward *w, const key_block *kb, const query_bl
     }
 }
 
-#define GRAD_STRIP(R, T)                                                                                               \
-    static void R##_strip(const backward *w, const key_block *kb, const query_block *qb, int64_t r, int64_t rows,      \
-                          char *p, char *ds, int64_t n) {                                                              \
+#define GRAD_TILE(R, T)                                                                                                \
+    static void R##_tile(const backward *w, const key_block *kb, const query_block *qb, int64_t r, int64_t rows,       \
+                         char *p, char *ds, int64_t n) {                                                               \
         const sdpa *s = &w->s;                                                                                         \
         const int64_t at = ((kb->range * s->batch + kb->b) * s->heads + qb->h) * s->tq + qb->i0 + r;                   \
         R##_prepare(s, kb->b, qb->h, qb->i0 + r, rows, kb->j0, n, (T *)(void *)p);                                     \
@@ -148,15 +114,15 @@ static void put_mask_rows(const backward *w, const key_block *kb, const query_bl
                          (const T *)(const void *)w->lse_rows + at, (const T *)(const void *)w->delta + at,            \
                          w->dmask ? 1 : (T)s->scale);                                                                  \
     }
-GRAD_STRIP(f32, float)
-GRAD_STRIP(f64, double)
+GRAD_TILE(f32, float)
+GRAD_TILE(f64, double)
 
 enum { LISTS = 3 };
 
-/* The share of rows r.. of the block in what comes after it: the next queries; after the last the next keys of the range, or the
- * first of the next chunk, since a thread's chunks follow one another. Returns how many lists. */
+/* The share of rows r.. of the block in what comes after it: the next queries; after the last the next keys of the
+ * range, or the first of the next chunk, since a thread's chunks follow one another. Returns how many lists. */
 static int64_t wanted_next(const backward *w, const key_block *kb, const query_block *qb, int64_t r, int64_t rows,
-                           ct__pieces *list) {
+                           ct__spans *list) {
     const sdpa *s = &w->s;
     const int64_t next = qb->i0 + qb->rows;
     if (next < s->tq) {
@@ -179,13 +145,13 @@ static int64_t wanted_next(const backward *w, const key_block *kb, const query_b
     return 2;
 }
 
-/* P and dS of the strip of queries r.. and the block's first n keys. */
+/* P and dS of the tile of queries r.. and the block's first n keys. */
 static void scores_of_strip(const backward *w, const key_block *kb, const query_block *qb, int64_t r, int64_t rows,
                             int64_t n) {
     const sdpa *s = &w->s;
     const int64_t size = s->size, width = ct__panel_width(s->kernel), ld = SDPA_LD * size;
     char *p = qb->p + r * ld, *ds = qb->ds + r * ld;
-    ct__pieces soon[LISTS];
+    ct__spans soon[LISTS];
     const int64_t lists = wanted_next(w, kb, qb, r, rows, soon);
     const ct__block score = {.a = qb->q.at + r * qb->q.ld,
                              .a_row = qb->q.ld,
@@ -215,19 +181,19 @@ static void scores_of_strip(const backward *w, const key_block *kb, const query_
     if (w->dq || w->dk || w->dmask) ct__block_multiply(s->kernel, &dp);
     else
         for (int64_t i = 0; i < rows; i++) memset(ds + i * ld, 0, (size_t)(n * size));
-    if (s->wide) f64_strip(w, kb, qb, r, rows, p, ds, n);
-    else f32_strip(w, kb, qb, r, rows, p, ds, n);
+    if (s->wide) f64_tile(w, kb, qb, r, rows, p, ds, n);
+    else f32_tile(w, kb, qb, r, rows, p, ds, n);
     if (w->dmask) put_mask_rows(w, kb, qb, r, rows, ds, n);
 }
 
 static void query_against_keys(const backward *w, const key_block *kb, const query_block *qb) {
     const sdpa *s = &w->s;
     const int64_t size = s->size, width = ct__panel_width(s->kernel), ld = SDPA_LD * size,
-                  strip = ct__ceil_div(qb->rows, ct__ceil_div(qb->rows, s->strip));
-    /* What the block's last row sees, and below the same for each strip: the rest of a causal mask is not computed. */
+                  tile = ct__ceil_div(qb->rows, ct__ceil_div(qb->rows, s->tile));
+    /* What the block's last row sees, and below the same for each tile: the rest of a causal mask is not computed. */
     const int64_t most = ct__min64(kb->n, sdpa_seen(s, qb->i0 + qb->rows - 1) - kb->j0);
-    for (int64_t r = 0; r < qb->rows; r += strip) {
-        const int64_t rows = ct__min64(strip, qb->rows - r);
+    for (int64_t r = 0; r < qb->rows; r += tile) {
+        const int64_t rows = ct__min64(tile, qb->rows - r);
         char *p = qb->p + r * ld, *ds = qb->ds + r * ld;
         const int64_t n = ct__max64(0, ct__min64(most, sdpa_seen(s, qb->i0 + r + rows - 1) - kb->j0));
         for (int64_t i = 0; n < most && i < rows; i++) {

@@ -1,5 +1,10 @@
-/* Attention forward: scores of a strip of queries and a block of keys, softmax and the product with V while all is in cache.
- * Nothing of size Tq by Tk exists. */
+/* Attention forward: scores of a tile of queries and a block of keys, softmax and the product with V while all is in
+ * cache. Nothing of size Tq by Tk exists. This is FlashAttention (Dao, Fu, Ermon, Rudra and Re, 2022) in the loop
+ * order of FlashAttention-2 (Dao, 2023), queries outside and keys inside, with the running softmax of Milakov and
+ * Gimelshein (2018): a row keeps the greatest score so far and the sum of exponentials under it, and o is scaled
+ * when that rises; it is divided by the sum once, at the end. What differs: caches take the place of shared memory.
+ * K and V of SDPA_KEYS keys are packed once per chunk of queries, for the L2; a tile of SDPA_TILE queries by
+ * SDPA_KEYS scores stays in the L1 between the two products. */
 #include "ops/attention/cpu/sdpa.h"
 
 typedef struct forward {
@@ -13,59 +18,31 @@ typedef struct forward {
 /* Query rows of a chunk: K is packed for each, so they are many; but there have to be chunks for all threads. */
 static int64_t chunk_rows(const sdpa *s) {
     int64_t rows = s->tq * s->batch * s->heads / 16;
-    rows = ct__max64(1, ct__grain(ct__max64(64, ct__min64(rows, 40 * SDPA_STRIP))));
+    rows = ct__max64(1, ct__grain(ct__max64(64, ct__min64(rows, 40 * SDPA_TILE))));
     return ct__max64(1, ct__ceil_div(s->tq, ct__max64(1, ct__ceil_div(s->tq, rows)))); /* none of them a small rest */
 }
 
 static size_t worker_room(const sdpa *s, int64_t rows) {
     const int64_t keys = sdpa_room_keys(s);
     return ct__room(rows * s->d * s->size) + ct__room(rows * s->dv * s->size) + ct__room(rows * 2 * s->size) +
-           ct__room(keys * s->d * s->size) + ct__room(keys * s->dv * s->size) +
-           ct__room(SDPA_STRIP * SDPA_LD * s->size);
+           ct__room(keys * s->d * s->size) + ct__room(keys * s->dv * s->size) + ct__room(SDPA_TILE * SDPA_LD * s->size);
 }
 
-#define FORWARD_STRIP(R, T)                                                                                            \
-    static void R##_strip(const sdpa *s, int64_t b, int64_t h, int64_t i0, int64_t rows, int64_t j0, int64_t n,        \
-                          char *scores, char *o, void *states) {                                                       \
-        T *strip = (T *)(void *)scores;                                                                                \
-        R##_prepare(s, b, h, i0, rows, j0, n, strip);                                                                  \
-        R##_softmax(strip, rows, n, R##_factor(s), (R##_state *)states, (T *)(void *)o, s->dv);                        \
-        if (!s->drops) return;                                                                                         \
-        for (int64_t r = 0; r < rows; r++) {                                                                           \
-            T kept[SDPA_KEYS];                                                                                         \
-            R##_kept(s, b, h, i0 + r, j0, n, kept);                                                                    \
-            for (int64_t j = 0; j < n; j++) strip[r * SDPA_LD + j] *= kept[j];                                         \
-        }                                                                                                              \
-    }                                                                                                                  \
-    static void R##_start(void *states, int64_t rows) {                                                                \
-        for (int64_t r = 0; r < rows; r++) ((R##_state *)states)[r] = (R##_state){(T)-INFINITY, 0};                    \
-    }                                                                                                                  \
-    /* y = o / sum, and the logarithm of the sum, +inf for a row without keys: then exp(score - lse) is 0 */           \
-    static void R##_finish(const forward *f, int64_t b, int64_t h, int64_t i0, int64_t rows, const char *o,            \
-                           const void *states) {                                                                       \
-        for (int64_t r = 0; r < rows; r++) {                                                                           \
-            const R##_state at = ((const R##_state *)states)[r];                                                       \
-            const bool none = at.sum == 0;                                                                             \
-            sdpa_put(&f->s, o + r * f->s.dv * (int64_t)sizeof(T), none ? 0 : (double)(1 / at.sum), f->y, b, h, i0 + r, \
-                     0, f->s.dv);                                                                                      \
-            if (!f->lse) continue;                                                                                     \
-            const int64_t *st = f->lse->strides;                                                                       \
-            CT_AT(T, f->lse)                                                                                           \
-            [b * st[0] + h * st[1] + (i0 + r) * st[2]] =                                                               \
-                none ? (T)INFINITY : at.top * R##_factor(&f->s) + R##_log_of(at.sum);                                  \
-        }                                                                                                              \
-    }
 static float f32_log_of(float x) { return logf(x); }
 static double f64_log_of(double x) { return log(x); }
-FORWARD_STRIP(f32, float)
-FORWARD_STRIP(f64, double)
+#define R f32
+#define T float
+#include "ops/attention/cpu/sdpa_forward_rows.h"
+#define R f64
+#define T double
+#include "ops/attention/cpu/sdpa_forward_rows.h"
 
 enum { LISTS = 4 };
 
-/* What comes after the strip of rows r.. of a chunk of `rows`: the strip's result, the next queries, and its share of the next
+/* What comes after the tile of rows r.. of a chunk of `rows`: the tile's result, the next queries, and its share of the next
  * block of keys, or of the first in the next chunk, since a thread's chunks follow one another. Returns how many lists. */
 static int64_t wanted_next(const forward *f, int64_t chunk, int64_t r, int64_t m, int64_t rows, int64_t j, int64_t last,
-                           ct__pieces *list) {
+                           ct__spans *list) {
     const sdpa *s = &f->s;
     const int64_t i0 = chunk % f->blocks * f->chunk_rows + r, next = (chunk + (j >= last)) / f->blocks,
                   b = chunk / f->blocks / s->heads, h = chunk / f->blocks % s->heads;
@@ -90,9 +67,9 @@ static void forward_chunk(void *ctx, int64_t chunk, int worker) {
          *states = ct__claim(&at, rows * 2 * size);
     const int64_t keys = sdpa_room_keys(s);
     char *panels = ct__claim(&at, keys * s->d * size), *values = ct__claim(&at, keys * s->dv * size),
-         *scores = ct__claim(&at, SDPA_STRIP * SDPA_LD * size);
+         *scores = ct__claim(&at, SDPA_TILE * SDPA_LD * size);
     const sdpa_rows q = sdpa_take(s, s->q, b, h, i0, rows, queries);
-    const int64_t strip = ct__ceil_div(rows, ct__ceil_div(rows, s->strip)), last = sdpa_seen(s, i0 + rows - 1);
+    const int64_t tile = ct__ceil_div(rows, ct__ceil_div(rows, s->tile)), last = sdpa_seen(s, i0 + rows - 1);
     /* Without a causal mask every row sees the first block of keys. */
     if (s->causal || last <= 0) memset(o, 0, (size_t)(rows * s->dv * size));
     if (s->wide) f64_start(states, rows);
@@ -101,11 +78,11 @@ static void forward_chunk(void *ctx, int64_t chunk, int worker) {
         const int64_t block = ct__min64(SDPA_KEYS, last - j0);
         sdpa_panels(s, s->k, b, hk, j0, block, panels);
         const sdpa_rows v = sdpa_take(s, s->v, b, hk, j0, block, values);
-        for (int64_t r = 0; r < rows; r += strip) {
-            const int64_t m = ct__min64(strip, rows - r);
-            const int64_t n = ct__min64(block, sdpa_seen(s, i0 + r + m - 1) - j0); /* what the strip's last row sees */
+        for (int64_t r = 0; r < rows; r += tile) {
+            const int64_t m = ct__min64(tile, rows - r);
+            const int64_t n = ct__min64(block, sdpa_seen(s, i0 + r + m - 1) - j0); /* what the tile's last row sees */
             if (n <= 0) continue;
-            ct__pieces soon[LISTS];
+            ct__spans soon[LISTS];
             const int64_t lists = wanted_next(f, chunk, r, m, rows, j0 + block, last, soon);
             const ct__block score = {.a = q.at + r * q.ld,
                                      .a_row = q.ld,
@@ -122,8 +99,8 @@ static void forward_chunk(void *ctx, int64_t chunk, int worker) {
                                      .lists = lists};
             ct__block_multiply(s->kernel, &score);
             char *o_strip = o + r * s->dv * size;
-            if (s->wide) f64_strip(s, b, h, i0 + r, m, j0, n, scores, o_strip, states + r * 2 * size);
-            else f32_strip(s, b, h, i0 + r, m, j0, n, scores, o_strip, states + r * 2 * size);
+            if (s->wide) f64_tile(s, b, h, i0 + r, m, j0, n, scores, o_strip, states + r * 2 * size);
+            else f32_tile(s, b, h, i0 + r, m, j0, n, scores, o_strip, states + r * 2 * size);
             const ct__block sum = {.a = scores,
                                    .a_row = SDPA_LD * size,
                                    .a_step = size,

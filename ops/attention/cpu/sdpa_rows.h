@@ -1,5 +1,5 @@
 /* Rows of scores: masks, the streaming softmax, its gradient. One text for f32 and f64; sdpa.h includes it twice.
- * A strip is a few rows of at most SDPA_KEYS scores, SDPA_LD apart, filled up to whole vectors. */
+ * A tile is a few rows of at most SDPA_KEYS scores, SDPA_LD apart, filled up to whole vectors. */
 
 /* mask[j0 + j] of one row as numbers to add. */
 static inline void ROWS(mask_row)(const sdpa *s, int64_t at, int64_t n, ROWS_T *to) {
@@ -32,13 +32,13 @@ static inline ROWS_T ROWS(factor)(const sdpa *s) { return ROWS(scales)(s) ? 1 : 
 /* Adds the mask to the scores of rows i0.. and keys j0.., where there is one; what takes no part, and the rest of the last
  * vector, becomes -inf. */
 static inline void ROWS(prepare)(const sdpa *s, int64_t b, int64_t h, int64_t i0, int64_t rows, int64_t j0, int64_t n,
-                                 ROWS_T *strip) {
+                                 ROWS_T *tile) {
     const int64_t whole = (n + ROWS_LANES - 1) / ROWS_LANES * ROWS_LANES;
     if (ROWS(scales)(s)) {
         const ROWS_T scale = (ROWS_T)s->scale;
         ROWS_T add[SDPA_KEYS] = {0};
         for (int64_t r = 0; r < rows; r++) {
-            ROWS_T *x = strip + r * SDPA_LD;
+            ROWS_T *x = tile + r * SDPA_LD;
             if (s->mask) {
                 const int64_t *st = s->mask->strides;
                 ROWS(mask_row)(s, b * st[0] + h * st[1] + (i0 + r) * st[2] + j0 * st[3], n, add);
@@ -48,7 +48,7 @@ static inline void ROWS(prepare)(const sdpa *s, int64_t b, int64_t h, int64_t i0
     }
     for (int64_t r = 0; r < rows; r++)
         for (int64_t j = ct__max64(0, ct__min64(n, sdpa_seen(s, i0 + r) - j0)); j < whole; j++)
-            strip[r * SDPA_LD + j] = (ROWS_T)-INFINITY;
+            tile[r * SDPA_LD + j] = (ROWS_T)-INFINITY;
 }
 
 /* What dropout multiplies row i by: 0 or 1/(1-p). Element (b,h,i,j) takes the word of its own number. */
@@ -81,12 +81,12 @@ static inline ROWS_T ROWS(highest)(ROWS_VEC v) {
 
 /* Turns scores into exp(factor * (score - top)) and brings the states up to date; rows of o (dv) that were summed under a
  * lower top are scaled down. */
-static inline void ROWS(softmax)(ROWS_T *strip, int64_t rows, int64_t n, ROWS_T factor, ROWS(state) * states, ROWS_T *o,
+static inline void ROWS(softmax)(ROWS_T *tile, int64_t rows, int64_t n, ROWS_T factor, ROWS(state) * states, ROWS_T *o,
                                  int64_t dv) {
     const ROWS_VEC f = ROWS_V(set1)(factor * ROWS_UNIT);
-    ROWS_T highest[SDPA_STRIP]; /* of all rows first: one row's greatest would be waited for */
+    ROWS_T highest[SDPA_TILE]; /* of all rows first: one row's greatest would be waited for */
     for (int64_t r = 0; r < rows; r++) {
-        const ROWS_T *x = strip + r * SDPA_LD;
+        const ROWS_T *x = tile + r * SDPA_LD;
         ROWS_VEC a = ROWS_V(load)(x), c = a;
         int64_t j = ROWS_LANES;
         for (; j + ROWS_LANES < n; j += 2 * ROWS_LANES) {
@@ -96,29 +96,29 @@ static inline void ROWS(softmax)(ROWS_T *strip, int64_t rows, int64_t n, ROWS_T 
         if (j < n) a = ROWS_V(maxb)(ROWS_V(load)(x + j), a);
         highest[r] = ROWS(highest)(ROWS_V(maxb)(a, c));
     }
-    for (int64_t r = 0; r < rows; r++, strip += SDPA_LD, o += dv) {
+    for (int64_t r = 0; r < rows; r++, tile += SDPA_LD, o += dv) {
         const ROWS_T before = states[r].top,
                      top = highest[r] > before || highest[r] != highest[r] ? highest[r] : before;
         int64_t j;
         if (top == (ROWS_T)-INFINITY) { /* nothing takes part yet */
-            for (j = 0; j < n; j += ROWS_LANES) ROWS_V(store)(strip + j, ROWS_V(zero)());
+            for (j = 0; j < n; j += ROWS_LANES) ROWS_V(store)(tile + j, ROWS_V(zero)());
             continue;
         }
         const ROWS_VEC level = ROWS_V(set1)(top);
         ROWS_VEC sum = ROWS_V(zero)(), other = sum;
         for (j = 0; j + ROWS_LANES < n; j += 2 * ROWS_LANES) {
-            const ROWS_VEC x = ROWS_V(mul)(ROWS_V(sub)(ROWS_V(load)(strip + j), level), f),
-                           y = ROWS_V(mul)(ROWS_V(sub)(ROWS_V(load)(strip + j + ROWS_LANES), level), f);
+            const ROWS_VEC x = ROWS_V(mul)(ROWS_V(sub)(ROWS_V(load)(tile + j), level), f),
+                           y = ROWS_V(mul)(ROWS_V(sub)(ROWS_V(load)(tile + j + ROWS_LANES), level), f);
             const ROWS_VEC p = ROWS(power)(x), q = ROWS(power)(y);
-            ROWS_V(store)(strip + j, p);
-            ROWS_V(store)(strip + j + ROWS_LANES, q);
+            ROWS_V(store)(tile + j, p);
+            ROWS_V(store)(tile + j + ROWS_LANES, q);
             sum = ROWS_V(add)(sum, p);
             other = ROWS_V(add)(other, q);
         }
         if (j < n) {
-            const ROWS_VEC x = ROWS_V(mul)(ROWS_V(sub)(ROWS_V(load)(strip + j), level), f);
+            const ROWS_VEC x = ROWS_V(mul)(ROWS_V(sub)(ROWS_V(load)(tile + j), level), f);
             const ROWS_VEC p = ROWS(power)(x);
-            ROWS_V(store)(strip + j, p);
+            ROWS_V(store)(tile + j, p);
             sum = ROWS_V(add)(sum, p);
         }
         const ROWS_T more = ROWS_V(hsum)(ROWS_V(add)(sum, other));
@@ -137,7 +137,7 @@ static inline void ROWS(softmax)(ROWS_T *strip, int64_t rows, int64_t n, ROWS_T 
     }
 }
 
-/* Scores and dP = g V^T of a strip become what the products need: P (dropped) and dS = P (dP - delta), times out. */
+/* Scores and dP = g V^T of a tile become what the products need: P (dropped) and dS = P (dP - delta), times out. */
 static inline void ROWS(softmax_grad)(const sdpa *s, int64_t b, int64_t h, int64_t i0, int64_t rows, int64_t j0,
                                       int64_t n, ROWS_T *score, ROWS_T *dp, ROWS_T factor, const ROWS_T *lse,
                                       const ROWS_T *delta, ROWS_T out) {

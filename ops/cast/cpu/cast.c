@@ -3,6 +3,7 @@
  * a block, or from one. */
 #include <string.h>
 
+#include "backends/cpu/copy.h"
 #include "backends/cpu/kernel.h"
 #include "ops/create/cpu/rows.h"
 
@@ -266,27 +267,6 @@ static void convert_dense(const job *j, char *y, const char *x, int64_t n) {
     }
 }
 
-/* Copies n elements between a strided run and a dense one. */
-#define STRIDED(NAME, TO, FROM)                                                                    \
-    static void NAME(void *to, const void *from, int64_t n, int64_t step, size_t size) {           \
-        switch (size) {                                                                            \
-        case 1:                                                                                    \
-            for (int64_t i = 0; i < n; i++) ((uint8_t *)to)[TO] = ((const uint8_t *)from)[FROM];   \
-            break;                                                                                 \
-        case 2:                                                                                    \
-            for (int64_t i = 0; i < n; i++) ((uint16_t *)to)[TO] = ((const uint16_t *)from)[FROM]; \
-            break;                                                                                 \
-        case 4:                                                                                    \
-            for (int64_t i = 0; i < n; i++) ((uint32_t *)to)[TO] = ((const uint32_t *)from)[FROM]; \
-            break;                                                                                 \
-        case 8:                                                                                    \
-            for (int64_t i = 0; i < n; i++) ((uint64_t *)to)[TO] = ((const uint64_t *)from)[FROM]; \
-            break;                                                                                 \
-        }                                                                                          \
-    }
-STRIDED(gather_run, i, i *step)
-STRIDED(scatter_run, i *step, i)
-
 static void convert_run(const job *j, const rows_run *run) {
     char *y = j->y + run->at[0] * (int64_t)j->y_size;
     const char *x = j->x + run->at[1] * (int64_t)j->x_size;
@@ -300,9 +280,9 @@ static void convert_run(const job *j, const rows_run *run) {
         const char *from = x + i * run->step[1] * (int64_t)j->x_size;
         char *to = y + i * run->step[0] * (int64_t)j->y_size;
         bool x_dense = run->step[1] == 1, y_dense = run->step[0] == 1;
-        if (!x_dense) gather_run(x_block, from, m, run->step[1], j->x_size);
+        if (!x_dense) ct__copy_run(x_block, 1, from, run->step[1], m, j->x_size);
         convert_dense(j, y_dense ? to : (char *)y_block, x_dense ? from : (const char *)x_block, m);
-        if (!y_dense) scatter_run(to, y_block, m, run->step[0], j->y_size);
+        if (!y_dense) ct__copy_run(to, run->step[0], y_block, 1, m, j->y_size);
     }
 }
 

@@ -1,6 +1,8 @@
-/* Convolution on the register tiles of the matrix engine, without patches in memory. What both passes share: a block of the
- * source is copied once, with its padding, into a buffer of the worker's own, in the engine's element type; every tap is
- * then an offset into that buffer, and the sum over taps and channels is a list of runs for the tile. */
+/* Convolution on the register tiles of the matrix engine, without patches in memory: the implicit product of cuDNN
+ * (Chetlur and others, Efficient Primitives for Deep Learning, 2014), with a padded copy of a block of the source in
+ * L2 in place of shared memory. What both passes share: a block of the source is copied once, with its padding, into
+ * a buffer of the worker's own, in the engine's element type; every tap is then an offset into that buffer, and the
+ * sum over taps and channels is a list of runs for the tile. */
 #ifndef COTANGENT_OPS_CONV_IMPLICIT_H
 #define COTANGENT_OPS_CONV_IMPLICIT_H
 
@@ -83,21 +85,21 @@ void ct__source_cut(ct__source *s, int64_t bytes, int64_t images, int64_t blocks
 /* Copies the block at outputs (h, w) of image n, group g, position d into the buffer. */
 void ct__source_load(const ct__source *s, ct__local *local, int64_t n, int64_t g, int64_t d, int64_t h, int64_t w);
 
-/* A block that will be wanted soon, asked for from memory a few lines at a time: pieces of contiguous bytes. */
+/* A block that will be wanted soon, prefetched a few lines at a time: spans of contiguous bytes. */
 typedef struct ct__ahead {
     const char *data;
-    int64_t channels, slices, channel_bytes, slice_bytes, piece_bytes; /* pieces: slices of channels */
+    int64_t channels, slices, channel_bytes, slice_bytes, span_bytes; /* spans: slices of channels */
     int64_t channel, slice, at;
-    int64_t asks, pieces, times; /* of a tile that asks so often: whole pieces, and each line so many times */
+    int64_t lines, spans, times; /* of a tile that prefetches so many lines: whole spans, and each line so many times */
 } ct__ahead;
 void ct__source_ahead(const ct__source *s, ct__ahead *ahead, int64_t n, int64_t g, int64_t d, int64_t h, int64_t w);
-/* Nothing to ask for where the rows of a piece lie in one place, or so far apart that it has more than `most` bytes. */
+/* Nothing to prefetch where the rows of a span lie in one place, or so far apart that it has more than `most` bytes. */
 void ct__ahead_limit(ct__ahead *ahead, int64_t most);
 void ct__ahead_lines(ct__ahead *ahead, int64_t lines);
 /* At least as many, evenly over a tile's sum, if it can: many at once would keep its own loads waiting. */
 void ct__ahead_tile(ct__ahead *ahead, int64_t lines, const ct__kernel *kernel, ct__tile *tile);
 static inline int64_t ct__ahead_total(const ct__ahead *a) {
-    return a->channels * a->slices * ct__ceil_div(a->piece_bytes, 64);
+    return a->channels * a->slices * ct__ceil_div(a->span_bytes, 64);
 }
 
 bool ct__conv_gemm_type(ct_dtype dtype, ct_gemm_type *type);
@@ -108,8 +110,9 @@ bool ct__conv_implicit(const ct_conv_problem *problem, ct_gemm_activate activate
 size_t ct__conv_weight_scratch(const ct_conv_problem *problem);
 bool ct__conv_weight(const ct_conv_problem *problem, void *scratch);
 
-/* A single tap over every pixel (pointwise.c). Flat: the same with all pixels of an image on one line, and images as lines, where
- * they are evenly spaced. Then: whether it is one, and the product that it is; activate is the caller's. */
+/* A single tap over every pixel (pointwise.c). Flat: the same with all pixels of an image on one line, and images as
+ * lines, where they are evenly spaced. Then: whether it is one, and the product that it is; activate is the
+ * caller's. */
 ct_conv_problem ct__conv_flat(const ct_conv_problem *problem);
 bool ct__conv_pointwise(const ct_conv_problem *problem, ct_gemm *product);
 

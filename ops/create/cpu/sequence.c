@@ -7,11 +7,11 @@
 
 #include "gen/create.attrs.h"
 
-/* start + i * step for i <= turn, stop - (n - 1 - i) * step after it, so that linspace meets both its ends. */
+/* start + i * step for i <= middle, stop - (n - 1 - i) * step after it, so that linspace meets both its ends. */
 typedef struct line_spec {
     ct_dtype dtype;
     double start, stop, step;
-    int64_t turn, n;
+    int64_t middle, n;
 } line_spec;
 
 static void make_line(const void *spec, int64_t first, int n, void *to) {
@@ -19,7 +19,7 @@ static void make_line(const void *spec, int64_t first, int n, void *to) {
     double values[GENERATE_BLOCK];
     for (int i = 0; i < n; i++) {
         int64_t at = first + i;
-        values[i] = at <= s->turn ? s->start + (double)at * s->step : s->stop - (double)(s->n - 1 - at) * s->step;
+        values[i] = at <= s->middle ? s->start + (double)at * s->step : s->stop - (double)(s->n - 1 - at) * s->step;
     }
     size_t size = ct_dtype_size(s->dtype);
     bool small = fabs(values[0]) < 0x1p31 && n > 0 && fabs(values[n - 1]) < 0x1p31; /* and all between */
@@ -34,7 +34,7 @@ static void make_line(const void *spec, int64_t first, int n, void *to) {
 static bool run_arange(const ct_call *call, ct_stream *stream) {
     (void)stream;
     const arange_attrs *a = call->attrs;
-    line_spec s = {.dtype = a->dtype, .start = a->start, .step = a->step, .turn = INT64_MAX};
+    line_spec s = {.dtype = a->dtype, .start = a->start, .step = a->step, .middle = INT64_MAX};
     return generate(call->out[0], make_line, &s);
 }
 
@@ -42,7 +42,7 @@ static bool run_linspace(const ct_call *call, ct_stream *stream) {
     (void)stream;
     const linspace_attrs *a = call->attrs;
     line_spec s = {
-        .dtype = a->dtype, .start = a->start, .stop = a->stop, .n = a->n, .turn = a->n > 1 ? (a->n - 1) / 2 : 0};
+        .dtype = a->dtype, .start = a->start, .stop = a->stop, .n = a->n, .middle = a->n > 1 ? (a->n - 1) / 2 : 0};
     s.step = a->n > 1 ? (a->stop - a->start) / (double)(a->n - 1) : 0;
     return generate(call->out[0], make_line, &s);
 }

@@ -6,38 +6,38 @@
 
 #include "gen/deform.attrs.h"
 
-enum { PIECES = 8 }; /* of a row of patches, of one tap and one group of offsets each, that are sampled together */
+enum { RUNS = 8 }; /* of a row of patches, of one tap and one group of offsets each, that are sampled together */
 
-#define SPOT_T       float
-#define SPOT(x)      f32_##x
-#define SPOT_LINKAGE static __attribute__((noinline))
-#include "ops/deform/cpu/spots.h"
+#define POINT_T       float
+#define POINT(x)      f32_##x
+#define POINT_LINKAGE static __attribute__((noinline))
+#include "ops/deform/cpu/points.h"
 
-/* For templates over SPOT_D, f32 or f64. */
-#define SPOT_T  ELEMENT(SPOT_D)
-#define SPOT_V  VECTOR(SPOT_D)
-#define SPOT(x) ELEMENT_PASTE(SPOT_D, ELEMENT_PASTE(_, x))
+/* For templates over POINT_D, f32 or f64. */
+#define POINT_T  ELEMENT(POINT_D)
+#define POINT_V  VECTOR(POINT_D)
+#define POINT(x) ELEMENT_PASTE(POINT_D, ELEMENT_PASTE(_, x))
 /* body over i in steps of a vector, with LOAD and STORE whole but for the last one: what is stored under a mask cannot be
  * forwarded to the next load of it */
-#define SPOT_EACH(n, body)                                     \
-    {                                                          \
-        int64_t i = 0;                                         \
-        for (; i + LANES(SPOT_D) <= (n); i += LANES(SPOT_D)) { \
-            body(SPOT_WHOLE, SPOT_PUT);                        \
-        }                                                      \
-        const int lanes = (int)((n)-i);                        \
-        if (lanes > 0) {                                       \
-            body(SPOT_SOME, SPOT_PUT_SOME);                    \
-        }                                                      \
+#define POINT_EACH(n, body)                                      \
+    {                                                            \
+        int64_t i = 0;                                           \
+        for (; i + LANES(POINT_D) <= (n); i += LANES(POINT_D)) { \
+            body(POINT_WHOLE, POINT_PUT);                        \
+        }                                                        \
+        const int lanes = (int)((n)-i);                          \
+        if (lanes > 0) {                                         \
+            body(POINT_SOME, POINT_PUT_SOME);                    \
+        }                                                        \
     }
-#define SPOT_WHOLE(p)       SPOT(load)(p)
-#define SPOT_SOME(p)        SPOT(load_n)(p, lanes)
-#define SPOT_PUT(p, v)      SPOT(store)(p, v)
-#define SPOT_PUT_SOME(p, v) SPOT(store_n)(p, v, lanes)
+#define POINT_WHOLE(p)       POINT(load)(p)
+#define POINT_SOME(p)        POINT(load_n)(p, lanes)
+#define POINT_PUT(p, v)      POINT(store)(p, v)
+#define POINT_PUT_SOME(p, v) POINT(store_n)(p, v, lanes)
 
-#define SPOT_D f32
+#define POINT_D f32
 #include "ops/deform/cpu/sample.h"
-#define SPOT_D f64
+#define POINT_D f64
 #include "ops/deform/cpu/sample.h"
 
 /* Keeps the compiler from loading them again for each use. */
@@ -70,11 +70,11 @@ SIMD_INLINE void f64_sums(vf64 v0, vf64 v1, vf64 v2, vf64 v3, double *sums) {
     sums[0] = vf64_hsum(v0), sums[1] = vf64_hsum(v1), sums[2] = vf64_hsum(v2), sums[3] = vf64_hsum(v3);
 }
 
-#define SPOT_D    f32
-#define SPOT_FAST 1
+#define POINT_D    f32
+#define POINT_FAST 1
 #include "ops/deform/cpu/sweep.h"
-#define SPOT_D    f64
-#define SPOT_FAST 0
+#define POINT_D    f64
+#define POINT_FAST 0
 #include "ops/deform/cpu/sweep.h"
 
 static const ct__deform_isa isa = {{f32_pack_rows, f64_pack_rows},

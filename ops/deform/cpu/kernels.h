@@ -1,6 +1,6 @@
-/* What the CPU kernels of deformable convolution are made of: drivers, compiled once (patches.c, gradient.c), and the loops over
- * channels that they call, compiled per ISA level (deform.c). x is sampled with its channels last: channels first, it is
- * turned round in scratch. */
+/* What the CPU kernels of deformable convolution (Dai and others, 2017; with a mask, Zhu, Hu, Lin and Dai, 2019) are
+ * made of: drivers, compiled once (patches.c, gradient.c), and the loops over channels that they call, compiled per
+ * ISA level (deform.c). x is sampled with its channels last: channels first, it is transposed into scratch. */
 #ifndef COTANGENT_OPS_DEFORM_KERNELS_H
 #define COTANGENT_OPS_DEFORM_KERNELS_H
 
@@ -11,7 +11,7 @@
 #include "backends/cpu/gemm/gemm.h"
 #include "ops/deform/deform.h"
 
-enum { SPOTS = 16 }; /* pixels of the result whose places are found together */
+enum { POINTS = 16 }; /* pixels of the result whose places are found together */
 
 /* What the places of taps follow from. */
 typedef struct lookup {
@@ -21,23 +21,23 @@ typedef struct lookup {
     ct_image_strides offset_s, mask_s;
 } lookup;
 
-#define SPOT_TYPES(D, T)                                                                                        \
-    /* SPOTS pixels of the result from one on; behind the last of an image, that one again */                   \
-    typedef struct D##_pixels {                                                                                 \
-        T y[SPOTS], x[SPOTS];               /* where their windows begin */                                     \
-        int64_t offset[SPOTS], mask[SPOTS]; /* elements from the image's first one of a channel on */           \
-        bool dense;                         /* the offsets and masks of a channel are one behind the other */   \
-    } D##_pixels;                                                                                               \
-    /* Places of one tap for SPOTS pixels: the four pixels of x around each (number within the image,         \
+#define POINT_TYPES(D, T)                                                                                        \
+    /* POINTS pixels of the result from one on; behind the last of an image, that one again */                   \
+    typedef struct D##_pixels {                                                                                  \
+        T y[POINTS], x[POINTS];               /* where their windows begin */                                    \
+        int64_t offset[POINTS], mask[POINTS]; /* elements from the image's first one of a channel on */          \
+        bool dense;                           /* the offsets and masks of a channel are one behind the other */  \
+    } D##_pixels;                                                                                                \
+    /* Places of one tap for POINTS pixels: the four pixels of x around each (number within the image,         \
      * negative outside), their weights times the mask, how far it is beyond the lower ones, and the mask.    \
      * Each field by itself, so that they are computed in vectors. */ \
-    typedef struct D##_spots {                                                                                  \
-        int32_t at[4][SPOTS];                                                                                   \
-        T weight[4][SPOTS], part[2][SPOTS], mask[SPOTS];                                                        \
-    } D##_spots;
-SPOT_TYPES(f32, float)
-SPOT_TYPES(f64, double)
-#undef SPOT_TYPES
+    typedef struct D##_points {                                                                                  \
+        int32_t at[4][POINTS];                                                                                   \
+        T weight[4][POINTS], part[2][POINTS], mask[POINTS];                                                      \
+    } D##_points;
+POINT_TYPES(f32, float)
+POINT_TYPES(f64, double)
+#undef POINT_TYPES
 
 /* Patches as an operand of the matrix engine. */
 typedef struct ct__patches {
@@ -64,9 +64,9 @@ typedef struct ct__deform_slice {
     char *g_copy;            /* (channels of the groups, pixels) */
     const char *g;           /* the same, there or where it lies; strides in bytes */
     int64_t g_channel, g_pixel;
-    const char *weight; /* for each run of channels of one group (out, taps, run) */
-    char *moves;        /* (taps, 3, pixels), where several slices have to be added; or NULL */
-    void *spots, *dots; /* (taps); (taps, SPOTS, 4) */
+    const char *weight;  /* for each run of channels of one group (out, taps, run) */
+    char *moves;         /* (taps, 3, pixels), where several slices have to be added; or NULL */
+    void *points, *dots; /* (taps); (taps, POINTS, 4) */
 } ct__deform_slice;
 
 /* How many channels from number `at` of the slice on belong to one group of the convolution. */
@@ -112,16 +112,17 @@ void ct__deform_turn_weight(const ct__deform_isa *isa, const ct_deform *d, void 
 const char *ct__deform_gradient_can(const ct_call *call);
 size_t ct__deform_gradient_scratch(const ct_call *call);
 bool ct__deform_gradient_run(const ct_call *call, const ct__deform_isa *isa);
-/* Gradients (0: offset y, 1: offset x, 2: mask) of a tap of the slice for n pixels from first on, each SPOTS elements apart. */
+/* Gradients (0: offset y, 1: offset x, 2: mask) of a tap of the slice for n pixels from first on, each POINTS
+ * elements apart. */
 void ct__deform_put_moves(const ct__deform_slice *s, int64_t tap, int64_t first, int64_t n, const void *moves);
 
-/* f64 is not worth a version per level: spots.h */
+/* f64 is not worth a version per level: points.h */
 #define f64_pixels_from ct__deform_f64_pixels_from
 #define f64_find        ct__deform_f64_find
 #define f64_moves       ct__deform_f64_moves
 void f64_pixels_from(const lookup *t, int64_t first, f64_pixels *p);
-void f64_find(const lookup *t, int64_t image, int64_t group, int64_t k, const f64_pixels *p, f64_spots *s);
-void f64_moves(const f64_spots *s, const double (*dots)[4], double (*moves)[SPOTS]);
+void f64_find(const lookup *t, int64_t image, int64_t group, int64_t k, const f64_pixels *p, f64_points *s);
+void f64_moves(const f64_points *s, const double (*dots)[4], double (*moves)[POINTS]);
 
 static inline size_t ct__deform_rounded(size_t bytes) { return (bytes + 127) & ~(size_t)63; }
 

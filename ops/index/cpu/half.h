@@ -63,7 +63,7 @@ static void narrow_chunk(void *context, int64_t chunk, int worker) {
 static size_t half_scratch(const ct_view *y) { return is_half(y->dtype) ? (size_t)count_of(y) * sizeof(float) : 0; }
 
 /* fn works on floats, and reads half elements of src. x NULL: zeros. */
-static bool half_lanes(const ct_call *call, strip_fn fn, int64_t axis, const ct_view *x, const ct_view *index,
+static bool half_lanes(const ct_call *call, block_fn fn, int64_t axis, const ct_view *x, const ct_view *index,
                        const ct_view *src) {
     const ct_view *y = call->out[0];
     half_job half = {.x = x, .y = y, .wide = ct__scratch(call), .count = count_of(y), .chunk = ct__grain(32 << 10)};

@@ -9,9 +9,9 @@
 
 #include "ops/index/cpu/walk.h"
 
-/* A strip: n_axis by n_lanes elements of index and src, and the places they go to; strides in elements. A strip
+/* A block: n_axis by n_lanes elements of index and src, and the places they go to; strides in elements. A block
  * function returns -1, or a * n_lanes + lane of the first index that is out of range. */
-typedef struct strip {
+typedef struct lane_block {
     char *dst;
     const char *src;
     const void *index;
@@ -19,55 +19,59 @@ typedef struct strip {
     int64_t src_axis, src_lane;     /* in src */
     int64_t index_axis, index_lane; /* in index */
     int64_t n_axis, n_lanes, bound;
-} strip;
+} lane_block;
 
-typedef int64_t (*strip_fn)(const strip *s);
+typedef int64_t (*block_fn)(const lane_block *s);
 
-/* Defines a strip function: BODY sees `T *to`, `const S *from`. Lanes go inside when they lie closer together than
- * the axis. */
-#define STRIP_FN(name, T, S, I, BODY)                                                                               \
-    static int64_t name(const strip *s) {                                                                           \
-        const bool lanes_inside = s->n_lanes > 1 && (s->n_axis == 1 || s->index_lane <= s->index_axis);             \
-        const int64_t outer = lanes_inside ? s->n_axis : s->n_lanes, inner = lanes_inside ? s->n_lanes : s->n_axis; \
-        const int64_t io = lanes_inside ? s->index_axis : s->index_lane,                                            \
-                      ii = lanes_inside ? s->index_lane : s->index_axis;                                            \
-        const int64_t so = lanes_inside ? s->src_axis : s->src_lane, si = lanes_inside ? s->src_lane : s->src_axis; \
-        const int64_t dst_out = lanes_inside ? 0 : s->dst_lane, dst_in = lanes_inside ? s->dst_lane : 0;            \
-        const int64_t along = s->along;                                                                             \
-        const uint64_t bound = (uint64_t)s->bound;                                                                  \
-        for (int64_t o = 0; o < outer; o++) {                                                                       \
-            const I *at = (const I *)s->index + o * io;                                                             \
-            const S *src = (const S *)(const void *)s->src + o * so;                                                \
-            T *dst = (T *)(void *)s->dst + o * dst_out;                                                             \
-            for (int64_t i = 0; i < inner; i++) {                                                                   \
-                const int64_t k = at[i * ii];                                                                       \
-                if (__builtin_expect((uint64_t)k >= bound, 0))                                                      \
-                    return lanes_inside ? o * s->n_lanes + i : i * s->n_lanes + o;                                  \
-                T *to = dst + k * along + i * dst_in;                                                               \
-                const S *from = src + i * si;                                                                       \
-                BODY;                                                                                               \
-            }                                                                                                       \
-        }                                                                                                           \
-        return -1;                                                                                                  \
+/* The two loops of a block: lanes go inside when they lie closer together than the axis. */
+typedef struct block_loops {
+    bool lanes_inside;
+    int64_t outer, inner;                                          /* how often */
+    int64_t index_out, index_in, src_out, src_in, dst_out, dst_in; /* steps */
+} block_loops;
+
+static inline block_loops block_loops_of(const lane_block *s) {
+    const bool lanes = s->n_lanes > 1 && (s->n_axis == 1 || s->index_lane <= s->index_axis);
+    if (lanes)
+        return (block_loops){true,        s->n_axis,   s->n_lanes, s->index_axis, s->index_lane,
+                             s->src_axis, s->src_lane, 0,          s->dst_lane};
+    return (block_loops){false,       s->n_lanes,  s->n_axis, s->index_lane, s->index_axis, s->src_lane,
+                         s->src_axis, s->dst_lane, 0};
+}
+
+/* Defines a block function: BODY sees `T *to`, `const S *from`. */
+#define BLOCK_FN(name, T, S, I, BODY)                                                           \
+    static int64_t name(const lane_block *s) {                                                  \
+        const block_loops l = block_loops_of(s);                                                \
+        for (int64_t o = 0; o < l.outer; o++)                                                   \
+            for (int64_t i = 0; i < l.inner; i++) {                                             \
+                const int64_t k = ((const I *)s->index)[o * l.index_out + i * l.index_in];      \
+                if (__builtin_expect((uint64_t)k >= (uint64_t)s->bound, 0))                     \
+                    return l.lanes_inside ? o * s->n_lanes + i : i * s->n_lanes + o;            \
+                T *to = (T *)(void *)s->dst + o * l.dst_out + k * s->along + i * l.dst_in;      \
+                const S *from = (const S *)(const void *)s->src + o * l.src_out + i * l.src_in; \
+                BODY;                                                                           \
+            }                                                                                   \
+        return -1;                                                                              \
     }
 
 typedef struct lanes {
     const ct_call *call;
     const ct_view *index;
-    strip strip; /* of the first lane; its n_lanes is that of a whole strip */
-    strip_fn fn;
+    lane_block block; /* of the first lane; its n_lanes is that of a whole block */
+    block_fn fn;
     int axis;
-    int ndim; /* dimensions outside a strip */
+    int ndim; /* dimensions outside a block */
     int64_t dims[CT_MAX_DIMS], dst[CT_MAX_DIMS], src[CT_MAX_DIMS], at[CT_MAX_DIMS], place[CT_MAX_DIMS];
     int64_t place_axis, place_lane; /* row-major strides of index, to say where an error is */
-    int64_t lanes, strips, strips_a_row, strips_a_chunk;
+    int64_t lanes, blocks, blocks_per_row, blocks_per_chunk;
     size_t dst_size, src_size, index_size;
-    bool lane_inside; /* no dimension before the axis is part of a strip */
+    bool lane_inside; /* no dimension before the axis is part of a block */
     _Atomic bool failed;
 } lanes;
 
 /* dst: where it goes, of x's shape (its dtype is not looked at); src NULL: there is none. */
-static void lanes_plan(lanes *l, const ct_call *call, strip_fn fn, int64_t axis, const ct_view *x, const ct_view *dst,
+static void lanes_plan(lanes *l, const ct_call *call, block_fn fn, int64_t axis, const ct_view *x, const ct_view *dst,
                        void *dst_data, size_t dst_size, const ct_view *index, const ct_view *src) {
     enum { CHUNK = 32 << 10 };
     int64_t row_major[CT_MAX_DIMS], stride = 1;
@@ -79,16 +83,16 @@ static void lanes_plan(lanes *l, const ct_call *call, strip_fn fn, int64_t axis,
     l->dst_size = dst_size;
     l->src_size = src ? ct_dtype_size(src->dtype) : 0;
     l->index_size = ct_dtype_size(index->dtype);
-    l->strip.dst = dst_data;
-    l->strip.src = src ? ct__address(src, l->src_size) : NULL;
-    l->strip.index = ct__address(index, l->index_size);
-    l->strip.n_axis = l->strip.n_lanes = l->strip.bound = l->strip.along = 1;
-    if (x->ndim) l->strip.along = dst->strides[l->axis], l->strip.bound = x->dims[l->axis];
+    l->block.dst = dst_data;
+    l->block.src = src ? ct__address(src, l->src_size) : NULL;
+    l->block.index = ct__address(index, l->index_size);
+    l->block.n_axis = l->block.n_lanes = l->block.bound = l->block.along = 1;
+    if (x->ndim) l->block.along = dst->strides[l->axis], l->block.bound = x->dims[l->axis];
     for (int d = index->ndim - 1; d >= 0; d--) {
         row_major[d] = stride;
         stride *= index->dims[d];
     }
-    /* the last dimension besides the axis makes the lanes of a strip, unless the axis does better by itself */
+    /* the last dimension besides the axis makes the lanes of a block, unless the axis does better by itself */
     bool lane = false;
     l->lane_inside = true;
     int64_t count = 1;
@@ -96,15 +100,15 @@ static void lanes_plan(lanes *l, const ct_call *call, strip_fn fn, int64_t axis,
         const int64_t ss = src && d < src->ndim ? src->strides[d] : 0;
         count *= index->dims[d];
         if (d == l->axis) {
-            l->strip.n_axis = index->dims[d];
-            l->strip.index_axis = index->strides[d], l->strip.src_axis = ss, l->place_axis = row_major[d];
+            l->block.n_axis = index->dims[d];
+            l->block.index_axis = index->strides[d], l->block.src_axis = ss, l->place_axis = row_major[d];
         } else if (index->dims[d] == 1) {
             continue;
         } else if (!lane && (d > l->axis || index->dims[l->axis] < 64)) {
             lane = true;
             l->lane_inside = d > l->axis;
             l->lanes = index->dims[d];
-            l->strip.index_lane = index->strides[d], l->strip.src_lane = ss, l->strip.dst_lane = dst->strides[d],
+            l->block.index_lane = index->strides[d], l->block.src_lane = ss, l->block.dst_lane = dst->strides[d],
             l->place_lane = row_major[d];
         } else {
             const int n = l->ndim++;
@@ -114,26 +118,26 @@ static void lanes_plan(lanes *l, const ct_call *call, strip_fn fn, int64_t axis,
     }
     if (!lane) l->lanes = 1;
     if (count == 0) return;
-    const int64_t length = l->strip.n_axis;
-    l->strip.n_lanes = ct__min64(l->lanes, ct__grain(ct__max64(16, CHUNK / length)));
-    l->strips_a_row = (l->lanes + l->strip.n_lanes - 1) / l->strip.n_lanes;
-    l->strips = l->strips_a_row;
-    for (int i = 0; i < l->ndim; i++) l->strips *= l->dims[i];
-    l->strips_a_chunk = ct__grain(ct__max64(1, CHUNK / (length * l->strip.n_lanes)));
+    const int64_t length = l->block.n_axis;
+    l->block.n_lanes = ct__min64(l->lanes, ct__grain(ct__max64(16, CHUNK / length)));
+    l->blocks_per_row = (l->lanes + l->block.n_lanes - 1) / l->block.n_lanes;
+    l->blocks = l->blocks_per_row;
+    for (int i = 0; i < l->ndim; i++) l->blocks *= l->dims[i];
+    l->blocks_per_chunk = ct__grain(ct__max64(1, CHUNK / (length * l->block.n_lanes)));
 }
 
 static bool lanes_fail(lanes *l, int64_t position, int64_t value) {
-    if (!atomic_exchange(&l->failed, true)) index_fail(l->call, l->index, position, value, l->strip.bound);
+    if (!atomic_exchange(&l->failed, true)) index_fail(l->call, l->index, position, value, l->block.bound);
     return false;
 }
 
-/* Strips first to end - 1. */
+/* Blocks first to end - 1. */
 static bool lanes_work(lanes *l, int64_t first, int64_t end) {
     for (int64_t number = first; number < end; number++) {
         if (atomic_load_explicit(&l->failed, memory_order_relaxed)) return false;
-        strip s = l->strip;
-        const int64_t lane = number % l->strips_a_row * l->strip.n_lanes;
-        int64_t rest = number / l->strips_a_row, to = lane * s.dst_lane, from = lane * s.src_lane,
+        lane_block s = l->block;
+        const int64_t lane = number % l->blocks_per_row * l->block.n_lanes;
+        int64_t rest = number / l->blocks_per_row, to = lane * s.dst_lane, from = lane * s.src_lane,
                 at = lane * s.index_lane, place = lane * l->place_lane;
         for (int d = 0; d < l->ndim; d++) { /* dims[0] is the innermost */
             const int64_t i = rest % l->dims[d];
@@ -157,11 +161,11 @@ static bool lanes_work(lanes *l, int64_t first, int64_t end) {
 static void lanes_chunk(void *context, int64_t chunk, int worker) {
     lanes *l = context;
     (void)worker;
-    lanes_work(l, chunk * l->strips_a_chunk, ct__min64((chunk + 1) * l->strips_a_chunk, l->strips));
+    lanes_work(l, chunk * l->blocks_per_chunk, ct__min64((chunk + 1) * l->blocks_per_chunk, l->blocks));
 }
 
 static bool lanes_run(lanes *l) {
-    if (l->strips) ct__parallel((l->strips + l->strips_a_chunk - 1) / l->strips_a_chunk, lanes_chunk, l);
+    if (l->blocks) ct__parallel((l->blocks + l->blocks_per_chunk - 1) / l->blocks_per_chunk, lanes_chunk, l);
     return !atomic_load(&l->failed);
 }
 

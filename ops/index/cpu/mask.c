@@ -180,38 +180,14 @@ static bool run_nonzero(const ct_call *call, ct_stream *stream) {
 
 /* ---- masked_take, masked_put ---- */
 
-#define TAKE_RANGE(bits)                                                                                             \
-    static void take_range##bits(const job *j, int64_t first, int64_t end, int64_t at) {                             \
-        walker m = walk_from(j->tested, first), x = walk_from(j->other, first);                                      \
-        unit##bits *out = CT_AT(unit##bits, j->y);                                                                   \
-        if (is_dense(j->tested) && is_dense(j->other) && j->y->strides[0] == 1) {                                    \
-            const uint8_t *mask = (const uint8_t *)m.base;                                                           \
-            const unit##bits *from = (const unit##bits *)(const void *)x.base;                                       \
-            const int64_t stop = j->starts[first / j->chunk + 1]; /* what follows is the next chunk's */             \
-            for (int64_t i = first; i < end && at < stop; i++) {  /* each is written, and stays if it counts */      \
-                out[at] = from[i];                                                                                   \
-                at += mask[i] != 0;                                                                                  \
-            }                                                                                                        \
-            return;                                                                                                  \
-        }                                                                                                            \
-        for (int64_t i = first; i < end; i++, step(&m), step(&x))                                                    \
-            if (m.base[m.place]) out[at++ * j->y->strides[0]] = ((const unit##bits *)(const void *)x.base)[x.place]; \
-    }                                                                                                                \
-    static void put_range##bits(const job *j, int64_t first, int64_t end, int64_t at) {                              \
-        walker m = walk_from(j->tested, first), y = walk_from(j->y, first);                                          \
-        const unit##bits *g = CT_AT(const unit##bits, j->other);                                                     \
-        unit##bits *out = CT_AT(unit##bits, j->y);                                                                   \
-        if (is_dense(j->tested) && is_dense(j->y) && j->other->strides[0] == 1) {                                    \
-            for (int64_t i = first; i < end; i++) out[i] = m.base[i] ? g[at++] : 0;                                  \
-            return;                                                                                                  \
-        }                                                                                                            \
-        for (int64_t i = first; i < end; i++, step(&m), step(&y))                                                    \
-            out[y.place] = m.base[m.place] ? g[at++ * j->other->strides[0]] : 0;                                     \
-    }
-TAKE_RANGE(8)
-TAKE_RANGE(16)
-TAKE_RANGE(32)
-TAKE_RANGE(64)
+#define BITS 8
+#include "ops/index/cpu/mask_range.h"
+#define BITS 16
+#include "ops/index/cpu/mask_range.h"
+#define BITS 32
+#include "ops/index/cpu/mask_range.h"
+#define BITS 64
+#include "ops/index/cpu/mask_range.h"
 
 static int by_size(const ct_view *view) {
     const size_t size = ct_dtype_size(view->dtype);

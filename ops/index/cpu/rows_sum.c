@@ -57,41 +57,48 @@ typedef void (*row_fn)(const job *j, const row *r);
 #define STORE_PLAIN(p, value) (*(p) = (__typeof__(*(p)))(value))
 #define STORE_BOOL(p, value)  (*(p) = (value) != 0)
 
-#define ROW_FN(type, T, SUM, ALPHA, STORE)                                                                             \
-    static void row_##type(const job *j, const row *r) {                                                               \
-        const SUM alpha = (SUM)(ALPHA)j->alpha;                                                                        \
-        for (int64_t first = 0; first < j->width; first += BLOCK) {                                                    \
-            const int64_t n = ct__min64(BLOCK, j->width - first);                                                      \
-            SUM sum[BLOCK];                                                                                            \
-            if (r->x) {                                                                                                \
-                const T *x = (const T *)(const void *)r->x + first * j->x_width;                                       \
-                for (int64_t i = 0; i < n; i++) sum[i] = (SUM)x[i * j->x_width];                                       \
-            } else {                                                                                                   \
-                for (int64_t i = 0; i < n; i++) sum[i] = 0;                                                            \
-            }                                                                                                          \
-            for (int64_t k = 0; k < r->count; k++) {                                                                   \
-                const T *s =                                                                                           \
-                    (const T *)(const void *)r->src + lead_place(j, j->lead_from, r->hits[k]) + first * j->from_width; \
-                if (alpha == 1 && j->from_width == 1)                                                                  \
-                    for (int64_t i = 0; i < n; i++) sum[i] += (SUM)s[i];                                               \
-                else                                                                                                   \
-                    for (int64_t i = 0; i < n; i++) sum[i] += alpha * (SUM)s[i * j->from_width];                       \
-            }                                                                                                          \
-            T *to = (T *)(void *)r->to + first * j->to_width;                                                          \
-            if (j->stream && sizeof(T) == sizeof(SUM)) ct__stream_run(to, sum, n, sizeof(T));                          \
-            else if (j->to_width == 1)                                                                                 \
-                for (int64_t i = 0; i < n; i++) STORE(to + i, sum[i]);                                                 \
-            else                                                                                                       \
-                for (int64_t i = 0; i < n; i++) STORE(to + i * j->to_width, sum[i]);                                   \
-        }                                                                                                              \
-    }
-ROW_FN(f32, float, float, float, STORE_PLAIN)
-ROW_FN(f64, double, double, double, STORE_PLAIN)
-ROW_FN(8, int8_t, uint64_t, int64_t, STORE_PLAIN)
-ROW_FN(16, int16_t, uint64_t, int64_t, STORE_PLAIN)
-ROW_FN(32, int32_t, uint64_t, int64_t, STORE_PLAIN)
-ROW_FN(64, int64_t, uint64_t, int64_t, STORE_PLAIN)
-ROW_FN(bool, uint8_t, uint64_t, int64_t, STORE_BOOL)
+#define D     f32
+#define T     float
+#define SUM   float
+#define ALPHA float
+#define STORE STORE_PLAIN
+#include "ops/index/cpu/rows_sum_row.h"
+#define D     f64
+#define T     double
+#define SUM   double
+#define ALPHA double
+#define STORE STORE_PLAIN
+#include "ops/index/cpu/rows_sum_row.h"
+#define D     8
+#define T     int8_t
+#define SUM   uint64_t
+#define ALPHA int64_t
+#define STORE STORE_PLAIN
+#include "ops/index/cpu/rows_sum_row.h"
+#define D     16
+#define T     int16_t
+#define SUM   uint64_t
+#define ALPHA int64_t
+#define STORE STORE_PLAIN
+#include "ops/index/cpu/rows_sum_row.h"
+#define D     32
+#define T     int32_t
+#define SUM   uint64_t
+#define ALPHA int64_t
+#define STORE STORE_PLAIN
+#include "ops/index/cpu/rows_sum_row.h"
+#define D     64
+#define T     int64_t
+#define SUM   uint64_t
+#define ALPHA int64_t
+#define STORE STORE_PLAIN
+#include "ops/index/cpu/rows_sum_row.h"
+#define D     truth
+#define T     uint8_t
+#define SUM   uint64_t
+#define ALPHA int64_t
+#define STORE STORE_BOOL
+#include "ops/index/cpu/rows_sum_row.h"
 
 /* Half types are summed in f32 and rounded once. */
 static void row_half(const job *j, const row *r) {
@@ -122,7 +129,7 @@ static row_fn choose_row(ct_dtype dtype) {
     case CT_I16: return row_16;
     case CT_I32: return row_32;
     case CT_I64: return row_64;
-    case CT_BOOL: return row_bool;
+    case CT_BOOL: return row_truth;
     default: return row_8;
     }
 }

@@ -7,14 +7,14 @@
 /* ---- scatter: elements by size ---- */
 
 #define PUT_FNS(bits)                                                        \
-    STRIP_FN(put_##bits##_i32, unit##bits, unit##bits, int32_t, *to = *from) \
-    STRIP_FN(put_##bits##_i64, unit##bits, unit##bits, int64_t, *to = *from)
+    BLOCK_FN(put_##bits##_i32, unit##bits, unit##bits, int32_t, *to = *from) \
+    BLOCK_FN(put_##bits##_i64, unit##bits, unit##bits, int64_t, *to = *from)
 PUT_FNS(8)
 PUT_FNS(16)
 PUT_FNS(32)
 PUT_FNS(64)
 
-static strip_fn choose_put(size_t size, bool wide) {
+static block_fn choose_put(size_t size, bool wide) {
     switch (size) {
     case 1: return wide ? put_8_i64 : put_8_i32;
     case 2: return wide ? put_16_i64 : put_16_i32;
@@ -23,7 +23,7 @@ static strip_fn choose_put(size_t size, bool wide) {
     }
 }
 
-static bool run(const ct_call *call, strip_fn fn, int64_t axis) {
+static bool run(const ct_call *call, block_fn fn, int64_t axis) {
     const ct_view *x = call->in[0], *index = call->in[1], *src = call->in[2], *y = call->out[0];
     const size_t size = ct_dtype_size(y->dtype);
     lanes l;
@@ -41,8 +41,8 @@ static bool run_scatter(const ct_call *call, ct_stream *stream) {
 /* ---- scatter_extreme: NaN wins ---- */
 
 #define FOLD_FNS(fold, type, T, S, BODY)               \
-    STRIP_FN(fold##_##type##_i32, T, S, int32_t, BODY) \
-    STRIP_FN(fold##_##type##_i64, T, S, int64_t, BODY)
+    BLOCK_FN(fold##_##type##_i32, T, S, int32_t, BODY) \
+    BLOCK_FN(fold##_##type##_i64, T, S, int64_t, BODY)
 #define PLAIN_FNS(type, T, WIDE)                                                 \
     FOLD_FNS(prod, type, T, T, *to = (T)((WIDE)*to * (WIDE)*from))               \
     FOLD_FNS(max, type, T, T, *to = *from > *to || *from != *from ? *from : *to) \
@@ -69,7 +69,7 @@ HALF_FNS(bf16)
         [CT_I32] = {fold##_i32_i32, fold##_i32_i64}, [CT_I64] = {fold##_i64_i32, fold##_i64_i64},    \
         [CT_U8] = {fold##_u8_i32, fold##_u8_i64}, [CT_BOOL] = {fold##_u8_i32, fold##_u8_i64},        \
     }
-static const strip_fn folds[][CT_BOOL + 1][2] = {
+static const block_fn folds[][CT_BOOL + 1][2] = {
     [CT_FOLD_PROD] = FOLD_ROW(prod), [CT_FOLD_MAX] = FOLD_ROW(max), [CT_FOLD_MIN] = FOLD_ROW(min)};
 
 static size_t extreme_scratch(const ct_call *call) { return half_scratch(call->out[0]); }
@@ -77,7 +77,7 @@ static size_t extreme_scratch(const ct_call *call) { return half_scratch(call->o
 static bool run_extreme(const ct_call *call, ct_stream *stream) {
     const scatter_extreme_attrs *at = call->attrs;
     (void)stream;
-    const strip_fn fn = folds[at->reduce][call->out[0]->dtype][call->in[1]->dtype == CT_I64];
+    const block_fn fn = folds[at->reduce][call->out[0]->dtype][call->in[1]->dtype == CT_I64];
     if (is_half(call->out[0]->dtype)) return half_lanes(call, fn, at->axis, call->in[0], call->in[1], call->in[2]);
     return run(call, fn, at->axis);
 }

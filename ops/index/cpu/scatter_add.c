@@ -7,8 +7,8 @@
 #include "gen/index.attrs.h"
 
 #define ADD_FNS(type, T, S, BODY)                   \
-    STRIP_FN(add_##type##_i32, T, S, int32_t, BODY) \
-    STRIP_FN(add_##type##_i64, T, S, int64_t, BODY)
+    BLOCK_FN(add_##type##_i32, T, S, int32_t, BODY) \
+    BLOCK_FN(add_##type##_i64, T, S, int64_t, BODY)
 
 ADD_FNS(f32, float, float, *to += *from)
 ADD_FNS(f64, double, double, *to += *from)
@@ -20,7 +20,7 @@ ADD_FNS(32, uint32_t, uint32_t, *to += *from)
 ADD_FNS(64, uint64_t, uint64_t, *to += *from)
 ADD_FNS(bool, uint8_t, uint8_t, *to |= *from)
 
-static strip_fn choose(ct_dtype dtype, bool wide) {
+static block_fn choose(ct_dtype dtype, bool wide) {
 #define PICK(type) return wide ? add_##type##_i64 : add_##type##_i32
     switch (dtype) {
     case CT_F32: PICK(f32);
@@ -45,7 +45,7 @@ typedef struct slabs {
     lanes lanes;
     char *dst;
     const char *src;                     /* NULL: zeros */
-    int64_t bytes, count, chunk, strips; /* of a slab; slabs; slabs a chunk; strips a slab */
+    int64_t bytes, count, chunk, blocks; /* of a slab; slabs; slabs per chunk; blocks per slab */
 } slabs;
 
 static void slab_chunk(void *context, int64_t chunk, int worker) {
@@ -55,7 +55,7 @@ static void slab_chunk(void *context, int64_t chunk, int worker) {
     for (int64_t i = chunk * s->chunk; i < end; i++) {
         if (s->src) memcpy(s->dst + i * s->bytes, s->src + i * s->bytes, (size_t)s->bytes);
         else memset(s->dst + i * s->bytes, 0, (size_t)s->bytes);
-        if (!lanes_work(&s->lanes, i * s->strips, (i + 1) * s->strips)) return;
+        if (!lanes_work(&s->lanes, i * s->blocks, (i + 1) * s->blocks)) return;
     }
 }
 
@@ -66,13 +66,13 @@ static bool run(const ct_call *call, int64_t axis, const ct_view *x, const ct_vi
     slabs s = {.count = 1, .dst = ct__address(y, size), .src = x ? ct__address(x, size) : NULL, .bytes = (int64_t)size};
     lanes *l = &s.lanes;
     lanes_plan(l, call, choose(y->dtype, index->dtype == CT_I64), axis, y, y, s.dst, size, index, src);
-    bool fits = is_dense(y) && (!x || is_dense(x)) && l->strips && l->lane_inside;
+    bool fits = is_dense(y) && (!x || is_dense(x)) && l->blocks && l->lane_inside;
     for (int d = 0; d < y->ndim; d++) {
         if (d < l->axis) fits &= index->dims[d] == y->dims[d];
         *(d < l->axis ? &s.count : &s.bytes) *= y->dims[d];
     }
     if (fits && s.count >= 8 && s.bytes <= 256 << 10) {
-        s.strips = l->strips / s.count;
+        s.blocks = l->blocks / s.count;
         s.chunk = ct__grain(1 + (64 << 10) / s.bytes);
         ct__parallel((s.count + s.chunk - 1) / s.chunk, slab_chunk, &s);
         return !atomic_load(&l->failed);

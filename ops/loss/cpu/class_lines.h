@@ -34,7 +34,7 @@ static DO(_line) DO(_line_of)(const T *x /* (n) */, int64_t n, T *kept) {
         V s = DO(_set1)(0), t = s;
         int64_t i = from;
         for (; i + 2 * L <= end; i += 2 * L) {
-            NORM_FETCH(x + i + ahead, 2 * L);
+            NORM_PREFETCH(x + i + ahead, 2 * L);
             V e = DO(_exp)(DO(_sub)(DO(_load)(x + i), top)), f = DO(_exp)(DO(_sub)(DO(_load)(x + i + L), top));
             if (kept) {
                 DO(_put)(kept + i, e);

@@ -1,4 +1,5 @@
-/* Kernels of ctc and its gradient: the recursions forwards and backwards over the steps, of logarithms, in f64. */
+/* Kernels of ctc (Graves, Fernandez, Gomez and Schmidhuber, 2006) and its gradient: the recursions forwards and
+ * backwards over the steps, of logarithms, in f64. */
 #include <math.h>
 
 #include "backends/cpu/kernel.h"

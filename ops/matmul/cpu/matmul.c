@@ -17,7 +17,8 @@ static bool gemm_type(ct_dtype dtype, ct_gemm_type *type) {
     return true;
 }
 
-/* Folds batch dimension i into the rows when b and the bias are the same for all of it and rows follow each other at one distance. */
+/* Folds batch dimension i into the rows when b and the bias are the same for all of it and rows follow each other at
+ * one distance. */
 static void fold_batches(ct_gemm *g) {
     while (g->batch_dims > 0) {
         int i = g->batch_dims - 1;

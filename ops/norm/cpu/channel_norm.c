@@ -58,8 +58,14 @@ static void each_part(const channel_job *j, int64_t set, part_visit visit) {
             for (int64_t p = 0; p < j->parts; p++) visit(j, i, c, p);
 }
 
-NORM_LINE_MOMENTS(f32, float, vf32)
-NORM_LINE_MOMENTS(f64, double, vf64)
+#define D f32
+#define T float
+#define V vf32
+#include "ops/norm/cpu/line_moments.h"
+#define D f64
+#define T double
+#define V vf64
+#include "ops/norm/cpu/line_moments.h"
 
 #define FOLD_D f32
 #include "ops/norm/cpu/channel_parts.h"

@@ -55,16 +55,16 @@ static void DO(_grad_settle)(const channel_job *j, int64_t set) {
     rest /= j->count;
     j->rest[set] = rest;
     j->rstd[set] = rstd;
-    const double turn =
+    const double projection =
         2 * (double)((const T *)j->g_var)[set] / j->count - rstd * rstd * rstd * (product - rest * g) / j->count;
-    const double shift = (double)((const T *)j->g_mean)[set] / j->count - turn * rest;
+    const double shift = (double)((const T *)j->g_mean)[set] / j->count - projection * rest;
     T *of_g = DO(_coefficients)(j, 1, item), *of_x = DO(_coefficients)(j, 2, item),
       *of_1 = DO(_coefficients)(j, 3, item), *middle = DO(_coefficients)(j, 4, item);
     for (int64_t c = first; c < first + j->members; c++) {
         const double w = j->weight ? (double)((const T *)j->weight)[c] : 1, by_w = g / j->count / w;
         const bool divides = fabs(by_w) < 1e30;
         of_g[c] = (T)(rstd * w);
-        of_x[c] = (T)turn;
+        of_x[c] = (T)projection;
         middle[c] = divides ? (T)by_w : 0;
         of_1[c] = (T)(shift - (divides ? rstd * w * (by_w - (double)middle[c]) : rstd * g / j->count));
     }
@@ -193,7 +193,7 @@ SIMD_INLINE void DO(_column_moments)(part_sums to, double before, const T *x /* 
     for (int q = 0; q < width; q++) middle[q] = DO(_mul)(sum[q], share), sum[q] = DO(_set1)(0);
     for (int64_t r = 0; r < rows; r++)
         for (int q = 0; q < width; q++) {
-            NORM_FETCH(x + (r + rows) * step + q * L, L); /* the rows after these */
+            NORM_PREFETCH(x + (r + rows) * step + q * L, L); /* the rows after these */
             const V apart = DO(_sub)(AT(r, q), middle[q]);
             sum[q] = DO(_add)(sum[q], apart);
             square[q] = DO(_fma)(apart, apart, square[q]);
@@ -275,8 +275,8 @@ SIMD_INLINE void DO(_column_sums)(part_sums to, const T *x, const T *g /* (rows,
     for (int q = 0; q < width; q++) s[q] = p[q] = d[q] = DO(_set1)(0);
     for (int64_t r = 0; r < rows; r++)
         for (int q = 0; q < width; q++) {
-            NORM_FETCH(x + (r + rows) * step + q * L, L);
-            NORM_FETCH(g + (r + rows) * step + q * L, L);
+            NORM_PREFETCH(x + (r + rows) * step + q * L, L);
+            NORM_PREFETCH(g + (r + rows) * step + q * L, L);
             const V apart = DO(_sub)(AT(r, q), m[q]);
             const V c =
                 q == width - 1 && last < L ? DO(_load_n)(g + r * step + q * L, last) : DO(_load)(g + r * step + q * L);

@@ -1,6 +1,7 @@
-/* The arithmetic of the steps on one vector of elements of each tensor of an item: x[0] what is learned, x[1] the gradient,
- * then the states. Included once for f32 and once for f64, with T the element, V the vector and DO(name) its functions. The
- * numbers (optim.h) are doubles; what is made of them is the same for all vectors, and the compiler takes it out of the loop. */
+/* The arithmetic of the steps on one vector of elements of each tensor of an item: x[0] what is learned, x[1] the
+ * gradient, then the states. Included once for f32 and once for f64, with T the element, V the vector and DO(name)
+ * its functions. The numbers (optim.h) are doubles; what is made of them is the same for all vectors, and the
+ * compiler takes it out of the loop. */
 
 #define NUMBER(value)   DO(set1)((T)(value))
 #define TIMES(x, value) DO(mul)((x), NUMBER(value))

@@ -179,53 +179,16 @@ static void merge(double *sums, const double *more, bool largest) {
         sums[k] = !largest ? sums[k] + more[k] : more[k] > sums[k] || more[k] != more[k] ? more[k] : sums[k];
 }
 
-/* A run of m elements; the last ones, less than a vector, as the beginning of a vector with zeros behind, which change no sum. */
-#define PIECES(D, T, DTYPE, LANES)                                                                                     \
-    static void run_##D(const job *j, int width, T *const *at, int64_t m, double factor, double *sums, bool largest) { \
-        const int64_t whole = m - m % (LANES), rest = m - whole;                                                       \
-        if (whole) {                                                                                                   \
-            double part[2] = {0, 0};                                                                                   \
-            j->does.D(j->numbers, at, whole, factor, part);                                                            \
-            merge(sums, part, largest);                                                                                \
-        }                                                                                                              \
-        if (rest) {                                                                                                    \
-            T last[OPTIM_WIDTH][LANES] = {{0}}, *end[OPTIM_WIDTH];                                                     \
-            double part[2] = {0, 0};                                                                                   \
-            for (int k = 0; k < width; k++) end[k] = memcpy(last[k], at[k] + whole, (size_t)rest * sizeof(T));         \
-            j->does.D(j->numbers, end, LANES, factor, part);                                                           \
-            for (int k = 0; k < width; k++)                                                                            \
-                if (j->does.writes >> k & 1) memcpy(at[k] + whole, last[k], (size_t)rest * sizeof(T));                 \
-            merge(sums, part, largest);                                                                                \
-        }                                                                                                              \
-    }                                                                                                                  \
-    static void piece_##D(const job *j, int item, int64_t start, int64_t n, double *sums, bool largest) {              \
-        const ct_view *const *views = j->in + (int64_t)item * j->width + j->master;                                    \
-        const ct_view *rounded = j->master ? views[-1] : NULL;                                                         \
-        const int width = j->width - j->master;                                                                        \
-        T *at[OPTIM_WIDTH], room[OPTIM_WIDTH][BLOCK];                                                                  \
-        bool dense[OPTIM_WIDTH], direct[OPTIM_WIDTH], all = !rounded;                                                  \
-        for (int k = 0; k < width; k++) {                                                                              \
-            dense[k] = is_dense(views[k]);                                                                             \
-            direct[k] = dense[k] && views[k]->dtype == (DTYPE);                                                        \
-            all = all && direct[k];                                                                                    \
-        }                                                                                                              \
-        const bool rounded_dense = rounded && is_dense(rounded);                                                       \
-        const int64_t most = all ? n : BLOCK;                                                                          \
-        const double factor = j->factors ? j->factors[item] : 1;                                                       \
-        for (int64_t done = 0; done < n; done += most) {                                                               \
-            const int64_t m = ct__min64(most, n - done), from = start + done;                                          \
-            for (int k = 0; k < width; k++) {                                                                          \
-                at[k] = direct[k] ? CT_AT(T, views[k]) + from : room[k];                                               \
-                if (!direct[k]) fetch_##D(views[k], dense[k], from, room[k], m);                                       \
-            }                                                                                                          \
-            run_##D(j, width, at, m, factor, sums, largest);                                                           \
-            for (int k = 0; k < width; k++)                                                                            \
-                if (!direct[k] && (j->does.writes >> k & 1)) put_##D(views[k], dense[k], from, room[k], m);            \
-            if (rounded && (j->does.writes & 1)) put_##D(rounded, rounded_dense, from, at[0], m);                      \
-        }                                                                                                              \
-    }
-PIECES(f32, float, CT_F32, VF32_LANES)
-PIECES(f64, double, CT_F64, VF64_LANES)
+#define D     f32
+#define T     float
+#define DTYPE CT_F32
+#define LANES VF32_LANES
+#include "ops/optim/cpu/chunks.h"
+#define D     f64
+#define T     double
+#define DTYPE CT_F64
+#define LANES VF64_LANES
+#include "ops/optim/cpu/chunks.h"
 
 /* ---- Chunks ---- */
 
@@ -234,8 +197,8 @@ static void do_chunk(const job *j, int item, int64_t chunk) {
     const int64_t start = (chunk - j->starts[item]) * j->chunk, n = ct__min64(count_of(view) - start, j->chunk);
     double unused[2], *sums = j->sums ? j->sums + 2 * chunk : unused;
     sums[0] = sums[1] = 0;
-    if (view->dtype == CT_F64) piece_f64(j, item, start, n, sums, j->largest);
-    else piece_f32(j, item, start, n, sums, j->largest);
+    if (view->dtype == CT_F64) elements_f64(j, item, start, n, sums, j->largest);
+    else elements_f32(j, item, start, n, sums, j->largest);
 }
 
 static void task(void *context, int64_t chunk, int worker) {

@@ -96,31 +96,33 @@ static bool run_pad(const ct_call *call, ct_stream *stream) {
 typedef void (*add_fn)(const job *j, void *sums, const char *row);
 typedef void (*store_fn)(char *dst, int64_t stride, const void *sums, int64_t n);
 
-#define GRAD_ROW(type, T, SUM, LOAD, STORE_ROW)                                                            \
-    static void sum_##type(const job *j, void *sums, const char *row) {                                    \
-        const int last = j->ndim - 1;                                                                      \
-        const int64_t width = j->large->dims[last], size = j->small->dims[last], before = j->before[last]; \
-        const int64_t step = j->large->strides[last];                                                      \
-        const T *g = (const T *)(const void *)row;                                                         \
-        SUM *sum = sums;                                                                                   \
-        for (int64_t i = 0; i < size; i++) sum[i] += LOAD(g + (before + i) * step);                        \
-        for (int64_t o = 0; o < width; o++) {                                                              \
-            if (o == before) o += size;                                                                    \
-            if (o < width) sum[source(j->mode, o - before, size)] += LOAD(g + o * step);                   \
-        }                                                                                                  \
-    }                                                                                                      \
-    static void put_##type(char *dst, int64_t stride, const void *sums, int64_t n) {                       \
-        T *to = (T *)(void *)dst;                                                                          \
-        const SUM *sum = sums;                                                                             \
-        STORE_ROW(to, stride, sum, n);                                                                     \
-    }
 #define LOAD_PLAIN(p) (*(p))
 #define STORE_PLAIN(to, stride, sum, n) \
     for (int64_t i = 0; i < (n); i++) (to)[i * (stride)] = (sum)[i]
-GRAD_ROW(f32, float, float, LOAD_PLAIN, STORE_PLAIN)
-GRAD_ROW(f64, double, double, LOAD_PLAIN, STORE_PLAIN)
-GRAD_ROW(f16, uint16_t, float, from_f16, store_f16)
-GRAD_ROW(bf16, uint16_t, float, from_bf16, store_bf16)
+#define D         f32
+#define T         float
+#define SUM       float
+#define LOAD      LOAD_PLAIN
+#define STORE_ROW STORE_PLAIN
+#include "ops/pad/cpu/pad_grad_row.h"
+#define D         f64
+#define T         double
+#define SUM       double
+#define LOAD      LOAD_PLAIN
+#define STORE_ROW STORE_PLAIN
+#include "ops/pad/cpu/pad_grad_row.h"
+#define D         f16
+#define T         uint16_t
+#define SUM       float
+#define LOAD      from_f16
+#define STORE_ROW store_f16
+#include "ops/pad/cpu/pad_grad_row.h"
+#define D         bf16
+#define T         uint16_t
+#define SUM       float
+#define LOAD      from_bf16
+#define STORE_ROW store_bf16
+#include "ops/pad/cpu/pad_grad_row.h"
 
 static const struct rows_of_type {
     add_fn add;

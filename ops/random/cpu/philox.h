@@ -1,4 +1,5 @@
-/* Philox4x32-10 for many blocks at once: the same words as ct__philox, in the same order. */
+/* Philox4x32-10 (Salmon, Moraes, Dror and Shaw, Parallel Random Numbers: As Easy as 1, 2, 3, SC 2011) for many
+ * blocks at once: the same words as ct__philox, in the same order. */
 #ifndef COTANGENT_OPS_RANDOM_PHILOX_H
 #define COTANGENT_OPS_RANDOM_PHILOX_H
 

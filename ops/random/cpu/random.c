@@ -1,4 +1,5 @@
-/* Uniform, normal, integer and yes-or-no numbers: words of the stream, turned into values a block at a time. */
+/* Uniform, normal, integer and yes-or-no numbers: words of the stream, made into values, a block at a time. Normal
+ * numbers are made in pairs (Box and Muller, 1958), integers by the upper half of a product with the range (Lemire, 2019). */
 #include <math.h>
 #include <stdatomic.h>
 

@@ -1,4 +1,5 @@
-/* truncated_normal: a uniform number between the distribution function's values at the bounds, through its inverse. */
+/* truncated_normal: a uniform number between the distribution function's values at the bounds, through its inverse
+ * (Wichura's AS 241, 1988). */
 #include <math.h>
 
 #include "backends/cpu/kernel.h"

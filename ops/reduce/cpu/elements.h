@@ -29,7 +29,7 @@ enum { f32_lanes = VF32_LANES, f16_lanes = VF32_LANES, bf16_lanes = VF32_LANES, 
 #define VECTOR(D)            ELEMENT_PASTE(D, _vector)
 #define LANES(D)             ELEMENT_PASTE(D, _lanes)
 
-/* Asks for what n elements from p on will be followed by, 3 KiB further: the processor's own prefetching stops at
+/* Prefetches what follows n elements from p on, 3 KiB further: the processor's own prefetching stops at
  * each page and leaves a third of the bandwidth of one thread unused. */
 #define PREFETCH(p, n)                                                                              \
     do {                                                                                            \

@@ -39,45 +39,24 @@ ADD_SQUARES_SMALL(f32)
 ADD_SQUARES_SMALL(f16)
 ADD_SQUARES_SMALL(bf16)
 
-#define NORM_OF(D)                                                                                                  \
-    static void norm_##D##_rows(void *acc, const void *x, int64_t rows, int64_t step, int64_t n, int64_t base) {    \
-        enum { L = D##_lanes, BLOCK = 4096 };                                                                       \
-        (void)base;                                                                                                 \
-        for (int64_t r = 0; r < rows; r++) {                                                                        \
-            const D##_element *row = (const D##_element *)x + r * step; /* (n) */                                   \
-            for (int64_t at = 0, m; at < n; at += m, row += m) {                                                    \
-                vf64 a = vf64_zero(), b = a, c = a, d = a;                                                          \
-                m = ct__min64(n - at, BLOCK);                                                                       \
-                int64_t i = 0;                                                                                      \
-                for (; i + 2 * L <= m; i += 2 * L) {                                                                \
-                    square_##D(row + i, L, &a, &b);                                                                 \
-                    square_##D(row + i + L, L, &c, &d);                                                             \
-                }                                                                                                   \
-                for (; i < m; i += L) square_##D(row + i, (int)ct__min64(m - i, L), &a, &b);                        \
-                ((double *)acc)[r] += vf64_hsum(vf64_add(vf64_add(a, b), vf64_add(c, d)));                          \
-            }                                                                                                       \
-        }                                                                                                           \
-    }                                                                                                               \
-    static void norm_##D##_columns(void *acc, const void *x, int64_t n, int64_t rows, int64_t step, int64_t base) { \
-        (void)base;                                                                                                 \
-        for (int64_t r = 0; r < rows; r += 8) {                                                                     \
-            const D##_element *row = (const D##_element *)x + r * step; /* (some, n) */                             \
-            int64_t some = ct__min64(rows - r, 8), j = 0;                                                           \
-            for (; j + D##_lanes <= n && some == 8; j += D##_lanes)                                                 \
-                add_squares_##D((double *)acc + j, row + j, 8, step, D##_lanes);                                    \
-            for (; j < n; j += D##_lanes)                                                                           \
-                add_squares_##D((double *)acc + j, row + j, some, step, (int)ct__min64(n - j, D##_lanes));          \
-        }                                                                                                           \
-    }                                                                                                               \
-    REDUCE_FINISH(norm_to_##D, double, D##_element, D##_round(sqrt(a)))                                             \
-    REDUCER(norm, D, double, zero_f64, add_f64, norm_to_##D)
-
 REDUCE_INIT(zero_f64, double, 0)
 REDUCE_MERGE(add_f64, double, REDUCE_ADD)
-NORM_OF(f32)
-NORM_OF(f64)
-NORM_OF(f16)
-NORM_OF(bf16)
+#define D f32
+#include "ops/reduce/cpu/norm_rows.h"
+#define D f64
+#include "ops/reduce/cpu/norm_rows.h"
+#define D f16
+#include "ops/reduce/cpu/norm_rows.h"
+#define D bf16
+#include "ops/reduce/cpu/norm_rows.h"
+#define NORM_REDUCER(D)                                                 \
+    REDUCE_FINISH(norm_to_##D, double, D##_element, D##_round(sqrt(a))) \
+    REDUCER(norm, D, double, zero_f64, add_f64, norm_to_##D)
+NORM_REDUCER(f32)
+NORM_REDUCER(f64)
+NORM_REDUCER(f16)
+NORM_REDUCER(bf16)
+#undef NORM_REDUCER
 REDUCER_TABLE_FLOATS(norm)
 REDUCE_RUN(norm, 0)
 

@@ -35,43 +35,24 @@ static inline double product(const double *x /* (n) */, int64_t n) {
     return a[0];
 }
 
-#define PROD_OF_FLOATS(D)                                                                                           \
-    static void prod_##D##_rows(void *acc, const void *x, int64_t rows, int64_t step, int64_t n, int64_t base) {    \
-        (void)base;                                                                                                 \
-        double wide[WIDE];                                                                                          \
-        for (int64_t r = 0; r < rows; r++)                                                                          \
-            for (int64_t i = 0; i < n; i += WIDE) {                                                                 \
-                int64_t m = ct__min64(n - i, WIDE);                                                                 \
-                widen_##D(wide, (const D##_element *)x + r * step + i, m);                                          \
-                ((double *)acc)[r] *= product(wide, m);                                                             \
-            }                                                                                                       \
-    }                                                                                                               \
-    static void prod_##D##_columns(void *acc, const void *x, int64_t n, int64_t rows, int64_t step, int64_t base) { \
-        (void)base;                                                                                                 \
-        double wide[4][WIDE / 4];                                                                                   \
-        const D##_element *row = x; /* (rows, n) */                                                                 \
-        for (int64_t r = 0, some; r < rows; r += some, row += some * step) {                                        \
-            some = rows - r < 4 ? 1 : 4;                                                                            \
-            for (int64_t j = 0; j < n; j += WIDE / 4) {                                                             \
-                int64_t m = ct__min64(n - j, WIDE / 4);                                                             \
-                double *to = (double *)acc + j;                                                                     \
-                for (int64_t i = 0; i < some; i++) widen_##D(wide[i], row + i * step + j, m);                       \
-                if (some == 4)                                                                                      \
-                    for (int64_t k = 0; k < m; k++) to[k] *= (wide[0][k] * wide[1][k]) * (wide[2][k] * wide[3][k]); \
-                else                                                                                                \
-                    for (int64_t k = 0; k < m; k++) to[k] *= wide[0][k];                                            \
-            }                                                                                                       \
-        }                                                                                                           \
-    }                                                                                                               \
-    REDUCE_FINISH(prod_to_##D, double, D##_element, D##_round(a))                                                   \
-    REDUCER(prod, D, double, one_f64, multiply_f64, prod_to_##D)
-
 REDUCE_INIT(one_f64, double, 1)
 REDUCE_MERGE(multiply_f64, double, REDUCE_MULTIPLY)
-PROD_OF_FLOATS(f32)
-PROD_OF_FLOATS(f64)
-PROD_OF_FLOATS(f16)
-PROD_OF_FLOATS(bf16)
+#define D f32
+#include "ops/reduce/cpu/prod_rows.h"
+#define D f64
+#include "ops/reduce/cpu/prod_rows.h"
+#define D f16
+#include "ops/reduce/cpu/prod_rows.h"
+#define D bf16
+#include "ops/reduce/cpu/prod_rows.h"
+#define PROD_REDUCER(D)                                           \
+    REDUCE_FINISH(prod_to_##D, double, D##_element, D##_round(a)) \
+    REDUCER(prod, D, double, one_f64, multiply_f64, prod_to_##D)
+PROD_REDUCER(f32)
+PROD_REDUCER(f64)
+PROD_REDUCER(f16)
+PROD_REDUCER(bf16)
+#undef PROD_REDUCER
 
 #define WRAPPING_MULTIPLY(a, b) ((a) *= (uint64_t)(int64_t)(b))
 REDUCE_INIT(one_i64, uint64_t, 1)

@@ -55,35 +55,18 @@ static sparse build(const ct_taps *t, bool transposed, void *scratch) {
     return s;
 }
 
-/* y[r][j] = sum of weight * x[at][j]: vectors across lines that are neighbors in memory, else one sum at a time. */
-#define BUNDLE(D, V)                                                                                                \
-    static void D##_bundle(void *context, const ct_bundle *b) {                                                     \
-        enum { L = D##_lanes };                                                                                     \
-        const sparse *s = context;                                                                                  \
-        const D##_element *x = (const D##_element *)(const void *)b->at[0];                                         \
-        D##_element *y = (D##_element *)(void *)b->at[1];                                                           \
-        const bool across = b->line[0] == 1 && b->line[1] == 1;                                                     \
-        for (int64_t r = 0; r < s->rows && across; r++)                                                             \
-            for (int64_t j = 0; j < b->width; j += L) {                                                             \
-                const int n = (int)ct__min64(L, b->width - j);                                                      \
-                V sum = D##_set1(0);                                                                                \
-                for (int64_t e = s->start[r]; e < s->start[r + 1]; e++)                                             \
-                    sum = D##_fma(D##_set1((D##_scalar)s->weight[e]), D##_load_n(x + s->at[e] * b->step[0] + j, n), \
-                                  sum);                                                                             \
-                D##_store_n(y + r * b->step[1] + j, sum, n);                                                        \
-            }                                                                                                       \
-        for (int64_t j = 0; j < b->width && !across; j++)                                                           \
-            for (int64_t r = 0; r < s->rows; r++) {                                                                 \
-                D##_scalar sum = 0;                                                                                 \
-                for (int64_t e = s->start[r]; e < s->start[r + 1]; e++)                                             \
-                    sum += (D##_scalar)s->weight[e] * D##_value(x[s->at[e] * b->step[0] + j * b->line[0]]);         \
-                y[r * b->step[1] + j * b->line[1]] = D##_round(sum);                                                \
-            }                                                                                                       \
-    }
-BUNDLE(f32, vf32)
-BUNDLE(f64, vf64)
-BUNDLE(f16, vf32)
-BUNDLE(bf16, vf32)
+#define D f32
+#define V vf32
+#include "ops/resample/cpu/resample_lines.h"
+#define D f64
+#define V vf64
+#include "ops/resample/cpu/resample_lines.h"
+#define D f16
+#define V vf32
+#include "ops/resample/cpu/resample_lines.h"
+#define D bf16
+#define V vf32
+#include "ops/resample/cpu/resample_lines.h"
 
 static const ct_bundle_fn bundles[CT_DTYPE_COUNT] = {
     [CT_F32] = f32_bundle, [CT_F64] = f64_bundle, [CT_F16] = f16_bundle, [CT_BF16] = bf16_bundle};

@@ -1,6 +1,6 @@
-/* The cells themselves, a row of hidden units at a time, forward and backward. One text for f32 and f64; recurrence.h includes it
- * twice. All pointers are at the first of m hidden units of one sequence; what belongs to the next gate lies `h` further,
- * in products `width` further. */
+/* The cells themselves, a row of hidden units at a time, forward and backward. One text for f32 and f64;
+ * recurrence.h includes it twice. All pointers are at the first of m hidden units of one sequence; what belongs to
+ * the next gate lies `h` further, in products `width` further. */
 
 typedef struct CELL(forward_row) {
     const CELL_T *gx;      /* (gates,h) */

@@ -1,4 +1,5 @@
-/* The recurrence forward: at each step the product with the recurrent weights, packed once, and the gates while it is in cache. */
+/* The recurrence forward: at each step the product with the recurrent weights, packed once, and the gates while it
+ * is in cache. */
 #include "ops/rnn/cpu/recurrence.h"
 
 typedef struct forward {
@@ -24,17 +25,17 @@ static void pack_chunk(void *ctx, int64_t chunk, int worker) {
     const int64_t gate = chunk / p->blocks, block = chunk % p->blocks;
     (void)worker;
     const ct__matrix *w = &f->weights;
-    const ct__matrix turned = {(const char *)w->data + (gate * p->h + block * p->width) * w->row * p->size, w->type,
-                               w->col, w->row};
-    ct__gemm_isa->pack_b(p->kernel, &turned, f->packed + chunk * f->panel, p->h,
+    const ct__matrix transposed = {(const char *)w->data + (gate * p->h + block * p->width) * w->row * p->size, w->type,
+                                   w->col, w->row};
+    ct__gemm_isa->pack_b(p->kernel, &transposed, f->packed + chunk * f->panel, p->h,
                          ct__min64(p->width, p->h - block * p->width));
 }
 
 enum { AHEAD = 2 };
 
-/* Asks for what row i of step t reads and writes, m hidden units from j0: the pieces are too short and lie too far apart for the
- * hardware to foresee. */
-SIMD_INLINE void ask_row(const forward *f, int64_t t, const char *before, int64_t i, int64_t j0, int64_t m) {
+/* Prefetches what row i of step t reads and writes, m hidden units from j0: the spans are too short and lie too far
+ * apart for the hardware to foresee. */
+SIMD_INLINE void prefetch_row(const forward *f, int64_t t, const char *before, int64_t i, int64_t j0, int64_t m) {
     const recurrence *p = &f->p;
     const int64_t row = p->h * p->size, j = j0 * p->size, at = t * p->n + i,
                   last = (p->reverse ? t + 1 : t - 1) * p->n + i;
@@ -47,45 +48,12 @@ SIMD_INLINE void ask_row(const forward *f, int64_t t, const char *before, int64_
     }
 }
 
-#define FORWARD_ROWS(R, T)                                                                                         \
-    static void R##_rows(const forward *f, int64_t t, const char *before, int64_t r0, int64_t rows, int64_t j0,    \
-                         int64_t m, const char *products) {                                                        \
-        const recurrence *p = &f->p;                                                                               \
-        const int64_t h = p->h, last = p->reverse ? t + 1 : t - 1;                                                 \
-        for (int64_t i = r0; i < r0 + ct__min64(AHEAD, rows); i++) ask_row(f, t, before, i, j0, m);                \
-        for (int64_t i = r0; i < r0 + rows; i++) {                                                                 \
-            T *y = (T *)(void *)f->y + (t * p->n + i) * h + j0;                                                    \
-            T *kept = (T *)(void *)f->kept + (t * p->n + i) * p->kept * h + j0;                                    \
-            const T *h_before = (const T *)(const void *)before + i * h + j0;                                      \
-            T *held = f->held[0] ? (T *)(void *)f->held[f->step & 1] + i * h + j0 : NULL;                          \
-            if (t >= f->lengths[i]) {                                                                              \
-                for (int64_t j = 0; j < m; j++) y[j] = 0, held[j] = h_before[j];                                   \
-                for (int64_t k = 0; k < p->kept; k++)                                                              \
-                    for (int64_t j = 0; j < m; j++) kept[k * h + j] = 0;                                           \
-                continue;                                                                                          \
-            }                                                                                                      \
-            if (i + AHEAD < r0 + rows) ask_row(f, t, before, i + AHEAD, j0, m);                                    \
-            const bool first = p->reverse ? last >= f->lengths[i] : last < 0;                                      \
-            const R##_forward_row row = {                                                                          \
-                .gx = (const T *)(const void *)f->gx + (t * p->n + i) * p->gates * h + j0,                         \
-                .product = (const T *)(const void *)products + (i - r0) * p->gates * p->width,                     \
-                .bias = (const T *)(const void *)f->b_hh + j0,                                                     \
-                .h_before = h_before,                                                                              \
-                .c_before = first ? (const T *)(const void *)f->c0 + i * h + j0                                    \
-                                  : (const T *)(const void *)f->kept + ((last * p->n + i) * p->kept + 4) * h + j0, \
-                .y = y,                                                                                            \
-                .kept = kept,                                                                                      \
-                .h = h,                                                                                            \
-                .width = p->width};                                                                                \
-            if (p->cell == CT_CELL_LSTM) R##_lstm(&row, m);                                                        \
-            else if (p->cell == CT_CELL_GRU) R##_gru(&row, m);                                                     \
-            else R##_plain(&row, m, p->cell == CT_CELL_RELU);                                                      \
-            if (held)                                                                                              \
-                for (int64_t j = 0; j < m; j++) held[j] = y[j];                                                    \
-        }                                                                                                          \
-    }
-FORWARD_ROWS(f32, float)
-FORWARD_ROWS(f64, double)
+#define R f32
+#define T float
+#include "ops/rnn/cpu/forward_rows.h"
+#define R f64
+#define T double
+#include "ops/rnn/cpu/forward_rows.h"
 
 /* A step of rows [first, stop) and blocks of hidden units [block, end). */
 static void step_part(const forward *f, int64_t first, int64_t stop, int64_t block, int64_t end, int worker) {

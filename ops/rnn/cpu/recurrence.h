@@ -68,10 +68,11 @@ static inline bool recurrence_lengths(const recurrence *p, const char *op, int64
     return true;
 }
 
-/* Sequences do not depend on one another: where every thread has a tile's rows of them, it takes its own through all steps and
- * waits for nobody. Else, or where the weights are too many to come from the last cache again and again, each step is cut by
- * hidden units, and each thread keeps its part of the weights in its own cache. Every unit of every sequence is computed by itself:
- * its bits do not depend on the cut, which may therefore depend on the number of threads. */
+/* Sequences do not depend on one another: where every thread has a tile's rows of them, it takes its own through all
+ * steps and waits for nobody. Else, or where the weights are too many to come from the last cache again and again,
+ * each step is cut by hidden units, and each thread keeps its part of the weights in its own cache. Every unit of
+ * every sequence is computed by itself: its bits do not depend on the cut, which may therefore depend on the number
+ * of threads. */
 static inline bool recurrence_by_rows(const recurrence *p) {
     return p->n >= CT__TILE_ROWS_MAX * ct__threads() && p->gates * p->h * p->h * p->size <= 4 << 20;
 }
@@ -81,24 +82,24 @@ static inline int64_t recurrence_chunks(const recurrence *p) {
     return ct__min64(most, p->n * p->h * p->h * p->gates < 32768 && normal != most ? 1 : normal);
 }
 
-/* What a block of a step reads and writes besides its products, m hidden units of some rows: pieces that are too short and too many
- * for the hardware to foresee. Each of the step's products asks for one of the lists while it is computed, the last for the
- * rest. */
+/* What a block of a step reads and writes besides its products, m hidden units of some rows: spans that are too
+ * short and too many for the hardware to foresee. Each of the step's products prefetches one of the lists while it
+ * is computed, the last for the rest. */
 typedef struct recurrence_wants {
-    ct__pieces list[5];
+    ct__spans list[5];
     int count;
     int64_t stride, bytes;
 } recurrence_wants;
 
 SIMD_INLINE void recurrence_want(recurrence_wants *w, const char *at, int64_t count, int64_t times) {
-    w->list[w->count++] = (ct__pieces){at, count, w->stride * times, w->bytes};
+    w->list[w->count++] = (ct__spans){at, count, w->stride * times, w->bytes};
 }
 
-SIMD_INLINE const ct__pieces *recurrence_ahead(const recurrence_wants *w, int64_t turn) {
-    return turn < w->count ? &w->list[turn] : NULL;
+SIMD_INLINE const ct__spans *recurrence_ahead(const recurrence_wants *w, int64_t product) {
+    return product < w->count ? &w->list[product] : NULL;
 }
-SIMD_INLINE int64_t recurrence_lists(const recurrence_wants *w, int64_t turn, int64_t turns) {
-    return turn + 1 < turns ? 1 : w->count - turn;
+SIMD_INLINE int64_t recurrence_lists(const recurrence_wants *w, int64_t product, int64_t products) {
+    return product + 1 < products ? 1 : w->count - product;
 }
 
 #define CELL(name) f32_##name

@@ -1,5 +1,6 @@
-/* The recurrence backward in time: at each step dh is made of the product of the later step's dgh with the recurrent weights, packed
- * once, and turned into the gates' gradients at once. The weights' own gradient is one product over all steps, elsewhere. */
+/* The recurrence backward in time: at each step dh is made of the product of the later step's dgh with the recurrent
+ * weights, packed once, and made into the gates' gradients at once. The weights' own gradient is one product over
+ * all steps, elsewhere. */
 #include "ops/rnn/cpu/recurrence.h"
 
 enum { DEPTH = 256, AHEAD = 2 };
@@ -33,8 +34,8 @@ static void pack_chunk(void *ctx, int64_t block, int worker) {
                          ct__min64(p->width, p->h - block * p->width));
 }
 
-/* Asks for what row i of step t reads: the pieces lie too far apart for the hardware to foresee. */
-SIMD_INLINE void ask_row(const backward *w, int64_t t, int64_t i, int64_t j0, int64_t m) {
+/* Prefetches what row i of step t reads: the spans lie too far apart for the hardware to foresee. */
+SIMD_INLINE void prefetch_row(const backward *w, int64_t t, int64_t i, int64_t j0, int64_t m) {
     const recurrence *p = &w->p;
     const int64_t at = t * p->n + i, row = p->h * p->size, j = j0 * p->size,
                   before = (p->reverse ? t + 1 : t - 1) * p->n + i;
@@ -51,45 +52,12 @@ SIMD_INLINE void ask_row(const backward *w, int64_t t, int64_t i, int64_t j0, in
     }
 }
 
-#define BACKWARD_ROWS(R, T)                                                                                 \
-    static void R##_rows(const backward *w, int64_t t, int64_t r0, int64_t rows, int64_t j0, int64_t m,     \
-                         const char *products) {                                                            \
-        const recurrence *p = &w->p;                                                                        \
-        const int64_t h = p->h, last = p->reverse ? t + 1 : t - 1;                                          \
-        for (int64_t i = r0; w->step >= 0 && i < r0 + ct__min64(AHEAD, rows); i++) ask_row(w, t, i, j0, m); \
-        for (int64_t i = r0; i < r0 + rows; i++) {                                                          \
-            const T *product = products ? (const T *)(const void *)products + (i - r0) * p->width : NULL;   \
-            T *dh = (T *)(void *)w->dh + i * h + j0;                                                        \
-            if (w->step < 0) {                                                                              \
-                for (int64_t j = 0; product && j < m; j++) dh[j] += product[j];                             \
-                continue;                                                                                   \
-            }                                                                                               \
-            if (i + AHEAD < r0 + rows) ask_row(w, t, i + AHEAD, j0, m);                                     \
-            const bool first = p->reverse ? last >= w->lengths[i] : last < 0;                               \
-            const T *kept = (const T *)(const void *)w->kept;                                               \
-            const R##_backward_row row = {                                                                  \
-                .product = product,                                                                         \
-                .gy = (const T *)(const void *)w->gy + (t * p->n + i) * h + j0,                             \
-                .y = (const T *)(const void *)w->y + (t * p->n + i) * h + j0,                               \
-                .kept = kept + (t * p->n + i) * p->kept * h + j0,                                           \
-                .h_before = first ? (const T *)(const void *)w->h0 + i * h + j0                             \
-                                  : (const T *)(const void *)w->y + (last * p->n + i) * h + j0,             \
-                .c_before = first ? (const T *)(const void *)w->c0 + i * h + j0                             \
-                                  : kept + ((last * p->n + i) * p->kept + 4) * h + j0,                      \
-                .dgx = (T *)(void *)w->dgx + (t * p->n + i) * p->gates * h + j0,                            \
-                .dgh = w->dgh ? (T *)(void *)w->dgh + (t * p->n + i) * p->gates * h + j0 : NULL,            \
-                .gates = (T *)(void *)(w->gates[w->step & 1] + i * w->gates_ld) + j0,                       \
-                .dh = dh,                                                                                   \
-                .dc = (T *)(void *)w->dc + i * h + j0,                                                      \
-                .h = h};                                                                                    \
-            if (t >= w->lengths[i]) R##_outside_back(&row, m, p->gates);                                    \
-            else if (p->cell == CT_CELL_LSTM) R##_lstm_back(&row, m);                                       \
-            else if (p->cell == CT_CELL_GRU) R##_gru_back(&row, m);                                         \
-            else R##_plain_back(&row, m, p->cell == CT_CELL_RELU);                                          \
-        }                                                                                                   \
-    }
-BACKWARD_ROWS(f32, float)
-BACKWARD_ROWS(f64, double)
+#define R f32
+#define T float
+#include "ops/rnn/cpu/backward_rows.h"
+#define R f64
+#define T double
+#include "ops/rnn/cpu/backward_rows.h"
 
 /* The same for all rows. */
 SIMD_INLINE void want_step(const backward *w, recurrence_wants *wants, int64_t t, int64_t r, int64_t rows, int64_t j0) {

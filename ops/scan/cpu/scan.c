@@ -19,7 +19,7 @@ typedef struct scan {
 
 /* A scan from x to y: START and STEP set up and use the state a of a line, for an element v; OUT is what y gets,
  * before the step if it is exclusive. */
-#define SCAN(name, IN, OUT_TYPE, STATE, START, LOAD, STEP, OUT)                                                       \
+#define SCAN_LINES(name, IN, OUT_TYPE, STATE, START, LOAD, STEP, OUT)                                                 \
     SIMD_INLINE void name##_lines(const scan *s, const ct_bundle *b, int64_t width, int64_t x_line, int64_t y_line) { \
         STATE state[SIDE_BY_SIDE];                                                                                    \
         for (int64_t j = 0; j < width; j++) state[j] = (START);                                                       \
@@ -27,21 +27,27 @@ typedef struct scan {
             const IN *x = (const IN *)(const void *)b->at[0] + i * b->step[0]; /* (width) */                          \
             OUT_TYPE *y = (OUT_TYPE *)(void *)b->at[1] + i * b->step[1];       /* (width) */                          \
             for (int64_t j = 0; j < width; j++) {                                                                     \
-                STATE a = state[j];                                                                                   \
-                IN v_ = x[j * x_line];                                                                                \
-                STATE v = LOAD(v_);                                                                                   \
+                STATE a = state[j], v = LOAD(x[j * x_line]);                                                          \
                 STEP;                                                                                                 \
                 y[j * y_line] = (OUT);                                                                                \
                 state[j] = a;                                                                                         \
             }                                                                                                         \
         }                                                                                                             \
-    }                                                                                                                 \
-    static void name(void *ctx, const ct_bundle *b) {                                                                 \
-        if (b->line[0] == 1 && b->line[1] == 1) name##_lines(ctx, b, b->width, 1, 1);                                 \
-        else if (b->width == 1) /* constants keep the state in registers */ name##_lines(ctx, b, 1, 0, 0);            \
-        else if (b->width == INTERLEAVED) name##_lines(ctx, b, INTERLEAVED, b->line[0], b->line[1]);                  \
-        else name##_lines(ctx, b, b->width, b->line[0], b->line[1]);                                                  \
     }
+
+typedef void (*scan_lines)(const scan *s, const ct_bundle *b, int64_t width, int64_t x_line, int64_t y_line);
+
+/* Constants keep the state in registers, so the lines are scanned inline for each of the usual layouts. */
+SIMD_INLINE void scan_bundle(const scan *s, const ct_bundle *b, scan_lines lines) {
+    if (b->line[0] == 1 && b->line[1] == 1) lines(s, b, b->width, 1, 1);
+    else if (b->width == 1) lines(s, b, 1, 0, 0);
+    else if (b->width == INTERLEAVED) lines(s, b, INTERLEAVED, b->line[0], b->line[1]);
+    else lines(s, b, b->width, b->line[0], b->line[1]);
+}
+
+#define SCAN(name, ...)           \
+    SCAN_LINES(name, __VA_ARGS__) \
+    static void name(void *ctx, const ct_bundle *b) { scan_bundle(ctx, b, name##_lines); }
 
 #define AS_DOUBLE(D) (double)D##_value
 #define AS_WORD(v)   (uint64_t)(int64_t)(v)
@@ -84,76 +90,59 @@ LINEAR_SCAN(f64)
 LINEAR_SCAN(f16)
 LINEAR_SCAN(bf16)
 
-/* log(sum of exp) in the scalar type; m is the greatest so far, r the sum of exp(x - m), so that the result is m +
- * log r. An infinite m is its own result. */
-#define LOG_SCAN(D, S, EXP, LOG)                                                                             \
-    static void logcumsumexp_##D(void *ctx, const ct_bundle *b) {                                            \
-        const scan *s = ctx;                                                                                 \
-        S greatest[SIDE_BY_SIDE], rest[SIDE_BY_SIDE];                                                        \
-        for (int64_t j = 0; j < b->width; j++) {                                                             \
-            greatest[j] = (S)-INFINITY;                                                                      \
-            rest[j] = 0;                                                                                     \
-        }                                                                                                    \
-        SCAN_FOR(i, s) {                                                                                     \
-            const D##_element *x = (const D##_element *)(const void *)b->at[0] + i * b->step[0];             \
-            D##_element *y = (D##_element *)(void *)b->at[1] + i * b->step[1];                               \
-            for (int64_t j = 0; j < b->width; j++) {                                                         \
-                S v = D##_value(x[j * b->line[0]]), m = greatest[j];                                         \
-                if (v <= m) {                                                                                \
-                    if (m < (S)INFINITY && v > (S)-INFINITY) rest[j] += EXP(v - m);                          \
-                } else { /* greater, or NaN */                                                               \
-                    rest[j] = m > (S)-INFINITY && m == m ? rest[j] * EXP(m - v) + 1 : 1;                     \
-                    greatest[j] = m != m ? m : v;                                                            \
-                }                                                                                            \
-                m = greatest[j];                                                                             \
-                y[j * b->line[1]] =                                                                          \
-                    D##_round(rest[j] == 1 || m == (S)INFINITY || m == (S)-INFINITY ? m : m + LOG(rest[j])); \
-            }                                                                                                \
-        }                                                                                                    \
-    }
-LOG_SCAN(f32, double, exp, log)
-LOG_SCAN(f64, double, exp, log)
-LOG_SCAN(f16, float, expf, logf)
-LOG_SCAN(bf16, float, expf, logf)
+#define D   f32
+#define S   double
+#define EXP exp
+#define LOG log
+#include "ops/scan/cpu/log_scan.h"
+#define D   f64
+#define S   double
+#define EXP exp
+#define LOG log
+#include "ops/scan/cpu/log_scan.h"
+#define D   f16
+#define S   float
+#define EXP expf
+#define LOG logf
+#include "ops/scan/cpu/log_scan.h"
+#define D   bf16
+#define S   float
+#define EXP expf
+#define LOG logf
+#include "ops/scan/cpu/log_scan.h"
 
-/* Running extremum with its place; views x, values, indices. Of equals, and of NaNs, the last. */
-#define EXTREME_SCAN(name, D, S, TAKES)                                                          \
-    static void name##_##D(void *ctx, const ct_bundle *b) {                                      \
-        const scan *s = ctx;                                                                     \
-        D##_element best[SIDE_BY_SIDE] = {0};                                                    \
-        int64_t place[SIDE_BY_SIDE] = {0};                                                       \
-        for (int64_t i = 0; i < s->n; i++) {                                                     \
-            const D##_element *x = (const D##_element *)(const void *)b->at[0] + i * b->step[0]; \
-            D##_element *y = (D##_element *)(void *)b->at[1] + i * b->step[1];                   \
-            int64_t *p = b->at[2] ? (int64_t *)(void *)b->at[2] + i * b->step[2] : NULL;         \
-            for (int64_t j = 0; j < b->width; j++) {                                             \
-                D##_element e = x[j * b->line[0]];                                               \
-                S v = D##_value(e), m = D##_value(best[j]);                                      \
-                bool take = i == 0 || (TAKES);                                                   \
-                best[j] = take ? e : best[j];                                                    \
-                place[j] = take ? i : place[j];                                                  \
-                if (b->at[1]) y[j * b->line[1]] = best[j];                                       \
-                if (p) p[j * b->line[2]] = place[j];                                             \
-            }                                                                                    \
-        }                                                                                        \
-    }
 static inline int64_t i8_value(int8_t a) { return a; }
 static inline int64_t i16_value(int16_t a) { return a; }
 static inline int64_t i32_value(int32_t a) { return a; }
 static inline int64_t i64_value(int64_t a) { return a; }
 static inline int64_t u8_value(uint8_t a) { return a; }
-#define EXTREME_SCANS(D, S)                                  \
-    EXTREME_SCAN(cummax, D, S, v != v || (m == m && v >= m)) \
-    EXTREME_SCAN(cummin, D, S, v != v || (m == m && v <= m))
-EXTREME_SCANS(f32, float)
-EXTREME_SCANS(f64, double)
-EXTREME_SCANS(f16, float)
-EXTREME_SCANS(bf16, float)
-EXTREME_SCANS(i8, int64_t)
-EXTREME_SCANS(i16, int64_t)
-EXTREME_SCANS(i32, int64_t)
-EXTREME_SCANS(i64, int64_t)
-EXTREME_SCANS(u8, int64_t)
+#define D f32
+#define S float
+#include "ops/scan/cpu/extreme_scan.h"
+#define D f64
+#define S double
+#include "ops/scan/cpu/extreme_scan.h"
+#define D f16
+#define S float
+#include "ops/scan/cpu/extreme_scan.h"
+#define D bf16
+#define S float
+#include "ops/scan/cpu/extreme_scan.h"
+#define D i8
+#define S int64_t
+#include "ops/scan/cpu/extreme_scan.h"
+#define D i16
+#define S int64_t
+#include "ops/scan/cpu/extreme_scan.h"
+#define D i32
+#define S int64_t
+#include "ops/scan/cpu/extreme_scan.h"
+#define D i64
+#define S int64_t
+#include "ops/scan/cpu/extreme_scan.h"
+#define D u8
+#define S int64_t
+#include "ops/scan/cpu/extreme_scan.h"
 
 #define TABLE_FLOATS(name) [CT_F32] = name##_f32, [CT_F64] = name##_f64, [CT_F16] = name##_f16, [CT_BF16] = name##_bf16
 #define TABLE_INTEGERS(name)                                                                                       \

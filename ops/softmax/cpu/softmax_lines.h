@@ -86,63 +86,19 @@ static void FN(softmax_row)(T *y /* (n) */, const T *x /* (n) */, int64_t n, boo
 /* Rows that follow each other, three at a time in one sweep: the greatest of the next, the exponentials of this, the
  * results of the one before. Each alone leaves most of the processor idle. Softmax keeps the exponentials of two
  * rows, log_softmax reads the row before again; RESULT makes its result from those or that. */
-#define PIPELINE (PIPELINE_BYTES / (int)sizeof(S))
-#define ROWS_IN_FLIGHT(op, KEEP_TERMS, RESULT, RESULT_N, FINISH)                                               \
-    static void FN(op##_rows)(T * y /* (rows, n) */, int64_t y_line, const T *x /* (rows, n) */, int64_t line, \
-                              int64_t rows, int64_t n, bool streams) {                                         \
-        enum { L = LANES(FOLD_D) };                                                                            \
-        _Alignas(64) S terms[KEEP_TERMS ? 2 : 1][KEEP_TERMS ? PIPELINE : 1];                                   \
-        T unused[PIPELINE]; /* what would be the results of row -1 */                                          \
-        const int64_t whole = n - n % L;                                                                       \
-        S top = FN(row_max)(x, n), top_before = 0, rest = 0;                                                   \
-        if (KEEP_TERMS) memset(terms[KEEP_TERMS], 0, (size_t)n * sizeof(S));                                   \
-        for (int64_t r = 0; r <= rows; r++) {                                                                  \
-            const T *here = x + (r < rows ? r : rows - 1) * line, *next = r + 1 < rows ? here + line : here;   \
-            const T *before = r > 0 ? x + (r - 1) * line : here;                                               \
-            T *to = r > 0 ? y + (r - 1) * y_line : unused;                                                     \
-            S *e = terms[KEEP_TERMS ? r % 2 : 0], total = 0;                                                   \
-            const S *done = terms[KEEP_TERMS ? (r + 1) % 2 : 0];                                               \
-            const V m = SET1(top), m_before = SET1(top_before), f = SET1(rest);                                \
-            V best = SET1((S)-INFINITY), sum = SET1(0);                                                        \
-            int64_t i = 0;                                                                                     \
-            (void)before, (void)m_before, (void)e, (void)done;                                                 \
-            if (r == rows) {                                                                                   \
-                for (; i < whole; i += L) DO(_store)(to + i, RESULT);                                          \
-            } else if (streams && r > 0) {                                                                     \
-                SWEEP(DO(_stream), KEEP_TERMS, RESULT)                                                         \
-            } else {                                                                                           \
-                SWEEP(DO(_store), KEEP_TERMS, RESULT)                                                          \
-            }                                                                                                  \
-            if (i < n) {                                                                                       \
-                const int k = (int)(n - i);                                                                    \
-                S lane[L];                                                                                     \
-                V v = DO(_exp_below)(SUB(LOAD_N(here + i, k), m));                                             \
-                best = DO(_max_number)(best, DO(_load_repeated)(next + i, k));                                 \
-                DO(_store_n)(to + i, RESULT_N, k);                                                             \
-                if (KEEP_TERMS) DO(_put_n)(e + i, v, k);                                                       \
-                DO(_put)(lane, v);                                                                             \
-                for (int j = 0; j < k; j++) total += lane[j];                                                  \
-            }                                                                                                  \
-            total += DO(_hsum)(sum);                                                                           \
-            top_before = top;                                                                                  \
-            rest = FINISH;                                                                                     \
-            top = DO(_hmax_number)(best);                                                                      \
-        }                                                                                                      \
-    }
-#define SWEEP(STORE, KEEP_TERMS, RESULT)              \
-    for (; i < whole; i += L) {                       \
-        V v = DO(_exp_below)(SUB(LOAD(here + i), m)); \
-        PREFETCH(next + i, L);                        \
-        best = DO(_max_number)(best, LOAD(next + i)); \
-        STORE(to + i, RESULT);                        \
-        if (KEEP_TERMS) DO(_put)(e + i, v);           \
-        sum = ADD(sum, v);                            \
-    }
-ROWS_IN_FLIGHT(softmax, 1, MUL(DO(_get)(done + i), f), MUL(DO(_get_n)(done + i, k), f), 1 / total)
-ROWS_IN_FLIGHT(log_softmax, 0, SUB(SUB(LOAD(before + i), m_before), f), SUB(SUB(LOAD_N(before + i, k), m_before), f),
-               (S)log((double)total))
-#undef SWEEP
-#undef ROWS_IN_FLIGHT
+#define PIPELINE    (PIPELINE_BYTES / (int)sizeof(S))
+#define ROWS        softmax_rows
+#define KEEP_TERMS  1
+#define RESULT      MUL(DO(_get)(done + i), f)
+#define RESULT_SOME MUL(DO(_get_n)(done + i, k), f)
+#define FINISH      1 / total
+#include "ops/softmax/cpu/softmax_pipeline.h"
+#define ROWS        log_softmax_rows
+#define KEEP_TERMS  0
+#define RESULT      SUB(SUB(LOAD(before + i), m_before), f)
+#define RESULT_SOME SUB(SUB(LOAD_N(before + i, k), m_before), f)
+#define FINISH      (S) log((double)total)
+#include "ops/softmax/cpu/softmax_pipeline.h"
 
 static void FN(log_softmax_row)(T *y /* (n) */, const T *x /* (n) */, int64_t n, bool streams) {
     enum { L = LANES(FOLD_D) };
@@ -328,51 +284,67 @@ static inline void FN(unpack)(T *y, int64_t step, int64_t line, const T *from /*
         for (int64_t i = 0; i < n; i++) y[j * line + i * step] = from[i * PACKED + j];
 }
 
-#define BUNDLE_OF_TWO(op)                                                                   \
-    static void FN(op##_bundle)(void *ctx, const ct_bundle *b) {                            \
-        const softmax_call *s = ctx;                                                        \
-        const T *x = (const T *)(const void *)b->at[0];                                     \
-        T *y = (T *)(void *)b->at[1];                                                       \
-        if (s->way == BY_ROWS) {                                                            \
-            if (s->n <= PIPELINE && b->width > 2)                                           \
-                FN(op##_rows)(y, b->line[1], x, b->line[0], b->width, s->n, s->streams);    \
-            else                                                                            \
-                for (int64_t j = 0; j < b->width; j++)                                      \
-                    FN(op##_row)(y + j * b->line[1], x + j * b->line[0], s->n, s->streams); \
-            if (s->streams) simd_fence();                                                   \
-        } else if (s->way == BY_COLUMNS) {                                                  \
-            FN(op##_columns)(y, b->step[1], x, b->step[0], s->n, b->width);                 \
-        } else {                                                                            \
-            T in[PACK_ROOM], out[PACK_ROOM];                                                \
-            FN(pack)(in, x, b->step[0], b->line[0], s->n, b->width);                        \
-            FN(op##_columns)(out, PACKED, in, PACKED, s->n, b->width);                      \
-            FN(unpack)(y, b->step[1], b->line[1], out, s->n, b->width);                     \
-        }                                                                                   \
+typedef void (*FN(two_rows))(T *y, int64_t y_line, const T *x, int64_t line, int64_t rows, int64_t n, bool streams);
+typedef void (*FN(two_row))(T *y, const T *x, int64_t n, bool streams);
+typedef void (*FN(two_columns))(T *y, int64_t y_step, const T *x, int64_t step, int64_t n, int64_t width);
+
+SIMD_INLINE void FN(bundle_of_two)(const softmax_call *s, const ct_bundle *b, FN(two_rows) several, FN(two_row) row,
+                                   FN(two_columns) columns) {
+    const T *x = (const T *)(const void *)b->at[0];
+    T *y = (T *)(void *)b->at[1];
+    if (s->way == BY_ROWS) {
+        if (s->n <= PIPELINE && b->width > 2) several(y, b->line[1], x, b->line[0], b->width, s->n, s->streams);
+        else
+            for (int64_t j = 0; j < b->width; j++) row(y + j * b->line[1], x + j * b->line[0], s->n, s->streams);
+        if (s->streams) simd_fence();
+    } else if (s->way == BY_COLUMNS) {
+        columns(y, b->step[1], x, b->step[0], s->n, b->width);
+    } else {
+        T in[PACK_ROOM], out[PACK_ROOM];
+        FN(pack)(in, x, b->step[0], b->line[0], s->n, b->width);
+        columns(out, PACKED, in, PACKED, s->n, b->width);
+        FN(unpack)(y, b->step[1], b->line[1], out, s->n, b->width);
     }
-#define BUNDLE_OF_THREE(op)                                                                                  \
-    static void FN(op##_bundle)(void *ctx, const ct_bundle *b) {                                             \
-        const softmax_call *s = ctx;                                                                         \
-        const T *g = (const T *)(const void *)b->at[0], *y = (const T *)(const void *)b->at[2];              \
-        T *dx = (T *)(void *)b->at[1];                                                                       \
-        if (s->way == BY_ROWS) {                                                                             \
-            for (int64_t j = 0; j < b->width; j++)                                                           \
-                FN(op##_row)(dx + j * b->line[1], g + j * b->line[0], y + j * b->line[2], s->n, s->streams); \
-            if (s->streams) simd_fence();                                                                    \
-        } else if (s->way == BY_COLUMNS) {                                                                   \
-            FN(op##_columns)(dx, b->step[1], g, b->step[0], y, b->step[2], s->n, b->width);                  \
-        } else {                                                                                             \
-            T in[PACK_ROOM], in2[PACK_ROOM], out[PACK_ROOM];                                                 \
-            FN(pack)(in, g, b->step[0], b->line[0], s->n, b->width);                                         \
-            FN(pack)(in2, y, b->step[2], b->line[2], s->n, b->width);                                        \
-            FN(op##_columns)(out, PACKED, in, PACKED, in2, PACKED, s->n, b->width);                          \
-            FN(unpack)(dx, b->step[1], b->line[1], out, s->n, b->width);                                     \
-        }                                                                                                    \
+}
+
+typedef void (*FN(three_row))(T *dx, const T *g, const T *y, int64_t n, bool streams);
+typedef void (*FN(three_columns))(T *dx, int64_t dx_step, const T *g, int64_t g_step, const T *y, int64_t step,
+                                  int64_t n, int64_t width);
+
+SIMD_INLINE void FN(bundle_of_three)(const softmax_call *s, const ct_bundle *b, FN(three_row) row,
+                                     FN(three_columns) columns) {
+    const T *g = (const T *)(const void *)b->at[0], *y = (const T *)(const void *)b->at[2];
+    T *dx = (T *)(void *)b->at[1];
+    if (s->way == BY_ROWS) {
+        for (int64_t j = 0; j < b->width; j++)
+            row(dx + j * b->line[1], g + j * b->line[0], y + j * b->line[2], s->n, s->streams);
+        if (s->streams) simd_fence();
+    } else if (s->way == BY_COLUMNS) {
+        columns(dx, b->step[1], g, b->step[0], y, b->step[2], s->n, b->width);
+    } else {
+        T in[PACK_ROOM], in2[PACK_ROOM], out[PACK_ROOM];
+        FN(pack)(in, g, b->step[0], b->line[0], s->n, b->width);
+        FN(pack)(in2, y, b->step[2], b->line[2], s->n, b->width);
+        columns(out, PACKED, in, PACKED, in2, PACKED, s->n, b->width);
+        FN(unpack)(dx, b->step[1], b->line[1], out, s->n, b->width);
     }
-BUNDLE_OF_TWO(softmax)
-BUNDLE_OF_TWO(log_softmax)
-BUNDLE_OF_THREE(softmax_grad)
-BUNDLE_OF_THREE(log_softmax_grad)
-BUNDLE_OF_THREE(log_softmax_half_grad)
+}
+
+static void FN(softmax_bundle)(void *ctx, const ct_bundle *b) {
+    FN(bundle_of_two)(ctx, b, FN(softmax_rows), FN(softmax_row), FN(softmax_columns));
+}
+static void FN(log_softmax_bundle)(void *ctx, const ct_bundle *b) {
+    FN(bundle_of_two)(ctx, b, FN(log_softmax_rows), FN(log_softmax_row), FN(log_softmax_columns));
+}
+static void FN(softmax_grad_bundle)(void *ctx, const ct_bundle *b) {
+    FN(bundle_of_three)(ctx, b, FN(softmax_grad_row), FN(softmax_grad_columns));
+}
+static void FN(log_softmax_grad_bundle)(void *ctx, const ct_bundle *b) {
+    FN(bundle_of_three)(ctx, b, FN(log_softmax_grad_row), FN(log_softmax_grad_columns));
+}
+static void FN(log_softmax_half_grad_bundle)(void *ctx, const ct_bundle *b) {
+    FN(bundle_of_three)(ctx, b, FN(log_softmax_half_grad_row), FN(log_softmax_half_grad_columns));
+}
 
 #undef FOLD_D
 #undef T
@@ -390,5 +362,3 @@ BUNDLE_OF_THREE(log_softmax_half_grad)
 #undef PIPELINE
 #undef EACH_VECTOR
 #undef KEEP
-#undef BUNDLE_OF_TWO
-#undef BUNDLE_OF_THREE

@@ -251,6 +251,21 @@ typedef struct searching {
 
 /* The first place whose element is not before the value: a < v, or a <= v on the right; NaN is the greatest and
  * equals NaN. */
+#define SEARCH_LINE(D)                                                                                         \
+    static inline int64_t search_line_##D(const D##_element *line, int64_t n, int64_t step, D##_element value, \
+                                          bool right) {                                                        \
+        const __typeof__(D##_value(value)) v = D##_value(value);                                               \
+        int64_t lo = 0, hi = n;                                                                                \
+        while (lo < hi) {                                                                                      \
+            const int64_t middle = lo + (hi - lo) / 2;                                                         \
+            const __typeof__(D##_value(value)) a = D##_value(line[middle * step]);                             \
+            if (right ? a <= v || v != v : a < v || (v != v && a == a)) lo = middle + 1;                       \
+            else hi = middle;                                                                                  \
+        }                                                                                                      \
+        return lo;                                                                                             \
+    }
+FOR_EACH_DTYPE(SEARCH_LINE)
+
 #define SEARCH(D)                                                                                          \
     static void search_##D(const searching *s, int64_t from, int64_t to) {                                 \
         int64_t n = s->sorted->dims[s->sorted->ndim - 1], step = s->sorted->strides[s->sorted->ndim - 1];  \
@@ -259,16 +274,7 @@ typedef struct searching {
             const D##_element *line = CT_AT(const D##_element, s->sorted);                                 \
             if (s->sorted->ndim > 1 && n) line += offset_of(s->sorted, i / m * n); /* its first element */ \
             const D##_element *at = CT_AT(const D##_element, s->values) + offset_of(s->values, i);         \
-            __typeof__(D##_value(*at)) v = D##_value(*at);                                                 \
-            int64_t lo = 0, hi = n;                                                                        \
-            while (lo < hi) {                                                                              \
-                int64_t middle = lo + (hi - lo) / 2;                                                       \
-                __typeof__(v) a = D##_value(line[middle * step]);                                          \
-                bool before = s->right ? a <= v || v != v : a < v || (v != v && a == a);                   \
-                if (before) lo = middle + 1;                                                               \
-                else hi = middle;                                                                          \
-            }                                                                                              \
-            CT_AT(int64_t, s->out)[offset_of(s->out, i)] = lo;                                             \
+            CT_AT(int64_t, s->out)[offset_of(s->out, i)] = search_line_##D(line, n, step, *at, s->right);  \
         }                                                                                                  \
     }
 FOR_EACH_DTYPE(SEARCH)

@@ -90,7 +90,7 @@ static ct_bundle with_packed_x(const sorting *s, const ct_bundle *b) {
     return packed;
 }
 
-/* The same with room for the results, which move home afterwards. */
+/* The same with room for the results, which are copied to the output afterwards. */
 static ct_bundle with_packed_results(const sorting *s, const ct_bundle *b) {
     ct_bundle packed = with_packed_x(s, b);
     if (!s->across) return packed;
@@ -105,7 +105,7 @@ static ct_bundle with_packed_results(const sorting *s, const ct_bundle *b) {
     return packed;
 }
 
-static void move_results_home(const sorting *s, const ct_bundle *packed, const ct_bundle *b) {
+static void copy_results_out(const sorting *s, const ct_bundle *packed, const ct_bundle *b) {
     for (int k = 1; k <= 2 && s->across; k++)
         if (b->at[k])
             move_lines(packed->at[k], b->at[k], b->step[k], b->line[k], s->n, b->width,
@@ -141,7 +141,7 @@ static void sort_bundle(void *ctx, const ct_bundle *b) {
         ct__items_make(items, s->wide, s->dtype, x_of(&packed, s, j), packed.step[0], s->n, 0, s->descending);
         write_line(s, &packed, j, ct__sort_items(items, spare, s->wide, ct__key_bits(s->dtype), s->n), 0, s->n);
     }
-    move_results_home(s, &packed, b);
+    copy_results_out(s, &packed, b);
 }
 
 typedef struct long_line {

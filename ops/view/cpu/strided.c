@@ -119,7 +119,7 @@ static const char *can_run(const ct_call *call) {
     const ct_view *y = call->out[0];
     int64_t stride = 1;
     for (int i = y->ndim - 1; i >= 0; i--) {
-        if (y->dims[i] != 1 && y->strides[i] != stride) return "the result has a home that is not dense";
+        if (y->dims[i] != 1 && y->strides[i] != stride) return "the destination is not dense";
         stride *= y->dims[i];
     }
     return can(call);

@@ -37,7 +37,7 @@ typedef struct depthwise_pass {
     bool forward;
     ct_dtype dtype;
     depthwise_image source, target;
-    const void *weight; /* of output channel 0, tap (0, 0) as the pass counts them: turned round for the gradient */
+    const void *weight; /* of output channel 0, tap (0, 0) as the pass counts them: reversed for the gradient */
     int64_t w_o, w_h, w_w;
     const void *bias;
     int64_t bias_step;

@@ -1,13 +1,13 @@
-/* Rows of depthwise results from rows of bf16, for one width of vectors: ROWS (the name), V, VI and VH (vectors of float, int and
- * bf16), MASK (a bit for each half), WIDE (halves) and R(op) (an operation). Included by depthwise_bf16.c once a width;
- * no include guard.
+/* Rows of depthwise results from rows of bf16, for one width of vectors: ROWS (the name), V, VI and VH (vectors of
+ * float, int and bf16), MASK (a bit for each half), WIDE (halves) and R(op) (an operation). Included by
+ * depthwise_bf16.c once per width; no include guard.
  *
- * A vector of halves holds pairs of an even and an odd column, of which a dot product takes two taps at once; the third is in the
- * vectors that begin two columns before and after:
+ * A vector of halves holds pairs of an even and an odd column, of which a dot product takes two taps at once; the
+ * third is in the vectors that begin two columns before and after:
  *     y[2c] = w0 x[2c - 1] + (w1, w2) . (x[2c], x[2c + 1]),  y[2c + 1] = (w0, w1) . (x[2c], x[2c + 1]) + w2 x[2c + 2] */
 
-/* Results of columns [first, end) and BLOCK rows, of which `rows` are stored, from two more rows of x. The middle tap of column 0 looks
- * at column `shift` of x, which has columns [0, width). */
+/* Results of columns [first, end) and BLOCK rows, of which `rows` are stored, from two more rows of x. The middle
+ * tap of column 0 looks at column `shift` of x, which has columns [0, width). */
 static __attribute__((noinline)) DEPTHWISE_BF16 void ROWS(uint16_t *dst, int64_t dst_row, int64_t rows, int64_t first,
                                                           int64_t end, const uint16_t *const *src, int64_t shift,
                                                           int64_t width, const float *w) {

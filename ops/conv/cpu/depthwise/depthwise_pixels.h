@@ -194,7 +194,7 @@ static __attribute__((noinline)) void NAME(add_to)(T *sums, const T *line, int64
 }
 
 /* Lines of `count` positions, to be read soon. */
-static void NAME(ask)(const T *at, int64_t step, int64_t count, int64_t channels) {
+static void NAME(prefetch)(const T *at, int64_t step, int64_t count, int64_t channels) {
     for (int64_t q = 0; q < count; q++, at += step)
         for (int64_t c = 0; c < channels; c += 64 / (int64_t)sizeof(T)) __builtin_prefetch(at + c, 0, 2);
 }
@@ -231,8 +231,8 @@ static void NAME(parts_chunk)(void *ctx, int64_t chunk, int worker) {
                 if (row < 0) continue;
                 const T *src = x.data + (row - x.first) * x.h, *from[3];
                 /* What the next positions will be the first to read: g, and the last row of x. */
-                if (inside && !l->widen && k == 0) NAME(ask)(gy + (j1 + SPAN) * y.w, y.w, j1 - j0, channels);
-                if (inside && !l->widen && k == h->taps - 1) NAME(ask)
+                if (inside && !l->widen && k == 0) NAME(prefetch)(gy + (j1 + SPAN) * y.w, y.w, j1 - j0, channels);
+                if (inside && !l->widen && k == h->taps - 1) NAME(prefetch)
                 (src + ((j1 + SPAN) * w->up + w->first + (w->taps - 1) * w->step) * x.w, w->up * x.w, j1 - j0,
                  channels);
                 for (int64_t t = 0; t < w->taps; t++) {

@@ -1,5 +1,5 @@
 /* Depthwise convolution plane by plane, for one element type: T (DTYPE), V (its vectors), VL (their lanes), VF(op) and
- * NAME(x). Included by depthwise_planes.c once a type; no include guard.
+ * NAME(x). Included by depthwise_planes.c once per type; no include guard.
  *
  * A band of source rows is copied into scratch with its padding around it, columns sorted by their remainder modulo `up`;
  * then every tap is an offset into it, and vectors run along the row whatever stride and dilation are. The target's
@@ -236,8 +236,8 @@ static void NAME(plain_rows)(const NAME(band) * b, int64_t image, int64_t channe
 }
 
 #if CT_ISA_LEVEL >= 2
-/* Where loads can leave out lanes, 3x3 needs no copy: eight rows of results from ten of the source, which are read where they lie. The
- * first tap of column 0 looks at column `shift` of the source, which has `have` of them. */
+/* Where loads can leave out lanes, 3x3 needs no copy: eight rows of results from ten of the source, which are read
+ * where they lie. The first tap of column 0 looks at column `shift` of the source, which has `have` of them. */
 static __attribute__((noinline)) void NAME(eight_rows)(T *dst, int64_t dst_row, int64_t rows, int64_t width,
                                                        const T *const *src, int64_t shift, int64_t have, const T *w,
                                                        T start) {

@@ -1,6 +1,6 @@
-/* Convolution with few channels a group: vectors of eight output channels of one group, positions along a row broadcast from
- * a padded copy of the source in L1. Forward, and the input gradient, which exchanges the channels and turns the taps
- * round; f32, and halves widened as they are copied, or, where the processor multiplies them, bf16 in pairs of source
+/* Convolution with few channels per group: vectors of eight output channels of one group, positions along a row broadcast from
+ * a padded copy of the source in L1. Forward, and the input gradient, which exchanges the channels and reverses the
+ * taps; f32, and halves widened as they are copied, or, where the processor multiplies them, bf16 in pairs of source
  * channels, which then are the numbers: "units". The weight gradient is in grouped_weight.c. */
 #include "ops/conv/cpu/grouped/grouped.h"
 
@@ -42,7 +42,7 @@ typedef struct pass {
     const grouped_pass *p;
     int64_t left, length, line, row; /* of the copy: a channel's line, a row of all channels */
     int64_t rows, source_rows;       /* of a band */
-    int64_t blocks;                  /* of eight target channels a group */
+    int64_t blocks;                  /* of eight target channels per group */
     int64_t units;                   /* source channels, or pairs of them */
     int64_t taps;                    /* kernel positions by units */
     int64_t width;                   /* target columns a remainder */
@@ -120,7 +120,7 @@ static void copy_channels(const pass *s, float *to, int64_t at, int64_t step, in
             }
     } else if (p->dtype == CT_F32 && next == 1) {
         for (int64_t j = 0; j < have; j++) __builtin_prefetch(from + j * step + ahead);
-        grouped_turn(to, line, from, step, have, channels);
+        grouped_transpose(to, line, from, step, have, channels);
     } else if (p->dtype != CT_F32 && next == 1) {
         for (int64_t j = 0; j < have; j += 8) {
             float wide[8 * GROUPED_MOST];
@@ -132,7 +132,7 @@ static void copy_channels(const pass *s, float *to, int64_t at, int64_t step, in
                     vf32_store_n(wide + q * channels + c,
                                  p->dtype == CT_F16 ? vf32_load_f16_n(at_c, l) : vf32_load_bf16_n(at_c, l), l);
                 }
-            grouped_turn(to + j, line, wide, channels, n, channels);
+            grouped_transpose(to + j, line, wide, channels, n, channels);
         }
     } else if (p->dtype != CT_F32) {
         for (int64_t c = 0; c < channels; c++)
@@ -215,7 +215,7 @@ static void copy_rows(const pass *s, float *dst, int64_t image, int64_t group, i
 }
 
 /* A row of results, (width, 8), to its place: one line a position or one a channel, whichever is dense. */
-static void store_row(const pass *s, float *results, float *turned, int64_t image, int64_t channel, int64_t count,
+static void store_row(const pass *s, float *results, float *transposed, int64_t image, int64_t channel, int64_t count,
                       int64_t row, int64_t r) {
     const grouped_pass *p = s->p;
     const depthwise_image *y = &p->target;
@@ -232,16 +232,16 @@ static void store_row(const pass *s, float *results, float *turned, int64_t imag
 #endif
     const bool direct = p->dtype == CT_F32 && !p->residual && !p->activate && y->w * down == 1;
     if (by_channel) {
-        float *to = direct ? (float *)y->data + at : turned;
+        float *to = direct ? (float *)y->data + at : transposed;
         const int64_t step = direct ? y->c : s->width;
-        grouped_turn(to, step, results, 8, have, count);
+        grouped_transpose(to, step, results, 8, have, count);
         if (direct) return;
     }
     for (int64_t i = 0; !by_channel && i < have; i++) /* the next groups' place */
         __builtin_prefetch((char *)y->data + (at + i * down * y->w) * (p->dtype == CT_F32 ? 4 : 2) + 64, 1);
     const int64_t lines = by_channel ? count : have, length = by_channel ? have : count;
     for (int64_t i = 0; i < lines; i++) {
-        float *line = by_channel ? turned + i * s->width : results + i * 8;
+        float *line = by_channel ? transposed + i * s->width : results + i * 8;
         const int64_t step = by_channel ? down * y->w : 1;
         if (p->residual) {
             const int64_t more_at = from + (by_channel ? i * e->c : i * down * e->s[2]);
@@ -327,9 +327,9 @@ static void one_group(const pass *s, int64_t image, int64_t group, int worker) {
     float *listed = (float *)(void *)(((uintptr_t)(listed_offset + s->taps) + 63) & ~(uintptr_t)63);
     float *source = listed + depthwise_up(s->taps * 8, 16);
     float *results = source + depthwise_up(s->source_rows * s->row + 16, 16);
-    float *turned = results + depthwise_up(s->width * 8, 16);
+    float *transposed = results + depthwise_up(s->width * 8, 16);
     const bool same = p->h.down == 1 && p->w.down == 1; /* every position has the same taps */
-    const int64_t pieces = (s->width + GROUPED_TILE - 1) / GROUPED_TILE, piece = (s->width + pieces - 1) / pieces;
+    const int64_t across = (s->width + GROUPED_TILE - 1) / GROUPED_TILE, tile = (s->width + across - 1) / across;
     for (int64_t row0 = 0; row0 < p->h.target; row0 += s->rows) {
         const int64_t rows = ct__min64(s->rows, p->h.target - row0);
         const int64_t first = depthwise_floor(row0 * p->h.up + p->h.first, p->h.down);
@@ -359,10 +359,10 @@ static void one_group(const pass *s, int64_t image, int64_t group, int worker) {
                     if (straight) out = (float *)y->data + image * y->n + channel + row * y->h;
                     const int64_t step = straight ? y->w : 8;
                     for (int64_t j = 0; straight && j < s->width; j++) __builtin_prefetch(out + j * step + 16, 1);
-                    for (int64_t j = 0; j < s->width; j += piece)
-                        s->tiles[ct__min64(piece, s->width - j) - 1](out + j * step, step, src + j, offset, w, taps,
-                                                                     start);
-                    if (!straight) store_row(s, results, turned, image, channel, count, row, r);
+                    for (int64_t j = 0; j < s->width; j += tile)
+                        s->tiles[ct__min64(tile, s->width - j) - 1](out + j * step, step, src + j, offset, w, taps,
+                                                                    start);
+                    if (!straight) store_row(s, results, transposed, image, channel, count, row, r);
                 }
         }
     }

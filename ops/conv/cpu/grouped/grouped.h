@@ -1,4 +1,4 @@
-/* Convolution with few channels a group, what its parts share. Private to ops/conv. */
+/* Convolution with few channels per group, what its parts share. Private to ops/conv. */
 #ifndef COTANGENT_OPS_CONV_GROUPED_H
 #define COTANGENT_OPS_CONV_GROUPED_H
 
@@ -98,8 +98,8 @@ static inline void grouped_turn_eight(float *dst, int64_t step, const float *src
 }
 
 /* The same for i < rows, j < cols. The last blocks of eight overlap those before them. */
-static inline void grouped_turn(float *dst, int64_t step, const float *src, int64_t src_step, int64_t rows,
-                                int64_t cols) {
+static inline void grouped_transpose(float *dst, int64_t step, const float *src, int64_t src_step, int64_t rows,
+                                     int64_t cols) {
     if (rows < 8 || cols < 8) {
         for (int64_t i = 0; i < rows; i++)
             for (int64_t j = 0; j < cols; j++) dst[j * step + i] = src[i * src_step + j];

@@ -1,4 +1,4 @@
-/* Few channels a group as a candidate of conv and both its gradients. */
+/* Few channels per group as a candidate of conv and both its gradients. */
 #include "backends/cpu/activate.h"
 #include "ops/conv/cpu/grouped/grouped.h"
 
@@ -49,7 +49,7 @@ const char *CT_ISA_FN(ct__grouped_can)(const ct_call *call) {
         return "nothing to do";
     if (ct__conv_mostly_padding(&p)) return "mostly padding";
     if (g->in_channels / g->groups > GROUPED_MOST || g->out_channels / g->groups > GROUPED_MOST)
-        return "many channels a group";
+        return "many channels per group";
     if (p.kind == CT_CONV_WEIGHT_GRAD && !p.w) return "the weight's gradient is not asked for";
     return NULL;
 }

@@ -1,5 +1,6 @@
-/* The register tiles of convolution with few channels a group, for one kind of product: TILE_NAME(x), TILE_TARGET, TILE_FMA and
- * PLANE_FMA (of v8 and vf32), PLANE_TYPE and PLANE_STORE. Included by grouped.c once a kind; no include guard. */
+/* The register tiles of convolution with few channels per group, for one kind of product: TILE_NAME(x), TILE_TARGET,
+ * TILE_FMA and PLANE_FMA (of v8 and vf32), PLANE_TYPE and PLANE_STORE. Included by grouped.c once per kind; no
+ * include guard. */
 
 /* `positions` neighboring targets by eight channels:
  * out[q * step + l] = start[l] + sum over t of src[offset[t] + q] w[t][l] */

@@ -1,4 +1,4 @@
-/* Convolution with few channels a group, weight gradient: sums of eight by eight channels for each tap, one output channel a
+/* Convolution with few channels per group, weight gradient: sums of eight by eight channels for each tap, one output channel a
  * lane, over padded copies of x and g in L1. */
 #include "ops/conv/cpu/grouped/grouped.h"
 
@@ -36,7 +36,7 @@ static void plan(sums *s, const grouped_pass *p) {
 
 /* dst[(i * positions + r * length + t) * 8 + c] = image[channel + c][row + i][up t + r]; rows outside are zero. What is past
  * `channels`, and the padding of the columns, is not written: the first stays zero from the start unless a chunk had more
- * channels, so those of a last block are cleared. The next image is asked for meanwhile. */
+ * channels, so those of a last block are cleared. The next image is prefetched meanwhile. */
 static void copy(float *dst, int64_t positions, int64_t left, int64_t length, const depthwise_image *s, ct_dtype dtype,
                  int64_t up, int64_t height, int64_t width, int64_t image, int64_t channel, int64_t channels,
                  int64_t row, int64_t rows) {
@@ -52,7 +52,7 @@ static void copy(float *dst, int64_t positions, int64_t left, int64_t length, co
                 const float *from = (const float *)s->data + at;
                 for (int64_t c = 0; c < channels; c++)
                     for (int64_t j = 0; j < have; j += 16) __builtin_prefetch(from + c * s->c + j + s->n);
-                grouped_turn(to, 8, from, s->c, channels, have);
+                grouped_transpose(to, 8, from, s->c, channels, have);
             } else if (dtype == CT_F32 && s->c == 1 && channels == 8) {
                 const float *from = (const float *)s->data + at;
                 for (int64_t j = 0; j < have; j++) {

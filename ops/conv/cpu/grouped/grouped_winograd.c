@@ -10,7 +10,7 @@ enum {
     PARTS = WIDE / LANES,                    /* vectors of them */
     SQUARES = WIDE * 8,                      /* weights of a block and point: (groups, sources, targets) */
     PART = WINOGRAD_POINTS * SQUARES + WIDE, /* of the weight gradient, with the bias */
-    STRIP_BYTES = 24 << 10                   /* of a strip of the image, about what fits L1 */
+    PANEL_BYTES = 24 << 10                   /* of a panel of the image, about what fits L1 */
 };
 #if VF32_LANES == 16
 enum { TILES = 8 }; /* multiplied together: their sums and eight vectors of weights fit the registers */
@@ -21,8 +21,8 @@ enum { TILES = 4 };
 typedef struct run {
     const grouped_pass *p;
     int64_t tile_rows, tile_cols; /* of one image */
-    int64_t strip, block;         /* rows of tiles gathered, and multiplied, together */
-    int64_t cols, plane;          /* of a gathered strip: columns, floats of one vector of channels */
+    int64_t panel, block;         /* rows of tiles gathered, and multiplied, together */
+    int64_t cols, plane;          /* of a gathered panel: columns, floats of one vector of channels */
     int64_t point;                /* floats from one of the 36 products to the next */
     float *weights;               /* (blocks of channels, PART), or sums of them: (blocks, parts of the batch, PART) */
     int64_t parts;
@@ -38,11 +38,11 @@ static inline int64_t span(int64_t tiles) { return 4 * tiles + 2; }
 static void plan(run *s, const grouped_pass *p) {
     *s = (run){.p = p, .tile_rows = ct__ceil_div(p->h.target, 4), .tile_cols = ct__ceil_div(p->w.target, 4)};
     s->cols = span(s->tile_cols);
-    s->strip = s->tile_rows;
-    while (s->strip > 1 && span(s->strip) * s->cols * WIDE * (int64_t)sizeof(float) > STRIP_BYTES)
-        s->strip = (s->strip + 1) / 2;
-    s->block = ct__max64(1, ct__min64(s->strip, 8 / s->tile_cols));
-    s->plane = span(s->strip) * s->cols * LANES;
+    s->panel = s->tile_rows;
+    while (s->panel > 1 && span(s->panel) * s->cols * WIDE * (int64_t)sizeof(float) > PANEL_BYTES)
+        s->panel = (s->panel + 1) / 2;
+    s->block = ct__max64(1, ct__min64(s->panel, 8 / s->tile_cols));
+    s->plane = span(s->panel) * s->cols * LANES;
     s->point = s->block * s->tile_cols * WIDE + 16;
 }
 
@@ -68,8 +68,8 @@ static const float powers[WINOGRAD_IN][3] = {{SCALE_0, 0, 0},
                                              {SCALE_B, -SCALE_B *POINT_B, SCALE_B *POINT_B2},
                                              {0, 0, 1}};
 
-/* out[i * out_row + j * out_col] = sum over k of M[j][k] in[i * in_row + k * in_col], for vectors of SQUARES numbers, where M is G or
- * its transpose. */
+/* out[i * out_row + j * out_col] = sum over k of M[j][k] in[i * in_row + k * in_col], for vectors of SQUARES
+ * numbers, where M is G or its transpose. */
 static __attribute__((noinline)) void apply_powers(float *out, int out_row, int out_col, const float *in, int in_row,
                                                    int in_col, int rows, bool transposed) {
     const int n = transposed ? 3 : WINOGRAD_IN, terms = transposed ? WINOGRAD_IN : 3;
@@ -98,7 +98,7 @@ static void transform_weights(void *ctx, int64_t block, int worker) {
     apply_powers(to, WINOGRAD_IN * SQUARES, SQUARES, half, 3 * SQUARES, SQUARES, WINOGRAD_IN, false);
 }
 
-/* ---- Strips of an image ---- */
+/* ---- Panels of an image ---- */
 
 /* to[j * to_col + l * to_lane] = from[j * from_col + l * from_lane] for `count` columns of LANES channels. */
 static __attribute__((noinline)) void move_row(float *to, int64_t to_col, int64_t to_lane, const float *from,
@@ -106,9 +106,9 @@ static __attribute__((noinline)) void move_row(float *to, int64_t to_col, int64_
     if (to_lane == 1 && from_lane == 1) {
         for (int64_t j = 0; j < count; j++) vf32_store(to + j * to_col, vf32_load(from + j * from_col));
     } else if (to_lane == 1 && from_col == 1) {
-        grouped_turn(to, to_col, from, from_lane, LANES, count);
+        grouped_transpose(to, to_col, from, from_lane, LANES, count);
     } else if (from_lane == 1 && to_col == 1) {
-        grouped_turn(to, to_lane, from, from_col, count, LANES);
+        grouped_transpose(to, to_lane, from, from_col, count, LANES);
     } else {
         for (int64_t j = 0; j < count; j++)
 #pragma GCC unroll 1
@@ -117,7 +117,7 @@ static __attribute__((noinline)) void move_row(float *to, int64_t to_col, int64_
 }
 
 /* The row at that place of the next image, which is soon wanted. */
-SIMD_INLINE void ask_row(const float *at, const depthwise_image *x, int64_t count) {
+SIMD_INLINE void prefetch_row(const float *at, const depthwise_image *x, int64_t count) {
     at += x->n;
     for (int64_t i = 0; x->c == 1 && i < count; i++) __builtin_prefetch(at + i * x->w, 0, 2);
     for (int l = 0; x->c != 1 && l < LANES; l++)
@@ -135,14 +135,15 @@ static __attribute__((noinline)) void gather(float *dst, const depthwise_image *
         if (outside) continue;
         for (int64_t j = end; j < cols; j++) vf32_store(dst + j * LANES, vf32_set1(0));
         const float *src = (const float *)x->data + image * x->n + channel * x->c + i * x->h + (col + first) * x->w;
-        ask_row(src, x, count);
+        prefetch_row(src, x, count);
         move_row(dst + first * LANES, LANES, 1, src, x->w, x->c, count);
     }
 }
 
 /* ---- Tiles ---- */
 
-/* V = B^T d B of one vector of channels, two lines of points at a time, so that they stay in registers; rows `row` floats apart. */
+/* V = B^T d B of one vector of channels, two lines of points at a time, so that they stay in registers; rows `row`
+ * floats apart. */
 SIMD_INLINE void transform_line(float *dst, int64_t point, const vf32 *d) {
     vf32 line[6];
     transform_input(line, 1, d[0], d[1], d[2], d[3], d[4], d[5]);
@@ -179,12 +180,12 @@ static __attribute__((noinline)) void transform_back(float *dst, int64_t row, co
     collect_square(dst, row, LANES, src, point, 4, false, &bias);
 }
 
-/* Tiles of rows [first, end) of the strip: to[p * point + t * WIDE + channel]. */
-static void transform_rows(const run *s, float *to, const float *strip, int64_t first, int64_t end) {
+/* Tiles of rows [first, end) of the panel: to[p * point + t * WIDE + channel]. */
+static void transform_rows(const run *s, float *to, const float *panel, int64_t first, int64_t end) {
     for (int64_t r = first; r < end; r++)
         for (int64_t c = 0; c < s->tile_cols; c++, to += WIDE)
             for (int k = 0; k < PARTS; k++)
-                transform_tile(to + k * LANES, s->point, strip + k * s->plane + 4 * (r * s->cols + c) * LANES,
+                transform_tile(to + k * LANES, s->point, panel + k * s->plane + 4 * (r * s->cols + c) * LANES,
                                s->cols * LANES);
 }
 
@@ -212,24 +213,24 @@ static __attribute__((noinline)) void multiply(float *v, int64_t point, int64_t 
     }
 }
 
-/* Rows of a strip to their place, with residual and activation. */
-static __attribute__((noinline)) void scatter(const run *s, float *strip, float *other, int64_t image, int64_t channel,
+/* Rows of a panel to their place, with residual and activation. */
+static __attribute__((noinline)) void scatter(const run *s, float *panel, float *other, int64_t image, int64_t channel,
                                               int64_t row, int64_t rows) {
     const grouped_pass *p = s->p;
     const depthwise_image *y = &p->target;
     const int64_t width = p->w.target;
-    for (int64_t i = row; i < row + rows; i++, strip += s->cols * LANES) {
+    for (int64_t i = row; i < row + rows; i++, panel += s->cols * LANES) {
         float *dst = (float *)y->data + image * y->n + channel * y->c + i * y->h;
         if (p->residual) {
             const ct_image_strides *e = &p->residual_step;
             const float *more = (const float *)p->residual + image * e->n + channel * e->c + i * e->s[1];
             move_row(other, LANES, 1, more, e->s[2], e->c, width);
             for (int64_t j = 0; j < width * LANES; j += LANES)
-                vf32_store(strip + j, vf32_add(vf32_load(strip + j), vf32_load(other + j)));
+                vf32_store(panel + j, vf32_add(vf32_load(panel + j), vf32_load(other + j)));
         }
-        if (p->activate) p->activate(NULL, strip, width * LANES);
-        ask_row(dst, y, width);
-        move_row(dst, y->w, y->c, strip, LANES, 1, width);
+        if (p->activate) p->activate(NULL, panel, width * LANES);
+        prefetch_row(dst, y, width);
+        move_row(dst, y->w, y->c, panel, LANES, 1, width);
     }
 }
 
@@ -238,27 +239,27 @@ static void block_chunk(void *ctx, int64_t chunk, int worker) {
     const run *s = ctx;
     const grouped_pass *p = s->p;
     const int64_t block = chunk / p->batch, image = chunk % p->batch, channel = block * WIDE;
-    float *strip = s->workers + worker * s->worker, *v = strip + PARTS * s->plane, bias[WIDE] = {0};
+    float *panel = s->workers + worker * s->worker, *v = panel + PARTS * s->plane, bias[WIDE] = {0};
     if (p->bias) depthwise_read_f32(bias, CT_F32, p->bias, channel * p->bias_step, p->bias_step, WIDE);
-    for (int64_t row = 0; row < s->tile_rows; row += s->strip) {
-        const int64_t rows = ct__min64(s->strip, s->tile_rows - row);
+    for (int64_t row = 0; row < s->tile_rows; row += s->panel) {
+        const int64_t rows = ct__min64(s->panel, s->tile_rows - row);
         for (int k = 0; k < PARTS; k++)
-            gather(strip + k * s->plane, &p->source, p->h.source, p->w.source, image, channel + k * LANES,
+            gather(panel + k * s->plane, &p->source, p->h.source, p->w.source, image, channel + k * LANES,
                    4 * row + p->h.first, span(rows), p->w.first, s->cols);
         /* Results go where the rows that they need last were. */
         for (int64_t first = 0, end; first < rows; first = end) {
             end = ct__min64(first + s->block, rows);
-            transform_rows(s, v, strip, first, end);
+            transform_rows(s, v, panel, first, end);
             multiply(v, s->point, (end - first) * s->tile_cols, s->weights + block * PART);
             const float *from = v;
             for (int64_t r = first; r < end; r++)
                 for (int64_t c = 0; c < s->tile_cols; c++, from += WIDE)
                     for (int k = 0; k < PARTS; k++)
-                        transform_back(strip + k * s->plane + 4 * (r * s->cols + c) * LANES, s->cols * LANES,
+                        transform_back(panel + k * s->plane + 4 * (r * s->cols + c) * LANES, s->cols * LANES,
                                        from + k * LANES, s->point, vf32_load(bias + k * LANES));
         }
         for (int k = 0; k < PARTS; k++)
-            scatter(s, strip + k * s->plane, v, image, channel + k * LANES, 4 * row,
+            scatter(s, panel + k * s->plane, v, image, channel + k * LANES, 4 * row,
                     ct__min64(4 * rows, p->h.target - 4 * row));
     }
 }
@@ -292,16 +293,16 @@ static void sum_chunk(void *ctx, int64_t chunk, int worker) {
     const run *s = ctx;
     const grouped_pass *p = s->p;
     const int64_t channel = chunk / s->parts * WIDE, part = chunk % s->parts, cols = 4 * s->tile_cols;
-    float *strip = s->workers + worker * s->worker, *cotangent = strip + PARTS * s->plane;
+    float *panel = s->workers + worker * s->worker, *cotangent = panel + PARTS * s->plane;
     float *v = cotangent + PARTS * s->plane, *z = v + WINOGRAD_POINTS * s->point;
     float *sums = s->weights + chunk * PART, *bias = sums + WINOGRAD_POINTS * SQUARES;
     memset(sums, 0, PART * sizeof *sums);
     for (int64_t image = p->batch * part / s->parts; image < p->batch * (part + 1) / s->parts; image++)
-        for (int64_t row = 0; row < s->tile_rows; row += s->strip) {
-            const int64_t rows = ct__min64(s->strip, s->tile_rows - row);
+        for (int64_t row = 0; row < s->tile_rows; row += s->panel) {
+            const int64_t rows = ct__min64(s->panel, s->tile_rows - row);
             for (int k = 0; k < PARTS; k++) {
                 float *g = cotangent + k * s->plane;
-                gather(strip + k * s->plane, &p->source, p->h.source, p->w.source, image, channel + k * LANES,
+                gather(panel + k * s->plane, &p->source, p->h.source, p->w.source, image, channel + k * LANES,
                        4 * row + p->h.first, span(rows), p->w.first, s->cols);
                 gather(g, &p->target, p->h.target, p->w.target, image, channel + k * LANES, 4 * row, 4 * rows, 0, cols);
                 vf32 sum = vf32_set1(0);
@@ -310,7 +311,7 @@ static void sum_chunk(void *ctx, int64_t chunk, int worker) {
             }
             for (int64_t first = 0, end; first < rows; first = end) {
                 end = ct__min64(first + s->block, rows);
-                transform_rows(s, v, strip, first, end);
+                transform_rows(s, v, panel, first, end);
                 float *to = z;
                 for (int64_t r = first; r < end; r++)
                     for (int64_t c = 0; c < s->tile_cols; c++, to += WIDE)

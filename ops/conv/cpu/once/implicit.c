@@ -22,7 +22,7 @@ typedef struct pass {
     int64_t panels, panel_groups, per_group; /* panels, and how many chunks share a block */
     int64_t panel_bytes;                     /* all taps of a panel */
     char *packed, *workers;
-    int64_t worker_bytes, strip_bytes, runs_bytes;
+    int64_t worker_bytes, sums_bytes, runs_bytes;
     bool direct;      /* tiles write the result itself */
     bool lines_first; /* all panels of a line, then the next: the result is what takes the time */
     ct_gemm finish;
@@ -106,14 +106,14 @@ static int64_t plan(pass *s, const ct_conv_problem *p, ct_gemm_activate activate
     s->per_group = ct__ceil_div(s->panels, s->panel_groups);
     s->panel_groups = ct__ceil_div(s->panels, s->per_group);
     s->chunks = blocks * s->panel_groups;
-    s->lines_first = s->direct && s->kernel->asks_ahead && s->panels > 1 && s->panel_groups == 1 &&
+    s->lines_first = s->direct && s->kernel->prefetches && s->panels > 1 && s->panel_groups == 1 &&
                      s->to.s[2] == s->channels && s->channels > taps * from->padded && from->axis[2].by == 1 &&
                      s->panels * s->panel_bytes <= LINE_WEIGHTS;
-    /* A worker has the source block, a strip of finished sums, and the runs of a tile. */
+    /* A worker has the source block, finished sums of a line, and the runs of a tile. */
     const int64_t runs = taps * (s->sweep == OVER_TAPS ? from->channels : 1);
     s->runs_bytes = ct__round_up(runs * (int64_t)sizeof(ct__run), 64);
-    s->strip_bytes = s->direct ? 0 : ct__round_up(from->segment * from->axis[2].by * width * acc, 64);
-    s->worker_bytes = 64 + from->bytes + s->strip_bytes + s->runs_bytes;
+    s->sums_bytes = s->direct ? 0 : ct__round_up(from->segment * from->axis[2].by * width * acc, 64);
+    s->worker_bytes = 64 + from->bytes + s->sums_bytes + s->runs_bytes;
     /* bias, where it is not contiguous, after the packed weight */
     const int64_t bias = p->bias ? ct__round_up(s->channels * groups * ct__type_size(type), 64) : 0;
     return groups * s->panels * s->panel_bytes + bias + s->worker_bytes * ct__threads();
@@ -237,8 +237,8 @@ typedef struct place {
     int64_t lines;      /* so many lines of it with each tile */
 } place;
 
-/* The part of the result that a tile's sums will go to, asked for while they are formed, where its lines lie apart. Always
- * inlined: compilers take a function that only asks for one without effect, and drop its calls. */
+/* The part of the result that a tile's sums will go to, prefetched while they are formed, where its lines lie apart. Always
+ * inlined: compilers take a function that only prefetches for one without effect, and drop its calls. */
 static inline __attribute__((always_inline)) void prefetch_result(const pass *s, char *to, int64_t positions,
                                                                   int64_t columns) {
     const int64_t size = ct__type_size(s->finish.c_type), row = s->to.s[2] * size, col = s->to.c * size;
@@ -250,7 +250,7 @@ static inline __attribute__((always_inline)) void prefetch_result(const pass *s,
 }
 
 /* One line of the result, `outputs` of each phase from at->w on, for the columns of one panel. */
-static void compute_line(const pass *s, place *at, const ct__local *local, char *strip, ct__run *runs, int64_t z,
+static void compute_line(const pass *s, place *at, const ct__local *local, char *sums, ct__run *runs, int64_t z,
                          int64_t panel) {
     const ct__source *from = &s->source;
     const ct__taps *columns = &from->axis[2];
@@ -262,7 +262,7 @@ static void compute_line(const pass *s, place *at, const ct__local *local, char 
     const int64_t unit = from->unit, z0 = at->w * columns->by;
     const int64_t positions = ct__min(from->segment * columns->by, columns->positions - z0);
     const int64_t line = at->n * s->to.n + at->group * s->channels * s->to.c + at->d * s->to.s[0] + z * s->to.s[1];
-    char *c = s->direct ? s->result + (line + z0 * s->to.s[2] + panel * width) * size : strip;
+    char *c = s->direct ? s->result + (line + z0 * s->to.s[2] + panel * width) * size : sums;
     const int64_t c_position = s->direct ? s->to.s[2] * acc : width * acc;
     const char *b = s->packed + (at->group * s->panels + panel) * s->panel_bytes;
     ct__tile t = {.b = b, .b_step = width * groups * ct__type_size(kernel->packed), .cols = (int)have, .runs = runs};
@@ -313,7 +313,7 @@ static void compute_line(const pass *s, place *at, const ct__local *local, char 
                               (at->n * r->n + channel * r->c + at->d * r->s[0] + z * r->s[1] + z0 * r->s[2]) * size
                         : NULL,
     };
-    ct__gemm_isa->finish(&finish, strip, width, 0, positions, panel * width, have);
+    ct__gemm_isa->finish(&finish, sums, width, 0, positions, panel * width, have);
 }
 
 static place place_of(const pass *s, int64_t block) {
@@ -334,8 +334,8 @@ static void compute_block(void *ctx, int64_t chunk, int worker) {
     const int64_t share = chunk % s->panel_groups, later = chunk / s->panel_groups + 1;
     place at = place_of(s, chunk / s->panel_groups);
     ct__local *local = (ct__local *)(void *)(s->workers + worker * s->worker_bytes);
-    char *strip = local->buffer + from->bytes;
-    ct__run *runs = (ct__run *)(void *)(strip + s->strip_bytes);
+    char *sums = local->buffer + from->bytes;
+    ct__run *runs = (ct__run *)(void *)(sums + s->sums_bytes);
     ct__source_load(from, local, at.n, at.group, at.d, at.h, at.w);
     const int64_t panel0 = share * s->per_group, panels = ct__min(s->per_group, s->panels - panel0);
     at.first = at.h * rows->by, at.end = ct__min((at.h + from->lines) * rows->by, rows->positions);
@@ -350,7 +350,7 @@ static void compute_block(void *ctx, int64_t chunk, int worker) {
     }
     for (int64_t i = 0; i < panels * lines; i++) {
         const int64_t panel = s->lines_first ? i % panels : i / lines, line = s->lines_first ? i / panels : i % lines;
-        compute_line(s, &at, local, strip, runs, at.first + line, panel0 + panel);
+        compute_line(s, &at, local, sums, runs, at.first + line, panel0 + panel);
     }
 }
 

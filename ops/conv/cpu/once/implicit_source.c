@@ -94,7 +94,7 @@ static void measure(ct__source *s) {
     s->slice_bytes = s->rows * s->row_bytes;
     s->channel_bytes = size * group * (s->last || s->patches ? 1 : plane);
     s->bytes = s->last || s->patches ? s->slices * s->slice_bytes : s->padded / group * s->channel_bytes;
-    s->bytes = ct__round_up(s->bytes + 64, 64); /* a unit past the end may be asked for, never used */
+    s->bytes = ct__round_up(s->bytes + 64, 64); /* a unit past the end may be prefetched, never used */
 }
 
 bool ct__source_channels_last(const ct__source *s) {
@@ -111,13 +111,13 @@ bool ct__source_patches(const ct__source *s) {
                     : s->strides.s[2] == 1);
 }
 
-/* Halves a count down to pieces of even size, multiples of `unit` but the last. */
+/* Halves a count down to segments of even size, multiples of `unit` but the last. */
 static int64_t halve(int64_t part, int64_t unit) { return ct__round_up(ct__ceil_div(part, 2), unit); }
 
-/* Some `pieces` of n pixels, whole lines of the cache and alike. */
-static int64_t even_pieces(int64_t n, int64_t pieces) {
+/* Some `count` segments of n pixels, whole lines of the cache and alike. */
+static int64_t even_segments(int64_t n, int64_t count) {
     int64_t best = n, rest = n;
-    for (int64_t i = pieces; i < pieces + 3; i++) {
+    for (int64_t i = count; i < count + 3; i++) {
         const int64_t size = ct__round_up(ct__ceil_div(n, i), 16);
         if (size * i - n < rest) best = size, rest = size * i - n;
     }
@@ -152,7 +152,7 @@ void ct__source_cut(ct__source *s, int64_t bytes, int64_t images, int64_t blocks
     s->lines = 1;
     s->segment = width;
     measure(s);
-    if (s->along_pixels && s->bytes > bytes) s->segment = even_pieces(width, ct__ceil_div(s->bytes, bytes));
+    if (s->along_pixels && s->bytes > bytes) s->segment = even_segments(width, ct__ceil_div(s->bytes, bytes));
     for (measure(s); s->bytes > bytes && s->segment > 4 * tile; measure(s)) s->segment = halve(s->segment, tile);
     s->segments = ct__ceil_div(width, s->segment);
     int64_t fit = lines; /* the most lines within the bytes */
@@ -177,13 +177,14 @@ static bool row_used(const ct__taps *t, int64_t row) {
 
 /* Rows are short: a call of memcpy for each would cost more than the copy. */
 static inline void copy_row(char *restrict to, const char *restrict from, int64_t bytes) {
-    enum { PIECE = 32 };
-    if (bytes < PIECE) {
+    enum { BYTES_AT_ONCE = 32 };
+    if (bytes < BYTES_AT_ONCE) {
         for (int64_t i = 0; i < bytes; i += 4) memcpy(to + i, from + i, 4);
         return;
     }
-    for (int64_t i = 0; i + PIECE <= bytes; i += PIECE) memcpy(to + i, from + i, PIECE);
-    memcpy(to + bytes - PIECE, from + bytes - PIECE, PIECE); /* what is left, and some of it again */
+    for (int64_t i = 0; i + BYTES_AT_ONCE <= bytes; i += BYTES_AT_ONCE) memcpy(to + i, from + i, BYTES_AT_ONCE);
+    memcpy(to + bytes - BYTES_AT_ONCE, from + bytes - BYTES_AT_ONCE,
+           BYTES_AT_ONCE); /* what is left, and some of it again */
 }
 
 /* Pixels of a few halves, an odd number, whose last pair lacks one: that stays zero. */
@@ -260,26 +261,26 @@ static void load_row(const ct__source *s, const char *from, char *to, int64_t be
 static void load_patches(const ct__source *s, const char *from, char *to, int64_t column, int64_t outputs) {
     enum { HALF = 2 };
     const ct__taps *columns = &s->axis[2];
-    const int64_t pixel = s->strides.s[2] * HALF, pieces = s->last ? 1 : s->channels, bytes = columns->count * pixel,
+    const int64_t pixel = s->strides.s[2] * HALF, runs = s->last ? 1 : s->channels, bytes = columns->count * pixel,
                   apart = s->strides.c * HALF, all = columns->source * pixel;
     ct__kernel single = *s->kernel;
     single.group = 1;
     for (int64_t q = 0; q < outputs; q++) {
         const int64_t at = (column + q * columns->step) * pixel, room = all - bytes - at;
         const int64_t inside = at >= 0 && room >= 0 ? ct__min(outputs - q, room / (columns->step * pixel) + 1) : 0;
-        for (int64_t c = 0; c < pieces; c++) { /* in this order: what fills up a piece gives way to the next */
-            const char *piece = from + c * apart + at;
+        for (int64_t c = 0; c < runs; c++) { /* in this order: what fills up a run gives way to the next */
+            const char *run = from + c * apart + at;
             char *dst = to + q * s->unit + c * bytes;
             if (inside) {
-                const ct__matrix src = {piece, s->type, columns->step * pixel / HALF, 1};
-                const bool full = c == pieces - 1 && pieces * bytes == s->unit;
+                const ct__matrix src = {run, s->type, columns->step * pixel / HALF, 1};
+                const bool full = c == runs - 1 && runs * bytes == s->unit;
                 ct__gemm_isa->pack_a(full ? &single : s->kernel, &src, dst, s->unit / HALF, false, inside,
                                      bytes / HALF);
                 continue;
             }
             memset(dst, 0, (size_t)(s->unit - c * bytes));
             for (int64_t i = 0; i < bytes; i += HALF)
-                if (at + i >= 0 && at + i < all) memcpy(dst + i, piece + i, HALF);
+                if (at + i >= 0 && at + i < all) memcpy(dst + i, run + i, HALF);
         }
         if (inside) q += inside - 1;
     }
@@ -345,53 +346,53 @@ void ct__source_ahead(const ct__source *s, ct__ahead *a, int64_t n, int64_t g, i
     a->slice_bytes = depth->spacing * s->strides.s[0] * size;
     a->channels = s->last ? 1 : s->channels;
     a->channel_bytes = s->strides.c * size;
-    a->piece_bytes = ((last - first - 1) * s->strides.s[1] + width * s->strides.s[2]) * size;
+    a->span_bytes = ((last - first - 1) * s->strides.s[1] + width * s->strides.s[2]) * size;
     ct__ahead_limit(a, 4 * s->bytes);
 }
 
 void ct__ahead_limit(ct__ahead *a, int64_t most) {
-    if (a->piece_bytes <= 0 || a->piece_bytes > most) *a = (ct__ahead){0};
+    if (a->span_bytes <= 0 || a->span_bytes > most) *a = (ct__ahead){0};
 }
 
 void ct__ahead_lines(ct__ahead *a, int64_t lines) {
     while (lines > 0 && a->slice < a->slices) {
-        const char *piece = a->data + a->slice * a->slice_bytes + a->channel * a->channel_bytes;
-        for (; lines > 0 && a->at < a->piece_bytes; lines--, a->at += 64) __builtin_prefetch(piece + a->at, 0, 2);
-        if (a->at < a->piece_bytes) return;
+        const char *span = a->data + a->slice * a->slice_bytes + a->channel * a->channel_bytes;
+        for (; lines > 0 && a->at < a->span_bytes; lines--, a->at += 64) __builtin_prefetch(span + a->at, 0, 2);
+        if (a->at < a->span_bytes) return;
         a->at = 0;
         if (++a->channel == a->channels) a->channel = 0, a->slice++;
     }
 }
 
 void ct__ahead_tile(ct__ahead *a, int64_t lines, const ct__kernel *kernel, ct__tile *t) {
-    const int64_t asks = kernel->asks_ahead && t->cols == ct__panel_width(kernel)
-                             ? t->k * (t->n_runs ? t->n_runs : 1) - CT__ASKS_LESS
+    const int64_t most = kernel->prefetches && t->cols == ct__panel_width(kernel)
+                             ? t->k * (t->n_runs ? t->n_runs : 1) - CT__PREFETCHES_LESS
                              : 0;
-    const int64_t piece = ct__ceil_div(a->piece_bytes, 64);
+    const int64_t span = ct__ceil_div(a->span_bytes, 64);
     t->ahead = NULL;
     if (lines <= 0 || a->slice >= a->slices) return;
-    if (asks < 1) {
+    if (most < 1) {
         ct__ahead_lines(a, lines);
         return;
     }
-    lines = ct__min(lines, asks);
-    if (a->asks != asks) {
-        a->asks = asks;
-        a->pieces = piece <= asks ? ct__min(ct__ceil_div(lines, piece), asks / piece) : 0;
-        a->times = a->pieces * piece * 4 <= asks ? 4 : a->pieces * piece * 2 <= asks ? 2 : 1;
+    lines = ct__min(lines, most);
+    if (a->lines != most) {
+        a->lines = most;
+        a->spans = span <= most ? ct__min(ct__ceil_div(lines, span), most / span) : 0;
+        a->times = a->spans * span * 4 <= most ? 4 : a->spans * span * 2 <= most ? 2 : 1;
     }
     t->ahead = a->data + a->slice * a->slice_bytes + a->channel * a->channel_bytes + a->at;
-    t->ahead_piece = 0;
-    if (a->at == 0 && a->pieces > 0) { /* the same line again where there is time */
+    t->ahead_span = 0;
+    if (a->at == 0 && a->spans > 0) { /* the same line again where there is time */
         t->ahead_step = 64 / a->times;
-        t->ahead_piece = piece * a->times;
-        t->ahead_jump = a->channel_bytes - piece * 64;
-        a->channel += ct__min(a->pieces, a->channels - a->channel);
+        t->ahead_span = span * a->times;
+        t->ahead_jump = a->channel_bytes - span * 64;
+        a->channel += ct__min(a->spans, a->channels - a->channel);
     } else {
-        const int64_t here = ct__min(lines, ct__ceil_div(a->piece_bytes - a->at, 64));
-        t->ahead_step = here * 64 / asks;
+        const int64_t here = ct__min(lines, ct__ceil_div(a->span_bytes - a->at, 64));
+        t->ahead_step = here * 64 / most;
         a->at += here * 64;
-        if (a->at >= a->piece_bytes) a->at = 0, a->channel++;
+        if (a->at >= a->span_bytes) a->at = 0, a->channel++;
     }
     if (a->channel == a->channels) a->channel = 0, a->slice++;
 }

@@ -239,7 +239,7 @@ static place place_of(const pass *s, int64_t group, int64_t block) {
     return at;
 }
 
-/* Asks for the block after this one while this one is multiplied. */
+/* Prefetches the block after this one while this one is multiplied. */
 static void look_ahead(const pass *s, place *at, const place *next, int64_t share) {
     const ct__source *from = &s->source;
     const ct_image_strides *y = &s->p->geometry.y;
@@ -256,7 +256,7 @@ static void look_ahead(const pass *s, place *at, const place *next, int64_t shar
         .channels = planes ? outs : 1,
         .slices = 1,
         .channel_bytes = y->c * size,
-        .piece_bytes = ((next->lines - 1) * y->s[1] + next->outputs * y->s[2]) * size,
+        .span_bytes = ((next->lines - 1) * y->s[1] + next->outputs * y->s[2]) * size,
     };
     ct__ahead_limit(other, 16 * from->bytes);
     const int64_t tiles = panels * ct__ceil_div(s->weights, s->kernel->rows);
@@ -307,7 +307,7 @@ static void finish_rows(void *ctx, int64_t chunk, int worker) {
     char *w = (char *)p->w + group * s->outs * g->w.o * size;
     ct_gemm how = {.c_type = s->source.type, .c_col = g->w.o};
     ct__finish finish = {.g = &how, .acc = s->kernel->acc, .c = w};
-    /* In one piece if rows follow each other in the weight as they do in the sums. */
+    /* In one run if rows follow each other in the weight as they do in the sums. */
     const bool first_last = g->channels_last;
     how.c_row = first_last ? g->w.i : g->w.k[2];
     int64_t step = how.c_row, size_of[4] = {kernel[0], kernel[1], kernel[2], s->source.channels},

@@ -1,12 +1,12 @@
-/* Winograd, forward: also the input gradient, which is a forward pass over the cotangent with the weights turned round.
- * Weights are transformed once a call into the engine's panels; then blocks of tiles are transformed, multiplied and
+/* Winograd, forward: also the input gradient, which is a forward pass over the cotangent with the taps reversed.
+ * Weights are transformed once per call into the engine's panels; then blocks of tiles are transformed, multiplied and
  * transformed back while they are in cache. */
 #include "ops/conv/cpu/winograd/winograd.h"
 
 #include "backends/cpu/gemm/transpose.h" /* after the level of instructions is known */
 
-void winograd_turn(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows, int64_t cols,
-                   int64_t width) {
+void winograd_transpose(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows, int64_t cols,
+                        int64_t width) {
     transpose(dst, dst_row, src, src_row, rows, cols, width, 4);
 }
 
@@ -17,27 +17,27 @@ int64_t CT_ISA_FN(ct__winograd_phases)(const winograd_pass *p, int axis) {
 }
 
 /* Dilated, outputs o = phase + d o' look at inputs d (o' + k) + phase - before: every d-th from (phase - before) mod d.
- * With a stride s, output o looks at s (o + j) + r - before: class r of the inputs from -before, tap j. Turned, outputs
- * s m + r - before look at inputs m - taps + 1 + j: the tiles of m begin where some class has an output. */
+ * With a stride s, output o looks at s (o + j) + r - before: parity r of the inputs from -before, tap j. Adjoint, outputs
+ * s m + r - before look at inputs m - taps + 1 + j: the tiles of m begin where some parity has an output. */
 void CT_ISA_FN(ct__winograd_take_phase)(winograd_frame *f, const winograd_pass *p, const int64_t phase[3]) {
     const int64_t taps = p->kernel[1] / p->stride[1], step = WINOGRAD_IN + 1 - taps;
     *f = (winograd_frame){.pass = p, .taps = (int)taps, .step = (int)step};
     int64_t from[3], in[3], out[3], by[3], before[3];
     for (int a = 0; a < 3; a++) {
         const int64_t d = p->kernel[a] == 1 ? 1 : p->dilation[a], s = p->stride[a], b = p->before[a];
-        const int64_t at = phase[a] - (p->turned ? (p->kernel[a] - 1) * d - b : b), r = ((at % d) + d) % d;
+        const int64_t at = phase[a] - (p->adjoint ? (p->kernel[a] - 1) * d - b : b), r = ((at % d) + d) % d;
         const int64_t shift = ((b % s) + s) % s;
         by[a] = d;
         from[a] = r;
-        before[a] = p->turned && a > 0 ? taps - 1 - (b - shift) / s : -(at - r) / d;
+        before[a] = p->adjoint && a > 0 ? taps - 1 - (b - shift) / s : -(at - r) / d;
         if (s == 1) before[a] = -(at - r) / d;
         in[a] = p->in[a] > r ? ct__ceil_div(p->in[a] - r, d) : 0;
         out[a] = p->out[a] > phase[a] ? ct__ceil_div(p->out[a] - phase[a], d) : 0;
         if (a == 0) continue;
         f->x.before[a - 1] = before[a];
-        f->y.before[a - 1] = p->turned ? shift : 0;
-        f->x.spread[a - 1] = p->turned ? 1 : s;
-        f->y.spread[a - 1] = p->turned ? s : 1;
+        f->y.before[a - 1] = p->adjoint ? shift : 0;
+        f->x.spread[a - 1] = p->adjoint ? 1 : s;
+        f->y.spread[a - 1] = p->adjoint ? s : 1;
         f->x.step[a - 1] = step * f->x.spread[a - 1];
         f->y.step[a - 1] = step * f->y.spread[a - 1];
     }
@@ -74,8 +74,8 @@ typedef struct weights {
     const winograd_frame *frame;
     float *u;
     int64_t width, panels, point; /* point: floats from one of the 36 products to the next */
-    int64_t deep;                 /* input channels of all classes and taps of the depth */
-    int64_t vectors, in_blocks;   /* vectors of output channels of a class, blocks of input channels */
+    int64_t deep;                 /* input channels of all parities and taps of the depth */
+    int64_t vectors, in_blocks;   /* vectors of output channels of a parity, blocks of input channels */
 } weights;
 
 /* taps[(i * all + k) * LANES + l] = w[out + l][in + i][k] */
@@ -83,12 +83,12 @@ static void gather_weights(float *taps, const winograd_pass *p, const float *w, 
     const int64_t size = p->kernel[2], all = p->kernel[1] * size;
     const bool dense = p->w_k[2] == 1 && p->w_k[1] == size;
     if (dense && p->w_in == all) {
-        winograd_turn((char *)taps, LANES * 4, (const char *)w, p->w_out * 4, lanes, count * all, LANES);
+        winograd_transpose((char *)taps, LANES * 4, (const char *)w, p->w_out * 4, lanes, count * all, LANES);
         return;
     }
     for (int64_t i = 0; dense && i < count; i++)
-        winograd_turn((char *)(taps + i * all * LANES), LANES * 4, (const char *)(w + i * p->w_in), p->w_out * 4, lanes,
-                      all, LANES);
+        winograd_transpose((char *)(taps + i * all * LANES), LANES * 4, (const char *)(w + i * p->w_in), p->w_out * 4,
+                           lanes, all, LANES);
     if (dense) return;
     for (int64_t k = 0; k < all; k++) {
         const float *tap = w + k / size * p->w_k[1] + k % size * p->w_k[2];
@@ -96,7 +96,7 @@ static void gather_weights(float *taps, const winograd_pass *p, const float *w, 
         if (p->w_out == 1)
             for (int64_t i = 0; i < count; i++) vf32_store(to + i * all * LANES, vf32_load_n(tap + i * p->w_in, lanes));
         else if (p->w_in == 1)
-            winograd_turn((char *)to, all * LANES * 4, (const char *)tap, p->w_out * 4, lanes, count, LANES);
+            winograd_transpose((char *)to, all * LANES * 4, (const char *)tap, p->w_out * 4, lanes, count, LANES);
         else
             for (int64_t i = 0; i < count; i++)
                 for (int l = 0; l < LANES; l++)
@@ -109,7 +109,7 @@ WINOGRAD_EVALUATE(transform_taps_2, 2, true)
 WINOGRAD_EVALUATE(transform_taps_3, 3, true)
 WINOGRAD_EVALUATE(transform_taps_5, 5, true)
 
-/* A chunk: one vector of output channels by a block of input channels of one tap of the depth, in all classes. */
+/* A chunk: one vector of output channels by a block of input channels of one tap of the depth, in all parities. */
 static void transform_weights(void *ctx, int64_t chunk, int worker) {
     const weights *s = ctx;
     const winograd_frame *f = s->frame;
@@ -124,23 +124,23 @@ static void transform_weights(void *ctx, int64_t chunk, int worker) {
     (void)worker;
     gather_weights(taps, p, p->w + out * p->w_out + in * p->w_in + k * p->w_k[0],
                    (int)ct__min(LANES, p->out_channels - out), count);
-    /* Class (h, w) has taps h, h + stride ... of rows, w ... of columns, which a turned pass takes from the last on. */
-    const int64_t sign = p->turned ? -LANES : LANES, row = p->stride[1] * size, col = p->stride[2];
-    const float *first = taps + (p->turned ? (f->taps - 1) * (row + col) : 0) * LANES;
+    /* Parity (h, w) has taps h, h + stride ... of rows, w ... of columns, which an adjoint pass takes from the last on. */
+    const int64_t sign = p->adjoint ? -LANES : LANES, row = p->stride[1] * size, col = p->stride[2];
+    const float *first = taps + (p->adjoint ? (f->taps - 1) * (row + col) : 0) * LANES;
     for (int64_t i = 0; i < count; i++, first += all * LANES)
         for (int64_t h = 0; h < p->stride[1]; h++)
             for (int64_t w = 0; w < p->stride[2]; w++) {
-                const int64_t klass = h * p->stride[2] + w; /* of y, turned, or else of x */
-                const int64_t column = (p->turned ? klass * s->vectors * LANES : 0) + out;
-                const int64_t deep = ((p->turned ? 0 : klass) * p->kernel[0] + k) * p->in_channels + in + i;
+                const int64_t parity = h * p->stride[2] + w; /* of y where it is adjoint, else of x */
+                const int64_t column = (p->adjoint ? parity * s->vectors * LANES : 0) + out;
+                const int64_t deep = ((p->adjoint ? 0 : parity) * p->kernel[0] + k) * p->in_channels + in + i;
                 transform(s->u + (column / s->width * s->deep + deep) * s->width + column % s->width, s->point,
                           first + (h * size + w) * LANES, sign * row, sign * col);
             }
 }
 
-/* ---- Memory asked for ahead ---- */
+/* ---- Prefetching ---- */
 
-/* The next run of tiles: pieces of contiguous bytes, the rows of a channel or of all. */
+/* The next run of tiles: runs of contiguous bytes, the rows of a channel or of all. */
 static void next_region(winograd_ahead *a) {
     const winograd_image *x = a->image;
     const winograd_run run = winograd_next_run(a->tiles, a->at, a->end);
@@ -150,7 +150,7 @@ static void next_region(winograd_ahead *a) {
     a->bytes = (ct__min(col + run.count * x->step[1] + a->skip, x->width) - left) * x->w * 4;
     a->channels_left = a->rows ? (x->c == 1 ? 1 : a->channels) : 0;
     a->rows_left = a->rows;
-    a->piece = (const char *)(winograd_plane(x, run.image, a->plane) + top * x->h + left * x->w);
+    a->run_at = (const char *)(winograd_plane(x, run.image, a->plane) + top * x->h + left * x->w);
     a->offset = 0;
     a->at += run.count;
 }
@@ -172,14 +172,14 @@ void CT_ISA_FN(ct__winograd_ask)(winograd_ahead *a) {
             if (a->at >= a->end) return;
             next_region(a);
         }
-        if (a->write) __builtin_prefetch(a->piece + a->offset, 1, 2);
-        else __builtin_prefetch(a->piece + a->offset, 0, 2);
+        if (a->write) __builtin_prefetch(a->run_at + a->offset, 1, 2);
+        else __builtin_prefetch(a->run_at + a->offset, 0, 2);
         a->offset += 64;
         if (a->offset <= a->bytes) continue;
         a->offset = 0;
-        a->piece += x->h * 4;
+        a->run_at += x->h * 4;
         if (--a->rows_left > 0) continue;
-        a->piece += (x->c - a->rows * x->h) * 4;
+        a->run_at += (x->c - a->rows * x->h) * 4;
         a->rows_left = a->rows;
         a->channels_left--;
     }
@@ -203,7 +203,7 @@ void winograd_gather(float *dst, const winograd_image *x, const float *plane, in
         if (x->c == 1) {
             for (int64_t j = 0; j < count; j++) vf32_store(to + j * LANES, vf32_load_n(src + j * x->w, lanes));
         } else if (x->w == 1) {
-            winograd_turn((char *)to, LANES * 4, (const char *)src, x->c * 4, lanes, count, LANES);
+            winograd_transpose((char *)to, LANES * 4, (const char *)src, x->c * 4, lanes, count, LANES);
         } else {
             for (int64_t j = 0; j < count; j++)
                 for (int l = 0; l < LANES; l++) to[j * LANES + l] = l < lanes ? src[j * x->w + l * x->c] : 0;
@@ -225,11 +225,11 @@ static __attribute__((noinline)) void transform_tile(float *dst, int64_t point, 
     }
 }
 
-/* All classes of a tile. */
-static void transform_classes(const winograd_points *v, const winograd_image *x, float *dst, const float *src,
-                              int64_t row, int64_t col) {
+/* All parities of a tile. */
+static void transform_parities(const winograd_points *v, const winograd_image *x, float *dst, const float *src,
+                               int64_t row, int64_t col) {
     for (int64_t h = 0; h < x->spread[0]; h++)
-        for (int64_t w = 0; w < x->spread[1]; w++, dst += v->klass)
+        for (int64_t w = 0; w < x->spread[1]; w++, dst += v->parity)
             transform_tile(dst, v->point, src + h * row + w * col, x->spread[0] * row, x->spread[1] * col);
 }
 
@@ -253,14 +253,14 @@ void CT_ISA_FN(ct__winograd_transform_tiles)(const winograd_points *v, const win
                     const int64_t left = col + t * x->step[1];
                     const bool inside = rows_inside && lanes == LANES && left >= 0 && left + wide <= x->width;
                     if (!inside) winograd_gather(band, x, image + c, lanes, row, tall, left, wide);
-                    transform_classes(v, x, to + t * v->tile + c, inside ? image + c + row * x->h + left * x->w : band,
-                                      inside ? x->h : wide * LANES, inside ? x->w : LANES);
+                    transform_parities(v, x, to + t * v->tile + c, inside ? image + c + row * x->h + left * x->w : band,
+                                       inside ? x->h : wide * LANES, inside ? x->w : LANES);
                 }
             } else {
                 winograd_gather(band, x, image + c * x->c, lanes, row, tall, col, cols);
                 for (int64_t t = 0; t < run.count; t++) {
                     if (ahead) CT_ISA_FN(ct__winograd_ask)(ahead);
-                    transform_classes(v, x, to + t * v->tile + c, band + t * x->step[1] * LANES, cols * LANES, LANES);
+                    transform_parities(v, x, to + t * v->tile + c, band + t * x->step[1] * LANES, cols * LANES, LANES);
                 }
             }
         }
@@ -282,7 +282,7 @@ typedef struct forward {
     int64_t section, block, blocks; /* planes of results and tiles of each of a chunk; chunks of a section */
     int64_t together;               /* results multiplied at a time */
     int64_t v_tile, v_point;        /* floats */
-    int64_t m_tile, m_point, m_class;
+    int64_t m_tile, m_point, m_parity;
     int64_t band;
     float *workers;
     int64_t worker;
@@ -323,7 +323,7 @@ static void scatter(const winograd_image *y, const float *band, int64_t band_col
         if (y->c == 1) {
             for (int64_t j = 0; j < at->cols; j++) vf32_store_n(dst + j * y->w, vf32_load(band + j * LANES), at->lanes);
         } else if (y->w == 1) {
-            winograd_turn((char *)dst, y->c * 4, (const char *)band, LANES * 4, at->cols, at->lanes, at->cols);
+            winograd_transpose((char *)dst, y->c * 4, (const char *)band, LANES * 4, at->cols, at->lanes, at->cols);
         } else {
             for (int64_t j = 0; j < at->cols; j++)
                 for (int l = 0; l < at->lanes; l++) dst[j * y->w + l * y->c] = band[j * LANES + l];
@@ -346,13 +346,13 @@ static void finish_rows(const winograd_frame *f, const place *at) {
     }
 }
 
-/* All classes of a tile, from point 0 of its first. */
-static void collect_classes(const forward *f, float *dst, int64_t row, int64_t col, const float *m, vf32 bias) {
+/* All parities of a tile, from point 0 of its first. */
+static void collect_parities(const forward *f, float *dst, int64_t row, int64_t col, const float *m, vf32 bias) {
     const winograd_image *y = &f->frame.y;
     const int step = f->frame.step;
     winograd_collect_fn *back = step == 5 ? transform_back_5 : step == 4 ? transform_back_4 : transform_back_2;
     for (int64_t h = 0; h < y->spread[0]; h++)
-        for (int64_t w = 0; w < y->spread[1]; w++, m += f->m_class)
+        for (int64_t w = 0; w < y->spread[1]; w++, m += f->m_parity)
             back(dst + h * row + w * col, y->spread[0] * row, y->spread[1] * col, m, f->m_point, bias);
 }
 
@@ -388,8 +388,8 @@ static void store_tiles(const forward *f, const float *m, int64_t plane, int64_t
                 const bool whole = last && at.rows == y->step[0] && at.cols == pace;
                 float *dst = whole ? place_in(y, &at) : band;
                 for (int64_t j = 0; j < pace; j += y->step[1], from += f->m_tile)
-                    collect_classes(f, dst + j * LANES, whole ? y->h : pace * LANES, whole ? y->w : LANES, from + c,
-                                    bias);
+                    collect_parities(f, dst + j * LANES, whole ? y->h : pace * LANES, whole ? y->w : LANES, from + c,
+                                     bias);
                 if (!whole && at.cols > 0) scatter(y, band + (above * pace + beside) * LANES, pace, &at);
             }
             from -= run.count * f->m_tile;
@@ -405,15 +405,15 @@ static void store_tiles(const forward *f, const float *m, int64_t plane, int64_t
 enum { RUNS = 32 }; /* of taps multiplied at a time, at most */
 
 /* Products of the results of planes [d, end), which see the same taps, with the block's `tiles` tiles; v begins with source
- * plane `low`, of `slots` a class. */
+ * plane `low`, of `slots` a parity. */
 static void multiply(const forward *f, const float *v, float *m, int64_t d, int64_t end, int64_t tiles, int64_t low,
                      int64_t slots, winograd_ahead *reads, winograd_ahead *writes) {
     const winograd_pass *p = f->frame.pass;
     const weights *s = &f->weights;
     const int64_t depth = ct__min(f->kernel->depth, p->in_channels);
     const int64_t most = ct__max64(1, ct__min(RUNS, f->kernel->depth / depth)); /* runs that share a register tile */
-    const int64_t columns = s->vectors * LANES * winograd_classes(&f->frame.y);
-    const int64_t taps = winograd_classes(&f->frame.x) * p->kernel[0];
+    const int64_t columns = s->vectors * LANES * winograd_parities(&f->frame.y);
+    const int64_t taps = winograd_parities(&f->frame.x) * p->kernel[0];
     winograd_product product = {.kernel = f->kernel,
                                 .rows = (end - d) * tiles,
                                 .tile_rows = winograd_tile_rows(f->kernel, (end - d) * tiles),
@@ -501,16 +501,16 @@ static void plan(const winograd_pass *p, forward *f) {
     weights *s = &f->weights;
     s->width = ct__panel_width(f->kernel);
     s->vectors = ct__ceil_div(p->out_channels, LANES);
-    s->panels = ct__ceil_div(s->vectors * LANES * winograd_classes(&g->y), s->width);
+    s->panels = ct__ceil_div(s->vectors * LANES * winograd_parities(&g->y), s->width);
     s->in_blocks = ct__ceil_div(p->in_channels, WEIGHT_BLOCK);
-    s->deep = winograd_classes(&g->x) * p->kernel[0] * p->in_channels;
+    s->deep = winograd_parities(&g->x) * p->kernel[0] * p->in_channels;
     s->point = winograd_odd(s->panels * s->width * s->deep);
     f->v_tile = winograd_odd(ct__round_up(p->in_channels, LANES));
     f->m_tile = winograd_odd(s->panels * s->width);
-    f->m_class = s->vectors * LANES;
+    f->m_parity = s->vectors * LANES;
 
     const int64_t rows = f->kernel->rows, m_bytes = WINOGRAD_POINTS * 4 * f->m_tile;
-    const int64_t v_bytes = WINOGRAD_POINTS * 4 * f->v_tile * winograd_classes(&g->x);
+    const int64_t v_bytes = WINOGRAD_POINTS * 4 * f->v_tile * winograd_parities(&g->x);
     const int64_t planes = ct__max64(1, g->planes);
     /* Planes as far as they fit with a register tile of each, so that their neighbors are transformed but once. */
     int64_t section = ct__min(planes, 2 * p->kernel[0]);
@@ -525,7 +525,7 @@ static void plan(const winograd_pass *p, forward *f) {
     block = ct__ceil_div(g->tiles.count, ct__max64(1, ct__ceil_div(g->tiles.count, block)));
     f->block = ct__max64(1, ct__grain(block));
     f->together = ct__min(f->section, ct__ceil_div(2 * rows, f->block));
-    f->v_point = winograd_odd(f->v_tile * f->block * winograd_slots(g, f->section) * winograd_classes(&g->x));
+    f->v_point = winograd_odd(f->v_tile * f->block * winograd_slots(g, f->section) * winograd_parities(&g->x));
     f->m_point = winograd_odd(f->m_tile * f->block * f->together);
     const int64_t run = ct__min(g->tiles.cols, f->block);
     f->band =

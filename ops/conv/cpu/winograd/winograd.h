@@ -1,9 +1,10 @@
-/* Winograd, what its files share beside the transforms (winograd_lines.h): tiles of images gathered with their padding, and the
- * products of the transformed domain on the engine's register tile. Private to ops/conv; included once per ISA.
+/* Winograd's convolution (Lavin and Gray, 2016), what its files share beside the transforms (winograd_lines.h):
+ * tiles of images gathered with their padding, and the products of the transformed domain on the engine's register
+ * tile. Private to ops/conv; included once per ISA.
  *
- * A kernel of taps x stride along an axis is `stride` kernels of `taps`, each on its class of pixels: 4x4 with stride 2 is
- * four of 2x2. The classes of x are further input channels, or, in the input gradient, those of y further output channels
- * of the same tiles. So are the taps of a third axis. */
+ * A kernel of taps x stride along an axis is `stride` kernels of `taps`, each on its parity of pixels: 4x4 with
+ * stride 2 is four of 2x2. The parities of x are further input channels, or, in the input gradient, those of y
+ * further output channels of the same tiles. So are the taps of a third axis. */
 #ifndef COTANGENT_OPS_CONV_WINOGRAD_H
 #define COTANGENT_OPS_CONV_WINOGRAD_H
 
@@ -15,7 +16,7 @@
 /* ---- What a pass goes over ---- */
 
 /* An image as tiles see it, of a dilation one phase. Where an axis has a stride, the image with more pixels is spread: its
- * pixels r, r + spread, r + 2 spread ... of a tile are class r, a tile of its own, and the classes are further channels. */
+ * pixels r, r + spread, r + 2 spread ... of a tile are parity r, a tile of its own, and the parities are further channels. */
 typedef struct winograd_image {
     float *data; /* of image 0, channel 0, plane 0, row 0, column 0 */
     int64_t n, c, d, h, w;
@@ -29,7 +30,7 @@ typedef struct winograd_image {
 static inline float *winograd_plane(const winograd_image *x, int64_t image, int64_t plane) {
     return x->data + image / x->fold * x->n + (image % x->fold + plane) * x->d;
 }
-static inline int64_t winograd_classes(const winograd_image *x) { return x->spread[0] * x->spread[1]; }
+static inline int64_t winograd_parities(const winograd_image *x) { return x->spread[0] * x->spread[1]; }
 
 /* Tiles of a plane are counted over images, rows and columns. */
 typedef struct winograd_tiles {
@@ -51,7 +52,7 @@ static inline winograd_run winograd_next_run(const winograd_tiles *tiles, int64_
  * all results that see them. */
 typedef struct winograd_frame {
     const winograd_pass *pass;
-    int taps; /* of a class, along height and width: 2, 3 or 5 */
+    int taps; /* of a parity, along height and width: 2, 3 or 5 */
     int step; /* results of a tile along an axis: 7 - taps */
     winograd_image x, y, residual;
     winograd_tiles tiles;    /* of one plane of results and of every image */
@@ -67,28 +68,28 @@ void CT_ISA_FN(ct__winograd_take_phase)(winograd_frame *frame, const winograd_pa
 /* The plane of x that tap k of the depth sees from result plane d, or -1; and planes [*low, *end) that results [d0, d1) see. */
 static inline int64_t winograd_source(const winograd_frame *f, int64_t d, int64_t k) {
     const int64_t stride = f->pass->stride[0];
-    int64_t at = f->pass->turned ? d + f->pass->kernel[0] - 1 - f->before - k : d * stride + k - f->before;
-    if (f->pass->turned && stride > 1) at = at % stride ? -1 : at / stride;
+    int64_t at = f->pass->adjoint ? d + f->pass->kernel[0] - 1 - f->before - k : d * stride + k - f->before;
+    if (f->pass->adjoint && stride > 1) at = at % stride ? -1 : at / stride;
     return at < f->sources ? at : -1; /* negative: outside as well */
 }
 static inline void winograd_sources(const winograd_frame *f, int64_t d0, int64_t d1, int64_t *low, int64_t *end) {
-    const int64_t stride = f->pass->stride[0], turned = f->pass->turned;
-    *low = ct__max64(0, (turned ? d0 : d0 * stride) - f->before);
-    *end = ct__max64(0, (turned ? d1 - 1 : (d1 - 1) * stride) - f->before + f->pass->kernel[0]);
-    if (turned) *low = ct__ceil_div(*low, stride), *end = ct__ceil_div(*end, stride);
+    const int64_t stride = f->pass->stride[0], adjoint = f->pass->adjoint;
+    *low = ct__max64(0, (adjoint ? d0 : d0 * stride) - f->before);
+    *end = ct__max64(0, (adjoint ? d1 - 1 : (d1 - 1) * stride) - f->before + f->pass->kernel[0]);
+    if (adjoint) *low = ct__ceil_div(*low, stride), *end = ct__ceil_div(*end, stride);
     *end = ct__min(*end, f->sources);
 }
 /* As many as there are at most for `planes` results. */
 static inline int64_t winograd_slots(const winograd_frame *f, int64_t planes) {
     const int64_t stride = f->pass->stride[0], more = f->pass->kernel[0] - 1;
     return ct__min(f->most_sources,
-                   f->pass->turned ? (planes - 1 + more) / stride + 1 : (planes - 1) * stride + more + 1);
+                   f->pass->adjoint ? (planes - 1 + more) / stride + 1 : (planes - 1) * stride + more + 1);
 }
 
 /* In winograd.c, as what follows. The engine's transpose of floats; row distances in bytes. */
-void CT_ISA_FN(ct__winograd_turn)(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows,
-                                  int64_t cols, int64_t width);
-#define winograd_turn CT_ISA_FN(ct__winograd_turn)
+void CT_ISA_FN(ct__winograd_transpose)(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows,
+                                       int64_t cols, int64_t width);
+#define winograd_transpose CT_ISA_FN(ct__winograd_transpose)
 
 /* dst[(i * cols + j) * LANES + l] = plane[channel + l][row + i][col + j], zero outside the image and past `lanes`; plane
  * points at the first channel. */
@@ -96,7 +97,7 @@ void CT_ISA_FN(ct__winograd_gather)(float *dst, const winograd_image *x, const f
                                     int64_t rows, int64_t col, int64_t cols);
 #define winograd_gather CT_ISA_FN(ct__winograd_gather)
 
-/* Lines of an image, asked for from memory a few at a time while the processor has other work: of the rows that tiles
+/* Lines of an image, prefetched a few at a time while the processor has other work: of the rows that tiles
  * [at, end) of a plane write, or that they are the first to read. */
 typedef struct winograd_ahead {
     const winograd_image *image;
@@ -104,8 +105,8 @@ typedef struct winograd_ahead {
     int64_t plane, at, end;
     int64_t channels, skip; /* skip: rows of a tile that others have read */
     bool write;
-    int64_t rate;      /* lines a call */
-    const char *piece; /* of contiguous bytes */
+    int64_t rate;       /* lines per call */
+    const char *run_at; /* contiguous bytes */
     int64_t offset, bytes, rows, rows_left, channels_left;
 } winograd_ahead;
 
@@ -116,14 +117,14 @@ static inline winograd_ahead winograd_ahead_of(const winograd_frame *f, bool x, 
     a.skip = x ? WINOGRAD_IN * f->x.spread[0] - f->x.step[0] : 0;
     return a;
 }
-/* Sets the rate, so that so many calls ask for everything. */
+/* Sets the rate, so that so many calls prefetch everything. */
 void CT_ISA_FN(ct__winograd_ahead_start)(winograd_ahead *ahead, int64_t calls);
 void CT_ISA_FN(ct__winograd_ask)(winograd_ahead *ahead);
 
-/* Where transformed tiles go: point p of tile t, class k and channel c is at p * point + k * klass + t * tile + c. */
+/* Where transformed tiles go: point p of tile t, parity k and channel c is at p * point + k * parity + t * tile + c. */
 typedef struct winograd_points {
     float *data;
-    int64_t point, klass, tile;
+    int64_t point, parity, tile;
 } winograd_points;
 
 /* Pixels along an axis that `tiles` neighbors look at. */
@@ -131,8 +132,8 @@ static inline int64_t winograd_span(const winograd_image *x, int axis, int64_t t
     return (tiles - 1) * x->step[axis] + WINOGRAD_IN * x->spread[axis];
 }
 
-/* The input transform of tiles [first, end) of a plane; band: scratch for the vectors of one row of them; ahead: asked with
- * every vector of a tile, or NULL. */
+/* The input transform of tiles [first, end) of a plane; band: scratch for the vectors of one row of them; ahead:
+ * prefetched with every vector of a tile, or NULL. */
 void CT_ISA_FN(ct__winograd_transform_tiles)(const winograd_points *v, const winograd_frame *frame, int64_t plane,
                                              int64_t first, int64_t end, float *band, winograd_ahead *ahead);
 

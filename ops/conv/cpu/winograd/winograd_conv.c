@@ -36,7 +36,7 @@ static void forward_pass(const ct_conv_problem *p, winograd_pass *w) {
 static void input_pass(const ct_conv_problem *p, winograd_pass *w) {
     const ct_conv_geometry *g = &p->geometry;
     forward_pass(p, w);
-    w->turned = true;
+    w->adjoint = true;
     w->in_channels = g->out_channels;
     w->out_channels = g->in_channels;
     w->x = p->y;
@@ -63,32 +63,32 @@ static void make_pass(const ct_call *call, ct_conv_problem *p, winograd_pass *w)
 static bool wins(const ct_conv_problem *p) {
     const ct_conv_geometry *g = &p->geometry;
     const ct_window *s = &g->window;
-    const bool turned = p->kind == CT_CONV_INPUT_GRAD, gradient = p->kind == CT_CONV_WEIGHT_GRAD;
+    const bool adjoint = p->kind == CT_CONV_INPUT_GRAD, gradient = p->kind == CT_CONV_WEIGHT_GRAD;
     const bool large = s->kernel[1] == 5;
-    const int64_t *const out = turned ? s->in : s->out, *const in = turned ? s->out : s->in;
-    const int64_t step = 7 - s->kernel[1] / s->stride[1], ins = turned ? g->out_channels : g->in_channels,
-                  outs = turned ? g->in_channels : g->out_channels;
+    const int64_t *const out = adjoint ? s->in : s->out, *const in = adjoint ? s->out : s->in;
+    const int64_t step = 7 - s->kernel[1] / s->stride[1], ins = adjoint ? g->out_channels : g->in_channels,
+                  outs = adjoint ? g->in_channels : g->out_channels;
     if (ins == 0 || outs == 0) return false;
     const double vectors_in = (double)((ins + 15) / 16), vectors_out = (double)((outs + 15) / 16);
-    const double strides = (double)(s->stride[1] * s->stride[2]), classes_in = turned ? 1 : strides,
-                 classes_out = turned ? strides : 1, taps = (double)(s->kernel[1] * s->kernel[2]);
+    const double strides = (double)(s->stride[1] * s->stride[2]), parities_in = adjoint ? 1 : strides,
+                 parities_out = adjoint ? strides : 1, taps = (double)(s->kernel[1] * s->kernel[2]);
     double columns = (double)g->batch, pixels = (double)g->batch;
     for (int a = 1; a <= 2; a++) {
-        const int64_t d = s->dilation[a], by = turned ? s->stride[a] : 1, size = (out[a] + d - 1) / d + by - 1;
+        const int64_t d = s->dilation[a], by = adjoint ? s->stride[a] : 1, size = (out[a] + d - 1) / d + by - 1;
         columns *= (double)((size + step * by - 1) / (step * by) * ct__min64(d, out[a]));
         pixels *= (double)out[a];
     }
     const double planes = (double)out[0], depth = (double)s->kernel[0],
                  sources = (double)ct__min64(in[0], out[0] * s->stride[0] + s->kernel[0] - 1),
-                 seen = turned ? depth / (double)s->stride[0] : depth; /* taps of the depth that a result has */
+                 seen = adjoint ? depth / (double)s->stride[0] : depth; /* taps of the depth that a result has */
     const double panels = 36 * strides * (double)ins * depth * vectors_out, bytes = 64 * panels;
     const double products = columns * planes * 36 * strides * (double)ins * seen * vectors_out;
-    const double transforms = columns * (sources * vectors_in * classes_in + planes * vectors_out * classes_out);
+    const double transforms = columns * (sources * vectors_in * parities_in + planes * vectors_out * parities_out);
     double weight = large ? 20 : 9;
     if (bytes > 24 << 20) weight *= gradient ? 6 : 4;
     else if (bytes > (gradient ? 6 : 12) << 20) weight *= gradient ? 3 : 2.5;
     const double direct =
-        pixels * planes * vectors_out * (taps * (double)ins * seen / (turned ? strides : 1) * 1.05 + 20);
+        pixels * planes * vectors_out * (taps * (double)ins * seen / (adjoint ? strides : 1) * 1.05 + 20);
     const double packed = g->channels_last || gradient ? 0 : 30 * taps * depth * (double)ins * vectors_out;
     return 1.08 * products + 500 * transforms + weight * panels + 10000 < 0.95 * (direct + packed);
 }

@@ -1,21 +1,24 @@
-/* The transforms of Winograd's algorithm F(4x4,3x3), F(2x2,5x5) and F(5x5,2x2) in f32. Private to ops/conv; included once per
- * ISA.
+/* The transforms of Winograd's algorithm F(4x4,3x3), F(2x2,5x5) and F(5x5,2x2) in f32, after Lavin and Gray, Fast
+ * Algorithms for Convolutional Neural Networks (CVPR 2016). What differs: the points of interpolation (below), and
+ * strides and dilations, which are convolutions of stride 1 on each parity and phase of the pixels (winograd.h).
+ * Private to ops/conv; included once per ISA.
  *
- * 4x4 outputs of a 3x3 kernel are computed from 6x6 inputs with 36 products a channel instead of 144, 2x2 outputs of a 5x5
- * kernel or 5x5 outputs of a 2x2 kernel with 36 instead of 100:
+ * 4x4 outputs of a 3x3 kernel are computed from 6x6 inputs with 36 products per channel instead of 144, 2x2 outputs
+ * of a 5x5 kernel or 5x5 outputs of a 2x2 kernel with 36 instead of 100:
  *     Y = A^T [ (G g G^T) . (B^T d B) ] A
- * summed over channels inside the brackets, so that the sums are 36 matrix products. The interpolation points are
- * 0, +-5/8, +-3/2 and infinity: their coefficients are exact in f32, and they err half as much as 0, +-1, +-2. Line p of A
- * holds the powers of point p, as many as a tile has outputs; line p of G the powers up to the kernel's size, scaled; B does
- * not depend on how the 6 divide.
+ * summed over channels inside the brackets, so that the sums are 36 matrix products. The interpolation points are 0,
+ * +-5/8, +-3/2 and infinity: their coefficients are exact in f32, and they err half as much as 0, +-1, +-2. Line p
+ * of A holds the powers of point p, as many as a tile has outputs; line p of G the powers up to the kernel's size,
+ * scaled; B does not depend on how the 6 divide.
  *
- * Error against f64 for normal random data, relative to the root mean square of results with all their taps: root mean
- * square below 4.5e-7 + 7e-8 sqrt(C) for C channels, with those that strides and depth make of them, with 5x5 and 2x2 4.5e-7 + 8e-8 sqrt(C)
- * (measured 4e-7 at 1, 8e-7 at 64, 1.5e-6 at 256; a direct f32 sum has 3e-7 at 64), and the worst of a million results below
- * 12 times that; without fused multiply-add half as much again. The gradients are the same products transposed and keep the
- * bound, the input gradient with C output channels, the weight gradient with C tiles. Where fourth powers come both ways, in
- * the corners of 5x5 results and of the weight gradient of 5x5, and in volumes, the worst may be 20 times.
- * tests/test_winograd.c and test_conv_grouped.c hold them to it. */
+ * Error against f64 for normal random data, relative to the root mean square of results with all their taps: root
+ * mean square below 4.5e-7 + 7e-8 sqrt(C) for C channels, with those that strides and depth make of them, with 5x5
+ * and 2x2 4.5e-7 + 8e-8 sqrt(C) (measured 4e-7 at 1, 8e-7 at 64, 1.5e-6 at 256; a direct f32 sum has 3e-7 at 64),
+ * and the worst of a million results below 12 times that; without fused multiply-add half as much again. The
+ * gradients are the same products transposed and keep the bound, the input gradient with C output channels, the
+ * weight gradient with C tiles. Where fourth powers come both ways, in the corners of 5x5 results and of the weight
+ * gradient of 5x5, and in volumes, the worst may be 20 times. tests/test_winograd.c and test_conv_grouped.c hold
+ * them to it. */
 #ifndef COTANGENT_OPS_CONV_WINOGRAD_LINES_H
 #define COTANGENT_OPS_CONV_WINOGRAD_LINES_H
 
@@ -47,7 +50,8 @@ SIMD_INLINE void transform_input(vf32 *out, int step, vf32 d0, vf32 d1, vf32 d2,
 #define SCALE_A (1.0f / (2 * POINT_A2 * (POINT_A2 - POINT_B2)))
 #define SCALE_B (1.0f / (2 * POINT_B2 * (POINT_B2 - POINT_A2)))
 
-/* A y, or G g where `weights`: the values of the polynomial of `count` coefficients at the 6 points, at infinity its last one. */
+/* A y, or G g where `weights`: the values of the polynomial of `count` coefficients at the 6 points, at infinity its
+ * last one. */
 SIMD_INLINE void evaluate(float *out, int64_t out_step, const float *in, int64_t in_step, int count, bool weights) {
     const vf32 a2 = vf32_set1(POINT_A2), b2 = vf32_set1(POINT_B2), last = vf32_load(in + (count - 1) * in_step);
     vf32 even_a = vf32_load(in), even_b = even_a, odd_a = vf32_load(in + in_step), odd_b = odd_a, first = even_a;

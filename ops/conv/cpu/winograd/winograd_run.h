@@ -9,7 +9,7 @@
 #include "backends/cpu/simd/simd.h"
 #include "ops/geometry.h"
 
-/* y = activate(conv(x, w) + bias + residual); turned, y = adjoint of conv(., w) applied to x, + bias: the input gradient
+/* y = activate(conv(x, w) + bias + residual); adjoint, y = adjoint of conv(., w) applied to x, + bias: the input gradient
  * with the cotangent for x. Axes are depth, height and width. Along height and width kernel / stride is the same 2, 3 or 5,
  * and the kernel has at most WINOGRAD_KERNEL taps; the depth's kernel and stride are any. An axis has a stride or a dilation,
  * not both. Strides in memory are in elements. */
@@ -17,8 +17,8 @@ enum { WINOGRAD_KERNEL = 25 };
 typedef struct winograd_pass {
     int64_t batch, in_channels, out_channels;             /* of x and y */
     int64_t in[3], out[3];                                /* sizes of x and y */
-    int64_t kernel[3], stride[3], dilation[3], before[3]; /* of the convolution, turned or not */
-    bool turned;
+    int64_t kernel[3], stride[3], dilation[3], before[3]; /* of the convolution, adjoint or not */
+    bool adjoint;
     const float *x; /* (batch, in_channels, in) */
     ct_image_strides x_step;
     const float *w; /* (out_channels, in_channels, kernel) */
@@ -37,7 +37,7 @@ typedef struct winograd_pass {
 size_t CT_ISA_FN(ct__winograd_pass_bytes)(const winograd_pass *pass); /* of scratch */
 void CT_ISA_FN(ct__winograd_pass)(const winograd_pass *pass, void *scratch);
 
-/* weight = the gradient of sum(conv(x, w) * y) by w: y is read, and weight has the strides of w. Not turned. */
+/* weight = the gradient of sum(conv(x, w) * y) by w: y is read, and weight has the strides of w. Not the adjoint. */
 size_t CT_ISA_FN(ct__winograd_weight_bytes)(const winograd_pass *pass);
 void CT_ISA_FN(ct__winograd_weight_pass)(const winograd_pass *pass, float *weight, void *scratch);
 

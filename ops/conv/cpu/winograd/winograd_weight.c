@@ -1,5 +1,5 @@
 /* Winograd, weight gradient: dw = G^T [ sum over tiles (B^T d B) . (A dy A^T) ] G, where the sums over tiles are
- * 36 products of (in channels x tiles) by (tiles x out channels), for every class and tap of the depth. Tiles go through in
+ * 36 products of (in channels x tiles) by (tiles x out channels), for every parity and tap of the depth. Tiles go through in
  * groups: all workers transform a group, then all add its products, so that sums are formed in one order and need no
  * copies a worker. */
 #include "ops/conv/cpu/winograd/winograd.h"
@@ -21,11 +21,11 @@ typedef struct gradient {
     int64_t chunk;                  /* tiles transformed by one worker at a time: rows of them, or parts of a row */
     int64_t first, end;             /* the tiles of the group at work, */
     int64_t d0, d1, low, high;      /* its planes of results, and of sources */
-    float *v;                       /* (36, classes, sources, tiles, v_tile) */
+    float *v;                       /* (36, parities, sources, tiles, v_tile) */
     int64_t v_tile, v_point;
     float *z; /* (36, panels, planes, tiles, width) */
     int64_t z_panel, z_point;
-    float *sums; /* (36, classes, taps of the depth, in_channels, panels * width) */
+    float *sums; /* (36, parities, taps of the depth, in_channels, panels * width) */
     int64_t sum_row, sum_point;
     bool accumulate;
     int64_t row_block, row_blocks, panel_block, panel_blocks; /* chunks of a product */
@@ -114,7 +114,7 @@ static void transform_chunk(void *ctx, int64_t chunk, int worker) {
     }
 }
 
-/* A chunk: one point, a block of input channels of one class and tap of the depth, a block of panels. */
+/* A chunk: one point, a block of input channels of one parity and tap of the depth, a block of panels. */
 static void multiply_chunk(void *ctx, int64_t chunk, int worker) {
     const gradient *g = ctx;
     const winograd_frame *f = &g->frame;
@@ -122,7 +122,7 @@ static void multiply_chunk(void *ctx, int64_t chunk, int worker) {
     const int64_t panel0 = chunk % g->panel_blocks * g->panel_block,
                   panel1 = ct__min(panel0 + g->panel_block, g->panels);
     const int64_t row = chunk / g->panel_blocks % g->row_blocks * g->row_block;
-    const int64_t taps = winograd_classes(&f->x) * p->kernel[0], which = chunk / (g->panel_blocks * g->row_blocks);
+    const int64_t taps = winograd_parities(&f->x) * p->kernel[0], which = chunk / (g->panel_blocks * g->row_blocks);
     const int64_t point = which / taps, tap = which % taps, k = tap % p->kernel[0];
     const int64_t tiles = g->end - g->first;
     winograd_product product = {.kernel = g->kernel,
@@ -164,7 +164,7 @@ static void multiply_chunk(void *ctx, int64_t chunk, int worker) {
 static void scatter_weights(const winograd_pass *p, float *w, const float *taps, int lanes, int64_t count) {
     const int64_t size = p->kernel[2], all = p->kernel[1] * size;
     if (p->w_k[2] == 1 && p->w_k[1] == size && p->w_in == all) {
-        winograd_turn((char *)w, p->w_out * 4, (const char *)taps, LANES * 4, count * all, lanes, count * all);
+        winograd_transpose((char *)w, p->w_out * 4, (const char *)taps, LANES * 4, count * all, lanes, count * all);
         return;
     }
     for (int64_t i = 0; i < count; i++)
@@ -213,10 +213,10 @@ static void plan(const winograd_pass *p, gradient *g) {
     g->panels = ct__ceil_div(p->out_channels, g->width);
     g->columns = ct__round_up(p->out_channels, LANES);
     g->v_tile = winograd_odd(ct__round_up(p->in_channels, LANES));
-    const int64_t classes = winograd_classes(&f->x), planes = ct__max64(1, f->planes);
+    const int64_t parities = winograd_parities(&f->x), planes = ct__max64(1, f->planes);
     g->sum_row = g->panels * g->width;
-    g->sum_point = winograd_odd(classes * p->kernel[0] * p->in_channels * g->sum_row);
-    const int64_t v_bytes = WINOGRAD_POINTS * 4 * classes * g->v_tile, z_bytes = WINOGRAD_POINTS * 4 * g->sum_row;
+    g->sum_point = winograd_odd(parities * p->kernel[0] * p->in_channels * g->sum_row);
+    const int64_t v_bytes = WINOGRAD_POINTS * 4 * parities * g->v_tile, z_bytes = WINOGRAD_POINTS * 4 * g->sum_row;
     const int64_t most = ct__min(GROUP_MOST, ct__max64(GROUP_LEAST, SUM_SHARE * WINOGRAD_POINTS * 4 * g->sum_point));
     const int64_t cols = ct__max64(1, f->tiles.cols);
     g->chunk = cols > CHUNK_TILES ? ct__ceil_div(cols, ct__ceil_div(cols, CHUNK_TILES)) : CHUNK_TILES / cols * cols;
@@ -228,7 +228,7 @@ static void plan(const winograd_pass *p, gradient *g) {
     const int64_t slots = winograd_slots(f, g->section), bytes = v_bytes * slots + z_bytes * g->section;
     const int64_t groups = ct__max64(1, ct__ceil_div(f->tiles.count * bytes, most));
     g->group = ct__max64(1, ct__round_up(ct__ceil_div(f->tiles.count, groups), g->chunk));
-    g->v_point = winograd_odd(classes * slots * g->group * g->v_tile);
+    g->v_point = winograd_odd(parities * slots * g->group * g->v_tile);
     g->z_panel = g->section * g->group * g->width;
     g->z_point = winograd_odd(g->panels * g->z_panel);
     g->band =
@@ -251,7 +251,7 @@ size_t CT_ISA_FN(ct__winograd_weight_bytes)(const winograd_pass *pass) {
 /* Adds what a phase gives to the sums. */
 static void add_phase(gradient *g) {
     const winograd_pass *p = g->frame.pass;
-    const int64_t taps = winograd_classes(&g->frame.x) * p->kernel[0];
+    const int64_t taps = winograd_parities(&g->frame.x) * p->kernel[0];
     for (g->d0 = 0; g->d0 < g->frame.planes; g->d0 = g->d1) {
         g->d1 = ct__min(g->d0 + g->section, g->frame.planes);
         winograd_sources(&g->frame, g->d0, g->d1, &g->low, &g->high);

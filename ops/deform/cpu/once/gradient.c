@@ -1,16 +1,16 @@
-/* Gradients of deformable convolution, f32 and f64. A chunk is a slice of the channels of one image, so that dx is its own, or a
- * band of it, with a dx to be added to those of other bands. Block by block of pixels of the result, it computes the gradient of
- * the columns, g w, sweeps once over it (dx, the dots that the gradients of offset and mask are made of, and the samples in its
- * place), and adds g^T samples to its part of dw. */
+/* Gradients of deformable convolution, f32 and f64. A chunk is a slice of the channels of one image, so that dx is
+ * its own, or a band of it, with a dx to be added to those of other bands. Block by block of pixels of the result,
+ * it computes the gradient of the columns, g w, sweeps once over it (dx, the dots that the gradients of offset and
+ * mask are made of, and the samples in its place), and adds g^T samples to its part of dw. */
 #include "backends/cpu/gemm/block.h"
 #include "core/threads.h"
 #include "ops/deform/cpu/kernels.h"
 #include "ops/op_impl.h"
 
-#define SPOT_T  double
-#define SPOT(x) f64_##x
-#define SPOT_LINKAGE
-#include "ops/deform/cpu/spots.h"
+#define POINT_T  double
+#define POINT(x) f64_##x
+#define POINT_LINKAGE
+#include "ops/deform/cpu/points.h"
 
 enum {
     CHANNELS = 64,             /* of a slice, at most */
@@ -21,7 +21,7 @@ enum {
     LEAST_CHUNKS = 4,          /* fewer are cut into narrower slices */
     CHUNKS = 16,               /* images at a time are as many as give that number of chunks */
     COLUMNS_BYTES = 260 << 10, /* of a block, so that it stays in the second cache */
-    MOST_PIXELS = 112,         /* of a block: whole register tiles and whole SPOTS */
+    MOST_PIXELS = 112,         /* of a block: whole register tiles and whole POINTS */
 };
 
 typedef struct ct__deform_gradient {
@@ -80,8 +80,8 @@ static void cut(job *j) {
     const int64_t rounds = ct__ceil_div(images, ct__ceil_div(CHUNKS, j->slices));
     j->parts = ct__ceil_div(images, rounds);
     j->row = d->taps * j->channels;
-    j->pixels = ct__min(MOST_PIXELS, COLUMNS_BYTES / (j->row * j->size) / SPOTS * SPOTS);
-    j->pixels = max64(SPOTS, j->pixels);
+    j->pixels = ct__min(MOST_PIXELS, COLUMNS_BYTES / (j->row * j->size) / POINTS * POINTS);
+    j->pixels = max64(POINTS, j->pixels);
     j->outs = ct__min(d->groups, ct__ceil_div(j->channels, each) + 1) * out;
     j->weight_bytes = (int64_t)ct__room(out * j->row * j->size);
     j->moves_bytes = j->of_group > 1 && (j->doffset || j->dmask) ? 3 * d->taps * d->pixels * j->size : 0;
@@ -102,14 +102,14 @@ static char *claim(char *base, int64_t *at, int64_t bytes) {
 /* Lays out what a slice needs from base on (NULL: only counts) and returns the bytes. */
 static int64_t place(const job *j, ct__deform_slice *s, char *base) {
     const ct_deform *d = &j->t.d;
-    const int64_t spots = j->size == 8 ? sizeof(f64_spots) : sizeof(f32_spots);
+    const int64_t points = j->size == 8 ? sizeof(f64_points) : sizeof(f32_points);
     int64_t at = 0;
     s->columns = claim(base, &at, j->pixels * j->row * j->size);
     s->g_copy = claim(base, &at, j->outs * j->pixels * j->size);
     s->zeros = claim(base, &at, j->channels * j->size);
     s->sink = claim(base, &at, j->channels * j->size);
-    s->spots = claim(base, &at, d->taps * spots);
-    s->dots = claim(base, &at, d->taps * SPOTS * 4 * j->size);
+    s->points = claim(base, &at, d->taps * points);
+    s->dots = claim(base, &at, d->taps * POINTS * 4 * j->size);
     s->x = ct__deform_has_lines(j->x, d) ? NULL : claim(base, &at, image_bytes(j));
     s->dx = in_place(j) || j->bands > 1 ? NULL : claim(base, &at, image_bytes(j));
     return at;
@@ -171,7 +171,7 @@ static void move_weight(const job *j, const ct__deform_slice *s, const ct_view *
     }
 }
 
-static void turn_chunk(void *context, int64_t chunk, int worker) {
+static void transpose_chunk(void *context, int64_t chunk, int worker) {
     const job *j = context;
     const ct__deform_slice s = slice_of(j, chunk);
     (void)worker;
@@ -218,7 +218,7 @@ static void take_g(const job *j, ct__deform_slice *s, int64_t first, int64_t n) 
     from += (s->image * g.n + group * out * g.c + first * pixel) * j->size;
     if ((g.c == 1 || pixel == 1) && apart * j->size % 1024) {
         s->g = from, s->g_channel = g.c * j->size, s->g_pixel = pixel * j->size;
-        /* the next block: pieces of rows too short to be seen coming */
+        /* the next block: runs of rows too short to be seen coming */
         for (int64_t i = 0; i < groups * out && pixel == 1; i++)
             for (int64_t k = n; k < ct__min(2 * n, d->pixels - first); k += 64 / j->size)
                 __builtin_prefetch(from + i * s->g_channel + k * j->size, 0, 2);
@@ -348,8 +348,8 @@ static void put_line(const job *j, int64_t image, int64_t k, int which, int64_t 
             run = ct__min(n, width - ox);
         }
         j->isa->copy_run(line, s->s[2], from, 1, run, (size_t)size);
-        /* lines of more channels than the processor follows: those of the next pixels but some are asked for */
-        __builtin_prefetch(line + 3 * SPOTS * step, 1, 2);
+        /* lines of more channels than the processor follows: those of the next pixels but some are prefetched */
+        __builtin_prefetch(line + 3 * POINTS * step, 1, 2);
         from += run * size;
     }
 }
@@ -358,7 +358,7 @@ void ct__deform_put_moves(const ct__deform_slice *s, int64_t tap, int64_t first,
     const job *j = s->j;
     const int64_t pixels = j->t.d.pixels, taps = j->t.d.taps;
     for (int a = 0; a < 3; a++) {
-        const char *from = (const char *)moves + a * SPOTS * j->size;
+        const char *from = (const char *)moves + a * POINTS * j->size;
         if (!s->moves) put_line(j, s->image, s->group * taps + tap, a, first, n, from);
         else j->isa->copy_run(s->moves + ((tap * 3 + a) * pixels + first) * j->size, 1, from, 1, n, (size_t)j->size);
     }
@@ -434,7 +434,7 @@ bool ct__deform_gradient_run(const ct_call *call, const ct__deform_isa *isa) {
     j.rows = (void *)ct__claim(&at, bytes[3]);
     j.weights = ct__claim(&at, bytes[4]);
     j.workers = at;
-    ct__parallel(j.slices, turn_chunk, &j);
+    ct__parallel(j.slices, transpose_chunk, &j);
     for (; j.first_image < j.t.d.batch; j.first_image += j.parts) {
         const int64_t images = ct__min(j.parts, j.t.d.batch - j.first_image), chunks = images * j.slices * j.bands;
         ct__parallel(chunks, slice_chunk, &j);

@@ -1,5 +1,6 @@
-/* Loops over lines, a template over the type that is computed in: LINE_D is f32 or f64, LINE_FLOATS, LINE_INTEGERS and LINE_MASKS
- * are the prefixes of its vectors' operations. Included by lines.c; lines.h says what the functions are for. */
+/* Loops over lines, a template over the type that is computed in: LINE_D is f32 or f64, LINE_FLOATS, LINE_INTEGERS
+ * and LINE_MASKS are the prefixes of its vectors' operations. Included by lines.c; lines.h says what the functions
+ * are for. */
 #define LINE_T    ELEMENT(LINE_D)
 #define LINE_V    VECTOR(LINE_D)
 #define LINE(x)   ELEMENT_PASTE(LINE_D, ELEMENT_PASTE(_, x))

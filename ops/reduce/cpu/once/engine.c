@@ -21,8 +21,8 @@ typedef struct plan {
     ct_reduce_params params;
     space kept, reduced;
     bool by_columns;
-    int64_t block, blocks; /* results in one piece of work */
-    int64_t split, splits; /* elements of the reduction in one piece of work */
+    int64_t block, blocks; /* results in one block of work */
+    int64_t split, splits; /* elements of the reduction in one block of work */
     const char *x;
     char *out[MAX_OUTPUTS];
     int64_t out_size[MAX_OUTPUTS];

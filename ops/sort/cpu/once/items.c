@@ -1,4 +1,5 @@
-/* Items: keys of every dtype, and their sorts. Nothing here depends on the level of vector instructions. */
+/* Items: keys of every dtype, and their sorts: radix sorts from the least digit on (Knuth, The Art of Computer
+ * Programming 3, 5.2.5). Nothing here depends on the level of vector instructions. */
 #include "ops/sort/cpu/items.h"
 
 #include <string.h>

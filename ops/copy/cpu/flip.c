@@ -115,7 +115,7 @@ static bool run_triu(const ct_call *call, ct_stream *stream) {
     return run_triangle(call, ((const triu_attrs *)call->attrs)->diagonal, true);
 }
 
-CT_KERNELS(copy_turn) = {
+CT_KERNELS(copy_flip) = {
     CT_CANDIDATES(flip, {"flip_copy", NULL, NULL, run_flip}),
     CT_CANDIDATES(roll_axes, {"roll_copy", NULL, NULL, run_roll}),
     CT_CANDIDATES(tril, {"tril_rows", NULL, NULL, run_tril}),

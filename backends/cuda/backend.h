@@ -1,0 +1,16 @@
+/* The parts of the backend struct that lie in several files. */
+#ifndef COTANGENT_BACKENDS_CUDA_BACKEND_H
+#define COTANGENT_BACKENDS_CUDA_BACKEND_H
+
+#include "backends/cuda/cuda.h"
+
+extern const ct_backend ct_cuda_backend;
+
+bool ct_cuda_start(char *why, size_t room); /* finds the devices */
+bool ct_cuda_kernels_start(void);           /* makes the table of kernels; false: no memory */
+const ct_kernel *ct_cuda_kernels_of(void *self, const ct_op *op);
+/* n elements of 8 or 16 bytes. The context is current. */
+bool ct_cuda_fill_wide(ct_cuda_device *device, int index, CUdeviceptr to, const void *pattern, size_t size, size_t n,
+                       CUstream stream);
+
+#endif

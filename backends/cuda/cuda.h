@@ -1,0 +1,86 @@
+/* What the files of the CUDA module share: devices, and how a kernel's host side finds and launches device code.
+ *
+ * A kernel lies in two files: ops/NAME/cuda/FILE.cu holds its device code, compiled to one compressed fatbin that is loaded at its first use
+ * on a device; ops/NAME/cuda/FILE.c its host side, in C, with the table of candidates (backends/kernel_list.h). FILE.h, which both include,
+ * has the structs of arguments. */
+#ifndef COTANGENT_BACKENDS_CUDA_H
+#define COTANGENT_BACKENDS_CUDA_H
+
+#include <stdatomic.h>
+
+#include "backends/cuda/driver.h"
+#include "backends/cuda/view.h"
+#include "backends/kernel_list.h"
+
+enum { CT_CUDA_DEVICES = 16, CT_CUDA_ALIGNMENT = 256 };
+
+typedef struct ct_cuda_device {
+    CUdevice device;
+    CUcontext context;
+    CUstream stream; /* the device's own */
+    int multiprocessors, threads_per_multiprocessor, capability; /* as 90 */
+    int shared_limit;                                            /* bytes that a block may have */
+    CUdeviceptr word;   /* ct_cuda_word */
+    uint32_t *noticed;  /* pinned, mapped */
+    CUdeviceptr noticed_there;
+    _Atomic bool lost; /* the context is beyond repair */
+    char why[256];
+} ct_cuda_device;
+
+extern const ct_host *ct_cuda_host;
+
+/* Device `index`, its context made current on this thread; NULL after an error. *before is given to ct_cuda_leave. */
+ct_cuda_device *ct_cuda_enter(int index, CUcontext *before);
+void ct_cuda_leave(CUcontext before);
+/* True for CUDA_SUCCESS; else an error of op that names what was done. */
+bool ct_cuda_ok(ct_cuda_device *device, CUresult result, const char *op, const char *what);
+CUstream ct_cuda_stream(const ct_cuda_device *device, const ct_stream *stream);
+
+/* ---- Launching ---- */
+
+/* The device code of one .cu file: CT_CUDA_UNIT(reduce_sum) declares that of ops/reduce/cuda/sum.cu. */
+typedef struct ct_cuda_unit {
+    const char *name;
+    const unsigned char *fatbin;
+    _Atomic(CUmodule) modules[CT_CUDA_DEVICES];
+} ct_cuda_unit;
+#define CT_CUDA_UNIT(name)                        \
+    extern const unsigned char ct_fatbin_##name[]; \
+    static ct_cuda_unit unit = {#name, ct_fatbin_##name, {0}}
+
+/* One function of it, found at its first use. */
+typedef struct ct_cuda_function {
+    ct_cuda_unit *unit;
+    const char *name;
+    _Atomic(CUfunction) functions[CT_CUDA_DEVICES];
+} ct_cuda_function;
+#define CT_CUDA_FUNCTION(name) {&unit, name, {0}}
+
+typedef struct ct_cuda_shape {
+    unsigned grid, grid_y, block, shared; /* grid_y 0: 1 */
+} ct_cuda_shape;
+
+/* Enqueues it with arguments, a struct that begins with a ct_cuda_head, which is filled in here. */
+bool ct_cuda_launch(const ct_call *call, ct_cuda_function *function, ct_cuda_shape shape, void *arguments);
+/* Blocks of `threads` for n items, as many as keep the device busy. Kernels step by the size of the grid. */
+unsigned ct_cuda_blocks(const ct_call *call, int64_t n, unsigned threads);
+
+/* ---- Views ---- */
+
+size_t ct_cuda_dtype_size(ct_dtype dtype);
+static inline char *ct_cuda_address(const ct_view *view) {
+    return (char *)view->buffer + view->origin + (size_t)view->offset * ct_cuda_dtype_size(view->dtype);
+}
+ct_cuda_view ct_cuda_view_of(const ct_view *view);
+static inline char *ct_cuda_scratch(const ct_call *call) { return (char *)call->scratch.buffer + call->scratch.offset; }
+int64_t ct_cuda_count(const ct_view *view);
+bool ct_cuda_is_dense(const ct_view *view);
+/* Dimensions of size 1 go, and neighbours that all n views walk as one become one. All have the same sizes. Returns the number left, at
+ * least 1. */
+int ct_cuda_collapse(ct_cuda_view *views, int n);
+
+#define CT_CUDA_KERNELS(file) \
+    extern const ct_kernel_row ct_cuda_kernels_##file[]; \
+    const ct_kernel_row ct_cuda_kernels_##file[]
+
+#endif

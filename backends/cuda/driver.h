@@ -1,0 +1,59 @@
+/* The driver's functions, found at run time: a module that was built with CUDA loads where there is none, and says so. */
+#ifndef COTANGENT_BACKENDS_CUDA_DRIVER_H
+#define COTANGENT_BACKENDS_CUDA_DRIVER_H
+
+#include <cuda.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define CT_CUDA_DRIVER_FUNCTIONS(X)        \
+    X(cuInit)                              \
+    X(cuDriverGetVersion)                  \
+    X(cuGetErrorName)                      \
+    X(cuGetErrorString)                    \
+    X(cuDeviceGetCount)                    \
+    X(cuDeviceGet)                         \
+    X(cuDeviceGetName)                     \
+    X(cuDeviceTotalMem_v2)                 \
+    X(cuDeviceGetAttribute)                \
+    X(cuDeviceCanAccessPeer)               \
+    X(cuDevicePrimaryCtxRetain)            \
+    X(cuCtxGetCurrent)                     \
+    X(cuCtxSetCurrent)                     \
+    X(cuCtxEnablePeerAccess)               \
+    X(cuMemGetInfo_v2)                     \
+    X(cuMemAlloc_v2)                       \
+    X(cuMemFree_v2)                        \
+    X(cuMemHostAlloc)                      \
+    X(cuMemFreeHost)                       \
+    X(cuMemHostGetDevicePointer_v2)        \
+    X(cuMemcpyHtoDAsync_v2)                \
+    X(cuMemcpyDtoHAsync_v2)                \
+    X(cuMemcpyDtoDAsync_v2)                \
+    X(cuMemcpyPeerAsync)                   \
+    X(cuMemsetD8Async)                     \
+    X(cuMemsetD16Async)                    \
+    X(cuMemsetD32Async)                    \
+    X(cuStreamCreate)                      \
+    X(cuStreamDestroy_v2)                  \
+    X(cuStreamSynchronize)                 \
+    X(cuStreamWaitEvent)                   \
+    X(cuEventCreate)                       \
+    X(cuEventDestroy_v2)                   \
+    X(cuEventRecord)                       \
+    X(cuModuleLoadData)                    \
+    X(cuModuleGetFunction)                 \
+    X(cuFuncSetAttribute)                  \
+    X(cuLaunchKernel)
+
+typedef struct ct_cuda_driver {
+#define X(name) __typeof__(&name) name;
+    CT_CUDA_DRIVER_FUNCTIONS(X)
+#undef X
+} ct_cuda_driver;
+
+extern ct_cuda_driver ct_cuda;
+
+bool ct_cuda_open(char *why, size_t room); /* false: there is no driver, or it is too old; why says which */
+
+#endif

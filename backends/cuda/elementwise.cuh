@@ -1,0 +1,81 @@
+// The loops that every elementwise op runs in. The generated code gives the formula.
+#pragma once
+
+#include "backends/cuda/elementwise.h"
+#include "backends/cuda/words.cuh"
+
+// N operands of one element, as numbers of the type that is computed in; masks are 0 or 1.
+template <typename C, int N> struct ct_values {
+    C x[N];
+    __device__ C operator[](int i) const { return x[i]; }
+    __device__ bool mask(int i) const { return ct_truth(x[i]); }
+};
+
+// V elements next to each other, read and written at once.
+template <typename T, int V> struct alignas(sizeof(T) * V) ct_pack {
+    T v[V];
+};
+
+// S is how elements are stored, C what they are computed in, MASKS the operands that are bool whatever S is, R how results are stored.
+template <typename S, typename C, typename R, int N, unsigned MASKS, bool COSTLY, typename F>
+__device__ void ct_elementwise(const ct_cuda_elementwise &a, F formula) {
+    if (a.head.lasting && *(volatile uint32_t *)&a.head.word->set) return;
+    const int64_t first = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, step = (int64_t)gridDim.x * blockDim.x;
+    ct_values<C, N> single;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        const void *at = a.in[i] ? (const void *)a.in[i] : (const void *)a.numbers[i];
+        if (!(a.single >> i & 1)) single.x[i] = C(0);
+        else single.x[i] = MASKS >> i & 1 ? ct_from_bool<C>(*(const uint8_t *)at) : ct_load<C>(*(const S *)at);
+    }
+    /* Packs of elements next to each other; of costly formulas few, whose code is repeated for each. */
+    constexpr int V = sizeof(S) == 1 || (COSTLY && sizeof(S) < 8) ? 4 : 16 / sizeof(S);
+    const int64_t packs = a.linear && a.aligned ? a.total / V : 0;
+    for (int64_t p = first; p < packs; p += step) {
+        ct_pack<S, V> in[N];
+        ct_pack<uint8_t, V> masks[N];
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            if (a.single >> i & 1) continue;
+            if (MASKS >> i & 1) masks[i] = ((const ct_pack<uint8_t, V> *)a.in[i])[p];
+            else in[i] = ((const ct_pack<S, V> *)a.in[i])[p];
+        }
+        ct_pack<R, V> out;
+#pragma unroll
+        for (int k = 0; k < V; k++) {
+            ct_values<C, N> v;
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                v.x[i] = a.single >> i & 1 ? single.x[i]
+                         : MASKS >> i & 1  ? ct_from_bool<C>(masks[i].v[k])
+                                           : ct_load<C>(in[i].v[k]);
+            out.v[k] = ct_store<R>(formula(v));
+        }
+        ((ct_pack<R, V> *)a.out)[p] = out;
+    }
+    for (int64_t e = packs * V + first; e < a.total; e += step) {
+        int64_t offset[N + 1];
+#pragma unroll
+        for (int i = 0; i <= N; i++) offset[i] = a.linear ? e : 0;
+        int64_t rest = a.linear ? 0 : e;
+        for (int d = a.linear ? -1 : a.ndim - 1; d >= 0; d--) {
+            int64_t next, at;
+            if (a.total < INT32_MAX) {
+                const uint32_t size = (uint32_t)a.dims[d], whole = (uint32_t)rest / size;
+                next = whole, at = (uint32_t)rest - whole * size;
+            } else {
+                next = rest / a.dims[d], at = rest - next * a.dims[d];
+            }
+            rest = next;
+#pragma unroll
+            for (int i = 0; i <= N; i++) offset[i] += at * a.strides[i][d];
+        }
+        ct_values<C, N> v;
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            v.x[i] = a.single >> i & 1 ? single.x[i]
+                     : MASKS >> i & 1  ? ct_from_bool<C>(((const uint8_t *)a.in[i])[offset[i + 1]])
+                                       : ct_load<C>(((const S *)a.in[i])[offset[i + 1]]);
+        ((R *)a.out)[offset[0]] = ct_store<R>(formula(v));
+    }
+}

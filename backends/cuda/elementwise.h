@@ -1,0 +1,31 @@
+/* Elementwise ops: one struct of arguments for all of them, which the generated device code (gen/cuda/elementwise_*.cu) reads. */
+#ifndef COTANGENT_BACKENDS_CUDA_ELEMENTWISE_H
+#define COTANGENT_BACKENDS_CUDA_ELEMENTWISE_H
+
+#include "backends/cuda/view.h"
+
+enum { CT_CUDA_INPUTS = 5, CT_CUDA_ATTRS = 8 };
+
+typedef struct ct_cuda_elementwise {
+    ct_cuda_head head;
+    char *out;
+    const char *in[CT_CUDA_INPUTS]; /* NULL: a number */
+    int64_t total;
+    int32_t linear;  /* every operand is dense or one value: an element's number is its place */
+    int32_t aligned; /* and dense ones begin at multiples of 16 bytes */
+    int32_t ndim;
+    uint32_t single; /* bit i: input i is one value */
+    int64_t dims[CT_CUDA_DIMS];
+    int64_t strides[CT_CUDA_INPUTS + 1][CT_CUDA_DIMS]; /* the output's, then the inputs' */
+    double attrs[CT_CUDA_ATTRS];                       /* in the order of the op's table */
+    uint8_t given[CT_CUDA_ATTRS];
+    unsigned char numbers[CT_CUDA_INPUTS][16];
+} ct_cuda_elementwise;
+
+#ifndef __CUDACC__
+#include <cotangent/backend.h>
+bool ct_cuda_elementwise_start(void); /* false: no memory */
+const ct_kernel *ct_cuda_elementwise_of(const ct_op *op); /* NULL: it is none */
+#endif
+
+#endif

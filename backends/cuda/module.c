@@ -1,0 +1,60 @@
+/* libcotangent_cuda.so: what it exports, and the table of its kernels. */
+#include <cotangent/layouts.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/cuda/backend.h"
+#include "backends/cuda/elementwise.h"
+
+#define CT_KERNEL_FILE(file) extern const ct_kernel_row ct_cuda_kernels_##file[];
+#include "gen/kernels_cuda.inc"
+#undef CT_KERNEL_FILE
+
+static const ct_kernel_row *const files[] = {
+#define CT_KERNEL_FILE(file) ct_cuda_kernels_##file,
+#include "gen/kernels_cuda.inc"
+#undef CT_KERNEL_FILE
+    NULL,
+};
+
+static const ct_kernel **table; /* by the op's number */
+static int table_size;
+
+bool ct_cuda_kernels_start(void) {
+    table_size = ct_cuda_host->op_count() + 1;
+    table = calloc((size_t)table_size, sizeof *table);
+    if (!table || !ct_cuda_elementwise_start()) return false;
+    for (int i = 0; files[i]; i++)
+        for (const ct_kernel_row *row = files[i]; row->op; row++) {
+            const ct_op *op = ct_cuda_host->op_find(row->op);
+            if (op && op->slot->index < table_size) table[op->slot->index] = row->candidates;
+        }
+    return true;
+}
+
+const ct_kernel *ct_cuda_kernels_of(void *self, const ct_op *op) {
+    (void)self;
+    const int index = op->slot->index;
+    if (index < 1 || index >= table_size) return NULL; /* registered by the program */
+    return table[index] ? table[index] : ct_cuda_elementwise_of(op);
+}
+
+CT_API const ct_backend *ct_backend_module(const ct_host *host, char *why, size_t room);
+const ct_backend *ct_backend_module(const ct_host *host, char *why, size_t room) {
+    if (host->version != CT_BACKEND_VERSION || host->size < sizeof(ct_host)) {
+        snprintf(why, room, "the library is of another version");
+        return NULL;
+    }
+    if (host->layouts != CT_ATTRIBUTE_LAYOUTS) {
+        snprintf(why, room, "it was built for other ops than this library has");
+        return NULL;
+    }
+    ct_cuda_host = host;
+    if (!ct_cuda_open(why, room) || !ct_cuda_start(why, room)) return NULL;
+    if (!ct_cuda_kernels_start()) {
+        snprintf(why, room, "out of memory");
+        return NULL;
+    }
+    return &ct_cuda_backend;
+}

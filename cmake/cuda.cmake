@@ -1,0 +1,76 @@
+# libcotangent_cuda.so, the module for NVIDIA devices. It is built where nvcc is found, links against nothing of ours and nothing of
+# NVIDIA's: the driver and the libraries are opened at run time.
+option(CT_CUDA "Build the module for NVIDIA devices where nvcc is found" ON)
+set(CT_CUDA_MISSING "")
+if(NOT CT_CUDA)
+    set(CT_CUDA_MISSING "CT_CUDA is off")
+    return()
+endif()
+find_program(CT_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda/bin)
+if(NOT CT_NVCC)
+    set(CT_CUDA_MISSING "nvcc was not found")
+    return()
+endif()
+get_filename_component(ct_cuda_bin ${CT_NVCC} REALPATH)
+get_filename_component(ct_cuda_bin ${ct_cuda_bin} DIRECTORY)
+find_path(CT_CUDA_INCLUDE cuda.h HINTS ${ct_cuda_bin}/../include ${ct_cuda_bin}/../targets/x86_64-linux/include
+    ${ct_cuda_bin}/../targets/sbsa-linux/include)
+if(NOT CT_CUDA_INCLUDE)
+    set(CT_CUDA_MISSING "cuda.h was not found beside nvcc")
+    return()
+endif()
+
+# Machine code for the generations with Tensor Cores for bf16, and PTX, which the driver translates for those to come.
+set(CT_CUDA_ARCHITECTURES "80;90" CACHE STRING "Compute capabilities that get machine code; PTX is of the last")
+set(ct_cuda_codes)
+foreach(arch ${CT_CUDA_ARCHITECTURES})
+    list(APPEND ct_cuda_codes -gencode=arch=compute_${arch},code=sm_${arch})
+    set(ct_cuda_last ${arch})
+endforeach()
+list(APPEND ct_cuda_codes -gencode=arch=compute_${ct_cuda_last},code=compute_${ct_cuda_last})
+
+file(GLOB CT_CUDA_SOURCES CONFIGURE_DEPENDS backends/cuda/*.c ops/*/cuda/*.c)
+file(GLOB CT_CUDA_DEVICE_SOURCES CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} backends/cuda/*.cu ops/*/cuda/*.cu)
+file(GLOB CT_CUDA_HEADERS CONFIGURE_DEPENDS backends/cuda/*.h backends/cuda/*.cuh ops/*/cuda/*.h ops/*/cuda/*.cuh)
+
+# ct_fatbin(NAME SOURCE): the device code of a file as an object with the symbol ct_fatbin_NAME.
+set(CT_FATBIN_OBJECTS)
+function(ct_fatbin name source)
+    set(fatbin ${CMAKE_CURRENT_BINARY_DIR}/cuda/${name}.fatbin)
+    add_custom_command(OUTPUT ${fatbin}
+        COMMAND ${CT_NVCC} -fatbin ${ct_cuda_codes} -std=c++17 -O3 --compress-mode=size --expt-relaxed-constexpr
+            --extended-lambda -fmad=false -I${CMAKE_CURRENT_SOURCE_DIR} -I${CT_GENERATED_DIR} -I${CT_GENERATED_DIR}/include
+            -I${CMAKE_CURRENT_SOURCE_DIR}/include -o ${fatbin} ${source}
+        DEPENDS ${source} ${CT_CUDA_HEADERS} ct_generated
+        COMMENT "Compiling device code ${name}" VERBATIM)
+    set(assembly ${CMAKE_CURRENT_BINARY_DIR}/cuda/${name}.S)
+    file(CONFIGURE OUTPUT ${assembly} CONTENT [[
+    .section .rodata
+    .balign 64
+    .global ct_fatbin_@name@
+    .hidden ct_fatbin_@name@
+ct_fatbin_@name@:
+    .incbin "@fatbin@"
+    .section .note.GNU-stack,"",%progbits
+]] @ONLY)
+    set_source_files_properties(${assembly} PROPERTIES OBJECT_DEPENDS ${fatbin} LANGUAGE ASM)
+    set(CT_FATBIN_OBJECTS ${CT_FATBIN_OBJECTS} ${assembly} PARENT_SCOPE)
+endfunction()
+
+enable_language(ASM)
+foreach(source ${CT_CUDA_DEVICE_SOURCES})
+    string(REGEX REPLACE "^backends/cuda/(.*)\\.cu$" "backend_\\1" name ${source})
+    string(REGEX REPLACE "^ops/([^/]*)/cuda/(.*)\\.cu$" "\\1_\\2" name ${name})
+    ct_fatbin(${name} ${CMAKE_CURRENT_SOURCE_DIR}/${source})
+endforeach()
+foreach(part RANGE 0 7)
+    ct_fatbin(elementwise_${part} ${CT_GENERATED_DIR}/gen/cuda/elementwise_${part}.cu)
+endforeach()
+
+# Not part of everything: its device code takes minutes. `make cuda` builds it.
+add_library(cotangent_cuda MODULE EXCLUDE_FROM_ALL ${CT_CUDA_SOURCES} ${CT_FATBIN_OBJECTS})
+add_dependencies(cotangent_cuda ct_generated)
+ct_target_flags(cotangent_cuda)
+target_include_directories(cotangent_cuda SYSTEM PRIVATE ${CT_CUDA_INCLUDE})
+target_link_libraries(cotangent_cuda PRIVATE m ${CMAKE_DL_LIBS})
+set_target_properties(cotangent_cuda PROPERTIES PREFIX "lib")

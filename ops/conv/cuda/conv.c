@@ -1,0 +1,138 @@
+/* Convolutions on CUDA by tiles of our own: any strides, layout, groups, dilation and padding. */
+#include "ops/conv/cuda/conv.h"
+
+#include "backends/cuda/cuda.h"
+
+#include "gen/conv.attrs.h"
+
+CT_CUDA_UNIT(conv_conv);
+
+enum { FORWARD, INPUT_GRAD, WEIGHT_PARTS, WEIGHT_SUM, BIAS_SUM, KINDS };
+#define FUNCTIONS(kind)                                                                                  \
+    {                                                                                                    \
+        [CT_F32] = CT_CUDA_FUNCTION(kind "_f32"), [CT_F64] = CT_CUDA_FUNCTION(kind "_f64"),              \
+        [CT_F16] = CT_CUDA_FUNCTION(kind "_f16"), [CT_BF16] = CT_CUDA_FUNCTION(kind "_bf16"),            \
+    }
+static ct_cuda_function functions[KINDS][CT_BF16 + 1] = {FUNCTIONS("forward"), FUNCTIONS("input_grad"), FUNCTIONS("weight_parts"),
+                                                         FUNCTIONS("weight_sum"), FUNCTIONS("bias_sum")};
+
+static int64_t listed(const ct_dims *list, int i, int64_t normal) {
+    return list->n == 0 ? normal : list->d[list->n == 1 ? 0 : i];
+}
+
+/* The geometry, from views of the image x, the result y and the weight w; infer has checked it. */
+static ct_cuda_conv problem(const ct_view *x, const ct_view *w, const ct_view *y, const ct_dims *strides, const ct_dims *dilations,
+                            const ct_dims *pads, int64_t groups, bool last) {
+    const int rank = x->ndim - 2, spatial = last ? 1 : 2, channel = last ? x->ndim - 1 : 1, tap = last ? 0 : 2;
+    ct_cuda_conv p = {.x = ct_cuda_address(x), .w = ct_cuda_address(w), .y = ct_cuda_address(y), .batch = x->dims[0],
+                      .groups = groups, .taps = 1};
+    p.in_each = x->dims[channel] / groups;
+    p.out_each = y->dims[channel] / groups;
+    p.x_n = x->strides[0], p.x_c = x->strides[channel];
+    p.y_n = y->strides[0], p.y_c = y->strides[channel];
+    p.w_o = w->strides[last ? rank + 1 : 0], p.w_i = w->strides[last ? rank : 1];
+    for (int d = 0; d < 3; d++) {
+        const int i = d - (3 - rank);
+        p.in[d] = p.out[d] = p.kernel[d] = p.stride[d] = p.dilation[d] = 1;
+        if (i < 0) continue;
+        p.in[d] = x->dims[spatial + i], p.out[d] = y->dims[spatial + i], p.kernel[d] = w->dims[tap + i];
+        p.stride[d] = listed(strides, i, 1), p.dilation[d] = listed(dilations, i, 1);
+        p.before[d] = pads->n == 2 * rank ? pads->d[2 * i] : listed(pads, i, 0);
+        p.x_s[d] = x->strides[spatial + i], p.y_s[d] = y->strides[spatial + i], p.w_k[d] = w->strides[tap + i];
+        p.taps *= p.kernel[d];
+        if (p.out[d] <= 1) p.stride[d] = 1; /* of one window it says nothing */
+    }
+    return p;
+}
+
+static int64_t tiles_of(int64_t m, int64_t n) {
+    return (m + CT_CUDA_CONV_TILE - 1) / CT_CUDA_CONV_TILE * ((n + CT_CUDA_CONV_TILE - 1) / CT_CUDA_CONV_TILE);
+}
+
+static bool launch(const ct_call *call, int kind, int64_t blocks, ct_cuda_conv *p) {
+    const ct_cuda_shape shape = {.grid = ct_cuda_blocks(call, blocks * 256, 256), .block = 256};
+    return ct_cuda_launch(call, &functions[kind][call->in[0]->dtype], shape, p);
+}
+
+static void set_bias(ct_cuda_conv *p, const ct_view *bias) {
+    if (!bias) return;
+    p->bias = ct_cuda_address(bias);
+    p->bias_stride = bias->strides[0];
+}
+
+static const char *can(const ct_call *call) {
+    return call->in[0]->dtype <= CT_BF16 ? NULL : "there are convolutions of floats only";
+}
+
+static bool forward_run(const ct_call *call, ct_stream *stream) {
+    (void)stream;
+    const conv_attrs *a = call->attrs;
+    ct_cuda_conv p = problem(call->in[0], call->in[1], call->out[0], &a->strides, &a->dilations, &a->pads, a->groups,
+                             a->channels_last);
+    set_bias(&p, call->in[2]);
+    p.positions = p.out[0] * p.out[1] * p.out[2];
+    const int64_t tiles = tiles_of(p.batch * p.positions, p.out_each) * p.groups;
+    return tiles == 0 || launch(call, FORWARD, tiles, &p);
+}
+
+static bool input_grad_run(const ct_call *call, ct_stream *stream) {
+    (void)stream;
+    const conv_input_grad_attrs *a = call->attrs;
+    ct_cuda_conv p = problem(call->out[0], call->in[1], call->in[0], &a->strides, &a->dilations, &a->pads, a->groups,
+                             a->channels_last);
+    set_bias(&p, call->in[2]);
+    p.positions = p.in[0] * p.in[1] * p.in[2];
+    const int64_t tiles = tiles_of(p.batch * p.positions, p.in_each) * p.groups;
+    return tiles == 0 || launch(call, INPUT_GRAD, tiles, &p);
+}
+
+/* ---- Weights: the sum over images and positions is cut into parts that depend on the shapes alone ---- */
+
+enum { PART_LEAST = 512, PARTS_MOST = 64, BLOCKS_WANTED = 528 };
+
+/* The weight may not be asked for: then its place in the geometry is made up from the kernel's size. */
+static ct_cuda_conv weight_problem(const ct_call *call) {
+    const conv_weight_grad_attrs *a = call->attrs;
+    const ct_view *x = call->in[0], *g = call->in[1];
+    const bool last = a->channels_last;
+    const int rank = x->ndim - 2;
+    ct_view made = {.buffer = NULL, .dtype = x->dtype, .ndim = x->ndim};
+    for (int i = 0; i < rank; i++) made.dims[(last ? 0 : 2) + i] = a->kernel.d[i];
+    ct_cuda_conv p = problem(x, call->out[0] ? call->out[0] : &made, g, &a->strides, &a->dilations, &a->pads, a->groups, last);
+    p.positions = p.out[0] * p.out[1] * p.out[2];
+    const int64_t all = p.batch * p.positions, tiles = tiles_of(p.out_each, p.in_each * p.taps) * p.groups;
+    int64_t parts = tiles ? BLOCKS_WANTED / tiles : 1;
+    if (parts > (all + PART_LEAST - 1) / PART_LEAST) parts = (all + PART_LEAST - 1) / PART_LEAST;
+    p.parts = (int32_t)(parts < 1 ? 1 : parts > PARTS_MOST ? PARTS_MOST : parts);
+    p.part = (all + p.parts - 1) / p.parts;
+    if (p.part < 1) p.part = 1;
+    return p;
+}
+
+static size_t weight_scratch(const ct_call *call) {
+    const ct_cuda_conv p = weight_problem(call);
+    const size_t sum = call->in[0]->dtype == CT_F64 ? 8 : 4;
+    return call->out[0] ? (size_t)(p.parts * p.groups * p.out_each * p.in_each * p.taps) * sum : 0;
+}
+
+static bool weight_run(const ct_call *call, ct_stream *stream) {
+    (void)stream;
+    ct_cuda_conv p = weight_problem(call);
+    const int64_t weights = p.groups * p.out_each * p.in_each * p.taps;
+    p.scratch = ct_cuda_scratch(call);
+    if (call->out[0] && weights) {
+        const int64_t tiles = tiles_of(p.out_each, p.in_each * p.taps) * p.groups;
+        if (!launch(call, WEIGHT_PARTS, tiles * p.parts, &p) || !launch(call, WEIGHT_SUM, (weights + 255) / 256, &p)) return false;
+    }
+    if (call->n_out < 2 || !call->out[1] || !p.groups || !p.out_each) return true;
+    p.bias_grad = ct_cuda_address(call->out[1]);
+    p.bias_grad_stride = call->out[1]->strides[0];
+    return launch(call, BIAS_SUM, p.groups * p.out_each, &p);
+}
+
+CT_CUDA_KERNELS(conv_conv) = {
+    CT_CANDIDATES(conv, {"tiles", can, NULL, forward_run}),
+    CT_CANDIDATES(conv_input_grad, {"tiles", can, NULL, input_grad_run}),
+    CT_CANDIDATES(conv_weight_grad, {"tiles", can, weight_scratch, weight_run}),
+    {0},
+};
