@@ -62,7 +62,7 @@ const ct_kernel *ct__choose(const ct_call *call, ct_choice **place, char *refusa
     if (!single && !refusals) {
         key = mix((uintptr_t)call->op, (uint64_t)device.type << 32 | (uint32_t)device.index);
         key = mix(key, call->flags & CT_CALL_LASTING);
-        key = hash_bytes(key, call->attrs, call->attrs ? call->op->attr_size : 0);
+        if (call->attrs) key = hash_bytes(key, call->attrs, call->op->attr_size);
         for (int i = 0; i < call->n_in; i++) key = hash_view(key, call->in[i]);
         for (int i = 0; i < call->n_out; i++) key = hash_view(key, call->out[i]);
         *place = known = remembered(key);

@@ -1,6 +1,7 @@
 /* Backends of the tests' own: host memory, and the CPU's kernels as they are. */
 #include "tests/harness_backend.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,10 +97,18 @@ static bool run(const ct_call *call, ct_stream *stream) {
 
 /* The CPU's candidates, which look at the same memory. They stay: threads remember choices. */
 const ct_kernel *harness_kernels_sized(const ct_op *op, size_t size) {
+    static struct kept {
+        struct kept *next;
+        max_align_t list[];
+    } * all; /* so that leak checks find them */
     int n = 0;
     while (ct_op_kernel(op, CT_CPU, n)) n++;
-    char *list = n ? calloc((size_t)n + 1, size) : NULL;
-    for (int i = 0; list && i < n; i++) {
+    struct kept *kept = n ? calloc(1, sizeof *kept + ((size_t)n + 1) * size) : NULL;
+    if (!kept) return NULL;
+    kept->next = all;
+    all = kept;
+    char *list = (char *)kept->list;
+    for (int i = 0; i < n; i++) {
         ct_kernel kernel = *ct_op_kernel(op, CT_CPU, i);
         kernel.run = run;
         memcpy(list + (size_t)i * size, &kernel, sizeof kernel < size ? sizeof kernel : size);
