@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "cli/train/options.h"
 #include "tests/opcheck.h"
@@ -20,7 +22,8 @@ static void print_help(void) {
         "everything holds.\n");
 }
 
-static int parse(int argc, char **argv, cli_list *names, unsigned *what, int *jobs, bool *verbose, ct_device *device) {
+static int parse(int argc, char **argv, cli_list *names, unsigned *what, int *jobs, bool *verbose,
+                 const char **device) {
     cli_message message;
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i];
@@ -29,7 +32,7 @@ static int parse(int argc, char **argv, cli_list *names, unsigned *what, int *jo
         else if (strcmp(word, "--threads") == 0) *what |= OPCHECK_THREADS;
         else if (strcmp(word, "--verbose") == 0) *verbose = true;
         else if (strcmp(word, "--device") == 0 && i + 1 < argc) {
-            if (!option_device(argv[++i], device)) return CLI_USAGE;
+            *device = argv[++i];
         } else if (strcmp(word, "--jobs") == 0 && i + 1 < argc && atoi(argv[i + 1]) > 0) *jobs = atoi(argv[++i]);
         else if (word[0] == '-') {
             fprintf(stderr, "error: '%s' is not an option of 'cotangent check', or lacks its number; see --help\n",
@@ -46,6 +49,22 @@ static int parse(int argc, char **argv, cli_list *names, unsigned *what, int *jo
     return CLI_DONE;
 }
 
+/* Asked in a process of its own, since a device that was opened here could not be used in those that check. */
+static int try_device(const char *text) {
+    int status = 0;
+    fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+        ct_device device;
+        const int tried = !option_device(text, &device) ? CLI_USAGE
+                          : ct_set_device(device)       ? CLI_DONE
+                                                        : option_failed(CLI_FAILED);
+        fflush(stderr);
+        _exit(tried);
+    }
+    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : CLI_FAILED;
+}
+
 int cli_check(int argc, char **argv) {
     if (cli_wants_help(argc, argv)) {
         print_help();
@@ -55,13 +74,14 @@ int cli_check(int argc, char **argv) {
     unsigned what = 0;
     int jobs = ct_get_threads();
     bool verbose = false;
-    ct_device device = {0};
+    const char *device = NULL;
     int status = parse(argc, argv, &names, &what, &jobs, &verbose, &device);
-    if (status == CLI_DONE && !ct_set_device(device)) status = option_failed(CLI_FAILED);
+    if (status == CLI_DONE && device) status = try_device(device);
     if (status == CLI_DONE) {
         for (const char *const *level = opcheck_missing_levels(); *level; level++)
             printf("not checked: %s (this machine lacks its instructions)\n", *level);
-        opcheck_counts counts = opcheck_run(names.at, names.n, what ? what : OPCHECK_ALL, jobs, verbose || names.n > 0);
+        opcheck_counts counts =
+            opcheck_run(names.at, names.n, device, what ? what : OPCHECK_ALL, jobs, verbose || names.n > 0);
         printf("%d ops, %d checks: ", counts.ops, counts.checks);
         if (counts.failures) printf("%d op%s failed\n", counts.failures, counts.failures == 1 ? "" : "s");
         else printf("all hold\n");

@@ -35,7 +35,7 @@ file(GLOB CT_CUDA_HEADERS CONFIGURE_DEPENDS backends/cuda/*.h backends/cuda/*.cu
 
 # ct_fatbin(NAME SOURCE): the device code of a file as an object with the symbol ct_fatbin_NAME.
 set(CT_FATBIN_OBJECTS)
-macro(ct_fatbin name source)
+function(ct_fatbin name source)
     set(fatbin ${CMAKE_CURRENT_BINARY_DIR}/cuda/${name}.fatbin)
     add_custom_command(OUTPUT ${fatbin}
         COMMAND ${CT_NVCC} -fatbin ${ct_cuda_codes} -std=c++17 -O3 --compress-mode=size --expt-relaxed-constexpr
@@ -54,8 +54,8 @@ ct_fatbin_@name@:
     .section .note.GNU-stack,"",%progbits
 ]] @ONLY)
     set_source_files_properties(${assembly} PROPERTIES OBJECT_DEPENDS ${fatbin} LANGUAGE ASM)
-    list(APPEND CT_FATBIN_OBJECTS ${assembly})
-endmacro()
+    set(CT_FATBIN_OBJECTS ${CT_FATBIN_OBJECTS} ${assembly} PARENT_SCOPE)
+endfunction()
 
 enable_language(ASM)
 foreach(source ${CT_CUDA_DEVICE_SOURCES})
@@ -73,4 +73,4 @@ add_dependencies(cotangent_cuda ct_generated)
 ct_target_flags(cotangent_cuda)
 target_include_directories(cotangent_cuda SYSTEM PRIVATE ${CT_CUDA_INCLUDE})
 target_link_libraries(cotangent_cuda PRIVATE m ${CMAKE_DL_LIBS})
-set_target_properties(cotangent_cuda PROPERTIES PREFIX "lib" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_LIBRARY_OUTPUT_DIRECTORY})
+set_target_properties(cotangent_cuda PROPERTIES PREFIX "lib")

@@ -11,6 +11,7 @@ foreach(name ops_api.c ops_table.c elementwise.c layers_table.c)
 endforeach()
 foreach(part RANGE 0 7)
     list(APPEND CT_GENERATED_ISA_SOURCES ${CT_GENERATED_DIR}/gen/cpu/elementwise_${part}.c)
+    list(APPEND CT_GENERATED_CUDA_SOURCES ${CT_GENERATED_DIR}/gen/cuda/elementwise_${part}.cu)
 endforeach()
 # Public headers whose functions take options by name: the macros for that are written from them, and the table of layers.
 set(CT_HEADERS_WITH_OPTIONS nn optim data io)
@@ -31,6 +32,7 @@ set(CT_GENERATED_HEADERS
     ${CT_GENERATED_DIR}/gen/kernels_cpu.inc
     ${CT_GENERATED_DIR}/gen/kernels_cuda.inc
     ${CT_GENERATED_DIR}/gen/cuda/elementwise.inc
+    ${CT_GENERATED_CUDA_SOURCES}
     ${CT_GENERATED_DIR}/docs/ops.md
     ${CT_GENERATED_DIR}/docs/ops.html)
 

@@ -226,19 +226,22 @@ bool ct__apply_into(ct_tensor *target, const char *caller, const ct_op *op, ct_t
     return ok;
 }
 
+static bool check_call(const ct_op **op, ct_tensor *const *inputs, int n, const void *attrs, ct_tensor **outputs, int m,
+                       const bool *want) {
+    for (int i = 0; outputs && i < m; i++) outputs[i] = NULL;
+    if (!*op) return ct__fail_null("apply", "op");
+    ct__registry_start();
+    if ((*op)->size != sizeof **op && !(*op = ct__op_known(*op))) return false; /* of another version of op.h */
+    return ct__check_counts(*op, inputs, n, outputs, m, want) && ct__attrs_check(*op, attrs);
+}
+
 static bool apply(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs, ct_tensor **outputs, int m,
                   const bool *want, ct_rng *rng, bool owned) {
-    for (int i = 0; outputs && i < m; i++) outputs[i] = NULL;
-    if (!op) return ct__fail_null("apply", "op");
-    ct__registry_start();
-    if (op->size != sizeof *op && !(op = ct__op_known(op))) return false; /* compiled with another version of op.h */
-    if (!ct__check_counts(op, inputs, n, outputs, m, want) || !ct__attrs_check(op, attrs)) return false;
-    ct_tensor *target = into_target;
-    if (!target) return apply_into(NULL, NULL, op, inputs, n, attrs, outputs, m, want, rng, owned);
     const bool stale = into_raised != ct__errors.raised;
+    ct_tensor *target = into_target; /* this call's, whether it comes to it or not */
     into_target = NULL;
-    const bool ok =
-        apply_into(stale ? NULL : target, op->name, op, inputs, n, attrs, outputs, m, want, rng, owned);
+    bool ok = check_call(&op, inputs, n, attrs, outputs, m, want);
+    ok = ok && apply_into(stale ? NULL : target, op->name, op, inputs, n, attrs, outputs, m, want, rng, owned);
     ct__tensor_release(target);
     return ok;
 }

@@ -66,6 +66,10 @@ const ct_backend *ct__module_open(const char *name, char *why, size_t room) {
         module = open_at(folder, name, path, sizeof path);
     own_folder(folder, sizeof folder);
     if (!module && folder[0]) module = open_at(folder, name, path, sizeof path);
+    if (!module && folder[0]) { /* a program that the library is linked into lies in bin, modules in lib */
+        strncat(folder, "/../lib", sizeof folder - strlen(folder) - 1);
+        module = open_at(folder, name, path, sizeof path);
+    }
     if (!module) module = open_at("", name, path, sizeof path);
     if (!module) {
         /* A file that is there and cannot be loaded says why; one that is not, does not. */

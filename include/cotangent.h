@@ -24,7 +24,8 @@
  *     released there (a graph, a hook's context, wrapped memory, a user pointer) is released on that thread.
  *   - What changes a tensor is for one thread at a time, with none that reads it meanwhile: in-place ops, ct_into,
  *     ct_data_mut, ct_set_requires_grad, ct_set_grad, ct_hook, ct_set_user, and ct_backward for the leaves it
- *     reaches. ct_grad changes no leaf: threads may differentiate graphs of their own that share leaves.
+ *     reaches. ct_grad changes no leaf: threads may differentiate graphs of their own that share leaves. A view takes notice
+ *     of a recorded change in place of its base when it is next used: that first use is a change of the view.
  *   - One graph is differentiated by one thread at a time: a pass releases what it saved.
  *   - A scope belongs to the thread that opened it, and its tensors end with it: hand a tensor to another thread with ct_keep.
  *   - Settings of the process (ct_set_threads, ct_set_pool, ct_set_pin, ct_set_exact_conv, ct_set_log, ct_set_log_sink, ct_seed,

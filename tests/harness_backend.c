@@ -7,11 +7,16 @@
 
 enum { MOST_OPS = 1024 };
 
-_Atomic int harness_reads;
+_Atomic int harness_reads, harness_waits;
 
 static int one_device(void *self) {
     (void)self;
     return 1;
+}
+
+static int two_devices(void *self) {
+    (void)self;
+    return 2;
 }
 
 static bool describe(void *self, int device, ct_device_info *info) {
@@ -62,20 +67,18 @@ static bool fill(void *self, int device, void *buffer, size_t offset, const void
 
 static bool wait_for(void *self, int device, ct_stream *stream) {
     (void)self, (void)device, (void)stream;
+    atomic_fetch_add(&harness_waits, 1);
     return true;
 }
 
-/* The CPU's candidates of an op, and ours in the same order: they look at the same memory. */
-static struct {
-    const ct_kernel *cpu;
-    ct_kernel *ours;
-} table[MOST_OPS];
-
 static bool run(const ct_call *call, ct_stream *stream) {
     enum { MOST = 64 };
-    const int index = call->op->slot->index, n = call->n_in + call->n_out;
+    const int n = call->n_in + call->n_out;
     ct_view views[MOST], *pointers[MOST];
-    if (n > MOST) return ct_fail(CT_ERR_UNSUPPORTED, call->op->name, "%d tensors are more than this device takes", n);
+    const ct_kernel *kernel; /* the CPU's of that name: the one that was called may be the core's copy */
+    for (int i = 0; (kernel = ct_op_kernel(call->op, CT_CPU, i)) && strcmp(kernel->name, call->kernel->name) != 0;) i++;
+    if (!kernel || n > MOST)
+        return ct_fail(CT_ERR_UNSUPPORTED, call->op->name, "%d tensors are more than this device takes", n);
     for (int i = 0; i < n; i++) {
         const ct_view *view = i < call->n_in ? call->in[i] : call->out[i - call->n_in];
         pointers[i] = view ? &views[i] : NULL;
@@ -85,28 +88,34 @@ static bool run(const ct_call *call, ct_stream *stream) {
         views[i].origin = 0;
     }
     ct_call here = *call;
-    here.kernel = table[index].cpu + (call->kernel - table[index].ours);
+    here.kernel = kernel;
     here.in = (const ct_view *const *)pointers;
     here.out = pointers + call->n_in;
-    return here.kernel->run(&here, stream);
+    return kernel->run(&here, stream);
+}
+
+/* The CPU's candidates, which look at the same memory. They stay: threads remember choices. */
+const ct_kernel *harness_kernels_sized(const ct_op *op, size_t size) {
+    int n = 0;
+    while (ct_op_kernel(op, CT_CPU, n)) n++;
+    char *list = n ? calloc((size_t)n + 1, size) : NULL;
+    for (int i = 0; list && i < n; i++) {
+        ct_kernel kernel = *ct_op_kernel(op, CT_CPU, i);
+        kernel.run = run;
+        memcpy(list + (size_t)i * size, &kernel, sizeof kernel < size ? sizeof kernel : size);
+    }
+    return (const ct_kernel *)(void *)list;
 }
 
 static const ct_kernel *all_kernels(void *self, const ct_op *op) {
+    static struct { const ct_kernel *cpu, *ours; } table[MOST_OPS];
     (void)self;
-    const ct_kernel *list = ct_op_kernel(op, CT_CPU, 0);
+    const ct_kernel *cpu = ct_op_kernel(op, CT_CPU, 0);
     const int index = op->slot->index;
-    int n = 0;
-    if (!list || index >= MOST_OPS) return NULL;
-    if (table[index].cpu == list) return table[index].ours;
-    while (list[n].name) n++;
-    ct_kernel *ours = calloc((size_t)n + 1, sizeof *ours);
-    for (int i = 0; ours && i < n; i++) {
-        ours[i] = list[i];
-        ours[i].run = run;
-    }
-    free(table[index].ours);
-    table[index].cpu = list;
-    return table[index].ours = ours;
+    if (!cpu || index >= MOST_OPS) return NULL;
+    if (table[index].cpu != cpu) table[index].ours = harness_kernels_sized(op, sizeof *cpu);
+    table[index].cpu = cpu;
+    return table[index].ours;
 }
 
 static const ct_kernel *kernels_of_primitives(void *self, const ct_op *op) {
@@ -139,6 +148,13 @@ static const ct_kernel *no_kernels(void *self, const ct_op *op) {
 BACKEND(plain, all_kernels)
 BACKEND(primitive, kernels_of_primitives)
 BACKEND(bare, no_kernels)
+
+ct_backend harness_backend(const char *name) {
+    ct_backend backend = plain;
+    backend.name = name;
+    backend.device_count = two_devices;
+    return backend;
+}
 
 ct_device harness_device(harness_kernels which) {
     static const ct_backend *const backends[] = {&plain, &primitive, &bare};

@@ -13,6 +13,11 @@ typedef enum harness_kernels {
 } harness_kernels;
 
 ct_device harness_device(harness_kernels which);
-extern _Atomic int harness_reads; /* of any of the devices, by the host */
+extern _Atomic int harness_reads, harness_waits; /* of any of the devices, by the host */
+
+/* Such a backend for a test to change and register: two devices, all kernels. And its candidates for an op as a module has them whose
+ * ct_kernel is of another size, from 4 pointers on. */
+ct_backend harness_backend(const char *name);
+const ct_kernel *harness_kernels_sized(const ct_op *op, size_t size);
 
 #endif

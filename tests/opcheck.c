@@ -83,7 +83,8 @@ static double seconds_since(struct timespec start) {
     return (double)(now.tv_sec - start.tv_sec) + 1e-9 * (double)(now.tv_nsec - start.tv_nsec);
 }
 
-static bool start_job(job *j, int op, unsigned what, opcheck_counts *shared) {
+/* The device is opened in the child alone: what CUDA is to a process does not survive a fork. */
+static bool start_job(job *j, int op, const char *device, unsigned what, opcheck_counts *shared) {
     *j = (job){.op = op, .output = tmpfile()};
     clock_gettime(CLOCK_MONOTONIC, &j->start);
     fflush(stdout);
@@ -93,8 +94,11 @@ static bool start_job(job *j, int op, unsigned what, opcheck_counts *shared) {
         dup2(fileno(j->output), STDERR_FILENO);
         alarm(SECONDS);
         opcheck check = {.op = ct_op_at(op)};
+        ct_device where;
         ct_set_threads(1); /* the jobs are the parallelism */
-        check_op(&check, what);
+        opcheck_expect(&check, !device || (ct_device_parse(device, &where) && ct_set_device(where)),
+                       "the device cannot be used: %s", ct_error());
+        if (ct_ok()) check_op(&check, what);
         shared[op] = (opcheck_counts){1, check.checks, check.failures};
         fflush(stdout);
         exit(0); /* not _exit: a sanitizer has its say at exit */
@@ -132,7 +136,7 @@ static bool is_chosen(const char *name, const char *const *names, int n) {
     return n == 0;
 }
 
-opcheck_counts opcheck_run(const char *const *names, int n, unsigned what, int jobs, bool verbose) {
+opcheck_counts opcheck_run(const char *const *names, int n, const char *device, unsigned what, int jobs, bool verbose) {
     opcheck_counts total = {0};
     int count = ct_op_count();
     size_t bytes = (size_t)count * sizeof(opcheck_counts);
@@ -147,7 +151,7 @@ opcheck_counts opcheck_run(const char *const *names, int n, unsigned what, int j
         int slot = 0;
         while (slot < jobs && running[slot].child) slot++;
         if (next < count && slot < jobs) {
-            if (start_job(&running[slot], next++, what, shared)) {
+            if (start_job(&running[slot], next++, device, what, shared)) {
                 active++;
             } else {
                 running[slot].child = 0;

@@ -8,7 +8,7 @@
 
 #include "tests/fail_everywhere.h"
 #include "tests/harness.h"
-#include "tests/host_device.h"
+#include "tests/harness_backend.h"
 
 /* ---- Out ---- */
 
@@ -139,7 +139,8 @@ static ct_dl_managed from_outside(void) {
 }
 
 TEST(memory_of_another_library_is_shown_and_let_go) {
-    ct_dl_managed given = from_outside();
+    static ct_dl_managed given; /* tensors of the test's scope outlive this function */
+    given = from_outside();
     deleted = 0;
     ct_scope {
         ct_tensor *x = ct_from_dlpack(&given); /* strides NULL: dense */
@@ -159,7 +160,8 @@ TEST(memory_of_another_library_is_shown_and_let_go) {
     ct_tensor *x = ct_from_dlpack(&given);
     CHECK_VALUES(x, CT_DIMS(2, 2), 0, 7, 6, 3, 2);
     CHECK(ct_data_strided(x, NULL) == memory + 7);
-    ct_dl_unversioned older = {.tensor = from_outside().tensor, .deleter = NULL};
+    static ct_dl_unversioned older;
+    older = (ct_dl_unversioned){.tensor = from_outside().tensor, .deleter = NULL};
     CHECK_VALUES(ct_from_dlpack_unversioned(&older), CT_DIMS(2, 2), 0, 0, 1, 2, 3);
     older.tensor.device = (ct_dl_device){3, 1}; /* pinned memory, of the second GPU */
     CHECK_VALUES(ct_from_dlpack_unversioned(&older), CT_DIMS(2, 2), 0, 0, 1, 2, 3);
@@ -169,7 +171,8 @@ TEST(memory_of_another_library_is_shown_and_let_go) {
 }
 
 TEST(read_only_memory_stays_so) {
-    ct_dl_managed given = from_outside();
+    static ct_dl_managed given; /* tensors of the test's scope outlive this function */
+    given = from_outside();
     given.flags = CT_DL_READ_ONLY | CT_DL_COPIED;
     ct_tensor *x = ct_from_dlpack(&given);
     CHECK(!ct_fill(x, 0) && ct_error_code() == CT_ERR_STATE);
@@ -184,7 +187,8 @@ static void refuse(ct_dl_managed given, ct_code code, const char *text) {
 }
 
 TEST(what_cannot_be_shown_is_refused_and_let_go) {
-    ct_dl_managed given = from_outside();
+    static ct_dl_managed given; /* tensors of the test's scope outlive this function */
+    given = from_outside();
     given.major = 2;
     refuse(given, CT_ERR_UNSUPPORTED, "from_dlpack: the tensor is of version 2.3 of DLPack; 1.x can be read");
     given = from_outside();
@@ -237,7 +241,8 @@ TEST(what_cannot_be_shown_is_refused_and_let_go) {
     CHECK_VALUES(ct_cast(ct_from_dlpack(&given), CT_F32), CT_DIMS(2, 2), 0, 0, 1, 1, 0);
     CHECK(!ct_from_dlpack(NULL));
     CHECK_ERROR(CT_ERR_NULL, "from_dlpack: argument managed is NULL");
-    ct_dl_unversioned older = {.tensor = from_outside().tensor, .deleter = count_unversioned};
+    static ct_dl_unversioned older;
+    older = (ct_dl_unversioned){.tensor = from_outside().tensor, .deleter = count_unversioned};
     older.tensor.ndim = 10;
     deleted = 0;
     CHECK(!ct_from_dlpack_unversioned(&older) && deleted == 1 && ct_error_code() == CT_ERR_SHAPE);
@@ -268,15 +273,15 @@ TEST(a_deleter_may_be_called_on_any_thread) {
 
 TEST(a_backend_says_which_device_of_dlpack_it_is) {
     static ct_backend backend;
-    backend = host_device("extra");
+    backend = harness_backend("extra");
     backend.dlpack_type = 12;
     ct_device device;
     REQUIRE(ct_backend_register(&backend) && ct_device_parse("extra:1", &device));
     ct_tensor *x = ct_slice(ct_to(F32(CT_DIMS(4), 1, 2, 3, 4), device), 0, 1);
-    atomic_store(&host_device_waits, 0);
+    atomic_store(&harness_waits, 0);
     ct_dl_managed *out = ct_to_dlpack(x);
     REQUIRE(out != NULL);
-    CHECK(out->tensor.device.type == 12 && out->tensor.device.index == 1 && atomic_load(&host_device_waits) > 0);
+    CHECK(out->tensor.device.type == 12 && out->tensor.device.index == 1 && atomic_load(&harness_waits) > 0);
     ct_tensor *y = ct_from_dlpack(out);
     REQUIRE(y != NULL);
     CHECK(ct_device_of(y).type == device.type && ct_device_of(y).index == 1);
@@ -284,7 +289,8 @@ TEST(a_backend_says_which_device_of_dlpack_it_is) {
     const float *shared = (const float *)out->tensor.data;
     CHECK(shared[0] == 2 && shared[2] == 4 && ct_fill(y, 8) && ct_synchronize(device) && shared[2] == 8);
     /* memory of another library, there: it is let go when the work is done */
-    ct_dl_managed given = from_outside();
+    static ct_dl_managed given; /* tensors of the test's scope outlive this function */
+    given = from_outside();
     given.tensor.device = (ct_dl_device){12, 0};
     deleted = 0;
     ct_scope {
@@ -294,9 +300,9 @@ TEST(a_backend_says_which_device_of_dlpack_it_is) {
         CHECK(ct_data(foreign) == NULL && ct_error_code() == CT_ERR_DEVICE);
         ct_error_clear();
         CHECK(ct_fill(foreign, 3) && ct_synchronize(ct_device_of(foreign)) && memory[3] == 3 && deleted == 0);
-        atomic_store(&host_device_waits, 0);
+        atomic_store(&harness_waits, 0);
     }
-    CHECK(deleted == 1 && atomic_load(&host_device_waits) > 0);
+    CHECK(deleted == 1 && atomic_load(&harness_waits) > 0);
     given = from_outside();
     given.tensor.device = (ct_dl_device){12, 2};
     deleted = 0;
@@ -321,7 +327,8 @@ static bool there_and_back(void) {
 
 static int takes;
 static bool from_another_library(void) {
-    ct_dl_managed given = from_outside();
+    static ct_dl_managed given; /* tensors of the test's scope outlive this function */
+    given = from_outside();
     bool ok = false;
     deleted = 0;
     takes++;

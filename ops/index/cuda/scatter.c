@@ -7,6 +7,7 @@
 
 #include "backends/cuda/cuda.h"
 #include "backends/cuda/move.h"
+#include "ops/index/cuda/rows_sum.h"
 
 #include "gen/index.attrs.h"
 
@@ -241,12 +242,12 @@ static plan plan_index_add(const ct_call *call) {
     return plan_rows(call, ((const index_add_attrs *)call->attrs)->axis);
 }
 
-static size_t index_add_scratch(const ct_call *call) {
+size_t ct_cuda_index_add_scratch(const ct_call *call) {
     const plan p = plan_index_add(call);
     return sums_scratch(&p);
 }
 
-static bool run_index_add(const ct_call *call, ct_stream *stream) {
+bool ct_cuda_index_add(const ct_call *call, ct_stream *stream) {
     (void)stream;
     const plan p = plan_index_add(call);
     return add(&p, ((const index_add_attrs *)call->attrs)->alpha);
@@ -286,7 +287,6 @@ static bool run_extreme(const ct_call *call, ct_stream *stream) {
 CT_CUDA_KERNELS(index_scatter) = {
     CT_CANDIDATES(scatter, {"scatter_last", NULL, scatter_scratch, run_scatter}),
     CT_CANDIDATES(scatter_add, {"scatter_add_exact", NULL, scatter_add_scratch, run_scatter_add}),
-    CT_CANDIDATES(index_add, {"index_add_exact", NULL, index_add_scratch, run_index_add}),
     CT_CANDIDATES(scatter_extreme, {"scatter_extreme_ranks", NULL, extreme_scratch, run_extreme}),
     {0},
 };

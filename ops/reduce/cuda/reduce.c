@@ -1,0 +1,223 @@
+/* Reductions: how the work is divided, and which device code does it. */
+#include "ops/reduce/cuda/reduce.h"
+
+#include <string.h>
+
+#include "backends/cuda/cuda.h"
+
+#include "gen/reduce.attrs.h"
+
+enum {
+    ENOUGH = 1056, /* blocks that keep a large device busy; a constant, since the bits of sums hang on it */
+    SHORT = 8,     /* packs that a thread takes at least before a result is made in parts */
+    DTYPES = CT_BOOL + 1,
+};
+
+extern const unsigned char ct_fatbin_reduce_sum[], ct_fatbin_reduce_extrema[], ct_fatbin_reduce_place[];
+static ct_cuda_unit sum_unit = {"reduce_sum", ct_fatbin_reduce_sum, {0}};
+static ct_cuda_unit extrema_unit = {"reduce_extrema", ct_fatbin_reduce_extrema, {0}};
+static ct_cuda_unit place_unit = {"reduce_place", ct_fatbin_reduce_place, {0}};
+
+typedef struct reduction {
+    ct_cuda_function rows[DTYPES], columns[DTYPES], parts[DTYPES];
+    bool places;        /* the order of reduced elements counts */
+    unsigned char most; /* elements in a pack, */
+    unsigned char byte; /* and those of one byte */
+} reduction;
+
+#define OF_DTYPE(unit, name, code, suffix) [code] = {&unit, name #suffix, {0}}
+#define OF_DTYPES(unit, name)                                                                                        \
+    {                                                                                                                \
+        OF_DTYPE(unit, name, CT_F32, f32), OF_DTYPE(unit, name, CT_F64, f64), OF_DTYPE(unit, name, CT_F16, f16),     \
+            OF_DTYPE(unit, name, CT_BF16, bf16), OF_DTYPE(unit, name, CT_I8, i8), OF_DTYPE(unit, name, CT_I16, i16), \
+            OF_DTYPE(unit, name, CT_I32, i32), OF_DTYPE(unit, name, CT_I64, i64), OF_DTYPE(unit, name, CT_U8, u8),   \
+            OF_DTYPE(unit, name, CT_BOOL, u8)                                                                        \
+    }
+#define REDUCTION(name, unit, places, most, byte)                            \
+    static reduction name##_reduction = {OF_DTYPES(unit, #name "_rows_"),    \
+                                         OF_DTYPES(unit, #name "_columns_"), \
+                                         OF_DTYPES(unit, #name "_parts_"),   \
+                                         places,                             \
+                                         most,                               \
+                                         byte}
+REDUCTION(sum, sum_unit, false, 8, 8);
+REDUCTION(prod, sum_unit, false, 4, 4);
+REDUCTION(amax, extrema_unit, false, 8, 8);
+REDUCTION(amin, extrema_unit, false, 8, 8);
+REDUCTION(amax_place, place_unit, true, 4, 4);
+REDUCTION(amin_place, place_unit, true, 4, 4);
+
+/* As in the device code. */
+static int pack_of(const reduction *r, ct_dtype dtype) {
+    const int size = (int)ct_cuda_dtype_size(dtype), fits = 16 / size;
+    return size == 1 ? r->byte : fits < r->most ? fits : r->most;
+}
+static size_t sum_size(const reduction *r) { return r->places ? 16 : 8; }
+
+static unsigned mask_of(const ct_dims *axes, int ndim) {
+    unsigned mask = 0;
+    for (int i = 0; i < axes->n; i++) mask |= 1u << (axes->d[i] < 0 ? axes->d[i] + (ndim ? ndim : 1) : axes->d[i]);
+    return axes->n ? mask : (1u << ndim) - 1;
+}
+
+/* Greatest strides first; one of 0 is far away, since nothing is gained by going along it. */
+static uint64_t distance(int64_t stride) {
+    return stride == 0 ? UINT64_MAX : stride < 0 ? (uint64_t)-stride : (uint64_t)stride;
+}
+
+static void sort_by_stride(ct_cuda_view *views, int n) {
+    for (int i = 1; i < views[0].ndim; i++)
+        for (int j = i; j > 0 && distance(views[0].strides[j]) > distance(views[0].strides[j - 1]); j--)
+            for (int k = 0; k < n; k++) {
+                ct_cuda_view *v = &views[k];
+                const int64_t size = v->dims[j], stride = v->strides[j];
+                v->dims[j] = v->dims[j - 1];
+                v->strides[j] = v->strides[j - 1];
+                v->dims[j - 1] = size;
+                v->strides[j - 1] = stride;
+            }
+}
+
+static void append(ct_cuda_view *v, int64_t size, int64_t stride) {
+    v->dims[v->ndim] = size;
+    v->strides[v->ndim++] = stride;
+}
+
+/* Whether packs of v elements along the innermost dimension of `along` can be aligned, the addresses left aside. */
+static bool packs_fit(const ct_cuda_walk *along, const ct_cuda_walk *other, int v) {
+    const int last = along->ndim - 1;
+    if (along->strides[0][last] != 1 || along->dims[last] % v != 0) return false;
+    for (int d = 0; d < last; d++)
+        if (along->strides[0][d] % v != 0) return false;
+    for (int d = 0; d < other->ndim; d++)
+        if (other->dims[d] > 1 && other->strides[0][d] % v != 0) return false;
+    return true;
+}
+
+typedef struct plan {
+    ct_cuda_reduce a;
+    bool columns;
+    int64_t blocks;
+} plan;
+
+static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static int64_t at_least_1(int64_t a) { return a < 1 ? 1 : a; }
+static int power_of_two(int64_t n, int most) {
+    int p = 1;
+    while (p < n && p < most) p *= 2;
+    return p;
+}
+
+/* It looks at shapes alone: parts, and so the bits, do not depend on addresses. There is at least one result. */
+static plan plan_of(const reduction *r, const ct_call *call, const ct_dims *axes) {
+    const ct_view *x = call->in[0], *out = call->out[0];
+    const unsigned mask = mask_of(axes, x->ndim);
+    plan p;
+    memset(&p, 0, sizeof p);
+    ct_cuda_view kept[2], reduced;
+    memset(kept, 0, sizeof kept);
+    memset(&reduced, 0, sizeof reduced);
+    for (int d = 0, to = 0; d < x->ndim; d++) {
+        const bool is_reduced = mask >> d & 1;
+        if (is_reduced) append(&reduced, x->dims[d], x->strides[d]);
+        else {
+            append(&kept[0], x->dims[d], x->strides[d]);
+            append(&kept[1], x->dims[d], out->strides[to]);
+        }
+        to += !is_reduced || out->ndim == x->ndim;
+    }
+    sort_by_stride(kept, 2);
+    if (!r->places) sort_by_stride(&reduced, 1);
+    ct_cuda_reduce *a = &p.a;
+    a->kept = ct_cuda_walk_of(kept, 2);
+    a->reduced = ct_cuda_walk_of(&reduced, 1);
+
+    const int v = pack_of(r, x->dtype), last = a->kept.ndim - 1, inner = a->reduced.ndim - 1;
+    const int64_t results = a->kept.total, n = a->reduced.total;
+    p.columns = n == 1 || (results > 1 && distance(a->kept.strides[0][last]) < distance(a->reduced.strides[0][inner]));
+    int64_t work, each; /* blocks without parts; elements of a part at least */
+    if (p.columns) {
+        a->packed = packs_fit(&a->kept, &a->reduced, v);
+        const int64_t columns = a->packed ? results / v : results;
+        a->lanes = power_of_two(columns, n == 1 ? CT_REDUCE_THREADS : 32);
+        work = ceil_div(columns, a->lanes);
+        each = SHORT * (CT_REDUCE_THREADS / a->lanes);
+    } else {
+        a->packed = inner > 0 && packs_fit(&a->reduced, &a->kept, v);
+        const bool dense = inner == 0 && a->reduced.strides[0][0] == 1;
+        const int64_t packs = dense || a->packed ? ceil_div(n, v) : n;
+        a->lanes = power_of_two(ceil_div(packs, 4), 32);
+        if (packs > 512 || (packs > 64 && results < ENOUGH)) a->lanes = CT_REDUCE_THREADS;
+        work = ceil_div(results, CT_REDUCE_THREADS / a->lanes);
+        each = SHORT * (int64_t)a->lanes * (packs < n ? v : 1);
+    }
+    a->parts = 1;
+    if (work < ENOUGH && (p.columns || a->lanes == CT_REDUCE_THREADS)) {
+        const int64_t wanted = ceil_div(ENOUGH, work), most = at_least_1(n / each);
+        a->parts = wanted < most ? wanted : most;
+    }
+    a->chunk = at_least_1(ceil_div(ceil_div(n, a->parts), v) * v);
+    a->parts = at_least_1(ceil_div(n, a->chunk));
+    p.blocks = p.columns ? work * a->parts : ceil_div(results * a->parts, CT_REDUCE_THREADS / a->lanes);
+    return p;
+}
+
+static size_t scratch_of(const reduction *r, const ct_call *call, const ct_dims *axes) {
+    if (ct_cuda_count(call->out[0]) == 0) return 0;
+    const plan p = plan_of(r, call, axes);
+    return p.a.parts > 1 ? (size_t)(p.a.kept.total * p.a.parts) * sum_size(r) : 0;
+}
+
+static unsigned grid_of(int64_t blocks) { return (unsigned)(blocks < 1 << 20 ? blocks : 1 << 20); }
+
+static bool run(reduction *r, const ct_call *call, const ct_dims *axes) {
+    const ct_view *x = call->in[0];
+    if (ct_cuda_count(call->out[0]) == 0) return true;
+    plan p = plan_of(r, call, axes);
+    ct_cuda_reduce *a = &p.a;
+    a->x = ct_cuda_address(x);
+    a->out = ct_cuda_address(call->out[0]);
+    a->partial = a->parts > 1 ? ct_cuda_scratch(call) : NULL;
+    const size_t pack = (size_t)pack_of(r, x->dtype) * ct_cuda_dtype_size(x->dtype);
+    if (a->packed && (uintptr_t)a->x % pack != 0) {
+        a->packed = 0;
+        if (p.columns) p.blocks = ceil_div(a->kept.total, a->lanes) * a->parts;
+    }
+    ct_cuda_shape shape = {.grid = grid_of(p.blocks), .block = CT_REDUCE_THREADS};
+    if (!ct_cuda_launch(call, p.columns ? &r->columns[x->dtype] : &r->rows[x->dtype], shape, a)) return false;
+    if (a->parts == 1) return true;
+    a->lanes = a->parts > 64 ? CT_REDUCE_THREADS : power_of_two(a->parts, 32);
+    shape.grid = grid_of(ceil_div(a->kept.total, CT_REDUCE_THREADS / a->lanes));
+    return ct_cuda_launch(call, &r->parts[x->dtype], shape, a);
+}
+
+static const char *can(const ct_call *call) {
+    return (int)call->in[0]->dtype < DTYPES ? NULL : "no arithmetic on this dtype";
+}
+
+#define KERNEL(name)                                                 \
+    static size_t name##_scratch(const ct_call *call) {              \
+        const name##_attrs *attrs = call->attrs;                     \
+        return scratch_of(&name##_reduction, call, &attrs->axes);    \
+    }                                                                \
+    static bool name##_run(const ct_call *call, ct_stream *stream) { \
+        (void)stream;                                                \
+        const name##_attrs *attrs = call->attrs;                     \
+        return run(&name##_reduction, call, &attrs->axes);           \
+    }
+KERNEL(sum)
+KERNEL(prod)
+KERNEL(amax)
+KERNEL(amin)
+KERNEL(amax_place)
+KERNEL(amin_place)
+
+CT_CUDA_KERNELS(reduce_reduce) = {
+    CT_CANDIDATES(sum, {"sum", can, sum_scratch, sum_run}),
+    CT_CANDIDATES(prod, {"prod", can, prod_scratch, prod_run}),
+    CT_CANDIDATES(amax, {"amax", can, amax_scratch, amax_run}),
+    CT_CANDIDATES(amin, {"amin", can, amin_scratch, amin_run}),
+    CT_CANDIDATES(amax_place, {"amax_place", can, amax_place_scratch, amax_place_run}),
+    CT_CANDIDATES(amin_place, {"amin_place", can, amin_place_scratch, amin_place_run}),
+    {0},
+};

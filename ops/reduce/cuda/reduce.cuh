@@ -1,0 +1,227 @@
+// Reductions over any axes. R says what is done:
+//   In, Out          elements as they are stored
+//   V                elements in a pack
+//   Short            what a few elements are gathered in: from nothing_short() on, take(s, element, place)
+//   Sum              what all of them are: from nothing() on, add(sum, s), merge(sum, other)
+//   result(sum)      what is stored
+#pragma once
+
+#include "backends/cuda/number.cuh"
+#include "backends/cuda/walk.cuh"
+#include "ops/reduce/cuda/reduce.h"
+
+enum { UNROLLED = 4 };
+
+template <typename T, int V> struct alignas(sizeof(T) * V) ct_elements {
+    T v[V];
+};
+
+template <typename T> CT_DEVICE T ct_from_lane(T x, int distance) {
+    static_assert(sizeof(T) % 4 == 0, "whole words");
+    uint32_t words[sizeof(T) / 4];
+    memcpy(words, &x, sizeof x);
+#pragma unroll
+    for (int i = 0; i < (int)(sizeof(T) / 4); i++) words[i] = __shfl_xor_sync(0xffffffffu, words[i], distance);
+    memcpy(&x, words, sizeof x);
+    return x;
+}
+
+// The sums of each group of `lanes` threads, a power of two; its first thread has them.
+template <typename R> CT_DEVICE typename R::Sum ct_merge_lanes(typename R::Sum sum, int lanes) {
+    for (int distance = (lanes < 32 ? lanes : 32) / 2; distance; distance /= 2) R::merge(sum, ct_from_lane(sum, distance));
+    if (lanes <= 32) return sum;
+    __shared__ typename R::Sum warps[CT_REDUCE_THREADS / 32];
+    const int lane = threadIdx.x & (lanes - 1), first = (threadIdx.x - lane) / 32;
+    __syncthreads(); // what was there before has been read
+    if (lane % 32 == 0) warps[threadIdx.x / 32] = sum;
+    __syncthreads();
+    if (lane < 32) {
+        sum = lane < lanes / 32 ? warps[first + lane] : R::nothing();
+        for (int distance = 16; distance; distance /= 2) R::merge(sum, ct_from_lane(sum, distance));
+    }
+    return sum;
+}
+
+template <typename R> CT_DEVICE void ct_take_one(typename R::Sum &sum, typename R::In x, int64_t place) {
+    typename R::Short s = R::nothing_short();
+    R::take(s, x, place);
+    R::add(sum, s);
+}
+
+template <typename R, int V>
+CT_DEVICE void ct_take_pack(typename R::Short &s, const ct_elements<typename R::In, V> &pack, int64_t place) {
+#pragma unroll
+    for (int k = 0; k < V; k++) R::take(s, pack.v[k], place + k);
+}
+
+// Elements from..to of a row of neighbors at x, those of this lane. What lies before the first aligned pack and behind the last one goes
+// singly.
+template <typename R>
+CT_DEVICE void ct_reduce_dense(const typename R::In *x, int64_t from, int64_t to, int lane, int lanes, typename R::Sum &sum) {
+    typedef ct_elements<typename R::In, R::V> pack;
+    const int astray = (int)((uintptr_t)(x + from) % sizeof(pack) / sizeof(typename R::In));
+    const int64_t start = min(from + (astray ? R::V - astray : 0), to), packs = (to - start) / R::V;
+    for (int64_t i = from + lane; i < start; i += lanes) ct_take_one<R>(sum, x[i], i);
+    const pack *at = (const pack *)(x + start);
+    int64_t p = lane;
+    for (; p + (UNROLLED - 1) * lanes < packs; p += UNROLLED * lanes) {
+        pack loaded[UNROLLED];
+#pragma unroll
+        for (int u = 0; u < UNROLLED; u++) loaded[u] = at[p + u * lanes];
+        typename R::Short s = R::nothing_short();
+#pragma unroll
+        for (int u = 0; u < UNROLLED; u++) ct_take_pack<R, R::V>(s, loaded[u], start + (p + u * lanes) * R::V);
+        R::add(sum, s);
+    }
+    for (; p < packs; p += lanes) {
+        typename R::Short s = R::nothing_short();
+        ct_take_pack<R, R::V>(s, at[p], start + p * R::V);
+        R::add(sum, s);
+    }
+    for (int64_t i = start + packs * R::V + lane; i < to; i += lanes) ct_take_one<R>(sum, x[i], i);
+}
+
+// The same of a row that lies in several pieces, in packs of V.
+template <typename R, int V>
+CT_DEVICE void ct_reduce_pieces(const ct_cuda_walk &walk, const typename R::In *x, int64_t from, int64_t to, int lane, int lanes,
+                                typename R::Sum &sum) {
+    typedef ct_elements<typename R::In, V> pack;
+    for (int64_t i = from + lane * V; i < to; i += UNROLLED * lanes * V) {
+        pack loaded[UNROLLED];
+#pragma unroll
+        for (int u = 0; u < UNROLLED; u++) {
+            const int64_t place = i + u * lanes * V;
+            if (place < to) loaded[u] = *(const pack *)(x + ct_offset(walk, 0, place));
+        }
+        typename R::Short s = R::nothing_short();
+#pragma unroll
+        for (int u = 0; u < UNROLLED; u++) {
+            const int64_t place = i + u * lanes * V;
+            if (place < to) ct_take_pack<R, V>(s, loaded[u], place);
+        }
+        R::add(sum, s);
+    }
+}
+
+template <typename R>
+CT_DEVICE void ct_put_sum(const ct_cuda_reduce &a, const typename R::Sum &sum, int64_t result, int64_t part) {
+    if (a.partial) ((typename R::Sum *)a.partial)[result * a.parts + part] = sum;
+    else ((typename R::Out *)a.out)[ct_offset(a.kept, 1, result)] = R::result(sum);
+}
+
+// Groups of threads go along rows.
+template <typename R> __device__ void ct_reduce_rows(const ct_cuda_reduce &a) {
+    if (a.head.lasting && *(volatile uint32_t *)&a.head.word->set) return;
+    const int lanes = a.lanes, lane = threadIdx.x & (lanes - 1), groups = CT_REDUCE_THREADS / lanes;
+    const int64_t jobs = a.kept.total * a.parts;
+    const bool dense = a.reduced.ndim == 1 && a.reduced.strides[0][0] == 1;
+    for (int64_t first = (int64_t)blockIdx.x * groups; first < jobs; first += (int64_t)gridDim.x * groups) {
+        const int64_t job = first + threadIdx.x / lanes, result = a.parts == 1 ? job : job / a.parts, part = job - result * a.parts;
+        typename R::Sum sum = R::nothing();
+        if (job < jobs) {
+            const typename R::In *x = (const typename R::In *)a.x + ct_offset(a.kept, 0, result);
+            const int64_t from = part * a.chunk, to = min(from + a.chunk, a.reduced.total);
+            if (dense) ct_reduce_dense<R>(x, from, to, lane, lanes, sum);
+            else if (a.packed) ct_reduce_pieces<R, R::V>(a.reduced, x, from, to, lane, lanes, sum);
+            else ct_reduce_pieces<R, 1>(a.reduced, x, from, to, lane, lanes, sum);
+        }
+        sum = ct_merge_lanes<R>(sum, lanes);
+        if (lane == 0 && job < jobs) ct_put_sum<R>(a, sum, result, part);
+    }
+}
+
+// Threads side by side at V results each, in groups that take every so-manieth element.
+template <typename R, int V> CT_DEVICE void ct_reduce_columns_by(const ct_cuda_reduce &a) {
+    typedef ct_elements<typename R::In, V> pack;
+    __shared__ typename R::Sum sums[CT_REDUCE_THREADS][V];
+    const int side = a.lanes, groups = CT_REDUCE_THREADS / side, group = threadIdx.x / side;
+    const int64_t columns = a.kept.total / V, blocks = (columns + side - 1) / side, jobs = blocks * a.parts;
+    for (int64_t job = blockIdx.x; job < jobs; job += gridDim.x) {
+        const int64_t part = job / blocks, column = (job - part * blocks) * side + (threadIdx.x & (side - 1));
+        typename R::Sum sum[V];
+#pragma unroll
+        for (int k = 0; k < V; k++) sum[k] = R::nothing();
+        if (column < columns) {
+            const typename R::In *x = (const typename R::In *)a.x + ct_offset(a.kept, 0, column * V);
+            const int64_t from = part * a.chunk, to = min(from + a.chunk, a.reduced.total);
+            for (int64_t i = from + group; i < to; i += UNROLLED * groups) {
+                pack loaded[UNROLLED];
+#pragma unroll
+                for (int u = 0; u < UNROLLED; u++)
+                    if (i + u * groups < to) loaded[u] = *(const pack *)(x + ct_offset(a.reduced, 0, i + u * groups));
+                typename R::Short s[V];
+#pragma unroll
+                for (int k = 0; k < V; k++) s[k] = R::nothing_short();
+#pragma unroll
+                for (int u = 0; u < UNROLLED; u++)
+                    if (i + u * groups < to) {
+#pragma unroll
+                        for (int k = 0; k < V; k++) R::take(s[k], loaded[u].v[k], i + u * groups);
+                    }
+#pragma unroll
+                for (int k = 0; k < V; k++) R::add(sum[k], s[k]);
+            }
+        }
+        __syncthreads(); // what was there before has been read
+#pragma unroll
+        for (int k = 0; k < V; k++) sums[threadIdx.x][k] = sum[k];
+        __syncthreads();
+        for (int half = groups / 2; half; half /= 2) {
+            if (group < half) {
+#pragma unroll
+                for (int k = 0; k < V; k++) {
+                    R::merge(sum[k], sums[threadIdx.x + half * side][k]);
+                    sums[threadIdx.x][k] = sum[k];
+                }
+            }
+            __syncthreads();
+        }
+        if (group == 0 && column < columns) {
+#pragma unroll
+            for (int k = 0; k < V; k++) ct_put_sum<R>(a, sum[k], column * V + k, part);
+        }
+    }
+}
+template <typename R> __device__ void ct_reduce_columns(const ct_cuda_reduce &a) {
+    if (a.head.lasting && *(volatile uint32_t *)&a.head.word->set) return;
+    if (a.packed) ct_reduce_columns_by<R, R::V>(a);
+    else ct_reduce_columns_by<R, 1>(a);
+}
+
+// Results of their parts.
+template <typename R> __device__ void ct_reduce_parts(const ct_cuda_reduce &a) {
+    if (a.head.lasting && *(volatile uint32_t *)&a.head.word->set) return;
+    const int lanes = a.lanes, lane = threadIdx.x & (lanes - 1), groups = CT_REDUCE_THREADS / lanes;
+    for (int64_t first = (int64_t)blockIdx.x * groups; first < a.kept.total; first += (int64_t)gridDim.x * groups) {
+        const int64_t result = first + threadIdx.x / lanes;
+        typename R::Sum sum = R::nothing();
+        if (result < a.kept.total)
+            for (int64_t part = lane; part < a.parts; part += lanes)
+                R::merge(sum, ((const typename R::Sum *)a.partial)[result * a.parts + part]);
+        sum = ct_merge_lanes<R>(sum, lanes);
+        if (lane == 0 && result < a.kept.total)
+            ((typename R::Out *)a.out)[ct_offset(a.kept, 1, result)] = R::result(sum);
+    }
+}
+
+#define CT_REDUCTION_PART(name, part, suffix, R)                                                                                       \
+    extern "C" __global__ void __launch_bounds__(CT_REDUCE_THREADS) name##_##part##_##suffix(const __grid_constant__ ct_cuda_reduce a) { \
+        ct_reduce_##part<R>(a);                                                                                                        \
+    }
+#define CT_REDUCTION(name, suffix, R)         \
+    CT_REDUCTION_PART(name, rows, suffix, R)    \
+    CT_REDUCTION_PART(name, columns, suffix, R) \
+    CT_REDUCTION_PART(name, parts, suffix, R)
+
+// bool is stored as u8.
+#define CT_REDUCTION_OF_FLOATS(name, R)       \
+    CT_REDUCTION(name, f32, R<float>)         \
+    CT_REDUCTION(name, f64, R<double>)        \
+    CT_REDUCTION(name, f16, R<__half>)        \
+    CT_REDUCTION(name, bf16, R<__nv_bfloat16>)
+#define CT_REDUCTION_OF_INTEGERS(name, R) \
+    CT_REDUCTION(name, i8, R<int8_t>)     \
+    CT_REDUCTION(name, i16, R<int16_t>)   \
+    CT_REDUCTION(name, i32, R<int32_t>)   \
+    CT_REDUCTION(name, i64, R<int64_t>)   \
+    CT_REDUCTION(name, u8, R<uint8_t>)
