@@ -131,7 +131,7 @@ contains "the derivative" gen/ops_decl.h "void foo_vjp(ct_vjp *v);"
 contains "the lowering in the table" gen/ops_table.c ".lower = foo_lower"
 
 # Kernels: by place, for any backend; folders below a backend's hold none, nor do headers.
-accepts "kernels" "$(op 'foo(tensor x) -> y')" cpu/foo.c cpu/rows.h cpu/once/walk.c cuda/tiles.cu
+accepts "kernels" "$(op 'foo(tensor x) -> y')" cpu/foo.c cpu/rows.h cpu/once/walk.c cuda/tiles.c cuda/tiles.cu
 contains "the CPU's" gen/kernels_cpu.inc "CT_KERNEL_FILE(foo_foo)"
 contains "another backend's" gen/kernels_cuda.inc "CT_KERNEL_FILE(foo_tiles)"
 contains "the name for its rows" gen/foo.attrs.h '#define CT_OP_NAME_foo "foo"'
