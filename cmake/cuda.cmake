@@ -38,7 +38,7 @@ set(CT_FATBIN_OBJECTS)
 function(ct_fatbin name source)
     set(fatbin ${CMAKE_CURRENT_BINARY_DIR}/cuda/${name}.fatbin)
     add_custom_command(OUTPUT ${fatbin}
-        COMMAND ${CT_NVCC} -fatbin ${ct_cuda_codes} -std=c++17 -O3 --compress-mode=size --expt-relaxed-constexpr
+        COMMAND ${CT_NVCC} -fatbin ${ct_cuda_codes} -std=c++17 -O3 -diag-suppress=186 --compress-mode=size --expt-relaxed-constexpr
             --extended-lambda -fmad=false -I${CMAKE_CURRENT_SOURCE_DIR} -I${CT_GENERATED_DIR} -I${CT_GENERATED_DIR}/include
             -I${CMAKE_CURRENT_SOURCE_DIR}/include -o ${fatbin} ${source}
         DEPENDS ${source} ${CT_CUDA_HEADERS} ct_generated

@@ -16,7 +16,7 @@
 static const ct_device cpu = {CT_CPU, 0};
 
 static bool found(ct_device *device) {
-    if (!getenv("CT_BACKEND_PATH")) setenv("CT_BACKEND_PATH", CT_TEST_MODULES "/../lib", 1);
+    if (!getenv("CT_BACKEND_PATH")) setenv("CT_BACKEND_PATH", CT_TEST_MODULES, 1);
     if (ct_device_parse("cuda", device)) return true;
     printf("%s\n", ct_error());
     ct_error_clear();
