@@ -16,8 +16,8 @@ list(REMOVE_ITEM CT_ONCE_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/backends/cpu/kernel
 set(ct_small_sources ${CT_ONCE_SOURCES} ${CT_GENERATED_SOURCES})
 list(FILTER ct_small_sources INCLUDE REGEX
     "/(ops|gen|nn|io|support)/|/optim/(schedule|state|lbfgs)|/data/(dataset|combine|folder|csv_state|transform_table|vocabulary)")
-list(FILTER ct_small_sources EXCLUDE REGEX # these have loops over pixels or numbers, or run once per layer
-    "/ops/[^/]*/cpu/|/ops/geometry|/(io/image|support/resample|nn/orthogonal|nn/forward|nn/cache|nn/module)")
+list(FILTER ct_small_sources EXCLUDE REGEX # these have loops over pixels or numbers, or are passed by what every layer calls
+    "/ops/[^/]*/cpu/|/ops/geometry|/ops/view/reshape|/ops/conv/public|/(io/image|support/resample|nn/orthogonal|nn/forward|nn/cache|nn/module)")
 # They carry no tables for unwinding either, as kernels do not: nothing is thrown through C.
 set_source_files_properties(${ct_small_sources} PROPERTIES
     COMPILE_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-Os;-fno-asynchronous-unwind-tables>")
@@ -40,6 +40,11 @@ set_property(SOURCE ${ct_op_sources} APPEND PROPERTY COMPILE_OPTIONS -Werror=mis
 
 add_library(ct_once OBJECT ${CT_ONCE_SOURCES} ${CT_GENERATED_SOURCES})
 ct_target_flags(ct_once)
+# What every call clears or copies is some hundred bytes: gcc's `rep stos` takes longer over that than the C library.
+check_c_compiler_flag("-mmemset-strategy=libcall:-1:noalign -mmemcpy-strategy=libcall:-1:noalign" CT_COMPILES_STRATEGIES)
+if(CT_COMPILES_STRATEGIES)
+    target_compile_options(ct_once PRIVATE -mmemset-strategy=libcall:-1:noalign -mmemcpy-strategy=libcall:-1:noalign)
+endif()
 add_dependencies(ct_once ct_generated)
 set(CT_OBJECTS $<TARGET_OBJECTS:ct_once>)
 set(CT_OBJECT_TARGETS ct_once)

@@ -29,7 +29,7 @@ static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t size) {
         for (; size >= 32; size -= 32, at += 32) {
             uint64_t words[4];
             memcpy(words, at, sizeof words);
-            for (int i = 0; i < 4; i++) lanes[i] = mix(lanes[i], words[i]);
+            for (int i = 0; i < 4; i++) lanes[i] = (lanes[i] ^ words[i]) * 0x9FB21C651E98DF25ull;
         }
         hash = mix(mix(mix(lanes[0], lanes[1]), lanes[2]), lanes[3]);
     }
@@ -38,6 +38,7 @@ static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t size) {
         memcpy(&word, at, 8);
         hash = mix(hash, word);
     }
+    if (!size) return hash;
     uint64_t rest = 0;
     memcpy(&rest, at, size);
     return mix(hash, rest);

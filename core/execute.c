@@ -235,23 +235,34 @@ static unsigned call_flags(const ct_request *r) {
     return (lasting ? CT_CALL_LASTING : 0) | (ct__errors.in_gradient ? CT_CALL_GRADIENT : 0);
 }
 
+/* Member by member, as start_request does it. */
+static void start_call(ct_call *call, const ct_request *r, const ct_view **pointers) {
+    call->op = r->op;
+    call->kernel = NULL;
+    call->attrs = r->attrs;
+    call->n_in = r->n_in;
+    call->n_out = r->n_out;
+    call->in = pointers;
+    call->out = (ct_view *const *)(pointers + r->n_in);
+    call->scratch.buffer = NULL;
+    call->scratch.offset = call->scratch.bytes = 0;
+    call->random = r->random;
+    call->device = r->device;
+    call->stream = NULL;
+    call->called = ct__errors.called;
+    call->flags = call_flags(r);
+    call->numbers = r->numbers;
+    call->workers = 0;
+}
+
 /* Fills the record of the call and runs it. Where no kernel takes it, *refused is set and nothing is done. */
 static bool run_by_kernel(ct_request *r, const ct_view **pointers, ct_view *views, bool *refused) {
     char refusals[512];
     const bool logging = ct__log_dispatch();
     if (!make_outputs(r, views)) return false;
     for (int i = 0; i < r->n_out; i++) pointers[r->n_in + i] = r->out[i] ? &r->out[i]->view : NULL;
-    ct_call call = {.op = r->op,
-                    .attrs = r->attrs,
-                    .n_in = r->n_in,
-                    .n_out = r->n_out,
-                    .in = pointers,
-                    .out = (ct_view *const *)(pointers + r->n_in),
-                    .random = r->random,
-                    .device = r->device,
-                    .called = ct__errors.called,
-                    .flags = call_flags(r),
-                    .numbers = r->numbers};
+    ct_call call;
+    start_call(&call, r, pointers);
     refusals[0] = 0;
     ct_choice *known;
     call.kernel = ct__choose(&call, &known, logging ? refusals : NULL, sizeof refusals);
