@@ -17,7 +17,7 @@ set(ct_small_sources ${CT_ONCE_SOURCES} ${CT_GENERATED_SOURCES})
 list(FILTER ct_small_sources INCLUDE REGEX
     "/(ops|gen|nn|io|support)/|/optim/(schedule|state|lbfgs)|/data/(dataset|combine|folder|csv_state|transform_table|vocabulary)")
 list(FILTER ct_small_sources EXCLUDE REGEX # these have loops over pixels or numbers, or are passed by what every layer calls
-    "/ops/[^/]*/cpu/|/ops/geometry|/ops/view/reshape|/ops/conv/public|/(io/image|support/resample|nn/orthogonal|nn/forward|nn/cache|nn/module)")
+    "/ops/[^/]*/cpu/|/ops/geometry|/(io/image|support/resample|nn/orthogonal|nn/forward|nn/cache|nn/module)")
 # They carry no tables for unwinding either, as kernels do not: nothing is thrown through C.
 set_source_files_properties(${ct_small_sources} PROPERTIES
     COMPILE_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-Os;-fno-asynchronous-unwind-tables>")
