@@ -21,18 +21,8 @@ static uint64_t mix(uint64_t hash, uint64_t word) {
     return hash ^ hash >> 29;
 }
 
-/* In four lanes, since each step waits for the one before it. */
 static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t size) {
     const char *at = bytes;
-    if (size >= 64) {
-        uint64_t lanes[4] = {hash, 1, 2, 3};
-        for (; size >= 32; size -= 32, at += 32) {
-            uint64_t words[4];
-            memcpy(words, at, sizeof words);
-            for (int i = 0; i < 4; i++) lanes[i] = (lanes[i] ^ words[i]) * 0x9FB21C651E98DF25ull;
-        }
-        hash = mix(mix(mix(lanes[0], lanes[1]), lanes[2]), lanes[3]);
-    }
     for (; size >= 8; size -= 8, at += 8) {
         uint64_t word;
         memcpy(&word, at, 8);
@@ -44,11 +34,46 @@ static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t size) {
     return mix(hash, rest);
 }
 
+/* Of lists only what is in use: most of their room is not. */
+static uint64_t hash_attrs(uint64_t hash, const ct_op *op, const char *attrs) {
+    if (!attrs) return hash;
+    if (!op->attrs) return hash_bytes(hash, attrs, op->attr_size);
+    for (const ct_attr *attr = op->attrs; attr->name; attr++) {
+        const char *at = attrs + attr->offset;
+        uint64_t word = 0;
+        switch (attr->type) {
+        case CT_ATTR_INT:
+        case CT_ATTR_DOUBLE:
+        case CT_ATTR_DEVICE: memcpy(&word, at, 8); break;
+        case CT_ATTR_BOOL: word = *(const bool *)at; break;
+        case CT_ATTR_DTYPE:
+        case CT_ATTR_ENUM: memcpy(&word, at, 4); break;
+        case CT_ATTR_OPT: {
+            const ct_opt *opt = (const ct_opt *)(const void *)at;
+            if (opt->set) memcpy(&word, &opt->value, 8);
+            word = mix(word, opt->set);
+            break;
+        }
+        case CT_ATTR_TEXT: word = hash_bytes(1, at, strnlen(at, sizeof(ct_text))); break;
+        case CT_ATTR_DIMS:
+        case CT_ATTR_AXES: {
+            const ct_dims *list = (const ct_dims *)(const void *)at;
+            word = (uint64_t)list->n;
+            for (int i = 0; i < list->n; i++) hash = mix(hash, (uint64_t)list->d[i]);
+            break;
+        }
+        }
+        hash = mix(hash, word);
+    }
+    return hash;
+}
+
 static uint64_t hash_view(uint64_t hash, const ct_view *view) {
     if (!view) return mix(hash, 0x51);
     hash = mix(hash, (uint64_t)view->dtype << 8 | (uint64_t)view->ndim);
-    hash = hash_bytes(hash, view->dims, (size_t)view->ndim * sizeof view->dims[0]);
-    return hash_bytes(hash, view->strides, (size_t)view->ndim * sizeof view->strides[0]);
+    for (int i = 0; i < view->ndim; i++)
+        hash = mix(hash, (uint64_t)view->dims[i] + (uint64_t)view->strides[i] * 0xD6E8FEB86659FD93ull);
+    return hash;
 }
 
 const ct_kernel *ct__choose(const ct_call *call, ct_choice **place, char *refusals, size_t room) {
@@ -63,7 +88,7 @@ const ct_kernel *ct__choose(const ct_call *call, ct_choice **place, char *refusa
     if (!single && !refusals) {
         key = mix((uintptr_t)call->op, (uint64_t)device.type << 32 | (uint32_t)device.index);
         key = mix(key, call->flags & CT_CALL_LASTING);
-        if (call->attrs) key = hash_bytes(key, call->attrs, call->op->attr_size);
+        key = hash_attrs(key, call->op, call->attrs);
         for (int i = 0; i < call->n_in; i++) key = hash_view(key, call->in[i]);
         for (int i = 0; i < call->n_out; i++) key = hash_view(key, call->out[i]);
         *place = known = remembered(key);
