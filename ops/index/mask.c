@@ -50,7 +50,7 @@ static ct_tensor *true_places(ct_tensor *mask, int64_t n) {
     ct_tensor *chosen = flatten(mask),
               *total = check_range(sum(chosen), (double)n, (double)n, "masked_take", .what = CT_CHECKED_CHOSEN);
     ct_tensor *to = where(chosen, sub_s(cumsum(chosen, 0), 1), total);
-    return narrow(scatter(zeros(CT_DIMS(n + 1), .dtype = CT_I64), 0, to, ct__counted(ct_numel(mask))), 0, 0, n);
+    return narrow(scatter(zeros(CT_DIMS(ct__add(n, 1)), .dtype = CT_I64), 0, to, ct__counted(ct_numel(mask))), 0, 0, n);
 }
 
 /* ---- masked_select ---- */
