@@ -39,6 +39,10 @@ cuda:  ## the module for NVIDIA devices, where nvcc is installed
 	@if $(COMPILE) help | grep -q cotangent_cuda; then $(COMPILE) cotangent_cuda; \
 		else cmake -N -L $(BUILD) >/dev/null; echo "skipped: CUDA's compiler, nvcc, is not installed"; fi
 
+test-cuda: cuda  ## every op and what only a device can show, on an NVIDIA device; skips where there is none
+	@$(COMPILE) cotangent_cli test_cuda
+	@CT_BUILD_DIR=$(abspath $(BUILD)) bash tests/cuda.sh
+
 FASHION = /usr/share/datasets/fashion-mnist
 demo:  ## train a network on Fashion-MNIST in a few minutes, with a report
 	@bash tools/setup.sh demo

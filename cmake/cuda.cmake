@@ -74,3 +74,6 @@ ct_target_flags(cotangent_cuda)
 target_include_directories(cotangent_cuda SYSTEM PRIVATE ${CT_CUDA_INCLUDE})
 target_link_libraries(cotangent_cuda PRIVATE m ${CMAKE_DL_LIBS})
 set_target_properties(cotangent_cuda PROPERTIES PREFIX "lib")
+if(CT_TOP_LEVEL)
+    install(PROGRAMS $<TARGET_FILE:cotangent_cuda> DESTINATION ${CMAKE_INSTALL_LIBDIR} OPTIONAL) # if it was built
+endif()
