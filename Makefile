@@ -36,12 +36,14 @@ test:  ## every test; installs what is missing; the last line is the sum
 cuda:  ## the module for NVIDIA devices, where nvcc is installed
 	@$(MAKE) $(CONFIGURED)
 	@cmake $(BUILD) >/dev/null
-	@if $(COMPILE) help | grep -q cotangent_cuda; then $(COMPILE) cotangent_cuda; \
+	@if $(COMPILE) help 2>/dev/null | grep cotangent_cuda >/dev/null; then $(COMPILE) cotangent_cuda; \
 		else cmake -N -L $(BUILD) >/dev/null; echo "skipped: CUDA's compiler, nvcc, is not installed"; fi
 
 test-cuda: cuda  ## every op and what only a device can show, on an NVIDIA device; skips where there is none
 	@$(COMPILE) cotangent_cli test_cuda
-	@CT_BUILD_DIR=$(abspath $(BUILD)) bash tests/cuda.sh
+	@mkdir -p $(BUILD)/tests/results
+	@CT_BUILD_DIR=$(abspath $(BUILD)) bash tests/cuda.sh >$(BUILD)/tests/results/cuda.log 2>&1; status=$$?; \
+		cat $(BUILD)/tests/results/cuda.log; tail -n 1 $(BUILD)/tests/results/cuda.log >$(BUILD)/tests/results/summary; exit $$status
 
 FASHION = /usr/share/datasets/fashion-mnist
 demo:  ## train a network on Fashion-MNIST in a few minutes, with a report

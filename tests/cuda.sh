@@ -5,6 +5,10 @@
 cotangent=$build_dir/bin/cotangent
 export CT_BACKEND_PATH=$build_dir/lib
 why=$("$cotangent" info | sed -n 's/^cuda *//p')
+case $why in
+"no: there is no module"*) skip "the module opens, or says why it cannot be used" "make cuda has not built it" ;;
+*) check "the module opens, or says why it cannot be used" [ -n "$why" ] ;;
+esac
 if [ "$why" != yes ]; then
     skip "every op on an NVIDIA device" "$why"
     skip "what only an NVIDIA device can show" "$why"
