@@ -269,8 +269,8 @@ static void commit(taking *t) {
         optim_param *p = &o->params[i];
         optim_set_clock(o, p, t->clocks[i]);
         for (int k = 0; k < TENSORS; k++) {
-            ct_tensor **home = tensor_of(p, k), *before = *home;
-            *home = t->taken[i * TENSORS + k];
+            ct_tensor **place = tensor_of(p, k), *before = *place;
+            *place = t->taken[i * TENSORS + k];
             t->taken[i * TENSORS + k] = before; /* dropped at the end */
         }
         for (p->states = 0; p->states < OPTIM_STATES && p->state[p->states];) p->states++;

@@ -1,4 +1,4 @@
-/* Views, versions, changes in place (recorded or refused), and homes for results (ct_into). */
+/* Views, versions, changes in place (recorded or refused), and destinations for results (ct_into). */
 #include <math.h>
 #include <string.h>
 
@@ -192,7 +192,7 @@ TEST(into_a_home_that_the_op_reads_is_safe) {
     CHECK_VALUES(b, CT_DIMS(2, 2), 0, 2, 5, 5, 8);
 }
 
-TEST(into_a_home_that_does_not_fit_is_an_error_and_forgotten) {
+TEST(into_a_destination_that_does_not_fit_is_an_error_and_forgotten) {
     ct_tensor *home = ct_zeros(CT_DIMS(4)), *a = ct_ones(CT_DIMS(3));
     CHECK(ct_into(home));
     CHECK(ct_add(a, a) == NULL);
