@@ -324,8 +324,7 @@ bool ct_device_describe(ct_device device, ct_device_info *info) {
     if (size < sizeof size || size > LARGEST_INFO)
         return ct_fail(CT_ERR_VALUE, "device_describe", "info->size is %u; it has to be sizeof(ct_device_info)", size);
     if (!backend->device_info(backend->self, device.index, &all)) return false;
-    memset(info, 0, size);
-    memcpy(info, &all, size < sizeof all ? size : sizeof all);
+    ct__sized_fill(info, size, &all, sizeof all);
     info->size = size;
     return true;
 }

@@ -5,14 +5,16 @@
 #include "core/alloc.h"
 #include "core/device.h"
 #include "core/error.h"
+#include "core/sized.h"
 #include "core/stream.h"
 
 enum {
     SMALL = 0,
     LARGE = 1,
-    SMALL_MOST = 256 << 10, /* smaller blocks do not lie among larger ones, which they would keep from being joined */
-    PART_UNIT = 2 << 20,    /* parts are multiples of it; those of small blocks are one */
-    PART_MOST = 64 << 20,   /* unless one block is larger */
+    SMALL_MOST = 256 << 10,  /* smaller blocks do not lie among larger ones, which they would keep from being joined */
+    PART_UNIT = 2 << 20,     /* parts are multiples of it; those of small blocks are one */
+    PART_MOST = 64 << 20,    /* unless one block is larger */
+    LARGEST_STATS = 1 << 14, /* of any ct_memory to come: what is larger is no size */
 };
 
 static size_t granule_of(const ct_device_state *state) {
@@ -162,22 +164,25 @@ bool ct_memory_stats(ct_device device, ct_memory *stats) {
     const char *me = "memory_stats";
     ct_device_state *state;
     if (!stats) return ct__fail_null(me, "stats");
-    if (stats->size < sizeof *stats)
-        return ct_fail(CT_ERR_VALUE, me, "stats->size is %zu; set it to sizeof(ct_memory), %zu", stats->size,
-                       sizeof *stats);
+    const size_t size = stats->size;
+    if (size < sizeof size || size > LARGEST_STATS)
+        return ct_fail(CT_ERR_VALUE, me, "stats->size is %zu; it has to be sizeof(ct_memory)", size);
     if (!state_for(device, me, &state)) return false;
+    ct_memory all = {.size = sizeof all};
     if (!state) {
-        ct__host_memory_stats(stats);
-        return true;
+        ct__host_memory_stats(&all);
+    } else {
+        pthread_mutex_lock(&state->lock);
+        all.in_use = state->in_use;
+        all.peak = state->peak;
+        all.reserved = state->reserved;
+        all.requests = state->requests;
+        all.from_host = state->from_host;
+        all.limit = state->limit;
+        pthread_mutex_unlock(&state->lock);
     }
-    pthread_mutex_lock(&state->lock);
-    stats->in_use = state->in_use;
-    stats->peak = state->peak;
-    stats->reserved = state->reserved;
-    stats->requests = state->requests;
-    stats->from_host = state->from_host;
-    stats->limit = state->limit;
-    pthread_mutex_unlock(&state->lock);
+    ct__sized_fill(stats, size, &all, sizeof all); /* of an older caller, as far as its struct goes */
+    stats->size = size;
     return true;
 }
 

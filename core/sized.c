@@ -30,4 +30,9 @@ bool ct__take_sized(void *options, size_t size, const void *given, const char *o
                    ct_version_text());
 }
 
+void ct__sized_fill(void *to, size_t given, const void *from, size_t size) {
+    memcpy(to, from, given < size ? given : size);
+    if (given > size) memset((char *)to + size, 0, given - size);
+}
+
 void ct__clear(void *attrs, size_t size) { memset(attrs, 0, size); }

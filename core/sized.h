@@ -11,6 +11,9 @@ bool ct__sized_copy(void *to, size_t size, const void *from, size_t given);
 
 /* Reads a struct of options; NULL gives the defaults. False, with an error of op, for a size that none can have. */
 bool ct__take_sized(void *options, size_t size, const void *given, const char *op);
+/* Fills a struct of the caller's as far as it goes, and zeroes what it has beyond what is known; the sizes are its and ours. */
+void ct__sized_fill(void *to, size_t given, const void *from, size_t size);
+
 /* Zeroes a struct of attributes. Here because the hundreds of functions that need it are built to be small, and this to be fast. */
 void ct__clear(void *attrs, size_t size);
 

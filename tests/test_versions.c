@@ -198,6 +198,23 @@ TEST(a_backend_of_a_newer_header_opens_unless_it_sets_what_is_not_known) {
     check_that_it_computes("newer");
 }
 
+TEST(memory_is_told_as_far_as_the_struct_of_the_caller_goes) {
+    const ct_device cpu = {CT_CPU, 0};
+    ct_memory stats = {0};
+    CHECK(!ct_memory_stats(cpu, &stats));
+    CHECK_ERROR(CT_ERR_VALUE, "memory_stats: stats->size is 0; it has to be sizeof(ct_memory)");
+    stats = (ct_memory){.size = offsetof(ct_memory, reserved), .reserved = -1, .limit = -1};
+    ct_ones(CT_DIMS(1000));
+    CHECK(ct_memory_stats(cpu, &stats));
+    CHECK(stats.size == offsetof(ct_memory, reserved) && stats.in_use >= 4000 && stats.peak >= stats.in_use);
+    CHECK(stats.reserved == -1 && stats.limit == -1);
+    struct {
+        ct_memory known;
+        int64_t later;
+    } longer = {.known = {.size = sizeof longer}, .later = -1};
+    CHECK(ct_memory_stats(cpu, &longer.known) && longer.known.reserved > 0 && longer.later == 0);
+}
+
 TEST(a_device_is_described_in_as_many_bytes_as_there_are) {
     static ct_backend backend;
     backend = harness_backend("described");
