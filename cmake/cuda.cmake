@@ -22,6 +22,11 @@ endif()
 
 # Machine code for the generations with Tensor Cores for bf16, and PTX, which the driver translates for those to come.
 set(CT_CUDA_ARCHITECTURES "80;90" CACHE STRING "Compute capabilities that get machine code; PTX is of the last")
+execute_process(COMMAND ${CT_NVCC} --help OUTPUT_VARIABLE ct_nvcc_help ERROR_QUIET)
+set(ct_cuda_compression)
+if(ct_nvcc_help MATCHES "--compress-mode")
+    set(ct_cuda_compression --compress-mode=size) # from CUDA 12.8 on
+endif()
 set(ct_cuda_codes)
 foreach(arch ${CT_CUDA_ARCHITECTURES})
     list(APPEND ct_cuda_codes -gencode=arch=compute_${arch},code=sm_${arch})
@@ -38,7 +43,7 @@ set(CT_FATBIN_OBJECTS)
 function(ct_fatbin name source)
     set(fatbin ${CMAKE_CURRENT_BINARY_DIR}/cuda/${name}.fatbin)
     add_custom_command(OUTPUT ${fatbin}
-        COMMAND ${CT_NVCC} -fatbin ${ct_cuda_codes} -std=c++17 -O3 -diag-suppress=186 --compress-mode=size --expt-relaxed-constexpr
+        COMMAND ${CT_NVCC} -fatbin ${ct_cuda_codes} -std=c++17 -O3 -diag-suppress=186 ${ct_cuda_compression} --expt-relaxed-constexpr
             --extended-lambda -fmad=false -I${CMAKE_CURRENT_SOURCE_DIR} -I${CT_GENERATED_DIR} -I${CT_GENERATED_DIR}/include
             -I${CMAKE_CURRENT_SOURCE_DIR}/include -o ${fatbin} ${source}
         DEPENDS ${source} ${CT_CUDA_HEADERS} ct_generated

@@ -8,18 +8,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FUNCTIONS(X)                       \
-    X(cublasLtCreate)                      \
-    X(cublasLtMatmulDescCreate)            \
-    X(cublasLtMatmulDescSetAttribute)      \
-    X(cublasLtMatmulDescDestroy)           \
-    X(cublasLtMatrixLayoutCreate)          \
-    X(cublasLtMatrixLayoutSetAttribute)    \
-    X(cublasLtMatrixLayoutDestroy)         \
-    X(cublasLtMatmulPreferenceCreate)      \
+#define FUNCTIONS(X)                        \
+    X(cublasLtCreate)                       \
+    X(cublasLtMatmulDescCreate)             \
+    X(cublasLtMatmulDescSetAttribute)       \
+    X(cublasLtMatmulDescDestroy)            \
+    X(cublasLtMatrixLayoutCreate)           \
+    X(cublasLtMatrixLayoutSetAttribute)     \
+    X(cublasLtMatrixLayoutDestroy)          \
+    X(cublasLtMatmulPreferenceCreate)       \
     X(cublasLtMatmulPreferenceSetAttribute) \
-    X(cublasLtMatmulPreferenceDestroy)     \
-    X(cublasLtMatmulAlgoGetHeuristic)      \
+    X(cublasLtMatmulPreferenceDestroy)      \
+    X(cublasLtMatmulAlgoGetHeuristic)       \
     X(cublasLtMatmul)
 
 static struct {
@@ -36,7 +36,8 @@ static cublasLtHandle_t handles[CT_CUDA_DEVICES];
 static void open_library(void) {
     static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"};
     void *library = NULL;
-    for (size_t i = 0; i < sizeof names / sizeof *names && !library; i++) library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    for (size_t i = 0; i < sizeof names / sizeof *names && !library; i++)
+        library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     there = library != NULL;
 #define X(name) there = there && (*(void **)&lt.name = dlsym(library, #name)) != NULL;
     FUNCTIONS(X)
@@ -77,8 +78,9 @@ static int alignment(const void *address) {
 static plan_key key_of(const ct_cuda_blas_product *p, int device) {
     const int least = alignment(p->a) < alignment(p->b) ? alignment(p->a) : alignment(p->b);
     const int all = least < alignment(p->c) ? least : alignment(p->c);
-    return (plan_key){{(int64_t)p->dtype << 32 | device << 16 | all << 2 | p->a_transposed << 1 | p->b_transposed, p->m, p->n, p->k,
-                       p->a_leading, p->b_leading, p->c_leading, p->batches, p->a_batch, p->b_batch, p->c_batch, 0}};
+    return (plan_key){{(int64_t)p->dtype << 32 | device << 16 | all << 2 | p->a_transposed << 1 | p->b_transposed, p->m,
+                       p->n, p->k, p->a_leading, p->b_leading, p->c_leading, p->batches, p->a_batch, p->b_batch,
+                       p->c_batch, 0}};
 }
 
 static void forget(plan *p) {
@@ -94,15 +96,15 @@ static cudaDataType_t type_of(ct_dtype dtype) {
 }
 
 /* rows x columns by rows of `leading` elements; by columns, as the library has it, the same memory is columns x rows. */
-static bool layout(cublasLtMatrixLayout_t *made, const ct_cuda_blas_product *p, int64_t rows, int64_t columns, int64_t leading,
-                   int64_t stride) {
+static bool layout(cublasLtMatrixLayout_t *made, const ct_cuda_blas_product *p, int64_t rows, int64_t columns,
+                   int64_t leading, int64_t stride) {
     const int batches = (int)p->batches;
     return lt.cublasLtMatrixLayoutCreate(made, type_of(p->dtype), (uint64_t)columns, (uint64_t)rows, leading) ==
                CUBLAS_STATUS_SUCCESS &&
            lt.cublasLtMatrixLayoutSetAttribute(*made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batches, sizeof batches) ==
                CUBLAS_STATUS_SUCCESS &&
-           lt.cublasLtMatrixLayoutSetAttribute(*made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride) ==
-               CUBLAS_STATUS_SUCCESS;
+           lt.cublasLtMatrixLayoutSetAttribute(*made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride,
+                                               sizeof stride) == CUBLAS_STATUS_SUCCESS;
 }
 
 static bool choose(plan *made, const ct_cuda_blas_product *p, cublasLtHandle_t handle) {
@@ -115,16 +117,15 @@ static bool choose(plan *made, const ct_cuda_blas_product *p, cublasLtHandle_t h
     const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
 #define SET(which, value) \
     lt.cublasLtMatmulPreferenceSetAttribute(preference, which, &(value), sizeof(value)) == CUBLAS_STATUS_SUCCESS
-    const bool ok = lt.cublasLtMatmulPreferenceCreate(&preference) == CUBLAS_STATUS_SUCCESS &&
-                    SET(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, room) &&
-                    SET(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes) &&
-                    SET(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, a) &&
-                    SET(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, b) &&
-                    SET(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, c) &&
-                    SET(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, c) &&
-                    lt.cublasLtMatmulAlgoGetHeuristic(handle, made->operation, made->b, made->a, made->c, made->c, preference, 1,
-                                                      &found, &n) == CUBLAS_STATUS_SUCCESS &&
-                    n == 1;
+    const bool ok =
+        lt.cublasLtMatmulPreferenceCreate(&preference) == CUBLAS_STATUS_SUCCESS &&
+        SET(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, room) &&
+        SET(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes) &&
+        SET(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, a) && SET(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, b) &&
+        SET(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, c) && SET(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, c) &&
+        lt.cublasLtMatmulAlgoGetHeuristic(handle, made->operation, made->b, made->a, made->c, made->c, preference, 1,
+                                          &found, &n) == CUBLAS_STATUS_SUCCESS &&
+        n == 1;
 #undef SET
     if (preference) lt.cublasLtMatmulPreferenceDestroy(preference);
     if (ok) made->algorithm = found.algo;
@@ -133,13 +134,14 @@ static bool choose(plan *made, const ct_cuda_blas_product *p, cublasLtHandle_t h
 
 static bool make_plan(plan *made, const ct_cuda_blas_product *p, cublasLtHandle_t handle) {
     const bool twice = p->dtype == CT_F64;
-    const cublasComputeType_t compute = twice                             ? CUBLAS_COMPUTE_64F
+    const cublasComputeType_t compute = twice                        ? CUBLAS_COMPUTE_64F
                                         : fast && p->dtype == CT_F32 ? CUBLAS_COMPUTE_32F_FAST_TF32
-                                                                       : CUBLAS_COMPUTE_32F;
+                                                                     : CUBLAS_COMPUTE_32F;
     /* The first operand is B', which lies by columns as B lies by rows; where B lies by columns, it is to be transposed. */
     const cublasOperation_t first = p->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
                             second = p->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-    return lt.cublasLtMatmulDescCreate(&made->operation, compute, twice ? CUDA_R_64F : CUDA_R_32F) == CUBLAS_STATUS_SUCCESS &&
+    return lt.cublasLtMatmulDescCreate(&made->operation, compute, twice ? CUDA_R_64F : CUDA_R_32F) ==
+               CUBLAS_STATUS_SUCCESS &&
            lt.cublasLtMatmulDescSetAttribute(made->operation, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first) ==
                CUBLAS_STATUS_SUCCESS &&
            lt.cublasLtMatmulDescSetAttribute(made->operation, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second) ==
@@ -183,9 +185,10 @@ bool ct_cuda_blas_multiply(const ct_call *call, const ct_cuda_blas_product *p, b
     if (!handles[index]) status = lt.cublasLtCreate(&handles[index]);
     plan *made = status == CUBLAS_STATUS_SUCCESS ? plan_for(p, index) : NULL;
     if (made)
-        status = lt.cublasLtMatmul(handles[index], made->operation, twice ? (const void *)&one_twice : &one, p->b, made->b, p->a,
-                                   made->a, twice ? (const void *)&zero_twice : &zero, p->c, made->c, p->c, made->c,
-                                   &made->algorithm, ct_cuda_scratch(call), call->scratch.bytes, ct_cuda_stream(d, call->stream));
+        status = lt.cublasLtMatmul(handles[index], made->operation, twice ? (const void *)&one_twice : &one, p->b,
+                                   made->b, p->a, made->a, twice ? (const void *)&zero_twice : &zero, p->c, made->c,
+                                   p->c, made->c, &made->algorithm, ct_cuda_scratch(call), call->scratch.bytes,
+                                   ct_cuda_stream(d, call->stream));
     pthread_mutex_unlock(&lock);
     ct_cuda_leave(before);
     *refused = !made && status == CUBLAS_STATUS_SUCCESS;

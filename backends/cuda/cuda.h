@@ -17,11 +17,11 @@ enum { CT_CUDA_DEVICES = 16, CT_CUDA_ALIGNMENT = 256 };
 typedef struct ct_cuda_device {
     CUdevice device;
     CUcontext context;
-    CUstream stream; /* the device's own */
+    CUstream stream;                                             /* the device's own */
     int multiprocessors, threads_per_multiprocessor, capability; /* as 90 */
     int shared_limit;                                            /* bytes that a block may have */
-    CUdeviceptr word;   /* ct_cuda_word */
-    uint32_t *noticed;  /* pinned, mapped */
+    CUdeviceptr word;                                            /* ct_cuda_word */
+    uint32_t *noticed;                                           /* pinned, mapped */
     CUdeviceptr noticed_there;
     _Atomic bool lost; /* the context is beyond repair */
     char why[256];
@@ -44,7 +44,7 @@ typedef struct ct_cuda_unit {
     const unsigned char *fatbin;
     _Atomic(CUmodule) modules[CT_CUDA_DEVICES];
 } ct_cuda_unit;
-#define CT_CUDA_UNIT(name)                        \
+#define CT_CUDA_UNIT(name)                         \
     extern const unsigned char ct_fatbin_##name[]; \
     static ct_cuda_unit unit = {#name, ct_fatbin_##name, {0}}
 
@@ -54,7 +54,10 @@ typedef struct ct_cuda_function {
     const char *name;
     _Atomic(CUfunction) functions[CT_CUDA_DEVICES];
 } ct_cuda_function;
-#define CT_CUDA_FUNCTION(name) {&unit, name, {0}}
+#define CT_CUDA_FUNCTION(name) \
+    {                          \
+        &unit, name, { 0 }     \
+    }
 
 typedef struct ct_cuda_shape {
     unsigned grid, grid_y, block, shared; /* grid_y 0: 1 */
@@ -79,7 +82,7 @@ bool ct_cuda_is_dense(const ct_view *view);
  * least 1. */
 int ct_cuda_collapse(ct_cuda_view *views, int n);
 
-#define CT_CUDA_KERNELS(file) \
+#define CT_CUDA_KERNELS(file)                            \
     extern const ct_kernel_row ct_cuda_kernels_##file[]; \
     const ct_kernel_row ct_cuda_kernels_##file[]
 

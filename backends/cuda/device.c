@@ -103,9 +103,10 @@ bool ct_cuda_start(char *why, size_t room) {
 
 ct_cuda_device *ct_cuda_enter(int index, CUcontext *before) {
     if (getpid() != owner) {
-        ct_cuda_host->fail(CT_ERR_DEVICE, "cuda",
-                           "a process that was forked after CUDA was used cannot use it; start the child before, or run "
-                           "another program");
+        ct_cuda_host->fail(
+            CT_ERR_DEVICE, "cuda",
+            "a process that was forked after CUDA was used cannot use it; start the child before, or run "
+            "another program");
         return NULL;
     }
     if (index < 0 || index >= count) {
@@ -114,9 +115,10 @@ ct_cuda_device *ct_cuda_enter(int index, CUcontext *before) {
     }
     ct_cuda_device *d = &devices[index];
     if (atomic_load_explicit(&d->lost, memory_order_relaxed)) {
-        ct_cuda_host->fail(CT_ERR_DEVICE, "cuda",
-                           "the device is lost to this process since an earlier fault: %s; tensors on the CPU can still be saved",
-                           d->why);
+        ct_cuda_host->fail(
+            CT_ERR_DEVICE, "cuda",
+            "the device is lost to this process since an earlier fault: %s; tensors on the CPU can still be saved",
+            d->why);
         return NULL;
     }
     pthread_mutex_lock(&opening);
@@ -184,14 +186,16 @@ static void release(void *self, int index, void *buffer, size_t bytes) {
 
 static CUdeviceptr at(const void *buffer, size_t offset) { return (CUdeviceptr)(uintptr_t)buffer + offset; }
 
-static bool upload(void *self, int index, void *buffer, size_t offset, const void *host, size_t bytes, ct_stream *stream) {
+static bool upload(void *self, int index, void *buffer, size_t offset, const void *host, size_t bytes,
+                   ct_stream *stream) {
     (void)self;
     CUcontext before;
     ct_cuda_device *d = ct_cuda_enter(index, &before);
     if (!d) return false;
     /* from memory that is not pinned it is staged before the call returns */
-    const bool ok = ct_cuda_ok(d, ct_cuda.cuMemcpyHtoDAsync_v2(at(buffer, offset), host, bytes, ct_cuda_stream(d, stream)),
-                               "cuda", "a copy to the device failed");
+    const bool ok =
+        ct_cuda_ok(d, ct_cuda.cuMemcpyHtoDAsync_v2(at(buffer, offset), host, bytes, ct_cuda_stream(d, stream)), "cuda",
+                   "a copy to the device failed");
     ct_cuda_leave(before);
     return ok;
 }
@@ -239,8 +243,9 @@ static bool download(void *self, int index, void *host, const void *buffer, size
     CUcontext before;
     ct_cuda_device *d = ct_cuda_enter(index, &before);
     if (!d) return false;
-    const bool ok = ct_cuda_ok(d, ct_cuda.cuMemcpyDtoHAsync_v2(host, at(buffer, offset), bytes, ct_cuda_stream(d, stream)),
-                               "cuda", "a copy from the device failed");
+    const bool ok =
+        ct_cuda_ok(d, ct_cuda.cuMemcpyDtoHAsync_v2(host, at(buffer, offset), bytes, ct_cuda_stream(d, stream)), "cuda",
+                   "a copy from the device failed");
     ct_cuda_leave(before);
     return ok && wait_for(self, index, stream);
 }
@@ -252,8 +257,8 @@ static bool copy(void *self, int index, void *to, size_t to_offset, const void *
     ct_cuda_device *d = ct_cuda_enter(index, &before);
     if (!d) return false;
     const bool ok = ct_cuda_ok(
-        d, ct_cuda.cuMemcpyDtoDAsync_v2(at(to, to_offset), at(from, from_offset), bytes, ct_cuda_stream(d, stream)), "cuda",
-        "a copy on the device failed");
+        d, ct_cuda.cuMemcpyDtoDAsync_v2(at(to, to_offset), at(from, from_offset), bytes, ct_cuda_stream(d, stream)),
+        "cuda", "a copy on the device failed");
     ct_cuda_leave(before);
     return ok;
 }
@@ -269,12 +274,12 @@ static bool copy_peer(void *self, int index, void *to, size_t to_offset, int fro
     if (!wait_for(self, from_device, NULL)) return false;
     ct_cuda_device *d = ct_cuda_enter(index, &before);
     if (!d) return false;
-    const bool ok = ct_cuda_ok(d,
-                               ct_cuda.cuMemcpyPeerAsync(at(to, to_offset), d->context, at(from, from_offset),
-                                                         source->context, bytes, ct_cuda_stream(d, stream)),
-                               "cuda", "a copy between devices failed") &&
-                    ct_cuda_ok(d, ct_cuda.cuStreamSynchronize(ct_cuda_stream(d, stream)), "cuda",
-                               "a copy between devices failed");
+    const bool ok =
+        ct_cuda_ok(d,
+                   ct_cuda.cuMemcpyPeerAsync(at(to, to_offset), d->context, at(from, from_offset), source->context,
+                                             bytes, ct_cuda_stream(d, stream)),
+                   "cuda", "a copy between devices failed") &&
+        ct_cuda_ok(d, ct_cuda.cuStreamSynchronize(ct_cuda_stream(d, stream)), "cuda", "a copy between devices failed");
     ct_cuda_leave(before);
     return ok;
 }
@@ -306,7 +311,8 @@ static bool stream_new(void *self, int index, void **handle) {
     CUstream made = NULL;
     ct_cuda_device *d = ct_cuda_enter(index, &before);
     if (!d) return false;
-    const bool ok = ct_cuda_ok(d, ct_cuda.cuStreamCreate(&made, CU_STREAM_NON_BLOCKING), "stream_new", "no stream can be made");
+    const bool ok =
+        ct_cuda_ok(d, ct_cuda.cuStreamCreate(&made, CU_STREAM_NON_BLOCKING), "stream_new", "no stream can be made");
     *handle = made;
     ct_cuda_leave(before);
     return ok;
@@ -327,7 +333,8 @@ static ct_event *event_new(void *self, int index) {
     CUevent made = NULL;
     ct_cuda_device *d = ct_cuda_enter(index, &before);
     if (!d) return NULL;
-    if (!ct_cuda_ok(d, ct_cuda.cuEventCreate(&made, CU_EVENT_DISABLE_TIMING), "cuda", "no event can be made")) made = NULL;
+    if (!ct_cuda_ok(d, ct_cuda.cuEventCreate(&made, CU_EVENT_DISABLE_TIMING), "cuda", "no event can be made"))
+        made = NULL;
     ct_cuda_leave(before);
     return (ct_event *)made;
 }

@@ -25,10 +25,11 @@ static entry entries[] = {
 enum { ENTRIES = sizeof entries / sizeof *entries };
 
 #define PART(n) extern const unsigned char ct_fatbin_elementwise_##n[];
-PART(0) PART(1) PART(2) PART(3) PART(4) PART(5) PART(6) PART(7)
+PART(0)
+PART(1) PART(2) PART(3) PART(4) PART(5) PART(6) PART(7)
 #undef PART
 #define PART(n) {"elementwise_" #n, ct_fatbin_elementwise_##n, {0}},
-static ct_cuda_unit units[PARTS] = {PART(0) PART(1) PART(2) PART(3) PART(4) PART(5) PART(6) PART(7)};
+    static ct_cuda_unit units[PARTS] = {PART(0) PART(1) PART(2) PART(3) PART(4) PART(5) PART(6) PART(7)};
 #undef PART
 
 static const char *const dtype_names[DTYPES] = {"f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "b8"};
@@ -85,15 +86,6 @@ static bool is_single(const ct_cuda_view *v) {
     return true;
 }
 
-static bool is_linear(const ct_cuda_view *v) {
-    int64_t expected = 1;
-    for (int d = v->ndim - 1; d >= 0; d--) {
-        if (v->dims[d] != 1 && v->strides[d] != expected) return false;
-        expected *= v->dims[d];
-    }
-    return true;
-}
-
 static bool run(const ct_call *call, ct_stream *stream) {
     (void)stream;
     entry *e = find(call->op);
@@ -119,7 +111,7 @@ static bool run(const ct_call *call, ct_stream *stream) {
     }
     a.ndim = ct_cuda_collapse(views, call->n_in + 1);
     a.out = views[0].data;
-    a.linear = is_linear(&views[0]);
+    a.linear = ct_cuda_is_dense(call->out[0]);
     a.aligned = (uintptr_t)a.out % 16 == 0;
     memcpy(a.dims, views[0].dims, sizeof a.dims);
     memcpy(a.strides[0], views[0].strides, sizeof a.strides[0]);
@@ -128,7 +120,7 @@ static bool run(const ct_call *call, ct_stream *stream) {
         a.in[i] = v->data;
         memcpy(a.strides[i + 1], v->strides, sizeof a.strides[0]);
         if (is_single(v)) a.single |= 1u << i;
-        else if (is_linear(v)) a.aligned &= (uintptr_t)v->data % 16 == 0;
+        else if (ct_cuda_is_dense(call->in[i])) a.aligned &= (uintptr_t)v->data % 16 == 0;
         else a.linear = 0;
     }
     read_attrs(call, &a);

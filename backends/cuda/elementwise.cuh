@@ -2,7 +2,7 @@
 #pragma once
 
 #include "backends/cuda/elementwise.h"
-#include "backends/cuda/words.cuh"
+#include "backends/cuda/thread.cuh"
 
 // N operands of one element, as numbers of the type that is computed in; masks are 0 or 1.
 template <typename C, int N> struct ct_values {
@@ -19,8 +19,8 @@ template <typename T, int V> struct alignas(sizeof(T) * V) ct_pack {
 // S is how elements are stored, C what they are computed in, MASKS the operands that are bool whatever S is, R how results are stored.
 template <typename S, typename C, typename R, int N, unsigned MASKS, bool COSTLY, typename F>
 __device__ void ct_elementwise(const ct_cuda_elementwise &a, F formula) {
-    if (a.head.lasting && *(volatile uint32_t *)&a.head.word->set) return;
-    const int64_t first = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, step = (int64_t)gridDim.x * blockDim.x;
+    if (ct_does_nothing(a.head)) return;
+    const int64_t first = ct_first(), step = ct_step();
     ct_values<C, N> single;
 #pragma unroll
     for (int i = 0; i < N; i++) {

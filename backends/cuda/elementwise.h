@@ -24,7 +24,7 @@ typedef struct ct_cuda_elementwise {
 
 #ifndef __CUDACC__
 #include <cotangent/backend.h>
-bool ct_cuda_elementwise_start(void); /* false: no memory */
+bool ct_cuda_elementwise_start(void);                     /* false: no memory */
 const ct_kernel *ct_cuda_elementwise_of(const ct_op *op); /* NULL: it is none */
 #endif
 

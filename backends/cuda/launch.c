@@ -54,10 +54,9 @@ bool ct_cuda_launch(const ct_call *call, ct_cuda_function *function, ct_cuda_sha
     CUfunction found = find(d, index, function);
     bool ok = found != NULL;
     if (ok && shape.shared > 48 * 1024)
-        ok = ct_cuda_ok(d,
-                        ct_cuda.cuFuncSetAttribute(found, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                                   (int)shape.shared),
-                        call->op->name, "the device has not as much shared memory");
+        ok = ct_cuda_ok(
+            d, ct_cuda.cuFuncSetAttribute(found, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shape.shared),
+            call->op->name, "the device has not as much shared memory");
     if (ok) {
         *(ct_cuda_head *)arguments = (ct_cuda_head){.word = (ct_cuda_word *)(uintptr_t)d->word,
                                                     .noticed = (uint32_t *)(uintptr_t)d->noticed_there,

@@ -32,3 +32,27 @@ void ct_cuda_nest_end(ct_cuda_nest *nest) {
         nest->multipliers[d] = (uint32_t)((((uint64_t)1 << 32) * (((uint64_t)1 << shift) - size)) / size + 1);
     }
 }
+
+ct_cuda_nest ct_cuda_nest_of(const ct_cuda_view *views, int n) {
+    ct_cuda_nest nest;
+    ct_cuda_nest_begin(&nest);
+    for (int d = 0; d < views[0].ndim; d++) {
+        int64_t strides[CT_CUDA_NEST_OPERANDS] = {0};
+        for (int i = 0; i < n; i++) strides[i] = views[i].strides[d];
+        ct_cuda_nest_add(&nest, views[0].dims[d], strides);
+    }
+    ct_cuda_nest_end(&nest);
+    return nest;
+}
+
+ct_cuda_nest ct_cuda_lines(const ct_view *const *views, int n, int axis) {
+    ct_cuda_nest nest;
+    ct_cuda_nest_begin(&nest);
+    for (int d = 0; d < views[0]->ndim; d++) {
+        int64_t strides[CT_CUDA_NEST_OPERANDS] = {0};
+        for (int i = 0; i < n; i++) strides[i] = views[i] ? views[i]->strides[d] : 0;
+        if (d != axis) ct_cuda_nest_add(&nest, views[0]->dims[d], strides);
+    }
+    ct_cuda_nest_end(&nest);
+    return nest;
+}

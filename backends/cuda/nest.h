@@ -17,6 +17,13 @@ typedef struct ct_cuda_nest {
 } ct_cuda_nest;
 
 #ifndef __CUDACC__
+#include <cotangent/backend.h>
+
+/* The nest over all dimensions of n operands of the same sizes; in the lines, over all but one axis, an operand that is NULL stays where
+ * it is. */
+ct_cuda_nest ct_cuda_nest_of(const ct_cuda_view *views, int n);
+ct_cuda_nest ct_cuda_lines(const ct_view *const *views, int n, int axis);
+
 /* Begins an empty nest, of one element. */
 void ct_cuda_nest_begin(ct_cuda_nest *nest);
 /* A dimension inside of those before it, with the stride of each operand; it joins the one before where all strides allow. */

@@ -19,7 +19,7 @@ typedef struct ct_cuda_view {
 /* The error word of a device: the first value that a kernel found wrong. Words are set by one thread, which has won `taken`. */
 typedef struct ct_cuda_word {
     uint32_t taken;
-    uint32_t set; /* the rest is there */
+    uint32_t set;        /* the rest is there */
     uint64_t op, called; /* addresses of the host's, which only the host uses */
     uint64_t what;
     uint32_t flags;

@@ -5,8 +5,9 @@
 
 size_t ct_cuda_dtype_size(ct_dtype dtype) {
     static const unsigned char sizes[CT_DTYPE_COUNT] = {
-        [CT_F32] = 4, [CT_F64] = 8, [CT_F16] = 2, [CT_BF16] = 2, [CT_I8] = 1,     [CT_I16] = 2,    [CT_I32] = 4,      [CT_I64] = 8,
-        [CT_U8] = 1,  [CT_BOOL] = 1, [CT_U16] = 2, [CT_U32] = 4,  [CT_U64] = 8, [CT_F8E4M3] = 1, [CT_F8E5M2] = 1, [CT_COMPLEX64] = 8};
+        [CT_F32] = 4, [CT_F64] = 8,    [CT_F16] = 2,    [CT_BF16] = 2,     [CT_I8] = 1,  [CT_I16] = 2,
+        [CT_I32] = 4, [CT_I64] = 8,    [CT_U8] = 1,     [CT_BOOL] = 1,     [CT_U16] = 2, [CT_U32] = 4,
+        [CT_U64] = 8, [CT_F8E4M3] = 1, [CT_F8E5M2] = 1, [CT_COMPLEX64] = 8};
     return sizes[dtype];
 }
 

@@ -8,24 +8,29 @@
 CT_CUDA_UNIT(conv_conv);
 
 enum { FORWARD, INPUT_GRAD, WEIGHT_PARTS, WEIGHT_SUM, BIAS_SUM, KINDS };
-#define FUNCTIONS(kind)                                                                                  \
-    {                                                                                                    \
-        [CT_F32] = CT_CUDA_FUNCTION(kind "_f32"), [CT_F64] = CT_CUDA_FUNCTION(kind "_f64"),              \
-        [CT_F16] = CT_CUDA_FUNCTION(kind "_f16"), [CT_BF16] = CT_CUDA_FUNCTION(kind "_bf16"),            \
+#define FUNCTIONS(kind)                                                                       \
+    {                                                                                         \
+        [CT_F32] = CT_CUDA_FUNCTION(kind "_f32"), [CT_F64] = CT_CUDA_FUNCTION(kind "_f64"),   \
+        [CT_F16] = CT_CUDA_FUNCTION(kind "_f16"), [CT_BF16] = CT_CUDA_FUNCTION(kind "_bf16"), \
     }
-static ct_cuda_function functions[KINDS][CT_BF16 + 1] = {FUNCTIONS("forward"), FUNCTIONS("input_grad"), FUNCTIONS("weight_parts"),
-                                                         FUNCTIONS("weight_sum"), FUNCTIONS("bias_sum")};
+static ct_cuda_function functions[KINDS][CT_BF16 + 1] = {FUNCTIONS("forward"), FUNCTIONS("input_grad"),
+                                                         FUNCTIONS("weight_parts"), FUNCTIONS("weight_sum"),
+                                                         FUNCTIONS("bias_sum")};
 
 static int64_t listed(const ct_dims *list, int i, int64_t normal) {
     return list->n == 0 ? normal : list->d[list->n == 1 ? 0 : i];
 }
 
 /* The geometry, from views of the image x, the result y and the weight w; infer has checked it. */
-static ct_cuda_conv problem(const ct_view *x, const ct_view *w, const ct_view *y, const ct_dims *strides, const ct_dims *dilations,
-                            const ct_dims *pads, int64_t groups, bool last) {
+static ct_cuda_conv problem(const ct_view *x, const ct_view *w, const ct_view *y, const ct_dims *strides,
+                            const ct_dims *dilations, const ct_dims *pads, int64_t groups, bool last) {
     const int rank = x->ndim - 2, spatial = last ? 1 : 2, channel = last ? x->ndim - 1 : 1, tap = last ? 0 : 2;
-    ct_cuda_conv p = {.x = ct_cuda_address(x), .w = ct_cuda_address(w), .y = ct_cuda_address(y), .batch = x->dims[0],
-                      .groups = groups, .taps = 1};
+    ct_cuda_conv p = {.x = ct_cuda_address(x),
+                      .w = ct_cuda_address(w),
+                      .y = ct_cuda_address(y),
+                      .batch = x->dims[0],
+                      .groups = groups,
+                      .taps = 1};
     p.in_each = x->dims[channel] / groups;
     p.out_each = y->dims[channel] / groups;
     p.x_n = x->strides[0], p.x_c = x->strides[channel];
@@ -98,7 +103,8 @@ static ct_cuda_conv weight_problem(const ct_call *call) {
     const int rank = x->ndim - 2;
     ct_view made = {.buffer = NULL, .dtype = x->dtype, .ndim = x->ndim};
     for (int i = 0; i < rank; i++) made.dims[(last ? 0 : 2) + i] = a->kernel.d[i];
-    ct_cuda_conv p = problem(x, call->out[0] ? call->out[0] : &made, g, &a->strides, &a->dilations, &a->pads, a->groups, last);
+    ct_cuda_conv p =
+        problem(x, call->out[0] ? call->out[0] : &made, g, &a->strides, &a->dilations, &a->pads, a->groups, last);
     p.positions = p.out[0] * p.out[1] * p.out[2];
     const int64_t all = p.batch * p.positions, tiles = tiles_of(p.out_each, p.in_each * p.taps) * p.groups;
     int64_t parts = tiles ? BLOCKS_WANTED / tiles : 1;
@@ -122,7 +128,8 @@ static bool weight_run(const ct_call *call, ct_stream *stream) {
     p.scratch = ct_cuda_scratch(call);
     if (call->out[0] && weights) {
         const int64_t tiles = tiles_of(p.out_each, p.in_each * p.taps) * p.groups;
-        if (!launch(call, WEIGHT_PARTS, tiles * p.parts, &p) || !launch(call, WEIGHT_SUM, (weights + 255) / 256, &p)) return false;
+        if (!launch(call, WEIGHT_PARTS, tiles * p.parts, &p) || !launch(call, WEIGHT_SUM, (weights + 255) / 256, &p))
+            return false;
     }
     if (call->n_out < 2 || !call->out[1] || !p.groups || !p.out_each) return true;
     p.bias_grad = ct_cuda_address(call->out[1]);

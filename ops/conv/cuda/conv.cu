@@ -1,5 +1,6 @@
 // Convolutions as products whose operands are gathered: rows are positions of the result (of weights: output channels), columns its
 // channels (taps of input channels), and what is summed over the other two.
+#include "backends/cuda/thread.cuh"
 #include "backends/cuda/tile.cuh"
 #include "ops/conv/cuda/conv.h"
 
@@ -18,7 +19,7 @@ struct place {
 template <typename S> __device__ void forward(const ct_cuda_conv &p) {
     typedef ct_product_of<S> P;
     typedef typename P::type C;
-    if (p.head.lasting && *(volatile uint32_t *)&p.head.word->set) return;
+    if (ct_does_nothing(p.head)) return;
     const int64_t m = p.batch * p.positions, n = p.out_each, k_all = p.in_each * p.taps;
     const int64_t columns = (n + CT_TILE - 1) / CT_TILE, tiles = columns * ((m + CT_TILE - 1) / CT_TILE);
     for (int64_t item = blockIdx.x; item < tiles * p.groups; item += gridDim.x) {
@@ -57,7 +58,7 @@ template <typename S> __device__ void forward(const ct_cuda_conv &p) {
 template <typename S> __device__ void input_grad(const ct_cuda_conv &p) {
     typedef ct_product_of<S> P;
     typedef typename P::type C;
-    if (p.head.lasting && *(volatile uint32_t *)&p.head.word->set) return;
+    if (ct_does_nothing(p.head)) return;
     const int64_t m = p.batch * p.positions, n = p.in_each, k_all = p.out_each * p.taps;
     const int64_t columns = (n + CT_TILE - 1) / CT_TILE, tiles = columns * ((m + CT_TILE - 1) / CT_TILE);
     for (int64_t item = blockIdx.x; item < tiles * p.groups; item += gridDim.x) {
@@ -128,9 +129,9 @@ template <typename S> __device__ void weight_parts(const ct_cuda_conv &p) {
 template <typename S> __device__ void weight_sum(const ct_cuda_conv &p) {
     typedef ct_product_of<S> P;
     typedef typename P::type C;
-    if (p.head.lasting && *(volatile uint32_t *)&p.head.word->set) return;
+    if (ct_does_nothing(p.head)) return;
     const int64_t m = p.out_each, n = p.in_each * p.taps, all = p.groups * m * n;
-    for (int64_t e = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; e < all; e += (int64_t)gridDim.x * blockDim.x) {
+    for (int64_t e = ct_first(); e < all; e += ct_step()) {
         C sum = C(0);
         for (int part = 0; part < p.parts; part++) sum += ((const C *)p.scratch)[part * all + e];
         const int64_t j = e % n, i = e / n; /* i counts the output channels of all groups */
@@ -145,7 +146,7 @@ template <typename S> __device__ void bias_sum(const ct_cuda_conv &p) {
     typedef ct_product_of<S> P;
     typedef typename P::type C;
     __shared__ C shares[CT_TILE_THREADS];
-    if (p.head.lasting && *(volatile uint32_t *)&p.head.word->set) return;
+    if (ct_does_nothing(p.head)) return;
     for (int64_t channel = blockIdx.x; channel < p.groups * p.out_each; channel += gridDim.x) {
         C sum = C(0);
         for (int64_t k = threadIdx.x; k < p.batch * p.positions; k += CT_TILE_THREADS) {

@@ -23,7 +23,8 @@ static ct_cuda_product problem(const ct_call *call) {
     const ct_view *a = call->in[0], *b = call->in[1], *y = call->out[0];
     const bool a_vector = a->ndim == 1, b_vector = b->ndim == 1;
     const int batch = y->ndim - !a_vector - !b_vector, a_first = batch - (a->ndim - 2), b_first = batch - (b->ndim - 2);
-    ct_cuda_product p = {.a = ct_cuda_address(a), .b = ct_cuda_address(b), .c = ct_cuda_address(y), .batch_dims = batch};
+    ct_cuda_product p = {
+        .a = ct_cuda_address(a), .b = ct_cuda_address(b), .c = ct_cuda_address(y), .batch_dims = batch};
     p.m = a_vector ? 1 : a->dims[a->ndim - 2];
     p.k = a->dims[a->ndim - 1];
     p.n = b_vector ? 1 : b->dims[b->ndim - 1];

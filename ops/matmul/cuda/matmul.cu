@@ -1,11 +1,12 @@
 // Products of any strides and dtype: what cuBLASLt does not take, and machines without it.
+#include "backends/cuda/thread.cuh"
 #include "backends/cuda/tile.cuh"
 #include "ops/matmul/cuda/matmul.h"
 
 template <typename S> __device__ void multiply(const ct_cuda_product &p) {
     typedef ct_product_of<S> P;
     typedef typename P::type C;
-    if (p.head.lasting && *(volatile uint32_t *)&p.head.word->set) return;
+    if (ct_does_nothing(p.head)) return;
     const int64_t columns = (p.n + CT_TILE - 1) / CT_TILE, tiles = columns * ((p.m + CT_TILE - 1) / CT_TILE);
     for (int64_t item = blockIdx.x; item < tiles * p.batches; item += gridDim.x) {
         const int64_t tile = item % tiles;

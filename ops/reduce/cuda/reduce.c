@@ -84,13 +84,13 @@ static void append(ct_cuda_view *v, int64_t size, int64_t stride) {
 }
 
 /* Whether packs of v elements along the innermost dimension of `along` can be aligned, the addresses left aside. */
-static bool packs_fit(const ct_cuda_walk *along, const ct_cuda_walk *other, int v) {
+static bool packs_fit(const ct_cuda_nest *along, const ct_cuda_nest *other, int v) {
     const int last = along->ndim - 1;
-    if (along->strides[0][last] != 1 || along->dims[last] % v != 0) return false;
+    if (along->strides[0][last] != 1 || along->sizes[last] % v != 0) return false;
     for (int d = 0; d < last; d++)
         if (along->strides[0][d] % v != 0) return false;
     for (int d = 0; d < other->ndim; d++)
-        if (other->dims[d] > 1 && other->strides[0][d] % v != 0) return false;
+        if (other->sizes[d] > 1 && other->strides[0][d] % v != 0) return false;
     return true;
 }
 
@@ -129,8 +129,8 @@ static plan plan_of(const reduction *r, const ct_call *call, const ct_dims *axes
     sort_by_stride(kept, 2);
     if (!r->places) sort_by_stride(&reduced, 1);
     ct_cuda_reduce *a = &p.a;
-    a->kept = ct_cuda_walk_of(kept, 2);
-    a->reduced = ct_cuda_walk_of(&reduced, 1);
+    a->kept = ct_cuda_nest_of(kept, 2);
+    a->reduced = ct_cuda_nest_of(&reduced, 1);
 
     const int v = pack_of(r, x->dtype), last = a->kept.ndim - 1, inner = a->reduced.ndim - 1;
     const int64_t results = a->kept.total, n = a->reduced.total;

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "backends/cuda/number.cuh"
-#include "backends/cuda/walk.cuh"
+#include "backends/cuda/nest.cuh"
 #include "ops/reduce/cuda/reduce.h"
 
 enum { UNROLLED = 4 };
@@ -83,7 +83,7 @@ CT_DEVICE void ct_reduce_dense(const typename R::In *x, int64_t from, int64_t to
 
 // The same of a row that lies in several pieces, in packs of V.
 template <typename R, int V>
-CT_DEVICE void ct_reduce_pieces(const ct_cuda_walk &walk, const typename R::In *x, int64_t from, int64_t to, int lane,
+CT_DEVICE void ct_reduce_pieces(const ct_cuda_nest &nest, const typename R::In *x, int64_t from, int64_t to, int lane,
                                 int lanes, typename R::Sum &sum) {
     typedef ct_elements<typename R::In, V> pack;
     for (int64_t i = from + lane * V; i < to; i += UNROLLED * lanes * V) {
@@ -91,7 +91,7 @@ CT_DEVICE void ct_reduce_pieces(const ct_cuda_walk &walk, const typename R::In *
 #pragma unroll
         for (int u = 0; u < UNROLLED; u++) {
             const int64_t place = i + u * lanes * V;
-            if (place < to) loaded[u] = *(const pack *)(x + ct_offset(walk, 0, place));
+            if (place < to) loaded[u] = *(const pack *)(x + ct_offset(nest, 0, place));
         }
         typename R::Short s = R::nothing_short();
 #pragma unroll
@@ -111,7 +111,7 @@ CT_DEVICE void ct_put_sum(const ct_cuda_reduce &a, const typename R::Sum &sum, i
 
 // Groups of threads go along rows.
 template <typename R> __device__ void ct_reduce_rows(const ct_cuda_reduce &a) {
-    if (a.head.lasting && *(volatile uint32_t *)&a.head.word->set) return;
+    if (ct_does_nothing(a.head)) return;
     const int lanes = a.lanes, lane = threadIdx.x & (lanes - 1), groups = CT_REDUCE_THREADS / lanes;
     const int64_t jobs = a.kept.total * a.parts;
     const bool dense = a.reduced.ndim == 1 && a.reduced.strides[0][0] == 1;
@@ -184,14 +184,14 @@ template <typename R, int V> CT_DEVICE void ct_reduce_columns_by(const ct_cuda_r
     }
 }
 template <typename R> __device__ void ct_reduce_columns(const ct_cuda_reduce &a) {
-    if (a.head.lasting && *(volatile uint32_t *)&a.head.word->set) return;
+    if (ct_does_nothing(a.head)) return;
     if (a.packed) ct_reduce_columns_by<R, R::V>(a);
     else ct_reduce_columns_by<R, 1>(a);
 }
 
 // Results of their parts.
 template <typename R> __device__ void ct_reduce_parts(const ct_cuda_reduce &a) {
-    if (a.head.lasting && *(volatile uint32_t *)&a.head.word->set) return;
+    if (ct_does_nothing(a.head)) return;
     const int lanes = a.lanes, lane = threadIdx.x & (lanes - 1), groups = CT_REDUCE_THREADS / lanes;
     for (int64_t first = (int64_t)blockIdx.x * groups; first < a.kept.total; first += (int64_t)gridDim.x * groups) {
         const int64_t result = first + threadIdx.x / lanes;

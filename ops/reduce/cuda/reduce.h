@@ -4,7 +4,7 @@
 #ifndef COTANGENT_OPS_REDUCE_CUDA_H
 #define COTANGENT_OPS_REDUCE_CUDA_H
 
-#include "backends/cuda/walk.h"
+#include "backends/cuda/nest.h"
 
 enum { CT_REDUCE_THREADS = 256 };
 
@@ -13,8 +13,8 @@ typedef struct ct_cuda_reduce {
     const char *x;
     char *out;
     char *partial;        /* (kept.total, parts) accumulators; NULL where parts is 1 */
-    ct_cuda_walk kept;    /* operands: x, out */
-    ct_cuda_walk reduced; /* x */
+    ct_cuda_nest kept;    /* operands: x, out */
+    ct_cuda_nest reduced; /* x */
     int64_t parts, chunk; /* of `chunk` reduced elements each, a multiple of those in a pack */
     int32_t lanes;        /* rows: threads per row, a power of two. columns: threads side by side */
     int32_t packed;       /* every pack of neighbors is aligned */

@@ -9,7 +9,7 @@
 #pragma once
 
 #include "backends/cuda/number.cuh"
-#include "backends/cuda/walk.cuh"
+#include "backends/cuda/nest.cuh"
 #include "ops/scan/cuda/scan.h"
 
 struct ct_scan_line {
@@ -138,7 +138,7 @@ template <typename M> CT_DEVICE typename M::State ct_scan_block(typename M::Stat
 
 // A block per chunk: threads take neighboring pieces of it.
 template <typename M> __device__ void ct_scan_blocks(const ct_cuda_scan &a) {
-    if (a.head.lasting && *(volatile uint32_t *)&a.head.word->set) return;
+    if (ct_does_nothing(a.head)) return;
     typedef typename M::State State;
     const int64_t jobs = a.lines.total * a.chunks;
     for (int64_t job = blockIdx.x; job < jobs; job += gridDim.x) {
@@ -167,11 +167,10 @@ template <typename M> __device__ void ct_scan_blocks(const ct_cuda_scan &a) {
 
 // A thread per chunk; neighbors stand at neighboring lines.
 template <typename M> __device__ void ct_scan_threads(const ct_cuda_scan &a) {
-    if (a.head.lasting && *(volatile uint32_t *)&a.head.word->set) return;
+    if (ct_does_nothing(a.head)) return;
     typedef typename M::State State;
     const int64_t jobs = a.lines.total * a.chunks;
-    for (int64_t job = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; job < jobs;
-         job += (int64_t)gridDim.x * blockDim.x) {
+    for (int64_t job = ct_first(); job < jobs; job += ct_step()) {
         const int64_t chunk = a.chunks == 1 ? 0 : job / a.lines.total, number = job - chunk * a.lines.total;
         const int64_t from = chunk * a.chunk, to = min(from + a.chunk, a.n);
         const ct_scan_line line = ct_scan_line_of(a, number);

@@ -3,7 +3,7 @@
 #ifndef COTANGENT_OPS_SCAN_CUDA_H
 #define COTANGENT_OPS_SCAN_CUDA_H
 
-#include "backends/cuda/walk.h"
+#include "backends/cuda/nest.h"
 
 enum { CT_SCAN_EACH = 8, CT_SCAN_CHUNKS = 256 }; /* elements that a thread takes at once; the most chunks in a line */
 
@@ -11,7 +11,7 @@ typedef struct ct_cuda_scan {
     ct_cuda_head head;
     char *at[3]; /* x, y, and what is third: b of a recurrence, the places of an extremum; y and these may be NULL */
     int64_t step[3];
-    ct_cuda_walk lines; /* of the three */
+    ct_cuda_nest lines; /* of the three */
     int64_t n;
     int32_t reverse;
     int32_t totals; /* only find what chunks come to */

@@ -1,6 +1,6 @@
 // Device code of sort: bitonic sorts of tiles (Batcher, 1968), and merges that are cut into tiles along the path of the merge (Odeh, Green
 // and Birk, 2012).
-#include "backends/cuda/walk.cuh"
+#include "backends/cuda/nest.cuh"
 #include "ops/sort/cuda/sort.h"
 
 #include <cotangent.h>
@@ -78,7 +78,7 @@ CT_DEVICE void ct_put_sorted(const ct_cuda_sort &a, int64_t line, int64_t i, int
 
 // As many tiles side by side as fit, each a line or a part of one.
 template <typename Item> CT_DEVICE void ct_sort_tiles(const ct_cuda_sort &a) {
-    if (a.head.lasting && *(volatile uint32_t *)&a.head.word->set) return;
+    if (ct_does_nothing(a.head)) return;
     __shared__ Item items[CT_SORT_TILE];
     const int room = a.room, side = CT_SORT_TILE / room;
     const int64_t jobs = a.line_count * a.tiles;
@@ -127,7 +127,7 @@ CT_DEVICE int64_t ct_merge_split(const Item *one, int64_t n, const Item *two, in
 }
 
 template <typename Item> CT_DEVICE void ct_sort_merge(const ct_cuda_sort &a) {
-    if (a.head.lasting && *(volatile uint32_t *)&a.head.word->set) return;
+    if (ct_does_nothing(a.head)) return;
     __shared__ Item items[CT_SORT_TILE];
     __shared__ int64_t splits[2];
     const int64_t jobs = a.line_count * a.tiles;

@@ -4,7 +4,7 @@
 #ifndef COTANGENT_OPS_SORT_CUDA_H
 #define COTANGENT_OPS_SORT_CUDA_H
 
-#include "backends/cuda/walk.h"
+#include "backends/cuda/nest.h"
 
 enum { CT_SORT_THREADS = 256, CT_SORT_EACH = 8, CT_SORT_TILE = CT_SORT_THREADS * CT_SORT_EACH };
 
@@ -13,7 +13,7 @@ typedef struct ct_cuda_sort {
     const char *x;
     char *values, *indices; /* NULL: not wanted */
     int64_t x_step, values_step, indices_step;
-    ct_cuda_walk lines; /* operands: x, values, indices */
+    ct_cuda_nest lines; /* operands: x, values, indices */
     int64_t n, tiles;   /* of a line */
     int64_t first_line, line_count;
     int32_t dtype, size; /* of an element in bytes */
