@@ -49,9 +49,10 @@ bool channel_norm_infer(ct_infer *infer) {
     if (!infer_groups(infer, x, a->groups, a->channels_last)) return false;
     const int64_t channels = channels_of(x, a->channels_last), sets[2] = {x->dims[0], a->groups};
     if (!ct__infer_is(infer, 1, 1, &channels) || !ct__infer_is(infer, 2, 1, &channels)) return false;
+    if (!ct__infer_wide(infer, x->dtype, 1, 2)) return false;
     ct__infer_like(infer, 0, x, x->dtype);
     for (int i = 1; i < infer->n_out; i++)
-        ct__infer_set(infer, i, x->dtype, a->groups ? 2 : 1, a->groups ? sets : &channels);
+        ct__infer_set(infer, i, ct__norm_dtype(x->dtype), a->groups ? 2 : 1, a->groups ? sets : &channels);
     return true;
 }
 
@@ -74,11 +75,12 @@ void channel_norm_vjp(ct_vjp *v) {
         v->grad[2] = reshape(sum(reshape(v->cot[0], at.shape), .axes = at.not_param), ct_shape(v->in[2]));
         return;
     }
-    if (!ct__vjp_has(v, 1) || !ct__vjp_has(v, 2)) return;
+    if (!ct__vjp_has(v, 0)) return;
     /* weight is for dx alone, and saved only where that is wanted */
     ct_tensor *weight = v->need[0] ? v->in[1] : NULL;
-    ct_tensor *in[7] = {
-        contiguous(v->cot[0]), contiguous(v->cot[1]), contiguous(v->cot[2]), v->in[0], v->out[1], v->out[2], weight};
+    ct_tensor *in[7] = {NULL, NULL, NULL, v->in[0], v->out[1], v->out[2], weight};
+    for (int i = 0; i < 3; i++)
+        if (v->cot[i]) in[i] = contiguous(v->cot[i]);
     channel_norm_grad_attrs attrs = {.groups = a->groups, .eps = a->eps, .channels_last = a->channels_last};
     ct__apply_wanted(&ct__op_channel_norm_grad, in, 7, &attrs, v->grad, 3, v->need);
 }
@@ -94,8 +96,9 @@ bool channel_norm_grad_infer(ct_infer *infer) {
     for (int i = 0; i < 4; i++)
         if (!ct__infer_is(infer, of_sets[i], a->groups ? 2 : 1, a->groups ? sets : &channels)) return false;
     if (!ct__infer_is(infer, 0, 3, x->dims) || !ct__infer_is(infer, 6, 1, &channels)) return false;
+    if (!ct__infer_wide(infer, x->dtype, 1, 2) || !ct__infer_wide(infer, x->dtype, 4, 6)) return false;
     ct__infer_like(infer, 0, x, x->dtype);
-    for (int i = 1; i < infer->n_out; i++) ct__infer_set(infer, i, x->dtype, 1, &channels);
+    for (int i = 1; i < infer->n_out; i++) ct__infer_set(infer, i, ct__norm_dtype(x->dtype), 1, &channels);
     return true;
 }
 
@@ -113,9 +116,9 @@ void channel_norm_grad_lower(ct_lower *l) {
     if (l->want[0]) {
         ct_tensor *h = l->in[6] ? mul(g, reshape(l->in[6], at.params)) : g;
         ct_tensor *dx = mul(rstd, sub(sub(h, mean_of(h, &at)), mul(xhat, mean_of(mul(h, xhat), &at))));
-        ct_tensor *of_mean = mul_s(reshape(l->in[1], at.sets), 1 / at.count),
-                  *of_var = mul_s(reshape(l->in[2], at.sets), 2 / at.count);
-        l->out[0] = reshape(ct_add(dx, ct_add(of_mean, mul(centred, of_var))), ct_shape(l->in[3]));
+        if (l->in[1]) dx = ct_add(dx, mul_s(reshape(l->in[1], at.sets), 1 / at.count));
+        if (l->in[2]) dx = ct_add(dx, mul(centred, mul_s(reshape(l->in[2], at.sets), 2 / at.count)));
+        l->out[0] = reshape(dx, ct_shape(l->in[3]));
     }
     const ct_dims flat = CT_DIMS(ct_dim(l->in[3], a->channels_last ? 2 : 1));
     if (l->n_out > 1 && l->want[1]) l->out[1] = reshape(sum(mul(g, xhat), .axes = at.not_param), flat);

@@ -11,7 +11,8 @@ static bool infer_matrix(const ct_infer *infer, const ct_view *x) {
 
 bool row_norm_infer(ct_infer *infer) {
     const ct_view *x = infer->in[0];
-    if (!infer_matrix(infer, x) || !ct__infer_is(infer, 1, 1, x->dims + 1) || !ct__infer_is(infer, 2, 1, x->dims + 1))
+    if (!infer_matrix(infer, x) || !ct__infer_is(infer, 1, 1, x->dims + 1) || !ct__infer_is(infer, 2, 1, x->dims + 1) ||
+        !ct__infer_wide(infer, x->dtype, 1, 2))
         return false;
     ct__infer_like(infer, 0, infer->in[0], infer->in[0]->dtype);
     return true;
@@ -49,10 +50,11 @@ void row_norm_vjp(ct_vjp *v) {
 
 bool row_norm_grad_infer(ct_infer *infer) {
     const ct_view *x = infer->in[1];
-    if (!infer_matrix(infer, x) || !ct__infer_is(infer, 0, 2, x->dims) || !ct__infer_is(infer, 2, 1, x->dims + 1))
+    if (!infer_matrix(infer, x) || !ct__infer_is(infer, 0, 2, x->dims) || !ct__infer_is(infer, 2, 1, x->dims + 1) ||
+        !ct__infer_wide(infer, x->dtype, 2, 2))
         return false;
     ct__infer_like(infer, 0, x, x->dtype);
-    for (int i = 1; i < infer->n_out; i++) ct__infer_set(infer, i, x->dtype, 1, &x->dims[1]);
+    for (int i = 1; i < infer->n_out; i++) ct__infer_set(infer, i, ct__norm_dtype(x->dtype), 1, &x->dims[1]);
     return true;
 }
 
