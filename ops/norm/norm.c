@@ -19,6 +19,8 @@ static ct_dtype inferred_dtype(const ct_infer *infer, int first_param) {
     return result_dtype(infer->in[0]->dtype, others, n);
 }
 
+static ct_tensor *as(ct_tensor *x, ct_dtype dtype) { return !x || ct_dtype_of(x) == dtype ? x : cast(x, dtype); }
+
 /* x in the dtype of the result, weight and bias in that which is computed in. */
 typedef struct norm_inputs {
     ct_tensor *x, *weight, *bias;
@@ -30,7 +32,7 @@ static norm_inputs inputs_of(ct_tensor *x, ct_tensor *weight, ct_tensor *bias) {
     if (weight) others[n++] = ct_dtype_of(weight);
     if (bias) others[n++] = ct_dtype_of(bias);
     const ct_dtype dtype = result_dtype(ct_dtype_of(x), others, n), wide = ct__norm_dtype(dtype);
-    return (norm_inputs){cast(x, dtype), weight ? cast(weight, wide) : NULL, bias ? cast(bias, wide) : NULL};
+    return (norm_inputs){as(x, dtype), as(weight, wide), as(bias, wide)};
 }
 
 static bool same_shape(const ct_view *x, const ct_dims *dims) {
@@ -211,10 +213,7 @@ bool norm_track_infer(ct_infer *infer) {
     return true;
 }
 
-static ct_tensor *widened(ct_tensor *x) {
-    const bool half = ct_dtype_of(x) == CT_F16 || ct_dtype_of(x) == CT_BF16;
-    return half ? cast(x, CT_F32) : x;
-}
+static ct_tensor *widened(ct_tensor *x) { return as(x, ct__norm_dtype(ct_dtype_of(x))); }
 
 void norm_track_lower(ct_lower *l) {
     const norm_track_attrs *a = l->attrs;
@@ -245,7 +244,7 @@ static void track(const ct_lower *l, ct_tensor *mean, ct_tensor *var, double mom
 static ct_tensor *by_running(const ct_lower *l, double eps, bool last) {
     const norm_inputs in = inputs_of(l->in[0], l->in[3], l->in[4]);
     const ct_dtype dtype = ct__norm_dtype(ct_dtype_of(in.x));
-    ct_tensor *x = cast(in.x, dtype), *bias = in.bias;
+    ct_tensor *x = as(in.x, dtype), *bias = in.bias;
     const int64_t channels = ct_dim(x, last ? ct_ndim(x) - 1 : 1);
     const bool any = ct_numel(x) == 0;
     ct_dims along = {.n = last ? 1 : ct_ndim(x) - 1};
@@ -256,8 +255,8 @@ static ct_tensor *by_running(const ct_lower *l, double eps, bool last) {
               *scale = ct_rsqrt(add_s(variance, eps));
     if (in.weight) scale = mul(scale, in.weight);
     if (!bias) bias = zeros(CT_DIMS(channels), .dtype = dtype);
-    return cast(channel_affine(x, reshape(middle, along), reshape(scale, along), reshape(bias, along)),
-                ct_dtype_of(in.x));
+    return as(channel_affine(x, reshape(middle, along), reshape(scale, along), reshape(bias, along)),
+              ct_dtype_of(in.x));
 }
 
 void batch_norm_lower(ct_lower *l) {
