@@ -29,7 +29,7 @@ static struct {
 } lt;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static bool there, fast; /* fast: CT_TF32=1 */
+static bool there;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static cublasLtHandle_t handles[CT_CUDA_DEVICES];
 
@@ -42,8 +42,6 @@ static void open_library(void) {
 #define X(name) there = there && (*(void **)&lt.name = dlsym(library, #name)) != NULL;
     FUNCTIONS(X)
 #undef X
-    const char *text = getenv("CT_TF32");
-    fast = text && text[0] == '1';
 }
 
 bool ct_cuda_blas_there(void) {
@@ -80,7 +78,7 @@ static plan_key key_of(const ct_cuda_blas_product *p, int device) {
     const int all = least < alignment(p->c) ? least : alignment(p->c);
     return (plan_key){{(int64_t)p->dtype << 32 | device << 16 | all << 2 | p->a_transposed << 1 | p->b_transposed, p->m,
                        p->n, p->k, p->a_leading, p->b_leading, p->c_leading, p->batches, p->a_batch, p->b_batch,
-                       p->c_batch, 0}};
+                       p->c_batch, p->tf32}};
 }
 
 static void forget(plan *p) {
@@ -134,9 +132,9 @@ static bool choose(plan *made, const ct_cuda_blas_product *p, cublasLtHandle_t h
 
 static bool make_plan(plan *made, const ct_cuda_blas_product *p, cublasLtHandle_t handle) {
     const bool twice = p->dtype == CT_F64;
-    const cublasComputeType_t compute = twice                        ? CUBLAS_COMPUTE_64F
-                                        : fast && p->dtype == CT_F32 ? CUBLAS_COMPUTE_32F_FAST_TF32
-                                                                     : CUBLAS_COMPUTE_32F;
+    const cublasComputeType_t compute = twice                           ? CUBLAS_COMPUTE_64F
+                                        : p->tf32 && p->dtype == CT_F32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                                        : CUBLAS_COMPUTE_32F;
     /* The first operand is B', which lies by columns as B lies by rows; where B lies by columns, it is to be transposed. */
     const cublasOperation_t first = p->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
                             second = p->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;

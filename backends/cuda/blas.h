@@ -13,7 +13,7 @@ typedef struct ct_cuda_blas_product {
     const char *a, *b;
     char *c;
     int64_t m, n, k;
-    bool a_transposed, b_transposed;
+    bool a_transposed, b_transposed, tf32;
     int64_t a_leading, b_leading, c_leading;
     int64_t batches, a_batch, b_batch, c_batch;
 } ct_cuda_blas_product;

@@ -3,6 +3,7 @@
 
 #include "backends/cuda/blas.h"
 #include "backends/cuda/cuda.h"
+#include "backends/cuda/tune.h"
 
 #include "gen/matmul.attrs.h"
 
@@ -72,6 +73,7 @@ static bool blas_problem(const ct_call *call, ct_cuda_blas_product *blas) {
     if (p.m > INT32_MAX || p.n > INT32_MAX || p.k > INT32_MAX || p.batches > INT32_MAX) return false;
     *blas = (ct_cuda_blas_product){.dtype = dtype, .a = p.a, .b = p.b, .c = p.c, .m = p.m, .n = p.n, .k = p.k};
     blas->batches = p.batches;
+    blas->tf32 = ct_cuda_tf32(call);
     if (p.batch_dims) blas->a_batch = p.a_batch[0], blas->b_batch = p.b_batch[0], blas->c_batch = p.c_batch[0];
     if (blas->a_batch < 0 || blas->b_batch < 0 || blas->c_batch < 0) return false;
     return lies_well(p.m, p.k, p.a_row, p.a_col, &blas->a_transposed, &blas->a_leading) &&
