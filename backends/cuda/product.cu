@@ -1,7 +1,31 @@
 // Products of any strides and dtype: what cuBLASLt does not take, and machines without it.
+#include "backends/cuda/activation.cuh"
+#include "backends/cuda/product.h"
 #include "backends/cuda/thread.cuh"
 #include "backends/cuda/tile.cuh"
-#include "ops/matmul/cuda/matmul.h"
+
+// One function for all: it would be copied for every sum of a thread.
+template <typename C> static __device__ __noinline__ C activated(int activation, C x) { return ct_activate(activation, x); }
+
+// What becomes of a sum. Integers have neither bias nor activation.
+template <typename S> struct ct_finish {
+    typedef ct_product_of<S> P;
+    CT_DEVICE static S of(const ct_cuda_product &p, int64_t j, typename P::type sum) {
+        if (p.bias) sum += P::load(((const S *)p.bias)[j]);
+        return P::store(p.activation ? activated(p.activation, sum) : sum);
+    }
+};
+#define CT_WHOLE_FINISH(S)                                                                                  \
+    template <> struct ct_finish<S> {                                                                       \
+        CT_DEVICE static S of(const ct_cuda_product &, int64_t, uint64_t sum) {                             \
+            return ct_product_of<S>::store(sum);                                                            \
+        }                                                                                                   \
+    };
+CT_WHOLE_FINISH(int8_t)
+CT_WHOLE_FINISH(int16_t)
+CT_WHOLE_FINISH(int32_t)
+CT_WHOLE_FINISH(int64_t)
+CT_WHOLE_FINISH(uint8_t)
 
 template <typename S> __device__ void multiply(const ct_cuda_product &p) {
     typedef ct_product_of<S> P;
@@ -24,13 +48,13 @@ template <typename S> __device__ void multiply(const ct_cuda_product &p) {
             p.m, p.n, 0, p.k, tile / columns * CT_TILE, tile % columns * CT_TILE, p.a_col == 1, p.b_row == 1,
             [&](int64_t i, int64_t k) { return P::load(a[i * p.a_row + k * p.a_col]); },
             [&](int64_t k, int64_t j) { return P::load(b[k * p.b_row + j * p.b_col]); },
-            [&](int64_t i, int64_t j, C sum) { c[i * p.c_row + j * p.c_col] = P::store(sum); });
+            [&](int64_t i, int64_t j, C sum) { c[i * p.c_row + j * p.c_col] = ct_finish<S>::of(p, j, sum); });
     }
 }
 
-#define PRODUCT(name, S)                                                                                  \
-    extern "C" __global__ void __launch_bounds__(CT_TILE_THREADS) matmul_##name(const ct_cuda_product p) { \
-        multiply<S>(p);                                                                                   \
+#define PRODUCT(name, S)                                                                                    \
+    extern "C" __global__ void __launch_bounds__(CT_TILE_THREADS) product_##name(const ct_cuda_product p) { \
+        multiply<S>(p);                                                                                     \
     }
 PRODUCT(f32, float)
 PRODUCT(f64, double)

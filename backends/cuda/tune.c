@@ -129,6 +129,11 @@ static int decide(contest *c, int device, const char *family, const void *key, s
     return choice;
 }
 
+bool ct_cuda_is_capturing(CUstream stream) {
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return ct_cuda.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
 int ct_cuda_tune(const ct_call *call, const char *family, const void *key, size_t key_bytes, int n,
                  bool (*attempt)(void *context, int candidate), void *context) {
     CUcontext before;
@@ -141,12 +146,9 @@ int ct_cuda_tune(const ct_call *call, const char *family, const void *key, size_
     int choice = look_up(d, index, family, key, key_bytes, n, &there);
     if (choice < 0 && there) {
         contest c = {.device = d, .stream = ct_cuda_stream(d, call->stream), .attempt = attempt, .context = context};
-        CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
         pthread_mutex_lock(&measuring);
         choice = look_up(d, index, family, key, key_bytes, n, &there); /* by another thread meanwhile */
-        if (choice < 0 && ct_cuda.cuStreamIsCapturing(c.stream, &capture) == CUDA_SUCCESS &&
-            capture == CU_STREAM_CAPTURE_STATUS_NONE)
-            choice = decide(&c, index, family, key, key_bytes, n);
+        if (choice < 0 && !ct_cuda_is_capturing(c.stream)) choice = decide(&c, index, family, key, key_bytes, n);
         pthread_mutex_unlock(&measuring);
     }
     ct_cuda_leave(before);

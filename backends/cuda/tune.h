@@ -19,6 +19,9 @@
 int ct_cuda_tune(const ct_call *call, const char *family, const void *key, size_t key_bytes, int n,
                  bool (*attempt)(void *context, int candidate), void *context);
 
+/* Work on the stream is being recorded, not run, so that nothing can be measured. */
+bool ct_cuda_is_capturing(CUstream stream);
+
 /* Whether f32 products and convolutions of this call may run in TF32 (ct_set_tf32). Plans and keys depend on it. */
 static inline bool ct_cuda_tf32(const ct_call *call) { return (call->flags & CT_CALL_TF32) != 0; }
 
