@@ -1,4 +1,6 @@
 /* Execution: infer the results, choose a kernel or lower, run. */
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/alloc.h"
@@ -235,9 +237,29 @@ static bool fail_unsupported(const ct_call *call, char *refusals, size_t room) {
                    call->n_in && call->in[0] ? ct_view_text(call->in[0]) : "this call", refusals);
 }
 
+static atomic_int tf32_wanted; /* 0: not asked yet, 1: no, 2: yes */
+
+static bool is_tf32(void) {
+    int state = atomic_load_explicit(&tf32_wanted, memory_order_relaxed);
+    if (!state) {
+        const char *text = getenv("CT_TF32");
+        const int wanted = text && *text && strcmp(text, "0") != 0 ? 2 : 1;
+        /* unless somebody has set it meanwhile: then state becomes that */
+        if (atomic_compare_exchange_strong(&tf32_wanted, &state, wanted)) state = wanted;
+    }
+    return state == 2;
+}
+
+bool ct_set_tf32(bool on) {
+    const bool before = is_tf32();
+    atomic_store_explicit(&tf32_wanted, on ? 2 : 1, memory_order_relaxed);
+    return before;
+}
+
 static unsigned call_flags(const ct_request *r) {
     const bool lasting = r->target || (r->op->flags & CT_OP_MUTATES);
-    return (lasting ? CT_CALL_LASTING : 0) | (ct__errors.in_gradient ? CT_CALL_GRADIENT : 0);
+    return (lasting ? CT_CALL_LASTING : 0) | (ct__errors.in_gradient ? CT_CALL_GRADIENT : 0) |
+           (is_tf32() ? CT_CALL_TF32 : 0);
 }
 
 /* Member by member, as start_request does it. */

@@ -205,19 +205,77 @@ void linear_fused_lower(ct_lower *l) {
     l->out[0] = ct__activated(y, attrs->activation);
 }
 
+/* g, of which the activation has been accounted for, becomes the gradients of what is wanted. What the others need may be NULL. */
+static void linear_gradients(ct_tensor *g, ct_tensor *x, ct_tensor *w, const bool *want, ct_tensor **grad) {
+    const bool empty = ct_numel(g) == 0 || (want[0] && ct_numel(w) == 0) || (want[1] && ct_numel(x) == 0);
+    ct_tensor *rows = empty ? NULL : as_rows(g); /* (rows, out) */
+    if (want[0]) {
+        ct_dims shape = ct_shape(g);
+        shape.d[shape.n - 1] = ct_dim(w, 1);
+        grad[0] = empty ? zeros(shape, .dtype = ct_dtype_of(g)) : reshape(matmul(rows, w), shape);
+    }
+    if (want[1])
+        grad[1] =
+            empty ? zeros(CT_DIMS(ct_dim(g, -1), ct_dim(x, -1)), .dtype = ct_dtype_of(g)) : matmul(t(rows), as_rows(x));
+    if (want[2]) {
+        ct_dims axes = {.n = ct_ndim(g) - 1};
+        for (int i = 0; i < axes.n; i++) axes.d[i] = i;
+        grad[2] = axes.n ? sum(g, .axes = axes) : g;
+    }
+}
+
 void linear_fused_vjp(ct_vjp *v) {
     const linear_fused_attrs *attrs = v->attrs;
     ct_tensor *x = v->in[0], *w = v->in[1], *y = v->out[0], *g = v->cot[0];
-    g = ct__activation_grad(v->op, g, y, attrs->activation);
-    if (!g) return;
-    bool empty = ct_numel(x) == 0 || ct_numel(g) == 0; /* then by shape: x and w may have no data here */
-    ct_tensor *rows = empty ? NULL : as_rows(g);       /* (rows, out) */
-    if (v->need[0])
-        v->grad[0] = empty ? zeros(ct_shape(x), .dtype = ct_dtype_of(x)) : reshape(matmul(rows, w), ct_shape(x));
-    if (v->need[1]) v->grad[1] = empty ? zeros(ct_shape(w), .dtype = ct_dtype_of(w)) : matmul(t(rows), as_rows(x));
-    if (v->need[2]) {
-        ct_dims axes = {.n = ct_ndim(g) - 1};
-        for (int i = 0; i < axes.n; i++) axes.d[i] = i;
-        v->grad[2] = axes.n ? sum(g, .axes = axes) : g;
+    if (ct_device_of(g).type == CT_CPU) {
+        if ((g = ct__activation_grad(v->op, g, y, attrs->activation))) linear_gradients(g, x, w, v->need, v->grad);
+        return;
     }
+    /* On a device every launch costs, so that it is one op, whose kernel needs few. */
+    const linear_grad_attrs grad_attrs = {.activation = attrs->activation};
+    ct_tensor *in[] = {g, attrs->activation == CT_ACT_NONE ? NULL : y, v->need[1] ? x : NULL, v->need[0] ? w : NULL};
+    ct_apply_with(&ct__op_linear_grad, in, 4, &grad_attrs, v->grad, v->need[2] ? 3 : v->need[1] ? 2 : 1, v->need, NULL);
+}
+
+static bool same_rows(const ct_view *a, const ct_view *b) {
+    bool same = a->ndim == b->ndim;
+    for (int i = 0; same && i < a->ndim - 1; i++) same = a->dims[i] == b->dims[i];
+    return same;
+}
+
+bool linear_grad_infer(ct_infer *infer) {
+    const ct_view *g = infer->in[0], *y = infer->in[1], *x = infer->in[2], *w = infer->in[3];
+    const linear_grad_attrs *attrs = infer->attrs;
+    if (g->ndim < 1)
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "g is %s; it has at least one dimension", ct_view_text(g));
+    const int64_t out = g->dims[g->ndim - 1];
+    if (attrs->activation == CT_ACT_NONE ? false : !y || !same_rows(y, g) || y->dims[y->ndim - 1] != out)
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "for g %s y has to be the same, and is %s", ct_view_text(g),
+                             y ? ct_view_text(y) : "missing");
+    if ((x && !same_rows(x, g)) || (w && (w->ndim != 2 || w->dims[0] != out)) ||
+        (x && w && x->dims[x->ndim - 1] != w->dims[1]))
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "takes g [..., out], x [..., in] and w [out, in]: %s, %s and %s",
+                             ct_view_text(g), x ? ct_view_text(x) : "none", w ? ct_view_text(w) : "none");
+    /* Without w there is no dx, without x no dw: nobody asks for them then, and they may have any shape. */
+    ct__infer_like(infer, 0, g, g->dtype);
+    infer->out[0].dims[g->ndim - 1] = w ? w->dims[1] : 0;
+    if (infer->n_out > 1) ct__infer_set(infer, 1, g->dtype, 2, (int64_t[]){out, x ? x->dims[x->ndim - 1] : 0});
+    if (infer->n_out > 2) ct__infer_set(infer, 2, g->dtype, 1, &out);
+    return true;
+}
+
+void linear_grad_lower(ct_lower *l) {
+    const linear_grad_attrs *attrs = l->attrs;
+    ct_tensor *x = l->in[2], *w = l->in[3];
+    bool want[3] = {false};
+    for (int i = 0; i < l->n_out; i++) want[i] = l->want[i];
+    if ((want[0] && !w) || (want[1] && !x)) {
+        ct_fail(CT_ERR_VALUE, l->op->name, "%s is needed for %s", want[0] && !w ? "w" : "x",
+                want[0] && !w ? "dx" : "dw");
+        return;
+    }
+    ct_tensor *grad[3] = {NULL}, *g = ct__activation_grad(l->op, l->in[0], l->in[1], attrs->activation);
+    if (!g) return;
+    linear_gradients(g, x, w, want, grad);
+    for (int i = 0; i < l->n_out; i++) l->out[i] = grad[i];
 }
