@@ -64,7 +64,7 @@ static void print_arguments(FILE *file, const ct_arg *arguments) {
     } words[] = {
         {CT_ARG_OPTIONAL, "optional"}, {CT_ARG_LIST, "list"},       {CT_ARG_BROADCAST, "broadcasts"},
         {CT_ARG_PROMOTE, "promotes"},  {CT_ARG_FLOAT, "float"},     {CT_ARG_INDEX, "i32 or i64"},
-        {CT_ARG_BOOL, "bool"},         {CT_ARG_MUTATED, "changed"}, {CT_ARG_WIDE, "halves as f32"},
+        {CT_ARG_BOOL, "bool"},         {CT_ARG_MUTATED, "changed"},
     };
     for (int i = 0; arguments && arguments[i].name; i++) {
         const char *between = " ";
@@ -140,10 +140,10 @@ static void json_arguments(const char *key, const ct_arg *arguments) {
         printf("%s{", i ? "," : "");
         cli_json_key("name", arguments[i].name);
         printf(",\"optional\":%s,\"list\":%s,\"broadcast\":%s,\"promote\":%s,\"float\":%s,\"index\":%s,\"bool\":%s,"
-               "\"mutated\":%s,\"wide\":%s}",
+               "\"mutated\":%s}",
                truth(flags & CT_ARG_OPTIONAL), truth(flags & CT_ARG_LIST), truth(flags & CT_ARG_BROADCAST),
                truth(flags & CT_ARG_PROMOTE), truth(flags & CT_ARG_FLOAT), truth(flags & CT_ARG_INDEX),
-               truth(flags & CT_ARG_BOOL), truth(flags & CT_ARG_MUTATED), truth(flags & CT_ARG_WIDE));
+               truth(flags & CT_ARG_BOOL), truth(flags & CT_ARG_MUTATED));
     }
     printf("]");
 }

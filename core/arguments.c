@@ -69,7 +69,6 @@ static bool agree_dtypes(const ct_op *op, ct_tensor **in, int n) {
                                arg->name, ct_view_text(&in[i]->view), ct_dtype_name(dtype));
             wanted = CT_F32;
         }
-        if ((arg->flags & CT_ARG_WIDE) && ct__dtype_is_half(wanted)) wanted = CT_F32;
         if ((arg->flags & CT_ARG_INDEX) && dtype != CT_I32 && dtype != CT_I64)
             return ct_fail(CT_ERR_DTYPE, op->name, "%s is %s; indices are i32 or i64", arg->name,
                            ct_view_text(&in[i]->view));
@@ -228,7 +227,7 @@ bool ct__check_inputs(ct_request *r) {
                            "%s is on %s and the arguments before it on %s; bring it over: ct_to", arg->name,
                            ct_device_text(x->storage->device), ct_device_text(r->device));
         }
-        if (arg->flags & (CT_ARG_INDEX | CT_ARG_BOOL | CT_ARG_WIDE)) r->disagree |= CT__DTYPES;
+        if (arg->flags & (CT_ARG_INDEX | CT_ARG_BOOL)) r->disagree |= CT__DTYPES;
         if ((arg->flags & CT_ARG_FLOAT) && !ct__dtype_is_float(x->view.dtype)) r->disagree |= CT__DTYPES;
         if (arg->flags & CT_ARG_PROMOTE) {
             if (promote == CT_DTYPE_COUNT) promote = x->view.dtype;

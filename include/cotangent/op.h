@@ -38,7 +38,6 @@ enum {
     CT_ARG_INDEX = 32,    /* must be i32 or i64 */
     CT_ARG_BOOL = 64,     /* must be bool */
     CT_ARG_MUTATED = 128, /* the op changes it (running statistics, ...), but not while ct_is_recomputing() */
-    CT_ARG_WIDE = 256,    /* f16 and bf16 are cast to f32 before infer sees it: weights beside data of half precision */
 };
 
 typedef struct ct_arg {

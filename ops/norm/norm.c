@@ -1,39 +1,10 @@
 /* The normalizations by name: their shapes and options, and the way to row_norm and channel_norm. */
 #include <string.h>
 
+#include <cotangent/backend.h>
+
 #include "ops/norm/norm.h"
 #include "ops/op_impl.h"
-
-/* Of the result: that of x beside weights of its own precision or of f32, which it is computed in, else what all promote to. */
-static ct_dtype result_dtype(ct_dtype x, const ct_dtype *others, int n) {
-    ct_dtype common = x;
-    for (int i = 0; i < n; i++) common = ct_dtype_promote(common, others[i]);
-    return common == CT_F64 ? CT_F64 : x;
-}
-
-static ct_dtype inferred_dtype(const ct_infer *infer, int first_param) {
-    ct_dtype others[2];
-    int n = 0;
-    for (int i = first_param; i < infer->n_in; i++)
-        if (infer->in[i]) others[n++] = infer->in[i]->dtype;
-    return result_dtype(infer->in[0]->dtype, others, n);
-}
-
-static ct_tensor *as(ct_tensor *x, ct_dtype dtype) { return !x || ct_dtype_of(x) == dtype ? x : cast(x, dtype); }
-
-/* x in the dtype of the result, weight and bias in that which is computed in. */
-typedef struct norm_inputs {
-    ct_tensor *x, *weight, *bias;
-} norm_inputs;
-
-static norm_inputs inputs_of(ct_tensor *x, ct_tensor *weight, ct_tensor *bias) {
-    ct_dtype others[2];
-    int n = 0;
-    if (weight) others[n++] = ct_dtype_of(weight);
-    if (bias) others[n++] = ct_dtype_of(bias);
-    const ct_dtype dtype = result_dtype(ct_dtype_of(x), others, n), wide = ct__norm_dtype(dtype);
-    return (norm_inputs){as(x, dtype), as(weight, wide), as(bias, wide)};
-}
 
 static bool same_shape(const ct_view *x, const ct_dims *dims) {
     return x->ndim == dims->n && memcmp(x->dims, dims->d, (size_t)dims->n * sizeof(int64_t)) == 0;
@@ -53,7 +24,7 @@ static bool infer_trailing(ct_infer *infer, const ct_dims *shape) {
         if (infer->in[i] && !same_shape(infer->in[i], shape))
             return ct_infer_fail(infer, CT_ERR_SHAPE, "%s is %s; it has to be %s, the shape that is normalized",
                                  names[i], ct_view_text(infer->in[i]), ct_dims_text(*shape));
-    ct__infer_like(infer, 0, x, inferred_dtype(infer, 1));
+    ct__infer_like(infer, 0, x, x->dtype);
     return true;
 }
 
@@ -71,6 +42,12 @@ static ct_tensor *flat_rows(ct_tensor *x, const ct_dims *shape, int64_t *n) {
 
 static ct_tensor *flat(ct_tensor *x) { return x ? reshape(contiguous(x), CT_DIMS(ct_numel(x))) : NULL; }
 
+static ct_tensor *as(ct_tensor *x, ct_dtype dtype) { return !x || ct_dtype_of(x) == dtype ? x : cast(x, dtype); }
+static ct_tensor *widened(ct_tensor *x) { return x ? as(x, ct__norm_dtype(ct_dtype_of(x))) : NULL; }
+
+/* A weight or bias, flat and as x is computed in. */
+static ct_tensor *parameter(ct_tensor *p, const ct_tensor *x) { return flat(as(p, ct__norm_dtype(ct_dtype_of(x)))); }
+
 bool layer_norm_infer(ct_infer *infer) {
     const layer_norm_attrs *a = infer->attrs;
     return infer_eps(infer, a->eps) && infer_trailing(infer, &a->shape);
@@ -79,9 +56,9 @@ bool layer_norm_infer(ct_infer *infer) {
 void layer_norm_lower(ct_lower *l) {
     const layer_norm_attrs *a = l->attrs;
     int64_t n;
-    const norm_inputs in = inputs_of(l->in[0], l->in[1], l->in[2]);
-    ct_tensor *x = flat_rows(in.x, &a->shape, &n);
-    l->out[0] = reshape(row_norm(x, a->eps, .weight = flat(in.weight), .bias = flat(in.bias)), ct_shape(l->in[0]));
+    ct_tensor *x = flat_rows(l->in[0], &a->shape, &n);
+    l->out[0] = reshape(row_norm(x, a->eps, .weight = parameter(l->in[1], x), .bias = parameter(l->in[2], x)),
+                        ct_shape(l->in[0]));
 }
 
 bool rms_norm_infer(ct_infer *infer) {
@@ -92,26 +69,24 @@ bool rms_norm_infer(ct_infer *infer) {
 void rms_norm_lower(ct_lower *l) {
     const rms_norm_attrs *a = l->attrs;
     int64_t n;
-    const norm_inputs in = inputs_of(l->in[0], l->in[1], NULL);
-    ct_tensor *x = flat_rows(in.x, &a->shape, &n);
+    ct_tensor *x = flat_rows(l->in[0], &a->shape, &n);
     const double eps = a->eps.set ? a->eps.value : ct_dtype_of(x) == CT_F64 ? 0x1p-52 : 0x1p-23;
-    l->out[0] = reshape(row_norm(x, eps, .weight = flat(in.weight), .rms = true), ct_shape(l->in[0]));
+    l->out[0] = reshape(row_norm(x, eps, .weight = parameter(l->in[1], x), .rms = true), ct_shape(l->in[0]));
 }
 
 /* ---- By channels ---- */
 
-static bool infer_channels(ct_infer *infer, bool last, int first_param, const char *const *names) {
-    /* first_param is weight, between which and x there may be running statistics */
+static bool infer_channels(ct_infer *infer, bool last, int params, const char *const *names) {
     const ct_view *x = infer->in[0];
     if (x->ndim < 2)
         return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s; it has to be %s", ct_view_text(x),
                              last ? "[batch, ..., channels]" : "[batch, channels, ...]");
     const int64_t channels = x->dims[last ? x->ndim - 1 : 1];
-    for (int i = 1; i < infer->n_in; i++)
+    for (int i = 1; i <= params; i++)
         if (infer->in[i] && (infer->in[i]->ndim != 1 || infer->in[i]->dims[0] != channels))
             return ct_infer_fail(infer, CT_ERR_SHAPE, "%s is %s; x is %s, so it has to be [%lld], one value a channel",
                                  names[i], ct_view_text(infer->in[i]), ct_view_text(x), (long long)channels);
-    ct__infer_like(infer, 0, x, inferred_dtype(infer, first_param));
+    ct__infer_like(infer, 0, x, x->dtype);
     return true;
 }
 
@@ -129,17 +104,28 @@ static ct_tensor *three(ct_tensor *x, bool batch, bool *last) {
     return reshape(contiguous(x), shape);
 }
 
-static ct_tensor *normalized(norm_inputs in, int64_t groups, double eps, bool last, ct_tensor **mean, ct_tensor **var) {
-    ct_tensor *x = three(in.x, groups == 0, &last);
-    return reshape(channel_norm(x, groups, eps, .weight = flat(in.weight), .bias = flat(in.bias), .channels_last = last,
-                                .mean = mean, .var = var),
-                   ct_shape(in.x));
+static ct_tensor *normalized(ct_tensor *x, ct_tensor *weight, ct_tensor *bias, int64_t groups, double eps, bool last,
+                             ct_tensor **mean, ct_tensor **var) {
+    ct_tensor *flat_x = three(x, groups == 0, &last);
+    return reshape(channel_norm(flat_x, groups, eps, .weight = parameter(weight, x), .bias = parameter(bias, x),
+                                .channels_last = last, .mean = mean, .var = var),
+                   ct_shape(x));
+}
+
+/* relu(normalized + residual) in one op, for devices that have a kernel for it. */
+static ct_tensor *normalized_relu(ct_tensor *x, ct_tensor *weight, ct_tensor *bias, ct_tensor *residual, double eps,
+                                  bool last, ct_tensor **mean, ct_tensor **var) {
+    bool residual_last = last;
+    ct_tensor *flat_residual = residual ? three(residual, true, &residual_last) : NULL, *flat_x = three(x, true, &last);
+    return reshape(channel_norm_relu(flat_x, 0, eps, .weight = parameter(weight, x), .bias = parameter(bias, x),
+                                     .residual = flat_residual, .channels_last = last, .mean = mean, .var = var),
+                   ct_shape(x));
 }
 
 bool group_norm_infer(ct_infer *infer) {
     static const char *const names[] = {"x", "weight", "bias"};
     const group_norm_attrs *a = infer->attrs;
-    if (!infer_eps(infer, a->eps) || !infer_channels(infer, a->channels_last, 1, names)) return false;
+    if (!infer_eps(infer, a->eps) || !infer_channels(infer, a->channels_last, 2, names)) return false;
     const ct_view *x = infer->in[0];
     const int64_t channels = x->dims[a->channels_last ? x->ndim - 1 : 1];
     if (a->groups < 1 || channels % a->groups)
@@ -152,8 +138,7 @@ bool group_norm_infer(ct_infer *infer) {
 void group_norm_lower(ct_lower *l) {
     const group_norm_attrs *a = l->attrs;
     ct_tensor *mean, *var;
-    const norm_inputs in = inputs_of(l->in[0], l->in[1], l->in[2]);
-    l->out[0] = normalized(in, a->groups, a->eps, a->channels_last, &mean, &var);
+    l->out[0] = normalized(l->in[0], l->in[1], l->in[2], a->groups, a->eps, a->channels_last, &mean, &var);
 }
 
 /* ---- With running statistics ---- */
@@ -161,7 +146,7 @@ void group_norm_lower(ct_lower *l) {
 /* Inputs of both are x, running_mean, running_var, weight, bias. */
 static bool infer_running(ct_infer *infer, bool used, const char *when, double momentum, double eps, bool last) {
     static const char *const names[] = {"x", "running_mean", "running_var", "weight", "bias"};
-    if (!infer_eps(infer, eps) || !infer_channels(infer, last, 3, names)) return false;
+    if (!infer_eps(infer, eps) || !infer_channels(infer, last, 4, names)) return false;
     for (int i = 1; i <= 2; i++) {
         const ct_view *running = infer->in[i];
         if (!running && used)
@@ -181,6 +166,7 @@ bool batch_norm_infer(ct_infer *infer) {
     const ct_view *x = infer->in[0];
     if (!infer_running(infer, !a->training, "without .training", a->momentum, a->eps, a->channels_last)) return false;
     const int64_t channels = x->dims[a->channels_last ? x->ndim - 1 : 1];
+    if (!ct__infer_is(infer, 5, x->ndim, x->dims)) return false;
     if (a->training && channels && ct__count(x->ndim, x->dims) == channels)
         return ct_infer_fail(infer, CT_ERR_SHAPE,
                              "x is %s: one value a channel has no variance; training needs more than one",
@@ -199,75 +185,47 @@ bool instance_norm_infer(ct_infer *infer) {
     return true;
 }
 
-/* ---- What running statistics become ---- */
-
-bool norm_track_infer(ct_infer *infer) {
-    const ct_view *mean = infer->in[2];
-    for (int i = 0; i < 4; i++) {
-        if (!ct__infer_is(infer, i, mean->ndim, mean->dims)) return false;
-        if (infer->in[i] && !ct_dtype_is_float(infer->in[i]->dtype))
-            return ct_infer_fail(infer, CT_ERR_DTYPE, "input %d is %s; it has to be floating", i,
-                                 ct_view_text(infer->in[i]));
-    }
-    ct__infer_set(infer, 0, CT_F32, 0, NULL);
-    return true;
-}
-
-static ct_tensor *widened(ct_tensor *x) { return as(x, ct__norm_dtype(ct_dtype_of(x))); }
-
-void norm_track_lower(ct_lower *l) {
-    const norm_track_attrs *a = l->attrs;
-    int count = 0;
-    ct_no_grad {
-        for (int i = 0; i < 2; i++) {
-            ct_tensor *running = l->in[i], *batch = widened(l->in[2 + i]);
-            if (!running) continue;
-            if (i == 1) batch = mul_s(batch, a->correction);
-            ct_assign(running, ct_add(mul_s(widened(running), 1 - a->momentum), mul_s(batch, a->momentum)));
-            count++;
-        }
-    }
-    if (l->want[0]) l->out[0] = full(CT_DIMS0, (double)count, .dtype = CT_F32);
-}
-
-/* count: the values that mean and var are of. A repeated forward pass has tracked them before. */
-static void track(const ct_lower *l, ct_tensor *mean, ct_tensor *var, double momentum, double count) {
+/* running = (1 - momentum) running + momentum batch, in place. A repeated forward pass has done it before. */
+static void update(const ct_lower *l, ct_tensor *mean, ct_tensor *var, double momentum, double unbias) {
     if ((!l->in[1] && !l->in[2]) || ct_is_recomputing()) return;
-    const norm_track_attrs attrs = {.momentum = momentum, .correction = count / (count - 1)};
-    ct_tensor *in[4] = {l->in[1], l->in[2], mean, var}, *out;
-    ct_no_grad {
-        ct_apply_with(&ct__op_norm_track, in, 4, &attrs, &out, 1, &(bool){false}, NULL);
-    }
+    ct_tensor *in[4] = {l->in[1], l->in[2], ct_detach(mean), ct_detach(var)}, *none = NULL;
+    const running_statistics_attrs attrs = {.momentum = momentum, .unbias = unbias};
+    ct_apply_with(&ct__op_running_statistics, in, 4, &attrs, &none, 1, (const bool[]){false}, NULL);
 }
 
 /* (x - mean) / sqrt(var + eps) weight + bias, by running statistics, or for an empty x by any. */
 static ct_tensor *by_running(const ct_lower *l, double eps, bool last) {
-    const norm_inputs in = inputs_of(l->in[0], l->in[3], l->in[4]);
-    const ct_dtype dtype = ct__norm_dtype(ct_dtype_of(in.x));
-    ct_tensor *x = as(in.x, dtype), *bias = in.bias;
+    ct_tensor *x = widened(l->in[0]), *weight = widened(l->in[3]), *bias = widened(l->in[4]);
     const int64_t channels = ct_dim(x, last ? ct_ndim(x) - 1 : 1);
     const bool any = ct_numel(x) == 0;
     ct_dims along = {.n = last ? 1 : ct_ndim(x) - 1};
     for (int i = 0; i < along.n; i++) along.d[i] = i ? 1 : channels;
+    const ct_dtype dtype = ct_dtype_of(x);
     /* copies: the graph keeps them, and the originals may be changed before backward */
     ct_tensor *middle = any ? zeros(CT_DIMS(channels), .dtype = dtype) : clone(cast(ct_detach(l->in[1]), dtype)),
               *variance = any ? ones(CT_DIMS(channels), .dtype = dtype) : clone(cast(ct_detach(l->in[2]), dtype)),
               *scale = ct_rsqrt(add_s(variance, eps));
-    if (in.weight) scale = mul(scale, in.weight);
+    if (weight) scale = mul(scale, weight);
     if (!bias) bias = zeros(CT_DIMS(channels), .dtype = dtype);
-    return as(channel_affine(x, reshape(middle, along), reshape(scale, along), reshape(bias, along)),
-              ct_dtype_of(in.x));
+    return channel_affine(x, reshape(middle, along), reshape(scale, along), reshape(bias, along));
 }
 
 void batch_norm_lower(ct_lower *l) {
     const batch_norm_attrs *a = l->attrs;
-    ct_tensor *x = l->in[0], *mean, *var;
-    if (!a->training || ct_numel(x) == 0) {
-        l->out[0] = by_running(l, a->eps, a->channels_last);
-        return;
-    }
-    l->out[0] = normalized(inputs_of(x, l->in[3], l->in[4]), 0, a->eps, a->channels_last, &mean, &var);
-    track(l, mean, var, a->momentum, (double)(ct_numel(x) / ct_dim(x, a->channels_last ? ct_ndim(x) - 1 : 1)));
+    ct_tensor *x = l->in[0], *residual = l->in[5], *mean, *var, *y;
+    const bool running = !a->training || ct_numel(x) == 0;
+    const bool fused = a->relu && !running && ct_op_kernel(&ct__op_channel_norm_relu, ct_device_of(x).type, 0);
+    if (!fused && residual) x = widened(x); /* rounded once, at the end */
+    residual = as(residual, ct_dtype_of(x));
+    if (running) y = by_running(l, a->eps, a->channels_last);
+    else if (fused) y = normalized_relu(x, l->in[3], l->in[4], residual, a->eps, a->channels_last, &mean, &var);
+    else y = normalized(x, l->in[3], l->in[4], 0, a->eps, a->channels_last, &mean, &var);
+    if (!fused && residual) y = ct_add(y, residual);
+    if (!fused && a->relu) y = ct_relu(y);
+    l->out[0] = y;
+    if (running || !y) return;
+    const double count = (double)(ct_numel(x) / ct_dim(x, a->channels_last ? ct_ndim(x) - 1 : 1));
+    update(l, mean, var, a->momentum, count / (count - 1));
 }
 
 void instance_norm_lower(ct_lower *l) {
@@ -278,7 +236,8 @@ void instance_norm_lower(ct_lower *l) {
         return;
     }
     const int64_t channels = ct_dim(x, a->channels_last ? ct_ndim(x) - 1 : 1);
-    l->out[0] = normalized(inputs_of(x, l->in[3], l->in[4]), channels, a->eps, a->channels_last, &mean, &var);
-    track(l, ct_mean(mean, .axes = CT_DIMS(0)), ct_mean(var, .axes = CT_DIMS(0)), a->momentum,
-          (double)(ct_numel(x) / (channels * ct_dim(x, 0))));
+    l->out[0] = normalized(x, l->in[3], l->in[4], channels, a->eps, a->channels_last, &mean, &var);
+    if (!l->in[1] && !l->in[2]) return;
+    const double count = (double)(ct_numel(x) / (channels * ct_dim(x, 0)));
+    update(l, ct_mean(mean, .axes = CT_DIMS(0)), ct_mean(var, .axes = CT_DIMS(0)), a->momentum, count / (count - 1));
 }

@@ -7,16 +7,6 @@
 /* What is computed in, and what weights, biases and statistics are in. */
 static inline ct_dtype ct__norm_dtype(ct_dtype x) { return x == CT_F64 ? CT_F64 : CT_F32; }
 
-/* The inputs from first to last, where given, have to be of the dtype that is computed in. */
-static inline bool ct__infer_wide(const ct_infer *infer, ct_dtype x, int first, int last) {
-    for (int i = first; i <= last; i++)
-        if (infer->in[i] && infer->in[i]->dtype != ct__norm_dtype(x))
-            return ct_infer_fail(infer, CT_ERR_DTYPE, "%s is %s; beside x, which is %s, it has to be %s",
-                                 infer->op->inputs[i].name, ct_view_text(infer->in[i]), ct_dtype_name(x),
-                                 ct_dtype_name(ct__norm_dtype(x)));
-    return true;
-}
-
 /* The results of op that are wanted, the others NULL. */
 static inline void ct__apply_wanted(const ct_op *op, ct_tensor *const *in, int n, const void *attrs, ct_tensor **out,
                                     int m, const bool *want) {

@@ -11,8 +11,7 @@ static bool infer_matrix(const ct_infer *infer, const ct_view *x) {
 
 bool row_norm_infer(ct_infer *infer) {
     const ct_view *x = infer->in[0];
-    if (!infer_matrix(infer, x) || !ct__infer_is(infer, 1, 1, x->dims + 1) || !ct__infer_is(infer, 2, 1, x->dims + 1) ||
-        !ct__infer_wide(infer, x->dtype, 1, 2))
+    if (!infer_matrix(infer, x) || !ct__infer_is(infer, 1, 1, x->dims + 1) || !ct__infer_is(infer, 2, 1, x->dims + 1))
         return false;
     ct__infer_like(infer, 0, infer->in[0], infer->in[0]->dtype);
     return true;
@@ -39,19 +38,20 @@ void row_norm_vjp(ct_vjp *v) {
     /* weight is for dx alone, and saved only where that is wanted */
     ct_tensor *in[3] = {contiguous(v->cot[0]), v->in[0], v->need[0] ? v->in[1] : NULL};
     if (!v->need[0] && !v->need[1]) {
-        v->grad[2] = sum(v->cot[0], .axes = CT_DIMS(0));
+        v->grad[2] = sum(cast(v->cot[0], ct_dtype_of(v->in[2])), .axes = CT_DIMS(0));
         return;
     }
     row_norm_grad_attrs attrs = {.eps = a->eps, .rms = a->rms};
     ct__apply_wanted(&ct__op_row_norm_grad, in, 3, &attrs, v->grad, 3, v->need);
+    for (int i = 1; i < 3; i++)
+        if (v->grad[i]) v->grad[i] = cast(v->grad[i], ct_dtype_of(v->in[i]));
 }
 
 /* ---- Gradients ---- */
 
 bool row_norm_grad_infer(ct_infer *infer) {
     const ct_view *x = infer->in[1];
-    if (!infer_matrix(infer, x) || !ct__infer_is(infer, 0, 2, x->dims) || !ct__infer_is(infer, 2, 1, x->dims + 1) ||
-        !ct__infer_wide(infer, x->dtype, 2, 2))
+    if (!infer_matrix(infer, x) || !ct__infer_is(infer, 0, 2, x->dims) || !ct__infer_is(infer, 2, 1, x->dims + 1))
         return false;
     ct__infer_like(infer, 0, x, x->dtype);
     for (int i = 1; i < infer->n_out; i++) ct__infer_set(infer, i, ct__norm_dtype(x->dtype), 1, &x->dims[1]);

@@ -102,7 +102,6 @@ static void emit_arg(text *t, const arg_def *arg) {
     put_flag(t, arg->broadcast, "CT_ARG_BROADCAST", &any);
     put_flag(t, arg->promote, "CT_ARG_PROMOTE", &any);
     put_flag(t, arg->is_float, "CT_ARG_FLOAT", &any);
-    put_flag(t, arg->is_wide, "CT_ARG_WIDE", &any);
     put_flag(t, arg->is_index, "CT_ARG_INDEX", &any);
     put_flag(t, arg->is_mask, "CT_ARG_BOOL", &any);
     put_flag(t, arg->mutated, "CT_ARG_MUTATED", &any);

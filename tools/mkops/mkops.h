@@ -62,7 +62,7 @@ typedef struct arg_def {
     char *name;
     arg_kind kind;
     /* inputs and outputs */
-    bool optional, list, broadcast, promote, is_float, is_wide, is_index, is_mask, mutated;
+    bool optional, list, broadcast, promote, is_float, is_index, is_mask, mutated;
     const char *domain; /* of samples of an elementwise input */
     /* attributes */
     const enum_def *values;

@@ -211,8 +211,7 @@ bool parse_attr(const library *lib, cursor *c, arg_def *arg) {
 static void parse_input(cursor *c, arg_def *arg) {
     *arg = (arg_def){.kind = ARG_INPUT};
     char *type = take_name(c, "the type of an argument");
-    arg->is_wide = strcmp(type, "wide") == 0;
-    if (strcmp(type, "float") == 0 || arg->is_wide) arg->is_float = true;
+    if (strcmp(type, "float") == 0) arg->is_float = true;
     else if (strcmp(type, "index") == 0) arg->is_index = true;
     else if (strcmp(type, "mask") == 0) arg->is_mask = true;
     else if (strcmp(type, "tensor") != 0) fail_at(c->file, c->line, "unknown type %s", type);
