@@ -191,11 +191,8 @@ void linear_lower(ct_lower *l) {
         l->out[0] = linear_fused(x, w, .bias = bias, .activation = attrs->activation);
         return;
     }
-    /* Halves are rounded once, at the end. */
-    const ct_dtype dtype = ct_dtype_of(x), wide = dtype == CT_F64 ? CT_F64 : CT_F32;
-    if (bias) bias = cast(bias, wide);
-    ct_tensor *y = linear_fused(cast(x, wide), cast(w, wide), .bias = bias);
-    l->out[0] = cast(ct__activated(y, attrs->activation), dtype);
+    /* The argument is kept as it is rounded: products of halves are several times as fast as those of f32. */
+    l->out[0] = ct__activated(linear_fused(x, w, .bias = bias), attrs->activation);
 }
 
 void linear_fused_lower(ct_lower *l) {

@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "backends/cuda/aside.h"
 #include "backends/cuda/product.h"
 
 #include "gen/matmul.attrs.h"
@@ -137,6 +138,24 @@ static bool linear_blas(const ct_call *call, ct_stream *stream) {
     const bool ok = ct_cuda_blas_multiply(call, &blas, scratch + sums, room - sums, &refused);
     if (refused) return linear_tiles(call, stream);
     return ok && linear_finish(call, &p, &blas);
+}
+
+static const char *aside_can(const ct_call *call) {
+    ct_cuda_aside aside;
+    ct_cuda_aside_begin(call, &aside);
+    return linear_blas_can(&aside.call);
+}
+
+static size_t aside_scratch(const ct_call *call) {
+    ct_cuda_aside aside;
+    ct_cuda_aside_begin(call, &aside);
+    return aside.bytes + linear_scratch(&aside.call);
+}
+
+static bool linear_aside(const ct_call *call, ct_stream *stream) {
+    ct_cuda_aside aside;
+    ct_cuda_aside_begin(call, &aside);
+    return linear_blas(&aside.call, stream) && ct_cuda_aside_end(call, &aside);
 }
 
 /* ---- Gradients ---- */
@@ -346,6 +365,7 @@ static bool gradients_run(const ct_call *call, ct_stream *stream) {
 
 CT_CUDA_KERNELS(matmul_linear) = {
     CT_CANDIDATES(linear_fused, {"cublaslt", linear_blas_can, linear_scratch, linear_blas},
+                  {"cublaslt_aside", aside_can, aside_scratch, linear_aside},
                   {"tiles", linear_can, NULL, linear_tiles}),
     CT_CANDIDATES(linear_grad, {"cublaslt", gradients_can, gradients_scratch, gradients_run},
                   {"tiles", gradients_tiles_can, gradients_scratch, gradients_run}),
