@@ -204,6 +204,8 @@ static const char *gradients_of(const ct_call *call, char *scratch, gradients *r
     if (r->dtype > CT_BF16) return "it is for floats";
     if ((r->dx && !r->w) || (r->dw && !r->x)) return "an operand is missing";
     if (!r->dx && !r->dw) return "there is no product";
+    if (is_half(r->dtype) && r->activation != CT_ACT_NONE && r->activation != CT_ACT_RELU)
+        return "a result in half precision does not tell the derivative";
     r->out = r->g->dims[r->g->ndim - 1];
     r->in = r->w ? r->w->dims[1] : r->x->dims[r->x->ndim - 1];
     const ct_view *made[] = {r->dx, r->dw, r->dbias};
