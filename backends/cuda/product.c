@@ -68,7 +68,8 @@ static ct_cuda_function functions[] = {
 
 bool ct_cuda_product_tiles(const ct_call *call, ct_cuda_product *p, ct_dtype dtype) {
     if (p->m == 0 || p->n == 0 || p->batches == 0) return true;
-    const int64_t tiles = (p->m + CT_CUDA_TILE - 1) / CT_CUDA_TILE * ((p->n + CT_CUDA_TILE - 1) / CT_CUDA_TILE);
+    const int64_t tiles = (p->m + CT_CUDA_PRODUCT_TILE - 1) / CT_CUDA_PRODUCT_TILE *
+                          ((p->n + CT_CUDA_PRODUCT_TILE - 1) / CT_CUDA_PRODUCT_TILE);
     const ct_cuda_shape shape = {.grid = ct_cuda_blocks(call, tiles * p->batches * 256, 256), .block = 256};
     return ct_cuda_launch(call, &functions[dtype], shape, p);
 }

@@ -5,7 +5,7 @@
 
 #include "backends/cuda/view.h"
 
-enum { CT_CUDA_TILE = 64 };
+enum { CT_CUDA_PRODUCT_TILE = 64 };
 
 typedef struct ct_cuda_product {
     ct_cuda_head head;

@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "backends/cuda/aside.h"
 #include "backends/cuda/product.h"
 
 #include "gen/matmul.attrs.h"
@@ -139,6 +140,24 @@ static bool linear_blas(const ct_call *call, ct_stream *stream) {
     return ok && linear_finish(call, &p, &blas);
 }
 
+static const char *aside_can(const ct_call *call) {
+    ct_cuda_aside aside;
+    ct_cuda_aside_begin(call, &aside);
+    return linear_blas_can(&aside.call);
+}
+
+static size_t aside_scratch(const ct_call *call) {
+    ct_cuda_aside aside;
+    ct_cuda_aside_begin(call, &aside);
+    return aside.bytes + linear_scratch(&aside.call);
+}
+
+static bool linear_aside(const ct_call *call, ct_stream *stream) {
+    ct_cuda_aside aside;
+    ct_cuda_aside_begin(call, &aside);
+    return linear_blas(&aside.call, stream) && ct_cuda_aside_end(call, &aside);
+}
+
 /* ---- Gradients ---- */
 
 typedef struct gradients {
@@ -185,6 +204,8 @@ static const char *gradients_of(const ct_call *call, char *scratch, gradients *r
     if (r->dtype > CT_BF16) return "it is for floats";
     if ((r->dx && !r->w) || (r->dw && !r->x)) return "an operand is missing";
     if (!r->dx && !r->dw) return "there is no product";
+    if (is_half(r->dtype) && r->activation != CT_ACT_NONE && r->activation != CT_ACT_RELU)
+        return "a result in half precision does not tell the derivative";
     r->out = r->g->dims[r->g->ndim - 1];
     r->in = r->w ? r->w->dims[1] : r->x->dims[r->x->ndim - 1];
     const ct_view *made[] = {r->dx, r->dw, r->dbias};
@@ -346,6 +367,7 @@ static bool gradients_run(const ct_call *call, ct_stream *stream) {
 
 CT_CUDA_KERNELS(matmul_linear) = {
     CT_CANDIDATES(linear_fused, {"cublaslt", linear_blas_can, linear_scratch, linear_blas},
+                  {"cublaslt_aside", aside_can, aside_scratch, linear_aside},
                   {"tiles", linear_can, NULL, linear_tiles}),
     CT_CANDIDATES(linear_grad, {"cublaslt", gradients_can, gradients_scratch, gradients_run},
                   {"tiles", gradients_tiles_can, gradients_scratch, gradients_run}),

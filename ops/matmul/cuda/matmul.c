@@ -1,4 +1,5 @@
 /* matmul on CUDA: views become strides and batches, for cuBLASLt where its layouts allow it, else for tiles of our own. */
+#include "backends/cuda/aside.h"
 #include "backends/cuda/product.h"
 
 #include "gen/matmul.attrs.h"
@@ -66,7 +67,27 @@ static bool blas_run(const ct_call *call, ct_stream *stream) {
     return refused ? tiles_run(call, stream) : ok;
 }
 
+/* Where the result has strides that the library does not take, or its memory is not to be touched after an error. */
+static const char *aside_can(const ct_call *call) {
+    ct_cuda_aside aside;
+    ct_cuda_aside_begin(call, &aside);
+    return blas_can(&aside.call);
+}
+
+static size_t aside_scratch(const ct_call *call) {
+    ct_cuda_aside aside;
+    ct_cuda_aside_begin(call, &aside);
+    return aside.bytes + blas_scratch(&aside.call);
+}
+
+static bool aside_run(const ct_call *call, ct_stream *stream) {
+    ct_cuda_aside aside;
+    ct_cuda_aside_begin(call, &aside);
+    return blas_run(&aside.call, stream) && ct_cuda_aside_end(call, &aside);
+}
+
 CT_CUDA_KERNELS(matmul_matmul) = {
-    CT_CANDIDATES(matmul, {"cublaslt", blas_can, blas_scratch, blas_run}, {"tiles", tiles_can, NULL, tiles_run}),
+    CT_CANDIDATES(matmul, {"cublaslt", blas_can, blas_scratch, blas_run},
+                  {"cublaslt_aside", aside_can, aside_scratch, aside_run}, {"tiles", tiles_can, NULL, tiles_run}),
     {0},
 };
