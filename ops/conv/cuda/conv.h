@@ -20,4 +20,22 @@ typedef struct ct_cuda_conv {
     int64_t bias_grad_stride;
 } ct_cuda_conv;
 
+#ifndef __CUDACC__
+#include <cotangent/backend.h>
+
+/* The option of axis i: of a list of one it is that of every axis. */
+static inline int64_t ct_cuda_conv_listed(const ct_dims *list, int i, int64_t normal) {
+    return list->n == 0 ? normal : list->d[list->n == 1 ? 0 : i];
+}
+
+/* The kernels of our own, which take what cuDNN does not. */
+bool ct_cuda_conv_forward(const ct_call *call, const ct_view *x, const ct_view *w, const ct_view *bias, const ct_view *y,
+                          const ct_dims *strides, const ct_dims *dilations, const ct_dims *pads, int64_t groups,
+                          bool last);
+bool ct_cuda_conv_tiles_run(const ct_call *call, ct_stream *stream);
+bool ct_cuda_conv_input_grad_tiles_run(const ct_call *call, ct_stream *stream);
+size_t ct_cuda_conv_weight_grad_tiles_scratch(const ct_call *call);
+bool ct_cuda_conv_weight_grad_tiles_run(const ct_call *call, ct_stream *stream);
+#endif
+
 #endif
