@@ -130,6 +130,7 @@ foreach(name test_devices test_devices_train test_streams)
 endforeach()
 # The module for NVIDIA devices, if `make cuda` has built it; otherwise the test skips.
 target_compile_definitions(test_cuda PRIVATE CT_TEST_MODULES="${CMAKE_LIBRARY_OUTPUT_DIRECTORY}")
+target_compile_definitions(test_cuda_conv PRIVATE CT_TEST_MODULES="${CMAKE_LIBRARY_OUTPUT_DIRECTORY}")
 # The same with work that the device holds back until somebody waits for it.
 ct_add_test(test_devices_train_queued ${CMAKE_COMMAND} -E env CT_GUARD_QUEUE=1
     ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:test_devices_train>)

@@ -58,10 +58,10 @@ static void open_library(void) {
         snprintf(missing, sizeof missing, "there is no cuDNN 9: %s", why ? why : "no reason is given");
         return;
     }
-#define X(name)                                                        \
-    if (!(*(void **)&dnn.name = dlsym(library, #name))) {              \
-        snprintf(missing, sizeof missing, "cuDNN has no %s", #name);   \
-        return;                                                        \
+#define X(name)                                                      \
+    if (!(*(void **)&dnn.name = dlsym(library, #name))) {            \
+        snprintf(missing, sizeof missing, "cuDNN has no %s", #name); \
+        return;                                                      \
     }
     FUNCTIONS(X)
 #undef X
@@ -229,7 +229,8 @@ static bool describe(cudnnBackendDescriptor_t config, ct_dnn_plan *plan, unsigne
     int64_t n = 0;
     *notes = 0;
     plan->knobs = 1469598103934665603ull;
-    if (dnn.cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine) != CUDNN_STATUS_SUCCESS) return false;
+    if (dnn.cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine) != CUDNN_STATUS_SUCCESS)
+        return false;
     bool ok = dnn.cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n,
                                            &engine) == CUDNN_STATUS_SUCCESS &&
               dnn.cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &n,

@@ -53,7 +53,8 @@ typedef struct ct_dnn_plan {
 
 /* What is asked of engines. */
 typedef struct ct_dnn_wish {
-    unsigned refused; /* bit CUDNN_NUMERICAL_NOTE_: engines with that note; those that are not deterministic always are */
+    unsigned
+        refused; /* bit CUDNN_NUMERICAL_NOTE_: engines with that note; those that are not deterministic always are */
     size_t workspace; /* bytes at most */
     int most;         /* plans */
 } ct_dnn_wish;

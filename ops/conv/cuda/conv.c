@@ -66,9 +66,9 @@ static const char *can(const ct_call *call) {
     return call->in[0]->dtype <= CT_BF16 ? NULL : "there are convolutions of floats only";
 }
 
-bool ct_cuda_conv_forward(const ct_call *call, const ct_view *x, const ct_view *w, const ct_view *bias, const ct_view *y,
-                          const ct_dims *strides, const ct_dims *dilations, const ct_dims *pads, int64_t groups,
-                          bool last) {
+bool ct_cuda_conv_forward(const ct_call *call, const ct_view *x, const ct_view *w, const ct_view *bias,
+                          const ct_view *y, const ct_dims *strides, const ct_dims *dilations, const ct_dims *pads,
+                          int64_t groups, bool last) {
     ct_cuda_conv p = problem(x, w, y, strides, dilations, pads, groups, last);
     set_bias(&p, bias);
     p.positions = p.out[0] * p.out[1] * p.out[2];

@@ -17,9 +17,9 @@
 #include "gen/conv.attrs.h"
 
 #ifndef CT_CUDA_DNN
-#define WITHOUT(name)                                                                                  \
-    const char *name##_can(const ct_call *call) { return (void)call, ct_cuda_dnn_missing(); }          \
-    size_t name##_scratch(const ct_call *call) { return (void)call, (size_t)0; }                       \
+#define WITHOUT(name)                                                                         \
+    const char *name##_can(const ct_call *call) { return (void)call, ct_cuda_dnn_missing(); } \
+    size_t name##_scratch(const ct_call *call) { return (void)call, (size_t)0; }              \
     bool name##_run(const ct_call *call, ct_stream *stream) { return (void)call, (void)stream, false; }
 WITHOUT(ct_cuda_conv_dnn)
 WITHOUT(ct_cuda_conv_input_grad_dnn)
@@ -76,8 +76,8 @@ static ct_view filter(const ct_view *view, bool last) {
     return last ? in_order(view, view->ndim - 1, view->ndim - 2, 0) : in_order(view, 0, 1, 2);
 }
 
-static problem problem_of(int kind, const ct_view *x, const ct_view *w, const ct_view *y, bool last, const ct_dims *strides,
-                          const ct_dims *dilations, const ct_dims *pads) {
+static problem problem_of(int kind, const ct_view *x, const ct_view *w, const ct_view *y, bool last,
+                          const ct_dims *strides, const ct_dims *dilations, const ct_dims *pads) {
     problem p;
     memset(&p, 0, sizeof p);
     p.kind = kind;
@@ -194,7 +194,7 @@ typedef struct way {
     size_t room[OPERANDS]; /* where in scratch a packed copy is; IN_PLACE: the operand is used as it lies */
     size_t workspace, need;
 } way;
-#define IN_PLACE ((size_t)-1)
+#define IN_PLACE        ((size_t)-1)
 
 enum { WAYS = 10, GRAPHS = 4, BUCKETS = 1024, PLANS = 4096 };
 #define WORKSPACE_LIMIT ((size_t)512 << 20)
@@ -342,7 +342,7 @@ static void describe(ct_dnn_graph *g, const problem *p, bool last, bool fused) {
     if (!fused) return;
     int left = (p->bias != NULL) + p->has_residual + (p->activation != CT_ACT_NONE);
     cudnnBackendDescriptor_t at = tensors[out];
-#define NEXT()                                                                                          \
+#define NEXT()                                                                             \
     (--left ? tensor_of(g, VIRTUAL_IDS + virtuals++, CUDNN_DATA_FLOAT, result, last, true) \
             : tensor_of(g, IDS + out, type, result, last, false))
     if (p->bias) {
@@ -368,7 +368,8 @@ static void describe(ct_dnn_graph *g, const problem *p, bool last, bool fused) {
 /* Engines whose sums are not what this library promises. */
 static unsigned refused_notes(const problem *p, const key *k) {
 #define NOTE(name) (1u << CUDNN_NUMERICAL_NOTE_##name)
-    unsigned notes = NOTE(REDUCED_PRECISION_REDUCTION) | NOTE(FFT) | NOTE(WINOGRAD_TILE_6x6) | NOTE(WINOGRAD_TILE_13x13);
+    unsigned notes =
+        NOTE(REDUCED_PRECISION_REDUCTION) | NOTE(FFT) | NOTE(WINOGRAD_TILE_6x6) | NOTE(WINOGRAD_TILE_13x13);
     const ct_dtype dtype = p->views[X].dtype;
     if (dtype == CT_F32 && !k->tf32) notes |= NOTE(TENSOR_CORE) | NOTE(DOWN_CONVERT_INPUTS);
     if (p->exact || is_half(dtype)) notes |= NOTE(WINOGRAD) | NOTE(WINOGRAD_TILE_4x4);
@@ -408,7 +409,8 @@ static void find_ways(plan *made, const problem *p, cudnnHandle_t handle) {
     int first = 0, last = 0;
     for (int i = X; i <= Y; i++)
         if (i != W) first += k->lies[0][i], last += k->lies[1][i];
-    const bool is_last = last == first ? cores : last > first, more = has_more(p), fuses = can_fuse(p, k), one = !measures();
+    const bool is_last = last == first ? cores : last > first, more = has_more(p), fuses = can_fuse(p, k),
+               one = !measures();
     if (fuses) add_ways(made, p, handle, is_last, true, one ? 1 : 5);
     if (!(fuses && one && made->n)) add_ways(made, p, handle, is_last, false, one ? 1 : more ? 3 : 6);
     if (one && made->n) return;
@@ -499,9 +501,9 @@ static bool finish(const ct_call *call, const problem *p, const ct_view *out, co
     a.nest = ct_cuda_nest_of(views, 4);
     const int inner = a.nest.ndim - 1;
     const size_t size = ct_cuda_dtype_size(out->dtype), wide = ct_cuda_dtype_size(sum->dtype);
-    bool packed = a.nest.sizes[inner] % PACK == 0 && a.nest.strides[BIASES][inner] >= 0 && a.nest.strides[BIASES][inner] <= 1 &&
-                  (uintptr_t)a.out % (PACK * size) == 0 && (uintptr_t)a.sum % (PACK * wide) == 0 &&
-                  (!a.residual || (uintptr_t)a.residual % (PACK * size) == 0);
+    bool packed = a.nest.sizes[inner] % PACK == 0 && a.nest.strides[BIASES][inner] >= 0 &&
+                  a.nest.strides[BIASES][inner] <= 1 && (uintptr_t)a.out % (PACK * size) == 0 &&
+                  (uintptr_t)a.sum % (PACK * wide) == 0 && (!a.residual || (uintptr_t)a.residual % (PACK * size) == 0);
     for (int v = OUT; v <= ADDED; v++)
         for (int d = 0; d <= inner; d++)
             packed = packed && (d == inner ? a.nest.strides[v][d] == 1 : a.nest.strides[v][d] % PACK == 0);
@@ -583,13 +585,15 @@ static void choose(const ct_call *call, const problem *p, plan *made, cudnnHandl
     measured.ways = 1;
     for (int i = 0; i < made->n; i++) {
         const way *w = &made->ways[i];
-        const uint64_t id[] = {measured.ways, (uint64_t)w->plan.engine, w->plan.knobs, (uint64_t)w->last << 1 | w->fused};
+        const uint64_t id[] = {measured.ways, (uint64_t)w->plan.engine, w->plan.knobs,
+                               (uint64_t)w->last << 1 | w->fused};
         measured.ways = hash_of(id, sizeof id);
         if (w->need > t.room) t.room = w->need;
     }
     CUdeviceptr memory = 0;
     if (made->n > 1 && measures()) {
-        while (t.room && ct_cuda.cuMemAlloc_v2(&memory, t.room) != CUDA_SUCCESS) t.room = t.room < 4096 ? 0 : t.room / 4;
+        while (t.room && ct_cuda.cuMemAlloc_v2(&memory, t.room) != CUDA_SUCCESS)
+            t.room = t.room < 4096 ? 0 : t.room / 4;
         t.scratch = (char *)(uintptr_t)memory;
         char family[32];
         snprintf(family, sizeof family, "cudnn-%zu", ct_cuda_dnn_version());
@@ -655,7 +659,8 @@ static bool run(const ct_call *call, const problem *p, bool *refused) {
     bool ok = false;
     plan *made = begin(call, p, &handle, &before, &why);
     if (made) {
-        if (made->chosen < 0) choose(call, p, made, handle); /* its operands are aligned otherwise than when scratch was asked for */
+        if (made->chosen < 0)
+            choose(call, p, made, handle); /* its operands are aligned otherwise than when scratch was asked for */
         const way *w = &made->ways[made->chosen];
         if (w->need > call->scratch.bytes) why = "operands that lie otherwise than before need more scratch";
         else ok = run_way(call, p, w, handle, ct_cuda_scratch(call), &status);
