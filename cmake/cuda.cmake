@@ -34,7 +34,7 @@ foreach(arch ${CT_CUDA_ARCHITECTURES})
 endforeach()
 list(APPEND ct_cuda_codes -gencode=arch=compute_${ct_cuda_last},code=compute_${ct_cuda_last})
 
-file(GLOB CT_CUDA_SOURCES CONFIGURE_DEPENDS backends/cuda/*.c ops/*/cuda/*.c)
+file(GLOB CT_CUDA_SOURCES CONFIGURE_DEPENDS backends/cuda/*.c ops/*/cuda/*.c ops/*/cuda/*/*.c)
 file(GLOB CT_CUDA_DEVICE_SOURCES CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} backends/cuda/*.cu ops/*/cuda/*.cu)
 file(GLOB CT_CUDA_HEADERS CONFIGURE_DEPENDS backends/cuda/*.h backends/cuda/*.cuh ops/*/cuda/*.h ops/*/cuda/*.cuh)
 
