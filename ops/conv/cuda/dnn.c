@@ -72,9 +72,19 @@ static bool finish(const ct_call *call, const ct_conv_problem *p, const ct_view 
                           (ct_cuda_shape){.grid = ct_cuda_blocks(call, items, 256), .block = 256}, &a);
 }
 
+static bool run_product(const ct_call *call, const ct_conv_problem *p, const ct_conv_key *k, size_t room, char *scratch,
+                        cudnnStatus_t *status) {
+    ct_cuda_blas_product product;
+    bool refused = true;
+    const bool ok = ct_conv_product(p, k, &product) && ct_cuda_blas_multiply(call, &product, scratch, room, &refused);
+    *status = refused ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS;
+    return ok;
+}
+
 /* Enqueues all of it. *status says how cuDNN fared; false with a good status is an error that has been raised. */
-static bool run_way(const ct_call *call, const ct_conv_problem *p, const ct_conv_way *w, cudnnHandle_t handle,
-                    char *scratch, cudnnStatus_t *status) {
+static bool run_way(const ct_call *call, const ct_conv_problem *p, const ct_conv_plan *plan, const ct_conv_way *w,
+                    cudnnHandle_t handle, char *scratch, cudnnStatus_t *status) {
+    if (w->product) return run_product(call, p, &plan->key, w->need, scratch, status);
     const int out = ct_conv_output(p->kind);
     const bool wide = ct_conv_has_more(p) && !w->fused && ct_conv_is_half(p->views[CT_CONV_X].dtype);
     int64_t ids[CT_CONV_OPERANDS + 1];
@@ -117,16 +127,17 @@ static bool attempt(void *context, int i) {
     const trial *t = context;
     cudnnStatus_t status;
     return t->plan->ways[i].need <= t->room &&
-           run_way(t->call, t->p, &t->plan->ways[i], t->handle, t->scratch, &status);
+           run_way(t->call, t->p, t->plan, &t->plan->ways[i], t->handle, t->scratch, &status);
 }
 
 static void log_choice(const ct_call *call, const ct_conv_plan *p) {
     const ct_conv_way *w = &p->ways[p->chosen];
-    char line[256];
-    snprintf(line, sizeof line,
-             "cudnn: %s: way %d of %d: engine %lld, channels %s%s, %zu bytes of workspace, %zu of scratch",
-             call->op->name, p->chosen, p->n, (long long)w->plan.engine, w->last ? "last" : "first",
-             w->fused ? ", all in one pass" : "", w->plan.workspace, w->need);
+    char line[256], what[64];
+    if (w->product) snprintf(what, sizeof what, "a product");
+    else snprintf(what, sizeof what, "engine %lld", (long long)w->plan.engine);
+    snprintf(line, sizeof line, "cudnn: %s: way %d of %d: %s, channels %s%s, %zu bytes of workspace, %zu of scratch",
+             call->op->name, p->chosen, p->n, what, w->last ? "last" : "first", w->fused ? ", all in one pass" : "",
+             w->plan.workspace, w->need);
     ct_cuda_host->log(line);
 }
 
@@ -144,7 +155,7 @@ static void choose(const ct_call *call, const ct_conv_problem *p, ct_conv_plan *
     for (int i = 0; i < made->n; i++) {
         const ct_conv_way *w = &made->ways[i];
         const uint64_t id[] = {measured.ways, (uint64_t)w->plan.engine, w->plan.knobs,
-                               (uint64_t)w->last << 1 | w->fused};
+                               (uint64_t)w->product << 2 | (uint64_t)w->last << 1 | w->fused};
         measured.ways = ct_conv_hash(id, sizeof id);
         if (w->need > t.room) t.room = w->need;
     }
@@ -153,6 +164,9 @@ static void choose(const ct_call *call, const ct_conv_problem *p, ct_conv_plan *
         while (t.room && ct_cuda.cuMemAlloc_v2(&memory, t.room) != CUDA_SUCCESS)
             t.room = t.room < 4096 ? 0 : t.room / 4;
         t.scratch = (char *)(uintptr_t)memory;
+        /* A product measures itself at its first use, which must not be inside of a measurement. */
+        for (int i = 0; i < made->n; i++)
+            if (made->ways[i].product) attempt(&t, i);
         char family[32];
         snprintf(family, sizeof family, "cudnn-%zu", ct_cuda_dnn_version());
         made->chosen = ct_cuda_tune(call, family, &measured, sizeof measured, made->n, attempt, &t);
@@ -161,6 +175,9 @@ static void choose(const ct_call *call, const ct_conv_problem *p, ct_conv_plan *
         made->chosen = 0;
     }
     if (made->chosen < 0 || made->chosen >= made->n) made->chosen = 0;
+    ct_conv_way *w = &made->ways[made->chosen];
+    ct_cuda_blas_product product;
+    if (w->product && ct_conv_product(p, &made->key, &product)) ct_cuda_blas_takes(call, &product, &w->need);
     log_choice(call, made);
 }
 
@@ -222,7 +239,7 @@ static bool run(const ct_call *call, const ct_conv_problem *p, bool *refused) {
             choose(call, p, made, handle); /* its operands are aligned otherwise than when scratch was asked for */
         const ct_conv_way *w = &made->ways[made->chosen];
         if (w->need > call->scratch.bytes) why = "operands that lie otherwise than before need more scratch";
-        else ok = run_way(call, p, w, handle, ct_cuda_scratch(call), &status);
+        else ok = run_way(call, p, made, w, handle, ct_cuda_scratch(call), &status);
         if (status != CUDNN_STATUS_SUCCESS) why = ct_dnn_status(status);
         end(before);
     }

@@ -9,7 +9,6 @@
 
 #include "backends/cuda/tune.h"
 
-enum { NO_BIAS, BIAS, STRIDED_BIAS };
 enum { VIRTUAL_IDS = 100, BUCKETS = 1024, PLANS = 4096 };
 #define WORKSPACE_LIMIT ((size_t)512 << 20)
 
@@ -23,11 +22,9 @@ static ct_conv_key key_of(const ct_call *call, const ct_conv_problem *p) {
     k.activation = p->activation, k.residual = p->has_residual, k.exact = p->exact;
     k.tf32 = p->views[CT_CONV_X].dtype == CT_F32 && ct_cuda_tf32(call);
     k.lasting = (call->flags & CT_CALL_LASTING) != 0;
-    if (p->bias) {
-        const bool fits = (p->bias->dims[0] == 1 || p->bias->strides[0] == 1) &&
-                          (uintptr_t)ct_cuda_address(p->bias) % CT_DNN_ALIGNMENT == 0;
-        k.bias = fits ? BIAS : STRIDED_BIAS;
-    }
+    k.bias = p->bias != NULL;
+    k.packed_bias = p->bias && (p->bias->dims[0] == 1 || p->bias->strides[0] == 1) &&
+                    (uintptr_t)ct_cuda_address(p->bias) % CT_DNN_ALIGNMENT == 0;
     for (int i = 0; i < CT_CONV_OPERANDS; i++) {
         if (i == CT_CONV_RESIDUAL && !p->has_residual) continue;
         k.lies[0][i] = ct_conv_lies(&p->views[i], false), k.lies[1][i] = ct_conv_lies(&p->views[i], true);
@@ -130,7 +127,7 @@ static const int modes[] = {[CT_ACT_RELU] = CUDNN_POINTWISE_RELU_FWD,
 /* Whether an engine may have all of it in one pass: of f32 only what it does not approximate. */
 static bool can_fuse(const ct_conv_problem *p, const ct_conv_key *k) {
     const ct_dtype dtype = p->views[CT_CONV_X].dtype;
-    return ct_conv_has_more(p) && k->bias != STRIDED_BIAS && dtype != CT_F64 &&
+    return ct_conv_has_more(p) && k->bias == k->packed_bias && dtype != CT_F64 &&
            (ct_conv_is_half(dtype) || p->activation <= CT_ACT_RELU) && p->activation <= CT_ACT_SILU;
 }
 
@@ -213,7 +210,15 @@ static void add_ways(ct_conv_plan *made, const ct_conv_problem *p, cudnnHandle_t
     if (n == 0) ct_dnn_graph_free(g), made->n_graphs--;
 }
 
-static void find_ways(ct_conv_plan *made, const ct_conv_problem *p, cudnnHandle_t handle) {
+static void add_product(ct_conv_plan *made, const ct_call *call, const ct_conv_problem *p) {
+    ct_cuda_blas_product product;
+    ct_conv_way w = {.last = true, .fused = true, .product = true};
+    if (!ct_conv_product(p, &made->key, &product) || !ct_cuda_blas_takes(call, &product, &w.need)) return;
+    for (int i = 0; i < CT_CONV_OPERANDS; i++) w.room[i] = CT_CONV_IN_PLACE;
+    made->ways[made->n++] = w;
+}
+
+static void find_ways(ct_conv_plan *made, const ct_call *call, const ct_conv_problem *p, cudnnHandle_t handle) {
     const ct_conv_key *k = &made->key;
     const ct_dtype dtype = p->views[CT_CONV_X].dtype;
     const bool cores = ct_conv_is_half(dtype) || k->tf32; /* Tensor Cores want channels last */
@@ -222,6 +227,8 @@ static void find_ways(ct_conv_plan *made, const ct_conv_problem *p, cudnnHandle_
         if (i != CT_CONV_W) first += k->lies[0][i], last += k->lies[1][i];
     const bool is_last = last == first ? cores : last > first, more = ct_conv_has_more(p), fuses = can_fuse(p, k),
                one = !ct_conv_measures();
+    add_product(made, call, p);
+    if (one && made->n) return;
     if (fuses) add_ways(made, p, handle, is_last, true, one ? 1 : 5);
     if (!(fuses && one && made->n)) add_ways(made, p, handle, is_last, false, one ? 1 : more ? 3 : 6);
     if (one && made->n) return;
@@ -266,7 +273,7 @@ ct_conv_plan *ct_conv_plan_for(const ct_call *call, const ct_conv_problem *p, cu
     made->chosen = -1;
     struct timespec from, to;
     clock_gettime(CLOCK_MONOTONIC, &from);
-    find_ways(made, p, handle);
+    find_ways(made, call, p, handle);
     clock_gettime(CLOCK_MONOTONIC, &to);
     char line[256];
     snprintf(line, sizeof line, "cudnn: %s: %d ways found in %.1f ms%s%s", call->op->name, made->n,

@@ -4,11 +4,12 @@
  * layouts, channels last (NHWC with filters KRSC, where Tensor Cores are fast) and channels first (NCHW, KCRS). An operand that lies so and
  * is aligned is used in place; another one, as the filter [kh,kw,C,K] of channels last, goes through a packed copy in scratch.
  *
- * A way is a layout, whether bias, residual and activation are in the same pass, and an engine. The ways of a problem are found at the first
- * call with such sizes and kept. */
+ * A way is a layout, whether bias, residual and activation are in the same pass, and an engine; or it is a product by cuBLASLt. The ways of a
+ * problem are found at the first call with such sizes and kept. */
 #ifndef COTANGENT_OPS_CONV_CUDA_DNN_PLAN_H
 #define COTANGENT_OPS_CONV_CUDA_DNN_PLAN_H
 
+#include "backends/cuda/blas.h"
 #include "backends/cuda/cuda.h"
 #include "backends/cuda/dnn.h"
 
@@ -52,13 +53,14 @@ ct_view ct_conv_packed_at(const ct_view *view, bool last, char *address);
 
 /* All on which the choice of a way depends, without padding. */
 typedef struct ct_conv_key {
-    int32_t device, kind, rank, dtype, activation, bias, residual, exact, tf32, lasting;
+    int32_t device, kind, rank, dtype, activation, bias, packed_bias, residual, exact, tf32, lasting, unused;
     int32_t lies[2][CT_CONV_OPERANDS]; /* by layout: channels first, channels last */
     int64_t dims[CT_CONV_Y + 1][CT_CONV_AXES], stride[3], dilation[3], before[3], after[3];
 } ct_conv_key;
 
 typedef struct ct_conv_way {
     bool last, fused;
+    bool product; /* by cuBLASLt: there is no plan */
     ct_dnn_plan plan;
     size_t room
         [CT_CONV_OPERANDS]; /* where in scratch a packed copy is; CT_CONV_IN_PLACE: the operand is used as it lies */
@@ -79,6 +81,8 @@ typedef struct ct_conv_plan {
 
 /* The plan of a problem, made at its first use; NULL: no memory. As long as ct_cuda_dnn_begin's lock is held it stays. */
 ct_conv_plan *ct_conv_plan_for(const ct_call *call, const ct_conv_problem *p, cudnnHandle_t handle);
+/* The product that it is; false: it is none. */
+bool ct_conv_product(const ct_conv_problem *p, const ct_conv_key *k, ct_cuda_blas_product *product);
 bool ct_conv_measures(void); /* false: CT_TUNE=0, the first way serves */
 uint64_t ct_conv_hash(const void *bytes, size_t size);
 
