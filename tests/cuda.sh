@@ -12,11 +12,13 @@ esac
 if [ "$why" != yes ]; then
     skip "every op on an NVIDIA device" "$why"
     skip "what only an NVIDIA device can show" "$why"
+    skip "random convolutions on an NVIDIA device" "$why"
     skip "every kernel under memcheck" "$why"
     finish
 fi
 check "every op on an NVIDIA device" "$cotangent" check --device cuda --values --gradients
 check "what only an NVIDIA device can show" "$build_dir/tests/test_cuda"
+check "random convolutions on an NVIDIA device" "$build_dir/tests/test_cuda_conv"
 if command -v compute-sanitizer >/dev/null; then
     memcheck() {
         # shellcheck disable=SC2046 # a list of names
