@@ -38,9 +38,14 @@
     X(cuStreamDestroy_v2)           \
     X(cuStreamSynchronize)          \
     X(cuStreamWaitEvent)            \
+    X(cuStreamQuery)                \
+    X(cuStreamGetCtx)               \
     X(cuEventCreate)                \
     X(cuEventDestroy_v2)            \
     X(cuEventRecord)                \
+    X(cuEventQuery)                 \
+    X(cuEventSynchronize)           \
+    X(cuPointerGetAttributes)       \
     X(cuModuleLoadData)             \
     X(cuModuleGetFunction)          \
     X(cuFuncSetAttribute)           \
