@@ -33,7 +33,7 @@ static bool run_kernel(ct_call *call, ct_choice *known) {
         ok = kernel->run(call, call->stream);
         if (bytes) ct__scratch_give(call->device, &call->scratch, block);
     } else {
-        ct__fail_memory(call->op->name, bytes);
+        ct__fail_device_memory(call->op->name, call->device, bytes);
     }
     ct__threads_hold(0);
     return ok;
