@@ -16,7 +16,10 @@ if [ "$why" != yes ]; then
     finish
 fi
 check "every op on an NVIDIA device" "$cotangent" check --device cuda --values --gradients
-check "what only an NVIDIA device can show" "$build_dir/tests/test_cuda"
+for source in "$source_dir"/tests/test_cuda*.c; do
+    program=$(basename "$source" .c)
+    check "what only an NVIDIA device can show: $program" "$build_dir/tests/$program"
+done
 if command -v compute-sanitizer >/dev/null; then
     memcheck() {
         # shellcheck disable=SC2046 # a list of names
