@@ -33,7 +33,7 @@ static bool run_kernel(ct_call *call, ct_choice *known) {
         ok = kernel->run(call, call->stream);
         if (bytes) ct__scratch_give(call->device, &call->scratch, block);
     } else {
-        ct__fail_memory(call->op->name, bytes);
+        ct__fail_device_memory(call->op->name, call->device, bytes);
     }
     ct__threads_hold(0);
     return ok;
@@ -71,7 +71,7 @@ static ct_dtype half_among(const ct_request *r) {
     return half;
 }
 
-/* The op in simpler ops. Half inputs are computed in f32 and rounded once at the end. */
+/* The op in simpler ops. Half inputs are computed in f32 and rounded once at the end; by the op itself, if it has kernels for f32. */
 static bool run_lower(ct_request *r, const ct_view *views) {
     const ct_op *op = r->op;
     ct_tensor *inline_slots[CT__INLINE_INPUTS + CT__INLINE_OUTPUTS];
@@ -90,18 +90,23 @@ static bool run_lower(ct_request *r, const ct_view *views) {
     if (r->recording) ct__grad_mode = false; /* the node is made at this level */
     ct_scope {
         if (r->expanded) ok = ok && ct__expand_inputs(r);
-        bool widening = !(op->flags & CT_OP_MOVES);
+        const ct_kernel *kernels = ct__kernels_of(op, r->device.type);
+        bool widening = !(op->flags & CT_OP_MOVES), again = false;
         ct_dtype half = widening ? half_among(r) : CT_DTYPE_COUNT;
         for (int i = 0; ok && i < r->n_in; i++) {
             in[i] = r->in[i];
             bool widen = widening && in[i] && (in[i]->view.dtype == CT_F16 || in[i]->view.dtype == CT_BF16);
             if (widen && !(in[i] = ct__cast_input(in[i], CT_F32))) ok = false;
+            again |= widen && kernels && kernels->name && !(op->flags & CT_OP_RANDOM);
         }
         for (int i = 0; ok && i < r->n_out; i++) {
             made[i] = NULL;
             dtypes[i] = views ? views[i].dtype : CT_DTYPE_COUNT;
         }
-        if (ok) {
+        if (ok && again) {
+            ok = ct_apply_with(op, in, r->n_in, r->attrs, made, r->n_out, r->want, NULL) &&
+                 adopt_lowered(r, made, dtypes, views);
+        } else if (ok) {
             ct_lower lower = {.op = op,
                               .attrs = r->attrs,
                               .n_in = r->n_in,

@@ -6,6 +6,8 @@
 
 #include "backends/cuda/backend.h"
 #include "backends/cuda/cuda.h"
+#include "backends/cuda/libraries.h"
+#include "backends/cuda/staging.h"
 
 const ct_host *ct_cuda_host;
 
@@ -168,6 +170,8 @@ static bool device_info(void *self, int index, ct_device_info *info) {
         info->memory = (int64_t)total;
         info->memory_free = (int64_t)available;
     }
+    ct_cuda_driver_text(info->driver, sizeof info->driver);
+    if (info->size >= sizeof *info) ct_cuda_libraries(info->libraries, sizeof info->libraries);
     ct_cuda_leave(before);
     return true;
 }
@@ -196,6 +200,24 @@ static void release(void *self, int index, void *buffer, size_t bytes) {
     ct_cuda_leave(before);
 }
 
+static bool host_allocate(void *self, int index, size_t bytes, void **memory) {
+    (void)self;
+    CUcontext before;
+    ct_cuda_device *d = ct_cuda_enter(index, &before);
+    if (!d) return false;
+    const CUresult result = ct_cuda.cuMemHostAlloc(memory, bytes, CU_MEMHOSTALLOC_PORTABLE);
+    ct_cuda_leave(before);
+    return result == CUDA_SUCCESS;
+}
+
+static void host_release(void *self, int index, void *memory, size_t bytes) {
+    (void)self, (void)bytes;
+    CUcontext before;
+    if (getpid() != owner || atomic_load(&devices[index].lost) || !ct_cuda_enter(index, &before)) return;
+    ct_cuda.cuMemFreeHost(memory);
+    ct_cuda_leave(before);
+}
+
 static CUdeviceptr at(const void *buffer, size_t offset) { return (CUdeviceptr)(uintptr_t)buffer + offset; }
 
 static bool upload(void *self, int index, void *buffer, size_t offset, const void *host, size_t bytes,
@@ -204,10 +226,7 @@ static bool upload(void *self, int index, void *buffer, size_t offset, const voi
     CUcontext before;
     ct_cuda_device *d = ct_cuda_enter(index, &before);
     if (!d) return false;
-    /* from memory that is not pinned it is staged before the call returns */
-    const bool ok =
-        ct_cuda_ok(d, ct_cuda.cuMemcpyHtoDAsync_v2(at(buffer, offset), host, bytes, ct_cuda_stream(d, stream)), "cuda",
-                   "a copy to the device failed");
+    const bool ok = ct_cuda_upload(d, index, at(buffer, offset), host, bytes, ct_cuda_stream(d, stream));
     ct_cuda_leave(before);
     return ok;
 }
@@ -255,9 +274,7 @@ static bool download(void *self, int index, void *host, const void *buffer, size
     CUcontext before;
     ct_cuda_device *d = ct_cuda_enter(index, &before);
     if (!d) return false;
-    const bool ok =
-        ct_cuda_ok(d, ct_cuda.cuMemcpyDtoHAsync_v2(host, at(buffer, offset), bytes, ct_cuda_stream(d, stream)), "cuda",
-                   "a copy from the device failed");
+    const bool ok = ct_cuda_download(d, index, host, at(buffer, offset), bytes, ct_cuda_stream(d, stream));
     ct_cuda_leave(before);
     return ok && wait_for(self, index, stream);
 }
@@ -339,6 +356,21 @@ static void stream_free(void *self, int index, void *handle) {
     ct_cuda_leave(before);
 }
 
+/* A CUstream of the program's, which has to be of the primary context, as those of the runtime's functions are. */
+static bool stream_wrap(void *self, int index, void *theirs, void **handle) {
+    (void)self;
+    CUcontext before, of = NULL;
+    ct_cuda_device *d = ct_cuda_enter(index, &before);
+    if (!d) return false;
+    bool ok = ct_cuda_ok(d, ct_cuda.cuStreamGetCtx(theirs, &of), "stream_wrap", "it is no stream");
+    if (ok && of != d->context)
+        ok = ct_cuda_host->fail(CT_ERR_DEVICE, "stream_wrap",
+                                "it is a stream of another device, or of a context that is not the primary one");
+    *handle = theirs;
+    ct_cuda_leave(before);
+    return ok;
+}
+
 static ct_event *event_new(void *self, int index) {
     (void)self;
     CUcontext before;
@@ -404,4 +436,7 @@ const ct_backend ct_cuda_backend = {.size = sizeof(ct_backend),
                                     .wait = wait_for,
                                     .kernels = ct_cuda_kernels_of,
                                     .kernel_size = sizeof(ct_kernel),
-                                    .dlpack_type = 2};
+                                    .dlpack_type = 2,
+                                    .stream_wrap = stream_wrap,
+                                    .host_allocate = host_allocate,
+                                    .host_release = host_release};

@@ -44,6 +44,10 @@
     X(cuEventRecord)                \
     X(cuEventSynchronize)           \
     X(cuEventElapsedTime)           \
+    X(cuStreamQuery)                \
+    X(cuStreamGetCtx)               \
+    X(cuEventQuery)                 \
+    X(cuPointerGetAttributes)       \
     X(cuModuleLoadData)             \
     X(cuModuleGetFunction)          \
     X(cuFuncSetAttribute)           \
