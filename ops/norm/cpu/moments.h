@@ -29,8 +29,7 @@ static inline bool norm_streams(const void *y, int64_t line_bytes, int64_t bytes
 }
 
 /* All of these are there, of one dtype and dense (NULL ones do not count). */
-static inline const char *norm_can(const ct_call *call, ct_dtype dtype) {
-    if (dtype != CT_F32 && dtype != CT_F64) return "f32 and f64 only";
+static inline const char *norm_can_lines(const ct_call *call, ct_dtype dtype) {
     for (int i = 0; i < call->n_in; i++) {
         if (!call->in[i]) continue;
         if (call->in[i]->dtype != dtype) return "mixed dtypes";
@@ -39,6 +38,9 @@ static inline const char *norm_can(const ct_call *call, ct_dtype dtype) {
     for (int i = 0; i < call->n_out; i++)
         if (call->out[i] && !ct__view_is_dense(call->out[i])) return "an output is not dense";
     return NULL;
+}
+static inline const char *norm_can(const ct_call *call, ct_dtype dtype) {
+    return dtype == CT_F32 || dtype == CT_F64 ? norm_can_lines(call, dtype) : "f32 and f64 only";
 }
 
 /* Prefetches n elements at p. */
