@@ -120,38 +120,40 @@ static void half_row_grads(void *ctx, int64_t chunk, int worker) {
     round_chunk(ctx, &j, chunk);
 }
 
-static const char *can_halves(const ct_call *call) {
-    return is_half(call->in[0]->dtype) ? norm_can_lines(call, call->in[0]->dtype) : "f16 and bf16 only";
+/* The first `rows` inputs, and result 0, are halves, everything else f32. */
+static const char *can_halves(const ct_call *call, int rows) {
+    const ct_dtype dtype = call->in[0]->dtype;
+    if (!is_half(dtype)) return "f16 and bf16 only";
+    for (int i = 0; i < call->n_in; i++) {
+        if (!call->in[i]) continue;
+        if (call->in[i]->dtype != (i < rows ? dtype : CT_F32)) return "mixed dtypes";
+        if (!ct__view_is_dense(call->in[i])) return "an input is not dense";
+    }
+    return norm_can_results(call);
 }
+static const char *can_half_rows(const ct_call *call) { return can_halves(call, 1); }
+static const char *can_half_grads(const ct_call *call) { return can_halves(call, 2); }
 
 static int64_t half_part(int64_t n) { return ct__max64(ct__grain(32768) / ct__max64(n, 1), 1); }
 static size_t half_room(int64_t part, int64_t n) { return (size_t)(3 * part * n * ct__threads()) * sizeof(float); }
 
-static const void *widened(const ct_view *x, float *to, bool bf16) {
-    if (!x) return NULL;
-    half_load(to, CT_AT(const uint16_t, x), 1, x->dims[0], bf16);
-    return to;
-}
-
 static size_t half_scratch(const ct_call *call) {
     const int64_t n = call->in[0]->dims[1];
-    return (size_t)(2 * n) * sizeof(float) + half_room(half_part(n), n);
+    return half_room(half_part(n), n);
 }
 
 static bool run_half_row_norm(const ct_call *call, ct_stream *stream) {
     (void)stream;
     const row_norm_attrs *a = call->attrs;
     const ct_view *x = call->in[0];
-    const bool bf16 = x->dtype == CT_BF16;
-    float *scratch = ct__scratch(call);
-    half_rows h = {.x = CT_AT(const uint16_t, x), .y = CT_AT(uint16_t, call->out[0]), .bf16 = bf16};
+    half_rows h = {.x = CT_AT(const uint16_t, x), .y = CT_AT(uint16_t, call->out[0]), .room = ct__scratch(call)};
     row_job *j = &h.wide;
     j->rows = x->dims[0], j->n = x->dims[1], j->part = half_part(j->n);
     if (j->rows == 0 || j->n == 0) return true;
-    j->weight = widened(call->in[1], scratch, bf16);
-    j->bias = widened(call->in[2], scratch + j->n, bf16);
+    if (call->in[1]) j->weight = CT_AT(const float, call->in[1]);
+    if (call->in[2]) j->bias = CT_AT(const float, call->in[2]);
     j->eps = a->eps, j->rms = a->rms;
-    h.room = scratch + 2 * j->n;
+    h.bf16 = x->dtype == CT_BF16;
     ct__parallel((j->rows + j->part - 1) / j->part, half_row_norms, &h);
     return true;
 }
@@ -159,43 +161,36 @@ static bool run_half_row_norm(const ct_call *call, ct_stream *stream) {
 static size_t half_grad_scratch(const ct_call *call) {
     const ct_view *x = call->in[1];
     const int64_t n = x->dims[1], part = rows_a_part(x->dims[0]), parts = (x->dims[0] + part - 1) / part;
-    return (size_t)((3 + 2 * parts) * n) * sizeof(float) + half_room(part, n);
+    return (size_t)(2 * parts * n) * sizeof(float) + half_room(part, n);
 }
 
 static bool run_half_row_norm_grad(const ct_call *call, ct_stream *stream) {
     (void)stream;
     const row_norm_grad_attrs *a = call->attrs;
     const ct_view *x = call->in[1];
-    const bool bf16 = x->dtype == CT_BF16;
-    float *scratch = ct__scratch(call); /* (n): weight, dweight, dbias; (parts, 2, n): sums; rows of workers */
-    half_rows h = {.x = CT_AT(const uint16_t, x), .g = CT_AT(const uint16_t, call->in[0]), .bf16 = bf16};
+    half_rows h = {.x = CT_AT(const uint16_t, x), .g = CT_AT(const uint16_t, call->in[0])};
     row_job *j = &h.wide;
-    uint16_t *to[3] = {NULL};
-    for (int i = 0; i < call->n_out; i++)
-        if (call->out[i]) to[i] = CT_AT(uint16_t, call->out[i]);
     j->rows = x->dims[0], j->n = x->dims[1], j->part = rows_a_part(j->rows);
     if (j->n == 0) return true;
-    j->weight = widened(call->in[2], scratch, bf16);
-    j->dweight = to[1] ? scratch + j->n : NULL;
-    j->dbias = to[2] ? scratch + 2 * j->n : NULL;
-    j->sums = scratch + 3 * j->n;
+    if (call->in[2]) j->weight = CT_AT(const float, call->in[2]);
+    if (call->out[0]) h.y = CT_AT(uint16_t, call->out[0]);
+    if (call->n_out > 1 && call->out[1]) j->dweight = CT_AT(float, call->out[1]);
+    if (call->n_out > 2 && call->out[2]) j->dbias = CT_AT(float, call->out[2]);
+    const int64_t parts = (j->rows + j->part - 1) / j->part;
+    j->sums = ct__scratch(call);
+    h.room = (float *)j->sums + 2 * parts * j->n;
+    h.bf16 = x->dtype == CT_BF16;
     j->eps = a->eps, j->rms = a->rms;
     j->ahead = ct__max64(ct__min64(j->n, NORM_BLOCK), 768);
-    const int64_t parts = (j->rows + j->part - 1) / j->part;
-    h.y = to[0];
-    h.room = scratch + (3 + 2 * parts) * j->n;
     ct__parallel(parts, half_row_grads, &h);
-    if (!j->dweight && !j->dbias) return true;
-    ct__parallel((j->n + COLUMNS - 1) / COLUMNS, f32_columns, j);
-    if (to[1]) half_store(to[1], 1, j->dweight, j->n, bf16);
-    if (to[2]) half_store(to[2], 1, j->dbias, j->n, bf16);
+    if (j->dweight || j->dbias) ct__parallel((j->n + COLUMNS - 1) / COLUMNS, f32_columns, j);
     return true;
 }
 
 CT_KERNELS(norm_row_norm) = {
     CT_CANDIDATES(row_norm, {"rows", can_rows, NULL, run_row_norm},
-                  {"half_rows", can_halves, half_scratch, run_half_row_norm}),
+                  {"half_rows", can_half_rows, half_scratch, run_half_row_norm}),
     CT_CANDIDATES(row_norm_grad, {"rows", can_rows, grad_scratch, run_row_norm_grad},
-                  {"half_rows", can_halves, half_grad_scratch, run_half_row_norm_grad}),
+                  {"half_rows", can_half_grads, half_grad_scratch, run_half_row_norm_grad}),
     {0},
 };

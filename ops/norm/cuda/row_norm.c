@@ -28,18 +28,21 @@ static ct_cuda_function rows_of[DTYPES] = OF_DTYPES("rows"), ragged_of[DTYPES] =
                         grad_all[DTYPES] = OF_DTYPES("grad_all"), grad_parts[DTYPES] = OF_DTYPES("grad_parts"),
                         grad_total[DTYPES] = OF_DTYPES("grad_total");
 
-static const char *can(const ct_call *call) {
-    const ct_dtype dtype = call->in[0]->dtype;
+/* The first `data` inputs are rows; what follows is in the dtype that is computed in. */
+static const char *can(const ct_call *call, int data) {
+    const ct_dtype dtype = call->in[0]->dtype, wide = dtype == CT_F64 ? CT_F64 : CT_F32;
     if (dtype > CT_BF16) return "it takes floats";
     for (int i = 0; i < call->n_in; i++) {
         if (!call->in[i]) continue;
-        if (call->in[i]->dtype != dtype) return "mixed dtypes";
+        if (call->in[i]->dtype != (i < data ? dtype : wide)) return "mixed dtypes";
         if (!ct_cuda_is_dense(call->in[i])) return "an input is not dense";
     }
     for (int i = 0; i < call->n_out; i++)
         if (call->out[i] && !ct_cuda_is_dense(call->out[i])) return "an output is not dense";
     return call->in[0]->dims[1] < INT32_MAX / 2 ? NULL : "the rows are too long";
 }
+static const char *can_forward(const ct_call *call) { return can(call, 1); }
+static const char *can_grad(const ct_call *call) { return can(call, 2); }
 
 static char *address_of(const ct_view *view) { return view ? ct_cuda_address(view) : NULL; }
 static char *output_of(const ct_call *call, int i) { return i < call->n_out ? address_of(call->out[i]) : NULL; }
@@ -155,7 +158,7 @@ static bool run_grad(const ct_call *call, ct_stream *stream) {
 }
 
 CT_CUDA_KERNELS(norm_row_norm) = {
-    CT_CANDIDATES(row_norm, {"row_norm", can, NULL, run}),
-    CT_CANDIDATES(row_norm_grad, {"row_norm_grad", can, grad_scratch, run_grad}),
+    CT_CANDIDATES(row_norm, {"row_norm", can_forward, NULL, run}),
+    CT_CANDIDATES(row_norm_grad, {"row_norm_grad", can_grad, grad_scratch, run_grad}),
     {0},
 };

@@ -51,13 +51,24 @@ template <typename N> CT_DEVICE moments<N> moments_of(const ct_cuda_row_norm &a,
 }
 template <typename N> CT_DEVICE N hat(const moments<N> &m, N x) { return ((x - m.centre) - m.rest) * m.rstd; }
 
-// Elements of weight or bias beside pack p.
+// Elements of weight or bias beside pack p, in what is computed in.
 template <typename S, bool WHOLE> struct beside {
     typedef typename ct_number<S>::type N;
-    ct_row_pack<S> pack;
+    enum { V = ct_row_pack<S>::V, PACKS = V * (int)sizeof(N) / 16 };
+    union {
+        N numbers[V];
+        uint4 packs[PACKS];
+    };
     CT_DEVICE beside(const ct_row_shape<S, WHOLE> &shape, const char *from, int p) {
         if (!from) return;
-        pack = shape.load((const S *)from, p, (N)0);
+        const N *first = (const N *)from + shape.first(p);
+        if (WHOLE) {
+#pragma unroll
+            for (int i = 0; i < PACKS; i++) packs[i] = ((const uint4 *)first)[i];
+        } else {
+#pragma unroll
+            for (int k = 0; k < V; k++) numbers[k] = shape.has(shape.first(p) + k) ? first[k] : (N)0;
+        }
     }
 };
 
@@ -94,8 +105,8 @@ template <typename S, bool WHOLE> CT_DEVICE void row_norm_rows(const ct_cuda_row
 #pragma unroll
             for (int k = 0; k < V; k++) {
                 N v = hat(m, packs.of[0].get(k));
-                if (a.weight) v *= weight.pack.get(k);
-                if (a.bias) v += bias.pack.get(k);
+                if (a.weight) v *= weight.numbers[k];
+                if (a.bias) v += bias.numbers[k];
                 results.set(k, v);
             }
             row.shape.store(y, p, results);
@@ -118,7 +129,7 @@ CT_DEVICE four<typename ct_number<S>::type> gradient_sums(const ct_cuda_row_norm
         for (int k = 0; k < ct_row_pack<S>::V; k++) {
             const N d = row.shape.has(row.shape.first(p) + k) ? packs.of[0].get(k) - centre : (N)0;
             const N g = packs.of[1].get(k);
-            const N h = a.weight ? g * weight.pack.get(k) : g;
+            const N h = a.weight ? g * weight.numbers[k] : g;
             few.a += d;
             few.b = ct_fma(d, d, few.b);
             few.c += h;
@@ -167,7 +178,7 @@ template <typename S, bool WHOLE> CT_DEVICE void row_norm_grads(const ct_cuda_ro
             ct_row_pack<S> results = {};
 #pragma unroll
             for (int k = 0; k < V; k++) {
-                const N g = packs.of[1].get(k), h = a.weight ? g * weight.pack.get(k) : g;
+                const N g = packs.of[1].get(k), h = a.weight ? g * weight.numbers[k] : g;
                 results.set(k, row_gradient(a, m, of_row, hat(m, packs.of[0].get(k)), h));
             }
             row.shape.store(dx, p, results);
@@ -216,7 +227,7 @@ template <typename S> CT_DEVICE void row_norm_all(const ct_cuda_row_norm &a) {
             ct_row_pack<S> results = {};
 #pragma unroll
             for (int v = 0; v < V; v++) {
-                const N g = row.kept[k].of[1].get(v), h = a.weight ? g * weight.pack.get(v) : g, xhat = hat(m, row.kept[k].of[0].get(v));
+                const N g = row.kept[k].of[1].get(v), h = a.weight ? g * weight.numbers[v] : g, xhat = hat(m, row.kept[k].of[0].get(v));
                 by_weight[k][v] = ct_fma(g, xhat, by_weight[k][v]);
                 by_bias[k][v] += g;
                 results.set(v, row_gradient(a, m, of_row, xhat, h));
@@ -305,8 +316,8 @@ template <typename S> CT_DEVICE void row_norm_total(const ct_cuda_row_norm &a) {
         return term;
     });
     if (threadIdx.x >= CT_NORM_SIDE || !inside) return;
-    if (a.dweight) ((S *)a.dweight)[column] = ct_stored<S>(sum.a);
-    if (a.dbias) ((S *)a.dbias)[column] = ct_stored<S>(sum.b);
+    if (a.dweight) ((N *)a.dweight)[column] = sum.a;
+    if (a.dbias) ((N *)a.dbias)[column] = sum.b;
 }
 
 #define AND ,
