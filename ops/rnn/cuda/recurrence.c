@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backends/cuda/cuda.h"
+#include "backends/cuda/tune.h"
 #include "ops/rnn/cells.h"
 
 #include "gen/rnn.attrs.h"
@@ -88,11 +89,8 @@ static ct_cuda_recurrence backward_problem(const ct_call *call) {
 /* ---- Where it runs ---- */
 
 static int multiprocessors(const ct_call *call) {
-    CUcontext before;
-    const ct_cuda_device *d = ct_cuda_enter(call->device.index, &before);
-    if (!d) return 0;
-    ct_cuda_leave(before);
-    return d->multiprocessors;
+    const ct_cuda_device *d = ct_cuda_device_at(call->device.index);
+    return d ? d->multiprocessors : 0;
 }
 
 /* Groups of sequences whose blocks run at one time, one per multiprocessor. */
@@ -120,6 +118,7 @@ static bool launch(const ct_call *call, ct_cuda_function (*functions)[3][2], ct_
     const int64_t gates = ct__cell_gates(p->cell);
     p->counters = (uint32_t *)(void *)ct_cuda_scratch(call);
     p->exchange = (float *)(void *)(ct_cuda_scratch(call) + counter_bytes(groups));
+    p->fast = ct_cuda_tf32(call);
     CUcontext before;
     ct_cuda_device *d = ct_cuda_enter(call->device.index, &before);
     if (!d) return false;
