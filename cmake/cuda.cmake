@@ -34,7 +34,7 @@ foreach(arch ${CT_CUDA_ARCHITECTURES})
 endforeach()
 list(APPEND ct_cuda_codes -gencode=arch=compute_${ct_cuda_last},code=compute_${ct_cuda_last})
 
-file(GLOB CT_CUDA_SOURCES CONFIGURE_DEPENDS backends/cuda/*.c ops/*/cuda/*.c)
+file(GLOB CT_CUDA_SOURCES CONFIGURE_DEPENDS backends/cuda/*.c ops/*/cuda/*.c ops/*/cuda/*/*.c)
 file(GLOB CT_CUDA_DEVICE_SOURCES CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} backends/cuda/*.cu ops/*/cuda/*.cu)
 file(GLOB CT_CUDA_HEADERS CONFIGURE_DEPENDS backends/cuda/*.h backends/cuda/*.cuh ops/*/cuda/*.h ops/*/cuda/*.cuh)
 
@@ -72,11 +72,23 @@ foreach(part RANGE 0 7)
     ct_fatbin(elementwise_${part} ${CT_GENERATED_DIR}/gen/cuda/elementwise_${part}.cu)
 endforeach()
 
+# cuDNN's headers may be missing: convolutions then run by tiles of our own alone.
+find_path(CT_CUDNN_INCLUDE cudnn_graph.h HINTS ENV CUDNN_HOME ENV CUDNN_PATH ${CT_CUDA_INCLUDE} PATH_SUFFIXES include)
+if(CT_CUDNN_INCLUDE)
+    set(CT_CUDNN_FOUND "with cuDNN")
+else()
+    set(CT_CUDNN_FOUND "without cuDNN: cudnn_graph.h was not found")
+endif()
+
 # Not part of everything: its device code takes minutes. `make cuda` builds it.
 add_library(cotangent_cuda MODULE EXCLUDE_FROM_ALL ${CT_CUDA_SOURCES} ${CT_FATBIN_OBJECTS})
 add_dependencies(cotangent_cuda ct_generated)
 ct_target_flags(cotangent_cuda)
 target_include_directories(cotangent_cuda SYSTEM PRIVATE ${CT_CUDA_INCLUDE})
+if(CT_CUDNN_INCLUDE)
+    target_include_directories(cotangent_cuda SYSTEM PRIVATE ${CT_CUDNN_INCLUDE})
+    target_compile_definitions(cotangent_cuda PRIVATE CT_CUDA_DNN=1)
+endif()
 target_link_libraries(cotangent_cuda PRIVATE m ${CMAKE_DL_LIBS})
 set_target_properties(cotangent_cuda PROPERTIES PREFIX "lib")
 if(CT_TOP_LEVEL)

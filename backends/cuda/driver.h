@@ -38,9 +38,16 @@
     X(cuStreamDestroy_v2)           \
     X(cuStreamSynchronize)          \
     X(cuStreamWaitEvent)            \
+    X(cuStreamIsCapturing)          \
     X(cuEventCreate)                \
     X(cuEventDestroy_v2)            \
     X(cuEventRecord)                \
+    X(cuEventSynchronize)           \
+    X(cuEventElapsedTime)           \
+    X(cuStreamQuery)                \
+    X(cuStreamGetCtx)               \
+    X(cuEventQuery)                 \
+    X(cuPointerGetAttributes)       \
     X(cuModuleLoadData)             \
     X(cuModuleGetFunction)          \
     X(cuFuncSetAttribute)           \

@@ -78,10 +78,8 @@ bool ct_cuda_launch(const ct_call *call, ct_cuda_function *function, ct_cuda_sha
 }
 
 unsigned ct_cuda_blocks(const ct_call *call, int64_t n, unsigned threads) {
-    CUcontext before;
-    ct_cuda_device *d = ct_cuda_enter(call->device.index, &before);
+    const ct_cuda_device *d = ct_cuda_device_at(call->device.index);
     if (!d) return 1;
-    ct_cuda_leave(before);
     const int64_t most = (int64_t)d->multiprocessors * (d->threads_per_multiprocessor / (int)threads) * 4;
     const int64_t blocks = (n + threads - 1) / threads;
     return (unsigned)(blocks < 1 ? 1 : blocks < most ? blocks : most);
