@@ -73,8 +73,8 @@ enum {
     CANDIDATES = 8,
     WORKSPACE = 32 << 20 /* bytes at most */
 };
-/* Below it a product takes about as long as its launch, whatever the algorithm. */
-static const double worth_measuring = 1e9; /* multiplications and additions */
+/* Below it a product takes about as long as its launch, whatever the algorithm; of such, as in generating token by token, shapes are many. */
+static const double worth_measuring = 1e7; /* multiplications and additions */
 
 typedef struct plan_key {
     int64_t numbers[14]; /* all but the last, the device, are what choices are kept by */
