@@ -3,9 +3,6 @@
 
 #include "ops/op_impl.h"
 
-/* What half types are computed in, and their statistics are. */
-static ct_dtype wide_of(ct_dtype dtype) { return dtype == CT_F16 || dtype == CT_BF16 ? CT_F32 : dtype; }
-
 static int64_t channels_of(const ct_view *x, bool last) { return x->dims[last ? 2 : 1]; }
 
 /* ---- x as [n, groups, channels of a group, places], or [n, places, groups, channels of a group] ---- */
@@ -54,13 +51,13 @@ bool channel_norm_infer(ct_infer *infer) {
     if (!ct__infer_is(infer, 1, 1, &channels) || !ct__infer_is(infer, 2, 1, &channels)) return false;
     ct__infer_like(infer, 0, x, x->dtype);
     for (int i = 1; i < infer->n_out; i++)
-        ct__infer_set(infer, i, wide_of(x->dtype), a->groups ? 2 : 1, a->groups ? sets : &channels);
+        ct__infer_set(infer, i, ct__norm_dtype(x->dtype), a->groups ? 2 : 1, a->groups ? sets : &channels);
     return true;
 }
 
 /* The inputs cast to what x is computed in. False: they are that already. */
 static bool widened(const ct_lower *l, int x, ct_tensor **in) {
-    const ct_dtype wide = wide_of(ct_dtype_of(l->in[x]));
+    const ct_dtype wide = ct__norm_dtype(ct_dtype_of(l->in[x]));
     bool any = false;
     for (int i = 0; i < l->n_in; i++) {
         any |= l->in[i] && ct_dtype_of(l->in[i]) != wide;
@@ -171,7 +168,7 @@ bool channel_norm_grad_infer(ct_infer *infer) {
     if (!ct__infer_is(infer, 0, 3, x->dims) || !ct__infer_is(infer, 6, 1, &channels)) return false;
     if (!ct__infer_is(infer, 7, 1, &channels) || !ct__infer_is(infer, 8, 3, x->dims)) return false;
     ct__infer_like(infer, 0, x, x->dtype);
-    for (int i = 1; i < infer->n_out && i < 3; i++) ct__infer_set(infer, i, wide_of(x->dtype), 1, &channels);
+    for (int i = 1; i < infer->n_out && i < 3; i++) ct__infer_set(infer, i, ct__norm_dtype(x->dtype), 1, &channels);
     if (infer->n_out > 3) ct__infer_like(infer, 3, x, x->dtype);
     return true;
 }
@@ -244,7 +241,7 @@ bool running_statistics_infer(ct_infer *infer) {
 
 static void move_average(ct_tensor *running, ct_tensor *batch, double momentum, double factor) {
     if (!running) return;
-    const ct_dtype wide = wide_of(ct_dtype_of(running));
+    const ct_dtype wide = ct__norm_dtype(ct_dtype_of(running));
     ct_tensor *moved = ct_add(mul_s(cast(running, wide), 1 - momentum), mul_s(cast(batch, wide), factor * momentum));
     ct_assign(running, cast(moved, ct_dtype_of(running)));
 }

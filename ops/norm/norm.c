@@ -3,6 +3,7 @@
 
 #include <cotangent/backend.h>
 
+#include "ops/norm/norm.h"
 #include "ops/op_impl.h"
 
 static bool same_shape(const ct_view *x, const ct_dims *dims) {
@@ -41,6 +42,12 @@ static ct_tensor *flat_rows(ct_tensor *x, const ct_dims *shape, int64_t *n) {
 
 static ct_tensor *flat(ct_tensor *x) { return x ? reshape(contiguous(x), CT_DIMS(ct_numel(x))) : NULL; }
 
+static ct_tensor *as(ct_tensor *x, ct_dtype dtype) { return !x || ct_dtype_of(x) == dtype ? x : cast(x, dtype); }
+static ct_tensor *widened(ct_tensor *x) { return x ? as(x, ct__norm_dtype(ct_dtype_of(x))) : NULL; }
+
+/* A weight or bias, flat and as x is computed in. */
+static ct_tensor *parameter(ct_tensor *p, const ct_tensor *x) { return flat(as(p, ct__norm_dtype(ct_dtype_of(x)))); }
+
 bool layer_norm_infer(ct_infer *infer) {
     const layer_norm_attrs *a = infer->attrs;
     return infer_eps(infer, a->eps) && infer_trailing(infer, &a->shape);
@@ -50,7 +57,8 @@ void layer_norm_lower(ct_lower *l) {
     const layer_norm_attrs *a = l->attrs;
     int64_t n;
     ct_tensor *x = flat_rows(l->in[0], &a->shape, &n);
-    l->out[0] = reshape(row_norm(x, a->eps, .weight = flat(l->in[1]), .bias = flat(l->in[2])), ct_shape(l->in[0]));
+    l->out[0] = reshape(row_norm(x, a->eps, .weight = parameter(l->in[1], x), .bias = parameter(l->in[2], x)),
+                        ct_shape(l->in[0]));
 }
 
 bool rms_norm_infer(ct_infer *infer) {
@@ -63,7 +71,7 @@ void rms_norm_lower(ct_lower *l) {
     int64_t n;
     ct_tensor *x = flat_rows(l->in[0], &a->shape, &n);
     const double eps = a->eps.set ? a->eps.value : ct_dtype_of(x) == CT_F64 ? 0x1p-52 : 0x1p-23;
-    l->out[0] = reshape(row_norm(x, eps, .weight = flat(l->in[1]), .rms = true), ct_shape(l->in[0]));
+    l->out[0] = reshape(row_norm(x, eps, .weight = parameter(l->in[1], x), .rms = true), ct_shape(l->in[0]));
 }
 
 /* ---- By channels ---- */
@@ -94,17 +102,6 @@ static ct_tensor *three(ct_tensor *x, bool batch, bool *last) {
                           : batch ? CT_DIMS(1, items * places, channels)
                                   : CT_DIMS(items, places, channels);
     return reshape(contiguous(x), shape);
-}
-
-static ct_tensor *widened(ct_tensor *x) {
-    const bool half = x && (ct_dtype_of(x) == CT_F16 || ct_dtype_of(x) == CT_BF16);
-    return half ? cast(x, CT_F32) : x;
-}
-
-/* One value a channel, as channel_norm computes with it. */
-static ct_tensor *parameter(ct_tensor *p, const ct_tensor *x) {
-    const ct_dtype dtype = ct_dtype_of(x);
-    return p ? flat(cast(p, dtype == CT_F64 ? CT_F64 : CT_F32)) : NULL;
 }
 
 static ct_tensor *normalized(ct_tensor *x, ct_tensor *weight, ct_tensor *bias, int64_t groups, double eps, bool last,
@@ -219,7 +216,7 @@ void batch_norm_lower(ct_lower *l) {
     const bool running = !a->training || ct_numel(x) == 0;
     const bool fused = a->relu && !running && ct_op_kernel(&ct__op_channel_norm_relu, ct_device_of(x).type, 0);
     if (!fused && residual) x = widened(x); /* rounded once, at the end */
-    residual = residual ? cast(residual, ct_dtype_of(x)) : NULL;
+    residual = as(residual, ct_dtype_of(x));
     if (running) y = by_running(l, a->eps, a->channels_last);
     else if (fused) y = normalized_relu(x, l->in[3], l->in[4], residual, a->eps, a->channels_last, &mean, &var);
     else y = normalized(x, l->in[3], l->in[4], 0, a->eps, a->channels_last, &mean, &var);
