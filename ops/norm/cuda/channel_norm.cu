@@ -130,7 +130,7 @@ template <typename F, int COLUMNS> CT_DEVICE constexpr int unrolled() { return F
 template <typename S, int V, int COLUMNS, typename F>
 CT_DEVICE void take_packs(const ct_cuda_channels &a, F &f, int64_t at, int64_t step, int64_t many) {
     typedef typename ct_number<S>::type C;
-    typedef ct_pack<S, V> pack;
+    typedef ct_neighbors<S, V> pack;
     enum { UNROLLED = unrolled<F, COLUMNS>() };
     pack x[UNROLLED], g[UNROLLED], other[UNROLLED];
     char *output = F::output(a);
@@ -282,6 +282,18 @@ template <typename S> CT_DEVICE void settle(const ct_cuda_channels &a) {
     }
 }
 
+// Coefficients for given statistics.
+template <typename S> CT_DEVICE void fix(const ct_cuda_channels &a) {
+    typedef typename ct_number<S>::type C;
+    if (ct_does_nothing(a.head)) return;
+    for (int64_t c = ct_first(); c < a.channels; c += ct_step()) {
+        const ct_forward_coefficients<C> by = ct_forward_of<C>(a, ct_vector_at(a.mean, c, 0), ct_rstd_of(a, c), c);
+        ct_coefficient<C>(a, 0, 0)[c] = by.m;
+        ct_coefficient<C>(a, 1, 0)[c] = by.scale;
+        ct_coefficient<C>(a, 2, 0)[c] = by.shift;
+    }
+}
+
 template <typename S> CT_DEVICE void settle_gradient(const ct_cuda_channels &a) {
     typedef typename ct_number<S>::type C;
     enum { SETTLERS = CT_CHANNEL_SETTLERS };
@@ -368,6 +380,7 @@ extern "C" __global__ void __launch_bounds__(CT_CHANNEL_SETTLERS)
     PASS(gradient_sums, suffix, S)                                    \
     PASS(gradient, suffix, S)                                         \
     KERNEL(settle, CT_CHANNEL_SETTLERS, suffix, settle<S>(a))         \
+    KERNEL(fixed, CT_CHANNEL_SETTLERS, suffix, fix<S>(a))             \
     KERNEL(settle_gradient, CT_CHANNEL_SETTLERS, suffix, settle_gradient<S>(a))
 KERNELS(f32, float)
 KERNELS(f64, double)
