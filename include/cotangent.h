@@ -338,7 +338,8 @@ CT_API bool ct_check_grad_p(ct_function fn, void *context, ct_tensor *const *x, 
                             const ct_check_options *options);
 
 /* Mixed precision: ct_autocast(CT_BF16) { ... } runs matrix products, convolutions, attention and recurrent ops inside it on
- * inputs cast to bf16 (or CT_F16), and losses, softmax, norms and sums on f32; everything else takes what it is given.
+ * inputs cast to bf16 (or CT_F16), and losses, softmax, norms and sums on f32; everything else takes what it is given, and
+ * batch_norm, whose statistics are f32, gives that back.
  * Parameters stay f32, and so do their gradients. f64 is left alone. It counts for this thread; backward does what forward did and needs no block
  * around it. ct_set_autocast does the same without a block; CT_F32 turns it off. It returns what it was. */
 CT_API ct_dtype ct_set_autocast(ct_dtype dtype);
