@@ -64,6 +64,7 @@ typedef struct ct_cuda_function {
 
 typedef struct ct_cuda_shape {
     unsigned grid, grid_y, block, shared; /* grid_y 0: 1 */
+    bool cooperative;                     /* all blocks run at one time, or it is an error */
 } ct_cuda_shape;
 
 /* Enqueues it with arguments, a struct that begins with a ct_cuda_head, which is filled in here. */

@@ -51,7 +51,8 @@
     X(cuModuleLoadData)             \
     X(cuModuleGetFunction)          \
     X(cuFuncSetAttribute)           \
-    X(cuLaunchKernel)
+    X(cuLaunchKernel)               \
+    X(cuLaunchCooperativeKernel)
 
 typedef struct ct_cuda_driver {
 #define X(name) __typeof__(&name) name;

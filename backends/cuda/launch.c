@@ -66,9 +66,12 @@ bool ct_cuda_launch(const ct_call *call, ct_cuda_function *function, ct_cuda_sha
                                                     .lasting = (call->flags & CT_CALL_LASTING) != 0};
         void *parameters[] = {arguments};
         const CUstream stream = ct_cuda_stream(d, call->stream);
+        const unsigned grid_y = shape.grid_y ? shape.grid_y : 1;
         ok = ct_cuda_ok(d,
-                        ct_cuda.cuLaunchKernel(found, shape.grid, shape.grid_y ? shape.grid_y : 1, 1, shape.block, 1, 1,
-                                               shape.shared, stream, parameters, NULL),
+                        shape.cooperative ? ct_cuda.cuLaunchCooperativeKernel(found, shape.grid, grid_y, 1, shape.block,
+                                                                              1, 1, shape.shared, stream, parameters)
+                                          : ct_cuda.cuLaunchKernel(found, shape.grid, grid_y, 1, shape.block, 1, 1,
+                                                                   shape.shared, stream, parameters, NULL),
                         call->op->name, "its kernel cannot be launched");
         if (ok && synchronous())
             ok = ct_cuda_ok(d, ct_cuda.cuStreamSynchronize(stream), call->op->name, "its kernel failed");

@@ -1,4 +1,4 @@
-// Tensor Cores and what feeds them: products of 16 x 8 x 16 halves with sums in f32, matrices of 8 x 8 halves from shared memory, and copies
+// Tensor Cores and what feeds them: products of halves, and of f32 in TF32, with sums in f32, matrices of 8 x 8 halves from shared memory, and copies
 // into shared memory that do not wait. A warp works together; lane l has row l / 4 and columns 2 (l % 4) and the next of such a matrix.
 #pragma once
 
@@ -14,6 +14,14 @@ template <> CT_DEVICE void ct_mma<__half>(float (&d)[4], const uint32_t (&a)[4],
 }
 template <> CT_DEVICE void ct_mma<__nv_bfloat16>(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// d += a b of f32 in TF32, which has 10 bits of mantissa: a is 16 x 8 (rows l / 4 and l / 4 + 8 at column l % 4, then at l % 4 + 4), b 8 x 8
+// (column l / 4 at rows l % 4 and l % 4 + 4).
+CT_DEVICE void ct_mma_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
@@ -58,9 +66,3 @@ template <> CT_DEVICE uint32_t ct_pair<__nv_bfloat16>(float low, float high) {
     return r;
 }
 
-// 2^x within 2^-22, 0 for -inf.
-CT_DEVICE float ct_fast_exp2(float x) {
-    float r;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
-    return r;
-}

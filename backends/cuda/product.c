@@ -13,8 +13,21 @@ void ct_cuda_product_fold(ct_cuda_product *p) {
         p->m *= p->batch[i];
         p->batch_dims--;
     }
+    int kept = 0;
     p->batches = 1;
-    for (int i = 0; i < p->batch_dims; i++) p->batches *= p->batch[i];
+    for (int i = 0; i < p->batch_dims; i++) {
+        const int64_t size = p->batch[i], last = kept - 1;
+        p->batches *= size;
+        if (size == 1) continue;
+        const bool joins = kept && p->a_batch[last] == p->a_batch[i] * size &&
+                           p->b_batch[last] == p->b_batch[i] * size && p->c_batch[last] == p->c_batch[i] * size;
+        const int at = joins ? (int)last : kept++;
+        p->batch[at] = joins ? p->batch[at] * size : size;
+        p->a_batch[at] = p->a_batch[i];
+        p->b_batch[at] = p->b_batch[i];
+        p->c_batch[at] = p->c_batch[i];
+    }
+    p->batch_dims = kept;
 }
 
 /* An operand whose rows or columns are dense: transposed says that columns are. */

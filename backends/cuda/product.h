@@ -23,8 +23,8 @@ typedef struct ct_cuda_product {
 #ifndef __CUDACC__
 #include "backends/cuda/blas.h"
 
-/* Folds batch dimensions into the rows, where b is the same for all of them and rows follow each other at one distance, and counts
- * those that are left. */
+/* Folds batch dimensions into the rows, where b is the same for all of them and rows follow each other at one distance, joins those
+ * that all operands walk as one, and counts those that are left. */
 void ct_cuda_product_fold(ct_cuda_product *p);
 /* The product as cuBLASLt's, without what is done with the results; false where its layouts do not allow it. */
 bool ct_cuda_product_to_blas(const ct_call *call, const ct_cuda_product *p, ct_dtype dtype, ct_cuda_blas_product *blas);

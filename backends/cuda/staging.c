@@ -8,7 +8,9 @@
 #include <string.h>
 
 enum {
-    SMALL = 64 << 10,  /* the driver takes so much along with the command, and does not wait */
+    TINY = 4 << 10,
+    SMALL =
+        64 << 10, /* of memory that is not pinned the driver takes so much along with the command, and does not wait */
     CHUNK = 2 << 20,   /* 40 us of the bus */
     BUFFERS = 128,     /* 256 MiB: what may be on its way before an upload has to wait */
     WINDOW = 8,        /* chunks that a download has under way, twice */
@@ -174,9 +176,13 @@ static bool is_pinned(const void *host) {
 
 bool ct_cuda_upload(ct_cuda_device *d, int index, CUdeviceptr to, const void *host, size_t bytes, CUstream stream) {
     const char *what = "a copy to the device failed";
-    if (bytes <= SMALL) return ct_cuda_ok(d, ct_cuda.cuMemcpyHtoDAsync_v2(to, host, bytes, stream), "cuda", what);
+    char copy[TINY]; /* cheaper than to ask what kind of memory it is */
+    if (bytes <= TINY) host = memcpy(copy, host, bytes);
+    const bool pinned = bytes > TINY && is_pinned(host);
+    if (bytes <= SMALL && !pinned)
+        return ct_cuda_ok(d, ct_cuda.cuMemcpyHtoDAsync_v2(to, host, bytes, stream), "cuda", what);
     /* It has to be read when this returns: without a copy only where the stream has nothing else to do. */
-    if (is_pinned(host) && ct_cuda.cuStreamQuery(stream) == CUDA_SUCCESS)
+    if (pinned && ct_cuda.cuStreamQuery(stream) == CUDA_SUCCESS)
         return ct_cuda_ok(d, ct_cuda.cuMemcpyHtoDAsync_v2(to, host, bytes, stream), "cuda", what) &&
                ct_cuda_ok(d, ct_cuda.cuStreamSynchronize(stream), "cuda", what);
     pthread_once(&once, start_pools);

@@ -125,11 +125,8 @@ static unsigned shared_of(variant s, bool more) {
 }
 
 static bool has_shared(const ct_call *call, unsigned bytes) {
-    CUcontext before;
-    const ct_cuda_device *d = ct_cuda_enter(call->device.index, &before);
-    if (!d) return false;
-    ct_cuda_leave(before);
-    return bytes <= (unsigned)d->shared_limit;
+    const ct_cuda_device *d = ct_cuda_device_at(call->device.index);
+    return d && bytes <= (unsigned)d->shared_limit;
 }
 
 static const char *refuses(const ct_call *call) {
@@ -158,6 +155,52 @@ static bool forward_run(const ct_call *call, ct_stream *stream) {
         call, &forward_functions[call->in[0]->dtype == CT_BF16][s],
         (ct_cuda_shape){.grid = (unsigned)grid, .block = CT_SDPA_THREADS, .shared = shared_of(s, false)}, &p);
 }
+
+/* ---- Products of warpgroups ---- */
+
+#ifdef CT_CUDA_HOPPER
+extern const unsigned char ct_fatbin_attention_hopper[];
+static ct_cuda_unit hopper_unit = {"attention_hopper", ct_fatbin_attention_hopper, {0}};
+#define OF_HOPPER(name)                                      \
+    {                                                        \
+        {&hopper_unit, "sdpa_hopper_" name "_f16", {0}}, {   \
+            &hopper_unit, "sdpa_hopper_" name "_bf16", { 0 } \
+        }                                                    \
+    }
+static ct_cuda_function hopper_forward[2] = OF_HOPPER("forward"), hopper_keys[2] = OF_HOPPER("keys"),
+                        hopper_queries[2] = OF_HOPPER("queries");
+
+/* Two stages of keys and values, or of queries with their levels, from a multiple of 1024 bytes on. */
+static unsigned hopper_shared(bool levels) {
+    return 1024 + 4 * CT_SDPA_STEP * 64 * 2 + (levels ? 2 * CT_SDPA_STEP * 2 * (unsigned)sizeof(float) : 0);
+}
+
+static const char *hopper_refuses(const ct_call *call, double scale, double dropout) {
+    const ct_cuda_device *d = ct_cuda_device_at(call->device.index);
+    if (!d || d->capability != 90) return "the device has no products of warpgroups";
+    if (call->in[3] || (call->in[4] && dropout > 0) || !(scale > 0))
+        return "it has a mask, dropout or a negative scale";
+    if (call->in[0]->dims[3] > 64 || call->in[2]->dims[3] > 64) return "its heads are large";
+    return refuses(call);
+}
+static const char *hopper_forward_can(const ct_call *call) {
+    const sdpa_attrs *a = call->attrs;
+    return call->out[0] ? hopper_refuses(call, a->scale, a->dropout) : "y is not wanted";
+}
+static const char *hopper_backward_can(const ct_call *call) {
+    const sdpa_grad_attrs *a = call->attrs;
+    return hopper_refuses(call, a->scale, a->dropout);
+}
+
+static bool hopper_forward_run(const ct_call *call, ct_stream *stream) {
+    (void)stream;
+    ct_cuda_sdpa p = forward_problem(call);
+    p.blocks = (int32_t)blocks_of(p.tq, CT_SDPA_ROWS);
+    const ct_cuda_shape shape = {
+        .grid = (unsigned)(p.batch * p.heads * p.blocks), .block = CT_SDPA_THREADS, .shared = hopper_shared(false)};
+    return !shape.grid || ct_cuda_launch(call, &hopper_forward[call->in[0]->dtype == CT_BF16], shape, &p);
+}
+#endif
 
 /* ---- Without ---- */
 
@@ -224,27 +267,50 @@ static bool plain_backward_run(const ct_call *call, ct_stream *stream) {
     return !(p.dk.data || p.dv.data) || plain_launch(call, plain_keys, &p, p.kv_heads, p.tk, p.d > p.d_v ? p.d : p.d_v);
 }
 
+/* Two kernels, each with its shared memory: for queries, and for keys. */
+static bool run_both(const ct_call *call, ct_cuda_sdpa *p, ct_cuda_function *queries, unsigned queries_shared,
+                     ct_cuda_function *keys, unsigned keys_shared) {
+    p->unit = 1.4426950408889634; /* exponentials are powers of 2 */
+    if (!make_rows(call, p)) return false;
+    ct_cuda_shape shape = {.block = CT_SDPA_THREADS, .shared = queries_shared};
+    p->blocks = (int32_t)blocks_of(p->tq, CT_SDPA_ROWS);
+    shape.grid = (unsigned)(p->batch * p->heads * p->blocks);
+    if ((p->dq.data || p->dmask.data) && shape.grid && !ct_cuda_launch(call, queries, shape, p)) return false;
+    p->blocks = (int32_t)blocks_of(p->tk, CT_SDPA_ROWS);
+    shape.grid = (unsigned)(p->batch * p->kv_heads * p->blocks), shape.shared = keys_shared;
+    return !(p->dk.data || p->dv.data) || !shape.grid || ct_cuda_launch(call, keys, shape, p);
+}
+
 static bool backward_run(const ct_call *call, ct_stream *stream) {
     (void)stream;
     ct_cuda_sdpa p = backward_problem(call);
-    p.unit = 1.4426950408889634; /* exponentials are powers of 2 */
-    if (!make_rows(call, &p)) return false;
     const variant s = variant_of(&p);
     const bool bf16 = call->in[0]->dtype == CT_BF16;
-    ct_cuda_shape shape = {.block = CT_SDPA_THREADS, .shared = shared_of(s, false)};
-    p.blocks = (int32_t)blocks_of(p.tq, CT_SDPA_ROWS);
-    shape.grid = (unsigned)(p.batch * p.heads * p.blocks);
-    if ((p.dq.data || p.dmask.data) && shape.grid && !ct_cuda_launch(call, &queries_functions[bf16][s], shape, &p))
-        return false;
-    p.blocks = (int32_t)blocks_of(p.tk, CT_SDPA_ROWS);
-    shape.grid = (unsigned)(p.batch * p.kv_heads * p.blocks), shape.shared = shared_of(s, true);
-    return !(p.dk.data || p.dv.data) || !shape.grid || ct_cuda_launch(call, &keys_functions[bf16][s], shape, &p);
+    return run_both(call, &p, &queries_functions[bf16][s], shared_of(s, false), &keys_functions[bf16][s],
+                    shared_of(s, true));
 }
 
+#ifdef CT_CUDA_HOPPER
+static bool hopper_backward_run(const ct_call *call, ct_stream *stream) {
+    (void)stream;
+    ct_cuda_sdpa p = backward_problem(call);
+    const bool bf16 = call->in[0]->dtype == CT_BF16;
+    return run_both(call, &p, &hopper_queries[bf16], hopper_shared(false), &hopper_keys[bf16], hopper_shared(true));
+}
+#endif
+
+#ifdef CT_CUDA_HOPPER
+#define HOPPER      {"flash_warpgroups", hopper_forward_can, NULL, hopper_forward_run},
+#define HOPPER_GRAD {"flash_warpgroups_grad", hopper_backward_can, backward_scratch, hopper_backward_run},
+#else
+#define HOPPER
+#define HOPPER_GRAD
+#endif
+
 CT_CUDA_KERNELS(attention_sdpa) = {
-    CT_CANDIDATES(sdpa, {"flash", forward_can, NULL, forward_run},
+    CT_CANDIDATES(sdpa, HOPPER{"flash", forward_can, NULL, forward_run},
                   {"tiles", plain_forward_can, NULL, plain_forward_run}),
-    CT_CANDIDATES(sdpa_grad, {"flash_grad", backward_can, backward_scratch, backward_run},
+    CT_CANDIDATES(sdpa_grad, HOPPER_GRAD{"flash_grad", backward_can, backward_scratch, backward_run},
                   {"tiles_grad", plain_can, backward_scratch, plain_backward_run}),
     {0},
 };

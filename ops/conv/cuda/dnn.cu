@@ -1,24 +1,11 @@
 // What follows a convolution that cuDNN could not do in its pass.
+#include "backends/cuda/activation.cuh"
 #include "backends/cuda/nest.cuh"
-#include "backends/cuda/number.cuh"
 #include "ops/conv/cuda/dnn.h"
-
-#include <cotangent/enums.h>
 
 template <typename T, int V> struct alignas(sizeof(T) * V) pack {
     T v[V];
 };
-
-template <typename C> CT_DEVICE C activated(C x, int activation) {
-    switch (activation) {
-    case CT_ACT_RELU: return x <= C(0) ? C(0) : x;
-    case CT_ACT_SIGMOID: return ct_sigmoid(x);
-    case CT_ACT_TANH: return ct_tanh(x);
-    case CT_ACT_GELU: return x * ct_ndtr(x);
-    case CT_ACT_SILU: return x * ct_sigmoid(x);
-    default: return x;
-    }
-}
 
 // V neighbours at once; sums are of T. out may be sum.
 template <typename S, typename T, typename C, int V> CT_DEVICE void finish(const ct_cuda_conv_finish &a) {
@@ -33,7 +20,7 @@ template <typename S, typename T, typename C, int V> CT_DEVICE void finish(const
             C x = ct_load<C>(sum.v[k]);
             if (a.bias) x += ct_load<C>(((const S *)a.bias)[at[3] + (a.bias_along ? k : 0)]);
             if (a.residual) x += ct_load<C>(residual.v[k]);
-            out.v[k] = ct_store<S>(activated(x, a.activation));
+            out.v[k] = ct_store<S>(ct_activate(a.activation, x));
         }
         *(pack<S, V> *)((S *)a.out + at[0]) = out;
     }

@@ -30,22 +30,43 @@ static ct_cuda_product problem(const ct_call *call) {
     return p;
 }
 
-static bool blas_problem(const ct_call *call, ct_cuda_blas_product *blas) {
-    const ct_cuda_product p = problem(call);
-    return ct_cuda_product_to_blas(call, &p, call->in[0]->dtype, blas);
+/* The library takes one dimension of batches: the products of the others are enqueued one by one, if they are few. Takes away all but the
+ * last; returns how many products there are. */
+enum { MOST_PRODUCTS = 64 };
+static int64_t split(ct_cuda_product *p, ct_cuda_product *one) {
+    const int last = p->batch_dims - 1;
+    *one = *p;
+    if (last < 1) return 1;
+    one->batch_dims = 1;
+    one->batch[0] = one->batches = p->batch[last];
+    one->a_batch[0] = p->a_batch[last];
+    one->b_batch[0] = p->b_batch[last];
+    one->c_batch[0] = p->c_batch[last];
+    return one->batches ? p->batches / one->batches : 0;
+}
+
+static bool blas_problem(const ct_call *call, ct_cuda_product *p, int64_t *products, ct_cuda_blas_product *blas) {
+    ct_cuda_product one;
+    *p = problem(call);
+    *products = split(p, &one);
+    return *products <= MOST_PRODUCTS && ct_cuda_product_to_blas(call, &one, call->in[0]->dtype, blas);
 }
 
 static const char *blas_can(const ct_call *call) {
     ct_cuda_blas_product blas;
+    ct_cuda_product p;
+    int64_t products;
     if (call->flags & CT_CALL_LASTING) return "it could not stop for an error";
     if (!ct_cuda_blas_there()) return "there is no cuBLASLt";
-    return blas_problem(call, &blas) ? NULL : "its strides or dtype";
+    return blas_problem(call, &p, &products, &blas) ? NULL : "its strides or dtype";
 }
 
 static size_t blas_scratch(const ct_call *call) {
     ct_cuda_blas_product blas;
+    ct_cuda_product p;
+    int64_t products;
     size_t workspace = 0;
-    if (blas_problem(call, &blas)) ct_cuda_blas_takes(call, &blas, &workspace);
+    if (blas_problem(call, &p, &products, &blas)) ct_cuda_blas_takes(call, &blas, &workspace);
     return workspace;
 }
 
@@ -61,10 +82,26 @@ static bool tiles_run(const ct_call *call, ct_stream *stream) {
 
 static bool blas_run(const ct_call *call, ct_stream *stream) {
     ct_cuda_blas_product blas;
-    bool refused = !blas_problem(call, &blas);
-    const bool ok =
-        !refused && ct_cuda_blas_multiply(call, &blas, ct_cuda_scratch(call), call->scratch.bytes, &refused);
-    return refused ? tiles_run(call, stream) : ok;
+    ct_cuda_product p;
+    int64_t products;
+    bool refused = !blas_problem(call, &p, &products, &blas), ok = true;
+    const int64_t size = (int64_t)ct_cuda_dtype_size(blas.dtype);
+    for (int64_t i = 0; i < products && ok && !refused; i++) {
+        int64_t rest = i, a = 0, b = 0, c = 0;
+        for (int d = p.batch_dims - 2; d >= 0; d--) {
+            const int64_t at = rest % p.batch[d];
+            rest /= p.batch[d];
+            a += at * p.a_batch[d];
+            b += at * p.b_batch[d];
+            c += at * p.c_batch[d];
+        }
+        ct_cuda_blas_product one = blas;
+        one.a += a * size;
+        one.b += b * size;
+        one.c += c * size;
+        ok = ct_cuda_blas_multiply(call, &one, ct_cuda_scratch(call), call->scratch.bytes, &refused);
+    }
+    return refused ? tiles_run(call, stream) : ok; /* all of them anew */
 }
 
 /* Where the result has strides that the library does not take, or its memory is not to be touched after an error. */

@@ -14,8 +14,9 @@ enum {
     DTYPES = CT_BF16 + 1,
 };
 
-extern const unsigned char ct_fatbin_norm_channel_norm[];
+extern const unsigned char ct_fatbin_norm_channel_norm[], ct_fatbin_norm_channel_resident[];
 static ct_cuda_unit passes_unit = {"norm_channel_norm", ct_fatbin_norm_channel_norm, {0}};
+static ct_cuda_unit resident_unit = {"norm_channel_resident", ct_fatbin_norm_channel_resident, {0}};
 
 #define OF_DTYPES(unit, name) \
     { {&unit, name "_f32", {0}}, {&unit, name "_f64", {0}}, {&unit, name "_f16", {0}}, {&unit, name "_bf16", {0}}, }
@@ -30,6 +31,12 @@ static by_dtype gradient[2] = {OF_DTYPES(passes_unit, "channel_gradient_lines"),
                                OF_DTYPES(passes_unit, "channel_gradient_columns")};
 static by_dtype settle = OF_DTYPES(passes_unit, "channel_settle");
 static by_dtype settle_gradient = OF_DTYPES(passes_unit, "channel_settle_gradient");
+/* By the number of blocks in a cluster, 1, 2, 4 or 8. */
+static by_dtype resident[2][4] = {
+    {OF_DTYPES(resident_unit, "channel_forward_1"), OF_DTYPES(resident_unit, "channel_forward_2"),
+     OF_DTYPES(resident_unit, "channel_forward_4"), OF_DTYPES(resident_unit, "channel_forward_8")},
+    {OF_DTYPES(resident_unit, "channel_backward_1"), OF_DTYPES(resident_unit, "channel_backward_2"),
+     OF_DTYPES(resident_unit, "channel_backward_4"), OF_DTYPES(resident_unit, "channel_backward_8")}};
 static ct_cuda_function parameters = {&passes_unit, "channel_parameters", {0}};
 
 /* ---- Arguments ---- */
@@ -112,6 +119,53 @@ static bool over_sets(const ct_call *call, ct_cuda_function *code, ct_cuda_chann
     return ct_cuda_launch(call, code, (ct_cuda_shape){.grid = grid_of(sets), .block = CT_CHANNEL_SETTLERS}, j);
 }
 
+/* ---- Sets that stay in shared memory ---- */
+
+enum {
+    RESIDENT_LEAST = 8192, /* elements of a set: a block is too many for fewer */
+    RESIDENT_LINES = 1024, /* of a block, at most */
+    TWO_BLOCKS =
+        113 * 1024, /* shared memory of each of two blocks on a multiprocessor of Hopper, with what the driver takes */
+};
+
+/* Shared memory of a block of a cluster of 2^power blocks. */
+static int64_t cut_set(ct_cuda_channels *j, int power, int64_t size, bool backward) {
+    const int64_t warps = CT_CHANNEL_RESIDENT / 32;
+    j->lines = j->batch ? j->items : j->members;
+    j->line_step = (j->batch ? j->channels : 1) * j->places;
+    j->block_lines = ceil_div(j->lines, (int64_t)1 << power);
+    j->line_sums = backward && !j->batch ? most(j->block_lines, warps) : 0;
+    const int64_t coefficients = backward ? 4 * j->block_lines * (size == 8 ? 8 : 4) : 0;
+    j->elements_at = (CT_CHANNEL_FIXED + 16 * j->line_sums + coefficients + 15) / 16 * 16;
+    return j->elements_at + j->block_lines * j->places * size * (backward ? 2 : 1);
+}
+
+/* The least power of two of blocks that hold a set with two blocks on a multiprocessor, or with one if it must be; -1: none do. */
+static int resident_power(const ct_call *call, ct_cuda_channels *j, ct_dtype dtype, bool backward, int64_t *bytes) {
+    const int64_t size = (int64_t)ct_cuda_dtype_size(dtype);
+    if (j->last || !j->packed || j->count < RESIDENT_LEAST) return -1;
+    CUcontext before;
+    const ct_cuda_device *d = ct_cuda_enter(call->device.index, &before);
+    if (!d) return -1;
+    ct_cuda_leave(before);
+    const int64_t limits[2] = {TWO_BLOCKS < d->shared_limit ? TWO_BLOCKS : d->shared_limit, d->shared_limit};
+    for (int i = 0; i < 2; i++)
+        for (int power = 0; power < (d->capability >= 90 ? 4 : 1); power++) {
+            *bytes = cut_set(j, power, size, backward);
+            if (*bytes <= limits[i] && j->block_lines <= RESIDENT_LINES) return power;
+        }
+    return -1;
+}
+
+static bool run_resident(const ct_call *call, ct_cuda_channels *j, ct_dtype dtype, bool backward, int power,
+                         int64_t bytes) {
+    const ct_cuda_shape shape = {
+        .grid = (unsigned)(sets_of(j) << power), .block = CT_CHANNEL_RESIDENT, .shared = (unsigned)bytes};
+    return ct_cuda_launch(call, &resident[backward][power][dtype], shape, j);
+}
+
+/* ---- What is taken ---- */
+
 /* Elements of dtype, of the same layout, and vectors of any floating dtype; all dense. */
 static const char *check_view(const ct_view *view, ct_dtype dtype) {
     if (!view) return NULL;
@@ -141,6 +195,9 @@ static bool run_forward(const ct_call *call, ct_cuda_channels *j) {
     if (call->n_out > 2) j->var = vector_of(call->out[2]);
     place_scratch(j, call, 2);
     check_packs(j);
+    int64_t bytes;
+    const int power = resident_power(call, j, dtype, false, &bytes);
+    if (power >= 0) return run_resident(call, j, dtype, false, power, bytes);
     return (j->count == 0 || pass(call, moments, j, dtype)) && over_sets(call, &settle[dtype], j, sets_of(j)) &&
            (!j->y || j->count == 0 || pass(call, normalization, j, dtype));
 }
@@ -193,7 +250,7 @@ static bool run_backward(const ct_call *call, ct_stream *stream) {
     const ct_dtype dtype = call->in[X]->dtype;
     ct_cuda_channels j = gradient_job(call);
     ct_view *const *out = call->out;
-    j.backward = 1, j.relu = a->relu;
+    j.relu = a->relu;
     j.x = address_of(call->in[X]), j.g = address_of(call->in[G]);
     j.other = a->relu ? address_of(call->in[Y]) : NULL;
     j.g_mean = vector_of(call->in[G_MEAN]), j.g_var = vector_of(call->in[G_VAR]);
@@ -205,7 +262,15 @@ static bool run_backward(const ct_call *call, ct_stream *stream) {
     if (call->n_out > 3) j.passed = address_of(out[3]);
     place_scratch(&j, call, 3);
     check_packs(&j);
-    const bool empty = j.items * j.count == 0;
+    int64_t bytes;
+    const int power = resident_power(call, &j, dtype, true, &bytes);
+    if (power >= 0) {
+        const bool ok = run_resident(call, &j, dtype, true, power, bytes);
+        if (j.batch || (!j.dweight.data && !j.dbias.data) || !ok) return ok;
+        j.parts = 1, j.part = j.places; /* sums are of whole lines */
+        return over_sets(call, &parameters, &j, j.channels);
+    }
+    const bool empty = (double)j.items * j.count == 0;
     if (!empty && !pass(call, gradient_sums, &j, dtype)) return false;
     if (sets_of(&j) && !over_sets(call, &settle_gradient[dtype], &j, sets_of(&j))) return false;
     if (j.channels && (j.dweight.data || j.dbias.data) && !over_sets(call, &parameters, &j, j.channels)) return false;

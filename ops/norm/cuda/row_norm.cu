@@ -37,7 +37,8 @@ template <typename S, typename R> CT_DEVICE typename ct_number<S>::type centre_o
         for (int k = 0; k < R::V; k++) few += packs.of[0].get(k);
         sum += few;
     });
-    return ct_sum_group(sum, a.lanes) / (N)a.n;
+    const N mean = ct_sum_group(sum, a.lanes) / (N)a.n;
+    return ct_isfinite(mean) ? mean : (N)0; // any number does, so long as it is one
 }
 // From the sums of deviations from the centre and of their squares.
 template <typename N> CT_DEVICE moments<N> moments_of(const ct_cuda_row_norm &a, N centre, N deviations, N squares) {

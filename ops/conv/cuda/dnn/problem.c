@@ -46,6 +46,10 @@ static ct_conv_problem problem_of(int kind, const ct_view *x, const ct_view *w, 
         const bool both = pads->n == 2 * rank;
         p.before[d] = both ? pads->d[2 * i] : ct_cuda_conv_listed(pads, i, 0);
         p.after[d] = both ? pads->d[2 * i + 1] : ct_cuda_conv_listed(pads, i, 0);
+        /* What a transposed convolution's output_padding takes off is beyond the last window all the same. */
+        const int64_t span = p.dilation[d] * (p.views[CT_CONV_W].dims[2 + d] - 1) + 1,
+                      room = p.views[CT_CONV_X].dims[2 + d] + p.before[d] - span;
+        if (p.after[d] < 0 && room >= 0 && room / p.stride[d] + 1 == p.views[CT_CONV_Y].dims[2 + d]) p.after[d] = 0;
     }
     return p;
 }
