@@ -28,8 +28,8 @@
  *     of a recorded change in place of its base when it is next used: that first use is a change of the view.
  *   - One graph is differentiated by one thread at a time: a pass releases what it saved.
  *   - A scope belongs to the thread that opened it, and its tensors end with it: hand a tensor to another thread with ct_keep.
- *   - Settings of the process (ct_set_threads, ct_set_pool, ct_set_pin, ct_set_exact_conv, ct_set_log, ct_set_log_sink, ct_seed,
- *     ct_memory_...) may be called at any time. ct_set_isa and ct_set_grain: while no op is running. ct_set_allocator: before
+ *   - Settings of the process (ct_set_threads, ct_set_pool, ct_set_pin, ct_set_exact_conv, ct_set_tf32, ct_set_log, ct_set_log_sink,
+ *     ct_seed, ct_memory_...) may be called at any time. ct_set_isa and ct_set_grain: while no op is running. ct_set_allocator: before
  *     the first tensor. A ct_rng may be drawn from by many threads; who gets which numbers is then a matter of chance. */
 #ifndef COTANGENT_H
 #define COTANGENT_H
@@ -342,6 +342,11 @@ CT_API bool ct_check_grad_p(ct_function fn, void *context, ct_tensor *const *x, 
  * Parameters stay f32, and so do their gradients. f64 is left alone. It counts for this thread; backward does what forward did and needs no block
  * around it. ct_set_autocast does the same without a block; CT_F32 turns it off. It returns what it was. */
 CT_API ct_dtype ct_set_autocast(ct_dtype dtype);
+
+/* Whether products and convolutions of f32 may run on a device's Tensor Cores in TF32, which rounds operands to 10 bits of mantissa and
+ * adds in f32 (default false, also CT_TF32=1). The CPU and devices without them compute in f32 as ever. It counts for the
+ * process, and for backward as it is then. Returns what it was. */
+CT_API bool ct_set_tf32(bool on);
 
 /* Anomaly mode: every op's results, forward and backward, are searched for NaN; the first op that makes one out
  * of inputs without one is an error that names it. Slow. It counts for this thread; CT_ANOMALY=1 turns it on for every thread

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "backends/cuda/backend.h"
 #include "backends/cuda/cuda.h"
@@ -15,7 +14,8 @@ const ct_host *ct_cuda_host;
 static ct_cuda_device devices[CT_CUDA_DEVICES];
 static int count;
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
-static pid_t owner; /* contexts do not survive a fork */
+static _Atomic bool forked; /* contexts do not survive a fork */
+static char unchanged;      /* its address stands for a context that was current already */
 
 static void describe(CUresult result, char *text, size_t room) {
     const char *name = NULL, *says = NULL;
@@ -87,12 +87,14 @@ static bool open_device(ct_cuda_device *d) {
         ct_cuda_ok(d, ct_cuda.cuStreamCreate(&d->stream, CU_STREAM_NON_BLOCKING), "cuda", "no stream can be made") &&
         (allocate_word(d) || ct_cuda_host->fail(CT_ERR_MEMORY, "cuda", "no memory for the device's error word"));
     ct_cuda.cuCtxSetCurrent(before);
-    if (ok) d->context = context;
+    if (ok) atomic_store_explicit(&d->context, context, memory_order_release);
     return ok;
 }
 
+static void note_fork(void) { atomic_store(&forked, true); }
+
 bool ct_cuda_start(char *why, size_t room) {
-    owner = getpid();
+    pthread_atfork(NULL, NULL, note_fork);
     if (ct_cuda.cuDeviceGetCount(&count) != CUDA_SUCCESS || count < 1) {
         snprintf(why, room, "the NVIDIA driver finds no device");
         return false;
@@ -103,8 +105,16 @@ bool ct_cuda_start(char *why, size_t room) {
     return count > 0;
 }
 
-ct_cuda_device *ct_cuda_enter(int index, CUcontext *before) {
-    if (getpid() != owner) {
+static bool open_once(ct_cuda_device *d) {
+    pthread_mutex_lock(&opening);
+    const bool open = atomic_load(&d->context) || open_device(d);
+    pthread_mutex_unlock(&opening);
+    return open;
+}
+
+/* Several times per call of an op: nothing here is locked or asked of the system. */
+ct_cuda_device *ct_cuda_device_at(int index) {
+    if (atomic_load_explicit(&forked, memory_order_relaxed)) {
         ct_cuda_host->fail(
             CT_ERR_DEVICE, "cuda",
             "a process that was forked after CUDA was used cannot use it; start the child before, or run "
@@ -123,20 +133,22 @@ ct_cuda_device *ct_cuda_enter(int index, CUcontext *before) {
             d->why);
         return NULL;
     }
-    pthread_mutex_lock(&opening);
-    const bool open = d->context || open_device(d);
-    pthread_mutex_unlock(&opening);
-    if (!open) return NULL;
+    return atomic_load_explicit(&d->context, memory_order_acquire) || open_once(d) ? d : NULL;
+}
+
+ct_cuda_device *ct_cuda_enter(int index, CUcontext *before) {
+    ct_cuda_device *d = ct_cuda_device_at(index);
+    if (!d) return NULL;
+    const CUcontext context = atomic_load_explicit(&d->context, memory_order_relaxed);
     *before = NULL;
     ct_cuda.cuCtxGetCurrent(before);
-    if (*before != d->context) ct_cuda.cuCtxSetCurrent(d->context);
+    if (*before == context) *before = (CUcontext)(void *)&unchanged;
+    else ct_cuda.cuCtxSetCurrent(context);
     return d;
 }
 
 void ct_cuda_leave(CUcontext before) {
-    CUcontext now = NULL;
-    ct_cuda.cuCtxGetCurrent(&now);
-    if (now != before) ct_cuda.cuCtxSetCurrent(before);
+    if (before != (CUcontext)(void *)&unchanged) ct_cuda.cuCtxSetCurrent(before);
 }
 
 CUstream ct_cuda_stream(const ct_cuda_device *device, const ct_stream *stream) {
@@ -181,7 +193,7 @@ static bool allocate(void *self, int index, size_t bytes, void **buffer) {
 static void release(void *self, int index, void *buffer, size_t bytes) {
     (void)self, (void)bytes;
     CUcontext before;
-    if (getpid() != owner || atomic_load(&devices[index].lost)) return; /* it goes with the context */
+    if (atomic_load(&forked) || atomic_load(&devices[index].lost)) return; /* it goes with the context */
     ct_cuda_device *d = ct_cuda_enter(index, &before);
     if (!d) return;
     ct_cuda.cuMemFree_v2((CUdeviceptr)(uintptr_t)buffer);
@@ -201,7 +213,7 @@ static bool host_allocate(void *self, int index, size_t bytes, void **memory) {
 static void host_release(void *self, int index, void *memory, size_t bytes) {
     (void)self, (void)bytes;
     CUcontext before;
-    if (getpid() != owner || atomic_load(&devices[index].lost) || !ct_cuda_enter(index, &before)) return;
+    if (atomic_load(&forked) || atomic_load(&devices[index].lost) || !ct_cuda_enter(index, &before)) return;
     ct_cuda.cuMemFreeHost(memory);
     ct_cuda_leave(before);
 }

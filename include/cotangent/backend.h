@@ -49,6 +49,7 @@ enum {
      * statistics). It has to do nothing if the device's error word is set when its turn comes. */
     CT_CALL_LASTING = 1,
     CT_CALL_GRADIENT = 2, /* part of the gradient of `called`; for the texts of errors */
+    CT_CALL_TF32 = 4,     /* products and convolutions of f32 may round their operands to TF32 (ct_set_tf32) */
 };
 
 /* One call of one kernel: everything it may read. Outputs that were not asked for are NULL. Shapes, dtypes and
