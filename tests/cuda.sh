@@ -11,10 +11,12 @@ case $why in
 "no: there is no module"*)
     skip "the module opens, or says why it cannot be used" "make cuda has not built it"
     skip "every primitive has a kernel" "make cuda has not built it"
+    skip "copies by a driver of the tests' own" "make cuda has not built it"
     ;;
 *)
     check "the module opens, or says why it cannot be used" [ -n "$why" ]
     check "every primitive has a kernel" "$tests/test_cuda_coverage"
+    check "copies by a driver of the tests' own" env LD_LIBRARY_PATH="$tests/cuda" "$tests/test_cuda_copies"
     ;;
 esac
 
