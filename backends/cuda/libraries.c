@@ -75,11 +75,11 @@ void ct_cuda_libraries(char *text, size_t room) {
 
 /* "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build ...": its first word with digits and a dot. */
 static bool kernel_module(char *version, size_t room) {
-    char line[512];
+    char line[512], *rest = NULL;
     FILE *file = fopen("/proc/driver/nvidia/version", "r");
     const bool read = file && fgets(line, sizeof line, file);
     if (file) fclose(file);
-    for (char *word = read ? strtok(line, " \t\n") : NULL; word; word = strtok(NULL, " \t\n"))
+    for (char *word = read ? strtok_r(line, " \t\n", &rest) : NULL; word; word = strtok_r(NULL, " \t\n", &rest))
         if (isdigit((unsigned char)word[0]) && strchr(word, '.')) {
             snprintf(version, room, "%s", word);
             return true;
