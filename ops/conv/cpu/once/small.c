@@ -14,8 +14,10 @@ const char *ct__conv_small_can(const ct_call *call) {
     if (p.dtype != CT_F32) return "not f32";
     const int64_t channels = g->in_channels / g->groups, taps = ct__window_taps(s),
                   sums = ct__mul(ct__mul(g->batch, g->out_channels), ct__window_pixels_out(s)),
-                  most = channels > 1 && taps > 1 ? MOST_IMPLICIT : MOST_SPECIAL;
-    return sums > most || ct__mul(sums, ct__mul(channels, taps)) > most ? "too many products" : NULL;
+                  most = channels > 1 && taps > 1 ? MOST_IMPLICIT : MOST_SPECIAL,
+                  products = ct__mul(sums, ct__mul(channels, taps));
+    if (products == 0) return "there is nothing to multiply";
+    return products > most ? "too many products" : NULL;
 }
 
 /* Whether no tap of any window lies beside x. */
