@@ -40,7 +40,7 @@ cuda:  ## the module for NVIDIA devices, where nvcc is installed
 		else cmake -N -L $(BUILD) >/dev/null; echo "skipped: CUDA's compiler, nvcc, is not installed"; fi
 
 test-cuda: cuda  ## every op and what only a device can show, on an NVIDIA device; skips where there is none
-	@$(COMPILE) cotangent_cli test_cuda
+	@$(COMPILE) cuda_tests
 	@mkdir -p $(BUILD)/tests/results
 	@CT_BUILD_DIR=$(abspath $(BUILD)) bash tests/cuda.sh >$(BUILD)/tests/results/cuda.log 2>&1; status=$$?; \
 		cat $(BUILD)/tests/results/cuda.log; tail -n 1 $(BUILD)/tests/results/cuda.log >$(BUILD)/tests/results/summary; exit $$status

@@ -11,13 +11,15 @@
 
 static void print_help(void) {
     printf(
-        "usage: cotangent check [--values] [--gradients] [--threads] [--device D] [--jobs N] [--verbose] [OP...]\n\n"
+        "usage: cotangent check [--values] [--gradients] [--threads] [--smallest] [--device D] [--jobs N] [--verbose] "
+        "[OP...]\n\n"
         "Checks the ops (all of them when none is named) on this machine, at the samples that they bring:\n"
         "  --values     results in every dtype, memory layout and level of vector instructions, against the op\n"
         "               computed another way in f64\n"
         "  --gradients  first and second derivatives against central differences\n"
         "  --threads    the same bits for 1, 2 and 7 threads\n"
-        "Without any of these three all are checked. --jobs N uses N processes (default: the threads of the library);\n"
+        "Without any of these three all are checked. --smallest takes only samples of few elements; --jobs N uses N "
+        "processes (default: the threads of the library);\n"
         "--device D checks another device than the CPU; --verbose prints one line per op. The exit status is 0 when "
         "everything holds.\n");
 }
@@ -30,6 +32,7 @@ static int parse(int argc, char **argv, cli_list *names, unsigned *what, int *jo
         if (strcmp(word, "--values") == 0) *what |= OPCHECK_VALUES;
         else if (strcmp(word, "--gradients") == 0) *what |= OPCHECK_GRADIENTS;
         else if (strcmp(word, "--threads") == 0) *what |= OPCHECK_THREADS;
+        else if (strcmp(word, "--smallest") == 0) *what |= OPCHECK_SMALLEST;
         else if (strcmp(word, "--verbose") == 0) *verbose = true;
         else if (strcmp(word, "--device") == 0 && i + 1 < argc) {
             *device = argv[++i];
@@ -80,8 +83,8 @@ int cli_check(int argc, char **argv) {
     if (status == CLI_DONE) {
         for (const char *const *level = opcheck_missing_levels(); *level; level++)
             printf("not checked: %s (this machine lacks its instructions)\n", *level);
-        opcheck_counts counts =
-            opcheck_run(names.at, names.n, device, what ? what : OPCHECK_ALL, jobs, verbose || names.n > 0);
+        opcheck_counts counts = opcheck_run(names.at, names.n, device, what & OPCHECK_ALL ? what : what | OPCHECK_ALL,
+                                            jobs, verbose || names.n > 0);
         printf("%d ops, %d checks: ", counts.ops, counts.checks);
         if (counts.failures) printf("%d op%s failed\n", counts.failures, counts.failures == 1 ? "" : "s");
         else printf("all hold\n");

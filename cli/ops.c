@@ -199,6 +199,43 @@ static void list_ops(int which) {
     }
 }
 
+/* How an op is run on a backend. */
+static const char *coverage(const ct_op *op, ct_device_type type) {
+    if (ct_op_kernel(op, type, 0)) return "kernel";
+    return op->flags & CT_OP_VIEW ? "view" : op->lower ? "lowered" : "none";
+}
+
+/* A column for each backend that is there, or for one alone (0: all), and the sums below. */
+static void list_coverage(int which, int only) {
+    static const char *const kinds[] = {"kernel", "lowered", "view", "none"};
+    int sums[4][CT_DEVICE_TYPES] = {{0}};
+    bool shown[CT_DEVICE_TYPES] = {false};
+    printf("%-28s", "op");
+    for (int type = CT_CPU; ct_backend_name((ct_device_type)type); type++) {
+        shown[type] = only ? type == only : !ct_backend_missing((ct_device_type)type)[0];
+        if (shown[type]) printf(" %-8s", ct_backend_name((ct_device_type)type));
+    }
+    printf("\n");
+    for (int i = 0; i < ct_op_count(); i++) {
+        const ct_op *op = ct_op_at(i);
+        if (!is_listed(op, which)) continue;
+        printf("%-28s", op->name);
+        for (int type = CT_CPU; type < CT_DEVICE_TYPES; type++) {
+            if (!shown[type]) continue;
+            const char *kind = coverage(op, (ct_device_type)type);
+            for (int k = 0; k < 4; k++) sums[k][type] += strcmp(kinds[k], kind) == 0;
+            printf(" %-8s", kind);
+        }
+        printf("\n");
+    }
+    for (int k = 0; k < 4; k++) {
+        printf("%-28s", kinds[k]);
+        for (int type = CT_CPU; type < CT_DEVICE_TYPES; type++)
+            if (shown[type]) printf(" %-8d", sums[k][type]);
+        printf("\n");
+    }
+}
+
 static void list_json(int which) {
     printf("[");
     const char *between = "\n";
@@ -213,21 +250,34 @@ static void list_json(int which) {
 
 int cli_ops(int argc, char **argv) {
     if (cli_wants_help(argc, argv)) {
-        printf("usage: cotangent ops [NAME] [--json] [--internal] [--primitives]\n\n"
+        printf("usage: cotangent ops [NAME] [--json] [--internal] [--primitives] [--coverage] [--backend NAME]\n\n"
                "Lists the ops, or describes one: inputs in the order in which 'cotangent apply' takes them, outputs,\n"
                "options with types and defaults, whether it can be differentiated, and its kernels on each backend.\n"
                "  --json        the same for programs\n"
                "  --internal    also the helpers of other ops (fused gradients)\n"
-               "  --primitives  only those that a backend needs kernels for, beside the elementwise ones\n");
+               "  --primitives  only those that a backend needs kernels for, beside the elementwise ones\n"
+               "  --coverage    a table: whether each backend that is there has a kernel for an op, or runs it in "
+               "simpler\n"
+               "                ops (lowered); with --primitives the elementwise ones too\n"
+               "  --backend     the same for this one alone, such as cuda\n");
         return CLI_DONE;
     }
     const char *name = NULL;
-    bool json = false;
-    int which = LIST_PUBLIC;
+    bool json = false, covers = false;
+    int which = LIST_PUBLIC, only = 0;
     cli_message message;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--json") == 0) json = true;
-        else if (strcmp(argv[i], "--internal") == 0) which = LIST_ALL;
+        else if (strcmp(argv[i], "--coverage") == 0) covers = true;
+        else if (strcmp(argv[i], "--backend") == 0 && i + 1 < argc) {
+            ct_device device;
+            if (!ct_device_parse(argv[++i], &device)) {
+                fprintf(stderr, "error: %s\n", ct_error());
+                return CLI_FAILED;
+            }
+            covers = true;
+            only = (int)device.type;
+        } else if (strcmp(argv[i], "--internal") == 0) which = LIST_ALL;
         else if (strcmp(argv[i], "--primitives") == 0) which = LIST_PRIMITIVES;
         else if (argv[i][0] == '-' || name) {
             fprintf(stderr, "error: unexpected argument '%s'; see 'cotangent ops --help'\n", argv[i]);
@@ -235,8 +285,14 @@ int cli_ops(int argc, char **argv) {
         } else name = argv[i];
     }
     ct_isa(); /* the kernel tables are filled on first use */
+    if (covers && (name || json)) {
+        fprintf(stderr,
+                "error: --coverage and --backend go with neither a name nor --json; that tells of kernels too\n");
+        return CLI_USAGE;
+    }
     if (!name) {
-        if (json) list_json(which);
+        if (covers) list_coverage(which, only);
+        else if (json) list_json(which);
         else list_ops(which);
         return CLI_DONE;
     }

@@ -34,16 +34,26 @@ foreach(arch ${CT_CUDA_ARCHITECTURES})
 endforeach()
 list(APPEND ct_cuda_codes -gencode=arch=compute_${ct_cuda_last},code=compute_${ct_cuda_last})
 
-file(GLOB CT_CUDA_SOURCES CONFIGURE_DEPENDS backends/cuda/*.c ops/*/cuda/*.c)
+# Products of warpgroups are of one capability alone; files named hopper.cu have them, and nothing for others.
+set(ct_cuda_hopper_codes)
+if(ct_nvcc_help MATCHES "compute_90a" AND "90" IN_LIST CT_CUDA_ARCHITECTURES)
+    set(ct_cuda_hopper_codes -gencode=arch=compute_90a,code=sm_90a)
+endif()
+
+file(GLOB CT_CUDA_SOURCES CONFIGURE_DEPENDS backends/cuda/*.c ops/*/cuda/*.c ops/*/cuda/*/*.c)
 file(GLOB CT_CUDA_DEVICE_SOURCES CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} backends/cuda/*.cu ops/*/cuda/*.cu)
 file(GLOB CT_CUDA_HEADERS CONFIGURE_DEPENDS backends/cuda/*.h backends/cuda/*.cuh ops/*/cuda/*.h ops/*/cuda/*.cuh)
 
 # ct_fatbin(NAME SOURCE): the device code of a file as an object with the symbol ct_fatbin_NAME.
 set(CT_FATBIN_OBJECTS)
 function(ct_fatbin name source)
+    set(codes ${ct_cuda_codes})
+    if(source MATCHES "/hopper\\.cu$")
+        set(codes ${ct_cuda_hopper_codes})
+    endif()
     set(fatbin ${CMAKE_CURRENT_BINARY_DIR}/cuda/${name}.fatbin)
     add_custom_command(OUTPUT ${fatbin}
-        COMMAND ${CT_NVCC} -fatbin ${ct_cuda_codes} -std=c++17 -O3 -diag-suppress=186 ${ct_cuda_compression} --expt-relaxed-constexpr
+        COMMAND ${CT_NVCC} -fatbin ${codes} -std=c++17 -O3 -diag-suppress=186 ${ct_cuda_compression} --expt-relaxed-constexpr
             --extended-lambda -fmad=false -I${CMAKE_CURRENT_SOURCE_DIR} -I${CT_GENERATED_DIR} -I${CT_GENERATED_DIR}/include
             -I${CMAKE_CURRENT_SOURCE_DIR}/include -o ${fatbin} ${source}
         DEPENDS ${source} ${CT_CUDA_HEADERS} ct_generated
@@ -63,6 +73,9 @@ ct_fatbin_@name@:
 endfunction()
 
 enable_language(ASM)
+if(NOT ct_cuda_hopper_codes)
+    list(FILTER CT_CUDA_DEVICE_SOURCES EXCLUDE REGEX "/hopper\\.cu$")
+endif()
 foreach(source ${CT_CUDA_DEVICE_SOURCES})
     string(REGEX REPLACE "^backends/cuda/(.*)\\.cu$" "backend_\\1" name ${source})
     string(REGEX REPLACE "^ops/([^/]*)/cuda/(.*)\\.cu$" "\\1_\\2" name ${name})
@@ -72,11 +85,26 @@ foreach(part RANGE 0 7)
     ct_fatbin(elementwise_${part} ${CT_GENERATED_DIR}/gen/cuda/elementwise_${part}.cu)
 endforeach()
 
+# cuDNN's headers may be missing: convolutions then run by tiles of our own alone.
+find_path(CT_CUDNN_INCLUDE cudnn_graph.h HINTS ENV CUDNN_HOME ENV CUDNN_PATH ${CT_CUDA_INCLUDE} PATH_SUFFIXES include)
+if(CT_CUDNN_INCLUDE)
+    set(CT_CUDNN_FOUND "with cuDNN")
+else()
+    set(CT_CUDNN_FOUND "without cuDNN: cudnn_graph.h was not found")
+endif()
+
 # Not part of everything: its device code takes minutes. `make cuda` builds it.
 add_library(cotangent_cuda MODULE EXCLUDE_FROM_ALL ${CT_CUDA_SOURCES} ${CT_FATBIN_OBJECTS})
 add_dependencies(cotangent_cuda ct_generated)
 ct_target_flags(cotangent_cuda)
+if(ct_cuda_hopper_codes)
+    target_compile_definitions(cotangent_cuda PRIVATE CT_CUDA_HOPPER)
+endif()
 target_include_directories(cotangent_cuda SYSTEM PRIVATE ${CT_CUDA_INCLUDE})
+if(CT_CUDNN_INCLUDE)
+    target_include_directories(cotangent_cuda SYSTEM PRIVATE ${CT_CUDNN_INCLUDE})
+    target_compile_definitions(cotangent_cuda PRIVATE CT_CUDA_DNN=1)
+endif()
 target_link_libraries(cotangent_cuda PRIVATE m ${CMAKE_DL_LIBS})
 set_target_properties(cotangent_cuda PROPERTIES PREFIX "lib")
 if(CT_TOP_LEVEL)

@@ -8,7 +8,7 @@ message(STATUS "  build:      ${CMAKE_BUILD_TYPE}, ${CMAKE_C_COMPILER_ID} ${CMAK
 message(STATUS "  cpu:        yes (${ct_levels})")
 if(TARGET cotangent_cuda)
     string(REPLACE ";" " " ct_architectures "${CT_CUDA_ARCHITECTURES}")
-    message(STATUS "  cuda:       yes, by make cuda (${CT_NVCC}; compute capabilities ${ct_architectures} and PTX)")
+    message(STATUS "  cuda:       yes, by make cuda (${CT_NVCC}; compute capabilities ${ct_architectures} and PTX; ${CT_CUDNN_FOUND})")
 else()
     message(STATUS "  cuda:       no: ${CT_CUDA_MISSING}")
 endif()

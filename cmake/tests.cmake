@@ -87,6 +87,9 @@ list(TRANSFORM quick_programs REPLACE ".*/([^/]*)\\.c$" "\\1")
 if(quick_programs)
     set_tests_properties(${quick_programs} PROPERTIES LABELS quick)
 endif()
+if(TARGET test_cuda_choices) # of the module for NVIDIA devices, but plain C
+    target_sources(test_cuda_choices PRIVATE backends/cuda/choices.c)
+endif()
 if(TARGET test_charts)
     target_sources(test_charts PRIVATE cli/train/buffer.c cli/train/chart.c cli/train/number.c)
 endif()
@@ -125,8 +128,14 @@ foreach(name test_devices test_devices_train test_streams)
     target_compile_definitions(${name} PRIVATE CT_TEST_MODULES="${CT_TEST_DIR}")
     add_dependencies(${name} cotangent_guard)
 endforeach()
-# The module for NVIDIA devices, if `make cuda` has built it; otherwise the test skips.
-target_compile_definitions(test_cuda PRIVATE CT_TEST_MODULES="${CMAKE_LIBRARY_OUTPUT_DIRECTORY}")
+# The module for NVIDIA devices, if `make cuda` has built it; otherwise these skip.
+set(cuda_programs ${CT_TEST_SOURCES})
+list(FILTER cuda_programs INCLUDE REGEX "/test_cuda[^/]*$")
+list(TRANSFORM cuda_programs REPLACE ".*/([^/]*)\\.c$" "\\1")
+foreach(name ${cuda_programs})
+    target_compile_definitions(${name} PRIVATE CT_TEST_MODULES="${CMAKE_LIBRARY_OUTPUT_DIRECTORY}")
+endforeach()
+add_custom_target(cuda_tests DEPENDS ${cuda_programs} fuzz_ops cotangent_cli)
 # The same with work that the device holds back until somebody waits for it.
 ct_add_test(test_devices_train_queued ${CMAKE_COMMAND} -E env CT_GUARD_QUEUE=1
     ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:test_devices_train>)

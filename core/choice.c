@@ -93,7 +93,7 @@ const ct_kernel *ct__choose(const ct_call *call, ct_choice **place, char *refusa
     ct_choice *known = NULL;
     if (!single && !refusals) {
         key = mix((uintptr_t)call->op, (uint64_t)device.type << 32 | (uint32_t)device.index);
-        key = mix(key, call->flags & CT_CALL_LASTING);
+        key = mix(key, call->flags & (CT_CALL_LASTING | CT_CALL_TF32));
         key = hash_attrs(key, call->op, call->attrs);
         for (int i = 0; i < call->n_in; i++) key = mix(key, hash_view(call->in[i]));
         for (int i = 0; i < call->n_out; i++) key = mix(key, hash_view(call->out[i]));

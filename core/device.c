@@ -136,6 +136,8 @@ static const char *unfit(const ct_backend *backend) {
     if (backend->stream_new && (!backend->stream_free || !backend->event_new || !backend->event_free ||
                                 !backend->event_record || !backend->event_wait))
         return "it has streams, but not all that belongs to them";
+    if (backend->size >= sizeof *backend && !backend->host_allocate != !backend->host_release)
+        return "it gives memory of the host that it does not take back";
     return NULL;
 }
 

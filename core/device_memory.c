@@ -2,6 +2,8 @@
  * to a stream, and its free blocks may be used in the order of that stream at once, by others after an event. */
 #include "core/device_memory.h"
 
+#include <stdio.h>
+
 #include "core/alloc.h"
 #include "core/device.h"
 #include "core/error.h"
@@ -77,6 +79,7 @@ static void trim_locked(ct_device_state *state) {
             }
         }
     }
+    ct__pinned_trim_locked(state);
 }
 
 static ct_block *take_locked(ct_device_state *state, unsigned stream, size_t size) {
@@ -129,6 +132,19 @@ void ct__device_give(ct_device device, ct_block *block) {
     state->in_use -= (int64_t)block->bytes;
     ct__arena_give(block);
     pthread_mutex_unlock(&state->lock);
+}
+
+bool ct__fail_device_memory(const char *op, ct_device device, size_t bytes) {
+    const ct_device_state *state = device.type == CT_CPU ? NULL : ct__device_state(device);
+    ct_memory has = {.size = sizeof has};
+    if (!state || !ct_memory_stats(device, &has)) return ct__fail_memory(op, bytes);
+    char limit[64] = "";
+    if (has.limit) snprintf(limit, sizeof limit, ", which may take %lld (ct_set_memory_limit)", (long long)has.limit);
+    if (ct__errors.called) op = NULL; /* as in ct__fail_memory */
+    return ct_fail(CT_ERR_MEMORY, op,
+                   "out of memory: %zu bytes could not be had on %s; %lld are in use there, and %lld taken by this "
+                   "process%s",
+                   bytes, ct_device_text(device), (long long)has.in_use, (long long)has.reserved, limit);
 }
 
 bool ct__scratch_take(ct_device device, const ct_stream *stream, size_t bytes, ct_memory_part *part, ct_block **block) {

@@ -11,6 +11,13 @@ ct_block *ct__device_take(ct_device device, const ct_stream *stream, size_t byte
 /* Work that uses it may be under way still: whoever gets it next waits for that where its order does not say so. */
 void ct__device_give(ct_device device, ct_block *block);
 
+/* Raises the error of a device that had no block of so many bytes, with what it has. Returns false. */
+bool ct__fail_device_memory(const char *op, ct_device device, size_t bytes);
+
+/* pinned.c: gives back what lies unused of the host's memory that the device has. The device's lock is held. */
+struct ct_device_state;
+void ct__pinned_trim_locked(struct ct_device_state *state);
+
 /* Scratch of one call, on any device. block is what has to be given back; NULL on the CPU. */
 bool ct__scratch_take(ct_device device, const ct_stream *stream, size_t bytes, ct_memory_part *part, ct_block **block);
 void ct__scratch_give(ct_device device, const ct_memory_part *part, ct_block *block);

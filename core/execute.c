@@ -1,4 +1,6 @@
 /* Execution: infer the results, choose a kernel or lower, run. */
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/alloc.h"
@@ -53,7 +55,7 @@ static bool run_kernel(ct_call *call, ct_choice *known) {
         ok = kernel->run(call, call->stream);
         ct__scratch_give(call->device, &call->scratch, block);
     } else {
-        ct__fail_memory(call->op->name, bytes);
+        ct__fail_device_memory(call->op->name, call->device, bytes);
     }
     ct__threads_hold(0);
     return ok;
@@ -91,7 +93,7 @@ static ct_dtype half_among(const ct_request *r) {
     return half;
 }
 
-/* The op in simpler ops. Half inputs are computed in f32 and rounded once at the end. */
+/* The op in simpler ops. Half inputs are computed in f32 and rounded once at the end; by the op itself, if it has kernels for f32. */
 static bool run_lower(ct_request *r, const ct_view *views) {
     const ct_op *op = r->op;
     ct_tensor *inline_slots[CT__INLINE_INPUTS + CT__INLINE_OUTPUTS];
@@ -110,18 +112,23 @@ static bool run_lower(ct_request *r, const ct_view *views) {
     if (r->recording) ct__grad_mode = false; /* the node is made at this level */
     ct_scope {
         if (r->expanded) ok = ok && ct__expand_inputs(r);
-        bool widening = !(op->flags & CT_OP_MOVES);
+        const ct_kernel *kernels = ct__kernels_of(op, r->device.type);
+        bool widening = !(op->flags & CT_OP_MOVES), again = false;
         ct_dtype half = widening ? half_among(r) : CT_DTYPE_COUNT;
         for (int i = 0; ok && i < r->n_in; i++) {
             in[i] = r->in[i];
             bool widen = widening && in[i] && (in[i]->view.dtype == CT_F16 || in[i]->view.dtype == CT_BF16);
             if (widen && !(in[i] = ct__cast_input(in[i], CT_F32))) ok = false;
+            again |= widen && kernels && kernels->name && !(op->flags & CT_OP_RANDOM);
         }
         for (int i = 0; ok && i < r->n_out; i++) {
             made[i] = NULL;
             dtypes[i] = views ? views[i].dtype : CT_DTYPE_COUNT;
         }
-        if (ok) {
+        if (ok && again) {
+            ok = ct_apply_with(op, in, r->n_in, r->attrs, made, r->n_out, r->want, NULL) &&
+                 adopt_lowered(r, made, dtypes, views);
+        } else if (ok) {
             ct_lower lower = {.op = op,
                               .attrs = r->attrs,
                               .n_in = r->n_in,
@@ -252,9 +259,29 @@ static bool fail_unsupported(const ct_call *call, char *refusals, size_t room) {
                    call->n_in && call->in[0] ? ct_view_text(call->in[0]) : "this call", refusals);
 }
 
+static atomic_int tf32_wanted; /* 0: not asked yet, 1: no, 2: yes */
+
+static bool is_tf32(void) {
+    int state = atomic_load_explicit(&tf32_wanted, memory_order_relaxed);
+    if (!state) {
+        const char *text = getenv("CT_TF32");
+        const int wanted = text && *text && strcmp(text, "0") != 0 ? 2 : 1;
+        /* unless somebody has set it meanwhile: then state becomes that */
+        if (atomic_compare_exchange_strong(&tf32_wanted, &state, wanted)) state = wanted;
+    }
+    return state == 2;
+}
+
+bool ct_set_tf32(bool on) {
+    const bool before = is_tf32();
+    atomic_store_explicit(&tf32_wanted, on ? 2 : 1, memory_order_relaxed);
+    return before;
+}
+
 static unsigned call_flags(const ct_request *r) {
     const bool lasting = r->target || (r->op->flags & CT_OP_MUTATES);
-    return (lasting ? CT_CALL_LASTING : 0) | (ct__errors.in_gradient ? CT_CALL_GRADIENT : 0);
+    return (lasting ? CT_CALL_LASTING : 0) | (ct__errors.in_gradient ? CT_CALL_GRADIENT : 0) |
+           (is_tf32() ? CT_CALL_TF32 : 0);
 }
 
 /* Member by member, as start_request does it. */

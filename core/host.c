@@ -37,6 +37,18 @@ static bool take_strides(ct_view *view, const ct_dims *strides, void *data, char
                    ct_dims_text(*strides), ct_view_text(view));
 }
 
+/* Where a backend's buffers are addresses, an address is a buffer. */
+static bool take_device(ct_device *device) {
+    if (device->type == CT_CURRENT) {
+        *device = (ct_device){CT_CPU, 0};
+        return true;
+    }
+    if (!ct__device_ok(*device, "wrap")) return false;
+    return device->type == CT_CPU || ct__backend(device->type)->dlpack_type ||
+           ct_fail(CT_ERR_UNSUPPORTED, "wrap", "memory of %s has no addresses that could be wrapped",
+                   ct_device_text(*device));
+}
+
 ct_tensor *ct_wrap_p(void *data, ct_dims shape, ct_dtype dtype, const ct_wrap_options *options) {
     ct_wrap_options o;
     ct_view view;
@@ -47,7 +59,7 @@ ct_tensor *ct_wrap_p(void *data, ct_dims shape, ct_dtype dtype, const ct_wrap_op
         ct__fail_null("wrap", "data");
         return NULL;
     }
-    bool ok = ct__view_of_shape("wrap", shape, dtype, &view);
+    bool ok = ct__view_of_shape("wrap", shape, dtype, &view) && take_device(&o.device);
     if (ok && (uintptr_t)data % ct_dtype_size(dtype))
         ok = ct_fail(CT_ERR_VALUE, "wrap", "data at %p is not aligned for %s", data, ct_dtype_name(dtype));
     if (!ok || !take_strides(&view, &o.strides, data, &lowest, &bytes)) {
@@ -55,7 +67,7 @@ ct_tensor *ct_wrap_p(void *data, ct_dims shape, ct_dtype dtype, const ct_wrap_op
         return NULL;
     }
     const ct_wrapped wrapped = {o.release, o.context, data};
-    ct_storage *storage = ct__storage_wrap((ct_device){CT_CPU, 0}, lowest, bytes, wrapped, "wrap");
+    ct_storage *storage = ct__storage_wrap(o.device, lowest, bytes, wrapped, "wrap");
     if (!storage) return NULL;
     storage->read_only = o.read_only;
     ct_tensor *x = ct__tensor_new(&view, storage);

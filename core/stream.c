@@ -2,7 +2,9 @@
  * streams, its memory's books) lives here too. */
 #include "core/stream.h"
 
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/alloc.h"
 #include "core/call.h"
@@ -35,9 +37,28 @@ static void after_fork(void) {
 }
 static void watch_forks(void) { pthread_atfork(before_fork, after_fork, after_fork); }
 
+/* CT_DEVICE_MEMORY: bytes, or a number of K, M, G or T (powers of 1024); 0 or nothing: no limit. */
+static bool limit_from_environment(int64_t *limit) {
+    static const char units[] = "KMGT";
+    const char *text = getenv("CT_DEVICE_MEMORY");
+    *limit = 0;
+    if (!text || !*text) return true;
+    char *end;
+    const double value = strtod(text, &end);
+    const char *unit = *end ? strchr(units, *end & ~0x20) : NULL;
+    const double bytes = ldexp(value, unit ? 10 * (int)(unit - units + 1) : 0);
+    if (end == text || (unit ? end[1] : *end) || !(bytes >= 0 && bytes < 0x1p62))
+        return ct_fail(CT_ERR_VALUE, NULL,
+                       "CT_DEVICE_MEMORY is '%s'; it is a number of bytes, or of K, M, G or T, as 8G", text);
+    *limit = (int64_t)bytes;
+    return true;
+}
+
 static ct_device_state *state_new(ct_device device) {
-    ct_device_state *state = calloc(1, sizeof *state);
+    int64_t limit;
+    ct_device_state *state = limit_from_environment(&limit) ? calloc(1, sizeof *state) : NULL;
     if (!state) return NULL;
+    state->limit = device.type == CT_CPU ? 0 : limit;
     pthread_mutex_init(&state->lock, NULL);
     state->backend = ct__backend(device.type);
     state->device = device;
@@ -243,20 +264,27 @@ ct_stream *ct_get_stream(ct_device device) { return ct__stream_now(ct__resolved(
 
 /* Its number may have been that of another stream, which blocks of memory still note as a user: so it begins after all that
  * there is now, and such a note is true of it too. */
-static bool open_locked(ct_device_state *state, ct_stream_slot *slot) {
+static bool open_locked(ct_device_state *state, ct_stream_slot *slot, bool wraps, void *theirs) {
     const ct_backend *backend = state->backend;
+    const int index = state->device.index;
     slot->open = true;
+    slot->theirs = wraps;
     if (!backend->stream_new) return true;
-    bool ok = backend->stream_new(backend->self, state->device.index, &slot->stream.handle);
+    bool ok = wraps ? backend->stream_wrap(backend->self, index, theirs, &slot->stream.handle)
+                    : backend->stream_new(backend->self, index, &slot->stream.handle);
     for (unsigned i = 0; ok && i < CT__STREAMS; i++)
         if (state->streams[i].open) ok = ct__stream_follow(state, slot->number, i);
     slot->open = ok;
     return ok;
 }
 
-ct_stream *ct_stream_new(ct_device device) {
-    const char *me = "stream_new";
+static ct_stream *open_stream(ct_device device, bool wraps, void *theirs, const char *me) {
     if (!ct__device_ok(device, me)) return NULL;
+    const ct_backend *backend = ct__backend(ct__resolved(device).type);
+    if (wraps && backend->stream_new && !backend->stream_wrap) {
+        ct_fail(CT_ERR_UNSUPPORTED, me, "%s has no streams of the program's own", backend->name);
+        return NULL;
+    }
     ct_device_state *state = ct__device_state(ct__resolved(device));
     if (!state) {
         ct__fail_memory(me, sizeof *state);
@@ -266,11 +294,15 @@ ct_stream *ct_stream_new(ct_device device) {
     unsigned number = 1;
     while (number < CT__STREAMS && state->streams[number].open) number++;
     ct_stream_slot *slot = number < CT__STREAMS ? &state->streams[number] : NULL;
-    const bool ok = slot && open_locked(state, slot);
+    const bool ok = slot && open_locked(state, slot, wraps, theirs);
     pthread_mutex_unlock(&state->lock);
     if (!slot) ct_fail(CT_ERR_STATE, me, "%s has %d streams already", ct_device_text(state->device), CT__STREAMS - 1);
     return ok ? &slot->stream : NULL;
 }
+
+ct_stream *ct_stream_new(ct_device device) { return open_stream(device, false, NULL, "stream_new"); }
+
+ct_stream *ct_stream_wrap(ct_device device, void *handle) { return open_stream(device, true, handle, "stream_wrap"); }
 
 void ct_stream_free(ct_stream *stream) {
     ct_stream_slot *slot = (ct_stream_slot *)(void *)stream;
@@ -281,7 +313,7 @@ void ct_stream_free(ct_stream *stream) {
     if (backend->stream_new) {
         ct__stream_follow(state, 0, slot->number);
         if (slot->event) backend->event_free(backend->self, state->device.index, slot->event);
-        backend->stream_free(backend->self, state->device.index, slot->stream.handle);
+        if (!slot->theirs) backend->stream_free(backend->self, state->device.index, slot->stream.handle);
     }
     slot->event = NULL;
     slot->stream.handle = NULL;

@@ -19,6 +19,7 @@ typedef struct ct_stream_slot {
     ct_stream stream; /* what the program and the backend get a pointer to; first */
     unsigned number;
     _Atomic bool open;
+    bool theirs;                  /* the program's own: it is not ours to free */
     ct_event *event;              /* recorded anew whenever another stream has to wait for this one */
     ct_arena *arenas[CT__ARENAS]; /* NULL until they are needed */
 } ct_stream_slot;
@@ -33,9 +34,10 @@ typedef struct ct_device_state {
     _Atomic unsigned errors;             /* found in its work so far, */
     ct_error_record last_error;          /* and the last of them */
     int64_t in_use, peak, reserved, requests, from_host, limit;
+    ct_arena *pinned; /* of the host's memory that it copies from and to directly; NULL until it is needed */
 } ct_device_state;
 
-ct_device_state *ct__device_state(ct_device device); /* of one that is there; NULL: out of memory */
+ct_device_state *ct__device_state(ct_device device); /* of one that is there; NULL: out of memory, or after an error */
 
 /* The stream of this thread's work on a device; NULL: the device's own. */
 ct_stream *ct__stream_now(ct_device device);

@@ -33,7 +33,7 @@ ct_storage *ct__storage_new(ct_device device, size_t bytes, const char *op) {
         storage->buffer = storage->block->buffer;
     } else {
         ct__free(storage, HEADER);
-        ct__fail_memory(op, bytes);
+        ct__fail_device_memory(op, device, bytes);
         return NULL;
     }
     return storage;
@@ -59,8 +59,9 @@ ct_storage *ct__storage_wrap(ct_device device, void *buffer, size_t bytes, ct_wr
     atomic_init(&storage->refs, 1);
     foreign *behind = foreign_of(storage);
     *behind = (foreign){.wrapped = wrapped, .block = {.buffer = buffer, .size = bytes, .bytes = bytes}};
-    atomic_init(&behind->block.users, 1); /* as if the device's own stream had written it */
-    atomic_init(&behind->block.writer, 0);
+    const unsigned writer = device.type == CT_CPU ? 0 : ct__stream_number(ct__stream_now(device));
+    atomic_init(&behind->block.users, (uint64_t)1 << writer); /* as if this thread had written it */
+    atomic_init(&behind->block.writer, writer);
     if (device.type != CT_CPU) storage->block = &behind->block;
     return storage;
 }

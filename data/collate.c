@@ -168,6 +168,14 @@ static bool many_items(const ct__recipe *recipe, const ct__made *made, ct_tensor
     return ct_ok();
 }
 
+/* The fields to the loader's device, by its stream: the calling thread goes on with its own. */
+static bool bring(const ct__recipe *recipe, ct_tensor **out, int count) {
+    ct_stream *before = ct_get_stream(recipe->device);
+    bool ok = ct_set_stream(recipe->device, recipe->stream);
+    for (int f = 0; ok && f < count; f++) ok = (out[f] = ct_to(out[f], recipe->device)) != NULL;
+    return ct_set_stream(recipe->device, before) && ok;
+}
+
 static bool make(const ct__recipe *recipe, int64_t epoch, int64_t number, ct__made *made) {
     ct_tensor *out[CT_MAX_FIELDS] = {0};
     const int count = recipe->dataset->fields;
@@ -184,6 +192,7 @@ static bool make(const ct__recipe *recipe, int64_t epoch, int64_t number, ct__ma
         ok = ct__transform_batch(recipe->transform, out, count, recipe->dataset->classes, &draw);
         ct__draw_end(&draw);
     }
+    if (ok && recipe->stream) ok = bring(recipe, out, count);
     for (int f = 0; ok && f < count; f++) made->field[f] = ct_keep(out[f]);
     return ok;
 }

@@ -1,5 +1,7 @@
 /* The loader: threads that make batches ahead, in a ring of places, and ct_next, which takes them in order. A batch
- * depends on its number alone, so it does not matter which thread makes it, or when. */
+ * depends on its number alone, so it does not matter which thread makes it, or when. For another device the same threads bring it
+ * there, on a stream beside the one that trains: a copy goes on while the batch before is computed with, and who uses the batch
+ * waits for it on the device. */
 #include "data/loader.h"
 
 #include <pthread.h>
@@ -156,6 +158,7 @@ void ct_loader_free(ct_loader *loader) {
     ct_transform_free(loader->recipe.items);
     ct_transform_free(loader->recipe.transform);
     ct_dataset_free(loader->recipe.dataset);
+    ct_stream_free(loader->recipe.stream);
     ct_free(loader);
 }
 
@@ -191,6 +194,10 @@ static bool fill_loader(ct_loader *loader, const ct_batches_options *o) {
     loader->recipe.pad = o->pad.set;
     loader->recipe.pad_value = o->pad.value;
     loader->recipe.cancel = &loader->cancel;
+    if (o->device.type != CT_CURRENT && o->device.type != CT_CPU) {
+        loader->recipe.device = o->device;
+        if (!(loader->recipe.stream = ct_stream_new(o->device))) return false;
+    }
     loader->recipe.items = ct__transform_cut(loader->recipe.transform, &loader->recipe.last);
     if (!ct_ok()) return false;
     loader->order = ct__zeroed("batches", loader->items, sizeof *loader->order);

@@ -28,8 +28,8 @@
  *     of a recorded change in place of its base when it is next used: that first use is a change of the view.
  *   - One graph is differentiated by one thread at a time: a pass releases what it saved.
  *   - A scope belongs to the thread that opened it, and its tensors end with it: hand a tensor to another thread with ct_keep.
- *   - Settings of the process (ct_set_threads, ct_set_pool, ct_set_pin, ct_set_exact_conv, ct_set_log, ct_set_log_sink, ct_seed,
- *     ct_memory_...) may be called at any time. ct_set_isa and ct_set_grain: while no op is running. ct_set_allocator: before
+ *   - Settings of the process (ct_set_threads, ct_set_pool, ct_set_pin, ct_set_exact_conv, ct_set_tf32, ct_set_log, ct_set_log_sink,
+ *     ct_seed, ct_memory_...) may be called at any time. ct_set_isa and ct_set_grain: while no op is running. ct_set_allocator: before
  *     the first tensor. A ct_rng may be drawn from by many threads; who gets which numbers is then a matter of chance. */
 #ifndef COTANGENT_H
 #define COTANGENT_H
@@ -195,20 +195,28 @@ CT_API void *ct_user(const ct_tensor *x);
 
 /* A tensor of that shape and dtype with a copy of data, which is dense and in row-major order. */
 CT_API ct_tensor *ct_from_data(const void *data, ct_dims shape, ct_dtype dtype);
-/* ct_wrap(data, shape, dtype, .release, .context, .strides, .read_only)
+/* ct_wrap(data, shape, dtype, .release, .context, .strides, .read_only, .device)
  * The same without a copy, on the CPU: data stays the caller's memory until release(context, data) is called. The tensor owns
  * its arguments even when this fails: release is then called before it returns (but for data that is NULL). With strides, in
  * elements, data is the address of element [0, 0, ...], and they may be any: negative, zero, of elements that share memory.
  * All that lies between the first and the last element has to be readable, and for changes in place writable too unless
- * read_only says that it is not: then they are errors. */
+ * read_only says that it is not: then they are errors. With device it is memory of that device, at an address that the device knows
+ * (of CUDA, a CUdeviceptr), and its content is taken to be written on the stream that this thread has chosen (ct_set_stream); before
+ * release is called all that uses it has been waited for. */
 typedef struct ct_wrap_options {
     size_t size;
     ct_dims strides; /* {}: dense, in row-major order */
     void (*release)(void *context, void *data);
     void *context;
     bool read_only;
+    /* {}: the CPU, whatever the current device is. (Aligned, since older programs have padding before it.) */
+    ct_device device __attribute__((aligned(8)));
 } ct_wrap_options;
 CT_API ct_tensor *ct_wrap_p(void *data, ct_dims shape, ct_dtype dtype, const ct_wrap_options *options);
+/* A tensor on the CPU, of unknown content, in memory that the device copies from and to without a copy of the host's in between
+ * (page-locked). Such memory is dear: it comes from a pool, and goes back there. Where the device knows no such memory, an ordinary
+ * tensor on the CPU. */
+CT_API ct_tensor *ct_empty_pinned(ct_dims shape, ct_dtype dtype, ct_device device);
 CT_API ct_tensor *ct_scalar(double value, ct_dtype dtype); /* shape []; converted as ct_cast does */
 /* A double holds integers up to 2^53: beyond them these take and give every one. An integer dtype has to hold it; a float is
  * rounded. ct_full_i64 and ct_arange_i64 are ops. */
@@ -335,6 +343,11 @@ CT_API bool ct_check_grad_p(ct_function fn, void *context, ct_tensor *const *x, 
  * around it. ct_set_autocast does the same without a block; CT_F32 turns it off. It returns what it was. */
 CT_API ct_dtype ct_set_autocast(ct_dtype dtype);
 
+/* Whether products and convolutions of f32 may run on a device's Tensor Cores in TF32, which rounds operands to 10 bits of mantissa and
+ * adds in f32 (default false, also CT_TF32=1). The CPU and devices without them compute in f32 as ever. It counts for the
+ * process, and for backward as it is then. Returns what it was. */
+CT_API bool ct_set_tf32(bool on);
+
 /* Anomaly mode: every op's results, forward and backward, are searched for NaN; the first op that makes one out
  * of inputs without one is an error that names it. Slow. It counts for this thread; CT_ANOMALY=1 turns it on for every thread
  * that does not turn it off. */
@@ -394,7 +407,8 @@ CT_API bool ct_memory_stats(ct_device device, ct_memory *stats);
 CT_API bool ct_memory_reset_peak(ct_device device);
 CT_API bool ct_memory_trim(ct_device device); /* gives unused blocks back; waits for the device first */
 /* The most that the library takes of a device's memory; 0, at first: all there is. Beyond it what is unused goes back, and if that
- * does not help, the call that needs more fails with CT_ERR_MEMORY. */
+ * does not help, the call that needs more fails with CT_ERR_MEMORY. CT_DEVICE_MEMORY=8G (or bytes, K, M, T) sets it for every device
+ * but the CPU. */
 CT_API bool ct_set_memory_limit(ct_device device, int64_t bytes);
 
 /* A stream of random numbers: Philox4x32-10, value = f(seed, stream, call counter, element). NULL is the default
@@ -432,6 +446,7 @@ typedef struct ct_device_info {
     uint32_t size; /* sizeof(ct_device_info), set by the caller */
     char name[128], driver[128];
     int64_t memory, memory_free; /* bytes; 0: unknown */
+    char libraries[256];         /* of the vendor's, with versions: "cuBLASLt 13.1.0, no cuDNN"; "": it needs none */
 } ct_device_info;
 CT_API bool ct_device_describe(ct_device device, ct_device_info *info);
 /* Waits until all work of a device is done. What went wrong in it since the last wait becomes this thread's error: of an index
@@ -447,6 +462,9 @@ typedef struct ct_stream ct_stream;
 CT_API ct_stream *ct_stream_new(ct_device device); /* at most 63 of a device; NULL after an error */
 CT_API void
 ct_stream_free(ct_stream *stream); /* its work is done all the same; who had chosen it gets the device's own */
+/* A stream of the program's own (of CUDA, a CUstream, as CUDA programs have them), which stays the program's: ct_stream_free lets go of
+ * it, before it is destroyed. What the program puts on it itself and what the library does there are done in one order. */
+CT_API ct_stream *ct_stream_wrap(ct_device device, void *handle);
 CT_API bool ct_set_stream(ct_device device, ct_stream *stream); /* of this thread; NULL: the device's own again */
 CT_API ct_stream *ct_get_stream(ct_device device);              /* NULL: the device's own */
 CT_API bool ct_stream_synchronize(ct_stream *stream); /* waits for the work of one; errors as in ct_synchronize */

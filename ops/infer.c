@@ -3,6 +3,9 @@
 
 #include <string.h>
 
+#include "core/dtype.h"
+#include "core/node.h"
+
 int ct__axis(int64_t axis, int ndim) { return (int)(axis < 0 ? axis + (ndim ? ndim : 1) : axis); }
 
 bool ct__infer_axis(const ct_infer *infer, int64_t axis, int ndim, int *resolved) {
@@ -76,6 +79,8 @@ bool ct__infer_is(const ct_infer *infer, int input, int ndim, const int64_t *dim
     return ct_infer_fail(infer, CT_ERR_SHAPE, "%s is %s; it has to be %s", arg->name, ct_view_text(x),
                          ct_dims_text(expected));
 }
+
+ct_dtype ct__infer_wide(ct_dtype dtype) { return ct__autocast != CT_F32 && ct__dtype_is_half(dtype) ? CT_F32 : dtype; }
 
 bool ct__infer_not_negative(const ct_infer *infer, const char *name, int64_t value) {
     return value >= 0 || ct_infer_fail(infer, CT_ERR_VALUE, "%s is %lld; it is 0 or more", name, (long long)value);

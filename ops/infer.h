@@ -15,6 +15,8 @@ void ct__infer_like(ct_infer *infer, int output, const ct_view *view, ct_dtype d
 void ct__infer_set(ct_infer *infer, int output, ct_dtype dtype, int ndim, const int64_t *dims);
 /* Input i, where it is given, has to be of this shape. For internal ops, whose callers know it: an error without advice. */
 bool ct__infer_is(const ct_infer *infer, int input, int ndim, const int64_t *dims);
+/* The dtype of a result that autocast leaves wide, of an op that takes half inputs as they are: f32 for these while it is on. */
+ct_dtype ct__infer_wide(ct_dtype dtype);
 /* The shape of x reduced over the axes in mask. */
 void ct__infer_reduced(ct_infer *infer, int output, const ct_view *x, unsigned mask, bool keepdim, ct_dtype dtype);
 /* Result 0 has a shape that comes from an option, and that dtype: an error unless a tensor can have them. */

@@ -31,7 +31,7 @@ breaks() {
 }
 
 check "a new function is harmless" changed cotangent.h 's/^CT_API int ct_version(void);/&\nCT_API int ct_newer(void);/'
-check "a new option at the end is harmless" changed cotangent.h 's/^    bool read_only;/&\n    int64_t later;/'
+check "a new option at the end is harmless" changed cotangent.h 's/^} ct_wrap_options;/    int64_t later;\n&/'
 check "a new member at the end of ct_op is harmless" changed cotangent/op.h '/^struct ct_op {/,/^};/ s/^};/    void *later;\n};/'
 check "a new kind of error is harmless" changed cotangent.h 's/^    X(CT_ERR_STATE, "the object.*")/& X(CT_ERR_LATER, "later")/'
 check "a new dtype at the end is harmless" changed cotangent.h 's/^    CT_COMPLEX64,/& CT_I4,/'

@@ -52,6 +52,9 @@ check "info says why a backend is missing" prints '^cuda +(yes|no: .+)$' info
 check "ops lists" prints '^matmul ' ops
 check "ops hides helpers" bash -c "! '$cotangent' ops | grep -q _grad_"
 check "ops describes one" prints '^gradient yes' ops add
+check "ops tells what each backend covers" prints '^matmul +kernel' ops --coverage
+check "of one backend alone" env CT_BACKEND_PATH="$build_dir/tests" CT_GUARD_PRIMITIVES=1 bash -c "'$cotangent' ops --internal --backend guard >covered && grep -q '^softmax  *lowered' covered && grep -q '^none  *0 ' covered"
+check "of one that is not there" bash -c "! '$cotangent' ops --backend nowhere"
 check "ops as JSON" prints '^\{"name":"add",.*"differentiable":true' ops add --json
 check "layers lists" prints '^conv2d ' layers
 check "layers describes one" prints '^  kernel +integer, required$' layers conv2d

@@ -1,30 +1,76 @@
 #!/usr/bin/env bash
-# What needs an NVIDIA device: `make test-cuda`. Without one everything is skipped, by name and with the reason.
+# What needs an NVIDIA device: `make test-cuda`. Without one everything is skipped, by name and with the reason, but for what can be said of
+# the module alone.
 . "$(dirname "${BASH_SOURCE[0]}")/check.sh"
 
 cotangent=$build_dir/bin/cotangent
+tests=$build_dir/tests
 export CT_BACKEND_PATH=$build_dir/lib
 why=$("$cotangent" info | sed -n 's/^cuda *//p')
 case $why in
-"no: there is no module"*) skip "the module opens, or says why it cannot be used" "make cuda has not built it" ;;
-*) check "the module opens, or says why it cannot be used" [ -n "$why" ] ;;
+"no: there is no module"*)
+    skip "the module opens, or says why it cannot be used" "make cuda has not built it"
+    skip "every primitive has a kernel" "make cuda has not built it"
+    ;;
+*)
+    check "the module opens, or says why it cannot be used" [ -n "$why" ]
+    check "every primitive has a kernel" "$tests/test_cuda_coverage"
+    ;;
 esac
+
+programs=$(cd "$tests" && ls test_cuda*)
+tools="memcheck racecheck initcheck"
 if [ "$why" != yes ]; then
     skip "every op on an NVIDIA device" "$why"
-    skip "what only an NVIDIA device can show" "$why"
-    skip "every kernel under memcheck" "$why"
+    for program in $programs; do skip "$program" "$why"; done
+    skip "random calls" "$why"
+    for tool in $tools; do skip "$tool" "$why"; done
+    skip "a training follows that on the CPU" "$why"
+    skip "tensors are exchanged with PyTorch on the device" "$why"
     finish
 fi
+
 check "every op on an NVIDIA device" "$cotangent" check --device cuda --values --gradients
-check "what only an NVIDIA device can show" "$build_dir/tests/test_cuda"
-if command -v compute-sanitizer >/dev/null; then
-    memcheck() {
-        # shellcheck disable=SC2046 # a list of names
-        compute-sanitizer --tool memcheck --error-exitcode 1 --target-processes all "$cotangent" check --device cuda --values \
-            add where clamp $("$cotangent" ops --primitives | awk '{print $1}')
-    }
-    check "every kernel under memcheck" memcheck
+for program in $programs; do check "$program" "$tests/$program"; done
+check "random calls" env FUZZ_DEVICE=cuda "$tests/fuzz_ops" "${CALLS:-10000}"
+
+# ---- A recipe, with the loader, the checkpoints and the report around it ----
+
+curve() { sed -n 's/.*"event":"step".*"step":\([0-9]*\),"loss":\([^,]*\).*/\1 \2/p' "$1/log.jsonl"; }
+follows() {
+    cd "$work" || return 1
+    for device in cpu cuda; do
+        "$cotangent" train shapes-cnn --set data.count=2000 --batch 50 --epochs 2 --device $device --out "run-$device" || return 1
+    done
+    "$cotangent" train shapes-cnn --set data.count=2000 --batch 50 --epochs 2 --device cuda --out run-again || return 1
+    diff <(curve run-cuda) <(curve run-again) || return 1 # the same bits every time
+    # sums in another order differ by rounding, which training makes larger
+    paste <(curve run-cpu) <(curve run-cuda) |
+        awk '{ d = $2 - $4; if (d < 0) d = -d; if (d > 0.05 * $2 + 0.02) bad++; n++ } END { print n, bad + 0; exit !(n > 10 && bad <= n / 10) }'
+}
+check "a training follows that on the CPU" follows
+
+# ---- Other libraries ----
+
+python=${PYTHON:-python3}
+if "$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
+    check "tensors are exchanged with PyTorch on the device" "$python" "$source_dir/tests/dlpack/exchange.py" "$build_dir/lib/libcotangent.so" torch cuda
 else
-    skip "every kernel under memcheck" "compute-sanitizer is not installed"
+    skip "tensors are exchanged with PyTorch on the device" "no torch that has CUDA"
 fi
+
+# ---- compute-sanitizer over each op's smallest samples ----
+
+# Of all ops, or of those that OPS names.
+sanitized() {
+    # shellcheck disable=SC2086 # a list of names
+    compute-sanitizer --tool "$1" --error-exitcode 1 --target-processes all "$cotangent" check --device cuda --values --smallest ${OPS:-}
+}
+for tool in $tools; do
+    if command -v compute-sanitizer >/dev/null; then
+        check "$tool" sanitized "$tool"
+    else
+        skip "$tool" "compute-sanitizer is not installed"
+    fi
+done
 finish

@@ -226,6 +226,7 @@ static void restore_settings(void) {
     ct_set_autocast(CT_F32);
     ct_set_anomaly(false);
     ct_set_exact_conv(false);
+    ct_set_tf32(false);
     ct_set_grain(0);
     harness_reset_peak();
     ct_set_memory_limit((ct_device){CT_CPU, 0}, 0);

@@ -1,7 +1,8 @@
 /* Random calls of every op of the table through ct_apply_with: mutated samples and made-up ones, with shapes, dtypes,
  * layouts, options and counts that no caller should give. Whatever happens, the library says what is wrong and goes on: it
  * succeeds or leaves an error that names the op, never both, leaks nothing and changes no argument that it should not.
- *     fuzz_ops [calls] [seed] [first]      see tests/fuzz_calls.h */
+ *     fuzz_ops [calls] [seed] [first]      see tests/fuzz_calls.h
+ * FUZZ_DEVICE=cuda makes them on another device than the CPU, where a value that is wrong may be told of at the next wait only. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,8 @@ enum {
     BLOCK = 24 << 20,   /* at once */
     SLACK = 4 << 20,    /* memory that may stay in use: caches, and released handles that a debug build keeps */
 };
+
+static ct_device device = {CT_CPU, 0}; /* FUZZ_DEVICE */
 
 /* ---- Tensors ---- */
 
@@ -76,13 +79,19 @@ typedef struct snapshot {
     void *bytes[OPCHECK_INPUTS];
 } snapshot;
 
-static const void *memory_of(const ct_tensor *x) { return (const char *)x->storage->buffer + x->view.origin; }
-
 static void take_snapshot(snapshot *s, ct_tensor *const *in, int n) {
     for (int i = 0; i < n; i++) {
         s->bytes[i] = in[i] ? malloc(in[i]->storage->bytes + 1) : NULL;
-        if (s->bytes[i]) memcpy(s->bytes[i], memory_of(in[i]), in[i]->storage->bytes);
+        if (s->bytes[i]) ct__storage_get(in[i]->storage, 0, s->bytes[i], in[i]->storage->bytes);
     }
+}
+
+static bool is_unchanged(const ct_storage *storage, const void *before) {
+    void *now = malloc(storage->bytes + 1);
+    const bool same =
+        now && ct__storage_get(storage, 0, now, storage->bytes) && memcmp(before, now, storage->bytes) == 0;
+    free(now);
+    return same;
 }
 
 static void check_snapshot(snapshot *s, const opcheck_plan *p, ct_tensor *const *in, const ct_tensor *target) {
@@ -91,8 +100,7 @@ static void check_snapshot(snapshot *s, const opcheck_plan *p, ct_tensor *const 
         bool may_change = target && in[i]->storage == target->storage;
         for (int j = 0; j < p->n_in; j++) /* the same tensor may be given as one that the op changes */
             may_change |= in[j] && in[j]->storage == in[i]->storage && (opcheck_arg(p->op, j)->flags & CT_ARG_MUTATED);
-        fuzz_expect(may_change || memcmp(s->bytes[i], memory_of(in[i]), in[i]->storage->bytes) == 0,
-                    "input %d was changed", i);
+        fuzz_expect(may_change || is_unchanged(in[i]->storage, s->bytes[i]), "input %d was changed", i);
         free(s->bytes[i]);
     }
 }
@@ -219,7 +227,8 @@ static void check_call(const opcheck_plan *p, ct_tensor *const *in) {
     ct_tensor *out[OPCHECK_OUTPUTS], *target = make_target(p, in);
     snapshot before;
     take_snapshot(&before, in, p->n_in);
-    const bool ok = run_once(p, in, out, target);
+    bool ok = run_once(p, in, out, target);
+    if (ok && device.type != CT_CPU) ok = ct_synchronize(device);
     if (p->shared_error) {
         fuzz_expect(!ct_ok() && strcmp(ct_error_op(), "before") == 0, "the first error was lost: %s", ct_error());
         ct_error_clear();
@@ -321,7 +330,9 @@ static void call(void) {
     p.attrs = calloc(1, p.op->attr_size + 1);
     opcheck_make_plan(&p, &check);
     opcheck_say_plan(&p);
-    if (fuzz_chance(25)) { /* what is lowered takes the same calls */
+    if (device.type != CT_CPU) {
+        ct_set_device(device);
+    } else if (fuzz_chance(25)) { /* what is lowered takes the same calls */
         fuzz_say("%s", ", in primitives");
         ct_set_device(harness_device(HARNESS_PRIMITIVES));
     }
@@ -338,6 +349,7 @@ static void call(void) {
         }
         if (fuzz_chance(30)) check_infer_alone(&p);
     }
+    if (device.type != CT_CPU && !ct_synchronize(device)) ct_error_clear(); /* of a gradient, which may be of no use */
     fuzz_expect(ct_live_objects() == live, "%lld objects leak", (long long)(ct_live_objects() - live));
     fuzz_expect(harness_memory().in_use <= in_use + SLACK, "%lld bytes leak",
                 (long long)(harness_memory().in_use - in_use));
@@ -352,7 +364,8 @@ static bool start(void) {
     if (!ct_set_memory_limit(harness_device(HARNESS_PRIMITIVES), MEMORY))
         return false; /* its tables are made now, too */
     if (!ct_set_isa(levels[fuzz_seed() % 3])) ct_error_clear();
-    return true;
+    const char *name = getenv("FUZZ_DEVICE");
+    return !name || (ct_device_parse(name, &device) && ct_set_memory_limit(device, MEMORY));
 }
 
 int main(int argc, char **argv) {

@@ -355,6 +355,8 @@ static bool reads_half_result(const ct_op *op) {
     static const char *const names[] = {
         /* flash attention: the row sums of g y; summing g v^T p in their place would cost two products more */
         "sdpa", "scaled_dot_product_attention", "multi_head_attention",
+        /* the argument of gelu and the like, as it was rounded; in f32 the product would cost several times as much */
+        "linear",
         /* internal ops, called in a half type only by public ones that do not need their derivatives in it */
         "linear_fused", "conv_fused", "recurrence", NULL};
     for (int i = 0; names[i]; i++)

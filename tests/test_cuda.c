@@ -11,20 +11,9 @@
 #include <cotangent/nn.h>
 #include <cotangent/optim.h>
 
-#include "tests/harness.h"
+#include "tests/cuda_device.h"
 
 static const ct_device cpu = {CT_CPU, 0};
-
-static bool found(ct_device *device) {
-    if (!getenv("CT_BACKEND_PATH")) setenv("CT_BACKEND_PATH", CT_TEST_MODULES, 1);
-    if (ct_device_parse("cuda", device)) return true;
-    printf("%s\n", ct_error());
-    ct_error_clear();
-    return false;
-}
-#define CUDA(device)  \
-    ct_device device; \
-    if (!found(&device)) SKIP("there is no NVIDIA device, or no module for it (make cuda)")
 
 TEST_LIMIT(random_numbers_are_those_of_the_cpu_bit_for_bit, 120) {
     CUDA(d);

@@ -15,7 +15,8 @@ typedef struct buffer {
 
 static struct {
     size_t room, used, most_alignment;
-    int allocations, releases, waits, streams, events;
+    int allocations, releases, waits, streams, events, pinned;
+    bool refuses;    /* to pin memory */
     char order[512]; /* "1>0 ": stream 0 waits for stream 1 */
     char discarded[64];
 } trial = {.room = (size_t)64 << 20};
@@ -122,6 +123,17 @@ static bool event_wait(void *self, int device, ct_event *event, ct_stream *strea
     snprintf(trial.order + used, sizeof trial.order - used, "%d>%d ", *(int *)(void *)event, number_of(stream));
     return true;
 }
+static bool pin(void *self, int device, size_t bytes, void **memory) {
+    (void)self, (void)device;
+    if (trial.refuses || !(*memory = aligned_alloc(64, bytes))) return false;
+    trial.pinned++;
+    return true;
+}
+static void unpin(void *self, int device, void *memory, size_t bytes) {
+    (void)self, (void)device, (void)bytes;
+    trial.pinned--;
+    free(memory);
+}
 static void discard(void *self, int device, void *b, size_t offset, size_t bytes, ct_stream *stream) {
     (void)self, (void)device;
     memset(at(b, offset, bytes), 0xA5, bytes);
@@ -148,7 +160,9 @@ static const ct_backend backend = {.size = sizeof backend,
                                    .event_wait = event_wait,
                                    .wait = wait_for,
                                    .kernels = kernels,
-                                   .discard = discard};
+                                   .discard = discard,
+                                   .host_allocate = pin,
+                                   .host_release = unpin};
 
 static ct_device opened(void) {
     ct_device device = {0};
@@ -234,7 +248,9 @@ TEST(a_limit_is_kept) {
     CHECK(ct_set_memory_limit(d, 8 << 20) && stats(d).limit == 8 << 20);
     ct_tensor *x = bytes_of(5 << 20, 1);
     CHECK(x && !bytes_of(5 << 20, 2));
-    CHECK_ERROR(CT_ERR_MEMORY, "from_data: out of memory: 5242880 bytes could not be had");
+    CHECK_ERROR(CT_ERR_MEMORY,
+                "from_data: out of memory: 5242880 bytes could not be had on trial; 5242880 are in use there, and "
+                "6291456 taken by this process, which may take 8388608 (ct_set_memory_limit)");
     CHECK(ct_set_memory_limit(d, 0) && bytes_of(5 << 20, 2) && holds(x, 1));
     CHECK(!ct_set_memory_limit(d, -1));
     CHECK_ERROR(CT_ERR_VALUE, "set_memory_limit: -1 bytes cannot be had");
@@ -247,6 +263,46 @@ TEST(a_limit_is_kept) {
     CHECK(!ct_zeros(CT_DIMS(4 << 20)) && ct_error_code() == CT_ERR_MEMORY);
     ct_error_clear();
     CHECK(ct_set_memory_limit((ct_device){CT_CPU, 0}, 0) && ct_zeros(CT_DIMS(4 << 20)));
+}
+
+TEST(a_limit_comes_from_the_environment) {
+    setenv("CT_DEVICE_MEMORY", "6M", 1);
+    const ct_device d = opened();
+    CHECK(stats(d).limit == 6 << 20 && bytes_of(5 << 20, 1) && !bytes_of(5 << 20, 2));
+    ct_error_clear();
+    CHECK(ct_set_memory_limit(d, 0) && bytes_of(5 << 20, 2));
+}
+
+TEST(a_limit_that_is_no_number_is_an_error) {
+    setenv("CT_DEVICE_MEMORY", "6 apples", 1);
+    opened();
+    CHECK(!bytes_of(10, 1));
+    CHECK_ERROR(CT_ERR_VALUE, "CT_DEVICE_MEMORY is '6 apples'; it is a number of bytes, or of K, M, G or T, as 8G");
+    setenv("CT_DEVICE_MEMORY", "1.5g", 1);
+    CHECK(stats((ct_device){0}).limit == 3LL << 29);
+}
+
+/* ---- Pinned memory of the host ---- */
+
+TEST(pinned_tensors_come_from_a_pool_of_the_device_and_go_back) {
+    const ct_device d = opened(), cpu = {CT_CPU, 0};
+    for (int round = 0; round < 5; round++)
+        ct_scope {
+            ct_tensor *x = ct_empty_pinned(CT_DIMS(1000, 100), CT_F32, d), *y = ct_empty_pinned(CT_DIMS(7), CT_U8, d),
+                      *none = ct_empty_pinned(CT_DIMS(0, 3), CT_F32, d);
+            CHECK(x && y && none && ct_numel(none) == 0 && ct_device_of(x).type == CT_CPU && trial.pinned == 1);
+            memset(ct_data_mut(x), 0, 400000);
+            memset(ct_data_mut(y), 3, 7);
+            CHECK(holds(ct_to(y, d), 3) && ct_is_contiguous(x) && (uintptr_t)ct_data(x) % 64 == 0);
+        }
+    ct_scope {
+        CHECK(ct_empty_pinned(CT_DIMS(5 << 20), CT_U8, d) && trial.pinned == 2);
+    }
+    CHECK(ct_memory_trim(d) && trial.pinned == 0);
+    trial.refuses = true;
+    CHECK(!ct_empty_pinned(CT_DIMS(10), CT_F32, d));
+    CHECK_ERROR(CT_ERR_MEMORY, "empty_pinned: out of memory: 40 bytes of pinned memory could not be had from trial");
+    CHECK(ct_empty_pinned(CT_DIMS(10), CT_F32, cpu)); /* where there is no such memory any will do */
 }
 
 /* ---- Streams ---- */

@@ -303,6 +303,19 @@ TEST(a_backend_says_which_device_of_dlpack_it_is) {
         atomic_store(&harness_waits, 0);
     }
     CHECK(deleted == 1 && atomic_load(&harness_waits) > 0);
+    /* and the same by its address alone */
+    static float there[4] = {5, 6, 7, 8};
+    ct_scope {
+        ct_tensor *wrapped = ct_wrap(there + 1, CT_DIMS(2), CT_F32, .device = device, .strides = CT_DIMS(2));
+        REQUIRE(wrapped != NULL);
+        CHECK(ct_device_of(wrapped).index == 1 && ct_item(ct_sum(wrapped)) == 14 && ct_fill(wrapped, 1));
+    }
+    CHECK(there[0] == 5 && there[1] == 1 && there[2] == 7 && there[3] == 1);
+    CHECK(!ct_wrap(there, CT_DIMS(2), CT_F32, .device = {device.type, 7}) && ct_error_code() == CT_ERR_DEVICE);
+    ct_error_clear();
+    const ct_device opaque = harness_device(HARNESS_ALL_KERNELS);
+    CHECK(!ct_wrap(there, CT_DIMS(2), CT_F32, .device = opaque));
+    CHECK_ERROR(CT_ERR_UNSUPPORTED, "wrap: memory of plain has no addresses that could be wrapped");
     given = from_outside();
     given.tensor.device = (ct_dl_device){12, 2};
     deleted = 0;

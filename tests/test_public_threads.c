@@ -340,6 +340,7 @@ static void *set_things(void *unused) {
         ct_scope {
             ct_seed((uint64_t)i);
             ct_set_exact_conv(i % 2);
+            ct_set_tf32(i % 3 == 0);
             ct_set_log(NULL);
             ct_set_pin(i % 2);
             if (i % 10 == 0) CHECK(ct_set_threads(1 + i % 3));
@@ -353,6 +354,7 @@ static void *set_things(void *unused) {
 TEST(settings_of_the_process_may_be_changed_while_ops_run) {
     on_threads(THREADS, set_things, NULL);
     ct_set_exact_conv(false);
+    ct_set_tf32(false);
 }
 
 static bool same(ct_infer *infer) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include <cotangent/backend.h>
+#include <cotangent/data.h>
 #include <cotangent/nn.h>
 #include <cotangent/optim.h>
 
@@ -146,6 +147,66 @@ TEST(a_freed_stream_has_done_its_work) {
     ct_stream_free(other);
     CHECK(all_are(ct_mul_s(x, 2), 4));
 }
+
+/* A stream of the program's own is used as it is, and stays. */
+static void wraps(const char *mode) {
+    const ct_device d = queued(mode);
+    ct_stream *theirs = ct_stream_new(d), *wrapped = ct_stream_wrap(d, theirs->handle);
+    REQUIRE(theirs && wrapped && wrapped != theirs && wrapped->handle == theirs->handle);
+    REQUIRE(ct_set_stream(d, wrapped));
+    ct_tensor *x = ct_add_s(made(d, 1), 1);
+    REQUIRE(ct_set_stream(d, NULL));
+    ct_tensor *y = ct_mul(x, x);
+    REQUIRE(ct_set_stream(d, wrapped));
+    CHECK(all_are(ct_add(x, y), 6) && ct_set_stream(d, NULL));
+    ct_stream_free(wrapped);
+    CHECK(!ct_set_stream(d, wrapped));
+    CHECK_ERROR(CT_ERR_STATE, "set_stream: the stream has been freed");
+    CHECK(ct_set_stream(d, theirs) && all_are(ct_add_s(x, 1), 3) && ct_stream_synchronize(theirs));
+    int nothing;
+    CHECK(!ct_stream_wrap(d, &nothing));
+    CHECK_ERROR(CT_ERR_VALUE, "stream_wrap: it is no stream");
+    ct_stream_free(theirs);
+    CHECK(ct_stream_wrap(cpu, &nothing)); /* which has one order for all */
+}
+TEST(a_stream_of_the_program_is_wrapped) { wraps("1"); }
+TEST(a_stream_of_the_program_is_wrapped_in_the_other_order) { wraps("2"); }
+
+/* ---- Batches ---- */
+
+/* Batches that the loader brings to the device by its own stream are those of the CPU, also those whose memory was another's before. */
+static void batches_arrive(const char *mode, int threads) {
+    const ct_device d = queued(mode);
+    ct_tensor *fields[2] = {harness_randn(CT_DIMS(50, 6)), ct_arange(0, 50, 1, .dtype = CT_I64)};
+    ct_dataset *data = ct_dataset_tensors(fields, 2);
+    ct_loader *here = ct_batches(data, 7, .shuffle = true, .seed = 3, .threads = CT_SET(0)),
+              *there = ct_batches(data, 7, .shuffle = true, .seed = 3, .threads = CT_SET(threads), .device = d);
+    ct_tensor *sums[2] = {ct_keep(ct_zeros(CT_DIMS(6))), ct_keep(ct_zeros(CT_DIMS(6), .device = d))};
+    REQUIRE(here && there);
+    for (int epoch = 0; epoch < 6; epoch++)
+        for (ct_batch a, b; ct_next(there, &b) & ct_next(here, &a);)
+            ct_scope {
+                CHECK(a.n == b.n && ct_device_of(b.x).type == d.type && ct_device_of(b.y).type == d.type);
+                for (int i = 0; i < 2; i++) {
+                    const ct_batch *batch = i ? &b : &a;
+                    ct_tensor *weight = ct_cast(ct_unsqueeze(batch->y, 1), CT_F32);
+                    ct_tensor *sum =
+                        ct_keep(ct_add(ct_mul_s(sums[i], 0.9), ct_sum(ct_mul(batch->x, weight), .axes = CT_DIMS(0))));
+                    ct_drop(sums[i]);
+                    sums[i] = sum;
+                }
+                if (a.position == 3) CHECK(harness_same_bits(a.x, ct_to(b.x, cpu))); /* most are never waited for */
+            }
+    CHECK(ct_ok() && harness_same_bits(sums[0], ct_to(sums[1], cpu)));
+    ct_loader_free(here);
+    ct_loader_free(there);
+    ct_dataset_free(data);
+    ct_drop(sums[0]);
+    ct_drop(sums[1]);
+}
+TEST(batches_are_brought_to_the_device_ahead) { batches_arrive("1", 2); }
+TEST(batches_are_brought_to_the_device_ahead_in_the_other_order) { batches_arrive("2", 2); }
+TEST(batches_are_brought_to_the_device_without_threads) { batches_arrive("1", 0); }
 
 /* ---- Two threads ---- */
 

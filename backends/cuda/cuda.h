@@ -16,7 +16,7 @@ enum { CT_CUDA_DEVICES = 16, CT_CUDA_ALIGNMENT = 256 };
 
 typedef struct ct_cuda_device {
     CUdevice device;
-    CUcontext context;
+    _Atomic(CUcontext) context;                                  /* NULL: not open yet */
     CUstream stream;                                             /* the device's own */
     int multiprocessors, threads_per_multiprocessor, capability; /* as 90 */
     int shared_limit;                                            /* bytes that a block may have */
@@ -29,7 +29,10 @@ typedef struct ct_cuda_device {
 
 extern const ct_host *ct_cuda_host;
 
-/* Device `index`, its context made current on this thread; NULL after an error. *before is given to ct_cuda_leave. */
+/* Device `index`, open, for what is asked of it without the driver; NULL after an error. */
+ct_cuda_device *ct_cuda_device_at(int index);
+/* The same with its context made current on this thread. *before is for ct_cuda_leave, which restores what was current, and means nothing
+ * to anybody else. */
 ct_cuda_device *ct_cuda_enter(int index, CUcontext *before);
 void ct_cuda_leave(CUcontext before);
 /* True for CUDA_SUCCESS; else an error of op that names what was done. */
@@ -61,6 +64,7 @@ typedef struct ct_cuda_function {
 
 typedef struct ct_cuda_shape {
     unsigned grid, grid_y, block, shared; /* grid_y 0: 1 */
+    bool cooperative;                     /* all blocks run at one time, or it is an error */
 } ct_cuda_shape;
 
 /* Enqueues it with arguments, a struct that begins with a ct_cuda_head, which is filled in here. */

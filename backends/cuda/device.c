@@ -3,17 +3,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "backends/cuda/backend.h"
 #include "backends/cuda/cuda.h"
+#include "backends/cuda/libraries.h"
+#include "backends/cuda/staging.h"
 
 const ct_host *ct_cuda_host;
 
 static ct_cuda_device devices[CT_CUDA_DEVICES];
 static int count;
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
-static pid_t owner; /* contexts do not survive a fork */
+static _Atomic bool forked; /* contexts do not survive a fork */
+static char unchanged;      /* its address stands for a context that was current already */
 
 static void describe(CUresult result, char *text, size_t room) {
     const char *name = NULL, *says = NULL;
@@ -85,12 +87,14 @@ static bool open_device(ct_cuda_device *d) {
         ct_cuda_ok(d, ct_cuda.cuStreamCreate(&d->stream, CU_STREAM_NON_BLOCKING), "cuda", "no stream can be made") &&
         (allocate_word(d) || ct_cuda_host->fail(CT_ERR_MEMORY, "cuda", "no memory for the device's error word"));
     ct_cuda.cuCtxSetCurrent(before);
-    if (ok) d->context = context;
+    if (ok) atomic_store_explicit(&d->context, context, memory_order_release);
     return ok;
 }
 
+static void note_fork(void) { atomic_store(&forked, true); }
+
 bool ct_cuda_start(char *why, size_t room) {
-    owner = getpid();
+    pthread_atfork(NULL, NULL, note_fork);
     if (ct_cuda.cuDeviceGetCount(&count) != CUDA_SUCCESS || count < 1) {
         snprintf(why, room, "the NVIDIA driver finds no device");
         return false;
@@ -101,8 +105,16 @@ bool ct_cuda_start(char *why, size_t room) {
     return count > 0;
 }
 
-ct_cuda_device *ct_cuda_enter(int index, CUcontext *before) {
-    if (getpid() != owner) {
+static bool open_once(ct_cuda_device *d) {
+    pthread_mutex_lock(&opening);
+    const bool open = atomic_load(&d->context) || open_device(d);
+    pthread_mutex_unlock(&opening);
+    return open;
+}
+
+/* Several times per call of an op: nothing here is locked or asked of the system. */
+ct_cuda_device *ct_cuda_device_at(int index) {
+    if (atomic_load_explicit(&forked, memory_order_relaxed)) {
         ct_cuda_host->fail(
             CT_ERR_DEVICE, "cuda",
             "a process that was forked after CUDA was used cannot use it; start the child before, or run "
@@ -121,20 +133,22 @@ ct_cuda_device *ct_cuda_enter(int index, CUcontext *before) {
             d->why);
         return NULL;
     }
-    pthread_mutex_lock(&opening);
-    const bool open = d->context || open_device(d);
-    pthread_mutex_unlock(&opening);
-    if (!open) return NULL;
+    return atomic_load_explicit(&d->context, memory_order_acquire) || open_once(d) ? d : NULL;
+}
+
+ct_cuda_device *ct_cuda_enter(int index, CUcontext *before) {
+    ct_cuda_device *d = ct_cuda_device_at(index);
+    if (!d) return NULL;
+    const CUcontext context = atomic_load_explicit(&d->context, memory_order_relaxed);
     *before = NULL;
     ct_cuda.cuCtxGetCurrent(before);
-    if (*before != d->context) ct_cuda.cuCtxSetCurrent(d->context);
+    if (*before == context) *before = (CUcontext)(void *)&unchanged;
+    else ct_cuda.cuCtxSetCurrent(context);
     return d;
 }
 
 void ct_cuda_leave(CUcontext before) {
-    CUcontext now = NULL;
-    ct_cuda.cuCtxGetCurrent(&now);
-    if (now != before) ct_cuda.cuCtxSetCurrent(before);
+    if (before != (CUcontext)(void *)&unchanged) ct_cuda.cuCtxSetCurrent(before);
 }
 
 CUstream ct_cuda_stream(const ct_cuda_device *device, const ct_stream *stream) {
@@ -156,6 +170,8 @@ static bool device_info(void *self, int index, ct_device_info *info) {
         info->memory = (int64_t)total;
         info->memory_free = (int64_t)available;
     }
+    ct_cuda_driver_text(info->driver, sizeof info->driver);
+    if (info->size >= sizeof *info) ct_cuda_libraries(info->libraries, sizeof info->libraries);
     ct_cuda_leave(before);
     return true;
 }
@@ -177,10 +193,28 @@ static bool allocate(void *self, int index, size_t bytes, void **buffer) {
 static void release(void *self, int index, void *buffer, size_t bytes) {
     (void)self, (void)bytes;
     CUcontext before;
-    if (getpid() != owner || atomic_load(&devices[index].lost)) return; /* it goes with the context */
+    if (atomic_load(&forked) || atomic_load(&devices[index].lost)) return; /* it goes with the context */
     ct_cuda_device *d = ct_cuda_enter(index, &before);
     if (!d) return;
     ct_cuda.cuMemFree_v2((CUdeviceptr)(uintptr_t)buffer);
+    ct_cuda_leave(before);
+}
+
+static bool host_allocate(void *self, int index, size_t bytes, void **memory) {
+    (void)self;
+    CUcontext before;
+    ct_cuda_device *d = ct_cuda_enter(index, &before);
+    if (!d) return false;
+    const CUresult result = ct_cuda.cuMemHostAlloc(memory, bytes, CU_MEMHOSTALLOC_PORTABLE);
+    ct_cuda_leave(before);
+    return result == CUDA_SUCCESS;
+}
+
+static void host_release(void *self, int index, void *memory, size_t bytes) {
+    (void)self, (void)bytes;
+    CUcontext before;
+    if (getpid() != owner || atomic_load(&devices[index].lost) || !ct_cuda_enter(index, &before)) return;
+    ct_cuda.cuMemFreeHost(memory);
     ct_cuda_leave(before);
 }
 
@@ -192,10 +226,7 @@ static bool upload(void *self, int index, void *buffer, size_t offset, const voi
     CUcontext before;
     ct_cuda_device *d = ct_cuda_enter(index, &before);
     if (!d) return false;
-    /* from memory that is not pinned it is staged before the call returns */
-    const bool ok =
-        ct_cuda_ok(d, ct_cuda.cuMemcpyHtoDAsync_v2(at(buffer, offset), host, bytes, ct_cuda_stream(d, stream)), "cuda",
-                   "a copy to the device failed");
+    const bool ok = ct_cuda_upload(d, index, at(buffer, offset), host, bytes, ct_cuda_stream(d, stream));
     ct_cuda_leave(before);
     return ok;
 }
@@ -243,9 +274,7 @@ static bool download(void *self, int index, void *host, const void *buffer, size
     CUcontext before;
     ct_cuda_device *d = ct_cuda_enter(index, &before);
     if (!d) return false;
-    const bool ok =
-        ct_cuda_ok(d, ct_cuda.cuMemcpyDtoHAsync_v2(host, at(buffer, offset), bytes, ct_cuda_stream(d, stream)), "cuda",
-                   "a copy from the device failed");
+    const bool ok = ct_cuda_download(d, index, host, at(buffer, offset), bytes, ct_cuda_stream(d, stream));
     ct_cuda_leave(before);
     return ok && wait_for(self, index, stream);
 }
@@ -327,6 +356,21 @@ static void stream_free(void *self, int index, void *handle) {
     ct_cuda_leave(before);
 }
 
+/* A CUstream of the program's, which has to be of the primary context, as those of the runtime's functions are. */
+static bool stream_wrap(void *self, int index, void *theirs, void **handle) {
+    (void)self;
+    CUcontext before, of = NULL;
+    ct_cuda_device *d = ct_cuda_enter(index, &before);
+    if (!d) return false;
+    bool ok = ct_cuda_ok(d, ct_cuda.cuStreamGetCtx(theirs, &of), "stream_wrap", "it is no stream");
+    if (ok && of != d->context)
+        ok = ct_cuda_host->fail(CT_ERR_DEVICE, "stream_wrap",
+                                "it is a stream of another device, or of a context that is not the primary one");
+    *handle = theirs;
+    ct_cuda_leave(before);
+    return ok;
+}
+
 static ct_event *event_new(void *self, int index) {
     (void)self;
     CUcontext before;
@@ -392,4 +436,7 @@ const ct_backend ct_cuda_backend = {.size = sizeof(ct_backend),
                                     .wait = wait_for,
                                     .kernels = ct_cuda_kernels_of,
                                     .kernel_size = sizeof(ct_kernel),
-                                    .dlpack_type = 2};
+                                    .dlpack_type = 2,
+                                    .stream_wrap = stream_wrap,
+                                    .host_allocate = host_allocate,
+                                    .host_release = host_release};

@@ -38,13 +38,21 @@
     X(cuStreamDestroy_v2)           \
     X(cuStreamSynchronize)          \
     X(cuStreamWaitEvent)            \
+    X(cuStreamIsCapturing)          \
     X(cuEventCreate)                \
     X(cuEventDestroy_v2)            \
     X(cuEventRecord)                \
+    X(cuEventSynchronize)           \
+    X(cuEventElapsedTime)           \
+    X(cuStreamQuery)                \
+    X(cuStreamGetCtx)               \
+    X(cuEventQuery)                 \
+    X(cuPointerGetAttributes)       \
     X(cuModuleLoadData)             \
     X(cuModuleGetFunction)          \
     X(cuFuncSetAttribute)           \
-    X(cuLaunchKernel)
+    X(cuLaunchKernel)               \
+    X(cuLaunchCooperativeKernel)
 
 typedef struct ct_cuda_driver {
 #define X(name) __typeof__(&name) name;

@@ -66,9 +66,12 @@ bool ct_cuda_launch(const ct_call *call, ct_cuda_function *function, ct_cuda_sha
                                                     .lasting = (call->flags & CT_CALL_LASTING) != 0};
         void *parameters[] = {arguments};
         const CUstream stream = ct_cuda_stream(d, call->stream);
+        const unsigned grid_y = shape.grid_y ? shape.grid_y : 1;
         ok = ct_cuda_ok(d,
-                        ct_cuda.cuLaunchKernel(found, shape.grid, shape.grid_y ? shape.grid_y : 1, 1, shape.block, 1, 1,
-                                               shape.shared, stream, parameters, NULL),
+                        shape.cooperative ? ct_cuda.cuLaunchCooperativeKernel(found, shape.grid, grid_y, 1, shape.block,
+                                                                              1, 1, shape.shared, stream, parameters)
+                                          : ct_cuda.cuLaunchKernel(found, shape.grid, grid_y, 1, shape.block, 1, 1,
+                                                                   shape.shared, stream, parameters, NULL),
                         call->op->name, "its kernel cannot be launched");
         if (ok && synchronous())
             ok = ct_cuda_ok(d, ct_cuda.cuStreamSynchronize(stream), call->op->name, "its kernel failed");
@@ -78,10 +81,8 @@ bool ct_cuda_launch(const ct_call *call, ct_cuda_function *function, ct_cuda_sha
 }
 
 unsigned ct_cuda_blocks(const ct_call *call, int64_t n, unsigned threads) {
-    CUcontext before;
-    ct_cuda_device *d = ct_cuda_enter(call->device.index, &before);
+    const ct_cuda_device *d = ct_cuda_device_at(call->device.index);
     if (!d) return 1;
-    ct_cuda_leave(before);
     const int64_t most = (int64_t)d->multiprocessors * (d->threads_per_multiprocessor / (int)threads) * 4;
     const int64_t blocks = (n + threads - 1) / threads;
     return (unsigned)(blocks < 1 ? 1 : blocks < most ? blocks : most);

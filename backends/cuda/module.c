@@ -22,6 +22,7 @@ static const ct_kernel **table; /* by the op's number */
 static int table_size;
 
 bool ct_cuda_kernels_start(void) {
+    if (table) return true; /* it was looked at before there was a device */
     table_size = ct_cuda_host->op_count() + 1;
     table = calloc((size_t)table_size, sizeof *table);
     if (!table || !ct_cuda_elementwise_start()) return false;
@@ -38,6 +39,14 @@ const ct_kernel *ct_cuda_kernels_of(void *self, const ct_op *op) {
     const int index = op->slot->index;
     if (index < 1 || index >= table_size) return NULL; /* registered by the program */
     return table[index] ? table[index] : ct_cuda_elementwise_of(op);
+}
+
+/* The table alone, where there may be neither a driver nor a device. */
+CT_API const ct_kernel *ct_backend_kernels(const ct_host *host, const ct_op *op);
+const ct_kernel *ct_backend_kernels(const ct_host *host, const ct_op *op) {
+    if (!table) ct_cuda_host = host;
+    if (!ct_cuda_kernels_start()) return NULL;
+    return ct_cuda_kernels_of(NULL, op);
 }
 
 CT_API const ct_backend *ct_backend_module(const ct_host *host, char *why, size_t room);

@@ -58,6 +58,33 @@ static int transposed(const ct_cuda_view *to, const ct_cuda_view *from) {
     return -1;
 }
 
+/* Whether packs of neighbours along `dense` lie in line in a view. */
+static bool in_packs(const ct_cuda_view *view, int dense, int64_t pack, size_t size) {
+    if (view->dims[dense] % pack || (uintptr_t)view->data % ((size_t)pack * size)) return false;
+    for (int d = 0; d < view->ndim; d++)
+        if (d != dense && view->strides[d] % pack) return false;
+    return true;
+}
+
+static bool transpose(const ct_call *call, const ct_cuda_view *to, const ct_cuda_view *from, int rows, int level) {
+    enum { THREADS = CT_CUDA_TRANSPOSE_THREADS, MOST = 1 << 20 };
+    const int last = to->ndim - 1, size = 1 << level, side = CT_CUDA_MOVE_SIDE(size);
+    ct_cuda_transpose a;
+    memset(&a, 0, sizeof a);
+    a.to = to->data, a.from = from->data;
+    a.rows = to->dims[rows], a.columns = to->dims[last];
+    a.to_row = to->strides[rows], a.from_column = from->strides[last];
+    a.row_tiles = (a.rows + side - 1) / side;
+    a.column_tiles = (a.columns + side - 1) / side;
+    a.packs_read = in_packs(from, rows, CT_CUDA_MOVE_PACK(size), (size_t)size);
+    a.packs_written = in_packs(to, last, CT_CUDA_MOVE_PACK(size), (size_t)size);
+    nest_of(&a.nest, to, from, rows, last);
+    /* a block per tile: the next one reads while this one writes */
+    const int64_t tiles = a.row_tiles * a.column_tiles * a.nest.total;
+    const ct_cuda_shape shape = {.grid = (unsigned)(tiles < MOST ? tiles : MOST), .block = THREADS};
+    return ct_cuda_launch(call, &transposes[level], shape, &a);
+}
+
 bool ct_cuda_copy(const ct_call *call, const ct_view *to_view, const ct_view *from_view) {
     ct_cuda_view views[2] = {ct_cuda_view_of(to_view), ct_cuda_view_of(from_view)}, *to = &views[0], *from = &views[1];
     if (ct_cuda_count(to_view) == 0) return true;
@@ -67,20 +94,8 @@ bool ct_cuda_copy(const ct_call *call, const ct_view *to_view, const ct_view *fr
     int level = 0;
     while ((size_t)1 << level < size) level++;
     while (level < 4 && widen(to, from, size)) size *= 2, level++;
-    const int rows = transposed(to, from), last = to->ndim - 1;
-    if (rows >= 0) {
-        ct_cuda_transpose a;
-        memset(&a, 0, sizeof a);
-        a.to = to->data, a.from = from->data;
-        a.rows = to->dims[rows], a.columns = to->dims[last];
-        a.to_row = to->strides[rows], a.from_column = from->strides[last];
-        a.row_tiles = (a.rows + CT_CUDA_TILE - 1) / CT_CUDA_TILE;
-        a.column_tiles = (a.columns + CT_CUDA_TILE - 1) / CT_CUDA_TILE;
-        nest_of(&a.nest, to, from, rows, last);
-        enum { THREADS = CT_CUDA_TILE * CT_CUDA_TILE_ROWS };
-        const unsigned blocks = ct_cuda_blocks(call, a.row_tiles * a.column_tiles * a.nest.total * THREADS, THREADS);
-        return ct_cuda_launch(call, &transposes[level], (ct_cuda_shape){.grid = blocks, .block = THREADS}, &a);
-    }
+    const int rows = transposed(to, from);
+    if (rows >= 0) return transpose(call, to, from, rows, level);
     ct_cuda_move a;
     memset(&a, 0, sizeof a);
     a.to = to->data, a.from = from->data;

@@ -166,7 +166,6 @@ CT_WORD1(atanh, atanhf(x), atanh(x))
 CT_WORD1(erf, erff(x), erf(x))
 CT_WORD1(erfc, erfcf(x), erfc(x))
 CT_WORD1(erfinv, erfinvf(x), erfinv(x))
-CT_WORD1(ndtr, normcdff(x), normcdf(x))
 CT_WORD1(lgamma, lgammaf(x), lgamma(x))
 CT_WORD1(floor, floorf(x), floor(x))
 CT_WORD1(ceil, ceilf(x), ceil(x))
@@ -183,6 +182,47 @@ CT_WORD2(copysign, copysignf(x, z), copysign(x, z))
 CT_WORD2(fmod, fmodf(x, z), fmod(x, z))
 CT_DEVICE float ct_fma(float x, float z, float w) { return fmaf(x, z, w); }
 CT_DEVICE double ct_fma(double x, double z, double w) { return fma(x, z, w); }
+
+// The units' own approximations, to about an ulp, of what is neither large nor subnormal.
+CT_DEVICE float ct_fast_exp2(float x) {
+#ifdef __CUDA_ARCH__
+    asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x));
+    return x;
+#else
+    return exp2f(x);
+#endif
+}
+CT_DEVICE float ct_fast_recip(float x) {
+#ifdef __CUDA_ARCH__
+    asm("rcp.approx.ftz.f32 %0, %0;" : "+f"(x));
+    return x;
+#else
+    return 1 / x;
+#endif
+}
+
+// The normal distribution function: at -a it is exp(-a^2 / 2) t P(t) with t = 1 / (1 + 0.35 a), where P is fitted (Remez, relative to the
+// function, 3e-8). What a^2 and its product with 1 / log 2 lose by rounding goes into the factor 1 + r. normcdff takes three times as
+// many instructions, and gelu would wait for them instead of for memory.
+CT_DEVICE float ct_ndtr(float x) {
+    const float a = fabsf(x) > 15 ? 15.0f : fabsf(x); // NaN stays
+    const float square = a * a, rest = fmaf(a, a, -square), power = square * -0.72134752f;
+    float r = fmaf(power, -0.693147182464599609375f, -0.5f * square);
+    r = fmaf(rest, -0.5f, fmaf(power, 1.904654323e-9f, r));
+    const float e = ct_fast_exp2(power), t = ct_fast_recip(fmaf(a, 0.35f, 1));
+    float p = -0.0291581007f;
+    p = fmaf(p, t, 0.144031921f);
+    p = fmaf(p, t, -0.255840966f);
+    p = fmaf(p, t, 0.159321801f);
+    p = fmaf(p, t, -0.0232137000f);
+    p = fmaf(p, t, 0.105553025f);
+    p = fmaf(p, t, 0.119821168f);
+    p = fmaf(p, t, 0.139863530f);
+    p = fmaf(p, t, 0.139621306f);
+    const float tail = p * t * fmaf(e, r, e);
+    return x < 0 ? tail : 1 - tail;
+}
+CT_DEVICE double ct_ndtr(double x) { return normcdf(x); }
 
 #define CT_FLOAT_WORDS(T)                                                                     \
     CT_DEVICE bool ct_isnan(T x) { return x != x; }                                           \

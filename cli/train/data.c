@@ -259,7 +259,7 @@ ct_loader *learner_valid_batches(const learner *l) {
     const bool large =
         l->task == TASK_LANGUAGE || l->task == TASK_SEGMENTATION; /* outputs that are as large as the items */
     const int64_t batch = large || l->recipe->batch > 250 ? l->recipe->batch : 250;
-    return ct_batches(l->valid, batch, .threads = CT_SET(l->recipe->loader_threads));
+    return ct_batches(l->valid, batch, .threads = CT_SET(l->recipe->loader_threads), .device = l->device);
 }
 
 /* ---- Statistics ---- */

@@ -95,10 +95,10 @@ static void keep_mistake(evaluation *e, const mistake *m) {
     e->mistakes[at] = *m;
 }
 
-static bool look_for_mistakes(evaluation *e, ct_tensor *outputs, const ct_batch *b) {
+static bool look_for_mistakes(evaluation *e, ct_tensor *outputs, ct_tensor *target, const ct_batch *b) {
     ct_tensor *said = ct_argmax(outputs, .axis = CT_SET(1)),
               *sure = ct_contiguous(ct_amax(ct_softmax(outputs, 1), .axes = CT_DIMS(1)));
-    ct_tensor *answer = ct_contiguous(ct_cast(said, CT_I64)), *label = ct_contiguous(ct_cast(b->y, CT_I64));
+    ct_tensor *answer = ct_contiguous(ct_cast(said, CT_I64)), *label = ct_contiguous(ct_cast(target, CT_I64));
     const int64_t *a = ct_data(answer), *t = ct_data(label);
     const float *p = ct_data(sure);
     if (!a || !t || !p || ct_numel(answer) != b->n || ct_numel(label) != b->n) return ct_ok();
@@ -145,8 +145,8 @@ static bool add_batch(learner *l, const ct_batch *b, counters *c) {
     target = learner_on_host(l, target);
     e->count += b->n;
     if (l->task == TASK_REGRESSION) { /* in the units of the data */
-        ct_tensor *guess = ct_add_s(ct_mul_s(outputs, l->target_std), l->target_mean);
-        return ct_regression_add(&c->regression, guess, b->y) && keep_points(e, guess, b->y);
+        ct_tensor *guess = ct_add_s(ct_mul_s(outputs, l->target_std), l->target_mean), *y = learner_on_host(l, b->y);
+        return ct_regression_add(&c->regression, guess, y) && keep_points(e, guess, y);
     }
     if (l->task == TASK_SEGMENTATION)
         return ct_confusion_add(e->confusion, outputs, target) &&
@@ -156,7 +156,7 @@ static bool add_batch(learner *l, const ct_batch *b, counters *c) {
     if (l->task != TASK_CLASSIFICATION) return true;
     /* each class against the rest: probabilities can be compared between items, logits cannot */
     if (c->auc && !ct_auc_add(c->auc, l->classes > 2 ? ct_softmax(outputs, 1) : outputs, target)) return false;
-    return ct_confusion_add(e->confusion, outputs, target) && look_for_mistakes(e, outputs, b);
+    return ct_confusion_add(e->confusion, outputs, target) && look_for_mistakes(e, outputs, target, b);
 }
 
 static bool begin(learner *l, counters *c) {

@@ -112,6 +112,7 @@ ct_tensor *learner_on_host(const learner *l, ct_tensor *x) {
 }
 
 bool learner_to_device(learner *l, ct_device device) {
+    if (l->recipe->tf32) ct_set_tf32(true);
     if (device.type == CT_CURRENT || device.type == CT_CPU) return true;
     ct_tensor **const statistics[2] = {&l->mean, &l->std};
     bool ok = ct_module_to_device(l->net, device);

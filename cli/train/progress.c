@@ -29,12 +29,25 @@ static bool says_utf8(void) {
     return false;
 }
 
-void progress_begin(progress *p, bool quiet, const task_info *task, int64_t epochs, int64_t batches, int64_t batch) {
+void progress_begin(progress *p, bool quiet, const task_info *task, int64_t epochs, int64_t batches, int64_t batch,
+                    ct_device device) {
     const char *term = getenv("TERM");
-    *p = (progress){.quiet = quiet, .task = task, .epochs = epochs, .batches = batches, .items = batch};
+    *p = (progress){
+        .quiet = quiet, .task = task, .epochs = epochs, .batches = batches, .items = batch, .device = device};
     p->terminal = !quiet && isatty(STDOUT_FILENO) && !(term && strcmp(term, "dumb") == 0);
     p->utf8 = says_utf8();
     p->start = seconds_now();
+}
+
+/* The most memory that the device has had in use, behind what is to stand before it; nothing where the device is the CPU. */
+static const char *memory_text(const progress *p, const char *before, char *text, size_t capacity) {
+    ct_memory has = {.size = sizeof has};
+    text[0] = 0;
+    if (p->device.type == CT_CURRENT || !ct_ok() || !ct_memory_stats(p->device, &has)) return text;
+    const double mib = (double)has.peak / 0x1p20;
+    const bool large = mib >= 1000;
+    snprintf(text, capacity, "%s%.*f %s", before, large, large ? mib / 1024 : mib, large ? "GiB" : "MiB");
+    return text;
 }
 
 void progress_clear(progress *p) {
@@ -83,11 +96,11 @@ void progress_step(progress *p, int64_t epoch, int64_t position, double loss, do
     const double now = seconds_now();
     const double each = (now - p->start) / (double)p->steps;
     const double left = each * (double)((p->epochs - epoch) * p->batches - position - 1);
-    char value[64], time_left[32], text[256];
+    char value[64], time_left[32], memory[32], text[256];
     format_score(p->task, score, value, sizeof value);
     format_duration(left, time_left, sizeof time_left);
-    const int n = snprintf(text, sizeof text, "  loss %.4f  %s %s  %.0f/s  lr %.2g  %s left", loss, p->task->score,
-                           value, (double)p->items / each, lr, time_left);
+    const int n = snprintf(text, sizeof text, "  loss %.4f  %s %s  %.0f/s  lr %.2g%s  %s left", loss, p->task->score,
+                           value, (double)p->items / each, lr, memory_text(p, "  ", memory, sizeof memory), time_left);
     const int room = columns() - n - 14, cells = room > 30 ? 30 : room;
     printf("\repoch %2lld/%lld ", (long long)epoch + 1, (long long)p->epochs);
     if (cells >= 5) draw_bar(p, (double)(position + 1) / (double)p->batches, cells);
@@ -104,11 +117,11 @@ void progress_note(progress *p, const char *text) {
 }
 
 void progress_epoch(progress *p, const epoch_record *r, bool best) {
-    char score[64], valid_score[64], rate[32];
+    char score[64], valid_score[64], rate[32], memory[32];
     format_score(p->task, r->score, score, sizeof score);
     format_score(p->task, r->valid_score, valid_score, sizeof valid_score);
     snprintf(rate, sizeof rate, r->rate >= 100 ? "%.0f/s" : "%.3g/s", r->rate);
-    progress_say(p, "epoch %2.0f/%lld  train loss %.4f, %s %s;  valid loss %.4f, %s %s%s  (%.1f s, %s, lr %.2g)",
+    progress_say(p, "epoch %2.0f/%lld  train loss %.4f, %s %s;  valid loss %.4f, %s %s%s  (%.1f s, %s, lr %.2g%s)",
                  r->epoch, (long long)p->epochs, r->loss, p->task->score, score, r->valid_loss, p->task->score,
-                 valid_score, best ? " *" : "  ", r->seconds, rate, r->lr);
+                 valid_score, best ? " *" : "  ", r->seconds, rate, r->lr, memory_text(p, ", ", memory, sizeof memory));
 }

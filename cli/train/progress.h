@@ -13,9 +13,11 @@ typedef struct progress {
     double start;                   /* when this process began to train */
     int64_t steps;                  /* that this process has done */
     double drawn;                   /* when the bar was */
+    ct_device device;               /* whose memory is shown; zero: the CPU, and none is */
 } progress;
 
-void progress_begin(progress *p, bool quiet, const task_info *task, int64_t epochs, int64_t batches, int64_t batch);
+void progress_begin(progress *p, bool quiet, const task_info *task, int64_t epochs, int64_t batches, int64_t batch,
+                    ct_device device);
 bool progress_due(const progress *p); /* it is time to draw the bar */
 /* After a step: epoch and position from 0. */
 void progress_step(progress *p, int64_t epoch, int64_t position, double loss, double score, double lr, bool draw);

@@ -75,13 +75,14 @@ static bool read_part_optimizer(recipe *r, const tree *node) {
 }
 
 static bool read_precision(recipe *r, const tree *node) {
-    static const char *const names[] = {"f32", "bf16", "f16"};
+    static const char *const names[] = {"f32", "tf32", "bf16", "f16"};
     char near[128];
-    if (node->kind != TREE_TEXT) return fail_value(node, "f32, bf16 or f16");
-    for (int i = 0; i < 3; i++)
-        if (strcmp(node->text, names[i]) == 0) return ct_dtype_parse(names[i], &r->precision);
+    if (node->kind != TREE_TEXT) return fail_value(node, "f32, tf32, bf16 or f16");
+    r->tf32 = strcmp(node->text, "tf32") == 0;
+    for (int i = 0; i < 4; i++)
+        if (strcmp(node->text, names[i]) == 0) return ct_dtype_parse(r->tf32 ? "f32" : names[i], &r->precision);
     return tree_fail(node, "there is no precision '%s'%s", node->text,
-                     nearest_text(near, sizeof near, node->text, names, 3));
+                     nearest_text(near, sizeof near, node->text, names, 4));
 }
 
 /* ---- Data ---- */

@@ -78,6 +78,7 @@ typedef struct recipe {
     const char *metrics[MOST_METRICS];
     int metric_count;
     ct_dtype precision;
+    bool tf32; /* precision is f32, on a device with Tensor Cores in TF32 */
     int64_t epochs, batch, seed, early_stopping, loader_threads;
     double clip_norm, ema, checkpoint_seconds;
 } recipe;

@@ -163,7 +163,7 @@ bool report_reproduce(buffer *b, trainer *t) {
     snprintf(text, sizeof text, "%d", ct_get_threads());
     row(b, "Threads", text);
     row(b, "Vector instructions", ct_isa());
-    row(b, "Precision", ct_dtype_name(t->recipe->precision));
+    row(b, "Precision", t->recipe->tf32 ? "tf32" : ct_dtype_name(t->recipe->precision));
     if (uname(&machine) == 0) {
         snprintf(text, sizeof text, "%.60s %.60s, %.40s", machine.sysname, machine.release, machine.machine);
         row(b, "System", text);

@@ -62,7 +62,7 @@ static bool make_loaders(trainer *t) {
     /* a last batch of one item would make no statistics for batch norm */
     const bool drop = ct_dataset_count(l->train) > r->batch;
     t->batches = ct_batches(l->train, r->batch, .shuffle = true, .drop_last = drop, .seed = (uint64_t)r->seed,
-                            .threads = CT_SET(r->loader_threads), .transform = transform);
+                            .threads = CT_SET(r->loader_threads), .transform = transform, .device = l->device);
     t->valid = t->batches ? learner_valid_batches(l) : NULL;
     return t->valid != NULL;
 }
@@ -331,7 +331,7 @@ static bool begin(trainer *t) {
     t->board = board_open(t->out, t->options->resume ? t->run.step + 1 : 0);
     if (!t->board || !log_start(t) || !show_recipe(t)) return false;
     progress_begin(&t->progress, t->options->json, task, t->recipe->epochs, ct_loader_batches(t->batches),
-                   t->recipe->batch);
+                   t->recipe->batch, t->learner.device);
     progress_say(&t->progress, "%s: %s, %lld parameters; %lld items to train on, %lld to validate on; %d thread%s, %s",
                  t->recipe->name, t->recipe->model.name, (long long)ct_module_size(t->learner.net),
                  (long long)ct_dataset_count(t->learner.train), (long long)ct_dataset_count(t->learner.valid),

@@ -30,7 +30,7 @@ typedef struct ct_random {
 /* In-order work of a device. NULL is the device's own stream, the only one of the CPU. */
 struct ct_stream {
     ct_device device;
-    void *handle; /* the backend's own, from its stream_new */
+    void *handle; /* the backend's own, from its stream_new or stream_wrap; of "cuda" a CUstream */
 };
 typedef struct ct_event ct_event; /* a point in a stream, opaque */
 typedef struct ct_kernel ct_kernel;
@@ -49,6 +49,7 @@ enum {
      * statistics). It has to do nothing if the device's error word is set when its turn comes. */
     CT_CALL_LASTING = 1,
     CT_CALL_GRADIENT = 2, /* part of the gradient of `called`; for the texts of errors */
+    CT_CALL_TF32 = 4,     /* products and convolutions of f32 may round their operands to TF32 (ct_set_tf32) */
 };
 
 /* One call of one kernel: everything it may read. Outputs that were not asked for are NULL. Shapes, dtypes and
@@ -172,6 +173,14 @@ typedef struct ct_backend {
     /* DLPack's number for its kind of device (cotangent/dlpack.h); 0: its tensors are not exchanged that way. Otherwise its
      * buffers are addresses, as the specification has them. */
     int32_t dlpack_type;
+
+    /* The handle for a stream that the program has made itself with the vendor's functions, and keeps: stream_free is not called for
+     * it. NULL: there are none such. */
+    bool (*stream_wrap)(void *self, int device, void *theirs, void **handle);
+    /* Host memory that upload and download copy from and to faster than from other memory, by its address alone. It comes in large
+     * parts too, and a failure is no error. Both NULL: there is no such memory. */
+    bool (*host_allocate)(void *self, int device, size_t bytes, void **memory);
+    void (*host_release)(void *self, int device, void *memory, size_t bytes);
 } ct_backend;
 
 /* What the core offers a module. */
@@ -202,6 +211,10 @@ typedef struct ct_host {
 /* What a module exports. It returns its backend, or NULL and why it cannot be used here. */
 #define CT_BACKEND_ENTRY "ct_backend_module"
 typedef const ct_backend *(*ct_backend_entry)(const ct_host *host, char *why, size_t room);
+/* What it may export beside that: its candidates for an op, as its backend's `kernels` gives them, without any device being there. Of
+ * the host it may look at the ops alone. It is for those who want to know what a module covers where it cannot run. */
+#define CT_BACKEND_KERNELS "ct_backend_kernels"
+typedef const ct_kernel *(*ct_backend_kernels_entry)(const ct_host *host, const ct_op *op);
 
 /* Candidates of a registered op on a backend ("cpu"), in order of preference, ended by an unnamed one.
  * They must live as long as the process. Without any the op runs by its lowering. */

@@ -28,8 +28,32 @@ bool dropout_infer(ct_infer *infer) { return infer_same(infer, ((const dropout_a
 
 void dropout_lower(ct_lower *l) {
     const dropout_attrs *a = l->attrs;
-    ct_tensor *x = l->in[0];
-    l->out[0] = a->eval || a->p == 0 ? x : dropout_replay(x, ct__position_of(l), a->p);
+    ct_tensor *x = l->in[0], *position;
+    if (a->eval || a->p == 0) {
+        l->out[0] = x;
+        return;
+    }
+    const bool recorded = ct_grad_enabled() && ct_requires_grad(x); /* then its gradient reads the position */
+    l->out[0] = dropout_draw(x, a->p, (int64_t)l->random->seed, (int64_t)l->random->stream, (int64_t)l->random->call,
+                             .position = recorded ? &position : NULL);
+}
+
+bool dropout_draw_infer(ct_infer *infer) {
+    if (infer->n_out > 1) ct__infer_set(infer, 1, CT_I64, 1, (const int64_t[]){3});
+    return infer_same(infer, ((const dropout_draw_attrs *)infer->attrs)->p);
+}
+
+void dropout_draw_lower(ct_lower *l) {
+    const dropout_draw_attrs *a = l->attrs;
+    const int64_t at[3] = {a->seed, a->stream, a->call};
+    ct_tensor *position = ct_from_data(at, CT_DIMS(3), CT_I64);
+    l->out[0] = dropout_replay(l->in[0], position, a->p);
+    if (l->n_out > 1 && l->want[1]) l->out[1] = position;
+}
+
+void dropout_draw_vjp(ct_vjp *v) {
+    if (!ct__vjp_has(v, 1)) return;
+    v->grad[0] = dropout_replay(v->cot[0], v->out[1], ((const dropout_draw_attrs *)v->attrs)->p);
 }
 
 bool dropout_replay_infer(ct_infer *infer) {

@@ -1,7 +1,9 @@
 /* Cross entropy and the likelihood of classes: shapes, options, the formulas in ops. */
 #include <string.h>
 
+#include "core/dtype.h"
 #include "ops/loss/loss.h"
+#include "ops/wide_vjp.h"
 
 #include "ops/op_impl.h"
 
@@ -128,8 +130,11 @@ bool cross_entropy_loss_infer(ct_infer *infer) {
     if (!(a->label_smoothing >= 0 && a->label_smoothing <= 1))
         return ct_infer_fail(infer, CT_ERR_VALUE, "label_smoothing is %g; it has to be between 0 and 1",
                              a->label_smoothing);
-    return infer_classes(infer, a->reduction, indices, indices ? own : ct_dtype_promote(own, dtype));
+    return infer_classes(infer, a->reduction, indices, ct__infer_wide(indices ? own : ct_dtype_promote(own, dtype)));
 }
+
+static ct_dtype wide_of(ct_dtype dtype) { return ct__dtype_is_half(dtype) ? CT_F32 : dtype; }
+static ct_tensor *widened(ct_tensor *x) { return x ? cast(x, wide_of(ct_dtype_of(x))) : NULL; }
 
 /* -sum weight q log(p), with q the target after smoothing. */
 static ct_tensor *of_probabilities(const cross_entropy_loss_attrs *a, ct_tensor *x, ct_tensor *q, ct_tensor *weight) {
@@ -148,27 +153,158 @@ static ct_tensor *of_probabilities(const cross_entropy_loss_attrs *a, ct_tensor 
 
 void cross_entropy_loss_lower(ct_lower *l) {
     const cross_entropy_loss_attrs *a = l->attrs;
-    ct_tensor *weight = l->in[2];
-    if (ct_dtype_is_float(ct_dtype_of(l->in[1]))) {
-        l->out[0] = of_probabilities(a, l->in[0], l->in[1], weight);
+    ct_tensor *x = l->in[0], *target = l->in[1], *weight = l->in[2], *level, *total;
+    if (ct_dtype_is_float(ct_dtype_of(target))) {
+        l->out[0] = of_probabilities(a, widened(x), widened(target), widened(weight));
         return;
     }
-    const int64_t ignored = (int64_t)a->ignore_index;
+    const bool recorded = ct_grad_enabled() && ct_requires_grad(x); /* then its gradient reads the other results */
+    if (weight) weight = cast(contiguous(weight), wide_of(ct_dtype_of(x)));
+    l->out[0] =
+        class_loss(contiguous(x), contiguous(target), (int64_t)a->ignore_index, .weight = weight,
+                   .reduction = a->reduction, .label_smoothing = a->label_smoothing, .level = recorded ? &level : NULL,
+                   .total = recorded && a->reduction == CT_MEAN ? &total : NULL);
+}
+
+/* ---- class_loss: the same of class indices alone, as one op ---- */
+
+bool class_loss_infer(ct_infer *infer) {
+    const class_loss_attrs *a = infer->attrs;
+    const ct_dtype dtype = wide_of(infer->in[0]->dtype);
+    if (!infer_classes(infer, a->reduction, true, dtype)) return false;
+    const ct_view *target = infer->in[1];
+    int64_t dims[CT_MAX_DIMS + 1] = {2};
+    memcpy(dims + 1, target->dims, sizeof(int64_t) * (size_t)target->ndim);
+    if (infer->n_out > 1) ct__infer_set(infer, 1, dtype, target->ndim + 1, dims);
+    if (infer->n_out > 2) ct__infer_set(infer, 2, dtype, 0, NULL);
+    return true;
+}
+
+void class_loss_lower(ct_lower *l) {
+    const class_loss_attrs *a = l->attrs;
     const double e = a->label_smoothing;
-    ct_tensor *x = three(l->in[0]), *target = pairs(l->in[1], x), *smooth = NULL;
-    ct_tensor *losses =
-        class_nll(x, target, ignored, .weight = e > 0 ? weight : NULL, .smooth = e > 0 ? &smooth : NULL);
-    ct_tensor *weights = weight || a->reduction == CT_MEAN ? weight_of(target, weight, ignored, ct_dtype_of(x)) : NULL;
+    ct_tensor *weight = l->in[2], *x = three(l->in[0]), *target = pairs(l->in[1], x), *smooth = NULL, *level = NULL;
+    const bool wants_level = l->n_out > 1 && l->want[1], wants_total = l->n_out > 2 && l->want[2];
+    ct_tensor *losses = class_nll(x, target, a->ignore_index, .weight = e > 0 ? weight : NULL,
+                                  .smooth = e > 0 ? &smooth : NULL, .level = wants_level ? &level : NULL);
+    ct_tensor *weights = weight || wants_total || a->reduction == CT_MEAN
+                             ? weight_of(target, weight, a->ignore_index, ct_dtype_of(x))
+                             : NULL;
     if (weight) losses = mul(losses, weights);
     if (e > 0) losses = ct_add(mul_s(losses, 1 - e), mul_s(smooth, e / (double)ct_dim(x, 1)));
     l->out[0] = reduced(losses, weights, a->reduction, ct_shape(l->in[1]));
+    if (wants_level) {
+        ct_dims shape = ct_shape(l->in[1]);
+        memmove(shape.d + 1, shape.d, sizeof(int64_t) * (size_t)shape.n++);
+        shape.d[0] = 2;
+        l->out[1] = reshape(level, shape);
+    }
+    if (wants_total) l->out[2] = sum(weights);
+}
+
+/* The cotangent of each target's loss, 0 where it is ignored, as [n, places]. total: of the weights. */
+static ct_tensor *each_cotangent(ct_tensor *g, ct_tensor *target, ct_tensor *total, int64_t ignored, int reduction) {
+    if (reduction == CT_MEAN) g = div(g, where(eq_s(total, 0), ones_like(total), total));
+    g = reduction == CT_NONE ? reshape(contiguous(g), ct_shape(target)) : expand(g, ct_shape(target));
+    return where(ne_s(target, (double)ignored), g, zeros_like(g));
+}
+
+/* 1 where a class is the target. An ignored target counts as class 0. */
+static ct_tensor *at_target(ct_tensor *safe, const ct_tensor *x) {
+    ct_tensor *here = unsqueeze(safe, 1);
+    return gather_grad(expand(ct_scalar(1, ct_dtype_of(x)), ct_shape(here)), here, ct_shape(x), 1);
+}
+
+/* With q the smoothed target, the losses are -sum weight q log(p), and the total is the sum of the weights of the targets. */
+static ct_tensor *weight_gradient(const ct_vjp *v, ct_tensor *x, ct_tensor *target) {
+    const class_loss_attrs *a = v->attrs;
+    const double e = a->label_smoothing;
+    const ct_dims others = CT_DIMS(0, 2);
+    ct_tensor *counts, *safe = safe_target(target, a->ignore_index, &counts), *hot = at_target(safe, x), *grad = NULL;
+    ct_tensor *total = sum(weight_of(target, v->in[2], a->ignore_index, ct_dtype_of(x))), *g_total = NULL;
+    if (v->n_out > 2) g_total = v->cot[2];
+    if (v->cot[0]) {
+        ct_tensor *g = each_cotangent(v->cot[0], target, total, a->ignore_index, a->reduction);
+        ct_tensor *q = e > 0 ? add_s(mul_s(hot, 1 - e), e / (double)ct_dim(x, 1)) : hot;
+        grad = ct_neg(sum(mul(mul(q, log_softmax(x, 1)), unsqueeze(g, 1)), .axes = others));
+        if (a->reduction == CT_MEAN) {
+            ct_tensor *less = ct_neg(div(mul(v->cot[0], v->out[0]), where(eq_s(total, 0), ones_like(total), total)));
+            g_total = g_total ? ct_add(g_total, less) : less;
+        }
+    }
+    if (g_total) {
+        ct_tensor *counted = sum(mul(hot, unsqueeze(cast(counts, ct_dtype_of(x)), 1)), .axes = others);
+        ct_tensor *more = mul(counted, g_total);
+        grad = grad ? ct_add(grad, more) : more;
+    }
+    return grad ? cast(grad, ct_dtype_of(v->in[2])) : NULL;
+}
+
+/* From the cotangent of the level, as [2, n, places]: that of the greatest logit goes where it is. */
+static ct_tensor *level_gradient(ct_tensor *g, ct_tensor *x, ct_tensor *target, int64_t ignored) {
+    ct_tensor *part[2], *peak = at_target(argmax(x, .axis = CT_SET(1)), x);
+    g = reshape(contiguous(g), CT_DIMS(2, ct_dim(x, 0), ct_dim(x, 2)));
+    for (int i = 0; i < 2; i++) part[i] = unsqueeze(each_cotangent(select(g, 0, i), target, NULL, ignored, CT_NONE), 1);
+    return ct_add(mul(peak, sub(part[0], part[1])), mul(softmax(x, 1), part[1]));
+}
+
+void class_loss_vjp(ct_vjp *v) {
+    const class_loss_attrs *a = v->attrs;
+    ct_tensor *level = v->n_out > 1 ? v->out[1] : NULL, *g_level = v->n_out > 1 ? v->cot[1] : NULL;
+    if (v->need[0]) {
+        ct_tensor *x = g_level ? widened(v->in[0]) : v->in[0], *grad = NULL;
+        if (v->cot[0])
+            grad = class_loss_grad(v->cot[0], x, v->in[1], a->ignore_index, .weight = v->in[2], .level = level,
+                                   .total = v->n_out > 2 ? v->out[2] : NULL, .reduction = a->reduction,
+                                   .label_smoothing = a->label_smoothing);
+        if (g_level) {
+            ct_tensor *x3 = three(x), *more = level_gradient(g_level, x3, pairs(v->in[1], x3), a->ignore_index);
+            more = reshape(more, ct_shape(x));
+            grad = cast(grad ? ct_add(grad, more) : more, ct_dtype_of(v->in[0]));
+        }
+        v->grad[0] = grad;
+    }
+    if (v->need[2]) {
+        ct_tensor *x = three(widened(v->in[0]));
+        v->grad[2] = weight_gradient(v, x, pairs(v->in[1], x));
+    }
+}
+
+bool class_loss_grad_infer(ct_infer *infer) {
+    const class_loss_grad_attrs *a = infer->attrs;
+    const ct_view *x = infer->in[1], *const in[3] = {x, infer->in[2], infer->in[3]};
+    ct_view loss = {.ndim = 0};
+    ct_infer forward = {.op = infer->op, .attrs = infer->attrs, .n_in = 3, .n_out = 1, .in = in, .out = &loss};
+    if (!infer_classes(&forward, a->reduction == CT_MEAN ? CT_SUM : a->reduction, true, x->dtype) ||
+        !ct__infer_is(infer, 0, loss.ndim, loss.dims))
+        return false;
+    ct__infer_like(infer, 0, x, x->dtype);
+    return true;
+}
+
+/* It looks at x alone, of which level and total are functions: so it can be differentiated. */
+void class_loss_grad_lower(ct_lower *l) {
+    const class_loss_grad_attrs *a = l->attrs;
+    const double e = a->label_smoothing;
+    ct_tensor *weight = l->in[3], *x = three(l->in[1]), *target = pairs(l->in[2], x);
+    ct_tensor *weights = weight_of(target, weight, a->ignore_index, ct_dtype_of(x));
+    ct_tensor *g = each_cotangent(l->in[0], target, sum(weights), a->ignore_index, a->reduction);
+    ct_tensor *g_smooth = e > 0 ? mul_s(g, e / (double)ct_dim(x, 1)) : NULL;
+    if (e > 0) g = mul_s(g, 1 - e);
+    if (weight) g = mul(g, weights);
+    l->out[0] =
+        reshape(class_nll_grad(g, x, target, a->ignore_index, .weight = e > 0 ? weight : NULL, .g_smooth = g_smooth),
+                ct_shape(l->in[1]));
 }
 
 /* ---- class_nll: what is done in one pass over the logits ---- */
 
 bool class_nll_infer(ct_infer *infer) {
     if (!infer_inner(infer, 0, 2, (const int[]){1}, 1)) return false;
-    for (int i = 0; i < infer->n_out; i++) ct__infer_like(infer, i, infer->in[1], infer->in[0]->dtype);
+    const ct_view *target = infer->in[1];
+    for (int i = 0; i < infer->n_out && i < 2; i++) ct__infer_like(infer, i, target, infer->in[0]->dtype);
+    if (infer->n_out > 2)
+        ct__infer_set(infer, 2, infer->in[0]->dtype, 3, (const int64_t[]){2, target->dims[0], target->dims[1]});
     return true;
 }
 
@@ -179,6 +315,12 @@ void class_nll_lower(ct_lower *l) {
     ct_tensor *log_p = log_softmax(l->in[0], 1);
     ct_tensor *y = ct_neg(squeeze(gather(log_p, 1, unsqueeze(safe, 1)), .axes = CT_DIMS(1)));
     if (l->want[0]) l->out[0] = where(counts, y, zeros_like(y));
+    if (l->n_out > 2 && l->want[2]) {
+        ct_tensor *top = amax(l->in[0], .axes = CT_DIMS(1), .keepdim = true);
+        ct_tensor *log_sum = ct_log(sum(ct_exp(sub(l->in[0], top)), .axes = CT_DIMS(1), .keepdim = true));
+        ct_tensor *level = permute(ct_cat((ct_tensor *[]){top, log_sum}, 2, 1), CT_DIMS(1, 0, 2));
+        l->out[2] = where(unsqueeze(counts, 0), level, zeros_like(level));
+    }
     if (l->n_out < 2 || !l->want[1]) return;
     if (l->in[2]) log_p = mul(log_p, over_classes(l->in[2]));
     y = ct_neg(sum(log_p, .axes = CT_DIMS(1)));
@@ -187,12 +329,16 @@ void class_nll_lower(ct_lower *l) {
 
 void class_nll_vjp(ct_vjp *v) {
     const class_nll_attrs *a = v->attrs;
+    if (v->n_out > 2 && v->out[2] && ct__vjp_wide(v, class_nll_vjp)) return; /* a sum of two */
     ct_tensor *x = v->in[0], *target = v->in[1], *weight = v->in[2];
     ct_tensor *g_smooth = v->n_out > 1 && v->out[1] ? v->cot[1] : NULL;
     if (v->need[0])
         v->grad[0] =
             class_nll_grad(contiguous(v->cot[0]), x, target, a->ignore_index, .weight = g_smooth ? weight : NULL,
                            .g_smooth = g_smooth ? contiguous(g_smooth) : NULL);
+    if (v->need[0] && v->n_out > 2 && v->out[2]) {
+        v->grad[0] = ct_add(v->grad[0], level_gradient(v->cot[2], x, target, a->ignore_index));
+    }
     if (v->need[2] && g_smooth) { /* from the sum over the classes alone */
         ct_tensor *g = where(ne_s(target, (double)a->ignore_index), g_smooth, zeros_like(g_smooth));
         v->grad[2] = ct_neg(sum(mul(log_softmax(x, 1), unsqueeze(g, 1)), .axes = CT_DIMS(0, 2)));
@@ -211,9 +357,7 @@ void class_nll_grad_lower(ct_lower *l) {
     ct_tensor *counts, *g = l->in[0], *g_smooth = l->in[1], *x = l->in[2], *weight = l->in[4];
     ct_tensor *safe = safe_target(l->in[3], ((const class_nll_grad_attrs *)l->attrs)->ignore_index, &counts);
     g = where(counts, g, zeros_like(g));
-    ct_tensor *p = softmax(x, 1), *here = unsqueeze(safe, 1);
-    ct_tensor *target = gather_grad(expand(ct_scalar(1, ct_dtype_of(x)), ct_shape(here)), here, ct_shape(x), 1);
-    ct_tensor *dx = mul(unsqueeze(g, 1), sub(p, target));
+    ct_tensor *p = softmax(x, 1), *dx = mul(unsqueeze(g, 1), sub(p, at_target(safe, x)));
     if (g_smooth) {
         ct_tensor *more =
             weight ? sub(mul(p, sum(weight)), over_classes(weight)) : add_s(mul_s(p, (double)ct_dim(x, 1)), -1);

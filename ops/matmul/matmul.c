@@ -191,11 +191,8 @@ void linear_lower(ct_lower *l) {
         l->out[0] = linear_fused(x, w, .bias = bias, .activation = attrs->activation);
         return;
     }
-    /* Halves are rounded once, at the end. */
-    const ct_dtype dtype = ct_dtype_of(x), wide = dtype == CT_F64 ? CT_F64 : CT_F32;
-    if (bias) bias = cast(bias, wide);
-    ct_tensor *y = linear_fused(cast(x, wide), cast(w, wide), .bias = bias);
-    l->out[0] = cast(ct__activated(y, attrs->activation), dtype);
+    /* The argument is kept as it is rounded: products of halves are several times as fast as those of f32. */
+    l->out[0] = ct__activated(linear_fused(x, w, .bias = bias), attrs->activation);
 }
 
 void linear_fused_lower(ct_lower *l) {
@@ -205,19 +202,86 @@ void linear_fused_lower(ct_lower *l) {
     l->out[0] = ct__activated(y, attrs->activation);
 }
 
+/* All but the last dimension as one, whether there are elements or not. */
+static ct_tensor *as_rows_of(ct_tensor *x, int64_t columns) {
+    int64_t rows = 1;
+    for (int i = 0; i < ct_ndim(x) - 1; i++) rows *= ct_dim(x, i);
+    return ct_ndim(x) == 2 ? x : reshape(x, CT_DIMS(rows, columns));
+}
+
+/* g, of which the activation has been accounted for, becomes the gradients of what is wanted. What the others need may be NULL. */
+static void linear_gradients(ct_tensor *g, ct_tensor *x, ct_tensor *w, const bool *want, ct_tensor **grad) {
+    ct_tensor *rows = as_rows_of(g, ct_dim(g, -1)); /* (rows, out) */
+    if (want[0]) {
+        ct_dims shape = ct_shape(g);
+        shape.d[shape.n - 1] = ct_dim(w, 1);
+        ct_tensor *dx = matmul(rows, w);
+        grad[0] = shape.n == 2 ? dx : reshape(dx, shape);
+    }
+    if (want[1]) grad[1] = matmul(t(rows), as_rows_of(x, ct_dim(x, -1)));
+    if (want[2]) {
+        ct_dims axes = {.n = ct_ndim(g) - 1};
+        for (int i = 0; i < axes.n; i++) axes.d[i] = i;
+        grad[2] = axes.n ? sum(g, .axes = axes) : g;
+    }
+}
+
 void linear_fused_vjp(ct_vjp *v) {
     const linear_fused_attrs *attrs = v->attrs;
     ct_tensor *x = v->in[0], *w = v->in[1], *y = v->out[0], *g = v->cot[0];
-    g = ct__activation_grad(v->op, g, y, attrs->activation);
-    if (!g) return;
-    bool empty = ct_numel(x) == 0 || ct_numel(g) == 0; /* then by shape: x and w may have no data here */
-    ct_tensor *rows = empty ? NULL : as_rows(g);       /* (rows, out) */
-    if (v->need[0])
-        v->grad[0] = empty ? zeros(ct_shape(x), .dtype = ct_dtype_of(x)) : reshape(matmul(rows, w), ct_shape(x));
-    if (v->need[1]) v->grad[1] = empty ? zeros(ct_shape(w), .dtype = ct_dtype_of(w)) : matmul(t(rows), as_rows(x));
-    if (v->need[2]) {
-        ct_dims axes = {.n = ct_ndim(g) - 1};
-        for (int i = 0; i < axes.n; i++) axes.d[i] = i;
-        v->grad[2] = axes.n ? sum(g, .axes = axes) : g;
+    if (ct_device_of(g).type == CT_CPU) {
+        if ((g = ct__activation_grad(v->op, g, y, attrs->activation))) linear_gradients(g, x, w, v->need, v->grad);
+        return;
     }
+    /* On a device every launch costs, so that it is one op, whose kernel needs few. */
+    const linear_grad_attrs grad_attrs = {.activation = attrs->activation};
+    ct_tensor *in[] = {g, attrs->activation == CT_ACT_NONE ? NULL : y, v->need[1] ? x : NULL, v->need[0] ? w : NULL};
+    ct_apply_with(&ct__op_linear_grad, in, 4, &grad_attrs, v->grad, v->need[2] ? 3 : v->need[1] ? 2 : 1, v->need, NULL);
+}
+
+static bool same_rows(const ct_view *a, const ct_view *b) {
+    bool same = a->ndim == b->ndim;
+    for (int i = 0; same && i < a->ndim - 1; i++) same = a->dims[i] == b->dims[i];
+    return same;
+}
+
+bool linear_grad_infer(ct_infer *infer) {
+    const ct_view *g = infer->in[0], *y = infer->in[1], *x = infer->in[2], *w = infer->in[3];
+    const linear_grad_attrs *attrs = infer->attrs;
+    if (g->ndim < 1)
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "g is %s; it has at least one dimension", ct_view_text(g));
+    const int64_t out = g->dims[g->ndim - 1];
+    if (attrs->activation == CT_ACT_NONE ? false : !y || !same_rows(y, g) || y->dims[y->ndim - 1] != out)
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "for g %s y has to be the same, and is %s", ct_view_text(g),
+                             y ? ct_view_text(y) : "missing");
+    if ((x && !same_rows(x, g)) || (w && (w->ndim != 2 || w->dims[0] != out)) ||
+        (x && w && x->dims[x->ndim - 1] != w->dims[1]))
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "takes g [..., out], x [..., in] and w [out, in]: %s, %s and %s",
+                             ct_view_text(g), x ? ct_view_text(x) : "none", w ? ct_view_text(w) : "none");
+    /* Without w there is no dx, without x no dw: nobody asks for them then, and they may have any shape. */
+    ct__infer_like(infer, 0, g, g->dtype);
+    infer->out[0].dims[g->ndim - 1] = w ? w->dims[1] : 0;
+    if (infer->n_out > 1) ct__infer_set(infer, 1, g->dtype, 2, (int64_t[]){out, x ? x->dims[x->ndim - 1] : 0});
+    if (infer->n_out > 2) ct__infer_set(infer, 2, g->dtype, 1, &out);
+    return true;
+}
+
+void linear_grad_lower(ct_lower *l) {
+    const linear_grad_attrs *attrs = l->attrs;
+    ct_tensor *x = l->in[2], *w = l->in[3];
+    bool want[3] = {false};
+    for (int i = 0; i < l->n_out; i++) want[i] = l->want[i];
+    if ((want[0] && !w) || (want[1] && !x)) {
+        ct_fail(CT_ERR_VALUE, l->op->name, "%s is needed for %s", want[0] && !w ? "w" : "x",
+                want[0] && !w ? "dx" : "dw");
+        return;
+    }
+    ct_tensor *grad[3] = {NULL}, *g = l->in[0], *y = l->in[1];
+    if (y && !ct__activation_by_result(attrs->activation, ct_dtype_of(g))) { /* halves, which nobody asks for */
+        g = cast(g, CT_F32), y = cast(y, CT_F32);
+        if (x) x = cast(x, CT_F32);
+        if (w) w = cast(w, CT_F32);
+    }
+    if ((g = ct__activation_grad(l->op, g, y, attrs->activation))) linear_gradients(g, x, w, want, grad);
+    for (int i = 0; i < l->n_out; i++) l->out[i] = grad[i];
 }

@@ -51,12 +51,28 @@ bool channel_norm_infer(ct_infer *infer) {
     if (!ct__infer_is(infer, 1, 1, &channels) || !ct__infer_is(infer, 2, 1, &channels)) return false;
     ct__infer_like(infer, 0, x, x->dtype);
     for (int i = 1; i < infer->n_out; i++)
-        ct__infer_set(infer, i, x->dtype, a->groups ? 2 : 1, a->groups ? sets : &channels);
+        ct__infer_set(infer, i, ct__norm_dtype(x->dtype), a->groups ? 2 : 1, a->groups ? sets : &channels);
     return true;
+}
+
+/* The inputs cast to what x is computed in. False: they are that already. */
+static bool widened(const ct_lower *l, int x, ct_tensor **in) {
+    const ct_dtype wide = ct__norm_dtype(ct_dtype_of(l->in[x]));
+    bool any = false;
+    for (int i = 0; i < l->n_in; i++) {
+        any |= l->in[i] && ct_dtype_of(l->in[i]) != wide;
+        in[i] = l->in[i] ? cast(l->in[i], wide) : NULL;
+    }
+    return any;
 }
 
 void channel_norm_lower(ct_lower *l) {
     const channel_norm_attrs *a = l->attrs;
+    ct_tensor *wide[3];
+    if (widened(l, 0, wide)) {
+        ct__apply_wanted(&ct__op_channel_norm, wide, 3, a, l->out, l->n_out, l->want);
+        return;
+    }
     const layout at = layout_of(l->in[0], a->groups, a->channels_last);
     ct_tensor *x = reshape(l->in[0], at.shape), *m = mean_of(x, &at), *centred = sub(x, m);
     ct_tensor *variance = mean_of(square(centred), &at), *y = mul(centred, ct_rsqrt(add_s(variance, a->eps)));
@@ -67,20 +83,76 @@ void channel_norm_lower(ct_lower *l) {
     if (l->n_out > 2 && l->want[2]) l->out[2] = reshape(variance, at.flat);
 }
 
+/* bias and y: what the gradient needs of relu, if there was one. */
+static void gradients(ct_vjp *v, const channel_norm_attrs *a, bool relu, ct_tensor *bias, ct_tensor *y) {
+    const int residual = relu ? 3 : -1;
+    if (!ct__vjp_has(v, 1) || !ct__vjp_has(v, 2)) return;
+    /* weight is for dx alone, and saved only where that is wanted, but for relu */
+    ct_tensor *weight = v->need[0] || relu ? v->in[1] : NULL;
+    ct_tensor *g = v->cot[0] ? contiguous(v->cot[0]) : zeros(ct_shape(v->in[0]), .dtype = ct_dtype_of(v->in[0]));
+    ct_tensor *in[9] = {g,
+                        v->cot[1] ? contiguous(v->cot[1]) : NULL,
+                        v->cot[2] ? contiguous(v->cot[2]) : NULL,
+                        v->in[0],
+                        v->out[1],
+                        v->out[2],
+                        weight,
+                        bias,
+                        y};
+    channel_norm_grad_attrs attrs = {
+        .groups = a->groups, .eps = a->eps, .channels_last = a->channels_last, .relu = relu};
+    const bool want[4] = {v->need[0], v->need[1], v->need[2], residual > 0 && v->need[residual]};
+    ct_tensor *out[4] = {NULL, NULL, NULL, NULL};
+    ct__apply_wanted(&ct__op_channel_norm_grad, in, 9, &attrs, out, 4, want);
+    v->grad[0] = out[0];
+    for (int i = 1; i < 3; i++)
+        if (want[i] && out[i]) v->grad[i] = cast(out[i], ct_dtype_of(v->in[i]));
+    if (residual > 0) v->grad[residual] = out[3];
+}
+
 void channel_norm_vjp(ct_vjp *v) {
     const channel_norm_attrs *a = v->attrs;
     const layout at = layout_of(v->in[0], a->groups, a->channels_last);
-    if (!v->need[0] && !v->need[1]) {
-        v->grad[2] = reshape(sum(reshape(v->cot[0], at.shape), .axes = at.not_param), ct_shape(v->in[2]));
+    if (v->need[0] || v->need[1]) {
+        gradients(v, a, false, NULL, NULL);
         return;
     }
-    if (!ct__vjp_has(v, 1) || !ct__vjp_has(v, 2)) return;
-    /* weight is for dx alone, and saved only where that is wanted */
-    ct_tensor *weight = v->need[0] ? v->in[1] : NULL;
-    ct_tensor *in[7] = {
-        contiguous(v->cot[0]), contiguous(v->cot[1]), contiguous(v->cot[2]), v->in[0], v->out[1], v->out[2], weight};
-    channel_norm_grad_attrs attrs = {.groups = a->groups, .eps = a->eps, .channels_last = a->channels_last};
-    ct__apply_wanted(&ct__op_channel_norm_grad, in, 7, &attrs, v->grad, 3, v->need);
+    if (!v->cot[0]) return;
+    const ct_dtype dtype = ct_dtype_of(v->in[2]);
+    v->grad[2] = reshape(sum(cast(reshape(v->cot[0], at.shape), dtype), .axes = at.not_param), ct_shape(v->in[2]));
+}
+
+/* ---- With relu ---- */
+
+static channel_norm_attrs without_relu(const channel_norm_relu_attrs *a) {
+    return (channel_norm_attrs){.groups = a->groups, .eps = a->eps, .channels_last = a->channels_last};
+}
+
+bool channel_norm_relu_infer(ct_infer *infer) {
+    const channel_norm_attrs a = without_relu(infer->attrs);
+    ct_infer inner = *infer;
+    inner.attrs = &a;
+    inner.n_in = 3;
+    return channel_norm_infer(&inner) && ct__infer_is(infer, 3, 3, infer->in[0]->dims);
+}
+
+void channel_norm_relu_lower(ct_lower *l) {
+    const channel_norm_attrs a = without_relu(l->attrs);
+    ct_tensor *wide[4];
+    if (widened(l, 0, wide)) {
+        ct__apply_wanted(&ct__op_channel_norm_relu, wide, 4, l->attrs, l->out, l->n_out, l->want);
+        return;
+    }
+    ct__apply_wanted(&ct__op_channel_norm, l->in, 3, &a, l->out, l->n_out, l->want);
+    if (!l->want[0]) return;
+    if (l->in[3]) l->out[0] = ct_add(l->out[0], l->in[3]);
+    l->out[0] = ct_relu(l->out[0]);
+}
+
+void channel_norm_relu_vjp(ct_vjp *v) {
+    const channel_norm_attrs a = without_relu(v->attrs);
+    if (v->in[3] && !ct__vjp_has(v, 0)) return;
+    gradients(v, &a, true, v->in[2], v->in[3] ? v->out[0] : NULL);
 }
 
 /* ---- Gradients ---- */
@@ -94,9 +166,32 @@ bool channel_norm_grad_infer(ct_infer *infer) {
     for (int i = 0; i < 4; i++)
         if (!ct__infer_is(infer, of_sets[i], a->groups ? 2 : 1, a->groups ? sets : &channels)) return false;
     if (!ct__infer_is(infer, 0, 3, x->dims) || !ct__infer_is(infer, 6, 1, &channels)) return false;
+    if (!ct__infer_is(infer, 7, 1, &channels) || !ct__infer_is(infer, 8, 3, x->dims)) return false;
     ct__infer_like(infer, 0, x, x->dtype);
-    for (int i = 1; i < infer->n_out; i++) ct__infer_set(infer, i, x->dtype, 1, &channels);
+    for (int i = 1; i < infer->n_out && i < 3; i++) ct__infer_set(infer, i, ct__norm_dtype(x->dtype), 1, &channels);
+    if (infer->n_out > 3) ct__infer_like(infer, 3, x, x->dtype);
     return true;
+}
+
+/* What relu let pass of g, and the gradients for that. */
+static void behind_relu(ct_lower *l, const layout *at) {
+    channel_norm_grad_attrs attrs = *(const channel_norm_grad_attrs *)l->attrs;
+    ct_tensor *in[9], *y = l->in[8];
+    for (int i = 0; i < 9; i++) in[i] = l->in[i];
+    if (!y) {
+        ct_no_grad {
+            y = mul(sub(reshape(l->in[3], at->shape), reshape(l->in[4], at->sets)),
+                    ct_rsqrt(add_s(reshape(l->in[5], at->sets), attrs.eps)));
+            if (l->in[6]) y = mul(y, reshape(l->in[6], at->params));
+            if (l->in[7]) y = ct_add(y, reshape(l->in[7], at->params));
+            y = reshape(y, ct_shape(l->in[3]));
+        }
+    }
+    in[0] = masked_fill(l->in[0], le_s(y, 0), 0);
+    in[7] = in[8] = NULL;
+    attrs.relu = false;
+    ct__apply_wanted(&ct__op_channel_norm_grad, in, 9, &attrs, l->out, l->n_out < 3 ? l->n_out : 3, l->want);
+    if (l->n_out > 3 && l->want[3]) l->out[3] = in[0];
 }
 
 /* With h = g weight and means over a set, from y: rstd (h - mean(h) - xhat mean(h xhat)); from mean and var: g_mean / count
@@ -104,7 +199,16 @@ bool channel_norm_grad_infer(ct_infer *infer) {
  * where it is large. */
 void channel_norm_grad_lower(ct_lower *l) {
     const channel_norm_grad_attrs *a = l->attrs;
+    ct_tensor *wide[9];
+    if (widened(l, 3, wide)) {
+        ct__apply_wanted(&ct__op_channel_norm_grad, wide, 9, a, l->out, l->n_out, l->want);
+        return;
+    }
     const layout at = layout_of(l->in[3], a->groups, a->channels_last);
+    if (a->relu) {
+        behind_relu(l, &at);
+        return;
+    }
     ct_tensor *g = reshape(l->in[0], at.shape), *x = reshape(l->in[3], at.shape);
     ct_tensor *centred = sub(x, reshape(ct_detach(l->in[4]), at.sets)),
               *rstd = ct_rsqrt(add_s(reshape(l->in[5], at.sets), a->eps));
@@ -113,11 +217,40 @@ void channel_norm_grad_lower(ct_lower *l) {
     if (l->want[0]) {
         ct_tensor *h = l->in[6] ? mul(g, reshape(l->in[6], at.params)) : g;
         ct_tensor *dx = mul(rstd, sub(sub(h, mean_of(h, &at)), mul(xhat, mean_of(mul(h, xhat), &at))));
-        ct_tensor *of_mean = mul_s(reshape(l->in[1], at.sets), 1 / at.count),
-                  *of_var = mul_s(reshape(l->in[2], at.sets), 2 / at.count);
-        l->out[0] = reshape(ct_add(dx, ct_add(of_mean, mul(centred, of_var))), ct_shape(l->in[3]));
+        if (l->in[1]) dx = ct_add(dx, mul_s(reshape(l->in[1], at.sets), 1 / at.count));
+        if (l->in[2]) dx = ct_add(dx, mul(centred, mul_s(reshape(l->in[2], at.sets), 2 / at.count)));
+        l->out[0] = reshape(dx, ct_shape(l->in[3]));
     }
     const ct_dims flat = CT_DIMS(ct_dim(l->in[3], a->channels_last ? 2 : 1));
     if (l->n_out > 1 && l->want[1]) l->out[1] = reshape(sum(mul(g, xhat), .axes = at.not_param), flat);
     if (l->n_out > 2 && l->want[2]) l->out[2] = reshape(sum(g, .axes = at.not_param), flat);
+    if (l->n_out > 3 && l->want[3]) l->out[3] = l->in[0];
+}
+
+/* ---- Running statistics ---- */
+
+bool running_statistics_infer(ct_infer *infer) {
+    const ct_view *mean = infer->in[2];
+    if (mean->ndim != 1)
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "mean is %s; it has to be [channels]", ct_view_text(mean));
+    for (int i = 0; i < infer->n_in; i++)
+        if (!ct__infer_is(infer, i, 1, mean->dims)) return false;
+    ct__infer_set(infer, 0, CT_I64, 0, NULL);
+    return true;
+}
+
+static void move_average(ct_tensor *running, ct_tensor *batch, double momentum, double factor) {
+    if (!running) return;
+    const ct_dtype wide = ct__norm_dtype(ct_dtype_of(running));
+    ct_tensor *moved = ct_add(mul_s(cast(running, wide), 1 - momentum), mul_s(cast(batch, wide), factor * momentum));
+    ct_assign(running, cast(moved, ct_dtype_of(running)));
+}
+
+void running_statistics_lower(ct_lower *l) {
+    const running_statistics_attrs *a = l->attrs;
+    ct_no_grad {
+        move_average(l->in[0], l->in[2], a->momentum, 1);
+        move_average(l->in[1], l->in[3], a->momentum, a->unbias);
+    }
+    if (l->want[0]) l->out[0] = full(CT_DIMS0, 2, .dtype = CT_I64);
 }

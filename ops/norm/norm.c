@@ -1,6 +1,9 @@
 /* The normalizations by name: their shapes and options, and the way to row_norm and channel_norm. */
 #include <string.h>
 
+#include <cotangent/backend.h>
+
+#include "ops/norm/norm.h"
 #include "ops/op_impl.h"
 
 static bool same_shape(const ct_view *x, const ct_dims *dims) {
@@ -39,6 +42,12 @@ static ct_tensor *flat_rows(ct_tensor *x, const ct_dims *shape, int64_t *n) {
 
 static ct_tensor *flat(ct_tensor *x) { return x ? reshape(contiguous(x), CT_DIMS(ct_numel(x))) : NULL; }
 
+static ct_tensor *as(ct_tensor *x, ct_dtype dtype) { return !x || ct_dtype_of(x) == dtype ? x : cast(x, dtype); }
+static ct_tensor *widened(ct_tensor *x) { return x ? as(x, ct__norm_dtype(ct_dtype_of(x))) : NULL; }
+
+/* A weight or bias, flat and as x is computed in. */
+static ct_tensor *parameter(ct_tensor *p, const ct_tensor *x) { return flat(as(p, ct__norm_dtype(ct_dtype_of(x)))); }
+
 bool layer_norm_infer(ct_infer *infer) {
     const layer_norm_attrs *a = infer->attrs;
     return infer_eps(infer, a->eps) && infer_trailing(infer, &a->shape);
@@ -48,7 +57,8 @@ void layer_norm_lower(ct_lower *l) {
     const layer_norm_attrs *a = l->attrs;
     int64_t n;
     ct_tensor *x = flat_rows(l->in[0], &a->shape, &n);
-    l->out[0] = reshape(row_norm(x, a->eps, .weight = flat(l->in[1]), .bias = flat(l->in[2])), ct_shape(l->in[0]));
+    l->out[0] = reshape(row_norm(x, a->eps, .weight = parameter(l->in[1], x), .bias = parameter(l->in[2], x)),
+                        ct_shape(l->in[0]));
 }
 
 bool rms_norm_infer(ct_infer *infer) {
@@ -61,18 +71,18 @@ void rms_norm_lower(ct_lower *l) {
     int64_t n;
     ct_tensor *x = flat_rows(l->in[0], &a->shape, &n);
     const double eps = a->eps.set ? a->eps.value : ct_dtype_of(x) == CT_F64 ? 0x1p-52 : 0x1p-23;
-    l->out[0] = reshape(row_norm(x, eps, .weight = flat(l->in[1]), .rms = true), ct_shape(l->in[0]));
+    l->out[0] = reshape(row_norm(x, eps, .weight = parameter(l->in[1], x), .rms = true), ct_shape(l->in[0]));
 }
 
 /* ---- By channels ---- */
 
-static bool infer_channels(ct_infer *infer, bool last, int first_param, const char *const *names) {
+static bool infer_channels(ct_infer *infer, bool last, int params, const char *const *names) {
     const ct_view *x = infer->in[0];
     if (x->ndim < 2)
         return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s; it has to be %s", ct_view_text(x),
                              last ? "[batch, ..., channels]" : "[batch, channels, ...]");
     const int64_t channels = x->dims[last ? x->ndim - 1 : 1];
-    for (int i = first_param; i < infer->n_in; i++)
+    for (int i = 1; i <= params; i++)
         if (infer->in[i] && (infer->in[i]->ndim != 1 || infer->in[i]->dims[0] != channels))
             return ct_infer_fail(infer, CT_ERR_SHAPE, "%s is %s; x is %s, so it has to be [%lld], one value a channel",
                                  names[i], ct_view_text(infer->in[i]), ct_view_text(x), (long long)channels);
@@ -97,15 +107,25 @@ static ct_tensor *three(ct_tensor *x, bool batch, bool *last) {
 static ct_tensor *normalized(ct_tensor *x, ct_tensor *weight, ct_tensor *bias, int64_t groups, double eps, bool last,
                              ct_tensor **mean, ct_tensor **var) {
     ct_tensor *flat_x = three(x, groups == 0, &last);
-    return reshape(channel_norm(flat_x, groups, eps, .weight = flat(weight), .bias = flat(bias), .channels_last = last,
-                                .mean = mean, .var = var),
+    return reshape(channel_norm(flat_x, groups, eps, .weight = parameter(weight, x), .bias = parameter(bias, x),
+                                .channels_last = last, .mean = mean, .var = var),
+                   ct_shape(x));
+}
+
+/* relu(normalized + residual) in one op, for devices that have a kernel for it. */
+static ct_tensor *normalized_relu(ct_tensor *x, ct_tensor *weight, ct_tensor *bias, ct_tensor *residual, double eps,
+                                  bool last, ct_tensor **mean, ct_tensor **var) {
+    bool residual_last = last;
+    ct_tensor *flat_residual = residual ? three(residual, true, &residual_last) : NULL, *flat_x = three(x, true, &last);
+    return reshape(channel_norm_relu(flat_x, 0, eps, .weight = parameter(weight, x), .bias = parameter(bias, x),
+                                     .residual = flat_residual, .channels_last = last, .mean = mean, .var = var),
                    ct_shape(x));
 }
 
 bool group_norm_infer(ct_infer *infer) {
     static const char *const names[] = {"x", "weight", "bias"};
     const group_norm_attrs *a = infer->attrs;
-    if (!infer_eps(infer, a->eps) || !infer_channels(infer, a->channels_last, 1, names)) return false;
+    if (!infer_eps(infer, a->eps) || !infer_channels(infer, a->channels_last, 2, names)) return false;
     const ct_view *x = infer->in[0];
     const int64_t channels = x->dims[a->channels_last ? x->ndim - 1 : 1];
     if (a->groups < 1 || channels % a->groups)
@@ -126,7 +146,7 @@ void group_norm_lower(ct_lower *l) {
 /* Inputs of both are x, running_mean, running_var, weight, bias. */
 static bool infer_running(ct_infer *infer, bool used, const char *when, double momentum, double eps, bool last) {
     static const char *const names[] = {"x", "running_mean", "running_var", "weight", "bias"};
-    if (!infer_eps(infer, eps) || !infer_channels(infer, last, 1, names)) return false;
+    if (!infer_eps(infer, eps) || !infer_channels(infer, last, 4, names)) return false;
     for (int i = 1; i <= 2; i++) {
         const ct_view *running = infer->in[i];
         if (!running && used)
@@ -146,6 +166,7 @@ bool batch_norm_infer(ct_infer *infer) {
     const ct_view *x = infer->in[0];
     if (!infer_running(infer, !a->training, "without .training", a->momentum, a->eps, a->channels_last)) return false;
     const int64_t channels = x->dims[a->channels_last ? x->ndim - 1 : 1];
+    if (!ct__infer_is(infer, 5, x->ndim, x->dims)) return false;
     if (a->training && channels && ct__count(x->ndim, x->dims) == channels)
         return ct_infer_fail(infer, CT_ERR_SHAPE,
                              "x is %s: one value a channel has no variance; training needs more than one",
@@ -164,17 +185,12 @@ bool instance_norm_infer(ct_infer *infer) {
     return true;
 }
 
-static ct_tensor *widened(ct_tensor *x) {
-    const bool half = x && (ct_dtype_of(x) == CT_F16 || ct_dtype_of(x) == CT_BF16);
-    return half ? cast(x, CT_F32) : x;
-}
-
 /* running = (1 - momentum) running + momentum batch, in place. A repeated forward pass has done it before. */
-static void update(ct_tensor *running, ct_tensor *batch, double momentum) {
-    if (!running || ct_is_recomputing()) return;
-    ct_no_grad {
-        ct_assign(running, ct_add(mul_s(widened(running), 1 - momentum), mul_s(batch, momentum)));
-    }
+static void update(const ct_lower *l, ct_tensor *mean, ct_tensor *var, double momentum, double unbias) {
+    if ((!l->in[1] && !l->in[2]) || ct_is_recomputing()) return;
+    ct_tensor *in[4] = {l->in[1], l->in[2], ct_detach(mean), ct_detach(var)}, *none = NULL;
+    const running_statistics_attrs attrs = {.momentum = momentum, .unbias = unbias};
+    ct_apply_with(&ct__op_running_statistics, in, 4, &attrs, &none, 1, (const bool[]){false}, NULL);
 }
 
 /* (x - mean) / sqrt(var + eps) weight + bias, by running statistics, or for an empty x by any. */
@@ -196,27 +212,32 @@ static ct_tensor *by_running(const ct_lower *l, double eps, bool last) {
 
 void batch_norm_lower(ct_lower *l) {
     const batch_norm_attrs *a = l->attrs;
-    ct_tensor *x = widened(l->in[0]), *mean, *var;
-    if (!a->training || ct_numel(x) == 0) {
-        l->out[0] = by_running(l, a->eps, a->channels_last);
-        return;
-    }
-    l->out[0] = normalized(x, widened(l->in[3]), widened(l->in[4]), 0, a->eps, a->channels_last, &mean, &var);
+    ct_tensor *x = l->in[0], *residual = l->in[5], *mean, *var, *y;
+    const bool running = !a->training || ct_numel(x) == 0;
+    const bool fused = a->relu && !running && ct_op_kernel(&ct__op_channel_norm_relu, ct_device_of(x).type, 0);
+    if (!fused && residual) x = widened(x); /* rounded once, at the end */
+    residual = as(residual, ct_dtype_of(x));
+    if (running) y = by_running(l, a->eps, a->channels_last);
+    else if (fused) y = normalized_relu(x, l->in[3], l->in[4], residual, a->eps, a->channels_last, &mean, &var);
+    else y = normalized(x, l->in[3], l->in[4], 0, a->eps, a->channels_last, &mean, &var);
+    if (!fused && residual) y = ct_add(y, residual);
+    if (!fused && a->relu) y = ct_relu(y);
+    l->out[0] = y;
+    if (running || !y) return;
     const double count = (double)(ct_numel(x) / ct_dim(x, a->channels_last ? ct_ndim(x) - 1 : 1));
-    update(l->in[1], mean, a->momentum);
-    update(l->in[2], mul_s(var, count / (count - 1)), a->momentum);
+    update(l, mean, var, a->momentum, count / (count - 1));
 }
 
 void instance_norm_lower(ct_lower *l) {
     const instance_norm_attrs *a = l->attrs;
-    ct_tensor *x = widened(l->in[0]), *mean, *var;
+    ct_tensor *x = l->in[0], *mean, *var;
     if (a->use_running || ct_numel(x) == 0) {
         l->out[0] = by_running(l, a->eps, a->channels_last);
         return;
     }
     const int64_t channels = ct_dim(x, a->channels_last ? ct_ndim(x) - 1 : 1);
-    l->out[0] = normalized(x, widened(l->in[3]), widened(l->in[4]), channels, a->eps, a->channels_last, &mean, &var);
+    l->out[0] = normalized(x, l->in[3], l->in[4], channels, a->eps, a->channels_last, &mean, &var);
+    if (!l->in[1] && !l->in[2]) return;
     const double count = (double)(ct_numel(x) / (channels * ct_dim(x, 0)));
-    update(l->in[1], ct_mean(mean, .axes = CT_DIMS(0)), a->momentum);
-    update(l->in[2], mul_s(ct_mean(var, .axes = CT_DIMS(0)), count / (count - 1)), a->momentum);
+    update(l, ct_mean(mean, .axes = CT_DIMS(0)), ct_mean(var, .axes = CT_DIMS(0)), a->momentum, count / (count - 1));
 }

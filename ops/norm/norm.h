@@ -4,6 +4,9 @@
 
 #include <cotangent/op.h>
 
+/* What is computed in, and what weights, biases and statistics are in. */
+static inline ct_dtype ct__norm_dtype(ct_dtype x) { return x == CT_F64 ? CT_F64 : CT_F32; }
+
 /* The results of op that are wanted, the others NULL. */
 static inline void ct__apply_wanted(const ct_op *op, ct_tensor *const *in, int n, const void *attrs, ct_tensor **out,
                                     int m, const bool *want) {

@@ -38,11 +38,13 @@ void row_norm_vjp(ct_vjp *v) {
     /* weight is for dx alone, and saved only where that is wanted */
     ct_tensor *in[3] = {contiguous(v->cot[0]), v->in[0], v->need[0] ? v->in[1] : NULL};
     if (!v->need[0] && !v->need[1]) {
-        v->grad[2] = sum(v->cot[0], .axes = CT_DIMS(0));
+        v->grad[2] = sum(cast(v->cot[0], ct_dtype_of(v->in[2])), .axes = CT_DIMS(0));
         return;
     }
     row_norm_grad_attrs attrs = {.eps = a->eps, .rms = a->rms};
     ct__apply_wanted(&ct__op_row_norm_grad, in, 3, &attrs, v->grad, 3, v->need);
+    for (int i = 1; i < 3; i++)
+        if (v->grad[i]) v->grad[i] = cast(v->grad[i], ct_dtype_of(v->in[i]));
 }
 
 /* ---- Gradients ---- */
@@ -52,7 +54,7 @@ bool row_norm_grad_infer(ct_infer *infer) {
     if (!infer_matrix(infer, x) || !ct__infer_is(infer, 0, 2, x->dims) || !ct__infer_is(infer, 2, 1, x->dims + 1))
         return false;
     ct__infer_like(infer, 0, x, x->dtype);
-    for (int i = 1; i < infer->n_out; i++) ct__infer_set(infer, i, x->dtype, 1, &x->dims[1]);
+    for (int i = 1; i < infer->n_out; i++) ct__infer_set(infer, i, ct__norm_dtype(x->dtype), 1, &x->dims[1]);
     return true;
 }
 

@@ -1,5 +1,5 @@
 /* The steps of the optimizers in plain ops, item by item. Everything stays where the tensors are: the numbers of a step are
- * scalars made of rates, clock and gate (numbers.c does the same on the host), and where the gate is shut every tensor becomes
+ * scalars made of rates, clock and gate (numbers.h does the same for kernels), and where the gate is shut every tensor becomes
  * what it was. */
 #include "ops/optim/optim.h"
 

@@ -1,9 +1,10 @@
-"""Tensors go to NumPy or PyTorch and back through ctypes and DLPack alone: exchange.py LIBRARY numpy|torch."""
+"""Tensors go to NumPy or PyTorch and back through ctypes and DLPack alone: exchange.py LIBRARY numpy|torch [cpu|cuda]."""
 import ctypes
 import sys
 
 library = ctypes.CDLL(sys.argv[1])
 which = sys.argv[2]
+where = sys.argv[3] if len(sys.argv) > 3 else "cpu"
 if which == "numpy":
     import numpy as other
 else:
@@ -20,6 +21,10 @@ def dims(*values):
     return Dims(len(values), (ctypes.c_int64 * MAX_LIST)(*values))
 
 
+class Device(ctypes.Structure):
+    _fields_ = [("type", ctypes.c_int), ("index", ctypes.c_int)]
+
+
 pointer = ctypes.c_void_p
 for name, result, arguments in [
     ("ct_from_data", pointer, [ctypes.c_char_p, Dims, ctypes.c_int]),
@@ -34,6 +39,9 @@ for name, result, arguments in [
     ("ct_numel", ctypes.c_int64, [pointer]),
     ("ct_dtype_size", ctypes.c_size_t, [ctypes.c_int]),
     ("ct_fill", pointer, [pointer, ctypes.c_double]),
+    ("ct_device_parse", ctypes.c_bool, [ctypes.c_char_p, ctypes.POINTER(Device)]),
+    ("ct_set_device", ctypes.c_bool, [Device]),
+    ("ct_synchronize", ctypes.c_bool, [Device]),
     ("ct_error", ctypes.c_char_p, []),
     ("ct_error_clear", None, []),
     ("ct_live_objects", ctypes.c_int64, []),
@@ -54,6 +62,10 @@ set_name.restype, set_name.argtypes = ctypes.c_int, [ctypes.py_object, ctypes.c_
 kept_names = {name: ctypes.c_char_p(name) for name in (b"dltensor", b"dltensor_versioned", b"used_dltensor", b"used_dltensor_versioned")}
 
 
+device = Device()
+assert library.ct_device_parse(where.encode(), device) and library.ct_set_device(device), library.ct_error()
+
+
 class Shown:
     """A tensor of ours, for from_dlpack of another library."""
 
@@ -61,7 +73,7 @@ class Shown:
         self.tensor, self.versioned = tensor, versioned
 
     def __dlpack_device__(self):
-        return (1, 0)
+        return (2 if where == "cuda" else 1, 0)
 
     def __dlpack__(self, stream=None, max_version=None, dl_device=None, copy=None):
         versioned = self.versioned and max_version is not None and max_version[0] >= 1
@@ -75,6 +87,8 @@ def taken(value, versioned):
     """A value of another library as a tensor of ours."""
     if which == "numpy" and not versioned and not value.flags.writeable:
         value = value.copy(order="K")  # what NumPy took in the older form it takes as read-only, which that cannot say
+    if where == "cuda":
+        other.cuda.synchronize()  # of whose streams the library knows nothing
     capsule = value.__dlpack__(max_version=(1, 0)) if versioned else value.__dlpack__()
     name = get_name(capsule)
     versioned = name == b"dltensor_versioned"
@@ -146,9 +160,9 @@ for number, name in names.items():
 expect(library.ct_live_objects() == before, "something leaks")
 
 # the memory is one and the same
-theirs = other.zeros((4,), dtype=other.float32)
+theirs = other.zeros((4,), dtype=other.float32, **({"device": where} if which == "torch" else {}))
 ours = taken(theirs, True)
-expect(library.ct_fill(ours, 5.0), library.ct_error())
+expect(library.ct_fill(ours, 5.0) and library.ct_synchronize(device), library.ct_error())
 expect(float(theirs[3]) == 5, "a change is not seen")
 if which == "numpy":
     theirs.flags.writeable = False

@@ -183,6 +183,7 @@ static int device_count(void *self) {
 static bool device_info(void *self, int device, ct_device_info *info) {
     (void)self, (void)device;
     snprintf(info->name, sizeof info->name, "memory that the host must not touch");
+    snprintf(info->libraries, sizeof info->libraries, "the CPU's kernels");
     info->memory = (int64_t)1 << GUARD_BITS;
     return true;
 }
@@ -264,6 +265,17 @@ static const ct_kernel *kernels(void *self, const ct_op *op) {
     return ours;
 }
 
+/* Plain memory: it is copied as any other. */
+static bool host_allocate(void *self, int device, size_t bytes, void **made) {
+    (void)self, (void)device;
+    return (*made = aligned_alloc(ALIGNMENT, bytes)) != NULL;
+}
+
+static void host_release(void *self, int device, void *gone, size_t bytes) {
+    (void)self, (void)device, (void)bytes;
+    free(gone);
+}
+
 static const ct_backend guard = {.size = sizeof(ct_backend),
                                  .version = CT_BACKEND_VERSION,
                                  .name = "guard",
@@ -285,7 +297,10 @@ static const ct_backend guard = {.size = sizeof(ct_backend),
                                  .wait = wait_for,
                                  .kernels = kernels,
                                  .discard = discard,
-                                 .kernel_size = sizeof(ct_kernel)};
+                                 .kernel_size = sizeof(ct_kernel),
+                                 .stream_wrap = guard_stream_wrap,
+                                 .host_allocate = host_allocate,
+                                 .host_release = host_release};
 
 CT_API const ct_backend *ct_backend_module(const ct_host *given, char *why, size_t room);
 const ct_backend *ct_backend_module(const ct_host *given, char *why, size_t room) {

@@ -34,6 +34,7 @@ bool guard_run(ct_stream *stream); /* all that is on the stream now; false after
 bool guard_in_use(const void *inside, size_t bytes);
 
 bool guard_stream_new(void *self, int device, void **handle);
+bool guard_stream_wrap(void *self, int device, void *theirs, void **handle); /* the handle of another stream of its */
 void guard_stream_free(void *self, int device, void *handle);
 ct_event *guard_event_new(void *self, int device);
 void guard_event_free(void *self, int device, ct_event *event);

@@ -206,6 +206,16 @@ bool guard_stream_new(void *self, int device, void **handle) {
     return true;
 }
 
+bool guard_stream_wrap(void *self, int device, void *theirs, void **handle) {
+    (void)self, (void)device;
+    bool known = false;
+    pthread_mutex_lock(&lock);
+    for (const queue *q = queues; q; q = q->next) known |= q == theirs;
+    pthread_mutex_unlock(&lock);
+    *handle = theirs;
+    return known || guard_host->fail(CT_ERR_VALUE, "stream_wrap", "it is no stream");
+}
+
 void guard_stream_free(void *self, int device, void *handle) { (void)self, (void)device, (void)handle; }
 
 ct_event *guard_event_new(void *self, int device) {

@@ -2,6 +2,7 @@
 #include "ops/conv/cuda/conv.h"
 
 #include "backends/cuda/cuda.h"
+#include "ops/conv/cuda/dnn.h"
 
 #include "gen/conv.attrs.h"
 
@@ -16,10 +17,6 @@ enum { FORWARD, INPUT_GRAD, WEIGHT_PARTS, WEIGHT_SUM, BIAS_SUM, KINDS };
 static ct_cuda_function functions[KINDS][CT_BF16 + 1] = {FUNCTIONS("forward"), FUNCTIONS("input_grad"),
                                                          FUNCTIONS("weight_parts"), FUNCTIONS("weight_sum"),
                                                          FUNCTIONS("bias_sum")};
-
-static int64_t listed(const ct_dims *list, int i, int64_t normal) {
-    return list->n == 0 ? normal : list->d[list->n == 1 ? 0 : i];
-}
 
 /* The geometry, from views of the image x, the result y and the weight w; infer has checked it. */
 static ct_cuda_conv problem(const ct_view *x, const ct_view *w, const ct_view *y, const ct_dims *strides,
@@ -41,8 +38,8 @@ static ct_cuda_conv problem(const ct_view *x, const ct_view *w, const ct_view *y
         p.in[d] = p.out[d] = p.kernel[d] = p.stride[d] = p.dilation[d] = 1;
         if (i < 0) continue;
         p.in[d] = x->dims[spatial + i], p.out[d] = y->dims[spatial + i], p.kernel[d] = w->dims[tap + i];
-        p.stride[d] = listed(strides, i, 1), p.dilation[d] = listed(dilations, i, 1);
-        p.before[d] = pads->n == 2 * rank ? pads->d[2 * i] : listed(pads, i, 0);
+        p.stride[d] = ct_cuda_conv_listed(strides, i, 1), p.dilation[d] = ct_cuda_conv_listed(dilations, i, 1);
+        p.before[d] = pads->n == 2 * rank ? pads->d[2 * i] : ct_cuda_conv_listed(pads, i, 0);
         p.x_s[d] = x->strides[spatial + i], p.y_s[d] = y->strides[spatial + i], p.w_k[d] = w->strides[tap + i];
         p.taps *= p.kernel[d];
         if (p.out[d] <= 1) p.stride[d] = 1; /* of one window it says nothing */
@@ -69,18 +66,24 @@ static const char *can(const ct_call *call) {
     return call->in[0]->dtype <= CT_BF16 ? NULL : "there are convolutions of floats only";
 }
 
-static bool forward_run(const ct_call *call, ct_stream *stream) {
-    (void)stream;
-    const conv_attrs *a = call->attrs;
-    ct_cuda_conv p = problem(call->in[0], call->in[1], call->out[0], &a->strides, &a->dilations, &a->pads, a->groups,
-                             a->channels_last);
-    set_bias(&p, call->in[2]);
+bool ct_cuda_conv_forward(const ct_call *call, const ct_view *x, const ct_view *w, const ct_view *bias,
+                          const ct_view *y, const ct_dims *strides, const ct_dims *dilations, const ct_dims *pads,
+                          int64_t groups, bool last) {
+    ct_cuda_conv p = problem(x, w, y, strides, dilations, pads, groups, last);
+    set_bias(&p, bias);
     p.positions = p.out[0] * p.out[1] * p.out[2];
     const int64_t tiles = tiles_of(p.batch * p.positions, p.out_each) * p.groups;
     return tiles == 0 || launch(call, FORWARD, tiles, &p);
 }
 
-static bool input_grad_run(const ct_call *call, ct_stream *stream) {
+bool ct_cuda_conv_tiles_run(const ct_call *call, ct_stream *stream) {
+    (void)stream;
+    const conv_attrs *a = call->attrs;
+    return ct_cuda_conv_forward(call, call->in[0], call->in[1], call->in[2], call->out[0], &a->strides, &a->dilations,
+                                &a->pads, a->groups, a->channels_last);
+}
+
+bool ct_cuda_conv_input_grad_tiles_run(const ct_call *call, ct_stream *stream) {
     (void)stream;
     const conv_input_grad_attrs *a = call->attrs;
     ct_cuda_conv p = problem(call->out[0], call->in[1], call->in[0], &a->strides, &a->dilations, &a->pads, a->groups,
@@ -115,13 +118,13 @@ static ct_cuda_conv weight_problem(const ct_call *call) {
     return p;
 }
 
-static size_t weight_scratch(const ct_call *call) {
+size_t ct_cuda_conv_weight_grad_tiles_scratch(const ct_call *call) {
     const ct_cuda_conv p = weight_problem(call);
     const size_t sum = call->in[0]->dtype == CT_F64 ? 8 : 4;
     return call->out[0] ? (size_t)(p.parts * p.groups * p.out_each * p.in_each * p.taps) * sum : 0;
 }
 
-static bool weight_run(const ct_call *call, ct_stream *stream) {
+bool ct_cuda_conv_weight_grad_tiles_run(const ct_call *call, ct_stream *stream) {
     (void)stream;
     ct_cuda_conv p = weight_problem(call);
     const int64_t weights = p.groups * p.out_each * p.in_each * p.taps;
@@ -137,9 +140,17 @@ static bool weight_run(const ct_call *call, ct_stream *stream) {
     return launch(call, BIAS_SUM, p.groups * p.out_each, &p);
 }
 
+/* What cuDNN does not take goes to the tiles. */
 CT_CUDA_KERNELS(conv_conv) = {
-    CT_CANDIDATES(conv, {"tiles", can, NULL, forward_run}),
-    CT_CANDIDATES(conv_input_grad, {"tiles", can, NULL, input_grad_run}),
-    CT_CANDIDATES(conv_weight_grad, {"tiles", can, weight_scratch, weight_run}),
+    CT_CANDIDATES(conv, {"cudnn", ct_cuda_conv_dnn_can, ct_cuda_conv_dnn_scratch, ct_cuda_conv_dnn_run},
+                  {"tiles", can, NULL, ct_cuda_conv_tiles_run}),
+    CT_CANDIDATES(conv_input_grad,
+                  {"cudnn", ct_cuda_conv_input_grad_dnn_can, ct_cuda_conv_input_grad_dnn_scratch,
+                   ct_cuda_conv_input_grad_dnn_run},
+                  {"tiles", can, NULL, ct_cuda_conv_input_grad_tiles_run}),
+    CT_CANDIDATES(conv_weight_grad,
+                  {"cudnn", ct_cuda_conv_weight_grad_dnn_can, ct_cuda_conv_weight_grad_dnn_scratch,
+                   ct_cuda_conv_weight_grad_dnn_run},
+                  {"tiles", can, ct_cuda_conv_weight_grad_tiles_scratch, ct_cuda_conv_weight_grad_tiles_run}),
     {0},
 };

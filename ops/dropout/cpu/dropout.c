@@ -72,13 +72,11 @@ static void zero_chunk(void *context, int64_t chunk, int worker) {
     }
 }
 
-static bool run_dropout(const ct_call *call, ct_stream *stream) {
-    (void)stream;
-    const double p = ((const dropout_replay_attrs *)call->attrs)->p;
-    const ct_view *x = call->in[0], *position = call->in[1], *y = call->out[0];
+static bool drop(const ct_call *call, ct_random at, double p) {
+    const ct_view *x = call->in[0], *y = call->out[0];
     const size_t size = ct_dtype_size(y->dtype);
     dropout_job j = {.rows = rows_of(y, x), .dtype = y->dtype, .x = ct__address(x, size), .y = ct__address(y, size)};
-    j.at = ct__position(position);
+    j.at = at;
     j.threshold = (uint64_t)(p * 0x1p32);
     j.scale = 1 / (1 - p);
     j.chunk = (ct__grain(GENERATE_CHUNK) + WORDS - 1) / WORDS * WORDS;
@@ -87,7 +85,24 @@ static bool run_dropout(const ct_call *call, ct_stream *stream) {
     return true;
 }
 
+static bool run_replay(const ct_call *call, ct_stream *stream) {
+    (void)stream;
+    return drop(call, ct__position(call->in[1]), ((const dropout_replay_attrs *)call->attrs)->p);
+}
+
+static bool run_draw(const ct_call *call, ct_stream *stream) {
+    (void)stream;
+    const dropout_draw_attrs *a = call->attrs;
+    if (call->n_out > 1 && call->out[1]) {
+        int64_t *position = (int64_t *)ct__address(call->out[1], 8);
+        const int64_t at[3] = {a->seed, a->stream, a->call};
+        for (int i = 0; i < 3; i++) position[i * call->out[1]->strides[0]] = at[i];
+    }
+    return drop(call, (ct_random){(uint64_t)a->seed, (uint64_t)a->stream, (uint64_t)a->call}, a->p);
+}
+
 CT_KERNELS(dropout_dropout) = {
-    CT_CANDIDATES(dropout_replay, {"philox", NULL, NULL, run_dropout}),
+    CT_CANDIDATES(dropout_draw, {"philox", NULL, NULL, run_draw}),
+    CT_CANDIDATES(dropout_replay, {"philox", NULL, NULL, run_replay}),
     {0},
 };

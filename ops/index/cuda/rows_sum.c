@@ -1,5 +1,5 @@
-/* index_add, index_select_grad and embedding_grad: the host side. Where few rows are named very often, a thread of its own for each
- * element of the result would have long to sum, and index_add goes by atomics (scatter.c). */
+/* index_add, index_select_grad, embedding_grad, and scatter_add where its index names rows: the host side. Where few rows are named very
+ * often, there would be too few threads to sum them, and sums go by atomics (scatter.c). */
 #include "ops/index/cuda/rows_sum.h"
 
 #include <string.h>
@@ -9,12 +9,13 @@
 #include "gen/index.attrs.h"
 
 CT_CUDA_UNIT(index_rows_sum);
-enum { THREADS = 256 };
 
 typedef struct sum_call {
-    const ct_view *x, *index, *src, *y; /* x NULL: zeros */
+    const ct_view *x, *src, *y; /* x NULL: zeros */
+    ct_view index;
     int axis, argument;
-    int64_t skip; /* an index that is left out; -1: none */
+    int64_t skip;  /* an index that is left out; -1: none */
+    int64_t place; /* of errors: from one index to the next */
     double alpha;
 } sum_call;
 
@@ -23,33 +24,64 @@ static int resolved(int64_t axis, const ct_view *y) { return (int)(axis < 0 ? ax
 static sum_call add_call(const ct_call *call) {
     const index_add_attrs *at = call->attrs;
     return (sum_call){.x = call->in[0],
-                      .index = call->in[1],
+                      .index = *call->in[1],
                       .src = call->in[2],
                       .y = call->out[0],
                       .axis = resolved(at->axis, call->out[0]),
                       .argument = 1,
                       .skip = -1,
+                      .place = 1,
                       .alpha = at->alpha};
 }
 
 static sum_call select_grad_call(const ct_call *call) {
-    return (sum_call){.index = call->in[1],
+    return (sum_call){.index = *call->in[1],
                       .src = call->in[0],
                       .y = call->out[0],
                       .axis = resolved(((const index_select_grad_attrs *)call->attrs)->axis, call->out[0]),
                       .argument = 1,
                       .skip = -1,
+                      .place = 1,
                       .alpha = 1};
 }
 
 static sum_call embedding_grad_call(const ct_call *call) {
     const embedding_grad_attrs *at = call->attrs;
-    return (sum_call){.index = call->in[1],
+    return (sum_call){.index = *call->in[1],
                       .src = call->in[0],
                       .y = call->out[0],
                       .argument = 1,
                       .skip = at->padding_idx.set ? (int64_t)at->padding_idx.value : -1,
+                      .place = 1,
                       .alpha = 1};
+}
+
+/* An index that is the same for whole rows, as expanding a vector gives it, with rows as long as those of y. */
+static bool names_rows(const ct_view *index, const ct_view *y, int axis) {
+    if (y->ndim == 0 || index->ndim != y->ndim) return false;
+    for (int d = 0; d < y->ndim; d++)
+        if (d != axis && (index->dims[d] != y->dims[d] || (index->dims[d] != 1 && index->strides[d] != 0)))
+            return false;
+    return true;
+}
+
+/* Only of an index that names rows: of it one element for each. */
+static sum_call scatter_add_call(const ct_call *call) {
+    const ct_view *index = call->in[1], *y = call->out[0];
+    sum_call s = {.x = call->in[0],
+                  .index = *index,
+                  .src = call->in[2],
+                  .y = y,
+                  .axis = resolved(((const scatter_add_attrs *)call->attrs)->axis, y),
+                  .argument = 1,
+                  .skip = -1,
+                  .place = 1,
+                  .alpha = 1};
+    s.index.ndim = 1;
+    s.index.dims[0] = index->dims[s.axis];
+    s.index.strides[0] = index->strides[s.axis];
+    for (int d = s.axis + 1; d < y->ndim; d++) s.place *= index->dims[d];
+    return s;
 }
 
 static int64_t rows_of(const sum_call *s) { return s->y->ndim ? s->y->dims[s->axis] : 1; }
@@ -72,7 +104,7 @@ static bool row_stride(const sum_call *s, int64_t *stride) {
 }
 
 static const char *can(const sum_call *s) {
-    const int64_t n = ct_cuda_count(s->index), rows = rows_of(s), results = ct_cuda_count(s->y);
+    const int64_t n = ct_cuda_count(&s->index), rows = rows_of(s), results = ct_cuda_count(s->y);
     int64_t stride;
     if (s->y->dtype > CT_BOOL) return "there is no arithmetic on it";
     if (!row_stride(s, &stride)) return "the rows of src are not one after the other";
@@ -81,61 +113,128 @@ static const char *can(const sum_call *s) {
 }
 
 static size_t scratch(const sum_call *s) {
-    return (size_t)(2 * rows_of(s) + 1 + ct_cuda_count(s->index)) * sizeof(uint32_t);
+    const int64_t rows = rows_of(s), n = ct_cuda_count(&s->index);
+    return (size_t)(2 * rows + 2 + 2 * n + n / CT_ROWS_MANY + 1) * sizeof(uint32_t);
 }
 
-static bool run(const ct_call *call, const sum_call *s) {
+/* ---- The sort ---- */
+
+static bool sort(const ct_call *call, const sum_call *s, ct_cuda_rows_sort *a) {
     static ct_cuda_function clear = CT_CUDA_FUNCTION("sort_clear"), count = CT_CUDA_FUNCTION("sort_count"),
-                            scan = CT_CUDA_FUNCTION("sort_scan"), place = CT_CUDA_FUNCTION("sort_place"),
-                            sums[CT_BOOL + 1] = {
-                                [CT_F32] = CT_CUDA_FUNCTION("sum_f32"), [CT_F64] = CT_CUDA_FUNCTION("sum_f64"),
-                                [CT_F16] = CT_CUDA_FUNCTION("sum_f16"), [CT_BF16] = CT_CUDA_FUNCTION("sum_bf16"),
-                                [CT_I8] = CT_CUDA_FUNCTION("sum_i8"),   [CT_I16] = CT_CUDA_FUNCTION("sum_i16"),
-                                [CT_I32] = CT_CUDA_FUNCTION("sum_i32"), [CT_I64] = CT_CUDA_FUNCTION("sum_i64"),
-                                [CT_U8] = CT_CUDA_FUNCTION("sum_u8"),   [CT_BOOL] = CT_CUDA_FUNCTION("sum_bool")};
-    const ct_view *y = s->y, *index = s->index, *src = s->src;
-    const int lead = lead_of(s);
-    ct_cuda_rows_sum a;
-    memset(&a, 0, sizeof a);
-    a.to = ct_cuda_address(y);
-    a.from = s->x ? ct_cuda_address(s->x) : NULL;
-    a.src = ct_cuda_address(src);
-    a.index = ct_cuda_address(index);
-    a.rows = rows_of(s);
-    a.starts = (uint32_t *)(void *)ct_cuda_scratch(call);
-    a.next = a.starts + a.rows + 1;
-    a.order = a.next + a.rows;
-    row_stride(s, &a.src_row);
-    a.skip = s->skip;
-    a.alpha = s->alpha;
-    a.wide = index->dtype == CT_I64;
-    a.dtype = y->dtype;
-    a.argument = s->argument;
-    ct_cuda_nest_begin(&a.nest);
+                            starts = CT_CUDA_FUNCTION("sort_starts"), place = CT_CUDA_FUNCTION("sort_place");
+    const ct_view *index = &s->index;
+    memset(a, 0, sizeof *a);
+    ct_cuda_nest_begin(&a->nest);
     for (int d = 0; d < index->ndim; d++)
-        ct_cuda_nest_add(&a.nest, index->dims[d], (const int64_t[CT_CUDA_NEST_OPERANDS]){index->strides[d], 0, 0, 0});
-    ct_cuda_nest_end(&a.nest);
-    const ct_cuda_shape over_rows = {.grid = ct_cuda_blocks(call, a.rows + 1, THREADS), .block = THREADS},
-                        over_index = {.grid = ct_cuda_blocks(call, a.nest.total, THREADS), .block = THREADS},
-                        one = {.grid = 1, .block = CT_CUDA_SCAN_THREADS};
-    if (!ct_cuda_launch(call, &clear, over_rows, &a) || !ct_cuda_launch(call, &count, over_index, &a) ||
-        !ct_cuda_launch(call, &scan, one, &a) || !ct_cuda_launch(call, &place, over_index, &a))
-        return false;
-    ct_cuda_nest_begin(&a.nest);
+        ct_cuda_nest_add(&a->nest, index->dims[d], (const int64_t[CT_CUDA_NEST_OPERANDS]){index->strides[d], 0, 0, 0});
+    ct_cuda_nest_end(&a->nest);
+    a->index = ct_cuda_address(index);
+    a->rows = rows_of(s);
+    a->counts = (uint32_t *)(void *)ct_cuda_scratch(call);
+    a->starts = a->counts + a->rows + 2;
+    a->ranks = a->starts + a->rows;
+    a->order = a->ranks + a->nest.total;
+    a->crowded = a->order + a->nest.total;
+    a->skip = s->skip;
+    a->place = s->place;
+    a->wide = index->dtype == CT_I64;
+    a->argument = s->argument;
+    const ct_cuda_shape over_rows = {.grid = ct_cuda_blocks(call, a->rows + 2, CT_ROWS_THREADS),
+                                     .block = CT_ROWS_THREADS},
+                        over_index = {.grid = ct_cuda_blocks(call, a->nest.total, CT_ROWS_THREADS),
+                                      .block = CT_ROWS_THREADS};
+    return ct_cuda_launch(call, &clear, over_rows, a) &&
+           (a->nest.total == 0 ||
+            (ct_cuda_launch(call, &count, over_index, a) && ct_cuda_launch(call, &starts, over_rows, a) &&
+             ct_cuda_launch(call, &place, over_index, a)));
+}
+
+/* ---- The sums ---- */
+
+/* A dimension of the result, with the strides of to, from and src. */
+typedef struct dimension {
+    int64_t size, strides[3];
+    bool axis;
+} dimension;
+
+static int dimensions_of(const sum_call *s, dimension *dims) {
+    const ct_view *y = s->y, *src = s->src;
+    const int lead = lead_of(s);
     for (int d = 0; d < y->ndim; d++) {
         const bool axis = d == s->axis;
         const int64_t from = axis ? 0 : src->strides[d < s->axis ? d : d + lead - 1];
-        ct_cuda_nest_add(
-            &a.nest, y->dims[d],
-            (const int64_t[CT_CUDA_NEST_OPERANDS]){y->strides[d], s->x ? s->x->strides[d] : 0, from, axis});
+        dims[d] = (dimension){y->dims[d], {y->strides[d], s->x ? s->x->strides[d] : 0, from}, axis};
     }
-    ct_cuda_nest_end(&a.nest);
-    if (a.nest.total == 0) return true;
-    const ct_cuda_shape all = {.grid = ct_cuda_blocks(call, a.nest.total, THREADS), .block = THREADS};
-    return ct_cuda_launch(call, &sums[y->dtype], all, &a);
+    return y->ndim;
 }
 
-/* ---- The three ops ---- */
+/* Whether packs of `each` elements can be read and written: neighbours along the last dimension that is any, all else in whole packs. */
+static bool is_packed(const ct_cuda_rows_sum *a, const dimension *dims, int n, int64_t each, size_t size) {
+    int last = n - 1;
+    while (last >= 0 && dims[last].size == 1) last--;
+    if (last < 0 || dims[last].axis || dims[last].size % each || a->src_row % each) return false;
+    if (dims[last].strides[0] != 1 || (a->from && dims[last].strides[1] != 1) || dims[last].strides[2] != 1)
+        return false;
+    for (int d = 0; d < last; d++)
+        for (int k = 0; k < 3; k++)
+            if (dims[d].size != 1 && dims[d].strides[k] % each) return false;
+    const uintptr_t all = (uintptr_t)a->to | (uintptr_t)a->from | (uintptr_t)a->src;
+    return all % ((size_t)each * size) == 0;
+}
+
+static void nest_of(ct_cuda_nest *nest, const dimension *dims, int n, int64_t each, bool axis) {
+    int last = n - 1;
+    while (last >= 0 && dims[last].size == 1) last--;
+    ct_cuda_nest_begin(nest);
+    for (int d = 0; d < n; d++) {
+        const dimension *m = &dims[d];
+        const int64_t by = d == last ? 1 : each;
+        if (m->axis && !axis) continue;
+        ct_cuda_nest_add(nest, d == last ? m->size / each : m->size,
+                         (const int64_t[CT_CUDA_NEST_OPERANDS]){m->strides[0] / by, m->strides[1] / by,
+                                                                m->strides[2] / by, m->axis});
+    }
+    ct_cuda_nest_end(nest);
+}
+
+static bool run(const ct_call *call, const sum_call *s) {
+    static ct_cuda_function sums[CT_BOOL + 1] = {
+        [CT_F32] = CT_CUDA_FUNCTION("sum_f32"), [CT_F64] = CT_CUDA_FUNCTION("sum_f64"),
+        [CT_F16] = CT_CUDA_FUNCTION("sum_f16"), [CT_BF16] = CT_CUDA_FUNCTION("sum_bf16"),
+        [CT_I8] = CT_CUDA_FUNCTION("sum_i8"),   [CT_I16] = CT_CUDA_FUNCTION("sum_i16"),
+        [CT_I32] = CT_CUDA_FUNCTION("sum_i32"), [CT_I64] = CT_CUDA_FUNCTION("sum_i64"),
+        [CT_U8] = CT_CUDA_FUNCTION("sum_u8"),   [CT_BOOL] = CT_CUDA_FUNCTION("sum_bool")};
+    static ct_cuda_function packed[CT_BF16 + 1] = {[CT_F32] = CT_CUDA_FUNCTION("sum_f32_packed"),
+                                                   [CT_F64] = CT_CUDA_FUNCTION("sum_f64_packed"),
+                                                   [CT_F16] = CT_CUDA_FUNCTION("sum_f16_packed"),
+                                                   [CT_BF16] = CT_CUDA_FUNCTION("sum_bf16_packed")};
+    const ct_dtype dtype = s->y->dtype;
+    ct_cuda_rows_sort sorted;
+    ct_cuda_rows_sum a;
+    dimension dims[CT_CUDA_DIMS];
+    if (!sort(call, s, &sorted)) return false;
+    memset(&a, 0, sizeof a);
+    a.to = ct_cuda_address(s->y);
+    a.from = s->x ? ct_cuda_address(s->x) : NULL;
+    a.src = ct_cuda_address(s->src);
+    a.counts = sorted.counts, a.starts = sorted.starts, a.order = sorted.order, a.crowded = sorted.crowded;
+    a.rows = sorted.rows;
+    a.alpha = s->alpha;
+    row_stride(s, &a.src_row);
+    const int n = dimensions_of(s, dims);
+    int64_t each = dtype == CT_F64 ? 2 : 4;
+    if (dtype > CT_BF16 || !is_packed(&a, dims, n, each, ct_cuda_dtype_size(dtype))) each = 1;
+    a.src_row /= each;
+    for (int d = 0; d < n; d++)
+        if (dims[d].axis) a.to_axis = dims[d].strides[0] / each, a.from_axis = dims[d].strides[1] / each;
+    nest_of(&a.nest, dims, n, each, true);
+    nest_of(&a.lanes, dims, n, each, false);
+    if (a.nest.total == 0) return true;
+    const ct_cuda_shape all = {.grid = ct_cuda_blocks(call, a.nest.total, CT_ROWS_THREADS), .block = CT_ROWS_THREADS};
+    return ct_cuda_launch(call, each > 1 ? &packed[dtype] : &sums[dtype], all, &a);
+}
+
+/* ---- The ops ---- */
 
 static const char *can_add(const ct_call *call) {
     const sum_call s = add_call(call);
@@ -179,7 +278,25 @@ static bool run_embedding_grad(const ct_call *call, ct_stream *stream) {
     return run(call, &s);
 }
 
+static const char *can_scatter_add(const ct_call *call) {
+    const int axis = resolved(((const scatter_add_attrs *)call->attrs)->axis, call->out[0]);
+    if (!names_rows(call->in[1], call->out[0], axis)) return "the index does not name whole rows";
+    const sum_call s = scatter_add_call(call);
+    return can(&s);
+}
+static size_t scatter_add_scratch(const ct_call *call) {
+    const sum_call s = scatter_add_call(call);
+    return scratch(&s);
+}
+static bool run_scatter_add(const ct_call *call, ct_stream *stream) {
+    (void)stream;
+    const sum_call s = scatter_add_call(call);
+    return run(call, &s);
+}
+
 CT_CUDA_KERNELS(index_rows_sum) = {
+    CT_CANDIDATES(scatter_add, {"scatter_add_rows", can_scatter_add, scatter_add_scratch, run_scatter_add},
+                  {"scatter_add_exact", NULL, ct_cuda_scatter_add_scratch, ct_cuda_scatter_add}),
     CT_CANDIDATES(index_add, {"index_add_rows", can_add, add_scratch, run_add},
                   {"index_add_exact", NULL, ct_cuda_index_add_scratch, ct_cuda_index_add}),
     CT_CANDIDATES(index_select_grad, {"index_sum_rows", can_select_grad, select_grad_scratch, run_select_grad}),

@@ -1,6 +1,6 @@
-// index_add, index_select_grad and embedding_grad: the places of index are sorted by the row that they name (by counting), and a thread
-// makes each element of the result from the rows of src that go there, so that it is written once. Within a row the sort leaves any
-// order; sums of several rows are therefore in fixed point (exact.cuh), which has none.
+// index_add, index_select_grad, embedding_grad and scatter_add by rows: the places of index are sorted by the row that they name (by
+// counting), and a thread makes each pack of the result from the rows of src that go there, so that it is written once. Within a row the
+// sort leaves any order, and rows lie in any order; sums of several rows are therefore in fixed point (exact.cuh), which has none.
 #include "ops/index/cuda/rows_sum.h"
 
 #include "backends/cuda/convert.cuh"
@@ -10,132 +10,300 @@
 
 // ---- The sort ----
 
-extern "C" __global__ void sort_clear(const ct_cuda_rows_sum a) {
+extern "C" __global__ void sort_clear(const ct_cuda_rows_sort a) {
     if (ct_does_nothing(a.head)) return;
     const int64_t step = ct_step();
-    for (int64_t v = ct_first(); v <= a.rows; v += step) a.starts[v] = 0;
+    for (int64_t v = ct_first(); v < a.rows + 2; v += step) a.counts[v] = 0;
 }
 
-extern "C" __global__ void sort_count(const ct_cuda_rows_sum a) {
-    if (ct_does_nothing(a.head)) return;
-    const int64_t step = ct_step();
-    for (int64_t e = ct_first(); e < a.nest.total; e += step) {
-        int64_t at[1];
-        ct_nest_place(a.nest, e, at);
-        const int64_t v = ct_index_at(a.index, a.wide, at[0]);
-        if ((uint64_t)v >= (uint64_t)a.rows) ct_wrong_index(a.head, a.argument, e, v, a.rows);
-        else if (v != a.skip) atomicAdd(&a.starts[v], 1u);
-    }
-}
+enum : uint32_t { LEFT_OUT = 0xffffffffu };
 
-// Counts become beginnings, by one block: every thread sums its part of the rows, the parts' sums are scanned, and it goes over its part again.
-extern "C" __global__ void sort_scan(const ct_cuda_rows_sum a) {
-    __shared__ uint32_t sums[CT_CUDA_SCAN_THREADS];
-    if (ct_does_nothing(a.head)) return;
-    const int64_t part = (a.rows + CT_CUDA_SCAN_THREADS - 1) / CT_CUDA_SCAN_THREADS, t = threadIdx.x;
-    const int64_t first = t * part < a.rows ? t * part : a.rows, end = first + part < a.rows ? first + part : a.rows;
-    uint32_t sum = 0;
-    for (int64_t v = first; v < end; v++) sum += a.starts[v];
-    sums[t] = sum;
-    __syncthreads();
-    for (int distance = 1; distance < CT_CUDA_SCAN_THREADS; distance *= 2) {
-        const uint32_t before = t >= distance ? sums[t - distance] : 0;
-        __syncthreads();
-        sums[t] += before;
-        __syncthreads();
-    }
-    uint32_t start = sums[t] - sum;
-    for (int64_t v = first; v < end; v++) {
-        const uint32_t count = a.starts[v];
-        a.starts[v] = a.next[v] = start;
-        start += count;
-    }
-    if (t == CT_CUDA_SCAN_THREADS - 1) a.starts[a.rows] = sums[t];
-}
-
-extern "C" __global__ void sort_place(const ct_cuda_rows_sum a) {
+extern "C" __global__ void sort_count(const ct_cuda_rows_sort a) {
     if (ct_does_nothing(a.head)) return;
     const int64_t step = ct_step();
     for (int64_t e = ct_first(); e < a.nest.total; e += step) {
         int64_t at[1];
         ct_nest_place(a.nest, e, at);
         const int64_t v = ct_index_at(a.index, a.wide, at[0]);
-        if ((uint64_t)v < (uint64_t)a.rows && v != a.skip) a.order[atomicAdd(&a.next[v], 1u)] = (uint32_t)e;
+        uint32_t rank = LEFT_OUT;
+        if ((uint64_t)v >= (uint64_t)a.rows) ct_wrong_index(a.head, a.argument, e * a.place, v, a.rows);
+        else if (v != a.skip) rank = atomicAdd(&a.counts[v], 1u);
+        a.ranks[e] = rank;
     }
 }
 
-// ---- The sums ----
+// Every row that is named gets its part of the order, as blocks come; counts[rows] is what has been given away, counts[rows + 1] the
+// number of crowded rows.
+extern "C" __global__ void sort_starts(const ct_cuda_rows_sort a) {
+    __shared__ uint32_t warps[CT_ROWS_THREADS / 32], base;
+    if (ct_does_nothing(a.head)) return;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    for (int64_t first = (int64_t)blockIdx.x * CT_ROWS_THREADS; first < a.rows; first += ct_step()) {
+        const int64_t v = first + threadIdx.x;
+        const uint32_t count = v < a.rows ? a.counts[v] : 0;
+        uint32_t sum = count; // of the lanes up to this one
+        for (int distance = 1; distance < 32; distance *= 2) {
+            const uint32_t before = __shfl_up_sync(0xffffffffu, sum, distance);
+            if (lane >= distance) sum += before;
+        }
+        __syncthreads(); // what was there before has been read
+        if (lane == 31) warps[warp] = sum;
+        __syncthreads();
+        uint32_t others = 0, all = 0;
+        for (int i = 0; i < CT_ROWS_THREADS / 32; i++) {
+            if (i < warp) others += warps[i];
+            all += warps[i];
+        }
+        if (threadIdx.x == 0) base = all ? atomicAdd(&a.counts[a.rows], all) : 0;
+        __syncthreads();
+        if (v < a.rows) a.starts[v] = base + others + sum - count;
+        if (count > CT_ROWS_MANY) a.crowded[atomicAdd(&a.counts[a.rows + 1], 1u)] = (uint32_t)v;
+    }
+}
 
-template <int D> CT_DEVICE void rows_sum(const ct_cuda_rows_sum &a) {
+extern "C" __global__ void sort_place(const ct_cuda_rows_sort a) {
+    if (ct_does_nothing(a.head)) return;
+    const int64_t step = ct_step();
+    for (int64_t e = ct_first(); e < a.nest.total; e += step) {
+        const uint32_t rank = a.ranks[e];
+        if (rank == LEFT_OUT) continue;
+        int64_t at[1];
+        ct_nest_place(a.nest, e, at);
+        a.order[a.starts[ct_index_at(a.index, a.wide, at[0])] + rank] = (uint32_t)e;
+    }
+}
+
+// ---- Elements ----
+
+template <typename S, int V> struct alignas(sizeof(S) * V) pack_of {
+    S v[V];
+};
+
+// Sums in any order, of floats: what the largest exponent is, then fixed point relative to it.
+template <int D> struct real_sum {
     typedef typename ct_stored<D>::type S;
     typedef typename ct_stored<D>::wide C;
     typedef ct_exact<C> exact;
-    if (ct_does_nothing(a.head)) return;
-    const C alpha = (C)a.alpha;
-    const int64_t step = ct_step();
-    for (int64_t e = ct_first(); e < a.nest.total; e += step) {
-        int64_t at[4];
-        ct_nest_place(a.nest, e, at);
-        const uint32_t first = a.starts[at[3]], end = a.starts[at[3] + 1];
-        const S *src = (const S *)a.src + at[2];
-        S *to = (S *)a.to + at[0];
-        const S x = a.from ? ((const S *)a.from)[at[1]] : ct_stored<D>::store((C)0);
-        if (end <= first + 1) {
-            if (end == first) *to = x;
-            else *to = ct_stored<D>::store(ct_stored<D>::load(x) +
-                                           alpha * ct_stored<D>::load(src[a.order[first] * a.src_row]));
-            continue;
-        }
-        const C own = ct_stored<D>::load(x);
-        uint32_t exponent = exact::exponent(own), flags = exponent & CT_NOT_FINITE;
-#pragma unroll 4
-        for (uint32_t i = first; i < end; i++) {
-            const uint32_t mine = exact::exponent(alpha * ct_stored<D>::load(src[a.order[i] * a.src_row]));
-            flags |= mine & CT_NOT_FINITE;
-            exponent = mine > exponent ? mine : exponent;
-        }
-        if (flags) {
-            *to = ct_stored<D>::store(ct_not_finite<C>(flags));
-            continue;
-        }
-        const int growth = 33 - __clz(end - first); // of all and x's own
-        int64_t sum[exact::LIMBS], limbs[exact::LIMBS];
-        exact::split(own, exponent, growth, sum);
-#pragma unroll 4
-        for (uint32_t i = first; i < end; i++) {
-            exact::split(alpha * ct_stored<D>::load(src[a.order[i] * a.src_row]), exponent, growth, limbs);
-#pragma unroll
-            for (int l = 0; l < exact::LIMBS; l++) sum[l] += limbs[l];
-        }
-        *to = ct_stored<D>::store(exact::join(sum, exponent, growth));
+    typedef uint32_t Mark; // an exponent, with flags of what is not finite
+    struct Sum {
+        int64_t limbs[exact::LIMBS];
+    };
+    static constexpr bool MARKED = true;
+    CT_DEVICE static C times(double alpha) { return (C)alpha; }
+    CT_DEVICE static Mark mark(S x) { return exact::exponent(ct_stored<D>::load(x)); }
+    CT_DEVICE static Mark mark(C alpha, S x) { return exact::exponent(alpha * ct_stored<D>::load(x)); }
+    CT_DEVICE static void merge(Mark &m, Mark other) {
+        const uint32_t flags = (m | other) & CT_NOT_FINITE, mine = m & ~CT_NOT_FINITE, its = other & ~CT_NOT_FINITE;
+        m = flags | (mine > its ? mine : its);
     }
-}
+    CT_DEVICE static Sum begin(S x, Mark m, int growth) {
+        Sum s;
+        exact::split(ct_stored<D>::load(x), m & ~CT_NOT_FINITE, growth, s.limbs);
+        return s;
+    }
+    CT_DEVICE static void add(Sum &s, C alpha, S x, Mark m, int growth) {
+        int64_t limbs[exact::LIMBS];
+        exact::split(alpha * ct_stored<D>::load(x), m & ~CT_NOT_FINITE, growth, limbs);
+#pragma unroll
+        for (int l = 0; l < exact::LIMBS; l++) s.limbs[l] += limbs[l];
+    }
+    CT_DEVICE static void merge(Sum &s, const Sum &other) {
+#pragma unroll
+        for (int l = 0; l < exact::LIMBS; l++) s.limbs[l] += other.limbs[l];
+    }
+    CT_DEVICE static S end(const Sum &s, Mark m, int growth) {
+        if (m & CT_NOT_FINITE) return ct_stored<D>::store(ct_not_finite<C>(m));
+        return ct_stored<D>::store(exact::join(s.limbs, m, growth));
+    }
+    CT_DEVICE static S one(S own, C alpha, S x) {
+        return ct_stored<D>::store(ct_stored<D>::load(own) + alpha * ct_stored<D>::load(x));
+    }
+};
 
 // Integers wrap, in any order; truth values are true where one is.
-template <int D> CT_DEVICE void rows_sum_whole(const ct_cuda_rows_sum &a) {
+template <int D> struct whole_sum {
     typedef typename ct_stored<D>::type S;
+    typedef uint64_t C, Sum;
+    typedef uint32_t Mark;
+    static constexpr bool MARKED = false;
+    CT_DEVICE static C times(double alpha) { return (uint64_t)(int64_t)alpha; }
+    CT_DEVICE static Mark mark(S) { return 0; }
+    CT_DEVICE static Mark mark(C, S) { return 0; }
+    CT_DEVICE static void merge(Mark &, Mark) {}
+    CT_DEVICE static Sum begin(S x, Mark, int) { return (uint64_t)ct_stored<D>::load(x); }
+    CT_DEVICE static void add(Sum &s, C alpha, S x, Mark, int) { s += alpha * (uint64_t)ct_stored<D>::load(x); }
+    CT_DEVICE static void merge(Sum &s, Sum other) { s += other; }
+    CT_DEVICE static S end(Sum s, Mark, int) { return ct_stored<D>::store((int64_t)s); }
+    CT_DEVICE static S one(S own, C alpha, S x) { return ct_stored<D>::store((int64_t)(begin(own, 0, 0) + alpha * begin(x, 0, 0))); }
+};
+
+CT_DEVICE int growth_of(uint32_t n) { return 33 - __clz(n); } // of n and the own one
+
+// Of one pack: the rows of src that go there and what is there.
+template <typename R, int V> struct summing {
+    typedef typename R::S S;
+    typedef pack_of<S, V> pack;
+    const pack *src; // the pack of row 0
+    const uint32_t *order;
+    int64_t src_row;
+    typename R::C alpha;
+    typename R::Mark marks[V];
+    typename R::Sum sums[V];
+
+    enum { AT_ONCE = 4 };
+    CT_DEVICE pack row(uint32_t i) const { return src[(int64_t)order[i] * src_row]; }
+    // Rows first, first + step, ... below end.
+    template <typename F> CT_DEVICE void each(uint32_t first, uint32_t end, uint32_t step, F use) {
+        for (uint32_t i = first; i < end; i += AT_ONCE * step) {
+            pack loaded[AT_ONCE];
+#pragma unroll
+            for (int u = 0; u < AT_ONCE; u++)
+                if (u == 0 || i + u * step < end) loaded[u] = row(i + u * step);
+#pragma unroll
+            for (int u = 0; u < AT_ONCE; u++)
+                if (u == 0 || i + u * step < end) use(loaded[u]);
+        }
+    }
+    CT_DEVICE void mark(const pack &x) {
+#pragma unroll
+        for (int k = 0; k < V; k++) R::merge(marks[k], R::mark(alpha, x.v[k]));
+    }
+    CT_DEVICE void add(const pack &x, int growth) {
+#pragma unroll
+        for (int k = 0; k < V; k++) R::add(sums[k], alpha, x.v[k], marks[k], growth);
+    }
+    CT_DEVICE void begin(const pack &own, bool with, int growth) {
+#pragma unroll
+        for (int k = 0; k < V; k++) sums[k] = R::begin(with ? own.v[k] : S{}, marks[k], growth);
+    }
+    CT_DEVICE pack end(int growth) const {
+        pack y;
+#pragma unroll
+        for (int k = 0; k < V; k++) y.v[k] = R::end(sums[k], marks[k], growth);
+        return y;
+    }
+
+    // All by this thread. The first rows are kept from the pass for the exponents to the one for the sums.
+    CT_DEVICE pack all(const pack &own, uint32_t n) {
+        const int growth = growth_of(n);
+        pack kept[AT_ONCE];
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; u++)
+            if (u < 2 || u < n) kept[u] = row(u);
+#pragma unroll
+        for (int k = 0; k < V; k++) marks[k] = R::mark(own.v[k]);
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; u++)
+            if (u < 2 || u < n) mark(kept[u]);
+        if (R::MARKED) each(AT_ONCE, n, 1, [&](const pack &x) { mark(x); });
+        begin(own, true, growth);
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; u++)
+            if (u < 2 || u < n) add(kept[u], growth);
+        each(AT_ONCE, n, 1, [&](const pack &x) { add(x, growth); });
+        return end(growth);
+    }
+};
+
+// ---- The sums ----
+
+template <typename R, int V>
+CT_DEVICE summing<R, V> summing_of(const ct_cuda_rows_sum &a, int64_t row, int64_t src) {
+    summing<R, V> s;
+    s.src = (const pack_of<typename R::S, V> *)a.src + src;
+    s.order = a.order + a.starts[row];
+    s.src_row = a.src_row;
+    s.alpha = R::times(a.alpha);
+    return s;
+}
+
+// Crowded rows: threads side by side take packs, and groups of them every so-manieth row of src. What they find meets in shared memory.
+template <typename R, int V> __device__ void sum_crowded(const ct_cuda_rows_sum &a) {
+    typedef pack_of<typename R::S, V> pack;
+    __shared__ typename R::Mark marks[CT_ROWS_THREADS][V];
+    __shared__ typename R::Sum sums[CT_ROWS_THREADS][V];
+    int side = 1;
+    while (side < 32 && side < a.lanes.total) side *= 2;
+    const int groups = CT_ROWS_THREADS / side, group = threadIdx.x / side, t = threadIdx.x;
+    const int64_t tiles = (a.lanes.total + side - 1) / side, jobs = tiles * a.counts[a.rows + 1];
+    for (int64_t job = blockIdx.x; job < jobs; job += gridDim.x) {
+        const int64_t which = job / tiles, lane = (job - which * tiles) * side + t % side, row = a.crowded[which];
+        const bool inside = lane < a.lanes.total;
+        const uint32_t n = a.counts[row];
+        const int growth = growth_of(n);
+        int64_t at[3];
+        ct_nest_place(a.lanes, inside ? lane : 0, at);
+        summing<R, V> s = summing_of<R, V>(a, row, at[2]);
+        pack own = {};
+        if (a.from) own = ((const pack *)a.from)[at[1] + row * a.from_axis];
+#pragma unroll
+        for (int k = 0; k < V; k++) s.marks[k] = R::mark(own.v[k]);
+        if (inside && R::MARKED) s.each(group, n, groups, [&](const pack &x) { s.mark(x); });
+        __syncthreads(); // what was there before has been read
+#pragma unroll
+        for (int k = 0; k < V; k++) marks[t][k] = s.marks[k];
+        __syncthreads();
+        for (int g = 0; g < groups; g++)
+#pragma unroll
+            for (int k = 0; k < V; k++) R::merge(s.marks[k], marks[g * side + t % side][k]);
+        s.begin(own, group == 0, growth);
+        if (inside) s.each(group, n, groups, [&](const pack &x) { s.add(x, growth); });
+#pragma unroll
+        for (int k = 0; k < V; k++) sums[t][k] = s.sums[k];
+        __syncthreads();
+        for (int half = groups / 2; half; half /= 2) {
+            if (group < half) {
+#pragma unroll
+                for (int k = 0; k < V; k++) R::merge(sums[t][k], sums[t + half * side][k]);
+            }
+            __syncthreads();
+        }
+#pragma unroll
+        for (int k = 0; k < V; k++) s.sums[k] = sums[t][k];
+        if (group == 0 && inside) ((pack *)a.to)[at[0] + row * a.to_axis] = s.end(growth);
+    }
+}
+
+template <typename R, int V> CT_DEVICE void rows_sum(const ct_cuda_rows_sum &a) {
+    typedef pack_of<typename R::S, V> pack;
     if (ct_does_nothing(a.head)) return;
-    const uint64_t alpha = (uint64_t)(int64_t)a.alpha;
+    const typename R::C alpha = R::times(a.alpha);
     const int64_t step = ct_step();
     for (int64_t e = ct_first(); e < a.nest.total; e += step) {
         int64_t at[4];
         ct_nest_place(a.nest, e, at);
-        const uint32_t first = a.starts[at[3]], end = a.starts[at[3] + 1];
-        const S *src = (const S *)a.src + at[2];
-        uint64_t sum = a.from ? (uint64_t)ct_stored<D>::load(((const S *)a.from)[at[1]]) : 0;
-        for (uint32_t i = first; i < end; i++)
-            sum += alpha * (uint64_t)ct_stored<D>::load(src[a.order[i] * a.src_row]);
-        ((S *)a.to)[at[0]] = ct_stored<D>::store((int64_t)sum);
+        const uint32_t n = a.counts[at[3]];
+        pack own = {};
+        if (a.from) own = ((const pack *)a.from)[at[1]];
+        pack *to = (pack *)a.to + at[0];
+        if (n == 0) {
+            *to = own;
+        } else if (n == 1) {
+            const pack x = summing_of<R, V>(a, at[3], at[2]).row(0);
+#pragma unroll
+            for (int k = 0; k < V; k++) own.v[k] = R::one(own.v[k], alpha, x.v[k]);
+            *to = own;
+        } else if (n <= CT_ROWS_MANY) {
+            *to = summing_of<R, V>(a, at[3], at[2]).all(own, n);
+        }
     }
+    sum_crowded<R, V>(a);
 }
 
-extern "C" __global__ void sum_f32(const ct_cuda_rows_sum a) { rows_sum<CT_F32>(a); }
-extern "C" __global__ void sum_f64(const ct_cuda_rows_sum a) { rows_sum<CT_F64>(a); }
-extern "C" __global__ void sum_f16(const ct_cuda_rows_sum a) { rows_sum<CT_F16>(a); }
-extern "C" __global__ void sum_bf16(const ct_cuda_rows_sum a) { rows_sum<CT_BF16>(a); }
-extern "C" __global__ void sum_i8(const ct_cuda_rows_sum a) { rows_sum_whole<CT_I8>(a); }
-extern "C" __global__ void sum_i16(const ct_cuda_rows_sum a) { rows_sum_whole<CT_I16>(a); }
-extern "C" __global__ void sum_i32(const ct_cuda_rows_sum a) { rows_sum_whole<CT_I32>(a); }
-extern "C" __global__ void sum_i64(const ct_cuda_rows_sum a) { rows_sum_whole<CT_I64>(a); }
-extern "C" __global__ void sum_u8(const ct_cuda_rows_sum a) { rows_sum_whole<CT_U8>(a); }
-extern "C" __global__ void sum_bool(const ct_cuda_rows_sum a) { rows_sum_whole<CT_BOOL>(a); }
+#define SUM(name, R, V)                                                                                              \
+    extern "C" __global__ void __launch_bounds__(CT_ROWS_THREADS) sum_##name(const __grid_constant__ ct_cuda_rows_sum a) { \
+        rows_sum<R, V>(a);                                                                                           \
+    }
+#define SUMS(name, R, V) \
+    SUM(name, R, 1)      \
+    SUM(name##_packed, R, V)
+SUMS(f32, real_sum<CT_F32>, 4)
+SUMS(f64, real_sum<CT_F64>, 2)
+SUMS(f16, real_sum<CT_F16>, 4)
+SUMS(bf16, real_sum<CT_BF16>, 4)
+SUM(i8, whole_sum<CT_I8>, 1)
+SUM(i16, whole_sum<CT_I16>, 1)
+SUM(i32, whole_sum<CT_I32>, 1)
+SUM(i64, whole_sum<CT_I64>, 1)
+SUM(u8, whole_sum<CT_U8>, 1)
+SUM(bool, whole_sum<CT_BOOL>, 1)

@@ -4,32 +4,45 @@
 
 #include "backends/cuda/nest.h"
 
-enum { CT_CUDA_SCAN_THREADS = 1024 };
+enum { CT_ROWS_THREADS = 256, CT_ROWS_MANY = 48 /* a row that is named more often is summed by a whole block */ };
 
+typedef struct ct_cuda_rows_sort {
+    ct_cuda_head head;
+    const char *index;
+    uint32_t *counts;   /* rows: how many indices name each, then how many do, then how many rows are crowded */
+    uint32_t *starts;   /* rows: where those of a row begin in order; rows come in any order */
+    uint32_t *ranks;    /* of each index among those that name its row */
+    uint32_t *order;    /* the places in index, by row */
+    uint32_t *crowded;  /* the rows that are named more than CT_ROWS_MANY times */
+    int64_t rows, skip; /* skip: an index that is left out; -1: none */
+    int64_t place;      /* of errors: from one index to the next, as the op counts them */
+    int32_t wide;       /* index is i64 */
+    int32_t argument;   /* which input index is */
+    ct_cuda_nest nest;  /* of index */
+} ct_cuda_rows_sort;
+
+/* Everything in packs of as many elements as are read at once, 1 or as many as 16 bytes hold. */
 typedef struct ct_cuda_rows_sum {
     ct_cuda_head head;
     char *to;
     const char *from; /* NULL: zeros */
-    const char *src, *index;
-    uint32_t *starts;      /* rows + 1: how many indices name each row, then where those of a row begin in order */
-    uint32_t *next;        /* rows: where the next one goes */
-    uint32_t *order;       /* the places in index, by row */
-    int64_t rows, src_row; /* of the result along the axis; stride from one row of src to the next */
-    int64_t skip;          /* an index that is left out; -1: none */
+    const char *src;
+    const uint32_t *counts, *starts, *order, *crowded;
+    int64_t rows, src_row;      /* src_row: from one row of src to the next */
+    int64_t to_axis, from_axis; /* strides along the axis */
     double alpha;
-    int32_t wide;     /* index is i64 */
-    int32_t dtype;    /* of src and the result */
-    int32_t argument; /* which input index is */
-    /* Of the kernels that look at the indices: index. Of the sum: to, from, src, and the place along the axis. */
-    ct_cuda_nest nest;
+    ct_cuda_nest nest;  /* to, from, src, and the place along the axis */
+    ct_cuda_nest lanes; /* the same without the axis */
 } ct_cuda_rows_sum;
 
 #ifndef __CUDACC__
 #include <cotangent/backend.h>
 
-/* index_add by atomics, for any call (scatter.c). */
+/* scatter_add and index_add by atomics, for any call (scatter.c). */
 size_t ct_cuda_index_add_scratch(const ct_call *call);
 bool ct_cuda_index_add(const ct_call *call, ct_stream *stream);
+size_t ct_cuda_scatter_add_scratch(const ct_call *call);
+bool ct_cuda_scatter_add(const ct_call *call, ct_stream *stream);
 #endif
 
 #endif

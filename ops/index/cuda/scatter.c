@@ -227,12 +227,12 @@ static plan plan_scatter_add(const ct_call *call) {
     return plan_elements(call, ((const scatter_add_attrs *)call->attrs)->axis);
 }
 
-static size_t scatter_add_scratch(const ct_call *call) {
+size_t ct_cuda_scatter_add_scratch(const ct_call *call) {
     const plan p = plan_scatter_add(call);
     return sums_scratch(&p);
 }
 
-static bool run_scatter_add(const ct_call *call, ct_stream *stream) {
+bool ct_cuda_scatter_add(const ct_call *call, ct_stream *stream) {
     (void)stream;
     const plan p = plan_scatter_add(call);
     return add(&p, 1);
@@ -286,7 +286,6 @@ static bool run_extreme(const ct_call *call, ct_stream *stream) {
 
 CT_CUDA_KERNELS(index_scatter) = {
     CT_CANDIDATES(scatter, {"scatter_last", NULL, scatter_scratch, run_scatter}),
-    CT_CANDIDATES(scatter_add, {"scatter_add_exact", NULL, scatter_add_scratch, run_scatter_add}),
     CT_CANDIDATES(scatter_extreme, {"scatter_extreme_ranks", NULL, extreme_scratch, run_extreme}),
     {0},
 };

@@ -58,15 +58,17 @@ static DO(_line) DO(_line_of)(const T *x /* (n) */, int64_t n, T *kept) {
 static void DO(_nll_row)(const class_job *j, int64_t row) {
     const T *x = (const T *)j->x + row * j->classes, *w = j->weight;
     const int64_t t = target_at(j->target, row);
-    T *nll = j->nll, *smooth = j->smooth;
+    T *nll = j->nll, *smooth = j->smooth, *level = j->level;
     if (t == j->ignored) {
         if (nll) nll[row] = 0;
         if (smooth) smooth[row] = 0;
+        if (level) level[row] = level[j->items + row] = 0;
         return;
     }
     const DO(_line) line = DO(_line_of)(x, j->classes, NULL);
     const double log_sum = log(line.sum);
     if (nll) nll[row] = (T)(log_sum - ((double)x[t] - (double)line.top));
+    if (level) level[row] = line.top, level[j->items + row] = (T)log_sum;
     if (!smooth) return;
     double below = 0; /* sum w (x - top) */
     for (int64_t c = 0; c < j->classes; c++) below += ((double)x[c] - (double)line.top) * (w ? (double)w[c] : 1);
@@ -125,13 +127,14 @@ static void DO(_columns_of)(const class_job *j, const T *x /* (classes, places) 
 static void DO(_nll_columns)(const class_job *j, int64_t item, int64_t first) {
     const int64_t width = ct__min64(j->places - first, WIDTH);
     const T *x = (const T *)j->x + item * j->classes * j->places + first, *w = j->weight;
-    T top[WIDTH + L], sum[WIDTH + L], *nll = j->nll, *smooth = j->smooth;
+    T top[WIDTH + L], sum[WIDTH + L], *nll = j->nll, *smooth = j->smooth, *level = j->level;
     if (j->classes) DO(_columns_of)(j, x, width, top, sum);
     for (int64_t s = 0; s < width; s++) {
         const int64_t at = item * j->places + first + s, t = target_at(j->target, at);
         const bool counts = t != j->ignored;
         const double log_sum = counts ? log((double)sum[s]) : 0;
         if (nll) nll[at] = counts ? (T)(log_sum - ((double)x[t * j->places + s] - (double)top[s])) : 0;
+        if (level) level[at] = counts ? top[s] : 0, level[j->items * j->places + at] = (T)log_sum;
         if (!smooth) continue;
         double below = 0;
         for (int64_t c = 0; counts && c < j->classes; c++)

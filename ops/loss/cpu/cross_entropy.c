@@ -11,7 +11,7 @@ enum { KEPT = 4096, WIDTH = 128, CHUNK = 16384 };
 
 typedef struct class_job {
     const void *x, *weight, *g, *g_smooth;
-    void *nll, *smooth, *dx;
+    void *nll, *smooth, *level, *dx;
     const ct_view *target;
     int64_t items, classes, places, ignored; /* x is (items, classes, places), the others (items, places) */
     double weights;                          /* their sum */
@@ -83,6 +83,7 @@ static bool run_class_nll(const ct_call *call, ct_stream *stream) {
     const size_t size = ct_dtype_size(dtype);
     if (call->out[0]) j.nll = ct__address(call->out[0], size);
     if (call->n_out > 1 && call->out[1]) j.smooth = ct__address(call->out[1], size);
+    if (call->n_out > 2 && call->out[2]) j.level = ct__address(call->out[2], size);
     ct__parallel(chunks_of(&j), dtype == CT_F32 ? f32_nll_task : f64_nll_task, &j);
     return true;
 }

@@ -1,23 +1,8 @@
 /* matmul on CUDA: views become strides and batches, for cuBLASLt where its layouts allow it, else for tiles of our own. */
-#include "ops/matmul/cuda/matmul.h"
-
-#include "backends/cuda/blas.h"
-#include "backends/cuda/cuda.h"
+#include "backends/cuda/aside.h"
+#include "backends/cuda/product.h"
 
 #include "gen/matmul.attrs.h"
-
-CT_CUDA_UNIT(matmul_matmul);
-
-/* Folds the last batch dimension into the rows when b is the same for all of it and rows follow each other at one distance. */
-static void fold_batches(ct_cuda_product *p) {
-    while (p->batch_dims > 0) {
-        const int i = p->batch_dims - 1;
-        const bool fits = p->b_batch[i] == 0 && p->a_batch[i] == p->m * p->a_row && p->c_batch[i] == p->m * p->c_row;
-        if (p->batch[i] != 1 && !fits) return;
-        if (p->batch[i] != 1) p->m *= p->batch[i];
-        p->batch_dims--;
-    }
-}
 
 static ct_cuda_product problem(const ct_call *call) {
     const ct_view *a = call->in[0], *b = call->in[1], *y = call->out[0];
@@ -41,89 +26,105 @@ static ct_cuda_product problem(const ct_call *call) {
         p.a_batch[i] = a->ndim > 2 && ia >= 0 && a->dims[ia] != 1 ? a->strides[ia] : 0;
         p.b_batch[i] = b->ndim > 2 && ib >= 0 && b->dims[ib] != 1 ? b->strides[ib] : 0;
     }
-    fold_batches(&p);
-    p.batches = 1;
-    for (int i = 0; i < p.batch_dims; i++) p.batches *= p.batch[i];
+    ct_cuda_product_fold(&p);
     return p;
 }
 
-/* ---- cuBLASLt ---- */
-
-/* An operand whose rows or columns are dense: transposed says that columns are. */
-static bool lies_well(int64_t rows, int64_t columns, int64_t row, int64_t col, bool *transposed, int64_t *leading) {
-    if (col == 1 || columns == 1) {
-        *transposed = false;
-        *leading = rows > 1 ? row : columns;
-        if (*leading >= columns) return true;
-    }
-    if (row == 1 || rows == 1) {
-        *transposed = true;
-        *leading = columns > 1 ? col : rows;
-        return *leading >= rows;
-    }
-    return false;
+/* The library takes one dimension of batches: the products of the others are enqueued one by one, if they are few. Takes away all but the
+ * last; returns how many products there are. */
+enum { MOST_PRODUCTS = 64 };
+static int64_t split(ct_cuda_product *p, ct_cuda_product *one) {
+    const int last = p->batch_dims - 1;
+    *one = *p;
+    if (last < 1) return 1;
+    one->batch_dims = 1;
+    one->batch[0] = one->batches = p->batch[last];
+    one->a_batch[0] = p->a_batch[last];
+    one->b_batch[0] = p->b_batch[last];
+    one->c_batch[0] = p->c_batch[last];
+    return one->batches ? p->batches / one->batches : 0;
 }
 
-static bool blas_problem(const ct_call *call, ct_cuda_blas_product *blas) {
-    const ct_cuda_product p = problem(call);
-    const ct_dtype dtype = call->in[0]->dtype;
-    bool c_transposed;
-    if (dtype > CT_BF16 || p.batch_dims > 1 || p.m < 1 || p.n < 1 || p.k < 1 || p.batches < 1) return false;
-    if (p.m > INT32_MAX || p.n > INT32_MAX || p.k > INT32_MAX || p.batches > INT32_MAX) return false;
-    *blas = (ct_cuda_blas_product){.dtype = dtype, .a = p.a, .b = p.b, .c = p.c, .m = p.m, .n = p.n, .k = p.k};
-    blas->batches = p.batches;
-    if (p.batch_dims) blas->a_batch = p.a_batch[0], blas->b_batch = p.b_batch[0], blas->c_batch = p.c_batch[0];
-    if (blas->a_batch < 0 || blas->b_batch < 0 || blas->c_batch < 0) return false;
-    return lies_well(p.m, p.k, p.a_row, p.a_col, &blas->a_transposed, &blas->a_leading) &&
-           lies_well(p.k, p.n, p.b_row, p.b_col, &blas->b_transposed, &blas->b_leading) &&
-           lies_well(p.m, p.n, p.c_row, p.c_col, &c_transposed, &blas->c_leading) && !c_transposed;
+static bool blas_problem(const ct_call *call, ct_cuda_product *p, int64_t *products, ct_cuda_blas_product *blas) {
+    ct_cuda_product one;
+    *p = problem(call);
+    *products = split(p, &one);
+    return *products <= MOST_PRODUCTS && ct_cuda_product_to_blas(call, &one, call->in[0]->dtype, blas);
 }
 
 static const char *blas_can(const ct_call *call) {
     ct_cuda_blas_product blas;
+    ct_cuda_product p;
+    int64_t products;
     if (call->flags & CT_CALL_LASTING) return "it could not stop for an error";
     if (!ct_cuda_blas_there()) return "there is no cuBLASLt";
-    return blas_problem(call, &blas) ? NULL : "its strides or dtype";
+    return blas_problem(call, &p, &products, &blas) ? NULL : "its strides or dtype";
 }
 
 static size_t blas_scratch(const ct_call *call) {
-    (void)call;
-    return CT_CUDA_BLAS_WORKSPACE;
-}
-
-static bool tiled_run(const ct_call *call, ct_stream *stream);
-
-static bool blas_run(const ct_call *call, ct_stream *stream) {
     ct_cuda_blas_product blas;
-    bool refused = !blas_problem(call, &blas);
-    const bool ok = !refused && ct_cuda_blas_multiply(call, &blas, &refused);
-    return refused ? tiled_run(call, stream) : ok;
+    ct_cuda_product p;
+    int64_t products;
+    size_t workspace = 0;
+    if (blas_problem(call, &p, &products, &blas)) ct_cuda_blas_takes(call, &blas, &workspace);
+    return workspace;
 }
 
-/* ---- Tiles ---- */
-
-static ct_cuda_function functions[] = {
-    [CT_F32] = CT_CUDA_FUNCTION("matmul_f32"), [CT_F64] = CT_CUDA_FUNCTION("matmul_f64"),
-    [CT_F16] = CT_CUDA_FUNCTION("matmul_f16"), [CT_BF16] = CT_CUDA_FUNCTION("matmul_bf16"),
-    [CT_I8] = CT_CUDA_FUNCTION("matmul_i8"),   [CT_I16] = CT_CUDA_FUNCTION("matmul_i16"),
-    [CT_I32] = CT_CUDA_FUNCTION("matmul_i32"), [CT_I64] = CT_CUDA_FUNCTION("matmul_i64"),
-    [CT_U8] = CT_CUDA_FUNCTION("matmul_u8"),
-};
-
-static const char *tiled_can(const ct_call *call) {
+static const char *tiles_can(const ct_call *call) {
     return call->in[0]->dtype <= CT_U8 ? NULL : "there is no product of this dtype";
 }
 
-static bool tiled_run(const ct_call *call, ct_stream *stream) {
+static bool tiles_run(const ct_call *call, ct_stream *stream) {
     (void)stream;
     ct_cuda_product p = problem(call);
-    if (p.m == 0 || p.n == 0 || p.batches == 0) return true;
-    const int64_t tiles = (p.m + CT_CUDA_TILE - 1) / CT_CUDA_TILE * ((p.n + CT_CUDA_TILE - 1) / CT_CUDA_TILE);
-    const ct_cuda_shape shape = {.grid = ct_cuda_blocks(call, tiles * p.batches * 256, 256), .block = 256};
-    return ct_cuda_launch(call, &functions[call->in[0]->dtype], shape, &p);
+    return ct_cuda_product_tiles(call, &p, call->in[0]->dtype);
+}
+
+static bool blas_run(const ct_call *call, ct_stream *stream) {
+    ct_cuda_blas_product blas;
+    ct_cuda_product p;
+    int64_t products;
+    bool refused = !blas_problem(call, &p, &products, &blas), ok = true;
+    const int64_t size = (int64_t)ct_cuda_dtype_size(blas.dtype);
+    for (int64_t i = 0; i < products && ok && !refused; i++) {
+        int64_t rest = i, a = 0, b = 0, c = 0;
+        for (int d = p.batch_dims - 2; d >= 0; d--) {
+            const int64_t at = rest % p.batch[d];
+            rest /= p.batch[d];
+            a += at * p.a_batch[d];
+            b += at * p.b_batch[d];
+            c += at * p.c_batch[d];
+        }
+        ct_cuda_blas_product one = blas;
+        one.a += a * size;
+        one.b += b * size;
+        one.c += c * size;
+        ok = ct_cuda_blas_multiply(call, &one, ct_cuda_scratch(call), call->scratch.bytes, &refused);
+    }
+    return refused ? tiles_run(call, stream) : ok; /* all of them anew */
+}
+
+/* Where the result has strides that the library does not take, or its memory is not to be touched after an error. */
+static const char *aside_can(const ct_call *call) {
+    ct_cuda_aside aside;
+    ct_cuda_aside_begin(call, &aside);
+    return blas_can(&aside.call);
+}
+
+static size_t aside_scratch(const ct_call *call) {
+    ct_cuda_aside aside;
+    ct_cuda_aside_begin(call, &aside);
+    return aside.bytes + blas_scratch(&aside.call);
+}
+
+static bool aside_run(const ct_call *call, ct_stream *stream) {
+    ct_cuda_aside aside;
+    ct_cuda_aside_begin(call, &aside);
+    return blas_run(&aside.call, stream) && ct_cuda_aside_end(call, &aside);
 }
 
 CT_CUDA_KERNELS(matmul_matmul) = {
-    CT_CANDIDATES(matmul, {"cublaslt", blas_can, blas_scratch, blas_run}, {"tiles", tiled_can, NULL, tiled_run}),
+    CT_CANDIDATES(matmul, {"cublaslt", blas_can, blas_scratch, blas_run},
+                  {"cublaslt_aside", aside_can, aside_scratch, aside_run}, {"tiles", tiles_can, NULL, tiles_run}),
     {0},
 };

@@ -189,6 +189,12 @@ static void place_scratch(channel_job *j, void *scratch) {
 
 static const char *can_channels(const ct_call *call) { return norm_can(call, call->in[0]->dtype); }
 
+static const char *can_gradients(const ct_call *call) {
+    const channel_norm_grad_attrs *a = call->attrs;
+    if (a->relu || (call->n_out > 3 && call->out[3])) return "there is a relu";
+    return can_channels(call);
+}
+
 static void *address_of(const ct_view *view, size_t size) { return view ? ct__address(view, size) : NULL; }
 
 static size_t norm_scratch(const ct_call *call) {
@@ -239,7 +245,7 @@ static bool run_channel_norm_grad(const ct_call *call, ct_stream *stream) {
     const void **from[] = {&j.g, &j.g_mean, &j.g_var, &j.x, &j.given_mean, &j.given_var, &j.weight};
     for (int i = 0; i < 7; i++) *from[i] = address_of(call->in[i], size);
     void **to[] = {&j.y, &j.dweight, &j.dbias};
-    for (int i = 0; i < call->n_out; i++) *to[i] = address_of(call->out[i], size);
+    for (int i = 0; i < call->n_out && i < 3; i++) *to[i] = address_of(call->out[i], size);
     const int64_t bytes = j.items * j.channels * j.places * (int64_t)size;
     j.streams = j.y && norm_streams(j.y, (j.last ? j.channels : j.places) * (int64_t)size, bytes);
     (x->dtype == CT_F32 ? f32_spread_means : f64_spread_means)(&j);
@@ -250,6 +256,6 @@ static bool run_channel_norm_grad(const ct_call *call, ct_stream *stream) {
 
 CT_KERNELS(norm_channel_norm) = {
     CT_CANDIDATES(channel_norm, {"channels", can_channels, norm_scratch, run_channel_norm}),
-    CT_CANDIDATES(channel_norm_grad, {"channels", can_channels, norm_grad_scratch, run_channel_norm_grad}),
+    CT_CANDIDATES(channel_norm_grad, {"channels", can_gradients, norm_grad_scratch, run_channel_norm_grad}),
     {0},
 };

@@ -55,9 +55,10 @@ static void DO(_grad_settle)(const channel_job *j, int64_t set) {
     rest /= j->count;
     j->rest[set] = rest;
     j->rstd[set] = rstd;
-    const double projection =
-        2 * (double)((const T *)j->g_var)[set] / j->count - rstd * rstd * rstd * (product - rest * g) / j->count;
-    const double shift = (double)((const T *)j->g_mean)[set] / j->count - projection * rest;
+    const double of_mean = j->g_mean ? (double)((const T *)j->g_mean)[set] : 0,
+                 of_var = j->g_var ? (double)((const T *)j->g_var)[set] : 0;
+    const double projection = 2 * of_var / j->count - rstd * rstd * rstd * (product - rest * g) / j->count;
+    const double shift = of_mean / j->count - projection * rest;
     T *of_g = DO(_coefficients)(j, 1, item), *of_x = DO(_coefficients)(j, 2, item),
       *of_1 = DO(_coefficients)(j, 3, item), *middle = DO(_coefficients)(j, 4, item);
     for (int64_t c = first; c < first + j->members; c++) {

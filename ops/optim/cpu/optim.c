@@ -5,7 +5,7 @@
 
 #include "backends/cpu/kernel.h"
 #include "core/dtype.h"
-#include "ops/optim/optim.h"
+#include "ops/optim/numbers.h"
 
 enum { CHUNK = 1 << 14, BLOCK = 512 };
 
@@ -327,13 +327,10 @@ EACH(adadelta, STEP(adadelta_4, ALL_BUT_GRADIENT))
 EACH(lion, STEP(lion_3, ALL_BUT_GRADIENT))
 
 static double lamb_ratio(const void *numbers, double weight, double direction) {
-    (void)numbers;
-    return weight > 0 && direction > 0 ? weight / direction : 1;
+    return optim_lamb_ratio(numbers, weight, direction);
 }
 static double lars_ratio(const void *numbers, double weight, double gradient) {
-    const lars_numbers *n = numbers;
-    gradient *= fabs(n->scale);
-    return weight > 0 && gradient > 0 ? n->trust * weight / (gradient + n->decay * weight + n->eps) : 1;
+    return optim_lars_ratio(numbers, weight, gradient);
 }
 BY_LENGTHS(lamb, STEP(lamb_moments, 12), STEP(lamb_step, 1))
 BY_LENGTHS(lars, STEP(lars_lengths, 0), STEP(lars_step, 5))

@@ -6,23 +6,14 @@
 //   result(sum)      what is stored
 #pragma once
 
-#include "backends/cuda/number.cuh"
+#include "backends/cuda/lanes.cuh"
 #include "backends/cuda/nest.cuh"
+#include "backends/cuda/number.cuh"
 #include "ops/reduce/cuda/reduce.h"
 
 enum { UNROLLED = 4 };
 
 template <typename T, int V> struct alignas(sizeof(T) * V) ct_elements { T v[V]; };
-
-template <typename T> CT_DEVICE T ct_from_lane(T x, int distance) {
-    static_assert(sizeof(T) % 4 == 0, "whole words");
-    uint32_t words[sizeof(T) / 4];
-    memcpy(words, &x, sizeof x);
-#pragma unroll
-    for (int i = 0; i < (int)(sizeof(T) / 4); i++) words[i] = __shfl_xor_sync(0xffffffffu, words[i], distance);
-    memcpy(&x, words, sizeof x);
-    return x;
-}
 
 // The sums of each group of `lanes` threads, a power of two; its first thread has them.
 template <typename R> CT_DEVICE typename R::Sum ct_merge_lanes(typename R::Sum sum, int lanes) {

@@ -1,0 +1,312 @@
+/* channel_norm, with or without a sum and relu behind it, and its gradients: how the work is cut, and which device code does it. */
+#include "ops/norm/cuda/channel_norm.h"
+
+#include <string.h>
+
+#include "backends/cuda/cuda.h"
+
+#include "gen/norm.attrs.h"
+
+enum {
+    ENOUGH = 1056,    /* blocks that keep a large device busy; a constant, since the bits of sums hang on it */
+    LINE_PART = 4096, /* elements of a part of a line, which a warp takes */
+    ROWS = 16,        /* with the channels last: rows that a thread takes at least before lines are cut */
+    DTYPES = CT_BF16 + 1,
+};
+
+extern const unsigned char ct_fatbin_norm_channel_norm[], ct_fatbin_norm_channel_resident[];
+static ct_cuda_unit passes_unit = {"norm_channel_norm", ct_fatbin_norm_channel_norm, {0}};
+static ct_cuda_unit resident_unit = {"norm_channel_resident", ct_fatbin_norm_channel_resident, {0}};
+
+#define OF_DTYPES(unit, name) \
+    { {&unit, name "_f32", {0}}, {&unit, name "_f64", {0}}, {&unit, name "_f16", {0}}, {&unit, name "_bf16", {0}}, }
+typedef ct_cuda_function by_dtype[DTYPES];
+static by_dtype moments[2] = {OF_DTYPES(passes_unit, "channel_moments_lines"),
+                              OF_DTYPES(passes_unit, "channel_moments_columns")};
+static by_dtype normalization[2] = {OF_DTYPES(passes_unit, "channel_normalization_lines"),
+                                    OF_DTYPES(passes_unit, "channel_normalization_columns")};
+static by_dtype gradient_sums[2] = {OF_DTYPES(passes_unit, "channel_gradient_sums_lines"),
+                                    OF_DTYPES(passes_unit, "channel_gradient_sums_columns")};
+static by_dtype gradient[2] = {OF_DTYPES(passes_unit, "channel_gradient_lines"),
+                               OF_DTYPES(passes_unit, "channel_gradient_columns")};
+static by_dtype settle = OF_DTYPES(passes_unit, "channel_settle");
+static by_dtype settle_gradient = OF_DTYPES(passes_unit, "channel_settle_gradient");
+/* By the number of blocks in a cluster, 1, 2, 4 or 8. */
+static by_dtype resident[2][4] = {
+    {OF_DTYPES(resident_unit, "channel_forward_1"), OF_DTYPES(resident_unit, "channel_forward_2"),
+     OF_DTYPES(resident_unit, "channel_forward_4"), OF_DTYPES(resident_unit, "channel_forward_8")},
+    {OF_DTYPES(resident_unit, "channel_backward_1"), OF_DTYPES(resident_unit, "channel_backward_2"),
+     OF_DTYPES(resident_unit, "channel_backward_4"), OF_DTYPES(resident_unit, "channel_backward_8")}};
+static ct_cuda_function parameters = {&passes_unit, "channel_parameters", {0}};
+
+/* ---- Arguments ---- */
+
+static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static int64_t pack_of(ct_dtype dtype) { return 16 / (int64_t)ct_cuda_dtype_size(dtype); }
+
+/* By shapes alone. */
+static ct_cuda_channels job_of(const ct_view *x, int64_t groups, double eps, bool last) {
+    ct_cuda_channels j;
+    memset(&j, 0, sizeof j);
+    j.items = x->dims[0], j.channels = x->dims[last ? 2 : 1], j.places = x->dims[last ? 1 : 2];
+    j.eps = eps;
+    j.last = last, j.batch = groups == 0;
+    j.groups = j.batch ? j.channels : groups;
+    j.members = j.batch ? 1 : j.channels / groups;
+    j.count = (double)j.places * (double)(j.batch ? j.items : j.members);
+    const int64_t v = pack_of(x->dtype);
+    j.packed = (last ? j.channels : j.places) % v == 0;
+    if (last) {
+        const int64_t columns = j.packed ? j.channels / v : j.channels;
+        j.side = 1;
+        while (j.side < columns && j.side < 32) j.side *= 2;
+        const int64_t tiles = most(ceil_div(columns, j.side), 1), threads = CT_CHANNEL_THREADS / j.side;
+        const int64_t wanted = ENOUGH / most(tiles * j.items, 1);
+        j.part = ceil_div(j.places, most(least(wanted, j.places / (ROWS * threads)), 1));
+    } else {
+        j.part = least(j.places, LINE_PART);
+    }
+    j.part = most(j.part, 1);
+    j.parts = ceil_div(j.places, j.part);
+    return j;
+}
+
+static int64_t sets_of(const ct_cuda_channels *j) { return (j->batch ? 1 : j->items) * j->groups; }
+
+/* Sums, rest, coefficients. */
+static size_t scratch_of(const ct_cuda_channels *j, int sums, int coefficients) {
+    const int64_t rows = j->batch ? 1 : j->items;
+    return sizeof(double) *
+           (size_t)(sums * j->items * j->channels * j->parts + 2 * sets_of(j) + coefficients * rows * j->channels);
+}
+
+static void place_scratch(ct_cuda_channels *j, const ct_call *call, int sums) {
+    j->sums = (double *)(void *)ct_cuda_scratch(call);
+    j->rest = j->sums + sums * j->items * j->channels * j->parts;
+    j->coefficients = (char *)(j->rest + 2 * sets_of(j));
+}
+
+static char *address_of(const ct_view *view) { return view ? ct_cuda_address(view) : NULL; }
+static ct_cuda_vector vector_of(const ct_view *view) {
+    return view ? (ct_cuda_vector){ct_cuda_address(view), view->dtype} : (ct_cuda_vector){0};
+}
+
+static void check_packs(ct_cuda_channels *j) {
+    const uintptr_t all =
+        (uintptr_t)j->x | (uintptr_t)j->g | (uintptr_t)j->other | (uintptr_t)j->y | (uintptr_t)j->passed;
+    if (all % 16 == 0 || !j->packed) return;
+    j->packed = 0;
+    if (j->last) /* the parts stay as they are */
+        while (j->side < j->channels && j->side < 32) j->side *= 2;
+}
+
+/* ---- Launches ---- */
+
+static unsigned grid_of(int64_t blocks) { return (unsigned)(blocks < 1 << 20 ? blocks : 1 << 20); }
+
+static bool pass(const ct_call *call, by_dtype *code, ct_cuda_channels *j, ct_dtype dtype) {
+    const int64_t width = j->packed ? j->side * pack_of(dtype) : j->side;
+    const int64_t blocks = j->last ? ceil_div(j->channels, width) * j->items * j->parts
+                                   : ceil_div(j->items * j->channels * j->parts, CT_CHANNEL_THREADS / 32);
+    return ct_cuda_launch(call, &code[j->last][dtype],
+                          (ct_cuda_shape){.grid = grid_of(blocks), .block = CT_CHANNEL_THREADS}, j);
+}
+
+static bool over_sets(const ct_call *call, ct_cuda_function *code, ct_cuda_channels *j, int64_t sets) {
+    return ct_cuda_launch(call, code, (ct_cuda_shape){.grid = grid_of(sets), .block = CT_CHANNEL_SETTLERS}, j);
+}
+
+/* ---- Sets that stay in shared memory ---- */
+
+enum {
+    RESIDENT_LEAST = 8192, /* elements of a set: a block is too many for fewer */
+    RESIDENT_LINES = 1024, /* of a block, at most */
+    TWO_BLOCKS =
+        113 * 1024, /* shared memory of each of two blocks on a multiprocessor of Hopper, with what the driver takes */
+};
+
+/* Shared memory of a block of a cluster of 2^power blocks. */
+static int64_t cut_set(ct_cuda_channels *j, int power, int64_t size, bool backward) {
+    const int64_t warps = CT_CHANNEL_RESIDENT / 32;
+    j->lines = j->batch ? j->items : j->members;
+    j->line_step = (j->batch ? j->channels : 1) * j->places;
+    j->block_lines = ceil_div(j->lines, (int64_t)1 << power);
+    j->line_sums = backward && !j->batch ? most(j->block_lines, warps) : 0;
+    const int64_t coefficients = backward ? 4 * j->block_lines * (size == 8 ? 8 : 4) : 0;
+    j->elements_at = (CT_CHANNEL_FIXED + 16 * j->line_sums + coefficients + 15) / 16 * 16;
+    return j->elements_at + j->block_lines * j->places * size * (backward ? 2 : 1);
+}
+
+/* The least power of two of blocks that hold a set with two blocks on a multiprocessor, or with one if it must be; -1: none do. */
+static int resident_power(const ct_call *call, ct_cuda_channels *j, ct_dtype dtype, bool backward, int64_t *bytes) {
+    const int64_t size = (int64_t)ct_cuda_dtype_size(dtype);
+    if (j->last || !j->packed || j->count < RESIDENT_LEAST) return -1;
+    CUcontext before;
+    const ct_cuda_device *d = ct_cuda_enter(call->device.index, &before);
+    if (!d) return -1;
+    ct_cuda_leave(before);
+    const int64_t limits[2] = {TWO_BLOCKS < d->shared_limit ? TWO_BLOCKS : d->shared_limit, d->shared_limit};
+    for (int i = 0; i < 2; i++)
+        for (int power = 0; power < (d->capability >= 90 ? 4 : 1); power++) {
+            *bytes = cut_set(j, power, size, backward);
+            if (*bytes <= limits[i] && j->block_lines <= RESIDENT_LINES) return power;
+        }
+    return -1;
+}
+
+static bool run_resident(const ct_call *call, ct_cuda_channels *j, ct_dtype dtype, bool backward, int power,
+                         int64_t bytes) {
+    const ct_cuda_shape shape = {
+        .grid = (unsigned)(sets_of(j) << power), .block = CT_CHANNEL_RESIDENT, .shared = (unsigned)bytes};
+    return ct_cuda_launch(call, &resident[backward][power][dtype], shape, j);
+}
+
+/* ---- What is taken ---- */
+
+/* Elements of dtype, of the same layout, and vectors of any floating dtype; all dense. */
+static const char *check_view(const ct_view *view, ct_dtype dtype) {
+    if (!view) return NULL;
+    if ((int)view->dtype >= DTYPES) return "floats only";
+    if (view->ndim == 3 && view->dtype != dtype) return "mixed dtypes";
+    return ct_cuda_is_dense(view) ? NULL : "a tensor is not dense";
+}
+
+static const char *can(const ct_call *call, const ct_view *x) {
+    const char *why = NULL;
+    for (int i = 0; i < call->n_in && !why; i++) why = check_view(call->in[i], x->dtype);
+    for (int i = 0; i < call->n_out && !why; i++) why = check_view(call->out[i], x->dtype);
+    return why;
+}
+
+/* ---- Forward ---- */
+
+static const char *can_forward(const ct_call *call) { return can(call, call->in[0]); }
+
+static bool run_forward(const ct_call *call, ct_cuda_channels *j) {
+    const ct_dtype dtype = call->in[0]->dtype;
+    if (j->items * j->groups == 0) return true;
+    j->x = address_of(call->in[0]);
+    j->weight = vector_of(call->in[1]), j->bias = vector_of(call->in[2]);
+    j->y = address_of(call->out[0]);
+    if (call->n_out > 1) j->mean = vector_of(call->out[1]);
+    if (call->n_out > 2) j->var = vector_of(call->out[2]);
+    place_scratch(j, call, 2);
+    check_packs(j);
+    int64_t bytes;
+    const int power = resident_power(call, j, dtype, false, &bytes);
+    if (power >= 0) return run_resident(call, j, dtype, false, power, bytes);
+    return (j->count == 0 || pass(call, moments, j, dtype)) && over_sets(call, &settle[dtype], j, sets_of(j)) &&
+           (!j->y || j->count == 0 || pass(call, normalization, j, dtype));
+}
+
+#define FORWARD(op)                                                      \
+    static ct_cuda_channels op##_job(const ct_call *call) {              \
+        const op##_attrs *a = call->attrs;                               \
+        return job_of(call->in[0], a->groups, a->eps, a->channels_last); \
+    }                                                                    \
+    static size_t op##_scratch(const ct_call *call) {                    \
+        const ct_cuda_channels j = op##_job(call);                       \
+        return scratch_of(&j, 2, 3);                                     \
+    }
+FORWARD(channel_norm)
+FORWARD(channel_norm_relu)
+
+static bool run_norm(const ct_call *call, ct_stream *stream) {
+    (void)stream;
+    ct_cuda_channels j = channel_norm_job(call);
+    return run_forward(call, &j);
+}
+
+static bool run_relu(const ct_call *call, ct_stream *stream) {
+    (void)stream;
+    ct_cuda_channels j = channel_norm_relu_job(call);
+    j.relu = 1;
+    j.other = address_of(call->in[3]);
+    return run_forward(call, &j);
+}
+
+/* ---- Gradients ---- */
+
+enum { G, G_MEAN, G_VAR, X, MEAN, VAR, WEIGHT, BIAS, Y };
+
+static const char *can_backward(const ct_call *call) { return can(call, call->in[X]); }
+
+static ct_cuda_channels gradient_job(const ct_call *call) {
+    const channel_norm_grad_attrs *a = call->attrs;
+    return job_of(call->in[X], a->groups, a->eps, a->channels_last);
+}
+
+static size_t gradient_scratch(const ct_call *call) {
+    const ct_cuda_channels j = gradient_job(call);
+    return scratch_of(&j, 3, 5);
+}
+
+static bool run_backward(const ct_call *call, ct_stream *stream) {
+    (void)stream;
+    const channel_norm_grad_attrs *a = call->attrs;
+    const ct_dtype dtype = call->in[X]->dtype;
+    ct_cuda_channels j = gradient_job(call);
+    ct_view *const *out = call->out;
+    j.relu = a->relu;
+    j.x = address_of(call->in[X]), j.g = address_of(call->in[G]);
+    j.other = a->relu ? address_of(call->in[Y]) : NULL;
+    j.g_mean = vector_of(call->in[G_MEAN]), j.g_var = vector_of(call->in[G_VAR]);
+    j.mean = vector_of(call->in[MEAN]), j.var = vector_of(call->in[VAR]);
+    j.weight = vector_of(call->in[WEIGHT]), j.bias = vector_of(call->in[BIAS]);
+    j.y = address_of(out[0]);
+    if (call->n_out > 1) j.dweight = vector_of(out[1]);
+    if (call->n_out > 2) j.dbias = vector_of(out[2]);
+    if (call->n_out > 3) j.passed = address_of(out[3]);
+    place_scratch(&j, call, 3);
+    check_packs(&j);
+    int64_t bytes;
+    const int power = resident_power(call, &j, dtype, true, &bytes);
+    if (power >= 0) {
+        const bool ok = run_resident(call, &j, dtype, true, power, bytes);
+        if (j.batch || (!j.dweight.data && !j.dbias.data) || !ok) return ok;
+        j.parts = 1, j.part = j.places; /* sums are of whole lines */
+        return over_sets(call, &parameters, &j, j.channels);
+    }
+    const bool empty = (double)j.items * j.count == 0;
+    if (!empty && !pass(call, gradient_sums, &j, dtype)) return false;
+    if (sets_of(&j) && !over_sets(call, &settle_gradient[dtype], &j, sets_of(&j))) return false;
+    if (j.channels && (j.dweight.data || j.dbias.data) && !over_sets(call, &parameters, &j, j.channels)) return false;
+    if (empty || !j.y) return true;
+    if (j.passed) j.g = j.passed, j.relu = 0, j.other = NULL; /* relu has been done */
+    return pass(call, gradient, &j, dtype);
+}
+
+/* ---- Running statistics ---- */
+
+static const char *can_move_averages(const ct_call *call) {
+    if (call->out[0]) return "its result is asked for";
+    for (int i = 0; i < call->n_in; i++)
+        if (call->in[i] && ((int)call->in[i]->dtype >= DTYPES || !ct_cuda_is_dense(call->in[i])))
+            return "floats only, that lie side by side";
+    return NULL;
+}
+
+static bool run_averages(const ct_call *call, ct_stream *stream) {
+    (void)stream;
+    static ct_cuda_function code = {&passes_unit, "channel_running", {0}};
+    const running_statistics_attrs *attrs = call->attrs;
+    ct_cuda_running a;
+    memset(&a, 0, sizeof a);
+    for (int i = 0; i < 2; i++) a.running[i] = vector_of(call->in[i]), a.batch[i] = vector_of(call->in[2 + i]);
+    a.channels = call->in[2]->dims[0];
+    a.momentum = attrs->momentum, a.unbias = attrs->unbias;
+    if (a.channels == 0) return true;
+    const int64_t blocks = least(ceil_div(a.channels, CT_CHANNEL_SETTLERS), ENOUGH);
+    return ct_cuda_launch(call, &code, (ct_cuda_shape){.grid = (unsigned)blocks, .block = CT_CHANNEL_SETTLERS}, &a);
+}
+
+CT_CUDA_KERNELS(norm_channel_norm) = {
+    CT_CANDIDATES(channel_norm, {"channels", can_forward, channel_norm_scratch, run_norm}),
+    CT_CANDIDATES(channel_norm_relu, {"channels", can_forward, channel_norm_relu_scratch, run_relu}),
+    CT_CANDIDATES(channel_norm_grad, {"channels", can_backward, gradient_scratch, run_backward}),
+    CT_CANDIDATES(running_statistics, {"running", can_move_averages, NULL, run_averages}),
+    {0},
+};

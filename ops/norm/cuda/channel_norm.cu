@@ -1,0 +1,368 @@
+// Device code of channel_norm and of its gradients in passes over memory: parts of lines, sets, parts again. Sets that fit into shared
+// memory are read once: channel_resident.cu.
+#include "ops/norm/cuda/channel_norm.cuh"
+
+enum { WARPS = CT_CHANNEL_THREADS / 32 };
+
+// ---- What is done with the elements of a part; COLUMNS 1: all are of one channel, else element k of a pack is of column k ----
+//   SUMS             how many sums it makes, in sum
+//   G, OTHER         whether it reads those beside x
+//   begin            at element `start`, the first one of the part in this thread's columns
+//   take             of one element; the result is stored
+//   put              sums of a part of n elements, all threads' together
+//   output           where results are stored; NULL: nowhere
+
+template <typename S, int COLUMNS> struct moments {
+    typedef typename ct_number<S>::type C;
+    enum { SUMS = 2, G = 0, OTHER = 0, REVERSED = 0 };
+    C shift[COLUMNS], sum[SUMS][COLUMNS];
+    CT_DEVICE static char *output(const ct_cuda_channels &) { return NULL; }
+    // Deviations are from an element of the part itself, so no digits are lost where the mean is large.
+    CT_DEVICE void begin(const ct_cuda_channels &a, int64_t, int64_t, int64_t start) {
+#pragma unroll
+        for (int k = 0; k < COLUMNS; k++) {
+            shift[k] = ct_number_of(((const S *)a.x)[start + k]);
+            sum[0][k] = sum[1][k] = 0;
+        }
+    }
+    CT_DEVICE C take(const ct_cuda_channels &, int k, C x, C, C) {
+        const C apart = x - shift[k];
+        sum[0][k] += apart;
+        sum[1][k] = ct_fma(apart, apart, sum[1][k]);
+        return 0;
+    }
+    CT_DEVICE static void put(const ct_cuda_channels &a, int64_t at, int64_t start, int64_t n, const double *sums) {
+        const double rest = sums[0] / (double)n;
+        a.sums[at] = (double)ct_number_of(((const S *)a.x)[start]) + rest;
+        a.sums[a.items * a.channels * a.parts + at] = fmax(sums[1] - rest * sums[0], 0.0);
+    }
+};
+
+template <typename S, int COLUMNS> struct normalization {
+    typedef typename ct_number<S>::type C;
+    enum { SUMS = 0, G = 0, OTHER = 1, REVERSED = 1 };
+    C m[COLUMNS], scale[COLUMNS], shift[COLUMNS], sum[1][1];
+    CT_DEVICE static char *output(const ct_cuda_channels &a) { return a.y; }
+    CT_DEVICE void begin(const ct_cuda_channels &a, int64_t item, int64_t channel, int64_t) {
+#pragma unroll
+        for (int k = 0; k < COLUMNS; k++) {
+            m[k] = ct_coefficient<C>(a, 0, item)[channel + k];
+            scale[k] = ct_coefficient<C>(a, 1, item)[channel + k];
+            shift[k] = ct_coefficient<C>(a, 2, item)[channel + k];
+        }
+    }
+    CT_DEVICE C take(const ct_cuda_channels &a, int k, C x, C, C other) {
+        C y = ct_fma(x - m[k], scale[k], shift[k]);
+        if (a.other) y += other;
+        return a.relu ? ct_relu_of(y) : y;
+    }
+    CT_DEVICE static void put(const ct_cuda_channels &, int64_t, int64_t, int64_t, const double *) {}
+};
+
+template <typename S, int COLUMNS> struct gradient_sums {
+    typedef typename ct_number<S>::type C;
+    enum { SUMS = 3, G = 1, OTHER = 1, REVERSED = 0 };
+    C m[COLUMNS], scale[COLUMNS], shift[COLUMNS], sum[SUMS][COLUMNS];
+    CT_DEVICE static char *output(const ct_cuda_channels &a) { return a.passed; }
+    CT_DEVICE void begin(const ct_cuda_channels &a, int64_t item, int64_t channel, int64_t) {
+        const bool recomputes = a.relu && !a.other;
+#pragma unroll
+        for (int k = 0; k < COLUMNS; k++) {
+            const int64_t set = ct_set_of(a, item, channel + k);
+            m[k] = (C)ct_vector_at(a.mean, set, 0);
+            scale[k] = recomputes ? (C)(ct_rstd_of(a, set) * ct_vector_at(a.weight, channel + k, 1)) : (C)0;
+            shift[k] = recomputes ? (C)ct_vector_at(a.bias, channel + k, 0) : (C)0;
+            sum[0][k] = sum[1][k] = sum[2][k] = 0;
+        }
+    }
+    CT_DEVICE C take(const ct_cuda_channels &a, int k, C x, C g, C other) {
+        const C apart = x - m[k];
+        if (a.relu) g = (a.other ? other : ct_fma(apart, scale[k], shift[k])) <= 0 ? (C)0 : g;
+        sum[0][k] += g;
+        sum[1][k] = ct_fma(apart, g, sum[1][k]);
+        sum[2][k] += apart;
+        return g;
+    }
+    CT_DEVICE static void put(const ct_cuda_channels &a, int64_t at, int64_t, int64_t, const double *sums) {
+        const int64_t all = a.items * a.channels * a.parts;
+        for (int i = 0; i < SUMS; i++) a.sums[i * all + at] = sums[i];
+    }
+};
+
+template <typename S, int COLUMNS> struct gradient {
+    typedef typename ct_number<S>::type C;
+    enum { SUMS = 0, G = 1, OTHER = 1, REVERSED = 1 };
+    C m[COLUMNS], of_g[COLUMNS], of_x[COLUMNS], of_1[COLUMNS], middle[COLUMNS], shift[COLUMNS], sum[1][1];
+    CT_DEVICE static char *output(const ct_cuda_channels &a) { return a.y; }
+    CT_DEVICE void begin(const ct_cuda_channels &a, int64_t item, int64_t channel, int64_t) {
+        const bool recomputes = a.relu && !a.other;
+#pragma unroll
+        for (int k = 0; k < COLUMNS; k++) {
+            m[k] = ct_coefficient<C>(a, 0, item)[channel + k];
+            of_g[k] = ct_coefficient<C>(a, 1, item)[channel + k];
+            of_x[k] = ct_coefficient<C>(a, 2, item)[channel + k];
+            of_1[k] = ct_coefficient<C>(a, 3, item)[channel + k];
+            middle[k] = ct_coefficient<C>(a, 4, item)[channel + k];
+            shift[k] = recomputes ? (C)ct_vector_at(a.bias, channel + k, 0) : (C)0;
+        }
+    }
+    CT_DEVICE C take(const ct_cuda_channels &a, int k, C x, C g, C other) {
+        const C apart = x - m[k];
+        if (a.relu) g = (a.other ? other : ct_fma(apart, of_g[k], shift[k])) <= 0 ? (C)0 : g;
+        return ct_fma(g - middle[k], of_g[k], ct_fma(apart, of_x[k], of_1[k]));
+    }
+    CT_DEVICE static void put(const ct_cuda_channels &, int64_t, int64_t, int64_t, const double *) {}
+};
+
+// ---- Going over parts ----
+
+// Packs that a thread loads at once: fewer where each column of a pack has coefficients of its own in registers.
+template <typename F, int COLUMNS> CT_DEVICE constexpr int unrolled() { return F::G && COLUMNS > 4 ? 2 : 4; }
+
+// So many packs, `step` elements apart, of which the first `many` are there.
+template <typename S, int V, int COLUMNS, typename F>
+CT_DEVICE void take_packs(const ct_cuda_channels &a, F &f, int64_t at, int64_t step, int64_t many) {
+    typedef typename ct_number<S>::type C;
+    typedef ct_pack<S, V> pack;
+    enum { UNROLLED = unrolled<F, COLUMNS>() };
+    pack x[UNROLLED], g[UNROLLED], other[UNROLLED];
+    char *output = F::output(a);
+#pragma unroll
+    for (int u = 0; u < UNROLLED; u++)
+        if (u < many) {
+            x[u] = *(const pack *)((const S *)a.x + at + u * step);
+            if (F::G) g[u] = *(const pack *)((const S *)a.g + at + u * step);
+            if (F::OTHER && a.other) other[u] = *(const pack *)((const S *)a.other + at + u * step);
+        }
+#pragma unroll
+    for (int u = 0; u < UNROLLED; u++)
+        if (u < many) {
+            pack packed;
+            C xs[V], gs[V], others[V];
+            x[u].numbers(xs);
+            if (F::G) g[u].numbers(gs);
+            if (F::OTHER && a.other) other[u].numbers(others);
+#pragma unroll
+            for (int k = 0; k < V; k++)
+                xs[k] = f.take(a, COLUMNS == 1 ? 0 : k, xs[k], F::G ? gs[k] : (C)0,
+                               F::OTHER && a.other ? others[k] : (C)0);
+            if (!output) continue;
+            packed.store(xs);
+            *(pack *)((S *)output + at + u * step) = packed;
+        }
+}
+
+// A warp to a part of a line.
+template <typename S, int V, template <typename, int> class F> CT_DEVICE void go_along_lines(const ct_cuda_channels &a) {
+    enum { UNROLLED = unrolled<F<S, 1>, 1>() };
+    const int lane = threadIdx.x & 31;
+    const int64_t units = a.items * a.channels * a.parts;
+    for (int64_t u = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32; u < units; u += (int64_t)gridDim.x * WARPS) {
+        // from the end: what was read last is still in the cache
+        const int64_t unit = F<S, 1>::REVERSED ? units - 1 - u : u, line = a.parts == 1 ? unit : unit / a.parts,
+                      item = line / a.channels, first = (unit - line * a.parts) * a.part,
+                      n = min(a.part, a.places - first), start = line * a.places + first;
+        F<S, 1> f;
+        f.begin(a, item, line - item * a.channels, start);
+        for (int64_t i = lane * V; i < n; i += UNROLLED * 32 * V)
+            take_packs<S, V, 1>(a, f, start + i, 32 * V, (n - i + 32 * V - 1) / (32 * V));
+        if (F<S, 1>::SUMS) {
+            double sums[3];
+            for (int i = 0; i < F<S, 1>::SUMS; i++) sums[i] = ct_lane_sum((double)f.sum[i][0]);
+            if (lane == 0) F<S, 1>::put(a, unit, start, n, sums);
+        }
+    }
+}
+
+// Threads side by side at V channels each, in groups that take every so-manieth place.
+template <typename S, int V, template <typename, int> class F>
+CT_DEVICE void go_along_columns(const ct_cuda_channels &a) {
+    typedef typename ct_number<S>::type C;
+    typedef F<S, V> function;
+    enum { SUMS = function::SUMS, UNROLLED = unrolled<function, V>() };
+    __shared__ C shared[SUMS ? SUMS * CT_CHANNEL_THREADS * V : 1];
+    const int side = a.side, groups = CT_CHANNEL_THREADS / side, group = threadIdx.x / side,
+              column = (threadIdx.x & (side - 1)) * V, width = side * V;
+    const int64_t tiles = (a.channels + width - 1) / width, jobs = tiles * a.items * a.parts;
+    for (int64_t j = blockIdx.x; j < jobs; j += gridDim.x) {
+        const int64_t job = function::REVERSED ? jobs - 1 - j : j, rest = job / tiles, item = rest / a.parts,
+                      part = rest - item * a.parts, channel = (job - rest * tiles) * width,
+                      rows = min(a.part, a.places - part * a.part),
+                      start = (item * a.places + part * a.part) * a.channels + channel;
+        function f;
+        if (channel + column < a.channels) {
+            f.begin(a, item, channel + column, start + column);
+            for (int64_t r = group; r < rows; r += UNROLLED * groups)
+                take_packs<S, V, V>(a, f, start + column + r * a.channels, groups * a.channels,
+                                    (rows - r + groups - 1) / groups);
+        }
+        if (!SUMS) continue;
+        __syncthreads(); // what was there before has been read
+#pragma unroll
+        for (int i = 0; i < SUMS; i++)
+#pragma unroll
+            for (int k = 0; k < V; k++) shared[(i * groups + group) * width + column + k] = f.sum[i][k];
+        __syncthreads();
+        for (int c = threadIdx.x; c < width && channel + c < a.channels; c += CT_CHANNEL_THREADS) {
+            double sums[3] = {0, 0, 0};
+            for (int i = 0; i < SUMS; i++)
+                for (int k = 0; k < groups; k++) sums[i] += (double)shared[(i * groups + k) * width + c];
+            function::put(a, rest * a.channels + channel + c, start + c, rows, sums);
+        }
+    }
+}
+
+template <typename S, template <typename, int> class F> CT_DEVICE void lines(const ct_cuda_channels &a) {
+    if (ct_does_nothing(a.head)) return;
+    if (a.packed) go_along_lines<S, 16 / sizeof(S), F>(a);
+    else go_along_lines<S, 1, F>(a);
+}
+template <typename S, template <typename, int> class F> CT_DEVICE void columns(const ct_cuda_channels &a) {
+    if (ct_does_nothing(a.head)) return;
+    if (a.packed) go_along_columns<S, 16 / sizeof(S), F>(a);
+    else go_along_columns<S, 1, F>(a);
+}
+
+// ---- Sets ----
+
+// The parts of a set, or of a channel: `outer` times a.parts of them.
+struct parts_of {
+    int64_t first, outer, step, part_step;
+};
+CT_DEVICE parts_of parts_of_channel(const ct_cuda_channels &a, int64_t channel) {
+    return {a.last ? channel : channel * a.parts, a.items, a.channels * a.parts, a.last ? a.channels : 1};
+}
+CT_DEVICE parts_of parts_of_set(const ct_cuda_channels &a, int64_t set) {
+    if (a.batch) return parts_of_channel(a, set);
+    const int64_t item = set / a.groups, channel = (set - item * a.groups) * a.members,
+                  base = item * a.channels * a.parts;
+    return {base + (a.last ? channel : channel * a.parts), a.members, a.last ? 1 : a.parts, a.last ? a.channels : 1};
+}
+CT_DEVICE int64_t places_of(const ct_cuda_channels &a, int64_t part) { return min(a.part, a.places - part * a.part); }
+
+template <typename S> CT_DEVICE void settle(const ct_cuda_channels &a) {
+    typedef typename ct_number<S>::type C;
+    enum { SETTLERS = CT_CHANNEL_SETTLERS };
+    if (ct_does_nothing(a.head)) return;
+    const double *means = a.sums, *squares = a.sums + a.items * a.channels * a.parts;
+    const int64_t sets = (a.batch ? 1 : a.items) * a.groups;
+    for (int64_t set = blockIdx.x; set < sets; set += gridDim.x) {
+        const parts_of p = parts_of_set(a, set);
+        const int64_t many = p.outer * a.parts;
+        double mean = 0, square = 0;
+        for (int64_t i = threadIdx.x; i < many; i += SETTLERS) {
+            const int64_t o = i / a.parts, part = i - o * a.parts;
+            mean += means[p.first + o * p.step + part * p.part_step] * (double)places_of(a, part);
+        }
+        mean = ct_block_sum<SETTLERS / 32>(mean) / a.count;
+        for (int64_t i = threadIdx.x; i < many; i += SETTLERS) {
+            const int64_t o = i / a.parts, part = i - o * a.parts, at = p.first + o * p.step + part * p.part_step;
+            const double apart = means[at] - mean;
+            square += squares[at] + apart * apart * (double)places_of(a, part);
+        }
+        const double var = ct_block_sum<SETTLERS / 32>(square) / a.count, rstd = 1 / sqrt(var + a.eps);
+        if (threadIdx.x == 0) {
+            ct_vector_set(a.mean, set, mean);
+            ct_vector_set(a.var, set, var);
+        }
+        const int64_t item = a.batch ? 0 : set / a.groups, first = (set - item * a.groups) * a.members;
+        for (int64_t c = first + threadIdx.x; c < first + a.members; c += SETTLERS) {
+            const ct_forward_coefficients<C> by = ct_forward_of<C>(a, mean, rstd, c);
+            ct_coefficient<C>(a, 0, item)[c] = by.m;
+            ct_coefficient<C>(a, 1, item)[c] = by.scale;
+            ct_coefficient<C>(a, 2, item)[c] = by.shift;
+        }
+    }
+}
+
+template <typename S> CT_DEVICE void settle_gradient(const ct_cuda_channels &a) {
+    typedef typename ct_number<S>::type C;
+    enum { SETTLERS = CT_CHANNEL_SETTLERS };
+    if (ct_does_nothing(a.head)) return;
+    const int64_t sets = (a.batch ? 1 : a.items) * a.groups, all = a.items * a.channels * a.parts;
+    for (int64_t set = blockIdx.x; set < sets; set += gridDim.x) {
+        const int64_t item = a.batch ? 0 : set / a.groups, first = (set - item * a.groups) * a.members;
+        const parts_of p = parts_of_set(a, set);
+        double g = 0, product = 0, rest = 0;
+        for (int64_t i = threadIdx.x; i < p.outer * a.parts; i += SETTLERS) {
+            const int64_t o = i / a.parts, at = p.first + o * p.step + (i - o * a.parts) * p.part_step;
+            const double w = ct_vector_at(a.weight, first + (a.batch ? 0 : o), 1);
+            g += w * a.sums[at];
+            product += w * a.sums[all + at];
+            rest += a.sums[2 * all + at];
+        }
+        ct_set_sums s;
+        s.g = ct_block_sum<SETTLERS / 32>(g);
+        s.product = ct_block_sum<SETTLERS / 32>(product);
+        s.rest = ct_block_sum<SETTLERS / 32>(rest);
+        s.rstd = ct_rstd_of(a, set);
+        ct_settle_sums(a, set, s);
+        if (threadIdx.x == 0) a.rest[set] = s.rest, a.rest[sets + set] = s.rstd;
+        for (int64_t c = first + threadIdx.x; c < first + a.members; c += SETTLERS) {
+            const ct_backward_coefficients<C> by = ct_backward_of<C>(a, s, (C)ct_vector_at(a.mean, set, 0), c);
+            ct_coefficient<C>(a, 0, item)[c] = by.m;
+            ct_coefficient<C>(a, 1, item)[c] = by.of_g;
+            ct_coefficient<C>(a, 2, item)[c] = by.of_x;
+            ct_coefficient<C>(a, 3, item)[c] = by.of_1;
+            ct_coefficient<C>(a, 4, item)[c] = by.middle;
+        }
+    }
+}
+
+// dweight and dbias, a block to a channel.
+CT_DEVICE void settle_parameters(const ct_cuda_channels &a) {
+    enum { SETTLERS = CT_CHANNEL_SETTLERS };
+    if (ct_does_nothing(a.head)) return;
+    const int64_t sets = (a.batch ? 1 : a.items) * a.groups, all = a.items * a.channels * a.parts;
+    for (int64_t channel = blockIdx.x; channel < a.channels; channel += gridDim.x) {
+        const parts_of p = parts_of_channel(a, channel);
+        double g = 0, product = 0;
+        for (int64_t i = threadIdx.x; i < p.outer * a.parts; i += SETTLERS) {
+            const int64_t item = i / a.parts, at = p.first + item * p.step + (i - item * a.parts) * p.part_step,
+                          set = ct_set_of(a, item, channel);
+            g += a.sums[at];
+            product += (a.sums[all + at] - a.rest[set] * a.sums[at]) * a.rest[sets + set];
+        }
+        g = ct_block_sum<SETTLERS / 32>(g);
+        product = ct_block_sum<SETTLERS / 32>(product);
+        if (threadIdx.x == 0) {
+            ct_vector_set(a.dweight, channel, product);
+            ct_vector_set(a.dbias, channel, g);
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(CT_CHANNEL_SETTLERS)
+    channel_parameters(const __grid_constant__ ct_cuda_channels a) {
+    settle_parameters(a);
+}
+
+extern "C" __global__ void __launch_bounds__(CT_CHANNEL_SETTLERS)
+    channel_running(const __grid_constant__ ct_cuda_running a) {
+    if (ct_does_nothing(a.head)) return;
+    for (int64_t c = ct_first(); c < a.channels; c += ct_step())
+        for (int i = 0; i < 2; i++) {
+            const double batch = ct_vector_at(a.batch[i], c, 0) * (i ? a.unbias : 1);
+            ct_vector_set(a.running[i], c, ct_vector_at(a.running[i], c, 0) * (1 - a.momentum) + batch * a.momentum);
+        }
+}
+
+#define KERNEL(name, threads, suffix, body)                                     \
+    extern "C" __global__ void __launch_bounds__(threads, 2)                    \
+        channel_##name##_##suffix(const __grid_constant__ ct_cuda_channels a) { \
+        body;                                                                   \
+    }
+#define PASS(name, suffix, S)                                                    \
+    KERNEL(name##_lines, CT_CHANNEL_THREADS, suffix, (lines<S, name>(a)))        \
+    KERNEL(name##_columns, CT_CHANNEL_THREADS, suffix, (columns<S, name>(a)))
+#define KERNELS(suffix, S)                                            \
+    PASS(moments, suffix, S)                                          \
+    PASS(normalization, suffix, S)                                    \
+    PASS(gradient_sums, suffix, S)                                    \
+    PASS(gradient, suffix, S)                                         \
+    KERNEL(settle, CT_CHANNEL_SETTLERS, suffix, settle<S>(a))         \
+    KERNEL(settle_gradient, CT_CHANNEL_SETTLERS, suffix, settle_gradient<S>(a))
+KERNELS(f32, float)
+KERNELS(f64, double)
+KERNELS(f16, __half)
+KERNELS(bf16, __nv_bfloat16)

@@ -1,0 +1,141 @@
+// What the kernels of channel_norm share: vectors of any dtype, coefficients, sums of threads.
+#pragma once
+
+#include "backends/cuda/number.cuh"
+#include "backends/cuda/thread.cuh"
+#include "ops/norm/cuda/channel_norm.h"
+#include <cotangent.h>
+
+// V neighbors as they lie in memory, and as numbers. Halves go in pairs: apart, each would take a register.
+template <typename S, int V> struct alignas(sizeof(S) * V) ct_pack {
+    typedef typename ct_number<S>::type C;
+    S v[V];
+    CT_DEVICE void numbers(C (&x)[V]) const {
+#pragma unroll
+        for (int k = 0; k < V; k++) x[k] = ct_number_of(v[k]);
+    }
+    CT_DEVICE void store(const C (&x)[V]) {
+#pragma unroll
+        for (int k = 0; k < V; k++) v[k] = ct_stored<S>(x[k]);
+    }
+};
+CT_DEVICE void ct_pair_numbers(__half2 pair, float *x) {
+    const float2 both = __half22float2(pair);
+    x[0] = both.x, x[1] = both.y;
+}
+CT_DEVICE void ct_pair_numbers(__nv_bfloat162 pair, float *x) {
+    const float2 both = __bfloat1622float2(pair);
+    x[0] = both.x, x[1] = both.y;
+}
+CT_DEVICE void ct_pair_store(__half2 &pair, const float *x) { pair = __floats2half2_rn(x[0], x[1]); }
+CT_DEVICE void ct_pair_store(__nv_bfloat162 &pair, const float *x) { pair = __floats2bfloat162_rn(x[0], x[1]); }
+template <typename PAIR, int V> struct alignas(2 * V) ct_half_pack {
+    PAIR v[V / 2];
+    CT_DEVICE void numbers(float (&x)[V]) const {
+#pragma unroll
+        for (int k = 0; k < V; k += 2) ct_pair_numbers(v[k / 2], x + k);
+    }
+    CT_DEVICE void store(const float (&x)[V]) {
+#pragma unroll
+        for (int k = 0; k < V; k += 2) ct_pair_store(v[k / 2], x + k);
+    }
+};
+template <> struct ct_pack<__half, 8> : ct_half_pack<__half2, 8> {};
+template <> struct ct_pack<__nv_bfloat16, 8> : ct_half_pack<__nv_bfloat162, 8> {};
+
+CT_DEVICE double ct_vector_at(const ct_cuda_vector &v, int64_t i, double otherwise) {
+    if (!v.data) return otherwise;
+    switch (v.dtype) {
+    case CT_F32: return ((const float *)v.data)[i];
+    case CT_F64: return ((const double *)v.data)[i];
+    case CT_F16: return __half2float(((const __half *)v.data)[i]);
+    default: return __bfloat162float(((const __nv_bfloat16 *)v.data)[i]);
+    }
+}
+CT_DEVICE void ct_vector_set(const ct_cuda_vector &v, int64_t i, double x) {
+    if (!v.data) return;
+    switch (v.dtype) {
+    case CT_F32: ((float *)v.data)[i] = (float)x; break;
+    case CT_F64: ((double *)v.data)[i] = x; break;
+    case CT_F16: ((__half *)v.data)[i] = ct_stored<__half>(x); break;
+    default: ((__nv_bfloat16 *)v.data)[i] = ct_stored<__nv_bfloat16>(x);
+    }
+}
+
+CT_DEVICE double ct_lane_sum(double x) {
+    for (int distance = 16; distance; distance /= 2) {
+        const uint64_t bits = (uint64_t)__double_as_longlong(x);
+        const uint32_t low = __shfl_xor_sync(0xffffffffu, (uint32_t)bits, distance),
+                       high = __shfl_xor_sync(0xffffffffu, (uint32_t)(bits >> 32), distance);
+        x += __longlong_as_double((int64_t)((uint64_t)high << 32 | low));
+    }
+    return x;
+}
+// The sum of a block's threads, in every thread.
+template <int WARPS> CT_DEVICE double ct_block_sum(double x) {
+    __shared__ double sums[WARPS];
+    x = ct_lane_sum(x);
+    __syncthreads(); // what was there before has been read
+    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = x;
+    __syncthreads();
+    x = 0;
+    for (int i = 0; i < WARPS; i++) x += sums[i];
+    return x;
+}
+
+// ---- Coefficients ----
+
+template <typename C> CT_DEVICE C *ct_coefficient(const ct_cuda_channels &a, int k, int64_t item) {
+    const int64_t rows = a.batch ? 1 : a.items;
+    return (C *)a.coefficients + (k * rows + (a.batch ? 0 : item)) * a.channels;
+}
+CT_DEVICE int64_t ct_set_of(const ct_cuda_channels &a, int64_t item, int64_t channel) {
+    return a.batch ? channel : item * a.groups + channel / a.members;
+}
+
+// y = (x - m) scale + shift
+template <typename C> struct ct_forward_coefficients { C m, scale, shift; };
+template <typename C>
+CT_DEVICE ct_forward_coefficients<C> ct_forward_of(const ct_cuda_channels &a, double mean, double rstd, int64_t c) {
+    ct_forward_coefficients<C> by;
+    const double scale = rstd * ct_vector_at(a.weight, c, 1);
+    by.m = (C)mean;
+    by.scale = (C)scale;
+    by.shift = (C)(ct_vector_at(a.bias, c, 0) - (mean - (double)by.m) * scale);
+    return by;
+}
+
+// dx = (g - middle) of_g + (x - m) of_x + of_1. With h = g weight and means over a set it is rstd (h - mean(h) - xhat mean(h xhat)) +
+// g_mean / count + 2 g_var (x - mean) / count. The difference comes before the factor rstd, which may be large and is rounded; what
+// mean(h) / weight loses in rounding goes into of_1, and all of it where weight is (nearly) 0.
+template <typename C> struct ct_backward_coefficients { C m, of_g, of_x, of_1, middle; };
+struct ct_set_sums {
+    double g, product, rest; // of h, of h (x - m), of x - m
+    double rstd, projection, shift;
+};
+// From the sums of a set, all but what a channel's weight changes.
+CT_DEVICE void ct_settle_sums(const ct_cuda_channels &a, int64_t set, ct_set_sums &s) {
+    s.rest /= a.count;
+    s.projection = 2 * ct_vector_at(a.g_var, set, 0) / a.count -
+                   s.rstd * s.rstd * s.rstd * (s.product - s.rest * s.g) / a.count;
+    s.shift = ct_vector_at(a.g_mean, set, 0) / a.count - s.projection * s.rest;
+}
+template <typename C>
+CT_DEVICE ct_backward_coefficients<C> ct_backward_of(const ct_cuda_channels &a, const ct_set_sums &s, C m, int64_t c) {
+    ct_backward_coefficients<C> by;
+    const double w = ct_vector_at(a.weight, c, 1), by_w = s.g / a.count / w;
+    const bool divides = fabs(by_w) < 1e30;
+    by.m = m;
+    by.of_g = (C)(s.rstd * w);
+    by.of_x = (C)s.projection;
+    by.middle = divides ? (C)by_w : (C)0;
+    by.of_1 = (C)(s.shift - (divides ? s.rstd * w * (by_w - (double)by.middle) : s.rstd * s.g / a.count));
+    return by;
+}
+CT_DEVICE double ct_rstd_of(const ct_cuda_channels &a, int64_t set) {
+    return 1 / sqrt(ct_vector_at(a.var, set, 0) + a.eps);
+}
+
+// ---- relu ----
+
+template <typename C> CT_DEVICE C ct_relu_of(C x) { return x <= 0 ? (C)0 : x; }

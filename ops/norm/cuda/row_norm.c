@@ -1,0 +1,164 @@
+/* row_norm and its gradients: which device code takes the rows, and how gradients of weight and bias are divided. */
+#include "ops/norm/cuda/row_norm.h"
+
+#include <string.h>
+
+#include "backends/cuda/cuda.h"
+#include "backends/cuda/row.h"
+
+#include "gen/norm.attrs.h"
+
+enum {
+    DTYPES = CT_BF16 + 1,
+    GRID = 1 << 20,
+    PARTS =
+        264, /* of rows, for gradients of weight and bias: two blocks on each multiprocessor of a large device; a constant, since
+                  * the bits hang on it */
+};
+
+CT_CUDA_UNIT(norm_row_norm);
+
+#define OF_DTYPES(name)                                                                                               \
+    {                                                                                                                 \
+        [CT_F32] = CT_CUDA_FUNCTION("row_norm_" name "_f32"), [CT_F64] = CT_CUDA_FUNCTION("row_norm_" name "_f64"),   \
+        [CT_F16] = CT_CUDA_FUNCTION("row_norm_" name "_f16"), [CT_BF16] = CT_CUDA_FUNCTION("row_norm_" name "_bf16"), \
+    }
+static ct_cuda_function rows_of[DTYPES] = OF_DTYPES("rows"), ragged_of[DTYPES] = OF_DTYPES("ragged"),
+                        grad_rows[DTYPES] = OF_DTYPES("grad_rows"), grad_ragged[DTYPES] = OF_DTYPES("grad_ragged"),
+                        grad_all[DTYPES] = OF_DTYPES("grad_all"), grad_parts[DTYPES] = OF_DTYPES("grad_parts"),
+                        grad_total[DTYPES] = OF_DTYPES("grad_total");
+
+/* The first `data` inputs are rows; what follows is in the dtype that is computed in. */
+static const char *can(const ct_call *call, int data) {
+    const ct_dtype dtype = call->in[0]->dtype, wide = dtype == CT_F64 ? CT_F64 : CT_F32;
+    if (dtype > CT_BF16) return "it takes floats";
+    for (int i = 0; i < call->n_in; i++) {
+        if (!call->in[i]) continue;
+        if (call->in[i]->dtype != (i < data ? dtype : wide)) return "mixed dtypes";
+        if (!ct_cuda_is_dense(call->in[i])) return "an input is not dense";
+    }
+    for (int i = 0; i < call->n_out; i++)
+        if (call->out[i] && !ct_cuda_is_dense(call->out[i])) return "an output is not dense";
+    return call->in[0]->dims[1] < INT32_MAX / 2 ? NULL : "the rows are too long";
+}
+static const char *can_forward(const ct_call *call) { return can(call, 1); }
+static const char *can_grad(const ct_call *call) { return can(call, 2); }
+
+static char *address_of(const ct_view *view) { return view ? ct_cuda_address(view) : NULL; }
+static char *output_of(const ct_call *call, int i) { return i < call->n_out ? address_of(call->out[i]) : NULL; }
+
+static bool is_aligned(const void *address) { return (uintptr_t)address % 16 == 0; }
+
+/* Rows in whole packs of 16 bytes that begin at multiples of it. */
+static bool are_whole(const ct_cuda_row_norm *a, size_t size) {
+    return a->n % (int64_t)(16 / size) == 0 && is_aligned(a->x) && is_aligned(a->g) && is_aligned(a->y) &&
+           is_aligned(a->dx) && is_aligned(a->weight) && is_aligned(a->bias);
+}
+
+static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static unsigned grid_of(int64_t blocks) { return (unsigned)(blocks < GRID ? blocks : GRID); }
+
+/* Blocks of groups of a->lanes threads, a row for each. */
+static ct_cuda_shape shape_of(const ct_cuda_row_norm *a) {
+    const int block = a->lanes > 32 ? a->lanes : CT_ROW_THREADS;
+    return (ct_cuda_shape){.grid = grid_of(ceil_div(a->rows, block / a->lanes)), .block = (unsigned)block};
+}
+
+static bool run(const ct_call *call, ct_stream *stream) {
+    (void)stream;
+    const row_norm_attrs *attrs = call->attrs;
+    const ct_view *x = call->in[0];
+    const size_t size = ct_cuda_dtype_size(x->dtype);
+    ct_cuda_row_norm a;
+    memset(&a, 0, sizeof a);
+    a.x = ct_cuda_address(x), a.y = ct_cuda_address(call->out[0]);
+    a.weight = address_of(call->in[1]), a.bias = address_of(call->in[2]);
+    a.rows = x->dims[0], a.n = x->dims[1];
+    a.eps = attrs->eps, a.rms = attrs->rms;
+    if (a.rows == 0 || a.n == 0) return true;
+    const bool whole = are_whole(&a, size);
+    a.lanes = ct_cuda_row_lanes(a.n, (int64_t)size, whole, CT_ROW_LONGEST);
+    return ct_cuda_launch(call, whole ? &rows_of[x->dtype] : &ragged_of[x->dtype], shape_of(&a), &a);
+}
+
+/* ---- Gradients ---- */
+
+static size_t number_size(ct_dtype dtype) { return dtype == CT_F64 ? 8 : 4; }
+static size_t moments_bytes(const ct_view *x) {
+    return ((size_t)x->dims[0] * 3 * number_size(x->dtype) + 255) / 256 * 256;
+}
+
+/* Rows of few threads have small blocks, and more of them. */
+static int64_t most_parts(int lanes) {
+    return lanes > 32 && lanes < CT_NORM_THREADS ? PARTS * (CT_NORM_THREADS / lanes) : PARTS;
+}
+static int whole_lanes(const ct_view *x) {
+    return ct_cuda_row_lanes(x->dims[1], (int64_t)ct_cuda_dtype_size(x->dtype), true, CT_ROW_LONGEST);
+}
+
+/* Enough for either way: addresses, of which one depends, are not known yet. */
+static size_t grad_scratch(const ct_call *call) {
+    const ct_view *x = call->in[1];
+    const bool sums = (call->n_out > 1 && call->out[1]) || (call->n_out > 2 && call->out[2]);
+    return sums ? moments_bytes(x) + (size_t)(most_parts(whole_lanes(x)) * 2 * x->dims[1]) * number_size(x->dtype) : 0;
+}
+
+/* The sums over the parts. */
+static bool run_total(const ct_call *call, ct_cuda_row_norm *a, ct_dtype dtype) {
+    const ct_cuda_shape shape = {.grid = (unsigned)ceil_div(a->n, CT_NORM_SIDE), .block = CT_NORM_THREADS};
+    return ct_cuda_launch(call, &grad_total[dtype], shape, a);
+}
+
+/* All gradients in one kernel, which reads x and g once. */
+static bool run_all(const ct_call *call, ct_cuda_row_norm *a, ct_dtype dtype) {
+    const int block = a->lanes > 32 ? a->lanes : CT_NORM_THREADS, groups = block / a->lanes;
+    const int64_t blocks = ceil_div(a->rows, groups), most = most_parts(a->lanes);
+    a->parts = blocks < most ? blocks : most;
+    const ct_cuda_shape shape = {.grid = (unsigned)a->parts,
+                                 .block = (unsigned)block,
+                                 .shared = groups > 1 ? (unsigned)(2 * (size_t)a->n * number_size(dtype)) : 0};
+    return ct_cuda_launch(call, &grad_all[dtype], shape, a) && run_total(call, a, dtype);
+}
+
+/* Rows first, then weight and bias by columns, from the moments of the rows. */
+static bool run_apart(const ct_call *call, ct_cuda_row_norm *a, ct_dtype dtype, bool whole) {
+    if (!ct_cuda_launch(call, whole ? &grad_rows[dtype] : &grad_ragged[dtype], shape_of(a), a)) return false;
+    if (!a->moments) return true;
+    const int64_t side = ceil_div(a->n, CT_NORM_SIDE), wanted = ceil_div(4 * PARTS, side), most = ceil_div(a->rows, 64);
+    a->parts = wanted < most ? wanted : most;
+    if (a->parts > PARTS) a->parts = PARTS;
+    a->chunk = ceil_div(a->rows, a->parts);
+    a->parts = ceil_div(a->rows, a->chunk);
+    const ct_cuda_shape shape = {.grid = (unsigned)side, .grid_y = (unsigned)a->parts, .block = CT_NORM_THREADS};
+    return ct_cuda_launch(call, &grad_parts[dtype], shape, a) && run_total(call, a, dtype);
+}
+
+static bool run_grad(const ct_call *call, ct_stream *stream) {
+    (void)stream;
+    const row_norm_grad_attrs *attrs = call->attrs;
+    const ct_view *x = call->in[1];
+    const size_t size = ct_cuda_dtype_size(x->dtype);
+    ct_cuda_row_norm a;
+    memset(&a, 0, sizeof a);
+    a.g = ct_cuda_address(call->in[0]), a.x = ct_cuda_address(x), a.weight = address_of(call->in[2]);
+    a.dx = output_of(call, 0), a.dweight = output_of(call, 1), a.dbias = output_of(call, 2);
+    a.rows = x->dims[0], a.n = x->dims[1];
+    a.eps = attrs->eps, a.rms = attrs->rms;
+    if (a.n == 0) return true;
+    const bool sums = a.dweight || a.dbias, whole = are_whole(&a, size);
+    if (sums) {
+        a.moments = ct_cuda_scratch(call);
+        a.sums = a.moments + moments_bytes(x);
+    }
+    if (a.rows == 0) return !sums || run_total(call, &a, x->dtype);
+    a.lanes = ct_cuda_row_lanes(a.n, (int64_t)size, whole, CT_ROW_LONGEST);
+    const bool fits =
+        whole && a.lanes <= CT_NORM_THREADS && a.n * (int64_t)size <= (int64_t)16 * CT_ROW_PACKS * a.lanes;
+    return sums && fits ? run_all(call, &a, x->dtype) : run_apart(call, &a, x->dtype, whole);
+}
+
+CT_CUDA_KERNELS(norm_row_norm) = {
+    CT_CANDIDATES(row_norm, {"row_norm", can_forward, NULL, run}),
+    CT_CANDIDATES(row_norm_grad, {"row_norm_grad", can_grad, grad_scratch, run_grad}),
+    {0},
+};

@@ -1,0 +1,339 @@
+// Device code of row_norm and of its gradients. A row's mean is counted from a first estimate, `centre`, so that the squares of deviations
+// lose no digits and the mean has more of them than the dtype: xhat = ((x - centre) - rest) rstd. Gradients of weight and bias are summed
+// in parts, a block's rows each, and then over the parts in their order: always the same bits.
+#include "ops/norm/cuda/row_norm.h"
+
+#include "backends/cuda/row.cuh"
+
+template <typename N> struct moments { N centre, rest, rstd; };
+template <typename N> struct two { N a, b; };
+template <typename N> struct four { N a, b, c, d; };
+
+template <typename N> CT_DEVICE two<N> sum_two(two<N> x, int lanes) {
+    two<N> nothing;
+    nothing.a = nothing.b = 0;
+    return ct_merge_group(x, lanes, nothing, [](two<N> p, two<N> q) {
+        p.a += q.a, p.b += q.b;
+        return p;
+    });
+}
+template <typename N> CT_DEVICE four<N> sum_four(four<N> x, int lanes) {
+    four<N> nothing;
+    nothing.a = nothing.b = nothing.c = nothing.d = 0;
+    return ct_merge_group(x, lanes, nothing, [](four<N> p, four<N> q) {
+        p.a += q.a, p.b += q.b, p.c += q.c, p.d += q.d;
+        return p;
+    });
+}
+
+// The mean of a row to the digits of its dtype; 0 where only mean squares count.
+template <typename S, typename R> CT_DEVICE typename ct_number<S>::type centre_of(const ct_cuda_row_norm &a, const R &row) {
+    typedef typename ct_number<S>::type N;
+    if (a.rms) return 0;
+    N sum = 0;
+    row.each([&](const auto &packs, int) {
+        N few = 0;
+#pragma unroll
+        for (int k = 0; k < R::V; k++) few += packs.of[0].get(k);
+        sum += few;
+    });
+    const N mean = ct_sum_group(sum, a.lanes) / (N)a.n;
+    return ct_isfinite(mean) ? mean : (N)0; // any number does, so long as it is one
+}
+// From the sums of deviations from the centre and of their squares.
+template <typename N> CT_DEVICE moments<N> moments_of(const ct_cuda_row_norm &a, N centre, N deviations, N squares) {
+    moments<N> m;
+    m.centre = centre;
+    const N rest = a.rms ? (N)0 : deviations / (N)a.n, mean = squares / (N)a.n - rest * rest;
+    m.rstd = ct_rsqrt((mean < 0 ? (N)0 : mean) + (N)a.eps); // a NaN stays one
+    m.rest = rest;
+    return m;
+}
+template <typename N> CT_DEVICE N hat(const moments<N> &m, N x) { return ((x - m.centre) - m.rest) * m.rstd; }
+
+// Elements of weight or bias beside pack p, in what is computed in.
+template <typename S, bool WHOLE> struct beside {
+    typedef typename ct_number<S>::type N;
+    enum { V = ct_row_pack<S>::V, PACKS = V * (int)sizeof(N) / 16 };
+    union {
+        N numbers[V];
+        uint4 packs[PACKS];
+    };
+    CT_DEVICE beside(const ct_row_shape<S, WHOLE> &shape, const char *from, int p) {
+        if (!from) return;
+        const N *first = (const N *)from + shape.first(p);
+        if (WHOLE) {
+#pragma unroll
+            for (int i = 0; i < PACKS; i++) packs[i] = ((const uint4 *)first)[i];
+        } else {
+#pragma unroll
+            for (int k = 0; k < V; k++) numbers[k] = shape.has(shape.first(p) + k) ? first[k] : (N)0;
+        }
+    }
+};
+
+template <typename S, bool WHOLE> CT_DEVICE void row_norm_rows(const ct_cuda_row_norm &a) {
+    typedef typename ct_number<S>::type N;
+    enum { V = ct_row_pack<S>::V };
+    if (ct_does_nothing(a.head)) return;
+    ct_each_row(a.rows, a.lanes, [&](int64_t at, int lane, bool inside) {
+        ct_row<S, 1, WHOLE> row;
+        row.at[0] = (const S *)a.x + at * a.n;
+        row.otherwise[0] = 0;
+        row.take((int)a.n, lane, a.lanes);
+        const N centre = centre_of<S>(a, row);
+        two<N> sums;
+        sums.a = sums.b = 0;
+        row.each([&](const ct_row_packs<S, 1> &packs, int p) {
+            two<N> few;
+            few.a = few.b = 0;
+#pragma unroll
+            for (int k = 0; k < V; k++) {
+                const N d = row.shape.has(row.shape.first(p) + k) ? packs.of[0].get(k) - centre : (N)0;
+                few.a += d;
+                few.b = ct_fma(d, d, few.b);
+            }
+            sums.a += few.a, sums.b += few.b;
+        });
+        sums = sum_two(sums, a.lanes);
+        if (!inside) return;
+        const moments<N> m = moments_of(a, centre, sums.a, sums.b);
+        S *y = (S *)a.y + at * a.n;
+        row.each([&](const ct_row_packs<S, 1> &packs, int p) {
+            const beside<S, WHOLE> weight(row.shape, a.weight, p), bias(row.shape, a.bias, p);
+            ct_row_pack<S> results = {};
+#pragma unroll
+            for (int k = 0; k < V; k++) {
+                N v = hat(m, packs.of[0].get(k));
+                if (a.weight) v *= weight.numbers[k];
+                if (a.bias) v += bias.numbers[k];
+                results.set(k, v);
+            }
+            row.shape.store(y, p, results);
+        });
+    });
+}
+
+// What the gradient of a row needs of it: with h = g weight, dx = rstd (h - mean(h) - xhat mean(h xhat)); without a mean of x, no mean(h).
+template <typename S, bool WHOLE>
+CT_DEVICE four<typename ct_number<S>::type> gradient_sums(const ct_cuda_row_norm &a, const ct_row<S, 2, WHOLE> &row,
+                                                          typename ct_number<S>::type centre) {
+    typedef typename ct_number<S>::type N;
+    four<N> sums; // of d, d^2, h and h d, with d = x - centre
+    sums.a = sums.b = sums.c = sums.d = 0;
+    row.each([&](const ct_row_packs<S, 2> &packs, int p) {
+        const beside<S, WHOLE> weight(row.shape, a.weight, p);
+        four<N> few;
+        few.a = few.b = few.c = few.d = 0;
+#pragma unroll
+        for (int k = 0; k < ct_row_pack<S>::V; k++) {
+            const N d = row.shape.has(row.shape.first(p) + k) ? packs.of[0].get(k) - centre : (N)0;
+            const N g = packs.of[1].get(k);
+            const N h = a.weight ? g * weight.numbers[k] : g;
+            few.a += d;
+            few.b = ct_fma(d, d, few.b);
+            few.c += h;
+            few.d = ct_fma(h, d, few.d);
+        }
+        sums.a += few.a, sums.b += few.b, sums.c += few.c, sums.d += few.d;
+    });
+    return sum_four(sums, a.lanes);
+}
+
+template <typename N> struct projection { N mean, along; };
+template <typename N> CT_DEVICE projection<N> projection_of(const ct_cuda_row_norm &a, const moments<N> &m, const four<N> &sums) {
+    projection<N> p;
+    p.mean = a.rms ? (N)0 : sums.c / (N)a.n;
+    p.along = m.rstd * (sums.d - m.rest * sums.c) / (N)a.n;
+    return p;
+}
+template <typename N>
+CT_DEVICE N row_gradient(const ct_cuda_row_norm &a, const moments<N> &m, const projection<N> &p, N xhat, N h) {
+    // 1 - xhat^2 = eps rstd^2, of which a difference would leave nothing
+    if (a.rms && a.n == 1) return h * ((N)a.eps * m.rstd * m.rstd * m.rstd);
+    return ct_fma(-xhat, p.along, h - p.mean) * m.rstd; // differences first: rstd may be large, and rounded is not itself
+}
+
+// Gradients of x, and the moments of rows where gradients of weight are summed apart.
+template <typename S, bool WHOLE> CT_DEVICE void row_norm_grads(const ct_cuda_row_norm &a) {
+    typedef typename ct_number<S>::type N;
+    enum { V = ct_row_pack<S>::V };
+    if (ct_does_nothing(a.head)) return;
+    ct_each_row(a.rows, a.lanes, [&](int64_t at, int lane, bool inside) {
+        ct_row<S, 2, WHOLE> row;
+        row.at[0] = (const S *)a.x + at * a.n;
+        row.at[1] = (const S *)a.g + at * a.n;
+        row.otherwise[0] = row.otherwise[1] = 0;
+        row.take((int)a.n, lane, a.lanes);
+        const N centre = centre_of<S>(a, row);
+        const four<N> sums = gradient_sums(a, row, centre);
+        if (!inside) return;
+        const moments<N> m = moments_of(a, centre, sums.a, sums.b);
+        if (a.moments && lane == 0) ((moments<N> *)a.moments)[at] = m;
+        if (!a.dx) return;
+        const projection<N> of_row = projection_of(a, m, sums);
+        S *dx = (S *)a.dx + at * a.n;
+        row.each([&](const ct_row_packs<S, 2> &packs, int p) {
+            const beside<S, WHOLE> weight(row.shape, a.weight, p);
+            ct_row_pack<S> results = {};
+#pragma unroll
+            for (int k = 0; k < V; k++) {
+                const N g = packs.of[1].get(k), h = a.weight ? g * weight.numbers[k] : g;
+                results.set(k, row_gradient(a, m, of_row, hat(m, packs.of[0].get(k)), h));
+            }
+            row.shape.store(dx, p, results);
+        });
+    });
+}
+
+// All gradients at once, of rows that are whole and fit into registers: a group keeps the sums of its columns, and reads its next row while it works on
+// this one. The groups of a block come together in the end.
+template <typename S> CT_DEVICE void row_norm_all(const ct_cuda_row_norm &a) {
+    typedef typename ct_number<S>::type N;
+    enum { V = ct_row_pack<S>::V, K = CT_ROW_PACKS };
+    extern __shared__ __align__(16) char shared[];
+    if (ct_does_nothing(a.head)) return;
+    const int lanes = a.lanes, lane = (int)threadIdx.x & (lanes - 1), groups = (int)blockDim.x / lanes, group = (int)threadIdx.x / lanes;
+    const int64_t step = (int64_t)gridDim.x * groups;
+    N by_weight[K][V], by_bias[K][V];
+#pragma unroll
+    for (int k = 0; k < K; k++)
+#pragma unroll
+        for (int v = 0; v < V; v++) by_weight[k][v] = by_bias[k][v] = 0;
+    ct_row<S, 2, true> row, next;
+    auto fetch = [&](ct_row<S, 2, true> &into, int64_t at) {
+        into.at[0] = (const S *)a.x + at * a.n;
+        into.at[1] = (const S *)a.g + at * a.n;
+        into.take((int)a.n, lane, lanes);
+    };
+    int64_t first = (int64_t)blockIdx.x * groups;
+    fetch(next, min(first + group, a.rows - 1));
+    for (; first < a.rows; first += step) {
+        const int64_t at = first + group;
+        row = next;
+        if (first + step < a.rows) fetch(next, min(at + step, a.rows - 1));
+        row.is_kept = true;
+        const N centre = centre_of<S>(a, row);
+        const four<N> sums = gradient_sums(a, row, centre);
+        if (at >= a.rows) continue;
+        const moments<N> m = moments_of(a, centre, sums.a, sums.b);
+        const projection<N> of_row = projection_of(a, m, sums);
+        S *dx = (S *)a.dx + at * a.n;
+#pragma unroll
+        for (int k = 0; k < K; k++) {
+            const int p = lane + k * lanes;
+            if (p >= row.shape.packs) continue;
+            const beside<S, true> weight(row.shape, a.weight, p);
+            ct_row_pack<S> results = {};
+#pragma unroll
+            for (int v = 0; v < V; v++) {
+                const N g = row.kept[k].of[1].get(v), h = a.weight ? g * weight.numbers[v] : g, xhat = hat(m, row.kept[k].of[0].get(v));
+                by_weight[k][v] = ct_fma(g, xhat, by_weight[k][v]);
+                by_bias[k][v] += g;
+                results.set(v, row_gradient(a, m, of_row, xhat, h));
+            }
+            if (a.dx) row.shape.store(dx, p, results);
+        }
+    }
+    N *sums = (N *)a.sums + (int64_t)blockIdx.x * 2 * a.n, *gathered = (N *)shared; // (2, n)
+    for (int turn = groups - 1; turn >= 0; turn--) { // the last group begins, the first writes
+        if (turn == group) {
+#pragma unroll
+            for (int k = 0; k < K; k++) {
+                const int p = lane + k * lanes;
+                if (p >= (int)a.n / V) continue;
+#pragma unroll
+                for (int v = 0; v < V; v++) {
+                    const int at = p * V + v;
+                    if (turn < groups - 1) by_weight[k][v] += gathered[at], by_bias[k][v] += gathered[a.n + at];
+                    if (turn > 0) gathered[at] = by_weight[k][v], gathered[a.n + at] = by_bias[k][v];
+                    else sums[at] = by_weight[k][v], sums[a.n + at] = by_bias[k][v];
+                }
+            }
+        }
+        if (groups > 1) __syncthreads();
+    }
+}
+
+// The threads of a warp stand at neighbouring columns, its warps take every so-manieth of `count` terms; the first warp has the sums.
+template <typename N, typename F> CT_DEVICE two<N> sum_columns(int64_t count, F term) {
+    __shared__ two<N> warps[CT_NORM_THREADS / CT_NORM_SIDE][CT_NORM_SIDE];
+    const int warp = (int)threadIdx.x / CT_NORM_SIDE, column = (int)threadIdx.x % CT_NORM_SIDE;
+    two<N> sum;
+    sum.a = sum.b = 0;
+#pragma unroll 4
+    for (int64_t i = warp; i < count; i += CT_NORM_THREADS / CT_NORM_SIDE) {
+        const two<N> more = term(i);
+        sum.a += more.a, sum.b += more.b;
+    }
+    __syncthreads(); // what was there before has been read
+    warps[warp][column] = sum;
+    __syncthreads();
+    for (int half = CT_NORM_THREADS / CT_NORM_SIDE / 2; half; half /= 2) {
+        if (warp < half) {
+            warps[warp][column].a += warps[warp + half][column].a;
+            warps[warp][column].b += warps[warp + half][column].b;
+        }
+        __syncthreads();
+    }
+    return warps[0][column];
+}
+
+// The sums of one part of the rows, from their moments.
+template <typename S> CT_DEVICE void row_norm_parts(const ct_cuda_row_norm &a) {
+    typedef typename ct_number<S>::type N;
+    if (ct_does_nothing(a.head)) return;
+    const int64_t column = (int64_t)blockIdx.x * CT_NORM_SIDE + threadIdx.x % CT_NORM_SIDE, first = blockIdx.y * a.chunk;
+    const bool inside = column < a.n;
+    const two<N> sum = sum_columns<N>(min(a.chunk, a.rows - first), [&](int64_t i) {
+        two<N> term;
+        term.a = term.b = 0;
+        if (inside) {
+            const int64_t at = (first + i) * a.n + column;
+            const N g = ct_number_of(((const S *)a.g)[at]);
+            term.a = g * hat(((const moments<N> *)a.moments)[first + i], ct_number_of(((const S *)a.x)[at]));
+            term.b = g;
+        }
+        return term;
+    });
+    if (threadIdx.x >= CT_NORM_SIDE || !inside) return;
+    N *sums = (N *)a.sums + (int64_t)blockIdx.y * 2 * a.n;
+    sums[column] = sum.a;
+    sums[a.n + column] = sum.b;
+}
+
+// Over all parts.
+template <typename S> CT_DEVICE void row_norm_total(const ct_cuda_row_norm &a) {
+    typedef typename ct_number<S>::type N;
+    if (ct_does_nothing(a.head)) return;
+    const int64_t column = (int64_t)blockIdx.x * CT_NORM_SIDE + threadIdx.x % CT_NORM_SIDE;
+    const bool inside = column < a.n;
+    const two<N> sum = sum_columns<N>(a.parts, [&](int64_t part) {
+        const N *sums = (const N *)a.sums + part * 2 * a.n;
+        two<N> term;
+        term.a = inside ? sums[column] : (N)0;
+        term.b = inside ? sums[a.n + column] : (N)0;
+        return term;
+    });
+    if (threadIdx.x >= CT_NORM_SIDE || !inside) return;
+    if (a.dweight) ((N *)a.dweight)[column] = sum.a;
+    if (a.dbias) ((N *)a.dbias)[column] = sum.b;
+}
+
+#define AND ,
+#define KERNEL(name, suffix, threads, ...)                                                                                      \
+    extern "C" __global__ void __launch_bounds__(threads) row_norm_##name##_##suffix(const __grid_constant__ ct_cuda_row_norm a) { \
+        __VA_ARGS__(a);                                                                                                         \
+    }
+#define KERNELS(suffix, S)                                                         \
+    KERNEL(rows, suffix, CT_ROW_LONGEST, row_norm_rows<S, true>)                   \
+    KERNEL(ragged, suffix, CT_ROW_LONGEST, row_norm_rows<S, false>)                \
+    KERNEL(grad_rows, suffix, CT_ROW_LONGEST, row_norm_grads<S, true>)             \
+    KERNEL(grad_ragged, suffix, CT_ROW_LONGEST, row_norm_grads<S, false>)          \
+    KERNEL(grad_all, suffix, CT_NORM_THREADS AND (sizeof(S) == 2 ? 1 : 2), row_norm_all<S>) \
+    KERNEL(grad_parts, suffix, CT_NORM_THREADS, row_norm_parts<S>)                 \
+    KERNEL(grad_total, suffix, CT_NORM_THREADS, row_norm_total<S>)
+KERNELS(f32, float)
+KERNELS(f64, double)
+KERNELS(f16, __half)
+KERNELS(bf16, __nv_bfloat16)

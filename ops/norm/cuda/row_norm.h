@@ -1,0 +1,24 @@
+/* Arguments of row_norm and of its gradients. */
+#ifndef COTANGENT_OPS_NORM_CUDA_ROW_NORM_H
+#define COTANGENT_OPS_NORM_CUDA_ROW_NORM_H
+
+#include "backends/cuda/view.h"
+
+enum {
+    CT_NORM_THREADS = 256, /* of a block that gathers gradients of weight and bias too */
+    CT_NORM_SIDE = 32,     /* columns of a block that sums them */
+};
+
+typedef struct ct_cuda_row_norm {
+    ct_cuda_head head;
+    const char *x, *g;              /* (rows, n) */
+    const char *weight, *bias;      /* (n), NULL: 1 and 0 */
+    char *y, *dx, *dweight, *dbias; /* NULL where not wanted */
+    char *moments;                  /* (rows) of centre, rest and rstd; NULL: nobody needs them */
+    char *sums;                     /* (parts, 2, n): of dweight and of dbias */
+    int64_t rows, n, parts, chunk;  /* chunk: rows of a part */
+    double eps;
+    int32_t rms, lanes;
+} ct_cuda_row_norm;
+
+#endif

@@ -1,0 +1,97 @@
+/* softmax, log_softmax and their gradients: how lines lie, and which device code takes them. */
+#include "ops/softmax/cuda/softmax.h"
+
+#include <string.h>
+
+#include "backends/cuda/cuda.h"
+#include "backends/cuda/row.h"
+
+#include "gen/softmax.attrs.h"
+
+enum { DTYPES = CT_BF16 + 1, GRID = 1 << 20 };
+
+CT_CUDA_UNIT(softmax_softmax);
+
+typedef struct family {
+    ct_cuda_function rows[DTYPES], ragged[DTYPES], columns[DTYPES];
+} family;
+
+#define OF_DTYPES(name)                                                                     \
+    {                                                                                       \
+        [CT_F32] = CT_CUDA_FUNCTION(name "f32"), [CT_F64] = CT_CUDA_FUNCTION(name "f64"),   \
+        [CT_F16] = CT_CUDA_FUNCTION(name "f16"), [CT_BF16] = CT_CUDA_FUNCTION(name "bf16"), \
+    }
+#define FAMILY(name) \
+    static family name##_family = {OF_DTYPES(#name "_rows_"), OF_DTYPES(#name "_ragged_"), OF_DTYPES(#name "_columns_")}
+FAMILY(softmax);
+FAMILY(log_softmax);
+FAMILY(softmax_grad);
+FAMILY(log_softmax_grad);
+FAMILY(log_softmax_half_grad);
+
+/* Whether the elements of all lines are neighbors; *whole: in packs of 16 bytes that begin at multiples of it. */
+static bool are_rows(const ct_cuda_softmax *a, int operands, int size, bool *whole) {
+    const char *const starts[3] = {a->out, a->in[0], a->in[1]};
+    const int pack = 16 / size;
+    *whole = a->n % pack == 0;
+    for (int k = 0; k < operands; k++) {
+        if (a->strides[k] != 1) return false;
+        *whole = *whole && (uintptr_t)starts[k] % 16 == 0;
+        for (int d = 0; d < a->lines.ndim; d++)
+            *whole = *whole && (a->lines.sizes[d] == 1 || a->lines.strides[k][d] % pack == 0);
+    }
+    return a->n < INT32_MAX / 2;
+}
+
+static unsigned grid_of(int64_t blocks) { return (unsigned)(blocks < GRID ? blocks : GRID); }
+
+static bool run(family *f, const ct_call *call, int64_t axis) {
+    const ct_view *y = call->out[0];
+    const int operands = 1 + call->n_in, size = (int)ct_cuda_dtype_size(y->dtype);
+    ct_cuda_softmax a;
+    memset(&a, 0, sizeof a);
+    if (ct_cuda_count(y) == 0) return true;
+    const ct_view *views[3] = {y, call->in[0], call->n_in > 1 ? call->in[1] : NULL};
+    const int along = (int)(axis < 0 ? axis + y->ndim : axis);
+    a.n = y->ndim ? y->dims[along] : 1;
+    for (int k = 0; k < operands; k++) a.strides[k] = a.n > 1 ? views[k]->strides[along] : 1;
+    a.lines = ct_cuda_lines(views, operands, along);
+    a.out = ct_cuda_address(y);
+    for (int i = 0; i < call->n_in; i++) a.in[i] = ct_cuda_address(call->in[i]);
+    bool whole;
+    if (are_rows(&a, operands, size, &whole)) {
+        a.lanes = ct_cuda_row_lanes(a.n, size, whole, CT_ROW_LONGEST);
+        const unsigned block = a.lanes > 32 ? (unsigned)a.lanes : CT_ROW_THREADS;
+        const int64_t rows = block / (unsigned)a.lanes;
+        const ct_cuda_shape shape = {.grid = grid_of((a.lines.total + rows - 1) / rows), .block = block};
+        return ct_cuda_launch(call, whole ? &f->rows[y->dtype] : &f->ragged[y->dtype], shape, &a);
+    }
+    a.lanes = 1;
+    while (a.lanes < a.lines.total && a.lanes < CT_SOFTMAX_SIDE) a.lanes *= 2;
+    const ct_cuda_shape shape = {.grid = grid_of((a.lines.total + a.lanes - 1) / a.lanes),
+                                 .block = CT_SOFTMAX_COLUMN_THREADS};
+    return ct_cuda_launch(call, &f->columns[y->dtype], shape, &a);
+}
+
+/* Operands of a call have one dtype: they are promoted. */
+static const char *can(const ct_call *call) { return call->in[0]->dtype <= CT_BF16 ? NULL : "it takes floats"; }
+
+#define KERNEL(name)                                                                 \
+    static bool name##_run(const ct_call *call, ct_stream *stream) {                 \
+        (void)stream;                                                                \
+        return run(&name##_family, call, ((const name##_attrs *)call->attrs)->axis); \
+    }
+KERNEL(softmax)
+KERNEL(log_softmax)
+KERNEL(softmax_grad)
+KERNEL(log_softmax_grad)
+KERNEL(log_softmax_half_grad)
+
+CT_CUDA_KERNELS(softmax_softmax) = {
+    CT_CANDIDATES(softmax, {"softmax", can, NULL, softmax_run}),
+    CT_CANDIDATES(log_softmax, {"log_softmax", can, NULL, log_softmax_run}),
+    CT_CANDIDATES(softmax_grad, {"softmax_grad", can, NULL, softmax_grad_run}),
+    CT_CANDIDATES(log_softmax_grad, {"log_softmax_grad", can, NULL, log_softmax_grad_run}),
+    CT_CANDIDATES(log_softmax_half_grad, {"log_softmax_half_grad", can, NULL, log_softmax_half_grad_run}),
+    {0},
+};
