@@ -89,7 +89,8 @@ static bool arrive(pass *p, ct_node *node, int output, ct_tensor *g) {
         ct_tensor *before = cots[output];
         /* A sum of ours that nobody else sees can grow in place. */
         bool own = !ct__grad_mode && before->view.dtype == g->view.dtype && atomic_load(&before->refs) == 1 &&
-                   atomic_load(&before->storage->refs) == 1 && ct__view_is_dense(&before->view) && !before->node;
+                   atomic_load(&before->storage->refs) == 1 && !before->base && ct__view_is_dense(&before->view) &&
+                   !before->node;
         sum = (own && ct_into(before)) ? ct_add(before, g) : ct_add(before, g);
         if (sum) ct__tensor_retain(sum);
     }
@@ -126,12 +127,11 @@ static bool run_hooks(ct_node *node, ct_tensor **cots) {
 
 /* A gradient that the leaf can own and later add to: dense, and in memory of its own. */
 static ct_tensor *own_gradient(ct_tensor *g) {
-    bool own = atomic_load(&g->refs) == 1 && ct__view_is_dense(&g->view) && g->view.offset == 0;
-    int holders = atomic_load(&g->storage->refs);
+    bool own = atomic_load(&g->refs) == 1 && atomic_load(&g->storage->refs) == 1 && ct__view_is_dense(&g->view) &&
+               g->view.offset == 0;
     /* another shape of what nobody else holds: the storage is as good as its own */
-    if (own && holders == 2 && g->base && atomic_load(&g->base->refs) == 1 && !g->node)
-        return ct__tensor_new(&g->view, g->storage);
-    own = own && holders == 1;
+    if (own && g->base && atomic_load(&g->base->refs) == 1 && !g->node) return ct__tensor_new(&g->view, g->storage);
+    own = own && !g->base;
     ct_tensor *mine = NULL;
     ct_scope {
         mine = own ? g : ct_clone(g);
