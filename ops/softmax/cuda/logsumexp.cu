@@ -1,5 +1,5 @@
-// Device code of logsumexp: a reduction whose accumulator is the greatest element so far and the sum of exp(x - greatest); of infinite ones
-// exp(x) itself is summed, so that they come out as they are.
+// Device code of logsumexp: a reduction whose accumulator is the greatest element so far and the sum of exp(x -
+// greatest); of infinite ones exp(x) itself is summed, so that they come out as they are.
 #include "backends/cuda/level.cuh"
 #include "ops/reduce/cuda/reduce.cuh"
 
@@ -22,7 +22,8 @@ template <typename S> struct sum_of_exponentials {
     }
     CT_DEVICE static void merge(Sum &a, const Sum &b) {
         const N top = ct_fmax(a.top, b.top), level = from(top);
-        a.sum = (a.sum == 0 ? (N)0 : a.sum * ct_exp(a.top - level)) + (b.sum == 0 ? (N)0 : b.sum * ct_exp(b.top - level));
+        a.sum =
+            (a.sum == 0 ? (N)0 : a.sum * ct_exp(a.top - level)) + (b.sum == 0 ? (N)0 : b.sum * ct_exp(b.top - level));
         a.top = top;
     }
     CT_DEVICE static void add(Sum &sum, const Short &s) { merge(sum, s); }
