@@ -64,6 +64,7 @@ static ct_cuda_channels job_of(const ct_view *x, int64_t groups, double eps, boo
         const int64_t tiles = most(ceil_div(columns, j.side), 1), threads = CT_CHANNEL_THREADS / j.side;
         const int64_t wanted = ENOUGH / most(tiles * j.items, 1);
         j.part = ceil_div(j.places, most(least(wanted, j.places / (ROWS * threads)), 1));
+        j.part = least(j.part, INT32_MAX / most(j.channels * (int64_t)ct_cuda_dtype_size(x->dtype), 1));
     } else {
         j.part = least(j.places, LINE_PART);
     }
@@ -199,16 +200,14 @@ static const char *check_view(const ct_view *view, ct_dtype dtype) {
     return ct_cuda_is_dense(view) ? NULL : "a tensor is not dense";
 }
 
-static const char *can(const ct_call *call, const ct_view *x) {
-    const char *why = NULL;
+static const char *can(const ct_call *call, const ct_view *x, bool last) {
+    const char *why = last && x->dims[2] > INT32_MAX / 8 ? "more than 2^28 channels" : NULL;
     for (int i = 0; i < call->n_in && !why; i++) why = check_view(call->in[i], x->dtype);
     for (int i = 0; i < call->n_out && !why; i++) why = check_view(call->out[i], x->dtype);
     return why;
 }
 
 /* ---- Forward ---- */
-
-static const char *can_forward(const ct_call *call) { return can(call, call->in[0]); }
 
 static bool run_forward(const ct_call *call, ct_cuda_channels *j) {
     const ct_dtype dtype = call->in[0]->dtype;
@@ -228,6 +227,10 @@ static bool run_forward(const ct_call *call, ct_cuda_channels *j) {
 }
 
 #define FORWARD(op)                                                      \
+    static const char *op##_can(const ct_call *call) {                   \
+        const op##_attrs *a = call->attrs;                               \
+        return can(call, call->in[0], a->channels_last);                 \
+    }                                                                    \
     static ct_cuda_channels op##_job(const ct_call *call) {              \
         const op##_attrs *a = call->attrs;                               \
         return job_of(call->in[0], a->groups, a->eps, a->channels_last); \
@@ -257,7 +260,10 @@ static bool run_relu(const ct_call *call, ct_stream *stream) {
 
 enum { G, G_MEAN, G_VAR, X, MEAN, VAR, WEIGHT, BIAS, Y };
 
-static const char *can_backward(const ct_call *call) { return can(call, call->in[X]); }
+static const char *can_backward(const ct_call *call) {
+    const channel_norm_grad_attrs *a = call->attrs;
+    return can(call, call->in[X], a->channels_last);
+}
 
 static ct_cuda_channels gradient_job(const ct_call *call) {
     const channel_norm_grad_attrs *a = call->attrs;
@@ -300,6 +306,11 @@ static bool run_backward(const ct_call *call, ct_stream *stream) {
 }
 
 /* ---- By given statistics ---- */
+
+static const char *can_fixed(const ct_call *call) {
+    const channel_norm_fixed_attrs *a = call->attrs;
+    return can(call, call->in[0], a->channels_last);
+}
 
 static ct_cuda_channels fixed_job(const ct_call *call) {
     const channel_norm_fixed_attrs *a = call->attrs;
@@ -352,10 +363,10 @@ static bool run_averages(const ct_call *call, ct_stream *stream) {
 }
 
 CT_CUDA_KERNELS(norm_channel_norm) = {
-    CT_CANDIDATES(channel_norm, {"channels", can_forward, channel_norm_scratch, run_norm}),
-    CT_CANDIDATES(channel_norm_relu, {"channels", can_forward, channel_norm_relu_scratch, run_relu}),
+    CT_CANDIDATES(channel_norm, {"channels", channel_norm_can, channel_norm_scratch, run_norm}),
+    CT_CANDIDATES(channel_norm_relu, {"channels", channel_norm_relu_can, channel_norm_relu_scratch, run_relu}),
     CT_CANDIDATES(channel_norm_grad, {"channels", can_backward, gradient_scratch, run_backward}),
-    CT_CANDIDATES(channel_norm_fixed, {"channels", can_forward, fixed_scratch, run_fixed}),
+    CT_CANDIDATES(channel_norm_fixed, {"channels", can_fixed, fixed_scratch, run_fixed}),
     CT_CANDIDATES(running_statistics, {"running", can_move_averages, NULL, run_averages}),
     {0},
 };
