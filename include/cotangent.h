@@ -202,7 +202,8 @@ CT_API ct_tensor *ct_from_data(const void *data, ct_dims shape, ct_dtype dtype);
  * All that lies between the first and the last element has to be readable, and for changes in place writable too unless
  * read_only says that it is not: then they are errors. With device it is memory of that device, at an address that the device knows
  * (of CUDA, a CUdeviceptr), and its content is taken to be written on the stream that this thread has chosen (ct_set_stream); before
- * release is called all that uses it has been waited for. */
+ * release is called all that uses it has been waited for. Without release nobody waits: the program sees to the order, as that of a
+ * stream of its own (ct_stream_wrap) does. */
 typedef struct ct_wrap_options {
     size_t size;
     ct_dims strides; /* {}: dense, in row-major order */
