@@ -170,9 +170,9 @@ static ct_cuda_unit hopper_unit = {"attention_hopper", ct_fatbin_attention_hoppe
 static ct_cuda_function hopper_forward[2] = OF_HOPPER("forward"), hopper_keys[2] = OF_HOPPER("keys"),
                         hopper_queries[2] = OF_HOPPER("queries");
 
-/* Two stages of keys and values, or of queries with their levels, from a multiple of 1024 bytes on. */
+/* Three stages of keys and values, or of queries with their levels, from a multiple of 1024 bytes on. */
 static unsigned hopper_shared(bool levels) {
-    return 1024 + 4 * CT_SDPA_STEP * 64 * 2 + (levels ? 2 * CT_SDPA_STEP * 2 * (unsigned)sizeof(float) : 0);
+    return 1024 + 3 * CT_SDPA_STEP * (2 * 64 * 2 + (levels ? 2 * (unsigned)sizeof(float) : 0));
 }
 
 static const char *hopper_refuses(const ct_call *call, double scale, double dropout) {
@@ -181,6 +181,8 @@ static const char *hopper_refuses(const ct_call *call, double scale, double drop
     if (call->in[3] || (call->in[4] && dropout > 0) || !(scale > 0))
         return "it has a mask, dropout or a negative scale";
     if (call->in[0]->dims[3] > 64 || call->in[2]->dims[3] > 64) return "its heads are large";
+    for (int i = 0; i < 3; i++)
+        if (!heads_of(call->in[i]).packed) return "its rows are not of whole, aligned 16 bytes";
     return refuses(call);
 }
 static const char *hopper_forward_can(const ct_call *call) {
@@ -189,6 +191,7 @@ static const char *hopper_forward_can(const ct_call *call) {
 }
 static const char *hopper_backward_can(const ct_call *call) {
     const sdpa_grad_attrs *a = call->attrs;
+    if (!heads_of(call->in[7]).packed) return "its rows are not of whole, aligned 16 bytes";
     return hopper_refuses(call, a->scale, a->dropout);
 }
 
