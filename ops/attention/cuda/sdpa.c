@@ -29,6 +29,16 @@ static ct_cuda_heads heads_of(const ct_view *x) {
     return h;
 }
 
+/* (B,T,H,D) as (B,H,T,D) where rows_first. */
+static ct_cuda_heads heads_first(const ct_view *x, bool rows_first) {
+    ct_cuda_heads h = heads_of(x);
+    if (rows_first) {
+        const int64_t rows = h.strides[1];
+        h.strides[1] = h.strides[2], h.strides[2] = rows;
+    }
+    return h;
+}
+
 static bool computes_wide(ct_dtype dtype) { return dtype == CT_F64; }
 static ct_dtype computed_in(ct_dtype dtype) { return computes_wide(dtype) ? CT_F64 : CT_F32; }
 static bool is_half(ct_dtype dtype) { return dtype == CT_F16 || dtype == CT_BF16; }
@@ -61,7 +71,7 @@ static ct_cuda_sdpa problem_of(const ct_call *call, double scale, bool causal, b
 static ct_cuda_sdpa forward_problem(const ct_call *call) {
     const sdpa_attrs *a = call->attrs;
     ct_cuda_sdpa p = problem_of(call, a->scale, a->causal, a->bottom_right, a->dropout);
-    p.y = heads_of(call->out[0]);
+    p.y = heads_first(call->out[0], a->rows_first);
     if (call->n_out > 1) p.lse = heads_of(call->out[1]);
     return p;
 }
@@ -70,12 +80,13 @@ static ct_cuda_sdpa backward_problem(const ct_call *call) {
     const sdpa_grad_attrs *a = call->attrs;
     ct_cuda_sdpa p = problem_of(call, a->scale, a->causal, a->bottom_right, a->dropout);
     const ct_dtype wide = computed_in(call->in[0]->dtype);
-    p.y = heads_of(call->in[5]), p.lse = heads_of(call->in[6]), p.g = heads_of(call->in[7]);
+    p.y = heads_first(call->in[5], a->rows_first), p.g = heads_first(call->in[7], a->rows_first);
+    p.lse = heads_of(call->in[6]);
     p.g_lse = heads_of(call->in[8]);
     p.lse_narrow = call->in[6]->dtype != wide;
     p.g_lse_narrow = call->in[8] && call->in[8]->dtype != wide;
     ct_cuda_heads *const outputs[] = {&p.dq, &p.dk, &p.dv, &p.dmask};
-    for (int i = 0; i < call->n_out; i++) *outputs[i] = heads_of(call->out[i]);
+    for (int i = 0; i < call->n_out; i++) *outputs[i] = heads_first(call->out[i], i < 3 && a->rows_first);
     p.rows = ct_cuda_scratch(call);
     return p;
 }
