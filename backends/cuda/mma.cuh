@@ -53,6 +53,15 @@ template <int N> CT_DEVICE void ct_async_copy(void *to, const void *from, bool t
 }
 CT_DEVICE void ct_async_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
+// A pair of halves as numbers.
+template <typename S> CT_DEVICE float2 ct_unpair(uint32_t pair);
+template <> CT_DEVICE float2 ct_unpair<__half>(uint32_t pair) {
+    const __half_raw low = {(unsigned short)pair}, high = {(unsigned short)(pair >> 16)};
+    return make_float2(__half2float(__half(low)), __half2float(__half(high)));
+}
+template <> CT_DEVICE float2 ct_unpair<__nv_bfloat16>(uint32_t pair) {
+    return make_float2(__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000u));
+}
 // Two numbers as halves, the first in the low bits.
 template <typename S> CT_DEVICE uint32_t ct_pair(float low, float high);
 template <> CT_DEVICE uint32_t ct_pair<__half>(float low, float high) {

@@ -297,6 +297,30 @@ template <typename S> __device__ void keys_backward(const ct_cuda_sdpa &p) {
 
 // ---- dQ ----
 
+// lse and delta = sum(g y) - g_lse of two rows, for this kernel and, in p.rows, for that of the keys.
+template <typename S>
+CT_DEVICE void make_levels(const ct_cuda_sdpa &p, int64_t b, int h, int my_row, const uint32_t (&g)[D / 16][4], const S *results,
+                           float (&lse)[2], float (&delta)[2]) {
+    uint32_t y[D / 16][4];
+    take_operands(y, results, 16 * (threadIdx.x / 32));
+#pragma unroll
+    for (int k = 0; k < D / 16; k++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            const float2 u = ct_unpair<S>(g[k][e]), v = ct_unpair<S>(y[k][e]);
+            delta[e % 2] = fmaf(u.x, v.x, fmaf(u.y, v.y, delta[e % 2]));
+        }
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        const int i = my_row + 8 * r;
+        delta[r] = of_four(delta[r], false);
+        if (i >= p.tq) continue;
+        lse[r] = ct_sdpa_head<float>(p.lse, b, h)[i * p.lse.strides[2]] * (float)CT_LOG2E;
+        if (p.g_lse.data) delta[r] -= ct_sdpa_head<float>(p.g_lse, b, h)[i * p.g_lse.strides[2]];
+        if (threadIdx.x % 4 == 0) ((float2 *)p.rows)[(b * p.heads + h) * p.tq + i] = make_float2(lse[r], delta[r]);
+    }
+}
+
 template <typename S> __device__ void queries_backward(const ct_cuda_sdpa &p) {
     extern __shared__ __align__(16) char shared[];
     S *const buffer = (S *)first_tile(shared); // queries and g, then stages of keys and values, then the result
@@ -310,21 +334,19 @@ template <typename S> __device__ void queries_backward(const ct_cuda_sdpa &p) {
     const float scale = (float)(p.scale * CT_LOG2E);
 
     uint32_t q[D / 16][4], g[D / 16][4];
-    source<S> query(p.q, ct_sdpa_head<S>(p.q, b, h), first, p.tq, p.d), cotangent(p.g, ct_sdpa_head<S>(p.g, b, h), first, p.tq, p.d_v);
+    source<S> query(p.q, ct_sdpa_head<S>(p.q, b, h), first, p.tq, p.d), cotangent(p.g, ct_sdpa_head<S>(p.g, b, h), first, p.tq, p.d_v),
+        result(p.y, ct_sdpa_head<S>(p.y, b, h), first, p.tq, p.d_v);
     query.take(buffer, p.q);
     query.take(buffer + TILE, p.q);
     cotangent.take(buffer + 2 * TILE, p.g);
     cotangent.take(buffer + 3 * TILE, p.g);
-    float lse[2], delta[2];
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        const int i = my_row + 8 * r;
-        const float2 level = i < p.tq ? ((const float2 *)p.rows)[(b * p.heads + h) * p.tq + i] : make_float2(0, 0);
-        lse[r] = level.x, delta[r] = level.y;
-    }
+    result.take(buffer + 4 * TILE, p.y);
+    result.take(buffer + 5 * TILE, p.y);
     meet();
     take_operands(q, buffer, 16 * warp);
     take_operands(g, buffer + 2 * TILE, 16 * warp);
+    float lse[2] = {0, 0}, delta[2] = {0, 0};
+    make_levels<S>(p, b, h, my_row, g, buffer + 4 * TILE, lse, delta);
     __syncthreads();
     source<S> keys(p.k, ct_sdpa_head<S>(p.k, b, h / p.group), 0, p.tk, p.d), values(p.v, ct_sdpa_head<S>(p.v, b, h / p.group), 0, p.tk, p.d_v);
     auto take = [&](int stage) {

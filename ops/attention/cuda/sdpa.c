@@ -202,7 +202,10 @@ static const char *hopper_forward_can(const ct_call *call) {
 }
 static const char *hopper_backward_can(const ct_call *call) {
     const sdpa_grad_attrs *a = call->attrs;
-    if (!heads_of(call->in[7]).packed) return "its rows are not of whole, aligned 16 bytes";
+    if (!heads_of(call->in[5]).packed || !heads_of(call->in[7]).packed)
+        return "its rows are not of whole, aligned 16 bytes";
+    if (!call->out[0]) return "dq is not wanted"; /* its kernel makes lse and delta for the others */
+    if (call->in[6]->dtype != CT_F32 || (call->in[8] && call->in[8]->dtype != CT_F32)) return "lse is of halves";
     return hopper_refuses(call, a->scale, a->dropout);
 }
 
@@ -284,8 +287,6 @@ static bool plain_backward_run(const ct_call *call, ct_stream *stream) {
 /* Two kernels, each with its shared memory: for queries, and for keys. */
 static bool run_both(const ct_call *call, ct_cuda_sdpa *p, ct_cuda_function *queries, unsigned queries_shared,
                      ct_cuda_function *keys, unsigned keys_shared) {
-    p->unit = 1.4426950408889634; /* exponentials are powers of 2 */
-    if (!make_rows(call, p)) return false;
     ct_cuda_shape shape = {.block = CT_SDPA_THREADS, .shared = queries_shared};
     p->blocks = (int32_t)blocks_of(p->tq, CT_SDPA_ROWS);
     shape.grid = (unsigned)(p->batch * p->heads * p->blocks);
@@ -300,8 +301,9 @@ static bool backward_run(const ct_call *call, ct_stream *stream) {
     ct_cuda_sdpa p = backward_problem(call);
     const variant s = variant_of(&p);
     const bool bf16 = call->in[0]->dtype == CT_BF16;
-    return run_both(call, &p, &queries_functions[bf16][s], shared_of(s, false), &keys_functions[bf16][s],
-                    shared_of(s, true));
+    p.unit = 1.4426950408889634; /* exponentials are powers of 2 */
+    return make_rows(call, &p) && run_both(call, &p, &queries_functions[bf16][s], shared_of(s, false),
+                                           &keys_functions[bf16][s], shared_of(s, true));
 }
 
 #ifdef CT_CUDA_HOPPER
