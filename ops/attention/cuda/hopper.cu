@@ -12,8 +12,8 @@ template <typename S> struct source {
     int row, rows; // the next one of this thread, and all there are
     bool column;   // this thread's bytes are part of a row
     CT_DEVICE source(const ct_cuda_heads &x, const S *head, int first, int count, int columns)
-        : at(head + (first + (int)threadIdx.x / 8) * x.strides[2] + threadIdx.x % 8 * 8), row(first + threadIdx.x / 8), rows(count),
-          column((int)threadIdx.x % 8 * 8 < columns) {}
+        : at(head + (first + (int)threadIdx.x / 8) * x.strides[2] + threadIdx.x % 8 * 8), row(first + threadIdx.x / 8),
+          rows(count), column((int)threadIdx.x % 8 * 8 < columns) {}
     CT_DEVICE void take(S *tile, const ct_cuda_heads &x) {
         S *const to = tile + ct_wgmma_place(threadIdx.x / 8, threadIdx.x % 8 * 8);
         ct_async_copy<16>(to, at, column && row < rows);
@@ -34,18 +34,21 @@ CT_DEVICE void meet() {
 template <typename S> CT_DEVICE void take_operands(uint32_t (&a)[D / 16][4], const S *tile, int r) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
-    for (int k = 0; k < D / 16; k++) ct_load_matrices(a[k], tile + ct_wgmma_place(r + lane % 16, 16 * k + lane / 16 * 8));
+    for (int k = 0; k < D / 16; k++)
+        ct_load_matrices(a[k], tile + ct_wgmma_place(r + lane % 16, 16 * k + lane / 16 * 8));
 }
 
 // s = a x^T, for as many rows of x as s has columns.
-template <typename S, int M> CT_DEVICE void multiply_rows(float (&s)[M][4], const uint32_t (&a)[D / 16][4], const S *x) {
+template <typename S, int M>
+CT_DEVICE void multiply_rows(float (&s)[M][4], const uint32_t (&a)[D / 16][4], const S *x) {
     const uint64_t tile = ct_wgmma_tile(x);
     ct_wgmma<S, true>::begin(s, a[0], tile);
 #pragma unroll
     for (int k = 1; k < D / 16; k++) ct_wgmma<S, true>::add(s, a[k], tile + k * CT_WGMMA_COLUMNS);
 }
 // sum += a x, a being K steps of 16 rows of x.
-template <typename S, int K> CT_DEVICE void multiply_columns(float (&sum)[D / 8][4], const uint32_t (&a)[K][4], const S *x) {
+template <typename S, int K>
+CT_DEVICE void multiply_columns(float (&sum)[D / 8][4], const uint32_t (&a)[K][4], const S *x) {
     const uint64_t tile = ct_wgmma_tile(x);
 #pragma unroll
     for (int k = 0; k < K; k++) ct_wgmma<S, false>::add(sum, a[k], tile + k * CT_WGMMA_ROWS);
@@ -65,9 +68,7 @@ CT_DEVICE float of_four(float x, bool highest) {
     return x;
 }
 
-template <typename T, T V> struct ct_constant {
-    static constexpr T value = V;
-};
+template <typename T, T V> struct ct_constant { static constexpr T value = V; };
 
 CT_DEVICE int next(int stage) { return stage + 1 == STAGES ? 0 : stage + 1; }
 
@@ -97,7 +98,8 @@ template <typename S> __device__ void forward(const ct_cuda_sdpa &p) {
     meet();
     take_operands(q, buffer, 16 * warp);
     __syncthreads();
-    source<S> keys(p.k, ct_sdpa_head<S>(p.k, b, h / p.group), 0, p.tk, p.d), values(p.v, ct_sdpa_head<S>(p.v, b, h / p.group), 0, p.tk, p.d_v);
+    source<S> keys(p.k, ct_sdpa_head<S>(p.k, b, h / p.group), 0, p.tk, p.d),
+        values(p.v, ct_sdpa_head<S>(p.v, b, h / p.group), 0, p.tk, p.d_v);
     auto take = [&](int stage) {
         keys.take(buffer + stage * 2 * TILE, p.k);
         values.take(buffer + stage * 2 * TILE + TILE, p.v);
@@ -177,7 +179,8 @@ template <typename S> __device__ void forward(const ct_cuda_sdpa &p) {
             ct_sdpa_head<float>(p.lse, b, h)[i * p.lse.strides[2]] =
                 total == 0 ? (float)INFINITY : fmaf(top[r] * factor, (float)CT_LN2, logf(total));
     }
-    ct_put_rows<S, D>(p.y, ct_sdpa_head<S>(p.y, b, h), buffer + 16 * warp * ct_row<D>(), o, share[0], share[1], row, p.tq, p.d_v);
+    ct_put_rows<S, D>(p.y, ct_sdpa_head<S>(p.y, b, h), buffer + 16 * warp * ct_row<D>(), o, share[0], share[1], row,
+                      p.tq, p.d_v);
 }
 
 // ---- dK and dV ----
@@ -197,7 +200,8 @@ template <typename S> __device__ void keys_backward(const ct_cuda_sdpa &p) {
     const float scale = (float)(p.scale * CT_LOG2E);
 
     uint32_t k[D / 16][4], v[D / 16][4];
-    source<S> key(p.k, ct_sdpa_head<S>(p.k, b, hk), first, p.tk, p.d), value(p.v, ct_sdpa_head<S>(p.v, b, hk), first, p.tk, p.d_v);
+    source<S> key(p.k, ct_sdpa_head<S>(p.k, b, hk), first, p.tk, p.d),
+        value(p.v, ct_sdpa_head<S>(p.v, b, hk), first, p.tk, p.d_v);
     key.take(buffer, p.k);
     key.take(buffer + TILE, p.k);
     value.take(buffer + 2 * TILE, p.v);
@@ -213,12 +217,14 @@ template <typename S> __device__ void keys_backward(const ct_cuda_sdpa &p) {
     int stage = 0;
 #pragma unroll 1
     for (int h = hk * p.group; h < (hk + 1) * p.group; h++) {
-        source<S> queries(p.q, ct_sdpa_head<S>(p.q, b, h), begin, p.tq, p.d), cotangents(p.g, ct_sdpa_head<S>(p.g, b, h), begin, p.tq, p.d_v);
+        source<S> queries(p.q, ct_sdpa_head<S>(p.q, b, h), begin, p.tq, p.d),
+            cotangents(p.g, ct_sdpa_head<S>(p.g, b, h), begin, p.tq, p.d_v);
         const float2 *level_of = (const float2 *)p.rows + (b * p.heads + h) * p.tq + begin + threadIdx.x;
         auto take = [&](int i0, int to) {
             queries.take(buffer + to * 2 * TILE, p.q);
             cotangents.take(buffer + to * 2 * TILE + TILE, p.g);
-            if (threadIdx.x < STEP) ct_async_copy<8>(levels + to * STEP + threadIdx.x, level_of, i0 + (int)threadIdx.x < p.tq);
+            if (threadIdx.x < STEP)
+                ct_async_copy<8>(levels + to * STEP + threadIdx.x, level_of, i0 + (int)threadIdx.x < p.tq);
             level_of += STEP;
         };
         int i0 = begin;
@@ -299,8 +305,8 @@ template <typename S> __device__ void keys_backward(const ct_cuda_sdpa &p) {
 
 // lse and delta = sum(g y) - g_lse of two rows, for this kernel and, in p.rows, for that of the keys.
 template <typename S>
-CT_DEVICE void make_levels(const ct_cuda_sdpa &p, int64_t b, int h, int my_row, const uint32_t (&g)[D / 16][4], const S *results,
-                           float (&lse)[2], float (&delta)[2]) {
+CT_DEVICE void make_levels(const ct_cuda_sdpa &p, int64_t b, int h, int my_row, const uint32_t (&g)[D / 16][4],
+                           const S *results, float (&lse)[2], float (&delta)[2]) {
     uint32_t y[D / 16][4];
     take_operands(y, results, 16 * (threadIdx.x / 32));
 #pragma unroll
@@ -334,7 +340,8 @@ template <typename S> __device__ void queries_backward(const ct_cuda_sdpa &p) {
     const float scale = (float)(p.scale * CT_LOG2E);
 
     uint32_t q[D / 16][4], g[D / 16][4];
-    source<S> query(p.q, ct_sdpa_head<S>(p.q, b, h), first, p.tq, p.d), cotangent(p.g, ct_sdpa_head<S>(p.g, b, h), first, p.tq, p.d_v),
+    source<S> query(p.q, ct_sdpa_head<S>(p.q, b, h), first, p.tq, p.d),
+        cotangent(p.g, ct_sdpa_head<S>(p.g, b, h), first, p.tq, p.d_v),
         result(p.y, ct_sdpa_head<S>(p.y, b, h), first, p.tq, p.d_v);
     query.take(buffer, p.q);
     query.take(buffer + TILE, p.q);
@@ -348,7 +355,8 @@ template <typename S> __device__ void queries_backward(const ct_cuda_sdpa &p) {
     float lse[2] = {0, 0}, delta[2] = {0, 0};
     make_levels<S>(p, b, h, my_row, g, buffer + 4 * TILE, lse, delta);
     __syncthreads();
-    source<S> keys(p.k, ct_sdpa_head<S>(p.k, b, h / p.group), 0, p.tk, p.d), values(p.v, ct_sdpa_head<S>(p.v, b, h / p.group), 0, p.tk, p.d_v);
+    source<S> keys(p.k, ct_sdpa_head<S>(p.k, b, h / p.group), 0, p.tk, p.d),
+        values(p.v, ct_sdpa_head<S>(p.v, b, h / p.group), 0, p.tk, p.d_v);
     auto take = [&](int stage) {
         keys.take(buffer + stage * 2 * TILE, p.k);
         values.take(buffer + stage * 2 * TILE + TILE, p.v);
@@ -409,18 +417,21 @@ template <typename S> __device__ void queries_backward(const ct_cuda_sdpa &p) {
     while (j0 < end) step(ct_constant<bool, true>());
     __syncthreads();
     const float out = (float)p.scale;
-    ct_put_rows<S, D>(p.dq, ct_sdpa_head<S>(p.dq, b, h), buffer + 16 * warp * ct_row<D>(), dq, out, out, row, p.tq, p.d);
+    ct_put_rows<S, D>(p.dq, ct_sdpa_head<S>(p.dq, b, h), buffer + 16 * warp * ct_row<D>(), dq, out, out, row, p.tq,
+                      p.d);
 }
 
-#define KERNELS(name, S)                                                                                                 \
-    extern "C" __global__ void __launch_bounds__(CT_SDPA_THREADS, 2) sdpa_hopper_forward_##name(const ct_cuda_sdpa p) {  \
-        forward<S>(p);                                                                                                   \
-    }                                                                                                                    \
-    extern "C" __global__ void __launch_bounds__(CT_SDPA_THREADS, 1) sdpa_hopper_keys_##name(const ct_cuda_sdpa p) {     \
-        keys_backward<S>(p);                                                                                             \
-    }                                                                                                                    \
-    extern "C" __global__ void __launch_bounds__(CT_SDPA_THREADS, 2) sdpa_hopper_queries_##name(const ct_cuda_sdpa p) {  \
-        queries_backward<S>(p);                                                                                          \
+#define KERNELS(name, S)                                                                                             \
+    extern "C" __global__ void __launch_bounds__(CT_SDPA_THREADS, 2)                                                 \
+        sdpa_hopper_forward_##name(const ct_cuda_sdpa p) {                                                           \
+        forward<S>(p);                                                                                               \
+    }                                                                                                                \
+    extern "C" __global__ void __launch_bounds__(CT_SDPA_THREADS, 1) sdpa_hopper_keys_##name(const ct_cuda_sdpa p) { \
+        keys_backward<S>(p);                                                                                         \
+    }                                                                                                                \
+    extern "C" __global__ void __launch_bounds__(CT_SDPA_THREADS, 2)                                                 \
+        sdpa_hopper_queries_##name(const ct_cuda_sdpa p) {                                                           \
+        queries_backward<S>(p);                                                                                      \
     }
 KERNELS(f16, __half)
 KERNELS(bf16, __nv_bfloat16)

@@ -12,7 +12,8 @@ enum { CT_CELL_KEPT = 5 };
 template <int GATES, typename C>
 CT_DEVICE C ct_cell_forward(int cell, const C (&x)[GATES], const C (&s)[GATES], C h, C &c, C (&kept)[CT_CELL_KEPT]) {
     if constexpr (GATES == 4) {
-        const C i = ct_sigmoid(x[0] + s[0]), f = ct_sigmoid(x[1] + s[1]), g = ct_tanh(x[2] + s[2]), o = ct_sigmoid(x[3] + s[3]);
+        const C i = ct_sigmoid(x[0] + s[0]), f = ct_sigmoid(x[1] + s[1]), g = ct_tanh(x[2] + s[2]),
+                o = ct_sigmoid(x[3] + s[3]);
         c = ct_fma(f, c, i * g);
         kept[0] = i, kept[1] = f, kept[2] = g, kept[3] = o, kept[4] = c;
         return o * ct_tanh(c);
@@ -34,8 +35,8 @@ template <typename C> CT_DEVICE C ct_slope_tanh(C y) { return 1 - y * y; }
 
 // From dh and dc: the gradients of the gates with respect to x's sums and to h's; dh becomes what goes past the product, dc what goes on.
 template <int GATES, typename C>
-CT_DEVICE void ct_cell_backward(int cell, const C (&kept)[CT_CELL_KEPT], const ct_cell_before<C> &b, C &dh, C &dc, C (&dx)[GATES],
-                                C (&ds)[GATES]) {
+CT_DEVICE void ct_cell_backward(int cell, const C (&kept)[CT_CELL_KEPT], const ct_cell_before<C> &b, C &dh, C &dc,
+                                C (&dx)[GATES], C (&ds)[GATES]) {
     if constexpr (GATES == 4) {
         const C i = kept[0], f = kept[1], g = kept[2], o = kept[3], tc = ct_tanh(kept[4]);
         const C d = ct_fma(dh * o, ct_slope_tanh(tc), dc);

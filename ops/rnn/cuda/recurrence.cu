@@ -18,8 +18,10 @@ template <int GATES, int KS> __device__ void forward(const ct_cuda_recurrence &p
         for (int n = 0; n < 2 * GATES; n++)
 #pragma unroll
             for (int e = 0; e < 2; e++) {
-                const int column = 8 * n + at, to = me * CT_RNN_UNITS + column % CT_RNN_UNITS, from = first_k + 8 * k + e;
-                w[k][n][e] = ct_rnn_number<float>(p.w, to < p.h && from < p.h, (int64_t)(column / CT_RNN_UNITS) * p.h + to, from);
+                const int column = 8 * n + at, to = me * CT_RNN_UNITS + column % CT_RNN_UNITS,
+                          from = first_k + 8 * k + e;
+                w[k][n][e] = ct_rnn_number<float>(p.w, to < p.h && from < p.h,
+                                                  (int64_t)(column / CT_RNN_UNITS) * p.h + to, from);
             }
 #pragma unroll
     for (int g = 0; g < GATES; g++) bias[g] = ct_rnn_number<float>(p.b_hh, unit < p.h, (int64_t)g * p.h + unit);
@@ -29,7 +31,8 @@ template <int GATES, int KS> __device__ void forward(const ct_cuda_recurrence &p
     uint32_t arrived = 0; // what the counter has when all have arrived as often as this block
 #pragma unroll 1
     for (int group = place; group < p.groups; group += together) {
-        const int row = group * CT_RNN_ROWS + threadIdx.x / CT_RNN_UNITS, length = ct_rnn_length(p, row, me == 0 && threadIdx.x % CT_RNN_UNITS == 0);
+        const int row = group * CT_RNN_ROWS + threadIdx.x / CT_RNN_UNITS,
+                  length = ct_rnn_length(p, row, me == 0 && threadIdx.x % CT_RNN_UNITS == 0);
         const bool there = row < p.n && unit < p.h;
         const int mine = threadIdx.x / CT_RNN_UNITS * width + unit;
         float h = ct_rnn_number<float>(p.h0, there, row, unit), c = ct_rnn_number<float>(p.c0, there, row, unit);
@@ -71,7 +74,8 @@ template <int GATES, int KS> __device__ void forward(const ct_cuda_recurrence &p
             __syncthreads();
 #pragma unroll
             for (int g = 0; g < GATES; g++) {
-                const float *const mine_of = partial + threadIdx.x / CT_RNN_UNITS * APART + g * CT_RNN_UNITS + threadIdx.x % CT_RNN_UNITS;
+                const float *const mine_of =
+                    partial + threadIdx.x / CT_RNN_UNITS * APART + g * CT_RNN_UNITS + threadIdx.x % CT_RNN_UNITS;
                 s[g] = 0;
 #pragma unroll
                 for (int k = 0; k < CT_RNN_WARPS; k++) s[g] += mine_of[k * CT_RNN_ROWS * APART];
@@ -85,7 +89,8 @@ template <int GATES, int KS> __device__ void forward(const ct_cuda_recurrence &p
             if (!there) continue;
             ct_rnn_put<float>(p.y, result, t, row, unit);
 #pragma unroll
-            for (int k = 0; k < ct_cell_kept<GATES>(); k++) ct_rnn_put<float>(p.states, kept[k], t, row, (int64_t)k * p.h + unit);
+            for (int k = 0; k < ct_cell_kept<GATES>(); k++)
+                ct_rnn_put<float>(p.states, kept[k], t, row, (int64_t)k * p.h + unit);
         }
         if (!there) continue;
         ct_rnn_put<float>(p.h_n, h, row, unit);
@@ -93,9 +98,10 @@ template <int GATES, int KS> __device__ void forward(const ct_cuda_recurrence &p
     }
 }
 
-#define FORWARD(GATES, KS)                                                                                                   \
-    extern "C" __global__ void __launch_bounds__(CT_RNN_THREADS, 1) recurrence_##GATES##_##KS(const ct_cuda_recurrence p) { \
-        forward<GATES, KS>(p);                                                                                               \
+#define FORWARD(GATES, KS)                                          \
+    extern "C" __global__ void __launch_bounds__(CT_RNN_THREADS, 1) \
+        recurrence_##GATES##_##KS(const ct_cuda_recurrence p) {     \
+        forward<GATES, KS>(p);                                      \
     }
 FORWARD(1, 2)
 FORWARD(3, 2)

@@ -8,7 +8,8 @@ template <int GATES, int KS> __device__ void backward(const ct_cuda_recurrence &
     extern __shared__ __align__(16) char shared[];
     float *const gates = (float *)shared; // (16,ROW)
     const int me = blockIdx.x % p.blocks, warp = threadIdx.x / 32, lane = threadIdx.x % 32, q = lane % 4, at = lane / 4;
-    const int my_row = threadIdx.x / CT_RNN_UNITS, my_unit = threadIdx.x % CT_RNN_UNITS, unit = me * CT_RNN_UNITS + my_unit;
+    const int my_row = threadIdx.x / CT_RNN_UNITS, my_unit = threadIdx.x % CT_RNN_UNITS,
+              unit = me * CT_RNN_UNITS + my_unit;
     float w[2 * GATES][KS][2];
 #pragma unroll
     for (int k = 0; k < 2 * GATES; k++)
@@ -16,10 +17,13 @@ template <int GATES, int KS> __device__ void backward(const ct_cuda_recurrence &
         for (int n = 0; n < KS; n++)
 #pragma unroll
             for (int e = 0; e < 2; e++) {
-                const int column = 8 * k + 2 * q + e, from = me * CT_RNN_UNITS + column % CT_RNN_UNITS, to = 8 * (warp * KS + n) + at;
-                w[k][n][e] = ct_rnn_number<float>(p.w, from < p.h && to < p.h, (int64_t)(column / CT_RNN_UNITS) * p.h + from, to);
+                const int column = 8 * k + 2 * q + e, from = me * CT_RNN_UNITS + column % CT_RNN_UNITS,
+                          to = 8 * (warp * KS + n) + at;
+                w[k][n][e] = ct_rnn_number<float>(p.w, from < p.h && to < p.h,
+                                                  (int64_t)(column / CT_RNN_UNITS) * p.h + from, to);
             }
-    const int place = blockIdx.x / p.blocks, together = gridDim.x / p.blocks, square = p.blocks * p.blocks * CT_RNN_THREADS;
+    const int place = blockIdx.x / p.blocks, together = gridDim.x / p.blocks,
+              square = p.blocks * p.blocks * CT_RNN_THREADS;
     float *const exchange = p.exchange + (int64_t)place * 2 * square; // (2, to, from, 16, 16)
     uint32_t *const counter = p.counters + place * CT_RNN_LINE, blocks = (uint32_t)p.blocks;
     uint32_t arrived = 0; // what the counter has when all have arrived as often as this block
@@ -38,16 +42,19 @@ template <int GATES, int KS> __device__ void backward(const ct_cuda_recurrence &
         };
 #pragma unroll 1
         for (int done = 0; done < p.steps; done++) {
-            const int step = p.steps - 1 - done, t = p.reverse ? p.steps - 1 - step : step, last = p.reverse ? t + 1 : t - 1;
+            const int step = p.steps - 1 - done, t = p.reverse ? p.steps - 1 - step : step,
+                      last = p.reverse ? t + 1 : t - 1;
             const bool inside = there && t < length, first = p.reverse ? last >= length : last < 0;
             float kept[CT_CELL_KEPT] = {};
 #pragma unroll
-            for (int k = 0; k < ct_cell_kept<GATES>(); k++) kept[k] = ct_rnn_number<float>(p.states, inside, t, row, (int64_t)k * p.h + unit);
+            for (int k = 0; k < ct_cell_kept<GATES>(); k++)
+                kept[k] = ct_rnn_number<float>(p.states, inside, t, row, (int64_t)k * p.h + unit);
             const float gy = ct_rnn_number<float>(p.gy, inside, t, row, unit);
             ct_cell_before<float> b = {0, 0, 0};
             if (GATES == 1) b.y = ct_rnn_number<float>(p.y, inside, t, row, unit);
             if (GATES == 3)
-                b.h = first ? ct_rnn_number<float>(p.h0, inside, row, unit) : ct_rnn_number<float>(p.y, inside, last, row, unit);
+                b.h = first ? ct_rnn_number<float>(p.h0, inside, row, unit)
+                            : ct_rnn_number<float>(p.y, inside, last, row, unit);
             if (GATES == 4)
                 b.c = first ? ct_rnn_number<float>(p.c0, inside, row, unit)
                             : ct_rnn_number<float>(p.states, inside, last, row, (int64_t)4 * p.h + unit);
@@ -60,8 +67,7 @@ template <int GATES, int KS> __device__ void backward(const ct_cuda_recurrence &
                 ct_cell_backward(p.cell, kept, b, dh, dc, dx, ds);
             }
 #pragma unroll
-            for (int g = 0; g < GATES; g++)
-                gates[my_row * ROW + g * CT_RNN_UNITS + my_unit] = ds[g];
+            for (int g = 0; g < GATES; g++) gates[my_row * ROW + g * CT_RNN_UNITS + my_unit] = ds[g];
             __syncthreads();
             if (step > 0 || p.dh0.data) {
                 ct_rnn_hold(w);
@@ -78,7 +84,8 @@ template <int GATES, int KS> __device__ void backward(const ct_cuda_recurrence &
                 float *const parts = exchange + (done & 1) * square + me * CT_RNN_THREADS;
 #pragma unroll
                 for (int n = 0; n < KS; n++) {
-                    const int to = (8 * (warp * KS + n) + 2 * q) / CT_RNN_UNITS, column = (8 * (warp * KS + n) + 2 * q) % CT_RNN_UNITS;
+                    const int to = (8 * (warp * KS + n) + 2 * q) / CT_RNN_UNITS,
+                              column = (8 * (warp * KS + n) + 2 * q) % CT_RNN_UNITS;
                     if (to >= p.blocks) continue;
                     float *const part = parts + to * p.blocks * CT_RNN_THREADS + at * CT_RNN_UNITS + column;
                     __stcg((float2 *)part, make_float2(sum[n][0], sum[n][1]));
@@ -103,9 +110,10 @@ template <int GATES, int KS> __device__ void backward(const ct_cuda_recurrence &
     }
 }
 
-#define BACKWARD(GATES, KS)                                                                                                       \
-    extern "C" __global__ void __launch_bounds__(CT_RNN_THREADS, 1) recurrence_grad_##GATES##_##KS(const ct_cuda_recurrence p) { \
-        backward<GATES, KS>(p);                                                                                                   \
+#define BACKWARD(GATES, KS)                                          \
+    extern "C" __global__ void __launch_bounds__(CT_RNN_THREADS, 1)  \
+        recurrence_grad_##GATES##_##KS(const ct_cuda_recurrence p) { \
+        backward<GATES, KS>(p);                                      \
     }
 BACKWARD(1, 2)
 BACKWARD(3, 2)

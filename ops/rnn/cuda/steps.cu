@@ -24,7 +24,8 @@ template <typename C, int GATES> CT_DEVICE void forward_at(const ct_cuda_rnn_ste
         ((C *)a.dc)[at] = c;
         ct_rnn_put<C>(p.y, result, t, row, unit);
 #pragma unroll
-        for (int k = 0; k < ct_cell_kept<GATES>(); k++) ct_rnn_put<C>(p.states, kept[k], t, row, (int64_t)k * p.h + unit);
+        for (int k = 0; k < ct_cell_kept<GATES>(); k++)
+            ct_rnn_put<C>(p.states, kept[k], t, row, (int64_t)k * p.h + unit);
     }
     if (a.step + 1 < p.steps) return;
     ct_rnn_put<C>(p.h_n, h, row, unit);
@@ -50,10 +51,12 @@ template <typename C, int GATES> CT_DEVICE void backward_at(const ct_cuda_rnn_st
         const bool first = p.reverse ? last >= length : last < 0;
         C kept[CT_CELL_KEPT] = {};
 #pragma unroll
-        for (int k = 0; k < ct_cell_kept<GATES>(); k++) kept[k] = ct_rnn_number<C>(p.states, true, t, row, (int64_t)k * p.h + unit);
+        for (int k = 0; k < ct_cell_kept<GATES>(); k++)
+            kept[k] = ct_rnn_number<C>(p.states, true, t, row, (int64_t)k * p.h + unit);
         ct_cell_before<C> b = {0, 0, 0};
         if (GATES == 1) b.y = ct_rnn_number<C>(p.y, true, t, row, unit);
-        if (GATES == 3) b.h = first ? ct_rnn_number<C>(p.h0, true, row, unit) : ct_rnn_number<C>(p.y, true, last, row, unit);
+        if (GATES == 3)
+            b.h = first ? ct_rnn_number<C>(p.h0, true, row, unit) : ct_rnn_number<C>(p.y, true, last, row, unit);
         if (GATES == 4)
             b.c = first ? ct_rnn_number<C>(p.c0, true, row, unit)
                         : ct_rnn_number<C>(p.states, true, last, row, (int64_t)4 * p.h + unit);
@@ -81,8 +84,8 @@ template <typename C, bool BACKWARD> __device__ void step(const ct_cuda_rnn_step
     }
 }
 
-#define STEPS(name, C)                                                                                         \
-    extern "C" __global__ void rnn_step_##name(const ct_cuda_rnn_step a) { step<C, false>(a); }                \
+#define STEPS(name, C)                                                                          \
+    extern "C" __global__ void rnn_step_##name(const ct_cuda_rnn_step a) { step<C, false>(a); } \
     extern "C" __global__ void rnn_step_back_##name(const ct_cuda_rnn_step a) { step<C, true>(a); }
 STEPS(f32, float)
 STEPS(f64, double)
