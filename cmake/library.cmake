@@ -40,10 +40,11 @@ set_property(SOURCE ${ct_op_sources} APPEND PROPERTY COMPILE_OPTIONS -Werror=mis
 
 add_library(ct_once OBJECT ${CT_ONCE_SOURCES} ${CT_GENERATED_SOURCES})
 ct_target_flags(ct_once)
-# What every call clears or copies is some hundred bytes: gcc's `rep stos` takes longer over that than the C library.
-check_c_compiler_flag("-mmemset-strategy=libcall:-1:noalign -mmemcpy-strategy=libcall:-1:noalign" CT_COMPILES_STRATEGIES)
-if(CT_COMPILES_STRATEGIES)
-    target_compile_options(ct_once PRIVATE -mmemset-strategy=libcall:-1:noalign -mmemcpy-strategy=libcall:-1:noalign)
+# What every call clears or copies is some hundred bytes: gcc's `rep stos` takes longer over that than the C library. The option
+# that names strategies by size would be finer, but gcc forgets it where it builds to be small.
+check_c_compiler_flag(-mstringop-strategy=libcall CT_COMPILES_STRINGOPS)
+if(CT_COMPILES_STRINGOPS)
+    target_compile_options(ct_once PRIVATE -mstringop-strategy=libcall)
 endif()
 add_dependencies(ct_once ct_generated)
 set(CT_OBJECTS $<TARGET_OBJECTS:ct_once>)

@@ -31,6 +31,12 @@ bool ct__check_counts(const ct_op *op, ct_tensor *const *inputs, int n, ct_tenso
     return true;
 }
 
+/* Casts and expansions live only as long as the call. */
+static void open_scope(ct_request *r) {
+    if (!r->scoped) r->scope = ct_scope_begin();
+    r->scoped = true;
+}
+
 static bool is_among(uint32_t set, int i) { return i < 32 && (set >> i & 1); }
 
 static int count_of(uint32_t set) {
@@ -121,13 +127,12 @@ static bool common_shape(const ct_op *op, ct_tensor *const *in, int n, uint32_t 
     common->n = 0;
     for (int i = 0; i < n; i++) {
         if (!in[i] || !(ct__input_arg(op, i, &last)->flags & CT_ARG_BROADCAST) || is_among(numbers, i)) continue;
+        for (; common->n < in[i]->view.ndim; common->n++) common->d[common->n] = 1;
+    }
+    last = 0;
+    for (int i = 0; i < n; i++) {
+        if (!in[i] || !(ct__input_arg(op, i, &last)->flags & CT_ARG_BROADCAST) || is_among(numbers, i)) continue;
         const ct_view *view = &in[i]->view;
-        const int grown = view->ndim - common->n;
-        if (grown > 0) { /* sizes count from the last dimension */
-            memmove(common->d + grown, common->d, (size_t)common->n * sizeof common->d[0]);
-            for (int d = 0; d < grown; d++) common->d[d] = 1;
-            common->n = view->ndim;
-        }
         for (int d = 0; d < view->ndim; d++) {
             int64_t *a = &common->d[common->n - 1 - d], b = view->dims[view->ndim - 1 - d];
             if (*a != b && *a != 1 && b != 1) return fail_broadcast(op, in, i, d, *a);
@@ -138,7 +143,10 @@ static bool common_shape(const ct_op *op, ct_tensor *const *in, int n, uint32_t 
 }
 
 static bool has_shape(const ct_tensor *x, const ct_dims *shape) {
-    return x->view.ndim == shape->n && memcmp(x->view.dims, shape->d, (size_t)shape->n * sizeof shape->d[0]) == 0;
+    if (x->view.ndim != shape->n) return false;
+    for (int d = 0; d < shape->n; d++)
+        if (x->view.dims[d] != shape->d[d]) return false;
+    return true;
 }
 
 /* An input with fewer elements becomes a view with strides of 0. Where it wants a gradient that is an op, whose gradient is the sum;
@@ -152,8 +160,12 @@ static bool agree_shapes(ct_request *r, ct_dims *common) {
         if (!r->in[i] || !(ct__input_arg(op, i, &last)->flags & CT_ARG_BROADCAST) || is_among(r->numbers, i)) continue;
         if (has_shape(r->in[i], common)) continue;
         const bool graph = ct__grad_mode && r->in[i]->node;
-        if (shown && !graph && room-- > 0) r->expanded |= 1u << i;
-        else if (!replace(&r->in[i], ct_expand(r->in[i], *common))) return false;
+        if (shown && !graph && room-- > 0) {
+            r->expanded |= 1u << i;
+            continue;
+        }
+        open_scope(r);
+        if (!replace(&r->in[i], ct_expand(r->in[i], *common))) return false;
     }
     r->ndim = common->n;
     r->shape = common->d;
@@ -182,13 +194,14 @@ static bool numbers_to_tensors(ct_request *r) {
 }
 
 bool ct__agree(ct_request *r, bool mixed, ct_dims *common) {
+    if (mixed || (r->disagree & CT__DTYPES) || (r->numbers && !r->expanded)) open_scope(r);
     if (r->numbers && !r->expanded && !numbers_to_tensors(r)) return false;
     if (mixed && !autocast(r->op, r->in, r->n_in)) return false;
     if ((mixed || (r->disagree & CT__DTYPES)) && !agree_dtypes(r->op, r->in, r->n_in)) return false;
     return !(r->disagree & CT__SHAPES) || agree_shapes(r, common);
 }
 
-bool ct__check_inputs(ct_request *r) {
+bool ct__check_inputs(ct_request *r, ct_tensor *const *inputs) {
     const ct_op *op = r->op;
     const ct_view *broadcast = NULL;
     ct_dtype promote = CT_DTYPE_COUNT;
@@ -196,7 +209,7 @@ bool ct__check_inputs(ct_request *r) {
     bool device_set = false;
     for (int i = 0; i < r->n_in; i++) {
         const ct_arg *arg = ct__input_arg(op, i, &last);
-        ct_tensor *x = r->in[i];
+        ct_tensor *x = r->in[i] = inputs[i];
         if (!x) {
             /* While an error is pending, nobody knows whether it was left out or is what failed. */
             if ((arg->flags & CT_ARG_OPTIONAL) && !ct__pending()) continue;

@@ -163,8 +163,19 @@ static bool check_value(const ct_op *op, const ct_attr *attr, const void *at) {
     return true;
 }
 
+/* Whether a value is seen to be right without a switch, which for each attribute of each call is a jump to somewhere else. */
+static inline bool is_plain(const ct_attr *attr, const void *at) {
+    if (attr->type == CT_ATTR_DIMS || attr->type == CT_ATTR_AXES)
+        return (unsigned)((const ct_dims *)at)->n <= CT_MAX_LIST;
+    if (attr->type == CT_ATTR_BOOL) return *(const unsigned char *)at <= 1;
+    return attr->type <= CT_ATTR_DOUBLE;
+}
+_Static_assert(CT_ATTR_INT == 0 && CT_ATTR_DOUBLE == 1, "numbers are the first kinds of attributes");
+
 bool ct__attrs_check(const ct_op *op, const void *attrs) {
-    for (const ct_attr *attr = attrs ? op->attrs : NULL; attr && attr->name; attr++)
-        if (!check_value(op, attr, (const char *)attrs + attr->offset)) return false;
+    for (const ct_attr *attr = attrs ? op->attrs : NULL; attr && attr->name; attr++) {
+        const void *at = (const char *)attrs + attr->offset;
+        if (!is_plain(attr, at) && !check_value(op, attr, at)) return false;
+    }
     return true;
 }

@@ -32,6 +32,8 @@ typedef struct ct_request {
     ct_view *inferred;    /* the results, where they are known already: another op handed on to this one */
     unsigned disagree;    /* of the inputs: CT__DTYPES, CT__SHAPES */
     bool recording;
+    bool scoped;         /* ct__agree has opened a scope, which ends with the call: */
+    ct_scope_mark scope; /* this one */
 } ct_request;
 
 /* The description of input i, which for lists is that of the last; *last is where the search stopped, 0 to begin with. */
@@ -43,8 +45,9 @@ static inline const ct_arg *ct__input_arg(const ct_op *op, int i, int *last) {
 static inline bool ct__op_is_builtin(const ct_op *op) { return op->slot->index <= ct__op_total && op->slot->index > 0; }
 
 bool ct__check_counts(const ct_op *op, ct_tensor *const *inputs, int n, ct_tensor **outputs, int m, const bool *want);
-bool ct__check_inputs(ct_request *r); /* NULLs, released tensors, devices; finds what disagrees */
-/* Casts and expands, in the current scope; common is room for the shape. */
+/* NULLs, released tensors, devices; takes the inputs and finds what disagrees. */
+bool ct__check_inputs(ct_request *r, ct_tensor *const *inputs);
+/* Casts and expands, in a scope that it opens if it has to; common is room for the shape. */
 bool ct__agree(ct_request *r, bool mixed, ct_dims *common);
 ct_tensor *ct__cast_input(ct_tensor *x, ct_dtype dtype); /* a number, or ct_cast */
 /* What of a request's inputs takes part only as a view becomes a tensor, as lowerings want it. */

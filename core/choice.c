@@ -34,45 +34,51 @@ static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t size) {
     return mix(hash, rest);
 }
 
-/* Of lists only what is in use: most of their room is not. */
+/* A hash waits for the product before it at every word. So each list and each view has one of its own, and the processor works on
+ * several at a time. */
+static uint64_t hash_list(const ct_dims *list) { /* only what is in use: most of its room is not */
+    uint64_t hash = mix(1, (uint64_t)list->n);
+    for (int i = 0; i < list->n; i++) hash = mix(hash, (uint64_t)list->d[i]);
+    return hash;
+}
+
+static uint64_t hash_view(const ct_view *view) {
+    if (!view) return 0x51;
+    uint64_t hash = mix(1, (uint64_t)view->dtype << 8 | (uint64_t)view->ndim);
+    for (int i = 0; i < view->ndim; i++)
+        hash = mix(hash, (uint64_t)view->dims[i] + (uint64_t)view->strides[i] * 0xD6E8FEB86659FD93ull);
+    return hash;
+}
+
+static uint64_t hash_attr(const ct_attr *attr, const char *at) {
+    uint64_t word = 0;
+    switch (attr->type) {
+    case CT_ATTR_INT:
+    case CT_ATTR_DOUBLE:
+    case CT_ATTR_DEVICE: memcpy(&word, at, 8); break;
+    case CT_ATTR_BOOL: word = *(const bool *)at; break;
+    case CT_ATTR_DTYPE:
+    case CT_ATTR_ENUM: memcpy(&word, at, 4); break;
+    case CT_ATTR_OPT: {
+        const ct_opt *opt = (const ct_opt *)(const void *)at;
+        if (opt->set) memcpy(&word, &opt->value, 8);
+        return mix(word, opt->set);
+    }
+    case CT_ATTR_TEXT: return hash_bytes(1, at, strnlen(at, sizeof(ct_text)));
+    case CT_ATTR_DIMS:
+    case CT_ATTR_AXES: return hash_list((const ct_dims *)(const void *)at);
+    }
+    return word;
+}
+
 static uint64_t hash_attrs(uint64_t hash, const ct_op *op, const char *attrs) {
     if (!attrs) return hash;
     if (!op->attrs) return hash_bytes(hash, attrs, op->attr_size);
     for (const ct_attr *attr = op->attrs; attr->name; attr++) {
         const char *at = attrs + attr->offset;
-        uint64_t word = 0;
-        switch (attr->type) {
-        case CT_ATTR_INT:
-        case CT_ATTR_DOUBLE:
-        case CT_ATTR_DEVICE: memcpy(&word, at, 8); break;
-        case CT_ATTR_BOOL: word = *(const bool *)at; break;
-        case CT_ATTR_DTYPE:
-        case CT_ATTR_ENUM: memcpy(&word, at, 4); break;
-        case CT_ATTR_OPT: {
-            const ct_opt *opt = (const ct_opt *)(const void *)at;
-            if (opt->set) memcpy(&word, &opt->value, 8);
-            word = mix(word, opt->set);
-            break;
-        }
-        case CT_ATTR_TEXT: word = hash_bytes(1, at, strnlen(at, sizeof(ct_text))); break;
-        case CT_ATTR_DIMS:
-        case CT_ATTR_AXES: {
-            const ct_dims *list = (const ct_dims *)(const void *)at;
-            word = (uint64_t)list->n;
-            for (int i = 0; i < list->n; i++) hash = mix(hash, (uint64_t)list->d[i]);
-            break;
-        }
-        }
-        hash = mix(hash, word);
+        const bool list = attr->type == CT_ATTR_AXES || attr->type == CT_ATTR_DIMS;
+        hash = mix(hash, list ? hash_list((const ct_dims *)(const void *)at) : hash_attr(attr, at));
     }
-    return hash;
-}
-
-static uint64_t hash_view(uint64_t hash, const ct_view *view) {
-    if (!view) return mix(hash, 0x51);
-    hash = mix(hash, (uint64_t)view->dtype << 8 | (uint64_t)view->ndim);
-    for (int i = 0; i < view->ndim; i++)
-        hash = mix(hash, (uint64_t)view->dims[i] + (uint64_t)view->strides[i] * 0xD6E8FEB86659FD93ull);
     return hash;
 }
 
@@ -89,8 +95,8 @@ const ct_kernel *ct__choose(const ct_call *call, ct_choice **place, char *refusa
         key = mix((uintptr_t)call->op, (uint64_t)device.type << 32 | (uint32_t)device.index);
         key = mix(key, call->flags & (CT_CALL_LASTING | CT_CALL_TF32));
         key = hash_attrs(key, call->op, call->attrs);
-        for (int i = 0; i < call->n_in; i++) key = hash_view(key, call->in[i]);
-        for (int i = 0; i < call->n_out; i++) key = hash_view(key, call->out[i]);
+        for (int i = 0; i < call->n_in; i++) key = mix(key, hash_view(call->in[i]));
+        for (int i = 0; i < call->n_out; i++) key = mix(key, hash_view(call->out[i]));
         *place = known = remembered(key);
         if (known && known->key == key && known->list == list) return known->kernel;
     }

@@ -117,7 +117,10 @@ __attribute__((noinline)) static bool hand_on_and_perform(ct_request *r) {
     if (!r->op->hand_on(&h))
         return ct__pending() ? false : ct_fail(CT_ERR_SHAPE, r->op->name, "the arguments do not fit");
     if (!h.to) return perform(r);
-    ct__log_handed(&h.infer, h.to);
+    if (ct__log_dispatch()) ct__log_handed(&h.infer, h.to);
+    /* A view has nothing to run: where it is not recorded either, its handle is all there is to make. */
+    if ((h.to->flags & CT_OP_VIEW) && !h.recording && !r->target && !ct__anomaly())
+        return (r->out[0] = ct__tensor_view(&result, r->in[h.in[0]])) != NULL;
     for (int i = 0; i < h.n_in; i++) in[i] = h.in[i] < 0 ? NULL : r->in[h.in[i]];
     r->op = h.to;
     r->attrs = attrs;
@@ -127,11 +130,11 @@ __attribute__((noinline)) static bool hand_on_and_perform(ct_request *r) {
     return perform(r);
 }
 
-static bool agree_and_perform(ct_request *r) {
+static bool agree_and_perform(ct_request *r, ct_tensor *const *inputs) {
     const ct_op *op = r->op;
     const bool mixed = ct__autocast != CT_F32 && (op->flags & (CT_OP_NARROW | CT_OP_WIDE));
     bool ok = true;
-    if (!ct__check_inputs(r)) return false;
+    if (!ct__check_inputs(r, inputs)) return false;
     if (r->device.type == CT_CURRENT) { /* no input: it makes something */
         r->device = creation_device(op, r->attrs);
         if (r->device.type != CT_CPU && !ct__device_ok(r->device, op->name)) return false;
@@ -139,16 +142,11 @@ static bool agree_and_perform(ct_request *r) {
     if (op->flags & CT_OP_TRANSFERS) r->wanted = creation_device(op, r->attrs);
     const ct_device current = ct__current_device;
     ct__current_device = r->device; /* what its parts make lands where its data is */
-    const bool changes = mixed || r->disagree;
-    ct_scope_mark mark = {0};
     ct_dims common;
-    if (changes) { /* casts and expansions live only as long as the call */
-        mark = ct_scope_begin();
-        ok = ct__agree(r, mixed, &common);
-    }
+    if (mixed || r->disagree) ok = ct__agree(r, mixed, &common);
     const bool handed = op->hand_on && r->n_in <= CT__INLINE_INPUTS && r->n_out == 1;
     ok = ok && (handed ? hand_on_and_perform(r) : perform(r));
-    if (changes) ct_scope_end(mark);
+    if (r->scoped) ct_scope_end(r->scope);
     ct__current_device = current;
     return ok;
 }
@@ -175,7 +173,32 @@ static void start_request(ct_request *r, ct_tensor *target, const char *caller, 
     r->shape = NULL;
     r->inferred = NULL;
     r->disagree = 0;
-    r->recording = false;
+    r->recording = r->scoped = false;
+}
+
+/* Of a request with more inputs or outputs than have room on the stack, or without attributes: those it has by default. */
+__attribute__((noinline)) static bool perform_with_blocks(ct_request *r, ct_tensor *const *inputs) {
+    const size_t in_bytes = (size_t)r->n_in * (sizeof(ct_tensor *) + sizeof(uint32_t)), want_bytes = (size_t)r->n_out,
+                 attr_bytes = r->op->attr_size;
+    void *block = r->n_in ? ct__alloc(in_bytes) : NULL, *want = r->want ? NULL : ct__alloc(want_bytes),
+         *attrs = r->attrs || !attr_bytes ? NULL : ct__alloc(attr_bytes);
+    bool ok = (block || !r->n_in) && (want || r->want) && (attrs || r->attrs || !attr_bytes);
+    if (ok) {
+        r->in = block;
+        r->versions = block ? (uint32_t *)(r->in + r->n_in) : NULL;
+        if (want) r->want = memset(want, 1, want_bytes);
+        if (attrs) {
+            ct_attrs_default(r->op, attrs);
+            r->attrs = attrs;
+        }
+        ok = agree_and_perform(r, inputs);
+    } else {
+        ct__fail_memory(r->op->name, in_bytes + want_bytes + attr_bytes);
+    }
+    ct__free(block, in_bytes);
+    ct__free(want, want_bytes);
+    ct__free(attrs, attr_bytes);
+    return ok;
 }
 
 /* A call whose op, numbers of arguments and attributes are known to be right. The results, NULL as yet, will belong to the current
@@ -187,41 +210,20 @@ static bool apply_into(ct_tensor *target, const char *caller, const ct_op *op, c
     const char *called = ct__errors.called;
     const uint32_t raised = ct__errors.raised;
     if (!called) ct__errors.called = caller ? caller : op->name;
-    ct_tensor *inline_in[CT__INLINE_INPUTS];
-    uint32_t inline_versions[CT__INLINE_INPUTS];
-    bool inline_want[CT__INLINE_OUTPUTS] = {true, true, true, true};
-    size_t in_bytes = (size_t)n * (sizeof(ct_tensor *) + sizeof(uint32_t)), attr_bytes = 0, want_bytes = 0;
-    bool small = n <= CT__INLINE_INPUTS;
     ct_request r;
     start_request(&r, target, caller, op, n, attrs, outputs, m, want, rng);
-    void *block = small ? NULL : ct__alloc(in_bytes), *attr_block = NULL, *want_block = NULL;
-    r.in = small ? inline_in : block;
-    r.versions = small ? inline_versions : block ? (uint32_t *)(r.in + n) : NULL;
-    bool ok = r.in != NULL;
-    if (ok && !attrs && op->attr_size) {
-        attr_bytes = op->attr_size;
-        r.attrs = attr_block = ct__alloc(attr_bytes);
-        if (attr_block) ct_attrs_default(op, attr_block);
-        else ok = false;
-    }
-    if (ok && !want) {
-        r.want = inline_want;
-        if (m > CT__INLINE_OUTPUTS) {
-            want_bytes = (size_t)m;
-            r.want = want_block = ct__alloc(want_bytes);
-            if (want_block) memset(want_block, 1, want_bytes);
-            else ok = false;
-        }
-    }
-    if (!ok) {
-        ct__fail_memory(op->name, in_bytes + attr_bytes + want_bytes);
+    bool ok;
+    if (n <= CT__INLINE_INPUTS && (want || m <= CT__INLINE_OUTPUTS) && (attrs || !op->attr_size)) {
+        static const bool all[CT__INLINE_OUTPUTS] = {true, true, true, true};
+        ct_tensor *in[CT__INLINE_INPUTS];
+        uint32_t versions[CT__INLINE_INPUTS];
+        r.in = in;
+        r.versions = versions;
+        if (!want) r.want = all;
+        ok = agree_and_perform(&r, inputs);
     } else {
-        for (int i = 0; i < n; i++) r.in[i] = inputs[i];
-        ok = agree_and_perform(&r);
+        ok = perform_with_blocks(&r, inputs);
     }
-    ct__free(block, in_bytes);
-    ct__free(attr_block, attr_bytes);
-    ct__free(want_block, want_bytes);
     /* Whatever went wrong inside, there is no result: a lowering may not have noticed that a part of it is missing. */
     if (ct__errors.raised != raised && ct__pending()) ok = false;
     for (int i = 0; i < m; i++) {
@@ -278,10 +280,14 @@ bool ct_apply(const ct_op *op, ct_tensor *const *inputs, int n, const void *attr
     return apply(op, inputs, n, attrs, outputs, m, NULL, NULL, false);
 }
 
-ct_tensor *ct__apply_one(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs) {
+ct_tensor *ct__apply_plain(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs) {
     ct_tensor *out = NULL;
     if (into_target) return ct_apply(op, inputs, n, attrs, &out, 1) ? out : NULL;
     ct__registry_start();
-    if (attrs && !ct__attrs_check(op, attrs)) return NULL;
     return apply_into(NULL, NULL, op, inputs, n, attrs, &out, 1, NULL, NULL, false) ? out : NULL;
+}
+
+ct_tensor *ct__apply_one(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs) {
+    if (!into_target && attrs && !ct__attrs_check(op, attrs)) return NULL;
+    return ct__apply_plain(op, inputs, n, attrs);
 }

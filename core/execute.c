@@ -16,6 +16,24 @@
 #include "core/threads.h"
 #include "gen/ops_decl.h"
 
+/* With scratch on the stack: what is small is had sooner than from the allocator, which has to count it. */
+enum { NEAR_BYTES = 2048 };
+__attribute__((noinline)) static bool run_near(ct_call *call, size_t bytes) {
+    _Alignas(64) char near[NEAR_BYTES];
+    call->scratch.buffer = near;
+    call->scratch.bytes = bytes;
+    return call->kernel->run(call, call->stream);
+}
+
+static bool is_near(const ct_call *call, size_t bytes) {
+#if defined(__SANITIZE_ADDRESS__) /* whose guards lie around what was allocated */
+    (void)call, (void)bytes;
+    return false;
+#else
+    return bytes <= NEAR_BYTES && call->device.type == CT_CPU;
+#endif
+}
+
 /* Runs the chosen kernel of a call that is complete but for its scratch. */
 static bool run_kernel(ct_call *call, ct_choice *known) {
     const ct_kernel *kernel = call->kernel;
@@ -28,10 +46,14 @@ static bool run_kernel(ct_call *call, ct_choice *known) {
         known->threads = threads;
     }
     ct_block *block = NULL;
-    bool ok = !bytes || ct__scratch_take(call->device, call->stream, bytes, &call->scratch, &block);
-    if (ok) {
+    bool ok;
+    if (!bytes) {
         ok = kernel->run(call, call->stream);
-        if (bytes) ct__scratch_give(call->device, &call->scratch, block);
+    } else if (is_near(call, bytes)) {
+        ok = run_near(call, bytes);
+    } else if ((ok = ct__scratch_take(call->device, call->stream, bytes, &call->scratch, &block))) {
+        ok = kernel->run(call, call->stream);
+        ct__scratch_give(call->device, &call->scratch, block);
     } else {
         ct__fail_device_memory(call->op->name, call->device, bytes);
     }

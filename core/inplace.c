@@ -11,14 +11,6 @@
 #include "core/number.h"
 #include "gen/ops_decl.h"
 
-ct_tensor *ct__tensor_view(const ct_view *view, ct_tensor *of) {
-    ct_tensor *x = ct__tensor_new(view, of->storage);
-    if (!x) return NULL;
-    x->base = ct__tensor_retain(of->base ? of->base : of);
-    x->changes = x->base->changes;
-    return x;
-}
-
 /* The place of x in its base, as as_strided_view and strided_scatter have it. */
 static ct_dims dims_of(int n, const int64_t *values) {
     ct_dims dims = {.n = n};

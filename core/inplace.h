@@ -4,11 +4,10 @@
 
 #include "core/tensor.h"
 
-ct_tensor *ct__tensor_view(const ct_view *view, ct_tensor *of); /* a new tensor on of's storage, with one reference */
 bool ct__writable(const ct_tensor *x, const char *op,
-                  const char *argument);                             /* valid, and no two elements share memory */
-bool ct__view_refresh(ct_tensor *x); /* its base has changed: place x in the graph anew */
-bool ct__view_changed(ct_tensor *x); /* x has just been changed in place, recorded */
-bool ct__overwritten(ct_tensor *x);  /* x has just been changed in place to constants */
+                  const char *argument); /* valid, and no two elements share memory */
+bool ct__view_refresh(ct_tensor *x);     /* its base has changed: place x in the graph anew */
+bool ct__view_changed(ct_tensor *x);     /* x has just been changed in place, recorded */
+bool ct__overwritten(ct_tensor *x);      /* x has just been changed in place to constants */
 
 #endif

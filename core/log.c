@@ -11,26 +11,23 @@
 #include "core/dtype.h"
 #include "core/error.h"
 
-static _Atomic int dispatch = -1; /* -1: look at CT_LOG */
+_Atomic int ct__log_wanted = -1;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void (*log_sink)(void *context, const char *line);
 static void *log_context;
 
 static bool lists(const char *what, const char *word) { return what && strstr(what, word) != NULL; }
 
-bool ct__log_dispatch(void) {
-    int on = atomic_load_explicit(&dispatch, memory_order_relaxed);
-    if (on < 0) {
-        on = lists(getenv("CT_LOG"), "dispatch");
-        atomic_store(&dispatch, on);
-    }
+bool ct__log_look(void) {
+    const bool on = lists(getenv("CT_LOG"), "dispatch");
+    atomic_store(&ct__log_wanted, on);
     return on;
 }
 
 bool ct_set_log(const char *what) {
     if (what && what[0] && strcmp(what, "dispatch") != 0)
         return ct_fail(CT_ERR_VALUE, "set_log", "there is no log named %s; there is: dispatch", what);
-    atomic_store(&dispatch, lists(what, "dispatch"));
+    atomic_store(&ct__log_wanted, lists(what, "dispatch"));
     return true;
 }
 
@@ -67,7 +64,6 @@ void ct__log_call(const ct_call *call, const char *kernel, const char *refusals,
 }
 
 void ct__log_handed(const ct_infer *infer, const ct_op *to) {
-    if (!ct__log_dispatch()) return;
     char kernel[96];
     snprintf(kernel, sizeof kernel, "handed on to %s", to->name);
     ct_call call = {.op = infer->op, .n_in = infer->n_in, .in = infer->in};

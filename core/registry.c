@@ -23,7 +23,11 @@ static void start(void) {
     ct__devices_start();
 }
 
-void ct__registry_start(void) { pthread_once(&once, start); }
+_Atomic bool ct__registry_started;
+void ct__registry_first(void) {
+    pthread_once(&once, start);
+    atomic_store_explicit(&ct__registry_started, true, memory_order_release);
+}
 
 int ct_op_count(void) { return ct__op_total + atomic_load(&user_count); }
 

@@ -30,6 +30,11 @@ bool ct__take_sized(void *options, size_t size, const void *given, const char *o
                    ct_version_text());
 }
 
+const void *ct__sized(void *room, size_t size, const void *given, const char *op) {
+    if (given && *(const size_t *)given == size) return given;
+    return ct__take_sized(room, size, given, op) ? room : NULL;
+}
+
 void ct__sized_fill(void *to, size_t given, const void *from, size_t size) {
     memcpy(to, from, given < size ? given : size);
     if (given > size) memset((char *)to + size, 0, given - size);

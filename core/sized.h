@@ -11,6 +11,8 @@ bool ct__sized_copy(void *to, size_t size, const void *from, size_t given);
 
 /* Reads a struct of options; NULL gives the defaults. False, with an error of op, for a size that none can have. */
 bool ct__take_sized(void *options, size_t size, const void *given, const char *op);
+/* The same without a copy where the caller's struct is of our size already, as nearly always: it, or room; NULL after an error. */
+const void *ct__sized(void *room, size_t size, const void *given, const char *op);
 /* Fills a struct of the caller's as far as it goes, and zeroes what it has beyond what is known; the sizes are its and ours. */
 void ct__sized_fill(void *to, size_t given, const void *from, size_t size);
 

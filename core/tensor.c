@@ -71,9 +71,11 @@ void ct__storage_release(ct_storage *storage) {
     size_t size = HEADER;
     if (storage->wrapped) {
         const ct_wrapped wrapped = foreign_of(storage)->wrapped;
-        if (storage->device.type != CT_CPU)
-            ct_synchronize(storage->device); /* its owner knows nothing of our streams */
-        if (wrapped.release) wrapped.release(wrapped.context, wrapped.data);
+        if (wrapped.release) {
+            if (storage->device.type != CT_CPU)
+                ct_synchronize(storage->device); /* its owner knows nothing of our streams */
+            wrapped.release(wrapped.context, wrapped.data);
+        }
         size += sizeof(foreign);
     } else if (storage->block) {
         ct__device_give(storage->device, storage->block);
@@ -158,6 +160,23 @@ void ct__view_dense_strides(ct_view *view) {
     view->offset = 0;
 }
 
+bool ct__view_reshaped(const ct_view *x, int n, const int64_t *dims, ct_view *to) {
+    int64_t count = 1, stride = 1;
+    bool same = n == x->ndim;
+    if (n > CT_MAX_DIMS) return false;
+    for (int i = x->ndim - 1; i >= 0; i--) {
+        if (x->dims[i] != 1 && x->strides[i] != count) return false;
+        count *= x->dims[i];
+    }
+    for (int i = n - 1; i >= 0; i--) {
+        to->dims[i] = dims[i];
+        to->strides[i] = stride;
+        same = same && dims[i] == x->dims[i];
+        if (dims[i] <= 0 || __builtin_mul_overflow(stride, dims[i], &stride)) return false;
+    }
+    return stride == count && !same;
+}
+
 bool ct__view_reach(const ct_view *view, int64_t *low, int64_t *high) {
     *low = *high = 0;
     for (int i = 0; i < view->ndim; i++) {
@@ -235,13 +254,12 @@ static void copy_view(ct_view *to, const ct_view *from) { /* only the dimensions
     to->offset = from->offset;
     to->dtype = from->dtype;
     to->ndim = from->ndim;
-    for (int i = 0; i < from->ndim; i++) {
-        to->dims[i] = from->dims[i];
-        to->strides[i] = from->strides[i];
-    }
+    ct__copy_dims(to->dims, from->dims, from->ndim);
+    ct__copy_dims(to->strides, from->strides, from->ndim);
 }
 
-ct_tensor *ct__tensor_new(const ct_view *view, ct_storage *storage) {
+/* Without a reference of its own to the storage. */
+static inline ct_tensor *make_handle(const ct_view *view, ct_storage *storage) {
     ct_tensor *x = ct__alloc(sizeof *x);
     if (!x) {
         ct__fail_memory("tensor", sizeof *x);
@@ -258,8 +276,21 @@ ct_tensor *ct__tensor_new(const ct_view *view, ct_storage *storage) {
     x->node_output = 0;
     x->base = NULL;
     x->changes = 0;
-    if (storage) ct__storage_retain(storage);
     ct__live_add(1);
+    return x;
+}
+
+ct_tensor *ct__tensor_new(const ct_view *view, ct_storage *storage) {
+    ct_tensor *x = make_handle(view, storage);
+    if (x && storage) ct__storage_retain(storage);
+    return x;
+}
+
+ct_tensor *ct__tensor_view(const ct_view *view, ct_tensor *of) {
+    ct_tensor *x = make_handle(view, of->storage);
+    if (!x) return NULL;
+    x->base = ct__tensor_retain(of->base ? of->base : of);
+    x->changes = x->base->changes;
     return x;
 }
 
@@ -292,10 +323,10 @@ void ct__tensor_release(ct_tensor *x) {
     if (!x || atomic_fetch_sub_explicit(&x->refs, 1, memory_order_acq_rel) != 1) return;
     x->magic = CT__DEAD;
     if (x->user) ct__user_release(x);
-    ct__storage_release(x->storage);
     if (x->node) ct__node_release(x->node);
     if (x->unwanted) ct__node_release(x->unwanted);
-    ct__tensor_release(x->base); /* a base has no base of its own: this goes one step deep */
+    if (x->base) ct__tensor_release(x->base); /* which has no base of its own: this goes one step deep */
+    else ct__storage_release(x->storage);
     ct__live_add(-1);
     bury_handle(x);
 }

@@ -4,6 +4,7 @@
 
 #include <cotangent/backend.h>
 #include <stdatomic.h>
+#include <string.h>
 
 typedef struct ct_node ct_node;
 
@@ -25,18 +26,19 @@ typedef struct ct_wrapped {
     void *context, *data;
 } ct_wrapped;
 
+/* What every tensor uses comes first, so that a small one takes few cache lines. */
 struct ct_tensor {
     uint32_t magic;
     _Atomic int refs;
-    ct_view view;         /* kernels get a pointer to it */
     ct_storage *storage;  /* NULL: the shape alone is known, or it is a number (number.h) */
     ct_node *node;        /* what computed it, or its leaf; NULL: no gradient */
     ct_node *unwanted;    /* its leaf of before ct_set_requires_grad: graphs may lead to it still */
     struct ct_user *user; /* what ct_set_user gave it, or NULL */
-    int node_output;
     /* A view knows the tensor whose storage it shares: a recorded change in place of either reaches the other (inplace.c). */
-    ct_tensor *base;  /* NULL: not a view */
+    ct_tensor *base;  /* NULL: not a view. Else it is the base that holds the storage, and the view the base */
     uint32_t changes; /* of a base: recorded changes so far. Of a view: those that its node knows of */
+    int node_output;
+    ct_view view;                                       /* kernels get a pointer to it */
     _Alignas(16) unsigned char number[CT_NUMBER_BYTES]; /* the value of a number */
 };
 
@@ -55,6 +57,8 @@ void ct__storage_release(ct_storage *storage);
 /* A new tensor with one reference, the caller's. view.buffer and origin are taken from the storage; storage is retained (NULL: a
  * shape without data). NULL after an error. */
 ct_tensor *ct__tensor_new(const ct_view *view, ct_storage *storage);
+/* A new tensor on of's storage, with one reference. */
+ct_tensor *ct__tensor_view(const ct_view *view, ct_tensor *of);
 /* Dense storage for view's shape (strides and offset are filled in). */
 ct_tensor *ct__tensor_dense(ct_view *view, ct_device device, const char *op);
 void ct__tensor_release(ct_tensor *x);
@@ -80,6 +84,17 @@ static inline bool ct__valid(const ct_tensor *x, const char *op, const char *arg
  * shape, so sizes of tensors and their products need no further check. */
 enum { CT__LARGEST_ELEMENT = 16 };
 int64_t ct__count(int ndim, const int64_t *dims);
+/* Copies the numbers of a list or shape. They are few, and often just written one by one: a wider load would wait for that. */
+static inline void ct__copy_dims(int64_t *to, const int64_t *from, int n) {
+    if (n > 4) {
+        memcpy(to, from, (size_t)n * sizeof *to);
+        return;
+    }
+    if (n > 0) to[0] = from[0];
+    if (n > 1) to[1] = from[1];
+    if (n > 2) to[2] = from[2];
+    if (n > 3) to[3] = from[3];
+}
 bool ct__fail_count(const char *op, const ct_view *view); /* raises an error: view would be such a shape */
 int64_t ct__view_count(const ct_view *view);              /* of a tensor, so without that check */
 static inline bool ct__view_same_shape(const ct_view *a, const ct_view *b) {
@@ -100,6 +115,8 @@ bool ct__view_inside(const ct_view *view, const ct_storage *storage); /* every e
 bool ct__view_overlaps(const ct_view *view); /* two elements share memory: fine to read, not to be written */
 bool ct__view_is_dense(const ct_view *view);
 void ct__view_dense_strides(ct_view *view);
+/* The sizes and strides of a dense view with elements in another shape of as many; false: it is none, or not of another shape. */
+bool ct__view_reshaped(const ct_view *x, int n, const int64_t *dims, ct_view *to);
 bool ct__view_same_layout(const ct_view *a, const ct_view *b); /* shape, strides, offset, buffer and dtype */
 /* A tensor of no dimensions, on a device, in the scope: an element as it lies in memory; an integer that the dtype has to hold. */
 ct_tensor *ct__scalar_raw(const void *element, ct_dtype dtype, ct_device device, const char *op);

@@ -17,8 +17,10 @@ static const char *axis_name(int rank, int axis) {
 /* One number an axis: a list of 1 or rank values, each at least `least`. */
 static bool per_axis(const ct_infer *infer, const char *name, const ct_dims *list, int rank, int64_t normal,
                      int64_t least, int64_t *values) {
-    for (int i = 0; i < rank; i++) values[i] = normal;
-    if (!list || list->n == 0) return true;
+    if (!list || list->n == 0) {
+        for (int i = 0; i < rank; i++) values[i] = normal;
+        return true;
+    }
     if (list->n != 1 && list->n != rank)
         return FAIL(CT_ERR_VALUE, "%ss is %s; it takes 1 number or one for each of the %d spatial axes", name,
                     ct_dims_text(*list), rank);
@@ -130,7 +132,8 @@ bool ct__window_resolve(const ct_infer *infer, ct_window *w, int rank, const int
                         "(size %lld, pads %lld and %lld)",
                         axis_name(rank, i), (long long)span, (long long)w->kernel[a], (long long)w->dilation[a],
                         (long long)padded, (long long)in[i], (long long)w->before[a], (long long)w->after[a]);
-        w->out[a] = ct__add(padded - span, options->round_up ? stride - 1 : 0) / stride + 1;
+        const int64_t reach = ct__add(padded - span, options->round_up ? stride - 1 : 0);
+        w->out[a] = (stride == 1 ? reach : reach / stride) + 1;
         if (options->round_up && ct__mul(w->out[a] - 1, stride) >= ct__add(in[i], w->before[a])) w->out[a]--;
     }
     return true;
@@ -222,21 +225,6 @@ void ct__window_inside(const ct_window *w, int a, int64_t k, int64_t *first, int
 
 /* ---- Images and convolutions ---- */
 
-ct_image_strides ct__image_strides(const ct_view *image, bool channels_last) {
-    const int rank = image->ndim - 2, spatial = ct__image_spatial(channels_last);
-    ct_image_strides s = {image->strides[0], image->strides[ct__image_channel(image->ndim, channels_last)], {0}};
-    for (int i = 0; i < rank; i++) s.s[3 - rank + i] = image->strides[spatial + i];
-    return s;
-}
-
-ct_weight_strides ct__weight_strides(const ct_view *weight, bool channels_last) {
-    const int rank = weight->ndim - 2, spatial = channels_last ? 0 : 2;
-    ct_weight_strides s = {
-        weight->strides[channels_last ? rank + 1 : 0], weight->strides[channels_last ? rank : 1], {0}};
-    for (int i = 0; i < rank; i++) s.k[3 - rank + i] = weight->strides[spatial + i];
-    return s;
-}
-
 static const char *image_form(int rank, bool channels_last) {
     static const char *const forms[2][3] = {{"[N,C,L]", "[N,C,H,W]", "[N,C,D,H,W]"},
                                             {"[N,L,C]", "[N,H,W,C]", "[N,D,H,W,C]"}};
@@ -252,6 +240,7 @@ static bool check_operands(const ct_infer *infer, int *rank, const ct_view *imag
             return FAIL(CT_ERR_SHAPE, "%s is %s; it takes images of 1 to 3 spatial axes, [N,C,...] or channels last",
                         name, ct_view_text(image));
     }
+    if (!infer) return true;
     if (!ct_dtype_is_float(image->dtype))
         return FAIL(CT_ERR_DTYPE, "%s is %s; convolutions take floats, cast it first", name, ct_view_text(image));
     if (w->dtype != image->dtype || (bias && bias->dtype != image->dtype))
@@ -279,7 +268,7 @@ static bool check_channels(const ct_infer *infer, ct_conv_geometry *g, int rank,
     if (__builtin_mul_overflow(w->dims[options->channels_last ? rank : 1], g->groups, &g->in_channels))
         return FAIL(CT_ERR_SHAPE, "w is %s with groups %lld: too many channels", ct_view_text(w), (long long)g->groups);
     g->w = ct__weight_strides(w, options->channels_last);
-    if (g->out_channels % g->groups)
+    if (g->groups > 1 && g->out_channels % g->groups)
         return FAIL(CT_ERR_SHAPE, "groups is %lld, which does not divide the %lld %s channels of w %s",
                     (long long)g->groups, (long long)g->out_channels, "output", ct_view_text(w));
     return true;
@@ -293,11 +282,10 @@ static bool check_bias(const ct_infer *infer, const ct_view *bias, int64_t chann
 
 bool ct__conv_resolve(const ct_infer *infer, ct_conv_geometry *g, int rank, const ct_view *x, const ct_view *w,
                       const ct_view *bias, const ct_conv_options *options) {
-    *g = (ct_conv_geometry){0};
     if (!check_operands(infer, &rank, x, "x", w, bias, options)) return false;
     const bool last = options->channels_last;
     const int64_t channels = x->dims[ct__image_channel(x->ndim, last)];
-    if (options->groups >= 1 && channels % options->groups)
+    if (infer && options->groups > 1 && channels % options->groups)
         return FAIL(CT_ERR_SHAPE, "groups is %lld, which does not divide the %lld channels of x %s",
                     (long long)options->groups, (long long)channels, ct_view_text(x));
     if (!check_channels(infer, g, rank, w, options)) return false;
@@ -308,6 +296,7 @@ bool ct__conv_resolve(const ct_infer *infer, ct_conv_geometry *g, int rank, cons
     if (!check_bias(infer, bias, g->out_channels)) return false;
     g->batch = x->dims[0];
     g->x = ct__image_strides(x, last);
+    g->y = (ct_image_strides){0};
     return ct__window_resolve(infer, &g->window, rank, x->dims + ct__image_spatial(last), w->dims + (last ? 0 : 2),
                               &options->window);
 }
@@ -315,7 +304,6 @@ bool ct__conv_resolve(const ct_infer *infer, ct_conv_geometry *g, int rank, cons
 bool ct__conv_resolve_transposed(const ct_infer *infer, ct_conv_geometry *g, int rank, const ct_view *y,
                                  const ct_view *w, const ct_view *bias, const ct_conv_options *options,
                                  const ct_dims *output_padding) {
-    *g = (ct_conv_geometry){0};
     if (!check_operands(infer, &rank, y, "x", w, bias, options)) return false;
     const bool last = options->channels_last;
     const int64_t channels = y->dims[ct__image_channel(y->ndim, last)];
@@ -329,6 +317,7 @@ bool ct__conv_resolve_transposed(const ct_infer *infer, ct_conv_geometry *g, int
                     last ? "[kernel..., out / groups, in]" : "[in, out / groups, kernel...]");
     if (!check_channels(infer, g, rank, w, options) || !check_bias(infer, bias, g->in_channels)) return false;
     g->batch = y->dims[0];
+    g->x = (ct_image_strides){0};
     g->y = ct__image_strides(y, last);
     return ct__window_resolve_transposed(infer, &g->window, rank, y->dims + ct__image_spatial(last),
                                          w->dims + (last ? 0 : 2), &options->window, output_padding);

@@ -105,7 +105,19 @@ int ct__conv_x_dims(const ct_conv_geometry *geometry, int64_t *dims);
 int ct__conv_y_dims(const ct_conv_geometry *geometry, int64_t *dims);
 int ct__conv_w_dims(const ct_conv_geometry *geometry, int64_t *dims);
 
-ct_image_strides ct__image_strides(const ct_view *image, bool channels_last);
-ct_weight_strides ct__weight_strides(const ct_view *weight, bool channels_last);
+static inline ct_image_strides ct__image_strides(const ct_view *image, bool channels_last) {
+    const int rank = image->ndim - 2;
+    const int64_t *all = image->strides, *s = all + ct__image_spatial(channels_last);
+    return (ct_image_strides){all[0],
+                              all[ct__image_channel(image->ndim, channels_last)],
+                              {rank > 2 ? s[rank - 3] : 0, rank > 1 ? s[rank - 2] : 0, rank > 0 ? s[rank - 1] : 0}};
+}
+static inline ct_weight_strides ct__weight_strides(const ct_view *weight, bool channels_last) {
+    const int rank = weight->ndim - 2;
+    const int64_t *all = weight->strides, *k = all + (channels_last ? 0 : 2);
+    return (ct_weight_strides){all[channels_last ? rank + 1 : 0],
+                               all[channels_last ? rank : 1],
+                               {rank > 2 ? k[rank - 3] : 0, rank > 1 ? k[rank - 2] : 0, rank > 0 ? k[rank - 1] : 0}};
+}
 
 #endif

@@ -268,6 +268,53 @@ TEST(one_number_everywhere_gives_the_gradients_of_its_copies) {
         }
 }
 
+/* ---- A few numbers ---- */
+
+static int small_calls;
+
+static void count_small(void *context, const char *line) {
+    (void)context;
+    small_calls += strstr(line, "conv_small") && !strstr(line, "conv_small:"); /* which says why it refused */
+}
+
+/* As in f64, which the general kernels take: with groups, in both layouts, with bias, dilation and padding, of views with steps. */
+TEST(a_few_numbers_are_convolved_as_many_are) {
+    static const int64_t cases[][7] = {
+        {1, 1, 1, 3, 2, 1, 0}, /* images, channels and results per group, side, kernel, step, pad */
+        {2, 2, 1, 4, 3, 1, 1}, {1, 3, 2, 4, 2, 2, 0}, {1, 2, 2, 5, 2, 2, 2},
+        {1, 1, 3, 1, 1, 1, 0}, {1, 1, 2, 2, 3, 1, 3}};
+    small_calls = 0;
+    ct_set_log_sink(count_small, NULL);
+    CHECK(ct_set_log("dispatch"));
+    for (int i = 0; i < 6 * 16; i++)
+        ct_scope {
+            const int64_t *c = cases[i / 16], groups = i & 1 ? 2 : 1, ins = c[1] * groups, outs = c[2] * groups;
+            const bool last = i & 2, stepped = i & 8;
+            const int64_t dilation = c[6] ? 2 : 1;
+            ct_tensor *x = ct_randn(last ? CT_DIMS(c[0], c[3], 2 * c[3], ins) : CT_DIMS(c[0], ins, c[3], 2 * c[3]));
+            ct_tensor *w = ct_randn(last ? CT_DIMS(c[4], c[4], c[1], outs) : CT_DIMS(outs, c[1], c[4], c[4]));
+            ct_tensor *bias = i & 4 ? ct_randn(CT_DIMS(outs)) : NULL;
+            if (stepped) x = ct_slice(x, last ? 2 : 3, 0, .step = 2);
+            const ct_dims strides = CT_DIMS(c[5], 1), dilations = CT_DIMS(1, dilation),
+                          pads = CT_DIMS(c[6], 0, c[6], 1);
+            ct_tensor *of[3][3] = {{x, w, bias}}, *y[3];
+            /* in f32; in f64; and of the absolute values, which bound the rounding */
+            for (int k = 0; k < 3; k++) {
+                for (int t = 0; k && t < 3; t++) of[k][t] = of[0][t] ? ct_cast(of[0][t], CT_F64) : NULL;
+                for (int t = 0; k == 2 && t < 3; t++) of[k][t] = of[k][t] ? ct_abs(of[k][t]) : NULL;
+                y[k] = ct_conv2d(of[k][0], of[k][1], .bias = of[k][2], .groups = groups, .channels_last = last,
+                                 .strides = strides, .dilations = dilations, .pads = pads);
+            }
+            REQUIRE(y[0] && y[1] && y[2]);
+            const double terms = (double)(c[1] * c[4] * c[4] + 1);
+            ct_tensor *off = ct_abs(ct_sub(ct_cast(y[0], CT_F64), y[1]));
+            CHECK(ct_item(ct_amax(ct_sub(off, ct_mul_s(y[2], terms * 0x1p-24)))) <= 0);
+        }
+    CHECK(ct_set_log(NULL));
+    ct_set_log_sink(NULL, NULL);
+    CHECK(small_calls > 48); /* half of them at least: the largest have more products */
+}
+
 /* Many equal values: each is rounded the same way when it is added to a sum that has grown large. */
 TEST(bias_gradients_of_many_pixels_do_not_drift) {
     for (int i = 0; i < 4; i++)

@@ -31,6 +31,40 @@ TEST(reshape_is_a_view_where_strides_allow_in_half_types_too) {
     CHECK(strides.d[0] == 4 && strides.d[1] == 12 && strides.d[2] == 2 && strides.d[3] == 1);
 }
 
+TEST(a_view_keeps_what_it_shows) {
+    ct_ones(CT_DIMS(1)); /* the scope has its memory now */
+    const int64_t live = ct_live_objects();
+    const int64_t used = harness_memory().in_use;
+    ct_tensor *view = NULL;
+    ct_scope {
+        ct_tensor *x = ct_arange(0, 6, 1);
+        view = ct_keep(ct_t(ct_reshape(ct_reshape(x, CT_DIMS(3, 2)), CT_DIMS(2, -1)))); /* a view of a view */
+    }
+    ct_scope {
+        CHECK_VALUES(view, CT_DIMS(3, 2), 0, 0, 3, 1, 4, 2, 5);
+    }
+    CHECK(ct_live_objects() > live);
+    ct_drop(view);
+    CHECK(ct_live_objects() == live);
+    CHECK_NEAR((double)harness_memory().in_use, (double)used, (double)harness_buried());
+}
+
+/* Where something is to be done besides making a handle, it is done. */
+TEST(reshape_can_be_written_and_recorded) {
+    ct_tensor *x = ct_arange(0, 6, 1), *dst = ct_zeros(CT_DIMS(2, 3));
+    CHECK(ct_into(dst) && ct_reshape(x, CT_DIMS(2, 3)) == dst);
+    CHECK_VALUES(dst, CT_DIMS(2, 3), 0, 0, 1, 2, 3, 4, 5);
+    CHECK(ct_data(dst) != ct_data(x));
+    ct_tensor *leaf = ct_set_requires_grad(ct_arange(0, 4, 1), true), *y = ct_reshape(leaf, CT_DIMS(2, 2));
+    CHECK(ct_requires_grad(y) && ct_backward(ct_sum(ct_mul(y, y))));
+    CHECK_VALUES(ct_grad_of(leaf), CT_DIMS(4), 0, 0, 2, 4, 6);
+    ct_no_grad {
+        CHECK(!ct_requires_grad(ct_reshape(leaf, CT_DIMS(2, 2))));
+    }
+    CHECK(!ct_reshape(x, CT_DIMS(INT64_MAX, 3)));
+    CHECK_CODE(CT_ERR_SHAPE);
+}
+
 TEST(identity_paths_keep_the_graph) {
     ct_tensor *x = ct_set_requires_grad(ct_ones(CT_DIMS(2, 3)), true);
     CHECK(ct_reshape(x, CT_DIMS(2, 3)) == x);

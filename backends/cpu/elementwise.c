@@ -467,13 +467,15 @@ static bool is_simple(const ct_view *v, int64_t *step) {
 
 /* The elements of dimension d and those inside it, dense, from here on. Returns where they end. */
 static char *gather(const ct_view *v, int d, const char *from, int size, char *to) {
-    const int64_t n = d < v->ndim ? v->dims[d] : 1, stride = d < v->ndim ? v->strides[d] : 0;
-    if (d >= v->ndim - 1) {
-        copy_box_sized(size, to, from, 1, n, 0, 1, 0, stride);
-        return to + n * size;
+    const int last = v->ndim - 1;
+    if (d < last - 1) {
+        for (int64_t i = 0; i < v->dims[d]; i++, from += v->strides[d] * size) to = gather(v, d + 1, from, size, to);
+        return to;
     }
-    for (int64_t i = 0; i < n; i++, from += stride * size) to = gather(v, d + 1, from, size, to);
-    return to;
+    const int64_t rows = d < last ? v->dims[d] : 1, outer = d < last ? v->strides[d] : 0;
+    const int64_t n = last >= 0 ? v->dims[last] : 1, inner = last >= 0 ? v->strides[last] : 0;
+    copy_box_sized(size, to, from, rows, n, n, 1, outer, inner);
+    return to + rows * n * size;
 }
 
 bool ct__elementwise_run(const ct_call *call, const ct_elementwise *op) {

@@ -61,8 +61,8 @@ typedef struct forward {
 static bool resolve_forward(ct_infer *infer, const forward *f, ct_conv_geometry *geometry) {
     if (!ct__conv_resolve(infer, geometry, f->rank, infer->in[0], infer->in[1], infer->in[2], &f->options))
         return false;
-    int64_t dims[CT_MAX_DIMS];
-    ct__infer_set(infer, 0, infer->in[0]->dtype, ct__conv_y_dims(geometry, dims), dims);
+    infer->out[0].dtype = infer->in[0]->dtype;
+    infer->out[0].ndim = ct__conv_y_dims(geometry, infer->out[0].dims);
     return ct__conv_check_residual(infer, infer->in[3]);
 }
 
@@ -103,7 +103,7 @@ static bool forward_hand_on(ct_handing *h, const forward *f) {
     }
     take_inputs(h, &ct__op_conv, 3);
     conv_attrs *a = h->attrs;
-    memset(a, 0, sizeof *a);
+    if (h->recording) memset(a, 0, sizeof *a); /* a node keeps all of it */
     ct__window_lists(&g.window, &a->strides, &a->dilations, &a->pads);
     a->groups = g.groups;
     a->channels_last = g.channels_last;

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/tensor.h"
+
 typedef enum { FLOATS, NUMBERS, ALL, INTEGERS } dtype_class;
 
 static bool takes(dtype_class class, ct_dtype dtype) {
@@ -62,7 +64,7 @@ static bool infer_class(ct_infer *infer, dtype_class class, bool to_bool) {
     ct_view *out = &infer->out[0];
     out->dtype = to_bool ? CT_BOOL : typed->dtype;
     out->ndim = typed->ndim;
-    memcpy(out->dims, typed->dims, sizeof out->dims);
+    ct__copy_dims(out->dims, typed->dims, typed->ndim);
     return true;
 }
 

@@ -98,17 +98,19 @@ bool reshape_hand_on(ct_handing *h) {
     ct_view *y = h->infer.out;
     ct_dims *shape = &((reshape_view_attrs *)h->attrs)->shape;
     const ct_dims *wanted = &((const reshape_attrs *)h->infer.attrs)->shape;
-    memset(h->attrs, 0, sizeof(reshape_view_attrs));
+    if (h->recording) memset(h->attrs, 0, sizeof(reshape_view_attrs)); /* a node keeps all of it */
     shape->n = wanted->n;
-    for (int i = 0; i < wanted->n; i++) shape->d[i] = wanted->d[i];
-    if (!resolve(x, shape)) return false;
-    if (same_dims(x->ndim, x->dims, shape) || ct__view_count(x) == 0 ||
-        !view_strides(x->ndim, x->dims, x->strides, shape->n, shape->d, y->strides))
-        return true;
+    ct__copy_dims(shape->d, wanted->d, wanted->n);
+    if (!ct__view_reshaped(x, shape->n, shape->d, y)) {
+        if (!resolve(x, shape)) return false;
+        if (same_dims(x->ndim, x->dims, shape) || ct__view_count(x) == 0 ||
+            !view_strides(x->ndim, x->dims, x->strides, shape->n, shape->d, y->strides))
+            return true;
+        ct__copy_dims(y->dims, shape->d, shape->n);
+    }
     y->dtype = x->dtype;
     y->ndim = shape->n;
     y->offset = x->offset;
-    for (int i = 0; i < shape->n; i++) y->dims[i] = shape->d[i];
     h->to = &ct__op_reshape_view;
     h->n_in = 1;
     h->in[0] = 0;

@@ -215,18 +215,18 @@ void emit_ops_h(const library *lib, const char *out) {
 
 /* ---- Functions --------------------------------------------------------------------------------------------- */
 
-/* Copies an argument, positional (from "") or an option (from "o_."), into the attribute struct a. Byte for byte
+/* Copies an argument, positional (from "") or an option (from "o_->"), into the attribute struct a. Byte for byte
  * equal calls must give equal structs, so padding stays zero: structs are copied by field. */
 static void emit_attr(text *t, const op_def *op, const arg_def *arg, const char *fail) {
-    const char *from = arg->positional ? "" : "o_.", *name = arg->name;
+    const char *from = arg->positional ? "" : "o_->", *name = arg->name;
     switch (arg->kind) {
     case ARG_INPUT: return;
     case ARG_INT:
     case ARG_DOUBLE:
     case ARG_DTYPE:
         if (arg->kind == ARG_DTYPE && arg->nonzero)
-            put(t, "    a_.%s = o_.%s ? o_.%s : (ct_dtype)%d;\n", name, name, name, (int)arg->number);
-        else if (arg->nonzero) put(t, "    a_.%s = o_.%s != 0 ? o_.%s : %s;\n", name, name, name, arg->written);
+            put(t, "    a_.%s = o_->%s ? o_->%s : (ct_dtype)%d;\n", name, name, name, (int)arg->number);
+        else if (arg->nonzero) put(t, "    a_.%s = o_->%s != 0 ? o_->%s : %s;\n", name, name, name, arg->written);
         else put(t, "    a_.%s = %s%s;\n", name, from, name);
         return;
     case ARG_BOOL: put(t, "    a_.%s = %s%s;\n", name, from, name); return;
@@ -244,14 +244,14 @@ static void emit_attr(text *t, const op_def *op, const arg_def *arg, const char 
         if (arg->positional)
             put(t, "    if (!take_dims(\"%s\", \"%ss\", &a_.%ss, &%ss)) %s;\n", op->name, name, name, name, fail);
         else
-            put(t, "    if (!take_axes(\"%s\", \"%ss\", &a_.%ss, &o_.%ss, o_.%s, %d)) %s;\n", op->name, name, name,
+            put(t, "    if (!take_axes(\"%s\", \"%ss\", &a_.%ss, &o_->%ss, o_->%s, %d)) %s;\n", op->name, name, name,
                 name, name, (int)arg->number, fail);
         return;
     case ARG_OPT:
         if (arg->unset)
-            put(t, "    a_.%s.set = o_.%s.set;\n    a_.%s.value = o_.%s.set ? o_.%s.value : 0;\n", name, name, name,
+            put(t, "    a_.%s.set = o_->%s.set;\n    a_.%s.value = o_->%s.set ? o_->%s.value : 0;\n", name, name, name,
                 name, name);
-        else put(t, "    a_.%s = o_.%s.set ? o_.%s.value : %s;\n", name, name, name, c_double(arg->number));
+        else put(t, "    a_.%s = o_->%s.set ? o_->%s.value : %s;\n", name, name, name, c_double(arg->number));
         return;
     case ARG_DEVICE:
         put(t, "    a_.%s.type = %s%s.type;\n    a_.%s.index = %s%s.index;\n", name, from, name, name, from, name);
@@ -282,11 +282,23 @@ static void emit_inputs(text *t, const op_def *op, const char *fail) {
     for (int i = 0, k = 0; i < op->n_args; i++) {
         const arg_def *arg = &op->args[i];
         if (is_attr(arg) || arg->list) continue;
-        if (list) put(t, "    in_[%d] = %s%s;\n", k, arg->optional ? "o_." : "", arg->name);
-        else put(t, "%s%s%s", k ? ", " : "", arg->optional ? "o_." : "", arg->name);
+        if (list) put(t, "    in_[%d] = %s%s;\n", k, arg->optional ? "o_->" : "", arg->name);
+        else put(t, "%s%s%s", k ? ", " : "", arg->optional ? "o_->" : "", arg->name);
         k++;
     }
     if (!list) put(t, "};\n    const int count_ = %d;\n", fixed);
+}
+
+/* Whether dispatch has nothing to check of its attributes: any number is one, and lists and texts have been measured. */
+static bool has_plain_attrs(const op_def *op) {
+    for (int i = 0; i < op->n_args; i++) switch (op->args[i].kind) {
+        case ARG_BOOL:
+        case ARG_DTYPE:
+        case ARG_ENUM:
+        case ARG_DEVICE: return false;
+        default: break;
+        }
+    return true;
 }
 
 static void emit_function(text *t, const op_def *op) {
@@ -294,10 +306,12 @@ static void emit_function(text *t, const op_def *op) {
     const char *fail = returns_bool(op) ? "return false" : "return NULL", *attr = attrs ? "&a_" : "NULL";
     put(t, "%s {\n", c_prototype(op));
     if (options)
-        put(t, "    %s%s_options o_;\n    if (!ct__take_sized(&o_, sizeof o_, options, \"%s\")) %s;\n", c_prefix(op),
-            op->name, op->name, fail);
+        put(t,
+            "    %s%s_options room_;\n    const %s%s_options *o_ = ct__sized(&room_, sizeof room_, options, \"%s\");\n"
+            "    if (!o_) %s;\n",
+            c_prefix(op), op->name, c_prefix(op), op->name, op->name, fail);
     for (int i = 1; i < op->n_outputs; i++)
-        put(t, "    if (o_.%s) *o_.%s = NULL;\n", op->outputs[i].name, op->outputs[i].name);
+        put(t, "    if (o_->%s) *o_->%s = NULL;\n", op->outputs[i].name, op->outputs[i].name);
     if (list) {
         const char *count = list_input(op) ? "n_out" : "n";
         put(t, "    if (!clear_list(\"%s\", \"%s\", %s, %s)) return false;\n", op->name, op->outputs[0].name,
@@ -309,7 +323,7 @@ static void emit_function(text *t, const op_def *op) {
     }
     emit_inputs(t, op, fail);
     bool joined = list_input(op) && count_inputs(op) > 1;
-    const char *rng = op->random ? "o_.rng" : "NULL";
+    const char *rng = op->random ? "o_->rng" : "NULL";
     if (list) {
         const char *count = list_input(op) ? "n_out" : "n";
         put(t, "    bool ok_ = ct_apply_with(&ct__op_%s, in_, count_, %s, %s, %s, NULL, %s);\n", op->name, attr,
@@ -321,14 +335,15 @@ static void emit_function(text *t, const op_def *op) {
             "%s);\n",
             op->name, attr, rng);
     } else if (op->n_outputs == 1 && !op->random) {
-        put(t, "    ct_tensor *out_ = ct__apply_one(&ct__op_%s, in_, count_, %s);\n", op->name, attr);
+        put(t, "    ct_tensor *out_ = ct__apply_%s(&ct__op_%s, in_, count_, %s);\n",
+            has_plain_attrs(op) ? "plain" : "one", op->name, attr);
     } else {
         put(t, "    ct_tensor *out_[%d] = {NULL};\n    const bool want_[%d] = {true", op->n_outputs, op->n_outputs);
-        for (int i = 1; i < op->n_outputs; i++) put(t, ", o_.%s != NULL", op->outputs[i].name);
+        for (int i = 1; i < op->n_outputs; i++) put(t, ", o_->%s != NULL", op->outputs[i].name);
         put(t, "};\n    bool ok_ = ct_apply_with(&ct__op_%s, in_, count_, %s, out_, %d, want_, %s);\n", op->name, attr,
             op->n_outputs, rng);
         for (int i = 1; i < op->n_outputs; i++)
-            put(t, "    if (ok_ && o_.%s) *o_.%s = out_[%d];\n", op->outputs[i].name, op->outputs[i].name, i);
+            put(t, "    if (ok_ && o_->%s) *o_->%s = out_[%d];\n", op->outputs[i].name, op->outputs[i].name, i);
     }
     if (joined) put(t, "    if (in_ != near_) ct_free(in_);\n");
     if (returns_bool(op)) put(t, "    return ok_;\n");
@@ -355,13 +370,14 @@ static const char *const api_helpers =
     "/* The functions of ops.h. Written by mkops. */\n"
     "#include <math.h>\n#include <stdlib.h>\n#include <string.h>\n\n"
     "#include <cotangent/op.h>\n\n#include \"core/number.h\"\n#include \"core/sized.h\"\n#include "
+    "\"core/tensor.h\"\n#include "
     "\"gen/ops_decl.h\"\n\n"
     "#define UNUSED __attribute__((unused))\n\n"
     "UNUSED static bool take_dims(const char *op, const char *name, ct_dims *to, const ct_dims *from) {\n"
     "    if (from->n < 0 || from->n > CT_MAX_LIST)\n"
     "        return ct_fail(CT_ERR_VALUE, op, \"%s: a list holds at most %d numbers\", name, CT_MAX_LIST);\n"
     "    to->n = from->n;\n"
-    "    memcpy(to->d, from->d, (size_t)from->n * sizeof *to->d);\n"
+    "    ct__copy_dims(to->d, from->d, from->n);\n"
     "    return true;\n"
     "}\n\n"
     "UNUSED static bool take_axes(const char *op, const char *name, ct_dims *to, const ct_dims *list, int64_t one, "

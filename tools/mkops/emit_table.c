@@ -64,8 +64,10 @@ void emit_decl(const library *lib, const char *out) {
         "\nextern const ct_op *const ct__ops[]; /* by name */\nextern const int ct__op_total;\n"
         "enum { CT__OP_TOTAL = %d };\n\n"
         "/* ct_apply of an op of ours with one result, whose number of inputs is right. */\n"
-            "ct_tensor *ct__apply_one(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs);\n"
-            "/* A number of x's dtype; NULL for a fraction where x is of integers (an error) and where "
+        "ct_tensor *ct__apply_one(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs);\n"
+        "/* The same where no attribute could be wrong as such: numbers, and lists that were counted. */\n"
+        "ct_tensor *ct__apply_plain(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs);\n"
+        "/* A number of x's dtype; NULL for a fraction where x is of integers (an error) and where "
         "x is NULL. */\n"
         "ct_tensor *ct__scalar_for(const ct_tensor *x, double value, const char *op);\n",
         lib->n_ops);

@@ -76,8 +76,8 @@ refuses "an unknown dtype" "unknown dtype f31" "$(op 'foo(tensor x, dtype d = f3
 refuses "a default that is no integer" "not an integer" "$(op 'foo(tensor x, int k = 0.5) -> y')"
 refuses "opt without a default" "needs a default" "$(op 'foo(tensor x, opt p) -> y')"
 accepts "all the ways to have a default" "$(op 'foo(tensor x, int k = 1 nonzero, opt c = 1, opt m = none, axes stride = 1, bool b = false, dims d = {}) -> y')"
-contains "a nonzero default" gen/ops_api.c "o_.k != 0 ? o_.k : 1"
-contains "an option that may be zero" gen/ops_api.c "o_.c.set ? o_.c.value : 1.0"
+contains "a nonzero default" gen/ops_api.c "o_->k != 0 ? o_->k : 1"
+contains "an option that may be zero" gen/ops_api.c "o_->c.set ? o_->c.value : 1.0"
 contains "both spellings of axes" include/cotangent/ops.h "ct_dims strides;"
 
 # Signatures.

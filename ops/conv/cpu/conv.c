@@ -76,7 +76,7 @@ static bool pointwise_run(const ct_call *call, ct_stream *stream) {
     { "pointwise_gemm", pointwise_can, pointwise_scratch, pointwise_run }
 
 CT_KERNELS(conv_conv) = {
-    CT_CANDIDATES(conv, CONV_SPECIAL, POINTWISE, IMPLICIT, CONV_DIRECT),
+    CT_CANDIDATES(conv, CONV_SMALL, CONV_SPECIAL, POINTWISE, IMPLICIT, CONV_DIRECT),
     CT_CANDIDATES(conv_fused, CONV_SPECIAL, POINTWISE, IMPLICIT, CONV_DIRECT),
     CT_CANDIDATES(conv_input_grad, CONV_SPECIAL, POINTWISE, IMPLICIT, CONV_DIRECT),
     CT_CANDIDATES(conv_weight_grad, CONV_SPECIAL, IMPLICIT, CONV_DIRECT),

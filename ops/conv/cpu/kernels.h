@@ -51,6 +51,12 @@ bool ct__conv_mostly_padding(const ct_conv_problem *problem);
     { #name, CT_ISA_FN(ct__##name##_can), CT_ISA_FN(ct__##name##_scratch), CT_ISA_FN(ct__##name##_run) }
 #endif
 
+/* small.c: conv of a few numbers. */
+const char *ct__conv_small_can(const ct_call *call);
+bool ct__conv_small_run(const ct_call *call, ct_stream *stream);
+#define CONV_SMALL \
+    { "conv_small", ct__conv_small_can, NULL, ct__conv_small_run }
+
 /* direct.c: plain loops, takes everything. */
 bool ct__conv_direct_run(const ct_call *call, ct_stream *stream);
 #define CONV_DIRECT \

@@ -2,6 +2,7 @@
 #include "backends/cpu/activate.h"
 #include "backends/cpu/gemm/gemm.h"
 #include "backends/cpu/kernel.h"
+#include "core/sized.h"
 
 #include "gen/matmul.attrs.h"
 
@@ -31,7 +32,7 @@ static void fold_batches(ct_gemm *g) {
 
 static bool matmul_problem(const ct_call *call, ct_gemm *g) {
     const ct_view *a = call->in[0], *b = call->in[1], *y = call->out[0];
-    *g = (ct_gemm){0};
+    ct__clear(g, sizeof *g);
     if (!gemm_type(a->dtype, &g->a_type) || !gemm_type(b->dtype, &g->b_type) || !gemm_type(y->dtype, &g->c_type))
         return false;
     size_t size = ct_dtype_size(a->dtype);
@@ -83,7 +84,7 @@ static bool matmul_run(const ct_call *call, ct_stream *stream) {
 static bool linear_problem(const ct_call *call, ct_gemm *g) {
     const linear_fused_attrs *attrs = call->attrs;
     const ct_view *x = call->in[0], *w = call->in[1], *bias = call->in[2], *y = call->out[0];
-    *g = (ct_gemm){0};
+    ct__clear(g, sizeof *g);
     if (!gemm_type(x->dtype, &g->a_type)) return false;
     if (bias && bias->dims[0] > 1 && bias->strides[0] != 1) return false;
     g->b_type = g->c_type = g->bias_type = g->a_type;
