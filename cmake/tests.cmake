@@ -136,6 +136,16 @@ foreach(name ${cuda_programs})
     target_compile_definitions(${name} PRIVATE CT_TEST_MODULES="${CMAKE_LIBRARY_OUTPUT_DIRECTORY}")
 endforeach()
 add_custom_target(cuda_tests DEPENDS ${cuda_programs} fuzz_ops cotangent_cli)
+# A driver that is found in place of NVIDIA's by LD_LIBRARY_PATH.
+if(TARGET cotangent_cuda)
+    add_library(ct_test_cuda_driver SHARED EXCLUDE_FROM_ALL tests/cuda/driver.c tests/cuda/missing.c)
+    ct_target_flags(ct_test_cuda_driver)
+    target_compile_options(ct_test_cuda_driver PRIVATE -fvisibility=default)
+    target_include_directories(ct_test_cuda_driver SYSTEM PRIVATE ${CT_CUDA_INCLUDE})
+    target_link_libraries(ct_test_cuda_driver PRIVATE Threads::Threads)
+    set_target_properties(ct_test_cuda_driver PROPERTIES OUTPUT_NAME cuda SUFFIX .so.1 LIBRARY_OUTPUT_DIRECTORY ${CT_TEST_DIR}/cuda)
+    add_dependencies(cuda_tests ct_test_cuda_driver)
+endif()
 # The same with work that the device holds back until somebody waits for it.
 ct_add_test(test_devices_train_queued ${CMAKE_COMMAND} -E env CT_GUARD_QUEUE=1
     ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:test_devices_train>)

@@ -7,6 +7,7 @@
 #include "core/device.h"
 #include "core/error.h"
 #include "core/map.h"
+#include "gen/ops_decl.h"
 
 enum { INLINE_SLOTS = 8 };
 
@@ -87,8 +88,9 @@ static bool arrive(pass *p, ct_node *node, int output, ct_tensor *g) {
     ct_scope {
         ct_tensor *before = cots[output];
         /* A sum of ours that nobody else sees can grow in place. */
-        bool own = !ct__grad_mode && atomic_load(&before->refs) == 1 && atomic_load(&before->storage->refs) == 1 &&
-                   !before->base && ct__view_is_dense(&before->view) && !before->node;
+        bool own = !ct__grad_mode && before->view.dtype == g->view.dtype && atomic_load(&before->refs) == 1 &&
+                   atomic_load(&before->storage->refs) == 1 && !before->base && ct__view_is_dense(&before->view) &&
+                   !before->node;
         sum = (own && ct_into(before)) ? ct_add(before, g) : ct_add(before, g);
         if (sum) ct__tensor_retain(sum);
     }
@@ -155,10 +157,19 @@ static bool accumulate(pass *p, ct_node *leaf, ct_tensor *g) {
 
 /* ---- One node ---- */
 
-static bool check_gradient(const ct_node *node, int i, const ct_tensor *grad) {
+/* The gradient of a half that is nothing but an f32 cast may come in f32: the vjp of the cast has nothing to do then. Not where
+ * somebody looks at it on the way. */
+static bool takes_f32(const pass *p, const ct_node *from) {
+    const bool cast = from->op == &ct__op_cast || from->op == &ct__op_convert;
+    return cast && from->has_metas && from->metas[0].dtype == CT_F32 && !from->hooks && !ct__grad_mode &&
+           !(p->targets.count && ct__map_find(&p->targets, from));
+}
+
+static bool check_gradient(const ct_node *node, int i, const ct_tensor *grad, bool wide) {
     if (!node->has_metas) return true;
     const ct_meta *meta = &node->metas[i];
-    bool fits = grad->view.dtype == meta->dtype && grad->view.ndim == meta->ndim &&
+    bool fits = (grad->view.dtype == meta->dtype || (wide && grad->view.dtype == CT_F32)) &&
+                grad->view.ndim == meta->ndim &&
                 memcmp(grad->view.dims, meta->dims, (size_t)meta->ndim * sizeof(int64_t)) == 0;
     if (fits) return true;
     ct_view expected = {.dtype = meta->dtype, .ndim = meta->ndim};
@@ -184,20 +195,21 @@ static bool differentiate(pass *p, ct_node *node, ct_tensor **cots) {
     int n_in = node->n_in, n_out = node->n_out, slots = n_in + n_out;
     struct {
         ct_tensor *io[INLINE_SLOTS], *grad[INLINE_SLOTS];
-        bool need[INLINE_SLOTS];
+        bool need[INLINE_SLOTS], wide[INLINE_SLOTS];
     } small;
-    size_t bytes = (size_t)slots * (2 * sizeof(ct_tensor *) + sizeof(bool));
+    size_t bytes = (size_t)slots * (2 * sizeof(ct_tensor *) + 2 * sizeof(bool));
     char *block = slots > INLINE_SLOTS ? ct__alloc(bytes) : NULL;
     if (slots > INLINE_SLOTS && !block) return ct__fail_memory(op->name, bytes);
     ct_tensor **io = block ? (ct_tensor **)block : small.io;
     ct_tensor **grad = block ? io + slots : small.grad;
-    bool *need = block ? (bool *)(grad + slots) : small.need;
+    bool *need = block ? (bool *)(grad + slots) : small.need, *wide = block ? need + slots : small.wide;
     bool attach = ct__grad_mode, ok = true;
     for (int i = 0; i < slots; i++) io[i] = NULL;
     for (int i = 0; i < n_in; i++) {
         grad[i] = NULL;
         ct_node *from = node->edges[i].node;
         need[i] = from && (p->leaves || ct__map_find(&p->needed, from));
+        wide[i] = need[i] && takes_f32(p, from);
     }
     const ct_device current = ct__current_device;
     for (int i = 0; i < n_out; i++) /* what the vjp makes lands where its cotangents are */
@@ -223,7 +235,8 @@ static bool differentiate(pass *p, ct_node *node, ct_tensor **cots) {
                           .cot = cots,
                           .need = need,
                           .grad = grad,
-                          .device = node->device};
+                          .device = node->device,
+                          .wide = wide};
             const char *called = ct__errors.called;
             if (!called) ct__errors.called = op->name, ct__errors.in_gradient = true;
             op->vjp(&vjp);
@@ -233,7 +246,8 @@ static bool differentiate(pass *p, ct_node *node, ct_tensor **cots) {
         if (ok && ct__anomaly()) ok = ct__anomaly_check_grads(op, cots, n_out, grad, n_in);
         for (int i = 0; ok && i < n_in; i++)
             if (need[i] && grad[i])
-                ok = check_gradient(node, i, grad[i]) && arrive(p, node->edges[i].node, node->edges[i].output, grad[i]);
+                ok = check_gradient(node, i, grad[i], wide[i]) &&
+                     arrive(p, node->edges[i].node, node->edges[i].output, grad[i]);
     }
     ct__current_device = current;
     for (int i = 0; i < slots; i++) ct__tensor_release(io[i]);

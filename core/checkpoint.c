@@ -56,11 +56,13 @@ bool ct__region_save(ct_region *region, ct_tensor *x) {
     return bare != NULL;
 }
 
+/* An op that changed it may be part of another one, which has its turn later: versions since `before` are the op's own. */
 void ct__region_mutated(const ct_storage *storage, uint32_t before) {
+    const uint32_t now = atomic_load(&storage->version);
     for (ct_region *region = current; region; region = region->outer)
         for (int i = 0; i < region->n; i++)
-            if (region->in[i] && region->in[i]->storage == storage && region->versions[i] == before)
-                region->versions[i] = atomic_load(&storage->version);
+            if (region->in[i] && region->in[i]->storage == storage && region->versions[i] - before <= now - before)
+                region->versions[i] = now;
 }
 
 bool ct__region_random(ct_random *position) {

@@ -71,9 +71,11 @@ void ct__storage_release(ct_storage *storage) {
     size_t size = HEADER;
     if (storage->wrapped) {
         const ct_wrapped wrapped = foreign_of(storage)->wrapped;
-        if (storage->device.type != CT_CPU)
-            ct_synchronize(storage->device); /* its owner knows nothing of our streams */
-        if (wrapped.release) wrapped.release(wrapped.context, wrapped.data);
+        if (wrapped.release) {
+            if (storage->device.type != CT_CPU)
+                ct_synchronize(storage->device); /* its owner knows nothing of our streams */
+            wrapped.release(wrapped.context, wrapped.data);
+        }
         size += sizeof(foreign);
     } else if (storage->block) {
         ct__device_give(storage->device, storage->block);

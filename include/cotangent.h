@@ -202,7 +202,8 @@ CT_API ct_tensor *ct_from_data(const void *data, ct_dims shape, ct_dtype dtype);
  * All that lies between the first and the last element has to be readable, and for changes in place writable too unless
  * read_only says that it is not: then they are errors. With device it is memory of that device, at an address that the device knows
  * (of CUDA, a CUdeviceptr), and its content is taken to be written on the stream that this thread has chosen (ct_set_stream); before
- * release is called all that uses it has been waited for. */
+ * release is called all that uses it has been waited for. Without release nobody waits: the program sees to the order, as that of a
+ * stream of its own (ct_stream_wrap) does. */
 typedef struct ct_wrap_options {
     size_t size;
     ct_dims strides; /* {}: dense, in row-major order */
@@ -338,7 +339,8 @@ CT_API bool ct_check_grad_p(ct_function fn, void *context, ct_tensor *const *x, 
                             const ct_check_options *options);
 
 /* Mixed precision: ct_autocast(CT_BF16) { ... } runs matrix products, convolutions, attention and recurrent ops inside it on
- * inputs cast to bf16 (or CT_F16), and losses, softmax, norms and sums on f32; everything else takes what it is given.
+ * inputs cast to bf16 (or CT_F16), and losses, softmax, norms and sums on f32; everything else takes what it is given, and
+ * batch_norm, whose statistics are f32, gives that back.
  * Parameters stay f32, and so do their gradients. f64 is left alone. It counts for this thread; backward does what forward did and needs no block
  * around it. ct_set_autocast does the same without a block; CT_F32 turns it off. It returns what it was. */
 CT_API ct_dtype ct_set_autocast(ct_dtype dtype);

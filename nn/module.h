@@ -39,6 +39,8 @@ struct ct_module {
 /* ct_forward, followed by an activation (CT_ACT_NONE: nothing) in the same pass where the class can. */
 ct_tensor *ct__forward_then(ct_module *module, ct_tensor *x, ct_activation activation);
 ct_tensor *ct__activate(ct_tensor *x, ct_activation activation);
+/* relu(norm(x) + residual), in the same pass where the norm can. NULL where x or residual is. */
+ct_tensor *ct__norm_add_relu(ct_module *norm, ct_tensor *x, ct_tensor *residual);
 
 /* Steps one after the other, each on the result of the one before, which is given up as soon as the next is there: it then lives
  * on only where the graph needs it. The last step runs in the current scope, so that its result belongs there.

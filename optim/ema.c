@@ -20,8 +20,8 @@ struct ct_ema {
     int count;
     int64_t updates;
     double decay;
-    ct_tensor *rates; /* the decay, where the averages are; kept */
-    double sent;      /* what they hold */
+    ct_tensor *rates, *copies; /* the decay, where the averages are, and none; kept */
+    double sent, sent_copies;  /* what they hold */
     bool warmup, swapped;
 };
 
@@ -37,8 +37,9 @@ static ct_tensor *copy_of(ct_tensor *x, bool average) {
     return copy;
 }
 
-/* A parameter is averaged; buffers are copied. */
+/* A parameter is averaged; buffers are copied: those of floats in one call, by an average that keeps nothing. */
 static bool is_averaged(const ema_entry *e) { return !e->source->buffer && ct_dtype_is_float(ct_dtype_of(e->x)); }
+static bool is_listed(const ema_entry *e) { return ct_dtype_is_float(ct_dtype_of(e->x)); }
 
 ct_ema *ct_ema_new_p(ct_module *net, const ct_ema_options *options) {
     const char *me = "ema_new";
@@ -106,6 +107,7 @@ void ct_ema_free(ct_ema *ema) {
         ct_drop(ema->entries[i].away);
     }
     ct_drop(ema->rates);
+    ct_drop(ema->copies);
     ct_parameters_free(ema->list);
     ct_free(ema->entries);
     ct_free(ema->items);
@@ -145,23 +147,28 @@ bool optim_average(ct_tensor **rates, double *sent, double keep, ct_tensor *cons
     return ok;
 }
 
+/* The pairs of all that are averaged, or of the other floats. Returns the number of tensors. */
+static int collect(ct_ema *ema, bool averaged) {
+    int n = 0;
+    for (int i = 0; i < ema->count; i++) {
+        const ema_entry *e = &ema->entries[i];
+        if (!is_listed(e) || is_averaged(e) != averaged) continue;
+        ema->items[n++] = e->average;
+        ema->items[n++] = e->x;
+    }
+    return n;
+}
+
 bool ct_ema_update(ct_ema *ema) {
     if (!check(ema, "ema_update", false)) return false;
     const double t = (double)ema->updates, limit = (1 + t) / (10 + t);
     const double decay = ema->warmup && limit < ema->decay ? limit : ema->decay;
-    int n = 0;
-    bool ok = true;
-    for (int i = 0; i < ema->count; i++) {
-        const ema_entry *e = &ema->entries[i];
-        if (!is_averaged(e)) continue;
-        ema->items[n++] = e->average;
-        ema->items[n++] = e->x;
-    }
-    ok = optim_average(&ema->rates, &ema->sent, decay, ema->items, n);
+    bool ok = optim_average(&ema->rates, &ema->sent, decay, ema->items, collect(ema, true)) &&
+              optim_average(&ema->copies, &ema->sent_copies, 0, ema->items, collect(ema, false));
     ct_scope {
         ct_no_grad {
             for (int i = 0; ok && i < ema->count; i++)
-                if (!is_averaged(&ema->entries[i])) ok = ct_assign(ema->entries[i].average, ema->entries[i].x) != NULL;
+                if (!is_listed(&ema->entries[i])) ok = ct_assign(ema->entries[i].average, ema->entries[i].x) != NULL;
         }
     }
     if (ok) ema->updates++;

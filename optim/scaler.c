@@ -187,17 +187,9 @@ bool ct_scaler_update(ct_scaler *scaler) {
     if (!scaler->clean)
         return ct_fail(CT_ERR_STATE, "scaler_update", "no gradients were unscaled since the last update");
     bool ok = settle(scaler, scaler->clean);
-    ct_scope {
-        ct_no_grad {
-            ct_tensor *scale = scaler->scale, *clean = ct_ne_s(scaler->clean, 0), *good = ct_add_s(scaler->good, 1);
-            ct_tensor *due = ct_ge_s(good, (double)scaler->growth_interval);
-            ct_tensor *larger = ct_mul_s(scale, scaler->growth_factor);
-            ct_tensor *grown = ct_where(ct_logical_and(due, ct_isfinite(larger)), larger, scale);
-            ct_tensor *next = ct_where(clean, grown, ct_mul_s(scale, scaler->backoff_factor));
-            ct_tensor *counted = ct_where(ct_logical_and(clean, ct_logical_not(due)), good, ct_mul_s(good, 0));
-            ok = ok && next && counted && ct_assign(scale, next) && ct_assign(scaler->good, counted);
-        }
-    }
+    ct_no_grad
+        ok = ok && ct__optim_rescale(scaler->scale, scaler->good, scaler->clean, scaler->growth_factor,
+                                     scaler->backoff_factor, (double)scaler->growth_interval);
     if (ok) forget_step(scaler);
     return ok;
 }

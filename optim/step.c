@@ -3,6 +3,8 @@
  * clocks, which the ops move on themselves. So nothing is read back, and a recorded step can be run again. */
 #include "optim/optim.h"
 
+#include "gen/ops_decl.h"
+
 /* ---- Clocks ---- */
 
 void optim_set_clock(ct_optim *o, optim_param *p, int clock) {
@@ -180,12 +182,12 @@ static bool step_together(ct_optim *o, int first) {
 
 /* A step that the gate leaves out is counted as such, where the gate is. */
 static bool count_shut(ct_optim *o) {
-    ct_tensor *left_out = ct_rsub_s(ct_select(o->given_gate, 0, 1), 1);
-    if (o->shut) return ct_add_(o->shut, left_out) != NULL;
-    ct_tensor *count = ct_cast(ct_clone(left_out), CT_F64);
-    if (!count) return false;
-    o->shut = ct_keep(count);
-    return true;
+    if (!o->shut) {
+        ct_tensor *count = ct_zeros(CT_DIMS0, .dtype = CT_F64, .device = ct_device_of(o->given_gate));
+        if (!count) return false;
+        o->shut = ct_keep(count);
+    }
+    return ct__optim_left_out(o->given_gate, o->shut);
 }
 
 bool ct_optim_step(ct_optim *o) {

@@ -226,6 +226,39 @@ static void check_part(ct_tensor *(*norm)(ct_tensor *x), ct_dims shape, int64_t 
     CHECK(harness_same_bits(ct_clone(ct_narrow(ct_grad_of(x), 0, first, 2)), ct_grad_of(some)));
 }
 
+TEST(a_sum_and_relu_behind_a_norm_are_as_the_ops_behind_it) {
+    for (int training = 0; training < 2; training++)
+        for (int last = 0; last < 2; last++) {
+            const ct_dims shape = last ? CT_DIMS(3, 4, 5, 6) : CT_DIMS(3, 6, 4, 5);
+            ct_tensor *leaves[4] = {ct_randn(shape), ct_randn(CT_DIMS(6)), ct_randn(CT_DIMS(6)), ct_randn(shape)};
+            ct_tensor *mean[2], *var[2], *y[2], *g = ct_randn(shape), *grads[2][4];
+            for (int i = 0; i < 4; i++) ct_set_requires_grad(leaves[i], true);
+            for (int i = 0; i < 2; i++) {
+                mean[i] = ct_zeros(CT_DIMS(6)), var[i] = ct_ones(CT_DIMS(6));
+                y[i] = ct_batch_norm(leaves[0], .running_mean = mean[i], .running_var = var[i], .weight = leaves[1],
+                                     .bias = leaves[2], .residual = i ? leaves[3] : NULL, .relu = i,
+                                     .training = training, .channels_last = last);
+                if (!i) y[i] = ct_relu(ct_add(y[i], leaves[3]));
+                CHECK(ct_grad(&y[i], 1, &g, leaves, 4, grads[i], 0));
+            }
+            CHECK(harness_same_bits(y[0], y[1]) && harness_same_bits(mean[0], mean[1]) &&
+                  harness_same_bits(var[0], var[1]));
+            for (int i = 0; i < 4; i++) CHECK(harness_same_bits(grads[0][i], grads[1][i]));
+        }
+}
+
+TEST(half_activations_stay_half_beside_parameters_in_f32) {
+    ct_tensor *x = ct_set_requires_grad(ct_randn(CT_DIMS(8, 3, 5), .dtype = CT_BF16), true),
+              *w = ct_set_requires_grad(ct_full(CT_DIMS(3), 1.5), true), *mean = ct_zeros(CT_DIMS(3));
+    ct_tensor *y =
+        ct_batch_norm(x, .running_mean = mean, .running_var = ct_ones(CT_DIMS(3)), .weight = w, .training = true);
+    ct_tensor *wide = ct_batch_norm(ct_cast(x, CT_F32), .weight = w, .training = true);
+    CHECK(ct_dtype_of(y) == CT_BF16 && harness_same_bits(y, ct_cast(wide, CT_BF16)));
+    CHECK(ct_backward(ct_sum(ct_square(y))));
+    CHECK(ct_dtype_of(ct_grad_of(x)) == CT_BF16 && ct_dtype_of(ct_grad_of(w)) == CT_F32);
+    CHECK(harness_at(mean, 0) != 0);
+}
+
 TEST(large_results_are_those_of_their_parts) {
     check_part(by_layer, CT_DIMS(2111, 1024), 2100);
     check_part(by_layer, CT_DIMS(2111, 1027), 17); /* not aligned */

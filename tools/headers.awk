@@ -31,6 +31,7 @@ FNR == 1 { comment = 0; hidden = 0; nested = 0; macro = 0; depth = 0; statement 
         next
     }
     if (hidden) next
+    gsub(/ __attribute__\(\(aligned\([0-9]+\)\)\)/, "", out)
     statement = statement " " out
     for (i = 1; i <= length(out); i++) {
         c = substr(out, i, 1)

@@ -73,8 +73,8 @@ enum {
     CANDIDATES = 8,
     WORKSPACE = 32 << 20 /* bytes at most */
 };
-/* Below it a product takes about as long as its launch, whatever the algorithm. */
-static const double worth_measuring = 1e9; /* multiplications and additions */
+/* Below it a product takes about as long as its launch, whatever the algorithm; of such, as in generating token by token, shapes are many. */
+static const double worth_measuring = 1e7; /* multiplications and additions */
 
 typedef struct plan_key {
     int64_t numbers[14]; /* all but the last, the device, are what choices are kept by */
@@ -84,7 +84,7 @@ typedef struct plan {
     plan_key key;
     bool known;
     bool measured;  /* candidates[0] is the one to take */
-    int candidates; /* 0: the library has no way to do it */
+    int candidates; /* in order of preference; 0: the library has no way to do it */
     cublasLtMatmulDescOpaque_t operation;
     cublasLtMatrixLayoutOpaque_t a, b, c; /* of A, B and C as they lie, that is of A', B' and C' by columns */
     struct {
@@ -187,8 +187,8 @@ static void propose(plan *made, const ct_cuda_blas_product *p, size_t room, cubl
     int n = 0;
     const bool worth = 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batches >= worth_measuring;
     const uint32_t a = (uint32_t)alignment(p->b), b = (uint32_t)alignment(p->a), c = (uint32_t)result_alignment(p);
-    /* sums over parts of k by atomics would not give the same bits every time */
-    const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+    /* Of sums over parts of k: by atomics they would not have the same bits every time, in the type of C halves would be rounded on the way. */
+    const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     const size_t most = room < WORKSPACE ? room : WORKSPACE;
 #define SET(which, value) \
     lt.cublasLtMatmulPreferenceSetAttribute(&preference, which, &(value), sizeof(value)) == CUBLAS_STATUS_SUCCESS
@@ -200,7 +200,7 @@ static void propose(plan *made, const ct_cuda_blas_product *p, size_t room, cubl
         SET(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, a) && SET(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, b) &&
         SET(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, c) && SET(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, c) &&
         lt.cublasLtMatmulAlgoGetHeuristic(handle, &made->operation, &made->b, &made->a, &made->c, &made->c, &preference,
-                                          worth ? CANDIDATES : 1, found, &n) == CUBLAS_STATUS_SUCCESS;
+                                          CANDIDATES, found, &n) == CUBLAS_STATUS_SUCCESS;
 #undef SET
     made->candidates = 0;
     for (int i = 0; ok && i < n; i++) {
@@ -208,7 +208,7 @@ static void propose(plan *made, const ct_cuda_blas_product *p, size_t room, cubl
         made->candidate[made->candidates].algorithm = found[i].algo;
         made->candidate[made->candidates++].workspace = found[i].workspaceSize;
     }
-    made->measured = made->candidates < 2;
+    made->measured = !worth || made->candidates < 2;
 }
 
 /* A copy of the plan for it. The context is current. */
@@ -218,8 +218,7 @@ static void plan_for(plan *p, const ct_cuda_blas_product *product, size_t room, 
     if (!plans) plans = calloc(PLANS, sizeof *plans);
     const plan *found = plans ? slot_of(&key) : NULL;
     const bool known = found && found->known && memcmp(&found->key, &key, sizeof key) == 0;
-    if (known && found->measured) memcpy(p, found, offsetof(plan, candidate[1]));
-    else if (known) *p = *found;
+    if (known) *p = *found;
     pthread_mutex_unlock(&lock);
     if (known) return;
     memset(p, 0, sizeof *p);
@@ -259,18 +258,41 @@ static bool attempt(void *context, int candidate) {
     return t->plan->candidate[candidate].workspace <= t->room && enqueue(t, candidate) == CUBLAS_STATUS_SUCCESS;
 }
 
+static void keep(const plan *p) {
+    pthread_mutex_lock(&lock);
+    plan *kept = plans ? slot_of(&p->key) : NULL;
+    if (kept && memcmp(&kept->key, &p->key, sizeof p->key) == 0) *kept = *p;
+    pthread_mutex_unlock(&lock);
+}
+
 /* Puts the fastest candidate first, here and in the table. */
 static void measure(const ct_call *call, task *t) {
     plan *p = t->plan;
     if (ct_cuda_is_capturing(t->stream)) return; /* another time */
     const int choice =
         ct_cuda_tune(call, family, &p->key, sizeof p->key - sizeof p->key.numbers[0], p->candidates, attempt, t);
-    p->candidate[0] = p->candidate[choice];
+    if (choice) { /* the others follow in their order: it may refuse a later call */
+        const __typeof__(p->candidate[0]) fastest = p->candidate[choice];
+        memmove(&p->candidate[1], &p->candidate[0], (size_t)choice * sizeof fastest);
+        p->candidate[0] = fastest;
+    }
     p->measured = true;
-    pthread_mutex_lock(&lock);
-    plan *kept = plans ? slot_of(&p->key) : NULL;
-    if (kept && memcmp(&kept->key, &p->key, sizeof p->key) == 0) *kept = *p;
-    pthread_mutex_unlock(&lock);
+    keep(p);
+}
+
+/* The library proposes what it then does not do, of operands that are not aligned for one: such candidates go. */
+static cublasStatus_t enqueue_first(task *t, bool *refused) {
+    plan *p = t->plan;
+    const int proposed = p->candidates;
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+    while (p->candidates) {
+        status = p->candidate[0].workspace <= t->room ? enqueue(t, 0) : CUBLAS_STATUS_NOT_SUPPORTED;
+        if (status != CUBLAS_STATUS_NOT_SUPPORTED && status != CUBLAS_STATUS_INVALID_VALUE) break;
+        memmove(&p->candidate[0], &p->candidate[1], (size_t)--p->candidates * sizeof p->candidate[0]);
+    }
+    *refused = !p->candidates;
+    if (p->candidates != proposed) keep(p);
+    return *refused ? CUBLAS_STATUS_SUCCESS : status;
 }
 
 bool ct_cuda_blas_takes(const ct_call *call, const ct_cuda_blas_product *p, size_t *workspace) {
@@ -282,7 +304,7 @@ bool ct_cuda_blas_takes(const ct_call *call, const ct_cuda_blas_product *p, size
     const cublasLtHandle_t handle = handle_of(call->device.index);
     if (handle) plan_for(&made, p, WORKSPACE, call->device.index, handle);
     ct_cuda_leave(before);
-    const int n = made.measured && made.candidates ? 1 : made.candidates;
+    const int n = made.measured && made.candidates ? 1 : made.candidates; /* those that may be tried */
     for (int i = 0; i < n; i++)
         if (made.candidate[i].workspace > *workspace) *workspace = made.candidate[i].workspace;
     return made.candidates > 0;
@@ -304,8 +326,7 @@ bool ct_cuda_blas_multiply(const ct_call *call, const ct_cuda_blas_product *p, v
         if (made.candidates && !made.measured) measure(call, &t);
         /* room was asked for where the addresses were aligned otherwise */
         if (made.candidates && made.candidate[0].workspace > room) plan_for(&made, p, room, index, t.handle);
-        *refused = !made.candidates;
-        status = *refused ? CUBLAS_STATUS_SUCCESS : enqueue(&t, 0);
+        status = enqueue_first(&t, refused);
     }
     ct_cuda_leave(before);
     if (status == CUBLAS_STATUS_SUCCESS) return !*refused;

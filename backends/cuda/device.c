@@ -213,7 +213,7 @@ static bool host_allocate(void *self, int index, size_t bytes, void **memory) {
 static void host_release(void *self, int index, void *memory, size_t bytes) {
     (void)self, (void)bytes;
     CUcontext before;
-    if (getpid() != owner || atomic_load(&devices[index].lost) || !ct_cuda_enter(index, &before)) return;
+    if (atomic_load(&forked) || atomic_load(&devices[index].lost) || !ct_cuda_enter(index, &before)) return;
     ct_cuda.cuMemFreeHost(memory);
     ct_cuda_leave(before);
 }

@@ -51,6 +51,7 @@
     X(cuModuleLoadData)             \
     X(cuModuleGetFunction)          \
     X(cuFuncSetAttribute)           \
+    X(cuLaunchHostFunc)             \
     X(cuLaunchKernel)               \
     X(cuLaunchCooperativeKernel)
 

@@ -3,7 +3,18 @@
 // back in the sum; of -inf alone the sum is 0.
 #pragma once
 
-#include "backends/cuda/words.cuh"
+#include "backends/cuda/number.cuh"
+
+// exp of a difference of elements of S: for halves with as many digits as the unit has, which are more than theirs.
+template <typename S> struct ct_exponential {
+    typedef typename ct_number<S>::type N;
+    CT_DEVICE static N of(N x) { return ct_exp(x); }
+};
+struct ct_half_exponential {
+    CT_DEVICE static float of(float x) { return ct_fast_exp2(x * 1.44269504f); }
+};
+template <> struct ct_exponential<__half> : ct_half_exponential {};
+template <> struct ct_exponential<__nv_bfloat16> : ct_half_exponential {};
 
 template <typename N> struct ct_level { N top, sum; };
 
@@ -15,18 +26,19 @@ template <typename N> CT_DEVICE ct_level<N> ct_no_level() {
 }
 template <typename N> CT_DEVICE N ct_finite_top(N top) { return top == -(N)INFINITY ? (N)0 : top; }
 
-template <typename N, int C> CT_DEVICE void ct_raise_level(ct_level<N> &level, const N (&x)[C]) {
+// With C more elements, get(0) to get(C - 1).
+template <typename S, int C, typename N, typename G> CT_DEVICE void ct_raise_level(ct_level<N> &level, G get) {
     N top = level.top;
 #pragma unroll
-    for (int k = 0; k < C; k++) top = ct_fmax(top, x[k]);
+    for (int k = 0; k < C; k++) top = ct_fmax(top, get(k));
     if (top > level.top) {
-        level.sum *= ct_exp(level.top - top);
+        level.sum *= ct_exponential<S>::of(level.top - top);
         level.top = top;
     }
     const N from = ct_finite_top(level.top);
     N sum = 0;
 #pragma unroll
-    for (int k = 0; k < C; k++) sum += ct_exp(x[k] - from);
+    for (int k = 0; k < C; k++) sum += ct_exponential<S>::of(get(k) - from);
     level.sum += sum;
 }
 template <typename N> CT_DEVICE ct_level<N> ct_merge_levels(const ct_level<N> &a, const ct_level<N> &b) {

@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -46,32 +47,39 @@ static const struct {
     {"NCCL", {"libnccl.so.2", "libnccl.so"}, "ncclGetVersion", nccl_version},
 };
 
-void ct_cuda_libraries(char *text, size_t room) {
+static char found[256];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void find_libraries(void) {
     size_t used = 0;
-    text[0] = 0;
-    for (size_t i = 0; i < sizeof libraries / sizeof *libraries && used < room; i++) {
+    for (size_t i = 0; i < sizeof libraries / sizeof *libraries && used < sizeof found; i++) {
         char version[64] = "";
         void *library = NULL;
+        any_function function = NULL;
         for (int n = 0; n < 3 && libraries[i].names[n] && !library; n++)
             library = dlopen(libraries[i].names[n], RTLD_LAZY | RTLD_LOCAL);
-        any_function function = NULL;
         if (library) *(void **)&function = dlsym(library, libraries[i].function);
         if (function) libraries[i].version(function, version, sizeof version);
-        /* it stays open: closing and opening again is what some of them do not survive */
-        const int more = function
-                             ? snprintf(text + used, room - used, "%s%s %s", i ? ", " : "", libraries[i].title, version)
-                             : snprintf(text + used, room - used, "%sno %s", i ? ", " : "", libraries[i].title);
+        /* it stays open: some of them do not survive being closed */
+        const char *between = i ? ", " : "", *title = libraries[i].title;
+        const int more = function ? snprintf(found + used, sizeof found - used, "%s%s %s", between, title, version)
+                                  : snprintf(found + used, sizeof found - used, "%sno %s", between, title);
         used += more > 0 ? (size_t)more : 0;
     }
 }
 
+void ct_cuda_libraries(char *text, size_t room) {
+    pthread_once(&once, find_libraries);
+    snprintf(text, room, "%s", found);
+}
+
 /* "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build ...": its first word with digits and a dot. */
 static bool kernel_module(char *version, size_t room) {
-    char line[512];
+    char line[512], *rest = NULL;
     FILE *file = fopen("/proc/driver/nvidia/version", "r");
     const bool read = file && fgets(line, sizeof line, file);
     if (file) fclose(file);
-    for (char *word = read ? strtok(line, " \t\n") : NULL; word; word = strtok(NULL, " \t\n"))
+    for (char *word = read ? strtok_r(line, " \t\n", &rest) : NULL; word; word = strtok_r(NULL, " \t\n", &rest))
         if (isdigit((unsigned char)word[0]) && strchr(word, '.')) {
             snprintf(version, room, "%s", word);
             return true;

@@ -66,9 +66,3 @@ template <> CT_DEVICE uint32_t ct_pair<__nv_bfloat16>(float low, float high) {
     return r;
 }
 
-// 2^x within 2^-22, 0 for -inf.
-CT_DEVICE float ct_fast_exp2(float x) {
-    float r;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
-    return r;
-}

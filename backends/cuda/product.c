@@ -51,7 +51,7 @@ bool ct_cuda_product_to_blas(const ct_call *call, const ct_cuda_product *p, ct_d
     if (dtype > CT_BF16 || p->batch_dims > 1 || p->m < 1 || p->n < 1 || p->k < 1 || p->batches < 1) return false;
     if (p->m > INT32_MAX || p->n > INT32_MAX || p->k > INT32_MAX || p->batches > INT32_MAX) return false;
     *blas = (ct_cuda_blas_product){.dtype = dtype,
-                                   .c_dtype = dtype,
+                                   .c_dtype = p->wide ? CT_F32 : dtype,
                                    .tf32 = dtype == CT_F32 && ct_cuda_tf32(call),
                                    .a = p->a,
                                    .b = p->b,

@@ -48,7 +48,11 @@ template <typename S> __device__ void multiply(const ct_cuda_product &p) {
             p.m, p.n, 0, p.k, tile / columns * CT_TILE, tile % columns * CT_TILE, p.a_col == 1, p.b_row == 1,
             [&](int64_t i, int64_t k) { return P::load(a[i * p.a_row + k * p.a_col]); },
             [&](int64_t k, int64_t j) { return P::load(b[k * p.b_row + j * p.b_col]); },
-            [&](int64_t i, int64_t j, C sum) { c[i * p.c_row + j * p.c_col] = ct_finish<S>::of(p, j, sum); });
+            [&](int64_t i, int64_t j, C sum) {
+                const int64_t at = i * p.c_row + j * p.c_col;
+                if (p.wide) ((float *)p.c + c_offset)[at] = (float)sum;
+                else c[at] = ct_finish<S>::of(p, j, sum);
+            });
     }
 }
 

@@ -14,6 +14,7 @@ typedef struct ct_cuda_product {
     int64_t m, n, k;
     int64_t a_row, a_col, b_row, b_col, c_row, c_col; /* strides in elements */
     int32_t batch_dims;
+    int32_t wide;       /* C is f32, of halves */
     int32_t activation; /* of floats: C = activation(A B + bias), a ct_activation */
     const char *bias;   /* (n), dense, of the dtype; NULL: none */
     int64_t batches;    /* in all */

@@ -80,15 +80,14 @@ template <typename S, bool WHOLE> struct ct_row_shape {
     }
 };
 
-// A row as one group sees it: kept in registers from take() on where it is whole and fits, else read again at each pass.
-template <typename S, int M, bool WHOLE> struct ct_row {
+// A row as one group sees it. A thread keeps up to KEPT packs of it from take() on, as many as it has; 0: none, and it is read at each pass.
+template <typename S, int M, bool WHOLE, int KEPT> struct ct_row {
     enum { V = ct_row_pack<S>::V };
     ct_row_shape<S, WHOLE> shape;
     const S *at[M];
     typename ct_number<S>::type otherwise[M];
     int lane, lanes;
-    bool is_kept;
-    ct_row_packs<S, M> kept[CT_ROW_PACKS];
+    ct_row_packs<S, M> kept[KEPT ? KEPT : 1];
 
     CT_DEVICE ct_row_packs<S, M> load(int p) const {
         ct_row_packs<S, M> packs;
@@ -99,29 +98,39 @@ template <typename S, int M, bool WHOLE> struct ct_row {
     CT_DEVICE void take(int length, int of_lane, int of_lanes) {
         shape = ct_row_shape<S, WHOLE>(at[0], length);
         lane = of_lane, lanes = of_lanes;
-        is_kept = WHOLE && shape.packs <= CT_ROW_PACKS * lanes;
-        if (!is_kept) return;
 #pragma unroll
-        for (int k = 0; k < CT_ROW_PACKS; k++)
+        for (int k = 0; k < KEPT; k++)
             if (lane + k * lanes < shape.packs) kept[k] = load(lane + k * lanes);
     }
-    // use(packs, p) for the packs of this thread.
-    template <typename F> CT_DEVICE void each(F use) const {
-        if (is_kept) {
+    // use(packs, p) for packs p, p + lanes, ... of this thread: an array of as many as it has at hand, or of one.
+    template <typename F> CT_DEVICE void each_few(F use) const {
+        if (KEPT) {
 #pragma unroll
-            for (int k = 0; k < CT_ROW_PACKS; k++)
-                if (lane + k * lanes < shape.packs) use(kept[k], lane + k * lanes);
+            for (int k = 0; k < KEPT; k++)
+                if (lane + k * lanes < shape.packs) {
+                    const ct_row_packs<S, M> one[1] = {kept[k]};
+                    use(one, lane + k * lanes);
+                }
             return;
         }
-        for (int first = lane; first < shape.packs; first += CT_ROW_PACKS * lanes) {
+        int p = lane;
+        for (; p + (CT_ROW_PACKS - 1) * lanes < shape.packs; p += CT_ROW_PACKS * lanes) {
             ct_row_packs<S, M> loaded[CT_ROW_PACKS];
 #pragma unroll
-            for (int k = 0; k < CT_ROW_PACKS; k++)
-                if (first + k * lanes < shape.packs) loaded[k] = load(first + k * lanes);
-#pragma unroll
-            for (int k = 0; k < CT_ROW_PACKS; k++)
-                if (first + k * lanes < shape.packs) use(loaded[k], first + k * lanes);
+            for (int k = 0; k < CT_ROW_PACKS; k++) loaded[k] = load(p + k * lanes);
+            use(loaded, p);
         }
+        for (; p < shape.packs; p += lanes) {
+            const ct_row_packs<S, M> one[1] = {load(p)};
+            use(one, p);
+        }
+    }
+    // use(packs, p) for the packs of this thread, one by one.
+    template <typename F> CT_DEVICE void each(F use) const {
+        each_few([&](const auto &packs, int p) {
+#pragma unroll
+            for (int k = 0; k < (int)(sizeof packs / sizeof packs[0]); k++) use(packs[k], p + k * lanes);
+        });
     }
 };
 

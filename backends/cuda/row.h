@@ -6,19 +6,18 @@
 #include <stdint.h>
 
 enum {
-    CT_ROW_PACKS = 4,     /* that a thread keeps, and that it reads at once of a row that is longer */
+    CT_ROW_PACKS = 4,     /* that a thread keeps, or reads at once */
     CT_ROW_THREADS = 256, /* of a block whose rows are short */
     CT_ROW_LONGEST = 512, /* threads of a row at most */
 };
 
 #ifndef __CUDACC__
-/* Threads for a row of n elements of `size` bytes, most at most. An aligned row has a pack less than one that is not. */
-static inline int ct_cuda_row_lanes(int64_t n, int64_t size, int aligned, int most) {
-    const int64_t per_pack = 16 / size, packs = (n + (aligned ? 0 : per_pack - 1) + per_pack - 1) / per_pack;
-    const int64_t wanted =
-        packs <= 32 * CT_ROW_PACKS ? (packs < 32 ? packs : 32) : (packs + CT_ROW_PACKS - 1) / CT_ROW_PACKS;
+/* Threads for a row of n elements of `size` bytes, CT_ROW_LONGEST at most, of which each keeps so many packs if there are not too many. */
+static inline int ct_cuda_row_lanes(int64_t n, int64_t size, int kept) {
+    const int64_t packs = (n * size + 15) / 16;
+    const int64_t wanted = packs <= 32 * kept ? (packs < 32 ? packs : 32) : (packs + kept - 1) / kept;
     int lanes = 1;
-    while (lanes < wanted && lanes < most) lanes *= 2;
+    while (lanes < wanted && lanes < CT_ROW_LONGEST) lanes *= 2;
     return lanes;
 }
 #endif

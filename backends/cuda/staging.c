@@ -5,16 +5,21 @@
 #include "backends/cuda/staging.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
+#include <time.h>
 
 enum {
     TINY = 4 << 10,
     SMALL =
         64 << 10, /* of memory that is not pinned the driver takes so much along with the command, and does not wait */
-    CHUNK = 2 << 20,   /* 40 us of the bus */
-    BUFFERS = 128,     /* 256 MiB: what may be on its way before an upload has to wait */
-    WINDOW = 8,        /* chunks that a download has under way, twice */
-    PARALLEL_FROM = 4, /* chunks that are worth waking threads for */
+    LEAST_CHUNK = 256 << 10, /* so that the device copies one while the next is being copied, */
+    CHUNKS = 16,             /* where there are enough bytes for that */
+    BUFFER = 2 << 20,        /* the largest chunk: 40 us of the bus */
+    BUFFERS = 128,           /* 256 MiB: what may be on its way before an upload has to wait */
+    WINDOW = 8,              /* chunks that a download has under way, twice */
+    PARALLEL_FROM = 3 << 20, /* bytes that are worth waking threads for */
+    PATIENCE = 100,          /* microseconds to wait for a buffer before another one is made, which takes longer */
 };
 
 typedef struct buffer {
@@ -45,7 +50,7 @@ static void start_pools(void) {
 
 static bool add_buffer(pool *p) {
     buffer *b = &p->buffers[p->count];
-    if (ct_cuda.cuMemHostAlloc(&b->memory, CHUNK, CU_MEMHOSTALLOC_PORTABLE) != CUDA_SUCCESS) return false;
+    if (ct_cuda.cuMemHostAlloc(&b->memory, BUFFER, CU_MEMHOSTALLOC_PORTABLE) != CUDA_SUCCESS) return false;
     if (ct_cuda.cuEventCreate(&b->event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
         ct_cuda.cuMemFreeHost(b->memory);
         return false;
@@ -61,10 +66,17 @@ static bool is_ready(buffer *b) {
     return true;
 }
 
-/* One that nobody uses: as it is, or after a wait for the device, or for another thread. NULL: there is no pinned memory at all, or, where
- * the caller may not wait, none right now. */
+static int64_t microseconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/* One that nobody uses: as it is, or a new one, or after a wait for the device, or for another thread. NULL: there is no pinned memory at
+ * all, or, where the caller may not wait, none right now. */
 static buffer *take(pool *p, bool may_wait) {
     buffer *found = NULL;
+    int64_t since = 0;
     pthread_mutex_lock(&p->lock);
     for (;;) {
         int oldest = -1;
@@ -74,8 +86,18 @@ static buffer *take(pool *p, bool may_wait) {
             if (oldest < 0) oldest = at;
             if (is_ready(&p->buffers[at])) found = &p->buffers[at];
         }
-        if (!found && p->count < BUFFERS && add_buffer(p)) found = &p->buffers[p->count - 1];
-        if (!found && oldest >= 0 && may_wait) found = &p->buffers[oldest];
+        if (found || (!may_wait && oldest >= 0)) break;
+        if (p->count < BUFFERS) {
+            if (!since) since = microseconds();
+            if (oldest >= 0 && microseconds() - since < PATIENCE) { /* the device is at it */
+                pthread_mutex_unlock(&p->lock);
+                sched_yield();
+                pthread_mutex_lock(&p->lock);
+                continue;
+            }
+            if (add_buffer(p)) found = &p->buffers[p->count - 1];
+        }
+        if (!found && oldest >= 0) found = &p->buffers[oldest];
         if (found || !may_wait || p->count == 0) break;
         pthread_cond_wait(&p->given, &p->lock); /* all are in the hands of others */
     }
@@ -107,7 +129,7 @@ typedef struct transfer {
     int index;
     CUdeviceptr there;
     char *here;
-    size_t bytes;
+    size_t bytes, chunk; /* in all; of each but the last */
     CUstream stream;
     size_t first; /* of a download: the chunk that taken[0] is of */
     buffer *const *taken;
@@ -116,13 +138,20 @@ typedef struct transfer {
 } transfer;
 
 static size_t chunk_bytes(const transfer *t, size_t chunk) {
-    const size_t left = t->bytes - chunk * CHUNK;
-    return left < CHUNK ? left : CHUNK;
+    const size_t left = t->bytes - chunk * t->chunk;
+    return left < t->chunk ? left : t->chunk;
 }
+
+static size_t chunk_size(size_t bytes) {
+    const size_t size = (bytes / CHUNKS + 4095) / 4096 * 4096;
+    return size < LEAST_CHUNK ? LEAST_CHUNK : size > BUFFER ? BUFFER : size;
+}
+
+static size_t chunk_count(const transfer *t) { return (t->bytes + t->chunk - 1) / t->chunk; }
 
 /* Runs on threads of the library's, whose context is another one or none. */
 static void each_chunk(transfer *t, size_t chunks, void (*task)(void *context, int64_t chunk, int worker)) {
-    if (chunks >= PARALLEL_FROM) {
+    if (chunks > 1 && t->bytes >= PARALLEL_FROM) {
         t->parallel = true;
         ct_cuda_host->parallel((int64_t)chunks, task, t);
         return;
@@ -142,8 +171,8 @@ static void leave(const transfer *t, CUcontext before) {
 static void upload_chunk(void *context, int64_t chunk, int worker) {
     transfer *t = context;
     const size_t bytes = chunk_bytes(t, (size_t)chunk);
-    const CUdeviceptr to = t->there + (size_t)chunk * CHUNK;
-    const char *from = t->here + (size_t)chunk * CHUNK;
+    const CUdeviceptr to = t->there + (size_t)chunk * t->chunk;
+    const char *from = t->here + (size_t)chunk * t->chunk;
     CUcontext before;
     (void)worker;
     if (atomic_load(&t->failed)) return;
@@ -192,8 +221,9 @@ bool ct_cuda_upload(ct_cuda_device *d, int index, CUdeviceptr to, const void *ho
                   .there = to,
                   .here = (char *)(uintptr_t)host,
                   .bytes = bytes,
+                  .chunk = chunk_size(bytes),
                   .stream = stream};
-    each_chunk(&t, (bytes + CHUNK - 1) / CHUNK, upload_chunk);
+    each_chunk(&t, chunk_count(&t), upload_chunk);
     return !atomic_load(&t.failed);
 }
 
@@ -207,7 +237,7 @@ static int begin_window(transfer *t, size_t first, size_t chunks, buffer **taken
         buffer *b = take(t->pool, may_wait && n == 0);
         if (!b) break;
         CUresult result =
-            ct_cuda.cuMemcpyDtoHAsync_v2(b->memory, t->there + chunk * CHUNK, chunk_bytes(t, chunk), t->stream);
+            ct_cuda.cuMemcpyDtoHAsync_v2(b->memory, t->there + chunk * t->chunk, chunk_bytes(t, chunk), t->stream);
         if (result == CUDA_SUCCESS) result = ct_cuda.cuEventRecord(b->event, t->stream);
         taken[n] = b;
         if (ct_cuda_ok(t->device, result, "cuda", "a copy from the device failed")) continue;
@@ -226,7 +256,7 @@ static void finish_chunk(void *context, int64_t i, int worker) {
     (void)worker;
     const bool inside = enter(t, &before);
     const CUresult result = inside ? ct_cuda.cuEventSynchronize(b->event) : CUDA_SUCCESS;
-    if (result == CUDA_SUCCESS) memcpy(t->here + chunk * CHUNK, b->memory, chunk_bytes(t, chunk));
+    if (result == CUDA_SUCCESS) memcpy(t->here + chunk * t->chunk, b->memory, chunk_bytes(t, chunk));
     if (!inside || !ct_cuda_ok(t->device, result, "cuda", "a copy from the device failed"))
         atomic_store(&t->failed, true);
     give(t->pool, b, false);
@@ -235,7 +265,7 @@ static void finish_chunk(void *context, int64_t i, int worker) {
 
 static bool download_chunks(transfer *t) {
     buffer *windows[2][WINDOW];
-    const size_t chunks = (t->bytes + CHUNK - 1) / CHUNK;
+    const size_t chunks = chunk_count(t);
     size_t done = 0;
     int now = 0, n = begin_window(t, 0, chunks, windows[0], true);
     if (n == 0 && !atomic_load(&t->failed)) /* there is no pinned memory */
@@ -264,6 +294,7 @@ bool ct_cuda_download(ct_cuda_device *d, int index, void *host, CUdeviceptr from
                   .there = from,
                   .here = host,
                   .bytes = bytes,
+                  .chunk = chunk_size(bytes),
                   .stream = stream};
     return download_chunks(&t);
 }

@@ -3,14 +3,18 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "backends/cuda/choices.h"
 
-/* A run of attempts between two events is to last this long, so that it is more than the resolution of events; the least of some
- * runs counts. Another candidate than the first has to be faster by more than what two runs differ. */
+/* What counts is the time on the device and what it costs the host to enqueue: of small work both matter, of large work the second is
+ * nothing. The stream is held while a run of attempts is enqueued, so that the device does not wait for the host in between. A run is
+ * to last so long on the device that events resolve it, and the least of some runs counts. Another candidate than the first has to be
+ * faster by more than what two runs differ. */
 enum { RUN_MICROSECONDS = 100, RUN_ATTEMPTS = 10, RUNS = 3 };
 static const double advantage = 0.98;
 
@@ -71,30 +75,49 @@ typedef struct contest {
     void *context;
 } contest;
 
+static double now(void) { /* microseconds */
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+/* Holds a stream until everything is enqueued. Not for ever: an attempt may wait for the device, against all rules. */
+enum { HELD_MICROSECONDS = 5000 };
+static atomic_bool open; /* of the one contest that there is at a time */
+static void CUDA_CB hold(void *unused) {
+    (void)unused;
+    const double end = now() + HELD_MICROSECONDS;
+    while (!atomic_load(&open) && now() < end) sched_yield();
+}
+
 /* Microseconds of one attempt, of `attempts` in a row; infinity: it cannot, or the device failed. */
 static double run(const contest *c, int candidate, int attempts) {
     float milliseconds = 0;
-    if (ct_cuda.cuEventRecord(c->start, c->stream) != CUDA_SUCCESS) return INFINITY;
-    for (int i = 0; i < attempts; i++)
-        if (!c->attempt(c->context, candidate)) return INFINITY;
-    if (ct_cuda.cuEventRecord(c->stop, c->stream) != CUDA_SUCCESS ||
-        ct_cuda.cuEventSynchronize(c->stop) != CUDA_SUCCESS ||
-        ct_cuda.cuEventElapsedTime(&milliseconds, c->start, c->stop) != CUDA_SUCCESS)
-        return INFINITY;
-    return (double)milliseconds * 1e3 / attempts;
+    atomic_store(&open, false);
+    if (ct_cuda.cuLaunchHostFunc(c->stream, hold, NULL) != CUDA_SUCCESS) return INFINITY;
+    bool ok = ct_cuda.cuEventRecord(c->start, c->stream) == CUDA_SUCCESS;
+    const double start = now();
+    for (int i = 0; i < attempts && ok; i++) ok = c->attempt(c->context, candidate);
+    const double enqueued = now() - start;
+    ok = ct_cuda.cuEventRecord(c->stop, c->stream) == CUDA_SUCCESS && ok;
+    atomic_store(&open, true);
+    ok = ct_cuda.cuEventSynchronize(c->stop) == CUDA_SUCCESS && ok;
+    ok = ok && ct_cuda.cuEventElapsedTime(&milliseconds, c->start, c->stop) == CUDA_SUCCESS;
+    return ok ? ((double)milliseconds * 1e3 + enqueued) / attempts : INFINITY;
 }
 
 /* best: the least so far. A candidate that is far behind is not run again. */
 static double measure(const contest *c, int candidate, double best) {
     double least = INFINITY;
-    if (run(c, candidate, 1) == INFINITY) return INFINITY; /* loads its code */
+    /* Once beforehand, which loads its code: that may wait for the stream. */
+    if (!c->attempt(c->context, candidate) || ct_cuda.cuStreamSynchronize(c->stream) != CUDA_SUCCESS) return INFINITY;
     const double once = run(c, candidate, 1);
     if (once > 2 * best + 20) return once;
     const double fit = RUN_MICROSECONDS / (once > 1 ? once : 1);
     const int attempts = fit < 1 ? 1 : fit > RUN_ATTEMPTS ? RUN_ATTEMPTS : (int)fit;
     for (int i = 0; i < RUNS; i++) {
-        const double now = run(c, candidate, attempts);
-        if (now < least) least = now;
+        const double next = run(c, candidate, attempts);
+        if (next < least) least = next;
     }
     return least;
 }
@@ -103,9 +126,9 @@ static int fastest(const contest *c, const char *family, int n) {
     double best = INFINITY, first = INFINITY;
     int choice = 0;
     for (int i = 0; i < n; i++) {
-        const double now = measure(c, i, best);
-        if (i == 0) first = now;
-        if (now < best * (choice == 0 && i ? advantage : 1)) best = now, choice = i;
+        const double time = measure(c, i, best);
+        if (i == 0) first = time;
+        if (time < best * (choice == 0 && i ? advantage : 1)) best = time, choice = i;
     }
     char line[192];
     snprintf(line, sizeof line, "tune %s: candidate %d of %d, %.1f us; the first %.1f us", family, choice, n, best,

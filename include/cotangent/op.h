@@ -118,6 +118,8 @@ typedef struct ct_vjp {
     const bool *need;
     ct_tensor **grad;
     ct_device device; /* that its inputs were on */
+    /* Input i is a half that was cast from f32 (ct_set_autocast): grad[i] may be f32, which saves rounding it and casting it back. */
+    const bool *wide;
 } ct_vjp;
 
 /* What lower sees: it sets out[i] for every i that want[i] asks for. */

@@ -7,12 +7,20 @@ typedef struct norm {
     ct_nn_norm_options o; /* for layer_norm and rms_norm with shape */
 } norm;
 
-static ct_tensor *batch_forward(ct_module *self, ct_tensor *x) {
+static ct_tensor *batch(ct_module *self, ct_tensor *x, ct_tensor *residual, bool relu) {
     const norm *n = ct_module_data(self);
     ct_tensor *mean = ct_module_buffer(self, 0), *var = ct_module_buffer(self, 1);
     return ct_batch_norm(x, .running_mean = mean, .running_var = var, .weight = ct_module_param(self, 0),
-                         .bias = ct_module_param(self, 1), .training = !mean || ct_module_training(self),
-                         .momentum = n->o.momentum, .eps = n->o.eps, .channels_last = n->o.channels_last);
+                         .bias = ct_module_param(self, 1), .residual = residual,
+                         .training = !mean || ct_module_training(self), .momentum = n->o.momentum, .eps = n->o.eps,
+                         .relu = relu, .channels_last = n->o.channels_last);
+}
+
+static ct_tensor *batch_forward(ct_module *self, ct_tensor *x) { return batch(self, x, NULL, false); }
+
+static ct_tensor *batch_then(ct_module *self, ct_tensor *x, ct_activation activation) {
+    if (activation == CT_ACT_RELU) return batch(self, x, NULL, true);
+    return ct__activate(batch_forward(self, x), activation);
 }
 
 static ct_tensor *group_forward(ct_module *self, ct_tensor *x) {
@@ -60,19 +68,27 @@ static void describe(const ct_module *self, char *text, size_t capacity) {
 /* PyTorch counts its training steps in the weights, for a mean without momentum. */
 static const ct_rename running_aliases[] = {{"num_batches_tracked", NULL}, {NULL, NULL}};
 
-#define NORM_CLASS(id, text, known)                                             \
+#define NORM_CLASS(id, text, known, then)                                       \
     static const ct_module_class id##_class = {.size = sizeof(ct_module_class), \
                                                .name = text,                    \
                                                .state = sizeof(norm),           \
                                                .forward = id##_forward,         \
+                                               .forward_then = then,            \
                                                .describe = describe,            \
                                                .aliases = known};
-NORM_CLASS(batch, "batch_norm", running_aliases)
-NORM_CLASS(group, "group_norm", NULL)
-NORM_CLASS(instance, "instance_norm", running_aliases)
-NORM_CLASS(layer, "layer_norm", NULL)
-NORM_CLASS(rms, "rms_norm", NULL)
-NORM_CLASS(response, "local_response_norm", NULL)
+NORM_CLASS(batch, "batch_norm", running_aliases, batch_then)
+NORM_CLASS(group, "group_norm", NULL, NULL)
+NORM_CLASS(instance, "instance_norm", running_aliases, NULL)
+NORM_CLASS(layer, "layer_norm", NULL, NULL)
+NORM_CLASS(rms, "rms_norm", NULL, NULL)
+NORM_CLASS(response, "local_response_norm", NULL, NULL)
+
+ct_tensor *ct__norm_add_relu(ct_module *module, ct_tensor *x, ct_tensor *residual) {
+    if (!x || !residual) return NULL;
+    if (module->type == &batch_class) return batch(module, x, residual, true);
+    ct_tensor *y = ct_forward(module, x);
+    return y ? ct_relu(ct_add(y, residual)) : NULL;
+}
 
 /* With weight and bias of that shape, and running statistics, where wanted. */
 static ct_module *make(const ct_module_class *type, const norm *n, ct_dims shape, bool weight, bool bias,

@@ -9,14 +9,15 @@ static ct_tensor *block_forward(ct_module *self, ct_tensor *x) {
     const int count = self->children.count, convs = count / 2;
     ct__chain chain = {.x = x};
     for (int i = 0; chain.x && i < convs; i++) {
-        ct__chain_open(&chain, i + 1 == convs);
+        const bool last = i + 1 == convs;
+        ct_module *norm = self->children.items[2 * i + 1].child;
+        ct__chain_open(&chain, last);
         ct_tensor *y = ct_forward(self->children.items[2 * i].child, chain.x);
-        y = y ? ct_forward(self->children.items[2 * i + 1].child, y) : NULL;
-        ct__chain_close(&chain, y && i + 1 < convs ? ct_relu(y) : y);
+        if (y && last && count % 2) x = ct_forward(self->children.items[count - 1].child, x);
+        if (y) y = last ? ct__norm_add_relu(norm, y, x) : ct__forward_then(norm, y, CT_ACT_RELU);
+        ct__chain_close(&chain, y);
     }
-    ct_tensor *y = ct__chain_end(&chain);
-    if (count % 2) x = ct_forward(self->children.items[count - 1].child, x);
-    return ct_relu(ct_add(y, x));
+    return ct__chain_end(&chain);
 }
 
 static const ct_module_class basic_class = {

@@ -1,6 +1,7 @@
 /* Matrix products: shapes, derivatives, and the ops that are products in other words. */
 #include <string.h>
 
+#include "core/dtype.h"
 #include "ops/activation.h"
 #include "ops/reduce/reduce.h"
 
@@ -234,9 +235,12 @@ void linear_fused_vjp(ct_vjp *v) {
         return;
     }
     /* On a device every launch costs, so that it is one op, whose kernel needs few. */
-    const linear_grad_attrs grad_attrs = {.activation = attrs->activation};
-    ct_tensor *in[] = {g, attrs->activation == CT_ACT_NONE ? NULL : y, v->need[1] ? x : NULL, v->need[0] ? w : NULL};
-    ct_apply_with(&ct__op_linear_grad, in, 4, &grad_attrs, v->grad, v->need[2] ? 3 : v->need[1] ? 2 : 1, v->need, NULL);
+    const bool *need = v->need, *wide = v->wide; /* both products or none: the second makes the bias gradient as well */
+    const bool weights = (!need[1] || wide[1]) && (!need[2] || wide[2]);
+    const linear_grad_attrs grad_attrs = {
+        .activation = attrs->activation, .wide_x = need[0] && wide[0], .wide_w = (need[1] || need[2]) && weights};
+    ct_tensor *in[] = {g, attrs->activation == CT_ACT_NONE ? NULL : y, need[1] ? x : NULL, need[0] ? w : NULL};
+    ct_apply_with(&ct__op_linear_grad, in, 4, &grad_attrs, v->grad, need[2] ? 3 : need[1] ? 2 : 1, need, NULL);
 }
 
 static bool same_rows(const ct_view *a, const ct_view *b) {
@@ -258,11 +262,13 @@ bool linear_grad_infer(ct_infer *infer) {
         (x && w && x->dims[x->ndim - 1] != w->dims[1]))
         return ct_infer_fail(infer, CT_ERR_SHAPE, "takes g [..., out], x [..., in] and w [out, in]: %s, %s and %s",
                              ct_view_text(g), x ? ct_view_text(x) : "none", w ? ct_view_text(w) : "none");
+    const bool half = ct__dtype_is_half(g->dtype);
+    const ct_dtype for_w = half && attrs->wide_w ? CT_F32 : g->dtype;
     /* Without w there is no dx, without x no dw: nobody asks for them then, and they may have any shape. */
-    ct__infer_like(infer, 0, g, g->dtype);
+    ct__infer_like(infer, 0, g, half && attrs->wide_x ? CT_F32 : g->dtype);
     infer->out[0].dims[g->ndim - 1] = w ? w->dims[1] : 0;
-    if (infer->n_out > 1) ct__infer_set(infer, 1, g->dtype, 2, (int64_t[]){out, x ? x->dims[x->ndim - 1] : 0});
-    if (infer->n_out > 2) ct__infer_set(infer, 2, g->dtype, 1, &out);
+    if (infer->n_out > 1) ct__infer_set(infer, 1, for_w, 2, (int64_t[]){out, x ? x->dims[x->ndim - 1] : 0});
+    if (infer->n_out > 2) ct__infer_set(infer, 2, for_w, 1, &out);
     return true;
 }
 
@@ -277,10 +283,12 @@ void linear_grad_lower(ct_lower *l) {
         return;
     }
     ct_tensor *grad[3] = {NULL}, *g = l->in[0], *y = l->in[1];
-    if (y && !ct__activation_by_result(attrs->activation, ct_dtype_of(g))) { /* halves, which nobody asks for */
-        g = cast(g, CT_F32), y = cast(y, CT_F32);
-        if (x) x = cast(x, CT_F32);
-        if (w) w = cast(w, CT_F32);
+    const bool half = ct__dtype_is_half(ct_dtype_of(g)),
+               told = ct__activation_by_result(attrs->activation, ct_dtype_of(g));
+    if (half && (attrs->wide_x || attrs->wide_w || !told)) {
+        ct_tensor **operands[] = {&g, &y, &x, &w};
+        for (int i = 0; i < 4; i++)
+            if (*operands[i]) *operands[i] = cast(*operands[i], CT_F32);
     }
     if ((g = ct__activation_grad(l->op, g, y, attrs->activation))) linear_gradients(g, x, w, want, grad);
     for (int i = 0; i < l->n_out; i++) l->out[i] = grad[i];

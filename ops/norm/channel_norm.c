@@ -227,6 +227,36 @@ void channel_norm_grad_lower(ct_lower *l) {
     if (l->n_out > 3 && l->want[3]) l->out[3] = l->in[0];
 }
 
+/* ---- By given statistics ---- */
+
+bool channel_norm_fixed_infer(ct_infer *infer) {
+    const channel_norm_fixed_attrs *a = infer->attrs;
+    const ct_view *x = infer->in[0];
+    if (!infer_groups(infer, x, 0, a->channels_last)) return false;
+    const int64_t channels = channels_of(x, a->channels_last);
+    for (int i = 1; i <= 4; i++)
+        if (!ct__infer_is(infer, i, 1, &channels)) return false;
+    if (!ct__infer_is(infer, 5, 3, x->dims)) return false;
+    ct__infer_like(infer, 0, x, x->dtype);
+    return true;
+}
+
+void channel_norm_fixed_lower(ct_lower *l) {
+    const channel_norm_fixed_attrs *a = l->attrs;
+    ct_tensor *in[6];
+    widened(l, 0, in);
+    const ct_dtype dtype = ct_dtype_of(in[0]);
+    const int64_t channels = ct_dim(in[0], a->channels_last ? 2 : 1);
+    const ct_dims along = a->channels_last ? CT_DIMS(channels) : CT_DIMS(channels, 1);
+    /* copies: the graph keeps them, and the originals may be changed before backward */
+    ct_tensor *mean = clone(ct_detach(in[1])), *scale = ct_rsqrt(add_s(clone(ct_detach(in[2])), a->eps));
+    if (in[3]) scale = mul(scale, in[3]);
+    ct_tensor *shift = in[4] ? in[4] : zeros(CT_DIMS(channels), .dtype = dtype);
+    ct_tensor *y = channel_affine(in[0], reshape(mean, along), reshape(scale, along), reshape(shift, along));
+    if (in[5]) y = ct_add(y, in[5]);
+    l->out[0] = a->relu ? ct_relu(y) : y;
+}
+
 /* ---- Running statistics ---- */
 
 bool running_statistics_infer(ct_infer *infer) {

@@ -193,21 +193,18 @@ static void update(const ct_lower *l, ct_tensor *mean, ct_tensor *var, double mo
     ct_apply_with(&ct__op_running_statistics, in, 4, &attrs, &none, 1, (const bool[]){false}, NULL);
 }
 
-/* (x - mean) / sqrt(var + eps) weight + bias, by running statistics, or for an empty x by any. */
-static ct_tensor *by_running(const ct_lower *l, double eps, bool last) {
-    ct_tensor *x = widened(l->in[0]), *weight = widened(l->in[3]), *bias = widened(l->in[4]);
+/* By running statistics, or for an empty x by any; then the sum and relu. */
+static ct_tensor *by_running(const ct_lower *l, double eps, bool last, ct_tensor *residual, bool relu) {
+    ct_tensor *x = l->in[0];
     const int64_t channels = ct_dim(x, last ? ct_ndim(x) - 1 : 1);
     const bool any = ct_numel(x) == 0;
-    ct_dims along = {.n = last ? 1 : ct_ndim(x) - 1};
-    for (int i = 0; i < along.n; i++) along.d[i] = i ? 1 : channels;
-    const ct_dtype dtype = ct_dtype_of(x);
-    /* copies: the graph keeps them, and the originals may be changed before backward */
-    ct_tensor *middle = any ? zeros(CT_DIMS(channels), .dtype = dtype) : clone(cast(ct_detach(l->in[1]), dtype)),
-              *variance = any ? ones(CT_DIMS(channels), .dtype = dtype) : clone(cast(ct_detach(l->in[2]), dtype)),
-              *scale = ct_rsqrt(add_s(variance, eps));
-    if (weight) scale = mul(scale, weight);
-    if (!bias) bias = zeros(CT_DIMS(channels), .dtype = dtype);
-    return channel_affine(x, reshape(middle, along), reshape(scale, along), reshape(bias, along));
+    bool residual_last = last;
+    ct_tensor *mean = any ? zeros(CT_DIMS(channels)) : l->in[1], *var = any ? ones(CT_DIMS(channels)) : l->in[2],
+              *flat_residual = residual ? three(residual, true, &residual_last) : NULL, *flat_x = three(x, true, &last);
+    return reshape(channel_norm_fixed(flat_x, flat(mean), flat(var), eps, .weight = flat(l->in[3]),
+                                      .bias = flat(l->in[4]), .residual = flat_residual, .relu = relu,
+                                      .channels_last = last),
+                   ct_shape(x));
 }
 
 void batch_norm_lower(ct_lower *l) {
@@ -215,13 +212,13 @@ void batch_norm_lower(ct_lower *l) {
     ct_tensor *x = l->in[0], *residual = l->in[5], *mean, *var, *y;
     const bool running = !a->training || ct_numel(x) == 0;
     const bool fused = a->relu && !running && ct_op_kernel(&ct__op_channel_norm_relu, ct_device_of(x).type, 0);
-    if (!fused && residual) x = widened(x); /* rounded once, at the end */
+    if (!fused && !running && residual) x = widened(x); /* rounded once, at the end */
     residual = as(residual, ct_dtype_of(x));
-    if (running) y = by_running(l, a->eps, a->channels_last);
+    if (running) y = by_running(l, a->eps, a->channels_last, residual, a->relu);
     else if (fused) y = normalized_relu(x, l->in[3], l->in[4], residual, a->eps, a->channels_last, &mean, &var);
     else y = normalized(x, l->in[3], l->in[4], 0, a->eps, a->channels_last, &mean, &var);
-    if (!fused && residual) y = ct_add(y, residual);
-    if (!fused && a->relu) y = ct_relu(y);
+    if (!fused && !running && residual) y = ct_add(y, residual);
+    if (!fused && !running && a->relu) y = ct_relu(y);
     l->out[0] = y;
     if (running || !y) return;
     const double count = (double)(ct_numel(x) / ct_dim(x, a->channels_last ? ct_ndim(x) - 1 : 1));
@@ -232,7 +229,7 @@ void instance_norm_lower(ct_lower *l) {
     const instance_norm_attrs *a = l->attrs;
     ct_tensor *x = l->in[0], *mean, *var;
     if (a->use_running || ct_numel(x) == 0) {
-        l->out[0] = by_running(l, a->eps, a->channels_last);
+        l->out[0] = by_running(l, a->eps, a->channels_last, NULL, false);
         return;
     }
     const int64_t channels = ct_dim(x, a->channels_last ? ct_ndim(x) - 1 : 1);

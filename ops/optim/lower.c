@@ -274,7 +274,8 @@ void optim_average_lower(ct_lower *l) {
                     /* by half the difference from the one that counts more, as the kernel does (lanes.h) */
                     ct_tensor *a = wide(l->in[i]), *x = cast(l->in[i + 1], ct_dtype_of(a));
                     ct_tensor *heavy = where(older, a, x), *light = where(older, x, a);
-                    ct_assign(l->in[i], sub(heavy, times(sub(mul_s(heavy, 0.5), mul_s(light, 0.5)), part)));
+                    ct_tensor *mean = sub(heavy, times(sub(mul_s(heavy, 0.5), mul_s(light, 0.5)), part));
+                    ct_assign(l->in[i], where(eq_s(keep, 0), x, mean));
                 }
         }
     if (l->want[0]) l->out[0] = count_of((l->n_in - 1) / 2);
@@ -306,6 +307,28 @@ void optim_clip_lower(ct_lower *l) {
                 }
         }
     if (l->want[0]) l->out[0] = count_of(l->n_in - 1);
+}
+
+void optim_rescale_lower(ct_lower *l) {
+    const optim_rescale_attrs *a = l->attrs;
+    ct_no_grad
+        ct_scope {
+            ct_tensor *scale = l->in[0], *clean = ne_s(l->in[2], 0), *good = add_s(wide(l->in[1]), 1);
+            ct_tensor *due = ge_s(good, a->interval), *larger = mul_s(scale, a->growth);
+            ct_tensor *grown = where(logical_and(due, isfinite(larger)), larger, scale);
+            ct_assign(scale, where(clean, grown, mul_s(scale, a->backoff)));
+            ct_assign(l->in[1], where(logical_and(clean, logical_not(due)), good, scalar(0, good)));
+        }
+    if (l->want[0]) l->out[0] = count_of(1);
+}
+
+void optim_left_out_lower(ct_lower *l) {
+    ct_no_grad
+        ct_scope {
+            ct_tensor *count = wide(l->in[1]), *open = ne_s(select(l->in[0], 0, 1), 0);
+            ct_assign(l->in[1], where(open, count, add_s(count, 1)));
+        }
+    if (l->want[0]) l->out[0] = count_of(1);
 }
 
 void optim_norm_lower(ct_lower *l) {

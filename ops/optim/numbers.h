@@ -3,6 +3,7 @@
 #ifndef COTANGENT_OPS_OPTIM_NUMBERS_H
 #define COTANGENT_OPS_OPTIM_NUMBERS_H
 
+#include <float.h>
 #include <math.h>
 
 #include "ops/optim/optim.h"
@@ -159,6 +160,20 @@ OPTIM_NUMBERS double optim_lamb_ratio(const lamb_numbers *n, double weight, doub
 OPTIM_NUMBERS double optim_lars_ratio(const lars_numbers *n, double weight, double gradient) {
     gradient *= fabs(n->scale);
     return weight > 0 && gradient > 0 ? n->trust * weight / (gradient + n->decay * weight + n->eps) : 1;
+}
+
+/* ---- The loss scaler ---- */
+
+/* The largest finite number of a scale. */
+OPTIM_NUMBERS double optim_most(ct_dtype dtype) {
+    return dtype == CT_F64 ? DBL_MAX : dtype == CT_F16 ? 65504 : dtype == CT_BF16 ? 0x1.fep127 : FLT_MAX;
+}
+
+OPTIM_NUMBERS void optim_rescale(const optim_rescale_attrs *a, double most, double clean, double *scale, double *good) {
+    const bool due = *good + 1 >= a->interval;
+    if (clean == 0) *scale *= a->backoff;
+    else if (due && *scale * a->growth <= most) *scale *= a->growth;
+    *good = clean != 0 && !due ? *good + 1 : 0;
 }
 
 #endif

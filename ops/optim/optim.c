@@ -89,6 +89,25 @@ bool optim_clip_infer(ct_infer *infer) {
     if (!(most >= 0)) return ct_infer_fail(infer, CT_ERR_VALUE, "max_norm is %g; it has to be 0 or more", most);
     return ct__infer_is(infer, 0, 0, (const int64_t[]){0}) && count_items(infer, 1, 1, -1);
 }
+/* A scalar that is written. */
+static bool check_scalar(ct_infer *infer, int i, const char *name) {
+    const ct_view *x = infer->in[i];
+    if (!ct_dtype_is_float(x->dtype))
+        return ct_infer_fail(infer, CT_ERR_DTYPE, "%s is %s; it has to be a float", name, ct_view_text(x));
+    return ct__infer_is(infer, i, 0, (const int64_t[]){0});
+}
+bool optim_rescale_infer(ct_infer *infer) {
+    if (!check_scalar(infer, 0, "scale") || !check_scalar(infer, 1, "good") ||
+        !ct__infer_is(infer, 2, 0, (const int64_t[]){0}))
+        return false;
+    ct__infer_set(infer, 0, CT_F32, 0, NULL);
+    return true;
+}
+bool optim_left_out_infer(ct_infer *infer) {
+    if (!ct__infer_is(infer, 0, 1, (const int64_t[]){2}) || !check_scalar(infer, 1, "count")) return false;
+    ct__infer_set(infer, 0, CT_F32, 0, NULL);
+    return true;
+}
 bool optim_norm_infer(ct_infer *infer) {
     const double kind = ((const optim_norm_attrs *)infer->attrs)->kind;
     if (!(kind > 0)) return ct_infer_fail(infer, CT_ERR_VALUE, "kind is %g; it has to be above 0", kind);

@@ -57,16 +57,16 @@ def batches(f):
     for shape in ((4, 3), (2, 3, 4), (2, 3, 2, 2)):
         c = shape[1]
         mean, var = rnd(c).float(), rnd(c, low=0.25, high=2).float()
-        train = lambda x, m, v, w, b: F.batch_norm(x, m.double(), v.double(), w, b, training=True)
-        infer = lambda x, m, v, w, b: F.batch_norm(x, m.double(), v.double(), w, b, training=False)
-        f.case("batch_norm", [rnd(*shape), mean, var, rnd(c), rnd(c)], train, "training=true")
-        f.case("batch_norm", [to_last(rnd(*shape)).contiguous(), mean, var, rnd(c), rnd(c)], last(train), "training=true channels_last=true")
-        f.case("batch_norm", [rnd(*shape), mean, var, rnd(c), rnd(c)], infer)
-        f.case("batch_norm", [to_last(rnd(*shape)).contiguous(), mean, var, rnd(c), rnd(c)], last(infer), "channels_last=true")
-        f.case("batch_norm", [rnd(*shape), None, None, None, None], lambda x, m, v, w, b: F.batch_norm(x, None, None, training=True, eps=0.1), "training=true eps=0.1")
-        f.case("batch_norm", [rnd(*shape), mean, var, None, None], lambda x, m, v, w, b: F.batch_norm(x, m.double(), v.double(), eps=0.1), "eps=0.1")
-    f.error("batch_norm", [rnd(1, 3), None, None, None, None], "SHAPE", "training=true")
-    f.error("batch_norm", [rnd(2, 3), None, None, None, None], "VALUE")
+        train = lambda x, m, v, w, b, r: F.batch_norm(x, m.double(), v.double(), w, b, training=True)
+        infer = lambda x, m, v, w, b, r: F.batch_norm(x, m.double(), v.double(), w, b, training=False)
+        f.case("batch_norm", [rnd(*shape), mean, var, rnd(c), rnd(c), None], train, "training=true")
+        f.case("batch_norm", [to_last(rnd(*shape)).contiguous(), mean, var, rnd(c), rnd(c), None], last(train), "training=true channels_last=true")
+        f.case("batch_norm", [rnd(*shape), mean, var, rnd(c), rnd(c), None], infer)
+        f.case("batch_norm", [to_last(rnd(*shape)).contiguous(), mean, var, rnd(c), rnd(c), None], last(infer), "channels_last=true")
+        f.case("batch_norm", [rnd(*shape), None, None, None, None, None], lambda x, m, v, w, b, r: F.batch_norm(x, None, None, training=True, eps=0.1), "training=true eps=0.1")
+        f.case("batch_norm", [rnd(*shape), mean, var, None, None, None], lambda x, m, v, w, b, r: F.batch_norm(x, m.double(), v.double(), eps=0.1), "eps=0.1")
+    f.error("batch_norm", [rnd(1, 3), None, None, None, None, None], "SHAPE", "training=true")
+    f.error("batch_norm", [rnd(2, 3), None, None, None, None, None], "VALUE")
 
 
 def others(f):

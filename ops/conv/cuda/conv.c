@@ -2,6 +2,7 @@
 #include "ops/conv/cuda/conv.h"
 
 #include "backends/cuda/cuda.h"
+#include "ops/conv/cuda/depthwise.h"
 #include "ops/conv/cuda/dnn.h"
 
 #include "gen/conv.attrs.h"
@@ -19,8 +20,8 @@ static ct_cuda_function functions[KINDS][CT_BF16 + 1] = {FUNCTIONS("forward"), F
                                                          FUNCTIONS("bias_sum")};
 
 /* The geometry, from views of the image x, the result y and the weight w; infer has checked it. */
-static ct_cuda_conv problem(const ct_view *x, const ct_view *w, const ct_view *y, const ct_dims *strides,
-                            const ct_dims *dilations, const ct_dims *pads, int64_t groups, bool last) {
+ct_cuda_conv ct_cuda_conv_problem(const ct_view *x, const ct_view *w, const ct_view *y, const ct_dims *strides,
+                                  const ct_dims *dilations, const ct_dims *pads, int64_t groups, bool last) {
     const int rank = x->ndim - 2, spatial = last ? 1 : 2, channel = last ? x->ndim - 1 : 1, tap = last ? 0 : 2;
     ct_cuda_conv p = {.x = ct_cuda_address(x),
                       .w = ct_cuda_address(w),
@@ -69,7 +70,7 @@ static const char *can(const ct_call *call) {
 bool ct_cuda_conv_forward(const ct_call *call, const ct_view *x, const ct_view *w, const ct_view *bias,
                           const ct_view *y, const ct_dims *strides, const ct_dims *dilations, const ct_dims *pads,
                           int64_t groups, bool last) {
-    ct_cuda_conv p = problem(x, w, y, strides, dilations, pads, groups, last);
+    ct_cuda_conv p = ct_cuda_conv_problem(x, w, y, strides, dilations, pads, groups, last);
     set_bias(&p, bias);
     p.positions = p.out[0] * p.out[1] * p.out[2];
     const int64_t tiles = tiles_of(p.batch * p.positions, p.out_each) * p.groups;
@@ -86,8 +87,8 @@ bool ct_cuda_conv_tiles_run(const ct_call *call, ct_stream *stream) {
 bool ct_cuda_conv_input_grad_tiles_run(const ct_call *call, ct_stream *stream) {
     (void)stream;
     const conv_input_grad_attrs *a = call->attrs;
-    ct_cuda_conv p = problem(call->out[0], call->in[1], call->in[0], &a->strides, &a->dilations, &a->pads, a->groups,
-                             a->channels_last);
+    ct_cuda_conv p = ct_cuda_conv_problem(call->out[0], call->in[1], call->in[0], &a->strides, &a->dilations, &a->pads,
+                                          a->groups, a->channels_last);
     set_bias(&p, call->in[2]);
     p.positions = p.in[0] * p.in[1] * p.in[2];
     const int64_t tiles = tiles_of(p.batch * p.positions, p.in_each) * p.groups;
@@ -99,15 +100,15 @@ bool ct_cuda_conv_input_grad_tiles_run(const ct_call *call, ct_stream *stream) {
 enum { PART_LEAST = 512, PARTS_MOST = 64, BLOCKS_WANTED = 528 };
 
 /* The weight may not be asked for: then its place in the geometry is made up from the kernel's size. */
-static ct_cuda_conv weight_problem(const ct_call *call) {
+ct_cuda_conv ct_cuda_conv_weight_problem(const ct_call *call) {
     const conv_weight_grad_attrs *a = call->attrs;
     const ct_view *x = call->in[0], *g = call->in[1];
     const bool last = a->channels_last;
     const int rank = x->ndim - 2;
     ct_view made = {.buffer = NULL, .dtype = x->dtype, .ndim = x->ndim};
     for (int i = 0; i < rank; i++) made.dims[(last ? 0 : 2) + i] = a->kernel.d[i];
-    ct_cuda_conv p =
-        problem(x, call->out[0] ? call->out[0] : &made, g, &a->strides, &a->dilations, &a->pads, a->groups, last);
+    ct_cuda_conv p = ct_cuda_conv_problem(x, call->out[0] ? call->out[0] : &made, g, &a->strides, &a->dilations,
+                                          &a->pads, a->groups, last);
     p.positions = p.out[0] * p.out[1] * p.out[2];
     const int64_t all = p.batch * p.positions, tiles = tiles_of(p.out_each, p.in_each * p.taps) * p.groups;
     int64_t parts = tiles ? BLOCKS_WANTED / tiles : 1;
@@ -119,14 +120,14 @@ static ct_cuda_conv weight_problem(const ct_call *call) {
 }
 
 size_t ct_cuda_conv_weight_grad_tiles_scratch(const ct_call *call) {
-    const ct_cuda_conv p = weight_problem(call);
+    const ct_cuda_conv p = ct_cuda_conv_weight_problem(call);
     const size_t sum = call->in[0]->dtype == CT_F64 ? 8 : 4;
     return call->out[0] ? (size_t)(p.parts * p.groups * p.out_each * p.in_each * p.taps) * sum : 0;
 }
 
 bool ct_cuda_conv_weight_grad_tiles_run(const ct_call *call, ct_stream *stream) {
     (void)stream;
-    ct_cuda_conv p = weight_problem(call);
+    ct_cuda_conv p = ct_cuda_conv_weight_problem(call);
     const int64_t weights = p.groups * p.out_each * p.in_each * p.taps;
     p.scratch = ct_cuda_scratch(call);
     if (call->out[0] && weights) {
@@ -142,13 +143,17 @@ bool ct_cuda_conv_weight_grad_tiles_run(const ct_call *call, ct_stream *stream) 
 
 /* What cuDNN does not take goes to the tiles. */
 CT_CUDA_KERNELS(conv_conv) = {
-    CT_CANDIDATES(conv, {"cudnn", ct_cuda_conv_dnn_can, ct_cuda_conv_dnn_scratch, ct_cuda_conv_dnn_run},
+    CT_CANDIDATES(conv, {"depthwise", ct_cuda_depthwise_can, NULL, ct_cuda_depthwise_run},
+                  {"cudnn", ct_cuda_conv_dnn_can, ct_cuda_conv_dnn_scratch, ct_cuda_conv_dnn_run},
                   {"tiles", can, NULL, ct_cuda_conv_tiles_run}),
     CT_CANDIDATES(conv_input_grad,
+                  {"depthwise", ct_cuda_depthwise_input_grad_can, NULL, ct_cuda_depthwise_input_grad_run},
                   {"cudnn", ct_cuda_conv_input_grad_dnn_can, ct_cuda_conv_input_grad_dnn_scratch,
                    ct_cuda_conv_input_grad_dnn_run},
                   {"tiles", can, NULL, ct_cuda_conv_input_grad_tiles_run}),
     CT_CANDIDATES(conv_weight_grad,
+                  {"depthwise", ct_cuda_depthwise_weight_grad_can, ct_cuda_depthwise_weight_grad_scratch,
+                   ct_cuda_depthwise_weight_grad_run},
                   {"cudnn", ct_cuda_conv_weight_grad_dnn_can, ct_cuda_conv_weight_grad_dnn_scratch,
                    ct_cuda_conv_weight_grad_dnn_run},
                   {"tiles", can, ct_cuda_conv_weight_grad_tiles_scratch, ct_cuda_conv_weight_grad_tiles_run}),

@@ -28,6 +28,11 @@ static inline int64_t ct_cuda_conv_listed(const ct_dims *list, int i, int64_t no
     return list->n == 0 ? normal : list->d[list->n == 1 ? 0 : i];
 }
 
+/* The geometry, from views of the image x, the result y and the weight w; infer has checked it. */
+ct_cuda_conv ct_cuda_conv_problem(const ct_view *x, const ct_view *w, const ct_view *y, const ct_dims *strides,
+                                  const ct_dims *dilations, const ct_dims *pads, int64_t groups, bool last);
+ct_cuda_conv ct_cuda_conv_weight_problem(const ct_call *call); /* of a call of conv_weight_grad */
+
 /* The kernels of our own, which take what cuDNN does not. */
 bool ct_cuda_conv_forward(const ct_call *call, const ct_view *x, const ct_view *w, const ct_view *bias,
                           const ct_view *y, const ct_dims *strides, const ct_dims *dilations, const ct_dims *pads,

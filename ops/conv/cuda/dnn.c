@@ -87,6 +87,8 @@ static bool run_way(const ct_call *call, const ct_conv_problem *p, const ct_conv
     if (w->product) return run_product(call, p, &plan->key, w->need, scratch, status);
     const int out = ct_conv_output(p->kind);
     const bool wide = ct_conv_has_more(p) && !w->fused && ct_conv_is_half(p->views[CT_CONV_X].dtype);
+    ct_conv_problem folded;
+    if (w->folded) ct_conv_fold(p, &folded);
     int64_t ids[CT_CONV_OPERANDS + 1];
     void *pointers[CT_CONV_OPERANDS + 1];
     int n = 0;
@@ -96,7 +98,10 @@ static bool run_way(const ct_call *call, const ct_conv_problem *p, const ct_conv
         if (i == CT_CONV_RESIDUAL && !(p->has_residual && w->fused)) continue;
         ids[n] = CT_CONV_IDS + i;
         pointers[n] = ct_cuda_address(&p->views[i]);
-        if (w->room[i] != CT_CONV_IN_PLACE) {
+        if (w->folded && (i == CT_CONV_X || i == CT_CONV_W)) {
+            pointers[n] = scratch + w->room[i];
+            if (i != out && !ct_conv_fold_run(call, p, &folded, i, pointers[n], false)) return false;
+        } else if (w->room[i] != CT_CONV_IN_PLACE) {
             const ct_view copy = ct_conv_packed_at(&p->views[i], w->last, scratch + w->room[i]);
             pointers[n] = scratch + w->room[i];
             if (i == out) made = copy;
@@ -109,6 +114,7 @@ static bool run_way(const ct_call *call, const ct_conv_problem *p, const ct_conv
     if (*status != CUDNN_STATUS_SUCCESS) return false;
     if (wide) made.dtype = CT_F32;
     if (ct_conv_has_more(p) && !w->fused) return finish(call, p, &p->views[out], &made);
+    if (w->folded && out != CT_CONV_Y) return ct_conv_fold_run(call, p, &folded, out, scratch + w->room[out], true);
     return w->room[out] == CT_CONV_IN_PLACE || ct_cuda_copy(call, &p->views[out], &made);
 }
 
@@ -136,7 +142,10 @@ static void log_choice(const ct_call *call, const ct_conv_plan *p) {
     if (w->product) snprintf(what, sizeof what, "a product");
     else snprintf(what, sizeof what, "engine %lld", (long long)w->plan.engine);
     snprintf(line, sizeof line, "cudnn: %s: way %d of %d: %s, channels %s%s, %zu bytes of workspace, %zu of scratch",
-             call->op->name, p->chosen, p->n, what, w->last ? "last" : "first", w->fused ? ", all in one pass" : "",
+             call->op->name, p->chosen, p->n, what, w->last ? "last" : "first",
+             w->fused    ? ", all in one pass"
+             : w->folded ? ", folded"
+                         : "",
              w->plan.workspace, w->need);
     ct_cuda_host->log(line);
 }
@@ -155,7 +164,8 @@ static void choose(const ct_call *call, const ct_conv_problem *p, ct_conv_plan *
     for (int i = 0; i < made->n; i++) {
         const ct_conv_way *w = &made->ways[i];
         const uint64_t id[] = {measured.ways, (uint64_t)w->plan.engine, w->plan.knobs,
-                               (uint64_t)w->product << 2 | (uint64_t)w->last << 1 | w->fused};
+                               (uint64_t)w->folded << 3 | (uint64_t)w->product << 2 | (uint64_t)w->last << 1 |
+                                   w->fused};
         measured.ways = ct_conv_hash(id, sizeof id);
         if (w->need > t.room) t.room = w->need;
     }

@@ -72,9 +72,9 @@ static ct_cuda_class_loss arguments_of(const ct_view *x, const ct_view *target, 
 }
 
 /* Threads of a block, and a->lanes of a row. */
-static int block_of(ct_cuda_class_loss *a, size_t size, bool whole, bool alone) {
+static int block_of(ct_cuda_class_loss *a, size_t size, bool alone) {
     if (a->places > 1) return CT_LOSS_THREADS;
-    a->lanes = ct_cuda_row_lanes(a->classes, (int64_t)size, whole, CT_LOSS_MOST);
+    a->lanes = ct_cuda_row_lanes(a->classes, (int64_t)size, CT_ROW_PACKS);
     return a->lanes > 32 ? a->lanes : alone ? CT_LOSS_MOST : CT_ROW_THREADS;
 }
 static int64_t targets_of_block(const ct_cuda_class_loss *a, int block) {
@@ -100,7 +100,7 @@ static bool run_loss(const ct_call *call, ct_stream *stream) {
     const bool sums = a.reduction != CT_NONE || a.total;
     if (a.targets == 0 && !sums) return true;
     const bool whole = a.classes % (int64_t)(16 / size) == 0 && is_aligned(a.x), few = sums && are_few(&a);
-    const int block = block_of(&a, size, whole, few);
+    const int block = block_of(&a, size, few);
     a.blocks = few ? 1 : at_most(ceil_div(a.targets, targets_of_block(&a, block)), BLOCKS);
     a.sums = (double *)(void *)ct_cuda_scratch(call);
     ct_cuda_function *function = a.places > 1 ? loss_columns : whole ? loss_rows : loss_ragged;
@@ -122,7 +122,7 @@ static bool run_grad(const ct_call *call, ct_stream *stream) {
     a.dx = ct_cuda_address(call->out[0]);
     a.ignored = attrs->ignore_index, a.reduction = attrs->reduction, a.smoothing = attrs->label_smoothing;
     const bool whole = a.classes % (int64_t)(16 / size) == 0 && is_aligned(a.x) && is_aligned(a.dx);
-    const int block = block_of(&a, size, whole, false);
+    const int block = block_of(&a, size, false);
     const int64_t blocks = ceil_div(a.targets, targets_of_block(&a, block));
     ct_cuda_function *function = a.places > 1 ? grad_columns : whole ? grad_rows : grad_ragged;
     const ct_cuda_shape shape = {.grid = (unsigned)at_most(blocks, GRID), .block = (unsigned)block};

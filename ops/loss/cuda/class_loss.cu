@@ -108,14 +108,12 @@ template <typename N> CT_DEVICE void loss_total(const ct_cuda_class_loss &a) {
 
 // ---- Rows ----
 
-template <typename S, bool WHOLE> CT_DEVICE ct_level<typename ct_number<S>::type> level_of(const ct_row<S, 1, WHOLE> &row) {
+template <typename S, bool WHOLE> CT_DEVICE ct_level<typename ct_number<S>::type> level_of(const ct_row<S, 1, WHOLE, 0> &row) {
     typedef typename ct_number<S>::type N;
+    enum { V = ct_row_pack<S>::V };
     ct_level<N> level = ct_no_level<N>();
-    row.each([&](const ct_row_packs<S, 1> &packs, int) {
-        N v[ct_row_pack<S>::V];
-#pragma unroll
-        for (int k = 0; k < ct_row_pack<S>::V; k++) v[k] = packs.of[0].get(k);
-        ct_raise_level(level, v);
+    row.each_few([&](const auto &packs, int) {
+        ct_raise_level<S, V * (int)(sizeof packs / sizeof packs[0])>(level, [&](int k) { return packs[k / V].of[0].get(k % V); });
     });
     return ct_merge_group(level, row.lanes, ct_no_level<N>(), ct_merge_levels<N>);
 }
@@ -127,7 +125,7 @@ template <typename S, bool WHOLE> CT_DEVICE void loss_rows(const ct_cuda_class_l
     const numbers<S> weights = weights_of<S>(a);
     ct_each_row(a.targets, a.lanes, [&](int64_t i, int lane, bool inside) {
         const int64_t t = class_of(a, i, 1, inside && lane == 0);
-        ct_row<S, 1, WHOLE> row;
+        ct_row<S, 1, WHOLE, 0> row;
         row.at[0] = (const S *)a.x + i * a.classes;
         row.otherwise[0] = -(N)INFINITY;
         row.take(t < 0 ? 0 : (int)a.classes, lane, a.lanes);
@@ -175,11 +173,13 @@ CT_DEVICE cotangents<typename ct_number<S>::type> cotangents_of(const ct_cuda_cl
     c.factor = c.own + c.each * all_weights;
     return c;
 }
-// Of logit x, all but what is its target's.
+// Of logit x, all but what is its target's, and what smoothing adds to it.
+template <typename S, typename N> CT_DEVICE N loss_gradient(const cotangents<N> &g, const normalizer<N> &of, N x) {
+    return ct_exponential<S>::of((x - of.top) - of.log_sum) * g.factor;
+}
 template <typename S, typename N>
-CT_DEVICE N loss_gradient(const ct_cuda_class_loss &a, const cotangents<N> &g, const normalizer<N> &of, int64_t c, N x) {
-    const N d = ct_exp((x - of.top) - of.log_sum) * g.factor;
-    return a.smoothing > 0 ? ct_fma(-g.each, a.weight ? weights_of<S>(a)[c] : (N)1, d) : d;
+CT_DEVICE N smoothed_gradient(const ct_cuda_class_loss &a, const cotangents<N> &g, const normalizer<N> &of, int64_t c, N x) {
+    return ct_fma(-g.each, a.weight ? weights_of<S>(a)[c] : (N)1, loss_gradient<S>(g, of, x));
 }
 template <typename N> CT_DEVICE normalizer<N> known_normalizer(const ct_cuda_class_loss &a, int64_t i) {
     normalizer<N> of;
@@ -190,6 +190,7 @@ template <typename N> CT_DEVICE normalizer<N> known_normalizer(const ct_cuda_cla
 
 template <typename S, bool WHOLE> CT_DEVICE void grad_rows(const ct_cuda_class_loss &a) {
     typedef typename ct_number<S>::type N;
+    enum { V = ct_row_pack<S>::V };
     if (ct_does_nothing(a.head)) return;
     const numbers<S> weights = weights_of<S>(a);
     N all = (N)a.classes;
@@ -200,7 +201,7 @@ template <typename S, bool WHOLE> CT_DEVICE void grad_rows(const ct_cuda_class_l
     }
     ct_each_row(a.targets, a.lanes, [&](int64_t i, int lane, bool inside) {
         const int64_t t = class_of(a, i, 2, inside && lane == 0);
-        ct_row<S, 1, WHOLE> row;
+        ct_row<S, 1, WHOLE, 0> row;
         row.at[0] = (const S *)a.x + i * a.classes;
         row.otherwise[0] = -(N)INFINITY;
         row.take(t < 0 ? 0 : (int)a.classes, lane, a.lanes);
@@ -213,16 +214,27 @@ template <typename S, bool WHOLE> CT_DEVICE void grad_rows(const ct_cuda_class_l
             return;
         }
         const cotangents<N> g = cotangents_of<S>(a, i, t, all);
-        row.each([&](const ct_row_packs<S, 1> &packs, int p) {
+        const int place = (int)t + row.shape.astray;
+        const auto put = [&](const ct_row_packs<S, 1> &packs, int p, auto gradient) {
             ct_row_pack<S> results = {};
-            const int first = row.shape.first(p), place = (int)t - first;
 #pragma unroll
-            for (int k = 0; k < ct_row_pack<S>::V; k++) {
-                const N d = loss_gradient<S, N>(a, g, of, row.shape.has(first + k) ? first + k : 0, packs.of[0].get(k));
-                results.set(k, k == place ? d - g.own : d);
+            for (int k = 0; k < V; k++) {
+                const N d = gradient(k, packs.of[0].get(k));
+                results.set(k, p * V + k == place ? d - g.own : d);
             }
             row.shape.store(dx, p, results);
-        });
+        };
+        if (a.smoothing > 0)
+            row.each([&](const ct_row_packs<S, 1> &packs, int p) {
+                put(packs, p, [&](int k, N x) {
+                    const int c = row.shape.first(p) + k;
+                    return smoothed_gradient<S>(a, g, of, row.shape.has(c) ? c : 0, x);
+                });
+            });
+        else
+            row.each([&](const ct_row_packs<S, 1> &packs, int p) {
+                put(packs, p, [&](int, N x) { return loss_gradient<S>(g, of, x); });
+            });
     });
 }
 
@@ -242,7 +254,7 @@ template <typename S> struct column {
             N v[C];
 #pragma unroll
             for (int k = 0; k < C; k++) v[k] = c + k < a.classes ? (*this)[c + k] : -(N)INFINITY;
-            ct_raise_level(level, v);
+            ct_raise_level<S, C>(level, [&](int k) { return v[k]; });
         }
         return level;
     }
@@ -285,7 +297,9 @@ template <typename S> CT_DEVICE void grad_columns(const ct_cuda_class_loss &a) {
         const cotangents<N> g = cotangents_of<S>(a, i, t, all);
 #pragma unroll 4
         for (int64_t c = 0; c < a.classes; c++) {
-            const N d = t < 0 ? (N)0 : loss_gradient<S, N>(a, g, of, c, x[c]);
+            const N d = t < 0               ? (N)0
+                        : a.smoothing > 0 ? smoothed_gradient<S>(a, g, of, c, x[c])
+                                          : loss_gradient<S>(g, of, x[c]);
             ((S *)a.dx)[x.at + c * a.places] = ct_stored<S>(c == t ? d - g.own : d);
         }
     }

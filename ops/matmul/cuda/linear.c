@@ -165,6 +165,7 @@ typedef struct gradients {
     ct_view *dx, *dw, *dbias; /* NULL: not wanted */
     ct_dtype dtype;
     int activation;
+    bool wide_x, wide_w; /* results are f32, where operands are halves */
     int64_t rows, out, in;
     bool copies;      /* g's rows are first made, dense, in scratch */
     size_t g_bytes;   /* of these */
@@ -201,6 +202,8 @@ static const char *gradients_of(const ct_call *call, char *scratch, gradients *r
                      .dbias = result(call, 2),
                      .dtype = call->in[0]->dtype,
                      .activation = (int)((const linear_grad_attrs *)call->attrs)->activation};
+    r->wide_x = r->dx && r->dx->dtype != r->dtype;
+    r->wide_w = (r->dw && r->dw->dtype != r->dtype) || (r->dbias && r->dbias->dtype != r->dtype);
     if (r->dtype > CT_BF16) return "it is for floats";
     if ((r->dx && !r->w) || (r->dw && !r->x)) return "an operand is missing";
     if (!r->dx && !r->dw) return "there is no product";
@@ -241,6 +244,7 @@ static ct_cuda_product product_of_dx(const gradients *r) {
                              .b_col = r->w->strides[1],
                              .c_row = r->in,
                              .c_col = 1,
+                             .wide = r->wide_x,
                              .batches = 1};
 }
 
@@ -258,6 +262,7 @@ static ct_cuda_product product_of_dw(const gradients *r) {
                              .b_col = r->x->strides[r->x->ndim - 1],
                              .c_row = r->in,
                              .c_col = 1,
+                             .wide = r->wide_w,
                              .batches = 1};
 }
 
@@ -330,7 +335,8 @@ static bool sum_columns(const ct_call *call, const gradients *r) {
                         .rows = r->rows,
                         .n = r->out,
                         .g_row = r->g_row,
-                        .g_col = r->g_col};
+                        .g_col = r->g_col,
+                        .wide = r->wide_w};
     const int64_t threads = (r->out + CT_LINEAR_COLUMNS - 1) / CT_LINEAR_COLUMNS * 256;
     return ct_cuda_launch(call, &sums_functions[r->dtype],
                           (ct_cuda_shape){.grid = ct_cuda_blocks(call, threads, 256), .block = 256}, &a);

@@ -82,7 +82,10 @@ template <typename S> __device__ void sums(const ct_linear_sums &a) {
             __syncthreads();
             if (row < half) part[row][lane] += part[row + half][lane];
         }
-        if (row == 0 && j < a.n) ((S *)a.out)[j] = ct_store<S>(part[0][lane]);
+        if (row == 0 && j < a.n) {
+            if (a.wide) ((float *)a.out)[j] = (float)part[0][lane];
+            else ((S *)a.out)[j] = ct_store<S>(part[0][lane]);
+        }
         __syncthreads();
     }
 }

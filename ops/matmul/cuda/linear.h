@@ -28,6 +28,7 @@ typedef struct ct_linear_sums {
     const char *g; /* (rows, n) */
     char *out;     /* (n) */
     int64_t rows, n, g_row, g_col;
+    int32_t wide; /* out is f32, of halves */
 } ct_linear_sums;
 
 enum { CT_LINEAR_COLUMNS = 32, CT_LINEAR_ROWS = 8 }; /* of a block that sums */

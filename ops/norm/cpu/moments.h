@@ -28,11 +28,6 @@ static inline bool norm_streams(const void *y, int64_t line_bytes, int64_t bytes
     return bytes >= NORM_STREAM && (uintptr_t)y % 64 == 0 && line_bytes % 64 == 0;
 }
 
-static inline const char *norm_can_results(const ct_call *call) {
-    for (int i = 0; i < call->n_out; i++)
-        if (call->out[i] && !ct__view_is_dense(call->out[i])) return "an output is not dense";
-    return NULL;
-}
 /* All of these are there, of one dtype and dense (NULL ones do not count). */
 static inline const char *norm_can(const ct_call *call, ct_dtype dtype) {
     if (dtype != CT_F32 && dtype != CT_F64) return "f32 and f64 only";
@@ -41,7 +36,9 @@ static inline const char *norm_can(const ct_call *call, ct_dtype dtype) {
         if (call->in[i]->dtype != dtype) return "mixed dtypes";
         if (!ct__view_is_dense(call->in[i])) return "an input is not dense";
     }
-    return norm_can_results(call);
+    for (int i = 0; i < call->n_out; i++)
+        if (call->out[i] && !ct__view_is_dense(call->out[i])) return "an output is not dense";
+    return NULL;
 }
 
 /* Prefetches n elements at p. */

@@ -30,6 +30,7 @@ static by_dtype gradient_sums[2] = {OF_DTYPES(passes_unit, "channel_gradient_sum
 static by_dtype gradient[2] = {OF_DTYPES(passes_unit, "channel_gradient_lines"),
                                OF_DTYPES(passes_unit, "channel_gradient_columns")};
 static by_dtype settle = OF_DTYPES(passes_unit, "channel_settle");
+static by_dtype fixed = OF_DTYPES(passes_unit, "channel_fixed");
 static by_dtype settle_gradient = OF_DTYPES(passes_unit, "channel_settle_gradient");
 /* By the number of blocks in a cluster, 1, 2, 4 or 8. */
 static by_dtype resident[2][4] = {
@@ -187,7 +188,7 @@ static const char *can_forward(const ct_call *call) { return can(call, call->in[
 
 static bool run_forward(const ct_call *call, ct_cuda_channels *j) {
     const ct_dtype dtype = call->in[0]->dtype;
-    if (j->items * j->groups == 0) return true;
+    if (sets_of(j) == 0) return true;
     j->x = address_of(call->in[0]);
     j->weight = vector_of(call->in[1]), j->bias = vector_of(call->in[2]);
     j->y = address_of(call->out[0]);
@@ -270,13 +271,41 @@ static bool run_backward(const ct_call *call, ct_stream *stream) {
         j.parts = 1, j.part = j.places; /* sums are of whole lines */
         return over_sets(call, &parameters, &j, j.channels);
     }
-    const bool empty = (double)j.items * j.count == 0;
+    const bool empty = j.items * j.channels * j.places == 0;
     if (!empty && !pass(call, gradient_sums, &j, dtype)) return false;
     if (sets_of(&j) && !over_sets(call, &settle_gradient[dtype], &j, sets_of(&j))) return false;
     if (j.channels && (j.dweight.data || j.dbias.data) && !over_sets(call, &parameters, &j, j.channels)) return false;
     if (empty || !j.y) return true;
     if (j.passed) j.g = j.passed, j.relu = 0, j.other = NULL; /* relu has been done */
     return pass(call, gradient, &j, dtype);
+}
+
+/* ---- By given statistics ---- */
+
+static ct_cuda_channels fixed_job(const ct_call *call) {
+    const channel_norm_fixed_attrs *a = call->attrs;
+    return job_of(call->in[0], 0, a->eps, a->channels_last);
+}
+
+static size_t fixed_scratch(const ct_call *call) {
+    const ct_cuda_channels j = fixed_job(call);
+    return scratch_of(&j, 0, 3);
+}
+
+static bool run_fixed(const ct_call *call, ct_stream *stream) {
+    (void)stream;
+    const channel_norm_fixed_attrs *a = call->attrs;
+    const ct_dtype dtype = call->in[0]->dtype;
+    ct_cuda_channels j = fixed_job(call);
+    if (j.items * j.channels * j.places == 0) return true;
+    j.x = address_of(call->in[0]), j.y = address_of(call->out[0]), j.other = address_of(call->in[5]);
+    j.mean = vector_of(call->in[1]), j.var = vector_of(call->in[2]);
+    j.weight = vector_of(call->in[3]), j.bias = vector_of(call->in[4]);
+    j.relu = a->relu;
+    place_scratch(&j, call, 0);
+    check_packs(&j);
+    return over_sets(call, &fixed[dtype], &j, ceil_div(j.channels, CT_CHANNEL_SETTLERS)) &&
+           pass(call, normalization, &j, dtype);
 }
 
 /* ---- Running statistics ---- */
@@ -307,6 +336,7 @@ CT_CUDA_KERNELS(norm_channel_norm) = {
     CT_CANDIDATES(channel_norm, {"channels", can_forward, channel_norm_scratch, run_norm}),
     CT_CANDIDATES(channel_norm_relu, {"channels", can_forward, channel_norm_relu_scratch, run_relu}),
     CT_CANDIDATES(channel_norm_grad, {"channels", can_backward, gradient_scratch, run_backward}),
+    CT_CANDIDATES(channel_norm_fixed, {"channels", can_forward, fixed_scratch, run_fixed}),
     CT_CANDIDATES(running_statistics, {"running", can_move_averages, NULL, run_averages}),
     {0},
 };

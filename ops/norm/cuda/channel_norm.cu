@@ -7,7 +7,7 @@ enum { WARPS = CT_CHANNEL_THREADS / 32 };
 // ---- What is done with the elements of a part; COLUMNS 1: all are of one channel, else element k of a pack is of column k ----
 //   SUMS             how many sums it makes, in sum
 //   G, OTHER         whether it reads those beside x
-//   begin            at element `start`, the first one of the part in this thread's columns
+//   begin            at element `start`, the first of n in this thread's columns of the part
 //   take             of one element; the result is stored
 //   put              sums of a part of n elements, all threads' together
 //   output           where results are stored; NULL: nowhere
@@ -17,11 +17,18 @@ template <typename S, int COLUMNS> struct moments {
     enum { SUMS = 2, G = 0, OTHER = 0, REVERSED = 0 };
     C shift[COLUMNS], sum[SUMS][COLUMNS];
     CT_DEVICE static char *output(const ct_cuda_channels &) { return NULL; }
-    // Deviations are from an element of the part itself, so no digits are lost where the mean is large.
-    CT_DEVICE void begin(const ct_cuda_channels &a, int64_t, int64_t, int64_t start) {
+    // Deviations are from the median of three elements of the part, so no digits are lost where the mean is large, nor where one
+    // element is far from all others.
+    CT_DEVICE static C middle_of(const ct_cuda_channels &a, int64_t start, int64_t n) {
+        const S *x = (const S *)a.x + start;
+        const int64_t step = a.last ? a.channels : 1;
+        const C first = ct_number_of(x[0]), half = ct_number_of(x[n / 2 * step]), end = ct_number_of(x[(n - 1) * step]);
+        return max(min(first, half), min(max(first, half), end));
+    }
+    CT_DEVICE void begin(const ct_cuda_channels &a, int64_t, int64_t, int64_t start, int64_t n) {
 #pragma unroll
         for (int k = 0; k < COLUMNS; k++) {
-            shift[k] = ct_number_of(((const S *)a.x)[start + k]);
+            shift[k] = middle_of(a, start + k, n);
             sum[0][k] = sum[1][k] = 0;
         }
     }
@@ -33,7 +40,7 @@ template <typename S, int COLUMNS> struct moments {
     }
     CT_DEVICE static void put(const ct_cuda_channels &a, int64_t at, int64_t start, int64_t n, const double *sums) {
         const double rest = sums[0] / (double)n;
-        a.sums[at] = (double)ct_number_of(((const S *)a.x)[start]) + rest;
+        a.sums[at] = (double)middle_of(a, start, n) + rest;
         a.sums[a.items * a.channels * a.parts + at] = fmax(sums[1] - rest * sums[0], 0.0);
     }
 };
@@ -43,7 +50,7 @@ template <typename S, int COLUMNS> struct normalization {
     enum { SUMS = 0, G = 0, OTHER = 1, REVERSED = 1 };
     C m[COLUMNS], scale[COLUMNS], shift[COLUMNS], sum[1][1];
     CT_DEVICE static char *output(const ct_cuda_channels &a) { return a.y; }
-    CT_DEVICE void begin(const ct_cuda_channels &a, int64_t item, int64_t channel, int64_t) {
+    CT_DEVICE void begin(const ct_cuda_channels &a, int64_t item, int64_t channel, int64_t, int64_t) {
 #pragma unroll
         for (int k = 0; k < COLUMNS; k++) {
             m[k] = ct_coefficient<C>(a, 0, item)[channel + k];
@@ -64,7 +71,7 @@ template <typename S, int COLUMNS> struct gradient_sums {
     enum { SUMS = 3, G = 1, OTHER = 1, REVERSED = 0 };
     C m[COLUMNS], scale[COLUMNS], shift[COLUMNS], sum[SUMS][COLUMNS];
     CT_DEVICE static char *output(const ct_cuda_channels &a) { return a.passed; }
-    CT_DEVICE void begin(const ct_cuda_channels &a, int64_t item, int64_t channel, int64_t) {
+    CT_DEVICE void begin(const ct_cuda_channels &a, int64_t item, int64_t channel, int64_t, int64_t) {
         const bool recomputes = a.relu && !a.other;
 #pragma unroll
         for (int k = 0; k < COLUMNS; k++) {
@@ -94,7 +101,7 @@ template <typename S, int COLUMNS> struct gradient {
     enum { SUMS = 0, G = 1, OTHER = 1, REVERSED = 1 };
     C m[COLUMNS], of_g[COLUMNS], of_x[COLUMNS], of_1[COLUMNS], middle[COLUMNS], shift[COLUMNS], sum[1][1];
     CT_DEVICE static char *output(const ct_cuda_channels &a) { return a.y; }
-    CT_DEVICE void begin(const ct_cuda_channels &a, int64_t item, int64_t channel, int64_t) {
+    CT_DEVICE void begin(const ct_cuda_channels &a, int64_t item, int64_t channel, int64_t, int64_t) {
         const bool recomputes = a.relu && !a.other;
 #pragma unroll
         for (int k = 0; k < COLUMNS; k++) {
@@ -123,7 +130,7 @@ template <typename F, int COLUMNS> CT_DEVICE constexpr int unrolled() { return F
 template <typename S, int V, int COLUMNS, typename F>
 CT_DEVICE void take_packs(const ct_cuda_channels &a, F &f, int64_t at, int64_t step, int64_t many) {
     typedef typename ct_number<S>::type C;
-    typedef ct_pack<S, V> pack;
+    typedef ct_neighbors<S, V> pack;
     enum { UNROLLED = unrolled<F, COLUMNS>() };
     pack x[UNROLLED], g[UNROLLED], other[UNROLLED];
     char *output = F::output(a);
@@ -163,7 +170,7 @@ template <typename S, int V, template <typename, int> class F> CT_DEVICE void go
                       item = line / a.channels, first = (unit - line * a.parts) * a.part,
                       n = min(a.part, a.places - first), start = line * a.places + first;
         F<S, 1> f;
-        f.begin(a, item, line - item * a.channels, start);
+        f.begin(a, item, line - item * a.channels, start, n);
         for (int64_t i = lane * V; i < n; i += UNROLLED * 32 * V)
             take_packs<S, V, 1>(a, f, start + i, 32 * V, (n - i + 32 * V - 1) / (32 * V));
         if (F<S, 1>::SUMS) {
@@ -191,7 +198,7 @@ CT_DEVICE void go_along_columns(const ct_cuda_channels &a) {
                       start = (item * a.places + part * a.part) * a.channels + channel;
         function f;
         if (channel + column < a.channels) {
-            f.begin(a, item, channel + column, start + column);
+            f.begin(a, item, channel + column, start + column, rows);
             for (int64_t r = group; r < rows; r += UNROLLED * groups)
                 take_packs<S, V, V>(a, f, start + column + r * a.channels, groups * a.channels,
                                     (rows - r + groups - 1) / groups);
@@ -272,6 +279,18 @@ template <typename S> CT_DEVICE void settle(const ct_cuda_channels &a) {
             ct_coefficient<C>(a, 1, item)[c] = by.scale;
             ct_coefficient<C>(a, 2, item)[c] = by.shift;
         }
+    }
+}
+
+// Coefficients for given statistics.
+template <typename S> CT_DEVICE void fix(const ct_cuda_channels &a) {
+    typedef typename ct_number<S>::type C;
+    if (ct_does_nothing(a.head)) return;
+    for (int64_t c = ct_first(); c < a.channels; c += ct_step()) {
+        const ct_forward_coefficients<C> by = ct_forward_of<C>(a, ct_vector_at(a.mean, c, 0), ct_rstd_of(a, c), c);
+        ct_coefficient<C>(a, 0, 0)[c] = by.m;
+        ct_coefficient<C>(a, 1, 0)[c] = by.scale;
+        ct_coefficient<C>(a, 2, 0)[c] = by.shift;
     }
 }
 
@@ -361,6 +380,7 @@ extern "C" __global__ void __launch_bounds__(CT_CHANNEL_SETTLERS)
     PASS(gradient_sums, suffix, S)                                    \
     PASS(gradient, suffix, S)                                         \
     KERNEL(settle, CT_CHANNEL_SETTLERS, suffix, settle<S>(a))         \
+    KERNEL(fixed, CT_CHANNEL_SETTLERS, suffix, fix<S>(a))             \
     KERNEL(settle_gradient, CT_CHANNEL_SETTLERS, suffix, settle_gradient<S>(a))
 KERNELS(f32, float)
 KERNELS(f64, double)

@@ -97,7 +97,7 @@ CT_DEVICE int64_t channel_of(const ct_cuda_channels &a, const share &s, int line
 template <typename S, int BLOCKS> CT_DEVICE void forward(const ct_cuda_channels &a, char *memory) {
     typedef typename ct_number<S>::type C;
     enum { V = 16 / sizeof(S) };
-    typedef ct_pack<S, V> pack;
+    typedef ct_neighbors<S, V> pack;
     if (ct_does_nothing(a.head)) return;
     const share s = share_of<BLOCKS>(a);
     const kept<S> k = kept_in<S>(a, memory);
@@ -191,7 +191,7 @@ template <typename S, int BLOCKS> CT_DEVICE void forward(const ct_cuda_channels 
 template <typename S, int BLOCKS> CT_DEVICE void backward(const ct_cuda_channels &a, char *memory) {
     typedef typename ct_number<S>::type C;
     enum { V = 16 / sizeof(S), TOGETHER = UNROLLED / 2 };
-    typedef ct_pack<S, V> pack;
+    typedef ct_neighbors<S, V> pack;
     if (ct_does_nothing(a.head)) return;
     const share s = share_of<BLOCKS>(a);
     const kept<S> k = kept_in<S>(a, memory);

@@ -49,10 +49,11 @@ static char *output_of(const ct_call *call, int i) { return i < call->n_out ? ad
 
 static bool is_aligned(const void *address) { return (uintptr_t)address % 16 == 0; }
 
-/* Rows in whole packs of 16 bytes that begin at multiples of it. */
+/* Rows in whole packs of 16 bytes that begin at multiples of it, and not too many for registers. */
 static bool are_whole(const ct_cuda_row_norm *a, size_t size) {
-    return a->n % (int64_t)(16 / size) == 0 && is_aligned(a->x) && is_aligned(a->g) && is_aligned(a->y) &&
-           is_aligned(a->dx) && is_aligned(a->weight) && is_aligned(a->bias);
+    return a->n % (int64_t)(16 / size) == 0 && a->n * (int64_t)size <= 16 * CT_ROW_PACKS * CT_ROW_LONGEST &&
+           is_aligned(a->x) && is_aligned(a->g) && is_aligned(a->y) && is_aligned(a->dx) && is_aligned(a->weight) &&
+           is_aligned(a->bias);
 }
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -77,7 +78,7 @@ static bool run(const ct_call *call, ct_stream *stream) {
     a.eps = attrs->eps, a.rms = attrs->rms;
     if (a.rows == 0 || a.n == 0) return true;
     const bool whole = are_whole(&a, size);
-    a.lanes = ct_cuda_row_lanes(a.n, (int64_t)size, whole, CT_ROW_LONGEST);
+    a.lanes = ct_cuda_row_lanes(a.n, (int64_t)size, CT_ROW_PACKS);
     return ct_cuda_launch(call, whole ? &rows_of[x->dtype] : &ragged_of[x->dtype], shape_of(&a), &a);
 }
 
@@ -92,15 +93,18 @@ static size_t moments_bytes(const ct_view *x) {
 static int64_t most_parts(int lanes) {
     return lanes > 32 && lanes < CT_NORM_THREADS ? PARTS * (CT_NORM_THREADS / lanes) : PARTS;
 }
-static int whole_lanes(const ct_view *x) {
-    return ct_cuda_row_lanes(x->dims[1], (int64_t)ct_cuda_dtype_size(x->dtype), true, CT_ROW_LONGEST);
+/* Threads of a row in the kernel that makes all gradients. */
+static int lanes_for_all(const ct_view *x) {
+    const size_t size = ct_cuda_dtype_size(x->dtype);
+    return ct_cuda_row_lanes(x->dims[1], (int64_t)size, CT_NORM_PACKS(size));
 }
 
 /* Enough for either way: addresses, of which one depends, are not known yet. */
 static size_t grad_scratch(const ct_call *call) {
     const ct_view *x = call->in[1];
     const bool sums = (call->n_out > 1 && call->out[1]) || (call->n_out > 2 && call->out[2]);
-    return sums ? moments_bytes(x) + (size_t)(most_parts(whole_lanes(x)) * 2 * x->dims[1]) * number_size(x->dtype) : 0;
+    return sums ? moments_bytes(x) + (size_t)(most_parts(lanes_for_all(x)) * 2 * x->dims[1]) * number_size(x->dtype)
+                : 0;
 }
 
 /* The sums over the parts. */
@@ -151,10 +155,11 @@ static bool run_grad(const ct_call *call, ct_stream *stream) {
         a.sums = a.moments + moments_bytes(x);
     }
     if (a.rows == 0) return !sums || run_total(call, &a, x->dtype);
-    a.lanes = ct_cuda_row_lanes(a.n, (int64_t)size, whole, CT_ROW_LONGEST);
-    const bool fits =
-        whole && a.lanes <= CT_NORM_THREADS && a.n * (int64_t)size <= (int64_t)16 * CT_ROW_PACKS * a.lanes;
-    return sums && fits ? run_all(call, &a, x->dtype) : run_apart(call, &a, x->dtype, whole);
+    a.lanes = lanes_for_all(x);
+    const bool fits = a.lanes <= CT_NORM_THREADS && a.n * (int64_t)size <= 16 * CT_NORM_PACKS(size) * a.lanes;
+    if (sums && whole && fits) return run_all(call, &a, x->dtype);
+    a.lanes = ct_cuda_row_lanes(a.n, (int64_t)size, CT_ROW_PACKS);
+    return run_apart(call, &a, x->dtype, whole);
 }
 
 CT_CUDA_KERNELS(norm_row_norm) = {

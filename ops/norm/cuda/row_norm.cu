@@ -72,12 +72,12 @@ template <typename S, bool WHOLE> struct beside {
     }
 };
 
-template <typename S, bool WHOLE> CT_DEVICE void row_norm_rows(const ct_cuda_row_norm &a) {
+template <typename S, bool WHOLE, int KEPT> CT_DEVICE void row_norm_rows(const ct_cuda_row_norm &a) {
     typedef typename ct_number<S>::type N;
     enum { V = ct_row_pack<S>::V };
     if (ct_does_nothing(a.head)) return;
     ct_each_row(a.rows, a.lanes, [&](int64_t at, int lane, bool inside) {
-        ct_row<S, 1, WHOLE> row;
+        ct_row<S, 1, WHOLE, KEPT> row;
         row.at[0] = (const S *)a.x + at * a.n;
         row.otherwise[0] = 0;
         row.take((int)a.n, lane, a.lanes);
@@ -115,8 +115,8 @@ template <typename S, bool WHOLE> CT_DEVICE void row_norm_rows(const ct_cuda_row
 }
 
 // What the gradient of a row needs of it: with h = g weight, dx = rstd (h - mean(h) - xhat mean(h xhat)); without a mean of x, no mean(h).
-template <typename S, bool WHOLE>
-CT_DEVICE four<typename ct_number<S>::type> gradient_sums(const ct_cuda_row_norm &a, const ct_row<S, 2, WHOLE> &row,
+template <typename S, bool WHOLE, int KEPT>
+CT_DEVICE four<typename ct_number<S>::type> gradient_sums(const ct_cuda_row_norm &a, const ct_row<S, 2, WHOLE, KEPT> &row,
                                                           typename ct_number<S>::type centre) {
     typedef typename ct_number<S>::type N;
     four<N> sums; // of d, d^2, h and h d, with d = x - centre
@@ -155,12 +155,12 @@ CT_DEVICE N row_gradient(const ct_cuda_row_norm &a, const moments<N> &m, const p
 }
 
 // Gradients of x, and the moments of rows where gradients of weight are summed apart.
-template <typename S, bool WHOLE> CT_DEVICE void row_norm_grads(const ct_cuda_row_norm &a) {
+template <typename S, bool WHOLE, int KEPT> CT_DEVICE void row_norm_grads(const ct_cuda_row_norm &a) {
     typedef typename ct_number<S>::type N;
     enum { V = ct_row_pack<S>::V };
     if (ct_does_nothing(a.head)) return;
     ct_each_row(a.rows, a.lanes, [&](int64_t at, int lane, bool inside) {
-        ct_row<S, 2, WHOLE> row;
+        ct_row<S, 2, WHOLE, KEPT> row;
         row.at[0] = (const S *)a.x + at * a.n;
         row.at[1] = (const S *)a.g + at * a.n;
         row.otherwise[0] = row.otherwise[1] = 0;
@@ -190,7 +190,7 @@ template <typename S, bool WHOLE> CT_DEVICE void row_norm_grads(const ct_cuda_ro
 // this one. The groups of a block come together in the end.
 template <typename S> CT_DEVICE void row_norm_all(const ct_cuda_row_norm &a) {
     typedef typename ct_number<S>::type N;
-    enum { V = ct_row_pack<S>::V, K = CT_ROW_PACKS };
+    enum { V = ct_row_pack<S>::V, K = CT_NORM_PACKS(sizeof(S)) };
     extern __shared__ __align__(16) char shared[];
     if (ct_does_nothing(a.head)) return;
     const int lanes = a.lanes, lane = (int)threadIdx.x & (lanes - 1), groups = (int)blockDim.x / lanes, group = (int)threadIdx.x / lanes;
@@ -200,8 +200,8 @@ template <typename S> CT_DEVICE void row_norm_all(const ct_cuda_row_norm &a) {
     for (int k = 0; k < K; k++)
 #pragma unroll
         for (int v = 0; v < V; v++) by_weight[k][v] = by_bias[k][v] = 0;
-    ct_row<S, 2, true> row, next;
-    auto fetch = [&](ct_row<S, 2, true> &into, int64_t at) {
+    ct_row<S, 2, true, K> row, next;
+    auto fetch = [&](ct_row<S, 2, true, K> &into, int64_t at) {
         into.at[0] = (const S *)a.x + at * a.n;
         into.at[1] = (const S *)a.g + at * a.n;
         into.take((int)a.n, lane, lanes);
@@ -212,7 +212,6 @@ template <typename S> CT_DEVICE void row_norm_all(const ct_cuda_row_norm &a) {
         const int64_t at = first + group;
         row = next;
         if (first + step < a.rows) fetch(next, min(at + step, a.rows - 1));
-        row.is_kept = true;
         const N centre = centre_of<S>(a, row);
         const four<N> sums = gradient_sums(a, row, centre);
         if (at >= a.rows) continue;
@@ -326,11 +325,11 @@ template <typename S> CT_DEVICE void row_norm_total(const ct_cuda_row_norm &a) {
         __VA_ARGS__(a);                                                                                                         \
     }
 #define KERNELS(suffix, S)                                                         \
-    KERNEL(rows, suffix, CT_ROW_LONGEST, row_norm_rows<S, true>)                   \
-    KERNEL(ragged, suffix, CT_ROW_LONGEST, row_norm_rows<S, false>)                \
-    KERNEL(grad_rows, suffix, CT_ROW_LONGEST, row_norm_grads<S, true>)             \
-    KERNEL(grad_ragged, suffix, CT_ROW_LONGEST, row_norm_grads<S, false>)          \
-    KERNEL(grad_all, suffix, CT_NORM_THREADS AND (sizeof(S) == 2 ? 1 : 2), row_norm_all<S>) \
+    KERNEL(rows, suffix, CT_ROW_LONGEST AND 2, row_norm_rows<S, true, CT_ROW_PACKS>)                   \
+    KERNEL(ragged, suffix, CT_ROW_LONGEST, row_norm_rows<S, false, 0>)                \
+    KERNEL(grad_rows, suffix, CT_ROW_LONGEST, row_norm_grads<S, true, CT_ROW_PACKS>)             \
+    KERNEL(grad_ragged, suffix, CT_ROW_LONGEST, row_norm_grads<S, false, 0>)          \
+    KERNEL(grad_all, suffix, CT_NORM_THREADS AND 2, row_norm_all<S>) \
     KERNEL(grad_parts, suffix, CT_NORM_THREADS, row_norm_parts<S>)                 \
     KERNEL(grad_total, suffix, CT_NORM_THREADS, row_norm_total<S>)
 KERNELS(f32, float)

@@ -9,6 +9,9 @@ enum {
     CT_NORM_SIDE = 32,     /* columns of a block that sums them */
 };
 
+/* Packs that a thread keeps where it also sums columns, of elements of a size: 16 elements, or 8 of f64. */
+#define CT_NORM_PACKS(size) ((size) == 2 ? 2 : 4)
+
 typedef struct ct_cuda_row_norm {
     ct_cuda_head head;
     const char *x, *g;              /* (rows, n) */

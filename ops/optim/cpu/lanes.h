@@ -79,6 +79,10 @@ SIMD_INLINE void OF(average)(const average_numbers *a, V *x, int width) {
     (void)width;
     /* From the one that counts more, by the difference: the average of what never changes (a frozen parameter) is that
      * to the bit, and with keep 0 it is the new value. Half the difference, since the whole one may overflow. */
+    if (a->keep == 0) {
+        x[0] = x[1];
+        return;
+    }
     const int heavy = a->keep >= 0.5 ? 0 : 1;
     const V half = DO(fma)(x[heavy], NUMBER(0.5), TIMES(x[1 - heavy], -0.5));
     x[0] = DO(fnma)(half, NUMBER(2 * (heavy ? a->keep : a->rest)), x[heavy]);

@@ -99,3 +99,21 @@ template <typename C, typename L, typename> CT_DEVICE void norm(const ct_cuda_op
 CT_OPTIM_KERNELS(clip_1, clip, 1, void)
 CT_OPTIM_KERNELS(unscale_1, unscale, 1, void)
 CT_OPTIM_KERNELS(norm_1, norm, 1, void)
+
+// ---- What a loss scaler keeps: single numbers ----
+
+extern "C" __global__ void rescale(const __grid_constant__ ct_cuda_optim a) {
+    if (ct_does_nothing(a.head)) return;
+    double scale = ct_vector_at(a.rates, 0), good = ct_vector_at(a.clock, 0);
+    const optim_rescale_attrs *attrs = (const optim_rescale_attrs *)a.attrs.bytes;
+    optim_rescale(attrs, optim_most((ct_dtype)a.rates.dtype), ct_vector_at(a.gate, 0), &scale, &good);
+    ct_vector_put(a.rates, 0, scale);
+    ct_vector_put(a.clock, 0, good);
+    ct_put_count(a);
+}
+
+extern "C" __global__ void left_out(const __grid_constant__ ct_cuda_optim a) {
+    if (ct_does_nothing(a.head)) return;
+    if (ct_vector_at(a.gate, 1) == 0) ct_vector_put(a.clock, 0, ct_vector_at(a.clock, 0) + 1);
+    ct_put_count(a);
+}

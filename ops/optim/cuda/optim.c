@@ -350,7 +350,34 @@ static bool norm_run(const ct_call *call, ct_stream *stream) {
     return run_list(&l);
 }
 
+/* ---- Single numbers: scale, good and clean, or gate and count ---- */
+
+static bool run_numbers(const ct_call *call, ct_cuda_function *function, const ct_view *rates, const ct_view *clock,
+                        const ct_view *gate, size_t attrs_bytes) {
+    ct_cuda_optim a;
+    memset(&a, 0, sizeof a);
+    a.rates = vector_of(rates);
+    a.clock = vector_of(clock);
+    a.gate = vector_of(gate);
+    a.out = vector_of(call->out[0]);
+    if (attrs_bytes) memcpy(a.attrs.bytes, call->attrs, attrs_bytes);
+    a.all = a.last = 1;
+    return ct_cuda_launch(call, function, (ct_cuda_shape){.grid = 1, .block = 1}, &a);
+}
+static bool rescale_run(const ct_call *call, ct_stream *stream) {
+    static ct_cuda_function rescale = {&gradients_unit, "rescale", {0}};
+    (void)stream;
+    return run_numbers(call, &rescale, call->in[0], call->in[1], call->in[2], sizeof(optim_rescale_attrs));
+}
+static bool left_out_run(const ct_call *call, ct_stream *stream) {
+    static ct_cuda_function left_out = {&gradients_unit, "left_out", {0}};
+    (void)stream;
+    return run_numbers(call, &left_out, NULL, call->in[1], call->in[0], 0);
+}
+
 #define LISTS(name, can, scratch) CT_CANDIDATES(optim_##name, {"optim_" #name "_list", can, scratch, name##_run})
+
+_Static_assert(sizeof(optim_rescale_attrs) <= sizeof((ct_cuda_optim){0}.attrs), "the largest attributes");
 
 CT_CUDA_KERNELS(optim_optim) = {
     LISTS(sgd, NULL, NULL),
@@ -365,5 +392,7 @@ CT_CUDA_KERNELS(optim_optim) = {
     LISTS(unscale, NULL, plain_scratch),
     LISTS(clip, NULL, NULL),
     LISTS(norm, NULL, norm_scratch),
+    LISTS(rescale, NULL, NULL),
+    LISTS(left_out, NULL, NULL),
     {0},
 };

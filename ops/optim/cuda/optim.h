@@ -8,7 +8,7 @@
 enum {
     CT_OPTIM_THREADS = 256,
     CT_OPTIM_BLOCKS = 2048,   /* of a launch, at most */
-    CT_OPTIM_TABLE = 480,     /* words: all arguments stay within the 4 KB that every driver takes */
+    CT_OPTIM_TABLE = 477,     /* words: all arguments stay within the 4 KB that every driver takes */
     CT_OPTIM_COUNTERS = 1024, /* of blocks that have read the clock; see list.cuh */
     CT_OPTIM_DTYPE_BITS = 4,
 };
@@ -28,7 +28,7 @@ typedef struct ct_cuda_optim {
     ct_optim_vector rates, clock, gate, out;
     union {
         uint64_t aligned;
-        unsigned char bytes[8];
+        unsigned char bytes[24];
     } attrs;      /* as the op has them */
     double *sums; /* scratch */
     int32_t items, width;

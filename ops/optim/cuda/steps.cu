@@ -156,9 +156,14 @@ template <typename C> struct averaging {
     static constexpr int N = 2;
     static constexpr unsigned READS = ALL, WRITES = 1;
     C by;
-    bool older; // it counts more
-    CT_DEVICE averaging(double keep, double rest) : by((C)(2 * (keep >= 0.5 ? rest : keep))), older(keep >= 0.5) {}
+    bool older, copied; // older: it counts more
+    CT_DEVICE averaging(double keep, double rest)
+        : by((C)(2 * (keep >= 0.5 ? rest : keep))), older(keep >= 0.5), copied(keep == 0) {}
     CT_DEVICE void operator()(C (&x)[2]) const {
+        if (copied) {
+            x[0] = x[1];
+            return;
+        }
         const C heavy = older ? x[0] : x[1], light = older ? x[1] : x[0];
         x[0] = ct_fma(-ct_fma(heavy, (C)0.5, light * (C)-0.5), by, heavy);
     }

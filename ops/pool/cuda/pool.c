@@ -1,6 +1,7 @@
 /* Max and average pooling, their gradients, and what the places of winners need: arguments of the device code. */
 #include "ops/pool/cuda/pool.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "backends/cuda/cuda.h"
@@ -14,17 +15,33 @@ enum {
 };
 
 CT_CUDA_UNIT(pool_pool);
+extern const unsigned char ct_fatbin_pool_pool_small[];
+static ct_cuda_unit small_unit = {"pool_pool_small", ct_fatbin_pool_pool_small, {0}};
 #define OF_DTYPES(name)                                                                              \
     {                                                                                                \
         CT_CUDA_FUNCTION(name "_f32"), CT_CUDA_FUNCTION(name "_f64"), CT_CUDA_FUNCTION(name "_f16"), \
             CT_CUDA_FUNCTION(name "_bf16")                                                           \
     }
 typedef ct_cuda_function by_dtype[DTYPES];
-/* Rows, or channels innermost. */
-static by_dtype max_code[2] = {OF_DTYPES("pool_max"), OF_DTYPES("pool_max_last")};
-static by_dtype mean_code[2] = {OF_DTYPES("pool_mean"), OF_DTYPES("pool_mean_last")};
-static by_dtype max_grad_code[2] = {OF_DTYPES("pool_max_grad"), OF_DTYPES("pool_max_grad_last")};
-static by_dtype mean_grad_code[2] = {OF_DTYPES("pool_mean_grad"), OF_DTYPES("pool_mean_grad_last")};
+#define SMALL(name, K)                                                                              \
+    {                                                                                               \
+        [CT_F32] = {&small_unit, name K "_f32", {0}}, [CT_F16] = {&small_unit, name K "_f16", {0}}, \
+        [CT_BF16] = {&small_unit, name K "_bf16", {0}},                                             \
+    }
+/* Any windows, then those of 2 x 2 and of 3 x 3; each along rows, and with channels innermost. */
+typedef struct pool_code {
+    by_dtype any[2], small[2][2];
+} pool_code;
+#define CODE(name)                                                              \
+    {                                                                           \
+        {OF_DTYPES("pool_" name), OF_DTYPES("pool_" name "_last")}, {           \
+            {SMALL("small_" name, "_2"), SMALL("small_" name "_last", "_2")}, { \
+                SMALL("small_" name, "_3"), SMALL("small_" name "_last", "_3")  \
+            }                                                                   \
+        }                                                                       \
+    }
+static pool_code max_code = CODE("max"), mean_code = CODE("mean"), max_grad_code = CODE("max_grad"),
+                 mean_grad_code = CODE("mean_grad");
 
 /* ---- Windows ---- */
 
@@ -99,8 +116,26 @@ static bool strides_divide(const ct_cuda_image *s, int64_t v, const int32_t *siz
     return true;
 }
 
+static bool is_near(const ct_cuda_image *s, const int32_t *sizes) { /* offsets in a plane have 32 bits */
+    const double far = (double)sizes[1] * fabs((double)s->s[1]) + (double)sizes[2] * fabs((double)s->s[2]);
+    return far < INT32_MAX;
+}
+
+/* Whether these are windows for the device code of small ones, as pool_small.cu has them. */
+static bool is_small(const ct_cuda_pool *p, ct_dtype dtype, bool last, bool backward) {
+    const int32_t *from = backward ? p->out : p->in, *to = backward ? p->in : p->out;
+    if (dtype == CT_F64 || p->in[0] != 1 || p->out[0] != 1 || p->kernel[0] != 1) return false;
+    if (p->kernel[1] != p->kernel[2] || p->kernel[1] < 2 || p->kernel[1] > 3) return false;
+    if (!is_near(&p->from_s, from) || !is_near(&p->to_s, to) || !is_near(&p->at_s, p->out)) return false;
+    if (last && (!p->packed || (p->at && !p->at_packed))) return false;
+    if (p->at && p->at_size != 1) return false;
+    for (int d = 1; d < 3 && backward; d++)
+        if (p->dilation[d] != 1 || (p->out[d] > 1 && p->stride[d] < 2)) return false;
+    return true;
+}
+
 /* From x to y, or from g to dx. */
-static bool run(const ct_call *call, by_dtype *code, ct_cuda_pool *p, const windows *w, bool backward) {
+static bool run(const ct_call *call, pool_code *code, ct_cuda_pool *p, const windows *w, bool backward) {
     const ct_view *from = call->in[0], *to = call->out[0], *big = backward ? to : from;
     const ct_dtype dtype = from->dtype;
     const int64_t size = (int64_t)ct_cuda_dtype_size(dtype), items = to->dims[0],
@@ -127,7 +162,9 @@ static bool run(const ct_call *call, by_dtype *code, ct_cuda_pool *p, const wind
                     strides_divide(&p->to_s, v, sizes, false);
         each = v;
     }
-    const int64_t rows[5] = {items, channels, sizes[0], sizes[1], (sizes[2] + each - 1) / each};
+    const bool small = is_small(p, dtype, last, backward);
+    const int64_t column = !small || last ? 1 : backward ? 2 : CT_POOL_COLUMN;
+    const int64_t rows[5] = {items, channels, sizes[0], (sizes[1] + column - 1) / column, (sizes[2] + each - 1) / each};
     const int64_t side[5] = {items, sizes[0], sizes[1], sizes[2], (channels + each - 1) / each};
     p->results.ndim = 5, p->results.total = 1;
     for (int d = 0; d < 5; d++) p->results.total *= p->results.sizes[d] = last ? side[d] : rows[d];
@@ -135,7 +172,8 @@ static bool run(const ct_call *call, by_dtype *code, ct_cuda_pool *p, const wind
     ct_cuda_nest_end(&p->results);
     const ct_cuda_shape shape = {.grid = ct_cuda_blocks(call, p->results.total, CT_POOL_THREADS),
                                  .block = CT_POOL_THREADS};
-    return ct_cuda_launch(call, &code[last][dtype], shape, p);
+    ct_cuda_function *function = &(small ? code->small[p->kernel[1] - 2] : code->any)[last][dtype];
+    return ct_cuda_launch(call, function, shape, p);
 }
 
 static ct_cuda_pool none(void) {
@@ -168,7 +206,7 @@ static bool max_pool_nd_run(const ct_call *call, ct_stream *stream) {
     const windows w = MAX_WINDOWS(a);
     ct_cuda_pool p = none();
     set_at(&p, call->n_out > 1 ? call->out[1] : NULL, w.last);
-    return run(call, max_code, &p, &w, false);
+    return run(call, &max_code, &p, &w, false);
 }
 
 static bool max_pool_grad_run(const ct_call *call, ct_stream *stream) {
@@ -177,7 +215,7 @@ static bool max_pool_grad_run(const ct_call *call, ct_stream *stream) {
     const windows w = MAX_WINDOWS(a);
     ct_cuda_pool p = none();
     set_at(&p, call->in[1], w.last);
-    return run(call, max_grad_code, &p, &w, true);
+    return run(call, &max_grad_code, &p, &w, true);
 }
 
 /* ---- Winners ---- */
@@ -246,8 +284,8 @@ static const char *check_means(const ct_call *call, const windows *w) {
         ct_cuda_pool p = none();                                   \
         return run(call, code, &p, &MEAN_WINDOWS(a), backward);    \
     }
-MEANS(avg_pool_nd, mean_code, false)
-MEANS(avg_pool_grad, mean_grad_code, true)
+MEANS(avg_pool_nd, &mean_code, false)
+MEANS(avg_pool_grad, &mean_grad_code, true)
 
 CT_CUDA_KERNELS(pool_pool) = {
     CT_CANDIDATES(max_pool_nd, {"windows", max_pool_nd_can, NULL, max_pool_nd_run}),

@@ -5,7 +5,11 @@
 
 #include "backends/cuda/nest.h"
 
-enum { CT_POOL_THREADS = 256, CT_POOL_ROW = 4 }; /* elements of a row of a gradient that a thread makes */
+enum {
+    CT_POOL_THREADS = 256,
+    CT_POOL_ROW = 4,    /* elements of a row of a gradient that a thread makes */
+    CT_POOL_COLUMN = 4, /* results of a column of small windows that a thread makes */
+};
 
 typedef struct ct_cuda_image {
     int64_t n, c, s[3]; /* strides in elements */

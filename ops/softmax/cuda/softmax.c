@@ -8,7 +8,7 @@
 
 #include "gen/softmax.attrs.h"
 
-enum { DTYPES = CT_BF16 + 1, GRID = 1 << 20 };
+enum { DTYPES = CT_BF16 + 1, GRID = 1 << 20, ENOUGH = 264 /* blocks */ };
 
 CT_CUDA_UNIT(softmax_softmax);
 
@@ -29,11 +29,12 @@ FAMILY(softmax_grad);
 FAMILY(log_softmax_grad);
 FAMILY(log_softmax_half_grad);
 
-/* Whether the elements of all lines are neighbors; *whole: in packs of 16 bytes that begin at multiples of it. */
+/* Whether the elements of all lines are neighbors; *whole: in packs of 16 bytes that begin at multiples of it, and not too many for
+ * registers. */
 static bool are_rows(const ct_cuda_softmax *a, int operands, int size, bool *whole) {
     const char *const starts[3] = {a->out, a->in[0], a->in[1]};
     const int pack = 16 / size;
-    *whole = a->n % pack == 0;
+    *whole = a->n % pack == 0 && a->n <= (int64_t)pack * CT_ROW_PACKS * CT_ROW_LONGEST;
     for (int k = 0; k < operands; k++) {
         if (a->strides[k] != 1) return false;
         *whole = *whole && (uintptr_t)starts[k] % 16 == 0;
@@ -60,14 +61,16 @@ static bool run(family *f, const ct_call *call, int64_t axis) {
     for (int i = 0; i < call->n_in; i++) a.in[i] = ct_cuda_address(call->in[i]);
     bool whole;
     if (are_rows(&a, operands, size, &whole)) {
-        a.lanes = ct_cuda_row_lanes(a.n, size, whole, CT_ROW_LONGEST);
+        a.lanes = ct_cuda_row_lanes(a.n, size, CT_ROW_PACKS);
         const unsigned block = a.lanes > 32 ? (unsigned)a.lanes : CT_ROW_THREADS;
         const int64_t rows = block / (unsigned)a.lanes;
         const ct_cuda_shape shape = {.grid = grid_of((a.lines.total + rows - 1) / rows), .block = block};
         return ct_cuda_launch(call, whole ? &f->rows[y->dtype] : &f->ragged[y->dtype], shape, &a);
     }
-    a.lanes = 1;
-    while (a.lanes < a.lines.total && a.lanes < CT_SOFTMAX_SIDE) a.lanes *= 2;
+    a.lanes = 1; /* a warp's width, or as much as leaves enough blocks, down to the 32 bytes that memory is read by */
+    while (a.lanes < a.lines.total && a.lanes < CT_SOFTMAX_SIDE &&
+           (a.lanes * size < 32 || a.lines.total / a.lanes >= 2 * ENOUGH))
+        a.lanes *= 2;
     const ct_cuda_shape shape = {.grid = grid_of((a.lines.total + a.lanes - 1) / a.lanes),
                                  .block = CT_SOFTMAX_COLUMN_THREADS};
     return ct_cuda_launch(call, &f->columns[y->dtype], shape, &a);

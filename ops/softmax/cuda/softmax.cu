@@ -4,32 +4,38 @@
 //   filler(m)         an element of operand m that changes nothing
 //   Scale             what is computed of the state of the whole line, once
 //   result(scale, v)  of the operands' elements
-// Lines whose elements are neighbours are rows, one for a group of threads. Otherwise neighbouring threads have neighbouring lines.
+// Lines whose elements are neighbours are rows, one for a group of threads, which keeps them unless they are long or begin anywhere. Otherwise
+// neighbouring threads have neighbouring lines.
 #include "ops/softmax/cuda/softmax.h"
 
 #include "backends/cuda/level.cuh"
 #include "backends/cuda/nest.cuh"
 #include "backends/cuda/row.cuh"
 
-template <typename N> struct of_exponentials {
+template <typename S> struct of_exponentials {
+    typedef typename ct_number<S>::type N;
     enum { M = 1 };
     typedef ct_level<N> State;
     CT_DEVICE static State nothing() { return ct_no_level<N>(); }
     CT_DEVICE static N filler(int) { return -(N)INFINITY; }
-    template <int C> CT_DEVICE static void take(State &s, const N (&v)[1][C]) { ct_raise_level(s, v[0]); }
+    template <int C> CT_DEVICE static void take(State &s, const N (&v)[1][C]) {
+        ct_raise_level<S, C>(s, [&](int k) { return v[0][k]; });
+    }
     CT_DEVICE static State merge(const State &a, const State &b) { return ct_merge_levels(a, b); }
 };
 
-template <typename N> struct softmax : of_exponentials<N> {
+template <typename S> struct softmax : of_exponentials<S> {
+    typedef typename ct_number<S>::type N;
     typedef ct_level<N> Scale;
     CT_DEVICE static Scale scale(Scale s) {
         s.sum = 1 / s.sum;
         return s;
     }
-    CT_DEVICE static N result(const Scale &s, const N *v) { return ct_exp(v[0] - s.top) * s.sum; }
+    CT_DEVICE static N result(const Scale &s, const N *v) { return ct_exponential<S>::of(v[0] - s.top) * s.sum; }
 };
 
-template <typename N> struct log_softmax : of_exponentials<N> {
+template <typename S> struct log_softmax : of_exponentials<S> {
+    typedef typename ct_number<S>::type N;
     typedef ct_level<N> Scale;
     CT_DEVICE static Scale scale(Scale s) {
         s.sum = ct_log(s.sum);
@@ -39,7 +45,8 @@ template <typename N> struct log_softmax : of_exponentials<N> {
 };
 
 // y (g - sum g y / sum y)
-template <typename N> struct softmax_grad {
+template <typename S> struct softmax_grad {
+    typedef typename ct_number<S>::type N;
     enum { M = 2 };
     struct State { N products, sum; };
     typedef N Scale;
@@ -76,7 +83,8 @@ template <typename N, int C> CT_DEVICE N sum_of(const N (&v)[C]) {
 }
 
 // g - exp(y) sum g
-template <typename N> struct log_softmax_grad {
+template <typename S> struct log_softmax_grad {
+    typedef typename ct_number<S>::type N;
     enum { M = 2 };
     typedef N State;
     typedef N Scale;
@@ -85,11 +93,12 @@ template <typename N> struct log_softmax_grad {
     template <int C> CT_DEVICE static void take(State &s, const N (&v)[2][C]) { s += sum_of(v[0]); }
     CT_DEVICE static State merge(State a, State b) { return a + b; }
     CT_DEVICE static Scale scale(State s) { return -s; }
-    CT_DEVICE static N result(Scale s, const N *v) { return ct_fma(ct_exp(v[1]), s, v[0]); }
+    CT_DEVICE static N result(Scale s, const N *v) { return ct_fma(ct_exponential<S>::of(v[1]), s, v[0]); }
 };
 
 // g - exp(x - top) / sum exp(x - top) sum g
-template <typename N> struct log_softmax_half_grad {
+template <typename S> struct log_softmax_half_grad {
+    typedef typename ct_number<S>::type N;
     enum { M = 2 };
     struct State {
         ct_level<N> level;
@@ -104,7 +113,7 @@ template <typename N> struct log_softmax_half_grad {
     }
     CT_DEVICE static N filler(int m) { return m == 0 ? (N)0 : -(N)INFINITY; }
     template <int C> CT_DEVICE static void take(State &s, const N (&v)[2][C]) {
-        ct_raise_level(s.level, v[1]);
+        ct_raise_level<S, C>(s.level, [&](int k) { return v[1][k]; });
         s.cotangents += sum_of(v[0]);
     }
     CT_DEVICE static State merge(const State &a, const State &b) {
@@ -117,17 +126,17 @@ template <typename N> struct log_softmax_half_grad {
         s.level.sum = -s.cotangents / s.level.sum;
         return s.level;
     }
-    CT_DEVICE static N result(const Scale &s, const N *v) { return ct_fma(ct_exp(v[1] - s.top), s.sum, v[0]); }
+    CT_DEVICE static N result(const Scale &s, const N *v) { return ct_fma(ct_exponential<S>::of(v[1] - s.top), s.sum, v[0]); }
 };
 
-template <typename S, typename K, bool WHOLE> CT_DEVICE void softmax_rows(const ct_cuda_softmax &a) {
+template <typename S, typename K, bool WHOLE, int KEPT> CT_DEVICE void softmax_rows(const ct_cuda_softmax &a) {
     typedef typename ct_number<S>::type N;
     enum { M = K::M, V = ct_row_pack<S>::V };
     if (ct_does_nothing(a.head)) return;
     ct_each_row(a.lines.total, a.lanes, [&](int64_t line, int lane, bool inside) {
         int64_t at[M + 1];
         ct_nest_place(a.lines, line, at);
-        ct_row<S, M, WHOLE> row;
+        ct_row<S, M, WHOLE, KEPT> row;
 #pragma unroll
         for (int m = 0; m < M; m++) {
             row.at[m] = (const S *)a.in[m] + at[m + 1];
@@ -164,7 +173,7 @@ template <typename S, typename K, bool WHOLE> CT_DEVICE void softmax_rows(const 
 // Threads side by side at neighbouring lines, in groups that take every so-manieth element.
 template <typename S, typename K> CT_DEVICE void softmax_columns(const ct_cuda_softmax &a) {
     typedef typename ct_number<S>::type N;
-    enum { M = K::M, C = 4 };
+    enum { M = K::M, C = 8 };
     __shared__ typename K::State states[CT_SOFTMAX_COLUMN_THREADS];
     if (ct_does_nothing(a.head)) return;
     const int side = a.lanes, groups = CT_SOFTMAX_COLUMN_THREADS / side, group = (int)threadIdx.x / side;
@@ -180,9 +189,10 @@ template <typename S, typename K> CT_DEVICE void softmax_columns(const ct_cuda_s
 #pragma unroll
             for (int m = 0; m < M; m++)
 #pragma unroll
-                for (int k = 0; k < C; k++)
-                    v[m][k] = i + k * groups < a.n ? ct_number_of(((const S *)a.in[m])[at[m + 1] + (i + k * groups) * a.strides[m + 1]])
-                                                   : K::filler(m);
+                for (int k = 0; k < C; k++) {
+                    const int64_t e = i + k * groups;
+                    v[m][k] = e < a.n ? ct_number_of(((const S *)a.in[m])[at[m + 1] + e * a.strides[m + 1]]) : K::filler(m);
+                }
             K::take(state, v);
         }
         __syncthreads(); // what was there before has been read
@@ -208,9 +218,9 @@ template <typename S, typename K> CT_DEVICE void softmax_columns(const ct_cuda_s
         __VA_ARGS__(a);                                                                                                  \
     }
 #define KERNELS_OF(name, suffix, S)                                                                                    \
-    KERNEL_OF(name, rows, suffix, CT_ROW_LONGEST, softmax_rows<S, name<typename ct_number<S>::type>, true>)            \
-    KERNEL_OF(name, ragged, suffix, CT_ROW_LONGEST, softmax_rows<S, name<typename ct_number<S>::type>, false>)         \
-    KERNEL_OF(name, columns, suffix, CT_SOFTMAX_COLUMN_THREADS, softmax_columns<S, name<typename ct_number<S>::type>>)
+    KERNEL_OF(name, rows, suffix, CT_ROW_LONGEST, softmax_rows<S, name<S>, true, CT_ROW_PACKS>)            \
+    KERNEL_OF(name, ragged, suffix, CT_ROW_LONGEST, softmax_rows<S, name<S>, false, 0>)         \
+    KERNEL_OF(name, columns, suffix, CT_SOFTMAX_COLUMN_THREADS, softmax_columns<S, name<S>>)
 #define KERNELS(name)             \
     KERNELS_OF(name, f32, float)  \
     KERNELS_OF(name, f64, double) \

@@ -45,7 +45,8 @@ static void lay_out(const ct_conv_problem *p, const ct_conv_key *k, ct_conv_way 
     for (int i = 0; i < CT_CONV_OPERANDS; i++) {
         w->room[i] = CT_CONV_IN_PLACE;
         if (i == CT_CONV_RESIDUAL && !(p->has_residual && w->fused)) continue;
-        if (k->lies[w->last][i] && !(i == out && (k->lasting || wide))) continue;
+        const bool folded = w->folded && (i == CT_CONV_X || i == CT_CONV_W);
+        if (k->lies[w->last][i] && !folded && !(i == out && (k->lasting || wide))) continue;
         const size_t size = i == out && wide ? sizeof(float) : ct_cuda_dtype_size(p->views[i].dtype);
         w->room[i] = at;
         at += ((size_t)ct_cuda_count(&p->views[i]) * size + CT_CUDA_ALIGNMENT - 1) / CT_CUDA_ALIGNMENT *
@@ -121,14 +122,15 @@ static void convolution(ct_dnn_graph *g, const ct_conv_problem *p, cudnnBackendD
 static const int modes[] = {[CT_ACT_RELU] = CUDNN_POINTWISE_RELU_FWD,
                             [CT_ACT_SIGMOID] = CUDNN_POINTWISE_SIGMOID_FWD,
                             [CT_ACT_TANH] = CUDNN_POINTWISE_TANH_FWD,
-                            [CT_ACT_GELU] = CUDNN_POINTWISE_GELU_FWD,
                             [CT_ACT_SILU] = CUDNN_POINTWISE_SWISH_FWD};
 
-/* Whether an engine may have all of it in one pass: of f32 only what it does not approximate. */
+/* Whether an engine may have all of it in one pass: of f32 only what it does not approximate, and no gelu, which it cuts off where the
+ * result is small. */
 static bool can_fuse(const ct_conv_problem *p, const ct_conv_key *k) {
     const ct_dtype dtype = p->views[CT_CONV_X].dtype;
     return ct_conv_has_more(p) && k->bias == k->packed_bias && dtype != CT_F64 &&
-           (ct_conv_is_half(dtype) || p->activation <= CT_ACT_RELU) && p->activation <= CT_ACT_SILU;
+           (ct_conv_is_half(dtype) || p->activation <= CT_ACT_RELU) && p->activation <= CT_ACT_SILU &&
+           p->activation != CT_ACT_GELU;
 }
 
 static void describe(ct_dnn_graph *g, const ct_conv_problem *p, bool last, bool fused) {
@@ -189,18 +191,18 @@ bool ct_conv_measures(void) {
     return !(text && strcmp(text, "0") == 0);
 }
 
-static void add_ways(ct_conv_plan *made, const ct_conv_problem *p, cudnnHandle_t handle, bool last, bool fused,
-                     int most) {
+static void add_ways(ct_conv_plan *made, const ct_conv_problem *p, cudnnHandle_t handle, ct_conv_way like, int most) {
     ct_dnn_plan found[CT_CONV_WAYS];
     if (most > CT_CONV_WAYS - made->n) most = CT_CONV_WAYS - made->n;
     if (most < 1 || made->n_graphs == CT_CONV_GRAPHS) return;
     ct_dnn_graph *g = &made->graphs[made->n_graphs++];
-    describe(g, p, last, fused);
+    describe(g, p, like.last, like.fused);
     const ct_dnn_wish wish = {refused_notes(p, &made->key), WORKSPACE_LIMIT, most};
     const int n = ct_dnn_plans(g, handle, &wish, found);
     for (int i = 0; i < n; i++) {
         ct_conv_way *w = &made->ways[made->n++];
-        *w = (ct_conv_way){.last = last, .fused = fused, .plan = found[i]};
+        *w = like;
+        w->plan = found[i];
         lay_out(p, &made->key, w);
     }
     if (n == 0 && !made->why[0])
@@ -229,13 +231,22 @@ static void find_ways(ct_conv_plan *made, const ct_call *call, const ct_conv_pro
                one = !ct_conv_measures();
     add_product(made, call, p);
     if (one && made->n) return;
-    if (fuses) add_ways(made, p, handle, is_last, true, one ? 1 : 5);
-    if (!(fuses && one && made->n)) add_ways(made, p, handle, is_last, false, one ? 1 : more ? 3 : 6);
+        /* In one pass if there is one, else with a kernel of our own behind it. */
+#define WAYS(problem, most, ...)                                                                               \
+    do {                                                                                                       \
+        const int before = made->n;                                                                            \
+        if (fuses) add_ways(made, problem, handle, (ct_conv_way){.fused = true, __VA_ARGS__}, one ? 1 : most); \
+        const int left = made->n == before ? most : more ? 3 : 0;                                              \
+        if (!(one && made->n)) add_ways(made, problem, handle, (ct_conv_way){__VA_ARGS__}, one ? 1 : left);    \
+    } while (0)
+    ct_conv_problem folded;
+    if (cores && ct_conv_fold(p, &folded)) WAYS(&folded, 5, .last = true, .folded = true);
+    if (one && made->n) return;
+    WAYS(p, 8, .last = is_last);
     if (one && made->n) return;
     /* The other layout, through copies. */
-    if (made->n && !(cores && !is_last)) return;
-    if (fuses) add_ways(made, p, handle, !is_last, true, one ? 1 : 4);
-    if (!(fuses && one && made->n)) add_ways(made, p, handle, !is_last, false, one ? 1 : more ? 2 : 4);
+    if (!made->n || (cores && !is_last)) WAYS(p, 5, .last = !is_last);
+#undef WAYS
 }
 
 static void forget(ct_conv_plan *p) {

@@ -4,7 +4,8 @@
  * layouts, channels last (NHWC with filters KRSC, where Tensor Cores are fast) and channels first (NCHW, KCRS). An operand that lies so and
  * is aligned is used in place; another one, as the filter [kh,kw,C,K] of channels last, goes through a packed copy in scratch.
  *
- * A way is a layout, whether bias, residual and activation are in the same pass, and an engine; or it is a product by cuBLASLt. The ways of a
+ * A way is a layout, whether bias, residual and activation are in the same pass, whether the stride is folded into
+ * channels, and an engine; or it is a product by cuBLASLt. The ways of a
  * problem are found at the first call with such sizes and kept. */
 #ifndef COTANGENT_OPS_CONV_CUDA_DNN_PLAN_H
 #define COTANGENT_OPS_CONV_CUDA_DNN_PLAN_H
@@ -61,6 +62,7 @@ typedef struct ct_conv_key {
 typedef struct ct_conv_way {
     bool last, fused;
     bool product; /* by cuBLASLt: there is no plan */
+    bool folded;  /* the stride into channels, x and w through copies */
     ct_dnn_plan plan;
     size_t room
         [CT_CONV_OPERANDS]; /* where in scratch a packed copy is; CT_CONV_IN_PLACE: the operand is used as it lies */
@@ -68,7 +70,7 @@ typedef struct ct_conv_way {
 } ct_conv_way;
 #define CT_CONV_IN_PLACE ((size_t)-1)
 
-enum { CT_CONV_WAYS = 10, CT_CONV_GRAPHS = 4 };
+enum { CT_CONV_WAYS = 20, CT_CONV_GRAPHS = 6 };
 
 typedef struct ct_conv_plan {
     ct_conv_key key;
@@ -83,6 +85,11 @@ typedef struct ct_conv_plan {
 ct_conv_plan *ct_conv_plan_for(const ct_call *call, const ct_conv_problem *p, cudnnHandle_t handle);
 /* The product that it is; false: it is none. */
 bool ct_conv_product(const ct_conv_problem *p, const ct_conv_key *k, ct_cuda_blas_product *product);
+/* The problem with its stride folded into channels (ops/conv/cuda/fold.h); false: it is none for that. */
+bool ct_conv_fold(const ct_conv_problem *p, ct_conv_problem *folded);
+/* Folds an operand into memory, or back from there. */
+bool ct_conv_fold_run(const ct_call *call, const ct_conv_problem *p, const ct_conv_problem *folded, int operand,
+                      char *memory, bool back);
 bool ct_conv_measures(void); /* false: CT_TUNE=0, the first way serves */
 uint64_t ct_conv_hash(const void *bytes, size_t size);
 

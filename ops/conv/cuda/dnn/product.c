@@ -18,6 +18,9 @@ static bool is_plain(const ct_conv_problem *p, const ct_conv_key *k) {
     const ct_view *w = &p->views[CT_CONV_W];
     for (int d = 0; d < p->rank; d++)
         if (w->dims[2 + d] != 1 || p->stride[d] != 1 || p->before[d] || p->after[d]) return false;
+    if ((uintptr_t)ct_cuda_address(w) % CT_DNN_ALIGNMENT) return false;
+    /* cuBLASLt may round a half result before it adds the bias */
+    if (ct_conv_is_half(w->dtype) && ct_conv_has_more(p)) return false;
     return k->lies[1][CT_CONV_X] && k->lies[1][CT_CONV_Y] && !k->lasting && w->dims[1] == p->views[CT_CONV_X].dims[1];
 }
 
