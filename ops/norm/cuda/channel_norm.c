@@ -8,7 +8,8 @@
 #include "gen/norm.attrs.h"
 
 enum {
-    ENOUGH = 1056,    /* blocks that keep a large device busy; a constant, since the bits of sums hang on it */
+    ENOUGH =
+        1584, /* blocks that keep a large device busy, a multiple of what is on it at a time; a constant, since bits hang on it */
     LINE_PART = 4096, /* elements of a part of a line, which a warp takes */
     ROWS = 16,        /* with the channels last: rows that a thread takes at least before lines are cut */
     DTYPES = CT_BF16 + 1,
@@ -29,9 +30,11 @@ static by_dtype gradient_sums[2] = {OF_DTYPES(passes_unit, "channel_gradient_sum
                                     OF_DTYPES(passes_unit, "channel_gradient_sums_columns")};
 static by_dtype gradient[2] = {OF_DTYPES(passes_unit, "channel_gradient_lines"),
                                OF_DTYPES(passes_unit, "channel_gradient_columns")};
-static by_dtype settle = OF_DTYPES(passes_unit, "channel_settle");
+static by_dtype settle[2] = {OF_DTYPES(passes_unit, "channel_settle"),
+                             OF_DTYPES(passes_unit, "channel_settle_columns")};
 static by_dtype fixed = OF_DTYPES(passes_unit, "channel_fixed");
-static by_dtype settle_gradient = OF_DTYPES(passes_unit, "channel_settle_gradient");
+static by_dtype settle_gradient[2] = {OF_DTYPES(passes_unit, "channel_settle_gradient"),
+                                      OF_DTYPES(passes_unit, "channel_settle_gradient_columns")};
 static by_dtype resident[2] = {OF_DTYPES(resident_unit, "channel_forward"),
                                OF_DTYPES(resident_unit, "channel_backward")};
 static ct_cuda_function begin_rounds = {&resident_unit, "channel_begin_rounds", {0}};
@@ -116,6 +119,14 @@ static bool pass(const ct_call *call, by_dtype *code, ct_cuda_channels *j, ct_dt
 
 static bool over_sets(const ct_call *call, ct_cuda_function *code, ct_cuda_channels *j, int64_t sets) {
     return ct_cuda_launch(call, code, (ct_cuda_shape){.grid = grid_of(sets), .block = CT_CHANNEL_SETTLERS}, j);
+}
+
+/* Puts parts together: a block to a set, or to a few channels where those lie side by side. */
+static bool put_together(const ct_call *call, by_dtype *code, ct_cuda_channels *j, ct_dtype dtype) {
+    if (!j->last || !j->batch) return over_sets(call, &code[0][dtype], j, sets_of(j));
+    const ct_cuda_shape shape = {.grid = grid_of(ceil_div(j->channels, CT_CHANNEL_ABREAST)),
+                                 .block = CT_CHANNEL_COLUMNS};
+    return ct_cuda_launch(call, &code[1][dtype], shape, j);
 }
 
 /* ---- Chunks that stay in shared memory ---- */
@@ -222,7 +233,7 @@ static bool run_forward(const ct_call *call, ct_cuda_channels *j) {
     bool done;
     const bool ok = run_resident(call, j, dtype, false, &done);
     if (!ok || done) return ok;
-    return (j->count == 0 || pass(call, moments, j, dtype)) && over_sets(call, &settle[dtype], j, sets_of(j)) &&
+    return (j->count == 0 || pass(call, moments, j, dtype)) && put_together(call, settle, j, dtype) &&
            (!j->y || j->count == 0 || pass(call, normalization, j, dtype));
 }
 
@@ -298,8 +309,9 @@ static bool run_backward(const ct_call *call, ct_stream *stream) {
     if (!ok || done) return ok;
     const bool empty = j.items * j.channels * j.places == 0;
     if (!empty && !pass(call, gradient_sums, &j, dtype)) return false;
-    if (sets_of(&j) && !over_sets(call, &settle_gradient[dtype], &j, sets_of(&j))) return false;
-    if (j.channels && (j.dweight.data || j.dbias.data) && !over_sets(call, &parameters, &j, j.channels)) return false;
+    if (sets_of(&j) && !put_together(call, settle_gradient, &j, dtype)) return false;
+    const bool apart = !j.batch && (j.dweight.data || j.dbias.data);
+    if (j.channels && apart && !over_sets(call, &parameters, &j, j.channels)) return false;
     if (empty || !j.y) return true;
     if (j.passed) j.g = j.passed, j.relu = 0, j.other = NULL; /* relu has been done */
     return pass(call, gradient, &j, dtype);

@@ -278,6 +278,47 @@ CT_DEVICE parts_of parts_of_set(const ct_cuda_channels &a, int64_t set) {
 }
 CT_DEVICE int64_t places_of(const ct_cuda_channels &a, int64_t part) { return min(a.part, a.places - part * a.part); }
 
+// What comes of a set's moments, and of its sums; thread `lane` of `lanes` takes part.
+template <typename C>
+CT_DEVICE void settle_set(const ct_cuda_channels &a, int64_t set, double mean, double var, int lane, int lanes) {
+    const int64_t item = a.batch ? 0 : set / a.groups, first = (set - item * a.groups) * a.members;
+    const double rstd = 1 / sqrt(var + a.eps);
+    if (lane == 0) {
+        ct_vector_set(a.mean, set, mean);
+        ct_vector_set(a.var, set, var);
+    }
+    for (int64_t c = first + lane; c < first + a.members; c += lanes) {
+        const ct_forward_coefficients<C> by = ct_forward_of<C>(a, mean, rstd, c);
+        ct_coefficient<C>(a, 0, item)[c] = by.m;
+        ct_coefficient<C>(a, 1, item)[c] = by.scale;
+        ct_coefficient<C>(a, 2, item)[c] = by.shift;
+    }
+}
+// The sums have weight in them already, unless a channel is a set.
+template <typename C>
+CT_DEVICE void settle_gradient_set(const ct_cuda_channels &a, int64_t set, double g, double product, double rest, int lane,
+                                   int lanes) {
+    const int64_t sets = (a.batch ? 1 : a.items) * a.groups, item = a.batch ? 0 : set / a.groups,
+                  first = (set - item * a.groups) * a.members;
+    const double w = a.batch ? ct_vector_at(a.weight, set, 1) : 1;
+    ct_set_sums s = {g * w, product * w, rest, ct_rstd_of(a, set), 0, 0};
+    ct_settle_sums(a, set, s);
+    if (lane == 0 && a.batch) {
+        ct_vector_set(a.dweight, set, (product - s.rest * g) * s.rstd);
+        ct_vector_set(a.dbias, set, g);
+    } else if (lane == 0) {
+        a.rest[set] = s.rest, a.rest[sets + set] = s.rstd;
+    }
+    for (int64_t c = first + lane; c < first + a.members; c += lanes) {
+        const ct_backward_coefficients<C> by = ct_backward_of<C>(a, s, (C)ct_vector_at(a.mean, set, 0), c);
+        ct_coefficient<C>(a, 0, item)[c] = by.m;
+        ct_coefficient<C>(a, 1, item)[c] = by.of_g;
+        ct_coefficient<C>(a, 2, item)[c] = by.of_x;
+        ct_coefficient<C>(a, 3, item)[c] = by.of_1;
+        ct_coefficient<C>(a, 4, item)[c] = by.middle;
+    }
+}
+
 template <typename S> CT_DEVICE void settle(const ct_cuda_channels &a) {
     typedef typename ct_number<S>::type C;
     enum { SETTLERS = CT_CHANNEL_SETTLERS };
@@ -298,18 +339,8 @@ template <typename S> CT_DEVICE void settle(const ct_cuda_channels &a) {
             const double apart = means[at] - mean;
             square += squares[at] + apart * apart * (double)places_of(a, part);
         }
-        const double var = ct_block_sum<SETTLERS / 32>(square) / a.count, rstd = 1 / sqrt(var + a.eps);
-        if (threadIdx.x == 0) {
-            ct_vector_set(a.mean, set, mean);
-            ct_vector_set(a.var, set, var);
-        }
-        const int64_t item = a.batch ? 0 : set / a.groups, first = (set - item * a.groups) * a.members;
-        for (int64_t c = first + threadIdx.x; c < first + a.members; c += SETTLERS) {
-            const ct_forward_coefficients<C> by = ct_forward_of<C>(a, mean, rstd, c);
-            ct_coefficient<C>(a, 0, item)[c] = by.m;
-            ct_coefficient<C>(a, 1, item)[c] = by.scale;
-            ct_coefficient<C>(a, 2, item)[c] = by.shift;
-        }
+        const double var = ct_block_sum<SETTLERS / 32>(square) / a.count;
+        settle_set<C>(a, set, mean, var, threadIdx.x, SETTLERS);
     }
 }
 
@@ -336,27 +367,75 @@ template <typename S> CT_DEVICE void settle_gradient(const ct_cuda_channels &a) 
         double g = 0, product = 0, rest = 0;
         for (int64_t i = threadIdx.x; i < p.outer * a.parts; i += SETTLERS) {
             const int64_t o = i / a.parts, at = p.first + o * p.step + (i - o * a.parts) * p.part_step;
-            const double w = ct_vector_at(a.weight, first + (a.batch ? 0 : o), 1);
+            const double w = a.batch ? 1 : ct_vector_at(a.weight, first + o, 1);
             g += w * a.sums[at];
             product += w * a.sums[all + at];
             rest += a.sums[2 * all + at];
         }
-        ct_set_sums s;
-        s.g = ct_block_sum<SETTLERS / 32>(g);
-        s.product = ct_block_sum<SETTLERS / 32>(product);
-        s.rest = ct_block_sum<SETTLERS / 32>(rest);
-        s.rstd = ct_rstd_of(a, set);
-        ct_settle_sums(a, set, s);
-        if (threadIdx.x == 0) a.rest[set] = s.rest, a.rest[sets + set] = s.rstd;
-        for (int64_t c = first + threadIdx.x; c < first + a.members; c += SETTLERS) {
-            const ct_backward_coefficients<C> by = ct_backward_of<C>(a, s, (C)ct_vector_at(a.mean, set, 0), c);
-            ct_coefficient<C>(a, 0, item)[c] = by.m;
-            ct_coefficient<C>(a, 1, item)[c] = by.of_g;
-            ct_coefficient<C>(a, 2, item)[c] = by.of_x;
-            ct_coefficient<C>(a, 3, item)[c] = by.of_1;
-            ct_coefficient<C>(a, 4, item)[c] = by.middle;
-        }
+        g = ct_block_sum<SETTLERS / 32>(g);
+        product = ct_block_sum<SETTLERS / 32>(product);
+        rest = ct_block_sum<SETTLERS / 32>(rest);
+        settle_gradient_set<C>(a, set, g, product, rest, threadIdx.x, SETTLERS);
     }
+}
+
+// Channels last, the batch as one set: the parts of neighboring channels lie side by side.
+struct abreast {
+    int64_t channel, many;
+    int column, group;
+    CT_DEVICE abreast(const ct_cuda_channels &a)
+        : channel((int64_t)blockIdx.x * CT_CHANNEL_ABREAST + threadIdx.x % CT_CHANNEL_ABREAST), many(a.items * a.parts),
+          column(threadIdx.x % CT_CHANNEL_ABREAST), group(threadIdx.x / CT_CHANNEL_ABREAST) {}
+};
+enum { ABREAST_GROUPS = CT_CHANNEL_COLUMNS / CT_CHANNEL_ABREAST };
+// The sum of x over the groups of a column, in all of them.
+CT_DEVICE double sum_abreast(const abreast &w, double x) {
+    __shared__ double sums[ABREAST_GROUPS][CT_CHANNEL_ABREAST];
+    __syncthreads(); // what was there before has been read
+    sums[w.group][w.column] = x;
+    __syncthreads();
+    for (int half = ABREAST_GROUPS / 2; half; half /= 2) {
+        if (w.group < half) sums[w.group][w.column] += sums[w.group + half][w.column];
+        __syncthreads();
+    }
+    return sums[0][w.column];
+}
+template <typename S> CT_DEVICE void settle_columns(const ct_cuda_channels &a) {
+    if (ct_does_nothing(a.head)) return;
+    const abreast w(a);
+    const bool there = w.channel < a.channels;
+    const double *means = a.sums + w.channel, *squares = means + w.many * a.channels;
+    double mean = 0, square = 0;
+#pragma unroll 4
+    for (int64_t i = w.group; there && i < w.many; i += ABREAST_GROUPS)
+        mean += means[i * a.channels] * (double)places_of(a, a.items == 1 ? i : i % a.parts);
+    mean = sum_abreast(w, mean) / a.count;
+#pragma unroll 4
+    for (int64_t i = w.group; there && i < w.many; i += ABREAST_GROUPS) {
+        const double apart = means[i * a.channels] - mean;
+        square += squares[i * a.channels] + apart * apart * (double)places_of(a, a.items == 1 ? i : i % a.parts);
+    }
+    const double var = sum_abreast(w, square) / a.count;
+    if (there && w.group == 0) settle_set<typename ct_number<S>::type>(a, w.channel, mean, var, 0, 1);
+}
+template <typename S> CT_DEVICE void settle_gradient_columns(const ct_cuda_channels &a) {
+    if (ct_does_nothing(a.head)) return;
+    const abreast w(a);
+    const bool there = w.channel < a.channels;
+    const int64_t all = w.many * a.channels;
+    const double *sums = a.sums + w.channel;
+    double g = 0, product = 0, rest = 0;
+#pragma unroll 4
+    for (int64_t i = w.group; there && i < w.many; i += ABREAST_GROUPS) {
+        g += sums[i * a.channels];
+        product += sums[all + i * a.channels];
+        rest += sums[2 * all + i * a.channels];
+    }
+    g = sum_abreast(w, g);
+    product = sum_abreast(w, product);
+    rest = sum_abreast(w, rest);
+    if (there && w.group == 0)
+        settle_gradient_set<typename ct_number<S>::type>(a, w.channel, g, product, rest, 0, 1);
 }
 
 // dweight and dbias, a block to a channel.
@@ -412,6 +491,8 @@ extern "C" __global__ void __launch_bounds__(CT_CHANNEL_SETTLERS)
     PASS(gradient_sums, 2, suffix, S)         \
     PASS(gradient, 3, suffix, S)              \
     SETTLING(settle, suffix, settle<S>(a))    \
+    KERNEL(settle_columns, CT_CHANNEL_COLUMNS, 2, suffix, settle_columns<S>(a)) \
+    KERNEL(settle_gradient_columns, CT_CHANNEL_COLUMNS, 2, suffix, settle_gradient_columns<S>(a)) \
     SETTLING(fixed, suffix, fix<S>(a))        \
     SETTLING(settle_gradient, suffix, settle_gradient<S>(a))
 KERNELS(f32, float)
