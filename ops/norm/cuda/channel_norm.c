@@ -134,8 +134,7 @@ static bool put_together(const ct_call *call, by_dtype *code, ct_cuda_channels *
 enum {
     RESIDENT_LEAST = 1 << 20, /* elements: below, launches are the cost, and the cache holds everything */
     RESIDENT_SET = 2048,      /* elements of a set */
-    CHUNK_BYTES =
-        26 * 1024, /* of the chunks of one round, so that CT_CHANNEL_ROOMS blocks are on a multiprocessor of Hopper */
+    CHUNK_BYTES = 25200,      /* so that CT_CHANNEL_ROOMS blocks of three chunks are on a multiprocessor of Hopper */
     FIXED_BYTES = 4 * 8 * (CT_CHANNEL_THREADS / 32), /* sums of warps */
 };
 
@@ -176,7 +175,7 @@ static bool run_resident(const ct_call *call, const ct_cuda_channels *job, ct_dt
     const ct_cuda_device *d = ct_cuda_enter(call->device.index, &before);
     if (!d) return false;
     ct_cuda_leave(before);
-    const int64_t bytes = j.elements_at + 2 * j.chunk_packs * 16 * (backward ? 2 : 1);
+    const int64_t bytes = j.elements_at + 3 * j.chunk_packs * 16 * (backward ? 2 : 1);
     const int64_t rooms = least((d->shared_limit + 1024) / (bytes + 1024), CT_CHANNEL_ROOMS);
     const int64_t chunks = sets_of(&j) * j.pieces, blocks = least(rooms * d->multiprocessors, chunks);
     if (rooms == 0 || j.pieces > rooms * d->multiprocessors) return true;

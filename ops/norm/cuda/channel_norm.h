@@ -12,7 +12,7 @@ enum {
     CT_CHANNEL_SETTLERS = 128, /* threads that put the parts of a set together, */
     CT_CHANNEL_ABREAST = 8,    /* or, of so many channels side by side, */
     CT_CHANNEL_COLUMNS = 512,  /* so many threads */
-    CT_CHANNEL_ROOMS = 4,      /* blocks on a multiprocessor that keep chunks in shared memory */
+    CT_CHANNEL_ROOMS = 3,      /* blocks on a multiprocessor that keep chunks in shared memory */
     CT_CHANNEL_PARTIAL = 3,    /* numbers that such a block tells of a chunk */
 };
 
