@@ -291,7 +291,7 @@ static bool run_backward(const ct_call *call, ct_stream *stream) {
     const ct_dtype dtype = call->in[X]->dtype;
     ct_cuda_channels j = gradient_job(call);
     ct_view *const *out = call->out;
-    j.relu = a->relu;
+    j.relu = a->relu, j.fixed = a->fixed;
     j.x = address_of(call->in[X]), j.g = address_of(call->in[G]);
     j.other = a->relu ? address_of(call->in[Y]) : NULL;
     j.g_mean = vector_of(call->in[G_MEAN]), j.g_var = vector_of(call->in[G_VAR]);

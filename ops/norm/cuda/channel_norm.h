@@ -38,6 +38,7 @@ typedef struct ct_cuda_channels {
     int64_t parts, part;     /* of a line, and their places */
     double eps, count;       /* elements of a set */
     int32_t batch, last, relu;
+    int32_t fixed;      /* gradients: mean and var are given numbers */
     int32_t packed;     /* every pack of neighbors is aligned */
     int32_t side;       /* channels last: threads side by side, a power of two */
     double *sums;       /* (2 or 3, items, channels, parts) or (2 or 3, items, parts, channels) */
