@@ -24,12 +24,18 @@ static ct_cuda_unit resident_unit = {"norm_channel_resident", ct_fatbin_norm_cha
 typedef ct_cuda_function by_dtype[DTYPES];
 static by_dtype moments[2] = {OF_DTYPES(passes_unit, "channel_moments_lines"),
                               OF_DTYPES(passes_unit, "channel_moments_columns")};
-static by_dtype normalization[2] = {OF_DTYPES(passes_unit, "channel_normalization_lines"),
-                                    OF_DTYPES(passes_unit, "channel_normalization_columns")};
-static by_dtype gradient_sums[2] = {OF_DTYPES(passes_unit, "channel_gradient_sums_lines"),
-                                    OF_DTYPES(passes_unit, "channel_gradient_sums_columns")};
-static by_dtype gradient[2] = {OF_DTYPES(passes_unit, "channel_gradient_lines"),
-                               OF_DTYPES(passes_unit, "channel_gradient_columns")};
+/* Along lines, along columns, and both with a third tensor. */
+static by_dtype normalization[4] = {OF_DTYPES(passes_unit, "channel_normalization_lines"),
+                                    OF_DTYPES(passes_unit, "channel_normalization_columns"),
+                                    OF_DTYPES(passes_unit, "channel_normalization_with_lines"),
+                                    OF_DTYPES(passes_unit, "channel_normalization_with_columns")};
+static by_dtype gradient_sums[4] = {OF_DTYPES(passes_unit, "channel_gradient_sums_lines"),
+                                    OF_DTYPES(passes_unit, "channel_gradient_sums_columns"),
+                                    OF_DTYPES(passes_unit, "channel_gradient_sums_with_lines"),
+                                    OF_DTYPES(passes_unit, "channel_gradient_sums_with_columns")};
+static by_dtype gradient[4] = {
+    OF_DTYPES(passes_unit, "channel_gradient_lines"), OF_DTYPES(passes_unit, "channel_gradient_columns"),
+    OF_DTYPES(passes_unit, "channel_gradient_with_lines"), OF_DTYPES(passes_unit, "channel_gradient_with_columns")};
 static by_dtype settle[2] = {OF_DTYPES(passes_unit, "channel_settle"),
                              OF_DTYPES(passes_unit, "channel_settle_columns")};
 static by_dtype fixed = OF_DTYPES(passes_unit, "channel_fixed");
@@ -109,11 +115,11 @@ static void check_packs(ct_cuda_channels *j) {
 
 static unsigned grid_of(int64_t blocks) { return (unsigned)(blocks < 1 << 20 ? blocks : 1 << 20); }
 
-static bool pass(const ct_call *call, by_dtype *code, ct_cuda_channels *j, ct_dtype dtype) {
+static bool pass(const ct_call *call, by_dtype *code, ct_cuda_channels *j, ct_dtype dtype, bool with) {
     const int64_t width = j->packed ? j->side * pack_of(dtype) : j->side;
     const int64_t blocks = j->last ? ceil_div(j->channels, width) * j->items * j->parts
                                    : ceil_div(j->items * j->channels * j->parts, CT_CHANNEL_THREADS / 32);
-    return ct_cuda_launch(call, &code[j->last][dtype],
+    return ct_cuda_launch(call, &code[j->last + (with ? 2 : 0)][dtype],
                           (ct_cuda_shape){.grid = grid_of(blocks), .block = CT_CHANNEL_THREADS}, j);
 }
 
@@ -232,8 +238,8 @@ static bool run_forward(const ct_call *call, ct_cuda_channels *j) {
     bool done;
     const bool ok = run_resident(call, j, dtype, false, &done);
     if (!ok || done) return ok;
-    return (j->count == 0 || pass(call, moments, j, dtype)) && put_together(call, settle, j, dtype) &&
-           (!j->y || j->count == 0 || pass(call, normalization, j, dtype));
+    return (j->count == 0 || pass(call, moments, j, dtype, false)) && put_together(call, settle, j, dtype) &&
+           (!j->y || j->count == 0 || pass(call, normalization, j, dtype, j->other));
 }
 
 #define FORWARD(op)                                                      \
@@ -307,13 +313,13 @@ static bool run_backward(const ct_call *call, ct_stream *stream) {
     const bool ok = run_resident(call, &j, dtype, true, &done);
     if (!ok || done) return ok;
     const bool empty = j.items * j.channels * j.places == 0;
-    if (!empty && !pass(call, gradient_sums, &j, dtype)) return false;
+    if (!empty && !pass(call, gradient_sums, &j, dtype, j.other)) return false;
     if (sets_of(&j) && !put_together(call, settle_gradient, &j, dtype)) return false;
     const bool apart = !j.batch && (j.dweight.data || j.dbias.data);
     if (j.channels && apart && !over_sets(call, &parameters, &j, j.channels)) return false;
     if (empty || !j.y) return true;
     if (j.passed) j.g = j.passed, j.relu = 0, j.other = NULL; /* relu has been done */
-    return pass(call, gradient, &j, dtype);
+    return pass(call, gradient, &j, dtype, j.other);
 }
 
 /* ---- By given statistics ---- */
@@ -346,7 +352,7 @@ static bool run_fixed(const ct_call *call, ct_stream *stream) {
     place_scratch(&j, call, 0);
     check_packs(&j);
     return over_sets(call, &fixed[dtype], &j, ceil_div(j.channels, CT_CHANNEL_SETTLERS)) &&
-           pass(call, normalization, &j, dtype);
+           pass(call, normalization, &j, dtype, j.other);
 }
 
 /* ---- Running statistics ---- */

@@ -49,9 +49,9 @@ template <typename S, int COLUMNS> struct moments {
 // large beside the deviations, which half types cannot have.
 template <typename S, int COLUMNS> CT_DEVICE constexpr bool folds() { return sizeof(S) == 2 && COLUMNS > 1; }
 
-template <typename S, int COLUMNS> struct normalization {
+template <typename S, int COLUMNS, bool WITH> struct normalization_of {
     typedef typename ct_number<S>::type C;
-    enum { SUMS = 0, G = 0, OTHER = 1, REVERSED = 1, FOLDS = folds<S, COLUMNS>() };
+    enum { SUMS = 0, G = 0, OTHER = WITH, REVERSED = 1, FOLDS = folds<S, COLUMNS>() };
     C m[FOLDS ? 1 : COLUMNS], scale[COLUMNS], shift[COLUMNS], sum[1][1];
     CT_DEVICE static char *output(const ct_cuda_channels &a) { return a.y; }
     CT_DEVICE void begin(const ct_cuda_channels &a, int64_t item, int64_t channel, int64_t, int64_t) {
@@ -66,19 +66,19 @@ template <typename S, int COLUMNS> struct normalization {
     }
     CT_DEVICE C take(const ct_cuda_channels &a, int k, C x, C, C other) {
         C y = ct_fma(FOLDS ? x : x - m[FOLDS ? 0 : k], scale[k], shift[k]);
-        if (a.other) y += other;
+        if (WITH) y += other;
         return a.relu ? ct_relu_of(y) : y;
     }
     CT_DEVICE static void put(const ct_cuda_channels &, int64_t, int64_t, int64_t, const double *) {}
 };
 
-template <typename S, int COLUMNS> struct gradient_sums {
+template <typename S, int COLUMNS, bool WITH> struct gradient_sums_of {
     typedef typename ct_number<S>::type C;
-    enum { SUMS = 3, G = 1, OTHER = 1, REVERSED = 0, FOLDS = folds<S, COLUMNS>() };
+    enum { SUMS = 3, G = 1, OTHER = WITH, REVERSED = 0, FOLDS = folds<S, COLUMNS>() };
     C m[COLUMNS], scale[COLUMNS], shift[COLUMNS], sum[SUMS][COLUMNS];
     CT_DEVICE static char *output(const ct_cuda_channels &a) { return a.passed; }
     CT_DEVICE void begin(const ct_cuda_channels &a, int64_t item, int64_t channel, int64_t, int64_t) {
-        const bool recomputes = a.relu && !a.other;
+        const bool recomputes = a.relu && !WITH;
 #pragma unroll
         for (int k = 0; k < COLUMNS; k++) {
             const int64_t set = ct_set_of(a, item, channel + k);
@@ -93,7 +93,7 @@ template <typename S, int COLUMNS> struct gradient_sums {
     }
     CT_DEVICE C take(const ct_cuda_channels &a, int k, C x, C g, C other) {
         const C apart = x - m[k];
-        if (a.relu) g = (a.other ? other : ct_fma(FOLDS ? x : apart, scale[k], shift[k])) <= 0 ? (C)0 : g;
+        if (a.relu) g = (WITH ? other : ct_fma(FOLDS ? x : apart, scale[k], shift[k])) <= 0 ? (C)0 : g;
         sum[0][k] += g;
         sum[1][k] = ct_fma(apart, g, sum[1][k]);
         sum[2][k] += apart;
@@ -105,13 +105,13 @@ template <typename S, int COLUMNS> struct gradient_sums {
     }
 };
 
-template <typename S, int COLUMNS> struct gradient {
+template <typename S, int COLUMNS, bool WITH> struct gradient_of {
     typedef typename ct_number<S>::type C;
-    enum { SUMS = 0, G = 1, OTHER = 1, REVERSED = 1, FOLDS = folds<S, COLUMNS>(), APART = FOLDS ? 1 : COLUMNS };
+    enum { SUMS = 0, G = 1, OTHER = WITH, REVERSED = 1, FOLDS = folds<S, COLUMNS>(), APART = FOLDS ? 1 : COLUMNS };
     C m[APART], middle[APART], of_g[COLUMNS], of_x[COLUMNS], of_1[COLUMNS], shift[COLUMNS], sum[1][1];
     CT_DEVICE static char *output(const ct_cuda_channels &a) { return a.y; }
     CT_DEVICE void begin(const ct_cuda_channels &a, int64_t item, int64_t channel, int64_t, int64_t) {
-        const bool recomputes = a.relu && !a.other;
+        const bool recomputes = a.relu && !WITH;
 #pragma unroll
         for (int k = 0; k < COLUMNS; k++) {
             const C from = ct_coefficient<C>(a, 0, item)[channel + k], minus = ct_coefficient<C>(a, 4, item)[channel + k];
@@ -129,11 +129,19 @@ template <typename S, int COLUMNS> struct gradient {
     }
     CT_DEVICE C take(const ct_cuda_channels &a, int k, C x, C g, C other) {
         const C apart = FOLDS ? x : x - m[FOLDS ? 0 : k];
-        if (a.relu) g = (a.other ? other : ct_fma(apart, of_g[k], shift[k])) <= 0 ? (C)0 : g;
+        if (a.relu) g = (WITH ? other : ct_fma(apart, of_g[k], shift[k])) <= 0 ? (C)0 : g;
         return ct_fma(FOLDS ? g : g - middle[FOLDS ? 0 : k], of_g[k], ct_fma(apart, of_x[k], of_1[k]));
     }
     CT_DEVICE static void put(const ct_cuda_channels &, int64_t, int64_t, int64_t, const double *) {}
 };
+
+// Without and with `other`, whose packs would take registers of all.
+template <typename S, int COLUMNS> using normalization = normalization_of<S, COLUMNS, false>;
+template <typename S, int COLUMNS> using normalization_with = normalization_of<S, COLUMNS, true>;
+template <typename S, int COLUMNS> using gradient_sums = gradient_sums_of<S, COLUMNS, false>;
+template <typename S, int COLUMNS> using gradient_sums_with = gradient_sums_of<S, COLUMNS, true>;
+template <typename S, int COLUMNS> using gradient = gradient_of<S, COLUMNS, false>;
+template <typename S, int COLUMNS> using gradient_with = gradient_of<S, COLUMNS, true>;
 
 // ---- Going over parts ----
 
@@ -145,7 +153,7 @@ template <typename F> struct part_bases {
     const char *x, *g, *other;
     char *output;
     CT_DEVICE part_bases(const ct_cuda_channels &a, int64_t bytes)
-        : x(a.x + bytes), g(F::G ? a.g + bytes : NULL), other(F::OTHER && a.other ? a.other + bytes : NULL),
+        : x(a.x + bytes), g(F::G ? a.g + bytes : NULL), other(F::OTHER ? a.other + bytes : NULL),
           output(F::output(a) ? F::output(a) + bytes : NULL) {}
 };
 
@@ -159,7 +167,7 @@ CT_DEVICE void take_packs(const ct_cuda_channels &a, const part_bases<F> &base, 
     for (int u = 0; u < U; u++) {
         x[u] = *(const pack *)(base.x + (at + u * step));
         if (F::G) g[u] = *(const pack *)(base.g + (at + u * step));
-        if (F::OTHER && base.other) other[u] = *(const pack *)(base.other + (at + u * step));
+        if (F::OTHER) other[u] = *(const pack *)(base.other + (at + u * step));
     }
 #pragma unroll
     for (int u = 0; u < U; u++) {
@@ -167,10 +175,10 @@ CT_DEVICE void take_packs(const ct_cuda_channels &a, const part_bases<F> &base, 
         C xs[V], gs[V], others[V];
         x[u].numbers(xs);
         if (F::G) g[u].numbers(gs);
-        if (F::OTHER && base.other) other[u].numbers(others);
+        if (F::OTHER) other[u].numbers(others);
 #pragma unroll
         for (int k = 0; k < V; k++)
-            xs[k] = f.take(a, COLUMNS == 1 ? 0 : k, xs[k], F::G ? gs[k] : (C)0, F::OTHER && base.other ? others[k] : (C)0);
+            xs[k] = f.take(a, COLUMNS == 1 ? 0 : k, xs[k], F::G ? gs[k] : (C)0, F::OTHER ? others[k] : (C)0);
         if (!base.output) continue;
         packed.store(xs);
         *(pack *)(base.output + (at + u * step)) = packed;
@@ -487,9 +495,12 @@ extern "C" __global__ void __launch_bounds__(CT_CHANNEL_SETTLERS)
 #define SETTLING(name, suffix, body) KERNEL(name, CT_CHANNEL_SETTLERS, 4, suffix, body)
 #define KERNELS(suffix, S)                    \
     PASS(moments, 3, suffix, S)               \
-    PASS(normalization, 3, suffix, S)         \
-    PASS(gradient_sums, 2, suffix, S)         \
+    PASS(normalization, 4, suffix, S)         \
+    PASS(normalization_with, 3, suffix, S)    \
+    PASS(gradient_sums, 3, suffix, S)         \
+    PASS(gradient_sums_with, 2, suffix, S)    \
     PASS(gradient, 3, suffix, S)              \
+    PASS(gradient_with, 3, suffix, S)         \
     SETTLING(settle, suffix, settle<S>(a))    \
     KERNEL(settle_columns, CT_CHANNEL_COLUMNS, 2, suffix, settle_columns<S>(a)) \
     KERNEL(settle_gradient_columns, CT_CHANNEL_COLUMNS, 2, suffix, settle_gradient_columns<S>(a)) \
