@@ -112,6 +112,8 @@ static bool run_way(const ct_call *call, const ct_conv_problem *p, const ct_conv
     if (p->bias && w->fused) ids[n] = CT_CONV_BIAS_ID, pointers[n++] = ct_cuda_address(p->bias);
     *status = ct_dnn_run(handle, &w->plan, n, ids, pointers, scratch + w->workspace);
     if (*status != CUDNN_STATUS_SUCCESS) return false;
+    ct_cuda_device *d = ct_cuda_device_at(call->device.index);
+    if (!d || !ct_cuda_enqueued(d, ct_cuda_stream(d, call->stream), call->op->name)) return false;
     if (wide) made.dtype = CT_F32;
     if (ct_conv_has_more(p) && !w->fused) return finish(call, p, &p->views[out], &made);
     if (w->folded && out != CT_CONV_Y) return ct_conv_fold_run(call, p, &folded, out, scratch + w->room[out], true);
@@ -140,7 +142,9 @@ static void log_choice(const ct_call *call, const ct_conv_plan *p) {
     const ct_conv_way *w = &p->ways[p->chosen];
     char line[256], what[64];
     if (w->product) snprintf(what, sizeof what, "a product");
-    else snprintf(what, sizeof what, "engine %lld", (long long)w->plan.engine);
+    else
+        snprintf(what, sizeof what, "engine %lld (notes %x, %x)", (long long)w->plan.engine, w->plan.notes,
+                 w->plan.behavior);
     snprintf(line, sizeof line, "cudnn: %s: way %d of %d: %s, channels %s%s, %zu bytes of workspace, %zu of scratch",
              call->op->name, p->chosen, p->n, what, w->last ? "last" : "first",
              w->fused    ? ", all in one pass"
