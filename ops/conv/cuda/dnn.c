@@ -174,7 +174,8 @@ static void choose(const ct_call *call, const ct_conv_problem *p, ct_conv_plan *
         if (w->need > t.room) t.room = w->need;
     }
     CUdeviceptr memory = 0;
-    if (made->n > 1 && ct_conv_measures()) {
+    const ct_cuda_device *d = ct_cuda_device_at(call->device.index);
+    if (made->n > 1 && ct_conv_measures() && d && !ct_cuda_is_capturing(ct_cuda_stream(d, call->stream))) {
         while (t.room && ct_cuda.cuMemAlloc_v2(&memory, t.room) != CUDA_SUCCESS)
             t.room = t.room < 4096 ? 0 : t.room / 4;
         t.scratch = (char *)(uintptr_t)memory;
@@ -364,6 +365,9 @@ bool ct_cuda_conv_weight_grad_dnn_run(const ct_call *call, ct_stream *stream) {
 static const char *fused_can(const ct_call *call) {
     const char *missing = ct_cuda_dnn_missing();
     const ct_conv_problem p = ct_conv_fused_problem(call);
+    const ct_view *w = &p.views[CT_CONV_W];
+    if (p.rank == 2 && w->dims[1] == 1 && w->dims[0] > 1 && w->dims[0] == p.views[CT_CONV_X].dims[1])
+        return "depthwise ones have kernels of their own, which are faster with all behind them apart";
     return missing ? missing : can(call, &p);
 }
 
