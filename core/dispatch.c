@@ -176,29 +176,37 @@ static void start_request(ct_request *r, ct_tensor *target, const char *caller, 
     r->recording = r->scoped = false;
 }
 
-/* Of a request with more inputs or outputs than have room on the stack, or without attributes: those it has by default. */
-__attribute__((noinline)) static bool perform_with_blocks(ct_request *r, ct_tensor *const *inputs) {
-    const size_t in_bytes = (size_t)r->n_in * (sizeof(ct_tensor *) + sizeof(uint32_t)), want_bytes = (size_t)r->n_out,
-                 attr_bytes = r->op->attr_size;
-    void *block = r->n_in ? ct__alloc(in_bytes) : NULL, *want = r->want ? NULL : ct__alloc(want_bytes),
-         *attrs = r->attrs || !attr_bytes ? NULL : ct__alloc(attr_bytes);
-    bool ok = (block || !r->n_in) && (want || r->want) && (attrs || r->attrs || !attr_bytes);
-    if (ok) {
-        r->in = block;
-        r->versions = block ? (uint32_t *)(r->in + r->n_in) : NULL;
-        if (want) r->want = memset(want, 1, want_bytes);
-        if (attrs) {
-            ct_attrs_default(r->op, attrs);
-            r->attrs = attrs;
-        }
-        ok = agree_and_perform(r, inputs);
-    } else {
-        ct__fail_memory(r->op->name, in_bytes + want_bytes + attr_bytes);
+/* Memory of a request with more inputs or outputs than have room on the stack, or without attributes: it has the default ones. */
+typedef struct blocks {
+    void *in, *want, *attrs;
+    size_t in_bytes, want_bytes, attr_bytes; /* 0: not needed */
+} blocks;
+
+static void give_blocks(const blocks *b) {
+    ct__free(b->in, b->in_bytes);
+    ct__free(b->want, b->want_bytes);
+    ct__free(b->attrs, b->attr_bytes);
+}
+
+__attribute__((noinline)) static bool take_blocks(ct_request *r, blocks *b) {
+    b->in_bytes = (size_t)r->n_in * (sizeof(ct_tensor *) + sizeof(uint32_t));
+    b->want_bytes = r->want ? 0 : (size_t)r->n_out;
+    b->attr_bytes = r->attrs ? 0 : r->op->attr_size;
+    b->in = b->in_bytes ? ct__alloc(b->in_bytes) : NULL;
+    b->want = b->want_bytes ? ct__alloc(b->want_bytes) : NULL;
+    b->attrs = b->attr_bytes ? ct__alloc(b->attr_bytes) : NULL;
+    if ((b->in_bytes && !b->in) || (b->want_bytes && !b->want) || (b->attr_bytes && !b->attrs)) {
+        give_blocks(b);
+        return ct__fail_memory(r->op->name, b->in_bytes + b->want_bytes + b->attr_bytes);
     }
-    ct__free(block, in_bytes);
-    ct__free(want, want_bytes);
-    ct__free(attrs, attr_bytes);
-    return ok;
+    r->in = b->in;
+    r->versions = b->in ? (uint32_t *)(r->in + r->n_in) : NULL;
+    if (b->want) r->want = memset(b->want, 1, b->want_bytes);
+    if (b->attrs) {
+        ct_attrs_default(r->op, b->attrs);
+        r->attrs = b->attrs;
+    }
+    return true;
 }
 
 /* A call whose op, numbers of arguments and attributes are known to be right. The results, NULL as yet, will belong to the current
@@ -212,17 +220,20 @@ static bool apply_into(ct_tensor *target, const char *caller, const ct_op *op, c
     if (!called) ct__errors.called = caller ? caller : op->name;
     ct_request r;
     start_request(&r, target, caller, op, n, attrs, outputs, m, want, rng);
-    bool ok;
-    if (n <= CT__INLINE_INPUTS && (want || m <= CT__INLINE_OUTPUTS) && (attrs || !op->attr_size)) {
-        static const bool all[CT__INLINE_OUTPUTS] = {true, true, true, true};
-        ct_tensor *in[CT__INLINE_INPUTS];
-        uint32_t versions[CT__INLINE_INPUTS];
+    static const bool all[CT__INLINE_OUTPUTS] = {true, true, true, true};
+    ct_tensor *in[CT__INLINE_INPUTS];
+    uint32_t versions[CT__INLINE_INPUTS];
+    blocks more;
+    const bool few = n <= CT__INLINE_INPUTS && (want || m <= CT__INLINE_OUTPUTS) && (attrs || !op->attr_size);
+    if (few) {
         r.in = in;
         r.versions = versions;
         if (!want) r.want = all;
+    }
+    bool ok = few || take_blocks(&r, &more);
+    if (ok) {
         ok = agree_and_perform(&r, inputs);
-    } else {
-        ok = perform_with_blocks(&r, inputs);
+        if (!few) give_blocks(&more);
     }
     /* Whatever went wrong inside, there is no result: a lowering may not have noticed that a part of it is missing. */
     if (ct__errors.raised != raised && ct__pending()) ok = false;
