@@ -87,6 +87,12 @@ static ct_cuda_sdpa backward_problem(const ct_call *call) {
     p.g_lse_narrow = call->in[8] && call->in[8]->dtype != wide;
     ct_cuda_heads *const outputs[] = {&p.dq, &p.dk, &p.dv, &p.dmask};
     for (int i = 0; i < call->n_out; i++) *outputs[i] = heads_first(call->out[i], i < 3 && a->rows_first);
+    for (int i = 0; a->together && i < 3; i++) { /* dk and dv behind dq */
+        ct_view part = *call->out[0];
+        part.dims[2] = i == 0 ? p.heads : p.kv_heads;
+        part.offset += (i == 0 ? 0 : p.heads + (i - 1) * p.kv_heads) * part.strides[2];
+        *outputs[i] = heads_first(&part, true);
+    }
     p.rows = ct_cuda_scratch(call);
     return p;
 }
