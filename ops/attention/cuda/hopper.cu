@@ -6,7 +6,8 @@
 // Three stages, so that the products of one step may run on into the next. A head of D = 128 columns takes two tiles of 64 columns, one behind
 // the other: a block.
 enum { STAGES = 3, STEP = CT_SDPA_STEP, ROWS = CT_SDPA_ROWS, TILE = 64 * 64, N = STEP / 8, HALF = STEP / 2 };
-template <int D> CT_DEVICE constexpr int block_of() { return D / 64 * TILE; } // 64 rows
+template <int D> CT_DEVICE constexpr int block_of() { return D / 64 * TILE; }              // 64 rows
+template <int D> CT_DEVICE constexpr int stage_rows() { return D > 64 ? STEP : 2 * STEP; } // between two barriers
 
 // Rows of a head on their way into tiles of 64, each time the next ones; what lies outside is zero. A thread copies 16 bytes of every 32nd row.
 template <typename S, int D> struct source {
@@ -26,6 +27,11 @@ template <typename S, int D> struct source {
         at += 64 * x.strides[2];
         row += 64;
     }
+    // Those of a stage.
+    CT_DEVICE void take_stage(S *blocks, const ct_cuda_heads &x) {
+#pragma unroll
+        for (int r = 0; r < stage_rows<D>(); r += 64) take(blocks + r / 64 * block_of<D>(), x);
+    }
 };
 
 // All that was taken is there, for threads and for products.
@@ -41,14 +47,16 @@ template <typename S, int K> CT_DEVICE void take_operands(uint32_t (&a)[K][4], c
     const S *const block = blocks + warp / 4 * block_of<16 * K>();
 #pragma unroll
     for (int k = 0; k < K; k++)
-        ct_load_matrices(a[k], block + k / 4 * TILE + ct_wgmma_place(warp % 4 * 16 + lane % 16, k % 4 * 16 + lane / 16 * 8));
+        ct_load_matrices(a[k],
+                         block + k / 4 * TILE + ct_wgmma_place(warp % 4 * 16 + lane % 16, k % 4 * 16 + lane / 16 * 8));
 }
 
 // What a step of 16 columns adds to the description of a block.
 CT_DEVICE constexpr int column_step(int k) { return k / 4 * (TILE * 2 >> 4) + k % 4 * CT_WGMMA_COLUMNS; }
 
 // s = a x^T, for as many rows of x as s has columns.
-template <typename S, int M, int K> CT_DEVICE void multiply_rows(float (&s)[M][4], const uint32_t (&a)[K][4], const S *x) {
+template <typename S, int M, int K>
+CT_DEVICE void multiply_rows(float (&s)[M][4], const uint32_t (&a)[K][4], const S *x) {
     const uint64_t block = ct_wgmma_tile(x);
     ct_wgmma<S, true>::begin(s, a[0], block);
 #pragma unroll
@@ -62,13 +70,13 @@ template <typename S, int K, int M> CT_DEVICE void multiply_blocks(float (&s)[M]
     for (int k = 1; k < K; k++) ct_wgmma<S, true>::add(s, rows + column_step(k), block + column_step(k));
 }
 // sum += a x, a being K steps of 16 rows of x.
-template <typename S, int C, int K> CT_DEVICE void multiply_columns(float (&sum)[C][4], const uint32_t (&a)[K][4], const S *x) {
+template <typename S, int C, int K>
+CT_DEVICE void multiply_columns(float (&sum)[C][4], const uint32_t (&a)[K][4], const S *x) {
 #pragma unroll
     for (int c = 0; c < C; c += 8) {
         const uint64_t tile = ct_wgmma_tile(x + c / 8 * TILE);
 #pragma unroll
-        for (int k = 0; k < K; k++)
-            ct_wgmma<S, false>::add(*(float(*)[8][4])&sum[c], a[k], tile + k * CT_WGMMA_ROWS);
+        for (int k = 0; k < K; k++) ct_wgmma<S, false>::add(*(float(*)[8][4]) & sum[c], a[k], tile + k * CT_WGMMA_ROWS);
     }
 }
 
@@ -99,7 +107,8 @@ CT_DEVICE char *first_tile(char *shared) {
 
 template <typename S, int D> __device__ void forward(const ct_cuda_sdpa &p) {
     extern __shared__ __align__(16) char shared[];
-    constexpr int BLOCK = block_of<D>();
+    constexpr int BLOCK = block_of<D>(), LONG = stage_rows<D>(),
+                  STAGE = LONG / 64 * BLOCK;   // of keys, and as many values
     S *const buffer = (S *)first_tile(shared); // two tiles of queries, then stages of keys and values, then the result
     if (ct_does_nothing(p.head)) return;
     const ct_sdpa_place place = ct_sdpa_find(blockIdx.x, p.batch, p.heads, p.blocks, true);
@@ -120,21 +129,17 @@ template <typename S, int D> __device__ void forward(const ct_cuda_sdpa &p) {
     source<S, D> keys(p.k, ct_sdpa_head<S>(p.k, b, h / p.group), 0, p.tk, p.d),
         values(p.v, ct_sdpa_head<S>(p.v, b, h / p.group), 0, p.tk, p.d_v);
     auto take = [&](int stage) {
-        keys.take(buffer + 2 * stage * BLOCK, p.k);
-        values.take(buffer + (2 * stage + 1) * BLOCK, p.v);
+        keys.take_stage(buffer + 2 * stage * STAGE, p.k);
+        values.take_stage(buffer + (2 * stage + 1) * STAGE, p.v);
     };
     float o[D / 8][4], top[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
     uint32_t a[N / 2][4];
     ct_clear(o);
     if (end > 0) take(0);
     int j0 = 0, stage = 0;
-    // One step; EDGE: some of the keys are not seen by some of the rows.
-    auto step = [&](auto edge_of) {
+    // A block of keys; EDGE: some of them are not seen by some of the rows.
+    auto part = [&](auto edge_of, const S *key, const S *value) {
         constexpr bool EDGE = decltype(edge_of)::value;
-        const S *const key = buffer + 2 * stage * BLOCK, *const value = key + BLOCK;
-        meet(); // these have come, and nobody reads the next stage any more
-        stage = next(stage);
-        if (j0 + STEP < end) take(stage);
         float s[N][4];
         ct_wgmma_begin();
         multiply_rows(s, q, key);
@@ -181,8 +186,16 @@ template <typename S, int D> __device__ void forward(const ct_cuda_sdpa &p) {
         }
         j0 += STEP;
     };
+    auto step = [&](auto edge_of) {
+        const S *key = buffer + 2 * stage * STAGE;
+        meet(); // these have come, and nobody reads the next stage any more
+        stage = next(stage);
+        if (j0 + LONG < end) take(stage);
 #pragma unroll 1
-    while (j0 + STEP <= most) step(ct_constant<bool, false>());
+        for (int r = 0; r < LONG; r += STEP, key += BLOCK) part(edge_of, key, key + STAGE);
+    };
+#pragma unroll 1
+    while (j0 + LONG <= most) step(ct_constant<bool, false>());
     ct_wgmma_wait<0>();
     ct_wgmma_hold(o);
 #pragma unroll 1
@@ -207,20 +220,21 @@ template <typename S, int D> __device__ void forward(const ct_cuda_sdpa &p) {
 // Of heads of 64 columns a warp keeps its keys and values in registers; those of 128 stay in shared memory, and half as many queries are taken at a
 // time, since dK and dV fill the registers.
 template <typename S, int D> __device__ void keys_backward(const ct_cuda_sdpa &p) {
-    constexpr int BLOCK = block_of<D>(), AT_ONCE = D > 64 ? HALF : STEP, M = AT_ONCE / 8;
+    constexpr int BLOCK = block_of<D>(), LONG = stage_rows<D>(), STAGE = LONG / 64 * BLOCK;
+    constexpr int AT_ONCE = D > 64 ? HALF : STEP, M = AT_ONCE / 8;
     constexpr bool STAYS = D > 64;
     extern __shared__ __align__(16) char shared[];
-    S *const kept = (S *)first_tile(shared);           // two blocks of keys and two of values
-    S *const buffer = STAYS ? kept + 4 * BLOCK : kept; // stages of queries and g
-    float2 *const levels = (float2 *)(buffer + STAGES * 2 * BLOCK); // as many of lse and delta
+    S *const kept = (S *)first_tile(shared);                        // two blocks of keys and two of values
+    S *const buffer = STAYS ? kept + 4 * BLOCK : kept;              // stages of queries and g
+    float2 *const levels = (float2 *)(buffer + STAGES * 2 * STAGE); // as many of lse and delta
     if (ct_does_nothing(p.head)) return;
     const ct_sdpa_place place = ct_sdpa_find(blockIdx.x, p.batch, p.kv_heads, p.blocks, false);
     const int64_t b = place.b;
     const int hk = place.h, first = place.block * ROWS, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int row = first + 16 * warp; // of keys
-    // The first query that sees any of these keys, at a multiple of STEP.
+    // The first query that sees any of these keys, at a multiple of a stage's.
     const int64_t earliest = p.causal && first > p.ahead ? first - p.ahead : 0;
-    const int begin = earliest < p.tq ? (int)(earliest / STEP * STEP) : p.tq;
+    const int begin = earliest < p.tq ? (int)(earliest / LONG * LONG) : p.tq;
     const float scale = (float)(p.scale * CT_LOG2E);
 
     source<S, D> key(p.k, ct_sdpa_head<S>(p.k, b, hk), first, p.tk, p.d),
@@ -248,11 +262,11 @@ template <typename S, int D> __device__ void keys_backward(const ct_cuda_sdpa &p
             cotangents(p.g, ct_sdpa_head<S>(p.g, b, h), begin, p.tq, p.d_v);
         const float2 *level_of = (const float2 *)p.rows + (b * p.heads + h) * p.tq + begin + threadIdx.x;
         auto take = [&](int i0, int to) {
-            queries.take(buffer + 2 * to * BLOCK, p.q);
-            cotangents.take(buffer + (2 * to + 1) * BLOCK, p.g);
-            if (threadIdx.x < STEP)
-                ct_async_copy<8>(levels + to * STEP + threadIdx.x, level_of, i0 + (int)threadIdx.x < p.tq);
-            level_of += STEP;
+            queries.take_stage(buffer + 2 * to * STAGE, p.q);
+            cotangents.take_stage(buffer + (2 * to + 1) * STAGE, p.g);
+            if (threadIdx.x < LONG)
+                ct_async_copy<8>(levels + to * LONG + threadIdx.x, level_of, i0 + (int)threadIdx.x < p.tq);
+            level_of += LONG;
         };
         // Queries i0.. of a stage; EDGE: some of the keys are not seen by some of them.
         auto part = [&](auto edge_of, int i0, const S *query, const S *cotangent, const float4 *level) {
@@ -306,15 +320,16 @@ template <typename S, int D> __device__ void keys_backward(const ct_cuda_sdpa &p
         };
         int i0 = begin;
         auto step = [&](auto edge_of) {
-            const S *const query = buffer + 2 * stage * BLOCK, *const cotangent = query + BLOCK;
-            const float4 *const level = (const float4 *)(levels + stage * STEP + lane % 4 * 2);
+            const S *query =
+                buffer + 2 * stage * STAGE; // AT_ONCE rows of a tile, which for a stage of several blocks is all of it
+            const float4 *level = (const float4 *)(levels + stage * LONG + lane % 4 * 2);
             meet();
             stage = next(stage);
-            if (i0 + STEP < p.tq) take(i0 + STEP, stage);
-#pragma unroll
-            for (int r = 0; r < STEP; r += AT_ONCE)
-                part(edge_of, i0 + r, query + r * 64, cotangent + r * 64, level + r / 2);
-            i0 += STEP;
+            if (i0 + LONG < p.tq) take(i0 + LONG, stage);
+#pragma unroll 1
+            for (int r = 0; r < LONG; r += AT_ONCE, query += AT_ONCE * 64, level += AT_ONCE / 2)
+                part(edge_of, i0 + r, query, query + STAGE, level);
+            i0 += LONG;
         };
         ct_wgmma_wait<0>();
         __syncthreads(); // nobody reads what is left of another head
@@ -363,7 +378,8 @@ CT_DEVICE void make_levels(const ct_cuda_sdpa &p, int64_t b, int h, int my_row, 
 
 template <typename S, int D> __device__ void queries_backward(const ct_cuda_sdpa &p) {
     extern __shared__ __align__(16) char shared[];
-    constexpr int BLOCK = block_of<D>();
+    constexpr int BLOCK = block_of<D>(), LONG = stage_rows<D>(),
+                  STAGE = LONG / 64 * BLOCK;   // of keys, and as many values
     S *const buffer = (S *)first_tile(shared); // queries and g, then stages of keys and values, then the result
     if (ct_does_nothing(p.head)) return;
     const ct_sdpa_place place = ct_sdpa_find(blockIdx.x, p.batch, p.heads, p.blocks, true);
@@ -393,8 +409,8 @@ template <typename S, int D> __device__ void queries_backward(const ct_cuda_sdpa
     source<S, D> keys(p.k, ct_sdpa_head<S>(p.k, b, h / p.group), 0, p.tk, p.d),
         values(p.v, ct_sdpa_head<S>(p.v, b, h / p.group), 0, p.tk, p.d_v);
     auto take = [&](int stage) {
-        keys.take(buffer + 2 * stage * BLOCK, p.k);
-        values.take(buffer + (2 * stage + 1) * BLOCK, p.v);
+        keys.take_stage(buffer + 2 * stage * STAGE, p.k);
+        values.take_stage(buffer + (2 * stage + 1) * STAGE, p.v);
     };
     float dq[D / 8][4];
     ct_clear(dq);
@@ -402,17 +418,18 @@ template <typename S, int D> __device__ void queries_backward(const ct_cuda_sdpa
     int j0 = 0, stage = 0;
     auto step = [&](auto edge_of) {
         constexpr bool EDGE = decltype(edge_of)::value;
-        const S *const key = buffer + 2 * stage * BLOCK, *const value = key + BLOCK;
+        const S *key = buffer + 2 * stage * STAGE;
         meet();
         stage = next(stage);
-        if (j0 + STEP < end) take(stage);
+        if (j0 + LONG < end) take(stage);
 #pragma unroll 1
-        for (int part = 0; part < STEP; part += HALF) {
+        for (int part = 0; part < LONG;
+             part += HALF, key += HALF * 64) { // for a stage of several blocks they are tiles
             float s[HALF / 8][4], ds[HALF / 8][4];
             ct_wgmma_begin();
-            multiply_rows(s, q, key + part * 64);
+            multiply_rows(s, q, key);
             ct_wgmma_end();
-            multiply_rows(ds, g, value + part * 64);
+            multiply_rows(ds, g, key + STAGE);
             ct_wgmma_end();
             ct_wgmma_wait<1>();
             ct_wgmma_hold(s);
@@ -439,15 +456,15 @@ template <typename S, int D> __device__ void queries_backward(const ct_cuda_sdpa
             ct_wgmma_hold(a);
             ct_wgmma_hold(dq);
             ct_wgmma_begin();
-            multiply_columns(dq, a, key + part * 64);
+            multiply_columns(dq, a, key);
             ct_wgmma_end();
             ct_wgmma_wait<0>();
             ct_wgmma_hold(dq);
         }
-        j0 += STEP;
+        j0 += LONG;
     };
 #pragma unroll 1
-    while (j0 + STEP <= most) step(ct_constant<bool, false>());
+    while (j0 + LONG <= most) step(ct_constant<bool, false>());
 #pragma unroll 1
     while (j0 < end) step(ct_constant<bool, true>());
     __syncthreads();
@@ -456,18 +473,18 @@ template <typename S, int D> __device__ void queries_backward(const ct_cuda_sdpa
                       p.d);
 }
 
-#define KERNELS(name, S, D, BLOCKS)                                                           \
-    extern "C" __global__ void __launch_bounds__(CT_SDPA_THREADS, BLOCKS)                      \
-        sdpa_hopper_forward_##name##_##D(const ct_cuda_sdpa p) {                               \
-        forward<S, D>(p);                                                                      \
-    }                                                                                          \
-    extern "C" __global__ void __launch_bounds__(CT_SDPA_THREADS, 1)                           \
-        sdpa_hopper_keys_##name##_##D(const ct_cuda_sdpa p) {                                  \
-        keys_backward<S, D>(p);                                                                \
-    }                                                                                          \
-    extern "C" __global__ void __launch_bounds__(CT_SDPA_THREADS, BLOCKS)                      \
-        sdpa_hopper_queries_##name##_##D(const ct_cuda_sdpa p) {                               \
-        queries_backward<S, D>(p);                                                             \
+#define KERNELS(name, S, D, BLOCKS)                                       \
+    extern "C" __global__ void __launch_bounds__(CT_SDPA_THREADS, BLOCKS) \
+        sdpa_hopper_forward_##name##_##D(const ct_cuda_sdpa p) {          \
+        forward<S, D>(p);                                                 \
+    }                                                                     \
+    extern "C" __global__ void __launch_bounds__(CT_SDPA_THREADS, 1)      \
+        sdpa_hopper_keys_##name##_##D(const ct_cuda_sdpa p) {             \
+        keys_backward<S, D>(p);                                           \
+    }                                                                     \
+    extern "C" __global__ void __launch_bounds__(CT_SDPA_THREADS, BLOCKS) \
+        sdpa_hopper_queries_##name##_##D(const ct_cuda_sdpa p) {          \
+        queries_backward<S, D>(p);                                        \
     }
 KERNELS(f16, __half, 64, 2)
 KERNELS(f16, __half, 128, 1)

@@ -191,13 +191,12 @@ static ct_cuda_unit hopper_unit = {"attention_hopper", ct_fatbin_attention_hoppe
 static ct_cuda_function hopper_forward[2][2] = OF_HOPPER("forward"), hopper_keys[2][2] = OF_HOPPER("keys"),
                         hopper_queries[2][2] = OF_HOPPER("queries");
 
-/* Three stages of keys and values, or of queries with their levels, from a multiple of 1024 bytes on; keys and values of a block stay beside them
- * where heads are large. */
+/* Three stages of keys and values, or of queries and g with their levels, from a multiple of 1024 bytes on. A stage has 128 rows of 64 halves or 64
+ * of 128; where heads are large, a block's keys and values stay beside them. */
 static unsigned hopper_shared(const ct_call *call, bool keys) {
     const bool large = is_large(call);
-    const unsigned block = CT_SDPA_STEP * 2 * (large ? 128 : 64);
-    return 1024 + 6 * block + (keys ? 3 * CT_SDPA_STEP * 2 * (unsigned)sizeof(float) : 0) +
-           (keys && large ? 4 * block : 0);
+    const unsigned half = 64 * 128 * 2, rows = large ? 64 : 128;
+    return 1024 + 6 * half + (keys ? 3 * rows * 2 * (unsigned)sizeof(float) : 0) + (keys && large ? 4 * half : 0);
 }
 
 static const char *hopper_refuses(const ct_call *call, double scale, double dropout) {
