@@ -42,17 +42,17 @@ for program in $programs; do check "$program" "$tests/$program"; done
 check "random calls" env FUZZ_DEVICE=cuda "$tests/fuzz_ops" "${CALLS:-10000}"
 
 # Without cuBLASLt, cuDNN and the others the module's own kernels serve.
-alone() {
+alone() (
     export LD_LIBRARY_PATH=$tests/cuda/without
     "$cotangent" info | grep 'no cuBLASLt, no cuDNN' && "$tests/test_cuda" &&
         "$cotangent" check --device cuda --values matmul linear conv conv_input_grad conv_weight_grad conv_transpose2d sdpa lstm gru
-}
+)
 check "the driver alone is enough" alone
 
 # ---- A recipe, with the loader, the checkpoints and the report around it ----
 
 curve() { sed -n 's/.*"event":"step".*"step":\([0-9]*\),"loss":\([^,]*\).*/\1 \2/p' "$1/log.jsonl"; }
-follows() {
+follows() (
     cd "$work" || return 1
     for device in cpu cuda; do
         "$cotangent" train shapes-cnn --set data.count=2000 --batch 50 --epochs 2 --device $device --out "run-$device" || return 1
@@ -62,7 +62,7 @@ follows() {
     # sums in another order differ by rounding, which training makes larger
     paste <(curve run-cpu) <(curve run-cuda) |
         awk '{ d = $2 - $4; if (d < 0) d = -d; if (d > 0.05 * $2 + 0.02) bad++; n++ } END { print n, bad + 0; exit !(n > 10 && bad <= n / 10) }'
-}
+)
 if grep -q 'CT_HEADER_LIBYAML.*=1' "$build_dir/CMakeCache.txt" && grep -q 'CT_HEADER_JANSSON.*=1' "$build_dir/CMakeCache.txt"; then
     check "a training follows that on the CPU" follows
 else
