@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include <cotangent/backend.h>
+#include <cotangent/data.h>
 #include <cotangent/nn.h>
 #include <cotangent/optim.h>
 
@@ -129,4 +130,29 @@ TEST(gradients_of_weights_under_autocast_are_not_rounded_on_a_device) {
     ct_tensor *half = ct_cast(w, CT_BF16), *z = ct_sum(ct_cast(ct_linear(ct_cast(x, CT_BF16), half), CT_F32)),
               *g = NULL;
     CHECK(ct_grad(&z, 1, NULL, &half, 1, &g, 0) && ct_dtype_of(g) == CT_BF16);
+}
+
+/* Where the network is: data is made on the CPU all the same, and brought over if the loader is told to. */
+TEST(data_is_made_on_the_cpu_whatever_the_current_device_is) {
+    const ct_device d = guard();
+    REQUIRE(ct_set_device(d));
+    ct_dataset *data = ct_dataset_shapes(40, 16, 1);
+    REQUIRE(data);
+    for (int threads = 0; threads < 2; threads++) {
+        for (int brought = 0; brought < 2; brought++) {
+            ct_loader *batches = ct_batches(
+                data, 8, .threads = CT_SET(threads), .device = brought ? d : cpu,
+                .transform = ct_transform_chain(ct_transform_random_crop(16, 16, 2),
+                                                ct_transform_normalize((double[]){0.5}, (double[]){0.2}, 1)));
+            int n = 0;
+            for (ct_batch b; ct_next(batches, &b); n++) CHECK(on(b.x, brought ? d : cpu) && on(b.y, brought ? d : cpu));
+            CHECK(n == 5 && ct_ok());
+            ct_loader_free(batches);
+        }
+    }
+    ct_tensor *item[2];
+    CHECK(ct_dataset_get(data, 3, item, 2) && on(item[0], cpu) && ct_dataset_label(data, 3) == ct_item_i64(item[1]));
+    const ct_device now = ct_get_device();
+    CHECK(now.type == d.type && now.index == d.index);
+    ct_dataset_free(data);
 }
