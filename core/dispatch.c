@@ -123,7 +123,7 @@ __attribute__((noinline)) static bool hand_on_and_perform(ct_request *r) {
         return (r->out[0] = ct__tensor_view(&result, r->in[h.in[0]])) != NULL;
     for (int i = 0; i < h.n_in; i++) in[i] = h.in[i] < 0 ? NULL : r->in[h.in[i]];
     r->op = h.to;
-    r->attrs = attrs;
+    r->attrs = h.attrs;
     r->in = in;
     r->n_in = h.n_in;
     r->inferred = &result;

@@ -13,6 +13,13 @@
 #include "core/node.h"
 #include "core/stream.h"
 
+/* Gives up a reference. Who holds the only one need not say so to others: nobody can take another meanwhile, and an atomic change
+ * waits for all stores before it. */
+static inline bool is_last(_Atomic int *refs) {
+    return atomic_load_explicit(refs, memory_order_acquire) == 1 ||
+           atomic_fetch_sub_explicit(refs, 1, memory_order_acq_rel) == 1;
+}
+
 /* ---- Storage ---- */
 
 enum { HEADER = 64 };
@@ -67,7 +74,7 @@ ct_storage *ct__storage_wrap(ct_device device, void *buffer, size_t bytes, ct_wr
 }
 
 void ct__storage_release(ct_storage *storage) {
-    if (!storage || atomic_fetch_sub_explicit(&storage->refs, 1, memory_order_acq_rel) != 1) return;
+    if (!storage || !is_last(&storage->refs)) return;
     size_t size = HEADER;
     if (storage->wrapped) {
         const ct_wrapped wrapped = foreign_of(storage)->wrapped;
@@ -162,7 +169,6 @@ void ct__view_dense_strides(ct_view *view) {
 
 bool ct__view_reshaped(const ct_view *x, int n, const int64_t *dims, ct_view *to) {
     int64_t count = 1, stride = 1;
-    bool same = n == x->ndim;
     if (n > CT_MAX_DIMS) return false;
     for (int i = x->ndim - 1; i >= 0; i--) {
         if (x->dims[i] != 1 && x->strides[i] != count) return false;
@@ -171,10 +177,9 @@ bool ct__view_reshaped(const ct_view *x, int n, const int64_t *dims, ct_view *to
     for (int i = n - 1; i >= 0; i--) {
         to->dims[i] = dims[i];
         to->strides[i] = stride;
-        same = same && dims[i] == x->dims[i];
         if (dims[i] <= 0 || __builtin_mul_overflow(stride, dims[i], &stride)) return false;
     }
-    return stride == count && !same;
+    return stride == count && (n != x->ndim || memcmp(dims, x->dims, (size_t)n * sizeof *dims) != 0);
 }
 
 bool ct__view_reach(const ct_view *view, int64_t *low, int64_t *high) {
@@ -287,10 +292,14 @@ ct_tensor *ct__tensor_new(const ct_view *view, ct_storage *storage) {
 }
 
 ct_tensor *ct__tensor_view(const ct_view *view, ct_tensor *of) {
-    ct_tensor *x = make_handle(view, of->storage);
-    if (!x) return NULL;
-    x->base = ct__tensor_retain(of->base ? of->base : of);
-    x->changes = x->base->changes;
+    /* Retained first: an atomic change waits for all stores before it, and those of a new handle take their time. */
+    ct_tensor *base = ct__tensor_retain(of->base ? of->base : of), *x = make_handle(view, of->storage);
+    if (x) {
+        x->base = base;
+        x->changes = base->changes;
+    } else {
+        ct__tensor_release(base);
+    }
     return x;
 }
 
@@ -320,7 +329,7 @@ static void bury_handle(ct_tensor *x) {
 }
 
 void ct__tensor_release(ct_tensor *x) {
-    if (!x || atomic_fetch_sub_explicit(&x->refs, 1, memory_order_acq_rel) != 1) return;
+    if (!x || !is_last(&x->refs)) return;
     x->magic = CT__DEAD;
     if (x->user) ct__user_release(x);
     if (x->node) ct__node_release(x->node);
