@@ -32,7 +32,7 @@ typedef struct config {
     int rank, batch, groups, in_each, out_each;
     int in[3], kernel[3], stride[3], dilation[3], pads[6],
         more[3]; /* in: of the image that goes in; more: output_padding */
-    bool last, transposed, bias, residual, strided, exact;
+    bool last, transposed, bias, residual, strided, exact, depthwise; /* depthwise: as networks have it */
     int activation;
     ct_dtype dtype;
 } config;
@@ -54,6 +54,7 @@ static bool draw_axis(config *c, int a, int64_t *work) {
     c->stride[a] = below(2) ? 1 : 1 + below(3);
     c->dilation[a] = below(2) ? 1 : 1 + below(3);
     c->in[a] = 1 + below(sizes[c->rank - 1]);
+    if (c->depthwise && c->rank == 2) c->kernel[a] = 3, c->dilation[a] = 1, c->stride[a] = 1 + c->groups % 2;
     const int span = c->dilation[a] * (c->kernel[a] - 1) + 1;
     c->pads[2 * a] = below(span), c->pads[2 * a + 1] = below(3) ? c->pads[2 * a] : below(span);
     c->more[a] = c->transposed && c->stride[a] > 1 ? below(c->stride[a]) : 0;
@@ -74,7 +75,10 @@ static config draw(int number) {
         c.dtype = (ct_dtype)dtypes[number % 6];
         c.in_each = one_of(channels, 9), c.out_each = one_of(channels, 9);
         if (below(4) == 0) c.groups = 2 + below(3);
-        else if (below(4) == 0) c.groups = one_of(channels, 8), c.in_each = 1, c.out_each = 1 + below(2);
+        else if (below(4) == 0) {
+            c.groups = one_of(channels, 8), c.in_each = 1, c.out_each = 1 + below(2);
+            c.depthwise = c.out_each == 1 && c.groups > 1 && below(4);
+        }
         int64_t work = (int64_t)c.batch * c.groups * c.in_each * c.out_each;
         bool fits = true;
         for (int a = 0; a < c.rank; a++) fits = fits && draw_axis(&c, a, &work);

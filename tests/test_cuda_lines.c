@@ -1,5 +1,6 @@
-/* Softmax, norms, cross entropy and dropout on an NVIDIA device where the samples of their ops do not lead: long rows and odd ones, whole packs and
- * parts of them, ignored and wrong classes, the CPU's random numbers, how many kernels run. Without a device all of it is skipped, and says why. */
+/* Softmax, norms, cross entropy and dropout on an NVIDIA device where the samples of their ops do not lead: long rows and
+ * odd ones, whole packs and parts of them, ignored and wrong classes, the CPU's random numbers, how many kernels run.
+ * Without a device all of it is skipped, and says why. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +40,8 @@ static double off(ct_tensor *got, ct_tensor *expected) {
     return ct_item(ct_amax(ct_abs(apart))) / (scale > 0 ? scale : 1);
 }
 
-/* An op of x and some parameters, and its gradients for the cotangent g, on a device in a dtype and in f64 on the CPU: all near. */
+/* An op of x and some parameters, and its gradients for the cotangent g, on a device in a dtype and in f64 on the CPU:
+ * all near. */
 enum { MOST = 4 };
 typedef struct setting {
     ct_tensor *in[MOST], *g; /* in[0] x; those NULL are left out */

@@ -328,7 +328,8 @@ bool ct_cuda_blas_multiply(const ct_call *call, const ct_cuda_blas_product *p, v
         if (made.candidates && made.candidate[0].workspace > room) plan_for(&made, p, room, index, t.handle);
         status = enqueue_first(&t, refused);
     }
+    const bool ok = status == CUBLAS_STATUS_SUCCESS && !*refused && ct_cuda_enqueued(d, t.stream, call->op->name);
     ct_cuda_leave(before);
-    if (status == CUBLAS_STATUS_SUCCESS) return !*refused;
+    if (status == CUBLAS_STATUS_SUCCESS) return ok;
     return ct_cuda_host->fail(CT_ERR_DEVICE, call->op->name, "cuBLASLt failed with status %d", (int)status);
 }

@@ -69,6 +69,8 @@ typedef struct ct_cuda_shape {
 
 /* Enqueues it with arguments, a struct that begins with a ct_cuda_head, which is filled in here. */
 bool ct_cuda_launch(const ct_call *call, ct_cuda_function *function, ct_cuda_shape shape, void *arguments);
+/* After work of a library was enqueued: with CT_SYNC=1 waits for it, as launches do. The context is current. */
+bool ct_cuda_enqueued(ct_cuda_device *device, CUstream stream, const char *op);
 /* Blocks of `threads` for n items, as many as keep the device busy. Kernels step by the size of the grid. */
 unsigned ct_cuda_blocks(const ct_call *call, int64_t n, unsigned threads);
 

@@ -26,7 +26,8 @@ enum { ENTRIES = sizeof entries / sizeof *entries };
 
 #define PART(n) extern const unsigned char ct_fatbin_elementwise_##n[];
 PART(0)
-PART(1) PART(2) PART(3) PART(4) PART(5) PART(6) PART(7)
+PART(1)
+PART(2) PART(3) PART(4) PART(5) PART(6) PART(7)
 #undef PART
 #define PART(n) {"elementwise_" #n, ct_fatbin_elementwise_##n, {0}},
     static ct_cuda_unit units[PARTS] = {PART(0) PART(1) PART(2) PART(3) PART(4) PART(5) PART(6) PART(7)};
@@ -86,6 +87,28 @@ static bool is_single(const ct_cuda_view *v) {
     return true;
 }
 
+/* How many neighbours go at once: where all is linear as the addresses allow; otherwise the rows along the last dimension have to consist
+ * of whole packs, in which an input is dense or stays where it is. */
+static void set_unit(ct_cuda_elementwise *a, const ct_cuda_view *views, int n_in) {
+    const int last = a->ndim - 1;
+    int64_t all = a->linear ? 0 : a->dims[last]; /* whose low bits are clear */
+    for (int i = 0; i <= n_in; i++) {
+        const ct_cuda_view *v = &views[i];
+        const int64_t size = (int64_t)ct_cuda_dtype_size((ct_dtype)v->dtype);
+        if (i && a->single >> (i - 1) & 1) continue;
+        if (!a->linear && i && v->strides[last] == 0) {
+            a->still |= 1u << (i - 1);
+            continue;
+        }
+        if (v->strides[last] != 1) return;
+        for (int d = 0; d < last && !a->linear; d++) all |= v->strides[d];
+        if ((intptr_t)v->data % size) return;
+        all |= (intptr_t)v->data / size;
+    }
+    for (a->unit = 1; a->unit < 16 && !(all & a->unit); a->unit *= 2) {
+    }
+}
+
 static bool run(const ct_call *call, ct_stream *stream) {
     (void)stream;
     entry *e = find(call->op);
@@ -112,7 +135,6 @@ static bool run(const ct_call *call, ct_stream *stream) {
     a.ndim = ct_cuda_collapse(views, call->n_in + 1);
     a.out = views[0].data;
     a.linear = ct_cuda_is_dense(call->out[0]);
-    a.aligned = (uintptr_t)a.out % 16 == 0;
     memcpy(a.dims, views[0].dims, sizeof a.dims);
     memcpy(a.strides[0], views[0].strides, sizeof a.strides[0]);
     for (int i = 0; i < call->n_in; i++) {
@@ -120,11 +142,11 @@ static bool run(const ct_call *call, ct_stream *stream) {
         a.in[i] = v->data;
         memcpy(a.strides[i + 1], v->strides, sizeof a.strides[0]);
         if (is_single(v)) a.single |= 1u << i;
-        else if (ct_cuda_is_dense(call->in[i])) a.aligned &= (uintptr_t)v->data % 16 == 0;
-        else a.linear = 0;
+        else if (!ct_cuda_is_dense(call->in[i])) a.linear = 0;
     }
+    set_unit(&a, views, call->n_in);
     read_attrs(call, &a);
-    const int64_t each = a.linear && a.aligned ? 4 : 1;
+    const int64_t each = a.unit >= 4 ? 4 : 1;
     const ct_cuda_shape shape = {.grid = ct_cuda_blocks(call, (a.total + each - 1) / each, 256), .block = 256};
     return ct_cuda_launch(call, function, shape, &a);
 }

@@ -16,6 +16,28 @@ template <typename T, int V> struct alignas(sizeof(T) * V) ct_pack {
     T v[V];
 };
 
+// Where pack p of V elements along the last dimension lies in each operand. Inputs that stay there (a.still) do not move along it.
+template <int N, int V> CT_DEVICE void ct_row_offsets(const ct_cuda_elementwise &a, int64_t p, int64_t (&offset)[N + 1]) {
+    int64_t rest = p;
+    for (int d = a.ndim - 1; d >= 0; d--) {
+        const bool last = d == a.ndim - 1;
+        int64_t next, at;
+        if (a.total < INT32_MAX) {
+            const uint32_t size = (uint32_t)a.dims[d] / (last ? V : 1), whole = (uint32_t)rest / size;
+            next = whole, at = (uint32_t)rest - whole * size;
+        } else {
+            const int64_t size = a.dims[d] / (last ? V : 1);
+            next = rest / size, at = rest - next * size;
+        }
+        rest = next;
+#pragma unroll
+        for (int i = 0; i <= N; i++) {
+            if (last) offset[i] = i && (a.still >> (i - 1) & 1) ? 0 : at * V;
+            else offset[i] += at * a.strides[i][d];
+        }
+    }
+}
+
 // S is how elements are stored, C what they are computed in, MASKS the operands that are bool whatever S is, R how results are stored.
 template <typename S, typename C, typename R, int N, unsigned MASKS, bool COSTLY, typename F>
 __device__ void ct_elementwise(const ct_cuda_elementwise &a, F formula) {
@@ -30,15 +52,31 @@ __device__ void ct_elementwise(const ct_cuda_elementwise &a, F formula) {
     }
     /* Packs of elements next to each other; of costly formulas few, whose code is repeated for each. */
     constexpr int V = sizeof(S) == 1 || (COSTLY && sizeof(S) < 8) ? 4 : 16 / sizeof(S);
-    const int64_t packs = a.linear && a.aligned ? a.total / V : 0;
+    const int64_t packs = a.unit >= V ? a.total / V : 0;
     for (int64_t p = first; p < packs; p += step) {
+        int64_t offset[N + 1];
+        if (a.linear) {
+#pragma unroll
+            for (int i = 0; i <= N; i++) offset[i] = p * V;
+        } else {
+            ct_row_offsets<N, V>(a, p, offset);
+        }
         ct_pack<S, V> in[N];
         ct_pack<uint8_t, V> masks[N];
 #pragma unroll
         for (int i = 0; i < N; i++) {
             if (a.single >> i & 1) continue;
-            if (MASKS >> i & 1) masks[i] = ((const ct_pack<uint8_t, V> *)a.in[i])[p];
-            else in[i] = ((const ct_pack<S, V> *)a.in[i])[p];
+            if (a.still >> i & 1) { // one value for all of the pack
+#pragma unroll
+                for (int k = 0; k < V; k++) {
+                    if (MASKS >> i & 1) masks[i].v[k] = ((const uint8_t *)a.in[i])[offset[i + 1]];
+                    else in[i].v[k] = ((const S *)a.in[i])[offset[i + 1]];
+                }
+            } else if (MASKS >> i & 1) {
+                masks[i] = *(const ct_pack<uint8_t, V> *)((const uint8_t *)a.in[i] + offset[i + 1]);
+            } else {
+                in[i] = *(const ct_pack<S, V> *)((const S *)a.in[i] + offset[i + 1]);
+            }
         }
         ct_pack<R, V> out;
 #pragma unroll
@@ -51,7 +89,7 @@ __device__ void ct_elementwise(const ct_cuda_elementwise &a, F formula) {
                                            : ct_load<C>(in[i].v[k]);
             out.v[k] = ct_store<R>(formula(v));
         }
-        ((ct_pack<R, V> *)a.out)[p] = out;
+        *(ct_pack<R, V> *)((R *)a.out + offset[0]) = out;
     }
     for (int64_t e = packs * V + first; e < a.total; e += step) {
         int64_t offset[N + 1];

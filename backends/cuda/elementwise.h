@@ -11,10 +11,11 @@ typedef struct ct_cuda_elementwise {
     char *out;
     const char *in[CT_CUDA_INPUTS]; /* NULL: a number */
     int64_t total;
-    int32_t linear;  /* every operand is dense or one value: an element's number is its place */
-    int32_t aligned; /* and dense ones begin at multiples of 16 bytes */
+    int32_t linear; /* every operand is dense or one value: an element's number is its place */
+    int32_t unit;   /* so many elements next to each other can be read and written at once, a power of 2 */
     int32_t ndim;
     uint32_t single; /* bit i: input i is one value */
+    uint32_t still;  /* bit i: it has one value along the last dimension, where not all is linear */
     int64_t dims[CT_CUDA_DIMS];
     int64_t strides[CT_CUDA_INPUTS + 1][CT_CUDA_DIMS]; /* the output's, then the inputs' */
     double attrs[CT_CUDA_ATTRS];                       /* in the order of the op's table */

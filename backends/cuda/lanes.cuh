@@ -13,8 +13,8 @@ template <typename T> CT_DEVICE T ct_from_lane(T x, int distance) {
     return x;
 }
 
-// x of all threads of a group merged, the same bits in each of them. A group is a power of two of threads up to a warp, or the block. merge(a, b)
-// does not depend on the order of its arguments; nothing changes nothing.
+// x of all threads of a group merged, the same bits in each of them. A group is a power of two of threads up to a warp,
+// or the block. merge(a, b) does not depend on the order of its arguments; nothing changes nothing.
 template <typename T, typename F> CT_DEVICE T ct_merge_group(T x, int lanes, T nothing, F merge) {
     for (int distance = (lanes < 32 ? lanes : 32) / 2; distance; distance /= 2) x = merge(x, ct_from_lane(x, distance));
     if (lanes <= 32) return x;

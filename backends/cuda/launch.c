@@ -46,6 +46,10 @@ static bool synchronous(void) { /* CT_SYNC=1: a fault is reported by the call th
     return now == 2;
 }
 
+bool ct_cuda_enqueued(ct_cuda_device *d, CUstream stream, const char *op) {
+    return !synchronous() || ct_cuda_ok(d, ct_cuda.cuStreamSynchronize(stream), op, "its kernel failed");
+}
+
 bool ct_cuda_launch(const ct_call *call, ct_cuda_function *function, ct_cuda_shape shape, void *arguments) {
     CUcontext before;
     const int index = call->device.index;
@@ -73,8 +77,7 @@ bool ct_cuda_launch(const ct_call *call, ct_cuda_function *function, ct_cuda_sha
                                           : ct_cuda.cuLaunchKernel(found, shape.grid, grid_y, 1, shape.block, 1, 1,
                                                                    shape.shared, stream, parameters, NULL),
                         call->op->name, "its kernel cannot be launched");
-        if (ok && synchronous())
-            ok = ct_cuda_ok(d, ct_cuda.cuStreamSynchronize(stream), call->op->name, "its kernel failed");
+        ok = ok && ct_cuda_enqueued(d, stream, call->op->name);
     }
     ct_cuda_leave(before);
     return ok;

@@ -1,6 +1,6 @@
-// Sums of exponentials while the greatest element is not known yet (Milakov and Gimelshein, Online normalizer calculation for softmax, 2018):
-// the greatest so far and the sum of exp(x - greatest), which shrinks when a greater one comes. A NaN is no greatest element, but comes
-// back in the sum; of -inf alone the sum is 0.
+// Sums of exponentials while the greatest element is not known yet (Milakov and Gimelshein, Online normalizer
+// calculation for softmax, 2018): the greatest so far and the sum of exp(x - greatest), which shrinks when a greater
+// one comes. A NaN is no greatest element, but comes back in the sum; of -inf alone the sum is 0.
 #pragma once
 
 #include "backends/cuda/number.cuh"

@@ -71,8 +71,8 @@ template <typename T> CT_DEVICE void transpose(const ct_cuda_transpose &a) {
 }
 
 #define MOVE(size, T)                                                                         \
-    extern "C" __global__ void move_##size(const ct_cuda_move a) { move<T>(a); }              \
-    extern "C" __global__ void transpose_##size(const ct_cuda_transpose a) { transpose<T>(a); }
+    extern "C" __global__ void move_##size(const __grid_constant__ ct_cuda_move a) { move<T>(a); }              \
+    extern "C" __global__ void transpose_##size(const __grid_constant__ ct_cuda_transpose a) { transpose<T>(a); }
 MOVE(1, uint8_t)
 MOVE(2, uint16_t)
 MOVE(4, uint32_t)

@@ -1,6 +1,7 @@
-// Rows of M operands in packs of 16 bytes. Where they are WHOLE every row begins at a multiple of 16 bytes and has whole packs. Otherwise pack p
-// has the elements p V - astray to p V - astray + V - 1 of a row whose first operand begins `astray` elements behind such a multiple; what lies
-// outside of the row has a value that changes nothing, and operands that begin elsewhere come by element.
+// Rows of M operands in packs of 16 bytes. Where they are WHOLE every row begins at a multiple of 16 bytes and has
+// whole packs. Otherwise pack p has the elements p V - astray to p V - astray + V - 1 of a row whose first operand
+// begins `astray` elements behind such a multiple; what lies outside of the row has a value that changes nothing, and
+// operands that begin elsewhere come by element.
 #pragma once
 
 #include "backends/cuda/lanes.cuh"
@@ -44,7 +45,8 @@ template <typename S, int M> struct ct_row_packs { ct_row_pack<S> of[M]; };
 
 // Packs by element: at the ends of a row few, and the code would be copied into every unrolled loop.
 template <typename S>
-static __device__ __noinline__ ct_row_pack<S> ct_load_edge(const S *row, int at, int n, typename ct_number<S>::type otherwise) {
+static __device__ __noinline__ ct_row_pack<S> ct_load_edge(const S *row, int at, int n,
+                                                           typename ct_number<S>::type otherwise) {
     ct_row_pack<S> pack = {};
 #pragma unroll
     for (int k = 0; k < ct_row_pack<S>::V; k++)
@@ -80,7 +82,8 @@ template <typename S, bool WHOLE> struct ct_row_shape {
     }
 };
 
-// A row as one group sees it. A thread keeps up to KEPT packs of it from take() on, as many as it has; 0: none, and it is read at each pass.
+// A row as one group sees it. A thread keeps up to KEPT packs of it from take() on, as many as it has; 0: none, and it
+// is read at each pass.
 template <typename S, int M, bool WHOLE, int KEPT> struct ct_row {
     enum { V = ct_row_pack<S>::V };
     ct_row_shape<S, WHOLE> shape;
@@ -134,8 +137,8 @@ template <typename S, int M, bool WHOLE, int KEPT> struct ct_row {
     }
 };
 
-// body(row, lane, inside) for every row, by groups of `lanes` threads; outside of the rows, where a group has none left while others of its warp do,
-// with the last row and inside false.
+// body(row, lane, inside) for every row, by groups of `lanes` threads; outside of the rows, where a group has none left
+// while others of its warp do, with the last row and inside false.
 template <typename F> CT_DEVICE void ct_each_row(int64_t rows, int lanes, F body) {
     const int lane = (int)threadIdx.x & (lanes - 1), groups = (int)blockDim.x / lanes;
     for (int64_t first = (int64_t)blockIdx.x * groups; first < rows; first += (int64_t)gridDim.x * groups) {

@@ -1,5 +1,5 @@
-/* How kernels along rows divide the work: a group of threads, a power of two, takes a row in packs of 16 bytes. Short rows share a block,
- * and rows up to some length stay in the registers of their group. */
+/* How kernels along rows divide the work: a group of threads, a power of two, takes a row in packs of 16 bytes. Short rows
+ * share a block, and rows up to some length stay in the registers of their group. */
 #ifndef COTANGENT_BACKENDS_CUDA_ROW_H
 #define COTANGENT_BACKENDS_CUDA_ROW_H
 
@@ -12,7 +12,8 @@ enum {
 };
 
 #ifndef __CUDACC__
-/* Threads for a row of n elements of `size` bytes, CT_ROW_LONGEST at most, of which each keeps so many packs if there are not too many. */
+/* Threads for a row of n elements of `size` bytes, CT_ROW_LONGEST at most, of which each keeps so many packs if there are
+ * not too many. */
 static inline int ct_cuda_row_lanes(int64_t n, int64_t size, int kept) {
     const int64_t packs = (n * size + 15) / 16;
     const int64_t wanted = packs <= 32 * kept ? (packs < 32 ? packs : 32) : (packs + kept - 1) / kept;

@@ -96,6 +96,12 @@ static bool infer_inner(const ct_infer *infer) {
     return true;
 }
 
+/* (B,H,T,D) as (B,T,H,D). */
+static void put_rows_first(ct_view *x) {
+    const int64_t heads = x->dims[1];
+    x->dims[1] = x->dims[2], x->dims[2] = heads;
+}
+
 static ct_dtype computed_in(ct_dtype dtype) { return dtype == CT_F64 ? CT_F64 : CT_F32; }
 
 bool sdpa_infer(ct_infer *infer) {
@@ -104,22 +110,28 @@ bool sdpa_infer(ct_infer *infer) {
     if (!infer_options(infer, a->causal, a->bottom_right, a->dropout) || !infer_inner(infer)) return false;
     ct__infer_like(infer, 0, q, q->dtype);
     infer->out[0].dims[3] = infer->in[2]->dims[3];
+    if (a->rows_first) put_rows_first(&infer->out[0]);
     if (infer->n_out > 1) ct__infer_set(infer, 1, computed_in(q->dtype), 3, q->dims);
     return true;
 }
 
 bool sdpa_grad_infer(ct_infer *infer) {
+    const sdpa_grad_attrs *a = infer->attrs;
     const ct_view *q = infer->in[0], *v = infer->in[2], *mask = infer->in[3], *y = infer->in[5], *lse = infer->in[6],
                   *g = infer->in[7], *g_lse = infer->in[8];
     if (!infer_inner(infer)) return false;
     const int64_t full[4] = {q->dims[0], q->dims[1], q->dims[2], v->dims[3]};
-    bool fits = y->ndim == 4 && g->ndim == 4 && lse->ndim == 3 && memcmp(y->dims, full, sizeof full) == 0 &&
-                memcmp(g->dims, full, sizeof full) == 0 && memcmp(lse->dims, full, 3 * sizeof *full) == 0 &&
+    const int64_t rows[4] = {q->dims[0], q->dims[a->rows_first ? 2 : 1], q->dims[a->rows_first ? 1 : 2], v->dims[3]};
+    bool fits = y->ndim == 4 && g->ndim == 4 && lse->ndim == 3 && memcmp(y->dims, rows, sizeof rows) == 0 &&
+                memcmp(g->dims, rows, sizeof rows) == 0 && memcmp(lse->dims, full, 3 * sizeof *full) == 0 &&
                 (!g_lse || (g_lse->ndim == 3 && memcmp(g_lse->dims, full, 3 * sizeof *full) == 0));
     if (!fits || y->dtype != q->dtype || g->dtype != q->dtype)
         return ct_infer_fail(infer, CT_ERR_SHAPE, "y is %s, lse %s, g %s; they do not fit q %s and v %s",
                              ct_view_text(y), ct_view_text(lse), ct_view_text(g), ct_view_text(q), ct_view_text(v));
-    for (int i = 0; i < infer->n_out && i < 3; i++) ct__infer_like(infer, i, infer->in[i], q->dtype);
+    for (int i = 0; i < infer->n_out && i < 3; i++) {
+        ct__infer_like(infer, i, infer->in[i], q->dtype);
+        if (a->rows_first) put_rows_first(&infer->out[i]);
+    }
     if (infer->n_out > 3) {
         if (!mask || mask->dtype == CT_BOOL)
             return ct_infer_fail(infer, CT_ERR_VALUE, "dmask: there is no additive mask");
@@ -155,13 +167,16 @@ void scaled_dot_product_attention_lower(ct_lower *l) {
         if (ct_dtype_of(mask) != CT_BOOL && ct_dtype_of(mask) != ct_dtype_of(q)) mask = cast(mask, ct_dtype_of(q));
         mask = expand(mask, scores);
     }
+    /* Heads that lie within rows, as those of one projection do, go back the same way: joining them copies nothing. */
+    const ct_dims strides = ct_strides(q);
+    const bool rows_first = shape.n == 4 && shape.d[1] > 1 && strides.d[1] < strides.d[2];
     ct_tensor *stream = a->dropout > 0 ? ct__position_of(l) : NULL, *lse = NULL;
     ct_tensor *y =
         sdpa(four(q), four(k), four(v), a->scale.set ? a->scale.value : 1 / __builtin_sqrt((double)(d > 0 ? d : 1)),
              .mask = four(mask), .stream = stream, .causal = a->causal, .bottom_right = a->bottom_right,
-             .dropout = a->dropout, .lse = &lse);
+             .dropout = a->dropout, .rows_first = rows_first, .lse = &lse);
     shape.d[shape.n - 1] = ct_dim(v, -1);
-    l->out[0] = reshape(y, shape);
+    l->out[0] = rows_first ? transpose(y, 1, 2) : reshape(y, shape);
 }
 
 /* ---- The kernel's op in simpler ones ---- */
@@ -215,6 +230,7 @@ void sdpa_lower(ct_lower *l) {
     ct_tensor *p = div(e, total), *factors = factors_of(s, l->in[4], a->dropout);
     if (factors) p = mul(p, factors);
     l->out[0] = ungrouped(matmul(p, shared(v)), y_shape);
+    if (a->rows_first) l->out[0] = transpose(l->out[0], 1, 2);
     if (l->n_out > 1 && l->want[1])
         l->out[1] = reshape(where(none, full_of(s, __builtin_inf()), ct_add(ct_log(total), level)), lse_shape);
 }
@@ -226,10 +242,12 @@ void sdpa_grad_lower(ct_lower *l) {
     const bool *want = l->want;
     ct_tensor *s = scores_of(q, k, mask, a->scale, a->causal, a->bottom_right),
               *p = ct_exp(sub(s, unsqueeze(grouped(l->in[6], kv_heads), -1)));
-    ct_tensor *g = grouped(l->in[7], kv_heads), *factors = factors_of(s, l->in[4], a->dropout);
+    ct_tensor *y = a->rows_first ? transpose(l->in[5], 1, 2) : l->in[5],
+              *cotangent = a->rows_first ? transpose(l->in[7], 1, 2) : l->in[7];
+    ct_tensor *g = grouped(cotangent, kv_heads), *factors = factors_of(s, l->in[4], a->dropout);
     if (l->n_out > 2 && want[2])
         l->out[2] = sum(matmul(transposed(factors ? mul(p, factors) : p), g), .axes = CT_DIMS(2));
-    ct_tensor *delta = sum(mul(l->in[7], l->in[5]), .axes = CT_DIMS(-1));
+    ct_tensor *delta = sum(mul(cotangent, y), .axes = CT_DIMS(-1));
     if (l->in[8]) delta = sub(delta, l->in[8]);
     ct_tensor *dp = matmul(g, transposed(shared(v)));
     if (factors) dp = mul(dp, factors);
@@ -238,20 +256,25 @@ void sdpa_grad_lower(ct_lower *l) {
     if (l->n_out > 1 && want[1])
         l->out[1] = sum(mul_s(matmul(transposed(ds), grouped(q, kv_heads)), a->scale), .axes = CT_DIMS(2));
     if (l->n_out > 3 && want[3]) l->out[3] = ungrouped(ds, ct_shape(mask));
+    for (int i = 0; a->rows_first && i < l->n_out && i < 3; i++)
+        if (want[i]) l->out[i] = transpose(l->out[i], 1, 2);
 }
 
 void sdpa_vjp(ct_vjp *v) {
     const sdpa_attrs *a = v->attrs;
     if (!ct__vjp_has(v, 1)) return;
-    sdpa_grad_attrs attrs = {
-        .scale = a->scale, .causal = a->causal, .bottom_right = a->bottom_right, .dropout = a->dropout};
+    sdpa_grad_attrs attrs = {.scale = a->scale,
+                             .causal = a->causal,
+                             .bottom_right = a->bottom_right,
+                             .dropout = a->dropout,
+                             .rows_first = a->rows_first};
     ct_tensor *in[] = {v->in[0],  v->in[1],  v->in[2],
                        v->in[3],  v->in[4],  v->out[0],
                        v->out[1], v->cot[0], v->n_out > 1 ? v->cot[1] : NULL};
     ct_tensor *made[4] = {NULL};
     const int m = v->need[3] ? 4 : 3;
     if (!ct_apply_with(&ct__op_sdpa_grad, in, 9, &attrs, made, m, v->need, NULL)) return;
-    for (int i = 0; i < m; i++) v->grad[i] = made[i];
+    for (int i = 0; i < m; i++) v->grad[i] = made[i] && i < 3 && a->rows_first ? transpose(made[i], 1, 2) : made[i];
 }
 
 /* ---- Several heads ---- */

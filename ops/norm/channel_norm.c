@@ -249,7 +249,7 @@ void channel_norm_fixed_lower(ct_lower *l) {
     const int64_t channels = ct_dim(in[0], a->channels_last ? 2 : 1);
     const ct_dims along = a->channels_last ? CT_DIMS(channels) : CT_DIMS(channels, 1);
     /* copies: the graph keeps them, and the originals may be changed before backward */
-    ct_tensor *mean = clone(ct_detach(in[1])), *scale = ct_rsqrt(add_s(clone(ct_detach(in[2])), a->eps));
+    ct_tensor *mean = clone(in[1]), *scale = ct_rsqrt(add_s(clone(in[2]), a->eps));
     if (in[3]) scale = mul(scale, in[3]);
     ct_tensor *shift = in[4] ? in[4] : zeros(CT_DIMS(channels), .dtype = dtype);
     ct_tensor *y = channel_affine(in[0], reshape(mean, along), reshape(scale, along), reshape(shift, along));

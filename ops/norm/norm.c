@@ -199,7 +199,8 @@ static ct_tensor *by_running(const ct_lower *l, double eps, bool last, ct_tensor
     const int64_t channels = ct_dim(x, last ? ct_ndim(x) - 1 : 1);
     const bool any = ct_numel(x) == 0;
     bool residual_last = last;
-    ct_tensor *mean = any ? zeros(CT_DIMS(channels)) : l->in[1], *var = any ? ones(CT_DIMS(channels)) : l->in[2],
+    ct_tensor *mean = any ? zeros(CT_DIMS(channels)) : ct_detach(l->in[1]),
+              *var = any ? ones(CT_DIMS(channels)) : ct_detach(l->in[2]),
               *flat_residual = residual ? three(residual, true, &residual_last) : NULL, *flat_x = three(x, true, &last);
     return reshape(channel_norm_fixed(flat_x, flat(mean), flat(var), eps, .weight = flat(l->in[3]),
                                       .bias = flat(l->in[4]), .residual = flat_residual, .relu = relu,

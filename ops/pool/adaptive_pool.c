@@ -31,11 +31,12 @@ static bool infer_adaptive(ct_infer *infer, int rank, const ct_dims *to, bool ch
 /* What an adaptive pooling is: windows of one size side by side (even), or one window (whole), or neither. */
 typedef struct adaptive {
     ct_dims in, out, kernel, none, ones, axes;
+    double taps; /* of a window */
     bool even, whole;
 } adaptive;
 
 static adaptive plan(ct_tensor *x, int rank, const ct_dims *to, bool channels_last) {
-    adaptive p = {.even = true, .whole = true};
+    adaptive p = {.taps = 1, .even = true, .whole = true};
     p.in.n = p.out.n = p.kernel.n = p.ones.n = p.axes.n = rank;
     p.none.n = 2 * rank;
     for (int i = 0; i < rank; i++) {
@@ -43,6 +44,7 @@ static adaptive plan(ct_tensor *x, int rank, const ct_dims *to, bool channels_la
         p.in.d[i] = ct_dim(x, (int)p.axes.d[i]);
         p.out.d[i] = size_at(to, i);
         p.kernel.d[i] = p.in.d[i] / p.out.d[i];
+        p.taps *= (double)p.kernel.d[i];
         p.ones.d[i] = 1;
         p.even = p.even && p.in.d[i] % p.out.d[i] == 0;
         p.whole = p.whole && p.out.d[i] == 1;
@@ -52,7 +54,9 @@ static adaptive plan(ct_tensor *x, int rank, const ct_dims *to, bool channels_la
 
 static ct_tensor *adaptive_means(ct_tensor *x, int rank, const ct_dims *to, bool channels_last) {
     const adaptive p = plan(x, rank, to, channels_last);
-    if (p.whole) return mean(x, .axes = p.axes, .keepdim = true);
+    /* small planes of halves are pooled as they are, without a copy in f32 */
+    const bool small = p.taps <= 256 && (ct_dtype_of(x) == CT_F16 || ct_dtype_of(x) == CT_BF16);
+    if (p.whole && !small) return mean(x, .axes = p.axes, .keepdim = true);
     if (p.even) return avg_pool_nd(x, p.in, p.kernel, p.kernel, p.none, .channels_last = channels_last);
     return interpolate(x, .output_size = p.out, .mode = CT_AREA, .channels_last = channels_last);
 }

@@ -22,7 +22,7 @@ static void emit_kernel(text *t, const op_def *op, const element *e) {
     unsigned masks = 0;
     for (int i = 0; i < op->n_args; i++)
         if (!is_attr(&op->args[i]) && op->args[i].is_mask) masks |= 1u << input_number(op, i);
-    put(t, "extern \"C\" __global__ void %s_%s(const ct_cuda_elementwise a) {\n", op->name, e->name);
+    put(t, "extern \"C\" __global__ void %s_%s(const __grid_constant__ ct_cuda_elementwise a) {\n", op->name, e->name);
     put(t, "    ct_elementwise<%s, %s, %s, %d, %uu, %s>(a, [&](const ct_values<%s, %d> &v) {\n", e->stored, e->computed,
         op->bool_result ? "uint8_t" : e->stored, count_inputs(op), masks, formula_cost(&op->value) > 8 ? "true" : "false", e->computed, count_inputs(op));
     put(t, "        return ct_op_%s<%s, %s>(", op->name, e->computed, e->stored);

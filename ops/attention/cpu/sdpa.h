@@ -53,6 +53,15 @@ static inline sdpa sdpa_problem(const ct_view *q, const ct_view *k, const ct_vie
     return s;
 }
 
+/* (B,T,H,D) as (B,H,T,D), in a copy of the view. NULL stays. */
+static inline const ct_view *sdpa_heads_first(const ct_view *x, bool rows_first, ct_view *copy) {
+    if (!x || !rows_first) return x;
+    *copy = *x;
+    copy->dims[1] = x->dims[2], copy->dims[2] = x->dims[1];
+    copy->strides[1] = x->strides[2], copy->strides[2] = x->strides[1];
+    return copy;
+}
+
 /* Before it runs: can and scratch may not look at values. */
 static inline void sdpa_start(sdpa *s, const ct_view *stream) {
     if (s->drops) s->random = ct__position(stream);

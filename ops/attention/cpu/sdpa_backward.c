@@ -347,16 +347,18 @@ static void mask_chunk(void *ctx, int64_t head, int worker) {
 
 /* ---- The call ---- */
 
-static backward backward_of(const ct_call *call) {
+/* views: room for those of y, g and the gradients. */
+static backward backward_of(const ct_call *call, ct_view views[5]) {
     const sdpa_grad_attrs *a = call->attrs;
     backward w = {.s = sdpa_problem(call->in[0], call->in[1], call->in[2], call->in[3], call->in[4], a->scale,
                                     a->causal, a->bottom_right, a->dropout),
-                  .y = call->in[5],
+                  .y = sdpa_heads_first(call->in[5], a->rows_first, &views[3]),
                   .lse = call->in[6],
-                  .g = call->in[7],
+                  .g = sdpa_heads_first(call->in[7], a->rows_first, &views[4]),
                   .g_lse = call->in[8]};
     const ct_view **wanted[] = {&w.dq, &w.dk, &w.dv, &w.dmask};
-    for (int i = 0; i < call->n_out; i++) *wanted[i] = call->out[i];
+    for (int i = 0; i < call->n_out; i++)
+        *wanted[i] = i < 3 ? sdpa_heads_first(call->out[i], a->rows_first, &views[i]) : call->out[i];
     cut_ranges(&w);
     w.room = worker_room(&w);
     w.row_bytes = w.s.batch * w.s.heads * w.s.tq * w.s.size;
@@ -365,13 +367,15 @@ static backward backward_of(const ct_call *call) {
 }
 
 static size_t backward_scratch(const ct_call *call) {
-    const backward w = backward_of(call);
+    ct_view views[5];
+    const backward w = backward_of(call, views);
     return ct__near_scratch(2 * ct__room(w.ranges * w.row_bytes) + ct__room(w.sum_bytes) +
                             w.room * (size_t)ct__threads());
 }
 
 static bool backward_run(const ct_call *call, ct_stream *stream) {
-    backward w = backward_of(call);
+    ct_view views[5];
+    backward w = backward_of(call, views);
     const int64_t heads = w.s.batch * w.s.heads;
     char *at = ct__scratch(call);
     (void)stream;

@@ -133,8 +133,9 @@ static size_t forward_scratch(const ct_call *call) {
 
 static bool forward_run(const ct_call *call, ct_stream *stream) {
     (void)stream;
+    ct_view y;
     forward f = {.s = problem_of(call),
-                 .y = call->out[0],
+                 .y = sdpa_heads_first(call->out[0], ((const sdpa_attrs *)call->attrs)->rows_first, &y),
                  .lse = call->n_out > 1 ? call->out[1] : NULL,
                  .scratch = ct__scratch(call)};
     sdpa_start(&f.s, call->in[4]);

@@ -21,8 +21,9 @@ CT_DEVICE float weight(const ct_cuda_sdpa &p, float s, float scale, float level,
 template <typename S, int D, bool GENERAL> __device__ void keys_backward(const ct_cuda_sdpa &p) {
     constexpr int STEP = CT_SDPA_STEP, ROW = ct_row<D>(), ROWS = CT_SDPA_ROWS;
     extern __shared__ __align__(16) char shared[];
-    S *const key = (S *)shared, *const value = key + ROWS * ROW, *const stages = value + ROWS * ROW; // two of queries and g
-    float2 *const levels = (float2 *)(stages + 4 * STEP * ROW);                                      // two of lse and delta
+    S *const key = (S *)shared, *const value = key + ROWS * ROW,
+             *const stages = value + ROWS * ROW;                // two of queries and g
+    float2 *const levels = (float2 *)(stages + 4 * STEP * ROW); // two of lse and delta
     if (ct_does_nothing(p.head)) return;
     const ct_sdpa_place place = ct_sdpa_find(blockIdx.x, p.batch, p.kv_heads, p.blocks, false);
     const int64_t b = place.b;
@@ -63,7 +64,8 @@ template <typename S, int D, bool GENERAL> __device__ void keys_backward(const c
 #pragma unroll 1
         for (int part = 0; part < STEP; part += AT_ONCE) {
             const int i0 = begin + step % steps * STEP + part;
-            if (i0 >= p.tq || (p.causal && i0 + AT_ONCE - 1 + p.ahead < row)) continue; // these keys are seen by none of them
+            if (i0 >= p.tq || (p.causal && i0 + AT_ONCE - 1 + p.ahead < row))
+                continue; // these keys are seen by none of them
             float s[AT_ONCE / 8][4], ds[AT_ONCE / 8][4];
             ct_clear(s);
             ct_clear(ds);
@@ -185,7 +187,8 @@ template <typename S, int D, bool GENERAL> __device__ void queries_backward(cons
                     if (GENERAL && p.drops) ds[n][e] *= ct_sdpa_factor<float>(p, position, b, h, i, j);
                     ds[n][e] = edge && j >= seen[e / 2] ? 0 : w * (ds[n][e] - delta[e / 2]);
                     if (GENERAL && whole && i < p.tq && j < p.tk)
-                        ct_sdpa_head<S>(p.dmask, b, h)[i * p.dmask.strides[2] + j * p.dmask.strides[3]] = ct_store<S>(ds[n][e]);
+                        ct_sdpa_head<S>(p.dmask, b, h)[i * p.dmask.strides[2] + j * p.dmask.strides[3]] =
+                            ct_store<S>(ds[n][e]);
                 }
 #pragma unroll
             for (int k = 0; k < AT_ONCE / 16; k++) {
@@ -208,11 +211,11 @@ template <typename S, int D, bool GENERAL> __device__ void queries_backward(cons
     extern "C" __global__ void __launch_bounds__(CT_SDPA_THREADS, BLOCKS) sdpa_queries_##name(const ct_cuda_sdpa p) { \
         queries_backward<S, D, GENERAL>(p);                                                                           \
     }
-#define BACKWARDS(name, S)                        \
-    BACKWARD(name##_32, S, 32, false, 2)          \
-    BACKWARD(name##_64, S, 64, false, 2)          \
-    BACKWARD(name##_128, S, 128, false, 1)        \
-    BACKWARD(name##_general_64, S, 64, true, 1)   \
+#define BACKWARDS(name, S)                      \
+    BACKWARD(name##_32, S, 32, false, 2)        \
+    BACKWARD(name##_64, S, 64, false, 2)        \
+    BACKWARD(name##_128, S, 128, false, 1)      \
+    BACKWARD(name##_general_64, S, 64, true, 1) \
     BACKWARD(name##_general_128, S, 128, true, 1)
 BACKWARDS(f16, __half)
 BACKWARDS(bf16, __nv_bfloat16)

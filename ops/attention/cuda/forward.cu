@@ -108,7 +108,8 @@ template <typename S, int D, bool GENERAL> __device__ void forward(const ct_cuda
             for (int n = 0; n < N; n++)
 #pragma unroll
                 for (int e = 0; e < 4; e++)
-                    s[n][e] *= ct_sdpa_factor<float>(p, position, b, h, my_row + e / 2 * 8, j0 + 8 * n + threadIdx.x % 4 * 2 + e % 2);
+                    s[n][e] *= ct_sdpa_factor<float>(p, position, b, h, my_row + e / 2 * 8,
+                                                     j0 + 8 * n + threadIdx.x % 4 * 2 + e % 2);
         }
 #pragma unroll
         for (int k = 0; k < STEP / 16; k++) {
@@ -128,18 +129,19 @@ template <typename S, int D, bool GENERAL> __device__ void forward(const ct_cuda
             ct_sdpa_head<float>(p.lse, b, h)[i * p.lse.strides[2]] =
                 total == 0 ? (float)INFINITY : fmaf(top[r] * factor, (float)CT_LN2, logf(total));
     }
-    ct_put_rows<S, D>(p.y, ct_sdpa_head<S>(p.y, b, h), buffer + 16 * warp * ROW, o, share[0], share[1], row, p.tq, p.d_v);
+    ct_put_rows<S, D>(p.y, ct_sdpa_head<S>(p.y, b, h), buffer + 16 * warp * ROW, o, share[0], share[1], row, p.tq,
+                      p.d_v);
 }
 
-#define FORWARD(name, S, D, GENERAL, BLOCKS)                                                                             \
+#define FORWARD(name, S, D, GENERAL, BLOCKS)                                                                          \
     extern "C" __global__ void __launch_bounds__(CT_SDPA_THREADS, BLOCKS) sdpa_forward_##name(const ct_cuda_sdpa p) { \
         forward<S, D, GENERAL>(p);                                                                                    \
     }
-#define FORWARDS(name, S)                        \
-    FORWARD(name##_32, S, 32, false, 2)          \
-    FORWARD(name##_64, S, 64, false, 2)          \
-    FORWARD(name##_128, S, 128, false, 1)        \
-    FORWARD(name##_general_64, S, 64, true, 1)   \
+#define FORWARDS(name, S)                      \
+    FORWARD(name##_32, S, 32, false, 2)        \
+    FORWARD(name##_64, S, 64, false, 2)        \
+    FORWARD(name##_128, S, 128, false, 1)      \
+    FORWARD(name##_general_64, S, 64, true, 1) \
     FORWARD(name##_general_128, S, 128, true, 1)
 FORWARDS(f16, __half)
 FORWARDS(bf16, __nv_bfloat16)

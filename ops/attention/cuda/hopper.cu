@@ -3,27 +3,25 @@
 #include "backends/cuda/wgmma.cuh"
 #include "ops/attention/cuda/tiles.cuh"
 
-enum { D = 64, STEP = CT_SDPA_STEP, ROWS = CT_SDPA_ROWS, TILE = 64 * D, N = STEP / 8, HALF = STEP / 2 };
+// Three stages, so that the products of one step may run on into the next.
+enum { D = 64, STAGES = 3, STEP = CT_SDPA_STEP, ROWS = CT_SDPA_ROWS, TILE = 64 * D, N = STEP / 8, HALF = STEP / 2 };
 
-// Rows first to first + COUNT - 1 as tiles of 64; what lies outside is zero.
-template <typename S, int COUNT>
-CT_DEVICE void take_rows(S *to, const ct_cuda_heads &x, const S *head, int first, int rows, int columns) {
-    if (x.packed) {
-#pragma unroll
-        for (int e = threadIdx.x; e < COUNT * 8; e += CT_SDPA_THREADS) {
-            const int r = e / 8, c = e % 8 * 8;
-            const bool there = first + r < rows && c < columns;
-            ct_async_copy<16>(to + ct_wgmma_place(r, c), there ? head + (first + r) * x.strides[2] + c : head, there);
-        }
-    } else {
-#pragma unroll 1
-        for (int e = threadIdx.x; e < COUNT * D; e += CT_SDPA_THREADS) {
-            const int r = e / D, c = e % D;
-            const bool there = first + r < rows && c < columns;
-            to[ct_wgmma_place(r, c)] = there ? head[(first + r) * x.strides[2] + c * x.strides[3]] : S(0.0f);
-        }
+// Rows of a head on their way into tiles of 64, each time the next ones; what lies outside is zero. A thread copies 16 bytes of every 32nd row.
+template <typename S> struct source {
+    const S *at;
+    int row, rows; // the next one of this thread, and all there are
+    bool column;   // this thread's bytes are part of a row
+    CT_DEVICE source(const ct_cuda_heads &x, const S *head, int first, int count, int columns)
+        : at(head + (first + (int)threadIdx.x / 8) * x.strides[2] + threadIdx.x % 8 * 8), row(first + threadIdx.x / 8),
+          rows(count), column((int)threadIdx.x % 8 * 8 < columns) {}
+    CT_DEVICE void take(S *tile, const ct_cuda_heads &x) {
+        S *const to = tile + ct_wgmma_place(threadIdx.x / 8, threadIdx.x % 8 * 8);
+        ct_async_copy<16>(to, at, column && row < rows);
+        ct_async_copy<16>(to + 32 * D, at + 32 * x.strides[2], column && row + 32 < rows);
+        at += 64 * x.strides[2];
+        row += 64;
     }
-}
+};
 
 // All that was taken is there, for threads and for products.
 CT_DEVICE void meet() {
@@ -36,20 +34,24 @@ CT_DEVICE void meet() {
 template <typename S> CT_DEVICE void take_operands(uint32_t (&a)[D / 16][4], const S *tile, int r) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
-    for (int k = 0; k < D / 16; k++) ct_load_matrices(a[k], tile + ct_wgmma_place(r + lane % 16, 16 * k + lane / 16 * 8));
+    for (int k = 0; k < D / 16; k++)
+        ct_load_matrices(a[k], tile + ct_wgmma_place(r + lane % 16, 16 * k + lane / 16 * 8));
 }
 
 // s = a x^T, for as many rows of x as s has columns.
-template <typename S, int M> CT_DEVICE void multiply_rows(float (&s)[M][4], const uint32_t (&a)[D / 16][4], const S *x) {
+template <typename S, int M>
+CT_DEVICE void multiply_rows(float (&s)[M][4], const uint32_t (&a)[D / 16][4], const S *x) {
     const uint64_t tile = ct_wgmma_tile(x);
+    ct_wgmma<S, true>::begin(s, a[0], tile);
 #pragma unroll
-    for (int k = 0; k < D / 16; k++) ct_wgmma<S, true>::multiply(s, a[k], tile + k * CT_WGMMA_COLUMNS, k > 0);
+    for (int k = 1; k < D / 16; k++) ct_wgmma<S, true>::add(s, a[k], tile + k * CT_WGMMA_COLUMNS);
 }
 // sum += a x, a being K steps of 16 rows of x.
-template <typename S, int K> CT_DEVICE void multiply_columns(float (&sum)[D / 8][4], const uint32_t (&a)[K][4], const S *x) {
+template <typename S, int K>
+CT_DEVICE void multiply_columns(float (&sum)[D / 8][4], const uint32_t (&a)[K][4], const S *x) {
     const uint64_t tile = ct_wgmma_tile(x);
 #pragma unroll
-    for (int k = 0; k < K; k++) ct_wgmma<S, false>::multiply(sum, a[k], tile + k * CT_WGMMA_ROWS, 1);
+    for (int k = 0; k < K; k++) ct_wgmma<S, false>::add(sum, a[k], tile + k * CT_WGMMA_ROWS);
 }
 
 template <typename S, int M> CT_DEVICE void to_operands(uint32_t (&a)[M / 2][4], const float (&s)[M][4]) {
@@ -66,6 +68,10 @@ CT_DEVICE float of_four(float x, bool highest) {
     return x;
 }
 
+template <typename T, T V> struct ct_constant { static constexpr T value = V; };
+
+CT_DEVICE int next(int stage) { return stage + 1 == STAGES ? 0 : stage + 1; }
+
 // Dynamic shared memory begins at a multiple of 16 bytes; tiles at one of 1024.
 CT_DEVICE char *first_tile(char *shared) {
     return shared + (1024 - (uint32_t)__cvta_generic_to_shared(shared) % 1024) % 1024;
@@ -75,42 +81,49 @@ CT_DEVICE char *first_tile(char *shared) {
 
 template <typename S> __device__ void forward(const ct_cuda_sdpa &p) {
     extern __shared__ __align__(16) char shared[];
-    S *const buffer = (S *)first_tile(shared); // two tiles of queries, then two stages of keys and values, then the result
+    S *const buffer = (S *)first_tile(shared); // two tiles of queries, then stages of keys and values, then the result
     if (ct_does_nothing(p.head)) return;
     const ct_sdpa_place place = ct_sdpa_find(blockIdx.x, p.batch, p.heads, p.blocks, true);
     const int64_t b = place.b;
     const int h = place.h, first = place.block * ROWS, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int row = first + 16 * warp, my_row = row + lane / 4;
-    const S *const keys = ct_sdpa_head<S>(p.k, b, h / p.group), *const values = ct_sdpa_head<S>(p.v, b, h / p.group);
     const int last = first + ROWS < p.tq ? first + ROWS : p.tq, end = ct_sdpa_seen(p, last - 1);
-    // All rows of the warpgroup see all keys before `most`, and none from `group_end` on.
-    const int group = first + 64 * (warp / 4), most = ct_sdpa_seen(p, group), group_end = ct_sdpa_seen(p, group + 63);
+    const int most = ct_sdpa_seen(p, first); // keys that all rows see
     const float factor = (float)(p.scale * CT_LOG2E);
 
     uint32_t q[D / 16][4];
-    take_rows<S, ROWS>(buffer, p.q, ct_sdpa_head<S>(p.q, b, h), first, p.tq, p.d);
+    source<S> query(p.q, ct_sdpa_head<S>(p.q, b, h), first, p.tq, p.d);
+    query.take(buffer, p.q);
+    query.take(buffer + TILE, p.q);
     meet();
     take_operands(q, buffer, 16 * warp);
     __syncthreads();
-    auto take = [&](int j0, int stage) {
-        take_rows<S, STEP>(buffer + stage * 2 * TILE, p.k, keys, j0, p.tk, p.d);
-        take_rows<S, STEP>(buffer + stage * 2 * TILE + TILE, p.v, values, j0, p.tk, p.d_v);
+    source<S> keys(p.k, ct_sdpa_head<S>(p.k, b, h / p.group), 0, p.tk, p.d),
+        values(p.v, ct_sdpa_head<S>(p.v, b, h / p.group), 0, p.tk, p.d_v);
+    auto take = [&](int stage) {
+        keys.take(buffer + stage * 2 * TILE, p.k);
+        values.take(buffer + stage * 2 * TILE + TILE, p.v);
     };
     float o[D / 8][4], top[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
+    uint32_t a[N / 2][4];
     ct_clear(o);
-    if (end > 0) take(0, 0);
-#pragma unroll 1
-    for (int j0 = 0, stage = 0; j0 < end; j0 += STEP, stage ^= 1) {
+    if (end > 0) take(0);
+    int j0 = 0, stage = 0;
+    // One step; EDGE: some of the keys are not seen by some of the rows.
+    auto step = [&](auto edge_of) {
+        constexpr bool EDGE = decltype(edge_of)::value;
         const S *const key = buffer + stage * 2 * TILE, *const value = key + TILE;
-        meet(); // these have come, and nobody reads the other stage any more
-        if (j0 + STEP < end) take(j0 + STEP, stage ^ 1);
-        if (j0 >= group_end) continue;
+        meet(); // these have come, and nobody reads the next stage any more
+        stage = next(stage);
+        if (j0 + STEP < end) take(stage);
         float s[N][4];
         ct_wgmma_begin();
         multiply_rows(s, q, key);
         ct_wgmma_end();
-        ct_wgmma_wait<0>();
-        if (j0 + STEP > most) {
+        ct_wgmma_wait<0>(); // the last step's product with V has ended too
+        ct_wgmma_hold(s);
+        ct_wgmma_hold(o);
+        if (EDGE) {
             const int seen[2] = {ct_sdpa_seen(p, my_row), ct_sdpa_seen(p, my_row + 8)};
 #pragma unroll
             for (int n = 0; n < N; n++)
@@ -137,13 +150,24 @@ template <typename S> __device__ void forward(const ct_cuda_sdpa &p) {
                     sum[r] += s[n][e];
                 }
         }
-        uint32_t a[N / 2][4];
         to_operands<S>(a, s);
+        ct_wgmma_hold(a);
+        ct_wgmma_hold(o);
         ct_wgmma_begin();
         multiply_columns(o, a, value);
         ct_wgmma_end();
-        ct_wgmma_wait<0>();
-    }
+        if (EDGE) {
+            ct_wgmma_wait<0>();
+            ct_wgmma_hold(o);
+        }
+        j0 += STEP;
+    };
+#pragma unroll 1
+    while (j0 + STEP <= most) step(ct_constant<bool, false>());
+    ct_wgmma_wait<0>();
+    ct_wgmma_hold(o);
+#pragma unroll 1
+    while (j0 < end) step(ct_constant<bool, true>());
     __syncthreads(); // the result takes the place of keys and values
     float share[2];
 #pragma unroll
@@ -155,95 +179,120 @@ template <typename S> __device__ void forward(const ct_cuda_sdpa &p) {
             ct_sdpa_head<float>(p.lse, b, h)[i * p.lse.strides[2]] =
                 total == 0 ? (float)INFINITY : fmaf(top[r] * factor, (float)CT_LN2, logf(total));
     }
-    ct_put_rows<S, D>(p.y, ct_sdpa_head<S>(p.y, b, h), buffer + 16 * warp * ct_row<D>(), o, share[0], share[1], row, p.tq, p.d_v);
+    ct_put_rows<S, D>(p.y, ct_sdpa_head<S>(p.y, b, h), buffer + 16 * warp * ct_row<D>(), o, share[0], share[1], row,
+                      p.tq, p.d_v);
 }
 
 // ---- dK and dV ----
 
 template <typename S> __device__ void keys_backward(const ct_cuda_sdpa &p) {
     extern __shared__ __align__(16) char shared[];
-    S *const buffer = (S *)first_tile(shared); // two tiles of keys and two of values, then two stages of queries and g
-    float2 *const levels = (float2 *)(buffer + 4 * TILE); // two of lse and delta
+    S *const buffer = (S *)first_tile(shared); // two tiles of keys and two of values, then stages of queries and g
+    float2 *const levels = (float2 *)(buffer + STAGES * 2 * TILE); // as many of lse and delta
     if (ct_does_nothing(p.head)) return;
     const ct_sdpa_place place = ct_sdpa_find(blockIdx.x, p.batch, p.kv_heads, p.blocks, false);
     const int64_t b = place.b;
     const int hk = place.h, first = place.block * ROWS, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int row = first + 16 * warp, group = first + 64 * (warp / 4); // of keys
+    const int row = first + 16 * warp; // of keys
     // The first query that sees any of these keys, at a multiple of STEP.
     const int64_t earliest = p.causal && first > p.ahead ? first - p.ahead : 0;
     const int begin = earliest < p.tq ? (int)(earliest / STEP * STEP) : p.tq;
-    const int steps = (p.tq - begin + STEP - 1) / STEP, all = steps * p.group;
     const float scale = (float)(p.scale * CT_LOG2E);
 
     uint32_t k[D / 16][4], v[D / 16][4];
-    take_rows<S, ROWS>(buffer, p.k, ct_sdpa_head<S>(p.k, b, hk), first, p.tk, p.d);
-    take_rows<S, ROWS>(buffer + 2 * TILE, p.v, ct_sdpa_head<S>(p.v, b, hk), first, p.tk, p.d_v);
+    source<S> key(p.k, ct_sdpa_head<S>(p.k, b, hk), first, p.tk, p.d),
+        value(p.v, ct_sdpa_head<S>(p.v, b, hk), first, p.tk, p.d_v);
+    key.take(buffer, p.k);
+    key.take(buffer + TILE, p.k);
+    value.take(buffer + 2 * TILE, p.v);
+    value.take(buffer + 3 * TILE, p.v);
     meet();
     take_operands(k, buffer, 16 * warp);
     take_operands(v, buffer + 2 * TILE, 16 * warp);
     __syncthreads();
-    auto take = [&](int step) { // queries of step `step` of all heads, one head after the other
-        const int h = hk * p.group + step / steps, i0 = begin + step % steps * STEP, stage = step & 1;
-        S *const to = buffer + stage * 2 * TILE;
-        take_rows<S, STEP>(to, p.q, ct_sdpa_head<S>(p.q, b, h), i0, p.tq, p.d);
-        take_rows<S, STEP>(to + TILE, p.g, ct_sdpa_head<S>(p.g, b, h), i0, p.tq, p.d_v);
-        if (threadIdx.x < STEP) {
-            const int i = i0 + threadIdx.x;
-            const float2 *const from = (const float2 *)p.rows + (b * p.heads + h) * p.tq;
-            ct_async_copy<8>(levels + stage * STEP + threadIdx.x, i < p.tq ? from + i : from, i < p.tq);
-        }
-    };
     float dk[D / 8][4], dv[D / 8][4];
+    uint32_t a[N / 2][4], da[N / 2][4];
     ct_clear(dk);
     ct_clear(dv);
-    if (all > 0) take(0);
+    int stage = 0;
 #pragma unroll 1
-    for (int step = 0; step < all; step++) {
-        meet();
-        if (step + 1 < all) take(step + 1);
-        const int stage = step & 1, i0 = begin + step % steps * STEP;
-        const S *const query = buffer + stage * 2 * TILE, *const cotangent = query + TILE;
-        if (p.causal && i0 + STEP - 1 + p.ahead < group) continue; // the warpgroup's keys are seen by none of them
-        float s[N][4], ds[N][4];
-        ct_wgmma_begin();
-        multiply_rows(s, k, query);
-        ct_wgmma_end();
-        multiply_rows(ds, v, cotangent);
-        ct_wgmma_end();
-        ct_wgmma_wait<1>(); // s is there
-        const bool edge = p.causal && group + 63 > i0 + p.ahead;
-        const float4 *const level = (const float4 *)(levels + stage * STEP + lane % 4 * 2);
+    for (int h = hk * p.group; h < (hk + 1) * p.group; h++) {
+        source<S> queries(p.q, ct_sdpa_head<S>(p.q, b, h), begin, p.tq, p.d),
+            cotangents(p.g, ct_sdpa_head<S>(p.g, b, h), begin, p.tq, p.d_v);
+        const float2 *level_of = (const float2 *)p.rows + (b * p.heads + h) * p.tq + begin + threadIdx.x;
+        auto take = [&](int i0, int to) {
+            queries.take(buffer + to * 2 * TILE, p.q);
+            cotangents.take(buffer + to * 2 * TILE + TILE, p.g);
+            if (threadIdx.x < STEP)
+                ct_async_copy<8>(levels + to * STEP + threadIdx.x, level_of, i0 + (int)threadIdx.x < p.tq);
+            level_of += STEP;
+        };
+        int i0 = begin;
+        // One step; EDGE: some of the keys are not seen by some of the queries.
+        auto step = [&](auto edge_of) {
+            constexpr bool EDGE = decltype(edge_of)::value;
+            const S *const query = buffer + stage * 2 * TILE, *const cotangent = query + TILE;
+            const float4 *const level = (const float4 *)(levels + stage * STEP + lane % 4 * 2);
+            meet();
+            stage = next(stage);
+            if (i0 + STEP < p.tq) take(i0 + STEP, stage);
+            float s[N][4], ds[N][4];
+            ct_wgmma_begin();
+            multiply_rows(s, k, query);
+            ct_wgmma_end();
+            multiply_rows(ds, v, cotangent);
+            ct_wgmma_end();
+            ct_wgmma_wait<1>(); // s is there, and the last step's products have ended
+            ct_wgmma_hold(s);
+            ct_wgmma_hold(dk);
+            ct_wgmma_hold(dv);
 #pragma unroll
-        for (int n = 0; n < N; n++) {
-            const float4 l = level[4 * n];
+            for (int n = 0; n < N; n++) {
+                const float4 l = level[4 * n];
 #pragma unroll
-            for (int e = 0; e < 4; e++) s[n][e] = ct_fast_exp2(fmaf(s[n][e], scale, -(e % 2 ? l.z : l.x)));
-        }
-        if (edge) {
+                for (int e = 0; e < 4; e++) s[n][e] = ct_fast_exp2(fmaf(s[n][e], scale, -(e % 2 ? l.z : l.x)));
+            }
+            if (EDGE) {
+                // key row + lane / 4 + e / 2 * 8 comes after the last one that query i0 + 8 n + lane % 4 * 2 + e % 2 sees
+                const int64_t far = i0 + p.ahead + lane % 4 * 2 - row - lane / 4;
+                const int limit = far > 2 * STEP ? 2 * STEP : far < -2 * ROWS ? -2 * ROWS : (int)far;
 #pragma unroll
-            for (int n = 0; n < N; n++)
+                for (int n = 0; n < N; n++)
 #pragma unroll
-                for (int e = 0; e < 4; e++)
-                    if (row + lane / 4 + e / 2 * 8 > i0 + 8 * n + lane % 4 * 2 + e % 2 + p.ahead) s[n][e] = 0;
-        }
-        uint32_t a[N / 2][4], da[N / 2][4];
-        to_operands<S>(a, s);
-        ct_wgmma_wait<0>(); // and ds
-        ct_wgmma_begin();
-        multiply_columns(dv, a, cotangent);
-        ct_wgmma_end();
+                    for (int e = 0; e < 4; e++)
+                        if (e / 2 * 8 - 8 * n - e % 2 > limit) s[n][e] = 0;
+            }
+            to_operands<S>(a, s);
+            ct_wgmma_wait<0>(); // and ds
+            ct_wgmma_hold(ds);
+            ct_wgmma_hold(a);
+            ct_wgmma_begin();
+            multiply_columns(dv, a, cotangent);
+            ct_wgmma_end();
 #pragma unroll
-        for (int n = 0; n < N; n++) {
-            const float4 l = level[4 * n];
+            for (int n = 0; n < N; n++) {
+                const float4 l = level[4 * n];
 #pragma unroll
-            for (int e = 0; e < 4; e++) ds[n][e] = s[n][e] * (ds[n][e] - (e % 2 ? l.w : l.y));
-        }
-        to_operands<S>(da, ds);
-        ct_wgmma_begin();
-        multiply_columns(dk, da, query);
-        ct_wgmma_end();
+                for (int e = 0; e < 4; e++) ds[n][e] = s[n][e] * (ds[n][e] - (e % 2 ? l.w : l.y));
+            }
+            to_operands<S>(da, ds);
+            ct_wgmma_hold(da);
+            ct_wgmma_begin();
+            multiply_columns(dk, da, query);
+            ct_wgmma_end();
+            i0 += STEP;
+        };
         ct_wgmma_wait<0>();
+        __syncthreads(); // nobody reads what is left of another head
+        if (begin < p.tq) take(begin, stage);
+#pragma unroll 1
+        while (i0 < p.tq && p.causal && first + ROWS - 1 > i0 + p.ahead) step(ct_constant<bool, true>());
+#pragma unroll 1
+        while (i0 < p.tq) step(ct_constant<bool, false>());
     }
+    ct_wgmma_wait<0>();
+    ct_wgmma_hold(dk);
+    ct_wgmma_hold(dv);
     ct_async_wait();
     __syncthreads(); // the results take the place of queries
     S *const mine = buffer + 16 * warp * ct_row<D>();
@@ -254,49 +303,76 @@ template <typename S> __device__ void keys_backward(const ct_cuda_sdpa &p) {
 
 // ---- dQ ----
 
+// lse and delta = sum(g y) - g_lse of two rows, for this kernel and, in p.rows, for that of the keys.
+template <typename S>
+CT_DEVICE void make_levels(const ct_cuda_sdpa &p, int64_t b, int h, int my_row, const uint32_t (&g)[D / 16][4],
+                           const S *results, float (&lse)[2], float (&delta)[2]) {
+    uint32_t y[D / 16][4];
+    take_operands(y, results, 16 * (threadIdx.x / 32));
+#pragma unroll
+    for (int k = 0; k < D / 16; k++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            const float2 u = ct_unpair<S>(g[k][e]), v = ct_unpair<S>(y[k][e]);
+            delta[e % 2] = fmaf(u.x, v.x, fmaf(u.y, v.y, delta[e % 2]));
+        }
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        const int i = my_row + 8 * r;
+        delta[r] = of_four(delta[r], false);
+        if (i >= p.tq) continue;
+        lse[r] = ct_sdpa_head<float>(p.lse, b, h)[i * p.lse.strides[2]] * (float)CT_LOG2E;
+        if (p.g_lse.data) delta[r] -= ct_sdpa_head<float>(p.g_lse, b, h)[i * p.g_lse.strides[2]];
+        if (threadIdx.x % 4 == 0) ((float2 *)p.rows)[(b * p.heads + h) * p.tq + i] = make_float2(lse[r], delta[r]);
+    }
+}
+
 template <typename S> __device__ void queries_backward(const ct_cuda_sdpa &p) {
     extern __shared__ __align__(16) char shared[];
-    S *const buffer = (S *)first_tile(shared); // queries and g, then two stages of keys and values, then the result
+    S *const buffer = (S *)first_tile(shared); // queries and g, then stages of keys and values, then the result
     if (ct_does_nothing(p.head)) return;
     const ct_sdpa_place place = ct_sdpa_find(blockIdx.x, p.batch, p.heads, p.blocks, true);
     const int64_t b = place.b;
     const int h = place.h, first = place.block * ROWS, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int row = first + 16 * warp, my_row = row + lane / 4;
-    const S *const keys = ct_sdpa_head<S>(p.k, b, h / p.group), *const values = ct_sdpa_head<S>(p.v, b, h / p.group);
     const int last = first + ROWS < p.tq ? first + ROWS : p.tq, end = ct_sdpa_seen(p, last - 1);
-    const int group = first + 64 * (warp / 4), most = ct_sdpa_seen(p, group), group_end = ct_sdpa_seen(p, group + 63);
+    const int most = ct_sdpa_seen(p, first); // keys that all rows see
     const float scale = (float)(p.scale * CT_LOG2E);
 
     uint32_t q[D / 16][4], g[D / 16][4];
-    take_rows<S, ROWS>(buffer, p.q, ct_sdpa_head<S>(p.q, b, h), first, p.tq, p.d);
-    take_rows<S, ROWS>(buffer + 2 * TILE, p.g, ct_sdpa_head<S>(p.g, b, h), first, p.tq, p.d_v);
-    float lse[2], delta[2];
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        const int i = my_row + 8 * r;
-        const float2 level = i < p.tq ? ((const float2 *)p.rows)[(b * p.heads + h) * p.tq + i] : make_float2(0, 0);
-        lse[r] = level.x, delta[r] = level.y;
-    }
+    source<S> query(p.q, ct_sdpa_head<S>(p.q, b, h), first, p.tq, p.d),
+        cotangent(p.g, ct_sdpa_head<S>(p.g, b, h), first, p.tq, p.d_v),
+        result(p.y, ct_sdpa_head<S>(p.y, b, h), first, p.tq, p.d_v);
+    query.take(buffer, p.q);
+    query.take(buffer + TILE, p.q);
+    cotangent.take(buffer + 2 * TILE, p.g);
+    cotangent.take(buffer + 3 * TILE, p.g);
+    result.take(buffer + 4 * TILE, p.y);
+    result.take(buffer + 5 * TILE, p.y);
     meet();
     take_operands(q, buffer, 16 * warp);
     take_operands(g, buffer + 2 * TILE, 16 * warp);
+    float lse[2] = {0, 0}, delta[2] = {0, 0};
+    make_levels<S>(p, b, h, my_row, g, buffer + 4 * TILE, lse, delta);
     __syncthreads();
-    auto take = [&](int j0, int stage) {
-        take_rows<S, STEP>(buffer + stage * 2 * TILE, p.k, keys, j0, p.tk, p.d);
-        take_rows<S, STEP>(buffer + stage * 2 * TILE + TILE, p.v, values, j0, p.tk, p.d_v);
+    source<S> keys(p.k, ct_sdpa_head<S>(p.k, b, h / p.group), 0, p.tk, p.d),
+        values(p.v, ct_sdpa_head<S>(p.v, b, h / p.group), 0, p.tk, p.d_v);
+    auto take = [&](int stage) {
+        keys.take(buffer + stage * 2 * TILE, p.k);
+        values.take(buffer + stage * 2 * TILE + TILE, p.v);
     };
     float dq[D / 8][4];
     ct_clear(dq);
-    if (end > 0) take(0, 0);
-#pragma unroll 1
-    for (int j0 = 0, stage = 0; j0 < end; j0 += STEP, stage ^= 1) {
+    if (end > 0) take(0);
+    int j0 = 0, stage = 0;
+    auto step = [&](auto edge_of) {
+        constexpr bool EDGE = decltype(edge_of)::value;
         const S *const key = buffer + stage * 2 * TILE, *const value = key + TILE;
         meet();
-        if (j0 + STEP < end) take(j0 + STEP, stage ^ 1);
+        stage = next(stage);
+        if (j0 + STEP < end) take(stage);
 #pragma unroll 1
         for (int part = 0; part < STEP; part += HALF) {
-            const int j1 = j0 + part;
-            if (j1 >= group_end) continue;
             float s[HALF / 8][4], ds[HALF / 8][4];
             ct_wgmma_begin();
             multiply_rows(s, q, key + part * D);
@@ -304,45 +380,58 @@ template <typename S> __device__ void queries_backward(const ct_cuda_sdpa &p) {
             multiply_rows(ds, g, value + part * D);
             ct_wgmma_end();
             ct_wgmma_wait<1>();
+            ct_wgmma_hold(s);
 #pragma unroll
             for (int n = 0; n < HALF / 8; n++)
 #pragma unroll
                 for (int e = 0; e < 4; e++) s[n][e] = ct_fast_exp2(fmaf(s[n][e], scale, -lse[e / 2]));
-            if (j1 + HALF > most) {
+            if (EDGE) {
                 const int seen[2] = {ct_sdpa_seen(p, my_row), ct_sdpa_seen(p, my_row + 8)};
 #pragma unroll
                 for (int n = 0; n < HALF / 8; n++)
 #pragma unroll
                     for (int e = 0; e < 4; e++)
-                        if (j1 + 8 * n + lane % 4 * 2 + e % 2 >= seen[e / 2]) s[n][e] = 0;
+                        if (j0 + part + 8 * n + lane % 4 * 2 + e % 2 >= seen[e / 2]) s[n][e] = 0;
             }
             ct_wgmma_wait<0>();
+            ct_wgmma_hold(ds);
 #pragma unroll
             for (int n = 0; n < HALF / 8; n++)
 #pragma unroll
                 for (int e = 0; e < 4; e++) ds[n][e] = s[n][e] * (ds[n][e] - delta[e / 2]);
             uint32_t a[HALF / 16][4];
             to_operands<S>(a, ds);
+            ct_wgmma_hold(a);
+            ct_wgmma_hold(dq);
             ct_wgmma_begin();
             multiply_columns(dq, a, key + part * D);
             ct_wgmma_end();
             ct_wgmma_wait<0>();
+            ct_wgmma_hold(dq);
         }
-    }
+        j0 += STEP;
+    };
+#pragma unroll 1
+    while (j0 + STEP <= most) step(ct_constant<bool, false>());
+#pragma unroll 1
+    while (j0 < end) step(ct_constant<bool, true>());
     __syncthreads();
     const float out = (float)p.scale;
-    ct_put_rows<S, D>(p.dq, ct_sdpa_head<S>(p.dq, b, h), buffer + 16 * warp * ct_row<D>(), dq, out, out, row, p.tq, p.d);
+    ct_put_rows<S, D>(p.dq, ct_sdpa_head<S>(p.dq, b, h), buffer + 16 * warp * ct_row<D>(), dq, out, out, row, p.tq,
+                      p.d);
 }
 
-#define KERNELS(name, S)                                                                                                 \
-    extern "C" __global__ void __launch_bounds__(CT_SDPA_THREADS, 2) sdpa_hopper_forward_##name(const ct_cuda_sdpa p) {  \
-        forward<S>(p);                                                                                                   \
-    }                                                                                                                    \
-    extern "C" __global__ void __launch_bounds__(CT_SDPA_THREADS, 1) sdpa_hopper_keys_##name(const ct_cuda_sdpa p) {     \
-        keys_backward<S>(p);                                                                                             \
-    }                                                                                                                    \
-    extern "C" __global__ void __launch_bounds__(CT_SDPA_THREADS, 2) sdpa_hopper_queries_##name(const ct_cuda_sdpa p) {  \
-        queries_backward<S>(p);                                                                                          \
+#define KERNELS(name, S)                                                                                             \
+    extern "C" __global__ void __launch_bounds__(CT_SDPA_THREADS, 2)                                                 \
+        sdpa_hopper_forward_##name(const ct_cuda_sdpa p) {                                                           \
+        forward<S>(p);                                                                                               \
+    }                                                                                                                \
+    extern "C" __global__ void __launch_bounds__(CT_SDPA_THREADS, 1) sdpa_hopper_keys_##name(const ct_cuda_sdpa p) { \
+        keys_backward<S>(p);                                                                                         \
+    }                                                                                                                \
+    extern "C" __global__ void __launch_bounds__(CT_SDPA_THREADS, 2)                                                 \
+        sdpa_hopper_queries_##name(const ct_cuda_sdpa p) {                                                           \
+        queries_backward<S>(p);                                                                                      \
     }
 KERNELS(f16, __half)
 KERNELS(bf16, __nv_bfloat16)

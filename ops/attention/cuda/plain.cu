@@ -65,8 +65,7 @@ CT_DEVICE void put(const ct_cuda_heads &x, int64_t b, int64_t h, int i, int c, i
 }
 
 // The score of (i, j) from its product; -inf where the key takes no part.
-template <typename S, typename C>
-CT_DEVICE C score(const ct_cuda_sdpa &p, C product, int64_t b, int h, int i, int j) {
+template <typename S, typename C> CT_DEVICE C score(const ct_cuda_sdpa &p, C product, int64_t b, int h, int i, int j) {
     if (i >= p.tq || j >= ct_sdpa_seen(p, i)) return -(C)INFINITY;
     const C s = product * (C)p.scale;
     return p.mask_kind ? s + ct_sdpa_mask<S, C>(p, b, h, i, j) : s;
@@ -82,7 +81,8 @@ template <typename S, typename C> __device__ void forward(const ct_cuda_sdpa &p)
     const ct_sdpa_place place = ct_sdpa_find(blockIdx.x / chunks, p.batch, p.heads, p.blocks, true);
     const int64_t b = place.b;
     const int h = place.h, first = place.block * TILE, last = first + TILE < p.tq ? first + TILE : p.tq;
-    const matrix<S, C> q(p.q, b, h, p.tq, p.d), key(p.k, b, h / p.group, p.tk, p.d), value(p.v, b, h / p.group, p.tk, p.d_v);
+    const matrix<S, C> q(p.q, b, h, p.tq, p.d), key(p.k, b, h / p.group, p.tk, p.d),
+        value(p.v, b, h / p.group, p.tk, p.d_v);
     const ct_position position = ct_sdpa_position(p);
     C o[EACH][EACH], top[EACH], sum[EACH];
     clear(o);
@@ -93,7 +93,8 @@ template <typename S, typename C> __device__ void forward(const ct_cuda_sdpa &p)
     for (int j0 = 0; j0 < end; j0 += TILE) {
         C s[EACH][EACH];
         clear(s);
-        multiply<true>(s, m, p.d, [&](int i, int k) { return q(first + i, k); }, [&](int k, int j) { return key(j0 + j, k); });
+        multiply<true>(
+            s, m, p.d, [&](int i, int k) { return q(first + i, k); }, [&](int k, int j) { return key(j0 + j, k); });
 #pragma unroll
         for (int r = 0; r < EACH; r++) {
             const int i = first + row_of(r);
@@ -117,8 +118,9 @@ template <typename S, typename C> __device__ void forward(const ct_cuda_sdpa &p)
                     p.drops ? e * ct_sdpa_factor<C>(p, position, b, h, i, j0 + column_of(c)) : e;
             }
         }
-        multiply<false>(o, m, TILE, [&](int i, int k) { return m.scores[i][k]; },
-                        [&](int k, int j) { return value(j0 + k, chunk * TILE + j); });
+        multiply<false>(
+            o, m, TILE, [&](int i, int k) { return m.scores[i][k]; },
+            [&](int k, int j) { return value(j0 + k, chunk * TILE + j); });
     }
 #pragma unroll
     for (int r = 0; r < EACH; r++) {
@@ -143,7 +145,8 @@ template <typename S, typename C> __device__ void rows(const ct_cuda_sdpa &p) {
     const int lane = threadIdx.x % 32;
     for (int64_t row = ct_first() / 32; row < all; row += ct_step() / 32) {
         const int64_t i = row % p.tq, h = row / p.tq % p.heads, b = row / p.tq / p.heads;
-        const S *const y = ct_sdpa_head<S>(p.y, b, h) + i * p.y.strides[2], *const g = ct_sdpa_head<S>(p.g, b, h) + i * p.g.strides[2];
+        const S *const y = ct_sdpa_head<S>(p.y, b, h) + i * p.y.strides[2], *const g = ct_sdpa_head<S>(p.g, b, h) +
+                                                                                       i * p.g.strides[2];
         C sum = 0;
         for (int c = lane; c < p.d_v; c += 32)
             sum = ct_fma(ct_load<C>(y[c * p.y.strides[3]]), ct_load<C>(g[c * p.g.strides[3]]), sum);
@@ -161,14 +164,16 @@ template <typename S, typename C> __device__ void rows(const ct_cuda_sdpa &p) {
 
 // P and dP of queries i0.. and keys j0.. become P with dropout, and dS.
 template <typename S, typename C>
-CT_DEVICE void gradients(const ct_cuda_sdpa &p, memory<C> &m, const ct_position &position, int64_t b, int h, int i0, int j0,
-                         C (&s)[EACH][EACH], C (&ds)[EACH][EACH]) {
+CT_DEVICE void gradients(const ct_cuda_sdpa &p, memory<C> &m, const ct_position &position, int64_t b, int h, int i0,
+                         int j0, C (&s)[EACH][EACH], C (&ds)[EACH][EACH]) {
     const matrix<S, C> q(p.q, b, h, p.tq, p.d), g(p.g, b, h, p.tq, p.d_v), key(p.k, b, h / p.group, p.tk, p.d),
         value(p.v, b, h / p.group, p.tk, p.d_v);
     clear(s);
     clear(ds);
-    multiply<true>(s, m, p.d, [&](int i, int k) { return q(i0 + i, k); }, [&](int k, int j) { return key(j0 + j, k); });
-    multiply<true>(ds, m, p.d_v, [&](int i, int k) { return g(i0 + i, k); }, [&](int k, int j) { return value(j0 + j, k); });
+    multiply<true>(
+        s, m, p.d, [&](int i, int k) { return q(i0 + i, k); }, [&](int k, int j) { return key(j0 + j, k); });
+    multiply<true>(
+        ds, m, p.d_v, [&](int i, int k) { return g(i0 + i, k); }, [&](int k, int j) { return value(j0 + j, k); });
 #pragma unroll
     for (int r = 0; r < EACH; r++) {
         const int i = i0 + row_of(r);
@@ -219,8 +224,9 @@ template <typename S, typename C> __device__ void queries_backward(const ct_cuda
                     put<S, C>(p.dmask, b, h, first + row_of(r), j0 + column_of(c), p.tq, p.tk, ds[r][c]);
         }
         keep(m, ds);
-        multiply<false>(dq, m, TILE, [&](int i, int k) { return m.scores[i][k]; },
-                        [&](int k, int j) { return key(j0 + k, chunk * TILE + j); });
+        multiply<false>(
+            dq, m, TILE, [&](int i, int k) { return m.scores[i][k]; },
+            [&](int k, int j) { return key(j0 + k, chunk * TILE + j); });
     }
     if (!p.dq.data) return;
 #pragma unroll
@@ -234,9 +240,12 @@ template <typename S, typename C> __device__ void keys_backward(const ct_cuda_sd
     extern __shared__ __align__(16) char shared[];
     memory<C> &m = *(memory<C> *)shared;
     if (ct_does_nothing(p.head)) return;
-    const int widest = p.d > p.d_v ? p.d : p.d_v, chunks = widest > TILE ? (widest + TILE - 1) / TILE : 1, chunk = blockIdx.x % chunks;
+    const int widest = p.d > p.d_v ? p.d : p.d_v, chunks = widest > TILE ? (widest + TILE - 1) / TILE : 1,
+              chunk = blockIdx.x % chunks;
     const ct_sdpa_place place = ct_sdpa_find(blockIdx.x / chunks, p.batch, p.kv_heads, p.blocks, false);
-    const int64_t b = place.b, earliest = p.causal && place.block * (int64_t)TILE > p.ahead ? place.block * (int64_t)TILE - p.ahead : 0;
+    const int64_t b = place.b, earliest = p.causal && place.block * (int64_t)TILE > p.ahead
+                                              ? place.block * (int64_t)TILE - p.ahead
+                                              : 0;
     const int hk = place.h, first = place.block * TILE, begin = earliest < p.tq ? (int)(earliest / TILE * TILE) : p.tq;
     const ct_position position = ct_sdpa_position(p);
     C dk[EACH][EACH], dv[EACH][EACH];
@@ -250,11 +259,13 @@ template <typename S, typename C> __device__ void keys_backward(const ct_cuda_sd
             C s[EACH][EACH], ds[EACH][EACH];
             gradients<S, C>(p, m, position, b, h, i0, first, s, ds);
             keep(m, s);
-            multiply<false>(dv, m, TILE, [&](int j, int k) { return m.scores[k][j]; },
-                            [&](int k, int c) { return g(i0 + k, chunk * TILE + c); });
+            multiply<false>(
+                dv, m, TILE, [&](int j, int k) { return m.scores[k][j]; },
+                [&](int k, int c) { return g(i0 + k, chunk * TILE + c); });
             keep(m, ds);
-            multiply<false>(dk, m, TILE, [&](int j, int k) { return m.scores[k][j]; },
-                            [&](int k, int c) { return q(i0 + k, chunk * TILE + c); });
+            multiply<false>(
+                dk, m, TILE, [&](int j, int k) { return m.scores[k][j]; },
+                [&](int k, int c) { return q(i0 + k, chunk * TILE + c); });
         }
     }
 #pragma unroll
@@ -267,14 +278,14 @@ template <typename S, typename C> __device__ void keys_backward(const ct_cuda_sd
         }
 }
 
-#define KERNEL(what, name, S, C)                                                                                \
+#define KERNEL(what, name, S, C)                                                                                     \
     extern "C" __global__ void __launch_bounds__(CT_SDPA_THREADS) sdpa_plain_##what##_##name(const ct_cuda_sdpa p) { \
-        what<S, C>(p);                                                                                           \
+        what<S, C>(p);                                                                                               \
     }
-#define KERNELS(name, S, C)                    \
-    KERNEL(forward, name, S, C)                \
-    KERNEL(rows, name, S, C)                   \
-    KERNEL(queries_backward, name, S, C)       \
+#define KERNELS(name, S, C)              \
+    KERNEL(forward, name, S, C)          \
+    KERNEL(rows, name, S, C)             \
+    KERNEL(queries_backward, name, S, C) \
     KERNEL(keys_backward, name, S, C)
 KERNELS(f32, float, float)
 KERNELS(f64, double, double)

@@ -29,6 +29,16 @@ static ct_cuda_heads heads_of(const ct_view *x) {
     return h;
 }
 
+/* (B,T,H,D) as (B,H,T,D) where rows_first. */
+static ct_cuda_heads heads_first(const ct_view *x, bool rows_first) {
+    ct_cuda_heads h = heads_of(x);
+    if (rows_first) {
+        const int64_t rows = h.strides[1];
+        h.strides[1] = h.strides[2], h.strides[2] = rows;
+    }
+    return h;
+}
+
 static bool computes_wide(ct_dtype dtype) { return dtype == CT_F64; }
 static ct_dtype computed_in(ct_dtype dtype) { return computes_wide(dtype) ? CT_F64 : CT_F32; }
 static bool is_half(ct_dtype dtype) { return dtype == CT_F16 || dtype == CT_BF16; }
@@ -61,7 +71,7 @@ static ct_cuda_sdpa problem_of(const ct_call *call, double scale, bool causal, b
 static ct_cuda_sdpa forward_problem(const ct_call *call) {
     const sdpa_attrs *a = call->attrs;
     ct_cuda_sdpa p = problem_of(call, a->scale, a->causal, a->bottom_right, a->dropout);
-    p.y = heads_of(call->out[0]);
+    p.y = heads_first(call->out[0], a->rows_first);
     if (call->n_out > 1) p.lse = heads_of(call->out[1]);
     return p;
 }
@@ -70,12 +80,13 @@ static ct_cuda_sdpa backward_problem(const ct_call *call) {
     const sdpa_grad_attrs *a = call->attrs;
     ct_cuda_sdpa p = problem_of(call, a->scale, a->causal, a->bottom_right, a->dropout);
     const ct_dtype wide = computed_in(call->in[0]->dtype);
-    p.y = heads_of(call->in[5]), p.lse = heads_of(call->in[6]), p.g = heads_of(call->in[7]);
+    p.y = heads_first(call->in[5], a->rows_first), p.g = heads_first(call->in[7], a->rows_first);
+    p.lse = heads_of(call->in[6]);
     p.g_lse = heads_of(call->in[8]);
     p.lse_narrow = call->in[6]->dtype != wide;
     p.g_lse_narrow = call->in[8] && call->in[8]->dtype != wide;
     ct_cuda_heads *const outputs[] = {&p.dq, &p.dk, &p.dv, &p.dmask};
-    for (int i = 0; i < call->n_out; i++) *outputs[i] = heads_of(call->out[i]);
+    for (int i = 0; i < call->n_out; i++) *outputs[i] = heads_first(call->out[i], i < 3 && a->rows_first);
     p.rows = ct_cuda_scratch(call);
     return p;
 }
@@ -170,9 +181,9 @@ static ct_cuda_unit hopper_unit = {"attention_hopper", ct_fatbin_attention_hoppe
 static ct_cuda_function hopper_forward[2] = OF_HOPPER("forward"), hopper_keys[2] = OF_HOPPER("keys"),
                         hopper_queries[2] = OF_HOPPER("queries");
 
-/* Two stages of keys and values, or of queries with their levels, from a multiple of 1024 bytes on. */
+/* Three stages of keys and values, or of queries with their levels, from a multiple of 1024 bytes on. */
 static unsigned hopper_shared(bool levels) {
-    return 1024 + 4 * CT_SDPA_STEP * 64 * 2 + (levels ? 2 * CT_SDPA_STEP * 2 * (unsigned)sizeof(float) : 0);
+    return 1024 + 3 * CT_SDPA_STEP * (2 * 64 * 2 + (levels ? 2 * (unsigned)sizeof(float) : 0));
 }
 
 static const char *hopper_refuses(const ct_call *call, double scale, double dropout) {
@@ -181,6 +192,8 @@ static const char *hopper_refuses(const ct_call *call, double scale, double drop
     if (call->in[3] || (call->in[4] && dropout > 0) || !(scale > 0))
         return "it has a mask, dropout or a negative scale";
     if (call->in[0]->dims[3] > 64 || call->in[2]->dims[3] > 64) return "its heads are large";
+    for (int i = 0; i < 3; i++)
+        if (!heads_of(call->in[i]).packed) return "its rows are not of whole, aligned 16 bytes";
     return refuses(call);
 }
 static const char *hopper_forward_can(const ct_call *call) {
@@ -189,6 +202,10 @@ static const char *hopper_forward_can(const ct_call *call) {
 }
 static const char *hopper_backward_can(const ct_call *call) {
     const sdpa_grad_attrs *a = call->attrs;
+    if (!heads_of(call->in[5]).packed || !heads_of(call->in[7]).packed)
+        return "its rows are not of whole, aligned 16 bytes";
+    if (!call->out[0]) return "dq is not wanted"; /* its kernel makes lse and delta for the others */
+    if (call->in[6]->dtype != CT_F32 || (call->in[8] && call->in[8]->dtype != CT_F32)) return "lse is of halves";
     return hopper_refuses(call, a->scale, a->dropout);
 }
 
@@ -270,8 +287,6 @@ static bool plain_backward_run(const ct_call *call, ct_stream *stream) {
 /* Two kernels, each with its shared memory: for queries, and for keys. */
 static bool run_both(const ct_call *call, ct_cuda_sdpa *p, ct_cuda_function *queries, unsigned queries_shared,
                      ct_cuda_function *keys, unsigned keys_shared) {
-    p->unit = 1.4426950408889634; /* exponentials are powers of 2 */
-    if (!make_rows(call, p)) return false;
     ct_cuda_shape shape = {.block = CT_SDPA_THREADS, .shared = queries_shared};
     p->blocks = (int32_t)blocks_of(p->tq, CT_SDPA_ROWS);
     shape.grid = (unsigned)(p->batch * p->heads * p->blocks);
@@ -286,8 +301,9 @@ static bool backward_run(const ct_call *call, ct_stream *stream) {
     ct_cuda_sdpa p = backward_problem(call);
     const variant s = variant_of(&p);
     const bool bf16 = call->in[0]->dtype == CT_BF16;
-    return run_both(call, &p, &queries_functions[bf16][s], shared_of(s, false), &keys_functions[bf16][s],
-                    shared_of(s, true));
+    p.unit = 1.4426950408889634; /* exponentials are powers of 2 */
+    return make_rows(call, &p) && run_both(call, &p, &queries_functions[bf16][s], shared_of(s, false),
+                                           &keys_functions[bf16][s], shared_of(s, true));
 }
 
 #ifdef CT_CUDA_HOPPER

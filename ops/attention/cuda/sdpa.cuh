@@ -15,7 +15,8 @@ struct ct_sdpa_place {
     int h, block;
 };
 CT_DEVICE ct_sdpa_place ct_sdpa_find(int64_t item, int64_t batch, int64_t heads, int blocks, bool last_first) {
-    const int64_t all = batch * heads, together = (int64_t)CT_SDPA_TOGETHER * blocks, first = item / together * CT_SDPA_TOGETHER;
+    const int64_t all = batch * heads, together = (int64_t)CT_SDPA_TOGETHER * blocks,
+                  first = item / together * CT_SDPA_TOGETHER;
     const int64_t count = all - first < CT_SDPA_TOGETHER ? all - first : CT_SDPA_TOGETHER, rest = item % together;
     const int64_t head = first + rest % count;
     const int block = (int)(rest / count);
@@ -33,7 +34,8 @@ CT_DEVICE int ct_sdpa_seen(const ct_cuda_sdpa &p, int64_t i) {
 }
 
 // What an additive mask adds to the score of (i, j), or -inf where a mask of truth values leaves it out.
-template <typename S, typename C> CT_DEVICE C ct_sdpa_mask(const ct_cuda_sdpa &p, int64_t b, int64_t h, int64_t i, int64_t j) {
+template <typename S, typename C>
+CT_DEVICE C ct_sdpa_mask(const ct_cuda_sdpa &p, int64_t b, int64_t h, int64_t i, int64_t j) {
     const int64_t at = b * p.mask.strides[0] + h * p.mask.strides[1] + i * p.mask.strides[2] + j * p.mask.strides[3];
     if (p.mask_kind == CT_SDPA_BOOL) return ((const uint8_t *)p.mask.data)[at] ? C(0) : -(C)INFINITY;
     return ct_load<C>(((const S *)p.mask.data)[at]);
@@ -54,7 +56,8 @@ static __device__ __noinline__ bool ct_sdpa_kept(ct_position position, uint64_t 
     return (k == 0 ? words[0] : k == 1 ? words[1] : k == 2 ? words[2] : words[3]) >= threshold;
 }
 template <typename C>
-CT_DEVICE C ct_sdpa_factor(const ct_cuda_sdpa &p, const ct_position &position, int64_t b, int64_t h, int64_t i, int64_t j) {
+CT_DEVICE C ct_sdpa_factor(const ct_cuda_sdpa &p, const ct_position &position, int64_t b, int64_t h, int64_t i,
+                           int64_t j) {
     const uint64_t number = (uint64_t)((b * p.heads + h) * p.tq + i) * (uint64_t)p.tk + (uint64_t)j;
     return ct_sdpa_kept(position, number, p.threshold) ? (C)p.keep : C(0);
 }

@@ -50,7 +50,8 @@ CT_DEVICE void ct_multiply_rows(float (&s)[N / 8][4], const uint32_t (&a)[4], co
 }
 
 // sum += a x for the 16 rows of x from x on.
-template <typename S, int D> CT_DEVICE void ct_multiply_columns(float (&sum)[D / 8][4], const uint32_t (&a)[4], const S *x) {
+template <typename S, int D>
+CT_DEVICE void ct_multiply_columns(float (&sum)[D / 8][4], const uint32_t (&a)[4], const S *x) {
     const int lane = threadIdx.x % 32;
     const S *at = x + (lane % 16) * ct_row<D>() + lane / 16 * 8;
 #pragma unroll
@@ -63,7 +64,8 @@ template <typename S, int D> CT_DEVICE void ct_multiply_columns(float (&sum)[D /
 }
 
 // Two neighbors of eight columns, as sums lie, become the first operand of a product over these 16.
-template <typename S> CT_DEVICE void ct_sums_to_operand(uint32_t (&a)[4], const float (&low)[4], const float (&high)[4]) {
+template <typename S>
+CT_DEVICE void ct_sums_to_operand(uint32_t (&a)[4], const float (&low)[4], const float (&high)[4]) {
     a[0] = ct_pair<S>(low[0], low[1]);
     a[1] = ct_pair<S>(low[2], low[3]);
     a[2] = ct_pair<S>(high[0], high[1]);
@@ -79,8 +81,8 @@ template <int N> CT_DEVICE void ct_clear(float (&x)[N][4]) {
 
 // The warp's 16 rows of sums, each times its factor, to rows first.. of a head, by way of 16 rows of shared memory of the warp's own.
 template <typename S, int D>
-CT_DEVICE void ct_put_rows(const ct_cuda_heads &x, S *head, S *buffer, const float (&sum)[D / 8][4], float factor, float factor8,
-                           int first, int rows, int columns) {
+CT_DEVICE void ct_put_rows(const ct_cuda_heads &x, S *head, S *buffer, const float (&sum)[D / 8][4], float factor,
+                           float factor8, int first, int rows, int columns) {
     const int lane = threadIdx.x % 32;
     uint32_t *to = (uint32_t *)(buffer + lane / 4 * ct_row<D>() + lane % 4 * 2);
 #pragma unroll
@@ -101,7 +103,8 @@ CT_DEVICE void ct_put_rows(const ct_cuda_heads &x, S *head, S *buffer, const flo
 #pragma unroll 1
         for (int e = lane; e < 16 * D; e += 32) {
             const int r = e / D, c = e % D;
-            if (first + r < rows && c < columns) head[(first + r) * x.strides[2] + c * x.strides[3]] = buffer[r * ct_row<D>() + c];
+            if (first + r < rows && c < columns)
+                head[(first + r) * x.strides[2] + c * x.strides[3]] = buffer[r * ct_row<D>() + c];
         }
     }
     __syncwarp();

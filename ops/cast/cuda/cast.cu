@@ -44,7 +44,7 @@ template <int FROM> CT_DEVICE void convert_all(const ct_cuda_convert &a) {
 }
 
 #define CONVERT(name, dtype) \
-    extern "C" __global__ void convert_##name(const ct_cuda_convert a) { convert_all<dtype>(a); }
+    extern "C" __global__ void convert_##name(const __grid_constant__ ct_cuda_convert a) { convert_all<dtype>(a); }
 CONVERT(f32, CT_F32)
 CONVERT(f64, CT_F64)
 CONVERT(f16, CT_F16)

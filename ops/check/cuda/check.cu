@@ -16,7 +16,7 @@ CT_DEVICE double value_at(const ct_cuda_check &a, int64_t e) {
     return value;
 }
 
-extern "C" __global__ void check_range(const ct_cuda_check a) {
+extern "C" __global__ void check_range(const __grid_constant__ ct_cuda_check a) {
     __shared__ unsigned long long first;
     if (ct_does_nothing(a.head)) return;
     if (threadIdx.x == 0) first = ~0ull;

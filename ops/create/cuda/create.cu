@@ -30,12 +30,12 @@ template <typename T> CT_DEVICE void fill(const ct_cuda_create &a) {
         ((T *)a.to)[at[0]] = bits.each[0];
     }
 }
-extern "C" __global__ void fill_1(const ct_cuda_create a) { fill<uint8_t>(a); }
-extern "C" __global__ void fill_2(const ct_cuda_create a) { fill<uint16_t>(a); }
-extern "C" __global__ void fill_4(const ct_cuda_create a) { fill<uint32_t>(a); }
-extern "C" __global__ void fill_8(const ct_cuda_create a) { fill<uint64_t>(a); }
+extern "C" __global__ void fill_1(const __grid_constant__ ct_cuda_create a) { fill<uint8_t>(a); }
+extern "C" __global__ void fill_2(const __grid_constant__ ct_cuda_create a) { fill<uint16_t>(a); }
+extern "C" __global__ void fill_4(const __grid_constant__ ct_cuda_create a) { fill<uint32_t>(a); }
+extern "C" __global__ void fill_8(const __grid_constant__ ct_cuda_create a) { fill<uint64_t>(a); }
 
-extern "C" __global__ void line(const ct_cuda_create a) {
+extern "C" __global__ void line(const __grid_constant__ ct_cuda_create a) {
     if (ct_does_nothing(a.head)) return;
     const int64_t step = ct_step();
     for (int64_t e = ct_first(); e < a.nest.total; e += step) {

@@ -15,7 +15,11 @@ CT_DEVICE ct_position position_of(const ct_cuda_dropout &a) {
 
 template <typename S> CT_DEVICE void dropout(const ct_cuda_dropout &a) {
     typedef typename ct_number<S>::type N;
-    enum { V = 16 / sizeof(S) < 4 ? 4 : 16 / sizeof(S), WORDS = V / 4, PACK = ct_row_pack<S>::V }; // elements of whole blocks of words
+    enum {
+        V = 16 / sizeof(S) < 4 ? 4 : 16 / sizeof(S),
+        WORDS = V / 4,
+        PACK = ct_row_pack<S>::V
+    }; // elements of whole blocks of words
     if (ct_does_nothing(a.head)) return;
     const ct_position position = position_of(a);
     const N scale = (N)a.scale;
@@ -57,9 +61,9 @@ template <typename S> CT_DEVICE void dropout(const ct_cuda_dropout &a) {
     }
 }
 
-#define KERNEL(suffix, S)                                                                                               \
+#define KERNEL(suffix, S)                                                                                           \
     extern "C" __global__ void __launch_bounds__(256) dropout_##suffix(const __grid_constant__ ct_cuda_dropout a) { \
-        dropout<S>(a);                                                                                                  \
+        dropout<S>(a);                                                                                              \
     }
 KERNEL(f32, float)
 KERNEL(f64, double)

@@ -21,8 +21,8 @@ template <typename T> CT_DEVICE void gather(const ct_cuda_gather &a) {
     }
 }
 
-extern "C" __global__ void gather_1(const ct_cuda_gather a) { gather<uint8_t>(a); }
-extern "C" __global__ void gather_2(const ct_cuda_gather a) { gather<uint16_t>(a); }
-extern "C" __global__ void gather_4(const ct_cuda_gather a) { gather<uint32_t>(a); }
-extern "C" __global__ void gather_8(const ct_cuda_gather a) { gather<uint64_t>(a); }
-extern "C" __global__ void gather_16(const ct_cuda_gather a) { gather<uint4>(a); }
+extern "C" __global__ void gather_1(const __grid_constant__ ct_cuda_gather a) { gather<uint8_t>(a); }
+extern "C" __global__ void gather_2(const __grid_constant__ ct_cuda_gather a) { gather<uint16_t>(a); }
+extern "C" __global__ void gather_4(const __grid_constant__ ct_cuda_gather a) { gather<uint32_t>(a); }
+extern "C" __global__ void gather_8(const __grid_constant__ ct_cuda_gather a) { gather<uint64_t>(a); }
+extern "C" __global__ void gather_16(const __grid_constant__ ct_cuda_gather a) { gather<uint4>(a); }

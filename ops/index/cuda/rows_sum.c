@@ -204,6 +204,10 @@ static bool run(const ct_call *call, const sum_call *s) {
         [CT_I8] = CT_CUDA_FUNCTION("sum_i8"),   [CT_I16] = CT_CUDA_FUNCTION("sum_i16"),
         [CT_I32] = CT_CUDA_FUNCTION("sum_i32"), [CT_I64] = CT_CUDA_FUNCTION("sum_i64"),
         [CT_U8] = CT_CUDA_FUNCTION("sum_u8"),   [CT_BOOL] = CT_CUDA_FUNCTION("sum_bool")};
+    static ct_cuda_function sparse[CT_BF16 + 1] = {[CT_F32] = CT_CUDA_FUNCTION("sum_f32_sparse"),
+                                                   [CT_F64] = CT_CUDA_FUNCTION("sum_f64_sparse"),
+                                                   [CT_F16] = CT_CUDA_FUNCTION("sum_f16_sparse"),
+                                                   [CT_BF16] = CT_CUDA_FUNCTION("sum_bf16_sparse")};
     static ct_cuda_function packed[CT_BF16 + 1] = {[CT_F32] = CT_CUDA_FUNCTION("sum_f32_packed"),
                                                    [CT_F64] = CT_CUDA_FUNCTION("sum_f64_packed"),
                                                    [CT_F16] = CT_CUDA_FUNCTION("sum_f16_packed"),
@@ -231,7 +235,8 @@ static bool run(const ct_call *call, const sum_call *s) {
     nest_of(&a.lanes, dims, n, each, false);
     if (a.nest.total == 0) return true;
     const ct_cuda_shape all = {.grid = ct_cuda_blocks(call, a.nest.total, CT_ROWS_THREADS), .block = CT_ROWS_THREADS};
-    return ct_cuda_launch(call, each > 1 ? &packed[dtype] : &sums[dtype], all, &a);
+    const bool few = sorted.nest.total < a.rows / 2; /* most rows are not named */
+    return ct_cuda_launch(call, each == 1 ? &sums[dtype] : few ? &sparse[dtype] : &packed[dtype], all, &a);
 }
 
 /* ---- The ops ---- */

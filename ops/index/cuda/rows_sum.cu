@@ -1,6 +1,7 @@
 // index_add, index_select_grad, embedding_grad and scatter_add by rows: the places of index are sorted by the row that they name (by
 // counting), and a thread makes each pack of the result from the rows of src that go there, so that it is written once. Within a row the
-// sort leaves any order, and rows lie in any order; sums of several rows are therefore in fixed point (exact.cuh), which has none.
+// sort leaves any order, and rows lie in any order: a few are put in order before they are added, sums of more are in fixed point
+// (exact.cuh), which has none.
 #include "ops/index/cuda/rows_sum.h"
 
 #include "backends/cuda/convert.cuh"
@@ -10,7 +11,7 @@
 
 // ---- The sort ----
 
-extern "C" __global__ void sort_clear(const ct_cuda_rows_sort a) {
+extern "C" __global__ void sort_clear(const __grid_constant__ ct_cuda_rows_sort a) {
     if (ct_does_nothing(a.head)) return;
     const int64_t step = ct_step();
     for (int64_t v = ct_first(); v < a.rows + 2; v += step) a.counts[v] = 0;
@@ -18,7 +19,7 @@ extern "C" __global__ void sort_clear(const ct_cuda_rows_sort a) {
 
 enum : uint32_t { LEFT_OUT = 0xffffffffu };
 
-extern "C" __global__ void sort_count(const ct_cuda_rows_sort a) {
+extern "C" __global__ void sort_count(const __grid_constant__ ct_cuda_rows_sort a) {
     if (ct_does_nothing(a.head)) return;
     const int64_t step = ct_step();
     for (int64_t e = ct_first(); e < a.nest.total; e += step) {
@@ -34,7 +35,7 @@ extern "C" __global__ void sort_count(const ct_cuda_rows_sort a) {
 
 // Every row that is named gets its part of the order, as blocks come; counts[rows] is what has been given away, counts[rows + 1] the
 // number of crowded rows.
-extern "C" __global__ void sort_starts(const ct_cuda_rows_sort a) {
+extern "C" __global__ void sort_starts(const __grid_constant__ ct_cuda_rows_sort a) {
     __shared__ uint32_t warps[CT_ROWS_THREADS / 32], base;
     if (ct_does_nothing(a.head)) return;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -61,7 +62,7 @@ extern "C" __global__ void sort_starts(const ct_cuda_rows_sort a) {
     }
 }
 
-extern "C" __global__ void sort_place(const ct_cuda_rows_sort a) {
+extern "C" __global__ void sort_place(const __grid_constant__ ct_cuda_rows_sort a) {
     if (ct_does_nothing(a.head)) return;
     const int64_t step = ct_step();
     for (int64_t e = ct_first(); e < a.nest.total; e += step) {
@@ -115,9 +116,9 @@ template <int D> struct real_sum {
         if (m & CT_NOT_FINITE) return ct_stored<D>::store(ct_not_finite<C>(m));
         return ct_stored<D>::store(exact::join(s.limbs, m, growth));
     }
-    CT_DEVICE static S one(S own, C alpha, S x) {
-        return ct_stored<D>::store(ct_stored<D>::load(own) + alpha * ct_stored<D>::load(x));
-    }
+    typedef C Plain;
+    CT_DEVICE static C plain(S x) { return ct_stored<D>::load(x); }
+    CT_DEVICE static S rounded(C x) { return ct_stored<D>::store(x); }
 };
 
 // Integers wrap, in any order; truth values are true where one is.
@@ -134,7 +135,9 @@ template <int D> struct whole_sum {
     CT_DEVICE static void add(Sum &s, C alpha, S x, Mark, int) { s += alpha * (uint64_t)ct_stored<D>::load(x); }
     CT_DEVICE static void merge(Sum &s, Sum other) { s += other; }
     CT_DEVICE static S end(Sum s, Mark, int) { return ct_stored<D>::store((int64_t)s); }
-    CT_DEVICE static S one(S own, C alpha, S x) { return ct_stored<D>::store((int64_t)(begin(own, 0, 0) + alpha * begin(x, 0, 0))); }
+    typedef uint64_t Plain;
+    CT_DEVICE static C plain(S x) { return (uint64_t)ct_stored<D>::load(x); }
+    CT_DEVICE static S rounded(C x) { return ct_stored<D>::store((int64_t)x); }
 };
 
 CT_DEVICE int growth_of(uint32_t n) { return 33 - __clz(n); } // of n and the own one
@@ -183,24 +186,50 @@ template <typename R, int V> struct summing {
         return y;
     }
 
-    // All by this thread. The first rows are kept from the pass for the exponents to the one for the sums.
+    // Few rows, in the order of index, as the CPU adds them: their places are sorted by a network (Batcher's), and all of them are
+    // under way at once.
+    enum { FEW = 8 };
+    CT_DEVICE pack few(const pack &own, uint32_t n) const {
+        uint32_t places[FEW];
+#pragma unroll
+        for (int u = 0; u < FEW; u++) places[u] = u < n ? order[u] : 0xffffffffu;
+#pragma unroll
+        for (int size = 1; size < FEW; size *= 2)
+#pragma unroll
+            for (int distance = size; distance; distance /= 2)
+#pragma unroll
+                for (int u = distance % size; u + distance < FEW; u++)
+                    if ((u - distance % size) / distance % 2 == 0 && u / (2 * size) == (u + distance) / (2 * size)) {
+                        const uint32_t low = min(places[u], places[u + distance]);
+                        places[u + distance] = max(places[u], places[u + distance]);
+                        places[u] = low;
+                    }
+        pack rows[FEW], y = own;
+#pragma unroll
+        for (int u = 0; u < FEW; u++)
+            if (u < n) rows[u] = src[(int64_t)places[u] * src_row];
+        typename R::Plain sum[V];
+#pragma unroll
+        for (int k = 0; k < V; k++) sum[k] = R::plain(own.v[k]);
+#pragma unroll
+        for (int u = 0; u < FEW; u++) {
+            if (u >= n) break;
+#pragma unroll
+            for (int k = 0; k < V; k++) sum[k] = sum[k] + alpha * R::plain(rows[u].v[k]);
+        }
+#pragma unroll
+        for (int k = 0; k < V; k++) y.v[k] = R::rounded(sum[k]);
+        return y;
+    }
+
+    // More of them, by this thread: in two passes, for the exponents and for the sums.
     CT_DEVICE pack all(const pack &own, uint32_t n) {
         const int growth = growth_of(n);
-        pack kept[AT_ONCE];
-#pragma unroll
-        for (int u = 0; u < AT_ONCE; u++)
-            if (u < 2 || u < n) kept[u] = row(u);
 #pragma unroll
         for (int k = 0; k < V; k++) marks[k] = R::mark(own.v[k]);
-#pragma unroll
-        for (int u = 0; u < AT_ONCE; u++)
-            if (u < 2 || u < n) mark(kept[u]);
-        if (R::MARKED) each(AT_ONCE, n, 1, [&](const pack &x) { mark(x); });
+        if (R::MARKED) each(0, n, 1, [&](const pack &x) { mark(x); });
         begin(own, true, growth);
-#pragma unroll
-        for (int u = 0; u < AT_ONCE; u++)
-            if (u < 2 || u < n) add(kept[u], growth);
-        each(AT_ONCE, n, 1, [&](const pack &x) { add(x, growth); });
+        each(0, n, 1, [&](const pack &x) { add(x, growth); });
         return end(growth);
     }
 };
@@ -264,46 +293,67 @@ template <typename R, int V> __device__ void sum_crowded(const ct_cuda_rows_sum 
     }
 }
 
-template <typename R, int V> CT_DEVICE void rows_sum(const ct_cuda_rows_sum &a) {
+// One pack whose row is named.
+template <typename R, int V> CT_DEVICE void sum_pack(const ct_cuda_rows_sum &a, int64_t e) {
+    typedef pack_of<typename R::S, V> pack;
+    int64_t at[4];
+    ct_nest_place(a.nest, e, at);
+    const uint32_t n = a.counts[at[3]];
+    if (n > CT_ROWS_MANY) return;
+    pack own = {};
+    if (a.from) own = ((const pack *)a.from)[at[1]];
+    summing<R, V> s = summing_of<R, V>(a, at[3], at[2]);
+    ((pack *)a.to)[at[0]] = n <= summing<R, V>::FEW ? s.few(own, n) : s.all(own, n);
+}
+
+// AT_ONCE packs as far as their rows are not named, which is quick where most are not.
+template <typename R, int V, int AT_ONCE> CT_DEVICE void rows_sum(const ct_cuda_rows_sum &a) {
     typedef pack_of<typename R::S, V> pack;
     if (ct_does_nothing(a.head)) return;
-    const typename R::C alpha = R::times(a.alpha);
     const int64_t step = ct_step();
-    for (int64_t e = ct_first(); e < a.nest.total; e += step) {
-        int64_t at[4];
-        ct_nest_place(a.nest, e, at);
-        const uint32_t n = a.counts[at[3]];
-        pack own = {};
-        if (a.from) own = ((const pack *)a.from)[at[1]];
-        pack *to = (pack *)a.to + at[0];
-        if (n == 0) {
-            *to = own;
-        } else if (n == 1) {
-            const pack x = summing_of<R, V>(a, at[3], at[2]).row(0);
+    for (int64_t first = ct_first(); first < a.nest.total; first += AT_ONCE * step) {
+        int64_t at[AT_ONCE][4];
+        uint32_t n[AT_ONCE];
+        pack own[AT_ONCE] = {};
 #pragma unroll
-            for (int k = 0; k < V; k++) own.v[k] = R::one(own.v[k], alpha, x.v[k]);
-            *to = own;
-        } else if (n <= CT_ROWS_MANY) {
-            *to = summing_of<R, V>(a, at[3], at[2]).all(own, n);
+        for (int u = 0; u < AT_ONCE; u++) {
+            n[u] = 1;
+            if (first + u * step >= a.nest.total) continue;
+            ct_nest_place(a.nest, first + u * step, at[u]);
+            n[u] = a.counts[at[u][3]];
         }
+        if (a.from) {
+#pragma unroll
+            for (int u = 0; u < AT_ONCE; u++)
+                if (n[u] == 0) own[u] = ((const pack *)a.from)[at[u][1]];
+        }
+        int named = 0;
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; u++) {
+            if (n[u] == 0) ((pack *)a.to)[at[u][0]] = own[u];
+            else if (first + u * step < a.nest.total) named |= 1 << u;
+        }
+        for (; named; named &= named - 1) sum_pack<R, V>(a, first + (__ffs(named) - 1) * step);
     }
     sum_crowded<R, V>(a);
 }
 
-#define SUM(name, R, V)                                                                                              \
-    extern "C" __global__ void __launch_bounds__(CT_ROWS_THREADS) sum_##name(const __grid_constant__ ct_cuda_rows_sum a) { \
-        rows_sum<R, V>(a);                                                                                           \
+#define SUM(name, R, V, AT_ONCE, BLOCKS)                          \
+    extern "C" __global__ void __launch_bounds__(CT_ROWS_THREADS, BLOCKS) \
+        sum_##name(const __grid_constant__ ct_cuda_rows_sum a) {  \
+        rows_sum<R, V, AT_ONCE>(a);                               \
     }
-#define SUMS(name, R, V) \
-    SUM(name, R, 1)      \
-    SUM(name##_packed, R, V)
+#define SUMS(name, R, V)             \
+    SUM(name, R, 1, 1, 2)            \
+    SUM(name##_packed, R, V, 1, 3)   \
+    SUM(name##_sparse, R, V, 4, 2)
 SUMS(f32, real_sum<CT_F32>, 4)
 SUMS(f64, real_sum<CT_F64>, 2)
 SUMS(f16, real_sum<CT_F16>, 4)
 SUMS(bf16, real_sum<CT_BF16>, 4)
-SUM(i8, whole_sum<CT_I8>, 1)
-SUM(i16, whole_sum<CT_I16>, 1)
-SUM(i32, whole_sum<CT_I32>, 1)
-SUM(i64, whole_sum<CT_I64>, 1)
-SUM(u8, whole_sum<CT_U8>, 1)
-SUM(bool, whole_sum<CT_BOOL>, 1)
+SUM(i8, whole_sum<CT_I8>, 1, 1, 2)
+SUM(i16, whole_sum<CT_I16>, 1, 1, 2)
+SUM(i32, whole_sum<CT_I32>, 1, 1, 2)
+SUM(i64, whole_sum<CT_I64>, 1, 1, 2)
+SUM(u8, whole_sum<CT_U8>, 1, 1, 2)
+SUM(bool, whole_sum<CT_BOOL>, 1, 1, 2)

@@ -23,7 +23,7 @@ CT_DEVICE int64_t index_of(const ct_cuda_scatter &a, int64_t e, int64_t at) {
 }
 
 // Indices that send nothing, of rows without elements, have to be in range all the same.
-extern "C" __global__ void scatter_look(const ct_cuda_scatter a) {
+extern "C" __global__ void scatter_look(const __grid_constant__ ct_cuda_scatter a) {
     if (ct_does_nothing(a.head)) return;
     const int64_t step = ct_step();
     for (int64_t e = ct_first(); e < a.nest.total; e += step) {
@@ -33,7 +33,7 @@ extern "C" __global__ void scatter_look(const ct_cuda_scatter a) {
     }
 }
 
-extern "C" __global__ void scatter_clear(const ct_cuda_scattered a) {
+extern "C" __global__ void scatter_clear(const __grid_constant__ ct_cuda_scattered a) {
     if (ct_does_nothing(a.head)) return;
     const int64_t step = ct_step();
     for (int64_t e = ct_first(); e < a.nest.total; e += step) a.sums[e] = 0;
@@ -41,7 +41,7 @@ extern "C" __global__ void scatter_clear(const ct_cuda_scattered a) {
 
 // ---- scatter: the last one stays ----
 
-extern "C" __global__ void scatter_mark(const ct_cuda_scatter a) {
+extern "C" __global__ void scatter_mark(const __grid_constant__ ct_cuda_scatter a) {
     if (ct_does_nothing(a.head)) return;
     const int64_t step = ct_step();
     for (int64_t e = ct_first(); e < a.nest.total; e += step) {
@@ -81,8 +81,8 @@ template <typename T> CT_DEVICE void put_lanes(const ct_cuda_scatter &a) {
 }
 
 #define PUT(size, T)                                                                              \
-    extern "C" __global__ void scatter_put_##size(const ct_cuda_scatter a) { put<T>(a); }         \
-    extern "C" __global__ void scatter_lanes_##size(const ct_cuda_scatter a) { put_lanes<T>(a); }
+    extern "C" __global__ void scatter_put_##size(const __grid_constant__ ct_cuda_scatter a) { put<T>(a); }         \
+    extern "C" __global__ void scatter_lanes_##size(const __grid_constant__ ct_cuda_scatter a) { put_lanes<T>(a); }
 PUT(1, uint8_t)
 PUT(2, uint16_t)
 PUT(4, uint32_t)
@@ -180,10 +180,10 @@ template <int D> CT_DEVICE void add_end(const ct_cuda_scattered &a) {
 }
 
 #define ADD(name, D)                                                                             \
-    extern "C" __global__ void add_begin_##name(const ct_cuda_scattered a) { add_begin<D>(a); }  \
-    extern "C" __global__ void add_mark_##name(const ct_cuda_scatter a) { add_mark<D>(a); }      \
-    extern "C" __global__ void add_sum_##name(const ct_cuda_scatter a) { add_sum<D>(a); }        \
-    extern "C" __global__ void add_end_##name(const ct_cuda_scattered a) { add_end<D>(a); }
+    extern "C" __global__ void add_begin_##name(const __grid_constant__ ct_cuda_scattered a) { add_begin<D>(a); }  \
+    extern "C" __global__ void add_mark_##name(const __grid_constant__ ct_cuda_scatter a) { add_mark<D>(a); }      \
+    extern "C" __global__ void add_sum_##name(const __grid_constant__ ct_cuda_scatter a) { add_sum<D>(a); }        \
+    extern "C" __global__ void add_end_##name(const __grid_constant__ ct_cuda_scattered a) { add_end<D>(a); }
 ADD(f32, CT_F32)
 ADD(f64, CT_F64)
 ADD(f16, CT_F16)
@@ -228,7 +228,7 @@ CT_DEVICE void put_real(int dtype, char *to, int64_t at, double x) {
     }
 }
 
-extern "C" __global__ void add_sum_whole(const ct_cuda_scatter a) {
+extern "C" __global__ void add_sum_whole(const __grid_constant__ ct_cuda_scatter a) {
     if (ct_does_nothing(a.head)) return;
     const int64_t step = ct_step();
     const word alpha = (word)(int64_t)a.alpha;
@@ -242,7 +242,7 @@ extern "C" __global__ void add_sum_whole(const ct_cuda_scatter a) {
     }
 }
 
-extern "C" __global__ void add_end_whole(const ct_cuda_scattered a) {
+extern "C" __global__ void add_end_whole(const __grid_constant__ ct_cuda_scattered a) {
     if (ct_does_nothing(a.head)) return;
     const int64_t step = ct_step();
     for (int64_t e = ct_first(); e < a.nest.total; e += step) {
@@ -272,7 +272,7 @@ CT_DEVICE uint64_t rank_at(int dtype, const char *from, int64_t at, bool least) 
     return least ? ~rank : rank;
 }
 
-extern "C" __global__ void extreme_begin(const ct_cuda_scattered a) {
+extern "C" __global__ void extreme_begin(const __grid_constant__ ct_cuda_scattered a) {
     if (ct_does_nothing(a.head)) return;
     const int64_t step = ct_step();
     for (int64_t e = ct_first(); e < a.nest.total; e += step) {
@@ -282,7 +282,7 @@ extern "C" __global__ void extreme_begin(const ct_cuda_scattered a) {
     }
 }
 
-extern "C" __global__ void extreme_fold(const ct_cuda_scatter a) {
+extern "C" __global__ void extreme_fold(const __grid_constant__ ct_cuda_scatter a) {
     if (ct_does_nothing(a.head)) return;
     const int64_t step = ct_step();
     for (int64_t e = ct_first(); e < a.nest.total; e += step) {
@@ -296,7 +296,7 @@ extern "C" __global__ void extreme_fold(const ct_cuda_scatter a) {
     }
 }
 
-extern "C" __global__ void extreme_end(const ct_cuda_scattered a) {
+extern "C" __global__ void extreme_end(const __grid_constant__ ct_cuda_scattered a) {
     if (ct_does_nothing(a.head)) return;
     const bool least = a.fold == CT_FOLD_MIN;
     const int64_t step = ct_step();
@@ -316,7 +316,7 @@ CT_DEVICE uint64_t factor_bits(int dtype, const char *from, int64_t at) {
     return (uint64_t)__double_as_longlong(real_at(dtype, from, at));
 }
 
-extern "C" __global__ void product_begin(const ct_cuda_scattered a) {
+extern "C" __global__ void product_begin(const __grid_constant__ ct_cuda_scattered a) {
     if (ct_does_nothing(a.head)) return;
     const int64_t step = ct_step();
     for (int64_t e = ct_first(); e < a.nest.total; e += step) {
@@ -326,7 +326,7 @@ extern "C" __global__ void product_begin(const ct_cuda_scattered a) {
     }
 }
 
-extern "C" __global__ void product_lanes(const ct_cuda_scatter a) {
+extern "C" __global__ void product_lanes(const __grid_constant__ ct_cuda_scatter a) {
     if (ct_does_nothing(a.head)) return;
     const int64_t step = ct_step();
     for (int64_t e = ct_first(); e < a.nest.total; e += step) {
@@ -351,7 +351,7 @@ extern "C" __global__ void product_lanes(const ct_cuda_scatter a) {
     }
 }
 
-extern "C" __global__ void product_end(const ct_cuda_scattered a) {
+extern "C" __global__ void product_end(const __grid_constant__ ct_cuda_scattered a) {
     if (ct_does_nothing(a.head)) return;
     const int64_t step = ct_step();
     for (int64_t e = ct_first(); e < a.nest.total; e += step) {

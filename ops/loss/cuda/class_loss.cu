@@ -1,5 +1,6 @@
-// Device code of class_loss and of its gradient. The logits of a target are a row, which a group of threads reads once, or, where places follow the
-// classes, a column of one thread. Losses are summed by threads, blocks and then over the blocks, in double and always in the same order.
+// Device code of class_loss and of its gradient. The logits of a target are a row, which a group of threads reads once,
+// or, where places follow the classes, a column of one thread. Losses are summed by threads, blocks and then over the
+// blocks, in double and always in the same order.
 #include "ops/loss/cuda/class_loss.h"
 
 #include <cotangent/enums.h>
@@ -9,7 +10,9 @@
 #include "backends/cuda/row.cuh"
 #include "backends/cuda/wrong.cuh"
 
-struct totals { double losses, weights; };
+struct totals {
+    double losses, weights;
+};
 
 template <typename S> struct numbers { // of N or S, by index
     typedef typename ct_number<S>::type N;
@@ -51,8 +54,8 @@ template <typename N> CT_DEVICE spread<N> merge_spreads(spread<N> a, spread<N> b
 
 // What follows from the logits of a target: their level and, where there is smoothing, their spread.
 template <typename S, typename N>
-CT_DEVICE void put_loss(const ct_cuda_class_loss &a, int64_t i, int64_t t, N logit, const ct_level<N> &level, const spread<N> &smooth,
-                        totals &sums) {
+CT_DEVICE void put_loss(const ct_cuda_class_loss &a, int64_t i, int64_t t, N logit, const ct_level<N> &level,
+                        const spread<N> &smooth, totals &sums) {
     N loss = 0, weight = 0;
     normalizer<N> of;
     of.top = of.log_sum = 0;
@@ -102,18 +105,21 @@ template <typename N> CT_DEVICE void gather_sums(const ct_cuda_class_loss &a, to
 template <typename N> CT_DEVICE void loss_total(const ct_cuda_class_loss &a) {
     if (ct_does_nothing(a.head)) return;
     totals sums = no_totals();
-    for (int64_t b = threadIdx.x; b < a.blocks; b += blockDim.x) sums.losses += a.sums[2 * b], sums.weights += a.sums[2 * b + 1];
+    for (int64_t b = threadIdx.x; b < a.blocks; b += blockDim.x)
+        sums.losses += a.sums[2 * b], sums.weights += a.sums[2 * b + 1];
     put_sums<N>(a, sum_block(sums));
 }
 
 // ---- Rows ----
 
-template <typename S, bool WHOLE> CT_DEVICE ct_level<typename ct_number<S>::type> level_of(const ct_row<S, 1, WHOLE, 0> &row) {
+template <typename S, bool WHOLE>
+CT_DEVICE ct_level<typename ct_number<S>::type> level_of(const ct_row<S, 1, WHOLE, 0> &row) {
     typedef typename ct_number<S>::type N;
     enum { V = ct_row_pack<S>::V };
     ct_level<N> level = ct_no_level<N>();
     row.each_few([&](const auto &packs, int) {
-        ct_raise_level<S, V * (int)(sizeof packs / sizeof packs[0])>(level, [&](int k) { return packs[k / V].of[0].get(k % V); });
+        ct_raise_level<S, V *(int)(sizeof packs / sizeof packs[0])>(
+            level, [&](int k) { return packs[k / V].of[0].get(k % V); });
     });
     return ct_merge_group(level, row.lanes, ct_no_level<N>(), ct_merge_levels<N>);
 }
@@ -148,12 +154,14 @@ template <typename S, bool WHOLE> CT_DEVICE void loss_rows(const ct_cuda_class_l
             });
             smooth = ct_merge_group(smooth, a.lanes, nothing, merge_spreads<N>);
         }
-        if (inside && lane == 0) put_loss<S, N>(a, i, t, t < 0 ? (N)0 : ct_number_of(row.at[0][t]), level, smooth, sums);
+        if (inside && lane == 0)
+            put_loss<S, N>(a, i, t, t < 0 ? (N)0 : ct_number_of(row.at[0][t]), level, smooth, sums);
     });
     gather_sums<N>(a, sums);
 }
 
-// dx = (g + g' sum w) p - g' w, and less g at the target: g is the cotangent of a target's own loss, g' that of the sum over all classes.
+// dx = (g + g' sum w) p - g' w, and less g at the target: g is the cotangent of a target's own loss, g' that of the sum
+// over all classes.
 template <typename N> struct cotangents { N own, each, factor; };
 template <typename S>
 CT_DEVICE cotangents<typename ct_number<S>::type> cotangents_of(const ct_cuda_class_loss &a, int64_t i, int64_t t,
@@ -178,7 +186,8 @@ template <typename S, typename N> CT_DEVICE N loss_gradient(const cotangents<N> 
     return ct_exponential<S>::of((x - of.top) - of.log_sum) * g.factor;
 }
 template <typename S, typename N>
-CT_DEVICE N smoothed_gradient(const ct_cuda_class_loss &a, const cotangents<N> &g, const normalizer<N> &of, int64_t c, N x) {
+CT_DEVICE N smoothed_gradient(const ct_cuda_class_loss &a, const cotangents<N> &g, const normalizer<N> &of, int64_t c,
+                              N x) {
     return ct_fma(-g.each, a.weight ? weights_of<S>(a)[c] : (N)1, loss_gradient<S>(g, of, x));
 }
 template <typename N> CT_DEVICE normalizer<N> known_normalizer(const ct_cuda_class_loss &a, int64_t i) {
@@ -297,7 +306,7 @@ template <typename S> CT_DEVICE void grad_columns(const ct_cuda_class_loss &a) {
         const cotangents<N> g = cotangents_of<S>(a, i, t, all);
 #pragma unroll 4
         for (int64_t c = 0; c < a.classes; c++) {
-            const N d = t < 0               ? (N)0
+            const N d = t < 0             ? (N)0
                         : a.smoothing > 0 ? smoothed_gradient<S>(a, g, of, c, x[c])
                                           : loss_gradient<S>(g, of, x[c]);
             ((S *)a.dx)[x.at + c * a.places] = ct_stored<S>(c == t ? d - g.own : d);
@@ -305,17 +314,18 @@ template <typename S> CT_DEVICE void grad_columns(const ct_cuda_class_loss &a) {
     }
 }
 
-#define KERNEL(name, suffix, threads, ...)                                                                                       \
-    extern "C" __global__ void __launch_bounds__(threads) class_##name##_##suffix(const __grid_constant__ ct_cuda_class_loss a) { \
-        __VA_ARGS__(a);                                                                                                          \
+#define KERNEL(name, suffix, threads, ...)                                      \
+    extern "C" __global__ void __launch_bounds__(threads)                       \
+        class_##name##_##suffix(const __grid_constant__ ct_cuda_class_loss a) { \
+        __VA_ARGS__(a);                                                         \
     }
-#define KERNELS(suffix, S)                                                                       \
-    KERNEL(loss_rows, suffix, CT_LOSS_MOST, loss_rows<S, true>)                                  \
-    KERNEL(loss_ragged, suffix, CT_LOSS_MOST, loss_rows<S, false>)                               \
-    KERNEL(loss_columns, suffix, CT_LOSS_THREADS, loss_columns<S>)                               \
-    KERNEL(loss_total, suffix, CT_LOSS_MOST, loss_total<typename ct_number<S>::type>)            \
-    KERNEL(grad_rows, suffix, CT_LOSS_MOST, grad_rows<S, true>)                                  \
-    KERNEL(grad_ragged, suffix, CT_LOSS_MOST, grad_rows<S, false>)                               \
+#define KERNELS(suffix, S)                                                            \
+    KERNEL(loss_rows, suffix, CT_LOSS_MOST, loss_rows<S, true>)                       \
+    KERNEL(loss_ragged, suffix, CT_LOSS_MOST, loss_rows<S, false>)                    \
+    KERNEL(loss_columns, suffix, CT_LOSS_THREADS, loss_columns<S>)                    \
+    KERNEL(loss_total, suffix, CT_LOSS_MOST, loss_total<typename ct_number<S>::type>) \
+    KERNEL(grad_rows, suffix, CT_LOSS_MOST, grad_rows<S, true>)                       \
+    KERNEL(grad_ragged, suffix, CT_LOSS_MOST, grad_rows<S, false>)                    \
     KERNEL(grad_columns, suffix, CT_LOSS_THREADS, grad_columns<S>)
 KERNELS(f32, float)
 KERNELS(f64, double)

@@ -32,12 +32,9 @@ static by_dtype gradient[2] = {OF_DTYPES(passes_unit, "channel_gradient_lines"),
 static by_dtype settle = OF_DTYPES(passes_unit, "channel_settle");
 static by_dtype fixed = OF_DTYPES(passes_unit, "channel_fixed");
 static by_dtype settle_gradient = OF_DTYPES(passes_unit, "channel_settle_gradient");
-/* By the number of blocks in a cluster, 1, 2, 4 or 8. */
-static by_dtype resident[2][4] = {
-    {OF_DTYPES(resident_unit, "channel_forward_1"), OF_DTYPES(resident_unit, "channel_forward_2"),
-     OF_DTYPES(resident_unit, "channel_forward_4"), OF_DTYPES(resident_unit, "channel_forward_8")},
-    {OF_DTYPES(resident_unit, "channel_backward_1"), OF_DTYPES(resident_unit, "channel_backward_2"),
-     OF_DTYPES(resident_unit, "channel_backward_4"), OF_DTYPES(resident_unit, "channel_backward_8")}};
+static by_dtype resident[2] = {OF_DTYPES(resident_unit, "channel_forward"),
+                               OF_DTYPES(resident_unit, "channel_backward")};
+static ct_cuda_function begin_rounds = {&resident_unit, "channel_begin_rounds", {0}};
 static ct_cuda_function parameters = {&passes_unit, "channel_parameters", {0}};
 
 /* ---- Arguments ---- */
@@ -67,6 +64,7 @@ static ct_cuda_channels job_of(const ct_view *x, int64_t groups, double eps, boo
         const int64_t tiles = most(ceil_div(columns, j.side), 1), threads = CT_CHANNEL_THREADS / j.side;
         const int64_t wanted = ENOUGH / most(tiles * j.items, 1);
         j.part = ceil_div(j.places, most(least(wanted, j.places / (ROWS * threads)), 1));
+        j.part = least(j.part, INT32_MAX / most(j.channels * (int64_t)ct_cuda_dtype_size(x->dtype), 1));
     } else {
         j.part = least(j.places, LINE_PART);
     }
@@ -120,49 +118,76 @@ static bool over_sets(const ct_call *call, ct_cuda_function *code, ct_cuda_chann
     return ct_cuda_launch(call, code, (ct_cuda_shape){.grid = grid_of(sets), .block = CT_CHANNEL_SETTLERS}, j);
 }
 
-/* ---- Sets that stay in shared memory ---- */
+/* ---- Chunks that stay in shared memory ---- */
 
 enum {
-    RESIDENT_LEAST = 8192, /* elements of a set: a block is too many for fewer */
-    RESIDENT_LINES = 1024, /* of a block, at most */
-    TWO_BLOCKS =
-        113 * 1024, /* shared memory of each of two blocks on a multiprocessor of Hopper, with what the driver takes */
+    RESIDENT_LEAST = 1 << 20, /* elements: below, launches are the cost, and the cache holds everything */
+    RESIDENT_SET = 2048,      /* elements of a set */
+    CHUNK_BYTES =
+        26 * 1024, /* of the chunks of one round, so that CT_CHANNEL_ROOMS blocks are on a multiprocessor of Hopper */
+    FIXED_BYTES = 4 * 8 * (CT_CHANNEL_THREADS / 32), /* sums of warps */
 };
 
-/* Shared memory of a block of a cluster of 2^power blocks. */
-static int64_t cut_set(ct_cuda_channels *j, int power, int64_t size, bool backward) {
-    const int64_t warps = CT_CHANNEL_RESIDENT / 32;
+/* How sets are cut into chunks, by shapes alone; false: they are not. */
+static bool cut_chunks(ct_cuda_channels *j, ct_dtype dtype, bool backward) {
+    const int64_t size = (int64_t)ct_cuda_dtype_size(dtype), warps = CT_CHANNEL_THREADS / 32;
+    const int64_t most_elements = CHUNK_BYTES / size / (backward ? 2 : 1) / pack_of(dtype) * pack_of(dtype);
+    if (j->last || !j->packed || j->count < RESIDENT_SET) return false;
+    if ((double)sets_of(j) * j->count < RESIDENT_LEAST) return false;
     j->lines = j->batch ? j->items : j->members;
     j->line_step = (j->batch ? j->channels : 1) * j->places;
-    j->block_lines = ceil_div(j->lines, (int64_t)1 << power);
-    j->line_sums = backward && !j->batch ? most(j->block_lines, warps) : 0;
-    const int64_t coefficients = backward ? 4 * j->block_lines * (size == 8 ? 8 : 4) : 0;
-    j->elements_at = (CT_CHANNEL_FIXED + 16 * j->line_sums + coefficients + 15) / 16 * 16;
-    return j->elements_at + j->block_lines * j->places * size * (backward ? 2 : 1);
+    j->parts = ceil_div(j->places, most_elements);
+    j->part = ceil_div(ceil_div(j->places, j->parts), pack_of(dtype)) * pack_of(dtype);
+    j->parts = ceil_div(j->places, j->part);
+    /* sets of lines that are much shorter than a chunk are cut evenly */
+    const int64_t fit = most(least(most_elements / j->places, j->lines), 1);
+    j->chunk_lines = j->parts > 1 ? 1 : ceil_div(j->lines, ceil_div(j->lines, fit));
+    j->pieces = j->parts > 1 ? j->lines * j->parts : ceil_div(j->lines, j->chunk_lines);
+    j->chunk_packs = j->chunk_lines * j->part / pack_of(dtype);
+    j->line_sums = backward && !j->batch ? most(j->chunk_lines, warps) : 0;
+    j->elements_at = (FIXED_BYTES + 16 * j->line_sums + 4 * j->chunk_lines * (size == 8 ? 8 : 4) + 15) / 16 * 16;
+    return true;
 }
 
-/* The least power of two of blocks that hold a set with two blocks on a multiprocessor, or with one if it must be; -1: none do. */
-static int resident_power(const ct_call *call, ct_cuda_channels *j, ct_dtype dtype, bool backward, int64_t *bytes) {
-    const int64_t size = (int64_t)ct_cuda_dtype_size(dtype);
-    if (j->last || !j->packed || j->count < RESIDENT_LEAST) return -1;
+static size_t resident_scratch(const ct_cuda_channels *job, ct_dtype dtype, bool backward) {
+    ct_cuda_channels j = *job;
+    if (!cut_chunks(&j, dtype, backward)) return 0;
+    return sizeof(double) * (size_t)(CT_CHANNEL_PARTIAL * sets_of(&j) * j.pieces + ceil_div(sets_of(&j), 2)) +
+           scratch_of(&j, backward ? 2 : 0, 0);
+}
+
+/* Runs it in rounds where the device holds as many blocks as a set has chunks; *done says whether it did. */
+static bool run_resident(const ct_call *call, const ct_cuda_channels *job, ct_dtype dtype, bool backward, bool *done) {
+    ct_cuda_channels j = *job;
+    *done = false;
+    if (!cut_chunks(&j, dtype, backward)) return true;
     CUcontext before;
     const ct_cuda_device *d = ct_cuda_enter(call->device.index, &before);
-    if (!d) return -1;
+    if (!d) return false;
     ct_cuda_leave(before);
-    const int64_t limits[2] = {TWO_BLOCKS < d->shared_limit ? TWO_BLOCKS : d->shared_limit, d->shared_limit};
-    for (int i = 0; i < 2; i++)
-        for (int power = 0; power < (d->capability >= 90 ? 4 : 1); power++) {
-            *bytes = cut_set(j, power, size, backward);
-            if (*bytes <= limits[i] && j->block_lines <= RESIDENT_LINES) return power;
-        }
-    return -1;
+    const int64_t bytes = j.elements_at + 2 * j.chunk_packs * 16 * (backward ? 2 : 1);
+    const int64_t rooms = least((d->shared_limit + 1024) / (bytes + 1024), CT_CHANNEL_ROOMS);
+    const int64_t chunks = sets_of(&j) * j.pieces, blocks = least(rooms * d->multiprocessors, chunks);
+    if (rooms == 0 || j.pieces > rooms * d->multiprocessors) return true;
+    place_scratch(&j, call, backward ? 2 : 0);
+    j.partial = (double *)(void *)j.coefficients;
+    j.arrived = (uint32_t *)(void *)(j.partial + CT_CHANNEL_PARTIAL * chunks);
+    *done = true;
+    const ct_cuda_shape shape = {
+        .grid = (unsigned)blocks, .block = CT_CHANNEL_THREADS, .shared = (unsigned)bytes, .cooperative = true};
+    const ct_cuda_shape begins = {.grid = (unsigned)least(ceil_div(sets_of(&j), CT_CHANNEL_THREADS), ENOUGH),
+                                  .block = CT_CHANNEL_THREADS};
+    if (!ct_cuda_launch(call, &begin_rounds, begins, &j) ||
+        !ct_cuda_launch(call, &resident[backward][dtype], shape, &j))
+        return false;
+    if (!backward || j.batch || (!j.dweight.data && !j.dbias.data)) return true;
+    return over_sets(call, &parameters, &j, j.channels);
 }
 
-static bool run_resident(const ct_call *call, ct_cuda_channels *j, ct_dtype dtype, bool backward, int power,
-                         int64_t bytes) {
-    const ct_cuda_shape shape = {
-        .grid = (unsigned)(sets_of(j) << power), .block = CT_CHANNEL_RESIDENT, .shared = (unsigned)bytes};
-    return ct_cuda_launch(call, &resident[backward][power][dtype], shape, j);
+static size_t scratch_for(const ct_cuda_channels *j, ct_dtype dtype, bool backward) {
+    const size_t passes = scratch_of(j, backward ? 3 : 2, backward ? 5 : 3),
+                 rounds = resident_scratch(j, dtype, backward);
+    return passes > rounds ? passes : rounds;
 }
 
 /* ---- What is taken ---- */
@@ -175,16 +200,14 @@ static const char *check_view(const ct_view *view, ct_dtype dtype) {
     return ct_cuda_is_dense(view) ? NULL : "a tensor is not dense";
 }
 
-static const char *can(const ct_call *call, const ct_view *x) {
-    const char *why = NULL;
+static const char *can(const ct_call *call, const ct_view *x, bool last) {
+    const char *why = last && x->dims[2] > INT32_MAX / 8 ? "more than 2^28 channels" : NULL;
     for (int i = 0; i < call->n_in && !why; i++) why = check_view(call->in[i], x->dtype);
     for (int i = 0; i < call->n_out && !why; i++) why = check_view(call->out[i], x->dtype);
     return why;
 }
 
 /* ---- Forward ---- */
-
-static const char *can_forward(const ct_call *call) { return can(call, call->in[0]); }
 
 static bool run_forward(const ct_call *call, ct_cuda_channels *j) {
     const ct_dtype dtype = call->in[0]->dtype;
@@ -196,21 +219,25 @@ static bool run_forward(const ct_call *call, ct_cuda_channels *j) {
     if (call->n_out > 2) j->var = vector_of(call->out[2]);
     place_scratch(j, call, 2);
     check_packs(j);
-    int64_t bytes;
-    const int power = resident_power(call, j, dtype, false, &bytes);
-    if (power >= 0) return run_resident(call, j, dtype, false, power, bytes);
+    bool done;
+    const bool ok = run_resident(call, j, dtype, false, &done);
+    if (!ok || done) return ok;
     return (j->count == 0 || pass(call, moments, j, dtype)) && over_sets(call, &settle[dtype], j, sets_of(j)) &&
            (!j->y || j->count == 0 || pass(call, normalization, j, dtype));
 }
 
 #define FORWARD(op)                                                      \
+    static const char *op##_can(const ct_call *call) {                   \
+        const op##_attrs *a = call->attrs;                               \
+        return can(call, call->in[0], a->channels_last);                 \
+    }                                                                    \
     static ct_cuda_channels op##_job(const ct_call *call) {              \
         const op##_attrs *a = call->attrs;                               \
         return job_of(call->in[0], a->groups, a->eps, a->channels_last); \
     }                                                                    \
     static size_t op##_scratch(const ct_call *call) {                    \
         const ct_cuda_channels j = op##_job(call);                       \
-        return scratch_of(&j, 2, 3);                                     \
+        return scratch_for(&j, call->in[0]->dtype, false);               \
     }
 FORWARD(channel_norm)
 FORWARD(channel_norm_relu)
@@ -233,7 +260,10 @@ static bool run_relu(const ct_call *call, ct_stream *stream) {
 
 enum { G, G_MEAN, G_VAR, X, MEAN, VAR, WEIGHT, BIAS, Y };
 
-static const char *can_backward(const ct_call *call) { return can(call, call->in[X]); }
+static const char *can_backward(const ct_call *call) {
+    const channel_norm_grad_attrs *a = call->attrs;
+    return can(call, call->in[X], a->channels_last);
+}
 
 static ct_cuda_channels gradient_job(const ct_call *call) {
     const channel_norm_grad_attrs *a = call->attrs;
@@ -242,7 +272,7 @@ static ct_cuda_channels gradient_job(const ct_call *call) {
 
 static size_t gradient_scratch(const ct_call *call) {
     const ct_cuda_channels j = gradient_job(call);
-    return scratch_of(&j, 3, 5);
+    return scratch_for(&j, call->in[X]->dtype, true);
 }
 
 static bool run_backward(const ct_call *call, ct_stream *stream) {
@@ -263,14 +293,9 @@ static bool run_backward(const ct_call *call, ct_stream *stream) {
     if (call->n_out > 3) j.passed = address_of(out[3]);
     place_scratch(&j, call, 3);
     check_packs(&j);
-    int64_t bytes;
-    const int power = resident_power(call, &j, dtype, true, &bytes);
-    if (power >= 0) {
-        const bool ok = run_resident(call, &j, dtype, true, power, bytes);
-        if (j.batch || (!j.dweight.data && !j.dbias.data) || !ok) return ok;
-        j.parts = 1, j.part = j.places; /* sums are of whole lines */
-        return over_sets(call, &parameters, &j, j.channels);
-    }
+    bool done;
+    const bool ok = run_resident(call, &j, dtype, true, &done);
+    if (!ok || done) return ok;
     const bool empty = j.items * j.channels * j.places == 0;
     if (!empty && !pass(call, gradient_sums, &j, dtype)) return false;
     if (sets_of(&j) && !over_sets(call, &settle_gradient[dtype], &j, sets_of(&j))) return false;
@@ -281,6 +306,11 @@ static bool run_backward(const ct_call *call, ct_stream *stream) {
 }
 
 /* ---- By given statistics ---- */
+
+static const char *can_fixed(const ct_call *call) {
+    const channel_norm_fixed_attrs *a = call->attrs;
+    return can(call, call->in[0], a->channels_last);
+}
 
 static ct_cuda_channels fixed_job(const ct_call *call) {
     const channel_norm_fixed_attrs *a = call->attrs;
@@ -333,10 +363,10 @@ static bool run_averages(const ct_call *call, ct_stream *stream) {
 }
 
 CT_CUDA_KERNELS(norm_channel_norm) = {
-    CT_CANDIDATES(channel_norm, {"channels", can_forward, channel_norm_scratch, run_norm}),
-    CT_CANDIDATES(channel_norm_relu, {"channels", can_forward, channel_norm_relu_scratch, run_relu}),
+    CT_CANDIDATES(channel_norm, {"channels", channel_norm_can, channel_norm_scratch, run_norm}),
+    CT_CANDIDATES(channel_norm_relu, {"channels", channel_norm_relu_can, channel_norm_relu_scratch, run_relu}),
     CT_CANDIDATES(channel_norm_grad, {"channels", can_backward, gradient_scratch, run_backward}),
-    CT_CANDIDATES(channel_norm_fixed, {"channels", can_forward, fixed_scratch, run_fixed}),
+    CT_CANDIDATES(channel_norm_fixed, {"channels", can_fixed, fixed_scratch, run_fixed}),
     CT_CANDIDATES(running_statistics, {"running", can_move_averages, NULL, run_averages}),
     {0},
 };

@@ -45,21 +45,27 @@ template <typename S, int COLUMNS> struct moments {
     }
 };
 
+// Where coefficients of each column take many registers, m is folded into the others: y = x scale + (shift - m scale). That loses digits where m is
+// large beside the deviations, which half types cannot have.
+template <typename S, int COLUMNS> CT_DEVICE constexpr bool folds() { return sizeof(S) == 2 && COLUMNS > 1; }
+
 template <typename S, int COLUMNS> struct normalization {
     typedef typename ct_number<S>::type C;
-    enum { SUMS = 0, G = 0, OTHER = 1, REVERSED = 1 };
-    C m[COLUMNS], scale[COLUMNS], shift[COLUMNS], sum[1][1];
+    enum { SUMS = 0, G = 0, OTHER = 1, REVERSED = 1, FOLDS = folds<S, COLUMNS>() };
+    C m[FOLDS ? 1 : COLUMNS], scale[COLUMNS], shift[COLUMNS], sum[1][1];
     CT_DEVICE static char *output(const ct_cuda_channels &a) { return a.y; }
     CT_DEVICE void begin(const ct_cuda_channels &a, int64_t item, int64_t channel, int64_t, int64_t) {
 #pragma unroll
         for (int k = 0; k < COLUMNS; k++) {
-            m[k] = ct_coefficient<C>(a, 0, item)[channel + k];
+            const C middle = ct_coefficient<C>(a, 0, item)[channel + k];
             scale[k] = ct_coefficient<C>(a, 1, item)[channel + k];
             shift[k] = ct_coefficient<C>(a, 2, item)[channel + k];
+            if (FOLDS) shift[k] = ct_fma(-middle, scale[k], shift[k]);
+            else m[FOLDS ? 0 : k] = middle;
         }
     }
     CT_DEVICE C take(const ct_cuda_channels &a, int k, C x, C, C other) {
-        C y = ct_fma(x - m[k], scale[k], shift[k]);
+        C y = ct_fma(FOLDS ? x : x - m[FOLDS ? 0 : k], scale[k], shift[k]);
         if (a.other) y += other;
         return a.relu ? ct_relu_of(y) : y;
     }
@@ -68,7 +74,7 @@ template <typename S, int COLUMNS> struct normalization {
 
 template <typename S, int COLUMNS> struct gradient_sums {
     typedef typename ct_number<S>::type C;
-    enum { SUMS = 3, G = 1, OTHER = 1, REVERSED = 0 };
+    enum { SUMS = 3, G = 1, OTHER = 1, REVERSED = 0, FOLDS = folds<S, COLUMNS>() };
     C m[COLUMNS], scale[COLUMNS], shift[COLUMNS], sum[SUMS][COLUMNS];
     CT_DEVICE static char *output(const ct_cuda_channels &a) { return a.passed; }
     CT_DEVICE void begin(const ct_cuda_channels &a, int64_t item, int64_t channel, int64_t, int64_t) {
@@ -77,14 +83,17 @@ template <typename S, int COLUMNS> struct gradient_sums {
         for (int k = 0; k < COLUMNS; k++) {
             const int64_t set = ct_set_of(a, item, channel + k);
             m[k] = (C)ct_vector_at(a.mean, set, 0);
-            scale[k] = recomputes ? (C)(ct_rstd_of(a, set) * ct_vector_at(a.weight, channel + k, 1)) : (C)0;
+            scale[k] = recomputes ? (C)ct_vector_at(a.weight, channel + k, 1) *
+                                        ct_rsqrt((C)ct_vector_at(a.var, set, 0) + (C)a.eps)
+                                  : (C)0;
             shift[k] = recomputes ? (C)ct_vector_at(a.bias, channel + k, 0) : (C)0;
+            if (FOLDS) shift[k] = ct_fma(-m[k], scale[k], shift[k]);
             sum[0][k] = sum[1][k] = sum[2][k] = 0;
         }
     }
     CT_DEVICE C take(const ct_cuda_channels &a, int k, C x, C g, C other) {
         const C apart = x - m[k];
-        if (a.relu) g = (a.other ? other : ct_fma(apart, scale[k], shift[k])) <= 0 ? (C)0 : g;
+        if (a.relu) g = (a.other ? other : ct_fma(FOLDS ? x : apart, scale[k], shift[k])) <= 0 ? (C)0 : g;
         sum[0][k] += g;
         sum[1][k] = ct_fma(apart, g, sum[1][k]);
         sum[2][k] += apart;
@@ -98,25 +107,30 @@ template <typename S, int COLUMNS> struct gradient_sums {
 
 template <typename S, int COLUMNS> struct gradient {
     typedef typename ct_number<S>::type C;
-    enum { SUMS = 0, G = 1, OTHER = 1, REVERSED = 1 };
-    C m[COLUMNS], of_g[COLUMNS], of_x[COLUMNS], of_1[COLUMNS], middle[COLUMNS], shift[COLUMNS], sum[1][1];
+    enum { SUMS = 0, G = 1, OTHER = 1, REVERSED = 1, FOLDS = folds<S, COLUMNS>(), APART = FOLDS ? 1 : COLUMNS };
+    C m[APART], middle[APART], of_g[COLUMNS], of_x[COLUMNS], of_1[COLUMNS], shift[COLUMNS], sum[1][1];
     CT_DEVICE static char *output(const ct_cuda_channels &a) { return a.y; }
     CT_DEVICE void begin(const ct_cuda_channels &a, int64_t item, int64_t channel, int64_t, int64_t) {
         const bool recomputes = a.relu && !a.other;
 #pragma unroll
         for (int k = 0; k < COLUMNS; k++) {
-            m[k] = ct_coefficient<C>(a, 0, item)[channel + k];
+            const C from = ct_coefficient<C>(a, 0, item)[channel + k], minus = ct_coefficient<C>(a, 4, item)[channel + k];
             of_g[k] = ct_coefficient<C>(a, 1, item)[channel + k];
             of_x[k] = ct_coefficient<C>(a, 2, item)[channel + k];
             of_1[k] = ct_coefficient<C>(a, 3, item)[channel + k];
-            middle[k] = ct_coefficient<C>(a, 4, item)[channel + k];
             shift[k] = recomputes ? (C)ct_vector_at(a.bias, channel + k, 0) : (C)0;
+            if (FOLDS) {
+                of_1[k] = ct_fma(-minus, of_g[k], ct_fma(-from, of_x[k], of_1[k]));
+                shift[k] = ct_fma(-from, of_g[k], shift[k]);
+            } else {
+                m[FOLDS ? 0 : k] = from, middle[FOLDS ? 0 : k] = minus;
+            }
         }
     }
     CT_DEVICE C take(const ct_cuda_channels &a, int k, C x, C g, C other) {
-        const C apart = x - m[k];
+        const C apart = FOLDS ? x : x - m[FOLDS ? 0 : k];
         if (a.relu) g = (a.other ? other : ct_fma(apart, of_g[k], shift[k])) <= 0 ? (C)0 : g;
-        return ct_fma(g - middle[k], of_g[k], ct_fma(apart, of_x[k], of_1[k]));
+        return ct_fma(FOLDS ? g : g - middle[FOLDS ? 0 : k], of_g[k], ct_fma(apart, of_x[k], of_1[k]));
     }
     CT_DEVICE static void put(const ct_cuda_channels &, int64_t, int64_t, int64_t, const double *) {}
 };
@@ -126,57 +140,74 @@ template <typename S, int COLUMNS> struct gradient {
 // Packs that a thread loads at once: fewer where each column of a pack has coefficients of its own in registers.
 template <typename F, int COLUMNS> CT_DEVICE constexpr int unrolled() { return F::G && COLUMNS > 4 ? 2 : 4; }
 
-// So many packs, `step` elements apart, of which the first `many` are there.
-template <typename S, int V, int COLUMNS, typename F>
-CT_DEVICE void take_packs(const ct_cuda_channels &a, F &f, int64_t at, int64_t step, int64_t many) {
+// Where a part begins in each tensor; its elements are within 2^32 bytes.
+template <typename F> struct part_bases {
+    const char *x, *g, *other;
+    char *output;
+    CT_DEVICE part_bases(const ct_cuda_channels &a, int64_t bytes)
+        : x(a.x + bytes), g(F::G ? a.g + bytes : NULL), other(F::OTHER && a.other ? a.other + bytes : NULL),
+          output(F::output(a) ? F::output(a) + bytes : NULL) {}
+};
+
+// The packs at so many bytes, and `step` bytes apart, U of them.
+template <typename S, int V, int COLUMNS, int U, typename F>
+CT_DEVICE void take_packs(const ct_cuda_channels &a, const part_bases<F> &base, F &f, uint32_t at, uint32_t step) {
     typedef typename ct_number<S>::type C;
     typedef ct_neighbors<S, V> pack;
+    pack x[U], g[U], other[U];
+#pragma unroll
+    for (int u = 0; u < U; u++) {
+        x[u] = *(const pack *)(base.x + (at + u * step));
+        if (F::G) g[u] = *(const pack *)(base.g + (at + u * step));
+        if (F::OTHER && base.other) other[u] = *(const pack *)(base.other + (at + u * step));
+    }
+#pragma unroll
+    for (int u = 0; u < U; u++) {
+        pack packed;
+        C xs[V], gs[V], others[V];
+        x[u].numbers(xs);
+        if (F::G) g[u].numbers(gs);
+        if (F::OTHER && base.other) other[u].numbers(others);
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            xs[k] = f.take(a, COLUMNS == 1 ? 0 : k, xs[k], F::G ? gs[k] : (C)0, F::OTHER && base.other ? others[k] : (C)0);
+        if (!base.output) continue;
+        packed.store(xs);
+        *(pack *)(base.output + (at + u * step)) = packed;
+    }
+}
+// All packs from `first` on, every `stride`-th of n; `bytes` is the distance of neighbors.
+template <typename S, int V, int COLUMNS, typename F>
+CT_DEVICE void take_all(const ct_cuda_channels &a, const part_bases<F> &base, F &f, uint32_t at, uint32_t bytes, int first,
+                        int stride, int n) {
     enum { UNROLLED = unrolled<F, COLUMNS>() };
-    pack x[UNROLLED], g[UNROLLED], other[UNROLLED];
-    char *output = F::output(a);
-#pragma unroll
-    for (int u = 0; u < UNROLLED; u++)
-        if (u < many) {
-            x[u] = *(const pack *)((const S *)a.x + at + u * step);
-            if (F::G) g[u] = *(const pack *)((const S *)a.g + at + u * step);
-            if (F::OTHER && a.other) other[u] = *(const pack *)((const S *)a.other + at + u * step);
-        }
-#pragma unroll
-    for (int u = 0; u < UNROLLED; u++)
-        if (u < many) {
-            pack packed;
-            C xs[V], gs[V], others[V];
-            x[u].numbers(xs);
-            if (F::G) g[u].numbers(gs);
-            if (F::OTHER && a.other) other[u].numbers(others);
-#pragma unroll
-            for (int k = 0; k < V; k++)
-                xs[k] = f.take(a, COLUMNS == 1 ? 0 : k, xs[k], F::G ? gs[k] : (C)0,
-                               F::OTHER && a.other ? others[k] : (C)0);
-            if (!output) continue;
-            packed.store(xs);
-            *(pack *)((S *)output + at + u * step) = packed;
-        }
+    const uint32_t step = stride * bytes;
+    int i = first;
+    at += first * bytes;
+    for (; i + (UNROLLED - 1) * stride < n; i += UNROLLED * stride, at += UNROLLED * step)
+        take_packs<S, V, COLUMNS, UNROLLED>(a, base, f, at, step);
+#pragma unroll 1
+    for (; i < n; i += stride, at += step) take_packs<S, V, COLUMNS, 1>(a, base, f, at, step);
 }
 
 // A warp to a part of a line.
 template <typename S, int V, template <typename, int> class F> CT_DEVICE void go_along_lines(const ct_cuda_channels &a) {
-    enum { UNROLLED = unrolled<F<S, 1>, 1>() };
+    typedef F<S, 1> function;
     const int lane = threadIdx.x & 31;
     const int64_t units = a.items * a.channels * a.parts;
     for (int64_t u = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32; u < units; u += (int64_t)gridDim.x * WARPS) {
         // from the end: what was read last is still in the cache
-        const int64_t unit = F<S, 1>::REVERSED ? units - 1 - u : u, line = a.parts == 1 ? unit : unit / a.parts,
+        const int64_t unit = function::REVERSED ? units - 1 - u : u, line = a.parts == 1 ? unit : unit / a.parts,
                       item = line / a.channels, first = (unit - line * a.parts) * a.part,
                       n = min(a.part, a.places - first), start = line * a.places + first;
-        F<S, 1> f;
+        function f;
         f.begin(a, item, line - item * a.channels, start, n);
-        for (int64_t i = lane * V; i < n; i += UNROLLED * 32 * V)
-            take_packs<S, V, 1>(a, f, start + i, 32 * V, (n - i + 32 * V - 1) / (32 * V));
-        if (F<S, 1>::SUMS) {
+        const part_bases<function> base(a, start * (int64_t)sizeof(S));
+        take_all<S, V, 1>(a, base, f, 0u, (uint32_t)(V * sizeof(S)), lane, 32, (int)(n / V));
+        if (function::SUMS) {
             double sums[3];
-            for (int i = 0; i < F<S, 1>::SUMS; i++) sums[i] = ct_lane_sum((double)f.sum[i][0]);
-            if (lane == 0) F<S, 1>::put(a, unit, start, n, sums);
+            for (int i = 0; i < function::SUMS; i++) sums[i] = ct_lane_sum((double)f.sum[i][0]);
+            if (lane == 0) function::put(a, unit, start, n, sums);
         }
     }
 }
@@ -186,7 +217,7 @@ template <typename S, int V, template <typename, int> class F>
 CT_DEVICE void go_along_columns(const ct_cuda_channels &a) {
     typedef typename ct_number<S>::type C;
     typedef F<S, V> function;
-    enum { SUMS = function::SUMS, UNROLLED = unrolled<function, V>() };
+    enum { SUMS = function::SUMS };
     __shared__ C shared[SUMS ? SUMS * CT_CHANNEL_THREADS * V : 1];
     const int side = a.side, groups = CT_CHANNEL_THREADS / side, group = threadIdx.x / side,
               column = (threadIdx.x & (side - 1)) * V, width = side * V;
@@ -199,9 +230,9 @@ CT_DEVICE void go_along_columns(const ct_cuda_channels &a) {
         function f;
         if (channel + column < a.channels) {
             f.begin(a, item, channel + column, start + column, rows);
-            for (int64_t r = group; r < rows; r += UNROLLED * groups)
-                take_packs<S, V, V>(a, f, start + column + r * a.channels, groups * a.channels,
-                                    (rows - r + groups - 1) / groups);
+            const part_bases<function> base(a, start * (int64_t)sizeof(S));
+            take_all<S, V, V>(a, base, f, (uint32_t)(column * sizeof(S)), (uint32_t)(a.channels * sizeof(S)), group, groups,
+                              (int)rows);
         }
         if (!SUMS) continue;
         __syncthreads(); // what was there before has been read
@@ -366,22 +397,23 @@ extern "C" __global__ void __launch_bounds__(CT_CHANNEL_SETTLERS)
         }
 }
 
-#define KERNEL(name, threads, suffix, body)                                     \
-    extern "C" __global__ void __launch_bounds__(threads, 2)                    \
+#define KERNEL(name, threads, blocks, suffix, body)                             \
+    extern "C" __global__ void __launch_bounds__(threads, blocks)               \
         channel_##name##_##suffix(const __grid_constant__ ct_cuda_channels a) { \
         body;                                                                   \
     }
-#define PASS(name, suffix, S)                                                    \
-    KERNEL(name##_lines, CT_CHANNEL_THREADS, suffix, (lines<S, name>(a)))        \
-    KERNEL(name##_columns, CT_CHANNEL_THREADS, suffix, (columns<S, name>(a)))
-#define KERNELS(suffix, S)                                            \
-    PASS(moments, suffix, S)                                          \
-    PASS(normalization, suffix, S)                                    \
-    PASS(gradient_sums, suffix, S)                                    \
-    PASS(gradient, suffix, S)                                         \
-    KERNEL(settle, CT_CHANNEL_SETTLERS, suffix, settle<S>(a))         \
-    KERNEL(fixed, CT_CHANNEL_SETTLERS, suffix, fix<S>(a))             \
-    KERNEL(settle_gradient, CT_CHANNEL_SETTLERS, suffix, settle_gradient<S>(a))
+#define PASS(name, blocks, suffix, S)                                                  \
+    KERNEL(name##_lines, CT_CHANNEL_THREADS, blocks, suffix, (lines<S, name>(a)))      \
+    KERNEL(name##_columns, CT_CHANNEL_THREADS, blocks, suffix, (columns<S, name>(a)))
+#define SETTLING(name, suffix, body) KERNEL(name, CT_CHANNEL_SETTLERS, 4, suffix, body)
+#define KERNELS(suffix, S)                    \
+    PASS(moments, 3, suffix, S)               \
+    PASS(normalization, 3, suffix, S)         \
+    PASS(gradient_sums, 2, suffix, S)         \
+    PASS(gradient, 3, suffix, S)              \
+    SETTLING(settle, suffix, settle<S>(a))    \
+    SETTLING(fixed, suffix, fix<S>(a))        \
+    SETTLING(settle_gradient, suffix, settle_gradient<S>(a))
 KERNELS(f32, float)
 KERNELS(f64, double)
 KERNELS(f16, __half)

@@ -10,8 +10,8 @@
 enum {
     CT_CHANNEL_THREADS = 256,
     CT_CHANNEL_SETTLERS = 128, /* threads that put the parts of a set together */
-    CT_CHANNEL_RESIDENT = 512, /* threads of a block that keeps lines in shared memory */
-    CT_CHANNEL_FIXED = 800,    /* bytes of shared memory for its sums */
+    CT_CHANNEL_ROOMS = 4,      /* blocks on a multiprocessor that keep chunks in shared memory */
+    CT_CHANNEL_PARTIAL = 3,    /* numbers that such a block tells of a chunk */
 };
 
 /* One value per set, or per channel: its address, or NULL, and dtype. */
@@ -24,10 +24,11 @@ typedef struct ct_cuda_channels {
     ct_cuda_head head;
     /* (items, channels, places) or (items, places, channels) */
     const char *x;
-    const char *g;     /* gradients: of y */
-    const char *other; /* forward: what is added before relu; gradients: y, which tells where relu let g pass; or NULL */
-    char *y;           /* y, or dx; NULL: not wanted */
-    char *passed;      /* gradients: what relu let pass of g; NULL: not wanted */
+    const char *g; /* gradients: of y */
+    const char
+        *other;   /* forward: what is added before relu; gradients: y, which tells where relu let g pass; or NULL */
+    char *y;      /* y, or dx; NULL: not wanted */
+    char *passed; /* gradients: what relu let pass of g; NULL: not wanted */
     ct_cuda_vector weight, bias, mean, var; /* mean and var: results, or of the gradients arguments */
     ct_cuda_vector g_mean, g_var, dweight, dbias;
     int64_t items, channels, places;
@@ -40,9 +41,12 @@ typedef struct ct_cuda_channels {
     double *sums;       /* (2 or 3, items, channels, parts) or (2 or 3, items, parts, channels) */
     double *rest;       /* gradients: (2, sets): what the given mean lacks, and 1 / sqrt(var + eps) */
     char *coefficients; /* (3 or 5, items or 1, channels), in the type that is computed in */
-    /* A set that stays in shared memory: */
-    int64_t lines, block_lines, line_step; /* its lines, those of a block, and elements from one line to the next */
-    int64_t line_sums, elements_at;        /* in shared memory: pairs of sums of lines, and where elements begin */
+    /* Chunks that stay in shared memory: */
+    int64_t lines, line_step;                 /* lines of a set, and elements from one to the next */
+    int64_t pieces, chunk_lines, chunk_packs; /* chunks of a set; what one has at most */
+    int64_t line_sums, elements_at;           /* in shared memory: pairs of sums, and where chunks begin */
+    double *partial;                          /* (chunks, CT_CHANNEL_PARTIAL) */
+    uint32_t *arrived;                        /* (sets) chunks that have told theirs */
 } ct_cuda_channels;
 
 /* running = (1 - momentum) running + momentum batch, of the mean and of unbias times var. */

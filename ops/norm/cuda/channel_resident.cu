@@ -1,184 +1,201 @@
-// channel_norm and its gradients of sets that fit into the shared memory of the blocks of a cluster (of one block before Hopper): memory is
-// read once. Each block takes some lines of the set and keeps them; sums go round the cluster; then results are made of what was kept. A
-// line is gone along by a team of warps, always the same one, so nobody reads what another thread keeps. Only for lines that lie in whole
-// packs, channels first.
+// channel_norm and its gradients with the channels first, in one reading: all blocks run at one time and go through the chunks of all sets in
+// rounds, a chunk to a block. In round r a block loads its r-th chunk into shared memory, sums it up and tells the sums to whoever waits for
+// that set; then it makes the results of the chunk before, which it has kept. A set has no more chunks than there are blocks, so what a block
+// waits for is done in the same round or was done in the one before, ahead of any waiting: nobody waits for ever. Which sums are put
+// together, and in which order, depends on sizes alone.
+//
+// A chunk is some lines, or a part of one. A line is gone along by a team of warps, always the same one, so nobody reads what another
+// thread keeps. Lines lie in whole packs.
+#include "backends/cuda/lanes.cuh"
 #include "ops/norm/cuda/channel_norm.cuh"
 
-enum { UNROLLED = 4 };
+enum { UNROLLED = 4, WARPS = CT_CHANNEL_THREADS / 32 };
 
-// ---- Shared memory ----
+// ---- Chunks ----
 
-// In this order: sums of warps, three of the block for its cluster, two of each line for each warp of its team, coefficients, elements.
-template <typename S> struct kept {
-    typedef typename ct_number<S>::type C;
-    double *warps, *block, *lines;
-    C *coefficients; // (5, lines)
-    char *x, *g;
+struct chunk {
+    int64_t number, set, start; // where it begins in x
+    int64_t channel, item;      // of its first line, and in group norms its item
+    int lines, packs, part;     // packs of each line; which part of a line
 };
-template <typename S> CT_DEVICE kept<S> kept_in(const ct_cuda_channels &a, char *memory) {
-    typedef typename ct_number<S>::type C;
-    kept<S> k;
-    k.warps = (double *)memory;
-    k.block = k.warps + 96;
-    k.lines = k.block + 4;
-    k.coefficients = (C *)(memory + CT_CHANNEL_FIXED + 16 * a.line_sums);
-    k.x = memory + a.elements_at;
-    k.g = k.x + a.block_lines * a.places * (int64_t)sizeof(S);
-    return k;
+template <int V> CT_DEVICE chunk chunk_of(const ct_cuda_channels &a, int64_t number) {
+    chunk c;
+    c.number = number;
+    c.set = number / a.pieces;
+    const int64_t piece = number - c.set * a.pieces;
+    const int64_t line = a.parts > 1 ? piece / a.parts : piece * a.chunk_lines;
+    c.part = a.parts > 1 ? (int)(piece - line * a.parts) : 0;
+    c.lines = a.parts > 1 ? 1 : (int)min(a.chunk_lines, a.lines - line);
+    c.packs = (int)(min(a.part, a.places - c.part * a.part) / V);
+    c.item = a.batch ? 0 : c.set / a.groups;
+    c.channel = a.batch ? c.set : (c.set - c.item * a.groups) * a.members + line;
+    c.start = c.set * (a.batch ? a.places : a.members * a.places) + line * a.line_step + c.part * a.part;
+    return c;
+}
+CT_DEVICE int64_t channel_of(const ct_cuda_channels &a, const chunk &c, int line) {
+    return a.batch ? c.channel : c.channel + line;
+}
+CT_DEVICE double count_of(const ct_cuda_channels &a, int64_t piece) {
+    if (a.parts > 1) return (double)min(a.part, a.places - piece % a.parts * a.part);
+    return (double)min(a.chunk_lines, a.lines - piece * a.chunk_lines) * (double)a.places;
 }
 
-// ---- Clusters ----
-
-template <int BLOCKS> CT_DEVICE void cluster_wait() {
-    if (BLOCKS == 1) {
-        __syncthreads();
-        return;
-    }
-#if __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
-#endif
-}
-// What block `rank` of the cluster has where this one has *mine.
-template <int BLOCKS> CT_DEVICE double of_block(const double *mine, int rank) {
-#if __CUDA_ARCH__ >= 900
-    if (BLOCKS > 1) {
-        uint32_t there;
-        double x;
-        asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
-                     : "=r"(there)
-                     : "r"((uint32_t)__cvta_generic_to_shared(mine)), "r"(rank));
-        asm volatile("ld.shared::cluster.f64 %0, [%1];" : "=d"(x) : "r"(there) : "memory");
-        return x;
-    }
-#endif
-    return *mine;
+// The warps of a team go along a line together.
+struct team {
+    int number, teams, lane, lanes;
+};
+CT_DEVICE team team_of(const ct_cuda_channels &a) {
+    team t;
+    const int warp = threadIdx.x / 32;
+    t.teams = (int)min((int64_t)WARPS, a.chunk_lines);
+    const int wide = WARPS / t.teams;
+    t.number = warp / wide; // a warp too many has no line
+    t.lane = warp % wide * 32 + (threadIdx.x & 31);
+    t.lanes = wide * 32;
+    return t;
 }
 
-// Sums of all threads of the block, in all of them.
-template <int N> CT_DEVICE void block_sums(double *warps, double (&x)[N]) {
+// ---- Sums ----
+
+// Shared memory: sums of warps, pairs of sums of lines by warp, coefficients by line, then two chunks.
+template <typename C> struct room {
+    double *warps, *lines;
+    C *coefficients; // (lines, 4)
+    char *chunks;
+};
+template <typename C> CT_DEVICE room<C> room_in(const ct_cuda_channels &a, char *memory) {
+    room<C> r;
+    r.warps = (double *)memory;
+    r.lines = r.warps + 4 * WARPS;
+    r.coefficients = (C *)(r.lines + 2 * a.line_sums);
+    r.chunks = memory + a.elements_at;
+    return r;
+}
+
+// The sums of a block go to the chunk's place among the partial sums; the last to do so completes the set.
+template <int N, typename C> CT_DEVICE void publish(const ct_cuda_channels &a, const chunk &c, double *warps, const C (&x)[N]) {
     __syncthreads(); // what was there before has been read
+#pragma unroll
     for (int i = 0; i < N; i++) {
-        const double sum = ct_lane_sum(x[i]);
-        if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32 * N + i] = sum;
+        const C sum = ct_sum_group(x[i], 32);
+        if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32 * N + i] = (double)sum;
     }
     __syncthreads();
-    for (int i = 0; i < N; i++) {
-        x[i] = 0;
-        for (int w = 0; w < (int)blockDim.x / 32; w++) x[i] += warps[w * N + i];
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < N; i++) {
+            double sum = 0;
+            for (int w = 0; w < WARPS; w++) sum += warps[w * N + i];
+            a.partial[c.number * CT_CHANNEL_PARTIAL + i] = sum;
+        }
+        __threadfence();
+        atomicAdd(&a.arrived[c.set], 1u);
     }
 }
 
-// ---- Lines ----
-
-// The lines of a block and the team that a thread is in.
-struct share {
-    int64_t set, first, start; // the first line, and where it begins
-    int lines, team, teams, lane, lanes;
-};
-template <int BLOCKS> CT_DEVICE share share_of(const ct_cuda_channels &a) {
-    share s;
-    const int rank = (int)(blockIdx.x % BLOCKS), warps = blockDim.x / 32, warp = threadIdx.x / 32;
-    s.set = blockIdx.x / BLOCKS;
-    s.first = rank * a.block_lines;
-    s.lines = (int)max((int64_t)0, min(a.block_lines, a.lines - s.first));
-    s.start = s.set * (a.batch ? a.places : a.members * a.places) + s.first * a.line_step;
-    s.teams = (int)min((int64_t)warps, a.block_lines);
-    const int wide = warps / s.teams;
-    s.team = warp / wide;
-    s.lane = warp % wide * 32 + (threadIdx.x & 31);
-    s.lanes = wide * 32;
-    if (s.team >= s.teams) s.lines = 0; // a warp too many
-    return s;
+// Waits until the set is complete. Of the first warp alone.
+CT_DEVICE void await(const ct_cuda_channels &a, int64_t set) {
+    if (threadIdx.x == 0)
+        while (*(volatile uint32_t *)&a.arrived[set] < (uint32_t)a.pieces) __nanosleep(32);
+    __syncwarp();
+    __threadfence();
 }
-CT_DEVICE int64_t channel_of(const ct_cuda_channels &a, const share &s, int line) {
-    return a.batch ? s.set : s.set % a.groups * a.members + s.first + line;
+CT_DEVICE double partial_of(const ct_cuda_channels &a, int64_t set, int64_t piece, int i) {
+    return __ldcg(&a.partial[(set * a.pieces + piece) * CT_CHANNEL_PARTIAL + i]);
 }
 
-template <typename S, int BLOCKS> CT_DEVICE void forward(const ct_cuda_channels &a, char *memory) {
+// ---- Forward ----
+
+template <typename S> CT_DEVICE void forward_first(const ct_cuda_channels &a, const room<typename ct_number<S>::type> &r,
+                                                   const chunk &c, const team &t, char *kept) {
     typedef typename ct_number<S>::type C;
     enum { V = 16 / sizeof(S) };
     typedef ct_neighbors<S, V> pack;
-    if (ct_does_nothing(a.head)) return;
-    const share s = share_of<BLOCKS>(a);
-    const kept<S> k = kept_in<S>(a, memory);
-    const int packs = (int)(a.places / V);
-    const S *x = (const S *)a.x + s.start;
-    pack *mine = (pack *)k.x;
-
-    C sum = 0;
-    for (int line = s.team; line < s.lines; line += s.teams) {
+    const S *x = (const S *)a.x + c.start;
+    // Deviations from the median of three elements, as in the passes.
+    const C first = ct_number_of(x[0]), half = ct_number_of(x[c.packs / 2 * V]), end = ct_number_of(x[c.packs * V - 1]);
+    const C shift = max(min(first, half), min(max(first, half), end));
+    C sums[2] = {0, 0};
+    for (int line = t.number; line < c.lines; line += t.teams) {
         const pack *from = (const pack *)(x + line * a.line_step);
-        pack *to = mine + line * packs;
-        for (int i = s.lane; i < packs; i += UNROLLED * s.lanes) {
+        pack *to = (pack *)kept + line * c.packs;
+        for (int i = t.lane; i < c.packs; i += UNROLLED * t.lanes) {
             pack loaded[UNROLLED];
 #pragma unroll
             for (int u = 0; u < UNROLLED; u++)
-                if (i + u * s.lanes < packs) loaded[u] = from[i + u * s.lanes];
+                if (i + u * t.lanes < c.packs) loaded[u] = from[i + u * t.lanes];
 #pragma unroll
             for (int u = 0; u < UNROLLED; u++)
-                if (i + u * s.lanes < packs) {
+                if (i + u * t.lanes < c.packs) {
                     C n[V];
                     loaded[u].numbers(n);
-                    to[i + u * s.lanes] = loaded[u];
+                    to[i + u * t.lanes] = loaded[u];
 #pragma unroll
-                    for (int q = 0; q < V; q++) sum += n[q];
+                    for (int q = 0; q < V; q++) {
+                        const C apart = n[q] - shift;
+                        sums[0] += apart;
+                        sums[1] = ct_fma(apart, apart, sums[1]);
+                    }
                 }
         }
     }
-    // The block's own mean, then the deviations from it: what rounding left in that mean shows in their own sum.
-    const int64_t lines = max((int64_t)0, min(a.block_lines, a.lines - s.first));
-    const double count = (double)lines * (double)a.places;
-    double sums[1] = {(double)sum};
-    block_sums(k.warps, sums);
-    const C middle = count > 0 ? (C)(sums[0] / count) : (C)0;
-    C rest = 0, square = 0;
-    for (int line = s.team; line < s.lines; line += s.teams)
-        for (int i = s.lane; i < packs; i += s.lanes) {
-            C n[V];
-            mine[line * packs + i].numbers(n);
-#pragma unroll
-            for (int q = 0; q < V; q++) {
-                const C apart = n[q] - middle;
-                rest += apart;
-                square = ct_fma(apart, apart, square);
-            }
-        }
-    double moments[2] = {(double)rest, (double)square};
-    block_sums(k.warps, moments);
-    if (threadIdx.x == 0) {
-        const double off = count > 0 ? moments[0] / count : 0;
-        k.block[0] = (double)middle + off;
-        k.block[1] = fmax(moments[1] - off * moments[0], 0.0);
+    if (threadIdx.x == 0) a.partial[c.number * CT_CHANNEL_PARTIAL + 2] = (double)shift;
+    publish(a, c, r.warps, sums);
+}
+
+// Sums of deviations from a shift as mean and squared deviations from it.
+CT_DEVICE void moments_of(const ct_cuda_channels &a, int64_t set, int64_t piece, double n, double &mean, double &square) {
+    const double sum = partial_of(a, set, piece, 0), rest = sum / n;
+    mean = partial_of(a, set, piece, 2) + rest;
+    square = fmax(partial_of(a, set, piece, 1) - rest * sum, 0.0);
+}
+
+template <typename C> CT_DEVICE void forward_settle(const ct_cuda_channels &a, const room<C> &r, const chunk &c) {
+    await(a, c.set);
+    double total = 0, square = 0, mean, squares;
+    for (int64_t piece = threadIdx.x; piece < a.pieces; piece += 32) {
+        const double n = count_of(a, piece);
+        moments_of(a, c.set, piece, n, mean, squares);
+        total += mean * n;
     }
-    cluster_wait<BLOCKS>();
-    double mean = 0, var = 0;
-    for (int b = 0; b < BLOCKS; b++)
-        mean += of_block<BLOCKS>(k.block, b) * (double)max((int64_t)0, min(a.block_lines, a.lines - b * a.block_lines));
-    mean *= (double)a.places / a.count;
-    for (int b = 0; b < BLOCKS; b++) {
-        const double apart = of_block<BLOCKS>(k.block, b) - mean;
-        const double n = (double)max((int64_t)0, min(a.block_lines, a.lines - b * a.block_lines)) * (double)a.places;
-        if (n > 0) var += of_block<BLOCKS>(k.block + 1, b) + apart * apart * n;
+    const double middle = ct_lane_sum(total) / a.count;
+    for (int64_t piece = threadIdx.x; piece < a.pieces; piece += 32) {
+        const double n = count_of(a, piece);
+        moments_of(a, c.set, piece, n, mean, squares);
+        square += squares + (mean - middle) * (mean - middle) * n;
     }
-    var /= a.count;
-    if (BLOCKS > 1) cluster_wait<BLOCKS>(); // nobody reads this block's sums any more, so it may end
-    if (blockIdx.x % BLOCKS == 0 && threadIdx.x == 0) {
-        ct_vector_set(a.mean, s.set, mean);
-        ct_vector_set(a.var, s.set, var);
+    const double var = ct_lane_sum(square) / a.count, rstd = 1 / sqrt(var + a.eps);
+    if (threadIdx.x == 0 && c.number == c.set * a.pieces) {
+        ct_vector_set(a.mean, c.set, middle);
+        ct_vector_set(a.var, c.set, var);
     }
+    for (int line = threadIdx.x; line < c.lines; line += 32) {
+        const ct_forward_coefficients<C> by = ct_forward_of<C>(a, middle, rstd, channel_of(a, c, line));
+        r.coefficients[4 * line] = by.m;
+        r.coefficients[4 * line + 1] = by.scale;
+        r.coefficients[4 * line + 2] = by.shift;
+    }
+}
+
+template <typename S> CT_DEVICE void forward_second(const ct_cuda_channels &a, const room<typename ct_number<S>::type> &r,
+                                                    const chunk &c, const team &t, const char *kept) {
+    typedef typename ct_number<S>::type C;
+    enum { V = 16 / sizeof(S) };
+    typedef ct_neighbors<S, V> pack;
+    __syncthreads(); // the coefficients of the chunk before have been read
+    if (threadIdx.x < 32) forward_settle<C>(a, r, c);
+    __syncthreads();
     if (!a.y) return;
-    const double rstd = 1 / sqrt(var + a.eps);
-    for (int line = s.team; line < s.lines; line += s.teams) {
-        const ct_forward_coefficients<C> by = ct_forward_of<C>(a, mean, rstd, channel_of(a, s, line));
-        const int64_t at = s.start + line * a.line_step;
-        for (int i = s.lane; i < packs; i += s.lanes) {
+    for (int line = t.number; line < c.lines; line += t.teams) {
+        const C m = r.coefficients[4 * line], scale = r.coefficients[4 * line + 1], shift = r.coefficients[4 * line + 2];
+        const int64_t at = c.start + line * a.line_step;
+        for (int i = t.lane; i < c.packs; i += t.lanes) {
             pack result;
             C n[V], other[V];
-            mine[line * packs + i].numbers(n);
+            ((const pack *)kept)[line * c.packs + i].numbers(n);
             if (a.other) ((const pack *)((const S *)a.other + at))[i].numbers(other);
 #pragma unroll
             for (int q = 0; q < V; q++) {
-                n[q] = ct_fma(n[q] - by.m, by.scale, by.shift);
+                n[q] = ct_fma(n[q] - m, scale, shift);
                 if (a.other) n[q] += other[q];
                 if (a.relu) n[q] = ct_relu_of(n[q]);
             }
@@ -188,38 +205,36 @@ template <typename S, int BLOCKS> CT_DEVICE void forward(const ct_cuda_channels 
     }
 }
 
-template <typename S, int BLOCKS> CT_DEVICE void backward(const ct_cuda_channels &a, char *memory) {
+// ---- Gradients ----
+
+template <typename S> CT_DEVICE void backward_first(const ct_cuda_channels &a, const room<typename ct_number<S>::type> &r,
+                                                    const chunk &c, const team &t, char *kept) {
     typedef typename ct_number<S>::type C;
     enum { V = 16 / sizeof(S), TOGETHER = UNROLLED / 2 };
     typedef ct_neighbors<S, V> pack;
-    if (ct_does_nothing(a.head)) return;
-    const share s = share_of<BLOCKS>(a);
-    const kept<S> k = kept_in<S>(a, memory);
-    const int packs = (int)(a.places / V), wide = s.lanes / 32;
-    pack *xs = (pack *)k.x, *gs = (pack *)k.g;
-    const C m = (C)ct_vector_at(a.mean, s.set, 0);
-    const double rstd = ct_rstd_of(a, s.set);
+    pack *xs = (pack *)kept, *gs = xs + a.chunk_packs;
+    const C m = (C)ct_vector_at(a.mean, c.set, 0);
     const bool recomputes = a.relu && !a.other;
-
-    double all[3] = {0, 0, 0}; // of h, of h (x - m), of x - m
-    for (int line = s.team; line < s.lines; line += s.teams) {
-        const int64_t at = s.start + line * a.line_step, channel = channel_of(a, s, line);
+    const double rstd = recomputes ? ct_rstd_of(a, c.set) : 0;
+    C all[3] = {0, 0, 0}; // of h, of h (x - m), of x - m; where a channel is a set, without its weight
+    for (int line = t.number; line < c.lines; line += t.teams) {
+        const int64_t at = c.start + line * a.line_step, channel = channel_of(a, c, line);
         const double w = ct_vector_at(a.weight, channel, 1);
         const C scale = (C)(rstd * w), shift = recomputes ? (C)ct_vector_at(a.bias, channel, 0) : (C)0;
-        C sum = 0, product = 0, rest = 0;
-        for (int i = s.lane; i < packs; i += TOGETHER * s.lanes) {
+        C sum = 0, product = 0;
+        for (int i = t.lane; i < c.packs; i += TOGETHER * t.lanes) {
             pack x[TOGETHER], g[TOGETHER], y[TOGETHER];
 #pragma unroll
             for (int u = 0; u < TOGETHER; u++)
-                if (i + u * s.lanes < packs) {
-                    x[u] = ((const pack *)((const S *)a.x + at))[i + u * s.lanes];
-                    g[u] = ((const pack *)((const S *)a.g + at))[i + u * s.lanes];
-                    if (a.other) y[u] = ((const pack *)((const S *)a.other + at))[i + u * s.lanes];
+                if (i + u * t.lanes < c.packs) {
+                    x[u] = ((const pack *)((const S *)a.x + at))[i + u * t.lanes];
+                    g[u] = ((const pack *)((const S *)a.g + at))[i + u * t.lanes];
+                    if (a.other) y[u] = ((const pack *)((const S *)a.other + at))[i + u * t.lanes];
                 }
 #pragma unroll
             for (int u = 0; u < TOGETHER; u++)
-                if (i + u * s.lanes < packs) {
-                    const int place = i + u * s.lanes;
+                if (i + u * t.lanes < c.packs) {
+                    const int to = line * c.packs + i + u * t.lanes;
                     C xn[V], gn[V], yn[V];
                     x[u].numbers(xn);
                     g[u].numbers(gn);
@@ -230,78 +245,85 @@ template <typename S, int BLOCKS> CT_DEVICE void backward(const ct_cuda_channels
                         if (a.relu) gn[q] = (a.other ? yn[q] : ct_fma(apart, scale, shift)) <= 0 ? (C)0 : gn[q];
                         sum += gn[q];
                         product = ct_fma(apart, gn[q], product);
-                        rest += apart;
+                        all[2] += apart;
                     }
                     if (a.relu) g[u].store(gn);
-                    xs[line * packs + place] = x[u];
-                    gs[line * packs + place] = g[u];
-                    if (a.passed) ((pack *)((S *)a.passed + at))[place] = g[u];
+                    xs[to] = x[u];
+                    gs[to] = g[u];
+                    if (a.passed) ((pack *)((S *)a.passed + at))[i + u * t.lanes] = g[u];
                 }
         }
-        all[0] += (a.batch ? 1 : w) * (double)sum;
-        all[1] += (a.batch ? 1 : w) * (double)product;
-        all[2] += (double)rest;
+        all[0] = a.batch ? all[0] + sum : ct_fma((C)w, sum, all[0]);
+        all[1] = a.batch ? all[1] + product : ct_fma((C)w, product, all[1]);
         if (!a.batch) {
-            const double g_of_warp = ct_lane_sum((double)sum), product_of_warp = ct_lane_sum((double)product);
-            double *to = k.lines + 2 * (line * wide + s.lane / 32);
-            if (s.lane % 32 == 0) to[0] = g_of_warp, to[1] = product_of_warp;
+            const double g_of_warp = ct_sum_group((double)sum, 32), product_of_warp = ct_sum_group((double)product, 32);
+            double *to = r.lines + 2 * (line * (t.lanes / 32) + t.lane / 32);
+            if (t.lane % 32 == 0) to[0] = g_of_warp, to[1] = product_of_warp;
         }
     }
-    block_sums(k.warps, all);
-    if (threadIdx.x == 0)
-        for (int i = 0; i < 3; i++) k.block[i] = all[i];
-    cluster_wait<BLOCKS>();
-    ct_set_sums sums = {0, 0, 0, rstd, 0, 0};
-    for (int b = 0; b < BLOCKS; b++) {
-        sums.g += of_block<BLOCKS>(k.block, b);
-        sums.product += of_block<BLOCKS>(k.block + 1, b);
-        sums.rest += of_block<BLOCKS>(k.block + 2, b);
+    publish(a, c, r.warps, all);
+    if (a.batch) return;
+    // the sums of lines, for dweight and dbias
+    const int wide = t.lanes / 32;
+    for (int line = threadIdx.x; line < c.lines; line += CT_CHANNEL_THREADS) {
+        double g = 0, product = 0;
+        for (int i = 0; i < wide; i++) g += r.lines[2 * (line * wide + i)], product += r.lines[2 * (line * wide + i) + 1];
+        const int64_t to = (c.item * a.channels + c.channel + line) * a.parts + c.part;
+        a.sums[to] = g;
+        a.sums[a.items * a.channels * a.parts + to] = product;
     }
-    if (BLOCKS > 1) cluster_wait<BLOCKS>(); // as above
-    const double g = sums.g, product = sums.product;
-    if (a.batch) { // a channel is a set: weight comes in here
-        const double w = ct_vector_at(a.weight, s.set, 1);
-        sums.g *= w, sums.product *= w;
-    }
-    ct_settle_sums(a, s.set, sums);
-    const int64_t lines = max((int64_t)0, min(a.block_lines, a.lines - s.first));
-    const bool first = blockIdx.x % BLOCKS == 0 && threadIdx.x == 0;
-    if (a.batch && first) {
-        ct_vector_set(a.dweight, s.set, (product - sums.rest * g) * rstd);
-        ct_vector_set(a.dbias, s.set, g);
-    }
-    if (!a.batch) {
-        if (first) a.rest[s.set] = sums.rest, a.rest[a.items * a.groups + s.set] = rstd;
-        const int64_t item = s.set / a.groups, everything = a.items * a.channels;
-        for (int64_t line = threadIdx.x; line < lines; line += blockDim.x) {
-            const int64_t to = item * a.channels + channel_of(a, s, (int)line);
-            double g_of_line = 0, product_of_line = 0;
-            for (int i = 0; i < wide; i++) {
-                g_of_line += k.lines[2 * (line * wide + i)];
-                product_of_line += k.lines[2 * (line * wide + i) + 1];
-            }
-            a.sums[to] = g_of_line;
-            a.sums[everything + to] = product_of_line;
+    __syncthreads(); // before the next chunk's are there
+}
+
+template <typename C> CT_DEVICE void backward_settle(const ct_cuda_channels &a, const room<C> &r, const chunk &c) {
+    await(a, c.set);
+    double total[3] = {0, 0, 0};
+    for (int64_t piece = threadIdx.x; piece < a.pieces; piece += 32)
+#pragma unroll
+        for (int i = 0; i < 3; i++) total[i] += partial_of(a, c.set, piece, i);
+    const double g = ct_lane_sum(total[0]), product = ct_lane_sum(total[1]), rest = ct_lane_sum(total[2]);
+    const double w = a.batch ? ct_vector_at(a.weight, c.set, 1) : 1; // a channel is a set: its weight comes in here
+    ct_set_sums s = {g * w, product * w, rest, ct_rstd_of(a, c.set), 0, 0};
+    ct_settle_sums(a, c.set, s);
+    if (threadIdx.x == 0 && c.number == c.set * a.pieces) {
+        if (a.batch) {
+            ct_vector_set(a.dweight, c.set, (product - s.rest * g) * s.rstd);
+            ct_vector_set(a.dbias, c.set, g);
+        } else {
+            a.rest[c.set] = s.rest;
+            a.rest[a.items * a.groups + c.set] = s.rstd;
         }
     }
-    if (!a.y) return;
-    for (int64_t line = threadIdx.x; line < lines; line += blockDim.x) {
-        const ct_backward_coefficients<C> by = ct_backward_of<C>(a, sums, m, channel_of(a, s, (int)line));
-        k.coefficients[4 * line] = by.of_g;
-        k.coefficients[4 * line + 1] = by.of_x;
-        k.coefficients[4 * line + 2] = by.of_1;
-        k.coefficients[4 * line + 3] = by.middle;
+    const C m = (C)ct_vector_at(a.mean, c.set, 0);
+    for (int line = threadIdx.x; line < c.lines; line += 32) {
+        const ct_backward_coefficients<C> by = ct_backward_of<C>(a, s, m, channel_of(a, c, line));
+        r.coefficients[4 * line] = by.of_g;
+        r.coefficients[4 * line + 1] = by.of_x;
+        r.coefficients[4 * line + 2] = by.of_1;
+        r.coefficients[4 * line + 3] = by.middle;
     }
+}
+
+template <typename S> CT_DEVICE void backward_second(const ct_cuda_channels &a, const room<typename ct_number<S>::type> &r,
+                                                     const chunk &c, const team &t, const char *kept) {
+    typedef typename ct_number<S>::type C;
+    enum { V = 16 / sizeof(S) };
+    typedef ct_neighbors<S, V> pack;
+    __syncthreads(); // the coefficients of the chunk before have been read
+    if (threadIdx.x < 32) backward_settle<C>(a, r, c);
     __syncthreads();
-    for (int line = s.team; line < s.lines; line += s.teams) {
-        const C of_g = k.coefficients[4 * line], of_x = k.coefficients[4 * line + 1], of_1 = k.coefficients[4 * line + 2],
-                middle = k.coefficients[4 * line + 3];
-        S *to = (S *)a.y + s.start + line * a.line_step;
-        for (int i = s.lane; i < packs; i += s.lanes) {
+    if (!a.y) return;
+    const pack *xs = (const pack *)kept, *gs = xs + a.chunk_packs;
+    const C m = (C)ct_vector_at(a.mean, c.set, 0);
+    for (int line = t.number; line < c.lines; line += t.teams) {
+        const C of_g = r.coefficients[4 * line], of_x = r.coefficients[4 * line + 1], of_1 = r.coefficients[4 * line + 2],
+                middle = r.coefficients[4 * line + 3];
+        S *to = (S *)a.y + c.start + line * a.line_step;
+        for (int i = t.lane; i < c.packs; i += t.lanes) {
             pack result;
             C xn[V], gn[V];
-            xs[line * packs + i].numbers(xn);
-            gs[line * packs + i].numbers(gn);
+            xs[line * c.packs + i].numbers(xn);
+            gs[line * c.packs + i].numbers(gn);
 #pragma unroll
             for (int q = 0; q < V; q++) xn[q] = ct_fma(gn[q] - middle, of_g, ct_fma(xn[q] - m, of_x, of_1));
             result.store(xn);
@@ -310,21 +332,47 @@ template <typename S, int BLOCKS> CT_DEVICE void backward(const ct_cuda_channels
     }
 }
 
-#if __CUDA_ARCH__ >= 900
-#define CLUSTER(blocks) __cluster_dims__(blocks, 1, 1)
-#else
-#define CLUSTER(blocks)
-#endif
-#define KERNEL(way, blocks, suffix, S)                                                                             \
-    extern "C" __global__ void CLUSTER(blocks) __launch_bounds__(CT_CHANNEL_RESIDENT, 2)                             \
-        channel_##way##_##blocks##_##suffix(const __grid_constant__ ct_cuda_channels a) {                          \
-        extern __shared__ __align__(16) char memory[];                                                             \
-        way<S, blocks>(a, memory);                                                                                 \
+// ---- Rounds ----
+
+template <typename S, bool BACKWARD> CT_DEVICE void rounds(const ct_cuda_channels &a, char *memory) {
+    typedef typename ct_number<S>::type C;
+    enum { V = 16 / sizeof(S) };
+    if (ct_does_nothing(a.head)) return;
+    const room<C> r = room_in<C>(a, memory);
+    const team t = team_of(a);
+    const int64_t chunks = a.pieces * (a.batch ? a.channels : a.items * a.groups);
+    const int64_t bytes = a.chunk_packs * 16 * (BACKWARD ? 2 : 1);
+    int buffer = 0;
+    for (int64_t number = blockIdx.x;; number += gridDim.x, buffer ^= 1) {
+        if (number < chunks) {
+            const chunk c = chunk_of<V>(a, number);
+            if (BACKWARD) backward_first<S>(a, r, c, t, r.chunks + buffer * bytes);
+            else forward_first<S>(a, r, c, t, r.chunks + buffer * bytes);
+        }
+        if (number >= gridDim.x) {
+            const chunk c = chunk_of<V>(a, number - gridDim.x);
+            if (BACKWARD) backward_second<S>(a, r, c, t, r.chunks + (buffer ^ 1) * bytes);
+            else forward_second<S>(a, r, c, t, r.chunks + (buffer ^ 1) * bytes);
+        }
+        if (number >= chunks) break;
     }
-#define WAYS(blocks, suffix, S)        \
-    KERNEL(forward, blocks, suffix, S) \
-    KERNEL(backward, blocks, suffix, S)
-#define KERNELS(suffix, S) WAYS(1, suffix, S) WAYS(2, suffix, S) WAYS(4, suffix, S) WAYS(8, suffix, S)
+}
+
+extern "C" __global__ void __launch_bounds__(CT_CHANNEL_THREADS)
+    channel_begin_rounds(const __grid_constant__ ct_cuda_channels a) {
+    const int64_t sets = a.batch ? a.channels : a.items * a.groups;
+    for (int64_t i = ct_first(); i < sets; i += ct_step()) a.arrived[i] = 0;
+}
+
+#define KERNEL(name, backward, suffix, S)                                              \
+    extern "C" __global__ void __launch_bounds__(CT_CHANNEL_THREADS, CT_CHANNEL_ROOMS) \
+        channel_##name##_##suffix(const __grid_constant__ ct_cuda_channels a) {        \
+        extern __shared__ __align__(16) char memory[];                                 \
+        rounds<S, backward>(a, memory);                                                \
+    }
+#define KERNELS(suffix, S)             \
+    KERNEL(forward, false, suffix, S)  \
+    KERNEL(backward, true, suffix, S)
 KERNELS(f32, float)
 KERNELS(f64, double)
 KERNELS(f16, __half)

@@ -11,9 +11,8 @@
 enum {
     DTYPES = CT_BF16 + 1,
     GRID = 1 << 20,
-    PARTS =
-        264, /* of rows, for gradients of weight and bias: two blocks on each multiprocessor of a large device; a constant, since
-                  * the bits hang on it */
+    PARTS = 264, /* of rows, for gradients of weight and bias: two blocks on each multiprocessor of a large device; a
+              * constant, since the bits hang on it */
 };
 
 CT_CUDA_UNIT(norm_row_norm);

@@ -1,6 +1,7 @@
-// Device code of row_norm and of its gradients. A row's mean is counted from a first estimate, `centre`, so that the squares of deviations
-// lose no digits and the mean has more of them than the dtype: xhat = ((x - centre) - rest) rstd. Gradients of weight and bias are summed
-// in parts, a block's rows each, and then over the parts in their order: always the same bits.
+// Device code of row_norm and of its gradients. A row's mean is counted from a first estimate, `centre`, so that the
+// squares of deviations lose no digits and the mean has more of them than the dtype: xhat = ((x - centre) - rest) rstd.
+// Gradients of weight and bias are summed in parts, a block's rows each, and then over the parts in their order: always
+// the same bits.
 #include "ops/norm/cuda/row_norm.h"
 
 #include "backends/cuda/row.cuh"
@@ -27,7 +28,8 @@ template <typename N> CT_DEVICE four<N> sum_four(four<N> x, int lanes) {
 }
 
 // The mean of a row to the digits of its dtype; 0 where only mean squares count.
-template <typename S, typename R> CT_DEVICE typename ct_number<S>::type centre_of(const ct_cuda_row_norm &a, const R &row) {
+template <typename S, typename R>
+CT_DEVICE typename ct_number<S>::type centre_of(const ct_cuda_row_norm &a, const R &row) {
     typedef typename ct_number<S>::type N;
     if (a.rms) return 0;
     N sum = 0;
@@ -114,10 +116,11 @@ template <typename S, bool WHOLE, int KEPT> CT_DEVICE void row_norm_rows(const c
     });
 }
 
-// What the gradient of a row needs of it: with h = g weight, dx = rstd (h - mean(h) - xhat mean(h xhat)); without a mean of x, no mean(h).
+// What the gradient of a row needs of it: with h = g weight, dx = rstd (h - mean(h) - xhat mean(h xhat)); without a
+// mean of x, no mean(h).
 template <typename S, bool WHOLE, int KEPT>
-CT_DEVICE four<typename ct_number<S>::type> gradient_sums(const ct_cuda_row_norm &a, const ct_row<S, 2, WHOLE, KEPT> &row,
-                                                          typename ct_number<S>::type centre) {
+CT_DEVICE four<typename ct_number<S>::type>
+gradient_sums(const ct_cuda_row_norm &a, const ct_row<S, 2, WHOLE, KEPT> &row, typename ct_number<S>::type centre) {
     typedef typename ct_number<S>::type N;
     four<N> sums; // of d, d^2, h and h d, with d = x - centre
     sums.a = sums.b = sums.c = sums.d = 0;
@@ -141,7 +144,8 @@ CT_DEVICE four<typename ct_number<S>::type> gradient_sums(const ct_cuda_row_norm
 }
 
 template <typename N> struct projection { N mean, along; };
-template <typename N> CT_DEVICE projection<N> projection_of(const ct_cuda_row_norm &a, const moments<N> &m, const four<N> &sums) {
+template <typename N>
+CT_DEVICE projection<N> projection_of(const ct_cuda_row_norm &a, const moments<N> &m, const four<N> &sums) {
     projection<N> p;
     p.mean = a.rms ? (N)0 : sums.c / (N)a.n;
     p.along = m.rstd * (sums.d - m.rest * sums.c) / (N)a.n;
@@ -151,7 +155,8 @@ template <typename N>
 CT_DEVICE N row_gradient(const ct_cuda_row_norm &a, const moments<N> &m, const projection<N> &p, N xhat, N h) {
     // 1 - xhat^2 = eps rstd^2, of which a difference would leave nothing
     if (a.rms && a.n == 1) return h * ((N)a.eps * m.rstd * m.rstd * m.rstd);
-    return ct_fma(-xhat, p.along, h - p.mean) * m.rstd; // differences first: rstd may be large, and rounded is not itself
+    return ct_fma(-xhat, p.along, h - p.mean) *
+           m.rstd; // differences first: rstd may be large, and rounded is not itself
 }
 
 // Gradients of x, and the moments of rows where gradients of weight are summed apart.
@@ -186,14 +191,15 @@ template <typename S, bool WHOLE, int KEPT> CT_DEVICE void row_norm_grads(const 
     });
 }
 
-// All gradients at once, of rows that are whole and fit into registers: a group keeps the sums of its columns, and reads its next row while it works on
-// this one. The groups of a block come together in the end.
+// All gradients at once, of rows that are whole and fit into registers: a group keeps the sums of its columns, and
+// reads its next row while it works on this one. The groups of a block come together in the end.
 template <typename S> CT_DEVICE void row_norm_all(const ct_cuda_row_norm &a) {
     typedef typename ct_number<S>::type N;
     enum { V = ct_row_pack<S>::V, K = CT_NORM_PACKS(sizeof(S)) };
     extern __shared__ __align__(16) char shared[];
     if (ct_does_nothing(a.head)) return;
-    const int lanes = a.lanes, lane = (int)threadIdx.x & (lanes - 1), groups = (int)blockDim.x / lanes, group = (int)threadIdx.x / lanes;
+    const int lanes = a.lanes, lane = (int)threadIdx.x & (lanes - 1), groups = (int)blockDim.x / lanes,
+              group = (int)threadIdx.x / lanes;
     const int64_t step = (int64_t)gridDim.x * groups;
     N by_weight[K][V], by_bias[K][V];
 #pragma unroll
@@ -226,7 +232,8 @@ template <typename S> CT_DEVICE void row_norm_all(const ct_cuda_row_norm &a) {
             ct_row_pack<S> results = {};
 #pragma unroll
             for (int v = 0; v < V; v++) {
-                const N g = row.kept[k].of[1].get(v), h = a.weight ? g * weight.numbers[v] : g, xhat = hat(m, row.kept[k].of[0].get(v));
+                const N g = row.kept[k].of[1].get(v), h = a.weight ? g * weight.numbers[v] : g,
+                        xhat = hat(m, row.kept[k].of[0].get(v));
                 by_weight[k][v] = ct_fma(g, xhat, by_weight[k][v]);
                 by_bias[k][v] += g;
                 results.set(v, row_gradient(a, m, of_row, xhat, h));
@@ -254,7 +261,8 @@ template <typename S> CT_DEVICE void row_norm_all(const ct_cuda_row_norm &a) {
     }
 }
 
-// The threads of a warp stand at neighbouring columns, its warps take every so-manieth of `count` terms; the first warp has the sums.
+// The threads of a warp stand at neighbouring columns, its warps take every so-manieth of `count` terms; the first warp
+// has the sums.
 template <typename N, typename F> CT_DEVICE two<N> sum_columns(int64_t count, F term) {
     __shared__ two<N> warps[CT_NORM_THREADS / CT_NORM_SIDE][CT_NORM_SIDE];
     const int warp = (int)threadIdx.x / CT_NORM_SIDE, column = (int)threadIdx.x % CT_NORM_SIDE;
@@ -282,7 +290,8 @@ template <typename N, typename F> CT_DEVICE two<N> sum_columns(int64_t count, F 
 template <typename S> CT_DEVICE void row_norm_parts(const ct_cuda_row_norm &a) {
     typedef typename ct_number<S>::type N;
     if (ct_does_nothing(a.head)) return;
-    const int64_t column = (int64_t)blockIdx.x * CT_NORM_SIDE + threadIdx.x % CT_NORM_SIDE, first = blockIdx.y * a.chunk;
+    const int64_t column = (int64_t)blockIdx.x * CT_NORM_SIDE + threadIdx.x % CT_NORM_SIDE,
+                  first = blockIdx.y * a.chunk;
     const bool inside = column < a.n;
     const two<N> sum = sum_columns<N>(min(a.chunk, a.rows - first), [&](int64_t i) {
         two<N> term;
@@ -320,17 +329,18 @@ template <typename S> CT_DEVICE void row_norm_total(const ct_cuda_row_norm &a) {
 }
 
 #define AND ,
-#define KERNEL(name, suffix, threads, ...)                                                                                      \
-    extern "C" __global__ void __launch_bounds__(threads) row_norm_##name##_##suffix(const __grid_constant__ ct_cuda_row_norm a) { \
-        __VA_ARGS__(a);                                                                                                         \
+#define KERNEL(name, suffix, threads, ...)                                       \
+    extern "C" __global__ void __launch_bounds__(threads)                        \
+        row_norm_##name##_##suffix(const __grid_constant__ ct_cuda_row_norm a) { \
+        __VA_ARGS__(a);                                                          \
     }
-#define KERNELS(suffix, S)                                                         \
-    KERNEL(rows, suffix, CT_ROW_LONGEST AND 2, row_norm_rows<S, true, CT_ROW_PACKS>)                   \
-    KERNEL(ragged, suffix, CT_ROW_LONGEST, row_norm_rows<S, false, 0>)                \
-    KERNEL(grad_rows, suffix, CT_ROW_LONGEST, row_norm_grads<S, true, CT_ROW_PACKS>)             \
-    KERNEL(grad_ragged, suffix, CT_ROW_LONGEST, row_norm_grads<S, false, 0>)          \
-    KERNEL(grad_all, suffix, CT_NORM_THREADS AND 2, row_norm_all<S>) \
-    KERNEL(grad_parts, suffix, CT_NORM_THREADS, row_norm_parts<S>)                 \
+#define KERNELS(suffix, S)                                                           \
+    KERNEL(rows, suffix, CT_ROW_LONGEST AND 2, row_norm_rows<S, true, CT_ROW_PACKS>) \
+    KERNEL(ragged, suffix, CT_ROW_LONGEST, row_norm_rows<S, false, 0>)               \
+    KERNEL(grad_rows, suffix, CT_ROW_LONGEST, row_norm_grads<S, true, CT_ROW_PACKS>) \
+    KERNEL(grad_ragged, suffix, CT_ROW_LONGEST, row_norm_grads<S, false, 0>)         \
+    KERNEL(grad_all, suffix, CT_NORM_THREADS AND 2, row_norm_all<S>)                 \
+    KERNEL(grad_parts, suffix, CT_NORM_THREADS, row_norm_parts<S>)                   \
     KERNEL(grad_total, suffix, CT_NORM_THREADS, row_norm_total<S>)
 KERNELS(f32, float)
 KERNELS(f64, double)

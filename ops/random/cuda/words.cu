@@ -4,7 +4,7 @@
 #include "backends/cuda/nest.cuh"
 #include "ops/random/cuda/philox.cuh"
 
-extern "C" __global__ void random_words(const ct_cuda_words a) {
+extern "C" __global__ void random_words(const __grid_constant__ ct_cuda_words a) {
     if (ct_does_nothing(a.head)) return;
     const ct_position position = {(uint64_t)ct_index_at(a.position, a.wide, 0),
                                   (uint64_t)ct_index_at(a.position, a.wide, a.position_stride),

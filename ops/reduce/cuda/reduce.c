@@ -3,14 +3,13 @@
 
 #include <string.h>
 
-#include "backends/cuda/cuda.h"
+#include "ops/reduce/cuda/reduction.h"
 
 #include "gen/reduce.attrs.h"
 
 enum {
     ENOUGH = 2112, /* blocks that keep a large device busy; a constant, since the bits of sums hang on it */
     SHORT = 8,     /* packs that a thread takes at least before a result is made in parts */
-    DTYPES = CT_BOOL + 1,
 };
 
 extern const unsigned char ct_fatbin_reduce_sum[], ct_fatbin_reduce_extrema[], ct_fatbin_reduce_place[];
@@ -18,41 +17,28 @@ static ct_cuda_unit sum_unit = {"reduce_sum", ct_fatbin_reduce_sum, {0}};
 static ct_cuda_unit extrema_unit = {"reduce_extrema", ct_fatbin_reduce_extrema, {0}};
 static ct_cuda_unit place_unit = {"reduce_place", ct_fatbin_reduce_place, {0}};
 
-typedef struct reduction {
-    ct_cuda_function rows[DTYPES], columns[DTYPES], parts[DTYPES];
-    bool places;        /* the order of reduced elements counts */
-    unsigned char most; /* elements in a pack, */
-    unsigned char byte; /* and those of one byte */
-} reduction;
-
-#define OF_DTYPE(unit, name, code, suffix) [code] = {&unit, name #suffix, {0}}
-#define OF_DTYPES(unit, name)                                                                                        \
-    {                                                                                                                \
-        OF_DTYPE(unit, name, CT_F32, f32), OF_DTYPE(unit, name, CT_F64, f64), OF_DTYPE(unit, name, CT_F16, f16),     \
-            OF_DTYPE(unit, name, CT_BF16, bf16), OF_DTYPE(unit, name, CT_I8, i8), OF_DTYPE(unit, name, CT_I16, i16), \
-            OF_DTYPE(unit, name, CT_I32, i32), OF_DTYPE(unit, name, CT_I64, i64), OF_DTYPE(unit, name, CT_U8, u8),   \
-            OF_DTYPE(unit, name, CT_BOOL, u8)                                                                        \
-    }
-#define REDUCTION(name, unit, places, most, byte)                            \
-    static reduction name##_reduction = {OF_DTYPES(unit, #name "_rows_"),    \
-                                         OF_DTYPES(unit, #name "_columns_"), \
-                                         OF_DTYPES(unit, #name "_parts_"),   \
-                                         places,                             \
-                                         most,                               \
-                                         byte}
-REDUCTION(sum, sum_unit, false, 8, 8);
-REDUCTION(prod, sum_unit, false, 4, 4);
-REDUCTION(amax, extrema_unit, false, 8, 8);
-REDUCTION(amin, extrema_unit, false, 8, 8);
-REDUCTION(amax_place, place_unit, true, 4, 4);
-REDUCTION(amin_place, place_unit, true, 4, 4);
+#define OF_DTYPES(unit, name) \
+    { CT_REDUCTION_FLOATS(unit, name), CT_REDUCTION_INTEGERS(unit, name) }
+#define REDUCTION(name, unit, places, most, byte, sum)                               \
+    static ct_cuda_reduction name##_reduction = {OF_DTYPES(unit, #name "_rows_"),    \
+                                                 OF_DTYPES(unit, #name "_columns_"), \
+                                                 OF_DTYPES(unit, #name "_parts_"),   \
+                                                 places,                             \
+                                                 most,                               \
+                                                 byte,                               \
+                                                 sum}
+REDUCTION(sum, sum_unit, false, 8, 8, 8);
+REDUCTION(prod, sum_unit, false, 4, 4, 8);
+REDUCTION(amax, extrema_unit, false, 8, 8, 8);
+REDUCTION(amin, extrema_unit, false, 8, 8, 8);
+REDUCTION(amax_place, place_unit, true, 4, 4, 16);
+REDUCTION(amin_place, place_unit, true, 4, 4, 16);
 
 /* As in the device code. */
-static int pack_of(const reduction *r, ct_dtype dtype) {
+static int pack_of(const ct_cuda_reduction *r, ct_dtype dtype) {
     const int size = (int)ct_cuda_dtype_size(dtype), fits = 16 / size;
     return size == 1 ? r->byte : fits < r->most ? fits : r->most;
 }
-static size_t sum_size(const reduction *r) { return r->places ? 16 : 8; }
 
 static unsigned mask_of(const ct_dims *axes, int ndim) {
     unsigned mask = 0;
@@ -109,7 +95,7 @@ static int power_of_two(int64_t n, int most) {
 }
 
 /* It looks at shapes alone: parts, and so the bits, do not depend on addresses. There is at least one result. */
-static plan plan_of(const reduction *r, const ct_call *call, const ct_dims *axes) {
+static plan plan_of(const ct_cuda_reduction *r, const ct_call *call, const ct_dims *axes) {
     const ct_view *x = call->in[0], *out = call->out[0];
     const unsigned mask = mask_of(axes, x->ndim);
     plan p;
@@ -162,15 +148,15 @@ static plan plan_of(const reduction *r, const ct_call *call, const ct_dims *axes
     return p;
 }
 
-static size_t scratch_of(const reduction *r, const ct_call *call, const ct_dims *axes) {
+size_t ct_cuda_reduction_scratch(const ct_cuda_reduction *r, const ct_call *call, const ct_dims *axes) {
     if (ct_cuda_count(call->out[0]) == 0) return 0;
     const plan p = plan_of(r, call, axes);
-    return p.a.parts > 1 ? (size_t)(p.a.kept.total * p.a.parts) * sum_size(r) : 0;
+    return p.a.parts > 1 ? (size_t)(p.a.kept.total * p.a.parts) * r->sum : 0;
 }
 
 static unsigned grid_of(int64_t blocks) { return (unsigned)(blocks < 1 << 20 ? blocks : 1 << 20); }
 
-static bool run(reduction *r, const ct_call *call, const ct_dims *axes) {
+bool ct_cuda_reduction_run(ct_cuda_reduction *r, const ct_call *call, const ct_dims *axes) {
     const ct_view *x = call->in[0];
     if (ct_cuda_count(call->out[0]) == 0) return true;
     plan p = plan_of(r, call, axes);
@@ -192,18 +178,18 @@ static bool run(reduction *r, const ct_call *call, const ct_dims *axes) {
 }
 
 static const char *can(const ct_call *call) {
-    return (int)call->in[0]->dtype < DTYPES ? NULL : "no arithmetic on this dtype";
+    return (int)call->in[0]->dtype < CT_REDUCTION_DTYPES ? NULL : "no arithmetic on this dtype";
 }
 
-#define KERNEL(name)                                                 \
-    static size_t name##_scratch(const ct_call *call) {              \
-        const name##_attrs *attrs = call->attrs;                     \
-        return scratch_of(&name##_reduction, call, &attrs->axes);    \
-    }                                                                \
-    static bool name##_run(const ct_call *call, ct_stream *stream) { \
-        (void)stream;                                                \
-        const name##_attrs *attrs = call->attrs;                     \
-        return run(&name##_reduction, call, &attrs->axes);           \
+#define KERNEL(name)                                                             \
+    static size_t name##_scratch(const ct_call *call) {                          \
+        const name##_attrs *attrs = call->attrs;                                 \
+        return ct_cuda_reduction_scratch(&name##_reduction, call, &attrs->axes); \
+    }                                                                            \
+    static bool name##_run(const ct_call *call, ct_stream *stream) {             \
+        (void)stream;                                                            \
+        const name##_attrs *attrs = call->attrs;                                 \
+        return ct_cuda_reduction_run(&name##_reduction, call, &attrs->axes);     \
     }
 KERNEL(sum)
 KERNEL(prod)

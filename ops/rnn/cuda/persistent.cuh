@@ -5,25 +5,8 @@
 #pragma once
 
 #include "backends/cuda/mma.cuh"
-#include "backends/cuda/nest.cuh"
-#include "backends/cuda/wrong.cuh"
-#include "ops/rnn/cells.h"
 #include "ops/rnn/cuda/barrier.cuh"
-#include "ops/rnn/cuda/recurrence.h"
-
-template <typename S> CT_DEVICE S *ct_rnn_at(const ct_cuda_series &x, int64_t i, int64_t j = 0, int64_t k = 0) {
-    return (S *)x.data + i * x.strides[0] + j * x.strides[1] + k * x.strides[2];
-}
-template <typename S> CT_DEVICE float ct_rnn_number(const ct_cuda_series &x, bool there, int64_t i, int64_t j = 0, int64_t k = 0) {
-    return there && x.data ? ct_load<float>(*ct_rnn_at<S>(x, i, j, k)) : 0.0f;
-}
-template <typename S> CT_DEVICE void ct_rnn_put(const ct_cuda_series &x, float value, int64_t i, int64_t j = 0, int64_t k = 0) {
-    if (x.data) *ct_rnn_at<S>(x, i, j, k) = ct_store<S>(value);
-}
-
-// Halves are exact in TF32.
-template <typename S> struct ct_rnn_exact { static constexpr bool value = true; };
-template <> struct ct_rnn_exact<float> { static constexpr bool value = false; };
+#include "ops/rnn/cuda/series.cuh"
 
 // The high part is the nearest of 10 bits; the hardware does not look at the rest of the low one.
 struct ct_parts {
@@ -43,7 +26,7 @@ template <int K, int N> CT_DEVICE void ct_rnn_hold(float (&w)[K][N][2]) {
 }
 
 // sum[n] += a b[n] for one step of 8 in k.
-template <typename S, int N>
+template <int N>
 CT_DEVICE void ct_rnn_multiply(float (&sum)[N][4], const float (&a)[4], const float (&b)[N][2], bool fast) {
     uint32_t high[4], low[4];
 #pragma unroll
@@ -54,20 +37,10 @@ CT_DEVICE void ct_rnn_multiply(float (&sum)[N][4], const float (&a)[4], const fl
 #pragma unroll
     for (int n = 0; n < N; n++) {
         const ct_parts x = ct_apart(b[n][0]), y = ct_apart(b[n][1]);
-        if (!ct_rnn_exact<S>::value && !fast) {
+        if (!fast) {
             ct_mma_tf32(sum[n], low, x.high, y.high);
             ct_mma_tf32(sum[n], high, x.low, y.low);
         }
         ct_mma_tf32(sum[n], high, x.high, y.high);
     }
-}
-
-// The length of a sequence, the first block of its group reporting one that is wrong.
-CT_DEVICE int ct_rnn_length(const ct_cuda_recurrence &p, int row, bool reports) {
-    if (!p.lengths || row >= p.n) return p.steps;
-    const int64_t n = ct_index_at(p.lengths, p.lengths_wide, row * p.lengths_stride);
-    if (n >= 0 && n <= p.steps) return (int)n;
-    const ct_cuda_head head = p.head; // a copy, since all that is passed by its address has to lie in memory
-    if (reports) ct_wrong_index(head, p.lengths_argument, row, n, (int64_t)p.steps + 1);
-    return n < 0 ? 0 : p.steps;
 }

@@ -1,4 +1,5 @@
-/* The recurrence on CUDA: one launch for all steps where a block per 16 hidden units has room for the weights in registers. */
+/* The recurrence on CUDA: one launch for all steps where a block per 16 hidden units has room for the weights in registers, else step by
+ * step. */
 #include "ops/rnn/cuda/recurrence.h"
 
 #include <string.h>
@@ -6,6 +7,7 @@
 #include "backends/cuda/cuda.h"
 #include "backends/cuda/tune.h"
 #include "ops/rnn/cells.h"
+#include "ops/rnn/cuda/steps/steps.h"
 
 #include "gen/rnn.attrs.h"
 
@@ -13,9 +15,9 @@ extern const unsigned char ct_fatbin_rnn_recurrence[], ct_fatbin_rnn_recurrence_
 static ct_cuda_unit forward_unit = {"rnn_recurrence", ct_fatbin_rnn_recurrence, {0}};
 static ct_cuda_unit backward_unit = {"rnn_recurrence_grad", ct_fatbin_rnn_recurrence_grad, {0}};
 
-enum { MOST_UNITS = 512, FEW_UNITS = 128, FLOATS = CT_BF16 + 1 };
+enum { MOST_UNITS = 512, FEW_UNITS = 128 };
 
-/* By dtype; gates (1, 3, 4); few or many hidden units. */
+/* By gates (1, 3, 4); few or many hidden units. */
 #define OF_GATES(unit, name)                                          \
     {                                                                 \
         {{&unit, name "_1_2", {0}}, {&unit, name "_1_8", {0}}},       \
@@ -25,13 +27,8 @@ enum { MOST_UNITS = 512, FEW_UNITS = 128, FLOATS = CT_BF16 + 1 };
             }                                                         \
         }                                                             \
     }
-#define OF_DTYPES(unit, name)                                                           \
-    {                                                                                   \
-        [CT_F32] = OF_GATES(unit, name "_f32"), [CT_F16] = OF_GATES(unit, name "_f16"), \
-        [CT_BF16] = OF_GATES(unit, name "_bf16")                                        \
-    }
-static ct_cuda_function forward_functions[FLOATS][3][2] = OF_DTYPES(forward_unit, "recurrence");
-static ct_cuda_function backward_functions[FLOATS][3][2] = OF_DTYPES(backward_unit, "recurrence_grad");
+static ct_cuda_function forward_functions[3][2] = OF_GATES(forward_unit, "recurrence");
+static ct_cuda_function backward_functions[3][2] = OF_GATES(backward_unit, "recurrence_grad");
 
 /* ---- The problem ---- */
 
@@ -102,7 +99,7 @@ static int64_t together(const ct_call *call, const ct_cuda_recurrence *p) {
 static size_t counter_bytes(int64_t groups) { return (size_t)groups * CT_RNN_LINE * sizeof(uint32_t); }
 
 static const char *refuses(const ct_call *call, const ct_view *y) {
-    if (y->dtype == CT_F64) return "it is of f64";
+    if (y->dtype != CT_F32) return "it is not of f32";
     if (call->flags & CT_CALL_LASTING) return "it could not stop for an error";
     if (y->dims[2] > MOST_UNITS) return "it has too many hidden units for registers";
     if (y->dims[0] >= INT32_MAX || y->dims[1] >= INT32_MAX - CT_RNN_ROWS) return "it is too long";
@@ -112,7 +109,7 @@ static const char *refuses(const ct_call *call, const ct_view *y) {
 }
 
 /* Scratch: the counters, then the exchange. */
-static bool launch(const ct_call *call, ct_cuda_function (*functions)[3][2], ct_cuda_recurrence *p, unsigned shared) {
+static bool launch(const ct_call *call, ct_cuda_function (*functions)[2], ct_cuda_recurrence *p, unsigned shared) {
     if (p->blocks == 0 || p->groups == 0) return true;
     const int64_t groups = together(call, p);
     const int64_t gates = ct__cell_gates(p->cell);
@@ -128,7 +125,7 @@ static bool launch(const ct_call *call, ct_cuda_function (*functions)[3][2], ct_
                                             ct_cuda_stream(d, call->stream)),
                    call->op->name, "its counters cannot be cleared");
     ct_cuda_leave(before);
-    ct_cuda_function *function = &functions[call->in[0]->dtype][gates == 1 ? 0 : gates - 2][p->h > FEW_UNITS];
+    ct_cuda_function *function = &functions[gates == 1 ? 0 : gates - 2][p->h > FEW_UNITS];
     return cleared && ct_cuda_launch(call, function,
                                      (ct_cuda_shape){.grid = (unsigned)(groups * p->blocks),
                                                      .block = CT_RNN_THREADS,
@@ -179,8 +176,43 @@ static bool backward_run(const ct_call *call, ct_stream *stream) {
     return launch(call, backward_functions, &p, (unsigned)(CT_RNN_ROWS * columns) * (unsigned)sizeof(float));
 }
 
+/* ---- Step by step ---- */
+
+static const char *steps_refuse(const ct_view *y) {
+    const bool fits = y->dims[0] < INT32_MAX && y->dims[1] < INT32_MAX && y->dims[2] < INT32_MAX / 8;
+    if (y->dtype != CT_F32 && y->dtype != CT_F64) return "a half type";
+    return fits ? NULL : "it is too long";
+}
+static const char *steps_forward_can(const ct_call *call) {
+    return call->out[0] ? steps_refuse(call->out[0]) : "y is not wanted";
+}
+static const char *steps_backward_can(const ct_call *call) {
+    if (call->in[9]) return "states have a cotangent of their own";
+    return call->out[0] ? steps_refuse(call->in[4]) : "dgx is not wanted";
+}
+static size_t steps_forward_scratch(const ct_call *call) {
+    const ct_cuda_recurrence p = forward_problem(call);
+    return ct_rnn_forward_scratch(call, &p, call->in[0]->dtype);
+}
+static size_t steps_backward_scratch(const ct_call *call) {
+    const ct_cuda_recurrence p = backward_problem(call);
+    return ct_rnn_backward_scratch(call, &p, call->in[0]->dtype);
+}
+static bool steps_forward_run(const ct_call *call, ct_stream *stream) {
+    (void)stream;
+    const ct_cuda_recurrence p = forward_problem(call);
+    return ct_rnn_forward_run(call, &p, call->in[0]->dtype);
+}
+static bool steps_backward_run(const ct_call *call, ct_stream *stream) {
+    (void)stream;
+    const ct_cuda_recurrence p = backward_problem(call);
+    return ct_rnn_backward_run(call, &p, call->in[0]->dtype);
+}
+
 CT_CUDA_KERNELS(rnn_recurrence) = {
-    CT_CANDIDATES(recurrence, {"persistent", forward_can, forward_scratch, forward_run}),
-    CT_CANDIDATES(recurrence_grad, {"persistent_grad", backward_can, backward_scratch, backward_run}),
+    CT_CANDIDATES(recurrence, {"persistent", forward_can, forward_scratch, forward_run},
+                  {"steps", steps_forward_can, steps_forward_scratch, steps_forward_run}),
+    CT_CANDIDATES(recurrence_grad, {"persistent_grad", backward_can, backward_scratch, backward_run},
+                  {"steps_grad", steps_backward_can, steps_backward_scratch, steps_backward_run}),
     {0},
 };

@@ -3,29 +3,9 @@
 // meets in shared memory, where each thread makes one hidden unit of one sequence of it.
 #include "ops/rnn/cuda/persistent.cuh"
 
-// One step of a unit: from sums with x and h (bias included) to the new h; c and what is kept change too.
-template <int GATES> CT_DEVICE float cell_forward(int cell, const float (&x)[GATES], const float (&s)[GATES], float h, float &c,
-                                                  float (&kept)[5]);
-template <> CT_DEVICE float cell_forward<4>(int, const float (&x)[4], const float (&s)[4], float, float &c, float (&kept)[5]) {
-    const float i = ct_sigmoid(x[0] + s[0]), f = ct_sigmoid(x[1] + s[1]), g = tanhf(x[2] + s[2]), o = ct_sigmoid(x[3] + s[3]);
-    c = fmaf(f, c, i * g);
-    kept[0] = i, kept[1] = f, kept[2] = g, kept[3] = o, kept[4] = c;
-    return o * tanhf(c);
-}
-template <> CT_DEVICE float cell_forward<3>(int, const float (&x)[3], const float (&s)[3], float h, float &, float (&kept)[5]) {
-    const float r = ct_sigmoid(x[0] + s[0]), z = ct_sigmoid(x[1] + s[1]), n = tanhf(fmaf(r, s[2], x[2]));
-    kept[0] = r, kept[1] = z, kept[2] = n, kept[3] = s[2];
-    return fmaf(z, h - n, n); // (1 - z) n + z h
-}
-template <> CT_DEVICE float cell_forward<1>(int cell, const float (&x)[1], const float (&s)[1], float, float &, float (&)[5]) {
-    const float sum = x[0] + s[0];
-    return cell == CT_CELL_RELU ? (sum < 0 ? 0 : sum) : tanhf(sum);
-}
-
 // KS: steps of 8 in k that each warp takes, so H is at most 64 KS.
-template <typename S, int GATES, int KS> __device__ void forward(const ct_cuda_recurrence &p) {
+template <int GATES, int KS> __device__ void forward(const ct_cuda_recurrence &p) {
     constexpr int ROW = 64 * KS + 8, COLUMNS = CT_RNN_UNITS * GATES, APART = COLUMNS + 8; // not on the same banks
-    constexpr int KEPT = GATES == 4 ? 5 : GATES == 3 ? 4 : 0;
     extern __shared__ __align__(16) char shared[];
     float *const state = (float *)shared, *const partial = state + CT_RNN_ROWS * ROW; // (16,ROW) (warps,16,APART)
     const int me = blockIdx.x % p.blocks, warp = threadIdx.x / 32, lane = threadIdx.x % 32, q = lane % 4, at = lane / 4;
@@ -38,21 +18,24 @@ template <typename S, int GATES, int KS> __device__ void forward(const ct_cuda_r
         for (int n = 0; n < 2 * GATES; n++)
 #pragma unroll
             for (int e = 0; e < 2; e++) {
-                const int column = 8 * n + at, to = me * CT_RNN_UNITS + column % CT_RNN_UNITS, from = first_k + 8 * k + e;
-                w[k][n][e] = ct_rnn_number<S>(p.w, to < p.h && from < p.h, (int64_t)(column / CT_RNN_UNITS) * p.h + to, from);
+                const int column = 8 * n + at, to = me * CT_RNN_UNITS + column % CT_RNN_UNITS,
+                          from = first_k + 8 * k + e;
+                w[k][n][e] = ct_rnn_number<float>(p.w, to < p.h && from < p.h,
+                                                  (int64_t)(column / CT_RNN_UNITS) * p.h + to, from);
             }
 #pragma unroll
-    for (int g = 0; g < GATES; g++) bias[g] = ct_rnn_number<S>(p.b_hh, unit < p.h, (int64_t)g * p.h + unit);
+    for (int g = 0; g < GATES; g++) bias[g] = ct_rnn_number<float>(p.b_hh, unit < p.h, (int64_t)g * p.h + unit);
     const int place = blockIdx.x / p.blocks, together = gridDim.x / p.blocks;
     float *const exchange = p.exchange + (int64_t)place * 2 * CT_RNN_ROWS * width; // (2,16,width)
     uint32_t *const counter = p.counters + place * CT_RNN_LINE, blocks = (uint32_t)p.blocks;
     uint32_t arrived = 0; // what the counter has when all have arrived as often as this block
 #pragma unroll 1
     for (int group = place; group < p.groups; group += together) {
-        const int row = group * CT_RNN_ROWS + threadIdx.x / CT_RNN_UNITS, length = ct_rnn_length(p, row, me == 0 && threadIdx.x % CT_RNN_UNITS == 0);
+        const int row = group * CT_RNN_ROWS + threadIdx.x / CT_RNN_UNITS,
+                  length = ct_rnn_length(p, row, me == 0 && threadIdx.x % CT_RNN_UNITS == 0);
         const bool there = row < p.n && unit < p.h;
         const int mine = threadIdx.x / CT_RNN_UNITS * width + unit;
-        float h = ct_rnn_number<S>(p.h0, there, row, unit), c = ct_rnn_number<S>(p.c0, there, row, unit);
+        float h = ct_rnn_number<float>(p.h0, there, row, unit), c = ct_rnn_number<float>(p.c0, there, row, unit);
         ct_wait(counter, arrived); // nobody reads what is left of another group
         exchange[mine] = h;
         ct_arrive(counter), arrived += blocks;
@@ -61,7 +44,7 @@ template <typename S, int GATES, int KS> __device__ void forward(const ct_cuda_r
             const int t = p.reverse ? p.steps - 1 - step : step;
             float x[GATES], s[GATES];
 #pragma unroll
-            for (int g = 0; g < GATES; g++) x[g] = ct_rnn_number<S>(p.gx, there, t, row, (int64_t)g * p.h + unit);
+            for (int g = 0; g < GATES; g++) x[g] = ct_rnn_number<float>(p.gx, there, t, row, (int64_t)g * p.h + unit);
             ct_wait(counter, arrived);
             const float *const from = exchange + (step & 1) * CT_RNN_ROWS * width;
 #pragma unroll
@@ -80,7 +63,7 @@ template <typename S, int GATES, int KS> __device__ void forward(const ct_cuda_r
                 const float2 low = *(const float2 *)(state + at * ROW + first_k + 8 * k),
                              high = *(const float2 *)(state + (at + 8) * ROW + first_k + 8 * k);
                 const float a[4] = {low.x, high.x, low.y, high.y};
-                ct_rnn_multiply<S>(sum, a, w[k], p.fast);
+                ct_rnn_multiply(sum, a, w[k], p.fast);
             }
 #pragma unroll
             for (int n = 0; n < 2 * GATES; n++) {
@@ -91,39 +74,38 @@ template <typename S, int GATES, int KS> __device__ void forward(const ct_cuda_r
             __syncthreads();
 #pragma unroll
             for (int g = 0; g < GATES; g++) {
-                const float *const mine_of = partial + threadIdx.x / CT_RNN_UNITS * APART + g * CT_RNN_UNITS + threadIdx.x % CT_RNN_UNITS;
+                const float *const mine_of =
+                    partial + threadIdx.x / CT_RNN_UNITS * APART + g * CT_RNN_UNITS + threadIdx.x % CT_RNN_UNITS;
                 s[g] = 0;
 #pragma unroll
                 for (int k = 0; k < CT_RNN_WARPS; k++) s[g] += mine_of[k * CT_RNN_ROWS * APART];
                 s[g] += bias[g];
             }
             const bool inside = there && t < length;
-            float kept[5] = {0, 0, 0, 0, 0}, result = 0;
-            if (inside) h = result = ct_load<float>(ct_store<S>(cell_forward<GATES>(p.cell, x, s, h, c, kept)));
+            float kept[CT_CELL_KEPT] = {}, result = 0;
+            if (inside) h = result = ct_cell_forward(p.cell, x, s, h, c, kept);
             exchange[((step + 1) & 1) * CT_RNN_ROWS * width + mine] = h;
             ct_arrive(counter), arrived += blocks;
             if (!there) continue;
-            ct_rnn_put<S>(p.y, result, t, row, unit);
+            ct_rnn_put<float>(p.y, result, t, row, unit);
 #pragma unroll
-            for (int k = 0; k < KEPT; k++) ct_rnn_put<S>(p.states, kept[k], t, row, (int64_t)k * p.h + unit);
+            for (int k = 0; k < ct_cell_kept<GATES>(); k++)
+                ct_rnn_put<float>(p.states, kept[k], t, row, (int64_t)k * p.h + unit);
         }
         if (!there) continue;
-        ct_rnn_put<S>(p.h_n, h, row, unit);
-        if (GATES == 4) ct_rnn_put<S>(p.c_n, c, row, unit);
+        ct_rnn_put<float>(p.h_n, h, row, unit);
+        if (GATES == 4) ct_rnn_put<float>(p.c_n, c, row, unit);
     }
 }
 
-#define FORWARD(name, S, GATES, KS)                                                                                            \
-    extern "C" __global__ void __launch_bounds__(CT_RNN_THREADS, 1) recurrence_##name##_##GATES##_##KS(const ct_cuda_recurrence p) { \
-        forward<S, GATES, KS>(p);                                                                                              \
+#define FORWARD(GATES, KS)                                          \
+    extern "C" __global__ void __launch_bounds__(CT_RNN_THREADS, 1) \
+        recurrence_##GATES##_##KS(const ct_cuda_recurrence p) {     \
+        forward<GATES, KS>(p);                                      \
     }
-#define FORWARDS(name, S)  \
-    FORWARD(name, S, 1, 2) \
-    FORWARD(name, S, 3, 2) \
-    FORWARD(name, S, 4, 2) \
-    FORWARD(name, S, 1, 8) \
-    FORWARD(name, S, 3, 8) \
-    FORWARD(name, S, 4, 8)
-FORWARDS(f32, float)
-FORWARDS(f16, __half)
-FORWARDS(bf16, __nv_bfloat16)
+FORWARD(1, 2)
+FORWARD(3, 2)
+FORWARD(4, 2)
+FORWARD(1, 8)
+FORWARD(3, 8)
+FORWARD(4, 8)

@@ -34,4 +34,14 @@ typedef struct ct_cuda_recurrence {
     uint32_t *counters; /* (groups at one time, CT_RNN_LINE), zero at first */
 } ct_cuda_recurrence;
 
+/* One step between two products. */
+typedef struct ct_cuda_rnn_step {
+    ct_cuda_recurrence r;
+    const char *product;     /* h W_hh^T (N,G*H), or backward gates W_hh (N,H); NULL: zeros */
+    const char *h_before;    /* (N,H), as all that follows but for gates; from the second step on */
+    char *h_after, *dh, *dc; /* forward dc is c */
+    char *gates;             /* (N,G*H) */
+    int32_t step;            /* in the order of the forward pass; backward -1 makes the initial states' gradients */
+} ct_cuda_rnn_step;
+
 #endif

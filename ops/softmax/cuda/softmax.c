@@ -29,8 +29,8 @@ FAMILY(softmax_grad);
 FAMILY(log_softmax_grad);
 FAMILY(log_softmax_half_grad);
 
-/* Whether the elements of all lines are neighbors; *whole: in packs of 16 bytes that begin at multiples of it, and not too many for
- * registers. */
+/* Whether the elements of all lines are neighbors; *whole: in packs of 16 bytes that begin at multiples of it, and not
+ * too many for registers. */
 static bool are_rows(const ct_cuda_softmax *a, int operands, int size, bool *whole) {
     const char *const starts[3] = {a->out, a->in[0], a->in[1]};
     const int pack = 16 / size;

@@ -4,8 +4,8 @@
 //   filler(m)         an element of operand m that changes nothing
 //   Scale             what is computed of the state of the whole line, once
 //   result(scale, v)  of the operands' elements
-// Lines whose elements are neighbours are rows, one for a group of threads, which keeps them unless they are long or begin anywhere. Otherwise
-// neighbouring threads have neighbouring lines.
+// Lines whose elements are neighbours are rows, one for a group of threads, which keeps them unless they are long or begin
+// anywhere. Otherwise neighbouring threads have neighbouring lines.
 #include "ops/softmax/cuda/softmax.h"
 
 #include "backends/cuda/level.cuh"
@@ -48,7 +48,9 @@ template <typename S> struct log_softmax : of_exponentials<S> {
 template <typename S> struct softmax_grad {
     typedef typename ct_number<S>::type N;
     enum { M = 2 };
-    struct State { N products, sum; };
+    struct State {
+        N products, sum;
+    };
     typedef N Scale;
     CT_DEVICE static State nothing() {
         State s;
@@ -126,7 +128,9 @@ template <typename S> struct log_softmax_half_grad {
         s.level.sum = -s.cotangents / s.level.sum;
         return s.level;
     }
-    CT_DEVICE static N result(const Scale &s, const N *v) { return ct_fma(ct_exponential<S>::of(v[1] - s.top), s.sum, v[0]); }
+    CT_DEVICE static N result(const Scale &s, const N *v) {
+        return ct_fma(ct_exponential<S>::of(v[1] - s.top), s.sum, v[0]);
+    }
 };
 
 template <typename S, typename K, bool WHOLE, int KEPT> CT_DEVICE void softmax_rows(const ct_cuda_softmax &a) {
@@ -191,7 +195,8 @@ template <typename S, typename K> CT_DEVICE void softmax_columns(const ct_cuda_s
 #pragma unroll
                 for (int k = 0; k < C; k++) {
                     const int64_t e = i + k * groups;
-                    v[m][k] = e < a.n ? ct_number_of(((const S *)a.in[m])[at[m + 1] + e * a.strides[m + 1]]) : K::filler(m);
+                    v[m][k] =
+                        e < a.n ? ct_number_of(((const S *)a.in[m])[at[m + 1] + e * a.strides[m + 1]]) : K::filler(m);
                 }
             K::take(state, v);
         }
@@ -213,12 +218,13 @@ template <typename S, typename K> CT_DEVICE void softmax_columns(const ct_cuda_s
     }
 }
 
-#define KERNEL_OF(name, way, suffix, threads, ...)                                                                       \
-    extern "C" __global__ void __launch_bounds__(threads) name##_##way##_##suffix(const __grid_constant__ ct_cuda_softmax a) { \
-        __VA_ARGS__(a);                                                                                                  \
+#define KERNEL_OF(name, way, suffix, threads, ...)                           \
+    extern "C" __global__ void __launch_bounds__(threads)                    \
+        name##_##way##_##suffix(const __grid_constant__ ct_cuda_softmax a) { \
+        __VA_ARGS__(a);                                                      \
     }
-#define KERNELS_OF(name, suffix, S)                                                                                    \
-    KERNEL_OF(name, rows, suffix, CT_ROW_LONGEST, softmax_rows<S, name<S>, true, CT_ROW_PACKS>)            \
+#define KERNELS_OF(name, suffix, S)                                                             \
+    KERNEL_OF(name, rows, suffix, CT_ROW_LONGEST, softmax_rows<S, name<S>, true, CT_ROW_PACKS>) \
     KERNEL_OF(name, ragged, suffix, CT_ROW_LONGEST, softmax_rows<S, name<S>, false, 0>)         \
     KERNEL_OF(name, columns, suffix, CT_SOFTMAX_COLUMN_THREADS, softmax_columns<S, name<S>>)
 #define KERNELS(name)             \

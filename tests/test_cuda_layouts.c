@@ -1,0 +1,78 @@
+/* Layouts on an NVIDIA device against the CPU, bit for bit: transposes of any sizes, rows that broadcast, parts out of line with packs.
+ * Without a device all of it is skipped, and says why. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/harness.h"
+
+static const ct_device cpu = {CT_CPU, 0};
+static uint64_t state = 1;
+static int64_t below(int64_t n) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (int64_t)((state >> 33) % (uint64_t)n);
+}
+
+static bool found(ct_device *device) {
+    if (ct_device_parse("cuda", device)) return true;
+    printf("%s\n", ct_error());
+    ct_error_clear();
+    return false;
+}
+#define CUDA(device)  \
+    ct_device device; \
+    if (!found(&device)) SKIP("there is no NVIDIA device, or no module for it (make cuda)")
+
+static const ct_dtype dtypes[] = {CT_F32, CT_F64, CT_BF16, CT_F16, CT_U8, CT_I64};
+enum { DTYPES = sizeof dtypes / sizeof *dtypes };
+
+/* Any size up to most; every other time a multiple of 16. */
+static int64_t size_up_to(int64_t most) {
+    const int64_t n = 1 + below(most);
+    return below(2) ? (n + 15) / 16 * 16 : n;
+}
+
+/* The same numbers on both devices: a part of something with longer rows, that begins in or out of line. */
+static void make(ct_dims shape, ct_dtype dtype, ct_device d, ct_tensor *made[2]) {
+    const int last = shape.n - 1;
+    const int64_t length = shape.d[last], start = below(3) ? 4 * below(2) : below(5);
+    shape.d[last] += 4;
+    made[0] = ct_cast(ct_sub_s(ct_randint(shape, 0, 100), 50), dtype);
+    made[1] = ct_to(made[0], d);
+    for (int i = 0; i < 2; i++) made[i] = ct_narrow(made[i], last, start, length);
+    if (below(5) == 0) made[0] = ct_contiguous(made[0]), made[1] = ct_contiguous(made[1]);
+}
+
+TEST_LIMIT(transposes_are_copied_bit_for_bit, 120) {
+    CUDA(d);
+    const ct_dims orders[] = {CT_DIMS(2, 0, 1), CT_DIMS(0, 2, 1), CT_DIMS(2, 1, 0), CT_DIMS(1, 0, 2)};
+    for (int i = 0; i < 300; i++)
+        ct_scope {
+            ct_tensor *x[2], *y[2];
+            const ct_dims shape = CT_DIMS(1 + below(3), size_up_to(150), size_up_to(150)), order = orders[below(4)];
+            make(shape, dtypes[below(DTYPES)], d, x);
+            for (int k = 0; k < 2; k++) y[k] = ct_contiguous(ct_permute(x[k], order));
+            CHECK(y[0] && y[1] && harness_same_bits(ct_to(y[1], cpu), y[0]));
+        }
+}
+
+TEST_LIMIT(operands_that_broadcast_along_rows_are_computed_bit_for_bit, 120) {
+    CUDA(d);
+    for (int i = 0; i < 500; i++)
+        ct_scope {
+            const int64_t sizes[] = {1 + below(4), 1 + below(9), size_up_to(40)};
+            const ct_dtype dtype = dtypes[below(DTYPES)];
+            ct_tensor *in[3][2], *out[2];
+            for (int k = 0; k < 3; k++) {
+                ct_dims shape = CT_DIMS(sizes[0], sizes[1], sizes[2]);
+                for (int n = 0; n < 3; n++)
+                    if (below(3) == 0) shape.d[n] = 1;
+                make(shape, k == 2 ? CT_BOOL : dtype, d, in[k]);
+            }
+            const int64_t what = below(3);
+            for (int k = 0; k < 2; k++)
+                out[k] = what == 0   ? ct_add(in[0][k], in[1][k])
+                         : what == 1 ? ct_gt(in[0][k], in[1][k])
+                                     : ct_where(in[2][k], in[0][k], in[1][k]);
+            CHECK(out[0] && out[1] && harness_same_bits(ct_to(out[1], cpu), out[0]));
+        }
+}
