@@ -3,6 +3,7 @@
 #include "core/device.h"
 #include "core/dtype.h"
 #include "core/error.h"
+#include "core/hot.h"
 #include "core/inplace.h"
 #include "core/node.h"
 #include "core/number.h"
@@ -220,7 +221,7 @@ static bool numbers_to_tensors(ct_request *r) {
     return true;
 }
 
-bool ct__agree(ct_request *r, bool mixed, ct_dims *common) {
+CT__HOT bool ct__agree(ct_request *r, bool mixed, ct_dims *common) {
     if (mixed || (r->disagree & CT__DTYPES) || (r->numbers && !r->expanded)) open_scope(r);
     if (r->numbers && !r->expanded && !numbers_to_tensors(r)) return false;
     if (mixed && !autocast(r->op, r->in, r->n_in)) return false;
@@ -228,7 +229,7 @@ bool ct__agree(ct_request *r, bool mixed, ct_dims *common) {
     return !(r->disagree & CT__SHAPES) || agree_shapes(r, common);
 }
 
-bool ct__check_inputs(ct_request *r, ct_tensor *const *inputs) {
+CT__HOT bool ct__check_inputs(ct_request *r, ct_tensor *const *inputs) {
     const ct_op *op = r->op;
     const ct_view *broadcast = NULL;
     ct_dtype promote = CT_DTYPE_COUNT;

@@ -1,5 +1,6 @@
 /* Storage, tensor handles and their plain accessors. */
 #include "core/tensor.h"
+#include "core/hot.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -25,7 +26,7 @@ static inline bool is_last(_Atomic int *refs) {
 enum { HEADER = 64 };
 _Static_assert(sizeof(ct_storage) <= HEADER, "the storage header fits one cache line");
 
-ct_storage *ct__storage_new(ct_device device, size_t bytes, const char *op) {
+CT__HOT ct_storage *ct__storage_new(ct_device device, size_t bytes, const char *op) {
     bool cpu = device.type == CT_CPU;
     ct_storage *storage = bytes > SIZE_MAX / 4 ? NULL : ct__alloc(cpu ? HEADER + bytes : HEADER);
     if (!storage) {
@@ -73,7 +74,7 @@ ct_storage *ct__storage_wrap(ct_device device, void *buffer, size_t bytes, ct_wr
     return storage;
 }
 
-void ct__storage_release(ct_storage *storage) {
+CT__HOT void ct__storage_release(ct_storage *storage) {
     if (!storage || !is_last(&storage->refs)) return;
     size_t size = HEADER;
     if (storage->wrapped) {
@@ -167,7 +168,7 @@ void ct__view_dense_strides(ct_view *view) {
     view->offset = 0;
 }
 
-bool ct__view_reshaped(const ct_view *x, int n, const int64_t *dims, ct_view *to) {
+CT__HOT bool ct__view_reshaped(const ct_view *x, int n, const int64_t *dims, ct_view *to) {
     int64_t count = 1, stride = 1;
     if (n > CT_MAX_DIMS) return false;
     for (int i = x->ndim - 1; i >= 0; i--) {
@@ -255,7 +256,7 @@ bool ct__view_same_layout(const ct_view *a, const ct_view *b) {
 
 /* ---- Tensors ---- */
 
-static void copy_view(ct_view *to, const ct_view *from) { /* only the dimensions in use */
+CT__HOT static void copy_view(ct_view *to, const ct_view *from) { /* only the dimensions in use */
     to->offset = from->offset;
     to->dtype = from->dtype;
     to->ndim = from->ndim;
@@ -285,13 +286,13 @@ static inline ct_tensor *make_handle(const ct_view *view, ct_storage *storage) {
     return x;
 }
 
-ct_tensor *ct__tensor_new(const ct_view *view, ct_storage *storage) {
+CT__HOT ct_tensor *ct__tensor_new(const ct_view *view, ct_storage *storage) {
     ct_tensor *x = make_handle(view, storage);
     if (x && storage) ct__storage_retain(storage);
     return x;
 }
 
-ct_tensor *ct__tensor_view(const ct_view *view, ct_tensor *of) {
+CT__HOT ct_tensor *ct__tensor_view(const ct_view *view, ct_tensor *of) {
     /* Retained first: an atomic change waits for all stores before it, and those of a new handle take their time. */
     ct_tensor *base = ct__tensor_retain(of->base ? of->base : of), *x = make_handle(view, of->storage);
     if (x) {
@@ -303,7 +304,7 @@ ct_tensor *ct__tensor_view(const ct_view *view, ct_tensor *of) {
     return x;
 }
 
-ct_tensor *ct__tensor_dense(ct_view *view, ct_device device, const char *op) {
+CT__HOT ct_tensor *ct__tensor_dense(ct_view *view, ct_device device, const char *op) {
     const int64_t count = ct__count(view->ndim, view->dims);
     if (count < 0) {
         ct__fail_count(op, view);
@@ -328,7 +329,7 @@ static void bury_handle(ct_tensor *x) {
     ct__free(x, sizeof *x);
 }
 
-void ct__tensor_release(ct_tensor *x) {
+CT__HOT void ct__tensor_release(ct_tensor *x) {
     if (!x || !is_last(&x->refs)) return;
     x->magic = CT__DEAD;
     if (x->user) ct__user_release(x);
