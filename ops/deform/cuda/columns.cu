@@ -113,7 +113,7 @@ template <typename T> CT_DEVICE void plane_exponent(const ct_cuda_deform &a) {
         const uint32_t e = ct_exact<T>::exponent(mask ? g[i] * mask[i] : g[i]);
         most = max(most, e); // a flag is more than any exponent
     }
-    most = ct_merge_group(most, CT_DEFORM_THREADS, (uint32_t)0, [](uint32_t p, uint32_t q) { return max(p, q); });
+    most = ct_merge_group(most, CT_DEFORM_THREADS, [](uint32_t p, uint32_t q) { return max(p, q); });
     if (threadIdx.x == 0) a.exponents[plane] = most;
     const int64_t places = (int64_t)a.height * a.width, all = (int64_t)a.batch * a.channels * places;
     for (int l = 0; l < ct_exact<T>::LIMBS; l++)
