@@ -4,6 +4,7 @@
 
 #include "core/call.h"
 #include "core/device.h"
+#include "core/hot.h"
 #include "core/thread_block.h"
 
 /* The choice for one combination of op, attributes, dtypes, shapes and strides is remembered, a few hundred a thread. */
@@ -42,7 +43,7 @@ static uint64_t hash_list(const ct_dims *list) { /* only what is in use: most of
     return hash;
 }
 
-static uint64_t hash_view(const ct_view *view) {
+CT__HOT static uint64_t hash_view(const ct_view *view) {
     if (!view) return 0x51;
     uint64_t hash = mix(1, (uint64_t)view->dtype << 8 | (uint64_t)view->ndim);
     for (int i = 0; i < view->ndim; i++)
@@ -82,7 +83,7 @@ static uint64_t hash_attrs(uint64_t hash, const ct_op *op, const char *attrs) {
     return hash;
 }
 
-const ct_kernel *ct__choose(const ct_call *call, ct_choice **place, char *refusals, size_t room) {
+CT__HOT const ct_kernel *ct__choose(const ct_call *call, ct_choice **place, char *refusals, size_t room) {
     const ct_device device = call->device;
     const ct_kernel *list = ct__kernels_of(call->op, device.type);
     *place = NULL;

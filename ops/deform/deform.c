@@ -1,5 +1,5 @@
-/* deform_conv2d in ops: the four pixels around each place are gathered, indices without and weights with gradients, and a matrix
- * product follows. Gradients are written out in the same ops, so that they can be differentiated again. */
+/* deform_conv2d in ops: columns of what the taps look at (columns.c), and a matrix product. Gradients are written out in the same ops, so
+ * that they can be differentiated again. */
 #include "ops/deform/deform.h"
 
 #include "ops/op_impl.h"
@@ -152,6 +152,7 @@ bool deform_conv_weight_grad_infer(ct_infer *infer) {
 static ct_tensor *first(ct_tensor *image, bool last) {
     return image && last ? movedim(image, CT_DIMS(-1), CT_DIMS(1)) : image;
 }
+static ct_tensor *dense(ct_tensor *image, bool last) { return image ? contiguous(first(image, last)) : NULL; }
 static ct_tensor *back(ct_tensor *image, bool last) { return last ? movedim(image, CT_DIMS(1), CT_DIMS(-1)) : image; }
 
 static ct_deform resolve(ct_tensor *x, ct_tensor *w, const ct_dims *kernel, const ct_window_options *options,
@@ -164,79 +165,13 @@ static ct_deform resolve(ct_tensor *x, ct_tensor *w, const ct_dims *kernel, cons
     return d;
 }
 
-/* Around every place: the four pixels' values [N,G,C/G,taps*pixels], and along both axes the weights of the lower and the upper
- * one, 0 where that lies outside, and their derivatives -1 and 1 or 0; [N,G,1,taps*pixels]. */
-typedef struct samples {
-    ct_tensor *value[2][2], *weight[2][2], *slope[2][2]; /* weight and slope: [axis][upper] */
-    ct_tensor *index[2][2], *mask;
-    ct_dims shape; /* of the values */
-} samples;
-
-static samples sample(const ct_deform *d, ct_tensor *x, ct_tensor *offset, ct_tensor *mask) {
-    const ct_window *w = &d->w;
-    const int64_t n = d->batch, g = d->offset_groups, each = d->channels / g, places = d->taps * d->pixels;
-    samples s = {.shape = CT_DIMS(n, g, each, places)};
-    ct_tensor *element[2][2], *inside[2][2];
-    const ct_dims flat = CT_DIMS(n, g, 1, places);
-    offset = reshape(offset, CT_DIMS(n, g, d->taps, 2, d->pixels));
-    for (int axis = 0; axis < 2; axis++) {
-        const int a = 1 + axis;
-        /* where tap k of pixel o lies before it is moved: [kernel, kernel, out, out], one of each varies */
-        const ct_dims taps = axis ? CT_DIMS(1, w->kernel[2], 1, 1) : CT_DIMS(w->kernel[1], 1, 1, 1);
-        const ct_dims pixels = axis ? CT_DIMS(1, 1, 1, w->out[2]) : CT_DIMS(1, 1, w->out[1], 1);
-        ct_tensor *k = reshape(mul_s(ct__counted(w->kernel[a]), (double)w->dilation[a]), taps);
-        ct_tensor *o =
-            reshape(add_s(mul_s(ct__counted(w->out[a]), (double)w->stride[a]), -(double)w->before[a]), pixels);
-        ct_tensor *base =
-            reshape(expand(ct_add(k, o), CT_DIMS(w->kernel[1], w->kernel[2], w->out[1], w->out[2])), CT_DIMS(places));
-        ct_tensor *moved = reshape(select(offset, 3, axis), flat);
-        ct_tensor *place = ct_add(moved, cast(base, ct_dtype_of(x))), *low = ct_floor(ct_detach(place));
-        ct_tensor *part = sub(place, low);
-        for (int upper = 0; upper < 2; upper++) {
-            ct_tensor *pixel = add_s(low, upper);
-            ct_tensor *zero = zeros_like(part);
-            inside[axis][upper] = logical_and(ge_s(pixel, 0), le_s(pixel, (double)(w->in[a] - 1)));
-            element[axis][upper] = cast(clamp(pixel, .min = CT_SET(0), .max = CT_SET((double)(w->in[a] - 1))), CT_I64);
-            s.weight[axis][upper] = where(inside[axis][upper], upper ? part : add_s(neg(part), 1), zero);
-            s.slope[axis][upper] = where(inside[axis][upper], add_s(zero, upper ? 1 : -1), zero);
-        }
-    }
-    x = reshape(x, CT_DIMS(n, g, each, w->in[1] * w->in[2]));
-    for (int v = 0; v < 2; v++)
-        for (int u = 0; u < 2; u++) {
-            ct_tensor *flat_index = ct_add(mul_s(element[0][v], (double)w->in[2]), element[1][u]);
-            s.index[v][u] = expand(flat_index, s.shape);
-            s.value[v][u] =
-                masked_fill(gather(x, 3, s.index[v][u]), logical_not(logical_and(inside[0][v], inside[1][u])), 0);
-        }
-    s.mask = mask ? reshape(mask, flat) : NULL;
-    return s;
-}
-
-/* Sum over the four pixels of value * (a weight or slope of each axis). */
-static ct_tensor *blend(const samples *s, ct_tensor *const (*y)[2], ct_tensor *const (*x)[2]) {
-    ct_tensor *total = NULL;
-    for (int v = 0; v < 2; v++)
-        for (int u = 0; u < 2; u++) {
-            ct_tensor *term = mul(s->value[v][u], mul((*y)[v], (*x)[u]));
-            total = total ? ct_add(total, term) : term;
-        }
-    return total;
-}
-
-#define WEIGHT(axis) ((ct_tensor *const(*)[2]) & s.weight[axis])
-#define SLOPE(axis)  ((ct_tensor *const(*)[2]) & s.slope[axis])
-
 /* Columns as matrices: [N, groups, C/groups * taps, pixels]. */
-static ct_tensor *sampled_columns(const ct_deform *d, const samples *s) {
-    ct_tensor *c = blend(s, (ct_tensor *const(*)[2]) & s->weight[0], (ct_tensor *const(*)[2]) & s->weight[1]);
-    if (s->mask) c = mul(c, s->mask);
+static ct_tensor *columns(const ct_deform *d, ct_tensor *x, ct_tensor *offset, ct_tensor *mask, ct_dims strides,
+                          ct_dims pads, ct_dims dilations) {
+    const bool last = d->channels_last;
+    ct_tensor *c = deform_columns(dense(x, last), dense(offset, last), CT_DIMS(d->w.kernel[1], d->w.kernel[2]), strides,
+                                  pads, dilations, d->offset_groups, .mask = dense(mask, last));
     return reshape(c, CT_DIMS(d->batch, d->groups, d->channels / d->groups * d->taps, d->pixels));
-}
-
-static ct_tensor *columns(const ct_deform *d, ct_tensor *x, ct_tensor *offset, ct_tensor *mask) {
-    samples s = sample(d, x, offset, mask);
-    return sampled_columns(d, &s);
 }
 
 /* w as [groups, out / groups, C/groups * taps]. */
@@ -261,7 +196,7 @@ void deform_conv_lower(ct_lower *l) {
     ct_tensor *x = l->in[0], *w = l->in[2], *bias = l->in[3];
     const ct_deform d =
         resolve(x, w, NULL, OPTIONS(a, CT_EXPLICIT), ct_dim(w, last ? 3 : 0), a->groups, a->offset_groups, last);
-    ct_tensor *c = columns(&d, first(x, last), first(l->in[1], last), first(l->in[4], last));
+    ct_tensor *c = columns(&d, x, l->in[1], l->in[4], a->strides, a->pads, a->dilations);
     ct_tensor *y = reshape(matmul(weight_matrices(&d, w), c), CT_DIMS(d.batch, d.out_channels, d.w.out[1], d.w.out[2]));
     if (bias) y = ct_add(y, reshape(bias, CT_DIMS(d.out_channels, 1, 1)));
     l->out[0] = back(y, last);
@@ -273,30 +208,19 @@ void deform_conv_grad_lower(ct_lower *l) {
     ct_tensor *x = l->in[1], *w = l->in[3];
     const ct_deform d =
         resolve(x, w, NULL, OPTIONS(a, CT_EXPLICIT), ct_dim(w, last ? 3 : 0), a->groups, a->offset_groups, last);
-    const int64_t n = d.batch, g = d.offset_groups;
-    const samples s = sample(&d, first(x, last), first(l->in[2], last), first(l->in[4], last));
-    /* that of the columns, unmasked and masked */
-    ct_tensor *open = reshape(matmul(transpose(weight_matrices(&d, w), -1, -2), grad_matrices(&d, l->in[0])), s.shape);
-    ct_tensor *dc = s.mask ? mul(open, s.mask) : open, *dx = NULL;
-    const ct_dims planes = CT_DIMS(n, g, d.channels / g, d.w.in[1] * d.w.in[2]);
-    for (int v = 0; v < 2; v++)
-        for (int u = 0; u < 2; u++) {
-            ct_tensor *part = mul(dc, mul(s.weight[0][v], s.weight[1][u])), *at = contiguous(s.index[v][u]);
-            ct_tensor *term = gather_grad(part, at, planes, 3);
-            dx = dx ? ct_add(dx, term) : term;
-        }
-    l->out[0] = back(reshape(dx, CT_DIMS(n, d.channels, d.w.in[1], d.w.in[2])), last);
-    if (l->n_out > 1 && l->want[1]) {
-        const ct_dims places = CT_DIMS(n, g, d.taps, 1, d.pixels), axis = CT_DIMS(2);
-        ct_tensor *moves[2] = {reshape(sum(mul(dc, blend(&s, SLOPE(0), WEIGHT(1))), .axes = axis), places),
-                               reshape(sum(mul(dc, blend(&s, WEIGHT(0), SLOPE(1))), .axes = axis), places)};
-        l->out[1] = back(reshape(cat(moves, 2, 3), CT_DIMS(n, 2 * g * d.taps, d.w.out[1], d.w.out[2])), last);
-    }
-    if (l->n_out > 2 && l->want[2]) {
-        ct_tensor *dm = sum(mul(open, blend(&s, WEIGHT(0), WEIGHT(1))), .axes = CT_DIMS(2));
-        l->out[2] = back(reshape(dm, CT_DIMS(n, g * d.taps, d.w.out[1], d.w.out[2])), last);
-    }
-    if (l->n_out > 3 && l->want[3]) l->out[3] = weight_grad(&d, l->in[0], sampled_columns(&d, &s));
+    ct_tensor *dc = matmul(transpose(weight_matrices(&d, w), -1, -2), grad_matrices(&d, l->in[0]));
+    dc = reshape(dc, CT_DIMS(d.batch, d.channels * d.taps, d.pixels));
+    ct_tensor *doffset = NULL, *dmask = NULL;
+    const bool moves = l->n_out > 1 && l->want[1], masks = l->n_out > 2 && l->want[2];
+    ct_tensor *dx =
+        deform_columns_grad(dc, dense(x, last), dense(l->in[2], last), CT_DIMS(d.w.kernel[1], d.w.kernel[2]),
+                            a->strides, a->pads, a->dilations, a->offset_groups, .mask = dense(l->in[4], last),
+                            .doffset = moves ? &doffset : NULL, .dmask = masks ? &dmask : NULL);
+    l->out[0] = back(dx, last);
+    if (moves) l->out[1] = back(doffset, last);
+    if (masks) l->out[2] = back(dmask, last);
+    if (l->n_out > 3 && l->want[3])
+        l->out[3] = weight_grad(&d, l->in[0], columns(&d, x, l->in[2], l->in[4], a->strides, a->pads, a->dilations));
 }
 
 void deform_conv_weight_grad_lower(ct_lower *l) {
@@ -305,7 +229,7 @@ void deform_conv_weight_grad_lower(ct_lower *l) {
     ct_tensor *x = l->in[1];
     const ct_deform d = resolve(x, NULL, &a->kernel, OPTIONS(a, CT_EXPLICIT), ct_dim(l->in[0], last ? 3 : 1), a->groups,
                                 a->offset_groups, last);
-    l->out[0] = weight_grad(&d, l->in[0], columns(&d, first(x, last), first(l->in[2], last), first(l->in[3], last)));
+    l->out[0] = weight_grad(&d, l->in[0], columns(&d, x, l->in[2], l->in[3], a->strides, a->pads, a->dilations));
 }
 
 /* ---- Derivative, and the public op ---- */

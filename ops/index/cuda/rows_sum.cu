@@ -7,7 +7,7 @@
 #include "backends/cuda/convert.cuh"
 #include "backends/cuda/nest.cuh"
 #include "backends/cuda/wrong.cuh"
-#include "ops/index/cuda/exact.cuh"
+#include "backends/cuda/exact.cuh"
 
 // ---- The sort ----
 
