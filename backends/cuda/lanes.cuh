@@ -13,20 +13,20 @@ template <typename T> CT_DEVICE T ct_from_lane(T x, int distance) {
     return x;
 }
 
-// x of all threads of a group merged, the same bits in each of them. A group is a power of two of threads up to a warp,
-// or the block. merge(a, b) does not depend on the order of its arguments; nothing changes nothing.
-template <typename T, typename F> CT_DEVICE T ct_merge_group(T x, int lanes, T nothing, F merge) {
+// x of all threads of a group merged, the same bits in each of them. A group is a power of two of threads up to a warp, or
+// the block. merge(a, b) does not depend on the order of its arguments.
+template <typename T, typename F> CT_DEVICE T ct_merge_group(T x, int lanes, F merge) {
     for (int distance = (lanes < 32 ? lanes : 32) / 2; distance; distance /= 2) x = merge(x, ct_from_lane(x, distance));
     if (lanes <= 32) return x;
     __shared__ T warps[32];
     __syncthreads(); // what was there before has been read
     if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = x;
     __syncthreads();
-    x = (int)(threadIdx.x % 32) < lanes / 32 ? warps[threadIdx.x % 32] : nothing;
-    for (int distance = 16; distance; distance /= 2) x = merge(x, ct_from_lane(x, distance));
+    x = warps[threadIdx.x & (lanes / 32 - 1)];
+    for (int distance = lanes / 64; distance; distance /= 2) x = merge(x, ct_from_lane(x, distance));
     return x;
 }
 
 template <typename N> CT_DEVICE N ct_sum_group(N x, int lanes) {
-    return ct_merge_group(x, lanes, (N)0, [](N a, N b) { return a + b; });
+    return ct_merge_group(x, lanes, [](N a, N b) { return a + b; });
 }

@@ -98,7 +98,7 @@ static bool run_draw(const ct_call *call, ct_stream *stream) {
         const int64_t at[3] = {a->seed, a->stream, a->call};
         for (int i = 0; i < 3; i++) position[i * call->out[1]->strides[0]] = at[i];
     }
-    return drop(call, (ct_random){(uint64_t)a->seed, (uint64_t)a->stream, (uint64_t)a->call}, a->p);
+    return !call->out[0] || drop(call, (ct_random){(uint64_t)a->seed, (uint64_t)a->stream, (uint64_t)a->call}, a->p);
 }
 
 CT_KERNELS(dropout_dropout) = {

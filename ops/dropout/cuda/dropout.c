@@ -16,6 +16,7 @@ static bool drop(const ct_call *call, ct_cuda_dropout *a, double p) {
                                            [CT_BF16] = CT_CUDA_FUNCTION("dropout_bf16")};
     const ct_view *x = call->in[0], *y = call->out[0];
     const double threshold = p * 0x1p32;
+    if (!y) return ct_cuda_launch(call, &functions[x->dtype], (ct_cuda_shape){.grid = 1, .block = 32}, a);
     a->y = ct_cuda_address(y), a->x = ct_cuda_address(x);
     a->dense = ct_cuda_is_dense(x) && ct_cuda_is_dense(y) && (uintptr_t)a->x % 16 == 0 && (uintptr_t)a->y % 16 == 0;
     a->none = threshold >= 0x1p32; /* p is 1, or as good as */

@@ -10,8 +10,8 @@
 
 enum {
     DTYPES = CT_BF16 + 1,
-    FEW = 1 << 15,  /* logits */
-    BLOCKS = 8192,  /* at most; a constant, since the bits of sums hang on it */
+    FEW = 1 << 13,  /* logits */
+    BLOCKS = 2112,  /* at most; a constant, since the bits of sums hang on it */
     GRID = 1 << 20, /* of gradients, which sum nothing */
 };
 
@@ -74,7 +74,7 @@ static ct_cuda_class_loss arguments_of(const ct_view *x, const ct_view *target, 
 /* Threads of a block, and a->lanes of a row. */
 static int block_of(ct_cuda_class_loss *a, size_t size, bool alone) {
     if (a->places > 1) return CT_LOSS_THREADS;
-    a->lanes = ct_cuda_row_lanes(a->classes, (int64_t)size, CT_ROW_PACKS);
+    a->lanes = ct_cuda_stream_lanes(a->classes, (int64_t)size);
     return a->lanes > 32 ? a->lanes : alone ? CT_LOSS_MOST : CT_ROW_THREADS;
 }
 static int64_t targets_of_block(const ct_cuda_class_loss *a, int block) {
@@ -93,11 +93,11 @@ static bool run_loss(const ct_call *call, ct_stream *stream) {
     const ct_view *x = call->in[0];
     const size_t size = ct_cuda_dtype_size(x->dtype);
     ct_cuda_class_loss a = arguments_of(x, call->in[1], call->in[2]);
-    a.y = ct_cuda_address(call->out[0]);
+    a.y = address_of(call->out[0]);
     a.level = call->n_out > 1 ? address_of(call->out[1]) : NULL;
     a.total = call->n_out > 2 ? address_of(call->out[2]) : NULL;
     a.ignored = attrs->ignore_index, a.reduction = attrs->reduction, a.smoothing = attrs->label_smoothing;
-    const bool sums = a.reduction != CT_NONE || a.total;
+    const bool sums = (a.y && a.reduction != CT_NONE) || a.total;
     if (a.targets == 0 && !sums) return true;
     const bool whole = a.classes % (int64_t)(16 / size) == 0 && is_aligned(a.x), few = sums && are_few(&a);
     const int block = block_of(&a, size, few);

@@ -70,7 +70,7 @@ CT_DEVICE void put_loss(const ct_cuda_class_loss &a, int64_t i, int64_t t, N log
         ((N *)a.level)[i] = of.top;
         ((N *)a.level)[a.targets + i] = of.log_sum;
     }
-    if (a.reduction == CT_NONE) ((N *)a.y)[i] = loss;
+    if (a.y && a.reduction == CT_NONE) ((N *)a.y)[i] = loss;
     sums.losses += (double)loss;
     sums.weights += (double)weight;
 }
@@ -78,7 +78,7 @@ CT_DEVICE void put_loss(const ct_cuda_class_loss &a, int64_t i, int64_t t, N log
 template <typename N> CT_DEVICE void put_sums(const ct_cuda_class_loss &a, totals sums) {
     if (threadIdx.x != 0) return;
     if (a.reduction == CT_MEAN) sums.losses /= sums.weights == 0 ? 1.0 : sums.weights;
-    if (a.reduction != CT_NONE) *(N *)a.y = (N)sums.losses;
+    if (a.y && a.reduction != CT_NONE) *(N *)a.y = (N)sums.losses;
     if (a.total) *(N *)a.total = (N)sums.weights;
 }
 CT_DEVICE totals no_totals() {
@@ -87,7 +87,7 @@ CT_DEVICE totals no_totals() {
     return sums;
 }
 CT_DEVICE totals sum_block(totals sums) {
-    return ct_merge_group(sums, (int)blockDim.x, no_totals(), [](totals p, totals q) {
+    return ct_merge_group(sums, (int)blockDim.x, [](totals p, totals q) {
         p.losses += q.losses, p.weights += q.weights;
         return p;
     });
@@ -121,7 +121,7 @@ CT_DEVICE ct_level<typename ct_number<S>::type> level_of(const ct_row<S, 1, WHOL
         ct_raise_level<S, V *(int)(sizeof packs / sizeof packs[0])>(
             level, [&](int k) { return packs[k / V].of[0].get(k % V); });
     });
-    return ct_merge_group(level, row.lanes, ct_no_level<N>(), ct_merge_levels<N>);
+    return ct_merge_group(level, row.lanes, ct_merge_levels<N>);
 }
 
 template <typename S, bool WHOLE> CT_DEVICE void loss_rows(const ct_cuda_class_loss &a) {
@@ -152,7 +152,7 @@ template <typename S, bool WHOLE> CT_DEVICE void loss_rows(const ct_cuda_class_l
                 }
                 smooth = merge_spreads(smooth, few);
             });
-            smooth = ct_merge_group(smooth, a.lanes, nothing, merge_spreads<N>);
+            smooth = ct_merge_group(smooth, a.lanes, merge_spreads<N>);
         }
         if (inside && lane == 0)
             put_loss<S, N>(a, i, t, t < 0 ? (N)0 : ct_number_of(row.at[0][t]), level, smooth, sums);

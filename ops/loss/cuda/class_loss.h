@@ -10,7 +10,7 @@ typedef struct ct_cuda_class_loss {
     ct_cuda_head head;
     const char *x, *target;
     const char *weight, *g;  /* of the dtype that is computed in, or of x: wide_weight, wide_g */
-    char *y, *level, *total; /* in what is computed in; total and level NULL: not wanted, or in a gradient not known */
+    char *y, *level, *total; /* in what is computed in; NULL: not wanted, or in a gradient not known */
     char *dx;
     double *sums; /* (blocks, 2): of losses and weights */
     int64_t targets, classes, places, blocks;

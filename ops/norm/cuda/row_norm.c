@@ -24,8 +24,8 @@ CT_CUDA_UNIT(norm_row_norm);
     }
 static ct_cuda_function rows_of[DTYPES] = OF_DTYPES("rows"), ragged_of[DTYPES] = OF_DTYPES("ragged"),
                         grad_rows[DTYPES] = OF_DTYPES("grad_rows"), grad_ragged[DTYPES] = OF_DTYPES("grad_ragged"),
-                        grad_all[DTYPES] = OF_DTYPES("grad_all"), grad_parts[DTYPES] = OF_DTYPES("grad_parts"),
-                        grad_total[DTYPES] = OF_DTYPES("grad_total");
+                        grad_all[DTYPES] = OF_DTYPES("grad_all"), grad_warps[DTYPES] = OF_DTYPES("grad_warps"),
+                        grad_parts[DTYPES] = OF_DTYPES("grad_parts"), grad_total[DTYPES] = OF_DTYPES("grad_total");
 
 /* The first `data` inputs are rows; what follows is in the dtype that is computed in. */
 static const char *can(const ct_call *call, int data) {
@@ -58,6 +58,10 @@ static bool are_whole(const ct_cuda_row_norm *a, size_t size) {
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static unsigned grid_of(int64_t blocks) { return (unsigned)(blocks < GRID ? blocks : GRID); }
 
+static int lanes_of(const ct_cuda_row_norm *a, size_t size, bool whole) {
+    return whole ? ct_cuda_row_lanes(a->n, (int64_t)size, CT_ROW_PACKS) : ct_cuda_stream_lanes(a->n, (int64_t)size);
+}
+
 /* Blocks of groups of a->lanes threads, a row for each. */
 static ct_cuda_shape shape_of(const ct_cuda_row_norm *a) {
     const int block = a->lanes > 32 ? a->lanes : CT_ROW_THREADS;
@@ -77,7 +81,7 @@ static bool run(const ct_call *call, ct_stream *stream) {
     a.eps = attrs->eps, a.rms = attrs->rms;
     if (a.rows == 0 || a.n == 0) return true;
     const bool whole = are_whole(&a, size);
-    a.lanes = ct_cuda_row_lanes(a.n, (int64_t)size, CT_ROW_PACKS);
+    a.lanes = lanes_of(&a, size, whole);
     return ct_cuda_launch(call, whole ? &rows_of[x->dtype] : &ragged_of[x->dtype], shape_of(&a), &a);
 }
 
@@ -88,39 +92,47 @@ static size_t moments_bytes(const ct_view *x) {
     return ((size_t)x->dims[0] * 3 * number_size(x->dtype) + 255) / 256 * 256;
 }
 
-/* Rows of few threads have small blocks, and more of them. */
-static int64_t most_parts(int lanes) {
-    return lanes > 32 && lanes < CT_NORM_THREADS ? PARTS * (CT_NORM_THREADS / lanes) : PARTS;
-}
-/* Threads of a row in the kernel that makes all gradients. */
-static int lanes_for_all(const ct_view *x) {
-    const size_t size = ct_cuda_dtype_size(x->dtype);
-    return ct_cuda_row_lanes(x->dims[1], (int64_t)size, CT_NORM_PACKS(size));
+/* How the kernel that makes all gradients divides the rows. */
+typedef struct division {
+    bool warps;       /* a row is a warp's, which needs no barrier */
+    int lanes, block; /* threads of a row, of a block */
+    int64_t parts;    /* blocks at most: as many as run at once on a large device */
+} division;
+static division division_of(const ct_view *x) {
+    const int64_t size = (int64_t)ct_cuda_dtype_size(x->dtype), bytes = x->dims[1] * size;
+    division d = {.warps = bytes > 16 * 32 * CT_NORM_PACKS(size) && bytes <= 16 * 32 * CT_NORM_WARP_PACKS(size)};
+    d.lanes = d.warps ? 32 : ct_cuda_row_lanes(x->dims[1], size, CT_NORM_PACKS(size));
+    d.block = d.warps ? CT_NORM_WARPS : d.lanes > 32 ? d.lanes : CT_NORM_THREADS;
+    d.parts =
+        d.warps ? PARTS * 3 / 2 : PARTS * CT_NORM_THREADS / (d.block < CT_NORM_THREADS ? d.block : CT_NORM_THREADS);
+    return d;
 }
 
 /* Enough for either way: addresses, of which one depends, are not known yet. */
 static size_t grad_scratch(const ct_call *call) {
     const ct_view *x = call->in[1];
     const bool sums = (call->n_out > 1 && call->out[1]) || (call->n_out > 2 && call->out[2]);
-    return sums ? moments_bytes(x) + (size_t)(most_parts(lanes_for_all(x)) * 2 * x->dims[1]) * number_size(x->dtype)
-                : 0;
+    return sums ? moments_bytes(x) + (size_t)(division_of(x).parts * 2 * x->dims[1]) * number_size(x->dtype) : 0;
 }
 
 /* The sums over the parts. */
 static bool run_total(const ct_call *call, ct_cuda_row_norm *a, ct_dtype dtype) {
-    const ct_cuda_shape shape = {.grid = (unsigned)ceil_div(a->n, CT_NORM_SIDE), .block = CT_NORM_THREADS};
+    const ct_cuda_shape shape = {.grid = (unsigned)ceil_div(a->n, CT_NORM_SIDE),
+                                 .block = a->parts > 64 ? CT_NORM_MOST : CT_NORM_THREADS};
     return ct_cuda_launch(call, &grad_total[dtype], shape, a);
 }
 
 /* All gradients in one kernel, which reads x and g once. */
-static bool run_all(const ct_call *call, ct_cuda_row_norm *a, ct_dtype dtype) {
-    const int block = a->lanes > 32 ? a->lanes : CT_NORM_THREADS, groups = block / a->lanes;
-    const int64_t blocks = ceil_div(a->rows, groups), most = most_parts(a->lanes);
-    a->parts = blocks < most ? blocks : most;
+static bool run_all(const ct_call *call, ct_cuda_row_norm *a, ct_dtype dtype, const division *d) {
+    const int groups = d->block / d->lanes;
+    const int64_t blocks = ceil_div(a->rows, groups);
+    a->lanes = d->lanes;
+    a->parts = blocks < d->parts ? blocks : d->parts;
     const ct_cuda_shape shape = {.grid = (unsigned)a->parts,
-                                 .block = (unsigned)block,
+                                 .block = (unsigned)d->block,
                                  .shared = groups > 1 ? (unsigned)(2 * (size_t)a->n * number_size(dtype)) : 0};
-    return ct_cuda_launch(call, &grad_all[dtype], shape, a) && run_total(call, a, dtype);
+    return ct_cuda_launch(call, d->warps ? &grad_warps[dtype] : &grad_all[dtype], shape, a) &&
+           run_total(call, a, dtype);
 }
 
 /* Rows first, then weight and bias by columns, from the moments of the rows. */
@@ -154,10 +166,11 @@ static bool run_grad(const ct_call *call, ct_stream *stream) {
         a.sums = a.moments + moments_bytes(x);
     }
     if (a.rows == 0) return !sums || run_total(call, &a, x->dtype);
-    a.lanes = lanes_for_all(x);
-    const bool fits = a.lanes <= CT_NORM_THREADS && a.n * (int64_t)size <= 16 * CT_NORM_PACKS(size) * a.lanes;
-    if (sums && whole && fits) return run_all(call, &a, x->dtype);
-    a.lanes = ct_cuda_row_lanes(a.n, (int64_t)size, CT_ROW_PACKS);
+    const division d = division_of(x);
+    const int64_t most = 16 * (d.warps ? CT_NORM_WARP_PACKS(size) : CT_NORM_PACKS(size)) * d.lanes;
+    if (sums && whole && d.lanes <= CT_NORM_THREADS && a.n * (int64_t)size <= most)
+        return run_all(call, &a, x->dtype, &d);
+    a.lanes = lanes_of(&a, size, whole);
     return run_apart(call, &a, x->dtype, whole);
 }
 

@@ -11,17 +11,13 @@ template <typename N> struct two { N a, b; };
 template <typename N> struct four { N a, b, c, d; };
 
 template <typename N> CT_DEVICE two<N> sum_two(two<N> x, int lanes) {
-    two<N> nothing;
-    nothing.a = nothing.b = 0;
-    return ct_merge_group(x, lanes, nothing, [](two<N> p, two<N> q) {
+    return ct_merge_group(x, lanes, [](two<N> p, two<N> q) {
         p.a += q.a, p.b += q.b;
         return p;
     });
 }
 template <typename N> CT_DEVICE four<N> sum_four(four<N> x, int lanes) {
-    four<N> nothing;
-    nothing.a = nothing.b = nothing.c = nothing.d = 0;
-    return ct_merge_group(x, lanes, nothing, [](four<N> p, four<N> q) {
+    return ct_merge_group(x, lanes, [](four<N> p, four<N> q) {
         p.a += q.a, p.b += q.b, p.c += q.c, p.d += q.d;
         return p;
     });
@@ -193,9 +189,9 @@ template <typename S, bool WHOLE, int KEPT> CT_DEVICE void row_norm_grads(const 
 
 // All gradients at once, of rows that are whole and fit into registers: a group keeps the sums of its columns, and
 // reads its next row while it works on this one. The groups of a block come together in the end.
-template <typename S> CT_DEVICE void row_norm_all(const ct_cuda_row_norm &a) {
+template <typename S, int K> CT_DEVICE void row_norm_all(const ct_cuda_row_norm &a) {
     typedef typename ct_number<S>::type N;
-    enum { V = ct_row_pack<S>::V, K = CT_NORM_PACKS(sizeof(S)) };
+    enum { V = ct_row_pack<S>::V };
     extern __shared__ __align__(16) char shared[];
     if (ct_does_nothing(a.head)) return;
     const int lanes = a.lanes, lane = (int)threadIdx.x & (lanes - 1), groups = (int)blockDim.x / lanes,
@@ -261,29 +257,29 @@ template <typename S> CT_DEVICE void row_norm_all(const ct_cuda_row_norm &a) {
     }
 }
 
-// The threads of a warp stand at neighbouring columns, its warps take every so-manieth of `count` terms; the first warp
-// has the sums.
+// The threads of a warp stand at neighbouring columns, its warps, a power of two, take every so-manieth of `count` terms;
+// the first warp has the sums.
 template <typename N, typename F> CT_DEVICE two<N> sum_columns(int64_t count, F term) {
-    __shared__ two<N> warps[CT_NORM_THREADS / CT_NORM_SIDE][CT_NORM_SIDE];
-    const int warp = (int)threadIdx.x / CT_NORM_SIDE, column = (int)threadIdx.x % CT_NORM_SIDE;
+    __shared__ two<N> sums[CT_NORM_MOST / CT_NORM_SIDE][CT_NORM_SIDE];
+    const int warps = (int)blockDim.x / CT_NORM_SIDE, warp = (int)threadIdx.x / CT_NORM_SIDE,
+              column = (int)threadIdx.x % CT_NORM_SIDE;
     two<N> sum;
     sum.a = sum.b = 0;
 #pragma unroll 4
-    for (int64_t i = warp; i < count; i += CT_NORM_THREADS / CT_NORM_SIDE) {
+    for (int64_t i = warp; i < count; i += warps) {
         const two<N> more = term(i);
         sum.a += more.a, sum.b += more.b;
     }
-    __syncthreads(); // what was there before has been read
-    warps[warp][column] = sum;
+    sums[warp][column] = sum;
     __syncthreads();
-    for (int half = CT_NORM_THREADS / CT_NORM_SIDE / 2; half; half /= 2) {
+    for (int half = warps / 2; half; half /= 2) {
         if (warp < half) {
-            warps[warp][column].a += warps[warp + half][column].a;
-            warps[warp][column].b += warps[warp + half][column].b;
+            sums[warp][column].a += sums[warp + half][column].a;
+            sums[warp][column].b += sums[warp + half][column].b;
         }
         __syncthreads();
     }
-    return warps[0][column];
+    return sums[0][column];
 }
 
 // The sums of one part of the rows, from their moments.
@@ -334,14 +330,15 @@ template <typename S> CT_DEVICE void row_norm_total(const ct_cuda_row_norm &a) {
         row_norm_##name##_##suffix(const __grid_constant__ ct_cuda_row_norm a) { \
         __VA_ARGS__(a);                                                          \
     }
-#define KERNELS(suffix, S)                                                           \
-    KERNEL(rows, suffix, CT_ROW_LONGEST AND 2, row_norm_rows<S, true, CT_ROW_PACKS>) \
-    KERNEL(ragged, suffix, CT_ROW_LONGEST, row_norm_rows<S, false, 0>)               \
-    KERNEL(grad_rows, suffix, CT_ROW_LONGEST, row_norm_grads<S, true, CT_ROW_PACKS>) \
-    KERNEL(grad_ragged, suffix, CT_ROW_LONGEST, row_norm_grads<S, false, 0>)         \
-    KERNEL(grad_all, suffix, CT_NORM_THREADS AND 2, row_norm_all<S>)                 \
-    KERNEL(grad_parts, suffix, CT_NORM_THREADS, row_norm_parts<S>)                   \
-    KERNEL(grad_total, suffix, CT_NORM_THREADS, row_norm_total<S>)
+#define KERNELS(suffix, S)                                                                          \
+    KERNEL(rows, suffix, CT_ROW_LONGEST AND 2, row_norm_rows<S, true, CT_ROW_PACKS>)                \
+    KERNEL(ragged, suffix, CT_ROW_LONGEST, row_norm_rows<S, false, 0>)                              \
+    KERNEL(grad_rows, suffix, CT_ROW_LONGEST, row_norm_grads<S, true, CT_ROW_PACKS>)                \
+    KERNEL(grad_ragged, suffix, CT_ROW_LONGEST, row_norm_grads<S, false, 0>)                        \
+    KERNEL(grad_all, suffix, CT_NORM_THREADS AND 2, row_norm_all<S, CT_NORM_PACKS(sizeof(S))>)      \
+    KERNEL(grad_warps, suffix, CT_NORM_WARPS AND 3, row_norm_all<S, CT_NORM_WARP_PACKS(sizeof(S))>) \
+    KERNEL(grad_parts, suffix, CT_NORM_THREADS, row_norm_parts<S>)                                  \
+    KERNEL(grad_total, suffix, CT_NORM_MOST, row_norm_total<S>)
 KERNELS(f32, float)
 KERNELS(f64, double)
 KERNELS(f16, __half)

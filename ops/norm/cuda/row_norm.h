@@ -5,12 +5,15 @@
 #include "backends/cuda/view.h"
 
 enum {
-    CT_NORM_THREADS = 256, /* of a block that gathers gradients of weight and bias too */
-    CT_NORM_SIDE = 32,     /* columns of a block that sums them */
+    CT_NORM_THREADS = 256, /* of a block that gathers gradients of weight and bias too, */
+    CT_NORM_WARPS = 128,   /* and of one in which every row is a warp's */
+    CT_NORM_SIDE = 32,     /* columns of a block that sums them, */
+    CT_NORM_MOST = 1024,   /* and its threads at most */
 };
-
-/* Packs that a thread keeps where it also sums columns, of elements of a size: 16 elements, or 8 of f64. */
-#define CT_NORM_PACKS(size) ((size) == 2 ? 2 : 4)
+/* Packs that a thread keeps where it also sums columns, of elements of a size: 16 elements, or 8 of f64; where a row is a
+ * warp's 24, or 12. */
+#define CT_NORM_PACKS(size)      ((size) == 2 ? 2 : 4)
+#define CT_NORM_WARP_PACKS(size) ((size) == 2 ? 3 : 6)
 
 typedef struct ct_cuda_row_norm {
     ct_cuda_head head;

@@ -156,7 +156,7 @@ template <typename S, typename K, bool WHOLE, int KEPT> CT_DEVICE void softmax_r
                 for (int k = 0; k < V; k++) v[m][k] = packs.of[m].get(k);
             K::take(state, v);
         });
-        state = ct_merge_group(state, a.lanes, K::nothing(), K::merge);
+        state = ct_merge_group(state, a.lanes, K::merge);
         if (!inside) return;
         const typename K::Scale scale = K::scale(state);
         S *out = (S *)a.out + at[0];
