@@ -71,10 +71,11 @@ static ct_cuda_class_loss arguments_of(const ct_view *x, const ct_view *target, 
     return a;
 }
 
-/* Threads of a block, and a->lanes of a row. */
+/* Threads of a block, and a->lanes of a row. Several small blocks, of which some read while another puts its threads
+ * together, are faster than one large one. */
 static int block_of(ct_cuda_class_loss *a, size_t size, bool alone) {
     if (a->places > 1) return CT_LOSS_THREADS;
-    a->lanes = ct_cuda_stream_lanes(a->classes, (int64_t)size);
+    a->lanes = ct_cuda_stream_lanes(a->classes, (int64_t)size, CT_LOSS_THREADS);
     return a->lanes > 32 ? a->lanes : alone ? CT_LOSS_MOST : CT_ROW_THREADS;
 }
 static int64_t targets_of_block(const ct_cuda_class_loss *a, int block) {

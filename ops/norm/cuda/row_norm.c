@@ -59,7 +59,8 @@ static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static unsigned grid_of(int64_t blocks) { return (unsigned)(blocks < GRID ? blocks : GRID); }
 
 static int lanes_of(const ct_cuda_row_norm *a, size_t size, bool whole) {
-    return whole ? ct_cuda_row_lanes(a->n, (int64_t)size, CT_ROW_PACKS) : ct_cuda_stream_lanes(a->n, (int64_t)size);
+    return whole ? ct_cuda_row_lanes(a->n, (int64_t)size, CT_ROW_PACKS)
+                 : ct_cuda_stream_lanes(a->n, (int64_t)size, CT_ROW_LONGEST);
 }
 
 /* Blocks of groups of a->lanes threads, a row for each. */

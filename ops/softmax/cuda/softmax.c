@@ -61,7 +61,7 @@ static bool run(family *f, const ct_call *call, int64_t axis) {
     for (int i = 0; i < call->n_in; i++) a.in[i] = ct_cuda_address(call->in[i]);
     bool whole;
     if (are_rows(&a, operands, size, &whole)) {
-        a.lanes = whole ? ct_cuda_row_lanes(a.n, size, CT_ROW_PACKS) : ct_cuda_stream_lanes(a.n, size);
+        a.lanes = whole ? ct_cuda_row_lanes(a.n, size, CT_ROW_PACKS) : ct_cuda_stream_lanes(a.n, size, CT_ROW_LONGEST);
         const unsigned block = a.lanes > 32 ? (unsigned)a.lanes : CT_ROW_THREADS;
         const int64_t rows = block / (unsigned)a.lanes;
         const ct_cuda_shape shape = {.grid = grid_of((a.lines.total + rows - 1) / rows), .block = block};
