@@ -136,7 +136,8 @@ foreach(name ${cuda_programs})
     target_compile_definitions(${name} PRIVATE CT_TEST_MODULES="${CMAKE_LIBRARY_OUTPUT_DIRECTORY}")
 endforeach()
 add_custom_target(cuda_tests DEPENDS ${cuda_programs} fuzz_ops cotangent_cli)
-# A driver that is found in place of NVIDIA's by LD_LIBRARY_PATH.
+# A driver that is found in place of NVIDIA's by LD_LIBRARY_PATH; and, in a folder of their own, libraries that have none of the
+# functions that are looked for, as if they were not installed.
 if(TARGET cotangent_cuda)
     add_library(ct_test_cuda_driver SHARED EXCLUDE_FROM_ALL tests/cuda/driver.c tests/cuda/missing.c)
     ct_target_flags(ct_test_cuda_driver)
@@ -144,6 +145,10 @@ if(TARGET cotangent_cuda)
     target_include_directories(ct_test_cuda_driver SYSTEM PRIVATE ${CT_CUDA_INCLUDE})
     target_link_libraries(ct_test_cuda_driver PRIVATE Threads::Threads)
     set_target_properties(ct_test_cuda_driver PROPERTIES OUTPUT_NAME cuda SUFFIX .so.1 LIBRARY_OUTPUT_DIRECTORY ${CT_TEST_DIR}/cuda)
+    foreach(library cublasLt.so.13 cublasLt.so.12 cublasLt.so cudnn.so.9 cudnn.so.8 cudnn.so nvrtc.so.13 nvrtc.so.12 nccl.so.2)
+        add_custom_command(TARGET ct_test_cuda_driver POST_BUILD COMMAND ${CMAKE_COMMAND} -E make_directory ${CT_TEST_DIR}/cuda/without
+            COMMAND ${CMAKE_COMMAND} -E create_symlink ../libcuda.so.1 ${CT_TEST_DIR}/cuda/without/lib${library})
+    endforeach()
     add_dependencies(cuda_tests ct_test_cuda_driver)
 endif()
 # The same with work that the device holds back until somebody waits for it.

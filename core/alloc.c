@@ -3,6 +3,7 @@
  * dearest thing a kernel can ask for (page faults), so the arena's parts are kept, and large ones sit on huge pages. The
  * memory of other devices: device_memory.c. */
 #include "core/alloc.h"
+#include "core/hot.h"
 
 #include <cotangent.h>
 #include <pthread.h>
@@ -326,7 +327,7 @@ static void plain_return(void *memory, size_t bytes) {
     pthread_mutex_unlock(&lock);
 }
 
-void *ct__alloc(size_t bytes) {
+CT__HOT void *ct__alloc(size_t bytes) {
     if (must_fail()) return NULL;
     if (!CACHING) return plain_get(bytes);
     if (bytes <= SMALL_MAX) {
@@ -351,7 +352,7 @@ void *ct__alloc(size_t bytes) {
     return memory;
 }
 
-void ct__free(void *memory, size_t bytes) {
+CT__HOT void ct__free(void *memory, size_t bytes) {
     if (!memory) return;
     if (!CACHING) {
         plain_return(memory, bytes);
@@ -388,7 +389,7 @@ void *ct__grow(void *memory, size_t old_bytes, size_t new_bytes) {
     return larger;
 }
 
-void ct__live_add(int64_t by) {
+CT__HOT void ct__live_add(int64_t by) {
     thread_cache *c = cache ? cache : cache_open();
     if (c) {
         count(&c->live, by);

@@ -1,10 +1,9 @@
 /* Arguments: what a call was given is counted, checked, and brought to common dtypes and shapes. */
-#include <string.h>
-
 #include "core/call.h"
 #include "core/device.h"
 #include "core/dtype.h"
 #include "core/error.h"
+#include "core/hot.h"
 #include "core/inplace.h"
 #include "core/node.h"
 #include "core/number.h"
@@ -142,11 +141,40 @@ static bool common_shape(const ct_op *op, ct_tensor *const *in, int n, uint32_t 
     return true;
 }
 
-static bool has_shape(const ct_tensor *x, const ct_dims *shape) {
-    if (x->view.ndim != shape->n) return false;
-    for (int d = 0; d < shape->n; d++)
-        if (x->view.dims[d] != shape->d[d]) return false;
+static bool has_shape(const ct_tensor *x, int ndim, const int64_t *shape) {
+    if (x->view.ndim != ndim) return false;
+    for (int d = 0; d < ndim; d++)
+        if (x->view.dims[d] != shape[d]) return false;
     return true;
+}
+
+static ct_dims shape_of(const ct_request *r) {
+    ct_dims shape = {.n = r->ndim};
+    ct__copy_dims(shape.d, r->shape, r->ndim);
+    return shape;
+}
+
+/* Whether a view can be expanded to the shape of another. */
+static bool expands_to(const ct_view *x, const ct_view *to) {
+    const int missing = to->ndim - x->ndim;
+    if (missing < 0) return false;
+    for (int d = 0; d < x->ndim; d++)
+        if (x->dims[d] != to->dims[d + missing] && x->dims[d] != 1) return false;
+    return true;
+}
+
+/* The input whose shape is the common one, as nearly always one is; NULL: there is none. */
+static const ct_view *widest(const ct_request *r) {
+    const ct_view *found = NULL;
+    int last = 0;
+    for (int i = 0; i < r->n_in; i++) {
+        if (!r->in[i] || !(ct__input_arg(r->op, i, &last)->flags & CT_ARG_BROADCAST) || is_among(r->numbers, i))
+            continue;
+        const ct_view *view = &r->in[i]->view;
+        if (!found || expands_to(found, view)) found = view;
+        else if (!expands_to(view, found)) return NULL;
+    }
+    return found;
 }
 
 /* An input with fewer elements becomes a view with strides of 0. Where it wants a gradient that is an op, whose gradient is the sum;
@@ -154,29 +182,29 @@ static bool has_shape(const ct_tensor *x, const ct_dims *shape) {
 static bool agree_shapes(ct_request *r, ct_dims *common) {
     const ct_op *op = r->op;
     const bool shown = (op->flags & CT_OP_ELEMENTWISE) && ct__op_is_builtin(op);
+    const ct_view *whole = widest(r);
     int last = 0, room = CT__EXPANDED - count_of(r->numbers);
-    if (!common_shape(op, r->in, r->n_in, r->numbers, common)) return false;
+    if (!whole && !common_shape(op, r->in, r->n_in, r->numbers, common)) return false;
+    r->ndim = whole ? whole->ndim : common->n;
+    r->shape = whole ? whole->dims : common->d;
     for (int i = 0; i < r->n_in; i++) {
         if (!r->in[i] || !(ct__input_arg(op, i, &last)->flags & CT_ARG_BROADCAST) || is_among(r->numbers, i)) continue;
-        if (has_shape(r->in[i], common)) continue;
+        if (has_shape(r->in[i], r->ndim, r->shape)) continue;
         const bool graph = ct__grad_mode && r->in[i]->node;
         if (shown && !graph && room-- > 0) {
             r->expanded |= 1u << i;
             continue;
         }
         open_scope(r);
-        if (!replace(&r->in[i], ct_expand(r->in[i], *common))) return false;
+        if (!replace(&r->in[i], ct_expand(r->in[i], shape_of(r)))) return false;
     }
-    r->ndim = common->n;
-    r->shape = common->d;
     return true;
 }
 
 bool ct__expand_inputs(ct_request *r) {
-    ct_dims shape = {.n = r->ndim};
-    memcpy(shape.d, r->shape, (size_t)r->ndim * sizeof *r->shape);
     for (int i = 0; i < r->n_in; i++)
-        if (is_among(r->expanded & ~r->numbers, i) && !replace(&r->in[i], ct_expand(r->in[i], shape))) return false;
+        if (is_among(r->expanded & ~r->numbers, i) && !replace(&r->in[i], ct_expand(r->in[i], shape_of(r))))
+            return false;
     r->expanded &= r->numbers;
     return true;
 }
@@ -193,7 +221,7 @@ static bool numbers_to_tensors(ct_request *r) {
     return true;
 }
 
-bool ct__agree(ct_request *r, bool mixed, ct_dims *common) {
+CT__HOT bool ct__agree(ct_request *r, bool mixed, ct_dims *common) {
     if (mixed || (r->disagree & CT__DTYPES) || (r->numbers && !r->expanded)) open_scope(r);
     if (r->numbers && !r->expanded && !numbers_to_tensors(r)) return false;
     if (mixed && !autocast(r->op, r->in, r->n_in)) return false;
@@ -201,7 +229,7 @@ bool ct__agree(ct_request *r, bool mixed, ct_dims *common) {
     return !(r->disagree & CT__SHAPES) || agree_shapes(r, common);
 }
 
-bool ct__check_inputs(ct_request *r, ct_tensor *const *inputs) {
+CT__HOT bool ct__check_inputs(ct_request *r, ct_tensor *const *inputs) {
     const ct_op *op = r->op;
     const ct_view *broadcast = NULL;
     ct_dtype promote = CT_DTYPE_COUNT;
@@ -240,6 +268,7 @@ bool ct__check_inputs(ct_request *r, ct_tensor *const *inputs) {
                            "%s is on %s and the arguments before it on %s; bring it over: ct_to", arg->name,
                            ct_device_text(x->storage->device), ct_device_text(r->device));
         }
+        if (!(arg->flags & ~(unsigned)CT_ARG_OPTIONAL)) continue; /* nothing is asked of it */
         if (arg->flags & (CT_ARG_INDEX | CT_ARG_BOOL)) r->disagree |= CT__DTYPES;
         if ((arg->flags & CT_ARG_FLOAT) && !ct__dtype_is_float(x->view.dtype)) r->disagree |= CT__DTYPES;
         if (arg->flags & CT_ARG_PROMOTE) {

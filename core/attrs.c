@@ -1,5 +1,6 @@
 /* Attributes by name: defaults, and values from text, as the command line and the samples write them. */
 #include "core/attrs.h"
+#include "core/hot.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -172,7 +173,7 @@ static inline bool is_plain(const ct_attr *attr, const void *at) {
 }
 _Static_assert(CT_ATTR_INT == 0 && CT_ATTR_DOUBLE == 1, "numbers are the first kinds of attributes");
 
-bool ct__attrs_check(const ct_op *op, const void *attrs) {
+CT__HOT bool ct__attrs_check(const ct_op *op, const void *attrs) {
     for (const ct_attr *attr = attrs ? op->attrs : NULL; attr && attr->name; attr++) {
         const void *at = (const char *)attrs + attr->offset;
         if (!is_plain(attr, at) && !check_value(op, attr, at)) return false;

@@ -6,6 +6,7 @@
 #include "core/backward.h"
 #include "core/device.h"
 #include "core/error.h"
+#include "core/hot.h"
 #include "core/map.h"
 #include "gen/ops_decl.h"
 
@@ -27,7 +28,7 @@ typedef struct pass {
 
 /* ---- The queue ---- */
 
-static bool heap_push(pass *p, ct_node *node) {
+CT__HOT static bool heap_push(pass *p, ct_node *node) {
     if (p->heap_count == p->heap_capacity) {
         size_t larger = p->heap_capacity ? 2 * p->heap_capacity : 64;
         ct_node **heap = ct__grow(p->heap, p->heap_capacity * sizeof *heap, larger * sizeof *heap);
@@ -41,7 +42,7 @@ static bool heap_push(pass *p, ct_node *node) {
     return true;
 }
 
-static ct_node *heap_pop(pass *p) {
+CT__HOT static ct_node *heap_pop(pass *p) {
     ct_node *top = p->heap[0], *last = p->heap[--p->heap_count];
     size_t i = 0;
     for (;;) {
@@ -61,7 +62,7 @@ static ct_node *heap_pop(pass *p) {
 static size_t slot_bytes(const ct_node *node) { return (size_t)node->n_out * sizeof(ct_tensor *); }
 
 /* Adds g (borrowed) to the cotangent of one result of node. */
-static bool arrive(pass *p, ct_node *node, int output, ct_tensor *g) {
+CT__HOT static bool arrive(pass *p, ct_node *node, int output, ct_tensor *g) {
     void **found = ct__map_find(&p->slots, node);
     ct_tensor **cots;
     if (found) {
@@ -165,7 +166,7 @@ static bool takes_f32(const pass *p, const ct_node *from) {
            !(p->targets.count && ct__map_find(&p->targets, from));
 }
 
-static bool check_gradient(const ct_node *node, int i, const ct_tensor *grad, bool wide) {
+CT__HOT static bool check_gradient(const ct_node *node, int i, const ct_tensor *grad, bool wide) {
     if (!node->has_metas) return true;
     const ct_meta *meta = &node->metas[i];
     bool fits = (grad->view.dtype == meta->dtype || (wide && grad->view.dtype == CT_F32)) &&
@@ -189,7 +190,7 @@ static ct_tensor *missing_cotangent(const ct_node *node, int output) {
 }
 
 /* Calls the op's vjp in a scope of its own and sends its gradients on. */
-static bool differentiate(pass *p, ct_node *node, ct_tensor **cots) {
+CT__HOT static bool differentiate(pass *p, ct_node *node, ct_tensor **cots) {
     const ct_op *op = node->op;
     if ((op->flags & CT_OP_NO_GRAD) || !op->vjp) return ct_fail(CT_ERR_GRAD, op->name, "this op is not differentiable");
     int n_in = node->n_in, n_out = node->n_out, slots = n_in + n_out;
@@ -257,7 +258,7 @@ static bool differentiate(pass *p, ct_node *node, ct_tensor **cots) {
 }
 
 /* A node's cotangents are complete: hand them to whoever wants them, then go through the node. */
-static bool process(pass *p, ct_node *node, ct_tensor **cots) {
+CT__HOT static bool process(pass *p, ct_node *node, ct_tensor **cots) {
     if (node->hooks && !run_hooks(node, cots)) return false;
     void **first = p->targets.count ? ct__map_find(&p->targets, node) : NULL;
     for (int i = first ? (int)(intptr_t)*first - 1 : p->nx; i < p->nx; i++)
@@ -273,12 +274,12 @@ static bool process(pass *p, ct_node *node, ct_tensor **cots) {
     return differentiate(p, node, cots);
 }
 
-static void free_cotangents(ct_node *node, ct_tensor **cots) {
+CT__HOT static void free_cotangents(ct_node *node, ct_tensor **cots) {
     for (int i = 0; i < node->n_out; i++) ct__tensor_release(cots[i]);
     ct__free(cots, slot_bytes(node));
 }
 
-static bool run(pass *p) {
+CT__HOT static bool run(pass *p) {
     bool ok = true;
     while (p->heap_count) {
         ct_node *node = heap_pop(p);

@@ -4,7 +4,9 @@
 
 #include "core/call.h"
 #include "core/device.h"
+#include "core/hot.h"
 #include "core/thread_block.h"
+#include "core/threads.h"
 
 /* The choice for one combination of op, attributes, dtypes, shapes and strides is remembered, a few hundred a thread. */
 enum { CHOICES = 512 };
@@ -42,7 +44,7 @@ static uint64_t hash_list(const ct_dims *list) { /* only what is in use: most of
     return hash;
 }
 
-static uint64_t hash_view(const ct_view *view) {
+CT__HOT static uint64_t hash_view(const ct_view *view) {
     if (!view) return 0x51;
     uint64_t hash = mix(1, (uint64_t)view->dtype << 8 | (uint64_t)view->ndim);
     for (int i = 0; i < view->ndim; i++)
@@ -82,7 +84,7 @@ static uint64_t hash_attrs(uint64_t hash, const ct_op *op, const char *attrs) {
     return hash;
 }
 
-const ct_kernel *ct__choose(const ct_call *call, ct_choice **place, char *refusals, size_t room) {
+CT__HOT const ct_kernel *ct__choose(const ct_call *call, ct_choice **place, char *refusals, size_t room) {
     const ct_device device = call->device;
     const ct_kernel *list = ct__kernels_of(call->op, device.type);
     *place = NULL;
@@ -93,7 +95,8 @@ const ct_kernel *ct__choose(const ct_call *call, ct_choice **place, char *refusa
     ct_choice *known = NULL;
     if (!single && !refusals) {
         key = mix((uintptr_t)call->op, (uint64_t)device.type << 32 | (uint32_t)device.index);
-        key = mix(key, call->flags & (CT_CALL_LASTING | CT_CALL_TF32));
+        key = mix(key, (call->flags & (CT_CALL_LASTING | CT_CALL_TF32)) |
+                           (uint64_t)atomic_load_explicit(&ct__tuning, memory_order_relaxed) << 32);
         key = hash_attrs(key, call->op, call->attrs);
         for (int i = 0; i < call->n_in; i++) key = mix(key, hash_view(call->in[i]));
         for (int i = 0; i < call->n_out; i++) key = mix(key, hash_view(call->out[i]));

@@ -294,6 +294,7 @@ bool ct_device_parse(const char *text, ct_device *device) {
     if (!fits)
         return ct_fail(CT_ERR_VALUE, me, "'%s' is not a device: a name such as cpu or cuda, or with a number, cuda:1",
                        text);
+    char why[sizeof slots[0].missing] = "";
     ct__devices_start();
     pthread_mutex_lock(&lock);
     int type = find_locked(text, length);
@@ -302,10 +303,17 @@ bool ct_device_parse(const char *text, ct_device *device) {
         memcpy(slots[type].name, text, length);
         slots[type].name[length] = 0;
         try_module_locked(type);
-        if (ct__backend((ct_device_type)type)) known++;
-        else memset(&slots[type], 0, sizeof slots[type]), type = 0;
+        if (ct__backend((ct_device_type)type)) {
+            known++;
+        } else {
+            memcpy(why, slots[type].missing, sizeof why);
+            memset(&slots[type], 0, sizeof slots[type]);
+            type = 0;
+        }
     }
     pthread_mutex_unlock(&lock);
+    if (!type && why[0] && strncmp(why, "there is no module", 18) != 0)
+        return ct_fail(CT_ERR_DEVICE, me, "the device %.*s cannot be used: %s", (int)length, text, why);
     if (!type)
         return ct_fail(CT_ERR_DEVICE, me, "there is no device named %.*s, and no module for it", (int)length, text);
     const ct_device found = {(ct_device_type)type, (int)index};

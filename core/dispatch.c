@@ -1,6 +1,7 @@
 /* Dispatch: one way for every call of every op. Check the arguments, make shapes and dtypes agree, infer the results, choose a
  * kernel or lower, run, record. */
 #include "core/call.h"
+#include "core/hot.h"
 
 #include <string.h>
 
@@ -52,7 +53,7 @@ static ct_device creation_device(const ct_op *op, const void *attrs) {
 }
 
 /* The call, once its arguments agree. */
-static inline bool perform(ct_request *r) {
+CT__HOT static inline bool perform(ct_request *r) {
     const ct_op *op = r->op;
     bool wants = false;
     for (int i = 0; i < r->n_in; i++) {
@@ -96,7 +97,7 @@ static inline bool perform(ct_request *r) {
 }
 
 /* Goes on with the op that this one hands on to, where it does. */
-__attribute__((noinline)) static bool hand_on_and_perform(ct_request *r) {
+CT__HOT __attribute__((noinline)) static bool hand_on_and_perform(ct_request *r) {
     _Alignas(16) char attrs[CT_HANDED_BYTES];
     const ct_view *pointers[CT__INLINE_INPUTS];
     ct_tensor *in[CT_HANDED_INPUTS];
@@ -123,14 +124,14 @@ __attribute__((noinline)) static bool hand_on_and_perform(ct_request *r) {
         return (r->out[0] = ct__tensor_view(&result, r->in[h.in[0]])) != NULL;
     for (int i = 0; i < h.n_in; i++) in[i] = h.in[i] < 0 ? NULL : r->in[h.in[i]];
     r->op = h.to;
-    r->attrs = attrs;
+    r->attrs = h.attrs;
     r->in = in;
     r->n_in = h.n_in;
     r->inferred = &result;
     return perform(r);
 }
 
-static bool agree_and_perform(ct_request *r, ct_tensor *const *inputs) {
+CT__HOT static bool agree_and_perform(ct_request *r, ct_tensor *const *inputs) {
     const ct_op *op = r->op;
     const bool mixed = ct__autocast != CT_F32 && (op->flags & (CT_OP_NARROW | CT_OP_WIDE));
     bool ok = true;
@@ -211,8 +212,9 @@ __attribute__((noinline)) static bool take_blocks(ct_request *r, blocks *b) {
 
 /* A call whose op, numbers of arguments and attributes are known to be right. The results, NULL as yet, will belong to the current
  * scope or, owned, to the caller. */
-static bool apply_into(ct_tensor *target, const char *caller, const ct_op *op, ct_tensor *const *inputs, int n,
-                       const void *attrs, ct_tensor **outputs, int m, const bool *want, ct_rng *rng, bool owned) {
+CT__HOT static bool apply_into(ct_tensor *target, const char *caller, const ct_op *op, ct_tensor *const *inputs, int n,
+                               const void *attrs, ct_tensor **outputs, int m, const bool *want, ct_rng *rng,
+                               bool owned) {
     if (target && want && !want[0])
         return ct_fail(CT_ERR_VALUE, op->name, "dst is for the first result, which is left out");
     const char *called = ct__errors.called;
@@ -291,14 +293,14 @@ bool ct_apply(const ct_op *op, ct_tensor *const *inputs, int n, const void *attr
     return apply(op, inputs, n, attrs, outputs, m, NULL, NULL, false);
 }
 
-ct_tensor *ct__apply_plain(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs) {
+CT__HOT ct_tensor *ct__apply_plain(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs) {
     ct_tensor *out = NULL;
     if (into_target) return ct_apply(op, inputs, n, attrs, &out, 1) ? out : NULL;
     ct__registry_start();
     return apply_into(NULL, NULL, op, inputs, n, attrs, &out, 1, NULL, NULL, false) ? out : NULL;
 }
 
-ct_tensor *ct__apply_one(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs) {
+CT__HOT ct_tensor *ct__apply_one(const ct_op *op, ct_tensor *const *inputs, int n, const void *attrs) {
     if (!into_target && attrs && !ct__attrs_check(op, attrs)) return NULL;
     return ct__apply_plain(op, inputs, n, attrs);
 }

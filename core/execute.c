@@ -8,6 +8,7 @@
 #include "core/device.h"
 #include "core/device_memory.h"
 #include "core/error.h"
+#include "core/hot.h"
 #include "core/inplace.h"
 #include "core/log.h"
 #include "core/node.h"
@@ -35,7 +36,7 @@ static bool is_near(const ct_call *call, size_t bytes) {
 }
 
 /* Runs the chosen kernel of a call that is complete but for its scratch. */
-static bool run_kernel(ct_call *call, ct_choice *known) {
+CT__HOT static bool run_kernel(ct_call *call, ct_choice *known) {
     const ct_kernel *kernel = call->kernel;
     if (!kernel->scratch) return kernel->run(call, call->stream);
     const int threads = call->workers = ct__threads();
@@ -163,7 +164,7 @@ static bool is_same_place(const ct_request *r, const ct_view *view) {
 }
 
 /* A tensor for each wanted result: a view of the first input, the destination that was given, or fresh memory. */
-static bool make_outputs(ct_request *r, ct_view *views) {
+CT__HOT static bool make_outputs(ct_request *r, ct_view *views) {
     for (int i = 0; i < r->n_out; i++) {
         if (!r->want[i]) continue;
         if (r->op->flags & CT_OP_VIEW) r->out[i] = ct__tensor_view(&views[i], r->in[0]);
@@ -305,7 +306,7 @@ static void start_call(ct_call *call, const ct_request *r, const ct_view **point
 }
 
 /* Fills the record of the call and runs it. Where no kernel takes it, *refused is set and nothing is done. */
-static bool run_by_kernel(ct_request *r, const ct_view **pointers, ct_view *views, bool *refused) {
+CT__HOT static bool run_by_kernel(ct_request *r, const ct_view **pointers, ct_view *views, bool *refused) {
     char refusals[512];
     const bool logging = ct__log_dispatch();
     if (!make_outputs(r, views)) return false;
@@ -338,7 +339,7 @@ static void log_lower(const ct_request *r, const ct_view *const *pointers) {
     ct__log_call(&call, "lower", "", 0);
 }
 
-bool ct__execute(ct_request *r) {
+CT__HOT bool ct__execute(ct_request *r) {
     const ct_op *op = r->op;
     ct_view inline_views[CT__INLINE_OUTPUTS], shown[CT__EXPANDED];
     const ct_view *inline_pointers[CT__INLINE_INPUTS + CT__INLINE_OUTPUTS];

@@ -53,35 +53,39 @@ static void own_folder(char *folder, size_t room) { /* of the library, or of the
     else folder[0] = 0;
 }
 
-static void *open_at(const char *folder, const char *name, char *path, size_t room) {
-    snprintf(path, room, "%s%slibcotangent_%s.so", folder, folder[0] ? "/" : "", name);
-    return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+typedef struct module_path {
+    char text[1200];
+} module_path;
+
+/* A file that is there and cannot be loaded says why; of one that is not, nothing is said. */
+static void *open_at(const char *folder, const char *name, module_path *path, char *why, size_t room) {
+    snprintf(path->text, sizeof path->text, "%s%slibcotangent_%s.so", folder, folder[0] ? "/" : "", name);
+    void *module = dlopen(path->text, RTLD_NOW | RTLD_LOCAL);
+    const char *problem = module ? NULL : dlerror();
+    if (problem && !strstr(problem, "No such file")) snprintf(why, room, "%s", problem);
+    return module;
 }
 
 const ct_backend *ct__module_open(const char *name, char *why, size_t room) {
-    char folder[1024], path[1200];
+    char folder[1024];
+    module_path path;
     void *module = NULL;
-    const char *list = getenv("CT_BACKEND_PATH"), *problem = NULL;
+    const char *list = getenv("CT_BACKEND_PATH");
     snprintf(why, room, "there is no module libcotangent_%s.so beside the library or in CT_BACKEND_PATH", name);
     while (!module && (list = next_folder(list, folder, sizeof folder)))
-        module = open_at(folder, name, path, sizeof path);
+        module = open_at(folder, name, &path, why, room);
     own_folder(folder, sizeof folder);
-    if (!module && folder[0]) module = open_at(folder, name, path, sizeof path);
+    if (!module && folder[0]) module = open_at(folder, name, &path, why, room);
     if (!module && folder[0]) { /* a program that the library is linked into lies in bin, modules in lib */
         strncat(folder, "/../lib", sizeof folder - strlen(folder) - 1);
-        module = open_at(folder, name, path, sizeof path);
+        module = open_at(folder, name, &path, why, room);
     }
-    if (!module) module = open_at("", name, path, sizeof path);
-    if (!module) {
-        /* A file that is there and cannot be loaded says why; one that is not, does not. */
-        problem = dlerror();
-        if (problem && !strstr(problem, "No such file")) snprintf(why, room, "%s", problem);
-        return NULL;
-    }
+    if (!module) module = open_at("", name, &path, why, room);
+    if (!module) return NULL;
     ct_backend_entry entry;
     *(void **)&entry = dlsym(module, CT_BACKEND_ENTRY);
     if (!entry) {
-        snprintf(why, room, "%s has no function %s", path, CT_BACKEND_ENTRY);
+        snprintf(why, room, "%s has no function %s", path.text, CT_BACKEND_ENTRY);
         dlclose(module);
         return NULL;
     }

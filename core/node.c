@@ -1,5 +1,6 @@
 /* Recording: making nodes, saving what their derivatives read, and letting graphs of any depth go. */
 #include "core/node.h"
+#include "core/hot.h"
 
 #include <string.h>
 
@@ -15,7 +16,7 @@ static _Thread_local bool burying;
 
 static size_t aligned(size_t bytes) { return (bytes + 15) & ~(size_t)15; }
 
-static ct_node *node_new(const ct_op *op, int n_in, int n_out, bool input_metas, size_t attr_size) {
+CT__HOT static ct_node *node_new(const ct_op *op, int n_in, int n_out, bool input_metas, size_t attr_size) {
     size_t slots = (size_t)(n_in + n_out), metas = input_metas ? slots : (size_t)n_out;
     size_t edges_at = aligned(sizeof(ct_node)), saved_at = edges_at + aligned((size_t)n_in * sizeof(ct_edge));
     size_t metas_at = saved_at + aligned(slots * sizeof(ct_saved)),
@@ -51,7 +52,7 @@ ct_node *ct__node_leaf(const ct_tensor *x) {
     return node;
 }
 
-void ct__node_drop_saved(ct_node *node) {
+CT__HOT void ct__node_drop_saved(ct_node *node) {
     node->released = true;
     for (int i = 0; i < node->n_in + node->n_out; i++) {
         ct_tensor *tensor = node->saved[i].tensor;
@@ -76,7 +77,7 @@ static void bury(ct_node *node) {
     ct__free(node, node->bytes);
 }
 
-void ct__node_release(ct_node *node) {
+CT__HOT void ct__node_release(ct_node *node) {
     if (atomic_fetch_sub_explicit(&node->refs, 1, memory_order_acq_rel) != 1) return;
     node->next_dead = dead;
     dead = node;
@@ -96,8 +97,8 @@ static bool is_listed(const ct_tensor *x, ct_tensor *const *list, int n) {
     return false;
 }
 
-bool ct__record(const ct_op *op, ct_tensor *const *in, int n_in, const void *attrs, ct_tensor *const *out, int n_out,
-                const uint32_t *versions) {
+CT__HOT bool ct__record(const ct_op *op, ct_tensor *const *in, int n_in, const void *attrs, ct_tensor *const *out,
+                        int n_out, const uint32_t *versions) {
     bool elementwise = op->flags & CT_OP_ELEMENTWISE;
     ct_node *node = node_new(op, n_in, n_out, !elementwise, op->attr_size);
     if (!node) return false;

@@ -4,6 +4,7 @@
 
 #include "core/alloc.h"
 #include "core/error.h"
+#include "core/hot.h"
 #include "core/tensor.h"
 
 typedef struct scope_stack {
@@ -55,7 +56,7 @@ static bool grow_items(void) {
     return true;
 }
 
-ct_tensor *ct__scope_adopt(ct_tensor *x) {
+CT__HOT ct_tensor *ct__scope_adopt(ct_tensor *x) {
     if (!x) return NULL;
     if (stack.count == stack.capacity && !grow_items()) {
         ct__tensor_release(x);
@@ -65,7 +66,7 @@ ct_tensor *ct__scope_adopt(ct_tensor *x) {
     return x;
 }
 
-ct_scope_mark ct_scope_begin(void) {
+CT__HOT ct_scope_mark ct_scope_begin(void) {
     if (stack.depth == stack.starts_capacity) {
         size_t larger = stack.starts_capacity ? 2 * stack.starts_capacity : 64;
         size_t *starts = ct__grow(stack.starts, stack.starts_capacity * sizeof *starts, larger * sizeof *starts);
@@ -82,7 +83,7 @@ ct_scope_mark ct_scope_begin(void) {
     return (ct_scope_mark){stack.depth++};
 }
 
-void ct_scope_end(ct_scope_mark mark) {
+CT__HOT void ct_scope_end(ct_scope_mark mark) {
     if (mark.depth >= stack.depth) return; /* ended already, with an outer one */
     release_down_to(stack.starts[mark.depth]);
     stack.depth = mark.depth;

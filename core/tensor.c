@@ -1,5 +1,6 @@
 /* Storage, tensor handles and their plain accessors. */
 #include "core/tensor.h"
+#include "core/hot.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -13,12 +14,19 @@
 #include "core/node.h"
 #include "core/stream.h"
 
+/* Gives up a reference. Who holds the only one need not say so to others: nobody can take another meanwhile, and an atomic change
+ * waits for all stores before it. */
+static inline bool is_last(_Atomic int *refs) {
+    return atomic_load_explicit(refs, memory_order_acquire) == 1 ||
+           atomic_fetch_sub_explicit(refs, 1, memory_order_acq_rel) == 1;
+}
+
 /* ---- Storage ---- */
 
 enum { HEADER = 64 };
 _Static_assert(sizeof(ct_storage) <= HEADER, "the storage header fits one cache line");
 
-ct_storage *ct__storage_new(ct_device device, size_t bytes, const char *op) {
+CT__HOT ct_storage *ct__storage_new(ct_device device, size_t bytes, const char *op) {
     bool cpu = device.type == CT_CPU;
     ct_storage *storage = bytes > SIZE_MAX / 4 ? NULL : ct__alloc(cpu ? HEADER + bytes : HEADER);
     if (!storage) {
@@ -66,8 +74,8 @@ ct_storage *ct__storage_wrap(ct_device device, void *buffer, size_t bytes, ct_wr
     return storage;
 }
 
-void ct__storage_release(ct_storage *storage) {
-    if (!storage || atomic_fetch_sub_explicit(&storage->refs, 1, memory_order_acq_rel) != 1) return;
+CT__HOT void ct__storage_release(ct_storage *storage) {
+    if (!storage || !is_last(&storage->refs)) return;
     size_t size = HEADER;
     if (storage->wrapped) {
         const ct_wrapped wrapped = foreign_of(storage)->wrapped;
@@ -160,9 +168,8 @@ void ct__view_dense_strides(ct_view *view) {
     view->offset = 0;
 }
 
-bool ct__view_reshaped(const ct_view *x, int n, const int64_t *dims, ct_view *to) {
+CT__HOT bool ct__view_reshaped(const ct_view *x, int n, const int64_t *dims, ct_view *to) {
     int64_t count = 1, stride = 1;
-    bool same = n == x->ndim;
     if (n > CT_MAX_DIMS) return false;
     for (int i = x->ndim - 1; i >= 0; i--) {
         if (x->dims[i] != 1 && x->strides[i] != count) return false;
@@ -171,10 +178,9 @@ bool ct__view_reshaped(const ct_view *x, int n, const int64_t *dims, ct_view *to
     for (int i = n - 1; i >= 0; i--) {
         to->dims[i] = dims[i];
         to->strides[i] = stride;
-        same = same && dims[i] == x->dims[i];
         if (dims[i] <= 0 || __builtin_mul_overflow(stride, dims[i], &stride)) return false;
     }
-    return stride == count && !same;
+    return stride == count && (n != x->ndim || memcmp(dims, x->dims, (size_t)n * sizeof *dims) != 0);
 }
 
 bool ct__view_reach(const ct_view *view, int64_t *low, int64_t *high) {
@@ -250,7 +256,7 @@ bool ct__view_same_layout(const ct_view *a, const ct_view *b) {
 
 /* ---- Tensors ---- */
 
-static void copy_view(ct_view *to, const ct_view *from) { /* only the dimensions in use */
+CT__HOT static void copy_view(ct_view *to, const ct_view *from) { /* only the dimensions in use */
     to->offset = from->offset;
     to->dtype = from->dtype;
     to->ndim = from->ndim;
@@ -280,21 +286,25 @@ static inline ct_tensor *make_handle(const ct_view *view, ct_storage *storage) {
     return x;
 }
 
-ct_tensor *ct__tensor_new(const ct_view *view, ct_storage *storage) {
+CT__HOT ct_tensor *ct__tensor_new(const ct_view *view, ct_storage *storage) {
     ct_tensor *x = make_handle(view, storage);
     if (x && storage) ct__storage_retain(storage);
     return x;
 }
 
-ct_tensor *ct__tensor_view(const ct_view *view, ct_tensor *of) {
-    ct_tensor *x = make_handle(view, of->storage);
-    if (!x) return NULL;
-    x->base = ct__tensor_retain(of->base ? of->base : of);
-    x->changes = x->base->changes;
+CT__HOT ct_tensor *ct__tensor_view(const ct_view *view, ct_tensor *of) {
+    /* Retained first: an atomic change waits for all stores before it, and those of a new handle take their time. */
+    ct_tensor *base = ct__tensor_retain(of->base ? of->base : of), *x = make_handle(view, of->storage);
+    if (x) {
+        x->base = base;
+        x->changes = base->changes;
+    } else {
+        ct__tensor_release(base);
+    }
     return x;
 }
 
-ct_tensor *ct__tensor_dense(ct_view *view, ct_device device, const char *op) {
+CT__HOT ct_tensor *ct__tensor_dense(ct_view *view, ct_device device, const char *op) {
     const int64_t count = ct__count(view->ndim, view->dims);
     if (count < 0) {
         ct__fail_count(op, view);
@@ -319,8 +329,8 @@ static void bury_handle(ct_tensor *x) {
     ct__free(x, sizeof *x);
 }
 
-void ct__tensor_release(ct_tensor *x) {
-    if (!x || atomic_fetch_sub_explicit(&x->refs, 1, memory_order_acq_rel) != 1) return;
+CT__HOT void ct__tensor_release(ct_tensor *x) {
+    if (!x || !is_last(&x->refs)) return;
     x->magic = CT__DEAD;
     if (x->user) ct__user_release(x);
     if (x->node) ct__node_release(x->node);

@@ -140,7 +140,9 @@ ct_dataset *ct_dataset_cifar(const char *path, bool train) {
         ct_scope {
             ct_tensor *x = ct_wrap(pixels, CT_DIMS(count, 3, 32, 32), CT_U8, .release = free_pixels);
             pixels = NULL;
-            ct_tensor *y = ct_from_data(classes, CT_DIMS(count), CT_I64);
+            void *labels;
+            ct_tensor *y = ct__blank(CT_DIMS(count), CT_I64, &labels);
+            if (y && count) memcpy(labels, classes, (size_t)count * sizeof *classes);
             if (x && y) dataset = ct_dataset_tensors((ct_tensor *[]){x, y}, 2);
         }
     if (dataset) take_names(dataset, files->names, files->labels == 1 ? 10 : 100);

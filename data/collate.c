@@ -200,10 +200,12 @@ static bool make(const ct__recipe *recipe, int64_t epoch, int64_t number, ct__ma
 void ct__make_batch(const ct__recipe *recipe, int64_t epoch, int64_t number, ct__made *made) {
     made->code = CT_OK;
     bool ok = false;
+    const ct_device before = ct__host_begin();
     ct_no_grad
         ct_scope {
             ok = make(recipe, epoch, number, made);
         }
+    ct__host_end(before);
     if (ok && ct_ok()) return;
     ct__made_drop(made);
     if (ct_ok()) ct_fail(CT_ERR_VALUE, "batches", "a batch could not be made, without a reason given");

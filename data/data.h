@@ -74,6 +74,14 @@ struct ct_sampler {
 
 /* ---- Small things ---- */
 
+/* Data is made on the CPU, whatever the current device of the thread is: it is that between these two. */
+static inline ct_device ct__host_begin(void) {
+    const ct_device before = ct_get_device();
+    ct_set_device((ct_device){CT_CPU, 0});
+    return before;
+}
+static inline void ct__host_end(ct_device before) { ct_set_device(before); }
+
 static inline bool ct__null(const char *op, const char *argument) {
     return ct_ok() ? ct_fail(CT_ERR_NULL, op, "argument %s is NULL", argument) : false;
 }

@@ -115,8 +115,10 @@ int64_t ct__count_classes(const int64_t *labels, int64_t n) {
 bool ct__dataset_get(ct_dataset *dataset, int64_t index, ct_draw *draw, ct_tensor **fields) {
     for (int i = 0; i < dataset->fields; i++) fields[i] = NULL;
     const char *name = dataset->type->name ? dataset->type->name : "dataset";
+    const ct_device before = ct__host_begin();
     const bool done = dataset->type->get_drawn ? dataset->type->get_drawn(dataset, index, draw, fields)
                                                : dataset->type->get(dataset, index, fields);
+    ct__host_end(before);
     if (!ct_ok()) return false;
     if (!done)
         return ct_fail(CT_ERR_VALUE, "dataset_get", "item %lld of %s could not be had, without a reason given",
@@ -180,7 +182,7 @@ const void *ct__dense(ct_tensor *x, ct_tensor **holder) {
 }
 
 ct_tensor *ct__blank(ct_dims shape, ct_dtype dtype, void **data) {
-    ct_tensor *x = ct_empty(shape, .dtype = dtype);
+    ct_tensor *x = ct_empty(shape, .dtype = dtype, .device = {CT_CPU, 0});
     *data = x ? ct_data_mut(x) : NULL;
     return *data || (x && ct_numel(x) == 0) ? x : NULL;
 }

@@ -47,12 +47,18 @@ static bool check_result(const ct_transform *transform, bool done, ct_tensor **f
 
 bool ct__transform_item(ct_transform *transform, ct_tensor **fields, int n, ct_draw *draw) {
     if (!transform || !transform->type->item) return true;
-    return check_result(transform, transform->type->item(transform, fields, n, draw), fields, n);
+    const ct_device before = ct__host_begin();
+    const bool done = transform->type->item(transform, fields, n, draw);
+    ct__host_end(before);
+    return check_result(transform, done, fields, n);
 }
 
 bool ct__transform_batch(ct_transform *transform, ct_tensor **fields, int n, int64_t classes, ct_draw *draw) {
     if (!transform || !transform->type->batch) return true;
-    return check_result(transform, transform->type->batch(transform, fields, n, classes, draw), fields, n);
+    const ct_device before = ct__host_begin();
+    const bool done = transform->type->batch(transform, fields, n, classes, draw);
+    ct__host_end(before);
+    return check_result(transform, done, fields, n);
 }
 
 bool ct_transform_apply(ct_transform *transform, ct_tensor **fields, int n, bool batch, int64_t classes, uint64_t seed,

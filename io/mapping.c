@@ -79,7 +79,10 @@ ct_tensor *ct__mapping_tensor(ct__mapping *mapping, size_t at, ct_dims shape, ct
     if (dtype == CT_BOOL) /* other bytes than 0 and 1 would be neither true nor false to the kernels */
         for (size_t i = 0; i < bytes; i++)
             if (data[i] > 1) data[i] = 1;
-    if ((uintptr_t)data % ct_dtype_size(dtype) != 0) return ct_from_data(data, shape, dtype);
+    if ((uintptr_t)data % ct_dtype_size(dtype) != 0) {
+        ct_tensor *x = ct_empty(shape, .dtype = dtype, .device = {CT_CPU, 0});
+        return x && ct_write(x, data, bytes) ? x : NULL;
+    }
     atomic_fetch_add(&mapping->holders, 1);
     return ct_wrap(data, shape, dtype, .release = release_tensor, .context = mapping);
 }

@@ -12,11 +12,15 @@ case $why in
     skip "the module opens, or says why it cannot be used" "make cuda has not built it"
     skip "every primitive has a kernel" "make cuda has not built it"
     skip "copies by a driver of the tests' own" "make cuda has not built it"
+    skip "random calls by a driver of the tests' own" "make cuda has not built it"
     ;;
 *)
     check "the module opens, or says why it cannot be used" [ -n "$why" ]
     check "every primitive has a kernel" "$tests/test_cuda_coverage"
-    check "copies by a driver of the tests' own" env LD_LIBRARY_PATH="$tests/cuda" "$tests/test_cuda_copies"
+    # Its kernels do nothing (tests/cuda/driver.c): what is tried is what the host does around them.
+    own=$tests/cuda:$tests/cuda/without
+    check "copies by a driver of the tests' own" env LD_LIBRARY_PATH="$own" "$tests/test_cuda_copies"
+    check "random calls by a driver of the tests' own" env LD_LIBRARY_PATH="$own" FUZZ_DEVICE=cuda "$tests/fuzz_ops" "${CALLS:-10000}" 2
     ;;
 esac
 
@@ -26,6 +30,7 @@ if [ "$why" != yes ]; then
     skip "every op on an NVIDIA device" "$why"
     for program in $programs; do skip "$program" "$why"; done
     skip "random calls" "$why"
+    skip "the driver alone is enough" "$why"
     for tool in $tools; do skip "$tool" "$why"; done
     skip "a training follows that on the CPU" "$why"
     skip "tensors are exchanged with PyTorch on the device" "$why"
@@ -36,10 +41,18 @@ check "every op on an NVIDIA device" "$cotangent" check --device cuda --values -
 for program in $programs; do check "$program" "$tests/$program"; done
 check "random calls" env FUZZ_DEVICE=cuda "$tests/fuzz_ops" "${CALLS:-10000}"
 
+# Without cuBLASLt, cuDNN and the others the module's own kernels serve.
+alone() (
+    export LD_LIBRARY_PATH=$tests/cuda/without
+    "$cotangent" info | grep 'no cuBLASLt, no cuDNN' && "$tests/test_cuda" &&
+        "$cotangent" check --device cuda --values matmul linear conv conv_input_grad conv_weight_grad conv_transpose2d sdpa lstm gru
+)
+check "the driver alone is enough" alone
+
 # ---- A recipe, with the loader, the checkpoints and the report around it ----
 
 curve() { sed -n 's/.*"event":"step".*"step":\([0-9]*\),"loss":\([^,]*\).*/\1 \2/p' "$1/log.jsonl"; }
-follows() {
+follows() (
     cd "$work" || return 1
     for device in cpu cuda; do
         "$cotangent" train shapes-cnn --set data.count=2000 --batch 50 --epochs 2 --device $device --out "run-$device" || return 1
@@ -49,7 +62,7 @@ follows() {
     # sums in another order differ by rounding, which training makes larger
     paste <(curve run-cpu) <(curve run-cuda) |
         awk '{ d = $2 - $4; if (d < 0) d = -d; if (d > 0.05 * $2 + 0.02) bad++; n++ } END { print n, bad + 0; exit !(n > 10 && bad <= n / 10) }'
-}
+)
 if grep -q 'CT_HEADER_LIBYAML.*=1' "$build_dir/CMakeCache.txt" && grep -q 'CT_HEADER_JANSSON.*=1' "$build_dir/CMakeCache.txt"; then
     check "a training follows that on the CPU" follows
 else

@@ -170,3 +170,48 @@ TEST(rope_keeps_scores_a_function_of_the_distance) {
     CHECK_NEAR(near, far, 1e-12);
     CHECK(distance(ct_rope(ct_rope(q, .offset = 9), .offset = 9, .inverse = true), q) < 1e-15);
 }
+
+/* y and the gradient of a projection whose heads are views of it (B,T,(H+2Hk)*D), or copies of those. */
+static bool attend_projection(ct_tensor *all, int64_t heads, int64_t kv_heads, int64_t d, bool copies,
+                              ct_tensor *made[2]) {
+    ct_tensor *x = leaf(ct_detach(all)), *part[3];
+    if (!ct_split(x, -1, CT_DIMS(heads * d, kv_heads * d, kv_heads * d), part, 3)) return false;
+    for (int i = 0; i < 3; i++) {
+        part[i] = ct_transpose(ct_reshape(part[i], CT_DIMS(ct_dim(x, 0), ct_dim(x, 1), i ? kv_heads : heads, d)), 1, 2);
+        if (copies) part[i] = ct_contiguous(part[i]);
+    }
+    ct_tensor *y = ct_scaled_dot_product_attention(part[0], part[1], part[2], .causal = true);
+    made[0] = ct_reshape(ct_transpose(y, 1, 2), CT_DIMS(ct_dim(x, 0), ct_dim(x, 1), heads * d));
+    ct_tensor *loss = ct_sum(ct_square(made[0]));
+    return ct_grad(&loss, 1, NULL, &x, 1, &made[1], 0);
+}
+
+TEST(heads_of_one_projection_are_attended_to_without_copies) {
+    ct_seed(6);
+    for (int64_t kv_heads = 1; kv_heads <= 4; kv_heads += 3) {
+        ct_tensor *all = ct_randn(CT_DIMS(2, 37, (4 + 2 * kv_heads) * 8), .dtype = CT_F64), *views[2], *copies[2];
+        harness_log_start();
+        CHECK(attend_projection(all, 4, kv_heads, 8, false, views));
+        CHECK(harness_log_calls("clone") == 0 && harness_log_calls("cat") == 0);
+        harness_log_stop();
+        CHECK(attend_projection(all, 4, kv_heads, 8, true, copies));
+        for (int i = 0; i < 2; i++) CHECK(distance(views[i], copies[i]) < 1e-14);
+    }
+}
+
+TEST(gradients_of_heads_of_one_projection_are_differentiable) {
+    ct_seed(7);
+    ct_tensor *all = leaf(ct_randn(CT_DIMS(1, 5, 12), .dtype = CT_F64)), *part[3], *first, *second[2];
+    for (int copies = 0; copies < 2; copies++) {
+        REQUIRE(ct_split(all, -1, CT_DIMS(4, 4, 4), part, 3));
+        for (int i = 0; i < 3; i++) {
+            part[i] = ct_transpose(ct_reshape(part[i], CT_DIMS(1, 5, 2, 2)), 1, 2);
+            if (copies) part[i] = ct_contiguous(part[i]);
+        }
+        ct_tensor *loss = ct_sum(ct_square(ct_scaled_dot_product_attention(part[0], part[1], part[2])));
+        REQUIRE(ct_grad(&loss, 1, NULL, &all, 1, &first, CT_CREATE_GRAPH));
+        loss = ct_sum(ct_square(first));
+        REQUIRE(ct_grad(&loss, 1, NULL, &all, 1, &second[copies], 0));
+    }
+    CHECK(distance(second[0], second[1]) < 1e-13);
+}

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include <cotangent/backend.h>
+#include <cotangent/data.h>
+#include <cotangent/metrics.h>
 #include <cotangent/nn.h>
 #include <cotangent/optim.h>
 
@@ -107,4 +109,95 @@ TEST_LIMIT(a_network_trains_on_a_device_as_on_the_cpu, 120) {
         ct_module_free(net);
     }
     CHECK(harness_same_bits(weights[0], weights[1]));
+}
+
+/* The gradient of a half that was cast from f32 comes in f32, so that it is not rounded on its way; where somebody asks for that of the
+ * half itself, it is a half. */
+TEST(gradients_of_weights_under_autocast_are_not_rounded_on_a_device) {
+    const ct_device d = guard();
+    ct_tensor *x = ct_to(harness_randn(CT_DIMS(40, 24)), d), *w = ct_to(harness_randn(CT_DIMS(8, 24)), d),
+              *bias = ct_to(harness_randn(CT_DIMS(8)), d), *y = NULL;
+    w = ct_set_requires_grad(w, true);
+    bias = ct_set_requires_grad(bias, true);
+    ct_autocast(CT_BF16) { y = ct_add(ct_linear(x, w, .bias = bias), ct_linear(x, w)); } /* two gradients of w meet */
+    CHECK(ct_backward(ct_sum(ct_cast(y, CT_F32))));
+    ct_tensor *ones = ct_ones(CT_DIMS(40, 8), .dtype = CT_F64);
+    ct_tensor *exact = ct_matmul(ct_t(ones), ct_cast(ct_cast(ct_to(x, cpu), CT_BF16), CT_F64));
+    ct_tensor *dw = ct_to(ct_grad_of(w), cpu), *narrow = ct_cast(ct_cast(dw, CT_BF16), CT_F32);
+    CHECK(ct_dtype_of(dw) == CT_F32 && !harness_same_bits(dw, narrow));
+    const double off = ct_item(ct_amax(ct_abs(ct_sub(ct_cast(dw, CT_F64), ct_mul_s(exact, 2)))));
+    CHECK(off < 1e-4);
+    CHECK(ct_dtype_of(ct_grad_of(bias)) == CT_F32 && ct_item(ct_sum(ct_grad_of(bias))) == 40 * 8);
+    ct_tensor *half = ct_cast(w, CT_BF16), *z = ct_sum(ct_cast(ct_linear(ct_cast(x, CT_BF16), half), CT_F32)),
+              *g = NULL;
+    CHECK(ct_grad(&z, 1, NULL, &half, 1, &g, 0) && ct_dtype_of(g) == CT_BF16);
+}
+
+/* It is brought to that device by the loader. */
+TEST(data_is_made_on_the_cpu_whatever_the_current_device_is) {
+    const ct_device d = guard();
+    REQUIRE(ct_set_device(d));
+    ct_dataset *data = ct_dataset_shapes(40, 16, 1);
+    REQUIRE(data);
+    for (int threads = 0; threads < 2; threads++) {
+        for (int brought = 0; brought < 2; brought++) {
+            ct_loader *batches = ct_batches(
+                data, 8, .threads = CT_SET(threads), .device = brought ? (ct_device){0} : cpu,
+                .transform = ct_transform_chain(ct_transform_random_crop(16, 16, 2),
+                                                ct_transform_normalize((double[]){0.5}, (double[]){0.2}, 1)));
+            int n = 0;
+            for (ct_batch b; ct_next(batches, &b); n++) CHECK(on(b.x, brought ? d : cpu) && on(b.y, brought ? d : cpu));
+            CHECK(n == 5 && ct_ok());
+            ct_loader_free(batches);
+        }
+    }
+    ct_tensor *item[2];
+    CHECK(ct_dataset_get(data, 3, item, 2) && on(item[0], cpu) && ct_dataset_label(data, 3) == ct_item_i64(item[1]));
+    const ct_device now = ct_get_device();
+    CHECK(now.type == d.type && now.index == d.index);
+    ct_dataset_free(data);
+}
+
+/* A whole program, of which only the first line differs: the mean losses of its epochs, and how much it gets right. */
+static bool program(ct_device device, double results[4]) {
+    bool ok = ct_set_device(device);
+    ct_seed(5);
+    ct_dataset *data = ct_dataset_shapes(120, 16, 3), *train = NULL, *test = NULL;
+    ok = ok && ct_dataset_split(data, 0.75, 1, &train, &test);
+    ct_loader *batches = ct_batches(train, 16, .shuffle = true, .seed = 1), *tests = ct_batches(test, 16);
+    ct_module *net = ct_nn_sequential(ct_nn_conv2d(1, 8, 3, .pad = 1), ct_nn_batch_norm(8), ct_nn_relu(),
+                                      ct_nn_max_pool2d(2), ct_nn_flatten(), ct_nn_linear(8 * 64, 10));
+    ct_optim *optim = ct_adamw(net, .lr = 3e-3);
+    ct_accuracy right = {0};
+    for (int epoch = 0; epoch < 3; epoch++) {
+        ct_running_mean mean = {0};
+        for (ct_batch b; ct_next(batches, &b);)
+            ct_scope {
+                ct_tensor *loss = ct_cross_entropy_loss(ct_forward(net, b.x), b.y);
+                ok = ok && ct_backward(loss) && ct_optim_step(optim) && ct_optim_zero_grad(optim) &&
+                     ct_running_mean_add(&mean, ct_item(loss), (double)b.n);
+            }
+        results[epoch] = ct_running_mean_value(&mean);
+    }
+    ok = ok && ct_eval(net);
+    for (ct_batch b; ct_next(tests, &b);)
+        ct_no_grad
+            ct_scope {
+                ok = ok && ct_accuracy_add(&right, ct_forward(net, b.x), b.y);
+            }
+    results[3] = ct_accuracy_value(&right);
+    ct_optim_free(optim);
+    ct_module_free(net);
+    ct_loader_free(batches);
+    ct_loader_free(tests);
+    ct_dataset_free(train);
+    ct_dataset_free(test);
+    ct_dataset_free(data);
+    return ct_set_device(cpu) && ok && ct_ok();
+}
+
+TEST_LIMIT(a_program_moves_to_a_device_by_one_line, 120) {
+    double here[4], there[4];
+    REQUIRE(program(cpu, here) && program(guard(), there));
+    CHECK(memcmp(here, there, sizeof here) == 0 && here[2] < here[0]);
 }

@@ -8,6 +8,7 @@
 
 #include "backends/cpu/cpu.h"
 #include "core/dtype.h"
+#include "core/hot.h"
 #include "core/threads.h"
 
 enum {
@@ -185,8 +186,8 @@ DEFINE_COPY_BOX(uint16_t)
 DEFINE_COPY_BOX(uint32_t)
 DEFINE_COPY_BOX(uint64_t)
 
-static void copy_box_sized(int size, void *to, const void *from, int64_t rows, int64_t n, int64_t to_outer,
-                           int64_t to_inner, int64_t from_outer, int64_t from_inner) {
+CT__HOT static void copy_box_sized(int size, void *to, const void *from, int64_t rows, int64_t n, int64_t to_outer,
+                                   int64_t to_inner, int64_t from_outer, int64_t from_inner) {
     switch (size) {
     case 1: copy_box_uint8_t(to, from, rows, n, to_outer, to_inner, from_outer, from_inner); break;
     case 2: copy_box_uint16_t(to, from, rows, n, to_outer, to_inner, from_outer, from_inner); break;
@@ -466,7 +467,7 @@ static bool is_simple(const ct_view *v, int64_t *step) {
 }
 
 /* The elements of dimension d and those inside it, dense, from here on. Returns where they end. */
-static char *gather(const ct_view *v, int d, const char *from, int size, char *to) {
+CT__HOT static char *gather(const ct_view *v, int d, const char *from, int size, char *to) {
     const int last = v->ndim - 1;
     if (d < last - 1) {
         for (int64_t i = 0; i < v->dims[d]; i++, from += v->strides[d] * size) to = gather(v, d + 1, from, size, to);
@@ -478,7 +479,7 @@ static char *gather(const ct_view *v, int d, const char *from, int size, char *t
     return to + rows * n * size;
 }
 
-bool ct__elementwise_run(const ct_call *call, const ct_elementwise *op) {
+CT__HOT bool ct__elementwise_run(const ct_call *call, const ct_elementwise *op) {
     const ct_dtype dtype = call->in[op->typed]->dtype;
     const ct_view *views[OPERANDS] = {call->out[0]};
     char *ptr[OPERANDS];

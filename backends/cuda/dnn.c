@@ -223,11 +223,11 @@ static int propose(ct_dnn_graph *graph, cudnnBackendHeurMode_t mode, cudnnBacken
 }
 
 /* The engine of a configuration, its notes as bits, and how it is set. */
-static bool describe(cudnnBackendDescriptor_t config, ct_dnn_plan *plan, unsigned *notes) {
+static bool describe(cudnnBackendDescriptor_t config, ct_dnn_plan *plan) {
     cudnnBackendDescriptor_t engine = NULL, knobs[KNOBS];
     cudnnBackendNumericalNote_t list[NOTES];
-    int64_t n = 0;
-    *notes = 0;
+    cudnnBackendBehaviorNote_t habits[NOTES];
+    int64_t n = 0, m = 0;
     plan->knobs = 1469598103934665603ull;
     if (dnn.cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine) != CUDNN_STATUS_SUCCESS)
         return false;
@@ -236,8 +236,11 @@ static bool describe(cudnnBackendDescriptor_t config, ct_dnn_plan *plan, unsigne
               dnn.cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &n,
                                            &plan->engine) == CUDNN_STATUS_SUCCESS &&
               dnn.cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, NOTES,
-                                           &n, list) == CUDNN_STATUS_SUCCESS;
-    for (int64_t i = 0; ok && i < n && i < NOTES; i++) *notes |= 1u << ((unsigned)list[i] % 32);
+                                           &n, list) == CUDNN_STATUS_SUCCESS &&
+              dnn.cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE, NOTES, &m,
+                                           habits) == CUDNN_STATUS_SUCCESS;
+    for (int64_t i = 0; ok && i < m && i < NOTES; i++) plan->behavior |= 1u << ((unsigned)habits[i] % 32);
+    for (int64_t i = 0; ok && i < n && i < NOTES; i++) plan->notes |= 1u << ((unsigned)list[i] % 32);
     dnn.cudnnBackendDestroyDescriptor(engine);
     if (!ok || !make_many(knobs, KNOBS, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR)) return false;
     n = 0;
@@ -305,8 +308,8 @@ int ct_dnn_plans(ct_dnn_graph *graph, cudnnHandle_t handle, const ct_dnn_wish *w
         proposed += found;
         for (int i = 0; i < found; i++) {
             ct_dnn_plan plan = {.config = configs[i]};
-            unsigned notes;
-            const bool wanted = n < wish->most && describe(configs[i], &plan, &notes) && !(notes & refused);
+            const bool wanted = n < wish->most && describe(configs[i], &plan) && !(plan.notes & refused) &&
+                                !(plan.behavior & wish->behavior);
             unwanted += !wanted;
             if (wanted && is_new(&plan, plans, n) && build(handle, wish, &plan)) plans[n++] = plan;
             else dnn.cudnnBackendDestroyDescriptor(configs[i]);

@@ -48,15 +48,16 @@ typedef struct ct_dnn_plan {
     cudnnBackendDescriptor_t config, plan;
     size_t workspace;
     int64_t engine;
-    uint64_t knobs; /* a hash of how the engine is set */
+    uint64_t knobs;           /* a hash of how the engine is set */
+    unsigned notes, behavior; /* of the engine, as in ct_dnn_wish */
 } ct_dnn_plan;
 
 /* What is asked of engines. */
 typedef struct ct_dnn_wish {
-    unsigned
-        refused; /* bit CUDNN_NUMERICAL_NOTE_: engines with that note; those that are not deterministic always are */
-    size_t workspace; /* bytes at most */
-    int most;         /* plans */
+    unsigned refused;  /* bit CUDNN_NUMERICAL_NOTE_: no engine with that note; of NONDETERMINISTIC none ever */
+    unsigned behavior; /* bit CUDNN_BEHAVIOR_NOTE_: likewise */
+    size_t workspace;  /* bytes at most */
+    int most;          /* plans */
 } ct_dnn_wish;
 
 /* Up to wish->most plans in the library's order of preference. Where there are none the graph says why. */

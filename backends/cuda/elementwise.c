@@ -7,18 +7,19 @@
 
 #include "backends/cuda/cuda.h"
 
-/* One op of the generated code: CT_CUDA_ELEMENTWISE(name, part, typed, classes), classes being floats, integers and bool, a bit each. */
-enum { FLOATS = 1, INTEGERS = 2, BOOLS = 4, PARTS = 8, DTYPES = CT_BOOL + 1 };
+/* One op of the generated code: CT_CUDA_ELEMENTWISE(name, part, typed, classes), classes being floats, integers and bool, a bit
+ * each, and one more for kernels of floats that go along rows. */
+enum { FLOATS = 1, INTEGERS = 2, BOOLS = 4, ROWS = 8, PARTS = 8, DTYPES = CT_BOOL + 1 };
 typedef struct entry {
     const char *name;
     int part, typed;
     unsigned classes;
-    ct_cuda_function functions[DTYPES];
-    char names[DTYPES][48];
+    ct_cuda_function functions[DTYPES], rows[CT_BF16 + 1];
+    char names[DTYPES][48], row_names[CT_BF16 + 1][48];
 } entry;
 
 static entry entries[] = {
-#define CT_CUDA_ELEMENTWISE(op, part, typed, classes) {#op, part, typed, classes, {{0}}, {{0}}},
+#define CT_CUDA_ELEMENTWISE(op, part, typed, classes) {#op, part, typed, classes, {{0}}, {{0}}, {{0}}, {{0}}},
 #include "gen/cuda/elementwise.inc"
 #undef CT_CUDA_ELEMENTWISE
 };
@@ -27,7 +28,8 @@ enum { ENTRIES = sizeof entries / sizeof *entries };
 #define PART(n) extern const unsigned char ct_fatbin_elementwise_##n[];
 PART(0)
 PART(1)
-PART(2) PART(3) PART(4) PART(5) PART(6) PART(7)
+PART(2)
+PART(3) PART(4) PART(5) PART(6) PART(7)
 #undef PART
 #define PART(n) {"elementwise_" #n, ct_fatbin_elementwise_##n, {0}},
     static ct_cuda_unit units[PARTS] = {PART(0) PART(1) PART(2) PART(3) PART(4) PART(5) PART(6) PART(7)};
@@ -87,6 +89,17 @@ static bool is_single(const ct_cuda_view *v) {
     return true;
 }
 
+/* Its name is made at its first use, the same by every thread. */
+static ct_cuda_function *function_of(entry *e, ct_dtype dtype, bool rows) {
+    ct_cuda_function *function = rows ? &e->rows[dtype] : &e->functions[dtype];
+    if (function->unit) return function;
+    char *name = rows ? e->row_names[dtype] : e->names[dtype];
+    snprintf(name, sizeof e->names[0], "%s_%s%s", e->name, rows ? "rows_" : "", dtype_names[dtype]);
+    function->name = name;
+    function->unit = &units[e->part];
+    return function;
+}
+
 /* How many neighbours go at once: where all is linear as the addresses allow; otherwise the rows along the last dimension have to consist
  * of whole packs, in which an input is dense or stays where it is. */
 static void set_unit(ct_cuda_elementwise *a, const ct_cuda_view *views, int n_in) {
@@ -113,12 +126,6 @@ static bool run(const ct_call *call, ct_stream *stream) {
     (void)stream;
     entry *e = find(call->op);
     const ct_dtype dtype = call->in[e->typed]->dtype;
-    ct_cuda_function *function = &e->functions[dtype];
-    if (!function->unit) { /* the same from every thread */
-        snprintf(e->names[dtype], sizeof e->names[dtype], "%s_%s", e->name, dtype_names[dtype]);
-        function->name = e->names[dtype];
-        function->unit = &units[e->part];
-    }
     ct_cuda_elementwise a;
     ct_cuda_view views[CT_CUDA_INPUTS + 1];
     memset(&a, 0, sizeof a);
@@ -146,9 +153,11 @@ static bool run(const ct_call *call, ct_stream *stream) {
     }
     set_unit(&a, views, call->n_in);
     read_attrs(call, &a);
-    const int64_t each = a.unit >= 4 ? 4 : 1;
+    const bool rows =
+        !a.linear && (e->classes & ROWS) && dtype <= CT_BF16 && a.unit >= 16 / (int)ct_cuda_dtype_size(dtype);
+    const int64_t each = rows || (a.linear && a.unit >= 4) ? 4 : 1;
     const ct_cuda_shape shape = {.grid = ct_cuda_blocks(call, (a.total + each - 1) / each, 256), .block = 256};
-    return ct_cuda_launch(call, function, shape, &a);
+    return ct_cuda_launch(call, function_of(e, dtype, rows), shape, &a);
 }
 
 static const ct_kernel candidates[] = {{"elementwise", can, NULL, run}, {0}};

@@ -16,6 +16,24 @@ template <typename T, int V> struct alignas(sizeof(T) * V) ct_pack {
     T v[V];
 };
 
+// How many elements are read at once; of costly formulas few, whose code is repeated for each.
+template <typename S, bool COSTLY> constexpr int ct_pack_length() {
+    return sizeof(S) == 1 || (COSTLY && sizeof(S) == 4) ? 4 : 16 / sizeof(S);
+}
+
+// Inputs that are one value.
+template <typename S, typename C, int N, unsigned MASKS>
+CT_DEVICE ct_values<C, N> ct_single_values(const ct_cuda_elementwise &a) {
+    ct_values<C, N> single;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        const void *at = a.in[i] ? (const void *)a.in[i] : (const void *)a.numbers[i];
+        if (!(a.single >> i & 1)) single.x[i] = C(0);
+        else single.x[i] = MASKS >> i & 1 ? ct_from_bool<C>(*(const uint8_t *)at) : ct_load<C>(*(const S *)at);
+    }
+    return single;
+}
+
 // Where pack p of V elements along the last dimension lies in each operand. Inputs that stay there (a.still) do not move along it.
 template <int N, int V> CT_DEVICE void ct_row_offsets(const ct_cuda_elementwise &a, int64_t p, int64_t (&offset)[N + 1]) {
     int64_t rest = p;
@@ -43,24 +61,70 @@ template <typename S, typename C, typename R, int N, unsigned MASKS, bool COSTLY
 __device__ void ct_elementwise(const ct_cuda_elementwise &a, F formula) {
     if (ct_does_nothing(a.head)) return;
     const int64_t first = ct_first(), step = ct_step();
-    ct_values<C, N> single;
-#pragma unroll
-    for (int i = 0; i < N; i++) {
-        const void *at = a.in[i] ? (const void *)a.in[i] : (const void *)a.numbers[i];
-        if (!(a.single >> i & 1)) single.x[i] = C(0);
-        else single.x[i] = MASKS >> i & 1 ? ct_from_bool<C>(*(const uint8_t *)at) : ct_load<C>(*(const S *)at);
-    }
+    const ct_values<C, N> single = ct_single_values<S, C, N, MASKS>(a);
     /* Packs of elements next to each other; of costly formulas few, whose code is repeated for each. */
-    constexpr int V = sizeof(S) == 1 || (COSTLY && sizeof(S) < 8) ? 4 : 16 / sizeof(S);
-    const int64_t packs = a.unit >= V ? a.total / V : 0;
+    constexpr int V = ct_pack_length<S, COSTLY>();
+    const int64_t packs = a.linear && a.unit >= V ? a.total / V : 0;
     for (int64_t p = first; p < packs; p += step) {
-        int64_t offset[N + 1];
-        if (a.linear) {
+        ct_pack<S, V> in[N];
+        ct_pack<uint8_t, V> masks[N];
 #pragma unroll
-            for (int i = 0; i <= N; i++) offset[i] = p * V;
-        } else {
-            ct_row_offsets<N, V>(a, p, offset);
+        for (int i = 0; i < N; i++) {
+            if (a.single >> i & 1) continue;
+            if (MASKS >> i & 1) masks[i] = ((const ct_pack<uint8_t, V> *)a.in[i])[p];
+            else in[i] = ((const ct_pack<S, V> *)a.in[i])[p];
         }
+        ct_pack<R, V> out;
+#pragma unroll
+        for (int k = 0; k < V; k++) {
+            ct_values<C, N> v;
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                v.x[i] = a.single >> i & 1 ? single.x[i]
+                         : MASKS >> i & 1  ? ct_from_bool<C>(masks[i].v[k])
+                                           : ct_load<C>(in[i].v[k]);
+            out.v[k] = ct_store<R>(formula(v));
+        }
+        ((ct_pack<R, V> *)a.out)[p] = out;
+    }
+    for (int64_t e = packs * V + first; e < a.total; e += step) {
+        int64_t offset[N + 1];
+#pragma unroll
+        for (int i = 0; i <= N; i++) offset[i] = a.linear ? e : 0;
+        int64_t rest = a.linear ? 0 : e;
+        for (int d = a.linear ? -1 : a.ndim - 1; d >= 0; d--) {
+            int64_t next, at;
+            if (a.total < INT32_MAX) {
+                const uint32_t size = (uint32_t)a.dims[d], whole = (uint32_t)rest / size;
+                next = whole, at = (uint32_t)rest - whole * size;
+            } else {
+                next = rest / a.dims[d], at = rest - next * a.dims[d];
+            }
+            rest = next;
+#pragma unroll
+            for (int i = 0; i <= N; i++) offset[i] += at * a.strides[i][d];
+        }
+        ct_values<C, N> v;
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            v.x[i] = a.single >> i & 1 ? single.x[i]
+                     : MASKS >> i & 1  ? ct_from_bool<C>(((const uint8_t *)a.in[i])[offset[i + 1]])
+                                       : ct_load<C>(((const S *)a.in[i])[offset[i + 1]]);
+        ((R *)a.out)[offset[0]] = ct_store<R>(formula(v));
+    }
+}
+
+// The same of rows along the last dimension, which consist of whole packs (a.unit) and in which inputs are dense or stay where they are. A
+// kernel of its own, since its offsets take registers, and with them threads.
+template <typename S, typename C, typename R, int N, unsigned MASKS, bool COSTLY, typename F>
+__device__ void ct_elementwise_rows(const ct_cuda_elementwise &a, F formula) {
+    if (ct_does_nothing(a.head)) return;
+    const ct_values<C, N> single = ct_single_values<S, C, N, MASKS>(a);
+    constexpr int V = ct_pack_length<S, COSTLY>();
+    const int64_t step = ct_step();
+    for (int64_t p = ct_first(); p < a.total / V; p += step) {
+        int64_t offset[N + 1];
+        ct_row_offsets<N, V>(a, p, offset);
         ct_pack<S, V> in[N];
         ct_pack<uint8_t, V> masks[N];
 #pragma unroll
@@ -90,30 +154,5 @@ __device__ void ct_elementwise(const ct_cuda_elementwise &a, F formula) {
             out.v[k] = ct_store<R>(formula(v));
         }
         *(ct_pack<R, V> *)((R *)a.out + offset[0]) = out;
-    }
-    for (int64_t e = packs * V + first; e < a.total; e += step) {
-        int64_t offset[N + 1];
-#pragma unroll
-        for (int i = 0; i <= N; i++) offset[i] = a.linear ? e : 0;
-        int64_t rest = a.linear ? 0 : e;
-        for (int d = a.linear ? -1 : a.ndim - 1; d >= 0; d--) {
-            int64_t next, at;
-            if (a.total < INT32_MAX) {
-                const uint32_t size = (uint32_t)a.dims[d], whole = (uint32_t)rest / size;
-                next = whole, at = (uint32_t)rest - whole * size;
-            } else {
-                next = rest / a.dims[d], at = rest - next * a.dims[d];
-            }
-            rest = next;
-#pragma unroll
-            for (int i = 0; i <= N; i++) offset[i] += at * a.strides[i][d];
-        }
-        ct_values<C, N> v;
-#pragma unroll
-        for (int i = 0; i < N; i++)
-            v.x[i] = a.single >> i & 1 ? single.x[i]
-                     : MASKS >> i & 1  ? ct_from_bool<C>(((const uint8_t *)a.in[i])[offset[i + 1]])
-                                       : ct_load<C>(((const S *)a.in[i])[offset[i + 1]]);
-        ((R *)a.out)[offset[0]] = ct_store<R>(formula(v));
     }
 }

@@ -1,7 +1,8 @@
 /* Copies between the host and a device. The device reads and writes pinned memory of the host by itself; of other memory the driver
- * makes copies of its own, and has the caller wait until the stream is there. So what is large goes in chunks through a pool of
- * pinned buffers: an upload is over when the last chunk has been copied into its buffer, however much the stream still has to do before it,
- * and of a download chunks arrive while those before them are copied on. An event of each buffer says when the device is through with it. */
+ * makes copies of its own, and has the caller wait until the stream is there. So what is large goes in stages through a pool of
+ * pinned buffers: an upload is over when the last stage has been copied into its buffer, however much the stream still has to do before it,
+ * and of a download the next stages arrive while one is copied on. The library's threads copy, one thread alone calls the driver, and an
+ * event of each buffer says when the device is through with it. */
 #include "backends/cuda/staging.h"
 
 #include <pthread.h>
@@ -13,27 +14,30 @@ enum {
     TINY = 4 << 10,
     SMALL =
         64 << 10, /* of memory that is not pinned the driver takes so much along with the command, and does not wait */
-    LEAST_CHUNK = 256 << 10, /* so that the device copies one while the next is being copied, */
-    CHUNKS = 16,             /* where there are enough bytes for that */
-    BUFFER = 2 << 20,        /* the largest chunk: 40 us of the bus */
-    BUFFERS = 128,           /* 256 MiB: what may be on its way before an upload has to wait */
-    WINDOW = 8,              /* chunks that a download has under way, twice */
-    PARALLEL_FROM = 3 << 20, /* bytes that are worth waking threads for */
-    PATIENCE = 100,          /* microseconds to wait for a buffer before another one is made, which takes longer */
+    STAGES = 8,   /* of a copy, */
+    LEAST_STAGE = 256 << 10, /* where there are enough bytes for that */
+    BUFFER = 4 << 20,        /* the largest stage: 80 us of the bus */
+    BUFFERS = 64,            /* 256 MiB: what may be on its way before an upload has to wait */
+    WINDOW = 4,              /* stages that a download has under way */
+    PARALLEL_FROM = 3 << 20, /* bytes that are worth waking threads for, */
+    PIECE = 128 << 10,       /* so much each */
+    PATIENCE = 200,          /* microseconds to wait for a buffer before another one is made, which takes longer */
 };
 
 typedef struct buffer {
     void *memory;
     CUevent event;
-    bool taken;   /* by a thread that fills or empties it */
-    bool pending; /* the device may still be at it: the event tells */
+    bool taken;    /* by a thread that fills or empties it */
+    bool pending;  /* the device may still be at it: the event tells */
+    uint64_t used; /* when it last was, as a number that counts up */
 } buffer;
 
 typedef struct pool {
     pthread_mutex_t lock;
     pthread_cond_t given;
     buffer buffers[BUFFERS];
-    int count, next; /* next: where to look first, since buffers come back in the order in which they were used */
+    int count;
+    uint64_t uses;
 } pool;
 
 static pool pools[CT_CUDA_DEVICES];
@@ -48,22 +52,31 @@ static void start_pools(void) {
 
 /* ---- Buffers ---- */
 
-static bool add_buffer(pool *p) {
+static buffer *add_buffer(pool *p) {
     buffer *b = &p->buffers[p->count];
-    if (ct_cuda.cuMemHostAlloc(&b->memory, BUFFER, CU_MEMHOSTALLOC_PORTABLE) != CUDA_SUCCESS) return false;
+    if (p->count == BUFFERS || ct_cuda.cuMemHostAlloc(&b->memory, BUFFER, CU_MEMHOSTALLOC_PORTABLE) != CUDA_SUCCESS)
+        return NULL;
     if (ct_cuda.cuEventCreate(&b->event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
         ct_cuda.cuMemFreeHost(b->memory);
-        return false;
+        return NULL;
     }
-    b->taken = b->pending = false;
     p->count++;
-    return true;
+    return b;
 }
 
-static bool is_ready(buffer *b) {
-    if (b->pending && ct_cuda.cuEventQuery(b->event) == CUDA_ERROR_NOT_READY) return false;
-    b->pending = false; /* also after a fault, which the next wait tells of */
-    return true;
+/* The first that is ready, so that few buffers serve and stay in the caches; NULL: none. *oldest is the one to wait for, if any. */
+static buffer *find_ready(pool *p, buffer **oldest) {
+    *oldest = NULL;
+    for (int i = 0; i < p->count; i++) {
+        buffer *b = &p->buffers[i];
+        if (b->taken) continue;
+        if (!b->pending || ct_cuda.cuEventQuery(b->event) != CUDA_ERROR_NOT_READY) {
+            b->pending = false; /* also after a fault, which the next wait tells of */
+            return b;
+        }
+        if (!*oldest || b->used < (*oldest)->used) *oldest = b;
+    }
+    return NULL;
 }
 
 static int64_t microseconds(void) {
@@ -72,38 +85,34 @@ static int64_t microseconds(void) {
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
+/* Until the device is through with a buffer, but not for long. The lock is let go meanwhile: another thread may get it. */
+static void wait_a_moment(pool *p, const buffer *b) {
+    const int64_t end = microseconds() + PATIENCE;
+    pthread_mutex_unlock(&p->lock);
+    while (ct_cuda.cuEventQuery(b->event) == CUDA_ERROR_NOT_READY && microseconds() < end) sched_yield();
+    pthread_mutex_lock(&p->lock);
+}
+
 /* One that nobody uses: as it is, or a new one, or after a wait for the device, or for another thread. NULL: there is no pinned memory at
  * all, or, where the caller may not wait, none right now. */
 static buffer *take(pool *p, bool may_wait) {
-    buffer *found = NULL;
-    int64_t since = 0;
+    bool patient = may_wait;
+    buffer *oldest, *found;
     pthread_mutex_lock(&p->lock);
-    for (;;) {
-        int oldest = -1;
-        for (int i = 0; !found && i < p->count; i++) {
-            const int at = (p->next + i) % p->count;
-            if (p->buffers[at].taken) continue;
-            if (oldest < 0) oldest = at;
-            if (is_ready(&p->buffers[at])) found = &p->buffers[at];
+    while (!(found = find_ready(p, &oldest))) {
+        if (oldest && patient && p->count < BUFFERS) {
+            patient = false;
+            wait_a_moment(p, oldest);
+            continue;
         }
-        if (found || (!may_wait && oldest >= 0)) break;
-        if (p->count < BUFFERS) {
-            if (!since) since = microseconds();
-            if (oldest >= 0 && microseconds() - since < PATIENCE) { /* the device is at it */
-                pthread_mutex_unlock(&p->lock);
-                sched_yield();
-                pthread_mutex_lock(&p->lock);
-                continue;
-            }
-            if (add_buffer(p)) found = &p->buffers[p->count - 1];
-        }
-        if (!found && oldest >= 0) found = &p->buffers[oldest];
-        if (found || !may_wait || p->count == 0) break;
+        if ((!oldest || may_wait) && (found = add_buffer(p))) break;
+        if (!may_wait || p->count == 0) break;
+        if ((found = oldest)) break;
         pthread_cond_wait(&p->given, &p->lock); /* all are in the hands of others */
     }
     if (found) {
         found->taken = true;
-        p->next = (int)(found - p->buffers + 1) % p->count;
+        found->used = ++p->uses;
     }
     pthread_mutex_unlock(&p->lock);
     if (found && found->pending) {
@@ -121,77 +130,30 @@ static void give(pool *p, buffer *b, bool pending) {
     pthread_mutex_unlock(&p->lock);
 }
 
-/* ---- Chunks ---- */
+/* ---- Copies by the host ---- */
 
-typedef struct transfer {
-    ct_cuda_device *device;
-    pool *pool;
-    int index;
-    CUdeviceptr there;
-    char *here;
-    size_t bytes, chunk; /* in all; of each but the last */
-    CUstream stream;
-    size_t first; /* of a download: the chunk that taken[0] is of */
-    buffer *const *taken;
-    bool parallel;
-    _Atomic bool failed;
-} transfer;
+typedef struct pieces {
+    char *to;
+    const char *from;
+    size_t bytes;
+} pieces;
 
-static size_t chunk_bytes(const transfer *t, size_t chunk) {
-    const size_t left = t->bytes - chunk * t->chunk;
-    return left < t->chunk ? left : t->chunk;
-}
-
-static size_t chunk_size(size_t bytes) {
-    const size_t size = (bytes / CHUNKS + 4095) / 4096 * 4096;
-    return size < LEAST_CHUNK ? LEAST_CHUNK : size > BUFFER ? BUFFER : size;
-}
-
-static size_t chunk_count(const transfer *t) { return (t->bytes + t->chunk - 1) / t->chunk; }
-
-/* Runs on threads of the library's, whose context is another one or none. */
-static void each_chunk(transfer *t, size_t chunks, void (*task)(void *context, int64_t chunk, int worker)) {
-    if (chunks > 1 && t->bytes >= PARALLEL_FROM) {
-        t->parallel = true;
-        ct_cuda_host->parallel((int64_t)chunks, task, t);
-        return;
-    }
-    for (size_t i = 0; i < chunks; i++) task(t, (int64_t)i, 0);
-}
-
-static bool enter(const transfer *t, CUcontext *before) {
-    return !t->parallel || ct_cuda_enter(t->index, before) != NULL;
-}
-static void leave(const transfer *t, CUcontext before) {
-    if (t->parallel) ct_cuda_leave(before);
-}
-
-/* ---- Up ---- */
-
-static void upload_chunk(void *context, int64_t chunk, int worker) {
-    transfer *t = context;
-    const size_t bytes = chunk_bytes(t, (size_t)chunk);
-    const CUdeviceptr to = t->there + (size_t)chunk * t->chunk;
-    const char *from = t->here + (size_t)chunk * t->chunk;
-    CUcontext before;
+static void copy_piece(void *context, int64_t i, int worker) {
+    const pieces *p = context;
+    const size_t at = (size_t)i * PIECE, left = p->bytes - at;
     (void)worker;
-    if (atomic_load(&t->failed)) return;
-    if (!enter(t, &before)) {
-        atomic_store(&t->failed, true);
-        return;
-    }
-    buffer *b = take(t->pool, true);
-    CUresult result;
-    if (b) {
-        memcpy(b->memory, from, bytes);
-        result = ct_cuda.cuMemcpyHtoDAsync_v2(to, b->memory, bytes, t->stream);
-        if (result == CUDA_SUCCESS) result = ct_cuda.cuEventRecord(b->event, t->stream);
-        give(t->pool, b, result == CUDA_SUCCESS);
-    } else {
-        result = ct_cuda.cuMemcpyHtoDAsync_v2(to, from, bytes, t->stream); /* by the driver's own copy */
-    }
-    if (!ct_cuda_ok(t->device, result, "cuda", "a copy to the device failed")) atomic_store(&t->failed, true);
-    leave(t, before);
+    memcpy(p->to + at, p->from + at, left < PIECE ? left : PIECE);
+}
+
+static void copy_bytes(void *to, const void *from, size_t bytes, bool parallel) {
+    pieces p = {to, from, bytes};
+    if (parallel) ct_cuda_host->parallel((int64_t)((bytes + PIECE - 1) / PIECE), copy_piece, &p);
+    else memcpy(to, from, bytes);
+}
+
+static size_t stage_size(size_t bytes) {
+    const size_t size = (bytes / STAGES + 4095) / 4096 * 4096;
+    return size < LEAST_STAGE ? LEAST_STAGE : size > BUFFER ? BUFFER : size;
 }
 
 /* Pinned memory of the library's or of anybody else's, which the device reads by itself. */
@@ -203,98 +165,82 @@ static bool is_pinned(const void *host) {
            kind == CU_MEMORYTYPE_HOST;
 }
 
+/* ---- Up ---- */
+
+static CUresult upload_stages(pool *p, CUdeviceptr to, const char *host, size_t bytes, CUstream stream) {
+    const size_t stage = stage_size(bytes);
+    CUresult result = CUDA_SUCCESS;
+    for (size_t at = 0; at < bytes && result == CUDA_SUCCESS; at += stage) {
+        const size_t n = bytes - at < stage ? bytes - at : stage;
+        buffer *b = take(p, true);
+        if (!b)
+            return ct_cuda.cuMemcpyHtoDAsync_v2(to + at, host + at, bytes - at, stream); /* by the driver's own copy */
+        copy_bytes(b->memory, host + at, n, bytes >= PARALLEL_FROM);
+        result = ct_cuda.cuMemcpyHtoDAsync_v2(to + at, b->memory, n, stream);
+        if (result == CUDA_SUCCESS) result = ct_cuda.cuEventRecord(b->event, stream);
+        give(p, b, result == CUDA_SUCCESS);
+    }
+    return result;
+}
+
 bool ct_cuda_upload(ct_cuda_device *d, int index, CUdeviceptr to, const void *host, size_t bytes, CUstream stream) {
-    const char *what = "a copy to the device failed";
     char copy[TINY]; /* cheaper than to ask what kind of memory it is */
     if (bytes <= TINY) host = memcpy(copy, host, bytes);
     const bool pinned = bytes > TINY && is_pinned(host);
-    if (bytes <= SMALL && !pinned)
-        return ct_cuda_ok(d, ct_cuda.cuMemcpyHtoDAsync_v2(to, host, bytes, stream), "cuda", what);
-    /* It has to be read when this returns: without a copy only where the stream has nothing else to do. */
-    if (pinned && ct_cuda.cuStreamQuery(stream) == CUDA_SUCCESS)
-        return ct_cuda_ok(d, ct_cuda.cuMemcpyHtoDAsync_v2(to, host, bytes, stream), "cuda", what) &&
-               ct_cuda_ok(d, ct_cuda.cuStreamSynchronize(stream), "cuda", what);
-    pthread_once(&once, start_pools);
-    transfer t = {.device = d,
-                  .pool = &pools[index],
-                  .index = index,
-                  .there = to,
-                  .here = (char *)(uintptr_t)host,
-                  .bytes = bytes,
-                  .chunk = chunk_size(bytes),
-                  .stream = stream};
-    each_chunk(&t, chunk_count(&t), upload_chunk);
-    return !atomic_load(&t.failed);
+    CUresult result;
+    if (bytes <= SMALL && !pinned) {
+        result = ct_cuda.cuMemcpyHtoDAsync_v2(to, host, bytes, stream);
+    } else if (pinned && ct_cuda.cuStreamQuery(stream) == CUDA_SUCCESS) {
+        /* It has to be read when this returns: without a copy only where the stream has nothing else to do. */
+        result = ct_cuda.cuMemcpyHtoDAsync_v2(to, host, bytes, stream);
+        if (result == CUDA_SUCCESS) result = ct_cuda.cuStreamSynchronize(stream);
+    } else {
+        pthread_once(&once, start_pools);
+        result = upload_stages(&pools[index], to, host, bytes, stream);
+    }
+    return ct_cuda_ok(d, result, "cuda", "a copy to the device failed");
 }
 
 /* ---- Down ---- */
 
-/* Buffers for up to WINDOW chunks from `first` on, with their copies under way. At least one, if it may wait. */
-static int begin_window(transfer *t, size_t first, size_t chunks, buffer **taken, bool may_wait) {
-    int n = 0;
-    for (; n < WINDOW && first + (size_t)n < chunks && !atomic_load(&t->failed); n++) {
-        const size_t chunk = first + (size_t)n;
-        buffer *b = take(t->pool, may_wait && n == 0);
-        if (!b) break;
-        CUresult result =
-            ct_cuda.cuMemcpyDtoHAsync_v2(b->memory, t->there + chunk * t->chunk, chunk_bytes(t, chunk), t->stream);
-        if (result == CUDA_SUCCESS) result = ct_cuda.cuEventRecord(b->event, t->stream);
-        taken[n] = b;
-        if (ct_cuda_ok(t->device, result, "cuda", "a copy from the device failed")) continue;
-        atomic_store(&t->failed, true);
-        give(t->pool, b, false);
-        break;
+/* Stages are enqueued up to WINDOW ahead of the one that is copied on; each is given back whatever happens. */
+static CUresult download_stages(pool *p, char *host, CUdeviceptr from, size_t bytes, CUstream stream) {
+    const size_t stage = stage_size(bytes);
+    buffer *window[WINDOW];
+    size_t asked = 0; /* of the bytes; what has arrived follows */
+    int first = 0, n = 0;
+    CUresult result = CUDA_SUCCESS;
+    for (size_t at = 0; at < bytes && (result == CUDA_SUCCESS || n); at += stage) {
+        while (n < WINDOW && asked < bytes && result == CUDA_SUCCESS) {
+            buffer *b = take(p, n == 0);
+            if (!b && n == 0) return ct_cuda.cuMemcpyDtoHAsync_v2(host + at, from + at, bytes - at, stream);
+            if (!b) break;
+            const size_t size = bytes - asked < stage ? bytes - asked : stage;
+            result = ct_cuda.cuMemcpyDtoHAsync_v2(b->memory, from + asked, size, stream);
+            if (result == CUDA_SUCCESS) result = ct_cuda.cuEventRecord(b->event, stream);
+            window[(first + n++) % WINDOW] = b;
+            asked += size;
+        }
+        if (!n) break;
+        buffer *b = window[first];
+        first = (first + 1) % WINDOW;
+        n--;
+        const CUresult arrived = ct_cuda.cuEventSynchronize(b->event);
+        if (result == CUDA_SUCCESS) result = arrived;
+        if (result == CUDA_SUCCESS)
+            copy_bytes(host + at, b->memory, bytes - at < stage ? bytes - at : stage, bytes >= PARALLEL_FROM);
+        give(p, b, false);
     }
-    return n;
-}
-
-static void finish_chunk(void *context, int64_t i, int worker) {
-    transfer *t = context;
-    const size_t chunk = t->first + (size_t)i;
-    buffer *b = t->taken[i];
-    CUcontext before;
-    (void)worker;
-    const bool inside = enter(t, &before);
-    const CUresult result = inside ? ct_cuda.cuEventSynchronize(b->event) : CUDA_SUCCESS;
-    if (result == CUDA_SUCCESS) memcpy(t->here + chunk * t->chunk, b->memory, chunk_bytes(t, chunk));
-    if (!inside || !ct_cuda_ok(t->device, result, "cuda", "a copy from the device failed"))
-        atomic_store(&t->failed, true);
-    give(t->pool, b, false);
-    if (inside) leave(t, before);
-}
-
-static bool download_chunks(transfer *t) {
-    buffer *windows[2][WINDOW];
-    const size_t chunks = chunk_count(t);
-    size_t done = 0;
-    int now = 0, n = begin_window(t, 0, chunks, windows[0], true);
-    if (n == 0 && !atomic_load(&t->failed)) /* there is no pinned memory */
-        return ct_cuda_ok(t->device, ct_cuda.cuMemcpyDtoHAsync_v2(t->here, t->there, t->bytes, t->stream), "cuda",
-                          "a copy from the device failed");
-    while (n) {
-        const int next = begin_window(t, done + (size_t)n, chunks, windows[!now], false);
-        t->first = done;
-        t->taken = windows[now];
-        each_chunk(t, (size_t)n, finish_chunk);
-        done += (size_t)n;
-        now = !now;
-        n = next ? next : begin_window(t, done, chunks, windows[now], true);
-    }
-    return !atomic_load(&t->failed);
+    return result;
 }
 
 bool ct_cuda_download(ct_cuda_device *d, int index, void *host, CUdeviceptr from, size_t bytes, CUstream stream) {
-    if (bytes <= SMALL || is_pinned(host))
-        return ct_cuda_ok(d, ct_cuda.cuMemcpyDtoHAsync_v2(host, from, bytes, stream), "cuda",
-                          "a copy from the device failed");
-    pthread_once(&once, start_pools);
-    transfer t = {.device = d,
-                  .pool = &pools[index],
-                  .index = index,
-                  .there = from,
-                  .here = host,
-                  .bytes = bytes,
-                  .chunk = chunk_size(bytes),
-                  .stream = stream};
-    return download_chunks(&t);
+    CUresult result;
+    if (bytes <= SMALL || is_pinned(host)) {
+        result = ct_cuda.cuMemcpyDtoHAsync_v2(host, from, bytes, stream);
+    } else {
+        pthread_once(&once, start_pools);
+        result = download_stages(&pools[index], host, from, bytes, stream);
+    }
+    return ct_cuda_ok(d, result, "cuda", "a copy from the device failed");
 }

@@ -68,12 +68,25 @@ template <typename S, bool BY_ROWS> struct ct_wgmma;
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)                                     \
                      : "memory");                                                                             \
     }
-#define CT_WGMMA(S, type, BY_ROWS, transposed)                  \
-    template <> struct ct_wgmma<S, BY_ROWS> {                   \
-        CT_WGMMA_32(begin, CT_SUMS_MADE, type, "0", transposed) \
-        CT_WGMMA_32(add, CT_SUMS_MORE, type, "1", transposed)   \
-        CT_WGMMA_64(begin, CT_SUMS_MADE, type, "0", transposed) \
-        CT_WGMMA_64(add, CT_SUMS_MORE, type, "1", transposed)   \
+// The same with A in shared memory, 64 rows of a tile with k along them.
+#define CT_WGMMA_TILES(name, how, type, scale, transposed)                            \
+    CT_DEVICE static void name(float(&d)[4][4], uint64_t a, uint64_t b) {             \
+        asm volatile("{.reg .pred p; setp.ne.b32 p, " scale ", 0;\n"                  \
+                     "wgmma.mma_async.sync.aligned.m64n32k16.f32." type "." type      \
+                     " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,"                           \
+                     "%11,%12,%13,%14,%15}, %16, %17, p, 1, 1, 0, " transposed ";}\n" \
+                     : CT_SUMS16(how, d, 0)                                           \
+                     : "l"(a), "l"(b)                                                 \
+                     : "memory");                                                     \
+    }
+#define CT_WGMMA(S, type, BY_ROWS, transposed)                     \
+    template <> struct ct_wgmma<S, BY_ROWS> {                      \
+        CT_WGMMA_32(begin, CT_SUMS_MADE, type, "0", transposed)    \
+        CT_WGMMA_32(add, CT_SUMS_MORE, type, "1", transposed)      \
+        CT_WGMMA_64(begin, CT_SUMS_MADE, type, "0", transposed)    \
+        CT_WGMMA_64(add, CT_SUMS_MORE, type, "1", transposed)      \
+        CT_WGMMA_TILES(begin, CT_SUMS_MADE, type, "0", transposed) \
+        CT_WGMMA_TILES(add, CT_SUMS_MORE, type, "1", transposed)   \
     };
 CT_WGMMA(__half, "f16", true, "0")
 CT_WGMMA(__half, "f16", false, "1")

@@ -145,7 +145,7 @@ typedef struct ct_handing {
     const ct_op *to;
     int n_in;
     signed char in[CT_HANDED_INPUTS]; /* which of the call's inputs the others' are; they have to agree as they are */
-    void *attrs;                      /* room for CT_HANDED_BYTES */
+    void *attrs;                      /* room for CT_HANDED_BYTES; or set to the call's own, if alike */
 } ct_handing;
 
 /* Mutable companion of an op, owned by the library: zero-initialized beside the op. It never grows. */

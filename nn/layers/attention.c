@@ -10,7 +10,7 @@ typedef struct attention {
     ct_nn_attention_options o;
 } attention;
 
-/* [..., T, heads * head] as [..., heads, T, head] */
+/* [..., T, heads * head] as [..., T, heads, head] */
 static ct_tensor *split_heads(ct_tensor *x, int64_t heads, int64_t head) {
     ct_dims s = ct_shape(x);
     if (s.n < 2 || s.n >= CT_MAX_DIMS) {
@@ -19,7 +19,7 @@ static ct_tensor *split_heads(ct_tensor *x, int64_t heads, int64_t head) {
     }
     s.d[s.n - 1] = heads;
     s.d[s.n++] = head;
-    return ct_transpose(ct_reshape(x, s), -3, -2);
+    return ct_reshape(x, s);
 }
 
 static ct_tensor *join_heads(ct_tensor *x) {
@@ -31,13 +31,15 @@ static ct_tensor *join_heads(ct_tensor *x) {
     return ct_reshape(x, s);
 }
 
-/* The three projections of query, key and value into out. */
+/* The three projections of query, key and value into out, [..., T, heads, head]. Those of one product are taken apart by heads, so that
+ * their gradients, whose heads lie apart, are put together as they are. */
 static bool project(ct_module *self, const attention *a, ct_tensor *const in[3], ct_tensor *out[3]) {
     const ct_dims rows = CT_DIMS(a->heads * a->head, a->kv_heads * a->head, a->kv_heads * a->head);
     ct_tensor *bias = ct_module_param(self, a->apart ? 3 : 1);
     if (!a->apart && in[1] == in[0] && in[2] == in[0]) {
         ct_tensor *all = ct_linear(in[0], ct_module_param(self, 0), .bias = bias);
-        return all && ct_split(all, -1, rows, out, 3);
+        all = split_heads(all, a->heads + 2 * a->kv_heads, a->head);
+        return all && ct_split(all, -2, CT_DIMS(a->heads, a->kv_heads, a->kv_heads), out, 3);
     }
     ct_tensor *weights[3], *biases[3] = {NULL, NULL, NULL};
     if (a->apart)
@@ -45,7 +47,9 @@ static bool project(ct_module *self, const attention *a, ct_tensor *const in[3],
     else if (!ct_split(ct_module_param(self, 0), 0, rows, weights, 3)) return false;
     if (bias && !ct_split(bias, 0, rows, biases, 3)) return false;
     for (int i = 0; i < 3; i++)
-        if (!(out[i] = ct_linear(in[i], weights[i], .bias = biases[i]))) return false;
+        if (!(out[i] =
+                  split_heads(ct_linear(in[i], weights[i], .bias = biases[i]), i ? a->kv_heads : a->heads, a->head)))
+            return false;
     return true;
 }
 
@@ -61,7 +65,7 @@ static bool attention_forward(ct_module *self, ct_tensor *const *in, int n, ct_t
         return ct_fail(CT_ERR_VALUE, "multi_head_attention",
                        "a cache is for causal attention: here earlier results would change with later tokens");
     if (!project(self, a, (ct_tensor *const[]){query, key, value}, p)) return false;
-    for (int i = 0; i < 3; i++) p[i] = split_heads(p[i], i ? a->kv_heads : a->heads, a->head);
+    for (int i = 0; i < 3; i++) p[i] = ct_transpose(p[i], -3, -2);
     if (cached && !ct__cache_extend(self, &p[1], &p[2])) return false;
     ct_tensor *y =
         ct_scaled_dot_product_attention(p[0], p[1], p[2], .mask = n > 3 ? in[3] : NULL, .causal = a->o.causal,

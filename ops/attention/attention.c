@@ -132,6 +132,13 @@ bool sdpa_grad_infer(ct_infer *infer) {
         ct__infer_like(infer, i, infer->in[i], q->dtype);
         if (a->rows_first) put_rows_first(&infer->out[i]);
     }
+    if (a->together) {
+        const ct_view *k = infer->in[1];
+        if (infer->n_out > 1 || !a->rows_first || q->dims[2] != k->dims[2] || q->dims[3] != v->dims[3])
+            return ct_infer_fail(infer, CT_ERR_SHAPE, "together: q is %s and v %s, and one result is asked for",
+                                 ct_view_text(q), ct_view_text(v));
+        infer->out[0].dims[2] += 2 * k->dims[1];
+    }
     if (infer->n_out > 3) {
         if (!mask || mask->dtype == CT_BOOL)
             return ct_infer_fail(infer, CT_ERR_VALUE, "dmask: there is no additive mask");
@@ -239,25 +246,28 @@ void sdpa_grad_lower(ct_lower *l) {
     const sdpa_grad_attrs *a = l->attrs;
     ct_tensor *q = l->in[0], *k = l->in[1], *v = l->in[2], *mask = l->in[3];
     const int64_t kv_heads = ct_dim(k, 1);
-    const bool *want = l->want;
+    bool want[4] = {a->together, a->together, a->together, false};
+    for (int i = 0; i < l->n_out; i++) want[i] = l->want[i];
+    ct_tensor *made[4] = {NULL};
     ct_tensor *s = scores_of(q, k, mask, a->scale, a->causal, a->bottom_right),
               *p = ct_exp(sub(s, unsqueeze(grouped(l->in[6], kv_heads), -1)));
     ct_tensor *y = a->rows_first ? transpose(l->in[5], 1, 2) : l->in[5],
               *cotangent = a->rows_first ? transpose(l->in[7], 1, 2) : l->in[7];
     ct_tensor *g = grouped(cotangent, kv_heads), *factors = factors_of(s, l->in[4], a->dropout);
-    if (l->n_out > 2 && want[2])
-        l->out[2] = sum(matmul(transposed(factors ? mul(p, factors) : p), g), .axes = CT_DIMS(2));
+    if (want[2]) made[2] = sum(matmul(transposed(factors ? mul(p, factors) : p), g), .axes = CT_DIMS(2));
     ct_tensor *delta = sum(mul(cotangent, y), .axes = CT_DIMS(-1));
     if (l->in[8]) delta = sub(delta, l->in[8]);
     ct_tensor *dp = matmul(g, transposed(shared(v)));
     if (factors) dp = mul(dp, factors);
     ct_tensor *ds = mul(p, sub(dp, unsqueeze(grouped(delta, kv_heads), -1)));
-    if (want[0]) l->out[0] = ungrouped(mul_s(matmul(ds, shared(k)), a->scale), ct_shape(q));
-    if (l->n_out > 1 && want[1])
-        l->out[1] = sum(mul_s(matmul(transposed(ds), grouped(q, kv_heads)), a->scale), .axes = CT_DIMS(2));
-    if (l->n_out > 3 && want[3]) l->out[3] = ungrouped(ds, ct_shape(mask));
-    for (int i = 0; a->rows_first && i < l->n_out && i < 3; i++)
-        if (want[i]) l->out[i] = transpose(l->out[i], 1, 2);
+    if (want[0]) made[0] = ungrouped(mul_s(matmul(ds, shared(k)), a->scale), ct_shape(q));
+    if (want[1]) made[1] = sum(mul_s(matmul(transposed(ds), grouped(q, kv_heads)), a->scale), .axes = CT_DIMS(2));
+    if (want[3]) made[3] = ungrouped(ds, ct_shape(mask));
+    for (int i = 0; a->rows_first && i < 3; i++)
+        if (want[i]) made[i] = transpose(made[i], 1, 2);
+    if (a->together) made[0] = cat(made, 3, 2);
+    for (int i = 0; i < l->n_out; i++)
+        if (want[i]) l->out[i] = made[i];
 }
 
 void sdpa_vjp(ct_vjp *v) {
@@ -272,8 +282,16 @@ void sdpa_vjp(ct_vjp *v) {
                        v->in[3],  v->in[4],  v->out[0],
                        v->out[1], v->cot[0], v->n_out > 1 ? v->cot[1] : NULL};
     ct_tensor *made[4] = {NULL};
+    const int64_t heads = ct_dim(v->in[0], 1), kv_heads = ct_dim(v->in[1], 1);
+    attrs.together = a->rows_first && v->need[0] && v->need[1] && v->need[2] && !v->need[3] &&
+                     ct_dim(v->in[0], 2) == ct_dim(v->in[1], 2) && ct_dim(v->in[0], 3) == ct_dim(v->in[2], 3);
+    if (attrs.together) {
+        if (!ct_apply_with(&ct__op_sdpa_grad, in, 9, &attrs, made, 1, NULL, NULL)) return;
+        for (int i = 2; i >= 0; i--)
+            made[i] = narrow(made[0], 2, i == 0 ? 0 : heads + (i - 1) * kv_heads, i == 0 ? heads : kv_heads);
+    }
     const int m = v->need[3] ? 4 : 3;
-    if (!ct_apply_with(&ct__op_sdpa_grad, in, 9, &attrs, made, m, v->need, NULL)) return;
+    if (!attrs.together && !ct_apply_with(&ct__op_sdpa_grad, in, 9, &attrs, made, m, v->need, NULL)) return;
     for (int i = 0; i < m; i++) v->grad[i] = made[i] && i < 3 && a->rows_first ? transpose(made[i], 1, 2) : made[i];
 }
 

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/hot.h"
 #include "core/tensor.h"
 
 typedef enum { FLOATS, NUMBERS, ALL, INTEGERS } dtype_class;
@@ -48,7 +49,7 @@ static bool whole_numbers(const ct_infer *infer, const ct_view *x) {
     return true;
 }
 
-static bool infer_class(ct_infer *infer, dtype_class class, bool to_bool) {
+CT__HOT static bool infer_class(ct_infer *infer, dtype_class class, bool to_bool) {
     static const char *const wanted[] = {"floats", "numbers", "numbers or bool", "integers or bool"};
     const ct_arg *args = infer->op->inputs;
     const ct_view *typed = NULL;

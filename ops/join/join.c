@@ -1,6 +1,7 @@
 /* cat and stack; split and chunk, which are views. The gradient of cat is cut up again, that of split joined. */
 #include <stdlib.h>
 
+#include "core/tensor.h"
 #include "ops/view/view.h"
 
 #include "ops/op_impl.h"
@@ -130,5 +131,28 @@ bool chunk_infer(ct_infer *infer) {
     return true;
 }
 
-void split_vjp(ct_vjp *v) { v->grad[0] = cat(v->cot, v->n_out, ((const split_attrs *)v->attrs)->axis); }
-void chunk_vjp(ct_vjp *v) { v->grad[0] = cat(v->cot, v->n_out, ((const chunk_attrs *)v->attrs)->axis); }
+/* Tensors that lie in one storage as cat would lay them, as a view; NULL: they do not. Gradients of attention do, whose heads are cut from one
+ * projection. A pass that is recorded needs a derivative, which this has not. */
+static ct_tensor *side_by_side(ct_tensor *const *xs, int n, int64_t axis) {
+    if (ct_grad_enabled() || n < 2 || !xs[0] || !xs[0]->storage) return NULL;
+    ct_view whole = xs[0]->view;
+    if (axis < 0) axis += whole.ndim;
+    for (int k = 1; k < n; k++) {
+        const ct_view *x = xs[k] ? &xs[k]->view : NULL;
+        if (!x || xs[k]->storage != xs[0]->storage || x->dtype != whole.dtype || x->ndim != whole.ndim) return NULL;
+        for (int i = 0; i < x->ndim; i++)
+            if (x->strides[i] != whole.strides[i] || (i != axis && x->dims[i] != whole.dims[i])) return NULL;
+        if (x->offset != whole.offset + whole.dims[axis] * whole.strides[axis]) return NULL;
+        whole.dims[axis] += x->dims[axis];
+    }
+    ct_tensor *made = ct__tensor_view(&whole, xs[0]);
+    return made ? ct__scope_adopt(made) : NULL;
+}
+
+static ct_tensor *joined(ct_tensor *const *xs, int n, int64_t axis) {
+    ct_tensor *whole = side_by_side(xs, n, axis);
+    return whole ? whole : cat(xs, n, axis);
+}
+
+void split_vjp(ct_vjp *v) { v->grad[0] = joined(v->cot, v->n_out, ((const split_attrs *)v->attrs)->axis); }
+void chunk_vjp(ct_vjp *v) { v->grad[0] = joined(v->cot, v->n_out, ((const chunk_attrs *)v->attrs)->axis); }

@@ -210,11 +210,13 @@ void channel_norm_grad_lower(ct_lower *l) {
         return;
     }
     ct_tensor *g = reshape(l->in[0], at.shape), *x = reshape(l->in[3], at.shape);
-    ct_tensor *centred = sub(x, reshape(ct_detach(l->in[4]), at.sets)),
+    ct_tensor *centred = sub(x, reshape(a->fixed ? l->in[4] : ct_detach(l->in[4]), at.sets)),
               *rstd = ct_rsqrt(add_s(reshape(l->in[5], at.sets), a->eps));
-    centred = sub(centred, mean_of(centred, &at));
+    if (!a->fixed) centred = sub(centred, mean_of(centred, &at));
     ct_tensor *xhat = mul(centred, rstd);
-    if (l->want[0]) {
+    if (l->want[0] && a->fixed) {
+        l->out[0] = reshape(mul(l->in[6] ? mul(g, reshape(l->in[6], at.params)) : g, rstd), ct_shape(l->in[3]));
+    } else if (l->want[0]) {
         ct_tensor *h = l->in[6] ? mul(g, reshape(l->in[6], at.params)) : g;
         ct_tensor *dx = mul(rstd, sub(sub(h, mean_of(h, &at)), mul(xhat, mean_of(mul(h, xhat), &at))));
         if (l->in[1]) dx = ct_add(dx, mul_s(reshape(l->in[1], at.sets), 1 / at.count));
@@ -248,13 +250,37 @@ void channel_norm_fixed_lower(ct_lower *l) {
     const ct_dtype dtype = ct_dtype_of(in[0]);
     const int64_t channels = ct_dim(in[0], a->channels_last ? 2 : 1);
     const ct_dims along = a->channels_last ? CT_DIMS(channels) : CT_DIMS(channels, 1);
-    /* copies: the graph keeps them, and the originals may be changed before backward */
-    ct_tensor *mean = clone(in[1]), *scale = ct_rsqrt(add_s(clone(in[2]), a->eps));
+    ct_tensor *mean = in[1], *scale = ct_rsqrt(add_s(in[2], a->eps));
     if (in[3]) scale = mul(scale, in[3]);
     ct_tensor *shift = in[4] ? in[4] : zeros(CT_DIMS(channels), .dtype = dtype);
     ct_tensor *y = channel_affine(in[0], reshape(mean, along), reshape(scale, along), reshape(shift, along));
     if (in[5]) y = ct_add(y, in[5]);
     l->out[0] = a->relu ? ct_relu(y) : y;
+}
+
+/* Those for mean and var, which nobody wants of running statistics, follow from the others': of mean it is -sum(dx), of var
+ * -sum(g weight (x - mean)) / 2 / sqrt(var + eps)^3. */
+void channel_norm_fixed_vjp(ct_vjp *v) {
+    const channel_norm_fixed_attrs *a = v->attrs;
+    const bool channels_last = a->channels_last, of_mean = v->need[1], of_var = v->need[2];
+    ct_tensor *in[9] = {contiguous(v->cot[0]),      NULL, NULL, v->in[0], v->in[1], v->in[2], v->in[3], v->in[4],
+                        v->in[5] ? v->out[0] : NULL};
+    const channel_norm_grad_attrs attrs = {
+        .eps = a->eps, .relu = a->relu, .fixed = true, .channels_last = channels_last};
+    const bool want[4] = {v->need[0] || of_mean, v->need[3] || of_var, v->need[4], v->need[5]};
+    ct_tensor *out[4] = {NULL, NULL, NULL, NULL};
+    ct__apply_wanted(&ct__op_channel_norm_grad, in, 9, &attrs, out, 4, want);
+    if (v->need[0]) v->grad[0] = out[0];
+    if (v->need[3] && out[1]) v->grad[3] = cast(out[1], ct_dtype_of(v->in[3]));
+    if (v->need[4] && out[2]) v->grad[4] = cast(out[2], ct_dtype_of(v->in[4]));
+    if (v->need[5]) v->grad[5] = out[3];
+    const ct_dims others = channels_last ? CT_DIMS(0, 1) : CT_DIMS(0, 2);
+    const ct_dtype wide = ct__norm_dtype(ct_dtype_of(v->in[0]));
+    if (of_mean && out[0]) v->grad[1] = cast(ct_neg(sum(cast(out[0], wide), .axes = others)), ct_dtype_of(v->in[1]));
+    if (of_var && out[1]) {
+        ct_tensor *with = v->in[3] ? mul(out[1], cast(v->in[3], wide)) : out[1];
+        v->grad[2] = cast(mul_s(div(with, add_s(cast(v->in[2], wide), a->eps)), -0.5), ct_dtype_of(v->in[2]));
+    }
 }
 
 /* ---- Running statistics ---- */

@@ -193,14 +193,20 @@ static void update(const ct_lower *l, ct_tensor *mean, ct_tensor *var, double mo
     ct_apply_with(&ct__op_running_statistics, in, 4, &attrs, &none, 1, (const bool[]){false}, NULL);
 }
 
+/* Running statistics for a graph that may keep them: they may be changed before backward. */
+static ct_tensor *own(const ct_lower *l, int i) {
+    bool graph = false;
+    for (int k = 0; k < l->n_in && ct_grad_enabled(); k++) graph |= l->in[k] && ct_requires_grad(l->in[k]);
+    return graph ? clone(ct_detach(l->in[i])) : ct_detach(l->in[i]);
+}
+
 /* By running statistics, or for an empty x by any; then the sum and relu. */
 static ct_tensor *by_running(const ct_lower *l, double eps, bool last, ct_tensor *residual, bool relu) {
     ct_tensor *x = l->in[0];
     const int64_t channels = ct_dim(x, last ? ct_ndim(x) - 1 : 1);
     const bool any = ct_numel(x) == 0;
     bool residual_last = last;
-    ct_tensor *mean = any ? zeros(CT_DIMS(channels)) : ct_detach(l->in[1]),
-              *var = any ? ones(CT_DIMS(channels)) : ct_detach(l->in[2]),
+    ct_tensor *mean = any ? zeros(CT_DIMS(channels)) : own(l, 1), *var = any ? ones(CT_DIMS(channels)) : own(l, 2),
               *flat_residual = residual ? three(residual, true, &residual_last) : NULL, *flat_x = three(x, true, &last);
     return reshape(channel_norm_fixed(flat_x, flat(mean), flat(var), eps, .weight = flat(l->in[3]),
                                       .bias = flat(l->in[4]), .residual = flat_residual, .relu = relu,

@@ -92,24 +92,27 @@ static bool same_dims(int ndim, const int64_t *dims, const ct_dims *shape) {
     return true;
 }
 
+_Static_assert(sizeof(reshape_attrs) == sizeof(reshape_view_attrs), "both are a shape, so one can pass for the other");
+
 /* A view, where there is one of another shape. */
 bool reshape_hand_on(ct_handing *h) {
     const ct_view *x = h->infer.in[0];
-    ct_view *y = h->infer.out;
-    ct_dims *shape = &((reshape_view_attrs *)h->attrs)->shape;
     const ct_dims *wanted = &((const reshape_attrs *)h->infer.attrs)->shape;
-    if (h->recording) memset(h->attrs, 0, sizeof(reshape_view_attrs)); /* a node keeps all of it */
-    shape->n = wanted->n;
-    ct__copy_dims(shape->d, wanted->d, wanted->n);
-    if (!ct__view_reshaped(x, shape->n, shape->d, y)) {
+    ct_view *y = h->infer.out;
+    if (ct__view_reshaped(x, wanted->n, wanted->d, y)) {
+        h->attrs = (void *)h->infer.attrs;
+    } else {
+        ct_dims *shape = &((reshape_view_attrs *)h->attrs)->shape;
+        *shape = *wanted;
         if (!resolve(x, shape)) return false;
         if (same_dims(x->ndim, x->dims, shape) || ct__view_count(x) == 0 ||
             !view_strides(x->ndim, x->dims, x->strides, shape->n, shape->d, y->strides))
             return true;
         ct__copy_dims(y->dims, shape->d, shape->n);
+        wanted = shape;
     }
     y->dtype = x->dtype;
-    y->ndim = shape->n;
+    y->ndim = wanted->n;
     y->offset = x->offset;
     h->to = &ct__op_reshape_view;
     h->n_in = 1;

@@ -1,9 +1,11 @@
 /* A driver for the tests of the module for NVIDIA devices where there is none: its one device is memory of the host, and each stream a thread that
- * dawdles, so that what is read too early or used again too soon comes out as wrong bytes. It copies, fills and waits, and runs no kernels:
- * the functions that are not here (missing.c) fail. As in the real one most calls need a current context, and a copy from memory that is not
+ * dawdles, so that what is read too early or used again too soon comes out as wrong bytes. It copies, fills and waits; kernels can be launched, and
+ * do nothing. The functions that are not here (missing.c) fail. As in the real one most calls need a current context, and a copy from memory that is not
  * pinned waits for the stream. */
 #include <cuda.h>
 #include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -294,4 +296,36 @@ CUresult cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t n, CUstre
 }
 CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t n, CUstream stream) {
     return fill(to, value, 4, n, stream);
+}
+
+/* ---- Kernels ---- */
+
+CUresult cuModuleLoadData(CUmodule *module, const void *image) {
+    NEED_CONTEXT;
+    return *module = (CUmodule)(uintptr_t)image, CUDA_SUCCESS;
+}
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
+    NEED_CONTEXT;
+    return (void)module, *function = (CUfunction)(uintptr_t)name, CUDA_SUCCESS;
+}
+CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute which, int value) {
+    return (void)function, (void)which, (void)value, CUDA_SUCCESS;
+}
+
+/* What the real one would refuse. */
+static CUresult launch(unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, void **arguments) {
+    NEED_CONTEXT;
+    const bool grid = gx && gy && gz && gx <= INT32_MAX && gy <= 65535 && gz <= 65535;
+    const bool block = bx && by && bz && bz <= 64 && (unsigned long)bx * by * bz <= 1024;
+    return grid && block && arguments ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                        unsigned bz, unsigned shared, CUstream stream, void **arguments, void **extra) {
+    (void)function, (void)shared, (void)stream, (void)extra;
+    return launch(gx, gy, gz, bx, by, bz, arguments);
+}
+CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                                   unsigned bz, unsigned shared, CUstream stream, void **arguments) {
+    (void)function, (void)shared, (void)stream;
+    return launch(gx, gy, gz, bx, by, bz, arguments);
 }

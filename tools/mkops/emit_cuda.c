@@ -17,13 +17,18 @@ enum { N_FLOATS = sizeof floats / sizeof *floats, N_INTEGERS = sizeof integers /
 
 static const op_def *owner(const op_def *op) { return op->of ? op->of : op; }
 
-static void emit_kernel(text *t, const op_def *op, const element *e) {
+/* Ops of several operands, of which one may broadcast along rows, have a kernel for that besides. */
+static bool has_rows(const op_def *op) { return count_inputs(op) > 1 && !op->of; }
+
+static void emit_kernel(text *t, const op_def *op, const element *e, bool rows) {
     const op_def *names = owner(op);
     unsigned masks = 0;
     for (int i = 0; i < op->n_args; i++)
         if (!is_attr(&op->args[i]) && op->args[i].is_mask) masks |= 1u << input_number(op, i);
-    put(t, "extern \"C\" __global__ void %s_%s(const __grid_constant__ ct_cuda_elementwise a) {\n", op->name, e->name);
-    put(t, "    ct_elementwise<%s, %s, %s, %d, %uu, %s>(a, [&](const ct_values<%s, %d> &v) {\n", e->stored, e->computed,
+    put(t, "extern \"C\" __global__ void %s%s_%s%s(const __grid_constant__ ct_cuda_elementwise a) {\n",
+        rows ? "__launch_bounds__(256, 6) " : "", op->name, rows ? "rows_" : "", e->name);
+    put(t, "    ct_elementwise%s<%s, %s, %s, %d, %uu, %s>(a, [&](const ct_values<%s, %d> &v) {\n", rows ? "_rows" : "",
+        e->stored, e->computed,
         op->bool_result ? "uint8_t" : e->stored, count_inputs(op), masks, formula_cost(&op->value) > 8 ? "true" : "false", e->computed, count_inputs(op));
     put(t, "        return ct_op_%s<%s, %s>(", op->name, e->computed, e->stored);
     for (int i = 0, n = 0; i < op->n_args; i++) {
@@ -58,11 +63,12 @@ void emit_cuda_kernels(const library *lib, const char *out) {
         int typed = 0;
         while (op->args[typed].is_mask || is_attr(&op->args[typed])) typed++;
         emit_cuda_formula(t, op);
-        for (int k = 0; on_floats && k < N_FLOATS; k++) emit_kernel(t, op, &floats[k]);
-        for (int k = 0; on_integers && k < N_INTEGERS - !on_bools; k++) emit_kernel(t, op, &integers[k]);
+        for (int k = 0; on_floats && k < N_FLOATS; k++) emit_kernel(t, op, &floats[k], false);
+        for (int k = 0; on_floats && k < N_FLOATS && has_rows(op); k++) emit_kernel(t, op, &floats[k], true);
+        for (int k = 0; on_integers && k < N_INTEGERS - !on_bools; k++) emit_kernel(t, op, &integers[k], false);
         put(t, "\n");
         put(&list, "CT_CUDA_ELEMENTWISE(%s, %u, %d, %d)\n", op->name, part, input_number(op, typed),
-            on_floats + 2 * on_integers + 4 * (on_integers && on_bools));
+            on_floats + 2 * on_integers + 4 * (on_integers && on_bools) + 8 * (on_floats && has_rows(op)));
     }
     for (int i = 0; i < ELEMENTWISE_PARTS; i++)
         write_if_changed(out, form("gen/cuda/elementwise_%d.cu", i), &parts[i]);

@@ -62,7 +62,9 @@ static void emit_scalar(text *t, const op_def *op) {
 }
 
 void emit_cuda_formula(text *t, const op_def *op) {
+    static const char *const stored[] = {"exp", "sigmoid", "ndtr", NULL};
     dialect d = {.value = "ct_",
+                 .stored = stored,
                  .truth = "ct_",
                  .number = "T(%s)",
                  .style = INFIX,

@@ -438,7 +438,9 @@ void emit_expr(text *t, const op_def *op, const expr *e, const dialect *d) {
         return;
     }
     bool reversed = d->style == WGSL && strcmp(w->name, "select") == 0; /* WGSL: select(false, true, condition) */
-    put(t, "%s%s(", w->truths & 1 && w->truth ? d->truth : d->value, w->name);
+    bool stored = false;
+    for (const char *const *word = d->stored; word && *word; word++) stored |= strcmp(*word, w->name) == 0;
+    put(t, "%s%s%s(", w->truths & 1 && w->truth ? d->truth : d->value, w->name, stored ? "_for<S>" : "");
     for (int i = 0; i < w->n_args; i++) {
         if (i) put(t, ", ");
         if (i == 0 && d->style == PREFIX &&

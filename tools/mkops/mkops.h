@@ -205,6 +205,7 @@ typedef struct dialect {
     const char *highest;
     const expr *shared[64]; /* expressions that are held by variables c0, c1, ... */
     int n_shared;
+    const char *const *stored; /* words whose name depends on how elements are stored, ended by NULL; NULL: none */
 } dialect;
 
 formula parse_formula(const op_def *op, cursor *c, bool gradient);

@@ -62,6 +62,13 @@ static inline const ct_view *sdpa_heads_first(const ct_view *x, bool rows_first,
     return copy;
 }
 
+/* Of gradients that are together (B,T,H+2Hk,D): those of heads first to first + count - 1. */
+static inline void sdpa_part(const ct_view *all, int64_t first, int64_t count, ct_view *part) {
+    *part = *all;
+    part->dims[2] = count;
+    part->offset += first * all->strides[2];
+}
+
 /* Before it runs: can and scratch may not look at values. */
 static inline void sdpa_start(sdpa *s, const ct_view *stream) {
     if (s->drops) s->random = ct__position(stream);

@@ -357,8 +357,16 @@ static backward backward_of(const ct_call *call, ct_view views[5]) {
                   .g = sdpa_heads_first(call->in[7], a->rows_first, &views[4]),
                   .g_lse = call->in[8]};
     const ct_view **wanted[] = {&w.dq, &w.dk, &w.dv, &w.dmask};
-    for (int i = 0; i < call->n_out; i++)
-        *wanted[i] = i < 3 ? sdpa_heads_first(call->out[i], a->rows_first, &views[i]) : call->out[i];
+    const ct_view *outputs[4] = {NULL};
+    for (int i = 0; i < call->n_out; i++) outputs[i] = call->out[i];
+    ct_view parts[3];
+    for (int i = 0; a->together && i < 3; i++) {
+        sdpa_part(call->out[0], i == 0 ? 0 : w.s.heads + (i - 1) * w.s.kv_heads, i == 0 ? w.s.heads : w.s.kv_heads,
+                  &parts[i]);
+        outputs[i] = &parts[i];
+    }
+    for (int i = 0; i < 4; i++)
+        *wanted[i] = i < 3 ? sdpa_heads_first(outputs[i], a->rows_first, &views[i]) : outputs[i];
     cut_ranges(&w);
     w.room = worker_room(&w);
     w.row_bytes = w.s.batch * w.s.heads * w.s.tq * w.s.size;

@@ -1,25 +1,36 @@
-// Attention forward and backward for heads of up to 64 halves by products of warpgroups, for compute capability 9.0: the kernels of forward.cu
+// Attention forward and backward for heads of up to 128 halves by products of warpgroups, for compute capability 9.0: the kernels of forward.cu
 // and backward.cu with the same parts in registers, and B of every product in tiles that the hardware reads. Without a mask or dropout.
 #include "backends/cuda/wgmma.cuh"
 #include "ops/attention/cuda/tiles.cuh"
 
-// Three stages, so that the products of one step may run on into the next.
-enum { D = 64, STAGES = 3, STEP = CT_SDPA_STEP, ROWS = CT_SDPA_ROWS, TILE = 64 * D, N = STEP / 8, HALF = STEP / 2 };
+// Three stages, so that the products of one step may run on into the next. A head of D = 128 columns takes two tiles of 64 columns, one behind
+// the other: a block.
+enum { STAGES = 3, STEP = CT_SDPA_STEP, ROWS = CT_SDPA_ROWS, TILE = 64 * 64, N = STEP / 8, HALF = STEP / 2 };
+template <int D> CT_DEVICE constexpr int block_of() { return D / 64 * TILE; }              // 64 rows
+template <int D> CT_DEVICE constexpr int stage_rows() { return D > 64 ? STEP : 2 * STEP; } // between two barriers
 
 // Rows of a head on their way into tiles of 64, each time the next ones; what lies outside is zero. A thread copies 16 bytes of every 32nd row.
-template <typename S> struct source {
+template <typename S, int D> struct source {
     const S *at;
     int row, rows; // the next one of this thread, and all there are
-    bool column;   // this thread's bytes are part of a row
-    CT_DEVICE source(const ct_cuda_heads &x, const S *head, int first, int count, int columns)
+    int columns;
+    CT_DEVICE source(const ct_cuda_heads &x, const S *head, int first, int count, int width)
         : at(head + (first + (int)threadIdx.x / 8) * x.strides[2] + threadIdx.x % 8 * 8), row(first + threadIdx.x / 8),
-          rows(count), column((int)threadIdx.x % 8 * 8 < columns) {}
-    CT_DEVICE void take(S *tile, const ct_cuda_heads &x) {
-        S *const to = tile + ct_wgmma_place(threadIdx.x / 8, threadIdx.x % 8 * 8);
-        ct_async_copy<16>(to, at, column && row < rows);
-        ct_async_copy<16>(to + 32 * D, at + 32 * x.strides[2], column && row + 32 < rows);
+          rows(count), columns(width - (int)threadIdx.x % 8 * 8) {}
+    CT_DEVICE void take(S *block, const ct_cuda_heads &x) {
+        S *const to = block + ct_wgmma_place(threadIdx.x / 8, threadIdx.x % 8 * 8);
+#pragma unroll
+        for (int c = 0; c < D; c += 64) {
+            ct_async_copy<16>(to + c * 64, at + c, c < columns && row < rows);
+            ct_async_copy<16>(to + c * 64 + 32 * 64, at + c + 32 * x.strides[2], c < columns && row + 32 < rows);
+        }
         at += 64 * x.strides[2];
         row += 64;
+    }
+    // Those of a stage.
+    CT_DEVICE void take_stage(S *blocks, const ct_cuda_heads &x) {
+#pragma unroll
+        for (int r = 0; r < stage_rows<D>(); r += 64) take(blocks + r / 64 * block_of<D>(), x);
     }
 };
 
@@ -30,28 +41,43 @@ CT_DEVICE void meet() {
     __syncthreads();
 }
 
-// The 16 rows of this warp, which begin at row r of a tile, as first operands.
-template <typename S> CT_DEVICE void take_operands(uint32_t (&a)[D / 16][4], const S *tile, int r) {
-    const int lane = threadIdx.x % 32;
+// The 16 rows of this warp, in two blocks of 64, as first operands.
+template <typename S, int K> CT_DEVICE void take_operands(uint32_t (&a)[K][4], const S *blocks) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const S *const block = blocks + warp / 4 * block_of<16 * K>();
 #pragma unroll
-    for (int k = 0; k < D / 16; k++)
-        ct_load_matrices(a[k], tile + ct_wgmma_place(r + lane % 16, 16 * k + lane / 16 * 8));
+    for (int k = 0; k < K; k++)
+        ct_load_matrices(a[k],
+                         block + k / 4 * TILE + ct_wgmma_place(warp % 4 * 16 + lane % 16, k % 4 * 16 + lane / 16 * 8));
 }
 
+// What a step of 16 columns adds to the description of a block.
+CT_DEVICE constexpr int column_step(int k) { return k / 4 * (TILE * 2 >> 4) + k % 4 * CT_WGMMA_COLUMNS; }
+
 // s = a x^T, for as many rows of x as s has columns.
-template <typename S, int M>
-CT_DEVICE void multiply_rows(float (&s)[M][4], const uint32_t (&a)[D / 16][4], const S *x) {
-    const uint64_t tile = ct_wgmma_tile(x);
-    ct_wgmma<S, true>::begin(s, a[0], tile);
+template <typename S, int M, int K>
+CT_DEVICE void multiply_rows(float (&s)[M][4], const uint32_t (&a)[K][4], const S *x) {
+    const uint64_t block = ct_wgmma_tile(x);
+    ct_wgmma<S, true>::begin(s, a[0], block);
 #pragma unroll
-    for (int k = 1; k < D / 16; k++) ct_wgmma<S, true>::add(s, a[k], tile + k * CT_WGMMA_COLUMNS);
+    for (int k = 1; k < K; k++) ct_wgmma<S, true>::add(s, a[k], block + column_step(k));
+}
+// The same with the 64 rows of a in shared memory.
+template <typename S, int K, int M> CT_DEVICE void multiply_blocks(float (&s)[M][4], const S *a, const S *x) {
+    const uint64_t rows = ct_wgmma_tile(a), block = ct_wgmma_tile(x);
+    ct_wgmma<S, true>::begin(s, rows, block);
+#pragma unroll
+    for (int k = 1; k < K; k++) ct_wgmma<S, true>::add(s, rows + column_step(k), block + column_step(k));
 }
 // sum += a x, a being K steps of 16 rows of x.
-template <typename S, int K>
-CT_DEVICE void multiply_columns(float (&sum)[D / 8][4], const uint32_t (&a)[K][4], const S *x) {
-    const uint64_t tile = ct_wgmma_tile(x);
+template <typename S, int C, int K>
+CT_DEVICE void multiply_columns(float (&sum)[C][4], const uint32_t (&a)[K][4], const S *x) {
 #pragma unroll
-    for (int k = 0; k < K; k++) ct_wgmma<S, false>::add(sum, a[k], tile + k * CT_WGMMA_ROWS);
+    for (int c = 0; c < C; c += 8) {
+        const uint64_t tile = ct_wgmma_tile(x + c / 8 * TILE);
+#pragma unroll
+        for (int k = 0; k < K; k++) ct_wgmma<S, false>::add(*(float(*)[8][4]) & sum[c], a[k], tile + k * CT_WGMMA_ROWS);
+    }
 }
 
 template <typename S, int M> CT_DEVICE void to_operands(uint32_t (&a)[M / 2][4], const float (&s)[M][4]) {
@@ -79,8 +105,10 @@ CT_DEVICE char *first_tile(char *shared) {
 
 // ---- Forward ----
 
-template <typename S> __device__ void forward(const ct_cuda_sdpa &p) {
+template <typename S, int D> __device__ void forward(const ct_cuda_sdpa &p) {
     extern __shared__ __align__(16) char shared[];
+    constexpr int BLOCK = block_of<D>(), LONG = stage_rows<D>(),
+                  STAGE = LONG / 64 * BLOCK;   // of keys, and as many values
     S *const buffer = (S *)first_tile(shared); // two tiles of queries, then stages of keys and values, then the result
     if (ct_does_nothing(p.head)) return;
     const ct_sdpa_place place = ct_sdpa_find(blockIdx.x, p.batch, p.heads, p.blocks, true);
@@ -92,30 +120,26 @@ template <typename S> __device__ void forward(const ct_cuda_sdpa &p) {
     const float factor = (float)(p.scale * CT_LOG2E);
 
     uint32_t q[D / 16][4];
-    source<S> query(p.q, ct_sdpa_head<S>(p.q, b, h), first, p.tq, p.d);
+    source<S, D> query(p.q, ct_sdpa_head<S>(p.q, b, h), first, p.tq, p.d);
     query.take(buffer, p.q);
-    query.take(buffer + TILE, p.q);
+    query.take(buffer + BLOCK, p.q);
     meet();
-    take_operands(q, buffer, 16 * warp);
+    take_operands(q, buffer);
     __syncthreads();
-    source<S> keys(p.k, ct_sdpa_head<S>(p.k, b, h / p.group), 0, p.tk, p.d),
+    source<S, D> keys(p.k, ct_sdpa_head<S>(p.k, b, h / p.group), 0, p.tk, p.d),
         values(p.v, ct_sdpa_head<S>(p.v, b, h / p.group), 0, p.tk, p.d_v);
     auto take = [&](int stage) {
-        keys.take(buffer + stage * 2 * TILE, p.k);
-        values.take(buffer + stage * 2 * TILE + TILE, p.v);
+        keys.take_stage(buffer + 2 * stage * STAGE, p.k);
+        values.take_stage(buffer + (2 * stage + 1) * STAGE, p.v);
     };
     float o[D / 8][4], top[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
     uint32_t a[N / 2][4];
     ct_clear(o);
     if (end > 0) take(0);
     int j0 = 0, stage = 0;
-    // One step; EDGE: some of the keys are not seen by some of the rows.
-    auto step = [&](auto edge_of) {
+    // A block of keys; EDGE: some of them are not seen by some of the rows.
+    auto part = [&](auto edge_of, const S *key, const S *value) {
         constexpr bool EDGE = decltype(edge_of)::value;
-        const S *const key = buffer + stage * 2 * TILE, *const value = key + TILE;
-        meet(); // these have come, and nobody reads the next stage any more
-        stage = next(stage);
-        if (j0 + STEP < end) take(stage);
         float s[N][4];
         ct_wgmma_begin();
         multiply_rows(s, q, key);
@@ -162,8 +186,16 @@ template <typename S> __device__ void forward(const ct_cuda_sdpa &p) {
         }
         j0 += STEP;
     };
+    auto step = [&](auto edge_of) {
+        const S *key = buffer + 2 * stage * STAGE;
+        meet(); // these have come, and nobody reads the next stage any more
+        stage = next(stage);
+        if (j0 + LONG < end) take(stage);
 #pragma unroll 1
-    while (j0 + STEP <= most) step(ct_constant<bool, false>());
+        for (int r = 0; r < LONG; r += STEP, key += BLOCK) part(edge_of, key, key + STAGE);
+    };
+#pragma unroll 1
+    while (j0 + LONG <= most) step(ct_constant<bool, false>());
     ct_wgmma_wait<0>();
     ct_wgmma_hold(o);
 #pragma unroll 1
@@ -185,69 +217,74 @@ template <typename S> __device__ void forward(const ct_cuda_sdpa &p) {
 
 // ---- dK and dV ----
 
-template <typename S> __device__ void keys_backward(const ct_cuda_sdpa &p) {
+// Of heads of 64 columns a warp keeps its keys and values in registers; those of 128 stay in shared memory, and half as many queries are taken at a
+// time, since dK and dV fill the registers.
+template <typename S, int D> __device__ void keys_backward(const ct_cuda_sdpa &p) {
+    constexpr int BLOCK = block_of<D>(), LONG = stage_rows<D>(), STAGE = LONG / 64 * BLOCK;
+    constexpr int AT_ONCE = D > 64 ? HALF : STEP, M = AT_ONCE / 8;
+    constexpr bool STAYS = D > 64;
     extern __shared__ __align__(16) char shared[];
-    S *const buffer = (S *)first_tile(shared); // two tiles of keys and two of values, then stages of queries and g
-    float2 *const levels = (float2 *)(buffer + STAGES * 2 * TILE); // as many of lse and delta
+    S *const kept = (S *)first_tile(shared);                        // two blocks of keys and two of values
+    S *const buffer = STAYS ? kept + 4 * BLOCK : kept;              // stages of queries and g
+    float2 *const levels = (float2 *)(buffer + STAGES * 2 * STAGE); // as many of lse and delta
     if (ct_does_nothing(p.head)) return;
     const ct_sdpa_place place = ct_sdpa_find(blockIdx.x, p.batch, p.kv_heads, p.blocks, false);
     const int64_t b = place.b;
     const int hk = place.h, first = place.block * ROWS, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int row = first + 16 * warp; // of keys
-    // The first query that sees any of these keys, at a multiple of STEP.
+    // The first query that sees any of these keys, at a multiple of a stage's.
     const int64_t earliest = p.causal && first > p.ahead ? first - p.ahead : 0;
-    const int begin = earliest < p.tq ? (int)(earliest / STEP * STEP) : p.tq;
+    const int begin = earliest < p.tq ? (int)(earliest / LONG * LONG) : p.tq;
     const float scale = (float)(p.scale * CT_LOG2E);
 
-    uint32_t k[D / 16][4], v[D / 16][4];
-    source<S> key(p.k, ct_sdpa_head<S>(p.k, b, hk), first, p.tk, p.d),
+    source<S, D> key(p.k, ct_sdpa_head<S>(p.k, b, hk), first, p.tk, p.d),
         value(p.v, ct_sdpa_head<S>(p.v, b, hk), first, p.tk, p.d_v);
-    key.take(buffer, p.k);
-    key.take(buffer + TILE, p.k);
-    value.take(buffer + 2 * TILE, p.v);
-    value.take(buffer + 3 * TILE, p.v);
+    key.take(kept, p.k);
+    key.take(kept + BLOCK, p.k);
+    value.take(kept + 2 * BLOCK, p.v);
+    value.take(kept + 3 * BLOCK, p.v);
     meet();
-    take_operands(k, buffer, 16 * warp);
-    take_operands(v, buffer + 2 * TILE, 16 * warp);
+    uint32_t k[STAYS ? 1 : D / 16][4], v[STAYS ? 1 : D / 16][4];
+    const S *const my_keys = kept + warp / 4 * BLOCK, *const my_values = my_keys + 2 * BLOCK;
+    if constexpr (!STAYS) {
+        take_operands(k, kept);
+        take_operands(v, kept + 2 * BLOCK);
+    }
     __syncthreads();
     float dk[D / 8][4], dv[D / 8][4];
-    uint32_t a[N / 2][4], da[N / 2][4];
+    uint32_t a[M / 2][4], da[M / 2][4];
     ct_clear(dk);
     ct_clear(dv);
     int stage = 0;
 #pragma unroll 1
     for (int h = hk * p.group; h < (hk + 1) * p.group; h++) {
-        source<S> queries(p.q, ct_sdpa_head<S>(p.q, b, h), begin, p.tq, p.d),
+        source<S, D> queries(p.q, ct_sdpa_head<S>(p.q, b, h), begin, p.tq, p.d),
             cotangents(p.g, ct_sdpa_head<S>(p.g, b, h), begin, p.tq, p.d_v);
         const float2 *level_of = (const float2 *)p.rows + (b * p.heads + h) * p.tq + begin + threadIdx.x;
         auto take = [&](int i0, int to) {
-            queries.take(buffer + to * 2 * TILE, p.q);
-            cotangents.take(buffer + to * 2 * TILE + TILE, p.g);
-            if (threadIdx.x < STEP)
-                ct_async_copy<8>(levels + to * STEP + threadIdx.x, level_of, i0 + (int)threadIdx.x < p.tq);
-            level_of += STEP;
+            queries.take_stage(buffer + 2 * to * STAGE, p.q);
+            cotangents.take_stage(buffer + (2 * to + 1) * STAGE, p.g);
+            if (threadIdx.x < LONG)
+                ct_async_copy<8>(levels + to * LONG + threadIdx.x, level_of, i0 + (int)threadIdx.x < p.tq);
+            level_of += LONG;
         };
-        int i0 = begin;
-        // One step; EDGE: some of the keys are not seen by some of the queries.
-        auto step = [&](auto edge_of) {
+        // Queries i0.. of a stage; EDGE: some of the keys are not seen by some of them.
+        auto part = [&](auto edge_of, int i0, const S *query, const S *cotangent, const float4 *level) {
             constexpr bool EDGE = decltype(edge_of)::value;
-            const S *const query = buffer + stage * 2 * TILE, *const cotangent = query + TILE;
-            const float4 *const level = (const float4 *)(levels + stage * STEP + lane % 4 * 2);
-            meet();
-            stage = next(stage);
-            if (i0 + STEP < p.tq) take(i0 + STEP, stage);
-            float s[N][4], ds[N][4];
+            float s[M][4], ds[M][4];
             ct_wgmma_begin();
-            multiply_rows(s, k, query);
+            if constexpr (STAYS) multiply_blocks<S, D / 16>(s, my_keys, query);
+            else multiply_rows(s, k, query);
             ct_wgmma_end();
-            multiply_rows(ds, v, cotangent);
+            if constexpr (STAYS) multiply_blocks<S, D / 16>(ds, my_values, cotangent);
+            else multiply_rows(ds, v, cotangent);
             ct_wgmma_end();
-            ct_wgmma_wait<1>(); // s is there, and the last step's products have ended
+            ct_wgmma_wait<1>(); // s is there, and the products before have ended
             ct_wgmma_hold(s);
             ct_wgmma_hold(dk);
             ct_wgmma_hold(dv);
 #pragma unroll
-            for (int n = 0; n < N; n++) {
+            for (int n = 0; n < M; n++) {
                 const float4 l = level[4 * n];
 #pragma unroll
                 for (int e = 0; e < 4; e++) s[n][e] = ct_fast_exp2(fmaf(s[n][e], scale, -(e % 2 ? l.z : l.x)));
@@ -257,7 +294,7 @@ template <typename S> __device__ void keys_backward(const ct_cuda_sdpa &p) {
                 const int64_t far = i0 + p.ahead + lane % 4 * 2 - row - lane / 4;
                 const int limit = far > 2 * STEP ? 2 * STEP : far < -2 * ROWS ? -2 * ROWS : (int)far;
 #pragma unroll
-                for (int n = 0; n < N; n++)
+                for (int n = 0; n < M; n++)
 #pragma unroll
                     for (int e = 0; e < 4; e++)
                         if (e / 2 * 8 - 8 * n - e % 2 > limit) s[n][e] = 0;
@@ -270,7 +307,7 @@ template <typename S> __device__ void keys_backward(const ct_cuda_sdpa &p) {
             multiply_columns(dv, a, cotangent);
             ct_wgmma_end();
 #pragma unroll
-            for (int n = 0; n < N; n++) {
+            for (int n = 0; n < M; n++) {
                 const float4 l = level[4 * n];
 #pragma unroll
                 for (int e = 0; e < 4; e++) ds[n][e] = s[n][e] * (ds[n][e] - (e % 2 ? l.w : l.y));
@@ -280,7 +317,19 @@ template <typename S> __device__ void keys_backward(const ct_cuda_sdpa &p) {
             ct_wgmma_begin();
             multiply_columns(dk, da, query);
             ct_wgmma_end();
-            i0 += STEP;
+        };
+        int i0 = begin;
+        auto step = [&](auto edge_of) {
+            const S *query =
+                buffer + 2 * stage * STAGE; // AT_ONCE rows of a tile, which for a stage of several blocks is all of it
+            const float4 *level = (const float4 *)(levels + stage * LONG + lane % 4 * 2);
+            meet();
+            stage = next(stage);
+            if (i0 + LONG < p.tq) take(i0 + LONG, stage);
+#pragma unroll 1
+            for (int r = 0; r < LONG; r += AT_ONCE, query += AT_ONCE * 64, level += AT_ONCE / 2)
+                part(edge_of, i0 + r, query, query + STAGE, level);
+            i0 += LONG;
         };
         ct_wgmma_wait<0>();
         __syncthreads(); // nobody reads what is left of another head
@@ -304,13 +353,13 @@ template <typename S> __device__ void keys_backward(const ct_cuda_sdpa &p) {
 // ---- dQ ----
 
 // lse and delta = sum(g y) - g_lse of two rows, for this kernel and, in p.rows, for that of the keys.
-template <typename S>
-CT_DEVICE void make_levels(const ct_cuda_sdpa &p, int64_t b, int h, int my_row, const uint32_t (&g)[D / 16][4],
+template <typename S, int K>
+CT_DEVICE void make_levels(const ct_cuda_sdpa &p, int64_t b, int h, int my_row, const uint32_t (&g)[K][4],
                            const S *results, float (&lse)[2], float (&delta)[2]) {
-    uint32_t y[D / 16][4];
-    take_operands(y, results, 16 * (threadIdx.x / 32));
+    uint32_t y[K][4];
+    take_operands(y, results);
 #pragma unroll
-    for (int k = 0; k < D / 16; k++)
+    for (int k = 0; k < K; k++)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             const float2 u = ct_unpair<S>(g[k][e]), v = ct_unpair<S>(y[k][e]);
@@ -327,8 +376,10 @@ CT_DEVICE void make_levels(const ct_cuda_sdpa &p, int64_t b, int h, int my_row, 
     }
 }
 
-template <typename S> __device__ void queries_backward(const ct_cuda_sdpa &p) {
+template <typename S, int D> __device__ void queries_backward(const ct_cuda_sdpa &p) {
     extern __shared__ __align__(16) char shared[];
+    constexpr int BLOCK = block_of<D>(), LONG = stage_rows<D>(),
+                  STAGE = LONG / 64 * BLOCK;   // of keys, and as many values
     S *const buffer = (S *)first_tile(shared); // queries and g, then stages of keys and values, then the result
     if (ct_does_nothing(p.head)) return;
     const ct_sdpa_place place = ct_sdpa_find(blockIdx.x, p.batch, p.heads, p.blocks, true);
@@ -340,26 +391,26 @@ template <typename S> __device__ void queries_backward(const ct_cuda_sdpa &p) {
     const float scale = (float)(p.scale * CT_LOG2E);
 
     uint32_t q[D / 16][4], g[D / 16][4];
-    source<S> query(p.q, ct_sdpa_head<S>(p.q, b, h), first, p.tq, p.d),
+    source<S, D> query(p.q, ct_sdpa_head<S>(p.q, b, h), first, p.tq, p.d),
         cotangent(p.g, ct_sdpa_head<S>(p.g, b, h), first, p.tq, p.d_v),
         result(p.y, ct_sdpa_head<S>(p.y, b, h), first, p.tq, p.d_v);
     query.take(buffer, p.q);
-    query.take(buffer + TILE, p.q);
-    cotangent.take(buffer + 2 * TILE, p.g);
-    cotangent.take(buffer + 3 * TILE, p.g);
-    result.take(buffer + 4 * TILE, p.y);
-    result.take(buffer + 5 * TILE, p.y);
+    query.take(buffer + BLOCK, p.q);
+    cotangent.take(buffer + 2 * BLOCK, p.g);
+    cotangent.take(buffer + 3 * BLOCK, p.g);
+    result.take(buffer + 4 * BLOCK, p.y);
+    result.take(buffer + 5 * BLOCK, p.y);
     meet();
-    take_operands(q, buffer, 16 * warp);
-    take_operands(g, buffer + 2 * TILE, 16 * warp);
+    take_operands(q, buffer);
+    take_operands(g, buffer + 2 * BLOCK);
     float lse[2] = {0, 0}, delta[2] = {0, 0};
-    make_levels<S>(p, b, h, my_row, g, buffer + 4 * TILE, lse, delta);
+    make_levels(p, b, h, my_row, g, buffer + 4 * BLOCK, lse, delta);
     __syncthreads();
-    source<S> keys(p.k, ct_sdpa_head<S>(p.k, b, h / p.group), 0, p.tk, p.d),
+    source<S, D> keys(p.k, ct_sdpa_head<S>(p.k, b, h / p.group), 0, p.tk, p.d),
         values(p.v, ct_sdpa_head<S>(p.v, b, h / p.group), 0, p.tk, p.d_v);
     auto take = [&](int stage) {
-        keys.take(buffer + stage * 2 * TILE, p.k);
-        values.take(buffer + stage * 2 * TILE + TILE, p.v);
+        keys.take_stage(buffer + 2 * stage * STAGE, p.k);
+        values.take_stage(buffer + (2 * stage + 1) * STAGE, p.v);
     };
     float dq[D / 8][4];
     ct_clear(dq);
@@ -367,17 +418,18 @@ template <typename S> __device__ void queries_backward(const ct_cuda_sdpa &p) {
     int j0 = 0, stage = 0;
     auto step = [&](auto edge_of) {
         constexpr bool EDGE = decltype(edge_of)::value;
-        const S *const key = buffer + stage * 2 * TILE, *const value = key + TILE;
+        const S *key = buffer + 2 * stage * STAGE;
         meet();
         stage = next(stage);
-        if (j0 + STEP < end) take(stage);
+        if (j0 + LONG < end) take(stage);
 #pragma unroll 1
-        for (int part = 0; part < STEP; part += HALF) {
+        for (int part = 0; part < LONG;
+             part += HALF, key += HALF * 64) { // for a stage of several blocks they are tiles
             float s[HALF / 8][4], ds[HALF / 8][4];
             ct_wgmma_begin();
-            multiply_rows(s, q, key + part * D);
+            multiply_rows(s, q, key);
             ct_wgmma_end();
-            multiply_rows(ds, g, value + part * D);
+            multiply_rows(ds, g, key + STAGE);
             ct_wgmma_end();
             ct_wgmma_wait<1>();
             ct_wgmma_hold(s);
@@ -404,15 +456,15 @@ template <typename S> __device__ void queries_backward(const ct_cuda_sdpa &p) {
             ct_wgmma_hold(a);
             ct_wgmma_hold(dq);
             ct_wgmma_begin();
-            multiply_columns(dq, a, key + part * D);
+            multiply_columns(dq, a, key);
             ct_wgmma_end();
             ct_wgmma_wait<0>();
             ct_wgmma_hold(dq);
         }
-        j0 += STEP;
+        j0 += LONG;
     };
 #pragma unroll 1
-    while (j0 + STEP <= most) step(ct_constant<bool, false>());
+    while (j0 + LONG <= most) step(ct_constant<bool, false>());
 #pragma unroll 1
     while (j0 < end) step(ct_constant<bool, true>());
     __syncthreads();
@@ -421,17 +473,20 @@ template <typename S> __device__ void queries_backward(const ct_cuda_sdpa &p) {
                       p.d);
 }
 
-#define KERNELS(name, S)                                                                                             \
-    extern "C" __global__ void __launch_bounds__(CT_SDPA_THREADS, 2)                                                 \
-        sdpa_hopper_forward_##name(const ct_cuda_sdpa p) {                                                           \
-        forward<S>(p);                                                                                               \
-    }                                                                                                                \
-    extern "C" __global__ void __launch_bounds__(CT_SDPA_THREADS, 1) sdpa_hopper_keys_##name(const ct_cuda_sdpa p) { \
-        keys_backward<S>(p);                                                                                         \
-    }                                                                                                                \
-    extern "C" __global__ void __launch_bounds__(CT_SDPA_THREADS, 2)                                                 \
-        sdpa_hopper_queries_##name(const ct_cuda_sdpa p) {                                                           \
-        queries_backward<S>(p);                                                                                      \
+#define KERNELS(name, S, D, BLOCKS)                                       \
+    extern "C" __global__ void __launch_bounds__(CT_SDPA_THREADS, BLOCKS) \
+        sdpa_hopper_forward_##name##_##D(const ct_cuda_sdpa p) {          \
+        forward<S, D>(p);                                                 \
+    }                                                                     \
+    extern "C" __global__ void __launch_bounds__(CT_SDPA_THREADS, 1)      \
+        sdpa_hopper_keys_##name##_##D(const ct_cuda_sdpa p) {             \
+        keys_backward<S, D>(p);                                           \
+    }                                                                     \
+    extern "C" __global__ void __launch_bounds__(CT_SDPA_THREADS, BLOCKS) \
+        sdpa_hopper_queries_##name##_##D(const ct_cuda_sdpa p) {          \
+        queries_backward<S, D>(p);                                        \
     }
-KERNELS(f16, __half)
-KERNELS(bf16, __nv_bfloat16)
+KERNELS(f16, __half, 64, 2)
+KERNELS(f16, __half, 128, 1)
+KERNELS(bf16, __nv_bfloat16, 64, 2)
+KERNELS(bf16, __nv_bfloat16, 128, 1)

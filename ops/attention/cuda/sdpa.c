@@ -87,6 +87,12 @@ static ct_cuda_sdpa backward_problem(const ct_call *call) {
     p.g_lse_narrow = call->in[8] && call->in[8]->dtype != wide;
     ct_cuda_heads *const outputs[] = {&p.dq, &p.dk, &p.dv, &p.dmask};
     for (int i = 0; i < call->n_out; i++) *outputs[i] = heads_first(call->out[i], i < 3 && a->rows_first);
+    for (int i = 0; a->together && i < 3; i++) { /* dk and dv behind dq */
+        ct_view part = *call->out[0];
+        part.dims[2] = i == 0 ? p.heads : p.kv_heads;
+        part.offset += (i == 0 ? 0 : p.heads + (i - 1) * p.kv_heads) * part.strides[2];
+        *outputs[i] = heads_first(&part, true);
+    }
     p.rows = ct_cuda_scratch(call);
     return p;
 }
@@ -135,6 +141,8 @@ static unsigned shared_of(variant s, bool more) {
     return more ? stages + 2 * CT_SDPA_ROWS * row + 2 * CT_SDPA_STEP * 2 * (unsigned)sizeof(float) : stages;
 }
 
+static bool is_large(const ct_call *call) { return call->in[0]->dims[3] > 64 || call->in[2]->dims[3] > 64; }
+
 static bool has_shared(const ct_call *call, unsigned bytes) {
     const ct_cuda_device *d = ct_cuda_device_at(call->device.index);
     return d && bytes <= (unsigned)d->shared_limit;
@@ -151,8 +159,8 @@ static const char *forward_can(const ct_call *call) { return call->out[0] ? refu
 static const char *backward_can(const ct_call *call) {
     const char *why = refuses(call);
     if (why) return why;
-    const bool large = call->in[0]->dims[3] > 64 || call->in[2]->dims[3] > 64;
-    return !large || has_shared(call, shared_of(SIZE_128, true)) ? NULL : "the device has too little shared memory";
+    return !is_large(call) || has_shared(call, shared_of(SIZE_128, true)) ? NULL
+                                                                          : "the device has too little shared memory";
 }
 
 static bool forward_run(const ct_call *call, ct_stream *stream) {
@@ -172,18 +180,23 @@ static bool forward_run(const ct_call *call, ct_stream *stream) {
 #ifdef CT_CUDA_HOPPER
 extern const unsigned char ct_fatbin_attention_hopper[];
 static ct_cuda_unit hopper_unit = {"attention_hopper", ct_fatbin_attention_hopper, {0}};
-#define OF_HOPPER(name)                                      \
-    {                                                        \
-        {&hopper_unit, "sdpa_hopper_" name "_f16", {0}}, {   \
-            &hopper_unit, "sdpa_hopper_" name "_bf16", { 0 } \
-        }                                                    \
+#define OF_HOPPER(name)                                                                                              \
+    {                                                                                                                \
+        {{&hopper_unit, "sdpa_hopper_" name "_f16_64", {0}}, {&hopper_unit, "sdpa_hopper_" name "_f16_128", {0}}}, { \
+            {&hopper_unit, "sdpa_hopper_" name "_bf16_64", {0}}, {                                                   \
+                &hopper_unit, "sdpa_hopper_" name "_bf16_128", { 0 }                                                 \
+            }                                                                                                        \
+        }                                                                                                            \
     }
-static ct_cuda_function hopper_forward[2] = OF_HOPPER("forward"), hopper_keys[2] = OF_HOPPER("keys"),
-                        hopper_queries[2] = OF_HOPPER("queries");
+static ct_cuda_function hopper_forward[2][2] = OF_HOPPER("forward"), hopper_keys[2][2] = OF_HOPPER("keys"),
+                        hopper_queries[2][2] = OF_HOPPER("queries");
 
-/* Three stages of keys and values, or of queries with their levels, from a multiple of 1024 bytes on. */
-static unsigned hopper_shared(bool levels) {
-    return 1024 + 3 * CT_SDPA_STEP * (2 * 64 * 2 + (levels ? 2 * (unsigned)sizeof(float) : 0));
+/* Three stages of keys and values, or of queries and g with their levels, from a multiple of 1024 bytes on. A stage has 128 rows of 64 halves or 64
+ * of 128; where heads are large, a block's keys and values stay beside them. */
+static unsigned hopper_shared(const ct_call *call, bool keys) {
+    const bool large = is_large(call);
+    const unsigned half = 64 * 128 * 2, rows = large ? 64 : 128;
+    return 1024 + 6 * half + (keys ? 3 * rows * 2 * (unsigned)sizeof(float) : 0) + (keys && large ? 4 * half : 0);
 }
 
 static const char *hopper_refuses(const ct_call *call, double scale, double dropout) {
@@ -191,7 +204,6 @@ static const char *hopper_refuses(const ct_call *call, double scale, double drop
     if (!d || d->capability != 90) return "the device has no products of warpgroups";
     if (call->in[3] || (call->in[4] && dropout > 0) || !(scale > 0))
         return "it has a mask, dropout or a negative scale";
-    if (call->in[0]->dims[3] > 64 || call->in[2]->dims[3] > 64) return "its heads are large";
     for (int i = 0; i < 3; i++)
         if (!heads_of(call->in[i]).packed) return "its rows are not of whole, aligned 16 bytes";
     return refuses(call);
@@ -213,9 +225,11 @@ static bool hopper_forward_run(const ct_call *call, ct_stream *stream) {
     (void)stream;
     ct_cuda_sdpa p = forward_problem(call);
     p.blocks = (int32_t)blocks_of(p.tq, CT_SDPA_ROWS);
-    const ct_cuda_shape shape = {
-        .grid = (unsigned)(p.batch * p.heads * p.blocks), .block = CT_SDPA_THREADS, .shared = hopper_shared(false)};
-    return !shape.grid || ct_cuda_launch(call, &hopper_forward[call->in[0]->dtype == CT_BF16], shape, &p);
+    const ct_cuda_shape shape = {.grid = (unsigned)(p.batch * p.heads * p.blocks),
+                                 .block = CT_SDPA_THREADS,
+                                 .shared = hopper_shared(call, false)};
+    return !shape.grid ||
+           ct_cuda_launch(call, &hopper_forward[call->in[0]->dtype == CT_BF16][is_large(call)], shape, &p);
 }
 #endif
 
@@ -310,8 +324,9 @@ static bool backward_run(const ct_call *call, ct_stream *stream) {
 static bool hopper_backward_run(const ct_call *call, ct_stream *stream) {
     (void)stream;
     ct_cuda_sdpa p = backward_problem(call);
-    const bool bf16 = call->in[0]->dtype == CT_BF16;
-    return run_both(call, &p, &hopper_queries[bf16], hopper_shared(false), &hopper_keys[bf16], hopper_shared(true));
+    const bool bf16 = call->in[0]->dtype == CT_BF16, large = is_large(call);
+    return run_both(call, &p, &hopper_queries[bf16][large], hopper_shared(call, false), &hopper_keys[bf16][large],
+                    hopper_shared(call, true));
 }
 #endif
 

@@ -4,6 +4,7 @@
 #include "backends/cuda/cuda.h"
 #include "ops/conv/cuda/depthwise.h"
 #include "ops/conv/cuda/dnn.h"
+#include "ops/conv/cuda/single.h"
 
 #include "gen/conv.attrs.h"
 
@@ -154,6 +155,8 @@ CT_CUDA_KERNELS(conv_conv) = {
     CT_CANDIDATES(conv_weight_grad,
                   {"depthwise", ct_cuda_depthwise_weight_grad_can, ct_cuda_depthwise_weight_grad_scratch,
                    ct_cuda_depthwise_weight_grad_run},
+                  {"single", ct_cuda_single_weight_grad_can, ct_cuda_single_weight_grad_scratch,
+                   ct_cuda_single_weight_grad_run},
                   {"cudnn", ct_cuda_conv_weight_grad_dnn_can, ct_cuda_conv_weight_grad_dnn_scratch,
                    ct_cuda_conv_weight_grad_dnn_run},
                   {"tiles", can, ct_cuda_conv_weight_grad_tiles_scratch, ct_cuda_conv_weight_grad_tiles_run}),

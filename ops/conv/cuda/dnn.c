@@ -112,6 +112,8 @@ static bool run_way(const ct_call *call, const ct_conv_problem *p, const ct_conv
     if (p->bias && w->fused) ids[n] = CT_CONV_BIAS_ID, pointers[n++] = ct_cuda_address(p->bias);
     *status = ct_dnn_run(handle, &w->plan, n, ids, pointers, scratch + w->workspace);
     if (*status != CUDNN_STATUS_SUCCESS) return false;
+    ct_cuda_device *d = ct_cuda_device_at(call->device.index);
+    if (!d || !ct_cuda_enqueued(d, ct_cuda_stream(d, call->stream), call->op->name)) return false;
     if (wide) made.dtype = CT_F32;
     if (ct_conv_has_more(p) && !w->fused) return finish(call, p, &p->views[out], &made);
     if (w->folded && out != CT_CONV_Y) return ct_conv_fold_run(call, p, &folded, out, scratch + w->room[out], true);
@@ -140,7 +142,9 @@ static void log_choice(const ct_call *call, const ct_conv_plan *p) {
     const ct_conv_way *w = &p->ways[p->chosen];
     char line[256], what[64];
     if (w->product) snprintf(what, sizeof what, "a product");
-    else snprintf(what, sizeof what, "engine %lld", (long long)w->plan.engine);
+    else
+        snprintf(what, sizeof what, "engine %lld (notes %x, %x)", (long long)w->plan.engine, w->plan.notes,
+                 w->plan.behavior);
     snprintf(line, sizeof line, "cudnn: %s: way %d of %d: %s, channels %s%s, %zu bytes of workspace, %zu of scratch",
              call->op->name, p->chosen, p->n, what, w->last ? "last" : "first",
              w->fused    ? ", all in one pass"
@@ -170,7 +174,8 @@ static void choose(const ct_call *call, const ct_conv_problem *p, ct_conv_plan *
         if (w->need > t.room) t.room = w->need;
     }
     CUdeviceptr memory = 0;
-    if (made->n > 1 && ct_conv_measures()) {
+    const ct_cuda_device *d = ct_cuda_device_at(call->device.index);
+    if (made->n > 1 && ct_conv_measures() && d && !ct_cuda_is_capturing(ct_cuda_stream(d, call->stream))) {
         while (t.room && ct_cuda.cuMemAlloc_v2(&memory, t.room) != CUDA_SUCCESS)
             t.room = t.room < 4096 ? 0 : t.room / 4;
         t.scratch = (char *)(uintptr_t)memory;
@@ -360,6 +365,9 @@ bool ct_cuda_conv_weight_grad_dnn_run(const ct_call *call, ct_stream *stream) {
 static const char *fused_can(const ct_call *call) {
     const char *missing = ct_cuda_dnn_missing();
     const ct_conv_problem p = ct_conv_fused_problem(call);
+    const ct_view *w = &p.views[CT_CONV_W];
+    if (p.rank == 2 && w->dims[1] == 1 && w->dims[0] > 1 && w->dims[0] == p.views[CT_CONV_X].dims[1])
+        return "depthwise ones have kernels of their own, which are faster with all behind them apart";
     return missing ? missing : can(call, &p);
 }
 

@@ -54,9 +54,16 @@ static ct_cuda_product linear_problem(const ct_call *call) {
     return p;
 }
 
+/* Of halves that are not aligned for its fast kernels the library rounds the product before the epilogue. */
+static bool is_aligned(const ct_cuda_product *p, const ct_cuda_blas_product *blas) {
+    const uintptr_t together = (uintptr_t)blas->a | (uintptr_t)blas->b | (uintptr_t)blas->c | (uintptr_t)p->bias;
+    return together % 16 == 0 && blas->a_leading % 8 == 0 && blas->b_leading % 8 == 0 && blas->c_leading % 8 == 0;
+}
+
 /* The product with bias and activation as its epilogue; false where there is no such epilogue. */
 static bool with_epilogue(const ct_cuda_product *p, ct_cuda_blas_product *blas) {
     if (p->activation != CT_ACT_NONE && p->activation != CT_ACT_RELU) return false;
+    if (is_half(blas->dtype) && (p->bias || p->activation) && !is_aligned(p, blas)) return false;
     const bool relu = p->activation == CT_ACT_RELU;
     blas->bias = (char *)(uintptr_t)p->bias;
     blas->epilogue = p->bias ? (relu ? CT_CUDA_BIAS_RELU : CT_CUDA_BIAS) : (relu ? CT_CUDA_RELU : CT_CUDA_PLAIN);

@@ -192,6 +192,7 @@ static const char *can_channels(const ct_call *call) { return norm_can(call, cal
 static const char *can_gradients(const ct_call *call) {
     const channel_norm_grad_attrs *a = call->attrs;
     if (a->relu || (call->n_out > 3 && call->out[3])) return "there is a relu";
+    if (a->fixed) return "the statistics are fixed";
     return can_channels(call);
 }
 

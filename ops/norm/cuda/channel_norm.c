@@ -8,7 +8,8 @@
 #include "gen/norm.attrs.h"
 
 enum {
-    ENOUGH = 1056,    /* blocks that keep a large device busy; a constant, since the bits of sums hang on it */
+    ENOUGH =
+        1584, /* blocks that keep a large device busy, a multiple of what is on it at a time; a constant, since bits hang on it */
     LINE_PART = 4096, /* elements of a part of a line, which a warp takes */
     ROWS = 16,        /* with the channels last: rows that a thread takes at least before lines are cut */
     DTYPES = CT_BF16 + 1,
@@ -23,15 +24,23 @@ static ct_cuda_unit resident_unit = {"norm_channel_resident", ct_fatbin_norm_cha
 typedef ct_cuda_function by_dtype[DTYPES];
 static by_dtype moments[2] = {OF_DTYPES(passes_unit, "channel_moments_lines"),
                               OF_DTYPES(passes_unit, "channel_moments_columns")};
-static by_dtype normalization[2] = {OF_DTYPES(passes_unit, "channel_normalization_lines"),
-                                    OF_DTYPES(passes_unit, "channel_normalization_columns")};
-static by_dtype gradient_sums[2] = {OF_DTYPES(passes_unit, "channel_gradient_sums_lines"),
-                                    OF_DTYPES(passes_unit, "channel_gradient_sums_columns")};
-static by_dtype gradient[2] = {OF_DTYPES(passes_unit, "channel_gradient_lines"),
-                               OF_DTYPES(passes_unit, "channel_gradient_columns")};
-static by_dtype settle = OF_DTYPES(passes_unit, "channel_settle");
+/* Along lines, along columns, and both with a third tensor. */
+static by_dtype normalization[4] = {OF_DTYPES(passes_unit, "channel_normalization_lines"),
+                                    OF_DTYPES(passes_unit, "channel_normalization_columns"),
+                                    OF_DTYPES(passes_unit, "channel_normalization_with_lines"),
+                                    OF_DTYPES(passes_unit, "channel_normalization_with_columns")};
+static by_dtype gradient_sums[4] = {OF_DTYPES(passes_unit, "channel_gradient_sums_lines"),
+                                    OF_DTYPES(passes_unit, "channel_gradient_sums_columns"),
+                                    OF_DTYPES(passes_unit, "channel_gradient_sums_with_lines"),
+                                    OF_DTYPES(passes_unit, "channel_gradient_sums_with_columns")};
+static by_dtype gradient[4] = {
+    OF_DTYPES(passes_unit, "channel_gradient_lines"), OF_DTYPES(passes_unit, "channel_gradient_columns"),
+    OF_DTYPES(passes_unit, "channel_gradient_with_lines"), OF_DTYPES(passes_unit, "channel_gradient_with_columns")};
+static by_dtype settle[2] = {OF_DTYPES(passes_unit, "channel_settle"),
+                             OF_DTYPES(passes_unit, "channel_settle_columns")};
 static by_dtype fixed = OF_DTYPES(passes_unit, "channel_fixed");
-static by_dtype settle_gradient = OF_DTYPES(passes_unit, "channel_settle_gradient");
+static by_dtype settle_gradient[2] = {OF_DTYPES(passes_unit, "channel_settle_gradient"),
+                                      OF_DTYPES(passes_unit, "channel_settle_gradient_columns")};
 static by_dtype resident[2] = {OF_DTYPES(resident_unit, "channel_forward"),
                                OF_DTYPES(resident_unit, "channel_backward")};
 static ct_cuda_function begin_rounds = {&resident_unit, "channel_begin_rounds", {0}};
@@ -106,11 +115,11 @@ static void check_packs(ct_cuda_channels *j) {
 
 static unsigned grid_of(int64_t blocks) { return (unsigned)(blocks < 1 << 20 ? blocks : 1 << 20); }
 
-static bool pass(const ct_call *call, by_dtype *code, ct_cuda_channels *j, ct_dtype dtype) {
+static bool pass(const ct_call *call, by_dtype *code, ct_cuda_channels *j, ct_dtype dtype, bool with) {
     const int64_t width = j->packed ? j->side * pack_of(dtype) : j->side;
     const int64_t blocks = j->last ? ceil_div(j->channels, width) * j->items * j->parts
                                    : ceil_div(j->items * j->channels * j->parts, CT_CHANNEL_THREADS / 32);
-    return ct_cuda_launch(call, &code[j->last][dtype],
+    return ct_cuda_launch(call, &code[j->last + (with ? 2 : 0)][dtype],
                           (ct_cuda_shape){.grid = grid_of(blocks), .block = CT_CHANNEL_THREADS}, j);
 }
 
@@ -118,13 +127,20 @@ static bool over_sets(const ct_call *call, ct_cuda_function *code, ct_cuda_chann
     return ct_cuda_launch(call, code, (ct_cuda_shape){.grid = grid_of(sets), .block = CT_CHANNEL_SETTLERS}, j);
 }
 
+/* Puts parts together: a block to a set, or to a few channels where those lie side by side. */
+static bool put_together(const ct_call *call, by_dtype *code, ct_cuda_channels *j, ct_dtype dtype) {
+    if (!j->last || !j->batch) return over_sets(call, &code[0][dtype], j, sets_of(j));
+    const ct_cuda_shape shape = {.grid = grid_of(ceil_div(j->channels, CT_CHANNEL_ABREAST)),
+                                 .block = CT_CHANNEL_COLUMNS};
+    return ct_cuda_launch(call, &code[1][dtype], shape, j);
+}
+
 /* ---- Chunks that stay in shared memory ---- */
 
 enum {
     RESIDENT_LEAST = 1 << 20, /* elements: below, launches are the cost, and the cache holds everything */
     RESIDENT_SET = 2048,      /* elements of a set */
-    CHUNK_BYTES =
-        26 * 1024, /* of the chunks of one round, so that CT_CHANNEL_ROOMS blocks are on a multiprocessor of Hopper */
+    CHUNK_BYTES = 25200,      /* so that CT_CHANNEL_ROOMS blocks of three chunks are on a multiprocessor of Hopper */
     FIXED_BYTES = 4 * 8 * (CT_CHANNEL_THREADS / 32), /* sums of warps */
 };
 
@@ -152,7 +168,7 @@ static bool cut_chunks(ct_cuda_channels *j, ct_dtype dtype, bool backward) {
 static size_t resident_scratch(const ct_cuda_channels *job, ct_dtype dtype, bool backward) {
     ct_cuda_channels j = *job;
     if (!cut_chunks(&j, dtype, backward)) return 0;
-    return sizeof(double) * (size_t)(CT_CHANNEL_PARTIAL * sets_of(&j) * j.pieces + ceil_div(sets_of(&j), 2)) +
+    return sizeof(double) * (size_t)(CT_CHANNEL_PARTIAL * sets_of(&j) * j.pieces + ceil_div(sets_of(&j) + 1, 2)) +
            scratch_of(&j, backward ? 2 : 0, 0);
 }
 
@@ -165,7 +181,7 @@ static bool run_resident(const ct_call *call, const ct_cuda_channels *job, ct_dt
     const ct_cuda_device *d = ct_cuda_enter(call->device.index, &before);
     if (!d) return false;
     ct_cuda_leave(before);
-    const int64_t bytes = j.elements_at + 2 * j.chunk_packs * 16 * (backward ? 2 : 1);
+    const int64_t bytes = j.elements_at + 3 * j.chunk_packs * 16 * (backward ? 2 : 1);
     const int64_t rooms = least((d->shared_limit + 1024) / (bytes + 1024), CT_CHANNEL_ROOMS);
     const int64_t chunks = sets_of(&j) * j.pieces, blocks = least(rooms * d->multiprocessors, chunks);
     if (rooms == 0 || j.pieces > rooms * d->multiprocessors) return true;
@@ -222,8 +238,8 @@ static bool run_forward(const ct_call *call, ct_cuda_channels *j) {
     bool done;
     const bool ok = run_resident(call, j, dtype, false, &done);
     if (!ok || done) return ok;
-    return (j->count == 0 || pass(call, moments, j, dtype)) && over_sets(call, &settle[dtype], j, sets_of(j)) &&
-           (!j->y || j->count == 0 || pass(call, normalization, j, dtype));
+    return (j->count == 0 || pass(call, moments, j, dtype, false)) && put_together(call, settle, j, dtype) &&
+           (!j->y || j->count == 0 || pass(call, normalization, j, dtype, j->other));
 }
 
 #define FORWARD(op)                                                      \
@@ -281,7 +297,7 @@ static bool run_backward(const ct_call *call, ct_stream *stream) {
     const ct_dtype dtype = call->in[X]->dtype;
     ct_cuda_channels j = gradient_job(call);
     ct_view *const *out = call->out;
-    j.relu = a->relu;
+    j.relu = a->relu, j.fixed = a->fixed;
     j.x = address_of(call->in[X]), j.g = address_of(call->in[G]);
     j.other = a->relu ? address_of(call->in[Y]) : NULL;
     j.g_mean = vector_of(call->in[G_MEAN]), j.g_var = vector_of(call->in[G_VAR]);
@@ -297,12 +313,13 @@ static bool run_backward(const ct_call *call, ct_stream *stream) {
     const bool ok = run_resident(call, &j, dtype, true, &done);
     if (!ok || done) return ok;
     const bool empty = j.items * j.channels * j.places == 0;
-    if (!empty && !pass(call, gradient_sums, &j, dtype)) return false;
-    if (sets_of(&j) && !over_sets(call, &settle_gradient[dtype], &j, sets_of(&j))) return false;
-    if (j.channels && (j.dweight.data || j.dbias.data) && !over_sets(call, &parameters, &j, j.channels)) return false;
+    if (!empty && !pass(call, gradient_sums, &j, dtype, j.other)) return false;
+    if (sets_of(&j) && !put_together(call, settle_gradient, &j, dtype)) return false;
+    const bool apart = !j.batch && (j.dweight.data || j.dbias.data);
+    if (j.channels && apart && !over_sets(call, &parameters, &j, j.channels)) return false;
     if (empty || !j.y) return true;
     if (j.passed) j.g = j.passed, j.relu = 0, j.other = NULL; /* relu has been done */
-    return pass(call, gradient, &j, dtype);
+    return pass(call, gradient, &j, dtype, j.other);
 }
 
 /* ---- By given statistics ---- */
@@ -335,7 +352,7 @@ static bool run_fixed(const ct_call *call, ct_stream *stream) {
     place_scratch(&j, call, 0);
     check_packs(&j);
     return over_sets(call, &fixed[dtype], &j, ceil_div(j.channels, CT_CHANNEL_SETTLERS)) &&
-           pass(call, normalization, &j, dtype);
+           pass(call, normalization, &j, dtype, j.other);
 }
 
 /* ---- Running statistics ---- */

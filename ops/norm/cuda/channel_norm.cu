@@ -49,9 +49,9 @@ template <typename S, int COLUMNS> struct moments {
 // large beside the deviations, which half types cannot have.
 template <typename S, int COLUMNS> CT_DEVICE constexpr bool folds() { return sizeof(S) == 2 && COLUMNS > 1; }
 
-template <typename S, int COLUMNS> struct normalization {
+template <typename S, int COLUMNS, bool WITH> struct normalization_of {
     typedef typename ct_number<S>::type C;
-    enum { SUMS = 0, G = 0, OTHER = 1, REVERSED = 1, FOLDS = folds<S, COLUMNS>() };
+    enum { SUMS = 0, G = 0, OTHER = WITH, REVERSED = 1, FOLDS = folds<S, COLUMNS>() };
     C m[FOLDS ? 1 : COLUMNS], scale[COLUMNS], shift[COLUMNS], sum[1][1];
     CT_DEVICE static char *output(const ct_cuda_channels &a) { return a.y; }
     CT_DEVICE void begin(const ct_cuda_channels &a, int64_t item, int64_t channel, int64_t, int64_t) {
@@ -66,19 +66,19 @@ template <typename S, int COLUMNS> struct normalization {
     }
     CT_DEVICE C take(const ct_cuda_channels &a, int k, C x, C, C other) {
         C y = ct_fma(FOLDS ? x : x - m[FOLDS ? 0 : k], scale[k], shift[k]);
-        if (a.other) y += other;
+        if (WITH) y += other;
         return a.relu ? ct_relu_of(y) : y;
     }
     CT_DEVICE static void put(const ct_cuda_channels &, int64_t, int64_t, int64_t, const double *) {}
 };
 
-template <typename S, int COLUMNS> struct gradient_sums {
+template <typename S, int COLUMNS, bool WITH> struct gradient_sums_of {
     typedef typename ct_number<S>::type C;
-    enum { SUMS = 3, G = 1, OTHER = 1, REVERSED = 0, FOLDS = folds<S, COLUMNS>() };
+    enum { SUMS = 3, G = 1, OTHER = WITH, REVERSED = 0, FOLDS = folds<S, COLUMNS>() };
     C m[COLUMNS], scale[COLUMNS], shift[COLUMNS], sum[SUMS][COLUMNS];
     CT_DEVICE static char *output(const ct_cuda_channels &a) { return a.passed; }
     CT_DEVICE void begin(const ct_cuda_channels &a, int64_t item, int64_t channel, int64_t, int64_t) {
-        const bool recomputes = a.relu && !a.other;
+        const bool recomputes = a.relu && !WITH;
 #pragma unroll
         for (int k = 0; k < COLUMNS; k++) {
             const int64_t set = ct_set_of(a, item, channel + k);
@@ -93,7 +93,7 @@ template <typename S, int COLUMNS> struct gradient_sums {
     }
     CT_DEVICE C take(const ct_cuda_channels &a, int k, C x, C g, C other) {
         const C apart = x - m[k];
-        if (a.relu) g = (a.other ? other : ct_fma(FOLDS ? x : apart, scale[k], shift[k])) <= 0 ? (C)0 : g;
+        if (a.relu) g = (WITH ? other : ct_fma(FOLDS ? x : apart, scale[k], shift[k])) <= 0 ? (C)0 : g;
         sum[0][k] += g;
         sum[1][k] = ct_fma(apart, g, sum[1][k]);
         sum[2][k] += apart;
@@ -105,13 +105,13 @@ template <typename S, int COLUMNS> struct gradient_sums {
     }
 };
 
-template <typename S, int COLUMNS> struct gradient {
+template <typename S, int COLUMNS, bool WITH> struct gradient_of {
     typedef typename ct_number<S>::type C;
-    enum { SUMS = 0, G = 1, OTHER = 1, REVERSED = 1, FOLDS = folds<S, COLUMNS>(), APART = FOLDS ? 1 : COLUMNS };
+    enum { SUMS = 0, G = 1, OTHER = WITH, REVERSED = 1, FOLDS = folds<S, COLUMNS>(), APART = FOLDS ? 1 : COLUMNS };
     C m[APART], middle[APART], of_g[COLUMNS], of_x[COLUMNS], of_1[COLUMNS], shift[COLUMNS], sum[1][1];
     CT_DEVICE static char *output(const ct_cuda_channels &a) { return a.y; }
     CT_DEVICE void begin(const ct_cuda_channels &a, int64_t item, int64_t channel, int64_t, int64_t) {
-        const bool recomputes = a.relu && !a.other;
+        const bool recomputes = a.relu && !WITH;
 #pragma unroll
         for (int k = 0; k < COLUMNS; k++) {
             const C from = ct_coefficient<C>(a, 0, item)[channel + k], minus = ct_coefficient<C>(a, 4, item)[channel + k];
@@ -129,11 +129,19 @@ template <typename S, int COLUMNS> struct gradient {
     }
     CT_DEVICE C take(const ct_cuda_channels &a, int k, C x, C g, C other) {
         const C apart = FOLDS ? x : x - m[FOLDS ? 0 : k];
-        if (a.relu) g = (a.other ? other : ct_fma(apart, of_g[k], shift[k])) <= 0 ? (C)0 : g;
+        if (a.relu) g = (WITH ? other : ct_fma(apart, of_g[k], shift[k])) <= 0 ? (C)0 : g;
         return ct_fma(FOLDS ? g : g - middle[FOLDS ? 0 : k], of_g[k], ct_fma(apart, of_x[k], of_1[k]));
     }
     CT_DEVICE static void put(const ct_cuda_channels &, int64_t, int64_t, int64_t, const double *) {}
 };
+
+// Without and with `other`, whose packs would take registers of all.
+template <typename S, int COLUMNS> using normalization = normalization_of<S, COLUMNS, false>;
+template <typename S, int COLUMNS> using normalization_with = normalization_of<S, COLUMNS, true>;
+template <typename S, int COLUMNS> using gradient_sums = gradient_sums_of<S, COLUMNS, false>;
+template <typename S, int COLUMNS> using gradient_sums_with = gradient_sums_of<S, COLUMNS, true>;
+template <typename S, int COLUMNS> using gradient = gradient_of<S, COLUMNS, false>;
+template <typename S, int COLUMNS> using gradient_with = gradient_of<S, COLUMNS, true>;
 
 // ---- Going over parts ----
 
@@ -145,7 +153,7 @@ template <typename F> struct part_bases {
     const char *x, *g, *other;
     char *output;
     CT_DEVICE part_bases(const ct_cuda_channels &a, int64_t bytes)
-        : x(a.x + bytes), g(F::G ? a.g + bytes : NULL), other(F::OTHER && a.other ? a.other + bytes : NULL),
+        : x(a.x + bytes), g(F::G ? a.g + bytes : NULL), other(F::OTHER ? a.other + bytes : NULL),
           output(F::output(a) ? F::output(a) + bytes : NULL) {}
 };
 
@@ -159,7 +167,7 @@ CT_DEVICE void take_packs(const ct_cuda_channels &a, const part_bases<F> &base, 
     for (int u = 0; u < U; u++) {
         x[u] = *(const pack *)(base.x + (at + u * step));
         if (F::G) g[u] = *(const pack *)(base.g + (at + u * step));
-        if (F::OTHER && base.other) other[u] = *(const pack *)(base.other + (at + u * step));
+        if (F::OTHER) other[u] = *(const pack *)(base.other + (at + u * step));
     }
 #pragma unroll
     for (int u = 0; u < U; u++) {
@@ -167,10 +175,10 @@ CT_DEVICE void take_packs(const ct_cuda_channels &a, const part_bases<F> &base, 
         C xs[V], gs[V], others[V];
         x[u].numbers(xs);
         if (F::G) g[u].numbers(gs);
-        if (F::OTHER && base.other) other[u].numbers(others);
+        if (F::OTHER) other[u].numbers(others);
 #pragma unroll
         for (int k = 0; k < V; k++)
-            xs[k] = f.take(a, COLUMNS == 1 ? 0 : k, xs[k], F::G ? gs[k] : (C)0, F::OTHER && base.other ? others[k] : (C)0);
+            xs[k] = f.take(a, COLUMNS == 1 ? 0 : k, xs[k], F::G ? gs[k] : (C)0, F::OTHER ? others[k] : (C)0);
         if (!base.output) continue;
         packed.store(xs);
         *(pack *)(base.output + (at + u * step)) = packed;
@@ -278,6 +286,47 @@ CT_DEVICE parts_of parts_of_set(const ct_cuda_channels &a, int64_t set) {
 }
 CT_DEVICE int64_t places_of(const ct_cuda_channels &a, int64_t part) { return min(a.part, a.places - part * a.part); }
 
+// What comes of a set's moments, and of its sums; thread `lane` of `lanes` takes part.
+template <typename C>
+CT_DEVICE void settle_set(const ct_cuda_channels &a, int64_t set, double mean, double var, int lane, int lanes) {
+    const int64_t item = a.batch ? 0 : set / a.groups, first = (set - item * a.groups) * a.members;
+    const double rstd = 1 / sqrt(var + a.eps);
+    if (lane == 0) {
+        ct_vector_set(a.mean, set, mean);
+        ct_vector_set(a.var, set, var);
+    }
+    for (int64_t c = first + lane; c < first + a.members; c += lanes) {
+        const ct_forward_coefficients<C> by = ct_forward_of<C>(a, mean, rstd, c);
+        ct_coefficient<C>(a, 0, item)[c] = by.m;
+        ct_coefficient<C>(a, 1, item)[c] = by.scale;
+        ct_coefficient<C>(a, 2, item)[c] = by.shift;
+    }
+}
+// The sums have weight in them already, unless a channel is a set.
+template <typename C>
+CT_DEVICE void settle_gradient_set(const ct_cuda_channels &a, int64_t set, double g, double product, double rest, int lane,
+                                   int lanes) {
+    const int64_t sets = (a.batch ? 1 : a.items) * a.groups, item = a.batch ? 0 : set / a.groups,
+                  first = (set - item * a.groups) * a.members;
+    const double w = a.batch ? ct_vector_at(a.weight, set, 1) : 1;
+    ct_set_sums s = {g * w, product * w, rest, ct_rstd_of(a, set), 0, 0};
+    ct_settle_sums(a, set, s);
+    if (lane == 0 && a.batch) {
+        ct_vector_set(a.dweight, set, (product - s.rest * g) * s.rstd);
+        ct_vector_set(a.dbias, set, g);
+    } else if (lane == 0) {
+        a.rest[set] = s.rest, a.rest[sets + set] = s.rstd;
+    }
+    for (int64_t c = first + lane; c < first + a.members; c += lanes) {
+        const ct_backward_coefficients<C> by = ct_backward_of<C>(a, s, (C)ct_vector_at(a.mean, set, 0), c);
+        ct_coefficient<C>(a, 0, item)[c] = by.m;
+        ct_coefficient<C>(a, 1, item)[c] = by.of_g;
+        ct_coefficient<C>(a, 2, item)[c] = by.of_x;
+        ct_coefficient<C>(a, 3, item)[c] = by.of_1;
+        ct_coefficient<C>(a, 4, item)[c] = by.middle;
+    }
+}
+
 template <typename S> CT_DEVICE void settle(const ct_cuda_channels &a) {
     typedef typename ct_number<S>::type C;
     enum { SETTLERS = CT_CHANNEL_SETTLERS };
@@ -298,18 +347,8 @@ template <typename S> CT_DEVICE void settle(const ct_cuda_channels &a) {
             const double apart = means[at] - mean;
             square += squares[at] + apart * apart * (double)places_of(a, part);
         }
-        const double var = ct_block_sum<SETTLERS / 32>(square) / a.count, rstd = 1 / sqrt(var + a.eps);
-        if (threadIdx.x == 0) {
-            ct_vector_set(a.mean, set, mean);
-            ct_vector_set(a.var, set, var);
-        }
-        const int64_t item = a.batch ? 0 : set / a.groups, first = (set - item * a.groups) * a.members;
-        for (int64_t c = first + threadIdx.x; c < first + a.members; c += SETTLERS) {
-            const ct_forward_coefficients<C> by = ct_forward_of<C>(a, mean, rstd, c);
-            ct_coefficient<C>(a, 0, item)[c] = by.m;
-            ct_coefficient<C>(a, 1, item)[c] = by.scale;
-            ct_coefficient<C>(a, 2, item)[c] = by.shift;
-        }
+        const double var = ct_block_sum<SETTLERS / 32>(square) / a.count;
+        settle_set<C>(a, set, mean, var, threadIdx.x, SETTLERS);
     }
 }
 
@@ -336,27 +375,75 @@ template <typename S> CT_DEVICE void settle_gradient(const ct_cuda_channels &a) 
         double g = 0, product = 0, rest = 0;
         for (int64_t i = threadIdx.x; i < p.outer * a.parts; i += SETTLERS) {
             const int64_t o = i / a.parts, at = p.first + o * p.step + (i - o * a.parts) * p.part_step;
-            const double w = ct_vector_at(a.weight, first + (a.batch ? 0 : o), 1);
+            const double w = a.batch ? 1 : ct_vector_at(a.weight, first + o, 1);
             g += w * a.sums[at];
             product += w * a.sums[all + at];
             rest += a.sums[2 * all + at];
         }
-        ct_set_sums s;
-        s.g = ct_block_sum<SETTLERS / 32>(g);
-        s.product = ct_block_sum<SETTLERS / 32>(product);
-        s.rest = ct_block_sum<SETTLERS / 32>(rest);
-        s.rstd = ct_rstd_of(a, set);
-        ct_settle_sums(a, set, s);
-        if (threadIdx.x == 0) a.rest[set] = s.rest, a.rest[sets + set] = s.rstd;
-        for (int64_t c = first + threadIdx.x; c < first + a.members; c += SETTLERS) {
-            const ct_backward_coefficients<C> by = ct_backward_of<C>(a, s, (C)ct_vector_at(a.mean, set, 0), c);
-            ct_coefficient<C>(a, 0, item)[c] = by.m;
-            ct_coefficient<C>(a, 1, item)[c] = by.of_g;
-            ct_coefficient<C>(a, 2, item)[c] = by.of_x;
-            ct_coefficient<C>(a, 3, item)[c] = by.of_1;
-            ct_coefficient<C>(a, 4, item)[c] = by.middle;
-        }
+        g = ct_block_sum<SETTLERS / 32>(g);
+        product = ct_block_sum<SETTLERS / 32>(product);
+        rest = ct_block_sum<SETTLERS / 32>(rest);
+        settle_gradient_set<C>(a, set, g, product, rest, threadIdx.x, SETTLERS);
     }
+}
+
+// Channels last, the batch as one set: the parts of neighboring channels lie side by side.
+struct abreast {
+    int64_t channel, many;
+    int column, group;
+    CT_DEVICE abreast(const ct_cuda_channels &a)
+        : channel((int64_t)blockIdx.x * CT_CHANNEL_ABREAST + threadIdx.x % CT_CHANNEL_ABREAST), many(a.items * a.parts),
+          column(threadIdx.x % CT_CHANNEL_ABREAST), group(threadIdx.x / CT_CHANNEL_ABREAST) {}
+};
+enum { ABREAST_GROUPS = CT_CHANNEL_COLUMNS / CT_CHANNEL_ABREAST };
+// The sum of x over the groups of a column, in all of them.
+CT_DEVICE double sum_abreast(const abreast &w, double x) {
+    __shared__ double sums[ABREAST_GROUPS][CT_CHANNEL_ABREAST];
+    __syncthreads(); // what was there before has been read
+    sums[w.group][w.column] = x;
+    __syncthreads();
+    for (int half = ABREAST_GROUPS / 2; half; half /= 2) {
+        if (w.group < half) sums[w.group][w.column] += sums[w.group + half][w.column];
+        __syncthreads();
+    }
+    return sums[0][w.column];
+}
+template <typename S> CT_DEVICE void settle_columns(const ct_cuda_channels &a) {
+    if (ct_does_nothing(a.head)) return;
+    const abreast w(a);
+    const bool there = w.channel < a.channels;
+    const double *means = a.sums + w.channel, *squares = means + w.many * a.channels;
+    double mean = 0, square = 0;
+#pragma unroll 4
+    for (int64_t i = w.group; there && i < w.many; i += ABREAST_GROUPS)
+        mean += means[i * a.channels] * (double)places_of(a, a.items == 1 ? i : i % a.parts);
+    mean = sum_abreast(w, mean) / a.count;
+#pragma unroll 4
+    for (int64_t i = w.group; there && i < w.many; i += ABREAST_GROUPS) {
+        const double apart = means[i * a.channels] - mean;
+        square += squares[i * a.channels] + apart * apart * (double)places_of(a, a.items == 1 ? i : i % a.parts);
+    }
+    const double var = sum_abreast(w, square) / a.count;
+    if (there && w.group == 0) settle_set<typename ct_number<S>::type>(a, w.channel, mean, var, 0, 1);
+}
+template <typename S> CT_DEVICE void settle_gradient_columns(const ct_cuda_channels &a) {
+    if (ct_does_nothing(a.head)) return;
+    const abreast w(a);
+    const bool there = w.channel < a.channels;
+    const int64_t all = w.many * a.channels;
+    const double *sums = a.sums + w.channel;
+    double g = 0, product = 0, rest = 0;
+#pragma unroll 4
+    for (int64_t i = w.group; there && i < w.many; i += ABREAST_GROUPS) {
+        g += sums[i * a.channels];
+        product += sums[all + i * a.channels];
+        rest += sums[2 * all + i * a.channels];
+    }
+    g = sum_abreast(w, g);
+    product = sum_abreast(w, product);
+    rest = sum_abreast(w, rest);
+    if (there && w.group == 0)
+        settle_gradient_set<typename ct_number<S>::type>(a, w.channel, g, product, rest, 0, 1);
 }
 
 // dweight and dbias, a block to a channel.
@@ -408,10 +495,15 @@ extern "C" __global__ void __launch_bounds__(CT_CHANNEL_SETTLERS)
 #define SETTLING(name, suffix, body) KERNEL(name, CT_CHANNEL_SETTLERS, 4, suffix, body)
 #define KERNELS(suffix, S)                    \
     PASS(moments, 3, suffix, S)               \
-    PASS(normalization, 3, suffix, S)         \
-    PASS(gradient_sums, 2, suffix, S)         \
+    PASS(normalization, 4, suffix, S)         \
+    PASS(normalization_with, 3, suffix, S)    \
+    PASS(gradient_sums, 3, suffix, S)         \
+    PASS(gradient_sums_with, 2, suffix, S)    \
     PASS(gradient, 3, suffix, S)              \
+    PASS(gradient_with, 3, suffix, S)         \
     SETTLING(settle, suffix, settle<S>(a))    \
+    KERNEL(settle_columns, CT_CHANNEL_COLUMNS, 2, suffix, settle_columns<S>(a)) \
+    KERNEL(settle_gradient_columns, CT_CHANNEL_COLUMNS, 2, suffix, settle_gradient_columns<S>(a)) \
     SETTLING(fixed, suffix, fix<S>(a))        \
     SETTLING(settle_gradient, suffix, settle_gradient<S>(a))
 KERNELS(f32, float)

@@ -78,6 +78,10 @@ struct ct_set_sums {
 };
 // From the sums of a set, all but what a channel's weight changes.
 CT_DEVICE void ct_settle_sums(const ct_cuda_channels &a, int64_t set, ct_set_sums &s) {
+    if (a.fixed) { // dx is g weight rstd
+        s.g = s.rest = s.projection = s.shift = 0;
+        return;
+    }
     s.rest /= a.count;
     s.projection = 2 * ct_vector_at(a.g_var, set, 0) / a.count -
                    s.rstd * s.rstd * s.rstd * (s.product - s.rest * s.g) / a.count;

@@ -9,8 +9,10 @@
 
 enum {
     CT_CHANNEL_THREADS = 256,
-    CT_CHANNEL_SETTLERS = 128, /* threads that put the parts of a set together */
-    CT_CHANNEL_ROOMS = 4,      /* blocks on a multiprocessor that keep chunks in shared memory */
+    CT_CHANNEL_SETTLERS = 128, /* threads that put the parts of a set together, */
+    CT_CHANNEL_ABREAST = 8,    /* or, of so many channels side by side, */
+    CT_CHANNEL_COLUMNS = 512,  /* so many threads */
+    CT_CHANNEL_ROOMS = 3,      /* blocks on a multiprocessor that keep chunks in shared memory */
     CT_CHANNEL_PARTIAL = 3,    /* numbers that such a block tells of a chunk */
 };
 
@@ -36,6 +38,7 @@ typedef struct ct_cuda_channels {
     int64_t parts, part;     /* of a line, and their places */
     double eps, count;       /* elements of a set */
     int32_t batch, last, relu;
+    int32_t fixed;      /* gradients: mean and var are given numbers */
     int32_t packed;     /* every pack of neighbors is aligned */
     int32_t side;       /* channels last: threads side by side, a power of two */
     double *sums;       /* (2 or 3, items, channels, parts) or (2 or 3, items, parts, channels) */
@@ -46,7 +49,7 @@ typedef struct ct_cuda_channels {
     int64_t pieces, chunk_lines, chunk_packs; /* chunks of a set; what one has at most */
     int64_t line_sums, elements_at;           /* in shared memory: pairs of sums, and where chunks begin */
     double *partial;                          /* (chunks, CT_CHANNEL_PARTIAL) */
-    uint32_t *arrived;                        /* (sets) chunks that have told theirs */
+    uint32_t *arrived; /* (sets + 1) chunks that have told theirs; behind them, whether nothing is done */
 } ct_cuda_channels;
 
 /* running = (1 - momentum) running + momentum batch, of the mean and of unbias times var. */

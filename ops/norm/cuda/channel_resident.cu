@@ -1,6 +1,6 @@
 // channel_norm and its gradients with the channels first, in one reading: all blocks run at one time and go through the chunks of all sets in
-// rounds, a chunk to a block. In round r a block loads its r-th chunk into shared memory, sums it up and tells the sums to whoever waits for
-// that set; then it makes the results of the chunk before, which it has kept. A set has no more chunks than there are blocks, so what a block
+// rounds, a chunk to a block. In round r a block has its r-th chunk in shared memory, sets out to fetch the next one, sums its own up and tells
+// the sums to whoever waits for that set; then it makes the results of the chunk before, which it has kept. A set has no more chunks than there are blocks, so what a block
 // waits for is done in the same round or was done in the one before, ahead of any waiting: nobody waits for ever. Which sums are put
 // together, and in which order, depends on sizes alone.
 //
@@ -9,7 +9,7 @@
 #include "backends/cuda/lanes.cuh"
 #include "ops/norm/cuda/channel_norm.cuh"
 
-enum { UNROLLED = 4, WARPS = CT_CHANNEL_THREADS / 32 };
+enum { WARPS = CT_CHANNEL_THREADS / 32, BUFFERS = 3 };
 
 // ---- Chunks ----
 
@@ -55,9 +55,32 @@ CT_DEVICE team team_of(const ct_cuda_channels &a) {
     return t;
 }
 
+// ---- Fetching ----
+
+CT_DEVICE void fetch_pack(void *to, const void *from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from) : "memory");
+}
+CT_DEVICE void end_fetches() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+CT_DEVICE void await_all_but_last() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }
+
+// Of x, and of g where it is given.
+template <typename S>
+CT_DEVICE void fetch(const ct_cuda_channels &a, const chunk &c, const team &t, const char *g, char *kept) {
+    typedef ct_neighbors<S, 16 / sizeof(S)> pack;
+    pack *xs = (pack *)kept, *gs = xs + a.chunk_packs;
+    for (int line = t.number; line < c.lines; line += t.teams) {
+        const int64_t at = c.start + line * a.line_step;
+        const pack *from = (const pack *)((const S *)a.x + at), *from_g = (const pack *)((const S *)g + at);
+        for (int i = t.lane; i < c.packs; i += t.lanes) {
+            fetch_pack(xs + line * c.packs + i, from + i);
+            if (g) fetch_pack(gs + line * c.packs + i, from_g + i);
+        }
+    }
+}
+
 // ---- Sums ----
 
-// Shared memory: sums of warps, pairs of sums of lines by warp, coefficients by line, then two chunks.
+// Shared memory: sums of warps, pairs of sums of lines by warp, coefficients by line, then three chunks.
 template <typename C> struct room {
     double *warps, *lines;
     C *coefficients; // (lines, 4)
@@ -106,38 +129,27 @@ CT_DEVICE double partial_of(const ct_cuda_channels &a, int64_t set, int64_t piec
 // ---- Forward ----
 
 template <typename S> CT_DEVICE void forward_first(const ct_cuda_channels &a, const room<typename ct_number<S>::type> &r,
-                                                   const chunk &c, const team &t, char *kept) {
+                                                   const chunk &c, const team &t, const char *kept) {
     typedef typename ct_number<S>::type C;
     enum { V = 16 / sizeof(S) };
     typedef ct_neighbors<S, V> pack;
-    const S *x = (const S *)a.x + c.start;
     // Deviations from the median of three elements, as in the passes.
+    const S *x = (const S *)a.x + c.start;
     const C first = ct_number_of(x[0]), half = ct_number_of(x[c.packs / 2 * V]), end = ct_number_of(x[c.packs * V - 1]);
     const C shift = max(min(first, half), min(max(first, half), end));
     C sums[2] = {0, 0};
-    for (int line = t.number; line < c.lines; line += t.teams) {
-        const pack *from = (const pack *)(x + line * a.line_step);
-        pack *to = (pack *)kept + line * c.packs;
-        for (int i = t.lane; i < c.packs; i += UNROLLED * t.lanes) {
-            pack loaded[UNROLLED];
+    await_all_but_last();
+    for (int line = t.number; line < c.lines; line += t.teams)
+        for (int i = t.lane; i < c.packs; i += t.lanes) {
+            C n[V];
+            ((const pack *)kept)[line * c.packs + i].numbers(n);
 #pragma unroll
-            for (int u = 0; u < UNROLLED; u++)
-                if (i + u * t.lanes < c.packs) loaded[u] = from[i + u * t.lanes];
-#pragma unroll
-            for (int u = 0; u < UNROLLED; u++)
-                if (i + u * t.lanes < c.packs) {
-                    C n[V];
-                    loaded[u].numbers(n);
-                    to[i + u * t.lanes] = loaded[u];
-#pragma unroll
-                    for (int q = 0; q < V; q++) {
-                        const C apart = n[q] - shift;
-                        sums[0] += apart;
-                        sums[1] = ct_fma(apart, apart, sums[1]);
-                    }
-                }
+            for (int q = 0; q < V; q++) {
+                const C apart = n[q] - shift;
+                sums[0] += apart;
+                sums[1] = ct_fma(apart, apart, sums[1]);
+            }
         }
-    }
     if (threadIdx.x == 0) a.partial[c.number * CT_CHANNEL_PARTIAL + 2] = (double)shift;
     publish(a, c, r.warps, sums);
 }
@@ -150,18 +162,31 @@ CT_DEVICE void moments_of(const ct_cuda_channels &a, int64_t set, int64_t piece,
 }
 
 template <typename C> CT_DEVICE void forward_settle(const ct_cuda_channels &a, const room<C> &r, const chunk &c) {
+    enum { NEAR = 2 }; // chunks of a lane that stay in registers
     await(a, c.set);
-    double total = 0, square = 0, mean, squares;
-    for (int64_t piece = threadIdx.x; piece < a.pieces; piece += 32) {
-        const double n = count_of(a, piece);
-        moments_of(a, c.set, piece, n, mean, squares);
-        total += mean * n;
+    double total = 0, square = 0, mean[NEAR], squares[NEAR], n[NEAR], far, far_squares;
+#pragma unroll
+    for (int k = 0; k < NEAR; k++) {
+        const int64_t piece = threadIdx.x + 32 * k;
+        n[k] = 0;
+        if (piece >= a.pieces) continue;
+        n[k] = count_of(a, piece);
+        moments_of(a, c.set, piece, n[k], mean[k], squares[k]);
+        total += mean[k] * n[k];
+    }
+    for (int64_t piece = threadIdx.x + 32 * NEAR; piece < a.pieces; piece += 32) {
+        const double many = count_of(a, piece);
+        moments_of(a, c.set, piece, many, far, far_squares);
+        total += far * many;
     }
     const double middle = ct_lane_sum(total) / a.count;
-    for (int64_t piece = threadIdx.x; piece < a.pieces; piece += 32) {
-        const double n = count_of(a, piece);
-        moments_of(a, c.set, piece, n, mean, squares);
-        square += squares + (mean - middle) * (mean - middle) * n;
+#pragma unroll
+    for (int k = 0; k < NEAR; k++)
+        if (n[k] > 0) square += squares[k] + (mean[k] - middle) * (mean[k] - middle) * n[k];
+    for (int64_t piece = threadIdx.x + 32 * NEAR; piece < a.pieces; piece += 32) {
+        const double many = count_of(a, piece);
+        moments_of(a, c.set, piece, many, far, far_squares);
+        square += far_squares + (far - middle) * (far - middle) * many;
     }
     const double var = ct_lane_sum(square) / a.count, rstd = 1 / sqrt(var + a.eps);
     if (threadIdx.x == 0 && c.number == c.set * a.pieces) {
@@ -210,48 +235,37 @@ template <typename S> CT_DEVICE void forward_second(const ct_cuda_channels &a, c
 template <typename S> CT_DEVICE void backward_first(const ct_cuda_channels &a, const room<typename ct_number<S>::type> &r,
                                                     const chunk &c, const team &t, char *kept) {
     typedef typename ct_number<S>::type C;
-    enum { V = 16 / sizeof(S), TOGETHER = UNROLLED / 2 };
+    enum { V = 16 / sizeof(S) };
     typedef ct_neighbors<S, V> pack;
     pack *xs = (pack *)kept, *gs = xs + a.chunk_packs;
     const C m = (C)ct_vector_at(a.mean, c.set, 0);
     const bool recomputes = a.relu && !a.other;
     const double rstd = recomputes ? ct_rstd_of(a, c.set) : 0;
     C all[3] = {0, 0, 0}; // of h, of h (x - m), of x - m; where a channel is a set, without its weight
+    await_all_but_last();
     for (int line = t.number; line < c.lines; line += t.teams) {
         const int64_t at = c.start + line * a.line_step, channel = channel_of(a, c, line);
         const double w = ct_vector_at(a.weight, channel, 1);
         const C scale = (C)(rstd * w), shift = recomputes ? (C)ct_vector_at(a.bias, channel, 0) : (C)0;
         C sum = 0, product = 0;
-        for (int i = t.lane; i < c.packs; i += TOGETHER * t.lanes) {
-            pack x[TOGETHER], g[TOGETHER], y[TOGETHER];
+        for (int i = t.lane; i < c.packs; i += t.lanes) {
+            C x[V], g[V], y[V];
+            if (a.other) ((const pack *)((const S *)a.other + at))[i].numbers(y);
+            xs[line * c.packs + i].numbers(x);
+            gs[line * c.packs + i].numbers(g);
 #pragma unroll
-            for (int u = 0; u < TOGETHER; u++)
-                if (i + u * t.lanes < c.packs) {
-                    x[u] = ((const pack *)((const S *)a.x + at))[i + u * t.lanes];
-                    g[u] = ((const pack *)((const S *)a.g + at))[i + u * t.lanes];
-                    if (a.other) y[u] = ((const pack *)((const S *)a.other + at))[i + u * t.lanes];
-                }
-#pragma unroll
-            for (int u = 0; u < TOGETHER; u++)
-                if (i + u * t.lanes < c.packs) {
-                    const int to = line * c.packs + i + u * t.lanes;
-                    C xn[V], gn[V], yn[V];
-                    x[u].numbers(xn);
-                    g[u].numbers(gn);
-                    if (a.other) y[u].numbers(yn);
-#pragma unroll
-                    for (int q = 0; q < V; q++) {
-                        const C apart = xn[q] - m;
-                        if (a.relu) gn[q] = (a.other ? yn[q] : ct_fma(apart, scale, shift)) <= 0 ? (C)0 : gn[q];
-                        sum += gn[q];
-                        product = ct_fma(apart, gn[q], product);
-                        all[2] += apart;
-                    }
-                    if (a.relu) g[u].store(gn);
-                    xs[to] = x[u];
-                    gs[to] = g[u];
-                    if (a.passed) ((pack *)((S *)a.passed + at))[i + u * t.lanes] = g[u];
-                }
+            for (int q = 0; q < V; q++) {
+                const C apart = x[q] - m;
+                if (a.relu) g[q] = (a.other ? y[q] : ct_fma(apart, scale, shift)) <= 0 ? (C)0 : g[q];
+                sum += g[q];
+                product = ct_fma(apart, g[q], product);
+                all[2] += apart;
+            }
+            if (!a.relu) continue;
+            pack passed;
+            passed.store(g);
+            gs[line * c.packs + i] = passed;
+            if (a.passed) ((pack *)((S *)a.passed + at))[i] = passed;
         }
         all[0] = a.batch ? all[0] + sum : ct_fma((C)w, sum, all[0]);
         all[1] = a.batch ? all[1] + product : ct_fma((C)w, product, all[1]);
@@ -337,24 +351,34 @@ template <typename S> CT_DEVICE void backward_second(const ct_cuda_channels &a, 
 template <typename S, bool BACKWARD> CT_DEVICE void rounds(const ct_cuda_channels &a, char *memory) {
     typedef typename ct_number<S>::type C;
     enum { V = 16 / sizeof(S) };
-    if (ct_does_nothing(a.head)) return;
+    const int64_t sets = a.batch ? a.channels : a.items * a.groups, chunks = a.pieces * sets;
+    if (a.arrived[sets]) return;
     const room<C> r = room_in<C>(a, memory);
     const team t = team_of(a);
-    const int64_t chunks = a.pieces * (a.batch ? a.channels : a.items * a.groups);
     const int64_t bytes = a.chunk_packs * 16 * (BACKWARD ? 2 : 1);
-    int buffer = 0;
-    for (int64_t number = blockIdx.x;; number += gridDim.x, buffer ^= 1) {
+    const char *g = BACKWARD ? a.g : NULL;
+    chunk before = {}, now = chunk_of<V>(a, blockIdx.x), next = {};
+    char *kept[BUFFERS] = {r.chunks, r.chunks + bytes, r.chunks + 2 * bytes}; // of now, next and before
+    fetch<S>(a, now, t, g, kept[0]);
+    end_fetches();
+    for (int64_t number = blockIdx.x;; number += gridDim.x) {
+        if (number + gridDim.x < chunks) {
+            next = chunk_of<V>(a, number + gridDim.x);
+            fetch<S>(a, next, t, g, kept[1]);
+        }
+        end_fetches();
         if (number < chunks) {
-            const chunk c = chunk_of<V>(a, number);
-            if (BACKWARD) backward_first<S>(a, r, c, t, r.chunks + buffer * bytes);
-            else forward_first<S>(a, r, c, t, r.chunks + buffer * bytes);
+            if (BACKWARD) backward_first<S>(a, r, now, t, kept[0]);
+            else forward_first<S>(a, r, now, t, kept[0]);
         }
         if (number >= gridDim.x) {
-            const chunk c = chunk_of<V>(a, number - gridDim.x);
-            if (BACKWARD) backward_second<S>(a, r, c, t, r.chunks + (buffer ^ 1) * bytes);
-            else forward_second<S>(a, r, c, t, r.chunks + (buffer ^ 1) * bytes);
+            if (BACKWARD) backward_second<S>(a, r, before, t, kept[2]);
+            else forward_second<S>(a, r, before, t, kept[2]);
         }
         if (number >= chunks) break;
+        before = now, now = next;
+        char *const free = kept[2];
+        kept[2] = kept[0], kept[0] = kept[1], kept[1] = free;
     }
 }
 
@@ -362,6 +386,8 @@ extern "C" __global__ void __launch_bounds__(CT_CHANNEL_THREADS)
     channel_begin_rounds(const __grid_constant__ ct_cuda_channels a) {
     const int64_t sets = a.batch ? a.channels : a.items * a.groups;
     for (int64_t i = ct_first(); i < sets; i += ct_step()) a.arrived[i] = 0;
+    // one answer for all blocks: some would wait for ever for others that do nothing
+    if (ct_first() == 0) a.arrived[sets] = ct_does_nothing(a.head);
 }
 
 #define KERNEL(name, backward, suffix, S)                                              \

@@ -165,7 +165,9 @@ static bool run(const ct_call *call, pool_code *code, ct_cuda_pool *p, const win
     const bool small = is_small(p, dtype, last, backward);
     const int64_t column = !small || last ? 1 : backward ? 2 : CT_POOL_COLUMN;
     const int64_t rows[5] = {items, channels, sizes[0], (sizes[1] + column - 1) / column, (sizes[2] + each - 1) / each};
-    const int64_t side[5] = {items, sizes[0], sizes[1], sizes[2], (channels + each - 1) / each};
+    const int64_t tile = small && last && backward ? 2 : 1;
+    const int64_t side[5] = {items, sizes[0], (sizes[1] + tile - 1) / tile, (sizes[2] + tile - 1) / tile,
+                             (channels + each - 1) / each};
     p->results.ndim = 5, p->results.total = 1;
     for (int d = 0; d < 5; d++) p->results.total *= p->results.sizes[d] = last ? side[d] : rows[d];
     if (p->results.total == 0) return true;

@@ -1,6 +1,6 @@
 // Windows of 2 x 2 and 3 x 3 over planes, the usual ones: all loads of a thread are under way before the first is used, and few instructions
 // go into finding places. A forward thread makes a column of CT_POOL_COLUMN results, or with channels innermost (LAST) one pack of channels.
-// Gradients have strides of 2 at least: then a tile of 2 x CT_POOL_ROW elements lies in 2 x 3 windows at most, and one pixel in 2 x 2.
+// Gradients have strides of 2 at least: then a tile of 2 x CT_POOL_ROW elements lies in 2 x 3 windows at most, and one of 2 x 2 in 2 x 2.
 #include "ops/pool/cuda/pool.cuh"
 
 // Offsets inside of a plane, 32 bits wide.
@@ -143,13 +143,14 @@ template <typename S, bool MAX, int K> CT_DEVICE void gather_tile(const ct_cuda_
     }
 }
 
-// V channels of one element.
+// V channels of 2 x 2 elements.
 template <typename S, bool MAX, int V, int K> CT_DEVICE void gather_channels(const ct_cuda_pool &a) {
     typedef typename ct_number<S>::type C;
     if (ct_does_nothing(a.head)) return;
     for (int64_t e = ct_first(); e < a.results.total; e += ct_step()) {
         const place p = place_of<true, V>(a, e);
-        const windows w1 = windows_of(a, 1, p.s[1], 1), w2 = windows_of(a, 2, p.s[2], 1);
+        const int32_t row = 2 * p.s[1], column = 2 * p.s[2];
+        const windows w1 = windows_of(a, 1, row, 2), w2 = windows_of(a, 2, column, 2);
         const S *from = (const S *)a.from + base_of(a.from_s, p);
         const char *won = MAX ? a.at + base_of(a.at_s, p) : NULL;
         ct_neighbors<S, V> g[4];
@@ -164,26 +165,34 @@ template <typename S, bool MAX, int V, int K> CT_DEVICE void gather_channels(con
                 if (MAX) tap[i] = *(const tap_bytes<V> *)(won + in_plane(a.at_s, o1, o2));
             }
         }
-        C sum[V];
+        C sum[4][V];
 #pragma unroll
-        for (int q = 0; q < V; q++) sum[q] = 0;
+        for (int k = 0; k < 4 * V; k++) sum[k / V][k % V] = 0;
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            if (there[i]) {
-                const int32_t o1 = w1.first + i / 2, o2 = w2.first + i % 2;
-                C n[V];
-                g[i].numbers(n);
-                if (MAX) {
-                    const int32_t k = (p.s[1] + a.before[1] - o1 * a.stride[1]) * K + p.s[2] + a.before[2] - o2 * a.stride[2];
+        for (int i = 0; i < 4; i++) {
+            if (!there[i]) continue;
+            const int32_t o1 = w1.first + i / 2, o2 = w2.first + i % 2;
+            const int32_t down = row + a.before[1] - o1 * a.stride[1], right = column + a.before[2] - o2 * a.stride[2];
+            C n[V];
+            g[i].numbers(n);
+            if (!MAX) {
+                const C divisor = a.divisor ? (C)a.divisor : (C)count_of(a, 1, o1) * (C)count_of(a, 2, o2);
 #pragma unroll
-                    for (int q = 0; q < V; q++) sum[q] += tap[i].v[q] == k ? n[q] : (C)0;
-                } else {
-                    const C divisor = a.divisor ? (C)a.divisor : (C)count_of(a, 1, o1) * (C)count_of(a, 2, o2);
-#pragma unroll
-                    for (int q = 0; q < V; q++) sum[q] += n[q] / divisor;
-                }
+                for (int q = 0; q < V; q++) n[q] /= divisor;
             }
-        store_all<S, V>((S *)a.to + base_of(a.to_s, p) + in_plane(a.to_s, p.s[1], p.s[2]), 1, true, sum);
+#pragma unroll
+            for (int k = 0; k < 4; k++) { // which tap of the window this element is
+                const int32_t k1 = down + k / 2, k2 = right + k % 2, number = k1 * K + k2;
+                if ((uint32_t)k1 >= K || (uint32_t)k2 >= K) continue;
+#pragma unroll
+                for (int q = 0; q < V; q++) sum[k][q] += !MAX || tap[i].v[q] == number ? n[q] : (C)0;
+            }
+        }
+        S *dx = (S *)a.to + base_of(a.to_s, p);
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            if (row + k / 2 < a.in[1] && column + k % 2 < a.in[2])
+                store_all<S, V>(dx + in_plane(a.to_s, row + k / 2, column + k % 2), 1, true, sum[k]);
     }
 }
 

@@ -201,3 +201,6 @@ bool ct_cuda_depthwise_weight_grad_run(const ct_call *call, ct_stream *stream) {
     return ct_cuda_launch(call, function_of(last ? WEIGHT_LAST : WEIGHT_FIRST, &p, dtype), sums, &a) &&
            ct_cuda_launch(call, &totals[dtype], total, &a);
 }
+
+/* Its kernels are candidates of ops that ops/conv/cuda/conv.c lists. */
+CT_CUDA_KERNELS(conv_depthwise) = {{0}};

@@ -197,7 +197,13 @@ static void add_ways(ct_conv_plan *made, const ct_conv_problem *p, cudnnHandle_t
     if (most < 1 || made->n_graphs == CT_CONV_GRAPHS) return;
     ct_dnn_graph *g = &made->graphs[made->n_graphs++];
     describe(g, p, like.last, like.fused);
-    const ct_dnn_wish wish = {refused_notes(p, &made->key), WORKSPACE_LIMIT, most};
+    /* cuBLASLt may round a half result before it adds the bias, and so do engines that call it; older headers lack the note's name. */
+    enum { BY_CUBLASLT = 1 << 4 };
+    const bool rounds = like.fused && ct_conv_is_half(p->views[CT_CONV_X].dtype);
+    const ct_dnn_wish wish = {.refused = refused_notes(p, &made->key),
+                              .behavior = rounds ? BY_CUBLASLT : 0,
+                              .workspace = WORKSPACE_LIMIT,
+                              .most = most};
     const int n = ct_dnn_plans(g, handle, &wish, found);
     for (int i = 0; i < n; i++) {
         ct_conv_way *w = &made->ways[made->n++];
