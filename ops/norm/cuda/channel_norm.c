@@ -64,6 +64,7 @@ static ct_cuda_channels job_of(const ct_view *x, int64_t groups, double eps, boo
     j.groups = j.batch ? j.channels : groups;
     j.members = j.batch ? 1 : j.channels / groups;
     j.count = (double)j.places * (double)(j.batch ? j.items : j.members);
+    j.share = 1 / j.count;
     const int64_t v = pack_of(x->dtype);
     j.packed = (last ? j.channels : j.places) % v == 0;
     if (last) {
@@ -161,15 +162,14 @@ static bool cut_chunks(ct_cuda_channels *j, ct_dtype dtype, bool backward) {
     j->pieces = j->parts > 1 ? j->lines * j->parts : ceil_div(j->lines, j->chunk_lines);
     j->chunk_packs = j->chunk_lines * j->part / pack_of(dtype);
     j->line_sums = backward && !j->batch ? most(j->chunk_lines, warps) : 0;
-    j->elements_at = (FIXED_BYTES + 16 * j->line_sums + 4 * j->chunk_lines * (size == 8 ? 8 : 4) + 15) / 16 * 16;
+    j->elements_at = 2 * ((FIXED_BYTES + 16 * j->line_sums + 4 * j->chunk_lines * (size == 8 ? 8 : 4) + 15) / 16 * 16);
     return true;
 }
 
 static size_t resident_scratch(const ct_cuda_channels *job, ct_dtype dtype, bool backward) {
     ct_cuda_channels j = *job;
     if (!cut_chunks(&j, dtype, backward)) return 0;
-    return sizeof(double) * (size_t)(CT_CHANNEL_PARTIAL * sets_of(&j) * j.pieces + ceil_div(sets_of(&j) + 1, 2)) +
-           scratch_of(&j, backward ? 2 : 0, 0);
+    return 16 * (size_t)(CT_CHANNEL_PARTIAL * sets_of(&j) * j.pieces + 2) + scratch_of(&j, backward ? 2 : 0, 0);
 }
 
 /* Runs it in rounds where the device holds as many blocks as a set has chunks; *done says whether it did. */
@@ -186,13 +186,14 @@ static bool run_resident(const ct_call *call, const ct_cuda_channels *job, ct_dt
     const int64_t chunks = sets_of(&j) * j.pieces, blocks = least(rooms * d->multiprocessors, chunks);
     if (rooms == 0 || j.pieces > rooms * d->multiprocessors) return true;
     place_scratch(&j, call, backward ? 2 : 0);
-    j.partial = (double *)(void *)j.coefficients;
-    j.arrived = (uint32_t *)(void *)(j.partial + CT_CHANNEL_PARTIAL * chunks);
+    j.partial = (char *)(((uintptr_t)j.coefficients + 15) / 16 * 16);
+    j.nothing = (uint32_t *)(void *)(j.partial + 16 * CT_CHANNEL_PARTIAL * chunks);
     *done = true;
     const ct_cuda_shape shape = {
-        .grid = (unsigned)blocks, .block = CT_CHANNEL_THREADS, .shared = (unsigned)bytes, .cooperative = true};
-    const ct_cuda_shape begins = {.grid = (unsigned)least(ceil_div(sets_of(&j), CT_CHANNEL_THREADS), ENOUGH),
-                                  .block = CT_CHANNEL_THREADS};
+        .grid = (unsigned)blocks, .block = CT_CHANNEL_THREADS + 64, .shared = (unsigned)bytes, .cooperative = true};
+    const ct_cuda_shape begins = {
+        .grid = (unsigned)least(ceil_div(CT_CHANNEL_PARTIAL * chunks, CT_CHANNEL_THREADS), ENOUGH),
+        .block = CT_CHANNEL_THREADS};
     if (!ct_cuda_launch(call, &begin_rounds, begins, &j) ||
         !ct_cuda_launch(call, &resident[backward][dtype], shape, &j))
         return false;

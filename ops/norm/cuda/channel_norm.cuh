@@ -82,21 +82,20 @@ CT_DEVICE void ct_settle_sums(const ct_cuda_channels &a, int64_t set, ct_set_sum
         s.g = s.rest = s.projection = s.shift = 0;
         return;
     }
-    s.rest /= a.count;
-    s.projection = 2 * ct_vector_at(a.g_var, set, 0) / a.count -
-                   s.rstd * s.rstd * s.rstd * (s.product - s.rest * s.g) / a.count;
-    s.shift = ct_vector_at(a.g_mean, set, 0) / a.count - s.projection * s.rest;
+    s.rest *= a.share;
+    s.projection = (2 * ct_vector_at(a.g_var, set, 0) - s.rstd * s.rstd * s.rstd * (s.product - s.rest * s.g)) * a.share;
+    s.shift = ct_vector_at(a.g_mean, set, 0) * a.share - s.projection * s.rest;
 }
 template <typename C>
 CT_DEVICE ct_backward_coefficients<C> ct_backward_of(const ct_cuda_channels &a, const ct_set_sums &s, C m, int64_t c) {
     ct_backward_coefficients<C> by;
-    const double w = ct_vector_at(a.weight, c, 1), by_w = s.g / a.count / w;
+    const double w = ct_vector_at(a.weight, c, 1), by_w = s.g * a.share / w;
     const bool divides = fabs(by_w) < 1e30;
     by.m = m;
     by.of_g = (C)(s.rstd * w);
     by.of_x = (C)s.projection;
     by.middle = divides ? (C)by_w : (C)0;
-    by.of_1 = (C)(s.shift - (divides ? s.rstd * w * (by_w - (double)by.middle) : s.rstd * s.g / a.count));
+    by.of_1 = (C)(s.shift - (divides ? s.rstd * w * (by_w - (double)by.middle) : s.rstd * s.g * a.share));
     return by;
 }
 CT_DEVICE double ct_rstd_of(const ct_cuda_channels &a, int64_t set) {
