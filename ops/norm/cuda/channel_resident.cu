@@ -7,7 +7,7 @@
 //
 // A chunk is some lines, or a part of one. A line is gone along by a team of warps, always the same one, so nobody reads what another
 // thread keeps. Lines lie in whole packs.
-#include "backends/cuda/lanes.cuh"
+#include "backends/cuda/mma.cuh"
 #include "ops/norm/cuda/channel_norm.cuh"
 
 enum { WARPS = CT_CHANNEL_THREADS / 32, BUFFERS = 3, SUMMED = 1, SETTLED = 2 };
@@ -63,9 +63,6 @@ CT_DEVICE team team_of(const ct_cuda_channels &a) {
 
 // ---- Fetching ----
 
-CT_DEVICE void fetch_pack(void *to, const void *from) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from) : "memory");
-}
 CT_DEVICE void end_fetches() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 CT_DEVICE void await_all_but_last() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }
 
@@ -78,8 +75,8 @@ CT_DEVICE void fetch(const ct_cuda_channels &a, const chunk &c, const team &t, c
         const int64_t at = c.start + line * a.line_step;
         const pack *from = (const pack *)((const S *)a.x + at), *from_g = (const pack *)((const S *)g + at);
         for (int i = t.lane; i < c.packs; i += t.lanes) {
-            fetch_pack(xs + line * c.packs + i, from + i);
-            if (g) fetch_pack(gs + line * c.packs + i, from_g + i);
+            ct_async_copy<16>(xs + line * c.packs + i, from + i, true);
+            if (g) ct_async_copy<16>(gs + line * c.packs + i, from_g + i, true);
         }
     }
 }
@@ -210,7 +207,7 @@ template <typename C> CT_DEVICE void forward_settle(const ct_cuda_channels &a, c
         total += far * many;
     }
     __syncwarp();
-    const double middle = ct_lane_sum(total) / a.count;
+    const double middle = ct_sum_group(total, 32) / a.count;
 #pragma unroll
     for (int k = 0; k < NEAR; k++)
         if (n[k] > 0) square += squares[k] + (mean[k] - middle) * (mean[k] - middle) * n[k];
@@ -219,7 +216,7 @@ template <typename C> CT_DEVICE void forward_settle(const ct_cuda_channels &a, c
         hear_moments(a, c.set, piece, many, far, far_squares);
         square += far_squares + (far - middle) * (far - middle) * many;
     }
-    const double var = ct_lane_sum(square) / a.count, rstd = 1 / sqrt(var + a.eps);
+    const double var = ct_sum_group(square, 32) / a.count, rstd = 1 / sqrt(var + a.eps);
     if (lane == 0 && c.number == c.set * a.pieces) {
         ct_vector_set(a.mean, c.set, middle);
         ct_vector_set(a.var, c.set, var);
@@ -316,7 +313,7 @@ template <typename C> CT_DEVICE void backward_settle(const ct_cuda_channels &a, 
         for (int i = 0; i < 3; i++) total[i] += x[i];
     }
     __syncwarp();
-    const double g = ct_lane_sum(total[0]), product = ct_lane_sum(total[1]), rest = ct_lane_sum(total[2]);
+    const double g = ct_sum_group(total[0], 32), product = ct_sum_group(total[1], 32), rest = ct_sum_group(total[2], 32);
     const double w = a.batch ? ct_vector_at(a.weight, c.set, 1) : 1; // a channel is a set: its weight comes in here
     ct_set_sums s = {g * w, product * w, rest, ct_rstd_of(a, c.set), 0, 0};
     ct_settle_sums(a, c.set, s);
