@@ -1,7 +1,7 @@
 #include "backends/cuda/thread.cuh"
 #include "ops/conv/cuda/single.h"
 
-enum { V = CT_SINGLE_PACK, R = CT_SINGLE_ROWS, THREADS = CT_SINGLE_THREADS };
+enum { V = CT_SINGLE_PACK, THREADS = CT_SINGLE_THREADS, AHEAD = 4 };
 
 template <typename S> struct alignas(sizeof(S) * V) pack {
     S v[V];
@@ -10,7 +10,8 @@ struct lanes {
     float v[V];
 };
 
-// Channels last: a block has `lanes` threads along channels, and the others take rows of results. All lanes read the same pixels of x.
+// Channels last: a block has `lanes` threads along channels, and the others take rows of results. A thread goes along its row with the
+// window of x in registers; all lanes read the same pixels. What lies outside of the image is left out, not multiplied by 0.
 template <typename S, int SIDE> __device__ void last(const ct_cuda_single &a) {
     constexpr int TAPS = SIDE * SIDE;
     __shared__ lanes shares[THREADS];
@@ -20,19 +21,45 @@ template <typename S, int SIDE> __device__ void last(const ct_cuda_single &a) {
     lanes sum[TAPS + 1] = {};
     for (int row = part * workers + worker; at < packs && row < rows; row += a.parts * workers) {
         const int n = row / a.out[0], y0 = row - n * a.out[0];
-        const S *x = (const S *)a.x + n * a.x_n, *g = (const S *)a.g + n * a.g_n + y0 * a.g_s[0] + c;
+        const S *g = (const S *)a.g + n * a.g_n + y0 * a.g_s[0] + c;
+        const S *x[SIDE]; // at the column that enters the window next; NULL: the row is outside
+        float window[SIDE][SIDE];
+#pragma unroll
+        for (int i = 0; i < SIDE; i++) {
+            const int h = y0 + i - a.before[0];
+            x[i] = h >= 0 && h < a.in[0] ? (const S *)a.x + n * a.x_n + h * a.x_s[0] - a.before[1] * a.x_s[1] : NULL;
+#pragma unroll
+            for (int j = 1; j < SIDE; j++) { // shifted down by the first step
+                const int w = j - 1 - a.before[1];
+                window[i][j] = x[i] && w >= 0 && w < a.in[1] ? ct_load<float>(x[i][(j - 1) * a.x_s[1]]) : 0.0f;
+            }
+            if (x[i]) x[i] += (SIDE - 1) * a.x_s[1];
+        }
+        pack<S> next = *(const pack<S> *)g; // one ahead, so that memory is not waited for
         for (int x0 = 0; x0 < a.out[1]; x0++) {
-            const pack<S> read = *(const pack<S> *)(g + x0 * a.g_s[1]);
+            const pack<S> read = next;
+            g += a.g_s[1];
+            if (x0 + 1 < a.out[1]) next = *(const pack<S> *)g;
+            const int enters = x0 + SIDE - 1 - a.before[1];
+            const bool inside = enters >= 0 && enters < a.in[1], whole = x0 >= a.before[1] && enters < a.in[1];
             lanes value;
 #pragma unroll
             for (int v = 0; v < V; v++) value.v[v] = ct_load<float>(read.v[v]), sum[TAPS].v[v] += value.v[v];
 #pragma unroll
-            for (int k = 0; k < TAPS; k++) {
-                const int h = y0 + k / SIDE - a.before[0], w = x0 + k % SIDE - a.before[1];
-                if (h < 0 || h >= a.in[0] || w < 0 || w >= a.in[1]) continue;
-                const float pixel = ct_load<float>(x[h * a.x_s[0] + w * a.x_s[1]]);
+            for (int i = 0; i < SIDE; i++) {
 #pragma unroll
-                for (int v = 0; v < V; v++) sum[k].v[v] = fmaf(pixel, value.v[v], sum[k].v[v]);
+                for (int j = 0; j + 1 < SIDE; j++) window[i][j] = window[i][j + 1];
+                if (!x[i]) continue;
+                window[i][SIDE - 1] = inside ? ct_load<float>(*x[i]) : 0.0f;
+                x[i] += a.x_s[1];
+#pragma unroll
+                for (int j = 0; j < SIDE; j++) {
+                    const int w = x0 + j - a.before[1];
+                    if (!whole && (w < 0 || w >= a.in[1])) continue;
+#pragma unroll
+                    for (int v = 0; v < V; v++)
+                        sum[i * SIDE + j].v[v] = fmaf(window[i][j], value.v[v], sum[i * SIDE + j].v[v]);
+                }
             }
         }
     }
@@ -54,39 +81,56 @@ template <typename S, int SIDE> __device__ void last(const ct_cuda_single &a) {
     }
 }
 
-// Any strides, as channels first: a block takes an output channel of some images, a thread R results of a column.
+// Any strides, as channels first: a block takes an output channel of some images, a thread a column of one. It goes down the rows of x
+// with the gradients in registers that a row meets: those of results y = row + before - tap.
 template <typename S, int SIDE> __device__ void first(const ct_cuda_single &a) {
     constexpr int TAPS = SIDE * SIDE;
     __shared__ float shares[THREADS];
     const int part = blockIdx.x % a.parts, c = blockIdx.x / a.parts;
     const int each = (a.batch + a.parts - 1) / a.parts, begin = part * each,
-              images = begin + each < a.batch ? each : a.batch - begin, items = a.strips * a.out[1];
+              images = begin + each < a.batch ? each : a.batch - begin;
     float sum[TAPS + 1] = {};
-    for (int item = threadIdx.x; item < images * items; item += THREADS) {
-        const int image = item / items, rest = item - image * items, strip = rest / a.out[1];
-        const int n = begin + image, x0 = rest - strip * a.out[1], y0 = strip * R;
-        const S *x = (const S *)a.x + n * a.x_n, *g = (const S *)a.g + n * a.g_n + c * a.g_c;
-        float value[R];
+    for (int item = threadIdx.x; item < images * a.out[1]; item += THREADS) {
+        const int image = item / a.out[1], x0 = item - image * a.out[1], n = begin + image;
+        const S *g = (const S *)a.g + n * a.g_n + c * a.g_c + x0 * a.g_s[1], *x = (const S *)a.x + n * a.x_n;
+        bool inside[SIDE];
+        const S *column[SIDE];
+        float met[SIDE];
 #pragma unroll
-        for (int r = 0; r < R; r++) {
-            value[r] = y0 + r < a.out[0] ? ct_load<float>(g[(y0 + r) * a.g_s[0] + x0 * a.g_s[1]]) : 0.0f;
-            sum[TAPS] += value[r];
+        for (int j = 0; j < SIDE; j++) {
+            const int w = x0 + j - a.before[1];
+            inside[j] = w >= 0 && w < a.in[1];
+            column[j] = x + w * a.x_s[1];
+            met[j] = 0.0f;
         }
+        // rows of results before the first of x, and of x after the last result, meet nothing; the bias has all of the former
+        const int to = a.in[0] > a.out[0] - a.before[0] ? a.in[0] : a.out[0] - a.before[0];
+        for (int row0 = -a.before[0]; row0 < to; row0 += AHEAD) {
+            float coming[AHEAD], pixels[AHEAD][SIDE]; // read at once: one at a time would wait for memory each time
 #pragma unroll
-        for (int i = 0; i < R + SIDE - 1; i++) {
-            const int h = y0 + i - a.before[0];
-            if (h < 0 || h >= a.in[0]) continue;
+            for (int r = 0; r < AHEAD; r++) {
+                const int row = row0 + r, enters = row + a.before[0];
+                coming[r] = enters < a.out[0] ? ct_load<float>(g[r * a.g_s[0]]) : 0.0f;
 #pragma unroll
-            for (int j = 0; j < SIDE; j++) {
-                const int w = x0 + j - a.before[1];
-                if (w < 0 || w >= a.in[1]) continue;
-                const float pixel = ct_load<float>(x[h * a.x_s[0] + w * a.x_s[1]]);
+                for (int j = 0; j < SIDE; j++)
+                    pixels[r][j] =
+                        inside[j] && row >= 0 && row < a.in[0] ? ct_load<float>(column[j][row * a.x_s[0]]) : 0.0f;
+            }
+            g += AHEAD * a.g_s[0];
 #pragma unroll
-                for (int r = 0; r < R; r++) {
-                    const int k = i - r;
-                    // beyond the last row the gradient is 0, and an infinity there must not make it NaN
-                    if (k >= 0 && k < SIDE && y0 + r < a.out[0])
-                        sum[k * SIDE + j] = fmaf(pixel, value[r], sum[k * SIDE + j]);
+            for (int r = 0; r < AHEAD; r++) {
+                const int row = row0 + r, enters = row + a.before[0];
+#pragma unroll
+                for (int i = SIDE - 1; i > 0; i--) met[i] = met[i - 1];
+                met[0] = coming[r];
+                sum[TAPS] += coming[r];
+                if (row < 0 || row >= a.in[0]) continue;
+#pragma unroll
+                for (int i = 0; i < SIDE; i++) {
+                    if (enters - i < 0 || enters - i >= a.out[0]) continue;
+#pragma unroll
+                    for (int j = 0; j < SIDE; j++)
+                        if (inside[j]) sum[i * SIDE + j] = fmaf(pixels[r][j], met[i], sum[i * SIDE + j]);
                 }
             }
         }

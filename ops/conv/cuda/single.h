@@ -8,7 +8,6 @@
 enum {
     CT_SINGLE_THREADS = 256,
     CT_SINGLE_PACK = 4,  /* output channels of a thread where they lie next to each other */
-    CT_SINGLE_ROWS = 4,  /* rows of results of a thread where they do not */
     CT_SINGLE_MERGE = 8, /* threads that add the parts of a sum */
 };
 
@@ -20,8 +19,7 @@ typedef struct ct_cuda_single {
     float *partial;                                          /* (parts, taps + 1, channels) */
     int32_t batch, channels, in[2], out[2], before[2], side; /* side: of the kernel */
     int64_t x_n, x_s[2], g_n, g_c, g_s[2], w_o, w_k[2], bias_stride;
-    int32_t strips; /* of rows */
-    int32_t lanes;  /* threads side by side along channels, a power of two */
+    int32_t lanes; /* threads side by side along channels, a power of two */
     int32_t parts;
 } ct_cuda_single;
 

@@ -60,7 +60,6 @@ static ct_cuda_single arguments(const ct_call *call) {
     if (w) a.w = ct_cuda_address(w), a.w_o = w->strides[last ? 3 : 0];
     if (call->n_out > 1 && call->out[1])
         a.bias = ct_cuda_address(call->out[1]), a.bias_stride = call->out[1]->strides[0];
-    a.strips = (int32_t)over(a.out[0], CT_SINGLE_ROWS);
     a.lanes = lanes_of(&a);
     return a;
 }
