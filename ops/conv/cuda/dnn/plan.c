@@ -248,10 +248,10 @@ static void find_ways(ct_conv_plan *made, const ct_call *call, const ct_conv_pro
     ct_conv_problem folded;
     if (cores && ct_conv_fold(p, &folded)) WAYS(&folded, 5, .last = true, .folded = true);
     if (one && made->n) return;
-    WAYS(p, 8, .last = is_last);
+    WAYS(p, 12, .last = is_last);
     if (one && made->n) return;
     /* The other layout, through copies. */
-    if (!made->n || (cores && !is_last)) WAYS(p, 5, .last = !is_last);
+    if (!made->n || (cores && !is_last)) WAYS(p, 8, .last = !is_last);
 #undef WAYS
 }
 
