@@ -1,3 +1,4 @@
+#include "backends/cuda/activation.cuh"
 #include "backends/cuda/thread.cuh"
 #include "ops/conv/cuda/single.h"
 
@@ -168,6 +169,94 @@ template <typename S> __device__ void merge(const ct_cuda_single &a) {
     if (k == taps && a.bias) ((S *)a.bias)[c * a.bias_stride] = out;
 }
 
+// ---- Forward ----
+
+struct pixel {
+    int n, y, x;
+    CT_DEVICE pixel(const ct_cuda_single_forward &a, uint32_t number) {
+        const uint32_t row = number / a.out[1];
+        x = (int)(number - row * a.out[1]);
+        n = (int)(row / a.out[0]);
+        y = (int)(row - (uint32_t)n * a.out[0]);
+    }
+};
+
+// The window of a result; 0 outside of the image, where weights are left out.
+template <typename S, int SIDE> CT_DEVICE void look(const ct_cuda_single_forward &a, const pixel &p, float *window, bool *inside) {
+    const S *x = (const S *)a.x + p.n * a.x_n;
+#pragma unroll
+    for (int k = 0; k < SIDE * SIDE; k++) {
+        const int h = p.y + k / SIDE - a.before[0], w = p.x + k % SIDE - a.before[1];
+        inside[k] = h >= 0 && h < a.in[0] && w >= 0 && w < a.in[1];
+        window[k] = inside[k] ? ct_load<float>(x[h * a.x_s[0] + w * a.x_s[1]]) : 0.0f;
+    }
+}
+
+// A thread has a pixel and all channels.
+template <typename S, int SIDE> __device__ void forward_first(const ct_cuda_single_forward &a) {
+    constexpr int TAPS = SIDE * SIDE;
+    __shared__ float weights[CT_SINGLE_CHANNELS][TAPS + 1]; // the bias behind them
+    if (ct_does_nothing(a.head)) return;
+    for (int e = threadIdx.x; e < a.channels * (TAPS + 1); e += THREADS) {
+        const int c = e / (TAPS + 1), k = e - c * (TAPS + 1);
+        weights[c][k] = k < TAPS ? ct_load<float>(((const S *)a.w)[c * a.w_o + k / SIDE * a.w_k[0] + k % SIDE * a.w_k[1]])
+                        : a.bias ? ct_load<float>(((const S *)a.bias)[c * a.bias_stride])
+                                 : 0.0f;
+    }
+    __syncthreads();
+    for (int64_t item = ct_first(); item < a.items; item += ct_step()) {
+        const pixel p(a, (uint32_t)item);
+        float window[TAPS];
+        bool inside[TAPS];
+        look<S, SIDE>(a, p, window, inside);
+        S *y = (S *)a.y + p.n * a.y_n + p.y * a.y_s[0] + p.x * a.y_s[1];
+#pragma unroll 2
+        for (int c = 0; c < a.channels; c++) {
+            float sum = weights[c][TAPS];
+#pragma unroll
+            for (int k = 0; k < TAPS; k++) sum = inside[k] ? fmaf(window[k], weights[c][k], sum) : sum;
+            y[c * a.y_c] = ct_store<S>(ct_activate(a.activation, sum));
+        }
+    }
+}
+
+// Channels last: a thread has a pack of channels, whose weights it keeps, and goes from pixel to pixel.
+template <typename S, int SIDE> __device__ void forward_last(const ct_cuda_single_forward &a) {
+    constexpr int TAPS = SIDE * SIDE;
+    if (ct_does_nothing(a.head)) return;
+    const uint32_t packs = a.channels / V;
+    // the grid is a multiple of the packs, so the step keeps a thread at its channels
+    const int64_t first = ct_first(), step = ct_step();
+    const int c = (int)((uint32_t)first % packs) * V;
+    lanes weights[TAPS], bias = {};
+#pragma unroll
+    for (int k = 0; k < TAPS; k++)
+#pragma unroll
+        for (int v = 0; v < V; v++)
+            weights[k].v[v] =
+                ct_load<float>(((const S *)a.w)[(c + v) * a.w_o + k / SIDE * a.w_k[0] + k % SIDE * a.w_k[1]]);
+    if (a.bias)
+#pragma unroll
+        for (int v = 0; v < V; v++) bias.v[v] = ct_load<float>(((const S *)a.bias)[(c + v) * a.bias_stride]);
+    for (int64_t item = first; item < a.items; item += step) {
+        const pixel p(a, (uint32_t)item / packs);
+        float window[TAPS];
+        bool inside[TAPS];
+        look<S, SIDE>(a, p, window, inside);
+        lanes sum = bias;
+#pragma unroll
+        for (int k = 0; k < TAPS; k++)
+#pragma unroll
+            for (int v = 0; v < V; v++) sum.v[v] = inside[k] ? fmaf(window[k], weights[k].v[v], sum.v[v]) : sum.v[v];
+        pack<S> out;
+#pragma unroll
+        for (int v = 0; v < V; v++) out.v[v] = ct_store<S>(ct_activate(a.activation, sum.v[v]));
+        *(pack<S> *)((S *)a.y + p.n * a.y_n + p.y * a.y_s[0] + p.x * a.y_s[1] + c) = out;
+    }
+}
+
+#define FORWARD(name, type, call)                                                                                              \
+    extern "C" __global__ void __launch_bounds__(THREADS) single_##name##_##type(const ct_cuda_single_forward a) { call(a); }
 #define KERNEL(name, type, call) \
     extern "C" __global__ void __launch_bounds__(THREADS) single_##name##_##type(const ct_cuda_single a) { call(a); }
 #define KERNELS(type, S)                    \
@@ -175,7 +264,11 @@ template <typename S> __device__ void merge(const ct_cuda_single &a) {
     KERNEL(last_5, type, (last<S, 5>))      \
     KERNEL(first_3, type, (first<S, 3>))    \
     KERNEL(first_5, type, (first<S, 5>))    \
-    KERNEL(merge, type, merge<S>)
+    KERNEL(merge, type, merge<S>)           \
+    FORWARD(forward_first_3, type, (forward_first<S, 3>)) \
+    FORWARD(forward_first_5, type, (forward_first<S, 5>)) \
+    FORWARD(forward_last_3, type, (forward_last<S, 3>))   \
+    FORWARD(forward_last_5, type, (forward_last<S, 5>))
 KERNELS(f32, float)
 KERNELS(f16, __half)
 KERNELS(bf16, __nv_bfloat16)
