@@ -182,7 +182,8 @@ struct pixel {
 };
 
 // The window of a result; 0 outside of the image, where weights are left out.
-template <typename S, int SIDE> CT_DEVICE void look(const ct_cuda_single_forward &a, const pixel &p, float *window, bool *inside) {
+template <typename S, int SIDE>
+CT_DEVICE void look(const ct_cuda_single_forward &a, const pixel &p, float *window, bool *inside) {
     const S *x = (const S *)a.x + p.n * a.x_n;
 #pragma unroll
     for (int k = 0; k < SIDE * SIDE; k++) {
@@ -199,7 +200,8 @@ template <typename S, int SIDE> __device__ void forward_first(const ct_cuda_sing
     if (ct_does_nothing(a.head)) return;
     for (int e = threadIdx.x; e < a.channels * (TAPS + 1); e += THREADS) {
         const int c = e / (TAPS + 1), k = e - c * (TAPS + 1);
-        weights[c][k] = k < TAPS ? ct_load<float>(((const S *)a.w)[c * a.w_o + k / SIDE * a.w_k[0] + k % SIDE * a.w_k[1]])
+        const S *w = (const S *)a.w + c * a.w_o + k / SIDE * a.w_k[0] + k % SIDE * a.w_k[1];
+        weights[c][k] = k < TAPS ? ct_load<float>(*w)
                         : a.bias ? ct_load<float>(((const S *)a.bias)[c * a.bias_stride])
                                  : 0.0f;
     }
@@ -255,8 +257,10 @@ template <typename S, int SIDE> __device__ void forward_last(const ct_cuda_singl
     }
 }
 
-#define FORWARD(name, type, call)                                                                                              \
-    extern "C" __global__ void __launch_bounds__(THREADS) single_##name##_##type(const ct_cuda_single_forward a) { call(a); }
+#define FORWARD(name, type, call)                                                                                  \
+    extern "C" __global__ void __launch_bounds__(THREADS) single_##name##_##type(const ct_cuda_single_forward a) { \
+        call(a);                                                                                                   \
+    }
 #define KERNEL(name, type, call) \
     extern "C" __global__ void __launch_bounds__(THREADS) single_##name##_##type(const ct_cuda_single a) { call(a); }
 #define KERNELS(type, S)                    \
