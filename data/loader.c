@@ -194,10 +194,9 @@ static bool fill_loader(ct_loader *loader, const ct_batches_options *o) {
     loader->recipe.pad = o->pad.set;
     loader->recipe.pad_value = o->pad.value;
     loader->recipe.cancel = &loader->cancel;
-    if (o->device.type != CT_CURRENT && o->device.type != CT_CPU) {
-        loader->recipe.device = o->device;
-        if (!(loader->recipe.stream = ct_stream_new(o->device))) return false;
-    }
+    loader->recipe.device = o->device.type == CT_CURRENT ? ct_get_device() : o->device;
+    if (loader->recipe.device.type != CT_CPU && !(loader->recipe.stream = ct_stream_new(loader->recipe.device)))
+        return false;
     loader->recipe.items = ct__transform_cut(loader->recipe.transform, &loader->recipe.last);
     if (!ct_ok()) return false;
     loader->order = ct__zeroed("batches", loader->items, sizeof *loader->order);

@@ -13,8 +13,8 @@ typedef struct ct__recipe {
     bool raw, pad;
     bool once; /* no item comes twice in an epoch; otherwise random numbers depend on its place in the epoch, too */
     double pad_value;
-    ct_device device;           /* where batches are brought; zero: they stay on the CPU */
-    ct_stream *stream;          /* on which; the loader's own */
+    ct_device device;           /* where batches are brought */
+    ct_stream *stream;          /* on which; the loader's own. NULL: they stay on the CPU */
     const _Atomic bool *cancel; /* when it turns true, the batch is not wanted any more */
 } ct__recipe;
 

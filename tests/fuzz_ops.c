@@ -228,7 +228,7 @@ static void check_call(const opcheck_plan *p, ct_tensor *const *in) {
     snapshot before;
     take_snapshot(&before, in, p->n_in);
     bool ok = run_once(p, in, out, target);
-    if (ok && device.type != CT_CPU) ok = ct_synchronize(device);
+    if (device.type != CT_CPU && !ct_synchronize(device)) ok = false; /* also what its parts found before it failed */
     if (p->shared_error) {
         fuzz_expect(!ct_ok() && strcmp(ct_error_op(), "before") == 0, "the first error was lost: %s", ct_error());
         ct_error_clear();

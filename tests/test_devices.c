@@ -6,6 +6,7 @@
 
 #include <cotangent/backend.h>
 #include <cotangent/data.h>
+#include <cotangent/metrics.h>
 #include <cotangent/nn.h>
 #include <cotangent/optim.h>
 
@@ -132,7 +133,7 @@ TEST(gradients_of_weights_under_autocast_are_not_rounded_on_a_device) {
     CHECK(ct_grad(&z, 1, NULL, &half, 1, &g, 0) && ct_dtype_of(g) == CT_BF16);
 }
 
-/* Where the network is: data is made on the CPU all the same, and brought over if the loader is told to. */
+/* It is brought to that device by the loader. */
 TEST(data_is_made_on_the_cpu_whatever_the_current_device_is) {
     const ct_device d = guard();
     REQUIRE(ct_set_device(d));
@@ -141,7 +142,7 @@ TEST(data_is_made_on_the_cpu_whatever_the_current_device_is) {
     for (int threads = 0; threads < 2; threads++) {
         for (int brought = 0; brought < 2; brought++) {
             ct_loader *batches = ct_batches(
-                data, 8, .threads = CT_SET(threads), .device = brought ? d : cpu,
+                data, 8, .threads = CT_SET(threads), .device = brought ? (ct_device){0} : cpu,
                 .transform = ct_transform_chain(ct_transform_random_crop(16, 16, 2),
                                                 ct_transform_normalize((double[]){0.5}, (double[]){0.2}, 1)));
             int n = 0;
@@ -155,4 +156,48 @@ TEST(data_is_made_on_the_cpu_whatever_the_current_device_is) {
     const ct_device now = ct_get_device();
     CHECK(now.type == d.type && now.index == d.index);
     ct_dataset_free(data);
+}
+
+/* A whole program, of which only the first line differs: the mean losses of its epochs, and how much it gets right. */
+static bool program(ct_device device, double results[4]) {
+    bool ok = ct_set_device(device);
+    ct_seed(5);
+    ct_dataset *data = ct_dataset_shapes(120, 16, 3), *train = NULL, *test = NULL;
+    ok = ok && ct_dataset_split(data, 0.75, 1, &train, &test);
+    ct_loader *batches = ct_batches(train, 16, .shuffle = true, .seed = 1), *tests = ct_batches(test, 16);
+    ct_module *net = ct_nn_sequential(ct_nn_conv2d(1, 8, 3, .pad = 1), ct_nn_batch_norm(8), ct_nn_relu(),
+                                      ct_nn_max_pool2d(2), ct_nn_flatten(), ct_nn_linear(8 * 64, 10));
+    ct_optim *optim = ct_adamw(net, .lr = 3e-3);
+    ct_accuracy right = {0};
+    for (int epoch = 0; epoch < 3; epoch++) {
+        ct_running_mean mean = {0};
+        for (ct_batch b; ct_next(batches, &b);)
+            ct_scope {
+                ct_tensor *loss = ct_cross_entropy_loss(ct_forward(net, b.x), b.y);
+                ok = ok && ct_backward(loss) && ct_optim_step(optim) && ct_optim_zero_grad(optim) &&
+                     ct_running_mean_add(&mean, ct_item(loss), (double)b.n);
+            }
+        results[epoch] = ct_running_mean_value(&mean);
+    }
+    ok = ok && ct_eval(net);
+    for (ct_batch b; ct_next(tests, &b);)
+        ct_no_grad
+            ct_scope {
+                ok = ok && ct_accuracy_add(&right, ct_forward(net, b.x), b.y);
+            }
+    results[3] = ct_accuracy_value(&right);
+    ct_optim_free(optim);
+    ct_module_free(net);
+    ct_loader_free(batches);
+    ct_loader_free(tests);
+    ct_dataset_free(train);
+    ct_dataset_free(test);
+    ct_dataset_free(data);
+    return ct_set_device(cpu) && ok && ct_ok();
+}
+
+TEST_LIMIT(a_program_moves_to_a_device_by_one_line, 120) {
+    double here[4], there[4];
+    REQUIRE(program(cpu, here) && program(guard(), there));
+    CHECK(memcmp(here, there, sizeof here) == 0 && here[2] < here[0]);
 }

@@ -307,7 +307,7 @@ typedef struct ct_batches_options {
     ct_transform *transform; /* given away */
     bool raw;                /* field 0 as it is; otherwise u8 becomes f32 in 0 .. 1 after the transforms */
     ct_opt pad;              /* items of different shapes are filled up with this, at the end of each axis */
-    ct_device device;        /* where batches are brought, ahead, on a stream of the loader's own; {}: the CPU */
+    ct_device device;        /* where batches are brought ahead, on a stream of the loader's; {}: the current one */
 } ct_batches_options;
 CT_API ct_loader *ct_batches_p(ct_dataset *dataset, int64_t batch, const ct_batches_options *options);
 
