@@ -6,6 +6,7 @@
 #include "core/device.h"
 #include "core/hot.h"
 #include "core/thread_block.h"
+#include "core/threads.h"
 
 /* The choice for one combination of op, attributes, dtypes, shapes and strides is remembered, a few hundred a thread. */
 enum { CHOICES = 512 };
@@ -94,7 +95,8 @@ CT__HOT const ct_kernel *ct__choose(const ct_call *call, ct_choice **place, char
     ct_choice *known = NULL;
     if (!single && !refusals) {
         key = mix((uintptr_t)call->op, (uint64_t)device.type << 32 | (uint32_t)device.index);
-        key = mix(key, call->flags & (CT_CALL_LASTING | CT_CALL_TF32));
+        key = mix(key, (call->flags & (CT_CALL_LASTING | CT_CALL_TF32)) |
+                           (uint64_t)atomic_load_explicit(&ct__tuning, memory_order_relaxed) << 32);
         key = hash_attrs(key, call->op, call->attrs);
         for (int i = 0; i < call->n_in; i++) key = mix(key, hash_view(call->in[i]));
         for (int i = 0; i < call->n_out; i++) key = mix(key, hash_view(call->out[i]));

@@ -97,7 +97,12 @@ int64_t ct__grain(int64_t normal) {
     return limit && limit < normal ? limit : normal;
 }
 
-void ct__set_grain(int64_t grain) { atomic_store(&grain_limit, grain < 0 ? 0 : grain); }
+_Atomic uint32_t ct__tuning;
+
+void ct__set_grain(int64_t grain) {
+    atomic_store(&grain_limit, grain < 0 ? 0 : grain);
+    atomic_fetch_add(&ct__tuning, 1);
+}
 
 bool ct_set_grain(int64_t elements) {
     if (elements < 0)

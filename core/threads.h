@@ -21,4 +21,8 @@ void ct__threads_hold(int threads);
 int64_t ct__grain(int64_t normal);
 void ct__set_grain(int64_t grain); /* 0: normal */
 
+/* Another number whenever that changes on which the choice of a kernel and its scratch depend besides the call: the grain, the level of
+ * instructions. */
+extern _Atomic uint32_t ct__tuning;
+
 #endif

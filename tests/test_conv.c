@@ -315,6 +315,18 @@ TEST(a_few_numbers_are_convolved_as_many_are) {
     CHECK(small_calls > 48); /* half of them at least: the largest have more products */
 }
 
+TEST(a_smaller_grain_has_scratch_of_its_own) {
+    ct_tensor *x = ct_randn(CT_DIMS(2, 9, 10, 8)), *w = ct_set_requires_grad(ct_randn(CT_DIMS(3, 3, 1, 8)), true),
+              *dw[2];
+    for (int grain = 0; grain < 2; grain++) {
+        CHECK(ct_set_grain(grain));
+        ct_tensor *y = ct_conv2d(x, w, .groups = 8, .channels_last = true), *g = ct_ones(ct_shape(y));
+        REQUIRE(ct_grad(&y, 1, &g, &w, 1, &dw[grain], 0));
+    }
+    CHECK(ct_set_grain(0));
+    CHECK(ct_item(ct_amax(ct_abs(ct_sub(dw[0], dw[1])))) < 1e-4);
+}
+
 /* Many equal values: each is rounded the same way when it is added to a sum that has grown large. */
 TEST(bias_gradients_of_many_pixels_do_not_drift) {
     for (int i = 0; i < 4; i++)

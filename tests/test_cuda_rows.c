@@ -41,16 +41,19 @@ static bool near(ct_tensor *there, ct_tensor *here, int64_t n) {
 }
 
 static const ct_dtype dtypes[] = {CT_F32, CT_F64, CT_F16, CT_BF16, CT_I32, CT_I64, CT_U8};
-enum { DTYPES = sizeof dtypes / sizeof *dtypes, N = 4000, ROWS = 700 };
+enum { DTYPES = sizeof dtypes / sizeof *dtypes, N = 4000 };
+static const int64_t all_rows[] = {700, 9001}; /* most of them named, and few */
 static const int64_t widths[] = {1, 3, 8, 36, 132};
 
 TEST_LIMIT(crowded_and_empty_rows_are_summed_as_on_the_cpu, 240) {
     CUDA(d);
-    for (int k = 0; k < DTYPES; k++)
+    for (int k = 0; k < 2 * DTYPES; k++)
         for (int w = 0; w < 5; w++)
             ct_scope {
-                ct_tensor *index = crowded_index(N, ROWS), *src = rows_of(N, widths[w], dtypes[k]);
-                ct_tensor *x = ct_mul_s(rows_of(ROWS, widths[w], dtypes[k]), 2), *on = ct_to(index, d),
+                const ct_dtype dtype = dtypes[k / 2];
+                const int64_t rows = all_rows[k % 2];
+                ct_tensor *index = crowded_index(N, rows), *src = rows_of(N, widths[w], dtype);
+                ct_tensor *x = ct_mul_s(rows_of(rows, widths[w], dtype), 2), *on = ct_to(index, d),
                           *from = ct_to(src, d);
                 ct_tensor *here = ct_index_add(x, 0, index, src), *there = ct_index_add(ct_to(x, d), 0, on, from);
                 CHECK(near(there, here, N));
@@ -68,15 +71,16 @@ TEST_LIMIT(crowded_and_empty_rows_are_summed_as_on_the_cpu, 240) {
 
 TEST_LIMIT(gradients_of_embeddings_are_those_of_the_cpu, 240) {
     CUDA(d);
-    for (int k = 0; k < 4; k++)
+    for (int k = 0; k < 2 * 4; k++)
         for (int w = 0; w < 5; w++)
             ct_scope {
-                ct_tensor *index = ct_reshape(crowded_index(N, ROWS), CT_DIMS(8, N / 8)), *grads[2];
+                const ct_dtype dtype = dtypes[k / 2];
+                const int64_t rows = all_rows[k % 2];
+                ct_tensor *index = ct_reshape(crowded_index(N, rows), CT_DIMS(8, N / 8)), *grads[2];
                 for (int i = 0; i < 2; i++) {
                     const ct_device on = i ? d : cpu;
-                    ct_tensor *weight = ct_set_requires_grad(ct_to(rows_of(ROWS, widths[w], dtypes[k]), on), true);
-                    ct_tensor *g =
-                        ct_to(ct_reshape(rows_of(N, widths[w], dtypes[k]), CT_DIMS(8, N / 8, widths[w])), on);
+                    ct_tensor *weight = ct_set_requires_grad(ct_to(rows_of(rows, widths[w], dtype), on), true);
+                    ct_tensor *g = ct_to(ct_reshape(rows_of(N, widths[w], dtype), CT_DIMS(8, N / 8, widths[w])), on);
                     CHECK(ct_backward_from(ct_embedding(weight, ct_to(index, on), .padding_idx = CT_SET(7)), g, 0));
                     grads[i] = ct_grad_of(weight);
                 }

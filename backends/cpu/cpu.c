@@ -129,6 +129,7 @@ bool ct_set_isa(const char *name) {
     use_level(level);
     ct__registry_start();
     ct__kernels_bind();
+    atomic_fetch_add(&ct__tuning, 1);
     return true;
 }
 

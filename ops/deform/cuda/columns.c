@@ -13,7 +13,7 @@ CT_CUDA_UNIT(deform_columns);
     { CT_CUDA_FUNCTION("deform_" name "_f32"), CT_CUDA_FUNCTION("deform_" name "_f64") }
 static ct_cuda_function forward[] = BOTH("columns"), offset_grad[] = BOTH("offset_grad"),
                         plane_exponent[] = BOTH("plane_exponent"), input_sums[] = BOTH("input_sums"),
-                        input_grad[] = BOTH("input_grad");
+                        input_grad[] = BOTH("input_grad"), plane_grad = CT_CUDA_FUNCTION("deform_plane_grad_f32");
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -77,36 +77,56 @@ static size_t sums_bytes(const ct_view *x) {
     return (size_t)ct_cuda_count(x) * (x->dtype == CT_F64 ? 3 : 1) * sizeof(uint64_t);
 }
 
+/* Whether a plane of x is summed in shared memory, and then how many bytes of that it takes; 0: in scratch. */
+static unsigned shared_bytes(const ct_cuda_deform *a, ct_dtype dtype) {
+    enum { MOST = 96 << 10 }; /* so that two blocks find room on a multiprocessor */
+    const int64_t bytes = (int64_t)a->height * a->width * CT_DEFORM_LIMBS * (int64_t)sizeof(int32_t);
+    return dtype == CT_F32 && a->bits >= CT_DEFORM_LEAST_BITS && bytes <= MOST ? (unsigned)bytes : 0;
+}
+
+static ct_cuda_deform grad_job(const ct_call *call) {
+    const deform_columns_grad_attrs *attrs = call->attrs;
+    ct_cuda_deform a = job_of(call->in[1], call->in[2], call->in[3], &attrs->kernel, &attrs->strides, &attrs->pads,
+                              &attrs->dilations, attrs->offset_groups);
+    while (a.growth < 40 && (1ll << a.growth) < 4ll * a.kernel_h * a.kernel_w * a.out_h * a.out_w) a.growth++;
+    a.bits = 30 - a.growth;
+    return a;
+}
+
 static size_t grad_scratch(const ct_call *call) {
     const ct_view *x = call->in[1];
+    const ct_cuda_deform a = grad_job(call);
+    if (shared_bytes(&a, x->dtype)) return 0;
     return sums_bytes(x) + (size_t)(x->dims[0] * x->dims[1]) * sizeof(uint32_t);
+}
+
+static bool input_run(const ct_call *call, ct_cuda_deform *a) {
+    const ct_view *x = call->in[1];
+    const bool wide = x->dtype == CT_F64;
+    const int64_t planes = (int64_t)a->batch * a->channels, all = planes * a->height * a->width;
+    const ct_cuda_shape by_plane = {
+        .grid = (unsigned)planes, .block = CT_DEFORM_THREADS, .shared = shared_bytes(a, x->dtype)};
+    const ct_cuda_shape by_element = {.grid = ct_cuda_blocks(call, all, CT_DEFORM_THREADS), .block = CT_DEFORM_THREADS};
+    if (by_plane.shared) return ct_cuda_launch(call, &plane_grad, by_plane, a);
+    a->sums = ct_cuda_scratch(call);
+    a->exponents = (uint32_t *)(void *)(a->sums + sums_bytes(x));
+    return ct_cuda_launch(call, &plane_exponent[wide], by_plane, a) &&
+           (is_empty(a) ||
+            ct_cuda_launch(call, &input_sums[wide], places(a, ceil_div(a->channels, CT_DEFORM_CHANNELS)), a)) &&
+           ct_cuda_launch(call, &input_grad[wide], by_element, a);
 }
 
 static bool grad_run(const ct_call *call, ct_stream *stream) {
     (void)stream;
-    const deform_columns_grad_attrs *attrs = call->attrs;
-    const ct_view *x = call->in[1];
-    const bool wide = x->dtype == CT_F64;
-    ct_cuda_deform a = job_of(x, call->in[2], call->in[3], &attrs->kernel, &attrs->strides, &attrs->pads,
-                              &attrs->dilations, attrs->offset_groups);
+    ct_cuda_deform a = grad_job(call);
+    if (!a.batch || !a.channels || !a.height || !a.width) return true;
     a.columns = ct_cuda_address(call->in[0]);
     a.dx = ct_cuda_address(call->out[0]);
     a.doffset = call->n_out > 1 && call->out[1] ? ct_cuda_address(call->out[1]) : NULL;
     a.dmask = call->n_out > 2 && call->out[2] ? ct_cuda_address(call->out[2]) : NULL;
-    a.sums = ct_cuda_scratch(call);
-    a.exponents = (uint32_t *)(void *)(a.sums + sums_bytes(x));
-    while (a.growth < 40 && (1ll << a.growth) < 4ll * a.kernel_h * a.kernel_w * a.out_h * a.out_w) a.growth++;
-    const int64_t planes = (int64_t)a.batch * a.channels, all = planes * a.height * a.width;
-    if (planes == 0) return true;
-    const ct_cuda_shape by_plane = {.grid = (unsigned)planes, .block = CT_DEFORM_THREADS};
-    const ct_cuda_shape by_element = {.grid = ct_cuda_blocks(call, all, CT_DEFORM_THREADS), .block = CT_DEFORM_THREADS};
-    if (!ct_cuda_launch(call, &plane_exponent[wide], by_plane, &a)) return false;
-    if (!is_empty(&a) &&
-        !ct_cuda_launch(call, &input_sums[wide], places(&a, ceil_div(a.channels, CT_DEFORM_CHANNELS)), &a))
-        return false;
-    if (!ct_cuda_launch(call, &input_grad[wide], by_element, &a)) return false;
+    if (!input_run(call, &a)) return false;
     return (!a.doffset && !a.dmask) || is_empty(&a) ||
-           ct_cuda_launch(call, &offset_grad[wide], places(&a, a.offset_groups), &a);
+           ct_cuda_launch(call, &offset_grad[call->in[1]->dtype == CT_F64], places(&a, a.offset_groups), &a);
 }
 
 CT_CUDA_KERNELS(deform_columns) = {

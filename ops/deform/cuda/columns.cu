@@ -1,6 +1,6 @@
 // Device code of deform_columns and its gradients. A thread finds the four pixels around the place of one tap, once for several channels. The
-// gradient of x is summed by atomics in fixed point, relative to the largest exponent of its plane, so that the order does not matter; where
-// a plane's gradient is not finite, all of the plane is NaN.
+// gradient of x is summed by atomics in fixed point, relative to the largest exponent of its plane, so that the order does not matter: in
+// shared memory where a plane fits, else in words of 64 bits. Where a plane's gradient is not finite, all of the plane is NaN.
 #include "ops/deform/cuda/columns.h"
 
 #include "backends/cuda/exact.cuh"
@@ -102,18 +102,66 @@ template <typename T> CT_DEVICE void offset_grad(const ct_cuda_deform &a) {
 
 // ---- The gradient of x ----
 
-// The largest exponent of a plane's gradient; a block for each.
-template <typename T> CT_DEVICE void plane_exponent(const ct_cuda_deform &a) {
-    if (ct_does_nothing(a.head)) return;
-    const int64_t plane = blockIdx.x, pixels = (int64_t)a.out_h * a.out_w, taps = a.kernel_h * a.kernel_w, each = a.channels / a.offset_groups;
-    const int64_t image = plane / a.channels, group = (plane - image * a.channels) / each, n = taps * pixels;
+// The largest exponent of a plane's gradient, in every thread of the plane's block.
+template <typename T> CT_DEVICE uint32_t largest_exponent(const ct_cuda_deform &a, int64_t image, int64_t group, int64_t plane) {
+    const int64_t n = (int64_t)a.kernel_h * a.kernel_w * a.out_h * a.out_w;
     const T *g = (const T *)a.columns + plane * n, *mask = a.mask ? (const T *)a.mask + (image * a.offset_groups + group) * n : NULL;
     uint32_t most = 0;
     for (int64_t i = threadIdx.x; i < n; i += CT_DEFORM_THREADS) {
         const uint32_t e = ct_exact<T>::exponent(mask ? g[i] * mask[i] : g[i]);
         most = max(most, e); // a flag is more than any exponent
     }
-    most = ct_merge_group(most, CT_DEFORM_THREADS, [](uint32_t p, uint32_t q) { return max(p, q); });
+    return ct_merge_group(most, CT_DEFORM_THREADS, [](uint32_t p, uint32_t q) { return max(p, q); });
+}
+
+// A plane in shared memory: q = x 2^shift, of CT_DEFORM_LIMBS times a.bits bits, whose limbs are summed apart.
+CT_DEVICE void plane_grad(const ct_cuda_deform &a) {
+    extern __shared__ int32_t limbs[];
+    if (ct_does_nothing(a.head)) return;
+    const int places = a.height * a.width, pixels = a.out_h * a.out_w, taps = a.kernel_h * a.kernel_w, bits = a.bits;
+    const int64_t plane = blockIdx.x;
+    const int image = (int)(plane / a.channels), group = (int)(plane - (int64_t)image * a.channels) / (a.channels / a.offset_groups);
+    for (int i = (int)threadIdx.x; i < CT_DEFORM_LIMBS * places; i += CT_DEFORM_THREADS) limbs[i] = 0;
+    const uint32_t exponent = largest_exponent<float>(a, image, group, plane);
+    __syncthreads();
+    const int shift = CT_DEFORM_LIMBS * bits + 126 - (int)exponent;
+    float *dx = (float *)a.dx + plane * places;
+    if (exponent & CT_NOT_FINITE) {
+        for (int i = (int)threadIdx.x; i < places; i += CT_DEFORM_THREADS) dx[i] = NAN;
+        return;
+    }
+    const double scale = ct_exact<float>::power(shift);
+    const float *columns = (const float *)a.columns + plane * taps * pixels;
+    for (int tap = 0; tap < taps; tap++)
+        for (int pixel = (int)threadIdx.x; pixel < pixels; pixel += CT_DEFORM_THREADS) {
+            const place<float> p = find<float>(a, image, group, tap, pixel);
+            const float g = columns[tap * pixels + pixel] * p.mask;
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                if (p.at[i] < 0) continue;
+                const int64_t q = __double2ll_rn((double)(g * p.weight[i]) * scale);
+                const int32_t low = (int32_t)(q & ((1 << bits) - 1)), middle = (int32_t)(q >> bits & ((1 << bits) - 1));
+                const int32_t high = (int32_t)(q >> 2 * bits);
+                if (low) atomicAdd(&limbs[p.at[i]], low);
+                if (middle) atomicAdd(&limbs[places + p.at[i]], middle);
+                if (high) atomicAdd(&limbs[2 * places + p.at[i]], high);
+            }
+        }
+    __syncthreads();
+    const double back = ct_exact<float>::power(-shift);
+    for (int i = (int)threadIdx.x; i < places; i += CT_DEFORM_THREADS) {
+        const int64_t sum = ((int64_t)limbs[2 * places + i] << 2 * bits) + ((int64_t)limbs[places + i] << bits) + limbs[i];
+        dx[i] = (float)((double)sum * back);
+    }
+}
+extern "C" __global__ void __launch_bounds__(CT_DEFORM_THREADS) deform_plane_grad_f32(const __grid_constant__ ct_cuda_deform a) {
+    plane_grad(a);
+}
+
+template <typename T> CT_DEVICE void plane_exponent(const ct_cuda_deform &a) {
+    if (ct_does_nothing(a.head)) return;
+    const int64_t plane = blockIdx.x, image = plane / a.channels, group = (plane - image * a.channels) / (a.channels / a.offset_groups);
+    const uint32_t most = largest_exponent<T>(a, image, group, plane);
     if (threadIdx.x == 0) a.exponents[plane] = most;
     const int64_t places = (int64_t)a.height * a.width, all = (int64_t)a.batch * a.channels * places;
     for (int l = 0; l < ct_exact<T>::LIMBS; l++)

@@ -6,7 +6,9 @@
 
 enum {
     CT_DEFORM_THREADS = 256,
-    CT_DEFORM_CHANNELS = 16 /* that a thread takes for one place of a tap */
+    CT_DEFORM_CHANNELS = 16, /* that a thread takes for one place of a tap */
+    CT_DEFORM_LIMBS = 3,
+    CT_DEFORM_LEAST_BITS = 10 /* of a limb: enough for what an f32 sum would keep */
 };
 
 typedef struct ct_cuda_deform {
@@ -20,6 +22,7 @@ typedef struct ct_cuda_deform {
     int32_t stride_y, stride_x, pad_y, pad_x, dilation_y, dilation_x;
     int32_t offset_groups;
     int32_t growth; /* bits that a sum can be longer than what is added */
+    int32_t bits;   /* of a limb, of which a plane's sums in shared memory have CT_DEFORM_LIMBS */
 } ct_cuda_deform;
 
 #endif

@@ -1,8 +1,8 @@
 /* The kernel of dropout_replay: element i, in row-major order, is kept where word i of the position is at least p 2^32. */
 #include "backends/cpu/kernel.h"
-#include "core/dtype.h"
 #include "ops/create/cpu/generate.h"
 #include "ops/create/cpu/rows.h"
+#include "ops/index/cpu/half_rows.h"
 #include "ops/random/cpu/philox.h"
 #include "ops/random/cpu/position.h"
 
@@ -49,12 +49,12 @@ static void dropout_chunk(void *context, int64_t chunk, int worker) {
                 keep_float(word, x, run.step[1], y, run.step[0], run.n, threshold, (float)j->scale);
             } else if (j->dtype == CT_F64) {
                 keep_double(word, x, run.step[1], y, run.step[0], run.n, threshold, j->scale);
-            } else {
-                for (int64_t k = 0; k < run.n; k++) {
-                    const double value = ct__dtype_get(j->dtype, (const char *)x + k * run.step[1] * size);
-                    ct__dtype_put(j->dtype, (char *)y + k * run.step[0] * size,
-                                  word[k] >= threshold ? (double)((float)value * (float)j->scale) : 0);
-                }
+            } else { /* rounded once, behind the product */
+                float wide[WORDS];
+                const bool bf16 = j->dtype == CT_BF16;
+                half_load(wide, x, run.step[1], run.n, bf16);
+                keep_float(word, wide, 1, wide, 1, run.n, threshold, (float)j->scale);
+                half_store(y, run.step[0], wide, run.n, bf16);
             }
             i += run.n;
         }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backends/cuda/cuda.h"
+#include "backends/cuda/move.h"
 
 #include "gen/index.attrs.h"
 
@@ -114,12 +115,13 @@ static const char *can(const sum_call *s) {
 
 static size_t scratch(const sum_call *s) {
     const int64_t rows = rows_of(s), n = ct_cuda_count(&s->index);
-    return (size_t)(2 * rows + 2 + 2 * n + n / CT_ROWS_MANY + 1) * sizeof(uint32_t);
+    return (size_t)(3 * rows + CT_ROWS_TOTALS + 1 + 3 * n + n / CT_ROWS_MANY + 1) * sizeof(uint32_t);
 }
 
 /* ---- The sort ---- */
 
-static bool sort(const ct_call *call, const sum_call *s, ct_cuda_rows_sort *a) {
+/* few: most rows are not named, and the others are listed. */
+static bool sort(const ct_call *call, const sum_call *s, bool few, ct_cuda_rows_sort *a) {
     static ct_cuda_function clear = CT_CUDA_FUNCTION("sort_clear"), count = CT_CUDA_FUNCTION("sort_count"),
                             starts = CT_CUDA_FUNCTION("sort_starts"), place = CT_CUDA_FUNCTION("sort_place");
     const ct_view *index = &s->index;
@@ -130,23 +132,24 @@ static bool sort(const ct_call *call, const sum_call *s, ct_cuda_rows_sort *a) {
     ct_cuda_nest_end(&a->nest);
     a->index = ct_cuda_address(index);
     a->rows = rows_of(s);
-    a->counts = (uint32_t *)(void *)ct_cuda_scratch(call);
-    a->starts = a->counts + a->rows + 2;
-    a->ranks = a->starts + a->rows;
-    a->order = a->ranks + a->nest.total;
-    a->crowded = a->order + a->nest.total;
+    const int64_t n = a->nest.total;
+    a->spans = (uint32_t *)(void *)ct_cuda_scratch(call); /* in pairs, so first */
+    a->counts = a->spans + 2 * a->rows;
+    a->ranks = a->counts + a->rows + CT_ROWS_TOTALS;
+    a->order = a->ranks + n;
+    a->crowded = a->order + n;
+    a->named = few ? a->crowded + n / CT_ROWS_MANY + 1 : NULL;
     a->skip = s->skip;
     a->place = s->place;
     a->wide = index->dtype == CT_I64;
     a->argument = s->argument;
-    const ct_cuda_shape over_rows = {.grid = ct_cuda_blocks(call, a->rows + 2, CT_ROWS_THREADS),
+    const ct_cuda_shape over_rows = {.grid = ct_cuda_blocks(call, a->rows + CT_ROWS_TOTALS, CT_ROWS_THREADS),
                                      .block = CT_ROWS_THREADS},
                         over_index = {.grid = ct_cuda_blocks(call, a->nest.total, CT_ROWS_THREADS),
                                       .block = CT_ROWS_THREADS};
-    return ct_cuda_launch(call, &clear, over_rows, a) &&
-           (a->nest.total == 0 ||
-            (ct_cuda_launch(call, &count, over_index, a) && ct_cuda_launch(call, &starts, over_rows, a) &&
-             ct_cuda_launch(call, &place, over_index, a)));
+    const bool any = n > 0;
+    return ct_cuda_launch(call, &clear, over_rows, a) && (!any || ct_cuda_launch(call, &count, over_index, a)) &&
+           ct_cuda_launch(call, &starts, over_rows, a) && (!any || ct_cuda_launch(call, &place, over_index, a));
 }
 
 /* ---- The sums ---- */
@@ -197,6 +200,21 @@ static void nest_of(ct_cuda_nest *nest, const dimension *dims, int n, int64_t ea
     ct_cuda_nest_end(nest);
 }
 
+/* What the rows are that nothing is added to. */
+static bool put_others(const ct_call *call, const sum_call *s, const ct_cuda_rows_sum *a, const dimension *dims, int n,
+                       int64_t each) {
+    static ct_cuda_function clear_8 = CT_CUDA_FUNCTION("rows_clear_8"), clear_16 = CT_CUDA_FUNCTION("rows_clear_16");
+    if (s->x) return ct_cuda_copy(call, s->y, s->x);
+    ct_cuda_rows_sum clear = *a;
+    dimension alone[CT_CUDA_DIMS]; /* of the result alone, so that dimensions join */
+    for (int d = 0; d < n; d++) alone[d] = (dimension){dims[d].size, {dims[d].strides[0], 0, 0}, false};
+    nest_of(&clear.nest, alone, n, each, true);
+    const size_t bytes = (size_t)each * ct_cuda_dtype_size(s->y->dtype);
+    const ct_cuda_shape all = {.grid = ct_cuda_blocks(call, clear.nest.total, CT_ROWS_THREADS),
+                               .block = CT_ROWS_THREADS};
+    return ct_cuda_launch(call, bytes == 16 ? &clear_16 : &clear_8, all, &clear);
+}
+
 static bool run(const ct_call *call, const sum_call *s) {
     static ct_cuda_function sums[CT_BOOL + 1] = {
         [CT_F32] = CT_CUDA_FUNCTION("sum_f32"), [CT_F64] = CT_CUDA_FUNCTION("sum_f64"),
@@ -204,39 +222,43 @@ static bool run(const ct_call *call, const sum_call *s) {
         [CT_I8] = CT_CUDA_FUNCTION("sum_i8"),   [CT_I16] = CT_CUDA_FUNCTION("sum_i16"),
         [CT_I32] = CT_CUDA_FUNCTION("sum_i32"), [CT_I64] = CT_CUDA_FUNCTION("sum_i64"),
         [CT_U8] = CT_CUDA_FUNCTION("sum_u8"),   [CT_BOOL] = CT_CUDA_FUNCTION("sum_bool")};
-    static ct_cuda_function sparse[CT_BF16 + 1] = {[CT_F32] = CT_CUDA_FUNCTION("sum_f32_sparse"),
-                                                   [CT_F64] = CT_CUDA_FUNCTION("sum_f64_sparse"),
-                                                   [CT_F16] = CT_CUDA_FUNCTION("sum_f16_sparse"),
-                                                   [CT_BF16] = CT_CUDA_FUNCTION("sum_bf16_sparse")};
     static ct_cuda_function packed[CT_BF16 + 1] = {[CT_F32] = CT_CUDA_FUNCTION("sum_f32_packed"),
                                                    [CT_F64] = CT_CUDA_FUNCTION("sum_f64_packed"),
                                                    [CT_F16] = CT_CUDA_FUNCTION("sum_f16_packed"),
                                                    [CT_BF16] = CT_CUDA_FUNCTION("sum_bf16_packed")};
+    static ct_cuda_function named[CT_BF16 + 1] = {[CT_F32] = CT_CUDA_FUNCTION("sum_f32_named"),
+                                                  [CT_F64] = CT_CUDA_FUNCTION("sum_f64_named"),
+                                                  [CT_F16] = CT_CUDA_FUNCTION("sum_f16_named"),
+                                                  [CT_BF16] = CT_CUDA_FUNCTION("sum_bf16_named")};
     const ct_dtype dtype = s->y->dtype;
     ct_cuda_rows_sort sorted;
     ct_cuda_rows_sum a;
     dimension dims[CT_CUDA_DIMS];
-    if (!sort(call, s, &sorted)) return false;
     memset(&a, 0, sizeof a);
     a.to = ct_cuda_address(s->y);
     a.from = s->x ? ct_cuda_address(s->x) : NULL;
     a.src = ct_cuda_address(s->src);
-    a.counts = sorted.counts, a.starts = sorted.starts, a.order = sorted.order, a.crowded = sorted.crowded;
-    a.rows = sorted.rows;
+    a.rows = rows_of(s);
     a.alpha = s->alpha;
     row_stride(s, &a.src_row);
     const int n = dimensions_of(s, dims);
+    const int64_t indices = ct_cuda_count(&s->index);
     int64_t each = dtype == CT_F64 ? 2 : 4;
     if (dtype > CT_BF16 || !is_packed(&a, dims, n, each, ct_cuda_dtype_size(dtype))) each = 1;
+    const bool few = each > 1 && indices < a.rows / 2;
+    if (!sort(call, s, few, &sorted)) return false;
+    a.totals = sorted.counts + a.rows;
+    a.spans = sorted.spans, a.order = sorted.order, a.crowded = sorted.crowded, a.named = sorted.named;
     a.src_row /= each;
     for (int d = 0; d < n; d++)
         if (dims[d].axis) a.to_axis = dims[d].strides[0] / each, a.from_axis = dims[d].strides[1] / each;
     nest_of(&a.nest, dims, n, each, true);
     nest_of(&a.lanes, dims, n, each, false);
     if (a.nest.total == 0) return true;
-    const ct_cuda_shape all = {.grid = ct_cuda_blocks(call, a.nest.total, CT_ROWS_THREADS), .block = CT_ROWS_THREADS};
-    const bool few = sorted.nest.total < a.rows / 2; /* most rows are not named */
-    return ct_cuda_launch(call, each == 1 ? &sums[dtype] : few ? &sparse[dtype] : &packed[dtype], all, &a);
+    if (few && !put_others(call, s, &a, dims, n, each)) return false;
+    const int64_t packs = few ? indices * a.lanes.total : a.nest.total;
+    const ct_cuda_shape all = {.grid = ct_cuda_blocks(call, packs, CT_ROWS_THREADS), .block = CT_ROWS_THREADS};
+    return ct_cuda_launch(call, each == 1 ? &sums[dtype] : few ? &named[dtype] : &packed[dtype], all, &a);
 }
 
 /* ---- The ops ---- */

@@ -14,63 +14,100 @@
 extern "C" __global__ void sort_clear(const __grid_constant__ ct_cuda_rows_sort a) {
     if (ct_does_nothing(a.head)) return;
     const int64_t step = ct_step();
-    for (int64_t v = ct_first(); v < a.rows + 2; v += step) a.counts[v] = 0;
+    for (int64_t v = ct_first(); v < a.rows + CT_ROWS_TOTALS; v += step) a.counts[v] = 0;
 }
 
-enum : uint32_t { LEFT_OUT = 0xffffffffu };
+// AT_ONCE: what a thread has under way, since each index is a chain of accesses.
+enum : uint32_t { LEFT_OUT = 0xffffffffu, AT_ONCE = 4 };
+
+CT_DEVICE int64_t index_at(const ct_cuda_rows_sort &a, int64_t e) {
+    int64_t at[1];
+    ct_nest_place(a.nest, e, at);
+    return ct_index_at(a.index, a.wide, at[0]);
+}
 
 extern "C" __global__ void sort_count(const __grid_constant__ ct_cuda_rows_sort a) {
     if (ct_does_nothing(a.head)) return;
     const int64_t step = ct_step();
-    for (int64_t e = ct_first(); e < a.nest.total; e += step) {
-        int64_t at[1];
-        ct_nest_place(a.nest, e, at);
-        const int64_t v = ct_index_at(a.index, a.wide, at[0]);
-        uint32_t rank = LEFT_OUT;
-        if ((uint64_t)v >= (uint64_t)a.rows) ct_wrong_index(a.head, a.argument, e * a.place, v, a.rows);
-        else if (v != a.skip) rank = atomicAdd(&a.counts[v], 1u);
-        a.ranks[e] = rank;
+    for (int64_t first = ct_first(); first < a.nest.total; first += AT_ONCE * step) {
+        int64_t v[AT_ONCE];
+        uint32_t rank[AT_ONCE];
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; u++) v[u] = first + u * step < a.nest.total ? index_at(a, first + u * step) : a.skip;
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; u++) {
+            rank[u] = LEFT_OUT;
+            if ((uint64_t)v[u] < (uint64_t)a.rows && v[u] != a.skip && first + u * step < a.nest.total)
+                rank[u] = atomicAdd(&a.counts[v[u]], 1u);
+        }
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; u++) {
+            const int64_t e = first + u * step;
+            if (e >= a.nest.total) break;
+            a.ranks[e] = rank[u];
+            if ((uint64_t)v[u] >= (uint64_t)a.rows) ct_wrong_index(a.head, a.argument, e * a.place, v[u], a.rows);
+        }
     }
 }
 
-// Every row that is named gets its part of the order, as blocks come; counts[rows] is what has been given away, counts[rows + 1] the
-// number of crowded rows.
-extern "C" __global__ void sort_starts(const __grid_constant__ ct_cuda_rows_sort a) {
-    __shared__ uint32_t warps[CT_ROWS_THREADS / 32], base;
-    if (ct_does_nothing(a.head)) return;
+// The sum of all lanes up to this one, and of all.
+CT_DEVICE uint32_t block_scan(uint32_t count, uint32_t *warps, uint32_t &all) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    uint32_t sum = count;
+    for (int distance = 1; distance < 32; distance *= 2) {
+        const uint32_t before = __shfl_up_sync(0xffffffffu, sum, distance);
+        if (lane >= distance) sum += before;
+    }
+    __syncthreads(); // what was there before has been read
+    if (lane == 31) warps[warp] = sum;
+    __syncthreads();
+    all = 0;
+    for (int i = 0; i < CT_ROWS_THREADS / 32; i++) {
+        if (i < warp) sum += warps[i];
+        all += warps[i];
+    }
+    return sum;
+}
+
+// Every row that is named gets its part of the order, as blocks come.
+extern "C" __global__ void sort_starts(const __grid_constant__ ct_cuda_rows_sort a) {
+    __shared__ uint32_t warps[CT_ROWS_THREADS / 32], base[2];
+    if (ct_does_nothing(a.head)) return;
+    uint32_t *totals = a.counts + a.rows;
     for (int64_t first = (int64_t)blockIdx.x * CT_ROWS_THREADS; first < a.rows; first += ct_step()) {
         const int64_t v = first + threadIdx.x;
-        const uint32_t count = v < a.rows ? a.counts[v] : 0;
-        uint32_t sum = count; // of the lanes up to this one
-        for (int distance = 1; distance < 32; distance *= 2) {
-            const uint32_t before = __shfl_up_sync(0xffffffffu, sum, distance);
-            if (lane >= distance) sum += before;
+        const uint32_t count = v < a.rows ? a.counts[v] : 0, listed = a.named && count && count <= CT_ROWS_MANY;
+        uint32_t all, all_listed = 0, place = 0;
+        const uint32_t end = block_scan(count, warps, all);
+        if (a.named) place = block_scan(listed, warps, all_listed);
+        if (threadIdx.x == 0) {
+            base[0] = all ? atomicAdd(&totals[0], all) : 0;
+            base[1] = all_listed ? atomicAdd(&totals[2], all_listed) : 0;
         }
-        __syncthreads(); // what was there before has been read
-        if (lane == 31) warps[warp] = sum;
         __syncthreads();
-        uint32_t others = 0, all = 0;
-        for (int i = 0; i < CT_ROWS_THREADS / 32; i++) {
-            if (i < warp) others += warps[i];
-            all += warps[i];
-        }
-        if (threadIdx.x == 0) base = all ? atomicAdd(&a.counts[a.rows], all) : 0;
-        __syncthreads();
-        if (v < a.rows) a.starts[v] = base + others + sum - count;
-        if (count > CT_ROWS_MANY) a.crowded[atomicAdd(&a.counts[a.rows + 1], 1u)] = (uint32_t)v;
+        if (v < a.rows) ((uint2 *)a.spans)[v] = make_uint2(base[0] + end - count, count);
+        if (listed) a.named[base[1] + place - 1] = (uint32_t)v;
+        if (count > CT_ROWS_MANY) a.crowded[atomicAdd(&totals[1], 1u)] = (uint32_t)v;
     }
 }
 
 extern "C" __global__ void sort_place(const __grid_constant__ ct_cuda_rows_sort a) {
     if (ct_does_nothing(a.head)) return;
     const int64_t step = ct_step();
-    for (int64_t e = ct_first(); e < a.nest.total; e += step) {
-        const uint32_t rank = a.ranks[e];
-        if (rank == LEFT_OUT) continue;
-        int64_t at[1];
-        ct_nest_place(a.nest, e, at);
-        a.order[a.starts[ct_index_at(a.index, a.wide, at[0])] + rank] = (uint32_t)e;
+    for (int64_t first = ct_first(); first < a.nest.total; first += AT_ONCE * step) {
+        uint32_t rank[AT_ONCE], start[AT_ONCE];
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; u++) {
+            const int64_t e = first + u * step;
+            rank[u] = e < a.nest.total ? a.ranks[e] : LEFT_OUT;
+            start[u] = rank[u] != LEFT_OUT ? (uint32_t)index_at(a, e) : 0;
+        }
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; u++)
+            if (rank[u] != LEFT_OUT) start[u] = a.spans[2 * (int64_t)start[u]];
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; u++)
+            if (rank[u] != LEFT_OUT) a.order[start[u] + rank[u]] = (uint32_t)(first + u * step);
     }
 }
 
@@ -153,7 +190,6 @@ template <typename R, int V> struct summing {
     typename R::Mark marks[V];
     typename R::Sum sums[V];
 
-    enum { AT_ONCE = 4 };
     CT_DEVICE pack row(uint32_t i) const { return src[(int64_t)order[i] * src_row]; }
     // Rows first, first + step, ... below end.
     template <typename F> CT_DEVICE void each(uint32_t first, uint32_t end, uint32_t step, F use) {
@@ -237,32 +273,34 @@ template <typename R, int V> struct summing {
 // ---- The sums ----
 
 template <typename R, int V>
-CT_DEVICE summing<R, V> summing_of(const ct_cuda_rows_sum &a, int64_t row, int64_t src) {
+CT_DEVICE summing<R, V> summing_of(const ct_cuda_rows_sum &a, uint32_t start, int64_t src) {
     summing<R, V> s;
     s.src = (const pack_of<typename R::S, V> *)a.src + src;
-    s.order = a.order + a.starts[row];
+    s.order = a.order + start;
     s.src_row = a.src_row;
     s.alpha = R::times(a.alpha);
     return s;
 }
 
 // Crowded rows: threads side by side take packs, and groups of them every so-manieth row of src. What they find meets in shared memory.
-template <typename R, int V> __device__ void sum_crowded(const ct_cuda_rows_sum &a) {
+// A function by itself, as it is rare, to leave its registers to the others.
+template <typename R, int V> __device__ __noinline__ void sum_crowded(const ct_cuda_rows_sum &a) {
     typedef pack_of<typename R::S, V> pack;
     __shared__ typename R::Mark marks[CT_ROWS_THREADS][V];
     __shared__ typename R::Sum sums[CT_ROWS_THREADS][V];
     int side = 1;
     while (side < 32 && side < a.lanes.total) side *= 2;
     const int groups = CT_ROWS_THREADS / side, group = threadIdx.x / side, t = threadIdx.x;
-    const int64_t tiles = (a.lanes.total + side - 1) / side, jobs = tiles * a.counts[a.rows + 1];
+    const int64_t tiles = (a.lanes.total + side - 1) / side, jobs = tiles * a.totals[1];
     for (int64_t job = blockIdx.x; job < jobs; job += gridDim.x) {
         const int64_t which = job / tiles, lane = (job - which * tiles) * side + t % side, row = a.crowded[which];
         const bool inside = lane < a.lanes.total;
-        const uint32_t n = a.counts[row];
+        const uint2 span = ((const uint2 *)a.spans)[row];
+        const uint32_t n = span.y;
         const int growth = growth_of(n);
         int64_t at[3];
         ct_nest_place(a.lanes, inside ? lane : 0, at);
-        summing<R, V> s = summing_of<R, V>(a, row, at[2]);
+        summing<R, V> s = summing_of<R, V>(a, span.x, at[2]);
         pack own = {};
         if (a.from) own = ((const pack *)a.from)[at[1] + row * a.from_axis];
 #pragma unroll
@@ -293,67 +331,73 @@ template <typename R, int V> __device__ void sum_crowded(const ct_cuda_rows_sum 
     }
 }
 
-// One pack whose row is named.
-template <typename R, int V> CT_DEVICE void sum_pack(const ct_cuda_rows_sum &a, int64_t e) {
+// One pack.
+template <typename R, int V>
+CT_DEVICE void sum_pack(const ct_cuda_rows_sum &a, uint2 span, int64_t to, int64_t from, int64_t src) {
     typedef pack_of<typename R::S, V> pack;
-    int64_t at[4];
-    ct_nest_place(a.nest, e, at);
-    const uint32_t n = a.counts[at[3]];
-    if (n > CT_ROWS_MANY) return;
+    if (span.y > CT_ROWS_MANY) return;
     pack own = {};
-    if (a.from) own = ((const pack *)a.from)[at[1]];
-    summing<R, V> s = summing_of<R, V>(a, at[3], at[2]);
-    ((pack *)a.to)[at[0]] = n <= summing<R, V>::FEW ? s.few(own, n) : s.all(own, n);
+    if (a.from) own = ((const pack *)a.from)[from];
+    summing<R, V> s = summing_of<R, V>(a, span.x, src);
+    if (span.y) own = span.y <= summing<R, V>::FEW ? s.few(own, span.y) : s.all(own, span.y);
+    ((pack *)a.to)[to] = own;
 }
 
-// AT_ONCE packs as far as their rows are not named, which is quick where most are not.
-template <typename R, int V, int AT_ONCE> CT_DEVICE void rows_sum(const ct_cuda_rows_sum &a) {
-    typedef pack_of<typename R::S, V> pack;
+// All of the result.
+template <typename R, int V> CT_DEVICE void rows_sum(const ct_cuda_rows_sum &a) {
     if (ct_does_nothing(a.head)) return;
     const int64_t step = ct_step();
-    for (int64_t first = ct_first(); first < a.nest.total; first += AT_ONCE * step) {
-        int64_t at[AT_ONCE][4];
-        uint32_t n[AT_ONCE];
-        pack own[AT_ONCE] = {};
-#pragma unroll
-        for (int u = 0; u < AT_ONCE; u++) {
-            n[u] = 1;
-            if (first + u * step >= a.nest.total) continue;
-            ct_nest_place(a.nest, first + u * step, at[u]);
-            n[u] = a.counts[at[u][3]];
-        }
-        if (a.from) {
-#pragma unroll
-            for (int u = 0; u < AT_ONCE; u++)
-                if (n[u] == 0) own[u] = ((const pack *)a.from)[at[u][1]];
-        }
-        int named = 0;
-#pragma unroll
-        for (int u = 0; u < AT_ONCE; u++) {
-            if (n[u] == 0) ((pack *)a.to)[at[u][0]] = own[u];
-            else if (first + u * step < a.nest.total) named |= 1 << u;
-        }
-        for (; named; named &= named - 1) sum_pack<R, V>(a, first + (__ffs(named) - 1) * step);
+    for (int64_t e = ct_first(); e < a.nest.total; e += step) {
+        int64_t at[4];
+        ct_nest_place(a.nest, e, at);
+        sum_pack<R, V>(a, ((const uint2 *)a.spans)[at[3]], at[0], at[1], at[2]);
     }
-    sum_crowded<R, V>(a);
+    if (a.totals[1]) sum_crowded<R, V>(a);
 }
 
-#define SUM(name, R, V, AT_ONCE, BLOCKS)                          \
-    extern "C" __global__ void __launch_bounds__(CT_ROWS_THREADS, BLOCKS) \
-        sum_##name(const __grid_constant__ ct_cuda_rows_sum a) {  \
-        rows_sum<R, V, AT_ONCE>(a);                               \
+// The rows that are named, where the others are there already.
+template <typename R, int V> CT_DEVICE void named_sum(const ct_cuda_rows_sum &a) {
+    if (ct_does_nothing(a.head)) return;
+    const int64_t step = ct_step(), total = a.totals[2] * a.lanes.total;
+    for (int64_t e = ct_first(); e < total; e += step) {
+        const int64_t which = total < INT32_MAX ? (uint32_t)e / (uint32_t)a.lanes.total : e / a.lanes.total;
+        const int64_t row = a.named[which];
+        int64_t at[3];
+        ct_nest_place(a.lanes, e - which * a.lanes.total, at);
+        sum_pack<R, V>(a, ((const uint2 *)a.spans)[row], at[0] + row * a.to_axis, at[1] + row * a.from_axis, at[2]);
     }
-#define SUMS(name, R, V)             \
-    SUM(name, R, 1, 1, 2)            \
-    SUM(name##_packed, R, V, 1, 3)   \
-    SUM(name##_sparse, R, V, 4, 2)
+    if (a.totals[1]) sum_crowded<R, V>(a);
+}
+
+// Zeros; the nest is over packs of T.
+template <typename T> CT_DEVICE void clear(const ct_cuda_rows_sum &a) {
+    if (ct_does_nothing(a.head)) return;
+    const int64_t step = ct_step();
+    for (int64_t e = ct_first(); e < a.nest.total; e += step) {
+        int64_t at[1];
+        ct_nest_place(a.nest, e, at);
+        ((T *)a.to)[at[0]] = T{};
+    }
+}
+extern "C" __global__ void rows_clear_8(const __grid_constant__ ct_cuda_rows_sum a) { clear<uint2>(a); }
+extern "C" __global__ void rows_clear_16(const __grid_constant__ ct_cuda_rows_sum a) { clear<uint4>(a); }
+
+#define SUM(name, WHAT, R, V, BLOCKS)                                     \
+    extern "C" __global__ void __launch_bounds__(CT_ROWS_THREADS, BLOCKS) \
+        sum_##name(const __grid_constant__ ct_cuda_rows_sum a) {          \
+        WHAT<R, V>(a);                                                    \
+    }
+#define SUMS(name, R, V)                  \
+    SUM(name, rows_sum, R, 1, 2)          \
+    SUM(name##_packed, rows_sum, R, V, 3) \
+    SUM(name##_named, named_sum, R, V, 3)
 SUMS(f32, real_sum<CT_F32>, 4)
 SUMS(f64, real_sum<CT_F64>, 2)
 SUMS(f16, real_sum<CT_F16>, 4)
 SUMS(bf16, real_sum<CT_BF16>, 4)
-SUM(i8, whole_sum<CT_I8>, 1, 1, 2)
-SUM(i16, whole_sum<CT_I16>, 1, 1, 2)
-SUM(i32, whole_sum<CT_I32>, 1, 1, 2)
-SUM(i64, whole_sum<CT_I64>, 1, 1, 2)
-SUM(u8, whole_sum<CT_U8>, 1, 1, 2)
-SUM(bool, whole_sum<CT_BOOL>, 1, 1, 2)
+SUM(i8, rows_sum, whole_sum<CT_I8>, 1, 2)
+SUM(i16, rows_sum, whole_sum<CT_I16>, 1, 2)
+SUM(i32, rows_sum, whole_sum<CT_I32>, 1, 2)
+SUM(i64, rows_sum, whole_sum<CT_I64>, 1, 2)
+SUM(u8, rows_sum, whole_sum<CT_U8>, 1, 2)
+SUM(bool, rows_sum, whole_sum<CT_BOOL>, 1, 2)

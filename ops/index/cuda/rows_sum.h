@@ -4,16 +4,23 @@
 
 #include "backends/cuda/nest.h"
 
-enum { CT_ROWS_THREADS = 256, CT_ROWS_MANY = 48 /* a row that is named more often is summed by a whole block */ };
+enum {
+    CT_ROWS_TOTALS = 3,
+    CT_ROWS_THREADS = 256,
+    CT_ROWS_MANY = 48 /* a row that is named more often is summed by a whole block */
+};
 
 typedef struct ct_cuda_rows_sort {
     ct_cuda_head head;
     const char *index;
-    uint32_t *counts;   /* rows: how many indices name each, then how many do, then how many rows are crowded */
-    uint32_t *starts;   /* rows: where those of a row begin in order; rows come in any order */
+    uint32_t *
+        counts; /* rows: how many indices name each; then how many do, how many rows are crowded, how many others are named */
+    uint32_t *
+        spans; /* (rows, 2): where those of a row begin in order, in which rows come in any order, and how many they are */
     uint32_t *ranks;    /* of each index among those that name its row */
     uint32_t *order;    /* the places in index, by row */
     uint32_t *crowded;  /* the rows that are named more than CT_ROWS_MANY times */
+    uint32_t *named;    /* the others that are named; NULL: nobody wants to know */
     int64_t rows, skip; /* skip: an index that is left out; -1: none */
     int64_t place;      /* of errors: from one index to the next, as the op counts them */
     int32_t wide;       /* index is i64 */
@@ -27,9 +34,9 @@ typedef struct ct_cuda_rows_sum {
     char *to;
     const char *from; /* NULL: zeros */
     const char *src;
-    const uint32_t *counts, *starts, *order, *crowded;
-    int64_t rows, src_row;      /* src_row: from one row of src to the next */
-    int64_t to_axis, from_axis; /* strides along the axis */
+    const uint32_t *totals, *spans, *order, *crowded, *named; /* totals: the three behind counts */
+    int64_t rows, src_row;                                    /* src_row: from one row of src to the next */
+    int64_t to_axis, from_axis;                               /* strides along the axis */
     double alpha;
     ct_cuda_nest nest;  /* to, from, src, and the place along the axis */
     ct_cuda_nest lanes; /* the same without the axis */

@@ -168,7 +168,7 @@ static bool cut_chunks(ct_cuda_channels *j, ct_dtype dtype, bool backward) {
 static size_t resident_scratch(const ct_cuda_channels *job, ct_dtype dtype, bool backward) {
     ct_cuda_channels j = *job;
     if (!cut_chunks(&j, dtype, backward)) return 0;
-    return sizeof(double) * (size_t)(CT_CHANNEL_PARTIAL * sets_of(&j) * j.pieces + ceil_div(sets_of(&j), 2)) +
+    return sizeof(double) * (size_t)(CT_CHANNEL_PARTIAL * sets_of(&j) * j.pieces + ceil_div(sets_of(&j) + 1, 2)) +
            scratch_of(&j, backward ? 2 : 0, 0);
 }
 

@@ -49,7 +49,7 @@ typedef struct ct_cuda_channels {
     int64_t pieces, chunk_lines, chunk_packs; /* chunks of a set; what one has at most */
     int64_t line_sums, elements_at;           /* in shared memory: pairs of sums, and where chunks begin */
     double *partial;                          /* (chunks, CT_CHANNEL_PARTIAL) */
-    uint32_t *arrived;                        /* (sets) chunks that have told theirs */
+    uint32_t *arrived; /* (sets + 1) chunks that have told theirs; behind them, whether nothing is done */
 } ct_cuda_channels;
 
 /* running = (1 - momentum) running + momentum batch, of the mean and of unbias times var. */

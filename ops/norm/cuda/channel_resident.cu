@@ -351,10 +351,10 @@ template <typename S> CT_DEVICE void backward_second(const ct_cuda_channels &a, 
 template <typename S, bool BACKWARD> CT_DEVICE void rounds(const ct_cuda_channels &a, char *memory) {
     typedef typename ct_number<S>::type C;
     enum { V = 16 / sizeof(S) };
-    if (ct_does_nothing(a.head)) return;
+    const int64_t sets = a.batch ? a.channels : a.items * a.groups, chunks = a.pieces * sets;
+    if (a.arrived[sets]) return;
     const room<C> r = room_in<C>(a, memory);
     const team t = team_of(a);
-    const int64_t chunks = a.pieces * (a.batch ? a.channels : a.items * a.groups);
     const int64_t bytes = a.chunk_packs * 16 * (BACKWARD ? 2 : 1);
     const char *g = BACKWARD ? a.g : NULL;
     chunk before = {}, now = chunk_of<V>(a, blockIdx.x), next = {};
@@ -386,6 +386,8 @@ extern "C" __global__ void __launch_bounds__(CT_CHANNEL_THREADS)
     channel_begin_rounds(const __grid_constant__ ct_cuda_channels a) {
     const int64_t sets = a.batch ? a.channels : a.items * a.groups;
     for (int64_t i = ct_first(); i < sets; i += ct_step()) a.arrived[i] = 0;
+    // one answer for all blocks: some would wait for ever for others that do nothing
+    if (ct_first() == 0) a.arrived[sets] = ct_does_nothing(a.head);
 }
 
 #define KERNEL(name, backward, suffix, S)                                              \

@@ -102,7 +102,7 @@ CT_OPTIM_KERNELS(norm_1, norm, 1, void)
 
 // ---- What a loss scaler keeps: single numbers ----
 
-extern "C" __global__ void rescale(const __grid_constant__ ct_cuda_optim a) {
+CT_DEVICE void rescale_numbers(const ct_cuda_optim &a) {
     if (ct_does_nothing(a.head)) return;
     double scale = ct_vector_at(a.rates, 0), good = ct_vector_at(a.clock, 0);
     const optim_rescale_attrs *attrs = (const optim_rescale_attrs *)a.attrs.bytes;
@@ -112,8 +112,11 @@ extern "C" __global__ void rescale(const __grid_constant__ ct_cuda_optim a) {
     ct_put_count(a);
 }
 
-extern "C" __global__ void left_out(const __grid_constant__ ct_cuda_optim a) {
+CT_DEVICE void count_left_out(const ct_cuda_optim &a) {
     if (ct_does_nothing(a.head)) return;
     if (ct_vector_at(a.gate, 1) == 0) ct_vector_put(a.clock, 0, ct_vector_at(a.clock, 0) + 1);
     ct_put_count(a);
 }
+
+CT_OPTIM_KERNEL(rescale, ct_cuda_optim_few, rescale_numbers)
+CT_OPTIM_KERNEL(left_out, ct_cuda_optim_few, count_left_out)

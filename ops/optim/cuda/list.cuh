@@ -273,21 +273,17 @@ template <typename J> __device__ double ct_sum_of(const double *x, int64_t n, in
 
 // ---- Kernels of every kind of list ----
 
-// name_f32 and name_half, where it goes fast, and name_mixed and name_mixed64 for all others. BODY<C, L, ...>(a) with the type that is
-// computed in and how chunks are walked; HALVES are the tensors of a half type where it goes fast.
-#define CT_OPTIM_KERNELS(name, BODY, HALVES, ...)                                                                    \
-    extern "C" __global__ void __launch_bounds__(CT_OPTIM_THREADS) name##_f32(const __grid_constant__ ct_cuda_optim a) { \
-        BODY<float, ct_fast<0>, __VA_ARGS__>(a);                                                                     \
-    }                                                                                                                \
-    extern "C" __global__ void __launch_bounds__(CT_OPTIM_THREADS)                                                   \
-        name##_half(const __grid_constant__ ct_cuda_optim a) {                                                       \
-        BODY<float, ct_fast<HALVES>, __VA_ARGS__>(a);                                                                \
-    }                                                                                                                \
-    extern "C" __global__ void __launch_bounds__(CT_OPTIM_THREADS)                                                   \
-        name##_mixed(const __grid_constant__ ct_cuda_optim a) {                                                      \
-        BODY<float, ct_mixed<float>, __VA_ARGS__>(a);                                                                \
-    }                                                                                                                \
-    extern "C" __global__ void __launch_bounds__(CT_OPTIM_THREADS)                                                   \
-        name##_mixed64(const __grid_constant__ ct_cuda_optim a) {                                                    \
-        BODY<double, ct_mixed<double>, __VA_ARGS__>(a);                                                              \
+// name_f32 and name_half, where it goes fast, with tables of either length, and name_mixed and name_mixed64 for all others.
+// BODY<C, L, ...>(a) with the type that is computed in and how chunks are walked; HALVES are the tensors of a half type where it goes fast.
+#define CT_OPTIM_KERNEL(name, ARGUMENTS, ...)                                          \
+    extern "C" __global__ void __launch_bounds__(CT_OPTIM_THREADS)                     \
+        name(const __grid_constant__ ARGUMENTS a) {                                    \
+        __VA_ARGS__(*(const ct_cuda_optim *)&a);                                       \
     }
+#define CT_OPTIM_KERNELS(name, BODY, HALVES, ...)                                                          \
+    CT_OPTIM_KERNEL(name##_f32, ct_cuda_optim, BODY<float, ct_fast<0>, __VA_ARGS__>)                       \
+    CT_OPTIM_KERNEL(name##_f32_few, ct_cuda_optim_few, BODY<float, ct_fast<0>, __VA_ARGS__>)               \
+    CT_OPTIM_KERNEL(name##_half, ct_cuda_optim, BODY<float, ct_fast<HALVES>, __VA_ARGS__>)                 \
+    CT_OPTIM_KERNEL(name##_half_few, ct_cuda_optim_few, BODY<float, ct_fast<HALVES>, __VA_ARGS__>)         \
+    CT_OPTIM_KERNEL(name##_mixed, ct_cuda_optim, BODY<float, ct_mixed<float>, __VA_ARGS__>)                \
+    CT_OPTIM_KERNEL(name##_mixed64, ct_cuda_optim, BODY<double, ct_mixed<double>, __VA_ARGS__>)

@@ -23,14 +23,20 @@ typedef enum item_kind {
     ITEM_STRIDED64,
     ITEM_KINDS
 } item_kind;
-static int function_for(item_kind kind) { return kind < ITEM_STRIDED ? (int)kind : (int)kind - 2; }
+static int function_for(item_kind kind, bool few) {
+    const int functions_of[] = {0, 1, 2, 3, 2, 3};
+    return few && kind <= ITEM_HALF ? 4 + (int)kind : functions_of[kind];
+}
 
-typedef ct_cuda_function functions[4];
-#define FUNCTIONS(unit, name)                                                                       \
-    {                                                                                               \
-        {&(unit), name "_f32", {0}}, {&(unit), name "_half", {0}}, {&(unit), name "_mixed", {0}}, { \
-            &(unit), name "_mixed64", { 0 }                                                         \
-        }                                                                                           \
+typedef ct_cuda_function functions[6];
+#define FUNCTION(unit, name) \
+    {                        \
+        &(unit), name, { 0 } \
+    }
+#define FUNCTIONS(unit, name)                                                                                  \
+    {                                                                                                          \
+        FUNCTION(unit, name "_f32"), FUNCTION(unit, name "_half"), FUNCTION(unit, name "_mixed"),              \
+            FUNCTION(unit, name "_mixed64"), FUNCTION(unit, name "_f32_few"), FUNCTION(unit, name "_half_few") \
     }
 #define UNIT(name)                                       \
     extern const unsigned char ct_fatbin_optim_##name[]; \
@@ -154,9 +160,10 @@ static bool launch_table(const list *l, table *t, bool last) {
     unsigned most = ct_cuda_blocks(l->call, INT64_MAX / 2, CT_OPTIM_THREADS) / EIGHTH;
     if (most > CT_OPTIM_BLOCKS) most = CT_OPTIM_BLOCKS;
     const unsigned grid = a->chunks < 1 ? 1 : a->chunks < most ? a->chunks : most;
+    const bool few = a->items * (a->width + 2) <= CT_OPTIM_FEW;
     for (int pass = 0; pass < 2 && l->does[pass]; pass++) {
         a->last = last && (pass == 1 || !l->does[1]);
-        if (!ct_cuda_launch(l->call, &l->does[pass][function_for(t->kind)],
+        if (!ct_cuda_launch(l->call, &l->does[pass][function_for(t->kind, few)],
                             (ct_cuda_shape){.grid = grid, .block = CT_OPTIM_THREADS}, a))
             return false;
     }
@@ -365,12 +372,12 @@ static bool run_numbers(const ct_call *call, ct_cuda_function *function, const c
     return ct_cuda_launch(call, function, (ct_cuda_shape){.grid = 1, .block = 1}, &a);
 }
 static bool rescale_run(const ct_call *call, ct_stream *stream) {
-    static ct_cuda_function rescale = {&gradients_unit, "rescale", {0}};
+    static ct_cuda_function rescale = FUNCTION(gradients_unit, "rescale");
     (void)stream;
     return run_numbers(call, &rescale, call->in[0], call->in[1], call->in[2], sizeof(optim_rescale_attrs));
 }
 static bool left_out_run(const ct_call *call, ct_stream *stream) {
-    static ct_cuda_function left_out = {&gradients_unit, "left_out", {0}};
+    static ct_cuda_function left_out = FUNCTION(gradients_unit, "left_out");
     (void)stream;
     return run_numbers(call, &left_out, NULL, call->in[1], call->in[0], 0);
 }

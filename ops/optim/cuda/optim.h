@@ -2,6 +2,8 @@
 #ifndef COTANGENT_OPS_OPTIM_CUDA_H
 #define COTANGENT_OPS_OPTIM_CUDA_H
 
+#include <stddef.h>
+
 #include "backends/cuda/view.h"
 #include "ops/optim/optim.h"
 
@@ -9,6 +11,7 @@ enum {
     CT_OPTIM_THREADS = 256,
     CT_OPTIM_BLOCKS = 2048,   /* of a launch, at most */
     CT_OPTIM_TABLE = 477,     /* words: all arguments stay within the 4 KB that every driver takes */
+    CT_OPTIM_FEW = 96,        /* words of a table for few items: a launch takes the longer the more it is given */
     CT_OPTIM_COUNTERS = 1024, /* of blocks that have read the clock; see list.cuh */
     CT_OPTIM_DTYPE_BITS = 4,
 };
@@ -41,6 +44,11 @@ typedef struct ct_cuda_optim {
         last; /* last: of the call's lists, whose last block moves the clock on or makes the result */
     uint64_t table[CT_OPTIM_TABLE];
 } ct_cuda_optim;
+
+/* The beginning of it, with a table for few items. */
+typedef struct ct_cuda_optim_few {
+    uint64_t words[offsetof(ct_cuda_optim, table) / sizeof(uint64_t) + CT_OPTIM_FEW];
+} ct_cuda_optim_few;
 
 typedef struct ct_optim_strides {
     int64_t ndim, dims[CT_CUDA_DIMS], strides[OPTIM_WIDTH][CT_CUDA_DIMS];
