@@ -8,8 +8,7 @@
 #include "gen/norm.attrs.h"
 
 enum {
-    ENOUGH =
-        1584, /* blocks that fill a large device several times over; a constant, since the bits of sums hang on it */
+    ENOUGH = 1584,    /* blocks that fill a large device several times; a constant, since bits hang on it */
     LINE_PART = 4096, /* elements of a part of a line, which a warp takes */
     ROWS = 16,        /* with the channels last: rows that a thread takes at least before lines are cut */
     DTYPES = CT_BF16 + 1,
