@@ -8,8 +8,7 @@
 #include "gen/norm.attrs.h"
 
 enum {
-    ENOUGH =
-        1584, /* blocks that keep a large device busy, a multiple of what is on it at a time; a constant, since bits hang on it */
+    ENOUGH = 1584,    /* blocks that fill a large device several times; a constant, since bits hang on it */
     LINE_PART = 4096, /* elements of a part of a line, which a warp takes */
     ROWS = 16,        /* with the channels last: rows that a thread takes at least before lines are cut */
     DTYPES = CT_BF16 + 1,
@@ -192,8 +191,8 @@ static bool run_rounds(const ct_call *call, const ct_cuda_channels *job, ct_dtyp
     if (!fits_rounds(call, &j, dtype, backward, &blocks, &bytes)) return false;
     const int64_t chunks = sets_of(&j) * j.pieces;
     place_scratch(&j, call, backward ? 2 : 0);
-    j.partial = (char *)(((uintptr_t)j.coefficients + 15) / 16 * 16);
-    j.nothing = (uint32_t *)(void *)(j.partial + 16 * CT_CHANNEL_PARTIAL * chunks);
+    j.partial = (uint64_t *)(void *)(((uintptr_t)j.coefficients + 15) / 16 * 16);
+    j.nothing = (uint32_t *)(void *)(j.partial + 2 * CT_CHANNEL_PARTIAL * chunks);
     const ct_cuda_shape shape = {
         .grid = (unsigned)blocks, .block = CT_CHANNEL_THREADS + 64, .shared = (unsigned)bytes, .cooperative = true};
     const ct_cuda_shape begins = {

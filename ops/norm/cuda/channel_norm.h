@@ -48,7 +48,7 @@ typedef struct ct_cuda_channels {
     int64_t lines, line_step;                 /* lines of a set, and elements from one to the next */
     int64_t pieces, chunk_lines, chunk_packs; /* chunks of a set; what one has at most */
     int64_t line_sums, elements_at;           /* in shared memory: pairs of sums, and where chunks begin */
-    char *partial;                            /* (chunks, CT_CHANNEL_PARTIAL) words of 16 bytes */
+    uint64_t *partial;                        /* (chunks, CT_CHANNEL_PARTIAL, 2): numbers in two words each */
     uint32_t *nothing;                        /* nothing is done */
 } ct_cuda_channels;
 

@@ -104,28 +104,25 @@ template <int N, typename C> CT_DEVICE void put_sums(double *warps, const C (&x)
     }
 }
 
-// A number and whether it is there, in one word of 16 bytes: each half of 8 is stored at once, and comes with a flag.
-CT_DEVICE void tell(uint4 *to, double x) {
-    asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(__double2loint(x)), "r"(1),
-                 "r"(__double2hiint(x)), "r"(1)
-                 : "memory");
+// A number and whether it is there: two words of 8 bytes, which are stored at once, each with half of it and a flag.
+CT_DEVICE void tell(uint64_t *to, double x) {
+    const uint64_t bits = (uint64_t)__double_as_longlong(x), flag = (uint64_t)1 << 32, low = (bits & 0xffffffffu) | flag,
+                   high = bits >> 32 | flag;
+    asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(low), "l"(high) : "memory");
 }
-CT_DEVICE bool told(const uint4 *from, double &x) {
-    uint4 w;
-    asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w)
-                 : "l"(from)
-                 : "memory");
-    x = __hiloint2double((int)w.z, (int)w.x);
-    return w.y && w.w;
+CT_DEVICE bool told(const uint64_t *from, double &x) {
+    uint64_t low, high;
+    asm volatile("ld.volatile.global.v2.u64 {%0, %1}, [%2];" : "=l"(low), "=l"(high) : "l"(from) : "memory");
+    x = __longlong_as_double((int64_t)(high << 32 | (low & 0xffffffffu)));
+    return low >> 32 && high >> 32;
 }
 // What a chunk told, once it has.
 CT_DEVICE void hear(const ct_cuda_channels &a, int64_t set, int64_t piece, double (&x)[CT_CHANNEL_PARTIAL]) {
-    const uint4 *from = (const uint4 *)a.partial + (set * a.pieces + piece) * CT_CHANNEL_PARTIAL;
+    const uint64_t *from = a.partial + 2 * (set * a.pieces + piece) * CT_CHANNEL_PARTIAL;
     for (;;) {
         bool all = true;
 #pragma unroll
-        for (int i = 0; i < CT_CHANNEL_PARTIAL; i++) all &= told(from + i, x[i]);
+        for (int i = 0; i < CT_CHANNEL_PARTIAL; i++) all &= told(from + 2 * i, x[i]);
         if (all) return;
         __nanosleep(20);
     }
@@ -137,7 +134,7 @@ template <typename C, int N> CT_DEVICE void tell_sums(const ct_cuda_channels &a,
     if (lane < CT_CHANNEL_PARTIAL) {
         double sum = lane < N ? 0 : r.warps[3]; // the third number of moments is where deviations are from
         for (int w = 0; w < WARPS && lane < N; w++) sum += r.warps[4 * w + lane];
-        tell((uint4 *)a.partial + c.number * CT_CHANNEL_PARTIAL + lane, sum);
+        tell(a.partial + 2 * (c.number * CT_CHANNEL_PARTIAL + lane), sum);
     }
     if (N < 3 || a.batch) return;
     for (int line = lane; line < c.lines; line += 32) { // for dweight and dbias
@@ -427,8 +424,8 @@ template <typename S, bool BACKWARD> CT_DEVICE void rounds(const ct_cuda_channel
 
 extern "C" __global__ void __launch_bounds__(CT_CHANNEL_THREADS)
     channel_begin_rounds(const __grid_constant__ ct_cuda_channels a) {
-    const int64_t words = a.pieces * (a.batch ? a.channels : a.items * a.groups) * CT_CHANNEL_PARTIAL;
-    for (int64_t i = ct_first(); i < words; i += ct_step()) ((uint4 *)a.partial)[i] = make_uint4(0, 0, 0, 0);
+    const int64_t words = 2 * a.pieces * (a.batch ? a.channels : a.items * a.groups) * CT_CHANNEL_PARTIAL;
+    for (int64_t i = ct_first(); i < words; i += ct_step()) a.partial[i] = 0;
     // one answer for all blocks: some would wait for ever for others that do nothing
     if (ct_first() == 0) a.nothing[0] = ct_does_nothing(a.head);
 }
