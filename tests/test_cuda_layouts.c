@@ -1,9 +1,7 @@
 /* Layouts on an NVIDIA device against the CPU, bit for bit: transposes of any sizes, rows that broadcast, parts out of line with packs.
  * Without a device all of it is skipped, and says why. */
-#include <stdio.h>
-#include <stdlib.h>
 
-#include "tests/harness.h"
+#include "tests/cuda_device.h"
 
 static const ct_device cpu = {CT_CPU, 0};
 static uint64_t state = 1;
@@ -11,16 +9,6 @@ static int64_t below(int64_t n) {
     state = state * 6364136223846793005u + 1442695040888963407u;
     return (int64_t)((state >> 33) % (uint64_t)n);
 }
-
-static bool found(ct_device *device) {
-    if (ct_device_parse("cuda", device)) return true;
-    printf("%s\n", ct_error());
-    ct_error_clear();
-    return false;
-}
-#define CUDA(device)  \
-    ct_device device; \
-    if (!found(&device)) SKIP("there is no NVIDIA device, or no module for it (make cuda)")
 
 static const ct_dtype dtypes[] = {CT_F32, CT_F64, CT_BF16, CT_F16, CT_U8, CT_I64};
 enum { DTYPES = sizeof dtypes / sizeof *dtypes };

@@ -1,20 +1,9 @@
 /* Sums of rows that an index names, on an NVIDIA device against the CPU: rows that nothing names, rows that many name, indices that are
  * expanded, and errors. Without a device all of it is skipped, and says why. */
-#include <stdio.h>
 
-#include "tests/harness.h"
+#include "tests/cuda_device.h"
 
 static const ct_device cpu = {CT_CPU, 0};
-
-static bool found(ct_device *device) {
-    if (ct_device_parse("cuda", device)) return true;
-    printf("%s\n", ct_error());
-    ct_error_clear();
-    return false;
-}
-#define CUDA(device)  \
-    ct_device device; \
-    if (!found(&device)) SKIP("there is no NVIDIA device, or no module for it (make cuda)")
 
 /* n indices below rows; one in three is 5, some twice or a few times, most rows are not named. */
 static ct_tensor *crowded_index(int64_t n, int64_t rows) {

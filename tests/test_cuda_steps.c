@@ -2,25 +2,13 @@
  * Without a device all of it is skipped, and says why. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include <cotangent/nn.h>
 #include <cotangent/optim.h>
 
-#include "tests/harness.h"
+#include "tests/cuda_device.h"
 
 static const ct_device cpu = {CT_CPU, 0};
-
-static bool found(ct_device *device) {
-    if (ct_device_parse("cuda", device)) return true;
-    printf("%s\n", ct_error());
-    ct_error_clear();
-    return false;
-}
-#define CUDA(device)  \
-    ct_device device; \
-    if (!found(&device)) SKIP("there is no NVIDIA device, or no module for it (make cuda)")
 
 enum { MANY = 190, STEPS = 20 }; /* MANY: more items than two tables hold */
 

@@ -34,6 +34,24 @@ CT_DEVICE ct_values<C, N> ct_single_values(const ct_cuda_elementwise &a) {
     return single;
 }
 
+// The results of one pack of each input.
+template <typename S, typename C, typename R, int N, unsigned MASKS, int V, typename F>
+CT_DEVICE ct_pack<R, V> ct_compute(const ct_cuda_elementwise &a, const ct_values<C, N> &single, const ct_pack<S, V> (&in)[N],
+                                   const ct_pack<uint8_t, V> (&masks)[N], F formula) {
+    ct_pack<R, V> out;
+#pragma unroll
+    for (int k = 0; k < V; k++) {
+        ct_values<C, N> v;
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            v.x[i] = a.single >> i & 1 ? single.x[i]
+                     : MASKS >> i & 1  ? ct_from_bool<C>(masks[i].v[k])
+                                       : ct_load<C>(in[i].v[k]);
+        out.v[k] = ct_store<R>(formula(v));
+    }
+    return out;
+}
+
 // Where pack p of V elements along the last dimension lies in each operand. Inputs that stay there (a.still) do not move along it.
 template <int N, int V> CT_DEVICE void ct_row_offsets(const ct_cuda_elementwise &a, int64_t p, int64_t (&offset)[N + 1]) {
     int64_t rest = p;
@@ -74,18 +92,7 @@ __device__ void ct_elementwise(const ct_cuda_elementwise &a, F formula) {
             if (MASKS >> i & 1) masks[i] = ((const ct_pack<uint8_t, V> *)a.in[i])[p];
             else in[i] = ((const ct_pack<S, V> *)a.in[i])[p];
         }
-        ct_pack<R, V> out;
-#pragma unroll
-        for (int k = 0; k < V; k++) {
-            ct_values<C, N> v;
-#pragma unroll
-            for (int i = 0; i < N; i++)
-                v.x[i] = a.single >> i & 1 ? single.x[i]
-                         : MASKS >> i & 1  ? ct_from_bool<C>(masks[i].v[k])
-                                           : ct_load<C>(in[i].v[k]);
-            out.v[k] = ct_store<R>(formula(v));
-        }
-        ((ct_pack<R, V> *)a.out)[p] = out;
+        ((ct_pack<R, V> *)a.out)[p] = ct_compute<S, C, R, N, MASKS, V>(a, single, in, masks, formula);
     }
     for (int64_t e = packs * V + first; e < a.total; e += step) {
         int64_t offset[N + 1];
@@ -142,17 +149,6 @@ __device__ void ct_elementwise_rows(const ct_cuda_elementwise &a, F formula) {
                 in[i] = *(const ct_pack<S, V> *)((const S *)a.in[i] + offset[i + 1]);
             }
         }
-        ct_pack<R, V> out;
-#pragma unroll
-        for (int k = 0; k < V; k++) {
-            ct_values<C, N> v;
-#pragma unroll
-            for (int i = 0; i < N; i++)
-                v.x[i] = a.single >> i & 1 ? single.x[i]
-                         : MASKS >> i & 1  ? ct_from_bool<C>(masks[i].v[k])
-                                           : ct_load<C>(in[i].v[k]);
-            out.v[k] = ct_store<R>(formula(v));
-        }
-        *(ct_pack<R, V> *)((R *)a.out + offset[0]) = out;
+        *(ct_pack<R, V> *)((R *)a.out + offset[0]) = ct_compute<S, C, R, N, MASKS, V>(a, single, in, masks, formula);
     }
 }

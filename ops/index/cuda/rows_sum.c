@@ -113,15 +113,19 @@ static const char *can(const sum_call *s) {
     return n > 64 * rows || (results < 1 << 12 && n > 256) ? "few rows are named often" : NULL;
 }
 
+/* Most rows are not named: the others are listed. Otherwise, where packs are summed, rows have slots for their first indices. */
+static bool names_few(const sum_call *s) { return ct_cuda_count(&s->index) < rows_of(s) / 2; }
+
 static size_t scratch(const sum_call *s) {
     const int64_t rows = rows_of(s), n = ct_cuda_count(&s->index);
-    return (size_t)(3 * rows + CT_ROWS_TOTALS + 1 + 3 * n + n / CT_ROWS_MANY + 1) * sizeof(uint32_t);
+    return (size_t)((names_few(s) ? 0 : CT_ROWS_FEW) * rows + 3 * rows + CT_ROWS_TOTALS + 1 + 3 * n + n / CT_ROWS_MANY +
+                    1) *
+           sizeof(uint32_t);
 }
 
 /* ---- The sort ---- */
 
-/* few: most rows are not named, and the others are listed. */
-static bool sort(const ct_call *call, const sum_call *s, bool few, ct_cuda_rows_sort *a) {
+static bool sort(const ct_call *call, const sum_call *s, bool packed, ct_cuda_rows_sort *a) {
     static ct_cuda_function clear = CT_CUDA_FUNCTION("sort_clear"), count = CT_CUDA_FUNCTION("sort_count"),
                             starts = CT_CUDA_FUNCTION("sort_starts"), place = CT_CUDA_FUNCTION("sort_place");
     const ct_view *index = &s->index;
@@ -133,7 +137,10 @@ static bool sort(const ct_call *call, const sum_call *s, bool few, ct_cuda_rows_
     a->index = ct_cuda_address(index);
     a->rows = rows_of(s);
     const int64_t n = a->nest.total;
-    a->spans = (uint32_t *)(void *)ct_cuda_scratch(call); /* in pairs, so first */
+    uint32_t *all = (uint32_t *)(void *)ct_cuda_scratch(call);
+    const bool few = packed && names_few(s);
+    a->slots = packed && !few ? all : NULL; /* by fours, so first, and then what comes in pairs */
+    a->spans = all + (a->slots ? CT_ROWS_FEW * a->rows : 0);
     a->counts = a->spans + 2 * a->rows;
     a->ranks = a->counts + a->rows + CT_ROWS_TOTALS;
     a->order = a->ranks + n;
@@ -245,10 +252,11 @@ static bool run(const ct_call *call, const sum_call *s) {
     const int64_t indices = ct_cuda_count(&s->index);
     int64_t each = dtype == CT_F64 ? 2 : 4;
     if (dtype > CT_BF16 || !is_packed(&a, dims, n, each, ct_cuda_dtype_size(dtype))) each = 1;
-    const bool few = each > 1 && indices < a.rows / 2;
-    if (!sort(call, s, few, &sorted)) return false;
+    const bool few = each > 1 && names_few(s);
+    if (!sort(call, s, each > 1, &sorted)) return false;
     a.totals = sorted.counts + a.rows;
-    a.spans = sorted.spans, a.order = sorted.order, a.crowded = sorted.crowded, a.named = sorted.named;
+    a.spans = sorted.spans, a.slots = sorted.slots, a.order = sorted.order;
+    a.crowded = sorted.crowded, a.named = sorted.named;
     a.src_row /= each;
     for (int d = 0; d < n; d++)
         if (dims[d].axis) a.to_axis = dims[d].strides[0] / each, a.from_axis = dims[d].strides[1] / each;

@@ -45,6 +45,7 @@ extern "C" __global__ void sort_count(const __grid_constant__ ct_cuda_rows_sort 
             const int64_t e = first + u * step;
             if (e >= a.nest.total) break;
             a.ranks[e] = rank[u];
+            if (a.slots && rank[u] < CT_ROWS_FEW) a.slots[v[u] * CT_ROWS_FEW + rank[u]] = (uint32_t)e;
             if ((uint64_t)v[u] >= (uint64_t)a.rows) ct_wrong_index(a.head, a.argument, e * a.place, v[u], a.rows);
         }
     }
@@ -77,15 +78,16 @@ extern "C" __global__ void sort_starts(const __grid_constant__ ct_cuda_rows_sort
     for (int64_t first = (int64_t)blockIdx.x * CT_ROWS_THREADS; first < a.rows; first += ct_step()) {
         const int64_t v = first + threadIdx.x;
         const uint32_t count = v < a.rows ? a.counts[v] : 0, listed = a.named && count && count <= CT_ROWS_MANY;
+        const uint32_t ordered = !a.slots ? count : count > CT_ROWS_FEW ? count - CT_ROWS_FEW : 0;
         uint32_t all, all_listed = 0, place = 0;
-        const uint32_t end = block_scan(count, warps, all);
+        const uint32_t end = block_scan(ordered, warps, all);
         if (a.named) place = block_scan(listed, warps, all_listed);
         if (threadIdx.x == 0) {
             base[0] = all ? atomicAdd(&totals[0], all) : 0;
             base[1] = all_listed ? atomicAdd(&totals[2], all_listed) : 0;
         }
         __syncthreads();
-        if (v < a.rows) ((uint2 *)a.spans)[v] = make_uint2(base[0] + end - count, count);
+        if (v < a.rows) ((uint2 *)a.spans)[v] = make_uint2(base[0] + end - ordered, count);
         if (listed) a.named[base[1] + place - 1] = (uint32_t)v;
         if (count > CT_ROWS_MANY) a.crowded[atomicAdd(&totals[1], 1u)] = (uint32_t)v;
     }
@@ -94,12 +96,14 @@ extern "C" __global__ void sort_starts(const __grid_constant__ ct_cuda_rows_sort
 extern "C" __global__ void sort_place(const __grid_constant__ ct_cuda_rows_sort a) {
     if (ct_does_nothing(a.head)) return;
     const int64_t step = ct_step();
+    const uint32_t in_slots = a.slots ? CT_ROWS_FEW : 0;
     for (int64_t first = ct_first(); first < a.nest.total; first += AT_ONCE * step) {
         uint32_t rank[AT_ONCE], start[AT_ONCE];
 #pragma unroll
         for (int u = 0; u < AT_ONCE; u++) {
             const int64_t e = first + u * step;
             rank[u] = e < a.nest.total ? a.ranks[e] : LEFT_OUT;
+            if (rank[u] < in_slots) rank[u] = LEFT_OUT;
             start[u] = rank[u] != LEFT_OUT ? (uint32_t)index_at(a, e) : 0;
         }
 #pragma unroll
@@ -107,7 +111,7 @@ extern "C" __global__ void sort_place(const __grid_constant__ ct_cuda_rows_sort 
             if (rank[u] != LEFT_OUT) start[u] = a.spans[2 * (int64_t)start[u]];
 #pragma unroll
         for (int u = 0; u < AT_ONCE; u++)
-            if (rank[u] != LEFT_OUT) a.order[start[u] + rank[u]] = (uint32_t)(first + u * step);
+            if (rank[u] != LEFT_OUT) a.order[start[u] + rank[u] - in_slots] = (uint32_t)(first + u * step);
     }
 }
 
@@ -180,17 +184,20 @@ template <int D> struct whole_sum {
 CT_DEVICE int growth_of(uint32_t n) { return 33 - __clz(n); } // of n and the own one
 
 // Of one pack: the rows of src that go there and what is there.
-template <typename R, int V> struct summing {
+// SLOTS: the first ones are in slots (rows_sum.h).
+template <typename R, int V, bool SLOTS> struct summing {
     typedef typename R::S S;
     typedef pack_of<S, V> pack;
     const pack *src; // the pack of row 0
-    const uint32_t *order;
+    const uint32_t *slots, *order; // order[i] for those that are not in slots
     int64_t src_row;
     typename R::C alpha;
     typename R::Mark marks[V];
     typename R::Sum sums[V];
 
-    CT_DEVICE pack row(uint32_t i) const { return src[(int64_t)order[i] * src_row]; }
+    CT_DEVICE pack row(uint32_t i) const {
+        return src[(int64_t)(SLOTS && i < CT_ROWS_FEW ? slots[i] : order[i]) * src_row];
+    }
     // Rows first, first + step, ... below end.
     template <typename F> CT_DEVICE void each(uint32_t first, uint32_t end, uint32_t step, F use) {
         for (uint32_t i = first; i < end; i += AT_ONCE * step) {
@@ -224,11 +231,15 @@ template <typename R, int V> struct summing {
 
     // Few rows, in the order of index, as the CPU adds them: their places are sorted by a network (Batcher's), and all of them are
     // under way at once.
-    enum { FEW = 8 };
+    enum { FEW = CT_ROWS_FEW };
     CT_DEVICE pack few(const pack &own, uint32_t n) const {
         uint32_t places[FEW];
+        if (SLOTS) { // at once, before anybody knows how many there are
+            *(uint4 *)&places[0] = ((const uint4 *)slots)[0];
+            *(uint4 *)&places[4] = ((const uint4 *)slots)[1];
+        }
 #pragma unroll
-        for (int u = 0; u < FEW; u++) places[u] = u < n ? order[u] : 0xffffffffu;
+        for (int u = 0; u < FEW; u++) places[u] = u >= n ? 0xffffffffu : SLOTS ? places[u] : order[u];
 #pragma unroll
         for (int size = 1; size < FEW; size *= 2)
 #pragma unroll
@@ -272,11 +283,12 @@ template <typename R, int V> struct summing {
 
 // ---- The sums ----
 
-template <typename R, int V>
-CT_DEVICE summing<R, V> summing_of(const ct_cuda_rows_sum &a, uint32_t start, int64_t src) {
-    summing<R, V> s;
+template <typename R, int V, bool SLOTS>
+CT_DEVICE summing<R, V, SLOTS> summing_of(const ct_cuda_rows_sum &a, int64_t row, uint32_t start, int64_t src) {
+    summing<R, V, SLOTS> s;
     s.src = (const pack_of<typename R::S, V> *)a.src + src;
-    s.order = a.order + start;
+    s.slots = SLOTS ? a.slots + row * CT_ROWS_FEW : NULL;
+    s.order = a.order + start - (SLOTS ? CT_ROWS_FEW : 0);
     s.src_row = a.src_row;
     s.alpha = R::times(a.alpha);
     return s;
@@ -284,7 +296,7 @@ CT_DEVICE summing<R, V> summing_of(const ct_cuda_rows_sum &a, uint32_t start, in
 
 // Crowded rows: threads side by side take packs, and groups of them every so-manieth row of src. What they find meets in shared memory.
 // A function by itself, as it is rare, to leave its registers to the others.
-template <typename R, int V> __device__ __noinline__ void sum_crowded(const ct_cuda_rows_sum &a) {
+template <typename R, int V, bool SLOTS> __device__ __noinline__ void sum_crowded(const ct_cuda_rows_sum &a) {
     typedef pack_of<typename R::S, V> pack;
     __shared__ typename R::Mark marks[CT_ROWS_THREADS][V];
     __shared__ typename R::Sum sums[CT_ROWS_THREADS][V];
@@ -300,7 +312,7 @@ template <typename R, int V> __device__ __noinline__ void sum_crowded(const ct_c
         const int growth = growth_of(n);
         int64_t at[3];
         ct_nest_place(a.lanes, inside ? lane : 0, at);
-        summing<R, V> s = summing_of<R, V>(a, span.x, at[2]);
+        summing<R, V, SLOTS> s = summing_of<R, V, SLOTS>(a, row, span.x, at[2]);
         pack own = {};
         if (a.from) own = ((const pack *)a.from)[at[1] + row * a.from_axis];
 #pragma unroll
@@ -332,31 +344,32 @@ template <typename R, int V> __device__ __noinline__ void sum_crowded(const ct_c
 }
 
 // One pack.
-template <typename R, int V>
-CT_DEVICE void sum_pack(const ct_cuda_rows_sum &a, uint2 span, int64_t to, int64_t from, int64_t src) {
+template <typename R, int V, bool SLOTS>
+CT_DEVICE void sum_pack(const ct_cuda_rows_sum &a, int64_t row, int64_t to, int64_t from, int64_t src) {
     typedef pack_of<typename R::S, V> pack;
-    if (span.y > CT_ROWS_MANY) return;
+    const uint2 span = ((const uint2 *)a.spans)[row];
     pack own = {};
     if (a.from) own = ((const pack *)a.from)[from];
-    summing<R, V> s = summing_of<R, V>(a, span.x, src);
-    if (span.y) own = span.y <= summing<R, V>::FEW ? s.few(own, span.y) : s.all(own, span.y);
+    if (span.y > CT_ROWS_MANY) return;
+    summing<R, V, SLOTS> s = summing_of<R, V, SLOTS>(a, row, span.x, src);
+    if (span.y) own = span.y <= CT_ROWS_FEW ? s.few(own, span.y) : s.all(own, span.y);
     ((pack *)a.to)[to] = own;
 }
 
 // All of the result.
-template <typename R, int V> CT_DEVICE void rows_sum(const ct_cuda_rows_sum &a) {
+template <typename R, int V, bool SLOTS> CT_DEVICE void rows_sum(const ct_cuda_rows_sum &a) {
     if (ct_does_nothing(a.head)) return;
     const int64_t step = ct_step();
     for (int64_t e = ct_first(); e < a.nest.total; e += step) {
         int64_t at[4];
         ct_nest_place(a.nest, e, at);
-        sum_pack<R, V>(a, ((const uint2 *)a.spans)[at[3]], at[0], at[1], at[2]);
+        sum_pack<R, V, SLOTS>(a, at[3], at[0], at[1], at[2]);
     }
-    if (a.totals[1]) sum_crowded<R, V>(a);
+    if (a.totals[1]) sum_crowded<R, V, SLOTS>(a);
 }
 
 // The rows that are named, where the others are there already.
-template <typename R, int V> CT_DEVICE void named_sum(const ct_cuda_rows_sum &a) {
+template <typename R, int V, bool SLOTS> CT_DEVICE void named_sum(const ct_cuda_rows_sum &a) {
     if (ct_does_nothing(a.head)) return;
     const int64_t step = ct_step(), total = a.totals[2] * a.lanes.total;
     for (int64_t e = ct_first(); e < total; e += step) {
@@ -364,9 +377,9 @@ template <typename R, int V> CT_DEVICE void named_sum(const ct_cuda_rows_sum &a)
         const int64_t row = a.named[which];
         int64_t at[3];
         ct_nest_place(a.lanes, e - which * a.lanes.total, at);
-        sum_pack<R, V>(a, ((const uint2 *)a.spans)[row], at[0] + row * a.to_axis, at[1] + row * a.from_axis, at[2]);
+        sum_pack<R, V, SLOTS>(a, row, at[0] + row * a.to_axis, at[1] + row * a.from_axis, at[2]);
     }
-    if (a.totals[1]) sum_crowded<R, V>(a);
+    if (a.totals[1]) sum_crowded<R, V, SLOTS>(a);
 }
 
 // Zeros; the nest is over packs of T.
@@ -382,22 +395,22 @@ template <typename T> CT_DEVICE void clear(const ct_cuda_rows_sum &a) {
 extern "C" __global__ void rows_clear_8(const __grid_constant__ ct_cuda_rows_sum a) { clear<uint2>(a); }
 extern "C" __global__ void rows_clear_16(const __grid_constant__ ct_cuda_rows_sum a) { clear<uint4>(a); }
 
-#define SUM(name, WHAT, R, V, BLOCKS)                                     \
+#define SUM(name, WHAT, R, V, SLOTS, BLOCKS)                                   \
     extern "C" __global__ void __launch_bounds__(CT_ROWS_THREADS, BLOCKS) \
         sum_##name(const __grid_constant__ ct_cuda_rows_sum a) {          \
-        WHAT<R, V>(a);                                                    \
+        WHAT<R, V, SLOTS>(a);                                                  \
     }
 #define SUMS(name, R, V)                  \
-    SUM(name, rows_sum, R, 1, 2)          \
-    SUM(name##_packed, rows_sum, R, V, 3) \
-    SUM(name##_named, named_sum, R, V, 3)
+    SUM(name, rows_sum, R, 1, false, 2)          \
+    SUM(name##_packed, rows_sum, R, V, true, 3)  \
+    SUM(name##_named, named_sum, R, V, false, 3)
 SUMS(f32, real_sum<CT_F32>, 4)
 SUMS(f64, real_sum<CT_F64>, 2)
 SUMS(f16, real_sum<CT_F16>, 4)
 SUMS(bf16, real_sum<CT_BF16>, 4)
-SUM(i8, rows_sum, whole_sum<CT_I8>, 1, 2)
-SUM(i16, rows_sum, whole_sum<CT_I16>, 1, 2)
-SUM(i32, rows_sum, whole_sum<CT_I32>, 1, 2)
-SUM(i64, rows_sum, whole_sum<CT_I64>, 1, 2)
-SUM(u8, rows_sum, whole_sum<CT_U8>, 1, 2)
-SUM(bool, rows_sum, whole_sum<CT_BOOL>, 1, 2)
+SUM(i8, rows_sum, whole_sum<CT_I8>, 1, false, 2)
+SUM(i16, rows_sum, whole_sum<CT_I16>, 1, false, 2)
+SUM(i32, rows_sum, whole_sum<CT_I32>, 1, false, 2)
+SUM(i64, rows_sum, whole_sum<CT_I64>, 1, false, 2)
+SUM(u8, rows_sum, whole_sum<CT_U8>, 1, false, 2)
+SUM(bool, rows_sum, whole_sum<CT_BOOL>, 1, false, 2)

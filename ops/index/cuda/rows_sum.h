@@ -7,6 +7,7 @@
 enum {
     CT_ROWS_TOTALS = 3,
     CT_ROWS_THREADS = 256,
+    CT_ROWS_FEW = 8,
     CT_ROWS_MANY = 48 /* a row that is named more often is summed by a whole block */
 };
 
@@ -17,7 +18,9 @@ typedef struct ct_cuda_rows_sort {
         counts; /* rows: how many indices name each; then how many do, how many rows are crowded, how many others are named */
     uint32_t *
         spans; /* (rows, 2): where those of a row begin in order, in which rows come in any order, and how many they are */
-    uint32_t *ranks;    /* of each index among those that name its row */
+    uint32_t *ranks; /* of each index among those that name its row */
+    uint32_t
+        *slots; /* (rows, CT_ROWS_FEW): the first ones of each row, which then are not in order; NULL: all are there */
     uint32_t *order;    /* the places in index, by row */
     uint32_t *crowded;  /* the rows that are named more than CT_ROWS_MANY times */
     uint32_t *named;    /* the others that are named; NULL: nobody wants to know */
@@ -34,9 +37,9 @@ typedef struct ct_cuda_rows_sum {
     char *to;
     const char *from; /* NULL: zeros */
     const char *src;
-    const uint32_t *totals, *spans, *order, *crowded, *named; /* totals: the three behind counts */
-    int64_t rows, src_row;                                    /* src_row: from one row of src to the next */
-    int64_t to_axis, from_axis;                               /* strides along the axis */
+    const uint32_t *totals, *spans, *slots, *order, *crowded, *named; /* totals: the three behind counts */
+    int64_t rows, src_row;                                            /* src_row: from one row of src to the next */
+    int64_t to_axis, from_axis;                                       /* strides along the axis */
     double alpha;
     ct_cuda_nest nest;  /* to, from, src, and the place along the axis */
     ct_cuda_nest lanes; /* the same without the axis */

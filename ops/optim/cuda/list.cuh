@@ -267,7 +267,7 @@ template <typename J> __device__ double ct_block_sum(double x) {
 // Of n numbers that lie `stride` apart, by the whole block.
 template <typename J> __device__ double ct_sum_of(const double *x, int64_t n, int stride) {
     double sum = 0;
-    for (int64_t i = threadIdx.x; i < n; i += CT_OPTIM_THREADS) sum = J::join(sum, x[i * stride]);
+    for (int64_t i = threadIdx.x; i < n; i += CT_OPTIM_THREADS) sum = J::join(sum, __ldcg(&x[i * stride])); // other blocks may have just written it
     return ct_block_sum<J>(sum);
 }
 
