@@ -80,7 +80,8 @@ static const attention problems[] = {
     {1, 2, 1, 200, 70, 32, 24, .causal = true, .bottom_right = true},  /* queries that see nothing */
     {1, 2, 2, 140, 140, 128, 128, .causal = true},
     {1, 2, 1, 129, 65, 100, 72, .causal = false},
-    {33, 2, 2, 5, 7, 17, 17, .causal = false}, /* more heads than run together */
+    {33, 2, 2, 5, 7, 17, 17, .causal = false},   /* more heads than run together */
+    {1, 2, 2, 150, 150, 50, 50, .causal = true}, /* rows that are not of whole 16 bytes */
     {1, 2, 2, 70, 90, 64, 64, .mask = 1},
     {1, 2, 1, 70, 90, 40, 80, .mask = 2, .causal = true},
     {1, 2, 2, 90, 67, 64, 64, .dropout = 0.25},

@@ -280,7 +280,8 @@ void sdpa_vjp(ct_vjp *v) {
                              .rows_first = a->rows_first};
     ct_tensor *in[] = {v->in[0],  v->in[1],  v->in[2],
                        v->in[3],  v->in[4],  v->out[0],
-                       v->out[1], v->cot[0], v->n_out > 1 ? v->cot[1] : NULL};
+                       v->out[1], v->cot[0], v->n_out > 1 ? v->cot[1] : NULL}; /* NULL: no gradient came from there */
+    if (!in[7]) in[7] = zeros(ct_shape(v->out[0]), .dtype = ct_dtype_of(v->out[0]));
     ct_tensor *made[4] = {NULL};
     const int64_t heads = ct_dim(v->in[0], 1), kv_heads = ct_dim(v->in[1], 1);
     attrs.together = a->rows_first && v->need[0] && v->need[1] && v->need[2] && !v->need[3] &&
