@@ -80,10 +80,11 @@ fi
 
 # ---- compute-sanitizer over each op's smallest samples ----
 
-# Of all ops, or of those that OPS names.
+# Of all ops, or of those that OPS names; at most 8 minutes each.
 sanitized() {
     # shellcheck disable=SC2086 # a list of names
-    compute-sanitizer --tool "$1" --error-exitcode 1 --target-processes all "$cotangent" check --device cuda --values --smallest ${OPS:-}
+    timeout -k 5 480 compute-sanitizer --tool "$1" --error-exitcode 1 --target-processes all \
+        "$cotangent" check --device cuda --values --smallest ${OPS:-}
 }
 for tool in $tools; do
     if command -v compute-sanitizer >/dev/null; then

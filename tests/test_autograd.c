@@ -544,3 +544,23 @@ TEST(a_leaf_that_was_frozen_between_forward_and_backward_gets_its_gradient_when_
     ct_set_requires_grad(x, true);
     CHECK(!ct_grad_of(x)); /* it arrived while it was not wanted */
 }
+
+static int64_t kept_by(ct_activation activation) {
+    const ct_device cpu = {CT_CPU, 0};
+    ct_memory before = {.size = sizeof before}, after = {.size = sizeof after};
+    ct_tensor *x = ct_ones(CT_DIMS(512, 8)), *w = ct_set_requires_grad(ct_ones(CT_DIMS(512, 8)), true);
+    ct_memory_stats(cpu, &before);
+    ct_tensor *sum = NULL;
+    ct_scope {
+        sum = ct_pass(ct_sum(ct_linear(x, w, .activation = activation)));
+    }
+    ct_memory_stats(cpu, &after);
+    CHECK(ct_backward(sum) && ct_item(ct_sum(ct_grad_of(w))) == 512 * 512 * 8);
+    return after.in_use - before.in_use;
+}
+
+TEST(linear_keeps_its_result_for_an_activation_only) {
+    const int64_t bytes = 512 * 512 * 4;
+    CHECK(kept_by(CT_ACT_RELU) >= bytes);
+    CHECK(kept_by(CT_ACT_NONE) < bytes);
+}

@@ -111,28 +111,6 @@ TEST_LIMIT(a_network_trains_on_a_device_as_on_the_cpu, 120) {
     CHECK(harness_same_bits(weights[0], weights[1]));
 }
 
-/* The gradient of a half that was cast from f32 comes in f32, so that it is not rounded on its way; where somebody asks for that of the
- * half itself, it is a half. */
-TEST(gradients_of_weights_under_autocast_are_not_rounded_on_a_device) {
-    const ct_device d = guard();
-    ct_tensor *x = ct_to(harness_randn(CT_DIMS(40, 24)), d), *w = ct_to(harness_randn(CT_DIMS(8, 24)), d),
-              *bias = ct_to(harness_randn(CT_DIMS(8)), d), *y = NULL;
-    w = ct_set_requires_grad(w, true);
-    bias = ct_set_requires_grad(bias, true);
-    ct_autocast(CT_BF16) { y = ct_add(ct_linear(x, w, .bias = bias), ct_linear(x, w)); } /* two gradients of w meet */
-    CHECK(ct_backward(ct_sum(ct_cast(y, CT_F32))));
-    ct_tensor *ones = ct_ones(CT_DIMS(40, 8), .dtype = CT_F64);
-    ct_tensor *exact = ct_matmul(ct_t(ones), ct_cast(ct_cast(ct_to(x, cpu), CT_BF16), CT_F64));
-    ct_tensor *dw = ct_to(ct_grad_of(w), cpu), *narrow = ct_cast(ct_cast(dw, CT_BF16), CT_F32);
-    CHECK(ct_dtype_of(dw) == CT_F32 && !harness_same_bits(dw, narrow));
-    const double off = ct_item(ct_amax(ct_abs(ct_sub(ct_cast(dw, CT_F64), ct_mul_s(exact, 2)))));
-    CHECK(off < 1e-4);
-    CHECK(ct_dtype_of(ct_grad_of(bias)) == CT_F32 && ct_item(ct_sum(ct_grad_of(bias))) == 40 * 8);
-    ct_tensor *half = ct_cast(w, CT_BF16), *z = ct_sum(ct_cast(ct_linear(ct_cast(x, CT_BF16), half), CT_F32)),
-              *g = NULL;
-    CHECK(ct_grad(&z, 1, NULL, &half, 1, &g, 0) && ct_dtype_of(g) == CT_BF16);
-}
-
 /* It is brought to that device by the loader. */
 TEST(data_is_made_on_the_cpu_whatever_the_current_device_is) {
     const ct_device d = guard();

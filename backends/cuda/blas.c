@@ -77,13 +77,13 @@ enum {
 static const double worth_measuring = 1e7; /* multiplications and additions */
 
 typedef struct plan_key {
-    int64_t numbers[14]; /* all but the last, the device, are what choices are kept by */
+    int64_t numbers[13]; /* all but the last, the device, are what choices are kept by */
 } plan_key;
 
 typedef struct plan {
     plan_key key;
     bool known;
-    bool measured;  /* candidates[0] is the one to take */
+    bool measured;  /* candidate[0] is the one to take */
     int candidates; /* in order of preference; 0: the library has no way to do it */
     cublasLtMatmulDescOpaque_t operation;
     cublasLtMatrixLayoutOpaque_t a, b, c; /* of A, B and C as they lie, that is of A', B' and C' by columns */
@@ -115,7 +115,7 @@ static plan_key key_of(const ct_cuda_blas_product *p, size_t room, int device) {
                          (int64_t)p->a_transposed << 24 | (int64_t)p->b_transposed << 25 | (int64_t)p->tf32 << 26 |
                          (int64_t)all << 32;
     return (plan_key){{kind, p->m, p->n, p->k, p->a_leading, p->b_leading, p->c_leading, p->batches, p->a_batch,
-                       p->b_batch, p->c_batch, room < WORKSPACE ? (int64_t)room : WORKSPACE, 0, device}};
+                       p->b_batch, p->c_batch, room < WORKSPACE ? (int64_t)room : WORKSPACE, device}};
 }
 
 static plan *slot_of(const plan_key *key) {

@@ -61,6 +61,13 @@ typedef struct ct_cuda_function {
     {                          \
         &unit, name, { 0 }     \
     }
+/* Those for floats by their dtypes: name_f32, name_f64, name_f16, name_bf16. */
+enum { CT_CUDA_FLOATS = CT_BF16 + 1 };
+#define CT_CUDA_OF_FLOATS(name)                                                               \
+    {                                                                                         \
+        [CT_F32] = CT_CUDA_FUNCTION(name "_f32"), [CT_F64] = CT_CUDA_FUNCTION(name "_f64"),   \
+        [CT_F16] = CT_CUDA_FUNCTION(name "_f16"), [CT_BF16] = CT_CUDA_FUNCTION(name "_bf16"), \
+    }
 
 typedef struct ct_cuda_shape {
     unsigned grid, grid_y, block, shared; /* grid_y 0: 1 */
@@ -73,6 +80,9 @@ bool ct_cuda_launch(const ct_call *call, ct_cuda_function *function, ct_cuda_sha
 bool ct_cuda_enqueued(ct_cuda_device *device, CUstream stream, const char *op);
 /* Blocks of `threads` for n items, as many as keep the device busy. Kernels step by the size of the grid. */
 unsigned ct_cuda_blocks(const ct_call *call, int64_t n, unsigned threads);
+static inline int64_t ct_cuda_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+/* A grid of so many blocks, or of 2^20, whose kernels step by it. */
+static inline unsigned ct_cuda_grid(int64_t blocks) { return (unsigned)(blocks < 1 << 20 ? blocks : 1 << 20); }
 
 /* ---- Views ---- */
 
@@ -80,6 +90,9 @@ size_t ct_cuda_dtype_size(ct_dtype dtype);
 static inline char *ct_cuda_address(const ct_view *view) {
     return (char *)view->buffer + view->origin + (size_t)view->offset * ct_cuda_dtype_size(view->dtype);
 }
+/* Of an argument that may be left out. */
+static inline char *ct_cuda_address_if(const ct_view *view) { return view ? ct_cuda_address(view) : NULL; }
+static inline bool ct_cuda_is_aligned(const void *address) { return (uintptr_t)address % 16 == 0; } /* for packs */
 ct_cuda_view ct_cuda_view_of(const ct_view *view);
 static inline char *ct_cuda_scratch(const ct_call *call) { return (char *)call->scratch.buffer + call->scratch.offset; }
 int64_t ct_cuda_count(const ct_view *view);

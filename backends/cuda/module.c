@@ -44,6 +44,7 @@ const ct_kernel *ct_cuda_kernels_of(void *self, const ct_op *op) {
 /* The table alone, where there may be neither a driver nor a device. */
 CT_API const ct_kernel *ct_backend_kernels(const ct_host *host, const ct_op *op);
 const ct_kernel *ct_backend_kernels(const ct_host *host, const ct_op *op) {
+    if (host->layouts != CT_ATTRIBUTE_LAYOUTS) return NULL; /* it was built for other ops */
     if (!table) ct_cuda_host = host;
     if (!ct_cuda_kernels_start()) return NULL;
     return ct_cuda_kernels_of(NULL, op);

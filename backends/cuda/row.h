@@ -21,12 +21,11 @@ static inline int ct_cuda_row_lanes(int64_t n, int64_t size, int kept) {
     while (lanes < wanted && lanes < CT_ROW_LONGEST) lanes *= 2;
     return lanes;
 }
-/* For a row that no thread keeps: as many as read several packs at once each. Several small blocks, of which some read while
- * another puts its threads together, are faster than one large one. */
-static inline int ct_cuda_stream_lanes(int64_t n, int64_t size) {
+/* For a row that no thread keeps, most at most: as many as read several packs at once each. */
+static inline int ct_cuda_stream_lanes(int64_t n, int64_t size, int most) {
     const int64_t packs = (n * size + 15) / 16;
     int lanes = 1;
-    while (lanes < CT_ROW_THREADS && (lanes < 32 ? lanes < packs : 2 * lanes * CT_ROW_PACKS <= packs)) lanes *= 2;
+    while (lanes < most && (lanes < 32 ? lanes < packs : 2 * lanes * CT_ROW_PACKS <= packs)) lanes *= 2;
     return lanes;
 }
 #endif

@@ -12,9 +12,8 @@
 
 enum {
     TINY = 4 << 10,
-    SMALL =
-        64 << 10, /* of memory that is not pinned the driver takes so much along with the command, and does not wait */
-    STAGES = 8,   /* of a copy, */
+    SMALL = 64 << 10,        /* what the driver takes along with the command, without a wait, if it is not pinned */
+    STAGES = 8,              /* of a copy, */
     LEAST_STAGE = 256 << 10, /* where there are enough bytes for that */
     BUFFER = 4 << 20,        /* the largest stage: 80 us of the bus */
     BUFFERS = 64,            /* 256 MiB: what may be on its way before an upload has to wait */

@@ -68,7 +68,6 @@ static int look_up(const ct_cuda_device *d, int device, const char *family, cons
 }
 
 typedef struct contest {
-    ct_cuda_device *device;
     CUstream stream;
     CUevent start, stop;
     bool (*attempt)(void *context, int candidate);
@@ -168,7 +167,7 @@ int ct_cuda_tune(const ct_call *call, const char *family, const void *key, size_
     bool there;
     int choice = look_up(d, index, family, key, key_bytes, n, &there);
     if (choice < 0 && there) {
-        contest c = {.device = d, .stream = ct_cuda_stream(d, call->stream), .attempt = attempt, .context = context};
+        contest c = {.stream = ct_cuda_stream(d, call->stream), .attempt = attempt, .context = context};
         pthread_mutex_lock(&measuring);
         choice = look_up(d, index, family, key, key_bytes, n, &there); /* by another thread meanwhile */
         if (choice < 0 && !ct_cuda_is_capturing(c.stream)) choice = decide(&c, index, family, key, key_bytes, n);

@@ -230,11 +230,11 @@ static void linear_gradients(ct_tensor *g, ct_tensor *x, ct_tensor *w, const boo
 void linear_fused_vjp(ct_vjp *v) {
     const linear_fused_attrs *attrs = v->attrs;
     ct_tensor *x = v->in[0], *w = v->in[1], *y = v->out[0], *g = v->cot[0];
-    if (ct_device_of(g).type == CT_CPU) {
+    if (!ct_op_kernel(&ct__op_linear_grad, ct_device_of(g).type, 0)) {
         if ((g = ct__activation_grad(v->op, g, y, attrs->activation))) linear_gradients(g, x, w, v->need, v->grad);
         return;
     }
-    /* On a device every launch costs, so that it is one op, whose kernel needs few. */
+    /* On a GPU every launch costs, so that it is one op there, whose kernel needs few. */
     const bool *need = v->need, *wide = v->wide; /* both products or none: the second makes the bias gradient as well */
     const bool weights = (!need[1] || wide[1]) && (!need[2] || wide[2]);
     const linear_grad_attrs grad_attrs = {

@@ -439,7 +439,7 @@ void emit_expr(text *t, const op_def *op, const expr *e, const dialect *d) {
     }
     bool reversed = d->style == WGSL && strcmp(w->name, "select") == 0; /* WGSL: select(false, true, condition) */
     bool stored = false;
-    for (const char *const *word = d->stored; word && *word; word++) stored |= strcmp(*word, w->name) == 0;
+    for (const char *const *name = d->stored; name && *name; name++) stored |= strcmp(*name, w->name) == 0;
     put(t, "%s%s%s(", w->truths & 1 && w->truth ? d->truth : d->value, w->name, stored ? "_for<S>" : "");
     for (int i = 0; i < w->n_args; i++) {
         if (i) put(t, ", ");

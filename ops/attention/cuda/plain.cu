@@ -5,8 +5,15 @@
 
 enum { TILE = CT_SDPA_TILE, DEPTH = CT_SDPA_DEPTH, EACH = 4, APART = TILE / EACH };
 
+// What one load takes from shared memory, neighbors along k.
+template <typename C> struct __align__(16) pack {
+    static constexpr int SIZE = 16 / sizeof(C);
+    C of[SIZE];
+};
+
 template <typename C> struct memory {
-    C a[DEPTH][TILE + 1], b[DEPTH][TILE + 1];
+    C a[TILE][DEPTH + pack<C>::SIZE],
+        b[TILE][DEPTH + pack<C>::SIZE]; // (i,k) and (j,k); packs of eight rows lie in different banks
     C scores[TILE][TILE + 1];
 };
 
@@ -26,23 +33,28 @@ CT_DEVICE void multiply(C (&sum)[EACH][EACH], memory<C> &m, int n, A a, B b) {
 #pragma unroll 1
     for (int k0 = 0; k0 < n; k0 += DEPTH) {
         __syncthreads();
-#pragma unroll
+#pragma unroll 4
         for (int x = 0; x < TILE * DEPTH / CT_SDPA_THREADS; x++) {
             const int e = threadIdx.x + x * CT_SDPA_THREADS, k = e % DEPTH, i = e / DEPTH;
-            m.a[k][i] = k0 + k < n ? a(i, k0 + k) : C(0);
+            m.a[i][k] = k0 + k < n ? a(i, k0 + k) : C(0);
             const int bk = ALONG ? k : e / TILE, j = ALONG ? i : e % TILE;
-            m.b[bk][j] = k0 + bk < n ? b(k0 + bk, j) : C(0);
+            m.b[j][bk] = k0 + bk < n ? b(k0 + bk, j) : C(0);
         }
         __syncthreads();
 #pragma unroll
-        for (int k = 0; k < DEPTH; k++) {
-            C x[EACH], y[EACH];
+        for (int k = 0; k < DEPTH; k += pack<C>::SIZE) {
+            pack<C> x[EACH], y[EACH];
 #pragma unroll
-            for (int r = 0; r < EACH; r++) x[r] = m.a[k][row_of(r)], y[r] = m.b[k][column_of(r)];
+            for (int r = 0; r < EACH; r++) {
+                x[r] = *(const pack<C> *)&m.a[row_of(r)][k];
+                y[r] = *(const pack<C> *)&m.b[column_of(r)][k];
+            }
 #pragma unroll
-            for (int r = 0; r < EACH; r++)
+            for (int e = 0; e < pack<C>::SIZE; e++)
 #pragma unroll
-                for (int c = 0; c < EACH; c++) sum[r][c] = ct_fma(x[r], y[c], sum[r][c]);
+                for (int r = 0; r < EACH; r++)
+#pragma unroll
+                    for (int c = 0; c < EACH; c++) sum[r][c] = ct_fma(x[r].of[e], y[c].of[e], sum[r][c]);
         }
     }
 }
@@ -278,16 +290,17 @@ template <typename S, typename C> __device__ void keys_backward(const ct_cuda_sd
         }
 }
 
-#define KERNEL(what, name, S, C)                                                                                     \
-    extern "C" __global__ void __launch_bounds__(CT_SDPA_THREADS) sdpa_plain_##what##_##name(const ct_cuda_sdpa p) { \
-        what<S, C>(p);                                                                                               \
+#define KERNEL(what, name, S, C, BLOCKS)                                  \
+    extern "C" __global__ void __launch_bounds__(CT_SDPA_THREADS, BLOCKS) \
+        sdpa_plain_##what##_##name(const ct_cuda_sdpa p) {                \
+        what<S, C>(p);                                                    \
     }
-#define KERNELS(name, S, C)              \
-    KERNEL(forward, name, S, C)          \
-    KERNEL(rows, name, S, C)             \
-    KERNEL(queries_backward, name, S, C) \
-    KERNEL(keys_backward, name, S, C)
-KERNELS(f32, float, float)
-KERNELS(f64, double, double)
-KERNELS(f16, __half, float)
-KERNELS(bf16, __nv_bfloat16, float)
+#define KERNELS(name, S, C, BLOCKS)              \
+    KERNEL(forward, name, S, C, BLOCKS)          \
+    KERNEL(rows, name, S, C, BLOCKS)             \
+    KERNEL(queries_backward, name, S, C, BLOCKS) \
+    KERNEL(keys_backward, name, S, C, BLOCKS)
+KERNELS(f32, float, float, 2)
+KERNELS(f64, double, double, 1)
+KERNELS(f16, __half, float, 2)
+KERNELS(bf16, __nv_bfloat16, float, 2)

@@ -254,7 +254,8 @@ static const char *plain_can(const ct_call *call) { return fits(call) ? NULL : "
 static const char *plain_forward_can(const ct_call *call) { return call->out[0] ? plain_can(call) : "y is not wanted"; }
 
 static unsigned plain_shared(ct_dtype dtype) {
-    return (2 * CT_SDPA_DEPTH + CT_SDPA_TILE) * (CT_SDPA_TILE + 1) * (computes_wide(dtype) ? 8u : 4u);
+    const unsigned size = computes_wide(dtype) ? 8 : 4;
+    return CT_SDPA_TILE * (2 * (CT_SDPA_DEPTH * size + 16) + (CT_SDPA_TILE + 1) * size);
 }
 
 static bool plain_launch(const ct_call *call, ct_cuda_function *functions, ct_cuda_sdpa *p, int64_t heads, int64_t rows,

@@ -11,7 +11,7 @@ enum {
     CT_SDPA_PAD = 8,       /* halves between rows in shared memory, so that eight rows lie in different banks */
     CT_SDPA_MOST = 128,    /* the largest head */
     CT_SDPA_TILE = 64,     /* plain: rows and columns of a tile */
-    CT_SDPA_DEPTH = 16,    /* plain: of its products */
+    CT_SDPA_DEPTH = 32,    /* plain: of its products */
     CT_SDPA_TOGETHER = 32, /* heads whose blocks run at one time: their keys and values stay in the L2 */
 };
 

@@ -145,6 +145,7 @@ bool ct_cuda_conv_weight_grad_tiles_run(const ct_call *call, ct_stream *stream) 
 /* What cuDNN does not take goes to the tiles. */
 CT_CUDA_KERNELS(conv_conv) = {
     CT_CANDIDATES(conv, {"depthwise", ct_cuda_depthwise_can, NULL, ct_cuda_depthwise_run},
+                  {"single", ct_cuda_single_can, NULL, ct_cuda_single_run},
                   {"cudnn", ct_cuda_conv_dnn_can, ct_cuda_conv_dnn_scratch, ct_cuda_conv_dnn_run},
                   {"tiles", can, NULL, ct_cuda_conv_tiles_run}),
     CT_CANDIDATES(conv_input_grad,

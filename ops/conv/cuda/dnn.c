@@ -4,6 +4,7 @@
 
 #include "ops/conv/cuda/conv.h"
 #include "ops/conv/cuda/dnn/plan.h"
+#include "ops/conv/cuda/single.h"
 
 #include "gen/conv.attrs.h"
 
@@ -15,7 +16,10 @@
 WITHOUT(ct_cuda_conv_dnn)
 WITHOUT(ct_cuda_conv_input_grad_dnn)
 WITHOUT(ct_cuda_conv_weight_grad_dnn)
-CT_CUDA_KERNELS(conv_dnn) = {{0}};
+CT_CUDA_KERNELS(conv_dnn) = {
+    CT_CANDIDATES(conv_fused, {"single", ct_cuda_single_fused_can, NULL, ct_cuda_single_fused_run}),
+    {0},
+};
 #else
 
 #include <stdio.h>
@@ -391,7 +395,8 @@ static bool fused_run(const ct_call *call, ct_stream *stream) {
 }
 
 CT_CUDA_KERNELS(conv_dnn) = {
-    CT_CANDIDATES(conv_fused, {"cudnn", fused_can, fused_scratch, fused_run}),
+    CT_CANDIDATES(conv_fused, {"single", ct_cuda_single_fused_can, NULL, ct_cuda_single_fused_run},
+                  {"cudnn", fused_can, fused_scratch, fused_run}),
     {0},
 };
 #endif

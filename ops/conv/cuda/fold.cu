@@ -15,15 +15,16 @@ template <typename T> CT_DEVICE void fold(const ct_cuda_conv_fold &a) {
         const uint32_t j = rest % a.folded_size[1];
         rest /= a.folded_size[1];
         const uint32_t i = rest % a.folded_size[0], n = rest / a.folded_size[0];
-        uint32_t c = channel % a.channels, r1 = channel / a.channels % a.stride[1], r0 = channel / a.channels / a.stride[1];
+        const uint32_t r = channel / a.channels;
+        uint32_t c = channel - r * a.channels, r1 = r % a.stride[1], r0 = r / a.stride[1];
         pack<T> out;
 #pragma unroll
         for (uint32_t v = 0; v < V; v++) {
             // below zero they wrap and are outside as well
             const uint32_t at0 = i * a.stride[0] + r0 - a.before[0], at1 = j * a.stride[1] + r1 - a.before[1];
-            out.v[v] = r0 < a.stride[0] && at0 < a.size[0] && at1 < a.size[1]
-                           ? ((const T *)a.plain)[n * a.outer_stride + c * a.channel_stride + at0 * a.strides[0] + at1 * a.strides[1]]
-                           : T(0);
+            const bool inside = r0 < a.stride[0] && at0 < a.size[0] && at1 < a.size[1];
+            const int64_t at = n * a.outer_stride + c * a.channel_stride + at0 * a.strides[0] + at1 * a.strides[1];
+            out.v[v] = inside ? ((const T *)a.plain)[at] : T(0);
             if (++c == a.channels) {
                 c = 0;
                 if (++r1 == a.stride[1]) r1 = 0, r0++;

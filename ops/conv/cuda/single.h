@@ -1,5 +1,5 @@
-/* Gradients for the weight of convolutions whose input has one channel: they read the gradient of the result once, and the image from the
- * caches, which a product of patches would write out. */
+/* Convolutions whose input has one channel, 3x3 and 5x5 with stride 1, and their gradients for the weight: they move the result once, and read
+ * the image from the caches, which a product of patches would write out. */
 #ifndef COTANGENT_OPS_CONV_CUDA_SINGLE_H
 #define COTANGENT_OPS_CONV_CUDA_SINGLE_H
 
@@ -8,7 +8,6 @@
 enum {
     CT_SINGLE_THREADS = 256,
     CT_SINGLE_PACK = 4,  /* output channels of a thread where they lie next to each other */
-    CT_SINGLE_ROWS = 4,  /* rows of results of a thread where they do not */
     CT_SINGLE_MERGE = 8, /* threads that add the parts of a sum */
 };
 
@@ -20,14 +19,28 @@ typedef struct ct_cuda_single {
     float *partial;                                          /* (parts, taps + 1, channels) */
     int32_t batch, channels, in[2], out[2], before[2], side; /* side: of the kernel */
     int64_t x_n, x_s[2], g_n, g_c, g_s[2], w_o, w_k[2], bias_stride;
-    int32_t strips; /* of rows */
-    int32_t lanes;  /* threads side by side along channels, a power of two */
+    int32_t lanes; /* threads side by side along channels, a power of two */
     int32_t parts;
 } ct_cuda_single;
+
+/* y = activation(conv(x, w) + bias). */
+typedef struct ct_cuda_single_forward {
+    ct_cuda_head head;
+    const char *x, *w, *bias; /* bias may be NULL */
+    char *y;
+    int32_t batch, channels, in[2], out[2], before[2], activation;
+    int64_t x_n, x_s[2], y_n, y_c, y_s[2], w_o, w_k[2], bias_stride;
+    uint32_t items; /* pixels, with channels last times packs */
+} ct_cuda_single_forward;
+enum { CT_SINGLE_CHANNELS = 256 }; /* at most, where channels are first: their weights are in shared memory */
 
 #ifndef __CUDACC__
 #include <cotangent/backend.h>
 
+const char *ct_cuda_single_can(const ct_call *call); /* of conv */
+bool ct_cuda_single_run(const ct_call *call, ct_stream *stream);
+const char *ct_cuda_single_fused_can(const ct_call *call); /* of conv_fused */
+bool ct_cuda_single_fused_run(const ct_call *call, ct_stream *stream);
 const char *ct_cuda_single_weight_grad_can(const ct_call *call);
 size_t ct_cuda_single_weight_grad_scratch(const ct_call *call);
 bool ct_cuda_single_weight_grad_run(const ct_call *call, ct_stream *stream);

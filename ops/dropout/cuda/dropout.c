@@ -10,10 +10,7 @@
 CT_CUDA_UNIT(dropout_dropout);
 
 static bool drop(const ct_call *call, ct_cuda_dropout *a, double p) {
-    static ct_cuda_function functions[] = {[CT_F32] = CT_CUDA_FUNCTION("dropout_f32"),
-                                           [CT_F64] = CT_CUDA_FUNCTION("dropout_f64"),
-                                           [CT_F16] = CT_CUDA_FUNCTION("dropout_f16"),
-                                           [CT_BF16] = CT_CUDA_FUNCTION("dropout_bf16")};
+    static ct_cuda_function functions[CT_CUDA_FLOATS] = CT_CUDA_OF_FLOATS("dropout");
     const ct_view *x = call->in[0], *y = call->out[0];
     const double threshold = p * 0x1p32;
     if (!y) return ct_cuda_launch(call, &functions[x->dtype], (ct_cuda_shape){.grid = 1, .block = 32}, a);

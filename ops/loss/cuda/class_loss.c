@@ -9,23 +9,19 @@
 #include "gen/loss.attrs.h"
 
 enum {
-    DTYPES = CT_BF16 + 1,
-    FEW = 1 << 13,  /* logits */
-    BLOCKS = 2112,  /* at most; a constant, since the bits of sums hang on it */
-    GRID = 1 << 20, /* of gradients, which sum nothing */
+    FEW = 1 << 13, /* logits */
+    BLOCKS = 2112, /* at most; a constant, since the bits of sums hang on it */
 };
 
 CT_CUDA_UNIT(loss_class_loss);
 
-#define OF_DTYPES(name)                                                                                         \
-    {                                                                                                           \
-        [CT_F32] = CT_CUDA_FUNCTION("class_" name "_f32"), [CT_F64] = CT_CUDA_FUNCTION("class_" name "_f64"),   \
-        [CT_F16] = CT_CUDA_FUNCTION("class_" name "_f16"), [CT_BF16] = CT_CUDA_FUNCTION("class_" name "_bf16"), \
-    }
-static ct_cuda_function loss_rows[DTYPES] = OF_DTYPES("loss_rows"), loss_ragged[DTYPES] = OF_DTYPES("loss_ragged"),
-                        loss_columns[DTYPES] = OF_DTYPES("loss_columns"), loss_total[DTYPES] = OF_DTYPES("loss_total"),
-                        grad_rows[DTYPES] = OF_DTYPES("grad_rows"), grad_ragged[DTYPES] = OF_DTYPES("grad_ragged"),
-                        grad_columns[DTYPES] = OF_DTYPES("grad_columns");
+static ct_cuda_function loss_rows[CT_CUDA_FLOATS] = CT_CUDA_OF_FLOATS("class_loss_rows"),
+                        loss_ragged[CT_CUDA_FLOATS] = CT_CUDA_OF_FLOATS("class_loss_ragged"),
+                        loss_columns[CT_CUDA_FLOATS] = CT_CUDA_OF_FLOATS("class_loss_columns"),
+                        loss_total[CT_CUDA_FLOATS] = CT_CUDA_OF_FLOATS("class_loss_total"),
+                        grad_rows[CT_CUDA_FLOATS] = CT_CUDA_OF_FLOATS("class_grad_rows"),
+                        grad_ragged[CT_CUDA_FLOATS] = CT_CUDA_OF_FLOATS("class_grad_ragged"),
+                        grad_columns[CT_CUDA_FLOATS] = CT_CUDA_OF_FLOATS("class_grad_columns");
 
 static ct_dtype wide_of(ct_dtype dtype) { return dtype == CT_F64 ? CT_F64 : CT_F32; }
 
@@ -53,15 +49,12 @@ static const char *can_grad(const ct_call *call) {
     return can_take(call, x, call->in[2]);
 }
 
-static char *address_of(const ct_view *view) { return view ? ct_cuda_address(view) : NULL; }
-static bool is_aligned(const void *address) { return (uintptr_t)address % 16 == 0; }
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static int64_t at_most(int64_t a, int64_t most) { return a < most ? a : most; }
 
 static ct_cuda_class_loss arguments_of(const ct_view *x, const ct_view *target, const ct_view *weight) {
     ct_cuda_class_loss a;
     memset(&a, 0, sizeof a);
-    a.x = ct_cuda_address(x), a.target = ct_cuda_address(target), a.weight = address_of(weight);
+    a.x = ct_cuda_address(x), a.target = ct_cuda_address(target), a.weight = ct_cuda_address_if(weight);
     a.wide_target = target->dtype == CT_I64;
     a.wide_weight = weight && weight->dtype == wide_of(x->dtype);
     a.classes = x->dims[x->ndim > 1 ? 1 : 0];
@@ -71,10 +64,11 @@ static ct_cuda_class_loss arguments_of(const ct_view *x, const ct_view *target, 
     return a;
 }
 
-/* Threads of a block, and a->lanes of a row. */
+/* Threads of a block, and a->lanes of a row. Several small blocks, of which some read while another puts its threads
+ * together, are faster than one large one. */
 static int block_of(ct_cuda_class_loss *a, size_t size, bool alone) {
     if (a->places > 1) return CT_LOSS_THREADS;
-    a->lanes = ct_cuda_stream_lanes(a->classes, (int64_t)size);
+    a->lanes = ct_cuda_stream_lanes(a->classes, (int64_t)size, CT_LOSS_THREADS);
     return a->lanes > 32 ? a->lanes : alone ? CT_LOSS_MOST : CT_ROW_THREADS;
 }
 static int64_t targets_of_block(const ct_cuda_class_loss *a, int block) {
@@ -93,15 +87,15 @@ static bool run_loss(const ct_call *call, ct_stream *stream) {
     const ct_view *x = call->in[0];
     const size_t size = ct_cuda_dtype_size(x->dtype);
     ct_cuda_class_loss a = arguments_of(x, call->in[1], call->in[2]);
-    a.y = address_of(call->out[0]);
-    a.level = call->n_out > 1 ? address_of(call->out[1]) : NULL;
-    a.total = call->n_out > 2 ? address_of(call->out[2]) : NULL;
+    a.y = ct_cuda_address_if(call->out[0]);
+    a.level = call->n_out > 1 ? ct_cuda_address_if(call->out[1]) : NULL;
+    a.total = call->n_out > 2 ? ct_cuda_address_if(call->out[2]) : NULL;
     a.ignored = attrs->ignore_index, a.reduction = attrs->reduction, a.smoothing = attrs->label_smoothing;
     const bool sums = (a.y && a.reduction != CT_NONE) || a.total;
     if (a.targets == 0 && !sums) return true;
-    const bool whole = a.classes % (int64_t)(16 / size) == 0 && is_aligned(a.x), few = sums && are_few(&a);
+    const bool whole = a.classes % (int64_t)(16 / size) == 0 && ct_cuda_is_aligned(a.x), few = sums && are_few(&a);
     const int block = block_of(&a, size, few);
-    a.blocks = few ? 1 : at_most(ceil_div(a.targets, targets_of_block(&a, block)), BLOCKS);
+    a.blocks = few ? 1 : at_most(ct_cuda_ceil_div(a.targets, targets_of_block(&a, block)), BLOCKS);
     a.sums = (double *)(void *)ct_cuda_scratch(call);
     ct_cuda_function *function = a.places > 1 ? loss_columns : whole ? loss_rows : loss_ragged;
     const ct_cuda_shape shape = {.grid = (unsigned)a.blocks, .block = (unsigned)block};
@@ -118,14 +112,14 @@ static bool run_grad(const ct_call *call, ct_stream *stream) {
     ct_cuda_class_loss a = arguments_of(x, call->in[2], call->in[3]);
     if (a.targets == 0) return true;
     a.g = ct_cuda_address(g), a.wide_g = g->dtype == wide_of(x->dtype);
-    a.level = address_of(call->in[4]), a.total = address_of(call->in[5]);
+    a.level = ct_cuda_address_if(call->in[4]), a.total = ct_cuda_address_if(call->in[5]);
     a.dx = ct_cuda_address(call->out[0]);
     a.ignored = attrs->ignore_index, a.reduction = attrs->reduction, a.smoothing = attrs->label_smoothing;
-    const bool whole = a.classes % (int64_t)(16 / size) == 0 && is_aligned(a.x) && is_aligned(a.dx);
+    const bool whole = a.classes % (int64_t)(16 / size) == 0 && ct_cuda_is_aligned(a.x) && ct_cuda_is_aligned(a.dx);
     const int block = block_of(&a, size, false);
-    const int64_t blocks = ceil_div(a.targets, targets_of_block(&a, block));
+    const int64_t blocks = ct_cuda_ceil_div(a.targets, targets_of_block(&a, block));
     ct_cuda_function *function = a.places > 1 ? grad_columns : whole ? grad_rows : grad_ragged;
-    const ct_cuda_shape shape = {.grid = (unsigned)at_most(blocks, GRID), .block = (unsigned)block};
+    const ct_cuda_shape shape = {.grid = ct_cuda_grid(blocks), .block = (unsigned)block};
     return ct_cuda_launch(call, &function[x->dtype], shape, &a);
 }
 

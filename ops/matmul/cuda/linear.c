@@ -19,7 +19,8 @@ CT_CUDA_UNIT(matmul_linear);
         [CT_F16] = CT_CUDA_FUNCTION(name "_f16"), [CT_BF16] = CT_CUDA_FUNCTION(name "_bf16") \
     }
 static ct_cuda_function finish_functions[] = PER_DTYPE("linear_finish"), slope_functions[] = PER_DTYPE("linear_slope"),
-                        sums_functions[] = PER_DTYPE("linear_sums");
+                        sums_functions[] = PER_DTYPE("linear_sums"), parts_functions[] = PER_DTYPE("linear_parts"),
+                        total_functions[] = PER_DTYPE("linear_total");
 
 static bool is_half(ct_dtype dtype) { return dtype == CT_F16 || dtype == CT_BF16; }
 static size_t aligned(size_t bytes) { return (bytes + CT_CUDA_ALIGNMENT - 1) & ~(size_t)(CT_CUDA_ALIGNMENT - 1); }
@@ -179,6 +180,8 @@ typedef struct gradients {
     const char *g_at; /* (rows, out) */
     int64_t g_row, g_col;
     int64_t x_row;
+    int64_t chunks, chunk; /* the bias gradient is summed by chunks of so many rows; 0: not so */
+    size_t parts_bytes;    /* of their sums, in scratch behind g's rows */
 } gradients;
 
 /* All dimensions but the last as one. */
@@ -196,6 +199,20 @@ static bool has_rows(const ct_view *v, int64_t *rows, int64_t *row) {
 }
 
 static ct_view *result(const ct_call *call, int i) { return i < call->n_out ? call->out[i] : NULL; }
+
+/* As an epilogue of the product for the weights the library sums a large g in a kernel of its own, at half the rate of memory; ours is
+ * faster. How it is divided depends on sizes alone, so the bits do as well. */
+static void divide_sums(gradients *r) {
+    enum { LARGE = 1 << 21, BLOCKS = 1024, LEAST_ROWS = 64 };
+    const int64_t size = (int64_t)ct_cuda_dtype_size(r->dtype), pack = 16 / size;
+    const bool packed = r->g_col == 1 && r->out % pack == 0 && r->g_row % pack == 0 && (uintptr_t)r->g_at % 16 == 0;
+    if (!r->dbias || !packed || r->rows * r->out < LARGE) return;
+    const int64_t columns = (r->out / pack + 31) / 32, most = (r->rows + LEAST_ROWS - 1) / LEAST_ROWS;
+    const int64_t wanted = (BLOCKS + columns - 1) / columns, chunks = wanted < most ? wanted : most;
+    r->chunk = (r->rows + chunks - 1) / chunks;
+    r->chunks = (r->rows + r->chunk - 1) / r->chunk;
+    r->parts_bytes = aligned((size_t)(r->chunks * r->out) * (r->dtype == CT_F64 ? sizeof(double) : sizeof(float)));
+}
 
 /* Why not, or NULL. scratch may be NULL: then only sizes are right. */
 static const char *gradients_of(const ct_call *call, char *scratch, gradients *r) {
@@ -234,7 +251,9 @@ static const char *gradients_of(const ct_call *call, char *scratch, gradients *r
         r->g_at = scratch;
         r->g_bytes = aligned((size_t)ct_cuda_count(r->g) * ct_cuda_dtype_size(r->dtype));
     }
-    return r->rows && r->out && r->in ? NULL : "there is nothing to multiply";
+    if (!r->rows || !r->out || !r->in) return "there is nothing to multiply";
+    divide_sums(r);
+    return NULL;
 }
 
 /* dx (rows, in) = g (rows, out) w (out, in) */
@@ -276,7 +295,7 @@ static ct_cuda_product product_of_dw(const gradients *r) {
 /* With the sums of g's columns as an epilogue, where they are wanted. */
 static bool dw_to_blas(const ct_call *call, const gradients *r, const ct_cuda_product *p, ct_cuda_blas_product *blas) {
     if (!ct_cuda_product_to_blas(call, p, r->dtype, blas)) return false;
-    if (!r->dbias) return true;
+    if (!r->dbias || r->chunks) return true;
     blas->epilogue = CT_CUDA_BIAS_GRADIENT;
     blas->bias = ct_cuda_address(r->dbias);
     return true;
@@ -319,7 +338,7 @@ static size_t gradients_scratch(const ct_call *call) {
         const ct_cuda_product p = product_of_dw(&r);
         if (dw_to_blas(call, &r, &p, &blas)) ct_cuda_blas_takes(call, &blas, &workspace[1]);
     }
-    return r.g_bytes + larger(workspace[0], workspace[1]);
+    return r.g_bytes + r.parts_bytes + larger(workspace[0], workspace[1]);
 }
 
 static bool slope(const ct_call *call, const gradients *r) {
@@ -349,24 +368,46 @@ static bool sum_columns(const ct_call *call, const gradients *r) {
                           (ct_cuda_shape){.grid = ct_cuda_blocks(call, threads, 256), .block = 256}, &a);
 }
 
+static bool sum_chunks(const ct_call *call, const gradients *r) {
+    char *parts = ct_cuda_scratch(call) + r->g_bytes;
+    const int64_t columns = (r->out * (int64_t)ct_cuda_dtype_size(r->dtype) / 16 + 31) / 32;
+    ct_linear_parts a = {
+        .g = r->g_at, .out = parts, .rows = r->rows, .n = r->out, .g_row = r->g_row, .chunk = r->chunk};
+    ct_linear_sums b = {.g = parts,
+                        .out = ct_cuda_address(r->dbias),
+                        .rows = r->chunks,
+                        .n = r->out,
+                        .g_row = r->out,
+                        .g_col = 1,
+                        .wide = r->wide_w};
+    const int64_t threads = (r->out + CT_LINEAR_COLUMNS - 1) / CT_LINEAR_COLUMNS * 256;
+    return ct_cuda_launch(call, &parts_functions[r->dtype],
+                          (ct_cuda_shape){.grid = (unsigned)columns, .grid_y = (unsigned)r->chunks, .block = 256},
+                          &a) &&
+           ct_cuda_launch(call, &total_functions[r->dtype],
+                          (ct_cuda_shape){.grid = ct_cuda_blocks(call, threads, 256), .block = 256}, &b);
+}
+
 static bool gradients_run(const ct_call *call, ct_stream *stream) {
     (void)stream;
     gradients r;
     ct_cuda_blas_product blas;
     char *scratch = ct_cuda_scratch(call);
     const char *reason = gradients_of(call, scratch, &r);
+    /* scratch was asked for where the addresses were aligned otherwise */
+    if (r.g_bytes + r.parts_bytes > call->scratch.bytes) r.chunks = 0, r.parts_bytes = 0;
     if (reason || r.g_bytes > call->scratch.bytes)
         return ct_cuda_host->fail(CT_ERR_STATE, call->op->name, "it was not asked for: %s",
                                   reason ? reason : "scratch");
-    char *workspace = scratch + r.g_bytes;
-    const size_t room = call->scratch.bytes - r.g_bytes;
-    bool ok = !r.copies || slope(call, &r);
+    char *workspace = scratch + r.g_bytes + r.parts_bytes;
+    const size_t room = call->scratch.bytes - r.g_bytes - r.parts_bytes;
+    bool ok = (!r.copies || slope(call, &r)) && (!r.chunks || sum_chunks(call, &r)); /* while g is in cache */
     if (ok && r.dw) {
         ct_cuda_product p = product_of_dw(&r);
         bool refused = !dw_to_blas(call, &r, &p, &blas);
         if (!refused) ok = ct_cuda_blas_multiply(call, &blas, workspace, room, &refused);
-        if (refused) ok = ct_cuda_product_tiles(call, &p, r.dtype) && (!r.dbias || sum_columns(call, &r));
-    } else if (ok && r.dbias) {
+        if (refused) ok = ct_cuda_product_tiles(call, &p, r.dtype) && (!r.dbias || r.chunks || sum_columns(call, &r));
+    } else if (ok && r.dbias && !r.chunks) {
         ok = sum_columns(call, &r);
     }
     if (ok && r.dx) {

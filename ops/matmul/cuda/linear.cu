@@ -66,8 +66,40 @@ template <typename S> __device__ void slope(const ct_linear_slope &a) {
     }
 }
 
-// Each thread adds every eighth row of its column, in order; the eight are added as a tree, so that the bits are always the same.
-template <typename S> __device__ void sums(const ct_linear_sums &a) {
+// Each warp adds every eighth row of the chunk, a lane the columns of a pack; the eight are added in order.
+template <typename S> __device__ void parts(const ct_linear_parts &a) {
+    typedef typename ct_compute<S>::type C;
+    constexpr int V = 16 / sizeof(S);
+    __shared__ C part[CT_LINEAR_ROWS][32 * V];
+    if (ct_does_nothing(a.head)) return;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int64_t first = (int64_t)blockIdx.x * 32 * V, column = first + lane * V, start = blockIdx.y * a.chunk;
+    const int64_t end = start + a.chunk < a.rows ? start + a.chunk : a.rows;
+    C sum[V];
+#pragma unroll
+    for (int k = 0; k < V; k++) sum[k] = C(0);
+    if (column < a.n) {
+#pragma unroll 4
+        for (int64_t i = start + warp; i < end; i += CT_LINEAR_ROWS) {
+            const ct_pack<S, V> in = *(const ct_pack<S, V> *)((const S *)a.g + i * a.g_row + column);
+#pragma unroll
+            for (int k = 0; k < V; k++) sum[k] += ct_load<C>(in.v[k]);
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < V; k++) part[warp][lane * V + k] = sum[k];
+    __syncthreads();
+    for (int c = threadIdx.x; c < 32 * V && first + c < a.n; c += blockDim.x) {
+        C all = part[0][c];
+#pragma unroll
+        for (int w = 1; w < CT_LINEAR_ROWS; w++) all += part[w][c];
+        ((C *)a.out)[blockIdx.y * a.n + first + c] = all;
+    }
+}
+
+// Each thread adds every eighth row of its column, in order; the eight are added as a tree, so that the bits are always the same. I is how
+// rows are stored.
+template <typename S, typename I> __device__ void sums(const ct_linear_sums &a) {
     typedef typename ct_compute<S>::type C;
     __shared__ C part[CT_LINEAR_ROWS][CT_LINEAR_COLUMNS];
     if (ct_does_nothing(a.head)) return;
@@ -76,7 +108,7 @@ template <typename S> __device__ void sums(const ct_linear_sums &a) {
         const int64_t j = first + lane;
         C sum = C(0);
         for (int64_t i = row; i < a.rows && j < a.n; i += CT_LINEAR_ROWS)
-            sum += ct_load<C>(((const S *)a.g)[i * a.g_row + j * a.g_col]);
+            sum += ct_load<C>(((const I *)a.g)[i * a.g_row + j * a.g_col]);
         part[row][lane] = sum;
         for (int half = CT_LINEAR_ROWS / 2; half > 0; half /= 2) {
             __syncthreads();
@@ -90,10 +122,12 @@ template <typename S> __device__ void sums(const ct_linear_sums &a) {
     }
 }
 
-#define LINEAR(name, S, Z)                                                                            \
-    extern "C" __global__ void linear_finish_##name(const ct_linear_finish a) { finish<S, Z>(a); }    \
-    extern "C" __global__ void linear_slope_##name(const ct_linear_slope a) { slope<S>(a); }          \
-    extern "C" __global__ void linear_sums_##name(const ct_linear_sums a) { sums<S>(a); }
+#define LINEAR(name, S, C)                                                                          \
+    extern "C" __global__ void linear_finish_##name(const ct_linear_finish a) { finish<S, C>(a); }  \
+    extern "C" __global__ void linear_slope_##name(const ct_linear_slope a) { slope<S>(a); }        \
+    extern "C" __global__ void linear_parts_##name(const ct_linear_parts a) { parts<S>(a); }        \
+    extern "C" __global__ void linear_total_##name(const ct_linear_sums a) { sums<S, C>(a); }       \
+    extern "C" __global__ void linear_sums_##name(const ct_linear_sums a) { sums<S, S>(a); }
 LINEAR(f32, float, float)
 LINEAR(f64, double, double)
 LINEAR(f16, __half, float)

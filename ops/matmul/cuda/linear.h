@@ -22,6 +22,14 @@ typedef struct ct_linear_slope {
     int32_t activation, packed; /* packed: both are dense and aligned */
 } ct_linear_slope;
 
+/* Sums of columns over chunks of rows, as accumulators (chunks, n): block (x, y) takes 32 packs of columns of chunk y. */
+typedef struct ct_linear_parts {
+    ct_cuda_head head;
+    const char *g; /* (rows, n) */
+    char *out;
+    int64_t rows, n, g_row, chunk;
+} ct_linear_parts;
+
 /* Sums of columns. */
 typedef struct ct_linear_sums {
     ct_cuda_head head;

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "backends/cuda/cuda.h"
+#include "backends/cuda/tune.h"
 
 #include "gen/norm.attrs.h"
 
@@ -64,6 +64,7 @@ static ct_cuda_channels job_of(const ct_view *x, int64_t groups, double eps, boo
     j.groups = j.batch ? j.channels : groups;
     j.members = j.batch ? 1 : j.channels / groups;
     j.count = (double)j.places * (double)(j.batch ? j.items : j.members);
+    j.share = 1 / j.count;
     const int64_t v = pack_of(x->dtype);
     j.packed = (last ? j.channels : j.places) % v == 0;
     if (last) {
@@ -161,43 +162,95 @@ static bool cut_chunks(ct_cuda_channels *j, ct_dtype dtype, bool backward) {
     j->pieces = j->parts > 1 ? j->lines * j->parts : ceil_div(j->lines, j->chunk_lines);
     j->chunk_packs = j->chunk_lines * j->part / pack_of(dtype);
     j->line_sums = backward && !j->batch ? most(j->chunk_lines, warps) : 0;
-    j->elements_at = (FIXED_BYTES + 16 * j->line_sums + 4 * j->chunk_lines * (size == 8 ? 8 : 4) + 15) / 16 * 16;
+    j->elements_at = 2 * ((FIXED_BYTES + 16 * j->line_sums + 4 * j->chunk_lines * (size == 8 ? 8 : 4) + 15) / 16 * 16);
     return true;
 }
 
 static size_t resident_scratch(const ct_cuda_channels *job, ct_dtype dtype, bool backward) {
     ct_cuda_channels j = *job;
     if (!cut_chunks(&j, dtype, backward)) return 0;
-    return sizeof(double) * (size_t)(CT_CHANNEL_PARTIAL * sets_of(&j) * j.pieces + ceil_div(sets_of(&j) + 1, 2)) +
-           scratch_of(&j, backward ? 2 : 0, 0);
+    return 16 * (size_t)(CT_CHANNEL_PARTIAL * sets_of(&j) * j.pieces + 2) + scratch_of(&j, backward ? 2 : 0, 0);
 }
 
-/* Runs it in rounds where the device holds as many blocks as a set has chunks; *done says whether it did. */
-static bool run_resident(const ct_call *call, const ct_cuda_channels *job, ct_dtype dtype, bool backward, bool *done) {
-    ct_cuda_channels j = *job;
-    *done = false;
-    if (!cut_chunks(&j, dtype, backward)) return true;
+/* Whether the device holds as many blocks as a set has chunks: then *blocks and *bytes of shared memory for each. */
+static bool fits_rounds(const ct_call *call, ct_cuda_channels *j, ct_dtype dtype, bool backward, int64_t *blocks,
+                        int64_t *bytes) {
+    if (!cut_chunks(j, dtype, backward)) return false;
     CUcontext before;
     const ct_cuda_device *d = ct_cuda_enter(call->device.index, &before);
     if (!d) return false;
     ct_cuda_leave(before);
-    const int64_t bytes = j.elements_at + 3 * j.chunk_packs * 16 * (backward ? 2 : 1);
-    const int64_t rooms = least((d->shared_limit + 1024) / (bytes + 1024), CT_CHANNEL_ROOMS);
-    const int64_t chunks = sets_of(&j) * j.pieces, blocks = least(rooms * d->multiprocessors, chunks);
-    if (rooms == 0 || j.pieces > rooms * d->multiprocessors) return true;
+    *bytes = j->elements_at + 3 * j->chunk_packs * 16 * (backward ? 2 : 1);
+    const int64_t rooms = least((d->shared_limit + 1024) / (*bytes + 1024), CT_CHANNEL_ROOMS);
+    *blocks = least(rooms * d->multiprocessors, sets_of(j) * j->pieces);
+    return rooms > 0 && j->pieces <= rooms * d->multiprocessors;
+}
+
+static bool run_rounds(const ct_call *call, const ct_cuda_channels *job, ct_dtype dtype, bool backward) {
+    ct_cuda_channels j = *job;
+    int64_t blocks, bytes;
+    if (!fits_rounds(call, &j, dtype, backward, &blocks, &bytes)) return false;
+    const int64_t chunks = sets_of(&j) * j.pieces;
     place_scratch(&j, call, backward ? 2 : 0);
-    j.partial = (double *)(void *)j.coefficients;
-    j.arrived = (uint32_t *)(void *)(j.partial + CT_CHANNEL_PARTIAL * chunks);
-    *done = true;
+    j.partial = (char *)(((uintptr_t)j.coefficients + 15) / 16 * 16);
+    j.nothing = (uint32_t *)(void *)(j.partial + 16 * CT_CHANNEL_PARTIAL * chunks);
     const ct_cuda_shape shape = {
-        .grid = (unsigned)blocks, .block = CT_CHANNEL_THREADS, .shared = (unsigned)bytes, .cooperative = true};
-    const ct_cuda_shape begins = {.grid = (unsigned)least(ceil_div(sets_of(&j), CT_CHANNEL_THREADS), ENOUGH),
-                                  .block = CT_CHANNEL_THREADS};
+        .grid = (unsigned)blocks, .block = CT_CHANNEL_THREADS + 64, .shared = (unsigned)bytes, .cooperative = true};
+    const ct_cuda_shape begins = {
+        .grid = (unsigned)least(ceil_div(CT_CHANNEL_PARTIAL * chunks, CT_CHANNEL_THREADS), ENOUGH),
+        .block = CT_CHANNEL_THREADS};
     if (!ct_cuda_launch(call, &begin_rounds, begins, &j) ||
         !ct_cuda_launch(call, &resident[backward][dtype], shape, &j))
         return false;
     if (!backward || j.batch || (!j.dweight.data && !j.dbias.data)) return true;
     return over_sets(call, &parameters, &j, j.channels);
+}
+
+/* ---- In passes ---- */
+
+static bool run_forward_passes(const ct_call *call, ct_cuda_channels *j, ct_dtype dtype) {
+    place_scratch(j, call, 2);
+    return (j->count == 0 || pass(call, moments, j, dtype, false)) && put_together(call, settle, j, dtype) &&
+           (!j->y || j->count == 0 || pass(call, normalization, j, dtype, j->other));
+}
+
+static bool run_backward_passes(const ct_call *call, ct_cuda_channels *j, ct_dtype dtype) {
+    place_scratch(j, call, 3);
+    const bool empty = j->items * j->channels * j->places == 0, apart = !j->batch && (j->dweight.data || j->dbias.data);
+    if (!empty && !pass(call, gradient_sums, j, dtype, j->other)) return false;
+    if (sets_of(j) && !put_together(call, settle_gradient, j, dtype)) return false;
+    if (j->channels && apart && !over_sets(call, &parameters, j, j->channels)) return false;
+    if (empty || !j->y) return true;
+    if (j->passed) j->g = j->passed, j->relu = 0, j->other = NULL; /* relu has been done */
+    return pass(call, gradient, j, dtype, j->other);
+}
+
+/* ---- The faster of both ---- */
+
+typedef struct ways {
+    const ct_call *call;
+    const ct_cuda_channels *job;
+    ct_dtype dtype;
+    bool backward;
+} ways;
+
+static bool attempt(void *context, int candidate) {
+    const ways *w = context;
+    if (candidate == 0) return run_rounds(w->call, w->job, w->dtype, w->backward);
+    ct_cuda_channels j = *w->job;
+    return w->backward ? run_backward_passes(w->call, &j, w->dtype) : run_forward_passes(w->call, &j, w->dtype);
+}
+
+/* In one reading where that can be, and is faster. */
+static bool run(const ct_call *call, ct_cuda_channels *j, ct_dtype dtype, bool backward) {
+    check_packs(j);
+    ways w = {call, j, dtype, backward};
+    ct_cuda_channels cut = *j;
+    int64_t blocks, bytes;
+    if (!fits_rounds(call, &cut, dtype, backward, &blocks, &bytes)) return attempt(&w, 1);
+    const int64_t key[] = {j->items, j->channels, j->places, j->groups,        j->batch,
+                           dtype,    backward,    j->relu,   j->other != NULL, j->passed != NULL};
+    return attempt(&w, ct_cuda_tune(call, "channels-1", key, sizeof key, 2, attempt, &w));
 }
 
 static size_t scratch_for(const ct_cuda_channels *j, ct_dtype dtype, bool backward) {
@@ -233,13 +286,7 @@ static bool run_forward(const ct_call *call, ct_cuda_channels *j) {
     j->y = address_of(call->out[0]);
     if (call->n_out > 1) j->mean = vector_of(call->out[1]);
     if (call->n_out > 2) j->var = vector_of(call->out[2]);
-    place_scratch(j, call, 2);
-    check_packs(j);
-    bool done;
-    const bool ok = run_resident(call, j, dtype, false, &done);
-    if (!ok || done) return ok;
-    return (j->count == 0 || pass(call, moments, j, dtype, false)) && put_together(call, settle, j, dtype) &&
-           (!j->y || j->count == 0 || pass(call, normalization, j, dtype, j->other));
+    return run(call, j, dtype, false);
 }
 
 #define FORWARD(op)                                                      \
@@ -307,19 +354,7 @@ static bool run_backward(const ct_call *call, ct_stream *stream) {
     if (call->n_out > 1) j.dweight = vector_of(out[1]);
     if (call->n_out > 2) j.dbias = vector_of(out[2]);
     if (call->n_out > 3) j.passed = address_of(out[3]);
-    place_scratch(&j, call, 3);
-    check_packs(&j);
-    bool done;
-    const bool ok = run_resident(call, &j, dtype, true, &done);
-    if (!ok || done) return ok;
-    const bool empty = j.items * j.channels * j.places == 0;
-    if (!empty && !pass(call, gradient_sums, &j, dtype, j.other)) return false;
-    if (sets_of(&j) && !put_together(call, settle_gradient, &j, dtype)) return false;
-    const bool apart = !j.batch && (j.dweight.data || j.dbias.data);
-    if (j.channels && apart && !over_sets(call, &parameters, &j, j.channels)) return false;
-    if (empty || !j.y) return true;
-    if (j.passed) j.g = j.passed, j.relu = 0, j.other = NULL; /* relu has been done */
-    return pass(call, gradient, &j, dtype, j.other);
+    return run(call, &j, dtype, true);
 }
 
 /* ---- By given statistics ---- */

@@ -214,7 +214,7 @@ template <typename S, int V, template <typename, int> class F> CT_DEVICE void go
         take_all<S, V, 1>(a, base, f, 0u, (uint32_t)(V * sizeof(S)), lane, 32, (int)(n / V));
         if (function::SUMS) {
             double sums[3];
-            for (int i = 0; i < function::SUMS; i++) sums[i] = ct_lane_sum((double)f.sum[i][0]);
+            for (int i = 0; i < function::SUMS; i++) sums[i] = ct_sum_group((double)f.sum[i][0], 32);
             if (lane == 0) function::put(a, unit, start, n, sums);
         }
     }
@@ -341,13 +341,13 @@ template <typename S> CT_DEVICE void settle(const ct_cuda_channels &a) {
             const int64_t o = i / a.parts, part = i - o * a.parts;
             mean += means[p.first + o * p.step + part * p.part_step] * (double)places_of(a, part);
         }
-        mean = ct_block_sum<SETTLERS / 32>(mean) / a.count;
+        mean = ct_sum_group(mean, SETTLERS) / a.count;
         for (int64_t i = threadIdx.x; i < many; i += SETTLERS) {
             const int64_t o = i / a.parts, part = i - o * a.parts, at = p.first + o * p.step + part * p.part_step;
             const double apart = means[at] - mean;
             square += squares[at] + apart * apart * (double)places_of(a, part);
         }
-        const double var = ct_block_sum<SETTLERS / 32>(square) / a.count;
+        const double var = ct_sum_group(square, SETTLERS) / a.count;
         settle_set<C>(a, set, mean, var, threadIdx.x, SETTLERS);
     }
 }
@@ -380,9 +380,9 @@ template <typename S> CT_DEVICE void settle_gradient(const ct_cuda_channels &a) 
             product += w * a.sums[all + at];
             rest += a.sums[2 * all + at];
         }
-        g = ct_block_sum<SETTLERS / 32>(g);
-        product = ct_block_sum<SETTLERS / 32>(product);
-        rest = ct_block_sum<SETTLERS / 32>(rest);
+        g = ct_sum_group(g, SETTLERS);
+        product = ct_sum_group(product, SETTLERS);
+        rest = ct_sum_group(rest, SETTLERS);
         settle_gradient_set<C>(a, set, g, product, rest, threadIdx.x, SETTLERS);
     }
 }
@@ -460,8 +460,8 @@ CT_DEVICE void settle_parameters(const ct_cuda_channels &a) {
             g += a.sums[at];
             product += (a.sums[all + at] - a.rest[set] * a.sums[at]) * a.rest[sets + set];
         }
-        g = ct_block_sum<SETTLERS / 32>(g);
-        product = ct_block_sum<SETTLERS / 32>(product);
+        g = ct_sum_group(g, SETTLERS);
+        product = ct_sum_group(product, SETTLERS);
         if (threadIdx.x == 0) {
             ct_vector_set(a.dweight, channel, product);
             ct_vector_set(a.dbias, channel, g);

@@ -1,6 +1,7 @@
-// What the kernels of channel_norm share: vectors of any dtype, coefficients, sums of threads.
+// What the kernels of channel_norm share: vectors of any dtype, and coefficients.
 #pragma once
 
+#include "backends/cuda/lanes.cuh"
 #include "backends/cuda/neighbors.cuh"
 #include "backends/cuda/thread.cuh"
 #include "ops/norm/cuda/channel_norm.h"
@@ -23,27 +24,6 @@ CT_DEVICE void ct_vector_set(const ct_cuda_vector &v, int64_t i, double x) {
     case CT_F16: ((__half *)v.data)[i] = ct_stored<__half>(x); break;
     default: ((__nv_bfloat16 *)v.data)[i] = ct_stored<__nv_bfloat16>(x);
     }
-}
-
-CT_DEVICE double ct_lane_sum(double x) {
-    for (int distance = 16; distance; distance /= 2) {
-        const uint64_t bits = (uint64_t)__double_as_longlong(x);
-        const uint32_t low = __shfl_xor_sync(0xffffffffu, (uint32_t)bits, distance),
-                       high = __shfl_xor_sync(0xffffffffu, (uint32_t)(bits >> 32), distance);
-        x += __longlong_as_double((int64_t)((uint64_t)high << 32 | low));
-    }
-    return x;
-}
-// The sum of a block's threads, in every thread.
-template <int WARPS> CT_DEVICE double ct_block_sum(double x) {
-    __shared__ double sums[WARPS];
-    x = ct_lane_sum(x);
-    __syncthreads(); // what was there before has been read
-    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = x;
-    __syncthreads();
-    x = 0;
-    for (int i = 0; i < WARPS; i++) x += sums[i];
-    return x;
 }
 
 // ---- Coefficients ----
@@ -82,21 +62,20 @@ CT_DEVICE void ct_settle_sums(const ct_cuda_channels &a, int64_t set, ct_set_sum
         s.g = s.rest = s.projection = s.shift = 0;
         return;
     }
-    s.rest /= a.count;
-    s.projection = 2 * ct_vector_at(a.g_var, set, 0) / a.count -
-                   s.rstd * s.rstd * s.rstd * (s.product - s.rest * s.g) / a.count;
-    s.shift = ct_vector_at(a.g_mean, set, 0) / a.count - s.projection * s.rest;
+    s.rest *= a.share;
+    s.projection = (2 * ct_vector_at(a.g_var, set, 0) - s.rstd * s.rstd * s.rstd * (s.product - s.rest * s.g)) * a.share;
+    s.shift = ct_vector_at(a.g_mean, set, 0) * a.share - s.projection * s.rest;
 }
 template <typename C>
 CT_DEVICE ct_backward_coefficients<C> ct_backward_of(const ct_cuda_channels &a, const ct_set_sums &s, C m, int64_t c) {
     ct_backward_coefficients<C> by;
-    const double w = ct_vector_at(a.weight, c, 1), by_w = s.g / a.count / w;
+    const double w = ct_vector_at(a.weight, c, 1), by_w = s.g * a.share / w;
     const bool divides = fabs(by_w) < 1e30;
     by.m = m;
     by.of_g = (C)(s.rstd * w);
     by.of_x = (C)s.projection;
     by.middle = divides ? (C)by_w : (C)0;
-    by.of_1 = (C)(s.shift - (divides ? s.rstd * w * (by_w - (double)by.middle) : s.rstd * s.g / a.count));
+    by.of_1 = (C)(s.shift - (divides ? s.rstd * w * (by_w - (double)by.middle) : s.rstd * s.g * a.share));
     return by;
 }
 CT_DEVICE double ct_rstd_of(const ct_cuda_channels &a, int64_t set) {

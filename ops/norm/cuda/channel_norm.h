@@ -34,9 +34,9 @@ typedef struct ct_cuda_channels {
     ct_cuda_vector weight, bias, mean, var; /* mean and var: results, or of the gradients arguments */
     ct_cuda_vector g_mean, g_var, dweight, dbias;
     int64_t items, channels, places;
-    int64_t groups, members; /* groups of so many channels; one channel each when the batch is one set */
-    int64_t parts, part;     /* of a line, and their places */
-    double eps, count;       /* elements of a set */
+    int64_t groups, members;  /* groups of so many channels; one channel each when the batch is one set */
+    int64_t parts, part;      /* of a line, and their places */
+    double eps, count, share; /* elements of a set, and 1 over them */
     int32_t batch, last, relu;
     int32_t fixed;      /* gradients: mean and var are given numbers */
     int32_t packed;     /* every pack of neighbors is aligned */
@@ -48,8 +48,8 @@ typedef struct ct_cuda_channels {
     int64_t lines, line_step;                 /* lines of a set, and elements from one to the next */
     int64_t pieces, chunk_lines, chunk_packs; /* chunks of a set; what one has at most */
     int64_t line_sums, elements_at;           /* in shared memory: pairs of sums, and where chunks begin */
-    double *partial;                          /* (chunks, CT_CHANNEL_PARTIAL) */
-    uint32_t *arrived; /* (sets + 1) chunks that have told theirs; behind them, whether nothing is done */
+    char *partial;                            /* (chunks, CT_CHANNEL_PARTIAL) words of 16 bytes */
+    uint32_t *nothing;                        /* nothing is done */
 } ct_cuda_channels;
 
 /* running = (1 - momentum) running + momentum batch, of the mean and of unbias times var. */

@@ -1,15 +1,21 @@
 // channel_norm and its gradients with the channels first, in one reading: all blocks run at one time and go through the chunks of all sets in
-// rounds, a chunk to a block. In round r a block has its r-th chunk in shared memory, sets out to fetch the next one, sums its own up and tells
-// the sums to whoever waits for that set; then it makes the results of the chunk before, which it has kept. A set has no more chunks than there are blocks, so what a block
-// waits for is done in the same round or was done in the one before, ahead of any waiting: nobody waits for ever. Which sums are put
-// together, and in which order, depends on sizes alone.
+// rounds, a chunk to a block. In round r the warps of a block that compute have their r-th chunk in shared memory, set out to fetch the next one,
+// sum their own up, and make the results of the chunk before, which they have kept. Two more warps work beside them: one tells the sums of the
+// block to all others, the other one waits for those of the set of the chunk before and makes coefficients of them. A set has no more chunks than
+// there are blocks, so what is waited for is told in the same round or was told in the one before, and telling waits for nothing: nobody
+// waits for ever. Which sums are put together, and in which order, depends on sizes alone.
 //
 // A chunk is some lines, or a part of one. A line is gone along by a team of warps, always the same one, so nobody reads what another
 // thread keeps. Lines lie in whole packs.
-#include "backends/cuda/lanes.cuh"
+#include "backends/cuda/mma.cuh"
 #include "ops/norm/cuda/channel_norm.cuh"
 
-enum { WARPS = CT_CHANNEL_THREADS / 32, BUFFERS = 3 };
+enum { WARPS = CT_CHANNEL_THREADS / 32, BUFFERS = 3, SUMMED = 1, SETTLED = 2 };
+
+// A barrier of the warps that compute and one more.
+CT_DEVICE void meet(int barrier) {
+    asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(CT_CHANNEL_THREADS + 32) : "memory");
+}
 
 // ---- Chunks ----
 
@@ -42,24 +48,21 @@ CT_DEVICE double count_of(const ct_cuda_channels &a, int64_t piece) {
 
 // The warps of a team go along a line together.
 struct team {
-    int number, teams, lane, lanes;
+    int number, teams, lane, lanes, wide; // wide: its warps
 };
 CT_DEVICE team team_of(const ct_cuda_channels &a) {
     team t;
     const int warp = threadIdx.x / 32;
     t.teams = (int)min((int64_t)WARPS, a.chunk_lines);
-    const int wide = WARPS / t.teams;
-    t.number = warp / wide; // a warp too many has no line
-    t.lane = warp % wide * 32 + (threadIdx.x & 31);
-    t.lanes = wide * 32;
+    t.wide = WARPS / t.teams;
+    t.number = warp / t.wide; // a warp too many has no line
+    t.lane = warp % t.wide * 32 + (threadIdx.x & 31);
+    t.lanes = t.wide * 32;
     return t;
 }
 
 // ---- Fetching ----
 
-CT_DEVICE void fetch_pack(void *to, const void *from) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from) : "memory");
-}
 CT_DEVICE void end_fetches() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 CT_DEVICE void await_all_but_last() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }
 
@@ -72,58 +75,79 @@ CT_DEVICE void fetch(const ct_cuda_channels &a, const chunk &c, const team &t, c
         const int64_t at = c.start + line * a.line_step;
         const pack *from = (const pack *)((const S *)a.x + at), *from_g = (const pack *)((const S *)g + at);
         for (int i = t.lane; i < c.packs; i += t.lanes) {
-            fetch_pack(xs + line * c.packs + i, from + i);
-            if (g) fetch_pack(gs + line * c.packs + i, from_g + i);
+            ct_async_copy<16>(xs + line * c.packs + i, from + i, true);
+            if (g) ct_async_copy<16>(gs + line * c.packs + i, from_g + i, true);
         }
     }
 }
 
 // ---- Sums ----
 
-// Shared memory: sums of warps, pairs of sums of lines by warp, coefficients by line, then three chunks.
+// Shared memory: of two rounds each sums of warps, pairs of sums of lines by warp, and coefficients by line; then three chunks.
 template <typename C> struct room {
     double *warps, *lines;
     C *coefficients; // (lines, 4)
-    char *chunks;
 };
-template <typename C> CT_DEVICE room<C> room_in(const ct_cuda_channels &a, char *memory) {
+template <typename C> CT_DEVICE room<C> room_in(const ct_cuda_channels &a, char *memory, int parity) {
     room<C> r;
-    r.warps = (double *)memory;
+    r.warps = (double *)(memory + parity * (a.elements_at / 2));
     r.lines = r.warps + 4 * WARPS;
     r.coefficients = (C *)(r.lines + 2 * a.line_sums);
-    r.chunks = memory + a.elements_at;
     return r;
 }
 
-// The sums of a block go to the chunk's place among the partial sums; the last to do so completes the set.
-template <int N, typename C> CT_DEVICE void publish(const ct_cuda_channels &a, const chunk &c, double *warps, const C (&x)[N]) {
-    __syncthreads(); // what was there before has been read
+template <int N, typename C> CT_DEVICE void put_sums(double *warps, const C (&x)[N]) {
 #pragma unroll
     for (int i = 0; i < N; i++) {
         const C sum = ct_sum_group(x[i], 32);
-        if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32 * N + i] = (double)sum;
-    }
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        for (int i = 0; i < N; i++) {
-            double sum = 0;
-            for (int w = 0; w < WARPS; w++) sum += warps[w * N + i];
-            a.partial[c.number * CT_CHANNEL_PARTIAL + i] = sum;
-        }
-        __threadfence();
-        atomicAdd(&a.arrived[c.set], 1u);
+        if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32 * 4 + i] = (double)sum;
     }
 }
 
-// Waits until the set is complete. Of the first warp alone.
-CT_DEVICE void await(const ct_cuda_channels &a, int64_t set) {
-    if (threadIdx.x == 0)
-        while (*(volatile uint32_t *)&a.arrived[set] < (uint32_t)a.pieces) __nanosleep(32);
-    __syncwarp();
-    __threadfence();
+// A number and whether it is there, in one word of 16 bytes: each half of 8 is stored at once, and comes with a flag.
+CT_DEVICE void tell(uint4 *to, double x) {
+    asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(__double2loint(x)), "r"(1),
+                 "r"(__double2hiint(x)), "r"(1)
+                 : "memory");
 }
-CT_DEVICE double partial_of(const ct_cuda_channels &a, int64_t set, int64_t piece, int i) {
-    return __ldcg(&a.partial[(set * a.pieces + piece) * CT_CHANNEL_PARTIAL + i]);
+CT_DEVICE bool told(const uint4 *from, double &x) {
+    uint4 w;
+    asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w)
+                 : "l"(from)
+                 : "memory");
+    x = __hiloint2double((int)w.z, (int)w.x);
+    return w.y && w.w;
+}
+// What a chunk told, once it has.
+CT_DEVICE void hear(const ct_cuda_channels &a, int64_t set, int64_t piece, double (&x)[CT_CHANNEL_PARTIAL]) {
+    const uint4 *from = (const uint4 *)a.partial + (set * a.pieces + piece) * CT_CHANNEL_PARTIAL;
+    for (;;) {
+        bool all = true;
+#pragma unroll
+        for (int i = 0; i < CT_CHANNEL_PARTIAL; i++) all &= told(from + i, x[i]);
+        if (all) return;
+        __nanosleep(20);
+    }
+}
+
+// The warp that tells: N sums, and of a gradient of groups those of its lines.
+template <typename C, int N> CT_DEVICE void tell_sums(const ct_cuda_channels &a, const room<C> &r, const chunk &c, const team &t) {
+    const int lane = threadIdx.x & 31;
+    if (lane < CT_CHANNEL_PARTIAL) {
+        double sum = lane < N ? 0 : r.warps[3]; // the third number of moments is where deviations are from
+        for (int w = 0; w < WARPS && lane < N; w++) sum += r.warps[4 * w + lane];
+        tell((uint4 *)a.partial + c.number * CT_CHANNEL_PARTIAL + lane, sum);
+    }
+    if (N < 3 || a.batch) return;
+    for (int line = lane; line < c.lines; line += 32) { // for dweight and dbias
+        double g = 0, product = 0;
+        for (int i = 0; i < t.wide; i++)
+            g += r.lines[2 * (line * t.wide + i)], product += r.lines[2 * (line * t.wide + i) + 1];
+        const int64_t to = (c.item * a.channels + c.channel + line) * a.parts + c.part;
+        a.sums[to] = g;
+        a.sums[a.items * a.channels * a.parts + to] = product;
+    }
 }
 
 // ---- Forward ----
@@ -150,50 +174,54 @@ template <typename S> CT_DEVICE void forward_first(const ct_cuda_channels &a, co
                 sums[1] = ct_fma(apart, apart, sums[1]);
             }
         }
-    if (threadIdx.x == 0) a.partial[c.number * CT_CHANNEL_PARTIAL + 2] = (double)shift;
-    publish(a, c, r.warps, sums);
+    if (threadIdx.x == 0) r.warps[3] = (double)shift;
+    put_sums(r.warps, sums);
 }
 
-// Sums of deviations from a shift as mean and squared deviations from it.
-CT_DEVICE void moments_of(const ct_cuda_channels &a, int64_t set, int64_t piece, double n, double &mean, double &square) {
-    const double sum = partial_of(a, set, piece, 0), rest = sum / n;
-    mean = partial_of(a, set, piece, 2) + rest;
-    square = fmax(partial_of(a, set, piece, 1) - rest * sum, 0.0);
+// What a chunk told as its mean and squared deviations from it.
+CT_DEVICE void hear_moments(const ct_cuda_channels &a, int64_t set, int64_t piece, double n, double &mean, double &square) {
+    double x[CT_CHANNEL_PARTIAL];
+    hear(a, set, piece, x);
+    const double rest = x[0] / n;
+    mean = x[2] + rest;
+    square = fmax(x[1] - rest * x[0], 0.0);
 }
 
+// The warp that makes coefficients.
 template <typename C> CT_DEVICE void forward_settle(const ct_cuda_channels &a, const room<C> &r, const chunk &c) {
     enum { NEAR = 2 }; // chunks of a lane that stay in registers
-    await(a, c.set);
+    const int lane = threadIdx.x & 31;
     double total = 0, square = 0, mean[NEAR], squares[NEAR], n[NEAR], far, far_squares;
 #pragma unroll
     for (int k = 0; k < NEAR; k++) {
-        const int64_t piece = threadIdx.x + 32 * k;
+        const int64_t piece = lane + 32 * k;
         n[k] = 0;
         if (piece >= a.pieces) continue;
         n[k] = count_of(a, piece);
-        moments_of(a, c.set, piece, n[k], mean[k], squares[k]);
+        hear_moments(a, c.set, piece, n[k], mean[k], squares[k]);
         total += mean[k] * n[k];
     }
-    for (int64_t piece = threadIdx.x + 32 * NEAR; piece < a.pieces; piece += 32) {
+    for (int64_t piece = lane + 32 * NEAR; piece < a.pieces; piece += 32) {
         const double many = count_of(a, piece);
-        moments_of(a, c.set, piece, many, far, far_squares);
+        hear_moments(a, c.set, piece, many, far, far_squares);
         total += far * many;
     }
-    const double middle = ct_lane_sum(total) / a.count;
+    __syncwarp();
+    const double middle = ct_sum_group(total, 32) / a.count;
 #pragma unroll
     for (int k = 0; k < NEAR; k++)
         if (n[k] > 0) square += squares[k] + (mean[k] - middle) * (mean[k] - middle) * n[k];
-    for (int64_t piece = threadIdx.x + 32 * NEAR; piece < a.pieces; piece += 32) {
+    for (int64_t piece = lane + 32 * NEAR; piece < a.pieces; piece += 32) {
         const double many = count_of(a, piece);
-        moments_of(a, c.set, piece, many, far, far_squares);
+        hear_moments(a, c.set, piece, many, far, far_squares);
         square += far_squares + (far - middle) * (far - middle) * many;
     }
-    const double var = ct_lane_sum(square) / a.count, rstd = 1 / sqrt(var + a.eps);
-    if (threadIdx.x == 0 && c.number == c.set * a.pieces) {
+    const double var = ct_sum_group(square, 32) / a.count, rstd = 1 / sqrt(var + a.eps);
+    if (lane == 0 && c.number == c.set * a.pieces) {
         ct_vector_set(a.mean, c.set, middle);
         ct_vector_set(a.var, c.set, var);
     }
-    for (int line = threadIdx.x; line < c.lines; line += 32) {
+    for (int line = lane; line < c.lines; line += 32) {
         const ct_forward_coefficients<C> by = ct_forward_of<C>(a, middle, rstd, channel_of(a, c, line));
         r.coefficients[4 * line] = by.m;
         r.coefficients[4 * line + 1] = by.scale;
@@ -206,9 +234,6 @@ template <typename S> CT_DEVICE void forward_second(const ct_cuda_channels &a, c
     typedef typename ct_number<S>::type C;
     enum { V = 16 / sizeof(S) };
     typedef ct_neighbors<S, V> pack;
-    __syncthreads(); // the coefficients of the chunk before have been read
-    if (threadIdx.x < 32) forward_settle<C>(a, r, c);
-    __syncthreads();
     if (!a.y) return;
     for (int line = t.number; line < c.lines; line += t.teams) {
         const C m = r.coefficients[4 * line], scale = r.coefficients[4 * line + 1], shift = r.coefficients[4 * line + 2];
@@ -271,35 +296,28 @@ template <typename S> CT_DEVICE void backward_first(const ct_cuda_channels &a, c
         all[1] = a.batch ? all[1] + product : ct_fma((C)w, product, all[1]);
         if (!a.batch) {
             const double g_of_warp = ct_sum_group((double)sum, 32), product_of_warp = ct_sum_group((double)product, 32);
-            double *to = r.lines + 2 * (line * (t.lanes / 32) + t.lane / 32);
+            double *to = r.lines + 2 * (line * t.wide + t.lane / 32);
             if (t.lane % 32 == 0) to[0] = g_of_warp, to[1] = product_of_warp;
         }
     }
-    publish(a, c, r.warps, all);
-    if (a.batch) return;
-    // the sums of lines, for dweight and dbias
-    const int wide = t.lanes / 32;
-    for (int line = threadIdx.x; line < c.lines; line += CT_CHANNEL_THREADS) {
-        double g = 0, product = 0;
-        for (int i = 0; i < wide; i++) g += r.lines[2 * (line * wide + i)], product += r.lines[2 * (line * wide + i) + 1];
-        const int64_t to = (c.item * a.channels + c.channel + line) * a.parts + c.part;
-        a.sums[to] = g;
-        a.sums[a.items * a.channels * a.parts + to] = product;
-    }
-    __syncthreads(); // before the next chunk's are there
+    put_sums(r.warps, all);
 }
 
 template <typename C> CT_DEVICE void backward_settle(const ct_cuda_channels &a, const room<C> &r, const chunk &c) {
-    await(a, c.set);
+    const int lane = threadIdx.x & 31;
     double total[3] = {0, 0, 0};
-    for (int64_t piece = threadIdx.x; piece < a.pieces; piece += 32)
+    for (int64_t piece = lane; piece < a.pieces; piece += 32) {
+        double x[CT_CHANNEL_PARTIAL];
+        hear(a, c.set, piece, x);
 #pragma unroll
-        for (int i = 0; i < 3; i++) total[i] += partial_of(a, c.set, piece, i);
-    const double g = ct_lane_sum(total[0]), product = ct_lane_sum(total[1]), rest = ct_lane_sum(total[2]);
+        for (int i = 0; i < 3; i++) total[i] += x[i];
+    }
+    __syncwarp();
+    const double g = ct_sum_group(total[0], 32), product = ct_sum_group(total[1], 32), rest = ct_sum_group(total[2], 32);
     const double w = a.batch ? ct_vector_at(a.weight, c.set, 1) : 1; // a channel is a set: its weight comes in here
     ct_set_sums s = {g * w, product * w, rest, ct_rstd_of(a, c.set), 0, 0};
     ct_settle_sums(a, c.set, s);
-    if (threadIdx.x == 0 && c.number == c.set * a.pieces) {
+    if (lane == 0 && c.number == c.set * a.pieces) {
         if (a.batch) {
             ct_vector_set(a.dweight, c.set, (product - s.rest * g) * s.rstd);
             ct_vector_set(a.dbias, c.set, g);
@@ -309,7 +327,7 @@ template <typename C> CT_DEVICE void backward_settle(const ct_cuda_channels &a, 
         }
     }
     const C m = (C)ct_vector_at(a.mean, c.set, 0);
-    for (int line = threadIdx.x; line < c.lines; line += 32) {
+    for (int line = lane; line < c.lines; line += 32) {
         const ct_backward_coefficients<C> by = ct_backward_of<C>(a, s, m, channel_of(a, c, line));
         r.coefficients[4 * line] = by.of_g;
         r.coefficients[4 * line + 1] = by.of_x;
@@ -323,9 +341,6 @@ template <typename S> CT_DEVICE void backward_second(const ct_cuda_channels &a, 
     typedef typename ct_number<S>::type C;
     enum { V = 16 / sizeof(S) };
     typedef ct_neighbors<S, V> pack;
-    __syncthreads(); // the coefficients of the chunk before have been read
-    if (threadIdx.x < 32) backward_settle<C>(a, r, c);
-    __syncthreads();
     if (!a.y) return;
     const pack *xs = (const pack *)kept, *gs = xs + a.chunk_packs;
     const C m = (C)ct_vector_at(a.mean, c.set, 0);
@@ -348,20 +363,20 @@ template <typename S> CT_DEVICE void backward_second(const ct_cuda_channels &a, 
 
 // ---- Rounds ----
 
-template <typename S, bool BACKWARD> CT_DEVICE void rounds(const ct_cuda_channels &a, char *memory) {
+template <typename S, bool BACKWARD> CT_DEVICE void compute(const ct_cuda_channels &a, char *memory, int64_t chunks) {
     typedef typename ct_number<S>::type C;
     enum { V = 16 / sizeof(S) };
-    const int64_t sets = a.batch ? a.channels : a.items * a.groups, chunks = a.pieces * sets;
-    if (a.arrived[sets]) return;
-    const room<C> r = room_in<C>(a, memory);
     const team t = team_of(a);
     const int64_t bytes = a.chunk_packs * 16 * (BACKWARD ? 2 : 1);
     const char *g = BACKWARD ? a.g : NULL;
+    char *chunk_memory = memory + a.elements_at;
     chunk before = {}, now = chunk_of<V>(a, blockIdx.x), next = {};
-    char *kept[BUFFERS] = {r.chunks, r.chunks + bytes, r.chunks + 2 * bytes}; // of now, next and before
+    char *kept[BUFFERS] = {chunk_memory, chunk_memory + bytes, chunk_memory + 2 * bytes}; // of now, next and before
     fetch<S>(a, now, t, g, kept[0]);
     end_fetches();
-    for (int64_t number = blockIdx.x;; number += gridDim.x) {
+    int parity = 0;
+    for (int64_t number = blockIdx.x;; number += gridDim.x, parity ^= 1) {
+        const room<C> r = room_in<C>(a, memory, parity), last = room_in<C>(a, memory, parity ^ 1);
         if (number + gridDim.x < chunks) {
             next = chunk_of<V>(a, number + gridDim.x);
             fetch<S>(a, next, t, g, kept[1]);
@@ -370,10 +385,12 @@ template <typename S, bool BACKWARD> CT_DEVICE void rounds(const ct_cuda_channel
         if (number < chunks) {
             if (BACKWARD) backward_first<S>(a, r, now, t, kept[0]);
             else forward_first<S>(a, r, now, t, kept[0]);
+            meet(SUMMED);
         }
         if (number >= gridDim.x) {
-            if (BACKWARD) backward_second<S>(a, r, before, t, kept[2]);
-            else forward_second<S>(a, r, before, t, kept[2]);
+            meet(SETTLED);
+            if (BACKWARD) backward_second<S>(a, last, before, t, kept[2]);
+            else forward_second<S>(a, last, before, t, kept[2]);
         }
         if (number >= chunks) break;
         before = now, now = next;
@@ -382,16 +399,42 @@ template <typename S, bool BACKWARD> CT_DEVICE void rounds(const ct_cuda_channel
     }
 }
 
+template <typename S, bool BACKWARD> CT_DEVICE void rounds(const ct_cuda_channels &a, char *memory) {
+    typedef typename ct_number<S>::type C;
+    enum { V = 16 / sizeof(S) };
+    const int64_t chunks = a.pieces * (a.batch ? a.channels : a.items * a.groups);
+    if (a.nothing[0]) return;
+    if (threadIdx.x < CT_CHANNEL_THREADS) {
+        compute<S, BACKWARD>(a, memory, chunks);
+        return;
+    }
+    const bool tells = threadIdx.x < CT_CHANNEL_THREADS + 32;
+    const team t = team_of(a);
+    int parity = 0;
+    for (int64_t number = blockIdx.x; number < chunks; number += gridDim.x, parity ^= 1) {
+        const room<C> r = room_in<C>(a, memory, parity);
+        const chunk c = chunk_of<V>(a, number);
+        if (tells) {
+            meet(SUMMED);
+            tell_sums<C, BACKWARD ? 3 : 2>(a, r, c, t);
+        } else {
+            if (BACKWARD) backward_settle<C>(a, r, c);
+            else forward_settle<C>(a, r, c);
+            meet(SETTLED);
+        }
+    }
+}
+
 extern "C" __global__ void __launch_bounds__(CT_CHANNEL_THREADS)
     channel_begin_rounds(const __grid_constant__ ct_cuda_channels a) {
-    const int64_t sets = a.batch ? a.channels : a.items * a.groups;
-    for (int64_t i = ct_first(); i < sets; i += ct_step()) a.arrived[i] = 0;
+    const int64_t words = a.pieces * (a.batch ? a.channels : a.items * a.groups) * CT_CHANNEL_PARTIAL;
+    for (int64_t i = ct_first(); i < words; i += ct_step()) ((uint4 *)a.partial)[i] = make_uint4(0, 0, 0, 0);
     // one answer for all blocks: some would wait for ever for others that do nothing
-    if (ct_first() == 0) a.arrived[sets] = ct_does_nothing(a.head);
+    if (ct_first() == 0) a.nothing[0] = ct_does_nothing(a.head);
 }
 
 #define KERNEL(name, backward, suffix, S)                                              \
-    extern "C" __global__ void __launch_bounds__(CT_CHANNEL_THREADS, CT_CHANNEL_ROOMS) \
+    extern "C" __global__ void __launch_bounds__(CT_CHANNEL_THREADS + 64, CT_CHANNEL_ROOMS) \
         channel_##name##_##suffix(const __grid_constant__ ct_cuda_channels a) {        \
         extern __shared__ __align__(16) char memory[];                                 \
         rounds<S, backward>(a, memory);                                                \

@@ -8,24 +8,20 @@
 
 #include "gen/norm.attrs.h"
 
-enum {
-    DTYPES = CT_BF16 + 1,
-    GRID = 1 << 20,
-    PARTS = 264, /* of rows, for gradients of weight and bias: two blocks on each multiprocessor of a large device; a
-              * constant, since the bits hang on it */
-};
+/* Parts of the rows, for gradients of weight and bias: two blocks on each multiprocessor of a large device; a constant, since
+ * the bits hang on it. */
+enum { PARTS = 264 };
 
 CT_CUDA_UNIT(norm_row_norm);
 
-#define OF_DTYPES(name)                                                                                               \
-    {                                                                                                                 \
-        [CT_F32] = CT_CUDA_FUNCTION("row_norm_" name "_f32"), [CT_F64] = CT_CUDA_FUNCTION("row_norm_" name "_f64"),   \
-        [CT_F16] = CT_CUDA_FUNCTION("row_norm_" name "_f16"), [CT_BF16] = CT_CUDA_FUNCTION("row_norm_" name "_bf16"), \
-    }
-static ct_cuda_function rows_of[DTYPES] = OF_DTYPES("rows"), ragged_of[DTYPES] = OF_DTYPES("ragged"),
-                        grad_rows[DTYPES] = OF_DTYPES("grad_rows"), grad_ragged[DTYPES] = OF_DTYPES("grad_ragged"),
-                        grad_all[DTYPES] = OF_DTYPES("grad_all"), grad_warps[DTYPES] = OF_DTYPES("grad_warps"),
-                        grad_parts[DTYPES] = OF_DTYPES("grad_parts"), grad_total[DTYPES] = OF_DTYPES("grad_total");
+static ct_cuda_function rows_of[CT_CUDA_FLOATS] = CT_CUDA_OF_FLOATS("row_norm_rows"),
+                        ragged_of[CT_CUDA_FLOATS] = CT_CUDA_OF_FLOATS("row_norm_ragged"),
+                        grad_rows[CT_CUDA_FLOATS] = CT_CUDA_OF_FLOATS("row_norm_grad_rows"),
+                        grad_ragged[CT_CUDA_FLOATS] = CT_CUDA_OF_FLOATS("row_norm_grad_ragged"),
+                        grad_all[CT_CUDA_FLOATS] = CT_CUDA_OF_FLOATS("row_norm_grad_all"),
+                        grad_warps[CT_CUDA_FLOATS] = CT_CUDA_OF_FLOATS("row_norm_grad_warps"),
+                        grad_parts[CT_CUDA_FLOATS] = CT_CUDA_OF_FLOATS("row_norm_grad_parts"),
+                        grad_total[CT_CUDA_FLOATS] = CT_CUDA_OF_FLOATS("row_norm_grad_total");
 
 /* The first `data` inputs are rows; what follows is in the dtype that is computed in. */
 static const char *can(const ct_call *call, int data) {
@@ -43,29 +39,24 @@ static const char *can(const ct_call *call, int data) {
 static const char *can_forward(const ct_call *call) { return can(call, 1); }
 static const char *can_grad(const ct_call *call) { return can(call, 2); }
 
-static char *address_of(const ct_view *view) { return view ? ct_cuda_address(view) : NULL; }
-static char *output_of(const ct_call *call, int i) { return i < call->n_out ? address_of(call->out[i]) : NULL; }
-
-static bool is_aligned(const void *address) { return (uintptr_t)address % 16 == 0; }
+static char *output_of(const ct_call *call, int i) { return i < call->n_out ? ct_cuda_address_if(call->out[i]) : NULL; }
 
 /* Rows in whole packs of 16 bytes that begin at multiples of it, and not too many for registers. */
 static bool are_whole(const ct_cuda_row_norm *a, size_t size) {
     return a->n % (int64_t)(16 / size) == 0 && a->n * (int64_t)size <= 16 * CT_ROW_PACKS * CT_ROW_LONGEST &&
-           is_aligned(a->x) && is_aligned(a->g) && is_aligned(a->y) && is_aligned(a->dx) && is_aligned(a->weight) &&
-           is_aligned(a->bias);
+           ct_cuda_is_aligned(a->x) && ct_cuda_is_aligned(a->g) && ct_cuda_is_aligned(a->y) &&
+           ct_cuda_is_aligned(a->dx) && ct_cuda_is_aligned(a->weight) && ct_cuda_is_aligned(a->bias);
 }
 
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-static unsigned grid_of(int64_t blocks) { return (unsigned)(blocks < GRID ? blocks : GRID); }
-
 static int lanes_of(const ct_cuda_row_norm *a, size_t size, bool whole) {
-    return whole ? ct_cuda_row_lanes(a->n, (int64_t)size, CT_ROW_PACKS) : ct_cuda_stream_lanes(a->n, (int64_t)size);
+    return whole ? ct_cuda_row_lanes(a->n, (int64_t)size, CT_ROW_PACKS)
+                 : ct_cuda_stream_lanes(a->n, (int64_t)size, CT_ROW_LONGEST);
 }
 
 /* Blocks of groups of a->lanes threads, a row for each. */
 static ct_cuda_shape shape_of(const ct_cuda_row_norm *a) {
     const int block = a->lanes > 32 ? a->lanes : CT_ROW_THREADS;
-    return (ct_cuda_shape){.grid = grid_of(ceil_div(a->rows, block / a->lanes)), .block = (unsigned)block};
+    return (ct_cuda_shape){.grid = ct_cuda_grid(ct_cuda_ceil_div(a->rows, block / a->lanes)), .block = (unsigned)block};
 }
 
 static bool run(const ct_call *call, ct_stream *stream) {
@@ -76,7 +67,7 @@ static bool run(const ct_call *call, ct_stream *stream) {
     ct_cuda_row_norm a;
     memset(&a, 0, sizeof a);
     a.x = ct_cuda_address(x), a.y = ct_cuda_address(call->out[0]);
-    a.weight = address_of(call->in[1]), a.bias = address_of(call->in[2]);
+    a.weight = ct_cuda_address_if(call->in[1]), a.bias = ct_cuda_address_if(call->in[2]);
     a.rows = x->dims[0], a.n = x->dims[1];
     a.eps = attrs->eps, a.rms = attrs->rms;
     if (a.rows == 0 || a.n == 0) return true;
@@ -117,7 +108,7 @@ static size_t grad_scratch(const ct_call *call) {
 
 /* The sums over the parts. */
 static bool run_total(const ct_call *call, ct_cuda_row_norm *a, ct_dtype dtype) {
-    const ct_cuda_shape shape = {.grid = (unsigned)ceil_div(a->n, CT_NORM_SIDE),
+    const ct_cuda_shape shape = {.grid = (unsigned)ct_cuda_ceil_div(a->n, CT_NORM_SIDE),
                                  .block = a->parts > 64 ? CT_NORM_MOST : CT_NORM_THREADS};
     return ct_cuda_launch(call, &grad_total[dtype], shape, a);
 }
@@ -125,7 +116,7 @@ static bool run_total(const ct_call *call, ct_cuda_row_norm *a, ct_dtype dtype) 
 /* All gradients in one kernel, which reads x and g once. */
 static bool run_all(const ct_call *call, ct_cuda_row_norm *a, ct_dtype dtype, const division *d) {
     const int groups = d->block / d->lanes;
-    const int64_t blocks = ceil_div(a->rows, groups);
+    const int64_t blocks = ct_cuda_ceil_div(a->rows, groups);
     a->lanes = d->lanes;
     a->parts = blocks < d->parts ? blocks : d->parts;
     const ct_cuda_shape shape = {.grid = (unsigned)a->parts,
@@ -139,11 +130,12 @@ static bool run_all(const ct_call *call, ct_cuda_row_norm *a, ct_dtype dtype, co
 static bool run_apart(const ct_call *call, ct_cuda_row_norm *a, ct_dtype dtype, bool whole) {
     if (!ct_cuda_launch(call, whole ? &grad_rows[dtype] : &grad_ragged[dtype], shape_of(a), a)) return false;
     if (!a->moments) return true;
-    const int64_t side = ceil_div(a->n, CT_NORM_SIDE), wanted = ceil_div(4 * PARTS, side), most = ceil_div(a->rows, 64);
+    const int64_t side = ct_cuda_ceil_div(a->n, CT_NORM_SIDE), wanted = ct_cuda_ceil_div(4 * PARTS, side),
+                  most = ct_cuda_ceil_div(a->rows, 64);
     a->parts = wanted < most ? wanted : most;
     if (a->parts > PARTS) a->parts = PARTS;
-    a->chunk = ceil_div(a->rows, a->parts);
-    a->parts = ceil_div(a->rows, a->chunk);
+    a->chunk = ct_cuda_ceil_div(a->rows, a->parts);
+    a->parts = ct_cuda_ceil_div(a->rows, a->chunk);
     const ct_cuda_shape shape = {.grid = (unsigned)side, .grid_y = (unsigned)a->parts, .block = CT_NORM_THREADS};
     return ct_cuda_launch(call, &grad_parts[dtype], shape, a) && run_total(call, a, dtype);
 }
@@ -155,7 +147,7 @@ static bool run_grad(const ct_call *call, ct_stream *stream) {
     const size_t size = ct_cuda_dtype_size(x->dtype);
     ct_cuda_row_norm a;
     memset(&a, 0, sizeof a);
-    a.g = ct_cuda_address(call->in[0]), a.x = ct_cuda_address(x), a.weight = address_of(call->in[2]);
+    a.g = ct_cuda_address(call->in[0]), a.x = ct_cuda_address(x), a.weight = ct_cuda_address_if(call->in[2]);
     a.dx = output_of(call, 0), a.dweight = output_of(call, 1), a.dbias = output_of(call, 2);
     a.rows = x->dims[0], a.n = x->dims[1];
     a.eps = attrs->eps, a.rms = attrs->rms;

@@ -1,12 +1,12 @@
 // Device code of row_norm and of its gradients. A row's mean is counted from a first estimate, `centre`, so that the
-// squares of deviations lose no digits and the mean has more of them than the dtype: xhat = ((x - centre) - rest) rstd.
+// squares of deviations lose no digits and the mean has more of them than the dtype.
 // Gradients of weight and bias are summed in parts, a block's rows each, and then over the parts in their order: always
 // the same bits.
 #include "ops/norm/cuda/row_norm.h"
 
 #include "backends/cuda/row.cuh"
 
-template <typename N> struct moments { N centre, rest, rstd; };
+template <typename N> struct moments { N centre, rest, rstd; }; // xhat = (x - centre) rstd - rest
 template <typename N> struct two { N a, b; };
 template <typename N> struct four { N a, b, c, d; };
 
@@ -23,11 +23,16 @@ template <typename N> CT_DEVICE four<N> sum_four(four<N> x, int lanes) {
     });
 }
 
+// What is the same for all rows.
+template <typename N> struct terms {
+    N inverse, eps; // of n
+    bool rms;
+    CT_DEVICE explicit terms(const ct_cuda_row_norm &a) : inverse((N)1 / (N)a.n), eps((N)a.eps), rms(a.rms) {}
+};
+
 // The mean of a row to the digits of its dtype; 0 where only mean squares count.
-template <typename S, typename R>
-CT_DEVICE typename ct_number<S>::type centre_of(const ct_cuda_row_norm &a, const R &row) {
-    typedef typename ct_number<S>::type N;
-    if (a.rms) return 0;
+template <typename N, typename R> CT_DEVICE N centre_of(const terms<N> &of, const R &row) {
+    if (of.rms) return 0;
     N sum = 0;
     row.each([&](const auto &packs, int) {
         N few = 0;
@@ -35,21 +40,21 @@ CT_DEVICE typename ct_number<S>::type centre_of(const ct_cuda_row_norm &a, const
         for (int k = 0; k < R::V; k++) few += packs.of[0].get(k);
         sum += few;
     });
-    const N mean = ct_sum_group(sum, a.lanes) / (N)a.n;
+    const N mean = ct_sum_group(sum, row.lanes) * of.inverse;
     return ct_isfinite(mean) ? mean : (N)0; // any number does, so long as it is one
 }
 // From the sums of deviations from the centre and of their squares.
-template <typename N> CT_DEVICE moments<N> moments_of(const ct_cuda_row_norm &a, N centre, N deviations, N squares) {
+template <typename N> CT_DEVICE moments<N> moments_of(const terms<N> &of, N centre, N deviations, N squares) {
     moments<N> m;
+    const N rest = of.rms ? (N)0 : deviations * of.inverse, mean = squares * of.inverse - rest * rest;
     m.centre = centre;
-    const N rest = a.rms ? (N)0 : deviations / (N)a.n, mean = squares / (N)a.n - rest * rest;
-    m.rstd = ct_rsqrt((mean < 0 ? (N)0 : mean) + (N)a.eps); // a NaN stays one
-    m.rest = rest;
+    m.rstd = ct_rsqrt((mean < 0 ? (N)0 : mean) + of.eps); // a NaN stays one
+    m.rest = rest * m.rstd;
     return m;
 }
-template <typename N> CT_DEVICE N hat(const moments<N> &m, N x) { return ((x - m.centre) - m.rest) * m.rstd; }
+template <typename N> CT_DEVICE N hat(const moments<N> &m, N x) { return ct_fma(x - m.centre, m.rstd, -m.rest); }
 
-// Elements of weight or bias beside pack p, in what is computed in.
+// Elements of weight or bias beside pack p, in what is computed in; where there is none, another number.
 template <typename S, bool WHOLE> struct beside {
     typedef typename ct_number<S>::type N;
     enum { V = ct_row_pack<S>::V, PACKS = V * (int)sizeof(N) / 16 };
@@ -57,15 +62,14 @@ template <typename S, bool WHOLE> struct beside {
         N numbers[V];
         uint4 packs[PACKS];
     };
-    CT_DEVICE beside(const ct_row_shape<S, WHOLE> &shape, const char *from, int p) {
-        if (!from) return;
+    CT_DEVICE beside(const ct_row_shape<S, WHOLE> &shape, const char *from, int p, N otherwise) {
         const N *first = (const N *)from + shape.first(p);
-        if (WHOLE) {
+        if (WHOLE && from) {
 #pragma unroll
             for (int i = 0; i < PACKS; i++) packs[i] = ((const uint4 *)first)[i];
         } else {
 #pragma unroll
-            for (int k = 0; k < V; k++) numbers[k] = shape.has(shape.first(p) + k) ? first[k] : (N)0;
+            for (int k = 0; k < V; k++) numbers[k] = from && shape.has(shape.first(p) + k) ? first[k] : otherwise;
         }
     }
 };
@@ -74,12 +78,13 @@ template <typename S, bool WHOLE, int KEPT> CT_DEVICE void row_norm_rows(const c
     typedef typename ct_number<S>::type N;
     enum { V = ct_row_pack<S>::V };
     if (ct_does_nothing(a.head)) return;
+    const terms<N> of(a);
     ct_each_row(a.rows, a.lanes, [&](int64_t at, int lane, bool inside) {
         ct_row<S, 1, WHOLE, KEPT> row;
         row.at[0] = (const S *)a.x + at * a.n;
         row.otherwise[0] = 0;
         row.take((int)a.n, lane, a.lanes);
-        const N centre = centre_of<S>(a, row);
+        const N centre = centre_of(of, row);
         two<N> sums;
         sums.a = sums.b = 0;
         row.each([&](const ct_row_packs<S, 1> &packs, int p) {
@@ -95,18 +100,14 @@ template <typename S, bool WHOLE, int KEPT> CT_DEVICE void row_norm_rows(const c
         });
         sums = sum_two(sums, a.lanes);
         if (!inside) return;
-        const moments<N> m = moments_of(a, centre, sums.a, sums.b);
+        const moments<N> m = moments_of(of, centre, sums.a, sums.b);
         S *y = (S *)a.y + at * a.n;
         row.each([&](const ct_row_packs<S, 1> &packs, int p) {
-            const beside<S, WHOLE> weight(row.shape, a.weight, p), bias(row.shape, a.bias, p);
+            const beside<S, WHOLE> weight(row.shape, a.weight, p, 1), bias(row.shape, a.bias, p, 0);
             ct_row_pack<S> results = {};
 #pragma unroll
-            for (int k = 0; k < V; k++) {
-                N v = hat(m, packs.of[0].get(k));
-                if (a.weight) v *= weight.numbers[k];
-                if (a.bias) v += bias.numbers[k];
-                results.set(k, v);
-            }
+            for (int k = 0; k < V; k++)
+                results.set(k, hat(m, packs.of[0].get(k)) * weight.numbers[k] + bias.numbers[k]);
             row.shape.store(y, p, results);
         });
     });
@@ -121,14 +122,13 @@ gradient_sums(const ct_cuda_row_norm &a, const ct_row<S, 2, WHOLE, KEPT> &row, t
     four<N> sums; // of d, d^2, h and h d, with d = x - centre
     sums.a = sums.b = sums.c = sums.d = 0;
     row.each([&](const ct_row_packs<S, 2> &packs, int p) {
-        const beside<S, WHOLE> weight(row.shape, a.weight, p);
+        const beside<S, WHOLE> weight(row.shape, a.weight, p, 1);
         four<N> few;
         few.a = few.b = few.c = few.d = 0;
 #pragma unroll
         for (int k = 0; k < ct_row_pack<S>::V; k++) {
             const N d = row.shape.has(row.shape.first(p) + k) ? packs.of[0].get(k) - centre : (N)0;
-            const N g = packs.of[1].get(k);
-            const N h = a.weight ? g * weight.numbers[k] : g;
+            const N h = packs.of[1].get(k) * weight.numbers[k];
             few.a += d;
             few.b = ct_fma(d, d, few.b);
             few.c += h;
@@ -139,20 +139,22 @@ gradient_sums(const ct_cuda_row_norm &a, const ct_row<S, 2, WHOLE, KEPT> &row, t
     return sum_four(sums, a.lanes);
 }
 
-template <typename N> struct projection { N mean, along; };
+template <typename N> struct projection { N mean, along, scale; };
 template <typename N>
-CT_DEVICE projection<N> projection_of(const ct_cuda_row_norm &a, const moments<N> &m, const four<N> &sums) {
+CT_DEVICE projection<N> projection_of(const terms<N> &of, const moments<N> &m, const four<N> &sums) {
     projection<N> p;
-    p.mean = a.rms ? (N)0 : sums.c / (N)a.n;
-    p.along = m.rstd * (sums.d - m.rest * sums.c) / (N)a.n;
+    p.mean = of.rms ? (N)0 : sums.c * of.inverse;
+    p.along = (m.rstd * sums.d - m.rest * sums.c) * of.inverse;
+    p.scale = m.rstd;
+    if (of.rms && of.inverse == 1) { // 1 - xhat^2 = eps rstd^2, of which a difference would leave nothing
+        p.along = 0;
+        p.scale *= of.eps * m.rstd * m.rstd;
+    }
     return p;
 }
-template <typename N>
-CT_DEVICE N row_gradient(const ct_cuda_row_norm &a, const moments<N> &m, const projection<N> &p, N xhat, N h) {
-    // 1 - xhat^2 = eps rstd^2, of which a difference would leave nothing
-    if (a.rms && a.n == 1) return h * ((N)a.eps * m.rstd * m.rstd * m.rstd);
-    return ct_fma(-xhat, p.along, h - p.mean) *
-           m.rstd; // differences first: rstd may be large, and rounded is not itself
+// Differences first: rstd may be large, and rounded is not itself.
+template <typename N> CT_DEVICE N row_gradient(const projection<N> &p, N xhat, N h) {
+    return ct_fma(-xhat, p.along, h - p.mean) * p.scale;
 }
 
 // Gradients of x, and the moments of rows where gradients of weight are summed apart.
@@ -160,28 +162,28 @@ template <typename S, bool WHOLE, int KEPT> CT_DEVICE void row_norm_grads(const 
     typedef typename ct_number<S>::type N;
     enum { V = ct_row_pack<S>::V };
     if (ct_does_nothing(a.head)) return;
+    const terms<N> of(a);
     ct_each_row(a.rows, a.lanes, [&](int64_t at, int lane, bool inside) {
         ct_row<S, 2, WHOLE, KEPT> row;
         row.at[0] = (const S *)a.x + at * a.n;
         row.at[1] = (const S *)a.g + at * a.n;
         row.otherwise[0] = row.otherwise[1] = 0;
         row.take((int)a.n, lane, a.lanes);
-        const N centre = centre_of<S>(a, row);
+        const N centre = centre_of(of, row);
         const four<N> sums = gradient_sums(a, row, centre);
         if (!inside) return;
-        const moments<N> m = moments_of(a, centre, sums.a, sums.b);
+        const moments<N> m = moments_of(of, centre, sums.a, sums.b);
         if (a.moments && lane == 0) ((moments<N> *)a.moments)[at] = m;
         if (!a.dx) return;
-        const projection<N> of_row = projection_of(a, m, sums);
+        const projection<N> of_row = projection_of(of, m, sums);
         S *dx = (S *)a.dx + at * a.n;
         row.each([&](const ct_row_packs<S, 2> &packs, int p) {
-            const beside<S, WHOLE> weight(row.shape, a.weight, p);
+            const beside<S, WHOLE> weight(row.shape, a.weight, p, 1);
             ct_row_pack<S> results = {};
 #pragma unroll
-            for (int k = 0; k < V; k++) {
-                const N g = packs.of[1].get(k), h = a.weight ? g * weight.numbers[k] : g;
-                results.set(k, row_gradient(a, m, of_row, hat(m, packs.of[0].get(k)), h));
-            }
+            for (int k = 0; k < V; k++)
+                results.set(k,
+                            row_gradient(of_row, hat(m, packs.of[0].get(k)), packs.of[1].get(k) * weight.numbers[k]));
             row.shape.store(dx, p, results);
         });
     });
@@ -194,6 +196,7 @@ template <typename S, int K> CT_DEVICE void row_norm_all(const ct_cuda_row_norm 
     enum { V = ct_row_pack<S>::V };
     extern __shared__ __align__(16) char shared[];
     if (ct_does_nothing(a.head)) return;
+    const terms<N> of(a);
     const int lanes = a.lanes, lane = (int)threadIdx.x & (lanes - 1), groups = (int)blockDim.x / lanes,
               group = (int)threadIdx.x / lanes;
     const int64_t step = (int64_t)gridDim.x * groups;
@@ -214,25 +217,24 @@ template <typename S, int K> CT_DEVICE void row_norm_all(const ct_cuda_row_norm 
         const int64_t at = first + group;
         row = next;
         if (first + step < a.rows) fetch(next, min(at + step, a.rows - 1));
-        const N centre = centre_of<S>(a, row);
+        const N centre = centre_of(of, row);
         const four<N> sums = gradient_sums(a, row, centre);
         if (at >= a.rows) continue;
-        const moments<N> m = moments_of(a, centre, sums.a, sums.b);
-        const projection<N> of_row = projection_of(a, m, sums);
+        const moments<N> m = moments_of(of, centre, sums.a, sums.b);
+        const projection<N> of_row = projection_of(of, m, sums);
         S *dx = (S *)a.dx + at * a.n;
 #pragma unroll
         for (int k = 0; k < K; k++) {
             const int p = lane + k * lanes;
             if (p >= row.shape.packs) continue;
-            const beside<S, true> weight(row.shape, a.weight, p);
+            const beside<S, true> weight(row.shape, a.weight, p, 1);
             ct_row_pack<S> results = {};
 #pragma unroll
             for (int v = 0; v < V; v++) {
-                const N g = row.kept[k].of[1].get(v), h = a.weight ? g * weight.numbers[v] : g,
-                        xhat = hat(m, row.kept[k].of[0].get(v));
+                const N g = row.kept[k].of[1].get(v), xhat = hat(m, row.kept[k].of[0].get(v));
                 by_weight[k][v] = ct_fma(g, xhat, by_weight[k][v]);
                 by_bias[k][v] += g;
-                results.set(v, row_gradient(a, m, of_row, xhat, h));
+                results.set(v, row_gradient(of_row, xhat, g * weight.numbers[v]));
             }
             if (a.dx) row.shape.store(dx, p, results);
         }

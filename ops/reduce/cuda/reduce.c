@@ -88,7 +88,6 @@ typedef struct plan {
     int64_t blocks;
 } plan;
 
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static int64_t at_least_1(int64_t a) { return a < 1 ? 1 : a; }
 static int power_of_two(int64_t n, int most) {
     int p = 1;
@@ -128,15 +127,15 @@ static plan plan_of(const ct_cuda_reduction *r, const ct_call *call, const ct_di
         a->packed = packs_fit(&a->kept, &a->reduced, v);
         const int64_t columns = a->packed ? results / v : results;
         a->lanes = power_of_two(columns, n == 1 ? CT_REDUCE_THREADS : 32);
-        work = ceil_div(columns, a->lanes);
+        work = ct_cuda_ceil_div(columns, a->lanes);
         each = SHORT * (CT_REDUCE_THREADS / a->lanes);
     } else {
         a->packed = inner > 0 && packs_fit(&a->reduced, &a->kept, v);
         const bool dense = inner == 0 && a->reduced.strides[0][0] == 1;
-        const int64_t packs = dense || a->packed ? ceil_div(n, v) : n;
-        a->lanes = power_of_two(ceil_div(packs, 4), 32);
+        const int64_t packs = dense || a->packed ? ct_cuda_ceil_div(n, v) : n;
+        a->lanes = power_of_two(ct_cuda_ceil_div(packs, 4), 32);
         if (packs > 512 || (packs > 64 && results < ENOUGH)) a->lanes = CT_REDUCE_THREADS;
-        work = ceil_div(results, CT_REDUCE_THREADS / a->lanes);
+        work = ct_cuda_ceil_div(results, CT_REDUCE_THREADS / a->lanes);
         each = SHORT * (int64_t)a->lanes * (packs < n ? v : 1);
     }
     a->parts = 1;
@@ -144,9 +143,9 @@ static plan plan_of(const ct_cuda_reduction *r, const ct_call *call, const ct_di
         const int64_t wanted = ENOUGH / work, most = at_least_1(n / each);
         a->parts = wanted < most ? wanted : most;
     }
-    a->chunk = at_least_1(ceil_div(ceil_div(n, a->parts), v) * v);
-    a->parts = at_least_1(ceil_div(n, a->chunk));
-    p.blocks = p.columns ? work * a->parts : ceil_div(results * a->parts, CT_REDUCE_THREADS / a->lanes);
+    a->chunk = at_least_1(ct_cuda_ceil_div(ct_cuda_ceil_div(n, a->parts), v) * v);
+    a->parts = at_least_1(ct_cuda_ceil_div(n, a->chunk));
+    p.blocks = p.columns ? work * a->parts : ct_cuda_ceil_div(results * a->parts, CT_REDUCE_THREADS / a->lanes);
     return p;
 }
 
@@ -155,8 +154,6 @@ size_t ct_cuda_reduction_scratch(const ct_cuda_reduction *r, const ct_call *call
     const plan p = plan_of(r, call, axes);
     return p.a.parts > 1 ? (size_t)(p.a.kept.total * p.a.parts) * r->sum : 0;
 }
-
-static unsigned grid_of(int64_t blocks) { return (unsigned)(blocks < 1 << 20 ? blocks : 1 << 20); }
 
 bool ct_cuda_reduction_run(ct_cuda_reduction *r, const ct_call *call, const ct_dims *axes) {
     const ct_view *x = call->in[0];
@@ -169,13 +166,13 @@ bool ct_cuda_reduction_run(ct_cuda_reduction *r, const ct_call *call, const ct_d
     const size_t pack = (size_t)pack_of(r, x->dtype) * ct_cuda_dtype_size(x->dtype);
     if (a->packed && (uintptr_t)a->x % pack != 0) {
         a->packed = 0;
-        if (p.columns) p.blocks = ceil_div(a->kept.total, a->lanes) * a->parts;
+        if (p.columns) p.blocks = ct_cuda_ceil_div(a->kept.total, a->lanes) * a->parts;
     }
-    ct_cuda_shape shape = {.grid = grid_of(p.blocks), .block = CT_REDUCE_THREADS};
+    ct_cuda_shape shape = {.grid = ct_cuda_grid(p.blocks), .block = CT_REDUCE_THREADS};
     if (!ct_cuda_launch(call, p.columns ? &r->columns[x->dtype] : &r->rows[x->dtype], shape, a)) return false;
     if (a->parts == 1) return true;
     a->lanes = a->parts > 64 ? CT_REDUCE_THREADS : power_of_two(a->parts, 32);
-    shape.grid = grid_of(ceil_div(a->kept.total, CT_REDUCE_THREADS / a->lanes));
+    shape.grid = ct_cuda_grid(ct_cuda_ceil_div(a->kept.total, CT_REDUCE_THREADS / a->lanes));
     return ct_cuda_launch(call, &r->parts[x->dtype], shape, a);
 }
 

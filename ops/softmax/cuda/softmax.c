@@ -8,21 +8,17 @@
 
 #include "gen/softmax.attrs.h"
 
-enum { DTYPES = CT_BF16 + 1, GRID = 1 << 20, ENOUGH = 264 /* blocks */ };
+enum { ENOUGH = 264 /* blocks */ };
 
 CT_CUDA_UNIT(softmax_softmax);
 
 typedef struct family {
-    ct_cuda_function rows[DTYPES], ragged[DTYPES], columns[DTYPES];
+    ct_cuda_function rows[CT_CUDA_FLOATS], ragged[CT_CUDA_FLOATS], columns[CT_CUDA_FLOATS];
 } family;
 
-#define OF_DTYPES(name)                                                                     \
-    {                                                                                       \
-        [CT_F32] = CT_CUDA_FUNCTION(name "f32"), [CT_F64] = CT_CUDA_FUNCTION(name "f64"),   \
-        [CT_F16] = CT_CUDA_FUNCTION(name "f16"), [CT_BF16] = CT_CUDA_FUNCTION(name "bf16"), \
-    }
-#define FAMILY(name) \
-    static family name##_family = {OF_DTYPES(#name "_rows_"), OF_DTYPES(#name "_ragged_"), OF_DTYPES(#name "_columns_")}
+#define FAMILY(name)                                                                                     \
+    static family name##_family = {CT_CUDA_OF_FLOATS(#name "_rows"), CT_CUDA_OF_FLOATS(#name "_ragged"), \
+                                   CT_CUDA_OF_FLOATS(#name "_columns")}
 FAMILY(softmax);
 FAMILY(log_softmax);
 FAMILY(softmax_grad);
@@ -37,14 +33,12 @@ static bool are_rows(const ct_cuda_softmax *a, int operands, int size, bool *who
     *whole = a->n % pack == 0 && a->n <= (int64_t)pack * CT_ROW_PACKS * CT_ROW_LONGEST;
     for (int k = 0; k < operands; k++) {
         if (a->strides[k] != 1) return false;
-        *whole = *whole && (uintptr_t)starts[k] % 16 == 0;
+        *whole = *whole && ct_cuda_is_aligned(starts[k]);
         for (int d = 0; d < a->lines.ndim; d++)
             *whole = *whole && (a->lines.sizes[d] == 1 || a->lines.strides[k][d] % pack == 0);
     }
     return a->n < INT32_MAX / 2;
 }
-
-static unsigned grid_of(int64_t blocks) { return (unsigned)(blocks < GRID ? blocks : GRID); }
 
 static bool run(family *f, const ct_call *call, int64_t axis) {
     const ct_view *y = call->out[0];
@@ -61,17 +55,17 @@ static bool run(family *f, const ct_call *call, int64_t axis) {
     for (int i = 0; i < call->n_in; i++) a.in[i] = ct_cuda_address(call->in[i]);
     bool whole;
     if (are_rows(&a, operands, size, &whole)) {
-        a.lanes = whole ? ct_cuda_row_lanes(a.n, size, CT_ROW_PACKS) : ct_cuda_stream_lanes(a.n, size);
+        a.lanes = whole ? ct_cuda_row_lanes(a.n, size, CT_ROW_PACKS) : ct_cuda_stream_lanes(a.n, size, CT_ROW_LONGEST);
         const unsigned block = a.lanes > 32 ? (unsigned)a.lanes : CT_ROW_THREADS;
         const int64_t rows = block / (unsigned)a.lanes;
-        const ct_cuda_shape shape = {.grid = grid_of((a.lines.total + rows - 1) / rows), .block = block};
+        const ct_cuda_shape shape = {.grid = ct_cuda_grid((a.lines.total + rows - 1) / rows), .block = block};
         return ct_cuda_launch(call, whole ? &f->rows[y->dtype] : &f->ragged[y->dtype], shape, &a);
     }
     a.lanes = 1; /* a warp's width, or as much as leaves enough blocks, down to the 32 bytes that memory is read by */
     while (a.lanes < a.lines.total && a.lanes < CT_SOFTMAX_SIDE &&
            (a.lanes * size < 32 || a.lines.total / a.lanes >= 2 * ENOUGH))
         a.lanes *= 2;
-    const ct_cuda_shape shape = {.grid = grid_of((a.lines.total + a.lanes - 1) / a.lanes),
+    const ct_cuda_shape shape = {.grid = ct_cuda_grid((a.lines.total + a.lanes - 1) / a.lanes),
                                  .block = CT_SOFTMAX_COLUMN_THREADS};
     return ct_cuda_launch(call, &f->columns[y->dtype], shape, &a);
 }

@@ -193,6 +193,11 @@ bool ct_conv_measures(void) {
 
 static void add_ways(ct_conv_plan *made, const ct_conv_problem *p, cudnnHandle_t handle, ct_conv_way like, int most) {
     ct_dnn_plan found[CT_CONV_WAYS];
+    const ct_view *w = &p->views[CT_CONV_W];
+    /* Some engines for channels that Tensor Cores do not take as they are round a half result before they add the bias: in three
+     * dimensions the first one does, in two it does not. */
+    const bool odd = like.fused && ct_conv_is_half(w->dtype) && (w->dims[0] % 8 || w->dims[1] % 8);
+    if (odd) most = p->rank == 3 ? 0 : 1;
     if (most > CT_CONV_WAYS - made->n) most = CT_CONV_WAYS - made->n;
     if (most < 1 || made->n_graphs == CT_CONV_GRAPHS) return;
     ct_dnn_graph *g = &made->graphs[made->n_graphs++];
@@ -206,10 +211,10 @@ static void add_ways(ct_conv_plan *made, const ct_conv_problem *p, cudnnHandle_t
                               .most = most};
     const int n = ct_dnn_plans(g, handle, &wish, found);
     for (int i = 0; i < n; i++) {
-        ct_conv_way *w = &made->ways[made->n++];
-        *w = like;
-        w->plan = found[i];
-        lay_out(p, &made->key, w);
+        ct_conv_way *way = &made->ways[made->n++];
+        *way = like;
+        way->plan = found[i];
+        lay_out(p, &made->key, way);
     }
     if (n == 0 && !made->why[0])
         snprintf(made->why, sizeof made->why, "cuDNN: %s%s%s", g->what ? g->what : "no engine",
@@ -248,10 +253,10 @@ static void find_ways(ct_conv_plan *made, const ct_call *call, const ct_conv_pro
     ct_conv_problem folded;
     if (cores && ct_conv_fold(p, &folded)) WAYS(&folded, 5, .last = true, .folded = true);
     if (one && made->n) return;
-    WAYS(p, 8, .last = is_last);
+    WAYS(p, 12, .last = is_last);
     if (one && made->n) return;
     /* The other layout, through copies. */
-    if (!made->n || (cores && !is_last)) WAYS(p, 5, .last = !is_last);
+    if (!made->n || (cores && !is_last)) WAYS(p, 8, .last = !is_last);
 #undef WAYS
 }
 

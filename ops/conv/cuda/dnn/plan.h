@@ -70,7 +70,7 @@ typedef struct ct_conv_way {
 } ct_conv_way;
 #define CT_CONV_IN_PLACE ((size_t)-1)
 
-enum { CT_CONV_WAYS = 20, CT_CONV_GRAPHS = 6 };
+enum { CT_CONV_WAYS = 32, CT_CONV_GRAPHS = 6 };
 
 typedef struct ct_conv_plan {
     ct_conv_key key;

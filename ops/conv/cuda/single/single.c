@@ -10,14 +10,16 @@
 
 CT_CUDA_UNIT(conv_single);
 
-enum { LAST_3, LAST_5, FIRST_3, FIRST_5, MERGE };
+enum { LAST_3, LAST_5, FIRST_3, FIRST_5, MERGE, FORWARD_FIRST_3, FORWARD_FIRST_5, FORWARD_LAST_3, FORWARD_LAST_5 };
 #define FUNCTIONS(kind)                                                                                         \
     {                                                                                                           \
         [CT_F32] = CT_CUDA_FUNCTION("single_" kind "_f32"), [CT_F16] = CT_CUDA_FUNCTION("single_" kind "_f16"), \
         [CT_BF16] = CT_CUDA_FUNCTION("single_" kind "_bf16"),                                                   \
     }
-static ct_cuda_function functions[][CT_BF16 + 1] = {FUNCTIONS("last_3"), FUNCTIONS("last_5"), FUNCTIONS("first_3"),
-                                                    FUNCTIONS("first_5"), FUNCTIONS("merge")};
+static ct_cuda_function functions[][CT_BF16 + 1] = {
+    FUNCTIONS("last_3"),          FUNCTIONS("last_5"),         FUNCTIONS("first_3"),
+    FUNCTIONS("first_5"),         FUNCTIONS("merge"),          FUNCTIONS("forward_first_3"),
+    FUNCTIONS("forward_first_5"), FUNCTIONS("forward_last_3"), FUNCTIONS("forward_last_5")};
 
 enum { BLOCKS_WANTED = 1056 }; /* a constant: the bits of sums hang on it */
 
@@ -60,26 +62,88 @@ static ct_cuda_single arguments(const ct_call *call) {
     if (w) a.w = ct_cuda_address(w), a.w_o = w->strides[last ? 3 : 0];
     if (call->n_out > 1 && call->out[1])
         a.bias = ct_cuda_address(call->out[1]), a.bias_stride = call->out[1]->strides[0];
-    a.strips = (int32_t)over(a.out[0], CT_SINGLE_ROWS);
     a.lanes = lanes_of(&a);
     return a;
 }
 
-const char *ct_cuda_single_weight_grad_can(const ct_call *call) {
-    const conv_weight_grad_attrs *a = call->attrs;
-    const ct_view *x = call->in[0], *g = call->in[1];
-    if (x->ndim != 4 || a->groups != 1 || x->dims[a->channels_last ? 3 : 1] != 1) return "more than one input channel";
+static const char *refuses(const ct_view *x, const ct_view *y, const int64_t *kernel, int64_t groups, bool last,
+                           const ct_dims *strides, const ct_dims *dilations, const ct_dims *pads) {
+    if (x->ndim != 4 || groups != 1 || x->dims[last ? 3 : 1] != 1) return "more than one input channel";
     if (x->dtype != CT_F32 && x->dtype != CT_F16 && x->dtype != CT_BF16) return "its dtype";
-    if (a->kernel.d[0] != a->kernel.d[1] || (a->kernel.d[0] != 3 && a->kernel.d[0] != 5)) return "it is not 3x3 or 5x5";
+    if (kernel[0] != kernel[1] || (kernel[0] != 3 && kernel[0] != 5)) return "it is not 3x3 or 5x5";
     for (int d = 0; d < 2; d++)
-        if (ct_cuda_conv_listed(&a->strides, d, 1) != 1 || ct_cuda_conv_listed(&a->dilations, d, 1) != 1)
+        if (ct_cuda_conv_listed(strides, d, 1) != 1 || ct_cuda_conv_listed(dilations, d, 1) != 1)
             return "it has a stride or a dilation";
-    for (int i = 0; i < a->pads.n; i++)
-        if (a->pads.d[i] < -INT16_MAX || a->pads.d[i] > INT16_MAX) return "its padding";
-    const int64_t pixels = ct_cuda_count(x), results = ct_cuda_count(g);
+    for (int i = 0; i < pads->n; i++)
+        if (pads->d[i] < -INT16_MAX || pads->d[i] > INT16_MAX) return "its padding";
+    const int64_t pixels = ct_cuda_count(x), results = ct_cuda_count(y);
     return pixels == 0 || results == 0                         ? "nothing is to be computed"
            : pixels > INT32_MAX / 2 || results > INT32_MAX / 2 ? "it is too large"
                                                                : NULL;
+}
+
+static const char *refuses_forward(const ct_call *call, int64_t groups, bool last, const ct_dims *strides,
+                                   const ct_dims *dilations, const ct_dims *pads) {
+    const ct_view *x = call->in[0], *y = call->out[0];
+    if (x->ndim == 4 && y->dims[last ? 3 : 1] > CT_SINGLE_CHANNELS) return "it has many output channels";
+    return refuses(x, y, call->in[1]->dims + (last ? 0 : 2), groups, last, strides, dilations, pads);
+}
+
+const char *ct_cuda_single_can(const ct_call *call) {
+    const conv_attrs *a = call->attrs;
+    return refuses_forward(call, a->groups, a->channels_last, &a->strides, &a->dilations, &a->pads);
+}
+
+const char *ct_cuda_single_fused_can(const ct_call *call) {
+    const conv_fused_attrs *a = call->attrs;
+    if (call->in[3]) return "it has a residual";
+    return refuses_forward(call, a->groups, a->channels_last, &a->strides, &a->dilations, &a->pads);
+}
+
+static bool forward(const ct_call *call, bool last, const ct_dims *pads, int activation) {
+    const ct_view *x = call->in[0], *w = call->in[1], *bias = call->in[2], *y = call->out[0];
+    const size_t size = ct_cuda_dtype_size(x->dtype);
+    ct_cuda_single_forward a;
+    memset(&a, 0, sizeof a);
+    a.x = ct_cuda_address(x), a.w = ct_cuda_address(w), a.y = ct_cuda_address(y), a.activation = activation;
+    a.batch = (int32_t)x->dims[0], a.channels = (int32_t)y->dims[last ? 3 : 1];
+    a.x_n = x->strides[0], a.y_n = y->strides[0], a.y_c = y->strides[last ? 3 : 1], a.w_o = w->strides[last ? 3 : 0];
+    for (int d = 0; d < 2; d++) {
+        const int axis = (last ? 1 : 2) + d;
+        a.in[d] = (int32_t)x->dims[axis], a.out[d] = (int32_t)y->dims[axis];
+        a.x_s[d] = x->strides[axis], a.y_s[d] = y->strides[axis], a.w_k[d] = w->strides[(last ? 0 : 2) + d];
+        a.before[d] = (int32_t)(pads->n == 4 ? pads->d[2 * d] : ct_cuda_conv_listed(pads, d, 0));
+    }
+    if (bias) a.bias = ct_cuda_address(bias), a.bias_stride = bias->strides[0];
+    const int packs = a.channels / CT_SINGLE_PACK;
+    const bool packed = a.y_c == 1 && a.channels % CT_SINGLE_PACK == 0 && a.y_n % CT_SINGLE_PACK == 0 &&
+                        a.y_s[0] % CT_SINGLE_PACK == 0 && a.y_s[1] % CT_SINGLE_PACK == 0 &&
+                        (uintptr_t)a.y % (CT_SINGLE_PACK * size) == 0;
+    const int64_t pixels = (int64_t)a.batch * a.out[0] * a.out[1];
+    a.items = (uint32_t)(packed ? pixels * packs : pixels);
+    unsigned blocks = ct_cuda_blocks(call, a.items, CT_SINGLE_THREADS);
+    if (packed) blocks = (unsigned)(over(blocks, packs) * packs);
+    const int kind = (packed ? FORWARD_LAST_3 : FORWARD_FIRST_3) + (w->dims[last ? 0 : 2] == 5);
+    return ct_cuda_launch(call, &functions[kind][x->dtype], (ct_cuda_shape){.grid = blocks, .block = CT_SINGLE_THREADS},
+                          &a);
+}
+
+bool ct_cuda_single_run(const ct_call *call, ct_stream *stream) {
+    (void)stream;
+    const conv_attrs *a = call->attrs;
+    return forward(call, a->channels_last, &a->pads, CT_ACT_NONE);
+}
+
+bool ct_cuda_single_fused_run(const ct_call *call, ct_stream *stream) {
+    (void)stream;
+    const conv_fused_attrs *a = call->attrs;
+    return forward(call, a->channels_last, &a->pads, a->activation);
+}
+
+const char *ct_cuda_single_weight_grad_can(const ct_call *call) {
+    const conv_weight_grad_attrs *a = call->attrs;
+    return refuses(call->in[0], call->in[1], a->kernel.d, a->groups, a->channels_last, &a->strides, &a->dilations,
+                   &a->pads);
 }
 
 size_t ct_cuda_single_weight_grad_scratch(const ct_call *call) {
