@@ -11,14 +11,16 @@
 
 // ---- The sort ----
 
+// AT_ONCE: what a thread has under way, since each index is a chain of accesses.
+enum : uint32_t { LEFT_OUT = 0xffffffffu, AT_ONCE = 4 };
+
 extern "C" __global__ void sort_clear(const __grid_constant__ ct_cuda_rows_sort a) {
     if (ct_does_nothing(a.head)) return;
     const int64_t step = ct_step();
     for (int64_t v = ct_first(); v < a.rows + CT_ROWS_TOTALS; v += step) a.counts[v] = 0;
+    const uint4 none = {LEFT_OUT, LEFT_OUT, LEFT_OUT, LEFT_OUT};
+    for (int64_t i = ct_first(); a.slots && i < a.rows * (CT_ROWS_FEW / 4); i += step) ((uint4 *)a.slots)[i] = none;
 }
-
-// AT_ONCE: what a thread has under way, since each index is a chain of accesses.
-enum : uint32_t { LEFT_OUT = 0xffffffffu, AT_ONCE = 4 };
 
 CT_DEVICE int64_t index_at(const ct_cuda_rows_sort &a, int64_t e) {
     int64_t at[1];
@@ -189,14 +191,15 @@ template <typename R, int V, bool SLOTS> struct summing {
     typedef typename R::S S;
     typedef pack_of<S, V> pack;
     const pack *src; // the pack of row 0
-    const uint32_t *slots, *order; // order[i] for those that are not in slots
+    alignas(16) uint32_t slots[CT_ROWS_FEW]; // what is in them, which is there before anybody knows how many there are
+    const uint32_t *held, *order; // where the slots are, and order[i] for those that are not there
     int64_t src_row;
     typename R::C alpha;
     typename R::Mark marks[V];
     typename R::Sum sums[V];
 
     CT_DEVICE pack row(uint32_t i) const {
-        return src[(int64_t)(SLOTS && i < CT_ROWS_FEW ? slots[i] : order[i]) * src_row];
+        return src[(int64_t)(SLOTS && i < CT_ROWS_FEW ? held[i] : order[i]) * src_row];
     }
     // Rows first, first + step, ... below end.
     template <typename F> CT_DEVICE void each(uint32_t first, uint32_t end, uint32_t step, F use) {
@@ -234,12 +237,8 @@ template <typename R, int V, bool SLOTS> struct summing {
     enum { FEW = CT_ROWS_FEW };
     CT_DEVICE pack few(const pack &own, uint32_t n) const {
         uint32_t places[FEW];
-        if (SLOTS) { // at once, before anybody knows how many there are
-            *(uint4 *)&places[0] = ((const uint4 *)slots)[0];
-            *(uint4 *)&places[4] = ((const uint4 *)slots)[1];
-        }
 #pragma unroll
-        for (int u = 0; u < FEW; u++) places[u] = u >= n ? 0xffffffffu : SLOTS ? places[u] : order[u];
+        for (int u = 0; u < FEW; u++) places[u] = SLOTS ? slots[u] : u < n ? order[u] : LEFT_OUT;
 #pragma unroll
         for (int size = 1; size < FEW; size *= 2)
 #pragma unroll
@@ -283,12 +282,16 @@ template <typename R, int V, bool SLOTS> struct summing {
 
 // ---- The sums ----
 
+// Of a row, before its span is known.
 template <typename R, int V, bool SLOTS>
-CT_DEVICE summing<R, V, SLOTS> summing_of(const ct_cuda_rows_sum &a, int64_t row, uint32_t start, int64_t src) {
+CT_DEVICE summing<R, V, SLOTS> summing_of(const ct_cuda_rows_sum &a, int64_t row, int64_t src) {
     summing<R, V, SLOTS> s;
     s.src = (const pack_of<typename R::S, V> *)a.src + src;
-    s.slots = SLOTS ? a.slots + row * CT_ROWS_FEW : NULL;
-    s.order = a.order + start - (SLOTS ? CT_ROWS_FEW : 0);
+    s.held = a.slots + row * CT_ROWS_FEW;
+    if (SLOTS) {
+        *(uint4 *)&s.slots[0] = ((const uint4 *)s.held)[0];
+        *(uint4 *)&s.slots[4] = ((const uint4 *)s.held)[1];
+    }
     s.src_row = a.src_row;
     s.alpha = R::times(a.alpha);
     return s;
@@ -312,7 +315,8 @@ template <typename R, int V, bool SLOTS> __device__ __noinline__ void sum_crowde
         const int growth = growth_of(n);
         int64_t at[3];
         ct_nest_place(a.lanes, inside ? lane : 0, at);
-        summing<R, V, SLOTS> s = summing_of<R, V, SLOTS>(a, row, span.x, at[2]);
+        summing<R, V, SLOTS> s = summing_of<R, V, SLOTS>(a, row, at[2]);
+        s.order = a.order + span.x - (SLOTS ? CT_ROWS_FEW : 0);
         pack own = {};
         if (a.from) own = ((const pack *)a.from)[at[1] + row * a.from_axis];
 #pragma unroll
@@ -347,11 +351,12 @@ template <typename R, int V, bool SLOTS> __device__ __noinline__ void sum_crowde
 template <typename R, int V, bool SLOTS>
 CT_DEVICE void sum_pack(const ct_cuda_rows_sum &a, int64_t row, int64_t to, int64_t from, int64_t src) {
     typedef pack_of<typename R::S, V> pack;
+    summing<R, V, SLOTS> s = summing_of<R, V, SLOTS>(a, row, src);
     const uint2 span = ((const uint2 *)a.spans)[row];
     pack own = {};
     if (a.from) own = ((const pack *)a.from)[from];
     if (span.y > CT_ROWS_MANY) return;
-    summing<R, V, SLOTS> s = summing_of<R, V, SLOTS>(a, row, span.x, src);
+    s.order = a.order + span.x - (SLOTS ? CT_ROWS_FEW : 0);
     if (span.y) own = span.y <= CT_ROWS_FEW ? s.few(own, span.y) : s.all(own, span.y);
     ((pack *)a.to)[to] = own;
 }
