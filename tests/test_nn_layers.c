@@ -309,7 +309,7 @@ TEST(recurrent_layers_take_the_lengths_of_sequences) {
     ct_module *net = ct_nn_lstm(3, 4), *step = ct_nn_gru_cell(3, 4);
     ct_tensor *x = ct_zeros(CT_DIMS(5, 2, 3)), *out[1], *in[5] = {x, NULL, NULL, I64(CT_DIMS(2), 5, 6), x};
     CHECK(!ct_forward_n(net, in, 4, out, 1));
-    CHECK_ERROR(CT_ERR_INDEX, "lstm: lengths[1] is 6; it has to be between 0 and the 5 steps (in recurrence); in lstm");
+    CHECK_ERROR(CT_ERR_INDEX, "lstm: lengths is 6 at element 1; it has to be in 0 to 5; in lstm");
     in[3] = x;
     CHECK(!ct_forward_n(net, in, 4, out, 1) && ct_error_code() == CT_ERR_DTYPE);
     ct_error_clear();

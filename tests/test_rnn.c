@@ -159,7 +159,7 @@ TEST(errors_of_recurrent_networks_name_what_is_wrong) {
     ct_lstm(x, w, count, .h0 = ct_zeros(CT_DIMS(2, 5)));
     CHECK_ERROR(CT_ERR_SHAPE, "lstm: h0 is f32[2,5]; it has to be [1,2,5]");
     ct_lstm(x, w, count, .lengths = I64(CT_DIMS(2), 1, 4));
-    CHECK_ERROR(CT_ERR_INDEX, "lstm: lengths[1] is 4; it has to be between 0 and the 3 steps (in recurrence)");
+    CHECK_ERROR(CT_ERR_INDEX, "lstm: lengths is 4 at element 1; it has to be in 0 to 3");
     ct_gru(x, w, count);
     CHECK_ERROR(CT_ERR_SHAPE, "gru: weight 0 (w_ih of layer 0) is f32[20,4]; it has to be [15,4]");
     ct_lstm_cell(ct_zeros(CT_DIMS(2, 4)), w[0], w[1], .h = ct_zeros(CT_DIMS(3, 5)));

@@ -162,7 +162,7 @@ static bool forward_run(const ct_call *call, ct_stream *stream) {
     f.panel = ct__panel_bytes(p->kernel, p->h);
     f.packed = ct__claim(&at, p->gates * p->blocks * f.panel);
     f.workers = at, f.room = forward_room(p);
-    if (!recurrence_lengths(p, call->op->name, lengths)) return false;
+    if (!recurrence_lengths(p, call, 5, lengths)) return false;
     f.lengths = lengths;
     if (p->n == 0 || p->h == 0) return true;
     memset(zeros, 0, (size_t)zero_bytes(p));

@@ -53,17 +53,15 @@ static inline const char *recurrence_refuses(const ct_view *const *views, int n)
     return NULL;
 }
 
-/* Sequence lengths as i64, checked: none is below 0 or above the number of steps. */
-static inline bool recurrence_lengths(const recurrence *p, const char *op, int64_t *to) {
+/* Sequence lengths, that argument of the call, as i64, checked: none is below 0 or above the number of steps. */
+static inline bool recurrence_lengths(const recurrence *p, const ct_call *call, int argument, int64_t *to) {
     for (int64_t i = 0; i < p->n; i++) {
         to[i] = p->steps;
         if (!p->lengths) continue;
         const int64_t at = i * p->lengths->strides[0];
         to[i] =
             p->lengths->dtype == CT_I64 ? CT_AT(const int64_t, p->lengths)[at] : CT_AT(const int32_t, p->lengths)[at];
-        if (to[i] < 0 || to[i] > p->steps)
-            return ct_fail(CT_ERR_INDEX, op, "lengths[%lld] is %lld; it has to be between 0 and the %lld steps",
-                           (long long)i, (long long)to[i], (long long)p->steps);
+        if (to[i] < 0 || to[i] > p->steps) return ct__wrong_index(call, argument, i, to[i], p->steps + 1);
     }
     return true;
 }

@@ -180,7 +180,7 @@ static bool backward_run(const ct_call *call, ct_stream *stream) {
     w.panel = ct__panel_bytes(p->kernel, p->gates * p->h);
     w.packed = ct__claim(&at, p->blocks * w.panel);
     w.workers = at, w.room = backward_room(p);
-    if (!recurrence_lengths(p, call->op->name, lengths)) return false;
+    if (!recurrence_lengths(p, call, 3, lengths)) return false;
     w.lengths = lengths;
     if (p->n == 0 || p->h == 0) return true;
     memset(zeros, 0, (size_t)state);
