@@ -89,7 +89,8 @@ static ct_cuda_deform grad_job(const ct_call *call) {
     ct_cuda_deform a = job_of(call->in[1], call->in[2], call->in[3], &attrs->kernel, &attrs->strides, &attrs->pads,
                               &attrs->dilations, attrs->offset_groups);
     while (a.growth < 40 && (1ll << a.growth) < 4ll * a.kernel_h * a.kernel_w * a.out_h * a.out_w) a.growth++;
-    a.bits = 30 - a.growth;
+    a.bits = 30 - a.growth; /* the sum of a limb has 31 bits at most, that of all of them 62 */
+    if (a.bits > (62 - a.growth) / CT_DEFORM_LIMBS) a.bits = (62 - a.growth) / CT_DEFORM_LIMBS;
     return a;
 }
 

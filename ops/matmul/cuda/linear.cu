@@ -3,17 +3,11 @@
 #include "backends/cuda/activation.cuh"
 #include "backends/cuda/elementwise.cuh"
 #include "backends/cuda/nest.cuh"
+#include "backends/cuda/number.cuh"
 #include "ops/matmul/cuda/linear.h"
 
-template <typename S> struct ct_compute {
-    typedef float type;
-};
-template <> struct ct_compute<double> {
-    typedef double type;
-};
-
 template <typename S, typename Z> __device__ void finish(const ct_linear_finish &a) {
-    typedef typename ct_compute<S>::type C;
+    typedef typename ct_number<S>::type C;
     if (ct_does_nothing(a.head)) return;
     const Z *z = (const Z *)a.z;
     const S *bias = (const S *)a.bias;
@@ -45,7 +39,7 @@ template <typename S, typename Z> __device__ void finish(const ct_linear_finish 
 }
 
 template <typename S> __device__ void slope(const ct_linear_slope &a) {
-    typedef typename ct_compute<S>::type C;
+    typedef typename ct_number<S>::type C;
     if (ct_does_nothing(a.head)) return;
     constexpr int V = 16 / sizeof(S);
     const S *g = (const S *)a.g, *y = (const S *)a.y;
@@ -68,7 +62,7 @@ template <typename S> __device__ void slope(const ct_linear_slope &a) {
 
 // Each warp adds every eighth row of the chunk, a lane the columns of a pack; the eight are added in order.
 template <typename S> __device__ void parts(const ct_linear_parts &a) {
-    typedef typename ct_compute<S>::type C;
+    typedef typename ct_number<S>::type C;
     constexpr int V = 16 / sizeof(S);
     __shared__ C part[CT_LINEAR_ROWS][32 * V];
     if (ct_does_nothing(a.head)) return;
@@ -100,7 +94,7 @@ template <typename S> __device__ void parts(const ct_linear_parts &a) {
 // Each thread adds every eighth row of its column, in order; the eight are added as a tree, so that the bits are always the same. I is how
 // rows are stored.
 template <typename S, typename I> __device__ void sums(const ct_linear_sums &a) {
-    typedef typename ct_compute<S>::type C;
+    typedef typename ct_number<S>::type C;
     __shared__ C part[CT_LINEAR_ROWS][CT_LINEAR_COLUMNS];
     if (ct_does_nothing(a.head)) return;
     const int lane = threadIdx.x % CT_LINEAR_COLUMNS, row = threadIdx.x / CT_LINEAR_COLUMNS;
