@@ -8,10 +8,8 @@
 #include "gen/reduce.attrs.h"
 
 enum {
-    /* Blocks that keep a large device busy: six waves of three on each of 132 multiprocessors. A constant, since the bits of sums hang on
-     * it. */
-    ENOUGH = 2376,
-    SHORT = 8, /* packs that a thread takes at least before a result is made in parts */
+    ENOUGH = 2112, /* blocks that keep a large device busy; a constant, since the bits of sums hang on it */
+    SHORT = 8,     /* packs that a thread takes at least before a result is made in parts */
 };
 
 extern const unsigned char ct_fatbin_reduce_sum[], ct_fatbin_reduce_extrema[], ct_fatbin_reduce_place[];
