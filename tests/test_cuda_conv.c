@@ -37,6 +37,9 @@ typedef struct config {
     ct_dtype dtype;
 } config;
 
+static double unit(ct_dtype dtype) { return dtype == CT_F64 ? 0x1p-53 : 0x1p-24; }
+static double rounding(ct_dtype dtype) { return dtype == CT_F16 ? 0x1p-11 : dtype == CT_BF16 ? 0x1p-8 : 0; }
+
 /* ---- Random geometry ---- */
 
 static uint64_t state = 88172645463325252ull;
@@ -73,6 +76,8 @@ static config draw(int number) {
         c.last = below(2), c.bias = below(2), c.strided = below(4) == 0, c.exact = below(4) != 0;
         c.transposed = below(3) == 0;
         c.dtype = (ct_dtype)dtypes[number % 6];
+        /* of halves with a bias cuDNN compiles an engine for each problem */
+        if (rounding(c.dtype) > 0) c.bias = below(6) == 0;
         c.in_each = one_of(channels, 9), c.out_each = one_of(channels, 9);
         if (below(4) == 0) c.groups = 2 + below(3);
         else if (below(4) == 0) {
@@ -153,9 +158,6 @@ static ct_tensor *place(const config *c, ct_tensor *x, ct_device d, bool strided
 }
 
 /* ---- Comparison ---- */
-
-static double unit(ct_dtype dtype) { return dtype == CT_F64 ? 0x1p-53 : 0x1p-24; }
-static double rounding(ct_dtype dtype) { return dtype == CT_F16 ? 0x1p-11 : dtype == CT_BF16 ? 0x1p-8 : 0; }
 
 static bool compare(const config *c, const char *what, ct_tensor *got, ct_tensor *expected, ct_tensor *size,
                     int64_t terms, double unit_roundoff) {
@@ -361,8 +363,8 @@ TEST_LIMIT(what_was_measured_is_right_in_every_layout_and_dtype, 240) {
     char folder[64];
     REQUIRE(own_cache(folder, sizeof folder));
     CUDA(d);
-    for (int i = 0; i < USUAL * 8; i++) {
-        const config c = usual_one(i % USUAL, dtypes[i / USUAL % 4], i / USUAL / 4);
+    for (int i = 0; i < USUAL * 4; i++) {
+        const config c = usual_one(i % USUAL, dtypes[i / USUAL], i / USUAL < 2 ? i % 4 != 0 : i % 2);
         if (!check(&c, d, unit(c.dtype))) break;
     }
     remove_cache(folder);
@@ -423,7 +425,7 @@ TEST_LIMIT(what_follows_a_convolution_agrees_with_the_cpu, 240) {
         ct_scope {
             static const ct_dtype dtypes[] = {CT_F32, CT_BF16, CT_F16};
             config c = usual_one(i % USUAL, dtypes[i / USUAL % 3], i / USUAL / 3 % 2);
-            if (c.transposed) continue;
+            if (c.transposed || (rounding(c.dtype) > 0 && (i + i / USUAL) % 4)) continue; /* compiled too */
             c.activation = i / USUAL / 6 % 5 + 1;
             const bool residual = i / USUAL / 30;
             const int outs = c.groups * c.out_each;
