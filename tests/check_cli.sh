@@ -52,10 +52,8 @@ check "info says why a backend is missing" prints '^cuda +(yes|no: .+)$' info
 check "ops lists" prints '^matmul ' ops
 check "ops hides helpers" bash -c "! '$cotangent' ops | grep -q _grad_"
 check "ops describes one" prints '^gradient yes' ops add
-mkdir broken && echo "this is no module" >broken/libcotangent_cuda.so
-check "a module that cannot be loaded says why" bash -c "CT_BACKEND_PATH=broken '$cotangent' info | grep '^cuda *no: broken/libcotangent_cuda.so: '"
-cp broken/libcotangent_cuda.so broken/libcotangent_other.so
-check "also one that is in no list" bash -c "CT_BACKEND_PATH=broken '$cotangent' ops --backend other 2>&1 | grep 'the device other cannot be used: broken/libcotangent_other.so: '"
+mkdir broken && echo "this is no module" >broken/libcotangent_other.so
+check "a module that cannot be loaded says why" bash -c "CT_BACKEND_PATH=broken '$cotangent' ops --backend other 2>&1 | grep 'the device other cannot be used: broken/libcotangent_other.so: '"
 check "ops tells what each backend covers" prints '^matmul +kernel' ops --coverage
 check "of one backend alone" env CT_BACKEND_PATH="$build_dir/tests" CT_GUARD_PRIMITIVES=1 bash -c "'$cotangent' ops --internal --backend guard >covered && grep -q '^softmax  *lowered' covered && grep -q '^none  *0 ' covered"
 check "of one that is not there" bash -c "! '$cotangent' ops --backend nowhere"
