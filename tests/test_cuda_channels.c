@@ -6,20 +6,9 @@
 
 #include <cotangent.h>
 
-#include "tests/harness.h"
+#include "tests/cuda_device.h"
 
 static const ct_device cpu = {CT_CPU, 0};
-
-static bool found(ct_device *device) {
-    if (!getenv("CT_BACKEND_PATH")) setenv("CT_BACKEND_PATH", CT_TEST_MODULES, 1);
-    if (ct_device_parse("cuda", device)) return true;
-    printf("%s\n", ct_error());
-    ct_error_clear();
-    return false;
-}
-#define CUDA(device)  \
-    ct_device device; \
-    if (!found(&device)) SKIP("there is no NVIDIA device, or no module for it (make cuda)")
 
 /* |got - expected| / |expected|, on the CPU in f64. */
 static double distance(ct_tensor *got, ct_tensor *expected) {

@@ -6,24 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/harness.h"
-
-#ifndef CT_TEST_DEVICE
-#define CT_TEST_DEVICE "cuda"
-#endif
+#include "tests/cuda_device.h"
 
 static const ct_device cpu = {CT_CPU, 0};
-
-static bool found(ct_device *device) {
-    if (!getenv("CT_BACKEND_PATH")) setenv("CT_BACKEND_PATH", CT_TEST_MODULES, 1);
-    if (ct_device_parse(CT_TEST_DEVICE, device)) return true;
-    printf("%s\n", ct_error());
-    ct_error_clear();
-    return false;
-}
-#define CUDA(device)  \
-    ct_device device; \
-    if (!found(&device)) SKIP("there is no NVIDIA device, or no module for it (make cuda)")
 
 /* Half a unit in the last place of a result, or what a sum of n terms in f32 may be off. */
 static double tolerance(ct_dtype dtype, int64_t n) {

@@ -15,15 +15,14 @@ static ct_cuda_function forward[] = BOTH("columns"), offset_grad[] = BOTH("offse
                         plane_exponent[] = BOTH("plane_exponent"), input_sums[] = BOTH("input_sums"),
                         input_grad[] = BOTH("input_grad"), plane_grad = CT_CUDA_FUNCTION("deform_plane_grad_f32");
 
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 static const char *can(const ct_call *call, const ct_view *x, const ct_view *columns) {
     if (x->dtype != CT_F32 && x->dtype != CT_F64) return "f32 and f64 only";
     for (int i = 0; i < call->n_in; i++)
         if (call->in[i] && !ct_cuda_is_dense(call->in[i])) return "an input is not dense";
     for (int i = 0; i < call->n_out; i++)
         if (call->out[i] && !ct_cuda_is_dense(call->out[i])) return "an output is not dense";
-    const int64_t runs = ceil_div(x->dims[1], CT_DEFORM_CHANNELS) * (x->dims[1] ? columns->dims[1] / x->dims[1] : 0);
+    const int64_t runs =
+        ct_cuda_ceil_div(x->dims[1], CT_DEFORM_CHANNELS) * (x->dims[1] ? columns->dims[1] / x->dims[1] : 0);
     if (ct_cuda_count(columns) > INT32_MAX || ct_cuda_count(x) > INT32_MAX / 4) return "too many elements";
     return runs < 65536 ? NULL : "too many channels or taps";
 }
@@ -51,7 +50,7 @@ static bool is_empty(const ct_cuda_deform *a) {
 /* Places, and beside them taps of each of so many runs of channels or groups. */
 static ct_cuda_shape places(const ct_cuda_deform *a, int64_t runs) {
     const int64_t all = (int64_t)a->batch * a->out_h * a->out_w;
-    return (ct_cuda_shape){.grid = (unsigned)ceil_div(all, CT_DEFORM_THREADS),
+    return (ct_cuda_shape){.grid = (unsigned)ct_cuda_ceil_div(all, CT_DEFORM_THREADS),
                            .grid_y = (unsigned)(runs * a->kernel_h * a->kernel_w),
                            .block = CT_DEFORM_THREADS};
 }
@@ -66,7 +65,7 @@ static bool columns_run(const ct_call *call, ct_stream *stream) {
     a.columns = ct_cuda_address(call->out[0]);
     if (is_empty(&a)) return true;
     return ct_cuda_launch(call, &forward[call->in[0]->dtype == CT_F64],
-                          places(&a, ceil_div(a.channels, CT_DEFORM_CHANNELS)), &a);
+                          places(&a, ct_cuda_ceil_div(a.channels, CT_DEFORM_CHANNELS)), &a);
 }
 
 /* ---- Gradients ---- */
@@ -113,7 +112,7 @@ static bool input_run(const ct_call *call, ct_cuda_deform *a) {
     a->exponents = (uint32_t *)(void *)(a->sums + sums_bytes(x));
     return ct_cuda_launch(call, &plane_exponent[wide], by_plane, a) &&
            (is_empty(a) ||
-            ct_cuda_launch(call, &input_sums[wide], places(a, ceil_div(a->channels, CT_DEFORM_CHANNELS)), a)) &&
+            ct_cuda_launch(call, &input_sums[wide], places(a, ct_cuda_ceil_div(a->channels, CT_DEFORM_CHANNELS)), a)) &&
            ct_cuda_launch(call, &input_grad[wide], by_element, a);
 }
 

@@ -47,7 +47,6 @@ static ct_cuda_function parameters = {&passes_unit, "channel_parameters", {0}};
 
 /* ---- Arguments ---- */
 
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
@@ -70,15 +69,15 @@ static ct_cuda_channels job_of(const ct_view *x, int64_t groups, double eps, boo
         const int64_t columns = j.packed ? j.channels / v : j.channels;
         j.side = 1;
         while (j.side < columns && j.side < 32) j.side *= 2;
-        const int64_t tiles = most(ceil_div(columns, j.side), 1), threads = CT_CHANNEL_THREADS / j.side;
+        const int64_t tiles = most(ct_cuda_ceil_div(columns, j.side), 1), threads = CT_CHANNEL_THREADS / j.side;
         const int64_t wanted = ENOUGH / most(tiles * j.items, 1);
-        j.part = ceil_div(j.places, most(least(wanted, j.places / (ROWS * threads)), 1));
+        j.part = ct_cuda_ceil_div(j.places, most(least(wanted, j.places / (ROWS * threads)), 1));
         j.part = least(j.part, INT32_MAX / most(j.channels * (int64_t)ct_cuda_dtype_size(x->dtype), 1));
     } else {
         j.part = least(j.places, LINE_PART);
     }
     j.part = most(j.part, 1);
-    j.parts = ceil_div(j.places, j.part);
+    j.parts = ct_cuda_ceil_div(j.places, j.part);
     return j;
 }
 
@@ -117,8 +116,8 @@ static unsigned grid_of(int64_t blocks) { return (unsigned)(blocks < 1 << 20 ? b
 
 static bool pass(const ct_call *call, by_dtype *code, ct_cuda_channels *j, ct_dtype dtype, bool with) {
     const int64_t width = j->packed ? j->side * pack_of(dtype) : j->side;
-    const int64_t blocks = j->last ? ceil_div(j->channels, width) * j->items * j->parts
-                                   : ceil_div(j->items * j->channels * j->parts, CT_CHANNEL_THREADS / 32);
+    const int64_t blocks = j->last ? ct_cuda_ceil_div(j->channels, width) * j->items * j->parts
+                                   : ct_cuda_ceil_div(j->items * j->channels * j->parts, CT_CHANNEL_THREADS / 32);
     return ct_cuda_launch(call, &code[j->last + (with ? 2 : 0)][dtype],
                           (ct_cuda_shape){.grid = grid_of(blocks), .block = CT_CHANNEL_THREADS}, j);
 }
@@ -130,7 +129,7 @@ static bool over_sets(const ct_call *call, ct_cuda_function *code, ct_cuda_chann
 /* Puts parts together: a block to a set, or to a few channels where those lie side by side. */
 static bool put_together(const ct_call *call, by_dtype *code, ct_cuda_channels *j, ct_dtype dtype) {
     if (!j->last || !j->batch) return over_sets(call, &code[0][dtype], j, sets_of(j));
-    const ct_cuda_shape shape = {.grid = grid_of(ceil_div(j->channels, CT_CHANNEL_ABREAST)),
+    const ct_cuda_shape shape = {.grid = grid_of(ct_cuda_ceil_div(j->channels, CT_CHANNEL_ABREAST)),
                                  .block = CT_CHANNEL_COLUMNS};
     return ct_cuda_launch(call, &code[1][dtype], shape, j);
 }
@@ -152,13 +151,13 @@ static bool cut_chunks(ct_cuda_channels *j, ct_dtype dtype, bool backward) {
     if ((double)sets_of(j) * j->count < RESIDENT_LEAST) return false;
     j->lines = j->batch ? j->items : j->members;
     j->line_step = (j->batch ? j->channels : 1) * j->places;
-    j->parts = ceil_div(j->places, most_elements);
-    j->part = ceil_div(ceil_div(j->places, j->parts), pack_of(dtype)) * pack_of(dtype);
-    j->parts = ceil_div(j->places, j->part);
+    j->parts = ct_cuda_ceil_div(j->places, most_elements);
+    j->part = ct_cuda_ceil_div(ct_cuda_ceil_div(j->places, j->parts), pack_of(dtype)) * pack_of(dtype);
+    j->parts = ct_cuda_ceil_div(j->places, j->part);
     /* sets of lines that are much shorter than a chunk are cut evenly */
     const int64_t fit = most(least(most_elements / j->places, j->lines), 1);
-    j->chunk_lines = j->parts > 1 ? 1 : ceil_div(j->lines, ceil_div(j->lines, fit));
-    j->pieces = j->parts > 1 ? j->lines * j->parts : ceil_div(j->lines, j->chunk_lines);
+    j->chunk_lines = j->parts > 1 ? 1 : ct_cuda_ceil_div(j->lines, ct_cuda_ceil_div(j->lines, fit));
+    j->pieces = j->parts > 1 ? j->lines * j->parts : ct_cuda_ceil_div(j->lines, j->chunk_lines);
     j->chunk_packs = j->chunk_lines * j->part / pack_of(dtype);
     j->line_sums = backward && !j->batch ? most(j->chunk_lines, warps) : 0;
     j->elements_at = 2 * ((FIXED_BYTES + 16 * j->line_sums + 4 * j->chunk_lines * (size == 8 ? 8 : 4) + 15) / 16 * 16);
@@ -196,7 +195,7 @@ static bool run_rounds(const ct_call *call, const ct_cuda_channels *job, ct_dtyp
     const ct_cuda_shape shape = {
         .grid = (unsigned)blocks, .block = CT_CHANNEL_THREADS + 64, .shared = (unsigned)bytes, .cooperative = true};
     const ct_cuda_shape begins = {
-        .grid = (unsigned)least(ceil_div(CT_CHANNEL_PARTIAL * chunks, CT_CHANNEL_THREADS), ENOUGH),
+        .grid = (unsigned)least(ct_cuda_ceil_div(CT_CHANNEL_PARTIAL * chunks, CT_CHANNEL_THREADS), ENOUGH),
         .block = CT_CHANNEL_THREADS};
     if (!ct_cuda_launch(call, &begin_rounds, begins, &j) ||
         !ct_cuda_launch(call, &resident[backward][dtype], shape, &j))
@@ -385,7 +384,7 @@ static bool run_fixed(const ct_call *call, ct_stream *stream) {
     j.relu = a->relu;
     place_scratch(&j, call, 0);
     check_packs(&j);
-    return over_sets(call, &fixed[dtype], &j, ceil_div(j.channels, CT_CHANNEL_SETTLERS)) &&
+    return over_sets(call, &fixed[dtype], &j, ct_cuda_ceil_div(j.channels, CT_CHANNEL_SETTLERS)) &&
            pass(call, normalization, &j, dtype, j.other);
 }
 
@@ -409,7 +408,7 @@ static bool run_averages(const ct_call *call, ct_stream *stream) {
     a.channels = call->in[2]->dims[0];
     a.momentum = attrs->momentum, a.unbias = attrs->unbias;
     if (a.channels == 0) return true;
-    const int64_t blocks = least(ceil_div(a.channels, CT_CHANNEL_SETTLERS), ENOUGH);
+    const int64_t blocks = least(ct_cuda_ceil_div(a.channels, CT_CHANNEL_SETTLERS), ENOUGH);
     return ct_cuda_launch(call, &code, (ct_cuda_shape){.grid = (unsigned)blocks, .block = CT_CHANNEL_SETTLERS}, &a);
 }
 

@@ -47,7 +47,6 @@ typedef struct plan {
     unsigned block;
 } plan;
 
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static int64_t between(int64_t low, int64_t a, int64_t high) { return a > high ? high : a < low ? low : a; }
 
 /* By shapes alone. There is at least one element. */
@@ -69,16 +68,18 @@ static plan plan_of(const ct_call *call, int64_t axis, bool reverse) {
     p.threads = across || (a->n <= TINY && lines > 1);
     if (p.threads) {
         p.block = 128;
-        a->chunks = lines < THREADS ? between(1, ceil_div(THREADS, lines), ceil_div(a->n, 64)) : 1;
+        a->chunks = lines < THREADS ? between(1, ct_cuda_ceil_div(THREADS, lines), ct_cuda_ceil_div(a->n, 64)) : 1;
         if (a->chunks > CT_SCAN_CHUNKS) a->chunks = CT_SCAN_CHUNKS;
     } else {
         p.block = 32;
         while (p.block < 256 && p.block * CT_SCAN_EACH < a->n) p.block *= 2;
-        a->chunks = lines < BLOCKS ? between(1, ceil_div(BLOCKS, lines), ceil_div(a->n, 256 * CT_SCAN_EACH * 2)) : 1;
+        a->chunks = lines < BLOCKS
+                        ? between(1, ct_cuda_ceil_div(BLOCKS, lines), ct_cuda_ceil_div(a->n, 256 * CT_SCAN_EACH * 2))
+                        : 1;
         if (a->chunks > CT_SCAN_CHUNKS) a->chunks = CT_SCAN_CHUNKS;
     }
-    a->chunk = ceil_div(ceil_div(a->n, a->chunks), CT_SCAN_EACH) * CT_SCAN_EACH;
-    a->chunks = ceil_div(a->n, a->chunk);
+    a->chunk = ct_cuda_ceil_div(ct_cuda_ceil_div(a->n, a->chunks), CT_SCAN_EACH) * CT_SCAN_EACH;
+    a->chunks = ct_cuda_ceil_div(a->n, a->chunk);
     return p;
 }
 
@@ -97,7 +98,7 @@ static bool run(scan *s, const ct_call *call, int64_t axis, bool reverse) {
     a->at[1] = call->out[0] ? ct_cuda_address(call->out[0]) : NULL;
     if (call->n_in > 1) a->at[2] = ct_cuda_address(call->in[1]);
     else if (call->n_out > 1 && call->out[1]) a->at[2] = ct_cuda_address(call->out[1]);
-    const int64_t jobs = a->lines.total * a->chunks, blocks = p.threads ? ceil_div(jobs, p.block) : jobs;
+    const int64_t jobs = a->lines.total * a->chunks, blocks = p.threads ? ct_cuda_ceil_div(jobs, p.block) : jobs;
     const ct_cuda_shape shape = {.grid = (unsigned)between(1, blocks, 1 << 20), .block = p.block};
     ct_cuda_function *function = p.threads ? &s->threads[x->dtype] : &s->blocks[x->dtype];
     if (a->chunks > 1) {

@@ -17,8 +17,6 @@ static ct_cuda_function tiles_functions[] = {CT_CUDA_FUNCTION("sort_tiles_narrow
 static ct_cuda_function merge_functions[] = {CT_CUDA_FUNCTION("sort_merge_narrow"),
                                              CT_CUDA_FUNCTION("sort_merge_wide")};
 
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 static int64_t length_of(const ct_call *call) {
     const ct_view *x = call->in[0];
     const int64_t axis = ((const sort_attrs *)call->attrs)->axis;
@@ -67,7 +65,7 @@ static bool run(const ct_call *call, ct_stream *stream) {
     a.dtype = (int32_t)x->dtype;
     a.size = (int32_t)ct_cuda_dtype_size(x->dtype);
     a.descending = attrs->descending;
-    a.tiles = ceil_div(a.n, CT_SORT_TILE);
+    a.tiles = ct_cuda_ceil_div(a.n, CT_SORT_TILE);
     a.room = 1;
     while (a.room < a.n && a.room < CT_SORT_TILE) a.room *= 2;
 
@@ -77,7 +75,8 @@ static bool run(const ct_call *call, ct_stream *stream) {
         const int64_t left = a.lines.total - a.first_line;
         a.line_count = left < at_once ? left : at_once;
         const int64_t jobs = a.line_count * a.tiles;
-        ct_cuda_shape shape = {.grid = grid_of(ceil_div(jobs, CT_SORT_TILE / a.room)), .block = CT_SORT_THREADS};
+        ct_cuda_shape shape = {.grid = grid_of(ct_cuda_ceil_div(jobs, CT_SORT_TILE / a.room)),
+                               .block = CT_SORT_THREADS};
         a.last = a.tiles == 1;
         a.to = halves[0];
         if (!ct_cuda_launch(call, &tiles_functions[wide], shape, &a)) return false;

@@ -26,8 +26,6 @@ static ct_cuda_function functions[KINDS][2][2][CT_BF16 + 1] = {OF_SIZES("forward
                                                                OF_SIZES("weight_first"), OF_SIZES("weight_last")};
 static ct_cuda_function totals[CT_BF16 + 1] = OF_DTYPES("total");
 
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 /* ---- Which it takes: by shapes and strides; of addresses nothing is known here ---- */
 
 static const char *can(const ct_cuda_conv *p, ct_dtype dtype, const ct_view *const *views, int n, bool last) {
@@ -100,8 +98,8 @@ static ct_cuda_depthwise job_of(const ct_cuda_conv *p, bool last) {
 /* Channels first: runs of rows in quads. Whether those are aligned decides how they are read. */
 static void divide_rows(ct_cuda_depthwise *a, const ct_cuda_conv *p, ct_dtype dtype) {
     const bool steps = p->stride[2] == 1;
-    a->across = (int32_t)ceil_div(a->out_w, CT_DEPTHWISE_QUAD);
-    a->down = (int32_t)ceil_div(a->out_h, steps ? 4 : 2);
+    a->across = (int32_t)ct_cuda_ceil_div(a->out_w, CT_DEPTHWISE_QUAD);
+    a->down = (int32_t)ct_cuda_ceil_div(a->out_h, steps ? 4 : 2);
     a->quads = a->out_w % CT_DEPTHWISE_QUAD == 0 && is_aligned(a->y, dtype) &&
                (!steps || (a->in_w == a->out_w && a->pad_x == p->kernel[2] / 2 && is_aligned(a->x, dtype)));
 }
@@ -115,7 +113,7 @@ static bool run(const ct_call *call, const ct_cuda_conv *p, ct_cuda_depthwise *a
     int64_t threads;
     if (last) {
         a->across = a->channels / CT_DEPTHWISE_QUAD;
-        threads = (int64_t)a->across * a->out_h * ceil_div(a->out_w, p->stride[2] == 1 ? 4 : 2) * a->batch;
+        threads = (int64_t)a->across * a->out_h * ct_cuda_ceil_div(a->out_w, p->stride[2] == 1 ? 4 : 2) * a->batch;
     } else {
         divide_rows(a, p, dtype);
         threads = a->batch * a->channels * a->across * a->down;
@@ -159,13 +157,13 @@ static void divide_sums(ct_cuda_depthwise *a, bool last, int *blocks) {
     if (last) {
         a->lanes = 1;
         while (a->lanes < vectors && a->lanes < CT_DEPTHWISE_LANES) a->lanes *= 2;
-        across = ceil_div(vectors, a->lanes);
-        items = ceil_div(a->batch * a->out_h, CT_DEPTHWISE_THREADS / a->lanes);
+        across = ct_cuda_ceil_div(vectors, a->lanes);
+        items = ct_cuda_ceil_div(a->batch * a->out_h, CT_DEPTHWISE_THREADS / a->lanes);
     }
-    int64_t parts = ceil_div(BLOCKS, across);
+    int64_t parts = ct_cuda_ceil_div(BLOCKS, across);
     if (parts > items) parts = items;
-    a->part = (int32_t)ceil_div(items, parts);
-    a->parts = (int32_t)ceil_div(items, a->part);
+    a->part = (int32_t)ct_cuda_ceil_div(items, parts);
+    a->parts = (int32_t)ct_cuda_ceil_div(items, a->part);
     if (last) a->part *= CT_DEPTHWISE_THREADS / a->lanes;
     *blocks = (int)across;
 }
@@ -196,7 +194,7 @@ bool ct_cuda_depthwise_weight_grad_run(const ct_call *call, ct_stream *stream) {
     a.bias_grad = call->n_out > 1 && call->out[1] ? ct_cuda_address(call->out[1]) : NULL;
     const ct_cuda_shape sums = {.grid = (unsigned)blocks, .grid_y = (unsigned)a.parts, .block = CT_DEPTHWISE_THREADS};
     const int64_t threads = 32 * (int64_t)a.channels * (a.taps + 1);
-    const ct_cuda_shape total = {.grid = (unsigned)ceil_div(threads, CT_DEPTHWISE_THREADS),
+    const ct_cuda_shape total = {.grid = (unsigned)ct_cuda_ceil_div(threads, CT_DEPTHWISE_THREADS),
                                  .block = CT_DEPTHWISE_THREADS};
     return ct_cuda_launch(call, function_of(last ? WEIGHT_LAST : WEIGHT_FIRST, &p, dtype), sums, &a) &&
            ct_cuda_launch(call, &totals[dtype], total, &a);
