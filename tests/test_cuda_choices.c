@@ -7,28 +7,15 @@
 #include <unistd.h>
 
 #include "backends/cuda/choices.h"
-#include "tests/harness.h"
+#include "tests/files.h"
 
-static char folder[64], path[128];
+static char path[512];
 
-static void start(void) {
-    snprintf(folder, sizeof folder, "/tmp/ct_choices_XXXXXX");
-    CHECK(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/a/b/choices.txt", folder);
-}
-
-static void end(void) {
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    CHECK(system(command) == 0);
-}
+static void start(void) { snprintf(path, sizeof path, "%s", own_file("a/b/choices.txt")); }
 
 static void put(const char *text, size_t length) {
-    char above[128];
-    snprintf(above, sizeof above, "%s/a", folder);
-    mkdir(above, 0700);
-    snprintf(above, sizeof above, "%s/a/b", folder);
-    mkdir(above, 0700);
+    mkdir(own_file("a"), 0700);
+    mkdir(own_file("a/b"), 0700);
     FILE *file = fopen(path, "w");
     CHECK(file && fwrite(text, 1, length, file) == length && fclose(file) == 0);
 }
@@ -49,7 +36,7 @@ TEST(a_choice_is_found_again_in_the_same_table_and_in_the_next_process) {
     c = ct_choices_open(path);
     CHECK(ct_choices_find(c, "products", key, sizeof key, 8) == 5);
     ct_choices_free(c);
-    end();
+    remove_own_folder();
 }
 
 TEST(many_choices_are_kept_and_the_number_has_a_bound) {
@@ -64,7 +51,7 @@ TEST(many_choices_are_kept_and_the_number_has_a_bound) {
     for (int i = 0; i < kept; i++) CHECK(ct_choices_find(c, "f", &i, sizeof i, 3) == i % 3);
     CHECK(ct_choices_find(c, "f", &kept, sizeof kept, 3) == -1);
     ct_choices_free(c);
-    end();
+    remove_own_folder();
 }
 
 TEST(what_cannot_be_kept_is_refused) {
@@ -103,7 +90,7 @@ TEST(lines_that_do_not_parse_are_skipped_and_the_others_count) {
     c = ct_choices_open(path); /* the bad ones are gone */
     CHECK(ct_choices_find(c, "f", "a", 1, 8) == 4);
     ct_choices_free(c);
-    end();
+    remove_own_folder();
 }
 
 TEST(random_bytes_in_the_file_do_no_harm) {
@@ -130,7 +117,7 @@ TEST(random_bytes_in_the_file_do_no_harm) {
         CHECK(ct_choices_save(c));
         ct_choices_free(c);
     }
-    end();
+    remove_own_folder();
 }
 
 TEST(a_place_that_cannot_be_read_or_written_is_no_error) {
@@ -139,14 +126,14 @@ TEST(a_place_that_cannot_be_read_or_written_is_no_error) {
     REQUIRE(c);
     CHECK(ct_choices_keep(c, "f", "k", 1, 2, 1) && !ct_choices_save(c) && ct_choices_find(c, "f", "k", 1, 2) == 1);
     ct_choices_free(c);
-    c = ct_choices_open(folder); /* a folder, where a file should be */
+    c = ct_choices_open(own_folder()); /* a folder, where a file should be */
     CHECK(c && ct_choices_keep(c, "f", "k", 1, 2, 1) && !ct_choices_save(c));
     ct_choices_free(c);
     put("#!/bin/sh\nf 8 4 61\n", 19); /* somebody else's */
     c = ct_choices_open(path);
     CHECK(ct_choices_find(c, "f", "a", 1, 8) == -1);
     ct_choices_free(c);
-    end();
+    remove_own_folder();
 }
 
 TEST(saving_keeps_what_another_process_added) {
@@ -161,7 +148,7 @@ TEST(saving_keeps_what_another_process_added) {
     one = ct_choices_open(path);
     CHECK(ct_choices_find(one, "f", "a", 1, 4) == 3 && ct_choices_find(one, "f", "b", 1, 4) == 2);
     ct_choices_free(one);
-    end();
+    remove_own_folder();
 }
 
 static void *save_often(void *which) {
@@ -188,7 +175,7 @@ TEST(a_reader_never_sees_half_a_file_while_others_write) {
     }
     for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
     char command[160];
-    snprintf(command, sizeof command, "test $(ls %s/a/b | wc -l) = 1", folder); /* nothing is left behind */
+    snprintf(command, sizeof command, "test $(ls %s/a/b | wc -l) = 1", own_folder()); /* nothing is left behind */
     CHECK(system(command) == 0);
-    end();
+    remove_own_folder();
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "tests/cuda_device.h"
+#include "tests/files.h"
 
 enum { CONFIGURATIONS = 1000, LAMBDA = 8, GROWTH = 64, WORK = 1500000 };
 
@@ -336,33 +337,20 @@ static config usual_one(int i, ct_dtype dtype, bool last) {
     return c;
 }
 
-static bool own_cache(char *folder, size_t room) {
-    snprintf(folder, room, "/tmp/cotangent-test-XXXXXX");
-    return mkdtemp(folder) && setenv("XDG_CACHE_HOME", folder, 1) == 0;
-}
-
-static void remove_cache(const char *folder) {
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    if (system(command) != 0) printf("%s stays\n", folder);
-}
-
 TEST_LIMIT(what_was_measured_is_right_in_every_layout_and_dtype, 240) {
     static const ct_dtype dtypes[] = {CT_F32, CT_BF16, CT_F16, CT_F64};
-    char folder[64];
-    REQUIRE(own_cache(folder, sizeof folder));
     CUDA(d);
+    REQUIRE(setenv("XDG_CACHE_HOME", own_folder(), 1) == 0);
     for (int i = 0; i < USUAL * 4; i++) {
         const config c = usual_one(i % USUAL, dtypes[i / USUAL], i / USUAL < 2 ? i % 4 != 0 : i % 2);
         if (!check(&c, d, unit(c.dtype))) break;
     }
-    remove_cache(folder);
+    remove_own_folder();
 }
 
 TEST_LIMIT(tf32_rounds_to_ten_bits_and_only_when_it_is_on, 240) {
-    char folder[64];
-    REQUIRE(own_cache(folder, sizeof folder));
     CUDA(d);
+    REQUIRE(setenv("XDG_CACHE_HOME", own_folder(), 1) == 0);
     for (int on = 0; on < 2; on++) {
         ct_set_tf32(on);
         for (int i = 0; i < USUAL * 2; i++) {
@@ -372,13 +360,12 @@ TEST_LIMIT(tf32_rounds_to_ten_bits_and_only_when_it_is_on, 240) {
         }
     }
     ct_set_tf32(false);
-    remove_cache(folder);
+    remove_own_folder();
 }
 
 TEST_LIMIT(convolutions_have_the_same_bits_at_every_run, 240) {
-    char folder[64];
-    REQUIRE(own_cache(folder, sizeof folder));
     CUDA(d);
+    REQUIRE(setenv("XDG_CACHE_HOME", own_folder(), 1) == 0);
     for (int i = 0; i < USUAL * 4; i++)
         ct_scope {
             const config c = usual_one(i % USUAL, i / USUAL % 2 ? CT_BF16 : CT_F32, i / USUAL / 2);
@@ -403,7 +390,7 @@ TEST_LIMIT(convolutions_have_the_same_bits_at_every_run, 240) {
                 }
             }
         }
-    remove_cache(folder);
+    remove_own_folder();
 }
 
 /* Bias, residual and activation, in one pass or after it, without a gradient so that all of them are fused. */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "tests/cuda_device.h"
+#include "tests/files.h"
 
 static const ct_device cpu = {CT_CPU, 0};
 
@@ -178,24 +179,19 @@ static void multiply_in(const char *folder, ct_device d, ct_tensor **made) {
 
 TEST_LIMIT(the_choice_for_a_large_product_is_kept_in_a_file, 120) {
     CUDA(d);
-    char folder[] = "/tmp/ct_cache_XXXXXX", path[64], command[64];
     ct_tensor *made;
-    REQUIRE(mkdtemp(folder));
-    multiply_in(folder, d, &made);
-    snprintf(path, sizeof path, "%s/cotangent", folder);
-    CHECK(files_in(path) == 1);
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    CHECK(system(command) == 0);
+    multiply_in(own_folder(), d, &made);
+    CHECK(files_in(own_file("cotangent")) == 1);
+    remove_own_folder();
 }
 
 TEST_LIMIT(without_tuning_nothing_is_measured_or_kept, 120) {
     CUDA(d);
-    char folder[] = "/tmp/ct_cache_XXXXXX";
     ct_tensor *made;
-    REQUIRE(mkdtemp(folder));
     setenv("CT_TUNE", "0", 1);
-    multiply_in(folder, d, &made);
-    CHECK(files_in(folder) == 0 && rmdir(folder) == 0);
+    multiply_in(own_folder(), d, &made);
+    CHECK(files_in(own_folder()) == 0);
+    remove_own_folder();
 }
 
 TEST_LIMIT(a_cache_that_cannot_be_written_is_no_error, 120) {
@@ -204,8 +200,6 @@ TEST_LIMIT(a_cache_that_cannot_be_written_is_no_error, 120) {
     multiply_in("/proc/nowhere", d, &made);
     CHECK(ct_ok());
 }
-
-/* ---- Threads ---- */
 
 /* The gradient of a half that was cast from f32 comes in f32, so that it is not rounded on its way; where somebody asks for that of the
  * half itself, it is a half. */
@@ -228,6 +222,8 @@ TEST(gradients_of_weights_under_autocast_are_not_rounded) {
               *g = NULL;
     CHECK(ct_grad(&z, 1, NULL, &half, 1, &g, 0) && ct_dtype_of(g) == CT_BF16);
 }
+
+/* ---- Threads ---- */
 
 static void *work(void *context) {
     const ct_device d = *(const ct_device *)context;

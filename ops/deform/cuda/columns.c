@@ -31,7 +31,7 @@ static ct_cuda_deform job_of(const ct_view *x, const ct_view *offset, const ct_v
                              const ct_dims *strides, const ct_dims *pads, const ct_dims *dilations, int64_t groups) {
     ct_cuda_deform a;
     memset(&a, 0, sizeof a);
-    a.x = ct_cuda_address(x), a.offset = ct_cuda_address(offset), a.mask = mask ? ct_cuda_address(mask) : NULL;
+    a.x = ct_cuda_address(x), a.offset = ct_cuda_address(offset), a.mask = ct_cuda_address_if(mask);
     a.batch = (int32_t)x->dims[0], a.channels = (int32_t)x->dims[1];
     a.height = (int32_t)x->dims[2], a.width = (int32_t)x->dims[3];
     a.out_h = (int32_t)offset->dims[2], a.out_w = (int32_t)offset->dims[3];
@@ -122,8 +122,8 @@ static bool grad_run(const ct_call *call, ct_stream *stream) {
     if (!a.batch || !a.channels || !a.height || !a.width) return true;
     a.columns = ct_cuda_address(call->in[0]);
     a.dx = ct_cuda_address(call->out[0]);
-    a.doffset = call->n_out > 1 && call->out[1] ? ct_cuda_address(call->out[1]) : NULL;
-    a.dmask = call->n_out > 2 && call->out[2] ? ct_cuda_address(call->out[2]) : NULL;
+    a.doffset = call->n_out > 1 ? ct_cuda_address_if(call->out[1]) : NULL;
+    a.dmask = call->n_out > 2 ? ct_cuda_address_if(call->out[2]) : NULL;
     if (!input_run(call, &a)) return false;
     return (!a.doffset && !a.dmask) || is_empty(&a) ||
            ct_cuda_launch(call, &offset_grad[call->in[1]->dtype == CT_F64], places(&a, a.offset_groups), &a);

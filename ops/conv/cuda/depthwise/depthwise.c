@@ -131,7 +131,7 @@ bool ct_cuda_depthwise_run(const ct_call *call, ct_stream *stream) {
     const bool last = ((const conv_attrs *)call->attrs)->channels_last;
     const ct_cuda_conv p = forward_problem(call);
     ct_cuda_depthwise a = job_of(&p, last);
-    a.bias = call->in[2] ? ct_cuda_address(call->in[2]) : NULL;
+    a.bias = ct_cuda_address_if(call->in[2]);
     if (last && !all_aligned(&a, call->in[0]->dtype)) return ct_cuda_conv_tiles_run(call, stream);
     return run(call, &p, &a, last);
 }
@@ -141,7 +141,7 @@ bool ct_cuda_depthwise_input_grad_run(const ct_call *call, ct_stream *stream) {
     const bool last = ((const conv_input_grad_attrs *)call->attrs)->channels_last;
     ct_cuda_conv p = input_problem(call);
     ct_cuda_depthwise a = job_of(&p, last);
-    a.bias = call->in[2] ? ct_cuda_address(call->in[2]) : NULL;
+    a.bias = ct_cuda_address_if(call->in[2]);
     a.x = p.y, a.y = p.x;
     a.in_h = (int32_t)p.out[1], a.in_w = (int32_t)p.out[2], a.out_h = (int32_t)p.in[1], a.out_w = (int32_t)p.in[2];
     a.pad_y = (int32_t)p.kernel[1] - 1 - a.pad_y, a.pad_x = (int32_t)p.kernel[2] - 1 - a.pad_x;
@@ -191,7 +191,7 @@ bool ct_cuda_depthwise_weight_grad_run(const ct_call *call, ct_stream *stream) {
     if (!last) divide_rows(&a, &p, dtype);
     a.sums = ct_cuda_scratch(call);
     a.weight_grad = ct_cuda_address(call->out[0]);
-    a.bias_grad = call->n_out > 1 && call->out[1] ? ct_cuda_address(call->out[1]) : NULL;
+    a.bias_grad = call->n_out > 1 ? ct_cuda_address_if(call->out[1]) : NULL;
     const ct_cuda_shape sums = {.grid = (unsigned)blocks, .grid_y = (unsigned)a.parts, .block = CT_DEPTHWISE_THREADS};
     const int64_t threads = 32 * (int64_t)a.channels * (a.taps + 1);
     const ct_cuda_shape total = {.grid = (unsigned)ct_cuda_ceil_div(threads, CT_DEPTHWISE_THREADS),
