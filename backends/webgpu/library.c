@@ -1,5 +1,5 @@
-/* The library of device code, backends/webgpu/lib/: cut into its declarations when the module is opened, of which a shader gets those that
- * it names. Shaders stay short that way, and compile fast. */
+/* The library of device code, backends/webgpu/lib/: cut into its declarations when the module is opened. A shader gets those of its unit and of
+ * the library that its function names, and those that these name: it stays short, and compiles fast. */
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -47,43 +47,50 @@ static ct_wgpu_words words_of(const char *file) {
     return CT_WGPU_NO_WORDS;
 }
 
-/* Adds the declaration that begins at s, and returns its end; NULL: there are too many. */
-static const char *add(const char *s, ct_wgpu_words words) {
-    if (n_declarations == DECLARATIONS) return NULL;
-    const char *name = s + strcspn(s, " <");
-    if (*name == '<') name = strchr(name, '>') + 1; /* var<workgroup> */
+static bool begins_declaration(const char *s) {
+    static const char *const words[] = {"fn ", "const ", "alias ", "struct ", "var<", "override "};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strncmp(s, words[i], strlen(words[i])) == 0) return true;
+    return false;
+}
+
+/* The next declaration from s on, at the beginning of a line; false: there is none. */
+static bool next_declaration(const char **s, declaration *d) {
+    const char *at = *s;
+    while (*at && !begins_declaration(at)) {
+        at += strcspn(at, "\n");
+        if (*at) at++;
+    }
+    if (!*at) return false;
+    const char *name = at + strcspn(at, " <");
+    if (*name == '<') name += strcspn(name, ">") + 1; /* var<workgroup> */
     while (*name == ' ') name++;
-    declaration *d = &declarations[n_declarations++];
-    d->name = name;
+    *d = (declaration){.name = name, .text = at};
     while (is_name(name[d->name_length])) d->name_length++;
-    d->text = s;
-    d->words = words;
-    /* Its line, or all up to the line that is a brace alone. */
-    const char *end = s + strcspn(s, "\n");
-    const char last = end > s ? end[-1] : ' ';
-    if (last != ';' && last != '}') {
+    /* Its line, without a comment behind it, or all up to the line that is a brace alone. */
+    const char *end = at + strcspn(at, "\n"), *last = strstr(at, "//");
+    if (!last || last > end) last = end;
+    while (last > at && last[-1] == ' ') last--;
+    if (last[-1] != ';' && last[-1] != '}') {
         const char *brace = strstr(end, "\n}");
         end = brace ? brace + 2 : end + strlen(end);
     }
-    d->length = (size_t)(end - s);
-    unsigned h = hash(d->name, d->name_length);
-    while (buckets[h]) h = (h + 1) % BUCKETS;
-    buckets[h] = (short)n_declarations;
-    return end;
+    d->length = (size_t)(end - at);
+    *s = end;
+    return true;
 }
 
 bool ct_wgpu_library_start(void) {
     if (n_declarations) return true;
     for (int i = 0; files[i].name; i++)
-        for (const char *s = files[i].text; s && *s;) {
-            const bool begins = strncmp(s, "fn ", 3) == 0 || strncmp(s, "const ", 6) == 0 || strncmp(s, "alias ", 6) == 0 ||
-                                strncmp(s, "struct ", 7) == 0 || strncmp(s, "var<", 4) == 0;
-            if (begins) s = add(s, words_of(files[i].name));
-            if (!s) return false;
-            s += strcspn(s, "\n");
-            if (*s) s++;
+        for (const char *s = files[i].text; n_declarations < DECLARATIONS && next_declaration(&s, &declarations[n_declarations]);) {
+            declaration *d = &declarations[n_declarations++];
+            d->words = words_of(files[i].name);
+            unsigned h = hash(d->name, d->name_length);
+            while (buckets[h]) h = (h + 1) % BUCKETS;
+            buckets[h] = (short)n_declarations;
         }
-    return true;
+    return n_declarations < DECLARATIONS;
 }
 
 static int find(const char *name, size_t n, ct_wgpu_words words) {
@@ -94,15 +101,41 @@ static int find(const char *name, size_t n, ct_wgpu_words words) {
     return -1;
 }
 
+enum { LOCAL = 256 };
+typedef struct own {
+    declaration list[LOCAL];
+    int n;
+    unsigned char taken[LOCAL], library_taken[DECLARATIONS];
+} own;
+
+static void add_own(own *o, const char *text) {
+    while (text && o->n < LOCAL && next_declaration(&text, &o->list[o->n])) o->n++;
+}
+
+/* The declaration of that name which is not in the text yet; NULL: there is none, or it is. */
+static const declaration *take(own *o, const char *name, size_t n, ct_wgpu_words words) {
+    for (int i = 0; i < o->n; i++)
+        if (o->list[i].name_length == n && memcmp(o->list[i].name, name, n) == 0) {
+            if (o->taken[i]) return NULL;
+            o->taken[i] = 1;
+            return &o->list[i];
+        }
+    const int found = find(name, n, words);
+    if (found < 0 || o->library_taken[found]) return NULL;
+    o->library_taken[found] = 1;
+    return &declarations[found];
+}
+
 /* What is appended is looked through in turn, as the text grows. */
-void ct_wgpu_link(ct_wgpu_text *t, ct_wgpu_words words) {
-    static const unsigned char none[DECLARATIONS];
-    unsigned char *taken = malloc(sizeof none);
-    if (!taken) {
+void ct_wgpu_link(ct_wgpu_text *t, const char *unit, const char *more, ct_wgpu_words words) {
+    own *o = calloc(1, sizeof *o);
+    if (!o) {
         t->failed = true;
         return;
     }
-    memcpy(taken, none, sizeof none);
+    add_own(o, unit);
+    add_own(o, more);
+    take(o, "Params", 6, words); /* it is there, with a head */
     for (size_t i = 0; i < t->n && !t->failed;) {
         if (t->s[i] == '/' && i + 1 < t->n && t->s[i + 1] == '/') { /* a comment */
             while (i < t->n && t->s[i] != '\n') i++;
@@ -114,14 +147,14 @@ void ct_wgpu_link(ct_wgpu_text *t, ct_wgpu_words words) {
         }
         size_t n = 1;
         while (i + n < t->n && is_name(t->s[i + n])) n++;
-        const int found = find(t->s + i, n, words);
+        const declaration *d = take(o, t->s + i, n, words);
         i += n;
-        if (found < 0 || taken[found]) continue;
-        taken[found] = 1;
-        ct_wgpu_put_bytes(t, declarations[found].text, declarations[found].length);
+        if (!d) continue;
+        const char *from = d->text;
+        ct_wgpu_put_bytes(t, from, d->length);
         ct_wgpu_put_bytes(t, "\n", 1);
     }
-    free(taken);
+    free(o);
 }
 
 void ct_wgpu_put_bytes(ct_wgpu_text *t, const char *s, size_t n) {

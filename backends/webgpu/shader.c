@@ -191,17 +191,17 @@ static void put_operand(ct_wgpu_text *t, const ct_wgpu_plan *plan, const ct_wgpu
 static const char head[] = "ct_base: array<vec4<u32>, 4>, ct_groups: u32, ct_call: u32, ct_pad_a: u32, ct_pad_b: u32, ";
 static const char begins[] = "struct Params {";
 
-static void put_unit(ct_wgpu_text *t, const char *text) {
-    const char *params = strstr(text, begins);
-    if (params) {
-        const size_t before = (size_t)(params - text) + sizeof begins - 1;
-        ct_wgpu_put_bytes(t, text, before);
-        ct_wgpu_put(t, " %s", head);
-        ct_wgpu_put_bytes(t, text + before, strlen(text + before));
-    } else {
-        ct_wgpu_put(t, "struct Params { %s}\n", head);
-        ct_wgpu_put_bytes(t, text, strlen(text));
+static void put_params(ct_wgpu_text *t, const char *unit) {
+    const char *params = strstr(unit, begins);
+    ct_wgpu_put(t, "%s %s", begins, head);
+    if (!params) {
+        ct_wgpu_put(t, "}\n");
+        return;
     }
+    params += sizeof begins - 1;
+    const char *end = strchr(params, '}'); /* its members are without braces */
+    if (end) ct_wgpu_put_bytes(t, params, (size_t)(end + 1 - params));
+    ct_wgpu_put_bytes(t, "\n", 1);
 }
 
 /* While the error word is set, calls that change lasting state do nothing. One invocation reads it for all: a value from storage is not
@@ -234,10 +234,8 @@ char *ct_wgpu_shader(const ct_wgpu_launch *launch, const ct_wgpu_plan *plan, boo
     }
     for (int i = 0; i < launch->n; i++) put_operand(&t, plan, &launch->operands[i], i);
     put_entry(&t, launch, lasting);
-    put_unit(&t, launch->unit->text);
-    if (launch->more) ct_wgpu_put_bytes(&t, launch->more, strlen(launch->more));
-    ct_wgpu_put_bytes(&t, "\n", 1);
-    ct_wgpu_link(&t, launch->words);
+    put_params(&t, launch->unit->text);
+    ct_wgpu_link(&t, launch->unit->text, launch->more, launch->words);
     *notes = !t.failed && strstr(t.s, "ct_error");
     if (*notes)
         ct_wgpu_put(&t, "@group(0) @binding(%d) var<storage, read_write> ct_error: array<atomic<u32>>;\n", plan->n_slots + 1);

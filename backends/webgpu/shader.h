@@ -27,7 +27,8 @@ typedef struct ct_wgpu_plan {
 /* The text, to be freed; NULL: no memory. *notes: it uses the error word, which is then bound behind the others. */
 char *ct_wgpu_shader(const ct_wgpu_launch *launch, const ct_wgpu_plan *plan, bool lasting, bool *notes);
 
-/* library.c: appends the declarations of the library that `text` needs, and those that these need. */
+/* library.c: text that grows, and appending the declarations of a unit (more: its text beside that; may be NULL) and of the library that it
+ * names. */
 typedef struct ct_wgpu_text {
     char *s;
     size_t n, room;
@@ -35,7 +36,7 @@ typedef struct ct_wgpu_text {
 } ct_wgpu_text;
 void ct_wgpu_put(ct_wgpu_text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void ct_wgpu_put_bytes(ct_wgpu_text *t, const char *s, size_t n);
-void ct_wgpu_link(ct_wgpu_text *t, ct_wgpu_words words);
+void ct_wgpu_link(ct_wgpu_text *t, const char *unit, const char *more, ct_wgpu_words words);
 bool ct_wgpu_library_start(void);
 
 #endif

@@ -21,7 +21,8 @@
  * invocations of a workgroup; and every function, constant or alias ct_... of backends/webgpu/lib/ that it names, with those that these name. T
  * and the words of elementwise lines on it (ct_add, ct_max, ...) are those of the launch's `words`.
  *
- * The function that the host names is called as `fn name(group: u32, local: u32, groups: u32)`. */
+ * The function that the host names is called as `fn name(group: u32, local: u32, groups: u32)`. A shader holds what of the unit that
+ * function needs: declarations begin at the beginning of a line, and end with it, or with a line that is a brace alone. */
 #ifndef COTANGENT_BACKENDS_WEBGPU_H
 #define COTANGENT_BACKENDS_WEBGPU_H
 
