@@ -181,6 +181,9 @@ typedef struct ct_backend {
      * parts too, and a failure is no error. Both NULL: there is no such memory. */
     bool (*host_allocate)(void *self, int device, size_t bytes, void **memory);
     void (*host_release)(void *self, int device, void *memory, size_t bytes);
+    /* The dtypes that its tensors may have, a bit (1 << dtype) each; 0: all there are. A tensor of another one is an error where it
+     * would come to be, and what is needed in f64 on the way to a result is made on the CPU or computed in f32. */
+    uint32_t dtypes;
 } ct_backend;
 
 /* What the core offers a module. */
