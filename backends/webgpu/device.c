@@ -407,4 +407,5 @@ const ct_backend ct_wgpu_backend = {.size = sizeof(ct_backend),
                                     .fill = fill,
                                     .wait = wait_for,
                                     .kernels = ct_wgpu_kernels_of,
-                                    .kernel_size = sizeof(ct_kernel)};
+                                    .kernel_size = sizeof(ct_kernel),
+                                    .dtypes = ~(1u << CT_F64)};
