@@ -54,6 +54,8 @@ static inline void ct_wgpu_out_or(ct_wgpu_launch *launch, const char *name, cons
     if (view) ct_wgpu_out(launch, name, view);
     else ct_wgpu_missing(launch, name, dtype, CT_WGPU_WRITTEN);
 }
-static inline const ct_view *ct_wgpu_output(const ct_call *call, int i) { return i < call->n_out ? call->out[i] : NULL; }
+static inline const ct_view *ct_wgpu_output(const ct_call *call, int i) {
+    return i < call->n_out ? call->out[i] : NULL;
+}
 
 #endif

@@ -15,16 +15,14 @@ enum {
     PART_BYTES = 16, /* of a part of a result */
 };
 
-extern const char ct_wgsl_reduce_reduce[], ct_wgsl_reduce_reduce_quads[];
-static const ct_wgpu_unit unit = {"reduce_reduce", ct_wgsl_reduce_reduce},
-                          quads_unit = {"reduce_reduce_quads", ct_wgsl_reduce_reduce_quads};
+CT_WGPU_UNIT(reduce_reduce);
 
 extern const char ct_wgsl_reduce_sum_real[], ct_wgsl_reduce_sum_whole[], ct_wgsl_reduce_prod_real[],
     ct_wgsl_reduce_prod_whole[], ct_wgsl_reduce_extreme_word[], ct_wgsl_reduce_extreme_wide[],
     ct_wgsl_reduce_place_word[], ct_wgsl_reduce_place_wide[];
-#define REDUCTION(name, real, word, wide, places, greatest)                                                       \
-    static const ct_wgpu_reduction name##_reduction = {ct_wgsl_reduce_##real, ct_wgsl_reduce_##word,              \
-                                                       ct_wgsl_reduce_##wide, places,                greatest}
+#define REDUCTION(name, real, word, wide, places, greatest)                                          \
+    static const ct_wgpu_reduction name##_reduction = {ct_wgsl_reduce_##real, ct_wgsl_reduce_##word, \
+                                                       ct_wgsl_reduce_##wide, places, greatest}
 REDUCTION(sum, sum_real, sum_whole, sum_whole, false, false);
 REDUCTION(prod, prod_real, prod_whole, prod_whole, false, false);
 REDUCTION(amax, extreme_word, extreme_word, extreme_wide, false, true);
@@ -39,12 +37,12 @@ typedef struct params {
     uint32_t reduced[CT_WGPU_DIMS], reduced_x[CT_WGPU_DIMS];
 } params;
 
-typedef struct plan {
+typedef struct division {
     params p;
     uint32_t kept_rank, reduced_rank;
     bool columns, quads;
     int64_t groups;
-} plan;
+} division;
 
 static unsigned mask_of(const ct_dims *axes, int ndim) {
     unsigned mask = 0;
@@ -101,7 +99,7 @@ static uint64_t inner_distance(const ct_wgpu_nest *nest) {
 }
 
 /* By shapes and strides, and whether x begins at a multiple of four elements. There is at least one result. */
-static plan plan_of(const ct_wgpu_reduction *r, const ct_call *call, const ct_dims *axes, bool aligned) {
+static division plan_of(const ct_wgpu_reduction *r, const ct_call *call, const ct_dims *axes, bool aligned) {
     const ct_view *x = call->in[0], *out = call->out[0];
     const unsigned mask = mask_of(axes, x->ndim);
     ct_view kept[2], reduced;
@@ -122,7 +120,7 @@ static plan plan_of(const ct_wgpu_reduction *r, const ct_call *call, const ct_di
     ct_wgpu_nest_of(&of_kept, (const ct_view *const[]){&kept[0], &kept[1]}, 2);
     ct_wgpu_nest_of(&of_reduced, (const ct_view *const[]){&reduced}, 1);
 
-    plan plan;
+    division plan;
     memset(&plan, 0, sizeof plan);
     params *p = &plan.p;
     const int64_t results = of_kept.total, n = of_reduced.total;
@@ -173,16 +171,16 @@ static size_t scratch_of(const params *p) { return p->parts > 1 ? (size_t)p->res
 size_t ct_wgpu_reduction_scratch(const ct_wgpu_reduction *r, const ct_call *call, const ct_dims *axes) {
     if (ct_wgpu_count(call->out[0]) == 0) return 0;
     /* either way: where x begins is not known yet */
-    const plan plans[] = {plan_of(r, call, axes, false), plan_of(r, call, axes, true)};
+    const division plans[] = {plan_of(r, call, axes, false), plan_of(r, call, axes, true)};
     const size_t one = scratch_of(&plans[0].p), other = scratch_of(&plans[1].p);
     return one > other ? one : other;
 }
 
-static void begin(ct_wgpu_launch *l, const ct_wgpu_reduction *r, const ct_call *call, const plan *plan,
+static void begin(ct_wgpu_launch *l, const ct_wgpu_reduction *r, const ct_call *call, const division *plan,
                   const char *function) {
     const ct_view *x = call->in[0];
     const bool real = x->dtype <= CT_BF16, wide = x->dtype == CT_I64;
-    *l = ct_wgpu_begin(plan->quads ? &quads_unit : &unit, function, THREADS);
+    *l = ct_wgpu_begin(&unit, function, THREADS);
     l->more = real ? r->real : wide ? r->wide : r->word;
     const unsigned only = ct_wgpu_dtype_size(x->dtype) == 4 ? CT_WGPU_QUADS_ONLY : 0;
     ct_wgpu_operand_of(l, "x", x, plan->quads ? CT_WGPU_QUADS | only : 0);
@@ -198,9 +196,12 @@ static void begin(ct_wgpu_launch *l, const ct_wgpu_reduction *r, const ct_call *
 
 bool ct_wgpu_reduction_run(const ct_wgpu_reduction *r, const ct_call *call, const ct_dims *axes) {
     if (ct_wgpu_count(call->out[0]) == 0) return true;
-    plan plan = plan_of(r, call, axes, ct_wgpu_fits(call->in[0], QUAD));
+    division plan = plan_of(r, call, axes, ct_wgpu_fits(call->in[0], QUAD));
     ct_wgpu_launch l;
-    begin(&l, r, call, &plan, plan.columns ? "columns" : "rows");
+    begin(&l, r, call, &plan,
+          plan.columns ? (plan.quads ? "quad_columns" : "columns")
+          : plan.quads ? "quad_rows"
+                       : "rows");
     if (!ct_wgpu_enqueue(call, &l, plan.groups, &plan.p, sizeof plan.p)) return false;
     if (plan.p.parts == 1) return true;
     plan.quads = false;
@@ -209,14 +210,14 @@ bool ct_wgpu_reduction_run(const ct_wgpu_reduction *r, const ct_call *call, cons
     return ct_wgpu_enqueue(call, &l, ct_wgpu_ceil_div(plan.p.results, THREADS / plan.p.lanes), &plan.p, sizeof plan.p);
 }
 
-#define KERNEL(name)                                                                                                   \
-    static const char *name##_can(const ct_call *call) { return ct_wgpu_reduction_can(&name##_reduction, call); }      \
-    static size_t name##_scratch(const ct_call *call) {                                                                \
-        return ct_wgpu_reduction_scratch(&name##_reduction, call, &((const name##_attrs *)call->attrs)->axes);         \
-    }                                                                                                                  \
-    static bool name##_run(const ct_call *call, ct_stream *stream) {                                                   \
-        (void)stream;                                                                                                  \
-        return ct_wgpu_reduction_run(&name##_reduction, call, &((const name##_attrs *)call->attrs)->axes);             \
+#define KERNEL(name)                                                                                              \
+    static const char *name##_can(const ct_call *call) { return ct_wgpu_reduction_can(&name##_reduction, call); } \
+    static size_t name##_scratch(const ct_call *call) {                                                           \
+        return ct_wgpu_reduction_scratch(&name##_reduction, call, &((const name##_attrs *)call->attrs)->axes);    \
+    }                                                                                                             \
+    static bool name##_run(const ct_call *call, ct_stream *stream) {                                              \
+        (void)stream;                                                                                             \
+        return ct_wgpu_reduction_run(&name##_reduction, call, &((const name##_attrs *)call->attrs)->axes);        \
     }
 KERNEL(sum)
 KERNEL(prod)

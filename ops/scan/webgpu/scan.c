@@ -38,21 +38,21 @@ typedef struct params {
     uint32_t dims[CT_WGPU_DIMS], strides[3][CT_WGPU_DIMS];
 } params;
 
-typedef struct plan {
+typedef struct division {
     params p;
     uint32_t rank, threads;
     bool walks; /* an invocation per chunk, not a workgroup */
-} plan;
+} division;
 
 static int64_t between(int64_t low, int64_t a, int64_t high) { return a > high ? high : a < low ? low : a; }
 
 /* By shapes alone. There is at least one element. */
-static plan plan_of(const ct_call *call, int64_t axis, bool reverse) {
+static division plan_of(const ct_call *call, int64_t axis, bool reverse) {
     const ct_view *third = call->n_in > 1 ? call->in[1] : ct_wgpu_output(call, 1);
     const ct_view *views[3] = {call->in[0], call->out[0], third};
     const ct_wgpu_lines l = ct_wgpu_lines_of(views, 3, axis);
     const int64_t lines = l.nest.total, n = l.n;
-    plan plan;
+    division plan;
     memset(&plan, 0, sizeof plan);
     params *p = &plan.p;
     p->lines = l.nest.total, p->n = (uint32_t)n;
@@ -87,7 +87,7 @@ static size_t scratch_for(const params *p) { return p->chunks > 1 ? (size_t)p->l
 
 static size_t scratch_of(const ct_call *call, int64_t axis, bool reverse) {
     if (ct_wgpu_count(call->in[0]) == 0) return 0;
-    const plan plan = plan_of(call, axis, reverse);
+    const division plan = plan_of(call, axis, reverse);
     return scratch_for(&plan.p);
 }
 
@@ -95,7 +95,7 @@ static bool run(const scan *s, const ct_call *call, int64_t axis, bool reverse) 
     const ct_view *x = call->in[0];
     if (ct_wgpu_count(x) == 0) return true;
     const bool real = x->dtype <= CT_BF16, wide = x->dtype == CT_I64;
-    plan plan = plan_of(call, axis, reverse);
+    division plan = plan_of(call, axis, reverse);
     params *p = &plan.p;
     ct_wgpu_launch l = ct_wgpu_begin(&unit, plan.walks ? "threads" : "blocks", plan.threads);
     l.more = real ? s->real : wide ? s->wide : s->word;
@@ -109,7 +109,8 @@ static bool run(const scan *s, const ct_call *call, int64_t axis, bool reverse) 
     ct_wgpu_constant(&l, "REAL", real);
     ct_wgpu_constant(&l, "WIDE", wide);
     ct_wgpu_constant(&l, "GREATEST", s->greatest);
-    const int64_t jobs = (int64_t)p->lines * p->chunks, groups = plan.walks ? ct_wgpu_ceil_div(jobs, plan.threads) : jobs;
+    const int64_t jobs = (int64_t)p->lines * p->chunks,
+                  groups = plan.walks ? ct_wgpu_ceil_div(jobs, plan.threads) : jobs;
     if (p->chunks > 1) {
         p->totals = 1;
         if (!ct_wgpu_enqueue(call, &l, groups, p, sizeof *p)) return false;

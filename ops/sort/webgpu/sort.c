@@ -74,7 +74,8 @@ bool ct_wgpu_sort(const ct_call *call, const ct_view *x, const ct_view *values, 
             ct_wgpu_out_or(&l, "indices", p.last ? indices : NULL, CT_I64);
             if (merges) ct_wgpu_scratch(&l, "source", call, CT_I64, scratch_offset + (size_t)(at ^ 1) * half, half, 0);
             else ct_wgpu_missing(&l, "source", CT_I64, 0);
-            if (!p.last) ct_wgpu_scratch(&l, "sink", call, CT_I64, scratch_offset + (size_t)at * half, half, CT_WGPU_WRITTEN);
+            if (!p.last)
+                ct_wgpu_scratch(&l, "sink", call, CT_I64, scratch_offset + (size_t)at * half, half, CT_WGPU_WRITTEN);
             else ct_wgpu_missing(&l, "sink", CT_I64, CT_WGPU_WRITTEN);
             ct_wgpu_constant(&l, "RANK", lines.nest.rank);
             ct_wgpu_constant(&l, "REAL", x->dtype <= CT_BF16);
