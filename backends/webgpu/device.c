@@ -280,12 +280,15 @@ static bool device_info(void *self, int index, ct_device_info *info) {
     if (!d) return false;
     snprintf(info->name, sizeof info->name, "%s", d->name);
     snprintf(info->driver, sizeof info->driver, "%s", d->driver);
+    snprintf(info->libraries, sizeof info->libraries, "%s", ct_wgpu.name);
+    char subgroups[48] = "no subgroups";
+    if (d->limits.subgroup_most)
+        snprintf(subgroups, sizeof subgroups, "subgroups of %u to %u", d->limits.subgroup_least, d->limits.subgroup_most);
     if (info->size >= sizeof *info)
-        snprintf(info->libraries, sizeof info->libraries,
-                 "%s; %s, subgroups %u to %u, %u invocations, %u bytes of workgroup memory, %u bindings of %llu MiB, buffers of %llu MiB",
-                 ct_wgpu.name, d->limits.f16 ? "f16" : "no f16", d->limits.subgroup_least, d->limits.subgroup_most,
-                 d->limits.invocations, d->limits.shared, d->limits.bindings, (unsigned long long)(d->limits.binding >> 20),
-                 (unsigned long long)(d->limits.buffer >> 20));
+        snprintf(info->features, sizeof info->features,
+                 "%s, %s; workgroups of %u invocations and %u bytes; %u bindings of %llu MiB, buffers of %llu MiB; no f64",
+                 d->limits.f16 ? "f16" : "no f16", subgroups, d->limits.invocations, d->limits.shared, d->limits.bindings,
+                 (unsigned long long)(d->limits.binding >> 20), (unsigned long long)(d->limits.buffer >> 20));
     ct_wgpu_leave(d);
     return true;
 }
