@@ -14,13 +14,15 @@ typedef struct params {
     uint32_t low[2], high[2], places, count;
 } params;
 
-#define REAL "fn is_right(v: f32) -> bool { return v >= bitcast<f32>(p.low.x) && v <= bitcast<f32>(p.high.x); }\n"
+#define REAL    "fn is_right(v: f32) -> bool { return v >= bitcast<f32>(p.low.x) && v <= bitcast<f32>(p.high.x); }\n"
 #define PAIR(x) "fn is_right(v: x_t) -> bool { return ct_i64_le(p.low, " x ") && ct_i64_le(" x ", p.high); }\n"
 #define WORD    "ct_i64_from_i32(v)"
-static const char real[] = REAL "fn note(v: x_t, e: u32) {\n"
-                                "    ct_wrong_value(p.argument, p.what, position_of(e), v, bitcast<f32>(p.low.x), bitcast<f32>(p.high.x));\n"
-                                "}\n";
-#define COUNT(x) PAIR(x) "fn note(v: x_t, e: u32) { ct_wrong_count(p.argument, p.what, position_of(e), " x ", p.low, p.high); }\n"
+static const char real[] =
+    REAL "fn note(v: x_t, e: u32) {\n"
+         "    ct_wrong_value(p.argument, p.what, position_of(e), v, bitcast<f32>(p.low.x), bitcast<f32>(p.high.x));\n"
+         "}\n";
+#define COUNT(x) \
+    PAIR(x) "fn note(v: x_t, e: u32) { ct_wrong_count(p.argument, p.what, position_of(e), " x ", p.low, p.high); }\n"
 #define INDEX(x) PAIR(x) "fn note(v: x_t, e: u32) { ct_wrong_index(p.argument, e, " x ", p.count); }\n"
 static const char word[] = COUNT(WORD), pair[] = COUNT("v"), word_index[] = INDEX(WORD), pair_index[] = INDEX("v");
 
