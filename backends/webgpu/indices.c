@@ -4,7 +4,7 @@
 enum { THREADS = 256, BLOCK = 1024, DIGITS = 256 };
 
 void ct_wgpu_index_operand(ct_wgpu_launch *launch, const ct_view *index) {
-    ct_wgpu_bits_operand(launch, "index", index, 4, 0);
+    ct_wgpu_bits_operand(launch, "index", index, 4, CT_WGPU_QUADS_ONLY); /* it may lie among quads */
     ct_wgpu_constant(launch, "WIDE", index->dtype == CT_I64);
 }
 

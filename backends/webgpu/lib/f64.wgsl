@@ -3,26 +3,6 @@
 
 alias ct_f64 = vec2<u32>;
 
-fn ct_f64_wide(a: u32, b: u32) -> vec2<u32> {
-    let al = a & 0xffffu;
-    let ah = a >> 16u;
-    let bl = b & 0xffffu;
-    let bh = b >> 16u;
-    let low = al * bl;
-    let middle = ah * bl + (low >> 16u);
-    let other = al * bh + (middle & 0xffffu);
-    return vec2<u32>((other << 16u) | (low & 0xffffu), ah * bh + (middle >> 16u) + (other >> 16u));
-}
-
-fn ct_f64_plus(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
-    let low = a.x + b.x;
-    return vec2<u32>(low, a.y + b.y + select(0u, 1u, low < a.x));
-}
-
-fn ct_f64_minus(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
-    return vec2<u32>(a.x - b.x, a.y - b.y - select(0u, 1u, a.x < b.x));
-}
-
 fn ct_f64_left(a: vec2<u32>, n: u32) -> vec2<u32> {
     if (n == 0u) { return a; }
     if (n >= 64u) { return vec2<u32>(0u, 0u); }
@@ -51,7 +31,7 @@ fn ct_f64_round(sign: u32, exponent: i32, digits: vec2<u32>, more: bool) -> ct_f
     let rest = digits.x & 0x7ffu;
     let up = rest > 0x400u || (rest == 0x400u && (more || (kept.x & 1u) == 1u));
     // the leading one and a carry run into the exponent
-    let all = ct_f64_plus(vec2<u32>(kept.x, kept.y + (u32(exponent - 1) << 20u)), vec2<u32>(select(0u, 1u, up), 0u));
+    let all = ct_i64_add(vec2<u32>(kept.x, kept.y + (u32(exponent - 1) << 20u)), vec2<u32>(select(0u, 1u, up), 0u));
     return ct_f64(all.x, all.y | sign);
 }
 
@@ -60,13 +40,13 @@ fn ct_f64_mul(a: ct_f64, b: ct_f64) -> ct_f64 {
     if (ct_f64_is_zero(a) || ct_f64_is_zero(b)) { return ct_f64(0u, sign); }
     let x = ct_f64_left(ct_f64_digits(a), 11u);
     let y = ct_f64_left(ct_f64_digits(b), 11u);
-    let low = ct_f64_wide(x.x, y.x);
-    let one = ct_f64_wide(x.y, y.x);
-    let two = ct_f64_wide(x.x, y.y);
+    let low = ct_wide_product(x.x, y.x);
+    let one = ct_wide_product(x.y, y.x);
+    let two = ct_wide_product(x.x, y.y);
     // the words of the product from the second on
-    let middle = ct_f64_plus(ct_f64_plus(vec2<u32>(one.x, 0u), vec2<u32>(two.x, 0u)), vec2<u32>(low.y, 0u));
-    var high = ct_f64_plus(ct_f64_wide(x.y, y.y), ct_f64_plus(vec2<u32>(one.y, 0u), vec2<u32>(two.y, 0u)));
-    high = ct_f64_plus(high, vec2<u32>(middle.y, 0u));
+    let middle = ct_i64_add(ct_i64_add(vec2<u32>(one.x, 0u), vec2<u32>(two.x, 0u)), vec2<u32>(low.y, 0u));
+    var high = ct_i64_add(ct_wide_product(x.y, y.y), ct_i64_add(vec2<u32>(one.y, 0u), vec2<u32>(two.y, 0u)));
+    high = ct_i64_add(high, vec2<u32>(middle.y, 0u));
     var below = vec2<u32>(low.x, middle.x);
     var exponent = ct_f64_exponent(a) + ct_f64_exponent(b) - 1022;
     if ((high.y & 0x80000000u) == 0u) {
@@ -93,10 +73,10 @@ fn ct_f64_add(first: ct_f64, second: ct_f64) -> ct_f64 {
     let y = ct_f64_right(whole, shift);
     let back = ct_f64_left(y, shift);
     let more = shift >= 64u || back.x != whole.x || back.y != whole.y;
-    var sum = ct_f64_plus(x, y);
+    var sum = ct_i64_add(x, y);
     if (((a.y ^ b.y) & 0x80000000u) != 0u) {
-        sum = ct_f64_minus(x, y);
-        if (more) { sum = ct_f64_minus(sum, vec2<u32>(1u, 0u)); }
+        sum = ct_i64_sub(x, y);
+        if (more) { sum = ct_i64_sub(sum, vec2<u32>(1u, 0u)); }
         if ((sum.x | sum.y) == 0u) { return ct_f64(0u, 0u); }
     }
     let zeros = select(countLeadingZeros(sum.y), 32u + countLeadingZeros(sum.x), sum.y == 0u);
@@ -136,7 +116,7 @@ fn ct_f64_to_i64(a: ct_f64) -> ct_i64 {
     if (exponent < 0) { return ct_i64(0u, 0u); }
     if (exponent >= 63) { return select(ct_i64(0xffffffffu, 0x7fffffffu), ct_i64(0u, 0x80000000u), negative); }
     let whole = ct_f64_right(ct_f64_left(ct_f64_digits(a), 11u), u32(63 - exponent));
-    return select(whole, ct_f64_minus(vec2<u32>(0u, 0u), whole), negative);
+    return select(whole, ct_i64_sub(vec2<u32>(0u, 0u), whole), negative);
 }
 
 fn ct_f64_to_i32(a: ct_f64, least: i32, most: i32) -> i32 {

@@ -21,20 +21,12 @@ fn ct_fold_i32(fold: u32, a: i32, b: i32) -> i32 {
     }
 }
 
-fn ct_fold_below(a: ct_i64, b: ct_i64) -> bool {
-    return bitcast<i32>(a.y) < bitcast<i32>(b.y) || (a.y == b.y && a.x < b.x);
-}
-
-fn ct_fold_times(a: ct_i64, b: ct_i64) -> ct_i64 {
-    return ct_f64_wide(a.x, b.x) + vec2<u32>(0u, a.x * b.y + a.y * b.x);
-}
-
 fn ct_fold_i64(fold: u32, a: ct_i64, b: ct_i64) -> ct_i64 {
     switch (fold) {
-        case 0u: { return ct_f64_plus(a, b); }
-        case 1u: { return ct_fold_times(a, b); }
-        case 2u: { return select(a, b, ct_fold_below(a, b)); }
-        case 3u: { return select(a, b, ct_fold_below(b, a)); }
+        case 0u: { return ct_i64_add(a, b); }
+        case 1u: { return ct_i64_mul(a, b); }
+        case 2u: { return ct_i64_max(a, b); }
+        case 3u: { return ct_i64_min(a, b); }
         default: { return b; }
     }
 }

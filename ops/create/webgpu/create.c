@@ -61,9 +61,7 @@ static const char truths[] = "fn value_at(e: u32) -> y_t { return select(1, 0, c
 static const char pairs[] = "fn value_at(e: u32) -> y_t { return ct_f64_to_i64(line_at(e)); }\n";
 /* modulo 2^64, in which no step can overflow */
 static const char exact_pairs[] =
-    "fn value_at(e: u32) -> y_t {\n"
-    "    return ct_f64_plus(p.start, ct_f64_wide(e, p.step.x) + vec2<u32>(0u, e * p.step.y));\n"
-    "}\n";
+    "fn value_at(e: u32) -> y_t { return ct_i64_add(p.start, ct_i64_mul(p.step, ct_i64(e, 0u))); }\n";
 
 static uint64_t bits_of(double value) {
     uint64_t bits;

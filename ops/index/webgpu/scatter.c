@@ -92,7 +92,7 @@ static const char real_one[] = "fn fold(a: y_t, b: y_t) -> y_t { return ct_fold_
 static const char whole_one[] = "fn fold(a: y_t, b: y_t) -> y_t { return ct_fold_i32(FOLD, a, b); }\n"
                                 "fn scaled(v: y_t) -> y_t { return bitcast<i32>(p.alpha.x) * v; }\n";
 static const char pair_one[] = "fn fold(a: y_t, b: y_t) -> y_t { return ct_fold_i64(FOLD, a, b); }\n"
-                               "fn scaled(v: y_t) -> y_t { return ct_fold_times(p.alpha, v); }\n";
+                               "fn scaled(v: y_t) -> y_t { return ct_i64_mul(p.alpha, v); }\n";
 static const char bits_one[] = "fn fold(a: y_t, b: y_t) -> y_t { return b; }\n"
                                "fn scaled(v: y_t) -> y_t { return v; }\n";
 
@@ -109,7 +109,7 @@ static const char real_lane[] = ONE_LANE "fn fold(a: V, b: V) -> V { return ct_f
 static const char whole_lane[] = ONE_LANE "fn fold(a: V, b: V) -> V { return ct_fold_i32(FOLD, a, b); }\n"
                                           "fn scaled(v: V) -> V { return bitcast<i32>(p.alpha.x) * v; }\n";
 static const char pair_lane[] = ONE_LANE "fn fold(a: V, b: V) -> V { return ct_fold_i64(FOLD, a, b); }\n"
-                                         "fn scaled(v: V) -> V { return ct_fold_times(p.alpha, v); }\n";
+                                         "fn scaled(v: V) -> V { return ct_i64_mul(p.alpha, v); }\n";
 static const char bits_lane[] = ONE_LANE "fn fold(a: V, b: V) -> V { return b; }\n"
                                          "fn scaled(v: V) -> V { return v; }\n";
 static const char real_quad[] = "alias V = vec4<f32>;\n"
@@ -322,11 +322,11 @@ static bool fold_sorted(const plan *s, const ct_wgpu_ordered *order, int64_t non
     ct_wgpu_walk_dims(&sent, p.sent_dims);
     ct_wgpu_walk_strides(&sent, 0, p.sent_strides);
     set_alpha(s, p.alpha);
-    const unsigned mode = quads ? CT_WGPU_QUADS : 0;
+    const unsigned mode = quads ? CT_WGPU_QUADS | CT_WGPU_QUADS_ONLY : 0, only = quads ? CT_WGPU_QUADS_ONLY : 0;
     for (int pass = s->fold != LAST && order->n > p.many ? 0 : 1; pass < 2; pass++) {
         ct_wgpu_launch launch = ct_wgpu_begin(&unit, pass ? "fold_runs" : "fold_parts", THREADS);
-        ct_wgpu_scratch(&launch, "keys", s->call, CT_I32, order->keys, (size_t)order->n * 4, 0);
-        ct_wgpu_scratch(&launch, "places", s->call, CT_I32, order->places, (size_t)order->n * 4, 0);
+        ct_wgpu_scratch(&launch, "keys", s->call, CT_I32, order->keys, (size_t)order->n * 4, only);
+        ct_wgpu_scratch(&launch, "places", s->call, CT_I32, order->places, (size_t)order->n * 4, only);
         value_operand(s, &launch, "y", s->y, CT_WGPU_WRITTEN | mode);
         value_operand(s, &launch, "src", s->src, mode);
         ct_wgpu_scratch(&launch, "part", s->call,
