@@ -65,6 +65,12 @@ static reading reading_of(const ct_view *view, int64_t first, int64_t first_size
     return (reading){false, second == 1 && second_size % 4 == 0 && ct_wgpu_has_quads(view, strides, batches + 1)};
 }
 
+/* One that may be missing: the text is compiled all the same. */
+static void optional(ct_wgpu_launch *launch, const char *name, const ct_view *view, ct_dtype dtype, unsigned mode) {
+    ct_wgpu_operand_of(launch, name, view, mode);
+    if (!view) launch->operands[launch->n - 1].dtype = (uint8_t)dtype;
+}
+
 static void fill(uint32_t *to, const int64_t *from, int n) {
     for (int i = 0; i < CT_WGPU_DIMS; i++) to[i] = i < n ? (uint32_t)from[i] : 0;
 }
@@ -104,10 +110,10 @@ bool ct_wgpu_product_run(const ct_call *call, const ct_wgpu_product *p, size_t o
     ct_wgpu_launch launch = ct_wgpu_begin(&unit, NULL, CT_WGPU_TILE_THREADS);
     ct_wgpu_operand_of(&launch, "a", p->a, CT_WGPU_TILE_READ);
     ct_wgpu_operand_of(&launch, "b", p->b, CT_WGPU_TILE_READ);
-    ct_wgpu_operand_of(&launch, "y", p->y, CT_WGPU_TILE_READ);
+    optional(&launch, "y", p->y, p->a->dtype, CT_WGPU_TILE_READ);
     ct_wgpu_operand_of(&launch, "c", p->c, c_quads ? CT_WGPU_TILE_WRITE_QUADS : CT_WGPU_TILE_WRITE);
-    ct_wgpu_operand_of(&launch, "bias", p->bias, CT_WGPU_TILE_READ);
-    ct_wgpu_operand_of(&launch, "extra", p->extra, CT_WGPU_WRITTEN);
+    optional(&launch, "bias", p->bias, p->a->dtype, CT_WGPU_TILE_READ);
+    optional(&launch, "extra", p->extra, p->a->dtype, CT_WGPU_WRITTEN);
     ct_wgpu_constant(&launch, "A_QUADS", a.quads);
     ct_wgpu_constant(&launch, "B_QUADS", b.quads);
     ct_wgpu_constant(&launch, "C_QUADS", c_quads);

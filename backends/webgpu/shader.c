@@ -170,7 +170,11 @@ static void put_operand(ct_wgpu_text *t, const ct_wgpu_plan *plan, const ct_wgpu
                         i / 4, which, pack);
     }
     if (o->mode & CT_WGPU_QUADS && !wide) put_quads(t, o, kind == QUAD ? plan->ranges[range].first : range, kind, i, pack);
-    if (!written || kind == QUAD) return;
+    if (!written) return;
+    if (o->mode & CT_WGPU_QUADS_ONLY) { /* for texts that know otherwise that they will not call it */
+        ct_wgpu_put(t, "fn %s_store(i: u32, v: %s) {}\n", x, type);
+        return;
+    }
     if (wide)
         ct_wgpu_put(t,
                     "fn %s_store(i: u32, v: vec2<u32>) {\n    let at = 2u * (i + p.ct_base[%d].%s);\n    ct_write_%d(at, "

@@ -164,22 +164,12 @@ fn multiply(group: u32, local: u32, groups: u32) {
         keep(local);
         workgroupBarrier();
         if (k + TILE_K < end) { fetch(local, k + TILE_K); }
-        step(0u, x, y);
-        step(1u, x, y);
-        step(2u, x, y);
-        step(3u, x, y);
-        step(4u, x, y);
-        step(5u, x, y);
-        step(6u, x, y);
-        step(7u, x, y);
-        step(8u, x, y);
-        step(9u, x, y);
-        step(10u, x, y);
-        step(11u, x, y);
-        step(12u, x, y);
-        step(13u, x, y);
-        step(14u, x, y);
-        step(15u, x, y);
+        for (var line = 0u; line < TILE_K; line += 4u) {
+            step(line, x, y);
+            step(line + 1u, x, y);
+            step(line + 2u, x, y);
+            step(line + 3u, x, y);
+        }
         workgroupBarrier();
     }
     var made = sums; // walked by a variable, as the sums themselves must not be
