@@ -171,7 +171,7 @@ fn max_planes(group: u32, local: u32, groups: u32) {
         for (var k = 0u; k < 4u; k++) {
             if (at.s.y + i32(k) >= p.size_out.y) { break; }
             to_store(to + k * p.to_s.y, best.value[k]);
-            if (TAPS == SINGLE) { at_store(offset(p.at_s, p.batch.z, at) + k * p.at_s.y, bitcast<i32>(best.tap[k])); }
+            if (TAPS == SINGLE) { put_tap(offset(p.at_s, p.batch.z, at) + k * p.at_s.y, bitcast<i32>(best.tap[k])); }
             if (TAPS == WHOLE) { tile_taps[(tile.z % PLANES) * p.plane + (4u * tile.y + k) * u32(p.size_out.z) + tile.x] = best.tap[k]; }
             if (TAPS == ROWS) {
                 tile_taps[((tile.z % PLANES) * 4u * TH + 4u * (tile.y % TH) + k) * TW + tile.x % TW] = best.tap[k];
@@ -199,8 +199,8 @@ fn put_taps(group: u32, local: u32) {
             let n = min(4u, end - 4u * local);
             let w = first * p.plane / 4u + local;
             var word = packed_taps(4u * local, n);
-            if (n < 4u) { word |= at_word(w) & (0xffffffffu << (8u * n)); }
-            at_put(w, word);
+            if (n < 4u) { word |= tap_word(w) & (0xffffffffu << (8u * n)); }
+            put_tap_word(w, word);
         }
     } else {
         let units = TW / 4u;
@@ -209,7 +209,7 @@ fn put_taps(group: u32, local: u32) {
         let column = corner.x + 4u * (local & (units - 1u));
         let at = place_in(corner.z + row / (4u * TH), p.size_out.x, i32(4u * corner.y + row % (4u * TH)), i32(column));
         if (corner.z + row / (4u * TH) < p.planes && at.s.y < p.size_out.y && at.s.z < p.size_out.z) {
-            at_put(offset(p.at_s, p.batch.z, at) / 4u, packed_taps(row * TW + 4u * (local & (units - 1u)), 4u));
+            put_tap_word(offset(p.at_s, p.batch.z, at) / 4u, packed_taps(row * TW + 4u * (local & (units - 1u)), 4u));
         }
     }
 }
@@ -424,7 +424,7 @@ fn take_winners(group: u32, local: u32, groups: u32) {
         let at = place_of_winner(e);
         let s = winner_of(at);
         var x = 0.0;
-        if (s.x != -0x40000000) { x = from_load(offset(p.from_s, p.batch.x, Place(at.item, at.channel, s))); }
+        if (is_inside(s.x, 0u) && is_inside(s.y, 1u) && is_inside(s.z, 2u)) { x = from_load(offset(p.from_s, p.batch.x, Place(at.item, at.channel, s))); }
         to_store(offset(p.to_s, p.batch.y, at), x);
     }
 }
