@@ -113,19 +113,14 @@ fn truncated(word: u32) -> f32 {
 
 // ---- Integers ----
 
-fn added(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
-    let low = a.x + b.x;
-    return vec2<u32>(low, a.y + b.y + select(0u, 1u, low < a.x));
-}
-
 // lo plus the upper half of 64 random bits times the range.
 fn integer(w: vec2<u32>) -> vec2<u32> {
-    let low = ct_philox_product(w.x, p.range.x);
-    let cross = ct_philox_product(w.y, p.range.x);
-    let other = ct_philox_product(w.x, p.range.y);
-    let carried = added(added(vec2<u32>(low.y, 0u), vec2<u32>(cross.x, 0u)), vec2<u32>(other.x, 0u));
-    let sum = added(vec2<u32>(cross.y, 0u), vec2<u32>(other.y, 0u));
-    return added(p.lo, added(added(sum, vec2<u32>(carried.y, 0u)), ct_philox_product(w.y, p.range.y)));
+    let low = ct_wide_product(w.x, p.range.x);
+    let cross = ct_wide_product(w.y, p.range.x);
+    let other = ct_wide_product(w.x, p.range.y);
+    let carried = ct_i64_add(ct_i64_add(vec2<u32>(low.y, 0u), vec2<u32>(cross.x, 0u)), vec2<u32>(other.x, 0u));
+    let sum = ct_i64_add(vec2<u32>(cross.y, 0u), vec2<u32>(other.y, 0u));
+    return ct_i64_add(p.lo, ct_i64_add(ct_i64_add(sum, vec2<u32>(carried.y, 0u)), ct_wide_product(w.y, p.range.y)));
 }
 
 // ---- Four elements ----

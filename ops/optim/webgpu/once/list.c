@@ -85,8 +85,8 @@ static span span_of(const ct_view *view) {
 }
 
 /* Takes an item in, if its tensors are of the table's dtypes and in its buffers, and no binding becomes too long. */
-static bool take(const optim_list *l, table *t, way way, const ct_view *const *item) {
-    if (t->n && (way != t->way || way == STRIDED || t->n == TABLE / (l->width + 2))) return false;
+static bool take(const optim_list *l, table *t, way how, const ct_view *const *item) {
+    if (t->n && (how != t->way || how == STRIDED || t->n == TABLE / (l->width + 2))) return false;
     span grown[OPTIM_WIDTH];
     for (int i = 0; i < l->width; i++) {
         grown[i] = span_of(item[i]);
@@ -98,7 +98,7 @@ static bool take(const optim_list *l, table *t, way way, const ct_view *const *i
         if (grown[i].high - grown[i].low > ct_wgpu_limits_of(l->call)->binding / 2) return false;
     }
     memcpy(t->spans, grown, sizeof grown);
-    t->way = way;
+    t->way = how;
     t->items[t->n++] = item;
     return true;
 }
