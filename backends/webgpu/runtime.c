@@ -104,6 +104,9 @@ bool ct_wgpu_open(char *why, size_t room) {
     }
     for (int i = 0; !library && system_names[i]; i++) library = dlopen(system_names[i], RTLD_NOW | RTLD_LOCAL);
     if (!library) library = open_wheel();
+#ifdef CT_WEBGPU_BESIDE_HEADER /* the one that this module was built with */
+    if (!library) library = dlopen(CT_WEBGPU_BESIDE_HEADER, RTLD_NOW | RTLD_LOCAL);
+#endif
     if (!library) {
         snprintf(why, room,
                  "there is no WebGPU runtime: neither Dawn nor wgpu-native is installed (pip install wgpu has it, and "
