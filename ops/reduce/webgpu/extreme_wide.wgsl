@@ -9,7 +9,7 @@ fn merge(a: Sum, b: Sum) -> Sum {
     return select(a, b, ct_i64_below(a, b));
 }
 
-fn add(sum: Sum, x: x_t, place: u32) -> Sum {
+fn add(sum: Sum, x: x_t, place: u32, at: u32, result: u32) -> Sum {
     return merge(sum, ct_rank_i64(x, GREATEST == 1u));
 }
 

@@ -5,7 +5,7 @@ fn nothing() -> Sum {
     return 0u;
 }
 
-fn add(sum: Sum, x: x_t, place: u32) -> Sum {
+fn add(sum: Sum, x: x_t, place: u32, at: u32, result: u32) -> Sum {
     return max(sum, ct_rank(bitcast<u32>(x), REAL == 1u, GREATEST == 1u));
 }
 

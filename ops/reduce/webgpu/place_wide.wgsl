@@ -15,7 +15,7 @@ fn merge(a: Sum, b: Sum) -> Sum {
     return a;
 }
 
-fn add(sum: Sum, x: x_t, place: u32) -> Sum {
+fn add(sum: Sum, x: x_t, place: u32, at: u32, result: u32) -> Sum {
     return merge(sum, Sum(ct_rank_i64(x, GREATEST == 1u), place));
 }
 

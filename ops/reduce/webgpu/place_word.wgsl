@@ -15,7 +15,7 @@ fn merge(a: Sum, b: Sum) -> Sum {
     return a;
 }
 
-fn add(sum: Sum, x: x_t, place: u32) -> Sum {
+fn add(sum: Sum, x: x_t, place: u32, at: u32, result: u32) -> Sum {
     let bits = ct_one_zero(bitcast<u32>(x), REAL == 1u);
     return merge(sum, Sum(ct_rank(bits, REAL == 1u, GREATEST == 1u), place));
 }

@@ -5,7 +5,7 @@ fn nothing() -> Sum {
     return ct_scaled(1.0, 0);
 }
 
-fn add(sum: Sum, x: x_t, place: u32) -> Sum {
+fn add(sum: Sum, x: x_t, place: u32, at: u32, result: u32) -> Sum {
     return ct_scaled_mul(sum, ct_scaled_of(x));
 }
 

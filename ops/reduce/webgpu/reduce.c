@@ -99,9 +99,9 @@ static uint64_t inner_distance(const ct_wgpu_nest *nest) {
 }
 
 /* By shapes and strides, and whether x begins at a multiple of four elements. There is at least one result. */
-static division plan_of(const ct_wgpu_reduction *r, const ct_call *call, const ct_dims *axes, bool aligned) {
-    const ct_view *x = call->in[0], *out = call->out[0];
-    const unsigned mask = mask_of(axes, x->ndim);
+static division plan_of(const ct_wgpu_reduce *r, bool aligned) {
+    const ct_view *x = r->x, *out = r->out;
+    const unsigned mask = r->mask;
     ct_view kept[2], reduced;
     memset(kept, 0, sizeof kept);
     memset(&reduced, 0, sizeof reduced);
@@ -160,54 +160,85 @@ static division plan_of(const ct_wgpu_reduction *r, const ct_call *call, const c
     return plan;
 }
 
-const char *ct_wgpu_reduction_can(const ct_wgpu_reduction *r, const ct_call *call) {
-    const ct_dtype dtype = call->in[0]->dtype;
-    if (dtype > CT_BOOL || (dtype > CT_BF16 && !r->word)) return "no such arithmetic on this dtype";
-    return ct_wgpu_refuses(call);
-}
-
 static size_t scratch_of(const params *p) { return p->parts > 1 ? (size_t)p->results * p->parts * PART_BYTES : 0; }
 
-size_t ct_wgpu_reduction_scratch(const ct_wgpu_reduction *r, const ct_call *call, const ct_dims *axes) {
-    if (ct_wgpu_count(call->out[0]) == 0) return 0;
+size_t ct_wgpu_reduce_scratch(const ct_wgpu_reduce *r) {
+    if (ct_wgpu_count(r->out) == 0) return 0;
     /* either way: where x begins is not known yet */
-    const division plans[] = {plan_of(r, call, axes, false), plan_of(r, call, axes, true)};
+    const division plans[] = {plan_of(r, false), plan_of(r, true)};
     const size_t one = scratch_of(&plans[0].p), other = scratch_of(&plans[1].p);
     return one > other ? one : other;
 }
 
-static void begin(ct_wgpu_launch *l, const ct_wgpu_reduction *r, const ct_call *call, const division *plan,
+static void begin(ct_wgpu_launch *l, const ct_wgpu_reduce *r, const ct_call *call, const division *plan,
                   const char *function) {
-    const ct_view *x = call->in[0];
-    const bool real = x->dtype <= CT_BF16, wide = x->dtype == CT_I64;
     *l = ct_wgpu_begin(&unit, function, THREADS);
-    l->more = real ? r->real : wide ? r->wide : r->word;
-    const unsigned only = ct_wgpu_dtype_size(x->dtype) == 4 ? CT_WGPU_QUADS_ONLY : 0;
-    ct_wgpu_operand_of(l, "x", x, plan->quads ? CT_WGPU_QUADS | only : 0);
-    ct_wgpu_out(l, "out", call->out[0]);
-    if (plan->p.parts > 1) ct_wgpu_scratch(l, "partial", call, CT_I64, 0, scratch_of(&plan->p), CT_WGPU_WRITTEN);
+    l->more = r->formula;
+    const unsigned only = ct_wgpu_dtype_size(r->x->dtype) == 4 ? CT_WGPU_QUADS_ONLY : 0;
+    ct_wgpu_operand_of(l, "x", r->x, plan->quads ? CT_WGPU_QUADS | only : 0);
+    ct_wgpu_out(l, "out", r->out);
+    if (plan->p.parts > 1)
+        ct_wgpu_scratch(l, "partial", call, CT_I64, r->scratch_offset, scratch_of(&plan->p), CT_WGPU_WRITTEN);
     else ct_wgpu_missing(l, "partial", CT_I64, CT_WGPU_WRITTEN);
     ct_wgpu_constant(l, "KEPT_RANK", plan->kept_rank);
     ct_wgpu_constant(l, "REDUCED_RANK", plan->reduced_rank);
-    ct_wgpu_constant(l, "REAL", real);
-    ct_wgpu_constant(l, "WIDE", wide);
-    ct_wgpu_constant(l, "GREATEST", r->greatest);
+    if (r->with) r->with(l, r->context);
 }
 
-bool ct_wgpu_reduction_run(const ct_wgpu_reduction *r, const ct_call *call, const ct_dims *axes) {
-    if (ct_wgpu_count(call->out[0]) == 0) return true;
-    division plan = plan_of(r, call, axes, ct_wgpu_fits(call->in[0], QUAD));
+bool ct_wgpu_reduce_run(const ct_call *call, const ct_wgpu_reduce *r) {
+    if (ct_wgpu_count(r->out) == 0) return true;
+    division plan = plan_of(r, ct_wgpu_fits(r->x, QUAD));
     ct_wgpu_launch l;
-    begin(&l, r, call, &plan,
-          plan.columns ? (plan.quads ? "quad_columns" : "columns")
-          : plan.quads ? "quad_rows"
-                       : "rows");
+    const char *function = plan.columns ? (plan.quads ? "quad_columns" : "columns") : plan.quads ? "quad_rows" : "rows";
+    begin(&l, r, call, &plan, function);
     if (!ct_wgpu_enqueue(call, &l, plan.groups, &plan.p, sizeof plan.p)) return false;
     if (plan.p.parts == 1) return true;
     plan.quads = false;
     plan.p.lanes = plan.p.parts > 64 ? THREADS : (uint32_t)power_of_two(plan.p.parts, 32);
     begin(&l, r, call, &plan, "parts");
     return ct_wgpu_enqueue(call, &l, ct_wgpu_ceil_div(plan.p.results, THREADS / plan.p.lanes), &plan.p, sizeof plan.p);
+}
+
+/* ---- As the only thing that a call does ---- */
+
+const char *ct_wgpu_reduction_can(const ct_wgpu_reduction *r, const ct_call *call) {
+    const ct_dtype dtype = call->in[0]->dtype;
+    if (dtype > CT_BOOL || (dtype > CT_BF16 && !r->word)) return "no such arithmetic on this dtype";
+    return ct_wgpu_refuses(call);
+}
+
+typedef struct dtype_of_x {
+    bool real, wide, greatest;
+} dtype_of_x;
+static void with_dtype(ct_wgpu_launch *l, const void *context) {
+    const dtype_of_x *of = context;
+    ct_wgpu_constant(l, "REAL", of->real);
+    ct_wgpu_constant(l, "WIDE", of->wide);
+    ct_wgpu_constant(l, "GREATEST", of->greatest);
+}
+
+static ct_wgpu_reduce reduce_of(const ct_wgpu_reduction *r, const ct_call *call, const ct_dims *axes, dtype_of_x *of) {
+    const ct_view *x = call->in[0];
+    *of = (dtype_of_x){.real = x->dtype <= CT_BF16, .wide = x->dtype == CT_I64, .greatest = r->greatest};
+    return (ct_wgpu_reduce){.x = x,
+                            .out = call->out[0],
+                            .mask = mask_of(axes, x->ndim),
+                            .places = r->places,
+                            .formula = of->real ? r->real : of->wide ? r->wide : r->word,
+                            .with = with_dtype,
+                            .context = of};
+}
+
+size_t ct_wgpu_reduction_scratch(const ct_wgpu_reduction *r, const ct_call *call, const ct_dims *axes) {
+    dtype_of_x of;
+    const ct_wgpu_reduce reduce = reduce_of(r, call, axes, &of);
+    return ct_wgpu_reduce_scratch(&reduce);
+}
+
+bool ct_wgpu_reduction_run(const ct_wgpu_reduction *r, const ct_call *call, const ct_dims *axes) {
+    dtype_of_x of;
+    const ct_wgpu_reduce reduce = reduce_of(r, call, axes, &of);
+    return ct_wgpu_reduce_run(call, &reduce);
 }
 
 #define KERNEL(name)                                                                                              \

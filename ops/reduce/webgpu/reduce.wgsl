@@ -1,6 +1,7 @@
 // Reductions over any axes. A formula (the other files here) says what is done:
 //   Sum                      what elements are gathered in, from nothing() on
-//   add(sum, element, place) of an element of x and its place among those that are reduced
+//   add(sum, element, place, at, result)
+//                            of an element of x, its place among those that are reduced, where it lies in x, and whose it is
 //   merge(sum, sum)
 //   put(at, sum)             stores the result
 //   to_words, from_words     a sum as four words, in which parts of results are kept
@@ -80,7 +81,8 @@ fn rows(group: u32, local: u32, groups: u32) {
         let x = kept_at(result).x;
         let to = min((part + 1u) * p.chunk, p.n);
         for (var i = part * p.chunk + (local & (lanes - 1u)); i < to; i += lanes) {
-            sum = add(sum, x_load(x + reduced_at(i)), i);
+            let at = x + reduced_at(i);
+            sum = add(sum, x_load(at), i, at, result);
         }
     }
     sum = merge_lanes(sum, local, lanes);
@@ -101,7 +103,8 @@ fn columns(group: u32, local: u32, groups: u32) {
         let x = kept_at(result).x;
         let to = min((part + 1u) * p.chunk, p.n);
         for (var i = part * p.chunk + local / side; i < to; i += deep) {
-            sum = add(sum, x_load(x + reduced_at(i)), i);
+            let at = x + reduced_at(i);
+            sum = add(sum, x_load(at), i, at, result);
         }
     }
     shared_sums[local] = sum;
@@ -160,21 +163,26 @@ fn quad_rows(group: u32, local: u32, groups: u32) {
         let step = 4u * lanes;
         var i = part * p.chunk + 4u * lane;
         for (; i + 3u * step < to; i += 4u * step) {
-            let v0 = x_load4(x + reduced_at(i));
-            let v1 = x_load4(x + reduced_at(i + step));
-            let v2 = x_load4(x + reduced_at(i + 2u * step));
-            let v3 = x_load4(x + reduced_at(i + 3u * step));
+            let at0 = x + reduced_at(i);
+            let at1 = x + reduced_at(i + step);
+            let at2 = x + reduced_at(i + 2u * step);
+            let at3 = x + reduced_at(i + 3u * step);
+            let v0 = x_load4(at0);
+            let v1 = x_load4(at1);
+            let v2 = x_load4(at2);
+            let v3 = x_load4(at3);
             for (var k = 0u; k < 4u; k++) {
-                var s = add(sums.s[k], v0[k], i + k);
-                s = add(s, v1[k], i + step + k);
-                s = add(s, v2[k], i + 2u * step + k);
-                sums.s[k] = add(s, v3[k], i + 3u * step + k);
+                var s = add(sums.s[k], v0[k], i + k, at0 + k, result);
+                s = add(s, v1[k], i + step + k, at1 + k, result);
+                s = add(s, v2[k], i + 2u * step + k, at2 + k, result);
+                sums.s[k] = add(s, v3[k], i + 3u * step + k, at3 + k, result);
             }
         }
         for (; i < to; i += step) {
-            let v = x_load4(x + reduced_at(i));
+            let at = x + reduced_at(i);
+            let v = x_load4(at);
             for (var k = 0u; k < 4u; k++) {
-                sums.s[k] = add(sums.s[k], v[k], i + k);
+                sums.s[k] = add(sums.s[k], v[k], i + k, at + k, result);
             }
         }
     }
@@ -197,21 +205,26 @@ fn quad_columns(group: u32, local: u32, groups: u32) {
         let to = min((part + 1u) * p.chunk, p.n);
         var i = part * p.chunk + local / side;
         for (; i + 3u * deep < to; i += 4u * deep) {
-            let v0 = x_load4(x + reduced_at(i));
-            let v1 = x_load4(x + reduced_at(i + deep));
-            let v2 = x_load4(x + reduced_at(i + 2u * deep));
-            let v3 = x_load4(x + reduced_at(i + 3u * deep));
+            let at0 = x + reduced_at(i);
+            let at1 = x + reduced_at(i + deep);
+            let at2 = x + reduced_at(i + 2u * deep);
+            let at3 = x + reduced_at(i + 3u * deep);
+            let v0 = x_load4(at0);
+            let v1 = x_load4(at1);
+            let v2 = x_load4(at2);
+            let v3 = x_load4(at3);
             for (var k = 0u; k < 4u; k++) {
-                var s = add(sums.s[k], v0[k], i);
-                s = add(s, v1[k], i + deep);
-                s = add(s, v2[k], i + 2u * deep);
-                sums.s[k] = add(s, v3[k], i + 3u * deep);
+                var s = add(sums.s[k], v0[k], i, at0 + k, result + k);
+                s = add(s, v1[k], i + deep, at1 + k, result + k);
+                s = add(s, v2[k], i + 2u * deep, at2 + k, result + k);
+                sums.s[k] = add(s, v3[k], i + 3u * deep, at3 + k, result + k);
             }
         }
         for (; i < to; i += deep) {
-            let v = x_load4(x + reduced_at(i));
+            let at = x + reduced_at(i);
+            let v = x_load4(at);
             for (var k = 0u; k < 4u; k++) {
-                sums.s[k] = add(sums.s[k], v[k], i);
+                sums.s[k] = add(sums.s[k], v[k], i, at + k, result + k);
             }
         }
     }

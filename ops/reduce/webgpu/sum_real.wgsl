@@ -5,7 +5,7 @@ fn nothing() -> Sum {
     return 0.0;
 }
 
-fn add(sum: Sum, x: x_t, place: u32) -> Sum {
+fn add(sum: Sum, x: x_t, place: u32, at: u32, result: u32) -> Sum {
     return sum + x;
 }
 

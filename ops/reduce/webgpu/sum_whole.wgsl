@@ -5,7 +5,7 @@ fn nothing() -> Sum {
     return ct_i64(0u, 0u);
 }
 
-fn add(sum: Sum, x: x_t, place: u32) -> Sum {
+fn add(sum: Sum, x: x_t, place: u32, at: u32, result: u32) -> Sum {
     return ct_i64_add(sum, ct_widen(vec2<i32>(x), WIDE == 1u));
 }
 

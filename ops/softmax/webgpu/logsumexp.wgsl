@@ -10,7 +10,7 @@ fn nothing() -> Sum {
     return ct_no_level();
 }
 
-fn add(sum: Sum, x: x_t, place: u32) -> Sum {
+fn add(sum: Sum, x: x_t, place: u32, at: u32, result: u32) -> Sum {
     var of_all = sum;
     if (x > of_all.top) {
         of_all.sum *= ct_exp(of_all.top - x);
