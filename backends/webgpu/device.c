@@ -9,6 +9,7 @@ const ct_host *ct_wgpu_host;
 
 static ct_wgpu_device devices[CT_WGPU_DEVICES];
 static int count;
+static bool saw_null; /* an adapter that takes all calls and computes nothing */
 static _Atomic bool forked; /* a runtime's threads do not survive a fork */
 static void note_fork(void) { atomic_store(&forked, true); }
 
@@ -116,7 +117,7 @@ static int rank_of(WGPUAdapterType type) {
     return type == WGPUAdapterType_DiscreteGPU ? 0 : type == WGPUAdapterType_IntegratedGPU ? 1 : type == WGPUAdapterType_CPU ? 3 : 2;
 }
 
-/* Takes it over, or lets go of it where it computes nothing, or what another interface has shown already. */
+/* Takes it over, or lets go of it: of the Null backend, and of OpenGL, which lacks much and shows devices a second time. */
 static void add_adapter(WGPUAdapter adapter) {
     WGPUAdapterInfo info = WGPU_ADAPTER_INFO_INIT;
     ct_wgpu.AdapterGetInfo(adapter, &info);
@@ -135,6 +136,7 @@ static void add_adapter(WGPUAdapter adapter) {
         for (; at > 0 && devices[at - 1].kind > made.kind; at--) devices[at] = devices[at - 1]; /* GPUs before CPUs */
         devices[at] = made;
     } else {
+        saw_null |= info.backendType == WGPUBackendType_Null;
         ct_wgpu.AdapterRelease(adapter);
     }
     ct_wgpu.AdapterInfoFreeMembers(info);
@@ -156,20 +158,21 @@ static WGPUAdapter request_adapter(void) {
 
 bool ct_wgpu_start(char *why, size_t room) {
     pthread_atfork(NULL, NULL, note_fork);
-    WGPUAdapter found[CT_WGPU_DEVICES];
-    size_t n = 0;
     if (ct_wgpu.native.InstanceEnumerateAdapters) {
-        n = ct_wgpu.native.InstanceEnumerateAdapters(ct_wgpu.instance, NULL, NULL);
+        size_t n = ct_wgpu.native.InstanceEnumerateAdapters(ct_wgpu.instance, NULL, NULL);
         WGPUAdapter *all = n ? calloc(n, sizeof(WGPUAdapter)) : NULL;
         if (all) n = ct_wgpu.native.InstanceEnumerateAdapters(ct_wgpu.instance, NULL, all);
         for (size_t i = 0; all && i < n; i++) add_adapter(all[i]);
         free(all);
-    } else if ((found[0] = request_adapter())) {
-        add_adapter(found[0]);
+    } else {
+        WGPUAdapter adapter = request_adapter();
+        if (adapter) add_adapter(adapter);
     }
     if (count == 0)
-        snprintf(why, room, "%s finds no adapter: there is no driver for Vulkan, Metal or D3D12 (Debian's mesa-vulkan-drivers has one that "
-                            "needs no GPU)", ct_wgpu.name);
+        snprintf(why, room,
+                 "%s %s: there is no driver for Vulkan, Metal or D3D12 that it takes (Debian's mesa-vulkan-drivers has one that "
+                 "needs no GPU)",
+                 ct_wgpu.name, saw_null ? "has only its Null backend, which computes nothing" : "finds no adapter");
     for (int i = 0; i < count; i++) pthread_mutex_init(&devices[i].lock, NULL);
     return count > 0;
 }
