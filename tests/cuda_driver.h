@@ -23,6 +23,12 @@ typedef struct cuda_driver {
     int (*cuMemcpyDtoHAsync_v2)(void *host, cuda_address memory, size_t bytes, void *stream);
     int (*cuMemHostAlloc)(void **memory, size_t bytes, unsigned flags);
     int (*cuMemFreeHost)(void *memory);
+    int (*cuStreamBeginCapture_v2)(void *stream, int mode);
+    int (*cuStreamEndCapture)(void *stream, void **graph);
+    int (*cuGraphInstantiateWithFlags)(void **executable, void *graph, unsigned long long flags);
+    int (*cuGraphLaunch)(void *executable, void *stream);
+    int (*cuGraphExecDestroy)(void *executable);
+    int (*cuGraphDestroy)(void *graph);
 } cuda_driver;
 
 static inline bool cuda_driver_find(cuda_driver *cu) {
@@ -43,6 +49,12 @@ static inline bool cuda_driver_find(cuda_driver *cu) {
     FIND(cuMemcpyDtoHAsync_v2);
     FIND(cuMemHostAlloc);
     FIND(cuMemFreeHost);
+    FIND(cuStreamBeginCapture_v2);
+    FIND(cuStreamEndCapture);
+    FIND(cuGraphInstantiateWithFlags);
+    FIND(cuGraphLaunch);
+    FIND(cuGraphExecDestroy);
+    FIND(cuGraphDestroy);
 #undef FIND
     return all;
 }
