@@ -102,7 +102,8 @@ static bool gradient_into(ct_tensor *into, ct_tensor *x, ct_tensor *kernel, ct_t
 TEST_LIMIT(what_is_enqueued_on_a_stream_of_the_program_can_be_captured, 120) {
     CUDA(d);
     void *context = NULL, *theirs = NULL, *graph = NULL, *executable = NULL;
-    REQUIRE(cuda_driver_find(&cu) && cu.cuDevicePrimaryCtxRetain(&context, d.index) == 0 &&
+    cuda_graphs graphs;
+    REQUIRE(cuda_driver_find(&cu) && cuda_graphs_find(&graphs) && cu.cuDevicePrimaryCtxRetain(&context, d.index) == 0 &&
             cu.cuCtxSetCurrent(context) == 0 && cu.cuStreamCreate(&theirs, 1) == 0);
     ct_stream *stream = ct_stream_wrap(d, theirs);
     REQUIRE(stream && ct_set_stream(d, stream));
@@ -114,17 +115,18 @@ TEST_LIMIT(what_is_enqueued_on_a_stream_of_the_program_can_be_captured, 120) {
                   *into = ct_zeros(CT_DIMS(8 * 64, 10), .device = d);
         /* Before: algorithms are measured and memory is taken when a size comes for the first time. */
         for (int i = 0; i < 2; i++) REQUIRE(gradient_into(into, x, kernel, weight, classes));
-        REQUIRE(ct_stream_synchronize(stream) && cu.cuStreamBeginCapture_v2(theirs, 0) == 0);
+        REQUIRE(ct_stream_synchronize(stream) && graphs.cuStreamBeginCapture_v2(theirs, 0) == 0);
         const bool enqueued = gradient_into(into, x, kernel, weight, classes);
-        REQUIRE(cu.cuStreamEndCapture(theirs, &graph) == 0 && enqueued);
-        REQUIRE(cu.cuGraphInstantiateWithFlags(&executable, graph, 0) == 0);
+        REQUIRE(graphs.cuStreamEndCapture(theirs, &graph) == 0 && enqueued);
+        REQUIRE(graphs.cuGraphInstantiateWithFlags(&executable, graph, 0) == 0);
         for (int i = 0; i < 3; i++) { /* of other numbers each time, which the graph reads where they lie */
-            CHECK((ct_into(x), ct_mul_s(x, 0.75)) && cu.cuGraphLaunch(executable, theirs) == 0);
+            CHECK((ct_into(x), ct_mul_s(x, 0.75)) && graphs.cuGraphLaunch(executable, theirs) == 0);
             ct_tensor *replayed = ct_to(into, cpu);
             CHECK(replayed && gradient_into(into, x, kernel, weight, classes));
             CHECK(harness_same_bits(replayed, ct_to(into, cpu)));
         }
-        CHECK(cu.cuGraphExecDestroy(executable) == 0 && cu.cuGraphDestroy(graph) == 0 && ct_set_stream(d, NULL));
+        CHECK(graphs.cuGraphExecDestroy(executable) == 0 && graphs.cuGraphDestroy(graph) == 0 &&
+              ct_set_stream(d, NULL));
     }
     ct_stream_free(stream);
     CHECK(cu.cuStreamDestroy_v2(theirs) == 0 && cu.cuCtxSetCurrent(NULL) == 0);
