@@ -102,7 +102,7 @@ static bool gradient_into(ct_tensor *into, ct_tensor *x, ct_tensor *kernel, ct_t
 TEST_LIMIT(what_is_enqueued_on_a_stream_of_the_program_can_be_captured, 120) {
     CUDA(d);
     void *context = NULL, *theirs = NULL, *graph = NULL, *executable = NULL;
-    cuda_graphs graphs;
+    static cuda_graphs graphs;
     REQUIRE(cuda_driver_find(&cu) && cuda_graphs_find(&graphs) && cu.cuDevicePrimaryCtxRetain(&context, d.index) == 0 &&
             cu.cuCtxSetCurrent(context) == 0 && cu.cuStreamCreate(&theirs, 1) == 0);
     ct_stream *stream = ct_stream_wrap(d, theirs);
