@@ -25,10 +25,33 @@ typedef struct cuda_driver {
     int (*cuMemFreeHost)(void *memory);
 } cuda_driver;
 
+/* What a program that captures graphs calls besides; the driver of the tests' own has no graphs. */
+typedef struct cuda_graphs {
+    int (*cuStreamBeginCapture_v2)(void *stream, int mode);
+    int (*cuStreamEndCapture)(void *stream, void **graph);
+    int (*cuGraphInstantiateWithFlags)(void **executable, void *graph, unsigned long long flags);
+    int (*cuGraphLaunch)(void *executable, void *stream);
+    int (*cuGraphExecDestroy)(void *executable);
+    int (*cuGraphDestroy)(void *graph);
+} cuda_graphs;
+
+#define FIND(name) all = all && (*(void **)&cu->name = dlsym(library, #name)) != NULL
+
+static inline bool cuda_graphs_find(cuda_graphs *cu) {
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    bool all = library != NULL;
+    FIND(cuStreamBeginCapture_v2);
+    FIND(cuStreamEndCapture);
+    FIND(cuGraphInstantiateWithFlags);
+    FIND(cuGraphLaunch);
+    FIND(cuGraphExecDestroy);
+    FIND(cuGraphDestroy);
+    return all;
+}
+
 static inline bool cuda_driver_find(cuda_driver *cu) {
     void *library = dlopen("libcuda.so.1", RTLD_NOW);
     bool all = library != NULL;
-#define FIND(name) all = all && (*(void **)&cu->name = dlsym(library, #name)) != NULL
     FIND(cuCtxGetCurrent);
     FIND(cuCtxSetCurrent);
     FIND(cuCtxCreate_v2);
@@ -43,8 +66,9 @@ static inline bool cuda_driver_find(cuda_driver *cu) {
     FIND(cuMemcpyDtoHAsync_v2);
     FIND(cuMemHostAlloc);
     FIND(cuMemFreeHost);
-#undef FIND
     return all;
 }
+
+#undef FIND
 
 #endif

@@ -1,4 +1,4 @@
-/* Goes through the op table, an op a process: one that crashes or hangs is one failure, not the end. */
+/* Goes through the op table, one process per op or, on a device, per few: one that crashes or hangs is a failure, not the end. */
 #include "tests/opcheck.h"
 
 #include <signal.h>
@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LINES = 12, MAX_JOBS = 64, SECONDS = 600, FEW = 24 };
+enum { LINES = 12, OPS_AT_ONCE = 8, MAX_JOBS = 64, SECONDS = 600, FEW = 24 };
 
 bool opcheck_expect(opcheck *check, bool held, const char *format, ...) {
     check->checks++;
@@ -70,11 +70,17 @@ static void check_op(opcheck *check, unsigned what) {
 
 /* ---- Processes ---- */
 
+/* What a process has found out about an op. */
+typedef struct finding {
+    opcheck_counts counts; /* ops: 1 when it is done */
+    double seconds;
+    long from, to; /* its lines in the output of the job */
+} finding;
+
 typedef struct job {
     pid_t child;
-    int op;
+    int ops[OPS_AT_ONCE], n;
     FILE *output;
-    struct timespec start;
 } job;
 
 static double seconds_since(struct timespec start) {
@@ -83,51 +89,69 @@ static double seconds_since(struct timespec start) {
     return (double)(now.tv_sec - start.tv_sec) + 1e-9 * (double)(now.tv_nsec - start.tv_nsec);
 }
 
-/* The device is opened in the child alone: what CUDA is to a process does not survive a fork. */
-static bool start_job(job *j, int op, const char *device, unsigned what, opcheck_counts *shared) {
-    *j = (job){.op = op, .output = tmpfile()};
-    clock_gettime(CLOCK_MONOTONIC, &j->start);
+static void check_in_job(int op, bool device_is_there, unsigned what, finding *found) {
+    struct timespec start;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    found->from = found->to = ftell(stdout);
+    alarm(SECONDS);
+    opcheck check = {.op = ct_op_at(op)};
+    opcheck_expect(&check, device_is_there, "the device cannot be used: %s", ct_error());
+    if (device_is_there) check_op(&check, what);
     fflush(stdout);
+    *found = (finding){{1, check.checks, check.failures}, seconds_since(start), found->from, ftell(stdout)};
+}
+
+/* The device is opened in the child alone: what CUDA is to a process does not survive a fork. Opening it takes longer than checking an op, so
+ * there a process checks several. */
+static bool start_job(job *j, const char *device, unsigned what, finding *shared) {
+    fflush(stdout);
+    j->output = tmpfile();
     j->child = j->output ? fork() : -1;
     if (j->child == 0) {
         dup2(fileno(j->output), STDOUT_FILENO);
         dup2(fileno(j->output), STDERR_FILENO);
-        alarm(SECONDS);
-        opcheck check = {.op = ct_op_at(op)};
         ct_device where;
         ct_set_threads(1); /* the jobs are the parallelism */
-        opcheck_expect(&check, !device || (ct_device_parse(device, &where) && ct_set_device(where)),
-                       "the device cannot be used: %s", ct_error());
-        if (ct_ok()) check_op(&check, what);
-        shared[op] = (opcheck_counts){1, check.checks, check.failures};
-        fflush(stdout);
+        alarm(SECONDS);
+        const bool there = !device || (ct_device_parse(device, &where) && ct_set_device(where));
+        for (int i = 0; i < j->n; i++) check_in_job(j->ops[i], there, what, &shared[j->ops[i]]);
         exit(0); /* not _exit: a sanitizer has its say at exit */
     }
     return j->child > 0;
 }
 
-/* Reports a job that has ended. */
-static void finish_job(job *j, int status, bool verbose, opcheck_counts *shared, opcheck_counts *total) {
-    const char *name = ct_op_at(j->op)->name;
-    opcheck_counts *counts = &shared[j->op];
-    bool whole = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-    if (!whole) *counts = (opcheck_counts){1, counts->checks, counts->failures + 1};
-    if (counts->failures || verbose)
-        printf("%s %-28s %7d checks %6.2f s\n", counts->failures ? "FAILED" : "ok    ", name, counts->checks,
-               seconds_since(j->start));
+/* Lines from..to of a job's output; to < from: all that come. */
+static void print_lines(FILE *output, long from, long to) {
     char line[2048];
-    rewind(j->output);
-    while (counts->failures && fgets(line, sizeof line, j->output)) fputs(line, stdout);
-    if (!whole && WIFSIGNALED(status))
-        printf("  %s: ended by signal %d (%s)\n", name, WTERMSIG(status), strsignal(WTERMSIG(status)));
-    else if (!whole)
-        printf("  %s: its process ended with status %d\n", name, WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+    if (fseek(output, from, SEEK_SET) != 0) return;
+    while ((to < from || ftell(output) < to) && fgets(line, sizeof line, output)) fputs(line, stdout);
+}
+
+/* Reports a job that has ended. One that has not ended well has failed in the op at which it was, or at its exit, which is the last one's. */
+static void finish_job(job *j, int status, bool verbose, finding *shared, opcheck_counts *total) {
+    bool whole = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    for (int i = 0; i < j->n; i++) {
+        const char *name = ct_op_at(j->ops[i])->name;
+        finding *found = &shared[j->ops[i]];
+        const bool ended = !whole && (!found->counts.ops || i == j->n - 1);
+        if (ended || !found->counts.ops) found->counts.failures++;
+        if (found->counts.failures || verbose)
+            printf("%s %-28s %7d checks %6.2f s\n", found->counts.failures ? "FAILED" : "ok    ", name,
+                   found->counts.checks, found->seconds);
+        if (found->counts.failures) print_lines(j->output, found->from, ended ? -1 : found->to);
+        if (ended && WIFSIGNALED(status))
+            printf("  %s: ended by signal %d (%s)\n", name, WTERMSIG(status), strsignal(WTERMSIG(status)));
+        else if (ended)
+            printf("  %s: its process ended with status %d\n", name, WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+        else if (!found->counts.ops) printf("  %s: its process had ended before\n", name);
+        whole = whole || ended; /* the others have not been reached */
+        total->ops++;
+        total->checks += found->counts.checks;
+        total->failures += found->counts.failures != 0;
+    }
     fflush(stdout);
     fclose(j->output);
     j->child = 0;
-    total->ops++;
-    total->checks += counts->checks;
-    total->failures += counts->failures != 0;
 }
 
 static bool is_chosen(const char *name, const char *const *names, int n) {
@@ -138,25 +162,33 @@ static bool is_chosen(const char *name, const char *const *names, int n) {
 
 opcheck_counts opcheck_run(const char *const *names, int n, const char *device, unsigned what, int jobs, bool verbose) {
     opcheck_counts total = {0};
-    int count = ct_op_count();
-    size_t bytes = (size_t)count * sizeof(opcheck_counts);
-    opcheck_counts *shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    int count = ct_op_count(), chosen = 0;
+    size_t bytes = (size_t)count * sizeof(finding);
+    finding *shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) return (opcheck_counts){.failures = 1};
     job running[MAX_JOBS] = {{0}};
     if (jobs < 1) jobs = 1;
     if (jobs > MAX_JOBS) jobs = MAX_JOBS;
+    for (int i = 0; i < count; i++) chosen += is_chosen(ct_op_at(i)->name, names, n);
+    /* as many as leave work for all */
+    const int share = (chosen + 4 * jobs - 1) / (4 * jobs), most = !device               ? 1
+                                                                   : share < OPS_AT_ONCE ? share
+                                                                                         : OPS_AT_ONCE;
     int next = 0, active = 0;
     while (next < count || active) {
-        while (next < count && !is_chosen(ct_op_at(next)->name, names, n)) next++;
         int slot = 0;
         while (slot < jobs && running[slot].child) slot++;
         if (next < count && slot < jobs) {
-            if (start_job(&running[slot], next++, device, what, shared)) {
+            job *j = &running[slot];
+            for (*j = (job){0}; next < count && j->n < most; next++)
+                if (is_chosen(ct_op_at(next)->name, names, n)) j->ops[j->n++] = next;
+            if (j->n == 0) continue;
+            if (start_job(j, device, what, shared)) {
                 active++;
             } else {
-                running[slot].child = 0;
+                j->child = 0;
                 total.failures++;
-                printf("FAILED: no process for %s\n", ct_op_at(next - 1)->name);
+                printf("FAILED: no process for %s\n", ct_op_at(j->ops[0])->name);
             }
             continue;
         }

@@ -99,6 +99,13 @@ typedef bool (*opcheck_function)(const opcheck_sample *sample, ct_tensor *const 
 bool opcheck_apply(const opcheck_sample *sample, ct_tensor *const *in, ct_tensor **out);
 bool opcheck_lower(const opcheck_sample *sample, ct_tensor *const *in, ct_tensor **out);
 
+/* What results of a device are compared with is computed by the CPU: until ct_set_device with what this returns, tensors are made there. */
+static inline ct_device opcheck_to_cpu(void) {
+    const ct_device device = ct_get_device();
+    ct_set_device((ct_device){CT_CPU, 0});
+    return device;
+}
+
 /* Relative spacing of a dtype (half of it bounds the error of rounding), its largest and its smallest number. */
 double opcheck_unit(ct_dtype dtype);
 double opcheck_largest(ct_dtype dtype);

@@ -1,7 +1,7 @@
 /* Gradients, in f64, along random directions v of the inputs and of the cotangents c:
  *     first order:  d/dt  sum <c, y(x + t v)>          =  sum <G, v>,   G the vector-Jacobian product
  *     second order: d/dt  sum <u, G(x + t v, c + t w)>  =  sum <H, v> + sum <K, w>,   (H, K) the gradient of sum <u, G>
- * with the left sides from central differences of fourth order at two steps,
+ * with the left sides from central differences of fourth order at two steps, by the CPU,
  *     d(h) = (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h,
  * of which d(h/2) is right to about |d(h) - d(h/2)| / 15. The tolerance is that difference and what rounding does: f is right to
  * e = lambda sqrt(L) u (sum |c y| + sum |G x|), as in opcheck_values.c, so d(h/2) to 3 e / h. Where the two steps differ by
@@ -137,6 +137,7 @@ static void add_product(const problem *p, double *out, double *magnitude, const 
 /* f of the head comment at time t. */
 static bool evaluate(const problem *p, int order, double t, double *f, double *magnitude) {
     bool ok = false;
+    const ct_device device = opcheck_to_cpu();
     for (int64_t k = 0; k < p->length; k++) f[k] = 0;
     ct_scope {
         ct_tensor *leaves[SLOTS], *of[SLOTS];
@@ -158,6 +159,7 @@ static bool evaluate(const problem *p, int order, double t, double *f, double *m
             }
         }
     }
+    ct_set_device(device);
     return ok;
 }
 
@@ -279,6 +281,14 @@ static bool gradients(const problem *p, int order, ct_dtype dtype, opcheck_layou
     return ok;
 }
 
+/* The same in f64 on dense memory, by the CPU. */
+static bool exact_gradients(const problem *p, int order, double t, double **g) {
+    const ct_device device = opcheck_to_cpu();
+    const bool ok = gradients(p, order, CT_F64, OPCHECK_DENSE, OPCHECK_DENSE, t, g);
+    ct_set_device(device);
+    return ok;
+}
+
 static void free_gradients(double **g, int n) {
     for (int i = 0; i < n; i++) free(g[i]);
 }
@@ -300,7 +310,7 @@ static void measure_moves(problem *p, int order, double *const *exact, bool inpu
             const double size = inputs || i >= p->n_in ? 1.7 : 0;
             for (int64_t k = 0; k < p->count[i]; k++) p->direction[i][k] *= size * (fabs(p->value[i][k]) + mean);
         }
-        bool usable = gradients(p, order, CT_F64, OPCHECK_DENSE, OPCHECK_DENSE, amount, other);
+        bool usable = exact_gradients(p, order, amount, other);
         ct_error_clear();
         for (int i = 0; i < slots; i++)
             for (int64_t k = 0; usable && exact[i] && other[i] && k < p->count[i]; k++) {
@@ -354,7 +364,7 @@ static void measure_expanded(problem *p, int input, double *terms) {
     }
     p->value[input] = expanded, p->shape[input] = common, p->count[input] = all;
     p->direction[input] = random_array(all, 1);
-    bool usable = gradients(p, 1, CT_F64, OPCHECK_DENSE, OPCHECK_DENSE, 0, g);
+    bool usable = exact_gradients(p, 1, 0, g);
     ct_error_clear();
     for (int64_t k = 0; usable && k < all; k++) squares[from[k]] += g[input][k] * g[input][k];
     for (int64_t k = 0; usable && k < count; k++) terms[k] += sqrt(squares[k]);
@@ -436,7 +446,7 @@ static void check_variant(opcheck *check, problem *p, int order, ct_dtype dtype,
              opcheck_layout_name(cotangents));
     const bool half = opcheck_unit(dtype) > opcheck_unit(CT_F32), strict = half && !reads_half_result(p->sample->op);
     bool ok = gradients(p, order, dtype, layout, cotangents, 0, got) &&
-              gradients(p, order, CT_F64, OPCHECK_DENSE, OPCHECK_DENSE, 0, exact) &&
+              exact_gradients(p, order, 0, exact) &&
               (!strict || gradients(p, order, CT_F32, OPCHECK_DENSE, OPCHECK_DENSE, 0, single));
     if (ok && !opcheck_has_f64()) {
         const ct_device device = opcheck_begin_f64();

@@ -1,6 +1,6 @@
 /* Results: each kernel against the op computed another way, in f64.
  *
- * The reference is `lower` run in f64 on the very numbers that the kernel saw (rounded to its dtype first), at the
+ * The reference is `lower` run in f64 on the very numbers that the kernel saw (rounded to its dtype first), by the CPU at the
  * base level; an op without `lower` is compared with its own f64 kernel on dense memory. Integers are compared with i64, of
  * `lower` too where there is one, modulo their width, and the i64 kernel with f64 where numbers are small enough to be exact.
  * What is random, and what is made of options alone, is compared with `lower` in the same dtype: it depends on it.
@@ -472,6 +472,7 @@ static bool is_refused(opcheck *check, const opcheck_sample *sample, input_set *
 static void check_levels(opcheck *check, opcheck_sample *sample, input_set *set, const reference *ref, bool repeats,
                          const char *only) {
     for (int level = 0; level < LEVELS; level++) {
+        const char *name = only ? "device" : levels[level];
         if (only && strcmp(levels[level], only) != 0) continue;
         /* only products differ between the last two levels */
         if (!only && (sample->op->flags & CT_OP_ELEMENTWISE) && strcmp(levels[level], "avx512bf16") == 0) continue;
@@ -482,9 +483,8 @@ static void check_levels(opcheck *check, opcheck_sample *sample, input_set *set,
         for (int layout = OPCHECK_DENSE; layout < OPCHECK_LAYOUTS; layout++)
             if (repeats == (layout == OPCHECK_STRIDE0) &&
                 wants_layout(sample, set->integer && !repeats, (opcheck_layout)layout))
-                check_layout(check, sample, set, ref, levels[level], (opcheck_layout)layout);
-        if (!repeats && set->dtype == CT_F32 && sample->largest <= LARGE)
-            check_home(check, sample, set, ref, levels[level]);
+                check_layout(check, sample, set, ref, name, (opcheck_layout)layout);
+        if (!repeats && set->dtype == CT_F32 && sample->largest <= LARGE) check_home(check, sample, set, ref, name);
     }
 }
 
@@ -502,7 +502,9 @@ static void check_variant(opcheck *check, opcheck_sample *sample, ct_dtype dtype
             place_all(sample, &set, dtype, repeats ? OPCHECK_STRIDE0 : OPCHECK_DENSE, NULL, in);
         }
         if (integer && is_refused(check, sample, &set)) break;
+        const ct_device device = opcheck_to_cpu();
         bool ok = make_reference(sample, &set, &ref);
+        ct_set_device(device);
         opcheck_expect(check, ok || (integer && may_refuse(ct_error_code())), "%s reference: %s", ct_dtype_name(dtype),
                        ct_error());
         ct_error_clear();

@@ -87,6 +87,51 @@ TEST_LIMIT(a_stream_and_memory_of_the_program_are_used_in_its_order, 120) {
     CHECK(cu.cuCtxSetCurrent(NULL) == 0);
 }
 
+/* The gradient of a small network's loss, into memory that stays: products, a convolution, rows, sums. */
+static bool gradient_into(ct_tensor *into, ct_tensor *x, ct_tensor *kernel, ct_tensor *weight, ct_tensor *classes) {
+    bool ok = false;
+    ct_scope {
+        ct_tensor *images = ct_relu(ct_conv2d(ct_reshape(x, CT_DIMS(32, 4, 8, 8)), kernel, .pad = 1)), *grad = NULL;
+        ct_tensor *rows = ct_layer_norm(ct_reshape(images, CT_DIMS(32, 8 * 64)), CT_DIMS(8 * 64));
+        ct_tensor *loss = ct_cross_entropy_loss(ct_matmul(rows, weight), classes);
+        ok = ct_grad(&loss, 1, NULL, &weight, 1, &grad, 0) && (ct_into(into), ct_mul_s(grad, 2));
+    }
+    return ok;
+}
+
+TEST_LIMIT(what_is_enqueued_on_a_stream_of_the_program_can_be_captured, 120) {
+    CUDA(d);
+    void *context = NULL, *theirs = NULL, *graph = NULL, *executable = NULL;
+    static cuda_graphs graphs;
+    REQUIRE(cuda_driver_find(&cu) && cuda_graphs_find(&graphs) && cu.cuDevicePrimaryCtxRetain(&context, d.index) == 0 &&
+            cu.cuCtxSetCurrent(context) == 0 && cu.cuStreamCreate(&theirs, 1) == 0);
+    ct_stream *stream = ct_stream_wrap(d, theirs);
+    REQUIRE(stream && ct_set_stream(d, stream));
+    ct_scope {
+        ct_tensor *x = ct_to(harness_randn(CT_DIMS(32, 4 * 64)), d),
+                  *kernel = ct_to(harness_randn(CT_DIMS(8, 4, 3, 3)), d),
+                  *weight = ct_set_requires_grad(ct_to(harness_randn(CT_DIMS(8 * 64, 10)), d), true),
+                  *classes = ct_randint(CT_DIMS(32), 0, 10, .device = d),
+                  *into = ct_zeros(CT_DIMS(8 * 64, 10), .device = d);
+        /* Before: algorithms are measured and memory is taken when a size comes for the first time. */
+        for (int i = 0; i < 2; i++) REQUIRE(gradient_into(into, x, kernel, weight, classes));
+        REQUIRE(ct_stream_synchronize(stream) && graphs.cuStreamBeginCapture_v2(theirs, 0) == 0);
+        const bool enqueued = gradient_into(into, x, kernel, weight, classes);
+        REQUIRE(graphs.cuStreamEndCapture(theirs, &graph) == 0 && enqueued);
+        REQUIRE(graphs.cuGraphInstantiateWithFlags(&executable, graph, 0) == 0);
+        for (int i = 0; i < 3; i++) { /* of other numbers each time, which the graph reads where they lie */
+            CHECK((ct_into(x), ct_mul_s(x, 0.75)) && graphs.cuGraphLaunch(executable, theirs) == 0);
+            ct_tensor *replayed = ct_to(into, cpu);
+            CHECK(replayed && gradient_into(into, x, kernel, weight, classes));
+            CHECK(harness_same_bits(replayed, ct_to(into, cpu)));
+        }
+        CHECK(graphs.cuGraphExecDestroy(executable) == 0 && graphs.cuGraphDestroy(graph) == 0 &&
+              ct_set_stream(d, NULL));
+    }
+    ct_stream_free(stream);
+    CHECK(cu.cuStreamDestroy_v2(theirs) == 0 && cu.cuCtxSetCurrent(NULL) == 0);
+}
+
 /* ---- DLPack ---- */
 
 TEST_LIMIT(tensors_go_out_and_come_in_by_dlpack, 120) {
