@@ -192,7 +192,7 @@ static void put_operand(ct_wgpu_text *t, const ct_wgpu_plan *plan, const ct_wgpu
 
 /* ---- The whole ---- */
 
-static const char head[] = "ct_base: array<vec4<u32>, 4>, ct_groups: u32, ct_call: u32, ct_pad_a: u32, ct_pad_b: u32, ";
+static const char head[] = "ct_base: array<vec4<u32>, 4>, ct_groups: u32, ct_call: u32, ct_zero: u32, ct_pad: u32, ";
 static const char begins[] = "struct Params {";
 
 static void put_params(ct_wgpu_text *t, const char *unit) {

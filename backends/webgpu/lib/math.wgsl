@@ -1,9 +1,9 @@
 // Functions of f32 to a few units in the last place, from +, *, / and sqrt alone: the builtins of WGSL are allowed errors that would show
 // (sin 2^-11, exp 3 + 2 |x| ulp). Reductions and polynomials are those of backends/cpu/simd/, where the error of each fit is given.
 //
-// A compiler for the device may fuse products with sums, or not; take (a + b) - a for b; and assume that nothing is NaN or infinite.
-// So no constant is added to round or to split a number: round() does the one, a mask on the bits the other, which is opaque to it.
-// What is NaN or infinite is told from its bits, and chosen last.
+// A compiler for the device may fuse products with sums, or not; take (a + b) - a for b and a b + a c for a (b + c); and assume that nothing
+// is NaN or infinite. So no constant is added to round or to split a number: round() does the one, a mask on the bits the other, which
+// is opaque to it; ct_opaque keeps apart what must not be joined. What is NaN or infinite is told from its bits, and chosen last.
 
 // ---- Bits ----
 
@@ -28,6 +28,10 @@ fn ct_is_finite(x: f32) -> bool {
 fn ct_copysign(x: f32, s: f32) -> f32 {
     return bitcast<f32>((bitcast<u32>(x) & 0x7fffffffu) | (bitcast<u32>(s) & 0x80000000u));
 }
+// x, of which a compiler knows nothing: p.ct_zero is 0.
+fn ct_opaque(x: f32) -> f32 {
+    return bitcast<f32>(bitcast<u32>(x) ^ p.ct_zero);
+}
 // The leading 12 bits of x, whose product with another such number is exact.
 fn ct_head(x: f32) -> f32 {
     return bitcast<f32>(bitcast<u32>(x) & 0xfffff000u);
@@ -51,7 +55,7 @@ const ct_inv_log2 = 0x1.715476p0f;
 // x = n log 2 + r, |r| <= log(2)/2: (n, r).
 fn ct_reduce_log2(x: f32) -> vec2<f32> {
     let n = round(x * ct_inv_log2);
-    return vec2<f32>(n, fma(n, -ct_log2_tail, fma(n, -ct_log2_head, x)));
+    return vec2<f32>(n, fma(n, -ct_log2_tail, ct_opaque(fma(n, -ct_log2_head, x))));
 }
 // e^r - 1 on |r| <= log(2)/2.
 fn ct_expm1_reduced(r: f32) -> f32 {
@@ -175,7 +179,7 @@ fn ct_log2(x: f32) -> f32 {
 fn ct_log10(x: f32) -> f32 {
     let s = ct_log_split(x);
     let f = s.x - 1.0;
-    let t = fma(f + ct_log1p_tail(f), 0x1.bcb7b2p-2f, s.y * 0x1.3509f8p-18f);
+    let t = fma(f + ct_log1p_tail(f), 0x1.bcb7b2p-2f, ct_opaque(s.y * 0x1.3509f8p-18f));
     return ct_log_of(x, fma(s.y, 0x1.344p-2f, t));
 }
 // u is 1 + x cut to 23 bits, c what it lacks. u = m 2^e, and 1 + x = 2^e (m + c 2^-e); where e = 0 that is 1 + x itself.

@@ -18,7 +18,7 @@ fn ct_cbrt(x: f32) -> f32 {
     let y_tail = y - y_head;
     let square = y_head * y_head;
     let square_head = ct_head(square);
-    let rest = ((b - square_head * y_head) - (square - square_head) * y_head) - 3.0 * square * y_tail;
+    let rest = (ct_opaque(b - square_head * y_head) - (square - square_head) * y_head) - 3.0 * square * y_tail;
     let r = ct_scale(fma(rest * z * z, 0x1.555556p-2f, y), i32(q));
     return select(ct_copysign(r, x), x, !ct_is_finite(x) || x == 0.0);
 }
@@ -49,7 +49,7 @@ fn ct_log2_pair(x: f32) -> vec2<f32> {
     let d_tail = f - (d_head - 2.0);
     let s = f / d;
     let s_head = ct_head(s);
-    let s_tail = ((f - s_head * d_head) - s_head * d_tail) / d;
+    let s_tail = (ct_opaque(f - s_head * d_head) - s_head * d_tail) / d;
     let z_head = s_head * s_head;
     let z_tail = s_tail * (s_head + s);
     let z = z_head + z_tail;

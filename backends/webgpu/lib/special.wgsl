@@ -30,7 +30,7 @@ fn ct_exp_minus_square(a: f32, d: f32, more: f32) -> f32 {
     let square = head * head / d;
     let n = round(a * a / d * -ct_inv_log2);
     let tail = fma(n, -ct_log2_tail, more) - (a - head) * (a + head) / d;
-    return ct_scale(1.0 + ct_expm1_reduced((n * -ct_log2_head - square) + tail), i32(n));
+    return ct_scale(1.0 + ct_expm1_reduced(ct_opaque(n * -ct_log2_head - square) + tail), i32(n));
 }
 // erfc a = e^(-a^2) Q(t) / (a + 2), t = (a - 2) / (a + 2); erfc(-a) = 2 - erfc a. With w = -1 / (a + 2) as computed, t = 1 + 4 w; e is what
 // w falls short of, relatively, and enters the product through the exponent.
@@ -40,7 +40,7 @@ fn ct_erfc(x: f32) -> f32 {
     let w = -1.0 / d;
     let w_head = ct_head(w);
     let d_head = ct_head(d);
-    let e = ((1.0 + w_head * d_head) + w_head * (a - (d_head - 2.0))) + (w - w_head) * d;
+    let e = (ct_opaque(1.0 + w_head * d_head) + w_head * (a - (d_head - 2.0))) + (w - w_head) * d;
     let t = fma(w * e, 4.0, fma(w, 4.0, 1.0));
     var q = fma(0x1.6e04dp-15f, t, 0x1.13595cp-11f);
     q = fma(q, t, 0x1.7e80b6p-11f);
@@ -191,7 +191,7 @@ fn ct_digamma_positive(x: f32) -> f32 {
     q = fma(q, u, 0.240538388);
     q = fma(q, u, -0.423627466);
     q = fma(q, u, 0.951055884);
-    return fma(q, (y - 0x1.762d86p0f) - 0x1.ab5f2p-27f, sum);
+    return fma(q, ct_opaque(y - 0x1.762d86p0f) - 0x1.ab5f2p-27f, sum);
 }
 fn ct_digamma(x: f32) -> f32 {
     if (ct_is_nan(x) || x == 0.0) {

@@ -27,9 +27,9 @@ fn ct_reduce_pi2(a: f32) -> vec2<f32> {
         return ct_reduce_large(a);
     }
     let n = round(a * 0x1.45f306p-1f);
-    var r = fma(n, -0x1.92p0f, a);
-    r = fma(n, -0x1.fb4p-12f, r);
-    r = fma(n, -0x1.444p-24f, r);
+    var r = ct_opaque(fma(n, -0x1.92p0f, a));
+    r = ct_opaque(fma(n, -0x1.fb4p-12f, r));
+    r = ct_opaque(fma(n, -0x1.444p-24f, r));
     r = fma(n, -0x1.68c234p-39f, r);
     return vec2<f32>(r, f32(u32(n) & 3u));
 }

@@ -31,7 +31,7 @@ fn ct_remainder(a: T, b: T) -> T { return ct_remainder_f32(a, b); }
 fn ct_floor_div(a: T, b: T) -> T { return ct_floor_div_f32(a, b); }
 
 fn ct_eq(a: T, b: T) -> bool { return a == b; }
-fn ct_ne(a: T, b: T) -> bool { return a != b; }
+fn ct_ne(a: T, b: T) -> bool { return !(a == b); } // != of NaN may be false
 fn ct_lt(a: T, b: T) -> bool { return a < b; }
 fn ct_le(a: T, b: T) -> bool { return a <= b; }
 fn ct_gt(a: T, b: T) -> bool { return a > b; }
