@@ -50,8 +50,8 @@ bool ct_wgpu_order(const ct_call *call, ct_wgpu_ordered *o) {
     const size_t array = array_bytes(o->n), bytes = (size_t)o->n * sizeof(uint32_t);
     const size_t counts = o->begin + 4 * array, totals = counts + array_bytes(DIGITS * blocks_of(o->n));
     order_params p = {.n = (uint32_t)o->n, .blocks = (uint32_t)blocks_of(o->n)};
-    int bits = 1;
-    while (bits < 32 && o->most >> bits) bits++;
+    int bits = 2; /* two at a time */
+    while (bits < 32 && o->most >> bits) bits += 2;
     const bool single = o->n <= BLOCK;
     for (int shift = 0; shift < bits; shift += single ? bits : 8) {
         const size_t keys = o->keys == o->begin ? o->begin + 2 * array : o->begin, places = keys + array;

@@ -1,7 +1,7 @@
 // The stable order of keys by a radix sort, least digit first, with 8 bits to a digit (Satish, Harris, Garland: Designing Efficient Sorting
 // Algorithms for Manycore GPUs, 2009). A workgroup takes a block of keys. count: how often each digit is in each block; scan: of each digit, how
-// often it is in the blocks before; place: a block is sorted by its digit, a bit at a time, in workgroup memory, and its runs go where they
-// belong. order: all of it for a single block.
+// often it is in the blocks before; place: a block is sorted by its digit in workgroup memory, and its runs go where they
+// belong. order: all of it for a single block. Barriers are what a sort of a block costs, so two bits go at a time.
 struct Params {
     n: u32,
     blocks: u32,
@@ -14,33 +14,41 @@ const BLOCK = 1024u; // THREADS * EACH
 const DIGITS = 256u;
 var<workgroup> block_keys: array<u32, 1024>;
 var<workgroup> block_places: array<u32, 1024>;
-var<workgroup> sums: array<u32, 512>; // twice THREADS
+var<workgroup> sums: array<vec2<u32>, 256>;
+var<workgroup> group_sums: array<vec2<u32>, 16>; // of 16 neighbours each
 var<workgroup> digit_counts: array<atomic<u32>, 256>;
 var<workgroup> digit_starts: array<u32, 256>;
 
 fn digit_of(key: u32) -> u32 { return (key >> p.shift) & (DIGITS - 1u); }
 
-// The sum of the values of all invocations before this one; that of all is then in sums[511].
-fn sum_before(local: u32, value: u32) -> u32 {
+struct Sums {
+    before: vec2<u32>, // of the values of all invocations before this one
+    all: vec2<u32>,
+}
+
+fn sums_of(local: u32, value: vec2<u32>) -> Sums {
     sums[local] = value;
     workgroupBarrier();
-    var half = 0u;
-    for (var distance = 1u; distance < THREADS; distance *= 2u) {
-        var sum = sums[half + local];
-        if (local >= distance) {
-            sum += sums[half + local - distance];
+    if (local < 16u) {
+        var sum = vec2<u32>(0u, 0u);
+        for (var i = 16u * local; i < 16u * local + 16u; i++) {
+            let next = sum + sums[i];
+            sums[i] = sum;
+            sum = next;
         }
-        half = THREADS - half;
-        sums[half + local] = sum;
-        workgroupBarrier();
-    }
-    // after 8 steps the sums are in the first half again
-    let own = sums[local];
-    if (local == THREADS - 1u) {
-        sums[511] = own;
+        group_sums[local] = sum;
     }
     workgroupBarrier();
-    return own - value;
+    var result = Sums(sums[local], vec2<u32>(0u, 0u));
+    for (var g = 0u; g < 16u; g++) {
+        let sum = group_sums[g];
+        result.all += sum;
+        if (g < local / 16u) {
+            result.before += sum;
+        }
+    }
+    workgroupBarrier();
+    return result;
 }
 
 fn count(group: u32, local: u32, groups: u32) {
@@ -67,12 +75,11 @@ fn scan(group: u32, local: u32, groups: u32) {
             if (first + local < p.blocks) {
                 value = u32(counts_load(digit * p.blocks + first + local));
             }
-            let sum = sum_before(local, value);
+            let found = sums_of(local, vec2<u32>(value, 0u));
             if (first + local < p.blocks) {
-                counts_store(digit * p.blocks + first + local, i32(before + sum));
+                counts_store(digit * p.blocks + first + local, i32(before + found.before.x));
             }
-            before += sums[511];
-            workgroupBarrier();
+            before += found.all.x;
         }
         if (local == 0u) {
             totals_store(digit, i32(before));
@@ -93,26 +100,30 @@ fn load_block(block: u32, local: u32) {
     workgroupBarrier();
 }
 
-// The block by `bits` bits from shift on: for each of them, those with a 0 go before those with a 1.
+// The block by `bits` bits from shift on, two at a time: how often each of the four is, in 16 bits each, tells where its keys go.
 fn sort_block(local: u32) {
-    for (var bit = p.shift; bit < p.shift + p.bits; bit++) {
+    for (var bit = p.shift; bit < p.shift + p.bits; bit += 2u) {
         var keys: array<u32, 4>;
         var places: array<u32, 4>;
-        var zeros = 0u;
+        var counts = vec2<u32>(0u, 0u);
         for (var k = 0u; k < EACH; k++) {
             keys[k] = block_keys[local * EACH + k];
             places[k] = block_places[local * EACH + k];
-            zeros += 1u - ((keys[k] >> bit) & 1u);
+            let which = (keys[k] >> bit) & 3u;
+            counts[which >> 1u] += 1u << (16u * (which & 1u));
         }
-        var low = sum_before(local, zeros);
-        var high = sums[511] + local * EACH - low;
+        let found = sums_of(local, counts);
+        let one = found.all.x & 0xffffu;
+        let two = one + (found.all.x >> 16u);
+        let three = two + (found.all.y & 0xffffu);
+        var to = found.before + vec2<u32>(one << 16u, two | (three << 16u));
         for (var k = 0u; k < EACH; k++) {
-            let one = ((keys[k] >> bit) & 1u) == 1u;
-            let to = select(low, high, one);
-            low += select(1u, 0u, one);
-            high += select(0u, 1u, one);
-            block_keys[to] = keys[k];
-            block_places[to] = places[k];
+            let which = (keys[k] >> bit) & 3u;
+            let shift = 16u * (which & 1u);
+            let at = (to[which >> 1u] >> shift) & 0xffffu;
+            to[which >> 1u] += 1u << shift;
+            block_keys[at] = keys[k];
+            block_places[at] = places[k];
         }
         workgroupBarrier();
     }
@@ -122,7 +133,7 @@ fn place(group: u32, local: u32, groups: u32) {
     for (var block = group; block < p.blocks; block += groups) {
         load_block(block, local);
         sort_block(local);
-        let before = sum_before(local, u32(totals_load(local)));
+        let before = sums_of(local, vec2<u32>(u32(totals_load(local)), 0u)).before.x;
         for (var i = local; i < BLOCK; i += THREADS) {
             let digit = digit_of(block_keys[i]);
             if (i == 0u || digit_of(block_keys[i - 1u]) != digit) {
