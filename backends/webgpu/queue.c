@@ -3,6 +3,7 @@
  *
  * A command buffer that is wrong would abort the process at its submission, so errors are caught when it is finished, and such a one is
  * never submitted. */
+#include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -152,8 +153,9 @@ static bool report(ct_wgpu_device *d, const uint32_t *w) {
                                   .low = pairs[2],
                                   .high = pairs[3],
                                   .real_value = (double)real[0],
-                                  .real_low = (double)real[1],
-                                  .real_high = (double)real[2]};
+                                  /* the bounds of f32 stand for those of f64 */
+                                  .real_low = real[1] == FLT_MIN ? DBL_MIN : (double)real[1],
+                                  .real_high = real[2] == FLT_MAX ? DBL_MAX : (double)real[2]};
     d->n_noted = 0;
     return ct_wgpu_host->fail_value(&wrong);
 }
