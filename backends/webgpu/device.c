@@ -8,7 +8,7 @@
 const ct_host *ct_wgpu_host;
 
 static ct_wgpu_device devices[CT_WGPU_DEVICES];
-static int count;
+static _Atomic int count;
 static bool saw_null; /* an adapter that takes all calls and computes nothing */
 static _Atomic bool forked; /* a runtime's threads do not survive a fork */
 static void note_fork(void) { atomic_store(&forked, true); }
@@ -76,7 +76,7 @@ void ct_wgpu_until(ct_wgpu_device *d, _Atomic int *flag) {
         if (ct_wgpu.native.DevicePoll) {
             ct_wgpu.native.DevicePoll(d->device, 1, NULL);
         } else {
-            ct_wgpu.InstanceProcessEvents(ct_wgpu.instance);
+            ct_wgpu.InstanceProcessEvents(d->instance);
             if (!atomic_load(flag)) nanosleep(&(struct timespec){0, 20000}, NULL);
         }
     }
@@ -105,7 +105,7 @@ bool ct_wgpu_sound(ct_wgpu_device *d, const char *op) {
     if (atomic_load_explicit(&d->lost, memory_order_relaxed))
         return ct_wgpu_host->fail(CT_ERR_DEVICE, op,
                                   "the device is lost (%s), and what was on it; tensors on the CPU are not, and it is opened again "
-                                  "after all of its tensors are freed and ct_empty_cache is called",
+                                  "after all of its tensors are freed and ct_memory_trim is called",
                                   d->why);
     if (atomic_exchange(&d->failed, false)) return ct_wgpu_host->fail(CT_ERR_DEVICE, op, "WebGPU reports: %s", d->fault);
     return true;
@@ -117,21 +117,27 @@ static int rank_of(WGPUAdapterType type) {
     return type == WGPUAdapterType_DiscreteGPU ? 0 : type == WGPUAdapterType_IntegratedGPU ? 1 : type == WGPUAdapterType_CPU ? 3 : 2;
 }
 
+static void name(ct_wgpu_device *d, const WGPUAdapterInfo *info) {
+    static const char *const interfaces[] = {
+        [WGPUBackendType_Vulkan] = "Vulkan", [WGPUBackendType_Metal] = "Metal", [WGPUBackendType_D3D12] = "D3D12"};
+    snprintf(d->name, sizeof d->name, "%.*s", ct_wgpu_length(info->device), info->device.data ? info->device.data : "");
+    snprintf(d->driver, sizeof d->driver, "%s%s%.*s%s%.*s", interfaces[info->backendType], ct_wgpu_length(info->vendor) ? ", " : "",
+             ct_wgpu_length(info->vendor), info->vendor.data ? info->vendor.data : "", ct_wgpu_length(info->description) ? ", " : "",
+             ct_wgpu_length(info->description), info->description.data ? info->description.data : "");
+}
+
+static bool is_usable(const WGPUAdapterInfo *info) { /* the Null backend computes nothing */
+    return info->backendType == WGPUBackendType_Vulkan || info->backendType == WGPUBackendType_Metal ||
+           info->backendType == WGPUBackendType_D3D12;
+}
+
 /* Takes it over, or lets go of it: of the Null backend, and of OpenGL, which lacks much and shows devices a second time. */
 static void add_adapter(WGPUAdapter adapter) {
     WGPUAdapterInfo info = WGPU_ADAPTER_INFO_INIT;
     ct_wgpu.AdapterGetInfo(adapter, &info);
-    const bool usable = info.backendType == WGPUBackendType_Vulkan || info.backendType == WGPUBackendType_Metal ||
-                        info.backendType == WGPUBackendType_D3D12;
-    if (usable && count < CT_WGPU_DEVICES) {
-        ct_wgpu_device made = {.adapter = adapter, .kind = rank_of(info.adapterType)};
-        snprintf(made.name, sizeof made.name, "%.*s", ct_wgpu_length(info.device), info.device.data ? info.device.data : "");
-        static const char *const interfaces[] = {
-            [WGPUBackendType_Vulkan] = "Vulkan", [WGPUBackendType_Metal] = "Metal", [WGPUBackendType_D3D12] = "D3D12"};
-        snprintf(made.driver, sizeof made.driver, "%s%s%.*s%s%.*s", interfaces[info.backendType],
-                 ct_wgpu_length(info.vendor) ? ", " : "", ct_wgpu_length(info.vendor), info.vendor.data ? info.vendor.data : "",
-                 ct_wgpu_length(info.description) ? ", " : "", ct_wgpu_length(info.description),
-                 info.description.data ? info.description.data : "");
+    if (is_usable(&info) && count < CT_WGPU_DEVICES) {
+        ct_wgpu_device made = {.adapter = adapter, .instance = ct_wgpu.instance, .kind = rank_of(info.adapterType)};
+        name(&made, &info);
         int at = count++;
         for (; at > 0 && devices[at - 1].kind > made.kind; at--) devices[at] = devices[at - 1]; /* GPUs before CPUs */
         devices[at] = made;
@@ -158,6 +164,7 @@ static WGPUAdapter request_adapter(void) {
 
 bool ct_wgpu_start(char *why, size_t room) {
     pthread_atfork(NULL, NULL, note_fork);
+    ct_wgpu_adopt_waiting();
     if (ct_wgpu.native.InstanceEnumerateAdapters) {
         size_t n = ct_wgpu.native.InstanceEnumerateAdapters(ct_wgpu.instance, NULL, NULL);
         WGPUAdapter *all = n ? calloc(n, sizeof(WGPUAdapter)) : NULL;
@@ -175,6 +182,26 @@ bool ct_wgpu_start(char *why, size_t room) {
                  ct_wgpu.name, saw_null ? "has only its Null backend, which computes nothing" : "finds no adapter");
     for (int i = 0; i < count; i++) pthread_mutex_init(&devices[i].lock, NULL);
     return count > 0;
+}
+
+ct_wgpu_device *ct_wgpu_device_at(int index) { return index >= 0 && index < count ? &devices[index] : NULL; }
+
+int ct_wgpu_add(WGPUInstance instance, WGPUAdapter adapter, WGPUDevice device) {
+    WGPUAdapterInfo info = WGPU_ADAPTER_INFO_INIT;
+    ct_wgpu_device made = {.adapter = adapter, .instance = instance, .given = device, .adopted = true, .kind = -1};
+    bool usable = true;
+    if (adapter) {
+        ct_wgpu.AdapterGetInfo(adapter, &info);
+        if ((usable = is_usable(&info))) name(&made, &info);
+        ct_wgpu.AdapterInfoFreeMembers(info);
+    }
+    const int at = count;
+    if (at == CT_WGPU_DEVICES || !usable) return -1;
+    if (!made.name[0]) snprintf(made.name, sizeof made.name, "a device of the program's");
+    devices[at] = made;
+    pthread_mutex_init(&devices[at].lock, NULL);
+    count = at + 1;
+    return at;
 }
 
 /* ---- Opening ---- */
@@ -202,8 +229,22 @@ static void take_limits(ct_wgpu_device *d) {
     ct_wgpu.AdapterInfoFreeMembers(info);
 }
 
-static bool open_device(ct_wgpu_device *d) {
+/* The program's own device, once. */
+static bool open_given(ct_wgpu_device *d) {
+    if (!d->given) return ct_wgpu_host->fail(CT_ERR_DEVICE, "webgpu", "the program has taken its device back");
+    d->device = d->given;
+    d->given = NULL;
+    return true;
+}
+
+static bool open_new(ct_wgpu_device *d) {
     WGPULimits limits = WGPU_LIMITS_INIT;
+    if (d->generation && !ct_wgpu.native.DevicePoll) { /* Dawn's adapters are good for one device */
+        WGPUAdapter fresh = request_adapter();
+        if (!fresh) return ct_wgpu_host->fail(CT_ERR_DEVICE, "webgpu", "%s is there no more", d->name);
+        ct_wgpu.AdapterRelease(d->adapter);
+        d->adapter = fresh;
+    }
     ct_wgpu.AdapterGetLimits(d->adapter, &limits);
     const int wanted[] = {WGPUFeatureName_ShaderF16, SUBGROUPS_NATIVE, SUBGROUPS, DAWN_THREADS};
     WGPUFeatureName features[sizeof wanted / sizeof *wanted];
@@ -228,6 +269,11 @@ static bool open_device(ct_wgpu_device *d) {
     while (!atomic_load(&o.done)) ct_wgpu.InstanceProcessEvents(ct_wgpu.instance);
     if (!o.device) return ct_wgpu_host->fail(CT_ERR_DEVICE, "webgpu", "%s cannot be opened: %s", d->name, o.why);
     d->device = o.device;
+    return true;
+}
+
+static bool open_device(ct_wgpu_device *d) {
+    if (!(d->adopted ? open_given(d) : open_new(d))) return false;
     d->queue = ct_wgpu.DeviceGetQueue(d->device);
     d->generation++;
     take_limits(d);
@@ -244,6 +290,8 @@ static void close_device(ct_wgpu_device *d) {
     ct_wgpu_queue_close(d);
     if (d->queue) ct_wgpu.QueueRelease(d->queue);
     if (d->device) ct_wgpu.DeviceRelease(d->device);
+    if (d->adopted && d->device) ct_wgpu.InstanceRelease(d->instance);
+    if (d->adopted && d->device && d->adapter) ct_wgpu.AdapterRelease(d->adapter);
     d->queue = NULL;
     d->device = NULL;
 }
@@ -261,7 +309,7 @@ ct_wgpu_device *ct_wgpu_enter(int index) {
     }
     ct_wgpu_device *d = &devices[index];
     pthread_mutex_lock(&d->lock);
-    if (atomic_load(&d->lost) && d->live == 0 && !d->adopted) close_device(d);
+    if (atomic_load(&d->lost) && d->live == 0) close_device(d);
     if (d->device ? ct_wgpu_sound(d, "webgpu") : open_device(d)) return d;
     pthread_mutex_unlock(&d->lock);
     return NULL;

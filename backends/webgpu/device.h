@@ -36,10 +36,12 @@ typedef struct ct_wgpu_noted {
 typedef struct ct_wgpu_table ct_wgpu_table; /* pipelines or bind groups by their keys */
 
 typedef struct ct_wgpu_device {
-    WGPUAdapter adapter;
+    WGPUAdapter adapter;   /* NULL: the program did not give it */
+    WGPUInstance instance; /* whose events tell of it */
+    WGPUDevice given;      /* of the program's own, before it is opened */
     char name[128], driver[128];
     int kind; /* of adapter; the lower, the better */
-    bool adopted;
+    bool adopted; /* the program's own: it is not opened again */
     pthread_mutex_t lock; /* for all below */
     WGPUDevice device;    /* NULL: not open */
     WGPUQueue queue;
@@ -73,6 +75,12 @@ typedef struct ct_wgpu_device {
 bool ct_wgpu_start(char *why, size_t room); /* finds the adapters */
 extern const ct_backend ct_wgpu_backend;
 const ct_kernel *ct_wgpu_kernels_of(void *self, const ct_op *op);
+
+ct_wgpu_device *ct_wgpu_device_at(int index); /* as it is; NULL: there is none */
+/* A device of the program's own, of which references were taken; its index, or -1: it cannot be used. */
+int ct_wgpu_add(WGPUInstance instance, WGPUAdapter adapter, WGPUDevice device);
+void ct_wgpu_adopt_waiting(void); /* adopt.c: those that were given before the module was opened */
+bool ct_wgpu_given_function(const char *name, void *function, size_t size); /* of the program's runtime; false: it gave none */
 
 /* Device `index`, open and locked; NULL after an error. */
 ct_wgpu_device *ct_wgpu_enter(int index);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/webgpu/runtime.h"
+#include "backends/webgpu/device.h"
 
 ct_wgpu_runtime ct_wgpu;
 
@@ -54,6 +54,7 @@ static void *open_wheel(void) {
 
 /* A function pointer from dlsym without a cast that ISO C lacks. */
 static void take(void *library, const char *name, void *function, size_t size) {
+    if (ct_wgpu_given_function(name, function, size)) return;
     void *found = dlsym(library, name);
     memcpy(function, &found, size);
 }
@@ -92,29 +93,45 @@ static bool take_version(void *library, char *why, size_t room) {
     return true;
 }
 
-bool ct_wgpu_open(char *why, size_t room) {
+/* wgpu-native also tries OpenGL, which writes to the host's standard error where there is none, and has no compute that we could use. Of
+ * its own options only the first counts here; the others are 0, whatever there are of them. */
+static WGPUInstance make_instance(void) {
+    struct {
+        WGPUChainedStruct chain;
+        uint64_t backends;
+        unsigned char others[1024];
+    } only = {.chain = {.sType = (WGPUSType)0x00030004}, .backends = 1 << 0 | 1 << 2 | 1 << 3}; /* Vulkan, Metal, D3D12 */
+    WGPUInstanceDescriptor descriptor = WGPU_INSTANCE_DESCRIPTOR_INIT;
+    if (ct_wgpu.native.DevicePoll) descriptor.nextInChain = &only.chain;
+    return ct_wgpu.CreateInstance(&descriptor);
+}
+
+static void *find_library(char *why, size_t room) {
     const char *named = getenv("CT_WEBGPU_LIBRARY");
     void *library = NULL;
     if (named && *named) {
         library = dlopen(named, RTLD_NOW | RTLD_LOCAL);
-        if (!library) {
-            snprintf(why, room, "CT_WEBGPU_LIBRARY cannot be opened: %s", dlerror());
-            return false;
-        }
+        if (!library) snprintf(why, room, "CT_WEBGPU_LIBRARY cannot be opened: %s", dlerror());
+        return library;
     }
     for (int i = 0; !library && system_names[i]; i++) library = dlopen(system_names[i], RTLD_NOW | RTLD_LOCAL);
     if (!library) library = open_wheel();
 #ifdef CT_WEBGPU_BESIDE_HEADER /* the one that this module was built with */
     if (!library) library = dlopen(CT_WEBGPU_BESIDE_HEADER, RTLD_NOW | RTLD_LOCAL);
 #endif
-    if (!library) {
+    if (!library)
         snprintf(why, room,
                  "there is no WebGPU runtime: neither Dawn nor wgpu-native is installed (pip install wgpu has it, and "
                  "CT_WEBGPU_LIBRARY names one)");
-        return false;
-    }
+    return library;
+}
+
+bool ct_wgpu_open(char *why, size_t room) {
+    void *none = NULL, *library = NULL;
+    const bool given = ct_wgpu_given_function("wgpuCreateInstance", &none, sizeof none);
+    if (!given && !(library = find_library(why, room))) return false;
     if (!take_functions(library, why, room) || !take_version(library, why, room)) return false;
-    ct_wgpu.instance = ct_wgpu.CreateInstance(NULL);
+    ct_wgpu.instance = make_instance();
     if (!ct_wgpu.instance) snprintf(why, room, "the WebGPU runtime makes no instance");
     return ct_wgpu.instance != NULL;
 }

@@ -17,6 +17,10 @@
     X(AdapterHasFeature)                                                                                            \
     X(AdapterRequestDevice)                                                                                         \
     X(AdapterRelease)                                                                                               \
+    X(AdapterAddRef)                                                                                                \
+    X(InstanceAddRef)                                                                                               \
+    X(InstanceRelease)                                                                                              \
+    X(DeviceAddRef)                                                                                                 \
     X(DeviceGetQueue)                                                                                               \
     X(DeviceGetLimits)                                                                                              \
     X(DeviceHasFeature)                                                                                             \

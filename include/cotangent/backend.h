@@ -219,6 +219,11 @@ typedef const ct_backend *(*ct_backend_entry)(const ct_host *host, char *why, si
 #define CT_BACKEND_KERNELS "ct_backend_kernels"
 typedef const ct_kernel *(*ct_backend_kernels_entry)(const ct_host *host, const ct_op *op);
 
+/* Another function that a backend's module exports, found as the module is, and good as long as the process lives; no device is
+ * opened. NULL after an error: there is no such module, or nothing of that name in it. */
+typedef void (*ct_module_function)(void);
+CT_API ct_module_function ct_backend_symbol(const char *backend, const char *symbol);
+
 /* Candidates of a registered op on a backend ("cpu"), in order of preference, ended by an unnamed one.
  * They must live as long as the process. Without any the op runs by its lowering. */
 #define ct_op_add_kernels(op, backend, kernels) ct_op_add_kernels_p(op, backend, kernels, sizeof(ct_kernel))
