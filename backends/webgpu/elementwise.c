@@ -71,7 +71,9 @@ static void put_integer(uint32_t words[2], int64_t x) {
 static uint32_t f16_to_f32(uint16_t half) {
     const uint32_t sign = (uint32_t)(half & 0x8000) << 16, magnitude = half & 0x7fff;
     if (magnitude >= 0x7c00) return sign | 0x7f800000u | (magnitude & 0x3ff) << 13;
-    return sign | f32_bits(magnitude < 0x400 ? (float)magnitude * 0x1p-24f : ldexpf((float)(0x400 | (magnitude & 0x3ff)), (int)(magnitude >> 10) - 25));
+    return sign |
+           f32_bits(magnitude < 0x400 ? (float)magnitude * 0x1p-24f
+                                      : ldexpf((float)(0x400 | (magnitude & 0x3ff)), (int)(magnitude >> 10) - 25));
 }
 
 /* A number of the call as the words that it is computed in. */
@@ -106,7 +108,10 @@ static void put_attribute(uint32_t words[2], ct_dtype dtype, double x) {
     } else {
         const double end = ldexp(1.0, bits[dtype]), low = dtype == CT_U8 ? 0 : -end;
         const int64_t most = (int64_t)(((uint64_t)1 << bits[dtype]) - 1);
-        put_integer(words, isnan(x) ? 0 : x <= low ? (dtype == CT_I64 ? INT64_MIN : (int64_t)low) : x >= end ? most : (int64_t)x);
+        put_integer(words, isnan(x)   ? 0
+                           : x <= low ? (dtype == CT_I64 ? INT64_MIN : (int64_t)low)
+                           : x >= end ? most
+                                      : (int64_t)x);
     }
 }
 
@@ -133,7 +138,10 @@ static void read_attrs(const ct_call *call, ct_dtype dtype, values *v) {
 }
 
 static ct_wgpu_words words_of(ct_dtype dtype) {
-    return dtype <= CT_BF16 ? CT_WGPU_F32 : dtype == CT_I64 ? CT_WGPU_I64 : dtype == CT_BOOL ? CT_WGPU_BOOL : CT_WGPU_I32;
+    return dtype <= CT_BF16   ? CT_WGPU_F32
+           : dtype == CT_I64  ? CT_WGPU_I64
+           : dtype == CT_BOOL ? CT_WGPU_BOOL
+                              : CT_WGPU_I32;
 }
 
 /* ---- Operands ---- */
@@ -191,12 +199,14 @@ static bool rows_are_dense(const nested *n, const ct_view *view, int k) {
     return true;
 }
 
-static bool run_nested(const ct_call *call, ct_wgpu_launch *l, const int *inputs, ct_dtype dtype, const values *v, bool quads) {
+static bool run_nested(const ct_call *call, ct_wgpu_launch *l, const int *inputs, ct_dtype dtype, const values *v,
+                       bool quads) {
     CT_WGPU_UNIT(backend_elementwise_strided);
     extern const char ct_wgsl_backend_elementwise_rows[];
     static const ct_wgpu_unit rows = {"backend_elementwise_rows", ct_wgsl_backend_elementwise_rows};
     nested n;
-    const ct_view *views[OPERANDS]; /* the output also stands for what is not in memory: its strides are not looked at */
+    const ct_view
+        *views[OPERANDS]; /* the output also stands for what is not in memory: its strides are not looked at */
     for (int k = 0; k < OPERANDS; k++) views[k] = k > Y && inputs[k] >= 0 ? call->in[inputs[k]] : call->out[0];
     ct_wgpu_nest_of(&n.nest, views, OPERANDS);
     n.v = *v;

@@ -5,7 +5,11 @@
 
 #include "mkops.h"
 
-enum { MASKS = 1, TYPED = 5, ATTRS = 4 }; /* inputs of either kind that the loops know; attributes that `p` has room for */
+enum {
+    MASKS = 1,
+    TYPED = 5,
+    ATTRS = 4
+}; /* inputs of either kind that the loops know; attributes that `p` has room for */
 
 static const op_def *owner(const op_def *op) { return op->of ? op->of : op; }
 
@@ -18,13 +22,14 @@ static void emit_signature(text *t, const op_def *op) {
         if (is_attr(&op->args[i])) continue;
         const bool is_mask = op->args[i].is_mask;
         if (is_mask ? masks == MASKS : typed == TYPED)
-            fail_at(op->file, op->line, "%s: the loops of the WebGPU backend know %d mask and %d other inputs", op->name, MASKS,
-                    TYPED);
+            fail_at(op->file, op->line, "%s: the loops of the WebGPU backend know %d mask and %d other inputs",
+                    op->name, MASKS, TYPED);
         names[is_mask ? masks++ : MASKS + typed++] = op->args[i].name;
     }
     put(t, "fn formula(");
     for (int i = 0; i < MASKS + TYPED; i++)
-        put(t, "%s%s%s: %s", i ? ", " : "", names[i] ? "x_" : "", names[i] ? names[i] : unused[i], i < MASKS ? "bool" : "T");
+        put(t, "%s%s%s: %s", i ? ", " : "", names[i] ? "x_" : "", names[i] ? names[i] : unused[i],
+            i < MASKS ? "bool" : "T");
     put(t, ") -> %s {\n", op->bool_result ? "i32" : "T");
 }
 
@@ -36,7 +41,8 @@ static void emit_attrs(text *t, const op_def *op) {
     for (int i = 0; i < names->n_args; i++) {
         const arg_def *arg = &names->args[i];
         if (!is_attr(arg)) continue;
-        if (n == ATTRS) fail_at(op->file, op->line, "%s: the WebGPU backend has room for %d attributes", op->name, ATTRS);
+        if (n == ATTRS)
+            fail_at(op->file, op->line, "%s: the WebGPU backend has room for %d attributes", op->name, ATTRS);
         const char *words = form("p.attrs[%d].%s", n / 2, n % 2 ? "zw" : "xy");
         if (f->choice == i) put(t, "    let at_%s = bitcast<i32>(%s.x);\n", arg->name, words);
         if (formula_uses(f, E_ATTR, i)) put(t, "    let at_%s = ct_from_words(%s);\n", arg->name, words);
@@ -77,7 +83,8 @@ static char *formula_text(const op_def *op) {
 
 void emit_webgpu(const library *lib, const char *out) {
     text list = {0};
-    put(&list, "/* The elementwise ops: name, first input that is no mask, the mask (-1: none), classes (floats, integers, bool:\n"
+    put(&list, "/* The elementwise ops: name, first input that is no mask, the mask (-1: none), classes (floats, "
+               "integers, bool:\n"
                " * a bit each), cost in simple instructions, formula. Written by mkops. */\n");
     for (int i = 0; i < lib->n_ops; i++) {
         const op_def *op = lib->ops[i];
@@ -89,7 +96,8 @@ void emit_webgpu(const library *lib, const char *out) {
             if (*first < 0) *first = input_number(op, k);
         }
         put(&list, "CT_WGPU_ELEMENTWISE(%s, %d, %d, %d, %d, %s)\n", op->name, typed, mask,
-            (op->class != CLASS_INT) + 2 * (op->class != CLASS_FLOAT) + 4 * (op->class == CLASS_ALL || op->class == CLASS_INT),
+            (op->class != CLASS_INT) + 2 * (op->class != CLASS_FLOAT) +
+                4 * (op->class == CLASS_ALL || op->class == CLASS_INT),
             formula_cost(&op->value), c_string(formula_text(op)));
     }
     write_if_changed(out, "gen/webgpu/elementwise.inc", &list);
