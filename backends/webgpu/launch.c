@@ -75,16 +75,20 @@ static void merge(ct_wgpu_plan *plan) {
         }
 }
 
+/* Atomic where an element is less than a word and is stored by itself; quads where somebody takes quads alone, and nobody else takes any
+ * that might lie otherwise. */
 static int kind_of(const ct_wgpu_launch *launch, const ct_wgpu_plan *plan, int range) {
-    bool quads = plan->ranges[range].n == 1;
+    bool taken = false, fits = plan->ranges[range].n == 1;
     for (int i = 0; i < launch->n; i++) {
         const ct_wgpu_operand *o = &launch->operands[i];
         if (plan->of[i] != range) continue;
         const size_t size = ct_wgpu_dtype_size((ct_dtype)o->dtype);
-        if (size < 4 && o->mode & CT_WGPU_WRITTEN && !(o->mode & CT_WGPU_WORDS) && !(o->mode & CT_WGPU_QUADS_ONLY)) return CT_WGPU_ATOMIC;
-        quads = quads && o->mode & CT_WGPU_QUADS_ONLY && size == 4;
+        const bool only = o->mode & CT_WGPU_QUADS_ONLY;
+        if (size < 4 && o->mode & CT_WGPU_WRITTEN && !(o->mode & CT_WGPU_WORDS) && !only) return CT_WGPU_ATOMIC;
+        taken |= only && size == 4;
+        fits &= size == 4 && (only || !(o->mode & CT_WGPU_QUADS));
     }
-    return quads ? CT_WGPU_QUAD : CT_WGPU_PLAIN;
+    return taken && fits ? CT_WGPU_QUAD : CT_WGPU_PLAIN;
 }
 
 static bool make_plan(const ct_wgpu_device *d, const ct_wgpu_launch *launch, ct_wgpu_plan *plan, const char *op) {

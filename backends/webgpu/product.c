@@ -8,7 +8,7 @@ CT_WGPU_UNIT(backend_product);
 typedef struct params {
     ct_wgpu_tile_head head;
     uint32_t columns, batch_dims, a_row, a_col, b_row, b_col, c_row, c_col;
-    uint32_t y_row, y_col, bias_step, extra_step;
+    uint32_t y_row, y_col, bias_step, extra_step, activation, slope, pad_a, pad_b;
     uint32_t batch[CT_WGPU_DIMS], a_batch[CT_WGPU_DIMS], b_batch[CT_WGPU_DIMS], c_batch[CT_WGPU_DIMS];
 } params;
 
@@ -81,14 +81,16 @@ static ct_wgpu_tiles tiles_of(const ct_wgpu_product *p) {
 
 static ct_dtype sum_dtype(const ct_wgpu_product *p) { return p->a->dtype <= CT_BF16 ? CT_F32 : CT_I32; }
 
-size_t ct_wgpu_product_scratch(const ct_wgpu_product *p) { return tiles_of(p).scratch; }
+/* A tile would be mostly empty, or hardly begun. */
+static bool is_small(const ct_wgpu_product *p) {
+    enum { PRODUCTS = 1 << 15, DEPTH = 512 };
+    return p->k <= DEPTH && (double)p->m * (double)(p->n + 1) * (double)p->k * (double)p->batches <= PRODUCTS;
+}
 
-bool ct_wgpu_product_run(const ct_call *call, const ct_wgpu_product *p, size_t offset) {
-    const ct_wgpu_tiles tiles = tiles_of(p);
-    const reading a = reading_of(p->a, p->a_col, p->k, p->a_row, p->m, p->a_batch, p->batch_dims);
-    const reading b = reading_of(p->b, p->b_row, p->k, p->b_col, p->n, p->b_batch, p->batch_dims);
-    const reading c = reading_of(p->c, p->c_col, p->n, p->c_row, p->m, p->c_batch, p->batch_dims);
-    params s = {.head = tiles.head,
+size_t ct_wgpu_product_scratch(const ct_wgpu_product *p) { return is_small(p) ? 0 : tiles_of(p).scratch; }
+
+static params params_of(const ct_wgpu_product *p, const ct_wgpu_tiles *tiles) {
+    params s = {.head = tiles->head,
                 .columns = (uint32_t)p->n,
                 .batch_dims = (uint32_t)p->batch_dims,
                 .a_row = (uint32_t)p->a_row,
@@ -100,24 +102,44 @@ bool ct_wgpu_product_run(const ct_call *call, const ct_wgpu_product *p, size_t o
                 .y_row = (uint32_t)p->y_row,
                 .y_col = (uint32_t)p->y_col,
                 .bias_step = p->bias ? (uint32_t)p->bias->strides[0] : 0,
-                .extra_step = p->extra ? (uint32_t)p->extra->strides[0] : 0};
+                .extra_step = p->extra ? (uint32_t)p->extra->strides[0] : 0,
+                .activation = (uint32_t)p->activation,
+                .slope = (uint32_t)p->slope};
     fill(s.batch, p->batch, p->batch_dims);
     fill(s.a_batch, p->a_batch, p->batch_dims);
     fill(s.b_batch, p->b_batch, p->batch_dims);
     fill(s.c_batch, p->c_batch, p->batch_dims);
-    const bool c_quads = c.along_first && c.quads;
+    return s;
+}
 
-    ct_wgpu_launch launch = ct_wgpu_begin(&unit, NULL, CT_WGPU_TILE_THREADS);
-    ct_wgpu_operand_of(&launch, "a", p->a, CT_WGPU_TILE_READ);
-    ct_wgpu_operand_of(&launch, "b", p->b, CT_WGPU_TILE_READ);
-    optional(&launch, "y", p->y, p->a->dtype, CT_WGPU_TILE_READ);
-    ct_wgpu_operand_of(&launch, "c", p->c, c_quads ? CT_WGPU_TILE_WRITE_QUADS : CT_WGPU_TILE_WRITE);
-    optional(&launch, "bias", p->bias, p->a->dtype, CT_WGPU_TILE_READ);
-    optional(&launch, "extra", p->extra, p->a->dtype, CT_WGPU_WRITTEN);
+static void add_operands(ct_wgpu_launch *launch, const ct_wgpu_product *p, unsigned read, unsigned write) {
+    const ct_dtype dtype = p->a->dtype;
+    ct_wgpu_operand_of(launch, "a", p->a, read);
+    ct_wgpu_operand_of(launch, "b", p->b, read);
+    optional(launch, "y", p->y, dtype, read);
+    ct_wgpu_operand_of(launch, "c", p->c, write);
+    optional(launch, "bias", p->bias, dtype, read);
+    optional(launch, "extra", p->extra, dtype, CT_WGPU_WRITTEN);
+    ct_wgpu_constant(launch, "ACTIVATED", p->activation != CT_ACT_NONE);
+}
+
+bool ct_wgpu_product_run(const ct_call *call, const ct_wgpu_product *p, size_t offset) {
+    const ct_wgpu_tiles tiles = tiles_of(p);
+    const params s = params_of(p, &tiles);
+    ct_wgpu_launch launch = ct_wgpu_begin(&unit, "each", CT_WGPU_TILE_THREADS);
+    if (is_small(p)) {
+        launch.words = CT_WGPU_F32;
+        add_operands(&launch, p, 0, CT_WGPU_WRITTEN);
+        const int64_t elements = p->m * (p->n + (p->extra != NULL)) * p->batches;
+        return ct_wgpu_enqueue(call, &launch, ct_wgpu_groups(elements, CT_WGPU_TILE_THREADS), &s, sizeof s);
+    }
+    const reading a = reading_of(p->a, p->a_col, p->k, p->a_row, p->m, p->a_batch, p->batch_dims);
+    const reading b = reading_of(p->b, p->b_row, p->k, p->b_col, p->n, p->b_batch, p->batch_dims);
+    const reading c = reading_of(p->c, p->c_col, p->n, p->c_row, p->m, p->c_batch, p->batch_dims);
+    const bool c_quads = c.along_first && c.quads;
+    add_operands(&launch, p, CT_WGPU_TILE_READ, c_quads ? CT_WGPU_TILE_WRITE_QUADS : CT_WGPU_TILE_WRITE);
     ct_wgpu_constant(&launch, "A_QUADS", a.quads);
     ct_wgpu_constant(&launch, "B_QUADS", b.quads);
     ct_wgpu_constant(&launch, "C_QUADS", c_quads);
-    ct_wgpu_constant(&launch, "SLOPE", p->y ? (uint32_t)p->slope : 0);
-    ct_wgpu_constant(&launch, "ACTIVATION", (uint32_t)p->activation);
     return ct_wgpu_tiles_run(call, &launch, &tiles, 3, a.along_first, b.along_first, &s, sizeof s, sum_dtype(p), offset);
 }

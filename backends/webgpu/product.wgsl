@@ -1,11 +1,14 @@
 // Products of strided matrices, by the tiles of tile.wgsl: c = activation(a b + bias), bias one number a column. Two things that gradients
-// of dense layers need come with it. SLOPE: a is multiplied, element by element, by the derivative of that activation where its result is
-// y. And a last column of b that is all ones, if n is `columns` + 1: its sums go to `extra`.
+// of dense layers need come with it. If y is given, a is multiplied, element by element, by the derivative of the activation `slope` where
+// its result is y. And a last column of b that is all ones, if n is `columns` + 1: its sums go to `extra`.
+//
+// `each` is for small ones: an invocation computes an element.
 
 struct Params {
     m: u32, n: u32, k: u32, part: u32, tiles_m: u32, tiles_n: u32, batches: u32, parts: u32,
     columns: u32, batch_dims: u32, a_row: u32, a_col: u32, b_row: u32, b_col: u32, c_row: u32, c_col: u32,
     y_row: u32, y_col: u32, bias_step: u32, extra_step: u32,
+    activation: u32, slope: u32, pad_a: u32, pad_b: u32,
     batch: array<vec4<u32>, 2>, a_batch: array<vec4<u32>, 2>, b_batch: array<vec4<u32>, 2>, c_batch: array<vec4<u32>, 2>,
 }
 
@@ -66,7 +69,7 @@ fn y_some(at: u32, step: u32, count: u32) -> vec4<E> {
     return v;
 }
 
-fn sloped_one(g: E, y: E) -> E { return E(ct_activation_grad(SLOPE, f32(y), f32(g))); }
+fn sloped_one(g: E, y: E) -> E { return E(ct_activation_grad(p.slope, f32(y), f32(g))); }
 fn sloped(g: vec4<E>, y: vec4<E>) -> vec4<E> {
     return vec4<E>(sloped_one(g.x, y.x), sloped_one(g.y, y.y), sloped_one(g.z, y.z), sloped_one(g.w, y.w));
 }
@@ -80,13 +83,13 @@ fn a_quad(slot: u32, k: u32) -> vec4<E> {
         let count = p.k - k;
         var v: vec4<E>;
         if (A_QUADS == 1u) { v = a_load4(at); } else { v = a_some(at, p.a_col, count); }
-        if (SLOPE != 0u) { v = sloped(v, y_some(y_at, p.y_col, count)); }
+        if (y_given) { v = sloped(v, y_some(y_at, p.y_col, count)); }
         return v;
     }
     let count = p.m - row;
     var v: vec4<E>;
     if (A_QUADS == 1u) { v = a_load4(at); } else { v = a_some(at, p.a_row, count); }
-    if (SLOPE != 0u) { v = sloped(v, y_some(y_at, p.y_row, count)); }
+    if (y_given) { v = sloped(v, y_some(y_at, p.y_row, count)); }
     return v;
 }
 
@@ -110,7 +113,7 @@ fn b_quad(slot: u32, k: u32) -> vec4<E> {
 fn finished(sum: E, column: u32) -> E {
     var v = sum;
     if (bias_given) { v += bias_load(column * p.bias_step); }
-    if (ACTIVATION != 0u) { v = E(ct_activate(ACTIVATION, f32(v))); }
+    if (ACTIVATED == 1u) { v = E(ct_activate(p.activation, f32(v))); }
     return v;
 }
 
@@ -126,6 +129,26 @@ fn put(row: u32, column: u32, v: vec4<E>) {
             c_store(at + i * p.c_col, finished(v[i], column + i));
         } else {
             extra_store(row * p.extra_step, v[i]);
+        }
+    }
+}
+
+fn each(group: u32, local: u32, groups: u32) {
+    for (var e = group * THREADS + local; e < p.m * p.n * p.batches; e += groups * THREADS) {
+        let column = e % p.n;
+        let row = e / p.n % p.m;
+        begin(e / (p.n * p.m));
+        var sum = E();
+        for (var k = 0u; k < p.k; k++) {
+            var a = a_load(a_base + row * p.a_row + k * p.a_col);
+            if (y_given) { a = sloped_one(a, y_load(row * p.y_row + k * p.y_col)); }
+            if (column < p.columns) { a *= b_load(b_base + k * p.b_row + column * p.b_col); }
+            sum += a;
+        }
+        if (column < p.columns) {
+            c_store(c_base + row * p.c_row + column * p.c_col, finished(sum, column));
+        } else {
+            extra_store(row * p.extra_step, sum);
         }
     }
 }

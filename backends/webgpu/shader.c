@@ -25,6 +25,7 @@ static void put_read(ct_wgpu_text *t, const ct_wgpu_range *r, int k) {
 
 static void put_write(ct_wgpu_text *t, const ct_wgpu_range *r, int k, const char *how) {
     if (r->kind == ATOMIC) ct_wgpu_put(t, "%s(&ct_b%d[w], v);", how, r->first + k);
+    else if (r->kind == QUAD) ct_wgpu_put(t, "ct_b%d[w >> 2u][w & 3u] = v;", r->first + k);
     else ct_wgpu_put(t, "ct_b%d[w] = v;", r->first + k);
 }
 
@@ -58,7 +59,7 @@ static void put_range(ct_wgpu_text *t, const ct_wgpu_plan *plan, int i, bool wri
     ct_wgpu_put(t, "fn ct_read_%d(at: u32) -> u32 {\n", i);
     put_cases(t, plan, r, NULL);
     ct_wgpu_put(t, "}\n");
-    if (!written || r->kind == QUAD) return;
+    if (!written) return;
     ct_wgpu_put(t, "fn ct_write_%d(at: u32, v: u32) {\n", i);
     put_cases(t, plan, r, "atomicStore");
     ct_wgpu_put(t, "}\n");
