@@ -16,8 +16,14 @@ const LARS = 7u;
 
 fn rate(i: u32) -> f32 { return rates_load(i * p.rates_stride); }
 
-// 1 - beta^t, from 1 - beta: beta itself has lost what matters.
-fn bias(rest: f32, t: f32) -> f32 { return -ct_expm1(t * ct_log1p(-rest)); }
+// 1 - beta^t, from 1 - beta: beta itself has lost what matters. Near 0 by the series of the exponential.
+fn bias(rest: f32, t: f32) -> f32 {
+    let x = t * ct_log1p(-rest);
+    if (x < -0.4) { return 1.0 - ct_exp(x); }
+    var sum = 1.0;
+    for (var k = 9.0; k > 1.0; k -= 1.0) { sum = fma(x / k, sum, 1.0); }
+    return -x * sum;
+}
 
 // (b - r t) / r for b = 1 - (1 - r)^t. Where r t is small it is the rest of the binomial series, whose first term cancels.
 fn curvature(rest: f32, t: f32, b: f32) -> f32 {
