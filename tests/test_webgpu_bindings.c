@@ -36,7 +36,8 @@ TEST_LIMIT(views_of_one_storage_are_read_and_written_in_one_dispatch, 120) {
                 x[1] = ct_to(x[0], d);
                 for (int i = 0; i < 2; i++) {
                     CHECK(ct_add_(ct_narrow(x[i], 0, start, 13), ct_narrow(x[i], 0, 30 + start / 2, 13)));
-                    CHECK(ct_assign(ct_slice(x[i], 0, start, .stop = CT_SET(start + 24), .step = 3), ct_narrow(x[i], 0, 50, 8)));
+                    CHECK(ct_assign(ct_slice(x[i], 0, start, .stop = CT_SET(start + 24), .step = 3),
+                                    ct_narrow(x[i], 0, 50, 8)));
                 }
                 CHECK(harness_same_bits(ct_to(x[1], cpu), x[0]));
             }
