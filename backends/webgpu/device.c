@@ -136,7 +136,7 @@ static void add_adapter(WGPUAdapter adapter) {
     WGPUAdapterInfo info = WGPU_ADAPTER_INFO_INIT;
     ct_wgpu.AdapterGetInfo(adapter, &info);
     if (is_usable(&info) && count < CT_WGPU_DEVICES) {
-        ct_wgpu_device made = {.adapter = adapter, .instance = ct_wgpu.instance, .kind = rank_of(info.adapterType)};
+        ct_wgpu_device made = {.adapter = adapter, .instance = ct_wgpu.instance, .kind = rank_of(info.adapterType), .stores_parts = info.backendType != WGPUBackendType_Metal};
         name(&made, &info);
         int at = count++;
         for (; at > 0 && devices[at - 1].kind > made.kind; at--) devices[at] = devices[at - 1]; /* GPUs before CPUs */

@@ -41,6 +41,8 @@ typedef struct ct_wgpu_device {
     WGPUDevice given;      /* of the program's own, before it is opened */
     char name[128], driver[128];
     int kind; /* of adapter; the lower, the better */
+    bool stores_parts; /* a store to one component of a vector leaves the others alone, which the language does not promise: in SPIR-V and
+                          DXIL it does, in Metal the whole vector may be written */
     bool adopted; /* the program's own: it is not opened again */
     pthread_mutex_t lock; /* for all below */
     WGPUDevice device;    /* NULL: not open */

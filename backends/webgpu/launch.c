@@ -76,8 +76,8 @@ static void merge(ct_wgpu_plan *plan) {
 }
 
 /* Atomic where an element is less than a word and is stored by itself; quads where somebody takes quads alone, and nobody else takes any
- * that might lie otherwise. */
-static int kind_of(const ct_wgpu_launch *launch, const ct_wgpu_plan *plan, int range) {
+ * that might lie otherwise, or stores one word of a quad where the device may write all four. */
+static int kind_of(const ct_wgpu_device *d, const ct_wgpu_launch *launch, const ct_wgpu_plan *plan, int range) {
     bool taken = false, fits = plan->ranges[range].n == 1;
     for (int i = 0; i < launch->n; i++) {
         const ct_wgpu_operand *o = &launch->operands[i];
@@ -86,7 +86,7 @@ static int kind_of(const ct_wgpu_launch *launch, const ct_wgpu_plan *plan, int r
         const bool only = o->mode & CT_WGPU_QUADS_ONLY;
         if (size < 4 && o->mode & CT_WGPU_WRITTEN && !(o->mode & CT_WGPU_WORDS) && !only) return CT_WGPU_ATOMIC;
         taken |= only && size == 4;
-        fits &= size == 4 && (only || !(o->mode & CT_WGPU_QUADS));
+        fits &= size == 4 && (only || (!(o->mode & CT_WGPU_QUADS) && (d->stores_parts || !(o->mode & CT_WGPU_WRITTEN))));
     }
     return taken && fits ? CT_WGPU_QUAD : CT_WGPU_PLAIN;
 }
@@ -132,7 +132,7 @@ static bool make_plan(const ct_wgpu_device *d, const ct_wgpu_launch *launch, ct_
         return ct_wgpu_host->fail(CT_ERR_DEVICE, op,
                                   "it needs %d bindings of storage buffers at once, and the device has %u, of %llu MiB each",
                                   plan->n_slots + 1, d->limits.bindings, (unsigned long long)(d->limits.binding >> 20));
-    for (int r = 0; r < plan->n_ranges; r++) plan->ranges[r].kind = (uint8_t)kind_of(launch, plan, r);
+    for (int r = 0; r < plan->n_ranges; r++) plan->ranges[r].kind = (uint8_t)kind_of(d, launch, plan, r);
     for (int i = 0; i < launch->n; i++) {
         if (plan->of[i] == 255) continue;
         const ct_wgpu_operand *o = &launch->operands[i];
