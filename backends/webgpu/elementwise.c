@@ -7,7 +7,9 @@
 
 enum { FLOATS = 1, INTEGERS = 2, BOOLS = 4 };
 /* The operands of the loops: output, mask and five numbers. */
-enum { Y, MASK, TYPED, OPERANDS = 7, INPUTS = OPERANDS - 1, ATTRS = 4, THREADS = 256, COSTLY = 80 };
+enum { Y, MASK, TYPED, OPERANDS = 7, INPUTS = OPERANDS - 1, ATTRS = 4, THREADS = 256 };
+/* From so many elements on speed counts, below it how fast a shader compiles: costly formulas are then in it but once. */
+enum { LONG = 1 << 20, COSTLY = 8 };
 static const char *const names[OPERANDS] = {"y", "m", "a", "b", "c", "d", "e"};
 
 typedef struct entry {
@@ -176,13 +178,14 @@ enum { NOTHING = -1, NUMBER = -2 }; /* what an operand of a loop is, if it is no
 
 static bool run_linear(const ct_call *call, ct_wgpu_launch *l, const int *inputs, ct_dtype dtype, values *v) {
     CT_WGPU_UNIT(backend_elementwise);
-    l->unit = &unit, l->function = "quads";
+    const bool is_long = v->total >= LONG;
+    l->unit = &unit, l->function = is_long ? "octets" : "quads";
     put_dense(&l->operands[Y], call->out[0], v->total, QUAD | CT_WGPU_WRITTEN);
     for (int k = MASK; k < OPERANDS; k++) {
         if (inputs[k] < 0) put_absent(&l->operands[k], k == MASK ? CT_BOOL : dtype, QUAD);
         else put_dense(&l->operands[k], call->in[inputs[k]], v->single >> (k - 1) & 1 ? 1 : v->total, QUAD);
     }
-    return ct_wgpu_enqueue(call, l, ct_wgpu_groups(ct_wgpu_ceil_div(v->total, 4), THREADS), v, sizeof *v);
+    return ct_wgpu_enqueue(call, l, ct_wgpu_groups(ct_wgpu_ceil_div(v->total, is_long ? 8 : 4), THREADS), v, sizeof *v);
 }
 
 typedef struct nested {
@@ -201,16 +204,14 @@ static bool rows_are_dense(const nested *n, const ct_view *view, int k) {
 
 static bool run_nested(const ct_call *call, ct_wgpu_launch *l, const int *inputs, ct_dtype dtype, const values *v,
                        bool quads) {
-    CT_WGPU_UNIT(backend_elementwise_strided);
-    extern const char ct_wgsl_backend_elementwise_rows[];
-    static const ct_wgpu_unit rows = {"backend_elementwise_rows", ct_wgsl_backend_elementwise_rows};
+    CT_WGPU_UNIT(backend_elementwise_nest);
     nested n;
     const ct_view
         *views[OPERANDS]; /* the output also stands for what is not in memory: its strides are not looked at */
     for (int k = 0; k < OPERANDS; k++) views[k] = k > Y && inputs[k] >= 0 ? call->in[inputs[k]] : call->out[0];
     ct_wgpu_nest_of(&n.nest, views, OPERANDS);
     n.v = *v;
-    l->unit = quads ? &rows : &unit, l->function = quads ? "rows" : "strided";
+    l->unit = &unit, l->function = quads ? "rows" : "strided";
     l->n = 0;
     const unsigned mode = quads ? QUAD : 0;
     const bool whole = n.nest.dims[n.nest.rank - 1] % 4 == 0;
@@ -242,7 +243,7 @@ static bool run(const ct_call *call, ct_stream *stream) {
     ct_wgpu_launch l;
     l.threads = THREADS, l.words = words_of(dtype), l.n = OPERANDS, l.n_constants = 0, l.more = e->formula;
     memset(l.whats, 0, sizeof l.whats);
-    ct_wgpu_constant(&l, "COSTLY", e->cost > COSTLY);
+    ct_wgpu_constant(&l, "COSTLY", e->cost > COSTLY && total < LONG);
     values v;
     memset(&v, 0, sizeof v);
     v.total = (uint32_t)total;

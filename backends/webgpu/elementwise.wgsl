@@ -47,3 +47,29 @@ fn quads(group: u32, local: u32, groups: u32) {
         ct_store_results(i, ct_formula_of_four(m_four(i), a_four(i), b_four(i), c_four(i), d_four(i), e_four(i)));
     }
 }
+
+// Twice four, of which all is read before anything is computed: more is under way in memory.
+fn octets(group: u32, local: u32, groups: u32) {
+    let apart = THREADS * 4u;
+    let step = groups * apart * 2u;
+    for (var i = group * apart * 2u + local * 4u; i < p.total; i += step) {
+        let two = i + apart < p.total;
+        let j = select(i, i + apart, two);
+        let m = m_four(i);
+        let a = a_four(i);
+        let b = b_four(i);
+        let c = c_four(i);
+        let d = d_four(i);
+        let e = e_four(i);
+        let n = m_four(j);
+        let f = a_four(j);
+        let g = b_four(j);
+        let h = c_four(j);
+        let k = d_four(j);
+        let l = e_four(j);
+        ct_store_results(i, ct_formula_of_four(m, a, b, c, d, e));
+        if (two) {
+            ct_store_results(j, ct_formula_of_four(n, f, g, h, k, l));
+        }
+    }
+}

@@ -1,11 +1,10 @@
 /* Conversion between dtypes: the host side. Elements go to the device as bits, integers of their size; to its own dtype it is a copy. */
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "backends/webgpu/strided.h"
 
 #include "gen/cast.attrs.h"
-
-_Static_assert(CT_F32 == 0 && CT_F16 == 2 && CT_BF16 == 3 && CT_I8 == 4 && CT_BOOL == 9 && CT_U16 == 10 &&
-                   CT_U64 == 12 && CT_F8E4M3 == 13 && CT_F8E5M2 == 14 && CT_COMPLEX64 == 15,
-               "backends/webgpu/lib/convert.wgsl has the same numbers");
 
 enum { THREADS = 256, QUAD = CT_WGPU_QUADS | CT_WGPU_QUADS_ONLY };
 
@@ -36,9 +35,45 @@ enum { THREADS = 256, QUAD = CT_WGPU_QUADS | CT_WGPU_QUADS_ONLY };
     "    for (var k = 0u; k < min(p.total - i, 4u); k++) { var w = v; y_store(i + k, w[k]); }\n" \
     "}\n"
 
-static const char *const fours[2][2] = {{GET FOUR PUT_FOUR, GET FOUR PUT_FOUR_WIDE},
-                                        {GET_WIDE FOUR_WIDE PUT_FOUR, GET_WIDE FOUR_WIDE PUT_FOUR_WIDE}};
-static const char *const ones[2][2] = {{GET PUT, GET PUT_WIDE}, {GET_WIDE PUT, GET_WIDE PUT_WIDE}};
+static const char *const reads[2] = {GET FOUR, GET_WIDE FOUR_WIDE}, *const writes[2] = {PUT PUT_FOUR,
+                                                                                        PUT_WIDE PUT_FOUR_WIDE};
+
+static const char *const names[CT_DTYPE_COUNT] = {
+    [CT_F32] = "f32", [CT_F16] = "f16", [CT_BF16] = "bf16",     [CT_I8] = "i8",         [CT_I16] = "i16",
+    [CT_I32] = "i32", [CT_I64] = "i64", [CT_U8] = "u8",         [CT_BOOL] = "bool",     [CT_U16] = "u16",
+    [CT_U32] = "u32", [CT_U64] = "u64", [CT_F8E4M3] = "f8e4m3", [CT_F8E5M2] = "f8e5m2", [CT_COMPLEX64] = "complex64",
+};
+
+static bool is_float(ct_dtype dtype) {
+    return dtype <= CT_BF16 || dtype == CT_F8E4M3 || dtype == CT_F8E5M2 || dtype == CT_COMPLEX64;
+}
+
+/* How v becomes an element of another dtype. complex64 is true where either part is not zero; all else follows from the real part. */
+static void put_conversion(char *text, size_t room, ct_dtype from, ct_dtype to) {
+    if (from == CT_COMPLEX64 && to == CT_BOOL)
+        snprintf(text, room, "vec2<u32>(select(0u, 1u, ((v.x | v.y) & 0x7fffffffu) != 0u), 0u)");
+    else if (is_float(from)) snprintf(text, room, "ct_real_to_%s(ct_real_of_%s(v))", names[to], names[from]);
+    else if (is_float(to))
+        snprintf(text, room, "ct_real_to_%s(%s(ct_whole_of_%s(v)))", names[to],
+                 from == CT_U64 ? "ct_u64_to_f32" : "ct_i64_to_f32", names[from]);
+    else snprintf(text, room, "ct_whole_to_%s(ct_whole_of_%s(v))", to == CT_BOOL ? "bool" : "integer", names[from]);
+}
+
+/* The text that a pair of dtypes adds, made at its first use: it is known by its address. */
+static const char *text_of(ct_dtype from, ct_dtype to, bool x_wide, bool y_wide) {
+    static _Atomic(char *) texts[CT_DTYPE_COUNT][CT_DTYPE_COUNT];
+    char *text = atomic_load(&texts[from][to]), *made, conversion[128];
+    if (text) return text;
+    const size_t room = strlen(reads[x_wide]) + strlen(writes[y_wide]) + 256;
+    made = malloc(room);
+    if (!made) return NULL;
+    put_conversion(conversion, sizeof conversion, from, to);
+    snprintf(made, room, "fn convert(v: vec2<u32>) -> vec2<u32> { return %s; }\n%s%s", conversion, reads[x_wide],
+             writes[y_wide]);
+    if (atomic_compare_exchange_strong(&texts[from][to], &text, made)) return made;
+    free(made); /* another thread was first */
+    return text;
+}
 
 static ct_view bits_of(const ct_view *view) {
     static const uint8_t by_size[] = {[1] = CT_U8, [2] = CT_U16, [4] = CT_I32, [8] = CT_I64};
@@ -49,8 +84,7 @@ static ct_view bits_of(const ct_view *view) {
 
 static bool run(const ct_call *call, ct_stream *stream) {
     (void)stream;
-    extern const char ct_wgsl_cast_four[], ct_wgsl_cast_one[];
-    static const ct_wgpu_unit four = {"cast_four", ct_wgsl_cast_four}, one = {"cast_one", ct_wgsl_cast_one};
+    CT_WGPU_UNIT(cast_cast);
     if (call->in[0]->dtype == call->out[0]->dtype) return ct_wgpu_copy_view(call, call->out[0], call->in[0]);
     const ct_view x = bits_of(call->in[0]), y = bits_of(call->out[0]);
     const bool quads = ct_wgpu_is_dense(&y) && ct_wgpu_fits(&y, 4);
@@ -59,14 +93,13 @@ static bool run(const ct_call *call, ct_stream *stream) {
     ct_wgpu_nest_of(&nest, (const ct_view *const[]){&y, &x}, 2);
     if (ct_wgpu_count(&y) == 0) return true;
     nest.pad[0] = ct_wgpu_is_dense(&x) && (x_wide || ct_wgpu_fits(&x, 4));
-    ct_wgpu_launch l = ct_wgpu_begin(quads ? &four : &one, quads ? "four" : "one", THREADS);
-    l.more = quads ? fours[x_wide][y_wide] : ones[x_wide][y_wide];
+    ct_wgpu_launch l = ct_wgpu_begin(&unit, quads ? "four" : "one", THREADS);
+    l.more = text_of(call->in[0]->dtype, call->out[0]->dtype, x_wide, y_wide);
+    if (!l.more) return ct_wgpu_host->fail(CT_ERR_MEMORY, call->called, "no memory for a shader");
     ct_wgpu_operand_of(&l, "y", &y, (quads && !y_wide ? QUAD : 0) | CT_WGPU_WRITTEN);
     ct_wgpu_operand_of(&l, "x", &x, quads ? QUAD : 0);
     for (int i = 0; i < l.n && quads; i++)
         l.operands[i].high = (l.operands[i].high + 15) & ~(uint64_t)15; /* storages are padded */
-    ct_wgpu_constant(&l, "FROM", call->in[0]->dtype);
-    ct_wgpu_constant(&l, "TO", call->out[0]->dtype);
     const int64_t items = quads ? ct_wgpu_ceil_div(nest.total, 4) : nest.total;
     return ct_wgpu_enqueue(call, &l, ct_wgpu_groups(items, THREADS), &nest, sizeof nest);
 }

@@ -1,5 +1,4 @@
-// Elementwise ops with a dense output whose inputs lie in other ways: broadcast, transposed, cut out. Four elements of the output at a time;
-// where the rows along the last dimension consist of whole fours, an input that is dense there is read so too.
+// Elementwise ops whose operands lie in different ways: broadcast, transposed, cut out.
 
 struct Params {
     total: u32,
@@ -16,7 +15,8 @@ struct Params {
     numbers: array<vec4<u32>, 3>,
 }
 
-// Elements at four places, which are neighbours where the last is `first` plus 3.
+// ---- Four elements at a time, into an output that is dense ----
+
 fn m_four(at: vec4<u32>) -> vec4<bool> {
     if (!m_given) { return vec4<bool>(p.numbers[0].x != 0u); }
     if ((p.dense & 1u) != 0u) { return m_load4(at.x) != vec4<m_t>(); }
@@ -48,6 +48,7 @@ fn e_four(at: vec4<u32>) -> vec4<T> {
     return vec4<T>(e_load(at.x), e_load(at.y), e_load(at.z), e_load(at.w));
 }
 
+// Where the rows along the last dimension consist of whole fours, an input that is dense there is read so too.
 fn rows(group: u32, local: u32, groups: u32) {
     let step = groups * THREADS * 4u;
     for (var i = (group * THREADS + local) * 4u; i < p.total; i += step) {
@@ -58,5 +59,40 @@ fn rows(group: u32, local: u32, groups: u32) {
             at = ct_four_places(i);
         }
         ct_store_results(i, ct_formula_of_four(m_four(at.m), a_four(at.a), b_four(at.b), c_four(at.c), d_four(at.d), e_four(at.e)));
+    }
+}
+
+// ---- One element at a time: of 64-bit integers, and into outputs that are not dense ----
+
+fn m_one(at: u32) -> bool {
+    if (!m_given) { return p.numbers[0].x != 0u; }
+    return m_load(at) != 0;
+}
+fn a_one(at: u32) -> T {
+    if (!a_given) { return ct_from_words(p.numbers[0].zw); }
+    return a_load(at);
+}
+fn b_one(at: u32) -> T {
+    if (!b_given) { return ct_from_words(p.numbers[1].xy); }
+    return b_load(at);
+}
+fn c_one(at: u32) -> T {
+    if (!c_given) { return ct_from_words(p.numbers[1].zw); }
+    return c_load(at);
+}
+fn d_one(at: u32) -> T {
+    if (!d_given) { return ct_from_words(p.numbers[2].xy); }
+    return d_load(at);
+}
+fn e_one(at: u32) -> T {
+    if (!e_given) { return ct_from_words(p.numbers[2].zw); }
+    return e_load(at);
+}
+
+fn strided(group: u32, local: u32, groups: u32) {
+    let step = groups * THREADS;
+    for (var i = group * THREADS + local; i < p.total; i += step) {
+        let at = ct_places_of(i);
+        y_store(at.y, formula(m_one(at.m), a_one(at.a), b_one(at.b), c_one(at.c), d_one(at.d), e_one(at.e)));
     }
 }
