@@ -3,7 +3,6 @@
 
 size_t ct_wgpu_dtype_size(ct_dtype dtype) {
     switch (dtype) {
-    case CT_COMPLEX64:
     case CT_F64:
     case CT_I64:
     case CT_U64: return 8;
