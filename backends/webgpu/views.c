@@ -5,7 +5,8 @@ size_t ct_wgpu_dtype_size(ct_dtype dtype) {
     switch (dtype) {
     case CT_F64:
     case CT_I64:
-    case CT_U64: return 8;
+    case CT_U64:
+    case CT_COMPLEX64: return 8;
     case CT_F32:
     case CT_I32:
     case CT_U32: return 4;

@@ -6,7 +6,7 @@
 
 #include "gen/cast.attrs.h"
 
-enum { THREADS = 256, QUAD = CT_WGPU_QUADS | CT_WGPU_QUADS_ONLY };
+enum { THREADS = 256, LONG = 1 << 20, QUAD = CT_WGPU_QUADS | CT_WGPU_QUADS_ONLY };
 
 /* How elements are read and written: x or y of a word and less, or of two. */
 #define GET      "fn read_one(i: u32) -> vec2<u32> { return vec2<u32>(u32(x_load(i)), 0u); }\n"
@@ -92,8 +92,8 @@ static bool run(const ct_call *call, ct_stream *stream) {
     ct_wgpu_nest nest;
     ct_wgpu_nest_of(&nest, (const ct_view *const[]){&y, &x}, 2);
     if (ct_wgpu_count(&y) == 0) return true;
-    nest.pad[0] = ct_wgpu_is_dense(&x) && (x_wide || ct_wgpu_fits(&x, 4));
-    ct_wgpu_launch l = ct_wgpu_begin(&unit, quads ? "four" : "one", THREADS);
+    const bool linear = quads && nest.total >= LONG && ct_wgpu_is_dense(&x) && (x_wide || ct_wgpu_fits(&x, 4));
+    ct_wgpu_launch l = ct_wgpu_begin(&unit, linear ? "linear" : quads ? "four" : "one", THREADS);
     l.more = text_of(call->in[0]->dtype, call->out[0]->dtype, x_wide, y_wide);
     if (!l.more) return ct_wgpu_host->fail(CT_ERR_MEMORY, call->called, "no memory for a shader");
     ct_wgpu_operand_of(&l, "y", &y, (quads && !y_wide ? QUAD : 0) | CT_WGPU_WRITTEN);
