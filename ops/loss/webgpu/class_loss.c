@@ -87,7 +87,11 @@ static bool run_loss(const ct_call *call, ct_stream *stream) {
     const bool sums = (call->out[0] && a->reduction != CT_NONE) || ct_wgpu_output(call, 2), quads = in_quads(&p, x);
     const int64_t wanted = groups_of(&p), groups = wanted < GROUPS ? wanted : GROUPS;
     if (groups) {
-        const ct_wgpu_launch l = begin_loss(call, p.places > 1 ? "loss_columns" : quads ? "loss_quads" : "loss_rows", quads);
+        const ct_wgpu_launch l = begin_loss(call,
+                                            p.places > 1 ? "loss_columns"
+                                            : quads      ? "loss_quads"
+                                                         : "loss_rows",
+                                            quads);
         if (!ct_wgpu_enqueue(call, &l, groups, &p, sizeof p)) return false;
     }
     if (!sums || groups == 1) return true;
@@ -102,8 +106,11 @@ static bool run_grad(const ct_call *call, ct_stream *stream) {
     const ct_view *x = call->in[1], *dx = call->out[0];
     const params p = params_of(x, call->in[2], a->ignore_index, a->reduction, a->label_smoothing);
     const bool quads = in_quads(&p, x) && ct_wgpu_fits(dx, QUAD);
-    ct_wgpu_launch l =
-        ct_wgpu_begin(&unit, p.places > 1 ? "grad_columns" : quads ? "grad_quads" : "grad_rows", THREADS);
+    ct_wgpu_launch l = ct_wgpu_begin(&unit,
+                                     p.places > 1 ? "grad_columns"
+                                     : quads      ? "grad_quads"
+                                                  : "grad_rows",
+                                     THREADS);
     ct_wgpu_in(&l, "g", call->in[0]);
     ct_wgpu_operand_of(&l, "x", x, mode_of(x, quads));
     ct_wgpu_in(&l, "goal", call->in[2]);

@@ -7,7 +7,7 @@
 enum { THREADS = 256, QUAD = 4, SETTLED = 5 /* numbers of a set */ };
 
 CT_WGPU_UNIT(norm_channel_norm);
-extern const char ct_wgsl_norm_moments[], ct_wgsl_norm_channel_sums[];
+extern const char ct_wgsl_reduce_moments[], ct_wgsl_norm_channel_sums[];
 
 /* As in the device code. */
 typedef struct params {
@@ -112,7 +112,10 @@ static void constants(ct_wgpu_launch *l, const job *j) {
 }
 
 static void with_variance(ct_wgpu_launch *l, const void *context) {
-    ct_wgpu_out(l, "second", ((const job *)context)->var);
+    const job *j = context;
+    ct_wgpu_out(l, "second", j->var);
+    ct_wgpu_constant(l, "KIND", 0);
+    ct_wgpu_constant(l, "CORRECTION", 0);
 }
 static void with_cotangents(ct_wgpu_launch *l, const void *context) {
     const job *j = context;
@@ -177,7 +180,7 @@ static bool forward(job *j) {
     j->var = ct_wgpu_output(j->call, 2) ? j->call->out[2] : &spare[1];
     reduced r;
     reduced_of(&r, j, j->mean, false, 2 * bytes);
-    r.reduce.formula = ct_wgsl_norm_moments;
+    r.reduce.formula = ct_wgsl_reduce_moments;
     r.reduce.with = with_variance, r.reduce.context = j;
     return ct_wgpu_reduce_run(j->call, &r.reduce) && (!j->y || normalize(j));
 }

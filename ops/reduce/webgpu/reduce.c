@@ -19,16 +19,22 @@ CT_WGPU_UNIT(reduce_reduce);
 
 extern const char ct_wgsl_reduce_sum_real[], ct_wgsl_reduce_sum_whole[], ct_wgsl_reduce_prod_real[],
     ct_wgsl_reduce_prod_whole[], ct_wgsl_reduce_extreme_word[], ct_wgsl_reduce_extreme_wide[],
-    ct_wgsl_reduce_place_word[], ct_wgsl_reduce_place_wide[];
-#define REDUCTION(name, real, word, wide, places, greatest)                                          \
+    ct_wgsl_reduce_place_word[], ct_wgsl_reduce_place_wide[], ct_wgsl_reduce_moments[], ct_wgsl_reduce_truth[],
+    ct_wgsl_reduce_count[];
+#define REDUCTION(name, real, word, wide, places, option)                                            \
     static const ct_wgpu_reduction name##_reduction = {ct_wgsl_reduce_##real, ct_wgsl_reduce_##word, \
-                                                       ct_wgsl_reduce_##wide, places, greatest}
+                                                       ct_wgsl_reduce_##wide, places, option}
 REDUCTION(sum, sum_real, sum_whole, sum_whole, false, false);
+REDUCTION(any, truth, truth, truth, false, false);
+REDUCTION(all, truth, truth, truth, false, true);
+REDUCTION(count_nonzero, count, count, count, false, false);
 REDUCTION(prod, prod_real, prod_whole, prod_whole, false, false);
 REDUCTION(amax, extreme_word, extreme_word, extreme_wide, false, true);
 REDUCTION(amin, extreme_word, extreme_word, extreme_wide, false, false);
 REDUCTION(amax_place, place_word, place_word, place_wide, true, true);
 REDUCTION(amin_place, place_word, place_word, place_wide, true, false);
+
+static const ct_wgpu_reduction mean_reduction = {ct_wgsl_reduce_sum_real, NULL, NULL, false, true};
 
 /* As in the device code. */
 typedef struct params {
@@ -208,23 +214,27 @@ const char *ct_wgpu_reduction_can(const ct_wgpu_reduction *r, const ct_call *cal
 }
 
 typedef struct dtype_of_x {
-    bool real, wide, greatest;
+    bool real, wide, option;
 } dtype_of_x;
 static void with_dtype(ct_wgpu_launch *l, const void *context) {
     const dtype_of_x *of = context;
     ct_wgpu_constant(l, "REAL", of->real);
     ct_wgpu_constant(l, "WIDE", of->wide);
-    ct_wgpu_constant(l, "GREATEST", of->greatest);
+    ct_wgpu_constant(l, "GREATEST", of->option); /* a formula has one of these options at most */
+    ct_wgpu_constant(l, "MEAN", of->option);
+    ct_wgpu_constant(l, "ALL", of->option);
 }
 
 static ct_wgpu_reduce reduce_of(const ct_wgpu_reduction *r, const ct_call *call, const ct_dims *axes, dtype_of_x *of) {
     const ct_view *x = call->in[0];
-    *of = (dtype_of_x){.real = x->dtype <= CT_BF16, .wide = x->dtype == CT_I64, .greatest = r->greatest};
+    *of = (dtype_of_x){.real = x->dtype <= CT_BF16, .wide = x->dtype == CT_I64, .option = r->option};
     return (ct_wgpu_reduce){.x = x,
                             .out = call->out[0],
                             .mask = mask_of(axes, x->ndim),
                             .places = r->places,
-                            .formula = of->real ? r->real : of->wide ? r->wide : r->word,
+                            .formula = of->real   ? r->real
+                                       : of->wide ? r->wide
+                                                  : r->word,
                             .with = with_dtype,
                             .context = of};
 }
@@ -251,14 +261,67 @@ bool ct_wgpu_reduction_run(const ct_wgpu_reduction *r, const ct_call *call, cons
         return ct_wgpu_reduction_run(&name##_reduction, call, &((const name##_attrs *)call->attrs)->axes);        \
     }
 KERNEL(sum)
+KERNEL(mean)
+KERNEL(any)
+KERNEL(all)
+KERNEL(count_nonzero)
 KERNEL(prod)
 KERNEL(amax)
 KERNEL(amin)
 KERNEL(amax_place)
 KERNEL(amin_place)
 
+/* ---- Variances ---- */
+
+typedef struct spread {
+    uint32_t kind, correction; /* as in the device code */
+} spread;
+static void with_spread(ct_wgpu_launch *l, const void *context) {
+    const spread *of = context;
+    ct_wgpu_missing(l, "second", CT_F32, CT_WGPU_WRITTEN);
+    ct_wgpu_constant(l, "KIND", of->kind);
+    ct_wgpu_constant(l, "CORRECTION", of->correction);
+}
+
+static ct_wgpu_reduce spread_of(const ct_call *call, const ct_dims *axes, double correction, bool root, spread *of) {
+    const ct_view *x = call->in[0];
+    const float less = (float)correction;
+    of->kind = root ? 2 : 1;
+    memcpy(&of->correction, &less, sizeof less);
+    return (ct_wgpu_reduce){.x = x,
+                            .out = call->out[0],
+                            .mask = mask_of(axes, x->ndim),
+                            .formula = ct_wgsl_reduce_moments,
+                            .with = with_spread,
+                            .context = of};
+}
+
+static const char *spread_can(const ct_call *call) { return ct_wgpu_reduction_can(&mean_reduction, call); }
+#define SPREAD(name, root)                                                                 \
+    static size_t name##_scratch(const ct_call *call) {                                    \
+        const name##_attrs *a = call->attrs;                                               \
+        spread of;                                                                         \
+        const ct_wgpu_reduce reduce = spread_of(call, &a->axes, a->correction, root, &of); \
+        return ct_wgpu_reduce_scratch(&reduce);                                            \
+    }                                                                                      \
+    static bool name##_run(const ct_call *call, ct_stream *stream) {                       \
+        (void)stream;                                                                      \
+        const name##_attrs *a = call->attrs;                                               \
+        spread of;                                                                         \
+        const ct_wgpu_reduce reduce = spread_of(call, &a->axes, a->correction, root, &of); \
+        return ct_wgpu_reduce_run(call, &reduce);                                          \
+    }
+SPREAD(var, false)
+SPREAD(std, true)
+
 CT_WGPU_KERNELS(reduce_reduce) = {
     CT_CANDIDATES(sum, {"sum", sum_can, sum_scratch, sum_run}),
+    CT_CANDIDATES(mean, {"mean", mean_can, mean_scratch, mean_run}),
+    CT_CANDIDATES(any, {"any", any_can, any_scratch, any_run}),
+    CT_CANDIDATES(all, {"all", all_can, all_scratch, all_run}),
+    CT_CANDIDATES(count_nonzero, {"count_nonzero", count_nonzero_can, count_nonzero_scratch, count_nonzero_run}),
+    CT_CANDIDATES(var, {"var", spread_can, var_scratch, var_run}),
+    CT_CANDIDATES(std, {"std", spread_can, std_scratch, std_run}),
     CT_CANDIDATES(prod, {"prod", prod_can, prod_scratch, prod_run}),
     CT_CANDIDATES(amax, {"amax", amax_can, amax_scratch, amax_run}),
     CT_CANDIDATES(amin, {"amin", amin_can, amin_scratch, amin_run}),

@@ -23,7 +23,7 @@ bool ct_wgpu_reduce_run(const ct_call *call, const ct_wgpu_reduce *r);
 typedef struct ct_wgpu_reduction {
     const char *real, *word, *wide; /* the formula of floats, of integers in a word, of i64; NULL: there is none */
     bool places;                    /* the order of reduced elements counts */
-    bool greatest;                  /* of extrema */
+    bool option;                    /* of extrema: the greatest; of sums: means; of truths: all */
 } ct_wgpu_reduction;
 
 const char *ct_wgpu_reduction_can(const ct_wgpu_reduction *r, const ct_call *call);

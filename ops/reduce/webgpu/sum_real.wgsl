@@ -1,4 +1,4 @@
-// Sums of floats: each invocation adds a few, and a tree adds these.
+// Sums of floats, or (MEAN) their means: each invocation adds a few, and a tree adds these.
 alias Sum = f32;
 
 fn nothing() -> Sum {
@@ -14,7 +14,7 @@ fn merge(a: Sum, b: Sum) -> Sum {
 }
 
 fn put(at: u32, sum: Sum) {
-    out_store(at, sum);
+    out_store(at, select(sum, sum / f32(p.n), MEAN == 1u));
 }
 
 fn to_words(sum: Sum) -> vec4<u32> {

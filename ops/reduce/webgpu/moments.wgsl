@@ -1,4 +1,5 @@
-// Means and variances, of pieces that come together (Welford, 1962; Chan, Golub and LeVeque, 1983).
+// Means and variances, of pieces that come together (Welford, 1962; Chan, Golub and LeVeque, 1983). KIND 0: means go to out and variances to
+// second. 1: variances go to out, of squares over the count less CORRECTION (the bits of an f32). 2: their square roots do.
 struct Sum {
     count: f32,
     mean: f32,
@@ -30,8 +31,13 @@ fn merge(a: Sum, b: Sum) -> Sum {
 }
 
 fn put(at: u32, sum: Sum) {
-    out_store(at, select(sum.mean, ct_nan(), p.n == 0u));
-    second_store(at, select(sum.squares / sum.count, ct_nan(), p.n == 0u));
+    if (KIND == 0u) {
+        out_store(at, select(sum.mean, ct_nan(), p.n == 0u));
+        second_store(at, select(sum.squares / sum.count, ct_nan(), p.n == 0u));
+    } else {
+        let variance = sum.squares / max(f32(p.n) - bitcast<f32>(CORRECTION), 0.0);
+        out_store(at, select(variance, sqrt(variance), KIND == 2u));
+    }
 }
 
 fn to_words(sum: Sum) -> vec4<u32> {
