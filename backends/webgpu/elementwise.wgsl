@@ -44,7 +44,7 @@ fn e_four(i: u32) -> vec4<T> {
 fn quads(group: u32, local: u32, groups: u32) {
     let step = groups * THREADS * 4u;
     for (var i = (group * THREADS + local) * 4u; i < p.total; i += step) {
-        ct_store_results(i, ct_formula_of_four(m_four(i), a_four(i), b_four(i), c_four(i), d_four(i), e_four(i)));
+        ct_store_results(i, ct_formula_of_four(i, m_four(i), a_four(i), b_four(i), c_four(i), d_four(i), e_four(i)));
     }
 }
 
@@ -67,9 +67,9 @@ fn octets(group: u32, local: u32, groups: u32) {
         let h = c_four(j);
         let k = d_four(j);
         let l = e_four(j);
-        ct_store_results(i, ct_formula_of_four(m, a, b, c, d, e));
+        ct_store_results(i, ct_formula_of_four(i, m, a, b, c, d, e));
         if (two) {
-            ct_store_results(j, ct_formula_of_four(n, f, g, h, k, l));
+            ct_store_results(j, ct_formula_of_four(j, n, f, g, h, k, l));
         }
     }
 }

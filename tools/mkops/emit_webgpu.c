@@ -95,6 +95,7 @@ void emit_webgpu(const library *lib, const char *out) {
             int *first = op->args[k].is_mask ? &mask : &typed;
             if (*first < 0) *first = input_number(op, k);
         }
+        if (mask > 0) fail_at(op->file, op->line, "%s: a mask comes before all other inputs", op->name);
         put(&list, "CT_WGPU_ELEMENTWISE(%s, %d, %d, %d, %d, %s)\n", op->name, typed, mask,
             (op->class != CLASS_INT) + 2 * (op->class != CLASS_FLOAT) +
                 4 * (op->class == CLASS_ALL || op->class == CLASS_INT),

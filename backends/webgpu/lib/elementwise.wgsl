@@ -2,11 +2,11 @@
 
 // ---- The formula of four elements ----
 
-// A costly formula is compiled once, in a loop.
-fn ct_formula_of_four(m: vec4<bool>, a: vec4<T>, b: vec4<T>, c: vec4<T>, d: vec4<T>, e: vec4<T>) -> vec4<y_t> {
+// Of the four from i on. A costly formula is compiled once, in a loop whose end no compiler knows.
+fn ct_formula_of_four(i: u32, m: vec4<bool>, a: vec4<T>, b: vec4<T>, c: vec4<T>, d: vec4<T>, e: vec4<T>) -> vec4<y_t> {
     if (COSTLY == 1u) {
         var y: vec4<y_t>;
-        for (var k = 0u; k < 4u; k++) {
+        for (var k = 0u; k < min(p.total - i, 4u); k++) {
             y[k] = formula(m[k], a[k], b[k], c[k], d[k], e[k]);
         }
         return y;
@@ -81,8 +81,8 @@ fn ct_row_places(i: u32) -> ct_fours {
 // Of elements i to i + 3 wherever they are.
 fn ct_four_places(i: u32) -> ct_fours {
     var to: ct_fours;
-    for (var k = 0u; k < 4u; k++) {
-        let at = ct_places_of(min(i + k, p.total - 1u));
+    for (var k = 0u; k < min(p.total - i, 4u); k++) {
+        let at = ct_places_of(i + k);
         to.m[k] = at.m;
         to.a[k] = at.a;
         to.b[k] = at.b;

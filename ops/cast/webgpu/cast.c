@@ -9,34 +9,26 @@
 enum { THREADS = 256, LONG = 1 << 20, QUAD = CT_WGPU_QUADS | CT_WGPU_QUADS_ONLY };
 
 /* How elements are read and written: x or y of a word and less, or of two. */
-#define GET      "fn read_one(i: u32) -> vec2<u32> { return vec2<u32>(u32(x_load(i)), 0u); }\n"
-#define GET_WIDE "fn read_one(i: u32) -> vec2<u32> { return x_load(i); }\n"
-#define FOUR                                                                                                     \
-    "fn read_four(i: u32) -> array<vec2<u32>, 4> {\n"                                                            \
-    "    let v = vec4<u32>(x_load4(i));\n"                                                                       \
-    "    return array<vec2<u32>, 4>(vec2<u32>(v.x, 0u), vec2<u32>(v.y, 0u), vec2<u32>(v.z, 0u), vec2<u32>(v.w, " \
-    "0u));\n"                                                                                                    \
+static const char *const reads[2] = {
+    "fn read_one(i: u32) -> vec2<u32> { return vec2<u32>(u32(x_load(i)), 0u); }\n"
+    "fn read_low(i: u32) -> vec4<u32> { return vec4<u32>(x_load4(i)); }\n"
+    "fn read_high(i: u32) -> vec4<u32> { return vec4<u32>(); }\n",
+    "fn read_one(i: u32) -> vec2<u32> { return x_load(i); }\n"
+    "fn read_low(i: u32) -> vec4<u32> {\n"
+    "    return vec4<u32>(read_one(i).x, read_one(i + 1u).x, read_one(i + 2u).x, read_one(i + 3u).x);\n"
     "}\n"
-#define FOUR_WIDE                                                                                      \
-    "fn read_four(i: u32) -> array<vec2<u32>, 4> {\n"                                                  \
-    "    let last = p.total - 1u;\n"                                                                   \
-    "    return array<vec2<u32>, 4>(x_load(i), x_load(min(i + 1u, last)), x_load(min(i + 2u, last)), " \
-    "x_load(min(i + 3u, last)));\n"                                                                    \
-    "}\n"
-#define PUT      "fn write_one(i: u32, v: vec2<u32>) { y_store(i, i32(v.x)); }\n"
-#define PUT_WIDE "fn write_one(i: u32, v: vec2<u32>) { y_store(i, v); }\n"
-#define PUT_FOUR                                                                      \
-    "fn write_four(i: u32, v: array<vec2<u32>, 4>) {\n"                               \
-    "    let four = vec4<y_t>(i32(v[0].x), i32(v[1].x), i32(v[2].x), i32(v[3].x));\n" \
-    "    ct_store_results(i, four);\n"                                                \
-    "}\n"
-#define PUT_FOUR_WIDE                                                                            \
-    "fn write_four(i: u32, v: array<vec2<u32>, 4>) {\n"                                          \
-    "    for (var k = 0u; k < min(p.total - i, 4u); k++) { var w = v; y_store(i + k, w[k]); }\n" \
-    "}\n"
-
-static const char *const reads[2] = {GET FOUR, GET_WIDE FOUR_WIDE}, *const writes[2] = {PUT PUT_FOUR,
-                                                                                        PUT_WIDE PUT_FOUR_WIDE};
+    "fn read_high(i: u32) -> vec4<u32> {\n"
+    "    return vec4<u32>(read_one(i).y, read_one(i + 1u).y, read_one(i + 2u).y, read_one(i + 3u).y);\n"
+    "}\n",
+};
+static const char *const writes[2] = {
+    "fn write_one(i: u32, v: vec2<u32>) { y_store(i, i32(v.x)); }\n"
+    "fn write_four(i: u32, low: vec4<u32>, high: vec4<u32>) { ct_store_results(i, vec4<i32>(low)); }\n",
+    "fn write_one(i: u32, v: vec2<u32>) { y_store(i, v); }\n"
+    "fn write_four(i: u32, low: vec4<u32>, high: vec4<u32>) {\n"
+    "    for (var k = 0u; k < min(p.total - i, 4u); k++) { y_store(i + k, vec2<u32>(low[k], high[k])); }\n"
+    "}\n",
+};
 
 static const char *const names[CT_DTYPE_COUNT] = {
     [CT_F32] = "f32", [CT_F16] = "f16", [CT_BF16] = "bf16",     [CT_I8] = "i8",         [CT_I16] = "i16",
@@ -92,7 +84,7 @@ static bool run(const ct_call *call, ct_stream *stream) {
     ct_wgpu_nest nest;
     ct_wgpu_nest_of(&nest, (const ct_view *const[]){&y, &x}, 2);
     if (ct_wgpu_count(&y) == 0) return true;
-    const bool linear = quads && nest.total >= LONG && ct_wgpu_is_dense(&x) && (x_wide || ct_wgpu_fits(&x, 4));
+    const bool linear = quads && nest.total >= LONG && ct_wgpu_is_dense(&x) && ct_wgpu_fits(&x, 4);
     ct_wgpu_launch l = ct_wgpu_begin(&unit, linear ? "linear" : quads ? "four" : "one", THREADS);
     l.more = text_of(call->in[0]->dtype, call->out[0]->dtype, x_wide, y_wide);
     if (!l.more) return ct_wgpu_host->fail(CT_ERR_MEMORY, call->called, "no memory for a shader");
