@@ -141,5 +141,6 @@ bool ct_wgpu_product_run(const ct_call *call, const ct_wgpu_product *p, size_t o
     ct_wgpu_constant(&launch, "A_QUADS", a.quads);
     ct_wgpu_constant(&launch, "B_QUADS", b.quads);
     ct_wgpu_constant(&launch, "C_QUADS", c_quads);
-    return ct_wgpu_tiles_run(call, &launch, &tiles, 3, a.along_first, b.along_first, &s, sizeof s, sum_dtype(p), offset);
+    return ct_wgpu_tiles_run(call, &launch, &tiles, 3, a.along_first, b.along_first, &s, sizeof s, sum_dtype(p),
+                             offset);
 }

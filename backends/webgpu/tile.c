@@ -34,7 +34,8 @@ ct_wgpu_tiles ct_wgpu_tiles_of(int64_t m, int64_t n, int64_t k, int64_t batches)
     for (int s = 0; s < 4; s++)
         for (size_t i = 0; i < sizeof cuts / sizeof *cuts && (i == 0 || k >= (int64_t)cuts[i] * LEAST_PART); i++) {
             if ((double)cuts[i] * (double)m * (double)(n + 3) * (double)batches >= 0x1p29) break; /* bytes of scratch */
-            const double time = time_of((double)m, (double)n, (double)k, (double)batches, shapes[s][0], shapes[s][1], cuts[i]);
+            const double time =
+                time_of((double)m, (double)n, (double)k, (double)batches, shapes[s][0], shapes[s][1], cuts[i]);
             if (time < best) best = time, best_shape = s, best_parts = cuts[i];
         }
     const int64_t step = CT_WGPU_TILE_K;

@@ -13,6 +13,7 @@ struct Params {
     w_r: u32, w_c: u32, w_group: u32, w_step: u32, // by channels of the result and of the source; w_step: by k, where that is one step
     y_n: u32, y_c: u32, y_group: u32, y_base: u32,
     r_n: u32, r_c: u32, r_group: u32, bias_step: u32, // of the residual
+    activation: u32, pad_a: u32, pad_b: u32, pad_c: u32,
     size: vec4<u32>, source: vec4<u32>, step: vec4<u32>, offset: vec4<u32>, spacing: vec4<u32>, // of the three axes
     x_s: vec4<u32>, w_k: vec4<u32>, y_s: vec4<u32>, r_s: vec4<u32>,
 }
@@ -76,11 +77,11 @@ fn weight_quad(slot: u32, k: u32, along_k: bool) -> vec4<E> {
         if (k + 3u < p.k) { v.w = w_load(at + w_at(k + 3u)); }
         return v;
     }
-    let from = at + w_at(k);
-    v.x = w_load(from);
-    if (channel + 1u < p.results) { v.y = w_load(from + p.w_r); }
-    if (channel + 2u < p.results) { v.z = w_load(from + 2u * p.w_r); }
-    if (channel + 3u < p.results) { v.w = w_load(from + 3u * p.w_r); }
+    let seen = at + w_at(k);
+    v.x = w_load(seen);
+    if (channel + 1u < p.results) { v.y = w_load(seen + p.w_r); }
+    if (channel + 2u < p.results) { v.z = w_load(seen + 2u * p.w_r); }
+    if (channel + 3u < p.results) { v.w = w_load(seen + 3u * p.w_r); }
     return v;
 }
 
@@ -90,9 +91,9 @@ fn weight_quad(slot: u32, k: u32, along_k: bool) -> vec4<E> {
 fn look(at: u32) -> vec4<u32> {
     if (at >= p.positions * p.images) { return vec4<u32>(bitcast<u32>(FAR)); }
     let to = place(at);
-    let from = to.yzw * p.step.xyz + p.offset.xyz;
-    let offset = from * p.x_s.xyz;
-    return vec4<u32>(from, to.x * p.x_n + z * p.x_group + offset.x + offset.y + offset.z);
+    let seen = to.yzw * p.step.xyz + p.offset.xyz;
+    let offset = seen * p.x_s.xyz;
+    return vec4<u32>(seen, to.x * p.x_n + z * p.x_group + offset.x + offset.y + offset.z);
 }
 
 fn source_fix(slot: u32, at: u32) {
@@ -129,9 +130,9 @@ fn element_of(slot: u32, k: u32) -> E {
     let moved = t.yzw * p.spacing.xyz;
     let by = bitcast<vec3<i32>>(moved);
     let offset = moved * p.x_s.xyz;
-    let from = offset.x + offset.y + offset.z + t.x * p.x_c;
-    if (slot == 0u) { return element(x_base.x + from, x_0.x + by.x, x_1.x + by.y, x_2.x + by.z); }
-    return element(x_base.y + from, x_0.y + by.x, x_1.y + by.y, x_2.y + by.z);
+    let seen = offset.x + offset.y + offset.z + t.x * p.x_c;
+    if (slot == 0u) { return element(x_base.x + seen, x_0.x + by.x, x_1.x + by.y, x_2.x + by.z); }
+    return element(x_base.y + seen, x_0.y + by.x, x_1.y + by.y, x_2.y + by.z);
 }
 
 fn source_quad(slot: u32, k: u32) -> vec4<E> {
@@ -144,7 +145,7 @@ fn source_quad(slot: u32, k: u32) -> vec4<E> {
     let moved = t.yzw * p.spacing.xyz;
     let by = bitcast<vec3<i32>>(moved);
     let offset = moved * p.x_s.xyz;
-    let from = offset.x + offset.y + offset.z + t.x * p.x_c;
+    let seen = offset.x + offset.y + offset.z + t.x * p.x_c;
     if (LAST == 1u) {
         var base = x_base.x;
         var at = vec3<i32>(x_0.x, x_1.x, x_2.x);
@@ -153,18 +154,18 @@ fn source_quad(slot: u32, k: u32) -> vec4<E> {
             at = vec3<i32>(x_0.y, x_1.y, x_2.y);
         }
         let inside = bitcast<vec3<u32>>(at + by) < p.source.xyz;
-        if (all(inside)) { v = x_load4(base + from); }
+        if (all(inside)) { v = x_load4(base + seen); }
         return v;
     }
     if (ROW4 == 0u) {
-        return vec4<E>(element(x_base.x + from, x_0.x + by.x, x_1.x + by.y, x_2.x + by.z),
-                       element(x_base.y + from, x_0.y + by.x, x_1.y + by.y, x_2.y + by.z),
-                       element(x_base.z + from, x_0.z + by.x, x_1.z + by.y, x_2.z + by.z),
-                       element(x_base.w + from, x_0.w + by.x, x_1.w + by.y, x_2.w + by.z));
+        return vec4<E>(element(x_base.x + seen, x_0.x + by.x, x_1.x + by.y, x_2.x + by.z),
+                       element(x_base.y + seen, x_0.y + by.x, x_1.y + by.y, x_2.y + by.z),
+                       element(x_base.z + seen, x_0.z + by.x, x_1.z + by.y, x_2.z + by.z),
+                       element(x_base.w + seen, x_0.w + by.x, x_1.w + by.y, x_2.w + by.z));
     }
     // four results of one line
     if (bitcast<u32>(x_0.x + by.x) >= p.source.x || bitcast<u32>(x_1.x + by.y) >= p.source.y) { return v; }
-    let at = x_base.x + from;
+    let at = x_base.x + seen;
     if (SOURCE_QUADS == 1u) { return x_load4(at); } // a single tap along the line, and no padding
     let column = bitcast<u32>(x_2.x + by.z);
     let step = p.step.z * p.x_s.z;
@@ -198,7 +199,7 @@ fn finished(sum: E, channel: u32, residual_at: u32) -> E {
     var v = sum;
     if (bias_given) { v += bias_load((z * p.results + channel) * p.bias_step); }
     if (residual_given) { v += residual_load(residual_at); }
-    if (ACTIVATION != 0u) { v = ct_activate(ACTIVATION, v); }
+    if (ACTIVATED == 1u) { v = ct_activate(p.activation, v); }
     return v;
 }
 

@@ -129,9 +129,9 @@ fn element(base: u32, at0: i32, at1: i32, at2: i32, one: bool) -> E {
 fn element_of(slot: u32, k: u32) -> E {
     if (k >= p.k) { return E(); }
     let to = place(k);
-    let from = to.yzw * p.step.xyz;
-    let at = bitcast<vec3<i32>>(from);
-    let base = to.x * p.x_n + total(from * p.x_s.xyz);
+    let seen = to.yzw * p.step.xyz;
+    let at = bitcast<vec3<i32>>(seen);
+    let base = to.x * p.x_n + total(seen * p.x_s.xyz);
     if (slot == 0u) { return element(x_base.x + base, x_0.x + at.x, x_1.x + at.y, x_2.x + at.z, x_one.x); }
     return element(x_base.y + base, x_0.y + at.x, x_1.y + at.y, x_2.y + at.z, x_one.y);
 }
@@ -143,9 +143,9 @@ fn b_quad(slot: u32, k: u32) -> vec4<E> {
         return vec4<E>(element_of(slot, k), element_of(slot, k + 1u), element_of(slot, k + 2u), element_of(slot, k + 3u));
     }
     let to = place(k);
-    let from = to.yzw * p.step.xyz;
-    let at = bitcast<vec3<i32>>(from);
-    let base = to.x * p.x_n + total(from * p.x_s.xyz);
+    let seen = to.yzw * p.step.xyz;
+    let at = bitcast<vec3<i32>>(seen);
+    let base = to.x * p.x_n + total(seen * p.x_s.xyz);
     if (LAST == 1u) {
         if (X_QUADS == 0u) {
             return vec4<E>(element(x_base.x + base, x_0.x + at.x, x_1.x + at.y, x_2.x + at.z, x_one.x),

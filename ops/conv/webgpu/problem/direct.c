@@ -7,12 +7,15 @@ enum { THREADS = 256 };
 
 typedef struct params {
     uint32_t images, groups, channels, results, positions, x_n, x_c, w_r, w_c, w_group, y_n, y_c, r_n, r_c, bias_step;
-    uint32_t parts, part, rests, pad_a, pad_b;
-    uint32_t size[4], source[4], stride[4], before[4], dilation[4], x_s[4], w_k[4], y_s[4], r_s[4];
+    uint32_t parts, part, rests, activation, taps;
+    uint32_t size[4], source[4], kernel[4], stride[4], before[4], dilation[4], x_s[4], w_k[4], y_s[4], r_s[4];
 } params;
 
 bool ct_wgpu_conv_is_thin(const ct_wgpu_conv *p) {
-    enum { FEW_RESULTS = 8, FEW_WEIGHTS = 170 }; /* a tile has 64 by 64 */
+    enum { FEW_RESULTS = 8, FEW_WEIGHTS = 170, FEW_PRODUCTS = 1 << 20 }; /* a tile has 64 by 64 */
+    const double pixels = (double)p->out[0] * (double)p->out[1] * (double)p->out[2] * (double)p->batch;
+    const double weights = (double)p->groups * (double)p->out_each * (double)p->in_each * (double)p->taps;
+    if (pixels * weights <= FEW_PRODUCTS) return true;
     if (p->kind == CT_WGPU_CONV_FORWARD) return p->out_each < FEW_RESULTS;
     if (p->kind == CT_WGPU_CONV_INPUT_GRAD) return p->in_each < FEW_RESULTS;
     return p->out_each * p->in_each * p->taps < FEW_WEIGHTS;
@@ -33,12 +36,16 @@ static params params_of(const ct_wgpu_conv *c, bool adjoint) {
                 .y_c = (uint32_t)(adjoint ? c->x_c : c->y_c),
                 .r_n = (uint32_t)c->r_n,
                 .r_c = (uint32_t)c->r_c,
-                .bias_step = bias ? (uint32_t)bias->strides[0] : 0};
+                .bias_step = bias ? (uint32_t)bias->strides[0] : 0,
+                .activation = (uint32_t)c->activation,
+                .taps = (uint32_t)c->taps};
     s.positions = 1;
     for (int d = 0; d < 3; d++) {
         s.size[d] = (uint32_t)(adjoint ? c->in : c->out)[d];
         s.source[d] = (uint32_t)(adjoint ? c->out : c->in)[d];
-        s.stride[d] = (uint32_t)c->stride[d], s.before[d] = (uint32_t)c->before[d], s.dilation[d] = (uint32_t)c->dilation[d];
+        s.kernel[d] = (uint32_t)c->kernel[d];
+        s.stride[d] = (uint32_t)c->stride[d], s.before[d] = (uint32_t)c->before[d],
+        s.dilation[d] = (uint32_t)c->dilation[d];
         s.x_s[d] = (uint32_t)(adjoint ? c->y_s : c->x_s)[d], s.y_s[d] = (uint32_t)(adjoint ? c->x_s : c->y_s)[d];
         s.w_k[d] = (uint32_t)c->w_k[d], s.r_s[d] = (uint32_t)c->r_s[d];
         s.positions *= s.size[d];
@@ -47,12 +54,9 @@ static params params_of(const ct_wgpu_conv *c, bool adjoint) {
 }
 
 static void set_constants(ct_wgpu_launch *launch, const ct_wgpu_conv *c, bool adjoint) {
-    ct_wgpu_constant(launch, "J0", (uint32_t)c->kernel[0]);
-    ct_wgpu_constant(launch, "J1", (uint32_t)c->kernel[1]);
-    ct_wgpu_constant(launch, "J2", (uint32_t)c->kernel[2]);
     ct_wgpu_constant(launch, "LAST", c->last);
     ct_wgpu_constant(launch, "ADJOINT", adjoint);
-    ct_wgpu_constant(launch, "ACTIVATION", (uint32_t)c->activation);
+    ct_wgpu_constant(launch, "ACTIVATED", c->activation != CT_ACT_NONE);
 }
 
 const char *ct_wgpu_conv_direct_can(const ct_call *call) { return ct_wgpu_refuses(call); }

@@ -8,7 +8,8 @@ enum { MOST_PHASES = 16 };
 /* Position q of an axis of the result looks at q * step + offset + j * spacing of the source, for each of `taps` j. */
 typedef struct axis {
     int64_t size, source, step, offset, spacing, taps;
-    int64_t x_s, w_k, y_s, r_s; /* strides in elements by places of the source, taps, positions of the result and of the residual */
+    int64_t x_s, w_k, y_s,
+        r_s; /* strides in elements by places of the source, taps, positions of the result and of the residual */
 } axis;
 
 typedef struct problem {
@@ -23,6 +24,7 @@ typedef struct params {
     uint32_t channels, results, images, positions;
     uint32_t x_n, x_c, x_group, w_base, w_r, w_c, w_group, w_step;
     uint32_t y_n, y_c, y_group, y_base, r_n, r_c, r_group, bias_step;
+    uint32_t activation, pad[3];
     uint32_t size[4], source[4], step[4], offset[4], spacing[4], x_s[4], w_k[4], y_s[4], r_s[4];
 } params;
 
@@ -137,14 +139,17 @@ static int64_t taps_of(const problem *p) { return p->axis[0].taps * p->axis[1].t
 
 static ct_wgpu_tiles tiles_of(const problem *p, bool last) {
     const int64_t pixels = p->images * positions_of(p), k = p->channels * taps_of(p);
-    return last ? ct_wgpu_tiles_of(pixels, p->results, k, p->groups) : ct_wgpu_tiles_of(p->results, pixels, k, p->groups);
+    return last ? ct_wgpu_tiles_of(pixels, p->results, k, p->groups)
+                : ct_wgpu_tiles_of(p->results, pixels, k, p->groups);
 }
 
 /* ---- How operands are read ---- */
 
 /* Whether the weight lies at even distances along k, and which. */
 static bool is_linear(const problem *p, bool inner, int64_t *step) {
-    const int64_t taps[3][2] = {{p->axis[2].taps, p->axis[2].w_k}, {p->axis[1].taps, p->axis[1].w_k}, {p->axis[0].taps, p->axis[0].w_k}};
+    const int64_t taps[3][2] = {
+        {p->axis[2].taps, p->axis[2].w_k}, {p->axis[1].taps, p->axis[1].w_k}, {p->axis[0].taps, p->axis[0].w_k}};
+    bool begun = false;
     int64_t walked = 0;
     *step = 1;
     for (int i = 0; i < 4; i++) {
@@ -152,7 +157,7 @@ static bool is_linear(const problem *p, bool inner, int64_t *step) {
         const int64_t *tap = taps[channels ? 0 : inner ? i - 1 : i];
         const int64_t size = channels ? p->channels : tap[0], stride = channels ? p->w_c : tap[1];
         if (size == 1) continue;
-        if (!walked) *step = stride, walked = size * stride;
+        if (!begun) *step = stride, walked = size * stride, begun = true;
         else if (stride != walked) return false;
         else walked *= size;
     }
@@ -179,7 +184,8 @@ static bool image_quads(const ct_view *v, bool last, int64_t n, int64_t c, const
 
 static reading reading_of(const problem *p, bool last) {
     const axis *line = &p->axis[2];
-    const int64_t x_s[] = {p->axis[0].x_s, p->axis[1].x_s, line->x_s}, y_s[] = {p->axis[0].y_s, p->axis[1].y_s, line->y_s};
+    const int64_t x_s[] = {p->axis[0].x_s, p->axis[1].x_s, line->x_s},
+                  y_s[] = {p->axis[0].y_s, p->axis[1].y_s, line->y_s};
     reading r = {.row4 = line->size % 4 == 0};
     const bool linear = is_linear(p, last, &r.w_step);
     r.weight_along_k = (linear && r.w_step == 1) || p->w_r != 1;
@@ -188,8 +194,8 @@ static reading reading_of(const problem *p, bool last) {
         r.source_quads = p->channels % 4 == 0 && image_quads(p->x, last, p->x_n, p->x_c, x_s, 0);
         r.result_quads = p->results % 4 == 0 && image_quads(p->y, last, p->y_n, p->y_c, y_s, p->y_base);
     } else {
-        r.source_quads = r.row4 && line->taps == 1 && line->step == 1 && line->offset == 0 && line->source >= line->size &&
-                         image_quads(p->x, last, p->x_n, p->x_c, x_s, 0);
+        r.source_quads = r.row4 && line->taps == 1 && line->step == 1 && line->offset == 0 &&
+                         line->source >= line->size && image_quads(p->x, last, p->x_n, p->x_c, x_s, 0);
         r.result_quads = r.row4 && image_quads(p->y, last, p->y_n, p->y_c, y_s, p->y_base);
     }
     return r;
@@ -218,12 +224,14 @@ static params params_of(const ct_wgpu_conv *c, const problem *p, const reading *
                 .r_n = (uint32_t)p->r_n,
                 .r_c = (uint32_t)p->r_c,
                 .r_group = (uint32_t)(p->results * p->r_c),
-                .bias_step = c->bias ? (uint32_t)c->bias->strides[0] : 0};
+                .bias_step = c->bias ? (uint32_t)c->bias->strides[0] : 0,
+                .activation = (uint32_t)c->activation};
     for (int d = 0; d < 3; d++) {
         const axis *a = &p->axis[d];
         s.size[d] = (uint32_t)a->size, s.source[d] = (uint32_t)a->source, s.step[d] = (uint32_t)a->step;
         s.offset[d] = (uint32_t)a->offset, s.spacing[d] = (uint32_t)a->spacing;
-        s.x_s[d] = (uint32_t)a->x_s, s.w_k[d] = (uint32_t)a->w_k, s.y_s[d] = (uint32_t)a->y_s, s.r_s[d] = (uint32_t)a->r_s;
+        s.x_s[d] = (uint32_t)a->x_s, s.w_k[d] = (uint32_t)a->w_k, s.y_s[d] = (uint32_t)a->y_s,
+        s.r_s[d] = (uint32_t)a->r_s;
     }
     return s;
 }
@@ -248,7 +256,7 @@ static bool run_one(const ct_call *call, const ct_wgpu_conv *c, const problem *p
     ct_wgpu_constant(&launch, "ROW4", r.row4);
     ct_wgpu_constant(&launch, "SOURCE_QUADS", r.source_quads);
     ct_wgpu_constant(&launch, "RESULT_QUADS", r.result_quads);
-    ct_wgpu_constant(&launch, "ACTIVATION", (uint32_t)c->activation);
+    ct_wgpu_constant(&launch, "ACTIVATED", c->activation != CT_ACT_NONE);
     return ct_wgpu_tiles_run(call, &launch, &tiles, 2, c->last || r.weight_along_k, c->last && r.weight_along_k, &s,
                              sizeof s, CT_F32, 0);
 }

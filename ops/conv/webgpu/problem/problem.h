@@ -5,7 +5,11 @@
 
 #include "backends/webgpu/tile.h"
 
-typedef enum ct_wgpu_conv_kind { CT_WGPU_CONV_FORWARD, CT_WGPU_CONV_INPUT_GRAD, CT_WGPU_CONV_WEIGHT_GRAD } ct_wgpu_conv_kind;
+typedef enum ct_wgpu_conv_kind {
+    CT_WGPU_CONV_FORWARD,
+    CT_WGPU_CONV_INPUT_GRAD,
+    CT_WGPU_CONV_WEIGHT_GRAD
+} ct_wgpu_conv_kind;
 
 typedef struct ct_wgpu_conv {
     ct_wgpu_conv_kind kind;
