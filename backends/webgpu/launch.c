@@ -242,11 +242,13 @@ static bool make_layouts(ct_wgpu_device *d, int n) {
     return d->layouts[n] != NULL;
 }
 
-/* CT_WEBGPU_DUMP names a folder that every text is written to. */
-static void dump(const char *text, const ct_wgpu_launch *launch, uint64_t h) {
+/* CT_WEBGPU_DUMP names a folder that every text is written to, under a name of its own. */
+static void dump(const char *text, const ct_wgpu_launch *launch) {
     const char *folder = getenv("CT_WEBGPU_DUMP");
     if (!folder || !*folder) return;
     char path[512];
+    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
+    for (const char *s = text; *s; s++) h = (h ^ (unsigned char)*s) * 0x100000001b3u;
     snprintf(path, sizeof path, "%s/%s-%s-%016llx.wgsl", folder, launch->unit->name, launch->function, (unsigned long long)h);
     FILE *file = fopen(path, "w");
     if (!file) return;
@@ -269,7 +271,7 @@ static entry *make_pipeline(ct_wgpu_device *d, const ct_wgpu_launch *launch, con
     bool notes = false;
     char *text = ct_wgpu_shader(launch, plan, lasting, &notes);
     if (!text) return ct_wgpu_host->fail(CT_ERR_MEMORY, op, "no memory for a shader"), NULL;
-    dump(text, launch, h);
+    dump(text, launch);
     WGPUComputePipeline pipeline = NULL;
     ct_wgpu_push(d);
     WGPUShaderModule module = make_layouts(d, plan->n_slots + notes) ? compile(d, text) : NULL;
