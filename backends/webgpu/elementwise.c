@@ -190,7 +190,7 @@ static bool run_linear(const ct_call *call, ct_wgpu_launch *l, const int *inputs
 
 typedef struct nested {
     ct_wgpu_nest nest; /* its pad is `whole` and `dense` of the loops */
-    values v;
+    values v;          /* its total is `still` there */
 } nested;
 
 /* Whether four neighbours along the last dimension can be read at once wherever a row of whole fours has them. */
@@ -211,6 +211,7 @@ static bool run_nested(const ct_call *call, ct_wgpu_launch *l, const int *inputs
     for (int k = 0; k < OPERANDS; k++) views[k] = k > Y && inputs[k] >= 0 ? call->in[inputs[k]] : call->out[0];
     ct_wgpu_nest_of(&n.nest, views, OPERANDS);
     n.v = *v;
+    n.v.total = 0;
     l->unit = &unit, l->function = quads ? "rows" : "strided";
     l->n = 0;
     const unsigned mode = quads ? QUAD : 0;
@@ -227,7 +228,9 @@ static bool run_nested(const ct_call *call, ct_wgpu_launch *l, const int *inputs
         if (!quads) continue;
         ct_wgpu_operand *o = &l->operands[l->n - 1];
         o->high = (o->high + 15) & ~(uint64_t)15;
-        if (whole && rows_are_dense(&n, views[k], k)) n.nest.pad[1] |= 1u << (k - 1);
+        if (!whole) continue;
+        if (rows_are_dense(&n, views[k], k)) n.nest.pad[1] |= 1u << (k - 1);
+        if (n.nest.strides[k][n.nest.rank - 1] == 0) n.v.total |= 1u << (k - 1);
     }
     const int64_t items = quads ? ct_wgpu_ceil_div(v->total, 4) : v->total;
     return ct_wgpu_enqueue(call, l, ct_wgpu_groups(items, THREADS), &n, sizeof n);

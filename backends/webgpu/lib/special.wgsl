@@ -24,14 +24,6 @@ fn ct_erf(x: f32) -> f32 {
     let far = 1.0 - fma(power, ct_expm1_reduced(n.y), power);
     return select(ct_copysign(select(far, fma(s, a, a), a <= 1.0), x), x, ct_is_nan(x));
 }
-// e^(-a^2 / d + more), a in [0, 16], d 1 or 2: a^2 is not rounded, being made of a head and a tail.
-fn ct_exp_minus_square(a: f32, d: f32, more: f32) -> f32 {
-    let head = ct_head(a);
-    let square = head * head / d;
-    let n = round(a * a / d * -ct_inv_log2);
-    let tail = fma(n, -ct_log2_tail, more) - (a - head) * (a + head) / d;
-    return ct_scale(1.0 + ct_expm1_reduced(ct_opaque(n * -ct_log2_head - square) + tail), i32(n));
-}
 // erfc a = e^(-a^2) Q(t) / (a + 2), t = (a - 2) / (a + 2); erfc(-a) = 2 - erfc a. With w = -1 / (a + 2) as computed, t = 1 + 4 w; e is what
 // w falls short of, relatively, and enters the product through the exponent.
 fn ct_erfc(x: f32) -> f32 {
@@ -51,19 +43,16 @@ fn ct_erfc(x: f32) -> f32 {
     q = fma(q, t, -0x1.1e2db8p-2f);
     q = fma(q, t, 0x1.5fd38ep-1f);
     q = fma(q, t, -0x1.058672p0f);
-    let y = q * w * ct_exp_minus_square(a, 1.0, e);
+    let head = ct_head(a);
+    let n = round(a * a * -ct_inv_log2);
+    let rest = fma(n, -ct_log2_tail, e) - (a - head) * (a + head);
+    let y = q * w * ct_scale(1.0 + ct_expm1_reduced(ct_opaque(fma(n, -ct_log2_head, -(head * head))) + rest), i32(n));
     return select(select(y, 2.0 - y, x < 0.0), x, ct_is_nan(x));
 }
-// The normal distribution function: 1/2 + x Q(x^2) up to 1 (2^-30); at -a it is e^(-a^2 / 2) t P(t) with t = 1 / (1 + 0.35 a), 3e-8.
+// The normal distribution function: at -a it is e^(-a^2 / 2) t P(t) with t = 1 / (1 + 0.35 a), 3e-8. a^2 is not rounded, being made of a head
+// and a tail. NaN gets into t, and what is below 2^-126 ends at 0.
 fn ct_ndtr(x: f32) -> f32 {
-    let z = x * x;
-    var q = fma(-7.65420737e-6, z, 0.000113486371);
-    q = fma(q, z, -0.00118632999);
-    q = fma(q, z, 0.00997332297);
-    q = fma(q, z, -0.0664903596);
-    q = fma(q, z, 0.398942292);
-    let a = min(abs(x), 15.0);
-    let t = 1.0 / fma(a, 0.35, 1.0);
+    let t = 1.0 / fma(abs(x), 0.35, 1.0);
     var p = fma(-0.0291581007, t, 0.144031921);
     p = fma(p, t, -0.255840966);
     p = fma(p, t, 0.159321801);
@@ -72,9 +61,13 @@ fn ct_ndtr(x: f32) -> f32 {
     p = fma(p, t, 0.119821168);
     p = fma(p, t, 0.139863530);
     p = fma(p, t, 0.139621306);
-    let tail = p * t * ct_exp_minus_square(a, 2.0, 0.0);
-    let y = select(select(1.0 - tail, tail, x < 0.0), fma(x, q, 0.5), a <= 1.0);
-    return select(y, x, ct_is_nan(x));
+    let a = min(abs(x), 15.0);
+    let head = ct_head(a);
+    let n = round(a * a * (-0.5 * ct_inv_log2));
+    let rest = fma(n, -ct_log2_tail, (a - head) * (a + head) * -0.5);
+    let e = 1.0 + ct_expm1_reduced(ct_opaque(fma(n, -ct_log2_head, head * head * -0.5)) + rest);
+    let tail = p * t * e * bitcast<f32>(u32(max(i32(n) + 127, 0)) << 23u);
+    return select(1.0 - tail, tail, x < 0.0);
 }
 // x times a polynomial in w = -log(1 - x^2) below 5 (2^-27.4), in sqrt(w) above (2^-26.5).
 fn ct_erfinv(x: f32) -> f32 {
