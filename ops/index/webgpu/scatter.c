@@ -87,31 +87,55 @@ static size_t size_of(const plan *s) { return ct_wgpu_dtype_size(s->y->dtype); }
 
 /* ---- What is folded, in text ---- */
 
-static const char real_one[] = "fn fold(a: y_t, b: y_t) -> y_t { return ct_fold_f32(FOLD, a, b); }\n"
-                               "fn scaled(v: y_t) -> y_t { return bitcast<f32>(p.alpha.x) * v; }\n";
-static const char whole_one[] = "fn fold(a: y_t, b: y_t) -> y_t { return ct_fold_i32(FOLD, a, b); }\n"
-                                "fn scaled(v: y_t) -> y_t { return bitcast<i32>(p.alpha.x) * v; }\n";
-static const char pair_one[] = "fn fold(a: y_t, b: y_t) -> y_t { return ct_fold_i64(FOLD, a, b); }\n"
-                               "fn scaled(v: y_t) -> y_t { return ct_i64_mul(p.alpha, v); }\n";
-static const char bits_one[] = "fn fold(a: y_t, b: y_t) -> y_t { return b; }\n"
-                               "fn scaled(v: y_t) -> y_t { return v; }\n";
+#define FOLD_REAL                                                    \
+    "fn fold(a: V, b: V) -> V { return ct_fold_f32(FOLD, a, b); }\n" \
+    "fn scaled(v: V) -> V { return bitcast<f32>(p.alpha.x) * v; }\n"
+#define FOLD_WHOLE                                                   \
+    "fn fold(a: V, b: V) -> V { return ct_fold_i32(FOLD, a, b); }\n" \
+    "fn scaled(v: V) -> V { return bitcast<i32>(p.alpha.x) * v; }\n"
+#define FOLD_PAIR                                                    \
+    "fn fold(a: V, b: V) -> V { return ct_fold_i64(FOLD, a, b); }\n" \
+    "fn scaled(v: V) -> V { return ct_i64_mul(p.alpha, v); }\n"
+#define FOLD_BITS                              \
+    "fn fold(a: V, b: V) -> V { return b; }\n" \
+    "fn scaled(v: V) -> V { return v; }\n"
 
-/* The same for sums.wgsl, which has lanes of one element or of four. */
-#define ONE_LANE                                         \
+/* For scan.wgsl: the loop over elements, or over words of them. */
+#define ONE                                                                             \
+    "alias V = y_t;\n"                                                                  \
+    "fn scan(group: u32, local: u32, groups: u32) {\n"                                  \
+    "    for (var e = group * THREADS + local; e < p.total; e += groups * THREADS) {\n" \
+    "        let found = found_at(e);\n"                                                \
+    "        y_store(found.to, found.value);\n"                                         \
+    "    }\n"                                                                           \
+    "}\n"
+#define WORDS                                                                                                       \
+    "alias V = y_t;\n"                                                                                              \
+    "fn scan(group: u32, local: u32, groups: u32) {\n"                                                              \
+    "    let words = (p.total + y_pack - 1u) / y_pack;\n"                                                           \
+    "    let width = 32u / y_pack;\n"                                                                               \
+    "    for (var w = group * THREADS + local; w < words; w += groups * THREADS) {\n"                               \
+    "        let count = min(y_pack, p.total - w * y_pack);\n"                                                      \
+    "        var bits = 0u;\n"                                                                                      \
+    "        for (var k = 0u; k < count; k++) { bits |= y_bits(found_at(w * y_pack + k).value) << (k * width); }\n" \
+    "        if (count < y_pack) { bits |= y_word(w) & (0xffffffffu << (count * width)); }\n"                       \
+    "        y_put(w, bits);\n"                                                                                     \
+    "    }\n"                                                                                                       \
+    "}\n"
+static const char real_one[] = ONE FOLD_REAL, whole_one[] = ONE FOLD_WHOLE, pair_one[] = ONE FOLD_PAIR,
+                  bits_one[] = ONE FOLD_BITS;
+static const char real_words[] = WORDS FOLD_REAL, whole_words[] = WORDS FOLD_WHOLE, bits_words[] = WORDS FOLD_BITS;
+
+/* For sums.wgsl, which has lanes of one element or of four. */
+#define LANE                                             \
     "alias V = y_t;\n"                                   \
     "fn src_at(i: u32) -> V { return src_load(i); }\n"   \
     "fn y_at(i: u32) -> V { return y_load(i); }\n"       \
     "fn put_y(i: u32, v: V) { y_store(i, v); }\n"        \
     "fn part_at(i: u32) -> V { return part_load(i); }\n" \
     "fn put_part(i: u32, v: V) { part_store(i, v); }\n"
-static const char real_lane[] = ONE_LANE "fn fold(a: V, b: V) -> V { return ct_fold_f32(FOLD, a, b); }\n"
-                                         "fn scaled(v: V) -> V { return bitcast<f32>(p.alpha.x) * v; }\n";
-static const char whole_lane[] = ONE_LANE "fn fold(a: V, b: V) -> V { return ct_fold_i32(FOLD, a, b); }\n"
-                                          "fn scaled(v: V) -> V { return bitcast<i32>(p.alpha.x) * v; }\n";
-static const char pair_lane[] = ONE_LANE "fn fold(a: V, b: V) -> V { return ct_fold_i64(FOLD, a, b); }\n"
-                                         "fn scaled(v: V) -> V { return ct_i64_mul(p.alpha, v); }\n";
-static const char bits_lane[] = ONE_LANE "fn fold(a: V, b: V) -> V { return b; }\n"
-                                         "fn scaled(v: V) -> V { return v; }\n";
+static const char real_lane[] = LANE FOLD_REAL, whole_lane[] = LANE FOLD_WHOLE, pair_lane[] = LANE FOLD_PAIR,
+                  bits_lane[] = LANE FOLD_BITS;
 static const char real_quad[] = "alias V = vec4<f32>;\n"
                                 "fn src_at(i: u32) -> V { return src_load4(4u * i); }\n"
                                 "fn y_at(i: u32) -> V { return y_load4(4u * i); }\n"
@@ -195,13 +219,19 @@ static bool scan(const plan *s) {
     p.index_axis = (uint32_t)(index_axis * words), p.src_axis = (uint32_t)src_axis, p.place_axis = (uint32_t)place_axis;
     set_alpha(s, p.alpha);
     ct_wgpu_launch launch = ct_wgpu_begin(&unit, "scan", THREADS);
-    value_operand(s, &launch, "y", s->y, CT_WGPU_WRITTEN);
+    const int64_t pack = size_of(s) < 4 ? (int64_t)(4 / size_of(s)) : 1;
+    const bool packed = pack > 1 && ct_wgpu_is_dense(s->y) && ct_wgpu_fits(s->y, pack);
+    value_operand(s, &launch, "y", s->y, CT_WGPU_WRITTEN | (packed ? CT_WGPU_WORDS : 0));
     value_operand(s, &launch, "x", s->x, 0);
     value_operand(s, &launch, "src", s->src, 0);
     ct_wgpu_index_operand(&launch, &s->index);
     ct_wgpu_constant(&launch, "FOLD", (uint32_t)s->fold);
-    launch.more = s->fold == LAST ? bits_one : is_real(s) ? real_one : s->y->dtype == CT_I64 ? pair_one : whole_one;
-    return ct_wgpu_enqueue(s->call, &launch, ct_wgpu_groups(p.total, THREADS), &p, sizeof p);
+    launch.more = s->fold == LAST         ? (packed ? bits_words : bits_one)
+                  : is_real(s)            ? (packed ? real_words : real_one)
+                  : s->y->dtype == CT_I64 ? pair_one
+                                          : (packed ? whole_words : whole_one);
+    const int64_t items = packed ? ct_wgpu_ceil_div(p.total, pack) : p.total;
+    return ct_wgpu_enqueue(s->call, &launch, ct_wgpu_groups(items, THREADS), &p, sizeof p);
 }
 
 /* ---- Sorted ---- */
