@@ -223,9 +223,10 @@ static void let_group_go(void *g) { ct_wgpu.BindGroupRelease(g); }
 
 static bool make_layouts(ct_wgpu_device *d, int n) {
     if (d->layouts[n]) return true;
+    const WGPUBindGroupLayoutEntry none = WGPU_BIND_GROUP_LAYOUT_ENTRY_INIT;
     WGPUBindGroupLayoutEntry entries[CT_WGPU_SLOTS + 2];
     for (int i = 0; i <= n; i++) {
-        entries[i] = (WGPUBindGroupLayoutEntry)WGPU_BIND_GROUP_LAYOUT_ENTRY_INIT;
+        entries[i] = none;
         entries[i].binding = (uint32_t)i;
         entries[i].visibility = WGPUShaderStage_Compute;
         entries[i].buffer.type = i ? WGPUBufferBindingType_Storage : WGPUBufferBindingType_Uniform;
@@ -340,8 +341,9 @@ static WGPUBindGroup group_for(ct_wgpu_device *d, const ct_wgpu_plan *plan, bool
     entry *found = look_up(d->groups, key, n, h);
     if (found) return found->value;
 
+    const WGPUBindGroupEntry none = WGPU_BIND_GROUP_ENTRY_INIT;
     for (int i = 0; i <= slots; i++) {
-        entries[i] = (WGPUBindGroupEntry)WGPU_BIND_GROUP_ENTRY_INIT;
+        entries[i] = none;
         entries[i].binding = (uint32_t)i;
     }
     entries[0].buffer = d->uniforms;
