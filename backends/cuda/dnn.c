@@ -309,7 +309,7 @@ int ct_dnn_plans(ct_dnn_graph *graph, cudnnHandle_t handle, const ct_dnn_wish *w
         for (int i = 0; i < found; i++) {
             ct_dnn_plan plan = {.config = configs[i]};
             const bool wanted = n < wish->most && describe(configs[i], &plan) && !(plan.notes & refused) &&
-                                !(plan.behavior & wish->behavior);
+                                !(plan.behavior & wish->behavior) && plan.engine != wish->unwanted;
             unwanted += !wanted;
             if (wanted && is_new(&plan, plans, n) && build(handle, wish, &plan)) plans[n++] = plan;
             else dnn.cudnnBackendDestroyDescriptor(configs[i]);

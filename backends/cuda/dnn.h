@@ -58,6 +58,7 @@ typedef struct ct_dnn_wish {
     unsigned behavior; /* bit CUDNN_BEHAVIOR_NOTE_: likewise */
     size_t workspace;  /* bytes at most */
     int most;          /* plans */
+    int64_t unwanted;  /* the number of an engine that is not taken; -1: none */
 } ct_dnn_wish;
 
 /* Up to wish->most plans in the library's order of preference. Where there are none the graph says why. */

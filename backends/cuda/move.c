@@ -7,11 +7,16 @@
 #include "backends/cuda/cuda.h"
 
 CT_CUDA_UNIT(backend_move);
-static ct_cuda_function moves[] = {CT_CUDA_FUNCTION("move_1"), CT_CUDA_FUNCTION("move_2"), CT_CUDA_FUNCTION("move_4"),
-                                   CT_CUDA_FUNCTION("move_8"), CT_CUDA_FUNCTION("move_16")};
-static ct_cuda_function transposes[] = {CT_CUDA_FUNCTION("transpose_1"), CT_CUDA_FUNCTION("transpose_2"),
-                                        CT_CUDA_FUNCTION("transpose_4"), CT_CUDA_FUNCTION("transpose_8"),
-                                        CT_CUDA_FUNCTION("transpose_16")};
+/* By the tile: square, of few columns, of few rows. */
+enum { SQUARE, TALL, WIDE };
+#define OF_SIZES(name)                                                                      \
+    {                                                                                       \
+        CT_CUDA_FUNCTION(name "1"), CT_CUDA_FUNCTION(name "2"), CT_CUDA_FUNCTION(name "4"), \
+            CT_CUDA_FUNCTION(name "8"), CT_CUDA_FUNCTION(name "16"),                        \
+    }
+static ct_cuda_function moves[] = OF_SIZES("move_");
+static ct_cuda_function transposes[][5] = {
+    [SQUARE] = OF_SIZES("transpose_"), [TALL] = OF_SIZES("transpose_tall_"), [WIDE] = OF_SIZES("transpose_wide_")};
 
 static int64_t magnitude(int64_t stride) { return stride < 0 ? -stride : stride; }
 
@@ -74,15 +79,16 @@ static bool transpose(const ct_call *call, const ct_cuda_view *to, const ct_cuda
     a.to = to->data, a.from = from->data;
     a.rows = to->dims[rows], a.columns = to->dims[last];
     a.to_row = to->strides[rows], a.from_column = from->strides[last];
-    a.row_tiles = (a.rows + side - 1) / side;
-    a.column_tiles = (a.columns + side - 1) / side;
+    const int tile = 2 * a.columns <= side ? TALL : 2 * a.rows <= side ? WIDE : SQUARE;
+    a.row_tiles = ct_cuda_ceil_div(a.rows, tile == TALL ? 2 * side : tile == WIDE ? side / 2 : side);
+    a.column_tiles = ct_cuda_ceil_div(a.columns, tile == TALL ? side / 2 : tile == WIDE ? 2 * side : side);
     a.packs_read = in_packs(from, rows, CT_CUDA_MOVE_PACK(size), (size_t)size);
     a.packs_written = in_packs(to, last, CT_CUDA_MOVE_PACK(size), (size_t)size);
     nest_of(&a.nest, to, from, rows, last);
     /* a block per tile: the next one reads while this one writes */
     const int64_t tiles = a.row_tiles * a.column_tiles * a.nest.total;
     const ct_cuda_shape shape = {.grid = (unsigned)(tiles < MOST ? tiles : MOST), .block = THREADS};
-    return ct_cuda_launch(call, &transposes[level], shape, &a);
+    return ct_cuda_launch(call, &transposes[tile][level], shape, &a);
 }
 
 bool ct_cuda_copy(const ct_call *call, const ct_view *to_view, const ct_view *from_view) {
@@ -101,5 +107,5 @@ bool ct_cuda_copy(const ct_call *call, const ct_view *to_view, const ct_view *fr
     a.to = to->data, a.from = from->data;
     nest_of(&a.nest, to, from, -1, -1);
     return ct_cuda_launch(call, &moves[level],
-                          (ct_cuda_shape){.grid = ct_cuda_blocks(call, a.nest.total, 256), .block = 256}, &a);
+                          (ct_cuda_shape){.grid = ct_cuda_grid(ct_cuda_ceil_div(a.nest.total, 256)), .block = 256}, &a);
 }

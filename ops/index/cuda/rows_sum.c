@@ -146,6 +146,7 @@ static bool sort(const ct_call *call, const sum_call *s, bool packed, ct_cuda_ro
     a->order = a->ranks + n;
     a->crowded = a->order + n;
     a->named = few ? a->crowded + n / CT_ROWS_MANY + 1 : NULL;
+    a->late = a->slots ? a->crowded + n / CT_ROWS_MANY + 1 : NULL;
     a->skip = s->skip;
     a->place = s->place;
     a->wide = index->dtype == CT_I64;

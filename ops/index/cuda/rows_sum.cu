@@ -28,6 +28,13 @@ CT_DEVICE int64_t index_at(const ct_cuda_rows_sort &a, int64_t e) {
     return ct_index_at(a.index, a.wide, at[0]);
 }
 
+// The same, read once: what is counted and the slots are to stay in the cache.
+CT_DEVICE int64_t index_once(const ct_cuda_rows_sort &a, int64_t e) {
+    int64_t at[1];
+    ct_nest_place(a.nest, e, at);
+    return a.wide ? __ldcs((const long long *)a.index + at[0]) : __ldcs((const int *)a.index + at[0]);
+}
+
 extern "C" __global__ void sort_count(const __grid_constant__ ct_cuda_rows_sort a) {
     if (ct_does_nothing(a.head)) return;
     const int64_t step = ct_step();
@@ -35,7 +42,7 @@ extern "C" __global__ void sort_count(const __grid_constant__ ct_cuda_rows_sort 
         int64_t v[AT_ONCE];
         uint32_t rank[AT_ONCE];
 #pragma unroll
-        for (int u = 0; u < AT_ONCE; u++) v[u] = first + u * step < a.nest.total ? index_at(a, first + u * step) : a.skip;
+        for (int u = 0; u < AT_ONCE; u++) v[u] = first + u * step < a.nest.total ? index_once(a, first + u * step) : a.skip;
 #pragma unroll
         for (int u = 0; u < AT_ONCE; u++) {
             rank[u] = LEFT_OUT;
@@ -46,8 +53,12 @@ extern "C" __global__ void sort_count(const __grid_constant__ ct_cuda_rows_sort 
         for (int u = 0; u < AT_ONCE; u++) {
             const int64_t e = first + u * step;
             if (e >= a.nest.total) break;
-            a.ranks[e] = rank[u];
-            if (a.slots && rank[u] < CT_ROWS_FEW) a.slots[v[u] * CT_ROWS_FEW + rank[u]] = (uint32_t)e;
+            if (!a.slots) a.ranks[e] = rank[u];
+            else if (rank[u] < CT_ROWS_FEW) a.slots[v[u] * CT_ROWS_FEW + rank[u]] = (uint32_t)e;
+            else if (rank[u] != LEFT_OUT) {
+                const uint32_t place = atomicAdd(&a.counts[a.rows + 3], 1u);
+                a.late[place] = (uint32_t)e, a.ranks[place] = rank[u];
+            }
             if ((uint64_t)v[u] >= (uint64_t)a.rows) ct_wrong_index(a.head, a.argument, e * a.place, v[u], a.rows);
         }
     }
@@ -98,14 +109,20 @@ extern "C" __global__ void sort_starts(const __grid_constant__ ct_cuda_rows_sort
 extern "C" __global__ void sort_place(const __grid_constant__ ct_cuda_rows_sort a) {
     if (ct_does_nothing(a.head)) return;
     const int64_t step = ct_step();
-    const uint32_t in_slots = a.slots ? CT_ROWS_FEW : 0;
+    if (a.slots) {
+        const uint32_t n = a.counts[a.rows + 3];
+        for (int64_t i = ct_first(); i < n; i += step) {
+            const uint32_t e = a.late[i];
+            a.order[a.spans[2 * index_at(a, e)] + a.ranks[i] - CT_ROWS_FEW] = e;
+        }
+        return;
+    }
     for (int64_t first = ct_first(); first < a.nest.total; first += AT_ONCE * step) {
         uint32_t rank[AT_ONCE], start[AT_ONCE];
 #pragma unroll
         for (int u = 0; u < AT_ONCE; u++) {
             const int64_t e = first + u * step;
             rank[u] = e < a.nest.total ? a.ranks[e] : LEFT_OUT;
-            if (rank[u] < in_slots) rank[u] = LEFT_OUT;
             start[u] = rank[u] != LEFT_OUT ? (uint32_t)index_at(a, e) : 0;
         }
 #pragma unroll
@@ -113,7 +130,7 @@ extern "C" __global__ void sort_place(const __grid_constant__ ct_cuda_rows_sort 
             if (rank[u] != LEFT_OUT) start[u] = a.spans[2 * (int64_t)start[u]];
 #pragma unroll
         for (int u = 0; u < AT_ONCE; u++)
-            if (rank[u] != LEFT_OUT) a.order[start[u] + rank[u] - in_slots] = (uint32_t)(first + u * step);
+            if (rank[u] != LEFT_OUT) a.order[start[u] + rank[u]] = (uint32_t)(first + u * step);
     }
 }
 

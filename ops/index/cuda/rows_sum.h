@@ -5,7 +5,7 @@
 #include "backends/cuda/nest.h"
 
 enum {
-    CT_ROWS_TOTALS = 3,
+    CT_ROWS_TOTALS = 4,
     CT_ROWS_THREADS = 256,
     CT_ROWS_FEW = 8,
     CT_ROWS_MANY = 48 /* a row that is named more often is summed by a whole block */
@@ -15,10 +15,11 @@ typedef struct ct_cuda_rows_sort {
     ct_cuda_head head;
     const char *index;
     uint32_t *
-        counts; /* rows: how many indices name each; then how many do, how many rows are crowded, how many others are named */
+        counts; /* rows: how many indices name each; then how many do, how many rows are crowded, how many others are named, how many indices are late */
     uint32_t *
         spans; /* (rows, 2): where those of a row begin in order, in which rows come in any order, and how many they are */
-    uint32_t *ranks; /* of each index among those that name its row */
+    uint32_t *ranks; /* of each index among those that name its row; with slots, of each that is late */
+    uint32_t *late;  /* the places of indices for which their rows have no slot left, in any order */
     uint32_t
         *slots; /* (rows, CT_ROWS_FEW): the first ones of each row, which then are not in order; NULL: all are there */
     uint32_t *order;    /* the places in index, by row */
@@ -37,7 +38,7 @@ typedef struct ct_cuda_rows_sum {
     char *to;
     const char *from; /* NULL: zeros */
     const char *src;
-    const uint32_t *totals, *spans, *slots, *order, *crowded, *named; /* totals: the three behind counts */
+    const uint32_t *totals, *spans, *slots, *order, *crowded, *named; /* totals: those behind counts */
     int64_t rows, src_row;                                            /* src_row: from one row of src to the next */
     int64_t to_axis, from_axis;                                       /* strides along the axis */
     double alpha;

@@ -8,7 +8,7 @@
 #include "gen/reduce.attrs.h"
 
 enum {
-    ENOUGH = 2112, /* blocks that keep a large device busy; a constant, since the bits of sums hang on it */
+    ENOUGH = 1056, /* blocks that keep a large device busy; a constant, since the bits of sums hang on it */
     SHORT = 8,     /* packs that a thread takes at least before a result is made in parts */
 };
 
@@ -19,14 +19,14 @@ static ct_cuda_unit place_unit = {"reduce_place", ct_fatbin_reduce_place, {0}};
 
 #define OF_DTYPES(unit, name) \
     { CT_REDUCTION_FLOATS(unit, name), CT_REDUCTION_INTEGERS(unit, name) }
-#define REDUCTION(name, unit, places, most, byte, sum)                               \
-    static ct_cuda_reduction name##_reduction = {OF_DTYPES(unit, #name "_rows_"),    \
-                                                 OF_DTYPES(unit, #name "_columns_"), \
-                                                 OF_DTYPES(unit, #name "_parts_"),   \
-                                                 places,                             \
-                                                 most,                               \
-                                                 byte,                               \
-                                                 sum}
+#define REDUCTION(name, unit, places, most, byte, sum)                                                           \
+    static ct_cuda_reduction name##_reduction = {                                                                \
+        {OF_DTYPES(unit, #name "_rows_"), OF_DTYPES(unit, #name "_pieces_"), OF_DTYPES(unit, #name "_dense_"),   \
+         OF_DTYPES(unit, #name "_columns_"), OF_DTYPES(unit, #name "_flat_"), OF_DTYPES(unit, #name "_parts_")}, \
+        places,                                                                                                  \
+        most,                                                                                                    \
+        byte,                                                                                                    \
+        sum}
 REDUCTION(sum, sum_unit, false, 8, 8, 8);
 REDUCTION(prod, sum_unit, false, 4, 4, 8);
 REDUCTION(amax, extrema_unit, false, 8, 8, 8);
@@ -128,11 +128,13 @@ static plan plan_of(const ct_cuda_reduction *r, const ct_call *call, const ct_di
         work = ct_cuda_ceil_div(columns, a->lanes);
         each = SHORT * (CT_REDUCE_THREADS / a->lanes);
     } else {
-        a->packed = inner > 0 && packs_fit(&a->reduced, &a->kept, v);
+        a->packed = packs_fit(&a->reduced, &a->kept, v);
         const bool dense = inner == 0 && a->reduced.strides[0][0] == 1;
         const int64_t packs = dense || a->packed ? ct_cuda_ceil_div(n, v) : n;
         a->lanes = power_of_two(ct_cuda_ceil_div(packs, 4), 32);
-        if (packs > 512 || (packs > 64 && results < ENOUGH)) a->lanes = CT_REDUCE_THREADS;
+        /* a warp for each where there are warps enough: they wait for nobody */
+        if (packs > (results < 4 * ENOUGH ? 512 : 4096) || (packs > 64 && results < 2 * ENOUGH))
+            a->lanes = CT_REDUCE_THREADS;
         work = ct_cuda_ceil_div(results, CT_REDUCE_THREADS / a->lanes);
         each = SHORT * (int64_t)a->lanes * (packs < n ? v : 1);
     }
@@ -153,6 +155,15 @@ size_t ct_cuda_reduction_scratch(const ct_cuda_reduction *r, const ct_call *call
     return p.a.parts > 1 ? (size_t)(p.a.kept.total * p.a.parts) * r->sum : 0;
 }
 
+/* What lies as it mostly does has kernels of its own. */
+static int way_of(const plan *p) {
+    const ct_cuda_nest *kept = &p->a.kept, *reduced = &p->a.reduced;
+    if (p->columns) return p->a.packed && kept->ndim == 1 && reduced->ndim == 1 ? CT_REDUCE_FLAT : CT_REDUCE_COLUMNS;
+    if (kept->ndim > 1 || reduced->strides[0][reduced->ndim - 1] != 1) return CT_REDUCE_ROWS;
+    if (reduced->ndim == 1) return CT_REDUCE_DENSE;
+    return p->a.packed && reduced->ndim == 2 && reduced->small ? CT_REDUCE_PIECES : CT_REDUCE_ROWS;
+}
+
 bool ct_cuda_reduction_run(ct_cuda_reduction *r, const ct_call *call, const ct_dims *axes) {
     const ct_view *x = call->in[0];
     if (ct_cuda_count(call->out[0]) == 0) return true;
@@ -167,11 +178,11 @@ bool ct_cuda_reduction_run(ct_cuda_reduction *r, const ct_call *call, const ct_d
         if (p.columns) p.blocks = ct_cuda_ceil_div(a->kept.total, a->lanes) * a->parts;
     }
     ct_cuda_shape shape = {.grid = ct_cuda_grid(p.blocks), .block = CT_REDUCE_THREADS};
-    if (!ct_cuda_launch(call, p.columns ? &r->columns[x->dtype] : &r->rows[x->dtype], shape, a)) return false;
+    if (!ct_cuda_launch(call, &r->functions[way_of(&p)][x->dtype], shape, a)) return false;
     if (a->parts == 1) return true;
     a->lanes = a->parts > 64 ? CT_REDUCE_THREADS : power_of_two(a->parts, 32);
     shape.grid = ct_cuda_grid(ct_cuda_ceil_div(a->kept.total, CT_REDUCE_THREADS / a->lanes));
-    return ct_cuda_launch(call, &r->parts[x->dtype], shape, a);
+    return ct_cuda_launch(call, &r->functions[CT_REDUCE_PARTS][x->dtype], shape, a);
 }
 
 static const char *can(const ct_call *call) {

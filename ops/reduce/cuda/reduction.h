@@ -6,8 +6,19 @@
 
 enum { CT_REDUCTION_DTYPES = CT_BOOL + 1 };
 
+/* Rows of any kind, of dense pieces, and dense ones; columns of any kind, and those whose elements lie at one distance; results of their
+ * parts. */
+enum {
+    CT_REDUCE_ROWS,
+    CT_REDUCE_PIECES,
+    CT_REDUCE_DENSE,
+    CT_REDUCE_COLUMNS,
+    CT_REDUCE_FLAT,
+    CT_REDUCE_PARTS,
+    CT_REDUCE_WAYS
+};
 typedef struct ct_cuda_reduction {
-    ct_cuda_function rows[CT_REDUCTION_DTYPES], columns[CT_REDUCTION_DTYPES], parts[CT_REDUCTION_DTYPES];
+    ct_cuda_function functions[CT_REDUCE_WAYS][CT_REDUCTION_DTYPES];
     bool places;        /* the order of reduced elements counts */
     unsigned char most; /* elements in a pack, */
     unsigned char byte; /* and those of one byte */

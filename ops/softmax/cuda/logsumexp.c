@@ -5,9 +5,12 @@
 
 CT_CUDA_UNIT(softmax_logsumexp);
 
-static ct_cuda_reduction reduction = {{CT_REDUCTION_FLOATS(unit, "logsumexp_rows_")},
-                                      {CT_REDUCTION_FLOATS(unit, "logsumexp_columns_")},
-                                      {CT_REDUCTION_FLOATS(unit, "logsumexp_parts_")},
+static ct_cuda_reduction reduction = {{{CT_REDUCTION_FLOATS(unit, "logsumexp_rows_")},
+                                       {CT_REDUCTION_FLOATS(unit, "logsumexp_pieces_")},
+                                       {CT_REDUCTION_FLOATS(unit, "logsumexp_dense_")},
+                                       {CT_REDUCTION_FLOATS(unit, "logsumexp_columns_")},
+                                       {CT_REDUCTION_FLOATS(unit, "logsumexp_flat_")},
+                                       {CT_REDUCTION_FLOATS(unit, "logsumexp_parts_")}},
                                       false,
                                       8,
                                       8,

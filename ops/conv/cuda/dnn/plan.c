@@ -186,6 +186,16 @@ static unsigned refused_notes(const ct_conv_problem *p, const ct_conv_key *k) {
 #undef NOTE
 }
 
+/* An engine whose results are wrong, as cuDNN 9.14 has it: that of weight gradients takes the padding behind for that before, and that of input
+ * gradients rounds a half result more than once. */
+static int64_t unwanted_engine(const ct_conv_problem *p) {
+    enum { PADS_ALIKE = 1, ROUNDS_HALVES = 2, NONE = -1 };
+    bool differ = false;
+    for (int d = 0; d < p->rank; d++) differ = differ || p->before[d] != p->after[d];
+    if (p->kind == CT_CONV_WEIGHT_GRAD && differ) return PADS_ALIKE;
+    return p->kind == CT_CONV_INPUT_GRAD && ct_conv_is_half(p->views[CT_CONV_X].dtype) ? ROUNDS_HALVES : NONE;
+}
+
 bool ct_conv_measures(void) {
     const char *text = getenv("CT_TUNE");
     return !(text && strcmp(text, "0") == 0);
@@ -208,7 +218,8 @@ static void add_ways(ct_conv_plan *made, const ct_conv_problem *p, cudnnHandle_t
     const ct_dnn_wish wish = {.refused = refused_notes(p, &made->key),
                               .behavior = rounds ? BY_CUBLASLT : 0,
                               .workspace = WORKSPACE_LIMIT,
-                              .most = most};
+                              .most = most,
+                              .unwanted = unwanted_engine(p)};
     const int n = ct_dnn_plans(g, handle, &wish, found);
     for (int i = 0; i < n; i++) {
         ct_conv_way *way = &made->ways[made->n++];
