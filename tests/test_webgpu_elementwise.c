@@ -52,9 +52,9 @@ static double units_off(ct_tensor *got, ct_tensor *want, int n) {
         double off = 0;
         if (isnan(z[i]) || isnan(y[i])) off = isnan(z[i]) && isnan(y[i]) ? 0 : INFINITY;
         else if (fabs(z[i]) > FLT_MAX) off = isinf(y[i]) || fabsf(y[i]) > 3.4e38f ? 0 : INFINITY;
-        else if (fabs(z[i]) >= 4 * (double)FLT_MIN) /* what comes on the way may be smaller than the result */
+        else if (fabs(z[i]) >= 32 * (double)FLT_MIN) /* what comes on the way may be smaller than the result */
             frexp(z[i], &exponent), off = fabs((double)y[i] - z[i]) / ldexp(1, exponent - 24);
-        else off = fabsf(y[i]) < 8 * FLT_MIN ? 0 : INFINITY;
+        else off = fabsf(y[i]) < 64 * FLT_MIN ? 0 : INFINITY;
         if (off > worst) worst = off;
     }
     free(y);
