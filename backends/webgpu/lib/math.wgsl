@@ -2,8 +2,8 @@
 // (sin 2^-11, exp 3 + 2 |x| ulp). Reductions and polynomials are those of backends/cpu/simd/, where the error of each fit is given.
 //
 // A compiler for the device may fuse products with sums, or not; take (a + b) - a for b and a b + a c for a (b + c); and assume that nothing
-// is NaN or infinite. So no constant is added to round or to split a number: round() does the one, a mask on the bits the other, which
-// is opaque to it; ct_opaque keeps apart what must not be joined. What is NaN or infinite is told from its bits, and chosen last.
+// is NaN or infinite. So numbers are split by a mask on their bits, of which it knows nothing, and ct_opaque keeps apart what must not
+// be joined. What is NaN or infinite is told from its bits, and chosen last.
 
 // ---- Bits ----
 
@@ -52,10 +52,16 @@ const ct_log2_head = 0x1.62e4p-1f; // 15 bits: the product with an exponent is e
 const ct_log2_tail = 0x1.7f7d1cp-20f;
 const ct_inv_log2 = 0x1.715476p0f;
 
-// x = n log 2 + r, |r| <= log(2)/2: (n, r).
+// A number below 2^22 plus this is rounded to an integer, which is then in its low bits: faster than round() and a conversion.
+const ct_place = 12582912.0f;
+fn ct_low_bits(n: f32) -> i32 {
+    return bitcast<i32>(n) - 0x4b400000;
+}
+// x = n log 2 + r, |r| <= log(2)/2: (n + ct_place, r).
 fn ct_reduce_log2(x: f32) -> vec2<f32> {
-    let n = round(x * ct_inv_log2);
-    return vec2<f32>(n, fma(n, -ct_log2_tail, ct_opaque(fma(n, -ct_log2_head, x))));
+    let place = ct_opaque(fma(x, ct_inv_log2, ct_place));
+    let n = place - ct_place;
+    return vec2<f32>(place, fma(n, -ct_log2_tail, ct_opaque(fma(n, -ct_log2_head, x))));
 }
 // e^r - 1 on |r| <= log(2)/2.
 fn ct_expm1_reduced(r: f32) -> f32 {
@@ -67,7 +73,7 @@ fn ct_expm1_reduced(r: f32) -> f32 {
 }
 fn ct_exp(x: f32) -> f32 {
     let n = ct_reduce_log2(clamp(x, -104.0, 89.0));
-    let y = ct_scale(1.0 + ct_expm1_reduced(n.y), i32(n.x));
+    let y = ct_scale(1.0 + ct_expm1_reduced(n.y), ct_low_bits(n.x));
     return select(y, x, ct_is_nan(x));
 }
 // 2^f - 1 on |f| <= 1/2.
@@ -88,7 +94,7 @@ fn ct_exp2(x: f32) -> f32 {
 // e^x - 1 = 2 (2^(n-1) p + (2^(n-1) - 1/2)), p = e^r - 1: 2^(n-1) is finite wherever the result is.
 fn ct_expm1(x: f32) -> f32 {
     let n = ct_reduce_log2(clamp(x, -18.0, 89.0));
-    let half = ct_power_of_two(i32(n.x) - 1);
+    let half = ct_power_of_two(ct_low_bits(n.x) - 1);
     let y = fma(half, ct_expm1_reduced(n.y), half - 0.5);
     return select(ct_copysign(y + y, x), x, ct_is_nan(x));
 }
@@ -107,14 +113,14 @@ fn ct_tanh(x: f32) -> f32 {
     p = fma(p, z, -0x1.555532p-2f);
     let near = fma(p, z * a, a);
     let n = ct_reduce_log2(a + a);
-    let power = ct_power_of_two(i32(n.x));
+    let power = ct_power_of_two(ct_low_bits(n.x));
     let far = 1.0 - 2.0 / fma(power, ct_expm1_reduced(n.y), power + 1.0);
     return select(ct_copysign(select(far, near, a <= 0.625), x), x, ct_is_nan(x));
 }
 // e^x / 2 for x in [0, 90].
 fn ct_exp_half(x: f32) -> f32 {
     let n = ct_reduce_log2(x);
-    return ct_scale(1.0 + ct_expm1_reduced(n.y), i32(n.x) - 1);
+    return ct_scale(1.0 + ct_expm1_reduced(n.y), ct_low_bits(n.x) - 1);
 }
 fn ct_cosh(x: f32) -> f32 {
     let e = ct_exp_half(min(abs(x), 90.0));

@@ -20,7 +20,7 @@ fn ct_erf(x: f32) -> f32 {
     q = fma(q, a, -0x1.21529ep0f);
     q = fma(q, a, 0x1.3d5eb8p-12f);
     let n = ct_reduce_log2(q);
-    let power = ct_power_of_two(i32(n.x));
+    let power = ct_power_of_two(ct_low_bits(n.x));
     let far = 1.0 - fma(power, ct_expm1_reduced(n.y), power);
     return select(ct_copysign(select(far, fma(s, a, a), a <= 1.0), x), x, ct_is_nan(x));
 }
@@ -50,7 +50,7 @@ fn ct_erfc(x: f32) -> f32 {
     return select(select(y, 2.0 - y, x < 0.0), x, ct_is_nan(x));
 }
 // The normal distribution function: at -a it is e^(-a^2 / 2) t P(t) with t = 1 / (1 + 0.35 a), 3e-8. a^2 is not rounded, being made of a head
-// and a tail. NaN gets into t, and what is below 2^-126 ends at 0.
+// and a tail. NaN gets into t, and from 13.2 on, where it is subnormal, it is 0.
 fn ct_ndtr(x: f32) -> f32 {
     let t = 1.0 / fma(abs(x), 0.35, 1.0);
     var p = fma(-0.0291581007, t, 0.144031921);
@@ -61,12 +61,14 @@ fn ct_ndtr(x: f32) -> f32 {
     p = fma(p, t, 0.119821168);
     p = fma(p, t, 0.139863530);
     p = fma(p, t, 0.139621306);
-    let a = min(abs(x), 15.0);
+    let a = min(abs(x), 13.2);
     let head = ct_head(a);
-    let n = round(a * a * (-0.5 * ct_inv_log2));
-    let rest = fma(n, -ct_log2_tail, (a - head) * (a + head) * -0.5);
-    let e = 1.0 + ct_expm1_reduced(ct_opaque(fma(n, -ct_log2_head, head * head * -0.5)) + rest);
-    let tail = p * t * e * bitcast<f32>(u32(max(i32(n) + 127, 0)) << 23u);
+    let half = -0.5 * head;
+    let place = ct_opaque(fma(a * a, -0.5 * ct_inv_log2, ct_place));
+    let n = place - ct_place;
+    let rest = fma((a - head) * (a + head), -0.5, n * -ct_log2_tail);
+    let e = 1.0 + ct_expm1_reduced(ct_opaque(fma(n, -ct_log2_head, head * half)) + rest);
+    let tail = select(p * t * e * ct_power_of_two(ct_low_bits(place)), 0.0, abs(x) > 13.2);
     return select(1.0 - tail, tail, x < 0.0);
 }
 // x times a polynomial in w = -log(1 - x^2) below 5 (2^-27.4), in sqrt(w) above (2^-26.5).

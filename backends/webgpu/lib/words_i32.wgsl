@@ -22,12 +22,12 @@ fn ct_min(a: T, b: T) -> T { return min(a, b); }
 fn ct_fmax(a: T, b: T) -> T { return max(a, b); }
 fn ct_fmin(a: T, b: T) -> T { return min(a, b); }
 
-// By 0 and by -1, where the quotient may not be there, both are 0 and -a.
+// By 0 and by -1, where the quotient may not be there, both are 0 and -a. Of negative numbers % is not what it should be on every device.
 fn ct_fmod(a: T, b: T) -> T {
     if (b == 0 || b == -1) {
         return 0;
     }
-    return a % b;
+    return a - a / b * b;
 }
 fn ct_remainder(a: T, b: T) -> T {
     let r = ct_fmod(a, b);
