@@ -16,12 +16,13 @@ typedef struct entry {
     const char *name;
     int typed, mask; /* inputs: the first number, the mask or -1 */
     unsigned classes;
-    int cost;
+    int cost, choice; /* choice: the attribute, an enum, whose value chooses among formulas, or -1 */
     const char *formula;
 } entry;
 
 static const entry entries[] = {
-#define CT_WGPU_ELEMENTWISE(op, typed, mask, classes, cost, formula) {#op, typed, mask, classes, cost, formula},
+#define CT_WGPU_ELEMENTWISE(op, typed, mask, classes, cost, choice, formula) \
+    {#op, typed, mask, classes, cost, choice, formula},
 #include "gen/webgpu/elementwise.inc"
 #undef CT_WGPU_ELEMENTWISE
 };
@@ -251,6 +252,7 @@ static bool run(const ct_call *call, ct_stream *stream) {
     memset(&v, 0, sizeof v);
     v.total = (uint32_t)total;
     if (call->op->attrs) read_attrs(call, dtype, &v);
+    if (e->choice >= 0) ct_wgpu_constant(&l, "CHOICE", v.attrs[e->choice][0]);
     const bool quads = dtype != CT_I64 && ct_wgpu_is_dense(out) && ct_wgpu_fits(out, 4);
     bool linear = quads;
     int inputs[OPERANDS];

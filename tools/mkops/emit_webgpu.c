@@ -33,7 +33,7 @@ static void emit_signature(text *t, const op_def *op) {
     put(t, ") -> %s {\n", op->bool_result ? "i32" : "T");
 }
 
-/* Attributes are pairs of words in `p`, made of the dtype's numbers by the host; of an enum its value. */
+/* Attributes are pairs of words in `p`, made of the dtype's numbers by the host. An enum that chooses is the constant CHOICE. */
 static void emit_attrs(text *t, const op_def *op) {
     const op_def *names = owner(op);
     const formula *f = &op->value;
@@ -44,11 +44,17 @@ static void emit_attrs(text *t, const op_def *op) {
         if (n == ATTRS)
             fail_at(op->file, op->line, "%s: the WebGPU backend has room for %d attributes", op->name, ATTRS);
         const char *words = form("p.attrs[%d].%s", n / 2, n % 2 ? "zw" : "xy");
-        if (f->choice == i) put(t, "    let at_%s = bitcast<i32>(%s.x);\n", arg->name, words);
         if (formula_uses(f, E_ATTR, i)) put(t, "    let at_%s = ct_from_words(%s);\n", arg->name, words);
         if (formula_uses(f, E_GIVEN, i)) put(t, "    let given_%s = (p.given & %uu) != 0u;\n", arg->name, 1u << n);
         n++;
     }
+}
+
+/* Its place among the attributes; -1 of -1. */
+static int attr_number(const op_def *op, int arg) {
+    int n = -1;
+    for (int i = 0; i <= arg; i++) n += is_attr(&owner(op)->args[i]);
+    return n;
 }
 
 static void emit_case(text *t, const op_def *op, const expr *e, const char *indent) {
@@ -72,7 +78,7 @@ static char *formula_text(const op_def *op) {
     emit_signature(&t, op);
     emit_attrs(&t, op);
     for (int i = 0; i < f->n - 1; i++) {
-        put(&t, "    if (at_%s == %d) {\n", owner(op)->args[f->choice].name, i);
+        put(&t, "    if (CHOICE == %du) {\n", i);
         emit_case(&t, op, f->cases[i], "        ");
         put(&t, "    }\n");
     }
@@ -85,7 +91,8 @@ void emit_webgpu(const library *lib, const char *out) {
     text list = {0};
     put(&list, "/* The elementwise ops: name, first input that is no mask, the mask (-1: none), classes (floats, "
                "integers, bool:\n"
-               " * a bit each), cost in simple instructions, formula. Written by mkops. */\n");
+               " * a bit each), cost in simple instructions, the attribute that chooses (-1: none), formula. Written "
+               "by mkops. */\n");
     for (int i = 0; i < lib->n_ops; i++) {
         const op_def *op = lib->ops[i];
         if (!op->elementwise) continue;
@@ -96,10 +103,10 @@ void emit_webgpu(const library *lib, const char *out) {
             if (*first < 0) *first = input_number(op, k);
         }
         if (mask > 0) fail_at(op->file, op->line, "%s: a mask comes before all other inputs", op->name);
-        put(&list, "CT_WGPU_ELEMENTWISE(%s, %d, %d, %d, %d, %s)\n", op->name, typed, mask,
+        put(&list, "CT_WGPU_ELEMENTWISE(%s, %d, %d, %d, %d, %d, %s)\n", op->name, typed, mask,
             (op->class != CLASS_INT) + 2 * (op->class != CLASS_FLOAT) +
                 4 * (op->class == CLASS_ALL || op->class == CLASS_INT),
-            formula_cost(&op->value), c_string(formula_text(op)));
+            formula_cost(&op->value), attr_number(op, op->value.choice), c_string(formula_text(op)));
     }
     write_if_changed(out, "gen/webgpu/elementwise.inc", &list);
 }

@@ -167,7 +167,7 @@ foo(x, way w = up, opt k = 2) : float = choose(w, x * t, t) ; dx = choose(w, g *
 contains "the fused gradient" gen/ops_decl.h "extern const ct_op ct__op_foo_grad_x;"
 contains "its lowering" gen/elementwise.c "void foo_grad_x_lower(ct_lower *l)"
 contains "the scalar form" include/cotangent/ops.h "ct_mul_s("
-contains "the formula in WGSL" gen/webgpu/elementwise.inc 'let at_k = ct_from_words(p.attrs[0].zw);\n    if (at_w == 0) {\n        return ct_mul(x_x, ct_mul(x_x, at_k));'
+contains "the formula in WGSL" gen/webgpu/elementwise.inc 'let at_k = ct_from_words(p.attrs[0].zw);\n    if (CHOICE == 0u) {\n        return ct_mul(x_x, ct_mul(x_x, at_k));'
 
 # Public headers: the last accepted definition with one more argument.
 header() {
