@@ -15,8 +15,9 @@ struct Taps {
     weights: vec4<f32>,
 }
 
-fn cubic_near(d: f32) -> f32 { return (1.25 * d - 2.25) * d * d + 1.0; }
-fn cubic_far(d: f32) -> f32 { return ((-0.75 * d + 3.75) * d - 6.0) * d + 3.0; }
+// The cubic convolution kernel of Keys with a = -3/4, at the distances f and 1 + f, by its zeros, where 32 bits lose nothing; r is 1 - f.
+fn cubic_near(f: f32, r: f32) -> f32 { return r * (1.0 + f - 1.25 * f * f); }
+fn cubic_far(f: f32, r: f32) -> f32 { return -0.75 * f * r * r; }
 
 fn taps_at(o: u32) -> Taps {
     let first = taps_load(2u * o);
@@ -30,7 +31,7 @@ fn taps_at(o: u32) -> Taps {
     let f = bitcast<f32>(second);
     if (MODE == BICUBIC) {
         let r = 1.0 - f;
-        return Taps(4u, first - 1, vec4<f32>(cubic_far(1.0 + f), cubic_near(f), cubic_near(r), cubic_far(1.0 + r)));
+        return Taps(4u, first - 1, vec4<f32>(cubic_far(f, r), cubic_near(f, r), cubic_near(r, f), cubic_far(r, f)));
     }
     return Taps(2u, first, vec4<f32>(1.0 - f, f, 0.0, 0.0));
 }
