@@ -25,10 +25,14 @@ fn ct_exp_terms(v: vec4<f32>) -> vec4<f32> {
     return select(terms, v, (bitcast<vec4<u32>>(v) & vec4<u32>(0x7fffffffu)) > vec4<u32>(0x7f800000u));
 }
 
+fn ct_exp_term(x: f32) -> f32 {
+    return select(exp(max(x, -104.0)), x, ct_is_nan(x));
+}
+
 // With a greater element, if it is one.
 fn ct_lift_level(level: ct_level, greatest: f32) -> ct_level {
     if (greatest > level.top) {
-        return ct_level(greatest, level.sum * ct_exp(level.top - greatest));
+        return ct_level(greatest, level.sum * ct_exp_term(level.top - greatest));
     }
     return level;
 }
@@ -52,5 +56,5 @@ fn ct_raise_level_by(level: ct_level, a: vec4<f32>, b: vec4<f32>, c: vec4<f32>, 
 fn ct_merge_levels(a: ct_level, b: ct_level) -> ct_level {
     let top = select(a.top, b.top, b.top > a.top);
     let base = ct_level_base(top);
-    return ct_level(top, a.sum * ct_exp(a.top - base) + b.sum * ct_exp(b.top - base));
+    return ct_level(top, a.sum * ct_exp_term(a.top - base) + b.sum * ct_exp_term(b.top - base));
 }

@@ -120,6 +120,7 @@ static bool run_grad(const ct_call *call, ct_stream *stream) {
     ct_wgpu_operand_of(&l, "dx", dx, CT_WGPU_WRITTEN | mode_of(dx, quads));
     ct_wgpu_constant(&l, "WIDE", call->in[2]->dtype == CT_I64);
     ct_wgpu_constant(&l, "SMOOTHED", a->label_smoothing > 0);
+    ct_wgpu_constant(&l, "HALF", dx->dtype != CT_F32);
     return ct_wgpu_enqueue(call, &l, groups_of(&p), &p, sizeof p);
 }
 

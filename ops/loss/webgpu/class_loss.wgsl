@@ -38,38 +38,59 @@ fn weight_of(c: u32) -> f32 {
     return weight_load(c);
 }
 
-// Over the invocations of each row.
+const FEW = 16u; // pairs that every invocation puts together for itself
+
+// Over the invocations of each row. In two rounds, since a barrier costs more than a few sums.
 fn sum_row(own: vec2<f32>, local: u32, lanes: u32) -> vec2<f32> {
     let lane = local % lanes;
+    let first = local - lane;
     workgroupBarrier();
     pairs[local] = own;
     workgroupBarrier();
-    for (var half = lanes / 2u; half > 0u; half /= 2u) {
-        if (lane < half) {
-            pairs[local] += pairs[local + half];
+    if (lanes > FEW) {
+        if (lane < FEW) {
+            var few = own;
+            for (var i = lane + FEW; i < lanes; i += FEW) {
+                few += pairs[first + i];
+            }
+            pairs[local] = few;
         }
         workgroupBarrier();
     }
-    return pairs[local - lane];
+    var all = pairs[first];
+    for (var i = 1u; i < min(lanes, FEW); i++) {
+        all += pairs[first + i];
+    }
+    return all;
+}
+
+fn merge_pairs(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
+    let both = ct_merge_levels(ct_level(a.x, a.y), ct_level(b.x, b.y));
+    return vec2<f32>(both.top, both.sum);
 }
 
 // The greatest logit, and the logarithm of the sum of exp(x - greatest): the logarithms of probabilities are x less both.
 fn normalizer_of_row(own: ct_level, local: u32) -> vec2<f32> {
     let lane = local % p.lanes;
+    let first = local - lane;
     workgroupBarrier();
     pairs[local] = vec2<f32>(own.top, own.sum);
     workgroupBarrier();
-    for (var half = p.lanes / 2u; half > 0u; half /= 2u) {
-        if (lane < half) {
-            let a = pairs[local];
-            let b = pairs[local + half];
-            let both = ct_merge_levels(ct_level(a.x, a.y), ct_level(b.x, b.y));
-            pairs[local] = vec2<f32>(both.top, both.sum);
+    if (p.lanes > FEW) {
+        if (lane < FEW) {
+            var few = pairs[local];
+            for (var i = lane + FEW; i < p.lanes; i += FEW) {
+                few = merge_pairs(few, pairs[first + i]);
+            }
+            pairs[local] = few;
         }
         workgroupBarrier();
     }
-    let level = pairs[local - lane];
-    return vec2<f32>(level.x, ct_log(level.y));
+    var all = pairs[first];
+    for (var i = 1u; i < min(p.lanes, FEW); i++) {
+        all = merge_pairs(all, pairs[first + i]);
+    }
+    return vec2<f32>(all.x, ct_log(all.y));
 }
 
 // Of the n logits from `at` on, those of one lane.
@@ -228,12 +249,30 @@ fn cotangents_of(i: u32, t: u32, all_weights: f32) -> Cotangents {
     return Cotangents(own, each, own + each * all_weights);
 }
 
-fn gradient_of(g: Cotangents, normalizer: vec2<f32>, c: u32, t: u32, x: f32) -> f32 {
-    var d = ct_exp((x - normalizer.x) - normalizer.y) * g.factor;
-    if (SMOOTHED == 1u) {
-        d -= g.each * weight_of(c);
+// Probabilities; those that are rounded to a half need not be exact.
+fn probabilities(x: vec4<f32>, normalizer: vec2<f32>) -> vec4<f32> {
+    let logarithms = (x - normalizer.x) - normalizer.y;
+    if (HALF == 1u) {
+        return ct_exp_terms(logarithms);
     }
-    return select(select(d, d - g.own, c == t), 0.0, t == NONE);
+    return ct_exp_of_four(logarithms);
+}
+
+// Of the logits x of four classes from c on, `apart` from one to the next; those of an ignored target are 0.
+fn gradients_of(g: Cotangents, normalizer: vec2<f32>, c: u32, apart: u32, t: u32, x: vec4<f32>) -> vec4<f32> {
+    if (t == NONE) {
+        return vec4<f32>();
+    }
+    var d = probabilities(x, normalizer) * g.factor;
+    if (SMOOTHED == 1u) {
+        d -= g.each * vec4<f32>(weight_of(c), weight_of(c + apart), weight_of(c + 2u * apart), weight_of(c + 3u * apart));
+    }
+    let classes = vec4<u32>(c) + apart * vec4<u32>(0u, 1u, 2u, 3u);
+    return select(d, d - g.own, classes == vec4<u32>(t));
+}
+
+fn gradient_of(g: Cotangents, normalizer: vec2<f32>, c: u32, t: u32, x: f32) -> f32 {
+    return gradients_of(g, normalizer, c, 0u, t, vec4<f32>(x)).x;
 }
 
 fn sum_of_weights(local: u32, lanes: u32) -> f32 {
@@ -262,10 +301,20 @@ fn grad_quads(group: u32, local: u32, groups: u32) {
         return;
     }
     let g = cotangents_of(i, t, all_weights);
-    for (var c = 4u * lane; c < p.classes; c += 4u * p.lanes) {
-        let x = x_load4(at + c);
-        dx_store4(at + c, vec4<f32>(gradient_of(g, normalizer, c, t, x.x), gradient_of(g, normalizer, c + 1u, t, x.y),
-                                    gradient_of(g, normalizer, c + 2u, t, x.z), gradient_of(g, normalizer, c + 3u, t, x.w)));
+    let step = 4u * p.lanes;
+    var c = 4u * lane;
+    for (; c + 3u * step < p.classes; c += 4u * step) { // loads before stores, which they could not pass
+        let x0 = x_load4(at + c);
+        let x1 = x_load4(at + c + step);
+        let x2 = x_load4(at + c + 2u * step);
+        let x3 = x_load4(at + c + 3u * step);
+        dx_store4(at + c, gradients_of(g, normalizer, c, 1u, t, x0));
+        dx_store4(at + c + step, gradients_of(g, normalizer, c + step, 1u, t, x1));
+        dx_store4(at + c + 2u * step, gradients_of(g, normalizer, c + 2u * step, 1u, t, x2));
+        dx_store4(at + c + 3u * step, gradients_of(g, normalizer, c + 3u * step, 1u, t, x3));
+    }
+    for (; c < p.classes; c += step) {
+        dx_store4(at + c, gradients_of(g, normalizer, c, 1u, t, x_load4(at + c)));
     }
 }
 

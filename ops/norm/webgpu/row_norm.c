@@ -6,9 +6,9 @@
 enum {
     THREADS = 256,
     QUAD = 4,
-    KEPT = 8,          /* quads that an invocation keeps at most */
-    KEPT_GRADIENT = 4, /* fewer of two operands and two sums, but for long rows */
-    SIDE = 32,         /* columns of a workgroup that sums over rows */
+    KEPT = 8,  /* quads that an invocation keeps at most */
+    USUAL = 4, /* and where rows are not long: several workgroups then fit a multiprocessor */
+    SIDE = 32, /* columns of a workgroup that sums over rows */
     PARTS =
         528, /* workgroups that sum over rows: four on each multiprocessor of a large device; a constant, since the bits hang on it */
 };
@@ -71,7 +71,7 @@ static bool run(const ct_call *call, ct_stream *stream) {
     if (p.rows == 0 || p.n == 0) return true;
     const bool quads =
         p.n % QUAD == 0 && p.n <= QUAD * KEPT * THREADS && fits(x) && fits(y) && fits(call->in[1]) && fits(call->in[2]);
-    p.lanes = quads ? (uint32_t)power_of_two(ct_wgpu_ceil_div(p.n, QUAD * KEPT), THREADS) : any_lanes(p.n);
+    p.lanes = quads ? (uint32_t)power_of_two(ct_wgpu_ceil_div(p.n, QUAD * USUAL), THREADS) : any_lanes(p.n);
     ct_wgpu_launch l = ct_wgpu_begin(&unit, quads ? "kept_rows" : "any_rows", THREADS);
     operand(&l, "x", x, quads, 0);
     operand(&l, "weight", call->in[1], quads, 0);
@@ -93,7 +93,7 @@ typedef struct division {
     int64_t groups, parts;
 } division;
 static division division_of(const ct_view *x) {
-    const int64_t n = x->dims[1], most = n <= QUAD * KEPT_GRADIENT * THREADS ? KEPT_GRADIENT : KEPT;
+    const int64_t n = x->dims[1], most = n <= QUAD * USUAL * THREADS ? USUAL : KEPT;
     division d = {.lanes = (uint32_t)power_of_two(ct_wgpu_ceil_div(n, QUAD * most), THREADS)};
     if (n > QUAD * KEPT * THREADS) return d;
     d.kept = (uint32_t)power_of_two(ct_wgpu_ceil_div(n, (int64_t)QUAD * d.lanes), KEPT);

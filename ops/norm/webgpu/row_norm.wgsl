@@ -1,5 +1,4 @@
-// row_norm and its gradients. A row's variance is taken of deviations from a centre, which is its mean to the digits of f32; what the centre is off
-// by is taken out again. Rows that come in aligned quads, and are not too long, are read once and kept.
+// row_norm and its gradients. A row's variance is taken of deviations from a centre that is near its mean; what it is off by is taken out again. Rows that come in aligned quads, and are not too long, are read once and kept.
 struct Params {
     rows: u32,
     n: u32,
@@ -19,19 +18,48 @@ struct Moments {
 
 var<workgroup> sums: array<vec4<f32>, THREADS>;
 
-// Over the invocations of each row.
+const FEW = 16u; // sums that every invocation adds up for itself
+
+// Over the invocations of each row. In two rounds, since a barrier costs more than a few sums.
 fn sum_row(own: vec4<f32>, local: u32) -> vec4<f32> {
     let lane = local % p.lanes;
+    let first = local - lane;
     workgroupBarrier();
     sums[local] = own;
     workgroupBarrier();
-    for (var half = p.lanes / 2u; half > 0u; half /= 2u) {
-        if (lane < half) {
-            sums[local] += sums[local + half];
+    if (p.lanes > FEW) {
+        if (lane < FEW) {
+            var few = own;
+            for (var i = lane + FEW; i < p.lanes; i += FEW) {
+                few += sums[first + i];
+            }
+            sums[local] = few;
         }
         workgroupBarrier();
     }
-    return sums[local - lane];
+    var all = sums[first];
+    for (var i = 1u; i < min(p.lanes, FEW); i++) {
+        all += sums[first + i];
+    }
+    return all;
+}
+
+// The mean of the quads that some invocations begin with: as near to that of the row as deviations have to be counted from.
+fn sampled_centre(own: vec4<f32>, local: u32) -> f32 {
+    let lane = local % p.lanes;
+    let first = local - lane;
+    let count = min(p.lanes, min(FEW, p.n / 4u));
+    workgroupBarrier();
+    if (lane < FEW) {
+        sums[local] = own;
+    }
+    workgroupBarrier();
+    var all = sums[first];
+    for (var i = 1u; i < count; i++) {
+        all += sums[first + i];
+    }
+    let centre = sum_four(all) / f32(4u * count);
+    return select(0.0, centre, ct_is_finite(centre));
 }
 
 fn sum_four(v: vec4<f32>) -> f32 {
@@ -64,6 +92,9 @@ fn projection_of(m: Moments, of_row: vec4<f32>) -> Projection {
     if (p.rms == 1u && p.n == 1u) { // 1 - xhat^2 = eps rstd^2, of which a difference would leave nothing
         return Projection(0.0, 0.0, m.rstd * (p.eps * m.rstd * m.rstd));
     }
+    if (p.n == 1u) { // a difference of equals, which a fused product would not leave as 0
+        return Projection(0.0, 0.0, 0.0);
+    }
     let along = (m.rstd * of_row.w - m.rest * of_row.z) * p.inverse;
     return Projection(select(of_row.z * p.inverse, 0.0, p.rms == 1u), along, m.rstd);
 }
@@ -89,17 +120,15 @@ fn kept_rows(group: u32, local: u32, groups: u32) {
     let row = group * (THREADS / p.lanes) + local / p.lanes;
     let at = min(row, p.rows - 1u) * p.n;
     var x: array<vec4<f32>, KEPT>;
-    var sum = vec4<f32>();
     for (var k = 0u; k < KEPT; k++) {
         let i = 4u * (lane + k * p.lanes);
         if (i < p.n) {
             x[k] = x_load4(at + i);
-            sum += x[k];
         }
     }
     var centre = 0.0;
     if (p.rms == 0u) {
-        centre = centre_of(sum_row(vec4<f32>(sum_four(sum), 0.0, 0.0, 0.0), local).x);
+        centre = sampled_centre(x[0], local);
     }
     var deviations = vec4<f32>();
     var squares = vec4<f32>();
@@ -133,18 +162,16 @@ fn kept_gradients(group: u32, local: u32, groups: u32) {
         let at = min(row, p.rows - 1u) * p.n;
         var x: array<vec4<f32>, KEPT>;
         var g: array<vec4<f32>, KEPT>;
-        var sum = vec4<f32>();
         for (var k = 0u; k < KEPT; k++) {
             let i = 4u * (lane + k * p.lanes);
             if (i < p.n) {
                 x[k] = x_load4(at + i);
                 g[k] = g_load4(at + i);
-                sum += x[k];
             }
         }
         var centre = 0.0;
         if (p.rms == 0u) {
-            centre = centre_of(sum_row(vec4<f32>(sum_four(sum), 0.0, 0.0, 0.0), local).x);
+            centre = sampled_centre(x[0], local);
         }
         var few = array<vec4<f32>, 4>();
         for (var k = 0u; k < KEPT; k++) {

@@ -50,20 +50,39 @@ fn put_total(job: u32, state: State) {
     partial_store(2u * job + 1u, words.zw);
 }
 
-// Leaves in shared_states what all invocations up to each one come to (Hillis and Steele, 1986).
-fn scan_shared(own: State, local: u32) {
+const RUN = 16u; // states that an invocation goes along
+
+// What all invocations before this one come to, and what all of them do: within runs first, then over runs, since a barrier costs more than a
+// few joins.
+struct Before {
+    own: State,
+    all: State,
+}
+
+fn before_of(own: State, local: u32) -> Before {
     workgroupBarrier();
     shared_states[local] = own;
     workgroupBarrier();
-    for (var distance = 1u; distance < THREADS; distance *= 2u) {
-        var through = shared_states[local];
-        if (local >= distance) {
-            through = join(shared_states[local - distance], through);
+    if (local < THREADS / RUN) {
+        var through = shared_states[local * RUN];
+        for (var i = 1u; i < RUN; i++) {
+            through = join(through, shared_states[local * RUN + i]);
+            shared_states[local * RUN + i] = through;
         }
-        workgroupBarrier();
-        shared_states[local] = through;
-        workgroupBarrier();
     }
+    workgroupBarrier();
+    var before = none();
+    var all = none();
+    for (var run = 0u; run < THREADS / RUN; run++) {
+        if (run == local / RUN) {
+            before = all;
+        }
+        all = join(all, shared_states[run * RUN + RUN - 1u]);
+    }
+    if (local % RUN > 0u) {
+        before = join(before, shared_states[local - 1u]);
+    }
+    return Before(before, all);
 }
 
 // A workgroup per chunk: invocations take neighboring pieces of it.
@@ -79,8 +98,7 @@ fn blocks(group: u32, local: u32, groups: u32) {
         if (local < chunk) {
             before = total_of(number * p.chunks + local);
         }
-        scan_shared(before, local);
-        carry = shared_states[THREADS - 1u];
+        carry = before_of(before, local).all;
     }
     for (var next = begin; next < to; next += THREADS * EACH) {
         let first = next + local * EACH;
@@ -93,12 +111,9 @@ fn blocks(group: u32, local: u32, groups: u32) {
             }
             own = step(own, elements[k]);
         }
-        scan_shared(own, local);
+        let before = before_of(own, local);
         if (p.totals == 0u) {
-            var state = carry;
-            if (local > 0u) {
-                state = join(carry, shared_states[local - 1u]);
-            }
+            var state = join(carry, before.own);
             for (var k = 0u; k < EACH; k++) {
                 if (first + k < to) {
                     state = step(state, elements[k]);
@@ -106,7 +121,7 @@ fn blocks(group: u32, local: u32, groups: u32) {
                 }
             }
         }
-        carry = join(carry, shared_states[THREADS - 1u]);
+        carry = join(carry, before.all);
     }
     if (p.totals == 1u && local == 0u) {
         put_total(group, carry);

@@ -4,7 +4,13 @@
 
 #include "gen/softmax.attrs.h"
 
-enum { THREADS = 256, QUAD = 4, KEPT = 8 /* quads that an invocation keeps at most */, ENOUGH = 264 /* workgroups */ };
+enum {
+    THREADS = 256,
+    QUAD = 4,
+    KEPT = 8 /* quads that an invocation keeps at most */,
+    USUAL = 4 /* and where rows are not long */,
+    ENOUGH = 264 /* workgroups */
+};
 
 CT_WGPU_UNIT(softmax_softmax);
 extern const char ct_wgsl_softmax_normal[], ct_wgsl_softmax_logarithm[], ct_wgsl_softmax_normal_grad[],
@@ -57,7 +63,7 @@ static bool run(const char *kind, const ct_call *call, int64_t axis) {
     const bool quads = are_quads(views, operands, &lines), kept = quads && n <= QUAD * KEPT * THREADS;
     uint32_t each = 1;
     if (quads) {
-        p.lanes = (uint32_t)(kept ? power_of_two(ct_wgpu_ceil_div(n, QUAD * KEPT), THREADS) : THREADS);
+        p.lanes = (uint32_t)(kept ? power_of_two(ct_wgpu_ceil_div(n, QUAD * USUAL), THREADS) : THREADS);
         each = (uint32_t)power_of_two(ct_wgpu_ceil_div(n, (int64_t)QUAD * p.lanes), KEPT);
     } else {
         const int64_t step = lines.step[0] < 0 ? -lines.step[0] : lines.step[0];
@@ -68,7 +74,11 @@ static bool run(const char *kind, const ct_call *call, int64_t axis) {
             p.lanes = (uint32_t)(THREADS / side);
         } else p.lanes = (uint32_t)power_of_two(ct_wgpu_ceil_div(n, 8), THREADS);
     }
-    ct_wgpu_launch l = ct_wgpu_begin(&unit, kept ? "kept_rows" : quads ? "long_rows" : "any_lines", THREADS);
+    const char *function = !quads                           ? "any_lines"
+                           : !kept                          ? "long_rows"
+                           : kind == ct_wgsl_softmax_normal ? "kept_softmax"
+                                                            : "kept_rows";
+    ct_wgpu_launch l = ct_wgpu_begin(&unit, function, THREADS);
     l.more = kind;
     l.words = CT_WGPU_F32;
     operand(&l, "out", out, quads, CT_WGPU_WRITTEN);

@@ -29,17 +29,71 @@ fn row_at(i: u32) -> vec3<u32> {
     return at + rest * vec3<u32>(p.strides[0][0].x, p.strides[1][0].x, p.strides[2][0].x);
 }
 
-// Of a workgroup that has `sides` lines; an invocation has one of them and is the lane-th of p.lanes there.
-fn scale_of_row(own: State, side: u32, sides: u32, lane: u32) -> Scale {
+const FEW = 16u; // states that every invocation puts together for itself
+
+// Of a workgroup that has `sides` lines; an invocation has one of them and is the lane-th of p.lanes there. In two rounds, since a barrier costs
+// more than a few merges.
+fn state_of_row(own: State, side: u32, sides: u32, lane: u32) -> State {
     states[lane * sides + side] = own;
     workgroupBarrier();
-    for (var half = p.lanes / 2u; half > 0u; half /= 2u) {
-        if (lane < half) {
-            states[lane * sides + side] = merge(states[lane * sides + side], states[(lane + half) * sides + side]);
+    if (p.lanes > FEW) {
+        if (lane < FEW) {
+            var few = own;
+            for (var i = lane + FEW; i < p.lanes; i += FEW) {
+                few = merge(few, states[i * sides + side]);
+            }
+            states[lane * sides + side] = few;
         }
         workgroupBarrier();
     }
-    return scale_of(states[side]);
+    var all = states[side];
+    for (var i = 1u; i < min(p.lanes, FEW); i++) {
+        all = merge(all, states[i * sides + side]);
+    }
+    return all;
+}
+
+fn scale_of_row(own: State, side: u32, sides: u32, lane: u32) -> Scale {
+    return scale_of(state_of_row(own, side, sides, lane));
+}
+
+// softmax: exponentials are taken once, from the greatest element of their invocation on.
+fn kept_softmax(group: u32, local: u32, groups: u32) {
+    let sides = THREADS / p.lanes;
+    let side = local / p.lanes;
+    let lane = local % p.lanes;
+    let row = group * sides + side;
+    let at = row_at(min(row, p.lines - 1u));
+    var a: array<vec4<f32>, KEPT>;
+    var peaks = vec4<f32>(-ct_inf());
+    for (var k = 0u; k < KEPT; k++) {
+        let i = 4u * (lane + k * p.lanes);
+        if (i < p.n) {
+            a[k] = a_load4(at.y + i);
+        }
+    }
+    for (var k = 0u; k < KEPT; k++) {
+        if (4u * (lane + k * p.lanes) < p.n) {
+            peaks = max(peaks, a[k]);
+        }
+    }
+    let top = max(max(peaks.x, peaks.y), max(peaks.z, peaks.w));
+    let base = ct_level_base(top);
+    var sum = vec4<f32>();
+    for (var k = 0u; k < KEPT; k++) {
+        if (4u * (lane + k * p.lanes) < p.n) {
+            a[k] = ct_exp_of_four(a[k] - base);
+            sum += a[k];
+        }
+    }
+    let all = state_of_row(ct_level(top, (sum.x + sum.y) + (sum.z + sum.w)), side, sides, lane);
+    let share = ct_exp(top - all.top) / all.sum;
+    for (var k = 0u; k < KEPT; k++) {
+        let i = 4u * (lane + k * p.lanes);
+        if (i < p.n && row < p.lines) {
+            out_store4(at.x + i, a[k] * share);
+        }
+    }
 }
 
 // Up to KEPT quads of a row for each invocation.
@@ -82,7 +136,16 @@ fn long_rows(group: u32, local: u32, groups: u32) {
         state = take(state, a_load4(at.y + i), b_load4(at.z + i));
     }
     let scale = scale_of_row(state, 0u, 1u, local);
-    for (var i = 4u * local; i < p.n; i += step) {
+    var i = 4u * local;
+    for (; i + step < p.n; i += 2u * step) { // loads before stores, which they could not pass
+        let a0 = a_load4(at.y + i);
+        let a1 = a_load4(at.y + i + step);
+        let b0 = b_load4(at.z + i);
+        let b1 = b_load4(at.z + i + step);
+        out_store4(at.x + i, result(scale, a0, b0));
+        out_store4(at.x + i + step, result(scale, a1, b1));
+    }
+    for (; i < p.n; i += step) {
         out_store4(at.x + i, result(scale, a_load4(at.y + i), b_load4(at.z + i)));
     }
 }
