@@ -75,8 +75,8 @@ static void fill(uint32_t *to, const int64_t *from, int n) {
     for (int i = 0; i < CT_WGPU_DIMS; i++) to[i] = i < n ? (uint32_t)from[i] : 0;
 }
 
-static ct_wgpu_tiles tiles_of(const ct_wgpu_product *p) {
-    return ct_wgpu_tiles_of(p->m, p->n + (p->extra != NULL), p->k, p->batches);
+static ct_wgpu_tiles tiles_of(const ct_call *call, const ct_wgpu_product *p) {
+    return ct_wgpu_tiles_of(call, p->m, p->n + (p->extra != NULL), p->k, p->batches);
 }
 
 static ct_dtype sum_dtype(const ct_wgpu_product *p) { return p->a->dtype <= CT_BF16 ? CT_F32 : CT_I32; }
@@ -87,7 +87,9 @@ static bool is_small(const ct_wgpu_product *p) {
     return p->k <= DEPTH && (double)p->m * (double)(p->n + 1) * (double)p->k * (double)p->batches <= PRODUCTS;
 }
 
-size_t ct_wgpu_product_scratch(const ct_wgpu_product *p) { return is_small(p) ? 0 : tiles_of(p).scratch; }
+size_t ct_wgpu_product_scratch(const ct_call *call, const ct_wgpu_product *p) {
+    return is_small(p) ? 0 : tiles_of(call, p).scratch;
+}
 
 static params params_of(const ct_wgpu_product *p, const ct_wgpu_tiles *tiles) {
     params s = {.head = tiles->head,
@@ -124,7 +126,7 @@ static void add_operands(ct_wgpu_launch *launch, const ct_wgpu_product *p, unsig
 }
 
 bool ct_wgpu_product_run(const ct_call *call, const ct_wgpu_product *p, size_t offset) {
-    const ct_wgpu_tiles tiles = tiles_of(p);
+    const ct_wgpu_tiles tiles = tiles_of(call, p);
     const params s = params_of(p, &tiles);
     ct_wgpu_launch launch = ct_wgpu_begin(&unit, "each", CT_WGPU_TILE_THREADS);
     if (is_small(p)) {

@@ -22,7 +22,7 @@ typedef struct ct_wgpu_product {
 void ct_wgpu_product_fold(ct_wgpu_product *p);
 /* NULL, or why not: floats, i32 and what is narrower. */
 const char *ct_wgpu_product_refuses(const ct_wgpu_product *p);
-size_t ct_wgpu_product_scratch(const ct_wgpu_product *p);
+size_t ct_wgpu_product_scratch(const ct_call *call, const ct_wgpu_product *p);
 /* Scratch is the call's, from offset on, a multiple of 16. */
 bool ct_wgpu_product_run(const ct_call *call, const ct_wgpu_product *p, size_t offset);
 

@@ -25,13 +25,14 @@ static double time_of(double m, double n, double k, double batches, int row_quad
     return (turns > 1 ? turns : 1 / alone) * one + sums;
 }
 
-ct_wgpu_tiles ct_wgpu_tiles_of(int64_t m, int64_t n, int64_t k, int64_t batches) {
+ct_wgpu_tiles ct_wgpu_tiles_of(const ct_call *call, int64_t m, int64_t n, int64_t k, int64_t batches) {
     enum { LEAST_PART = 64, MOST_PARTS = 64 };
     static const int cuts[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, MOST_PARTS};
     static const int shapes[][2] = {{2, 2}, {2, 1}, {1, 2}, {1, 1}};
     int best_shape = 3, best_parts = 1;
     double best = 1e300;
-    for (int s = 0; s < 4; s++)
+    /* the largest take all of the 16 KiB, and what such a call looks at first is in workgroup memory as well */
+    for (int s = call->flags & CT_CALL_LASTING ? 1 : 0; s < 4; s++)
         for (size_t i = 0; i < sizeof cuts / sizeof *cuts && (i == 0 || k >= (int64_t)cuts[i] * LEAST_PART); i++) {
             if ((double)cuts[i] * (double)m * (double)(n + 3) * (double)batches >= 0x1p29) break; /* bytes of scratch */
             const double time =

@@ -28,8 +28,8 @@ enum {
 /* Whether quads can be loaded from a view that is dense in one direction and has these strides in the others. */
 bool ct_wgpu_has_quads(const ct_view *view, const int64_t *strides, int n);
 
-/* How a product is divided: by its sizes alone, so that bits depend on nothing else. */
-ct_wgpu_tiles ct_wgpu_tiles_of(int64_t m, int64_t n, int64_t k, int64_t batches);
+/* How a product is divided: by its sizes and the call's flags alone, so that bits depend on nothing else. */
+ct_wgpu_tiles ct_wgpu_tiles_of(const ct_call *call, int64_t m, int64_t n, int64_t k, int64_t batches);
 /* Enqueues it. The launch has the unit, constants of its own and operands: first those that products are made of (n_read), then those that
  * results need. params begin with the head of tiles. Sums of parts are of sum_dtype, and lie in the call's scratch from `offset` on, a
  * multiple of 16. */

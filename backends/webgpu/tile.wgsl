@@ -12,6 +12,7 @@
 //   a_quad(slot, k) -> vec4<E>       along k (A_ALONG_K): elements k to k + 3 of the row of that slot; else k of four rows from the one
 //                                    of slot 0 on. 0 outside of A
 //   b_quad(slot, k)                  likewise
+//                                    Of both, a_quad(0, ...) is called first; where both are along k, all of them with the same k
 //   put(row, column, v)              takes four sums of a row, of which those from column n on are none
 //
 // Where there are few tiles, k is divided into `parts`, whose sums go to scratch and are added in their order by `finish`: the same bits
@@ -140,6 +141,28 @@ fn step(k: u32, x: u32, y: u32) {
     }
 }
 
+// Without a variable place, see above.
+fn sum_of(i: u32) -> vec4<E> {
+    switch (i) {
+        case 0u: { return sums[0]; }
+        case 1u: { return sums[1]; }
+        case 2u: { return sums[2]; }
+        case 3u: { return sums[3]; }
+        case 4u: { return sums[4]; }
+        case 5u: { return sums[5]; }
+        case 6u: { return sums[6]; }
+        case 7u: { return sums[7]; }
+        case 8u: { return sums[8]; }
+        case 9u: { return sums[9]; }
+        case 10u: { return sums[10]; }
+        case 11u: { return sums[11]; }
+        case 12u: { return sums[12]; }
+        case 13u: { return sums[13]; }
+        case 14u: { return sums[14]; }
+        default: { return sums[15]; }
+    }
+}
+
 fn line_of_parts() -> u32 { return (p.n + 3u) / 4u * 4u; }
 
 fn multiply(group: u32, local: u32, groups: u32) {
@@ -172,15 +195,14 @@ fn multiply(group: u32, local: u32, groups: u32) {
         }
         workgroupBarrier();
     }
-    var made = sums; // walked by a variable, as the sums themselves must not be
     for (var i = 0u; i < 8u * ROW_QUADS; i++) {
         let i_column = column + x * 4u + i % 2u * 64u;
         let i_row = row + y * 4u + i / 2u % 4u + i / 8u * 64u;
         if ((COLUMN_QUADS == 1u && i % 2u == 1u) || i_row >= p.m || i_column >= p.n) { continue; }
         if (PARTS == 1u) {
-            parts_store4(((part * p.batches + z) * p.m + i_row) * line_of_parts() + i_column, made[i]);
+            parts_store4(((part * p.batches + z) * p.m + i_row) * line_of_parts() + i_column, sum_of(i));
         } else {
-            put(i_row, i_column, made[i]);
+            put(i_row, i_column, sum_of(i));
         }
     }
 }

@@ -19,6 +19,7 @@ const TAPS = J0 * J1 * J2;
 const FAR = -0x40000000i; // a place that no position gets inside from
 
 var<private> z: u32; // the group of channels
+var<private> here: vec4<u32>; // channels first: the place of the present k
 var<private> g_fixed: vec2<u32>;
 // Of four columns, or of one for each slot: what the tap adds to places, as an offset too; and whether it is the column of ones.
 var<private> x_base: vec4<u32>;
@@ -55,16 +56,16 @@ fn a_fix(slot: u32, row: u32) {
     if (slot == 0u) { g_fixed.x = row; } else { g_fixed.y = row; }
 }
 
-fn g_at(k: u32, row: u32) -> u32 {
-    let to = place(k);
+fn g_at(to: vec4<u32>, row: u32) -> u32 {
     return to.x * p.g_n + total(to.yzw * p.g_s.xyz) + z * p.g_group + row * p.g_c;
 }
 
 fn a_quad(slot: u32, k: u32) -> vec4<E> {
     let row = select(g_fixed.y, g_fixed.x, slot == 0u);
     var v = vec4<E>();
+    if (slot == 0u || LAST == 1u) { here = place(k); }
     if (row >= p.m || k >= p.k) { return v; }
-    let at = g_at(k, row);
+    let at = g_at(here, row);
     if (G_QUADS == 1u) { return g_load4(at); }
     v.x = g_load(at);
     if (LAST == 1u) {
@@ -76,9 +77,9 @@ fn a_quad(slot: u32, k: u32) -> vec4<E> {
         v.z = g_load(at + 2u * p.g_s.z);
         v.w = g_load(at + 3u * p.g_s.z);
     } else {
-        if (k + 1u < p.k) { v.y = g_load(g_at(k + 1u, row)); }
-        if (k + 2u < p.k) { v.z = g_load(g_at(k + 2u, row)); }
-        if (k + 3u < p.k) { v.w = g_load(g_at(k + 3u, row)); }
+        if (k + 1u < p.k) { v.y = g_load(g_at(place(k + 1u), row)); }
+        if (k + 2u < p.k) { v.z = g_load(g_at(place(k + 2u), row)); }
+        if (k + 3u < p.k) { v.w = g_load(g_at(place(k + 3u), row)); }
     }
     return v;
 }
@@ -142,7 +143,8 @@ fn b_quad(slot: u32, k: u32) -> vec4<E> {
     if (LAST == 0u && ROW4 == 0u) {
         return vec4<E>(element_of(slot, k), element_of(slot, k + 1u), element_of(slot, k + 2u), element_of(slot, k + 3u));
     }
-    let to = place(k);
+    var to = here;
+    if (LAST == 1u) { to = place(k); }
     let seen = to.yzw * p.step.xyz;
     let at = bitcast<vec3<i32>>(seen);
     let base = to.x * p.x_n + total(seen * p.x_s.xyz);

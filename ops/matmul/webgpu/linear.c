@@ -41,7 +41,7 @@ static const char *forward_can(const ct_call *call) {
 
 static size_t forward_scratch(const ct_call *call) {
     const ct_wgpu_product p = forward(call);
-    return ct_wgpu_product_scratch(&p);
+    return ct_wgpu_product_scratch(call, &p);
 }
 
 static bool forward_run(const ct_call *call, ct_stream *stream) {
@@ -144,7 +144,8 @@ static const char *gradients_can(const ct_call *call) {
 static size_t gradients_scratch(const ct_call *call) {
     gradients r;
     if (gradients_of(call, &r)) return 0;
-    const size_t dx = r.dx.c ? ct_wgpu_product_scratch(&r.dx) : 0, dw = r.dw.c ? ct_wgpu_product_scratch(&r.dw) : 0;
+    const size_t dx = r.dx.c ? ct_wgpu_product_scratch(call, &r.dx) : 0,
+                 dw = r.dw.c ? ct_wgpu_product_scratch(call, &r.dw) : 0;
     return dx > dw ? dx : dw;
 }
 

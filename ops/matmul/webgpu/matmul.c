@@ -38,7 +38,7 @@ static const char *tiles_can(const ct_call *call) {
 
 static size_t tiles_scratch(const ct_call *call) {
     const ct_wgpu_product p = problem(call);
-    return ct_wgpu_product_scratch(&p);
+    return ct_wgpu_product_scratch(call, &p);
 }
 
 static bool tiles_run(const ct_call *call, ct_stream *stream) {

@@ -137,10 +137,10 @@ static problem problem_of(const ct_wgpu_conv *c, int64_t phase) {
 static int64_t positions_of(const problem *p) { return p->axis[0].size * p->axis[1].size * p->axis[2].size; }
 static int64_t taps_of(const problem *p) { return p->axis[0].taps * p->axis[1].taps * p->axis[2].taps; }
 
-static ct_wgpu_tiles tiles_of(const problem *p, bool last) {
+static ct_wgpu_tiles tiles_of(const ct_call *call, const problem *p, bool last) {
     const int64_t pixels = p->images * positions_of(p), k = p->channels * taps_of(p);
-    return last ? ct_wgpu_tiles_of(pixels, p->results, k, p->groups)
-                : ct_wgpu_tiles_of(p->results, pixels, k, p->groups);
+    return last ? ct_wgpu_tiles_of(call, pixels, p->results, k, p->groups)
+                : ct_wgpu_tiles_of(call, p->results, pixels, k, p->groups);
 }
 
 /* ---- How operands are read ---- */
@@ -237,7 +237,7 @@ static params params_of(const ct_wgpu_conv *c, const problem *p, const reading *
 }
 
 static bool run_one(const ct_call *call, const ct_wgpu_conv *c, const problem *p) {
-    const ct_wgpu_tiles tiles = tiles_of(p, c->last);
+    const ct_wgpu_tiles tiles = tiles_of(call, p, c->last);
     const reading r = reading_of(p, c->last);
     const params s = params_of(c, p, &r, &tiles);
     ct_wgpu_launch launch = ct_wgpu_begin(&unit, NULL, CT_WGPU_TILE_THREADS);
@@ -274,7 +274,7 @@ size_t ct_wgpu_conv_gather_scratch(const ct_call *call) {
     size_t most = 0;
     for (int64_t i = 0; i < phases_of(&c); i++) {
         const problem p = problem_of(&c, i);
-        const size_t bytes = tiles_of(&p, c.last).scratch;
+        const size_t bytes = tiles_of(call, &p, c.last).scratch;
         if (bytes > most) most = bytes;
     }
     return most;

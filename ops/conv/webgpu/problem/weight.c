@@ -13,8 +13,9 @@ typedef struct params {
 static int64_t positions_of(const ct_wgpu_conv *c) { return c->out[0] * c->out[1] * c->out[2]; }
 static int64_t columns_of(const ct_wgpu_conv *c) { return c->w ? c->in_each * c->taps : 0; }
 
-static ct_wgpu_tiles tiles_of(const ct_wgpu_conv *c) {
-    return ct_wgpu_tiles_of(c->out_each, columns_of(c) + (c->bias_grad != NULL), c->batch * positions_of(c), c->groups);
+static ct_wgpu_tiles tiles_of(const ct_call *call, const ct_wgpu_conv *c) {
+    return ct_wgpu_tiles_of(call, c->out_each, columns_of(c) + (c->bias_grad != NULL), c->batch * positions_of(c),
+                            c->groups);
 }
 
 static bool image_quads(const ct_view *v, bool last, int64_t n, int64_t c, const int64_t *s) {
@@ -31,13 +32,13 @@ const char *ct_wgpu_conv_weight_can(const ct_call *call) {
 
 size_t ct_wgpu_conv_weight_scratch(const ct_call *call) {
     const ct_wgpu_conv c = ct_wgpu_conv_of(call);
-    return tiles_of(&c).scratch;
+    return tiles_of(call, &c).scratch;
 }
 
 bool ct_wgpu_conv_weight_run(const ct_call *call, ct_stream *stream) {
     (void)stream;
     const ct_wgpu_conv c = ct_wgpu_conv_of(call);
-    const ct_wgpu_tiles tiles = tiles_of(&c);
+    const ct_wgpu_tiles tiles = tiles_of(call, &c);
     params s = {.head = tiles.head,
                 .columns = (uint32_t)columns_of(&c),
                 .channels = (uint32_t)c.in_each,
