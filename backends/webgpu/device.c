@@ -221,6 +221,7 @@ static void take_limits(ct_wgpu_device *d) {
     WGPUAdapterInfo info = WGPU_ADAPTER_INFO_INIT;
     if (!d->adapter) return;
     ct_wgpu.AdapterGetInfo(d->adapter, &info);
+    d->limits.software = info.adapterType == WGPUAdapterType_CPU;
     if (ct_wgpu.DeviceHasFeature(d->device, (WGPUFeatureName)SUBGROUPS_NATIVE) ||
         ct_wgpu.DeviceHasFeature(d->device, (WGPUFeatureName)SUBGROUPS)) {
         d->limits.subgroup_least = info.subgroupMinSize;

@@ -49,6 +49,7 @@ typedef struct ct_wgpu_limits {
     uint32_t invocations, shared, groups;     /* of a workgroup, bytes of a workgroup, workgroups in one direction */
     uint32_t subgroup_least, subgroup_most;   /* 0: no subgroups */
     bool f16;                                 /* the type in shaders */
+    bool software;                            /* a driver for the CPU, which takes longer to compile than to run: loops stay loops */
 } ct_wgpu_limits;
 const ct_wgpu_limits *ct_wgpu_limits_of(const ct_call *call);
 

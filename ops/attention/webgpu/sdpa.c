@@ -16,6 +16,7 @@ typedef struct params {
     uint32_t causal, threshold;
     float keep;
     uint32_t stream_step;
+    uint32_t four, pad[3];
     uint32_t q[4], k[4], v[4], mask[4], y[4], lse[4], g[4], g_lse[4], dq[4], dk[4], dv[4], dmask[4];
 } params;
 
@@ -48,6 +49,7 @@ static problem problem_of(const ct_call *call, double scale, bool causal, bool b
     p->tq = (uint32_t)q->dims[2], p->tk = (uint32_t)k->dims[2], p->d = (uint32_t)q->dims[3],
     p->d_v = (uint32_t)v->dims[3];
     p->causal = causal;
+    p->four = 4;
     p->ahead = bottom_right ? (int32_t)(k->dims[2] - q->dims[2]) : 0;
     p->scale = (float)scale;
     o.drops = o.stream && dropout > 0;
@@ -79,6 +81,7 @@ static void add_inputs(ct_wgpu_launch *l, const problem *o) {
     ct_wgpu_in(l, "mask", o->mask);
     ct_wgpu_in(l, "stream", o->drops ? o->stream : NULL);
     l->operands[l->n - 1].dtype = CT_I32; /* in words */
+    ct_wgpu_constant(l, "ROLLED", ct_wgpu_limits_of(o->call)->software);
     ct_wgpu_constant(l, "MASK", o->mask != NULL);
     ct_wgpu_constant(l, "DROPS", o->drops);
     ct_wgpu_constant(l, "WIDE", o->drops && o->stream->dtype == CT_I64);

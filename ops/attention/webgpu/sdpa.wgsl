@@ -8,6 +8,7 @@ struct Params {
     tq: u32, tk: u32, d: u32, d_v: u32,
     blocks: u32, chunks: u32, ahead: i32, scale: f32,
     causal: u32, threshold: u32, keep: f32, stream_step: u32,
+    four: u32, ct_a: u32, ct_b: u32, ct_c: u32, // 4
     q: vec4<u32>, k: vec4<u32>, v: vec4<u32>, mask: vec4<u32>, y: vec4<u32>, lse: vec4<u32>, // strides: batch, head, row, column
     g: vec4<u32>, g_lse: vec4<u32>, dq: vec4<u32>, dk: vec4<u32>, dv: vec4<u32>, dmask: vec4<u32>,
 }
@@ -16,6 +17,12 @@ const SIDE = 64u;
 const DEPTH = 16u;
 const APART = 17u; // vectors from one k to the next, without conflicts of banks
 const SECOND = 272u; // where the second operand begins
+
+// What a loop that should be unrolled goes to, or should not, where compiling costs more.
+fn times(n: u32) -> u32 {
+    if (ROLLED == 1u) { return n / 4u * p.four; }
+    return n;
+}
 
 var<workgroup> tile: array<vec4<f32>, 544>;
 
@@ -36,10 +43,9 @@ fn element(which: u32, base: u32, row: u32, column: u32) -> f32 {
 fn rows4(which: u32, base: u32, row: u32, rows: u32, column: u32, columns: u32) -> vec4<f32> {
     var x = vec4<f32>();
     if (column < columns) {
-        if (row < rows) { x.x = element(which, base, row, column); }
-        if (row + 1u < rows) { x.y = element(which, base, row + 1u, column); }
-        if (row + 2u < rows) { x.z = element(which, base, row + 2u, column); }
-        if (row + 3u < rows) { x.w = element(which, base, row + 3u, column); }
+        for (var r = 0u; r < times(4u); r++) {
+            if (row + r < rows) { x[r] = element(which, base, row + r, column); }
+        }
     }
     return x;
 }
@@ -47,10 +53,9 @@ fn rows4(which: u32, base: u32, row: u32, rows: u32, column: u32, columns: u32) 
 fn columns4(which: u32, base: u32, row: u32, rows: u32, column: u32, columns: u32) -> vec4<f32> {
     var x = vec4<f32>();
     if (row < rows) {
-        if (column < columns) { x.x = element(which, base, row, column); }
-        if (column + 1u < columns) { x.y = element(which, base, row, column + 1u); }
-        if (column + 2u < columns) { x.z = element(which, base, row, column + 2u); }
-        if (column + 3u < columns) { x.w = element(which, base, row, column + 3u); }
+        for (var c = 0u; c < times(4u); c++) {
+            if (column + c < columns) { x[c] = element(which, base, row, column + c); }
+        }
     }
     return x;
 }
@@ -71,7 +76,7 @@ fn products(local: u32, a: u32, a_base: u32, a_row: u32, a_rows: u32, b: u32, b_
         tile[k * APART + four] = rows4(a, a_base, a_row + 4u * four, a_rows, k0 + k, n);
         tile[SECOND + k * APART + four] = rows4(b, b_base, b_row + 4u * four, b_rows, k0 + k, n);
         workgroupBarrier();
-        for (var i = 0u; i < DEPTH; i++) {
+        for (var i = 0u; i < times(DEPTH); i++) {
             sum = added(sum, tile[i * APART + local % 16u], tile[SECOND + i * APART + local / 16u]);
         }
     }
@@ -96,14 +101,18 @@ fn accumulated(sum_before: mat4x4<f32>, local: u32, weights: mat4x4<f32>, which:
         }
         tile[SECOND + local] = columns4(which, base, row + part * DEPTH + local / 16u, rows, column + 4u * (local % 16u), columns);
         workgroupBarrier();
-        for (var i = 0u; i < DEPTH; i++) { sum = added(sum, tile[i * 16u + y], tile[SECOND + i * 16u + x]); }
+        for (var i = 0u; i < times(DEPTH); i++) { sum = added(sum, tile[i * 16u + y], tile[SECOND + i * 16u + x]); }
     }
     return sum;
 }
 
 // ---- Scores ----
 
-fn exp4(x: vec4<f32>) -> vec4<f32> { return vec4<f32>(ct_exp(x.x), ct_exp(x.y), ct_exp(x.z), ct_exp(x.w)); }
+fn exp4(x: vec4<f32>) -> vec4<f32> {
+    var y = vec4<f32>();
+    for (var i = 0u; i < times(4u); i++) { y[i] = ct_exp(x[i]); }
+    return y;
+}
 
 fn is_seen(i: vec4<i32>, j: vec4<i32>) -> vec4<bool> {
     return (i < vec4<i32>(i32(p.tq))) & (j < vec4<i32>(i32(p.tk))) & (vec4<bool>(p.causal == 0u) | (j <= i + p.ahead));
@@ -121,10 +130,9 @@ fn scored(product: vec4<f32>, i: vec4<i32>, j: vec4<i32>, mask_base: u32) -> vec
     var s = product * p.scale;
     if (MASK == 1u) {
         let at = vec4<u32>(mask_base) + bitcast<vec4<u32>>(i) * p.mask.z + bitcast<vec4<u32>>(j) * p.mask.w;
-        if (there.x) { s.x += mask_at(at.x); }
-        if (there.y) { s.y += mask_at(at.y); }
-        if (there.z) { s.z += mask_at(at.z); }
-        if (there.w) { s.w += mask_at(at.w); }
+        for (var k = 0u; k < times(4u); k++) {
+            if (there[k]) { s[k] += mask_at(at[k]); }
+        }
     }
     return select(vec4<f32>(-ct_inf()), s, there);
 }
@@ -141,7 +149,7 @@ fn factors(first: u32) -> vec4<f32> {
     let words = ct_philox(at, first / 4u);
     let more = ct_philox(at, first / 4u + 1u);
     var kept = vec4<u32>();
-    for (var c = 0u; c < 4u; c++) {
+    for (var c = 0u; c < times(4u); c++) {
         let n = first % 4u + c;
         kept[c] = select(words[n % 4u], more[n % 4u], n >= 4u);
     }
@@ -189,12 +197,12 @@ fn sum_of_rows(local: u32, x: vec4<f32>) -> vec4<f32> {
 // Weights of rows i and keys j to j + 3 with dropout.
 fn dropped(w: mat4x4<f32>, row: u32, j: u32) -> mat4x4<f32> {
     if (DROPS == 0u) { return w; }
-    let a = factors(row * p.tk + j);
-    let b = factors((row + 1u) * p.tk + j);
-    let c = factors((row + 2u) * p.tk + j);
-    let d = factors((row + 3u) * p.tk + j);
-    return mat4x4<f32>(w[0] * vec4<f32>(a.x, b.x, c.x, d.x), w[1] * vec4<f32>(a.y, b.y, c.y, d.y),
-                       w[2] * vec4<f32>(a.z, b.z, c.z, d.z), w[3] * vec4<f32>(a.w, b.w, c.w, d.w));
+    var x = w;
+    for (var r = 0u; r < times(4u); r++) {
+        let by = factors((row + r) * p.tk + j);
+        for (var c = 0u; c < times(4u); c++) { x[c][r] *= by[c]; }
+    }
+    return x;
 }
 
 fn forward(group: u32, local: u32, groups: u32) {
@@ -213,24 +221,27 @@ fn forward(group: u32, local: u32, groups: u32) {
     for (var j0 = 0u; j0 < end; j0 += SIDE) {
         let j = j0 + 4u * (local / 16u);
         var s = products(local, Q, q_base, head.first, p.tq, K, k_base, j0, p.tk, p.d);
-        s = mat4x4<f32>(scored(s[0], i, vec4<i32>(i32(j)), mask_base), scored(s[1], i, vec4<i32>(i32(j + 1u)), mask_base),
-                        scored(s[2], i, vec4<i32>(i32(j + 2u)), mask_base), scored(s[3], i, vec4<i32>(i32(j + 3u)), mask_base));
+        for (var c = 0u; c < times(4u); c++) { s[c] = scored(s[c], i, vec4<i32>(i32(j + c)), mask_base); }
         let now = max(top, most_of_rows(local, max(max(s[0], s[1]), max(s[2], s[3]))));
         let level = select(now, vec4<f32>(), now == vec4<f32>(-ct_inf()));
         let down = exp4(top - level);
         top = now;
-        let w = mat4x4<f32>(exp4(s[0] - level), exp4(s[1] - level), exp4(s[2] - level), exp4(s[3] - level));
-        sum = sum * down + w[0] + w[1] + w[2] + w[3];
-        o = mat4x4<f32>(o[0] * down, o[1] * down, o[2] * down, o[3] * down);
+        sum *= down;
+        var w = mat4x4<f32>();
+        for (var c = 0u; c < times(4u); c++) {
+            w[c] = exp4(s[c] - level);
+            sum += w[c];
+            o[c] *= down;
+        }
         o = accumulated(o, local, dropped(w, (head.b * p.heads + head.h) * p.tq + row, j), V, v_base, j0, min(p.tk, end), head.chunk * SIDE, p.d_v);
     }
     let all_of_it = sum_of_rows(local, sum);
     let column = head.chunk * SIDE + 4u * (local / 16u);
     let y_base = head.b * p.y.x + head.h * p.y.y;
-    for (var r = 0u; r < 4u; r++) {
+    for (var r = 0u; r < times(4u); r++) {
         if (row + r >= p.tq) { break; }
         let share = select(1.0 / all_of_it[r], 0.0, all_of_it[r] == 0.0);
-        for (var c = 0u; c < 4u; c++) {
+        for (var c = 0u; c < times(4u); c++) {
             if (column + c < p.d_v) { y_store(y_base + (row + r) * p.y.z + (column + c) * p.y.w, o[c][r] * share); }
         }
         if (lse_given && head.chunk == 0u && local < 16u) {
@@ -283,7 +294,7 @@ fn queries_backward(group: u32, local: u32, groups: u32) {
     let i = vec4<i32>(i32(row)) + vec4<i32>(0, 1, 2, 3);
     var level = vec4<f32>();
     var delta = vec4<f32>();
-    for (var r = 0u; r < 4u; r++) {
+    for (var r = 0u; r < times(4u); r++) {
         if (row + r < p.tq) {
             level[r] = rows_load(2u * (first_row + row + r));
             delta[r] = rows_load(2u * (first_row + row + r) + 1u);
@@ -296,13 +307,13 @@ fn queries_backward(group: u32, local: u32, groups: u32) {
         let j = j0 + 4u * (local / 16u);
         let s = products(local, Q, q_base, head.first, p.tq, K, k_base, j0, p.tk, p.d);
         let dp = dropped(products(local, G, g_base, head.first, p.tq, V, v_base, j0, p.tk, p.d_v), first_row + row, j);
-        let ds = mat4x4<f32>(weight(s[0], i, vec4<i32>(i32(j)), mask_base, level) * (dp[0] - delta),
-                             weight(s[1], i, vec4<i32>(i32(j + 1u)), mask_base, level) * (dp[1] - delta),
-                             weight(s[2], i, vec4<i32>(i32(j + 2u)), mask_base, level) * (dp[2] - delta),
-                             weight(s[3], i, vec4<i32>(i32(j + 3u)), mask_base, level) * (dp[3] - delta));
+        var ds = mat4x4<f32>();
+        for (var c = 0u; c < times(4u); c++) {
+            ds[c] = weight(s[c], i, vec4<i32>(i32(j + c)), mask_base, level) * (dp[c] - delta);
+        }
         if (dmask_given && head.chunk == 0u) {
-            for (var r = 0u; r < 4u; r++) {
-                for (var c = 0u; c < 4u; c++) {
+            for (var r = 0u; r < times(4u); r++) {
+                for (var c = 0u; c < times(4u); c++) {
                     if (row + r < p.tq && j + c < p.tk) {
                         dmask_store(head.b * p.dmask.x + head.h * p.dmask.y + (row + r) * p.dmask.z + (j + c) * p.dmask.w, ds[c][r]);
                     }
@@ -313,8 +324,8 @@ fn queries_backward(group: u32, local: u32, groups: u32) {
     }
     if (!dq_given) { return; }
     let column = head.chunk * SIDE + 4u * (local / 16u);
-    for (var r = 0u; r < 4u; r++) {
-        for (var c = 0u; c < 4u; c++) {
+    for (var r = 0u; r < times(4u); r++) {
+        for (var c = 0u; c < times(4u); c++) {
             if (row + r < p.tq && column + c < p.d) {
                 dq_store(head.b * p.dq.x + head.h * p.dq.y + (row + r) * p.dq.z + (column + c) * p.dq.w, dq[c][r] * p.scale);
             }
@@ -343,7 +354,7 @@ fn keys_backward(group: u32, local: u32, groups: u32) {
             let dp = products(local, V, v_base, head.first, p.tk, G, g_base, i0, p.tq, p.d_v);
             var w = mat4x4<f32>();
             var ds = mat4x4<f32>();
-            for (var c = 0u; c < 4u; c++) {
+            for (var c = 0u; c < times(4u); c++) {
                 let i = i0 + 4u * (local / 16u) + c;
                 if (i >= p.tq) { break; }
                 let at = first_row + i;
@@ -358,8 +369,8 @@ fn keys_backward(group: u32, local: u32, groups: u32) {
         }
     }
     let column = head.chunk * SIDE + 4u * (local / 16u);
-    for (var r = 0u; r < 4u; r++) {
-        for (var c = 0u; c < 4u; c++) {
+    for (var r = 0u; r < times(4u); r++) {
+        for (var c = 0u; c < times(4u); c++) {
             if (row + r >= p.tk) { continue; }
             if (dk_given && column + c < p.d) {
                 dk_store(head.b * p.dk.x + head.h * p.dk.y + (row + r) * p.dk.z + (column + c) * p.dk.w, dk[c][r] * p.scale);
