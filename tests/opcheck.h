@@ -116,6 +116,9 @@ double opcheck_smallest(ct_dtype dtype);
 ct_device opcheck_begin_f64(void);
 void opcheck_end_f64(ct_device device);
 bool opcheck_has_f64(void); /* the device under check */
+/* What may become 0: numbers below the normal ones; on such devices, that is those of WebGPU, on the way to a result too, times what they
+ * are multiplied by. */
+double opcheck_flushed(ct_dtype dtype);
 
 void opcheck_values(opcheck *check, opcheck_sample *sample);
 void opcheck_gradients(opcheck *check, opcheck_sample *sample);

@@ -445,8 +445,7 @@ static void check_variant(opcheck *check, problem *p, int order, ct_dtype dtype,
              ct_dtype_name(dtype), away ? "away from 0, " : "", opcheck_layout_name(layout),
              opcheck_layout_name(cotangents));
     const bool half = opcheck_unit(dtype) > opcheck_unit(CT_F32), strict = half && !reads_half_result(p->sample->op);
-    bool ok = gradients(p, order, dtype, layout, cotangents, 0, got) &&
-              exact_gradients(p, order, 0, exact) &&
+    bool ok = gradients(p, order, dtype, layout, cotangents, 0, got) && exact_gradients(p, order, 0, exact) &&
               (!strict || gradients(p, order, CT_F32, OPCHECK_DENSE, OPCHECK_DENSE, 0, single));
     if (ok && !opcheck_has_f64()) {
         const ct_device device = opcheck_begin_f64();
@@ -481,7 +480,7 @@ static void check_variant(opcheck *check, problem *p, int order, ct_dtype dtype,
         for (int64_t k = 0; exact[i] && k < p->count[i] && wrong < 0; k++) {
             double g = exact[i][k], unit = opcheck_unit(strict ? CT_F32 : dtype) / 2;
             tolerance = order * LAMBDA * sqrt(length) * unit * (fabs(g) + moves[i][k] + differences + cancelled) +
-                        opcheck_smallest(dtype) + LAMBDA * usual;
+                        opcheck_flushed(dtype) + LAMBDA * usual;
             if (strict)
                 tolerance +=
                     fabs(single[i][k] - g) + LAMBDA * unit * cotangent + opcheck_unit(dtype) * (fabs(g) + terms[i][k]);

@@ -277,6 +277,11 @@ ct_device opcheck_begin_f64(void) {
 
 void opcheck_end_f64(ct_device device) { ct_set_device(device); }
 
+double opcheck_flushed(ct_dtype dtype) {
+    const bool flushes = !opcheck_has_f64() && dtype != CT_F16; /* f16 is computed in f32 */
+    return opcheck_smallest(dtype) * (flushes ? 256 : 1);
+}
+
 /* ---- Calls ---- */
 
 bool opcheck_apply(const opcheck_sample *sample, ct_tensor *const *in, ct_tensor **out) {

@@ -331,7 +331,7 @@ static double tolerance_at(const opcheck_sample *sample, const result *got, cons
     bool pointwise = sample->op->flags & (CT_OP_ELEMENTWISE | CT_OP_VIEW);
     double length = pointwise || sample->largest < 1 ? 1 : (double)sample->largest;
     double computing = opcheck_unit(got->dtype == CT_F64 ? CT_F64 : CT_F32) / 2;
-    double tolerance = LAMBDA * sqrt(length) * computing * (y + moved) + opcheck_smallest(got->dtype);
+    double tolerance = LAMBDA * sqrt(length) * computing * (y + moved) + opcheck_flushed(got->dtype);
     if (got->dtype == CT_F16 || got->dtype == CT_BF16) {
         if (rounds_weights(sample->op)) tolerance += LAMBDA * opcheck_unit(got->dtype) / 2 * (y + moved);
         tolerance += opcheck_unit(got->dtype) / 2 * (y + tolerance);

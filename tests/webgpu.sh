@@ -21,8 +21,8 @@ swiftshader=/usr/lib/chromium/vk_swiftshader_icd.json
 driver() { export VK_ICD_FILENAMES=$1 VK_DRIVER_FILES=$1; }
 
 # Few ops of every kind, for `make test`.
-kinds="add where exp relu_grad_x convert full arange clone cat gather scatter_add index_select sum amax cumsum sort softmax layer_norm batch_norm
-    cross_entropy_loss matmul linear conv conv_input_grad conv_weight_grad max_pool2d avg_pool2d sdpa lstm rand randperm dropout optim_adam"
+kinds="add where exp convert cat gather scatter_add sum cumsum sort softmax layer_norm cross_entropy_loss matmul conv conv_weight_grad max_pool2d
+    randperm dropout optim_adam"
 sweep() { # OPTIONS AND OPS...
     CT_WEBGPU_DUMP=$work/texts "$cotangent" check --device webgpu --values --gradients --jobs "$jobs" "$@"
 }
@@ -104,7 +104,7 @@ fi
 if by SwiftShader "$swiftshader"; then
     # shellcheck disable=SC2086 # a list of names
     if [ -n "$short" ]; then
-        check "an op of every kind by SwiftShader" sweep --smallest $kinds
+        check "some ops by SwiftShader" sweep --smallest add gather sum softmax matmul
     else
         check "every op at its smallest by SwiftShader" sweep --smallest
     fi

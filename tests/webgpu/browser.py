@@ -89,8 +89,13 @@ def main():
     if "missing" in answer:
         print(answer["missing"])
         return 77
-    for line in answer["refused"][:40]:
-        print(line)
+    told = set()
+    for line in answer["refused"]:  # once of each unit and reason
+        name, _, reason = line.split(":", 2)
+        kind = name.split("-")[0], reason
+        if kind not in told and len(told) < 40:
+            print(line)
+        told.add(kind)
     print(f"{answer['compiled']} texts compiled, {len(answer['refused'])} refused")
     return 1 if answer["refused"] or answer["compiled"] != len(texts) else 0
 
