@@ -14,10 +14,10 @@ CONFIGURED = $(BUILD)/.configured
 COMPILE = cmake --build $(BUILD) -j $(JOBS) --target
 C_FILES = $(shell find core ops backends support io nn optim data metrics cli tests examples bench include tools -name '*.[ch]' 2>/dev/null)
 
-.PHONY: all lib test demo bench bench-peers asan sanitize-quick fuzz-ops fuzz-api tsan abi abi-save debug fmt lint install clean new-op help
+.PHONY: all lib test cuda test-cuda test-webgpu demo bench bench-peers asan sanitize-quick fuzz-ops fuzz-api tsan abi abi-save debug fmt lint install clean new-op help
 
-all: $(CONFIGURED)  ## the library and the cotangent command
-	@$(COMPILE) cotangent cotangent_static cotangent_cli
+all: $(CONFIGURED)  ## the library, the module for WebGPU where webgpu.h is found, and the cotangent command
+	@$(COMPILE) cotangent cotangent_static cotangent_cli ct_modules
 
 lib: $(CONFIGURED)  ## the library alone
 	@$(COMPILE) cotangent cotangent_static
@@ -28,8 +28,9 @@ $(CONFIGURED):
 	@touch $@
 
 test:  ## every test; installs what is missing; the last line is the sum
-	@bash tools/setup.sh test
+	@bash tools/setup.sh test $(BUILD)
 	@$(MAKE) $(CONFIGURED)
+	@cmake $(BUILD) >/dev/null
 	@$(COMPILE) all
 	@bash tests/run.sh all $(BUILD) $(TEST_ARGS)
 
@@ -45,15 +46,26 @@ test-cuda: cuda  ## every op and what only a device can show, on an NVIDIA devic
 	@CT_BUILD_DIR=$(abspath $(BUILD)) bash tests/cuda.sh >$(BUILD)/tests/results/cuda.log 2>&1; status=$$?; \
 		cat $(BUILD)/tests/results/cuda.log; tail -n 1 $(BUILD)/tests/results/cuda.log >$(BUILD)/tests/results/summary; exit $$status
 
-FASHION = /usr/share/datasets/fashion-mnist
-demo:  ## train a network on Fashion-MNIST in a few minutes, with a report
-	@bash tools/setup.sh demo
+test-webgpu:  ## every op and what only WebGPU can show, by drivers that need no GPU; installs what is missing, skips what cannot be had
+	@bash tools/setup.sh webgpu $(BUILD)
 	@$(MAKE) $(CONFIGURED)
 	@cmake $(BUILD) >/dev/null
-	@$(COMPILE) cotangent_cli
+	@$(COMPILE) webgpu_tests
+	@mkdir -p $(BUILD)/tests/results
+	@CT_BUILD_DIR=$(abspath $(BUILD)) bash tests/webgpu.sh >$(BUILD)/tests/results/webgpu.log 2>&1; status=$$?; \
+		cat $(BUILD)/tests/results/webgpu.log; tail -n 1 $(BUILD)/tests/results/webgpu.log >$(BUILD)/tests/results/summary; exit $$status
+
+DEVICE ?= cpu
+FASHION = /usr/share/datasets/fashion-mnist
+demo:  ## train a network on Fashion-MNIST in a few minutes, with a report; DEVICE=cuda or webgpu trains it there
+	@bash tools/setup.sh $(if $(filter webgpu%,$(DEVICE)),demo-webgpu,demo) $(BUILD)
+	@$(MAKE) $(CONFIGURED)
+	@cmake $(BUILD) >/dev/null
+	@$(COMPILE) cotangent_cli ct_modules
+	@$(if $(filter cuda%,$(DEVICE)),$(MAKE) cuda)
 	@recipe=fashion-mnist-cnn; if [ ! -d $(FASHION) ]; then recipe=shapes-cnn; \
 		echo "Fashion-MNIST is not in $(FASHION) (Debian's package dataset-fashion-mnist): drawn shapes serve instead"; fi; \
-		$(BUILD)/bin/cotangent train $$recipe --out $(BUILD)/runs/$$recipe-$$(date +%Y%m%d-%H%M%S) $(DEMO_ARGS)
+		$(BUILD)/bin/cotangent train $$recipe --out $(BUILD)/runs/$$recipe-$$(date +%Y%m%d-%H%M%S) --device $(DEVICE) $(DEMO_ARGS)
 
 bench: all  ## the speed of the ops on this machine
 	@$(BUILD)/bin/cotangent bench $(BENCH_ARGS)

@@ -24,6 +24,7 @@ static void print_devices(ct_device_type type) {
         print_memory(&info);
         const char *between = info.driver[0] && info.libraries[0] ? "; " : "";
         if (info.driver[0] || info.libraries[0]) printf("\n%10s%s%s%s", "", info.driver, between, info.libraries);
+        if (info.features[0]) printf("\n%10s%s", "", info.features);
         printf("\n");
     }
 }
@@ -32,7 +33,7 @@ int cli_info(int argc, char **argv) {
     if (cli_wants_help(argc, argv)) {
         printf("usage: cotangent info\n\nPrints the version, the level of vector instructions in use, the threads, and "
                "for\n"
-               "each backend whether it is there, or why not, with its devices: their memory, driver and libraries.\n"
+               "each backend whether it is there, or why not, with its devices: their memory, driver, libraries and features.\n"
                "CT_ISA and CT_THREADS change the level and the threads.\n");
         return CLI_DONE;
     }

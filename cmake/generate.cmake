@@ -31,7 +31,9 @@ set(CT_GENERATED_HEADERS
     ${CT_GENERATED_DIR}/gen/ops_short.h
     ${CT_GENERATED_DIR}/gen/kernels_cpu.inc
     ${CT_GENERATED_DIR}/gen/kernels_cuda.inc
+    ${CT_GENERATED_DIR}/gen/kernels_webgpu.inc
     ${CT_GENERATED_DIR}/gen/cuda/elementwise.inc
+    ${CT_GENERATED_DIR}/gen/webgpu/elementwise.inc
     ${CT_GENERATED_CUDA_SOURCES}
     ${CT_GENERATED_DIR}/docs/ops.md
     ${CT_GENERATED_DIR}/docs/ops.html)

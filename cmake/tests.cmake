@@ -151,6 +151,19 @@ if(TARGET cotangent_cuda)
     endforeach()
     add_dependencies(cuda_tests ct_test_cuda_driver)
 endif()
+# The module for WebGPU, if there is one; otherwise these skip.
+set(webgpu_programs ${CT_TEST_SOURCES})
+list(FILTER webgpu_programs INCLUDE REGEX "/test_webgpu[^/]*$")
+list(TRANSFORM webgpu_programs REPLACE ".*/([^/]*)\\.c$" "\\1")
+foreach(name ${webgpu_programs})
+    target_compile_definitions(${name} PRIVATE CT_TEST_MODULES="${CMAKE_LIBRARY_OUTPUT_DIRECTORY}")
+    add_dependencies(${name} ct_modules)
+endforeach()
+if(TARGET test_webgpu_adopt AND TARGET cotangent_webgpu AND ct_webgpu_beside) # a program that has a device of its own
+    target_include_directories(test_webgpu_adopt SYSTEM PRIVATE ${ct_webgpu_header})
+    target_compile_definitions(test_webgpu_adopt PRIVATE CT_TEST_WEBGPU_RUNTIME="${ct_webgpu_beside}")
+endif()
+add_custom_target(webgpu_tests DEPENDS ${webgpu_programs} fuzz_ops cotangent_cli ct_modules)
 # The same with work that the device holds back until somebody waits for it.
 ct_add_test(test_devices_train_queued ${CMAKE_COMMAND} -E env CT_GUARD_QUEUE=1
     ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:test_devices_train>)

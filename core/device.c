@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/dtype.h"
 #include "core/error.h"
 #include "core/module.h"
 #include "core/registry.h"
@@ -136,7 +137,7 @@ static const char *unfit(const ct_backend *backend) {
     if (backend->stream_new && (!backend->stream_free || !backend->event_new || !backend->event_free ||
                                 !backend->event_record || !backend->event_wait))
         return "it has streams, but not all that belongs to them";
-    if (backend->size >= sizeof *backend && !backend->host_allocate != !backend->host_release)
+    if (backend->size >= offsetof(ct_backend, dtypes) && !backend->host_allocate != !backend->host_release)
         return "it gives memory of the host that it does not take back";
     return NULL;
 }
@@ -271,6 +272,21 @@ bool ct__device_ok(ct_device device, const char *op) {
         return ct_fail(CT_ERR_DEVICE, op, "there %s %d %s device%s, not %s:%d", count == 1 ? "is" : "are", count, name,
                        count == 1 ? "" : "s", name, device.index);
     return true;
+}
+
+bool ct_device_has_dtype(ct_device device, ct_dtype dtype) {
+    const ct_device_type type = ct__resolved(device).type;
+    const ct_backend *backend =
+        (unsigned)type < CT_DEVICE_TYPES && !ct_backend_missing(type)[0] ? ct__backend(type) : NULL;
+    return (unsigned)dtype < CT_DTYPE_COUNT && (!backend || !backend->dtypes || backend->dtypes >> dtype & 1);
+}
+
+bool ct__fail_dtype(const char *op, ct_device device, ct_dtype dtype) {
+    const bool real = ct__dtype_is_float(dtype);
+    return ct_fail(CT_ERR_DTYPE, op,
+                   "there are no tensors of %s on %s; cast it where it is first: ct_cast(x, %s), or stay on the CPU: "
+                   "ct_to(x, (ct_device){CT_CPU})",
+                   ct_dtype_name(dtype), ct_device_text(device), real ? "CT_F32" : "CT_I32");
 }
 
 bool ct_set_device(ct_device device) {

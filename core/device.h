@@ -21,7 +21,13 @@ void ct__devices_start(void);
 const ct_backend *ct__backend(ct_device_type type); /* of an open one: where there is a tensor, its backend is open */
 const ct_backend *ct__backend_named(const char *name); /* an open one, or NULL */
 bool ct__device_ok(ct_device device, const char *op);  /* there, and open now; else an error */
-void ct__kernels_bind(void);                           /* some have other kernels now: another level of instructions */
+/* Whether its backend, which is open, has such tensors: dtypes of 0 stands for all. */
+static inline bool ct__device_has(ct_device device, ct_dtype dtype) {
+    const ct_backend *backend = atomic_load_explicit(&ct__open_backends[device.type], memory_order_acquire);
+    return !backend->dtypes || backend->dtypes >> dtype & 1;
+}
+bool ct__fail_dtype(const char *op, ct_device device, ct_dtype dtype); /* that it has none; false */
+void ct__kernels_bind(void); /* some have other kernels now: another level of instructions */
 /* The kernels of an op on a device whose backend is open; NULL: none. */
 static inline const ct_kernel *ct__kernels_of(const ct_op *op, ct_device_type type) {
     return ct__kernel_lists[type][op->slot->index];

@@ -66,21 +66,47 @@ static void *open_at(const char *folder, const char *name, module_path *path, ch
     return module;
 }
 
-const ct_backend *ct__module_open(const char *name, char *why, size_t room) {
+static void *find(const char *name, module_path *path, char *why, size_t room) {
     char folder[1024];
-    module_path path;
     void *module = NULL;
     const char *list = getenv("CT_BACKEND_PATH");
     snprintf(why, room, "there is no module libcotangent_%s.so beside the library or in CT_BACKEND_PATH", name);
     while (!module && (list = next_folder(list, folder, sizeof folder)))
-        module = open_at(folder, name, &path, why, room);
+        module = open_at(folder, name, path, why, room);
     own_folder(folder, sizeof folder);
-    if (!module && folder[0]) module = open_at(folder, name, &path, why, room);
+    if (!module && folder[0]) module = open_at(folder, name, path, why, room);
     if (!module && folder[0]) { /* a program that the library is linked into lies in bin, modules in lib */
         strncat(folder, "/../lib", sizeof folder - strlen(folder) - 1);
-        module = open_at(folder, name, &path, why, room);
+        module = open_at(folder, name, path, why, room);
     }
-    if (!module) module = open_at("", name, &path, why, room);
+    return module ? module : open_at("", name, path, why, room);
+}
+
+ct_module_function ct_backend_symbol(const char *backend, const char *symbol) {
+    char why[512];
+    ct_module_function found = NULL;
+    module_path path;
+    if (!backend || !symbol) {
+        ct__fail_null("backend_symbol", backend ? "symbol" : "backend");
+        return NULL;
+    }
+    if (strlen(backend) > 31 || strspn(backend, "abcdefghijklmnopqrstuvwxyz0123456789_") != strlen(backend)) {
+        ct_fail(CT_ERR_VALUE, "backend_symbol", "'%s' is not the name of a backend", backend);
+        return NULL;
+    }
+    void *module = find(backend, &path, why, sizeof why);
+    if (!module) {
+        ct_fail(CT_ERR_DEVICE, "backend_symbol", "%s", why);
+        return NULL;
+    }
+    *(void **)&found = dlsym(module, symbol); /* it stays open, so that the function is good */
+    if (!found) ct_fail(CT_ERR_UNSUPPORTED, "backend_symbol", "%s has no %s", path.text, symbol);
+    return found;
+}
+
+const ct_backend *ct__module_open(const char *name, char *why, size_t room) {
+    module_path path;
+    void *module = find(name, &path, why, room);
     if (!module) return NULL;
     ct_backend_entry entry;
     *(void **)&entry = dlsym(module, CT_BACKEND_ENTRY);

@@ -310,6 +310,10 @@ CT__HOT ct_tensor *ct__tensor_dense(ct_view *view, ct_device device, const char 
         ct__fail_count(op, view);
         return NULL;
     }
+    if (device.type != CT_CPU && !ct__device_has(device, view->dtype)) {
+        ct__fail_dtype(op, device, view->dtype);
+        return NULL;
+    }
     ct__view_dense_strides(view);
     ct_storage *storage = ct__storage_new(device, (size_t)count * ct__dtype_size(view->dtype), op);
     if (!storage) return NULL;

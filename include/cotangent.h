@@ -449,8 +449,11 @@ typedef struct ct_device_info {
     char name[128], driver[128];
     int64_t memory, memory_free; /* bytes; 0: unknown */
     char libraries[256];         /* of the vendor's, with versions: "cuBLASLt 13.1.0, no cuDNN"; "": it needs none */
+    char features[256];          /* what it can do and how much of it, in words; "": nothing worth a word */
 } ct_device_info;
 CT_API bool ct_device_describe(ct_device device, ct_device_info *info);
+/* Whether tensors of a dtype can be there: WebGPU has no f64. Of a device that is missing it says true. */
+CT_API bool ct_device_has_dtype(ct_device device, ct_dtype dtype);
 /* Waits until all work of a device is done. What went wrong in it since the last wait becomes this thread's error: of an index
  * out of range, say, the CPU tells at once, and a device at the next wait of any thread (here, ct_item, ct_read). Until then
  * ops that change lasting state (in place, optimizer steps, running statistics) do nothing on that device; a thread that has

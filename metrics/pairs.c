@@ -10,7 +10,7 @@ double *ct__metric_doubles(const char *op, ct_tensor *x) {
     if (ok)
         ct_no_grad
             ct_scope {
-                ct_tensor *wide = ct_dtype_of(x) == CT_F64 ? x : ct_cast(x, CT_F64);
+                ct_tensor *wide = ct_dtype_of(x) == CT_F64 ? x : ct_cast(ct_to(x, (ct_device){.type = CT_CPU}), CT_F64);
                 ok = wide && ct_read(wide, values, (size_t)ct_numel(wide) * sizeof *values);
             }
     if (ok) return values;

@@ -119,7 +119,8 @@ bool ct_init_orthogonal_p(ct_tensor *x, const ct_init_options *options) {
                                     .rng = o.rng, .device = {CT_CPU, 0}); /* its reflections are found on the host */
             m = m ? ct__orthonormal_rows(m) : NULL;
             m = ct_mul_s(wide ? m : ct_t(m), o.gain != 0 ? o.gain : 1);
-            ok = ct_assign(x, ct_to(ct_reshape(m, shape), ct_device_of(x))) != NULL;
+            m = ct_cast(ct_reshape(m, shape), ct_dtype_of(x)); /* where it is: not every device has f64 */
+            ok = ct_assign(x, ct_to(m, ct_device_of(x))) != NULL;
         }
     }
     return ok;

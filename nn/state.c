@@ -141,10 +141,10 @@ static bool put_list(ct_state *state, const char *name, const void *values, int6
     if (!valid(state, name, function)) return false;
     if (count < 0) return ct_fail(CT_ERR_VALUE, function, "\"%s\": count is %lld", name, (long long)count);
     if (!values && count) return ct_fail(CT_ERR_NULL, function, "\"%s\": argument values is NULL", name);
-    const double nothing = 0;
     ct_scope {
-        ct_tensor *x = ct_from_data(count ? values : &nothing, CT_DIMS(count), dtype);
-        return x && ct_state_put(state, name, x);
+        /* on the CPU: not every device has f64 */
+        ct_tensor *x = ct_zeros(CT_DIMS(count), .dtype = dtype, .device = {CT_CPU, 0});
+        return x && ct_write(x, values, (size_t)count * ct_dtype_size(dtype)) && ct_state_put(state, name, x);
     }
     return false;
 }

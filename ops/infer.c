@@ -106,4 +106,19 @@ bool ct__vjp_has(const ct_vjp *v, int i) {
                    v->op->outputs[i].name);
 }
 
+ct_dtype ct__widest_float(void) { return ct_device_has_dtype(ct_get_device(), CT_F64) ? CT_F64 : CT_F32; }
+
+ct_device ct__table_begin(void) {
+    const ct_device device = ct_get_device();
+    if (!ct_device_has_dtype(device, CT_F64)) ct_set_device((ct_device){.type = CT_CPU});
+    return device;
+}
+
+ct_tensor *ct__table_end(ct_device device, ct_tensor *table, ct_dtype dtype) {
+    const bool moves = ct_get_device().type != device.type;
+    table = ct_cast(table, dtype);
+    ct_set_device(device);
+    return moves ? ct_to(table, device) : table;
+}
+
 ct_tensor *ct__counted(int64_t n) { return ct_arange(0, (double)n, 1, .dtype = CT_I64); }

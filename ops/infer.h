@@ -67,6 +67,13 @@ bool ct__vjp_has(const ct_vjp *v, int i);
 /* For vjp and lower: axis resolved against ndim (valid by then), and the list form of a mask. */
 int ct__axis(int64_t axis, int ndim);
 ct_tensor *ct__counted(int64_t n); /* 0, 1, ... n - 1: i64 [n], on the current device */
+
+/* f64, or f32 on a current device that has no f64: what infer and lower take where more digits than those of the arguments help. */
+ct_dtype ct__widest_float(void);
+/* A table that a lowering makes of its options alone, in f64: between these two the current device is one that has f64, the CPU if
+ * need be. The end takes what begin gave, and gives the table as dtype where it is wanted. */
+ct_device ct__table_begin(void);
+ct_tensor *ct__table_end(ct_device device, ct_tensor *table, ct_dtype dtype);
 ct_dims ct__axes_list(unsigned mask);
 
 #endif

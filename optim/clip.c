@@ -60,7 +60,7 @@ static bool own(gradients *g) {
 static ct_tensor *norm_of(const gradients *g, double kind) {
     ct_tensor *norm = NULL;
     ct_no_grad {
-        norm = g->n ? ct__optim_norm(g->grad, g->n, kind) : ct_zeros(CT_DIMS0, .dtype = CT_F64);
+        norm = g->n ? ct__optim_norm(g->grad, g->n, kind) : optim_numbers(CT_DIMS0, 0, ct_get_device());
     }
     return norm;
 }

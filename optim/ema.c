@@ -135,11 +135,11 @@ bool optim_average(ct_tensor **rates, double *sent, double keep, ct_tensor *cons
     ct_scope {
         ct_no_grad {
             if (!*rates) {
-                ct_tensor *made = ct_zeros(CT_DIMS(2), .dtype = CT_F64, .device = ct_device_of(items[0]));
+                ct_tensor *made = optim_numbers(CT_DIMS(2), 0, ct_device_of(items[0]));
                 if (made) *rates = ct_keep(made);
                 *sent = (double)NAN;
             }
-            ok = *rates && (*sent == keep || ct_write(*rates, values, sizeof values));
+            ok = *rates && (*sent == keep || optim_put_numbers(*rates, values));
             if (ok) *sent = keep;
             ok = ok && ct__optim_average(*rates, items, n);
         }

@@ -117,6 +117,10 @@ bool optim_half(ct_dtype dtype);
 bool optim_average(ct_tensor **rates, double *sent, double keep, ct_tensor *const *items, int n);
 /* A gradient that can be changed in place: grad itself, or a copy that takes its place. NULL after an error. */
 ct_tensor *optim_own_grad(ct_tensor *leaf, ct_tensor *grad);
+/* Numbers of a step, all of them value, where the parameters are (numbers.c); and what the host has to say of them. */
+ct_tensor *optim_numbers(ct_dims shape, double value, ct_device device);
+bool optim_put_numbers(ct_tensor *x, const double *values);
+bool optim_get_clock(ct_tensor *clock, double *steps, double *remembered); /* waits for them */
 bool optim_new_clock(ct_optim *optim, double steps, double remembered, ct_device device, int *clock);
 void optim_set_clock(ct_optim *optim, optim_param *p, int clock); /* -1: none */
 

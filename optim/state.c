@@ -84,13 +84,13 @@ static bool read_clocks(const ct_optim *o, int64_t *steps, double *products) {
         products[i] = 1;
     }
     for (int c = 0; c < o->clock_count; c++) {
-        double clock[2];
+        double taken, remembered;
         if (!o->clocks[c].x) continue;
-        if (!ct_read(o->clocks[c].x, clock, sizeof clock)) return false;
+        if (!optim_get_clock(o->clocks[c].x, &taken, &remembered)) return false;
         for (int i = 0; i < o->count; i++) {
             if (o->params[i].clock != c) continue;
-            steps[i] = (int64_t)clock[0];
-            if (o->kind->has_product) products[i] = clock[1];
+            steps[i] = (int64_t)taken;
+            if (o->kind->has_product) products[i] = remembered;
         }
     }
     return true;
@@ -240,8 +240,7 @@ static bool take_clocks(taking *t) {
 static bool take_shut(taking *t) {
     if (t->tried == t->steps[0] || !t->o->count) return true;
     ct_scope {
-        ct_tensor *count = ct_full(CT_DIMS0, (double)(t->tried - t->steps[0]), .dtype = CT_F64,
-                                   .device = ct_device_of(t->o->params[0].x));
+        ct_tensor *count = optim_numbers(CT_DIMS0, (double)(t->tried - t->steps[0]), ct_device_of(t->o->params[0].x));
         if (count) t->shut = ct_keep(count);
     }
     return t->shut != NULL;

@@ -35,12 +35,11 @@ static bool add_clock(ct_optim *o, ct_tensor *x, int *clock) {
     return true;
 }
 
-/* Numbers that are kept on a device, in f64: it is for them to say how exact a step is. */
 static ct_tensor *numbers_on(ct_device device, const double *values, ct_dims shape) {
     ct_tensor *x = NULL;
     ct_scope {
-        x = ct_zeros(shape, .dtype = CT_F64, .device = device);
-        if (x && !ct_write(x, values, (size_t)ct_numel(x) * sizeof *values)) x = NULL;
+        x = optim_numbers(shape, 0, device);
+        if (x && !optim_put_numbers(x, values)) x = NULL;
         if (x) ct_keep(x);
     }
     return x;
@@ -115,7 +114,7 @@ static bool send_rates(ct_optim *o, ct_device device) {
     }
     bool ok = true;
     if (first) ok = make_rates(o, all, count, device);
-    else if (memcmp(all, o->sent, bytes) != 0) ok = ct_write(o->rates, all, bytes);
+    else if (memcmp(all, o->sent, bytes) != 0) ok = optim_put_numbers(o->rates, all);
     if (ok) memcpy(o->sent, all, bytes);
     if (all != values) ct_free(all);
     return ok;
@@ -183,7 +182,7 @@ static bool step_together(ct_optim *o, int first) {
 /* A step that the gate leaves out is counted as such, where the gate is. */
 static bool count_shut(ct_optim *o) {
     if (!o->shut) {
-        ct_tensor *count = ct_zeros(CT_DIMS0, .dtype = CT_F64, .device = ct_device_of(o->given_gate));
+        ct_tensor *count = optim_numbers(CT_DIMS0, 0, ct_device_of(o->given_gate));
         if (!count) return false;
         o->shut = ct_keep(count);
     }

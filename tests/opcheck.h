@@ -8,9 +8,11 @@
 
 /* What to look at. */
 enum {
-    OPCHECK_VALUES = 1,    /* kernels against `lower` in f64, or against their own f64 results */
-    OPCHECK_GRADIENTS = 2, /* first and second order against central differences; cotangents of any layout */
-    OPCHECK_THREADS = 4,   /* the same bits for 1, 2 and 7 threads */
+    OPCHECK_VALUES = 1, /* kernels against `lower` in f64, or against their own f64 results */
+    OPCHECK_GRADIENTS =
+        2, /* first and second order against central differences, on a device without f64 against the CPU's in f64;
+                            * cotangents of any layout */
+    OPCHECK_THREADS = 4, /* the same bits for 1, 2 and 7 threads */
     OPCHECK_ALL = 7,
     OPCHECK_SMALLEST = 8, /* of each op only the samples of few elements, for builds that are slow */
 };
@@ -108,6 +110,12 @@ static inline ct_device opcheck_to_cpu(void) {
 double opcheck_unit(ct_dtype dtype);
 double opcheck_largest(ct_dtype dtype);
 double opcheck_smallest(ct_dtype dtype);
+
+/* What is computed in f64 is computed on the CPU where the device under check has no f64: between these two the current device has it.
+ * The end takes what the begin gave. */
+ct_device opcheck_begin_f64(void);
+void opcheck_end_f64(ct_device device);
+bool opcheck_has_f64(void); /* the device under check */
 
 void opcheck_values(opcheck *check, opcheck_sample *sample);
 void opcheck_gradients(opcheck *check, opcheck_sample *sample);

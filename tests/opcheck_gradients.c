@@ -7,6 +7,9 @@
  * e = lambda sqrt(L) u (sum |c y| + sum |G x|), as in opcheck_values.c, so d(h/2) to 3 e / h. Where the two steps differ by
  * more than a thousandth the function has a kink or a jump within the step: the sample says nothing there.
  *
+ * On a device without f64 there are no such differences: there the derivatives of both orders are those of the CPU in f64, which are
+ * checked against differences where the CPU is, compared element by element (check_variant).
+ *
  * For elementwise ops the sums are left out and every element is compared by itself, on inputs of one shape; nine in ten
  * have to be smooth. For all others a sample that is not smooth is a failure: `distinct` and `away0` keep kinks apart. */
 #include <math.h>
@@ -32,6 +35,7 @@ typedef struct problem {
     bool exact;     /* the results are f64; an attribute may fix another dtype, in which differences say nothing */
     int64_t length; /* of the vector that is differentiated: 1, or the elements */
     int only;       /* the one input whose gradient is wanted; -1: all that vary */
+    int draw;       /* of measure_moves: which random change time makes to the weights */
 } problem;
 
 static bool is_wanted(const problem *p, int i) { return p->varies[i] && (p->only < 0 || p->only == i); }
@@ -159,30 +163,46 @@ static bool evaluate(const problem *p, int order, double t, double *f, double *m
     return ok;
 }
 
+/* u of the head comment as a tensor like g. At another time it is changed at random, relative to itself. */
+static ct_tensor *weight_at(const problem *p, int slot, double t, const ct_tensor *g) {
+    const int64_t count = p->count[slot];
+    double *values = random_array(count, (uint64_t)(1000 * p->draw + slot + 301));
+    for (int64_t k = 0; k < count; k++) values[k] = p->weight[slot][k] * (1 + 1.7 * t * values[k]);
+    ct_tensor *weight = opcheck_place(ct_dtype_of(g), p->shape[slot], values, OPCHECK_DENSE);
+    free(values);
+    return weight;
+}
+
+/* The derivatives of one order: of the inputs that vary, for the second those of the cotangents too. NULL: it is constant there. */
+static bool derivatives(const problem *p, int order, double t, ct_dtype dtype, opcheck_layout layout,
+                        opcheck_layout cotangents, ct_tensor **leaves, ct_tensor **grads) {
+    ct_tensor *total = NULL, *xs[SLOTS], *found[SLOTS] = {NULL};
+    const int slots = p->n_in + p->n_out;
+    int nx = 0;
+    for (int i = 0; i < slots; i++) grads[i] = NULL;
+    if (!vjp(p, t, order == 2 ? CT_CREATE_GRAPH : 0, dtype, layout, cotangents, leaves, grads)) return false;
+    if (order == 1) return true;
+    for (int i = 0; i < p->n_in; i++) {
+        if (!grads[i]) continue;
+        ct_tensor *term = ct_sum(ct_mul(grads[i], weight_at(p, i, t, grads[i])));
+        if (!(total = total ? ct_add(total, term) : term)) return false;
+    }
+    for (int i = 0; i < slots; i++)
+        if (p->varies[i]) xs[nx++] = leaves[i];
+    if (ct_requires_grad(total) && !ct_grad(&total, 1, NULL, xs, nx, found, 0)) return false;
+    nx = 0;
+    for (int i = 0; i < slots; i++) grads[i] = p->varies[i] ? found[nx++] : NULL;
+    return true;
+}
+
 /* The right side of the head comment: the derivative by the library. Adds sum |gradient x| to magnitude. */
 static bool derive(opcheck *check, const problem *p, int order, double *derivative, double *size, double *magnitude) {
     bool ok = false;
     for (int64_t k = 0; k < p->length; k++) derivative[k] = size[k] = 0;
     ct_scope {
-        ct_tensor *leaves[SLOTS], *grads[SLOTS] = {NULL}, *total = NULL;
-        ok = vjp(p, 0, order == 2 ? CT_CREATE_GRAPH : 0, CT_F64, OPCHECK_DENSE, OPCHECK_DENSE, leaves, grads);
+        ct_tensor *leaves[SLOTS], *grads[SLOTS];
+        ok = derivatives(p, order, 0, CT_F64, OPCHECK_DENSE, OPCHECK_DENSE, leaves, grads);
         int slots = order == 2 ? p->n_in + p->n_out : p->n_in;
-        if (ok && order == 2) {
-            ct_tensor *xs[SLOTS], *found[SLOTS] = {NULL};
-            int nx = 0;
-            for (int i = 0; i < p->n_in && ok; i++) {
-                if (!grads[i]) continue;
-                ct_tensor *weight = opcheck_place(CT_F64, p->shape[i], p->weight[i], OPCHECK_DENSE),
-                          *term = ct_sum(ct_mul(grads[i], weight));
-                total = total ? ct_add(total, term) : term;
-                ok = total != NULL;
-            }
-            for (int i = 0; i < slots; i++)
-                if (p->varies[i]) xs[nx++] = leaves[i];
-            if (ok && ct_requires_grad(total)) ok = ct_grad(&total, 1, NULL, xs, nx, found, 0);
-            nx = 0;
-            for (int i = 0; i < slots; i++) grads[i] = p->varies[i] ? found[nx++] : NULL; /* NULL: a constant */
-        }
         for (int i = 0; i < slots && ok; i++) {
             if (!grads[i]) continue;
             ct_dims shape = ct_shape(grads[i]);
@@ -242,28 +262,29 @@ static bool check_order(opcheck *check, const problem *p, int order, bool must_b
 
 /* ---- Layouts and smaller dtypes ---- */
 
-/* The gradient of every input, on the host. Where spread is given, it gets how far gradients move when inputs and
- * cotangents are changed by their own size. */
-static bool gradients(const problem *p, ct_dtype dtype, opcheck_layout layout, opcheck_layout cotangents, double t,
-                      double **g) {
+/* The derivatives of one order, on the host. What is in f64 is computed where there is f64. */
+static bool gradients(const problem *p, int order, ct_dtype dtype, opcheck_layout layout, opcheck_layout cotangents,
+                      double t, double **g) {
     bool ok = false;
+    const ct_device device = dtype == CT_F64 ? opcheck_begin_f64() : ct_get_device();
     ct_scope {
         ct_tensor *leaves[SLOTS], *grads[SLOTS];
-        ok = vjp(p, t, 0, dtype, layout, cotangents, leaves, grads);
-        for (int i = 0; i < p->n_in; i++) {
+        ok = derivatives(p, order, t, dtype, layout, cotangents, leaves, grads);
+        for (int i = 0; i < p->n_in + p->n_out; i++) {
             g[i] = ok && grads[i] ? opcheck_read(grads[i]) : NULL;
             if (ok && grads[i] && (ct_dtype_of(grads[i]) != ct_dtype_of(leaves[i]) || !g[i]))
-                ok = ct_fail(CT_ERR_DTYPE, p->sample->op->name, "the gradient of input %d is %s", i,
+                ok = ct_fail(CT_ERR_DTYPE, p->sample->op->name, "the gradient of slot %d is %s", i,
                              ct_tensor_text(grads[i]));
         }
     }
+    if (dtype == CT_F64) opcheck_end_f64(device);
     return ok;
 }
 
 /* The same in f64 on dense memory, by the CPU. */
-static bool exact_gradients(const problem *p, double t, double **g) {
+static bool exact_gradients(const problem *p, int order, double t, double **g) {
     const ct_device device = opcheck_to_cpu();
-    const bool ok = gradients(p, CT_F64, OPCHECK_DENSE, OPCHECK_DENSE, t, g);
+    const bool ok = gradients(p, order, CT_F64, OPCHECK_DENSE, OPCHECK_DENSE, t, g);
     ct_set_device(device);
     return ok;
 }
@@ -274,10 +295,12 @@ static void free_gradients(double **g, int n) {
 
 /* How far the gradients move, element by element, when the cotangents (with `inputs` these as well) are changed relative to
  * their size (with `level`, to that and their mean size); the largest of a few draws. */
-static void measure_moves(problem *p, double *const *exact, bool inputs, bool level, double **moves) {
+static void measure_moves(problem *p, int order, double *const *exact, bool inputs, bool level, double **moves) {
     const double amount = 0x1p-20;
+    const int slots = p->n_in + p->n_out;
     for (int draw = 0; draw < 4; draw++) {
-        double *before[SLOTS], *other[OPCHECK_INPUTS] = {NULL};
+        double *before[SLOTS], *other[SLOTS] = {NULL};
+        p->draw = draw;
         for (int i = 0; i < SLOTS; i++) {
             before[i] = p->direction[i];
             if (!p->varies[i]) continue;
@@ -287,14 +310,14 @@ static void measure_moves(problem *p, double *const *exact, bool inputs, bool le
             const double size = inputs || i >= p->n_in ? 1.7 : 0;
             for (int64_t k = 0; k < p->count[i]; k++) p->direction[i][k] *= size * (fabs(p->value[i][k]) + mean);
         }
-        bool usable = exact_gradients(p, amount, other);
+        bool usable = exact_gradients(p, order, amount, other);
         ct_error_clear();
-        for (int i = 0; i < p->n_in; i++)
-            for (int64_t k = 0; usable && exact[i] && k < p->count[i]; k++) {
+        for (int i = 0; i < slots; i++)
+            for (int64_t k = 0; usable && exact[i] && other[i] && k < p->count[i]; k++) {
                 double move = fabs(other[i][k] - exact[i][k]) / amount;
                 if (isfinite(move) && move > moves[i][k]) moves[i][k] = move;
             }
-        free_gradients(other, p->n_in);
+        free_gradients(other, slots);
         for (int i = 0; i < SLOTS; i++) {
             if (p->varies[i]) free(p->direction[i]);
             p->direction[i] = before[i];
@@ -326,8 +349,7 @@ static void measure_expanded(problem *p, int input, double *terms) {
     const int64_t count = p->count[input], all = opcheck_count(common);
     if (!(p->sample->in[input].flags & CT_ARG_BROADCAST) || all == count || !p->varies[input]) return;
     double *value = p->value[input], *expanded = malloc(((size_t)all + 1) * sizeof *expanded),
-           *direction = p->direction[input], *g[OPCHECK_INPUTS] = {NULL},
-           *squares = calloc((size_t)count + 1, sizeof *squares);
+           *direction = p->direction[input], *g[SLOTS] = {NULL}, *squares = calloc((size_t)count + 1, sizeof *squares);
     int64_t *from = malloc(((size_t)all + 1) * sizeof *from);
     for (int64_t k = 0; k < all; k++) {
         int64_t rest = k, stride = 1;
@@ -342,13 +364,13 @@ static void measure_expanded(problem *p, int input, double *terms) {
     }
     p->value[input] = expanded, p->shape[input] = common, p->count[input] = all;
     p->direction[input] = random_array(all, 1);
-    bool usable = exact_gradients(p, 0, g);
+    bool usable = exact_gradients(p, 1, 0, g);
     ct_error_clear();
     for (int64_t k = 0; usable && k < all; k++) squares[from[k]] += g[input][k] * g[input][k];
     for (int64_t k = 0; usable && k < count; k++) terms[k] += sqrt(squares[k]);
     free(p->direction[input]);
     p->value[input] = value, p->shape[input] = own, p->count[input] = count, p->direction[input] = direction;
-    free_gradients(g, p->n_in);
+    free_gradients(g, p->n_in + p->n_out);
     free(expanded);
     free(squares);
     free(from);
@@ -397,11 +419,17 @@ static double size_of_differences(const problem *p, int input, double cotangent)
  * a factor of them. The terms are as large as what the gradient moves by when the cotangents alone change relative to themselves
  * (it is linear in them), or those of the sum over an expanded input. So the bound is 2 v (|g| + terms) beyond what f32
  * does to the same numbers and to differences of cotangents. A vjp may not read a rounded result or mean where one of f32 is needed: such an error is
- * of the size of inputs, and is found by inputs away from 0. */
-static void check_variant(opcheck *check, problem *p, ct_dtype dtype, opcheck_layout layout, opcheck_layout cotangents,
-                          bool away) {
-    double *got[OPCHECK_INPUTS] = {NULL}, *exact[OPCHECK_INPUTS] = {NULL}, *single[OPCHECK_INPUTS] = {NULL},
-           *moves[OPCHECK_INPUTS] = {NULL}, *terms[OPCHECK_INPUTS] = {NULL}, *saved[SLOTS];
+ * of the size of inputs, and is found by inputs away from 0.
+ *
+ * On a device without f64 this is all there is to see of a derivative, so it takes every sample, and both orders. The second has the
+ * sums of two such passes. There is more that no change of the inputs shows: 1 - y of a sigmoid that is saturated, terms that cancel
+ * whatever the inputs are. It is of the size of the cotangents, of the second order times the weights, or
+ * of the largest error that f32 has on the CPU, by kernels of its own. */
+static void check_variant(opcheck *check, problem *p, int order, ct_dtype dtype, opcheck_layout layout,
+                          opcheck_layout cotangents, bool away) {
+    double *got[SLOTS] = {NULL}, *exact[SLOTS] = {NULL}, *single[SLOTS] = {NULL}, *moves[SLOTS] = {NULL},
+           *terms[SLOTS] = {NULL}, *host[SLOTS] = {NULL}, *saved[SLOTS];
+    const int slots = p->n_in + p->n_out;
     for (int i = 0; i < SLOTS; i++) { /* rounding and repeating change the values: put them back afterwards */
         saved[i] = p->value[i];
         if (!saved[i]) continue;
@@ -409,32 +437,51 @@ static void check_variant(opcheck *check, problem *p, ct_dtype dtype, opcheck_la
         memcpy(p->value[i], saved[i], (size_t)p->count[i] * sizeof(double));
         if (away) move_away(p, i);
     }
-    char form[96];
-    snprintf(form, sizeof form, "gradient in %s, inputs %s%s, cotangents %s", ct_dtype_name(dtype),
-             away ? "away from 0, " : "", opcheck_layout_name(layout), opcheck_layout_name(cotangents));
+    char form[112];
+    snprintf(form, sizeof form, "%sgradient in %s, inputs %s%s, cotangents %s",
+             order == 2     ? "second "
+             : p->only >= 0 ? "one "
+                            : "",
+             ct_dtype_name(dtype), away ? "away from 0, " : "", opcheck_layout_name(layout),
+             opcheck_layout_name(cotangents));
     const bool half = opcheck_unit(dtype) > opcheck_unit(CT_F32), strict = half && !reads_half_result(p->sample->op);
-    bool ok = gradients(p, dtype, layout, cotangents, 0, got) && exact_gradients(p, 0, exact) &&
-              (!strict || gradients(p, CT_F32, OPCHECK_DENSE, OPCHECK_DENSE, 0, single));
+    bool ok = gradients(p, order, dtype, layout, cotangents, 0, got) &&
+              exact_gradients(p, order, 0, exact) &&
+              (!strict || gradients(p, order, CT_F32, OPCHECK_DENSE, OPCHECK_DENSE, 0, single));
+    if (ok && !opcheck_has_f64()) {
+        const ct_device device = opcheck_begin_f64();
+        ok = gradients(p, order, CT_F32, OPCHECK_DENSE, OPCHECK_DENSE, 0, host);
+        opcheck_end_f64(device);
+    }
     opcheck_expect(check, ok, "%s: %s", form, ct_error());
     ct_error_clear();
-    for (int i = 0; i < p->n_in && ok; i++) {
+    for (int i = 0; i < slots && ok; i++) {
         moves[i] = calloc((size_t)p->count[i] + 1, sizeof(double));
         terms[i] = calloc((size_t)p->count[i] + 1, sizeof(double));
     }
-    if (ok) measure_moves(p, exact, true, true, moves);
-    if (ok && strict) measure_moves(p, exact, false, false, terms);
+    if (ok) measure_moves(p, order, exact, true, true, moves);
+    if (ok && strict) measure_moves(p, order, exact, false, false, terms);
     for (int i = 0; ok && strict && i < p->n_in; i++) measure_expanded(p, i, terms[i]);
     const double length = (double)(p->sample->largest > 1 ? p->sample->largest : 1);
     double cotangent = 0;
     for (int i = p->n_in; i < p->n_in + p->n_out; i++)
         for (int64_t k = 0; p->varies[i] && k < p->count[i]; k++) cotangent = fmax(cotangent, fabs(p->value[i][k]));
-    for (int i = 0; ok && i < p->n_in; i++) {
+    double weight = 0;
+    for (int i = 0; i < p->n_in; i++)
+        for (int64_t k = 0; p->varies[i] && k < p->count[i]; k++) weight = fmax(weight, fabs(p->weight[i][k]));
+    for (int i = 0; ok && i < slots; i++) {
         int64_t wrong = -1;
         double tolerance = 0;
-        const double differences = size_of_differences(p, i, cotangent);
+        if (!opcheck_expect(check, !exact[i] || got[i], "%s: of slot %d there is none", form, i)) continue;
+        const double differences = size_of_differences(p, i, cotangent),
+                     cancelled = opcheck_has_f64() ? 0 : cotangent * (order == 2 ? weight : 1);
+        double usual = 0;
+        for (int64_t k = 0; host[i] && exact[i] && k < p->count[i]; k++)
+            usual = fmax(usual, fabs(host[i][k] - exact[i][k])); /* NaN is no number to be near to */
         for (int64_t k = 0; exact[i] && k < p->count[i] && wrong < 0; k++) {
             double g = exact[i][k], unit = opcheck_unit(strict ? CT_F32 : dtype) / 2;
-            tolerance = LAMBDA * sqrt(length) * unit * (fabs(g) + moves[i][k] + differences) + opcheck_smallest(dtype);
+            tolerance = order * LAMBDA * sqrt(length) * unit * (fabs(g) + moves[i][k] + differences + cancelled) +
+                        opcheck_smallest(dtype) + LAMBDA * usual;
             if (strict)
                 tolerance +=
                     fabs(single[i][k] - g) + LAMBDA * unit * cotangent + opcheck_unit(dtype) * (fabs(g) + terms[i][k]);
@@ -442,14 +489,15 @@ static void check_variant(opcheck *check, problem *p, ct_dtype dtype, opcheck_la
                 (isnan(g) && isnan(got[i][k])) || g == got[i][k] || fabs(g) + tolerance >= opcheck_largest(dtype);
             if (!both && !(fabs(got[i][k] - g) <= tolerance)) wrong = k;
         }
-        opcheck_expect(check, wrong < 0, "%s: of input %d at %lld %.9g, in f64 %.9g (tolerance %.2g)", form, i,
+        opcheck_expect(check, wrong < 0, "%s: of slot %d at %lld %.9g, in f64 %.9g (tolerance %.2g)", form, i,
                        (long long)wrong, wrong < 0 ? 0 : got[i][wrong], wrong < 0 ? 0 : exact[i][wrong], tolerance);
     }
-    free_gradients(got, p->n_in);
-    free_gradients(exact, p->n_in);
-    free_gradients(single, p->n_in);
-    free_gradients(moves, p->n_in);
-    free_gradients(terms, p->n_in);
+    free_gradients(got, slots);
+    free_gradients(exact, slots);
+    free_gradients(single, slots);
+    free_gradients(moves, slots);
+    free_gradients(host, slots);
+    free_gradients(terms, slots);
     for (int i = 0; i < SLOTS; i++) {
         free(p->value[i]);
         p->value[i] = saved[i];
@@ -459,12 +507,12 @@ static void check_variant(opcheck *check, problem *p, ct_dtype dtype, opcheck_la
 /* A gradient is the same whether those of other inputs are wanted with it or not, but for rounding: it may be computed
  * otherwise, and less is saved. */
 static void check_alone(opcheck *check, problem *p) {
-    double *all[OPCHECK_INPUTS] = {NULL}, *got[OPCHECK_INPUTS] = {NULL};
-    bool ok = gradients(p, CT_F64, OPCHECK_DENSE, OPCHECK_DENSE, 0, all);
+    double *all[SLOTS] = {NULL}, *got[SLOTS] = {NULL};
+    bool ok = gradients(p, 1, CT_F64, OPCHECK_DENSE, OPCHECK_DENSE, 0, all);
     for (int i = 0; ok && i < p->n_in; i++) {
         if (!p->varies[i]) continue;
         p->only = i;
-        bool alone = gradients(p, CT_F64, OPCHECK_DENSE, OPCHECK_DENSE, 0, got);
+        bool alone = gradients(p, 1, CT_F64, OPCHECK_DENSE, OPCHECK_DENSE, 0, got);
         p->only = -1;
         opcheck_expect(check, alone, "the gradient of input %d alone: %s", i, ct_error());
         ct_error_clear();
@@ -477,9 +525,9 @@ static void check_alone(opcheck *check, problem *p) {
                 wrong = k;
         opcheck_expect(check, wrong < 0, "the gradient of input %d alone: at %lld %.9g, beside others %.9g", i,
                        (long long)wrong, wrong < 0 ? 0 : got[i][wrong], wrong < 0 ? 0 : all[i][wrong]);
-        free_gradients(got, p->n_in);
+        free_gradients(got, p->n_in + p->n_out);
     }
-    free_gradients(all, p->n_in);
+    free_gradients(all, p->n_in + p->n_out);
 }
 
 /* ---- A sample ---- */
@@ -513,6 +561,7 @@ static bool open_problem(opcheck *check, problem *p, opcheck_sample *sample, boo
     }
     if (!any) return false;
     bool ok = false;
+    const ct_device device = opcheck_begin_f64();
     ct_scope {
         ct_tensor *in[SLOTS], *out[OPCHECK_OUTPUTS];
         ok = forward(p, 0, true, CT_F64, OPCHECK_DENSE, in, out);
@@ -538,6 +587,7 @@ static bool open_problem(opcheck *check, problem *p, opcheck_sample *sample, boo
             if (pointwise) p->length = p->count[slot];
         }
     }
+    opcheck_end_f64(device);
     opcheck_expect(check, ok, "forward in f64: %s", ct_error());
     ct_error_clear();
     return ok && results;
@@ -549,19 +599,45 @@ static bool is_deliberate(const opcheck_sample *sample) {
 }
 
 static void check_layouts(opcheck *check, problem *p) {
-    check_variant(check, p, CT_F64, OPCHECK_TRANSPOSED, OPCHECK_TRANSPOSED, false);
-    check_variant(check, p, CT_F64, OPCHECK_DENSE, OPCHECK_STRIDE0, false);
-    check_variant(check, p, CT_F32, OPCHECK_DENSE, OPCHECK_STEP, false);
-    check_variant(check, p, CT_F16, OPCHECK_SLICE, OPCHECK_DENSE, false);
-    check_variant(check, p, CT_BF16, OPCHECK_DENSE, OPCHECK_SLICE, false);
+    const ct_dtype widest = opcheck_has_f64() ? CT_F64 : CT_F32;
+    check_variant(check, p, 1, widest, OPCHECK_TRANSPOSED, OPCHECK_TRANSPOSED, false);
+    check_variant(check, p, 1, widest, OPCHECK_DENSE, OPCHECK_STRIDE0, false);
+    check_variant(check, p, 1, CT_F32, OPCHECK_DENSE, OPCHECK_STEP, false);
+    check_variant(check, p, 1, CT_F16, OPCHECK_SLICE, OPCHECK_DENSE, false);
+    check_variant(check, p, 1, CT_BF16, OPCHECK_DENSE, OPCHECK_SLICE, false);
     if (!(p->sample->op->flags & CT_OP_INTERNAL) &&
         !reads_half_result(p->sample->op)) /* others get what belongs together */
-        check_variant(check, p, CT_BF16, OPCHECK_DENSE, OPCHECK_DENSE, true);
+        check_variant(check, p, 1, CT_BF16, OPCHECK_DENSE, OPCHECK_DENSE, true);
+}
+
+/* A device without f64. An input's gradient alone is held against f64 as well. */
+static void check_in_f32(opcheck *check, opcheck_sample *sample) {
+    problem p;
+    if (memmem(sample->text, (size_t)sample->length, "=f64", 4)) return;
+    if (open_problem(check, &p, sample, false) && p.exact) {
+        for (int order = 1; order <= 2; order++)
+            check_variant(check, &p, order, CT_F32, OPCHECK_DENSE, OPCHECK_DENSE, false);
+        if (sample->largest <= LARGE) {
+            int varied = 0;
+            check_layouts(check, &p);
+            for (int i = 0; i < p.n_in; i++) varied += p.varies[i];
+            for (int i = 0; i < p.n_in && varied > 1; i++) {
+                if (!p.varies[i]) continue;
+                p.only = i;
+                check_variant(check, &p, 1, CT_F32, OPCHECK_DENSE, OPCHECK_DENSE, false);
+            }
+        }
+    }
+    free_problem(&p);
 }
 
 void opcheck_gradients(opcheck *check, opcheck_sample *sample) {
     bool elementwise = sample->op->flags & CT_OP_ELEMENTWISE, smooth[3] = {true, true, true};
     problem p;
+    if (!opcheck_has_f64()) {
+        check_in_f32(check, sample);
+        return;
+    }
     for (int form = 0; form < (elementwise ? 2 : 1); form++) {
         bool pointwise = elementwise && form == 0, large = sample->largest > LARGE;
         const char *text = !elementwise ? "" : pointwise ? " (each element)" : " (summed)";

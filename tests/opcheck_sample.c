@@ -265,6 +265,18 @@ double *opcheck_read(ct_tensor *x) {
     return NULL;
 }
 
+/* ---- Devices without f64 ---- */
+
+bool opcheck_has_f64(void) { return ct_device_has_dtype(ct_get_device(), CT_F64); }
+
+ct_device opcheck_begin_f64(void) {
+    const ct_device device = ct_get_device();
+    if (!opcheck_has_f64()) ct_set_device((ct_device){.type = CT_CPU});
+    return device;
+}
+
+void opcheck_end_f64(ct_device device) { ct_set_device(device); }
+
 /* ---- Calls ---- */
 
 bool opcheck_apply(const opcheck_sample *sample, ct_tensor *const *in, ct_tensor **out) {

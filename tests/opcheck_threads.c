@@ -54,6 +54,7 @@ void opcheck_threads(opcheck *check) {
     const char *best = ct_isa();
     int before = ct_get_threads();
     for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++) {
+        if (!ct_device_has_dtype(ct_get_device(), kinds[kind].dtype)) continue;
         bits first[SAMPLES] = {{0}};
         ct_set_isa(kinds[kind].level ? kinds[kind].level : best);
         for (int t = 0; t < 3; t++) {

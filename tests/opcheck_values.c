@@ -220,11 +220,13 @@ static bool run_results(const opcheck_sample *sample, opcheck_function fn, input
                         opcheck_layout layout, const change *how, result *results, int *n) {
     bool ok = false;
     *n = 0;
+    const ct_device device = dtype == CT_F64 ? opcheck_begin_f64() : ct_get_device();
     ct_scope {
         ct_tensor *in[OPCHECK_INPUTS], *out[OPCHECK_OUTPUTS];
         ok = place_all(sample, set, dtype, layout, how, in) && run(sample, fn, in, out, n);
         for (int i = 0; ok && i < *n; i++) results[i] = take(out[i]);
     }
+    if (dtype == CT_F64) opcheck_end_f64(device);
     return ok;
 }
 
@@ -284,7 +286,7 @@ static void measure_options(const opcheck_sample *sample, reference *ref) {
     }
 }
 
-static bool make_reference(const opcheck_sample *sample, input_set *set, reference *ref) {
+static bool run_reference(const opcheck_sample *sample, input_set *set, reference *ref) {
     const ct_op *op = sample->op;
     bool itself = (op->flags & CT_OP_RANDOM) || sample->n_in == 0;
     opcheck_function fn = op->lower ? opcheck_lower : opcheck_apply;
@@ -302,6 +304,14 @@ static bool make_reference(const opcheck_sample *sample, input_set *set, referen
     if (!itself || (op->lower && sample->n_in > 0)) measure_moves(sample, fn, set, ref);
     else if (op->flags & CT_OP_RANDOM) measure_options(sample, ref);
     return true;
+}
+
+/* Of a device without f64 all of it comes from the CPU: one random stream, one integer arithmetic. */
+static bool make_reference(const opcheck_sample *sample, input_set *set, reference *ref) {
+    const ct_device device = opcheck_begin_f64();
+    const bool ok = run_reference(sample, set, ref);
+    opcheck_end_f64(device);
+    return ok;
 }
 
 /* ---- Comparing ---- */
@@ -459,13 +469,14 @@ static bool is_refused(opcheck *check, const opcheck_sample *sample, input_set *
     return true;
 }
 
-static void check_levels(opcheck *check, opcheck_sample *sample, input_set *set, const reference *ref, bool repeats) {
-    const bool device = ct_get_device().type != CT_CPU; /* which has no levels */
-    for (int level = 0; level < (device ? 1 : LEVELS); level++) {
-        const char *name = device ? "device" : levels[level];
+static void check_levels(opcheck *check, opcheck_sample *sample, input_set *set, const reference *ref, bool repeats,
+                         const char *only) {
+    for (int level = 0; level < LEVELS; level++) {
+        const char *name = only ? "device" : levels[level];
+        if (only && strcmp(levels[level], only) != 0) continue;
         /* only products differ between the last two levels */
-        if ((sample->op->flags & CT_OP_ELEMENTWISE) && strcmp(levels[level], "avx512bf16") == 0) continue;
-        if (!device && !ct_set_isa(levels[level])) {
+        if (!only && (sample->op->flags & CT_OP_ELEMENTWISE) && strcmp(levels[level], "avx512bf16") == 0) continue;
+        if (!ct_set_isa(levels[level])) {
             ct_error_clear(); /* a level that this machine lacks: opcheck_missing_levels tells */
             continue;
         }
@@ -478,7 +489,10 @@ static void check_levels(opcheck *check, opcheck_sample *sample, input_set *set,
 }
 
 static void check_variant(opcheck *check, opcheck_sample *sample, ct_dtype dtype, bool integer) {
+    static const char *best; /* the level of this process: that of other devices than the CPU, which do not care */
     input_set set = {.dtype = dtype, .integer = integer};
+    if (!best) best = ct_isa();
+    if (!ct_device_has_dtype(ct_get_device(), dtype)) return;
     fill_all(sample, &set);
     for (int repeats = 0; repeats < 2; repeats++) { /* ordinary layouts, then the one that changes the values */
         if (repeats && (sample->largest > LARGE || sample->n_in == 0 || (integer && dtype != CT_I32))) break;
@@ -495,7 +509,7 @@ static void check_variant(opcheck *check, opcheck_sample *sample, ct_dtype dtype
                        ct_error());
         ct_error_clear();
         if (!ok) break;
-        check_levels(check, sample, &set, &ref, repeats);
+        check_levels(check, sample, &set, &ref, repeats, ct_get_device().type == CT_CPU ? NULL : best);
         free_results(ref.of, ref.n);
     }
     free_all(&set);
@@ -539,6 +553,7 @@ void opcheck_values(opcheck *check, opcheck_sample *sample) {
     static const ct_dtype floats[] = {CT_F32, CT_BF16, CT_F64, CT_F16},
                           wholes[] = {CT_I64, CT_I32, CT_I16, CT_I8, CT_U8, CT_BOOL};
     const char *best = ct_isa();
+    if (!opcheck_has_f64() && memmem(sample->text, (size_t)sample->length, "=f64", 4)) return;
     bool large = sample->largest > LARGE, any_float = false, any_whole = false, float_only = false;
     for (int i = 0; i < sample->n_in; i++) {
         const opcheck_input *input = &sample->in[i];

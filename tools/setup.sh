@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what a make target needs and this machine lacks, on Debian and Ubuntu; does nothing when all is there.
-#   tools/setup.sh [--check] build|test|demo
-# --check only says what is missing. Elsewhere than on Debian the list is printed and the exit status is 1.
+#   tools/setup.sh [--check] build|test|demo|webgpu|demo-webgpu [BUILD]
+# --check only says what is missing. Elsewhere than on Debian the list is printed and the exit status is 1. The runtime of WebGPU
+# goes to BUILD/webgpu, since no package of Debian has one.
 set -u
 
 check_only=false
@@ -9,7 +10,7 @@ if [ "${1:-}" = --check ]; then
     check_only=true
     shift
 fi
-goal=${1:-build}
+goal=${1:-build} build=${2:-build}
 
 required=() optional=()
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -29,10 +30,32 @@ files() {
     have_header jansson.h || optional+=(libjansson-dev)
     have_header yaml.h || optional+=(libyaml-dev)
 }
+# WebGPU: a driver for Vulkan that needs no GPU, and the loader; of the tests, another one that comes with Chromium, and Chromium.
+driver() {
+    ls /usr/share/vulkan/icd.d/lvp_icd*.json >/dev/null 2>&1 || optional+=(mesa-vulkan-drivers)
+    ldconfig -p 2>/dev/null | grep -q 'libvulkan\.so\.1' || [ -e /usr/lib/"$(uname -m)"-linux-gnu/libvulkan.so.1 ] || optional+=(libvulkan1)
+}
+wants_runtime=false
 case $goal in
 build) ;;
+webgpu)
+    files
+    driver
+    wants_runtime=true
+    have chromium || optional+=(chromium)
+    [ -e /usr/lib/chromium/vk_swiftshader_icd.json ] || optional+=(chromium-common)
+    ;;
+demo-webgpu)
+    files
+    # a GPU's own driver serves as well
+    ls /usr/share/vulkan/icd.d/*.json /etc/vulkan/icd.d/*.json >/dev/null 2>&1 || driver
+    wants_runtime=true
+    [ -d /usr/share/datasets/fashion-mnist ] || optional+=(dataset-fashion-mnist)
+    ;;
 test)
     files
+    driver
+    wants_runtime=true
     # The checks of the header with other compilers, and of pkg-config, are skipped where these are missing.
     have g++ || optional+=(g++)
     have clang || optional+=(clang)
@@ -44,12 +67,29 @@ demo)
     [ -d /usr/share/datasets/fashion-mnist ] || optional+=(dataset-fashion-mnist)
     ;;
 *)
-    echo "usage: tools/setup.sh [--check] build|test|demo" >&2
+    echo "usage: tools/setup.sh [--check] build|test|demo|webgpu|demo-webgpu [BUILD]" >&2
     exit 2
     ;;
 esac
+[ -z "${CT_WEBGPU_LIBRARY:-}" ] || wants_runtime=false
 
-[ ${#required[@]} -eq 0 ] && [ ${#optional[@]} -eq 0 ] && exit 0
+# The wheel `wgpu` of PyPI has wgpu-native and the header webgpu.h: both go to BUILD/webgpu/wgpu/resources. Without Python or a network
+# WebGPU is left out, and its tests say so.
+runtime() {
+    local to=$build/webgpu
+    ! $wants_runtime || [ -e "$to/wgpu/resources/webgpu.h" ] && return
+    if ! have python3; then
+        echo "no python3 to fetch wgpu-native with: WebGPU is left out" >&2
+        return
+    fi
+    echo "fetching: wgpu-native (the wheel wgpu of PyPI)"
+    mkdir -p "$to" && python3 "$(dirname "${BASH_SOURCE[0]}")/fetch_wgpu.py" "$to" || echo "could not fetch wgpu-native; going on without WebGPU" >&2
+}
+
+if [ ${#required[@]} -eq 0 ] && [ ${#optional[@]} -eq 0 ]; then
+    $check_only || runtime
+    exit 0
+fi
 
 if $check_only; then
     if [ ${#required[@]} -gt 0 ]; then
@@ -69,6 +109,7 @@ if ! have apt-get || { [ "$(id -u)" -ne 0 ] && ! have sudo; }; then
         echo "please install (Debian names): ${required[*]}" >&2
         exit 1
     fi
+    runtime
     exit 0
 fi
 
@@ -99,4 +140,5 @@ for package in "${optional[@]}"; do
     try_install "$package" || echo "could not install $package; going on without it" >&2
 done
 rm -f /tmp/cotangent-setup.$$
+runtime
 exit $status

@@ -1,4 +1,4 @@
-"""Compares the lines of bench/cuda.c with those of torch_gpu.py, row by row: a ratio above 1 is ours faster.
+"""Compares the lines of bench/device.c with those of torch_gpu.py, row by row: a ratio above 1 is ours faster.
 Usage: python3 compare_gpu.py OURS.jsonl TORCH.jsonl"""
 import json
 import math

@@ -67,7 +67,7 @@ static double mean_overlap(const double *counts, int64_t classes) {
 static bool read_all(ct_tensor *const *xs, int n, double *room) {
     bool right = false;
     ct_scope {
-        ct_tensor *all = ct_cast(ct_stack(xs, n, 0), CT_F64);
+        ct_tensor *all = ct_cast(ct_to(ct_stack(xs, n, 0), (ct_device){.type = CT_CPU}), CT_F64);
         right = all && ct_read(all, room, (size_t)ct_numel(all) * sizeof *room);
     }
     return right;

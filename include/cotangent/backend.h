@@ -181,6 +181,9 @@ typedef struct ct_backend {
      * parts too, and a failure is no error. Both NULL: there is no such memory. */
     bool (*host_allocate)(void *self, int device, size_t bytes, void **memory);
     void (*host_release)(void *self, int device, void *memory, size_t bytes);
+    /* The dtypes that its tensors may have, a bit (1 << dtype) each; 0: all there are. A tensor of another one is an error where it
+     * would come to be, and what is needed in f64 on the way to a result is made on the CPU or computed in f32. */
+    uint32_t dtypes;
 } ct_backend;
 
 /* What the core offers a module. */
@@ -215,6 +218,11 @@ typedef const ct_backend *(*ct_backend_entry)(const ct_host *host, char *why, si
  * the host it may look at the ops alone. It is for those who want to know what a module covers where it cannot run. */
 #define CT_BACKEND_KERNELS "ct_backend_kernels"
 typedef const ct_kernel *(*ct_backend_kernels_entry)(const ct_host *host, const ct_op *op);
+
+/* Another function that a backend's module exports, found as the module is, and good as long as the process lives; no device is
+ * opened. NULL after an error: there is no such module, or nothing of that name in it. */
+typedef void (*ct_module_function)(void);
+CT_API ct_module_function ct_backend_symbol(const char *backend, const char *symbol);
 
 /* Candidates of a registered op on a backend ("cpu"), in order of preference, ended by an unnamed one.
  * They must live as long as the process. Without any the op runs by its lowering. */

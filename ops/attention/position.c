@@ -22,6 +22,38 @@ bool rope_infer(ct_infer *infer) {
     return true;
 }
 
+static const double two_pi = 6.283185307179586;
+
+/* Angles in f64: at large positions the fraction of a circle would be lost. */
+static ct_tensor *rates_f64(const rope_attrs *a, int64_t dims) {
+    return ct_exp(mul_s(arange(0, (double)(dims / 2), 1, .dtype = CT_F64), -2 * __builtin_log(a->base) / (double)dims));
+}
+
+/* cos and sin of the angles, as dtype: [t, dims / 2, 2]. */
+static ct_tensor *circle(ct_tensor *angle, ct_dtype dtype) {
+    ct_tensor *both[] = {cast(ct_cos(angle), dtype), cast(ct_sin(angle), dtype)};
+    return stack(both, 2, -1);
+}
+
+static ct_tensor *rotations(const rope_attrs *a, ct_tensor *positions, int64_t t, int64_t dims, ct_dtype dtype) {
+    if (positions && ct__widest_float() == CT_F64) {
+        ct_tensor *p = add_s(cast(positions, CT_F64), (double)a->offset);
+        return circle(mul(unsqueeze(p, 1), unsqueeze(rates_f64(a, dims), 0)), dtype);
+    }
+    const ct_device device = ct__table_begin();
+    ct_tensor *rates = rates_f64(a, dims);
+    if (!positions) {
+        ct_tensor *p = add_s(arange(0, (double)t, 1, .dtype = CT_F64), (double)a->offset);
+        return ct__table_end(device, circle(mul(unsqueeze(p, 1), unsqueeze(rates, 0)), dtype), dtype);
+    }
+    /* Without f64: circles in units of 2^-64, of which products of integers lose the whole ones. */
+    rates = mul_s(rates, 1 / two_pi);
+    rates = ct__table_end(device, mul_s(sub(rates, ct_round(rates)), 0x1p64), CT_I64);
+    ct_tensor *p = add_s(cast(positions, CT_I64), (double)a->offset);
+    ct_tensor *part = cast(mul(unsqueeze(p, 1), unsqueeze(rates, 0)), CT_F32);
+    return circle(mul_s(part, two_pi * 0x1p-64), dtype);
+}
+
 void rope_lower(ct_lower *l) {
     const rope_attrs *a = l->attrs;
     ct_tensor *x = l->in[0], *positions = l->in[1];
@@ -30,13 +62,8 @@ void rope_lower(ct_lower *l) {
         l->out[0] = x;
         return;
     }
-    /* Angles in f64: at large positions the fraction of a circle would be lost. */
-    ct_tensor *p = positions ? add_s(cast(positions, CT_F64), (double)a->offset)
-                             : add_s(arange(0, (double)t, 1, .dtype = CT_F64), (double)a->offset);
-    ct_tensor *rate =
-        ct_exp(mul_s(arange(0, (double)half, 1, .dtype = CT_F64), -2 * __builtin_log(a->base) / (double)dims));
-    ct_tensor *angle = mul(unsqueeze(p, 1), unsqueeze(rate, 0)), *c = cast(ct_cos(angle), ct_dtype_of(x)),
-              *s = cast(ct_sin(angle), ct_dtype_of(x));
+    ct_tensor *both_of = rotations(a, positions, t, dims, ct_dtype_of(x)), *c = select(both_of, -1, 0),
+              *s = select(both_of, -1, 1);
     if (a->inverse) s = neg(s);
     ct_tensor *part = narrow(x, -1, 0, dims), *rotated, *first, *second;
     if (a->interleaved) {
@@ -81,18 +108,18 @@ bool alibi_slopes_infer(ct_infer *infer) {
     return true;
 }
 
-static ct_tensor *slopes_f64(int64_t heads, ct_device device) {
+static ct_tensor *slopes_f64(int64_t heads) {
     int64_t m = 1;
     while (m <= heads / 2) m *= 2;
-    ct_tensor *parts[] = {
-        exp2(mul_s(arange(1, (double)m + 1, 1, .dtype = CT_F64, .device = device), -8.0 / (double)m)),
-        exp2(mul_s(arange(1, (double)(2 * (heads - m) + 1), 2, .dtype = CT_F64, .device = device), -4.0 / (double)m))};
+    ct_tensor *parts[] = {exp2(mul_s(arange(1, (double)m + 1, 1, .dtype = CT_F64), -8.0 / (double)m)),
+                          exp2(mul_s(arange(1, (double)(2 * (heads - m) + 1), 2, .dtype = CT_F64), -4.0 / (double)m))};
     return heads == m ? parts[0] : cat(parts, 2, 0);
 }
 
 void alibi_slopes_lower(ct_lower *l) {
     const alibi_slopes_attrs *a = l->attrs;
-    l->out[0] = cast(slopes_f64(a->heads, a->device), a->dtype);
+    const ct_device device = ct__table_begin();
+    l->out[0] = ct__table_end(device, slopes_f64(a->heads), a->dtype);
 }
 
 static int64_t keys_of(const alibi_attrs *a) { return a->keys ? a->keys : a->queries; }
@@ -110,9 +137,10 @@ bool alibi_infer(ct_infer *infer) {
 void alibi_lower(ct_lower *l) {
     const alibi_attrs *a = l->attrs;
     const int64_t keys = keys_of(a), first = keys - a->queries;
-    ct_tensor *i = arange((double)first, (double)(first + a->queries), 1, .dtype = CT_F64, .device = a->device),
-              *j = arange(0, (double)keys, 1, .dtype = CT_F64, .device = a->device);
+    const ct_device device = ct__table_begin();
+    ct_tensor *i = arange((double)first, (double)(first + a->queries), 1, .dtype = CT_F64),
+              *j = arange(0, (double)keys, 1, .dtype = CT_F64);
     ct_tensor *distance = ct_abs(sub(unsqueeze(i, 1), unsqueeze(j, 0)));
-    ct_tensor *slopes = reshape(neg(slopes_f64(a->heads, a->device)), CT_DIMS(a->heads, 1, 1));
-    l->out[0] = cast(mul(slopes, distance), a->dtype);
+    ct_tensor *slopes = reshape(neg(slopes_f64(a->heads)), CT_DIMS(a->heads, 1, 1));
+    l->out[0] = ct__table_end(device, mul(slopes, distance), a->dtype);
 }

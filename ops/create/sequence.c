@@ -89,7 +89,8 @@ static ct_tensor *line(double start, double step, int64_t count, ct_dtype dtype)
     if (__builtin_isfinite(stop) && __builtin_ceil((stop - start) / step) == (double)count)
         return arange(start, stop, step, .dtype = dtype);
     /* too small or too large a step for arange to count them */
-    return cast(add_s(mul_s(cast(ct__counted(count), CT_F64), step), start), dtype);
+    const ct_device device = ct__table_begin();
+    return ct__table_end(device, add_s(mul_s(cast(ct__counted(count), CT_F64), step), start), dtype);
 }
 
 /* The first half is counted from start and the second from stop, so that both ends are met. */

@@ -334,11 +334,12 @@ void optim_left_out_lower(ct_lower *l) {
 void optim_norm_lower(ct_lower *l) {
     const double kind = ((const optim_norm_attrs *)l->attrs)->kind;
     ct_no_grad {
-        ct_tensor *total = full(CT_DIMS0, 0, .dtype = CT_F64);
+        const ct_dtype widest = ct__widest_float();
+        ct_tensor *total = full(CT_DIMS0, 0, .dtype = widest);
         for (int i = 0; i < l->n_in; i++)
             ct_scope {
                 if (ct_numel(l->in[i]) == 0) continue;
-                ct_tensor *x = abs(cast(l->in[i], CT_F64));
+                ct_tensor *x = abs(cast(l->in[i], widest));
                 total = ct_pass(__builtin_isinf(kind) ? maximum(total, amax(x)) : add(total, sum(pow_s(x, kind))));
             }
         l->out[0] = __builtin_isinf(kind) ? total : kind == 2 ? sqrt(total) : pow_s(total, 1 / kind);

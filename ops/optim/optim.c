@@ -112,6 +112,6 @@ bool optim_norm_infer(ct_infer *infer) {
     const double kind = ((const optim_norm_attrs *)infer->attrs)->kind;
     if (!(kind > 0)) return ct_infer_fail(infer, CT_ERR_VALUE, "kind is %g; it has to be above 0", kind);
     if (!check_items(infer, 0, 1, 0)) return false;
-    ct__infer_set(infer, 0, CT_F64, 0, NULL);
+    ct__infer_set(infer, 0, ct__widest_float(), 0, NULL);
     return true;
 }

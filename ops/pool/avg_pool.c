@@ -20,6 +20,7 @@
 static ct_tensor *pooled(ct_tensor *x, const ct_window *w, bool exclude_pad, int64_t divisor, bool channels_last,
                          bool transposed) {
     for (int a = 3 - w->rank; a < 3 && x; a++) {
+        const ct_device device = ct__table_begin();
         ct_tensor *start = unsqueeze(ct__pool_starts(w, a), 1), *end = add_s(start, (double)w->kernel[a]);
         ct_tensor *i = ct__counted(w->in[a]); /* [in]; a window's row of the matrix is 1 from its start to its end */
         ct_tensor *matrix = cast(logical_and(ge(i, start), lt(i, end)), CT_F64);
@@ -28,6 +29,7 @@ static ct_tensor *pooled(ct_tensor *x, const ct_window *w, bool exclude_pad, int
             ct_tensor *from = exclude_pad ? clamp(start, .min = CT_SET(0)) : start;
             matrix = div(matrix, cast(sub(clamp(end, .max = CT_SET(limit)), from), CT_F64));
         }
+        matrix = ct__table_end(device, matrix, ct_dtype_of(x));
         x = ct__along_axis(x, ct__image_spatial(channels_last) + a - (3 - w->rank), matrix, transposed);
     }
     return divisor ? div_s(x, (double)divisor) : x;

@@ -26,23 +26,6 @@ double ct__uniform_most(ct_dtype dtype, double lo, double hi) {
     return most < lo ? lo : most;
 }
 
-static double distribution(double z) { return 0.5 * erfc(-z * 0.70710678118654752440); }
-
-ct_truncation ct__truncation(double mean, double std, double lo, double hi) {
-    double from = std == 0 ? 0 : (lo - mean) / std, to = std == 0 ? 0 : (hi - mean) / std;
-    ct_truncation part = {.sign = 1};
-    if (from + to > 0) {
-        const double mirrored = -to;
-        to = -from;
-        from = mirrored;
-        part.sign = -1;
-    }
-    part.from = distribution(from);
-    part.width = distribution(to) - part.from;
-    part.above = distribution(-to);
-    return part;
-}
-
 const ct_quantile_ratio ct__quantile_near = {
     {3.3871328727963666080e0, 1.3314166789178437745e2, 1.9715909503065514427e3, 1.3731693765509461125e4,
      4.5921953931549871457e4, 6.7265770927008700853e4, 3.3430575583588128105e4, 2.5090809287301226727e3},

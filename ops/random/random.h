@@ -4,6 +4,8 @@
 
 #include <cotangent/op.h>
 
+#include <math.h>
+
 /* The largest number of a float dtype in [lo, hi), or lo where that is nothing. */
 double ct__uniform_most(ct_dtype dtype, double lo, double hi);
 
@@ -13,7 +15,22 @@ double ct__uniform_most(ct_dtype dtype, double lo, double hi);
 typedef struct ct_truncation {
     double from, width, above, sign;
 } ct_truncation;
-ct_truncation ct__truncation(double mean, double std, double lo, double hi);
+static inline double ct__normal_below(double z) { return 0.5 * erfc(-z * 0.70710678118654752440); }
+
+static inline ct_truncation ct__truncation(double mean, double std, double lo, double hi) {
+    double from = std == 0 ? 0 : (lo - mean) / std, to = std == 0 ? 0 : (hi - mean) / std;
+    ct_truncation part = {.sign = 1};
+    if (from + to > 0) {
+        const double mirrored = -to;
+        to = -from;
+        from = mirrored;
+        part.sign = -1;
+    }
+    part.from = ct__normal_below(from);
+    part.width = ct__normal_below(to) - part.from;
+    part.above = ct__normal_below(-to);
+    return part;
+}
 
 /* The rational approximations of Wichura (1988, algorithm AS 241): numerator and denominator for |p - 1/2| <= 0.425, and by
  * r = sqrt(-log p) for r <= 5 and above it; the constant term of the denominators is 1. */

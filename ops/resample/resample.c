@@ -59,7 +59,7 @@ static ct_tensor *cubic_far(ct_tensor *x) {
     return add_s(mul(add_s(mul(add_s(mul_s(x, a), -5 * a), x), 8 * a), x), -4 * a);
 }
 
-static ct_tensor *matrix_of(const ct_taps *t) {
+static ct_tensor *matrix_f64(const ct_taps *t) {
     ct_tensor *i = cast(ct__counted(t->in), CT_F64), *whole = unsqueeze(ct__counted(t->out), 1);
     ct_tensor *o = cast(whole, CT_F64), *one = ones(CT_DIMS0, .dtype = CT_F64);
     const double n = (double)t->in, m = (double)t->out;
@@ -85,18 +85,23 @@ static ct_tensor *matrix_of(const ct_taps *t) {
     return ct_add(tap(t, i, low, add_s(neg(part), 1)), tap(t, i, add_s(low, 1), part));
 }
 
+static ct_tensor *matrix_of(const ct_taps *t, const ct_tensor *x) {
+    const ct_device device = ct__table_begin();
+    return ct__table_end(device, matrix_f64(t), ct_dtype_of(x));
+}
+
 void resample_axis_lower(ct_lower *l) {
     const resample_axis_attrs *a = l->attrs;
     int axis = ct__axis(a->axis, ct_ndim(l->in[0]));
     ct_taps taps = ct__taps(a->mode, ct_dim(l->in[0], axis), a->size, a->align_corners, a->scale);
-    l->out[0] = ct__along_axis(l->in[0], axis, matrix_of(&taps), false);
+    l->out[0] = ct__along_axis(l->in[0], axis, matrix_of(&taps, l->in[0]), false);
 }
 
 void resample_axis_grad_lower(ct_lower *l) {
     const resample_axis_grad_attrs *a = l->attrs;
     int axis = ct__axis(a->axis, ct_ndim(l->in[0]));
     ct_taps taps = ct__taps(a->mode, a->size, ct_dim(l->in[0], axis), a->align_corners, a->scale);
-    l->out[0] = ct__along_axis(l->in[0], axis, matrix_of(&taps), true);
+    l->out[0] = ct__along_axis(l->in[0], axis, matrix_of(&taps, l->in[0]), true);
 }
 
 /* Linear: each is the other's gradient. */

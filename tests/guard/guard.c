@@ -2,6 +2,7 @@
  * address that the core holds is never readable, and kernels translate it to the other one. So a hidden read of a device is
  * a crash here, and without a GPU every op, gradient, optimizer and loader can be tried on a device that is not the CPU. Its
  * kernels are the CPU's, so it also shows what a backend has to provide, and nothing of it is known to the core.
+ *   CT_GUARD_F64=0         it has no f64, as devices of WebGPU
  *   CT_GUARD_PRIMITIVES=1  only ops without a lowering have kernels: the others run in simpler ops
  *   CT_GUARD_QUEUE=1, 2    work is held back until a wait needs it (queue.c)
  *   CT_GUARD_READS=FILE    gets a line with the number of downloads and waits when the process ends */
@@ -276,31 +277,31 @@ static void host_release(void *self, int device, void *gone, size_t bytes) {
     free(gone);
 }
 
-static const ct_backend guard = {.size = sizeof(ct_backend),
-                                 .version = CT_BACKEND_VERSION,
-                                 .name = "guard",
-                                 .alignment = ALIGNMENT,
-                                 .device_count = device_count,
-                                 .device_info = device_info,
-                                 .allocate = allocate,
-                                 .release = release,
-                                 .upload = upload,
-                                 .download = download,
-                                 .copy = copy,
-                                 .fill = fill,
-                                 .stream_new = guard_stream_new,
-                                 .stream_free = guard_stream_free,
-                                 .event_new = guard_event_new,
-                                 .event_free = guard_event_free,
-                                 .event_record = guard_event_record,
-                                 .event_wait = guard_event_wait,
-                                 .wait = wait_for,
-                                 .kernels = kernels,
-                                 .discard = discard,
-                                 .kernel_size = sizeof(ct_kernel),
-                                 .stream_wrap = guard_stream_wrap,
-                                 .host_allocate = host_allocate,
-                                 .host_release = host_release};
+static ct_backend guard = {.size = sizeof(ct_backend),
+                           .version = CT_BACKEND_VERSION,
+                           .name = "guard",
+                           .alignment = ALIGNMENT,
+                           .device_count = device_count,
+                           .device_info = device_info,
+                           .allocate = allocate,
+                           .release = release,
+                           .upload = upload,
+                           .download = download,
+                           .copy = copy,
+                           .fill = fill,
+                           .stream_new = guard_stream_new,
+                           .stream_free = guard_stream_free,
+                           .event_new = guard_event_new,
+                           .event_free = guard_event_free,
+                           .event_record = guard_event_record,
+                           .event_wait = guard_event_wait,
+                           .wait = wait_for,
+                           .kernels = kernels,
+                           .discard = discard,
+                           .kernel_size = sizeof(ct_kernel),
+                           .stream_wrap = guard_stream_wrap,
+                           .host_allocate = host_allocate,
+                           .host_release = host_release};
 
 CT_API const ct_backend *ct_backend_module(const ct_host *given, char *why, size_t room);
 const ct_backend *ct_backend_module(const ct_host *given, char *why, size_t room) {
@@ -314,6 +315,8 @@ const ct_backend *ct_backend_module(const ct_host *given, char *why, size_t room
     }
     guard_host = given;
     cpu = guard_host->backend("cpu");
+    const char *f64 = getenv("CT_GUARD_F64");
+    if (f64 && f64[0] == '0') guard.dtypes = ((1u << CT_DTYPE_COUNT) - 1) & ~(1u << CT_F64);
     table_size = guard_host->op_count() + 1;
     table = calloc((size_t)table_size, sizeof *table);
     if (!cpu || !table || !map_memory(why, room)) return NULL;

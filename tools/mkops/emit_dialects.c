@@ -1,12 +1,12 @@
-/* Every elementwise formula as text in scalar C, CUDA and WGSL (the vector dialect is in the kernels). The scalar file
- * stands alone: it is the reference that tests compare kernels with. The other two name their helpers ct_WORD. */
+/* Every elementwise formula as text in scalar C and CUDA (the vector dialect is in the kernels, WGSL in emit_webgpu.c). The scalar
+ * file stands alone: it is the reference that tests compare kernels with. CUDA's names its helpers ct_WORD. */
 #include <string.h>
 
 #include "mkops.h"
 
 static const op_def *owner(const op_def *op) { return op->of ? op->of : op; }
 
-/* The body of a function in any of the three: it returns the formula, or that of the chosen case. */
+/* The body of a function in either: it returns the formula, or that of the chosen case. */
 static void emit_body(text *t, const op_def *op, const dialect *d) {
     const formula *f = &op->value;
     for (int i = 0; i < f->n; i++) {
@@ -88,45 +88,15 @@ void emit_cuda_formula(text *t, const op_def *op) {
     emit_body(t, op, &d);
 }
 
-/* WGSL has f32 only on most devices; ints are i32. Words that it lacks, or that mean something else there for NaN,
- * are functions ct_WORD that the backend provides. */
-static void emit_wgsl(text *t, const op_def *op) {
-    const char *type = op->class == CLASS_INT ? "i32" : "f32";
-    dialect d = {.value = "ct_",
-                 .truth = "ct_",
-                 .number = form("%s(%%s)", type),
-                 .style = WGSL,
-                 .input = "x_",
-                 .attr = "at_",
-                 .given = "given_",
-                 .highest = "0x1.fffffep127f"};
-    const op_def *names = owner(op);
-    int n = 0;
-    put(t, "fn ct_op_%s(", op->name);
-    for (int i = 0; i < op->n_args; i++)
-        if (!is_attr(&op->args[i]))
-            put(t, "%sx_%s: %s", n++ ? ", " : "", op->args[i].name, op->args[i].is_mask ? "bool" : type);
-    for (int i = 0; i < names->n_args; i++) {
-        const arg_def *arg = &names->args[i];
-        if (!is_attr(arg)) continue;
-        put(t, ", at_%s: %s", arg->name, arg->kind == ARG_ENUM ? "i32" : "f32");
-        if (arg->kind == ARG_OPT && arg->unset) put(t, ", given_%s: bool", arg->name);
-    }
-    put(t, ") -> %s {\n", op->bool_result ? "bool" : type);
-    emit_body(t, op, &d);
-}
-
 void emit_dialects(const library *lib, const char *out) {
-    text scalar = {0}, cuda = {0}, wgsl = {0};
+    text scalar = {0}, cuda = {0};
     put(&scalar, "/* Every elementwise formula in scalar C, as doubles. Written by mkops. */\n#include "
                  "\"tools/mkops/scalar_words.h\"\n\n");
     put(&cuda, "// Every elementwise formula as a CUDA device function over T, which elements of S in memory are computed in. Written by mkops.\n");
-    put(&wgsl, "// Every elementwise formula as a WGSL function. Written by mkops.\n");
     for (int i = 0; i < lib->n_ops; i++) {
         if (!lib->ops[i]->elementwise) continue;
         emit_scalar(&scalar, lib->ops[i]);
         emit_cuda_formula(&cuda, lib->ops[i]);
-        emit_wgsl(&wgsl, lib->ops[i]);
     }
     put(&scalar, "\nconst ct_scalar_op ct_scalar_ops[] = {\n");
     for (int i = 0; i < lib->n_ops; i++)
@@ -134,5 +104,4 @@ void emit_dialects(const library *lib, const char *out) {
     put(&scalar, "    {NULL, NULL},\n};\n");
     write_if_changed(out, "gen/dialects/scalar.c", &scalar);
     write_if_changed(out, "gen/dialects/cuda.cu", &cuda);
-    write_if_changed(out, "gen/dialects/wgsl.txt", &wgsl);
 }

@@ -1,5 +1,6 @@
 /* Expressions of elementwise lines: the vocabulary, the parser, questions about a formula, and its text in a dialect. */
 #include <ctype.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -391,7 +392,8 @@ static void share(text *t, const op_def *op, const expr *whole, const expr *e, d
     if (!e || e->kind != E_CALL || shared_number(d, e) >= 0) return;
     for (int i = 0; i < 4; i++) share(t, op, whole, e->a[i], d, indent, type, truth); /* inner ones first */
     if (e == whole || d->n_shared == 64 || occurrences(whole, e) < 2) return;
-    put(t, "%sconst %s c%d = ", indent, e->truth ? truth : type, d->n_shared);
+    if (d->style == WGSL) put(t, "%slet c%d = ", indent, d->n_shared);
+    else put(t, "%sconst %s c%d = ", indent, e->truth ? truth : type, d->n_shared);
     emit_expr(t, op, e, d);
     put(t, ";\n");
     d->shared[d->n_shared++] = e;
@@ -410,14 +412,17 @@ void emit_expr(text *t, const op_def *op, const expr *e, const dialect *d) {
         return;
     }
     switch (e->kind) {
-    case E_NUMBER: put(t, d->number, c_double(e->number)); return;
+    case E_NUMBER:
+        if (d->style == WGSL && isinf(e->number)) put(t, e->number < 0 ? "-ct_inf()" : "ct_inf()");
+        else put(t, d->number, c_double(e->number));
+        return;
     case E_HIGHEST: put(t, "%s", d->highest); return;
     case E_ATTR: put(t, "%s%s", d->attr, name_of(op, e)); return;
     case E_GIVEN: put(t, "%s%s", d->given, name_of(op, e)); return;
     case E_CALL: break;
     default: put(t, "%s%s", d->input, name_of(op, e)); return;
     }
-    if (d->style != PREFIX && w->infix) {
+    if (d->style == INFIX && w->infix) {
         put(t, "(");
         emit_expr(t, op, e->a[0], d);
         put(t, " %s ", w->infix);
@@ -425,19 +430,18 @@ void emit_expr(text *t, const op_def *op, const expr *e, const dialect *d) {
         put(t, ")");
         return;
     }
-    if (d->style != PREFIX && w->is_operator) { /* neg */
+    if (d->style == INFIX && w->is_operator) { /* neg */
         put(t, "(-");
         emit_expr(t, op, e->a[0], d);
         put(t, ")");
         return;
     }
-    if (d->style != PREFIX && strcmp(w->name, "not") == 0) {
+    if (d->style == INFIX && strcmp(w->name, "not") == 0) {
         put(t, "(!");
         emit_expr(t, op, e->a[0], d);
         put(t, ")");
         return;
     }
-    bool reversed = d->style == WGSL && strcmp(w->name, "select") == 0; /* WGSL: select(false, true, condition) */
     bool stored = false;
     for (const char *const *name = d->stored; name && *name; name++) stored |= strcmp(*name, w->name) == 0;
     put(t, "%s%s%s(", w->truths & 1 && w->truth ? d->truth : d->value, w->name, stored ? "_for<S>" : "");
@@ -449,7 +453,7 @@ void emit_expr(text *t, const op_def *op, const expr *e, const dialect *d) {
             emit_uniform(t, op, e->a[0]);
             continue;
         }
-        emit_expr(t, op, e->a[reversed ? 2 - i : i], d);
+        emit_expr(t, op, e->a[i], d);
     }
     put(t, ")");
 }

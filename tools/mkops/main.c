@@ -177,6 +177,7 @@ int main(int argc, char **argv) {
         if (lib.ops[i]->elementwise) make_fused_gradients(&lib, lib.ops[i]);
     backend_named(&lib, "cpu"); /* their elementwise kernels are always there */
     backend_named(&lib, "cuda");
+    backend_named(&lib, "webgpu");
     for (int i = 0; i < lib.n_folders; i++) find_kernels(&lib, ops_dir, lib.folders[i]);
     check_ops(&lib);
 
@@ -185,8 +186,8 @@ int main(int argc, char **argv) {
     if (lib.n_ops) memcpy(lib.sorted, lib.ops, sizeof *lib.sorted * (size_t)lib.n_ops);
     if (lib.n_ops) qsort(lib.sorted, (size_t)lib.n_ops, sizeof *lib.sorted, by_name);
 
-    const char *folders[] = {"",      "/include", "/include/cotangent", "/gen", "/gen/cpu", "/gen/cuda", "/gen/dialects",
-                             "/docs", "/docs/man"};
+    const char *folders[] = {"",      "/include", "/include/cotangent", "/gen", "/gen/cpu", "/gen/cuda", "/gen/webgpu",
+                             "/gen/dialects", "/docs", "/docs/man"};
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) mkdir(form("%s%s", out, folders[i]), 0777);
     emit_ops_h(&lib, out);
     emit_ops_hpp(&lib, out);
@@ -199,6 +200,7 @@ int main(int argc, char **argv) {
     emit_elementwise_kernels(&lib, out);
     emit_dialects(&lib, out);
     emit_cuda_kernels(&lib, out);
+    emit_webgpu(&lib, out);
     emit_docs(&lib, out);
     emit_html(&lib, out);
     emit_man(&lib, out);

@@ -200,7 +200,7 @@ typedef struct expr {
 typedef struct dialect {
     const char *value, *truth; /* prefixes of words on values and on truth values */
     const char *number;        /* format of a constant, with %s */
-    enum { PREFIX, INFIX, WGSL } style;
+    enum { PREFIX, INFIX, WGSL } style; /* WGSL: prefix, without casts */
     const char *input, *attr, *given; /* prefixes of names */
     const char *highest;
     const expr *shared[64]; /* expressions that are held by variables c0, c1, ... */
@@ -243,6 +243,7 @@ void emit_elementwise_kernels(const library *lib, const char *out);
 void emit_dialects(const library *lib, const char *out);
 void emit_cuda_formula(text *t, const op_def *op);
 void emit_cuda_kernels(const library *lib, const char *out);
+void emit_webgpu(const library *lib, const char *out);
 unsigned elementwise_part(const char *name); /* below ELEMENTWISE_PARTS */
 
 /* What the three forms of the reference share: Markdown, HTML and manual pages. */

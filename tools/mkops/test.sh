@@ -156,6 +156,9 @@ refuses "subtraction of bool" "takes bool" 'foo(a, b) : all = a - b ; da = g ; d
 refuses "too few arguments of a word" "expected ." 'foo(x) : float = max(x) ; dx = g ; "Doc."'
 refuses "a positional attribute without a sample value" "samples need" 'foo(x, double k) : float = x * k ; dx = g ; "Doc."'
 refuses "a gradient in ops that do not exist" "no op mul" 'foo(x) : float = x ; dx = g * x ; "Doc."'
+refuses "a mask behind a number" "a mask comes before" 'foo(a, mask c) : all = select(c, a, K(0)) ; da = 0 ; "Doc."'
+refuses "a second mask" "know 1 mask" 'foo(mask c, mask e, a) : all = select(c, a, select(e, a, K(0))) ; da = 0 ; "Doc."'
+refuses "more attributes than there is room for" "room for 4" 'foo(x, opt k = 1, opt l = 1, opt m = 1, opt n = 1, opt o = 1) : float = x * k ; dx = 0 ; "Doc."'
 refuses "an unknown word" "unknown word" 'fop foo(x) -> y'
 accepts "a line with everything" 'enum way { up = CT_UP, down = CT_DOWN }
 mul(a, b) : all = a * b ; da = g * b ; db = g * a ; "Doc."
@@ -164,6 +167,7 @@ foo(x, way w = up, opt k = 2) : float = choose(w, x * t, t) ; dx = choose(w, g *
 contains "the fused gradient" gen/ops_decl.h "extern const ct_op ct__op_foo_grad_x;"
 contains "its lowering" gen/elementwise.c "void foo_grad_x_lower(ct_lower *l)"
 contains "the scalar form" include/cotangent/ops.h "ct_mul_s("
+contains "the formula in WGSL" gen/webgpu/elementwise.inc 'let at_k = ct_from_words(p.attrs[0].zw);\n    if (at_w == 0) {\n        return ct_mul(x_x, ct_mul(x_x, at_k));'
 
 # Public headers: the last accepted definition with one more argument.
 header() {

@@ -400,7 +400,9 @@ static bool norm_run(const ct_call *call, ct_stream *stream) {
         item_sums(&j, i, s);
         merge(total, s, j.largest);
     }
-    *CT_AT(double, call->out[0]) = isinf(kind) ? total[0] : kind == 2 ? sqrt(total[0]) : pow(total[0], 1 / kind);
+    const double norm = isinf(kind) ? total[0] : kind == 2 ? sqrt(total[0]) : pow(total[0], 1 / kind);
+    if (call->out[0]->dtype == CT_F64) *CT_AT(double, call->out[0]) = norm;
+    else *CT_AT(float, call->out[0]) = (float)norm; /* a device without f64 */
     return true;
 }
 

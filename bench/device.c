@@ -1,8 +1,8 @@
-/* Figures of an NVIDIA device, a line of JSON for each, under the names that bench/peers/torch_gpu.py has for the same work: the median in
- * milliseconds after warm-up, by events of the device before and behind it as there, the same by the clock with the wait at its end, and the
- * most device memory that tensors held.
- *     cc -O2 bench/cuda.c $(pkg-config --cflags --libs cotangent) -o cuda && ./cuda [PART OF A NAME]...
- * CT_TF32=1 for the rows of TF32. */
+/* Figures of a device, a line of JSON for each, under the names that bench/peers/torch_gpu.py has for the same work: the median in
+ * milliseconds after warm-up, and the most device memory that tensors held.
+ *     cc -O2 bench/device.c $(pkg-config --cflags --libs cotangent) -o device && ./device DEVICE [PART OF A NAME]...
+ * On "cuda" it is timed by events of the device before and behind one call, as there, and by the clock with the wait at its end (wall_ms). On
+ * other devices, and on "cuda" with BENCH_WALL=1, by the clock: of many calls and one wait for them. CT_TF32=1 for the rows of TF32. */
 #include <cotangent.h>
 #include <cotangent/nn.h>
 #include <cotangent/optim.h>
@@ -66,11 +66,21 @@ static double median(double *times, int n) {
     return times[n / 2];
 }
 
-static void report(const char *name, void (*f)(void *context), void *context) {
-    double times[REPETITIONS], walls[REPETITIONS];
+static void print_row(const char *name, double ms, double wall) {
     ct_memory memory = {.size = sizeof memory};
-    ct_memory_trim(device);
-    ct_memory_reset_peak(device);
+    ct_memory_stats(device, &memory);
+    if (ct_ok()) {
+        printf("{\"name\": \"%s\", \"ms\": %.5f, \"wall_ms\": %.5f, \"peak_mib\": %.1f}\n", name, ms, wall,
+               (double)memory.peak / (1 << 20));
+    } else {
+        printf("{\"name\": \"%s\", \"error\": \"%s\"}\n", name, ct_error());
+        ct_error_clear();
+    }
+    fflush(stdout);
+}
+
+static void report_by_events(const char *name, void (*f)(void *context), void *context) {
+    double times[REPETITIONS], walls[REPETITIONS];
     int n = 0;
     const double began = now();
     for (int i = -WARM_UP; i < REPETITIONS && ct_ok(); i++) {
@@ -88,15 +98,38 @@ static void report(const char *name, void (*f)(void *context), void *context) {
         if (i >= 0) walls[n] = wall, times[n++] = ms;
         if (n >= 5 && now() - began > 1e3) break; /* a slow row says as much with fewer */
     }
-    ct_memory_stats(device, &memory);
-    if (ct_ok()) {
-        printf("{\"name\": \"%s\", \"ms\": %.5f, \"wall_ms\": %.5f, \"peak_mib\": %.1f}\n", name, median(times, n),
-               median(walls, n), (double)memory.peak / (1 << 20));
-    } else {
-        printf("{\"name\": \"%s\", \"error\": \"%s\"}\n", name, ct_error());
-        ct_error_clear();
-    }
-    fflush(stdout);
+    print_row(name, median(times, n), median(walls, n));
+}
+
+/* calls of f, then one wait for all; in milliseconds for each. */
+static double batch(void (*f)(void *context), void *context, int calls) {
+    const double start = now();
+    for (int i = 0; i < calls && ct_ok(); i++)
+        ct_scope {
+            f(context);
+        }
+    ct_synchronize(device);
+    return (now() - start) / calls;
+}
+
+static void report_by_clock(const char *name, void (*f)(void *context), void *context) {
+    double times[REPETITIONS];
+    int n = 0;
+    const double began = now();
+    batch(f, context, 2);
+    const double once = batch(f, context, 2);
+    const int calls = once > 20 ? 1 : once < 0.2 ? 100 : (int)(20 / once); /* some 20 ms */
+    do times[n++] = batch(f, context, calls);
+    while (n < REPETITIONS && ct_ok() && (n < 5 || now() - began < 1e3));
+    const double middle = median(times, n);
+    print_row(name, middle, middle);
+}
+
+static void report(const char *name, void (*f)(void *context), void *context) {
+    ct_memory_trim(device);
+    ct_memory_reset_peak(device);
+    if (stream) report_by_events(name, f, context);
+    else report_by_clock(name, f, context);
 }
 
 /* ---- One op, or a few ---- */
@@ -180,7 +213,7 @@ static void products(void) {
         ct_dtype dtype;
     } kinds[] = {{"f32", CT_F32}, {"bf16", CT_BF16}, {"f16", CT_F16}};
     const char *fast = getenv("CT_TF32");
-    for (int n = 512; n <= 8192; n *= 4)
+    for (int n = 512; n <= 8192; n *= n == 512 ? 4 : 2)
         for (int k = 0; k < 3; k++)
             ct_scope {
                 char name[64];
@@ -242,6 +275,7 @@ static void convolutions(void) {
         {"dilated2-64-56", 2, 64, 64, 64, 56, 3, 1, 2, 2, 1},
         {"grouped32-256-14", 2, 64, 256, 256, 14, 3, 1, 1, 1, 32},
         {"conv1d-64-128-k9-4096", 1, 32, 64, 128, 4096, 9, 1, 4, 1, 1},
+        {"3x3-64-56-N16", 2, 16, 64, 64, 56, 3, 1, 1, 1, 1},
         {"conv3d-16-32-3-56", 3, 8, 16, 32, 56, 3, 1, 1, 1, 1},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -476,13 +510,16 @@ static void trainings(void) {
 }
 
 int main(int argc, char **argv) {
-    (void)argc;
-    parts = argv + 1;
-    if (!ct_device_parse("cuda", &device) || !ct_set_device(device)) {
+    if (argc < 2) {
+        printf("usage: %s DEVICE [PART OF A NAME]...\n", argv[0]);
+        return 2;
+    }
+    parts = argv + 2;
+    if (!ct_device_parse(argv[1], &device) || !ct_set_device(device)) {
         printf("skipped: %s\n", ct_error());
         return 0;
     }
-    if (!make_events()) {
+    if (strncmp(argv[1], "cuda", 4) == 0 && !getenv("BENCH_WALL") && !make_events()) {
         printf("no events of the driver's: %s\n", ct_error());
         return 1;
     }
