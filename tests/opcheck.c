@@ -162,27 +162,29 @@ static bool is_chosen(const char *name, const char *const *names, int n) {
 
 opcheck_counts opcheck_run(const char *const *names, int n, const char *device, unsigned what, int jobs, bool verbose) {
     opcheck_counts total = {0};
-    int count = ct_op_count(), chosen = 0;
+    int count = ct_op_count(), chosen = 0, *ops = malloc((size_t)(count + 1) * sizeof *ops);
     size_t bytes = (size_t)count * sizeof(finding);
     finding *shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (shared == MAP_FAILED) return (opcheck_counts){.failures = 1};
+    if (shared == MAP_FAILED || !ops) {
+        free(ops);
+        return (opcheck_counts){.failures = 1};
+    }
     job running[MAX_JOBS] = {{0}};
     if (jobs < 1) jobs = 1;
     if (jobs > MAX_JOBS) jobs = MAX_JOBS;
-    for (int i = 0; i < count; i++) chosen += is_chosen(ct_op_at(i)->name, names, n);
-    /* as many as leave work for all */
-    const int share = (chosen + 4 * jobs - 1) / (4 * jobs), most = !device               ? 1
-                                                                   : share < OPS_AT_ONCE ? share
-                                                                                         : OPS_AT_ONCE;
+    for (int i = 0; i < count; i++)
+        if (is_chosen(ct_op_at(i)->name, names, n)) ops[chosen++] = i;
+    /* Several at once as long as there is work for all, and not those next to each other: some families take long. */
+    const int share = (chosen + 4 * jobs - 1) / (4 * jobs), several = share < OPS_AT_ONCE ? share : OPS_AT_ONCE;
+    const int most = device && several > 1 ? several : 1, groups = (chosen + most - 1) / most;
     int next = 0, active = 0;
-    while (next < count || active) {
+    while (next < groups || active) {
         int slot = 0;
         while (slot < jobs && running[slot].child) slot++;
-        if (next < count && slot < jobs) {
+        if (next < groups && slot < jobs) {
             job *j = &running[slot];
-            for (*j = (job){0}; next < count && j->n < most; next++)
-                if (is_chosen(ct_op_at(next)->name, names, n)) j->ops[j->n++] = next;
-            if (j->n == 0) continue;
+            *j = (job){0};
+            for (int i = next++; i < chosen; i += groups) j->ops[j->n++] = ops[i];
             if (start_job(j, device, what, shared)) {
                 active++;
             } else {
@@ -202,5 +204,6 @@ opcheck_counts opcheck_run(const char *const *names, int n, const char *device, 
         }
     }
     munmap(shared, bytes);
+    free(ops);
     return total;
 }

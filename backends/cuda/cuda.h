@@ -80,6 +80,9 @@ bool ct_cuda_launch(const ct_call *call, ct_cuda_function *function, ct_cuda_sha
 bool ct_cuda_enqueued(ct_cuda_device *device, CUstream stream, const char *op);
 /* Blocks of `threads` for n items, as many as keep the device busy. Kernels step by the size of the grid. */
 unsigned ct_cuda_blocks(const ct_call *call, int64_t n, unsigned threads);
+/* A thread for each item, which keeps memory busier than few threads that go on to the next ones; those few where the call changes lasting
+ * state, since every thread then reads the error word first. */
+unsigned ct_cuda_all_blocks(const ct_call *call, int64_t n, unsigned threads);
 static inline int64_t ct_cuda_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 /* A grid of so many blocks, or of 2^20, whose kernels step by it. */
 static inline unsigned ct_cuda_grid(int64_t blocks) { return (unsigned)(blocks < 1 << 20 ? blocks : 1 << 20); }

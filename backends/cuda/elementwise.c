@@ -155,11 +155,9 @@ static bool run(const ct_call *call, ct_stream *stream) {
     read_attrs(call, &a);
     const bool rows =
         !a.linear && (e->classes & ROWS) && dtype <= CT_BF16 && a.unit >= 16 / (int)ct_cuda_dtype_size(dtype);
-    /* A thread for each pack: few that go on to the next ones keep memory less busy. */
     const int size = (int)ct_cuda_dtype_size(dtype), pack = size == 1 ? 4 : 16 / size;
     const int64_t each = rows || (a.linear && a.unit >= pack) ? pack : 1;
-    const ct_cuda_shape shape = {.grid = ct_cuda_grid(ct_cuda_ceil_div(ct_cuda_ceil_div(a.total, each), 256)),
-                                 .block = 256};
+    const ct_cuda_shape shape = {.grid = ct_cuda_all_blocks(call, ct_cuda_ceil_div(a.total, each), 256), .block = 256};
     return ct_cuda_launch(call, function_of(e, dtype, rows), shape, &a);
 }
 

@@ -91,6 +91,11 @@ unsigned ct_cuda_blocks(const ct_call *call, int64_t n, unsigned threads) {
     return (unsigned)(blocks < 1 ? 1 : blocks < most ? blocks : most);
 }
 
+unsigned ct_cuda_all_blocks(const ct_call *call, int64_t n, unsigned threads) {
+    return call->flags & CT_CALL_LASTING ? ct_cuda_blocks(call, n, threads)
+                                         : ct_cuda_grid(ct_cuda_ceil_div(n, threads));
+}
+
 /* ---- Filling ---- */
 
 CT_CUDA_UNIT(backend_fill);

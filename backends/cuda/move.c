@@ -107,5 +107,5 @@ bool ct_cuda_copy(const ct_call *call, const ct_view *to_view, const ct_view *fr
     a.to = to->data, a.from = from->data;
     nest_of(&a.nest, to, from, -1, -1);
     return ct_cuda_launch(call, &moves[level],
-                          (ct_cuda_shape){.grid = ct_cuda_grid(ct_cuda_ceil_div(a.nest.total, 256)), .block = 256}, &a);
+                          (ct_cuda_shape){.grid = ct_cuda_all_blocks(call, a.nest.total, 256), .block = 256}, &a);
 }
