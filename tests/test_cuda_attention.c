@@ -22,8 +22,11 @@ static double tolerance(ct_dtype dtype) {
 
 /* The same for every device and dtype: what bf16 has of a draw. */
 static ct_tensor *numbers_of(uint64_t seed, ct_dims shape, ct_dtype dtype, ct_device d) {
-    ct_seed(seed);
-    return ct_to(ct_cast(ct_cast(ct_randn(shape, .device = cpu), CT_BF16), dtype), d);
+    ct_seed(seed); /* for dropout; the numbers are of a stream of their own, since threads share the default one */
+    ct_rng *rng = ct_rng_new(seed, 0);
+    ct_tensor *x = ct_randn(shape, .device = cpu, .rng = rng);
+    ct_rng_free(rng);
+    return ct_to(ct_cast(ct_cast(x, CT_BF16), dtype), d);
 }
 
 static ct_tensor *leaf(ct_tensor *x) { return ct_set_requires_grad(ct_detach(x), true); }

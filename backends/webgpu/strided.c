@@ -110,10 +110,10 @@ static ct_wgpu_walk walk_of(const ct_view *to, const ct_view *from) {
 
 /* The dimension along which from is dense while to is dense along the last; -1: it is no transpose. */
 static int transposed(const ct_wgpu_walk *w, size_t size) {
-    enum { LEAST = 8 }; /* below it most of a tile would be idle */
+    enum { LEAST = 8, WORTH = 1 << 14 }; /* sides below it leave most of a tile idle; what is small is cached anyway */
     const int last = w->ndim - 1;
     if (size < 2 || size > 8 || last < 1 || w->strides[0][last] != 1 || magnitude(w->strides[1][last]) <= 1) return -1;
-    if (w->dims[last] < LEAST) return -1;
+    if (w->dims[last] < LEAST || w->total < WORTH) return -1;
     for (int d = 0; d < last; d++)
         if (w->strides[1][d] == 1 && w->dims[d] >= LEAST) return d;
     return -1;
