@@ -286,6 +286,7 @@ ct_graph *ct_capture(bool (*function)(void *context), void *context, unsigned fl
 
 void ct_graph_free(ct_graph *g) {
     if (!g) return;
+    ct__graph_forget(g);
     for (int i = 0; i < g->n_records; i++) ct__free(g->records[i].block, g->records[i].block_bytes);
     for (int i = 0; i < g->n_slots; i++) ct__storage_release(g->slots[i].kept);
     for (int i = 0; i < g->n_blocks; i++) ct__storage_release(g->blocks[i]);

@@ -42,6 +42,10 @@ typedef struct ct_record {
     void *context;
     void *block; /* all arrays of this record lie in it */
     size_t block_bytes;
+    /* Of the first of several calls that the device does as one: how many they are (0: it is not known yet, 1: it is done by itself), and the
+     * backend's handle for them. */
+    int together;
+    void *handle;
 } ct_record;
 
 struct ct_graph {
@@ -68,6 +72,7 @@ struct ct_graph {
     bool replaying;
 };
 
+void ct__graph_forget(ct_graph *graph); /* the backend's handles */
 bool ct__graph_plan(ct_graph *graph); /* places for all slots, and the views of records on them; false after an error */
 
 #endif

@@ -57,6 +57,68 @@ static bool put(const ct_graph *g, ct_record *record) {
     return true;
 }
 
+/* ---- Calls as one ---- */
+
+/* Calls from record i on that a device can do as one: those of one device, without what changes from replay to replay. */
+static int run_length(const ct_graph *g, int i, const ct_backend *backend) {
+    const ct_device device = g->records[i].call.device;
+    int n = 0;
+    if (!backend->record_begin || !backend->record_end || !backend->record_launch || !backend->record_free) return 1;
+    for (; i + n < g->n_records; n++) {
+        const ct_record *record = &g->records[i + n];
+        if (record->kind != CT__CALL || record->generator >= 0 || !ct__same_device(record->call.device, device)) break;
+    }
+    return n > 1 ? n : 1;
+}
+
+/* Records them at the first replay; what cannot be recorded is done one by one. */
+static bool record_together(ct_graph *g, int i, const ct_backend *backend) {
+    ct_record *first = &g->records[i];
+    const ct_device device = first->call.device;
+    ct_stream *stream = ct__stream_now(device);
+    const int n = run_length(g, i, backend);
+    first->together = 1;
+    if (n == 1) return true;
+    if (!backend->record_begin(backend->self, device.index, stream)) return false;
+    bool ok = true;
+    for (int k = 0; ok && k < n; k++) ok = run_call(g, &g->records[i + k]);
+    void *handle = NULL;
+    if (!backend->record_end(backend->self, device.index, stream, &handle)) return false;
+    if (!ok || !handle) {
+        if (handle) backend->record_free(backend->self, device.index, handle);
+        ct_error_clear(); /* what a library does in it cannot be recorded */
+        for (int k = 0; k < n; k++) g->records[i + k].together = 1;
+        return true;
+    }
+    first->together = n;
+    first->handle = handle;
+    return true;
+}
+
+/* Does record i, and those that go with it; *i becomes the last of them. */
+static bool run_calls(ct_graph *g, int *i) {
+    ct_record *record = &g->records[*i];
+    const ct_device device = record->call.device;
+    if (device.type == CT_CPU) return run_call(g, record);
+    const ct_backend *backend = ct__backend(device.type);
+    if (!record->together && !record_together(g, *i, backend)) return false;
+    if (!record->handle) return run_call(g, record);
+    *i += record->together - 1;
+    return backend->record_launch(backend->self, device.index, record->handle, ct__stream_now(device));
+}
+
+void ct__graph_forget(ct_graph *g) {
+    for (int i = 0; i < g->n_records; i++) {
+        const ct_device device = g->records[i].call.device;
+        if (!g->records[i].handle) continue;
+        const ct_backend *backend = ct__backend(device.type);
+        ct_synchronize(device);
+        backend->record_free(backend->self, device.index, g->records[i].handle);
+    }
+}
+
+/* ---- Public ---- */
+
 bool ct_replay(ct_graph *g) {
     if (ct__pending()) return false;
     if (!g) return ct__fail_null("replay", "graph");
@@ -68,7 +130,7 @@ bool ct_replay(ct_graph *g) {
     bool ok = enter(g);
     for (int i = 0; ok && i < g->n_records; i++) {
         ct_record *record = &g->records[i];
-        ok = record->kind == CT__CALL     ? run_call(g, record)
+        ok = record->kind == CT__CALL     ? run_calls(g, &i)
              : record->kind == CT__EFFECT ? record->effect(record->context) && ct_ok()
                                           : put(g, record);
     }

@@ -175,12 +175,18 @@ TEST_LIMIT(every_optimizer_and_precision_has_them_too, 120) {
     for (int kind = 0; kind < 4; kind++) check_training(MLP, kind, kind % 2 ? CT_F16 : CT_BF16, cpu, 30);
 }
 
-TEST_LIMIT(a_device_that_holds_its_work_back_has_them_too, 120) {
+static void check_device(const char *queued, const char *recorded) {
     ct_device device;
     setenv("CT_BACKEND_PATH", CT_TEST_MODULES, 1);
+    setenv("CT_GUARD_QUEUE", queued, 1);
+    setenv("CT_GUARD_RECORD", recorded, 1);
     CHECK(ct_device_parse("guard", &device));
     for (int model = 0; model < MODELS; model++) check_training(model, 1, CT_F32, device, 12);
 }
+
+TEST_LIMIT(a_device_that_does_calls_as_one_has_them_too, 120) { check_device("0", "1"); }
+TEST_LIMIT(a_device_that_cannot_has_them_too, 120) { check_device("0", "0"); }
+TEST_LIMIT(a_device_that_holds_its_work_back_has_them_too, 120) { check_device("1", "1"); }
 
 /* ---- Other functions ---- */
 
