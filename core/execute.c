@@ -5,6 +5,7 @@
 
 #include "core/alloc.h"
 #include "core/call.h"
+#include "core/capture.h"
 #include "core/device.h"
 #include "core/device_memory.h"
 #include "core/error.h"
@@ -321,7 +322,7 @@ CT__HOT static bool run_by_kernel(ct_request *r, const ct_view **pointers, ct_vi
         const uint64_t start = logging ? ct__log_now() : 0;
         const bool ok = run_kernel(&call, known);
         if (logging) ct__log_call(&call, call.kernel->name, refusals, start);
-        return ok;
+        return ok && (!ct__capturing || ct__capture_call(&call, r));
     }
     for (int i = 0; i < r->n_out; i++) {
         ct__tensor_release(r->out[i]);
@@ -363,7 +364,10 @@ CT__HOT bool ct__execute(ct_request *r) {
     if (by_lower && by_parts) r->recording = false;
     if (ok && !by_lower) ok = is_view ? make_outputs(r, views) : run_by_kernel(r, pointers, views, &by_lower);
     if (ok && by_lower && no_kernel) log_lower(r, pointers);
+    const bool draws = by_lower && ct__capturing && (op->flags & CT_OP_RANDOM);
+    if (draws) ct__capture_random_lowering(1);
     if (ok && by_lower) ok = run_lower(r, op->infer ? views : NULL);
+    if (draws) ct__capture_random_lowering(-1);
     if (views && views != inline_views && views != r->inferred) ct__free(views, view_bytes);
     if (pointers && pointers != inline_pointers) ct__free(pointers, pointer_bytes);
     return ok && move_to_target(r);

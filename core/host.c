@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/capture.h"
 #include "core/device.h"
 #include "core/dtype.h"
 #include "core/error.h"
@@ -122,7 +123,7 @@ static bool in_host_memory(const ct_tensor *x, const char *op) {
     if (!x->storage) return ct_fail(CT_ERR_STATE, op, "x has a shape but no data");
     if (x->storage->device.type != CT_CPU)
         return ct_fail(CT_ERR_DEVICE, op, "x is not in host memory; read it with ct_read");
-    return true;
+    return !ct__capturing || ct__capture_refuse(op, "what is done with the address of a tensor");
 }
 
 static bool contiguous_in_host_memory(const ct_tensor *x, const char *op) {

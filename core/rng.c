@@ -16,9 +16,11 @@ static struct {
     _Atomic uint64_t calls;
 } process = {.seed = 0x5EED};
 
-ct_random ct__rng_draw(ct_rng *rng) {
-    if (rng) return (ct_random){rng->seed, rng->stream, atomic_fetch_add(&rng->calls, 1)};
-    return (ct_random){atomic_load(&process.seed), 0, atomic_fetch_add(&process.calls, 1)};
+ct_random ct__rng_draw(ct_rng *rng) { return ct__rng_take(rng, 1); }
+
+ct_random ct__rng_take(ct_rng *rng, uint64_t n) {
+    if (rng) return (ct_random){rng->seed, rng->stream, atomic_fetch_add(&rng->calls, n)};
+    return (ct_random){atomic_load(&process.seed), 0, atomic_fetch_add(&process.calls, n)};
 }
 
 bool ct_seed(uint64_t seed) {

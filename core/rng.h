@@ -5,6 +5,7 @@
 #include <cotangent/backend.h>
 
 ct_random ct__rng_draw(ct_rng *rng); /* the position of one call; NULL: the default generator */
+ct_random ct__rng_take(ct_rng *rng, uint64_t n); /* those of the next n calls: the first of them */
 
 /* Four random words for the block `block` of a call. */
 static inline void ct__philox(ct_random at, uint64_t block, uint32_t out[4]) {

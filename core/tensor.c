@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/capture.h"
 #include "core/device.h"
 #include "core/device_memory.h"
 #include "core/dtype.h"
@@ -44,6 +45,7 @@ CT__HOT ct_storage *ct__storage_new(ct_device device, size_t bytes, const char *
         ct__fail_device_memory(op, device, bytes);
         return NULL;
     }
+    if (ct__capturing) ct__capture_made(storage);
     return storage;
 }
 
@@ -76,6 +78,7 @@ ct_storage *ct__storage_wrap(ct_device device, void *buffer, size_t bytes, ct_wr
 
 CT__HOT void ct__storage_release(ct_storage *storage) {
     if (!storage || !is_last(&storage->refs)) return;
+    if (ct__capturing) ct__capture_ended(storage);
     size_t size = HEADER;
     if (storage->wrapped) {
         const ct_wrapped wrapped = foreign_of(storage)->wrapped;
@@ -95,6 +98,7 @@ CT__HOT void ct__storage_release(ct_storage *storage) {
 
 bool ct__storage_put(ct_storage *storage, size_t offset, const void *data, size_t bytes) {
     if (!bytes) return true;
+    if (ct__capturing && !ct__capture_put(storage, offset, data, bytes)) return false;
     if (storage->device.type == CT_CPU) {
         memcpy((char *)storage->buffer + offset, data, bytes);
         return true;
@@ -107,6 +111,7 @@ bool ct__storage_put(ct_storage *storage, size_t offset, const void *data, size_
 }
 
 bool ct__storage_fill(ct_storage *storage, const void *pattern, size_t size) {
+    if (ct__capturing && !ct__capture_fill(storage, pattern, size)) return false;
     if (storage->device.type == CT_CPU && storage->bytes == size) {
         memcpy(storage->buffer, pattern, size);
         return true;
@@ -120,6 +125,7 @@ bool ct__storage_fill(ct_storage *storage, const void *pattern, size_t size) {
 
 bool ct__storage_get(const ct_storage *storage, size_t offset, void *data, size_t bytes) {
     if (!bytes) return true;
+    if (ct__capturing) return ct__capture_refuse("read", "a read of a tensor's values");
     if (storage->device.type != CT_CPU) return ct__stream_download(storage, offset, data, bytes);
     memcpy(data, (const char *)storage->buffer + offset, bytes);
     return true;

@@ -128,8 +128,15 @@ static bool check(const ct_ema *ema, const char *function, bool swapped) {
     return true;
 }
 
+/* Brings the rate over, if it is not what is there. */
+static bool send_rate(ct_tensor *rates, double *sent, double keep) {
+    if (*sent == keep) return true;
+    if (!optim_put_numbers(rates, (double[]){keep, 1 - keep})) return false;
+    *sent = keep;
+    return true;
+}
+
 bool optim_average(ct_tensor **rates, double *sent, double keep, ct_tensor *const *items, int n) {
-    const double values[] = {keep, 1 - keep};
     bool ok = true;
     if (!n) return true;
     ct_scope {
@@ -139,9 +146,7 @@ bool optim_average(ct_tensor **rates, double *sent, double keep, ct_tensor *cons
                 if (made) *rates = ct_keep(made);
                 *sent = (double)NAN;
             }
-            ok = *rates && (*sent == keep || optim_put_numbers(*rates, values));
-            if (ok) *sent = keep;
-            ok = ok && ct__optim_average(*rates, items, n);
+            ok = *rates && send_rate(*rates, sent, keep) && ct__optim_average(*rates, items, n);
         }
     }
     return ok;
@@ -159,11 +164,23 @@ static int collect(ct_ema *ema, bool averaged) {
     return n;
 }
 
+static double decay_now(const ct_ema *ema) {
+    const double t = (double)ema->updates, limit = (1 + t) / (10 + t);
+    return ema->warmup && limit < ema->decay ? limit : ema->decay;
+}
+
+/* In a replay of a captured step, before its calls: what the host does in each. */
+static bool replayed(void *average) {
+    ct_ema *ema = average;
+    const bool ok = !ema->rates || send_rate(ema->rates, &ema->sent, decay_now(ema));
+    ema->updates++;
+    return ok;
+}
+
 bool ct_ema_update(ct_ema *ema) {
     if (!check(ema, "ema_update", false)) return false;
-    const double t = (double)ema->updates, limit = (1 + t) / (10 + t);
-    const double decay = ema->warmup && limit < ema->decay ? limit : ema->decay;
-    bool ok = optim_average(&ema->rates, &ema->sent, decay, ema->items, collect(ema, true)) &&
+    bool ok = ct_capture_effect(replayed, ema) &&
+              optim_average(&ema->rates, &ema->sent, decay_now(ema), ema->items, collect(ema, true)) &&
               optim_average(&ema->copies, &ema->sent_copies, 0, ema->items, collect(ema, false));
     ct_scope {
         ct_no_grad {

@@ -10,7 +10,7 @@ ct_tensor *optim_numbers(ct_dims shape, double value, ct_device device) {
     return ct_full(shape, value, .dtype = dtype_on(device), .device = device);
 }
 
-bool optim_put_numbers(ct_tensor *x, const double *values) {
+static bool put_numbers(ct_tensor *x, const double *values) {
     const int64_t n = ct_numel(x);
     float few[FEW], *narrow = few;
     if (ct_dtype_of(x) == CT_F64) return ct_write(x, values, (size_t)n * sizeof *values);
@@ -19,6 +19,14 @@ bool optim_put_numbers(ct_tensor *x, const double *values) {
     for (int64_t i = 0; i < n; i++) narrow[i] = (float)values[i];
     const bool ok = ct_write(x, narrow, (size_t)n * sizeof *narrow);
     if (narrow != few) ct_free(narrow);
+    return ok;
+}
+
+/* In a captured step it is not recorded: effects see to it in replays. */
+bool optim_put_numbers(ct_tensor *x, const double *values) {
+    ct_graph *captured = ct_capture_suspend();
+    const bool ok = put_numbers(x, values);
+    ct_capture_resume(captured);
     return ok;
 }
 

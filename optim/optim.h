@@ -2,6 +2,7 @@
 #ifndef COTANGENT_OPTIM_OPTIM_H
 #define COTANGENT_OPTIM_OPTIM_H
 
+#include <cotangent/capture.h>
 #include <cotangent/op.h>
 #include <cotangent/optim.h>
 #include <string.h>

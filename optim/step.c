@@ -120,6 +120,13 @@ static bool send_rates(ct_optim *o, ct_device device) {
     return ok;
 }
 
+/* In a replay of a captured step, before its calls: what the host does in each. */
+static bool replayed(void *optim) {
+    ct_optim *o = optim;
+    o->steps++;
+    return send_rates(o, ct_device_of(o->rates));
+}
+
 /* ---- The step ---- */
 
 /* What a parameter needs from here on and does not have yet. */
@@ -148,7 +155,7 @@ static bool prepare(ct_optim *o) {
         if ((p->states < needed || (p->half && !p->master)) && !make_states(o, p, needed)) return false;
         any = p;
     }
-    if (any && !send_rates(o, ct_device_of(any->x))) return false;
+    if (any && !(send_rates(o, ct_device_of(any->x)) && ct_capture_effect(replayed, o))) return false;
     for (int i = 0; i < o->count; i++) {
         bool seen = !o->params[i].grad;
         for (int k = 0; k < i && !seen; k++) seen = o->params[k].grad && together(&o->params[k], &o->params[i]);

@@ -19,6 +19,7 @@ int main(int argc, char **argv) {
         else if (strcmp(argv[i], "--values") == 0) what |= OPCHECK_VALUES;
         else if (strcmp(argv[i], "--gradients") == 0) what |= OPCHECK_GRADIENTS;
         else if (strcmp(argv[i], "--threads") == 0) what |= OPCHECK_THREADS;
+        else if (strcmp(argv[i], "--capture") == 0) what |= OPCHECK_CAPTURE;
         else if (strcmp(argv[i], "--smallest") == 0) smallest = OPCHECK_SMALLEST;
         else names[n++] = argv[i];
     }

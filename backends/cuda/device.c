@@ -414,6 +414,55 @@ static bool event_wait(void *self, int index, ct_event *event, ct_stream *stream
     return ok;
 }
 
+/* ---- Work as one: graphs of the driver's ---- */
+
+static bool record_begin(void *self, int index, ct_stream *stream) {
+    (void)self;
+    CUcontext before;
+    ct_cuda_device *d = ct_cuda_enter(index, &before);
+    if (!d) return false;
+    const bool ok = ct_cuda_ok(d, ct_cuda.cuStreamBeginCapture_v2(ct_cuda_stream(d, stream), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+                               "cuda", "work cannot be recorded");
+    ct_cuda_leave(before);
+    return ok;
+}
+
+/* What a library does that cannot be recorded ends the recording: that is no error, the work is then done call by call. */
+static bool record_end(void *self, int index, ct_stream *stream, void **handle) {
+    (void)self;
+    CUcontext before;
+    CUgraph graph = NULL;
+    CUgraphExec made = NULL;
+    ct_cuda_device *d = ct_cuda_enter(index, &before);
+    *handle = NULL;
+    if (!d) return false;
+    const CUresult ended = ct_cuda.cuStreamEndCapture(ct_cuda_stream(d, stream), &graph);
+    if (ended == CUDA_SUCCESS && graph && ct_cuda.cuGraphInstantiateWithFlags(&made, graph, 0) == CUDA_SUCCESS) *handle = made;
+    if (graph) ct_cuda.cuGraphDestroy(graph);
+    ct_cuda_leave(before);
+    return true;
+}
+
+static bool record_launch(void *self, int index, void *handle, ct_stream *stream) {
+    (void)self;
+    CUcontext before;
+    ct_cuda_device *d = ct_cuda_enter(index, &before);
+    if (!d) return false;
+    const CUstream on = ct_cuda_stream(d, stream);
+    const bool ok = ct_cuda_ok(d, ct_cuda.cuGraphLaunch(handle, on), "cuda", "recorded work cannot be launched") &&
+                    ct_cuda_enqueued(d, on, "cuda");
+    ct_cuda_leave(before);
+    return ok;
+}
+
+static void record_free(void *self, int index, void *handle) {
+    (void)self;
+    CUcontext before;
+    if (atomic_load(&forked) || atomic_load(&devices[index].lost) || !ct_cuda_enter(index, &before)) return;
+    ct_cuda.cuGraphExecDestroy(handle);
+    ct_cuda_leave(before);
+}
+
 const ct_backend ct_cuda_backend = {.size = sizeof(ct_backend),
                                     .version = CT_BACKEND_VERSION,
                                     .name = "cuda",
@@ -438,5 +487,9 @@ const ct_backend ct_cuda_backend = {.size = sizeof(ct_backend),
                                     .kernel_size = sizeof(ct_kernel),
                                     .dlpack_type = 2,
                                     .stream_wrap = stream_wrap,
+                                    .record_begin = record_begin,
+                                    .record_end = record_end,
+                                    .record_launch = record_launch,
+                                    .record_free = record_free,
                                     .host_allocate = host_allocate,
                                     .host_release = host_release};

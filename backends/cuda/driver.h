@@ -39,6 +39,12 @@
     X(cuStreamSynchronize)          \
     X(cuStreamWaitEvent)            \
     X(cuStreamIsCapturing)          \
+    X(cuStreamBeginCapture_v2)      \
+    X(cuStreamEndCapture)           \
+    X(cuGraphInstantiateWithFlags)  \
+    X(cuGraphLaunch)                \
+    X(cuGraphDestroy)               \
+    X(cuGraphExecDestroy)           \
     X(cuEventCreate)                \
     X(cuEventDestroy_v2)            \
     X(cuEventRecord)                \

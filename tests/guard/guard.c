@@ -245,6 +245,7 @@ void guard_call_free(guard_call *call) { guard_host->release(call, call->bytes);
 static bool run(const ct_call *call, ct_stream *stream) {
     const op_kernels *known = &table[call->op->slot->index];
     guard_call *made = guard_call_copy(call, known->cpu + (call->kernel - known->ours));
+    if (made && guard_is_recording()) return guard_record_call(made);
     return made && guard_enqueue_call(made, stream);
 }
 
@@ -301,7 +302,11 @@ static ct_backend guard = {.size = sizeof(ct_backend),
                            .kernel_size = sizeof(ct_kernel),
                            .stream_wrap = guard_stream_wrap,
                            .host_allocate = host_allocate,
-                           .host_release = host_release};
+                           .host_release = host_release,
+                           .record_begin = guard_record_begin,
+                           .record_end = guard_record_end,
+                           .record_launch = guard_record_launch,
+                           .record_free = guard_record_free};
 
 CT_API const ct_backend *ct_backend_module(const ct_host *given, char *why, size_t room);
 const ct_backend *ct_backend_module(const ct_host *given, char *why, size_t room) {

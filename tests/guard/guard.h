@@ -13,6 +13,7 @@ void *guard_inside(const void *buffer);
 typedef struct guard_call {
     ct_call call;
     size_t bytes; /* of the block */
+    bool kept;    /* it is part of a recording, and run more than once */
     _Alignas(16) unsigned char numbers[8][CT_NUMBER_BYTES]; /* of elementwise ops, which have few inputs */
 } guard_call;
 guard_call *guard_call_copy(const ct_call *call, const ct_kernel *kernel); /* NULL after an error */
@@ -32,6 +33,14 @@ bool guard_enqueue_copy(void *to, const void *from, size_t bytes, ct_stream *str
 bool guard_run(ct_stream *stream); /* all that is on the stream now; false after an error of its */
 /* Whether work that is still queued reads or writes there. */
 bool guard_in_use(const void *inside, size_t bytes);
+
+/* Calls as one, in record.c: calls of a thread that records go there. */
+bool guard_is_recording(void);
+bool guard_record_call(guard_call *call); /* takes the call over */
+bool guard_record_begin(void *self, int device, ct_stream *stream);
+bool guard_record_end(void *self, int device, ct_stream *stream, void **handle);
+bool guard_record_launch(void *self, int device, void *handle, ct_stream *stream);
+void guard_record_free(void *self, int device, void *handle);
 
 bool guard_stream_new(void *self, int device, void **handle);
 bool guard_stream_wrap(void *self, int device, void *theirs, void **handle); /* the handle of another stream of its */

@@ -70,7 +70,7 @@ static bool run_call(guard_call *made) {
     guard_host->hold_workers(call->workers); /* its scratch is for that many */
     if (!(error_word && (call->flags & CT_CALL_LASTING))) ok = call->kernel->run(call, NULL);
     guard_host->hold_workers(0);
-    guard_call_free(made);
+    if (!made->kept) guard_call_free(made);
     return ok;
 }
 
@@ -167,7 +167,7 @@ bool guard_enqueue_call(guard_call *call, ct_stream *stream) {
     if (!guard_queued()) return run_call(call);
     work *w = work_new(CALL, NULL, 0);
     if (w) w->call = call;
-    else guard_call_free(call);
+    else if (!call->kept) guard_call_free(call);
     return enqueue(w, stream);
 }
 

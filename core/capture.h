@@ -1,0 +1,25 @@
+/* Recording, as the rest of the core sees it: what is told to the capture of this thread, if there is one. */
+#ifndef COTANGENT_CORE_CAPTURE_H
+#define COTANGENT_CORE_CAPTURE_H
+
+#include <cotangent/capture.h>
+
+#include "core/call.h"
+
+extern _Thread_local ct_graph *ct__capturing; /* NULL: nothing is recorded */
+
+/* After a kernel has run. False after an error: there is no memory to note it. */
+bool ct__capture_call(const ct_call *call, const ct_request *r);
+void ct__capture_made(ct_storage *storage);  /* it is new */
+void ct__capture_ended(ct_storage *storage); /* its memory is about to be given back */
+/* A generator has given a position to an op. False after an error. */
+bool ct__capture_drew(ct_rng *rng, ct_random at);
+/* The lowering of a random op begins (1) and ends (-1): what it writes may be its position. */
+void ct__capture_random_lowering(int change);
+/* The host writes: data of bytes to offset, or a pattern over all of it (data NULL). False after an error: it cannot be repeated. */
+bool ct__capture_put(ct_storage *storage, size_t offset, const void *data, size_t bytes);
+bool ct__capture_fill(ct_storage *storage, const void *pattern, size_t size);
+/* An error that says that `what` cannot be captured. Returns false. */
+bool ct__capture_refuse(const char *op, const char *what);
+
+#endif

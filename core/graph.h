@@ -1,0 +1,78 @@
+/* What a captured graph is made of: capture.c records it, plan.c finds places for its memory, replay.c runs it. */
+#ifndef COTANGENT_CORE_GRAPH_H
+#define COTANGENT_CORE_GRAPH_H
+
+#include "core/capture.h"
+#include "core/map.h"
+#include "core/rng.h"
+
+enum { CT__GRAPH_BLOCKS = 4, CT__GRAPH_GENERATORS = 8 };
+
+/* A storage that records read or write, or scratch. */
+typedef struct ct_graph_slot {
+    ct_storage *kept; /* from before the capture, or left behind by it; NULL: it has a place in the plan */
+    ct_device device;
+    size_t bytes, offset; /* offset: in the block of its device */
+    int first, last;      /* records that use it; first > last: none does */
+    bool made;            /* in the capture */
+    bool written;         /* by a kernel, or by the host more than once */
+    int puts;             /* writes of the host's */
+} ct_graph_slot;
+
+typedef enum ct_record_kind { CT__CALL, CT__PUT, CT__FILL, CT__EFFECT } ct_record_kind;
+
+typedef struct ct_record {
+    ct_record_kind kind;
+    ct_call call;   /* of CT__CALL: its arrays are below */
+    ct_view *views; /* inputs, then outputs */
+    int *slots;     /* of each view; -1: it is a number, or not there */
+    int n_views;
+    int scratch; /* slot; -1: none */
+    unsigned char (*numbers)[CT_NUMBER_BYTES];
+    int n_numbers;
+    /* Of what has a position in a random stream: it is made anew in each replay. -1: it has none */
+    int generator;
+    uint64_t draw;       /* from where the generator stands at the beginning */
+    int64_t *position;   /* where seed, stream and call are among the attributes, or the data to put; NULL: in the call */
+    /* of CT__PUT and CT__FILL */
+    int slot;
+    size_t offset, bytes;
+    unsigned char *data; /* to put, or the element */
+    bool (*effect)(void *context);
+    void *context;
+    void *block; /* all arrays of this record lie in it */
+    size_t block_bytes;
+    /* Of the first of several calls that the device does as one: how many they are (0: it is not known yet, 1: it is done by itself), and the
+     * backend's handle for them. */
+    int together;
+    void *handle;
+} ct_record;
+
+struct ct_graph {
+    ct_record *records;
+    int n_records, records_room;
+    ct_graph_slot *slots;
+    int n_slots, slots_room;
+    ct_map by_storage; /* 1 + slot of a storage that is alive */
+    struct {
+        ct_rng *rng; /* NULL: the default one */
+        uint64_t begin, drawn;
+        ct_random first; /* in a replay */
+    } generators[CT__GRAPH_GENERATORS];
+    int n_generators;
+    struct ct_drawn {
+        ct_random at;
+        int generator;
+    } *draws; /* of the capture */
+    int n_draws, draws_room;
+    int random_lowerings; /* that are going on: what they write may be a position */
+    ct_storage *blocks[CT__GRAPH_BLOCKS]; /* one for each device */
+    int n_blocks;
+    int64_t needed;
+    bool replaying;
+};
+
+void ct__graph_forget(ct_graph *graph); /* the backend's handles */
+bool ct__graph_plan(ct_graph *graph); /* places for all slots, and the views of records on them; false after an error */
+
+#endif

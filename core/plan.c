@@ -1,0 +1,159 @@
+/* The memory plan of a captured graph: everything that lives only within a replay gets a place in one block for each device. Two that are in
+ * use at the same time do not overlap; largest first, each goes to the lowest place that is free as long as it lives. Constants, which the
+ * host writes once and no kernel changes, live as long as the graph and are written here. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/device.h"
+#include "core/error.h"
+#include "core/graph.h"
+#include "core/stream.h"
+
+static bool is_planned(const ct_graph_slot *s) { return !s->kept && s->first <= s->last; }
+
+static size_t alignment_of(ct_device device) {
+    const size_t wanted = device.type == CT_CPU ? 64 : ct__backend(device.type)->alignment;
+    return wanted > 64 ? wanted : 64;
+}
+
+static size_t room_of(const ct_graph_slot *s) {
+    const size_t alignment = alignment_of(s->device);
+    return ((s->bytes ? s->bytes : 1) + alignment - 1) / alignment * alignment;
+}
+
+static int by_size(const void *a, const void *b) {
+    const ct_graph_slot *x = *(ct_graph_slot *const *)a, *y = *(ct_graph_slot *const *)b;
+    if (x->bytes != y->bytes) return x->bytes > y->bytes ? -1 : 1;
+    return x < y ? -1 : x > y;
+}
+static int by_offset(const void *a, const void *b) {
+    const ct_graph_slot *x = *(ct_graph_slot *const *)a, *y = *(ct_graph_slot *const *)b;
+    return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+/* The lowest place for s beside those in `placed`, which live at the same time as it does. */
+static size_t lowest_place(const ct_graph_slot *s, ct_graph_slot **placed, int n) {
+    size_t at = 0;
+    qsort(placed, (size_t)n, sizeof *placed, by_offset);
+    for (int i = 0; i < n; i++) {
+        if (placed[i]->offset >= at + room_of(s)) break;
+        const size_t end = placed[i]->offset + room_of(placed[i]);
+        if (end > at) at = end;
+    }
+    return at;
+}
+
+/* Offsets for the slots of one device in `order`; returns the bytes of all. `beside` is room for as many. */
+static size_t place_all(ct_graph_slot **order, int n, ct_graph_slot **beside) {
+    size_t bytes = 0;
+    for (int i = 0; i < n; i++) {
+        int m = 0;
+        for (int k = 0; k < i; k++)
+            if (order[k]->first <= order[i]->last && order[i]->first <= order[k]->last) beside[m++] = order[k];
+        order[i]->offset = lowest_place(order[i], beside, m);
+        const size_t end = order[i]->offset + room_of(order[i]);
+        if (end > bytes) bytes = end;
+    }
+    return bytes;
+}
+
+static int64_t most_in_use(const ct_graph *g) {
+    int64_t most = 0;
+    int64_t *change = ct__alloc(((size_t)g->n_records + 1) * sizeof *change), now = 0;
+    if (!change) return 0;
+    memset(change, 0, ((size_t)g->n_records + 1) * sizeof *change);
+    for (int i = 0; i < g->n_slots; i++) {
+        const ct_graph_slot *s = &g->slots[i];
+        if (!is_planned(s)) continue;
+        change[s->first] += (int64_t)s->bytes;
+        change[s->last + 1] -= (int64_t)s->bytes;
+    }
+    for (int i = 0; i < g->n_records; i++) {
+        now += change[i];
+        if (now > most) most = now;
+    }
+    ct__free(change, ((size_t)g->n_records + 1) * sizeof *change);
+    return most;
+}
+
+static bool plan_device(ct_graph *g, ct_device device, ct_graph_slot **order, ct_graph_slot **beside) {
+    int n = 0;
+    for (int i = 0; i < g->n_slots; i++)
+        if (is_planned(&g->slots[i]) && ct__same_device(g->slots[i].device, device)) order[n++] = &g->slots[i];
+    qsort(order, (size_t)n, sizeof *order, by_size);
+    const size_t bytes = place_all(order, n, beside);
+    if (g->n_blocks == CT__GRAPH_BLOCKS)
+        return ct_fail(CT_ERR_STATE, "capture", "it uses more than %d devices", CT__GRAPH_BLOCKS);
+    ct_storage *block = ct__storage_new(device, bytes + alignment_of(device), "capture");
+    if (!block) return false;
+    g->blocks[g->n_blocks++] = block;
+    return true;
+}
+
+static ct_storage *block_of(const ct_graph *g, ct_device device) {
+    for (int i = 0; i < g->n_blocks; i++)
+        if (ct__same_device(g->blocks[i]->device, device)) return g->blocks[i];
+    return NULL;
+}
+
+/* Where slot s begins: a buffer, and bytes from there. */
+static void find(const ct_graph *g, const ct_graph_slot *s, void **buffer, size_t *origin) {
+    const ct_storage *storage = s->kept ? s->kept : block_of(g, s->device);
+    const size_t offset = s->kept ? 0 : s->offset;
+    if (s->device.type == CT_CPU) {
+        *buffer = (char *)storage->buffer + offset;
+        *origin = 0;
+    } else {
+        *buffer = storage->buffer;
+        *origin = storage->block->offset + offset;
+    }
+}
+
+static void bind(ct_graph *g, ct_record *record) {
+    for (int i = 0; i < record->n_views; i++)
+        if (record->slots[i] >= 0) find(g, &g->slots[record->slots[i]], &record->views[i].buffer, &record->views[i].origin);
+    if (record->scratch >= 0)
+        find(g, &g->slots[record->scratch], &record->call.scratch.buffer, &record->call.scratch.offset);
+}
+
+/* Writes constants, and takes their records out. */
+static bool write_constants(ct_graph *g) {
+    int n = 0;
+    bool ok = true;
+    for (int i = 0; i < g->n_records; i++) {
+        ct_record *record = &g->records[i];
+        const ct_graph_slot *s = record->slot >= 0 ? &g->slots[record->slot] : NULL;
+        if (!s || s->written || s->kept) {
+            g->records[n++] = *record;
+            continue;
+        }
+        ct_storage *block = block_of(g, s->device);
+        if (record->kind == CT__PUT) {
+            ok = ok && ct__storage_put(block, s->offset + record->offset, record->data, record->bytes);
+        } else {
+            for (size_t k = 0; ok && k + record->bytes <= s->bytes; k += record->bytes)
+                ok = ct__storage_put(block, s->offset + k, record->data, record->bytes);
+        }
+        ct__free(record->block, record->block_bytes);
+    }
+    g->n_records = n;
+    return ok;
+}
+
+bool ct__graph_plan(ct_graph *g) {
+    const size_t bytes = ((size_t)g->n_slots + 1) * sizeof(ct_graph_slot *);
+    ct_graph_slot **order = ct__alloc(bytes), **beside = ct__alloc(bytes);
+    bool ok = order && beside;
+    if (!ok) ct__fail_memory("capture", 2 * bytes);
+    for (int i = 0; i < g->n_slots; i++) /* constants live from beginning to end */
+        if (is_planned(&g->slots[i]) && g->slots[i].puts && !g->slots[i].written) g->slots[i].first = 0, g->slots[i].last = g->n_records - 1;
+    for (int i = 0; ok && i < g->n_slots; i++)
+        if (is_planned(&g->slots[i]) && !block_of(g, g->slots[i].device)) ok = plan_device(g, g->slots[i].device, order, beside);
+    g->needed = ok ? most_in_use(g) : 0;
+    ok = ok && write_constants(g);
+    for (int i = 0; ok && i < g->n_records; i++) bind(g, &g->records[i]);
+    ct__free(order, bytes);
+    ct__free(beside, bytes);
+    return ok;
+}
