@@ -1,5 +1,5 @@
-/* Elementwise ops on WebGPU, where the sweep over the ops does not look: how exact functions are over their whole range, values that are not
- * finite, integers at their ends, every pair of dtypes that converts, tensors long enough for the fast loops. */
+/* Elementwise ops on WebGPU, where the sweep over the ops does not look: how exact functions are over their whole range, values
+ * that are not finite, integers at their ends, every pair of dtypes that converts, tensors long enough for the fast loops. */
 #include <float.h>
 #include <math.h>
 #include <string.h>

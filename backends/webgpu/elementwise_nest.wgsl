@@ -64,7 +64,8 @@ fn rows(group: u32, local: u32, groups: u32) {
         } else {
             at = ct_four_places(i);
         }
-        ct_store_results(i, ct_formula_of_four(i, m_four(at.m), a_four(at.a), b_four(at.b), c_four(at.c), d_four(at.d), e_four(at.e)));
+        let y = ct_formula_of_four(i, m_four(at.m), a_four(at.a), b_four(at.b), c_four(at.c), d_four(at.d), e_four(at.e));
+        ct_store_results(i, y);
     }
 }
 

@@ -1,6 +1,6 @@
-// Elements from one dtype to another, as the CPU converts: floats to integers truncate and saturate with NaN as 0, integers wrap, and floats
-// that C lacks meet f32 on the way. Elements are bits, one word or two. Of each dtype there is ct_real_of_ or ct_whole_of_, which gives the f32
-// or the i64 that it is, and ct_real_to_ and ct_whole_to_.
+// Elements from one dtype to another, as the CPU converts: floats to integers truncate and saturate with NaN as 0, integers wrap, and
+// floats that C lacks meet f32 on the way. Elements are bits, one word or two. Of each dtype there is ct_real_of_ or ct_whole_of_,
+// which gives the f32 or the i64 that it is, and ct_real_to_ and ct_whole_to_.
 
 // ---- Floats ----
 

@@ -1,9 +1,9 @@
 // Functions of f32 to a few units in the last place, from +, *, / and sqrt alone: the builtins of WGSL are allowed errors that would show
 // (sin 2^-11, exp 3 + 2 |x| ulp). Reductions and polynomials are those of backends/cpu/simd/, where the error of each fit is given.
 //
-// A compiler for the device may fuse products with sums, or not; take (a + b) - a for b and a b + a c for a (b + c); and assume that nothing
-// is NaN or infinite. So numbers are split by a mask on their bits, of which it knows nothing, and ct_opaque keeps apart what must not
-// be joined. What is NaN or infinite is told from its bits, and chosen last.
+// A compiler for the device may fuse products with sums, or not; take (a + b) - a for b and a b + a c for a (b + c); and assume that
+// nothing is NaN or infinite. So numbers are split by a mask on their bits, of which it knows nothing, and ct_opaque keeps apart what
+// must not be joined. What is NaN or infinite is told from its bits, and chosen last.
 
 // ---- Bits ----
 

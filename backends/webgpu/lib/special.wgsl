@@ -49,8 +49,8 @@ fn ct_erfc(x: f32) -> f32 {
     let y = q * w * ct_scale(1.0 + ct_expm1_reduced(ct_opaque(fma(n, -ct_log2_head, -(head * head))) + rest), i32(n));
     return select(select(y, 2.0 - y, x < 0.0), x, ct_is_nan(x));
 }
-// The normal distribution function: at -a it is e^(-a^2 / 2) t P(t) with t = 1 / (1 + 0.35 a), 3e-8. a^2 is not rounded, being made of a head
-// and a tail. NaN gets into t, and from 13.2 on, where it is subnormal, it is 0.
+// The normal distribution function: at -a it is e^(-a^2 / 2) t P(t) with t = 1 / (1 + 0.35 a), 3e-8. a^2 is not rounded, being made of
+// a head and a tail. NaN gets into t, and from 13.2 on, where it is subnormal, it is 0.
 fn ct_ndtr(x: f32) -> f32 {
     let t = 1.0 / fma(abs(x), 0.35, 1.0);
     var p = fma(-0.0291581007, t, 0.144031921);

@@ -5,8 +5,9 @@ fn ct_two_over_pi(from_bit: u32) -> vec3<u32> {
     var words = array<u32, 7>(0u, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u);
     let w = from_bit >> 5u;
     let n = from_bit & 31u;
-    let next = vec3<u32>(words[w + 1u], words[w + 2u], words[w + 3u]);
-    return (vec3<u32>(words[w], words[w + 1u], words[w + 2u]) << vec3<u32>(n)) | ((next >> vec3<u32>(1u)) >> vec3<u32>(31u - n));
+    let high = vec3<u32>(words[w], words[w + 1u], words[w + 2u]);
+    let low = vec3<u32>(words[w + 1u], words[w + 2u], words[w + 3u]);
+    return (high << vec3<u32>(n)) | ((low >> vec3<u32>(1u)) >> vec3<u32>(31u - n));
 }
 // Payne and Hanek's reduction, in integers: a = 2^(e-31) m with 32 bits of m, and a / (2 pi) modulo 1 needs no bits of 2 / pi that would
 // make whole turns. 64 bits of it: two are the quadrant, and the others, centred, r / (pi/2).

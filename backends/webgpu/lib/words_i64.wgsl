@@ -11,7 +11,9 @@ fn ct_neg(a: T) -> T { return ct_i64_neg(a); }
 fn ct_fma(a: T, b: T, c: T) -> T { return ct_i64_add(ct_i64_mul(a, b), c); }
 fn ct_square(a: T) -> T { return ct_i64_mul(a, a); }
 fn ct_abs(a: T) -> T { return ct_i64_abs(a); }
-fn ct_sign(a: T) -> T { return select(ct_i64(u32(!ct_i64_is_zero(a)), 0u), ct_i64(0xffffffffu, 0xffffffffu), ct_i64_is_negative(a)); }
+fn ct_sign(a: T) -> T {
+    return select(ct_i64(u32(!ct_i64_is_zero(a)), 0u), ct_i64(0xffffffffu, 0xffffffffu), ct_i64_is_negative(a));
+}
 fn ct_floor(a: T) -> T { return a; }
 fn ct_ceil(a: T) -> T { return a; }
 fn ct_round(a: T) -> T { return a; }
