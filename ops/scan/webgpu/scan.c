@@ -27,6 +27,7 @@ typedef struct scan {
 #define FACTORS ct_wgsl_scan_products_whole
 #define EXTREMA ct_wgsl_scan_extrema_word, ct_wgsl_scan_extrema_word, ct_wgsl_scan_extrema_wide
 static const scan cumsum_scan = {ct_wgsl_scan_sums_real, SUMS, SUMS, false, false},
+                  cumsum_back_scan = {ct_wgsl_scan_sums_real, SUMS, SUMS, false, false},
                   cumprod_scan = {ct_wgsl_scan_products_real, FACTORS, FACTORS, false, false},
                   linear_scan_scan = {ct_wgsl_scan_recurrence, NULL, NULL, false, false},
                   cummax_scan = {EXTREMA, true, true}, cummin_scan = {EXTREMA, false, true};
@@ -91,16 +92,30 @@ static size_t scratch_of(const ct_call *call, int64_t axis, bool reverse) {
     return scratch_for(&plan.p);
 }
 
+/* Whether x and y of a scan that makes floats of floats come in aligned quads. */
+static bool in_quads(const scan *s, const ct_call *call, const division *plan) {
+    const ct_view *x = call->in[0], *y = call->out[0];
+    const params *p = &plan->p;
+    if (s->places || call->n_in > 1 || plan->walks || x->dtype > CT_BF16) return false;
+    if (p->n % 4 != 0 || p->step[0] != 1 || p->step[1] != 1 || !ct_wgpu_fits(x, 4) || !ct_wgpu_fits(y, 4)) return false;
+    for (uint32_t d = 0; d < plan->rank; d++)
+        if (p->strides[0][d] % 4 != 0 || p->strides[1][d] % 4 != 0) return false;
+    return true;
+}
+
 static bool run(const scan *s, const ct_call *call, int64_t axis, bool reverse) {
     const ct_view *x = call->in[0];
     if (ct_wgpu_count(x) == 0) return true;
     const bool real = x->dtype <= CT_BF16, wide = x->dtype == CT_I64;
     division plan = plan_of(call, axis, reverse);
     params *p = &plan.p;
-    ct_wgpu_launch l = ct_wgpu_begin(&unit, plan.walks ? "threads" : "blocks", plan.threads);
+    const bool quads = in_quads(s, call, &plan);
+    const unsigned mode = quads ? CT_WGPU_QUADS | (x->dtype == CT_F32 ? CT_WGPU_QUADS_ONLY : 0) : 0;
+    ct_wgpu_launch l = ct_wgpu_begin(&unit, plan.walks ? "threads" : quads ? "quad_blocks" : "blocks", plan.threads);
     l.more = real ? s->real : wide ? s->wide : s->word;
-    ct_wgpu_in(&l, "x", x);
-    ct_wgpu_out_or(&l, "y", call->out[0], x->dtype);
+    ct_wgpu_operand_of(&l, "x", x, mode);
+    if (call->out[0]) ct_wgpu_operand_of(&l, "y", call->out[0], CT_WGPU_WRITTEN | mode);
+    else ct_wgpu_missing(&l, "y", x->dtype, CT_WGPU_WRITTEN);
     if (s->places) ct_wgpu_out_or(&l, "third", ct_wgpu_output(call, 1), CT_I64);
     else ct_wgpu_in_or(&l, "third", call->n_in > 1 ? call->in[1] : NULL, CT_F32);
     if (p->chunks > 1) ct_wgpu_scratch(&l, "partial", call, CT_I64, 0, scratch_for(p), CT_WGPU_WRITTEN);
@@ -134,6 +149,7 @@ static const char *can(const ct_call *call) {
         return run(&name##_scan, call, attrs->axis, REVERSE);        \
     }
 KERNEL(cumsum, false)
+KERNEL(cumsum_back, true)
 KERNEL(cumprod, false)
 KERNEL(linear_scan, attrs->reverse)
 KERNEL(cummax, false)
@@ -141,6 +157,7 @@ KERNEL(cummin, false)
 
 CT_WGPU_KERNELS(scan_scan) = {
     CT_CANDIDATES(cumsum, {"cumsum", can, cumsum_scratch, cumsum_run}),
+    CT_CANDIDATES(cumsum_back, {"cumsum_back", can, cumsum_back_scratch, cumsum_back_run}),
     CT_CANDIDATES(cumprod, {"cumprod", can, cumprod_scratch, cumprod_run}),
     CT_CANDIDATES(linear_scan, {"linear_scan", can, linear_scan_scratch, linear_scan_run}),
     CT_CANDIDATES(cummax, {"cummax", can, cummax_scratch, cummax_run}),

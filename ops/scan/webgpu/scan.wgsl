@@ -85,40 +85,115 @@ fn before_of(own: State, local: u32) -> Before {
     return Before(before, all);
 }
 
+// What lies before a chunk. There are no more chunks than invocations.
+fn carried(number: u32, chunk: u32, local: u32) -> State {
+    if (p.chunks == 1u || p.totals == 1u) {
+        return none();
+    }
+    var before = none();
+    if (local < chunk) {
+        before = total_of(number * p.chunks + local);
+    }
+    return before_of(before, local).all;
+}
+
+// The elements of one invocation, or what the line comes to at each of them.
+struct Piece {
+    s: array<State, EACH>,
+}
+
+fn total_of_piece(piece: Piece) -> State {
+    var total = piece.s[0];
+    for (var k = 1u; k < EACH; k++) {
+        total = step(total, piece.s[k]);
+    }
+    return total;
+}
+
+fn through(piece: Piece, before: State) -> Piece {
+    var states: Piece;
+    var state = before;
+    for (var k = 0u; k < EACH; k++) {
+        state = step(state, piece.s[k]);
+        states.s[k] = state;
+    }
+    return states;
+}
+
+fn piece_of(at: vec3<u32>, first: u32, to: u32) -> Piece {
+    var piece: Piece;
+    for (var k = 0u; k < EACH; k++) {
+        piece.s[k] = none();
+        if (first + k < to) {
+            piece.s[k] = element(at, first + k);
+        }
+    }
+    return piece;
+}
+
 // A workgroup per chunk: invocations take neighboring pieces of it.
 fn blocks(group: u32, local: u32, groups: u32) {
     let number = group / p.chunks;
     let chunk = group % p.chunks;
-    let begin = chunk * p.chunk;
-    let to = min(begin + p.chunk, p.n);
+    let to = min((chunk + 1u) * p.chunk, p.n);
     let at = line_at(number);
-    var carry = none();
-    if (p.chunks > 1u && p.totals == 0u) { // there are no more chunks than invocations
-        var before = none();
-        if (local < chunk) {
-            before = total_of(number * p.chunks + local);
-        }
-        carry = before_of(before, local).all;
-    }
-    for (var next = begin; next < to; next += THREADS * EACH) {
+    var carry = carried(number, chunk, local);
+    for (var next = chunk * p.chunk; next < to; next += THREADS * EACH) {
         let first = next + local * EACH;
-        var elements: array<State, EACH>;
-        var own = none();
-        for (var k = 0u; k < EACH; k++) {
-            elements[k] = none();
-            if (first + k < to) {
-                elements[k] = element(at, first + k);
-            }
-            own = step(own, elements[k]);
-        }
-        let before = before_of(own, local);
+        let piece = piece_of(at, first, to);
+        let before = before_of(total_of_piece(piece), local);
         if (p.totals == 0u) {
-            var state = join(carry, before.own);
+            let states = through(piece, join(carry, before.own));
             for (var k = 0u; k < EACH; k++) {
                 if (first + k < to) {
-                    state = step(state, elements[k]);
-                    put(at + (first + k) * p.step.xyz, at, state);
+                    put(at + (first + k) * p.step.xyz, at, states.s[k]);
                 }
+            }
+        }
+        carry = join(carry, before.all);
+    }
+    if (p.totals == 1u && local == 0u) {
+        put_total(group, carry);
+    }
+}
+
+// The same of x and y in aligned quads. The formula has value_of(state) as well.
+fn quad_of(at: u32, first: u32, to: u32) -> vec4<y_t> {
+    if (first < to) {
+        return x_load4(at + first);
+    }
+    return vec4<y_t>();
+}
+
+fn quad_blocks(group: u32, local: u32, groups: u32) {
+    let number = group / p.chunks;
+    let chunk = group % p.chunks;
+    let to = min((chunk + 1u) * p.chunk, p.n);
+    let at = line_at(number);
+    var carry = carried(number, chunk, local);
+    for (var next = chunk * p.chunk; next < to; next += THREADS * EACH) {
+        let first = next + local * EACH;
+        let a = quad_of(at.x, first, to);
+        let b = quad_of(at.x, first + 4u, to);
+        var piece: Piece;
+        for (var k = 0u; k < 4u; k++) {
+            piece.s[k] = none();
+            piece.s[k + 4u] = none();
+            if (first < to) {
+                piece.s[k] = state_of(a[k], third_t(), 0u);
+            }
+            if (first + 4u < to) {
+                piece.s[k + 4u] = state_of(b[k], third_t(), 0u);
+            }
+        }
+        let before = before_of(total_of_piece(piece), local);
+        if (p.totals == 0u) {
+            let y = through(piece, join(carry, before.own));
+            if (first < to) {
+                y_store4(at.y + first, vec4<y_t>(value_of(y.s[0]), value_of(y.s[1]), value_of(y.s[2]), value_of(y.s[3])));
+            }
+            if (first + 4u < to) {
+                y_store4(at.y + first + 4u, vec4<y_t>(value_of(y.s[4]), value_of(y.s[5]), value_of(y.s[6]), value_of(y.s[7])));
             }
         }
         carry = join(carry, before.all);

@@ -17,8 +17,12 @@ fn join(a: State, b: State) -> State {
     return a + b;
 }
 
+fn value_of(state: State) -> f32 {
+    return state;
+}
+
 fn put(at: vec3<u32>, start: vec3<u32>, state: State) {
-    y_store(at.y, state);
+    y_store(at.y, value_of(state));
 }
 
 fn to_words(state: State) -> vec4<u32> {
