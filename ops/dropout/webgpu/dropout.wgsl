@@ -53,7 +53,7 @@ fn dropout(group: u32, local: u32, groups: u32) {
         } else {
             for (var k = 0u; k < 4u && first + k < p.total; k++) {
                 let place = places(first + k);
-                y_store(place.x, select(x_load(place.y) * p.scale, 0.0, drops[k]));
+                put1(place.x, select(x_load(place.y) * p.scale, 0.0, drops[k]));
             }
         }
     }

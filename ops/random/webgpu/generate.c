@@ -25,17 +25,14 @@ typedef struct params {
     uint32_t step, one;
 } params;
 
-/* How values are stored, by what the result is computed in, and whether four elements at a time. */
-static const char floats[] =
-    "fn put1(i: u32, low: u32, high: u32) { y_store(i, bitcast<f32>(low)); }\n"
-    "fn put4(i: u32, low: vec4<u32>, high: vec4<u32>) { y_store4(i, bitcast<vec4<f32>>(low)); }\n";
-static const char single_floats[] = "fn put1(i: u32, low: u32, high: u32) { y_store(i, bitcast<f32>(low)); }\n"
-                                    "fn put4(i: u32, low: vec4<u32>, high: vec4<u32>) {}\n";
-static const char integers[] =
-    "fn put1(i: u32, low: u32, high: u32) { y_store(i, bitcast<i32>(low)); }\n"
-    "fn put4(i: u32, low: vec4<u32>, high: vec4<u32>) { y_store4(i, bitcast<vec4<i32>>(low)); }\n";
-static const char single_integers[] = "fn put1(i: u32, low: u32, high: u32) { y_store(i, bitcast<i32>(low)); }\n"
-                                      "fn put4(i: u32, low: vec4<u32>, high: vec4<u32>) {}\n";
+/* How values are stored, by what the result is computed in: all in quads of elements, all but the last few, or one by one. */
+#define ONE(type)  "fn put1(i: u32, low: u32, high: u32) { y_store(i, bitcast<" type ">(low)); }\n"
+#define FOUR(type) "fn put4(i: u32, low: vec4<u32>, high: vec4<u32>) { y_store4(i, bitcast<vec4<" type ">>(low)); }\n"
+#define NO_ONE     "fn put1(i: u32, low: u32, high: u32) {}\n"
+#define NO_FOUR    "fn put4(i: u32, low: vec4<u32>, high: vec4<u32>) {}\n"
+enum how { QUADS, MOSTLY_QUADS, SINGLES };
+static const char *const floats[] = {NO_ONE FOUR("f32"), ONE("f32") FOUR("f32"), ONE("f32") NO_FOUR};
+static const char *const integers[] = {NO_ONE FOUR("i32"), ONE("i32") FOUR("i32"), ONE("i32") NO_FOUR};
 static const char pairs[] = "fn put1(i: u32, low: u32, high: u32) { y_store(i, ct_i64(low, high)); }\n"
                             "fn put4(i: u32, low: vec4<u32>, high: vec4<u32>) {\n"
                             "    for (var k = 0u; k < 4u; k++) { y_store(i + k, ct_i64(low[k], high[k])); }\n"
@@ -46,18 +43,18 @@ static bool is_float(ct_dtype dtype) { return dtype <= CT_BF16; }
 /* position: NULL, or where the position lies as three integers; chance: NULL, or the probabilities of a bernoulli. */
 static bool generate(const ct_call *call, enum kind kind, params *p, const ct_view *position, const ct_view *chance) {
     const ct_view *y = call->out[0];
-    const bool whole = y->dtype != CT_I64 && ct_wgpu_is_dense(y) && ct_wgpu_fits(y, 4);
+    const bool dense = ct_wgpu_is_dense(y), wide = y->dtype == CT_I64;
+    const enum how how = !dense || wide || !ct_wgpu_fits(y, 4) ? SINGLES : ct_wgpu_count(y) % 4 ? MOSTLY_QUADS : QUADS;
     ct_wgpu_launch l = ct_wgpu_begin(&unit, "generate", THREADS);
-    ct_wgpu_operand_of(&l, "y", y, CT_WGPU_WRITTEN | (whole ? CT_WGPU_QUADS : 0));
+    ct_wgpu_operand_of(
+        &l, "y", y, CT_WGPU_WRITTEN | (how == SINGLES ? 0 : CT_WGPU_QUADS) | (how == QUADS ? CT_WGPU_QUADS_ONLY : 0));
     ct_wgpu_in(&l, "position", position);
     l.operands[l.n - 1].dtype = CT_I32; /* in words */
     ct_wgpu_in(&l, "chance", chance);
     ct_wgpu_constant(&l, "KIND", kind);
     ct_wgpu_constant(&l, "WIDE", position && position->dtype == CT_I64);
-    ct_wgpu_constant(&l, "DENSE", whole || (y->dtype == CT_I64 && ct_wgpu_is_dense(y)));
-    l.more = y->dtype == CT_I64   ? pairs
-             : is_float(y->dtype) ? (whole ? floats : single_floats)
-                                  : (whole ? integers : single_integers);
+    ct_wgpu_constant(&l, "DENSE", wide ? dense : how != SINGLES);
+    l.more = wide ? pairs : (is_float(y->dtype) ? floats : integers)[how];
     ct_wgpu_nest_of(&p->nest, (const ct_view *const[]){y, chance ? chance : y}, 2);
     if (position) p->step = (uint32_t)(position->strides[0] * (position->dtype == CT_I64 ? 2 : 1));
     p->seed = call->random.seed, p->stream = call->random.stream, p->call = call->random.call;

@@ -61,9 +61,12 @@ fn turned(word: u32) -> vec2<f32> {
     return vec2<f32>(select(cosine, -cosine, ((quarter + 1u) & 2u) != 0u), select(sine, -sine, (quarter & 2u) != 0u));
 }
 
+// The nearest number, whichever way a device rounds when it converts: both halves and the product are exact.
+fn nearest(word: u32) -> f32 { return fma(f32(word >> 8u), 256.0, f32(word & 0xffu)); }
+
 // Box and Muller: two normal numbers of two words.
 fn normals(words: vec2<u32>) -> vec2<f32> {
-    let u = fma(f32(words.x), 0x1p-32f, 0x1p-33f); // never zero
+    let u = fma(nearest(words.x), 0x1p-32f, 0x1p-33f); // never zero
     let r = sqrt(-2.0 * min(ct_log(u), 0.0)) * p.width;
     return fma(vec2<f32>(r), turned(words.y), vec2<f32>(p.low));
 }
