@@ -15,6 +15,7 @@ enum {
     OPCHECK_THREADS = 4, /* the same bits for 1, 2 and 7 threads */
     OPCHECK_ALL = 7,
     OPCHECK_SMALLEST = 8, /* of each op only the samples of few elements, for builds that are slow */
+    OPCHECK_WIDE = 16,    /* only f32, f64 and i64, for devices that compile a kernel for every dtype */
 };
 
 typedef struct opcheck_counts {
@@ -54,6 +55,7 @@ typedef struct opcheck_sample {
 typedef struct opcheck {
     const ct_op *op;
     const opcheck_sample *sample; /* being looked at, for messages */
+    unsigned what;
     int checks, failures;
 } opcheck;
 
