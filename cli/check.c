@@ -10,19 +10,20 @@
 #include "tests/opcheck.h"
 
 static void print_help(void) {
-    printf(
-        "usage: cotangent check [--values] [--gradients] [--threads] [--capture] [--smallest] [--device D] [--jobs N] [--verbose] "
-        "[OP...]\n\n"
-        "Checks the ops (all of them when none is named) on this machine, at the samples that they bring:\n"
-        "  --values     results in every dtype, memory layout and level of vector instructions, against the op\n"
-        "               computed another way in f64\n"
-        "  --gradients  first and second derivatives against central differences\n"
-        "  --threads    the same bits for 1, 2 and 7 threads\n"
-        "  --capture    the same bits when a call and its gradients are captured and replayed\n"
-        "Without any of these four all are checked. --smallest takes only samples of few elements; --jobs N uses N "
-        "processes (default: the threads of the library);\n"
-        "--device D checks another device than the CPU; --verbose prints one line per op. The exit status is 0 when "
-        "everything holds.\n");
+    printf("usage: cotangent check [--values] [--gradients] [--threads] [--capture] [--smallest] [--wide] [--device D] "
+           "[--jobs N] "
+           "[--verbose] [OP...]\n\n"
+           "Checks the ops (all of them when none is named) on this machine, at the samples that they bring:\n"
+           "  --values     results in every dtype, memory layout and level of vector instructions, against the op\n"
+           "               computed another way in f64\n"
+           "  --gradients  first and second derivatives against central differences\n"
+           "  --threads    the same bits for 1, 2 and 7 threads\n"
+           "  --capture    the same bits when a call and its gradients are captured and replayed\n"
+           "Without any of these four all are checked. --smallest takes only samples of few elements, --wide only "
+           "f32, f64 and "
+           "i64;\n--jobs N uses N processes (default: the threads of the library);\n"
+           "--device D checks another device than the CPU; --verbose prints one line per op. The exit status is 0 when "
+           "everything holds.\n");
 }
 
 static int parse(int argc, char **argv, cli_list *names, unsigned *what, int *jobs, bool *verbose,
@@ -35,6 +36,7 @@ static int parse(int argc, char **argv, cli_list *names, unsigned *what, int *jo
         else if (strcmp(word, "--threads") == 0) *what |= OPCHECK_THREADS;
         else if (strcmp(word, "--capture") == 0) *what |= OPCHECK_CAPTURE;
         else if (strcmp(word, "--smallest") == 0) *what |= OPCHECK_SMALLEST;
+        else if (strcmp(word, "--wide") == 0) *what |= OPCHECK_WIDE;
         else if (strcmp(word, "--verbose") == 0) *verbose = true;
         else if (strcmp(word, "--device") == 0 && i + 1 < argc) {
             *device = argv[++i];

@@ -95,7 +95,7 @@ static void check_in_job(int op, bool device_is_there, unsigned what, finding *f
     clock_gettime(CLOCK_MONOTONIC, &start);
     found->from = found->to = ftell(stdout);
     alarm(SECONDS);
-    opcheck check = {.op = ct_op_at(op)};
+    opcheck check = {.op = ct_op_at(op), .what = what};
     opcheck_expect(&check, device_is_there, "the device cannot be used: %s", ct_error());
     if (device_is_there) check_op(&check, what);
     fflush(stdout);

@@ -16,6 +16,7 @@ enum {
     OPCHECK_CAPTURE = 16, /* the same bits when captured and replayed */
     OPCHECK_ALL = 23,
     OPCHECK_SMALLEST = 8, /* of each op only the samples of few elements, for builds that are slow */
+    OPCHECK_WIDE = 16,    /* only f32, f64 and i64, for devices that compile a kernel for every dtype */
 };
 
 typedef struct opcheck_counts {
@@ -55,6 +56,7 @@ typedef struct opcheck_sample {
 typedef struct opcheck {
     const ct_op *op;
     const opcheck_sample *sample; /* being looked at, for messages */
+    unsigned what;
     int checks, failures;
 } opcheck;
 

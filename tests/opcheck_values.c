@@ -63,6 +63,7 @@ double opcheck_smallest(ct_dtype dtype) {
     }
 }
 
+static bool is_narrow(ct_dtype dtype) { return ct_dtype_size(dtype) < 4 || dtype == CT_I32; }
 static bool is_whole(ct_dtype dtype) { return ct_dtype_is_int(dtype) || dtype == CT_BOOL; }
 
 /* An integer of another width, or of bool. */
@@ -492,7 +493,7 @@ static void check_variant(opcheck *check, opcheck_sample *sample, ct_dtype dtype
     static const char *best; /* the level of this process: that of other devices than the CPU, which do not care */
     input_set set = {.dtype = dtype, .integer = integer};
     if (!best) best = ct_isa();
-    if (!ct_device_has_dtype(ct_get_device(), dtype)) return;
+    if (!ct_device_has_dtype(ct_get_device(), dtype) || (check->what & OPCHECK_WIDE && is_narrow(dtype))) return;
     fill_all(sample, &set);
     for (int repeats = 0; repeats < 2; repeats++) { /* ordinary layouts, then the one that changes the values */
         if (repeats && (sample->largest > LARGE || sample->n_in == 0 || (integer && dtype != CT_I32))) break;
