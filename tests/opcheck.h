@@ -16,7 +16,7 @@ enum {
     OPCHECK_CAPTURE = 16, /* the same bits when captured and replayed */
     OPCHECK_ALL = 23,
     OPCHECK_SMALLEST = 8, /* of each op only the samples of few elements, for builds that are slow */
-    OPCHECK_WIDE = 16,    /* only f32, f64 and i64, for devices that compile a kernel for every dtype */
+    OPCHECK_WIDE = 32,    /* only f32, f64 and i64, for devices that compile a kernel for every dtype */
 };
 
 typedef struct opcheck_counts {
