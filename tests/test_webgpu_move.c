@@ -1,5 +1,5 @@
-/* On WebGPU what is moved, made and summed by index, at sizes and in layouts that the samples of the ops do not have: bit for bit as on the CPU,
- * in every dtype. */
+/* On WebGPU what is moved, made and summed by index, at sizes and in layouts that the samples of the ops do not
+ * have: bit for bit as on the CPU, in every dtype. */
 #include <math.h>
 #include <string.h>
 
@@ -96,8 +96,8 @@ TEST_LIMIT(lines_are_those_that_f64_gives, 120) {
         }
 }
 
-/* Few are looked through for each place, many are sorted: in one block or in several, into a few rows that each get very many, or into many.
- * Small whole numbers have exact sums in any order, so that all bits have to be the same. */
+/* Few are looked through for each place, many are sorted: in one block or in several, into a few rows that each get
+ * very many, or into many. Small whole numbers have exact sums in any order, so that all bits have to be the same. */
 TEST_LIMIT(what_is_sent_by_index_arrives_as_on_the_cpu, 240) {
     WEBGPU(d);
     static const int64_t sizes[][3] = {{5, 3, 40}, {7, 4, 600}, {300, 12, 1100}, {5, 1, 1300}, {1500, 3, 1200}};

@@ -1,4 +1,5 @@
-/* The host side of what kernels with an input of indices share: the look at them, and their stable order by a radix sort. */
+/* The host side of what kernels with an input of indices share: the look at them, and their stable order by a radix
+ * sort. */
 #include "backends/webgpu/indices.h"
 
 enum { THREADS = 256, BLOCK = 1024, DIGITS = 256 };

@@ -9,7 +9,8 @@ void ct_wgpu_index_operand(ct_wgpu_launch *launch, const ct_view *index);
 /* By what its strides are to be multiplied then. */
 static inline int64_t ct_wgpu_index_words(const ct_view *index) { return index->dtype == CT_I64 ? 2 : 1; }
 
-/* Enqueues a look at indices, input 1 of the call: whether all lie below bound. Their places in errors are `place` apart. */
+/* Enqueues a look at indices, input 1 of the call: whether all lie below bound. Their places in errors are `place`
+ * apart. */
 bool ct_wgpu_look(const ct_call *call, const ct_view *index, int64_t bound, int64_t place);
 
 static inline int ct_wgpu_axis(int64_t axis, const ct_view *x) {
@@ -25,9 +26,9 @@ static inline void ct_wgpu_row_major(const ct_view *view, int64_t strides[CT_WGP
 
 /* ---- Order ---- */
 
-/* The stable order of n keys below `keys` (the largest may be one that stands for none): the caller puts them and their numbers 0, 1, ...,
- * all u32, into its scratch memory at the offsets keys and places, and finds them sorted there. `more` bytes from ct_wgpu_order_bytes on
- * are left to it. */
+/* The stable order of n keys up to `most`: the caller writes them and their numbers 0, 1, ..., all u32, into its scratch
+ * at the offsets keys and places, and after ct_wgpu_order finds them sorted at what these offsets are then. Of its
+ * scratch that takes ct_wgpu_order_bytes from `begin` on. */
 typedef struct ct_wgpu_ordered {
     int64_t n, most;     /* how many; the largest key */
     size_t keys, places; /* where they are, and after the sort where they are then */

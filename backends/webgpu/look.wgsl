@@ -1,4 +1,5 @@
-// A look at indices alone: those that choose or send nothing have to be in range all the same, and calls that last know before they write.
+// A look at indices alone: those that choose or send nothing have to be in range all the same, and calls that last know
+// before they write.
 struct Params {
     total: u32,
     rank: u32,

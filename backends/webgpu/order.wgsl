@@ -1,7 +1,8 @@
-// The stable order of keys by a radix sort, least digit first, with 8 bits to a digit (Satish, Harris, Garland: Designing Efficient Sorting
-// Algorithms for Manycore GPUs, 2009). A workgroup takes a block of keys. count: how often each digit is in each block; scan: of each digit, how
-// often it is in the blocks before; place: a block is sorted by its digit in workgroup memory, and its runs go where they
-// belong. order: all of it for a single block. Barriers are what a sort of a block costs, so two bits go at a time.
+// The stable order of keys by a radix sort, least digit first, with 8 bits to a digit (Satish, Harris, Garland:
+// Designing Efficient Sorting Algorithms for Manycore GPUs, 2009). A workgroup takes a block of keys. count: how often
+// each digit is in each block; scan: of each digit, how often it is in the blocks before; place: a block is sorted by
+// its digit in workgroup memory, and its runs go where they belong. order: all of it for a single block. Barriers are
+// what a sort of a block costs, so two bits go at a time.
 struct Params {
     n: u32,
     blocks: u32,
@@ -100,7 +101,8 @@ fn load_block(block: u32, local: u32) {
     workgroupBarrier();
 }
 
-// The block by `bits` bits from shift on, two at a time: how often each of the four is, in 16 bits each, tells where its keys go.
+// The block by `bits` bits from shift on, two at a time: how often each of the four is, in 16 bits each, tells where
+// its keys go.
 fn sort_block(local: u32) {
     for (var bit = p.shift; bit < p.shift + p.bits; bit += 2u) {
         var keys: array<u32, 4>;

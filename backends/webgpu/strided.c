@@ -225,7 +225,8 @@ bool ct_wgpu_fill_view(const ct_call *call, const ct_view *to, const uint32_t bi
 
 /* ---- Elements ---- */
 
-/* |value| to a multiple of the spacing of a format with e bits of exponent and m of mantissa, ties to even, overflow left aside. */
+/* |value| to a multiple of the spacing of a format with e bits of exponent and m of mantissa, ties to even, overflow
+ * left aside. */
 static uint32_t small_float(double magnitude, int e, int m) {
     const int bias = (1 << (e - 1)) - 1;
     int exponent;

@@ -1,4 +1,5 @@
-// Copies of elements narrower than a word into runs of neighbours: a word by an invocation. The last word of a run keeps what is not of it.
+// Copies of elements narrower than a word into runs of neighbours: a word by an invocation. The last word of a run
+// keeps what is not of it.
 struct Params {
     total: u32,
     rank: u32,

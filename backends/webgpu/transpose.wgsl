@@ -1,5 +1,5 @@
-// Batches of matrices that are dense along columns where they are written and along rows where they are read, by tiles in workgroup
-// memory. Rows of a tile are one longer than it, so that neighbours meet in different banks.
+// Batches of matrices that are dense along columns where they are written and along rows where they are read, by tiles
+// in workgroup memory. Rows of a tile are one longer than it, so that neighbours meet in different banks.
 struct Params {
     total: u32, // matrices
     rank: u32,

@@ -1,4 +1,5 @@
-// transpose.wgsl for elements of 16 bits, which are written as whole words: a tile has two columns for each of the other's.
+// transpose.wgsl for elements of 16 bits, which are written as whole words: a tile has two columns for each of the
+// other's.
 struct Params {
     total: u32, // matrices
     rank: u32,

@@ -1,5 +1,5 @@
-// Numbers of 64 bits where results have to be those of f64: positions and steps that the other backends compute in it. A number is its bits,
-// low word first. Numbers too small to be normal are 0.
+// Numbers of 64 bits where results have to be those of f64: positions and steps that the other backends compute in it.
+// A number is its bits, low word first. Numbers too small to be normal are 0.
 
 alias ct_f64 = vec2<u32>;
 
@@ -23,7 +23,8 @@ fn ct_f64_digits(a: ct_f64) -> vec2<u32> { return vec2<u32>(a.x, (a.y & 0xfffffu
 fn ct_f64_is_zero(a: ct_f64) -> bool { return ct_f64_exponent(a) == 0; }
 fn ct_f64_neg(a: ct_f64) -> ct_f64 { return ct_f64(a.x, a.y ^ 0x80000000u); }
 
-// A significand whose leading one is the highest of 64 bits, and whether there is more behind them, to the nearest, ties to even.
+// A significand whose leading one is the highest of 64 bits, and whether there is more behind them, to the nearest,
+// ties to even.
 fn ct_f64_round(sign: u32, exponent: i32, digits: vec2<u32>, more: bool) -> ct_f64 {
     if (exponent <= 0) { return ct_f64(0u, sign); }
     if (exponent >= 2047) { return ct_f64(0u, sign | 0x7ff00000u); }

@@ -1,4 +1,5 @@
-// Where element e of a nest (ct_wgpu_nest) lies in each of its operands. They read the nest in p: rank, dims and strides.
+// Where element e of a nest (ct_wgpu_nest) lies in each of its operands. They read the nest in p: rank, dims and
+// strides.
 
 fn ct_place1(e: u32) -> u32 {
     var rest = e;
@@ -40,8 +41,8 @@ fn ct_place4(e: u32) -> vec4<u32> {
     return at + rest * vec4<u32>(p.strides[0][0].x, p.strides[1][0].x, p.strides[2][0].x, p.strides[3][0].x);
 }
 
-// An index of 32 or 64 bits, read as words of the operand index: WIDE is 1 where there are two of them. What does not lie below bound is
-// ct_no_index.
+// An index of 32 or 64 bits, read as words of the operand index: WIDE is 1 where there are two of them. What does not
+// lie below bound is ct_no_index.
 const ct_no_index = 0xffffffffu;
 fn ct_index_at(at: u32, bound: u32) -> u32 {
     let low = u32(index_load(at));

@@ -1,4 +1,5 @@
-/* check_range: a copy behind a look at the values; the copy does nothing where a value was wrong and the call is one of those that last. */
+/* check_range: a copy behind a look at the values; the copy does nothing where a value was wrong and the call is one
+ * of those that last. */
 #include "ops/check/check.h"
 
 #include <float.h>

@@ -1,5 +1,5 @@
-// Values that follow from their index: from start on, and behind `middle` backwards from stop, so that both ends are met. They are computed as
-// f64 computes them.
+// Values that follow from their index: from start on, and behind `middle` backwards from stop, so that both ends are
+// met. They are computed as f64 computes them.
 struct Params {
     total: u32,
     rank: u32,

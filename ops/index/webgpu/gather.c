@@ -1,4 +1,5 @@
-/* gather, take, index_select and embedding: the same kernel, over an index that is expanded to rows for the last two. */
+/* gather, take, index_select and embedding: the same kernel, over an index that is expanded to rows for the last
+ * two. */
 #include "backends/webgpu/indices.h"
 
 #include "gen/index.attrs.h"

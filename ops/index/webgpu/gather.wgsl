@@ -1,4 +1,5 @@
-// Elements chosen along one axis. Where neighbours are chosen together, as in rows, an element is up to 16 bytes of them.
+// Elements chosen along one axis. Where neighbours are chosen together, as in rows, an element is up to 16 bytes of
+// them.
 struct Params {
     total: u32,
     rank: u32,

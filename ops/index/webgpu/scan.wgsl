@@ -1,5 +1,5 @@
-// An element of the result, for which all indices are looked through that could send something there, in order. For few of them. Elements
-// narrower than a word are made by an invocation for a whole one, where the result is dense.
+// An element of the result, for which all indices are looked through that could send something there, in order. For few
+// of them. Elements narrower than a word are made by an invocation for a whole one, where the result is dense.
 struct Params {
     total: u32,
     rank: u32,

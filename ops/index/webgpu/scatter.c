@@ -1,6 +1,7 @@
-/* scatter, scatter_add, scatter_extreme, index_add and the gradients that are such sums: the host side. Elements are folded in the order of
- * index, as on the CPU: by a look through all indices for each element of the result where these are few, else sorted by where they
- * go. Nothing is written to a result that lasts before all indices were looked at. */
+/* scatter, scatter_add, scatter_extreme, index_add and the gradients that are such sums: the host side. Elements are
+ * folded in the order of index, as on the CPU: by a look through all indices for each element of the result where
+ * these are few, else sorted by where they go. Nothing is written to a result that lasts before all indices were
+ * looked at. */
 #include "backends/webgpu/indices.h"
 
 #include "gen/index.attrs.h"
@@ -307,7 +308,8 @@ static bool find_keys(const plan *s, const ct_wgpu_ordered *order, int64_t none)
     return ct_wgpu_enqueue(s->call, &launch, ct_wgpu_groups(walk.total, THREADS), &p, sizeof p);
 }
 
-/* Whether lanes can be four neighbours in y and src, all else in fours: then they are. rows, sent: their other strides. */
+/* Whether lanes can be four neighbours in y and src, all else in fours: then they are. rows, sent: their other
+ * strides. */
 static bool in_quads(const plan *s, ct_wgpu_walk *lanes, ct_wgpu_walk *rows, ct_wgpu_walk *sent) {
     const int last = lanes->ndim - 1;
     if (!is_real(s) || s->fold != SUM || last < 0 || lanes->dims[last] % 4) return false;

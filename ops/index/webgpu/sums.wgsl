@@ -1,7 +1,7 @@
-// What was sent, sorted by where it goes, is folded into the result: the first of each run by a loop over it, in order. Runs longer than
-// `many` are cut where multiples of `many` lie in the order; each part is folded by itself (fold_parts) and then those of a run
-// (fold_runs). In a chunk of `many` no more than two such runs lie: the first one's part and the last one's are kept. A lane is one element, or
-// four, of a row.
+// What was sent, sorted by where it goes, is folded into the result: the first of each run by a loop over it, in order.
+// Runs longer than `many` are cut where multiples of `many` lie in the order; each part is folded by itself
+// (fold_parts) and then those of a run (fold_runs). In a chunk of `many` no more than two such runs lie: the first
+// one's part and the last one's are kept. A lane is one element, or four, of a row.
 struct Params {
     n: u32,
     lanes: u32,

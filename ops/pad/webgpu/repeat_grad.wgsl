@@ -1,4 +1,5 @@
-// The gradient of repeat.wgsl: an element of x's gradient is the sum of all places that show it, axis by axis in the order in which these lie.
+// The gradient of repeat.wgsl: an element of x's gradient is the sum of all places that show it, axis by axis in the
+// order in which these lie.
 struct Params {
     total: u32,
     rank: u32,
@@ -11,10 +12,10 @@ struct Params {
     large: array<vec4<u32>, 2>, // and of g
 }
 
-// Along axis d the places that show element i are first, first + step, ..., `count` of them, but for those of which `inside` is false.
+// Along an axis, of one element: how many places may show it, and the first (replicate) or its own (the other modes,
+// where it is the second of three).
 struct Shown {
     first: i32,
-    step: i32,
     count: u32,
 }
 
@@ -26,9 +27,9 @@ fn shown(d: u32, i: u32) -> Shown {
     if (p.mode == 2u) {
         let first = select(own, 0, i == 0u);
         let end = select(own + 1, width, i32(i) == size - 1);
-        return Shown(first, 1, u32(end - first));
+        return Shown(first, u32(end - first));
     }
-    return Shown(own, 0, 3u);
+    return Shown(own, 3u);
 }
 
 // Place k of three: what stands before x, x, and what stands behind it; -1: there is none.

@@ -1,4 +1,5 @@
-// Lines times the sparse matrix of taps.wgsl, or its transposed: an element of the result by an invocation, in order of the taps.
+// Lines times the sparse matrix of taps.wgsl, or its transposed: an element of the result by an invocation, in order of
+// the taps.
 struct Params {
     total: u32,
     rank: u32,
@@ -15,7 +16,8 @@ struct Taps {
     weights: vec4<f32>,
 }
 
-// The cubic convolution kernel of Keys with a = -3/4, at the distances f and 1 + f, by its zeros, where 32 bits lose nothing; r is 1 - f.
+// The cubic convolution kernel of Keys with a = -3/4, at the distances f and 1 + f, by its zeros, where 32 bits lose
+// nothing; r is 1 - f.
 fn cubic_near(f: f32, r: f32) -> f32 { return r * (1.0 + f - 1.25 * f * f); }
 fn cubic_far(f: f32, r: f32) -> f32 { return -0.75 * f * r * r; }
 

@@ -1,5 +1,6 @@
-// Which elements of a line, with which weights, make element o of the resampled one: a first element and, by mode, the one behind the last, or
-// the fraction by which the place lies behind the first. Places are computed as f64 computes them (ops/resample/taps.h).
+// Which elements of a line, with which weights, make element o of the resampled one: a first element and, by mode, the
+// one behind the last, or the fraction by which the place lies behind the first. Places are computed as f64 computes
+// them (ops/resample/taps.h).
 struct Params {
     total: u32, // elements of the resampled line
     length: u32, // of the other

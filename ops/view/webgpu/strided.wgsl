@@ -1,6 +1,6 @@
-// strided_grad: an element of the result by an invocation, which finds all elements of g whose place it is and adds them in order. The
-// dimensions of g come by falling stride in the result; `reach` is how far those behind one go, so that of each only the indices are tried
-// that can lead there.
+// strided_grad: an element of the result by an invocation, which finds all elements of g whose place it is and adds
+// them in order. The dimensions of g come by falling stride in the result; `reach` is how far those behind one go, so
+// that of each only the indices are tried that can lead there.
 struct Params {
     total: u32,
     rank: u32, // of y
