@@ -1,5 +1,6 @@
-/* Reductions, scans, sorts, softmax, norms, cross entropy and draws on WebGPU where the samples of their ops do not lead: more elements than a
- * workgroup takes, lines in aligned quads and not, what is not finite, wrong classes, the categories that the CPU draws. */
+/* Reductions, scans, sorts, softmax, norms, cross entropy and draws on WebGPU where the samples of their ops do not lead:
+ * more elements than a workgroup takes, lines in aligned quads and not, what is not finite, wrong classes, the categories
+ * that the CPU draws. */
 #include <math.h>
 #include <string.h>
 
