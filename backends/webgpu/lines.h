@@ -1,13 +1,13 @@
-/* Work along one axis: the lines of up to four views that differ only in the length of that axis, and operands that may be missing. For scans,
- * sorts and what is normalized along an axis. */
+/* Work along one axis: the lines of up to three views that differ only in the length of that axis, and operands that may
+ * be missing. For scans, sorts and what is normalized along an axis. */
 #ifndef COTANGENT_BACKENDS_WEBGPU_LINES_H
 #define COTANGENT_BACKENDS_WEBGPU_LINES_H
 
 #include "backends/webgpu/webgpu.h"
 
-enum { CT_WGPU_LINES = 4 };
+enum { CT_WGPU_LINES = 3 };
 
-/* In Params: `lines: u32, n: u32, ...` as the text has them, then `dims: array<vec4<u32>, 2>, strides: array<array<vec4<u32>, 2>, 4>`. */
+/* In Params, for ct_line_at: `dims: array<vec4<u32>, 2>, strides: array<array<vec4<u32>, 2>, 3>`. */
 typedef struct ct_wgpu_lines {
     ct_wgpu_nest nest; /* of the lines, axis left out */
     int64_t n;         /* elements of a line, of the first view */

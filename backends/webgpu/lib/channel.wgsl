@@ -1,5 +1,5 @@
-// What texts of ops/norm/webgpu/ share. Constants: CHANNELS, GROUPS (0: statistics are of the whole batch), WIDTH (channels of a group), RELU; eps is
-// EPS, the bits of an f32.
+// What texts of ops/norm/webgpu/ share. Constants: CHANNELS, GROUPS (0: statistics are of the whole batch), WIDTH
+// (channels of a group), RELU; eps is EPS, the bits of an f32.
 
 fn ct_channel_rstd(stat: u32) -> f32 {
     return 1.0 / sqrt(variance_load(stat) + bitcast<f32>(EPS));

@@ -1,5 +1,6 @@
-// Sums of exponentials while the greatest element is not known yet (Milakov and Gimelshein, Online normalizer calculation for softmax, 2018):
-// the greatest so far and the sum of exp(x - greatest), which shrinks when a greater one comes.
+// Sums of exponentials while the greatest element is not known yet (Milakov and Gimelshein, Online normalizer
+// calculation for softmax, 2018): the greatest so far and the sum of exp(x - greatest), which shrinks when a greater
+// one comes.
 struct ct_level {
     top: f32,
     sum: f32,
@@ -18,8 +19,8 @@ fn ct_exp_of_four(v: vec4<f32>) -> vec4<f32> {
     return vec4<f32>(ct_exp(v.x), ct_exp(v.y), ct_exp(v.z), ct_exp(v.w));
 }
 
-// exp of what is at most 0, as a term of a sum that is at least 1: there the builtin's error, (3 + 2 |x|) exp(x) units, is 3 units at most. It may
-// take nothing infinite, and lose a NaN.
+// exp of what is at most 0, as a term of a sum that is at least 1: there the builtin's error, (3 + 2 |x|) exp(x) units,
+// is 3 units at most. It may take nothing infinite, and lose a NaN.
 fn ct_exp_terms(v: vec4<f32>) -> vec4<f32> {
     let terms = exp(max(v, vec4<f32>(-104.0)));
     return select(terms, v, (bitcast<vec4<u32>>(v) & vec4<u32>(0x7fffffffu)) > vec4<u32>(0x7f800000u));

@@ -26,7 +26,8 @@ fn ct_one_zero(bits: u32, real: bool) -> u32 {
     return select(bits, 0u, real && (bits & 0x7fffffffu) == 0u);
 }
 
-// The better an element is in the search for the greatest, or the least, the greater its rank; nothing is better than a NaN.
+// The better an element is in the search for the greatest, or the least, the greater its rank; nothing is better than a
+// NaN.
 fn ct_rank(bits: u32, real: bool, greatest: bool) -> u32 {
     let key = ct_key(bits, real);
     return select(~key, key, greatest || (real && key == 0xffffffffu));

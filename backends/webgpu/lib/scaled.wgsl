@@ -1,5 +1,5 @@
-// Products of many f32 that neither overflow nor vanish on their way: a fraction, whose size is in [1, 2) or which is 0, infinite or NaN,
-// and a power of two.
+// Products of many f32 that neither overflow nor vanish on their way: a fraction, whose size is in [1, 2) or which is
+// 0, infinite or NaN, and a power of two.
 struct ct_scaled {
     fraction: f32,
     power: i32,

@@ -1,5 +1,6 @@
-// class_loss and its gradient. x is (items, classes, places); a target is one of items * places. Logits of one target are a row, for a group of
-// invocations, where places is 1; otherwise every invocation has targets of its own, beside those of its neighbours.
+// class_loss and its gradient. x is (items, classes, places); a target is one of items * places. Logits of one target
+// are a row, for a group of invocations, where places is 1; otherwise every invocation has targets of its own, beside
+// those of its neighbours.
 struct Params {
     targets: u32,
     classes: u32,
@@ -69,7 +70,8 @@ fn merge_pairs(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
     return vec2<f32>(both.top, both.sum);
 }
 
-// The greatest logit, and the logarithm of the sum of exp(x - greatest): the logarithms of probabilities are x less both.
+// The greatest logit, and the logarithm of the sum of exp(x - greatest): the logarithms of probabilities are x less
+// both.
 fn normalizer_of_row(own: ct_level, local: u32) -> vec2<f32> {
     let lane = local % p.lanes;
     let first = local - lane;
@@ -196,7 +198,8 @@ fn loss_of_row(i: u32, t: u32, own: ct_level, local: u32) -> vec2<f32> {
     let normalizer = normalizer_of_row(own, local);
     var spread = vec2<f32>();
     if (SMOOTHED == 1u) {
-        spread = sum_row(spread_of(at, select(p.classes, 0u, t == NONE), 1u, lane, p.lanes, normalizer.x), local, p.lanes);
+        let n = select(p.classes, 0u, t == NONE);
+        spread = sum_row(spread_of(at, n, 1u, lane, p.lanes, normalizer.x), local, p.lanes);
     }
     if (i >= p.targets || lane != 0u) {
         return vec2<f32>();
@@ -230,8 +233,8 @@ fn loss_rows(group: u32, local: u32, groups: u32) {
     gather_sums(sum, group, local, groups);
 }
 
-// dx = factor p - each w, and less own at the target: own is the cotangent of a target's own loss, each that of the sum over all classes, factor
-// own + each sum w.
+// dx = factor p - each w, and less own at the target: own is the cotangent of a target's own loss, each that of the sum
+// over all classes, factor own + each sum w.
 struct Cotangents {
     own: f32,
     each: f32,
@@ -263,11 +266,11 @@ fn gradients_of(g: Cotangents, normalizer: vec2<f32>, c: u32, apart: u32, t: u32
     if (t == NONE) {
         return vec4<f32>();
     }
+    let classes = vec4<u32>(c) + apart * vec4<u32>(0u, 1u, 2u, 3u);
     var d = probabilities(x, normalizer) * g.factor;
     if (SMOOTHED == 1u) {
-        d -= g.each * vec4<f32>(weight_of(c), weight_of(c + apart), weight_of(c + 2u * apart), weight_of(c + 3u * apart));
+        d -= g.each * vec4<f32>(weight_of(classes.x), weight_of(classes.y), weight_of(classes.z), weight_of(classes.w));
     }
-    let classes = vec4<u32>(c) + apart * vec4<u32>(0u, 1u, 2u, 3u);
     return select(d, d - g.own, classes == vec4<u32>(t));
 }
 
@@ -355,7 +358,8 @@ fn loss_columns(group: u32, local: u32, groups: u32) {
         if (SMOOTHED == 1u) {
             spread = spread_of(at, n, p.places, 0u, 1u, level.top);
         }
-        sum += put_loss(i, t, x_load(at + select(t, 0u, t == NONE) * p.places), vec2<f32>(level.top, ct_log(level.sum)), spread);
+        let logit = x_load(at + select(t, 0u, t == NONE) * p.places);
+        sum += put_loss(i, t, logit, vec2<f32>(level.top, ct_log(level.sum)), spread);
     }
     gather_sums(sum, group, local, groups);
 }

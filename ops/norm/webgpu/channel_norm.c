@@ -1,4 +1,5 @@
-/* Normalization by channels: statistics (or the sums that gradients are made of) are a reduction; one pass over x follows. */
+/* Normalization by channels: statistics (or the sums that gradients are made of) are a reduction, and one pass over x
+ * follows. */
 #include "backends/webgpu/lines.h"
 #include "ops/reduce/webgpu/reduction.h"
 

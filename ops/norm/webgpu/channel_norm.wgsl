@@ -1,5 +1,5 @@
-// Normalization by channels, once statistics (or the sums of gradients) are known. x is (items, channels, places), with LAST (items, places,
-// channels), as are all operands of its shape.
+// Normalization by channels, once statistics (or the sums of gradients) are known. x is (items, channels, places), with
+// LAST (items, places, channels), as are all operands of its shape.
 struct Params {
     total: u32, // elements of x
     places: u32,
@@ -69,7 +69,8 @@ fn settle(group: u32, local: u32, groups: u32) {
     var h_apart = 0.0;
     var apart = 0.0;
     let results = select(p.sets / max(GROUPS, 1u) * CHANNELS, CHANNELS, GROUPS == 0u);
-    let first = select(stat * WIDTH, stat, GROUPS == 0u); // of its channels, those of an item follow those of the one before
+    // of its channels: those of an item follow those of the one before
+    let first = select(stat * WIDTH, stat, GROUPS == 0u);
     for (var k = 0u; k < WIDTH; k++) {
         var weight = 1.0;
         if (weight_given) {

@@ -1,5 +1,6 @@
-// The sums over a channel, of the whole batch or (groups > 0) of each item, that its gradients are made of: those of g, of g times the deviation from
-// the given mean, and of the deviations. A formula of ops/reduce/webgpu/reduce.wgsl; x is dense, and g and y lie as it does.
+// The sums over a channel, of the whole batch or (groups > 0) of each item, that its gradients are made of: those of g,
+// of g times the deviation from the given mean, and of the deviations. A formula of ops/reduce/webgpu/reduce.wgsl; x is
+// dense, and g and y lie as it does.
 alias Sum = vec3<f32>;
 
 fn nothing() -> Sum {

@@ -6,11 +6,10 @@
 enum {
     THREADS = 256,
     QUAD = 4,
-    KEPT = 8,  /* quads that an invocation keeps at most */
-    USUAL = 4, /* and where rows are not long: several workgroups then fit a multiprocessor */
-    SIDE = 32, /* columns of a workgroup that sums over rows */
-    PARTS =
-        528, /* workgroups that sum over rows: four on each multiprocessor of a large device; a constant, since the bits hang on it */
+    KEPT = 8,    /* quads that an invocation keeps at most */
+    USUAL = 4,   /* and where rows are not long: several workgroups then fit a multiprocessor */
+    SIDE = 32,   /* columns of a workgroup that sums over rows */
+    PARTS = 528, /* workgroups that sum over rows, four for each multiprocessor; the bits hang on it */
 };
 
 CT_WGPU_UNIT(norm_row_norm);

@@ -1,4 +1,5 @@
-// row_norm and its gradients. A row's variance is taken of deviations from a centre that is near its mean; what it is off by is taken out again. Rows that come in aligned quads, and are not too long, are read once and kept.
+// row_norm and its gradients. A row's variance is taken of deviations from a centre that is near its mean; what it is
+// off by is taken out again. Rows that come in aligned quads, and are not too long, are read once and kept.
 struct Params {
     rows: u32,
     n: u32,
@@ -44,7 +45,8 @@ fn sum_row(own: vec4<f32>, local: u32) -> vec4<f32> {
     return all;
 }
 
-// The mean of the quads that some invocations begin with: as near to that of the row as deviations have to be counted from.
+// The mean of the quads that some invocations begin with: as near to that of the row as deviations have to be counted
+// from.
 fn sampled_centre(own: vec4<f32>, local: u32) -> f32 {
     let lane = local % p.lanes;
     let first = local - lane;

@@ -13,7 +13,7 @@ typedef struct params {
     uint32_t rows, k, n, room;
     uint32_t step[4];
     uint64_t seed, stream, call, pad;
-    uint32_t dims[CT_WGPU_DIMS], strides[2][CT_WGPU_DIMS];
+    uint32_t dims[CT_WGPU_DIMS], strides[3][CT_WGPU_DIMS];
 } params;
 
 static int64_t categories(const ct_view *weights) { return weights->dims[weights->ndim - 1]; }

@@ -1,6 +1,7 @@
-// multinomial. The CPU computes in f64; here integers of 64 bits have as many digits, so that the same categories are drawn.
-// With replacement: weights become multiples of a power of two so small that the greatest has 40 bits and more, and their sums are exact.
-// Without: the n smallest of the keys -log2(1 - u) / weight (Efraimidis and Spirakis, 2006), as the bits of positive numbers of f64.
+// multinomial. The CPU computes in f64; here integers of 64 bits have as many digits, so that the same categories are
+// drawn. With replacement: weights become multiples of a power of two so small that the greatest has 40 bits and more,
+// and their sums are exact. Without: the n smallest of the keys -log2(1 - u) / weight (Efraimidis and Spirakis, 2006),
+// as the bits of positive numbers of f64.
 struct Params {
     rows: u32,
     k: u32, // categories
@@ -11,7 +12,7 @@ struct Params {
     stream: vec2<u32>,
     call: vec2<u32>,
     dims: array<vec4<u32>, 2>,
-    strides: array<array<vec4<u32>, 2>, 2>,
+    strides: array<array<vec4<u32>, 2>, 3>,
 }
 
 const MOST = 0x1.fffffep+127f; // all finite numbers are right
@@ -19,18 +20,6 @@ const LEAST = 0x1p-126f; // all above 0 are
 
 var<workgroup> greatest: array<u32, THREADS>;
 var<workgroup> sums: array<vec2<u32>, THREADS>;
-
-fn row_at(i: u32) -> vec2<u32> {
-    var rest = i;
-    var at = vec2<u32>(0u, 0u);
-    for (var d = RANK - 1u; d > 0u; d--) {
-        let size = p.dims[d / 4u][d % 4u];
-        let place = rest % size;
-        rest /= size;
-        at += place * vec2<u32>(p.strides[0][d / 4u][d % 4u], p.strides[1][d / 4u][d % 4u]);
-    }
-    return at + rest * vec2<u32>(p.strides[0][0].x, p.strides[1][0].x);
-}
 
 // 53 random bits.
 fn random_bits(element: u32) -> vec2<u32> {
@@ -76,7 +65,7 @@ fn whole_weight(bits: u32, top: i32) -> ct_i64 {
 
 // A workgroup per row.
 fn sum_weights(group: u32, local: u32, groups: u32) {
-    let at = row_at(group).x;
+    let at = ct_line_at(group).x;
     var best = 0u;
     for (var j = local; j < p.k; j += THREADS) {
         best = max(best, weight_bits(group, at, j));
@@ -146,7 +135,7 @@ fn draw(group: u32, local: u32, groups: u32) {
                 low = middle + 1u;
             }
         }
-        y_store(row_at(row).y + i % p.n * p.step.y, ct_i64(low, 0u));
+        y_store(ct_line_at(row).y + i % p.n * p.step.y, ct_i64(low, 0u));
     }
 }
 
@@ -210,13 +199,13 @@ fn key_of(u: vec2<u32>, bits: u32) -> ct_i64 {
 fn make_keys(group: u32, local: u32, groups: u32) {
     for (var i = group * THREADS + local; i < p.rows * p.k; i += groups * THREADS) {
         let row = i / p.k;
-        kept_store(i, key_of(random_bits(i), weight_bits(row, row_at(row).x, i % p.k)));
+        kept_store(i, key_of(random_bits(i), weight_bits(row, ct_line_at(row).x, i % p.k)));
     }
 }
 
 // A workgroup per row: there have to be as many weights above 0 as draws.
 fn count_weights(group: u32, local: u32, groups: u32) {
-    let at = row_at(group).x;
+    let at = ct_line_at(group).x;
     var count = 0u;
     for (var j = local; j < p.k; j += THREADS) {
         count += select(0u, 1u, weight_bits(group, at, j) != 0u);

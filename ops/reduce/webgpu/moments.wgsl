@@ -1,5 +1,6 @@
-// Means and variances, of pieces that come together (Welford, 1962; Chan, Golub and LeVeque, 1983). KIND 0: means go to out and variances to
-// second. 1: variances go to out, of squares over the count less CORRECTION (the bits of an f32). 2: their square roots do.
+// Means and variances, of pieces that come together (Welford, 1962; Chan, Golub and LeVeque, 1983). KIND 0: means go to
+// out and variances to second. 1: variances go to out, of squares over the count less CORRECTION (the bits of an f32).
+// 2: their square roots do.
 struct Sum {
     count: f32,
     mean: f32,

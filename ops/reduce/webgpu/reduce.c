@@ -1,6 +1,7 @@
-/* Reductions: how the work is divided, and which formula does it. A reduction is either one of rows, whose invocations go along what is
- * reduced, or one of columns, whose invocations stand side by side at results. Where there are too few results for the device each is
- * made in parts, which a second dispatch merges. How the work is divided depends on sizes alone, so the bits do as well. */
+/* Reductions: how the work is divided, and which formula does it. A reduction is either one of rows, whose invocations
+ * go along what is reduced, or one of columns, whose invocations stand side by side at results. Where there are too few
+ * results for the device each is made in parts, which a second dispatch merges. How the work is divided depends on sizes
+ * alone, so the bits do as well. */
 #include "ops/reduce/webgpu/reduction.h"
 
 #include "backends/webgpu/lines.h"

@@ -1,7 +1,8 @@
 // Reductions over any axes. A formula (the other files here) says what is done:
 //   Sum                      what elements are gathered in, from nothing() on
 //   add(sum, element, place, at, result)
-//                            of an element of x, its place among those that are reduced, where it lies in x, and whose it is
+//                            of an element of x, its place among those that are reduced, where it lies in x, and
+//                            whose it is
 //   merge(sum, sum)
 //   put(at, sum)             stores the result
 //   to_words, from_words     a sum as four words, in which parts of results are kept

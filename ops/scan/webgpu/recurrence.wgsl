@@ -26,7 +26,8 @@ fn put(at: vec3<u32>, start: vec3<u32>, state: State) {
 }
 
 fn to_words(state: State) -> vec4<u32> {
-    return vec4<u32>(bitcast<u32>(state.factor.fraction), bitcast<u32>(state.factor.power), bitcast<u32>(state.more), 0u);
+    let factor = state.factor;
+    return vec4<u32>(bitcast<u32>(factor.fraction), bitcast<u32>(factor.power), bitcast<u32>(state.more), 0u);
 }
 
 fn from_words(words: vec4<u32>) -> State {

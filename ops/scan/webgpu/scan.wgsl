@@ -3,10 +3,11 @@
 //   state_of(x, third, i) the state of element i alone
 //   step(state, element) of an element behind others, as a loop over the line would have it
 //   join(first, second)  of two pieces, in this order
-//   put(at, start, state) stores it; at: where its elements of the three operands lie, start: where the first ones of its line do
+//   put(at, start, state) stores it; at: where its elements of the three operands lie, start: where the first ones of
+//                        its line do
 //   to_words, from_words a state as four words, in which those of chunks are kept
-// A line is cut into chunks where there are too few lines: then a first dispatch finds what each chunk comes to, and the second begins each with
-// what lies before it.
+// A line is cut into chunks where there are too few lines: then a first dispatch finds what each chunk comes to, and
+// the second begins each with what lies before it.
 struct Params {
     lines: u32,
     n: u32,
@@ -22,18 +23,6 @@ struct Params {
 const EACH = 8u;
 
 var<workgroup> shared_states: array<State, THREADS>;
-
-fn line_at(i: u32) -> vec3<u32> {
-    var rest = i;
-    var at = p.first.xyz;
-    for (var d = RANK - 1u; d > 0u; d--) {
-        let size = p.dims[d / 4u][d % 4u];
-        let place = rest % size;
-        rest /= size;
-        at += place * vec3<u32>(p.strides[0][d / 4u][d % 4u], p.strides[1][d / 4u][d % 4u], p.strides[2][d / 4u][d % 4u]);
-    }
-    return at + rest * vec3<u32>(p.strides[0][0].x, p.strides[1][0].x, p.strides[2][0].x);
-}
 
 fn element(at: vec3<u32>, i: u32) -> State {
     let here = at + i * p.step.xyz;
@@ -52,8 +41,8 @@ fn put_total(job: u32, state: State) {
 
 const RUN = 16u; // states that an invocation goes along
 
-// What all invocations before this one come to, and what all of them do: within runs first, then over runs, since a barrier costs more than a
-// few joins.
+// What all invocations before this one come to, and what all of them do: within runs first, then over runs, since a
+// barrier costs more than a few joins.
 struct Before {
     own: State,
     all: State,
@@ -136,7 +125,7 @@ fn blocks(group: u32, local: u32, groups: u32) {
     let number = group / p.chunks;
     let chunk = group % p.chunks;
     let to = min((chunk + 1u) * p.chunk, p.n);
-    let at = line_at(number);
+    let at = ct_line_at(number) + p.first.xyz;
     var carry = carried(number, chunk, local);
     for (var next = chunk * p.chunk; next < to; next += THREADS * EACH) {
         let first = next + local * EACH;
@@ -158,18 +147,18 @@ fn blocks(group: u32, local: u32, groups: u32) {
 }
 
 // The same of x and y in aligned quads. The formula has value_of(state) as well.
-fn quad_of(at: u32, first: u32, to: u32) -> vec4<y_t> {
+fn quad_of(at: u32, first: u32, to: u32) -> vec4<f32> {
     if (first < to) {
         return x_load4(at + first);
     }
-    return vec4<y_t>();
+    return vec4<f32>();
 }
 
 fn quad_blocks(group: u32, local: u32, groups: u32) {
     let number = group / p.chunks;
     let chunk = group % p.chunks;
     let to = min((chunk + 1u) * p.chunk, p.n);
-    let at = line_at(number);
+    let at = ct_line_at(number) + p.first.xyz;
     var carry = carried(number, chunk, local);
     for (var next = chunk * p.chunk; next < to; next += THREADS * EACH) {
         let first = next + local * EACH;
@@ -189,11 +178,15 @@ fn quad_blocks(group: u32, local: u32, groups: u32) {
         let before = before_of(total_of_piece(piece), local);
         if (p.totals == 0u) {
             let y = through(piece, join(carry, before.own));
+            var values: array<f32, EACH>;
+            for (var k = 0u; k < EACH; k++) {
+                values[k] = value_of(y.s[k]);
+            }
             if (first < to) {
-                y_store4(at.y + first, vec4<y_t>(value_of(y.s[0]), value_of(y.s[1]), value_of(y.s[2]), value_of(y.s[3])));
+                y_store4(at.y + first, vec4<f32>(values[0], values[1], values[2], values[3]));
             }
             if (first + 4u < to) {
-                y_store4(at.y + first + 4u, vec4<y_t>(value_of(y.s[4]), value_of(y.s[5]), value_of(y.s[6]), value_of(y.s[7])));
+                y_store4(at.y + first + 4u, vec4<f32>(values[4], values[5], values[6], values[7]));
             }
         }
         carry = join(carry, before.all);
@@ -213,7 +206,7 @@ fn threads(group: u32, local: u32, groups: u32) {
     }
     let begin = chunk * p.chunk;
     let to = min(begin + p.chunk, p.n);
-    let at = line_at(number);
+    let at = ct_line_at(number) + p.first.xyz;
     var state = none();
     if (p.chunks > 1u && p.totals == 0u) {
         for (var c = 0u; c < chunk; c++) {

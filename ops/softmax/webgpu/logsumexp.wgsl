@@ -1,5 +1,5 @@
-// log of the sum of exp(x), a formula of ops/reduce/webgpu/reduce.wgsl: the greatest element so far and the sum of exp(x - greatest); of infinite
-// ones exp(x) itself is summed, so that they come out as they are.
+// log of the sum of exp(x), a formula of ops/reduce/webgpu/reduce.wgsl: the greatest element so far and the sum of
+// exp(x - greatest); of infinite ones exp(x) itself is summed, so that they come out as they are.
 alias Sum = ct_level;
 
 fn base_of(top: f32) -> f32 {

@@ -1,10 +1,12 @@
-// softmax, log_softmax and their gradients. A kind (the other files here) says what is done, of four elements at a time:
+// softmax, log_softmax and their gradients. A kind (the other files here) says what is done, of four elements at a
+// time:
 //   filler_a(), filler_b() elements that change nothing
 //   State                  what is gathered of a line: from nothing() on, take(state, a, b), merge(a, b)
 //   Scale                  what is computed of the state of the whole line, once, by scale_of(state)
 //   result(scale, a, b)
-// Lines whose elements are neighbours and come in aligned quads are rows, one for a group of invocations, which keeps them unless they are long.
-// Otherwise neighbouring invocations have neighbouring lines, or neighbouring elements of one.
+// Lines whose elements are neighbours and come in aligned quads are rows, one for a group of invocations, which keeps
+// them unless they are long. Otherwise neighbouring invocations have neighbouring lines, or neighbouring elements of
+// one.
 struct Params {
     lines: u32,
     n: u32, // elements of a line
@@ -17,22 +19,10 @@ struct Params {
 
 var<workgroup> states: array<State, THREADS>;
 
-fn row_at(i: u32) -> vec3<u32> {
-    var rest = i;
-    var at = vec3<u32>(0u, 0u, 0u);
-    for (var d = RANK - 1u; d > 0u; d--) {
-        let size = p.dims[d / 4u][d % 4u];
-        let place = rest % size;
-        rest /= size;
-        at += place * vec3<u32>(p.strides[0][d / 4u][d % 4u], p.strides[1][d / 4u][d % 4u], p.strides[2][d / 4u][d % 4u]);
-    }
-    return at + rest * vec3<u32>(p.strides[0][0].x, p.strides[1][0].x, p.strides[2][0].x);
-}
-
 const FEW = 16u; // states that every invocation puts together for itself
 
-// Of a workgroup that has `sides` lines; an invocation has one of them and is the lane-th of p.lanes there. In two rounds, since a barrier costs
-// more than a few merges.
+// Of a workgroup that has `sides` lines; an invocation has one of them and is the lane-th of p.lanes there. In two
+// rounds, since a barrier costs more than a few merges.
 fn state_of_row(own: State, side: u32, sides: u32, lane: u32) -> State {
     states[lane * sides + side] = own;
     workgroupBarrier();
@@ -63,7 +53,7 @@ fn kept_softmax(group: u32, local: u32, groups: u32) {
     let side = local / p.lanes;
     let lane = local % p.lanes;
     let row = group * sides + side;
-    let at = row_at(min(row, p.lines - 1u));
+    let at = ct_line_at(min(row, p.lines - 1u));
     var a: array<vec4<f32>, KEPT>;
     var peaks = vec4<f32>(-ct_inf());
     for (var k = 0u; k < KEPT; k++) {
@@ -102,7 +92,7 @@ fn kept_rows(group: u32, local: u32, groups: u32) {
     let side = local / p.lanes;
     let lane = local % p.lanes;
     let row = group * sides + side;
-    let at = row_at(min(row, p.lines - 1u));
+    let at = ct_line_at(min(row, p.lines - 1u));
     var a: array<vec4<f32>, KEPT>;
     var b: array<vec4<f32>, KEPT>;
     for (var k = 0u; k < KEPT; k++) {
@@ -129,7 +119,7 @@ fn kept_rows(group: u32, local: u32, groups: u32) {
 
 // Rows that are read twice.
 fn long_rows(group: u32, local: u32, groups: u32) {
-    let at = row_at(group);
+    let at = ct_line_at(group);
     let step = 4u * THREADS;
     var state = nothing();
     for (var i = 4u * local; i < p.n; i += step) {
@@ -156,7 +146,7 @@ fn any_lines(group: u32, local: u32, groups: u32) {
     let side = select(local / p.lanes, local % sides, p.columns == 1u);
     let lane = select(local % p.lanes, local / sides, p.columns == 1u);
     let row = group * sides + side;
-    let at = row_at(min(row, p.lines - 1u));
+    let at = ct_line_at(min(row, p.lines - 1u));
     var state = nothing();
     for (var i = lane; i < p.n; i += 4u * p.lanes) {
         var a = filler_a();

@@ -1,4 +1,5 @@
-// searchsorted: a binary search per value. Keys (Key, key_of, below) order as the elements do; NaN is the greatest and equals NaN.
+// searchsorted: a binary search per value. Keys (Key, key_of, below) order as the elements do; NaN is the greatest and
+// equals NaN.
 struct Params {
     total: u32,
     m: u32, // values of a line
@@ -9,21 +10,9 @@ struct Params {
     strides: array<array<vec4<u32>, 2>, 3>,
 }
 
-fn row_at(i: u32) -> vec3<u32> {
-    var rest = i;
-    var at = vec3<u32>(0u, 0u, 0u);
-    for (var d = RANK - 1u; d > 0u; d--) {
-        let size = p.dims[d / 4u][d % 4u];
-        let place = rest % size;
-        rest /= size;
-        at += place * vec3<u32>(p.strides[0][d / 4u][d % 4u], p.strides[1][d / 4u][d % 4u], p.strides[2][d / 4u][d % 4u]);
-    }
-    return at + rest * vec3<u32>(p.strides[0][0].x, p.strides[1][0].x, p.strides[2][0].x);
-}
-
 fn search(group: u32, local: u32, groups: u32) {
     for (var i = group * THREADS + local; i < p.total; i += groups * THREADS) {
-        let at = row_at(i / p.m) + i % p.m * vec3<u32>(p.step.x, 0u, p.step.z);
+        let at = ct_line_at(i / p.m) + i % p.m * vec3<u32>(p.step.x, 0u, p.step.z);
         let key = key_of(values_load(at.x));
         var low = 0u;
         var high = p.n;

@@ -1,6 +1,6 @@
-// Sorts along an axis: bitonic sorts of tiles (Batcher, 1968), and merges that are cut into tiles along the path of the merge (Odeh, Green and
-// Birk, 2012). Elements become items (narrow.wgsl, wide.wgsl): an unsigned key that orders as they do, with their place. No two items are equal,
-// so every correct sort is the stable one.
+// Sorts along an axis: bitonic sorts of tiles (Batcher, 1968), and merges that are cut into tiles along the path of the
+// merge (Odeh, Green and Birk, 2012). Elements become items (narrow.wgsl, wide.wgsl): an unsigned key that orders as
+// they do, with their place. No two items are equal, so every correct sort is the stable one.
 struct Params {
     n: u32, // elements of a line
     tiles: u32, // of a line
@@ -21,18 +21,6 @@ const TILE = 4u * THREADS;
 var<workgroup> items: array<Item, TILE>;
 var<workgroup> splits: array<u32, 2>;
 
-fn row_at(i: u32) -> vec3<u32> {
-    var rest = i;
-    var at = vec3<u32>(0u, 0u, 0u);
-    for (var d = RANK - 1u; d > 0u; d--) {
-        let size = p.dims[d / 4u][d % 4u];
-        let place = rest % size;
-        rest /= size;
-        at += place * vec3<u32>(p.strides[0][d / 4u][d % 4u], p.strides[1][d / 4u][d % 4u], p.strides[2][d / 4u][d % 4u]);
-    }
-    return at + rest * vec3<u32>(p.strides[0][0].x, p.strides[1][0].x, p.strides[2][0].x);
-}
-
 // Item i of the line-th line at once: into the results, or for the next pass.
 fn put(row: u32, i: u32, item: Item) {
     if (p.last == 0u) {
@@ -42,7 +30,7 @@ fn put(row: u32, i: u32, item: Item) {
     if (i >= p.kept) {
         return;
     }
-    let at = row_at(p.first_line + row);
+    let at = ct_line_at(p.first_line + row);
     if (values_given) {
         values_store(at.y + i * p.step.y, x_load(at.x + item.place * p.step.x));
     }
@@ -59,7 +47,7 @@ fn tiles(group: u32, local: u32, groups: u32) {
         let i = (job % p.tiles) * room + (k & (room - 1u));
         items[k] = last_item();
         if (row < p.line_count && i < p.n) {
-            items[k] = item_of(x_load(row_at(p.first_line + row).x + i * p.step.x), i);
+            items[k] = item_of(x_load(ct_line_at(p.first_line + row).x + i * p.step.x), i);
         }
     }
     workgroupBarrier();
