@@ -219,9 +219,9 @@ fn put_four(count: u32, v: vec4<E>, channel: u32, channel_step: u32, at: u32, st
 fn put(row: u32, column: u32, v: vec4<E>) {
     let at = select(column, row, LAST == 1u);
     let channel = select(row, column, LAST == 1u);
+    var to = place(at);
     for (var i = 0u; i < select(4u, 1u, LAST == 1u || ROW4 == 1u); i++) { // each position by itself, or all at once
         if (at + i >= p.positions * p.images) { return; }
-        let to = place(at + i);
         let y_to = to.yzw * p.y_s.xyz;
         let r_to = to.yzw * p.r_s.xyz;
         let y_at = p.y_base + to.x * p.y_n + y_to.x + y_to.y + y_to.z + z * p.y_group + channel * p.y_c;
@@ -232,6 +232,7 @@ fn put(row: u32, column: u32, v: vec4<E>) {
             put_four(4u, v, channel, 0u, y_at, p.y_s.z, r_at, p.r_s.z);
         } else {
             y_store(y_at, finished(v[i], channel, r_at));
+            to = ct_onward(to, 1u, p.size.xyz);
         }
     }
 }
