@@ -4,7 +4,8 @@
 // gradient is one for each phase of its strides, in which taps that would look between the elements of the source do not occur.
 //
 // Channels first (LAST 0) rows are channels of the result and columns its positions, so that neighbors are neighbors in memory; channels last
-// it is the other way round. k counts channels of the source and taps, the channels innermost if INNER.
+// it is the other way round. k counts channels of the source and taps, the channels innermost if INNER. With ROW4 four positions are always of
+// one line: lines are counted as if they were a multiple of four long, and what comes out behind their end is dropped.
 
 struct Params {
     m: u32, n: u32, k: u32, part: u32, tiles_m: u32, tiles_n: u32, batches: u32, parts: u32,
@@ -14,7 +15,7 @@ struct Params {
     y_n: u32, y_c: u32, y_group: u32, y_base: u32,
     r_n: u32, r_c: u32, r_group: u32, bias_step: u32, // of the residual
     activation: u32, pad_a: u32, pad_b: u32, pad_c: u32,
-    size: vec4<u32>, source: vec4<u32>, step: vec4<u32>, offset: vec4<u32>, spacing: vec4<u32>, // of the three axes
+    size: vec4<u32>, source: vec4<u32>, step: vec4<u32>, offset: vec4<u32>, spacing: vec4<u32>, // of the three axes; size.w: how long lines are
     x_s: vec4<u32>, w_k: vec4<u32>, y_s: vec4<u32>, r_s: vec4<u32>,
 }
 
@@ -229,7 +230,7 @@ fn put(row: u32, column: u32, v: vec4<E>) {
         if (LAST == 1u) {
             put_four(p.n - column, v, channel, 1u, y_at, p.y_c, r_at, p.r_c);
         } else if (ROW4 == 1u) {
-            put_four(4u, v, channel, 0u, y_at, p.y_s.z, r_at, p.r_s.z);
+            put_four(p.size.w - to.w, v, channel, 0u, y_at, p.y_s.z, r_at, p.r_s.z);
         } else {
             y_store(y_at, finished(v[i], channel, r_at));
             to = ct_onward(to, 1u, p.size.xyz);

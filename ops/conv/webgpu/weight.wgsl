@@ -2,6 +2,7 @@
 // and taps, and the sum goes over images and positions. A last column that is all ones makes the bias gradient, if n is `columns` + 1.
 //
 // Channels first (LAST 0) both operands are read along positions, channels last along channels; columns count taps, or channels (LAST), innermost.
+// With ROW4 four positions are always of one line: lines are counted as if they were a multiple of four long, with zeros at their end.
 
 struct Params {
     m: u32, n: u32, k: u32, part: u32, tiles_m: u32, tiles_n: u32, batches: u32, parts: u32,
@@ -9,7 +10,7 @@ struct Params {
     x_n: u32, x_c: u32, x_group: u32, pad: u32,
     g_n: u32, g_c: u32, g_group: u32, w_c: u32,
     w_o: u32, w_group: u32, pad_a: u32, pad_b: u32,
-    size: vec4<u32>, source: vec4<u32>, step: vec4<u32>, offset: vec4<u32>, spacing: vec4<u32>, // of the three axes
+    size: vec4<u32>, source: vec4<u32>, step: vec4<u32>, offset: vec4<u32>, spacing: vec4<u32>, // of the three axes; size.w: how long lines are
     x_s: vec4<u32>, g_s: vec4<u32>, w_k: vec4<u32>,
 }
 
@@ -86,9 +87,9 @@ fn a_quad(slot: u32, k: u32) -> vec4<E> {
         if (row + 2u < p.m) { v.z = g_load(at + 2u * p.g_c); }
         if (row + 3u < p.m) { v.w = g_load(at + 3u * p.g_c); }
     } else if (ROW4 == 1u) {
-        v.y = g_load(at + p.g_s.z);
-        v.z = g_load(at + 2u * p.g_s.z);
-        v.w = g_load(at + 3u * p.g_s.z);
+        if (g_place.w + 1u < p.size.w) { v.y = g_load(at + p.g_s.z); }
+        if (g_place.w + 2u < p.size.w) { v.z = g_load(at + 2u * p.g_s.z); }
+        if (g_place.w + 3u < p.size.w) { v.w = g_load(at + 3u * p.g_s.z); }
     } else {
         if (k + 1u < p.k) { v.y = g_load(g_at(ct_onward(g_place, 1u, p.size.xyz), row)); }
         if (k + 2u < p.k) { v.z = g_load(g_at(ct_onward(g_place, 2u, p.size.xyz), row)); }
@@ -195,9 +196,9 @@ fn b_quad(slot: u32, k: u32) -> vec4<E> {
     if (X_QUADS == 1u) { return x_load4(first); } // a single tap along the line, and no padding
     let step = p.step.z * p.x_s.z;
     if (looks.z < p.source.z) { v.x = x_load(first); }
-    if (looks.z + p.step.z < p.source.z) { v.y = x_load(first + step); }
-    if (looks.z + 2u * p.step.z < p.source.z) { v.z = x_load(first + 2u * step); }
-    if (looks.z + 3u * p.step.z < p.source.z) { v.w = x_load(first + 3u * step); }
+    if (to.w + 1u < p.size.w && looks.z + p.step.z < p.source.z) { v.y = x_load(first + step); }
+    if (to.w + 2u < p.size.w && looks.z + 2u * p.step.z < p.source.z) { v.z = x_load(first + 2u * step); }
+    if (to.w + 3u < p.size.w && looks.z + 3u * p.step.z < p.source.z) { v.w = x_load(first + 3u * step); }
     return v;
 }
 
