@@ -26,8 +26,8 @@ static double time_of(double m, double n, double k, double batches, int row_quad
 }
 
 ct_wgpu_tiles ct_wgpu_tiles_of(const ct_call *call, int64_t m, int64_t n, int64_t k, int64_t batches) {
-    enum { LEAST_PART = 64, MOST_PARTS = 64 };
-    static const int cuts[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, MOST_PARTS};
+    enum { LEAST_PART = 64, MOST_PARTS = 128 };
+    static const int cuts[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, MOST_PARTS};
     static const int shapes[][2] = {{2, 2}, {2, 1}, {1, 2}, {1, 1}};
     int best_shape = 3, best_parts = 1;
     double best = 1e300;

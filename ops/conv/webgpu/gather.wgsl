@@ -4,7 +4,8 @@
 // gradient is one for each phase of its strides, in which taps that would look between the elements of the source do not occur.
 //
 // Channels first (LAST 0) rows are channels of the result and columns its positions, so that neighbors are neighbors in memory; channels last
-// it is the other way round. k counts channels of the source and taps, the channels innermost if INNER.
+// it is the other way round. k counts channels of the source and taps, the channels innermost if INNER. With ROW4 four positions are always of
+// one line: lines are counted as if they were a multiple of four long, and what comes out behind their end is dropped.
 
 struct Params {
     m: u32, n: u32, k: u32, part: u32, tiles_m: u32, tiles_n: u32, batches: u32, parts: u32,
@@ -14,7 +15,7 @@ struct Params {
     y_n: u32, y_c: u32, y_group: u32, y_base: u32,
     r_n: u32, r_c: u32, r_group: u32, bias_step: u32, // of the residual
     activation: u32, pad_a: u32, pad_b: u32, pad_c: u32,
-    size: vec4<u32>, source: vec4<u32>, step: vec4<u32>, offset: vec4<u32>, spacing: vec4<u32>, // of the three axes
+    size: vec4<u32>, source: vec4<u32>, step: vec4<u32>, offset: vec4<u32>, spacing: vec4<u32>, // of the three axes; size.w: how long lines are
     x_s: vec4<u32>, w_k: vec4<u32>, y_s: vec4<u32>, r_s: vec4<u32>,
 }
 
@@ -219,9 +220,9 @@ fn put_four(count: u32, v: vec4<E>, channel: u32, channel_step: u32, at: u32, st
 fn put(row: u32, column: u32, v: vec4<E>) {
     let at = select(column, row, LAST == 1u);
     let channel = select(row, column, LAST == 1u);
+    var to = place(at);
     for (var i = 0u; i < select(4u, 1u, LAST == 1u || ROW4 == 1u); i++) { // each position by itself, or all at once
         if (at + i >= p.positions * p.images) { return; }
-        let to = place(at + i);
         let y_to = to.yzw * p.y_s.xyz;
         let r_to = to.yzw * p.r_s.xyz;
         let y_at = p.y_base + to.x * p.y_n + y_to.x + y_to.y + y_to.z + z * p.y_group + channel * p.y_c;
@@ -229,9 +230,10 @@ fn put(row: u32, column: u32, v: vec4<E>) {
         if (LAST == 1u) {
             put_four(p.n - column, v, channel, 1u, y_at, p.y_c, r_at, p.r_c);
         } else if (ROW4 == 1u) {
-            put_four(4u, v, channel, 0u, y_at, p.y_s.z, r_at, p.r_s.z);
+            put_four(p.size.w - to.w, v, channel, 0u, y_at, p.y_s.z, r_at, p.r_s.z);
         } else {
             y_store(y_at, finished(v[i], channel, r_at));
+            to = ct_onward(to, 1u, p.size.xyz);
         }
     }
 }

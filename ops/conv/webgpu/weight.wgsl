@@ -2,6 +2,7 @@
 // and taps, and the sum goes over images and positions. A last column that is all ones makes the bias gradient, if n is `columns` + 1.
 //
 // Channels first (LAST 0) both operands are read along positions, channels last along channels; columns count taps, or channels (LAST), innermost.
+// With ROW4 four positions are always of one line: lines are counted as if they were a multiple of four long, with zeros at their end.
 
 struct Params {
     m: u32, n: u32, k: u32, part: u32, tiles_m: u32, tiles_n: u32, batches: u32, parts: u32,
@@ -9,7 +10,7 @@ struct Params {
     x_n: u32, x_c: u32, x_group: u32, pad: u32,
     g_n: u32, g_c: u32, g_group: u32, w_c: u32,
     w_o: u32, w_group: u32, pad_a: u32, pad_b: u32,
-    size: vec4<u32>, source: vec4<u32>, step: vec4<u32>, offset: vec4<u32>, spacing: vec4<u32>, // of the three axes
+    size: vec4<u32>, source: vec4<u32>, step: vec4<u32>, offset: vec4<u32>, spacing: vec4<u32>, // of the three axes; size.w: how long lines are
     x_s: vec4<u32>, g_s: vec4<u32>, w_k: vec4<u32>,
 }
 
@@ -19,7 +20,11 @@ const TAPS = J0 * J1 * J2;
 const FAR = -0x40000000i; // a place that no position gets inside from
 
 var<private> z: u32; // the group of channels
-var<private> here: vec4<u32>; // channels first: the place of the present k
+// The place of the k that g was last read at, and, channels last, of the one that x was.
+var<private> g_k: u32 = 0x80000000u;
+var<private> g_place: vec4<u32>;
+var<private> x_k: u32 = 0x80000000u;
+var<private> x_place: vec4<u32>;
 var<private> g_fixed: vec2<u32>;
 // Of four columns, or of one for each slot: what the tap adds to places, as an offset too; and whether it is the column of ones.
 var<private> x_base: vec4<u32>;
@@ -35,6 +40,12 @@ fn place(at: u32) -> vec4<u32> {
     let within = at - image * p.positions;
     let line = within / p.size.z;
     return vec4<u32>(image, line / p.size.y, line % p.size.y, within % p.size.z);
+}
+
+// The same from a place that is known; the next is 16 further on.
+fn reach(k: u32, known_k: u32, known: vec4<u32>) -> vec4<u32> {
+    if (k - known_k > 16u) { return place(k); }
+    return ct_onward(known, k - known_k, p.size.xyz);
 }
 
 fn total(v: vec3<u32>) -> u32 { return v.x + v.y + v.z; }
@@ -63,9 +74,12 @@ fn g_at(to: vec4<u32>, row: u32) -> u32 {
 fn a_quad(slot: u32, k: u32) -> vec4<E> {
     let row = select(g_fixed.y, g_fixed.x, slot == 0u);
     var v = vec4<E>();
-    if (slot == 0u || LAST == 1u) { here = place(k); }
+    if (slot == 0u) {
+        g_place = reach(k, g_k, g_place);
+        g_k = k;
+    }
     if (row >= p.m || k >= p.k) { return v; }
-    let at = g_at(here, row);
+    let at = g_at(g_place, row);
     if (G_QUADS == 1u) { return g_load4(at); }
     v.x = g_load(at);
     if (LAST == 1u) {
@@ -73,13 +87,13 @@ fn a_quad(slot: u32, k: u32) -> vec4<E> {
         if (row + 2u < p.m) { v.z = g_load(at + 2u * p.g_c); }
         if (row + 3u < p.m) { v.w = g_load(at + 3u * p.g_c); }
     } else if (ROW4 == 1u) {
-        v.y = g_load(at + p.g_s.z);
-        v.z = g_load(at + 2u * p.g_s.z);
-        v.w = g_load(at + 3u * p.g_s.z);
+        if (g_place.w + 1u < p.size.w) { v.y = g_load(at + p.g_s.z); }
+        if (g_place.w + 2u < p.size.w) { v.z = g_load(at + 2u * p.g_s.z); }
+        if (g_place.w + 3u < p.size.w) { v.w = g_load(at + 3u * p.g_s.z); }
     } else {
-        if (k + 1u < p.k) { v.y = g_load(g_at(place(k + 1u), row)); }
-        if (k + 2u < p.k) { v.z = g_load(g_at(place(k + 2u), row)); }
-        if (k + 3u < p.k) { v.w = g_load(g_at(place(k + 3u), row)); }
+        if (k + 1u < p.k) { v.y = g_load(g_at(ct_onward(g_place, 1u, p.size.xyz), row)); }
+        if (k + 2u < p.k) { v.z = g_load(g_at(ct_onward(g_place, 2u, p.size.xyz), row)); }
+        if (k + 3u < p.k) { v.w = g_load(g_at(ct_onward(g_place, 3u, p.size.xyz), row)); }
     }
     return v;
 }
@@ -127,9 +141,8 @@ fn element(base: u32, at0: i32, at1: i32, at2: i32, one: bool) -> E {
 }
 
 // Of the column of a slot.
-fn element_of(slot: u32, k: u32) -> E {
+fn element_of(slot: u32, k: u32, to: vec4<u32>) -> E {
     if (k >= p.k) { return E(); }
-    let to = place(k);
     let seen = to.yzw * p.step.xyz;
     let at = bitcast<vec3<i32>>(seen);
     let base = to.x * p.x_n + total(seen * p.x_s.xyz);
@@ -141,10 +154,18 @@ fn b_quad(slot: u32, k: u32) -> vec4<E> {
     var v = vec4<E>();
     if (k >= p.k) { return v; }
     if (LAST == 0u && ROW4 == 0u) {
-        return vec4<E>(element_of(slot, k), element_of(slot, k + 1u), element_of(slot, k + 2u), element_of(slot, k + 3u));
+        let b = ct_onward(g_place, 1u, p.size.xyz);
+        let c = ct_onward(b, 1u, p.size.xyz);
+        let d = ct_onward(c, 1u, p.size.xyz);
+        return vec4<E>(element_of(slot, k, g_place), element_of(slot, k + 1u, b), element_of(slot, k + 2u, c),
+                       element_of(slot, k + 3u, d));
     }
-    var to = here;
-    if (LAST == 1u) { to = place(k); }
+    var to = g_place;
+    if (LAST == 1u) {
+        to = reach(k, x_k, x_place);
+        x_place = to;
+        x_k = k;
+    }
     let seen = to.yzw * p.step.xyz;
     let at = bitcast<vec3<i32>>(seen);
     let base = to.x * p.x_n + total(seen * p.x_s.xyz);
@@ -175,9 +196,9 @@ fn b_quad(slot: u32, k: u32) -> vec4<E> {
     if (X_QUADS == 1u) { return x_load4(first); } // a single tap along the line, and no padding
     let step = p.step.z * p.x_s.z;
     if (looks.z < p.source.z) { v.x = x_load(first); }
-    if (looks.z + p.step.z < p.source.z) { v.y = x_load(first + step); }
-    if (looks.z + 2u * p.step.z < p.source.z) { v.z = x_load(first + 2u * step); }
-    if (looks.z + 3u * p.step.z < p.source.z) { v.w = x_load(first + 3u * step); }
+    if (to.w + 1u < p.size.w && looks.z + p.step.z < p.source.z) { v.y = x_load(first + step); }
+    if (to.w + 2u < p.size.w && looks.z + 2u * p.step.z < p.source.z) { v.z = x_load(first + 2u * step); }
+    if (to.w + 3u < p.size.w && looks.z + 3u * p.step.z < p.source.z) { v.w = x_load(first + 3u * step); }
     return v;
 }
 

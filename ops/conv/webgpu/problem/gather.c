@@ -15,6 +15,7 @@ typedef struct axis {
 typedef struct problem {
     const ct_view *x, *w, *y; /* source, weight, result */
     axis axis[3];
+    int64_t width; /* of a line; the size of the last axis may be more, so that it can be divided by four */
     int64_t images, channels, results, groups;
     int64_t x_n, x_c, w_base, w_r, w_c, w_group, y_n, y_c, y_base, r_n, r_c;
 } problem;
@@ -131,6 +132,8 @@ static void join_axes(problem *p, bool residual) {
 static problem problem_of(const ct_wgpu_conv *c, int64_t phase) {
     problem p = c->kind == CT_WGPU_CONV_FORWARD ? forward_of(c) : input_grad_of(c, phase);
     join_axes(&p, c->residual != NULL);
+    p.width = p.axis[2].size;
+    if (!c->last) p.axis[2].size = ct_wgpu_conv_line(p.width);
     return p;
 }
 
@@ -195,8 +198,9 @@ static reading reading_of(const problem *p, bool last) {
         r.result_quads = p->results % 4 == 0 && image_quads(p->y, last, p->y_n, p->y_c, y_s, p->y_base);
     } else {
         r.source_quads = r.row4 && line->taps == 1 && line->step == 1 && line->offset == 0 &&
-                         line->source >= line->size && image_quads(p->x, last, p->x_n, p->x_c, x_s, 0);
-        r.result_quads = r.row4 && image_quads(p->y, last, p->y_n, p->y_c, y_s, p->y_base);
+                         line->source >= line->size && p->width % 4 == 0 &&
+                         image_quads(p->x, last, p->x_n, p->x_c, x_s, 0);
+        r.result_quads = p->width % 4 == 0 && image_quads(p->y, last, p->y_n, p->y_c, y_s, p->y_base);
     }
     return r;
 }
@@ -233,6 +237,7 @@ static params params_of(const ct_wgpu_conv *c, const problem *p, const reading *
         s.x_s[d] = (uint32_t)a->x_s, s.w_k[d] = (uint32_t)a->w_k, s.y_s[d] = (uint32_t)a->y_s,
         s.r_s[d] = (uint32_t)a->r_s;
     }
+    s.size[3] = (uint32_t)p->width;
     return s;
 }
 

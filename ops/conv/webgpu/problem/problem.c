@@ -80,3 +80,8 @@ ct_wgpu_conv ct_wgpu_conv_of(const ct_call *call) {
     weight_strides(&p, w);
     return p;
 }
+
+int64_t ct_wgpu_conv_line(int64_t width) {
+    const int64_t padded = (width + 3) / 4 * 4;
+    return padded * 5 <= width * 6 ? padded : width;
+}

@@ -28,6 +28,9 @@ typedef struct ct_wgpu_conv {
 /* Of a call of conv, conv_fused, conv_input_grad or conv_weight_grad. */
 ct_wgpu_conv ct_wgpu_conv_of(const ct_call *call);
 
+/* How long a line of the result is to the kernels: a multiple of four, if that is not much more. */
+int64_t ct_wgpu_conv_line(int64_t width);
+
 /* gather.wgsl: forward and input gradient by tiles. */
 const char *ct_wgpu_conv_gather_can(const ct_call *call);
 size_t ct_wgpu_conv_gather_scratch(const ct_call *call);

@@ -10,7 +10,8 @@ typedef struct params {
     uint32_t size[4], source[4], step[4], offset[4], spacing[4], x_s[4], g_s[4], w_k[4];
 } params;
 
-static int64_t positions_of(const ct_wgpu_conv *c) { return c->out[0] * c->out[1] * c->out[2]; }
+static int64_t line_of(const ct_wgpu_conv *c) { return c->last ? c->out[2] : ct_wgpu_conv_line(c->out[2]); }
+static int64_t positions_of(const ct_wgpu_conv *c) { return c->out[0] * c->out[1] * line_of(c); }
 static int64_t columns_of(const ct_wgpu_conv *c) { return c->w ? c->in_each * c->taps : 0; }
 
 static ct_wgpu_tiles tiles_of(const ct_call *call, const ct_wgpu_conv *c) {
@@ -58,9 +59,10 @@ bool ct_wgpu_conv_weight_run(const ct_call *call, ct_stream *stream) {
         s.offset[d] = (uint32_t)-c.before[d], s.spacing[d] = (uint32_t)c.dilation[d];
         s.x_s[d] = (uint32_t)c.x_s[d], s.g_s[d] = (uint32_t)c.y_s[d], s.w_k[d] = (uint32_t)c.w_k[d];
     }
-    const bool row4 = c.out[2] % 4 == 0;
-    const bool plain_line = row4 && c.kernel[2] == 1 && c.stride[2] == 1 && c.before[2] == 0 && c.in[2] >= c.out[2];
-    const bool g_quads = (c.last ? c.out_each % 4 == 0 : row4) && image_quads(c.y, c.last, c.y_n, c.y_c, c.y_s);
+    s.size[2] = (uint32_t)line_of(&c), s.size[3] = (uint32_t)c.out[2];
+    const bool row4 = line_of(&c) % 4 == 0, whole = c.out[2] % 4 == 0;
+    const bool plain_line = whole && c.kernel[2] == 1 && c.stride[2] == 1 && c.before[2] == 0 && c.in[2] >= c.out[2];
+    const bool g_quads = (c.last ? c.out_each % 4 == 0 : whole) && image_quads(c.y, c.last, c.y_n, c.y_c, c.y_s);
     const bool x_quads = (c.last ? c.in_each % 4 == 0 : plain_line) && image_quads(c.x, c.last, c.x_n, c.x_c, c.x_s);
 
     ct_wgpu_launch launch = ct_wgpu_begin(&unit, NULL, CT_WGPU_TILE_THREADS);
