@@ -4,6 +4,7 @@
  *     fuzz_api [calls] [seed] [first]      see tests/fuzz_calls.h */
 #include <cotangent.h>
 #include <cotangent/backend.h>
+#include <cotangent/capture.h>
 #include <cotangent/data.h>
 #include <cotangent/dlpack.h>
 #include <cotangent/io.h>

@@ -76,7 +76,7 @@ if by lavapipe "$lavapipe"; then
     if [ -n "$short" ]; then
         check "an op of every kind by lavapipe" sweep --smallest $kinds
     else
-        check "every op by lavapipe" sweep
+        check "every op by lavapipe" sweep --wide
         check "300 random convolutions by lavapipe" env CT_TEST_CONVOLUTIONS=300 "$tests/test_webgpu_conv"
         check "random calls by lavapipe" env FUZZ_DEVICE=webgpu "$tests/fuzz_ops" "${CALLS:-500}" 2
     fi
