@@ -25,8 +25,9 @@ fn ct_is_finite(x: f32) -> bool {
     return (bitcast<u32>(x) & 0x7f800000u) != 0x7f800000u;
 }
 // |x| with the sign of s.
+// By a choice: where two such are nested, lavapipe's compiler (LLVM 15, AVX-512) loses exponents of (x & magnitude) | (s & sign).
 fn ct_copysign(x: f32, s: f32) -> f32 {
-    return bitcast<f32>((bitcast<u32>(x) & 0x7fffffffu) | (bitcast<u32>(s) & 0x80000000u));
+    return select(abs(x), -abs(x), bitcast<i32>(s) < 0);
 }
 // x, of which a compiler knows nothing: p.ct_zero is 0.
 fn ct_opaque(x: f32) -> f32 {
