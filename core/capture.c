@@ -106,7 +106,8 @@ bool ct__capture_drew(ct_rng *rng, ct_random at) {
     int generator = 0;
     while (generator < g->n_generators && g->generators[generator].rng != rng) generator++;
     if (generator == CT__GRAPH_GENERATORS)
-        return ct_fail(CT_ERR_STATE, "capture", "more than %d generators of random numbers are used", CT__GRAPH_GENERATORS);
+        return ct_fail(CT_ERR_STATE, "capture", "more than %d generators of random numbers are used",
+                       CT__GRAPH_GENERATORS);
     if (generator == g->n_generators) {
         g->generators[g->n_generators].rng = rng;
         g->generators[g->n_generators++].begin = at.call;
@@ -133,8 +134,8 @@ static bool note_position(ct_graph *g, ct_record *record, uint64_t seed, uint64_
 static void note_attributes(ct_graph *g, ct_record *record) {
     const ct_attr *attr = record->call.op->attrs;
     while (attr && attr->name && strcmp(attr->name, "seed") != 0) attr++;
-    if (!attr || !attr->name || attr->type != CT_ATTR_INT || !attr[1].name || strcmp(attr[1].name, "stream") != 0 || !attr[2].name ||
-        strcmp(attr[2].name, "call") != 0 || attr[2].offset != attr->offset + 2 * sizeof(int64_t))
+    if (!attr || !attr->name || attr->type != CT_ATTR_INT || !attr[1].name || strcmp(attr[1].name, "stream") != 0 ||
+        !attr[2].name || strcmp(attr[2].name, "call") != 0 || attr[2].offset != attr->offset + 2 * sizeof(int64_t))
         return;
     int64_t *at = (int64_t *)(void *)((char *)(uintptr_t)record->call.attrs + attr->offset);
     if (note_position(g, record, (uint64_t)at[0], (uint64_t)at[1], (uint64_t)at[2])) record->position = at;
@@ -147,7 +148,8 @@ bool ct__capture_call(const ct_call *call, const ct_request *r) {
     const int n = call->n_in + call->n_out, numbers = __builtin_popcount(call->numbers);
     const size_t views = (size_t)n * sizeof(ct_view), pointers = (size_t)n * sizeof(ct_view *),
                  slots = ((size_t)n * sizeof(int) + 15) & ~(size_t)15, attrs = (call->op->attr_size + 15) & ~(size_t)15;
-    ct_record *record = add_record(g, CT__CALL, views + pointers + slots + attrs + (size_t)numbers * CT_NUMBER_BYTES + 16);
+    ct_record *record =
+        add_record(g, CT__CALL, views + pointers + slots + attrs + (size_t)numbers * CT_NUMBER_BYTES + 16);
     if (!record) return false;
     char *at = record->block;
     record->numbers = (void *)at, at += (size_t)numbers * CT_NUMBER_BYTES; /* first, since it is aligned */
@@ -185,7 +187,8 @@ bool ct__capture_call(const ct_call *call, const ct_request *r) {
         ok = (record->scratch = add_slot(g, call->device, call->scratch.bytes)) >= 0;
         if (ok) touch(g, record->scratch);
     }
-    if (ok && (call->op->flags & CT_OP_RANDOM)) note_position(g, record, call->random.seed, call->random.stream, call->random.call);
+    if (ok && (call->op->flags & CT_OP_RANDOM))
+        note_position(g, record, call->random.seed, call->random.stream, call->random.call);
     else if (ok && record->call.attrs) note_attributes(g, record);
     if (!ok) ct__free(record->block, record->block_bytes);
     else g->n_records++;
@@ -254,7 +257,8 @@ ct_graph *ct_capture(bool (*function)(void *context), void *context, unsigned fl
     const char *me = "capture";
     if (ct__pending()) return NULL;
     if (!function) return ct__fail_null(me, "function"), NULL;
-    if (flags & ~(unsigned)CT_CAPTURE_WARM) return ct_fail(CT_ERR_VALUE, me, "flags are %#x; CT_CAPTURE_WARM is all there is", flags), NULL;
+    if (flags & ~(unsigned)CT_CAPTURE_WARM)
+        return ct_fail(CT_ERR_VALUE, me, "flags are %#x; CT_CAPTURE_WARM is all there is", flags), NULL;
     if (ct__capturing) return ct_fail(CT_ERR_STATE, me, "a capture cannot be part of another"), NULL;
     bool ok = true;
     if (!(flags & CT_CAPTURE_WARM))

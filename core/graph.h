@@ -32,8 +32,8 @@ typedef struct ct_record {
     int n_numbers;
     /* Of what has a position in a random stream: it is made anew in each replay. -1: it has none */
     int generator;
-    uint64_t draw;       /* from where the generator stands at the beginning */
-    int64_t *position;   /* where seed, stream and call are among the attributes, or the data to put; NULL: in the call */
+    uint64_t draw;     /* from where the generator stands at the beginning */
+    int64_t *position; /* where seed, stream and call are among the attributes, or the data to put; NULL: in the call */
     /* of CT__PUT and CT__FILL */
     int slot;
     size_t offset, bytes;
@@ -63,9 +63,9 @@ struct ct_graph {
     struct ct_drawn {
         ct_random at;
         int generator;
-    } *draws; /* of the capture */
+    } * draws; /* of the capture */
     int n_draws, draws_room;
-    int random_lowerings; /* that are going on: what they write may be a position */
+    int random_lowerings;                 /* that are going on: what they write may be a position */
     ct_storage *blocks[CT__GRAPH_BLOCKS]; /* one for each device */
     int n_blocks;
     int64_t needed;

@@ -112,7 +112,8 @@ static void find(const ct_graph *g, const ct_graph_slot *s, void **buffer, size_
 
 static void bind(ct_graph *g, ct_record *record) {
     for (int i = 0; i < record->n_views; i++)
-        if (record->slots[i] >= 0) find(g, &g->slots[record->slots[i]], &record->views[i].buffer, &record->views[i].origin);
+        if (record->slots[i] >= 0)
+            find(g, &g->slots[record->slots[i]], &record->views[i].buffer, &record->views[i].origin);
     if (record->scratch >= 0)
         find(g, &g->slots[record->scratch], &record->call.scratch.buffer, &record->call.scratch.offset);
 }
@@ -147,9 +148,11 @@ bool ct__graph_plan(ct_graph *g) {
     bool ok = order && beside;
     if (!ok) ct__fail_memory("capture", 2 * bytes);
     for (int i = 0; i < g->n_slots; i++) /* constants live from beginning to end */
-        if (is_planned(&g->slots[i]) && g->slots[i].puts && !g->slots[i].written) g->slots[i].first = 0, g->slots[i].last = g->n_records - 1;
+        if (is_planned(&g->slots[i]) && g->slots[i].puts && !g->slots[i].written)
+            g->slots[i].first = 0, g->slots[i].last = g->n_records - 1;
     for (int i = 0; ok && i < g->n_slots; i++)
-        if (is_planned(&g->slots[i]) && !block_of(g, g->slots[i].device)) ok = plan_device(g, g->slots[i].device, order, beside);
+        if (is_planned(&g->slots[i]) && !block_of(g, g->slots[i].device))
+            ok = plan_device(g, g->slots[i].device, order, beside);
     g->needed = ok ? most_in_use(g) : 0;
     ok = ok && write_constants(g);
     for (int i = 0; ok && i < g->n_records; i++) bind(g, &g->records[i]);

@@ -123,7 +123,8 @@ bool ct_replay(ct_graph *g) {
     if (ct__pending()) return false;
     if (!g) return ct__fail_null("replay", "graph");
     if (ct__capturing) return ct_fail(CT_ERR_STATE, "replay", "a replay cannot be part of a capture");
-    if (g->replaying) return ct_fail(CT_ERR_STATE, "replay", "the graph is being replayed already, by this thread or another");
+    if (g->replaying)
+        return ct_fail(CT_ERR_STATE, "replay", "the graph is being replayed already, by this thread or another");
     g->replaying = true;
     for (int i = 0; i < g->n_generators; i++)
         g->generators[i].first = ct__rng_take(g->generators[i].rng, g->generators[i].drawn);
@@ -148,7 +149,8 @@ bool ct_graph_describe(const ct_graph *g, ct_graph_info *info) {
     for (int i = 0; i < g->n_slots; i++)
         if (g->slots[i].made && g->slots[i].kept) all.kept_bytes += (int64_t)g->slots[i].bytes;
     const uint32_t size = info->size;
-    if (size < sizeof size) return ct_fail(CT_ERR_VALUE, "graph_describe", "info->size is %u; it has to be sizeof(ct_graph_info)", size);
+    if (size < sizeof size)
+        return ct_fail(CT_ERR_VALUE, "graph_describe", "info->size is %u; it has to be sizeof(ct_graph_info)", size);
     ct__sized_fill(info, size, &all, sizeof all);
     info->size = size;
     return true;

@@ -25,7 +25,8 @@ static void drop_results(work *w) {
 
 static bool is_differentiable(const work *w, const ct_tensor *y) {
     const ct_op *op = w->sample->op;
-    return y && ct_op_differentiable(op) && !(op->flags & CT_OP_MUTATES) && ct_dtype_is_float(ct_dtype_of(y)) && ct_requires_grad(y);
+    return y && ct_op_differentiable(op) && !(op->flags & CT_OP_MUTATES) && ct_dtype_is_float(ct_dtype_of(y)) &&
+           ct_requires_grad(y);
 }
 
 static bool run(void *context) {
@@ -81,8 +82,8 @@ static bool same_bits(ct_tensor *a, ct_tensor *b) {
     char *x = malloc(bytes + 1), *y = malloc(bytes + 1);
     ct_scope {
         ct_no_grad {
-            same = same && ct_read(ct_contiguous(ct_detach(a)), x, bytes) && ct_read(ct_contiguous(ct_detach(b)), y, bytes) &&
-                   memcmp(x, y, bytes) == 0;
+            same = same && ct_read(ct_contiguous(ct_detach(a)), x, bytes) &&
+                   ct_read(ct_contiguous(ct_detach(b)), y, bytes) && memcmp(x, y, bytes) == 0;
         }
     }
     free(x);
@@ -97,8 +98,8 @@ static void check_dtype(opcheck *check, const opcheck_sample *sample, ct_dtype d
         make_inputs(&captured, dtype, 0);
         ct_graph *graph = ct_ok() ? ct_capture(run, &captured, CT_CAPTURE_WARM) : NULL;
         if (sample->op->flags & CT_OP_WAITS) {
-            opcheck_expect(check, !graph && ct_error_code() == CT_ERR_STATE, "%s: it was captured, or refused otherwise: %s", name,
-                           ct_error());
+            opcheck_expect(check, !graph && ct_error_code() == CT_ERR_STATE,
+                           "%s: it was captured, or refused otherwise: %s", name, ct_error());
             ct_error_clear();
         } else {
             opcheck_expect(check, graph != NULL, "%s: captured: %s", name, ct_error());
@@ -112,10 +113,12 @@ static void check_dtype(opcheck *check, const opcheck_sample *sample, ct_dtype d
             opcheck_expect(check, ok, "%s: replayed: %s", name, ct_error());
             ct_error_clear();
             for (int i = 0; ok && i < captured.n; i++)
-                opcheck_expect(check, same_bits(captured.results[i], eager.results[i]), "%s: result %d of a replay has other bits", name, i);
+                opcheck_expect(check, same_bits(captured.results[i], eager.results[i]),
+                               "%s: result %d of a replay has other bits", name, i);
             for (int i = 0; ok && i < sample->n_in; i++)
                 if (captured.in[i] && (sample->in[i].flags & CT_ARG_MUTATED))
-                    opcheck_expect(check, same_bits(captured.in[i], eager.in[i]), "%s: input %d has other bits after a replay", name, i);
+                    opcheck_expect(check, same_bits(captured.in[i], eager.in[i]),
+                                   "%s: input %d has other bits after a replay", name, i);
             ct_error_clear();
         }
         ct_graph_free(graph);

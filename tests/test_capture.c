@@ -39,12 +39,14 @@ static bool step(void *context) {
     training *t = context;
     for (int i = 0; i < t->micro_batches; i++) {
         ct_tensor *loss = loss_of(t);
-        if (!loss || !ct_assign(t->loss, ct_detach(loss)) || !ct_backward(t->scaler ? ct_scaler_scale(t->scaler, loss) : loss))
+        if (!loss || !ct_assign(t->loss, ct_detach(loss)) ||
+            !ct_backward(t->scaler ? ct_scaler_scale(t->scaler, loss) : loss))
             return false;
     }
     if (t->scaler && !ct_scaler_unscale(t->scaler, t->optim)) return false;
     if (!ct_optim_clip_grad_norm_tensor(t->optim, 0.5)) return false;
-    if (!(t->scaler ? ct_scaler_step(t->scaler, t->optim) && ct_scaler_update(t->scaler) : ct_optim_step(t->optim))) return false;
+    if (!(t->scaler ? ct_scaler_step(t->scaler, t->optim) && ct_scaler_update(t->scaler) : ct_optim_step(t->optim)))
+        return false;
     return ct_ema_update(t->ema) && ct_optim_zero_grad(t->optim);
 }
 
@@ -53,8 +55,8 @@ static ct_module *make_net(int model) {
     switch (model) {
     case MLP: return ct_nn_sequential(ct_nn_linear(12, 20), ct_nn_gelu(), ct_nn_dropout(0.3), ct_nn_linear(20, 5));
     case CONVOLUTIONAL:
-        return ct_nn_sequential(ct_nn_conv2d(2, 6, 3, .pad = 1), ct_nn_batch_norm(6), ct_nn_relu(), ct_nn_max_pool2d(2), ct_nn_flatten(),
-                                ct_nn_linear(6 * 4 * 4, 5));
+        return ct_nn_sequential(ct_nn_conv2d(2, 6, 3, .pad = 1), ct_nn_batch_norm(6), ct_nn_relu(), ct_nn_max_pool2d(2),
+                                ct_nn_flatten(), ct_nn_linear(6 * 4 * 4, 5));
     case RECURRENT: return ct_nn_lstm_lm(5, .dim = 8, .hidden = 7, .dropout = 0.2);
     default: return ct_nn_gpt(5, .context = 7, .dim = 8, .layers = 2, .heads = 2, .dropout = 0.1);
     }
@@ -125,7 +127,8 @@ static bool same_networks(ct_module *a, ct_module *b) {
     ct_parameters *of[2] = {ct_module_parameters(a), ct_module_parameters(b)};
     bool same = ct_parameters_count(of[0]) == ct_parameters_count(of[1]);
     for (int i = 0; same && i < ct_parameters_count(of[0]); i++) {
-        ct_tensor *x = ct_parameter_tensor(ct_parameters_at(of[0], i)), *y = ct_parameter_tensor(ct_parameters_at(of[1], i));
+        ct_tensor *x = ct_parameter_tensor(ct_parameters_at(of[0], i)),
+                  *y = ct_parameter_tensor(ct_parameters_at(of[1], i));
         same = harness_same_bits(ct_to(ct_detach(x), cpu), ct_to(ct_detach(y), cpu));
     }
     ct_parameters_free(of[0]);
@@ -157,10 +160,12 @@ static void check_training(int model, int kind, ct_dtype precision, ct_device de
         ct_graph_free(graph);
     }
     for (int k = 3; k < steps; k++)
-        if (!harness_check(losses[0][k] == losses[1][k], __FILE__, __LINE__, "model %d, optimizer %d, %s: the loss of step %d is %g, not %g",
-                           model, kind, ct_dtype_name(precision), k, losses[1][k], losses[0][k]))
+        if (!harness_check(losses[0][k] == losses[1][k], __FILE__, __LINE__,
+                           "model %d, optimizer %d, %s: the loss of step %d is %g, not %g", model, kind,
+                           ct_dtype_name(precision), k, losses[1][k], losses[0][k]))
             break;
-    harness_check(same_networks(of[0].net, of[1].net), __FILE__, __LINE__, "model %d, optimizer %d: other weights", model, kind);
+    harness_check(same_networks(of[0].net, of[1].net), __FILE__, __LINE__, "model %d, optimizer %d: other weights",
+                  model, kind);
     CHECK(positions[0] == positions[1] && ct_optim_steps(of[0].optim) == ct_optim_steps(of[1].optim));
     if (of[0].scaler) CHECK(ct_scaler_value(of[0].scaler) == ct_scaler_value(of[1].scaler));
     CHECK(ct_ema_swap_in(of[0].ema) && ct_ema_swap_in(of[1].ema) && same_networks(of[0].net, of[1].net));
@@ -217,7 +222,8 @@ static bool differentiate(void *context) {
 }
 
 TEST(what_the_function_leaves_behind_is_written_again_and_recomputation_draws_the_same_numbers) {
-    gradients captured = {.x = ct_set_requires_grad(ct_randn(CT_DIMS(40)), true)}, eager = {.x = ct_set_requires_grad(ct_randn(CT_DIMS(40)), true)};
+    gradients captured = {.x = ct_set_requires_grad(ct_randn(CT_DIMS(40)), true)},
+              eager = {.x = ct_set_requires_grad(ct_randn(CT_DIMS(40)), true)};
     ct_graph *graph = ct_capture(differentiate, &captured, 0);
     CHECK(graph);
     for (int k = 0; graph && k < 3; k++)
@@ -236,7 +242,9 @@ TEST(what_the_function_leaves_behind_is_written_again_and_recomputation_draws_th
 
 static int effects;
 static bool count_effect(void *context) { return ++*(int *)context > 0; }
-static bool with_effect(void *context) { return ct_capture_effect(count_effect, &effects) && ct_add_(context, context); }
+static bool with_effect(void *context) {
+    return ct_capture_effect(count_effect, &effects) && ct_add_(context, context);
+}
 
 TEST(effects_are_done_in_replays_alone) {
     ct_tensor *x = ct_ones(CT_DIMS(3));
@@ -301,7 +309,8 @@ TEST(what_cannot_be_captured_is_an_error_and_the_program_goes_on) {
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         const int64_t live = ct_live_objects();
         CHECK(!ct_capture(all[i].function, x, CT_CAPTURE_WARM));
-        harness_check(ct_error_code() == all[i].code && strstr(ct_error(), all[i].says), __FILE__, __LINE__, "%zu: %s", i, ct_error());
+        harness_check(ct_error_code() == all[i].code && strstr(ct_error(), all[i].says), __FILE__, __LINE__, "%zu: %s",
+                      i, ct_error());
         ct_error_clear();
         CHECK(!ct_is_capturing() && ct_live_objects() == live && ct_item(ct_sum(x)) == 4);
     }

@@ -421,8 +421,9 @@ static bool record_begin(void *self, int index, ct_stream *stream) {
     CUcontext before;
     ct_cuda_device *d = ct_cuda_enter(index, &before);
     if (!d) return false;
-    const bool ok = ct_cuda_ok(d, ct_cuda.cuStreamBeginCapture_v2(ct_cuda_stream(d, stream), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
-                               "cuda", "work cannot be recorded");
+    const bool ok =
+        ct_cuda_ok(d, ct_cuda.cuStreamBeginCapture_v2(ct_cuda_stream(d, stream), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+                   "cuda", "work cannot be recorded");
     ct_cuda_leave(before);
     return ok;
 }
@@ -437,7 +438,8 @@ static bool record_end(void *self, int index, ct_stream *stream, void **handle) 
     *handle = NULL;
     if (!d) return false;
     const CUresult ended = ct_cuda.cuStreamEndCapture(ct_cuda_stream(d, stream), &graph);
-    if (ended == CUDA_SUCCESS && graph && ct_cuda.cuGraphInstantiateWithFlags(&made, graph, 0) == CUDA_SUCCESS) *handle = made;
+    if (ended == CUDA_SUCCESS && graph && ct_cuda.cuGraphInstantiateWithFlags(&made, graph, 0) == CUDA_SUCCESS)
+        *handle = made;
     if (graph) ct_cuda.cuGraphDestroy(graph);
     ct_cuda_leave(before);
     return true;

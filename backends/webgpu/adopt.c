@@ -42,8 +42,10 @@ static bool wrong(char *why, size_t room, const char *text) {
 
 CT_API bool ct_webgpu_adopt_device(const ct_webgpu_given *given, int *index, char *why, size_t room);
 bool ct_webgpu_adopt_device(const ct_webgpu_given *given, int *index, char *why, size_t room) {
-    if (!given || !index || given->size < sizeof *given) return wrong(why, room, "given is NULL, or of another version");
-    if (!given->instance || !given->device) return wrong(why, room, "both the instance and the device have to be given");
+    if (!given || !index || given->size < sizeof *given)
+        return wrong(why, room, "given is NULL, or of another version");
+    if (!given->instance || !given->device)
+        return wrong(why, room, "both the instance and the device have to be given");
     pthread_mutex_lock(&lock);
     bool ok = true;
     if (started && given->function && given->function != function_of) {
@@ -92,7 +94,8 @@ CT_API bool ct_webgpu_compile_text(int index, const char *text, char *why, size_
 bool ct_webgpu_compile_text(int index, const char *text, char *why, size_t room) {
     ct_wgpu_device *d = enter(index, why, room);
     if (!d) return false;
-    WGPUShaderSourceWGSL source = {.chain = {.sType = WGPUSType_ShaderSourceWGSL}, .code = ct_wgpu_string(text ? text : "")};
+    WGPUShaderSourceWGSL source = {.chain = {.sType = WGPUSType_ShaderSourceWGSL},
+                                   .code = ct_wgpu_string(text ? text : "")};
     WGPUShaderModuleDescriptor descriptor = WGPU_SHADER_MODULE_DESCRIPTOR_INIT;
     WGPUComputePipelineDescriptor pipelines = WGPU_COMPUTE_PIPELINE_DESCRIPTOR_INIT;
     descriptor.nextInChain = &source.chain;

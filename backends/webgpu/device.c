@@ -9,7 +9,7 @@ const ct_host *ct_wgpu_host;
 
 static ct_wgpu_device devices[CT_WGPU_DEVICES];
 static _Atomic int count;
-static bool saw_null; /* an adapter that takes all calls and computes nothing */
+static bool saw_null;       /* an adapter that takes all calls and computes nothing */
 static _Atomic bool forked; /* a runtime's threads do not survive a fork */
 static void note_fork(void) { atomic_store(&forked, true); }
 
@@ -67,7 +67,8 @@ static void on_scope(WGPUPopErrorScopeStatus status, WGPUErrorType type, WGPUStr
     scope *s = a;
     s->wrong = status == WGPUPopErrorScopeStatus_Success && type != WGPUErrorType_NoError;
     if (s->wrong)
-        snprintf(s->device->fault, sizeof s->device->fault, "%.*s", ct_wgpu_length(message), message.data ? message.data : "");
+        snprintf(s->device->fault, sizeof s->device->fault, "%.*s", ct_wgpu_length(message),
+                 message.data ? message.data : "");
     atomic_store(&s->done, 1);
 }
 
@@ -103,26 +104,32 @@ const char *ct_wgpu_pop(ct_wgpu_device *d) {
 
 bool ct_wgpu_sound(ct_wgpu_device *d, const char *op) {
     if (atomic_load_explicit(&d->lost, memory_order_relaxed))
-        return ct_wgpu_host->fail(CT_ERR_DEVICE, op,
-                                  "the device is lost (%s), and what was on it; tensors on the CPU are not, and it is opened again "
-                                  "after all of its tensors are freed and ct_memory_trim is called",
-                                  d->why);
-    if (atomic_exchange(&d->failed, false)) return ct_wgpu_host->fail(CT_ERR_DEVICE, op, "WebGPU reports: %s", d->fault);
+        return ct_wgpu_host->fail(
+            CT_ERR_DEVICE, op,
+            "the device is lost (%s), and what was on it; tensors on the CPU are not, and it is opened again "
+            "after all of its tensors are freed and ct_memory_trim is called",
+            d->why);
+    if (atomic_exchange(&d->failed, false))
+        return ct_wgpu_host->fail(CT_ERR_DEVICE, op, "WebGPU reports: %s", d->fault);
     return true;
 }
 
 /* ---- Adapters ---- */
 
 static int rank_of(WGPUAdapterType type) {
-    return type == WGPUAdapterType_DiscreteGPU ? 0 : type == WGPUAdapterType_IntegratedGPU ? 1 : type == WGPUAdapterType_CPU ? 3 : 2;
+    return type == WGPUAdapterType_DiscreteGPU     ? 0
+           : type == WGPUAdapterType_IntegratedGPU ? 1
+           : type == WGPUAdapterType_CPU           ? 3
+                                                   : 2;
 }
 
 static void name(ct_wgpu_device *d, const WGPUAdapterInfo *info) {
     static const char *const interfaces[] = {
         [WGPUBackendType_Vulkan] = "Vulkan", [WGPUBackendType_Metal] = "Metal", [WGPUBackendType_D3D12] = "D3D12"};
     snprintf(d->name, sizeof d->name, "%.*s", ct_wgpu_length(info->device), info->device.data ? info->device.data : "");
-    snprintf(d->driver, sizeof d->driver, "%s%s%.*s%s%.*s", interfaces[info->backendType], ct_wgpu_length(info->vendor) ? ", " : "",
-             ct_wgpu_length(info->vendor), info->vendor.data ? info->vendor.data : "", ct_wgpu_length(info->description) ? ", " : "",
+    snprintf(d->driver, sizeof d->driver, "%s%s%.*s%s%.*s", interfaces[info->backendType],
+             ct_wgpu_length(info->vendor) ? ", " : "", ct_wgpu_length(info->vendor),
+             info->vendor.data ? info->vendor.data : "", ct_wgpu_length(info->description) ? ", " : "",
              ct_wgpu_length(info->description), info->description.data ? info->description.data : "");
 }
 
@@ -136,7 +143,10 @@ static void add_adapter(WGPUAdapter adapter) {
     WGPUAdapterInfo info = WGPU_ADAPTER_INFO_INIT;
     ct_wgpu.AdapterGetInfo(adapter, &info);
     if (is_usable(&info) && count < CT_WGPU_DEVICES) {
-        ct_wgpu_device made = {.adapter = adapter, .instance = ct_wgpu.instance, .kind = rank_of(info.adapterType), .stores_parts = info.backendType != WGPUBackendType_Metal};
+        ct_wgpu_device made = {.adapter = adapter,
+                               .instance = ct_wgpu.instance,
+                               .kind = rank_of(info.adapterType),
+                               .stores_parts = info.backendType != WGPUBackendType_Metal};
         name(&made, &info);
         int at = count++;
         for (; at > 0 && devices[at - 1].kind > made.kind; at--) devices[at] = devices[at - 1]; /* GPUs before CPUs */
@@ -177,7 +187,8 @@ bool ct_wgpu_start(char *why, size_t room) {
     }
     if (count == 0)
         snprintf(why, room,
-                 "%s %s: there is no driver for Vulkan, Metal or D3D12 that it takes (Debian's mesa-vulkan-drivers has one that "
+                 "%s %s: there is no driver for Vulkan, Metal or D3D12 that it takes (Debian's mesa-vulkan-drivers has "
+                 "one that "
                  "needs no GPU)",
                  ct_wgpu.name, saw_null ? "has only its Null backend, which computes nothing" : "finds no adapter");
     for (int i = 0; i < count; i++) pthread_mutex_init(&devices[i].lock, NULL);
@@ -212,7 +223,8 @@ static void take_limits(ct_wgpu_device *d) {
     d->limits = (ct_wgpu_limits){
         .binding = have.maxStorageBufferBindingSize & ~(uint64_t)(CT_WGPU_ALIGNMENT - 1),
         .buffer = have.maxBufferSize & ~(uint64_t)(CT_WGPU_ALIGNMENT - 1),
-        .bindings = have.maxStorageBuffersPerShaderStage < CT_WGPU_SLOTS ? have.maxStorageBuffersPerShaderStage : CT_WGPU_SLOTS,
+        .bindings =
+            have.maxStorageBuffersPerShaderStage < CT_WGPU_SLOTS ? have.maxStorageBuffersPerShaderStage : CT_WGPU_SLOTS,
         .invocations = have.maxComputeInvocationsPerWorkgroup,
         .shared = have.maxComputeWorkgroupStorageSize,
         .groups = have.maxComputeWorkgroupsPerDimension,
@@ -251,7 +263,8 @@ static bool open_new(ct_wgpu_device *d) {
     WGPUFeatureName features[sizeof wanted / sizeof *wanted];
     size_t n = 0;
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
-        if (ct_wgpu.AdapterHasFeature(d->adapter, (WGPUFeatureName)wanted[i])) features[n++] = (WGPUFeatureName)wanted[i];
+        if (ct_wgpu.AdapterHasFeature(d->adapter, (WGPUFeatureName)wanted[i]))
+            features[n++] = (WGPUFeatureName)wanted[i];
     WGPUDeviceDescriptor descriptor = WGPU_DEVICE_DESCRIPTOR_INIT;
     descriptor.requiredFeatures = features;
     descriptor.requiredFeatureCount = n;
@@ -299,9 +312,10 @@ static void close_device(ct_wgpu_device *d) {
 
 ct_wgpu_device *ct_wgpu_enter(int index) {
     if (atomic_load_explicit(&forked, memory_order_relaxed)) {
-        ct_wgpu_host->fail(CT_ERR_DEVICE, "webgpu",
-                           "a process that was forked after WebGPU was used cannot use it; start the child before, or run "
-                           "another program");
+        ct_wgpu_host->fail(
+            CT_ERR_DEVICE, "webgpu",
+            "a process that was forked after WebGPU was used cannot use it; start the child before, or run "
+            "another program");
         return NULL;
     }
     if (index < 0 || index >= count) {
@@ -335,12 +349,14 @@ static bool device_info(void *self, int index, ct_device_info *info) {
     snprintf(info->libraries, sizeof info->libraries, "%s", ct_wgpu.name);
     char subgroups[48] = "no subgroups";
     if (d->limits.subgroup_most)
-        snprintf(subgroups, sizeof subgroups, "subgroups of %u to %u", d->limits.subgroup_least, d->limits.subgroup_most);
+        snprintf(subgroups, sizeof subgroups, "subgroups of %u to %u", d->limits.subgroup_least,
+                 d->limits.subgroup_most);
     if (info->size >= sizeof *info)
-        snprintf(info->features, sizeof info->features,
-                 "%s, %s; workgroups of %u invocations and %u bytes; %u bindings of %llu MiB, buffers of %llu MiB; no f64",
-                 d->limits.f16 ? "f16" : "no f16", subgroups, d->limits.invocations, d->limits.shared, d->limits.bindings,
-                 (unsigned long long)(d->limits.binding >> 20), (unsigned long long)(d->limits.buffer >> 20));
+        snprintf(
+            info->features, sizeof info->features,
+            "%s, %s; workgroups of %u invocations and %u bytes; %u bindings of %llu MiB, buffers of %llu MiB; no f64",
+            d->limits.f16 ? "f16" : "no f16", subgroups, d->limits.invocations, d->limits.shared, d->limits.bindings,
+            (unsigned long long)(d->limits.binding >> 20), (unsigned long long)(d->limits.buffer >> 20));
     ct_wgpu_leave(d);
     return true;
 }
@@ -353,8 +369,8 @@ static bool allocate(void *self, int index, size_t bytes, void **memory) {
     ct_wgpu_buffer *made = size && size <= d->limits.buffer ? malloc(sizeof *made) : NULL;
     if (made) {
         *made = (ct_wgpu_buffer){.size = size, .generation = d->generation};
-        made->buffer = ct_wgpu_make_buffer(
-            d, size, WGPUBufferUsage_Storage | WGPUBufferUsage_CopySrc | WGPUBufferUsage_CopyDst);
+        made->buffer =
+            ct_wgpu_make_buffer(d, size, WGPUBufferUsage_Storage | WGPUBufferUsage_CopySrc | WGPUBufferUsage_CopyDst);
         if (made->buffer) d->live++;
         else free(made), made = NULL;
     }
@@ -376,7 +392,8 @@ static void release(void *self, int index, void *memory, size_t bytes) {
     free(buffer);
 }
 
-static bool upload(void *self, int index, void *buffer, size_t offset, const void *host, size_t bytes, ct_stream *stream) {
+static bool upload(void *self, int index, void *buffer, size_t offset, const void *host, size_t bytes,
+                   ct_stream *stream) {
     (void)self, (void)stream;
     ct_wgpu_device *d = ct_wgpu_enter(index);
     if (!d) return false;
@@ -385,7 +402,8 @@ static bool upload(void *self, int index, void *buffer, size_t offset, const voi
     return ok;
 }
 
-static bool download(void *self, int index, void *host, const void *buffer, size_t offset, size_t bytes, ct_stream *stream) {
+static bool download(void *self, int index, void *host, const void *buffer, size_t offset, size_t bytes,
+                     ct_stream *stream) {
     (void)self, (void)stream;
     ct_wgpu_device *d = ct_wgpu_enter(index);
     if (!d) return false;
@@ -428,22 +446,26 @@ static bool wait_for(void *self, int index, ct_stream *stream) {
 
 const ct_wgpu_limits *ct_wgpu_limits_of(const ct_call *call) { return &devices[call->device.index].limits; }
 
-bool ct_wgpu_enqueue(const ct_call *call, const ct_wgpu_launch *launch, int64_t groups, const void *params, size_t params_bytes) {
+bool ct_wgpu_enqueue(const ct_call *call, const ct_wgpu_launch *launch, int64_t groups, const void *params,
+                     size_t params_bytes) {
     if (groups <= 0) return true;
     ct_wgpu_device *d = ct_wgpu_enter(call->device.index);
     if (!d) return false;
     bool ok = true;
-    for (int i = 0; ok && i < launch->n; i++) ok = !launch->operands[i].buffer || is_current(d, launch->operands[i].buffer);
+    for (int i = 0; ok && i < launch->n; i++)
+        ok = !launch->operands[i].buffer || is_current(d, launch->operands[i].buffer);
     const ct_wgpu_caller caller = {call->op, call->called, call->flags};
     ok = ok && ct_wgpu_dispatch(d, &caller, launch, groups, params, params_bytes);
     ct_wgpu_leave(d);
     return ok;
 }
 
-bool ct_wgpu_copy_bytes(const ct_call *call, void *to, uint64_t to_offset, void *from, uint64_t from_offset, uint64_t bytes) {
+bool ct_wgpu_copy_bytes(const ct_call *call, void *to, uint64_t to_offset, void *from, uint64_t from_offset,
+                        uint64_t bytes) {
     ct_wgpu_device *d = ct_wgpu_enter(call->device.index);
     if (!d) return false;
-    const bool ok = is_current(d, to) && is_current(d, from) && ct_wgpu_move(d, call->flags, to, to_offset, from, from_offset, bytes);
+    const bool ok = is_current(d, to) && is_current(d, from) &&
+                    ct_wgpu_move(d, call->flags, to, to_offset, from, from_offset, bytes);
     ct_wgpu_leave(d);
     return ok;
 }

@@ -41,15 +41,16 @@ typedef struct ct_wgpu_device {
     WGPUDevice given;      /* of the program's own, before it is opened */
     char name[128], driver[128];
     int kind; /* of adapter; the lower, the better */
-    bool stores_parts; /* a store to one component of a vector leaves the others alone, which the language does not promise: in SPIR-V and
+    bool
+        stores_parts; /* a store to one component of a vector leaves the others alone, which the language does not promise: in SPIR-V and
                           DXIL it does, in Metal the whole vector may be written */
-    bool adopted; /* the program's own: it is not opened again */
+    bool adopted;         /* the program's own: it is not opened again */
     pthread_mutex_t lock; /* for all below */
     WGPUDevice device;    /* NULL: not open */
     WGPUQueue queue;
     ct_wgpu_limits limits;
     unsigned generation;
-    int64_t live;        /* buffers of the core's that are of this generation */
+    int64_t live; /* buffers of the core's that are of this generation */
     _Atomic bool lost;
     char why[256];       /* lost, or an error that no scope has caught */
     _Atomic bool failed; /* the latter */
@@ -82,7 +83,8 @@ ct_wgpu_device *ct_wgpu_device_at(int index); /* as it is; NULL: there is none *
 /* A device of the program's own, of which references were taken; its index, or -1: it cannot be used. */
 int ct_wgpu_add(WGPUInstance instance, WGPUAdapter adapter, WGPUDevice device);
 void ct_wgpu_adopt_waiting(void); /* adopt.c: those that were given before the module was opened */
-bool ct_wgpu_given_function(const char *name, void *function, size_t size); /* of the program's runtime; false: it gave none */
+bool ct_wgpu_given_function(const char *name, void *function,
+                            size_t size); /* of the program's runtime; false: it gave none */
 
 /* Device `index`, open and locked; NULL after an error. */
 ct_wgpu_device *ct_wgpu_enter(int index);
@@ -110,7 +112,8 @@ bool ct_wgpu_download(ct_wgpu_device *device, void *host, const ct_wgpu_buffer *
 /* move.c */
 bool ct_wgpu_move(ct_wgpu_device *device, unsigned flags, ct_wgpu_buffer *to, uint64_t to_offset, ct_wgpu_buffer *from,
                   uint64_t from_offset, uint64_t bytes); /* flags as of a call */
-bool ct_wgpu_fill(ct_wgpu_device *device, ct_wgpu_buffer *to, uint64_t offset, const void *pattern, size_t size, uint64_t n);
+bool ct_wgpu_fill(ct_wgpu_device *device, ct_wgpu_buffer *to, uint64_t offset, const void *pattern, size_t size,
+                  uint64_t n);
 
 /* launch.c */
 typedef struct ct_wgpu_caller {
@@ -118,8 +121,8 @@ typedef struct ct_wgpu_caller {
     const char *called;
     unsigned flags;
 } ct_wgpu_caller;
-bool ct_wgpu_dispatch(ct_wgpu_device *device, const ct_wgpu_caller *caller, const ct_wgpu_launch *launch, int64_t groups,
-                      const void *params, size_t params_bytes);
+bool ct_wgpu_dispatch(ct_wgpu_device *device, const ct_wgpu_caller *caller, const ct_wgpu_launch *launch,
+                      int64_t groups, const void *params, size_t params_bytes);
 void ct_wgpu_launch_close(ct_wgpu_device *device);
 void ct_wgpu_forget_buffer(ct_wgpu_device *device, const ct_wgpu_buffer *buffer);
 

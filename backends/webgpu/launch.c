@@ -28,8 +28,8 @@ void ct_wgpu_operand_of(ct_wgpu_launch *launch, const char *name, const ct_view 
     o->high = o->begin + (uint64_t)(high + 1) * size;
 }
 
-void ct_wgpu_scratch(ct_wgpu_launch *launch, const char *name, const ct_call *call, ct_dtype dtype, size_t offset, size_t bytes,
-                     unsigned mode) {
+void ct_wgpu_scratch(ct_wgpu_launch *launch, const char *name, const ct_call *call, ct_dtype dtype, size_t offset,
+                     size_t bytes, unsigned mode) {
     const uint64_t begin = call->scratch.offset + offset;
     launch->operands[launch->n++] = (ct_wgpu_operand){.name = name,
                                                       .buffer = call->scratch.buffer,
@@ -86,7 +86,8 @@ static int kind_of(const ct_wgpu_device *d, const ct_wgpu_launch *launch, const 
         const bool only = o->mode & CT_WGPU_QUADS_ONLY;
         if (size < 4 && o->mode & CT_WGPU_WRITTEN && !(o->mode & CT_WGPU_WORDS) && !only) return CT_WGPU_ATOMIC;
         taken |= only && size == 4;
-        fits &= size == 4 && (only || (!(o->mode & CT_WGPU_QUADS) && (d->stores_parts || !(o->mode & CT_WGPU_WRITTEN))));
+        fits &=
+            size == 4 && (only || (!(o->mode & CT_WGPU_QUADS) && (d->stores_parts || !(o->mode & CT_WGPU_WRITTEN))));
     }
     return taken && fits ? CT_WGPU_QUAD : CT_WGPU_PLAIN;
 }
@@ -100,7 +101,8 @@ static bool make_plan(const ct_wgpu_device *d, const ct_wgpu_launch *launch, ct_
         const ct_wgpu_operand *o = &launch->operands[i];
         const ct_wgpu_buffer *buffer = o->buffer;
         if (!buffer) continue;
-        if (o->low >= o->high && o->begin > buffer->size) return ct_wgpu_host->fail(CT_ERR_STATE, op, "operand %s has no place", o->name);
+        if (o->low >= o->high && o->begin > buffer->size)
+            return ct_wgpu_host->fail(CT_ERR_STATE, op, "operand %s has no place", o->name);
         const bool whole = buffer->size <= d->limits.binding;
         int k = 0;
         while (k < plan->n_ranges && !(whole && plan->ranges[k].buffer == buffer)) k++;
@@ -121,7 +123,8 @@ static bool make_plan(const ct_wgpu_device *d, const ct_wgpu_launch *launch, ct_
         if (bytes > d->limits.binding) {
             plan->window = window_of(&d->limits);
             const uint64_t step = (uint64_t)4 << plan->window, n = (bytes + step - 1) / step;
-            if (n > CT_WGPU_SLOTS) return ct_wgpu_host->fail(CT_ERR_DEVICE, op, "a tensor is too large for the bindings of this device");
+            if (n > CT_WGPU_SLOTS)
+                return ct_wgpu_host->fail(CT_ERR_DEVICE, op, "a tensor is too large for the bindings of this device");
             range->n = (uint8_t)n;
         } else {
             range->n = 1;
@@ -129,9 +132,10 @@ static bool make_plan(const ct_wgpu_device *d, const ct_wgpu_launch *launch, ct_
         plan->n_slots += range->n;
     }
     if (plan->n_slots >= (int)d->limits.bindings) /* one is kept for the error word */
-        return ct_wgpu_host->fail(CT_ERR_DEVICE, op,
-                                  "it needs %d bindings of storage buffers at once, and the device has %u, of %llu MiB each",
-                                  plan->n_slots + 1, d->limits.bindings, (unsigned long long)(d->limits.binding >> 20));
+        return ct_wgpu_host->fail(
+            CT_ERR_DEVICE, op,
+            "it needs %d bindings of storage buffers at once, and the device has %u, of %llu MiB each",
+            plan->n_slots + 1, d->limits.bindings, (unsigned long long)(d->limits.binding >> 20));
     for (int r = 0; r < plan->n_ranges; r++) plan->ranges[r].kind = (uint8_t)kind_of(d, launch, plan, r);
     for (int i = 0; i < launch->n; i++) {
         if (plan->of[i] == 255) continue;
@@ -250,7 +254,8 @@ static void dump(const char *text, const ct_wgpu_launch *launch) {
     char path[512];
     uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
     for (const char *s = text; *s; s++) h = (h ^ (unsigned char)*s) * 0x100000001b3u;
-    snprintf(path, sizeof path, "%s/%s-%s-%016llx.wgsl", folder, launch->unit->name, launch->function, (unsigned long long)h);
+    snprintf(path, sizeof path, "%s/%s-%s-%016llx.wgsl", folder, launch->unit->name, launch->function,
+             (unsigned long long)h);
     FILE *file = fopen(path, "w");
     if (!file) return;
     fputs(text, file);
@@ -309,13 +314,15 @@ static entry *pipeline_for(ct_wgpu_device *d, const ct_wgpu_launch *launch, cons
     for (int i = 0; i < launch->n; i += 2) {
         uint64_t two = 0;
         for (int k = i; k < i + 2 && k < launch->n; k++)
-            two = two << 32 | (uint64_t)launch->operands[k].dtype << 24 | (uint64_t)launch->operands[k].mode << 16 | plan->of[k];
+            two = two << 32 | (uint64_t)launch->operands[k].dtype << 24 | (uint64_t)launch->operands[k].mode << 16 |
+                  plan->of[k];
         key[n++] = two;
     }
     for (int i = 0; i < plan->n_ranges; i++)
         key[n++] = (uint64_t)plan->ranges[i].first << 16 | (uint64_t)plan->ranges[i].n << 8 | plan->ranges[i].kind;
     for (int i = 0; i < launch->n_constants; i += 2)
-        key[n++] = (uint64_t)launch->constants[i].value << 32 | (i + 1 < launch->n_constants ? launch->constants[i + 1].value : 0);
+        key[n++] = (uint64_t)launch->constants[i].value << 32 |
+                   (i + 1 < launch->n_constants ? launch->constants[i + 1].value : 0);
     const uint64_t h = hash_of(key, n);
     entry *found = look_up(d->pipelines, key, n, h);
     return found ? found : make_pipeline(d, launch, plan, lasting, key, n, h, op);
@@ -430,8 +437,8 @@ bool ct_wgpu_dispatch(ct_wgpu_device *d, const ct_wgpu_caller *caller, const ct_
     ct_wgpu_plan plan;
     if (groups <= 0) return true;
     if (launch->threads > d->limits.invocations || params_bytes > CT_WGPU_PARAMS || groups > UINT32_MAX)
-        return ct_wgpu_host->fail(CT_ERR_STATE, caller->called, "shader %s of %s is beyond the limits", launch->function,
-                                  launch->unit->name);
+        return ct_wgpu_host->fail(CT_ERR_STATE, caller->called, "shader %s of %s is beyond the limits",
+                                  launch->function, launch->unit->name);
     if (!make_plan(d, launch, &plan, caller->called)) return false;
     const entry *pipeline = pipeline_for(d, launch, &plan, lasting, caller->called);
     if (!pipeline) return false;
@@ -440,7 +447,8 @@ bool ct_wgpu_dispatch(ct_wgpu_device *d, const ct_wgpu_caller *caller, const ct_
     WGPUBindGroup group = group_for(d, &plan, notes, caller->called);
     if (!group) return false;
     const size_t bytes = (CT_WGPU_HEAD + params_bytes + CT_WGPU_ALIGNMENT - 1) & ~(size_t)(CT_WGPU_ALIGNMENT - 1);
-    if ((d->dispatches >= CT_WGPU_BATCH || d->uniforms_used + bytes > CT_WGPU_RING) && !ct_wgpu_flush(d, caller->called))
+    if ((d->dispatches >= CT_WGPU_BATCH || d->uniforms_used + bytes > CT_WGPU_RING) &&
+        !ct_wgpu_flush(d, caller->called))
         return false;
     WGPUComputePassEncoder pass = ct_wgpu_pass(d);
     if (!pass) return ct_wgpu_host->fail(CT_ERR_DEVICE, caller->called, "no commands can be recorded");

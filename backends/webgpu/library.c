@@ -83,7 +83,8 @@ static bool next_declaration(const char **s, declaration *d) {
 bool ct_wgpu_library_start(void) {
     if (n_declarations) return true;
     for (int i = 0; files[i].name; i++)
-        for (const char *s = files[i].text; n_declarations < DECLARATIONS && next_declaration(&s, &declarations[n_declarations]);) {
+        for (const char *s = files[i].text;
+             n_declarations < DECLARATIONS && next_declaration(&s, &declarations[n_declarations]);) {
             declaration *d = &declarations[n_declarations++];
             d->words = words_of(files[i].name);
             unsigned h = hash(d->name, d->name_length);
@@ -96,7 +97,8 @@ bool ct_wgpu_library_start(void) {
 static int find(const char *name, size_t n, ct_wgpu_words words) {
     for (unsigned h = hash(name, n); buckets[h]; h = (h + 1) % BUCKETS) {
         const declaration *d = &declarations[buckets[h] - 1];
-        if (d->name_length == n && memcmp(d->name, name, n) == 0 && (!d->words || d->words == words)) return buckets[h] - 1;
+        if (d->name_length == n && memcmp(d->name, name, n) == 0 && (!d->words || d->words == words))
+            return buckets[h] - 1;
     }
     return -1;
 }

@@ -8,11 +8,16 @@ typedef struct params {
 } params;
 enum { THREADS = 256, BYTES_AT_ONCE = 1 << 30 };
 
-static void add(ct_wgpu_launch *l, const char *name, ct_wgpu_buffer *buffer, uint64_t begin, uint64_t bytes, ct_dtype dtype,
-                unsigned mode) {
+static void add(ct_wgpu_launch *l, const char *name, ct_wgpu_buffer *buffer, uint64_t begin, uint64_t bytes,
+                ct_dtype dtype, unsigned mode) {
     const uint64_t end = begin + bytes < buffer->size ? begin + bytes : buffer->size;
-    l->operands[l->n++] = (ct_wgpu_operand){
-        .name = name, .buffer = buffer, .begin = begin, .low = begin, .high = end, .dtype = (uint8_t)dtype, .mode = (uint8_t)mode};
+    l->operands[l->n++] = (ct_wgpu_operand){.name = name,
+                                            .buffer = buffer,
+                                            .begin = begin,
+                                            .low = begin,
+                                            .high = end,
+                                            .dtype = (uint8_t)dtype,
+                                            .mode = (uint8_t)mode};
 }
 
 static bool run(ct_wgpu_device *d, unsigned flags, const ct_wgpu_launch *l, const params *p) {
@@ -55,7 +60,8 @@ static bool fill_bytes(ct_wgpu_device *d, ct_wgpu_buffer *to, uint64_t offset, u
     return run(d, 0, &l, &p);
 }
 
-bool ct_wgpu_fill(ct_wgpu_device *d, ct_wgpu_buffer *to, uint64_t offset, const void *pattern, size_t size, uint64_t n) {
+bool ct_wgpu_fill(ct_wgpu_device *d, ct_wgpu_buffer *to, uint64_t offset, const void *pattern, size_t size,
+                  uint64_t n) {
     params p = {.period = size <= 4 ? 1 : (uint32_t)size / 4};
     for (size_t i = 0; i < 16; i++) ((unsigned char *)p.pattern)[i] = ((const unsigned char *)pattern)[i % size];
     uint64_t bytes = n * size;

@@ -24,7 +24,8 @@ WGPUBuffer ct_wgpu_make_buffer(ct_wgpu_device *d, uint64_t bytes, WGPUBufferUsag
 
 bool ct_wgpu_queue_open(ct_wgpu_device *d) {
     const WGPUBufferUsage storage = WGPUBufferUsage_Storage | WGPUBufferUsage_CopySrc | WGPUBufferUsage_CopyDst;
-    d->uniforms = ct_wgpu_make_buffer(d, CT_WGPU_RING + CT_WGPU_BLOCK, WGPUBufferUsage_Uniform | WGPUBufferUsage_CopyDst);
+    d->uniforms =
+        ct_wgpu_make_buffer(d, CT_WGPU_RING + CT_WGPU_BLOCK, WGPUBufferUsage_Uniform | WGPUBufferUsage_CopyDst);
     d->staging = ct_wgpu_make_buffer(d, CT_WGPU_STAGING, storage);
     d->word = ct_wgpu_make_buffer(d, CT_WGPU_WORD, storage);
     if (!d->uniforms_here) d->uniforms_here = calloc(1, CT_WGPU_RING + CT_WGPU_BLOCK);
@@ -79,7 +80,8 @@ bool ct_wgpu_flush(ct_wgpu_device *d, const char *op) {
     d->dispatches = 0;
     if (error || !commands) {
         if (commands) ct_wgpu.CommandBufferRelease(commands);
-        return ct_wgpu_host->fail(CT_ERR_DEVICE, op, "WebGPU refuses the commands: %s", error ? error : "it gives no reason");
+        return ct_wgpu_host->fail(CT_ERR_DEVICE, op, "WebGPU refuses the commands: %s",
+                                  error ? error : "it gives no reason");
     }
     if (!ct_wgpu_sound(d, op)) { /* it was lost in the meantime */
         ct_wgpu.CommandBufferRelease(commands);
@@ -110,7 +112,8 @@ static void on_map(WGPUMapAsyncStatus status, WGPUStringView message, void *a, v
 /* The first bytes of d->reading, which the commands that were submitted last have written, until it is unmapped; NULL after an error. */
 static const char *map_reading(ct_wgpu_device *d, size_t bytes, const char *op) {
     mapping m = {0};
-    const WGPUBufferMapCallbackInfo info = {.mode = WGPUCallbackMode_AllowSpontaneous, .callback = on_map, .userdata1 = &m};
+    const WGPUBufferMapCallbackInfo info = {
+        .mode = WGPUCallbackMode_AllowSpontaneous, .callback = on_map, .userdata1 = &m};
     ct_wgpu.BufferMapAsync(d->reading, WGPUMapMode_Read, 0, bytes, info);
     ct_wgpu_until(d, &m.done);
     const char *there = m.ok ? ct_wgpu.BufferGetConstMappedRange(d->reading, 0, bytes) : NULL;
@@ -174,10 +177,12 @@ static bool read_word(ct_wgpu_device *d, uint64_t at) {
 }
 
 /* Copies n bytes to host; behind the last of them what was done before is done, and the word is looked at. */
-static bool read_part(ct_wgpu_device *d, void *host, const ct_wgpu_buffer *from, uint64_t at, size_t n, const char *op) {
+static bool read_part(ct_wgpu_device *d, void *host, const ct_wgpu_buffer *from, uint64_t at, size_t n,
+                      const char *op) {
     const uint64_t skip = at % 4, copied = (skip + n + 3) & ~(uint64_t)3; /* sizes of buffers are multiples of 4 */
     if (!reserve_reading(d, CT_WGPU_WORD + copied) || !read_word(d, 0)) return false;
-    if (n) ct_wgpu.CommandEncoderCopyBufferToBuffer(d->encoder, from->buffer, at - skip, d->reading, CT_WGPU_WORD, copied);
+    if (n)
+        ct_wgpu.CommandEncoderCopyBufferToBuffer(d->encoder, from->buffer, at - skip, d->reading, CT_WGPU_WORD, copied);
     if (!ct_wgpu_flush(d, op)) return false;
     uint32_t word[CT_WGPU_WORD / 4];
     const char *mapped = map_reading(d, (size_t)(CT_WGPU_WORD + copied), op);

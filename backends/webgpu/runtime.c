@@ -14,7 +14,7 @@ ct_wgpu_runtime ct_wgpu;
 /* Versions of wgpu-native that the calls here were tried with; others may have another ABI. */
 enum { VERSION_LEAST = 29, VERSION_MOST = 29 };
 
-static const char *const system_names[] = {"libwebgpu_dawn.so.0", "libwebgpu_dawn.so", "libwgpu_native.so",
+static const char *const system_names[] = {"libwebgpu_dawn.so.0",  "libwebgpu_dawn.so",    "libwgpu_native.so",
                                            "libwgpu_native.dylib", "libwebgpu_dawn.dylib", NULL};
 
 /* Where pip installs the wheel `wgpu`. */
@@ -30,7 +30,8 @@ static void *open_glob(const char *pattern) {
     glob_t found;
     void *library = NULL;
     if (glob(pattern, 0, NULL, &found) == 0)
-        for (size_t i = found.gl_pathc; i-- > 0 && !library;) library = dlopen(found.gl_pathv[i], RTLD_NOW | RTLD_LOCAL);
+        for (size_t i = found.gl_pathc; i-- > 0 && !library;)
+            library = dlopen(found.gl_pathv[i], RTLD_NOW | RTLD_LOCAL);
     globfree(&found);
     return library;
 }
@@ -40,7 +41,8 @@ static void *open_wheel(void) {
     void *library = NULL;
     const char *environment = getenv("VIRTUAL_ENV"), *home = getenv("HOME");
     if (environment) {
-        snprintf(pattern, sizeof pattern, "%s/lib/python3*/site-packages/wgpu/resources/libwgpu_native-release.so", environment);
+        snprintf(pattern, sizeof pattern, "%s/lib/python3*/site-packages/wgpu/resources/libwgpu_native-release.so",
+                 environment);
         library = open_glob(pattern);
     }
     for (int i = 0; wheel_patterns[i] && !library; i++) {
@@ -61,8 +63,8 @@ static void take(void *library, const char *name, void *function, size_t size) {
 
 static bool take_functions(void *library, char *why, size_t room) {
     const char *missing = NULL;
-#define CT_WGPU_TAKE(name)                                                     \
-    take(library, "wgpu" #name, &ct_wgpu.name, sizeof ct_wgpu.name);           \
+#define CT_WGPU_TAKE(name)                                           \
+    take(library, "wgpu" #name, &ct_wgpu.name, sizeof ct_wgpu.name); \
     if (!ct_wgpu.name) missing = "wgpu" #name;
     CT_WGPU_FUNCTIONS(CT_WGPU_TAKE)
 #undef CT_WGPU_TAKE
@@ -79,7 +81,8 @@ static bool take_version(void *library, char *why, size_t room) {
         return true;
     }
     const uint32_t v = version();
-    snprintf(ct_wgpu.name, sizeof ct_wgpu.name, "wgpu-native %u.%u.%u.%u", v >> 24, v >> 16 & 255, v >> 8 & 255, v & 255);
+    snprintf(ct_wgpu.name, sizeof ct_wgpu.name, "wgpu-native %u.%u.%u.%u", v >> 24, v >> 16 & 255, v >> 8 & 255,
+             v & 255);
     if ((v >> 24) < VERSION_LEAST || (v >> 24) > VERSION_MOST) {
         snprintf(why, room, "%s is not a version that is known to work (%d to %d are)", ct_wgpu.name, VERSION_LEAST,
                  VERSION_MOST);
@@ -100,7 +103,8 @@ static WGPUInstance make_instance(void) {
         WGPUChainedStruct chain;
         uint64_t backends;
         unsigned char others[1024];
-    } only = {.chain = {.sType = (WGPUSType)0x00030004}, .backends = 1 << 0 | 1 << 2 | 1 << 3}; /* Vulkan, Metal, D3D12 */
+    } only = {.chain = {.sType = (WGPUSType)0x00030004},
+              .backends = 1 << 0 | 1 << 2 | 1 << 3}; /* Vulkan, Metal, D3D12 */
     WGPUInstanceDescriptor descriptor = WGPU_INSTANCE_DESCRIPTOR_INIT;
     if (ct_wgpu.native.DevicePoll) descriptor.nextInChain = &only.chain;
     return ct_wgpu.CreateInstance(&descriptor);

@@ -10,9 +10,7 @@ enum { PLAIN = CT_WGPU_PLAIN, QUAD = CT_WGPU_QUAD, ATOMIC = CT_WGPU_ATOMIC };
 static bool is_wide(ct_dtype dtype) { return dtype == CT_I64 || dtype == CT_U64; }
 
 /* Types without arithmetic are their bits. */
-static const char *type_of(ct_dtype dtype) {
-    return dtype <= CT_BF16 ? "f32" : is_wide(dtype) ? "vec2<u32>" : "i32";
-}
+static const char *type_of(ct_dtype dtype) { return dtype <= CT_BF16 ? "f32" : is_wide(dtype) ? "vec2<u32>" : "i32"; }
 
 /* ---- Bindings ---- */
 
@@ -99,48 +97,57 @@ static void put_quads(ct_wgpu_text *t, const ct_wgpu_operand *o, int range, int 
     const char *x = o->name, *type = type_of((ct_dtype)o->dtype);
     const bool written = o->mode & CT_WGPU_WRITTEN;
     const char *const which = (const char *const[]){"x", "y", "z", "w"}[i & 3];
-    ct_wgpu_put(t, "fn %s_load4(i: u32) -> vec4<%s> {\n    let at = (i + p.ct_base[%d].%s) / %uu;\n", x, type, i / 4, which, pack);
-    if (kind == QUAD) ct_wgpu_put(t, "    return bitcast<vec4<%s>>(ct_b%d[at >> 2u]);\n}\n", type, range); /* one binding */
+    ct_wgpu_put(t, "fn %s_load4(i: u32) -> vec4<%s> {\n    let at = (i + p.ct_base[%d].%s) / %uu;\n", x, type, i / 4,
+                which, pack);
+    if (kind == QUAD)
+        ct_wgpu_put(t, "    return bitcast<vec4<%s>>(ct_b%d[at >> 2u]);\n}\n", type, range); /* one binding */
     else if (pack == 1)
         ct_wgpu_put(t,
                     "    return vec4<%s>(%s_unpack(ct_read_%d(at), 0u), %s_unpack(ct_read_%d(at + 1u), 0u), "
                     "%s_unpack(ct_read_%d(at + 2u), 0u), %s_unpack(ct_read_%d(at + 3u), 0u));\n}\n",
                     type, x, range, x, range, x, range, x, range);
     else if (pack == 2)
-        ct_wgpu_put(t,
-                    "    let a = ct_read_%d(at);\n    let b = ct_read_%d(at + 1u);\n    return vec4<%s>(%s_unpack(a, 0u), "
-                    "%s_unpack(a, 1u), %s_unpack(b, 0u), %s_unpack(b, 1u));\n}\n",
-                    range, range, type, x, x, x, x);
+        ct_wgpu_put(
+            t,
+            "    let a = ct_read_%d(at);\n    let b = ct_read_%d(at + 1u);\n    return vec4<%s>(%s_unpack(a, 0u), "
+            "%s_unpack(a, 1u), %s_unpack(b, 0u), %s_unpack(b, 1u));\n}\n",
+            range, range, type, x, x, x, x);
     else
-        ct_wgpu_put(t,
-                    "    let a = ct_read_%d(at);\n    return vec4<%s>(%s_unpack(a, 0u), %s_unpack(a, 1u), %s_unpack(a, 2u), "
-                    "%s_unpack(a, 3u));\n}\n",
-                    range, type, x, x, x, x);
+        ct_wgpu_put(
+            t,
+            "    let a = ct_read_%d(at);\n    return vec4<%s>(%s_unpack(a, 0u), %s_unpack(a, 1u), %s_unpack(a, 2u), "
+            "%s_unpack(a, 3u));\n}\n",
+            range, type, x, x, x, x);
     if (!written) return;
-    ct_wgpu_put(t, "fn %s_store4(i: u32, v: vec4<%s>) {\n    let at = (i + p.ct_base[%d].%s) / %uu;\n", x, type, i / 4, which, pack);
+    ct_wgpu_put(t, "fn %s_store4(i: u32, v: vec4<%s>) {\n    let at = (i + p.ct_base[%d].%s) / %uu;\n", x, type, i / 4,
+                which, pack);
     if (kind == QUAD) ct_wgpu_put(t, "    ct_b%d[at >> 2u] = bitcast<vec4<u32>>(v);\n}\n", range);
     else if (pack == 1)
-        ct_wgpu_put(t,
-                    "    ct_write_%d(at, %s_bits(v.x));\n    ct_write_%d(at + 1u, %s_bits(v.y));\n    ct_write_%d(at + 2u, "
-                    "%s_bits(v.z));\n    ct_write_%d(at + 3u, %s_bits(v.w));\n}\n",
-                    range, x, range, x, range, x, range, x);
+        ct_wgpu_put(
+            t,
+            "    ct_write_%d(at, %s_bits(v.x));\n    ct_write_%d(at + 1u, %s_bits(v.y));\n    ct_write_%d(at + 2u, "
+            "%s_bits(v.z));\n    ct_write_%d(at + 3u, %s_bits(v.w));\n}\n",
+            range, x, range, x, range, x, range, x);
     else if (pack == 2)
-        ct_wgpu_put(t,
-                    "    ct_write_%d(at, %s_bits(v.x) | (%s_bits(v.y) << 16u));\n    ct_write_%d(at + 1u, %s_bits(v.z) | "
-                    "(%s_bits(v.w) << 16u));\n}\n",
-                    range, x, x, range, x, x);
+        ct_wgpu_put(
+            t,
+            "    ct_write_%d(at, %s_bits(v.x) | (%s_bits(v.y) << 16u));\n    ct_write_%d(at + 1u, %s_bits(v.z) | "
+            "(%s_bits(v.w) << 16u));\n}\n",
+            range, x, x, range, x, x);
     else
-        ct_wgpu_put(t,
-                    "    ct_write_%d(at, %s_bits(v.x) | (%s_bits(v.y) << 8u) | (%s_bits(v.z) << 16u) | (%s_bits(v.w) << "
-                    "24u));\n}\n",
-                    range, x, x, x, x);
+        ct_wgpu_put(
+            t,
+            "    ct_write_%d(at, %s_bits(v.x) | (%s_bits(v.y) << 8u) | (%s_bits(v.z) << 16u) | (%s_bits(v.w) << "
+            "24u));\n}\n",
+            range, x, x, x, x);
 }
 
 static void put_operand(ct_wgpu_text *t, const ct_wgpu_plan *plan, const ct_wgpu_operand *o, int i) {
     const char *x = o->name, *type = type_of((ct_dtype)o->dtype);
     const bool given = plan->of[i] != 255, written = o->mode & CT_WGPU_WRITTEN, wide = is_wide((ct_dtype)o->dtype);
     const unsigned size = (unsigned)ct_wgpu_dtype_size((ct_dtype)o->dtype), pack = size < 4 ? 4 / size : 1;
-    ct_wgpu_put(t, "alias %s_t = %s;\nconst %s_given = %s;\nconst %s_pack = %uu;\n", x, type, x, given ? "true" : "false", x, pack);
+    ct_wgpu_put(t, "alias %s_t = %s;\nconst %s_given = %s;\nconst %s_pack = %uu;\n", x, type, x,
+                given ? "true" : "false", x, pack);
     if (!given) {
         ct_wgpu_put(t, "fn %s_load(i: u32) -> %s_t { return %s_t(); }\n", x, x, x);
         if (written) ct_wgpu_put(t, "fn %s_store(i: u32, v: %s_t) {}\n", x, x);
@@ -160,35 +167,39 @@ static void put_operand(ct_wgpu_text *t, const ct_wgpu_plan *plan, const ct_wgpu
                     x, i / 4, which, range, range);
     else
         ct_wgpu_put(t,
-                    "fn %s_load(i: u32) -> %s {\n    let at = i + p.ct_base[%d].%s;\n    return %s_unpack(ct_read_%d(at / %uu), "
+                    "fn %s_load(i: u32) -> %s {\n    let at = i + p.ct_base[%d].%s;\n    return "
+                    "%s_unpack(ct_read_%d(at / %uu), "
                     "at %% %uu);\n}\n",
                     x, type, i / 4, which, x, range, pack, pack);
     if (o->mode & CT_WGPU_WORDS && !wide) {
-        ct_wgpu_put(t, "fn %s_word(w: u32) -> u32 { return ct_read_%d(w + p.ct_base[%d].%s / %uu); }\n", x, range, i / 4, which,
-                    pack);
+        ct_wgpu_put(t, "fn %s_word(w: u32) -> u32 { return ct_read_%d(w + p.ct_base[%d].%s / %uu); }\n", x, range,
+                    i / 4, which, pack);
         if (written)
-            ct_wgpu_put(t, "fn %s_put(w: u32, bits: u32) { ct_write_%d(w + p.ct_base[%d].%s / %uu, bits); }\n", x, range,
-                        i / 4, which, pack);
+            ct_wgpu_put(t, "fn %s_put(w: u32, bits: u32) { ct_write_%d(w + p.ct_base[%d].%s / %uu, bits); }\n", x,
+                        range, i / 4, which, pack);
     }
-    if (o->mode & CT_WGPU_QUADS && !wide) put_quads(t, o, kind == QUAD ? plan->ranges[range].first : range, kind, i, pack);
+    if (o->mode & CT_WGPU_QUADS && !wide)
+        put_quads(t, o, kind == QUAD ? plan->ranges[range].first : range, kind, i, pack);
     if (!written) return;
     if (o->mode & CT_WGPU_QUADS_ONLY) { /* for texts that know otherwise that they will not call it */
         ct_wgpu_put(t, "fn %s_store(i: u32, v: %s) {}\n", x, type);
         return;
     }
     if (wide)
-        ct_wgpu_put(t,
-                    "fn %s_store(i: u32, v: vec2<u32>) {\n    let at = 2u * (i + p.ct_base[%d].%s);\n    ct_write_%d(at, "
-                    "v.x);\n    ct_write_%d(at + 1u, v.y);\n}\n",
-                    x, i / 4, which, range, range);
+        ct_wgpu_put(
+            t,
+            "fn %s_store(i: u32, v: vec2<u32>) {\n    let at = 2u * (i + p.ct_base[%d].%s);\n    ct_write_%d(at, "
+            "v.x);\n    ct_write_%d(at + 1u, v.y);\n}\n",
+            x, i / 4, which, range, range);
     else if (pack == 1)
-        ct_wgpu_put(t, "fn %s_store(i: u32, v: %s) { ct_write_%d(i + p.ct_base[%d].%s, %s_bits(v)); }\n", x, type, range, i / 4,
-                    which, x);
+        ct_wgpu_put(t, "fn %s_store(i: u32, v: %s) { ct_write_%d(i + p.ct_base[%d].%s, %s_bits(v)); }\n", x, type,
+                    range, i / 4, which, x);
     else if (kind == ATOMIC)
-        ct_wgpu_put(t,
-                    "fn %s_store(i: u32, v: %s) {\n    let at = i + p.ct_base[%d].%s;\n    let shift = (at %% %uu) * %uu;\n    "
-                    "ct_and_%d(at / %uu, ~(%uu << shift));\n    ct_or_%d(at / %uu, %s_bits(v) << shift);\n}\n",
-                    x, type, i / 4, which, pack, 32 / pack, range, pack, (1u << (32 / pack)) - 1, range, pack, x);
+        ct_wgpu_put(
+            t,
+            "fn %s_store(i: u32, v: %s) {\n    let at = i + p.ct_base[%d].%s;\n    let shift = (at %% %uu) * %uu;\n    "
+            "ct_and_%d(at / %uu, ~(%uu << shift));\n    ct_or_%d(at / %uu, %s_bits(v) << shift);\n}\n",
+            x, type, i / 4, which, pack, 32 / pack, range, pack, (1u << (32 / pack)) - 1, range, pack, x);
 }
 
 /* ---- The whole ---- */
@@ -213,11 +224,12 @@ static void put_params(ct_wgpu_text *t, const char *unit) {
  * uniform to a compiler, and barriers follow. */
 static void put_entry(ct_wgpu_text *t, const ct_wgpu_launch *launch, bool lasting) {
     if (lasting) ct_wgpu_put(t, "var<workgroup> ct_stop: u32;\n");
-    ct_wgpu_put(t,
-                "@compute @workgroup_size(%u)\nfn main(@builtin(workgroup_id) ct_w: vec3<u32>, @builtin(num_workgroups) ct_n: "
-                "vec3<u32>, @builtin(local_invocation_index) ct_local: u32) {\n    let ct_group = ct_w.y * ct_n.x + ct_w.x;\n"
-                "    if (ct_group >= p.ct_groups) { return; }\n",
-                launch->threads);
+    ct_wgpu_put(
+        t,
+        "@compute @workgroup_size(%u)\nfn main(@builtin(workgroup_id) ct_w: vec3<u32>, @builtin(num_workgroups) ct_n: "
+        "vec3<u32>, @builtin(local_invocation_index) ct_local: u32) {\n    let ct_group = ct_w.y * ct_n.x + ct_w.x;\n"
+        "    if (ct_group >= p.ct_groups) { return; }\n",
+        launch->threads);
     if (lasting)
         ct_wgpu_put(t, "    if (ct_local == 0u) { ct_stop = atomicLoad(&ct_error[0]); }\n"
                        "    if (workgroupUniformLoad(&ct_stop) != 0u) { return; }\n");
@@ -226,8 +238,8 @@ static void put_entry(ct_wgpu_text *t, const ct_wgpu_launch *launch, bool lastin
 
 char *ct_wgpu_shader(const ct_wgpu_launch *launch, const ct_wgpu_plan *plan, bool lasting, bool *notes) {
     ct_wgpu_text t = {0};
-    ct_wgpu_put(&t, "// %s of %s\nalias ct_i64 = vec2<u32>;\n@group(0) @binding(0) var<uniform> p: Params;\n", launch->function,
-                launch->unit->name);
+    ct_wgpu_put(&t, "// %s of %s\nalias ct_i64 = vec2<u32>;\n@group(0) @binding(0) var<uniform> p: Params;\n",
+                launch->function, launch->unit->name);
     put_bindings(&t, plan);
     for (int i = 0; i < launch->n_constants; i++)
         ct_wgpu_put(&t, "const %s = %uu;\n", launch->constants[i].name, launch->constants[i].value);
@@ -243,7 +255,8 @@ char *ct_wgpu_shader(const ct_wgpu_launch *launch, const ct_wgpu_plan *plan, boo
     ct_wgpu_link(&t, launch->unit->text, launch->more, launch->words);
     *notes = !t.failed && strstr(t.s, "ct_error");
     if (*notes)
-        ct_wgpu_put(&t, "@group(0) @binding(%d) var<storage, read_write> ct_error: array<atomic<u32>>;\n", plan->n_slots + 1);
+        ct_wgpu_put(&t, "@group(0) @binding(%d) var<storage, read_write> ct_error: array<atomic<u32>>;\n",
+                    plan->n_slots + 1);
     if (t.failed) {
         free(t.s);
         return NULL;

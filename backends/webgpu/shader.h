@@ -19,9 +19,9 @@ typedef struct ct_wgpu_range {
 typedef struct ct_wgpu_plan {
     int n_ranges, n_slots;
     ct_wgpu_range ranges[CT_WGPU_SLOTS];
-    uint8_t of[CT_WGPU_OPERANDS]; /* range of an operand; 255: not given */
+    uint8_t of[CT_WGPU_OPERANDS];    /* range of an operand; 255: not given */
     uint32_t base[CT_WGPU_OPERANDS]; /* in elements from where the range begins */
-    uint32_t window; /* log2 of the words in one binding of a long range */
+    uint32_t window;                 /* log2 of the words in one binding of a long range */
 } ct_wgpu_plan;
 
 /* The text, to be freed; NULL: no memory. *notes: it uses the error word, which is then bound behind the others. */

@@ -44,12 +44,12 @@ extern const ct_host *ct_wgpu_host;
 
 /* What a device can; every kernel gets by with 256 invocations and 16 KiB. */
 typedef struct ct_wgpu_limits {
-    uint64_t binding, buffer;                 /* bytes */
-    uint32_t bindings;                        /* storage buffers of a shader */
-    uint32_t invocations, shared, groups;     /* of a workgroup, bytes of a workgroup, workgroups in one direction */
-    uint32_t subgroup_least, subgroup_most;   /* 0: no subgroups */
-    bool f16;                                 /* the type in shaders */
-    bool software;                            /* a driver for the CPU, which takes longer to compile than to run: loops stay loops */
+    uint64_t binding, buffer;               /* bytes */
+    uint32_t bindings;                      /* storage buffers of a shader */
+    uint32_t invocations, shared, groups;   /* of a workgroup, bytes of a workgroup, workgroups in one direction */
+    uint32_t subgroup_least, subgroup_most; /* 0: no subgroups */
+    bool f16;                               /* the type in shaders */
+    bool software; /* a driver for the CPU, which takes longer to compile than to run: loops stay loops */
 } ct_wgpu_limits;
 const ct_wgpu_limits *ct_wgpu_limits_of(const ct_call *call);
 
@@ -57,21 +57,22 @@ const ct_wgpu_limits *ct_wgpu_limits_of(const ct_call *call);
 typedef struct ct_wgpu_unit {
     const char *name, *text;
 } ct_wgpu_unit;
-#define CT_WGPU_UNIT(name)                                \
-    extern const char ct_wgsl_##name[];                   \
+#define CT_WGPU_UNIT(name)              \
+    extern const char ct_wgsl_##name[]; \
     static const ct_wgpu_unit unit = {#name, ct_wgsl_##name}
 
 /* How an operand is used. */
 enum {
     CT_WGPU_WRITTEN = 1,
-    CT_WGPU_QUADS = 2, /* x_load4 and x_store4 are used as well: the view begins at a multiple of four elements (ct_wgpu_fits) */
-    CT_WGPU_WORDS = 4, /* x_word and x_put, and no x_store: the view begins on a word */
+    CT_WGPU_QUADS =
+        2, /* x_load4 and x_store4 are used as well: the view begins at a multiple of four elements (ct_wgpu_fits) */
+    CT_WGPU_WORDS = 4,      /* x_word and x_put, and no x_store: the view begins on a word */
     CT_WGPU_QUADS_ONLY = 8, /* with QUADS, of 4-byte elements: never x_store; the slot may then be of vec4<u32> */
 };
 
 typedef struct ct_wgpu_operand {
-    const char *name; /* of the text, the same for every launch of one function */
-    void *buffer;     /* NULL: not given */
+    const char *name;          /* of the text, the same for every launch of one function */
+    void *buffer;              /* NULL: not given */
     uint64_t begin, low, high; /* bytes: where the view begins; of all that it may touch, first and end */
     uint8_t dtype, mode;
 } ct_wgpu_operand;
@@ -96,7 +97,8 @@ typedef struct ct_wgpu_launch {
 
 static inline ct_wgpu_launch ct_wgpu_begin(const ct_wgpu_unit *unit, const char *function, uint32_t threads) {
     ct_wgpu_launch l;
-    l.unit = unit, l.function = function, l.threads = threads, l.words = CT_WGPU_NO_WORDS, l.n = l.n_constants = 0, l.more = NULL;
+    l.unit = unit, l.function = function, l.threads = threads, l.words = CT_WGPU_NO_WORDS, l.n = l.n_constants = 0,
+    l.more = NULL;
     memset(l.whats, 0, sizeof l.whats);
     return l;
 }
@@ -109,17 +111,19 @@ static inline void ct_wgpu_out(ct_wgpu_launch *launch, const char *name, const c
     ct_wgpu_operand_of(launch, name, view, CT_WGPU_WRITTEN);
 }
 /* A part of the call's scratch as elements of dtype; offset is a multiple of 16. */
-void ct_wgpu_scratch(ct_wgpu_launch *launch, const char *name, const ct_call *call, ct_dtype dtype, size_t offset, size_t bytes,
-                     unsigned mode);
+void ct_wgpu_scratch(ct_wgpu_launch *launch, const char *name, const ct_call *call, ct_dtype dtype, size_t offset,
+                     size_t bytes, unsigned mode);
 static inline void ct_wgpu_constant(ct_wgpu_launch *launch, const char *name, uint32_t value) {
     launch->constants[launch->n_constants].name = name;
     launch->constants[launch->n_constants++].value = value;
 }
 
 /* Enqueues it; params (may be NULL) is a C struct like the text's Params. Nothing happens for groups == 0. */
-bool ct_wgpu_enqueue(const ct_call *call, const ct_wgpu_launch *launch, int64_t groups, const void *params, size_t params_bytes);
+bool ct_wgpu_enqueue(const ct_call *call, const ct_wgpu_launch *launch, int64_t groups, const void *params,
+                     size_t params_bytes);
 /* Enqueues a copy of bytes (all multiples of 4) on the device. */
-bool ct_wgpu_copy_bytes(const ct_call *call, void *to, uint64_t to_offset, void *from, uint64_t from_offset, uint64_t bytes);
+bool ct_wgpu_copy_bytes(const ct_call *call, void *to, uint64_t to_offset, void *from, uint64_t from_offset,
+                        uint64_t bytes);
 
 /* ---- Views ---- */
 
@@ -143,7 +147,7 @@ typedef struct ct_wgpu_nest {
 } ct_wgpu_nest;
 void ct_wgpu_nest_of(ct_wgpu_nest *nest, const ct_view *const *views, int n);
 
-#define CT_WGPU_KERNELS(file)                            \
+#define CT_WGPU_KERNELS(file)                              \
     extern const ct_kernel_row ct_webgpu_kernels_##file[]; \
     const ct_kernel_row ct_webgpu_kernels_##file[]
 

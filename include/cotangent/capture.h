@@ -47,12 +47,12 @@ CT_API void ct_graph_free(ct_graph *graph); /* NULL does nothing */
 CT_API bool ct_capture_effect(bool (*effect)(void *context), void *context);
 CT_API bool ct_is_capturing(void);
 /* What is done between the two is not recorded: what an effect will do in replays, the function itself does in between. */
-CT_API ct_graph *ct_capture_suspend(void); /* NULL where nothing is captured, */
+CT_API ct_graph *ct_capture_suspend(void);      /* NULL where nothing is captured, */
 CT_API void ct_capture_resume(ct_graph *graph); /* which then does nothing */
 
 /* Fills as much of info as its size says. */
 typedef struct ct_graph_info {
-    uint32_t size; /* sizeof(ct_graph_info), set by the caller */
+    uint32_t size;         /* sizeof(ct_graph_info), set by the caller */
     int64_t records;       /* calls of kernels, and what else is done in a replay */
     int64_t planned_bytes; /* of the graph's own memory */
     int64_t needed_bytes;  /* the most that is in use of it at one time: no plan can do with less */
