@@ -4,8 +4,6 @@
 
 #include <cotangent/op.h>
 
-#include <math.h>
-
 /* The largest number of a float dtype in [lo, hi), or lo where that is nothing. */
 double ct__uniform_most(ct_dtype dtype, double lo, double hi);
 
@@ -15,7 +13,7 @@ double ct__uniform_most(ct_dtype dtype, double lo, double hi);
 typedef struct ct_truncation {
     double from, width, above, sign;
 } ct_truncation;
-static inline double ct__normal_below(double z) { return 0.5 * erfc(-z * 0.70710678118654752440); }
+static inline double ct__normal_below(double z) { return 0.5 * __builtin_erfc(-z * 0.70710678118654752440); }
 
 static inline ct_truncation ct__truncation(double mean, double std, double lo, double hi) {
     double from = std == 0 ? 0 : (lo - mean) / std, to = std == 0 ? 0 : (hi - mean) / std;
