@@ -6,13 +6,13 @@
 
 #include "tests/webgpu_device.h"
 
-static const ct_device cpu = {CT_CPU, 0};
-
 #ifndef CT_TEST_WEBGPU_RUNTIME
 TEST(a_device_of_the_program_is_used_and_taken_back) { SKIP("it was built without webgpu.h"); }
 #else
 #define WGPU_SKIP_DECLARATIONS
 #include <webgpu.h>
+
+static const ct_device cpu = {CT_CPU, 0};
 
 typedef struct own {
     void *runtime;
