@@ -22,6 +22,7 @@ fn place(within: u32) -> vec3<u32> {
 fn looks(at: u32, tap: u32, stride: u32, before: u32, dilation: u32) -> u32 {
     if (ADJOINT == 0u) { return at * stride + tap * dilation - before; }
     let seen = bitcast<i32>(at + before - tap * dilation);
+    if (stride == 1u) { return bitcast<u32>(seen); } // below 0 it is beyond the source as well
     if (seen < 0 || seen % bitcast<i32>(stride) != 0) { return 0xffffffffu; }
     return bitcast<u32>(seen) / stride;
 }
@@ -105,16 +106,58 @@ fn weight(group: u32, local: u32, groups: u32) {
             sum += product(k, out, channel, taps, ones);
         }
     }
-    shares[local] = sum;
+    sum = gathered(local, sum);
+    if (local >= LANES || out >= outs) { return; }
+    if (PARTS == 1u) {
+        parts_store((part * p.rests + rest) * outs + out, sum);
+    } else {
+        put(out, rest, sum);
+    }
+}
+
+// The sum over all invocations that have the same of LANES, in those that are below LANES.
+fn gathered(local: u32, share: f32) -> f32 {
+    workgroupBarrier();
+    shares[local] = share;
     for (var half = THREADS / 2u; half >= LANES; half /= 2u) {
         workgroupBarrier();
         if (local < half) { shares[local] += shares[local + half]; }
     }
-    if (local >= LANES || out >= outs) { return; }
-    if (PARTS == 1u) {
-        parts_store((part * p.rests + rest) * outs + out, shares[local]);
-    } else {
-        put(out, rest, shares[local]);
+    return shares[local];
+}
+
+// Of one channel of x for each of g's, with J0, J1, J2 taps, few in all: all of them at once, and the bias.
+fn weight_all(group: u32, local: u32, groups: u32) {
+    let outs = p.groups * p.results;
+    let across = (outs + LANES - 1u) / LANES;
+    let out = group % across * LANES + local % LANES;
+    let part = group / across;
+    let taps = J0 * J1 * J2;
+    var sums: array<f32, J0 * J1 * J2 + 1u>;
+    if (out < outs) {
+        let end = min((part + 1u) * p.part, p.images * p.positions);
+        for (var k = part * p.part + local / LANES; k < end; k += THREADS / LANES) {
+            let image = k / p.positions;
+            let at = place(k - image * p.positions);
+            let g = y_load(image * p.y_n + out * p.y_c + total(at * p.y_s.xyz));
+            let x_at = image * p.x_n + out / p.results * p.x_c;
+            sums[taps] += g;
+            for (var t = 0u; t < taps; t++) {
+                let tap = vec3<u32>(t / (J1 * J2), t / J2 % J1, t % J2);
+                let seen = at * p.stride.xyz + tap * p.dilation.xyz - p.before.xyz;
+                if (all(seen < p.source.xyz)) { sums[t] += g * x_load(x_at + total(seen * p.x_s.xyz)); }
+            }
+        }
+    }
+    for (var t = 0u; t <= taps; t++) {
+        let sum = gathered(local, sums[t]);
+        if (local < LANES && out < outs) {
+            if (PARTS == 1u) {
+                parts_store((part * p.rests + t) * outs + out, sum);
+            } else {
+                put(out, t, sum);
+            }
+        }
     }
 }
 

@@ -80,17 +80,19 @@ bool ct_wgpu_conv_direct_run(const ct_call *call, ct_stream *stream) {
 
 /* ---- Weights ---- */
 
-enum { LANES_LAST = 32, LEAST_EACH = 16, WANTED = 2048, MOST_PARTS = 64 };
+enum { LANES_LAST = 32, LEAST_EACH = 16, WANTED = 2048, MOST_PARTS = 64, MOST_TAPS = 25 };
 
 typedef struct division {
+    bool at_once;
     int64_t lanes, rests, groups, parts, part; /* groups: of one part */
 } division;
 
 static division division_of(const ct_wgpu_conv *c) {
     const int64_t outs = c->groups * c->out_each, all = c->batch * c->out[0] * c->out[1] * c->out[2];
     division d = {.lanes = c->last ? LANES_LAST : 1};
-    d.rests = (c->w ? c->in_each * c->taps : 0) + (c->bias_grad != NULL);
-    d.groups = ct_wgpu_ceil_div(outs, d.lanes) * d.rests;
+    d.at_once = c->w && c->in_each == 1 && c->taps <= MOST_TAPS;
+    d.rests = (c->w ? c->in_each * c->taps : 0) + (d.at_once || c->bias_grad);
+    d.groups = ct_wgpu_ceil_div(outs, d.lanes) * (d.at_once ? 1 : d.rests);
     const int64_t least = LEAST_EACH * (THREADS / d.lanes), most = ct_wgpu_ceil_div(all, least);
     d.parts = d.groups ? WANTED / d.groups : 1;
     if (d.parts > most) d.parts = most;
@@ -118,7 +120,7 @@ bool ct_wgpu_conv_direct_weight_run(const ct_call *call, ct_stream *stream) {
     const division d = division_of(&c);
     params s = params_of(&c, false);
     s.parts = (uint32_t)d.parts, s.part = (uint32_t)d.part, s.rests = (uint32_t)d.rests;
-    ct_wgpu_launch launch = ct_wgpu_begin(&unit, "weight", THREADS);
+    ct_wgpu_launch launch = ct_wgpu_begin(&unit, d.at_once ? "weight_all" : "weight", THREADS);
     ct_wgpu_in(&launch, "x", c.x);
     ct_wgpu_in(&launch, "y", c.y);
     ct_wgpu_out(&launch, "w", c.w);
@@ -127,9 +129,14 @@ bool ct_wgpu_conv_direct_weight_run(const ct_call *call, ct_stream *stream) {
     else ct_wgpu_out(&launch, "parts", NULL);
     set_constants(&launch, &c, false);
     ct_wgpu_constant(&launch, "LANES", (uint32_t)d.lanes);
+    if (d.at_once) {
+        ct_wgpu_constant(&launch, "J0", (uint32_t)c.kernel[0]);
+        ct_wgpu_constant(&launch, "J1", (uint32_t)c.kernel[1]);
+        ct_wgpu_constant(&launch, "J2", (uint32_t)c.kernel[2]);
+    }
     ct_wgpu_constant(&launch, "PARTS", d.parts > 1);
     if (!ct_wgpu_enqueue(call, &launch, d.groups * d.parts, &s, sizeof s)) return false;
     if (d.parts == 1) return true;
     launch.function = "weight_finish";
-    return ct_wgpu_enqueue(call, &launch, ct_wgpu_groups(d.groups * d.lanes, THREADS), &s, sizeof s);
+    return ct_wgpu_enqueue(call, &launch, ct_wgpu_groups(d.rests * c.groups * c.out_each, THREADS), &s, sizeof s);
 }
