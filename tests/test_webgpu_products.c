@@ -1,5 +1,5 @@
-/* Products on WebGPU at sizes that reach every shape of tile and sums in parts. What every sample of the ops gives is compared with the CPU by
- * `cotangent check --device webgpu`. Without a device all of it is skipped, and says why. */
+/* Products on WebGPU at sizes that reach every shape of tile and sums in parts. What every sample of the ops gives is
+ * compared with the CPU by `cotangent check --device webgpu`. Without a device all of it is skipped, and says why. */
 #include <math.h>
 #include <stdlib.h>
 

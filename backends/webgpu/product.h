@@ -1,4 +1,5 @@
-/* Products of strided matrices on WebGPU: c = activation(a b + bias), in batches. product.wgsl says what else they can do. */
+/* Products of strided matrices on WebGPU: c = activation(a b + bias), in batches. product.wgsl says what else they can
+ * do. */
 #ifndef COTANGENT_BACKENDS_WEBGPU_PRODUCT_H
 #define COTANGENT_BACKENDS_WEBGPU_PRODUCT_H
 
@@ -18,7 +19,8 @@ typedef struct ct_wgpu_product {
     int activation, slope; /* enum ct_activation */
 } ct_wgpu_product;
 
-/* Batches become rows where they follow each other as rows do, and neighbors that walk as one become one. Sets batches. */
+/* Batches become rows where they follow each other as rows do, and neighbors that walk as one become one. Sets batches.
+ * */
 void ct_wgpu_product_fold(ct_wgpu_product *p);
 /* NULL, or why not: floats, i32 and what is narrower. */
 const char *ct_wgpu_product_refuses(const ct_wgpu_product *p);

@@ -1,6 +1,7 @@
-// Products of strided matrices, by the tiles of tile.wgsl: c = activation(a b + bias), bias one number a column. Two things that gradients
-// of dense layers need come with it. If y is given, a is multiplied, element by element, by the derivative of the activation `slope` where
-// its result is y. And a last column of b that is all ones, if n is `columns` + 1: its sums go to `extra`.
+// Products of strided matrices, by the tiles of tile.wgsl: c = activation(a b + bias), bias one number a column. Two
+// things that gradients of dense layers need come with it. If y is given, a is multiplied, element by element, by the
+// derivative of the activation `slope` where its result is y. And a last column of b that is all ones, if n is
+// `columns` + 1: its sums go to `extra`.
 //
 // `each` is for small ones: an invocation computes an element.
 
@@ -9,7 +10,8 @@ struct Params {
     columns: u32, batch_dims: u32, a_row: u32, a_col: u32, b_row: u32, b_col: u32, c_row: u32, c_col: u32,
     y_row: u32, y_col: u32, bias_step: u32, extra_step: u32,
     activation: u32, slope: u32, pad_a: u32, pad_b: u32,
-    batch: array<vec4<u32>, 2>, a_batch: array<vec4<u32>, 2>, b_batch: array<vec4<u32>, 2>, c_batch: array<vec4<u32>, 2>,
+    batch: array<vec4<u32>, 2>, a_batch: array<vec4<u32>, 2>,
+    b_batch: array<vec4<u32>, 2>, c_batch: array<vec4<u32>, 2>,
 }
 
 alias E = a_t;

@@ -1,9 +1,9 @@
 /* How products are cut into tiles and parts. */
 #include "backends/webgpu/tile.h"
 
-/* A model of how long a division takes, in microseconds, for a device with 132 multiprocessors of 128 lanes, as an H100 has; others are
- * as well served. A workgroup's tile is worked off at a share of the peak that its shape allows, two workgroups or more at once hide each other's
- * waiting, and sums of parts are written and read once. */
+/* A model of how long a division takes, in microseconds, for a device with 132 multiprocessors of 128 lanes, as an H100
+ * has; others are as well served. A workgroup's tile is worked off at a share of the peak that its shape allows, two
+ * workgroups or more at once hide each other's waiting, and sums of parts are written and read once. */
 enum { PROCESSORS = 132 };
 static const double rate = 218e3, /* products of a multiprocessor in a microsecond */
     start = 64,                   /* what begin and end of a tile take, counted in steps along k */
@@ -88,7 +88,8 @@ bool ct_wgpu_tiles_run(const ct_call *call, ct_wgpu_launch *launch, const ct_wgp
     launch->words = CT_WGPU_F32;
     launch->more = ct_wgsl_backend_tile;
     launch->function = "multiply";
-    /* What a dispatch does not touch is not bound: it might force ways of access on its neighbors in the same buffer. */
+    /* What a dispatch does not touch is not bound: it might force ways of access on its neighbors in the same buffer.
+     * */
     ct_wgpu_launch sums = divided ? without(launch, n_read, n) : without(launch, n, n + 1);
     if (!ct_wgpu_enqueue(call, &sums, groups, params, params_bytes)) return false;
     if (!divided) return true;

@@ -1,4 +1,5 @@
-/* The host's side of products by tiles (tile.wgsl): how C is cut into tiles, k into parts, and the dispatches for it. */
+/* The host's side of products by tiles (tile.wgsl): how C is cut into tiles, k into parts, and the dispatches for it.
+ * */
 #ifndef COTANGENT_BACKENDS_WEBGPU_TILE_H
 #define COTANGENT_BACKENDS_WEBGPU_TILE_H
 
@@ -30,9 +31,9 @@ bool ct_wgpu_has_quads(const ct_view *view, const int64_t *strides, int n);
 
 /* How a product is divided: by its sizes and the call's flags alone, so that bits depend on nothing else. */
 ct_wgpu_tiles ct_wgpu_tiles_of(const ct_call *call, int64_t m, int64_t n, int64_t k, int64_t batches);
-/* Enqueues it. The launch has the unit, constants of its own and operands: first those that products are made of (n_read), then those that
- * results need. params begin with the head of tiles. Sums of parts are of sum_dtype, and lie in the call's scratch from `offset` on, a
- * multiple of 16. */
+/* Enqueues it. The launch has the unit, constants of its own and operands: first those that products are made of
+ * (n_read), then those that results need. params begin with the head of tiles. Sums of parts are of sum_dtype, and lie
+ * in the call's scratch from `offset` on, a multiple of 16. */
 bool ct_wgpu_tiles_run(const ct_call *call, ct_wgpu_launch *launch, const ct_wgpu_tiles *tiles, int n_read,
                        bool a_along_k, bool b_along_k, const void *params, size_t params_bytes, ct_dtype sum_dtype,
                        size_t offset);

@@ -1,7 +1,7 @@
-// Products by tiles, for any operands: C [m, n] = A [m, k] B [k, n], `batches` times. The loop order is that of every fast product on a
-// GPU: a workgroup of 256 has a tile of C in registers, 4 or 8 rows by 4 or 8 columns an invocation, walks along k by 16, and keeps
-// what it needs of A and B for that in workgroup memory, as f32 or i32: 16 KiB of it at most. The loads for the next 16 are under way while
-// it multiplies.
+// Products by tiles, for any operands: C [m, n] = A [m, k] B [k, n], `batches` times. The loop order is that of every
+// fast product on a GPU: a workgroup of 256 has a tile of C in registers, 4 or 8 rows by 4 or 8 columns an invocation,
+// walks along k by 16, and keeps what it needs of A and B for that in workgroup memory, as f32 or i32: 16 KiB of it at
+// most. The loads for the next 16 are under way while it multiplies.
 //
 // This text stands beside that of a unit, which says what A, B and C are:
 //
@@ -9,17 +9,19 @@
 //   struct Params                    begins with m, n, k, part, tiles_m, tiles_n, batches, parts: u32
 //   begin(z)                         from now on it is product z
 //   a_fix(slot, row), b_fix(slot, column)   what an invocation will read: slot is 0 or 1
-//   a_quad(slot, k) -> vec4<E>       along k (A_ALONG_K): elements k to k + 3 of the row of that slot; else k of four rows from the one
-//                                    of slot 0 on. 0 outside of A
+//   a_quad(slot, k) -> vec4<E>       along k (A_ALONG_K): elements k to k + 3 of the row of that slot; else k of four
+//                                    rows from the one of slot 0 on. 0 outside of A
 //   b_quad(slot, k)                  likewise
-//                                    Of both, a_quad(0, ...) is called first; where both are along k, all of them with the same k
+//                                    Of both, a_quad(0, ...) is called first; where both are along k, all of them with
+//                                    the same k
 //   put(row, column, v)              takes four sums of a row, of which those from column n on are none
 //
-// Where there are few tiles, k is divided into `parts`, whose sums go to scratch and are added in their order by `finish`: the same bits
-// at every run. `part`, how long one is, is a multiple of 16.
+// Where there are few tiles, k is divided into `parts`, whose sums go to scratch and are added in their order by
+// `finish`: the same bits at every run. `part`, how long one is, is a multiple of 16.
 //
-// In workgroup memory quads of rows (columns) lie side by side, those of one k after those of another. Quad q of line k is at
-// q ^ (k / 4 * 2): where elements come along k, four invocations write into four lines at once, which are then in four banks.
+// In workgroup memory quads of rows (columns) lie side by side, those of one k after those of another. Quad q of line k
+// is at q ^ (k / 4 * 2): where elements come along k, four invocations write into four lines at once, which are then in
+// four banks.
 
 const TILE_K = 16u;
 const TILE_M = 64u * ROW_QUADS;

@@ -1,5 +1,5 @@
-// The activations of epilogues, as the ops of these names compute them (ops/elementwise/activation.def), and their derivatives from
-// results. The numbers are those of enum ct_activation.
+// The activations of epilogues, as the ops of these names compute them (ops/elementwise/activation.def), and their
+// derivatives from results. The numbers are those of enum ct_activation.
 
 fn ct_activate(activation: u32, x: f32) -> f32 {
     switch (activation) {

@@ -1,4 +1,5 @@
-/* The candidates of convolution on WebGPU, in order of preference. The host's side of each is in the folder beside this file. */
+/* The candidates of convolution on WebGPU, in order of preference. The host's side of each is in the folder beside this
+ * file. */
 #include "ops/conv/webgpu/problem/problem.h"
 
 #include "gen/conv.attrs.h"

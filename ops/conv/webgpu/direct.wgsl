@@ -1,5 +1,6 @@
-// Convolutions without tiles, which take everything and are best where a group has few channels (depthwise) or strides have many phases. A
-// result for each invocation; of weight gradients one for each workgroup, over a part of the positions, or LANES of them side by side.
+// Convolutions without tiles, which take everything and are best where a group has few channels (depthwise) or strides
+// have many phases. A result for each invocation; of weight gradients one for each workgroup, over a part of the
+// positions, or LANES of them side by side.
 
 struct Params {
     images: u32, groups: u32, channels: u32, results: u32, // of a group, of the source and of the result
@@ -7,7 +8,8 @@ struct Params {
     w_c: u32, w_group: u32, y_n: u32, y_c: u32,
     r_n: u32, r_c: u32, bias_step: u32, parts: u32,
     part: u32, rests: u32, activation: u32, taps: u32,
-    size: vec4<u32>, source: vec4<u32>, kernel: vec4<u32>, stride: vec4<u32>, before: vec4<u32>, dilation: vec4<u32>, // of the three axes
+    size: vec4<u32>, source: vec4<u32>, kernel: vec4<u32>, // of the three axes
+    stride: vec4<u32>, before: vec4<u32>, dilation: vec4<u32>,
     x_s: vec4<u32>, w_k: vec4<u32>, y_s: vec4<u32>, r_s: vec4<u32>,
 }
 
@@ -18,7 +20,8 @@ fn place(within: u32) -> vec3<u32> {
     return vec3<u32>(line / p.size.y, line % p.size.y, within % p.size.z);
 }
 
-// Where a position looks through a tap, along one axis: beyond the source if nowhere. Adjoint: which window sees it through the tap.
+// Where a position looks through a tap, along one axis: beyond the source if nowhere. Adjoint: which window sees it
+// through the tap.
 fn looks(at: u32, tap: u32, stride: u32, before: u32, dilation: u32) -> u32 {
     if (ADJOINT == 0u) { return at * stride + tap * dilation - before; }
     let seen = bitcast<i32>(at + before - tap * dilation);
@@ -54,7 +57,9 @@ fn direct(group: u32, local: u32, groups: u32) {
                     if (at2 >= p.source.z) { continue; }
                     let x_at = x_base + total(vec3<u32>(at0, at1, at2) * p.x_s.xyz);
                     let w_at = w_base + total(vec3<u32>(i, j, k) * p.w_k.xyz);
-                    for (var c = 0u; c < p.channels; c++) { sum += x_load(x_at + c * p.x_c) * w_load(w_at + c * p.w_c); }
+                    for (var c = 0u; c < p.channels; c++) {
+                        sum += x_load(x_at + c * p.x_c) * w_load(w_at + c * p.w_c);
+                    }
                 }
             }
         }
@@ -86,7 +91,8 @@ fn put(out: u32, rest: u32, sum: f32) {
     }
     let channel = rest / p.taps;
     let tap = rest % p.taps;
-    w_store(out * p.w_r + channel * p.w_c + total(vec3<u32>(tap / (p.kernel.y * p.kernel.z), tap / p.kernel.z % p.kernel.y, tap % p.kernel.z) * p.w_k.xyz), sum);
+    let at = vec3<u32>(tap / (p.kernel.y * p.kernel.z), tap / p.kernel.z % p.kernel.y, tap % p.kernel.z);
+    w_store(out * p.w_r + channel * p.w_c + total(at * p.w_k.xyz), sum);
 }
 
 fn weight(group: u32, local: u32, groups: u32) {

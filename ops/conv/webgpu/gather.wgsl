@@ -1,21 +1,24 @@
-// Convolutions and their gradients for the input as products by tiles (backends/webgpu/tile.wgsl), whose operand from the source is gathered:
-// the implicit product of cuDNN (Chetlur and others, 2014). Source and result are images; position q of the result looks, along each axis, at
-// places q * step + offset + j * spacing of the source, for each of J0, J1, J2 taps j. A convolution is one such problem. Its input
-// gradient is one for each phase of its strides, in which taps that would look between the elements of the source do not occur.
+// Convolutions and their gradients for the input as products by tiles (backends/webgpu/tile.wgsl), whose operand from
+// the source is gathered: the implicit product of cuDNN (Chetlur and others, 2014). Source and result are images;
+// position q of the result looks, along each axis, at places q * step + offset + j * spacing of the source, for each of
+// J0, J1, J2 taps j. A convolution is one such problem. Its input gradient is one for each phase of its strides, in
+// which taps that would look between the elements of the source do not occur.
 //
-// Channels first (LAST 0) rows are channels of the result and columns its positions, so that neighbors are neighbors in memory; channels last
-// it is the other way round. k counts channels of the source and taps, the channels innermost if INNER. With ROW4 four positions are always of
-// one line: lines are counted as if they were a multiple of four long, and what comes out behind their end is dropped.
+// Channels first (LAST 0) rows are channels of the result and columns its positions, so that neighbors are neighbors in
+// memory; channels last it is the other way round. k counts channels of the source and taps, the channels innermost if
+// INNER. With ROW4 four positions are always of one line: lines are counted as if they were a multiple of four long,
+// and what comes out behind their end is dropped.
 
 struct Params {
     m: u32, n: u32, k: u32, part: u32, tiles_m: u32, tiles_n: u32, batches: u32, parts: u32,
     channels: u32, results: u32, images: u32, positions: u32, // channels of the source and of the result in a group
     x_n: u32, x_c: u32, x_group: u32, w_base: u32,
-    w_r: u32, w_c: u32, w_group: u32, w_step: u32, // by channels of the result and of the source; w_step: by k, where that is one step
+    w_r: u32, w_c: u32, w_group: u32, w_step: u32, // by channels of the result, of the source; by k, where it is linear
     y_n: u32, y_c: u32, y_group: u32, y_base: u32,
     r_n: u32, r_c: u32, r_group: u32, bias_step: u32, // of the residual
     activation: u32, pad_a: u32, pad_b: u32, pad_c: u32,
-    size: vec4<u32>, source: vec4<u32>, step: vec4<u32>, offset: vec4<u32>, spacing: vec4<u32>, // of the three axes; size.w: how long lines are
+    size: vec4<u32>, source: vec4<u32>, // of the three axes; size.w: how long lines are
+    step: vec4<u32>, offset: vec4<u32>, spacing: vec4<u32>,
     x_s: vec4<u32>, w_k: vec4<u32>, y_s: vec4<u32>, r_s: vec4<u32>,
 }
 
@@ -121,7 +124,8 @@ fn source_fix(slot: u32, at: u32) {
 }
 
 fn element(base: u32, at0: i32, at1: i32, at2: i32) -> E {
-    if (bitcast<u32>(at0) >= p.source.x || bitcast<u32>(at1) >= p.source.y || bitcast<u32>(at2) >= p.source.z) { return E(); }
+    let at = bitcast<vec3<u32>>(vec3<i32>(at0, at1, at2));
+    if (at.x >= p.source.x || at.y >= p.source.y || at.z >= p.source.z) { return E(); }
     return x_load(base);
 }
 
@@ -140,7 +144,8 @@ fn source_quad(slot: u32, k: u32) -> vec4<E> {
     var v = vec4<E>();
     if (k >= p.k) { return v; }
     if (LAST == 1u && SOURCE_QUADS == 0u) {
-        return vec4<E>(element_of(slot, k), element_of(slot, k + 1u), element_of(slot, k + 2u), element_of(slot, k + 3u));
+        return vec4<E>(element_of(slot, k), element_of(slot, k + 1u), element_of(slot, k + 2u),
+                       element_of(slot, k + 3u));
     }
     let t = walk(k);
     let moved = t.yzw * p.spacing.xyz;

@@ -1,8 +1,10 @@
-// Gradients of convolutions for the weight as products by tiles (backends/webgpu/tile.wgsl): rows are channels of g, columns channels of x
-// and taps, and the sum goes over images and positions. A last column that is all ones makes the bias gradient, if n is `columns` + 1.
+// Gradients of convolutions for the weight as products by tiles (backends/webgpu/tile.wgsl): rows are channels of g,
+// columns channels of x and taps, and the sum goes over images and positions. A last column that is all ones makes the
+// bias gradient, if n is `columns` + 1.
 //
-// Channels first (LAST 0) both operands are read along positions, channels last along channels; columns count taps, or channels (LAST), innermost.
-// With ROW4 four positions are always of one line: lines are counted as if they were a multiple of four long, with zeros at their end.
+// Channels first (LAST 0) both operands are read along positions, channels last along channels; columns count taps, or
+// channels (LAST), innermost. With ROW4 four positions are always of one line: lines are counted as if they were a
+// multiple of four long, with zeros at their end.
 
 struct Params {
     m: u32, n: u32, k: u32, part: u32, tiles_m: u32, tiles_n: u32, batches: u32, parts: u32,
@@ -10,7 +12,8 @@ struct Params {
     x_n: u32, x_c: u32, x_group: u32, pad: u32,
     g_n: u32, g_c: u32, g_group: u32, w_c: u32,
     w_o: u32, w_group: u32, pad_a: u32, pad_b: u32,
-    size: vec4<u32>, source: vec4<u32>, step: vec4<u32>, offset: vec4<u32>, spacing: vec4<u32>, // of the three axes; size.w: how long lines are
+    size: vec4<u32>, source: vec4<u32>, // of the three axes; size.w: how long lines are
+    step: vec4<u32>, offset: vec4<u32>, spacing: vec4<u32>,
     x_s: vec4<u32>, g_s: vec4<u32>, w_k: vec4<u32>,
 }
 
@@ -26,7 +29,8 @@ var<private> g_place: vec4<u32>;
 var<private> x_k: u32 = 0x80000000u;
 var<private> x_place: vec4<u32>;
 var<private> g_fixed: vec2<u32>;
-// Of four columns, or of one for each slot: what the tap adds to places, as an offset too; and whether it is the column of ones.
+// Of four columns, or of one for each slot: what the tap adds to places, as an offset too; and whether it is the column
+// of ones.
 var<private> x_base: vec4<u32>;
 var<private> x_0: vec4<i32>;
 var<private> x_1: vec4<i32>;
@@ -136,7 +140,8 @@ fn b_fix(slot: u32, column: u32) {
 
 fn element(base: u32, at0: i32, at1: i32, at2: i32, one: bool) -> E {
     if (one) { return E(1); }
-    if (bitcast<u32>(at0) >= p.source.x || bitcast<u32>(at1) >= p.source.y || bitcast<u32>(at2) >= p.source.z) { return E(); }
+    let at = bitcast<vec3<u32>>(vec3<i32>(at0, at1, at2));
+    if (at.x >= p.source.x || at.y >= p.source.y || at.z >= p.source.z) { return E(); }
     return x_load(base);
 }
 

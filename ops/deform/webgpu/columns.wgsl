@@ -1,9 +1,10 @@
-// deform_columns and its gradients. An invocation finds the four pixels around the place of one tap, once for several channels. All tensors
-// are dense, channels first.
+// deform_columns and its gradients. An invocation finds the four pixels around the place of one tap, once for several
+// channels. All tensors are dense, channels first.
 //
-// The gradient of x is summed by atomics on integers, so that the order does not matter: fixed point relative to the largest exponent of a
-// plane's gradient, in three limbs of p.bits bits, whose sums have room to grow. A workgroup has CHUNK elements of a plane, and goes over all that
-// might reach them. Where a plane's gradient is not finite, all of the plane is NaN.
+// The gradient of x is summed by atomics on integers, so that the order does not matter: fixed point relative to the
+// largest exponent of a plane's gradient, in three limbs of p.bits bits, whose sums have room to grow. A workgroup has
+// CHUNK elements of a plane, and goes over all that might reach them. Where a plane's gradient is not finite, all of
+// the plane is NaN.
 
 struct Params {
     batch: u32, channels: u32, height: i32, width: i32,
@@ -26,7 +27,8 @@ fn find(image: u32, group: u32, tap: u32, pixel: u32) -> Place {
     let pixels = p.out_h * p.out_w;
     let row = (image * p.offset_groups + group) * taps + tap;
     let offset_at = 2u * row * pixels + pixel;
-    let y = offset_load(offset_at) + f32(i32(pixel / p.out_w) * p.stride_y - p.pad_y + i32(tap / p.kernel_w) * p.dilation_y);
+    let y = offset_load(offset_at) +
+            f32(i32(pixel / p.out_w) * p.stride_y - p.pad_y + i32(tap / p.kernel_w) * p.dilation_y);
     let x = offset_load(offset_at + pixels) +
             f32(i32(pixel % p.out_w) * p.stride_x - p.pad_x + i32(tap % p.kernel_w) * p.dilation_x);
     var found: Place;
@@ -44,7 +46,8 @@ fn find(image: u32, group: u32, tap: u32, pixel: u32) -> Place {
     let behind = low_x + 1 < p.width;
     let corner = low_y * p.width + low_x;
     found.at = vec4<i32>(select(-1, corner, top && before), select(-1, corner + 1, top && behind),
-                         select(-1, corner + p.width, bottom && before), select(-1, corner + p.width + 1, bottom && behind));
+                         select(-1, corner + p.width, bottom && before),
+                         select(-1, corner + p.width + 1, bottom && behind));
     found.weight = vec4<f32>((1.0 - down) * (1.0 - right), (1.0 - down) * right, down * (1.0 - right), down * right);
     found.down = down;
     found.right = right;
@@ -103,7 +106,8 @@ fn offset_grad(group: u32, local: u32, groups: u32) {
     for (var channel = offsets * each; channel < (offsets + 1u) * each; channel++) {
         let plane = image * p.channels + channel;
         let g = columns_load((plane * taps + tap) * pixels + pixel);
-        let v = vec4<f32>(pixel_of(plane, found.at.x), pixel_of(plane, found.at.y), pixel_of(plane, found.at.z), pixel_of(plane, found.at.w));
+        let v = vec4<f32>(pixel_of(plane, found.at.x), pixel_of(plane, found.at.y), pixel_of(plane, found.at.z),
+                          pixel_of(plane, found.at.w));
         let above = v.x + found.right * (v.y - v.x);
         let below = v.z + found.right * (v.w - v.z);
         let beside = (v.y - v.x) + found.down * ((v.w - v.z) - (v.y - v.x));

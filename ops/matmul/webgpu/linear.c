@@ -1,5 +1,6 @@
-/* linear and its gradients on WebGPU. Bias and activation are what the product ends with; in gradients the slope of the activation is what
- * the product reads g through, and the bias gradient comes out of the product for the weights, as one more column. */
+/* linear and its gradients on WebGPU. Bias and activation are what the product ends with; in gradients the slope of the
+ * activation is what the product reads g through, and the bias gradient comes out of the product for the weights, as
+ * one more column. */
 #include "backends/webgpu/product.h"
 
 #include "gen/matmul.attrs.h"

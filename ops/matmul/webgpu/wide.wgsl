@@ -1,8 +1,10 @@
 // Products of i64, an element of the result for each invocation.
 
 struct Params {
-    m: u32, n: u32, k: u32, batches: u32, batch_dims: u32, a_row: u32, a_col: u32, b_row: u32, b_col: u32, c_row: u32, c_col: u32, pad: u32,
-    batch: array<vec4<u32>, 2>, a_batch: array<vec4<u32>, 2>, b_batch: array<vec4<u32>, 2>, c_batch: array<vec4<u32>, 2>,
+    m: u32, n: u32, k: u32, batches: u32, batch_dims: u32, a_row: u32,
+    a_col: u32, b_row: u32, b_col: u32, c_row: u32, c_col: u32, pad: u32,
+    batch: array<vec4<u32>, 2>, a_batch: array<vec4<u32>, 2>,
+    b_batch: array<vec4<u32>, 2>, c_batch: array<vec4<u32>, 2>,
 }
 
 fn product(group: u32, local: u32, groups: u32) {
@@ -22,7 +24,9 @@ fn product(group: u32, local: u32, groups: u32) {
             c_at += at * p.c_batch[d / 4u][d % 4u];
         }
         var sum = ct_i64();
-        for (var k = 0u; k < p.k; k++) { sum = ct_i64_add(sum, ct_i64_mul(a_load(a_at + k * p.a_col), b_load(b_at + k * p.b_row))); }
+        for (var k = 0u; k < p.k; k++) {
+            sum = ct_i64_add(sum, ct_i64_mul(a_load(a_at + k * p.a_col), b_load(b_at + k * p.b_row)));
+        }
         c_store(c_at, sum);
     }
 }

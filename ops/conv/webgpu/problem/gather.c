@@ -1,4 +1,5 @@
-/* The host's side of gather.wgsl: forward convolutions as they are, input gradients as one such problem for each phase of the strides. */
+/* The host's side of gather.wgsl: forward convolutions as they are, input gradients as one such problem for each phase
+ * of the strides. */
 #include "ops/conv/webgpu/problem/problem.h"
 
 CT_WGPU_UNIT(conv_gather);
@@ -64,8 +65,8 @@ static problem forward_of(const ct_wgpu_conv *c) {
 
 static int64_t common(int64_t a, int64_t b) { return b ? common(b, a % b) : a; }
 
-/* Positions r, r + stride, ... of x: they are seen through every `by`-th tap from the first one on whose window begins at a multiple of
- * the stride. */
+/* Positions r, r + stride, ... of x: they are seen through every `by`-th tap from the first one on whose window begins
+ * at a multiple of the stride. */
 static axis phase_of(const ct_wgpu_conv *c, int d, int64_t r, int64_t *w_base) {
     const int64_t stride = c->stride[d], dilation = c->dilation[d], by = stride / common(stride, dilation);
     int64_t first = 0;

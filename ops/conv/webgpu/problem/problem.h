@@ -1,5 +1,5 @@
-/* A convolution y = conv(x, w) for the device, of which the gradients are other views: always three spatial axes, the last innermost. And
- * what the kernels of the three ops are called, for the table in conv.c. */
+/* A convolution y = conv(x, w) for the device, of which the gradients are other views: always three spatial axes, the
+ * last innermost. And what the kernels of the three ops are called, for the table in conv.c. */
 #ifndef COTANGENT_OPS_CONV_WEBGPU_PROBLEM_H
 #define COTANGENT_OPS_CONV_WEBGPU_PROBLEM_H
 
