@@ -77,19 +77,19 @@ fn forward_product(group: u32, local: u32) -> vec4<f32> {
     let u = local % TILE;
     for (var k0 = 0u; k0 < p.units; k0 += DEPTH) {
         let k = k0 + local % DEPTH;
-        for (var i = local / DEPTH; i < TILE; i += THREADS / DEPTH) {
+        for (var i = local / DEPTH; i < ct_times(TILE); i += THREADS / DEPTH) {
             var x = 0.0;
             if (corner.row + i < p.rows && k < p.units) { x = kept_load(p.before + (corner.row + i) * p.units + k); }
             row_tile[i * ROW + local % DEPTH] = x;
         }
-        for (var i = local / DEPTH; i < GATES * TILE; i += THREADS / DEPTH) {
+        for (var i = local / DEPTH; i < ct_times(GATES * TILE); i += THREADS / DEPTH) {
             let unit = corner.unit + i % TILE;
             var x = 0.0;
             if (unit < p.units && k < p.units) { x = w_load(((i / TILE) * p.units + unit) * p.w.x + k * p.w.y); }
             weight_tile[i * ROW + local % DEPTH] = x;
         }
         workgroupBarrier();
-        for (var j = 0u; j < DEPTH; j++) {
+        for (var j = 0u; j < ct_times(DEPTH); j++) {
             let x = row_tile[r * ROW + j];
             sum.x = fma(x, weight_tile[u * ROW + j], sum.x);
             if (GATES > 1u) {
@@ -107,20 +107,20 @@ fn forward_product(group: u32, local: u32) -> vec4<f32> {
 fn gates_of_x(at: Unit) -> vec4<f32> {
     let base = at.t * p.gx.x + at.row * p.gx.y + at.unit * p.gx.z;
     var x = vec4<f32>();
-    for (var g = 0u; g < GATES; g++) { x[g] = gx_load(base + g * p.units * p.gx.z); }
+    for (var g = 0u; g < ct_times(GATES); g++) { x[g] = gx_load(base + g * p.units * p.gx.z); }
     return x;
 }
 
 fn gates_of_bias(at: Unit) -> vec4<f32> {
     var x = vec4<f32>();
-    for (var g = 0u; g < GATES; g++) { x[g] = bias_load((g * p.units + at.unit) * p.bias_stride); }
+    for (var g = 0u; g < ct_times(GATES); g++) { x[g] = bias_load((g * p.units + at.unit) * p.bias_stride); }
     return x;
 }
 
 fn put_states(at: Unit, values: vec4<f32>, fifth: f32) {
     let base = at.t * p.states.x + at.row * p.states.y + at.unit * p.states.z;
     let next = p.units * p.states.z;
-    for (var k = 0u; k < 4u; k++) { states_store(base + k * next, values[k]); }
+    for (var k = 0u; k < ct_times(4u); k++) { states_store(base + k * next, values[k]); }
     if (GATES == 4u) { states_store(base + 4u * next, fifth); }
 }
 
@@ -172,20 +172,20 @@ fn backward_product(group: u32, local: u32) -> f32 {
     let corner = unit_of(group, 0u);
     let depth = GATES * p.units;
     for (var k0 = 0u; k0 < depth; k0 += DEPTH) {
-        for (var i = local / DEPTH; i < TILE; i += THREADS / DEPTH) {
+        for (var i = local / DEPTH; i < ct_times(TILE); i += THREADS / DEPTH) {
             let k = k0 + local % DEPTH;
             var x = 0.0;
             if (corner.row + i < p.rows && k < depth) { x = kept_load(p.before + (corner.row + i) * depth + k); }
             row_tile[i * ROW + local % DEPTH] = x;
         }
-        for (var i = local / TILE; i < DEPTH; i += THREADS / TILE) {
+        for (var i = local / TILE; i < ct_times(DEPTH); i += THREADS / TILE) {
             let unit = corner.unit + local % TILE;
             var x = 0.0;
             if (unit < p.units && k0 + i < depth) { x = w_load((k0 + i) * p.w.x + unit * p.w.y); }
             weight_tile[i * TILE + local % TILE] = x;
         }
         workgroupBarrier();
-        for (var j = 0u; j < DEPTH; j++) {
+        for (var j = 0u; j < ct_times(DEPTH); j++) {
             sum = fma(row_tile[(local / TILE) * ROW + j], weight_tile[j * TILE + local % TILE], sum);
         }
         workgroupBarrier();
@@ -205,7 +205,7 @@ fn slope_tanh(y: f32) -> f32 { return 1.0 - y * y; }
 
 fn put_gates(at: Unit, dx: vec4<f32>, ds: vec4<f32>) {
     let next = p.units;
-    for (var g = 0u; g < GATES; g++) {
+    for (var g = 0u; g < ct_times(GATES); g++) {
         let column = g * p.units + at.unit;
         kept_store(p.after + at.row * GATES * p.units + column, ds[g]);
         dgx_store(at.t * p.dgx.x + at.row * p.dgx.y + column * p.dgx.z, dx[g]);
