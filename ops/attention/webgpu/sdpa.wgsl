@@ -1,14 +1,16 @@
-// Attention without a matrix of scores in memory, forward and backward, after FlashAttention (Dao, Fu, Ermon, Rudra and Re, 2022): a
-// workgroup takes 64 rows, of queries or, for the gradients of keys and values, of keys, and goes over the other side in tiles of 64. An
-// invocation has 4 x 4 elements of every matrix of 64 x 64 in registers: rows 4 y to 4 y + 3 as the members of vectors, columns 4 x to 4 x + 3
-// as those of a matrix. Products go through workgroup memory in depths of 16, whose elements are vectors of 4 rows. A workgroup
-// makes 64 columns of its result; where a head has more, others compute the same scores for the rest.
+// Attention without a matrix of scores in memory, forward and backward, after FlashAttention (Dao, Fu, Ermon, Rudra and
+// Re, 2022): a workgroup takes 64 rows, of queries or, for the gradients of keys and values, of keys, and goes over the
+// other side in tiles of 64. An invocation has 4 x 4 elements of every matrix of 64 x 64 in registers: rows
+// 4 y to 4 y + 3 as the members of vectors, columns 4 x to 4 x + 3 as those of a matrix. Products go through workgroup
+// memory in depths of 16, whose elements are vectors of 4 rows. A workgroup makes 64 columns of its result; where a head has
+// more, others compute the same scores for the rest.
 struct Params {
     batch: u32, heads: u32, kv_heads: u32, heads_each: u32, // heads of q for each of k and v
     tq: u32, tk: u32, d: u32, d_v: u32,
     blocks: u32, chunks: u32, ahead: i32, scale: f32,
     causal: u32, threshold: u32, keep: f32, stream_step: u32,
-    q: vec4<u32>, k: vec4<u32>, v: vec4<u32>, mask: vec4<u32>, y: vec4<u32>, lse: vec4<u32>, // strides: batch, head, row, column
+    // strides: batch, head, row, column
+    q: vec4<u32>, k: vec4<u32>, v: vec4<u32>, mask: vec4<u32>, y: vec4<u32>, lse: vec4<u32>,
     g: vec4<u32>, g_lse: vec4<u32>, dq: vec4<u32>, dk: vec4<u32>, dv: vec4<u32>, dmask: vec4<u32>,
 }
 
@@ -92,7 +94,8 @@ fn accumulated(sum_before: mat4x4<f32>, local: u32, weights: mat4x4<f32>, which:
             tile[at + 32u] = weights[2];
             tile[at + 48u] = weights[3];
         }
-        tile[SECOND + local] = columns4(which, base, row + part * DEPTH + local / 16u, rows, column + 4u * (local % 16u), columns);
+        tile[SECOND + local] = columns4(which, base, row + part * DEPTH + local / 16u, rows,
+                column + 4u * (local % 16u), columns);
         workgroupBarrier();
         for (var i = 0u; i < ct_times(DEPTH); i++) { sum = added(sum, tile[i * 16u + y], tile[SECOND + i * 16u + x]); }
     }
@@ -226,7 +229,8 @@ fn forward(group: u32, local: u32, groups: u32) {
             sum += w[c];
             o[c] *= down;
         }
-        o = accumulated(o, local, dropped(w, (head.b * p.heads + head.h) * p.tq + row, j), V, v_base, j0, min(p.tk, end), head.chunk * SIDE, p.d_v);
+        w = dropped(w, (head.b * p.heads + head.h) * p.tq + row, j);
+        o = accumulated(o, local, w, V, v_base, j0, end, head.chunk * SIDE, p.d_v);
     }
     let all_of_it = sum_of_rows(local, sum);
     let column = head.chunk * SIDE + 4u * (local / 16u);
@@ -308,7 +312,8 @@ fn queries_backward(group: u32, local: u32, groups: u32) {
             for (var r = 0u; r < ct_times(4u); r++) {
                 for (var c = 0u; c < ct_times(4u); c++) {
                     if (row + r < p.tq && j + c < p.tk) {
-                        dmask_store(head.b * p.dmask.x + head.h * p.dmask.y + (row + r) * p.dmask.z + (j + c) * p.dmask.w, ds[c][r]);
+                        let at = head.b * p.dmask.x + head.h * p.dmask.y;
+                        dmask_store(at + (row + r) * p.dmask.z + (j + c) * p.dmask.w, ds[c][r]);
                     }
                 }
             }
@@ -320,7 +325,8 @@ fn queries_backward(group: u32, local: u32, groups: u32) {
     for (var r = 0u; r < ct_times(4u); r++) {
         for (var c = 0u; c < ct_times(4u); c++) {
             if (row + r < p.tq && column + c < p.d) {
-                dq_store(head.b * p.dq.x + head.h * p.dq.y + (row + r) * p.dq.z + (column + c) * p.dq.w, dq[c][r] * p.scale);
+                dq_store(head.b * p.dq.x + head.h * p.dq.y + (row + r) * p.dq.z + (column + c) * p.dq.w,
+                        dq[c][r] * p.scale);
             }
         }
     }
@@ -366,7 +372,8 @@ fn keys_backward(group: u32, local: u32, groups: u32) {
         for (var c = 0u; c < ct_times(4u); c++) {
             if (row + r >= p.tk) { continue; }
             if (dk_given && column + c < p.d) {
-                dk_store(head.b * p.dk.x + head.h * p.dk.y + (row + r) * p.dk.z + (column + c) * p.dk.w, dk[c][r] * p.scale);
+                dk_store(head.b * p.dk.x + head.h * p.dk.y + (row + r) * p.dk.z + (column + c) * p.dk.w,
+                        dk[c][r] * p.scale);
             }
             if (dv_given && column + c < p.d_v) {
                 dv_store(head.b * p.dv.x + head.h * p.dv.y + (row + r) * p.dv.z + (column + c) * p.dv.w, dv[c][r]);

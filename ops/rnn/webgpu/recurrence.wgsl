@@ -1,13 +1,14 @@
-// One layer of a recurrent network in one direction, forward and backward: a dispatch per step, with the product by the recurrent weights in
-// it. A workgroup makes 16 hidden units of 16 sequences, an invocation one of each; operands of the product go through workgroup memory
-// in tiles of 32.
+// One layer of a recurrent network in one direction, forward and backward: a dispatch per step, with the product by the
+// recurrent weights in it. A workgroup makes 16 hidden units of 16 sequences, an invocation one of each; operands of
+// the product go through workgroup memory in tiles of 32.
 //
-// Scratch holds what one step leaves to the next, [rows, units] each: h twice, by turns, and c; backward dh, dc, the initial h or c, and the
-// gates' gradients twice, by turns, [rows, GATES units].
+// Scratch holds what one step leaves to the next, [rows, units] each: h twice, by turns, and c; backward dh, dc, the
+// initial h or c, and the gates' gradients twice, by turns, [rows, GATES units].
 struct Params {
     steps: u32, rows: u32, units: u32, step: i32,
     reverse: u32, product: u32, before: u32, after: u32, // where the turns begin, in elements of scratch
-    gx: vec4<u32>, w: vec4<u32>, y: vec4<u32>, states: vec4<u32>, gy: vec4<u32>, dgx: vec4<u32>, dgh: vec4<u32>, // strides
+    // strides
+    gx: vec4<u32>, w: vec4<u32>, y: vec4<u32>, states: vec4<u32>, gy: vec4<u32>, dgx: vec4<u32>, dgh: vec4<u32>,
     first: vec4<u32>, second: vec4<u32>, third: vec4<u32>, // strides of what begins and ends
     lengths_stride: u32, argument: u32, bias_stride: u32, tiles: u32,
 }
@@ -242,7 +243,8 @@ fn backward(group: u32, local: u32, groups: u32) {
             var c = 0.0;
             if (is_first) { c = kept_load(3u * area + e); } else { c = state_at(last, at, 4u); }
             let d = fma(dh * o, slope_tanh(tc), kept_load(2u * area + e));
-            dx = vec4<f32>(d * g * slope_sigmoid(i), d * c * slope_sigmoid(f), d * i * slope_tanh(g), dh * tc * slope_sigmoid(o));
+            dx = vec4<f32>(d * g * slope_sigmoid(i), d * c * slope_sigmoid(f), d * i * slope_tanh(g),
+                    dh * tc * slope_sigmoid(o));
             ds = dx;
             kept_store(2u * area + e, d * f);
             dh = 0.0;
