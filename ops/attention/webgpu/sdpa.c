@@ -16,7 +16,6 @@ typedef struct params {
     uint32_t causal, threshold;
     float keep;
     uint32_t stream_step;
-    uint32_t four, pad[3];
     uint32_t q[4], k[4], v[4], mask[4], y[4], lse[4], g[4], g_lse[4], dq[4], dk[4], dv[4], dmask[4];
 } params;
 
@@ -49,7 +48,6 @@ static problem problem_of(const ct_call *call, double scale, bool causal, bool b
     p->tq = (uint32_t)q->dims[2], p->tk = (uint32_t)k->dims[2], p->d = (uint32_t)q->dims[3],
     p->d_v = (uint32_t)v->dims[3];
     p->causal = causal;
-    p->four = 4;
     p->ahead = bottom_right ? (int32_t)(k->dims[2] - q->dims[2]) : 0;
     p->scale = (float)scale;
     o.drops = o.stream && dropout > 0;

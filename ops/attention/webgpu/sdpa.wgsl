@@ -1,15 +1,16 @@
-// Attention without a matrix of scores in memory, forward and backward, after FlashAttention (Dao, Fu, Ermon, Rudra and Re, 2022): a
-// workgroup takes 64 rows, of queries or, for the gradients of keys and values, of keys, and goes over the other side in tiles of 64. An
-// invocation has 4 x 4 elements of every matrix of 64 x 64 in registers: rows 4 y to 4 y + 3 as the members of vectors, columns 4 x to 4 x + 3
-// as those of a matrix. Products go through workgroup memory in depths of 16, whose elements are vectors of 4 rows. A workgroup
-// makes 64 columns of its result; where a head has more, others compute the same scores for the rest.
+// Attention without a matrix of scores in memory, forward and backward, after FlashAttention (Dao, Fu, Ermon, Rudra and
+// Re, 2022): a workgroup takes 64 rows, of queries or, for the gradients of keys and values, of keys, and goes over the
+// other side in tiles of 64. An invocation has 4 x 4 elements of every matrix of 64 x 64 in registers: rows
+// 4 y to 4 y + 3 as the members of vectors, columns 4 x to 4 x + 3 as those of a matrix. Products go through workgroup
+// memory in depths of 16, whose elements are vectors of 4 rows. A workgroup makes 64 columns of its result; where a head has
+// more, others compute the same scores for the rest.
 struct Params {
     batch: u32, heads: u32, kv_heads: u32, heads_each: u32, // heads of q for each of k and v
     tq: u32, tk: u32, d: u32, d_v: u32,
     blocks: u32, chunks: u32, ahead: i32, scale: f32,
     causal: u32, threshold: u32, keep: f32, stream_step: u32,
-    four: u32, ct_a: u32, ct_b: u32, ct_c: u32, // 4
-    q: vec4<u32>, k: vec4<u32>, v: vec4<u32>, mask: vec4<u32>, y: vec4<u32>, lse: vec4<u32>, // strides: batch, head, row, column
+    // strides: batch, head, row, column
+    q: vec4<u32>, k: vec4<u32>, v: vec4<u32>, mask: vec4<u32>, y: vec4<u32>, lse: vec4<u32>,
     g: vec4<u32>, g_lse: vec4<u32>, dq: vec4<u32>, dk: vec4<u32>, dv: vec4<u32>, dmask: vec4<u32>,
 }
 
@@ -17,12 +18,6 @@ const SIDE = 64u;
 const DEPTH = 16u;
 const APART = 17u; // vectors from one k to the next, without conflicts of banks
 const SECOND = 272u; // where the second operand begins
-
-// What a loop that should be unrolled goes to, or should not, where compiling costs more.
-fn times(n: u32) -> u32 {
-    if (ROLLED == 1u) { return n / 4u * p.four; }
-    return n;
-}
 
 var<workgroup> tile: array<vec4<f32>, 544>;
 
@@ -43,7 +38,7 @@ fn element(which: u32, base: u32, row: u32, column: u32) -> f32 {
 fn rows4(which: u32, base: u32, row: u32, rows: u32, column: u32, columns: u32) -> vec4<f32> {
     var x = vec4<f32>();
     if (column < columns) {
-        for (var r = 0u; r < times(4u); r++) {
+        for (var r = 0u; r < ct_times(4u); r++) {
             if (row + r < rows) { x[r] = element(which, base, row + r, column); }
         }
     }
@@ -53,7 +48,7 @@ fn rows4(which: u32, base: u32, row: u32, rows: u32, column: u32, columns: u32) 
 fn columns4(which: u32, base: u32, row: u32, rows: u32, column: u32, columns: u32) -> vec4<f32> {
     var x = vec4<f32>();
     if (row < rows) {
-        for (var c = 0u; c < times(4u); c++) {
+        for (var c = 0u; c < ct_times(4u); c++) {
             if (column + c < columns) { x[c] = element(which, base, row, column + c); }
         }
     }
@@ -76,7 +71,7 @@ fn products(local: u32, a: u32, a_base: u32, a_row: u32, a_rows: u32, b: u32, b_
         tile[k * APART + four] = rows4(a, a_base, a_row + 4u * four, a_rows, k0 + k, n);
         tile[SECOND + k * APART + four] = rows4(b, b_base, b_row + 4u * four, b_rows, k0 + k, n);
         workgroupBarrier();
-        for (var i = 0u; i < times(DEPTH); i++) {
+        for (var i = 0u; i < ct_times(DEPTH); i++) {
             sum = added(sum, tile[i * APART + local % 16u], tile[SECOND + i * APART + local / 16u]);
         }
     }
@@ -99,9 +94,10 @@ fn accumulated(sum_before: mat4x4<f32>, local: u32, weights: mat4x4<f32>, which:
             tile[at + 32u] = weights[2];
             tile[at + 48u] = weights[3];
         }
-        tile[SECOND + local] = columns4(which, base, row + part * DEPTH + local / 16u, rows, column + 4u * (local % 16u), columns);
+        tile[SECOND + local] = columns4(which, base, row + part * DEPTH + local / 16u, rows,
+                column + 4u * (local % 16u), columns);
         workgroupBarrier();
-        for (var i = 0u; i < times(DEPTH); i++) { sum = added(sum, tile[i * 16u + y], tile[SECOND + i * 16u + x]); }
+        for (var i = 0u; i < ct_times(DEPTH); i++) { sum = added(sum, tile[i * 16u + y], tile[SECOND + i * 16u + x]); }
     }
     return sum;
 }
@@ -110,7 +106,7 @@ fn accumulated(sum_before: mat4x4<f32>, local: u32, weights: mat4x4<f32>, which:
 
 fn exp4(x: vec4<f32>) -> vec4<f32> {
     var y = vec4<f32>();
-    for (var i = 0u; i < times(4u); i++) { y[i] = ct_exp(x[i]); }
+    for (var i = 0u; i < ct_times(4u); i++) { y[i] = ct_exp(x[i]); }
     return y;
 }
 
@@ -130,7 +126,7 @@ fn scored(product: vec4<f32>, i: vec4<i32>, j: vec4<i32>, mask_base: u32) -> vec
     var s = product * p.scale;
     if (MASK == 1u) {
         let at = vec4<u32>(mask_base) + bitcast<vec4<u32>>(i) * p.mask.z + bitcast<vec4<u32>>(j) * p.mask.w;
-        for (var k = 0u; k < times(4u); k++) {
+        for (var k = 0u; k < ct_times(4u); k++) {
             if (there[k]) { s[k] += mask_at(at[k]); }
         }
     }
@@ -149,7 +145,7 @@ fn factors(first: u32) -> vec4<f32> {
     let words = ct_philox(at, first / 4u);
     let more = ct_philox(at, first / 4u + 1u);
     var kept = vec4<u32>();
-    for (var c = 0u; c < times(4u); c++) {
+    for (var c = 0u; c < ct_times(4u); c++) {
         let n = first % 4u + c;
         kept[c] = select(words[n % 4u], more[n % 4u], n >= 4u);
     }
@@ -198,9 +194,9 @@ fn sum_of_rows(local: u32, x: vec4<f32>) -> vec4<f32> {
 fn dropped(w: mat4x4<f32>, row: u32, j: u32) -> mat4x4<f32> {
     if (DROPS == 0u) { return w; }
     var x = w;
-    for (var r = 0u; r < times(4u); r++) {
+    for (var r = 0u; r < ct_times(4u); r++) {
         let by = factors((row + r) * p.tk + j);
-        for (var c = 0u; c < times(4u); c++) { x[c][r] *= by[c]; }
+        for (var c = 0u; c < ct_times(4u); c++) { x[c][r] *= by[c]; }
     }
     return x;
 }
@@ -221,27 +217,28 @@ fn forward(group: u32, local: u32, groups: u32) {
     for (var j0 = 0u; j0 < end; j0 += SIDE) {
         let j = j0 + 4u * (local / 16u);
         var s = products(local, Q, q_base, head.first, p.tq, K, k_base, j0, p.tk, p.d);
-        for (var c = 0u; c < times(4u); c++) { s[c] = scored(s[c], i, vec4<i32>(i32(j + c)), mask_base); }
+        for (var c = 0u; c < ct_times(4u); c++) { s[c] = scored(s[c], i, vec4<i32>(i32(j + c)), mask_base); }
         let now = max(top, most_of_rows(local, max(max(s[0], s[1]), max(s[2], s[3]))));
         let level = select(now, vec4<f32>(), now == vec4<f32>(-ct_inf()));
         let down = exp4(top - level);
         top = now;
         sum *= down;
         var w = mat4x4<f32>();
-        for (var c = 0u; c < times(4u); c++) {
+        for (var c = 0u; c < ct_times(4u); c++) {
             w[c] = exp4(s[c] - level);
             sum += w[c];
             o[c] *= down;
         }
-        o = accumulated(o, local, dropped(w, (head.b * p.heads + head.h) * p.tq + row, j), V, v_base, j0, min(p.tk, end), head.chunk * SIDE, p.d_v);
+        w = dropped(w, (head.b * p.heads + head.h) * p.tq + row, j);
+        o = accumulated(o, local, w, V, v_base, j0, end, head.chunk * SIDE, p.d_v);
     }
     let all_of_it = sum_of_rows(local, sum);
     let column = head.chunk * SIDE + 4u * (local / 16u);
     let y_base = head.b * p.y.x + head.h * p.y.y;
-    for (var r = 0u; r < times(4u); r++) {
+    for (var r = 0u; r < ct_times(4u); r++) {
         if (row + r >= p.tq) { break; }
         let share = select(1.0 / all_of_it[r], 0.0, all_of_it[r] == 0.0);
-        for (var c = 0u; c < times(4u); c++) {
+        for (var c = 0u; c < ct_times(4u); c++) {
             if (column + c < p.d_v) { y_store(y_base + (row + r) * p.y.z + (column + c) * p.y.w, o[c][r] * share); }
         }
         if (lse_given && head.chunk == 0u && local < 16u) {
@@ -294,7 +291,7 @@ fn queries_backward(group: u32, local: u32, groups: u32) {
     let i = vec4<i32>(i32(row)) + vec4<i32>(0, 1, 2, 3);
     var level = vec4<f32>();
     var delta = vec4<f32>();
-    for (var r = 0u; r < times(4u); r++) {
+    for (var r = 0u; r < ct_times(4u); r++) {
         if (row + r < p.tq) {
             level[r] = rows_load(2u * (first_row + row + r));
             delta[r] = rows_load(2u * (first_row + row + r) + 1u);
@@ -308,14 +305,15 @@ fn queries_backward(group: u32, local: u32, groups: u32) {
         let s = products(local, Q, q_base, head.first, p.tq, K, k_base, j0, p.tk, p.d);
         let dp = dropped(products(local, G, g_base, head.first, p.tq, V, v_base, j0, p.tk, p.d_v), first_row + row, j);
         var ds = mat4x4<f32>();
-        for (var c = 0u; c < times(4u); c++) {
+        for (var c = 0u; c < ct_times(4u); c++) {
             ds[c] = weight(s[c], i, vec4<i32>(i32(j + c)), mask_base, level) * (dp[c] - delta);
         }
         if (dmask_given && head.chunk == 0u) {
-            for (var r = 0u; r < times(4u); r++) {
-                for (var c = 0u; c < times(4u); c++) {
+            for (var r = 0u; r < ct_times(4u); r++) {
+                for (var c = 0u; c < ct_times(4u); c++) {
                     if (row + r < p.tq && j + c < p.tk) {
-                        dmask_store(head.b * p.dmask.x + head.h * p.dmask.y + (row + r) * p.dmask.z + (j + c) * p.dmask.w, ds[c][r]);
+                        let at = head.b * p.dmask.x + head.h * p.dmask.y;
+                        dmask_store(at + (row + r) * p.dmask.z + (j + c) * p.dmask.w, ds[c][r]);
                     }
                 }
             }
@@ -324,10 +322,11 @@ fn queries_backward(group: u32, local: u32, groups: u32) {
     }
     if (!dq_given) { return; }
     let column = head.chunk * SIDE + 4u * (local / 16u);
-    for (var r = 0u; r < times(4u); r++) {
-        for (var c = 0u; c < times(4u); c++) {
+    for (var r = 0u; r < ct_times(4u); r++) {
+        for (var c = 0u; c < ct_times(4u); c++) {
             if (row + r < p.tq && column + c < p.d) {
-                dq_store(head.b * p.dq.x + head.h * p.dq.y + (row + r) * p.dq.z + (column + c) * p.dq.w, dq[c][r] * p.scale);
+                dq_store(head.b * p.dq.x + head.h * p.dq.y + (row + r) * p.dq.z + (column + c) * p.dq.w,
+                        dq[c][r] * p.scale);
             }
         }
     }
@@ -354,7 +353,7 @@ fn keys_backward(group: u32, local: u32, groups: u32) {
             let dp = products(local, V, v_base, head.first, p.tk, G, g_base, i0, p.tq, p.d_v);
             var w = mat4x4<f32>();
             var ds = mat4x4<f32>();
-            for (var c = 0u; c < times(4u); c++) {
+            for (var c = 0u; c < ct_times(4u); c++) {
                 let i = i0 + 4u * (local / 16u) + c;
                 if (i >= p.tq) { break; }
                 let at = first_row + i;
@@ -369,11 +368,12 @@ fn keys_backward(group: u32, local: u32, groups: u32) {
         }
     }
     let column = head.chunk * SIDE + 4u * (local / 16u);
-    for (var r = 0u; r < times(4u); r++) {
-        for (var c = 0u; c < times(4u); c++) {
+    for (var r = 0u; r < ct_times(4u); r++) {
+        for (var c = 0u; c < ct_times(4u); c++) {
             if (row + r >= p.tk) { continue; }
             if (dk_given && column + c < p.d) {
-                dk_store(head.b * p.dk.x + head.h * p.dk.y + (row + r) * p.dk.z + (column + c) * p.dk.w, dk[c][r] * p.scale);
+                dk_store(head.b * p.dk.x + head.h * p.dk.y + (row + r) * p.dk.z + (column + c) * p.dk.w,
+                        dk[c][r] * p.scale);
             }
             if (dv_given && column + c < p.d_v) {
                 dv_store(head.b * p.dv.x + head.h * p.dv.y + (row + r) * p.dv.z + (column + c) * p.dv.w, dv[c][r]);

@@ -1,5 +1,5 @@
-// Dropout: element i, in row-major order, is kept where word i of the position is at least p 2^32. An invocation takes the four elements of
-// one block of words.
+// Dropout: element i, in row-major order, is kept where word i of the position is at least p 2^32. An invocation takes
+// the four elements of one block of words.
 struct Params {
     total: u32, rank: u32, ct_a: u32, ct_b: u32,
     dims: array<vec4<u32>, 2>,

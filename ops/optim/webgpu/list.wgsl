@@ -1,13 +1,14 @@
-// Lists of items: steps in which every element goes by itself, moving averages, products with a number, norms. A workgroup takes one chunk
-// of an item, which it finds in the table in p; an invocation takes quads of elements, or single ones as the first of four. The arithmetic is that
-// of ops/optim/cpu/lanes.h.
+// Lists of items: steps in which every element goes by itself, moving averages, products with a number, norms. A
+// workgroup takes one chunk of an item, which it finds in the table in p; an invocation takes quads of elements, or
+// single ones as the first of four. The arithmetic is that of ops/optim/cpu/lanes.h.
 //
-// Tensors: x0 what is learned, x1 the gradient, x2 to x4 the states, r the parameter that is rounded from x0. The host gives *_load4 and
-// *_store4 of them where it is not quads that are taken, and put_rounded.
+// Tensors: x0 what is learned, x1 the gradient, x2 to x4 the states, r the parameter that is rounded from x0. The host
+// gives *_load4 and *_store4 of them where it is not quads that are taken, and put_rounded.
 struct Params {
     items: u32, chunk: u32, before: u32, rank: u32, // before: chunks of the lists before this one
     number: f32, partials: u32, rate_stride: u32, finish_at: u32,
-    table: array<vec4<u32>, 36>, // by item: first chunk, elements, then where each tensor begins; or, of one strided item, see places
+    // by item: first chunk, elements, then where each tensor begins; or, of one strided item, see places
+    table: array<vec4<u32>, 36>,
 }
 
 const SGD = 0u;
@@ -44,7 +45,10 @@ struct Part {
 fn word(i: u32) -> u32 { return p.table[i >> 2u][i & 3u]; }
 
 fn part_of(chunk: u32) -> Part {
-    if (STRIDED == 1u) { return Part(0u, chunk * p.chunk, min(chunk * p.chunk + p.chunk, word(1u)), 0u, (word(1u) + p.chunk - 1u) / p.chunk); }
+    if (STRIDED == 1u) {
+        return Part(0u, chunk * p.chunk, min(chunk * p.chunk + p.chunk, word(1u)), 0u,
+                (word(1u) + p.chunk - 1u) / p.chunk);
+    }
     var low = 0u;
     var high = p.items;
     while (high - low > 1u) {
@@ -58,7 +62,8 @@ fn part_of(chunk: u32) -> Part {
     return Part(row, start, min(start + p.chunk, count), first, (count + p.chunk - 1u) / p.chunk);
 }
 
-// Where element e of an item lies in tensor k. A strided item has 8 sizes from word 2 on, and 8 strides for each tensor after them.
+// Where element e of an item lies in tensor k. A strided item has 8 sizes from word 2 on, and 8 strides for each tensor
+// after them.
 fn place(row: u32, k: u32, e: u32) -> u32 {
     if (STRIDED == 0u) { return word(row + 2u + k) + e; }
     var rest = e;
@@ -98,8 +103,8 @@ fn there_are(e: u32, end: u32) -> vec4<bool> {
 }
 
 fn kept(old: Item, new_one: Item, valid: vec4<bool>) -> Item {
-    return Item(select(old.p, new_one.p, valid), old.g, select(old.a, new_one.a, valid), select(old.b, new_one.b, valid),
-                select(old.c, new_one.c, valid));
+    return Item(select(old.p, new_one.p, valid), old.g, select(old.a, new_one.a, valid),
+                select(old.b, new_one.b, valid), select(old.c, new_one.c, valid));
 }
 
 // ---- Steps ----
@@ -197,7 +202,9 @@ fn averaged(old: Item, keep: f32, rest: f32) -> Item {
     return x;
 }
 
-fn lamb_direction(x: Item) -> vec4<f32> { return fma(x.p, number(7u), x.a * number(8u) / fma(sqrt(x.b), number(9u), number(6u))); }
+fn lamb_direction(x: Item) -> vec4<f32> {
+    return fma(x.p, number(7u), x.a * number(8u) / fma(sqrt(x.b), number(9u), number(6u)));
+}
 
 fn stepped(x: Item) -> Item {
     if (KIND == SGD) { return sgd(x); }
@@ -230,8 +237,8 @@ fn each(group: u32, local: u32, groups: u32) {
 
 // ---- Sums ----
 //
-// A length by the sums of squares of Blue (1978): of small, of middle and of large elements, the outer ones scaled, so that none is lost and
-// none is infinite.
+// A length by the sums of squares of Blue (1978): of small, of middle and of large elements, the outer ones scaled, so
+// that none is lost and none is infinite.
 
 const SMALL = 0x1p-63f;
 const LARGE = 0x1p52f;
@@ -341,7 +348,9 @@ fn by_lengths(group: u32, local: u32, groups: u32) {
         if (weight > 0.0 && other > 0.0) { lr *= weight / other; }
     } else {
         let gradient = other * abs(numbers_load(0u));
-        if (weight > 0.0 && gradient > 0.0) { lr *= numbers_load(4u) * weight / (gradient + numbers_load(3u) * weight + numbers_load(5u)); }
+        if (weight > 0.0 && gradient > 0.0) {
+            lr *= numbers_load(4u) * weight / (gradient + numbers_load(3u) * weight + numbers_load(5u));
+        }
     }
     for (var e = part.start + local * LANES; e < part.end; e += THREADS * LANES) {
         let x = load(part.row, e);

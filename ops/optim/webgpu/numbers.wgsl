@@ -1,5 +1,6 @@
-// From rates, clock and gate to the numbers that a step computes with, and the clock moved on: ops/optim/numbers.h in f32. What comes after
-// in the call reads them from scratch; number 15 is 0 where the gate is shut. Then the numbers of a loss scaler.
+// From rates, clock and gate to the numbers that a step computes with, and the clock moved on: ops/optim/numbers.h in
+// f32. What comes after in the call reads them from scratch; number 15 is 0 where the gate is shut. Then the numbers of
+// a loss scaler.
 struct Params {
     rates_stride: u32, clock_stride: u32, gate_stride: u32, count: f32,
     growth: f32, backoff: f32, interval: f32, most: f32,
@@ -25,7 +26,8 @@ fn bias(rest: f32, t: f32) -> f32 {
     return -x * sum;
 }
 
-// (b - r t) / r for b = 1 - (1 - r)^t. Where r t is small it is the rest of the binomial series, whose first term cancels.
+// (b - r t) / r for b = 1 - (1 - r)^t. Where r t is small it is the rest of the binomial series, whose first term
+// cancels.
 fn curvature(rest: f32, t: f32, b: f32) -> f32 {
     if (rest * t >= 0.5) { return b / rest - t; }
     var term = -0.5 * t * (t - 1.0) * rest;
@@ -38,7 +40,9 @@ fn curvature(rest: f32, t: f32, b: f32) -> f32 {
 }
 
 // RAdam's rho, 2 / r - 1 - 2 t (1 - b) / b, without the difference of two large numbers.
-fn rectified_length(rest: f32, t: f32, b: f32) -> f32 { return (2.0 * curvature(rest, t, b) + b * (2.0 * t - 1.0)) / b; }
+fn rectified_length(rest: f32, t: f32, b: f32) -> f32 {
+    return (2.0 * curvature(rest, t, b) + b * (2.0 * t - 1.0)) / b;
+}
 
 // NAdam's momentum of step t.
 fn momentum_at(t: f32) -> f32 { return rate(2u) * (1.0 - 0.5 * ct_exp(t * rate(8u) * -0.040821994520255)); }
@@ -58,7 +62,9 @@ fn adam(t: f32, remembered: f32) -> f32 {
         let rho = rectified_length(rate(5u), t, bias2);
         root = 1.0;
         plain = select(1.0, 0.0, rho > 5.0);
-        if (rho > 5.0) { moment *= sqrt((rho - 4.0) * (rho - 2.0) * most / ((most - 4.0) * (most - 2.0) * rho)) * sqrt(bias2); }
+        if (rho > 5.0) {
+            moment *= sqrt((rho - 4.0) * (rho - 2.0) * most / ((most - 4.0) * (most - 2.0) * rho)) * sqrt(bias2);
+        }
     }
     if (NESTEROV == 1u) {
         let mu = momentum_at(t);

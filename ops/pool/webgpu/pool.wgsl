@@ -1,11 +1,13 @@
-// Max and average pooling and their gradients, for 1 to 3 axes (always three here, leading ones of size 1), any strides and both layouts.
-// Gradients are gathered: an element looks for the windows that it is in, in their order, so nothing is added to memory.
+// Max and average pooling and their gradients, for 1 to 3 axes (always three here, leading ones of size 1), any strides
+// and both layouts. Gradients are gathered: an element looks for the windows that it is in, in their order, so nothing
+// is added to memory.
 //
-// Planes: a workgroup takes a tile of TW columns, TH rows and as many planes as there are invocations left, so that neighbors load and store
-// neighbors. Forward an invocation makes four results of a column, whose windows share rows; backward four elements of a row. Channels
-// last: an invocation makes four channels of one place.
+// Planes: a workgroup takes a tile of TW columns, TH rows and as many planes as there are invocations left, so that
+// neighbors load and store neighbors. Forward an invocation makes four results of a column, whose windows share rows;
+// backward four elements of a row. Channels last: an invocation makes four channels of one place.
 struct Params {
-    total: u32, planes: u32, channels: u32, divisor: f32, // divisor 0: what is counted; total: quads of channels, or winners
+    // divisor 0: what is counted; total: quads of channels, or winners
+    total: u32, planes: u32, channels: u32, divisor: f32,
     size_in: vec4<i32>, size_out: vec4<i32>, before: vec4<i32>, after: vec4<i32>, // by axis
     from_s: vec4<u32>, to_s: vec4<u32>, at_s: vec4<u32>, // strides: three axes, channel
     batch: vec4<u32>, // strides of from, to and at by item
@@ -75,11 +77,14 @@ struct Best {
 
 const NO_TAP = 0xffffffffu;
 
-fn is_nan4(x: vec4<f32>) -> vec4<bool> { return (bitcast<vec4<u32>>(x) & vec4<u32>(0x7fffffffu)) > vec4<u32>(0x7f800000u); }
+fn is_nan4(x: vec4<f32>) -> vec4<bool> {
+    return (bitcast<vec4<u32>>(x) & vec4<u32>(0x7fffffffu)) > vec4<u32>(0x7f800000u);
+}
 
 // The better ones in those lanes that count: of equals the first wins, and NaN over numbers.
 fn better(best: Best, value: vec4<f32>, tap: vec4<u32>, counts: vec4<bool>) -> Best {
-    let wins = counts & ((best.tap == vec4<u32>(NO_TAP)) | (value > best.value) | (is_nan4(value) & !is_nan4(best.value)));
+    let is_first = best.tap == vec4<u32>(NO_TAP);
+    let wins = counts & (is_first | (value > best.value) | (is_nan4(value) & !is_nan4(best.value)));
     return Best(select(best.value, value, wins), select(best.tap, tap, wins));
 }
 
@@ -150,7 +155,8 @@ fn mean_of_column(at: Place) -> vec4<f32> {
             let i1 = start.y + i32(r);
             if (!any(counts) || !is_inside(i1, 1u)) { continue; }
             // rows by themselves: fewer digits are lost in a long sum
-            sum += select(vec4<f32>(), vec4<f32>(sum_of_row(plane + u32(i0) * p.from_s.x + u32(i1) * p.from_s.y, start.z)), counts);
+            let line = sum_of_row(plane + u32(i0) * p.from_s.x + u32(i1) * p.from_s.y, start.z);
+            sum += select(vec4<f32>(), vec4<f32>(line), counts);
         }
     }
     if (p.divisor != 0.0) { return sum / p.divisor; }
@@ -172,7 +178,9 @@ fn max_planes(group: u32, local: u32, groups: u32) {
             if (at.s.y + i32(k) >= p.size_out.y) { break; }
             to_store(to + k * p.to_s.y, best.value[k]);
             if (TAPS == SINGLE) { put_tap(offset(p.at_s, p.batch.z, at) + k * p.at_s.y, bitcast<i32>(best.tap[k])); }
-            if (TAPS == WHOLE) { tile_taps[(tile.z % PLANES) * p.plane + (4u * tile.y + k) * u32(p.size_out.z) + tile.x] = best.tap[k]; }
+            if (TAPS == WHOLE) {
+                tile_taps[(tile.z % PLANES) * p.plane + (4u * tile.y + k) * u32(p.size_out.z) + tile.x] = best.tap[k];
+            }
             if (TAPS == ROWS) {
                 tile_taps[((tile.z % PLANES) * 4u * TH + 4u * (tile.y % TH) + k) * TW + tile.x % TW] = best.tap[k];
             }
@@ -273,7 +281,8 @@ fn gathered_row(at: Place) -> vec4<f32> {
                     var over = count;
                     if (p.divisor == 0.0) { over *= count_of(2u, o2, K2, S2); }
                     let x = from_load(row + u32(o2) * p.from_s.z) / over;
-                    sum += select(vec4<f32>(), vec4<f32>(x), (lanes >= vec4<i32>(start)) & (lanes < vec4<i32>(start + i32(K2))));
+                    let covers = (lanes >= vec4<i32>(start)) & (lanes < vec4<i32>(start + i32(K2)));
+                    sum += select(vec4<f32>(), vec4<f32>(x), covers);
                 }
             }
         }
@@ -319,7 +328,8 @@ fn max_last(group: u32, local: u32, groups: u32) {
                 for (var k2 = 0u; k2 < K2; k2++) {
                     let i2 = start.z + i32(k2 * D2);
                     if (!is_inside(i2, 2u)) { continue; }
-                    let x = channels_at(image + u32(i0) * p.from_s.x + u32(i1) * p.from_s.y + u32(i2) * p.from_s.z, at.channel);
+                    let x = channels_at(image + u32(i0) * p.from_s.x + u32(i1) * p.from_s.y + u32(i2) * p.from_s.z,
+                            at.channel);
                     best = better(best, x, vec4<u32>((k0 * K1 + k1) * K2 + k2), vec4<bool>(true));
                 }
             }
@@ -345,13 +355,16 @@ fn mean_last(group: u32, local: u32, groups: u32) {
                 for (var k2 = 0u; k2 < K2; k2++) {
                     let i2 = start.z + i32(k2);
                     if (!is_inside(i2, 2u)) { continue; }
-                    line += channels_at(image + u32(i0) * p.from_s.x + u32(i1) * p.from_s.y + u32(i2) * p.from_s.z, at.channel);
+                    line += channels_at(image + u32(i0) * p.from_s.x + u32(i1) * p.from_s.y + u32(i2) * p.from_s.z,
+                            at.channel);
                 }
                 sum += line;
             }
         }
         var divisor = p.divisor;
-        if (divisor == 0.0) { divisor = count_of(0u, at.s.x, K0, S0) * count_of(1u, at.s.y, K1, S1) * count_of(2u, at.s.z, K2, S2); }
+        if (divisor == 0.0) {
+            divisor = count_of(0u, at.s.x, K0, S0) * count_of(1u, at.s.y, K1, S1) * count_of(2u, at.s.z, K2, S2);
+        }
         put_channels(offset(p.to_s, p.batch.y, at), sum / divisor, at.channel);
     }
 }
@@ -374,13 +387,17 @@ fn grad_last(group: u32, local: u32, groups: u32) {
                 for (var o2 = w2.x; o2 < w2.y; o2++) {
                     let k2 = tap_of(2u, o2, at.s.z, S2, D2);
                     if (k2 < 0) { continue; }
-                    let g = channels_at(image + u32(o0) * p.from_s.x + u32(o1) * p.from_s.y + u32(o2) * p.from_s.z, at.channel);
+                    let g = channels_at(image + u32(o0) * p.from_s.x + u32(o1) * p.from_s.y + u32(o2) * p.from_s.z,
+                            at.channel);
                     if (MAX == 1u) {
-                        let won = taps_at(taps + u32(o0) * p.at_s.x + u32(o1) * p.at_s.y + u32(o2) * p.at_s.z, at.channel);
+                        let won = taps_at(taps + u32(o0) * p.at_s.x + u32(o1) * p.at_s.y + u32(o2) * p.at_s.z,
+                                at.channel);
                         sum += select(vec4<f32>(), g, won == vec4<i32>((k0 * i32(K1) + k1) * i32(K2) + k2));
                     } else {
                         var over = p.divisor;
-                        if (over == 0.0) { over = count_of(0u, o0, K0, S0) * count_of(1u, o1, K1, S1) * count_of(2u, o2, K2, S2); }
+                        if (over == 0.0) {
+                            over = count_of(0u, o0, K0, S0) * count_of(1u, o1, K1, S1) * count_of(2u, o2, K2, S2);
+                        }
                         sum += g / over;
                     }
                 }
@@ -398,7 +415,8 @@ fn place_of_winner(e: u32) -> Place {
     let slab = row / s.y;
     let upper = slab / s.x;
     let item = upper / p.channels;
-    return Place(item, upper - item * p.channels, vec3<i32>(i32(slab - upper * s.x), i32(row - slab * s.y), i32(e - row * s.z)));
+    let place = vec3<u32>(slab - upper * s.x, row - slab * s.y, e - row * s.z);
+    return Place(item, upper - item * p.channels, bitcast<vec3<i32>>(place));
 }
 
 // Where the winner of a window lies; its first member is negative for a tap that the kernel does not have.
@@ -424,7 +442,9 @@ fn take_winners(group: u32, local: u32, groups: u32) {
         let at = place_of_winner(e);
         let s = winner_of(at);
         var x = 0.0;
-        if (is_inside(s.x, 0u) && is_inside(s.y, 1u) && is_inside(s.z, 2u)) { x = from_load(offset(p.from_s, p.batch.x, Place(at.item, at.channel, s))); }
+        if (is_inside(s.x, 0u) && is_inside(s.y, 1u) && is_inside(s.z, 2u)) {
+            x = from_load(offset(p.from_s, p.batch.x, Place(at.item, at.channel, s)));
+        }
         to_store(offset(p.to_s, p.batch.y, at), x);
     }
 }

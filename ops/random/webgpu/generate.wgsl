@@ -1,6 +1,6 @@
-// Random tensors: element i, in row-major order, is made of word i of the call's stream, integers of the words 2i and 2i + 1. An
-// invocation makes four elements. Values travel as the bits of their two words; put1 and put4, which the host gives, store them as what the
-// result is.
+// Random tensors: element i, in row-major order, is made of word i of the call's stream, integers of the words 2i and
+// 2i + 1. An invocation makes four elements. Values travel as the bits of their two words; put1 and put4, which the
+// host gives, store them as what the result is.
 struct Params {
     total: u32, rank: u32, ct_a: u32, ct_b: u32,
     dims: array<vec4<u32>, 2>,
@@ -10,7 +10,8 @@ struct Params {
     range: vec2<u32>, shift: u32, bound: u32,
     unit: f32, low: f32, width: f32, most: f32,
     from_scaled: f32, width_scaled: f32, above: f32, width_above: f32,
-    scale: f32, log_scale: f32, step: u32, one: u32, // step: words from one part of the position to the next; one: bits of 1
+    // step: words from one part of the position to the next; one: bits of 1
+    scale: f32, log_scale: f32, step: u32, one: u32,
 }
 
 const WORDS = 0u;
@@ -47,8 +48,8 @@ fn place(e: u32, k: u32) -> u32 {
 
 // ---- Normal numbers ----
 
-// Sine and cosine of the turn that 32 bits are a fraction of. The top bits, rounded, count the quarters; what is left lies within an
-// eighth of a turn of zero, where short polynomials (minimax, error below 2^-28 of the sine) do.
+// Sine and cosine of the turn that 32 bits are a fraction of. The top bits, rounded, count the quarters; what is left
+// lies within an eighth of a turn of zero, where short polynomials (minimax, error below 2^-28 of the sine) do.
 fn turned(word: u32) -> vec2<f32> {
     let quarter = (word + 0x20000000u) >> 30u;
     let x = f32(bitcast<i32>(word << 2u)) * 0x1.921fb6p-32f; // pi/2 2^-32
@@ -77,14 +78,14 @@ fn ratio(r: f32, a: array<f32, 8>, b: array<f32, 8>) -> f32 {
     return over / under;
 }
 
-// The z with P(Z <= z) = part scale, at most 1/2, by the rational approximations of Wichura (1988, algorithm AS 241). The logarithm is
-// taken of the part alone, so that a scale far below what f32 has still counts.
+// The z with P(Z <= z) = part scale, at most 1/2, by the rational approximations of Wichura (1988, algorithm AS 241).
+// The logarithm is taken of the part alone, so that a scale far below what f32 has still counts.
 fn quantile(part: f32, scale: f32, log_scale: f32) -> f32 {
     let q = part * scale - 0.5;
     if (q >= -0.425) {
         return q * ratio(0.180625 - q * q,
-            array<f32, 8>(3.3871328727963666, 133.14166789178438, 1971.5909503065514, 13731.693765509461, 45921.95393154987,
-                          67265.7709270087, 33430.57558358813, 2509.0809287301227),
+            array<f32, 8>(3.3871328727963666, 133.14166789178438, 1971.5909503065514, 13731.693765509461,
+                          45921.95393154987, 67265.7709270087, 33430.57558358813, 2509.0809287301227),
             array<f32, 8>(1.0, 42.31333070160091, 687.1870074920579, 5394.196021424751, 21213.794301586596,
                           39307.89580009271, 28729.085735721943, 5226.495278852855));
     }
@@ -92,14 +93,14 @@ fn quantile(part: f32, scale: f32, log_scale: f32) -> f32 {
     let r = sqrt(-(ct_log(part) + log_scale));
     if (r <= 5.0) {
         return -ratio(r - 1.6,
-            array<f32, 8>(1.4234371107496836, 4.630337846156546, 5.769497221460691, 3.6478483247632046, 1.2704582524523684,
-                          0.2417807251774506, 0.022723844989269184, 0.0007745450142783414),
+            array<f32, 8>(1.4234371107496836, 4.630337846156546, 5.769497221460691, 3.6478483247632046,
+                          1.2704582524523684, 0.2417807251774506, 0.022723844989269184, 0.0007745450142783414),
             array<f32, 8>(1.0, 2.053191626637759, 1.6763848301838038, 0.6897673349851, 0.14810397642748008,
                           0.015198666563616457, 0.0005475938084995345, 1.0507500716444169e-9));
     }
     return -ratio(r - 5.0,
-        array<f32, 8>(6.657904643501103, 5.463784911164114, 1.7848265399172913, 0.29656057182850487, 0.026532189526576124,
-                      0.0012426609473880784, 2.7115555687434876e-5, 2.0103343992922881e-7),
+        array<f32, 8>(6.657904643501103, 5.463784911164114, 1.7848265399172913, 0.29656057182850487,
+                      0.026532189526576124, 0.0012426609473880784, 2.7115555687434876e-5, 2.0103343992922881e-7),
         array<f32, 8>(1.0, 0.599832206555888, 0.1369298809227358, 0.014875361290850615, 0.0007868691311456133,
                       1.8463183175100547e-5, 1.421511758316446e-7, 2.0442631033899397e-15));
 }
@@ -110,7 +111,11 @@ fn truncated(word: u32) -> f32 {
     let below = fma(u, p.width_scaled, p.from_scaled);
     let above = fma(v, p.width_above, p.above);
     var z = 0.0;
-    if (below * p.scale <= above) { z = quantile(below, p.scale, p.log_scale); } else { z = -quantile(above, 1.0, 0.0); }
+    if (below * p.scale <= above) {
+        z = quantile(below, p.scale, p.log_scale);
+    } else {
+        z = -quantile(above, 1.0, 0.0);
+    }
     return clamp(fma(z, p.width, p.low), p.unit, p.most);
 }
 

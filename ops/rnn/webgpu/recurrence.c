@@ -52,6 +52,7 @@ static void add_scratch(ct_wgpu_launch *l, const problem *o) {
     ct_wgpu_scratch(l, "kept", o->call, CT_F32, 0, o->kept, CT_WGPU_WRITTEN);
     ct_wgpu_scratch(l, "ends", o->call, CT_I32, o->kept, (size_t)o->p.rows * sizeof(int32_t), CT_WGPU_WRITTEN);
     ct_wgpu_constant(l, "GATES", o->gates);
+    ct_wgpu_constant(l, "ROLLED", ct_wgpu_limits_of(o->call)->software);
     ct_wgpu_constant(l, "RELU", o->cell == CT_CELL_RELU);
 }
 

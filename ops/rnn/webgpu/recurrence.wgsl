@@ -1,13 +1,14 @@
-// One layer of a recurrent network in one direction, forward and backward: a dispatch per step, with the product by the recurrent weights in
-// it. A workgroup makes 16 hidden units of 16 sequences, an invocation one of each; operands of the product go through workgroup memory
-// in tiles of 32.
+// One layer of a recurrent network in one direction, forward and backward: a dispatch per step, with the product by the
+// recurrent weights in it. A workgroup makes 16 hidden units of 16 sequences, an invocation one of each; operands of
+// the product go through workgroup memory in tiles of 32.
 //
-// Scratch holds what one step leaves to the next, [rows, units] each: h twice, by turns, and c; backward dh, dc, the initial h or c, and the
-// gates' gradients twice, by turns, [rows, GATES units].
+// Scratch holds what one step leaves to the next, [rows, units] each: h twice, by turns, and c; backward dh, dc, the
+// initial h or c, and the gates' gradients twice, by turns, [rows, GATES units].
 struct Params {
     steps: u32, rows: u32, units: u32, step: i32,
     reverse: u32, product: u32, before: u32, after: u32, // where the turns begin, in elements of scratch
-    gx: vec4<u32>, w: vec4<u32>, y: vec4<u32>, states: vec4<u32>, gy: vec4<u32>, dgx: vec4<u32>, dgh: vec4<u32>, // strides
+    // strides
+    gx: vec4<u32>, w: vec4<u32>, y: vec4<u32>, states: vec4<u32>, gy: vec4<u32>, dgx: vec4<u32>, dgh: vec4<u32>,
     first: vec4<u32>, second: vec4<u32>, third: vec4<u32>, // strides of what begins and ends
     lengths_stride: u32, argument: u32, bias_stride: u32, tiles: u32,
 }
@@ -77,19 +78,19 @@ fn forward_product(group: u32, local: u32) -> vec4<f32> {
     let u = local % TILE;
     for (var k0 = 0u; k0 < p.units; k0 += DEPTH) {
         let k = k0 + local % DEPTH;
-        for (var i = local / DEPTH; i < TILE; i += THREADS / DEPTH) {
+        for (var i = local / DEPTH; i < ct_times(TILE); i += THREADS / DEPTH) {
             var x = 0.0;
             if (corner.row + i < p.rows && k < p.units) { x = kept_load(p.before + (corner.row + i) * p.units + k); }
             row_tile[i * ROW + local % DEPTH] = x;
         }
-        for (var i = local / DEPTH; i < GATES * TILE; i += THREADS / DEPTH) {
+        for (var i = local / DEPTH; i < ct_times(GATES * TILE); i += THREADS / DEPTH) {
             let unit = corner.unit + i % TILE;
             var x = 0.0;
             if (unit < p.units && k < p.units) { x = w_load(((i / TILE) * p.units + unit) * p.w.x + k * p.w.y); }
             weight_tile[i * ROW + local % DEPTH] = x;
         }
         workgroupBarrier();
-        for (var j = 0u; j < DEPTH; j++) {
+        for (var j = 0u; j < ct_times(DEPTH); j++) {
             let x = row_tile[r * ROW + j];
             sum.x = fma(x, weight_tile[u * ROW + j], sum.x);
             if (GATES > 1u) {
@@ -107,20 +108,20 @@ fn forward_product(group: u32, local: u32) -> vec4<f32> {
 fn gates_of_x(at: Unit) -> vec4<f32> {
     let base = at.t * p.gx.x + at.row * p.gx.y + at.unit * p.gx.z;
     var x = vec4<f32>();
-    for (var g = 0u; g < GATES; g++) { x[g] = gx_load(base + g * p.units * p.gx.z); }
+    for (var g = 0u; g < ct_times(GATES); g++) { x[g] = gx_load(base + g * p.units * p.gx.z); }
     return x;
 }
 
 fn gates_of_bias(at: Unit) -> vec4<f32> {
     var x = vec4<f32>();
-    for (var g = 0u; g < GATES; g++) { x[g] = bias_load((g * p.units + at.unit) * p.bias_stride); }
+    for (var g = 0u; g < ct_times(GATES); g++) { x[g] = bias_load((g * p.units + at.unit) * p.bias_stride); }
     return x;
 }
 
 fn put_states(at: Unit, values: vec4<f32>, fifth: f32) {
     let base = at.t * p.states.x + at.row * p.states.y + at.unit * p.states.z;
     let next = p.units * p.states.z;
-    for (var k = 0u; k < 4u; k++) { states_store(base + k * next, values[k]); }
+    for (var k = 0u; k < ct_times(4u); k++) { states_store(base + k * next, values[k]); }
     if (GATES == 4u) { states_store(base + 4u * next, fifth); }
 }
 
@@ -172,20 +173,20 @@ fn backward_product(group: u32, local: u32) -> f32 {
     let corner = unit_of(group, 0u);
     let depth = GATES * p.units;
     for (var k0 = 0u; k0 < depth; k0 += DEPTH) {
-        for (var i = local / DEPTH; i < TILE; i += THREADS / DEPTH) {
+        for (var i = local / DEPTH; i < ct_times(TILE); i += THREADS / DEPTH) {
             let k = k0 + local % DEPTH;
             var x = 0.0;
             if (corner.row + i < p.rows && k < depth) { x = kept_load(p.before + (corner.row + i) * depth + k); }
             row_tile[i * ROW + local % DEPTH] = x;
         }
-        for (var i = local / TILE; i < DEPTH; i += THREADS / TILE) {
+        for (var i = local / TILE; i < ct_times(DEPTH); i += THREADS / TILE) {
             let unit = corner.unit + local % TILE;
             var x = 0.0;
             if (unit < p.units && k0 + i < depth) { x = w_load((k0 + i) * p.w.x + unit * p.w.y); }
             weight_tile[i * TILE + local % TILE] = x;
         }
         workgroupBarrier();
-        for (var j = 0u; j < DEPTH; j++) {
+        for (var j = 0u; j < ct_times(DEPTH); j++) {
             sum = fma(row_tile[(local / TILE) * ROW + j], weight_tile[j * TILE + local % TILE], sum);
         }
         workgroupBarrier();
@@ -205,7 +206,7 @@ fn slope_tanh(y: f32) -> f32 { return 1.0 - y * y; }
 
 fn put_gates(at: Unit, dx: vec4<f32>, ds: vec4<f32>) {
     let next = p.units;
-    for (var g = 0u; g < GATES; g++) {
+    for (var g = 0u; g < ct_times(GATES); g++) {
         let column = g * p.units + at.unit;
         kept_store(p.after + at.row * GATES * p.units + column, ds[g]);
         dgx_store(at.t * p.dgx.x + at.row * p.dgx.y + column * p.dgx.z, dx[g]);
@@ -242,7 +243,8 @@ fn backward(group: u32, local: u32, groups: u32) {
             var c = 0.0;
             if (is_first) { c = kept_load(3u * area + e); } else { c = state_at(last, at, 4u); }
             let d = fma(dh * o, slope_tanh(tc), kept_load(2u * area + e));
-            dx = vec4<f32>(d * g * slope_sigmoid(i), d * c * slope_sigmoid(f), d * i * slope_tanh(g), dh * tc * slope_sigmoid(o));
+            dx = vec4<f32>(d * g * slope_sigmoid(i), d * c * slope_sigmoid(f), d * i * slope_tanh(g),
+                    dh * tc * slope_sigmoid(o));
             ds = dx;
             kept_store(2u * area + e, d * f);
             dh = 0.0;
