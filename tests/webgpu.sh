@@ -84,13 +84,13 @@ if by lavapipe "$lavapipe"; then
         . "$source_dir/tests/small_data.sh"
         trains shapes-cnn shapes-cnn --set data.count=60 --batch 12
         if [ -z "$short" ]; then
-            trains shapes-unet shapes-unet --set data.count=18 --set data.size=24 --batch 6
+            trains shapes-unet shapes-unet --set data.count=12 --set data.size=16 --batch 4 --set model.levels=2 --set model.base=4
             trains fashion-mnist-mlp fashion-mnist-mlp --data mnist --batch 8
-            trains cifar-vit cifar-vit --data cifar --batch 10
+            trains cifar-vit cifar-vit --data cifar --batch 6 --set model.layers=1 --set model.dim=32 --set model.heads=2
             trains csv-classification csv-classification --data kinds.csv --batch 12
             trains csv-regression csv-regression --data sizes.csv --batch 12
             trains char-lstm char-lstm --data text.txt --batch 8 --set model.hidden=24 --set data.limit=20
-            trains char-gpt char-gpt --data text.txt --batch 8 --set model.layers=2 --set data.limit=20
+            trains char-gpt char-gpt --data text.txt --batch 8 --set model.layers=1 --set model.dim=16 --set model.heads=2 --set data.length=16 --set data.limit=40
             trains f16 shapes-cnn --set data.count=60 --batch 12 --set precision=f16 --set clip_norm=1 --set ema=0.9
             trains lamb csv-classification --data kinds.csv --batch 12 --set 'optimizer={name: lamb}' --set clip_norm=1
         fi
