@@ -24,7 +24,7 @@ driver() { export VK_ICD_FILENAMES=$1 VK_DRIVER_FILES=$1; }
 kinds="add where exp convert cat gather scatter_add sum cumsum sort softmax layer_norm cross_entropy_loss matmul conv conv_weight_grad max_pool2d
     randperm dropout optim_adam"
 sweep() { # OPTIONS AND OPS...
-    CT_WEBGPU_DUMP=$work/texts "$cotangent" check --device webgpu --values --gradients --jobs "$jobs" "$@"
+    CT_WEBGPU_DUMP=$work/texts "$cotangent" check --device webgpu --jobs "$jobs" "$@"
 }
 mkdir -p texts
 
@@ -74,9 +74,9 @@ has_recipes() { grep -q 'CT_HEADER_LIBYAML.*=1' "$build_dir/CMakeCache.txt" && g
 if by lavapipe "$lavapipe"; then
     # shellcheck disable=SC2086 # a list of names
     if [ -n "$short" ]; then
-        check "an op of every kind by lavapipe" sweep --smallest $kinds
+        check "an op of every kind by lavapipe" sweep --values --gradients --smallest $kinds
     else
-        check "every op by lavapipe" sweep --wide
+        check "every op by lavapipe" sweep --values --gradients --wide
         check "300 random convolutions by lavapipe" env CT_TEST_CONVOLUTIONS=300 "$tests/test_webgpu_conv"
         check "random calls by lavapipe" env FUZZ_DEVICE=webgpu "$tests/fuzz_ops" "${CALLS:-500}" 2
     fi
@@ -104,9 +104,10 @@ fi
 if by SwiftShader "$swiftshader"; then
     # shellcheck disable=SC2086 # a list of names
     if [ -n "$short" ]; then
-        check "some ops by SwiftShader" sweep --smallest add gather sum softmax matmul
+        check "some ops by SwiftShader" sweep --values --gradients --smallest add gather sum softmax matmul
     else
-        check "every op at its smallest by SwiftShader" sweep --smallest
+        check "every op and dtype at its smallest by SwiftShader" sweep --values --smallest
+        check "every gradient at its smallest by SwiftShader" sweep --gradients --wide --smallest
     fi
 fi
 
