@@ -13,11 +13,13 @@ primitives() { CT_GUARD_PRIMITIVES=1 "$cotangent" check --device guard --values 
 # The same with work that is held back until a wait needs it: missing waits, memory used again too early, records that point at
 # what is gone.
 ops_queued() { CT_GUARD_QUEUE=1 ops; }
+ops_without_f64() { CT_GUARD_F64=0 ops; }
 if [ -n "$sanitize" ]; then
     skip "every op on the guarded device" "takes too long under sanitizers"
 else
     check "every op on the guarded device" ops
     check "every op on the guarded device, queued" ops_queued
+    check "every op on a device without f64" ops_without_f64
     # Without fused kernels everything runs in primitives: what a new backend begins with.
     check "every op in primitives on the guarded device" primitives
 fi
@@ -48,6 +50,11 @@ check "random calls, queued" env FUZZ_DEVICE=guard CT_GUARD_QUEUE=1 "$build_dir/
 check "a classifier trains on the guarded device" trains_alike shapes-cnn --epochs 2 --set data.count=160 --set batch=32
 in_primitives() { CT_GUARD_PRIMITIVES=1 "$cotangent" train shapes-cnn --out "$work/primitives" --device guard --epochs 1 --set data.count=64 --set batch=32; }
 check "a classifier trains in primitives" in_primitives
+without_f64() {
+    CT_GUARD_F64=0 "$cotangent" train shapes-cnn --out "$work/without" --device guard --epochs 1 --set data.count=64 --set batch=32 --set precision=f16 \
+        --set clip_norm=1 --set ema=0.9 && CT_GUARD_F64=0 "$cotangent" train --out "$work/without" --resume --epochs +1 --device guard
+}
+check "a classifier trains without f64" without_f64
 check "a U-Net trains on the guarded device" trains_alike shapes-unet --epochs 1 --set data.count=24 --set batch=8
 
 run=$work/shapes-cnn-guard

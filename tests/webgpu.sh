@@ -24,7 +24,7 @@ driver() { export VK_ICD_FILENAMES=$1 VK_DRIVER_FILES=$1; }
 kinds="add where exp convert cat gather scatter_add sum cumsum sort softmax layer_norm cross_entropy_loss matmul conv conv_weight_grad max_pool2d
     randperm dropout optim_adam"
 sweep() { # OPTIONS AND OPS...
-    CT_WEBGPU_DUMP=$work/texts "$cotangent" check --device webgpu --values --gradients --jobs "$jobs" "$@"
+    CT_WEBGPU_DUMP=$work/texts "$cotangent" check --device webgpu --jobs "$jobs" "$@"
 }
 mkdir -p texts
 
@@ -74,9 +74,9 @@ has_recipes() { grep -q 'CT_HEADER_LIBYAML.*=1' "$build_dir/CMakeCache.txt" && g
 if by lavapipe "$lavapipe"; then
     # shellcheck disable=SC2086 # a list of names
     if [ -n "$short" ]; then
-        check "an op of every kind by lavapipe" sweep --smallest $kinds
+        check "an op of every kind by lavapipe" sweep --values --gradients --smallest $kinds
     else
-        check "every op by lavapipe" sweep --wide
+        check "every op by lavapipe" sweep --values --gradients --wide
         check "300 random convolutions by lavapipe" env CT_TEST_CONVOLUTIONS=300 "$tests/test_webgpu_conv"
         check "random calls by lavapipe" env FUZZ_DEVICE=webgpu "$tests/fuzz_ops" "${CALLS:-500}" 2
     fi
@@ -84,13 +84,13 @@ if by lavapipe "$lavapipe"; then
         . "$source_dir/tests/small_data.sh"
         trains shapes-cnn shapes-cnn --set data.count=60 --batch 12
         if [ -z "$short" ]; then
-            trains shapes-unet shapes-unet --set data.count=18 --set data.size=24 --batch 6
+            trains shapes-unet shapes-unet --set data.count=12 --set data.size=16 --batch 4 --set model.levels=2 --set model.base=4
             trains fashion-mnist-mlp fashion-mnist-mlp --data mnist --batch 8
-            trains cifar-vit cifar-vit --data cifar --batch 10
+            trains cifar-vit cifar-vit --data cifar --batch 6 --set model.layers=1 --set model.dim=32 --set model.heads=2
             trains csv-classification csv-classification --data kinds.csv --batch 12
             trains csv-regression csv-regression --data sizes.csv --batch 12
             trains char-lstm char-lstm --data text.txt --batch 8 --set model.hidden=24 --set data.limit=20
-            trains char-gpt char-gpt --data text.txt --batch 8 --set model.layers=2 --set data.limit=20
+            trains char-gpt char-gpt --data text.txt --batch 8 --set model.layers=1 --set model.dim=16 --set model.heads=2 --set data.length=16 --set data.limit=40
             trains f16 shapes-cnn --set data.count=60 --batch 12 --set precision=f16 --set clip_norm=1 --set ema=0.9
             trains lamb csv-classification --data kinds.csv --batch 12 --set 'optimizer={name: lamb}' --set clip_norm=1
         fi
@@ -104,9 +104,10 @@ fi
 if by SwiftShader "$swiftshader"; then
     # shellcheck disable=SC2086 # a list of names
     if [ -n "$short" ]; then
-        check "some ops by SwiftShader" sweep --smallest add gather sum softmax matmul
+        check "some ops by SwiftShader" sweep --values --gradients --smallest add gather sum softmax matmul
     else
-        check "every op at its smallest by SwiftShader" sweep --smallest
+        check "every op and dtype at its smallest by SwiftShader" sweep --values --smallest
+        check "every gradient at its smallest by SwiftShader" sweep --gradients --wide --smallest
     fi
 fi
 
