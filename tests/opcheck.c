@@ -51,9 +51,9 @@ static void check_op(opcheck *check, unsigned what) {
             opcheck_free_sample(&sample);
             continue;
         }
+        if (what & OPCHECK_CAPTURE) opcheck_capture(check, &sample); /* before the options of the sample are changed */
         if (what & OPCHECK_VALUES) opcheck_values(check, &sample);
         if (what & OPCHECK_GRADIENTS) opcheck_gradients(check, &sample);
-        if (what & OPCHECK_CAPTURE) opcheck_capture(check, &sample);
         check->sample = &sample;
         opcheck_expect(check, ct_ok(), "an error was left pending: %s", ct_error());
         opcheck_expect(check, ct_live_objects() == live, "%lld objects were left alive",
