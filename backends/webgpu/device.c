@@ -286,11 +286,25 @@ static bool open_new(ct_wgpu_device *d) {
     return true;
 }
 
+/* A program that ends takes drivers apart while their threads may still be at work for it: lavapipe's crash in its compiler then. Who is
+ * registered last, after the driver's own, is called first. */
+static void settle_at_exit(void) {
+    if (atomic_load(&forked)) return;
+    for (int i = 0; i < count; i++) {
+        ct_wgpu_device *d = &devices[i];
+        if (d->adopted || pthread_mutex_trylock(&d->lock)) continue;
+        if (d->device && !atomic_load(&d->lost)) ct_wgpu_settle(d);
+        pthread_mutex_unlock(&d->lock);
+    }
+}
+
 static bool open_device(ct_wgpu_device *d) {
+    static atomic_flag registered = ATOMIC_FLAG_INIT;
     if (!(d->adopted ? open_given(d) : open_new(d))) return false;
     d->queue = ct_wgpu.DeviceGetQueue(d->device);
     d->generation++;
     take_limits(d);
+    if (!d->adopted && !atomic_flag_test_and_set(&registered)) atexit(settle_at_exit);
     if (ct_wgpu_queue_open(d)) return true;
     ct_wgpu_queue_close(d);
     ct_wgpu.DeviceRelease(d->device);

@@ -106,6 +106,7 @@ WGPUBuffer ct_wgpu_make_buffer(ct_wgpu_device *device, uint64_t bytes, WGPUBuffe
 WGPUComputePassEncoder ct_wgpu_pass(ct_wgpu_device *device); /* the open one; NULL after an error */
 bool ct_wgpu_flush(ct_wgpu_device *device, const char *op);  /* submits what there is */
 bool ct_wgpu_wait(ct_wgpu_device *device, const char *op);   /* until it is done, and raises what it found wrong */
+void ct_wgpu_settle(ct_wgpu_device *device);                 /* until what was submitted is done */
 bool ct_wgpu_upload(ct_wgpu_device *device, ct_wgpu_buffer *to, uint64_t offset, const void *host, uint64_t bytes);
 bool ct_wgpu_download(ct_wgpu_device *device, void *host, const ct_wgpu_buffer *from, uint64_t offset, uint64_t bytes);
 

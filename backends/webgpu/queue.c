@@ -195,14 +195,18 @@ static bool read_part(ct_wgpu_device *d, void *host, const ct_wgpu_buffer *from,
     return ok;
 }
 
-bool ct_wgpu_wait(ct_wgpu_device *d, const char *op) {
-    if (d->n_noted) return read_part(d, NULL, NULL, 0, 0, op);
-    if (!ct_wgpu_flush(d, op)) return false;
+void ct_wgpu_settle(ct_wgpu_device *d) {
     _Atomic int done = 0;
     const WGPUQueueWorkDoneCallbackInfo info = {
         .mode = WGPUCallbackMode_AllowSpontaneous, .callback = on_done, .userdata1 = (void *)&done};
     ct_wgpu.QueueOnSubmittedWorkDone(d->queue, info);
     ct_wgpu_until(d, &done);
+}
+
+bool ct_wgpu_wait(ct_wgpu_device *d, const char *op) {
+    if (d->n_noted) return read_part(d, NULL, NULL, 0, 0, op);
+    if (!ct_wgpu_flush(d, op)) return false;
+    ct_wgpu_settle(d);
     return ct_wgpu_sound(d, op);
 }
 
