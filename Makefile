@@ -63,9 +63,11 @@ demo:  ## train a network on Fashion-MNIST in a few minutes, with a report; DEVI
 	@cmake $(BUILD) >/dev/null
 	@$(COMPILE) cotangent_cli ct_modules
 	@$(if $(filter cuda%,$(DEVICE)),$(MAKE) cuda)
-	@recipe=fashion-mnist-cnn; if [ ! -d $(FASHION) ]; then recipe=shapes-cnn; \
+	@recipe=fashion-mnist-cnn; args=; if [ ! -d $(FASHION) ]; then recipe=shapes-cnn; \
 		echo "Fashion-MNIST is not in $(FASHION) (Debian's package dataset-fashion-mnist): drawn shapes serve instead"; fi; \
-		$(BUILD)/bin/cotangent train $$recipe --out $(BUILD)/runs/$$recipe-$$(date +%Y%m%d-%H%M%S) --device $(DEVICE) $(DEMO_ARGS)
+		if [ "$(DEVICE)" = webgpu ] && $(BUILD)/bin/cotangent info | grep -E '^  webgpu(:0)? ' | grep -qE 'llvmpipe|SwiftShader'; then \
+		recipe=shapes-cnn args="--set data.count=1000 --epochs 3"; echo "there is no GPU, but a driver that computes on the CPU: a few drawn shapes serve"; fi; \
+		$(BUILD)/bin/cotangent train $$recipe --out $(BUILD)/runs/$$recipe-$$(date +%Y%m%d-%H%M%S) --device $(DEVICE) $$args $(DEMO_ARGS)
 
 bench: all  ## the speed of the ops on this machine
 	@$(BUILD)/bin/cotangent bench $(BENCH_ARGS)
