@@ -12,7 +12,7 @@ enum {
     OPCHECK_GRADIENTS =
         2, /* first and second order against central differences, on a device without f64 against the CPU's in f64;
                             * cotangents of any layout */
-    OPCHECK_THREADS = 4, /* the same bits for 1, 2 and 7 threads */
+    OPCHECK_THREADS = 4,  /* the same bits for 1, 2 and 7 threads */
     OPCHECK_CAPTURE = 16, /* the same bits when captured and replayed */
     OPCHECK_ALL = 23,
     OPCHECK_SMALLEST = 8, /* of each op only the samples of few elements, for builds that are slow */
