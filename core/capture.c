@@ -10,14 +10,19 @@ _Thread_local ct_graph *ct__capturing;
 
 bool ct_is_capturing(void) { return ct__capturing != NULL; }
 
-ct_graph *ct_capture_suspend(void) {
-    ct_graph *graph = ct__capturing;
+static _Thread_local ct_graph *suspended;
+
+bool ct_capture_suspend(void) {
+    if (!ct__capturing) return false;
+    suspended = ct__capturing;
     ct__capturing = NULL;
-    return graph;
+    return true;
 }
 
-void ct_capture_resume(ct_graph *graph) {
-    if (graph) ct__capturing = graph;
+void ct_capture_resume(bool was_suspended) {
+    if (!was_suspended || !suspended) return;
+    ct__capturing = suspended;
+    suspended = NULL;
 }
 
 bool ct__capture_refuse(const char *op, const char *what) {
@@ -259,7 +264,7 @@ ct_graph *ct_capture(bool (*function)(void *context), void *context, unsigned fl
     if (!function) return ct__fail_null(me, "function"), NULL;
     if (flags & ~(unsigned)CT_CAPTURE_WARM)
         return ct_fail(CT_ERR_VALUE, me, "flags are %#x; CT_CAPTURE_WARM is all there is", flags), NULL;
-    if (ct__capturing) return ct_fail(CT_ERR_STATE, me, "a capture cannot be part of another"), NULL;
+    if (ct__capturing || suspended) return ct_fail(CT_ERR_STATE, me, "a capture cannot be part of another"), NULL;
     bool ok = true;
     if (!(flags & CT_CAPTURE_WARM))
         ct_scope {
@@ -278,7 +283,7 @@ ct_graph *ct_capture(bool (*function)(void *context), void *context, unsigned fl
     }
     for (int i = 0; i < g->n_generators; i++)
         g->generators[i].drawn = ct_rng_position(g->generators[i].rng) - g->generators[i].begin;
-    ct__capturing = NULL;
+    ct__capturing = suspended = NULL;
     if (!ok && ct_ok()) ct_fail(CT_ERR_STATE, me, "the function failed without an error");
     ok = ok && ct_ok();
     if (ok) keep_what_is_left(g);

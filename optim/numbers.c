@@ -24,9 +24,9 @@ static bool put_numbers(ct_tensor *x, const double *values) {
 
 /* In a captured step it is not recorded: effects see to it in replays. */
 bool optim_put_numbers(ct_tensor *x, const double *values) {
-    ct_graph *captured = ct_capture_suspend();
+    const bool suspended = ct_capture_suspend();
     const bool ok = put_numbers(x, values);
-    ct_capture_resume(captured);
+    ct_capture_resume(suspended);
     return ok;
 }
 

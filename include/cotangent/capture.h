@@ -47,8 +47,8 @@ CT_API void ct_graph_free(ct_graph *graph); /* NULL does nothing */
 CT_API bool ct_capture_effect(bool (*effect)(void *context), void *context);
 CT_API bool ct_is_capturing(void);
 /* What is done between the two is not recorded: what an effect will do in replays, the function itself does in between. */
-CT_API ct_graph *ct_capture_suspend(void);      /* NULL where nothing is captured, */
-CT_API void ct_capture_resume(ct_graph *graph); /* which then does nothing */
+CT_API bool ct_capture_suspend(void);          /* false where nothing is captured, or it is suspended already: */
+CT_API void ct_capture_resume(bool suspended); /* this then does nothing */
 
 /* Fills as much of info as its size says. */
 typedef struct ct_graph_info {
