@@ -72,7 +72,9 @@ struct ct_graph {
     bool replaying;
 };
 
-void ct__graph_forget(ct_graph *graph); /* the backend's handles */
+void ct__graph_forget(ct_graph *graph);                               /* the backend's handles */
+ct_storage *ct__graph_block(const ct_graph *graph, ct_device device); /* NULL: nothing is planned there yet */
+bool ct__graph_put(const ct_graph *graph, ct_record *record);         /* what the host writes, to its place */
 bool ct__graph_plan(ct_graph *graph); /* places for all slots, and the views of records on them; false after an error */
 
 #endif

@@ -91,7 +91,7 @@ static bool plan_device(ct_graph *g, ct_device device, ct_graph_slot **order, ct
     return true;
 }
 
-static ct_storage *block_of(const ct_graph *g, ct_device device) {
+ct_storage *ct__graph_block(const ct_graph *g, ct_device device) {
     for (int i = 0; i < g->n_blocks; i++)
         if (ct__same_device(g->blocks[i]->device, device)) return g->blocks[i];
     return NULL;
@@ -99,7 +99,7 @@ static ct_storage *block_of(const ct_graph *g, ct_device device) {
 
 /* Where slot s begins: a buffer, and bytes from there. */
 static void find(const ct_graph *g, const ct_graph_slot *s, void **buffer, size_t *origin) {
-    const ct_storage *storage = s->kept ? s->kept : block_of(g, s->device);
+    const ct_storage *storage = s->kept ? s->kept : ct__graph_block(g, s->device);
     const size_t offset = s->kept ? 0 : s->offset;
     if (s->device.type == CT_CPU) {
         *buffer = (char *)storage->buffer + offset;
@@ -129,13 +129,7 @@ static bool write_constants(ct_graph *g) {
             g->records[n++] = *record;
             continue;
         }
-        ct_storage *block = block_of(g, s->device);
-        if (record->kind == CT__PUT) {
-            ok = ok && ct__storage_put(block, s->offset + record->offset, record->data, record->bytes);
-        } else {
-            for (size_t k = 0; ok && k + record->bytes <= s->bytes; k += record->bytes)
-                ok = ct__storage_put(block, s->offset + k, record->data, record->bytes);
-        }
+        ok = ok && ct__graph_put(g, record);
         ct__free(record->block, record->block_bytes);
     }
     g->n_records = n;
@@ -151,7 +145,7 @@ bool ct__graph_plan(ct_graph *g) {
         if (is_planned(&g->slots[i]) && g->slots[i].puts && !g->slots[i].written)
             g->slots[i].first = 0, g->slots[i].last = g->n_records - 1;
     for (int i = 0; ok && i < g->n_slots; i++)
-        if (is_planned(&g->slots[i]) && !block_of(g, g->slots[i].device))
+        if (is_planned(&g->slots[i]) && !ct__graph_block(g, g->slots[i].device))
             ok = plan_device(g, g->slots[i].device, order, beside);
     g->needed = ok ? most_in_use(g) : 0;
     ok = ok && write_constants(g);

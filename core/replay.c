@@ -44,13 +44,11 @@ static bool run_call(ct_graph *g, ct_record *record) {
     return ok;
 }
 
-static bool put(const ct_graph *g, ct_record *record) {
+bool ct__graph_put(const ct_graph *g, ct_record *record) {
     if (record->generator >= 0) set_position(g, record);
     const ct_graph_slot *s = &g->slots[record->slot];
-    ct_storage *storage = s->kept;
-    size_t offset = record->offset;
-    for (int i = 0; !storage && i < g->n_blocks; i++)
-        if (ct__same_device(g->blocks[i]->device, s->device)) storage = g->blocks[i], offset += s->offset;
+    ct_storage *storage = s->kept ? s->kept : ct__graph_block(g, s->device);
+    const size_t offset = record->offset + (s->kept ? 0 : s->offset);
     if (record->kind == CT__PUT) return ct__storage_put(storage, offset, record->data, record->bytes);
     for (size_t k = 0; k + record->bytes <= s->bytes; k += record->bytes)
         if (!ct__storage_put(storage, offset + k, record->data, record->bytes)) return false;
@@ -133,7 +131,7 @@ bool ct_replay(ct_graph *g) {
         ct_record *record = &g->records[i];
         ok = record->kind == CT__CALL     ? run_calls(g, &i)
              : record->kind == CT__EFFECT ? record->effect(record->context) && ct_ok()
-                                          : put(g, record);
+                                          : ct__graph_put(g, record);
     }
     for (int i = 0; i < g->n_slots; i++) /* graphs that have saved them can tell */
         if (g->slots[i].kept && g->slots[i].written) atomic_fetch_add(&g->slots[i].kept->version, 1);
