@@ -474,16 +474,6 @@ bool ct_wgpu_enqueue(const ct_call *call, const ct_wgpu_launch *launch, int64_t 
     return ok;
 }
 
-bool ct_wgpu_copy_bytes(const ct_call *call, void *to, uint64_t to_offset, void *from, uint64_t from_offset,
-                        uint64_t bytes) {
-    ct_wgpu_device *d = ct_wgpu_enter(call->device.index);
-    if (!d) return false;
-    const bool ok = is_current(d, to) && is_current(d, from) &&
-                    ct_wgpu_move(d, call->flags, to, to_offset, from, from_offset, bytes);
-    ct_wgpu_leave(d);
-    return ok;
-}
-
 const ct_backend ct_wgpu_backend = {.size = sizeof(ct_backend),
                                     .version = CT_BACKEND_VERSION,
                                     .name = "webgpu",

@@ -121,9 +121,6 @@ static inline void ct_wgpu_constant(ct_wgpu_launch *launch, const char *name, ui
 /* Enqueues it; params (may be NULL) is a C struct like the text's Params. Nothing happens for groups == 0. */
 bool ct_wgpu_enqueue(const ct_call *call, const ct_wgpu_launch *launch, int64_t groups, const void *params,
                      size_t params_bytes);
-/* Enqueues a copy of bytes (all multiples of 4) on the device. */
-bool ct_wgpu_copy_bytes(const ct_call *call, void *to, uint64_t to_offset, void *from, uint64_t from_offset,
-                        uint64_t bytes);
 
 /* ---- Views ---- */
 

@@ -3,12 +3,6 @@
 fn ct_i64_from_i32(x: i32) -> ct_i64 {
     return ct_i64(u32(x), u32(x >> 31u));
 }
-fn ct_i64_from_u32(x: u32) -> ct_i64 {
-    return ct_i64(x, 0u);
-}
-fn ct_i64_to_i32(x: ct_i64) -> i32 {
-    return i32(x.x);
-}
 fn ct_i64_is_negative(a: ct_i64) -> bool {
     return a.y >= 0x80000000u;
 }
@@ -106,14 +100,7 @@ fn ct_i64_divide_unsigned(a: ct_i64, b: ct_i64) -> vec4<u32> {
     }
     return vec4<u32>(quotient, rest);
 }
-// Towards zero, the remainder with the sign of a; of b = 0 both are 0.
-fn ct_i64_div(a: ct_i64, b: ct_i64) -> ct_i64 {
-    if (ct_i64_is_zero(b)) {
-        return b;
-    }
-    let q = ct_i64_divide_unsigned(ct_i64_abs(a), ct_i64_abs(b)).xy;
-    return select(q, ct_i64_neg(q), ct_i64_is_negative(a) != ct_i64_is_negative(b));
-}
+// It has the sign of a; of b = 0 it is 0.
 fn ct_i64_rem(a: ct_i64, b: ct_i64) -> ct_i64 {
     if (ct_i64_is_zero(b)) {
         return b;
