@@ -1,7 +1,7 @@
 # libcotangent, shared and static, from the same objects.
 
 file(GLOB CT_ONCE_SOURCES CONFIGURE_DEPENDS
-    core/*.c ops/*.c ops/*/*.c ops/*/cpu/once/*.c backends/cpu/*.c backends/cpu/gemm/*.c
+    core/*.c core/passes/*.c ops/*.c ops/*/*.c ops/*/cpu/once/*.c backends/cpu/*.c backends/cpu/gemm/*.c
     support/*.c nn/*.c nn/*/*.c optim/*.c data/*.c io/*.c metrics/*.c)
 # CPU kernels lie in ops/NAME/cpu/ and are compiled for each level of vector instructions, but for those in its once/.
 file(GLOB CT_ISA_SOURCES CONFIGURE_DEPENDS ops/*/cpu/*.c ops/*/cpu/*/*.c backends/cpu/kernels.c backends/cpu/isa/*.c)

@@ -5,6 +5,7 @@
 #include "core/alloc.h"
 #include "core/error.h"
 #include "core/graph.h"
+#include "core/passes/passes.h"
 
 _Thread_local ct_graph *ct__capturing;
 
@@ -43,7 +44,7 @@ static bool grow(void **array, int *room, int n, size_t size) {
 
 /* ---- Slots ---- */
 
-static int add_slot(ct_graph *g, ct_device device, size_t bytes) {
+int ct__graph_slot(ct_graph *g, ct_device device, size_t bytes) {
     if (!grow((void **)&g->slots, &g->slots_room, g->n_slots, sizeof *g->slots)) return -1;
     g->slots[g->n_slots] = (ct_graph_slot){.device = device, .bytes = bytes, .first = INT32_MAX, .last = -1};
     return g->n_slots++;
@@ -53,7 +54,7 @@ static int add_slot(ct_graph *g, ct_device device, size_t bytes) {
 static int slot_of(ct_graph *g, ct_storage *storage) {
     void **found = ct__map_find(&g->by_storage, storage);
     if (found) return (int)(intptr_t)*found - 1;
-    const int slot = add_slot(g, storage->device, storage->bytes);
+    const int slot = ct__graph_slot(g, storage->device, storage->bytes);
     if (slot < 0) return -1;
     if (!ct__map_put(&g->by_storage, storage, (void *)(intptr_t)(slot + 1))) {
         ct__fail_memory("capture", sizeof(void *));
@@ -66,7 +67,7 @@ static int slot_of(ct_graph *g, ct_storage *storage) {
 
 void ct__capture_made(ct_storage *storage) {
     ct_graph *g = ct__capturing;
-    const int slot = add_slot(g, storage->device, storage->bytes);
+    const int slot = ct__graph_slot(g, storage->device, storage->bytes);
     if (slot < 0) return; /* the error is pending */
     g->slots[slot].made = true;
     if (!ct__map_put(&g->by_storage, storage, (void *)(intptr_t)(slot + 1))) ct__fail_memory("capture", sizeof(void *));
@@ -82,19 +83,49 @@ static void touch(ct_graph *g, int slot) {
 
 /* ---- Records ---- */
 
-static ct_record *add_record(ct_graph *g, ct_record_kind kind, size_t block_bytes) {
-    if (!grow((void **)&g->records, &g->records_room, g->n_records, sizeof *g->records)) return NULL;
-    ct_record *record = &g->records[g->n_records];
+bool ct__graph_grow(ct_graph *g) {
+    return grow((void **)&g->records, &g->records_room, g->n_records, sizeof *g->records);
+}
+
+static bool take_block(ct_record *record, ct_record_kind kind, size_t bytes) {
     memset(record, 0, sizeof *record);
     record->kind = kind;
     record->scratch = record->generator = record->slot = -1;
-    record->block = block_bytes ? ct__alloc(block_bytes) : NULL;
-    record->block_bytes = block_bytes;
-    if (block_bytes && !record->block) {
-        ct__fail_memory("capture", block_bytes);
-        return NULL;
+    record->block = bytes ? ct__alloc(bytes) : NULL;
+    record->block_bytes = bytes;
+    return !bytes || record->block || ct__fail_memory("capture", bytes);
+}
+
+bool ct__record_arrays(ct_record *record, int n_in, int n_out, int n_numbers, size_t attr_bytes) {
+    const int n = n_in + n_out;
+    const size_t views = (size_t)n * sizeof(ct_view), pointers = (size_t)n * sizeof(ct_view *),
+                 slots = ((size_t)n * sizeof(int) + 15) & ~(size_t)15, attrs = (attr_bytes + 15) & ~(size_t)15,
+                 numbers = (size_t)n_numbers * CT_NUMBER_BYTES;
+    if (!take_block(record, CT__CALL, views + pointers + slots + attrs + numbers + 16)) return false;
+    char *at = record->block;
+    record->numbers = (void *)at, at += numbers; /* first, since it is aligned */
+    record->call.attrs = attr_bytes ? at : NULL, at += attrs;
+    record->views = (void *)at, at += views;
+    const ct_view **pointer = (void *)at;
+    at += pointers;
+    record->slots = (void *)at;
+    record->n_views = n;
+    record->call.n_in = n_in;
+    record->call.n_out = n_out;
+    record->call.in = pointer;
+    record->call.out = (ct_view *const *)(pointer + n_in);
+    for (int i = 0; i < n; i++) {
+        pointer[i] = NULL;
+        record->slots[i] = -1;
     }
-    return record; /* it counts when all of it is there */
+    return true;
+}
+
+/* It counts when all of it is there. */
+static ct_record *add_record(ct_graph *g, ct_record_kind kind, size_t block_bytes) {
+    if (!ct__graph_grow(g)) return NULL;
+    ct_record *record = &g->records[g->n_records];
+    return take_block(record, kind, block_bytes) ? record : NULL;
 }
 
 static bool is_mutated(const ct_op *op, int i) {
@@ -150,32 +181,25 @@ static void note_attributes(ct_graph *g, ct_record *record) {
 
 bool ct__capture_call(const ct_call *call, const ct_request *r) {
     ct_graph *g = ct__capturing;
-    const int n = call->n_in + call->n_out, numbers = __builtin_popcount(call->numbers);
-    const size_t views = (size_t)n * sizeof(ct_view), pointers = (size_t)n * sizeof(ct_view *),
-                 slots = ((size_t)n * sizeof(int) + 15) & ~(size_t)15, attrs = (call->op->attr_size + 15) & ~(size_t)15;
-    ct_record *record =
-        add_record(g, CT__CALL, views + pointers + slots + attrs + (size_t)numbers * CT_NUMBER_BYTES + 16);
-    if (!record) return false;
-    char *at = record->block;
-    record->numbers = (void *)at, at += (size_t)numbers * CT_NUMBER_BYTES; /* first, since it is aligned */
-    void *attrs_at = at;
-    at += attrs;
-    record->views = (void *)at, at += views;
-    const ct_view **pointer = (void *)at;
-    at += pointers;
-    record->slots = (void *)at;
-    record->n_views = n;
+    const int n = call->n_in + call->n_out;
+    if (!ct__graph_grow(g)) return false;
+    ct_record *record = &g->records[g->n_records];
+    const size_t attr_bytes = call->attrs ? call->op->attr_size : 0;
+    if (!ct__record_arrays(record, call->n_in, call->n_out, __builtin_popcount(call->numbers), attr_bytes))
+        return false;
+    const ct_call arrays = record->call;
     record->call = *call;
-    if (call->attrs && call->op->attr_size) record->call.attrs = memcpy(attrs_at, call->attrs, call->op->attr_size);
-    record->call.in = pointer;
-    record->call.out = (ct_view *const *)(pointer + call->n_in);
+    record->call.attrs = arrays.attrs;
+    record->call.in = arrays.in;
+    record->call.out = arrays.out;
     record->call.stream = NULL;
+    if (attr_bytes) memcpy((void *)(uintptr_t)arrays.attrs, call->attrs, attr_bytes);
+    const ct_view **pointer = (const ct_view **)(uintptr_t)arrays.in;
     bool ok = true;
     for (int i = 0; i < n && ok; i++) {
         const ct_view *view = i < call->n_in ? call->in[i] : call->out[i - call->n_in];
         ct_tensor *x = i < call->n_in ? r->in[i] : r->out[i - call->n_in];
         pointer[i] = view ? &record->views[i] : NULL;
-        record->slots[i] = -1;
         if (!view) continue;
         record->views[i] = *view;
         if (i < call->n_in && call->numbers >> i & 1) {
@@ -189,7 +213,7 @@ bool ct__capture_call(const ct_call *call, const ct_request *r) {
         g->slots[slot].written |= i >= call->n_in || is_mutated(call->op, i);
     }
     if (ok && call->scratch.bytes) {
-        ok = (record->scratch = add_slot(g, call->device, call->scratch.bytes)) >= 0;
+        ok = (record->scratch = ct__graph_slot(g, call->device, call->scratch.bytes)) >= 0;
         if (ok) touch(g, record->scratch);
     }
     if (ok && (call->op->flags & CT_OP_RANDOM))
@@ -258,6 +282,15 @@ static void keep_what_is_left(ct_graph *g) {
     ct__map_free(&g->by_storage);
 }
 
+/* What the host writes once, and no kernel changes, is written when the graph is made. */
+static void mark_constants(ct_graph *g) {
+    for (int i = 0; i < g->n_records; i++) {
+        ct_record *record = &g->records[i];
+        const ct_graph_slot *s = record->slot >= 0 ? &g->slots[record->slot] : NULL;
+        record->once = s && !s->written && !s->kept;
+    }
+}
+
 ct_graph *ct_capture(bool (*function)(void *context), void *context, unsigned flags) {
     const char *me = "capture";
     if (ct__pending()) return NULL;
@@ -277,6 +310,7 @@ ct_graph *ct_capture(bool (*function)(void *context), void *context, unsigned fl
         return NULL;
     }
     memset(g, 0, sizeof *g);
+    g->flags = flags;
     ct__capturing = g;
     ct_scope {
         ok = function(context) && ct_ok();
@@ -286,8 +320,11 @@ ct_graph *ct_capture(bool (*function)(void *context), void *context, unsigned fl
     ct__capturing = suspended = NULL;
     if (!ok && ct_ok()) ct_fail(CT_ERR_STATE, me, "the function failed without an error");
     ok = ok && ct_ok();
-    if (ok) keep_what_is_left(g);
-    if (ok) ok = ct__graph_plan(g);
+    if (ok) {
+        keep_what_is_left(g);
+        mark_constants(g);
+        ok = ct__passes_run(g) && ct__graph_plan(g);
+    }
     if (ok) return g;
     ct_graph_free(g);
     return NULL;

@@ -46,6 +46,8 @@ typedef struct ct_record {
      * backend's handle for them. */
     int together;
     void *handle;
+    bool once; /* it is done when the graph is made: what it writes is a constant */
+    bool gone; /* by a pass */
 } ct_record;
 
 struct ct_graph {
@@ -69,9 +71,19 @@ struct ct_graph {
     ct_storage *blocks[CT__GRAPH_BLOCKS]; /* one for each device */
     int n_blocks;
     int64_t needed;
+    int64_t recorded; /* what was needed before any pass */
+    unsigned flags;   /* of ct_capture */
+    char note[160];   /* what the last pass did */
     bool replaying;
 };
 
+/* Where the arrays of a call lie, in a block for all of them, with room for so many views, numbers and bytes of attributes. False after an
+ * error. */
+bool ct__record_arrays(ct_record *record, int n_in, int n_out, int n_numbers, size_t attr_bytes);
+int ct__graph_slot(ct_graph *graph, ct_device device, size_t bytes); /* a new one; -1 after an error */
+bool ct__graph_grow(ct_graph *graph); /* room for one more record; false after an error */
+
+bool ct__graph_run(ct_graph *graph, ct_record *record);               /* a record by itself */
 void ct__graph_forget(ct_graph *graph);                               /* the backend's handles */
 ct_storage *ct__graph_block(const ct_graph *graph, ct_device device); /* NULL: nothing is planned there yet */
 bool ct__graph_put(const ct_graph *graph, ct_record *record);         /* what the host writes, to its place */

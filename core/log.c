@@ -16,18 +16,38 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void (*log_sink)(void *context, const char *line);
 static void *log_context;
 
-static bool lists(const char *what, const char *word) { return what && strstr(what, word) != NULL; }
+static const char *const names[] = {"dispatch", "capture"}; /* as the bits of CT__LOG_ */
 
-bool ct__log_look(void) {
-    const bool on = lists(getenv("CT_LOG"), "dispatch");
-    atomic_store(&ct__log_wanted, on);
-    return on;
+/* The logs of a comma-separated list; -1: one does not exist, and *from begins with its name, which has *length characters. */
+static int logs_of(const char **from, size_t *length) {
+    int all = 0;
+    for (; **from; *from += *length + ((*from)[*length] == ',')) {
+        int found = 0;
+        *length = strcspn(*from, ",");
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+            if (*length == strlen(names[i]) && memcmp(*from, names[i], *length) == 0) found = 1 << i;
+        if (!found && *length) return -1;
+        all |= found;
+    }
+    return all;
+}
+
+int ct__log_look(void) {
+    const char *text = getenv("CT_LOG");
+    int logs = 0;
+    for (size_t i = 0; text && i < sizeof names / sizeof *names; i++)
+        if (strstr(text, names[i])) logs |= 1 << i; /* what does not exist is passed over */
+    atomic_store(&ct__log_wanted, logs);
+    return logs;
 }
 
 bool ct_set_log(const char *what) {
-    if (what && what[0] && strcmp(what, "dispatch") != 0)
-        return ct_fail(CT_ERR_VALUE, "set_log", "there is no log named %s; there is: dispatch", what);
-    atomic_store(&ct__log_wanted, lists(what, "dispatch"));
+    size_t length = 0;
+    const int logs = what ? logs_of(&what, &length) : 0;
+    if (logs < 0)
+        return ct_fail(CT_ERR_VALUE, "set_log", "there is no log named %.*s; there are: dispatch, capture", (int)length,
+                       what);
+    atomic_store(&ct__log_wanted, logs);
     return true;
 }
 
@@ -71,7 +91,10 @@ void ct__log_handed(const ct_infer *infer, const ct_op *to) {
 }
 
 void ct__log_line(const char *line) {
-    if (!ct__log_dispatch()) return;
+    if (ct__log_dispatch()) ct__log_put(line);
+}
+
+void ct__log_put(const char *line) {
     pthread_mutex_lock(&lock);
     if (log_sink) log_sink(log_context, line);
     else fprintf(stderr, "%s\n", line);

@@ -1,6 +1,6 @@
 /* The memory plan of a captured graph: everything that lives only within a replay gets a place in one block for each device. Two that are in
- * use at the same time do not overlap; largest first, each goes to the lowest place that is free as long as it lives. Constants, which the
- * host writes once and no kernel changes, live as long as the graph and are written here. */
+ * use at the same time do not overlap; largest first, each goes to the lowest place that is free as long as it lives. Constants live as long
+ * as the graph and are made here. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +8,7 @@
 #include "core/device.h"
 #include "core/error.h"
 #include "core/graph.h"
+#include "core/passes/passes.h"
 #include "core/stream.h"
 
 static bool is_planned(const ct_graph_slot *s) { return !s->kept && s->first <= s->last; }
@@ -58,25 +59,6 @@ static size_t place_all(ct_graph_slot **order, int n, ct_graph_slot **beside) {
     return bytes;
 }
 
-static int64_t most_in_use(const ct_graph *g) {
-    int64_t most = 0;
-    int64_t *change = ct__alloc(((size_t)g->n_records + 1) * sizeof *change), now = 0;
-    if (!change) return 0;
-    memset(change, 0, ((size_t)g->n_records + 1) * sizeof *change);
-    for (int i = 0; i < g->n_slots; i++) {
-        const ct_graph_slot *s = &g->slots[i];
-        if (!is_planned(s)) continue;
-        change[s->first] += (int64_t)s->bytes;
-        change[s->last + 1] -= (int64_t)s->bytes;
-    }
-    for (int i = 0; i < g->n_records; i++) {
-        now += change[i];
-        if (now > most) most = now;
-    }
-    ct__free(change, ((size_t)g->n_records + 1) * sizeof *change);
-    return most;
-}
-
 static bool plan_device(ct_graph *g, ct_device device, ct_graph_slot **order, ct_graph_slot **beside) {
     int n = 0;
     for (int i = 0; i < g->n_slots; i++)
@@ -118,21 +100,16 @@ static void bind(ct_graph *g, ct_record *record) {
         find(g, &g->slots[record->scratch], &record->call.scratch.buffer, &record->call.scratch.offset);
 }
 
-/* Writes constants, and takes their records out. */
-static bool write_constants(ct_graph *g) {
-    int n = 0;
+/* Does what is done once, and takes its records out. */
+static bool make_constants(ct_graph *g) {
     bool ok = true;
-    for (int i = 0; i < g->n_records; i++) {
+    for (int i = 0; ok && i < g->n_records; i++) {
         ct_record *record = &g->records[i];
-        const ct_graph_slot *s = record->slot >= 0 ? &g->slots[record->slot] : NULL;
-        if (!s || s->written || s->kept) {
-            g->records[n++] = *record;
-            continue;
-        }
-        ok = ok && ct__graph_put(g, record);
-        ct__free(record->block, record->block_bytes);
+        if (!record->once) continue;
+        ok = ct__graph_run(g, record);
+        ct__record_drop(record);
     }
-    g->n_records = n;
+    ct__graph_compact(g);
     return ok;
 }
 
@@ -141,15 +118,14 @@ bool ct__graph_plan(ct_graph *g) {
     ct_graph_slot **order = ct__alloc(bytes), **beside = ct__alloc(bytes);
     bool ok = order && beside;
     if (!ok) ct__fail_memory("capture", 2 * bytes);
-    for (int i = 0; i < g->n_slots; i++) /* constants live from beginning to end */
-        if (is_planned(&g->slots[i]) && g->slots[i].puts && !g->slots[i].written)
-            g->slots[i].first = 0, g->slots[i].last = g->n_records - 1;
+    ct__graph_once_first(g);
+    ct__graph_lifetimes(g);
     for (int i = 0; ok && i < g->n_slots; i++)
         if (is_planned(&g->slots[i]) && !ct__graph_block(g, g->slots[i].device))
             ok = plan_device(g, g->slots[i].device, order, beside);
-    g->needed = ok ? most_in_use(g) : 0;
-    ok = ok && write_constants(g);
+    ok = ok && (g->needed = ct__graph_usage(g, NULL)) >= 0;
     for (int i = 0; ok && i < g->n_records; i++) bind(g, &g->records[i]);
+    ok = ok && make_constants(g);
     ct__free(order, bytes);
     ct__free(beside, bytes);
     return ok;

@@ -115,6 +115,14 @@ void ct__graph_forget(ct_graph *g) {
     }
 }
 
+bool ct__graph_run(ct_graph *g, ct_record *record) {
+    if (record->kind == CT__EFFECT) return record->effect(record->context) && ct_ok();
+    if (record->kind != CT__CALL) return ct__graph_put(g, record);
+    const ct_device device = record->call.device;
+    ct_storage *block = device.type == CT_CPU ? NULL : ct__graph_block(g, device);
+    return (!block || ct__stream_use(block, ct__stream_now(device), true)) && run_call(g, record);
+}
+
 /* ---- Public ---- */
 
 bool ct_replay(ct_graph *g) {

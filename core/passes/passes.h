@@ -1,0 +1,71 @@
+/* Passes improve a captured graph between its recording and its memory plan; each lies in a file of its own. What they share is here:
+ * what records read and write, which of them may change places, and how records come and go.
+ *
+ * Every pass keeps the bits of what stays (kept slots, effects, random positions), and one that fails leaves a graph that can be freed. */
+#ifndef COTANGENT_CORE_PASSES_H
+#define COTANGENT_CORE_PASSES_H
+
+#include "core/graph.h"
+
+typedef struct ct_graph_pass {
+    const char *name;
+    bool (*run)(ct_graph *graph); /* false after an error */
+    bool on;                      /* without being asked for */
+    unsigned flag;                /* of ct_capture that asks for it; 0: none does */
+} ct_graph_pass;
+
+/* Runs those that are on, in the order of the table; or what CT_PASSES says: names in the order in which they run ("cse,dead"), names to
+ * leave out ("-fuse,-cse"), or "none". False after an error. */
+bool ct__passes_run(ct_graph *graph);
+/* The same for captures of this thread, and before CT_PASSES; NULL: as without it. The text is borrowed. */
+void ct__passes_set(const char *passes);
+const ct_graph_pass *ct__pass_at(int i); /* in the order of the table; NULL: there are no more */
+/* What a pass did, for the log: "3 records removed". Without it the log says that it did nothing. */
+void ct__pass_note(ct_graph *graph, const char *format, ...) CT_PRINTF(2, 3);
+
+/* ---- What a record uses ---- */
+
+typedef struct ct_access {
+    int slot;
+    size_t low, high;    /* bytes from low up to high, of the slot; some between them may be left out */
+    bool reads, writes;  /* a mutated input is both, scratch is written */
+    bool whole;          /* it writes every byte of the slot */
+    const ct_view *view; /* NULL: scratch, or what the host writes */
+} ct_access;
+
+/* One after the other; *i is 0 to begin with. False: there are no more. */
+bool ct__access_next(const ct_graph *graph, const ct_record *record, int *i, ct_access *access);
+bool ct__record_reads(const ct_graph *graph, const ct_record *record, int slot);
+bool ct__record_writes(const ct_graph *graph, const ct_record *record, int slot);
+/* It changes nothing but outputs, which depend on its inputs alone: it may be left out, done once or done again. */
+bool ct__record_is_pure(const ct_record *record);
+/* Two neighbours may change places: neither uses what the other writes, and an effect stays where it is among what is kept. */
+bool ct__may_swap(const ct_graph *graph, const ct_record *a, const ct_record *b);
+
+/* ---- Changes ---- */
+
+void ct__record_drop(ct_record *record); /* it goes with the next ct__graph_compact */
+void ct__graph_compact(ct_graph *graph);
+/* first and last of all slots anew, after records have come, gone or moved. What is made once is alive until the end. */
+void ct__graph_lifetimes(ct_graph *graph);
+/* What is done once comes first, otherwise the order stays. */
+void ct__graph_once_first(ct_graph *graph);
+/* Puts a record in front of record `at`; the graph owns its block from then on. False after an error. */
+bool ct__graph_insert(ct_graph *graph, int at, const ct_record *record);
+/* A copy with arrays of its own. False after an error. */
+bool ct__record_clone(const ct_record *record, ct_record *copy);
+/* Chooses the kernel for a call whose op, attributes and views are there, and adds a slot for the scratch that it wants. False: none
+ * takes it, or after an error (ct_ok tells). */
+bool ct__record_choose(ct_graph *graph, ct_record *record);
+
+/* ---- Memory ---- */
+
+/* For each record, bytes of the slots in the plan that are in use there (NULL: it is not asked for); returns the most. -1 after an
+ * error. */
+int64_t ct__graph_usage(const ct_graph *graph, int64_t *in_use);
+
+/* ---- Text ---- */
+
+void ct__graph_log(const ct_graph *graph); /* a line for each record */
+
+#endif

@@ -1,0 +1,87 @@
+/* A captured graph as a person reads it: a line for each record.
+ *
+ *     12  add  elementwise_f32  %4 f32[8,3], @0 f32[3] -> %7 f32[8,3] to 15
+ *
+ * %4 is memory of the graph's own, @0 a tensor that is kept, $2 a constant; "to 15" is the last record that uses what is new. */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "core/dtype.h"
+#include "core/log.h"
+#include "core/passes/passes.h"
+
+typedef struct text_line {
+    char at[1024];
+    size_t used;
+} text_line;
+
+CT_PRINTF(2, 3) static void add(text_line *line, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    const size_t left = sizeof line->at - line->used;
+    const int n = vsnprintf(line->at + line->used, left, format, args);
+    va_end(args);
+    line->used += n < 0 ? 0 : (size_t)n < left ? (size_t)n : left - 1;
+}
+
+static void add_slot(text_line *line, const ct_graph *g, int slot) {
+    const ct_graph_slot *s = &g->slots[slot];
+    const bool constant = !s->kept && s->first <= s->last && g->records[s->first].once;
+    add(line, "%c%d", s->kept ? '@' : constant ? '$' : '%', slot);
+}
+
+static void add_view(text_line *line, const ct_graph *g, const ct_record *record, int i) {
+    const ct_view *view = i < record->call.n_in ? record->call.in[i] : record->call.out[i - record->call.n_in];
+    if (!view) {
+        add(line, "-");
+    } else if (record->slots[i] < 0) {
+        add(line, "%g", ct__dtype_get(view->dtype, view->buffer));
+    } else {
+        add_slot(line, g, record->slots[i]);
+        if (view->offset) add(line, "+%lld", (long long)view->offset);
+        add(line, " %s%s", ct_view_text(view), ct__view_is_dense(view) ? "" : " strided");
+    }
+}
+
+static void add_lifetime(text_line *line, const ct_graph *g, int slot, int now) {
+    const ct_graph_slot *s = &g->slots[slot];
+    if (!s->kept && s->first == now) add(line, " to %d", s->last);
+}
+
+static void write_call(text_line *line, const ct_graph *g, const ct_record *record, int now) {
+    const ct_call *call = &record->call;
+    add(line, "%s  %s  ", call->op->name, call->kernel ? call->kernel->name : "-");
+    for (int i = 0; i < record->n_views; i++) {
+        if (i == call->n_in) add(line, "%s-> ", i ? " " : "");
+        else if (i) add(line, ", ");
+        add_view(line, g, record, i);
+        if (i >= call->n_in && record->slots[i] >= 0) add_lifetime(line, g, record->slots[i], now);
+    }
+    if (record->scratch >= 0) add(line, "  scratch %zu bytes", g->slots[record->scratch].bytes);
+    if (record->generator >= 0) add(line, "  random %llu", (unsigned long long)record->draw);
+}
+
+static void write_record(text_line *line, const ct_graph *g, int i) {
+    const ct_record *record = &g->records[i];
+    line->used = 0;
+    add(line, "%5d  ", i);
+    switch (record->kind) {
+    case CT__CALL: write_call(line, g, record, i); break;
+    case CT__EFFECT: add(line, "effect"); break;
+    default:
+        add(line, "%s  %zu bytes -> ", record->kind == CT__PUT ? "put" : "fill", record->bytes);
+        add_slot(line, g, record->slot);
+        if (record->offset) add(line, "+%zu", record->offset);
+        add(line, " of %zu bytes", g->slots[record->slot].bytes);
+        add_lifetime(line, g, record->slot, i);
+    }
+    if (record->once) add(line, "  once");
+}
+
+void ct__graph_log(const ct_graph *g) {
+    text_line line;
+    for (int i = 0; i < g->n_records; i++) {
+        write_record(&line, g, i);
+        ct__log_put(line.at);
+    }
+}
