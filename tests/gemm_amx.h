@@ -17,7 +17,7 @@ static _Thread_local struct {
     int rows, row_bytes;
     unsigned char at[16][64];
 } tiles[8];
-static _Thread_local bool configured;
+static _Thread_local bool in_use;
 
 static void configure_plain(const void *config) {
     const unsigned char *c = config;
@@ -26,17 +26,17 @@ static void configure_plain(const void *config) {
         tiles[i].row_bytes = c[16 + 2 * i] | c[17 + 2 * i] << 8;
         tiles[i].rows = c[48 + i];
     }
-    configured = c[0] == 1;
+    in_use = c[0] == 1;
 }
 
 static void load_plain(int tile, const void *from, int64_t stride) {
     memset(tiles[tile].at, 0, sizeof tiles[tile].at);
-    for (int i = 0; configured && i < tiles[tile].rows; i++)
+    for (int i = 0; in_use && i < tiles[tile].rows; i++)
         memcpy(tiles[tile].at[i], (const char *)from + i * stride, (size_t)tiles[tile].row_bytes);
 }
 
 static void store_plain(int tile, void *to, int64_t stride) {
-    for (int i = 0; configured && i < tiles[tile].rows; i++)
+    for (int i = 0; in_use && i < tiles[tile].rows; i++)
         memcpy((char *)to + i * stride, tiles[tile].at[i], (size_t)tiles[tile].row_bytes);
 }
 
@@ -72,7 +72,7 @@ static void product_u8_plain(int c, int a, int b) {
 }
 
 #define AMX_CONFIGURE(config)       configure_plain(config)
-#define AMX_RELEASE()               (configured = false)
+#define AMX_RELEASE()               (in_use = false)
 #define AMX_ZERO(tile)              memset(tiles[tile].at, 0, sizeof tiles[tile].at)
 #define AMX_LOAD(tile, at, stride)  load_plain(tile, at, stride)
 #define AMX_STORE(tile, at, stride) store_plain(tile, at, stride)

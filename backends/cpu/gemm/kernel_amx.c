@@ -4,8 +4,9 @@
  *
  * Registers: 0 to 3 are the sums, two rows of two; 4 and 5 hold 16 rows of A each, 6 and 7 16 columns of B each, 16 k groups deep. A step is
  * four loads of 1 KiB, some 32 cycles of the load ports, and four products of 16 cycles each: the products are what is waited for as long
- * as A comes from L1 and B from L2 at most. Rows that do not fill a register go by another configuration, which is costly to load, so
- * that the driver loads the common one once for each chunk (ct__kernel.enter); k groups that do not fill one are copied between zeros. */
+ * as A comes from L1 and B from L2 at most. Rows that do not fill a register go by a configuration of their own. Loading one is costly,
+ * so it stays until another number of rows comes, and is given up after each chunk (ct__kernel.leave): what other libraries do with the
+ * registers in between is theirs. k groups that do not fill a register are copied between zeros. */
 #include "backends/cpu/gemm/amx.h"
 #include "backends/cpu/gemm/engine.h"
 #include "backends/cpu/gemm/isa.h"
@@ -25,8 +26,13 @@ typedef struct tile_config {
 } tile_config;
 _Static_assert(sizeof(tile_config) == 64, "as the processor reads it");
 
+static _Thread_local int configured; /* for so many rows; 0: not at all */
+
 /* For blocks of `rows` rows: the sums and A of the lower half have fewer than 16, or those of the upper half and no lower one. */
 static void configure(int rows) {
+    if (rows % ROWS == 0) rows = BLOCK; /* which do for 16 as well */
+    if (rows == configured) return;
+    configured = rows;
     alignas(64) tile_config c;
     memset(&c, 0, sizeof c);
     c.palette = 1;
@@ -39,8 +45,11 @@ static void configure(int rows) {
     AMX_CONFIGURE(&c);
 }
 
-static void enter(void) { configure(BLOCK); }
-static void leave(void) { AMX_RELEASE(); }
+static void enter(void) { configured = 0; }
+static void leave(void) {
+    if (configured) AMX_RELEASE();
+    configured = 0;
+}
 
 /* The last k groups, fewer than 16, with zeros behind them. */
 typedef struct last_groups {
@@ -82,10 +91,8 @@ static void copy_last(const ct__tile *t, const char *a, const char *b, int64_t g
 #define DEFINE_SUM(NAME, PRODUCT)                                                                  \
     static void NAME(const ct__tile *t, bool from_c, char *to, int64_t to_row) {                   \
         const bool right = t->cols > ROWS, below = t->rows > ROWS;                                 \
-        const char *a = t->a, *b = t->b;                                                           \
+        const int64_t rest = t->k % GROUPS, whole = t->k - rest, runs = t->n_runs ? t->n_runs : 1; \
         last_groups last;                                                                          \
-        const int64_t rest = t->k % GROUPS;                                                        \
-        if (rest) copy_last(t, a + (t->k - rest) * 4, b + (t->k - rest) * t->b_step, rest, &last); \
         AMX_FENCE;                                                                                 \
         BEGIN(0, 0, 0)                                                                             \
         if (right) {                                                                               \
@@ -97,13 +104,19 @@ static void copy_last(const ct__tile *t, const char *a, const char *b, int64_t g
                 BEGIN(3, ROWS, ROWS)                                                               \
             }                                                                                      \
         }                                                                                          \
-        for (int64_t p = t->k / GROUPS; p > 0; p--) {                                              \
-            STEP(PRODUCT, a, t->a_row, b, t->b_step)                                               \
-            a += ROW_BYTES;                                                                        \
-            b += GROUPS * t->b_step;                                                               \
-        }                                                                                          \
-        if (rest) {                                                                                \
-            STEP(PRODUCT, &last.a[0][0], ROW_BYTES, &last.b[0][0], 2 * ROW_BYTES)                  \
+        for (int64_t run = 0; run < runs; run++) {                                                 \
+            const char *a = (const char *)t->a + (t->n_runs ? t->runs[run].a : 0);                 \
+            const char *b = (const char *)t->b + (t->n_runs ? t->runs[run].b : 0);                 \
+            for (int64_t p = 0; p < whole; p += GROUPS) {                                          \
+                STEP(PRODUCT, a, t->a_row, b, t->b_step)                                           \
+                a += ROW_BYTES;                                                                    \
+                b += GROUPS * t->b_step;                                                           \
+            }                                                                                      \
+            if (rest) {                                                                            \
+                copy_last(t, a, b, rest, &last);                                                   \
+                AMX_FENCE;                                                                         \
+                STEP(PRODUCT, &last.a[0][0], ROW_BYTES, &last.b[0][0], 2 * ROW_BYTES)              \
+            }                                                                                      \
         }                                                                                          \
         END(to, to_row)                                                                            \
         AMX_FENCE;                                                                                 \
@@ -115,8 +128,7 @@ DEFINE_SUM(sum_u8, AMX_PRODUCT_U8)
 static bool is_plain(const ct__tile *t) { return t->cols == BLOCK && !t->scale && !(t->accumulate && t->start); }
 
 static void tile_bf16(const ct__tile *t) {
-    const bool edge = t->rows % ROWS != 0;
-    if (edge) configure(t->rows);
+    configure(t->rows);
     if (is_plain(t)) {
         sum_bf16(t, t->accumulate, t->c, t->c_row);
     } else {
@@ -130,12 +142,10 @@ static void tile_bf16(const ct__tile *t) {
             }
         }
     }
-    if (edge) configure(BLOCK);
 }
 
 static void tile_u8(const ct__tile *t) {
-    const bool edge = t->rows % ROWS != 0;
-    if (edge) configure(t->rows);
+    configure(t->rows);
     if (is_plain(t)) {
         sum_u8(t, t->accumulate, t->c, t->c_row);
     } else {
@@ -146,7 +156,6 @@ static void tile_u8(const ct__tile *t) {
             for (int j = 0; j < t->cols; j++) c[j] = t->accumulate ? c[j] + sums[i][j] : sums[i][j];
         }
     }
-    if (edge) configure(BLOCK);
 }
 
 const ct__kernel CT_ISA_FN(ct__gemm_bf16) = {

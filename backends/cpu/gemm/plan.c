@@ -22,9 +22,8 @@ const ct__kernel *ct__gemm_kernel(ct_gemm_type a, ct_gemm_type b, ct_gemm_type c
     return NULL;
 }
 
-/* The one that computes in matrix registers in its place, where the product is large enough to fill half of one. */
-static const ct__kernel *larger_kernel(const ct__kernel *kernel, const ct_gemm *g) {
-    if (g->m < 8 || g->n < 8 || g->k < 8 * kernel->group) return kernel;
+const ct__kernel *ct__gemm_larger_kernel(const ct__kernel *kernel, int64_t m, int64_t n, int64_t k) {
+    if (m < 8 || n < 8 || k < 8 * kernel->group) return kernel;
     for (int kind = 0; kind < CT__KINDS; kind++)
         if (ct__gemm_isa->kernels[kind] == kernel && ct__gemm_isa->blocks[kind]) return ct__gemm_isa->blocks[kind];
     return kernel;
@@ -251,13 +250,11 @@ static void measure(ct__plan *p) {
 bool ct__gemm_plan(const ct_gemm *g, ct__plan *p) {
     const ct__kernel *kernel = ct__gemm_kernel(g->a_type, g->b_type, g->c_type);
     if (!kernel) return false;
-    kernel = larger_kernel(kernel, g);
+    kernel = ct__gemm_larger_kernel(kernel, g->m, g->n, g->k);
     p->g = g;
     p->kernel = kernel;
     orient(p);
-    const int64_t tiles = ct__ceil_div(p->m, kernel->rows);
-    p->tile_rows = tiles ? ct__ceil_div(p->m, tiles) : 1;
-    if (kernel->row_step) p->tile_rows = ct__round_up(p->tile_rows, kernel->row_step);
+    p->tile_rows = ct__even_rows(kernel, p->m);
     /* Rows of C that are that far apart fight as well. */
     const int64_t c_row = magnitude(p->c_row) * ct__type_size(g->c_type);
     if (p->c_col == 1 && lines_on_a_set(c_row, p->tile_rows, 4096) > 7) lower_tiles(p);
