@@ -22,11 +22,10 @@
 
 enum {
     MAX_THREADS = 256,
-    LINE = 128,          /* bytes that no two threads write: processors fetch cache lines in pairs */
-    SPIN_TIME = 100000,  /* nanoseconds that an idle worker looks for the next job before it parks */
-    SPINS_PER_LOOK = 32, /* between two looks at the clock */
-    JOIN_TIME =
-        250, /* nanoseconds for one more thread to find a job, take from it and be waited for: a few cache misses */
+    LINE = 128,              /* bytes that no two threads write: processors fetch cache lines in pairs */
+    SPIN_TIME = 100000,      /* nanoseconds that an idle worker looks for the next job before it parks */
+    SPINS_PER_LOOK = 32,     /* between two looks at the clock */
+    JOIN_TIME = 1000,        /* nanoseconds for one more thread to find a job, take from it and be waited for */
     FIRST_WAKE_TIME = 20000, /* nanoseconds from a call to a parked worker until it works, before any was measured */
     LEAST_WAKE_TIME = 2000,
     MOST_WAKE_TIME = 200000,
@@ -57,6 +56,7 @@ typedef struct job {
 /* What others read of a worker, on lines that only it and the one who wakes it write. */
 typedef struct worker_state {
     _Alignas(LINE) ct_parking parking;
+    pthread_t thread;
     _Atomic int busy;       /* it looks at the current job */
     _Atomic int64_t called; /* when it was woken */
 } worker_state;
@@ -67,8 +67,7 @@ static struct {
     int started;           /* workers that exist */
     _Atomic bool stop;
     _Atomic int64_t spin_time;
-    int caller_cpu;                /* where the thread ran that started the workers; -1: not known */
-    pthread_t thread[MAX_THREADS]; /* the first, here and below, is the caller's and unused */
+    _Atomic int caller_cpu; /* where the thread ran that started the workers; -1: not known */
     ct_pool_run host_run;
     void *host_context;
     int64_t unshared;          /* nanoseconds of work for which nobody was woken, of jobs that followed closely */
@@ -78,8 +77,10 @@ static struct {
         _Alignas(LINE) _Atomic(job *) current; /* the open job, or NULL */
         _Atomic uint64_t call; /* counts jobs, times CALL_STEP, plus the workers below which are called */
     } open;
-    worker_state worker[MAX_THREADS];
 } pool = {.owner = PTHREAD_MUTEX_INITIALIZER, .wake_time = FIRST_WAKE_TIME};
+
+/* By worker; the first is the caller and unused. Apart from the pool, whose struct is initialized and so takes its size in the file. */
+static worker_state workers[MAX_THREADS];
 
 enum { CALL_STEP = 1024 };
 
@@ -208,7 +209,7 @@ static void note_wake_time(int64_t nanoseconds) {
 /* Wakes some of the parked workers that a job still calls for. */
 static void wake_some(job *work) {
     for (int i = 1, woken = 0; i < work->limit && woken < WAKES_EACH; i++) {
-        worker_state *w = &pool.worker[i];
+        worker_state *w = &workers[i];
         if (atomic_load_explicit(&work->to_wake, memory_order_relaxed) <= 0) return;
         if (!ct__is_parked(&w->parking)) continue;
         if (atomic_fetch_sub_explicit(&work->to_wake, 1, memory_order_relaxed) <= 0) return;
@@ -231,7 +232,7 @@ static int threads_that_pay(int64_t nanoseconds, int64_t chunks, int threads) {
 static int plan_call(job *work, int threads, int64_t nanoseconds) {
     int awake = 1, parked = 0;
     for (int i = 1; i < threads && i <= pool.started; i++) {
-        if (ct__is_parked(&pool.worker[i].parking)) parked++;
+        if (ct__is_parked(&workers[i].parking)) parked++;
         else awake++;
     }
     if (parked) pool.unshared += nanoseconds;
@@ -315,7 +316,7 @@ static bool is_called(int worker, uint64_t *seen) {
 
 /* Returns when the worker is called: spins for a while, then parks. */
 static void wait_for_call(int worker, uint64_t *seen) {
-    worker_state *me = &pool.worker[worker];
+    worker_state *me = &workers[worker];
     for (;;) {
         const int64_t until = ct__nanoseconds() + atomic_load(&pool.spin_time);
         do {
@@ -336,7 +337,7 @@ static void wait_for_call(int worker, uint64_t *seen) {
 
 static void *worker_main(void *argument) {
     const int worker = (int)(intptr_t)argument;
-    worker_state *me = &pool.worker[worker];
+    worker_state *me = &workers[worker];
     uint64_t seen = 0;
     for (pin(worker);;) {
         wait_for_call(worker, &seen);
@@ -356,7 +357,7 @@ static void *worker_main(void *argument) {
 static void close_job(void) {
     atomic_store(&pool.open.current, NULL);
     for (int i = 1; i <= pool.started; i++)
-        for (int spin = 0; atomic_load(&pool.worker[i].busy); spin++) {
+        for (int spin = 0; atomic_load(&workers[i].busy); spin++) {
             if (spin < 100000) relax();
             else sched_yield();
         }
@@ -377,9 +378,9 @@ static void stop_workers_locked(void) {
     atomic_fetch_add(&pool.open.call, CALL_STEP);
     atomic_fetch_or(&pool.open.call, CALL_STEP - 1); /* everybody */
     for (int i = 1; i <= pool.started; i++) {
-        atomic_store_explicit(&pool.worker[i].called, ct__nanoseconds(), memory_order_relaxed);
-        ct__unpark(&pool.worker[i].parking);
-        pthread_join(pool.thread[i], NULL);
+        atomic_store_explicit(&workers[i].called, ct__nanoseconds(), memory_order_relaxed);
+        ct__unpark(&workers[i].parking);
+        pthread_join(workers[i].thread, NULL);
     }
     pool.started = 0;
     atomic_store(&pool.stop, false);
@@ -398,10 +399,10 @@ static void start_workers_locked(int threads) {
     atomic_store(&pool.caller_cpu, current_cpu());
     while (pool.started < threads - 1) {
         const int worker = pool.started + 1;
-        ct__parking_init(&pool.worker[worker].parking);
-        atomic_store(&pool.worker[worker].busy, 0);
+        ct__parking_init(&workers[worker].parking);
+        atomic_store(&workers[worker].busy, 0);
         /* Fewer threads than wanted is slower, not wrong. */
-        if (pthread_create(&pool.thread[worker], NULL, worker_main, (void *)(intptr_t)worker) != 0) break;
+        if (pthread_create(&workers[worker].thread, NULL, worker_main, (void *)(intptr_t)worker) != 0) break;
         pool.started++;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
