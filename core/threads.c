@@ -398,6 +398,8 @@ void ct__parallel(int64_t chunks, ct_task fn, void *ctx) {
     part parts[MAX_THREADS];
     job work = {.fn = fn, .ctx = ctx, .parts = parts, .limit = threads, .chunks = chunks};
     work.cost = ct__cost_of_chunk(fn, chunks);
+    if (atomic_load_explicit(&grain_limit, memory_order_relaxed) > 0)
+        work.cost = MOST_WAKE_TIME; /* who cuts everything wants everybody */
     const int64_t nanoseconds = chunks < INT64_MAX / 4 / (work.cost + 1) ? work.cost * chunks : INT64_MAX / 4;
     work.count = work.called = threads_that_pay(nanoseconds, chunks, threads);
     const int64_t start = ct__nanoseconds();

@@ -78,6 +78,20 @@ TEST(work_that_is_too_little_to_share_stays_with_the_caller) {
     CHECK(shared < 100); /* of 200; now and then a chunk took long because this process was not running */
 }
 
+TEST(work_that_a_small_grain_has_cut_is_shared_whatever_it_takes) {
+    shared_work w = {0};
+    ct_set_threads(4);
+    ct__set_grain(1);
+    int shared = 0;
+    for (int i = 0; i < 200; i++) {
+        atomic_store(&w.by_workers, 0);
+        w.microseconds = i % 10 ? 0 : 200;
+        ct__parallel(16, sleep_chunk, &w);
+        shared += i % 10 == 0 && atomic_load(&w.by_workers) > 0;
+    }
+    CHECK(shared > 10); /* of 20 */
+}
+
 TEST(work_that_pays_is_shared_even_if_it_was_little_before) {
     shared_work w = {0};
     ct_set_threads(4);
