@@ -118,7 +118,7 @@ bool ct__graph_plan(ct_graph *g) {
     ct_graph_slot **order = ct__alloc(bytes), **beside = ct__alloc(bytes);
     bool ok = order && beside;
     if (!ok) ct__fail_memory("capture", 2 * bytes);
-    ct__graph_once_first(g);
+    ok = ok && ct__graph_once_first(g);
     ct__graph_lifetimes(g);
     for (int i = 0; ok && i < g->n_slots; i++)
         if (is_planned(&g->slots[i]) && !ct__graph_block(g, g->slots[i].device))

@@ -31,11 +31,25 @@ extern "C" {
 
 typedef struct ct_graph ct_graph;
 
-enum { CT_CAPTURE_WARM = 1 /* the function has run before: it is run once only */ };
+/* Flags of ct_capture. */
+enum {
+    CT_CAPTURE_WARM = 1, /* the function has run before: it is run once only */
+    /* Parameters (tensors that require grad, and views of them) that the function does not change are not changed by anybody else as long as
+     * the graph lives: what depends on them alone is computed when the graph is made. For inference. */
+    CT_CAPTURE_FROZEN = 2,
+    /* Time for memory: cheap results (elementwise ops, casts, dropout) that would be held for long are computed again where they are used.
+     * The same bits. */
+    CT_CAPTURE_RECOMPUTE = 4,
+};
 
 /* Runs function(context) twice, and records it the second time: what only its first run makes (an optimizer's state, say) is then there.
  * So two steps have been taken when it returns; with CT_CAPTURE_WARM, one. The function returns false after an error. NULL after one. */
 CT_API ct_graph *ct_capture(bool (*function)(void *context), void *context, unsigned flags);
+
+/* Which passes improve the graphs that this thread captures from now on, as CT_PASSES says it for all threads, and before that: their names in
+ * the order in which they run ("cse,dead"), names to leave out of those that run anyway ("-order"), or "none". NULL: as CT_PASSES says.
+ * False after an error: there is no such pass. docs/capture.md tells what each of them does. */
+CT_API bool ct_capture_passes(const char *passes);
 
 /* Does the work of the function once more. After an error in the middle (an index out of range, on the CPU) the rest is not done. */
 CT_API bool ct_replay(ct_graph *graph);
