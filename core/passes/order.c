@@ -162,19 +162,18 @@ static bool is_planned(const scheduler *s, int slot) {
 static void find_uses(scheduler *s, bool fill) {
     const ct_graph *g = s->graph;
     int n = 0, *seen = s->last; /* 1 + the last record that was seen to use a slot */
-    ct_access access;
     memset(seen, 0, (size_t)g->n_slots * sizeof(int));
     if (!fill) memset(s->users_begin, 0, ((size_t)g->n_slots + 1) * sizeof(int));
     for (int k = 0; k < g->n_records; k++) {
         s->slots_begin[k] = n;
-        for (int i = 0; k >= s->from && ct__access_next(g, &g->records[k], &i, &access);) {
-            if (!is_planned(s, access.slot) || seen[access.slot] == k + 1) continue;
-            seen[access.slot] = k + 1;
+        for (int i = 0, slot; k >= s->from && (slot = ct__slot_next(&g->records[k], &i)) >= 0;) {
+            if (!is_planned(s, slot) || seen[slot] == k + 1) continue;
+            seen[slot] = k + 1;
             if (fill) {
-                s->slots[n] = access.slot;
-                s->users[--s->users_begin[access.slot]] = k;
+                s->slots[n] = slot;
+                s->users[--s->users_begin[slot]] = k;
             } else {
-                s->users_begin[access.slot]++;
+                s->users_begin[slot]++;
             }
             n++;
         }

@@ -41,6 +41,14 @@ typedef struct ct_access {
 
 /* One after the other; *i is 0 to begin with. False: there are no more. */
 bool ct__access_next(const ct_graph *graph, const ct_record *record, int *i, ct_access *access);
+/* The slots alone, which is quicker: the next one, -1 after the last. A slot may come more than once. */
+static inline int ct__slot_next(const ct_record *record, int *i) {
+    while (*i < record->n_views) {
+        const int slot = record->slots[(*i)++];
+        if (slot >= 0) return slot;
+    }
+    return (*i)++ > record->n_views ? -1 : record->kind == CT__CALL ? record->scratch : record->slot;
+}
 bool ct__record_reads(const ct_graph *graph, const ct_record *record, int slot);
 bool ct__record_writes(const ct_graph *graph, const ct_record *record, int slot);
 /* It changes nothing but outputs, which depend on its inputs alone: it may be left out, done once or done again. */

@@ -147,11 +147,10 @@ static void extend_life(const ct_graph *g, const int *order, int k, int *first, 
 }
 
 void ct__graph_lifetimes(ct_graph *g) {
-    ct_access access;
     for (int i = 0; i < g->n_slots; i++) g->slots[i].first = INT32_MAX, g->slots[i].last = -1;
     for (int k = 0; k < g->n_records; k++)
-        for (int i = 0; ct__access_next(g, &g->records[k], &i, &access);)
-            extend_life(g, NULL, k, &g->slots[access.slot].first, &g->slots[access.slot].last);
+        for (int i = 0, slot; (slot = ct__slot_next(&g->records[k], &i)) >= 0;)
+            extend_life(g, NULL, k, &g->slots[slot].first, &g->slots[slot].last);
 }
 
 /* ---- Order ---- */
@@ -270,12 +269,11 @@ static int64_t usage(const ct_graph *g, const span *spans, int64_t *in_use) {
 static int64_t usage_in_order(const ct_graph *g, const int *order, int64_t *in_use) {
     const size_t bytes = ((size_t)g->n_slots + 1) * sizeof(span);
     span *spans = ct__alloc(bytes);
-    ct_access access;
     if (!spans) return ct__fail_memory("capture", bytes), -1;
     for (int i = 0; i < g->n_slots; i++) spans[i] = (span){INT32_MAX, -1};
     for (int k = 0; k < g->n_records; k++)
-        for (int i = 0; ct__access_next(g, &g->records[order ? order[k] : k], &i, &access);)
-            extend_life(g, order, k, &spans[access.slot].first, &spans[access.slot].last);
+        for (int i = 0, slot; (slot = ct__slot_next(&g->records[order ? order[k] : k], &i)) >= 0;)
+            extend_life(g, order, k, &spans[slot].first, &spans[slot].last);
     const int64_t most = usage(g, spans, in_use);
     ct__free(spans, bytes);
     return most;
