@@ -1,7 +1,7 @@
 /* Common subexpressions: two records that compute the same of the same memory share one result. They are alike if op, kernel, attributes,
  * numbers and random position are, and if their inputs are the same views of the same slots, which nothing writes in between. Results that
  * are kept, or that more than one record writes, stay by themselves. Where to share means to keep a result for longer, it is done only if the
- * peak of memory does not rise. */
+ * peak of memory does not rise, but for a little. */
 #include <string.h>
 
 #include "core/alloc.h"
@@ -187,6 +187,7 @@ bool ct__pass_cse(ct_graph *g) {
     if (ok) {
         memset(s.table, 0, table_bytes);
         for (int i = 0; i < g->n_slots; i++) s.written[i] = -1, s.same[i] = i;
+        s.peak += CT__LITTLE_MEMORY;
         walk(&s);
         if (s.shared) ct__graph_compact(g), ct__pass_note(g, "%d results shared", s.shared);
     }

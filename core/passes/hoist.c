@@ -1,6 +1,6 @@
 /* Constants: what depends on constants alone is done once, when the graph is made. A constant is what the host wrote in the function, for
  * good; with CT_CAPTURE_FROZEN also a parameter that no record writes. What is done once is there in every replay and takes its memory for
- * all of it: where the peak would rise, the larger results are made in each replay after all. */
+ * all of it: where the peak would rise by more than a little, the larger results are made in each replay after all. */
 #include <string.h>
 
 #include "core/alloc.h"
@@ -94,7 +94,7 @@ bool ct__pass_hoist(ct_graph *g) {
     }
     if (ok) {
         memset(h.hoisted, 0, flag_bytes);
-        const int n = mark_within(&h, peak);
+        const int n = mark_within(&h, peak + CT__LITTLE_MEMORY);
         ok = n >= 0;
         if (n > 0) ct__graph_reorder(g, h.order), ct__pass_note(g, "%d records are done once", n);
     }

@@ -84,6 +84,9 @@ bool ct__record_choose(ct_graph *graph, ct_record *record);
 
 /* ---- Memory ---- */
 
+/* By so many bytes sharing and hoisting may raise the peak: a number that is held for long is worth a call. */
+enum { CT__LITTLE_MEMORY = 4096 };
+
 /* For each record, bytes of the slots in the plan that are in use there (NULL: it is not asked for); returns the most. -1 after an
  * error. */
 int64_t ct__graph_usage(const ct_graph *graph, int64_t *in_use);
