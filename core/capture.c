@@ -129,11 +129,6 @@ static ct_record *add_record(ct_graph *g, ct_record_kind kind, size_t block_byte
     return take_block(record, kind, block_bytes) ? record : NULL;
 }
 
-static bool is_mutated(const ct_op *op, int i) {
-    int last = 0;
-    return (op->flags & CT_OP_MUTATES) && (ct__input_arg(op, i, &last)->flags & CT_ARG_MUTATED);
-}
-
 /* ---- Random positions ---- */
 
 void ct__capture_random_lowering(int change) { ct__capturing->random_lowerings += change; }
@@ -213,7 +208,7 @@ bool ct__capture_call(const ct_call *call, const ct_request *r) {
         const int slot = record->slots[i] = slot_of(g, x->storage);
         if (!(ok = slot >= 0)) break;
         touch(g, slot);
-        g->slots[slot].written |= i >= call->n_in || is_mutated(call->op, i);
+        g->slots[slot].written |= i >= call->n_in || ct__input_is_mutated(call->op, i);
         g->slots[slot].frozen |= is_parameter(x) || (x->base && is_parameter(x->base));
     }
     if (ok && call->scratch.bytes) {

@@ -113,6 +113,9 @@ static bool make_constants(ct_graph *g) {
     for (int i = 0; ok && i < g->n_records; i++) {
         ct_record *record = &g->records[i];
         if (!record->once) continue;
+        ct_access access;
+        for (int k = 0; ct__access_next(g, record, &k, &access);)
+            if (access.writes) g->slots[access.slot].constant = true;
         ok = ct__graph_run(g, record);
         ct__record_drop(record);
     }

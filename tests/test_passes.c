@@ -501,6 +501,47 @@ TEST(what_is_cheap_and_held_for_long_is_made_again) {
     expect("", &(expectation){"not without it", held_for_long, "exp", 1, 0});
 }
 
+/* ---- Looking at a graph ---- */
+
+static bool looked_at(void *context) {
+    WORK;
+    keep(w, 0, ct_add(ct_mul_s(ct_select(w->x, 0, 1), 3), ct_from_data(numbers, CT_DIMS(N), CT_F32)));
+    return effect(w);
+}
+
+TEST(a_program_can_walk_through_what_a_replay_does) {
+    work w;
+    make(&w);
+    ct_scope {
+        ct_graph *g = NULL;
+        ct_no_grad {
+            g = ct_capture(looked_at, &w, CT_CAPTURE_WARM);
+        }
+        ct_graph_step_info mul = {.size = sizeof mul}, sum = {.size = sizeof sum}, effect_step = {.size = sizeof sum};
+        CHECK(g && ct_graph_step(g, 0, &mul) && ct_graph_step(g, 1, &sum) && ct_graph_step(g, 2, &effect_step));
+        CHECK(!ct_graph_step(g, 3, &sum) && !ct_graph_step(g, -1, &sum) && ct_ok());
+        CHECK(mul.kind == CT_GRAPH_STEP_CALL && strcmp(mul.op, "mul") == 0 && mul.kernel && mul.inputs == 2);
+        CHECK(mul.device.type == CT_CPU && !mul.random && effect_step.kind == CT_GRAPH_STEP_EFFECT);
+        ct_graph_operand_info row = {.size = sizeof row}, three = row, product = row, again = row, constant = row,
+                              result = row;
+        CHECK(ct_graph_operand(g, 0, 0, &row) && ct_graph_operand(g, 0, 1, &three) &&
+              ct_graph_operand(g, 0, 2, &product) && !ct_graph_operand(g, 0, 3, &again));
+        CHECK(row.kind == CT_GRAPH_MEMORY_KEPT && row.reads && !row.writes && row.offset == N * 4 && row.ndim == 1 &&
+              row.dims[0] == N && row.strides[0] == 1 && row.dtype == CT_F32 && row.memory_bytes == 3 * N * 4);
+        CHECK(three.kind == CT_GRAPH_MEMORY_NUMBER && three.number == 3 && three.memory == -1);
+        CHECK(product.kind == CT_GRAPH_MEMORY_PLANNED && product.writes && !product.reads);
+        CHECK(ct_graph_operand(g, 1, 0, &again) && ct_graph_operand(g, 1, 1, &constant) &&
+              ct_graph_operand(g, 1, 2, &result));
+        CHECK(again.memory == product.memory && again.reads && constant.kind == CT_GRAPH_MEMORY_CONSTANT &&
+              result.kind == CT_GRAPH_MEMORY_KEPT && result.memory != row.memory);
+        CHECK(!ct_graph_operand(g, 2, 0, &again) && ct_ok());
+        CHECK(!ct_graph_step(NULL, 0, &sum) && ct_error_code() == CT_ERR_NULL);
+        ct_error_clear();
+        ct_graph_free(g);
+    }
+    drop(&w);
+}
+
 /* ---- Which of them run ---- */
 
 TEST(passes_are_chosen_by_name_and_a_wrong_name_is_an_error) {

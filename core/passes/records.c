@@ -9,11 +9,6 @@
 
 /* ---- Accesses ---- */
 
-static bool is_mutated(const ct_op *op, int i) {
-    int last = 0;
-    return (op->flags & CT_OP_MUTATES) && (ct__input_arg(op, i, &last)->flags & CT_ARG_MUTATED);
-}
-
 static void measure(const ct_graph *g, ct_access *access) {
     const ct_view *view = access->view;
     const size_t size = ct_dtype_size(view->dtype);
@@ -33,7 +28,7 @@ bool ct__access_next(const ct_graph *g, const ct_record *record, int *i, ct_acce
         const bool output = *i >= record->call.n_in;
         *access = (ct_access){.slot = record->slots[*i], .view = &record->views[*i]};
         access->reads = !output;
-        access->writes = output || is_mutated(record->call.op, *i);
+        access->writes = output || ct__input_is_mutated(record->call.op, *i);
         measure(g, access);
         ++*i;
         return true;
