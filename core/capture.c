@@ -5,6 +5,7 @@
 #include "core/alloc.h"
 #include "core/error.h"
 #include "core/graph.h"
+#include "core/node.h"
 #include "core/passes/passes.h"
 
 _Thread_local ct_graph *ct__capturing;
@@ -128,11 +129,6 @@ static ct_record *add_record(ct_graph *g, ct_record_kind kind, size_t block_byte
     return take_block(record, kind, block_bytes) ? record : NULL;
 }
 
-static bool is_mutated(const ct_op *op, int i) {
-    int last = 0;
-    return (op->flags & CT_OP_MUTATES) && (ct__input_arg(op, i, &last)->flags & CT_ARG_MUTATED);
-}
-
 /* ---- Random positions ---- */
 
 void ct__capture_random_lowering(int change) { ct__capturing->random_lowerings += change; }
@@ -179,6 +175,8 @@ static void note_attributes(ct_graph *g, ct_record *record) {
 
 /* ---- Calls ---- */
 
+static bool is_parameter(const ct_tensor *x) { return x->node && !x->node->op; }
+
 bool ct__capture_call(const ct_call *call, const ct_request *r) {
     ct_graph *g = ct__capturing;
     const int n = call->n_in + call->n_out;
@@ -210,7 +208,8 @@ bool ct__capture_call(const ct_call *call, const ct_request *r) {
         const int slot = record->slots[i] = slot_of(g, x->storage);
         if (!(ok = slot >= 0)) break;
         touch(g, slot);
-        g->slots[slot].written |= i >= call->n_in || is_mutated(call->op, i);
+        g->slots[slot].written |= i >= call->n_in || ct__input_is_mutated(call->op, i);
+        g->slots[slot].frozen |= is_parameter(x) || (x->base && is_parameter(x->base));
     }
     if (ok && call->scratch.bytes) {
         ok = (record->scratch = ct__graph_slot(g, call->device, call->scratch.bytes)) >= 0;
@@ -291,12 +290,15 @@ static void mark_constants(ct_graph *g) {
     }
 }
 
+static const unsigned KNOWN_FLAGS = CT_CAPTURE_WARM | CT_CAPTURE_FROZEN | CT_CAPTURE_RECOMPUTE;
+
 ct_graph *ct_capture(bool (*function)(void *context), void *context, unsigned flags) {
     const char *me = "capture";
     if (ct__pending()) return NULL;
     if (!function) return ct__fail_null(me, "function"), NULL;
-    if (flags & ~(unsigned)CT_CAPTURE_WARM)
-        return ct_fail(CT_ERR_VALUE, me, "flags are %#x; CT_CAPTURE_WARM is all there is", flags), NULL;
+    if (flags & ~KNOWN_FLAGS)
+        return ct_fail(CT_ERR_VALUE, me, "flags are %#x; of these %#x are not known", flags, flags & ~KNOWN_FLAGS),
+               NULL;
     if (ct__capturing || suspended) return ct_fail(CT_ERR_STATE, me, "a capture cannot be part of another"), NULL;
     bool ok = true;
     if (!(flags & CT_CAPTURE_WARM))

@@ -17,6 +17,8 @@ typedef struct ct_graph_slot {
     bool made;            /* in the capture */
     bool written;         /* by a kernel, or by the host more than once */
     int puts;             /* writes of the host's */
+    bool constant;        /* it was written when the graph was made */
+    bool frozen;          /* a parameter, or a view of one: with CT_CAPTURE_FROZEN no program changes it */
 } ct_graph_slot;
 
 typedef enum ct_record_kind { CT__CALL, CT__PUT, CT__FILL, CT__EFFECT } ct_record_kind;

@@ -119,8 +119,17 @@ bool ct__graph_run(ct_graph *g, ct_record *record) {
     if (record->kind == CT__EFFECT) return record->effect(record->context) && ct_ok();
     if (record->kind != CT__CALL) return ct__graph_put(g, record);
     const ct_device device = record->call.device;
-    ct_storage *block = device.type == CT_CPU ? NULL : ct__graph_block(g, device);
-    return (!block || ct__stream_use(block, ct__stream_now(device), true)) && run_call(g, record);
+    if (device.type == CT_CPU) return run_call(g, record);
+    ct_stream *stream = ct__stream_now(device);
+    bool ok = true;
+    for (int i = 0; ok && i < record->n_views; i++) {
+        const ct_graph_slot *s = record->slots[i] >= 0 ? &g->slots[record->slots[i]] : NULL;
+        if (s && s->device.type != CT_CPU)
+            ok = ct__stream_use(s->kept ? s->kept : ct__graph_block(g, s->device), stream, !s->kept || s->written);
+    }
+    const ct_graph_slot *scratch = record->scratch >= 0 ? &g->slots[record->scratch] : NULL;
+    ok = ok && (!scratch || ct__stream_use(ct__graph_block(g, device), stream, true));
+    return ok && run_call(g, record);
 }
 
 /* ---- Public ---- */

@@ -10,7 +10,9 @@
 #include "core/log.h"
 
 static const ct_graph_pass passes[] = {
-    {0},
+    {"dead", ct__pass_dead, true, 0},   {"cse", ct__pass_cse, true, 0},
+    {"hoist", ct__pass_hoist, true, 0}, {"recompute", ct__pass_recompute, false, CT_CAPTURE_RECOMPUTE},
+    {"order", ct__pass_order, true, 0}, {0},
 };
 
 const ct_graph_pass *ct__pass_at(int i) {
@@ -94,6 +96,20 @@ static bool check_names(const char *text, bool *out) {
     return true;
 }
 
+bool ct_capture_passes(const char *text) {
+    static _Thread_local char kept[256];
+    bool out;
+    if (ct__pending()) return false;
+    if (!text) return ct__passes_set(NULL), true;
+    if (strlen(text) >= sizeof kept)
+        return ct_fail(CT_ERR_VALUE, "capture_passes", "passes is %zu characters long; %zu are enough for all of them",
+                       strlen(text), sizeof kept - 1);
+    if (strcmp(text, "none") != 0 && !check_names(text, &out)) return false;
+    memmove(kept, text, strlen(text) + 1);
+    ct__passes_set(kept);
+    return true;
+}
+
 static bool is_left_out(const char *text, const ct_graph_pass *pass) {
     for (names n = {.at = text}; next_name(&n);)
         if (find(n.name + 1, n.length - 1) == pass) return true;
@@ -114,7 +130,7 @@ static bool run_chosen(ct_graph *g, const char *text) {
 bool ct__passes_run(ct_graph *g) {
     const char *text = chosen ? chosen : getenv("CT_PASSES");
     const bool logging = ct__log_on(CT__LOG_CAPTURE);
-    ct__graph_once_first(g);
+    if (!ct__graph_once_first(g)) return false;
     ct__graph_lifetimes(g);
     if ((g->recorded = ct__graph_usage(g, NULL)) < 0) return false;
     if (logging) log_state(g, "as recorded"), ct__graph_log(g);
