@@ -140,6 +140,25 @@ TEST(broadcasts_casts_reshapes_and_dropout_are_steps) {
     ct_graph_free(graph);
 }
 
+static bool dropped(void *context) {
+    work *w = context;
+    ct_tensor *dx = NULL;
+    drop_results(w);
+    ct_tensor *x = ct_set_requires_grad(w->x[0], true);
+    ct_tensor *y = ct_exp(ct_dropout(ct_mul_s(x, 0.5), 0.4)), *one = ct_ones_like(ct_detach(y));
+    if (!ct_grad(&y, 1, &one, &x, 1, &dx, 0)) return false;
+    leave(w, dx);
+    return ct_ok();
+}
+
+TEST(dropout_and_its_gradient_draw_the_same_in_every_tile) {
+    work captured = inputs(1, CT_DIMS(3, 6007), 1), eager = inputs(1, CT_DIMS(3, 6007), 2);
+    ct_graph *graph = capture_and_compare(dropped, &captured, &eager);
+    REQUIRE(graph);
+    CHECK(graph->n_records == 1);
+    ct_graph_free(graph);
+}
+
 static bool in_place(void *context) {
     work *w = context;
     drop_results(w);

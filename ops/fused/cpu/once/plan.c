@@ -240,7 +240,7 @@ static void plan_output(const ct_fused *fused, tile_plan *p, slots *free, int s,
     tile_value *value = &p->values[v];
     const form as = form_of(p, is, step->how, i);
     if (as == AS_SMALL) {
-        if (value->raw.where == TILE_PLACE) value->cell = value->raw;
+        if (value->raw.where == TILE_PLACE) value->cell = (tile_ref){value->raw.at, TILE_WHOLE, value->raw.size};
         else value->cell = take_cell(free, value->raw.size);
         step->operands[i] = value->cell;
         return;

@@ -23,6 +23,7 @@ static char *address(const tile_run *r, const tile_ref *ref, char *buffers, int6
     switch (ref->where) {
     case TILE_BUFFER: return buffers + ref->at;
     case TILE_PLACE: return r->bases[ref->at] + start * ref->size;
+    case TILE_WHOLE: return r->bases[ref->at];
     case TILE_CELL: return r->cells + ref->at;
     default: return NULL;
     }

@@ -11,10 +11,10 @@
 
 #include "backends/cpu/step.h"
 
-typedef enum { TILE_NOWHERE, TILE_BUFFER, TILE_PLACE, TILE_CELL } tile_where;
+typedef enum { TILE_NOWHERE, TILE_BUFFER, TILE_PLACE, TILE_WHOLE, TILE_CELL } tile_where;
 
-/* An operand of a tile: in a buffer of the worker (at: bytes), in place (at: the view of the call, inputs first), or a cell that all workers
- * share (at: bytes): one value over a vector, or a few numbers. */
+/* An operand of a tile: in a buffer of the worker (at: bytes); in place, its elements of the tile or all of it (at: the view of the call,
+ * inputs first); or a cell that all workers share (at: bytes): one value over a vector, or a few numbers. */
 typedef struct tile_ref {
     int32_t at;
     uint8_t where, size; /* size: of an element */
