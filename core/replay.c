@@ -22,16 +22,22 @@ static bool enter(ct_graph *g) {
     return true;
 }
 
-static void set_position(const ct_graph *g, ct_record *record) {
-    ct_random at = g->generators[record->generator].first;
-    at.call += record->draw;
-    if (record->position) {
-        record->position[0] = (int64_t)at.seed;
-        record->position[1] = (int64_t)at.stream;
-        record->position[2] = (int64_t)at.call;
+static void set_one(const ct_graph *g, const ct_drawn_at *drawn) {
+    ct_random at = g->generators[drawn->generator].first;
+    at.call += drawn->draw;
+    if (drawn->position) {
+        drawn->position[0] = (int64_t)at.seed;
+        drawn->position[1] = (int64_t)at.stream;
+        drawn->position[2] = (int64_t)at.call;
     } else {
-        record->call.random = at;
+        *drawn->random = at;
     }
+}
+
+static void set_position(const ct_graph *g, ct_record *record) {
+    const ct_drawn_at own = {record->generator, record->draw, record->position, &record->call.random};
+    if (!record->draws) set_one(g, &own);
+    for (int i = 0; i < record->n_draws; i++) set_one(g, &record->draws[i]);
 }
 
 static bool run_call(ct_graph *g, ct_record *record) {

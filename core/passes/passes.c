@@ -10,9 +10,13 @@
 #include "core/log.h"
 
 static const ct_graph_pass passes[] = {
-    {"dead", ct__pass_dead, true, 0},   {"cse", ct__pass_cse, true, 0},
-    {"hoist", ct__pass_hoist, true, 0}, {"recompute", ct__pass_recompute, false, CT_CAPTURE_RECOMPUTE},
-    {"order", ct__pass_order, true, 0}, {0},
+    {"dead", ct__pass_dead, true, 0},   /* what nobody reads */
+    {"cse", ct__pass_cse, true, 0},     /* what is computed twice */
+    {"hoist", ct__pass_hoist, true, 0}, /* what is the same in every replay */
+    {"recompute", ct__pass_recompute, false, CT_CAPTURE_RECOMPUTE},
+    {"fuse", ct__pass_fuse, true, 0},
+    {"order", ct__pass_order, true, 0}, /* for a lower peak of memory */
+    {0},
 };
 
 const ct_graph_pass *ct__pass_at(int i) {
