@@ -3,6 +3,7 @@
 #define COTANGENT_CORE_GRAPH_H
 
 #include "core/capture.h"
+#include "core/error.h"
 #include "core/map.h"
 #include "core/rng.h"
 
@@ -71,9 +72,13 @@ struct ct_graph {
     ct_storage *blocks[CT__GRAPH_BLOCKS]; /* one for each device */
     int n_blocks;
     int64_t needed;
-    int64_t recorded; /* what was needed before any pass */
-    unsigned flags;   /* of ct_capture */
-    char note[160];   /* what the last pass did */
+    int64_t recorded;                     /* what was needed before any pass */
+    unsigned flags;                       /* of ct_capture */
+    char note[160];                       /* what the last pass did */
+    struct ct_graph_variables *variables; /* numbers of the program's own (graph_variable.c); NULL: none */
+    struct ct_graph_check *check;         /* what replays are compared with (graph_check.c); NULL: with nothing */
+    ct_graph *checked; /* this recording is made to be compared with that of another graph, whose variables it has */
+    ct_error_record refusal; /* why it is not recorded any further; code CT_OK: it is */
     bool replaying;
 };
 
@@ -83,10 +88,25 @@ bool ct__record_arrays(ct_record *record, int n_in, int n_out, int n_numbers, si
 int ct__graph_slot(ct_graph *graph, ct_device device, size_t bytes); /* a new one; -1 after an error */
 bool ct__graph_grow(ct_graph *graph); /* room for one more record; false after an error */
 
+ct_graph *ct__graph_new(void); /* an empty one; NULL after an error */
+/* Runs the function once and records it, raw: no pass has seen it and nothing is planned. False after an error. */
+bool ct__graph_record(ct_graph *graph, bool (*function)(void *context), void *context);
 bool ct__graph_run(ct_graph *graph, ct_record *record);               /* a record by itself */
 void ct__graph_forget(ct_graph *graph);                               /* the backend's handles */
 ct_storage *ct__graph_block(const ct_graph *graph, ct_device device); /* NULL: nothing is planned there yet */
 bool ct__graph_put(const ct_graph *graph, ct_record *record);         /* what the host writes, to its place */
 bool ct__graph_plan(ct_graph *graph); /* places for all slots, and the views of records on them; false after an error */
+void ct__graph_bind(ct_graph *graph); /* those views alone, after storages have changed */
+/* All records in order. Without effects: what they do the program has done. False after an error. */
+bool ct__graph_replay(ct_graph *graph, bool effects);
+
+bool ct__variables_send(ct_graph *graph); /* those that were set; false after an error */
+void ct__variables_free(struct ct_graph_variables *variables);
+
+/* Keeps what was recorded, before any pass, to compare with. False after an error. */
+bool ct__graph_check_begin(ct_graph *graph, bool (*function)(void *context), void *context);
+/* The function, recorded anew, and a replay beside it. False after an error: they differ, say. */
+bool ct__graph_check_replay(ct_graph *graph);
+void ct__graph_check_free(struct ct_graph_check *check);
 
 #endif
