@@ -14,6 +14,7 @@
 #include <cotangent/optim.h>
 #include <cotangent/run.h>
 #include <cotangent/state.h>
+#include <cotangent/train.h>
 
 #include <stdio.h>
 #include <stdlib.h>
