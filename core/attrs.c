@@ -2,6 +2,7 @@
 #include "core/attrs.h"
 #include "core/hot.h"
 
+#include <cotangent/graph.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -134,7 +135,9 @@ static void number_text(double value, char *text, size_t room) {
     }
 }
 
-bool ct__attr_text(const ct_attr *attr, const void *attrs, char *text, size_t room) {
+bool ct_attrs_text(const ct_attr *attr, const void *attrs, char *text, size_t room) {
+    if (!attr || !attrs || !text || !room)
+        return ct__fail_null("attrs_text", !attr ? "attr" : !attrs ? "attrs" : "text");
     const void *at = (const char *)attrs + attr->offset;
     text[0] = 0;
     switch (attr->type) {

@@ -366,8 +366,8 @@ ct_graph *ct__graph_new(void) {
 /* Those of the caller, and what CT_CAPTURE says. */
 static bool read_flags(unsigned *flags) {
     const char *text = getenv("CT_CAPTURE");
-    if (*flags & ~(unsigned)(CT_CAPTURE_WARM | CT_CAPTURE_CHECK))
-        return ct_fail(CT_ERR_VALUE, "capture", "flags are %#x; CT_CAPTURE_WARM and CT_CAPTURE_CHECK are all there are",
+    if (*flags & ~(unsigned)(CT_CAPTURE_WARM | CT_CAPTURE_CHECK | CT_CAPTURE_SAVE))
+        return ct_fail(CT_ERR_VALUE, "capture", "flags are %#x; there are CT_CAPTURE_WARM, _CHECK and _SAVE alone",
                        *flags);
     if (text && *text && strcmp(text, "check") != 0)
         return ct_fail(CT_ERR_VALUE, "capture", "CT_CAPTURE is \"%s\"; \"check\" is all there is", text);
@@ -384,10 +384,12 @@ ct_graph *ct_capture(bool (*function)(void *context), void *context, unsigned fl
     ct_graph *g = ct__graph_new();
     if (!g) return NULL;
     g->flags = flags;
+    g->function = function;
+    g->context = context;
     bool ok = (flags & CT_CAPTURE_WARM) || run_whole(function, context);
     if (ok && (ok = ct__graph_record(g, function, context))) {
         mark_constants(g);
-        ok = (!(flags & CT_CAPTURE_CHECK) || ct__graph_check_begin(g, function, context)) && ct__passes_run(g) &&
+        ok = (!(flags & (CT_CAPTURE_CHECK | CT_CAPTURE_SAVE)) || ct__graph_keep_raw(g)) && ct__passes_run(g) &&
              ct__graph_plan(g);
     }
     if (ok) return g;
@@ -399,7 +401,8 @@ void ct_graph_free(ct_graph *g) {
     if (!g) return;
     ct__graph_forget(g);
     ct__variables_free(g->variables);
-    ct__graph_check_free(g->check);
+    ct__graph_names_free(g->names);
+    ct__graph_raw_free(g->raw);
     for (int i = 0; i < g->n_records; i++) ct__free(g->records[i].block, g->records[i].block_bytes);
     for (int i = 0; i < g->n_slots; i++) ct__storage_release(g->slots[i].kept);
     for (int i = 0; i < g->n_blocks; i++) ct__storage_release(g->blocks[i]);

@@ -51,6 +51,14 @@ typedef struct ct_record {
     bool gone; /* by a pass */
 } ct_record;
 
+/* What was recorded: copies of the records, and which slots are kept and written. */
+typedef struct ct_graph_raw {
+    ct_record *records;
+    int n_records;
+    ct_graph_slot *slots;
+    int n_slots;
+} ct_graph_raw;
+
 struct ct_graph {
     ct_record *records;
     int n_records, records_room;
@@ -76,7 +84,10 @@ struct ct_graph {
     unsigned flags;                       /* of ct_capture */
     char note[160];                       /* what the last pass did */
     struct ct_graph_variables *variables; /* numbers of the program's own (graph_variable.c); NULL: none */
-    struct ct_graph_check *check;         /* what replays are compared with (graph_check.c); NULL: with nothing */
+    struct ct_graph_names *names;         /* of tensors (graph_look.c); NULL: none */
+    ct_graph_raw *raw;                    /* what was recorded, before any pass; NULL: nobody wants to know */
+    bool (*function)(void *context);      /* that was captured */
+    void *context;
     ct_graph *checked; /* this recording is made to be compared with that of another graph, whose variables it has */
     ct_error_record refusal; /* why it is not recorded any further; code CT_OK: it is */
     bool replaying;
@@ -103,10 +114,10 @@ bool ct__graph_replay(ct_graph *graph, bool effects);
 bool ct__variables_send(ct_graph *graph); /* those that were set; false after an error */
 void ct__variables_free(struct ct_graph_variables *variables);
 
-/* Keeps what was recorded, before any pass, to compare with. False after an error. */
-bool ct__graph_check_begin(ct_graph *graph, bool (*function)(void *context), void *context);
+bool ct__graph_keep_raw(ct_graph *graph); /* what was recorded, before any pass; false after an error */
+void ct__graph_raw_free(ct_graph_raw *raw);
+void ct__graph_names_free(struct ct_graph_names *names);
 /* The function, recorded anew, and a replay beside it. False after an error: they differ, say. */
 bool ct__graph_check_replay(ct_graph *graph);
-void ct__graph_check_free(struct ct_graph_check *check);
 
 #endif

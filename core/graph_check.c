@@ -1,62 +1,19 @@
 /* Replays beside the function: it is run and recorded anew, its records are compared with those of the graph as they were before any pass,
  * and a replay from the same state has to leave the same bits. The first record that differs is named. */
+#include <cotangent/graph.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core/alloc.h"
-#include "core/attrs.h"
 #include "core/dtype.h"
 #include "core/passes/passes.h"
-
-struct ct_graph_check {
-    bool (*function)(void *context);
-    void *context;
-    ct_record *records; /* copies */
-    int n_records;
-    ct_graph_slot *slots; /* as recorded: which are kept, and which are written */
-    int n_slots;
-};
-
-void ct__graph_check_free(struct ct_graph_check *check) {
-    if (!check) return;
-    for (int i = 0; i < check->n_records; i++) ct__free(check->records[i].block, check->records[i].block_bytes);
-    ct__free(check->records, ((size_t)check->n_records + 1) * sizeof *check->records);
-    ct__free(check->slots, ((size_t)check->n_slots + 1) * sizeof *check->slots);
-    ct__free(check, sizeof *check);
-}
-
-bool ct__graph_check_begin(ct_graph *g, bool (*function)(void *context), void *context) {
-    struct ct_graph_check *check = g->check = ct__alloc(sizeof *check);
-    if (!check) return ct__fail_memory("capture", sizeof *check);
-    const size_t record_bytes = ((size_t)g->n_records + 1) * sizeof(ct_record),
-                 slot_bytes = ((size_t)g->n_slots + 1) * sizeof(ct_graph_slot);
-    *check = (struct ct_graph_check){.function = function, .context = context};
-    ct_record *records = ct__alloc(record_bytes);
-    ct_graph_slot *slots = ct__alloc(slot_bytes);
-    bool ok = records && slots;
-    if (!ok) ct__fail_memory("capture", record_bytes + slot_bytes);
-    int n = 0;
-    while (ok && n < g->n_records && (ok = ct__record_clone(&g->records[n], &records[n]))) n++;
-    if (!ok) {
-        for (int i = 0; i < n; i++) ct__free(records[i].block, records[i].block_bytes);
-        ct__free(records, record_bytes);
-        ct__free(slots, slot_bytes);
-        return false;
-    }
-    memcpy(slots, g->slots, (size_t)g->n_slots * sizeof *slots);
-    check->records = records;
-    check->n_records = g->n_records;
-    check->slots = slots;
-    check->n_slots = g->n_slots;
-    return true;
-}
 
 /* ---- Records ---- */
 
 /* A comparison on its way: `now` is the new recording, and slot i of the old one is slot to[i] of the new (-1: it was not met yet). */
 typedef struct comparison {
     const ct_graph *graph, *now;
-    const struct ct_graph_check *was;
+    const ct_graph_raw *was;
     int *to;
     int at; /* the record */
 } comparison;
@@ -109,8 +66,8 @@ static bool compare_attributes(const comparison *c, const ct_record *a, const ct
     if (!a->call.attrs || !b->call.attrs) return true;
     for (const ct_attr *attr = a->call.op->attrs; attr && attr->name; attr++) {
         if (is_position(attr, a) && is_position(attr, b)) continue;
-        ct__attr_text(attr, a->call.attrs, was, sizeof was);
-        ct__attr_text(attr, b->call.attrs, is, sizeof is);
+        ct_attrs_text(attr, a->call.attrs, was, sizeof was);
+        ct_attrs_text(attr, b->call.attrs, is, sizeof is);
         if (strcmp(was, is) != 0)
             return differs(c, "%s is %s in the graph and %s in the function now", attr->name, was, is);
     }
@@ -199,9 +156,7 @@ typedef struct kept_bytes {
     size_t bytes;
 } kept_bytes;
 
-static bool counts(const struct ct_graph_check *was, int slot) {
-    return was->slots[slot].kept && was->slots[slot].written;
-}
+static bool counts(const ct_graph_raw *was, int slot) { return was->slots[slot].kept && was->slots[slot].written; }
 
 static bool take_kept(const comparison *c, bool now, kept_bytes *all) {
     size_t used = 0;
@@ -289,14 +244,14 @@ static void adopt(const comparison *c, ct_graph *g) {
 }
 
 static bool check(ct_graph *g, ct_graph *now, int *to) {
-    comparison c = {.graph = g, .now = now, .was = g->check, .to = to};
+    comparison c = {.graph = g, .now = now, .was = g->raw, .to = to};
     kept_bytes before = {0}, function = {0}, replay = {0};
     uint64_t begin[CT__GRAPH_GENERATORS], end[CT__GRAPH_GENERATORS];
     for (int i = 0; i < c.was->n_slots; i++) to[i] = -1;
     for (int i = 0; i < g->n_generators; i++) begin[i] = ct_rng_position(g->generators[i].rng);
     now->checked = g;
-    bool ok = take_kept(&c, false, &before) && ct__graph_record(now, c.was->function, c.was->context) &&
-              compare_records(&c) && take_kept(&c, true, &function);
+    bool ok = take_kept(&c, false, &before) && ct__graph_record(now, g->function, g->context) && compare_records(&c) &&
+              take_kept(&c, true, &function);
     if (ok) {
         for (int i = 0; i < g->n_generators; i++) {
             end[i] = ct_rng_position(g->generators[i].rng);
@@ -318,7 +273,7 @@ static bool check(ct_graph *g, ct_graph *now, int *to) {
 }
 
 bool ct__graph_check_replay(ct_graph *g) {
-    const size_t bytes = ((size_t)g->check->n_slots + 1) * sizeof(int);
+    const size_t bytes = ((size_t)g->raw->n_slots + 1) * sizeof(int);
     ct_graph *now = ct__graph_new();
     int *to = now ? ct__alloc(bytes) : NULL;
     if (now && !to) ct__fail_memory("replay", bytes);

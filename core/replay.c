@@ -149,7 +149,8 @@ bool ct_replay(ct_graph *g) {
     if (g->replaying)
         return ct_fail(CT_ERR_STATE, "replay", "the graph is being replayed already, by this thread or another");
     g->replaying = true;
-    const bool ok = ct__variables_send(g) && (g->check ? ct__graph_check_replay(g) : ct__graph_replay(g, true));
+    const bool ok = ct__variables_send(g) &&
+                    ((g->flags & CT_CAPTURE_CHECK) ? ct__graph_check_replay(g) : ct__graph_replay(g, true));
     g->replaying = false;
     return ok;
 }

@@ -7,6 +7,7 @@
 #include <cotangent/capture.h>
 #include <cotangent/data.h>
 #include <cotangent/dlpack.h>
+#include <cotangent/graph.h>
 #include <cotangent/io.h>
 #include <cotangent/metrics.h>
 #include <cotangent/nn.h>

@@ -35,6 +35,7 @@ enum {
     CT_CAPTURE_WARM = 1, /* the function has run before: it is run once only */
     /* Every replay is compared with the function (CT_CAPTURE=check in the environment does the same for all graphs): see below */
     CT_CAPTURE_CHECK = 1 << 8,
+    CT_CAPTURE_SAVE = 1 << 9, /* what was recorded is kept as it is, so that it can be saved (cotangent/graph.h) */
 };
 
 /* Runs function(context) twice, and records it the second time: what only its first run makes (an optimizer's state, say) is then there.
