@@ -1,11 +1,13 @@
 /* Capture: a function is run, and every call of a kernel that it leads to is noted with its memory. Storages are known by number (slots), so
  * that memory can be planned afterwards. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/alloc.h"
 #include "core/error.h"
 #include "core/graph.h"
+#include "core/log.h"
 #include "core/passes/passes.h"
 
 _Thread_local ct_graph *ct__capturing;
@@ -308,6 +310,32 @@ bool ct_capture_effect(bool (*effect)(void *context), void *context) {
     return true;
 }
 
+/* ---- Guards ---- */
+
+static bool note_guard(ct_graph *g, const int64_t *version, const char *why) {
+    for (int i = 0; i < g->n_guards; i++)
+        if (g->guards[i].version == version) return true;
+    if (!grow((void **)&g->guards, &g->guards_room, g->n_guards, sizeof *g->guards)) return false;
+    g->guards[g->n_guards++] = (struct ct_guard){.version = version, .why = why};
+    return true;
+}
+
+bool ct_capture_guard(const int64_t *version, const char *why) {
+    if (!version || !why) return ct__fail_null("capture_guard", version ? "why" : "version");
+    if (!ct__capturing) return true;
+    const bool was_pending = ct__pending();
+    if (!note_guard(ct__capturing, version, why)) give_up(was_pending);
+    return true;
+}
+
+const char *ct__graph_fault(const ct_graph *g) {
+    for (int i = 0; i < g->n_guards; i++)
+        if (*g->guards[i].version != g->guards[i].value) return g->guards[i].why;
+    return NULL;
+}
+
+bool ct_graph_is_good(const ct_graph *g) { return g && !ct__graph_fault(g); }
+
 /* ---- The whole ---- */
 
 /* What the function has left behind is kept as it is. */
@@ -348,6 +376,7 @@ bool ct__graph_record(ct_graph *g, bool (*function)(void *context), void *contex
     const bool ok = run_whole(function, context);
     for (int i = 0; i < g->n_generators; i++)
         g->generators[i].drawn = ct_rng_position(g->generators[i].rng) - g->generators[i].begin;
+    for (int i = 0; i < g->n_guards; i++) g->guards[i].value = *g->guards[i].version;
     ct__capturing = suspended = NULL;
     within = false;
     if (ok && g->refusal.code != CT_OK) ct__error_put(&g->refusal);
@@ -393,6 +422,11 @@ ct_graph *ct_capture(bool (*function)(void *context), void *context, unsigned fl
              ct__graph_plan(g);
     }
     if (ok) return g;
+    if (ct__log_on(CT__LOG_CAPTURE)) {
+        char line[1200];
+        snprintf(line, sizeof line, "capture: there is no graph: %s", ct_error());
+        ct__log_put(line);
+    }
     ct_graph_free(g);
     return NULL;
 }
@@ -407,6 +441,7 @@ void ct_graph_free(ct_graph *g) {
     for (int i = 0; i < g->n_slots; i++) ct__storage_release(g->slots[i].kept);
     for (int i = 0; i < g->n_blocks; i++) ct__storage_release(g->blocks[i]);
     ct__map_free(&g->by_storage);
+    ct__free(g->guards, (size_t)g->guards_room * sizeof *g->guards);
     ct__free(g->draws, (size_t)g->draws_room * sizeof *g->draws);
     ct__free(g->records, (size_t)g->records_room * sizeof *g->records);
     ct__free(g->slots, (size_t)g->slots_room * sizeof *g->slots);

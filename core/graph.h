@@ -80,9 +80,15 @@ struct ct_graph {
     ct_storage *blocks[CT__GRAPH_BLOCKS]; /* one for each device */
     int n_blocks;
     int64_t needed;
-    int64_t recorded;                     /* what was needed before any pass */
-    unsigned flags;                       /* of ct_capture */
-    char note[160];                       /* what the last pass did */
+    int64_t recorded; /* what was needed before any pass */
+    unsigned flags;   /* of ct_capture */
+    char note[160];   /* what the last pass did */
+    struct ct_guard {
+        const int64_t *version;
+        int64_t value; /* when the capture ended */
+        const char *why;
+    } * guards;
+    int n_guards, guards_room;
     struct ct_graph_variables *variables; /* numbers of the program's own (graph_variable.c); NULL: none */
     struct ct_graph_names *names;         /* of tensors (graph_look.c); NULL: none */
     ct_graph_raw *raw;                    /* what was recorded, before any pass; NULL: nobody wants to know */
@@ -99,7 +105,8 @@ bool ct__record_arrays(ct_record *record, int n_in, int n_out, int n_numbers, si
 int ct__graph_slot(ct_graph *graph, ct_device device, size_t bytes); /* a new one; -1 after an error */
 bool ct__graph_grow(ct_graph *graph); /* room for one more record; false after an error */
 
-ct_graph *ct__graph_new(void); /* an empty one; NULL after an error */
+const char *ct__graph_fault(const ct_graph *graph); /* why a guard refuses a replay; NULL: none does */
+ct_graph *ct__graph_new(void);                      /* an empty one; NULL after an error */
 /* Runs the function once and records it, raw: no pass has seen it and nothing is planned. False after an error. */
 bool ct__graph_record(ct_graph *graph, bool (*function)(void *context), void *context);
 bool ct__graph_run(ct_graph *graph, ct_record *record);               /* a record by itself */

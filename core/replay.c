@@ -148,6 +148,8 @@ bool ct_replay(ct_graph *g) {
     if (ct__capturing) return ct_fail(CT_ERR_STATE, "replay", "a replay cannot be part of a capture");
     if (g->replaying)
         return ct_fail(CT_ERR_STATE, "replay", "the graph is being replayed already, by this thread or another");
+    const char *fault = ct__graph_fault(g);
+    if (fault) return ct_fail(CT_ERR_STATE, "replay", "%s: capture it again", fault);
     g->replaying = true;
     const bool ok = ct__variables_send(g) &&
                     ((g->flags & CT_CAPTURE_CHECK) ? ct__graph_check_replay(g) : ct__graph_replay(g, true));

@@ -200,6 +200,14 @@ static bool run_captured(step_shape *s, ct_tensor *const *batch) {
     return true;
 }
 
+/* What a graph takes as given has changed, by a checkpoint that was loaded, say: it is captured again. */
+static void forget_stale(step_shape *s) {
+    if (!s->graph || ct_graph_is_good(s->graph)) return;
+    ct_graph_free(s->graph);
+    s->graph = NULL;
+    forget_results(s);
+}
+
 static bool run_replay(step_shape *s, ct_tensor *const *batch) {
     if (!copy_batch(s, batch) || !ct_replay(s->graph)) return false;
     s->step->replays++;
@@ -242,6 +250,7 @@ bool ct_train_step_take(ct_train_step *step, ct_tensor *const *batch, int n, ct_
     if (extra) *extra = NULL;
     if (!check_batch(step, batch, n)) return false;
     step_shape *s = step->eager ? NULL : find_shape(step, batch, n, &is_new);
+    if (s) forget_stale(s);
     const bool eager = !s || is_new || (!s->graph && !pays(s));
     if (!s) s = &once;
     ct_scope {

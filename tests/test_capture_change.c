@@ -352,3 +352,25 @@ TEST(a_step_of_lookahead_says_why_it_is_not_captured) {
     CHECK(ct_optim_steps(t.optim) == 2);
     free_training(&t);
 }
+
+TEST(a_graph_whose_state_was_replaced_is_refused_and_captured_again) {
+    training t = make_training(KINDS);
+    ct_graph *graph = ct_capture(train, &t, 0);
+    REQUIRE(graph && ct_replay(graph) && ct_graph_is_good(graph));
+    ct_state *state = state_of(&t);
+    CHECK(ct_optim_take_state(t.optim, state, "optim.") && !ct_graph_is_good(graph) && !ct_replay(graph));
+    CHECK_ERROR(CT_ERR_STATE,
+                "replay: the state of the optimizer has been replaced since the capture: capture it again");
+    CHECK(ct_optim_steps(t.optim) == 3);
+    ct_graph_free(graph);
+    graph = ct_capture(train, &t, CT_CAPTURE_WARM);
+    CHECK(graph && ct_replay(graph) && ct_ema_swap_in(t.ema) && !ct_replay(graph));
+    CHECK_ERROR(CT_ERR_STATE,
+                "replay: the averages have been swapped in or replaced since the capture: capture it again");
+    CHECK(ct_ema_swap_out(t.ema) && ct_replay(graph) && ct_optim_steps(t.optim) == 6);
+    ct_state_free(state);
+    ct_graph_free(graph);
+    free_training(&t);
+    CHECK(!ct_capture_guard(NULL, "") && ct_error_code() == CT_ERR_NULL);
+    ct_error_clear();
+}

@@ -137,7 +137,7 @@ TEST(a_captured_training_is_resumed_to_the_same_bits) {
     ct_state *nothing = ct_safetensors_load(given_file("nothing.safetensors"));
     NEEDS(nothing);
     ct_state_free(nothing);
-    float whole[60][2], parts[60][2];
+    float whole[60][2], parts[60][2], longer[70][2], eager[70][2];
     training a = make(cpu, true);
     REQUIRE(begin(&a, CT_TRAIN_EAGER, 1));
     go_on(&a, 60, whole);
@@ -151,9 +151,16 @@ TEST(a_captured_training_is_resumed_to_the_same_bits) {
         if (k == 2) { /* back, in the middle of it */
             training b = make(cpu, true);
             REQUIRE(begin(&b, CT_TRAIN_AUTO, 1));
-            go_on(&b, 30, parts);
+            go_on(&b, 30, longer);
             CHECK(ct_run_resume(&b.run, own_folder()) && b.run.step == 60);
-            ct_train_step_reset(b.step);
+            go_on(&b, 70, longer); /* without a word to the step */
+            CHECK(ct_train_step_replays(b.step) > 30);
+            training c = make(cpu, true);
+            REQUIRE(begin(&c, CT_TRAIN_EAGER, 1));
+            CHECK(ct_run_resume(&c.run, own_folder()));
+            go_on(&c, 70, eager);
+            CHECK(memcmp(longer + 60, eager + 60, 10 * sizeof *eager) == 0);
+            end(&c);
             end(&b);
         }
         end(&t);

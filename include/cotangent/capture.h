@@ -71,6 +71,12 @@ CT_API bool ct_graph_set(ct_graph *graph, const char *name, double value);
 /* While a function is captured: effect(context) is called at this place in every replay. For what a program does on the host in each
  * step, such as counting. False after an error; true, and nothing is done, where nothing is captured. */
 CT_API bool ct_capture_effect(bool (*effect)(void *context), void *context);
+/* While a function is captured: the graph takes as given what *version stands for, and is good as long as that is what it was when the
+ * capture ended. For what replaces tensors that a step uses, as loading the state of an optimizer does: it counts its version up. A
+ * replay is then refused, before anything is done, with "why" (a text that lives as long as the graph). False after an error; true,
+ * and nothing is done, where nothing is captured. */
+CT_API bool ct_capture_guard(const int64_t *version, const char *why);
+CT_API bool ct_graph_is_good(const ct_graph *graph); /* whether all of these still are what they were; of NULL false */
 CT_API bool ct_is_capturing(void);
 /* Where something is captured: op says that `what` cannot be, "what cannot be captured: why" (NULL: it would be the same in every replay).
  * Nothing is recorded from here on, and ct_capture ends with that error. For functions that do on the host what a replay would

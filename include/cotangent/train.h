@@ -60,8 +60,8 @@ CT_API void ct_train_step_free(ct_train_step *step);
 CT_API bool ct_train_step_take(ct_train_step *step, ct_tensor *const *batch, int n, ct_tensor **loss,
                                ct_tensor **extra);
 
-/* Forgets all graphs: after something that they take as given has changed, such as which parameters are frozen, the mode of the network or
- * the state of the optimizer, the averages or the scaler, which a checkpoint has replaced. */
+/* Forgets all graphs: after something that they take as given has changed, such as which parameters are frozen or the mode of the network.
+ * Of a checkpoint that was loaded, into the optimizer, the averages or the scaler, they know themselves. */
 CT_API void ct_train_step_reset(ct_train_step *step);
 CT_API int64_t ct_train_step_replays(const ct_train_step *step); /* steps so far that were replays */
 CT_API const char *
