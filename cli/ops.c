@@ -1,9 +1,8 @@
 /* cotangent ops: the op table as text or JSON. What is printed here is what `cotangent apply` takes. */
 #include "cli/cli.h"
 
-#include <cotangent/graph.h>
-
 #include <cotangent/backend.h>
+#include <cotangent/graph.h>
 
 #include <inttypes.h>
 #include <stdlib.h>
