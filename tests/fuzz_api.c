@@ -7,6 +7,7 @@
 #include <cotangent/capture.h>
 #include <cotangent/data.h>
 #include <cotangent/dlpack.h>
+#include <cotangent/graph.h>
 #include <cotangent/io.h>
 #include <cotangent/metrics.h>
 #include <cotangent/nn.h>
@@ -14,6 +15,7 @@
 #include <cotangent/optim.h>
 #include <cotangent/run.h>
 #include <cotangent/state.h>
+#include <cotangent/train.h>
 
 #include <stdio.h>
 #include <stdlib.h>
