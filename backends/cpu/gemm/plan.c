@@ -161,6 +161,8 @@ static void cut(ct__plan *p) {
     p->chunk_rows = private_b ? most_rows : ct__min(most_rows, ct__round_up(kernel->block_rows, p->tile_rows));
     p->chunk_cols = private_a ? ct__round_up(most_cols, width) : p->block_cols;
     if (p->items_apart) return;
+    /* Some for every thread. An element of C is a sum by itself, so its bits do not depend on the cut. */
+    const int64_t enough = ct__threads() > 6 ? 4 * ct__threads() : 24;
     for (;;) {
         const int64_t chunks =
             ct__ceil_div(most_rows, p->chunk_rows) * ct__ceil_div(most_cols, p->chunk_cols) * (p->joint ? p->items : 1);
@@ -170,7 +172,7 @@ static void cut(ct__plan *p) {
         const int64_t least_rows = (private_a && p->a_by_k && chunks >= 12 ? 4 : 1) * p->tile_rows;
         const bool rows = !private_b && p->chunk_rows > least_rows;
         const bool cols = !private_a && p->chunk_cols > (private_b ? 2 * width : width);
-        if (chunks >= 24 || flops < 2e6 || (!rows && !cols)) break;
+        if (chunks >= enough || flops < 2e6 || (!rows && !cols)) break;
         /* Rows that share a block of B are worth more than columns that share a panel of A. */
         if (cols && (!rows || p->chunk_cols > 2 * width || p->chunk_rows <= 4 * p->tile_rows))
             p->chunk_cols = ct__round_up(p->chunk_cols / 2, width);
