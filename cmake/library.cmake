@@ -2,7 +2,7 @@
 
 file(GLOB CT_ONCE_SOURCES CONFIGURE_DEPENDS
     core/*.c core/passes/*.c ops/*.c ops/*/*.c ops/*/cpu/once/*.c backends/cpu/*.c backends/cpu/gemm/*.c
-    support/*.c nn/*.c nn/*/*.c optim/*.c data/*.c io/*.c metrics/*.c)
+    support/*.c nn/*.c nn/*/*.c optim/*.c data/*.c io/*.c metrics/*.c dist/*.c)
 # CPU kernels lie in ops/NAME/cpu/ and are compiled for each level of vector instructions, but for those in its once/.
 file(GLOB CT_ISA_SOURCES CONFIGURE_DEPENDS ops/*/cpu/*.c ops/*/cpu/*/*.c backends/cpu/kernels.c backends/cpu/isa/*.c)
 list(FILTER CT_ISA_SOURCES EXCLUDE REGEX "/cpu/once/")
@@ -15,7 +15,7 @@ list(REMOVE_ITEM CT_ONCE_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/backends/cpu/kernel
 # machinery of the backend, which every call passes through.
 set(ct_small_sources ${CT_ONCE_SOURCES} ${CT_GENERATED_SOURCES})
 list(FILTER ct_small_sources INCLUDE REGEX
-    "/(ops|gen|nn|io|support)/|/optim/(schedule|state|lbfgs)|/data/(dataset|combine|folder|csv_state|transform_table|vocabulary)")
+    "/(ops|gen|nn|io|dist|support)/|/optim/(schedule|state|lbfgs)|/data/(dataset|combine|folder|csv_state|transform_table|vocabulary)")
 list(FILTER ct_small_sources EXCLUDE REGEX # these have loops over pixels or numbers, or are passed by what every layer calls
     "/ops/[^/]*/cpu/|/ops/geometry|/(io/image|support/resample|nn/orthogonal|nn/forward|nn/cache|nn/module)")
 # They carry no tables for unwinding either, as kernels do not: nothing is thrown through C.
