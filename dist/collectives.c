@@ -75,14 +75,14 @@ static ct_dist_group *ready(ct__dist_kind kind, const ct_tensor *x, bool wants_x
 }
 
 /* Into the flight: x, or a copy of it in the host's memory, and the result there. */
-static bool begin(ct_dist_work *work, ct_dist_group *group, ct__transfer transfer, ct_dims shape) {
+static bool begin(ct_dist_work *work, ct_dist_group *group, ct__transfer transfer, ct_dims shape, const char *name) {
     if (work->staged) transfer.in = ct_data(work->staged);
     if (work->result) transfer.out = ct_data_mut(work->result);
-    return ct_ok() && ct__flight_begin(&work->flight, group, &transfer, shape, "");
+    return ct_ok() && ct__flight_begin(&work->flight, group, &transfer, shape, name);
 }
 
-static ct_dist_work *start(ct__dist_kind kind, ct_tensor *x, ct_dist_reduction reduction, int root,
-                           ct_dist_group *given) {
+ct_dist_work *ct__start(ct__dist_kind kind, ct_tensor *x, ct_dist_reduction reduction, int root, ct_dist_group *given,
+                        const char *name, bool in_place) {
     ct_dist_group *group = ready(kind, x, true, given);
     ct_dims result;
     char why[256];
@@ -98,9 +98,10 @@ static ct_dist_work *start(ct__dist_kind kind, ct_tensor *x, ct_dist_reduction r
     ct_scope {
         work->x = ct_keep(x);
         work->staged = ct_keep(on_host(x));
-        work->result = ct_keep(ct_empty(result, .dtype = dtype, .device = {CT_CPU, 0}));
+        work->result = ct_keep(in_place ? work->staged : ct_empty(result, .dtype = dtype, .device = {CT_CPU, 0}));
         fine = work->staged && work->result &&
-               begin(work, group, ct__transfer_of(kind, reduction, dtype, root, ct_numel(x), group->size), ct_shape(x));
+               begin(work, group, ct__transfer_of(kind, reduction, dtype, root, ct_numel(x), group->size), ct_shape(x),
+                     name);
     }
     if (fine) return work;
     release(work);
@@ -108,29 +109,29 @@ static ct_dist_work *start(ct__dist_kind kind, ct_tensor *x, ct_dist_reduction r
 }
 
 ct_dist_work *ct_dist_all_reduce_start(ct_tensor *x, ct_dist_reduction reduction, ct_dist_group *group) {
-    return start(CT__ALL_REDUCE, x, reduction, 0, group);
+    return ct__start(CT__ALL_REDUCE, x, reduction, 0, group, "", false);
 }
 
 ct_dist_work *ct_dist_broadcast_start(ct_tensor *x, int root, ct_dist_group *group) {
-    return start(CT__BROADCAST, x, CT_DIST_SUM, root, group);
+    return ct__start(CT__BROADCAST, x, CT_DIST_SUM, root, group, "", false);
 }
 
 ct_dist_work *ct_dist_all_gather_start(ct_tensor *x, ct_dist_group *group) {
-    return start(CT__ALL_GATHER, x, CT_DIST_SUM, 0, group);
+    return ct__start(CT__ALL_GATHER, x, CT_DIST_SUM, 0, group, "", false);
 }
 
 ct_dist_work *ct_dist_reduce_scatter_start(ct_tensor *x, ct_dist_reduction reduction, ct_dist_group *group) {
-    return start(CT__REDUCE_SCATTER, x, reduction, 0, group);
+    return ct__start(CT__REDUCE_SCATTER, x, reduction, 0, group, "", false);
 }
 
 ct_dist_work *ct_dist_all_to_all_start(ct_tensor *x, ct_dist_group *group) {
-    return start(CT__ALL_TO_ALL, x, CT_DIST_SUM, 0, group);
+    return ct__start(CT__ALL_TO_ALL, x, CT_DIST_SUM, 0, group, "", false);
 }
 
 ct_dist_work *ct_dist_barrier_start(ct_dist_group *given) {
     ct_dist_group *group = ready(CT__BARRIER, NULL, false, given);
     ct_dist_work *work = group ? new_work(CT__BARRIER) : NULL;
-    if (!work || begin(work, group, (ct__transfer){.kind = CT__BARRIER}, (ct_dims){0})) return work;
+    if (!work || begin(work, group, (ct__transfer){.kind = CT__BARRIER}, (ct_dims){0}, "")) return work;
     release(work);
     return NULL;
 }
@@ -158,7 +159,7 @@ ct_dist_work *ct_dist_send_start(ct_tensor *x, int to, ct_dist_group *given) {
         work->staged = ct_keep(on_host(x));
         fine = work->staged &&
                begin(work, group, ct__transfer_of(CT__SEND, CT_DIST_SUM, ct_dtype_of(x), to, ct_numel(x), group->size),
-                     ct_shape(x));
+                     ct_shape(x), "");
     }
     if (fine) return work;
     release(work);
@@ -179,7 +180,7 @@ ct_dist_work *ct_dist_receive_start(ct_tensor *x, int from, ct_dist_group *given
         work->result = ct_keep(ct_empty(ct_shape(x), .dtype = ct_dtype_of(x), .device = {CT_CPU, 0}));
     if (work->result &&
         begin(work, group, ct__transfer_of(CT__RECEIVE, CT_DIST_SUM, ct_dtype_of(x), from, ct_numel(x), group->size),
-              ct_shape(x)))
+              ct_shape(x), ""))
         return work;
     release(work);
     return NULL;

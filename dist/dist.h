@@ -47,8 +47,8 @@ typedef struct ct__job {
     double timeout;
     char engine[160];
     bool joined, ended;
-    char broken[1024];   /* why nothing can be exchanged any more; "": it can */
-    ct__flight *waiting; /* what this rank is waiting for, to tell others */
+    char broken[1024]; /* why nothing can be exchanged any more; "": it can */
+    ct_dist_stats stats;
 } ct__job;
 extern ct__job ct__job_state;
 
@@ -97,6 +97,10 @@ ct__transfer ct__transfer_of(ct__dist_kind kind, ct_dist_reduction reduction, ct
 
 /* The result of a call that has begun, in the host's memory; NULL with an error where there is no such work. */
 ct_tensor *ct__work_result(int64_t id);
+
+/* As ct_dist_..._start, under a name that ranks compare and errors tell; in_place: the result may be where x is. */
+ct_dist_work *ct__start(ct__dist_kind kind, ct_tensor *x, ct_dist_reduction reduction, int root, ct_dist_group *group,
+                        const char *name, bool in_place);
 
 struct ct_dist_work {
     ct__flight flight;

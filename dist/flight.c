@@ -89,6 +89,9 @@ bool ct__flight_begin(ct__flight *flight, ct_dist_group *group, const ct__transf
     for (int i = 0; i < shape.n && i < CT_MAX_DIMS; i++) flight->text.dims[i] = shape.d[i];
     snprintf(flight->text.name, sizeof flight->text.name, "%s", name);
     if (!message) flight->text.sequence = ++group->sequence;
+    ct__job_state.stats.calls++;
+    ct__job_state.stats.bytes +=
+        transfer->count * (int64_t)(has_data(transfer->kind) || message ? ct_dtype_size(transfer->dtype) : 0);
     if (group->size == 1) return alone(flight);
     const char *problem = message ? begin_message(flight) : begin_comparison(flight);
     if (problem) return ct__fail_engine(flight, problem);
@@ -189,7 +192,6 @@ bool ct__flight_wait(ct__flight *flight) {
     ct__job *job = &ct__job_state;
     /* the last part of the time is for finding out who is missing */
     const double limit = job->timeout > 2 ? job->timeout - 1 : job->timeout / 2, began = ct__seconds();
-    job->waiting = flight;
     for (unsigned polls = 0; flight->stage != CT__OVER; polls++) {
         if (flight->stage == CT__FAILED || job->broken[0]) {
             ct__group(flight->group, ct__kind_name(flight->transfer.kind)); /* the error, where it was another call's */
@@ -208,6 +210,6 @@ bool ct__flight_wait(ct__flight *flight) {
             else sched_yield();
         }
     }
-    job->waiting = NULL;
+    job->stats.seconds += ct__seconds() - began;
     return flight->stage == CT__OVER;
 }

@@ -129,6 +129,14 @@ bool ct_dist_end(void) {
 int ct_dist_rank(void) { return ct__job_state.world.rank; }
 int ct_dist_size(void) { return ct__job_state.world.size; }
 int ct_dist_local_rank(void) { return ct__job_state.local_rank; }
+bool ct_dist_get_stats(ct_dist_stats *stats) {
+    if (!stats) return ct_fail(CT_ERR_NULL, "dist_get_stats", "stats is NULL");
+    const size_t size = stats->size, known = sizeof *stats;
+    if (size < sizeof size) return ct_fail(CT_ERR_VALUE, "dist_get_stats", "stats.size is %zu", size);
+    memcpy(stats, &ct__job_state.stats, size < known ? size : known);
+    stats->size = size;
+    return true;
+}
 const char *ct_dist_engine(void) { return ct__job_state.engine; }
 
 /* ---- Groups ---- */

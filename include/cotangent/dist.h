@@ -19,6 +19,7 @@
 #define COTANGENT_DIST_H
 
 #include <cotangent.h>
+#include <cotangent/nn.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -43,6 +44,15 @@ CT_API int ct_dist_rank(void);           /* 0 before ct_dist_init */
 CT_API int ct_dist_size(void);           /* of the job; 1 before ct_dist_init */
 CT_API int ct_dist_local_rank(void);     /* among those on the same machine: which of its devices to take */
 CT_API const char *ct_dist_engine(void); /* "Open MPI v4.1.4", "one process" */
+
+/* What this rank has exchanged so far. */
+typedef struct ct_dist_stats {
+    size_t size;    /* sizeof(ct_dist_stats), set by the caller */
+    int64_t calls;  /* of collectives, sends and receives */
+    int64_t bytes;  /* that it gave to them */
+    double seconds; /* that it waited for them */
+} ct_dist_stats;
+CT_API bool ct_dist_get_stats(ct_dist_stats *stats);
 
 /* ---- Groups ---------------------------------------------------------------------------------------- */
 
@@ -100,6 +110,56 @@ CT_API bool ct_dist_done(ct_dist_work *work);
  * and has the same gradient. */
 CT_API bool ct_dist_wait(ct_dist_work *work, ct_tensor **result);
 CT_API void ct_dist_work_free(ct_dist_work *work); /* waits first, if nobody did */
+
+/* ---- Data parallelism ------------------------------------------------------------------------------ */
+
+/* A network of which every rank has a copy and trains it on its own part of each batch. Gradients are averaged over ranks in buckets,
+ * while backward goes on with the layers below:
+ *
+ *     ct_dist_parallel *parallel = ct_dist_data_parallel(net);
+ *     for (...) { ct_backward(loss); ct_dist_reduce_gradients(parallel); ct_optim_step(opt); ct_optim_zero_grad(opt); }
+ *
+ * Each rank's loss is the mean over its own items, of which all have as many; otherwise it is weighted by them. */
+typedef struct ct_dist_parallel ct_dist_parallel;
+typedef struct ct_dist_parallel_options {
+    size_t size;
+    ct_dist_group *group; /* NULL: all ranks */
+    int64_t bucket;       /* bytes of gradients that go at once: 8 MiB */
+    bool bf16;            /* f32 gradients go as bf16: half the bytes, 8 bits of mantissa */
+    /* The same bits with any number of ranks that divides this, a power of two: see ct_dist_shard. 0: not so */
+    int shards;
+} ct_dist_parallel_options;
+/* Parameters and buffers of rank 0 become those of all; ranks whose networks differ are told which parameter it is. net is held. Parameters must not be
+ * replaced afterwards (moved, converted, frozen or not). */
+CT_API ct_dist_parallel *ct_dist_data_parallel_p(ct_module *net, const ct_dist_parallel_options *options);
+CT_API void ct_dist_parallel_free(ct_dist_parallel *parallel);
+/* Once after the last backward before a step, by all ranks: ends what backward has begun. A parameter that some ranks have not used counts as
+ * zeros there; one that none has used has no gradient, as ever. */
+CT_API bool ct_dist_reduce_gradients(ct_dist_parallel *parallel);
+/* false: backward only adds up gradients on its own rank, until it is true again and a pass was made (gradient accumulation). Returns what
+ * it was. */
+CT_API bool ct_dist_set_sync(ct_dist_parallel *parallel, bool sync);
+/* The buffers (running statistics) of rank 0 on all ranks. */
+CT_API bool ct_dist_broadcast_buffers(ct_dist_parallel *parallel);
+
+/* The same bits whatever the number of ranks. The batch of a step is cut into `shards` parts, of which rank r computes
+ * shards / size, from r shards / size on, one after the other:
+ *
+ *     for (int s = ct_dist_first_shard(p); s < ct_dist_last_shard(p); s++) {
+ *         ct_dist_shard(p, step, s);
+ *         ... forward and backward of the mean loss of part s ...
+ *     }
+ *     ct_dist_reduce_gradients(p);
+ *
+ * ct_dist_shard sets the default random generator to a position of (step, shard), and buffers to what they were before the step. Gradients, and buffers, become
+ * the mean over the shards, added up as a balanced binary tree in their order, by one rank in the same way as by many. */
+CT_API bool ct_dist_shard(ct_dist_parallel *parallel, int64_t step, int shard);
+CT_API int ct_dist_first_shard(const ct_dist_parallel *parallel);
+CT_API int ct_dist_last_shard(const ct_dist_parallel *parallel); /* one past it */
+
+/* Batch norms of net, in training, take mean and variance over the items of all ranks of the group, and their running statistics from these. All
+ * ranks run forward and backward together. */
+CT_API bool ct_nn_sync_batch_norm(ct_module *net, ct_dist_group *group);
 
 #ifdef __cplusplus
 }

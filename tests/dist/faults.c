@@ -1,7 +1,9 @@
 /* Ranks that disagree, hang or die: the call ends on every other rank with a text, which is printed. Run by tests/dist.sh under mpirun:
- *     faults shape|dtype|op|order|end|message|deadlock|sleep|kill|begun */
+ *     faults shape|dtype|op|order|end|message|deadlock|sleep|kill|begun|network|layer */
 #include <signal.h>
 #include <unistd.h>
+
+#include <cotangent/nn.h>
 
 #include "tests/dist/ranks.h"
 
@@ -9,6 +11,16 @@ static int rank, size;
 
 static ct_tensor *sum_of(ct_dims shape, ct_dtype dtype) {
     return ct_dist_all_reduce(ct_ones(shape, .dtype = dtype), CT_DIST_SUM, NULL);
+}
+
+static void train(const char *what, bool odd) {
+    const bool other = !strcmp(what, "network") && odd;
+    ct_module *net = ct_nn_sequential(ct_nn_linear(3, 4), ct_nn_linear(4, other ? 5 : 2));
+    ct_dist_parallel *parallel = ct_dist_data_parallel(net);
+    if (parallel && odd) sleep(5); /* in the middle of a step */
+    if (parallel && ct_backward(ct_sum(ct_forward(net, ct_ones(CT_DIMS(2, 3)))))) ct_dist_reduce_gradients(parallel);
+    ct_dist_parallel_free(parallel);
+    ct_module_free(net);
 }
 
 static void do_what(const char *what) {
@@ -26,6 +38,7 @@ static void do_what(const char *what) {
     if (!strcmp(what, "sleep") && odd) sleep(5);
     if (!strcmp(what, "kill") && odd) raise(SIGKILL);
     if (!strcmp(what, "sleep") || !strcmp(what, "kill")) sum_of(CT_DIMS(3, 4), CT_F32);
+    if (!strcmp(what, "network") || !strcmp(what, "layer")) train(what, odd);
     if (!strcmp(what, "begun")) {
         ct_dist_work *first = ct_dist_all_reduce_start(x, CT_DIST_SUM, NULL);
         ct_dist_work *second = ct_dist_all_reduce_start(ct_ones(CT_DIMS(odd ? 2 : 5)), CT_DIST_SUM, NULL);
