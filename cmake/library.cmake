@@ -18,9 +18,7 @@ list(FILTER ct_small_sources INCLUDE REGEX
     "/(ops|gen|nn|io|dist|support)/|/optim/(schedule|state|lbfgs)|/data/(dataset|combine|folder|csv_state|transform_table|vocabulary)")
 list(FILTER ct_small_sources EXCLUDE REGEX # these have loops over pixels or numbers, or are passed by what every layer calls
     "/ops/[^/]*/cpu/|/ops/geometry|/(io/image|support/resample|nn/orthogonal|nn/forward|nn/cache|nn/module)")
-# They carry no tables for unwinding either, as kernels do not: nothing is thrown through C.
-set_source_files_properties(${ct_small_sources} PROPERTIES
-    COMPILE_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-Os;-fno-asynchronous-unwind-tables>")
+set_source_files_properties(${ct_small_sources} PROPERTIES COMPILE_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-Os>")
 
 # Kernels with a version for every dtype, whose short loops are not where their time goes: unrolled, they would be half as
 # large again.
@@ -40,6 +38,8 @@ set_property(SOURCE ${ct_op_sources} APPEND PROPERTY COMPILE_OPTIONS -Werror=mis
 
 add_library(ct_once OBJECT ${CT_ONCE_SOURCES} ${CT_GENERATED_SOURCES})
 ct_target_flags(ct_once)
+# No tables for unwinding, as kernels have none: nothing is thrown through C, and they are 70 kB. Debuggers have their own (-g).
+target_compile_options(ct_once PRIVATE "$<$<NOT:$<CONFIG:Debug>>:-fno-asynchronous-unwind-tables>")
 # What every call clears or copies is some hundred bytes: gcc's `rep stos` takes longer over that than the C library. The option
 # that names strategies by size would be finer, but gcc forgets it where it builds to be small.
 check_c_compiler_flag(-mstringop-strategy=libcall CT_COMPILES_STRINGOPS)
