@@ -112,6 +112,8 @@ void ct__graph_forget(ct_graph *g) {
         const ct_backend *backend = ct__backend(device.type);
         ct_synchronize(device);
         backend->record_free(backend->self, device.index, g->records[i].handle);
+        g->records[i].handle = NULL;
+        g->records[i].together = 0;
     }
 }
 
@@ -125,24 +127,32 @@ bool ct__graph_run(ct_graph *g, ct_record *record) {
 
 /* ---- Public ---- */
 
-bool ct_replay(ct_graph *g) {
-    if (ct__pending()) return false;
-    if (!g) return ct__fail_null("replay", "graph");
-    if (ct__capturing) return ct_fail(CT_ERR_STATE, "replay", "a replay cannot be part of a capture");
-    if (g->replaying)
-        return ct_fail(CT_ERR_STATE, "replay", "the graph is being replayed already, by this thread or another");
-    g->replaying = true;
+bool ct__graph_replay(ct_graph *g, bool effects) {
     for (int i = 0; i < g->n_generators; i++)
         g->generators[i].first = ct__rng_take(g->generators[i].rng, g->generators[i].drawn);
     bool ok = enter(g);
     for (int i = 0; ok && i < g->n_records; i++) {
         ct_record *record = &g->records[i];
         ok = record->kind == CT__CALL     ? run_calls(g, &i)
-             : record->kind == CT__EFFECT ? record->effect(record->context) && ct_ok()
+             : record->kind == CT__EFFECT ? !effects || (record->effect(record->context) && ct_ok())
                                           : ct__graph_put(g, record);
     }
     for (int i = 0; i < g->n_slots; i++) /* graphs that have saved them can tell */
         if (g->slots[i].kept && g->slots[i].written) atomic_fetch_add(&g->slots[i].kept->version, 1);
+    return ok;
+}
+
+bool ct_replay(ct_graph *g) {
+    if (ct__pending()) return false;
+    if (!g) return ct__fail_null("replay", "graph");
+    if (ct__capturing) return ct_fail(CT_ERR_STATE, "replay", "a replay cannot be part of a capture");
+    if (g->replaying)
+        return ct_fail(CT_ERR_STATE, "replay", "the graph is being replayed already, by this thread or another");
+    const char *fault = ct__graph_fault(g);
+    if (fault) return ct_fail(CT_ERR_STATE, "replay", "%s: capture it again", fault);
+    g->replaying = true;
+    const bool ok = ct__variables_send(g) &&
+                    ((g->flags & CT_CAPTURE_CHECK) ? ct__graph_check_replay(g) : ct__graph_replay(g, true));
     g->replaying = false;
     return ok;
 }
