@@ -130,6 +130,14 @@ foreach(name test_capture test_capture_change test_devices test_devices_train te
     target_compile_definitions(${name} PRIVATE CT_TEST_MODULES="${CT_TEST_DIR}")
     add_dependencies(${name} cotangent_guard)
 endforeach()
+# Programs that tests/dist.sh runs under mpirun, several processes each.
+file(GLOB CT_DIST_PROGRAMS CONFIGURE_DEPENDS tests/dist/*.c)
+add_custom_target(dist_tests DEPENDS cotangent_cli cotangent_guard ct_modules)
+foreach(source ${CT_DIST_PROGRAMS})
+    get_filename_component(name ${source} NAME_WE)
+    ct_test_program(dist_${name} ${source})
+    add_dependencies(dist_tests dist_${name})
+endforeach()
 # The module for NVIDIA devices, if `make cuda` has built it; otherwise these skip.
 set(cuda_programs ${CT_TEST_SOURCES})
 list(FILTER cuda_programs INCLUDE REGEX "/test_cuda[^/]*$")
