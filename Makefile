@@ -72,7 +72,7 @@ ARM = build-aarch64
 test-arm:  ## each op's smallest samples on 64-bit ARM, emulated; installs what is missing, skips where it cannot be had
 	@bash tools/setup.sh arm
 	@mkdir -p $(ARM)/tests/results
-	@if ! command -v aarch64-linux-gnu-gcc >/dev/null || ! command -v qemu-aarch64-static qemu-aarch64 >/dev/null; then \
+	@if ! command -v aarch64-linux-gnu-gcc >/dev/null || ! { command -v qemu-aarch64-static || command -v qemu-aarch64; } >/dev/null; then \
 		echo "skipped: no compiler for 64-bit ARM, or no QEMU to run it (Debian: gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static)"; \
 		echo "0 passed, 0 failed, 1 skipped" | tee $(ARM)/tests/results/summary; else \
 		$(MAKE) $(ARM)/.configured BUILD=$(ARM) \
