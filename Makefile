@@ -67,7 +67,7 @@ test-dist:  ## several processes by Open MPI and MPICH; installs what is missing
 	@CT_BUILD_DIR=$(abspath $(BUILD)) bash tests/dist.sh >$(BUILD)/tests/results/dist.log 2>&1; status=$$?; \
 		cat $(BUILD)/tests/results/dist.log; tail -n 1 $(BUILD)/tests/results/dist.log >$(BUILD)/tests/results/summary; exit $$status
 
-# A cross build runs in an emulator, some twenty times slower: of each op the smallest samples, and what is about vectors and threads.
+# A cross build runs in an emulator, some twenty times slower: of each op the smallest samples, and the functions of vectors.
 ARM = build-aarch64
 test-arm:  ## each op's smallest samples on 64-bit ARM, emulated; installs what is missing, skips where it cannot be had
 	@bash tools/setup.sh arm

@@ -111,8 +111,8 @@ endif()
 if(CMAKE_CROSSCOMPILING)
     ct_add_test(opcheck_smallest ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:test_opcheck> --smallest --values --gradients)
     set_tests_properties(opcheck_smallest PROPERTIES COST 1000 PROCESSORS 2 TIMEOUT 3600)
-    set_tests_properties(opcheck_smallest test_host_threads test_attention test_integers PROPERTIES LABELS arm)
-    add_custom_target(arm_tests DEPENDS test_opcheck test_host_threads test_attention test_integers)
+    set_tests_properties(opcheck_smallest test_simd_math test_integers PROPERTIES LABELS arm)
+    add_custom_target(arm_tests DEPENDS test_opcheck test_simd_math test_integers)
 endif()
 
 # The scripts run what was built, which a cross build cannot.
