@@ -20,7 +20,8 @@ static void print_help(void) {
            "                     as 'cotangent train' has them\n"
            "  --passes LIST      which passes improve the graph, as CT_PASSES says it: \"none\" draws what was "
            "recorded\n"
-           "  --recompute        with cheap results computed again, for less memory\n\n"
+           "  --recompute        with cheap results computed again, for less memory\n"
+           "  --layout           with the channels of images last in memory\n\n"
            "In green elementwise ops, in orange what changes weights and other tensors that stay.\n");
 }
 
@@ -154,9 +155,11 @@ static int parse(int argc, char **argv, graph_options *o, option_sets *sets) {
             if (!ct_capture_passes(value)) return option_failed(CLI_USAGE);
         } else if (strcmp(word, "--dot") == 0) o->dot = true;
         else if (strcmp(word, "--recompute") == 0) o->flags |= CT_CAPTURE_RECOMPUTE;
+        else if (strcmp(word, "--layout") == 0) o->flags |= CT_CAPTURE_LAYOUT;
         else if (word[0] == '-')
-            return option_unknown("graph", word,
-                                  "--out --dot --data --batch --set --device --threads --passes --recompute --help");
+            return option_unknown(
+                "graph", word,
+                "--out --dot --data --batch --set --device --threads --passes --recompute --layout --help");
         else if (o->recipe) {
             fprintf(stderr, "error: one recipe at a time, not '%s' and '%s'\n", o->recipe, word);
             return CLI_USAGE;

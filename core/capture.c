@@ -290,7 +290,7 @@ static void mark_constants(ct_graph *g) {
     }
 }
 
-static const unsigned KNOWN_FLAGS = CT_CAPTURE_WARM | CT_CAPTURE_FROZEN | CT_CAPTURE_RECOMPUTE;
+static const unsigned KNOWN_FLAGS = CT_CAPTURE_WARM | CT_CAPTURE_FROZEN | CT_CAPTURE_RECOMPUTE | CT_CAPTURE_LAYOUT;
 
 ct_graph *ct_capture(bool (*function)(void *context), void *context, unsigned flags) {
     const char *me = "capture";

@@ -9,10 +9,15 @@
 #include "core/error.h"
 #include "core/log.h"
 
+/* In the order in which they run. */
 static const ct_graph_pass passes[] = {
-    {"dead", ct__pass_dead, true, 0},   {"cse", ct__pass_cse, true, 0},
-    {"hoist", ct__pass_hoist, true, 0}, {"recompute", ct__pass_recompute, false, CT_CAPTURE_RECOMPUTE},
-    {"order", ct__pass_order, true, 0}, {0},
+    {"dead", ct__pass_dead, true, 0}, /* there is less to look at for the others */
+    {"cse", ct__pass_cse, true, 0},
+    {"hoist", ct__pass_hoist, true, 0},
+    {"layout", ct__pass_layout, false, CT_CAPTURE_LAYOUT},
+    {"recompute", ct__pass_recompute, false, CT_CAPTURE_RECOMPUTE}, /* before others make one call of several */
+    {"order", ct__pass_order, true, 0},                             /* when all records are there */
+    {0},
 };
 
 const ct_graph_pass *ct__pass_at(int i) {

@@ -40,6 +40,9 @@ enum {
     /* Time for memory: cheap results (elementwise ops, casts, dropout) that would be held for long are computed again where they are used.
      * The same bits. */
     CT_CAPTURE_RECOMPUTE = 4,
+    /* Images between convolutions have their channels last in memory, whatever the network is written in: for devices whose convolutions are
+     * faster so. Results are the same but for rounding. */
+    CT_CAPTURE_LAYOUT = 8,
 };
 
 /* Runs function(context) twice, and records it the second time: what only its first run makes (an optimizer's state, say) is then there.
