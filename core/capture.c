@@ -200,7 +200,7 @@ bool ct__capture_call(const ct_call *call, const ct_request *r) {
         pointer[i] = view ? &record->views[i] : NULL;
         if (!view) continue;
         record->views[i] = *view;
-        if (i < call->n_in && call->numbers >> i & 1) {
+        if (i < call->n_in && i < 32 && call->numbers >> i & 1) {
             unsigned char *number = memcpy(record->numbers[record->n_numbers++], view->buffer, CT_NUMBER_BYTES);
             record->views[i].buffer = number;
             continue;
