@@ -99,12 +99,16 @@ static void find(const ct_graph *g, const ct_graph_slot *s, void **buffer, size_
     }
 }
 
-static void bind(ct_graph *g, ct_record *record) {
+static void bind_record(ct_graph *g, ct_record *record) {
     for (int i = 0; i < record->n_views; i++)
         if (record->slots[i] >= 0)
             find(g, &g->slots[record->slots[i]], &record->views[i].buffer, &record->views[i].origin);
     if (record->scratch >= 0)
         find(g, &g->slots[record->scratch], &record->call.scratch.buffer, &record->call.scratch.offset);
+}
+
+void ct__graph_bind(ct_graph *g) {
+    for (int i = 0; i < g->n_records; i++) bind_record(g, &g->records[i]);
 }
 
 /* Does what is done once, and takes its records out. */
@@ -136,7 +140,7 @@ bool ct__graph_plan(ct_graph *g) {
         if (is_planned(&g->slots[i]) && !ct__graph_block(g, g->slots[i].device))
             ok = plan_device(g, g->slots[i].device, order, all);
     ok = ok && (g->needed = ct__graph_usage(g, NULL)) >= 0;
-    for (int i = 0; ok && i < g->n_records; i++) bind(g, &g->records[i]);
+    if (ok) ct__graph_bind(g);
     ok = ok && make_constants(g);
     ct__free(order, order_bytes);
     ct__free(all, place_bytes);

@@ -22,16 +22,22 @@ static bool enter(ct_graph *g) {
     return true;
 }
 
-static void set_position(const ct_graph *g, ct_record *record) {
-    ct_random at = g->generators[record->generator].first;
-    at.call += record->draw;
-    if (record->position) {
-        record->position[0] = (int64_t)at.seed;
-        record->position[1] = (int64_t)at.stream;
-        record->position[2] = (int64_t)at.call;
+static void set_one(const ct_graph *g, const ct_drawn_at *drawn) {
+    ct_random at = g->generators[drawn->generator].first;
+    at.call += drawn->draw;
+    if (drawn->position) {
+        drawn->position[0] = (int64_t)at.seed;
+        drawn->position[1] = (int64_t)at.stream;
+        drawn->position[2] = (int64_t)at.call;
     } else {
-        record->call.random = at;
+        *drawn->random = at;
     }
+}
+
+static void set_position(const ct_graph *g, ct_record *record) {
+    const ct_drawn_at own = {record->generator, record->draw, record->position, &record->call.random};
+    if (!record->draws) set_one(g, &own);
+    for (int i = 0; i < record->n_draws; i++) set_one(g, &record->draws[i]);
 }
 
 static bool run_call(ct_graph *g, ct_record *record) {
@@ -112,6 +118,8 @@ void ct__graph_forget(ct_graph *g) {
         const ct_backend *backend = ct__backend(device.type);
         ct_synchronize(device);
         backend->record_free(backend->self, device.index, g->records[i].handle);
+        g->records[i].handle = NULL;
+        g->records[i].together = 0;
     }
 }
 
@@ -134,24 +142,32 @@ bool ct__graph_run(ct_graph *g, ct_record *record) {
 
 /* ---- Public ---- */
 
-bool ct_replay(ct_graph *g) {
-    if (ct__pending()) return false;
-    if (!g) return ct__fail_null("replay", "graph");
-    if (ct__capturing) return ct_fail(CT_ERR_STATE, "replay", "a replay cannot be part of a capture");
-    if (g->replaying)
-        return ct_fail(CT_ERR_STATE, "replay", "the graph is being replayed already, by this thread or another");
-    g->replaying = true;
+bool ct__graph_replay(ct_graph *g, bool effects) {
     for (int i = 0; i < g->n_generators; i++)
         g->generators[i].first = ct__rng_take(g->generators[i].rng, g->generators[i].drawn);
     bool ok = enter(g);
     for (int i = 0; ok && i < g->n_records; i++) {
         ct_record *record = &g->records[i];
         ok = record->kind == CT__CALL     ? run_calls(g, &i)
-             : record->kind == CT__EFFECT ? record->effect(record->context) && ct_ok()
+             : record->kind == CT__EFFECT ? !effects || (record->effect(record->context) && ct_ok())
                                           : ct__graph_put(g, record);
     }
     for (int i = 0; i < g->n_slots; i++) /* graphs that have saved them can tell */
         if (g->slots[i].kept && g->slots[i].written) atomic_fetch_add(&g->slots[i].kept->version, 1);
+    return ok;
+}
+
+bool ct_replay(ct_graph *g) {
+    if (ct__pending()) return false;
+    if (!g) return ct__fail_null("replay", "graph");
+    if (ct__capturing) return ct_fail(CT_ERR_STATE, "replay", "a replay cannot be part of a capture");
+    if (g->replaying)
+        return ct_fail(CT_ERR_STATE, "replay", "the graph is being replayed already, by this thread or another");
+    const char *fault = ct__graph_fault(g);
+    if (fault) return ct_fail(CT_ERR_STATE, "replay", "%s: capture it again", fault);
+    g->replaying = true;
+    const bool ok = ct__variables_send(g) &&
+                    ((g->flags & CT_CAPTURE_CHECK) ? ct__graph_check_replay(g) : ct__graph_replay(g, true));
     g->replaying = false;
     return ok;
 }

@@ -43,10 +43,19 @@ enum {
     /* Images between convolutions have their channels last in memory, whatever the network is written in: for devices whose convolutions are
      * faster so. Results are the same but for rounding. */
     CT_CAPTURE_LAYOUT = 8,
+    /* Every replay is compared with the function (CT_CAPTURE=check in the environment does the same for all graphs): see below */
+    CT_CAPTURE_CHECK = 1 << 8,
+    CT_CAPTURE_SAVE = 1 << 9, /* what was recorded is kept as it is, so that it can be saved (cotangent/graph.h) */
 };
 
 /* Runs function(context) twice, and records it the second time: what only its first run makes (an optimizer's state, say) is then there.
- * So two steps have been taken when it returns; with CT_CAPTURE_WARM, one. The function returns false after an error. NULL after one. */
+ * So two steps have been taken when it returns; with CT_CAPTURE_WARM, one. NULL after an error.
+ *
+ * What cannot be captured ends the recording and not the function, which goes on to its end without a pending error: when ct_capture
+ * returns NULL with CT_ERR_STATE, or CT_ERR_MEMORY where there is none for the records, both steps (with CT_CAPTURE_WARM, the one) have
+ * been taken whole all the same. Parameters, the state of the optimizer, running statistics, random positions and the numbers of steps are
+ * as after so many eager steps, and the program goes on without a graph once it has cleared the error. An error of the function itself (a
+ * shape that does not fit) is what it would be without a capture. The function returns false after one. */
 CT_API ct_graph *ct_capture(bool (*function)(void *context), void *context, unsigned flags);
 
 /* Which passes improve the graphs that this thread captures from now on, as CT_PASSES says it for all threads, and before that: their names in
@@ -59,10 +68,35 @@ CT_API bool ct_replay(ct_graph *graph);
 
 CT_API void ct_graph_free(ct_graph *graph); /* NULL does nothing */
 
+/* With CT_CAPTURE_CHECK a replay runs the function (function and context have to live on), records it anew, and then replays from the same
+ * state. What differs is an error that names the first record, with both values: a number or data that was frozen by mistake, another way
+ * that the function went, a result with other bits. The state is then that after the function alone, as if it had been called in place
+ * of the replay. What the function does on the host besides calls is not compared. It takes the time of both, and memory for what
+ * the step changes; on devices it waits. */
+
+/* A number of the program's own that changes from replay to replay: a tensor of no dimensions, of the dtype and on the device of `like`,
+ * in the scope. Where nothing is captured it holds value; in a captured function it is a variable of the graph, value to begin with, and
+ * what ct_graph_set said last in later replays. `ct_mul(x, ct_capture_variable("noise", m->noise, x))` in place of `ct_mul_s(x, m->noise)`.
+ * The same name twice in a function is one variable. NULL after an error. */
+CT_API ct_tensor *ct_capture_variable(const char *name, double value, const ct_tensor *like);
+/* From the next replay on; all that were set are brought over in one copy before it, and on devices in the order of their stream: nothing
+ * waits. A name that the graph does not know is an error. */
+CT_API bool ct_graph_set(ct_graph *graph, const char *name, double value);
+
 /* While a function is captured: effect(context) is called at this place in every replay. For what a program does on the host in each
  * step, such as counting. False after an error; true, and nothing is done, where nothing is captured. */
 CT_API bool ct_capture_effect(bool (*effect)(void *context), void *context);
+/* While a function is captured: the graph takes as given what *version stands for, and is good as long as that is what it was when the
+ * capture ended. For what replaces tensors that a step uses, as loading the state of an optimizer does: it counts its version up. A
+ * replay is then refused, before anything is done, with "why" (a text that lives as long as the graph). False after an error; true,
+ * and nothing is done, where nothing is captured. */
+CT_API bool ct_capture_guard(const int64_t *version, const char *why);
+CT_API bool ct_graph_is_good(const ct_graph *graph); /* whether all of these still are what they were; of NULL false */
 CT_API bool ct_is_capturing(void);
+/* Where something is captured: op says that `what` cannot be, "what cannot be captured: why" (NULL: it would be the same in every replay).
+ * Nothing is recorded from here on, and ct_capture ends with that error. For functions that do on the host what a replay would
+ * leave out. */
+CT_API void ct_capture_refuse(const char *op, const char *what, const char *why);
 /* What is done between the two is not recorded: what an effect will do in replays, the function itself does in between. */
 CT_API bool ct_capture_suspend(void);          /* false where nothing is captured, or it is suspended already: */
 CT_API void ct_capture_resume(bool suspended); /* this then does nothing */
