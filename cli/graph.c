@@ -22,7 +22,8 @@ static void print_help(void) {
            "recorded\n"
            "  --recompute        with cheap results computed again, for less memory\n"
            "  --layout           with the channels of images last in memory\n\n"
-           "In green elementwise ops, in orange what changes weights and other tensors that stay.\n");
+           "In green elementwise ops and several calls done as one, in orange what changes weights and other tensors "
+           "that stay.\n");
 }
 
 typedef struct graph_options {

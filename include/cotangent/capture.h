@@ -126,8 +126,11 @@ typedef struct ct_graph_step_info {
     int inputs, outputs;   /* operands */
     int64_t scratch_bytes; /* that the kernel works in */
     bool random;           /* it has a position in a random stream */
+    int parts;             /* calls that its kernel does as one; 0: it is one */
 } ct_graph_step_info;
 CT_API bool ct_graph_step(const ct_graph *graph, int64_t step, ct_graph_step_info *info);
+/* The op of one of these calls; NULL past the last. */
+CT_API const char *ct_graph_step_part(const ct_graph *graph, int64_t step, int part);
 
 /* Where the memory of an operand comes from. */
 typedef enum ct_graph_memory_kind {
