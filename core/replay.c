@@ -118,6 +118,8 @@ void ct__graph_forget(ct_graph *g) {
         const ct_backend *backend = ct__backend(device.type);
         ct_synchronize(device);
         backend->record_free(backend->self, device.index, g->records[i].handle);
+        g->records[i].handle = NULL;
+        g->records[i].together = 0;
     }
 }
 
@@ -125,11 +127,35 @@ bool ct__graph_run(ct_graph *g, ct_record *record) {
     if (record->kind == CT__EFFECT) return record->effect(record->context) && ct_ok();
     if (record->kind != CT__CALL) return ct__graph_put(g, record);
     const ct_device device = record->call.device;
-    ct_storage *block = device.type == CT_CPU ? NULL : ct__graph_block(g, device);
-    return (!block || ct__stream_use(block, ct__stream_now(device), true)) && run_call(g, record);
+    if (device.type == CT_CPU) return run_call(g, record);
+    ct_stream *stream = ct__stream_now(device);
+    bool ok = true;
+    for (int i = 0; ok && i < record->n_views; i++) {
+        const ct_graph_slot *s = record->slots[i] >= 0 ? &g->slots[record->slots[i]] : NULL;
+        if (s && s->device.type != CT_CPU)
+            ok = ct__stream_use(s->kept ? s->kept : ct__graph_block(g, s->device), stream, !s->kept || s->written);
+    }
+    const ct_graph_slot *scratch = record->scratch >= 0 ? &g->slots[record->scratch] : NULL;
+    ok = ok && (!scratch || ct__stream_use(ct__graph_block(g, device), stream, true));
+    return ok && run_call(g, record);
 }
 
 /* ---- Public ---- */
+
+bool ct__graph_replay(ct_graph *g, bool effects) {
+    for (int i = 0; i < g->n_generators; i++)
+        g->generators[i].first = ct__rng_take(g->generators[i].rng, g->generators[i].drawn);
+    bool ok = enter(g);
+    for (int i = 0; ok && i < g->n_records; i++) {
+        ct_record *record = &g->records[i];
+        ok = record->kind == CT__CALL     ? run_calls(g, &i)
+             : record->kind == CT__EFFECT ? !effects || (record->effect(record->context) && ct_ok())
+                                          : ct__graph_put(g, record);
+    }
+    for (int i = 0; i < g->n_slots; i++) /* graphs that have saved them can tell */
+        if (g->slots[i].kept && g->slots[i].written) atomic_fetch_add(&g->slots[i].kept->version, 1);
+    return ok;
+}
 
 bool ct_replay(ct_graph *g) {
     if (ct__pending()) return false;
@@ -137,18 +163,11 @@ bool ct_replay(ct_graph *g) {
     if (ct__capturing) return ct_fail(CT_ERR_STATE, "replay", "a replay cannot be part of a capture");
     if (g->replaying)
         return ct_fail(CT_ERR_STATE, "replay", "the graph is being replayed already, by this thread or another");
+    const char *fault = ct__graph_fault(g);
+    if (fault) return ct_fail(CT_ERR_STATE, "replay", "%s: capture it again", fault);
     g->replaying = true;
-    for (int i = 0; i < g->n_generators; i++)
-        g->generators[i].first = ct__rng_take(g->generators[i].rng, g->generators[i].drawn);
-    bool ok = enter(g);
-    for (int i = 0; ok && i < g->n_records; i++) {
-        ct_record *record = &g->records[i];
-        ok = record->kind == CT__CALL     ? run_calls(g, &i)
-             : record->kind == CT__EFFECT ? record->effect(record->context) && ct_ok()
-                                          : ct__graph_put(g, record);
-    }
-    for (int i = 0; i < g->n_slots; i++) /* graphs that have saved them can tell */
-        if (g->slots[i].kept && g->slots[i].written) atomic_fetch_add(&g->slots[i].kept->version, 1);
+    const bool ok = ct__variables_send(g) &&
+                    ((g->flags & CT_CAPTURE_CHECK) ? ct__graph_check_replay(g) : ct__graph_replay(g, true));
     g->replaying = false;
     return ok;
 }
