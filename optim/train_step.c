@@ -190,8 +190,10 @@ static bool copy_batch(step_shape *s, ct_tensor *const *batch) {
 /* The step is taken in any case: what cannot be captured is eager from here on. */
 static bool run_captured(step_shape *s, ct_tensor *const *batch) {
     ct_train_step *step = s->step;
+    const unsigned flags = CT_CAPTURE_WARM | (step->options.recompute ? CT_CAPTURE_RECOMPUTE : 0) |
+                           (step->options.channels_last ? CT_CAPTURE_LAYOUT : 0);
     if (!copy_batch(s, batch)) return false;
-    s->graph = ct_capture(run, s, CT_CAPTURE_WARM);
+    s->graph = ct_capture(run, s, flags);
     if (s->graph) return true;
     if (!s->loss) return false; /* the function itself has failed */
     snprintf(step->note, sizeof step->note, "%s", ct_error());

@@ -82,6 +82,7 @@ typedef struct recipe {
     bool tf32; /* precision is f32, on a device with Tensor Cores in TF32 */
     int64_t epochs, batch, seed, early_stopping, loader_threads, accumulate;
     ct_train_mode capture;
+    bool recompute, channels_last; /* of captured steps */
     double clip_norm, ema, checkpoint_seconds;
 } recipe;
 

@@ -110,7 +110,8 @@ static bool make_step(trainer *t) {
     ct_train_mode mode = r->capture;
     if (t->options->capture) recipe_capture(t->options->capture, &mode);
     t->step = ct_train_step_new(t->optim, loss_of, &t->learner, .scaler = t->scaler, .ema = t->ema,
-                                .clip_norm = r->clip_norm, .accumulate = r->accumulate, .mode = mode);
+                                .clip_norm = r->clip_norm, .accumulate = r->accumulate, .mode = mode,
+                                .recompute = r->recompute, .channels_last = r->channels_last);
     return t->step != NULL;
 }
 

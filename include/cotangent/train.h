@@ -47,6 +47,9 @@ typedef struct ct_train_step_options {
         accumulate; /* 1: parts that a batch is cut into, along its first axis; their gradients are added, each loss weighted by
                             the part's share of the items. So less memory is needed for the same step */
     ct_train_mode mode;
+    bool
+        recompute; /* graphs compute cheap results again, for less memory: CT_CAPTURE_RECOMPUTE (cotangent/capture.h) */
+    bool channels_last; /* in graphs images have their channels last, to other bits: CT_CAPTURE_LAYOUT */
 } ct_train_step_options;
 
 /* Holds none of these: they outlive it. NULL after an error. */
