@@ -221,3 +221,32 @@ CT__HOT bool ct__attrs_check(const ct_op *op, const void *attrs) {
     }
     return true;
 }
+
+static bool same_lists(const ct_dims *a, const ct_dims *b) {
+    return a->n == b->n && memcmp(a->d, b->d, (size_t)a->n * sizeof *a->d) == 0;
+}
+
+static bool same_value(ct_attr_type type, const void *a, const void *b) {
+    const ct_opt *x = a, *y = b;
+    switch (type) {
+    case CT_ATTR_INT:
+    case CT_ATTR_DOUBLE:
+    case CT_ATTR_DEVICE: return memcmp(a, b, 8) == 0;
+    case CT_ATTR_BOOL: return *(const bool *)a == *(const bool *)b;
+    case CT_ATTR_DTYPE:
+    case CT_ATTR_ENUM: return memcmp(a, b, sizeof(int)) == 0;
+    case CT_ATTR_OPT: return x->set == y->set && (!x->set || memcmp(&x->value, &y->value, sizeof x->value) == 0);
+    case CT_ATTR_TEXT: return strncmp(a, b, sizeof(ct_text)) == 0;
+    case CT_ATTR_DIMS:
+    case CT_ATTR_AXES: return same_lists(a, b);
+    }
+    return false;
+}
+
+bool ct__attrs_same(const ct_op *op, const void *a, const void *b) {
+    if (!a || !b) return a == b;
+    if (!op->attrs) return memcmp(a, b, op->attr_size) == 0;
+    for (const ct_attr *attr = op->attrs; attr->name; attr++)
+        if (!same_value(attr->type, (const char *)a + attr->offset, (const char *)b + attr->offset)) return false;
+    return true;
+}

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/graph.h"
 #include "core/log.h"
+#include "core/node.h"
 #include "core/passes/passes.h"
 
 _Thread_local ct_graph *ct__capturing;
@@ -149,11 +150,6 @@ static ct_record *add_record(ct_graph *g, ct_record_kind kind, size_t block_byte
     return take_block(record, kind, block_bytes) ? record : NULL;
 }
 
-static bool is_mutated(const ct_op *op, int i) {
-    int last = 0;
-    return (op->flags & CT_OP_MUTATES) && (ct__input_arg(op, i, &last)->flags & CT_ARG_MUTATED);
-}
-
 /* ---- Random positions ---- */
 
 void ct__capture_random_lowering(int change) {
@@ -206,6 +202,8 @@ static void note_attributes(ct_graph *g, ct_record *record) {
 
 /* ---- Calls ---- */
 
+static bool is_parameter(const ct_tensor *x) { return x->node && !x->node->op; }
+
 static bool note_call(ct_graph *g, const ct_call *call, const ct_request *r) {
     const int n = call->n_in + call->n_out;
     if (!ct__graph_grow(g)) return false;
@@ -236,7 +234,8 @@ static bool note_call(ct_graph *g, const ct_call *call, const ct_request *r) {
         const int slot = record->slots[i] = slot_of(g, x->storage);
         if (!(ok = slot >= 0)) break;
         touch(g, slot);
-        g->slots[slot].written |= i >= call->n_in || is_mutated(call->op, i);
+        g->slots[slot].written |= i >= call->n_in || ct__input_is_mutated(call->op, i);
+        g->slots[slot].frozen |= is_parameter(x) || (x->base && is_parameter(x->base));
     }
     if (ok && call->scratch.bytes) {
         ok = (record->scratch = ct__graph_slot(g, call->device, call->scratch.bytes)) >= 0;
@@ -360,6 +359,9 @@ static void mark_constants(ct_graph *g) {
     }
 }
 
+static const unsigned KNOWN_FLAGS =
+    CT_CAPTURE_WARM | CT_CAPTURE_FROZEN | CT_CAPTURE_RECOMPUTE | CT_CAPTURE_CHECK | CT_CAPTURE_SAVE;
+
 /* Runs the function to its end, whatever comes between. */
 static bool run_whole(bool (*function)(void *context), void *context) {
     bool ok = false;
@@ -395,9 +397,9 @@ ct_graph *ct__graph_new(void) {
 /* Those of the caller, and what CT_CAPTURE says. */
 static bool read_flags(unsigned *flags) {
     const char *text = getenv("CT_CAPTURE");
-    if (*flags & ~(unsigned)(CT_CAPTURE_WARM | CT_CAPTURE_CHECK | CT_CAPTURE_SAVE))
-        return ct_fail(CT_ERR_VALUE, "capture", "flags are %#x; there are CT_CAPTURE_WARM, _CHECK and _SAVE alone",
-                       *flags);
+    if (*flags & ~KNOWN_FLAGS)
+        return ct_fail(CT_ERR_VALUE, "capture", "flags are %#x; of these %#x are not known", *flags,
+                       *flags & ~KNOWN_FLAGS);
     if (text && *text && strcmp(text, "check") != 0)
         return ct_fail(CT_ERR_VALUE, "capture", "CT_CAPTURE is \"%s\"; \"check\" is all there is", text);
     if (text && *text) *flags |= CT_CAPTURE_CHECK;

@@ -18,9 +18,19 @@ typedef struct ct_graph_slot {
     bool made;            /* in the capture */
     bool written;         /* by a kernel, or by the host more than once */
     int puts;             /* writes of the host's */
+    bool constant;        /* it was written when the graph was made */
+    bool frozen;          /* a parameter, or a view of one: with CT_CAPTURE_FROZEN no program changes it */
 } ct_graph_slot;
 
 typedef enum ct_record_kind { CT__CALL, CT__PUT, CT__FILL, CT__EFFECT } ct_record_kind;
+
+/* A position in a random stream, made anew in each replay. */
+typedef struct ct_drawn_at {
+    int generator;
+    uint64_t draw;     /* from where the generator stands at the beginning */
+    int64_t *position; /* where seed, stream and call are among attributes, or the data to put; NULL: in the call: */
+    ct_random *random;
+} ct_drawn_at;
 
 typedef struct ct_record {
     ct_record_kind kind;
@@ -35,6 +45,9 @@ typedef struct ct_record {
     int generator;
     uint64_t draw;     /* from where the generator stands at the beginning */
     int64_t *position; /* where seed, stream and call are among the attributes, or the data to put; NULL: in the call */
+    ct_drawn_at *
+        draws; /* of a fused call: the positions of its steps, in place of the above; generator is that of one of them */
+    int n_draws;
     /* of CT__PUT and CT__FILL */
     int slot;
     size_t offset, bytes;

@@ -22,16 +22,22 @@ static bool enter(ct_graph *g) {
     return true;
 }
 
-static void set_position(const ct_graph *g, ct_record *record) {
-    ct_random at = g->generators[record->generator].first;
-    at.call += record->draw;
-    if (record->position) {
-        record->position[0] = (int64_t)at.seed;
-        record->position[1] = (int64_t)at.stream;
-        record->position[2] = (int64_t)at.call;
+static void set_one(const ct_graph *g, const ct_drawn_at *drawn) {
+    ct_random at = g->generators[drawn->generator].first;
+    at.call += drawn->draw;
+    if (drawn->position) {
+        drawn->position[0] = (int64_t)at.seed;
+        drawn->position[1] = (int64_t)at.stream;
+        drawn->position[2] = (int64_t)at.call;
     } else {
-        record->call.random = at;
+        *drawn->random = at;
     }
+}
+
+static void set_position(const ct_graph *g, ct_record *record) {
+    const ct_drawn_at own = {record->generator, record->draw, record->position, &record->call.random};
+    if (!record->draws) set_one(g, &own);
+    for (int i = 0; i < record->n_draws; i++) set_one(g, &record->draws[i]);
 }
 
 static bool run_call(ct_graph *g, ct_record *record) {
@@ -121,8 +127,17 @@ bool ct__graph_run(ct_graph *g, ct_record *record) {
     if (record->kind == CT__EFFECT) return record->effect(record->context) && ct_ok();
     if (record->kind != CT__CALL) return ct__graph_put(g, record);
     const ct_device device = record->call.device;
-    ct_storage *block = device.type == CT_CPU ? NULL : ct__graph_block(g, device);
-    return (!block || ct__stream_use(block, ct__stream_now(device), true)) && run_call(g, record);
+    if (device.type == CT_CPU) return run_call(g, record);
+    ct_stream *stream = ct__stream_now(device);
+    bool ok = true;
+    for (int i = 0; ok && i < record->n_views; i++) {
+        const ct_graph_slot *s = record->slots[i] >= 0 ? &g->slots[record->slots[i]] : NULL;
+        if (s && s->device.type != CT_CPU)
+            ok = ct__stream_use(s->kept ? s->kept : ct__graph_block(g, s->device), stream, !s->kept || s->written);
+    }
+    const ct_graph_slot *scratch = record->scratch >= 0 ? &g->slots[record->scratch] : NULL;
+    ok = ok && (!scratch || ct__stream_use(ct__graph_block(g, device), stream, true));
+    return ok && run_call(g, record);
 }
 
 /* ---- Public ---- */

@@ -6,6 +6,7 @@
 #include <cotangent/backend.h>
 #include <cotangent/capture.h>
 #include <cotangent/data.h>
+#include <cotangent/dist.h>
 #include <cotangent/dlpack.h>
 #include <cotangent/graph.h>
 #include <cotangent/io.h>

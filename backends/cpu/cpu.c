@@ -12,7 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/cpu/gemm/amx.h"
 #include "backends/cpu/gemm/gemm.h"
+#include "backends/cpu/step.h"
 #include "backends/kernel_list.h"
 #include "core/alloc.h"
 #include "core/device.h"
@@ -46,12 +48,15 @@ static bool has_avx512bf16(void) {
     return has_avx512() && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
 }
 #endif
+#if defined(CT_HAVE_AVX512AMX)
+static bool has_avx512amx(void) { return has_avx512bf16() && ct__amx_is_granted(); }
+#endif
 #if defined(CT_HAVE_NEON)
 extern const ct_kernel_row *const ct__cpu_kernels_neon[];
 static bool has_neon(void) { return true; }
 #endif
 
-/* From the plainest upward. Only the matrix products differ between avx512 and avx512bf16. */
+/* From the plainest upward. Only the matrix products differ between avx512 and what is above it. */
 static const struct level {
     const char *name;
     int gemm;
@@ -67,6 +72,9 @@ static const struct level {
 #endif
 #if defined(CT_HAVE_AVX512BF16)
     {"avx512bf16", 3, has_avx512bf16, ct__cpu_kernels_avx512},
+#endif
+#if defined(CT_HAVE_AVX512AMX)
+    {"avx512amx", 4, has_avx512amx, ct__cpu_kernels_avx512},
 #endif
 #if defined(CT_HAVE_NEON)
     {"neon", 1, has_neon, ct__cpu_kernels_neon},
@@ -85,6 +93,7 @@ static int find_level(const char *name) {
 
 /* The candidates of every op at each level that has been in use. */
 static const ct_kernel *candidates[LEVELS][CT__OP_TOTAL];
+static const ct_cpu_step *steps[LEVELS][CT__OP_TOTAL];
 
 static int by_name(const void *name, const void *op) { return strcmp(name, (*(const ct_op *const *)op)->name); }
 
@@ -92,7 +101,9 @@ static void use_level(int level) {
     for (const ct_kernel_row *const *file = levels[level].files; *file; file++)
         for (const ct_kernel_row *row = *file; row->op; row++) {
             const ct_op *const *op = bsearch(row->op, ct__ops, CT__OP_TOTAL, sizeof *ct__ops, by_name);
-            if (op) candidates[level][op - ct__ops] = row->candidates;
+            if (!op) continue;
+            candidates[level][op - ct__ops] = row->candidates;
+            steps[level][op - ct__ops] = row->step;
         }
     ct__gemm_init(levels[level].gemm);
     atomic_store(&chosen, level);
@@ -112,6 +123,15 @@ static const ct_kernel *kernels(void *self, const ct_op *op) {
     (void)self;
     pthread_once(&once, choose);
     return op->slot->index <= CT__OP_TOTAL ? candidates[atomic_load(&chosen)][op->slot->index - 1] : NULL;
+}
+
+const ct_cpu_step *ct__cpu_step(const ct_call *call) {
+    const ct_op *op = call->op;
+    const int level = atomic_load(&chosen), i = op->slot->index - 1;
+    if (i < 0 || i >= CT__OP_TOTAL || !steps[level][i]) return NULL;
+    for (const ct_kernel *kernel = candidates[level][i]; kernel->name; kernel++)
+        if (kernel == call->kernel) return steps[level][i];
+    return NULL;
 }
 
 const char *ct_isa(void) {
