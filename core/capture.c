@@ -443,6 +443,7 @@ void ct_graph_free(ct_graph *g) {
     for (int i = 0; i < g->n_slots; i++) ct__storage_release(g->slots[i].kept);
     for (int i = 0; i < g->n_blocks; i++) ct__storage_release(g->blocks[i]);
     ct__map_free(&g->by_storage);
+    if (g->changed) ct__free(g->changed, ((size_t)g->n_slots + 1) * sizeof *g->changed);
     ct__free(g->guards, (size_t)g->guards_room * sizeof *g->guards);
     ct__free(g->draws, (size_t)g->draws_room * sizeof *g->draws);
     ct__free(g->records, (size_t)g->records_room * sizeof *g->records);
