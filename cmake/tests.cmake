@@ -76,7 +76,7 @@ include(cmake/assets.cmake)
 foreach(name fuzz_recipe test_recipe_text)
     if(TARGET ${name})
         target_sources(${name} PRIVATE cli/args.c cli/train/buffer.c cli/train/tree.c cli/train/tree_yaml.c cli/train/recipe.c
-            cli/train/settings.c cli/train/models.c cli/train/evaluate.c cli/train/learner.c cli/train/data.c ${CT_ASSETS_C})
+            cli/train/settings.c cli/train/models.c cli/train/evaluate.c cli/train/exchange.c cli/train/learner.c cli/train/data.c ${CT_ASSETS_C})
         ct_foreign_definitions(${name})
     endif()
 endforeach()
