@@ -143,7 +143,8 @@ list(TRANSFORM cuda_programs REPLACE ".*/([^/]*)\\.c$" "\\1")
 foreach(name ${cuda_programs})
     target_compile_definitions(${name} PRIVATE CT_TEST_MODULES="${CMAKE_LIBRARY_OUTPUT_DIRECTORY}")
 endforeach()
-add_custom_target(cuda_tests DEPENDS ${cuda_programs} fuzz_ops cotangent_cli)
+# With one rank NCCL is tested where the devices are.
+add_custom_target(cuda_tests DEPENDS dist_nccl ${cuda_programs} fuzz_ops cotangent_cli)
 # A driver that is found in place of NVIDIA's by LD_LIBRARY_PATH; and, in a folder of their own, libraries that have none of the
 # functions that are looked for, as if they were not installed.
 if(TARGET cotangent_cuda)

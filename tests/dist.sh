@@ -83,4 +83,15 @@ for mpi in openmpi mpich; do
     faults
     check "$mpi: a rank that is killed ends the job" ends_the_job
 done
+by_nccl() {
+    "$tests/dist_nccl" >nccl.txt 2>&1
+    status=$?
+}
+by_nccl
+if [ $status -eq 77 ]; then
+    skip "CUDA tensors by NCCL" "$(cat nccl.txt)"
+else
+    cat nccl.txt
+    check "CUDA tensors by NCCL" [ $status -eq 0 ]
+fi
 finish
