@@ -78,7 +78,7 @@ include(cmake/assets.cmake)
 foreach(name fuzz_recipe test_recipe_text)
     if(TARGET ${name})
         target_sources(${name} PRIVATE cli/args.c cli/train/buffer.c cli/train/tree.c cli/train/tree_yaml.c cli/train/recipe.c
-            cli/train/settings.c cli/train/models.c cli/train/evaluate.c cli/train/learner.c cli/train/data.c ${CT_ASSETS_C})
+            cli/train/settings.c cli/train/models.c cli/train/evaluate.c cli/train/exchange.c cli/train/learner.c cli/train/data.c ${CT_ASSETS_C})
         ct_foreign_definitions(${name})
     endif()
 endforeach()
@@ -154,7 +154,8 @@ list(TRANSFORM cuda_programs REPLACE ".*/([^/]*)\\.c$" "\\1")
 foreach(name ${cuda_programs})
     target_compile_definitions(${name} PRIVATE CT_TEST_MODULES="${CMAKE_LIBRARY_OUTPUT_DIRECTORY}")
 endforeach()
-add_custom_target(cuda_tests DEPENDS ${cuda_programs} fuzz_ops cotangent_cli)
+# With one rank NCCL is tested where the devices are.
+add_custom_target(cuda_tests DEPENDS dist_nccl ${cuda_programs} fuzz_ops cotangent_cli)
 # A driver that is found in place of NVIDIA's by LD_LIBRARY_PATH; and, in a folder of their own, libraries that have none of the
 # functions that are looked for, as if they were not installed.
 if(TARGET cotangent_cuda)

@@ -39,6 +39,12 @@ fi
 
 check "every op on an NVIDIA device" "$cotangent" check --device cuda --values --gradients
 for program in $programs; do check "$program" "$tests/$program"; done
+"$tests/dist_nccl" >"$work/nccl.txt" 2>&1
+case $? in
+77) skip "collectives by NCCL" "$(cat "$work/nccl.txt")" ;;
+0) passed=$((passed + 1)) ;;
+*) check "collectives by NCCL" eval "cat $work/nccl.txt && false" ;;
+esac
 check "random calls" env FUZZ_DEVICE=cuda "$tests/fuzz_ops" "${CALLS:-10000}"
 
 # Without cuBLASLt, cuDNN and the others the module's own kernels serve.
