@@ -1,7 +1,8 @@
 /* From a launch to a dispatch: which binding each operand lies in, the pipeline for that, the bind group, and the uniforms.
  *
- * A buffer is bound once and as a whole, however many operands lie in it: a binding that is written may not overlap another. So bind groups
- * depend on buffers alone, of which there are few, and offsets go with the uniforms. */
+ * Operands that lie apart are bound apart, even of one buffer: then the text does not depend on which buffers the allocator has put them
+ * into, and few pipelines serve. Those that overlap share a binding, since one that is written may not overlap another; offsets within
+ * bindings go with the uniforms. Where there are not enough bindings, a buffer is bound once and as a whole. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -48,14 +49,14 @@ static uint32_t window_of(const ct_wgpu_limits *limits) {
     return shift;
 }
 
-/* What of a large buffer an operand touches. */
+/* What of its buffer an operand touches. */
 static void range_of(const ct_wgpu_operand *o, const ct_wgpu_buffer *buffer, uint64_t *low, uint64_t *high) {
     *low = o->low & ~(uint64_t)(CT_WGPU_ALIGNMENT - 1);
     *high = (o->high + CT_WGPU_ALIGNMENT - 1) & ~(uint64_t)(CT_WGPU_ALIGNMENT - 1);
     if (*high > buffer->size) *high = buffer->size;
 }
 
-/* Ranges of large buffers that overlap become one. */
+/* Ranges that overlap become one. */
 static void merge(ct_wgpu_plan *plan) {
     for (int i = 0; i < plan->n_ranges; i++)
         for (int k = i + 1; k < plan->n_ranges; k++) {
@@ -92,10 +93,12 @@ static int kind_of(const ct_wgpu_device *d, const ct_wgpu_launch *launch, const 
     return taken && fits ? CT_WGPU_QUAD : CT_WGPU_PLAIN;
 }
 
-static bool make_plan(const ct_wgpu_device *d, const ct_wgpu_launch *launch, ct_wgpu_plan *plan, const char *op) {
+/* The ranges and their bindings: each operand's own, or (whole) one for all operands of a buffer, where it is no longer than a binding may
+ * be. */
+static bool make_ranges(const ct_wgpu_device *d, const ct_wgpu_launch *launch, ct_wgpu_plan *plan, bool whole,
+                        const char *op) {
     plan->n_ranges = plan->n_slots = 0;
     plan->window = 0;
-    bool large = false;
     memset(plan->of, 255, sizeof plan->of);
     for (int i = 0; i < launch->n; i++) {
         const ct_wgpu_operand *o = &launch->operands[i];
@@ -103,19 +106,15 @@ static bool make_plan(const ct_wgpu_device *d, const ct_wgpu_launch *launch, ct_
         if (!buffer) continue;
         if (o->low >= o->high && o->begin > buffer->size)
             return ct_wgpu_host->fail(CT_ERR_STATE, op, "operand %s has no place", o->name);
-        const bool whole = buffer->size <= d->limits.binding;
-        int k = 0;
-        while (k < plan->n_ranges && !(whole && plan->ranges[k].buffer == buffer)) k++;
-        if (k == plan->n_ranges) {
-            if (k == CT_WGPU_SLOTS) return ct_wgpu_host->fail(CT_ERR_DEVICE, op, "it has too many operands for WebGPU");
-            ct_wgpu_range *r = &plan->ranges[plan->n_ranges++];
-            *r = (ct_wgpu_range){.buffer = buffer, .low = 0, .high = buffer->size};
-            if (!whole) range_of(o, buffer, &r->low, &r->high);
-            large |= !whole;
-        }
-        plan->of[i] = (uint8_t)k;
+        const bool all = o->low >= o->high || (whole && buffer->size <= d->limits.binding);
+        if (plan->n_ranges == CT_WGPU_SLOTS)
+            return ct_wgpu_host->fail(CT_ERR_DEVICE, op, "it has too many operands for WebGPU");
+        plan->of[i] = (uint8_t)plan->n_ranges;
+        ct_wgpu_range *r = &plan->ranges[plan->n_ranges++];
+        *r = (ct_wgpu_range){.buffer = buffer, .low = 0, .high = buffer->size};
+        if (!all) range_of(o, buffer, &r->low, &r->high);
     }
-    if (large) merge(plan);
+    merge(plan);
     for (int r = 0; r < plan->n_ranges; r++) {
         ct_wgpu_range *range = &plan->ranges[r];
         const uint64_t bytes = range->high - range->low;
@@ -131,7 +130,14 @@ static bool make_plan(const ct_wgpu_device *d, const ct_wgpu_launch *launch, ct_
         }
         plan->n_slots += range->n;
     }
-    if (plan->n_slots >= (int)d->limits.bindings) /* one is kept for the error word */
+    return true;
+}
+
+static bool make_plan(const ct_wgpu_device *d, const ct_wgpu_launch *launch, ct_wgpu_plan *plan, const char *op) {
+    const int most = (int)d->limits.bindings - 1; /* one is kept for the error word */
+    if (!make_ranges(d, launch, plan, false, op)) return false;
+    if (plan->n_slots > most && !make_ranges(d, launch, plan, true, op)) return false;
+    if (plan->n_slots > most)
         return ct_wgpu_host->fail(
             CT_ERR_DEVICE, op,
             "it needs %d bindings of storage buffers at once, and the device has %u, of %llu MiB each",
@@ -316,11 +322,12 @@ static WGPUBindGroup group_for(ct_wgpu_device *d, const ct_wgpu_plan *plan, bool
 
 void ct_wgpu_forget_buffer(ct_wgpu_device *d, const ct_wgpu_buffer *buffer) {
     ct_wgpu_table *t = d->groups;
+    if (atomic_load(&d->lost)) d->n_waiting = 0;
+    else ct_wgpu_encode(d, "free"); /* what waits may name it */
     if (!t) return;
     for (size_t i = 0; i < t->room; i++)
         for (int k = 1; t->entries[i].key && k < t->entries[i].n; k += 3)
             if (t->entries[i].key[k] == (uintptr_t)buffer->buffer) {
-                ct_wgpu_encode(d, "free");
                 empty(t, let_group_go); /* buffers are large and seldom given back */
                 return;
             }
