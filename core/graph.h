@@ -1,4 +1,5 @@
-/* What a captured graph is made of: capture.c records it, plan.c finds places for its memory, replay.c runs it. */
+/* What a captured graph is made of: capture.c records it, plan.c finds places for its memory, replay.c runs it, together.c has a device do
+ * as one what lies between two things that only the host can do. */
 #ifndef COTANGENT_CORE_GRAPH_H
 #define COTANGENT_CORE_GRAPH_H
 
@@ -17,6 +18,7 @@ typedef struct ct_graph_slot {
     bool made;            /* in the capture */
     bool written;         /* by a kernel, or by the host more than once */
     int puts;             /* writes of the host's */
+    int data;             /* 1 + number of the graph's data that it lies in, at offset; 0: in none */
 } ct_graph_slot;
 
 typedef enum ct_record_kind { CT__CALL, CT__PUT, CT__FILL, CT__EFFECT } ct_record_kind;
@@ -38,17 +40,37 @@ typedef struct ct_record {
     int slot;
     size_t offset, bytes;
     unsigned char *data; /* to put, or the element */
+    bool
+        in_data; /* what it puts lies in the graph's data, at place; where its slot lies there too, nothing is left to do */
+    size_t place;
     bool (*effect)(void *context);
     void *context;
+    bool early;  /* an effect that comes before all else */
     void *block; /* all arrays of this record lie in it */
     size_t block_bytes;
-    /* Of the first of several calls that the device does as one: how many they are (0: it is not known yet, 1: it is done by itself), and the
-     * backend's handle for them. */
+    /* Of the first of several records that the device does as one: how many they are (0: it is not known yet, 1: it is done by itself), and
+     * the backend's handle for them. */
     int together;
     void *handle;
     bool once; /* it is done when the graph is made: what it writes is a constant */
     bool gone; /* by a pass */
 } ct_record;
+
+/* What the host writes in a replay on a device that does work as one, brought over in one copy before all else: random positions, and what is
+ * put into memory that calls change. */
+typedef struct ct_graph_data {
+    ct_device device;
+    size_t bytes;
+    unsigned char *here;
+    ct_storage *there;
+    bool sent;
+    struct ct_moving {
+        int64_t *position; /* here: seed, stream, call */
+        int generator;
+        uint64_t draw; /* from where the generator stands at the beginning */
+    } * moving;        /* what changes from replay to replay */
+    int n_moving, moving_room;
+} ct_graph_data;
 
 struct ct_graph {
     ct_record *records;
@@ -70,6 +92,8 @@ struct ct_graph {
     int random_lowerings;                 /* that are going on: what they write may be a position */
     ct_storage *blocks[CT__GRAPH_BLOCKS]; /* one for each device */
     int n_blocks;
+    ct_graph_data data[CT__GRAPH_BLOCKS];
+    int n_data;
     int64_t needed;
     int64_t recorded; /* what was needed before any pass */
     unsigned flags;   /* of ct_capture */
@@ -84,9 +108,23 @@ int ct__graph_slot(ct_graph *graph, ct_device device, size_t bytes); /* a new on
 bool ct__graph_grow(ct_graph *graph); /* room for one more record; false after an error */
 
 bool ct__graph_run(ct_graph *graph, ct_record *record);               /* a record by itself */
-void ct__graph_forget(ct_graph *graph);                               /* the backend's handles */
+bool ct__graph_call(ct_graph *graph, ct_record *record);              /* a call, in the order of this thread's stream */
 ct_storage *ct__graph_block(const ct_graph *graph, ct_device device); /* NULL: nothing is planned there yet */
-bool ct__graph_put(const ct_graph *graph, ct_record *record);         /* what the host writes, to its place */
+/* Where slot s lies: a storage, and bytes from its beginning. */
+ct_storage *ct__graph_place(const ct_graph *graph, const ct_graph_slot *s, size_t *offset);
+bool ct__graph_put(const ct_graph *graph, ct_record *record); /* what the host writes, to its place */
 bool ct__graph_plan(ct_graph *graph); /* places for all slots, and the views of records on them; false after an error */
+
+/* ---- Work as one ---- */
+
+/* The data of all devices that do work as one; what only the host writes, once in a replay, gets its place in them. False after an error. */
+bool ct__graph_data_plan(ct_graph *graph);
+bool ct__graph_data_send(ct_graph *graph); /* before a replay; false after an error */
+void ct__graph_data_free(ct_graph *graph);
+/* Whether a device does work as one. */
+bool ct__records_work(ct_device device);
+/* Does record *i, of a device that does work as one, and those that go with it; *i becomes the last of them. False after an error. */
+bool ct__graph_run_together(ct_graph *graph, int *i);
+void ct__graph_forget(ct_graph *graph); /* the backend's handles */
 
 #endif

@@ -155,7 +155,7 @@ static bool prepare(ct_optim *o) {
         if ((p->states < needed || (p->half && !p->master)) && !make_states(o, p, needed)) return false;
         any = p;
     }
-    if (any && !(send_rates(o, ct_device_of(any->x)) && ct_capture_effect(replayed, o))) return false;
+    if (any && !(send_rates(o, ct_device_of(any->x)) && ct_capture_effect_early(replayed, o))) return false;
     for (int i = 0; i < o->count; i++) {
         bool seen = !o->params[i].grad;
         for (int k = 0; k < i && !seen; k++) seen = o->params[k].grad && together(&o->params[k], &o->params[i]);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include <cotangent/backend.h>
+#include <cotangent/capture.h>
 #include <cotangent/data.h>
 
 #include "tests/cuda_device.h"
@@ -167,4 +168,36 @@ TEST_LIMIT(a_device_tells_its_memory_driver_and_libraries, 120) {
     CHECK(info.name[0] && strstr(info.driver, "CUDA ") && info.memory > 0 && info.memory_free <= info.memory);
     CHECK(strstr(info.libraries, "cuBLASLt") && strstr(info.libraries, "cuDNN") && strstr(info.libraries, "NVRTC") &&
           strstr(info.libraries, "NCCL"));
+}
+
+/* What the host writes in each replay: one of the tensors is filled, of another a part is put. */
+typedef struct written {
+    ct_tensor *filled, *put; /* kept */
+} written;
+
+static bool write_both(void *context) {
+    written *w = context;
+    const float numbers[3] = {1, 2, 3};
+    ct_drop(w->filled), ct_drop(w->put);
+    w->filled = ct_full(CT_DIMS(5), 7);
+    w->put = ct_from_data(numbers, CT_DIMS(3), CT_F32);
+    return w->filled && w->put && ct_keep(w->filled) && ct_keep(w->put);
+}
+
+TEST_LIMIT(what_the_host_writes_in_a_captured_function_is_there_after_each_replay, 120) {
+    CUDA(d);
+    written w = {0};
+    CHECK(ct_set_device(d));
+    ct_graph *graph = ct_capture(write_both, &w, 0);
+    REQUIRE(graph != NULL);
+    for (int round = 0; round < 4; round++) {
+        float other[5] = {9, 9, 9, 9, 9}, filled[5], put[3];
+        CHECK(ct_write(w.filled, other, sizeof other) && ct_write(w.put, other, sizeof put));
+        CHECK(ct_replay(graph) && ct_read(w.filled, filled, sizeof filled) && ct_read(w.put, put, sizeof put));
+        for (int i = 0; i < 5; i++) CHECK(filled[i] == 7);
+        for (int i = 0; i < 3; i++) CHECK(put[i] == (float)(i + 1));
+    }
+    ct_graph_free(graph);
+    ct_drop(w.filled), ct_drop(w.put);
+    CHECK(ct_set_device(cpu) && ct_ok());
 }

@@ -179,7 +179,7 @@ int64_t ct__graph_usage(const ct_graph *g, int64_t *in_use) {
     memset(change, 0, bytes);
     for (int i = 0; i < g->n_slots; i++) {
         const ct_graph_slot *s = &g->slots[i];
-        if (s->kept || s->first > s->last) continue;
+        if (s->kept || s->data || s->first > s->last) continue;
         change[s->first] += (int64_t)s->bytes;
         change[s->last + 1] -= (int64_t)s->bytes;
     }

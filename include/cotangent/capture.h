@@ -45,6 +45,9 @@ CT_API void ct_graph_free(ct_graph *graph); /* NULL does nothing */
 /* While a function is captured: effect(context) is called at this place in every replay. For what a program does on the host in each
  * step, such as counting. False after an error; true, and nothing is done, where nothing is captured. */
 CT_API bool ct_capture_effect(bool (*effect)(void *context), void *context);
+/* The same for an effect that only changes numbers which calls after it read, such as rates: a device that does the calls of a replay as one
+ * has it before all of them. It is called early once; where a function leads to the same effect and context again, at its place. */
+CT_API bool ct_capture_effect_early(bool (*effect)(void *context), void *context);
 CT_API bool ct_is_capturing(void);
 /* What is done between the two is not recorded: what an effect will do in replays, the function itself does in between. */
 CT_API bool ct_capture_suspend(void);          /* false where nothing is captured, or it is suspended already: */
