@@ -12,7 +12,7 @@
  * the bits hang on it. */
 enum { PARTS = 264 };
 
-CT_CUDA_UNIT(norm_row_norm);
+CT_CUDA_OVERLAPPING_UNIT(norm_row_norm);
 
 static ct_cuda_function rows_of[CT_CUDA_FLOATS] = CT_CUDA_OF_FLOATS("row_norm_rows"),
                         ragged_of[CT_CUDA_FLOATS] = CT_CUDA_OF_FLOATS("row_norm_ragged"),
