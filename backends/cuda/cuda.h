@@ -46,7 +46,7 @@ typedef struct ct_cuda_unit {
     const char *name;
     const unsigned char *fatbin;
     _Atomic(CUmodule) modules[CT_CUDA_DEVICES];
-    /* All of its kernels call ct_does_nothing before they read or write memory. On capability 9.0 and later such a kernel is launched while
+    /* All of its kernels call ct_does_nothing, or wait otherwise (thread.cuh), before they read or write memory. On capability 9.0 and later such a kernel is launched while
      * the one before it comes to its end, which hides most of the time between two (programmatic dependent launch). */
     bool overlaps;
 } ct_cuda_unit;
