@@ -88,7 +88,7 @@ if(quick_programs)
     set_tests_properties(${quick_programs} PROPERTIES LABELS quick)
 endif()
 if(TARGET test_cuda_choices) # of the module for NVIDIA devices, but plain C
-    target_sources(test_cuda_choices PRIVATE backends/cuda/choices.c)
+    target_sources(test_cuda_choices PRIVATE backends/cuda/choices.c backends/cuda/cache.c)
 endif()
 if(TARGET test_charts)
     target_sources(test_charts PRIVATE cli/train/buffer.c cli/train/chart.c cli/train/number.c)

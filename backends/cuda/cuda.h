@@ -82,6 +82,9 @@ typedef struct ct_cuda_shape {
 
 /* Enqueues it with arguments, a struct that begins with a ct_cuda_head, which is filled in here. */
 bool ct_cuda_launch(const ct_call *call, ct_cuda_function *function, ct_cuda_shape shape, void *arguments);
+/* The same of a function that no unit has; overlaps: it begins as those of a unit that does. The context is current. */
+bool ct_cuda_launch_function(const ct_call *call, ct_cuda_device *device, CUfunction function, bool overlaps,
+                             ct_cuda_shape shape, void *arguments);
 /* After work of a library was enqueued: with CT_SYNC=1 waits for it, as launches do. The context is current. */
 bool ct_cuda_enqueued(ct_cuda_device *device, CUstream stream, const char *op);
 /* Blocks of `threads` for n items, as many as keep the device busy. Kernels step by the size of the grid. */

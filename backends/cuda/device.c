@@ -422,7 +422,7 @@ static bool record_begin(void *self, int index, ct_stream *stream) {
     ct_cuda_device *d = ct_cuda_enter(index, &before);
     if (!d) return false;
     const bool ok =
-        ct_cuda_ok(d, ct_cuda.cuStreamBeginCapture_v2(ct_cuda_stream(d, stream), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+        ct_cuda_ok(d, ct_cuda.cuStreamBeginCapture_v2(ct_cuda_stream(d, stream), CU_STREAM_CAPTURE_MODE_RELAXED),
                    "cuda", "work cannot be recorded");
     if (ok) ct_cuda_branches_begin(index);
     ct_cuda_leave(before);
@@ -505,4 +505,5 @@ const ct_backend ct_cuda_backend = {.size = sizeof(ct_backend),
                                     .record_launch = record_launch,
                                     .record_free = record_free,
                                     .host_allocate = host_allocate,
-                                    .host_release = host_release};
+                                    .host_release = host_release,
+                                    .prepare = ct_cuda_prepare};

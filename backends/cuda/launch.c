@@ -10,8 +10,14 @@ static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 
 /* CT_OVERLAP=0: no kernel is launched before the one before it is over. */
 static bool overlap_is_wanted(void) {
-    const char *text = getenv("CT_OVERLAP");
-    return !text || text[0] != '0';
+    static _Atomic int state;
+    int now = atomic_load_explicit(&state, memory_order_relaxed);
+    if (!now) {
+        const char *text = getenv("CT_OVERLAP");
+        now = text && text[0] == '0' ? 1 : 2;
+        atomic_store(&state, now);
+    }
+    return now == 2;
 }
 
 /* Device code that was translated from an older generation's has no such instruction. */
@@ -89,6 +95,20 @@ static CUresult enqueue(CUfunction function, ct_cuda_shape shape, bool overlaps,
     return ct_cuda.cuLaunchKernelEx(&config, function, parameters, NULL);
 }
 
+bool ct_cuda_launch_function(const ct_call *call, ct_cuda_device *d, CUfunction function, bool overlaps,
+                             ct_cuda_shape shape, void *arguments) {
+    const CUstream stream = ct_cuda_stream(d, call->stream);
+    *(ct_cuda_head *)arguments = (ct_cuda_head){.word = (ct_cuda_word *)(uintptr_t)d->word,
+                                                .noticed = (uint32_t *)(uintptr_t)d->noticed_there,
+                                                .op = (uint64_t)(uintptr_t)call->op,
+                                                .called = (uint64_t)(uintptr_t)call->called,
+                                                .flags = call->flags,
+                                                .lasting = (call->flags & CT_CALL_LASTING) != 0};
+    return ct_cuda_ok(d, enqueue(function, shape, overlaps && overlap_is_wanted(), stream, arguments), call->op->name,
+                      "its kernel cannot be launched") &&
+           ct_cuda_enqueued(d, stream, call->op->name);
+}
+
 bool ct_cuda_launch(const ct_call *call, ct_cuda_function *function, ct_cuda_shape shape, void *arguments) {
     CUcontext before;
     const int index = call->device.index;
@@ -100,18 +120,7 @@ bool ct_cuda_launch(const ct_call *call, ct_cuda_function *function, ct_cuda_sha
         ok = ct_cuda_ok(
             d, ct_cuda.cuFuncSetAttribute(found, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shape.shared),
             call->op->name, "the device has not as much shared memory");
-    if (ok) {
-        *(ct_cuda_head *)arguments = (ct_cuda_head){.word = (ct_cuda_word *)(uintptr_t)d->word,
-                                                    .noticed = (uint32_t *)(uintptr_t)d->noticed_there,
-                                                    .op = (uint64_t)(uintptr_t)call->op,
-                                                    .called = (uint64_t)(uintptr_t)call->called,
-                                                    .flags = call->flags,
-                                                    .lasting = (call->flags & CT_CALL_LASTING) != 0};
-        const CUstream stream = ct_cuda_stream(d, call->stream);
-        ok = ct_cuda_ok(d, enqueue(found, shape, function->overlaps[index], stream, arguments), call->op->name,
-                        "its kernel cannot be launched");
-        ok = ok && ct_cuda_enqueued(d, stream, call->op->name);
-    }
+    ok = ok && ct_cuda_launch_function(call, d, found, function->overlaps[index], shape, arguments);
     ct_cuda_leave(before);
     return ok;
 }
