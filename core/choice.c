@@ -93,7 +93,8 @@ CT__HOT const ct_kernel *ct__choose(const ct_call *call, ct_choice **place, char
     if (single && !list->can) return list;
     uint64_t key = 0;
     ct_choice *known = NULL;
-    if (!single && !refusals) {
+    const bool described = !call->attrs || call->op->attr_size; /* what it cannot tell from another is not remembered */
+    if (!single && !refusals && described) {
         key = mix((uintptr_t)call->op, (uint64_t)device.type << 32 | (uint32_t)device.index);
         key = mix(key, (call->flags & (CT_CALL_LASTING | CT_CALL_TF32)) |
                            (uint64_t)atomic_load_explicit(&ct__tuning, memory_order_relaxed) << 32);

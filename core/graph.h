@@ -23,6 +23,14 @@ typedef struct ct_graph_slot {
 
 typedef enum ct_record_kind { CT__CALL, CT__PUT, CT__FILL, CT__EFFECT } ct_record_kind;
 
+/* A position in a random stream, made anew in each replay. */
+typedef struct ct_drawn_at {
+    int generator;
+    uint64_t draw;     /* from where the generator stands at the beginning */
+    int64_t *position; /* where seed, stream and call are among attributes, or the data to put; NULL: in the call: */
+    ct_random *random;
+} ct_drawn_at;
+
 typedef struct ct_record {
     ct_record_kind kind;
     ct_call call;   /* of CT__CALL: its arrays are below */
@@ -36,6 +44,9 @@ typedef struct ct_record {
     int generator;
     uint64_t draw;     /* from where the generator stands at the beginning */
     int64_t *position; /* where seed, stream and call are among the attributes, or the data to put; NULL: in the call */
+    ct_drawn_at *
+        draws; /* of a fused call: the positions of its steps, in place of the above; generator is that of one of them */
+    int n_draws;
     /* of CT__PUT and CT__FILL */
     int slot;
     size_t offset, bytes;
@@ -64,11 +75,7 @@ typedef struct ct_graph_data {
     unsigned char *here;
     ct_storage *there;
     bool sent;
-    struct ct_moving {
-        int64_t *position; /* here: seed, stream, call */
-        int generator;
-        uint64_t draw; /* from where the generator stands at the beginning */
-    } * moving;        /* what changes from replay to replay */
+    ct_drawn_at *moving; /* positions in here, which change from replay to replay */
     int n_moving, moving_room;
 } ct_graph_data;
 
@@ -108,6 +115,7 @@ int ct__graph_slot(ct_graph *graph, ct_device device, size_t bytes); /* a new on
 bool ct__graph_grow(ct_graph *graph); /* room for one more record; false after an error */
 
 bool ct__graph_run(ct_graph *graph, ct_record *record);               /* a record by itself */
+void ct__graph_draw(const ct_graph *graph, const ct_drawn_at *drawn); /* sets a position for this replay */
 bool ct__graph_call(ct_graph *graph, ct_record *record);              /* a call, in the order of this thread's stream */
 ct_storage *ct__graph_block(const ct_graph *graph, ct_device device); /* NULL: nothing is planned there yet */
 /* Where slot s lies: a storage, and bytes from its beginning. */

@@ -25,16 +25,22 @@ static bool enter(ct_graph *g) {
     return ok;
 }
 
-static void set_position(const ct_graph *g, ct_record *record) {
-    ct_random at = g->generators[record->generator].first;
-    at.call += record->draw;
-    if (record->position) {
-        record->position[0] = (int64_t)at.seed;
-        record->position[1] = (int64_t)at.stream;
-        record->position[2] = (int64_t)at.call;
+void ct__graph_draw(const ct_graph *g, const ct_drawn_at *drawn) {
+    ct_random at = g->generators[drawn->generator].first;
+    at.call += drawn->draw;
+    if (drawn->position) {
+        drawn->position[0] = (int64_t)at.seed;
+        drawn->position[1] = (int64_t)at.stream;
+        drawn->position[2] = (int64_t)at.call;
     } else {
-        record->call.random = at;
+        *drawn->random = at;
     }
+}
+
+static void set_position(const ct_graph *g, ct_record *record) {
+    const ct_drawn_at own = {record->generator, record->draw, record->position, &record->call.random};
+    if (!record->draws) ct__graph_draw(g, &own);
+    for (int i = 0; i < record->n_draws; i++) ct__graph_draw(g, &record->draws[i]);
 }
 
 bool ct__graph_call(ct_graph *g, ct_record *record) {

@@ -69,7 +69,7 @@ static void move_into_data(ct_graph_data *data, ct_record *record) {
     record->data = memcpy(data->here + record->place, record->data, record->bytes);
     if (record->generator < 0) return;
     record->position = (int64_t *)(void *)record->data;
-    data->moving[data->n_moving++] = (struct ct_moving){record->position, record->generator, record->draw};
+    data->moving[data->n_moving++] = (ct_drawn_at){record->generator, record->draw, record->position, NULL};
 }
 
 static void count_writers(const ct_graph *g, int *writers) {
@@ -103,13 +103,7 @@ bool ct__graph_data_send(ct_graph *g) {
     for (int i = 0; ok && i < g->n_data; i++) {
         ct_graph_data *data = &g->data[i];
         if (data->sent && !data->n_moving) continue;
-        for (int k = 0; k < data->n_moving; k++) {
-            const ct_random first = g->generators[data->moving[k].generator].first;
-            int64_t *position = data->moving[k].position;
-            position[0] = (int64_t)first.seed;
-            position[1] = (int64_t)first.stream;
-            position[2] = (int64_t)(first.call + data->moving[k].draw);
-        }
+        for (int k = 0; k < data->n_moving; k++) ct__graph_draw(g, &data->moving[k]);
         ok = data->sent = ct__storage_put(data->there, 0, data->here, data->bytes);
     }
     return ok;

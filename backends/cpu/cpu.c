@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "backends/cpu/gemm/gemm.h"
+#include "backends/cpu/step.h"
 #include "backends/kernel_list.h"
 #include "core/alloc.h"
 #include "core/device.h"
@@ -85,6 +86,7 @@ static int find_level(const char *name) {
 
 /* The candidates of every op at each level that has been in use. */
 static const ct_kernel *candidates[LEVELS][CT__OP_TOTAL];
+static const ct_cpu_step *steps[LEVELS][CT__OP_TOTAL];
 
 static int by_name(const void *name, const void *op) { return strcmp(name, (*(const ct_op *const *)op)->name); }
 
@@ -92,7 +94,9 @@ static void use_level(int level) {
     for (const ct_kernel_row *const *file = levels[level].files; *file; file++)
         for (const ct_kernel_row *row = *file; row->op; row++) {
             const ct_op *const *op = bsearch(row->op, ct__ops, CT__OP_TOTAL, sizeof *ct__ops, by_name);
-            if (op) candidates[level][op - ct__ops] = row->candidates;
+            if (!op) continue;
+            candidates[level][op - ct__ops] = row->candidates;
+            steps[level][op - ct__ops] = row->step;
         }
     ct__gemm_init(levels[level].gemm);
     atomic_store(&chosen, level);
@@ -112,6 +116,15 @@ static const ct_kernel *kernels(void *self, const ct_op *op) {
     (void)self;
     pthread_once(&once, choose);
     return op->slot->index <= CT__OP_TOTAL ? candidates[atomic_load(&chosen)][op->slot->index - 1] : NULL;
+}
+
+const ct_cpu_step *ct__cpu_step(const ct_call *call) {
+    const ct_op *op = call->op;
+    const int level = atomic_load(&chosen), i = op->slot->index - 1;
+    if (i < 0 || i >= CT__OP_TOTAL || !steps[level][i]) return NULL;
+    for (const ct_kernel *kernel = candidates[level][i]; kernel->name; kernel++)
+        if (kernel == call->kernel) return steps[level][i];
+    return NULL;
 }
 
 const char *ct_isa(void) {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "backends/cpu/cpu.h"
+#include "backends/cpu/strided.h"
 #include "core/dtype.h"
 #include "core/hot.h"
 #include "core/threads.h"
@@ -29,10 +30,8 @@ enum {
 typedef enum { DIRECT, SPLAT, PATTERN, BUFFER } access;
 
 typedef struct operand {
-    char *base;
-    int64_t strides[CT_MAX_DIMS]; /* in elements, of the collapsed dimensions */
-    int size;                     /* of an element in memory, bytes */
-    bool linear;                  /* contiguous over all dimensions */
+    ct_strided at; /* over the collapsed dimensions */
+    bool linear;   /* contiguous over all dimensions */
     access access;
     int64_t period; /* elements of a pattern */
 } operand;
@@ -83,32 +82,33 @@ static void collapse(plan *p, const ct_view *const *views) {
     for (int d = 0; d < views[0]->ndim; d++) {
         if (views[0]->dims[d] == 1) continue;
         p->dims[n] = views[0]->dims[d];
-        for (int i = 0; i < p->n; i++) p->operands[i].strides[n] = views[i]->strides[d];
-        for (int k = n; k > 0 && p->operands[0].strides[k - 1] < p->operands[0].strides[k]; k--) {
+        for (int i = 0; i < p->n; i++) p->operands[i].at.strides[n] = views[i]->strides[d];
+        for (int k = n; k > 0 && p->operands[0].at.strides[k - 1] < p->operands[0].at.strides[k]; k--) {
             exchange(&p->dims[k - 1], &p->dims[k]);
-            for (int i = 0; i < p->n; i++) exchange(&p->operands[i].strides[k - 1], &p->operands[i].strides[k]);
+            for (int i = 0; i < p->n; i++) exchange(&p->operands[i].at.strides[k - 1], &p->operands[i].at.strides[k]);
         }
         n++;
     }
     int last = 0; /* the dimension that further ones may merge into */
     for (int d = 1; d < n; d++) {
         bool merges = true;
-        for (int i = 0; i < p->n; i++) merges &= p->operands[i].strides[last] == p->operands[i].strides[d] * p->dims[d];
+        for (int i = 0; i < p->n; i++)
+            merges &= p->operands[i].at.strides[last] == p->operands[i].at.strides[d] * p->dims[d];
         if (!merges) last++;
         p->dims[last] = merges ? p->dims[last] * p->dims[d] : p->dims[d];
-        for (int i = 0; i < p->n; i++) p->operands[i].strides[last] = p->operands[i].strides[d];
+        for (int i = 0; i < p->n; i++) p->operands[i].at.strides[last] = p->operands[i].at.strides[d];
     }
     p->ndim = last + 1;
     if (n == 0) {
         p->dims[0] = 1;
-        for (int i = 0; i < p->n; i++) p->operands[i].strides[0] = 1;
+        for (int i = 0; i < p->n; i++) p->operands[i].at.strides[0] = 1;
     }
 }
 
 static bool is_linear(const plan *p, const operand *o) {
     int64_t expected = 1;
     for (int d = p->ndim - 1; d >= 0; d--) {
-        if (o->strides[d] != expected) return false;
+        if (o->at.strides[d] != expected) return false;
         expected *= p->dims[d];
     }
     return true;
@@ -118,19 +118,19 @@ static bool is_linear(const plan *p, const operand *o) {
 static int64_t period_of(const plan *p, const operand *o) {
     int64_t period = 1;
     int d = p->ndim - 1;
-    for (; d >= 0 && o->strides[d] == period; d--) period *= p->dims[d];
+    for (; d >= 0 && o->at.strides[d] == period; d--) period *= p->dims[d];
     for (; d >= 0; d--)
-        if (o->strides[d] != 0) return 0;
-    return period * o->size <= BUFFER_BYTES / 2 ? period : 0;
+        if (o->at.strides[d] != 0) return 0;
+    return period * o->at.size <= BUFFER_BYTES / 2 ? period : 0;
 }
 
 /* A transposed operand, whose stride 1 is in another dimension than the innermost: that dimension, else -1. */
 static int transposed_dim(const plan *p) {
     const int last = p->ndim - 1;
     for (int i = 1; i < p->n; i++) {
-        if (p->operands[i].strides[last] <= 1 || p->dims[last] < 8) continue;
+        if (p->operands[i].at.strides[last] <= 1 || p->dims[last] < 8) continue;
         for (int d = 0; d < last; d++)
-            if (p->operands[i].strides[d] == 1 && p->dims[d] >= 8) return d;
+            if (p->operands[i].at.strides[d] == 1 && p->dims[d] >= 8) return d;
     }
     return -1;
 }
@@ -151,7 +151,7 @@ static void choose_access(plan *p, ct_dtype dtype) {
     for (int i = 0; i < p->n; i++) {
         operand *o = &p->operands[i];
         const bool converted = p->half != CT_F32 && !is_mask(p, i);
-        const int64_t stride = o->strides[last];
+        const int64_t stride = o->at.strides[last];
         o->linear = is_linear(p, o);
         o->period = i > 0 && !p->rows && p->tiled < 0 && !converted ? period_of(p, o) : 0;
         if (i > 0 && vector && stride == 0 && (p->rows || p->tiled >= 0)) o->access = SPLAT;
@@ -159,14 +159,14 @@ static void choose_access(plan *p, ct_dtype dtype) {
         else if (p->tiled >= 0) o->access = stride == 1 ? DIRECT : BUFFER;
         else if (o->linear || (p->rows && stride == 1)) o->access = DIRECT;
         else o->access = o->period ? PATTERN : BUFFER;
-        if (o->access == PATTERN && o->period * o->size > pattern) pattern = o->period * o->size;
-        if (o->size > widest) widest = o->size;
+        if (o->access == PATTERN && o->period * o->at.size > pattern) pattern = o->period * o->at.size;
+        if (o->at.size > widest) widest = o->at.size;
         buffered |= o->access >= PATTERN;
     }
     /* in place, the cache line is in the cache already */
-    p->stream = p->half == CT_F32 && p->tiled < 0 && out->linear && p->total * out->size >= STREAM_BYTES &&
+    p->stream = p->half == CT_F32 && p->tiled < 0 && out->linear && p->total * out->at.size >= STREAM_BYTES &&
                 (p->ndim == 1 || inner >= STREAM_ROW);
-    for (int i = 1; i < p->n; i++) p->stream &= p->operands[i].base != out->base;
+    for (int i = 1; i < p->n; i++) p->stream &= p->operands[i].at.base != out->at.base;
     if (p->stream) out->access = BUFFER;
     p->block = buffered || p->stream ? (BUFFER_BYTES - pattern) / widest : INT64_MAX;
     p->tile_rows = widest > 4 ? TILE_ROWS / 2 : TILE_ROWS;
@@ -174,79 +174,14 @@ static void choose_access(plan *p, ct_dtype dtype) {
 
 /* ---- Elements in and out of buffers ---- */
 
-/* Copies rows x n elements between a strided place and a buffer; *_outer and *_inner are strides of rows and elements. */
-#define DEFINE_COPY_BOX(T)                                                                                           \
-    static void copy_box_##T(T *to, const T *from, int64_t rows, int64_t n, int64_t to_outer, int64_t to_inner,      \
-                             int64_t from_outer, int64_t from_inner) {                                               \
-        for (int64_t r = 0; r < rows; r++)                                                                           \
-            for (int64_t i = 0; i < n; i++) to[r * to_outer + i * to_inner] = from[r * from_outer + i * from_inner]; \
-    }
-DEFINE_COPY_BOX(uint8_t)
-DEFINE_COPY_BOX(uint16_t)
-DEFINE_COPY_BOX(uint32_t)
-DEFINE_COPY_BOX(uint64_t)
-
-CT__HOT static void copy_box_sized(int size, void *to, const void *from, int64_t rows, int64_t n, int64_t to_outer,
-                                   int64_t to_inner, int64_t from_outer, int64_t from_inner) {
-    switch (size) {
-    case 1: copy_box_uint8_t(to, from, rows, n, to_outer, to_inner, from_outer, from_inner); break;
-    case 2: copy_box_uint16_t(to, from, rows, n, to_outer, to_inner, from_outer, from_inner); break;
-    case 4: copy_box_uint32_t(to, from, rows, n, to_outer, to_inner, from_outer, from_inner); break;
-    default: copy_box_uint64_t(to, from, rows, n, to_outer, to_inner, from_outer, from_inner); break;
-    }
-}
-
-/* The same with a dense buffer, either way. */
-static void copy_box(int size, char *place, char *buffer, int64_t rows, int64_t n, int64_t outer, int64_t inner,
-                     bool out) {
-    if (inner == 1 && (rows == 1 || outer == n))
-        memcpy(out ? place : buffer, out ? buffer : place, (size_t)(rows * n * size));
-    else if (out) copy_box_sized(size, place, buffer, rows, n, outer, inner, n, 1);
-    else copy_box_sized(size, buffer, place, rows, n, n, 1, outer, inner);
-}
-
 static char *address(const plan *p, const operand *o, const int64_t *index) {
-    int64_t offset = 0;
-    for (int d = 0; d < p->ndim; d++) offset += index[d] * o->strides[d];
-    return o->base + offset * o->size;
+    return ct__strided_address(p->ndim, &o->at, index);
 }
 
-static void advance(const plan *p, int64_t *index, int64_t n) {
-    index[p->ndim - 1] += n;
-    for (int d = p->ndim - 1; d > 0 && index[d] >= p->dims[d]; d--) {
-        index[d - 1] += index[d] / p->dims[d];
-        index[d] %= p->dims[d];
-    }
-}
+static void advance(const plan *p, int64_t *index, int64_t n) { ct__strided_advance(p->ndim, p->dims, index, n); }
 
-/* n elements from index on, in the order of the plan, into a dense buffer; or back. Whole rows go together. */
 static void move(const plan *p, const operand *o, const int64_t *index, int64_t n, char *buffer, bool out) {
-    int64_t at[CT_MAX_DIMS];
-    const int last = p->ndim - 1;
-    const int64_t inner = p->dims[last];
-    memcpy(at, index, (size_t)p->ndim * sizeof *at);
-    while (n > 0) {
-        int64_t run = inner - at[last], rows = 1;
-        if (run > n) {
-            run = n;
-        } else if (at[last] == 0 && last > 0) {
-            rows = p->dims[last - 1] - at[last - 1];
-            if (rows * inner > n) rows = n / inner;
-        }
-        copy_box(o->size, address(p, o, at), buffer, rows, run, last > 0 ? o->strides[last - 1] : 0, o->strides[last],
-                 out);
-        buffer += rows * run * o->size;
-        n -= rows * run;
-        at[last] += run;
-        if (at[last] == inner) {
-            at[last] = 0;
-            if (last > 0) at[last - 1] += rows;
-            for (int d = last - 1; d > 0 && at[d] == p->dims[d]; d--) {
-                at[d] = 0;
-                at[d - 1]++;
-            }
-        }
-    }
+    ct__strided_move(p->ndim, p->dims, &o->at, index, n, buffer, out);
 }
 
 static void widen(const plan *p, float *to, const void *from, int64_t n) {
@@ -258,7 +193,7 @@ static void narrow(const plan *p, void *to, const float *from, int64_t n) {
 }
 
 static bool in_one_row(const plan *p, const operand *o) {
-    return o->linear || (p->rows && o->strides[p->ndim - 1] == 1);
+    return o->linear || (p->rows && o->at.strides[p->ndim - 1] == 1);
 }
 
 /* ---- Run ---- */
@@ -269,19 +204,6 @@ typedef struct buffers {
     alignas(64) char splat[OPERANDS][CT_ELEMENTWISE_SPLAT];
 } buffers;
 
-/* One value over a whole vector. */
-static void repeat(char *to, const char *value, int size) {
-    if (size == 4) {
-        uint32_t v, *at = (uint32_t *)(void *)to;
-        memcpy(&v, value, sizeof v);
-        for (int k = 0; k < CT_ELEMENTWISE_SPLAT / 4; k++) at[k] = v;
-    } else {
-        uint64_t v, *at = (uint64_t *)(void *)to;
-        memcpy(&v, value, sizeof v);
-        for (int k = 0; k < CT_ELEMENTWISE_SPLAT / 8; k++) at[k] = v;
-    }
-}
-
 static char *splat(const plan *p, const char *value, int size, char *to) {
     float wide;
     if (p->half != CT_F32) {
@@ -289,7 +211,7 @@ static char *splat(const plan *p, const char *value, int size, char *to) {
         value = (const char *)&wide;
         size = 4;
     }
-    repeat(to, value, size);
+    ct__splat(to, value, size);
     return to;
 }
 
@@ -298,8 +220,8 @@ static void lay_patterns(const plan *p, buffers *b) {
     for (int i = 1; i < p->n; i++) {
         const operand *o = &p->operands[i];
         if (o->access != PATTERN) continue;
-        int64_t have = o->period * o->size;
-        memcpy(b->data[i], o->base, (size_t)have);
+        int64_t have = o->period * o->at.size;
+        memcpy(b->data[i], o->at.base, (size_t)have);
         for (; have < BUFFER_BYTES; have *= 2)
             memcpy(b->data[i] + have, b->data[i], (size_t)(2 * have <= BUFFER_BYTES ? have : BUFFER_BYTES - have));
     }
@@ -310,8 +232,8 @@ static char *load(const plan *p, int i, int64_t start, const int64_t *index, int
     const operand *o = &p->operands[i];
     switch (o->access) {
     case DIRECT: return address(p, o, index);
-    case SPLAT: return splat(p, address(p, o, index), o->size, b->splat[i]);
-    case PATTERN: return b->data[i] + start % o->period * o->size;
+    case SPLAT: return splat(p, address(p, o, index), o->at.size, b->splat[i]);
+    case PATTERN: return b->data[i] + start % o->period * o->at.size;
     case BUFFER: break;
     }
     if (p->half == CT_F32 || is_mask(p, i)) {
@@ -329,8 +251,8 @@ static void store(const plan *p, const int64_t *index, int64_t n, buffers *b) {
     const operand *o = &p->operands[0];
     if (p->stream) {
         char *to = address(p, o, index);
-        if ((uintptr_t)to % 64) memcpy(to, b->data[0], (size_t)(n * o->size));
-        else p->op->isa->stream(to, b->data[0], n * o->size);
+        if ((uintptr_t)to % 64) memcpy(to, b->data[0], (size_t)(n * o->at.size));
+        else p->op->isa->stream(to, b->data[0], n * o->at.size);
     } else if (p->half == CT_F32 || p->op->to_bool) {
         move(p, o, index, n, b->data[0], true);
     } else if (in_one_row(p, o)) {
@@ -359,7 +281,7 @@ static void run_range(const plan *p, int64_t start, int64_t end) {
         if (n > p->block) n = p->block;
         if (p->stream) { /* up to the next cache line first */
             int64_t past = (int64_t)((uintptr_t)address(p, out, index) % 64);
-            if (past && n > (64 - past) / out->size) n = (64 - past) / out->size;
+            if (past && n > (64 - past) / out->at.size) n = (64 - past) / out->at.size;
         }
         ptr[0] = out->access == DIRECT ? address(p, out, index) : b.data[0];
         for (int i = 1; i < p->n; i++) ptr[i] = load(p, i, start, index, n, &b);
@@ -381,14 +303,14 @@ typedef struct tile_buffers {
 
 /* A tile of a strided operand, dense in the buffer; or back. Narrow panels keep its cache lines until they are used up. */
 static void copy_tile(const plan *p, const operand *o, char *place, char *buffer, int64_t rows, int64_t n, bool out) {
-    const int64_t outer = o->strides[p->tiled], inner = o->strides[p->ndim - 1];
+    const int64_t outer = o->at.strides[p->tiled], inner = o->at.strides[p->ndim - 1];
     for (int64_t c = 0; c < n; c += PANEL_COLUMNS) {
         const int64_t width = n - c < PANEL_COLUMNS ? n - c : PANEL_COLUMNS;
-        char *at = place + c * inner * o->size, *dense = buffer + c * o->size;
+        char *at = place + c * inner * o->at.size, *dense = buffer + c * o->at.size;
         void *to = out ? at : dense, *from = out ? dense : at;
         int64_t to_outer = out ? outer : n, to_inner = out ? inner : 1, from_outer = out ? n : outer,
                 from_inner = out ? 1 : inner;
-        copy_box_sized(o->size, to, from, rows, width, to_outer, to_inner, from_outer, from_inner);
+        ct__copy_box(o->at.size, to, from, rows, width, to_outer, to_inner, from_outer, from_inner);
     }
 }
 
@@ -401,17 +323,17 @@ static void run_tile(const plan *p, const int64_t *index, int64_t rows, int64_t 
         const bool converted = p->half != CT_F32 && !is_mask(p, i);
         first[i] = address(p, o, index);
         step[i] = o->access != SPLAT;
-        row_bytes[i] = o->strides[p->tiled] * o->size;
+        row_bytes[i] = o->at.strides[p->tiled] * o->at.size;
         if (o->access != BUFFER) continue;
         if (i > 0) copy_tile(p, o, first[i], converted ? b->raw : b->data[i], rows, n, false);
         if (i > 0 && converted) widen(p, (float *)(void *)b->data[i], b->raw, rows * n);
         first[i] = b->data[i];
-        row_bytes[i] = n * (converted ? 4 : o->size);
+        row_bytes[i] = n * (converted ? 4 : o->at.size);
     }
     for (int64_t r = 0; r < rows; r++) {
         for (int i = 0; i < p->n; i++) {
             ptr[i] = first[i] + r * row_bytes[i];
-            if (step[i] == 0) ptr[i] = splat(p, ptr[i], p->operands[i].size, b->splat[i]);
+            if (step[i] == 0) ptr[i] = splat(p, ptr[i], p->operands[i].at.size, b->splat[i]);
         }
         p->fn(n, ptr, step, p->attrs);
     }
@@ -475,7 +397,7 @@ CT__HOT static char *gather(const ct_view *v, int d, const char *from, int size,
     }
     const int64_t rows = d < last ? v->dims[d] : 1, outer = d < last ? v->strides[d] : 0;
     const int64_t n = last >= 0 ? v->dims[last] : 1, inner = last >= 0 ? v->strides[last] : 0;
-    copy_box_sized(size, to, from, rows, n, n, 1, outer, inner);
+    ct__copy_box(size, to, from, rows, n, n, 1, outer, inner);
     return to + rows * n * size;
 }
 
@@ -495,8 +417,8 @@ CT__HOT bool ct__elementwise_run(const ct_call *call, const ct_elementwise *op) 
     const bool few = simple && p.total <= FEW;
     for (int i = 0; i < p.n; i++) {
         if (i > 0) views[i] = call->in[i - 1];
-        p.operands[i].size = (int)ct__dtype_size(views[i]->dtype);
-        p.operands[i].base = ptr[i] = ct__address(views[i], (size_t)p.operands[i].size);
+        p.operands[i].at.size = (int)ct__dtype_size(views[i]->dtype);
+        p.operands[i].at.base = ptr[i] = ct__address(views[i], (size_t)p.operands[i].at.size);
         simple = simple && is_simple(views[i], &step[i]);
         repeats |= simple && step[i] == 0;
     }
@@ -509,7 +431,7 @@ CT__HOT bool ct__elementwise_run(const ct_call *call, const ct_elementwise *op) 
         for (int i = 0; i < p.n; i++) {
             step[i] = 1;
             if (i == 0 || is_dense(views[i])) continue;
-            gather(views[i], 0, ptr[i], p.operands[i].size, dense[i]);
+            gather(views[i], 0, ptr[i], p.operands[i].at.size, dense[i]);
             ptr[i] = dense[i];
         }
         op->fn[dtype](p.total, ptr, step, call->attrs);
@@ -519,7 +441,7 @@ CT__HOT bool ct__elementwise_run(const ct_call *call, const ct_elementwise *op) 
         alignas(64) char values[OPERANDS][CT_ELEMENTWISE_SPLAT];
         for (int i = 1; i < p.n; i++) {
             if (step[i]) continue;
-            repeat(values[i], ptr[i], p.operands[i].size);
+            ct__splat(values[i], ptr[i], p.operands[i].at.size);
             ptr[i] = values[i];
         }
         op->fn[dtype](p.total, ptr, step, call->attrs);

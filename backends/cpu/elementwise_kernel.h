@@ -9,6 +9,7 @@
 #include "backends/cpu/elementwise.h"
 #include "backends/cpu/kernel.h"
 #include "backends/cpu/simd/vmath.h"
+#include "backends/cpu/step.h"
 
 /* The one word that simd.h and vmath.h do not have: -1, 0 or 1; zero and NaN stay what they are. */
 SIMD_INLINE vf32 ct_vf32_sign(vf32 x) {
@@ -37,8 +38,9 @@ SIMD_INLINE vf64 ct_vf64_sign(vf64 x) {
 
 #define CT_ISA_TEXT_(isa) #isa
 #define CT_ISA_TEXT(isa)  CT_ISA_TEXT_(isa)
-#define CT_ELEMENTWISE_ROW(name) \
-    {#name, (const ct_kernel[]){{#name "_" CT_ISA_TEXT(CT_ISA), NULL, NULL, name##_run}, {0}}},
+#define CT_ELEMENTWISE_ROW(name)                                                               \
+    {#name, (const ct_kernel[]){{#name "_" CT_ISA_TEXT(CT_ISA), NULL, NULL, name##_run}, {0}}, \
+     &(const ct_cpu_step){.elementwise = &name##_table}},
 
 extern const ct_elementwise_isa CT_ISA_FN(ct__elementwise_isa);
 

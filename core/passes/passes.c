@@ -10,6 +10,7 @@
 #include "core/log.h"
 
 static const ct_graph_pass passes[] = {
+    {"fuse", ct__pass_fuse, true, 0},
     {0},
 };
 

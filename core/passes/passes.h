@@ -45,6 +45,7 @@ bool ct__may_swap(const ct_graph *graph, const ct_record *a, const ct_record *b)
 /* ---- Changes ---- */
 
 void ct__record_drop(ct_record *record); /* it goes with the next ct__graph_compact */
+void ct__record_free(ct_record *record); /* the arrays of one that is in no graph */
 void ct__graph_compact(ct_graph *graph);
 /* first and last of all slots anew, after records have come, gone or moved. What is made once is alive until the end. */
 void ct__graph_lifetimes(ct_graph *graph);
@@ -63,6 +64,10 @@ bool ct__record_choose(ct_graph *graph, ct_record *record);
 /* For each record, bytes of the slots in the plan that are in use there (NULL: it is not asked for); returns the most. -1 after an
  * error. */
 int64_t ct__graph_usage(const ct_graph *graph, int64_t *in_use);
+
+/* ---- Those there are ---- */
+
+bool ct__pass_fuse(ct_graph *graph); /* calls over the same elements become one, where a backend can do that */
 
 /* ---- Text ---- */
 

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/passes/passes.h"
 #include "core/threads.h"
+#include "gen/ops_decl.h"
 
 /* ---- Accesses ---- */
 
@@ -63,6 +64,7 @@ bool ct__record_writes(const ct_graph *g, const ct_record *record, int slot) {
 bool ct__record_is_pure(const ct_record *record) {
     if (record->generator >= 0) return false;
     if (record->kind != CT__CALL) return record->kind != CT__EFFECT;
+    if (record->call.op == &ct__op_fused) return false; /* it may have kept results among its own */
     return !(record->call.op->flags & (CT_OP_MUTATES | CT_OP_RANDOM));
 }
 
@@ -87,10 +89,12 @@ bool ct__may_swap(const ct_graph *g, const ct_record *a, const ct_record *b) {
 
 void ct__record_drop(ct_record *record) { record->gone = true; }
 
+void ct__record_free(ct_record *record) { ct__free(record->block, record->block_bytes); }
+
 void ct__graph_compact(ct_graph *g) {
     int n = 0;
     for (int i = 0; i < g->n_records; i++) {
-        if (g->records[i].gone) ct__free(g->records[i].block, g->records[i].block_bytes);
+        if (g->records[i].gone) ct__record_free(&g->records[i]);
         else g->records[n++] = g->records[i];
     }
     g->n_records = n;

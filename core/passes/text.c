@@ -2,13 +2,19 @@
  *
  *     12  add  elementwise_f32  %4 f32[8,3], @0 f32[3] -> %7 f32[8,3] to 15
  *
+ * and below a call of several a line for each of its steps, in which .3 is what only they know:
+ *
+ *           gelu  %4 -> .3 f32[8,3]
+ *
  * %4 is memory of the graph's own, @0 a tensor that is kept, $2 a constant; "to 15" is the last record that uses what is new. */
+#include <cotangent/fused.h>
 #include <stdarg.h>
 #include <stdio.h>
 
 #include "core/dtype.h"
 #include "core/log.h"
 #include "core/passes/passes.h"
+#include "gen/ops_decl.h"
 
 typedef struct text_line {
     char at[1024];
@@ -78,10 +84,47 @@ static void write_record(text_line *line, const ct_graph *g, int i) {
     if (record->once) add(line, "  once");
 }
 
+/* ---- Steps of fused calls ---- */
+
+static void write_operand(text_line *line, const ct_graph *g, const ct_record *record, const ct_fused_step *step,
+                          int i) {
+    const ct_fused *fused = record->call.attrs;
+    const ct_view *view = i < step->call.n_in ? step->call.in[i] : step->call.out[i - step->call.n_in];
+    if (!view) {
+        add(line, "-");
+        return;
+    }
+    if (step->values[i] < 0) {
+        add(line, "%g", ct__dtype_get(view->dtype, view->buffer));
+        return;
+    }
+    const ct_fused_value *value = &fused->values[step->values[i]];
+    if (value->input >= 0) add_slot(line, g, record->slots[value->input]);
+    else if (value->output >= 0) add_slot(line, g, record->slots[record->call.n_in + value->output]);
+    else add(line, ".%d", step->values[i]);
+    if (i >= step->call.n_in) add(line, " %s", ct_view_text(view));
+}
+
+static void log_steps(text_line *line, const ct_graph *g, const ct_record *record) {
+    const ct_fused *fused = record->call.attrs;
+    for (int k = 0; k < fused->n_steps; k++) {
+        const ct_fused_step *step = &fused->steps[k];
+        line->used = 0;
+        add(line, "           %s  ", step->call.op->name);
+        for (int i = 0; i < step->call.n_in + step->call.n_out; i++) {
+            add(line, "%s", i == step->call.n_in ? (i ? " -> " : "-> ") : i ? ", " : "");
+            write_operand(line, g, record, step, i);
+        }
+        ct__log_put(line->at);
+    }
+}
+
 void ct__graph_log(const ct_graph *g) {
     text_line line;
     for (int i = 0; i < g->n_records; i++) {
         write_record(&line, g, i);
         ct__log_put(line.at);
+        if (g->records[i].kind == CT__CALL && g->records[i].call.op == &ct__op_fused)
+            log_steps(&line, g, &g->records[i]);
     }
 }

@@ -46,12 +46,12 @@ typedef struct ct_fused {
     const ct_fused_value *values;
     /* of ops, attributes but for random positions, dtypes, shapes, strides, numbers, and what goes where: not of addresses */
     uint64_t hash;
-    /* Room for what a kernel prepares in its first run and finds again in the next ones: zeros to begin with, CT_FUSED_PREPARED bytes for
+    /* Room for what a kernel prepares when it is first asked for its scratch, or run, and finds again in the next runs: zeros to begin with, CT_FUSED_PREPARED bytes for
      * each step and each value and as many again, aligned to 64. A graph runs in one thread at a time. */
     void *prepared;
     size_t prepared_bytes;
 } ct_fused;
-enum { CT_FUSED_PREPARED = 192 };
+enum { CT_FUSED_PREPARED = 256 };
 
 #ifdef __cplusplus
 }

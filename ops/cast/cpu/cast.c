@@ -5,6 +5,7 @@
 
 #include "backends/cpu/copy.h"
 #include "backends/cpu/kernel.h"
+#include "backends/cpu/step.h"
 #include "ops/create/cpu/rows.h"
 
 #include "gen/cast.attrs.h"
@@ -311,6 +312,16 @@ static bool run_convert(const ct_call *call, ct_stream *stream) {
     return true;
 }
 
+static void convert_part(const ct_call *call, int64_t first, int64_t n, char *const *ptr) {
+    (void)first;
+    const ct_dtype from = call->in[0]->dtype, to = call->out[0]->dtype;
+    job j = {.x_size = ct_dtype_size(from), .y_size = ct_dtype_size(to)};
+    plan(&j, from, to);
+    convert_dense(&j, ptr[1], ptr[0], n);
+}
+
+static const ct_cpu_step step = {.part = convert_part, .cost = 2};
+
 /* A lowering runs half types in f32, so for those a copy is cheaper. */
 static const char *can_cast(const ct_call *call) {
     ct_dtype from = call->in[0]->dtype;
@@ -319,7 +330,7 @@ static const char *can_cast(const ct_call *call) {
 }
 
 CT_KERNELS(cast_cast) = {
-    CT_CANDIDATES(cast, {"convert", can_cast, NULL, run_convert}),
-    CT_CANDIDATES(convert, {"convert", NULL, NULL, run_convert}),
+    CT_CANDIDATES_STEP(cast, &step, {"convert", can_cast, NULL, run_convert}),
+    CT_CANDIDATES_STEP(convert, &step, {"convert", NULL, NULL, run_convert}),
     {0},
 };

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "backends/cpu/kernel.h"
+#include "backends/cpu/step.h"
 #include "core/dtype.h"
 #include "ops/create/cpu/rows.h"
 
@@ -68,6 +69,26 @@ static bool fill_with(const ct_call *call, double value) {
     return true;
 }
 
+/* ---- As steps of fused calls ---- */
+
+static void fill_part(const ct_call *call, int64_t n, char *to, double value) {
+    const ct_dtype dtype = call->out[0]->dtype;
+    fill f = {.size = ct_dtype_size(dtype)};
+    ct__dtype_put(dtype, f.element, value);
+    fill_run(&f, to, n, 1);
+}
+
+#define PART(name, value)                                                                      \
+    static void name##_part(const ct_call *call, int64_t first, int64_t n, char *const *ptr) { \
+        (void)first;                                                                           \
+        fill_part(call, n, ptr[call->n_in], value);                                            \
+    }                                                                                          \
+    static const ct_cpu_step name##_step = {.part = name##_part, .cost = 1};
+PART(zeros, 0)
+PART(ones, 1)
+PART(full, ((const full_attrs *)call->attrs)->value)
+PART(full_like, ((const full_like_attrs *)call->attrs)->value)
+
 static bool run_zeros(const ct_call *call, ct_stream *stream) {
     (void)stream;
     return fill_with(call, 0);
@@ -95,13 +116,13 @@ static bool run_empty(const ct_call *call, ct_stream *stream) {
 }
 
 CT_KERNELS(create_create) = {
-    CT_CANDIDATES(zeros, {"fill", NULL, NULL, run_zeros}),
-    CT_CANDIDATES(ones, {"fill", NULL, NULL, run_ones}),
-    CT_CANDIDATES(full, {"fill", NULL, NULL, run_full}),
+    CT_CANDIDATES_STEP(zeros, &zeros_step, {"fill", NULL, NULL, run_zeros}),
+    CT_CANDIDATES_STEP(ones, &ones_step, {"fill", NULL, NULL, run_ones}),
+    CT_CANDIDATES_STEP(full, &full_step, {"fill", NULL, NULL, run_full}),
     CT_CANDIDATES(empty, {"leave", NULL, NULL, run_empty}),
-    CT_CANDIDATES(zeros_like, {"fill", NULL, NULL, run_zeros}),
-    CT_CANDIDATES(ones_like, {"fill", NULL, NULL, run_ones}),
-    CT_CANDIDATES(full_like, {"fill", NULL, NULL, run_full_like}),
+    CT_CANDIDATES_STEP(zeros_like, &zeros_step, {"fill", NULL, NULL, run_zeros}),
+    CT_CANDIDATES_STEP(ones_like, &ones_step, {"fill", NULL, NULL, run_ones}),
+    CT_CANDIDATES_STEP(full_like, &full_like_step, {"fill", NULL, NULL, run_full_like}),
     CT_CANDIDATES(empty_like, {"leave", NULL, NULL, run_empty}),
     {0},
 };

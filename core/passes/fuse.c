@@ -1,0 +1,186 @@
+/* The pass "fuse": calls over the same elements that share a value become one (cotangent/fused.h), so that what lies between them is never
+ * written to memory. Records are gathered by what they read and write, not by where they stand: a step of a gradient may join the step
+ * whose result it reads. */
+#include "core/passes/fuse.h"
+
+#include <string.h>
+
+#include "core/call.h"
+#include "core/device.h"
+#include "core/error.h"
+
+#include "gen/ops_decl.h"
+
+enum {
+    SIBLINGS = 4, /* readers of the same operand that are looked at */
+    ATTEMPTS = 8, /* to find groups that do not need more memory at once */
+};
+
+/* ---- Groups ---- */
+
+static const ct_record *record_of(const fuse_state *s, int k) { return &s->graph->records[k]; }
+
+static int list_members(const fuse_state *s, int a, int b, int *members) {
+    int n = 0, i = s->groups[a].first, k = b >= 0 ? s->groups[b].first : -1;
+    while (i >= 0 || k >= 0) {
+        int *next = k < 0 || (i >= 0 && i < k) ? &i : &k;
+        members[n++] = *next;
+        *next = s->next[*next];
+    }
+    return n;
+}
+
+/* Whether a kernel takes members as one call; *ok is false after an error. */
+static bool is_possible(fuse_state *s, const int *members, int n, int64_t count, bool *ok) {
+    ct_record record;
+    *ok = ct__fuse_build(s, members, n, count, &record);
+    const bool possible = *ok && record.block;
+    if (possible) ct__record_free(&record);
+    return possible;
+}
+
+static bool is_candidate(const fuse_state *s, int k) {
+    const ct_record *record = record_of(s, k);
+    const ct_call *call = &record->call;
+    if (record->kind != CT__CALL || record->once || record->scratch >= 0) return false;
+    if (call->op == &ct__op_fused || (call->op->flags & (CT_OP_MUTATES | CT_OP_TRANSFERS))) return false;
+    if (!call->n_out || !call->out[0] || ct__view_count(call->out[0]) == 0) return false;
+    const ct_kernel *fused = ct__kernels_of(&ct__op_fused, call->device.type);
+    return fused && fused->name;
+}
+
+static bool begin_group(fuse_state *s, int k, bool *ok) {
+    s->group[k] = s->next[k] = -1;
+    if (!is_candidate(s, k)) return false;
+    const int64_t count = ct__view_count(record_of(s, k)->call.out[0]);
+    if (!is_possible(s, &k, 1, count, ok)) return false;
+    s->group[k] = k;
+    s->groups[k] = (fuse_group){.first = k, .size = 1, .position = k, .count = count};
+    return true;
+}
+
+/* What a device leaves undone after an error, and what it does all the same, are not one call. */
+static bool is_like(const ct_call *a, const ct_call *b) {
+    return ct__same_device(a->device, b->device) &&
+           (a->device.type == CT_CPU || !((a->flags ^ b->flags) & CT_CALL_LASTING));
+}
+
+static bool join(fuse_state *s, int a, int b) {
+    int members[CT__FUSE_STEPS], position;
+    bool ok = true;
+    fuse_group *into = &s->groups[a], *from = &s->groups[b];
+    if (a == b || into->count != from->count || into->size + from->size > CT__FUSE_STEPS) return true;
+    if (!is_like(&record_of(s, into->first)->call, &record_of(s, from->first)->call)) return true;
+    if (!ct__fuse_agree(s, a, b) || !ct__fuse_may_join(s, a, b, &position)) return true;
+    const int n = list_members(s, a, b, members);
+    if (!is_possible(s, members, n, into->count, &ok)) return ok;
+    *into = (fuse_group){.first = members[0], .size = n, .position = position, .count = into->count};
+    for (int i = 0; i < n; i++) {
+        s->group[members[i]] = a;
+        s->next[members[i]] = i + 1 < n ? members[i + 1] : -1;
+    }
+    return true;
+}
+
+/* Joins record k with the groups of what made its operands, then with those that read them too. */
+static bool join_neighbors(fuse_state *s, int k) {
+    bool ok = true;
+    for (int i = s->begin[k]; ok && i < s->begin[k + 1]; i++) {
+        const fuse_access *a = &s->accesses[i];
+        const int made = a->is.reads ? a->write_before : a->before;
+        const int group = made >= 0 ? s->group[s->accesses[made].record] : -1;
+        if (group >= 0) ok = join(s, group, s->group[k]);
+    }
+    for (int i = s->begin[k]; ok && i < s->begin[k + 1]; i++) {
+        const fuse_access *a = &s->accesses[i];
+        if (!a->is.reads || !a->is.view || ct__view_count(a->is.view) != s->groups[s->group[k]].count) continue;
+        int other = a->before;
+        for (int n = 0; ok && other >= 0 && n < SIBLINGS; n++, other = s->accesses[other].before) {
+            const fuse_access *b = &s->accesses[other];
+            const int group = s->group[b->record];
+            if (b->is.writes) break;
+            if (group >= 0 && b->is.view && ct__fuse_same_elements(a->is.view, b->is.view))
+                ok = join(s, group, s->group[k]);
+        }
+    }
+    return ok;
+}
+
+static bool find_groups(fuse_state *s) {
+    bool ok = true;
+    for (int k = 0; k < s->n_records; k++) s->group[k] = s->next[k] = -1;
+    for (int k = 0; ok && k < s->n_records; k++)
+        if (begin_group(s, k, &ok)) ok = join_neighbors(s, k);
+    return ok;
+}
+
+/* ---- Memory ---- */
+
+static bool reaches(const fuse_state *s, int k, int where) {
+    const int position = s->groups[s->group[k]].position, low = k < position ? k : position,
+              high = k < position ? position : k;
+    return low < high && low <= where && where <= high;
+}
+
+/* Keeps records at their places that have been moved past this one: what they read or write is in use for longer, or sooner. */
+static bool fix(fuse_state *s, int where) {
+    bool any = false;
+    for (int k = 0; k < s->n_records; k++) {
+        if (s->group[k] < 0 || s->groups[s->group[k]].size == 1 || s->fixed[k] || !reaches(s, k, where)) continue;
+        any = s->fixed[k] = true;
+    }
+    return any;
+}
+
+/* Groups that need no more memory at once than the graph did without them. */
+static bool find_frugal_groups(fuse_state *s, int64_t before) {
+    for (int i = 0;; i++) {
+        int where = 0;
+        if (!find_groups(s)) return false;
+        const int64_t now = ct__fuse_usage(s, &where);
+        if (now < 0) return false;
+        if (now <= before) return true;
+        if (i >= ATTEMPTS || !fix(s, where)) memset(s->fixed, 1, (size_t)s->n_records * sizeof *s->fixed);
+        if (i > ATTEMPTS) return true; /* nothing has been moved */
+    }
+}
+
+/* ---- The graph with them ---- */
+
+static bool replace(fuse_state *s, int group, int *n_groups, int *n_steps) {
+    ct_graph *g = s->graph;
+    ct_record record;
+    int members[CT__FUSE_STEPS];
+    const fuse_group *is = &s->groups[group];
+    const int n = list_members(s, group, -1, members);
+    if (!ct__fuse_build(s, members, n, is->count, &record)) return false;
+    if (!ct__record_choose(g, &record)) {
+        ct__record_free(&record);
+        return ct_ok() ? ct_fail(CT_ERR_STATE, "capture", "no kernel takes a fused call that one took before") : false;
+    }
+    for (int i = 0; i < n; i++) ct__record_drop(&g->records[members[i]]);
+    ++*n_groups;
+    *n_steps += n;
+    /* it takes the place of the member that stays */
+    ct__record_free(&g->records[is->position]);
+    g->records[is->position] = record;
+    return true;
+}
+
+bool ct__pass_fuse(ct_graph *g) {
+    fuse_state s;
+    int n_groups = 0, n_steps = 0;
+    ct__graph_lifetimes(g);
+    const int64_t before = ct__graph_usage(g, NULL);
+    bool ok = before >= 0 && ct__fuse_state_make(&s, g);
+    if (before < 0) return false;
+    ok = ok && find_frugal_groups(&s, before);
+    for (int k = 0; ok && k < s.n_records; k++) {
+        if (s.group[k] < 0 || s.groups[s.group[k]].position != k || s.groups[s.group[k]].size == 1) continue;
+        ok = replace(&s, s.group[k], &n_groups, &n_steps);
+    }
+    ct__fuse_state_free(&s);
+    ct__graph_compact(g);
+    if (n_groups) ct__pass_note(g, "%d calls became %d", n_steps, n_groups);
+    return ok;
+}
