@@ -310,7 +310,7 @@ static void put_cast(ct_fused_text *t, const ct_fused_step *step) {
     }
     if (from == CT_BOOL) snprintf(loaded, sizeof loaded, "v%d", step->values[0]);
     else snprintf(loaded, sizeof loaded, "ct_store<%s>(v%d)", types[from].stored, step->values[0]);
-    snprintf(text, sizeof text, "ct_stored<%s>::store(ct_stored<%s>::load(%s))", types[to].name, types[from].name,
+    snprintf(text, sizeof text, "ct_of_dtype<%s>::store(ct_of_dtype<%s>::load(%s))", types[to].name, types[from].name,
              loaded);
     if (to == CT_BOOL) put(t, "%s", text);
     else put(t, "ct_load<%s>(%s)", types[to].computed, text);
