@@ -12,6 +12,7 @@
 
 #ifdef CT_TEST_FUSED
 #include "gen/dropout.attrs.h"
+#include "gen/norm.attrs.h"
 #include "ops/fused/cuda/fused.h"
 #include "ops/fused/cuda/fused/text.h"
 
@@ -26,7 +27,7 @@ typedef struct group {
     int ids[STEPS][OPERANDS];
     ct_view seen[STEPS][OPERANDS]; /* views of steps */
     const ct_view *in_of[STEPS][OPERANDS];
-    ct_view *out_of[STEPS][1];
+    ct_view *out_of[STEPS][3];
     _Alignas(16) unsigned char numbers[STEPS][CT_NUMBER_BYTES];
     _Alignas(16) char attrs[STEPS][256];
     ct_call call;
@@ -277,6 +278,134 @@ TEST_LIMIT(random_groups_of_every_op_compile, 300) {
         free(text);
     }
     CHECK(missing == 0);
+}
+
+/* ---- Steps along rows ---- */
+
+static int row_input(group *g, ct_dtype dtype) {
+    const ct_view view = dense_view(g->shape, dtype);
+    return add_input(g, dtype, &view, g->fused.count);
+}
+
+static int vector_input(group *g, ct_dtype dtype) {
+    const ct_view view = dense_view(CT_DIMS(g->shape.d[2]), dtype);
+    return add_input(g, dtype, &view, g->shape.d[2]);
+}
+
+/* A step sees rows in two dimensions. */
+static void see_rows(group *g, ct_fused_step *step) {
+    const int s = (int)(step - g->steps);
+    for (int i = 0; i <= step->call.n_in; i++)
+        if (g->seen[s][i].ndim == 3)
+            g->seen[s][i] = dense_view(CT_DIMS(g->shape.d[0] * g->shape.d[1], g->shape.d[2]), g->seen[s][i].dtype);
+}
+
+static int last_value(const group *g) { return g->fused.n_values - 1; }
+
+static void add_norm(group *g, int x, ct_dtype dtype, bool weights, bool rms) {
+    const ct_dtype wide = dtype == CT_F64 ? CT_F64 : CT_F32;
+    const int weight = weights ? vector_input(g, wide) : -1, bias = weights && !rms ? vector_input(g, wide) : -1;
+    ct_fused_step *step = begin_step(g, ct_op_find("row_norm"), 3);
+    row_norm_attrs *attrs = (row_norm_attrs *)(void *)g->attrs[step - g->steps];
+    attrs->eps = 1e-5, attrs->rms = rms;
+    g->ids[step - g->steps][1] = g->ids[step - g->steps][2] = -1;
+    step_reads(g, step, 0, x);
+    if (weight >= 0) step_reads(g, step, 1, weight);
+    if (bias >= 0) step_reads(g, step, 2, bias);
+    step_makes(g, step, dtype);
+    see_rows(g, step);
+}
+
+/* sums: gradients of weight and bias as well. */
+static void add_norm_gradient(group *g, int cotangent, int x, ct_dtype dtype, bool sums) {
+    const ct_dtype wide = dtype == CT_F64 ? CT_F64 : CT_F32;
+    const int weight = vector_input(g, wide);
+    ct_fused_step *step = begin_step(g, ct_op_find("row_norm_grad"), 3);
+    const int s = (int)(step - g->steps);
+    ((row_norm_grad_attrs *)(void *)g->attrs[s])->eps = 1e-5;
+    step_reads(g, step, 0, cotangent);
+    step_reads(g, step, 1, x);
+    step_reads(g, step, 2, weight);
+    step_makes(g, step, dtype);
+    see_rows(g, step);
+    for (int i = 1; i < 3 && sums; i++) {
+        const int id = g->fused.n_values++;
+        g->ids[s][3 + i] = id;
+        g->seen[s][3 + i] = dense_view(CT_DIMS(g->shape.d[2]), wide);
+        g->out_of[s][i] = &g->seen[s][3 + i];
+        g->values[id] =
+            (ct_fused_value){.dtype = wide, .count = g->shape.d[2], .input = -1, .output = -1, .made = s, .last = -1};
+        step->call.n_out = i + 1;
+    }
+}
+
+static void cast_value(group *g, int value, ct_dtype to) {
+    ct_fused_step *step = begin_step(g, ct_op_find("convert"), 1);
+    step_reads(g, step, 0, value);
+    step_makes(g, step, to);
+}
+
+static void add_values(group *g, int a, int b) {
+    ct_fused_step *step = begin_step(g, ct_op_find("add"), 2);
+    step_reads(g, step, 0, a);
+    step_reads(g, step, 1, b);
+    step_makes(g, step, g->values[a].dtype);
+}
+
+/* What lies between two products of a transformer, forward: a residual sum, its norm, and the cast for the next product. */
+static void make_residual_norm(group *g, int64_t rows, int64_t n, ct_dtype dtype, ct_dtype narrow, bool rms) {
+    begin_group(g, 7);
+    g->shape = CT_DIMS(2, rows / 2, n);
+    g->fused.count = rows * n;
+    cast_value(g, row_input(g, narrow), dtype);
+    add_values(g, row_input(g, dtype), last_value(g));
+    const int sum = last_value(g);
+    add_norm(g, sum, dtype, true, rms);
+    cast_value(g, last_value(g), narrow);
+    end_group(g);
+    if (g->values[sum].output < 0) { /* the next residual sum reads it */
+        g->values[sum].output = g->call.n_out++;
+        g->outputs[g->values[sum].output] = dense_view(g->shape, dtype);
+        g->out[g->values[sum].output] = &g->outputs[g->values[sum].output];
+    }
+}
+
+static void make_residual_gradient(group *g, int64_t rows, int64_t n, ct_dtype dtype, ct_dtype narrow, bool sums) {
+    begin_group(g, 8);
+    g->shape = CT_DIMS(2, rows / 2, n);
+    g->fused.count = rows * n;
+    cast_value(g, row_input(g, narrow), dtype);
+    const int cotangent = last_value(g);
+    add_norm_gradient(g, cotangent, row_input(g, dtype), dtype, sums);
+    const int dx = last_value(g) - (sums ? 2 : 0);
+    add_values(g, row_input(g, dtype), dx);
+    cast_value(g, last_value(g), narrow);
+    end_group(g);
+    for (int i = 0; i < g->fused.n_values; i++)
+        if (g->values[i].output >= 0 && g->values[i].count != g->fused.count)
+            g->outputs[g->values[i].output] = dense_view(CT_DIMS(n), g->values[i].dtype);
+}
+
+TEST_LIMIT(groups_along_rows_compile, 300) {
+    static group g;
+    static const struct {
+        int64_t n;
+        ct_dtype dtype, narrow;
+    } cases[] = {{768, CT_F32, CT_BF16}, {64, CT_F32, CT_F16}, {8192, CT_BF16, CT_BF16}, {96, CT_F64, CT_F32}};
+    if (!ct_nvrtc_there()) SKIP("there is no NVRTC");
+    for (int i = 0; i < 4; i++)
+        for (int way = 0; way < 3; way++) {
+            if (way == 0) make_residual_norm(&g, 64, cases[i].n, cases[i].dtype, cases[i].narrow, i % 2);
+            else make_residual_gradient(&g, 64, cases[i].n, cases[i].dtype, cases[i].narrow, way == 2);
+            if (way == 2 && cases[i].n == 8192) { /* threads cannot keep rows and sums of columns */
+                CHECK(ct_fused_refusal(&g.call) != NULL);
+                continue;
+            }
+            char *text = text_of(&g);
+            if (text && getenv("CT_TEST_TEXTS")) printf("// ---- %d %d\n%s\n", i, way, text);
+            if (text) compiles(text, i % 2 ? 80 : 90);
+            free(text);
+        }
 }
 
 /* ---- The same text on the host ---- */

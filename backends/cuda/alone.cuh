@@ -42,6 +42,14 @@ struct __nv_bfloat16 {
     unsigned short bits;
 };
 
+__device__ __forceinline__ __half __ushort_as_half(unsigned short x) {
+    __half y;
+    y.bits = x;
+    return y;
+}
+__device__ __forceinline__ unsigned short __half_as_ushort(__half x) { return x.bits; }
+__device__ __forceinline__ unsigned short __bfloat16_as_ushort(__nv_bfloat16 x) { return x.bits; }
+
 __device__ __forceinline__ float __half2float(__half x) {
     float y;
     asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));

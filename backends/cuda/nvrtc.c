@@ -25,7 +25,7 @@ static struct {
 #undef X
 } rtc;
 
-enum { HEADERS = 16 };
+enum { HEADERS = 32 };
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool there;
 static char version[32];
@@ -76,7 +76,8 @@ void *ct_nvrtc_compile(const char *text, const ct_nvrtc_header *headers, int n_h
     const char *names[HEADERS], *texts[HEADERS];
     char architecture[40];
     /* as nvcc is told for all other device code */
-    const char *const options[] = {architecture, "--std=c++17", "--fmad=false", "--diag-suppress=186"};
+    const char *const options[] = {architecture, "--std=c++17", "--fmad=false", "--diag-suppress=186,177",
+                                   "--device-as-default-execution-space"};
     nvrtcProgram program = NULL;
     snprintf(why, room, "NVRTC is missing");
     if (!ct_nvrtc_there() || n_headers > HEADERS) return NULL;

@@ -25,6 +25,23 @@ template <int V, typename T> CT_DEVICE void ct_write(char *at, int64_t place, co
     *(ct_pack<T, V> *)((T *)at + place) = pack;
 }
 
+// Where addresses may not be aligned.
+template <int V, typename T> CT_DEVICE ct_pack<T, V> ct_read_any(const char *at, int64_t place, bool aligned) {
+    if (aligned) return ct_read<V, T>(at, place);
+    ct_pack<T, V> pack;
+#pragma unroll
+    for (int k = 0; k < V; k++) pack.v[k] = ((const T *)at)[place + k];
+    return pack;
+}
+template <int V, typename T> CT_DEVICE void ct_write_any(char *at, int64_t place, const ct_pack<T, V> &pack, bool aligned) {
+    if (aligned) {
+        ct_write<V, T>(at, place, pack);
+        return;
+    }
+#pragma unroll
+    for (int k = 0; k < V; k++) ((T *)at)[place + k] = pack.v[k];
+}
+
 template <typename S> CT_DEVICE S ct_from_bits(uint64_t bits) {
     S x;
     memcpy(&x, &bits, sizeof x);

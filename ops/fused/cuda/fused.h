@@ -10,6 +10,8 @@ typedef struct ct_fused_arguments {
     ct_cuda_head head;
     int32_t packed;              /* addresses are aligned for packs */
     char *at[CT_FUSED_OPERANDS]; /* inputs, then outputs */
+    char *sums;                  /* of columns: (parts, 2, n) */
+    int64_t parts;
 } ct_fused_arguments;
 
 #endif

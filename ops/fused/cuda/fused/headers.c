@@ -14,6 +14,13 @@ TEXT(philox);
 TEXT(arguments);
 TEXT(fused);
 TEXT(dropout);
+TEXT(rows);
+TEXT(row);
+TEXT(row_division);
+TEXT(lanes);
+TEXT(number);
+TEXT(row_norm);
+TEXT(row_norm_arguments);
 
 /* Numbers of dtypes, which templates are chosen by. */
 static char dtypes[1024];
@@ -32,6 +39,13 @@ static const ct_nvrtc_header headers[] = {
     {"ops/fused/cuda/fused.h", ct_text_arguments},
     {"ops/fused/cuda/fused.cuh", ct_text_fused},
     {"ops/fused/cuda/dropout.cuh", ct_text_dropout},
+    {"ops/fused/cuda/rows.cuh", ct_text_rows},
+    {"backends/cuda/row.cuh", ct_text_row},
+    {"backends/cuda/row.h", ct_text_row_division},
+    {"backends/cuda/lanes.cuh", ct_text_lanes},
+    {"backends/cuda/number.cuh", ct_text_number},
+    {"ops/norm/cuda/row_norm.cuh", ct_text_row_norm},
+    {"ops/norm/cuda/row_norm.h", ct_text_row_norm_arguments},
 };
 
 static void write_dtypes(void) {

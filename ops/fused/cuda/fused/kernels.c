@@ -16,10 +16,14 @@ struct ct_fused_kernel {
     uint64_t hash;
     char *text;
     int pack, capability;
+    ct_fused_rows rows;
     kernel_state state; /* of all that follows; the lock is held */
     void *code;
     size_t bytes;
-    _Atomic(CUfunction) functions[CT_CUDA_DEVICES];
+    struct {
+        _Atomic(CUmodule) module;
+        _Atomic(CUfunction) functions[2]; /* fused and fused_total */
+    } on[CT_CUDA_DEVICES];
 };
 
 enum { BUCKETS = 256, CODE_BYTES = 64 << 20 };
@@ -133,6 +137,7 @@ bool ct_fused_is_there(ct_fused_kernel *k) {
 /* ---- Finding ---- */
 
 int ct_fused_kernel_pack(const ct_fused_kernel *k) { return k->pack; }
+const ct_fused_rows *ct_fused_kernel_rows(const ct_fused_kernel *k) { return &k->rows; }
 
 /* The lock is held; the text becomes the kernel's, or is freed. */
 static ct_fused_kernel *find_or_add(ct_fused_text *text, int capability) {
@@ -151,6 +156,7 @@ static ct_fused_kernel *find_or_add(ct_fused_text *text, int capability) {
     made->hash = hash;
     made->text = text->text;
     made->pack = text->pack;
+    made->rows = text->rows;
     made->capability = capability;
     made->next = *bucket;
     return *bucket = made;
@@ -174,18 +180,31 @@ ct_fused_kernel *ct_fused_kernel_of(const ct_call *call) {
     return found;
 }
 
-CUfunction ct_fused_function(ct_fused_kernel *k, const ct_call *call, ct_cuda_device *device) {
+/* The lock is held. */
+static CUfunction load(ct_fused_kernel *k, int index, int which, ct_cuda_device *device) {
+    static const char *const names[] = {"fused", "fused_total"};
+    CUfunction function = atomic_load(&k->on[index].functions[which]);
+    CUmodule module = atomic_load(&k->on[index].module);
+    if (function) return function;
+    if (!module) {
+        if (!ct_cuda_ok(device, ct_cuda.cuModuleLoadData(&module, k->code), "fused",
+                        "its device code cannot be loaded"))
+            return NULL;
+        atomic_store(&k->on[index].module, module);
+    }
+    if (!ct_cuda_ok(device, ct_cuda.cuModuleGetFunction(&function, module, names[which]), "fused",
+                    "it is not in the device code"))
+        return NULL;
+    atomic_store(&k->on[index].functions[which], function);
+    return function;
+}
+
+CUfunction ct_fused_function(ct_fused_kernel *k, const ct_call *call, ct_cuda_device *device, bool total) {
     const int index = call->device.index;
-    CUfunction function = atomic_load_explicit(&k->functions[index], memory_order_acquire);
-    CUmodule module = NULL;
+    CUfunction function = atomic_load_explicit(&k->on[index].functions[total], memory_order_acquire);
     if (function) return function;
     pthread_mutex_lock(&lock);
-    function = atomic_load(&k->functions[index]);
-    if (!function &&
-        ct_cuda_ok(device, ct_cuda.cuModuleLoadData(&module, k->code), "fused", "its device code cannot be loaded") &&
-        ct_cuda_ok(device, ct_cuda.cuModuleGetFunction(&function, module, "fused"), "fused",
-                   "it is not in the device code"))
-        atomic_store(&k->functions[index], function);
+    function = load(k, index, total, device);
     pthread_mutex_unlock(&lock);
     return function;
 }

@@ -9,10 +9,23 @@
 /* NULL: there is a text for it; else why not. */
 const char *ct_fused_refusal(const ct_call *call);
 
+/* Of a kernel with steps along rows: how groups of threads take them. */
+typedef struct ct_fused_rows {
+    int64_t rows;
+    int n;            /* elements of a row; 0: there are none */
+    int lanes, block; /* threads of a row, of a block */
+    int kept;         /* packs of a row that a thread keeps */
+    /* Sums of columns: they are made in parts, a block each and so many at most, of 2 n numbers of so many bytes, and then by the kernel
+     * "fused_total" (as ops/norm/cuda). 0: there are none */
+    int64_t parts;
+    int number;
+} ct_fused_rows;
+
 typedef struct ct_fused_text {
     char *text; /* from malloc */
     size_t length, room;
-    int pack;    /* elements that a thread takes at once where addresses are aligned */
+    int pack; /* elements that a thread takes at once where addresses are aligned */
+    ct_fused_rows rows;
     bool failed; /* out of memory */
 } ct_fused_text;
 
