@@ -140,6 +140,55 @@ TEST(broadcasts_casts_reshapes_and_dropout_are_steps) {
     ct_graph_free(graph);
 }
 
+static bool dropped(void *context) {
+    work *w = context;
+    ct_tensor *dx = NULL;
+    drop_results(w);
+    ct_tensor *x = ct_set_requires_grad(w->x[0], true);
+    ct_tensor *y = ct_exp(ct_dropout(ct_mul_s(x, 0.5), 0.4)), *one = ct_ones_like(ct_detach(y));
+    if (!ct_grad(&y, 1, &one, &x, 1, &dx, 0)) return false;
+    leave(w, dx);
+    return ct_ok();
+}
+
+TEST(dropout_and_its_gradient_draw_the_same_in_every_tile) {
+    work captured = inputs(1, CT_DIMS(3, 6007), 1), eager = inputs(1, CT_DIMS(3, 6007), 2);
+    ct_graph *graph = capture_and_compare(dropped, &captured, &eager);
+    REQUIRE(graph);
+    CHECK(graph->n_records == 1);
+    ct_graph_free(graph);
+}
+
+static bool block(void *context) {
+    work *w = context;
+    drop_results(w);
+    ct_tensor *x = ct_set_requires_grad(w->x[0], true), *residual = w->x[1];
+    ct_tensor *bias = ct_set_requires_grad(w->x[2], true), *weight = ct_set_requires_grad(w->x[3], true);
+    ct_tensor *y = ct_add(ct_dropout(ct_gelu(ct_add(x, bias)), 0.1), residual);
+    y = ct_layer_norm(y, CT_DIMS(48), .weight = weight, .bias = bias);
+    ct_tensor *in[] = {x, bias, weight}, *grads[3], *cotangent = w->x[4];
+    if (!ct_grad(&y, 1, &cotangent, in, 3, grads, 0)) return false;
+    leave(w, y);
+    for (int i = 0; i < 3; i++) leave(w, grads[i]);
+    return ct_ok();
+}
+
+static work block_inputs(uint64_t stream) {
+    work w = inputs(5, CT_DIMS(500, 48), stream), row = inputs(2, CT_DIMS(48), stream + 7);
+    w.x[2] = row.x[0];
+    w.x[3] = row.x[1];
+    return w;
+}
+
+TEST(a_normalization_joins_what_it_follows_and_its_gradients) {
+    work captured = block_inputs(1), eager = block_inputs(2);
+    ct_graph *graph = capture_and_compare(block, &captured, &eager);
+    REQUIRE(graph);
+    CHECK(count_calls(graph, "fused") == 1 && count_calls(graph, "row_norm") == 0 &&
+          count_calls(graph, "row_norm_grad") == 0);
+    ct_graph_free(graph);
+}
+
 static bool in_place(void *context) {
     work *w = context;
     drop_results(w);
@@ -270,11 +319,18 @@ static ct_tensor *random_operand(ct_tensor **pool, int n, uint64_t *state) {
     return pool[next_random(state) % (uint64_t)n];
 }
 
+static ct_tensor *as_float(ct_tensor *x) { return ct_dtype_is_float(ct_dtype_of(x)) ? x : ct_cast(x, CT_F32); }
+
+/* A row of x, as what layer_norm multiplies with. */
+static ct_tensor *weight_of(ct_tensor *x) {
+    return ct_reshape(ct_slice(as_float(x), 0, 2, .stop = CT_SET(3)), CT_DIMS(COLUMNS));
+}
+
 static ct_tensor *random_op(ct_tensor **pool, int n, uint64_t *state) {
     static const ct_dtype dtypes[] = {CT_F32, CT_F64, CT_F16, CT_BF16, CT_I32, CT_I64, CT_U8, CT_BOOL, CT_F32};
     ct_tensor *a = random_operand(pool, n, state), *b = random_operand(pool, n, state);
     const bool truth = ct_dtype_of(a) == CT_BOOL;
-    switch (next_random(state) % 22) {
+    switch (next_random(state) % 25) {
     case 0: return ct_add(a, b);
     case 1: return truth || ct_dtype_of(b) == CT_BOOL ? ct_mul(a, b) : ct_sub(a, b);
     case 2: return ct_mul(tame(a), tame(b));
@@ -296,6 +352,9 @@ static ct_tensor *random_op(ct_tensor **pool, int n, uint64_t *state) {
     case 18: return ct_clone(ct_expand(ct_slice(a, 0, 1, .stop = CT_SET(2)), CT_DIMS(ROWS, COLUMNS)));
     case 19: return ct_sigmoid(ct_mul_s(truth ? ct_exp(a) : tame(a), 2));
     case 20: return ct_t(ct_contiguous(ct_t(a)));
+    case 21: return ct_softmax(a, 1);
+    case 22: return ct_log_softmax(tame(a), -1);
+    case 23: return ct_layer_norm(as_float(a), CT_DIMS(COLUMNS), .weight = weight_of(b), .bias = weight_of(a));
     default: return ct_fmax(a, ct_square(tame(b)));
     }
 }

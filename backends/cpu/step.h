@@ -5,17 +5,24 @@
 
 #include "backends/cpu/elementwise.h"
 
-/* One of its ways is there. Whatever part it is done for, the elements have the bits that a call of the kernel would give them. */
+/* elementwise or part is there. Whatever parts it is done in, the elements have the bits that a call of the kernel would give them. */
 typedef struct ct_cpu_step {
     const ct_elementwise *elementwise; /* an inner function, called for any contiguous elements */
-    /* Elements first to first + n - 1 of the call, all of whose operands are dense but for those in `small`: ptr are the places of its inputs,
-     * then of its outputs, from element `first` on; NULL: not there. */
+    /* Elements first to first + n - 1 of the call, all of whose operands are dense: ptr are the places of its inputs, then of its outputs,
+     * from element `first` on; NULL: not there. */
     void (*part)(const ct_call *call, int64_t first, int64_t n, char *const *ptr);
     /* Before all parts: it makes the outputs that are small. NULL: there are none. */
     void (*begin)(const ct_call *call, char *const *ptr);
-    /* Operands (inputs, then outputs, a bit each) that are no elements of the call but a few numbers, and dense as well. A call without
-     * other outputs is done when it has begun. */
-    unsigned small;
+    /* Behind all parts: it makes the outputs that are whole, out of what parts have left in the call's scratch. NULL: there are none. */
+    void (*end)(const ct_call *call, char *const *ptr);
+    /* Elements of a row: parts are whole rows; 0: it cannot be done in parts after all. NULL: any elements will do. */
+    int64_t (*row)(const ct_call *call);
+    /* Rows of a chunk, which is done in order, by one worker; NULL: any will do. Only such a call has scratch: for all parts, as its
+     * kernel says. */
+    int64_t (*chunk)(const ct_call *call);
+    /* Operands (inputs, then outputs, a bit each) that are no elements of the call but a few numbers; that are taken whole: weights. ptr is
+     * where they begin. */
+    unsigned small, whole;
     int cost; /* of an element, in simple instructions */
 } ct_cpu_step;
 

@@ -43,7 +43,7 @@ static bool is_possible(fuse_state *s, const int *members, int n, int64_t count,
 static bool is_candidate(const fuse_state *s, int k) {
     const ct_record *record = record_of(s, k);
     const ct_call *call = &record->call;
-    if (record->kind != CT__CALL || record->once || record->scratch >= 0) return false;
+    if (record->kind != CT__CALL || record->once) return false;
     if (call->op == &ct__op_fused || (call->op->flags & (CT_OP_MUTATES | CT_OP_TRANSFERS))) return false;
     if (!call->n_out || !call->out[0] || ct__view_count(call->out[0]) == 0) return false;
     const ct_kernel *fused = ct__kernels_of(&ct__op_fused, call->device.type);

@@ -1,6 +1,7 @@
 /* Kernels of row_norm and of its gradients: a row comes from memory once and is gone over in the first cache. The
  * gradients of weight and bias are summed by chunks of rows, then over the chunks. */
 #include "backends/cpu/kernel.h"
+#include "backends/cpu/step.h"
 #include "ops/norm/cpu/moments.h"
 
 #include "gen/norm.attrs.h"
@@ -21,6 +22,7 @@ typedef struct row_job {
     void *y, *dweight, *dbias;
     void *sums;                   /* (parts, 2, n): of dweight and of dbias */
     int64_t rows, n, part, ahead; /* ahead: how far g is fetched before it is read */
+    int64_t begin;                /* the row that x, g and y begin with */
     double eps;
     bool rms, streams;
 } row_job;
@@ -83,8 +85,60 @@ static bool run_row_norm_grad(const ct_call *call, ct_stream *stream) {
     return true;
 }
 
+/* ---- As steps of fused calls ---- */
+
+static int64_t row_of(const ct_call *call) { return call->in[0]->dims[1]; }
+
+static void row_norm_part(const ct_call *call, int64_t first, int64_t n, char *const *ptr) {
+    const row_norm_attrs *a = call->attrs;
+    const int64_t row = row_of(call);
+    row_job j = {
+        .x = ptr[0], .weight = ptr[1], .bias = ptr[2], .y = ptr[3], .rows = n / row, .part = n / row, .n = row};
+    (void)first;
+    j.eps = a->eps, j.rms = a->rms;
+    (call->in[0]->dtype == CT_F32 ? f32_rows : f64_rows)(&j, 0, 0);
+}
+
+static int64_t grad_chunk(const ct_call *call) { return rows_a_part(call->in[1]->dims[0]); }
+
+static row_job grad_job(const ct_call *call) {
+    const row_norm_grad_attrs *a = call->attrs;
+    const ct_view *x = call->in[1];
+    return (row_job){.rows = x->dims[0],
+                     .n = x->dims[1],
+                     .sums = ct__scratch(call),
+                     .eps = a->eps,
+                     .rms = a->rms,
+                     .part = rows_a_part(x->dims[0])};
+}
+
+static void grad_part(const ct_call *call, int64_t first, int64_t n, char *const *ptr) {
+    row_job j = grad_job(call);
+    j.g = ptr[0], j.x = ptr[1], j.weight = ptr[2], j.y = ptr[3];
+    j.dweight = call->n_out > 1 ? ptr[4] : NULL; /* not written yet, but wanted */
+    j.dbias = call->n_out > 2 ? ptr[5] : NULL;
+    j.begin = first / j.n;
+    (call->in[1]->dtype == CT_F32 ? f32_grads_of : f64_grads_of)(&j, j.begin, j.begin + n / j.n);
+}
+
+static void grad_end(const ct_call *call, char *const *ptr) {
+    row_job j = grad_job(call);
+    j.dweight = call->n_out > 1 ? ptr[4] : NULL;
+    j.dbias = call->n_out > 2 ? ptr[5] : NULL;
+    if (!j.dweight && !j.dbias) return;
+    ct__parallel((j.n + COLUMNS - 1) / COLUMNS, call->in[1]->dtype == CT_F32 ? f32_columns : f64_columns, &j);
+}
+
+static const ct_cpu_step row_norm_step = {.part = row_norm_part, .row = row_of, .whole = 1 << 1 | 1 << 2, .cost = 8};
+static const ct_cpu_step row_norm_grad_step = {.part = grad_part,
+                                               .end = grad_end,
+                                               .row = row_of,
+                                               .chunk = grad_chunk,
+                                               .whole = 1 << 2 | 1 << 4 | 1 << 5,
+                                               .cost = 12};
+
 CT_KERNELS(norm_row_norm) = {
-    CT_CANDIDATES(row_norm, {"rows", can_rows, NULL, run_row_norm}),
-    CT_CANDIDATES(row_norm_grad, {"rows", can_rows, grad_scratch, run_row_norm_grad}),
+    CT_CANDIDATES_STEP(row_norm, &row_norm_step, {"rows", can_rows, NULL, run_row_norm}),
+    CT_CANDIDATES_STEP(row_norm_grad, &row_norm_grad_step, {"rows", can_rows, grad_scratch, run_row_norm_grad}),
     {0},
 };

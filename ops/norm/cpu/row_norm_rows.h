@@ -20,8 +20,8 @@ static void OF(rows)(void *ctx, int64_t chunk, int worker) {
     const T *w = j->weight, *b = j->bias;
     const int64_t n = j->n, end = ct__min64((chunk + 1) * j->part, j->rows);
     for (int64_t row = chunk * j->part; row < end; row++) {
-        const T *x = (const T *)j->x + row * n;
-        T *y = (T *)j->y + row * n;
+        const T *x = (const T *)j->x + (row - j->begin) * n;
+        T *y = (T *)j->y + (row - j->begin) * n;
         double rstd;
         const OF(row) r = OF(row_of)(j, x, &rstd);
         int64_t i = 0;
@@ -42,19 +42,19 @@ static void OF(rows)(void *ctx, int64_t chunk, int worker) {
     }
     if (j->streams) simd_fence();
 }
-static void OF(row_grads)(void *ctx, int64_t chunk, int worker) {
+/* Rows first to end - 1, which belong to one chunk. */
+static void OF(grads_of)(const row_job *j, int64_t first, int64_t end) {
     enum { L = OF(lanes) };
-    (void)worker;
-    const row_job *j = ctx;
     const T *w = j->weight;
-    const int64_t n = j->n, end = ct__min64((chunk + 1) * j->part, j->rows);
+    const int64_t n = j->n, chunk = first / j->part;
+    const bool fresh = first % j->part == 0;
     T *dw = j->dweight ? (T *)j->sums + chunk * 2 * n : NULL,
       *db = j->dbias ? (T *)j->sums + (chunk * 2 + 1) * n : NULL;
-    if (dw) memset(dw, 0, (size_t)n * sizeof(T));
-    if (db) memset(db, 0, (size_t)n * sizeof(T));
+    if (dw && fresh) memset(dw, 0, (size_t)n * sizeof(T));
+    if (db && fresh) memset(db, 0, (size_t)n * sizeof(T));
     const V one = OF(set1)(1);
-    for (int64_t row = chunk * j->part; row < end; row++) {
-        const T *x = (const T *)j->x + row * n, *g = (const T *)j->g + row * n;
+    for (int64_t row = first; row < end; row++) {
+        const T *x = (const T *)j->x + (row - j->begin) * n, *g = (const T *)j->g + (row - j->begin) * n;
         double rstd;
         const OF(row) r = OF(row_of)(j, x, &rstd);
         V s0 = OF(set1)(0), s1 = s0, p0 = s0, p1 = s0;
@@ -85,7 +85,7 @@ static void OF(row_grads)(void *ctx, int64_t chunk, int worker) {
             p0 = OF(fma)(g0, h0, p0);
         }
         if (!j->y) continue;
-        T *dx = (T *)j->y + row * n;
+        T *dx = (T *)j->y + (row - j->begin) * n;
         if (j->rms && n == 1) { /* 1 - xhat^2 = eps rstd^2, of which a difference would leave nothing */
             dx[0] = (T)((double)g[0] * (w ? (double)w[0] : 1) * j->eps * rstd * rstd * rstd);
             continue;
@@ -105,6 +105,11 @@ static void OF(row_grads)(void *ctx, int64_t chunk, int worker) {
         }
     }
     if (j->streams) simd_fence();
+}
+static void OF(row_grads)(void *ctx, int64_t chunk, int worker) {
+    (void)worker;
+    const row_job *j = ctx;
+    OF(grads_of)(j, chunk * j->part, ct__min64((chunk + 1) * j->part, j->rows));
 }
 /* The chunks' sums, in order. */
 static void OF(columns)(void *ctx, int64_t chunk, int worker) {

@@ -1,6 +1,7 @@
 /* Kernels of softmax, log_softmax and their gradients: a row is read from memory once and its exponentials stay in
  * the first cache. */
 #include "backends/cpu/simd/vmath.h"
+#include "backends/cpu/step.h"
 #include "ops/reduce/cpu/elements.h"
 #include "ops/scan/cpu/lines.h"
 
@@ -103,6 +104,31 @@ static bool run(const ct_call *call, const ct_bundle_fn *table, int64_t axis) {
     return true;
 }
 
+/* ---- As steps of fused calls: by rows ---- */
+
+static int64_t row_of(const ct_call *call, int64_t axis) {
+    const ct_view *x = call->in[0];
+    const int at = axis_of(x, axis);
+    for (int i = at + 1; i < x->ndim; i++)
+        if (x->dims[i] > 1) return 0;
+    return x->ndim && way_of(call, at) == BY_ROWS ? x->dims[at] : 0;
+}
+
+static void run_part(const ct_bundle_fn *table, ct_dtype dtype, int n_in, int64_t row, int64_t n, char *const *ptr) {
+    enum { WIDEST = 64 };
+    softmax_call s = {.n = row, .way = BY_ROWS};
+    char *const views[] = {ptr[0], ptr[n_in], n_in > 1 ? ptr[1] : NULL};
+    for (int64_t first = 0, rows = n / row; first < rows; first += WIDEST) {
+        ct_bundle bundle = {.width = ct__min64(rows - first, WIDEST), .first = first};
+        for (int k = 0; k < 3; k++) {
+            bundle.at[k] = views[k] ? views[k] + first * row * (int64_t)ct_dtype_size(dtype) : NULL;
+            bundle.step[k] = 1;
+            bundle.line[k] = row;
+        }
+        table[dtype](&s, &bundle);
+    }
+}
+
 #define SOFTMAX_FUNCTIONS(op)                                                                                       \
     static const ct_bundle_fn op##_table[CT_DTYPE_COUNT] = {[CT_F32] = f32_##op##_bundle,                           \
                                                             [CT_F64] = f64_##op##_bundle,                           \
@@ -112,7 +138,13 @@ static bool run(const ct_call *call, const ct_bundle_fn *table, int64_t axis) {
     static bool op##_run(const ct_call *call, ct_stream *stream) {                                                  \
         (void)stream;                                                                                               \
         return run(call, op##_table, ((const op##_attrs *)call->attrs)->axis);                                      \
-    }
+    }                                                                                                               \
+    static int64_t op##_row(const ct_call *call) { return row_of(call, ((const op##_attrs *)call->attrs)->axis); }  \
+    static void op##_part(const ct_call *call, int64_t first, int64_t n, char *const *ptr) {                        \
+        (void)first;                                                                                                \
+        run_part(op##_table, call->out[0]->dtype, call->n_in, op##_row(call), n, ptr);                              \
+    }                                                                                                               \
+    static const ct_cpu_step op##_step = {.part = op##_part, .row = op##_row, .cost = 20};
 SOFTMAX_FUNCTIONS(softmax)
 SOFTMAX_FUNCTIONS(log_softmax)
 SOFTMAX_FUNCTIONS(softmax_grad)
@@ -120,11 +152,13 @@ SOFTMAX_FUNCTIONS(log_softmax_grad)
 SOFTMAX_FUNCTIONS(log_softmax_half_grad)
 
 CT_KERNELS(softmax_softmax) = {
-    CT_CANDIDATES(softmax, {"softmax_lines", softmax_can, NULL, softmax_run}),
-    CT_CANDIDATES(log_softmax, {"log_softmax_lines", log_softmax_can, NULL, log_softmax_run}),
-    CT_CANDIDATES(softmax_grad, {"softmax_grad_lines", softmax_grad_can, NULL, softmax_grad_run}),
-    CT_CANDIDATES(log_softmax_grad, {"log_softmax_grad_lines", log_softmax_grad_can, NULL, log_softmax_grad_run}),
-    CT_CANDIDATES(log_softmax_half_grad,
-                  {"log_softmax_half_grad_lines", log_softmax_half_grad_can, NULL, log_softmax_half_grad_run}),
+    CT_CANDIDATES_STEP(softmax, &softmax_step, {"softmax_lines", softmax_can, NULL, softmax_run}),
+    CT_CANDIDATES_STEP(log_softmax, &log_softmax_step, {"log_softmax_lines", log_softmax_can, NULL, log_softmax_run}),
+    CT_CANDIDATES_STEP(softmax_grad, &softmax_grad_step,
+                       {"softmax_grad_lines", softmax_grad_can, NULL, softmax_grad_run}),
+    CT_CANDIDATES_STEP(log_softmax_grad, &log_softmax_grad_step,
+                       {"log_softmax_grad_lines", log_softmax_grad_can, NULL, log_softmax_grad_run}),
+    CT_CANDIDATES_STEP(log_softmax_half_grad, &log_softmax_half_grad_step,
+                       {"log_softmax_half_grad_lines", log_softmax_half_grad_can, NULL, log_softmax_half_grad_run}),
     {0},
 };

@@ -293,7 +293,8 @@ SIMD_INLINE void FN(bundle_of_two)(const softmax_call *s, const ct_bundle *b, FN
     const T *x = (const T *)(const void *)b->at[0];
     T *y = (T *)(void *)b->at[1];
     if (s->way == BY_ROWS) {
-        if (s->n <= PIPELINE && b->width > 2) several(y, b->line[1], x, b->line[0], b->width, s->n, s->streams);
+        /* by the length alone, so that a row has the same bits whatever lies beside it */
+        if (s->n <= PIPELINE) several(y, b->line[1], x, b->line[0], b->width, s->n, s->streams);
         else
             for (int64_t j = 0; j < b->width; j++) row(y + j * b->line[1], x + j * b->line[0], s->n, s->streams);
         if (s->streams) simd_fence();

@@ -9,17 +9,19 @@
 #include "ops/fused/cpu/once/tiles.h"
 
 enum {
-    SLOTS = 256,        /* buffers of a worker, at most */
-    BUDGET = 40 * 1024, /* bytes of all of them, roughly: the first-level cache, and what is on its way to it */
-    LEAST = 512,        /* elements of a tile, */
-    MOST = 4096,        /* which are a multiple of a vector's */
-    STAGGER = 192,      /* bytes between buffers: at the same place of two pages, loads wait for stores */
+    SLOTS = 256,         /* buffers of a worker, at most */
+    BUDGET = 40 * 1024,  /* bytes of all of them, roughly: the first-level cache, and what is on its way to it */
+    LEAST = 512,         /* elements of a tile, */
+    MOST = 4096,         /* which are a multiple of a vector's */
+    STAGGER = 192,       /* bytes between buffers: at the same place of two pages, loads wait for stores */
+    LONGEST_ROW = 16384, /* elements: longer ones would not stay in the caches */
     STREAM_BYTES = 16 * 1024 * 1024, /* as for elementwise kernels: a result this large goes past the caches */
 };
 
 /* ---- What can be done ---- */
 
 static bool is_small(const ct_cpu_step *how, int i) { return how->small >> i & 1; }
+static bool is_whole(const ct_cpu_step *how, int i) { return how->whole >> i & 1; }
 
 /* A transposed operand: gathering it element by element, line after line is read for one of its elements. */
 static bool is_transposed(const ct_view *view) {
@@ -31,34 +33,54 @@ static bool is_transposed(const ct_view *view) {
     return false;
 }
 
-static const char *refuse_step(const ct_fused *fused, const ct_call *call, int *spread) {
+static const char *refuse_operand(const ct_fused *fused, const ct_fused_step *step, const ct_cpu_step *how, int i) {
+    const ct_view *view = ct__tiles_operand(&step->call, i);
+    const bool output = i >= step->call.n_in, dense = ct__view_is_dense(view);
+    const int64_t count = ct__view_count(view);
+    const ct_fused_value *value = step->values[i] >= 0 ? &fused->values[step->values[i]] : NULL;
+    if (is_small(how, i)) {
+        if (count * (int64_t)ct__dtype_size(view->dtype) > CT_STEP_SMALL) return "a few numbers are too many";
+        return view->ndim != 1 || (output && !dense) ? "a few numbers are no list" : NULL;
+    }
+    if (is_whole(how, i)) {
+        if (!dense) return "what is taken whole is not dense";
+        return value && (output ? value->last >= 0 : value->made >= 0) ? "what is taken whole is made meanwhile" : NULL;
+    }
+    if (count != fused->count) return "an operand is of another size";
+    return value && is_transposed(view) ? "an operand is transposed" : NULL;
+}
+
+/* row and chunk: of the steps before it, 0 if none has any. */
+static const char *refuse_step(const ct_fused *fused, const ct_fused_step *step, int64_t *row, int64_t *chunk) {
+    const ct_call *call = &step->call;
     const ct_cpu_step *how = ct__cpu_step(call);
     if (!how) return "a kernel cannot be done in parts";
     if (call->n_in + call->n_out > CT_STEP_OPERANDS) return "a step has too many operands";
     if (!call->n_out || !call->out[0]) return "a step leaves out its first result";
+    if (call->kernel->scratch && !how->chunk) return "a step wants scratch";
+    const int64_t mine = how->row ? how->row(call) : *row, rows = how->chunk ? how->chunk(call) : *chunk;
+    if (how->row && (mine == 0 || mine > LONGEST_ROW)) return "a row cannot be done by itself";
+    if ((*row && mine != *row) || (*chunk && rows != *chunk)) return "rows are of two lengths";
+    *row = mine;
+    *chunk = rows;
     for (int i = 0; i < call->n_in + call->n_out; i++) {
-        const ct_view *view = ct__tiles_operand(call, i);
-        if (!view) continue;
-        *spread += i < call->n_in && (call->numbers >> i & 1);
-        if (is_small(how, i) ? ct__view_count(view) * (int64_t)ct__dtype_size(view->dtype) > CT_STEP_SMALL
-                             : ct__view_count(view) != fused->count)
-            return "an operand is of another size";
-        if (is_small(how, i) && (view->ndim != 1 || (i >= call->n_in && !ct__view_is_dense(view))))
-            return "a few numbers are no list";
-        if (!(call->numbers >> i & 1) && is_transposed(view)) return "an operand is transposed";
+        const char *reason = ct__tiles_operand(call, i) ? refuse_operand(fused, step, how, i) : NULL;
+        if (reason) return reason;
     }
     return NULL;
 }
 
 const char *ct__tiles_can(const ct_call *call) {
     const ct_fused *fused = call->attrs;
-    int spread = 0;
+    int numbers = 0;
+    int64_t row = 0, chunk = 0;
     if (fused->count == 0) return "there are no elements";
     for (int i = 0; i < fused->n_steps; i++) {
-        const char *reason = refuse_step(fused, &fused->steps[i].call, &spread);
+        const char *reason = refuse_step(fused, &fused->steps[i], &row, &chunk);
         if (reason) return reason;
+        numbers += __builtin_popcount(fused->steps[i].call.numbers);
     }
-    return 2 * fused->n_values + spread > SLOTS ? "there are too many values" : NULL;
+    return 2 * fused->n_values + numbers > SLOTS ? "there are too many values" : NULL;
 }
 
 /* ---- Values ---- */
@@ -107,7 +129,7 @@ static void plan_value(const ct_call *call, const ct_fused_value *is, tile_value
 
 /* ---- Steps ---- */
 
-typedef enum { AS_RAW, AS_WIDE, AS_CELL, AS_SMALL } form;
+typedef enum { AS_RAW, AS_WIDE, AS_CELL, AS_SMALL, AS_WHOLE } form;
 
 /* How an input is taken: by inner functions wide, and one value for all elements as such where they can. */
 static form form_of(const tile_plan *p, const ct_fused_step *is, const ct_cpu_step *how, int i) {
@@ -115,6 +137,7 @@ static form form_of(const tile_plan *p, const ct_fused_step *is, const ct_cpu_st
     const ct_view *view = ct__tiles_operand(&is->call, i);
     const int v = is->values[i];
     if (is_small(how, i)) return AS_SMALL;
+    if (is_whole(how, i)) return AS_WHOLE;
     if (!op) return AS_RAW;
     const bool output = i >= is->call.n_in, mask = output ? op->to_bool : op->masks >> i & 1;
     if (mask) return AS_RAW;
@@ -188,6 +211,7 @@ static tile_ref plan_input(const ct_fused *fused, tile_plan *p, slots *free, int
         return view && as == AS_CELL ? take_cell(free, view->dtype == CT_F64 ? 8 : 4) : step->operands[i];
     }
     tile_value *value = &p->values[v];
+    if (as == AS_WHOLE) return (tile_ref){fused->values[v].input, TILE_WHOLE, value->raw.size};
     if (as == AS_SMALL) {
         if (value->cell.where == TILE_NOWHERE) value->cell = take_cell(free, value->raw.size);
         value->source = value->source == TILE_MADE ? TILE_MADE : TILE_SMALL;
@@ -239,8 +263,12 @@ static void plan_output(const ct_fused *fused, tile_plan *p, slots *free, int s,
     if (v < 0) return;
     tile_value *value = &p->values[v];
     const form as = form_of(p, is, step->how, i);
+    if (as == AS_WHOLE) { /* made at the end, so no step reads it: somebody else does, or nobody */
+        if (value->raw.where == TILE_PLACE) step->operands[i] = (tile_ref){value->raw.at, TILE_WHOLE, value->raw.size};
+        return;
+    }
     if (as == AS_SMALL) {
-        if (value->raw.where == TILE_PLACE) value->cell = value->raw;
+        if (value->raw.where == TILE_PLACE) value->cell = (tile_ref){value->raw.at, TILE_WHOLE, value->raw.size};
         else value->cell = take_cell(free, value->raw.size);
         step->operands[i] = value->cell;
         return;
@@ -294,17 +322,28 @@ static void measure(const ct_call *call, const ct_fused *fused, tile_plan *p, co
     int cost = 0;
     for (int s = 0; s < fused->n_steps; s++)
         cost += p->steps[s].fn ? p->steps[s].how->elementwise->cost : p->steps[s].how->cost;
-    int64_t tile = BUDGET / (widest * (used->most ? used->most : 1)) / 64 * 64;
+    int64_t row = 1, rows = 0;
+    for (int s = 0; s < fused->n_steps; s++) {
+        const ct_cpu_step *how = p->steps[s].how;
+        if (how->row) row = how->row(&fused->steps[s].call);
+        if (how->chunk) rows = how->chunk(&fused->steps[s].call);
+    }
+    int64_t tile = BUDGET / (widest * (used->most ? used->most : 1));
     tile = tile < LEAST ? LEAST : tile > MOST ? MOST : tile;
-    if (tile > fused->count) tile = (fused->count + 63) / 64 * 64;
+    if (tile > fused->count) tile = fused->count;
+    tile = row > 1 ? (tile > row ? tile / row : 1) * row : (tile + 63) / 64 * 64;
     /* work of some ten microseconds, as elementwise kernels have it */
     int64_t chunk = 262144 / (cost > 8 ? cost : 8) / tile * tile;
+    chunk = ct__grain(chunk > tile ? chunk : tile);
     p->tile = tile;
-    p->chunk = ct__grain(chunk > tile ? chunk : tile);
+    p->chunk = rows ? rows * row : chunk > row ? chunk / row * row : row;
     p->n_slots = used->most;
     p->slot_bytes = (size_t)(tile * widest) + STAGGER;
     p->cell_bytes = (size_t)used->cells;
-    p->shared_bytes = p->cell_bytes + (((size_t)(call->n_in + call->n_out) * sizeof(char *) + 63) & ~(size_t)63);
+    p->step_bytes = 0;
+    for (int s = 0; s < fused->n_steps; s++) p->step_bytes += ct__tiles_step_scratch(&fused->steps[s].call);
+    p->shared_bytes =
+        p->cell_bytes + p->step_bytes + (((size_t)(call->n_in + call->n_out) * sizeof(char *) + 63) & ~(size_t)63);
     p->worker_bytes = (size_t)used->most * p->slot_bytes;
     for (int s = 0; s < fused->n_steps; s++) {
         for (int i = 0; i < CT_STEP_OPERANDS; i++) place(p, &p->steps[s].operands[i]);
@@ -328,7 +367,10 @@ const tile_plan *ct__tiles_plan(const ct_call *call) {
     for (int s = 0; s < fused->n_steps; s++) plan_step(fused, p, &free, s);
     measure(call, fused, p, &free);
     for (int v = 0; v < fused->n_values; v++) p->streams |= p->values[v].streamed;
-    for (int s = 0; s < fused->n_steps; s++) p->begins |= p->steps[s].how->begin != NULL;
+    for (int s = 0; s < fused->n_steps; s++) {
+        p->begins |= p->steps[s].how->begin != NULL;
+        p->ends |= p->steps[s].how->end != NULL;
+    }
     p->ready = true;
     return p;
 }

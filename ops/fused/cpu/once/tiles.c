@@ -23,6 +23,7 @@ static char *address(const tile_run *r, const tile_ref *ref, char *buffers, int6
     switch (ref->where) {
     case TILE_BUFFER: return buffers + ref->at;
     case TILE_PLACE: return r->bases[ref->at] + start * ref->size;
+    case TILE_WHOLE: return r->bases[ref->at];
     case TILE_CELL: return r->cells + ref->at;
     default: return NULL;
     }
@@ -152,15 +153,26 @@ static void fill_cells(const tile_run *r) {
     }
 }
 
-static void begin_steps(const tile_run *r) {
+/* What steps do before and behind all parts: with operands that are not cut into parts. */
+static void around(const tile_run *r, bool before) {
     for (int s = 0; s < r->fused->n_steps; s++) {
         const tile_step *step = &r->plan->steps[s];
         const ct_call *call = &r->fused->steps[s].call;
+        const unsigned uncut = step->how->small | step->how->whole;
         char *ptr[CT_STEP_OPERANDS];
-        if (!step->how->begin) continue;
+        if (!(before ? step->how->begin : step->how->end)) continue;
         for (int i = 0; i < call->n_in + call->n_out; i++)
-            ptr[i] = step->how->small >> i & 1 ? address(r, &step->operands[i], NULL, 0) : NULL;
-        step->how->begin(call, ptr);
+            ptr[i] = uncut >> i & 1 ? address(r, &step->operands[i], NULL, 0) : NULL;
+        (before ? step->how->begin : step->how->end)(call, ptr);
+    }
+}
+
+static void give_scratch(const tile_run *r, char *at) {
+    for (int s = 0; s < r->fused->n_steps; s++) {
+        ct_call *call = &r->fused->steps[s].call;
+        const size_t bytes = ct__tiles_step_scratch(call);
+        call->scratch = (ct_memory_part){.buffer = at, .bytes = bytes};
+        at += bytes;
     }
 }
 
@@ -209,7 +221,7 @@ static bool is_in_place(const tile_run *r) {
 bool ct__tiles_run(const ct_call *call, const ct_elementwise_isa *isa) {
     tile_run r = {
         .call = call, .fused = call->attrs, .isa = isa, .plan = ct__tiles_plan(call), .cells = ct__scratch(call)};
-    r.bases = (char **)(void *)(r.cells + r.plan->cell_bytes);
+    r.bases = (char **)(void *)(r.cells + r.plan->cell_bytes + r.plan->step_bytes);
     r.workers = r.cells + r.plan->shared_bytes;
     for (int i = 0; i < call->n_in + call->n_out; i++) {
         const ct_view *view = ct__tiles_operand(call, i);
@@ -217,9 +229,11 @@ bool ct__tiles_run(const ct_call *call, const ct_elementwise_isa *isa) {
     }
     r.streams = r.plan->streams && !is_in_place(&r);
     if (r.plan->cell_bytes) fill_cells(&r);
-    if (r.plan->begins) begin_steps(&r);
+    if (r.plan->step_bytes) give_scratch(&r, r.cells + r.plan->cell_bytes);
+    if (r.plan->begins) around(&r, true);
     const int64_t chunks = (r.fused->count + r.plan->chunk - 1) / r.plan->chunk;
     if (chunks == 1) run_chunk(&r, 0, 0);
     else ct__parallel(chunks, run_chunk, &r);
+    if (r.plan->ends) around(&r, false);
     return true;
 }

@@ -11,10 +11,10 @@
 
 #include "backends/cpu/step.h"
 
-typedef enum { TILE_NOWHERE, TILE_BUFFER, TILE_PLACE, TILE_CELL } tile_where;
+typedef enum { TILE_NOWHERE, TILE_BUFFER, TILE_PLACE, TILE_WHOLE, TILE_CELL } tile_where;
 
-/* An operand of a tile: in a buffer of the worker (at: bytes), in place (at: the view of the call, inputs first), or a cell that all workers
- * share (at: bytes): one value over a vector, or a few numbers. */
+/* An operand of a tile: in a buffer of the worker (at: bytes); in place, its elements of the tile or all of it (at: the view of the call,
+ * inputs first); or a cell that all workers share (at: bytes): one value over a vector, or a few numbers. */
 typedef struct tile_ref {
     int32_t at;
     uint8_t where, size; /* size: of an element */
@@ -46,10 +46,13 @@ typedef struct tile_plan {
     bool ready;
     bool streams; /* some result goes past the caches */
     bool spreads; /* some buffers hold one value in all elements */
-    bool begins;  /* some steps make small outputs */
+    bool begins;  /* some steps make small outputs, */
+    bool ends;    /* or whole ones */
     int n_slots;
     int64_t tile, chunk; /* elements */
-    size_t slot_bytes, cell_bytes, shared_bytes, worker_bytes;
+    size_t slot_bytes, worker_bytes;
+    size_t cell_bytes, step_bytes,
+        shared_bytes; /* of what workers share: cells, then scratch of steps, then addresses */
     tile_value *values;
     tile_step *steps;
 } tile_plan;
@@ -65,6 +68,10 @@ const char *ct__tiles_can(const ct_call *call);
 size_t ct__tiles_scratch(const ct_call *call);
 bool ct__tiles_run(const ct_call *call, const ct_elementwise_isa *isa);
 
+/* Bytes of a step's own scratch. */
+static inline size_t ct__tiles_step_scratch(const ct_call *call) {
+    return call->kernel->scratch ? (call->kernel->scratch(call) + 63) & ~(size_t)63 : 0;
+}
 static inline bool ct__tiles_is_half(ct_dtype dtype) { return dtype == CT_F16 || dtype == CT_BF16; }
 static inline const ct_view *ct__tiles_operand(const ct_call *call, int i) {
     return i < call->n_in ? call->in[i] : call->out[i - call->n_in];
