@@ -12,9 +12,9 @@ MAKEFLAGS += --no-print-directory
 
 CONFIGURED = $(BUILD)/.configured
 COMPILE = cmake --build $(BUILD) -j $(JOBS) --target
-C_FILES = $(shell find core ops backends support io nn optim data metrics cli tests examples bench include tools -name '*.[ch]' 2>/dev/null)
+C_FILES = $(shell find core ops backends support io nn optim data metrics dist cli tests examples bench include tools -name '*.[ch]' 2>/dev/null)
 
-.PHONY: all lib test cuda test-cuda test-webgpu demo bench bench-peers asan sanitize-quick fuzz-ops fuzz-api tsan abi abi-save debug fmt lint install clean new-op help
+.PHONY: all lib test capture-long cuda test-cuda test-webgpu test-dist demo bench bench-peers asan sanitize-quick fuzz-ops fuzz-api tsan abi abi-save debug fmt lint install clean new-op help
 
 all: $(CONFIGURED)  ## the library, the module for WebGPU where webgpu.h is found, and the cotangent command
 	@$(COMPILE) cotangent cotangent_static cotangent_cli ct_modules
@@ -33,6 +33,9 @@ test:  ## every test; installs what is missing; the last line is the sum
 	@cmake $(BUILD) >/dev/null
 	@$(COMPILE) all
 	@bash tests/run.sh all $(BUILD) $(TEST_ARGS)
+
+capture-long: all  ## captured training of every recipe's model over 200 steps against eager steps, bit for bit; several minutes
+	@CAPTURE_STEPS=200 CT_BUILD_DIR=$(abspath $(BUILD)) bash tests/check_train_capture.sh
 
 cuda:  ## the module for NVIDIA devices, where nvcc is installed
 	@$(MAKE) $(CONFIGURED)
@@ -54,6 +57,15 @@ test-webgpu:  ## every op and what only WebGPU can show, by drivers that need no
 	@mkdir -p $(BUILD)/tests/results
 	@CT_BUILD_DIR=$(abspath $(BUILD)) bash tests/webgpu.sh >$(BUILD)/tests/results/webgpu.log 2>&1; status=$$?; \
 		cat $(BUILD)/tests/results/webgpu.log; tail -n 1 $(BUILD)/tests/results/webgpu.log >$(BUILD)/tests/results/summary; exit $$status
+
+test-dist:  ## several processes by Open MPI and MPICH; installs what is missing, skips what cannot be had
+	@bash tools/setup.sh dist $(BUILD)
+	@$(MAKE) $(CONFIGURED)
+	@cmake $(BUILD) >/dev/null
+	@$(COMPILE) dist_tests
+	@mkdir -p $(BUILD)/tests/results
+	@CT_BUILD_DIR=$(abspath $(BUILD)) bash tests/dist.sh >$(BUILD)/tests/results/dist.log 2>&1; status=$$?; \
+		cat $(BUILD)/tests/results/dist.log; tail -n 1 $(BUILD)/tests/results/dist.log >$(BUILD)/tests/results/summary; exit $$status
 
 DEVICE ?= cpu
 FASHION = /usr/share/datasets/fashion-mnist

@@ -28,13 +28,17 @@ static const workload workloads[] = {
 #undef CASE
 };
 
+enum { MOST_COUNTS = 16 };
+
 typedef struct options {
     const char *filter;
-    int threads;
+    int threads[MOST_COUNTS], counts; /* of threads; several: side by side */
     ct_device device;
     double min_time;
     bool json, list;
 } options;
+
+static double pause_time; /* seconds in which nothing is asked of the library, before each repetition */
 
 /* ---- Measuring ---- */
 
@@ -49,6 +53,7 @@ static int by_time(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
+#define SLOWER 1.1 /* times as long is more than noise */
 enum { SAMPLES = 2000, LEAST_SAMPLES = 5, WARM_UP = 3 };
 
 bool bench_measure(bool (*fn)(void *context), void *context, double min_time, bench_result *result) {
@@ -57,9 +62,11 @@ bool bench_measure(bool (*fn)(void *context), void *context, double min_time, be
     for (int i = 0; i < WARM_UP; i++)
         if (!fn(context)) return false;
     double warm = (bench_now() - start) / WARM_UP, end = bench_now() + min_time;
-    int64_t inner = warm > 2e-4 ? 1 : (int64_t)(2e-4 / (warm > 1e-9 ? warm : 1e-9)) + 1;
+    int64_t inner = warm > 2e-4 || pause_time > 0 ? 1 : (int64_t)(2e-4 / (warm > 1e-9 ? warm : 1e-9)) + 1;
     int n = 0;
     while (n < SAMPLES && (n < LEAST_SAMPLES || bench_now() < end)) {
+        start = bench_now();
+        while (pause_time > 0 && bench_now() < start + pause_time) continue;
         start = bench_now();
         for (int64_t i = 0; i < inner; i++)
             if (!fn(context)) return false;
@@ -126,27 +133,51 @@ static void forget_peak(void) {
     fclose(file);
 }
 
-/* Returns false when the library refused; a level without an instruction, or an op that does not exist, is passed over. */
-static bool run_workload(const workload *w, const options *o, int threads) {
-    bench_result result = {0};
+typedef enum outcome { MEASURED, REFUSED, PASSED_OVER } outcome;
+
+/* A level without an instruction, or an op that does not exist, is passed over. */
+static outcome measure_workload(const workload *w, const options *o, bench_result *result) {
     bool missing = false, ok = false;
     ct_seed(0);
     forget_peak();
     const double before = resident("VmRSS");
     ct_scope {
-        ok = w->run ? w->run(o->min_time, &result) : bench_op(w->op, w->inputs, w->how, o->min_time, &result, &missing);
+        ok = w->run ? w->run(o->min_time, result) : bench_op(w->op, w->inputs, w->how, o->min_time, result, &missing);
     }
-    result.peak = resident("VmHWM") - before;
+    result->peak = resident("VmHWM") - before;
     ct_memory_trim((ct_device){CT_CPU, 0});
-    if (ok) {
-        print_result(w, &result, o, threads);
-    } else if (!ct_ok()) {
+    if (ok) return MEASURED;
+    if (!ct_ok()) {
         fprintf(stderr, "error: %s: %s\n", w->name, ct_error());
         ct_error_clear();
-        return false;
-    } else if (missing && !o->json) {
-        printf("%-34s there is no op %s\n", w->name, w->op);
+        return REFUSED;
     }
+    if (missing && !o->json) printf("%-34s there is no op %s\n", w->name, w->op);
+    return PASSED_OVER;
+}
+
+/* One workload on every number of threads; of several, the first is what the others are measured by. Returns false when the library refused. */
+static bool run_workload(const workload *w, const options *o, int *slower) {
+    double first = 0, last = 0, worst = 0;
+    for (int i = 0; i < o->counts; i++) {
+        bench_result result = {0};
+        if (o->counts > 1 && !ct_set_threads(o->threads[i])) return false;
+        const outcome got = measure_workload(w, o, &result);
+        if (got != MEASURED) return got != REFUSED;
+        last = result.median;
+        if (i == 0) first = last;
+        if (last > worst) worst = last;
+        if (o->json || o->counts == 1) {
+            print_result(w, &result, o, ct_get_threads());
+            continue;
+        }
+        if (i == 0) printf("%-34s", w->name);
+        printf(" %10.2f", result.median * 1e6);
+        fflush(stdout);
+    }
+    const bool is_slower = worst > SLOWER * first;
+    *slower += is_slower;
+    if (!o->json && o->counts > 1) printf(" %7.2f%s\n", first / last, is_slower ? "  slower" : "");
     return true;
 }
 
@@ -154,13 +185,36 @@ static bool run_workload(const workload *w, const options *o, int threads) {
 
 static void print_help(void) {
     printf(
-        "usage: cotangent bench [FILTER] [--device D] [--threads N] [--time SECONDS] [--json] [--list]\n\n"
-        "Runs the workloads whose name matches FILTER (a regular expression; all without one) and prints the median\n"
-        "time of each, and the rate. limit_* are what this machine can do at most.\n\n"
-        "  --threads N     on N threads (default: as many as the process may use)\n"
+        "usage: cotangent bench [FILTER] [--device D] [--threads N[,N...]] [--time SECONDS] [--pause MICROSECONDS] "
+        "[--json] [--list]\n\n"
+        "Runs the workloads whose name matches FILTER (a regular expression; all without one, but for scaling_*) and "
+        "prints the\n"
+        "median time of each, and the rate. limit_* are what this machine can do at most.\n\n"
+        "  --threads N,... on N threads (default: all, as many as the process may use). Several numbers: the times, in "
+        "microseconds,\n"
+        "                  side by side, how many times as fast the last is as the first, and which rows are slower on "
+        "any\n"
+        "                  than on the first; `cotangent bench scaling --threads 1,2,4,all --time 0.05` sweeps sizes\n"
         "  --time SECONDS  repeat each workload for that long (default 0.5)\n"
+        "  --pause MICROSECONDS  wait before each repetition, so that the library's threads sleep when it begins\n"
         "  --json          one JSON object a line\n"
         "  --list          only the names\n");
+}
+
+/* Numbers of threads with commas between them; 0 stands for `all`. */
+static bool parse_threads(const char *text, options *o) {
+    o->counts = 0;
+    for (const char *p = text;; p++) {
+        char *end = NULL;
+        long count = strncmp(p, "all", 3) == 0 ? 0 : strtol(p, &end, 10);
+        if (!end) end = (char *)(uintptr_t)p + 3;
+        else if (end == p || count < 1 || count > 4096) return false;
+        if (o->counts == MOST_COUNTS) return false;
+        o->threads[o->counts++] = (int)count;
+        p = end;
+        if (!*p) return true;
+        if (*p != ',') return false;
+    }
 }
 
 static int parse_options(int argc, char **argv, options *o) {
@@ -172,20 +226,23 @@ static int parse_options(int argc, char **argv, options *o) {
         } else if (strcmp(argv[i], "--list") == 0) {
             o->list = true;
         } else if (strcmp(argv[i], "--threads") == 0 && has_value) {
-            o->threads = (int)strtol(argv[++i], &end, 10);
-            if (*end || o->threads < 1) end = NULL;
+            end = parse_threads(argv[++i], o) ? argv[i] : NULL;
         } else if (strcmp(argv[i], "--device") == 0 && has_value) {
             if (!option_device(argv[++i], &o->device)) return CLI_USAGE;
         } else if (strcmp(argv[i], "--time") == 0 && has_value) {
             o->min_time = strtod(argv[++i], &end);
             if (*end || !(o->min_time >= 0)) end = NULL;
+        } else if (strcmp(argv[i], "--pause") == 0 && has_value) {
+            pause_time = 1e-6 * strtod(argv[++i], &end);
+            if (*end || !(pause_time >= 0)) end = NULL;
         } else if (argv[i][0] != '-' && !o->filter) {
             o->filter = argv[i];
         } else {
             fprintf(stderr, "error: 'cotangent bench' does not understand '%s'; see cotangent bench --help\n", argv[i]);
             return CLI_USAGE;
         }
-        bool numeric = strcmp(argv[i - 1], "--threads") == 0 || strcmp(argv[i - 1], "--time") == 0;
+        bool numeric = strcmp(argv[i - 1], "--threads") == 0 || strcmp(argv[i - 1], "--time") == 0 ||
+                       strcmp(argv[i - 1], "--pause") == 0;
         if (numeric && i > 1 && !end) {
             fprintf(stderr, "error: '%s' is not a value of %s\n", argv[i], argv[i - 1]);
             return CLI_USAGE;
@@ -195,7 +252,7 @@ static int parse_options(int argc, char **argv, options *o) {
 }
 
 int cli_bench(int argc, char **argv) {
-    options o = {.min_time = 0.5};
+    options o = {.min_time = 0.5, .counts = 1};
     if (cli_wants_help(argc, argv)) {
         print_help();
         return CLI_DONE;
@@ -207,22 +264,31 @@ int cli_bench(int argc, char **argv) {
         fprintf(stderr, "error: '%s' is not a regular expression\n", o.filter);
         return CLI_USAGE;
     }
-    if ((o.threads && !ct_set_threads(o.threads)) || !ct_set_device(o.device)) {
+    if ((o.threads[0] && !ct_set_threads(o.threads[0])) || !ct_set_device(o.device)) {
         fprintf(stderr, "error: %s\n", ct_error());
         regfree(&filter);
         return CLI_FAILED;
     }
-    int matched = 0;
+    int matched = 0, slower = 0;
+    if (o.counts > 1 && !o.json && !o.list) {
+        printf("%-34s", "threads");
+        for (int i = 0; i < o.counts; i++)
+            if (o.threads[i]) printf(" %10d", o.threads[i]);
+            else printf(" %10s", "all");
+        printf("  faster\n");
+    }
     for (size_t i = 0; i < sizeof workloads / sizeof *workloads; i++) {
-        if (regexec(&filter, workloads[i].name, 0, NULL, 0) != 0) continue;
+        const char *name = workloads[i].name;
+        if (regexec(&filter, name, 0, NULL, 0) != 0 || (!o.filter && strncmp(name, "scaling_", 8) == 0)) continue;
         matched++;
-        if (o.list) printf("%s\n", workloads[i].name);
-        else if (!run_workload(&workloads[i], &o, ct_get_threads())) status = CLI_FAILED;
+        if (o.list) printf("%s\n", name);
+        else if (!run_workload(&workloads[i], &o, &slower)) status = CLI_FAILED;
     }
     regfree(&filter);
     if (!matched) {
         fprintf(stderr, "error: no workload matches '%s'; see cotangent bench --list\n", o.filter);
         return CLI_USAGE;
     }
+    if (o.counts > 1 && !o.json && !o.list) printf("%d of %d slower on more threads\n", slower, matched);
     return status;
 }

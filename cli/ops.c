@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include <cotangent/backend.h>
+#include <cotangent/graph.h>
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -23,13 +24,6 @@ const char *cli_attr_type(const ct_attr *attr, char *text, size_t capacity) {
     return text;
 }
 
-static void list_text(const ct_dims *dims, char *text, size_t capacity) {
-    size_t used = 0;
-    text[0] = 0;
-    for (int i = 0; i < dims->n && used < capacity; i++)
-        used += (size_t)snprintf(text + used, capacity - used, "%s%" PRId64, i ? "," : "", dims->d[i]);
-}
-
 /* Read out of a struct of defaults, so that there is no second place that knows them. */
 void cli_attr_default(const ct_op *op, const ct_attr *attr, char *text, size_t capacity) {
     text[0] = 0;
@@ -37,21 +31,8 @@ void cli_attr_default(const ct_op *op, const ct_attr *attr, char *text, size_t c
     char *attrs = calloc(1, op->attr_size ? op->attr_size : 1);
     if (!attrs) return;
     ct_attrs_default(op, attrs);
-    const void *at = attrs + attr->offset;
-    switch (attr->type) {
-    case CT_ATTR_INT: snprintf(text, capacity, "%" PRId64, *(const int64_t *)at); break;
-    case CT_ATTR_DOUBLE: snprintf(text, capacity, "%g", *(const double *)at); break;
-    case CT_ATTR_BOOL: snprintf(text, capacity, "%s", *(const bool *)at ? "true" : "false"); break;
-    case CT_ATTR_OPT:
-        if (((const ct_opt *)at)->set) snprintf(text, capacity, "%g", ((const ct_opt *)at)->value);
-        break;
-    case CT_ATTR_DTYPE: snprintf(text, capacity, "%s", ct_dtype_name(*(const ct_dtype *)at)); break;
-    case CT_ATTR_ENUM: snprintf(text, capacity, "%s", attr->values ? attr->values[*(const int *)at] : ""); break;
-    case CT_ATTR_TEXT: snprintf(text, capacity, "%s", ((const ct_text *)at)->s); break;
-    case CT_ATTR_DIMS:
-    case CT_ATTR_AXES: list_text(at, text, capacity); break;
-    case CT_ATTR_DEVICE: snprintf(text, capacity, "the current one"); break;
-    }
+    if (!ct_attrs_text(attr, attrs, text, capacity) && attr->type == CT_ATTR_DEVICE)
+        snprintf(text, capacity, "the current one");
     free(attrs);
 }
 

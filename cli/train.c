@@ -25,6 +25,8 @@ static void print_help(void) {
         "alone,\n"
         "                     the last of that name\n"
         "  --device D         cpu, cuda or webgpu\n"
+        "  --capture MODE     true: record a step once and replay it, which gives the same result; false; or auto, "
+        "where it pays\n"
         "  --threads N        threads that compute; the results are the same for any number\n"
         "  --json             a line of JSON for each event on standard output, and nothing else\n\n"
         "  --list             the recipes that ship\n"
@@ -98,6 +100,13 @@ static int parse(int argc, char **argv, trainer_options *o, option_sets *sets) {
         } else if (option_value(argc, argv, &i, "--device", &value)) {
             if (!value) return option_lacks("--device");
             if (!option_device(value, &o->device)) return CLI_USAGE;
+        } else if (option_value(argc, argv, &i, "--capture", &o->capture)) {
+            ct_train_mode mode;
+            if (!o->capture) return option_lacks("--capture");
+            if (!recipe_capture(o->capture, &mode)) {
+                fprintf(stderr, "error: --capture is true, false or auto, not '%s'\n", o->capture);
+                return CLI_USAGE;
+            }
         } else if (option_value(argc, argv, &i, "--threads", &value)) {
             if (!value) return option_lacks("--threads");
             if (!option_threads(value)) return CLI_USAGE;
@@ -107,9 +116,10 @@ static int parse(int argc, char **argv, trainer_options *o, option_sets *sets) {
         } else if (strcmp(word, "--resume") == 0) o->resume = true;
         else if (strcmp(word, "--json") == 0) o->json = true;
         else if (word[0] == '-')
-            return option_unknown("train", word,
-                                  "--data --epochs --batch --lr --set --out --resume --device --threads --json --list "
-                                  "--show --describe --help");
+            return option_unknown(
+                "train", word,
+                "--data --epochs --batch --lr --set --out --resume --device --capture --threads --json --list "
+                "--show --describe --help");
         else if (o->recipe) {
             fprintf(stderr, "error: one recipe at a time, not '%s' and '%s'\n", o->recipe, word);
             return CLI_USAGE;

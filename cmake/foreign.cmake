@@ -3,6 +3,7 @@
 # needing none. Without a header the calls that want it fail and say so. CT_FOREIGN_FOUND and CT_FOREIGN_MISSING are for
 # the summary.
 include(CheckIncludeFile)
+set(CT_WITHOUT "" CACHE STRING "Libraries to do without though they are here, as in ZLIB;LIBYAML: to see what a machine without them sees")
 set(CT_FOREIGN_FOUND)
 set(CT_FOREIGN_MISSING)
 set(CT_FOREIGN_DEFINITIONS)
@@ -13,7 +14,7 @@ macro(ct_foreign name header package)
         unset(CT_HEADER_${name} CACHE)
     endif()
     check_include_file(${header} CT_HEADER_${name})
-    if(CT_HEADER_${name})
+    if(CT_HEADER_${name} AND NOT "${name}" IN_LIST CT_WITHOUT)
         list(APPEND CT_FOREIGN_FOUND ${name})
         list(APPEND CT_FOREIGN_DEFINITIONS CT_HAVE_${name}=1)
     else()

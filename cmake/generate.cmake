@@ -14,7 +14,7 @@ foreach(part RANGE 0 7)
     list(APPEND CT_GENERATED_CUDA_SOURCES ${CT_GENERATED_DIR}/gen/cuda/elementwise_${part}.cu)
 endforeach()
 # Public headers whose functions take options by name: the macros for that are written from them, and the table of layers.
-set(CT_HEADERS_WITH_OPTIONS nn optim data io)
+set(CT_HEADERS_WITH_OPTIONS nn optim train data io dist)
 set(CT_OPTION_HEADERS)
 set(ct_option_sources)
 foreach(name ${CT_HEADERS_WITH_OPTIONS})

@@ -26,6 +26,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$")
     ct_isa_level(avx2 base ${CT_AVX2})
     ct_isa_level(avx512 avx2 ${CT_AVX512})
     ct_isa_level(avx512bf16 avx512 ${CT_AVX512} -mavx512bf16 -mavx512vnni)
+    ct_isa_level(avx512amx avx512bf16 ${CT_AVX512} -mavx512bf16 -mavx512vnni -mamx-tile -mamx-bf16 -mamx-int8)
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
     # NEON is part of every aarch64: the level exists to choose the SIMD header, not for its flags.
     if("all" IN_LIST ct_levels OR "neon" IN_LIST ct_levels)

@@ -2,7 +2,7 @@
 
 file(GLOB CT_ONCE_SOURCES CONFIGURE_DEPENDS
     core/*.c core/passes/*.c ops/*.c ops/*/*.c ops/*/cpu/once/*.c backends/cpu/*.c backends/cpu/gemm/*.c
-    support/*.c nn/*.c nn/*/*.c optim/*.c data/*.c io/*.c metrics/*.c)
+    support/*.c nn/*.c nn/*/*.c optim/*.c data/*.c io/*.c metrics/*.c dist/*.c)
 # CPU kernels lie in ops/NAME/cpu/ and are compiled for each level of vector instructions, but for those in its once/.
 file(GLOB CT_ISA_SOURCES CONFIGURE_DEPENDS ops/*/cpu/*.c ops/*/cpu/*/*.c backends/cpu/kernels.c backends/cpu/isa/*.c)
 list(FILTER CT_ISA_SOURCES EXCLUDE REGEX "/cpu/once/")
@@ -15,12 +15,10 @@ list(REMOVE_ITEM CT_ONCE_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/backends/cpu/kernel
 # machinery of the backend, which every call passes through.
 set(ct_small_sources ${CT_ONCE_SOURCES} ${CT_GENERATED_SOURCES})
 list(FILTER ct_small_sources INCLUDE REGEX
-    "/(ops|gen|nn|io|support)/|/optim/(schedule|state|lbfgs)|/data/(dataset|combine|folder|csv_state|transform_table|vocabulary)")
+    "/(ops|gen|nn|io|dist|support)/|/optim/(schedule|state|lbfgs)|/data/(dataset|combine|folder|csv_state|transform_table|vocabulary)")
 list(FILTER ct_small_sources EXCLUDE REGEX # these have loops over pixels or numbers, or are passed by what every layer calls
     "/ops/[^/]*/cpu/|/ops/geometry|/(io/image|support/resample|nn/orthogonal|nn/forward|nn/cache|nn/module)")
-# They carry no tables for unwinding either, as kernels do not: nothing is thrown through C.
-set_source_files_properties(${ct_small_sources} PROPERTIES
-    COMPILE_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-Os;-fno-asynchronous-unwind-tables>")
+set_source_files_properties(${ct_small_sources} PROPERTIES COMPILE_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-Os>")
 
 # Kernels with a version for every dtype, whose short loops are not where their time goes: unrolled, they would be half as
 # large again.
@@ -40,6 +38,8 @@ set_property(SOURCE ${ct_op_sources} APPEND PROPERTY COMPILE_OPTIONS -Werror=mis
 
 add_library(ct_once OBJECT ${CT_ONCE_SOURCES} ${CT_GENERATED_SOURCES})
 ct_target_flags(ct_once)
+# No tables for unwinding, as kernels have none: nothing is thrown through C, and they are 70 kB. Debuggers have their own (-g).
+target_compile_options(ct_once PRIVATE "$<$<NOT:$<CONFIG:Debug>>:-fno-asynchronous-unwind-tables>")
 # What every call clears or copies is some hundred bytes: gcc's `rep stos` takes longer over that than the C library. The option
 # that names strategies by size would be finer, but gcc forgets it where it builds to be small.
 check_c_compiler_flag(-mstringop-strategy=libcall CT_COMPILES_STRINGOPS)
@@ -61,7 +61,9 @@ endforeach()
 
 foreach(level ${CT_ISA_LEVELS})
     set(sources ${CT_GEMM_ISA_SOURCES})
-    if(NOT level STREQUAL "avx512bf16")
+    if(level STREQUAL "avx512amx")
+        list(FILTER sources INCLUDE REGEX "kernel_(amx|table)")
+    elseif(NOT level STREQUAL "avx512bf16")
         list(APPEND sources ${CT_ISA_SOURCES} ${CT_GENERATED_ISA_SOURCES})
     endif()
     if(sources)

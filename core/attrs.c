@@ -2,6 +2,7 @@
 #include "core/attrs.h"
 #include "core/hot.h"
 
+#include <cotangent/graph.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -120,6 +121,46 @@ bool ct_attrs_set(const ct_op *op, void *attrs, const char *name, const char *te
     return ct_fail(CT_ERR_VALUE, op->name, "has no option named %s", name);
 }
 
+static void list_text(const ct_dims *list, char *text, size_t room) {
+    size_t used = 0;
+    for (int i = 0; i < list->n && i < CT_MAX_LIST && used < room; i++)
+        used += (size_t)snprintf(text + used, room - used, "%s%lld", i ? "," : "", (long long)list->d[i]);
+}
+
+/* With as few digits as give the same number back. */
+static void number_text(double value, char *text, size_t room) {
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, room, "%.*g", digits, value);
+        if (strtod(text, NULL) == value) return;
+    }
+}
+
+bool ct_attrs_text(const ct_attr *attr, const void *attrs, char *text, size_t room) {
+    if (!attr || !attrs || !text || !room)
+        return ct__fail_null("attrs_text", !attr ? "attr" : !attrs ? "attrs" : "text");
+    const void *at = (const char *)attrs + attr->offset;
+    text[0] = 0;
+    switch (attr->type) {
+    case CT_ATTR_INT: snprintf(text, room, "%lld", (long long)*(const int64_t *)at); break;
+    case CT_ATTR_DOUBLE: number_text(*(const double *)at, text, room); break;
+    case CT_ATTR_BOOL: snprintf(text, room, "%s", *(const bool *)at ? "true" : "false"); break;
+    case CT_ATTR_OPT:
+        if (!((const ct_opt *)at)->set) return false;
+        number_text(((const ct_opt *)at)->value, text, room);
+        break;
+    case CT_ATTR_DTYPE: snprintf(text, room, "%s", ct_dtype_name(*(const ct_dtype *)at)); break;
+    case CT_ATTR_ENUM: snprintf(text, room, "%s", attr->values ? attr->values[*(const int *)at] : ""); break;
+    case CT_ATTR_TEXT: snprintf(text, room, "%s", ((const ct_text *)at)->s); break;
+    case CT_ATTR_DIMS:
+    case CT_ATTR_AXES: list_text(at, text, room); break;
+    case CT_ATTR_DEVICE:
+        if (((const ct_device *)at)->type == CT_CURRENT) return false;
+        snprintf(text, room, "%s", ct_device_text(*(const ct_device *)at));
+        break;
+    }
+    return true;
+}
+
 /* ---- What a caller wrote ---- */
 
 static bool bad_number(ct_code code, const ct_op *op, const ct_attr *attr, int number, const char *expected) {
@@ -178,5 +219,34 @@ CT__HOT bool ct__attrs_check(const ct_op *op, const void *attrs) {
         const void *at = (const char *)attrs + attr->offset;
         if (!is_plain(attr, at) && !check_value(op, attr, at)) return false;
     }
+    return true;
+}
+
+static bool same_lists(const ct_dims *a, const ct_dims *b) {
+    return a->n == b->n && memcmp(a->d, b->d, (size_t)a->n * sizeof *a->d) == 0;
+}
+
+static bool same_value(ct_attr_type type, const void *a, const void *b) {
+    const ct_opt *x = a, *y = b;
+    switch (type) {
+    case CT_ATTR_INT:
+    case CT_ATTR_DOUBLE:
+    case CT_ATTR_DEVICE: return memcmp(a, b, 8) == 0;
+    case CT_ATTR_BOOL: return *(const bool *)a == *(const bool *)b;
+    case CT_ATTR_DTYPE:
+    case CT_ATTR_ENUM: return memcmp(a, b, sizeof(int)) == 0;
+    case CT_ATTR_OPT: return x->set == y->set && (!x->set || memcmp(&x->value, &y->value, sizeof x->value) == 0);
+    case CT_ATTR_TEXT: return strncmp(a, b, sizeof(ct_text)) == 0;
+    case CT_ATTR_DIMS:
+    case CT_ATTR_AXES: return same_lists(a, b);
+    }
+    return false;
+}
+
+bool ct__attrs_same(const ct_op *op, const void *a, const void *b) {
+    if (!a || !b) return a == b;
+    if (!op->attrs) return memcmp(a, b, op->attr_size) == 0;
+    for (const ct_attr *attr = op->attrs; attr->name; attr++)
+        if (!same_value(attr->type, (const char *)a + attr->offset, (const char *)b + attr->offset)) return false;
     return true;
 }

@@ -95,6 +95,7 @@ bool ct_hook(ct_tensor *x, ct_hook_fn fn, void *context, void (*release)(void *c
     ct_hook_entry **last = &x->node->hooks; /* in order of registration */
     while (*last) last = &(*last)->next;
     *last = hook;
+    if (!x->node->op) atomic_fetch_add(&ct__leaf_hooks, 1);
     return true;
 }
 

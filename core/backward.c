@@ -17,6 +17,7 @@ typedef struct pass {
     ct_map slots;   /* node -> ct_tensor *[n_out], the cotangents that have arrived, owned */
     ct_map needed;  /* node -> itself, when it leads to a wanted input; unused when every leaf is wanted */
     ct_map targets; /* node -> index + 1 of the first wanted input that it computed */
+    ct_map uses;    /* leaf with a hook -> how many edges to it the pass has still to go through */
     ct_node **heap; /* nodes with a cotangent, newest first */
     size_t heap_count, heap_capacity;
     ct_tensor *const *xs;
@@ -279,13 +280,33 @@ CT__HOT static void free_cotangents(ct_node *node, ct_tensor **cots) {
     ct__free(cots, slot_bytes(node));
 }
 
+/* A leaf is older than what is computed from it, so in order of age all leaves would come last. Those that somebody watches come as
+ * soon as their gradient is complete: it is sent to other processes, say, while the rest is computed. They stay in the queue, without
+ * cotangents. */
+static bool process_watched(pass *p, const ct_node *node) {
+    bool ok = true;
+    for (int i = 0; ok && i < node->n_in; i++) {
+        ct_node *leaf = node->edges[i].node;
+        void **uses = leaf && !leaf->op && leaf->hooks ? ct__map_find(&p->uses, leaf) : NULL;
+        if (!uses) continue;
+        const intptr_t left = (intptr_t)*uses - 1;
+        *uses = (void *)left;
+        ct_tensor **cots = left == 0 && ct__map_find(&p->slots, leaf) ? ct__map_take(&p->slots, leaf) : NULL;
+        if (!cots) continue;
+        ok = process(p, leaf, cots);
+        free_cotangents(leaf, cots);
+    }
+    return ok;
+}
+
 CT__HOT static bool run(pass *p) {
     bool ok = true;
     while (p->heap_count) {
         ct_node *node = heap_pop(p);
         ct_tensor **cots = ct__map_take(&p->slots, node);
-        if (ok) ok = process(p, node, cots); /* after an error only tidy up */
-        free_cotangents(node, cots);
+        if (ok && cots) ok = process(p, node, cots); /* after an error only tidy up */
+        if (ok && p->uses.count) ok = process_watched(p, node);
+        if (cots) free_cotangents(node, cots);
         ct__node_release(node);
     }
     return ok;
@@ -348,6 +369,31 @@ static bool mark_needed(pass *p, ct_tensor *const *ys, int ny) {
     return ok;
 }
 
+/* Counts, for each leaf with a hook, the edges that lead to it from what ys were computed from. */
+static bool count_uses(pass *p, ct_tensor *const *ys, int ny) {
+    walk w = {0};
+    ct_map seen = {0};
+    bool ok = true;
+    for (int i = 0; i < ny && ok; i++)
+        if (ys[i]->node) ok = walk_push(&w, ys[i]->node);
+    while (ok && w.count) {
+        const ct_node *node = w.stack[--w.count];
+        if (ct__map_find(&seen, node)) continue;
+        ok = ct__map_put(&seen, node, (void *)1) || ct__fail_memory("backward", 0);
+        for (int i = 0; ok && i < node->n_in; i++) {
+            ct_node *from = node->edges[i].node;
+            if (from && from->op) ok = ct__map_find(&seen, from) || walk_push(&w, from);
+            if (!from || from->op || !from->hooks) continue;
+            void **uses = ct__map_find(&p->uses, from);
+            if (uses) *uses = (void *)((intptr_t)*uses + 1);
+            else ok = ct__map_put(&p->uses, from, (void *)1) || ct__fail_memory("backward", 0);
+        }
+    }
+    ct__free(w.stack, w.capacity * sizeof *w.stack);
+    ct__map_free(&seen);
+    return ok;
+}
+
 /* ---- Starting ---- */
 
 static bool start(pass *p, const char *me, ct_tensor *y, ct_tensor *cotangent) {
@@ -375,6 +421,7 @@ static void finish(pass *p) {
     ct__map_free(&p->slots);
     ct__map_free(&p->needed);
     ct__map_free(&p->targets);
+    ct__map_free(&p->uses);
     ct__free(p->heap, p->heap_capacity * sizeof *p->heap);
 }
 
@@ -387,6 +434,7 @@ bool ct__backward_pass(const char *me, ct_tensor *const *ys, int ny, ct_tensor *
     for (int i = nx - 1; ok && i >= 0; i--)
         ok = ct__map_put(&p.targets, xs[i]->node, (void *)(intptr_t)(i + 1)) || ct__fail_memory(me, 0);
     if (ok && !p.leaves) ok = mark_needed(&p, ys, ny);
+    if (ok && p.leaves && atomic_load(&ct__leaf_hooks) > 0) ok = count_uses(&p, ys, ny);
     for (int i = 0; ok && i < ny; i++) ok = start(&p, me, ys[i], cotangents ? cotangents[i] : NULL);
     if (!ok) p.flags |= CT_RETAIN_GRAPH; /* nothing has been used yet */
     if (ok) ok = run(&p);

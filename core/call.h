@@ -42,6 +42,11 @@ static inline const ct_arg *ct__input_arg(const ct_op *op, int i, int *last) {
     return &op->inputs[*last];
 }
 
+static inline bool ct__input_is_mutated(const ct_op *op, int i) {
+    int last = 0;
+    return (op->flags & CT_OP_MUTATES) && (ct__input_arg(op, i, &last)->flags & CT_ARG_MUTATED);
+}
+
 static inline bool ct__op_is_builtin(const ct_op *op) { return op->slot->index <= ct__op_total && op->slot->index > 0; }
 
 bool ct__check_counts(const ct_op *op, ct_tensor *const *inputs, int n, ct_tensor **outputs, int m, const bool *want);

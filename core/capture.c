@@ -1,10 +1,14 @@
 /* Capture: a function is run, and every call of a kernel that it leads to is noted with its memory. Storages are known by number (slots), so
  * that memory can be planned afterwards. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/alloc.h"
 #include "core/error.h"
 #include "core/graph.h"
+#include "core/log.h"
+#include "core/node.h"
 #include "core/passes/passes.h"
 
 _Thread_local ct_graph *ct__capturing;
@@ -12,6 +16,7 @@ _Thread_local ct_graph *ct__capturing;
 bool ct_is_capturing(void) { return ct__capturing != NULL; }
 
 static _Thread_local ct_graph *suspended;
+static _Thread_local bool within; /* a capture, whether it records still or not */
 
 bool ct_capture_suspend(void) {
     if (!ct__capturing) return false;
@@ -26,8 +31,20 @@ void ct_capture_resume(bool was_suspended) {
     suspended = NULL;
 }
 
-bool ct__capture_refuse(const char *op, const char *what) {
-    return ct_fail(CT_ERR_STATE, op, "%s cannot be captured: it would be the same in every replay", what);
+/* Nothing more is recorded, and the function goes on: what it does is whole in any case. The error that is pending, if it was not there
+ * before, waits for the end. */
+static void give_up(bool was_pending) {
+    ct_graph *g = ct__capturing;
+    ct__capturing = NULL;
+    if (!was_pending) ct__error_take(&g->refusal);
+}
+
+void ct_capture_refuse(const char *op, const char *what, const char *why) {
+    if (!ct__capturing) return;
+    const bool was_pending = ct__pending();
+    ct_fail(CT_ERR_STATE, op ? op : "capture", "%s cannot be captured: %s", what ? what : "this",
+            why ? why : "it would be the same in every replay");
+    give_up(was_pending);
 }
 
 static bool grow(void **array, int *room, int n, size_t size) {
@@ -65,12 +82,17 @@ static int slot_of(ct_graph *g, ct_storage *storage) {
     return slot;
 }
 
-void ct__capture_made(ct_storage *storage) {
-    ct_graph *g = ct__capturing;
+static bool note_made(ct_graph *g, ct_storage *storage) {
     const int slot = ct__graph_slot(g, storage->device, storage->bytes);
-    if (slot < 0) return; /* the error is pending */
+    if (slot < 0) return false;
     g->slots[slot].made = true;
-    if (!ct__map_put(&g->by_storage, storage, (void *)(intptr_t)(slot + 1))) ct__fail_memory("capture", sizeof(void *));
+    return ct__map_put(&g->by_storage, storage, (void *)(intptr_t)(slot + 1)) ||
+           ct__fail_memory("capture", sizeof(void *));
+}
+
+void ct__capture_made(ct_storage *storage) {
+    const bool was_pending = ct__pending();
+    if (!note_made(ct__capturing, storage)) give_up(was_pending);
 }
 
 void ct__capture_ended(ct_storage *storage) { ct__map_take(&ct__capturing->by_storage, storage); }
@@ -128,17 +150,13 @@ static ct_record *add_record(ct_graph *g, ct_record_kind kind, size_t block_byte
     return take_block(record, kind, block_bytes) ? record : NULL;
 }
 
-static bool is_mutated(const ct_op *op, int i) {
-    int last = 0;
-    return (op->flags & CT_OP_MUTATES) && (ct__input_arg(op, i, &last)->flags & CT_ARG_MUTATED);
-}
-
 /* ---- Random positions ---- */
 
-void ct__capture_random_lowering(int change) { ct__capturing->random_lowerings += change; }
+void ct__capture_random_lowering(int change) {
+    if (ct__capturing) ct__capturing->random_lowerings += change;
+}
 
-bool ct__capture_drew(ct_rng *rng, ct_random at) {
-    ct_graph *g = ct__capturing;
+static bool note_draw(ct_graph *g, ct_rng *rng, ct_random at) {
     int generator = 0;
     while (generator < g->n_generators && g->generators[generator].rng != rng) generator++;
     if (generator == CT__GRAPH_GENERATORS)
@@ -152,6 +170,11 @@ bool ct__capture_drew(ct_rng *rng, ct_random at) {
     g->draws[g->n_draws].at = at;
     g->draws[g->n_draws++].generator = generator;
     return true;
+}
+
+void ct__capture_drew(ct_rng *rng, ct_random at) {
+    const bool was_pending = ct__pending();
+    if (!note_draw(ct__capturing, rng, at)) give_up(was_pending);
 }
 
 /* Notes that a record has this position, if it was drawn in this capture. */
@@ -189,8 +212,9 @@ static void note_attributes(ct_graph *g, ct_record *record) {
 
 /* ---- Calls ---- */
 
-bool ct__capture_call(const ct_call *call, const ct_request *r) {
-    ct_graph *g = ct__capturing;
+static bool is_parameter(const ct_tensor *x) { return x->node && !x->node->op; }
+
+static bool note_call(ct_graph *g, const ct_call *call, const ct_request *r) {
     const int n = call->n_in + call->n_out;
     if (!ct__graph_grow(g)) return false;
     ct_record *record = &g->records[g->n_records];
@@ -220,7 +244,8 @@ bool ct__capture_call(const ct_call *call, const ct_request *r) {
         const int slot = record->slots[i] = slot_of(g, x->storage);
         if (!(ok = slot >= 0)) break;
         touch(g, slot);
-        g->slots[slot].written |= i >= call->n_in || is_mutated(call->op, i);
+        g->slots[slot].written |= i >= call->n_in || ct__input_is_mutated(call->op, i);
+        g->slots[slot].frozen |= is_parameter(x) || (x->base && is_parameter(x->base));
     }
     if (ok && call->scratch.bytes) {
         ok = (record->scratch = ct__graph_slot(g, call->device, call->scratch.bytes)) >= 0;
@@ -234,11 +259,19 @@ bool ct__capture_call(const ct_call *call, const ct_request *r) {
     return ok;
 }
 
-static bool host_writes(ct_storage *storage, ct_record_kind kind, size_t offset, const void *data, size_t bytes) {
-    ct_graph *g = ct__capturing;
+void ct__capture_call(const ct_call *call, const ct_request *r) {
+    const bool was_pending = ct__pending();
+    if (!note_call(ct__capturing, call, r)) give_up(was_pending);
+}
+
+static bool note_put(ct_graph *g, ct_storage *storage, ct_record_kind kind, size_t offset, const void *data,
+                     size_t bytes) {
     const int slot = slot_of(g, storage);
     if (slot < 0) return false;
-    if (!g->slots[slot].made) return ct__capture_refuse("capture", "a write of the host's to a tensor from before");
+    if (!g->slots[slot].made)
+        return ct_fail(CT_ERR_STATE, "capture",
+                       "a write of the host's to a tensor from before cannot be captured: it would be the same in "
+                       "every replay");
     ct_record *record = add_record(g, kind, bytes ? bytes : 1);
     if (!record) return false;
     record->data = memcpy(record->block, data, bytes);
@@ -259,22 +292,31 @@ static bool host_writes(ct_storage *storage, ct_record_kind kind, size_t offset,
     return true;
 }
 
-bool ct__capture_put(ct_storage *storage, size_t offset, const void *data, size_t bytes) {
-    return host_writes(storage, CT__PUT, offset, data, bytes);
+static void host_writes(ct_storage *storage, ct_record_kind kind, size_t offset, const void *data, size_t bytes) {
+    const bool was_pending = ct__pending();
+    if (!note_put(ct__capturing, storage, kind, offset, data, bytes)) give_up(was_pending);
 }
-bool ct__capture_fill(ct_storage *storage, const void *pattern, size_t size) {
-    return host_writes(storage, CT__FILL, 0, pattern, size);
+
+void ct__capture_put(ct_storage *storage, size_t offset, const void *data, size_t bytes) {
+    host_writes(storage, CT__PUT, offset, data, bytes);
+}
+void ct__capture_fill(ct_storage *storage, const void *pattern, size_t size) {
+    host_writes(storage, CT__FILL, 0, pattern, size);
 }
 
 static bool add_effect(bool (*effect)(void *context), void *context, bool early, const char *me) {
     ct_graph *g = ct__capturing;
-    if (!g) return true;
     if (!effect) return ct__fail_null(me, "effect");
+    if (!g) return true;
     for (int i = 0; early && i < g->n_records; i++) /* a second time it has to stay behind what follows the first */
         early =
             !(g->records[i].kind == CT__EFFECT && g->records[i].effect == effect && g->records[i].context == context);
+    const bool was_pending = ct__pending();
     ct_record *record = add_record(g, CT__EFFECT, 0);
-    if (!record) return false;
+    if (!record) {
+        give_up(was_pending);
+        return true;
+    }
     record->effect = effect;
     record->context = context;
     record->early = early;
@@ -287,6 +329,32 @@ bool ct_capture_effect(bool (*effect)(void *context), void *context) {
 bool ct_capture_effect_early(bool (*effect)(void *context), void *context) {
     return add_effect(effect, context, true, "capture_effect_early");
 }
+
+/* ---- Guards ---- */
+
+static bool note_guard(ct_graph *g, const int64_t *version, const char *why) {
+    for (int i = 0; i < g->n_guards; i++)
+        if (g->guards[i].version == version) return true;
+    if (!grow((void **)&g->guards, &g->guards_room, g->n_guards, sizeof *g->guards)) return false;
+    g->guards[g->n_guards++] = (struct ct_guard){.version = version, .why = why};
+    return true;
+}
+
+bool ct_capture_guard(const int64_t *version, const char *why) {
+    if (!version || !why) return ct__fail_null("capture_guard", version ? "why" : "version");
+    if (!ct__capturing) return true;
+    const bool was_pending = ct__pending();
+    if (!note_guard(ct__capturing, version, why)) give_up(was_pending);
+    return true;
+}
+
+const char *ct__graph_fault(const ct_graph *g) {
+    for (int i = 0; i < g->n_guards; i++)
+        if (*g->guards[i].version != g->guards[i].value) return g->guards[i].why;
+    return NULL;
+}
+
+bool ct_graph_is_good(const ct_graph *g) { return g && !ct__graph_fault(g); }
 
 /* ---- The whole ---- */
 
@@ -327,42 +395,77 @@ static void mark_constants(ct_graph *g) {
     }
 }
 
+static const unsigned KNOWN_FLAGS =
+    CT_CAPTURE_WARM | CT_CAPTURE_FROZEN | CT_CAPTURE_RECOMPUTE | CT_CAPTURE_CHECK | CT_CAPTURE_SAVE;
+
+/* Runs the function to its end, whatever comes between. */
+static bool run_whole(bool (*function)(void *context), void *context) {
+    bool ok = false;
+    ct_scope {
+        ok = function(context) && ct_ok();
+    }
+    if (!ok && ct_ok()) ct_fail(CT_ERR_STATE, "capture", "the function failed without an error");
+    return ok;
+}
+
+bool ct__graph_record(ct_graph *g, bool (*function)(void *context), void *context) {
+    ct__capturing = g;
+    within = true;
+    const bool ok = run_whole(function, context);
+    for (int i = 0; i < g->n_generators; i++)
+        g->generators[i].drawn = ct_rng_position(g->generators[i].rng) - g->generators[i].begin;
+    for (int i = 0; i < g->n_guards; i++) g->guards[i].value = *g->guards[i].version;
+    ct__capturing = suspended = NULL;
+    within = false;
+    if (ok && g->refusal.code != CT_OK) ct__error_put(&g->refusal);
+    if (!ok || !ct_ok()) return false;
+    keep_what_is_left(g);
+    move_early_effects(g);
+    return true;
+}
+
+ct_graph *ct__graph_new(void) {
+    ct_graph *g = ct__alloc(sizeof *g);
+    if (g) memset(g, 0, sizeof *g);
+    else ct__fail_memory("capture", sizeof *g);
+    return g;
+}
+
+/* Those of the caller, and what CT_CAPTURE says. */
+static bool read_flags(unsigned *flags) {
+    const char *text = getenv("CT_CAPTURE");
+    if (*flags & ~KNOWN_FLAGS)
+        return ct_fail(CT_ERR_VALUE, "capture", "flags are %#x; of these %#x are not known", *flags,
+                       *flags & ~KNOWN_FLAGS);
+    if (text && *text && strcmp(text, "check") != 0)
+        return ct_fail(CT_ERR_VALUE, "capture", "CT_CAPTURE is \"%s\"; \"check\" is all there is", text);
+    if (text && *text) *flags |= CT_CAPTURE_CHECK;
+    return true;
+}
+
 ct_graph *ct_capture(bool (*function)(void *context), void *context, unsigned flags) {
     const char *me = "capture";
     if (ct__pending()) return NULL;
     if (!function) return ct__fail_null(me, "function"), NULL;
-    if (flags & ~(unsigned)CT_CAPTURE_WARM)
-        return ct_fail(CT_ERR_VALUE, me, "flags are %#x; CT_CAPTURE_WARM is all there is", flags), NULL;
-    if (ct__capturing || suspended) return ct_fail(CT_ERR_STATE, me, "a capture cannot be part of another"), NULL;
-    bool ok = true;
-    if (!(flags & CT_CAPTURE_WARM))
-        ct_scope {
-            ok = function(context) && ct_ok();
-        }
-    ct_graph *g = ok ? ct__alloc(sizeof *g) : NULL;
-    if (!g) {
-        if (ok) ct__fail_memory(me, sizeof *g);
-        else if (ct_ok()) ct_fail(CT_ERR_STATE, me, "the function failed without an error");
-        return NULL;
-    }
-    memset(g, 0, sizeof *g);
+    if (!read_flags(&flags)) return NULL;
+    if (within) return ct_fail(CT_ERR_STATE, me, "a capture cannot be part of another"), NULL;
+    ct_graph *g = ct__graph_new();
+    if (!g) return NULL;
     g->flags = flags;
-    ct__capturing = g;
-    ct_scope {
-        ok = function(context) && ct_ok();
-    }
-    for (int i = 0; i < g->n_generators; i++)
-        g->generators[i].drawn = ct_rng_position(g->generators[i].rng) - g->generators[i].begin;
-    ct__capturing = suspended = NULL;
-    if (!ok && ct_ok()) ct_fail(CT_ERR_STATE, me, "the function failed without an error");
-    ok = ok && ct_ok();
-    if (ok) {
-        keep_what_is_left(g);
-        move_early_effects(g);
+    g->function = function;
+    g->context = context;
+    bool ok = (flags & CT_CAPTURE_WARM) || run_whole(function, context);
+    if (ok && (ok = ct__graph_record(g, function, context))) {
         mark_constants(g);
-        ok = ct__passes_run(g) && ct__graph_plan(g);
+        ok = (!(flags & (CT_CAPTURE_CHECK | CT_CAPTURE_SAVE)) || ct__graph_keep_raw(g)) && ct__passes_run(g) &&
+             ct__graph_plan(g);
     }
     if (ok) return g;
+    if (ct__log_on(CT__LOG_CAPTURE)) {
+        char line[1200];
+        snprintf(line, sizeof line, "capture: there is no graph: %s", ct_error());
+        ct__log_put(line);
+    }
     ct_graph_free(g);
     return NULL;
 }
@@ -370,11 +473,15 @@ ct_graph *ct_capture(bool (*function)(void *context), void *context, unsigned fl
 void ct_graph_free(ct_graph *g) {
     if (!g) return;
     ct__graph_forget(g);
+    ct__variables_free(g->variables);
+    ct__graph_names_free(g->names);
+    ct__graph_raw_free(g->raw);
     for (int i = 0; i < g->n_records; i++) ct__free(g->records[i].block, g->records[i].block_bytes);
     for (int i = 0; i < g->n_slots; i++) ct__storage_release(g->slots[i].kept);
     for (int i = 0; i < g->n_blocks; i++) ct__storage_release(g->blocks[i]);
     ct__graph_data_free(g);
     ct__map_free(&g->by_storage);
+    ct__free(g->guards, (size_t)g->guards_room * sizeof *g->guards);
     ct__free(g->draws, (size_t)g->draws_room * sizeof *g->draws);
     ct__free(g->records, (size_t)g->records_room * sizeof *g->records);
     ct__free(g->slots, (size_t)g->slots_room * sizeof *g->slots);

@@ -8,20 +8,18 @@
 
 extern _Thread_local ct_graph *ct__capturing; /* NULL: nothing is recorded */
 
-/* After a kernel has run. False after an error: there is no memory to note it. */
-bool ct__capture_call(const ct_call *call, const ct_request *r);
-void ct__capture_made(ct_storage *storage);  /* it is new */
-void ct__capture_ended(ct_storage *storage); /* its memory is about to be given back */
-/* A generator has given a position to an op. False after an error. */
-bool ct__capture_drew(ct_rng *rng, ct_random at);
+/* What cannot be recorded ends the recording, not the function, which goes on to its end: ct_capture then raises the error. So none of
+ * these fails. */
+void ct__capture_call(const ct_call *call, const ct_request *r); /* after a kernel has run */
+void ct__capture_made(ct_storage *storage);                      /* it is new */
+void ct__capture_ended(ct_storage *storage);                     /* its memory is about to be given back */
+void ct__capture_drew(ct_rng *rng, ct_random at);                /* a generator has given a position to an op */
 /* The lowering of a random op begins (1) and ends (-1): what it writes may be its position. */
 void ct__capture_random_lowering(int change);
 /* An op that has its random position as numbers runs by its lowering where a device is to do work as one, in which a position is data. */
 bool ct__capture_lowers(const ct_op *op, ct_device device);
-/* The host writes: data of bytes to offset, or a pattern over all of it (data NULL). False after an error: it cannot be repeated. */
-bool ct__capture_put(ct_storage *storage, size_t offset, const void *data, size_t bytes);
-bool ct__capture_fill(ct_storage *storage, const void *pattern, size_t size);
-/* An error that says that `what` cannot be captured. Returns false. */
-bool ct__capture_refuse(const char *op, const char *what);
+/* The host writes: data of bytes to offset, or a pattern over all of it. */
+void ct__capture_put(ct_storage *storage, size_t offset, const void *data, size_t bytes);
+void ct__capture_fill(ct_storage *storage, const void *pattern, size_t size);
 
 #endif

@@ -66,7 +66,7 @@ CT__HOT static inline bool perform(ct_request *r) {
     r->recording = wants && ct__grad_mode;
     if ((r->target || (op->flags & CT_OP_MUTATES)) && ct__pending()) return false;
     if (ct__capturing && (op->flags & CT_OP_WAITS))
-        return ct__capture_refuse(op->name, "an op whose result has a shape that depends on values");
+        ct_capture_refuse(op->name, "an op whose result has a shape that depends on values", NULL);
     if (r->target && !ct__same_device(r->target->storage->device, r->device))
         return ct_fail(CT_ERR_DEVICE, op->name, "the result is on %s and dst on %s; bring it over: ct_to",
                        ct_device_text(r->device), ct_device_text(r->target->storage->device));
@@ -74,7 +74,7 @@ CT__HOT static inline bool perform(ct_request *r) {
     if (op->flags & CT_OP_RANDOM) {
         r->random = ct__rng_draw(r->rng);
         if (!ct__region_random(&r->random)) return false;
-        if (ct__capturing && !ct__capture_drew(r->rng, r->random)) return false;
+        if (ct__capturing) ct__capture_drew(r->rng, r->random);
     }
     if (!ct__execute(r)) return false;
     if (r->target) atomic_fetch_add(&r->target->storage->version, 1);

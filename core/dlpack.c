@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/capture.h"
 #include "core/device.h"
 #include "core/error.h"
 #include "core/node.h"
@@ -64,6 +65,7 @@ static bool can_be_shown(const ct_tensor *x, const char *op) {
     if (!backend->dlpack_type)
         return ct_fail(CT_ERR_DEVICE, op, "x is on %s, whose tensors are not exchanged by DLPack; bring it over: ct_to",
                        ct_device_text(x->storage->device));
+    ct_capture_refuse(op, "what others do with a tensor", NULL);
     /* the consumer knows nothing of our streams */
     return x->storage->device.type == CT_CPU || ct_synchronize(x->storage->device);
 }

@@ -322,7 +322,8 @@ CT__HOT static bool run_by_kernel(ct_request *r, const ct_view **pointers, ct_vi
         const uint64_t start = logging ? ct__log_now() : 0;
         const bool ok = run_kernel(&call, known);
         if (logging) ct__log_call(&call, call.kernel->name, refusals, start);
-        return ok && (!ct__capturing || ct__capture_call(&call, r));
+        if (ok && ct__capturing) ct__capture_call(&call, r);
+        return ok;
     }
     for (int i = 0; i < r->n_out; i++) {
         ct__tensor_release(r->out[i]);

@@ -4,6 +4,7 @@
 #define COTANGENT_CORE_GRAPH_H
 
 #include "core/capture.h"
+#include "core/error.h"
 #include "core/map.h"
 #include "core/rng.h"
 
@@ -19,6 +20,8 @@ typedef struct ct_graph_slot {
     bool written;         /* by a kernel, or by the host more than once */
     int puts;             /* writes of the host's */
     int data;             /* 1 + number of the graph's data that it lies in, at offset; 0: in none */
+    bool constant;        /* it was written when the graph was made */
+    bool frozen;          /* a parameter, or a view of one: with CT_CAPTURE_FROZEN no program changes it */
 } ct_graph_slot;
 
 typedef enum ct_record_kind { CT__CALL, CT__PUT, CT__FILL, CT__EFFECT } ct_record_kind;
@@ -79,6 +82,14 @@ typedef struct ct_graph_data {
     int n_moving, moving_room;
 } ct_graph_data;
 
+/* What was recorded: copies of the records, and which slots are kept and written. */
+typedef struct ct_graph_raw {
+    ct_record *records;
+    int n_records;
+    ct_graph_slot *slots;
+    int n_slots;
+} ct_graph_raw;
+
 struct ct_graph {
     ct_record *records;
     int n_records, records_room;
@@ -105,6 +116,19 @@ struct ct_graph {
     int64_t recorded; /* what was needed before any pass */
     unsigned flags;   /* of ct_capture */
     char note[160];   /* what the last pass did */
+    struct ct_guard {
+        const int64_t *version;
+        int64_t value; /* when the capture ended */
+        const char *why;
+    } * guards;
+    int n_guards, guards_room;
+    struct ct_graph_variables *variables; /* numbers of the program's own (graph_variable.c); NULL: none */
+    struct ct_graph_names *names;         /* of tensors (graph_look.c); NULL: none */
+    ct_graph_raw *raw;                    /* what was recorded, before any pass; NULL: nobody wants to know */
+    bool (*function)(void *context);      /* that was captured */
+    void *context;
+    ct_graph *checked; /* this recording is made to be compared with that of another graph, whose variables it has */
+    ct_error_record refusal; /* why it is not recorded any further; code CT_OK: it is */
     bool replaying;
 };
 
@@ -114,6 +138,10 @@ bool ct__record_arrays(ct_record *record, int n_in, int n_out, int n_numbers, si
 int ct__graph_slot(ct_graph *graph, ct_device device, size_t bytes); /* a new one; -1 after an error */
 bool ct__graph_grow(ct_graph *graph); /* room for one more record; false after an error */
 
+const char *ct__graph_fault(const ct_graph *graph); /* why a guard refuses a replay; NULL: none does */
+ct_graph *ct__graph_new(void);                      /* an empty one; NULL after an error */
+/* Runs the function once and records it, raw: no pass has seen it and nothing is planned. False after an error. */
+bool ct__graph_record(ct_graph *graph, bool (*function)(void *context), void *context);
 bool ct__graph_run(ct_graph *graph, ct_record *record);               /* a record by itself */
 void ct__graph_draw(const ct_graph *graph, const ct_drawn_at *drawn); /* sets a position for this replay */
 bool ct__graph_call(ct_graph *graph, ct_record *record);              /* a call, in the order of this thread's stream */
@@ -122,6 +150,18 @@ ct_storage *ct__graph_block(const ct_graph *graph, ct_device device); /* NULL: n
 ct_storage *ct__graph_place(const ct_graph *graph, const ct_graph_slot *s, size_t *offset);
 bool ct__graph_put(const ct_graph *graph, ct_record *record); /* what the host writes, to its place */
 bool ct__graph_plan(ct_graph *graph); /* places for all slots, and the views of records on them; false after an error */
+void ct__graph_bind(ct_graph *graph); /* those views alone, after storages have changed */
+/* All records in order. Without effects: what they do the program has done. False after an error. */
+bool ct__graph_replay(ct_graph *graph, bool effects);
+
+bool ct__variables_send(ct_graph *graph); /* those that were set; false after an error */
+void ct__variables_free(struct ct_graph_variables *variables);
+
+bool ct__graph_keep_raw(ct_graph *graph); /* what was recorded, before any pass; false after an error */
+void ct__graph_raw_free(ct_graph_raw *raw);
+void ct__graph_names_free(struct ct_graph_names *names);
+/* The function, recorded anew, and a replay beside it. False after an error: they differ, say. */
+bool ct__graph_check_replay(ct_graph *graph);
 
 /* ---- Work as one ---- */
 

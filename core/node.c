@@ -11,6 +11,7 @@
 #include "core/number.h"
 #include "gen/ops_decl.h"
 
+_Atomic int64_t ct__leaf_hooks;
 static _Atomic uint64_t next_sequence = 1;
 static _Thread_local ct_node *dead; /* a worklist, so that a chain of a million ops needs no stack */
 static _Thread_local bool burying;
@@ -69,6 +70,7 @@ static void bury(ct_node *node) {
     while (node->hooks) {
         ct_hook_entry *hook = node->hooks;
         node->hooks = hook->next;
+        if (!node->op) atomic_fetch_sub(&ct__leaf_hooks, 1);
         if (hook->release) hook->release(hook->context);
         ct__free(hook, sizeof *hook);
     }

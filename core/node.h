@@ -59,6 +59,7 @@ static inline ct_node *ct__node_retain(ct_node *node) {
     return node;
 }
 void ct__node_release(ct_node *node);
+extern _Atomic int64_t ct__leaf_hooks; /* hooks on leaves, of all threads */
 void ct__node_drop_saved(ct_node *node);
 
 /* Records a call: the outputs that can carry a gradient get the new node. Inputs hold their nodes from before the call. */

@@ -28,43 +28,50 @@ static int by_size(const void *a, const void *b) {
     if (x->bytes != y->bytes) return x->bytes > y->bytes ? -1 : 1;
     return x < y ? -1 : x > y;
 }
-static int by_offset(const void *a, const void *b) {
-    const ct_graph_slot *x = *(ct_graph_slot *const *)a, *y = *(ct_graph_slot *const *)b;
-    return x->offset < y->offset ? -1 : x->offset > y->offset;
-}
 
-/* The lowest place for s beside those in `placed`, which live at the same time as it does. */
-static size_t lowest_place(const ct_graph_slot *s, ct_graph_slot **placed, int n) {
-    size_t at = 0;
-    qsort(placed, (size_t)n, sizeof *placed, by_offset);
-    for (int i = 0; i < n; i++) {
-        if (placed[i]->offset >= at + room_of(s)) break;
-        const size_t end = placed[i]->offset + room_of(placed[i]);
-        if (end > at) at = end;
+/* A slot that has a place: while it lives, and from where to where, in bytes. They are kept in the order of their places, in
+ * memory that is walked through once for each slot. */
+typedef struct placed {
+    int first, last;
+    size_t begin, end;
+} placed;
+
+/* The lowest place for what is wanted (end: its bytes), beside n that are placed; *at: where it comes among them. */
+static size_t lowest_place(const placed *all, int n, const placed *wanted, int *at) {
+    size_t begin = 0;
+    int i = 0;
+    for (; i < n; i++) {
+        if (all[i].last < wanted->first || all[i].first > wanted->last) continue;
+        if (all[i].begin >= begin && all[i].begin - begin >= wanted->end) break; /* it fits in between */
+        if (all[i].end > begin) begin = all[i].end;
     }
-    return at;
+    while (i > 0 && all[i - 1].begin > begin) i--;
+    *at = i;
+    return begin;
 }
 
-/* Offsets for the slots of one device in `order`; returns the bytes of all. `beside` is room for as many. */
-static size_t place_all(ct_graph_slot **order, int n, ct_graph_slot **beside) {
+/* Offsets for the slots of one device in `order`; returns the bytes of all. `all` is room for as many. */
+static size_t place_all(ct_graph_slot **order, int n, placed *all) {
     size_t bytes = 0;
     for (int i = 0; i < n; i++) {
-        int m = 0;
-        for (int k = 0; k < i; k++)
-            if (order[k]->first <= order[i]->last && order[i]->first <= order[k]->last) beside[m++] = order[k];
-        order[i]->offset = lowest_place(order[i], beside, m);
-        const size_t end = order[i]->offset + room_of(order[i]);
-        if (end > bytes) bytes = end;
+        placed p = {.first = order[i]->first, .last = order[i]->last, .end = room_of(order[i])};
+        int at;
+        p.begin = lowest_place(all, i, &p, &at);
+        p.end += p.begin;
+        memmove(&all[at + 1], &all[at], (size_t)(i - at) * sizeof p);
+        all[at] = p;
+        order[i]->offset = p.begin;
+        if (p.end > bytes) bytes = p.end;
     }
     return bytes;
 }
 
-static bool plan_device(ct_graph *g, ct_device device, ct_graph_slot **order, ct_graph_slot **beside) {
+static bool plan_device(ct_graph *g, ct_device device, ct_graph_slot **order, placed *all) {
     int n = 0;
     for (int i = 0; i < g->n_slots; i++)
         if (is_planned(&g->slots[i]) && ct__same_device(g->slots[i].device, device)) order[n++] = &g->slots[i];
     qsort(order, (size_t)n, sizeof *order, by_size);
-    const size_t bytes = place_all(order, n, beside);
+    const size_t bytes = place_all(order, n, all);
     if (g->n_blocks == CT__GRAPH_BLOCKS)
         return ct_fail(CT_ERR_STATE, "capture", "it uses more than %d devices", CT__GRAPH_BLOCKS);
     ct_storage *block = ct__storage_new(device, bytes + alignment_of(device), "capture");
@@ -97,12 +104,16 @@ static void find(const ct_graph *g, const ct_graph_slot *s, void **buffer, size_
     }
 }
 
-static void bind(ct_graph *g, ct_record *record) {
+static void bind_record(ct_graph *g, ct_record *record) {
     for (int i = 0; i < record->n_views; i++)
         if (record->slots[i] >= 0)
             find(g, &g->slots[record->slots[i]], &record->views[i].buffer, &record->views[i].origin);
     if (record->scratch >= 0)
         find(g, &g->slots[record->scratch], &record->call.scratch.buffer, &record->call.scratch.offset);
+}
+
+void ct__graph_bind(ct_graph *g) {
+    for (int i = 0; i < g->n_records; i++) bind_record(g, &g->records[i]);
 }
 
 /* Does what is done once, and takes its records out. */
@@ -111,6 +122,9 @@ static bool make_constants(ct_graph *g) {
     for (int i = 0; ok && i < g->n_records; i++) {
         ct_record *record = &g->records[i];
         if (!record->once) continue;
+        ct_access access;
+        for (int k = 0; ct__access_next(g, record, &k, &access);)
+            if (access.writes) g->slots[access.slot].constant = true;
         ok = ct__graph_run(g, record);
         ct__record_drop(record);
     }
@@ -119,20 +133,22 @@ static bool make_constants(ct_graph *g) {
 }
 
 bool ct__graph_plan(ct_graph *g) {
-    const size_t bytes = ((size_t)g->n_slots + 1) * sizeof(ct_graph_slot *);
-    ct_graph_slot **order = ct__alloc(bytes), **beside = ct__alloc(bytes);
-    bool ok = order && beside;
-    if (!ok) ct__fail_memory("capture", 2 * bytes);
-    ct__graph_once_first(g);
+    const size_t order_bytes = ((size_t)g->n_slots + 1) * sizeof(ct_graph_slot *),
+                 place_bytes = ((size_t)g->n_slots + 1) * sizeof(placed);
+    ct_graph_slot **order = ct__alloc(order_bytes);
+    placed *all = ct__alloc(place_bytes);
+    bool ok = order && all;
+    if (!ok) ct__fail_memory("capture", order_bytes + place_bytes);
+    ok = ok && ct__graph_once_first(g);
     ct__graph_lifetimes(g);
     ok = ok && ct__graph_data_plan(g);
     for (int i = 0; ok && i < g->n_slots; i++)
         if (is_planned(&g->slots[i]) && !ct__graph_block(g, g->slots[i].device))
-            ok = plan_device(g, g->slots[i].device, order, beside);
+            ok = plan_device(g, g->slots[i].device, order, all);
     ok = ok && (g->needed = ct__graph_usage(g, NULL)) >= 0;
-    for (int i = 0; ok && i < g->n_records; i++) bind(g, &g->records[i]);
+    if (ok) ct__graph_bind(g);
     ok = ok && make_constants(g);
-    ct__free(order, bytes);
-    ct__free(beside, bytes);
+    ct__free(order, order_bytes);
+    ct__free(all, place_bytes);
     return ok;
 }

@@ -90,8 +90,18 @@ bool ct__graph_run(ct_graph *g, ct_record *record) {
     if (record->kind == CT__EFFECT) return record->effect(record->context) && ct_ok();
     if (record->kind != CT__CALL) return ct__graph_put(g, record);
     const ct_device device = record->call.device;
-    ct_storage *block = device.type == CT_CPU ? NULL : ct__graph_block(g, device);
-    return (!block || ct__stream_use(block, ct__stream_now(device), true)) && ct__graph_call(g, record);
+    if (device.type == CT_CPU) return ct__graph_call(g, record);
+    ct_stream *stream = ct__stream_now(device);
+    bool ok = true;
+    for (int i = 0; ok && i < record->n_views; i++) {
+        const ct_graph_slot *s = record->slots[i] >= 0 ? &g->slots[record->slots[i]] : NULL;
+        size_t offset;
+        if (s && s->device.type != CT_CPU)
+            ok = ct__stream_use(ct__graph_place(g, s, &offset), stream, !s->kept || s->written);
+    }
+    const ct_graph_slot *scratch = record->scratch >= 0 ? &g->slots[record->scratch] : NULL;
+    ok = ok && (!scratch || ct__stream_use(ct__graph_block(g, device), stream, true));
+    return ok && ct__graph_call(g, record);
 }
 
 /* ---- Public ---- */
@@ -102,25 +112,33 @@ static bool is_there(const ct_graph *g, const ct_record *record) {
            ct__records_work(record->kind == CT__CALL ? record->call.device : g->slots[record->slot].device);
 }
 
-bool ct_replay(ct_graph *g) {
-    if (ct__pending()) return false;
-    if (!g) return ct__fail_null("replay", "graph");
-    if (ct__capturing) return ct_fail(CT_ERR_STATE, "replay", "a replay cannot be part of a capture");
-    if (g->replaying)
-        return ct_fail(CT_ERR_STATE, "replay", "the graph is being replayed already, by this thread or another");
-    g->replaying = true;
+bool ct__graph_replay(ct_graph *g, bool effects) {
     for (int i = 0; i < g->n_generators; i++)
         g->generators[i].first = ct__rng_take(g->generators[i].rng, g->generators[i].drawn);
     bool ok = enter(g) && ct__graph_data_send(g);
     for (int i = 0; ok && i < g->n_records; i++) {
         ct_record *record = &g->records[i];
-        ok = record->kind == CT__EFFECT ? record->effect(record->context) && ct_ok()
+        ok = record->kind == CT__EFFECT ? !effects || (record->effect(record->context) && ct_ok())
              : is_there(g, record)      ? ct__graph_run_together(g, &i)
              : record->kind == CT__CALL ? ct__graph_call(g, record)
                                         : ct__graph_put(g, record);
     }
     for (int i = 0; i < g->n_slots; i++) /* graphs that have saved them can tell */
         if (g->slots[i].kept && g->slots[i].written) atomic_fetch_add(&g->slots[i].kept->version, 1);
+    return ok;
+}
+
+bool ct_replay(ct_graph *g) {
+    if (ct__pending()) return false;
+    if (!g) return ct__fail_null("replay", "graph");
+    if (ct__capturing) return ct_fail(CT_ERR_STATE, "replay", "a replay cannot be part of a capture");
+    if (g->replaying)
+        return ct_fail(CT_ERR_STATE, "replay", "the graph is being replayed already, by this thread or another");
+    const char *fault = ct__graph_fault(g);
+    if (fault) return ct_fail(CT_ERR_STATE, "replay", "%s: capture it again", fault);
+    g->replaying = true;
+    const bool ok = ct__variables_send(g) &&
+                    ((g->flags & CT_CAPTURE_CHECK) ? ct__graph_check_replay(g) : ct__graph_replay(g, true));
     g->replaying = false;
     return ok;
 }

@@ -98,7 +98,7 @@ CT__HOT void ct__storage_release(ct_storage *storage) {
 
 bool ct__storage_put(ct_storage *storage, size_t offset, const void *data, size_t bytes) {
     if (!bytes) return true;
-    if (ct__capturing && !ct__capture_put(storage, offset, data, bytes)) return false;
+    if (ct__capturing) ct__capture_put(storage, offset, data, bytes);
     if (storage->device.type == CT_CPU) {
         memcpy((char *)storage->buffer + offset, data, bytes);
         return true;
@@ -111,7 +111,7 @@ bool ct__storage_put(ct_storage *storage, size_t offset, const void *data, size_
 }
 
 bool ct__storage_fill(ct_storage *storage, const void *pattern, size_t size) {
-    if (ct__capturing && !ct__capture_fill(storage, pattern, size)) return false;
+    if (ct__capturing) ct__capture_fill(storage, pattern, size);
     if (storage->device.type == CT_CPU && storage->bytes == size) {
         memcpy(storage->buffer, pattern, size);
         return true;
@@ -125,7 +125,7 @@ bool ct__storage_fill(ct_storage *storage, const void *pattern, size_t size) {
 
 bool ct__storage_get(const ct_storage *storage, size_t offset, void *data, size_t bytes) {
     if (!bytes) return true;
-    if (ct__capturing) return ct__capture_refuse("read", "a read of a tensor's values");
+    if (ct__capturing) ct_capture_refuse("read", "a read of a tensor's values", NULL);
     if (storage->device.type != CT_CPU) return ct__stream_download(storage, offset, data, bytes);
     memcpy(data, (const char *)storage->buffer + offset, bytes);
     return true;

@@ -1,4 +1,10 @@
-/* The thread pool: started on first use, spins briefly, then parks. The host may put its own pool in its place. */
+/* The thread pool: started on first use, spins briefly, then parks. The host may put its own pool in its place.
+ *
+ * A job is a range of chunks, cut into as many parts as threads are called for. The caller publishes it in one word that idle workers watch,
+ * and goes to work itself; a worker that comes begins with its own part and then takes from the others'. Nobody waits for a worker that has not
+ * come. How many are called depends on what the chunks took before (costs.h): each one that is awake has to save more than it costs to
+ * have it join, and a parked one has to have more to do than the time it takes to wake it, which the pool measures. Workers that are woken
+ * wake others in their turn, so that the caller is soon at its own work. */
 #include "core/threads.h"
 
 #include <cotangent.h>
@@ -10,9 +16,21 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "core/costs.h"
 #include "core/error.h"
+#include "core/parking.h"
 
-enum { MAX_THREADS = 256, SPINS = 4000 };
+enum {
+    MAX_THREADS = 256,
+    LINE = 128,              /* bytes that no two threads write: processors fetch cache lines in pairs */
+    SPIN_TIME = 100000,      /* nanoseconds that an idle worker looks for the next job before it parks */
+    SPINS_PER_LOOK = 32,     /* between two looks at the clock */
+    JOIN_TIME = 1000,        /* nanoseconds for one more thread to find a job, take from it and be waited for */
+    FIRST_WAKE_TIME = 20000, /* nanoseconds from a call to a parked worker until it works, before any was measured */
+    LEAST_WAKE_TIME = 2000,
+    MOST_WAKE_TIME = 200000,
+    WAKES_EACH = 3 /* workers that a woken one, or the caller, wakes */
+};
 
 /* A worker's own part of the chunks, on a line of its own. Others take from it once they have done theirs. */
 typedef struct part {
@@ -26,25 +44,45 @@ typedef struct job {
     part *parts;
     int count; /* of parts */
     int limit; /* of workers: others leave it alone */
+    int64_t chunks;
+    int64_t cost;        /* nanoseconds of a chunk, as expected */
+    bool open;           /* others may see it */
+    int called;          /* threads: the caller and the workers below this */
+    _Atomic int to_wake; /* parked workers that are still to be woken */
     pthread_mutex_t error_lock;
     ct_error_record error; /* the first that a worker raised */
 } job;
 
+/* What others read of a worker, on lines that only it and the one who wakes it write. */
+typedef struct worker_state {
+    _Alignas(LINE) ct_parking parking;
+    pthread_t thread;
+    _Atomic int busy;       /* it looks at the current job */
+    _Atomic int64_t called; /* when it was woken */
+} worker_state;
+
 static struct {
     pthread_mutex_t owner; /* held by the thread whose job runs */
-    pthread_mutex_t park_lock;
-    pthread_cond_t wake;
-    _Atomic(job *) current;      /* the open job, or NULL */
-    _Atomic int inside;          /* workers that look at the current job */
-    _Atomic unsigned generation; /* counts jobs: what parked and spinning workers watch */
-    _Atomic int parked;
-    _Atomic int wanted; /* threads that may work, the caller's included; 0: not decided yet */
-    int started;        /* workers that exist */
-    bool stop;
-    pthread_t thread[MAX_THREADS];
+    _Atomic int wanted;    /* threads that may work, the caller's included; 0: not decided yet */
+    int started;           /* workers that exist */
+    _Atomic bool stop;
+    _Atomic int64_t spin_time;
+    _Atomic int caller_cpu; /* where the thread ran that started the workers; -1: not known */
     ct_pool_run host_run;
     void *host_context;
-} pool = {.owner = PTHREAD_MUTEX_INITIALIZER, .park_lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
+    int64_t unshared;          /* nanoseconds of work for which nobody was woken, of jobs that followed closely */
+    int64_t last_end;          /* when the last job ended */
+    _Atomic int64_t wake_time; /* nanoseconds from the call to a parked worker until it works, a running mean */
+    struct {
+        _Alignas(LINE) _Atomic(job *) current; /* the open job, or NULL */
+        _Atomic uint64_t call; /* counts jobs, times CALL_STEP, plus the workers below which are called */
+    } open;
+} pool = {.owner = PTHREAD_MUTEX_INITIALIZER, .wake_time = FIRST_WAKE_TIME};
+
+/* By worker; the first is the caller and unused. Apart from the pool, whose struct is initialized and so takes its size in the file. */
+static worker_state workers[MAX_THREADS];
+
+enum { CALL_STEP = 1024 };
 
 static _Atomic int64_t grain_limit = -1; /* -1: look at CT_GRAIN */
 static _Atomic int pinning = -1;         /* -1: look at CT_PIN */
@@ -66,6 +104,14 @@ static int available_cpus(void) {
 #endif
     long count = sysconf(_SC_NPROCESSORS_ONLN);
     return count > 0 ? (int)count : 1;
+}
+
+static int current_cpu(void) {
+#ifdef __linux__
+    return sched_getcpu();
+#else
+    return -1;
+#endif
 }
 
 static int clamp_threads(long count) {
@@ -117,16 +163,21 @@ bool ct_set_pin(bool on) {
     return true;
 }
 
+/* ---- Working ---- */
+
+/* The next chunk of a part, or -1. Looking first leaves the line of a part that is done where it is. */
+static int64_t take(part *p) {
+    if (atomic_load_explicit(&p->next, memory_order_relaxed) >= p->end) return -1;
+    const int64_t chunk = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed);
+    return chunk < p->end ? chunk : -1;
+}
+
 /* Every worker begins with the part that is its own in every job of as many chunks: what it wrote in one job is in its
  * cache in the next. */
 static void work_on(job *work, int worker) {
     for (int i = 0; i < work->count; i++) {
         part *p = &work->parts[(worker + i) % work->count];
-        for (;;) {
-            int64_t chunk = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed);
-            if (chunk >= p->end) break;
-            work->fn(work->ctx, chunk, worker);
-        }
+        for (int64_t chunk; (chunk = take(p)) >= 0;) work->fn(work->ctx, chunk, worker);
     }
 }
 
@@ -144,6 +195,94 @@ static void help(job *work, int worker) {
     pthread_mutex_unlock(&work->error_lock);
 }
 
+/* ---- Calling workers ---- */
+
+/* One slow wake-up in between is not the rule. */
+static void note_wake_time(int64_t nanoseconds) {
+    const int64_t before = atomic_load_explicit(&pool.wake_time, memory_order_relaxed);
+    int64_t mean = (7 * before + (nanoseconds < 4 * before ? nanoseconds : 4 * before)) / 8;
+    if (mean < LEAST_WAKE_TIME) mean = LEAST_WAKE_TIME;
+    if (mean > MOST_WAKE_TIME) mean = MOST_WAKE_TIME;
+    atomic_store_explicit(&pool.wake_time, mean, memory_order_relaxed);
+}
+
+/* Wakes some of the parked workers that a job still calls for. */
+static void wake_some(job *work) {
+    for (int i = 1, woken = 0; i < work->limit && woken < WAKES_EACH; i++) {
+        worker_state *w = &workers[i];
+        if (atomic_load_explicit(&work->to_wake, memory_order_relaxed) <= 0) return;
+        if (!ct__is_parked(&w->parking)) continue;
+        if (atomic_fetch_sub_explicit(&work->to_wake, 1, memory_order_relaxed) <= 0) return;
+        atomic_store_explicit(&w->called, ct__nanoseconds(), memory_order_relaxed);
+        if (ct__unpark(&w->parking)) woken++;
+    }
+}
+
+/* How many threads, the caller's included, a job is worth when all are awake: T / n + n JOIN_TIME is least where n is this. */
+static int threads_that_pay(int64_t nanoseconds, int64_t chunks, int threads) {
+    const int most = chunks < threads ? (int)chunks : threads;
+    int pay = 1;
+    while (pay < most && (int64_t)(pay + 1) * (pay + 1) * JOIN_TIME <= nanoseconds) pay++;
+    return pay;
+}
+
+/* Decides how many threads work on what is left of a job: those of the first `threads` that are awake, and as many of the parked ones as
+ * have more to do than the time that it takes to wake them. Work that was too little to wake anybody is added up from job to job as long as
+ * jobs follow closely, for then those who are woken stay awake. */
+static int plan_call(job *work, int threads, int64_t nanoseconds) {
+    int awake = 1, parked = 0;
+    for (int i = 1; i < threads && i <= pool.started; i++) {
+        if (ct__is_parked(&workers[i].parking)) parked++;
+        else awake++;
+    }
+    if (parked) pool.unshared += nanoseconds;
+    const int64_t worth = pool.unshared / atomic_load_explicit(&pool.wake_time, memory_order_relaxed) - awake;
+    const int wake = worth <= 0 ? 0 : worth < parked ? (int)worth : parked;
+    if (wake == parked) pool.unshared = 0;
+    atomic_store_explicit(&work->to_wake, wake, memory_order_relaxed);
+    work->called = awake + wake > 1 ? threads : 1;
+    return awake + wake;
+}
+
+/* Opens the job to those called, or to more of them than before. */
+static void call_workers(job *work) {
+    const uint64_t before = atomic_load_explicit(&pool.open.call, memory_order_relaxed);
+    work->open = true;
+    atomic_store(&pool.open.current, work);
+    atomic_store(&pool.open.call, before - before % CALL_STEP + CALL_STEP + (uint64_t)work->called);
+    wake_some(work);
+}
+
+/* When chunks turn out to take much longer than expected, more threads are called. */
+static void reconsider(job *work, int64_t done, int64_t nanoseconds) {
+    const int64_t cost = nanoseconds / done, left = work->chunks - done * work->count;
+    if (cost <= 2 * work->cost || left <= 0 || pool.host_run) return;
+    const int threads = threads_that_pay(cost * left, left, work->limit);
+    if (threads <= work->called) return;
+    work->cost = cost;
+    if (plan_call(work, threads, cost * left) > 1) call_workers(work);
+}
+
+/* The caller's own part in a job, by which its cost is known the next time. */
+static void work_as_caller(job *work, int64_t start) {
+    int64_t done = 0, look = 1;
+    inside_job = true;
+    for (int i = 0; i < work->count; i++) {
+        for (int64_t chunk; (chunk = take(&work->parts[i])) >= 0;) {
+            work->fn(work->ctx, chunk, 0);
+            if (++done != look) continue;
+            look *= 2;
+            if (work->called < work->limit) reconsider(work, done, ct__nanoseconds() - start);
+        }
+    }
+    inside_job = false;
+    pool.last_end = ct__nanoseconds();
+    if (done) ct__cost_remember(work->fn, work->chunks, (pool.last_end - start) / done);
+}
+
+/* ---- Workers ---- */
+
+/* Which processor a worker is pinned to, counted from the caller's, which is left to the caller. */
 static void pin(int worker) {
 #ifdef __linux__
     const char *text = getenv("CT_PIN");
@@ -152,64 +291,99 @@ static void pin(int worker) {
     cpu_set_t mask, one;
     /* Only when the workers and the caller fill the mask: otherwise the scheduler knows better. */
     if (sched_getaffinity(0, sizeof mask, &mask) != 0 || CPU_COUNT(&mask) != ct__threads()) return;
-    for (int cpu = 0, seen = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (!CPU_ISSET(cpu, &mask) || seen++ != worker) continue;
-        CPU_ZERO(&one);
-        CPU_SET(cpu, &one);
-        pthread_setaffinity_np(pthread_self(), sizeof one, &one);
-        return;
+    int cpus[CPU_SETSIZE], count = 0, first = 0;
+    const int caller = atomic_load(&pool.caller_cpu);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &mask)) continue;
+        if (cpu == caller) first = count;
+        cpus[count++] = cpu;
     }
+    CPU_ZERO(&one);
+    CPU_SET(cpus[(first + worker) % count], &one);
+    pthread_setaffinity_np(pthread_self(), sizeof one, &one);
 #else
     (void)worker;
 #endif
 }
 
-static void *worker_main(void *argument) {
-    int worker = (int)(intptr_t)argument;
-    pin(worker);
-    unsigned seen = 0;
+/* Whether the worker is called by what is published, if that is new to it. */
+static bool is_called(int worker, uint64_t *seen) {
+    const uint64_t call = atomic_load(&pool.open.call);
+    if (call == *seen) return false;
+    *seen = call;
+    return (uint64_t)worker < call % CALL_STEP;
+}
+
+/* Returns when the worker is called: spins for a while, then parks. */
+static void wait_for_call(int worker, uint64_t *seen) {
+    worker_state *me = &workers[worker];
     for (;;) {
-        for (int spin = 0; spin < SPINS && atomic_load(&pool.generation) == seen; spin++) relax();
-        if (atomic_load(&pool.generation) == seen) {
-            pthread_mutex_lock(&pool.park_lock);
-            atomic_fetch_add(&pool.parked, 1);
-            while (atomic_load(&pool.generation) == seen && !pool.stop) pthread_cond_wait(&pool.wake, &pool.park_lock);
-            atomic_fetch_sub(&pool.parked, 1);
-            bool stop = pool.stop;
-            pthread_mutex_unlock(&pool.park_lock);
-            if (stop) return NULL;
+        const int64_t until = ct__nanoseconds() + atomic_load(&pool.spin_time);
+        do {
+            for (int spin = 0; spin < SPINS_PER_LOOK; spin++) {
+                if (is_called(worker, seen)) return;
+                relax();
+            }
+        } while (ct__nanoseconds() < until);
+        ct__park_announce(&me->parking);
+        if (is_called(worker, seen)) {
+            ct__park_cancel(&me->parking);
+            return;
         }
-        seen = atomic_load(&pool.generation);
-        /* Either we see the job closed, or its owner sees us inside and waits. */
-        atomic_fetch_add(&pool.inside, 1);
-        job *work = atomic_load(&pool.current);
-        if (work) help(work, worker);
-        atomic_fetch_sub(&pool.inside, 1);
+        ct__park_sleep(&me->parking);
+        note_wake_time(ct__nanoseconds() - atomic_load_explicit(&me->called, memory_order_relaxed));
     }
+}
+
+static void *worker_main(void *argument) {
+    const int worker = (int)(intptr_t)argument;
+    worker_state *me = &workers[worker];
+    uint64_t seen = 0;
+    for (pin(worker);;) {
+        wait_for_call(worker, &seen);
+        if (atomic_load(&pool.stop)) return NULL;
+        /* Either we see the job closed, or its owner sees us busy and waits. */
+        atomic_store(&me->busy, 1);
+        job *work = atomic_load(&pool.open.current);
+        if (work) {
+            wake_some(work);
+            help(work, worker);
+        }
+        atomic_store_explicit(&me->busy, 0, memory_order_release);
+    }
+}
+
+/* Nobody comes to the job any more; those who did have left it. */
+static void close_job(void) {
+    atomic_store(&pool.open.current, NULL);
+    for (int i = 1; i <= pool.started; i++)
+        for (int spin = 0; atomic_load(&workers[i].busy); spin++) {
+            if (spin < 100000) relax();
+            else sched_yield();
+        }
 }
 
 /* After fork only the calling thread exists: the child starts with an empty pool. */
 static void forget_workers(void) {
     pthread_mutex_init(&pool.owner, NULL);
-    pthread_mutex_init(&pool.park_lock, NULL);
-    pthread_cond_init(&pool.wake, NULL);
-    atomic_store(&pool.current, NULL);
-    atomic_store(&pool.inside, 0);
-    atomic_store(&pool.parked, 0);
+    atomic_store(&pool.open.current, NULL);
     pool.started = 0;
-    pool.stop = false;
+    atomic_store(&pool.stop, false);
 }
 
 static void watch_forks(void) { pthread_atfork(NULL, NULL, forget_workers); }
 
 static void stop_workers_locked(void) {
-    pthread_mutex_lock(&pool.park_lock);
-    pool.stop = true;
-    pthread_cond_broadcast(&pool.wake);
-    pthread_mutex_unlock(&pool.park_lock);
-    for (int i = 0; i < pool.started; i++) pthread_join(pool.thread[i], NULL);
+    atomic_store(&pool.stop, true);
+    atomic_fetch_add(&pool.open.call, CALL_STEP);
+    atomic_fetch_or(&pool.open.call, CALL_STEP - 1); /* everybody */
+    for (int i = 1; i <= pool.started; i++) {
+        atomic_store_explicit(&workers[i].called, ct__nanoseconds(), memory_order_relaxed);
+        ct__unpark(&workers[i].parking);
+        pthread_join(workers[i].thread, NULL);
+    }
     pool.started = 0;
-    pool.stop = false;
+    atomic_store(&pool.stop, false);
 }
 
 static void start_workers_locked(int threads) {
@@ -220,54 +394,57 @@ static void start_workers_locked(int threads) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the host's business */
+    atomic_store(&pool.spin_time,
+                 threads <= available_cpus() ? SPIN_TIME : 0); /* no spinning where another could work */
+    atomic_store(&pool.caller_cpu, current_cpu());
     while (pool.started < threads - 1) {
+        const int worker = pool.started + 1;
+        ct__parking_init(&workers[worker].parking);
+        atomic_store(&workers[worker].busy, 0);
         /* Fewer threads than wanted is slower, not wrong. */
-        if (pthread_create(&pool.thread[pool.started], NULL, worker_main, (void *)(intptr_t)(pool.started + 1)) != 0)
-            break;
+        if (pthread_create(&workers[worker].thread, NULL, worker_main, (void *)(intptr_t)worker) != 0) break;
         pool.started++;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
+/* ---- Jobs ---- */
+
 static void host_task(void *context, int64_t i) {
     job *work = context;
+    const int64_t start = ct__nanoseconds();
     help(work, (int)i);
+    if (i == 0) ct__cost_remember(work->fn, work->chunks, (ct__nanoseconds() - start) * work->count / work->chunks);
 }
 
 void ct__parallel(int64_t chunks, ct_task fn, void *ctx) {
-    int threads = ct__threads();
+    const int threads = ct__threads();
     if (chunks <= 1 || threads <= 1 || inside_job || pthread_mutex_trylock(&pool.owner) != 0) {
         for (int64_t i = 0; i < chunks; i++) fn(ctx, i, 0);
         return;
     }
     part parts[MAX_THREADS];
-    job work = {
-        .fn = fn, .ctx = ctx, .parts = parts, .count = chunks < threads ? (int)chunks : threads, .limit = threads};
+    job work = {.fn = fn, .ctx = ctx, .parts = parts, .limit = threads, .chunks = chunks};
+    work.cost = ct__cost_of_chunk(fn, chunks);
+    const int64_t nanoseconds = chunks < INT64_MAX / 4 / (work.cost + 1) ? work.cost * chunks : INT64_MAX / 4;
+    work.count = work.called = threads_that_pay(nanoseconds, chunks, threads);
+    const int64_t start = ct__nanoseconds();
+    if (!pool.host_run) {
+        start_workers_locked(threads);
+        if (start - pool.last_end > SPIN_TIME) pool.unshared = 0;
+        work.count = plan_call(&work, work.called, nanoseconds);
+    }
     for (int i = 0; i < work.count; i++) {
         atomic_init(&parts[i].next, chunks / work.count * i + (chunks % work.count < i ? chunks % work.count : i));
         parts[i].end = chunks / work.count * (i + 1) + (chunks % work.count < i + 1 ? chunks % work.count : i + 1);
     }
     pthread_mutex_init(&work.error_lock, NULL);
-    if (pool.host_run) {
+    if (pool.host_run && work.count > 1) {
         pool.host_run(pool.host_context, work.count, host_task, &work);
     } else {
-        start_workers_locked(threads);
-        atomic_store(&pool.current, &work);
-        atomic_fetch_add(&pool.generation, 1);
-        if (atomic_load(&pool.parked) > 0) {
-            pthread_mutex_lock(&pool.park_lock);
-            if (chunks == 2) pthread_cond_signal(&pool.wake);
-            else pthread_cond_broadcast(&pool.wake);
-            pthread_mutex_unlock(&pool.park_lock);
-        }
-        inside_job = true;
-        work_on(&work, 0);
-        inside_job = false;
-        atomic_store(&pool.current, NULL);
-        for (int spin = 0; atomic_load(&pool.inside) != 0; spin++) {
-            if (spin < 100000) relax();
-            else sched_yield();
-        }
+        if (work.called > 1) call_workers(&work);
+        work_as_caller(&work, start);
+        if (work.open) close_job();
     }
     pthread_mutex_unlock(&pool.owner);
     ct__error_put(&work.error);

@@ -178,5 +178,7 @@ void ct__graph_forget(ct_graph *g) {
         const ct_backend *backend = ct__backend(device.type);
         ct_synchronize(device);
         backend->record_free(backend->self, device.index, g->records[i].handle);
+        g->records[i].handle = NULL;
+        g->records[i].together = 0;
     }
 }

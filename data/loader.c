@@ -4,6 +4,8 @@
  * waits for it on the device. */
 #include "data/loader.h"
 
+#include <cotangent/capture.h>
+
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -308,6 +310,7 @@ bool ct_next_p(ct_loader *loader, ct_batch *batch, size_t size) {
     if (batch) memset(batch, 0, size);
     if (!loader || !batch) return ct__null("next", loader ? "batch" : "loader");
     if (!ct_ok()) return false;
+    ct_capture_refuse("next", "the batch of a loader", NULL);
     notice_fork(loader);
     give_back(loader);
     if (loader->position >= loader->batches) {

@@ -299,7 +299,8 @@ CT_API bool ct_grad(ct_tensor *const *ys, int ny, ct_tensor *const *cotangents, 
 CT_API bool ct_grad_enabled(void);
 CT_API bool ct_set_grad_enabled(bool enabled); /* returns what it was */
 
-/* Called with the complete gradient that arrives at x, once per pass. It returns the gradient to go on with: NULL
+/* Called with the complete gradient that arrives at x, once per pass; by ct_backward as soon as it is complete, while those of what
+ * was computed earlier are still to come. It returns the gradient to go on with: NULL
  * for no change, or a tensor of the same shape. The hook lives as long as the graph does; release, if given,
  * is called with context when it dies. */
 typedef ct_tensor *(*ct_hook_fn)(void *context, ct_tensor *grad);

@@ -23,6 +23,8 @@ struct ct_ema {
     ct_tensor *rates, *copies; /* the decay, where the averages are, and none; kept */
     double sent, sent_copies;  /* what they hold */
     bool warmup, swapped;
+    int64_t
+        version; /* of what a captured step uses: another while the averages are swapped in, and after they were loaded */
 };
 
 /* A copy that is kept, in f32 for half types where average. */
@@ -94,6 +96,7 @@ static bool put_back(ct_ema *ema) {
         }
     }
     ema->swapped = false;
+    ema->version--;
     optim_error_put(&pending);
     return ok && ct_ok();
 }
@@ -180,6 +183,7 @@ static bool replayed(void *average) {
 bool ct_ema_update(ct_ema *ema) {
     if (!check(ema, "ema_update", false)) return false;
     bool ok = ct_capture_effect_early(replayed, ema) &&
+              ct_capture_guard(&ema->version, "the averages have been swapped in or replaced since the capture") &&
               optim_average(&ema->rates, &ema->sent, decay_now(ema), ema->items, collect(ema, true)) &&
               optim_average(&ema->copies, &ema->sent_copies, 0, ema->items, collect(ema, false));
     ct_scope {
@@ -204,6 +208,7 @@ bool ct_ema_swap_in(ct_ema *ema) {
         }
     }
     ema->swapped = true;
+    ema->version++;
     if (!ok) put_back(ema);
     return ok;
 }
@@ -249,7 +254,7 @@ bool ct_ema_take_state(ct_ema *ema, const ct_state *state, const char *prefix) {
         }
         ct_drop(taken[i]);
     }
-    if (ok) ema->updates = updates;
+    if (ok) ema->updates = updates, ema->version += 2;
     ct_free(taken);
     return ok;
 }

@@ -50,9 +50,7 @@ static bool begin(ct_optim *base) {
 
 bool optim_lookahead_step(ct_optim *o) {
     ct_optim *base = o->inner;
-    if (ct_is_capturing())
-        return ct_fail(CT_ERR_STATE, "optim_step",
-                       "a step of lookahead cannot be captured: every k-th one does something else");
+    ct_capture_refuse("optim_step", "a step of lookahead", "every k-th one does something else");
     if (!begin(base) || !ct_optim_step(base)) return false;
     if (base->steps % o->k) return true;
     int n = 0;

@@ -87,6 +87,7 @@ struct ct_optim {
     ct_tensor **items;       /* room for the list of one call */
     int64_t steps;           /* those that a gate left out among them */
     bool keep_grad, reuse_grad;
+    int64_t version;       /* of the tensors that a captured step uses: counts up when some are replaced */
     ct_tensor *given_gate; /* of the next step, by the loss scaler; borrowed */
     lbfgs *history;
 };

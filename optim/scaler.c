@@ -19,6 +19,7 @@ struct ct_scaler {
     const ct_optim *unscaled[MOST_OPTIMS]; /* whose gradients were divided and not used yet */
     ct_tensor *gates[MOST_OPTIMS];         /* what their steps take (ops/optim); kept */
     int count;
+    int64_t version; /* of the tensors that a captured step uses: counts up when some are replaced */
 };
 
 ct_scaler *ct_scaler_new_p(double init_scale, const ct_scaler_options *options) {
@@ -186,7 +187,8 @@ bool ct_scaler_update(ct_scaler *scaler) {
     if (!optim_given(scaler, "scaler_update", "scaler")) return false;
     if (!scaler->clean)
         return ct_fail(CT_ERR_STATE, "scaler_update", "no gradients were unscaled since the last update");
-    bool ok = settle(scaler, scaler->clean);
+    bool ok = ct_capture_guard(&scaler->version, "the state of the loss scaler has been replaced since the capture") &&
+              settle(scaler, scaler->clean);
     ct_no_grad
         ok = ok && ct__optim_rescale(scaler->scale, scaler->good, scaler->clean, scaler->growth_factor,
                                      scaler->backoff_factor, (double)scaler->growth_interval);
@@ -217,6 +219,7 @@ bool ct_scaler_take_state(ct_scaler *scaler, const ct_state *state, const char *
         ok = ct_fail(CT_ERR_VALUE, me, "%s is %g, %g: not a scale and a number of steps", name, numbers[0], numbers[1]);
     ct_free(name);
     if (!ok) return false;
+    scaler->version++;
     scaler->first_scale = numbers[0];
     scaler->first_good = numbers[1];
     forget_step(scaler);

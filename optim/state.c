@@ -257,6 +257,7 @@ static void drop_unused_clocks(ct_optim *o) {
 static void commit(taking *t) {
     ct_optim *o = t->o;
     o->steps = t->tried;
+    o->version++;
     ct_drop(o->shut);
     o->shut = t->shut;
     t->shut = NULL;

@@ -70,6 +70,7 @@ static bool share_clock(ct_optim *o, int first) {
     if (lead.clock >= 0 && o->clocks[lead.clock].users == n) return true;
     if (!(lead.clock < 0 ? optim_new_clock(o, 0, 1, ct_device_of(lead.x), &clock) : copy_clock(o, lead.clock, &clock)))
         return false;
+    o->version++;
     for (int i = first; i < o->count; i++)
         if (o->params[i].grad && together(&lead, &o->params[i])) optim_set_clock(o, &o->params[i], clock);
     return true;
@@ -87,6 +88,7 @@ static bool make_rates(ct_optim *o, const double *values, int count, ct_device d
             ct_drop(o->groups[i].rates);
             o->groups[i].rates = row;
         }
+    o->version++;
     if (!o->gate) o->gate = numbers_on(device, (double[]){1, 1}, CT_DIMS(2));
     ct_drop(o->rates);
     o->rates = ct_ok() ? rates : NULL; /* without it all of them are made again */
@@ -155,7 +157,9 @@ static bool prepare(ct_optim *o) {
         if ((p->states < needed || (p->half && !p->master)) && !make_states(o, p, needed)) return false;
         any = p;
     }
-    if (any && !(send_rates(o, ct_device_of(any->x)) && ct_capture_effect_early(replayed, o))) return false;
+    if (any && !(send_rates(o, ct_device_of(any->x)) && ct_capture_effect_early(replayed, o) &&
+                 ct_capture_guard(&o->version, "the state of the optimizer has been replaced since the capture")))
+        return false;
     for (int i = 0; i < o->count; i++) {
         bool seen = !o->params[i].grad;
         for (int k = 0; k < i && !seen; k++) seen = o->params[k].grad && together(&o->params[k], &o->params[i]);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The rooms of the source: an include points down (cli -> nn, optim, data, io, metrics -> support, and by public headers to ops
+# The rooms of the source: an include points down (cli -> nn, optim, data, io, metrics, dist -> support, and by public headers to ops
 # -> core <- backends), and what is built on the public headers takes its memory from the host's allocator.
 . "$(dirname "${BASH_SOURCE[0]}")/check.sh"
 cd "$source_dir" || exit 1
@@ -11,12 +11,12 @@ only_includes() {
     wrong=$(grep -rnE '^ *# *include "' "$room" | grep -vE "# *include \"($(IFS='|' && echo "$*"))/")
     [ -z "$wrong" ] || { echo "$wrong" && return 1; }
 }
-above="nn optim data io metrics"
+above="nn optim data io metrics dist"
 check "core includes core" only_includes core core gen
 check "backends include core" only_includes backends backends core gen
 check "ops include core and the backends' machinery" only_includes ops ops core backends gen
 check "support includes public headers" only_includes support support
-for room in nn data io metrics; do
+for room in nn data io metrics dist; do
     check "$room includes its own files and support" only_includes "$room" "$room" support
 done
 # The steps of optimizers are ops that no program calls; their functions are declared where all internal ones are.
@@ -54,7 +54,7 @@ else
 fi
 
 # A debugger cannot step through a macro, and an error in it has no line.
-long_macros() { git ls-files -- core ops backends nn optim data io metrics cli support include | grep '\.[ch]$' |
+long_macros() { git ls-files -- core ops backends nn optim data io metrics dist cli support include | grep '\.[ch]$' |
     xargs awk -v most=15 -f tests/long_macros.awk; }
 no_long_macros() { [ -z "$(long_macros)" ] || { long_macros && return 1; }; }
 if git ls-files --error-unmatch core/tensor.c >/dev/null 2>&1; then

@@ -6,7 +6,9 @@
 #include <cotangent/backend.h>
 #include <cotangent/capture.h>
 #include <cotangent/data.h>
+#include <cotangent/dist.h>
 #include <cotangent/dlpack.h>
+#include <cotangent/graph.h>
 #include <cotangent/io.h>
 #include <cotangent/metrics.h>
 #include <cotangent/nn.h>
@@ -14,6 +16,7 @@
 #include <cotangent/optim.h>
 #include <cotangent/run.h>
 #include <cotangent/state.h>
+#include <cotangent/train.h>
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -29,7 +29,7 @@
 
 enum { DRAWS = 6, LAMBDA = 8, LARGE = 4096 };
 
-static const char *const levels[] = {"base", "avx2", "avx512", "avx512bf16", "neon"};
+static const char *const levels[] = {"base", "avx2", "avx512", "avx512bf16", "avx512amx", "neon"};
 enum { LEVELS = sizeof levels / sizeof *levels };
 
 /* ---- Dtypes ---- */
@@ -476,8 +476,10 @@ static void check_levels(opcheck *check, opcheck_sample *sample, input_set *set,
     for (int level = 0; level < LEVELS; level++) {
         const char *name = only ? "device" : levels[level];
         if (only && strcmp(levels[level], only) != 0) continue;
-        /* only products differ between the last two levels */
-        if (!only && (sample->op->flags & CT_OP_ELEMENTWISE) && strcmp(levels[level], "avx512bf16") == 0) continue;
+        /* only products differ between avx512 and what is above it */
+        if (!only && (sample->op->flags & CT_OP_ELEMENTWISE) && strncmp(levels[level], "avx512", 6) == 0 &&
+            levels[level][6])
+            continue;
         if (!ct_set_isa(levels[level])) {
             ct_error_clear(); /* a level that this machine lacks: opcheck_missing_levels tells */
             continue;

@@ -5,6 +5,7 @@
 
 #include <cotangent/io.h>
 #include <cotangent/run.h>
+#include <cotangent/train.h>
 
 #include "tests/files.h"
 
@@ -13,6 +14,7 @@ enum { RUN_ITEMS = 90, RUN_IN = 12, RUN_CLASSES = 3 };
 typedef struct training {
     ct_run run;
     ct_dataset *data;
+    ct_train_step *step; /* NULL: steps are written out, and eager */
 } training;
 
 static inline bool training_make(training *t, int64_t hidden, int64_t batch, int loader_threads) {
@@ -35,7 +37,20 @@ static inline bool training_make(training *t, int64_t hidden, int64_t batch, int
     return ct_ok();
 }
 
+static inline ct_tensor *training_loss(void *net, ct_tensor *const *batch, int n, ct_tensor **extra) {
+    (void)n, (void)extra;
+    return ct_cross_entropy_loss(ct_forward(net, batch[0]), batch[1]);
+}
+
+/* From here on steps are captured. */
+static inline bool training_capture(training *t) {
+    t->step = ct_train_step_new(t->run.optim, training_loss, t->run.net, .scaler = t->run.scaler, .ema = t->run.ema,
+                                .mode = CT_TRAIN_CAPTURED);
+    return t->step != NULL;
+}
+
 static inline void training_free(training *t) {
+    ct_train_step_free(t->step);
     ct_loader_free(t->run.loader);
     ct_dataset_free(t->data);
     ct_ema_free(t->run.ema);
@@ -52,13 +67,19 @@ static inline double training_step(training *t) {
     double value = 0;
     if (!ct_next(t->run.loader, &b) && !(ct_ok() && ct_next(t->run.loader, &b))) return ct_item(NULL);
     ct_scope {
-        ct_tensor *loss = ct_cross_entropy_loss(ct_forward(t->run.net, b.x), b.y);
-        value = ct_item(loss);
-        ct_backward(ct_scaler_scale(t->run.scaler, loss));
-        ct_scaler_step(t->run.scaler, t->run.optim);
-        ct_scaler_update(t->run.scaler);
+        ct_tensor *loss = NULL;
+        if (t->step) {
+            ct_train_step_take(t->step, b.field, 2, &loss, NULL);
+            value = ct_item(loss);
+        } else {
+            loss = training_loss(t->run.net, b.field, 2, NULL);
+            value = ct_item(loss);
+            ct_backward(ct_scaler_scale(t->run.scaler, loss));
+            ct_scaler_step(t->run.scaler, t->run.optim);
+            ct_scaler_update(t->run.scaler);
+            ct_ema_update(t->run.ema);
+        }
         ct_schedule_step(t->run.schedule);
-        ct_ema_update(t->run.ema);
     }
     t->run.step++;
     t->run.epoch = b.epoch;

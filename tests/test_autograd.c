@@ -389,6 +389,45 @@ TEST(a_leafs_hook_fires_once_with_the_complete_gradient) {
     CHECK(record.released == 1);
 }
 
+/* What a hook has seen, in order. */
+static const char *order[16];
+static int order_count;
+static ct_tensor *note(void *context, ct_tensor *grad) {
+    (void)grad;
+    if (order_count < 16) order[order_count++] = context;
+    return NULL;
+}
+static void watch(ct_tensor *x, const char *name) { CHECK(ct_hook(x, note, (void *)(size_t)name, NULL)); }
+static void check_order(const char *expected) {
+    char text[128] = "";
+    for (int i = 0; i < order_count; i++) strcat(strcat(text, i ? " " : ""), order[i]);
+    CHECK_TEXT(text, expected);
+    order_count = 0;
+}
+
+TEST(a_leafs_hook_fires_as_soon_as_its_gradient_is_complete) {
+    ct_tensor *x = F32(CT_DIMS(2), 1, 2), *w[4], *h[4];
+    static const char *const names[] = {"w0", "w1", "w2", "w3"}, *const inner[] = {"h0", "h1", "h2", "h3"};
+    for (int i = 0; i < 4; i++) w[i] = ct_set_requires_grad(F32(CT_DIMS(2), 2, 3), true);
+    for (int i = 0; i < 4; i++) watch(w[i], names[i]);
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < 4; i++) watch(h[i] = ct_mul(i ? h[i - 1] : x, w[i]), inner[i]);
+        CHECK(ct_backward(ct_sum(h[3])));
+        check_order("h3 w3 h2 w2 h1 w1 h0 w0"); /* each weight before the layer below is gone through */
+    }
+    CHECK_VALUES(ct_grad_of(w[1]), CT_DIMS(2), 0, 16, 108); /* twice x w0 w2 w3 */
+    /* one that is used twice waits for both; what it leads to beside the loss does not count */
+    watch(h[0] = ct_mul(x, w[0]), "h0");
+    watch(h[1] = ct_mul(h[0], w[1]), "h1");
+    watch(h[2] = ct_mul(h[1], w[0]), "h2");
+    CHECK(ct_backward(ct_sum(h[2])));
+    check_order("h2 h1 w1 h0 w0");
+    watch(h[1] = ct_mul(h[0] = ct_mul(x, w[0]), w[1]), "h1");
+    ct_tensor *aside = ct_exp(w[1]);
+    CHECK(ct_backward_from(ct_sum(h[1]), ct_scalar(1, CT_F32), CT_RETAIN_GRAPH) && aside);
+    check_order("h1 w1 w0");
+}
+
 TEST(a_hook_replaces_the_gradient) {
     ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(2), 1, 2), true), *h = ct_mul_s(x, 3);
     REQUIRE(ct_hook(h, double_gradient, NULL, NULL)); /* of an inner tensor: what goes on below it */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "backends/cpu/gemm/gemm.h"
+#include "tests/gemm_amx.h"
 
 static int passed, failed;
 static const char *level_name = "";
@@ -592,11 +593,14 @@ static void unsupported_types_are_refused(void) {
 }
 
 int main(void) {
-    static const char *levels[] = {"base", "level 1", "avx512", "avx512bf16"};
+    static const char *levels[] = {"base", "level 1", "avx512", "avx512bf16", "avx512amx", "avx512amx in plain C"};
+    enum { PLAIN_AMX = 5 };
     ct_set_threads(2);
-    for (int level = 0; level < 4; level++) {
+    for (int level = 0; level <= PLAIN_AMX; level++) {
         level_name = levels[level];
-        if (ct__gemm_init(level) != level) {
+        if (level == PLAIN_AMX) {
+            gemm_use_plain_amx();
+        } else if (ct__gemm_init(level) != level) {
             printf("skipped: %s\n", level_name);
             continue;
         }

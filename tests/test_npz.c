@@ -113,7 +113,9 @@ TEST(refuses_what_is_no_archive_or_damaged) {
     CHECK(!state);
     check_refused(__LINE__, "a.npz", "is not a .npz archive");
     CHECK(!ct__npz_parse(bytes, size / 2, "a.npz", NULL));
-    check_refused(__LINE__, "a.npz", "is damaged: Not a zip archive");
+    CHECK(ct_error_code() == CT_ERR_IO &&
+          strncmp(ct_error(), "npz: a.npz: is damaged: ", 24) == 0); /* then in libzip's words */
+    ct_error_clear();
     bytes[60] ^= 0xff; /* in the first array's deflated data */
     CHECK(!ct__npz_parse(bytes, size, "a.npz", NULL));
     CHECK(ct_error_code() == CT_ERR_IO && strncmp(ct_error(), "npz: a.npz: array \"a\": ", 22) == 0);

@@ -1,5 +1,5 @@
-/* A training is killed at random moments, twenty times, and resumed each time with other numbers of threads. Its losses
- * and its weights in the end are those, bit for bit, of the same training left alone. */
+/* A training is killed at random moments, twenty times, and resumed each time with other numbers of threads, its steps written out or
+ * captured. Its losses and its weights in the end are those, bit for bit, of the same training left alone. */
 #include "tests/run_fixture.h"
 
 #include <fcntl.h>
@@ -20,7 +20,7 @@ static bool note_loss(int fd, int64_t step, double loss) {
 }
 
 /* The training, in a process of its own: resumes, trains to the end, saves the weights. */
-static int child(const char *folder, int threads, int loader_threads) {
+static int child(const char *folder, int threads, int loader_threads, bool captured) {
     char path[600];
     training t;
     ct_set_threads(threads);
@@ -29,6 +29,7 @@ static int child(const char *folder, int threads, int loader_threads) {
     snprintf(path, sizeof path, "%s/losses", folder);
     const int fd = open(path, O_RDWR | O_CREAT, 0600);
     if (fd < 0 || !training_make(&t, 64, 16, loader_threads) || !ct_run_resume(&t.run, folder)) goto out;
+    if (captured && !training_capture(&t)) goto out;
     while (t.run.step < STEPS) {
         const int64_t step = t.run.step;
         const double loss = training_step(&t);
@@ -46,10 +47,10 @@ out:
     return result;
 }
 
-static pid_t start(const char *folder, int threads, int loader_threads) {
+static pid_t start(const char *folder, int threads, int loader_threads, bool captured) {
     fflush(NULL);
     const pid_t pid = fork();
-    if (pid == 0) _exit(child(folder, threads, loader_threads));
+    if (pid == 0) _exit(child(folder, threads, loader_threads, captured));
     return pid;
 }
 
@@ -65,18 +66,18 @@ static bool same_results(void) {
            same_files(own_file("plain/weights.safetensors"), own_file("killed/weights.safetensors"));
 }
 
-TEST_LIMIT(twenty_kills_change_no_bit, 300) {
+static void check_kills(bool captured) {
     ct_state *nothing = ct_safetensors_load(given_file("nothing.safetensors"));
     NEEDS(nothing);
     ct_state_free(nothing);
     const double begin = harness_seconds();
     REQUIRE(mkdir(own_file("plain"), 0700) == 0 && mkdir(own_file("killed"), 0700) == 0);
-    REQUIRE(ended(start(own_file("plain"), 1, 1)) == CHILD_DONE);
+    REQUIRE(ended(start(own_file("plain"), 1, 1, false)) == CHILD_DONE);
     const double whole = harness_seconds() - begin;
     srand(20);
     int kills = 0, round = 0, finished = 0;
     while (!harness_failed()) {
-        const pid_t pid = start(own_file("killed"), 1 + round % 3, round % 4);
+        const pid_t pid = start(own_file("killed"), 1 + round % 3, round % 4, captured);
         round++;
         if (kills < KILLS) { /* some come before the first step, some late; most in the midst of it */
             const double delay = whole * 0.1 * rand() / RAND_MAX;
@@ -103,3 +104,6 @@ TEST_LIMIT(twenty_kills_change_no_bit, 300) {
     CHECK(system(command) == 0);
     remove_own_folder();
 }
+
+TEST_LIMIT(twenty_kills_change_no_bit, 300) { check_kills(false); }
+TEST_LIMIT(nor_do_twenty_of_a_captured_training, 300) { check_kills(true); }

@@ -464,6 +464,33 @@ TEST(small_chunks_and_threads_give_the_same_bits) {
         }
 }
 
+/* Few tiles of many channels, and tiles for many groups: what many threads cut in another way than few. */
+TEST(many_threads_cut_channels_and_groups_and_give_the_same_bits) {
+    const ct_dims shapes[][2] = {{CT_DIMS(3, 200, 4, 4), CT_DIMS(330, 200, 3, 3)}, /* one tile each, many channels */
+                                 {CT_DIMS(8, 64, 28, 30), CT_DIMS(64, 64, 3, 3)},  /* 448 tiles */
+                                 {CT_DIMS(3, 72, 57, 57), CT_DIMS(40, 72, 3, 3)}}; /* rows of 15 tiles */
+    for (int i = 0; i < 3; i++) {
+        ct_tensor *x = ct_randn(shapes[i][0]), *w = ct_randn(shapes[i][1]), *b = ct_randn(CT_DIMS(shapes[i][1].d[0]));
+        ct_tensor *first[4] = {NULL}, *g = NULL;
+        for (int threads = 1; threads <= 32; threads += threads < 4 ? 1 : 12)
+            ct_scope {
+                CHECK(ct_set_threads(threads));
+                ct_tensor *in[3] = {ct_set_requires_grad(ct_clone(x), true), ct_set_requires_grad(ct_clone(w), true),
+                                    ct_set_requires_grad(ct_clone(b), true)};
+                ct_tensor *now[4] = {ct_conv2d(in[0], in[1], .bias = in[2], .pad = 1)};
+                if (!g) g = ct_keep(ct_randn(ct_shape(now[0])));
+                CHECK(ct_grad(now, 1, &g, in, 3, now + 1, 0));
+                for (int k = 0; k < 4; k++) {
+                    if (!first[k]) first[k] = ct_keep(now[k]);
+                    CHECK(harness_same_bits(first[k], now[k]));
+                }
+            }
+        for (int k = 0; k < 4; k++) ct_drop(first[k]);
+        ct_drop(g);
+    }
+    CHECK(ct_set_threads(0));
+}
+
 static bool uses_winograd(const family *f, ct_tensor *x, ct_tensor *w, bool exact) {
     harness_log_start();
     convolve(f, x, w, false, exact);

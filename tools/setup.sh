@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what a make target needs and this machine lacks, on Debian and Ubuntu; does nothing when all is there.
-#   tools/setup.sh [--check] build|test|demo|webgpu|demo-webgpu [BUILD]
+#   tools/setup.sh [--check] build|test|demo|webgpu|demo-webgpu|dist [BUILD]
 # --check only says what is missing. Elsewhere than on Debian the list is printed and the exit status is 1. The runtime of WebGPU
 # goes to BUILD/webgpu, since no package of Debian has one.
 set -u
@@ -45,6 +45,13 @@ webgpu)
     have chromium || optional+=(chromium)
     [ -e /usr/lib/chromium/vk_swiftshader_icd.json ] || optional+=(chromium-common)
     ;;
+dist)
+    files
+    have mpicc.openmpi || optional+=(libopenmpi-dev)
+    have mpirun.openmpi || optional+=(openmpi-bin)
+    have mpicc.mpich || optional+=(libmpich-dev)
+    have mpirun.mpich || optional+=(mpich)
+    ;;
 demo-webgpu)
     files
     # a GPU's own driver serves as well
@@ -67,7 +74,7 @@ demo)
     [ -d /usr/share/datasets/fashion-mnist ] || optional+=(dataset-fashion-mnist)
     ;;
 *)
-    echo "usage: tools/setup.sh [--check] build|test|demo|webgpu|demo-webgpu [BUILD]" >&2
+    echo "usage: tools/setup.sh [--check] build|test|demo|webgpu|demo-webgpu|dist [BUILD]" >&2
     exit 2
     ;;
 esac

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/cpu/gemm/amx.h"
 #include "backends/cpu/gemm/gemm.h"
 #include "backends/cpu/step.h"
 #include "backends/kernel_list.h"
@@ -47,12 +48,15 @@ static bool has_avx512bf16(void) {
     return has_avx512() && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
 }
 #endif
+#if defined(CT_HAVE_AVX512AMX)
+static bool has_avx512amx(void) { return has_avx512bf16() && ct__amx_is_granted(); }
+#endif
 #if defined(CT_HAVE_NEON)
 extern const ct_kernel_row *const ct__cpu_kernels_neon[];
 static bool has_neon(void) { return true; }
 #endif
 
-/* From the plainest upward. Only the matrix products differ between avx512 and avx512bf16. */
+/* From the plainest upward. Only the matrix products differ between avx512 and what is above it. */
 static const struct level {
     const char *name;
     int gemm;
@@ -68,6 +72,9 @@ static const struct level {
 #endif
 #if defined(CT_HAVE_AVX512BF16)
     {"avx512bf16", 3, has_avx512bf16, ct__cpu_kernels_avx512},
+#endif
+#if defined(CT_HAVE_AVX512AMX)
+    {"avx512amx", 4, has_avx512amx, ct__cpu_kernels_avx512},
 #endif
 #if defined(CT_HAVE_NEON)
     {"neon", 1, has_neon, ct__cpu_kernels_neon},

@@ -61,6 +61,7 @@ KEY_INTEGER(batch, 1, 1 << 24)
 KEY_INTEGER(seed, 0, INT64_MAX)
 KEY_INTEGER(early_stopping, 0, 1000000)
 KEY_INTEGER(loader_threads, 0, 64)
+KEY_INTEGER(accumulate, 1, 1 << 20)
 KEY_NUMBER(clip_norm, 0, INFINITY)
 KEY_NUMBER(ema, 0, 0.999999)
 KEY_NUMBER(checkpoint_seconds, 0, INFINITY)
@@ -83,6 +84,11 @@ static bool read_precision(recipe *r, const tree *node) {
         if (strcmp(node->text, names[i]) == 0) return ct_dtype_parse(r->tf32 ? "f32" : names[i], &r->precision);
     return tree_fail(node, "there is no precision '%s'%s", node->text,
                      nearest_text(near, sizeof near, node->text, names, 4));
+}
+
+static bool read_capture(recipe *r, const tree *node) {
+    return (node->kind == TREE_TEXT && recipe_capture(node->text, &r->capture)) ||
+           fail_value(node, "true, false or auto");
 }
 
 /* ---- Data ---- */
@@ -508,7 +514,7 @@ bool recipe_set_epochs(recipe *r, int64_t epochs) {
 bool recipe_check_same(const recipe *now, const recipe *before, const char *folder, bool other_epochs) {
     for (int i = 0; i < KEYS; i++) {
         const tree *a = tree_get(now->root, keys[i].name), *b = tree_get(before->root, keys[i].name);
-        if (strcmp(keys[i].name, "about") == 0 || strcmp(keys[i].name, "checkpoint_seconds") == 0) continue;
+        if (mentions("about checkpoint_seconds capture", keys[i].name)) continue;
         const bool epochs = strcmp(keys[i].name, "epochs") == 0;
         if (tree_same(a, b) || (epochs && (other_epochs || now->epochs == before->epochs))) continue;
         if (strcmp(keys[i].name, "data") == 0 && same_data(a, b) && same_data(b, a)) continue;

@@ -7,6 +7,7 @@
 #include <cotangent/nn.h>
 #include <cotangent/op.h>
 #include <cotangent/optim.h>
+#include <cotangent/train.h>
 
 #include "cli/train/tree.h"
 
@@ -79,7 +80,8 @@ typedef struct recipe {
     int metric_count;
     ct_dtype precision;
     bool tf32; /* precision is f32, on a device with Tensor Cores in TF32 */
-    int64_t epochs, batch, seed, early_stopping, loader_threads;
+    int64_t epochs, batch, seed, early_stopping, loader_threads, accumulate;
+    ct_train_mode capture;
     double clip_norm, ema, checkpoint_seconds;
 } recipe;
 
@@ -90,6 +92,8 @@ recipe *recipe_parse(const char *text, size_t n, const char *name, const char *s
                      int set_count);
 bool recipe_exists(const char *name); /* one that ships, or a file */
 void recipe_free(recipe *r);
+bool recipe_capture(const char *text,
+                    ct_train_mode *mode); /* true, false or auto; false: it is none of them, without an error */
 /* All of it in one form, for checkpoints and the report. */
 bool recipe_text(const recipe *r, buffer *b);
 /* An error unless both would train the same: all but where the data lies and, where that was asked for, the epochs. */

@@ -122,3 +122,10 @@ int part_index(const part_type *type, const part *p, const char *setting_name) {
         if (strcmp(list[i].name, setting_name) == 0) return i;
     return -1;
 }
+
+bool recipe_capture(const char *text, ct_train_mode *mode) {
+    static const char *const names[] = {"auto", "true", "false"}; /* as the modes are counted */
+    for (int i = 0; i < 3; i++)
+        if (strcmp(text, names[i]) == 0) return *mode = (ct_train_mode)i, true;
+    return false;
+}

@@ -94,6 +94,26 @@ static bool make_optimizer(trainer *t) {
     return t->schedule || recipe_fail_at(r->schedule.node, "schedule");
 }
 
+static ct_tensor *loss_of(void *context, ct_tensor *const *batch, int n, ct_tensor **score) {
+    learner *l = context;
+    (void)n;
+    ct_tensor *outputs = learner_forward(l, batch[0]), *target = learner_target(l, batch[1]);
+    ct_tensor *loss = learner_loss(l, outputs, target);
+    ct_no_grad {
+        if (loss) *score = trainer_score(l, ct_detach(outputs), target);
+    }
+    return loss;
+}
+
+static bool make_step(trainer *t) {
+    const recipe *r = t->recipe;
+    ct_train_mode mode = r->capture;
+    if (t->options->capture) recipe_capture(t->options->capture, &mode);
+    t->step = ct_train_step_new(t->optim, loss_of, &t->learner, .scaler = t->scaler, .ema = t->ema,
+                                .clip_norm = r->clip_norm, .accumulate = r->accumulate, .mode = mode);
+    return t->step != NULL;
+}
+
 static bool make_parts(trainer *t) {
     const recipe *r = t->recipe;
     learner *l = &t->learner;
@@ -108,6 +128,7 @@ static bool make_parts(trainer *t) {
     if (!make_optimizer(t)) return false;
     if (r->precision == CT_F16 && !(t->scaler = ct_scaler_new(0))) return false;
     if (r->ema > 0 && !(t->ema = ct_ema_new(l->net, .decay = CT_SET(r->ema), .warmup = true))) return false;
+    if (!make_step(t)) return false;
     t->run = (ct_run){.size = sizeof t->run,
                       .net = l->net,
                       .optim = t->optim,
@@ -124,6 +145,7 @@ static void free_parts(trainer *t) {
     for (int i = 0; i < 3; i++) free(t->samples[i]);
     board_close(t->board);
     journal_close(&t->journal);
+    ct_train_step_free(t->step);
     ct_ema_free(t->ema);
     ct_scaler_free(t->scaler);
     ct_schedule_free(t->schedule);
@@ -138,16 +160,6 @@ static void free_parts(trainer *t) {
 
 /* ---- One step ---- */
 
-static bool update(trainer *t, ct_tensor *loss) {
-    if (!ct_backward(t->scaler ? ct_scaler_scale(t->scaler, loss) : loss)) return false;
-    if (t->scaler && !ct_scaler_unscale(t->scaler, t->optim)) return false;
-    if (t->recipe->clip_norm > 0 && !ct_optim_clip_grad_norm_tensor(t->optim, t->recipe->clip_norm)) return false;
-    if (!(t->scaler ? ct_scaler_step(t->scaler, t->optim) && ct_scaler_update(t->scaler) : ct_optim_step(t->optim)))
-        return false;
-    if (t->ema && !ct_ema_update(t->ema)) return false;
-    return !t->schedule || ct_schedule_needs_metric(t->schedule) || ct_schedule_step(t->schedule);
-}
-
 static double epoch_score(const trainer *t) {
     const double n = (double)t->targets;
     if (t->learner.task == TASK_LANGUAGE) return exp(t->loss_sum / n);
@@ -158,9 +170,14 @@ static double epoch_score(const trainer *t) {
 static bool step(trainer *t, const ct_batch *b) {
     const double lr = ct_optim_lr(t->optim);
     ct_scope {
-        ct_tensor *outputs = learner_forward(&t->learner, b->x), *target = learner_target(&t->learner, b->y);
-        ct_tensor *loss = learner_loss(&t->learner, outputs, target);
-        if (!loss || !trainer_note(t, loss, outputs, target, b, lr) || !update(t, loss)) return false;
+        ct_tensor *loss = NULL, *score = NULL;
+        if (!ct_train_step_take(t->step, b->field, 2, &loss, &score) || !trainer_note(t, loss, score, b, lr))
+            return false;
+    }
+    if (t->schedule && !ct_schedule_needs_metric(t->schedule) && !ct_schedule_step(t->schedule)) return false;
+    if (!t->note_said && ct_train_step_note(t->step)[0]) {
+        progress_say(&t->progress, "note: steps are not captured: %s", ct_train_step_note(t->step));
+        t->note_said = true;
     }
     t->epoch_items += b->n;
     t->run.step++;
@@ -397,8 +414,8 @@ static int finish(trainer *t) {
     if (!show_best(t) || !report_write(t)) return TRAIN_FAILED;
     const task_info *task = &tasks[t->learner.task];
     buffer line = {0};
-    buffer_add(&line, "\"event\":\"done\",\"step\":%lld,\"best_epoch\":%lld", (long long)t->run.step,
-               (long long)t->best_epoch);
+    buffer_add(&line, "\"event\":\"done\",\"step\":%lld,\"replayed\":%lld,\"best_epoch\":%lld", (long long)t->run.step,
+               (long long)ct_train_step_replays(t->step), (long long)t->best_epoch);
     json_number(&line, "best_score", t->best_score);
     if (!line.failed) journal_line(&t->journal, line.at);
     buffer_free(&line);

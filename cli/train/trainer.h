@@ -13,6 +13,7 @@ typedef struct trainer_options {
     int set_count;
     int64_t more_epochs; /* than the recipe or the run says; 0: as they say */
     ct_device device;
+    const char *capture; /* "true", "false" or "auto"; NULL: as the recipe says */
     bool resume, json;
 } trainer_options;
 
@@ -36,6 +37,8 @@ typedef struct trainer {
     ct_schedule *schedule;
     ct_scaler *scaler;
     ct_ema *ema;
+    ct_train_step *step;
+    bool note_said; /* why steps are not captured */
     ct_run run;
     int64_t total_steps, log_every;
     bool warmup_cut; /* to less than the recipe says */
@@ -82,7 +85,9 @@ bool trainer_sets_epochs(const trainer_options *options); /* whether a --set is 
 
 /* Losses and scores, which stay on the device for a while (unread.c). Reading them waits for it, and finds a loss that is not
  * finite. */
-bool trainer_note(trainer *t, ct_tensor *loss, ct_tensor *outputs, ct_tensor *target, const ct_batch *b, double lr);
+bool trainer_note(trainer *t, ct_tensor *loss, ct_tensor *score, const ct_batch *b, double lr);
+/* What a step's score is made of: NULL for a language model, whose perplexity comes from the loss. */
+ct_tensor *trainer_score(const learner *l, ct_tensor *outputs, ct_tensor *target);
 bool trainer_read(trainer *t);
 void trainer_drop_unread(trainer *t);
 

@@ -16,9 +16,8 @@ static ct_tensor *count_pairs(const learner *l, ct_tensor *outputs, ct_tensor *t
     return ct_scatter_add(counts, 0, pair, ct_ones(ct_shape(pair), .device = ct_device_of(outputs)));
 }
 
-/* Right answers, squared errors in the units of the loss, or pairs of classes; NULL for a language model, whose perplexity comes
- * from the loss. */
-static ct_tensor *score_of(const learner *l, ct_tensor *outputs, ct_tensor *target) {
+/* Right answers, squared errors in the units of the loss, or pairs of classes. */
+ct_tensor *trainer_score(const learner *l, ct_tensor *outputs, ct_tensor *target) {
     if (l->task == TASK_LANGUAGE) return NULL;
     if (l->task == TASK_SEGMENTATION) return count_pairs(l, outputs, target);
     if (l->task == TASK_REGRESSION) return ct_sum(ct_square(ct_sub(ct_reshape(outputs, ct_shape(target)), target)));
@@ -28,24 +27,15 @@ static ct_tensor *score_of(const learner *l, ct_tensor *outputs, ct_tensor *targ
         ct_cast(ct_eq(ct_cast(ct_argmax(outputs, .axis = CT_SET(1)), CT_I64), ct_cast(meant, CT_I64)), CT_F32));
 }
 
-bool trainer_note(trainer *t, ct_tensor *loss, ct_tensor *outputs, ct_tensor *target, const ct_batch *b, double lr) {
-    const learner *l = &t->learner;
-    unread_step *u = &t->unread[t->unread_count];
-    *u = (unread_step){.targets = l->task == TASK_CLASSIFICATION ? b->n : ct_numel(target),
-                       .items = b->n,
-                       .step = t->run.step + 1,
-                       .epoch = b->epoch + 1,
-                       .lr = lr};
-    ct_no_grad {
-        ct_scope {
-            ct_tensor *value = ct_detach(loss), *score = value ? score_of(l, ct_detach(outputs), target) : NULL;
-            if (ct_ok()) {
-                u->loss = ct_keep(value);
-                if (score) u->score = ct_keep(score);
-                t->unread_count++;
-            }
-        }
-    }
+bool trainer_note(trainer *t, ct_tensor *loss, ct_tensor *score, const ct_batch *b, double lr) {
+    t->unread[t->unread_count++] =
+        (unread_step){.loss = ct_keep(loss),
+                      .score = score ? ct_keep(score) : NULL,
+                      .targets = t->learner.task == TASK_CLASSIFICATION ? b->n : ct_numel(b->y),
+                      .items = b->n,
+                      .step = t->run.step + 1,
+                      .epoch = b->epoch + 1,
+                      .lr = lr};
     return ct_ok();
 }
 

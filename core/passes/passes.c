@@ -10,7 +10,12 @@
 #include "core/log.h"
 
 static const ct_graph_pass passes[] = {
+    {"dead", ct__pass_dead, true, 0},   /* what nobody reads */
+    {"cse", ct__pass_cse, true, 0},     /* what is computed twice */
+    {"hoist", ct__pass_hoist, true, 0}, /* what is the same in every replay */
+    {"recompute", ct__pass_recompute, false, CT_CAPTURE_RECOMPUTE},
     {"fuse", ct__pass_fuse, true, 0},
+    {"order", ct__pass_order, true, 0}, /* for a lower peak of memory */
     {0},
 };
 
@@ -95,6 +100,20 @@ static bool check_names(const char *text, bool *out) {
     return true;
 }
 
+bool ct_capture_passes(const char *text) {
+    static _Thread_local char kept[256];
+    bool out;
+    if (ct__pending()) return false;
+    if (!text) return ct__passes_set(NULL), true;
+    if (strlen(text) >= sizeof kept)
+        return ct_fail(CT_ERR_VALUE, "capture_passes", "passes is %zu characters long; %zu are enough for all of them",
+                       strlen(text), sizeof kept - 1);
+    if (strcmp(text, "none") != 0 && !check_names(text, &out)) return false;
+    memmove(kept, text, strlen(text) + 1);
+    ct__passes_set(kept);
+    return true;
+}
+
 static bool is_left_out(const char *text, const ct_graph_pass *pass) {
     for (names n = {.at = text}; next_name(&n);)
         if (find(n.name + 1, n.length - 1) == pass) return true;
@@ -115,7 +134,7 @@ static bool run_chosen(ct_graph *g, const char *text) {
 bool ct__passes_run(ct_graph *g) {
     const char *text = chosen ? chosen : getenv("CT_PASSES");
     const bool logging = ct__log_on(CT__LOG_CAPTURE);
-    ct__graph_once_first(g);
+    if (!ct__graph_once_first(g)) return false;
     ct__graph_lifetimes(g);
     if ((g->recorded = ct__graph_usage(g, NULL)) < 0) return false;
     if (logging) log_state(g, "as recorded"), ct__graph_log(g);

@@ -14,6 +14,12 @@ typedef struct ct_graph_pass {
     unsigned flag;                /* of ct_capture that asks for it; 0: none does */
 } ct_graph_pass;
 
+bool ct__pass_dead(ct_graph *graph);
+bool ct__pass_cse(ct_graph *graph);
+bool ct__pass_hoist(ct_graph *graph);
+bool ct__pass_recompute(ct_graph *graph);
+bool ct__pass_order(ct_graph *graph);
+
 /* Runs those that are on, in the order of the table; or what CT_PASSES says: names in the order in which they run ("cse,dead"), names to
  * leave out ("-fuse,-cse"), or "none". False after an error. */
 bool ct__passes_run(ct_graph *graph);
@@ -35,10 +41,25 @@ typedef struct ct_access {
 
 /* One after the other; *i is 0 to begin with. False: there are no more. */
 bool ct__access_next(const ct_graph *graph, const ct_record *record, int *i, ct_access *access);
+/* The slots alone, which is quicker: the next one, -1 after the last. A slot may come more than once. */
+static inline int ct__slot_next(const ct_record *record, int *i) {
+    while (*i < record->n_views) {
+        const int slot = record->slots[(*i)++];
+        if (slot >= 0) return slot;
+    }
+    return (*i)++ > record->n_views ? -1 : record->kind == CT__CALL ? record->scratch : record->slot;
+}
 bool ct__record_reads(const ct_graph *graph, const ct_record *record, int slot);
 bool ct__record_writes(const ct_graph *graph, const ct_record *record, int slot);
 /* It changes nothing but outputs, which depend on its inputs alone: it may be left out, done once or done again. */
 bool ct__record_is_pure(const ct_record *record);
+/* Values of its inputs may be an error (an index out of range), or it may be a program's own kernel: what lasts is written before it or
+ * after it as in the function, so that an error leaves behind what it does there. */
+bool ct__record_may_fail(const ct_record *record);
+/* Slots that may be the same memory have one number: that of the slot, or of the first one on memory that is not the library's. */
+int ct__slot_memory(const ct_graph *graph, int slot);
+/* For each slot how many records write it; of n_slots numbers, which the caller frees. NULL after an error. */
+int *ct__graph_writers(const ct_graph *graph);
 /* Two neighbours may change places: neither uses what the other writes, and an effect stays where it is among what is kept. */
 bool ct__may_swap(const ct_graph *graph, const ct_record *a, const ct_record *b);
 
@@ -49,8 +70,11 @@ void ct__record_free(ct_record *record); /* the arrays of one that is in no grap
 void ct__graph_compact(ct_graph *graph);
 /* first and last of all slots anew, after records have come, gone or moved. What is made once is alive until the end. */
 void ct__graph_lifetimes(ct_graph *graph);
-/* What is done once comes first, otherwise the order stays. */
-void ct__graph_once_first(ct_graph *graph);
+/* Puts the records into an order (of n_records numbers, which are used up): the first is then records[order[0]]. */
+void ct__graph_reorder(ct_graph *graph, int *order);
+/* The order in which what is done once comes first, and which stays otherwise. */
+void ct__order_once_first(const ct_graph *graph, int *order);
+bool ct__graph_once_first(ct_graph *graph); /* brings the records into it; false after an error */
 /* Puts a record in front of record `at`; the graph owns its block from then on. False after an error. */
 bool ct__graph_insert(ct_graph *graph, int at, const ct_record *record);
 /* A copy with arrays of its own. False after an error. */
@@ -61,9 +85,13 @@ bool ct__record_choose(ct_graph *graph, ct_record *record);
 
 /* ---- Memory ---- */
 
+/* By so many bytes sharing and hoisting may raise the peak: a number that is held for long is worth a call. */
+enum { CT__LITTLE_MEMORY = 4096 };
+
 /* For each record, bytes of the slots in the plan that are in use there (NULL: it is not asked for); returns the most. -1 after an
  * error. */
 int64_t ct__graph_usage(const ct_graph *graph, int64_t *in_use);
+int64_t ct__order_usage(const ct_graph *graph, const int *order); /* the most of the records in another order */
 
 /* ---- Those there are ---- */
 

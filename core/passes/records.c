@@ -2,17 +2,13 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/dtype.h"
 #include "core/error.h"
 #include "core/passes/passes.h"
 #include "core/threads.h"
 #include "gen/ops_decl.h"
 
 /* ---- Accesses ---- */
-
-static bool is_mutated(const ct_op *op, int i) {
-    int last = 0;
-    return (op->flags & CT_OP_MUTATES) && (ct__input_arg(op, i, &last)->flags & CT_ARG_MUTATED);
-}
 
 static void measure(const ct_graph *g, ct_access *access) {
     const ct_view *view = access->view;
@@ -33,7 +29,7 @@ bool ct__access_next(const ct_graph *g, const ct_record *record, int *i, ct_acce
         const bool output = *i >= record->call.n_in;
         *access = (ct_access){.slot = record->slots[*i], .view = &record->views[*i]};
         access->reads = !output;
-        access->writes = output || is_mutated(record->call.op, *i);
+        access->writes = output || ct__input_is_mutated(record->call.op, *i);
         measure(g, access);
         ++*i;
         return true;
@@ -68,11 +64,49 @@ bool ct__record_is_pure(const ct_record *record) {
     return !(record->call.op->flags & (CT_OP_MUTATES | CT_OP_RANDOM));
 }
 
+bool ct__record_may_fail(const ct_record *record) {
+    if (record->kind != CT__CALL) return record->kind == CT__EFFECT;
+    const ct_op *op = record->call.op;
+    if (!ct__op_is_builtin(op)) return true;
+    if (op->flags & (CT_OP_ELEMENTWISE | CT_OP_MUTATES)) return false; /* steps of optimizers, norms */
+    if (op->flags & (CT_OP_RANDOM | CT_OP_NO_GRAD)) return true;
+    for (int i = 0; i < record->call.n_in; i++)
+        if (record->call.in[i] && !ct__dtype_is_float(record->call.in[i]->dtype)) return true;
+    return false;
+}
+
+static bool is_foreign(const ct_graph_slot *s) { return s->kept && s->kept->wrapped; }
+
+int ct__slot_memory(const ct_graph *g, int slot) {
+    int first = 0;
+    if (!is_foreign(&g->slots[slot])) return slot;
+    while (!is_foreign(&g->slots[first])) first++;
+    return first;
+}
+
+int *ct__graph_writers(const ct_graph *g) {
+    const size_t bytes = (size_t)g->n_slots * sizeof(int);
+    int *writers = ct__alloc(bytes);
+    ct_access access;
+    if (!writers) return ct__fail_memory("capture", bytes), NULL;
+    memset(writers, 0, bytes);
+    for (int k = 0; k < g->n_records; k++)
+        for (int i = 0; ct__access_next(g, &g->records[k], &i, &access);)
+            if (access.writes) writers[access.slot]++;
+    return writers;
+}
+
 static bool uses_kept(const ct_graph *g, const ct_record *record) {
     ct_access access;
     for (int i = 0; ct__access_next(g, record, &i, &access);)
         if (g->slots[access.slot].kept) return true;
     return false;
+}
+
+static bool collide(const ct_graph *g, const ct_access *x, const ct_access *y) {
+    if (!x->writes && !y->writes) return false;
+    if (x->slot == y->slot) return x->low < y->high && y->low < x->high;
+    return ct__slot_memory(g, x->slot) == ct__slot_memory(g, y->slot);
 }
 
 bool ct__may_swap(const ct_graph *g, const ct_record *a, const ct_record *b) {
@@ -81,7 +115,7 @@ bool ct__may_swap(const ct_graph *g, const ct_record *a, const ct_record *b) {
     ct_access x, y;
     for (int i = 0; ct__access_next(g, a, &i, &x);)
         for (int k = 0; ct__access_next(g, b, &k, &y);)
-            if (x.slot == y.slot && (x.writes || y.writes) && x.low < y.high && y.low < x.high) return false;
+            if (collide(g, &x, &y)) return false;
     return true;
 }
 
@@ -101,26 +135,57 @@ void ct__graph_compact(ct_graph *g) {
     ct__graph_lifetimes(g);
 }
 
-void ct__graph_lifetimes(ct_graph *g) {
-    ct_access access;
-    for (int i = 0; i < g->n_slots; i++) g->slots[i].first = INT32_MAX, g->slots[i].last = -1;
-    for (int k = 0; k < g->n_records; k++)
-        for (int i = 0; ct__access_next(g, &g->records[k], &i, &access);) {
-            ct_graph_slot *s = &g->slots[access.slot];
-            if (k < s->first) s->first = k;
-            /* what was made once is there for the next replay too */
-            s->last = !g->records[k].once && s->first < k && g->records[s->first].once ? g->n_records - 1 : k;
-        }
+/* The k-th record uses a slot; with an order that is order[k]. */
+static void extend_life(const ct_graph *g, const int *order, int k, int *first, int *last) {
+    if (k < *first) *first = k;
+    const bool once = g->records[order ? order[k] : k].once,
+               made_once = g->records[order ? order[*first] : *first].once;
+    const int until =
+        made_once && !once ? g->n_records - 1 : k; /* what was made once is there for the next replay too */
+    if (until > *last) *last = until;
 }
 
-void ct__graph_once_first(ct_graph *g) {
-    int n = 0;
+void ct__graph_lifetimes(ct_graph *g) {
+    for (int i = 0; i < g->n_slots; i++) g->slots[i].first = INT32_MAX, g->slots[i].last = -1;
+    for (int k = 0; k < g->n_records; k++)
+        for (int i = 0, slot; (slot = ct__slot_next(&g->records[k], &i)) >= 0;)
+            extend_life(g, NULL, k, &g->slots[slot].first, &g->slots[slot].last);
+}
+
+/* ---- Order ---- */
+
+/* Cycle by cycle. */
+void ct__graph_reorder(ct_graph *g, int *order) {
     for (int i = 0; i < g->n_records; i++) {
-        if (!g->records[i].once) continue;
-        const ct_record record = g->records[i];
-        memmove(&g->records[n + 1], &g->records[n], (size_t)(i - n) * sizeof record);
-        g->records[n++] = record;
+        if (order[i] < 0) continue;
+        const ct_record first = g->records[i];
+        int at = i;
+        while (order[at] != i) {
+            const int from = order[at];
+            g->records[at] = g->records[from];
+            order[at] = -1;
+            at = from;
+        }
+        g->records[at] = first;
+        order[at] = -1;
     }
+}
+
+void ct__order_once_first(const ct_graph *g, int *order) {
+    int n = 0;
+    for (int once = 1; once >= 0; once--)
+        for (int i = 0; i < g->n_records; i++)
+            if (g->records[i].once == once) order[n++] = i;
+}
+
+bool ct__graph_once_first(ct_graph *g) {
+    const size_t bytes = (size_t)g->n_records * sizeof(int);
+    int *order = ct__alloc(bytes);
+    if (!order) return ct__fail_memory("capture", bytes);
+    ct__order_once_first(g, order);
+    ct__graph_reorder(g, order);
+    ct__free(order, bytes);
+    return true;
 }
 
 bool ct__graph_insert(ct_graph *g, int at, const ct_record *record) {
@@ -176,16 +241,20 @@ bool ct__record_choose(ct_graph *g, ct_record *record) {
 
 /* ---- Memory ---- */
 
-int64_t ct__graph_usage(const ct_graph *g, int64_t *in_use) {
+typedef struct span {
+    int first, last;
+} span;
+
+/* That of slots that live from spans[i].first to spans[i].last. */
+static int64_t usage(const ct_graph *g, const span *spans, int64_t *in_use) {
     const size_t bytes = ((size_t)g->n_records + 1) * sizeof(int64_t);
     int64_t *change = ct__alloc(bytes), now = 0, most = 0;
     if (!change) return ct__fail_memory("capture", bytes), -1;
     memset(change, 0, bytes);
     for (int i = 0; i < g->n_slots; i++) {
-        const ct_graph_slot *s = &g->slots[i];
-        if (s->kept || s->data || s->first > s->last) continue;
-        change[s->first] += (int64_t)s->bytes;
-        change[s->last + 1] -= (int64_t)s->bytes;
+        if (g->slots[i].kept || g->slots[i].data || spans[i].first > spans[i].last) continue;
+        change[spans[i].first] += (int64_t)g->slots[i].bytes;
+        change[spans[i].last + 1] -= (int64_t)g->slots[i].bytes;
     }
     for (int i = 0; i < g->n_records; i++) {
         now += change[i];
@@ -195,3 +264,19 @@ int64_t ct__graph_usage(const ct_graph *g, int64_t *in_use) {
     ct__free(change, bytes);
     return most;
 }
+
+static int64_t usage_in_order(const ct_graph *g, const int *order, int64_t *in_use) {
+    const size_t bytes = ((size_t)g->n_slots + 1) * sizeof(span);
+    span *spans = ct__alloc(bytes);
+    if (!spans) return ct__fail_memory("capture", bytes), -1;
+    for (int i = 0; i < g->n_slots; i++) spans[i] = (span){INT32_MAX, -1};
+    for (int k = 0; k < g->n_records; k++)
+        for (int i = 0, slot; (slot = ct__slot_next(&g->records[order ? order[k] : k], &i)) >= 0;)
+            extend_life(g, order, k, &spans[slot].first, &spans[slot].last);
+    const int64_t most = usage(g, spans, in_use);
+    ct__free(spans, bytes);
+    return most;
+}
+
+int64_t ct__graph_usage(const ct_graph *g, int64_t *in_use) { return usage_in_order(g, NULL, in_use); }
+int64_t ct__order_usage(const ct_graph *g, const int *order) { return usage_in_order(g, order, NULL); }

@@ -280,6 +280,10 @@ typedef struct ct_nn_norm_options {
 /* Each channel by its mean and variance over the batch, with any number of axes. [weight, bias; buffers running_mean,
  * running_var] */
 CT_API ct_module *ct_nn_batch_norm_p(int64_t channels, const ct_nn_norm_options *options);
+/* Statistics of more items than one batch has, in training: every batch norm of net gives its sums over the batch, [channels + 1] and [channels],
+ * to `sum`, which returns those over all (of other processes too: ct_nn_sync_batch_norm in cotangent/dist.h), with a gradient. NULL: by the batch again. */
+typedef ct_tensor *(*ct_nn_sum_fn)(void *context, ct_tensor *x);
+CT_API bool ct_nn_batch_norm_sum(ct_module *net, ct_nn_sum_fn sum, void *context);
 /* Each group of channels by its mean and variance, item by item. [weight, bias] */
 CT_API ct_module *ct_nn_group_norm_p(int64_t groups, int64_t channels, const ct_nn_norm_options *options);
 /* Each channel by its mean and variance, item by item. [weight, bias; buffers running_mean, running_var] */

@@ -5,11 +5,71 @@ typedef struct norm {
     int64_t channels; /* or features, or neighbors */
     int64_t groups;
     ct_nn_norm_options o; /* for layer_norm and rms_norm with shape */
+    ct_nn_sum_fn sum;     /* of batch_norm: adds up over more than the batch at hand; NULL: the batch alone */
+    void *sum_context;
 } norm;
+
+/* ---- Batch norm by statistics of more than the batch at hand ---- */
+
+typedef struct statistics {
+    ct_tensor *mean, *variance, *count; /* [channels], [channels], [1] */
+} statistics;
+
+/* The mean first, and the squares of what is left of x: their difference would cancel. */
+static statistics wide_statistics(const norm *n, ct_tensor *x, ct_dims axes, ct_dims across) {
+    statistics s = {0};
+    const int64_t channels = n->channels;
+    ct_tensor *count = ct_full(CT_DIMS(1), (double)(ct_numel(x) / channels), .dtype = ct_dtype_of(x));
+    ct_tensor *sums = n->sum(n->sum_context, ct_cat((ct_tensor *[]){ct_sum(x, .axes = axes), count}, 2, 0));
+    s.count = ct_narrow(sums, 0, channels, 1);
+    s.mean = ct_div(ct_narrow(sums, 0, 0, channels), s.count);
+    ct_tensor *off = ct_sub(x, ct_reshape(s.mean, across));
+    s.variance = ct_div(n->sum(n->sum_context, ct_sum(ct_mul(off, off), .axes = axes)), s.count);
+    return s;
+}
+
+static void learn_statistics(ct_module *self, const norm *n, const statistics *s) {
+    ct_tensor *mean = ct_module_buffer(self, 0), *variance = ct_module_buffer(self, 1);
+    const double momentum = n->o.momentum.set ? n->o.momentum.value : 0.1;
+    if (!mean || !variance || ct_is_recomputing()) return;
+    ct_no_grad {
+        ct_tensor *unbiased = ct_mul(s->variance, ct_div(s->count, ct_sub_s(s->count, 1)));
+        ct_assign(mean, ct_add(ct_mul_s(mean, 1 - momentum), ct_mul_s(s->mean, momentum)));
+        ct_assign(variance, ct_add(ct_mul_s(variance, 1 - momentum), ct_mul_s(unbiased, momentum)));
+    }
+}
+
+static ct_tensor *batch_over_more(ct_module *self, ct_tensor *x, ct_tensor *residual, bool relu) {
+    const norm *n = ct_module_data(self);
+    const int axis = n->o.channels_last ? ct_ndim(x) - 1 : 1;
+    ct_dims axes = {0}, across = {.n = ct_ndim(x)};
+    if (!x || ct_ndim(x) < 2 || ct_dim(x, axis) != n->channels) {
+        ct_fail(CT_ERR_SHAPE, "batch_norm", "x is %s, and its channels have to be %lld", x ? ct_tensor_text(x) : "NULL",
+                (long long)n->channels);
+        return NULL;
+    }
+    for (int i = 0; i < across.n; i++) {
+        across.d[i] = i == axis ? n->channels : 1;
+        if (i != axis) axes.d[axes.n++] = i;
+    }
+    const ct_dtype dtype = ct_dtype_of(x);
+    ct_tensor *wide = dtype == CT_F16 || dtype == CT_BF16 ? ct_cast(x, CT_F32) : x;
+    ct_tensor *weight = ct_module_param(self, 0), *bias = ct_module_param(self, 1);
+    const statistics s = wide_statistics(n, wide, axes, across);
+    ct_tensor *scale = ct_rsqrt(ct_add_s(s.variance, n->o.eps.set ? n->o.eps.value : 1e-5));
+    if (weight) scale = ct_mul(scale, weight);
+    ct_tensor *y = ct_mul(ct_sub(wide, ct_reshape(s.mean, across)), ct_reshape(scale, across));
+    if (bias) y = ct_add(y, ct_reshape(bias, across));
+    y = ct_cast(y, dtype);
+    if (residual) y = ct_add(y, residual);
+    if (y) learn_statistics(self, n, &s);
+    return relu ? ct_relu(y) : y;
+}
 
 static ct_tensor *batch(ct_module *self, ct_tensor *x, ct_tensor *residual, bool relu) {
     const norm *n = ct_module_data(self);
     ct_tensor *mean = ct_module_buffer(self, 0), *var = ct_module_buffer(self, 1);
+    if (n->sum && (!mean || ct_module_training(self))) return batch_over_more(self, x, residual, relu);
     return ct_batch_norm(x, .running_mean = mean, .running_var = var, .weight = ct_module_param(self, 0),
                          .bias = ct_module_param(self, 1), .residual = residual,
                          .training = !mean || ct_module_training(self), .momentum = n->o.momentum, .eps = n->o.eps,
@@ -88,6 +148,25 @@ ct_tensor *ct__norm_add_relu(ct_module *module, ct_tensor *x, ct_tensor *residua
     if (module->type == &batch_class) return batch(module, x, residual, true);
     ct_tensor *y = ct_forward(module, x);
     return y ? ct_relu(ct_add(y, residual)) : NULL;
+}
+
+typedef struct summing {
+    ct_nn_sum_fn sum;
+    void *context;
+} summing;
+
+static bool set_sum(void *context, const char *path, ct_module *module) {
+    const summing *s = context;
+    (void)path;
+    if (module->type != &batch_class) return true;
+    norm *n = ct_module_data(module);
+    n->sum = s->sum;
+    n->sum_context = s->context;
+    return true;
+}
+
+bool ct_nn_batch_norm_sum(ct_module *net, ct_nn_sum_fn sum, void *context) {
+    return ct_module_apply(net, set_sum, &(summing){sum, context});
 }
 
 /* With weight and bias of that shape, and running statistics, where wanted. */

@@ -173,16 +173,17 @@ static void multiply_row_panel(const ct__plan *p, ct__tile *t, const b_view *b, 
                                next_block *next) {
     const ct__kernel *kernel = p->kernel;
     const int64_t width = ct__panel_width(kernel), acc = ct__type_size(kernel->acc);
-    const ct__tile_fn full = kernel->tiles[(kernel->vecs - 1) * 2][rows - 1];
+    const ct__tile_fn full = kernel->block ? kernel->block : kernel->tiles[(kernel->vecs - 1) * 2][rows - 1];
     char *c = (char *)t->c;
     t->b_step = b->step;
     t->b = b->data;
+    t->rows = (int)rows;
     for (int64_t j = 0; j < cols; j += width, t->b = (const char *)t->b + b->panel) {
         const int64_t have = ct__min(width, cols - j);
         t->c = c + j * acc;
         t->start = b->offsets ? b->offsets + j : NULL;
         t->cols = (int)have;
-        if (have == width) {
+        if (have == width || kernel->block) {
             prefetch_part(next, t);
             full(t);
         } else {
@@ -276,6 +277,7 @@ static void compute_chunk(void *ctx, int64_t chunk, int worker) {
     if (!p->c_direct && !p->sums) private_a += p->tile_rows * panel_ld * acc;
     char *private_b = private_a + (p->a_feed == CT__FEED_PRIVATE ? p->a_block_bytes : 0);
     const int64_t sums_ld = ct__round_up(ct__min(p->n, p->stage_cols), width);
+    if (kernel->enter) kernel->enter();
 
     for (int64_t k0 = r->k0;; k0 += p->depth) {
         const int64_t k1 = ct__min(k0 + p->depth, r->k1), depth = k1 - k0;
@@ -331,6 +333,7 @@ static void compute_chunk(void *ctx, int64_t chunk, int worker) {
         }
         if (k1 == r->k1) break;
     }
+    if (kernel->leave) kernel->leave();
 }
 
 static void open_run(run *r, const ct__plan *p, int64_t item, char *scratch) {

@@ -27,6 +27,7 @@ typedef struct ct__tile {
     const void *start; /* i8: what the sums start from (NULL: zero) */
     double alpha;
     int cols; /* valid columns */
+    int rows; /* set for kernels with a block */
     bool accumulate, scale;
     bool far_c; /* C is not in cache: prefetch it at once */
     /* Kernels that say so prefetch what is wanted later (NULL: nothing) evenly during the sum, a line with each k
@@ -54,7 +55,13 @@ typedef struct ct__kernel {
     const char *name;
     const ct__tile_fn (*tiles)[CT__TILE_ROWS_MAX]; /* [(vecs - 1) * 2 + masked][rows - 1] */
     const ct__tile_fn *copying_tiles;              /* [rows - 1], full width, B packed on the way; or NULL */
+    /* A kernel in matrix registers has this in place of tiles: any number of rows and columns (ct__tile.rows, cols). A has to be row-major,
+     * k groups side by side, and B in panels. It runs between enter and leave, on one thread. */
+    ct__tile_fn block;
+    void (*enter)(void);
+    void (*leave)(void);
     int rows, lanes, vecs;
+    int row_step;        /* rows of a tile are a multiple of this, but for the last ones; 0: as they come */
     int group;           /* k elements in one broadcast unit */
     ct_gemm_type packed; /* element type the tile reads */
     ct_gemm_type acc;
@@ -91,6 +98,8 @@ typedef struct ct_gemm_isa {
     const char *name;
     int level;
     const ct__kernel *kernels[CT__KINDS]; /* NULL: see ct__kind */
+    /* For large products in place of those, with the same panels and types; NULL: none. */
+    const ct__kernel *blocks[CT__KINDS];
 
     /* Panels, one after another: columns [0, cols) and rows [0, depth) of src, as pack_b in gemm.h
      * says. */
@@ -113,7 +122,7 @@ typedef struct ct_gemm_isa {
 } ct_gemm_isa;
 
 extern const ct_gemm_isa ct__gemm_isa_base, ct__gemm_isa_avx2, ct__gemm_isa_avx512, ct__gemm_isa_avx512bf16,
-    ct__gemm_isa_neon;
+    ct__gemm_isa_avx512amx, ct__gemm_isa_neon;
 
 /* The one in use. */
 extern const ct_gemm_isa *ct__gemm_isa;

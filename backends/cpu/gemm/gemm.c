@@ -1,4 +1,5 @@
 /* The engine's entry points and the choice of the instruction set. */
+#include "backends/cpu/gemm/amx.h"
 #include "backends/cpu/gemm/plan.h"
 
 const ct_gemm_isa *ct__gemm_isa;
@@ -23,6 +24,9 @@ static const ct_gemm_isa *isa_at(int level) {
 #if defined(CT_HAVE_AVX512BF16)
     if (level == 3 && bf16) return &ct__gemm_isa_avx512bf16;
 #endif
+#if defined(CT_HAVE_AVX512AMX)
+    if (level == 4 && bf16 && ct__amx_is_granted()) return &ct__gemm_isa_avx512amx;
+#endif
 #elif defined(CT_HAVE_NEON)
     if (level == 1) return &ct__gemm_isa_neon;
 #endif
@@ -30,7 +34,7 @@ static const ct_gemm_isa *isa_at(int level) {
 }
 
 int ct__gemm_init(int level) {
-    if (level < 0 || level > 3) level = 3;
+    if (level < 0 || level > 4) level = 4;
     const ct_gemm_isa *isa = NULL;
     while (level > 0 && !(isa = isa_at(level))) level--;
     if (!isa) isa = &ct__gemm_isa_base;

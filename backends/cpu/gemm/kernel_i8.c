@@ -3,7 +3,7 @@
  * bytes are widened to i16 and a unit is a pair (vpmaddwd cannot overflow on such values). */
 #include "backends/cpu/gemm/isa.h"
 
-#if CT_ISA_LEVEL >= 1 && defined(__AVX2__)
+#if CT_ISA_LEVEL >= 1 && CT_ISA_LEVEL <= 3 && defined(__AVX2__) /* avx512amx uses that of avx512bf16 */
 #include <immintrin.h>
 typedef int32_t __attribute__((may_alias, aligned(1))) unit;
 

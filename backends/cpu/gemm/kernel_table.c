@@ -2,17 +2,22 @@
 #include "backends/cpu/gemm/engine.h"
 #include "backends/cpu/gemm/isa.h"
 
-#if CT_ISA_LEVEL == 3 /* it adds kernels, and has the rest from the level below */
+#if CT_ISA_LEVEL >= 3 /* they add kernels, and have the rest from the levels below */
 #define SHARED(name) name##_avx512
+#define BYTES(name)  name##_avx512bf16
 #else
 #define SHARED(name) CT_ISA_FN(name)
+#define BYTES(name)  CT_ISA_FN(name)
 #endif
 extern const ct__kernel SHARED(ct__gemm_f32), SHARED(ct__gemm_f64), SHARED(ct__gemm_i32), SHARED(ct__gemm_i64);
-#if CT_ISA_LEVEL == 3
-extern const ct__kernel CT_ISA_FN(ct__gemm_bf16);
+#if CT_ISA_LEVEL >= 3
+extern const ct__kernel BYTES(ct__gemm_bf16);
 #endif
 #if CT_ISA_LEVEL >= 1 && defined(__AVX2__)
-extern const ct__kernel CT_ISA_FN(ct__gemm_i8);
+extern const ct__kernel BYTES(ct__gemm_i8);
+#endif
+#if CT_ISA_LEVEL == 4
+extern const ct__kernel CT_ISA_FN(ct__gemm_bf16), CT_ISA_FN(ct__gemm_i8);
 #endif
 
 void SHARED(ct__gemm_pack_b)(const ct__kernel *, const ct__matrix *, void *, int64_t, int64_t);
@@ -33,13 +38,16 @@ const ct_gemm_isa CT_ISA_FN(ct__gemm_isa) = {
             [CT__KIND_F64] = &SHARED(ct__gemm_f64),
             [CT__KIND_I32] = &SHARED(ct__gemm_i32),
             [CT__KIND_I64] = &SHARED(ct__gemm_i64),
-#if CT_ISA_LEVEL == 3
-            [CT__KIND_BF16] = &CT_ISA_FN(ct__gemm_bf16),
+#if CT_ISA_LEVEL >= 3
+            [CT__KIND_BF16] = &BYTES(ct__gemm_bf16),
 #endif
 #if CT_ISA_LEVEL >= 1 && defined(__AVX2__)
-            [CT__KIND_I8] = &CT_ISA_FN(ct__gemm_i8),
+            [CT__KIND_I8] = &BYTES(ct__gemm_i8),
 #endif
         },
+#if CT_ISA_LEVEL == 4
+    .blocks = {[CT__KIND_BF16] = &CT_ISA_FN(ct__gemm_bf16), [CT__KIND_I8] = &CT_ISA_FN(ct__gemm_i8)},
+#endif
     .pack_b = SHARED(ct__gemm_pack_b),
     .pack_a = SHARED(ct__gemm_pack_a),
     .flip = SHARED(ct__gemm_flip),

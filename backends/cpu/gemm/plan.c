@@ -22,6 +22,13 @@ const ct__kernel *ct__gemm_kernel(ct_gemm_type a, ct_gemm_type b, ct_gemm_type c
     return NULL;
 }
 
+const ct__kernel *ct__gemm_larger_kernel(const ct__kernel *kernel, int64_t m, int64_t n, int64_t k) {
+    if (m < 8 || n < 8 || k < 8 * kernel->group) return kernel;
+    for (int kind = 0; kind < CT__KINDS; kind++)
+        if (ct__gemm_isa->kernels[kind] == kernel && ct__gemm_isa->blocks[kind]) return ct__gemm_isa->blocks[kind];
+    return kernel;
+}
+
 static int64_t magnitude(int64_t x) { return x < 0 ? -x : x; }
 
 /* How many of `count` lines, `stride` bytes apart, fall on one set of a cache whose ways hold
@@ -39,6 +46,7 @@ static int64_t lines_on_a_set(int64_t stride, int64_t count, int64_t way) {
 static void lower_tiles(ct__plan *p) {
     /* Few rows over a large B: high tiles read it less often. */
     if (p->m <= p->kernel->block_rows && p->n > p->m) return;
+    if (p->kernel->block) return;
     if (p->tile_rows > 7 && ct__panel_width(p->kernel) >= 16) p->tile_rows = ct__ceil_div(p->m, ct__ceil_div(p->m, 7));
 }
 
@@ -153,6 +161,8 @@ static void cut(ct__plan *p) {
     p->chunk_rows = private_b ? most_rows : ct__min(most_rows, ct__round_up(kernel->block_rows, p->tile_rows));
     p->chunk_cols = private_a ? ct__round_up(most_cols, width) : p->block_cols;
     if (p->items_apart) return;
+    /* Some for every thread. An element of C is a sum by itself, so its bits do not depend on the cut. */
+    const int64_t enough = ct__threads() > 6 ? 4 * ct__threads() : 24;
     for (;;) {
         const int64_t chunks =
             ct__ceil_div(most_rows, p->chunk_rows) * ct__ceil_div(most_cols, p->chunk_cols) * (p->joint ? p->items : 1);
@@ -162,7 +172,7 @@ static void cut(ct__plan *p) {
         const int64_t least_rows = (private_a && p->a_by_k && chunks >= 12 ? 4 : 1) * p->tile_rows;
         const bool rows = !private_b && p->chunk_rows > least_rows;
         const bool cols = !private_a && p->chunk_cols > (private_b ? 2 * width : width);
-        if (chunks >= 24 || flops < 2e6 || (!rows && !cols)) break;
+        if (chunks >= enough || flops < 2e6 || (!rows && !cols)) break;
         /* Rows that share a block of B are worth more than columns that share a panel of A. */
         if (cols && (!rows || p->chunk_cols > 2 * width || p->chunk_rows <= 4 * p->tile_rows))
             p->chunk_cols = ct__round_up(p->chunk_cols / 2, width);
@@ -185,7 +195,7 @@ static void choose_feeds(ct__plan *p) {
         if (p->m < p->n) p->a_feed = CT__FEED_STAGED;
         else p->b_feed = CT__FEED_STAGED;
     }
-    p->a_by_k = !p->g->pack_a && p->a.row == 1 && p->a.col != 1;
+    p->a_by_k = !kernel->block && !p->g->pack_a && p->a.row == 1 && p->a.col != 1;
 }
 
 static void choose_depth(ct__plan *p) {
@@ -193,7 +203,7 @@ static void choose_depth(ct__plan *p) {
     const bool staged = p->a_feed == CT__FEED_STAGED || p->b_feed == CT__FEED_STAGED;
     /* Even k blocks: 800 is 2 x 400, not 384 + 384 + 32. */
     const int64_t blocks = ct__ceil_div(p->k, kernel->depth + kernel->depth / 8);
-    p->depth = ct__round_up(blocks ? ct__ceil_div(p->k, blocks) : 1, 4 * kernel->group);
+    p->depth = ct__round_up(blocks ? ct__ceil_div(p->k, blocks) : 1, (kernel->block ? 16 : 4) * kernel->group);
     /* A stage packs whole blocks, as many as its share of L3 holds. */
     const int64_t lines = (p->a_feed == CT__FEED_STAGED ? ct__min(p->m, 4096) : 0) +
                           (p->b_feed == CT__FEED_STAGED ? ct__min(p->n, kernel->stage_cols) : 0);
@@ -242,11 +252,11 @@ static void measure(ct__plan *p) {
 bool ct__gemm_plan(const ct_gemm *g, ct__plan *p) {
     const ct__kernel *kernel = ct__gemm_kernel(g->a_type, g->b_type, g->c_type);
     if (!kernel) return false;
+    kernel = ct__gemm_larger_kernel(kernel, g->m, g->n, g->k);
     p->g = g;
     p->kernel = kernel;
     orient(p);
-    const int64_t tiles = ct__ceil_div(p->m, kernel->rows);
-    p->tile_rows = tiles ? ct__ceil_div(p->m, tiles) : 1;
+    p->tile_rows = ct__even_rows(kernel, p->m);
     /* Rows of C that are that far apart fight as well. */
     const int64_t c_row = magnitude(p->c_row) * ct__type_size(g->c_type);
     if (p->c_col == 1 && lines_on_a_set(c_row, p->tile_rows, 4096) > 7) lower_tiles(p);

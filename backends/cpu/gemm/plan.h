@@ -53,6 +53,8 @@ typedef struct ct__plan {
 bool ct__gemm_plan(const ct_gemm *g, ct__plan *plan);
 /* The kind of kernel for a triple of types in the current instruction set; NULL: none. */
 const ct__kernel *ct__gemm_kernel(ct_gemm_type a, ct_gemm_type b, ct_gemm_type c);
+/* The one that computes in matrix registers in its place; itself where there is none, or m, n or k is too small to fill half of one. */
+const ct__kernel *ct__gemm_larger_kernel(const ct__kernel *kernel, int64_t m, int64_t n, int64_t k);
 void ct__gemm_ready(void); /* chooses an instruction set if nobody has */
 
 /* Runs a planned product (driver.c). */
@@ -62,6 +64,12 @@ bool ct__gemm_is_small(const ct_gemm *g);
 void ct__gemm_small(const ct_gemm *g);
 bool ct__gemm_is_vector(const ct_gemm *g);
 void ct__gemm_vector(const ct_gemm *g);
+
+/* Rows of a tile, evened out over m. */
+static inline int64_t ct__even_rows(const ct__kernel *k, int64_t m) {
+    const int64_t rows = m > 0 ? ct__ceil_div(m, ct__ceil_div(m, k->rows)) : 1;
+    return k->row_step ? ct__round_up(rows, k->row_step) : rows;
+}
 
 /* Scratch of packed B: panels of the whole depth one after another. */
 static inline int64_t ct__panel_width(const ct__kernel *k) { return (int64_t)k->lanes * k->vecs; }

@@ -21,6 +21,7 @@
 #define CT_ISA_LEVEL_avx2       1
 #define CT_ISA_LEVEL_avx512     2
 #define CT_ISA_LEVEL_avx512bf16 3
+#define CT_ISA_LEVEL_avx512amx  4
 #define CT_ISA_LEVEL_neon       1
 #define CT_ISA_LEVEL            CT_SIMD_PASTE(CT_ISA_LEVEL_, CT_ISA)
 

@@ -93,6 +93,9 @@ static int64_t plan(pass *s, const ct_conv_problem *p, ct_gemm_activate activate
     s->kernel = ct__gemm_kernel(type, type, type);
     s->source.type = type;
     set_tensors(s, p);
+    if (s->source.channels >= 16)
+        s->kernel = ct__gemm_larger_kernel(s->kernel, ct__window_pixels_out(&p->geometry.window), s->channels,
+                                           s->source.channels);
     set_source(s, tables);
     set_finish(s, activate, type);
     const ct__source *from = &s->source;
@@ -258,7 +261,7 @@ static void compute_line(const pass *s, place *at, const ct__local *local, char 
     const int64_t width = ct__panel_width(kernel), acc = ct__type_size(kernel->acc), groups = kernel->group,
                   size = ct__type_size(s->finish.c_type);
     const int64_t have = ct__min(width, s->channels - panel * width), vecs = ct__ceil_div(have, kernel->lanes);
-    const ct__tile_fn *tiles = kernel->tiles[(vecs - 1) * 2 + (have % kernel->lanes != 0)];
+    const ct__tile_fn *tiles = kernel->block ? NULL : kernel->tiles[(vecs - 1) * 2 + (have % kernel->lanes != 0)];
     const int64_t unit = from->unit, z0 = at->w * columns->by;
     const int64_t positions = ct__min(from->segment * columns->by, columns->positions - z0);
     const int64_t line = at->n * s->to.n + at->group * s->channels * s->to.c + at->d * s->to.s[0] + z * s->to.s[1];
@@ -280,7 +283,7 @@ static void compute_line(const pass *s, place *at, const ct__local *local, char 
                                                : from->padded) /
               groups;
         if (t.n_runs == 0) t.k = 0; /* no window comes here */
-        const int64_t rows = ct__ceil_div(outputs, ct__ceil_div(outputs, kernel->rows));
+        const int64_t rows = ct__even_rows(kernel, outputs);
         for (int64_t q = 0; q < outputs; q += rows) {
             t.a = local->data + q * t.a_row;
             t.c = c + (pw + q * columns->by) * c_position;
@@ -295,7 +298,8 @@ static void compute_line(const pass *s, place *at, const ct__local *local, char 
             }
             if (!s->direct && pw == 0)
                 prefetch_result(s, result + q * columns->by * s->to.s[2] * size, high * columns->by, have);
-            tiles[high - 1](&t);
+            t.rows = (int)high;
+            (tiles ? tiles[high - 1] : kernel->block)(&t);
         }
     }
     if (s->direct) return;
@@ -348,10 +352,12 @@ static void compute_block(void *ctx, int64_t chunk, int worker) {
         ct__source_ahead(from, &at.ahead, next.n, next.group, next.d, next.h, next.w);
         at.lines = ct__ceil_div(ct__ahead_total(&at.ahead), tiles);
     }
+    if (s->kernel->enter) s->kernel->enter();
     for (int64_t i = 0; i < panels * lines; i++) {
         const int64_t panel = s->lines_first ? i % panels : i / lines, line = s->lines_first ? i / panels : i % lines;
         compute_line(s, &at, local, sums, runs, at.first + line, panel0 + panel);
     }
+    if (s->kernel->leave) s->kernel->leave();
 }
 
 size_t ct__conv_implicit_scratch(const ct_conv_problem *p) {

@@ -99,7 +99,7 @@ static void measure(ct__source *s) {
 
 bool ct__source_channels_last(const ct__source *s) {
     const int64_t pixel = s->strides.s[2];
-    if (s->kernel->group > 1 && pixel != 1) return true;
+    if (s->kernel->group > 1 && (pixel != 1 || s->kernel->block)) return true;
     return s->strides.c == 1 && (s->channels > 1 || pixel != 1);
 }
 

@@ -281,7 +281,8 @@ typedef struct forward {
     weights weights;
     int64_t section, block, blocks; /* planes of results and tiles of each of a chunk; chunks of a section */
     int64_t together;               /* results multiplied at a time */
-    int64_t v_tile, v_point;        /* floats */
+    int64_t panel_groups, group; /* shares of the output channels that chunks of the same tiles have; panels of each */
+    int64_t v_tile, v_point;     /* floats */
     int64_t m_tile, m_point, m_parity;
     int64_t band;
     float *workers;
@@ -356,8 +357,21 @@ static void collect_parities(const forward *f, float *dst, int64_t row, int64_t 
             back(dst + h * row + w * col, y->spread[0] * row, y->spread[1] * col, m, f->m_point, bias);
 }
 
+/* What a chunk computes of the output: panels of the weights, and the channels that they are for. */
+typedef struct share {
+    int64_t panel, end_panel, channel, end_channel;
+} share;
+
+static share share_of(const forward *f, int64_t group) {
+    const weights *s = &f->weights;
+    const int64_t panel = group * f->group, end = ct__min(panel + f->group, s->panels);
+    if (f->panel_groups == 1) return (share){0, s->panels, 0, f->frame.pass->out_channels};
+    return (share){panel, end, panel * s->width, ct__min(end * s->width, f->frame.pass->out_channels)};
+}
+
 /* The products of tiles [first, end) of a plane, back to images. */
-static void store_tiles(const forward *f, const float *m, int64_t plane, int64_t first, int64_t end, float *band) {
+static void store_tiles(const forward *f, const share *of, const float *m, int64_t plane, int64_t first, int64_t end,
+                        float *band) {
     const winograd_pass *p = f->frame.pass;
     const winograd_image *y = &f->frame.y;
     for (int64_t t = first; t < end;) {
@@ -368,7 +382,7 @@ static void store_tiles(const forward *f, const float *m, int64_t plane, int64_t
         place at = {.image = run.image, .plane = plane, .row = row + above};
         at.rows = ct__min(y->step[0], y->height - row) - above;
         t += run.count;
-        for (int64_t c = 0; c < p->out_channels; c += LANES) {
+        for (int64_t c = of->channel; c < of->end_channel; c += LANES) {
             at.channel = c;
             at.lanes = (int)ct__min(LANES, p->out_channels - c);
             vf32 bias = vf32_zero();
@@ -406,8 +420,8 @@ enum { RUNS = 32 }; /* of taps multiplied at a time, at most */
 
 /* Products of the results of planes [d, end), which see the same taps, with the block's `tiles` tiles; v begins with source
  * plane `low`, of `slots` a parity. */
-static void multiply(const forward *f, const float *v, float *m, int64_t d, int64_t end, int64_t tiles, int64_t low,
-                     int64_t slots, winograd_ahead *reads, winograd_ahead *writes) {
+static void multiply(const forward *f, const share *of, const float *v, float *m, int64_t d, int64_t end, int64_t tiles,
+                     int64_t low, int64_t slots, winograd_ahead *reads, winograd_ahead *writes) {
     const winograd_pass *p = f->frame.pass;
     const weights *s = &f->weights;
     const int64_t depth = ct__min(f->kernel->depth, p->in_channels);
@@ -421,8 +435,8 @@ static void multiply(const forward *f, const float *v, float *m, int64_t d, int6
                                 .a_step = 4,
                                 .b_step = s->width * 4,
                                 .c_row = f->m_tile * 4};
-    CT_ISA_FN(ct__winograd_ahead_start)(reads, WINOGRAD_POINTS * s->panels);
-    CT_ISA_FN(ct__winograd_ahead_start)(writes, WINOGRAD_POINTS * s->panels);
+    CT_ISA_FN(ct__winograd_ahead_start)(reads, WINOGRAD_POINTS * (of->end_panel - of->panel));
+    CT_ISA_FN(ct__winograd_ahead_start)(writes, WINOGRAD_POINTS * (of->end_panel - of->panel));
     for (int64_t tap = 0; tap < taps;) {
         ct__run runs[RUNS];
         int64_t n = 0;
@@ -434,7 +448,7 @@ static void multiply(const forward *f, const float *v, float *m, int64_t d, int6
         }
         if (n == 0 && (product.accumulate || tap < taps)) continue;
         for (int64_t point = 0; point < WINOGRAD_POINTS; point++)
-            for (int64_t panel = 0; panel < s->panels; panel++) {
+            for (int64_t panel = of->panel; panel < of->end_panel; panel++) {
                 CT_ISA_FN(ct__winograd_ask)(writes);
                 CT_ISA_FN(ct__winograd_ask)(reads);
                 for (int64_t k = 0, before = product.accumulate; k < p->in_channels; k += depth)
@@ -463,8 +477,11 @@ static bool same_taps(const winograd_frame *f, int64_t d, int64_t e) {
     return true;
 }
 
+/* A chunk is a block of tiles in some planes, and a share of the output channels. */
 static void block_of_tiles(void *ctx, int64_t chunk, int worker) {
     const forward *f = ctx;
+    const share of = share_of(f, chunk % f->panel_groups);
+    chunk /= f->panel_groups;
     const int64_t d0 = chunk / f->blocks * f->section, d1 = ct__min(d0 + f->section, f->frame.planes);
     const int64_t first = chunk % f->blocks * f->block, end = ct__min(first + f->block, f->frame.tiles.count);
     const int64_t tiles = end - first;
@@ -482,17 +499,43 @@ static void block_of_tiles(void *ctx, int64_t chunk, int worker) {
             CT_ISA_FN(ct__winograd_transform_tiles)(&points, &f->frame, done, first, end, band, NULL);
         }
         /* What will be read next: another plane, or the block that follows. */
-        winograd_ahead reads = winograd_ahead_of(&f->frame, true, done, first, end);
-        winograd_ahead writes = winograd_ahead_of(&f->frame, false, d, first, end);
-        writes.write = true;
-        if (done >= high) reads.plane = low, reads.at = end, reads.end = ct__min(end + tiles, f->frame.tiles.count);
-        multiply(f, v, m, d, next, tiles, low, high - low, &reads, &writes);
-        for (int64_t e = d; e < next; e++) store_tiles(f, m + (e - d) * tiles * f->m_tile, e, first, end, band);
+        winograd_ahead reads = {0}, writes = {0};
+        if (f->panel_groups == 1) { /* else others write the lines beside */
+            reads = winograd_ahead_of(&f->frame, true, done, first, end);
+            writes = winograd_ahead_of(&f->frame, false, d, first, end);
+            writes.write = true;
+            if (done >= high) reads.plane = low, reads.at = end, reads.end = ct__min(end + tiles, f->frame.tiles.count);
+        }
+        multiply(f, &of, v, m, d, next, tiles, low, high - low, &reads, &writes);
+        for (int64_t e = d; e < next; e++) store_tiles(f, &of, m + (e - d) * tiles * f->m_tile, e, first, end, band);
     }
 }
 
-enum { LEAST_CHUNKS = 4 };        /* for several threads, though small chunks fetch the weights more often */
-enum { BLOCK_BYTES = 640 << 10 }; /* of transformed tiles and products: about an L2 */
+enum {
+    BLOCK_BYTES = 640 << 10, /* of transformed tiles and products: about an L2 */
+    WEIGHT_TILES = 8,        /* a chunk fetches its weights in the time that the products of so many tiles take, */
+    TRANSFORM_COLUMNS = 12   /* and transforms its tiles in the time that so many columns of products take */
+};
+
+/* Cuts the tiles into blocks of `most` at most, and, where there are fewer blocks than threads, the output channels into shares: the
+ * cut after which the threads are done soonest. A result is computed by itself, so its bits do not depend on it. */
+static void cut(forward *f, int64_t most, int64_t sections) {
+    const int64_t tiles = ct__max64(1, f->frame.tiles.count), panels = ct__max64(1, f->weights.panels);
+    const int64_t threads = ct__threads();
+    const int64_t least = ct__ceil_div(tiles, most), last = ct__min(tiles, ct__round_up(least, threads));
+    const int64_t groups = winograd_parities(&f->frame.y) == 1 && least * sections < threads ? panels : 1;
+    double best = 0;
+    for (int64_t panel_groups = 1; panel_groups <= groups; panel_groups++)
+        for (int64_t blocks = least; blocks <= last; blocks++) {
+            const int64_t block = ct__ceil_div(tiles, blocks), group = ct__ceil_div(panels, panel_groups);
+            const int64_t chunks = ct__ceil_div(tiles, block) * ct__ceil_div(panels, group) * sections;
+            const double products = (double)(group * f->weights.width) * (double)(block + WEIGHT_TILES);
+            const double time =
+                (double)ct__ceil_div(chunks, threads) * (products + (double)(TRANSFORM_COLUMNS * block));
+            if (best == 0 || time < best) best = time, f->block = block, f->group = group;
+        }
+    f->panel_groups = ct__ceil_div(panels, f->group);
+}
 
 static void plan(const winograd_pass *p, forward *f) {
     *f = (forward){.kernel = ct__gemm_kernel(CT_GEMM_F32, CT_GEMM_F32, CT_GEMM_F32)};
@@ -518,12 +561,10 @@ static void plan(const winograd_pass *p, forward *f) {
     section = ct__grain(section);
     f->section = ct__ceil_div(planes, ct__ceil_div(planes, section));
     const int64_t bytes = v_bytes * winograd_slots(g, f->section) + m_bytes;
-    int64_t block = ct__max64(BLOCK_BYTES / bytes / rows, f->section > 1 ? 1 : 2) * rows;
+    const int64_t block = ct__max64(BLOCK_BYTES / bytes / rows, f->section > 1 ? 1 : 2) * rows;
     const int64_t sections = ct__ceil_div(planes, f->section);
-    if (block * LEAST_CHUNKS > g->tiles.count * sections)
-        block = ct__max64(ct__ceil_div(rows, 2), ct__ceil_div(g->tiles.count * sections, LEAST_CHUNKS));
-    block = ct__ceil_div(g->tiles.count, ct__max64(1, ct__ceil_div(g->tiles.count, block)));
-    f->block = ct__max64(1, ct__grain(block));
+    cut(f, block, sections);
+    f->block = ct__max64(1, ct__grain(f->block));
     f->together = ct__min(f->section, ct__ceil_div(2 * rows, f->block));
     f->v_point = winograd_odd(f->v_tile * f->block * winograd_slots(g, f->section) * winograd_parities(&g->x));
     f->m_point = winograd_odd(f->m_tile * f->block * f->together);
@@ -553,6 +594,6 @@ void CT_ISA_FN(ct__winograd_pass)(const winograd_pass *p, void *scratch) {
             for (phase[2] = 0; phase[2] < CT_ISA_FN(ct__winograd_phases)(p, 2); phase[2]++) {
                 CT_ISA_FN(ct__winograd_take_phase)(&f.frame, p, phase);
                 f.blocks = ct__ceil_div(f.frame.tiles.count, f.block);
-                ct__parallel(ct__ceil_div(f.frame.planes, f.section) * f.blocks, block_of_tiles, &f);
+                ct__parallel(ct__ceil_div(f.frame.planes, f.section) * f.blocks * f.panel_groups, block_of_tiles, &f);
             }
 }

@@ -1,15 +1,17 @@
 /* Winograd, weight gradient: dw = G^T [ sum over tiles (B^T d B) . (A dy A^T) ] G, where the sums over tiles are
  * 36 products of (in channels x tiles) by (tiles x out channels), for every parity and tap of the depth. Tiles go through in
  * groups: all workers transform a group, then all add its products, so that sums are formed in one order and need no
- * copies a worker. */
+ * copies per worker. Many threads take larger groups, of which each has as much as before: groups are whole numbers of the depth that
+ * is summed at a time, so that sums are the same however many make a group. */
 #include "ops/conv/cpu/winograd/winograd.h"
 
 enum {
     GROUP_LEAST = 3 << 20, /* bytes of transformed tiles of a group: about an L2, */
     GROUP_MOST = 16 << 20, /* or a part of L3 for the sake of large sums, which each group reads and writes */
+    GROUP_THREADS = 4,     /* that share such a group; for more of them it grows */
     SUM_SHARE = 2,
     CHUNK_TILES = 16, /* transformed by one worker at a time */
-    DEPTH = 128,      /* tiles multiplied at a time: a panel of them in L1 */
+    DEPTH = 128,      /* tiles multiplied at a time, about: a panel of them in L1 */
     WEIGHT_BLOCK = 16 /* input channels transformed back at a time */
 };
 
@@ -19,6 +21,7 @@ typedef struct gradient {
     int64_t width, panels, columns; /* columns: output channels, whole vectors */
     int64_t section, group;         /* planes of results and tiles of each in a group, at most */
     int64_t chunk;                  /* tiles transformed by one worker at a time: rows of them, or parts of a row */
+    int64_t depth;                  /* tiles multiplied at a time: chunks of them */
     int64_t first, end;             /* the tiles of the group at work, */
     int64_t d0, d1, low, high;      /* its planes of results, and of sources */
     float *v;                       /* (36, parities, sources, tiles, v_tile) */
@@ -143,9 +146,9 @@ static void multiply_chunk(void *ctx, int64_t chunk, int worker) {
         const float *v = g->v + point * g->v_point +
                          (tap / p->kernel[0] * (g->high - g->low) + source - g->low) * tiles * g->v_tile + row;
         const float *z = g->z + point * g->z_point + (d - g->d0) * tiles * g->width;
-        for (int64_t t = 0; t < (next - d) * tiles; t += DEPTH) {
+        for (int64_t t = 0; t < (next - d) * tiles; t += g->depth) {
             for (int64_t panel = panel0; panel < panel1; panel++) {
-                product.k = ct__min(DEPTH, (next - d) * tiles - t);
+                product.k = ct__min(g->depth, (next - d) * tiles - t);
                 product.a = v + t * g->v_tile;
                 product.b = z + panel * g->z_panel + t * g->width;
                 product.c = sums + panel * g->width;
@@ -217,26 +220,35 @@ static void plan(const winograd_pass *p, gradient *g) {
     g->sum_row = g->panels * g->width;
     g->sum_point = winograd_odd(parities * p->kernel[0] * p->in_channels * g->sum_row);
     const int64_t v_bytes = WINOGRAD_POINTS * 4 * parities * g->v_tile, z_bytes = WINOGRAD_POINTS * 4 * g->sum_row;
-    const int64_t most = ct__min(GROUP_MOST, ct__max64(GROUP_LEAST, SUM_SHARE * WINOGRAD_POINTS * 4 * g->sum_point));
+    const int64_t threads =
+        planes > 1 ? 1 : ct__threads(); /* planes of several groups would be summed in another order */
+    const int64_t least = GROUP_LEAST * ct__max64(1, threads / GROUP_THREADS);
+    const int64_t most = ct__min(GROUP_MOST, ct__max64(least, SUM_SHARE * WINOGRAD_POINTS * 4 * g->sum_point));
     const int64_t cols = ct__max64(1, f->tiles.cols);
     g->chunk = cols > CHUNK_TILES ? ct__ceil_div(cols, ct__ceil_div(cols, CHUNK_TILES)) : CHUNK_TILES / cols * cols;
+    g->depth = DEPTH / g->chunk * g->chunk;
     g->section = ct__min(planes, 2 * p->kernel[0]);
     while (g->section < planes &&
            g->chunk * (v_bytes * winograd_slots(f, g->section + 1) + z_bytes * (g->section + 1)) <= most)
         g->section++;
     g->section = ct__ceil_div(planes, ct__ceil_div(planes, g->section));
     const int64_t slots = winograd_slots(f, g->section), bytes = v_bytes * slots + z_bytes * g->section;
-    const int64_t groups = ct__max64(1, ct__ceil_div(f->tiles.count * bytes, most));
-    g->group = ct__max64(1, ct__round_up(ct__ceil_div(f->tiles.count, groups), g->chunk));
+    const int64_t group = most / bytes;
+    if (planes == 1) g->group = ct__max64(1, group / g->depth) * g->depth;
+    else g->group = ct__max64(1, group / g->chunk) * g->chunk;
+    g->group = ct__max64(1, ct__min(g->group, ct__round_up(f->tiles.count, g->chunk)));
     g->v_point = winograd_odd(parities * slots * g->group * g->v_tile);
     g->z_panel = g->section * g->group * g->width;
     g->z_point = winograd_odd(g->panels * g->z_panel);
     g->band =
         winograd_odd(winograd_span(&f->x, 0, 1) * winograd_span(&f->x, 1, ct__min(f->tiles.cols, g->chunk)) * LANES);
-    g->row_blocks = ct__ceil_div(p->in_channels, 5 * g->kernel->rows);
-    g->row_block = ct__ceil_div(p->in_channels, ct__max64(1, g->row_blocks));
     g->panel_block = 4;
     g->panel_blocks = ct__ceil_div(g->panels, g->panel_block);
+    g->row_blocks = ct__max64(1, ct__ceil_div(p->in_channels, 5 * g->kernel->rows));
+    const int64_t products = WINOGRAD_POINTS * parities * p->kernel[0] * g->panel_blocks;
+    while (products * g->row_blocks < 4 * ct__threads() && p->in_channels > 2 * g->row_blocks * g->kernel->rows)
+        g->row_blocks++;
+    g->row_block = ct__ceil_div(p->in_channels, g->row_blocks);
     g->in_blocks = ct__ceil_div(p->in_channels, WEIGHT_BLOCK);
 }
 
@@ -260,11 +272,14 @@ static void add_phase(gradient *g) {
             g->end = ct__min(g->first + g->group, g->frame.tiles.count);
             const int64_t chunks = ct__ceil_div(g->end - g->first, g->chunk), planes = g->d1 - g->d0;
             ct__parallel((g->high - g->low + planes) * chunks, transform_chunk, g);
-            for (int64_t o = 0; p->bias_grad && o < p->out_channels; o++) {
-                float sum = 0; /* by itself: that of all groups has no place for its last bits */
-                for (int64_t chunk = 0; chunk < planes * chunks; chunk++) sum += g->bias_parts[chunk * g->sum_row + o];
-                p->bias_grad[o] += sum;
-            }
+            const int64_t each = g->depth / g->chunk, all = planes * chunks;
+            for (int64_t chunk = 0; p->bias_grad && chunk < all; chunk += each)
+                for (int64_t o = 0; o < p->out_channels; o++) {
+                    const float *at = g->bias_parts + chunk * g->sum_row + o;
+                    float sum = 0; /* by itself: that of all has no place for its last bits */
+                    for (int64_t i = 0; i < ct__min(each, all - chunk); i++) sum += at[i * g->sum_row];
+                    p->bias_grad[o] += sum;
+                }
             ct__parallel(WINOGRAD_POINTS * taps * g->row_blocks * g->panel_blocks, multiply_chunk, g);
         }
     }

@@ -1,0 +1,16 @@
+/* What the chunks of jobs took, remembered from one run to the next: from it the pool knows how many threads a job pays for, on any machine and
+ * for any op, without a figure of its own at each place that makes a job. Bits never depend on it. */
+#ifndef COTANGENT_CORE_COSTS_H
+#define COTANGENT_CORE_COSTS_H
+
+#include <stdint.h>
+
+#include "core/threads.h"
+
+int64_t ct__nanoseconds(void); /* of a clock that only goes forward */
+
+/* Nanoseconds of a chunk of fn in a job of so many chunks, as remembered; what chunks are cut for when there is no memory of it. */
+int64_t ct__cost_of_chunk(ct_task fn, int64_t chunks);
+void ct__cost_remember(ct_task fn, int64_t chunks, int64_t nanoseconds);
+
+#endif

@@ -1,0 +1,115 @@
+/* What the files of dist/ share: the job, its groups, and calls in flight. */
+#ifndef COTANGENT_DIST_DIST_H
+#define COTANGENT_DIST_DIST_H
+
+#include <cotangent/dist.h>
+#include <cotangent/op.h>
+
+#include "dist/transport.h"
+
+/* What a rank is about to do, as the others are told before any data moves. */
+typedef struct ct__call_text {
+    uint64_t sequence; /* of the group's calls */
+    int32_t kind, reduction, dtype, root;
+    int32_t ndim, rank; /* the rank of the job that says this; it is not compared */
+    int64_t dims[CT_MAX_DIMS];
+    char name[88]; /* of a parameter; "" where there is none */
+} ct__call_text;
+
+typedef enum ct__stage { CT__AGREEING, CT__MOVING, CT__OVER, CT__FAILED } ct__stage;
+
+/* A call in flight, in the list of its group. It lies where the caller has it until it is over or has failed. */
+typedef struct ct__flight {
+    ct_dist_group *group;
+    ct__transfer transfer;
+    ct__call_text text;
+    ct__stage stage;
+    ct__request request, other;
+    uint64_t agreement[2];
+    ct__call_text theirs; /* of a send or receive */
+    struct ct__flight *next;
+} ct__flight;
+
+struct ct_dist_group {
+    int number; /* the transport's */
+    int rank, size;
+    int *ranks; /* of the job, by rank of the group */
+    uint64_t sequence;
+    uint64_t id; /* what attributes of ops know it by: never that of another */
+    ct__flight *first, *last;
+    struct ct_dist_group *next;
+};
+
+typedef struct ct__job {
+    const ct__transport *transport; /* NULL: one rank */
+    ct_dist_group world;
+    int local_rank;
+    double timeout;
+    char engine[160];
+    bool joined, ended;
+    char broken[1024]; /* why nothing can be exchanged any more; "": it can */
+    ct_dist_stats stats;
+} ct__job;
+extern ct__job ct__job_state;
+
+double ct__seconds(void);
+
+/* Who started this process, by the environment: the engine's name, or NULL; ranks: how many there are, where that is told. */
+const char *ct__launcher(int *ranks, const char **who);
+
+/* The group itself, or that of all; NULL with an error where it is no group any more. */
+ct_dist_group *ct__group(ct_dist_group *group, const char *op);
+ct_dist_group *ct__group_by_id(uint64_t id, const char *op);
+
+/* "dist_all_reduce" */
+const char *ct__kind_name(ct__dist_kind kind);
+
+/* Begins a call. shape and name are what the others compare; the tensors' memory is the host's. False after an error. */
+bool ct__flight_begin(ct__flight *flight, ct_dist_group *group, const ct__transfer *transfer, ct_dims shape,
+                      const char *name);
+/* Moves every call of the job on as far as it goes. False after an error, which every later call has as well. */
+bool ct__flights_move(void);
+/* Until it is over, or the time limit. */
+bool ct__flight_wait(ct__flight *flight);
+
+/* A call as a text: "all_reduce (sum) of 'fc.weight', f32[3,4]". */
+void ct__call_describe(const ct__call_text *text, char *out, size_t room);
+/* Ranks disagree about the call: asks all what they are about to do, and makes a text of it. Always false. */
+bool ct__fail_disagreement(ct__flight *flight);
+/* The time limit is over, or another rank has said so: finds out which ranks do not answer. Always false. */
+bool ct__fail_missing(ct__flight *flight, bool told);
+bool ct__trouble_heard(void); /* another rank has run into its time limit */
+bool ct__fail_engine(const ct__flight *flight, const char *problem);
+bool ct__break(const char *op, ct_code code, const char *text); /* nothing can be exchanged from now on. Always false */
+
+/* The ops, registered when they are first needed. work: a call that is over already, whose result is taken. */
+typedef struct ct__dist_attrs {
+    int64_t group, reduction, root, work;
+} ct__dist_attrs;
+ct_tensor *ct__dist_apply(ct__dist_kind kind, ct_tensor *x, ct_dist_reduction reduction, int root, ct_dist_group *group,
+                          ct_dist_work *work);
+/* The shape of a result. False where x does not fit, with the reason in why. */
+bool ct__dist_result(ct__dist_kind kind, ct_dtype dtype, ct_dist_reduction reduction, int root, int size, ct_dims shape,
+                     ct_dims *result, char *why, size_t room);
+/* What a call of that many elements moves: a mean is a sum, which the caller divides. */
+ct__transfer ct__transfer_of(ct__dist_kind kind, ct_dist_reduction reduction, ct_dtype dtype, int root,
+                             int64_t elements, int size);
+
+/* The result of a call that has begun, in the host's memory; NULL with an error where there is no such work. */
+ct_tensor *ct__work_result(int64_t id);
+
+/* As ct_dist_..._start, under a name that ranks compare and errors tell; in_place: the result may be where x is. */
+ct_dist_work *ct__start(ct__dist_kind kind, ct_tensor *x, ct_dist_reduction reduction, int root, ct_dist_group *group,
+                        const char *name, bool in_place);
+
+struct ct_dist_work {
+    ct__flight flight;
+    ct_tensor *x;      /* as it was given, kept */
+    ct_tensor *staged; /* x in the host's memory, dense, kept */
+    ct_tensor *result; /* in the host's memory, kept; NULL of a send and a barrier */
+    bool waited, failed;
+    uint64_t id;
+    struct ct_dist_work *next;
+};
+
+#endif

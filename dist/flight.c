@@ -1,0 +1,215 @@
+/* Calls in flight. A collective goes through two stages: in the first all ranks compare what they are about to do, by the minimum over ranks
+ * of a hash of it and of the hash's complement, which are equal on all ranks if and only if minimum and maximum are; in the second the
+ * data moves. A send first tells the receiver what it is, and waits for the answer. Nothing here blocks in MPI: it is polled, so that
+ * a time limit can end it.
+ *
+ * MPI wants collectives of one communicator to begin in the same order everywhere. The two stages have a communicator each: comparisons
+ * begin in the order of the calls, and so does the moving of data, since a call waits for the comparison of the one before it. */
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "dist/dist.h"
+
+enum { TAG_CALL = 1, TAG_ANSWER, TAG_DATA };
+
+static uint64_t hash(const ct__call_text *text) { /* FNV-1a, 64 bits */
+    const unsigned char *byte = (const unsigned char *)text;
+    uint64_t h = 14695981039346656037u;
+    for (size_t i = 0; i < sizeof *text; i++) h = (h ^ byte[i]) * 1099511628211u;
+    return h;
+}
+
+/* What both ends have to agree on. */
+static bool same_message(const ct__call_text *a, const ct__call_text *b) {
+    return a->dtype == b->dtype && a->ndim == b->ndim && memcmp(a->dims, b->dims, sizeof a->dims) == 0;
+}
+
+static bool is_message(const ct__flight *flight) {
+    return flight->transfer.kind == CT__SEND || flight->transfer.kind == CT__RECEIVE;
+}
+
+static bool has_data(ct__dist_kind kind) { return kind < CT__BARRIER; }
+
+/* ---- Alone ---- */
+
+static bool alone(ct__flight *flight) { /* in a group of one every collective gives back what it was given */
+    const ct__transfer *t = &flight->transfer;
+    if (has_data(t->kind) && t->out != t->in && t->count > 0)
+        memcpy(t->out, t->in, (size_t)t->count * ct_dtype_size(t->dtype));
+    flight->stage = CT__OVER;
+    return true;
+}
+
+/* ---- Beginning ---- */
+
+static const char *begin_message(ct__flight *flight) {
+    const ct__transport *transport = ct__job_state.transport;
+    const int group = flight->group->number, peer = flight->transfer.root;
+    if (flight->transfer.kind == CT__RECEIVE)
+        return transport->receive(group, CT__POINT, &flight->theirs, sizeof flight->theirs, peer, TAG_CALL,
+                                  &flight->request);
+    const char *problem =
+        transport->send(group, CT__POINT, &flight->text, sizeof flight->text, peer, TAG_CALL, &flight->other);
+    if (problem) return problem;
+    return transport->receive(group, CT__POINT, &flight->theirs, sizeof flight->theirs, peer, TAG_ANSWER,
+                              &flight->request);
+}
+
+static const char *begin_comparison(ct__flight *flight) {
+    const uint64_t h = hash(&flight->text);
+    flight->agreement[0] = h;
+    flight->agreement[1] = ~h;
+    const ct__transfer comparison = {.kind = CT__ALL_REDUCE,
+                                     .reduction = CT_DIST_MIN,
+                                     .dtype = CT_U64,
+                                     .count = 2,
+                                     .in = flight->agreement,
+                                     .out = flight->agreement};
+    return ct__job_state.transport->collective(flight->group->number, CT__CALLS, &comparison, &flight->request);
+}
+
+bool ct__flight_begin(ct__flight *flight, ct_dist_group *group, const ct__transfer *transfer, ct_dims shape,
+                      const char *name) {
+    memset(flight, 0, sizeof *flight); /* also what lies between members: all of the text is hashed */
+    flight->group = group;
+    flight->transfer = *transfer;
+    flight->stage = CT__AGREEING;
+    if (!ct__group(group, ct__kind_name(transfer->kind))) {
+        flight->stage = CT__FAILED;
+        return false;
+    }
+    const bool message = is_message(flight);
+    flight->text.kind = (int32_t)transfer->kind;
+    flight->text.dtype = (int32_t)transfer->dtype;
+    flight->text.reduction = (int32_t)transfer->reduction;
+    flight->text.root = (int32_t)transfer->root;
+    flight->text.ndim = shape.n;
+    for (int i = 0; i < shape.n && i < CT_MAX_DIMS; i++) flight->text.dims[i] = shape.d[i];
+    snprintf(flight->text.name, sizeof flight->text.name, "%s", name);
+    if (!message) flight->text.sequence = ++group->sequence;
+    ct__job_state.stats.calls++;
+    ct__job_state.stats.bytes +=
+        transfer->count * (int64_t)(has_data(transfer->kind) || message ? ct_dtype_size(transfer->dtype) : 0);
+    if (group->size == 1) return alone(flight);
+    const char *problem = message ? begin_message(flight) : begin_comparison(flight);
+    if (problem) return ct__fail_engine(flight, problem);
+    flight->next = NULL;
+    if (group->last) group->last->next = flight;
+    else group->first = flight;
+    group->last = flight;
+    return true;
+}
+
+/* ---- Moving on ---- */
+
+static bool test(ct__flight *flight, ct__request *request, bool *done) {
+    const char *problem = ct__job_state.transport->test(request, done);
+    return problem ? ct__fail_engine(flight, problem) : true;
+}
+
+static bool compared(ct__flight *flight) {
+    if (flight->agreement[0] != ~flight->agreement[1]) return ct__fail_disagreement(flight);
+    if (!has_data(flight->transfer.kind) || flight->transfer.count == 0) {
+        flight->stage = CT__OVER;
+        return true;
+    }
+    flight->stage = CT__MOVING;
+    const char *problem =
+        ct__job_state.transport->collective(flight->group->number, CT__DATA, &flight->transfer, &flight->request);
+    return problem ? ct__fail_engine(flight, problem) : true;
+}
+
+static bool answered(ct__flight *flight) {
+    const ct__transport *transport = ct__job_state.transport;
+    const ct__transfer *t = &flight->transfer;
+    const int group = flight->group->number;
+    const size_t bytes = (size_t)t->count * ct_dtype_size(t->dtype);
+    const bool receives = t->kind == CT__RECEIVE, same = same_message(&flight->text, &flight->theirs);
+    const char *problem = NULL;
+    if (receives)
+        problem =
+            transport->send(group, CT__POINT, &flight->text, sizeof flight->text, t->root, TAG_ANSWER, &flight->other);
+    if (!problem && same)
+        problem = receives ? transport->receive(group, CT__POINT, t->out, bytes, t->root, TAG_DATA, &flight->request)
+                           : transport->send(group, CT__POINT, t->in, bytes, t->root, TAG_DATA, &flight->request);
+    if (problem) return ct__fail_engine(flight, problem);
+    flight->stage = CT__MOVING;
+    if (same) return true;
+    for (bool told = !receives; !told;) /* the sender has to hear of it too */
+        if (!test(flight, &flight->other, &told)) return false;
+    return ct__fail_disagreement(flight);
+}
+
+/* Whether an earlier call of the list has to be moved first. */
+static bool behind(const ct__flight *flight) {
+    for (const ct__flight *f = flight->group->first; f != flight; f = f->next)
+        if (f->stage == CT__AGREEING && is_message(f) == is_message(flight) &&
+            (!is_message(f) ||
+             (f->transfer.kind == flight->transfer.kind && f->transfer.root == flight->transfer.root)))
+            return true;
+    return false;
+}
+
+static bool move(ct__flight *flight) {
+    bool done = false;
+    if (flight->stage == CT__AGREEING && behind(flight)) return true;
+    if (flight->stage == CT__AGREEING) {
+        if (!test(flight, &flight->request, &done)) return false;
+        if (!done) return true;
+        if (!(is_message(flight) ? answered(flight) : compared(flight))) return false;
+    }
+    if (flight->stage != CT__MOVING) return true;
+    if (!test(flight, &flight->request, &done)) return false;
+    if (done && is_message(flight) && !test(flight, &flight->other, &done)) return false;
+    if (!done) return true;
+    flight->stage = CT__OVER;
+    return true;
+}
+
+static void drop_finished(ct_dist_group *group) {
+    ct__flight **at = &group->first, *last = NULL;
+    while (*at) {
+        if ((*at)->stage == CT__OVER) *at = (*at)->next;
+        else last = *at, at = &(*at)->next;
+    }
+    group->last = last;
+}
+
+bool ct__flights_move(void) {
+    ct__job *job = &ct__job_state;
+    bool fine = true;
+    for (ct_dist_group *g = &job->world; g && fine; g = g->next) {
+        if (!g->first) continue;
+        for (ct__flight *f = g->first; f && fine; f = f->next) fine = move(f);
+        if (fine) drop_finished(g);
+    }
+    return fine;
+}
+
+bool ct__flight_wait(ct__flight *flight) {
+    ct__job *job = &ct__job_state;
+    /* the last part of the time is for finding out who is missing */
+    const double limit = job->timeout > 2 ? job->timeout - 1 : job->timeout / 2, began = ct__seconds();
+    for (unsigned polls = 0; flight->stage != CT__OVER; polls++) {
+        if (flight->stage == CT__FAILED || job->broken[0]) {
+            ct__group(flight->group, ct__kind_name(flight->transfer.kind)); /* the error, where it was another call's */
+            break;
+        }
+        if (!ct__flights_move() || flight->stage == CT__OVER) continue;
+        if (polls % 32 == 31) {
+            const double waited = ct__seconds() - began;
+            const bool told = ct__trouble_heard();
+            if (told || waited > limit) {
+                ct__fail_missing(flight, told);
+                break;
+            }
+            /* others on this processor may be what we wait for */
+            if (waited > 0.01) nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+            else sched_yield();
+        }
+    }
+    job->stats.seconds += ct__seconds() - began;
+    return flight->stage == CT__OVER;
+}

@@ -1,0 +1,225 @@
+/* The job: joining it, leaving it, its groups. */
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cotangent/backend.h>
+
+#include "dist/dist.h"
+#include "support/options.h"
+
+static const double default_timeout = 300;
+
+ct__job ct__job_state = {.world = {.size = 1}, .timeout = 300, .engine = "one process"};
+
+double ct__seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* ---- Joining ---- */
+
+static const ct__transport *open_module(const char *engine, int ranks, const char *who) {
+    char name[40];
+    snprintf(name, sizeof name, "mpi_%s", engine);
+    const ct_module_function found = ct_backend_symbol(name, CT__TRANSPORT_ENTRY);
+    if (!found) {
+        char why[512];
+        snprintf(why, sizeof why, "%s", ct_error());
+        ct_error_clear();
+        if (ranks > 1)
+            ct_fail(CT_ERR_DEVICE, "dist_init", "%s started this process as one of %d, which needs its module: %s", who,
+                    ranks, why);
+        else ct_fail(CT_ERR_DEVICE, "dist_init", "engine '%s': %s", engine, why);
+        return NULL;
+    }
+    const ct__transport *transport = ((ct__transport_entry)found)();
+    if (transport->version == CT__TRANSPORT_VERSION && transport->size == sizeof *transport) return transport;
+    ct_fail(CT_ERR_DEVICE, "dist_init", "the module libcotangent_%s.so is of another version of the library", name);
+    return NULL;
+}
+
+/* Ranks of one machine that are not bound to processors of their own would fight for them. */
+static void share_processors(int local_ranks) {
+    cpu_set_t mask;
+    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    if (local_ranks < 2 || getenv("CT_THREADS") || sched_getaffinity(0, sizeof mask, &mask) != 0) return;
+    const int mine = CPU_COUNT(&mask);
+    if (ct_get_threads() != mine || (long)mine * local_ranks <= processors) return;
+    const int share = (int)(processors / local_ranks);
+    ct_set_threads(share > 1 ? share : 1);
+}
+
+static bool join(const char *engine, int ranks, const char *who) {
+    ct__job *job = &ct__job_state;
+    char name[128] = "";
+    int local_ranks = 1;
+    if (strcmp(engine, "slurm") == 0)
+        return ct_fail(CT_ERR_DEVICE, "dist_init",
+                       "srun started this process as one of %d without telling MPI: use srun --mpi=pmix (Open MPI) or "
+                       "--mpi=pmi2 (MPICH)",
+                       ranks);
+    if (strcmp(engine, "openmpi") != 0 && strcmp(engine, "mpich") != 0)
+        return ct_fail(CT_ERR_VALUE, "dist_init", "there is no engine '%s': openmpi, mpich and none are known", engine);
+    const ct__transport *transport = open_module(engine, ranks, who);
+    if (!transport) return false;
+    const char *problem =
+        transport->open(&job->world.rank, &job->world.size, &job->local_rank, &local_ranks, name, sizeof name);
+    if (problem) return ct_fail(CT_ERR_DEVICE, "dist_init", "%s: %s", engine, problem);
+    int *list = ct_malloc((size_t)job->world.size * sizeof *list);
+    if (!list) return ct_fail(CT_ERR_MEMORY, "dist_init", "no memory for %d ranks", job->world.size);
+    for (int i = 0; i < job->world.size; i++) list[i] = i;
+    job->world.ranks = list;
+    job->transport = transport;
+    snprintf(job->engine, sizeof job->engine, "%s", name);
+    share_processors(local_ranks);
+    return true;
+}
+
+bool ct_dist_init_p(const ct_dist_options *options) {
+    ct__job *job = &ct__job_state;
+    if (!ct_ok()) return false;
+    TAKE_OPTIONS(ct_dist_options, o, options);
+    if (!ct_ok()) return false;
+    if (job->joined) return true;
+    if (job->ended) return ct_fail(CT_ERR_STATE, "dist_init", "this process has left its job: a job is joined once");
+    const char *limit = getenv("CT_DIST_TIMEOUT");
+    job->timeout = o.timeout != 0 ? o.timeout : limit && *limit ? atof(limit) : default_timeout;
+    if (!(job->timeout > 0)) {
+        job->timeout = default_timeout;
+        return ct_fail(CT_ERR_VALUE, "dist_init", "the time limit is %g s; it has to be above 0",
+                       o.timeout != 0 ? o.timeout : atof(limit));
+    }
+    const char *who, *named = o.engine ? o.engine : getenv("CT_DIST");
+    int ranks = 1;
+    const char *started = ct__launcher(&ranks, &who);
+    if (named && *named && strcmp(named, "none") != 0) {
+        if (!join(named, 1, "")) return false;
+    } else if (!(named && *named) && started && ranks > 1) {
+        if (!join(started, ranks, who)) return false;
+    }
+    job->joined = true;
+    return true;
+}
+
+bool ct_dist_end(void) {
+    ct__job *job = &ct__job_state;
+    bool left = true;
+    if (!job->joined) return true;
+    if (job->transport && job->broken[0]) left = false; /* the others may be gone: MPI would wait for them for ever */
+    else if (job->transport) {
+        ct__flight flight;
+        left = ct__flight_begin(&flight, &job->world, &(ct__transfer){.kind = CT__END}, (ct_dims){0}, "") &&
+               ct__flight_wait(&flight);
+        const char *problem = left ? job->transport->close() : NULL;
+        if (problem) left = ct_fail(CT_ERR_STATE, "dist_end", "%s", problem);
+    }
+    ct_free(job->world.ranks);
+    job->world = (ct_dist_group){.size = 1};
+    job->transport = NULL;
+    job->ended = true;
+    job->joined = false;
+    return left;
+}
+
+int ct_dist_rank(void) { return ct__job_state.world.rank; }
+int ct_dist_size(void) { return ct__job_state.world.size; }
+int ct_dist_local_rank(void) { return ct__job_state.local_rank; }
+bool ct_dist_get_stats(ct_dist_stats *stats) {
+    if (!stats) return ct_fail(CT_ERR_NULL, "dist_get_stats", "stats is NULL");
+    const size_t size = stats->size, known = sizeof *stats;
+    if (size < sizeof size) return ct_fail(CT_ERR_VALUE, "dist_get_stats", "stats.size is %zu", size);
+    memcpy(stats, &ct__job_state.stats, size < known ? size : known);
+    stats->size = size;
+    return true;
+}
+const char *ct_dist_engine(void) { return ct__job_state.engine; }
+
+/* ---- Groups ---- */
+
+ct_dist_group *ct__group(ct_dist_group *group, const char *op) {
+    ct__job *job = &ct__job_state;
+    if (job->ended) {
+        ct_fail(CT_ERR_STATE, op, "this process has left its job (ct_dist_end)");
+        return NULL;
+    }
+    if (job->broken[0]) {
+        ct_fail(CT_ERR_STATE, op, "nothing can be exchanged after an earlier error: %s", job->broken);
+        return NULL;
+    }
+    return group ? group : &job->world;
+}
+
+ct_dist_group *ct__group_by_id(uint64_t id, const char *op) {
+    if (!ct__group(NULL, op)) return NULL;
+    for (ct_dist_group *g = &ct__job_state.world; g; g = g->next)
+        if (g->id == id) return g;
+    ct_fail(CT_ERR_STATE, op, "its group of ranks was freed");
+    return NULL;
+}
+
+/* Which ranks of the job are in a new group. */
+static bool learn_ranks(ct_dist_group *group) {
+    const int32_t mine = ct__job_state.world.rank;
+    ct__flight flight;
+    const ct__transfer transfer = {
+        .kind = CT__ALL_GATHER, .dtype = CT_I32, .count = 1, .in = &mine, .out = group->ranks};
+    return ct__flight_begin(&flight, group, &transfer, (ct_dims){.n = 1, .d = {1}}, "ranks of the group") &&
+           ct__flight_wait(&flight);
+}
+
+ct_dist_group *ct_dist_split(ct_dist_group *group, int color, int key) {
+    static uint64_t last_id;
+    ct__job *job = &ct__job_state;
+    if (!ct_ok()) return NULL;
+    ct_dist_group *from = ct__group(group, "dist_split");
+    if (!from) return NULL;
+    ct_dist_group *made = ct_calloc(1, sizeof *made);
+    if (made) *made = (ct_dist_group){.number = -1, .size = 1, .id = ++last_id};
+    const char *problem = NULL;
+    if (from->size > 1) {
+        ct__flight flight;
+        if (!ct__flight_begin(&flight, from, &(ct__transfer){.kind = CT__SPLIT}, (ct_dims){0}, "") ||
+            !ct__flight_wait(&flight))
+            goto failed;
+        int number = -1, rank = 0, size = 1;
+        problem = job->transport->split(from->number, color, key, &number, &rank, &size);
+        if (problem) {
+            ct_fail(CT_ERR_STATE, "dist_split", "%s", problem);
+            goto failed;
+        }
+        if (made) made->number = number, made->rank = rank, made->size = size;
+    }
+    if (!made || !(made->ranks = ct_calloc((size_t)made->size, sizeof *made->ranks))) {
+        ct_fail(CT_ERR_MEMORY, "dist_split", "no memory for a group of ranks");
+        goto failed;
+    }
+    made->next = job->world.next;
+    job->world.next = made;
+    if (learn_ranks(made)) return made;
+    job->world.next = made->next;
+failed:
+    if (made) ct_free(made->ranks);
+    ct_free(made);
+    return NULL;
+}
+
+void ct_dist_group_free(ct_dist_group *group) {
+    ct__job *job = &ct__job_state;
+    if (!group) return;
+    for (ct_dist_group **at = &job->world.next; *at; at = &(*at)->next) {
+        if (*at != group) continue;
+        *at = group->next;
+        if (job->transport && !job->broken[0] && group->number >= 0) job->transport->release(group->number);
+        ct_free(group->ranks);
+        ct_free(group);
+        return;
+    }
+}
+
+int ct_dist_group_rank(const ct_dist_group *group) { return group ? group->rank : ct_dist_rank(); }
+int ct_dist_group_size(const ct_dist_group *group) { return group ? group->size : ct_dist_size(); }

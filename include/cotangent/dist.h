@@ -1,0 +1,170 @@
+/* Training in several processes: ranks, groups of them, collectives on tensors, and data parallelism. The work is done by the engines
+ * that clusters have, MPI for processes and NCCL for NVIDIA devices, which are opened when they are first needed:
+ *
+ *     ct_dist_init();                                         // mpirun -n 4 ./program, or srun; alone it is one rank of one
+ *     ct_tensor *sum = ct_dist_all_reduce(x, CT_DIST_SUM, NULL);
+ *     ct_dist_end();
+ *
+ * A collective is called by all ranks of its group, in the same order, with tensors of the same shape and dtype. What each rank is about
+ * to do is compared before any data moves: a rank that calls something else, or with another shape, ends the call on every rank with a
+ * text that names the ranks, the calls and the tensors. A rank that does not come within the time limit (CT_DIST_TIMEOUT) ends it
+ * too. After such an error nothing more can be exchanged: the program says why and ends, and its launcher ends the others.
+ *
+ * Tensors may be of any dtype and on any device; those of CUDA go by NCCL where it is there, others through the host's memory. Gradients:
+ * a scalar that is differentiated is taken to be one rank's part of a sum over all ranks, so backward of a collective is a collective, and all
+ * ranks of the group have to run it.
+ *
+ * Threads: the functions here are for one thread of a process at a time. */
+#ifndef COTANGENT_DIST_H
+#define COTANGENT_DIST_H
+
+#include <cotangent.h>
+#include <cotangent/nn.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- The job --------------------------------------------------------------------------------------- */
+
+typedef struct ct_dist_options {
+    size_t size;
+    /* Who carries the data: "openmpi", "mpich" (and what has its ABI), "nccl" (torchrun's variables, CUDA tensors alone), or "none": one
+     * rank. NULL: CT_DIST, and without it whoever started this process, by the variables that mpirun, srun and torchrun set. */
+    const char *engine;
+    double timeout; /* seconds that a rank waits for the others in a call: CT_DIST_TIMEOUT, and without it 300 */
+} ct_dist_options;
+/* Joins the job that this process was started in; one that was started alone is rank 0 of 1, and needs no engine. A program that has
+ * initialized MPI itself stays its owner. A second call does nothing. Where the ranks of a machine would have more threads together than it
+ * has processors, each takes its share (ct_set_threads), unless CT_THREADS or the program has said how many. */
+CT_API bool ct_dist_init_p(const ct_dist_options *options);
+/* Leaves it, when all ranks have come here; after an error in a collective it does not wait for them. Nothing can be exchanged afterwards. */
+CT_API bool ct_dist_end(void);
+CT_API int ct_dist_rank(void);           /* 0 before ct_dist_init */
+CT_API int ct_dist_size(void);           /* of the job; 1 before ct_dist_init */
+CT_API int ct_dist_local_rank(void);     /* among those on the same machine: which of its devices to take */
+CT_API const char *ct_dist_engine(void); /* "Open MPI v4.1.4", "one process" */
+
+/* What this rank has exchanged so far. */
+typedef struct ct_dist_stats {
+    size_t size;    /* sizeof(ct_dist_stats), set by the caller */
+    int64_t calls;  /* of collectives, sends and receives */
+    int64_t bytes;  /* that it gave to them */
+    double seconds; /* that it waited for them */
+} ct_dist_stats;
+CT_API bool ct_dist_get_stats(ct_dist_stats *stats);
+
+/* ---- Groups ---------------------------------------------------------------------------------------- */
+
+/* Some ranks of the job, numbered from 0. NULL is the group of all. */
+typedef struct ct_dist_group ct_dist_group;
+/* Called by all ranks of a group: those with the same color make a new one, in the order of key, then of rank. A negative color takes part
+ * in none and gets a group of itself alone. NULL after an error. */
+CT_API ct_dist_group *ct_dist_split(ct_dist_group *group, int color, int key);
+CT_API void ct_dist_group_free(ct_dist_group *group); /* by all of its ranks */
+CT_API int ct_dist_group_rank(const ct_dist_group *group);
+CT_API int ct_dist_group_size(const ct_dist_group *group);
+
+/* ---- Collectives ----------------------------------------------------------------------------------- */
+
+typedef enum ct_dist_reduction {
+    CT_DIST_SUM = 0,
+    CT_DIST_MEAN, /* of floating dtypes */
+    CT_DIST_MAX,  /* NaN where a rank has NaN */
+    CT_DIST_MIN,
+    CT_DIST_PRODUCT,
+} ct_dist_reduction;
+
+/* y = the sum (mean, ...) over ranks of x. f16 and bf16 are added in f32 and rounded at each rank. The gradient of
+ * max and min is that of the first rank of equals. Bool has max (or) and min (and); f8 and complex64 have no reductions. */
+CT_API ct_tensor *ct_dist_all_reduce(ct_tensor *x, ct_dist_reduction reduction, ct_dist_group *group);
+/* y = x of rank root. The others' x gives shape and dtype, and gets a gradient of zeros. */
+CT_API ct_tensor *ct_dist_broadcast(ct_tensor *x, int root, ct_dist_group *group);
+/* x [n, ...] of all ranks, one after the other: [size n, ...]. Of scalars [size]. */
+CT_API ct_tensor *ct_dist_all_gather(ct_tensor *x, ct_dist_group *group);
+/* x [size n, ...], reduced; rank r gets [n, ...], the r-th part. Sum and mean have gradients. */
+CT_API ct_tensor *ct_dist_reduce_scatter(ct_tensor *x, ct_dist_reduction reduction, ct_dist_group *group);
+/* x [size n, ...]: part s goes to rank s, whose part r it becomes. */
+CT_API ct_tensor *ct_dist_all_to_all(ct_tensor *x, ct_dist_group *group);
+CT_API bool ct_dist_barrier(ct_dist_group *group); /* returns when all have called it */
+/* To one other rank of the group, and from one: as many receives as sends, in the same order. What arrives replaces the elements of x, which
+ * is contiguous and of the shape and dtype that were sent. There is no gradient, so what is sent must not be part of a graph. */
+CT_API bool ct_dist_send(ct_tensor *x, int to, ct_dist_group *group);
+CT_API bool ct_dist_receive(ct_tensor *x, int from, ct_dist_group *group);
+
+/* ---- The same without waiting ---------------------------------------------------------------------- */
+
+/* A call that has begun. x must not change before it is over. Calls that have begun count in the order of the group's calls. */
+typedef struct ct_dist_work ct_dist_work;
+CT_API ct_dist_work *ct_dist_all_reduce_start(ct_tensor *x, ct_dist_reduction reduction, ct_dist_group *group);
+CT_API ct_dist_work *ct_dist_broadcast_start(ct_tensor *x, int root, ct_dist_group *group);
+CT_API ct_dist_work *ct_dist_all_gather_start(ct_tensor *x, ct_dist_group *group);
+CT_API ct_dist_work *ct_dist_reduce_scatter_start(ct_tensor *x, ct_dist_reduction reduction, ct_dist_group *group);
+CT_API ct_dist_work *ct_dist_all_to_all_start(ct_tensor *x, ct_dist_group *group);
+CT_API ct_dist_work *ct_dist_barrier_start(ct_dist_group *group);
+CT_API ct_dist_work *ct_dist_send_start(ct_tensor *x, int to, ct_dist_group *group);
+CT_API ct_dist_work *ct_dist_receive_start(ct_tensor *x, int from, ct_dist_group *group);
+/* Moves what can be moved, and says whether this one is over; false also after an error. */
+CT_API bool ct_dist_done(ct_dist_work *work);
+/* Waits. *result, if it is asked for, is what the call gives (of a receive x; of a send and a barrier NULL); it belongs to the current scope
+ * and has the same gradient. */
+CT_API bool ct_dist_wait(ct_dist_work *work, ct_tensor **result);
+CT_API void ct_dist_work_free(ct_dist_work *work); /* waits first, if nobody did */
+
+/* ---- Data parallelism ------------------------------------------------------------------------------ */
+
+/* A network of which every rank has a copy and trains it on its own part of each batch. Gradients are averaged over ranks in buckets,
+ * while backward goes on with the layers below:
+ *
+ *     ct_dist_parallel *parallel = ct_dist_data_parallel(net);
+ *     for (...) { ct_backward(loss); ct_dist_reduce_gradients(parallel); ct_optim_step(opt); ct_optim_zero_grad(opt); }
+ *
+ * Each rank's loss is the mean over its own items, of which all have as many; otherwise it is weighted by them. */
+typedef struct ct_dist_parallel ct_dist_parallel;
+typedef struct ct_dist_parallel_options {
+    size_t size;
+    ct_dist_group *group; /* NULL: all ranks */
+    int64_t bucket;       /* bytes of gradients that go at once: 8 MiB */
+    bool bf16;            /* f32 gradients go as bf16: half the bytes, 8 bits of mantissa */
+    /* The same bits with any number of ranks that divides this, a power of two: see ct_dist_shard. 0: not so */
+    int shards;
+} ct_dist_parallel_options;
+/* Parameters and buffers of rank 0 become those of all; ranks whose networks differ are told which parameter it is. net is held. Parameters must not be
+ * replaced afterwards (moved, converted, frozen or not). */
+CT_API ct_dist_parallel *ct_dist_data_parallel_p(ct_module *net, const ct_dist_parallel_options *options);
+CT_API void ct_dist_parallel_free(ct_dist_parallel *parallel);
+/* Once after the last backward before a step, by all ranks: ends what backward has begun. A parameter that some ranks have not used counts as
+ * zeros there; one that none has used has no gradient, as ever. */
+CT_API bool ct_dist_reduce_gradients(ct_dist_parallel *parallel);
+/* false: backward only adds up gradients on its own rank, until it is true again and a pass was made (gradient accumulation). Returns what
+ * it was. */
+CT_API bool ct_dist_set_sync(ct_dist_parallel *parallel, bool sync);
+/* The buffers (running statistics) of rank 0 on all ranks. */
+CT_API bool ct_dist_broadcast_buffers(ct_dist_parallel *parallel);
+
+/* The same bits whatever the number of ranks. The batch of a step is cut into `shards` parts, of which rank r computes
+ * shards / size, from r shards / size on, one after the other:
+ *
+ *     for (int s = ct_dist_first_shard(p); s < ct_dist_last_shard(p); s++) {
+ *         ct_dist_shard(p, step, s);
+ *         ... forward and backward of the mean loss of part s ...
+ *     }
+ *     ct_dist_reduce_gradients(p);
+ *
+ * ct_dist_shard sets the default random generator to a position of (step, shard), and buffers to what they were before the step. Gradients, and buffers, become
+ * the mean over the shards, added up as a balanced binary tree in their order, by one rank in the same way as by many. */
+CT_API bool ct_dist_shard(ct_dist_parallel *parallel, int64_t step, int shard);
+CT_API int ct_dist_first_shard(const ct_dist_parallel *parallel);
+CT_API int ct_dist_last_shard(const ct_dist_parallel *parallel); /* one past it */
+
+/* Batch norms of net, in training, take mean and variance over the items of all ranks of the group, and their running statistics from these. All
+ * ranks run forward and backward together. */
+CT_API bool ct_nn_sync_batch_norm(ct_module *net, ct_dist_group *group);
+
+#ifdef __cplusplus
+}
+#endif
+
+#include <cotangent/dist_options.h> /* ct_dist_init(.timeout = 60) and so on, over the functions ending in _p */
+
+#endif

@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# Several processes under mpirun, of Open MPI and of MPICH: `make test-dist`. What cannot be had here is skipped, by name and with the reason.
+. "$(dirname "${BASH_SOURCE[0]}")/check.sh"
+
+tests=$build_dir/tests
+export CT_BACKEND_PATH=$tests:$build_dir/lib CT_DIST_TIMEOUT=20
+cd "$work" || exit 1
+
+# ranks N COMMAND...: by the launcher of $mpi. There may be fewer processors than ranks, and CI may run as root.
+ranks() {
+    local n=$1
+    shift
+    export RANKS=$n
+    case $mpi in
+    openmpi)
+        env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 120 mpirun.openmpi --oversubscribe --bind-to none --quiet \
+            -x CT_BACKEND_PATH -x CT_DIST_TIMEOUT -x RANKS ${recovery:+--enable-recovery} -n "$n" "$@"
+        ;;
+    mpich) timeout 120 mpirun.mpich ${recovery:+-disable-auto-cleanup} -n "$n" "$@" ;;
+    esac
+}
+
+# Every one of the ranks says the text: all but `silent`.
+tells() {
+    local n=$1 silent=$2 what=$3 text=$4 r
+    CT_DIST_TIMEOUT=3 ranks "$n" "$tests/dist_faults" "$what" >"told.$mpi.$what" 2>&1
+    cat "told.$mpi.$what"
+    for r in $(seq 0 $((n - 1))); do
+        [ "$r" = "$silent" ] || grep -E "^rank $r: .*$text" "told.$mpi.$what" || return 1
+    done
+}
+
+collectives() { ranks "$1" "$tests/dist_collectives" >"out.$mpi.$1" 2>&1 && cat "out.$mpi.$1" && grep -q "^$1 ranks by " "out.$mpi.$1"; }
+
+parallel() { ranks "$1" "$tests/dist_parallel" >"out.$mpi.$1" 2>&1 || { cat "out.$mpi.$1" && return 1; } && grep -q "^$1 ranks" "out.$mpi.$1"; }
+# The bits of every loss and of the running statistics are those of one process.
+same_losses() {
+    ranks "$1" "$tests/dist_parallel" losses >"losses.$mpi.$1" 2>&1
+    [ "$(grep -c shard "losses.$mpi.$1")" -eq 24 ] && diff losses.1 "losses.$mpi.$1"
+}
+
+ends_the_job() { # of itself, long before the time limit of the ranks
+    local began=$SECONDS
+    ! ranks 4 "$tests/dist_faults" kill && [ $((SECONDS - began)) -lt 15 ]
+}
+
+faults() {
+    local recovery=yes # the launcher would end the others before they can tell
+    check "$mpi: other shapes" tells 4 none shape 'dist_all_reduce: ranks disagree: ranks 0, 1 and 2 call all_reduce \(sum\) of f32\[3,4\], call 1; rank 3 calls all_reduce \(sum\) of f32\[3,5\], call 1'
+    check "$mpi: other dtypes" tells 2 none dtype 'ranks disagree: rank 0 calls all_reduce \(sum\) of f32\[2\], call 1; rank 1 calls all_reduce \(sum\) of f64\[2\]'
+    check "$mpi: another op" tells 2 none op 'ranks disagree: rank 0 calls all_reduce \(sum\) of f32\[3,4\], call 1; rank 1 calls all_gather of f32\[3,4\]'
+    check "$mpi: another step" tells 2 none order 'ranks disagree: rank 0 calls broadcast from rank 0 of f32\[3,4\], call 1; rank 1 calls all_reduce'
+    check "$mpi: a rank that ends early" tells 4 none end 'ranks disagree: ranks 0, 1 and 2 call all_reduce \(sum\) of f32\[7\], call 1; rank 3 calls end, call 1'
+    check "$mpi: a message of another shape" tells 2 none message 'ranks disagree: .*rank 0 calls send to rank 1 of f32\[3,4\]'
+    check "$mpi: two ranks that wait for each other" tells 2 none deadlock 'dist_receive: receive from rank [01] of f32\[3,4\]: rank [01] waits in receive from rank [01] of f32\[3,4\] instead'
+    check "$mpi: a call that has begun" tells 2 none begun 'ranks disagree: rank 0 calls all_reduce \(sum\) of f32\[5\], call 2; rank 1 calls all_reduce \(sum\) of f32\[2\], call 2'
+    check "$mpi: another network" tells 2 none network "ranks disagree: rank 0 calls broadcast from rank 0 of '1.weight', f32\\[2,4\\], call 3; rank 1 calls broadcast from rank 0 of '1.weight', f32\\[5,4\\]"
+    check "$mpi: a rank that hangs in a step" tells 2 1 layer "dist_all_reduce: all_reduce \\(sum\\) of '1.bias to 0.weight', f32\\[30\\], call 5: rank 1 has not come to it within 3 s"
+    check "$mpi: a rank that hangs" tells 4 3 sleep 'dist_all_reduce: all_reduce \(sum\) of f32\[3,4\], call 1: rank 3 has not come to it within 3 s, and does not answer'
+    # MPICH's launcher does not outlive this
+    [ $mpi = mpich ] || check "$mpi: a rank that is killed" tells 4 3 kill 'dist_all_reduce: all_reduce \(sum\) of f32\[3,4\], call 1: rank 3 has not come to it within 3 s, and does not answer'
+}
+
+check "one process needs no MPI" env RANKS=1 "$tests/dist_collectives"
+check "data parallel training by one process" "$tests/dist_parallel"
+"$tests/dist_parallel" losses >losses.1
+for mpi in openmpi mpich; do
+    if ! command -v mpirun.$mpi >/dev/null; then
+        skip "$mpi" "there is no mpirun.$mpi"
+        continue
+    elif [ ! -e "$build_dir/lib/libcotangent_mpi_$mpi.so" ]; then
+        skip "$mpi" "its header was not there when this was built"
+        continue
+    fi
+    for n in 2 4; do
+        check "$mpi: every collective by $n ranks" collectives $n
+        check "$mpi: data parallel training by $n ranks" parallel $n
+        check "$mpi: the same bits by $n ranks" same_losses $n
+    done
+    faults
+    check "$mpi: a rank that is killed ends the job" ends_the_job
+done
+finish
