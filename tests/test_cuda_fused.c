@@ -15,6 +15,7 @@
 #include "gen/norm.attrs.h"
 #include "ops/fused/cuda/fused.h"
 #include "ops/fused/cuda/fused/text.h"
+#include "ops/norm/cuda/row_norm.h"
 
 /* ---- Random groups ---- */
 
@@ -358,7 +359,8 @@ static void make_residual_norm(group *g, int64_t rows, int64_t n, ct_dtype dtype
     g->shape = CT_DIMS(2, rows / 2, n);
     g->fused.count = rows * n;
     cast_value(g, row_input(g, narrow), dtype);
-    add_values(g, row_input(g, dtype), last_value(g));
+    const int wide = last_value(g), residual = row_input(g, dtype);
+    add_values(g, residual, wide);
     const int sum = last_value(g);
     add_norm(g, sum, dtype, true, rms);
     cast_value(g, last_value(g), narrow);
@@ -467,31 +469,25 @@ static bool run_by_steps(group *g, char (*memory)[MOST * 8]) {
 }
 
 static void put_group(FILE *file, int number, const char *text) {
-    fprintf(file, "namespace group_%d {\n#define fused fused_%d\n%s#undef fused\n}\n", number, number, text);
+    fprintf(file,
+            "namespace group_%d {\n#define fused fused_%d\n#define fused_total fused_total_%d\n%s#undef fused\n#undef "
+            "fused_total\n}\n"
+            "extern \"C\" void call_%d(const void *a) { group_%d::fused_%d(*(const ct_fused_arguments *)a); }\n",
+            number, number, number, text, number, number, number);
 }
 
-typedef void (*kernel_function)(ct_fused_arguments a);
-typedef void (*place_function)(unsigned block, unsigned thread, unsigned blocks, unsigned threads);
-
-/* Every thread of a small grid in turn. */
-static void run_kernel(kernel_function kernel, place_function place, const ct_fused_arguments *a) {
-    enum { BLOCKS = 3, THREADS = 16 };
-    for (unsigned b = 0; b < BLOCKS; b++)
-        for (unsigned t = 0; t < THREADS; t++) {
-            place(b, t, BLOCKS, THREADS);
-            kernel(*a);
-        }
-}
+typedef void (*kernel_function)(const void *arguments);
+typedef int (*run_function)(kernel_function kernel, const void *arguments, unsigned blocks, unsigned threads);
 
 static void compare(group *g, void *library, int number) {
     static _Alignas(64) char by_steps[VALUES][MOST * 8], inputs[VALUES][MOST * 8], outputs[VALUES][MOST * 8];
     char name[32];
-    snprintf(name, sizeof name, "fused_%d", number);
+    snprintf(name, sizeof name, "call_%d", number);
     kernel_function kernel;
-    place_function place;
+    run_function run;
     *(void **)&kernel = dlsym(library, name);
-    *(void **)&place = dlsym(library, "set_place");
-    REQUIRE(kernel && place);
+    *(void **)&run = dlsym(library, "ct_run_blocks");
+    REQUIRE(kernel && run);
     for (int i = 0; i < g->fused.n_values; i++)
         if (g->values[i].input >= 0) {
             fill_input(g, i, g->values[i].dtype, by_steps[i]);
@@ -504,7 +500,7 @@ static void compare(group *g, void *library, int number) {
         a.packed = packed;
         for (int i = 0; i < g->call.n_in; i++) a.at[i] = inputs[i];
         for (int i = 0; i < g->call.n_out; i++) a.at[g->call.n_in + i] = memset(outputs[i], 0x77, sizeof outputs[i]);
-        run_kernel(kernel, place, &a);
+        CHECK(run(kernel, &a, 3, 16));
         for (int i = 0; i < g->fused.n_values; i++) {
             const ct_fused_value *v = &g->values[i];
             const size_t bytes = (size_t)v->count * ct_dtype_size(v->dtype);
@@ -516,9 +512,28 @@ static void compare(group *g, void *library, int number) {
     }
 }
 
+/* Compiles a text of the host's; NULL: it does not compile. */
+static void *compiled(const char *folder, const char *path) {
+    char command[1024], library[64];
+    snprintf(
+        command, sizeof command,
+        "c++ -std=c++17 -O1 -ffp-contract=off -w -shared -fPIC -I%s/tests/cuda/host -I%s -I%s/include -I%s/include -o "
+        "%s/fused.so %s -lpthread",
+        CT_TEST_SOURCE, CT_TEST_SOURCE, CT_TEST_SOURCE, CT_TEST_GENERATED, folder, path);
+    const bool ok = CHECK(system(command) == 0);
+    snprintf(library, sizeof library, "%s/fused.so", folder);
+    return ok ? dlopen(library, RTLD_NOW) : NULL;
+}
+
+static void remove_folder(const char *folder) {
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    CHECK(system(command) == 0);
+}
+
 TEST_LIMIT(fused_texts_have_the_bits_of_the_steps, 300) {
     static group groups[GROUPS];
-    char folder[] = "/tmp/ct_fused_XXXXXX", path[64], command[1024];
+    char folder[] = "/tmp/ct_fused_XXXXXX", path[64];
     if (system("c++ --version >/dev/null 2>&1") != 0) SKIP("there is no C++ compiler");
     REQUIRE(mkdtemp(folder) != NULL);
     snprintf(path, sizeof path, "%s/fused.cpp", folder);
@@ -533,18 +548,162 @@ TEST_LIMIT(fused_texts_have_the_bits_of_the_steps, 300) {
         free(text);
     }
     fclose(file);
-    snprintf(
-        command, sizeof command,
-        "c++ -std=c++17 -O1 -ffp-contract=off -w -shared -fPIC -I%s/tests/cuda/host -I%s -I%s/include -I%s/include -o "
-        "%s/fused.so %s",
-        CT_TEST_SOURCE, CT_TEST_SOURCE, CT_TEST_SOURCE, CT_TEST_GENERATED, folder, path);
-    const bool compiled = CHECK(system(command) == 0);
-    snprintf(path, sizeof path, "%s/fused.so", folder);
-    void *library = compiled ? dlopen(path, RTLD_NOW) : NULL;
+    void *library = compiled(folder, path);
     if (CHECK(library != NULL))
         for (int i = 0; i < GROUPS; i++) compare(&groups[i], library, i);
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    CHECK(system(command) == 0);
+    remove_folder(folder);
+}
+
+/* ---- Rows on the host, beside the kernels of the norms themselves ---- */
+
+enum { ROWS = 10, LENGTH = 768, WIDE = ROWS * LENGTH };
+typedef struct rows_data {
+    _Alignas(64) uint16_t narrow[WIDE], made_narrow[WIDE];
+    _Alignas(64) float wide[WIDE], residual[WIDE], sum[WIDE], between[WIDE], weight[LENGTH], bias[LENGTH];
+    _Alignas(64) float vectors[2][LENGTH], sums[64 * 2 * LENGTH], spare[3][WIDE];
+} rows_data;
+
+static float upper_half(uint16_t bits) {
+    const uint32_t all = (uint32_t)bits << 16;
+    float x;
+    memcpy(&x, &all, sizeof x);
+    return x;
+}
+
+static uint16_t to_upper_half(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static void fill_rows(rows_data *d) {
+    unsigned seed = 3;
+    memset(d, 0, sizeof *d);
+#define NEXT ((float)(int)((seed = seed * 1664525u + 1013904223u) >> 12) / (1 << 19) - 1)
+    for (int i = 0; i < WIDE; i++) d->narrow[i] = to_upper_half(NEXT), d->wide[i] = NEXT, d->residual[i] = NEXT;
+    for (int i = 0; i < LENGTH; i++) d->weight[i] = NEXT + 1, d->bias[i] = NEXT;
+#undef NEXT
+}
+
+typedef struct host_library {
+    run_function run;
+    kernel_function fused[2], total, norm, norm_all, norm_total;
+} host_library;
+
+static void find_kernels(void *library, host_library *h) {
+    *(void **)&h->run = dlsym(library, "ct_run_blocks");
+    *(void **)&h->fused[0] = dlsym(library, "call_0");
+    *(void **)&h->fused[1] = dlsym(library, "call_1");
+    *(void **)&h->total = dlsym(library, "call_total");
+    *(void **)&h->norm = dlsym(library, "call_norm");
+    *(void **)&h->norm_all = dlsym(library, "call_norm_all");
+    *(void **)&h->norm_total = dlsym(library, "call_norm_total");
+}
+
+/* Places of the operands of a group, in the order in which make_residual_ adds them. */
+static ct_fused_arguments places(const group *g, void *const *of_values) {
+    ct_fused_arguments a;
+    memset(&a, 0, sizeof a);
+    a.packed = 1;
+    for (int i = 0; i < g->fused.n_values; i++) {
+        if (g->values[i].input >= 0) a.at[g->values[i].input] = of_values[i];
+        if (g->values[i].output >= 0) a.at[g->call.n_in + g->values[i].output] = of_values[i];
+    }
+    return a;
+}
+
+static void check_forward(const group *g, const host_library *h) {
+    static rows_data apart, fused;
+    fill_rows(&apart), fill_rows(&fused);
+    for (int i = 0; i < WIDE; i++) apart.sum[i] = apart.residual[i] + upper_half(apart.narrow[i]);
+    ct_cuda_row_norm norm = {.x = (char *)apart.sum,
+                             .y = (char *)apart.between,
+                             .weight = (char *)apart.weight,
+                             .bias = (char *)apart.bias,
+                             .rows = ROWS,
+                             .n = LENGTH,
+                             .eps = 1e-5,
+                             .lanes = 64};
+    CHECK(h->run(h->norm, &norm, ROWS, 64));
+    for (int i = 0; i < WIDE; i++) apart.made_narrow[i] = to_upper_half(apart.between[i]);
+    /* values: narrow, its cast, residual, sum, weight, bias, norm, its cast */
+    void *of_values[] = {fused.narrow, fused.spare[0], fused.residual, fused.sum,
+                         fused.weight, fused.bias,     fused.spare[1], fused.made_narrow};
+    const ct_fused_arguments a = places(g, of_values);
+    CHECK(h->run(h->fused[0], &a, ROWS, 64));
+    CHECK(!memcmp(fused.sum, apart.sum, sizeof fused.sum));
+    CHECK(!memcmp(fused.made_narrow, apart.made_narrow, sizeof fused.made_narrow));
+}
+
+static void check_backward(const group *g, const host_library *h) {
+    static rows_data apart, fused;
+    const ct_norm_division d = ct_norm_division_of(LENGTH, sizeof(float));
+    const unsigned blocks = (ROWS + 3) / 4; /* four rows, a warp each */
+    fill_rows(&apart), fill_rows(&fused);
+    CHECK(d.warps && d.lanes == 32 && d.block == 128);
+    for (int i = 0; i < WIDE; i++) apart.sum[i] = upper_half(apart.narrow[i]);
+    ct_cuda_row_norm norm = {.g = (char *)apart.sum,
+                             .x = (char *)apart.wide,
+                             .dx = (char *)apart.between,
+                             .weight = (char *)apart.weight,
+                             .dweight = (char *)apart.vectors[0],
+                             .dbias = (char *)apart.vectors[1],
+                             .sums = (char *)apart.sums,
+                             .rows = ROWS,
+                             .n = LENGTH,
+                             .parts = blocks,
+                             .eps = 1e-5,
+                             .lanes = 32};
+    CHECK(h->run(h->norm_all, &norm, blocks, 128) && h->run(h->norm_total, &norm, LENGTH / 32, 256));
+    for (int i = 0; i < WIDE; i++) {
+        apart.residual[i] += apart.between[i];
+        apart.made_narrow[i] = to_upper_half(apart.residual[i]);
+    }
+    /* values: narrow, its cast, x, weight, dx, gradients of weight and bias, residual, sum, its cast */
+    void *of_values[] = {fused.narrow,     fused.spare[0],   fused.wide,     fused.weight,   fused.spare[1],
+                         fused.vectors[0], fused.vectors[1], fused.residual, fused.spare[2], fused.made_narrow};
+    ct_fused_arguments a = places(g, of_values);
+    a.sums = (char *)fused.sums;
+    a.parts = blocks;
+    CHECK(h->run(h->fused[1], &a, blocks, 128) && h->run(h->total, &a, LENGTH / 32, 256));
+    CHECK(!memcmp(fused.made_narrow, apart.made_narrow, sizeof fused.made_narrow));
+    CHECK(!memcmp(fused.vectors, apart.vectors, sizeof fused.vectors));
+}
+
+TEST_LIMIT(fused_norms_have_the_bits_of_those_by_themselves, 300) {
+    static group forward, backward;
+    static const char *const calls[][3] = {{"norm", "row_norm_rows_f32", "ct_cuda_row_norm"},
+                                           {"norm_all", "row_norm_grad_warps_f32", "ct_cuda_row_norm"},
+                                           {"norm_total", "row_norm_grad_total_f32", "ct_cuda_row_norm"},
+                                           {"total", "group_1::fused_total_1", "ct_fused_arguments"}};
+    char folder[] = "/tmp/ct_fused_XXXXXX", path[64];
+    if (system("c++ --version >/dev/null 2>&1") != 0) SKIP("there is no C++ compiler");
+    REQUIRE(mkdtemp(folder) != NULL);
+    snprintf(path, sizeof path, "%s/fused.cpp", folder);
+    FILE *file = fopen(path, "w");
+    REQUIRE(file != NULL);
+    make_residual_norm(&forward, ROWS, LENGTH, CT_F32, CT_BF16, false);
+    make_residual_gradient(&backward, ROWS, LENGTH, CT_F32, CT_BF16, true);
+    fprintf(file, "#define __CUDACC__\n#include \"tests/cuda/host.h\"\n#include \"ops/fused/cuda/rows.cuh\"\n"
+                  "#include \"backends/cuda/convert.cuh\"\n#include \"ops/norm/cuda/row_norm.cu\"\n#undef KERNELS\n");
+    for (int i = 0; i < 2; i++) {
+        char *text = text_of(i ? &backward : &forward);
+        if (text) put_group(file, i, text);
+        free(text);
+    }
+    for (int i = 0; i < 4; i++)
+        fprintf(file, "extern \"C\" void call_%s(const void *a) { %s(*(const %s *)a); }\n", calls[i][0], calls[i][1],
+                calls[i][2]);
+    fclose(file);
+    void *library = compiled(folder, path);
+    host_library h;
+    if (CHECK(library != NULL)) {
+        find_kernels(library, &h);
+        REQUIRE(h.run && h.fused[0] && h.fused[1] && h.total && h.norm && h.norm_all && h.norm_total);
+        check_forward(&forward, &h);
+        check_backward(&backward, &h);
+    }
+    remove_folder(folder);
 }
 #endif
 

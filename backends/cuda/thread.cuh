@@ -4,6 +4,11 @@
 #include "backends/cuda/view.h"
 #include "backends/cuda/words.cuh"
 
+// Shared memory whose size the launch gives.
+#ifndef CT_DYNAMIC_SHARED
+#define CT_DYNAMIC_SHARED(name) extern __shared__ __align__(16) char name[]
+#endif
+
 CT_DEVICE int64_t ct_first() { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }
 CT_DEVICE int64_t ct_step() { return (int64_t)gridDim.x * blockDim.x; }
 

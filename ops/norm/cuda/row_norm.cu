@@ -65,7 +65,7 @@ template <typename S, bool WHOLE, int KEPT> CT_DEVICE void row_norm_grads(const 
 template <typename S, int K> CT_DEVICE void row_norm_all(const ct_cuda_row_norm &a) {
     typedef typename ct_number<S>::type N;
     enum { V = ct_row_pack<S>::V };
-    extern __shared__ __align__(16) char shared[];
+    CT_DYNAMIC_SHARED(shared);
     if (ct_does_nothing(a.head)) return;
     const terms<N> of(a);
     const int lanes = a.lanes, lane = (int)threadIdx.x & (lanes - 1), groups = (int)blockDim.x / lanes,

@@ -6,6 +6,7 @@
 struct __nv_bfloat16 {
     uint16_t bits;
 };
+static unsigned short __bfloat16_as_ushort(__nv_bfloat16 x) { return x.bits; }
 static float __bfloat162float(__nv_bfloat16 x) { return __uint_as_float((uint32_t)x.bits << 16); }
 static __nv_bfloat16 __float2bfloat16_rn(float x) { // to nearest, ties to even
     const uint32_t bits = __float_as_uint(x);

@@ -282,7 +282,7 @@ void ct_fused_put_row_kernel(ct_fused_text *t, const ct_call *call) {
         t,
         "enum { V = %d, N = %d, PACKS = %d, LANES = %d, K = %d };\n"
         "extern \"C\" __global__ void __launch_bounds__(%d, %d) fused(const __grid_constant__ ct_fused_arguments a) {\n"
-        "    extern __shared__ __align__(16) char shared[];\n"
+        "    CT_DYNAMIC_SHARED(shared);\n"
         "    if (ct_does_nothing(a.head)) return;\n"
         "    const int lane = (int)threadIdx.x & (LANES - 1), groups = (int)blockDim.x / LANES;\n"
         "    const int64_t rows = %" PRId64 ";\n"
