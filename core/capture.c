@@ -371,15 +371,19 @@ static void keep_what_is_left(ct_graph *g) {
     ct__map_free(&g->by_storage);
 }
 
-/* On a device that does work as one, effects that may come early do, so that they do not come between; elsewhere they stay, so that one is not
- * done where a call before it fails. */
+/* On a device that does work as one, effects that may come early do, so that they do not come between calls, but stay behind effects that came
+ * before them; elsewhere they stay, so that one is not done where a call before it fails. */
 static void move_early_effects(ct_graph *g) {
     int n = 0;
     bool together = false;
     for (int i = 0; i < g->n_records; i++)
         together |= g->records[i].kind == CT__CALL && ct__records_work(g->records[i].call.device);
     for (int i = 0; together && i < g->n_records; i++) {
-        if (!g->records[i].early) continue;
+        if (g->records[i].kind != CT__EFFECT) continue;
+        if (!g->records[i].early) {
+            n = i + 1;
+            continue;
+        }
         const ct_record record = g->records[i];
         memmove(&g->records[n + 1], &g->records[n], (size_t)(i - n) * sizeof record);
         g->records[n++] = record;

@@ -123,6 +123,34 @@ TEST(effects_are_done_in_replays_alone) {
     ct_graph_free(NULL);
 }
 
+/* Effects that may come early come before calls, not before each other. */
+static char order[16];
+static int ordered;
+static bool note_order(void *context) { return (order[ordered++] = *(const char *)context) != 0; }
+static bool with_effects(void *context) {
+    return ct_capture_effect_early(note_order, "a") && ct_add_(context, context) &&
+           ct_capture_effect_early(note_order, "b") && ct_add_(context, context) &&
+           ct_capture_effect(note_order, "c") && ct_add_(context, context) &&
+           ct_capture_effect_early(note_order, "d") && ct_add_(context, context) &&
+           ct_capture_effect_early(note_order, "a");
+}
+
+TEST(effects_keep_their_order_where_some_of_them_come_early) {
+    setenv("CT_BACKEND_PATH", CT_TEST_MODULES, 1);
+    const char *names[] = {"cpu", "guard"};
+    for (int i = 0; i < 2; i++) {
+        ct_device device;
+        CHECK(ct_device_parse(names[i], &device));
+        ct_tensor *x = ct_to(ct_ones(CT_DIMS(3)), device);
+        ct_graph *graph = ct_capture(with_effects, x, CT_CAPTURE_WARM);
+        memset(order, 0, sizeof order), ordered = 0;
+        CHECK(graph && ct_replay(graph));
+        CHECK_TEXT(order, "abcda");
+        CHECK(ct_item(ct_select(x, 0, 0)) == 256);
+        ct_graph_free(graph);
+    }
+}
+
 TEST(a_replay_allocates_nothing) {
     ct_scope {
         training t = make_training(CONVOLUTIONAL, 1, CT_F32, cpu);
