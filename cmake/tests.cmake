@@ -90,8 +90,17 @@ if(quick_programs)
     set_tests_properties(${quick_programs} PROPERTIES LABELS quick)
 endif()
 if(TARGET test_cuda_choices) # of the module for NVIDIA devices, but plain C
-    target_sources(test_cuda_choices PRIVATE backends/cuda/choices.c)
+    target_sources(test_cuda_choices PRIVATE backends/cuda/choices.c backends/cuda/cache.c)
 endif()
+foreach(name test_cuda_fused test_cuda_fused_rows) # of the module too
+    if(TARGET ${name} AND TARGET cotangent_cuda)
+        target_sources(${name} PRIVATE ops/fused/cuda/fused/text.c ops/fused/cuda/fused/steps.c ops/fused/cuda/fused/rows.c
+            ops/fused/cuda/fused/headers.c backends/cuda/nvrtc.c ${CT_TEXT_OBJECTS})
+        target_include_directories(${name} SYSTEM PRIVATE ${CT_CUDA_INCLUDE})
+        target_compile_definitions(${name} PRIVATE CT_TEST_FUSED CT_TEST_SOURCE="${CMAKE_CURRENT_SOURCE_DIR}"
+            CT_TEST_GENERATED="${CT_GENERATED_DIR}")
+    endif()
+endforeach()
 if(TARGET test_charts)
     target_sources(test_charts PRIVATE cli/train/buffer.c cli/train/chart.c cli/train/number.c)
 endif()

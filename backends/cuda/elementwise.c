@@ -36,8 +36,8 @@ PART(5)
 PART(6)
 PART(7)
 #undef PART
-#define PART(n) {"elementwise_" #n, ct_fatbin_elementwise_##n, {0}},
-    static ct_cuda_unit units[PARTS] = {PART(0) PART(1) PART(2) PART(3) PART(4) PART(5) PART(6) PART(7)};
+#define PART(n) {"elementwise_" #n, ct_fatbin_elementwise_##n, {0}, true},
+static ct_cuda_unit units[PARTS] = {PART(0) PART(1) PART(2) PART(3) PART(4) PART(5) PART(6) PART(7)};
 #undef PART
 
 static const char *const dtype_names[DTYPES] = {"f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "b8"};

@@ -157,8 +157,8 @@ template <typename P> CT_DEVICE void write_once(P *at, const P &x) {
 
 // Sums in any order, of floats: what the largest exponent is, then fixed point relative to it.
 template <int D> struct real_sum {
-    typedef typename ct_stored<D>::type S;
-    typedef typename ct_stored<D>::wide C;
+    typedef typename ct_of_dtype<D>::type S;
+    typedef typename ct_of_dtype<D>::wide C;
     typedef ct_exact<C> exact;
     typedef uint32_t Mark; // an exponent, with flags of what is not finite
     struct Sum {
@@ -166,20 +166,20 @@ template <int D> struct real_sum {
     };
     static constexpr bool MARKED = true;
     CT_DEVICE static C times(double alpha) { return (C)alpha; }
-    CT_DEVICE static Mark mark(S x) { return exact::exponent(ct_stored<D>::load(x)); }
-    CT_DEVICE static Mark mark(C alpha, S x) { return exact::exponent(alpha * ct_stored<D>::load(x)); }
+    CT_DEVICE static Mark mark(S x) { return exact::exponent(ct_of_dtype<D>::load(x)); }
+    CT_DEVICE static Mark mark(C alpha, S x) { return exact::exponent(alpha * ct_of_dtype<D>::load(x)); }
     CT_DEVICE static void merge(Mark &m, Mark other) {
         const uint32_t flags = (m | other) & CT_NOT_FINITE, mine = m & ~CT_NOT_FINITE, its = other & ~CT_NOT_FINITE;
         m = flags | (mine > its ? mine : its);
     }
     CT_DEVICE static Sum begin(S x, Mark m, int growth) {
         Sum s;
-        exact::split(ct_stored<D>::load(x), m & ~CT_NOT_FINITE, growth, s.limbs);
+        exact::split(ct_of_dtype<D>::load(x), m & ~CT_NOT_FINITE, growth, s.limbs);
         return s;
     }
     CT_DEVICE static void add(Sum &s, C alpha, S x, Mark m, int growth) {
         int64_t limbs[exact::LIMBS];
-        exact::split(alpha * ct_stored<D>::load(x), m & ~CT_NOT_FINITE, growth, limbs);
+        exact::split(alpha * ct_of_dtype<D>::load(x), m & ~CT_NOT_FINITE, growth, limbs);
 #pragma unroll
         for (int l = 0; l < exact::LIMBS; l++) s.limbs[l] += limbs[l];
     }
@@ -188,17 +188,17 @@ template <int D> struct real_sum {
         for (int l = 0; l < exact::LIMBS; l++) s.limbs[l] += other.limbs[l];
     }
     CT_DEVICE static S end(const Sum &s, Mark m, int growth) {
-        if (m & CT_NOT_FINITE) return ct_stored<D>::store(ct_not_finite<C>(m));
-        return ct_stored<D>::store(exact::join(s.limbs, m, growth));
+        if (m & CT_NOT_FINITE) return ct_of_dtype<D>::store(ct_not_finite<C>(m));
+        return ct_of_dtype<D>::store(exact::join(s.limbs, m, growth));
     }
     typedef C Plain;
-    CT_DEVICE static C plain(S x) { return ct_stored<D>::load(x); }
-    CT_DEVICE static S rounded(C x) { return ct_stored<D>::store(x); }
+    CT_DEVICE static C plain(S x) { return ct_of_dtype<D>::load(x); }
+    CT_DEVICE static S rounded(C x) { return ct_of_dtype<D>::store(x); }
 };
 
 // Integers wrap, in any order; truth values are true where one is.
 template <int D> struct whole_sum {
-    typedef typename ct_stored<D>::type S;
+    typedef typename ct_of_dtype<D>::type S;
     typedef uint64_t C, Sum;
     typedef uint32_t Mark;
     static constexpr bool MARKED = false;
@@ -206,13 +206,13 @@ template <int D> struct whole_sum {
     CT_DEVICE static Mark mark(S) { return 0; }
     CT_DEVICE static Mark mark(C, S) { return 0; }
     CT_DEVICE static void merge(Mark &, Mark) {}
-    CT_DEVICE static Sum begin(S x, Mark, int) { return (uint64_t)ct_stored<D>::load(x); }
-    CT_DEVICE static void add(Sum &s, C alpha, S x, Mark, int) { s += alpha * (uint64_t)ct_stored<D>::load(x); }
+    CT_DEVICE static Sum begin(S x, Mark, int) { return (uint64_t)ct_of_dtype<D>::load(x); }
+    CT_DEVICE static void add(Sum &s, C alpha, S x, Mark, int) { s += alpha * (uint64_t)ct_of_dtype<D>::load(x); }
     CT_DEVICE static void merge(Sum &s, Sum other) { s += other; }
-    CT_DEVICE static S end(Sum s, Mark, int) { return ct_stored<D>::store((int64_t)s); }
+    CT_DEVICE static S end(Sum s, Mark, int) { return ct_of_dtype<D>::store((int64_t)s); }
     typedef uint64_t Plain;
-    CT_DEVICE static C plain(S x) { return (uint64_t)ct_stored<D>::load(x); }
-    CT_DEVICE static S rounded(C x) { return ct_stored<D>::store((int64_t)x); }
+    CT_DEVICE static C plain(S x) { return (uint64_t)ct_of_dtype<D>::load(x); }
+    CT_DEVICE static S rounded(C x) { return ct_of_dtype<D>::store((int64_t)x); }
 };
 
 CT_DEVICE int growth_of(uint32_t n) { return 33 - __clz(n); } // of n and the own one

@@ -14,7 +14,7 @@ enum {
 };
 
 extern const unsigned char ct_fatbin_reduce_sum[], ct_fatbin_reduce_extrema[], ct_fatbin_reduce_place[];
-static ct_cuda_unit sum_unit = {"reduce_sum", ct_fatbin_reduce_sum, {0}};
+static ct_cuda_unit sum_unit = {"reduce_sum", ct_fatbin_reduce_sum, {0}, true};
 static ct_cuda_unit extrema_unit = {"reduce_extrema", ct_fatbin_reduce_extrema, {0}};
 static ct_cuda_unit place_unit = {"reduce_place", ct_fatbin_reduce_place, {0}};
 
