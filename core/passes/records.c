@@ -253,7 +253,7 @@ static int64_t usage(const ct_graph *g, const span *spans, int64_t *in_use) {
     if (!change) return ct__fail_memory("capture", bytes), -1;
     memset(change, 0, bytes);
     for (int i = 0; i < g->n_slots; i++) {
-        if (g->slots[i].kept || spans[i].first > spans[i].last) continue;
+        if (g->slots[i].kept || g->slots[i].data || spans[i].first > spans[i].last) continue;
         change[spans[i].first] += (int64_t)g->slots[i].bytes;
         change[spans[i].last + 1] -= (int64_t)g->slots[i].bytes;
     }

@@ -86,6 +86,10 @@ CT_API bool ct_graph_set(ct_graph *graph, const char *name, double value);
 /* While a function is captured: effect(context) is called at this place in every replay. For what a program does on the host in each
  * step, such as counting. False after an error; true, and nothing is done, where nothing is captured. */
 CT_API bool ct_capture_effect(bool (*effect)(void *context), void *context);
+/* The same for an effect that only changes numbers which calls after it read, such as rates: a device that does the calls of a replay as one
+ * has it before all of them, though not before effects that the function led to before it. It is called early once; where a function
+ * leads to the same effect and context again, at its place. */
+CT_API bool ct_capture_effect_early(bool (*effect)(void *context), void *context);
 /* While a function is captured: the graph takes as given what *version stands for, and is good as long as that is what it was when the
  * capture ended. For what replaces tensors that a step uses, as loading the state of an optimizer does: it counts its version up. A
  * replay is then refused, before anything is done, with "why" (a text that lives as long as the graph). False after an error; true,

@@ -63,6 +63,9 @@ CT_API void ct_train_step_free(ct_train_step *step);
 CT_API bool ct_train_step_take(ct_train_step *step, ct_tensor *const *batch, int n, ct_tensor **loss,
                                ct_tensor **extra);
 
+/* The second half of a step alone, for gradients that are there already: loss scale, clipping, optimizer, average of weights. */
+CT_API bool ct_train_step_update(ct_train_step *step);
+
 /* Forgets all graphs: after something that they take as given has changed, such as which parameters are frozen or the mode of the network.
  * Of a checkpoint that was loaded, into the optimizer, the averages or the scaler, they know themselves. */
 CT_API void ct_train_step_reset(ct_train_step *step);
