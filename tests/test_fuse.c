@@ -274,6 +274,28 @@ TEST(what_is_kept_does_not_pass_an_effect) {
     ct_graph_free(graph);
 }
 
+static bool around_an_index(void *context) {
+    work *w = context;
+    drop_results(w);
+    bool ok = ct_add_(w->x[0], w->x[1]) != NULL;
+    leave(w, ct_index_select(w->x[1], 0, w->x[2]));
+    return ok && ct_add_(w->x[0], w->x[1]);
+}
+
+TEST(what_is_kept_does_not_pass_a_call_that_may_fail) {
+    work w = inputs(2, CT_DIMS(40), 1);
+    w.x[2] = ct_zeros(CT_DIMS(3), .dtype = CT_I64);
+    ct_graph *graph = ct_capture(around_an_index, &w, CT_CAPTURE_WARM);
+    REQUIRE(graph);
+    const double before = harness_at(w.x[0], 7), step = harness_at(w.x[1], 7);
+    CHECK(count_calls(graph, "fused") == 0 && ct_fill_i64(w.x[2], 99) && !ct_replay(graph));
+    CHECK(ct_error_code() == CT_ERR_INDEX);
+    ct_error_clear();
+    CHECK_NEAR(harness_at(w.x[0], 7), before + step, 1e-6);
+    ct_graph_free(graph);
+    drop_results(&w);
+}
+
 static bool of_nothing(void *context) {
     work *w = context;
     drop_results(w);
