@@ -189,6 +189,26 @@ TEST(a_normalization_joins_what_it_follows_and_its_gradients) {
     ct_graph_free(graph);
 }
 
+static bool of_three(void *context) { /* as many elements as a position in the random stream has numbers */
+    work *w = context;
+    ct_tensor *dx = NULL;
+    drop_results(w);
+    ct_tensor *x = ct_set_requires_grad(w->x[0], true), *place = ct_add_s(ct_cast(ct_detach(w->x[1]), CT_I64), 3);
+    ct_tensor *in[] = {ct_mul_s(x, 2), place}, *y = NULL, *one = ct_ones_like(ct_detach(x));
+    const struct { double p; } half = {0.5};
+    if (!ct_apply(ct_op_find("dropout_replay"), in, 2, &half, &y, 1)) return false;
+    y = ct_exp(ct_dropout(y, 0.5));
+    if (!ct_grad(&y, 1, &one, &x, 1, &dx, 0)) return false;
+    leave(w, y);
+    leave(w, dx);
+    return ct_ok();
+}
+
+TEST(a_few_numbers_are_not_taken_for_elements) {
+    work captured = inputs(2, CT_DIMS(3), 1), eager = inputs(2, CT_DIMS(3), 2);
+    ct_graph_free(capture_and_compare(of_three, &captured, &eager));
+}
+
 static bool in_place(void *context) {
     work *w = context;
     drop_results(w);
