@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "core/alloc.h"
 #include "core/call.h"
 #include "core/device.h"
 #include "core/error.h"
@@ -164,40 +165,89 @@ static bool find_frugal_groups(fuse_state *s, int64_t before) {
 
 /* ---- The graph with them ---- */
 
-static bool replace(fuse_state *s, int group, int *n_groups, int *n_steps) {
-    ct_graph *g = s->graph;
+/* A group and the call that it becomes. */
+typedef struct fused_group {
+    int group;
     ct_record record;
+    bool ready;
+} fused_group;
+
+static bool is_to_become_one(const fuse_state *s, int k) {
+    return s->group[k] >= 0 && s->groups[s->group[k]].position == k && s->groups[s->group[k]].size > 1;
+}
+
+static bool make_call(fuse_state *s, int group, fused_group *made) {
     int members[CT__FUSE_STEPS];
-    const fuse_group *is = &s->groups[group];
     const int n = list_members(s, group, -1, members);
-    if (!ct__fuse_build(s, members, n, is->count, &record)) return false;
-    if (!ct__record_choose(g, &record)) {
-        ct__record_free(&record);
-        return ct_ok() ? ct_fail(CT_ERR_STATE, "capture", "no kernel takes a fused call that one took before") : false;
+    *made = (fused_group){.group = group, .ready = true};
+    if (!ct__fuse_build(s, members, n, s->groups[group].count, &made->record)) return false;
+    if (ct__record_choose(s->graph, &made->record)) return true;
+    ct__record_free(&made->record);
+    made->record.block = NULL;
+    return ct_ok() ? ct_fail(CT_ERR_STATE, "capture", "no kernel takes a fused call that one took before") : false;
+}
+
+/* What takes long is done for all calls of a device at once; what it then cannot do stays as it was. */
+static bool prepare(fused_group *made, int n) {
+    const size_t bytes = (size_t)n * (sizeof(ct_call *) + sizeof(int) + sizeof(bool));
+    const ct_call **calls = ct__alloc(bytes);
+    if (!calls) return ct__fail_memory("capture", bytes);
+    int *which = (int *)(void *)(calls + n);
+    bool *ready = (bool *)(which + n);
+    for (int type = 0; type < CT_DEVICE_TYPES; type++) {
+        int count = 0;
+        for (int i = 0; i < n; i++) {
+            if (made[i].record.call.device.type != (ct_device_type)type) continue;
+            which[count] = i;
+            ready[count] = true;
+            calls[count++] = &made[i].record.call;
+        }
+        const ct_backend *backend = count ? ct__backend((ct_device_type)type) : NULL;
+        if (backend && backend->prepare) backend->prepare(backend->self, calls, count, ready);
+        for (int i = 0; i < count; i++) made[which[i]].ready = ready[i];
     }
-    for (int i = 0; i < n; i++) ct__record_drop(&g->records[members[i]]);
-    ++*n_groups;
-    *n_steps += n;
-    /* it takes the place of the member that stays */
-    ct__record_free(&g->records[is->position]);
-    g->records[is->position] = record;
+    ct__free(calls, bytes);
     return true;
+}
+
+/* The call takes the place of the member that stays. */
+static int replace(fuse_state *s, fused_group *made) {
+    ct_graph *g = s->graph;
+    int members[CT__FUSE_STEPS];
+    const int n = list_members(s, made->group, -1, members), position = s->groups[made->group].position;
+    for (int i = 0; i < n; i++) ct__record_drop(&g->records[members[i]]);
+    ct__record_free(&g->records[position]);
+    g->records[position] = made->record;
+    return n;
+}
+
+static bool make_calls(fuse_state *s) {
+    int count = 0, n = 0, n_groups = 0, n_steps = 0;
+    for (int k = 0; k < s->n_records; k++) count += is_to_become_one(s, k);
+    if (!count) return true;
+    const size_t bytes = (size_t)count * sizeof(fused_group);
+    fused_group *made = ct__alloc(bytes);
+    if (!made) return ct__fail_memory("capture", bytes);
+    bool ok = true;
+    for (int k = 0; ok && k < s->n_records; k++)
+        if (is_to_become_one(s, k)) ok = make_call(s, s->group[k], &made[n++]);
+    ok = ok && prepare(made, n);
+    for (int i = 0; i < n; i++) {
+        if (ok && made[i].ready) n_steps += replace(s, &made[i]), n_groups++;
+        else if (made[i].record.block) ct__record_free(&made[i].record);
+    }
+    ct__free(made, bytes);
+    if (n_groups) ct__pass_note(s->graph, "%d calls became %d", n_steps, n_groups);
+    return ok;
 }
 
 bool ct__pass_fuse(ct_graph *g) {
     fuse_state s;
-    int n_groups = 0, n_steps = 0;
     ct__graph_lifetimes(g);
     const int64_t before = ct__graph_usage(g, NULL);
-    bool ok = before >= 0 && ct__fuse_state_make(&s, g);
     if (before < 0) return false;
-    ok = ok && find_frugal_groups(&s, before);
-    for (int k = 0; ok && k < s.n_records; k++) {
-        if (s.group[k] < 0 || s.groups[s.group[k]].position != k || s.groups[s.group[k]].size == 1) continue;
-        ok = replace(&s, s.group[k], &n_groups, &n_steps);
-    }
+    const bool ok = ct__fuse_state_make(&s, g) && find_frugal_groups(&s, before) && make_calls(&s);
     ct__fuse_state_free(&s);
     ct__graph_compact(g);
-    if (n_groups) ct__pass_note(g, "%d calls became %d", n_steps, n_groups);
     return ok;
 }
