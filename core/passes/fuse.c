@@ -50,11 +50,13 @@ static bool is_candidate(const fuse_state *s, int k) {
     return fused && fused->name;
 }
 
-static bool begin_group(fuse_state *s, int k, bool *ok) {
+/* One of itself, if a kernel takes it. False after an error. */
+static bool begin_group(fuse_state *s, int k) {
+    bool ok = true;
     s->group[k] = s->next[k] = -1;
-    if (!is_candidate(s, k)) return false;
+    if (!is_candidate(s, k)) return true;
     const int64_t count = ct__view_count(record_of(s, k)->call.out[0]);
-    if (!is_possible(s, &k, 1, count, ok)) return false;
+    if (!is_possible(s, &k, 1, count, &ok)) return ok;
     s->group[k] = k;
     s->groups[k] = (fuse_group){.first = k, .size = 1, .position = k, .count = count};
     return true;
@@ -100,7 +102,7 @@ static bool join_neighbors(fuse_state *s, int k) {
             const fuse_access *b = &s->accesses[other];
             const int group = s->group[b->record];
             if (b->is.writes) break;
-            if (group >= 0 && b->is.view && ct__fuse_same_elements(a->is.view, b->is.view))
+            if (group >= 0 && b->is.view && a->is.slot == b->is.slot && ct__fuse_same_elements(a->is.view, b->is.view))
                 ok = join(s, group, s->group[k]);
         }
     }
@@ -109,9 +111,10 @@ static bool join_neighbors(fuse_state *s, int k) {
 
 static bool find_groups(fuse_state *s) {
     bool ok = true;
-    for (int k = 0; k < s->n_records; k++) s->group[k] = s->next[k] = -1;
+    for (int k = 0; ok && k < s->n_records; k++) ok = begin_group(s, k);
+    if (ok) ct__fuse_find_failing(s);
     for (int k = 0; ok && k < s->n_records; k++)
-        if (begin_group(s, k, &ok)) ok = join_neighbors(s, k);
+        if (s->group[k] >= 0) ok = join_neighbors(s, k);
     return ok;
 }
 

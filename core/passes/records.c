@@ -67,6 +67,7 @@ bool ct__record_is_pure(const ct_record *record) {
 bool ct__record_may_fail(const ct_record *record) {
     if (record->kind != CT__CALL) return record->kind == CT__EFFECT;
     const ct_op *op = record->call.op;
+    if (op == &ct__op_fused) return false; /* of steps that do not */
     if (!ct__op_is_builtin(op)) return true;
     if (op->flags & (CT_OP_ELEMENTWISE | CT_OP_MUTATES)) return false; /* steps of optimizers, norms */
     if (op->flags & (CT_OP_RANDOM | CT_OP_NO_GRAD)) return true;
