@@ -226,7 +226,7 @@ static bool note_call(ct_graph *g, const ct_call *call, const ct_request *r) {
         pointer[i] = view ? &record->views[i] : NULL;
         if (!view) continue;
         record->views[i] = *view;
-        if (i < call->n_in && call->numbers >> i & 1) {
+        if (i < call->n_in && i < 32 && call->numbers >> i & 1) {
             unsigned char *number = memcpy(record->numbers[record->n_numbers++], view->buffer, CT_NUMBER_BYTES);
             record->views[i].buffer = number;
             continue;
@@ -360,7 +360,7 @@ static void mark_constants(ct_graph *g) {
 }
 
 static const unsigned KNOWN_FLAGS =
-    CT_CAPTURE_WARM | CT_CAPTURE_FROZEN | CT_CAPTURE_RECOMPUTE | CT_CAPTURE_CHECK | CT_CAPTURE_SAVE;
+    CT_CAPTURE_WARM | CT_CAPTURE_FROZEN | CT_CAPTURE_RECOMPUTE | CT_CAPTURE_LAYOUT | CT_CAPTURE_CHECK | CT_CAPTURE_SAVE;
 
 /* Runs the function to its end, whatever comes between. */
 static bool run_whole(bool (*function)(void *context), void *context) {
