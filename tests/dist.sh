@@ -30,9 +30,9 @@ tells() {
     done
 }
 
-collectives() { ranks "$1" "$tests/dist_collectives" >"out.$mpi.$1" 2>&1 && cat "out.$mpi.$1" && grep -q "^$1 ranks by " "out.$mpi.$1"; }
 
-parallel() { ranks "$1" "$tests/dist_parallel" >"out.$mpi.$1" 2>&1 || { cat "out.$mpi.$1" && return 1; } && grep -q "^$1 ranks" "out.$mpi.$1"; }
+# by PROGRAM N: it says at its end by how many ranks it ran.
+by() { ranks "$2" "$tests/dist_$1" >"out.$mpi.$2" 2>&1 || { cat "out.$mpi.$2" && return 1; } && grep -q "^$2 ranks" "out.$mpi.$2"; }
 # The bits of every loss and of the running statistics are those of one process.
 same_losses() {
     ranks "$1" "$tests/dist_parallel" losses >"losses.$mpi.$1" 2>&1
@@ -65,6 +65,7 @@ faults() {
 
 check "one process needs no MPI" env RANKS=1 "$tests/dist_collectives"
 check "data parallel training by one process" "$tests/dist_parallel"
+check "sharded parameters of one process" "$tests/dist_sharded"
 "$tests/dist_parallel" losses >losses.1
 for mpi in openmpi mpich; do
     if ! command -v mpirun.$mpi >/dev/null; then
@@ -75,8 +76,9 @@ for mpi in openmpi mpich; do
         continue
     fi
     for n in 2 4; do
-        check "$mpi: every collective by $n ranks" collectives $n
-        check "$mpi: data parallel training by $n ranks" parallel $n
+        check "$mpi: every collective by $n ranks" by collectives $n
+        check "$mpi: data parallel training by $n ranks" by parallel $n
+        check "$mpi: sharded parameters by $n ranks" by sharded $n
         check "$mpi: the same bits by $n ranks" same_losses $n
     done
     train_checks

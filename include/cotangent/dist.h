@@ -157,6 +157,21 @@ CT_API bool ct_dist_shard(ct_dist_parallel *parallel, int64_t step, int shard);
 CT_API int ct_dist_first_shard(const ct_dist_parallel *parallel);
 CT_API int ct_dist_last_shard(const ct_dist_parallel *parallel); /* one past it */
 
+/* ---- Sharded parameters ---------------------------------------------------------------------------- */
+
+/* A module whose parameters are divided among ranks (ZeRO): one parameter, "shard", this rank's part of all of them, flat. A forward pass
+ * gathers the whole, and backward gives each rank the mean over ranks of its part's gradient, so that gradients and an optimizer's state are of that
+ * part too; nothing is left to reduce. Wrap every layer that has parameters by itself: what is whole at one time is one layer. The optimizer has to be one that takes each
+ * element by itself (not LARS or LAMB). Owns inner, whose parameters of rank 0 all begin with; its buffers stay in it. */
+typedef struct ct_dist_sharded_options {
+    size_t size;
+    ct_dist_group *group; /* NULL: all ranks */
+    int stage; /* 3: what was gathered is let go after forward, and gathered again in backward; 2: it is kept in between */
+} ct_dist_sharded_options;
+CT_API ct_module *ct_dist_sharded_p(ct_module *inner, const ct_dist_sharded_options *options);
+/* A copy of what is inside, whole again, on every rank; all ranks call it. To be saved, and to go on with another number of ranks. */
+CT_API ct_module *ct_dist_whole(ct_module *sharded);
+
 /* Batch norms of net, in training, take mean and variance over the items of all ranks of the group, and their running statistics from these. All
  * ranks run forward and backward together. */
 CT_API bool ct_nn_sync_batch_norm(ct_module *net, ct_dist_group *group);
