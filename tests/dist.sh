@@ -66,6 +66,7 @@ faults() {
 check "one process needs no MPI" env RANKS=1 "$tests/dist_collectives"
 check "data parallel training by one process" "$tests/dist_parallel"
 check "sharded parameters of one process" "$tests/dist_sharded"
+check "tensor parallel layers of one process" "$tests/dist_tensor"
 "$tests/dist_parallel" losses >losses.1
 for mpi in openmpi mpich; do
     if ! command -v mpirun.$mpi >/dev/null; then
@@ -79,6 +80,7 @@ for mpi in openmpi mpich; do
         check "$mpi: every collective by $n ranks" by collectives $n
         check "$mpi: data parallel training by $n ranks" by parallel $n
         check "$mpi: sharded parameters by $n ranks" by sharded $n
+        check "$mpi: tensor parallel layers by $n ranks" by tensor $n
         check "$mpi: the same bits by $n ranks" same_losses $n
     done
     train_checks
