@@ -39,6 +39,13 @@ same_losses() {
     [ "$(grep -c shard "losses.$mpi.$1")" -eq 24 ] && diff losses.1 "losses.$mpi.$1"
 }
 
+# A GPT by four processes, its matrices cut in CUT parts and each of these divided among the rest, learns as one process does.
+gpt() {
+    "$build_dir/examples/10_gpt_many" "$source_dir/README.md" 10 >gpt.1 && ranks 4 "$build_dir/examples/10_gpt_many" "$source_dir/README.md" 10 "$1" >gpt.4 2>&1
+    cat gpt.1 gpt.4
+    awk '{ for (i = 1; i < NF; i++) if ($i == "loss") loss[NR] = $(i + 1) } END { d = loss[1] - loss[2]; exit !(NR == 2 && loss[1] > 0 && d < 1e-3 && d > -1e-3) }' gpt.1 gpt.4
+}
+
 ends_the_job() { # of itself, long before the time limit of the ranks
     local began=$SECONDS
     ! ranks 4 "$tests/dist_faults" kill && [ $((SECONDS - began)) -lt 15 ]
@@ -83,6 +90,7 @@ for mpi in openmpi mpich; do
         check "$mpi: tensor parallel layers by $n ranks" by tensor $n
         check "$mpi: the same bits by $n ranks" same_losses $n
     done
+    check "$mpi: a GPT by sharded and tensor parallel layers" gpt 2
     train_checks
     faults
     check "$mpi: a rank that is killed ends the job" ends_the_job
