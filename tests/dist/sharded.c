@@ -36,7 +36,11 @@ static void train(ct_module *net, ct_optim *opt, ct_dist_parallel *parallel, int
 static void same_weights(int stage) {
     ct_module *net = new_net(stage, 3 + (uint64_t)rank), *whole = new_net(0, 3);
     ct_dist_parallel *parallel = ct_dist_data_parallel(whole);
-    ct_optim *opt = ct_adamw(net, .lr = 0.01), *whole_opt = ct_adamw(whole, .lr = 0.01);
+    /* Of two ranks the sum has one order, so the bits are the same. Of more, MPI's order may differ between the two collectives: then by an optimizer that
+     * does not blow up what rounding leaves of a gradient that is nearly 0. */
+    const bool exact = size <= 2;
+    ct_optim *opt = exact ? ct_adamw(net, .lr = 0.01) : ct_sgd(net, .lr = 0.01);
+    ct_optim *whole_opt = exact ? ct_adamw(whole, .lr = 0.01) : ct_sgd(whole, .lr = 0.01);
     CHECK(ct_module_size(net) < ct_module_size(whole) / size + 3 * size);
     for (int step = 0; step < 5 && ct_ok(); step++) {
         train(net, opt, NULL, step);
@@ -49,7 +53,7 @@ static void same_weights(int stage) {
             const char *name = k ? "0.bias" : "0.weight";
             const double off =
                 distance(ct_module_find(back, name), ct_module_find(ct_module_child(whole, 2 * i), name));
-            CHECK(size <= 2 ? off == 0 : off < 1e-5); /* of two the sum has one order */
+            CHECK(exact ? off == 0 : off < 1e-6);
         }
         CHECK(ct_requires_grad(ct_module_find(back, "0.weight")));
         ct_module_free(back);
