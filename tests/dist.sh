@@ -52,6 +52,7 @@ ends_the_job() { # of itself, long before the time limit of the ranks
 }
 
 . "$source_dir/tests/dist/train.sh"
+. "$source_dir/tests/dist/hosts.sh"
 
 faults() {
     local recovery=yes # the launcher would end the others before they can tell
@@ -95,6 +96,11 @@ for mpi in openmpi mpich; do
     faults
     check "$mpi: a rank that is killed ends the job" ends_the_job
 done
+if [ -e "$build_dir/lib/libcotangent_mpi_openmpi.so" ]; then
+    host_checks
+else
+    skip "two hosts" "Open MPI's header was not there when this was built"
+fi
 by_nccl() {
     "$tests/dist_nccl" >nccl.txt 2>&1
     status=$?
