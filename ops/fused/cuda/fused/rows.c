@@ -211,7 +211,8 @@ static void put_row_step(ct_fused_text *t, const ct_fused *fused, const ct_fused
         ct_fused_put(t, ", ");
         put_vector(t, fused, step, 2);
     }
-    ct_fused_put(t, ", N, ct_from_bits<double>(0x%" PRIx64 "ull), %s, lane, LANES", eps, rms ? "true" : "false");
+    ct_fused_put(t, ", N, ct_from_bits<double>(0x%" PRIx64 "ull), %s, lane, LANES, a.packed", eps,
+                 rms ? "true" : "false");
     ct_fused_put(t, is_gradient(step) ? ", inside, by_weight, by_bias);\n" : ");\n");
 }
 
