@@ -14,7 +14,7 @@ CONFIGURED = $(BUILD)/.configured
 COMPILE = cmake --build $(BUILD) -j $(JOBS) --target
 C_FILES = $(shell find core ops backends support io nn optim data metrics dist cli tests examples bench include tools -name '*.[ch]' 2>/dev/null)
 
-.PHONY: all lib test capture-long cuda test-cuda test-webgpu test-dist demo bench bench-peers asan sanitize-quick fuzz-ops fuzz-api tsan abi abi-save debug fmt lint install clean new-op help
+.PHONY: all lib test capture-long cuda test-cuda test-webgpu test-dist test-arm demo bench bench-peers asan sanitize-quick fuzz-ops fuzz-api tsan abi abi-save debug fmt lint install clean new-op help
 
 all: $(CONFIGURED)  ## the library, the module for WebGPU where webgpu.h is found, and the cotangent command
 	@$(COMPILE) cotangent cotangent_static cotangent_cli ct_modules
@@ -66,6 +66,18 @@ test-dist:  ## several processes by Open MPI and MPICH; installs what is missing
 	@mkdir -p $(BUILD)/tests/results
 	@CT_BUILD_DIR=$(abspath $(BUILD)) bash tests/dist.sh >$(BUILD)/tests/results/dist.log 2>&1; status=$$?; \
 		cat $(BUILD)/tests/results/dist.log; tail -n 1 $(BUILD)/tests/results/dist.log >$(BUILD)/tests/results/summary; exit $$status
+
+# A cross build runs in an emulator, some twenty times slower: of each op the smallest samples, and what is about vectors and threads.
+ARM = build-aarch64
+test-arm:  ## each op's smallest samples on 64-bit ARM, emulated; installs what is missing, skips where it cannot be had
+	@bash tools/setup.sh arm
+	@mkdir -p $(ARM)/tests/results
+	@if ! command -v aarch64-linux-gnu-gcc >/dev/null || ! { command -v qemu-aarch64-static || command -v qemu-aarch64; } >/dev/null; then \
+		echo "skipped: no compiler for 64-bit ARM, or no QEMU to run it (Debian: gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static)"; \
+		echo "0 passed, 0 failed, 1 skipped" | tee $(ARM)/tests/results/summary; else \
+		$(MAKE) $(ARM)/.configured BUILD=$(ARM) \
+			CMAKE_FLAGS='-DCMAKE_TOOLCHAIN_FILE=cmake/aarch64-linux-gnu.cmake -DCT_CUDA=OFF -DCT_WEBGPU=OFF $(CMAKE_FLAGS)' && \
+		cmake --build $(ARM) -j $(JOBS) --target arm_tests && bash tests/run.sh all $(ARM) -L arm; fi
 
 DEVICE ?= cpu
 FASHION = /usr/share/datasets/fashion-mnist

@@ -81,9 +81,28 @@ static void print_row(const char *name, double ms, double wall) {
     fflush(stdout);
 }
 
+/* calls of f, then one wait for all; in milliseconds for each. */
+static double batch(void (*f)(void *context), void *context, int calls) {
+    const double start = now();
+    for (int i = 0; i < calls && ct_ok(); i++)
+        ct_scope {
+            f(context);
+        }
+    ct_synchronize(device);
+    return (now() - start) / calls;
+}
+
+/* A device that was idle takes its time to raise its clocks. */
+static void warm_up(void (*f)(void *context), void *context) {
+    for (const double began = now(); now() - began < 700 && ct_ok();) batch(f, context, 2);
+}
+
 static void report_by_events(const char *name, void (*f)(void *context), void *context) {
+    static bool warm;
     double times[REPETITIONS], walls[REPETITIONS];
     int n = 0;
+    if (!warm) warm_up(f, context);
+    warm = true;
     const double began = now();
     for (int i = -WARM_UP; i < REPETITIONS && ct_ok(); i++) {
         ct_synchronize(device);
@@ -101,22 +120,6 @@ static void report_by_events(const char *name, void (*f)(void *context), void *c
         if (n >= 5 && now() - began > 1e3) break; /* a slow row says as much with fewer */
     }
     print_row(name, median(times, n), median(walls, n));
-}
-
-/* calls of f, then one wait for all; in milliseconds for each. */
-static double batch(void (*f)(void *context), void *context, int calls) {
-    const double start = now();
-    for (int i = 0; i < calls && ct_ok(); i++)
-        ct_scope {
-            f(context);
-        }
-    ct_synchronize(device);
-    return (now() - start) / calls;
-}
-
-/* A device that was idle takes its time to raise its clocks. */
-static void warm_up(void (*f)(void *context), void *context) {
-    for (const double began = now(); now() - began < 700 && ct_ok();) batch(f, context, 2);
 }
 
 static void report_by_clock(const char *name, void (*f)(void *context), void *context) {

@@ -9,6 +9,15 @@ build=${1:-$root/build}
 command=$build/bin/cotangent
 [ -x "$command" ] || { echo "error: $command is not built; run make first" >&2; exit 1; }
 
+# What follows --threads among the options.
+threads_of() {
+    while [ $# -gt 1 ]; do
+        [ "$1" != --threads ] || { echo "$2" && return; }
+        shift
+    done
+    echo 1,all
+}
+
 python=${COTANGENT_PEERS_PYTHON:-}
 if [ -z "$python" ]; then
     home=${XDG_CACHE_HOME:-$HOME/.cache}/cotangent-peers
@@ -26,7 +35,9 @@ if [ -f "$root/bench/peers/gemm_peers.c" ]; then
     if ${CC:-cc} -O2 -std=c11 -I"$root" -I"$root/include" -I"$build/generated/include" "$root/bench/peers/gemm_peers.c" \
         "$build/tests/libcotangent_internal.a" -lm -lpthread -ldl -o "$peers"; then
         filter=${*: -1}
-        case "${filter:-gemm}" in *gemm* | *matmul* | *bmm*) "$peers" ;; esac
+        case "${filter:-gemm}" in *gemm* | *matmul* | *bmm*)
+            "$peers" -t "$(threads_of "$@")" || echo "gemm_peers ended with status $?; going on without it" >&2 ;;
+        esac
     fi
 fi
 exec "$python" "$root/bench/peers/compare.py" --cotangent "$command" "$@"

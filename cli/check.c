@@ -9,6 +9,9 @@
 #include "cli/train/options.h"
 #include "tests/opcheck.h"
 
+/* Processes take turns on a device: sixteen of them got less done on one than four. */
+enum { DEVICE_JOBS = 6 };
+
 static void print_help(void) {
     printf("usage: cotangent check [--values] [--gradients] [--threads] [--capture] [--smallest] [--wide] [--device D] "
            "[--jobs N] "
@@ -21,7 +24,7 @@ static void print_help(void) {
            "  --capture    the same bits when a call and its gradients are captured and replayed\n"
            "Without any of these four all are checked. --smallest takes only samples of few elements, --wide only "
            "f32, f64 and "
-           "i64;\n--jobs N uses N processes (default: the threads of the library);\n"
+           "i64;\n--jobs N uses N processes (default: the threads of the library, for a device 6 at most);\n"
            "--device D checks another device than the CPU; --verbose prints one line per op. The exit status is 0 when "
            "everything holds.\n");
 }
@@ -79,11 +82,15 @@ int cli_check(int argc, char **argv) {
     }
     cli_list names = {0};
     unsigned what = 0;
-    int jobs = ct_get_threads();
+    int jobs = 0;
     bool verbose = false;
     const char *device = NULL;
     int status = parse(argc, argv, &names, &what, &jobs, &verbose, &device);
     if (status == CLI_DONE && device) status = try_device(device);
+    if (!jobs) {
+        const int threads = ct_get_threads();
+        jobs = device && threads > DEVICE_JOBS ? DEVICE_JOBS : threads;
+    }
     if (status == CLI_DONE) {
         for (const char *const *level = opcheck_missing_levels(); *level; level++)
             printf("not checked: %s (this machine lacks its instructions)\n", *level);

@@ -236,7 +236,7 @@ static bool note_call(ct_graph *g, const ct_call *call, const ct_request *r) {
         pointer[i] = view ? &record->views[i] : NULL;
         if (!view) continue;
         record->views[i] = *view;
-        if (i < call->n_in && call->numbers >> i & 1) {
+        if (i < call->n_in && i < 32 && call->numbers >> i & 1) {
             unsigned char *number = memcpy(record->numbers[record->n_numbers++], view->buffer, CT_NUMBER_BYTES);
             record->views[i].buffer = number;
             continue;
@@ -400,7 +400,7 @@ static void mark_constants(ct_graph *g) {
 }
 
 static const unsigned KNOWN_FLAGS =
-    CT_CAPTURE_WARM | CT_CAPTURE_FROZEN | CT_CAPTURE_RECOMPUTE | CT_CAPTURE_CHECK | CT_CAPTURE_SAVE;
+    CT_CAPTURE_WARM | CT_CAPTURE_FROZEN | CT_CAPTURE_RECOMPUTE | CT_CAPTURE_LAYOUT | CT_CAPTURE_CHECK | CT_CAPTURE_SAVE;
 
 /* Runs the function to its end, whatever comes between. */
 static bool run_whole(bool (*function)(void *context), void *context) {
@@ -485,6 +485,7 @@ void ct_graph_free(ct_graph *g) {
     for (int i = 0; i < g->n_blocks; i++) ct__storage_release(g->blocks[i]);
     ct__graph_data_free(g);
     ct__map_free(&g->by_storage);
+    if (g->changed) ct__free(g->changed, ((size_t)g->n_slots + 1) * sizeof *g->changed);
     ct__free(g->guards, (size_t)g->guards_room * sizeof *g->guards);
     ct__free(g->draws, (size_t)g->draws_room * sizeof *g->draws);
     ct__free(g->records, (size_t)g->records_room * sizeof *g->records);

@@ -110,6 +110,9 @@ struct ct_graph {
     int random_lowerings;                 /* that are going on: what they write may be a position */
     ct_storage *blocks[CT__GRAPH_BLOCKS]; /* one for each device */
     int n_blocks;
+    int *changed; /* slots that are kept and written */
+    int n_changed;
+    bool on_devices; /* some slot is not in host memory */
     ct_graph_data data[CT__GRAPH_BLOCKS];
     int n_data;
     int64_t needed;

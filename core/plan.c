@@ -116,6 +116,18 @@ void ct__graph_bind(ct_graph *g) {
     for (int i = 0; i < g->n_records; i++) bind_record(g, &g->records[i]);
 }
 
+/* What a replay looks at besides its records: few of many slots. */
+static bool list_changed(ct_graph *g) {
+    const size_t bytes = ((size_t)g->n_slots + 1) * sizeof *g->changed;
+    if (!(g->changed = ct__alloc(bytes))) return ct__fail_memory("capture", bytes);
+    for (int i = 0; i < g->n_slots; i++) {
+        const ct_graph_slot *s = &g->slots[i];
+        if (s->kept && s->written) g->changed[g->n_changed++] = i;
+        g->on_devices |= s->device.type != CT_CPU;
+    }
+    return true;
+}
+
 /* Does what is done once, and takes its records out. */
 static bool make_constants(ct_graph *g) {
     bool ok = true;
@@ -147,7 +159,7 @@ bool ct__graph_plan(ct_graph *g) {
             ok = plan_device(g, g->slots[i].device, order, all);
     ok = ok && (g->needed = ct__graph_usage(g, NULL)) >= 0;
     if (ok) ct__graph_bind(g);
-    ok = ok && make_constants(g);
+    ok = ok && make_constants(g) && list_changed(g);
     ct__free(order, order_bytes);
     ct__free(all, place_bytes);
     return ok;

@@ -115,7 +115,7 @@ static bool is_there(const ct_graph *g, const ct_record *record) {
 bool ct__graph_replay(ct_graph *g, bool effects) {
     for (int i = 0; i < g->n_generators; i++)
         g->generators[i].first = ct__rng_take(g->generators[i].rng, g->generators[i].drawn);
-    bool ok = enter(g) && ct__graph_data_send(g);
+    bool ok = (!g->on_devices || enter(g)) && ct__graph_data_send(g);
     for (int i = 0; ok && i < g->n_records; i++) {
         ct_record *record = &g->records[i];
         ok = record->kind == CT__EFFECT ? !effects || (record->effect(record->context) && ct_ok())
@@ -123,8 +123,8 @@ bool ct__graph_replay(ct_graph *g, bool effects) {
              : record->kind == CT__CALL ? ct__graph_call(g, record)
                                         : ct__graph_put(g, record);
     }
-    for (int i = 0; i < g->n_slots; i++) /* graphs that have saved them can tell */
-        if (g->slots[i].kept && g->slots[i].written) atomic_fetch_add(&g->slots[i].kept->version, 1);
+    for (int i = 0; i < g->n_changed; i++) /* graphs that have saved them can tell */
+        atomic_fetch_add_explicit(&g->slots[g->changed[i]].kept->version, 1, memory_order_relaxed);
     return ok;
 }
 

@@ -8,15 +8,14 @@
 #include "core/threads.h"
 
 #include <cotangent.h>
-#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "core/costs.h"
+#include "core/cpus.h"
 #include "core/error.h"
 #include "core/parking.h"
 
@@ -57,6 +56,7 @@ typedef struct job {
 typedef struct worker_state {
     _Alignas(LINE) ct_parking parking;
     pthread_t thread;
+    int cpu;                /* that it is pinned to; -1: none */
     _Atomic int busy;       /* it looks at the current job */
     _Atomic int64_t called; /* when it was woken */
 } worker_state;
@@ -67,7 +67,6 @@ static struct {
     int started;           /* workers that exist */
     _Atomic bool stop;
     _Atomic int64_t spin_time;
-    _Atomic int caller_cpu; /* where the thread ran that started the workers; -1: not known */
     ct_pool_run host_run;
     void *host_context;
     int64_t unshared;          /* nanoseconds of work for which nobody was woken, of jobs that followed closely */
@@ -97,25 +96,8 @@ static void relax(void) {
 #endif
 }
 
-static int available_cpus(void) {
-#ifdef __linux__
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
-#endif
-    long count = sysconf(_SC_NPROCESSORS_ONLN);
-    return count > 0 ? (int)count : 1;
-}
-
-static int current_cpu(void) {
-#ifdef __linux__
-    return sched_getcpu();
-#else
-    return -1;
-#endif
-}
-
 static int clamp_threads(long count) {
-    if (count <= 0) count = available_cpus();
+    if (count <= 0) count = ct__cpu_count();
     return count > MAX_THREADS ? MAX_THREADS : (int)count;
 }
 
@@ -282,28 +264,17 @@ static void work_as_caller(job *work, int64_t start) {
 
 /* ---- Workers ---- */
 
-/* Which processor a worker is pinned to, counted from the caller's, which is left to the caller. */
-static void pin(int worker) {
-#ifdef __linux__
+/* Where the workers from `first` on are to run. They are pinned only when they and the caller fill the processors: otherwise the scheduler knows
+ * better. The caller's own is left to the caller. */
+static void place_workers(int first, int threads) {
+    int cpus[MAX_THREADS], count = 0, from = 0;
     const char *text = getenv("CT_PIN");
-    int wanted = atomic_load(&pinning);
-    if (wanted < 0 ? text && text[0] == '0' : !wanted) return;
-    cpu_set_t mask, one;
-    /* Only when the workers and the caller fill the mask: otherwise the scheduler knows better. */
-    if (sched_getaffinity(0, sizeof mask, &mask) != 0 || CPU_COUNT(&mask) != ct__threads()) return;
-    int cpus[CPU_SETSIZE], count = 0, first = 0;
-    const int caller = atomic_load(&pool.caller_cpu);
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (!CPU_ISSET(cpu, &mask)) continue;
-        if (cpu == caller) first = count;
-        cpus[count++] = cpu;
-    }
-    CPU_ZERO(&one);
-    CPU_SET(cpus[(first + worker) % count], &one);
-    pthread_setaffinity_np(pthread_self(), sizeof one, &one);
-#else
-    (void)worker;
-#endif
+    const int wanted = atomic_load(&pinning), caller = ct__cpu_current();
+    const bool pins = wanted < 0 ? !text || text[0] != '0' : wanted;
+    if (pins && ct__cpu_count() == threads) count = ct__cpu_order(cpus, MAX_THREADS);
+    for (int i = 0; i < count; i++)
+        if (cpus[i] == caller) from = i;
+    for (int i = first; i < threads; i++) workers[i].cpu = count ? cpus[(from + i) % count] : -1;
 }
 
 /* Whether the worker is called by what is published, if that is new to it. */
@@ -339,7 +310,8 @@ static void *worker_main(void *argument) {
     const int worker = (int)(intptr_t)argument;
     worker_state *me = &workers[worker];
     uint64_t seen = 0;
-    for (pin(worker);;) {
+    if (me->cpu >= 0) ct__cpu_pin(me->cpu);
+    for (;;) {
         wait_for_call(worker, &seen);
         if (atomic_load(&pool.stop)) return NULL;
         /* Either we see the job closed, or its owner sees us busy and waits. */
@@ -395,8 +367,8 @@ static void start_workers_locked(int threads) {
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the host's business */
     atomic_store(&pool.spin_time,
-                 threads <= available_cpus() ? SPIN_TIME : 0); /* no spinning where another could work */
-    atomic_store(&pool.caller_cpu, current_cpu());
+                 threads <= ct__cpu_count() ? SPIN_TIME : 0); /* no spinning where another could work */
+    place_workers(pool.started + 1, threads);
     while (pool.started < threads - 1) {
         const int worker = pool.started + 1;
         ct__parking_init(&workers[worker].parking);
@@ -426,6 +398,8 @@ void ct__parallel(int64_t chunks, ct_task fn, void *ctx) {
     part parts[MAX_THREADS];
     job work = {.fn = fn, .ctx = ctx, .parts = parts, .limit = threads, .chunks = chunks};
     work.cost = ct__cost_of_chunk(fn, chunks);
+    if (atomic_load_explicit(&grain_limit, memory_order_relaxed) > 0)
+        work.cost = MOST_WAKE_TIME; /* who cuts everything wants everybody */
     const int64_t nanoseconds = chunks < INT64_MAX / 4 / (work.cost + 1) ? work.cost * chunks : INT64_MAX / 4;
     work.count = work.called = threads_that_pay(nanoseconds, chunks, threads);
     const int64_t start = ct__nanoseconds();

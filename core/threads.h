@@ -1,4 +1,4 @@
-/* Fork-join over fixed chunks. How work is cut never depends on the number of threads: the same bits at any count. */
+/* Fork-join over fixed chunks. How sums are cut never depends on the number of threads: the same bits at any count. */
 #ifndef COTANGENT_CORE_THREADS_H
 #define COTANGENT_CORE_THREADS_H
 
@@ -8,8 +8,8 @@
 /* One chunk of the work; worker is below ct__threads(), and no two running tasks of one job share it. */
 typedef void (*ct_task)(void *ctx, int64_t chunk, int worker);
 
-/* Runs fn for every chunk and returns when all are done. Each thread, the caller's too, begins with a range of chunks
- * that is its own in every job of as many chunks, then helps with the others. An error raised on a worker is raised again
+/* Runs fn for every chunk and returns when all are done, on as many threads as pay: that is known from what chunks of fn took in earlier jobs of
+ * as many chunks. Each thread, the caller's too, begins with a range of chunks that is its own in every such job, then helps with the others. An error raised on a worker is raised again
  * on the caller's thread. Nested calls, and calls while another thread uses the pool, run on the caller's thread alone. */
 void ct__parallel(int64_t chunks, ct_task fn, void *ctx);
 int ct__threads(void); /* how many threads may work at once, the caller's included */

@@ -36,6 +36,11 @@ struct ct_dist_group {
     int *ranks; /* of the job, by rank of the group */
     uint64_t sequence;
     uint64_t id; /* what attributes of ops know it by: never that of another */
+    /* of CUDA tensors: NCCL's communicator, and the stream that it runs on; NULL: they go through the host */
+    void *nccl;
+    ct_stream *stream;
+    bool asked; /* whether all ranks have NCCL */
+    int device;
     ct__flight *first, *last;
     struct ct_dist_group *next;
 };
@@ -47,6 +52,7 @@ typedef struct ct__job {
     double timeout;
     char engine[160];
     bool joined, ended;
+    bool nccl_alone;   /* without MPI: CUDA tensors alone */
     char broken[1024]; /* why nothing can be exchanged any more; "": it can */
     ct_dist_stats stats;
 } ct__job;
@@ -107,7 +113,8 @@ struct ct_dist_work {
     ct_tensor *x;      /* as it was given, kept */
     ct_tensor *staged; /* x in the host's memory, dense, kept */
     ct_tensor *result; /* in the host's memory, kept; NULL of a send and a barrier */
-    bool waited, failed;
+    bool waited;
+    bool enqueued; /* on a device: the result is there, and whoever uses it waits on the device */
     uint64_t id;
     struct ct_dist_work *next;
 };

@@ -93,6 +93,12 @@ bool ct__flight_begin(ct__flight *flight, ct_dist_group *group, const ct__transf
     ct__job_state.stats.bytes +=
         transfer->count * (int64_t)(has_data(transfer->kind) || message ? ct_dtype_size(transfer->dtype) : 0);
     if (group->size == 1) return alone(flight);
+    if (ct__job_state.nccl_alone && transfer->kind == CT__END) return alone(flight);
+    if (ct__job_state.nccl_alone) {
+        flight->stage = CT__FAILED;
+        return ct_fail(CT_ERR_DEVICE, ct__kind_name(transfer->kind),
+                       "there is NCCL alone in this job: collectives on CUDA tensors, no others, go by it");
+    }
     const char *problem = message ? begin_message(flight) : begin_comparison(flight);
     if (problem) return ct__fail_engine(flight, problem);
     flight->next = NULL;

@@ -8,7 +8,7 @@
 
 #include <cotangent/backend.h>
 
-#include "dist/dist.h"
+#include "dist/device.h"
 #include "support/options.h"
 
 static const double default_timeout = 300;
@@ -54,6 +54,31 @@ static void share_processors(int local_ranks) {
     ct_set_threads(share > 1 ? share : 1);
 }
 
+static int number_of(const char *variable, int otherwise) {
+    const char *text = getenv(variable);
+    return text && *text ? atoi(text) : otherwise;
+}
+
+/* The places that torchrun gives out; without its variables one rank of one. */
+static bool join_by_nccl(void) {
+    ct__job *job = &ct__job_state;
+    char name[512];
+    const int rank = number_of("RANK", 0), size = number_of("WORLD_SIZE", 1);
+    if (!ct__nccl_open(name, sizeof name)) return ct_fail(CT_ERR_DEVICE, "dist_init", "engine 'nccl': %s", name);
+    if (size < 1 || rank < 0 || rank >= size)
+        return ct_fail(CT_ERR_VALUE, "dist_init", "RANK is %d and WORLD_SIZE %d", rank, size);
+    if (!(job->world.ranks = ct_calloc((size_t)size, sizeof *job->world.ranks)))
+        return ct_fail(CT_ERR_MEMORY, "dist_init", "no memory for %d ranks", size);
+    for (int i = 0; i < size; i++) job->world.ranks[i] = i;
+    job->world.rank = rank;
+    job->world.size = size;
+    job->local_rank = number_of("LOCAL_RANK", 0);
+    job->nccl_alone = true;
+    snprintf(job->engine, sizeof job->engine, "%.100s", name);
+    share_processors(number_of("LOCAL_WORLD_SIZE", 1));
+    return true;
+}
+
 static bool join(const char *engine, int ranks, const char *who) {
     ct__job *job = &ct__job_state;
     char name[128] = "";
@@ -63,8 +88,10 @@ static bool join(const char *engine, int ranks, const char *who) {
                        "srun started this process as one of %d without telling MPI: use srun --mpi=pmix (Open MPI) or "
                        "--mpi=pmi2 (MPICH)",
                        ranks);
+    if (strcmp(engine, "nccl") == 0) return join_by_nccl();
     if (strcmp(engine, "openmpi") != 0 && strcmp(engine, "mpich") != 0)
-        return ct_fail(CT_ERR_VALUE, "dist_init", "there is no engine '%s': openmpi, mpich and none are known", engine);
+        return ct_fail(CT_ERR_VALUE, "dist_init", "there is no engine '%s': openmpi, mpich, nccl and none are known",
+                       engine);
     const ct__transport *transport = open_module(engine, ranks, who);
     if (!transport) return false;
     const char *problem =
@@ -118,6 +145,7 @@ bool ct_dist_end(void) {
         const char *problem = left ? job->transport->close() : NULL;
         if (problem) left = ct_fail(CT_ERR_STATE, "dist_end", "%s", problem);
     }
+    for (ct_dist_group *g = &job->world; g; g = g->next) ct__device_leave(g);
     ct_free(job->world.ranks);
     job->world = (ct_dist_group){.size = 1};
     job->transport = NULL;
@@ -214,6 +242,7 @@ void ct_dist_group_free(ct_dist_group *group) {
     for (ct_dist_group **at = &job->world.next; *at; at = &(*at)->next) {
         if (*at != group) continue;
         *at = group->next;
+        ct__device_leave(group);
         if (job->transport && !job->broken[0] && group->number >= 0) job->transport->release(group->number);
         ct_free(group->ranks);
         ct_free(group);

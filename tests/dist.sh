@@ -44,6 +44,8 @@ ends_the_job() { # of itself, long before the time limit of the ranks
     ! ranks 4 "$tests/dist_faults" kill && [ $((SECONDS - began)) -lt 15 ]
 }
 
+. "$source_dir/tests/dist/train.sh"
+
 faults() {
     local recovery=yes # the launcher would end the others before they can tell
     check "$mpi: other shapes" tells 4 none shape 'dist_all_reduce: ranks disagree: ranks 0, 1 and 2 call all_reduce \(sum\) of f32\[3,4\], call 1; rank 3 calls all_reduce \(sum\) of f32\[3,5\], call 1'
@@ -77,7 +79,19 @@ for mpi in openmpi mpich; do
         check "$mpi: data parallel training by $n ranks" parallel $n
         check "$mpi: the same bits by $n ranks" same_losses $n
     done
+    train_checks
     faults
     check "$mpi: a rank that is killed ends the job" ends_the_job
 done
+by_nccl() {
+    "$tests/dist_nccl" >nccl.txt 2>&1
+    status=$?
+}
+by_nccl
+if [ $status -eq 77 ]; then
+    skip "CUDA tensors by NCCL" "$(cat nccl.txt)"
+else
+    cat nccl.txt
+    check "CUDA tensors by NCCL" [ $status -eq 0 ]
+fi
 finish

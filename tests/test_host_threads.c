@@ -52,6 +52,60 @@ TEST(no_two_running_tasks_share_a_worker_number) {
     CHECK(clashes == 0);
 }
 
+/* ---- How many threads a job gets ---- */
+
+typedef struct shared_work {
+    int microseconds; /* of sleep in each chunk */
+    _Atomic int by_workers;
+} shared_work;
+
+static void sleep_chunk(void *ctx, int64_t chunk, int worker) {
+    shared_work *w = ctx;
+    (void)chunk;
+    if (w->microseconds) usleep((useconds_t)w->microseconds);
+    if (worker > 0) atomic_fetch_add(&w->by_workers, 1);
+}
+
+TEST(work_that_is_too_little_to_share_stays_with_the_caller) {
+    shared_work w = {0};
+    int shared = 0;
+    ct_set_threads(4);
+    for (int i = 0; i < 300; i++) {
+        atomic_store(&w.by_workers, 0);
+        ct__parallel(2, sleep_chunk, &w);
+        shared += i >= 100 && atomic_load(&w.by_workers) > 0;
+    }
+    CHECK(shared < 100); /* of 200; now and then a chunk took long because this process was not running */
+}
+
+TEST(work_that_a_small_grain_has_cut_is_shared_whatever_it_takes) {
+    shared_work w = {0};
+    ct_set_threads(4);
+    ct__set_grain(1);
+    int shared = 0;
+    for (int i = 0; i < 200; i++) {
+        atomic_store(&w.by_workers, 0);
+        w.microseconds = i % 10 ? 0 : 200;
+        ct__parallel(16, sleep_chunk, &w);
+        shared += i % 10 == 0 && atomic_load(&w.by_workers) > 0;
+    }
+    CHECK(shared > 10); /* of 20 */
+}
+
+TEST(work_that_pays_is_shared_even_if_it_was_little_before) {
+    shared_work w = {0};
+    ct_set_threads(4);
+    for (int i = 0; i < 100; i++) ct__parallel(8, sleep_chunk, &w);
+    atomic_store(&w.by_workers, 0);
+    w.microseconds = 3000;
+    ct__parallel(8, sleep_chunk, &w);
+    CHECK(atomic_load(&w.by_workers) > 0);
+    usleep(2000); /* all of them are parked */
+    atomic_store(&w.by_workers, 0);
+    ct__parallel(8, sleep_chunk, &w);
+    CHECK(atomic_load(&w.by_workers) > 0);
+}
+
 static void nested(void *ctx, int64_t chunk, int worker) {
     (void)worker;
     if (chunk < 4) ct__parallel(10, count_chunk, ctx);

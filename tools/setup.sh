@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what a make target needs and this machine lacks, on Debian and Ubuntu; does nothing when all is there.
-#   tools/setup.sh [--check] build|test|demo|webgpu|demo-webgpu|dist [BUILD]
+#   tools/setup.sh [--check] build|test|demo|webgpu|demo-webgpu|dist|arm [BUILD]
 # --check only says what is missing. Elsewhere than on Debian the list is printed and the exit status is 1. The runtime of WebGPU
 # goes to BUILD/webgpu, since no package of Debian has one.
 set -u
@@ -68,13 +68,18 @@ test)
     have clang || optional+=(clang)
     have pkg-config || optional+=(pkg-config)
     ;;
+arm) # a compiler for 64-bit ARM, its C library, and what runs it here
+    have aarch64-linux-gnu-gcc || optional+=(gcc-aarch64-linux-gnu)
+    [ -e /usr/aarch64-linux-gnu/include/stdio.h ] || optional+=(libc6-dev-arm64-cross)
+    have qemu-aarch64-static || have qemu-aarch64 || optional+=(qemu-user-static)
+    ;;
 demo)
     files
     have gzip || optional+=(gzip)
     [ -d /usr/share/datasets/fashion-mnist ] || optional+=(dataset-fashion-mnist)
     ;;
 *)
-    echo "usage: tools/setup.sh [--check] build|test|demo|webgpu|demo-webgpu|dist [BUILD]" >&2
+    echo "usage: tools/setup.sh [--check] build|test|demo|webgpu|demo-webgpu|dist|arm [BUILD]" >&2
     exit 2
     ;;
 esac

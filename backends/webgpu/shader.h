@@ -27,6 +27,10 @@ typedef struct ct_wgpu_plan {
 /* The text, to be freed; NULL: no memory. *notes: it uses the error word, which is then bound behind the others. */
 char *ct_wgpu_shader(const ct_wgpu_launch *launch, const ct_wgpu_plan *plan, bool lasting, bool *notes);
 
+/* pipeline.c: a pipeline that will have that text; NULL after an error. */
+ct_wgpu_pipeline *ct_wgpu_pipeline_of(ct_wgpu_device *device, const ct_wgpu_launch *launch, const ct_wgpu_plan *plan,
+                                      bool lasting, const char *op);
+
 /* library.c: text that grows, and appending the declarations of a unit (more: its text beside that; may be NULL) and of the library that it
  * names. */
 typedef struct ct_wgpu_text {

@@ -2,7 +2,7 @@
  * multiply-add peak. One JSON line a measurement: {"name", "threads", "median_ms", "min_ms", "gflops"}; gflops is
  * that of the fastest round, since other work on the machine only ever adds time.
  *
- *   gemm_peers [-t 1|2|0(both)] [-r rounds] [substring of case names]
+ *   gemm_peers [-t threads, as in 1,all] [-r rounds] [substring of case names]
  *
  * Peers are opened at run time: apt-get install libopenblas-dev libblis-dev libdnnl-dev, or name others in
  * GEMM_OPENBLAS, GEMM_BLIS, GEMM_DNNL. */
@@ -278,11 +278,27 @@ static void add_job(ct_gemm_type type, int64_t m, int64_t n, int64_t k, bool ta,
              ta ? 't' : 'n', tb ? 't' : 'n', (long)batch);
 }
 
+/* All cases on the number of threads at the beginning of a list; returns what follows it, or NULL. */
+static const char *measure_all(const char *threads, int rounds, const char *only) {
+    char *end = NULL;
+    int count = (int)strtol(threads, &end, 10); /* of `all` 0, which is as many as there are */
+    end += strncmp(end, "all", 3) == 0 ? 3 : 0;
+    ct_set_threads(count);
+    count = ct_get_threads();
+    clock_used = count == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
+    if (peer.openblas_threads) peer.openblas_threads(count);
+    if (peer.blis_threads) peer.blis_threads(count);
+    if (peer.omp_threads) peer.omp_threads(count);
+    for (int i = 0; i < job_count; i++)
+        if (strstr(jobs[i].name, only)) measure(&jobs[i], count, rounds);
+    return *end == ',' ? end + 1 : NULL;
+}
+
 int main(int argc, char **argv) {
-    int threads = 0, rounds = 5;
-    const char *only = "";
+    int rounds = 5;
+    const char *only = "", *threads = "1,all";
     for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "-t") && i + 1 < argc) threads = atoi(argv[++i]);
+        if (!strcmp(argv[i], "-t") && i + 1 < argc) threads = argv[++i];
         else if (!strcmp(argv[i], "-r") && i + 1 < argc) rounds = atoi(argv[++i]);
         else only = argv[i];
     }
@@ -312,15 +328,6 @@ int main(int argc, char **argv) {
     add_job(CT_GEMM_I8, 1024, 1024, 1024, 0, 0, 1), add_job(CT_GEMM_I8, 1024, 1024, 1024, 0, 1, 1);
     open_peers();
     sink = 0;
-    for (int t = 1; t <= 2; t++) {
-        if (threads && t != threads) continue;
-        ct_set_threads(t);
-        clock_used = t == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
-        if (peer.openblas_threads) peer.openblas_threads(t);
-        if (peer.blis_threads) peer.blis_threads(t);
-        if (peer.omp_threads) peer.omp_threads(t);
-        for (int i = 0; i < job_count; i++)
-            if (strstr(jobs[i].name, only)) measure(&jobs[i], t, rounds);
-    }
+    while (threads) threads = measure_all(threads, rounds, only);
     return 0;
 }

@@ -120,10 +120,11 @@ static bool find_groups(fuse_state *s) {
 static bool reaches(const fuse_state *s, int k, int where) {
     const int position = s->groups[s->group[k]].position, low = k < position ? k : position,
               high = k < position ? position : k;
-    return low < high && low <= where && where <= high;
+    return position == where || (low < high && low <= where && where <= high);
 }
 
-/* Keeps records at their places that have been moved past this one: what they read or write is in use for longer, or sooner. */
+/* Keeps records at their places that have been moved past this one, so that what they read or write is in use for longer, or sooner; and those
+ * of the group that is there itself, which may want scratch. */
 static bool fix(fuse_state *s, int where) {
     bool any = false;
     for (int k = 0; k < s->n_records; k++) {
@@ -133,11 +134,24 @@ static bool fix(fuse_state *s, int where) {
     return any;
 }
 
+static bool measure_scratch(fuse_state *s) {
+    int members[CT__FUSE_STEPS];
+    for (int k = 0; k < s->n_records; k++) {
+        fuse_group *group = s->group[k] == k ? &s->groups[k] : NULL;
+        ct_record record;
+        if (!group || group->size == 1) continue;
+        if (!ct__fuse_build(s, members, list_members(s, k, -1, members), group->count, &record)) return false;
+        group->scratch = record.block ? (int64_t)ct__fuse_scratch(&record.call) : 0;
+        ct__record_free(&record);
+    }
+    return true;
+}
+
 /* Groups that need no more memory at once than the graph did without them. */
 static bool find_frugal_groups(fuse_state *s, int64_t before) {
     for (int i = 0;; i++) {
         int where = 0;
-        if (!find_groups(s)) return false;
+        if (!find_groups(s) || !measure_scratch(s)) return false;
         const int64_t now = ct__fuse_usage(s, &where);
         if (now < 0) return false;
         if (now <= before) return true;

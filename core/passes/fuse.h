@@ -22,7 +22,8 @@ typedef struct fuse_access {
 typedef struct fuse_group {
     int first, size; /* members, in order: first, next[first] ... */
     int position;
-    int64_t count; /* elements */
+    int64_t count;   /* elements */
+    int64_t scratch; /* bytes, where it is of more than one */
 } fuse_group;
 
 typedef struct fuse_state {
@@ -59,5 +60,6 @@ int64_t ct__fuse_usage(const fuse_state *state, int *where);
 /* The call of records members[0] to members[n - 1], whose steps have `count` elements, as one. *record has no block where they cannot be:
  * no kernel takes them. False after an error. */
 bool ct__fuse_build(fuse_state *state, const int *members, int n, int64_t count, ct_record *record);
+size_t ct__fuse_scratch(ct_call *call); /* of a call that some kernel takes */
 
 #endif

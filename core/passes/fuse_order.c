@@ -239,8 +239,10 @@ int64_t ct__fuse_usage(const fuse_state *s, int *where) {
         change[constant ? s->n_records : last + 1] -= (int64_t)g->slots[i].bytes;
     }
     for (int k = 0; k < s->n_records; k++) {
+        const fuse_group *group = s->group[k] >= 0 ? &s->groups[s->group[k]] : NULL;
+        const int64_t scratch = group && group->size > 1 && group->position == k ? group->scratch : 0;
         now += change[k];
-        if (now > most) most = now, *where = k;
+        if (now + scratch > most) most = now + scratch, *where = k;
     }
     ct__free(change, bytes);
     return most;

@@ -216,7 +216,8 @@ bool ct__record_clone(const ct_record *record, ct_record *copy) {
     const ct_view **pointer = (const ct_view **)(uintptr_t)copy->call.in;
     for (int i = 0; i < copy->n_views; i++) {
         pointer[i] = MOVED(pointer[i]);
-        if (i < copy->call.n_in && copy->call.numbers >> i & 1) copy->views[i].buffer = MOVED(record->views[i].buffer);
+        if (i < copy->call.n_in && i < 32 && copy->call.numbers >> i & 1)
+            copy->views[i].buffer = MOVED(record->views[i].buffer);
     }
 #undef MOVED
     return true;

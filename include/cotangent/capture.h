@@ -40,6 +40,9 @@ enum {
     /* Time for memory: cheap results (elementwise ops, casts, dropout) that would be held for long are computed again where they are used.
      * The same bits. */
     CT_CAPTURE_RECOMPUTE = 4,
+    /* Images between convolutions have their channels last in memory, whatever the network is written in: for devices whose convolutions are
+     * faster so. Results are the same but for rounding. */
+    CT_CAPTURE_LAYOUT = 8,
     /* Every replay is compared with the function (CT_CAPTURE=check in the environment does the same for all graphs): see below */
     CT_CAPTURE_CHECK = 1 << 8,
     CT_CAPTURE_SAVE = 1 << 9, /* what was recorded is kept as it is, so that it can be saved (cotangent/graph.h) */
@@ -127,8 +130,11 @@ typedef struct ct_graph_step_info {
     int inputs, outputs;   /* operands */
     int64_t scratch_bytes; /* that the kernel works in */
     bool random;           /* it has a position in a random stream */
+    int parts;             /* calls that its kernel does as one; 0: it is one */
 } ct_graph_step_info;
 CT_API bool ct_graph_step(const ct_graph *graph, int64_t step, ct_graph_step_info *info);
+/* The op of one of these calls; NULL past the last. */
+CT_API const char *ct_graph_step_part(const ct_graph *graph, int64_t step, int part);
 
 /* Where the memory of an operand comes from. */
 typedef enum ct_graph_memory_kind {

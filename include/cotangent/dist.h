@@ -117,7 +117,7 @@ CT_API void ct_dist_work_free(ct_dist_work *work); /* waits first, if nobody did
  * while backward goes on with the layers below:
  *
  *     ct_dist_parallel *parallel = ct_dist_data_parallel(net);
- *     for (...) { ct_backward(loss); ct_dist_reduce_gradients(parallel); ct_optim_step(opt); ct_optim_zero_grad(opt); }
+ *     for (...) { ct_backward(loss); ct_dist_reduce_gradients(parallel); ct_optim_step(opt); }
  *
  * Each rank's loss is the mean over its own items, of which all have as many; otherwise it is weighted by them. */
 typedef struct ct_dist_parallel ct_dist_parallel;
@@ -139,8 +139,8 @@ CT_API bool ct_dist_reduce_gradients(ct_dist_parallel *parallel);
 /* false: backward only adds up gradients on its own rank, until it is true again and a pass was made (gradient accumulation). Returns what
  * it was. */
 CT_API bool ct_dist_set_sync(ct_dist_parallel *parallel, bool sync);
-/* The buffers (running statistics) of rank 0 on all ranks. */
-CT_API bool ct_dist_broadcast_buffers(ct_dist_parallel *parallel);
+/* Parameters and buffers of rank 0 on all ranks: of the running statistics of batch norm each rank has its own. */
+CT_API bool ct_dist_broadcast_network(ct_dist_parallel *parallel);
 
 /* The same bits whatever the number of ranks. The batch of a step is cut into `shards` parts, of which rank r computes
  * shards / size, from r shards / size on, one after the other:

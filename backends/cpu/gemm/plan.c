@@ -163,6 +163,8 @@ static void cut(ct__plan *p) {
     if (p->items_apart) return;
     /* Some for every thread. An element of C is a sum by itself, so its bits do not depend on the cut. */
     const int64_t enough = ct__threads() > 6 ? 4 * ct__threads() : 24;
+    const int64_t least_cols =
+        private_b && ct__threads() <= 8 ? 2 * width : width; /* short runs of B take longer to read */
     for (;;) {
         const int64_t chunks =
             ct__ceil_div(most_rows, p->chunk_rows) * ct__ceil_div(most_cols, p->chunk_cols) * (p->joint ? p->items : 1);
@@ -171,7 +173,7 @@ static void cut(ct__plan *p) {
         /* Rows of A side by side are read in runs of a chunk's height: short ones waste lines and pages. */
         const int64_t least_rows = (private_a && p->a_by_k && chunks >= 12 ? 4 : 1) * p->tile_rows;
         const bool rows = !private_b && p->chunk_rows > least_rows;
-        const bool cols = !private_a && p->chunk_cols > (private_b ? 2 * width : width);
+        const bool cols = !private_a && p->chunk_cols > least_cols;
         if (chunks >= enough || flops < 2e6 || (!rows && !cols)) break;
         /* Rows that share a block of B are worth more than columns that share a panel of A. */
         if (cols && (!rows || p->chunk_cols > 2 * width || p->chunk_rows <= 4 * p->tile_rows))

@@ -12,6 +12,7 @@ enum {
     LOCAL_BYTES = 4 << 20, /* a set that one task goes over twice: from a cache, if not the nearest */
     LOCAL_LINE = 8192,     /* of a set whose lines lie apart: shorter ones are better read as they lie in memory */
     LOCAL_SETS = 8,        /* tasks that are enough */
+    SETTLED = 512,         /* parts whose sums one task puts together */
     ROWS = 64,             /* of neighboring lines that are summed in the dtype itself before they go to f64 */
 };
 
@@ -127,15 +128,21 @@ static void second_task(void *ctx, int64_t chunk, int worker) {
     for (int64_t u = behind; u-- > end;) visit_unit(t->job, u, t->code->second);
     if (t->job->streams) simd_fence();
 }
-static void settle_task(void *ctx, int64_t set, int worker) {
+/* Sets of few parts go several to a task. */
+static int64_t sets_of(const channel_job *j) { return (j->batch ? 1 : j->items) * j->groups; }
+static int64_t sets_a_task(const channel_job *j) {
+    return ct__max64(SETTLED / ct__max64(j->parts * (j->batch ? j->items : j->members), 1), 1);
+}
+static void settle_task(void *ctx, int64_t chunk, int worker) {
     (void)worker;
     const channel_tasks *t = ctx;
-    t->code->settle(t->job, set);
+    const int64_t each = sets_a_task(t->job), end = ct__min64((chunk + 1) * each, sets_of(t->job));
+    for (int64_t set = chunk * each; set < end; set++) t->code->settle(t->job, set);
 }
 
 static void run_passes(channel_job *j, const channel_code *code, int64_t bytes_an_element) {
     channel_tasks t = {j, code};
-    const int64_t sets = (j->batch ? 1 : j->items) * j->groups;
+    const int64_t sets = sets_of(j);
     const int64_t elements = j->last ? j->places * j->channels : (int64_t)j->count, tasks = j->last ? j->items : sets;
     /* with the channels last an item is gone over twice by itself, whatever its size: the whole batch would be further away */
     const bool near =
@@ -147,9 +154,7 @@ static void run_passes(channel_job *j, const channel_code *code, int64_t bytes_a
     }
     const int64_t each = units_a_task(j), chunks = (units(j) + each - 1) / each;
     ct__parallel(chunks, first_task, &t);
-    if (j->parts * j->items > 64) ct__parallel(sets, settle_task, &t);
-    else
-        for (int64_t s = 0; s < sets; s++) code->settle(j, s);
+    ct__parallel((sets + sets_a_task(j) - 1) / sets_a_task(j), settle_task, &t);
     ct__parallel(chunks, second_task, &t);
 }
 

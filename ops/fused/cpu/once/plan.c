@@ -378,5 +378,6 @@ const tile_plan *ct__tiles_plan(const ct_call *call) {
 size_t ct__tiles_scratch(const ct_call *call) {
     const tile_plan *p = ct__tiles_plan(call);
     const int64_t workers = ((const ct_fused *)call->attrs)->count > p->chunk ? call->workers : 1;
-    return p->shared_bytes + (size_t)workers * p->worker_bytes;
+    return (p->shared_bytes <= TILE_SHARED_STACK ? 0 : p->shared_bytes) +
+           (p->worker_bytes <= TILE_STACK ? 0 : (size_t)workers * p->worker_bytes);
 }

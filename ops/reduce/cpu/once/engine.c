@@ -7,7 +7,15 @@
 #include "backends/cpu/cpu.h"
 #include "core/threads.h"
 
-enum { GRAIN = 32 * 1024, MAX_OUTPUTS = 2, PACK = 512, MOST_SPLITS = 4096, FEW_SPLITS = 32, SPLIT_ROWS = 512 };
+enum {
+    GRAIN = 32 * 1024,
+    MAX_OUTPUTS = 2,
+    PACK = 512,
+    MOST_SPLITS = 4096,
+    FEW_SPLITS = 32,
+    SPLIT_ROWS = 128,
+    MERGED = 512
+};
 
 /* Dimensions that are walked together, with the steps of up to three views. */
 typedef struct space {
@@ -258,11 +266,11 @@ static void split_task(void *ctx, int64_t task, int worker) {
     accumulate(p, partial_at(p, split, block * p->block), block * p->block, results_in(p, block), from, to);
 }
 
-/* Pairs, pairs of pairs: the rounding error grows with the logarithm of the number of splits. */
-static void merge_task(void *ctx, int64_t block, int worker) {
+/* Some results of all splits. Pairs, pairs of pairs: the rounding error grows with the logarithm of the number of splits. */
+static void merge_task(void *ctx, int64_t task, int worker) {
     (void)worker;
     const plan *p = ctx;
-    int64_t first = block * p->block, n = results_in(p, block);
+    int64_t first = task * MERGED, left = p->kept.count - first, n = left < MERGED ? left : MERGED;
     for (int64_t reach = 1; reach < p->splits; reach *= 2)
         for (int64_t i = 0; i + reach < p->splits; i += 2 * reach)
             p->reducer->merge(partial_at(p, i, first), partial_at(p, i + reach, first), n);
@@ -283,7 +291,7 @@ bool ct__reduce_run(const ct_call *call, const ct_reducer *reducer, unsigned mas
     if (p.kept.count == 0) return true;
     if (p.splits > 1) {
         ct__parallel(p.splits * p.blocks, split_task, &p);
-        ct__parallel(p.blocks, merge_task, &p);
+        ct__parallel(ceil_div(p.kept.count, MERGED), merge_task, &p);
     } else {
         ct__parallel(p.blocks, whole_task, &p);
     }
