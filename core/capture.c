@@ -371,14 +371,14 @@ static void keep_what_is_left(ct_graph *g) {
     ct__map_free(&g->by_storage);
 }
 
-/* A call that writes only into memory of the graph's own, as one that adds to a gradient on its way, changes nothing that lasts. What scratch
- * is enough for may depend on that, so calls that have some stay as they were chosen. */
+/* An elementwise call that writes only into memory of the graph's own, as one that adds to a gradient on its way, changes nothing that lasts.
+ * Kernels of other ops may divide their work, and need scratch, by it: such calls stay as they were chosen. */
 static void note_what_lasts(ct_graph *g) {
     ct_access access;
     for (int i = 0; i < g->n_records; i++) {
         ct_record *record = &g->records[i];
         bool lasts = false;
-        if (record->kind != CT__CALL || record->scratch >= 0) continue;
+        if (record->kind != CT__CALL || !(record->call.op->flags & CT_OP_ELEMENTWISE)) continue;
         for (int k = 0; !lasts && ct__access_next(g, record, &k, &access);)
             lasts = access.writes && g->slots[access.slot].kept;
         if (!lasts) record->call.flags &= ~(unsigned)CT_CALL_LASTING;
