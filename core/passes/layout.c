@@ -114,8 +114,9 @@ static bool has_weight(const ct_record *record) {
 
 /* Those beside the ones that change do so too; true if there were any. */
 static bool spread(relayout *r, const ct_record *record) {
-    bool touched = is_channels_first(record) && has_weight(record), more = false;
-    if (record->kind != CT__CALL || !(is_channels_first(record) || is_elementwise(record))) return false;
+    const bool first = is_channels_first(record);
+    bool touched = first && has_weight(record), more = false;
+    if (!first && !is_elementwise(record)) return false;
     for (int i = 0; i < record->n_views && !touched; i++) touched = is_last(r, record->slots[i]);
     for (int i = 0; touched && i < record->n_views; i++) {
         const int slot = record->slots[i];
