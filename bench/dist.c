@@ -33,9 +33,9 @@ static bool make(training *t, const char *name, int64_t batch) {
         t->y = ct_randint(CT_DIMS(batch), 0, 10);
         t->optim = ct_sgd(t->net, .lr = 0.01, .momentum = CT_SET(0.9));
     } else if (!strcmp(name, "gpt")) {
-        t->net = ct_nn_gpt(256);
-        t->x = ct_randint(CT_DIMS(batch, 256), 0, 256);
-        t->y = ct_randint(CT_DIMS(batch * 256), 0, 256);
+        t->net = ct_nn_gpt(512);
+        t->x = ct_randint(CT_DIMS(batch, 256), 0, 512);
+        t->y = ct_randint(CT_DIMS(batch * 256), 0, 512);
         t->optim = ct_adamw(t->net, .lr = 1e-3);
     } else return false;
     t->parallel = ct_dist_data_parallel(t->net);

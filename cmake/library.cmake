@@ -27,7 +27,7 @@ if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
         ops/scan/cpu/scan.c ops/reduce/cpu/extrema.c ops/reduce/cpu/arg.c ops/reduce/cpu/prod.c ops/index/cpu/rows_sum.c
         ops/index/cpu/mask.c ops/sort/cpu/bins.c ops/softmax/cpu/softmax.c ops/softmax/cpu/logsumexp.c ops/cast/cpu/cast.c
         ops/reduce/cpu/truth.c ops/create/cpu/create.c ops/create/cpu/sequence.c ops/check/cpu/check.c ops/loss/cpu/ctc.c
-        ops/random/cpu/multinomial.c ops/pool/cpu/lines/lines.c ops/index/cpu/scatter.c ops/norm/cpu/channel_norm.c
+        ops/random/cpu/multinomial.c ops/index/cpu/scatter.c ops/norm/cpu/channel_norm.c
         ${CT_GENERATED_ISA_SOURCES}
         PROPERTIES COMPILE_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-fno-peel-loops>")
 endif()

@@ -371,6 +371,20 @@ static void keep_what_is_left(ct_graph *g) {
     ct__map_free(&g->by_storage);
 }
 
+/* An elementwise call that writes only into memory of the graph's own, as one that adds to a gradient on its way, changes nothing that lasts.
+ * Kernels of other ops may divide their work, and need scratch, by it: such calls stay as they were chosen. */
+static void note_what_lasts(ct_graph *g) {
+    ct_access access;
+    for (int i = 0; i < g->n_records; i++) {
+        ct_record *record = &g->records[i];
+        bool lasts = false;
+        if (record->kind != CT__CALL || !(record->call.op->flags & CT_OP_ELEMENTWISE)) continue;
+        for (int k = 0; !lasts && ct__access_next(g, record, &k, &access);)
+            lasts = access.writes && g->slots[access.slot].kept;
+        if (!lasts) record->call.flags &= ~(unsigned)CT_CALL_LASTING;
+    }
+}
+
 /* On a device that does work as one, effects that may come early do, so that they do not come between calls, but stay behind effects that came
  * before them; elsewhere they stay, so that one is not done where a call before it fails. */
 static void move_early_effects(ct_graph *g) {
@@ -424,6 +438,7 @@ bool ct__graph_record(ct_graph *g, bool (*function)(void *context), void *contex
     if (ok && g->refusal.code != CT_OK) ct__error_put(&g->refusal);
     if (!ok || !ct_ok()) return false;
     keep_what_is_left(g);
+    note_what_lasts(g);
     move_early_effects(g);
     return true;
 }

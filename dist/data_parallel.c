@@ -248,7 +248,15 @@ static bool watch_leaf(ct_dist_parallel *p, int index) {
     return ct_hook(p->learned[index].leaf, gradient_complete, watch, watch_release);
 }
 
+static bool not_sharded(void *context, const char *path, ct_module *module) {
+    (void)context;
+    return !ct__is_sharded(module) ||
+           ct_fail(CT_ERR_VALUE, "dist_data_parallel",
+                   "'%s' is sharded: its parameters differ from rank to rank, and nothing is left to reduce", path);
+}
+
 static bool set_up(ct_dist_parallel *p, const ct_dist_parallel_options *o) {
+    if (!ct_module_apply(p->net, not_sharded, NULL)) return false;
     p->list = ct_module_parameters(p->net);
     const int n = p->list ? ct_parameters_count(p->list) : 0;
     if (!p->list) return false;

@@ -114,7 +114,8 @@ static const char *can(const ct_call *call) {
     if (a->work) return "its result is in the host's memory";
     const char *refused = nccl->cannot(ct__op_kind(call->op), call->in[0]->dtype, (ct_dist_reduction)a->reduction);
     if (refused && !ct__job_state.nccl_alone) return refused;
-    return ct__view_dense(call->in[0]) && ct__view_dense(call->out[0]) ? NULL : "x and its result have to be contiguous";
+    return ct__view_dense(call->in[0]) && ct__view_dense(call->out[0]) ? NULL
+                                                                       : "x and its result have to be contiguous";
 }
 
 static char *address(const ct_view *view) {

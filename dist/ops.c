@@ -93,7 +93,8 @@ bool ct__view_dense(const ct_view *view) {
 }
 
 static const char *can(const ct_call *call) {
-    return ct__view_dense(call->in[0]) && ct__view_dense(call->out[0]) ? NULL : "x and its result have to be contiguous";
+    return ct__view_dense(call->in[0]) && ct__view_dense(call->out[0]) ? NULL
+                                                                       : "x and its result have to be contiguous";
 }
 
 static int64_t elements_of(const ct_view *view) {
@@ -229,7 +230,9 @@ static void vjp_reduce(ct_vjp *v) {
 static void vjp_all_gather(ct_vjp *v) {
     const ct__dist_attrs *a = v->attrs;
     ct_dist_group *group = ct__group_by_id((uint64_t)a->group, v->op->name);
-    if (group) v->grad[0] = ct_reshape(ct_dist_reduce_scatter(v->cot[0], CT_DIST_SUM, group), ct_shape(v->in[0]));
+    if (group)
+        v->grad[0] =
+            ct_reshape(ct_dist_reduce_scatter(v->cot[0], (ct_dist_reduction)a->reduction, group), ct_shape(v->in[0]));
 }
 
 static void vjp_reduce_scatter(ct_vjp *v) {

@@ -89,7 +89,7 @@ fi
 # under_tool TOOL SECONDS OP...: all ops where none is named.
 under_tool() {
     timeout -k 5 "$2" compute-sanitizer --tool "$1" --error-exitcode 1 --target-processes all \
-        "$cotangent" check --device cuda --values --smallest "${@:3}"
+        "$cotangent" check --device cuda --values --smallest --at-once 128 "${@:3}"
 }
 # Of all ops, or of those that OPS names; at most 8 minutes each. Without the vendor's libraries, so that kernels of our own do
 # everything; then with them what has kernels of our own around theirs. Engines are not measured: many of them would run under the tool.

@@ -148,3 +148,53 @@ TEST_LIMIT(a_chain_of_elementwise_calls_is_one_record_with_the_bits_of_the_calls
         }
     CHECK(ct_set_device(cpu) && ct_ok());
 }
+
+/* ---- What lies between two products of a transformer ---- */
+
+enum { RESULTS = 5 };
+typedef struct residual {
+    ct_tensor *in[4], *cotangent; /* x, h, weight, bias; kept */
+    ct_tensor *results[RESULTS];  /* the norm and the gradients of `in`; kept, the function's */
+} residual;
+
+static bool residual_norm(void *context) {
+    residual *r = context;
+    ct_tensor **in = r->in, *grads[4];
+    for (int i = 0; i < RESULTS; i++) ct_drop(r->results[i]), r->results[i] = NULL;
+    ct_tensor *sum = ct_add(in[0], ct_cast(in[1], CT_F32));
+    ct_tensor *y = ct_cast(ct_layer_norm(sum, CT_DIMS(ct_dim(sum, -1)), .weight = in[2], .bias = in[3]), CT_BF16);
+    if (!y || !ct_grad(&y, 1, &r->cotangent, in, 4, grads, 0)) return false;
+    for (int i = 0; i < RESULTS; i++) ct_keep(r->results[i] = i ? grads[i - 1] : ct_detach(y));
+    return ct_ok();
+}
+
+TEST_LIMIT(residual_sums_and_norms_are_fused_with_the_bits_of_the_calls, 300) {
+    CUDA(d);
+    static const int64_t lengths[] = {768, 64, 1024, 8, 4096};
+    CHECK(ct_set_device(d));
+    for (int i = 0; i < 5; i++)
+        ct_scope {
+            const int64_t n = lengths[i];
+            residual r = {{ct_keep(ct_randn(CT_DIMS(3, 67, n))), ct_keep(ct_cast(ct_randn(CT_DIMS(3, 67, n)), CT_BF16)),
+                           ct_keep(ct_randn(CT_DIMS(n))), ct_keep(ct_randn(CT_DIMS(n)))},
+                          ct_keep(ct_cast(ct_randn(CT_DIMS(3, 67, n)), CT_BF16)),
+                          {0}};
+            ct_tensor *fused[RESULTS];
+            for (int k = 0; k < 4; k++) ct_set_requires_grad(r.in[k], true);
+            ct_graph *graph = ct_capture(residual_norm, &r, 0);
+            ct_graph_info info = {.size = sizeof info};
+            harness_check(graph && ct_graph_describe(graph, &info), __FILE__, __LINE__, "%s", ct_error());
+            printf("rows of %lld: %lld records\n", (long long)n, (long long)info.records);
+            CHECK(ct_replay(graph));
+            for (int k = 0; k < RESULTS; k++) fused[k] = ct_to(r.results[k], cpu);
+            ct_graph_free(graph);
+            CHECK(residual_norm(&r));
+            for (int k = 0; k < RESULTS; k++)
+                harness_check(harness_same_bits(fused[k], ct_to(r.results[k], cpu)), __FILE__, __LINE__,
+                              "rows of %lld, result %d: other bits", (long long)n, k);
+            for (int k = 0; k < RESULTS; k++) ct_drop(r.results[k]);
+            for (int k = 0; k < 4; k++) ct_drop(r.in[k]);
+            ct_drop(r.cotangent);
+        }
+    CHECK(ct_set_device(cpu) && ct_ok());
+}

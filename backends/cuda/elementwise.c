@@ -1,6 +1,7 @@
 /* The host side of elementwise ops: which function of the generated device code, and its arguments. */
 #include "backends/cuda/elementwise.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,16 +16,20 @@ typedef struct entry {
     const char *name;
     int part, typed;
     unsigned classes;
-    ct_cuda_function functions[WALKS][DTYPES];
-    char names[WALKS][DTYPES][48];
 } entry;
 
-static entry entries[] = {
-#define CT_CUDA_ELEMENTWISE(op, part, typed, classes) {#op, part, typed, classes, {{{0}}}, {{{0}}}},
+static const entry entries[] = {
+#define CT_CUDA_ELEMENTWISE(op, part, typed, classes) {#op, part, typed, classes},
 #include "gen/cuda/elementwise.inc"
 #undef CT_CUDA_ELEMENTWISE
 };
 enum { ENTRIES = sizeof entries / sizeof *entries };
+
+/* What is found at the first use. Apart, since all of it is zero before and so takes no room in the module's file. */
+static struct {
+    ct_cuda_function functions[WALKS][DTYPES];
+    char names[WALKS][DTYPES][48];
+} found[ENTRIES];
 
 #define PART(n) extern const unsigned char ct_fatbin_elementwise_##n[];
 PART(0)
@@ -42,7 +47,7 @@ static ct_cuda_unit units[PARTS] = {PART(0) PART(1) PART(2) PART(3) PART(4) PART
 
 static const char *const dtype_names[DTYPES] = {"f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "b8"};
 
-static entry **by_index; /* by the op's number */
+static const entry **by_index; /* by the op's number */
 static int index_count;
 
 bool ct_cuda_elementwise_start(void) {
@@ -56,7 +61,7 @@ bool ct_cuda_elementwise_start(void) {
     return true;
 }
 
-static entry *find(const ct_op *op) { return op->slot->index < index_count ? by_index[op->slot->index] : NULL; }
+static const entry *find(const ct_op *op) { return op->slot->index < index_count ? by_index[op->slot->index] : NULL; }
 
 static bool takes(const entry *e, ct_dtype dtype) {
     if (dtype > CT_BOOL) return false;
@@ -95,12 +100,13 @@ static bool is_single(const ct_view *v) {
 }
 
 /* Its name is made at its first use, the same by every thread. */
-static ct_cuda_function *function_of(entry *e, ct_dtype dtype, walk w) {
+static ct_cuda_function *function_of(const entry *e, ct_dtype dtype, walk w) {
     static const char *const prefixes[WALKS] = {"", "strided_", "rows_"};
-    ct_cuda_function *function = &e->functions[w][dtype];
+    const ptrdiff_t at = e - entries;
+    ct_cuda_function *function = &found[at].functions[w][dtype];
     if (function->unit) return function;
-    char *name = e->names[w][dtype];
-    snprintf(name, sizeof e->names[0][0], "%s_%s%s", e->name, prefixes[w], dtype_names[dtype]);
+    char *name = found[at].names[w][dtype];
+    snprintf(name, sizeof found[0].names[0][0], "%s_%s%s", e->name, prefixes[w], dtype_names[dtype]);
     function->name = name;
     function->unit = &units[e->part];
     return function;
@@ -165,7 +171,7 @@ static bool has_rows_of(int pack, ct_cuda_elementwise *a, const ct_cuda_view *vi
     return unit_of(all) >= pack;
 }
 
-static bool run_strided(const ct_call *call, entry *e, ct_dtype dtype, ct_cuda_elementwise *a) {
+static bool run_strided(const ct_call *call, const entry *e, ct_dtype dtype, ct_cuda_elementwise *a) {
     ct_cuda_view views[CT_CUDA_INPUTS + 1];
     views[0] = ct_cuda_view_of(call->out[0]);
     for (int i = 0; i < call->n_in; i++) views[i + 1] = ct_cuda_view_of(call->in[i]);
@@ -182,7 +188,7 @@ static bool run_strided(const ct_call *call, entry *e, ct_dtype dtype, ct_cuda_e
 
 static bool run(const ct_call *call, ct_stream *stream) {
     (void)stream;
-    entry *e = find(call->op);
+    const entry *e = find(call->op);
     const ct_dtype dtype = call->in[e->typed]->dtype;
     ct_cuda_elementwise a;
     const bool flat = fill(call, &a.flat);

@@ -76,21 +76,34 @@ static void merge(ct_wgpu_plan *plan) {
         }
 }
 
-/* Atomic where an element is less than a word and is stored by itself; quads where somebody takes quads alone, and nobody else takes any
- * that might lie otherwise, or stores one word of a quad where the device may write all four. */
-static int kind_of(const ct_wgpu_device *d, const ct_wgpu_launch *launch, const ct_wgpu_plan *plan, int range) {
+/* Whether a binding may be declared as vectors of four elements of that size: somebody takes quads alone, and nobody else takes any that
+ * might lie otherwise, or stores one word of them where the device may write all. */
+static bool takes_vectors(const ct_wgpu_device *d, const ct_wgpu_launch *launch, const ct_wgpu_plan *plan, int range,
+                          size_t size) {
     bool taken = false, fits = plan->ranges[range].n == 1;
     for (int i = 0; i < launch->n; i++) {
         const ct_wgpu_operand *o = &launch->operands[i];
         if (plan->of[i] != range) continue;
-        const size_t size = ct_wgpu_dtype_size((ct_dtype)o->dtype);
         const bool only = o->mode & CT_WGPU_QUADS_ONLY;
-        if (size < 4 && o->mode & CT_WGPU_WRITTEN && !(o->mode & CT_WGPU_WORDS) && !only) return CT_WGPU_ATOMIC;
-        taken |= only && size == 4;
-        fits &=
-            size == 4 && (only || (!(o->mode & CT_WGPU_QUADS) && (d->stores_parts || !(o->mode & CT_WGPU_WRITTEN))));
+        taken |= only && ct_wgpu_dtype_size((ct_dtype)o->dtype) == size;
+        fits &= ct_wgpu_dtype_size((ct_dtype)o->dtype) == size &&
+                (only || (!(o->mode & CT_WGPU_QUADS) && (d->stores_parts || !(o->mode & CT_WGPU_WRITTEN))));
     }
-    return taken && fits ? CT_WGPU_QUAD : CT_WGPU_PLAIN;
+    return taken && fits;
+}
+
+/* Atomic where an element is less than a word and is stored by itself. */
+static int kind_of(const ct_wgpu_device *d, const ct_wgpu_launch *launch, const ct_wgpu_plan *plan, int range) {
+    for (int i = 0; i < launch->n; i++) {
+        const ct_wgpu_operand *o = &launch->operands[i];
+        const unsigned words = CT_WGPU_WORDS | CT_WGPU_QUADS_ONLY;
+        if (plan->of[i] == range && ct_wgpu_dtype_size((ct_dtype)o->dtype) < 4 && o->mode & CT_WGPU_WRITTEN &&
+            !(o->mode & words))
+            return CT_WGPU_ATOMIC;
+    }
+    return takes_vectors(d, launch, plan, range, 4)   ? CT_WGPU_QUAD
+           : takes_vectors(d, launch, plan, range, 2) ? CT_WGPU_PAIR
+                                                      : CT_WGPU_PLAIN;
 }
 
 /* The ranges and their bindings: each operand's own, or (whole) one for all operands of a buffer, where it is no longer than a binding may

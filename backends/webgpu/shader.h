@@ -5,7 +5,7 @@
 #include "backends/webgpu/device.h"
 
 /* How the words of a range are declared. */
-enum { CT_WGPU_PLAIN, CT_WGPU_QUAD, CT_WGPU_ATOMIC };
+enum { CT_WGPU_PLAIN, CT_WGPU_QUAD, CT_WGPU_PAIR, CT_WGPU_ATOMIC }; /* words, four, two, atomic ones */
 
 /* A range of a buffer that operands lie in: one binding, or several next to each other where it is longer than a binding may be. */
 typedef struct ct_wgpu_range {

@@ -157,6 +157,42 @@ CT_API bool ct_dist_shard(ct_dist_parallel *parallel, int64_t step, int shard);
 CT_API int ct_dist_first_shard(const ct_dist_parallel *parallel);
 CT_API int ct_dist_last_shard(const ct_dist_parallel *parallel); /* one past it */
 
+/* ---- Sharded parameters ---------------------------------------------------------------------------- */
+
+/* A module whose parameters are divided among ranks (ZeRO): one parameter, "shard", this rank's part of all of them, flat. A forward pass
+ * gathers the whole, and backward gives each rank the mean over ranks of its part's gradient, so that gradients and an optimizer's state are of that
+ * part too; nothing is left to reduce. Wrap every layer that has parameters by itself: what is whole at one time is one layer. The optimizer has to be one that takes each
+ * element by itself (not LARS or LAMB). Owns inner, whose parameters of rank 0 all begin with; its buffers stay in it. */
+typedef struct ct_dist_sharded_options {
+    size_t size;
+    ct_dist_group *group; /* NULL: all ranks */
+    int stage; /* 3: what was gathered is let go after forward, and gathered again in backward; 2: it is kept in between */
+} ct_dist_sharded_options;
+CT_API ct_module *ct_dist_sharded_p(ct_module *inner, const ct_dist_sharded_options *options);
+/* A copy of what is inside, whole again, on every rank; all ranks call it. To be saved, and to go on with another number of ranks. */
+CT_API ct_module *ct_dist_whole(ct_module *sharded);
+
+/* ---- Tensor parallelism ---------------------------------------------------------------------------- */
+
+/* Layers whose matrices are cut among the ranks of a group. All its ranks have the same input and compute the same loss; gradients of what every rank has whole
+ * (input, biases behind a sum, norms) come out the same on all of them. Weights begin as those of the layer that is not cut, of rank 0. A feed-forward block is
+ *     ct_nn_sequential(ct_dist_column_linear(dim, 4 * dim, .activation = CT_ACT_GELU), ct_dist_row_linear(4 * dim, dim)) */
+typedef struct ct_dist_split_options {
+    size_t size;
+    ct_dist_group *group;     /* NULL: all ranks */
+    bool no_bias;             /* not of embedding */
+    ct_activation activation; /* of column_linear */
+    bool causal;              /* of attention: position i sees 0 to i */
+} ct_dist_split_options;
+/* [..., in] to this rank's part of the results, [..., out / size]. [weight, bias] */
+CT_API ct_module *ct_dist_column_linear_p(int64_t in, int64_t out, const ct_dist_split_options *options);
+/* This rank's part of the features, [..., in / size], to [..., out], the sum of all ranks'. [weight, bias] */
+CT_API ct_module *ct_dist_row_linear_p(int64_t in, int64_t out, const ct_dist_split_options *options);
+/* Rows of a table by integer, of which each rank has its part: [...] to [..., dim]. [weight] */
+CT_API ct_module *ct_dist_embedding_p(int64_t count, int64_t dim, const ct_dist_split_options *options);
+/* Multi-head self-attention on [..., T, dim], of which each rank has its heads. [in_proj_weight, out_proj_weight, in_proj_bias, out_proj_bias] */
+CT_API ct_module *ct_dist_attention_p(int64_t dim, int64_t heads, const ct_dist_split_options *options);
+
 /* Batch norms of net, in training, take mean and variance over the items of all ranks of the group, and their running statistics from these. All
  * ranks run forward and backward together. */
 CT_API bool ct_nn_sync_batch_norm(ct_module *net, ct_dist_group *group);

@@ -6,6 +6,13 @@
 
 #include "backends/cpu/simd/simd.h"
 
+/* Before a short loop of a constant number of turns: it is unrolled whatever the options are, but not where code is to be small. */
+#ifdef __OPTIMIZE_SIZE__
+#define SIMD_UNROLL
+#else
+#define SIMD_UNROLL _Pragma("GCC unroll 32")
+#endif
+
 #include "backends/cpu/simd/vmath_f32.h"
 #include "backends/cpu/simd/vmath_f64.h"
 #include "backends/cpu/simd/vmath_trig_parts.h"

@@ -5,7 +5,7 @@
 /* c[0] + c[1] x + ... + c[n-1] x^(n-1); n is a constant, so the loop unrolls */
 SIMD_INLINE vf32 vf32_horner(vf32 x, const float *c, int n) {
     vf32 p = vf32_set1(c[n - 1]);
-    for (int i = n - 2; i >= 0; i--) p = vf32_fma(p, x, vf32_set1(c[i]));
+    SIMD_UNROLL for (int i = n - 2; i >= 0; i--) p = vf32_fma(p, x, vf32_set1(c[i]));
     return p;
 }
 

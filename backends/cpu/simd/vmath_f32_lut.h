@@ -278,7 +278,7 @@ SIMD_INLINE vf32 vf32_erfc(vf32 x) {
     vi32 index = vi32_shr(vf32_bits(vf32_add(a, vf32_set1(0.75f))), 21);
     vf32 d = vf32_sub(a, simd_lookup16(simd_erfc_lut[0], index));
     vf32 slow = simd_lookup16(simd_erfc_lut[7], index);
-    for (int k = 6; k >= 1; k--) slow = vf32_fma(slow, d, simd_lookup16(simd_erfc_lut[k], index));
+    SIMD_UNROLL for (int k = 6; k >= 1; k--) slow = vf32_fma(slow, d, simd_lookup16(simd_erfc_lut[k], index));
     vf32 place = vf32_set1(0x1.8p19f), t = vf32_fnma(vf32_mul(a, a), vf32_set1(0x1.715476p0f), place);
     vf32 n = vf32_sub(t, place);
     vf32 r = vf32_fnma(a, a, vf32_mul(n, vf32_set1(-0x1.62ep-1f)));
@@ -297,6 +297,6 @@ SIMD_INLINE vf32 vf32_ndtr_near(vf32 x) {
     vf32 t = vf32_add(a, place), r = vf32_sub(a, vf32_sub(t, place));
     vi32 index = vf32_bits(t);
     vf32 p = simd_lookup32(simd_ndtr_lut[6], index);
-    for (int k = 5; k >= 0; k--) p = vf32_fma(p, r, simd_lookup32(simd_ndtr_lut[k], index));
+    SIMD_UNROLL for (int k = 5; k >= 0; k--) p = vf32_fma(p, r, simd_lookup32(simd_ndtr_lut[k], index));
     return vf32_select(vf32_gt(x, vf32_zero()), vf32_sub(vf32_set1(1), p), p);
 }

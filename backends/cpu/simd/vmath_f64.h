@@ -4,7 +4,7 @@
 
 SIMD_INLINE vf64 vf64_horner(vf64 x, const double *c, int n) {
     vf64 p = vf64_set1(c[n - 1]);
-    for (int i = n - 2; i >= 0; i--) p = vf64_fma(p, x, vf64_set1(c[i]));
+    SIMD_UNROLL for (int i = n - 2; i >= 0; i--) p = vf64_fma(p, x, vf64_set1(c[i]));
     return p;
 }
 

@@ -90,6 +90,7 @@ static const char *can(const ct_call *call) {
     const char *missing = ct_cuda_dnn_missing();
     if (missing) return missing;
     if (a->channels_last || a->groups != 1) return "its cotangent is read as it lies";
+    if (g->ndim != 4) return "only images of two dimensions were measured to gain by it";
     if (!call->out[0] || !call->out[1]) return "one gradient alone is asked for";
     if (!half && !(g->dtype == CT_F32 && ct_cuda_tf32(call))) return "Tensor Cores do not take it";
     if (half && a->activation > CT_ACT_RELU) return "its cotangent would be rounded on the way";

@@ -13,26 +13,24 @@ static const char *can(const ct_call *call) {
     return ct_fused_refusal(call);
 }
 
-/* Aligned for packs. */
-static bool is_aligned(const ct_view *view, int pack) {
-    return !view || (uintptr_t)ct_cuda_address(view) % ct_fused_alignment(ct_cuda_dtype_size(view->dtype), pack) == 0;
-}
-
 static size_t scratch(const ct_call *call) {
     const ct_fused_kernel *kernel = ct_fused_kernel_of(call);
     const ct_fused_rows *rows = kernel ? ct_fused_kernel_rows(kernel) : NULL;
     return rows && rows->parts ? (size_t)rows->parts * 2 * (size_t)rows->n * (size_t)rows->number : 0;
 }
 
-/* Addresses, and whether all of them are aligned for packs. */
-static ct_fused_arguments arguments_of(const ct_call *call, int pack) {
+/* Addresses, and whether those that are accessed in packs are aligned for it. */
+static ct_fused_arguments arguments_of(const ct_call *call, const ct_fused_kernel *kernel) {
+    const int pack = ct_fused_kernel_pack(kernel);
+    const uint64_t in_packs = ct_fused_kernel_in_packs(kernel);
     ct_fused_arguments a;
     memset(&a, 0, sizeof a);
     a.packed = 1;
     for (int i = 0; i < call->n_in + call->n_out; i++) {
         const ct_view *view = i < call->n_in ? call->in[i] : call->out[i - call->n_in];
         a.at[i] = ct_cuda_address_if(view);
-        a.packed &= is_aligned(view, pack);
+        if (view && in_packs >> i & 1)
+            a.packed &= (uintptr_t)a.at[i] % ct_fused_alignment(ct_cuda_dtype_size(view->dtype), pack) == 0;
     }
     return a;
 }
@@ -40,7 +38,7 @@ static ct_fused_arguments arguments_of(const ct_call *call, int pack) {
 static bool run_elements(const ct_call *call, ct_fused_kernel *kernel, ct_cuda_device *d) {
     const int64_t count = ((const ct_fused *)call->attrs)->count;
     const int pack = ct_fused_kernel_pack(kernel);
-    ct_fused_arguments a = arguments_of(call, pack);
+    ct_fused_arguments a = arguments_of(call, kernel);
     const int64_t items = a.packed ? ct_cuda_ceil_div(count, pack) : count;
     const ct_cuda_shape shape = {.grid = ct_cuda_all_blocks(call, items, 256), .block = 256};
     const CUfunction function = ct_fused_function(kernel, call, d, false);
@@ -52,7 +50,7 @@ static bool run_rows(const ct_call *call, ct_fused_kernel *kernel, ct_cuda_devic
     const ct_fused_rows *r = ct_fused_kernel_rows(kernel);
     const int groups = r->block / r->lanes;
     const int64_t blocks = ct_cuda_ceil_div(r->rows, groups);
-    ct_fused_arguments a = arguments_of(call, ct_fused_kernel_pack(kernel));
+    ct_fused_arguments a = arguments_of(call, kernel);
     a.parts = r->parts && blocks > r->parts ? r->parts : blocks;
     a.sums = r->parts ? ct_cuda_scratch(call) : NULL;
     const ct_cuda_shape shape = {.grid = ct_cuda_grid(a.parts),

@@ -31,13 +31,30 @@ template <typename S, int M, int K> struct ct_held_row {
     }
 };
 
+// Elements of weight or bias beside pack p, as `beside` has them; aligned: all addresses are.
+template <typename S> struct ct_held_beside {
+    typedef typename ct_number<S>::type N;
+    enum { V = ct_row_pack<S>::V };
+    N numbers[V];
+    CT_DEVICE ct_held_beside(const char *from, int p, N otherwise, bool aligned) {
+        if (from) {
+            const ct_pack<N, V> pack = ct_read_any<V, N>(from, (int64_t)p * V, aligned);
+#pragma unroll
+            for (int k = 0; k < V; k++) numbers[k] = pack.v[k];
+        } else {
+#pragma unroll
+            for (int k = 0; k < V; k++) numbers[k] = otherwise;
+        }
+    }
+};
+
 template <typename S> CT_DEVICE typename ct_number<S>::type ct_rounded(typename ct_number<S>::type x) {
     return ct_load<typename ct_number<S>::type>(ct_store<S>(x));
 }
 
 template <typename S, int K, typename N, int V>
 CT_DEVICE void ct_row_norm_step(const N (&x)[K][V], N (&y)[K][V], const char *weights, const char *biases, int n,
-                                double eps, bool rms, int lane, int lanes) {
+                                double eps, bool rms, int lane, int lanes, bool aligned) {
     const terms<N> of(n, eps, rms);
     ct_held_row<S, 1, K> row(n, lane, lanes);
     row.values[0] = x;
@@ -48,7 +65,7 @@ CT_DEVICE void ct_row_norm_step(const N (&x)[K][V], N (&y)[K][V], const char *we
     for (int k = 0; k < K; k++) {
         const int p = lane + k * lanes;
         if (p >= row.shape.packs) continue;
-        const beside<S, true> weight(row.shape, weights, p, 1), bias(row.shape, biases, p, 0);
+        const ct_held_beside<S> weight(weights, p, 1, aligned), bias(biases, p, 0, aligned);
 #pragma unroll
         for (int v = 0; v < V; v++) y[k][v] = ct_rounded<S>(hat(m, x[k][v]) * weight.numbers[v] + bias.numbers[v]);
     }
@@ -57,14 +74,15 @@ CT_DEVICE void ct_row_norm_step(const N (&x)[K][V], N (&y)[K][V], const char *we
 // SUMS: of the columns too, for the gradients of weight and bias.
 template <typename S, bool SUMS, int K, typename N, int V>
 CT_DEVICE void ct_row_norm_grad_step(const N (&g)[K][V], const N (&x)[K][V], N (&dx)[K][V], const char *weights, int n,
-                                     double eps, bool rms, int lane, int lanes, bool inside, N (&by_weight)[K][V],
-                                     N (&by_bias)[K][V]) {
+                                     double eps, bool rms, int lane, int lanes, bool aligned, bool inside,
+                                     N (&by_weight)[K][V], N (&by_bias)[K][V]) {
     const terms<N> of(n, eps, rms);
     ct_held_row<S, 2, K> row(n, lane, lanes);
     row.values[0] = x;
     row.values[1] = g;
     const N centre = centre_of(of, row);
-    const four<N> sums = gradient_sums<S, true>(weights, row, centre);
+    const four<N> sums =
+        gradient_sums(row, centre, [&](int p) { return ct_held_beside<S>(weights, p, 1, aligned); });
     if (!inside) return;
     const moments<N> m = moments_of(of, centre, sums.a, sums.b);
     const projection<N> of_row = projection_of(of, m, sums);
@@ -72,7 +90,7 @@ CT_DEVICE void ct_row_norm_grad_step(const N (&g)[K][V], const N (&x)[K][V], N (
     for (int k = 0; k < K; k++) {
         const int p = lane + k * lanes;
         if (p >= row.shape.packs) continue;
-        const beside<S, true> weight(row.shape, weights, p, 1);
+        const ct_held_beside<S> weight(weights, p, 1, aligned);
 #pragma unroll
         for (int v = 0; v < V; v++) {
             const N xhat = hat(m, x[k][v]);

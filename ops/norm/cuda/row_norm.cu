@@ -41,7 +41,7 @@ template <typename S, bool WHOLE, int KEPT> CT_DEVICE void row_norm_grads(const 
         row.otherwise[0] = row.otherwise[1] = 0;
         row.take((int)a.n, lane, a.lanes);
         const N centre = centre_of(of, row);
-        const four<N> sums = gradient_sums<S, WHOLE>(a.weight, row, centre);
+        const four<N> sums = gradient_sums(row, centre, [&](int p) { return beside<S, WHOLE>(row.shape, a.weight, p, 1); });
         if (!inside) return;
         const moments<N> m = moments_of(of, centre, sums.a, sums.b);
         if (a.moments && lane == 0) ((moments<N> *)a.moments)[at] = m;
@@ -89,7 +89,7 @@ template <typename S, int K> CT_DEVICE void row_norm_all(const ct_cuda_row_norm 
         row = next;
         if (first + step < a.rows) fetch(next, min(at + step, a.rows - 1));
         const N centre = centre_of(of, row);
-        const four<N> sums = gradient_sums<S, true>(a.weight, row, centre);
+        const four<N> sums = gradient_sums(row, centre, [&](int p) { return beside<S, true>(row.shape, a.weight, p, 1); });
         if (at >= a.rows) continue;
         const moments<N> m = moments_of(of, centre, sums.a, sums.b);
         const projection<N> of_row = projection_of(of, m, sums);

@@ -93,14 +93,12 @@ template <typename S, bool WHOLE> struct beside {
 
 // What the gradient of a row needs of it: with h = g weight, dx = rstd (h - mean(h) - xhat mean(h xhat)); without a
 // mean of x, no mean(h).
-template <typename S, bool WHOLE, typename R>
-CT_DEVICE four<typename ct_number<S>::type> gradient_sums(const char *weights, const R &row,
-                                                          typename ct_number<S>::type centre) {
-    typedef typename ct_number<S>::type N;
+// weight_at(p) has the weights beside pack p.
+template <typename N, typename R, typename W> CT_DEVICE four<N> gradient_sums(const R &row, N centre, W weight_at) {
     four<N> sums; // of d, d^2, h and h d, with d = x - centre
     sums.a = sums.b = sums.c = sums.d = 0;
     row.each([&](const auto &packs, int p) {
-        const beside<S, WHOLE> weight(row.shape, weights, p, 1);
+        const auto weight = weight_at(p);
         four<N> few;
         few.a = few.b = few.c = few.d = 0;
 #pragma unroll

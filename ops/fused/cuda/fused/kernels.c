@@ -16,6 +16,7 @@ struct ct_fused_kernel {
     uint64_t hash;
     char *text;
     int pack, capability;
+    uint64_t in_packs;
     ct_fused_rows rows;
     kernel_state state; /* of all that follows; the lock is held */
     void *code;
@@ -137,6 +138,7 @@ bool ct_fused_is_there(ct_fused_kernel *k) {
 /* ---- Finding ---- */
 
 int ct_fused_kernel_pack(const ct_fused_kernel *k) { return k->pack; }
+uint64_t ct_fused_kernel_in_packs(const ct_fused_kernel *k) { return k->in_packs; }
 const ct_fused_rows *ct_fused_kernel_rows(const ct_fused_kernel *k) { return &k->rows; }
 
 /* The lock is held; the text becomes the kernel's, or is freed. */
@@ -156,6 +158,7 @@ static ct_fused_kernel *find_or_add(ct_fused_text *text, int capability) {
     made->hash = hash;
     made->text = text->text;
     made->pack = text->pack;
+    made->in_packs = text->in_packs;
     made->rows = text->rows;
     made->capability = capability;
     made->next = *bucket;

@@ -10,6 +10,7 @@ typedef struct ct_fused_kernel ct_fused_kernel;
 /* The one for a call, whether or not it is compiled yet; NULL: out of memory. It lives as long as the process. */
 ct_fused_kernel *ct_fused_kernel_of(const ct_call *call);
 int ct_fused_kernel_pack(const ct_fused_kernel *kernel);
+uint64_t ct_fused_kernel_in_packs(const ct_fused_kernel *kernel);
 const ct_fused_rows *ct_fused_kernel_rows(const ct_fused_kernel *kernel);
 /* Compiles what is not there yet, several at once. After it each is there, or cannot be had. */
 void ct_fused_compile(ct_fused_kernel *const *kernels, int n);

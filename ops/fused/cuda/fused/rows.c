@@ -186,8 +186,13 @@ static void put_phase(ct_fused_text *t, const ct_call *call, phase p, int after)
 /* ---- Steps along rows ---- */
 
 static void put_vector(ct_fused_text *t, const ct_fused *fused, const ct_fused_step *step, int i) {
-    if (i < step->call.n_in && step->call.in[i]) ct_fused_put(t, "a.at[%d]", fused->values[step->values[i]].input);
-    else ct_fused_put(t, "nullptr");
+    if (i < step->call.n_in && step->call.in[i]) {
+        const int input = fused->values[step->values[i]].input;
+        t->in_packs |= (uint64_t)1 << input;
+        ct_fused_put(t, "a.at[%d]", input);
+    } else {
+        ct_fused_put(t, "nullptr");
+    }
 }
 
 static void put_row_step(ct_fused_text *t, const ct_fused *fused, const ct_fused_step *step) {
@@ -211,7 +216,8 @@ static void put_row_step(ct_fused_text *t, const ct_fused *fused, const ct_fused
         ct_fused_put(t, ", ");
         put_vector(t, fused, step, 2);
     }
-    ct_fused_put(t, ", N, ct_from_bits<double>(0x%" PRIx64 "ull), %s, lane, LANES", eps, rms ? "true" : "false");
+    ct_fused_put(t, ", N, ct_from_bits<double>(0x%" PRIx64 "ull), %s, lane, LANES, a.packed", eps,
+                 rms ? "true" : "false");
     ct_fused_put(t, is_gradient(step) ? ", inside, by_weight, by_bias);\n" : ");\n");
 }
 

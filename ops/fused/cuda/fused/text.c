@@ -60,6 +60,7 @@ void ct_fused_put_read(ct_fused_text *t, const ct_call *call, int value, const c
     const char *stored = ct_fused_types[fused->values[value].dtype].stored, *read = any ? "ct_read_any" : "ct_read",
                *more = any ? ", a.packed" : "";
     const ct_fused_layout l = ct_fused_layout_of(call->in[operand]);
+    if (l.dense || (!l.single && in_packs(&l, t->pack) && l.strides[l.ndim - 1])) t->in_packs |= (uint64_t)1 << operand;
     if (l.dense) ct_fused_put(t, "    %s = %s<V, %s>(a.at[%d], e%s);\n", to, read, stored, operand, more);
     else if (l.single) ct_fused_put(t, "    %s = ct_splat<V, %s>(a.at[%d], 0);\n", to, stored, operand);
     else if (!in_packs(&l, t->pack))
@@ -77,6 +78,7 @@ void ct_fused_put_write(ct_fused_text *t, const ct_call *call, int value, const 
     const char *stored = ct_fused_types[fused->values[value].dtype].stored, *write = any ? "ct_write_any" : "ct_write",
                *more = any ? ", a.packed" : "";
     const ct_fused_layout l = ct_fused_layout_of(call->out[output]);
+    if (l.dense || (in_packs(&l, t->pack) && l.strides[l.ndim - 1] == 1)) t->in_packs |= (uint64_t)1 << operand;
     if (l.dense) ct_fused_put(t, "    %s<V, %s>(a.at[%d], e, %s%s);\n", write, stored, operand, from, more);
     else if (in_packs(&l, t->pack) && l.strides[l.ndim - 1] == 1)
         ct_fused_put(t, "    %s<V, %s>(a.at[%d], place_%d(e), %s%s);\n", write, stored, operand, operand, from, more);

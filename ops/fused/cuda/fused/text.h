@@ -24,7 +24,8 @@ typedef struct ct_fused_rows {
 typedef struct ct_fused_text {
     char *text; /* from malloc */
     size_t length, room;
-    int pack; /* elements that a thread takes at once where addresses are aligned */
+    int pack;          /* elements that a thread takes at once where addresses are aligned: */
+    uint64_t in_packs; /* those of these operands, inputs and then outputs, a bit each */
     ct_fused_rows rows;
     bool failed; /* out of memory */
 } ct_fused_text;
