@@ -221,6 +221,21 @@ static int replace(fuse_state *s, fused_group *made) {
     return n;
 }
 
+/* Groups that cannot be one call go to their positions all the same, one call after the other: others have gone to theirs. */
+static bool gather_others(fuse_state *s) {
+    const size_t bytes = (size_t)s->n_records * sizeof(int);
+    int *order = ct__alloc(bytes), n = 0;
+    if (!order) return ct__fail_memory("capture", bytes);
+    for (int k = 0; k < s->n_records; k++) {
+        const fuse_group *group = s->group[k] >= 0 ? &s->groups[s->group[k]] : NULL;
+        if (!group || !group->apart) order[n++] = k;
+        else if (group->position == k) n += list_members(s, s->group[k], -1, order + n);
+    }
+    ct__graph_reorder(s->graph, order);
+    ct__free(order, bytes);
+    return true;
+}
+
 static bool make_calls(fuse_state *s) {
     int count = 0, n = 0, n_groups = 0, n_steps = 0;
     for (int k = 0; k < s->n_records; k++) count += is_to_become_one(s, k);
@@ -232,10 +247,14 @@ static bool make_calls(fuse_state *s) {
     for (int k = 0; ok && k < s->n_records; k++)
         if (is_to_become_one(s, k)) ok = make_call(s, s->group[k], &made[n++]);
     ok = ok && prepare(made, n);
+    bool all = true;
     for (int i = 0; i < n; i++) {
         if (ok && made[i].ready) n_steps += replace(s, &made[i]), n_groups++;
         else if (made[i].record.block) ct__record_free(&made[i].record);
+        all &= made[i].ready;
+        s->groups[made[i].group].apart = !made[i].ready;
     }
+    if (ok && !all) ok = gather_others(s);
     ct__free(made, bytes);
     if (n_groups) ct__pass_note(s->graph, "%d calls became %d", n_steps, n_groups);
     return ok;

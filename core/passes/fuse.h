@@ -24,6 +24,7 @@ typedef struct fuse_group {
     int position;
     int64_t count;   /* elements */
     int64_t scratch; /* bytes, where it is of more than one */
+    bool apart;      /* it cannot be done as one after all */
 } fuse_group;
 
 typedef struct fuse_state {
