@@ -200,8 +200,8 @@ ct_dist_work *ct_dist_receive_start(ct_tensor *x, int from, ct_dist_group *given
 
 bool ct_dist_done(ct_dist_work *work) {
     if (!work) return ct_fail(CT_ERR_NULL, "dist_done", "work is NULL");
-    if (work->flight.stage != CT__OVER && work->flight.stage != CT__FAILED) ct__flights_move();
-    return work->flight.stage == CT__OVER;
+    if (ct__flight_stage(&work->flight) < CT__OVER) ct__flights_move();
+    return ct__flight_stage(&work->flight) == CT__OVER;
 }
 
 ct_tensor *ct__work_result(int64_t id) {
@@ -230,6 +230,6 @@ bool ct_dist_wait(ct_dist_work *work, ct_tensor **result) {
 
 void ct_dist_work_free(ct_dist_work *work) {
     if (!work) return;
-    if (work->flight.stage != CT__OVER && work->flight.stage != CT__FAILED) ct__flight_wait(&work->flight);
+    if (ct__flight_stage(&work->flight) < CT__OVER) ct__flight_wait(&work->flight);
     release(work);
 }

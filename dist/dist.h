@@ -53,12 +53,21 @@ typedef struct ct__job {
     char engine[160];
     bool joined, ended;
     bool nccl_alone;   /* without MPI: CUDA tensors alone */
+    bool progress;     /* a thread moves calls on */
     char broken[1024]; /* why nothing can be exchanged any more; "": it can */
     ct_dist_stats stats;
 } ct__job;
 extern ct__job ct__job_state;
 
 double ct__seconds(void);
+
+/* The thread that moves calls on (progress.c), and the lock of all use of the engine, which its holder may take again. */
+void ct__lock(void);
+void ct__unlock(void);
+void ct__progress_start(void);
+void ct__progress_stop(void);
+void ct__progress_begun(void);         /* a call is on its way */
+void ct__progress_waits(bool waiting); /* the program polls by itself, or no longer */
 
 /* Who started this process, by the environment: the engine's name, or NULL; ranks: how many there are, where that is told. */
 const char *ct__launcher(int *ranks, const char **who);
@@ -75,6 +84,7 @@ bool ct__flight_begin(ct__flight *flight, ct_dist_group *group, const ct__transf
                       const char *name);
 /* Moves every call of the job on as far as it goes. False after an error, which every later call has as well. */
 bool ct__flights_move(void);
+ct__stage ct__flight_stage(const ct__flight *flight); /* while it may be moved by another thread */
 /* Until it is over, or the time limit. */
 bool ct__flight_wait(ct__flight *flight);
 

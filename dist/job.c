@@ -83,6 +83,7 @@ static bool join(const char *engine, int ranks, const char *who) {
     ct__job *job = &ct__job_state;
     char name[128] = "";
     int local_ranks = 1;
+    bool any_thread = false;
     if (strcmp(engine, "slurm") == 0)
         return ct_fail(CT_ERR_DEVICE, "dist_init",
                        "srun started this process as one of %d without telling MPI: use srun --mpi=pmix (Open MPI) or "
@@ -94,8 +95,8 @@ static bool join(const char *engine, int ranks, const char *who) {
                        engine);
     const ct__transport *transport = open_module(engine, ranks, who);
     if (!transport) return false;
-    const char *problem =
-        transport->open(&job->world.rank, &job->world.size, &job->local_rank, &local_ranks, name, sizeof name);
+    const char *problem = transport->open(&job->world.rank, &job->world.size, &job->local_rank, &local_ranks,
+                                          &any_thread, name, sizeof name);
     if (problem) return ct_fail(CT_ERR_DEVICE, "dist_init", "%s: %s", engine, problem);
     int *list = ct_malloc((size_t)job->world.size * sizeof *list);
     if (!list) return ct_fail(CT_ERR_MEMORY, "dist_init", "no memory for %d ranks", job->world.size);
@@ -104,6 +105,7 @@ static bool join(const char *engine, int ranks, const char *who) {
     job->transport = transport;
     snprintf(job->engine, sizeof job->engine, "%s", name);
     share_processors(local_ranks);
+    if (any_thread && job->progress) ct__progress_start();
     return true;
 }
 
@@ -121,6 +123,8 @@ bool ct_dist_init_p(const ct_dist_options *options) {
         return ct_fail(CT_ERR_VALUE, "dist_init", "the time limit is %g s; it has to be above 0",
                        o.timeout != 0 ? o.timeout : atof(limit));
     }
+    const char *progress = getenv("CT_DIST_PROGRESS");
+    job->progress = !o.no_progress && !(progress && strcmp(progress, "0") == 0);
     const char *who, *named = o.engine ? o.engine : getenv("CT_DIST");
     int ranks = 1;
     const char *started = ct__launcher(&ranks, &who);
@@ -137,11 +141,13 @@ bool ct_dist_end(void) {
     ct__job *job = &ct__job_state;
     bool left = true;
     if (!job->joined) return true;
-    if (job->transport && job->broken[0]) left = false; /* the others may be gone: MPI would wait for them for ever */
+    if (job->transport && job->broken[0])
+        ct__progress_stop(), left = false; /* the others may be gone: MPI would wait for them for ever */
     else if (job->transport) {
         ct__flight flight;
         left = ct__flight_begin(&flight, &job->world, &(ct__transfer){.kind = CT__END}, (ct_dims){0}, "") &&
                ct__flight_wait(&flight);
+        ct__progress_stop();
         const char *problem = left ? job->transport->close() : NULL;
         if (problem) left = ct_fail(CT_ERR_STATE, "dist_end", "%s", problem);
     }
@@ -215,7 +221,9 @@ ct_dist_group *ct_dist_split(ct_dist_group *group, int color, int key) {
             !ct__flight_wait(&flight))
             goto failed;
         int number = -1, rank = 0, size = 1;
+        ct__lock();
         problem = job->transport->split(from->number, color, key, &number, &rank, &size);
+        ct__unlock();
         if (problem) {
             ct_fail(CT_ERR_STATE, "dist_split", "%s", problem);
             goto failed;
@@ -226,10 +234,14 @@ ct_dist_group *ct_dist_split(ct_dist_group *group, int color, int key) {
         ct_fail(CT_ERR_MEMORY, "dist_split", "no memory for a group of ranks");
         goto failed;
     }
+    ct__lock();
     made->next = job->world.next;
     job->world.next = made;
+    ct__unlock();
     if (learn_ranks(made)) return made;
+    ct__lock();
     job->world.next = made->next;
+    ct__unlock();
 failed:
     if (made) ct_free(made->ranks);
     ct_free(made);
@@ -239,6 +251,7 @@ failed:
 void ct_dist_group_free(ct_dist_group *group) {
     ct__job *job = &ct__job_state;
     if (!group) return;
+    ct__lock();
     for (ct_dist_group **at = &job->world.next; *at; at = &(*at)->next) {
         if (*at != group) continue;
         *at = group->next;
@@ -246,8 +259,9 @@ void ct_dist_group_free(ct_dist_group *group) {
         if (job->transport && !job->broken[0] && group->number >= 0) job->transport->release(group->number);
         ct_free(group->ranks);
         ct_free(group);
-        return;
+        break;
     }
+    ct__unlock();
 }
 
 int ct_dist_group_rank(const ct_dist_group *group) { return group ? group->rank : ct_dist_rank(); }

@@ -14,7 +14,7 @@
  * a scalar that is differentiated is taken to be one rank's part of a sum over all ranks, so backward of a collective is a collective, and all
  * ranks of the group have to run it.
  *
- * Threads: the functions here are for one thread of a process at a time. */
+ * Threads: the functions here are for one thread of a process at a time. With MPI one thread of the library's own moves what has begun. */
 #ifndef COTANGENT_DIST_H
 #define COTANGENT_DIST_H
 
@@ -33,6 +33,8 @@ typedef struct ct_dist_options {
      * rank. NULL: CT_DIST, and without it whoever started this process, by the variables that mpirun, srun and torchrun set. */
     const char *engine;
     double timeout; /* seconds that a rank waits for the others in a call: CT_DIST_TIMEOUT, and without it 300 */
+    /* No thread that moves calls on while the program computes: they move when it calls something here. Also CT_DIST_PROGRESS=0 */
+    bool no_progress;
 } ct_dist_options;
 /* Joins the job that this process was started in; one that was started alone is rank 0 of 1, and needs no engine. A program that has
  * initialized MPI itself stays its owner. A second call does nothing. Where the ranks of a machine would have more threads together than it
