@@ -1,4 +1,5 @@
-/* Captured training steps beside eager ones, in turns: the median of each and how many times faster the captured ones are.
+/* Captured training steps beside eager ones, in turns: the median of each and how many times faster the captured ones are. With one thread
+ * (CT_THREADS=1) the time of the processor counts, which other work on the machine disturbs little; otherwise that of the clock.
  *     cc -O2 bench/capture.c -Iinclude -Ibuild/generated/include -Lbuild/lib -lcotangent -Wl,-rpath,$PWD/build/lib -o capture
  *     ./capture [NAME]          rows whose name contains NAME
  *     ./capture NAME STEPS      replays that row so many times and prints nothing: for a profiler */
@@ -52,7 +53,7 @@ static training gpt(void) {
 
 static double now(void) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(ct_get_threads() == 1 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 

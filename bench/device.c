@@ -2,8 +2,10 @@
  * milliseconds after warm-up, and the most device memory that tensors held.
  *     cc -O2 bench/device.c $(pkg-config --cflags --libs cotangent) -o device && ./device DEVICE [PART OF A NAME]...
  * On "cuda" it is timed by events of the device before and behind one call, as there, and by the clock with the wait at its end (wall_ms). On
- * other devices, and on "cuda" with BENCH_WALL=1, by the clock: of many calls and one wait for them. CT_TF32=1 for the rows of TF32. */
+ * other devices, and on "cuda" with BENCH_WALL=1, by the clock: of many calls and one wait for them. CT_TF32=1 for the rows of TF32. With
+ * BENCH_CAPTURE=1 steps of training and the chain are captured and replayed; what the capture took is printed with them. */
 #include <cotangent.h>
+#include <cotangent/capture.h>
 #include <cotangent/nn.h>
 #include <cotangent/optim.h>
 #include <dlfcn.h>
@@ -79,9 +81,28 @@ static void print_row(const char *name, double ms, double wall) {
     fflush(stdout);
 }
 
+/* calls of f, then one wait for all; in milliseconds for each. */
+static double batch(void (*f)(void *context), void *context, int calls) {
+    const double start = now();
+    for (int i = 0; i < calls && ct_ok(); i++)
+        ct_scope {
+            f(context);
+        }
+    ct_synchronize(device);
+    return (now() - start) / calls;
+}
+
+/* A device that was idle takes its time to raise its clocks. */
+static void warm_up(void (*f)(void *context), void *context) {
+    for (const double began = now(); now() - began < 700 && ct_ok();) batch(f, context, 2);
+}
+
 static void report_by_events(const char *name, void (*f)(void *context), void *context) {
+    static bool warm;
     double times[REPETITIONS], walls[REPETITIONS];
     int n = 0;
+    if (!warm) warm_up(f, context);
+    warm = true;
     const double began = now();
     for (int i = -WARM_UP; i < REPETITIONS && ct_ok(); i++) {
         ct_synchronize(device);
@@ -101,22 +122,6 @@ static void report_by_events(const char *name, void (*f)(void *context), void *c
     print_row(name, median(times, n), median(walls, n));
 }
 
-/* calls of f, then one wait for all; in milliseconds for each. */
-static double batch(void (*f)(void *context), void *context, int calls) {
-    const double start = now();
-    for (int i = 0; i < calls && ct_ok(); i++)
-        ct_scope {
-            f(context);
-        }
-    ct_synchronize(device);
-    return (now() - start) / calls;
-}
-
-/* A device that was idle takes its time to raise its clocks. */
-static void warm_up(void (*f)(void *context), void *context) {
-    for (const double began = now(); now() - began < 700 && ct_ok();) batch(f, context, 2);
-}
-
 static void report_by_clock(const char *name, void (*f)(void *context), void *context) {
     double times[REPETITIONS];
     int n = 0;
@@ -134,6 +139,46 @@ static void report(const char *name, void (*f)(void *context), void *context) {
     ct_memory_reset_peak(device);
     if (stream) report_by_events(name, f, context);
     else report_by_clock(name, f, context);
+}
+
+/* ---- Captured work ---- */
+
+typedef struct captured {
+    void (*f)(void *context);
+    void *context;
+    ct_graph *graph;
+} captured;
+
+static bool run_captured(void *context) {
+    const captured *c = context;
+    c->f(c->context);
+    return ct_ok();
+}
+
+static void replay(void *context) { ct_replay(((const captured *)context)->graph); }
+
+/* As report, of replays where they are asked for. */
+static void report_step(const char *name, void (*f)(void *context), void *context) {
+    const char *asked = getenv("BENCH_CAPTURE");
+    captured c = {.f = f, .context = context};
+    char longer[128];
+    if (!asked || asked[0] != '1') {
+        report(name, f, context);
+        return;
+    }
+    ct_memory_trim(device);
+    ct_memory_reset_peak(device);
+    const double began = now();
+    c.graph = ct_capture(run_captured, &c, 0);
+    if (c.graph) ct_replay(c.graph);
+    ct_synchronize(device);
+    ct_graph_info info = {.size = sizeof info};
+    if (c.graph) ct_graph_describe(c.graph, &info);
+    fprintf(stderr, "%s: %lld records, %.1f MiB planned, captured and replayed once in %.0f ms\n", name,
+            (long long)info.records, (double)info.planned_bytes / (1 << 20), now() - began);
+    snprintf(longer, sizeof longer, "%s/captured", name);
+    report(longer, replay, &c);
+    ct_graph_free(c.graph);
 }
 
 /* ---- One op, or a few ---- */
@@ -210,6 +255,19 @@ FORWARD(deformable, ct_deform_conv2d(x, w->xs[2], y, .bias = w->others[0], .pad 
 FORWARD(lstm, ct_sum(ct_lstm(x, w->xs + 1, 4)))
 FORWARD(gru, ct_sum(ct_gru(x, w->xs + 1, 4)))
 FORWARD(rnn, ct_sum(ct_rnn(x, w->xs + 1, 4)))
+
+/* The chain, whose result is there when it is over. */
+typedef struct kept_chain {
+    work work;
+    ct_tensor *y;
+} kept_chain;
+
+static void run_chain(void *context) {
+    kept_chain *k = context;
+    ct_drop(k->y);
+    k->y = chain(&k->work);
+    if (k->y) ct_keep(k->y);
+}
 
 static void products(void) {
     static const struct {
@@ -329,7 +387,9 @@ static void elementwise(void) {
         forward_row("ew/tanh/64M", (work){.xs = {x}, .forward = hyperbolic});
         forward_row("ew/add/64M", (work){.xs = {x, y}, .forward = added});
         gradient_row("ew/gelu/64M/fwdbwd", (work){.xs = {x}, .n = 1, .forward = gelu});
-        forward_row("ew/chain5/64M/eager", (work){.xs = {x, y}, .forward = chain});
+        kept_chain five = {.work = {.xs = {x, y}}};
+        if (wanted("ew/chain5/64M/eager")) report_step("ew/chain5/64M/eager", run_chain, &five);
+        ct_drop(five.y);
         ct_tensor *square = ct_reshape(x, CT_DIMS(8192, 8192)), *row = ct_randn(CT_DIMS(8192));
         forward_row("ew/add-broadcast/8192x8192", (work){.xs = {square, row}, .forward = added});
         forward_row("reduce/sum-axisNone/8192x8192", (work){.xs = {square}, .forward = sum_all});
@@ -458,7 +518,7 @@ static void train_row(const char *name, ct_module *net, int optim, training t) {
         t.optim = optim == SGD    ? ct_sgd(net, .lr = 0.01, .momentum = 0.9)
                   : optim == ADAM ? ct_adam(net, .lr = 1e-3)
                                   : ct_adamw(net, .lr = 3e-4);
-        report(name, step, &t);
+        report_step(name, step, &t);
         ct_optim_free(t.optim);
     }
     ct_module_free(net);

@@ -2,6 +2,8 @@
  * bench/workloads.def; other libraries on the same work: `make bench-peers`. */
 #include "cli/bench.h"
 
+#include <cotangent/capture.h>
+
 #include "cli/train/options.h"
 
 #include <regex.h>
@@ -74,6 +76,15 @@ bool bench_measure(bool (*fn)(void *context), void *context, double min_time, be
     qsort(seconds, (size_t)n, sizeof *seconds, by_time);
     *result = (bench_result){.median = seconds[n / 2], .least = seconds[0], .repetitions = n * inner};
     return true;
+}
+
+static bool replay(void *graph) { return ct_replay(graph); }
+
+bool bench_replays(bool (*fn)(void *context), void *context, double min_time, bench_result *result) {
+    ct_graph *graph = ct_capture(fn, context, 0);
+    const bool ok = graph && bench_measure(replay, graph, min_time, result);
+    ct_graph_free(graph);
+    return ok;
 }
 
 /* ---- Printing ---- */

@@ -15,6 +15,9 @@ double bench_now(void);
 /* Runs fn until min_time has passed, in batches long enough for the clock. Stops when fn returns false. */
 bool bench_measure(bool (*fn)(void *context), void *context, double min_time, bench_result *result);
 
+/* The same for replays of fn, captured (cotangent/capture.h). */
+bool bench_replays(bool (*fn)(void *context), void *context, double min_time, bench_result *result);
+
 /* How a line of bench/workloads.def runs its op. */
 typedef enum bench_how {
     BENCH_ALLOC,    /* the result is new each time */

@@ -1,4 +1,4 @@
-/* Workloads that are more than one op: the product engine by itself, a chain of elementwise ops, the cost of a call. */
+/* Workloads that are more than one op: the product engine by itself, the cost of a call. */
 #include <stdlib.h>
 
 #include "backends/cpu/gemm/gemm.h" /* not public: gemm_* measure the engine without what a call of an op costs */
@@ -37,34 +37,6 @@ bool bench_gemm_16(double min_time, bench_result *result) { return measure_produ
 bool bench_gemm_32(double min_time, bench_result *result) { return measure_product(32, min_time, result); }
 bool bench_gemm_48(double min_time, bench_result *result) { return measure_product(48, min_time, result); }
 bool bench_gemm_64(double min_time, bench_result *result) { return measure_product(64, min_time, result); }
-
-/* ---- Ten elementwise ops, forward and backward ---- */
-
-typedef struct chain {
-    ct_tensor *x, *a, *b, *cotangent;
-} chain;
-
-static bool run_chain(void *context) {
-    chain *c = context;
-    bool ok = false;
-    ct_scope {
-        ct_tensor *h = ct_tanh(ct_add(ct_mul(c->x, c->a), c->b));
-        h = ct_add(ct_sigmoid(ct_mul(h, c->a)), c->b);
-        h = ct_sub(ct_silu(ct_mul(ct_relu(h), c->a)), c->b);
-        ok = ct_backward_from(h, c->cotangent, 0);
-        ct_set_grad(c->x, NULL);
-    }
-    return ok;
-}
-
-bool bench_chain(double min_time, bench_result *result) {
-    ct_dims shape = CT_DIMS(1 << 20);
-    chain c = {.x = ct_set_requires_grad(ct_randn(shape), true),
-               .a = ct_randn(shape),
-               .b = ct_randn(shape),
-               .cotangent = ct_randn(shape)};
-    return bench_measure(run_chain, &c, min_time, result);
-}
 
 /* ---- The cost of a call, on four elements. Each function takes the time that CALLS calls need. ---- */
 

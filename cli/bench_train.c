@@ -16,14 +16,17 @@ static bool run_step(void *context) {
     ct_scope {
         ct_tensor *logits = ct_forward(t->net, t->x);
         if (ct_ndim(logits) == 3) logits = ct_flatten(logits, .start = 0, .end = CT_SET(1)); /* tokens are items */
-        ok = ct_backward(ct_cross_entropy_loss(logits, t->y)) && ct_optim_step(t->optim);
+        ok =
+            ct_optim_zero_grad(t->optim) && ct_backward(ct_cross_entropy_loss(logits, t->y)) && ct_optim_step(t->optim);
     }
     return ok;
 }
 
+static bool captures; /* the steps of what is measured next */
+
 /* Owns net and optim. */
 static bool measure_steps(training t, double min_time, bench_result *result) {
-    bool ok = ct_ok() && bench_measure(run_step, &t, min_time, result);
+    bool ok = ct_ok() && (captures ? bench_replays : bench_measure)(run_step, &t, min_time, result);
     ct_optim_free(t.optim);
     ct_module_free(t.net);
     return ok;
@@ -68,4 +71,29 @@ bool bench_train_gpt(double min_time, bench_result *result) {
     return measure_steps((training){net, ct_adamw(net, .lr = 3e-4), ct_randint(CT_DIMS(4, 256), 0, 512),
                                     ct_randint(CT_DIMS(4 * 256), 0, 512)},
                          min_time, result);
+}
+
+/* ---- Captured ---- */
+
+static bool captured(bench_case steps, double min_time, bench_result *result) {
+    captures = true;
+    const bool ok = steps(min_time, result);
+    captures = false;
+    return ok;
+}
+
+bool bench_train_mlp_graph(double min_time, bench_result *result) {
+    return captured(bench_train_mlp, min_time, result);
+}
+bool bench_train_small_mlp_graph(double min_time, bench_result *result) {
+    return captured(bench_train_small_mlp, min_time, result);
+}
+bool bench_train_lenet_graph(double min_time, bench_result *result) {
+    return captured(bench_train_lenet, min_time, result);
+}
+bool bench_train_resnet_graph(double min_time, bench_result *result) {
+    return captured(bench_train_resnet_cl, min_time, result);
+}
+bool bench_train_gpt_graph(double min_time, bench_result *result) {
+    return captured(bench_train_gpt, min_time, result);
 }

@@ -19,16 +19,15 @@ static void print_help(void) {
            "  --data PATH, --batch N, --set KEY=VALUE, --device D, --threads N\n"
            "                     as 'cotangent train' has them\n"
            "  --passes LIST      which passes improve the graph, as CT_PASSES says it: \"none\" draws what was "
-           "recorded\n"
-           "  --recompute        with cheap results computed again, for less memory\n\n"
-           "In green elementwise ops, in orange what changes weights and other tensors that stay.\n");
+           "recorded\n\n"
+           "In green elementwise ops and several calls done as one, in orange what changes weights and other tensors "
+           "that stay.\n");
 }
 
 typedef struct graph_options {
     const char *recipe, *out;
     ct_device device;
     bool dot;
-    unsigned flags;
 } graph_options;
 
 /* The parts of a training that a step needs. */
@@ -106,9 +105,11 @@ static bool write_drawing(const graph_options *o, const buffer *b) {
 static int draw(const graph_options *o, const option_sets *sets) {
     drawn_step s = {0};
     buffer b = {0};
-    ct_graph *graph = make_step(&s, o, sets) ? ct_capture(step, &s, o->flags) : NULL;
-    const bool ok =
-        graph && (o->dot ? graph_draw_dot : graph_draw_svg)(graph, s.recipe->name, &b) && write_drawing(o, &b);
+    bool ok = make_step(&s, o, sets);
+    const unsigned flags = (ok && s.recipe->recompute ? CT_CAPTURE_RECOMPUTE : 0) |
+                           (ok && s.recipe->channels_last ? CT_CAPTURE_LAYOUT : 0);
+    ct_graph *graph = ok ? ct_capture(step, &s, flags) : NULL;
+    ok = graph && (o->dot ? graph_draw_dot : graph_draw_svg)(graph, s.recipe->name, &b) && write_drawing(o, &b);
     ct_graph_free(graph);
     buffer_free(&b);
     free_step(&s);
@@ -153,10 +154,8 @@ static int parse(int argc, char **argv, graph_options *o, option_sets *sets) {
             if (!value) return option_lacks("--passes");
             if (!ct_capture_passes(value)) return option_failed(CLI_USAGE);
         } else if (strcmp(word, "--dot") == 0) o->dot = true;
-        else if (strcmp(word, "--recompute") == 0) o->flags |= CT_CAPTURE_RECOMPUTE;
         else if (word[0] == '-')
-            return option_unknown("graph", word,
-                                  "--out --dot --data --batch --set --device --threads --passes --recompute --help");
+            return option_unknown("graph", word, "--out --dot --data --batch --set --device --threads --passes --help");
         else if (o->recipe) {
             fprintf(stderr, "error: one recipe at a time, not '%s' and '%s'\n", o->recipe, word);
             return CLI_USAGE;

@@ -12,6 +12,7 @@ enum { MOST_ACROSS = 10, BOX_WIDTH = 150, BOX_HEIGHT = 34, STEP_X = 170, STEP_Y 
 
 typedef struct box {
     ct_graph_step_info step;
+    char name[28];           /* of its op, or of those that it does as one, as far as there is room */
     char shape[96];          /* of its first result, or of what it changes */
     const char *style;       /* class of the box */
     int first_line, n_lines; /* that lead to it */
@@ -53,6 +54,23 @@ static void write_operand(const ct_graph_operand_info *o, char *text, size_t roo
 
 /* ---- What is drawn ---- */
 
+static void write_name(const drawing *d, int step, box *b) {
+    const char *part;
+    size_t used = 0;
+    if (!b->step.parts)
+        snprintf(b->name, sizeof b->name, "%s",
+                 b->step.op                             ? b->step.op
+                 : b->step.kind == CT_GRAPH_STEP_EFFECT ? "effect"
+                                                        : "write");
+    for (int i = 0; i < b->step.parts && (part = ct_graph_step_part(d->graph, step, i)); i++) {
+        if (used + strlen(part) + 5 >= sizeof b->name) {
+            snprintf(b->name + used, sizeof b->name - used, " ...");
+            break;
+        }
+        used += (size_t)snprintf(b->name + used, sizeof b->name - used, "%s%s", i ? " " : "", part);
+    }
+}
+
 static const char *style_of(const drawing *d, int step, const ct_graph_step_info *info) {
     const ct_op *op = info->op ? ct_op_find(info->op) : NULL;
     ct_graph_operand_info o;
@@ -60,7 +78,7 @@ static const char *style_of(const drawing *d, int step, const ct_graph_step_info
     if (info->kind == CT_GRAPH_STEP_WRITE) return "write";
     for (int i = 0; operand_of(d, step, i, &o); i++)
         if (o.writes && o.kind == CT_GRAPH_MEMORY_KEPT) return "lasting";
-    return op && (op->flags & CT_OP_ELEMENTWISE) ? "elementwise" : "other";
+    return info->parts || (op && (op->flags & CT_OP_ELEMENTWISE)) ? "elementwise" : "other";
 }
 
 static bool add_line(drawing *d, int from, int to) {
@@ -106,6 +124,7 @@ static bool look(drawing *d) {
     for (int k = 0; k < d->n; k++) {
         d->boxes[k].step.size = sizeof d->boxes[k].step;
         if (!ct_graph_step(d->graph, k, &d->boxes[k].step)) return false;
+        write_name(d, k, &d->boxes[k]);
         d->boxes[k].style = style_of(d, k, &d->boxes[k].step);
         for (int i = 0; operand_of(d, k, i, &o); i++)
             if (o.memory >= memories) memories = o.memory + 1;
@@ -189,17 +208,15 @@ static const char style_sheet[] =
 static double left_of(const box *b) { return MARGIN + b->column * STEP_X; }
 static double top_of(const box *b) { return 2 * MARGIN + b->layer * STEP_Y; }
 
-static const char *name_of(const box *b) {
-    return b->step.op ? b->step.op : b->step.kind == CT_GRAPH_STEP_EFFECT ? "effect" : "write";
-}
-
 /* All that is known of a step, which is shown where the mouse points. */
 static void describe(const drawing *d, int step, buffer *b) {
     const box *x = &d->boxes[step];
     ct_graph_operand_info o;
     char text[256];
-    buffer_add(b, "%d: %s", step, name_of(x));
+    buffer_add(b, "%d: %s", step, x->step.op ? x->step.op : x->name);
     if (x->step.kernel) buffer_add(b, " by %s", x->step.kernel);
+    for (int i = 0; i < x->step.parts; i++)
+        buffer_add(b, "%s%s", i ? ", " : "\nof ", ct_graph_step_part(d->graph, step, i));
     for (int i = 0; operand_of(d, step, i, &o); i++) {
         write_operand(&o, text, sizeof text);
         buffer_add(b, "\n%s %s", i < x->step.inputs ? (o.writes ? "changes" : "reads") : "writes", text);
@@ -221,7 +238,7 @@ static bool draw_box(const drawing *d, int step, buffer *b) {
     buffer_add(b, "</title><rect class=\"%s\" x=\"%g\" y=\"%g\" width=\"%d\" height=\"%d\"/>", x->style, left_of(x),
                top_of(x), BOX_WIDTH, BOX_HEIGHT);
     buffer_add(b, "<text x=\"%g\" y=\"%g\">", center, top_of(x) + 14);
-    buffer_html(b, name_of(x));
+    buffer_html(b, x->name);
     buffer_add(b, "</text><text x=\"%g\" y=\"%g\">", center, top_of(x) + 28);
     buffer_html(b, x->shape);
     buffer_text(b, "</text></g>\n");
@@ -279,7 +296,7 @@ bool graph_draw_dot(const ct_graph *graph, const char *title, buffer *b) {
         buffer_text(b, ";\n");
     }
     for (int k = 0; ok && k < d.n; k++)
-        buffer_add(b, "  s%d [label=\"%s\\n%s\"];\n", k, name_of(&d.boxes[k]), d.boxes[k].shape);
+        buffer_add(b, "  s%d [label=\"%s\\n%s\"];\n", k, d.boxes[k].name, d.boxes[k].shape);
     for (int i = 0; ok && i < d.n_lines; i++) buffer_add(b, "  s%d -> s%d;\n", d.lines[i].from, d.lines[i].to);
     if (ok) buffer_text(b, "}\n");
     if (ok && (b->failed || text.failed)) ok = fail_memory();

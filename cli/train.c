@@ -28,6 +28,7 @@ static void print_help(void) {
         "  --capture MODE     true: record a step once and replay it, which gives the same result; false; or auto, "
         "where it pays\n"
         "  --threads N        threads that compute; the results are the same for any number\n"
+        "  --deterministic    the same result bit for bit by 1, 2 and 4 processes: --set shards=4, which says more\n"
         "  --json             a line of JSON for each event on standard output, and nothing else\n\n"
         "  --list             the recipes that ship\n"
         "  --show RECIPE      a recipe that ships, to copy and change\n"
@@ -115,11 +116,13 @@ static int parse(int argc, char **argv, trainer_options *o, option_sets *sets) {
             return CLI_USAGE;
         } else if (strcmp(word, "--resume") == 0) o->resume = true;
         else if (strcmp(word, "--json") == 0) o->json = true;
-        else if (word[0] == '-')
-            return option_unknown(
-                "train", word,
-                "--data --epochs --batch --lr --set --out --resume --device --capture --threads --json --list "
-                "--show --describe --help");
+        else if (strcmp(word, "--deterministic") == 0) {
+            if (!option_set(sets, "shards", "4")) return CLI_FAILED;
+        } else if (word[0] == '-')
+            return option_unknown("train", word,
+                                  "--data --epochs --batch --lr --set --out --resume --device --capture --threads "
+                                  "--deterministic --json --list "
+                                  "--show --describe --help");
         else if (o->recipe) {
             fprintf(stderr, "error: one recipe at a time, not '%s' and '%s'\n", o->recipe, word);
             return CLI_USAGE;

@@ -73,6 +73,40 @@ ct_fatbin_@name@:
 endfunction()
 
 enable_language(ASM)
+
+# ct_text(NAME SOURCE): a file as text, with the symbol ct_text_NAME, for what is compiled while a program runs.
+set(CT_TEXT_OBJECTS)
+function(ct_text name source)
+    set(source ${CMAKE_CURRENT_SOURCE_DIR}/${source})
+    set(assembly ${CMAKE_CURRENT_BINARY_DIR}/cuda/text_${name}.S)
+    file(CONFIGURE OUTPUT ${assembly} CONTENT [[
+    .section .rodata
+    .global ct_text_@name@
+    .hidden ct_text_@name@
+ct_text_@name@:
+    .incbin "@source@"
+    .byte 0
+    .section .note.GNU-stack,"",%progbits
+]] @ONLY)
+    set_source_files_properties(${assembly} PROPERTIES OBJECT_DEPENDS ${source} LANGUAGE ASM)
+    set(CT_TEXT_OBJECTS ${CT_TEXT_OBJECTS} ${assembly} PARENT_SCOPE)
+endfunction()
+ct_text(alone backends/cuda/alone.cuh)
+ct_text(words backends/cuda/words.cuh)
+ct_text(convert backends/cuda/convert.cuh)
+ct_text(thread backends/cuda/thread.cuh)
+ct_text(view backends/cuda/view.h)
+ct_text(philox ops/random/cuda/philox.cuh)
+ct_text(arguments ops/fused/cuda/fused.h)
+ct_text(fused ops/fused/cuda/fused.cuh)
+ct_text(dropout ops/fused/cuda/dropout.cuh)
+ct_text(rows ops/fused/cuda/rows.cuh)
+ct_text(row backends/cuda/row.cuh)
+ct_text(row_division backends/cuda/row.h)
+ct_text(lanes backends/cuda/lanes.cuh)
+ct_text(number backends/cuda/number.cuh)
+ct_text(row_norm ops/norm/cuda/row_norm.cuh)
+ct_text(row_norm_arguments ops/norm/cuda/row_norm.h)
 if(NOT ct_cuda_hopper_codes)
     list(FILTER CT_CUDA_DEVICE_SOURCES EXCLUDE REGEX "/hopper\\.cu$")
 endif()
@@ -94,7 +128,7 @@ else()
 endif()
 
 # Not part of everything: its device code takes minutes. `make cuda` builds it.
-add_library(cotangent_cuda MODULE EXCLUDE_FROM_ALL ${CT_CUDA_SOURCES} ${CT_FATBIN_OBJECTS})
+add_library(cotangent_cuda MODULE EXCLUDE_FROM_ALL ${CT_CUDA_SOURCES} ${CT_FATBIN_OBJECTS} ${CT_TEXT_OBJECTS})
 add_dependencies(cotangent_cuda ct_generated)
 ct_target_flags(cotangent_cuda)
 if(ct_cuda_hopper_codes)

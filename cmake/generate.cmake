@@ -33,6 +33,7 @@ set(CT_GENERATED_HEADERS
     ${CT_GENERATED_DIR}/gen/kernels_cuda.inc
     ${CT_GENERATED_DIR}/gen/kernels_webgpu.inc
     ${CT_GENERATED_DIR}/gen/cuda/elementwise.inc
+    ${CT_GENERATED_DIR}/gen/cuda/formulas.inc
     ${CT_GENERATED_DIR}/gen/webgpu/elementwise.inc
     ${CT_GENERATED_CUDA_SOURCES}
     ${CT_GENERATED_DIR}/docs/ops.md

@@ -189,13 +189,23 @@ static bool note_position(ct_graph *g, ct_record *record, uint64_t seed, uint64_
     return false;
 }
 
-/* Of an op that has its position as numbers: attributes seed, stream and call, one after the other. */
-static void note_attributes(ct_graph *g, ct_record *record) {
-    const ct_attr *attr = record->call.op->attrs;
+/* Of an op that has its position as numbers: the first of its attributes seed, stream and call, one after the other. Otherwise NULL. */
+static const ct_attr *position_of(const ct_op *op) {
+    const ct_attr *attr = op->attrs;
     while (attr && attr->name && strcmp(attr->name, "seed") != 0) attr++;
     if (!attr || !attr->name || attr->type != CT_ATTR_INT || !attr[1].name || strcmp(attr[1].name, "stream") != 0 ||
         !attr[2].name || strcmp(attr[2].name, "call") != 0 || attr[2].offset != attr->offset + 2 * sizeof(int64_t))
-        return;
+        return NULL;
+    return attr;
+}
+
+bool ct__capture_lowers(const ct_op *op, ct_device device) {
+    return op->lower && ct__records_work(device) && position_of(op);
+}
+
+static void note_attributes(ct_graph *g, ct_record *record) {
+    const ct_attr *attr = position_of(record->call.op);
+    if (!attr) return;
     int64_t *at = (int64_t *)(void *)((char *)(uintptr_t)record->call.attrs + attr->offset);
     if (note_position(g, record, (uint64_t)at[0], (uint64_t)at[1], (uint64_t)at[2])) record->position = at;
 }
@@ -226,7 +236,7 @@ static bool note_call(ct_graph *g, const ct_call *call, const ct_request *r) {
         pointer[i] = view ? &record->views[i] : NULL;
         if (!view) continue;
         record->views[i] = *view;
-        if (i < call->n_in && call->numbers >> i & 1) {
+        if (i < call->n_in && i < 32 && call->numbers >> i & 1) {
             unsigned char *number = memcpy(record->numbers[record->n_numbers++], view->buffer, CT_NUMBER_BYTES);
             record->views[i].buffer = number;
             continue;
@@ -294,19 +304,30 @@ void ct__capture_fill(ct_storage *storage, const void *pattern, size_t size) {
     host_writes(storage, CT__FILL, 0, pattern, size);
 }
 
-bool ct_capture_effect(bool (*effect)(void *context), void *context) {
-    if (!effect) return ct__fail_null("capture_effect", "effect");
-    if (!ct__capturing) return true;
+static bool add_effect(bool (*effect)(void *context), void *context, bool early, const char *me) {
+    ct_graph *g = ct__capturing;
+    if (!effect) return ct__fail_null(me, "effect");
+    if (!g) return true;
+    for (int i = 0; early && i < g->n_records; i++) /* a second time it has to stay behind what follows the first */
+        early =
+            !(g->records[i].kind == CT__EFFECT && g->records[i].effect == effect && g->records[i].context == context);
     const bool was_pending = ct__pending();
-    ct_record *record = add_record(ct__capturing, CT__EFFECT, 0);
+    ct_record *record = add_record(g, CT__EFFECT, 0);
     if (!record) {
         give_up(was_pending);
         return true;
     }
     record->effect = effect;
     record->context = context;
-    ct__capturing->n_records++;
+    record->early = early;
+    g->n_records++;
     return true;
+}
+bool ct_capture_effect(bool (*effect)(void *context), void *context) {
+    return add_effect(effect, context, false, "capture_effect");
+}
+bool ct_capture_effect_early(bool (*effect)(void *context), void *context) {
+    return add_effect(effect, context, true, "capture_effect_early");
 }
 
 /* ---- Guards ---- */
@@ -350,6 +371,39 @@ static void keep_what_is_left(ct_graph *g) {
     ct__map_free(&g->by_storage);
 }
 
+/* An elementwise call that writes only into memory of the graph's own, as one that adds to a gradient on its way, changes nothing that lasts.
+ * Kernels of other ops may divide their work, and need scratch, by it: such calls stay as they were chosen. */
+static void note_what_lasts(ct_graph *g) {
+    ct_access access;
+    for (int i = 0; i < g->n_records; i++) {
+        ct_record *record = &g->records[i];
+        bool lasts = false;
+        if (record->kind != CT__CALL || !(record->call.op->flags & CT_OP_ELEMENTWISE)) continue;
+        for (int k = 0; !lasts && ct__access_next(g, record, &k, &access);)
+            lasts = access.writes && g->slots[access.slot].kept;
+        if (!lasts) record->call.flags &= ~(unsigned)CT_CALL_LASTING;
+    }
+}
+
+/* On a device that does work as one, effects that may come early do, so that they do not come between calls, but stay behind effects that came
+ * before them; elsewhere they stay, so that one is not done where a call before it fails. */
+static void move_early_effects(ct_graph *g) {
+    int n = 0;
+    bool together = false;
+    for (int i = 0; i < g->n_records; i++)
+        together |= g->records[i].kind == CT__CALL && ct__records_work(g->records[i].call.device);
+    for (int i = 0; together && i < g->n_records; i++) {
+        if (g->records[i].kind != CT__EFFECT) continue;
+        if (!g->records[i].early) {
+            n = i + 1;
+            continue;
+        }
+        const ct_record record = g->records[i];
+        memmove(&g->records[n + 1], &g->records[n], (size_t)(i - n) * sizeof record);
+        g->records[n++] = record;
+    }
+}
+
 /* What the host writes once, and no kernel changes, is written when the graph is made. */
 static void mark_constants(ct_graph *g) {
     for (int i = 0; i < g->n_records; i++) {
@@ -360,7 +414,7 @@ static void mark_constants(ct_graph *g) {
 }
 
 static const unsigned KNOWN_FLAGS =
-    CT_CAPTURE_WARM | CT_CAPTURE_FROZEN | CT_CAPTURE_RECOMPUTE | CT_CAPTURE_CHECK | CT_CAPTURE_SAVE;
+    CT_CAPTURE_WARM | CT_CAPTURE_FROZEN | CT_CAPTURE_RECOMPUTE | CT_CAPTURE_LAYOUT | CT_CAPTURE_CHECK | CT_CAPTURE_SAVE;
 
 /* Runs the function to its end, whatever comes between. */
 static bool run_whole(bool (*function)(void *context), void *context) {
@@ -384,6 +438,8 @@ bool ct__graph_record(ct_graph *g, bool (*function)(void *context), void *contex
     if (ok && g->refusal.code != CT_OK) ct__error_put(&g->refusal);
     if (!ok || !ct_ok()) return false;
     keep_what_is_left(g);
+    note_what_lasts(g);
+    move_early_effects(g);
     return true;
 }
 
@@ -442,7 +498,9 @@ void ct_graph_free(ct_graph *g) {
     for (int i = 0; i < g->n_records; i++) ct__free(g->records[i].block, g->records[i].block_bytes);
     for (int i = 0; i < g->n_slots; i++) ct__storage_release(g->slots[i].kept);
     for (int i = 0; i < g->n_blocks; i++) ct__storage_release(g->blocks[i]);
+    ct__graph_data_free(g);
     ct__map_free(&g->by_storage);
+    if (g->changed) ct__free(g->changed, ((size_t)g->n_slots + 1) * sizeof *g->changed);
     ct__free(g->guards, (size_t)g->guards_room * sizeof *g->guards);
     ct__free(g->draws, (size_t)g->draws_room * sizeof *g->draws);
     ct__free(g->records, (size_t)g->records_room * sizeof *g->records);

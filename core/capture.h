@@ -16,6 +16,8 @@ void ct__capture_ended(ct_storage *storage);                     /* its memory i
 void ct__capture_drew(ct_rng *rng, ct_random at);                /* a generator has given a position to an op */
 /* The lowering of a random op begins (1) and ends (-1): what it writes may be its position. */
 void ct__capture_random_lowering(int change);
+/* An op that has its random position as numbers runs by its lowering where a device is to do work as one, in which a position is data. */
+bool ct__capture_lowers(const ct_op *op, ct_device device);
 /* The host writes: data of bytes to offset, or a pattern over all of it. */
 void ct__capture_put(ct_storage *storage, size_t offset, const void *data, size_t bytes);
 void ct__capture_fill(ct_storage *storage, const void *pattern, size_t size);

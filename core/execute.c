@@ -361,11 +361,12 @@ CT__HOT bool ct__execute(ct_request *r) {
     const ct_kernel *kernels = ct__kernels_of(op, r->device.type);
     const bool is_view = op->flags & CT_OP_VIEW, by_parts = r->recording && !op->vjp && !(op->flags & CT_OP_NO_GRAD);
     const bool no_kernel = op->lower && !is_view && (!kernels || !kernels->name);
-    bool by_lower = !op->infer || no_kernel || (by_parts && op->lower);
+    const bool moves = ct__capturing && !is_view && ct__capture_lowers(op, r->device);
+    bool by_lower = !op->infer || no_kernel || (by_parts && op->lower) || moves;
     if (by_lower && by_parts) r->recording = false;
     if (ok && !by_lower) ok = is_view ? make_outputs(r, views) : run_by_kernel(r, pointers, views, &by_lower);
     if (ok && by_lower && no_kernel) log_lower(r, pointers);
-    const bool draws = by_lower && ct__capturing && (op->flags & CT_OP_RANDOM);
+    const bool draws = by_lower && ct__capturing && (moves || (op->flags & CT_OP_RANDOM));
     if (draws) ct__capture_random_lowering(1);
     if (ok && by_lower) ok = run_lower(r, op->infer ? views : NULL);
     if (draws) ct__capture_random_lowering(-1);

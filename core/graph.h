@@ -1,4 +1,5 @@
-/* What a captured graph is made of: capture.c records it, plan.c finds places for its memory, replay.c runs it. */
+/* What a captured graph is made of: capture.c records it, plan.c finds places for its memory, replay.c runs it, together.c has a device do
+ * as one what lies between two things that only the host can do. */
 #ifndef COTANGENT_CORE_GRAPH_H
 #define COTANGENT_CORE_GRAPH_H
 
@@ -18,6 +19,7 @@ typedef struct ct_graph_slot {
     bool made;            /* in the capture */
     bool written;         /* by a kernel, or by the host more than once */
     int puts;             /* writes of the host's */
+    int data;             /* 1 + number of the graph's data that it lies in, at offset; 0: in none */
     bool constant;        /* it was written when the graph was made */
     bool frozen;          /* a parameter, or a view of one: with CT_CAPTURE_FROZEN no program changes it */
 } ct_graph_slot;
@@ -52,17 +54,33 @@ typedef struct ct_record {
     int slot;
     size_t offset, bytes;
     unsigned char *data; /* to put, or the element */
+    bool
+        in_data; /* what it puts lies in the graph's data, at place; where its slot lies there too, nothing is left to do */
+    size_t place;
     bool (*effect)(void *context);
     void *context;
+    bool early;  /* an effect that comes before all else */
     void *block; /* all arrays of this record lie in it */
     size_t block_bytes;
-    /* Of the first of several calls that the device does as one: how many they are (0: it is not known yet, 1: it is done by itself), and the
-     * backend's handle for them. */
+    /* Of the first of several records that the device does as one: how many they are (0: it is not known yet, 1: it is done by itself), and
+     * the backend's handle for them. */
     int together;
     void *handle;
     bool once; /* it is done when the graph is made: what it writes is a constant */
     bool gone; /* by a pass */
 } ct_record;
+
+/* What the host writes in a replay on a device that does work as one, brought over in one copy before all else: random positions, and what is
+ * put into memory that calls change. */
+typedef struct ct_graph_data {
+    ct_device device;
+    size_t bytes;
+    unsigned char *here;
+    ct_storage *there;
+    bool sent;
+    ct_drawn_at *moving; /* positions in here, which change from replay to replay */
+    int n_moving, moving_room;
+} ct_graph_data;
 
 /* What was recorded: copies of the records, and which slots are kept and written. */
 typedef struct ct_graph_raw {
@@ -92,6 +110,11 @@ struct ct_graph {
     int random_lowerings;                 /* that are going on: what they write may be a position */
     ct_storage *blocks[CT__GRAPH_BLOCKS]; /* one for each device */
     int n_blocks;
+    int *changed; /* slots that are kept and written */
+    int n_changed;
+    bool on_devices; /* some slot is not in host memory */
+    ct_graph_data data[CT__GRAPH_BLOCKS];
+    int n_data;
     int64_t needed;
     int64_t recorded; /* what was needed before any pass */
     unsigned flags;   /* of ct_capture */
@@ -123,9 +146,12 @@ ct_graph *ct__graph_new(void);                      /* an empty one; NULL after 
 /* Runs the function once and records it, raw: no pass has seen it and nothing is planned. False after an error. */
 bool ct__graph_record(ct_graph *graph, bool (*function)(void *context), void *context);
 bool ct__graph_run(ct_graph *graph, ct_record *record);               /* a record by itself */
-void ct__graph_forget(ct_graph *graph);                               /* the backend's handles */
+void ct__graph_draw(const ct_graph *graph, const ct_drawn_at *drawn); /* sets a position for this replay */
+bool ct__graph_call(ct_graph *graph, ct_record *record);              /* a call, in the order of this thread's stream */
 ct_storage *ct__graph_block(const ct_graph *graph, ct_device device); /* NULL: nothing is planned there yet */
-bool ct__graph_put(const ct_graph *graph, ct_record *record);         /* what the host writes, to its place */
+/* Where slot s lies: a storage, and bytes from its beginning. */
+ct_storage *ct__graph_place(const ct_graph *graph, const ct_graph_slot *s, size_t *offset);
+bool ct__graph_put(const ct_graph *graph, ct_record *record); /* what the host writes, to its place */
 bool ct__graph_plan(ct_graph *graph); /* places for all slots, and the views of records on them; false after an error */
 void ct__graph_bind(ct_graph *graph); /* those views alone, after storages have changed */
 /* All records in order. Without effects: what they do the program has done. False after an error. */
@@ -139,5 +165,17 @@ void ct__graph_raw_free(ct_graph_raw *raw);
 void ct__graph_names_free(struct ct_graph_names *names);
 /* The function, recorded anew, and a replay beside it. False after an error: they differ, say. */
 bool ct__graph_check_replay(ct_graph *graph);
+
+/* ---- Work as one ---- */
+
+/* The data of all devices that do work as one; what only the host writes, once in a replay, gets its place in them. False after an error. */
+bool ct__graph_data_plan(ct_graph *graph);
+bool ct__graph_data_send(ct_graph *graph); /* before a replay; false after an error */
+void ct__graph_data_free(ct_graph *graph);
+/* Whether a device does work as one. */
+bool ct__records_work(ct_device device);
+/* Does record *i, of a device that does work as one, and those that go with it; *i becomes the last of them. False after an error. */
+bool ct__graph_run_together(ct_graph *graph, int *i);
+void ct__graph_forget(ct_graph *graph); /* the backend's handles */
 
 #endif

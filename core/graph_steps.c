@@ -1,4 +1,6 @@
 /* What a captured graph does in a replay, for programs that look at it. */
+#include <cotangent/fused.h>
+
 #include "core/dtype.h"
 #include "core/error.h"
 #include "core/graph.h"
@@ -16,6 +18,17 @@ static bool fill(const char *function, void *info, const void *all, size_t bytes
     return true;
 }
 
+/* What a call of several is made of; NULL: it is one call. */
+static const ct_fused *fused_of(const ct_record *record) {
+    return record->kind == CT__CALL && record->call.op == &ct__op_fused ? record->call.attrs : NULL;
+}
+
+const char *ct_graph_step_part(const ct_graph *g, int64_t step, int part) {
+    if (!g) return ct__fail_null("graph_step_part", "graph"), NULL;
+    const ct_fused *fused = step >= 0 && step < g->n_records ? fused_of(&g->records[step]) : NULL;
+    return fused && part >= 0 && part < fused->n_steps ? fused->steps[part].call.op->name : NULL;
+}
+
 bool ct_graph_step(const ct_graph *g, int64_t step, ct_graph_step_info *info) {
     if (!g || !info) return ct__fail_null("graph_step", g ? "info" : "graph");
     if (step < 0 || step >= g->n_records) return false;
@@ -30,6 +43,7 @@ bool ct_graph_step(const ct_graph *g, int64_t step, ct_graph_step_info *info) {
         all.inputs = record->call.n_in;
         all.outputs = record->call.n_out;
         all.scratch_bytes = (int64_t)record->call.scratch.bytes;
+        if (fused_of(record)) all.parts = fused_of(record)->n_steps;
         break;
     case CT__EFFECT: all.kind = CT_GRAPH_STEP_EFFECT; break;
     default:

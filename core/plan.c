@@ -11,7 +11,7 @@
 #include "core/passes/passes.h"
 #include "core/stream.h"
 
-static bool is_planned(const ct_graph_slot *s) { return !s->kept && s->first <= s->last; }
+static bool is_planned(const ct_graph_slot *s) { return !s->kept && !s->data && s->first <= s->last; }
 
 static size_t alignment_of(ct_device device) {
     const size_t wanted = device.type == CT_CPU ? 64 : ct__backend(device.type)->alignment;
@@ -86,10 +86,15 @@ ct_storage *ct__graph_block(const ct_graph *g, ct_device device) {
     return NULL;
 }
 
-/* Where slot s begins: a buffer, and bytes from there. */
+ct_storage *ct__graph_place(const ct_graph *g, const ct_graph_slot *s, size_t *offset) {
+    *offset = s->kept ? 0 : s->offset;
+    return s->kept ? s->kept : s->data ? g->data[s->data - 1].there : ct__graph_block(g, s->device);
+}
+
+/* The same as a buffer, and bytes from there. */
 static void find(const ct_graph *g, const ct_graph_slot *s, void **buffer, size_t *origin) {
-    const ct_storage *storage = s->kept ? s->kept : ct__graph_block(g, s->device);
-    const size_t offset = s->kept ? 0 : s->offset;
+    size_t offset;
+    const ct_storage *storage = ct__graph_place(g, s, &offset);
     if (s->device.type == CT_CPU) {
         *buffer = (char *)storage->buffer + offset;
         *origin = 0;
@@ -109,6 +114,18 @@ static void bind_record(ct_graph *g, ct_record *record) {
 
 void ct__graph_bind(ct_graph *g) {
     for (int i = 0; i < g->n_records; i++) bind_record(g, &g->records[i]);
+}
+
+/* What a replay looks at besides its records: few of many slots. */
+static bool list_changed(ct_graph *g) {
+    const size_t bytes = ((size_t)g->n_slots + 1) * sizeof *g->changed;
+    if (!(g->changed = ct__alloc(bytes))) return ct__fail_memory("capture", bytes);
+    for (int i = 0; i < g->n_slots; i++) {
+        const ct_graph_slot *s = &g->slots[i];
+        if (s->kept && s->written) g->changed[g->n_changed++] = i;
+        g->on_devices |= s->device.type != CT_CPU;
+    }
+    return true;
 }
 
 /* Does what is done once, and takes its records out. */
@@ -136,12 +153,13 @@ bool ct__graph_plan(ct_graph *g) {
     if (!ok) ct__fail_memory("capture", order_bytes + place_bytes);
     ok = ok && ct__graph_once_first(g);
     ct__graph_lifetimes(g);
+    ok = ok && ct__graph_data_plan(g);
     for (int i = 0; ok && i < g->n_slots; i++)
         if (is_planned(&g->slots[i]) && !ct__graph_block(g, g->slots[i].device))
             ok = plan_device(g, g->slots[i].device, order, all);
     ok = ok && (g->needed = ct__graph_usage(g, NULL)) >= 0;
     if (ok) ct__graph_bind(g);
-    ok = ok && make_constants(g);
+    ok = ok && make_constants(g) && list_changed(g);
     ct__free(order, order_bytes);
     ct__free(all, place_bytes);
     return ok;

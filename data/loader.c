@@ -24,8 +24,10 @@ struct ct_loader {
     ct__recipe recipe;
     ct_sampler *sampler;
     int64_t batch, items, batches; /* items and batches of an epoch */
+    int64_t parts, part,
+        given_out; /* a batch is cut into parts, of which this loader gives out given_out, from part on */
     int threads, prefetch;
-    int64_t epoch, position; /* of the next batch to be given out */
+    int64_t epoch, position; /* of the next part of a batch to be given out: given_out of them are a batch */
     int64_t *order;          /* the items of this epoch, where `begun` */
     bool begun;
     place *places; /* prefetch + 1, batch i in i % (prefetch + 1): one more is in the user's hands */
@@ -42,24 +44,34 @@ struct ct_loader {
     pid_t owner;         /* a forked child has no threads */
 };
 
+static int64_t part_total(const ct_loader *loader) { return loader->batches * loader->given_out; } /* of an epoch */
 static int place_count(const ct_loader *loader) { return loader->prefetch + 1; }
 static place *place_of(ct_loader *loader, int64_t number) { return &loader->places[number % place_count(loader)]; }
 
 /* ---- Threads ---- */
 
+/* How many items the part of that number has, and where they begin in the epoch. */
+static int64_t part_items(const ct_loader *loader, int64_t number, int64_t *begin) {
+    const int64_t batch = number / loader->given_out, part = loader->part + number % loader->given_out;
+    const int64_t size = loader->batch / loader->parts;
+    *begin = batch * loader->batch + part * size;
+    const int64_t left = loader->items - *begin;
+    return left < 0 ? 0 : left < size ? left : size;
+}
+
 static void fill_place(ct_loader *loader, int64_t epoch, int64_t number, place *at) {
-    const int64_t begin = number * loader->batch, left = loader->items - begin;
-    at->made.first = begin;
-    at->made.n = left < loader->batch ? left : loader->batch;
-    memcpy(at->made.index, loader->order + begin, (size_t)at->made.n * sizeof *at->made.index);
-    ct__make_batch(&loader->recipe, epoch, number, &at->made);
+    const int64_t batch = number / loader->given_out, part = loader->part + number % loader->given_out;
+    at->made.n = part_items(loader, number, &at->made.first);
+    if (at->made.n == 0) return;
+    memcpy(at->made.index, loader->order + at->made.first, (size_t)at->made.n * sizeof *at->made.index);
+    ct__make_batch(&loader->recipe, epoch, batch * loader->parts + part, &at->made);
 }
 
 static void *run(void *context) {
     ct_loader *loader = context;
     pthread_mutex_lock(&loader->lock);
     for (;;) {
-        while (!loader->stop && (atomic_load(&loader->cancel) || loader->next >= loader->batches ||
+        while (!loader->stop && (atomic_load(&loader->cancel) || loader->next >= part_total(loader) ||
                                  loader->next >= loader->position + loader->prefetch))
             pthread_cond_wait(&loader->work, &loader->lock);
         if (loader->stop) break;
@@ -126,7 +138,7 @@ static void settle(ct_loader *loader) {
     while (loader->busy) pthread_cond_wait(&loader->done, &loader->lock);
     for (int i = 0; i < place_count(loader); i++)
         if (&loader->places[i] != loader->given) drop_place(&loader->places[i]);
-    loader->next = loader->batches;
+    loader->next = part_total(loader);
     atomic_store(&loader->cancel, false);
     pthread_mutex_unlock(&loader->lock);
 }
@@ -173,6 +185,12 @@ static bool check(const ct_dataset *dataset, int64_t batch, const ct_batches_opt
         return ct_fail(CT_ERR_VALUE, "batches", "threads is %g; expected 0 to %d", threads, MOST_THREADS);
     if (o->prefetch < 0 || o->prefetch > MOST_PREFETCH)
         return ct_fail(CT_ERR_VALUE, "batches", "prefetch is %d; expected 0 to %d", o->prefetch, MOST_PREFETCH);
+    if (o->parts < 0 || (o->parts > 0 && batch % o->parts != 0))
+        return ct_fail(CT_ERR_VALUE, "batches", "a batch of %lld items cannot be cut into %d parts of as many",
+                       (long long)batch, o->parts);
+    const int parts = o->parts ? o->parts : 1, count = o->part_count ? o->part_count : 1;
+    if (o->part < 0 || count < 0 || o->part >= parts || count > parts - o->part)
+        return ct_fail(CT_ERR_VALUE, "batches", "%d parts from %d on, of %d", count, o->part, parts);
     if (o->sampler && o->shuffle)
         return ct_fail(CT_ERR_VALUE, "batches", "shuffle and a sampler are given; the sampler decides the order");
     return true;
@@ -189,7 +207,10 @@ static bool fill_loader(ct_loader *loader, const ct_batches_options *o) {
     if (count == 0) loader->items = 0;
     loader->batches = loader->items / loader->batch;
     if (!o->drop_last && loader->items % loader->batch) loader->batches++;
-    loader->next = loader->batches;
+    loader->parts = o->parts ? o->parts : 1;
+    loader->part = o->part;
+    loader->given_out = o->part_count ? o->part_count : 1;
+    loader->next = part_total(loader);
     loader->recipe.seed = o->seed;
     loader->recipe.raw = o->raw;
     loader->recipe.once = loader->sampler->once;
@@ -297,6 +318,12 @@ static void advance(ct_loader *loader) {
     pthread_mutex_unlock(&loader->lock);
 }
 
+/* Past a part that has no items; a thread may have made it, or be at it. */
+static void skip(ct_loader *loader) {
+    if (loader->threads && loader->begun && loader->started) drop_place(await(loader));
+    advance(loader);
+}
+
 static void give_back(ct_loader *loader) {
     if (!loader->given) return;
     pthread_mutex_lock(&loader->lock);
@@ -313,7 +340,9 @@ bool ct_next_p(ct_loader *loader, ct_batch *batch, size_t size) {
     ct_capture_refuse("next", "the batch of a loader", NULL);
     notice_fork(loader);
     give_back(loader);
-    if (loader->position >= loader->batches) {
+    int64_t begin;
+    while (loader->position < part_total(loader) && part_items(loader, loader->position, &begin) == 0) skip(loader);
+    if (loader->position >= part_total(loader)) {
         move_to(loader, loader->epoch + 1, 0);
         return false;
     }
@@ -335,7 +364,8 @@ bool ct_next_p(ct_loader *loader, ct_batch *batch, size_t size) {
                             .index = made->index,
                             .length = loader->recipe.pad ? made->length : NULL,
                             .epoch = loader->epoch,
-                            .position = loader->position};
+                            .position = loader->position / loader->given_out,
+                            .part = (int)(loader->part + loader->position % loader->given_out)};
     memcpy(batch, &whole, size);
     loader->given = at;
     advance(loader);
@@ -365,8 +395,9 @@ bool ct_loader_put_state(ct_loader *loader, ct_state *state, const char *prefix)
     char name[256];
     if (!loader || !state) return ct__null("loader_put_state", loader ? "state" : "loader");
     if (!ct_ok() || !state_name("loader_put_state", prefix, name)) return false;
-    const int64_t numbers[STATE_NUMBERS] = {
-        STATE_VERSION, (int64_t)loader->recipe.seed, loader->epoch, loader->position, loader->items, loader->batch};
+    const int64_t numbers[STATE_NUMBERS] = {STATE_VERSION, (int64_t)loader->recipe.seed,
+                                            loader->epoch, loader->position / loader->given_out,
+                                            loader->items, loader->batch};
     return ct_state_put_integers(state, name, numbers, STATE_NUMBERS);
 }
 
@@ -389,7 +420,7 @@ bool ct_loader_take_state(ct_loader *loader, const ct_state *state, const char *
                        (long long)numbers[2], (long long)numbers[3], (long long)loader->batches);
     notice_fork(loader);
     give_back(loader);
-    move_to(loader, numbers[2], numbers[3]);
+    move_to(loader, numbers[2], numbers[3] * loader->given_out);
     loader->recipe.seed = (uint64_t)numbers[1];
     return true;
 }

@@ -1,7 +1,7 @@
 /* The collectives as functions, at once and begun; sends and receives. */
 #include <string.h>
 
-#include "dist/dist.h"
+#include "dist/device.h"
 
 static ct_dist_work *works; /* all that have begun and were not freed */
 
@@ -95,6 +95,18 @@ ct_dist_work *ct__start(ct__dist_kind kind, ct_tensor *x, ct_dist_reduction redu
     ct_dist_work *work = new_work(kind);
     if (!work) return NULL;
     bool fine = false;
+    if (ct_device_of(x).type == CT_CUDA && ct__device_ready(group, x) &&
+        group->nccl) { /* the device goes on by itself */
+        ct_scope
+            work->result = ct_keep(ct__dist_apply(kind, x, reduction, root, given, NULL));
+        work->enqueued = true;
+        work->flight = (ct__flight){.group = group, .stage = CT__OVER, .transfer = {.kind = kind}};
+        if (work->result) return work;
+    }
+    if (!ct_ok()) {
+        release(work);
+        return NULL;
+    }
     ct_scope {
         work->x = ct_keep(x);
         work->staged = ct_keep(on_host(x));
@@ -188,8 +200,8 @@ ct_dist_work *ct_dist_receive_start(ct_tensor *x, int from, ct_dist_group *given
 
 bool ct_dist_done(ct_dist_work *work) {
     if (!work) return ct_fail(CT_ERR_NULL, "dist_done", "work is NULL");
-    if (work->flight.stage != CT__OVER && work->flight.stage != CT__FAILED) ct__flights_move();
-    return work->flight.stage == CT__OVER;
+    if (ct__flight_stage(&work->flight) < CT__OVER) ct__flights_move();
+    return ct__flight_stage(&work->flight) == CT__OVER;
 }
 
 ct_tensor *ct__work_result(int64_t id) {
@@ -204,7 +216,9 @@ bool ct_dist_wait(ct_dist_work *work, ct_tensor **result) {
     if (!work) return ct_fail(CT_ERR_NULL, "dist_wait", "work is NULL");
     const ct__transfer *t = &work->flight.transfer;
     if (!ct__flight_wait(&work->flight)) return false;
-    if (t->kind == CT__RECEIVE) {
+    if (work->enqueued) {
+        if (result) *result = ct_reshape(work->result, ct_shape(work->result)); /* one that belongs to the scope */
+    } else if (t->kind == CT__RECEIVE) {
         if (!work->waited && !ct_write(work->x, ct_data(work->result), (size_t)t->count * ct_dtype_size(t->dtype)))
             return false;
         if (result) *result = work->x;
@@ -216,6 +230,6 @@ bool ct_dist_wait(ct_dist_work *work, ct_tensor **result) {
 
 void ct_dist_work_free(ct_dist_work *work) {
     if (!work) return;
-    if (work->flight.stage != CT__OVER && work->flight.stage != CT__FAILED) ct__flight_wait(&work->flight);
+    if (ct__flight_stage(&work->flight) < CT__OVER) ct__flight_wait(&work->flight);
     release(work);
 }

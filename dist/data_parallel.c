@@ -183,12 +183,11 @@ bool ct_nn_sync_batch_norm(ct_module *net, ct_dist_group *group) {
 
 /* ---- Making ---- */
 
-static bool broadcast(ct_dist_parallel *p, bool buffers_alone) {
+static bool broadcast(ct_dist_parallel *p) {
     bool fine = true;
     if (ct_dist_group_size(p->group) == 1) return true;
     for (int i = 0; fine && i < ct_parameters_count(p->list); i++) {
         const ct_parameter *parameter = ct_parameters_at(p->list, i);
-        if (buffers_alone && !parameter->buffer) continue;
         ct_scope {
             ct_tensor *x = ct_parameter_tensor(parameter);
             ct_dist_work *work = ct__start(CT__BROADCAST, x, CT_DIST_SUM, 0, p->group, parameter->name, false);
@@ -201,9 +200,9 @@ static bool broadcast(ct_dist_parallel *p, bool buffers_alone) {
     return fine;
 }
 
-bool ct_dist_broadcast_buffers(ct_dist_parallel *parallel) {
-    if (!parallel) return ct_fail(CT_ERR_NULL, "dist_broadcast_buffers", "parallel is NULL");
-    return ct_ok() && broadcast(parallel, true);
+bool ct_dist_broadcast_network(ct_dist_parallel *parallel) {
+    if (!parallel) return ct_fail(CT_ERR_NULL, "dist_broadcast_network", "parallel is NULL");
+    return ct_ok() && broadcast(parallel);
 }
 
 static bool same_bucket(const ct_dist_parallel *p, const ct_tensor *a, const ct_tensor *b) {
@@ -249,7 +248,15 @@ static bool watch_leaf(ct_dist_parallel *p, int index) {
     return ct_hook(p->learned[index].leaf, gradient_complete, watch, watch_release);
 }
 
+static bool not_sharded(void *context, const char *path, ct_module *module) {
+    (void)context;
+    return !ct__is_sharded(module) ||
+           ct_fail(CT_ERR_VALUE, "dist_data_parallel",
+                   "'%s' is sharded: its parameters differ from rank to rank, and nothing is left to reduce", path);
+}
+
 static bool set_up(ct_dist_parallel *p, const ct_dist_parallel_options *o) {
+    if (!ct_module_apply(p->net, not_sharded, NULL)) return false;
     p->list = ct_module_parameters(p->net);
     const int n = p->list ? ct_parameters_count(p->list) : 0;
     if (!p->list) return false;
@@ -263,7 +270,7 @@ static bool set_up(ct_dist_parallel *p, const ct_dist_parallel_options *o) {
         if (parameter->buffer || !ct_requires_grad(x)) continue;
         p->learned[p->learned_count++] = (ct__learned){.parameter = parameter, .leaf = ct_keep(x)};
     }
-    if (!broadcast(p, false) || !fill_buckets(p, o->bucket > 0 ? o->bucket : DEFAULT_BUCKET)) return false;
+    if (!broadcast(p) || !fill_buckets(p, o->bucket > 0 ? o->bucket : DEFAULT_BUCKET)) return false;
     for (int i = 0; i < p->learned_count; i++)
         if (!watch_leaf(p, i)) return false;
     return !o->shards || (p->shards = ct__shards_new(p, o->shards));

@@ -36,6 +36,11 @@ struct ct_dist_group {
     int *ranks; /* of the job, by rank of the group */
     uint64_t sequence;
     uint64_t id; /* what attributes of ops know it by: never that of another */
+    /* of CUDA tensors: NCCL's communicator, and the stream that it runs on; NULL: they go through the host */
+    void *nccl;
+    ct_stream *stream;
+    bool asked; /* whether all ranks have NCCL */
+    int device;
     ct__flight *first, *last;
     struct ct_dist_group *next;
 };
@@ -47,12 +52,22 @@ typedef struct ct__job {
     double timeout;
     char engine[160];
     bool joined, ended;
+    bool nccl_alone;   /* without MPI: CUDA tensors alone */
+    bool progress;     /* a thread moves calls on */
     char broken[1024]; /* why nothing can be exchanged any more; "": it can */
     ct_dist_stats stats;
 } ct__job;
 extern ct__job ct__job_state;
 
 double ct__seconds(void);
+
+/* The thread that moves calls on (progress.c), and the lock of all use of the engine, which its holder may take again. */
+void ct__lock(void);
+void ct__unlock(void);
+void ct__progress_start(void);
+void ct__progress_stop(void);
+void ct__progress_begun(void);         /* a call is on its way */
+void ct__progress_waits(bool waiting); /* the program polls by itself, or no longer */
 
 /* Who started this process, by the environment: the engine's name, or NULL; ranks: how many there are, where that is told. */
 const char *ct__launcher(int *ranks, const char **who);
@@ -69,6 +84,7 @@ bool ct__flight_begin(ct__flight *flight, ct_dist_group *group, const ct__transf
                       const char *name);
 /* Moves every call of the job on as far as it goes. False after an error, which every later call has as well. */
 bool ct__flights_move(void);
+ct__stage ct__flight_stage(const ct__flight *flight); /* while it may be moved by another thread */
 /* Until it is over, or the time limit. */
 bool ct__flight_wait(ct__flight *flight);
 
@@ -107,7 +123,8 @@ struct ct_dist_work {
     ct_tensor *x;      /* as it was given, kept */
     ct_tensor *staged; /* x in the host's memory, dense, kept */
     ct_tensor *result; /* in the host's memory, kept; NULL of a send and a barrier */
-    bool waited, failed;
+    bool waited;
+    bool enqueued; /* on a device: the result is there, and whoever uses it waits on the device */
     uint64_t id;
     struct ct_dist_work *next;
 };

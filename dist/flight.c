@@ -70,8 +70,8 @@ static const char *begin_comparison(ct__flight *flight) {
     return ct__job_state.transport->collective(flight->group->number, CT__CALLS, &comparison, &flight->request);
 }
 
-bool ct__flight_begin(ct__flight *flight, ct_dist_group *group, const ct__transfer *transfer, ct_dims shape,
-                      const char *name) {
+static bool begin(ct__flight *flight, ct_dist_group *group, const ct__transfer *transfer, ct_dims shape,
+                  const char *name) {
     memset(flight, 0, sizeof *flight); /* also what lies between members: all of the text is hashed */
     flight->group = group;
     flight->transfer = *transfer;
@@ -93,13 +93,28 @@ bool ct__flight_begin(ct__flight *flight, ct_dist_group *group, const ct__transf
     ct__job_state.stats.bytes +=
         transfer->count * (int64_t)(has_data(transfer->kind) || message ? ct_dtype_size(transfer->dtype) : 0);
     if (group->size == 1) return alone(flight);
+    if (ct__job_state.nccl_alone && transfer->kind == CT__END) return alone(flight);
+    if (ct__job_state.nccl_alone) {
+        flight->stage = CT__FAILED;
+        return ct_fail(CT_ERR_DEVICE, ct__kind_name(transfer->kind),
+                       "there is NCCL alone in this job: collectives on CUDA tensors, no others, go by it");
+    }
     const char *problem = message ? begin_message(flight) : begin_comparison(flight);
     if (problem) return ct__fail_engine(flight, problem);
     flight->next = NULL;
     if (group->last) group->last->next = flight;
     else group->first = flight;
     group->last = flight;
+    ct__progress_begun();
     return true;
+}
+
+bool ct__flight_begin(ct__flight *flight, ct_dist_group *group, const ct__transfer *transfer, ct_dims shape,
+                      const char *name) {
+    ct__lock();
+    const bool fine = begin(flight, group, transfer, shape, name);
+    ct__unlock();
+    return fine;
 }
 
 /* ---- Moving on ---- */
@@ -180,36 +195,54 @@ static void drop_finished(ct_dist_group *group) {
 bool ct__flights_move(void) {
     ct__job *job = &ct__job_state;
     bool fine = true;
+    ct__lock();
     for (ct_dist_group *g = &job->world; g && fine; g = g->next) {
         if (!g->first) continue;
         for (ct__flight *f = g->first; f && fine; f = f->next) fine = move(f);
         if (fine) drop_finished(g);
     }
+    ct__unlock();
     return fine;
+}
+
+ct__stage ct__flight_stage(const ct__flight *flight) {
+    ct__lock();
+    const ct__stage stage = flight->stage;
+    ct__unlock();
+    return stage;
+}
+
+/* One look: true when there is nothing more to wait for. */
+static bool look(ct__flight *flight, unsigned polls, double began, double limit) {
+    const ct__job *job = &ct__job_state;
+    if (flight->stage == CT__OVER) return true;
+    if (flight->stage == CT__FAILED || job->broken[0]) {
+        ct__group(flight->group, ct__kind_name(flight->transfer.kind)); /* the error, where it was another call's */
+        return true;
+    }
+    if (!ct__flights_move() || flight->stage == CT__OVER || polls % 32 != 31) return flight->stage == CT__OVER;
+    const bool told = ct__trouble_heard();
+    if (!told && ct__seconds() - began <= limit) return false;
+    ct__fail_missing(flight, told);
+    return true;
 }
 
 bool ct__flight_wait(ct__flight *flight) {
     ct__job *job = &ct__job_state;
     /* the last part of the time is for finding out who is missing */
     const double limit = job->timeout > 2 ? job->timeout - 1 : job->timeout / 2, began = ct__seconds();
-    for (unsigned polls = 0; flight->stage != CT__OVER; polls++) {
-        if (flight->stage == CT__FAILED || job->broken[0]) {
-            ct__group(flight->group, ct__kind_name(flight->transfer.kind)); /* the error, where it was another call's */
-            break;
-        }
-        if (!ct__flights_move() || flight->stage == CT__OVER) continue;
-        if (polls % 32 == 31) {
-            const double waited = ct__seconds() - began;
-            const bool told = ct__trouble_heard();
-            if (told || waited > limit) {
-                ct__fail_missing(flight, told);
-                break;
-            }
-            /* others on this processor may be what we wait for */
-            if (waited > 0.01) nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
-            else sched_yield();
-        }
+    ct__progress_waits(true);
+    for (unsigned polls = 0;; polls++) {
+        ct__lock();
+        const bool done = look(flight, polls, began, limit);
+        ct__unlock();
+        if (done) break;
+        if (polls % 32 != 31) continue;
+        /* others on this processor may be what we wait for */
+        if (ct__seconds() - began > 0.01) nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+        else sched_yield();
     }
+    ct__progress_waits(false);
     job->stats.seconds += ct__seconds() - began;
-    return flight->stage == CT__OVER;
+    return ct__flight_stage(flight) == CT__OVER;
 }

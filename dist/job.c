@@ -8,7 +8,7 @@
 
 #include <cotangent/backend.h>
 
-#include "dist/dist.h"
+#include "dist/device.h"
 #include "support/options.h"
 
 static const double default_timeout = 300;
@@ -54,21 +54,49 @@ static void share_processors(int local_ranks) {
     ct_set_threads(share > 1 ? share : 1);
 }
 
+static int number_of(const char *variable, int otherwise) {
+    const char *text = getenv(variable);
+    return text && *text ? atoi(text) : otherwise;
+}
+
+/* The places that torchrun gives out; without its variables one rank of one. */
+static bool join_by_nccl(void) {
+    ct__job *job = &ct__job_state;
+    char name[512];
+    const int rank = number_of("RANK", 0), size = number_of("WORLD_SIZE", 1);
+    if (!ct__nccl_open(name, sizeof name)) return ct_fail(CT_ERR_DEVICE, "dist_init", "engine 'nccl': %s", name);
+    if (size < 1 || rank < 0 || rank >= size)
+        return ct_fail(CT_ERR_VALUE, "dist_init", "RANK is %d and WORLD_SIZE %d", rank, size);
+    if (!(job->world.ranks = ct_calloc((size_t)size, sizeof *job->world.ranks)))
+        return ct_fail(CT_ERR_MEMORY, "dist_init", "no memory for %d ranks", size);
+    for (int i = 0; i < size; i++) job->world.ranks[i] = i;
+    job->world.rank = rank;
+    job->world.size = size;
+    job->local_rank = number_of("LOCAL_RANK", 0);
+    job->nccl_alone = true;
+    snprintf(job->engine, sizeof job->engine, "%.100s", name);
+    share_processors(number_of("LOCAL_WORLD_SIZE", 1));
+    return true;
+}
+
 static bool join(const char *engine, int ranks, const char *who) {
     ct__job *job = &ct__job_state;
     char name[128] = "";
     int local_ranks = 1;
+    bool any_thread = false;
     if (strcmp(engine, "slurm") == 0)
         return ct_fail(CT_ERR_DEVICE, "dist_init",
                        "srun started this process as one of %d without telling MPI: use srun --mpi=pmix (Open MPI) or "
                        "--mpi=pmi2 (MPICH)",
                        ranks);
+    if (strcmp(engine, "nccl") == 0) return join_by_nccl();
     if (strcmp(engine, "openmpi") != 0 && strcmp(engine, "mpich") != 0)
-        return ct_fail(CT_ERR_VALUE, "dist_init", "there is no engine '%s': openmpi, mpich and none are known", engine);
+        return ct_fail(CT_ERR_VALUE, "dist_init", "there is no engine '%s': openmpi, mpich, nccl and none are known",
+                       engine);
     const ct__transport *transport = open_module(engine, ranks, who);
     if (!transport) return false;
-    const char *problem =
-        transport->open(&job->world.rank, &job->world.size, &job->local_rank, &local_ranks, name, sizeof name);
+    const char *problem = transport->open(&job->world.rank, &job->world.size, &job->local_rank, &local_ranks,
+                                          &any_thread, name, sizeof name);
     if (problem) return ct_fail(CT_ERR_DEVICE, "dist_init", "%s: %s", engine, problem);
     int *list = ct_malloc((size_t)job->world.size * sizeof *list);
     if (!list) return ct_fail(CT_ERR_MEMORY, "dist_init", "no memory for %d ranks", job->world.size);
@@ -77,6 +105,7 @@ static bool join(const char *engine, int ranks, const char *who) {
     job->transport = transport;
     snprintf(job->engine, sizeof job->engine, "%s", name);
     share_processors(local_ranks);
+    if (any_thread && job->progress) ct__progress_start();
     return true;
 }
 
@@ -94,6 +123,8 @@ bool ct_dist_init_p(const ct_dist_options *options) {
         return ct_fail(CT_ERR_VALUE, "dist_init", "the time limit is %g s; it has to be above 0",
                        o.timeout != 0 ? o.timeout : atof(limit));
     }
+    const char *progress = getenv("CT_DIST_PROGRESS");
+    job->progress = !o.no_progress && !(progress && strcmp(progress, "0") == 0);
     const char *who, *named = o.engine ? o.engine : getenv("CT_DIST");
     int ranks = 1;
     const char *started = ct__launcher(&ranks, &who);
@@ -110,14 +141,17 @@ bool ct_dist_end(void) {
     ct__job *job = &ct__job_state;
     bool left = true;
     if (!job->joined) return true;
-    if (job->transport && job->broken[0]) left = false; /* the others may be gone: MPI would wait for them for ever */
+    if (job->transport && job->broken[0])
+        ct__progress_stop(), left = false; /* the others may be gone: MPI would wait for them for ever */
     else if (job->transport) {
         ct__flight flight;
         left = ct__flight_begin(&flight, &job->world, &(ct__transfer){.kind = CT__END}, (ct_dims){0}, "") &&
                ct__flight_wait(&flight);
+        ct__progress_stop();
         const char *problem = left ? job->transport->close() : NULL;
         if (problem) left = ct_fail(CT_ERR_STATE, "dist_end", "%s", problem);
     }
+    for (ct_dist_group *g = &job->world; g; g = g->next) ct__device_leave(g);
     ct_free(job->world.ranks);
     job->world = (ct_dist_group){.size = 1};
     job->transport = NULL;
@@ -187,7 +221,9 @@ ct_dist_group *ct_dist_split(ct_dist_group *group, int color, int key) {
             !ct__flight_wait(&flight))
             goto failed;
         int number = -1, rank = 0, size = 1;
+        ct__lock();
         problem = job->transport->split(from->number, color, key, &number, &rank, &size);
+        ct__unlock();
         if (problem) {
             ct_fail(CT_ERR_STATE, "dist_split", "%s", problem);
             goto failed;
@@ -198,10 +234,14 @@ ct_dist_group *ct_dist_split(ct_dist_group *group, int color, int key) {
         ct_fail(CT_ERR_MEMORY, "dist_split", "no memory for a group of ranks");
         goto failed;
     }
+    ct__lock();
     made->next = job->world.next;
     job->world.next = made;
+    ct__unlock();
     if (learn_ranks(made)) return made;
+    ct__lock();
     job->world.next = made->next;
+    ct__unlock();
 failed:
     if (made) ct_free(made->ranks);
     ct_free(made);
@@ -211,14 +251,17 @@ failed:
 void ct_dist_group_free(ct_dist_group *group) {
     ct__job *job = &ct__job_state;
     if (!group) return;
+    ct__lock();
     for (ct_dist_group **at = &job->world.next; *at; at = &(*at)->next) {
         if (*at != group) continue;
         *at = group->next;
+        ct__device_leave(group);
         if (job->transport && !job->broken[0] && group->number >= 0) job->transport->release(group->number);
         ct_free(group->ranks);
         ct_free(group);
-        return;
+        break;
     }
+    ct__unlock();
 }
 
 int ct_dist_group_rank(const ct_dist_group *group) { return group ? group->rank : ct_dist_rank(); }

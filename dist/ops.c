@@ -10,7 +10,7 @@
 
 #include <cotangent/backend.h>
 
-#include "dist/dist.h"
+#include "dist/device.h"
 
 /* ---- Shapes ---- */
 
@@ -61,7 +61,7 @@ ct__transfer ct__transfer_of(ct__dist_kind kind, ct_dist_reduction reduction, ct
                           .count = parts ? elements / size : elements};
 }
 
-static ct__dist_kind kind_of(const ct_op *op) { return *(const ct__dist_kind *)op->context; }
+ct__dist_kind ct__op_kind(const ct_op *op) { return *(const ct__dist_kind *)op->context; }
 
 static bool infer(ct_infer *infer) {
     const ct__dist_attrs *a = infer->attrs;
@@ -71,7 +71,7 @@ static bool infer(ct_infer *infer) {
     char why[256];
     if (!group) return false;
     for (int i = 0; i < x->ndim; i++) shape.d[i] = x->dims[i];
-    if (!ct__dist_result(kind_of(infer->op), x->dtype, (ct_dist_reduction)a->reduction, (int)a->root, group->size,
+    if (!ct__dist_result(ct__op_kind(infer->op), x->dtype, (ct_dist_reduction)a->reduction, (int)a->root, group->size,
                          shape, &result, why, sizeof why))
         return ct_infer_fail(infer, CT_ERR_VALUE, "%s", why);
     infer->out[0].dtype = x->dtype;
@@ -82,7 +82,7 @@ static bool infer(ct_infer *infer) {
 
 /* ---- In the host's memory ---- */
 
-static bool dense(const ct_view *view) {
+bool ct__view_dense(const ct_view *view) {
     int64_t stride = 1;
     for (int i = view->ndim - 1; i >= 0; i--) {
         if (view->dims[i] == 0) return true;
@@ -93,7 +93,8 @@ static bool dense(const ct_view *view) {
 }
 
 static const char *can(const ct_call *call) {
-    return dense(call->in[0]) && dense(call->out[0]) ? NULL : "x and its result have to be contiguous";
+    return ct__view_dense(call->in[0]) && ct__view_dense(call->out[0]) ? NULL
+                                                                       : "x and its result have to be contiguous";
 }
 
 static int64_t elements_of(const ct_view *view) {
@@ -104,6 +105,19 @@ static int64_t elements_of(const ct_view *view) {
 
 static char *address(const ct_view *view) {
     return (char *)view->buffer + (size_t)view->offset * ct_dtype_size(view->dtype);
+}
+
+ct_dims ct__call_shape(const ct_call *call) {
+    ct_dims shape = {.n = call->in[0]->ndim};
+    for (int i = 0; i < shape.n; i++) shape.d[i] = call->in[0]->dims[i];
+    return shape;
+}
+
+ct__transfer ct__transfer_of_call(const ct_call *call, int size) {
+    const ct__dist_attrs *a = call->attrs;
+    const ct_view *x = call->in[0];
+    return ct__transfer_of(ct__op_kind(call->op), (ct_dist_reduction)a->reduction, x->dtype, (int)a->root,
+                           elements_of(x), size);
 }
 
 static bool run(const ct_call *call, ct_stream *stream) {
@@ -117,14 +131,11 @@ static bool run(const ct_call *call, ct_stream *stream) {
     }
     ct_dist_group *group = ct__group_by_id((uint64_t)a->group, call->op->name);
     if (!group) return false;
-    ct__transfer transfer = ct__transfer_of(kind_of(call->op), (ct_dist_reduction)a->reduction, x->dtype, (int)a->root,
-                                            elements_of(x), group->size);
-    ct_dims shape = {.n = x->ndim};
-    for (int i = 0; i < x->ndim; i++) shape.d[i] = x->dims[i];
+    ct__transfer transfer = ct__transfer_of_call(call, group->size);
     transfer.in = address(x);
     transfer.out = address(y);
     ct__flight flight;
-    return ct__flight_begin(&flight, group, &transfer, shape, "") && ct__flight_wait(&flight);
+    return ct__flight_begin(&flight, group, &transfer, ct__call_shape(call), "") && ct__flight_wait(&flight);
 }
 
 /* The sum on the root alone, zeros on the others: what a broadcast's gradient is. All ranks take part in it and in its gradient. */
@@ -140,8 +151,25 @@ static bool run_reduce(const ct_call *call, ct_stream *stream) {
 static const ct_kernel kernels[] = {{.name = "host_memory", .can = can, .run = run}, {.name = NULL}};
 static const ct_kernel reduce_kernels[] = {{.name = "host_memory", .can = can, .run = run_reduce}, {.name = NULL}};
 
+static ct_tensor *sum_over_ranks(ct_tensor *x, const ct__dist_attrs *attrs);
+static bool is_reduce(const ct_op *op);
+
 /* Other devices, and what is not contiguous. */
 static void lower(ct_lower *l) {
+    const ct__dist_attrs *a = l->attrs;
+    const ct_dist_group *group = ct__group_by_id((uint64_t)a->group, l->op->name);
+    if (!group) return;
+    if (ct__job_state.nccl_alone && ct_device_of(l->in[0]).type != CT_CUDA && group->size > 1) {
+        ct_fail(CT_ERR_DEVICE, l->op->name,
+                "there is NCCL alone in this job, and x is on %s: CUDA tensors alone go by it",
+                ct_device_text(ct_device_of(l->in[0])));
+        return;
+    }
+    if (group->nccl && is_reduce(l->op)) { /* by NCCL the sum goes to all */
+        ct_tensor *sum = sum_over_ranks(l->in[0], a);
+        l->out[0] = sum && group->rank != (int)a->root ? ct_zeros_like(sum) : sum;
+        return;
+    }
     ct_tensor *host = ct_contiguous(ct_to(l->in[0], (ct_device){CT_CPU, 0})), *y = NULL;
     if (ct_apply(l->op, &host, 1, l->attrs, &y, 1)) l->out[0] = ct_to(y, ct_device_of(l->in[0]));
 }
@@ -202,7 +230,9 @@ static void vjp_reduce(ct_vjp *v) {
 static void vjp_all_gather(ct_vjp *v) {
     const ct__dist_attrs *a = v->attrs;
     ct_dist_group *group = ct__group_by_id((uint64_t)a->group, v->op->name);
-    if (group) v->grad[0] = ct_reshape(ct_dist_reduce_scatter(v->cot[0], CT_DIST_SUM, group), ct_shape(v->in[0]));
+    if (group)
+        v->grad[0] =
+            ct_reshape(ct_dist_reduce_scatter(v->cot[0], (ct_dist_reduction)a->reduction, group), ct_shape(v->in[0]));
 }
 
 static void vjp_reduce_scatter(ct_vjp *v) {
@@ -264,11 +294,38 @@ static bool registered(void) {
     return done = true;
 }
 
+/* NCCL's kernels, once there is a CUDA tensor to use them. The sum on one rank alone is made of theirs (lower). */
+static bool registered_cuda(void) {
+    static bool done;
+    for (int i = 0; !done && i < OPS; i++)
+        if (i != REDUCE && !ct_op_add_kernels(&ops[i], "cuda", ct__nccl_kernels)) return false;
+    return done = true;
+}
+
+/* One op, on the stream of the group where NCCL carries it: what comes after waits for it on the device. */
+static ct_tensor *apply(const ct_op *op, ct_tensor *x, const ct__dist_attrs *attrs, ct_dist_group *group) {
+    ct_tensor *y = NULL;
+    if (!x || !ct__device_ready(group, x)) return NULL;
+    const bool by_nccl = group->nccl && ct_device_of(x).type == CT_CUDA;
+    if (by_nccl && !registered_cuda()) return NULL;
+    const ct_device device = ct_device_of(x);
+    ct_stream *before = by_nccl ? ct_get_stream(device) : NULL;
+    if (by_nccl && !ct_set_stream(device, group->stream)) return NULL;
+    const bool fine = ct_apply(op, &x, 1, attrs, &y, 1);
+    if (by_nccl) ct_set_stream(device, before);
+    return fine ? y : NULL;
+}
+
+static bool is_reduce(const ct_op *op) { return op->slot == &slots[REDUCE]; }
+
+static ct_tensor *sum_over_ranks(ct_tensor *x, const ct__dist_attrs *attrs) {
+    ct_tensor *dense_x = ct_contiguous(x), *y = NULL;
+    return ct_apply(&ops[CT__ALL_REDUCE], &dense_x, 1, attrs, &y, 1) ? y : NULL;
+}
+
 static ct_tensor *reduce_to(ct_tensor *x, int root, ct_dist_group *group) {
     const ct__dist_attrs attrs = {(int64_t)group->id, CT_DIST_SUM, root, 0};
-    ct_tensor *dense_x = ct_contiguous(x), *y = NULL;
-    ct_apply(&ops[REDUCE], &dense_x, 1, &attrs, &y, 1);
-    return y;
+    return apply(&ops[REDUCE], ct_contiguous(x), &attrs, group);
 }
 
 ct_tensor *ct__dist_apply(ct__dist_kind kind, ct_tensor *x, ct_dist_reduction reduction, int root, ct_dist_group *group,
@@ -277,8 +334,11 @@ ct_tensor *ct__dist_apply(ct__dist_kind kind, ct_tensor *x, ct_dist_reduction re
     if (!g || !registered()) return NULL;
     const bool extreme = kind == CT__ALL_REDUCE && reduction != CT_DIST_SUM && reduction != CT_DIST_MEAN;
     const ct__dist_attrs attrs = {(int64_t)g->id, (int64_t)reduction, root, work ? (int64_t)work->id : 0};
-    ct_tensor *dense_x = x ? ct_contiguous(x) : NULL, *y = NULL;
-    if (!ct_apply(&ops[extreme ? EXTREME : (int)kind], &dense_x, 1, &attrs, &y, 1)) return NULL;
+    if (!x) {
+        if (ct_ok()) ct_fail(CT_ERR_NULL, ct__kind_name(kind), "x is NULL");
+        return NULL;
+    }
+    ct_tensor *y = apply(&ops[extreme ? EXTREME : (int)kind], ct_contiguous(x), &attrs, g);
     const bool mean = reduction == CT_DIST_MEAN && (kind == CT__ALL_REDUCE || kind == CT__REDUCE_SCATTER);
     return mean ? ct_div_s(y, g->size) : y;
 }

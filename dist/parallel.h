@@ -44,6 +44,7 @@ struct ct_dist_parallel {
 struct ct__shards *ct__shards_new(ct_dist_parallel *parallel, int shards);
 void ct__shards_free(struct ct__shards *shards);
 bool ct__shards_reduce(ct_dist_parallel *parallel);
+bool ct__is_sharded(const ct_module *module); /* in sharded.c */
 bool ct__parallel_same(
     const ct_dist_parallel *parallel); /* parameters are those that it was made with; else an error */
 

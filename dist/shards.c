@@ -9,8 +9,9 @@
 enum { LEVELS = 16 };
 
 typedef struct ct__shards {
-    int count;               /* of all ranks */
-    int begun;               /* shard that runs now, -1: none */
+    int count; /* of all ranks */
+    int begun; /* shard that runs now, -1: none */
+    int64_t step;
     int done;                /* shards of this step that are added up */
     int64_t elements;        /* of gradients and floating buffers, and flags of use */
     ct_dtype dtype;          /* f32, or f64 where a parameter is */
@@ -165,6 +166,7 @@ bool ct_dist_shard(ct_dist_parallel *p, int64_t step, int shard) {
             }
         }
     s->begun = shard;
+    s->step = step;
     return fine && ct_rng_set_position(NULL, ((uint64_t)step * (uint64_t)s->count + (uint64_t)shard) << 20);
 }
 
@@ -224,6 +226,8 @@ bool ct__shards_reduce(ct_dist_parallel *p) {
             ct_tensor *sum = fine ? sum_over_ranks(p, s->sums[level]) : NULL;
             fine = sum && hand_out(p, ct_div_s(sum, s->count));
         }
+    /* what is drawn before the next step, too, is the same for any number of ranks */
+    fine = fine && ct_rng_set_position(NULL, (uint64_t)(s->step + 1) * (uint64_t)s->count << 20);
     forget(s);
     return fine;
 }

@@ -45,8 +45,9 @@ typedef struct ct__request {
 
 typedef struct ct__transport {
     uint32_t size, version;
-    /* Joins the job; group 0 is that of all. name: of the library and its version. */
-    const char *(*open)(int *rank, int *ranks, int *local_rank, int *local_ranks, char *name, size_t room);
+    /* Joins the job; group 0 is that of all. any_thread: whether threads may call in turn. name: of the library and its version. */
+    const char *(*open)(int *rank, int *ranks, int *local_rank, int *local_ranks, bool *any_thread, char *name,
+                        size_t room);
     /* A new group, its number, rank and size. */
     const char *(*split)(int group, int color, int key, int *made, int *rank, int *ranks);
     void (*release)(int group);

@@ -233,10 +233,7 @@ static bool read_call(loading *l) {
     l->at += strlen("call");
     if (!add_record(l, &r) || !text_word(l, op, sizeof op)) return false;
     r->op = ct_op_find(op);
-    if (!r->op) {
-        r->op = NULL;
-        return refuse(l, "there is no op named %s", op);
-    }
+    if (!r->op) return refuse(l, "there is no op named %s", op);
     if (r->op->flags & (CT_OP_VIEW | CT_OP_TRANSFERS | CT_OP_WAITS)) return refuse(l, "%s is no op of a graph", op);
     if (!integer(l, 0, MOST_TENSORS, &r->n_in) || !integer(l, 0, MOST_TENSORS, &r->n_out) || !end_of_line(l))
         return false;

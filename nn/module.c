@@ -173,6 +173,17 @@ bool ct_module_add_param(ct_module *module, const char *name, ct_tensor *x) {
     return add_tensor(module, name, x, false);
 }
 
+bool ct_module_set_param(ct_module *module, int i, ct_tensor *x) {
+    if (!ct_ok()) return false;
+    if (!module || !x) return ct_fail(CT_ERR_NULL, "module_set_param", "%s is NULL", module ? "x" : "module");
+    if (i < 0 || i >= module->params.count)
+        return ct_fail(CT_ERR_INDEX, "module_set_param", "parameter %d of %d", i, module->params.count);
+    ct_tensor *before = module->params.items[i].x;
+    module->params.items[i].x = ct_keep(x);
+    ct_drop(before);
+    return true;
+}
+
 bool ct_module_add_buffer(ct_module *module, const char *name, ct_tensor *x) {
     return add_tensor(module, name, x, true);
 }

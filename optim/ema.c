@@ -182,7 +182,7 @@ static bool replayed(void *average) {
 
 bool ct_ema_update(ct_ema *ema) {
     if (!check(ema, "ema_update", false)) return false;
-    bool ok = ct_capture_effect(replayed, ema) &&
+    bool ok = ct_capture_effect_early(replayed, ema) &&
               ct_capture_guard(&ema->version, "the averages have been swapped in or replaced since the capture") &&
               optim_average(&ema->rates, &ema->sent, decay_now(ema), ema->items, collect(ema, true)) &&
               optim_average(&ema->copies, &ema->sent_copies, 0, ema->items, collect(ema, false));

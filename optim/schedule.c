@@ -75,7 +75,7 @@ static bool replayed(void *schedule) { return ct_schedule_step(schedule); }
 bool ct_schedule_step_metric(ct_schedule *s, double metric) {
     if (!optim_given(s, "schedule_step", "schedule")) return false;
     if (ct_schedule_needs_metric(s)) ct_capture_refuse("schedule_step", "a step by a metric", NULL);
-    if (!ct_capture_effect(replayed, s)) return false;
+    if (!ct_capture_effect_early(replayed, s)) return false;
     advance(s, metric);
     return apply(s);
 }

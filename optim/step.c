@@ -157,7 +157,7 @@ static bool prepare(ct_optim *o) {
         if ((p->states < needed || (p->half && !p->master)) && !make_states(o, p, needed)) return false;
         any = p;
     }
-    if (any && !(send_rates(o, ct_device_of(any->x)) && ct_capture_effect(replayed, o) &&
+    if (any && !(send_rates(o, ct_device_of(any->x)) && ct_capture_effect_early(replayed, o) &&
                  ct_capture_guard(&o->version, "the state of the optimizer has been replaced since the capture")))
         return false;
     for (int i = 0; i < o->count; i++) {

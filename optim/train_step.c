@@ -100,7 +100,8 @@ static bool run_part(step_shape *s, int64_t first, int64_t items, int64_t all, c
     return ct_ok();
 }
 
-static bool update(const ct_train_step *step) {
+bool ct_train_step_update(ct_train_step *step) {
+    if (!optim_given(step, "train_step_update", "step")) return false;
     const ct_train_step_options *o = &step->options;
     if (o->scaler && !ct_scaler_unscale(o->scaler, step->optim)) return false;
     if (o->clip_norm > 0 && !ct_optim_clip_grad_norm_tensor(step->optim, o->clip_norm)) return false;
@@ -121,7 +122,7 @@ static bool run(void *shape) {
         const int64_t first = all * i / parts, end = all * (i + 1) / parts;
         ok = run_part(s, first, end - first, all, &loss, &extra);
     }
-    if (!ok || !update(s->step)) return false;
+    if (!ok || !ct_train_step_update(s->step)) return false;
     forget_results(s);
     s->loss = ct_keep(loss);
     s->extra = extra ? ct_keep(extra) : NULL;
@@ -190,9 +191,11 @@ static bool copy_batch(step_shape *s, ct_tensor *const *batch) {
 /* The step is taken in any case: what cannot be captured is eager from here on. */
 static bool run_captured(step_shape *s, ct_tensor *const *batch) {
     ct_train_step *step = s->step;
+    const unsigned flags = CT_CAPTURE_WARM | (step->options.recompute ? CT_CAPTURE_RECOMPUTE : 0) |
+                           (step->options.channels_last ? CT_CAPTURE_LAYOUT : 0);
     if (!copy_batch(s, batch)) return false;
-    s->graph = ct_capture(run, s, CT_CAPTURE_WARM);
-    if (s->graph) return true;
+    s->graph = ct_capture(run, s, flags);
+    if (s->graph) return ct_memory_trim(s->in[0].device); /* what eager steps took lies unused from here on */
     if (!s->loss) return false; /* the function itself has failed */
     snprintf(step->note, sizeof step->note, "%s", ct_error());
     ct_error_clear();

@@ -22,6 +22,7 @@ for source in "$source_dir"/examples/*.c; do
     06_custom_module) check $name prints $name '^the copy gives the same$' ;;
     07_physics) check $name prints $name '^largest error against the exact solution: [0-9.]+e-0[3-9]$' 60 ;;
     08_embed) check $name prints $name "^the host's threads ran the library's jobs; its memory stayed below the limit: yes$" ;;
+    10_gpt_many) check $name prints $name '^1 processes, [0-9]+ numbers each; loss [0-9.]+ after 20 steps$' "$source" 20 ;;
     09_saved_graph)
         if grep -q 'CT_HEADER_JANSSON.*=1' "$build_dir/CMakeCache.txt"; then
             check $name prints $name '^largest distance from the sine: 0\.0[0-9]+$'

@@ -30,19 +30,29 @@ tells() {
     done
 }
 
-collectives() { ranks "$1" "$tests/dist_collectives" >"out.$mpi.$1" 2>&1 && cat "out.$mpi.$1" && grep -q "^$1 ranks by " "out.$mpi.$1"; }
 
-parallel() { ranks "$1" "$tests/dist_parallel" >"out.$mpi.$1" 2>&1 || { cat "out.$mpi.$1" && return 1; } && grep -q "^$1 ranks" "out.$mpi.$1"; }
+# by PROGRAM N: it says at its end by how many ranks it ran.
+by() { ranks "$2" "$tests/dist_$1" >"out.$mpi.$2" 2>&1 || { cat "out.$mpi.$2" && return 1; } && grep -q "^$2 ranks" "out.$mpi.$2"; }
 # The bits of every loss and of the running statistics are those of one process.
 same_losses() {
     ranks "$1" "$tests/dist_parallel" losses >"losses.$mpi.$1" 2>&1
     [ "$(grep -c shard "losses.$mpi.$1")" -eq 24 ] && diff losses.1 "losses.$mpi.$1"
 }
 
+# A GPT by four processes, its matrices cut in CUT parts and each of these divided among the rest, learns as one process does.
+gpt() {
+    "$build_dir/examples/10_gpt_many" "$source_dir/README.md" 10 >gpt.1 && ranks 4 "$build_dir/examples/10_gpt_many" "$source_dir/README.md" 10 "$1" >gpt.4 2>&1
+    cat gpt.1 gpt.4
+    awk '{ for (i = 1; i < NF; i++) if ($i == "loss") loss[NR] = $(i + 1) } END { d = loss[1] - loss[2]; exit !(NR == 2 && loss[1] > 0 && d < 1e-3 && d > -1e-3) }' gpt.1 gpt.4
+}
+
 ends_the_job() { # of itself, long before the time limit of the ranks
     local began=$SECONDS
     ! ranks 4 "$tests/dist_faults" kill && [ $((SECONDS - began)) -lt 15 ]
 }
+
+. "$source_dir/tests/dist/train.sh"
+. "$source_dir/tests/dist/hosts.sh"
 
 faults() {
     local recovery=yes # the launcher would end the others before they can tell
@@ -63,6 +73,8 @@ faults() {
 
 check "one process needs no MPI" env RANKS=1 "$tests/dist_collectives"
 check "data parallel training by one process" "$tests/dist_parallel"
+check "sharded parameters of one process" "$tests/dist_sharded"
+check "tensor parallel layers of one process" "$tests/dist_tensor"
 "$tests/dist_parallel" losses >losses.1
 for mpi in openmpi mpich; do
     if ! command -v mpirun.$mpi >/dev/null; then
@@ -73,11 +85,31 @@ for mpi in openmpi mpich; do
         continue
     fi
     for n in 2 4; do
-        check "$mpi: every collective by $n ranks" collectives $n
-        check "$mpi: data parallel training by $n ranks" parallel $n
+        check "$mpi: every collective by $n ranks" by collectives $n
+        check "$mpi: data parallel training by $n ranks" by parallel $n
+        check "$mpi: sharded parameters by $n ranks" by sharded $n
+        check "$mpi: tensor parallel layers by $n ranks" by tensor $n
         check "$mpi: the same bits by $n ranks" same_losses $n
     done
+    check "$mpi: a GPT by sharded and tensor parallel layers" gpt 2
+    train_checks
     faults
     check "$mpi: a rank that is killed ends the job" ends_the_job
 done
+if [ -e "$build_dir/lib/libcotangent_mpi_openmpi.so" ]; then
+    host_checks
+else
+    skip "two hosts" "Open MPI's header was not there when this was built"
+fi
+by_nccl() {
+    "$tests/dist_nccl" >nccl.txt 2>&1
+    status=$?
+}
+by_nccl
+if [ $status -eq 77 ]; then
+    skip "CUDA tensors by NCCL" "$(cat nccl.txt)"
+else
+    cat nccl.txt
+    check "CUDA tensors by NCCL" [ $status -eq 0 ]
+fi
 finish

@@ -80,7 +80,7 @@ typedef struct finding {
 
 typedef struct job {
     pid_t child;
-    int ops[OPS_AT_ONCE], n;
+    int *ops, n; /* owned */
     FILE *output;
 } job;
 
@@ -152,6 +152,7 @@ static void finish_job(job *j, int status, bool verbose, finding *shared, opchec
     }
     fflush(stdout);
     fclose(j->output);
+    free(j->ops);
     j->child = 0;
 }
 
@@ -161,7 +162,8 @@ static bool is_chosen(const char *name, const char *const *names, int n) {
     return n == 0;
 }
 
-opcheck_counts opcheck_run(const char *const *names, int n, const char *device, unsigned what, int jobs, bool verbose) {
+opcheck_counts opcheck_run(const char *const *names, int n, const char *device, unsigned what, int jobs, int at_once,
+                           bool verbose) {
     opcheck_counts total = {0};
     int count = ct_op_count(), chosen = 0, *ops = malloc((size_t)(count + 1) * sizeof *ops);
     size_t bytes = (size_t)count * sizeof(finding);
@@ -177,21 +179,23 @@ opcheck_counts opcheck_run(const char *const *names, int n, const char *device, 
         if (is_chosen(ct_op_at(i)->name, names, n)) ops[chosen++] = i;
     /* Several at once as long as there is work for all, and not those next to each other: some families take long. */
     const int share = (chosen + 4 * jobs - 1) / (4 * jobs), several = share < OPS_AT_ONCE ? share : OPS_AT_ONCE;
-    const int most = device && several > 1 ? several : 1, groups = (chosen + most - 1) / most;
+    const int most = at_once > 0 ? at_once : device && several > 1 ? several : 1, groups = (chosen + most - 1) / most;
     int next = 0, active = 0;
     while (next < groups || active) {
         int slot = 0;
         while (slot < jobs && running[slot].child) slot++;
         if (next < groups && slot < jobs) {
             job *j = &running[slot];
-            *j = (job){0};
-            for (int i = next++; i < chosen; i += groups) j->ops[j->n++] = ops[i];
-            if (start_job(j, device, what, shared)) {
+            *j = (job){.ops = malloc((size_t)most * sizeof *j->ops)};
+            const int first = next++;
+            for (int i = first; j->ops && i < chosen; i += groups) j->ops[j->n++] = ops[i];
+            if (j->ops && start_job(j, device, what, shared)) {
                 active++;
             } else {
+                free(j->ops);
                 j->child = 0;
                 total.failures++;
-                printf("FAILED: no process for %s\n", ct_op_at(j->ops[0])->name);
+                printf("FAILED: no process for %s\n", ct_op_at(ops[first])->name);
             }
             continue;
         }

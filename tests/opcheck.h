@@ -23,9 +23,10 @@ typedef struct opcheck_counts {
     int ops, checks, failures;
 } opcheck_counts;
 
-/* Checks the ops named (n 0: every op of the table), `jobs` at a time, each in a process of its own; writes failures, and
- * with verbose a line an op, to standard output. Returns what it counted. */
-opcheck_counts opcheck_run(const char *const *names, int n, const char *device, unsigned what, int jobs, bool verbose);
+/* Checks the ops named (n 0: every op of the table) by `jobs` processes at a time, each of which checks at_once of them (0: one, of a device
+ * some); writes failures, and with verbose a line an op, to standard output. Returns what it counted. */
+opcheck_counts opcheck_run(const char *const *names, int n, const char *device, unsigned what, int jobs, int at_once,
+                           bool verbose);
 
 /* Levels of vector instructions that were asked for and that this machine lacks, by name, NULL-terminated. */
 const char *const *opcheck_missing_levels(void);

@@ -160,6 +160,32 @@ TEST_LIMIT(tf32_rounds_to_ten_bits_and_only_when_it_is_on, 240) {
     remove_own_folder();
 }
 
+/* Small integers, whose products and sums TF32 has all digits of. */
+static ct_tensor *integers(ct_dims shape) { return ct_cast(ct_randint(shape, -2, 3), CT_F32); }
+
+TEST_LIMIT(a_cotangent_with_channels_first_goes_to_tensor_cores_once, 60) {
+    setenv("CT_TUNE", "0", 1);
+    CUDA(d);
+    ct_set_device(cpu);
+    ct_set_tf32(true);
+    harness_log_start();
+    ct_scope {
+        ct_tensor *in[3] = {integers(CT_DIMS(4, 16, 14, 14)), integers(CT_DIMS(72, 16, 3, 3)), integers(CT_DIMS(72))};
+        ct_tensor *g = integers(CT_DIMS(4, 72, 14, 14)), *grads[2][3] = {{0}};
+        for (int there = 0; there < 2; there++) {
+            const ct_device where = there ? d : cpu;
+            ct_tensor *leaves[3], *g_there = ct_to(g, where);
+            for (int k = 0; k < 3; k++) leaves[k] = ct_set_requires_grad(ct_detach(ct_to(in[k], where)), true);
+            ct_tensor *y = ct_conv2d(leaves[0], leaves[1], .bias = leaves[2], .pad = 1, .activation = CT_ACT_RELU);
+            REQUIRE(ct_grad(&y, 1, &g_there, leaves, 3, grads[there], 0));
+        }
+        for (int k = 0; k < 3; k++) CHECK(ct_item(ct_amax(ct_abs(ct_sub(ct_to(grads[1][k], cpu), grads[0][k])))) == 0);
+    }
+    harness_log_stop();
+    ct_set_tf32(false);
+    CHECK(calls_by(" channels_last ") == 1);
+}
+
 TEST_LIMIT(convolutions_have_the_same_bits_at_every_run, 240) {
     CUDA(d);
     REQUIRE(setenv("XDG_CACHE_HOME", own_folder(), 1) == 0);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include <cotangent/backend.h>
+#include <cotangent/capture.h>
 #include <cotangent/data.h>
 
 #include "tests/cuda_device.h"
@@ -167,4 +168,35 @@ TEST_LIMIT(a_device_tells_its_memory_driver_and_libraries, 120) {
     CHECK(info.name[0] && strstr(info.driver, "CUDA ") && info.memory > 0 && info.memory_free <= info.memory);
     CHECK(strstr(info.libraries, "cuBLASLt") && strstr(info.libraries, "cuDNN") && strstr(info.libraries, "NVRTC") &&
           strstr(info.libraries, "NCCL"));
+}
+
+/* What the host writes in each replay, into tensors that the function leaves behind. */
+typedef struct written {
+    ct_tensor *first, *second; /* kept */
+} written;
+
+static bool write_both(void *context) {
+    written *w = context;
+    const float numbers[5] = {1, 2, 3, 4, 5};
+    ct_drop(w->first), ct_drop(w->second);
+    w->first = ct_from_data(numbers, CT_DIMS(5), CT_F32);
+    w->second = ct_from_data(numbers, CT_DIMS(3), CT_F32);
+    return w->first && w->second && ct_keep(w->first) && ct_keep(w->second);
+}
+
+TEST_LIMIT(what_the_host_writes_in_a_captured_function_is_there_after_each_replay, 120) {
+    CUDA(d);
+    written w = {0};
+    CHECK(ct_set_device(d));
+    ct_graph *graph = ct_capture(write_both, &w, 0);
+    REQUIRE(graph != NULL);
+    for (int round = 0; round < 4; round++) {
+        float other[5] = {9, 9, 9, 9, 9}, first[5], second[3];
+        CHECK(ct_write(w.first, other, sizeof other) && ct_write(w.second, other, sizeof second));
+        CHECK(ct_replay(graph) && ct_read(w.first, first, sizeof first) && ct_read(w.second, second, sizeof second));
+        for (int i = 0; i < 5; i++) CHECK(first[i] == (float)(i + 1) && (i > 2 || second[i] == (float)(i + 1)));
+    }
+    ct_graph_free(graph);
+    ct_drop(w.first), ct_drop(w.second);
+    CHECK(ct_set_device(cpu) && ct_ok());
 }

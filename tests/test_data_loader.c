@@ -195,6 +195,55 @@ TEST(a_run_resumes_in_the_middle_of_an_epoch) {
     CHECK(ct_ok());
 }
 
+/* What `ranks` loaders, each with its part of every batch, give out together, batch by batch in the order of ranks; from a state. */
+static int order_of_parts(ct_dataset *set, int ranks, int threads, const ct_state *state, int64_t *order) {
+    enum { BATCH = 8, MOST = 64 };
+    int64_t items[MOST][BATCH] = {{0}};
+    int counts[MOST] = {0}, n = 0;
+    for (int r = 0; r < ranks; r++) {
+        ct_loader *loader = ct_batches(set, BATCH, .shuffle = true, .seed = 5, .threads = CT_SET(threads), .parts = 4,
+                                       .part = 4 / ranks * r, .part_count = 4 / ranks);
+        if (state) CHECK(ct_loader_take_state(loader, state, ""));
+        CHECK(ct_loader_batches(loader) == 7 && ct_loader_items(loader) == 51);
+        for (ct_batch b; ct_next(loader, &b);) {
+            CHECK(b.part >= 4 / ranks * r && b.part < 4 / ranks * (r + 1) && b.n <= 2 && ct_dim(b.x, 0) == b.n);
+            for (int64_t i = 0; i < b.n; i++) items[b.position][counts[b.position]++] = b.index[i];
+        }
+        CHECK(ct_ok());
+        ct_loader_free(loader);
+    }
+    for (int batch = 0; batch < MOST; batch++)
+        for (int i = 0; i < counts[batch]; i++) order[n++] = items[batch][i];
+    return n;
+}
+
+TEST(parts_of_batches_are_together_the_epoch_whatever_their_number) {
+    ct_dataset *set = numbers(51); /* the last batch has three items: parts of 2, 1, 0 and 0 */
+    ct_loader *whole = ct_batches(set, 8, .shuffle = true, .seed = 5);
+    ct_state *state = ct_state_new();
+    int64_t expected[64], got[64], from = 0, n = 0;
+    for (ct_batch b; ct_next(whole, &b);) {
+        memcpy(expected + n, b.index, (size_t)b.n * sizeof *expected);
+        n += b.n;
+        if (b.position == 2) CHECK(ct_loader_put_state(whole, state, "")), from = n;
+    }
+    CHECK(n == 51);
+    for (int ranks = 1; ranks <= 4; ranks *= 2)
+        for (int threads = 0; threads <= 2; threads += 2) {
+            CHECK(order_of_parts(set, ranks, threads, NULL, got) == 51 && memcmp(got, expected, 51 * sizeof *got) == 0);
+            /* from the middle of an epoch, which another number of processes had begun */
+            CHECK(order_of_parts(set, ranks, threads, state, got) == 51 - from &&
+                  memcmp(got, expected + from, (size_t)(51 - from) * sizeof *got) == 0);
+        }
+    CHECK(!ct_batches(set, 8, .parts = 3));
+    CHECK_ERROR(CT_ERR_VALUE, "batches: a batch of 8 items cannot be cut into 3 parts of as many");
+    CHECK(!ct_batches(set, 8, .parts = 4, .part = 3, .part_count = 2));
+    CHECK_ERROR(CT_ERR_VALUE, "batches: 2 parts from 3 on, of 4");
+    ct_state_free(state);
+    ct_loader_free(whole);
+    ct_dataset_free(set);
+}
+
 TEST(a_state_of_another_loader_is_refused_and_nothing_moves) {
     ct_dataset *set = numbers(10), *more = numbers(11);
     ct_loader *loader = ct_batches(set, 4), *other = ct_batches(more, 4);

@@ -75,7 +75,7 @@ TEST(more_ranks_without_an_engine_are_a_clear_error) {
 
 TEST(an_engine_that_is_not_known_is_told) {
     CHECK(!ct_dist_init(.engine = "pigeons"));
-    CHECK_ERROR(CT_ERR_VALUE, "dist_init: there is no engine 'pigeons': openmpi, mpich and none are known");
+    CHECK_ERROR(CT_ERR_VALUE, "dist_init: there is no engine 'pigeons': openmpi, mpich, nccl and none are known");
     CHECK(!ct_dist_init(.timeout = -1));
     CHECK_ERROR(CT_ERR_VALUE, "dist_init: the time limit is -1 s; it has to be above 0");
 }

@@ -20,7 +20,7 @@ static int failures_with(const ct_op *op, const ct_kernel *kernels, unsigned wha
     int before = dup(STDOUT_FILENO);
     FILE *nowhere = fopen("/dev/null", "w");
     dup2(fileno(nowhere), STDOUT_FILENO);
-    opcheck_counts counts = opcheck_run(&op->name, 1, NULL, what, 1, false);
+    opcheck_counts counts = opcheck_run(&op->name, 1, NULL, what, 1, 0, false);
     fflush(stdout);
     dup2(before, STDOUT_FILENO);
     close(before);

@@ -28,7 +28,7 @@ int main(int argc, char **argv) {
         printf("skipped %s: this machine lacks its instructions, or this build the level\n", *level);
         skipped++;
     }
-    opcheck_counts counts = opcheck_run(names, n, NULL, (what ? what : OPCHECK_ALL) | smallest, 2, verbose);
+    opcheck_counts counts = opcheck_run(names, n, NULL, (what ? what : OPCHECK_ALL) | smallest, 2, 0, verbose);
     free(names);
     printf("%d ops, %d checks\n", counts.ops, counts.checks);
     if (skipped) printf("%d passed, %d failed, %d skipped\n", counts.ops - counts.failures, counts.failures, skipped);

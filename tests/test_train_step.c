@@ -54,8 +54,10 @@ static training make(ct_device device, bool scaled) {
 }
 
 static bool begin(training *t, ct_train_mode mode, int64_t accumulate) {
+    /* recomputation changes no bit, and without images there is no layout */
     t->step = ct_train_step_new(t->run.optim, loss_of, t, .scaler = t->run.scaler, .ema = t->run.ema, .clip_norm = 0.5,
-                                .accumulate = accumulate, .mode = mode);
+                                .accumulate = accumulate, .mode = mode, .recompute = accumulate == 1,
+                                .channels_last = accumulate == 1);
     return CHECK(t->step != NULL);
 }
 

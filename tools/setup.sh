@@ -51,6 +51,7 @@ dist)
     have mpirun.openmpi || optional+=(openmpi-bin)
     have mpicc.mpich || optional+=(libmpich-dev)
     have mpirun.mpich || optional+=(mpich)
+    have ip || optional+=(iproute2)
     ;;
 demo-webgpu)
     files

@@ -12,5 +12,6 @@ const ct_kernel *ct_cuda_kernels_of(void *self, const ct_op *op);
 /* n elements of 8 or 16 bytes. The context is current. */
 bool ct_cuda_fill_wide(ct_cuda_device *device, int index, CUdeviceptr to, const void *pattern, size_t size, size_t n,
                        CUstream stream);
+void ct_cuda_prepare(void *self, const ct_call *const *calls, int n, bool *ready); /* ops/fused/cuda/fused.c */
 
 #endif

@@ -2,14 +2,12 @@
  * number of candidates, choice, and the key in hexadecimal. */
 #include "backends/cuda/choices.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
+
+#include "backends/cuda/cache.h"
 
 enum { ENTRIES = 1 << 15, FILE_BYTES = 16 << 20 };
 #define FIRST_LINE "cotangent choices 1\n"
@@ -137,16 +135,8 @@ static void read_line(ct_choices *choices, const char *line, const char *end) {
 }
 
 static void read_file(ct_choices *choices) {
-    struct stat about;
-    const int file = open(choices->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (file < 0) return;
-    char *text = NULL;
     size_t length = 0;
-    if (fstat(file, &about) == 0 && S_ISREG(about.st_mode) && about.st_size > 0 && about.st_size <= FILE_BYTES &&
-        (text = malloc((size_t)about.st_size)))
-        for (ssize_t got; length < (size_t)about.st_size; length += (size_t)got)
-            if ((got = read(file, text + length, (size_t)about.st_size - length)) <= 0) break;
-    close(file);
+    char *text = ct_cache_read(choices->path, FILE_BYTES, &length);
     const size_t first = sizeof FIRST_LINE - 1;
     if (text && length >= first && !memcmp(text, FIRST_LINE, first))
         for (const char *line = text + first, *end = text + length, *stop; line < end; line = stop + 1) {
@@ -156,7 +146,8 @@ static void read_file(ct_choices *choices) {
     free(text);
 }
 
-static bool write_all(FILE *file, const ct_choices *choices) {
+static bool write_all(FILE *file, const void *context) {
+    const ct_choices *choices = context;
     fputs(FIRST_LINE, file);
     for (size_t i = 0; i < choices->capacity; i++) {
         const entry *e = choices->slots[i];
@@ -165,38 +156,13 @@ static bool write_all(FILE *file, const ct_choices *choices) {
         for (size_t k = 0; k < e->bytes; k++) fprintf(file, "%02x", (unsigned)e->key[k]);
         fputc('\n', file);
     }
-    return fflush(file) == 0 && !ferror(file);
-}
-
-static void make_folders(const char *path) {
-    char *part = strdup(path);
-    if (!part) return;
-    for (char *c = part + 1; *c; c++)
-        if (*c == '/') {
-            *c = 0;
-            mkdir(part, 0700); /* it may be there */
-            *c = '/';
-        }
-    free(part);
+    return true;
 }
 
 bool ct_choices_save(ct_choices *choices) {
     if (!choices->path) return false;
     read_file(choices);
-    make_folders(choices->path);
-    const size_t room = strlen(choices->path) + 8;
-    char *fresh = malloc(room);
-    if (!fresh) return false;
-    snprintf(fresh, room, "%s.XXXXXX", choices->path);
-    const int made = mkstemp(fresh);
-    FILE *file = made < 0 ? NULL : fdopen(made, "w");
-    if (made >= 0 && !file) close(made);
-    bool ok = file && write_all(file, choices);
-    if (file) ok = fclose(file) == 0 && ok;
-    ok = ok && rename(fresh, choices->path) == 0;
-    if (!ok && made >= 0) unlink(fresh);
-    free(fresh);
-    return ok;
+    return ct_cache_replace(choices->path, write_all, choices);
 }
 
 ct_choices *ct_choices_open(const char *path) {

@@ -76,9 +76,9 @@ CT_INTEGER(uint64_t, 0, 0x1p64, 0, UINT64_MAX)
 
 // How a dtype lies in memory, what its elements are widened to (f32, f64, i64 or u64) and how they come from each of these. Memory of bool and
 // of 8-bit floats is bytes.
-template <int D> struct ct_stored;
+template <int D> struct ct_of_dtype;
 #define CT_STORED(D, T, WIDE, LOAD, STORE)                                              \
-    template <> struct ct_stored<D> {                                                   \
+    template <> struct ct_of_dtype<D> {                                                   \
         typedef T type;                                                                 \
         typedef WIDE wide;                                                              \
         CT_DEVICE static WIDE load(T x) { return LOAD; }                                \

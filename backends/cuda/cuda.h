@@ -46,20 +46,26 @@ typedef struct ct_cuda_unit {
     const char *name;
     const unsigned char *fatbin;
     _Atomic(CUmodule) modules[CT_CUDA_DEVICES];
+    /* All of its kernels call ct_does_nothing, or wait otherwise (thread.cuh), before they read or write memory. On capability 9.0 and later such a kernel is launched while
+     * the one before it comes to its end, which hides most of the time between two (programmatic dependent launch). */
+    bool overlaps;
 } ct_cuda_unit;
-#define CT_CUDA_UNIT(name)                         \
+#define CT_CUDA_UNIT_OF(name, overlaps)            \
     extern const unsigned char ct_fatbin_##name[]; \
-    static ct_cuda_unit unit = {#name, ct_fatbin_##name, {0}}
+    static ct_cuda_unit unit = {#name, ct_fatbin_##name, {0}, overlaps}
+#define CT_CUDA_UNIT(name)             CT_CUDA_UNIT_OF(name, false)
+#define CT_CUDA_OVERLAPPING_UNIT(name) CT_CUDA_UNIT_OF(name, true)
 
 /* One function of it, found at its first use. */
 typedef struct ct_cuda_function {
     ct_cuda_unit *unit;
     const char *name;
     _Atomic(CUfunction) functions[CT_CUDA_DEVICES];
+    bool overlaps[CT_CUDA_DEVICES]; /* its device code waits for the kernel before it; set with functions */
 } ct_cuda_function;
-#define CT_CUDA_FUNCTION(name) \
-    {                          \
-        &unit, name, { 0 }     \
+#define CT_CUDA_FUNCTION(name)  \
+    {                           \
+        &unit, name, {0}, { 0 } \
     }
 /* Those for floats by their dtypes: name_f32, name_f64, name_f16, name_bf16. */
 enum { CT_CUDA_FLOATS = CT_BF16 + 1 };
@@ -76,6 +82,9 @@ typedef struct ct_cuda_shape {
 
 /* Enqueues it with arguments, a struct that begins with a ct_cuda_head, which is filled in here. */
 bool ct_cuda_launch(const ct_call *call, ct_cuda_function *function, ct_cuda_shape shape, void *arguments);
+/* The same of a function that no unit has; overlaps: it begins as those of a unit that does. The context is current. */
+bool ct_cuda_launch_function(const ct_call *call, ct_cuda_device *device, CUfunction function, bool overlaps,
+                             ct_cuda_shape shape, void *arguments);
 /* After work of a library was enqueued: with CT_SYNC=1 waits for it, as launches do. The context is current. */
 bool ct_cuda_enqueued(ct_cuda_device *device, CUstream stream, const char *op);
 /* Blocks of `threads` for n items, as many as keep the device busy. Kernels step by the size of the grid. */

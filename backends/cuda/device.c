@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "backends/cuda/backend.h"
-#include "backends/cuda/cuda.h"
+#include "backends/cuda/branch.h"
 #include "backends/cuda/libraries.h"
 #include "backends/cuda/staging.h"
 
@@ -422,10 +422,19 @@ static bool record_begin(void *self, int index, ct_stream *stream) {
     ct_cuda_device *d = ct_cuda_enter(index, &before);
     if (!d) return false;
     const bool ok =
-        ct_cuda_ok(d, ct_cuda.cuStreamBeginCapture_v2(ct_cuda_stream(d, stream), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+        ct_cuda_ok(d, ct_cuda.cuStreamBeginCapture_v2(ct_cuda_stream(d, stream), CU_STREAM_CAPTURE_MODE_RELAXED),
                    "cuda", "work cannot be recorded");
+    if (ok) ct_cuda_branches_begin(index);
     ct_cuda_leave(before);
     return ok;
+}
+
+static void log_recorded(CUgraph graph) {
+    char line[80];
+    size_t nodes = 0;
+    if (ct_cuda.cuGraphGetNodes(graph, NULL, &nodes) != CUDA_SUCCESS) return;
+    snprintf(line, sizeof line, "cuda: a graph of %zu nodes is recorded", nodes);
+    ct_cuda_host->log(line);
 }
 
 /* What a library does that cannot be recorded ends the recording: that is no error, the work is then done call by call. */
@@ -438,6 +447,8 @@ static bool record_end(void *self, int index, ct_stream *stream, void **handle) 
     *handle = NULL;
     if (!d) return false;
     const CUresult ended = ct_cuda.cuStreamEndCapture(ct_cuda_stream(d, stream), &graph);
+    ct_cuda_branches_end(index);
+    if (ended == CUDA_SUCCESS && graph) log_recorded(graph);
     if (ended == CUDA_SUCCESS && graph && ct_cuda.cuGraphInstantiateWithFlags(&made, graph, 0) == CUDA_SUCCESS)
         *handle = made;
     if (graph) ct_cuda.cuGraphDestroy(graph);
@@ -494,4 +505,5 @@ const ct_backend ct_cuda_backend = {.size = sizeof(ct_backend),
                                     .record_launch = record_launch,
                                     .record_free = record_free,
                                     .host_allocate = host_allocate,
-                                    .host_release = host_release};
+                                    .host_release = host_release,
+                                    .prepare = ct_cuda_prepare};

@@ -43,6 +43,7 @@
     X(cuStreamEndCapture)           \
     X(cuGraphInstantiateWithFlags)  \
     X(cuGraphLaunch)                \
+    X(cuGraphGetNodes)              \
     X(cuGraphDestroy)               \
     X(cuGraphExecDestroy)           \
     X(cuEventCreate)                \
@@ -57,8 +58,10 @@
     X(cuModuleLoadData)             \
     X(cuModuleGetFunction)          \
     X(cuFuncSetAttribute)           \
+    X(cuFuncGetAttribute)           \
     X(cuLaunchHostFunc)             \
     X(cuLaunchKernel)               \
+    X(cuLaunchKernelEx)             \
     X(cuLaunchCooperativeKernel)
 
 typedef struct ct_cuda_driver {

@@ -1,6 +1,7 @@
 /* The host side of elementwise ops: which function of the generated device code, and its arguments. */
 #include "backends/cuda/elementwise.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,34 +11,43 @@
 /* One op of the generated code: CT_CUDA_ELEMENTWISE(name, part, typed, classes), classes being floats, integers and bool, a bit
  * each, and one more for kernels of floats that go along rows. */
 enum { FLOATS = 1, INTEGERS = 2, BOOLS = 4, ROWS = 8, PARTS = 8, DTYPES = CT_BOOL + 1 };
+typedef enum walk { FLAT, STRIDED, ALONG_ROWS, WALKS } walk; /* as in the device code */
 typedef struct entry {
     const char *name;
     int part, typed;
     unsigned classes;
-    ct_cuda_function functions[DTYPES], rows[CT_BF16 + 1];
-    char names[DTYPES][48], row_names[CT_BF16 + 1][48];
 } entry;
 
-static entry entries[] = {
-#define CT_CUDA_ELEMENTWISE(op, part, typed, classes) {#op, part, typed, classes, {{0}}, {{0}}, {{0}}, {{0}}},
+static const entry entries[] = {
+#define CT_CUDA_ELEMENTWISE(op, part, typed, classes) {#op, part, typed, classes},
 #include "gen/cuda/elementwise.inc"
 #undef CT_CUDA_ELEMENTWISE
 };
 enum { ENTRIES = sizeof entries / sizeof *entries };
 
+/* What is found at the first use. Apart, since all of it is zero before and so takes no room in the module's file. */
+static struct {
+    ct_cuda_function functions[WALKS][DTYPES];
+    char names[WALKS][DTYPES][48];
+} found[ENTRIES];
+
 #define PART(n) extern const unsigned char ct_fatbin_elementwise_##n[];
 PART(0)
 PART(1)
 PART(2)
-PART(3) PART(4) PART(5) PART(6) PART(7)
+PART(3)
+PART(4)
+PART(5)
+PART(6)
+PART(7)
 #undef PART
-#define PART(n) {"elementwise_" #n, ct_fatbin_elementwise_##n, {0}},
-    static ct_cuda_unit units[PARTS] = {PART(0) PART(1) PART(2) PART(3) PART(4) PART(5) PART(6) PART(7)};
+#define PART(n) {"elementwise_" #n, ct_fatbin_elementwise_##n, {0}, true},
+static ct_cuda_unit units[PARTS] = {PART(0) PART(1) PART(2) PART(3) PART(4) PART(5) PART(6) PART(7)};
 #undef PART
 
 static const char *const dtype_names[DTYPES] = {"f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "b8"};
 
-static entry **by_index; /* by the op's number */
+static const entry **by_index; /* by the op's number */
 static int index_count;
 
 bool ct_cuda_elementwise_start(void) {
@@ -51,7 +61,7 @@ bool ct_cuda_elementwise_start(void) {
     return true;
 }
 
-static entry *find(const ct_op *op) { return op->slot->index < index_count ? by_index[op->slot->index] : NULL; }
+static const entry *find(const ct_op *op) { return op->slot->index < index_count ? by_index[op->slot->index] : NULL; }
 
 static bool takes(const entry *e, ct_dtype dtype) {
     if (dtype > CT_BOOL) return false;
@@ -64,7 +74,7 @@ static const char *can(const ct_call *call) {
 }
 
 /* Attributes of any type as numbers, in the order of the table. */
-static void read_attrs(const ct_call *call, ct_cuda_elementwise *a) {
+static void read_attrs(const ct_call *call, ct_cuda_flat *a) {
     int n = 0;
     for (const ct_attr *attr = call->op->attrs; attr && attr->name && n < CT_CUDA_ATTRS; attr++, n++) {
         const char *at = (const char *)call->attrs + attr->offset;
@@ -83,82 +93,111 @@ static void read_attrs(const ct_call *call, ct_cuda_elementwise *a) {
     }
 }
 
-static bool is_single(const ct_cuda_view *v) {
+static bool is_single(const ct_view *v) {
     for (int d = 0; d < v->ndim; d++)
         if (v->dims[d] != 1 && v->strides[d] != 0) return false;
     return true;
 }
 
 /* Its name is made at its first use, the same by every thread. */
-static ct_cuda_function *function_of(entry *e, ct_dtype dtype, bool rows) {
-    ct_cuda_function *function = rows ? &e->rows[dtype] : &e->functions[dtype];
+static ct_cuda_function *function_of(const entry *e, ct_dtype dtype, walk w) {
+    static const char *const prefixes[WALKS] = {"", "strided_", "rows_"};
+    const ptrdiff_t at = e - entries;
+    ct_cuda_function *function = &found[at].functions[w][dtype];
     if (function->unit) return function;
-    char *name = rows ? e->row_names[dtype] : e->names[dtype];
-    snprintf(name, sizeof e->names[0], "%s_%s%s", e->name, rows ? "rows_" : "", dtype_names[dtype]);
+    char *name = found[at].names[w][dtype];
+    snprintf(name, sizeof found[0].names[0][0], "%s_%s%s", e->name, prefixes[w], dtype_names[dtype]);
     function->name = name;
     function->unit = &units[e->part];
     return function;
 }
 
-/* How many neighbours go at once: where all is linear as the addresses allow; otherwise the rows along the last dimension have to consist
- * of whole packs, in which an input is dense or stays where it is. */
-static void set_unit(ct_cuda_elementwise *a, const ct_cuda_view *views, int n_in) {
+static int pack_of(ct_dtype dtype) {
+    const int size = (int)ct_cuda_dtype_size(dtype);
+    return size == 1 ? 4 : 16 / size;
+}
+
+/* How many neighbors go at once: the largest power of two, up to 16, that divides all numbers that were joined by `or`. */
+static int32_t unit_of(int64_t all) {
+    int32_t unit = 1;
+    while (unit < 16 && !(all & unit)) unit *= 2;
+    return unit;
+}
+
+/* The address, counted in elements, joins the others; false where it is not one of whole elements. */
+static bool join_address(const char *data, ct_dtype dtype, int64_t *all) {
+    const int64_t size = (int64_t)ct_cuda_dtype_size(dtype);
+    *all |= (intptr_t)data / size;
+    return (intptr_t)data % size == 0;
+}
+
+/* What all kernels read. Returns whether an element's number is its place in every operand that is not one value. */
+static bool fill(const ct_call *call, ct_cuda_flat *a) {
+    memset(a, 0, sizeof *a);
+    a->total = ct_cuda_count(call->out[0]);
+    a->out = ct_cuda_address(call->out[0]);
+    int64_t all = 0;
+    bool flat = ct_cuda_is_dense(call->out[0]), whole = join_address(a->out, call->out[0]->dtype, &all);
+    for (int i = 0; i < call->n_in; i++) {
+        const ct_view *in = call->in[i];
+        if (call->numbers >> i & 1) memcpy(a->numbers[i], in->buffer, CT_NUMBER_BYTES);
+        else a->in[i] = ct_cuda_address(in);
+        if (is_single(in)) {
+            a->single |= 1u << i;
+            continue;
+        }
+        flat = flat && ct_cuda_is_dense(in);
+        whole = join_address(a->in[i], in->dtype, &all) && whole;
+    }
+    a->unit = whole ? unit_of(all) : 0;
+    read_attrs(call, a);
+    return flat;
+}
+
+/* Whether the rows along the last dimension consist of whole packs, in which an input is dense or stays where it is. */
+static bool has_rows_of(int pack, ct_cuda_elementwise *a, const ct_cuda_view *views, int n_in) {
     const int last = a->ndim - 1;
-    int64_t all = a->linear ? 0 : a->dims[last]; /* whose low bits are clear */
+    int64_t all = a->dims[last];
     for (int i = 0; i <= n_in; i++) {
         const ct_cuda_view *v = &views[i];
-        const int64_t size = (int64_t)ct_cuda_dtype_size((ct_dtype)v->dtype);
-        if (i && a->single >> (i - 1) & 1) continue;
-        if (!a->linear && i && v->strides[last] == 0) {
+        if (i && a->flat.single >> (i - 1) & 1) continue;
+        if (i && v->strides[last] == 0) {
             a->still |= 1u << (i - 1);
             continue;
         }
-        if (v->strides[last] != 1) return;
-        for (int d = 0; d < last && !a->linear; d++) all |= v->strides[d];
-        if ((intptr_t)v->data % size) return;
-        all |= (intptr_t)v->data / size;
+        if (v->strides[last] != 1 || !join_address(v->data, (ct_dtype)v->dtype, &all)) return false;
+        for (int d = 0; d < last; d++) all |= v->strides[d];
     }
-    for (a->unit = 1; a->unit < 16 && !(all & a->unit); a->unit *= 2) {
-    }
+    return unit_of(all) >= pack;
+}
+
+static bool run_strided(const ct_call *call, const entry *e, ct_dtype dtype, ct_cuda_elementwise *a) {
+    ct_cuda_view views[CT_CUDA_INPUTS + 1];
+    views[0] = ct_cuda_view_of(call->out[0]);
+    for (int i = 0; i < call->n_in; i++) views[i + 1] = ct_cuda_view_of(call->in[i]);
+    a->ndim = ct_cuda_collapse(views, call->n_in + 1);
+    a->still = 0;
+    memcpy(a->dims, views[0].dims, sizeof a->dims);
+    for (int i = 0; i <= call->n_in; i++) memcpy(a->strides[i], views[i].strides, sizeof a->strides[i]);
+    const int pack = pack_of(dtype);
+    const bool rows = (e->classes & ROWS) && dtype <= CT_BF16 && has_rows_of(pack, a, views, call->n_in);
+    const int64_t threads = rows ? ct_cuda_ceil_div(a->flat.total, pack) : a->flat.total;
+    const ct_cuda_shape shape = {.grid = ct_cuda_all_blocks(call, threads, 256), .block = 256};
+    return ct_cuda_launch(call, function_of(e, dtype, rows ? ALONG_ROWS : STRIDED), shape, a);
 }
 
 static bool run(const ct_call *call, ct_stream *stream) {
     (void)stream;
-    entry *e = find(call->op);
+    const entry *e = find(call->op);
     const ct_dtype dtype = call->in[e->typed]->dtype;
     ct_cuda_elementwise a;
-    ct_cuda_view views[CT_CUDA_INPUTS + 1];
-    memset(&a, 0, sizeof a);
-    a.total = ct_cuda_count(call->out[0]);
-    if (a.total == 0) return true;
-    views[0] = ct_cuda_view_of(call->out[0]);
-    for (int i = 0; i < call->n_in; i++) {
-        views[i + 1] = ct_cuda_view_of(call->in[i]);
-        if (call->numbers >> i & 1) {
-            memcpy(a.numbers[i], call->in[i]->buffer, CT_NUMBER_BYTES);
-            views[i + 1].data = NULL;
-        }
-    }
-    a.ndim = ct_cuda_collapse(views, call->n_in + 1);
-    a.out = views[0].data;
-    a.linear = ct_cuda_is_dense(call->out[0]);
-    memcpy(a.dims, views[0].dims, sizeof a.dims);
-    memcpy(a.strides[0], views[0].strides, sizeof a.strides[0]);
-    for (int i = 0; i < call->n_in; i++) {
-        const ct_cuda_view *v = &views[i + 1];
-        a.in[i] = v->data;
-        memcpy(a.strides[i + 1], v->strides, sizeof a.strides[0]);
-        if (is_single(v)) a.single |= 1u << i;
-        else if (!ct_cuda_is_dense(call->in[i])) a.linear = 0;
-    }
-    set_unit(&a, views, call->n_in);
-    read_attrs(call, &a);
-    const bool rows =
-        !a.linear && (e->classes & ROWS) && dtype <= CT_BF16 && a.unit >= 16 / (int)ct_cuda_dtype_size(dtype);
-    const int size = (int)ct_cuda_dtype_size(dtype), pack = size == 1 ? 4 : 16 / size;
-    const int64_t each = rows || (a.linear && a.unit >= pack) ? pack : 1;
-    const ct_cuda_shape shape = {.grid = ct_cuda_all_blocks(call, ct_cuda_ceil_div(a.total, each), 256), .block = 256};
-    return ct_cuda_launch(call, function_of(e, dtype, rows), shape, &a);
+    const bool flat = fill(call, &a.flat);
+    if (a.flat.total == 0) return true;
+    if (!flat) return run_strided(call, e, dtype, &a);
+    const int each = a.flat.unit >= pack_of(dtype) ? pack_of(dtype) : 1;
+    const ct_cuda_shape shape = {.grid = ct_cuda_all_blocks(call, ct_cuda_ceil_div(a.flat.total, each), 256),
+                                 .block = 256};
+    return ct_cuda_launch(call, function_of(e, dtype, FLAT), shape, &a);
 }
 
 static const ct_kernel candidates[] = {{"elementwise", can, NULL, run}, {0}};

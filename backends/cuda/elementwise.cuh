@@ -16,14 +16,12 @@ template <typename T, int V> struct alignas(sizeof(T) * V) ct_pack {
     T v[V];
 };
 
-// How many elements are read at once; of costly formulas few, whose code is repeated for each.
-template <typename S, bool COSTLY> constexpr int ct_pack_length() {
-    return sizeof(S) == 1 || (COSTLY && sizeof(S) == 4) ? 4 : 16 / sizeof(S);
-}
+// How many elements are read at once; of bytes few, since the code of a formula is repeated for each.
+template <typename S> constexpr int ct_pack_length() { return sizeof(S) == 1 ? 4 : 16 / sizeof(S); }
 
 // Inputs that are one value.
 template <typename S, typename C, int N, unsigned MASKS>
-CT_DEVICE ct_values<C, N> ct_single_values(const ct_cuda_elementwise &a) {
+CT_DEVICE ct_values<C, N> ct_single_values(const ct_cuda_flat &a) {
     ct_values<C, N> single;
 #pragma unroll
     for (int i = 0; i < N; i++) {
@@ -36,7 +34,7 @@ CT_DEVICE ct_values<C, N> ct_single_values(const ct_cuda_elementwise &a) {
 
 // The results of one pack of each input.
 template <typename S, typename C, typename R, int N, unsigned MASKS, int V, typename F>
-CT_DEVICE ct_pack<R, V> ct_compute(const ct_cuda_elementwise &a, const ct_values<C, N> &single, const ct_pack<S, V> (&in)[N],
+CT_DEVICE ct_pack<R, V> ct_compute(const ct_cuda_flat &a, const ct_values<C, N> &single, const ct_pack<S, V> (&in)[N],
                                    const ct_pack<uint8_t, V> (&masks)[N], F formula) {
     ct_pack<R, V> out;
 #pragma unroll
@@ -58,7 +56,7 @@ template <int N, int V> CT_DEVICE void ct_row_offsets(const ct_cuda_elementwise 
     for (int d = a.ndim - 1; d >= 0; d--) {
         const bool last = d == a.ndim - 1;
         int64_t next, at;
-        if (a.total < INT32_MAX) {
+        if (a.flat.total < INT32_MAX) {
             const uint32_t size = (uint32_t)a.dims[d] / (last ? V : 1), whole = (uint32_t)rest / size;
             next = whole, at = (uint32_t)rest - whole * size;
         } else {
@@ -74,16 +72,29 @@ template <int N, int V> CT_DEVICE void ct_row_offsets(const ct_cuda_elementwise 
     }
 }
 
-// S is how elements are stored, C what they are computed in, MASKS the operands that are bool whatever S is, R how results are stored.
-template <typename S, typename C, typename R, int N, unsigned MASKS, bool COSTLY, typename F>
-__device__ void ct_elementwise(const ct_cuda_elementwise &a, F formula) {
+// The result of one element, which lies at offset[i + 1] in input i.
+template <typename S, typename C, typename R, int N, unsigned MASKS, typename F>
+CT_DEVICE R ct_compute_one(const ct_cuda_flat &a, const ct_values<C, N> &single, const int64_t (&offset)[N + 1],
+                           F formula) {
+    ct_values<C, N> v;
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        v.x[i] = a.single >> i & 1 ? single.x[i]
+                 : MASKS >> i & 1  ? ct_from_bool<C>(((const uint8_t *)a.in[i])[offset[i + 1]])
+                                   : ct_load<C>(((const S *)a.in[i])[offset[i + 1]]);
+    return ct_store<R>(formula(v));
+}
+
+// Dense operands. S is how elements are stored, C what they are computed in, MASKS the operands that are bool whatever S
+// is, R how results are stored. One pack for each thread keeps memory busiest, as long as all threads that a device has
+// room for are there: a kernel of its own, in which no strides take registers.
+template <typename S, typename C, typename R, int N, unsigned MASKS, typename F>
+__device__ void ct_elementwise_flat(const ct_cuda_flat &a, F formula) {
+    constexpr int V = ct_pack_length<S>();
     if (ct_does_nothing(a.head)) return;
-    const int64_t first = ct_first(), step = ct_step();
     const ct_values<C, N> single = ct_single_values<S, C, N, MASKS>(a);
-    /* Packs of elements next to each other; of costly formulas few, whose code is repeated for each. */
-    constexpr int V = ct_pack_length<S, COSTLY>();
-    const int64_t packs = a.linear && a.unit >= V ? a.total / V : 0;
-    for (int64_t p = first; p < packs; p += step) {
+    const int64_t packs = a.unit >= V ? a.total / V : 0, step = ct_step();
+    for (int64_t p = ct_first(); p < packs; p += step) {
         ct_pack<S, V> in[N];
         ct_pack<uint8_t, V> masks[N];
 #pragma unroll
@@ -94,14 +105,25 @@ __device__ void ct_elementwise(const ct_cuda_elementwise &a, F formula) {
         }
         ((ct_pack<R, V> *)a.out)[p] = ct_compute<S, C, R, N, MASKS, V>(a, single, in, masks, formula);
     }
-    for (int64_t e = packs * V + first; e < a.total; e += step) {
+    for (int64_t e = packs * V + ct_first(); e < a.total; e += step) {
         int64_t offset[N + 1];
 #pragma unroll
-        for (int i = 0; i <= N; i++) offset[i] = a.linear ? e : 0;
-        int64_t rest = a.linear ? 0 : e;
-        for (int d = a.linear ? -1 : a.ndim - 1; d >= 0; d--) {
+        for (int i = 0; i <= N; i++) offset[i] = e;
+        ((R *)a.out)[e] = ct_compute_one<S, C, R, N, MASKS>(a, single, offset, formula);
+    }
+}
+
+// Operands of any strides, element by element.
+template <typename S, typename C, typename R, int N, unsigned MASKS, typename F>
+__device__ void ct_elementwise_strided(const ct_cuda_elementwise &a, F formula) {
+    if (ct_does_nothing(a.flat.head)) return;
+    const ct_values<C, N> single = ct_single_values<S, C, N, MASKS>(a.flat);
+    const int64_t step = ct_step();
+    for (int64_t e = ct_first(); e < a.flat.total; e += step) {
+        int64_t offset[N + 1] = {0}, rest = e;
+        for (int d = a.ndim - 1; d >= 0; d--) {
             int64_t next, at;
-            if (a.total < INT32_MAX) {
+            if (a.flat.total < INT32_MAX) {
                 const uint32_t size = (uint32_t)a.dims[d], whole = (uint32_t)rest / size;
                 next = whole, at = (uint32_t)rest - whole * size;
             } else {
@@ -111,44 +133,39 @@ __device__ void ct_elementwise(const ct_cuda_elementwise &a, F formula) {
 #pragma unroll
             for (int i = 0; i <= N; i++) offset[i] += at * a.strides[i][d];
         }
-        ct_values<C, N> v;
-#pragma unroll
-        for (int i = 0; i < N; i++)
-            v.x[i] = a.single >> i & 1 ? single.x[i]
-                     : MASKS >> i & 1  ? ct_from_bool<C>(((const uint8_t *)a.in[i])[offset[i + 1]])
-                                       : ct_load<C>(((const S *)a.in[i])[offset[i + 1]]);
-        ((R *)a.out)[offset[0]] = ct_store<R>(formula(v));
+        ((R *)a.flat.out)[offset[0]] = ct_compute_one<S, C, R, N, MASKS>(a.flat, single, offset, formula);
     }
 }
 
-// The same of rows along the last dimension, which consist of whole packs (a.unit) and in which inputs are dense or stay where they are. A
-// kernel of its own, since its offsets take registers, and with them threads.
-template <typename S, typename C, typename R, int N, unsigned MASKS, bool COSTLY, typename F>
+// Rows along the last dimension that consist of whole packs, in which inputs are dense or stay where they are. A kernel
+// of its own, since its offsets take registers, and with them threads.
+template <typename S, typename C, typename R, int N, unsigned MASKS, typename F>
 __device__ void ct_elementwise_rows(const ct_cuda_elementwise &a, F formula) {
-    if (ct_does_nothing(a.head)) return;
-    const ct_values<C, N> single = ct_single_values<S, C, N, MASKS>(a);
-    constexpr int V = ct_pack_length<S, COSTLY>();
+    if (ct_does_nothing(a.flat.head)) return;
+    const ct_values<C, N> single = ct_single_values<S, C, N, MASKS>(a.flat);
+    constexpr int V = ct_pack_length<S>();
     const int64_t step = ct_step();
-    for (int64_t p = ct_first(); p < a.total / V; p += step) {
+    for (int64_t p = ct_first(); p < a.flat.total / V; p += step) {
         int64_t offset[N + 1];
         ct_row_offsets<N, V>(a, p, offset);
         ct_pack<S, V> in[N];
         ct_pack<uint8_t, V> masks[N];
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            if (a.single >> i & 1) continue;
+            if (a.flat.single >> i & 1) continue;
             if (a.still >> i & 1) { // one value for all of the pack
 #pragma unroll
                 for (int k = 0; k < V; k++) {
-                    if (MASKS >> i & 1) masks[i].v[k] = ((const uint8_t *)a.in[i])[offset[i + 1]];
-                    else in[i].v[k] = ((const S *)a.in[i])[offset[i + 1]];
+                    if (MASKS >> i & 1) masks[i].v[k] = ((const uint8_t *)a.flat.in[i])[offset[i + 1]];
+                    else in[i].v[k] = ((const S *)a.flat.in[i])[offset[i + 1]];
                 }
             } else if (MASKS >> i & 1) {
-                masks[i] = *(const ct_pack<uint8_t, V> *)((const uint8_t *)a.in[i] + offset[i + 1]);
+                masks[i] = *(const ct_pack<uint8_t, V> *)((const uint8_t *)a.flat.in[i] + offset[i + 1]);
             } else {
-                in[i] = *(const ct_pack<S, V> *)((const S *)a.in[i] + offset[i + 1]);
+                in[i] = *(const ct_pack<S, V> *)((const S *)a.flat.in[i] + offset[i + 1]);
             }
         }
-        *(ct_pack<R, V> *)((R *)a.out + offset[0]) = ct_compute<S, C, R, N, MASKS, V>(a, single, in, masks, formula);
+        *(ct_pack<R, V> *)((R *)a.flat.out + offset[0]) =
+            ct_compute<S, C, R, N, MASKS, V>(a.flat, single, in, masks, formula);
     }
 }

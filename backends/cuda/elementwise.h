@@ -1,4 +1,4 @@
-/* Elementwise ops: one struct of arguments for all of them, which the generated device code (gen/cuda/elementwise_*.cu) reads. */
+/* Elementwise ops: the structs of arguments that the generated device code (gen/cuda/elementwise_*.cu) reads. */
 #ifndef COTANGENT_BACKENDS_CUDA_ELEMENTWISE_H
 #define COTANGENT_BACKENDS_CUDA_ELEMENTWISE_H
 
@@ -6,21 +6,26 @@
 
 enum { CT_CUDA_INPUTS = 5, CT_CUDA_ATTRS = 8 };
 
-typedef struct ct_cuda_elementwise {
+/* All that the kernels over dense operands read. It is kept short: every launch copies it to the device. */
+typedef struct ct_cuda_flat {
     ct_cuda_head head;
     char *out;
     const char *in[CT_CUDA_INPUTS]; /* NULL: a number */
     int64_t total;
-    int32_t linear; /* every operand is dense or one value: an element's number is its place */
-    int32_t unit;   /* so many elements next to each other can be read and written at once, a power of 2 */
-    int32_t ndim;
-    uint32_t single; /* bit i: input i is one value */
-    uint32_t still;  /* bit i: it has one value along the last dimension, where not all is linear */
-    int64_t dims[CT_CUDA_DIMS];
-    int64_t strides[CT_CUDA_INPUTS + 1][CT_CUDA_DIMS]; /* the output's, then the inputs' */
-    double attrs[CT_CUDA_ATTRS];                       /* in the order of the op's table */
+    int32_t unit;                /* so many elements next to each other can be read and written at once, a power of 2 */
+    uint32_t single;             /* bit i: input i is one value */
+    double attrs[CT_CUDA_ATTRS]; /* in the order of the op's table */
     uint8_t given[CT_CUDA_ATTRS];
     unsigned char numbers[CT_CUDA_INPUTS][16];
+} ct_cuda_flat;
+
+/* With strides. It begins as the other does, which is what a launch of a kernel over dense operands takes of it. */
+typedef struct ct_cuda_elementwise {
+    ct_cuda_flat flat;
+    int32_t ndim;
+    uint32_t still; /* bit i: input i has one value along the last dimension */
+    int64_t dims[CT_CUDA_DIMS];
+    int64_t strides[CT_CUDA_INPUTS + 1][CT_CUDA_DIMS]; /* the output's, then the inputs' */
 } ct_cuda_elementwise;
 
 #ifndef __CUDACC__

@@ -8,6 +8,26 @@
 
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 
+/* CT_OVERLAP=0: no kernel is launched before the one before it is over. */
+static bool overlap_is_wanted(void) {
+    static _Atomic int state;
+    int now = atomic_load_explicit(&state, memory_order_relaxed);
+    if (!now) {
+        const char *text = getenv("CT_OVERLAP");
+        now = text && text[0] == '0' ? 1 : 2;
+        atomic_store(&state, now);
+    }
+    return now == 2;
+}
+
+/* Device code that was translated from an older generation's has no such instruction. */
+static bool waits_for_kernel_before(CUfunction function) {
+    int generation = 0;
+    return overlap_is_wanted() &&
+           ct_cuda.cuFuncGetAttribute(&generation, CU_FUNC_ATTRIBUTE_PTX_VERSION, function) == CUDA_SUCCESS &&
+           generation >= 90;
+}
+
 /* The context is current, the lock held. */
 static CUfunction load(ct_cuda_device *d, int index, ct_cuda_function *function) {
     CUfunction found = atomic_load(&function->functions[index]);
@@ -22,6 +42,7 @@ static CUfunction load(ct_cuda_device *d, int index, ct_cuda_function *function)
     if (!ct_cuda_ok(d, ct_cuda.cuModuleGetFunction(&found, module, function->name), function->name,
                     "it is not in the device code"))
         return NULL;
+    function->overlaps[index] = function->unit->overlaps && d->capability >= 90 && waits_for_kernel_before(found);
     atomic_store(&function->functions[index], found);
     return found;
 }
@@ -50,6 +71,44 @@ bool ct_cuda_enqueued(ct_cuda_device *d, CUstream stream, const char *op) {
     return !synchronous() || ct_cuda_ok(d, ct_cuda.cuStreamSynchronize(stream), op, "its kernel failed");
 }
 
+static CUresult enqueue(CUfunction function, ct_cuda_shape shape, bool overlaps, CUstream stream, void *arguments) {
+    void *parameters[] = {arguments};
+    const unsigned grid_y = shape.grid_y ? shape.grid_y : 1;
+    if (shape.cooperative)
+        return ct_cuda.cuLaunchCooperativeKernel(function, shape.grid, grid_y, 1, shape.block, 1, 1, shape.shared,
+                                                 stream, parameters);
+    if (!overlaps)
+        return ct_cuda.cuLaunchKernel(function, shape.grid, grid_y, 1, shape.block, 1, 1, shape.shared, stream,
+                                      parameters, NULL);
+    CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                                   .value.programmaticStreamSerializationAllowed = 1};
+    const CUlaunchConfig config = {.gridDimX = shape.grid,
+                                   .gridDimY = grid_y,
+                                   .gridDimZ = 1,
+                                   .blockDimX = shape.block,
+                                   .blockDimY = 1,
+                                   .blockDimZ = 1,
+                                   .sharedMemBytes = shape.shared,
+                                   .hStream = stream,
+                                   .attrs = &attribute,
+                                   .numAttrs = 1};
+    return ct_cuda.cuLaunchKernelEx(&config, function, parameters, NULL);
+}
+
+bool ct_cuda_launch_function(const ct_call *call, ct_cuda_device *d, CUfunction function, bool overlaps,
+                             ct_cuda_shape shape, void *arguments) {
+    const CUstream stream = ct_cuda_stream(d, call->stream);
+    *(ct_cuda_head *)arguments = (ct_cuda_head){.word = (ct_cuda_word *)(uintptr_t)d->word,
+                                                .noticed = (uint32_t *)(uintptr_t)d->noticed_there,
+                                                .op = (uint64_t)(uintptr_t)call->op,
+                                                .called = (uint64_t)(uintptr_t)call->called,
+                                                .flags = call->flags,
+                                                .lasting = (call->flags & CT_CALL_LASTING) != 0};
+    return ct_cuda_ok(d, enqueue(function, shape, overlaps && overlap_is_wanted(), stream, arguments), call->op->name,
+                      "its kernel cannot be launched") &&
+           ct_cuda_enqueued(d, stream, call->op->name);
+}
+
 bool ct_cuda_launch(const ct_call *call, ct_cuda_function *function, ct_cuda_shape shape, void *arguments) {
     CUcontext before;
     const int index = call->device.index;
@@ -61,24 +120,7 @@ bool ct_cuda_launch(const ct_call *call, ct_cuda_function *function, ct_cuda_sha
         ok = ct_cuda_ok(
             d, ct_cuda.cuFuncSetAttribute(found, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shape.shared),
             call->op->name, "the device has not as much shared memory");
-    if (ok) {
-        *(ct_cuda_head *)arguments = (ct_cuda_head){.word = (ct_cuda_word *)(uintptr_t)d->word,
-                                                    .noticed = (uint32_t *)(uintptr_t)d->noticed_there,
-                                                    .op = (uint64_t)(uintptr_t)call->op,
-                                                    .called = (uint64_t)(uintptr_t)call->called,
-                                                    .flags = call->flags,
-                                                    .lasting = (call->flags & CT_CALL_LASTING) != 0};
-        void *parameters[] = {arguments};
-        const CUstream stream = ct_cuda_stream(d, call->stream);
-        const unsigned grid_y = shape.grid_y ? shape.grid_y : 1;
-        ok = ct_cuda_ok(d,
-                        shape.cooperative ? ct_cuda.cuLaunchCooperativeKernel(found, shape.grid, grid_y, 1, shape.block,
-                                                                              1, 1, shape.shared, stream, parameters)
-                                          : ct_cuda.cuLaunchKernel(found, shape.grid, grid_y, 1, shape.block, 1, 1,
-                                                                   shape.shared, stream, parameters, NULL),
-                        call->op->name, "its kernel cannot be launched");
-        ok = ok && ct_cuda_enqueued(d, stream, call->op->name);
-    }
+    ok = ok && ct_cuda_launch_function(call, d, found, function->overlaps[index], shape, arguments);
     ct_cuda_leave(before);
     return ok;
 }

@@ -6,7 +6,7 @@
 
 #include "backends/cuda/cuda.h"
 
-CT_CUDA_UNIT(backend_move);
+CT_CUDA_OVERLAPPING_UNIT(backend_move);
 /* By the tile: square, of few columns, of few rows. */
 enum { SQUARE, TALL, WIDE };
 #define OF_SIZES(name)                                                                      \

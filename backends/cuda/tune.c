@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "backends/cuda/cache.h"
 #include "backends/cuda/choices.h"
 
 /* What counts is the time on the device and what it costs the host to enqueue: of small work both matter, of large work the second is
@@ -35,9 +36,8 @@ static bool is_on(void) {
 
 /* Where choices of this device are kept; false: nowhere. */
 static bool path_of(const ct_cuda_device *d, char *path, size_t room) {
-    char name[128] = "";
+    char name[128] = "", file[192];
     int driver = 0;
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     if (ct_cuda.cuDeviceGetName(name, (int)sizeof name, d->device) != CUDA_SUCCESS ||
         ct_cuda.cuDriverGetVersion(&driver) != CUDA_SUCCESS)
         return false;
@@ -46,11 +46,8 @@ static bool path_of(const ct_cuda_device *d, char *path, size_t room) {
         const bool word = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9');
         if (!word) *c = '-';
     }
-    const bool set = cache && cache[0] == '/';
-    if (!set && !(home && home[0] == '/')) return false;
-    const int length =
-        snprintf(path, room, "%s%s/cotangent/cuda-%s-%d.txt", set ? cache : home, set ? "" : "/.cache", name, driver);
-    return length > 0 && (size_t)length < room;
+    snprintf(file, sizeof file, "cuda-%s-%d.txt", name, driver);
+    return ct_cache_path(file, path, room);
 }
 
 /* -1: not known. *there: there is a table to keep it in. */

@@ -201,6 +201,18 @@ CT_DEVICE float ct_fast_recip(float x) {
 #endif
 }
 
+// The quotient by the unit's reciprocal and one step of Newton's: a division takes registers, and threads with them, for
+// divisors that do not occur here.
+CT_DEVICE float ct_sigmoid(float x) {
+    const float e = ct_exp(-ct_abs(x)), above = x < 0 ? e : 1, below = 1 + e;
+    const float r = ct_fast_recip(below), quotient = above * r;
+    return fmaf(fmaf(-quotient, below, above), r, quotient);
+}
+CT_DEVICE double ct_sigmoid(double x) {
+    const double e = ct_exp(-ct_abs(x));
+    return (x < 0 ? e : 1) / (1 + e);
+}
+
 // The normal distribution function: at -a it is exp(-a^2 / 2) t P(t) with t = 1 / (1 + 0.35 a), where P is fitted (Remez, relative to the
 // function, 3e-8). What a^2 and its product with 1 / log 2 lose by rounding goes into the factor 1 + r. normcdff takes three times as
 // many instructions, and gelu would wait for them instead of for memory.
@@ -247,10 +259,6 @@ CT_DEVICE float ct_rough_ndtr(float x) {
     CT_DEVICE bool ct_isnan(T x) { return x != x; }                                           \
     CT_DEVICE bool ct_isinf(T x) { return ct_abs(x) == (T)INFINITY; }                         \
     CT_DEVICE bool ct_isfinite(T x) { return ct_abs(x) < (T)INFINITY; }                       \
-    CT_DEVICE T ct_sigmoid(T x) {                                                             \
-        const T e = ct_exp(-ct_abs(x));                                                       \
-        return (x < 0 ? e : (T)1) / ((T)1 + e);                                               \
-    }                                                                                         \
     /* It has the divisor's sign. */                                                          \
     CT_DEVICE T ct_remainder(T x, T z) {                                                      \
         const T r = ct_fmod(x, z);                                                            \

@@ -233,7 +233,8 @@ static void take_limits(ct_wgpu_device *d) {
     WGPUAdapterInfo info = WGPU_ADAPTER_INFO_INIT;
     if (!d->adapter) return;
     ct_wgpu.AdapterGetInfo(d->adapter, &info);
-    d->limits.software = info.adapterType == WGPUAdapterType_CPU;
+    const char *as_gpu = getenv("CT_WEBGPU_AS_GPU");
+    d->limits.software = info.adapterType == WGPUAdapterType_CPU && !(as_gpu && strcmp(as_gpu, "1") == 0);
     if (ct_wgpu.DeviceHasFeature(d->device, (WGPUFeatureName)SUBGROUPS_NATIVE) ||
         ct_wgpu.DeviceHasFeature(d->device, (WGPUFeatureName)SUBGROUPS)) {
         d->limits.subgroup_least = info.subgroupMinSize;

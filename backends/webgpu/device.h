@@ -35,6 +35,23 @@ typedef struct ct_wgpu_noted {
 
 typedef struct ct_wgpu_table ct_wgpu_table; /* pipelines or bind groups by their keys */
 
+typedef struct ct_wgpu_pipeline {
+    WGPUComputePipeline made; /* NULL: its text is not compiled yet */
+    char *text;
+    int slots;  /* storage bindings, that of the error word included */
+    bool notes; /* the last of them is it */
+    const char *function, *unit, *op;
+} ct_wgpu_pipeline;
+
+/* A dispatch, or (pipeline NULL) a copy between buffers. */
+typedef struct ct_wgpu_command {
+    ct_wgpu_pipeline *pipeline;
+    WGPUBindGroup group;
+    uint32_t offset, x, y;
+    WGPUBuffer from, to;
+    uint64_t from_offset, to_offset, bytes;
+} ct_wgpu_command;
+
 typedef struct ct_wgpu_device {
     WGPUAdapter adapter;   /* NULL: the program did not give it */
     WGPUInstance instance; /* whose events tell of it */
@@ -60,6 +77,11 @@ typedef struct ct_wgpu_device {
     WGPUCommandEncoder encoder;
     WGPUComputePassEncoder pass;
     int dispatches;
+    ct_wgpu_command
+        *waiting; /* in order, behind what is in the encoder: from the first on that needs a text compiled */
+    int n_waiting, waiting_room;
+    ct_wgpu_pipeline **uncompiled;
+    int n_uncompiled, uncompiled_room;
     WGPUBuffer uniforms, staging, word;
     unsigned char *uniforms_here, *staging_here;
     size_t uniforms_used, staging_used;
@@ -103,7 +125,8 @@ bool ct_wgpu_sound(ct_wgpu_device *device, const char *op);
 bool ct_wgpu_queue_open(ct_wgpu_device *device);
 void ct_wgpu_queue_close(ct_wgpu_device *device);
 WGPUBuffer ct_wgpu_make_buffer(ct_wgpu_device *device, uint64_t bytes, WGPUBufferUsage usage);
-WGPUComputePassEncoder ct_wgpu_pass(ct_wgpu_device *device); /* the open one; NULL after an error */
+bool ct_wgpu_record(ct_wgpu_device *device, const ct_wgpu_command *command, const char *op);
+bool ct_wgpu_encode(ct_wgpu_device *device, const char *op); /* compiles what commands wait for, and records them */
 bool ct_wgpu_flush(ct_wgpu_device *device, const char *op);  /* submits what there is */
 bool ct_wgpu_wait(ct_wgpu_device *device, const char *op);   /* until it is done, and raises what it found wrong */
 void ct_wgpu_settle(ct_wgpu_device *device);                 /* until what was submitted is done */
@@ -115,6 +138,12 @@ bool ct_wgpu_move(ct_wgpu_device *device, unsigned flags, ct_wgpu_buffer *to, ui
                   uint64_t from_offset, uint64_t bytes); /* flags as of a call */
 bool ct_wgpu_fill(ct_wgpu_device *device, ct_wgpu_buffer *to, uint64_t offset, const void *pattern, size_t size,
                   uint64_t n);
+
+/* pipeline.c */
+bool ct_wgpu_pipelines_make(ct_wgpu_device *device); /* compiles all texts that wait */
+void ct_wgpu_pipeline_free(ct_wgpu_pipeline *pipeline);
+void ct_wgpu_pipeline_drop(ct_wgpu_device *device, ct_wgpu_pipeline *pipeline); /* the last one, which nobody uses */
+void ct_wgpu_pipelines_close(ct_wgpu_device *device);
 
 /* launch.c */
 typedef struct ct_wgpu_caller {

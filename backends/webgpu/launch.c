@@ -1,7 +1,8 @@
 /* From a launch to a dispatch: which binding each operand lies in, the pipeline for that, the bind group, and the uniforms.
  *
- * A buffer is bound once and as a whole, however many operands lie in it: a binding that is written may not overlap another. So bind groups
- * depend on buffers alone, of which there are few, and offsets go with the uniforms. */
+ * Operands that lie apart are bound apart, even of one buffer: then the text does not depend on which buffers the allocator has put them
+ * into, and few pipelines serve. Those that overlap share a binding, since one that is written may not overlap another; offsets within
+ * bindings go with the uniforms. Where there are not enough bindings, a buffer is bound once and as a whole. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -48,14 +49,14 @@ static uint32_t window_of(const ct_wgpu_limits *limits) {
     return shift;
 }
 
-/* What of a large buffer an operand touches. */
+/* What of its buffer an operand touches. */
 static void range_of(const ct_wgpu_operand *o, const ct_wgpu_buffer *buffer, uint64_t *low, uint64_t *high) {
     *low = o->low & ~(uint64_t)(CT_WGPU_ALIGNMENT - 1);
     *high = (o->high + CT_WGPU_ALIGNMENT - 1) & ~(uint64_t)(CT_WGPU_ALIGNMENT - 1);
     if (*high > buffer->size) *high = buffer->size;
 }
 
-/* Ranges of large buffers that overlap become one. */
+/* Ranges that overlap become one. */
 static void merge(ct_wgpu_plan *plan) {
     for (int i = 0; i < plan->n_ranges; i++)
         for (int k = i + 1; k < plan->n_ranges; k++) {
@@ -75,27 +76,42 @@ static void merge(ct_wgpu_plan *plan) {
         }
 }
 
-/* Atomic where an element is less than a word and is stored by itself; quads where somebody takes quads alone, and nobody else takes any
- * that might lie otherwise, or stores one word of a quad where the device may write all four. */
-static int kind_of(const ct_wgpu_device *d, const ct_wgpu_launch *launch, const ct_wgpu_plan *plan, int range) {
+/* Whether a binding may be declared as vectors of four elements of that size: somebody takes quads alone, and nobody else takes any that
+ * might lie otherwise, or stores one word of them where the device may write all. */
+static bool takes_vectors(const ct_wgpu_device *d, const ct_wgpu_launch *launch, const ct_wgpu_plan *plan, int range,
+                          size_t size) {
     bool taken = false, fits = plan->ranges[range].n == 1;
     for (int i = 0; i < launch->n; i++) {
         const ct_wgpu_operand *o = &launch->operands[i];
         if (plan->of[i] != range) continue;
-        const size_t size = ct_wgpu_dtype_size((ct_dtype)o->dtype);
         const bool only = o->mode & CT_WGPU_QUADS_ONLY;
-        if (size < 4 && o->mode & CT_WGPU_WRITTEN && !(o->mode & CT_WGPU_WORDS) && !only) return CT_WGPU_ATOMIC;
-        taken |= only && size == 4;
-        fits &=
-            size == 4 && (only || (!(o->mode & CT_WGPU_QUADS) && (d->stores_parts || !(o->mode & CT_WGPU_WRITTEN))));
+        taken |= only && ct_wgpu_dtype_size((ct_dtype)o->dtype) == size;
+        fits &= ct_wgpu_dtype_size((ct_dtype)o->dtype) == size &&
+                (only || (!(o->mode & CT_WGPU_QUADS) && (d->stores_parts || !(o->mode & CT_WGPU_WRITTEN))));
     }
-    return taken && fits ? CT_WGPU_QUAD : CT_WGPU_PLAIN;
+    return taken && fits;
 }
 
-static bool make_plan(const ct_wgpu_device *d, const ct_wgpu_launch *launch, ct_wgpu_plan *plan, const char *op) {
+/* Atomic where an element is less than a word and is stored by itself. */
+static int kind_of(const ct_wgpu_device *d, const ct_wgpu_launch *launch, const ct_wgpu_plan *plan, int range) {
+    for (int i = 0; i < launch->n; i++) {
+        const ct_wgpu_operand *o = &launch->operands[i];
+        const unsigned words = CT_WGPU_WORDS | CT_WGPU_QUADS_ONLY;
+        if (plan->of[i] == range && ct_wgpu_dtype_size((ct_dtype)o->dtype) < 4 && o->mode & CT_WGPU_WRITTEN &&
+            !(o->mode & words))
+            return CT_WGPU_ATOMIC;
+    }
+    return takes_vectors(d, launch, plan, range, 4)   ? CT_WGPU_QUAD
+           : takes_vectors(d, launch, plan, range, 2) ? CT_WGPU_PAIR
+                                                      : CT_WGPU_PLAIN;
+}
+
+/* The ranges and their bindings: each operand's own, or (whole) one for all operands of a buffer, where it is no longer than a binding may
+ * be. */
+static bool make_ranges(const ct_wgpu_device *d, const ct_wgpu_launch *launch, ct_wgpu_plan *plan, bool whole,
+                        const char *op) {
     plan->n_ranges = plan->n_slots = 0;
     plan->window = 0;
-    bool large = false;
     memset(plan->of, 255, sizeof plan->of);
     for (int i = 0; i < launch->n; i++) {
         const ct_wgpu_operand *o = &launch->operands[i];
@@ -103,19 +119,15 @@ static bool make_plan(const ct_wgpu_device *d, const ct_wgpu_launch *launch, ct_
         if (!buffer) continue;
         if (o->low >= o->high && o->begin > buffer->size)
             return ct_wgpu_host->fail(CT_ERR_STATE, op, "operand %s has no place", o->name);
-        const bool whole = buffer->size <= d->limits.binding;
-        int k = 0;
-        while (k < plan->n_ranges && !(whole && plan->ranges[k].buffer == buffer)) k++;
-        if (k == plan->n_ranges) {
-            if (k == CT_WGPU_SLOTS) return ct_wgpu_host->fail(CT_ERR_DEVICE, op, "it has too many operands for WebGPU");
-            ct_wgpu_range *r = &plan->ranges[plan->n_ranges++];
-            *r = (ct_wgpu_range){.buffer = buffer, .low = 0, .high = buffer->size};
-            if (!whole) range_of(o, buffer, &r->low, &r->high);
-            large |= !whole;
-        }
-        plan->of[i] = (uint8_t)k;
+        const bool all = o->low >= o->high || (whole && buffer->size <= d->limits.binding);
+        if (plan->n_ranges == CT_WGPU_SLOTS)
+            return ct_wgpu_host->fail(CT_ERR_DEVICE, op, "it has too many operands for WebGPU");
+        plan->of[i] = (uint8_t)plan->n_ranges;
+        ct_wgpu_range *r = &plan->ranges[plan->n_ranges++];
+        *r = (ct_wgpu_range){.buffer = buffer, .low = 0, .high = buffer->size};
+        if (!all) range_of(o, buffer, &r->low, &r->high);
     }
-    if (large) merge(plan);
+    merge(plan);
     for (int r = 0; r < plan->n_ranges; r++) {
         ct_wgpu_range *range = &plan->ranges[r];
         const uint64_t bytes = range->high - range->low;
@@ -131,7 +143,14 @@ static bool make_plan(const ct_wgpu_device *d, const ct_wgpu_launch *launch, ct_
         }
         plan->n_slots += range->n;
     }
-    if (plan->n_slots >= (int)d->limits.bindings) /* one is kept for the error word */
+    return true;
+}
+
+static bool make_plan(const ct_wgpu_device *d, const ct_wgpu_launch *launch, ct_wgpu_plan *plan, const char *op) {
+    const int most = (int)d->limits.bindings - 1; /* one is kept for the error word */
+    if (!make_ranges(d, launch, plan, false, op)) return false;
+    if (plan->n_slots > most && !make_ranges(d, launch, plan, true, op)) return false;
+    if (plan->n_slots > most)
         return ct_wgpu_host->fail(
             CT_ERR_DEVICE, op,
             "it needs %d bindings of storage buffers at once, and the device has %u, of %llu MiB each",
@@ -152,8 +171,7 @@ typedef struct entry {
     uint64_t hash;
     uint64_t *key;
     int n;
-    void *value; /* WGPUComputePipeline or WGPUBindGroup */
-    bool notes;
+    void *value; /* ct_wgpu_pipeline or WGPUBindGroup */
 } entry;
 struct ct_wgpu_table {
     entry *entries;
@@ -193,13 +211,13 @@ static bool enlarge(ct_wgpu_table *t) {
     return true;
 }
 
-static entry *insert(ct_wgpu_table *t, const uint64_t *key, int n, uint64_t h, void *value, bool notes) {
+static entry *insert(ct_wgpu_table *t, const uint64_t *key, int n, uint64_t h, void *value) {
     uint64_t *kept = malloc((size_t)n * sizeof *kept);
     if (!kept) return NULL;
     memcpy(kept, key, (size_t)n * sizeof *kept);
     size_t at = h & (t->room - 1);
     while (t->entries[at].key) at = (at + 1) & (t->room - 1);
-    t->entries[at] = (entry){h, kept, n, value, notes};
+    t->entries[at] = (entry){h, kept, n, value};
     t->used++;
     return &t->entries[at];
 }
@@ -220,89 +238,13 @@ static void empty(ct_wgpu_table *t, void (*let_go)(void *)) {
     if (t) t->used = 0;
 }
 
-static void let_pipeline_go(void *p) { ct_wgpu.ComputePipelineRelease(p); }
+static void let_pipeline_go(void *p) { ct_wgpu_pipeline_free(p); }
 static void let_group_go(void *g) { ct_wgpu.BindGroupRelease(g); }
 
 /* ---- Pipelines ---- */
 
-static bool make_layouts(ct_wgpu_device *d, int n) {
-    if (d->layouts[n]) return true;
-    const WGPUBindGroupLayoutEntry none = WGPU_BIND_GROUP_LAYOUT_ENTRY_INIT;
-    WGPUBindGroupLayoutEntry entries[CT_WGPU_SLOTS + 2];
-    for (int i = 0; i <= n; i++) {
-        entries[i] = none;
-        entries[i].binding = (uint32_t)i;
-        entries[i].visibility = WGPUShaderStage_Compute;
-        entries[i].buffer.type = i ? WGPUBufferBindingType_Storage : WGPUBufferBindingType_Uniform;
-        entries[i].buffer.hasDynamicOffset = i == 0;
-    }
-    WGPUBindGroupLayoutDescriptor groups = WGPU_BIND_GROUP_LAYOUT_DESCRIPTOR_INIT;
-    groups.entryCount = (size_t)n + 1;
-    groups.entries = entries;
-    d->group_layouts[n] = ct_wgpu.DeviceCreateBindGroupLayout(d->device, &groups);
-    WGPUPipelineLayoutDescriptor layout = WGPU_PIPELINE_LAYOUT_DESCRIPTOR_INIT;
-    layout.bindGroupLayoutCount = 1;
-    layout.bindGroupLayouts = &d->group_layouts[n];
-    d->layouts[n] = ct_wgpu.DeviceCreatePipelineLayout(d->device, &layout);
-    return d->layouts[n] != NULL;
-}
-
-/* CT_WEBGPU_DUMP names a folder that every text is written to, under a name of its own. */
-static void dump(const char *text, const ct_wgpu_launch *launch) {
-    const char *folder = getenv("CT_WEBGPU_DUMP");
-    if (!folder || !*folder) return;
-    char path[512];
-    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
-    for (const char *s = text; *s; s++) h = (h ^ (unsigned char)*s) * 0x100000001b3u;
-    snprintf(path, sizeof path, "%s/%s-%s-%016llx.wgsl", folder, launch->unit->name, launch->function,
-             (unsigned long long)h);
-    FILE *file = fopen(path, "w");
-    if (!file) return;
-    fputs(text, file);
-    fclose(file);
-}
-
-static WGPUShaderModule compile(ct_wgpu_device *d, const char *text) {
-    WGPUShaderSourceWGSL source = {.chain = {.sType = WGPUSType_ShaderSourceWGSL}, .code = ct_wgpu_string(text)};
-    WGPUShaderModuleDescriptor descriptor = WGPU_SHADER_MODULE_DESCRIPTOR_INIT;
-    descriptor.nextInChain = &source.chain;
-    /* Our kernels stay inside of their memory and end; checks of the runtime's would cost what they save. */
-    return ct_wgpu.native.DeviceCreateShaderModuleTrusted
-               ? ct_wgpu.native.DeviceCreateShaderModuleTrusted(d->device, &descriptor, 0)
-               : ct_wgpu.DeviceCreateShaderModule(d->device, &descriptor);
-}
-
-static entry *make_pipeline(ct_wgpu_device *d, const ct_wgpu_launch *launch, const ct_wgpu_plan *plan, bool lasting,
-                            const uint64_t *key, int n, uint64_t h, const char *op) {
-    bool notes = false;
-    char *text = ct_wgpu_shader(launch, plan, lasting, &notes);
-    if (!text) return ct_wgpu_host->fail(CT_ERR_MEMORY, op, "no memory for a shader"), NULL;
-    dump(text, launch);
-    WGPUComputePipeline pipeline = NULL;
-    ct_wgpu_push(d);
-    WGPUShaderModule module = make_layouts(d, plan->n_slots + notes) ? compile(d, text) : NULL;
-    if (module) {
-        WGPUComputePipelineDescriptor descriptor = WGPU_COMPUTE_PIPELINE_DESCRIPTOR_INIT;
-        descriptor.layout = d->layouts[plan->n_slots + notes];
-        descriptor.compute.module = module;
-        descriptor.compute.entryPoint = ct_wgpu_string("main");
-        pipeline = ct_wgpu.DeviceCreateComputePipeline(d->device, &descriptor);
-        ct_wgpu.ShaderModuleRelease(module);
-    }
-    const char *error = ct_wgpu_pop(d);
-    free(text);
-    entry *made = NULL;
-    if (error || !pipeline)
-        ct_wgpu_host->fail(CT_ERR_DEVICE, op, "shader %s of %s: %s", launch->function, launch->unit->name,
-                           error ? error : "it cannot be compiled");
-    else if (!(made = insert(d->pipelines, key, n, h, pipeline, notes)))
-        ct_wgpu_host->fail(CT_ERR_MEMORY, op, "no memory for a shader");
-    if (pipeline && !made) ct_wgpu.ComputePipelineRelease(pipeline);
-    return made;
-}
-
-static entry *pipeline_for(ct_wgpu_device *d, const ct_wgpu_launch *launch, const ct_wgpu_plan *plan, bool lasting,
-                           const char *op) {
+static ct_wgpu_pipeline *pipeline_for(ct_wgpu_device *d, const ct_wgpu_launch *launch, const ct_wgpu_plan *plan,
+                                      bool lasting, const char *op) {
     if (!table_of(&d->pipelines)) return ct_wgpu_host->fail(CT_ERR_MEMORY, op, "no memory for a shader"), NULL;
     uint64_t key[KEY_WORDS];
     int n = 0;
@@ -325,7 +267,11 @@ static entry *pipeline_for(ct_wgpu_device *d, const ct_wgpu_launch *launch, cons
                    (i + 1 < launch->n_constants ? launch->constants[i + 1].value : 0);
     const uint64_t h = hash_of(key, n);
     entry *found = look_up(d->pipelines, key, n, h);
-    return found ? found : make_pipeline(d, launch, plan, lasting, key, n, h, op);
+    if (found) return found->value;
+    ct_wgpu_pipeline *made = ct_wgpu_pipeline_of(d, launch, plan, lasting, op);
+    if (!made || insert(d->pipelines, key, n, h, made)) return made;
+    ct_wgpu_pipeline_drop(d, made);
+    return ct_wgpu_host->fail(CT_ERR_MEMORY, op, "no memory for a shader"), NULL;
 }
 
 /* ---- Bind groups ---- */
@@ -333,7 +279,10 @@ static entry *pipeline_for(ct_wgpu_device *d, const ct_wgpu_launch *launch, cons
 enum { GROUPS_KEPT = 8192 };
 
 static WGPUBindGroup group_for(ct_wgpu_device *d, const ct_wgpu_plan *plan, bool notes, const char *op) {
-    if (d->groups && d->groups->used > GROUPS_KEPT) empty(d->groups, let_group_go);
+    if (d->groups && d->groups->used > GROUPS_KEPT) {
+        if (!ct_wgpu_encode(d, op)) return NULL; /* what waits names some of them */
+        empty(d->groups, let_group_go);
+    }
     if (!table_of(&d->groups)) return ct_wgpu_host->fail(CT_ERR_MEMORY, op, "no memory for a bind group"), NULL;
     uint64_t key[KEY_WORDS];
     WGPUBindGroupEntry entries[CT_WGPU_SLOTS + 2];
@@ -376,7 +325,7 @@ static WGPUBindGroup group_for(ct_wgpu_device *d, const ct_wgpu_plan *plan, bool
     ct_wgpu_push(d);
     WGPUBindGroup group = ct_wgpu.DeviceCreateBindGroup(d->device, &descriptor);
     const char *error = ct_wgpu_pop(d);
-    if (error || !group || !insert(d->groups, key, n, h, group, notes)) {
+    if (error || !group || !insert(d->groups, key, n, h, group)) {
         if (group) ct_wgpu.BindGroupRelease(group);
         ct_wgpu_host->fail(CT_ERR_DEVICE, op, "its buffers cannot be bound: %s", error ? error : "there is no memory");
         return NULL;
@@ -386,6 +335,8 @@ static WGPUBindGroup group_for(ct_wgpu_device *d, const ct_wgpu_plan *plan, bool
 
 void ct_wgpu_forget_buffer(ct_wgpu_device *d, const ct_wgpu_buffer *buffer) {
     ct_wgpu_table *t = d->groups;
+    if (atomic_load(&d->lost)) d->n_waiting = 0;
+    else ct_wgpu_encode(d, "free"); /* what waits may name it */
     if (!t) return;
     for (size_t i = 0; i < t->room; i++)
         for (int k = 1; t->entries[i].key && k < t->entries[i].n; k += 3)
@@ -398,12 +349,7 @@ void ct_wgpu_forget_buffer(ct_wgpu_device *d, const ct_wgpu_buffer *buffer) {
 void ct_wgpu_launch_close(ct_wgpu_device *d) {
     empty(d->pipelines, let_pipeline_go);
     empty(d->groups, let_group_go);
-    for (int i = 0; i < CT_WGPU_SLOTS + 2; i++) {
-        if (d->layouts[i]) ct_wgpu.PipelineLayoutRelease(d->layouts[i]);
-        if (d->group_layouts[i]) ct_wgpu.BindGroupLayoutRelease(d->group_layouts[i]);
-        d->layouts[i] = NULL;
-        d->group_layouts[i] = NULL;
-    }
+    ct_wgpu_pipelines_close(d);
 }
 
 /* ---- Dispatches ---- */
@@ -440,18 +386,15 @@ bool ct_wgpu_dispatch(ct_wgpu_device *d, const ct_wgpu_caller *caller, const ct_
         return ct_wgpu_host->fail(CT_ERR_STATE, caller->called, "shader %s of %s is beyond the limits",
                                   launch->function, launch->unit->name);
     if (!make_plan(d, launch, &plan, caller->called)) return false;
-    const entry *pipeline = pipeline_for(d, launch, &plan, lasting, caller->called);
+    ct_wgpu_pipeline *pipeline = pipeline_for(d, launch, &plan, lasting, caller->called);
     if (!pipeline) return false;
     const bool notes = pipeline->notes;
-    WGPUComputePipeline chosen = pipeline->value;
     WGPUBindGroup group = group_for(d, &plan, notes, caller->called);
     if (!group) return false;
     const size_t bytes = (CT_WGPU_HEAD + params_bytes + CT_WGPU_ALIGNMENT - 1) & ~(size_t)(CT_WGPU_ALIGNMENT - 1);
     if ((d->dispatches >= CT_WGPU_BATCH || d->uniforms_used + bytes > CT_WGPU_RING) &&
         !ct_wgpu_flush(d, caller->called))
         return false;
-    WGPUComputePassEncoder pass = ct_wgpu_pass(d);
-    if (!pass) return ct_wgpu_host->fail(CT_ERR_DEVICE, caller->called, "no commands can be recorded");
     if (notes && !note(d, caller, launch)) return false;
 
     unsigned char *block = d->uniforms_here + d->uniforms_used;
@@ -463,11 +406,9 @@ bool ct_wgpu_dispatch(ct_wgpu_device *d, const ct_wgpu_caller *caller, const ct_
     d->uniforms_used += bytes;
     d->dispatches++;
 
-    if (d->pipeline_set != chosen) ct_wgpu.ComputePassEncoderSetPipeline(pass, chosen);
-    d->pipeline_set = chosen;
-    ct_wgpu.ComputePassEncoderSetBindGroup(pass, 0, group, 1, &offset);
     const uint32_t most = d->limits.groups;
     const uint32_t y = (uint32_t)((groups + most - 1) / most), x = (uint32_t)((groups + y - 1) / y);
-    ct_wgpu.ComputePassEncoderDispatchWorkgroups(pass, x, y, 1);
+    const ct_wgpu_command command = {.pipeline = pipeline, .group = group, .offset = offset, .x = x, .y = y};
+    if (!ct_wgpu_record(d, &command, caller->called)) return false;
     return !is_synchronous() || ct_wgpu_wait(d, caller->called);
 }

@@ -76,7 +76,7 @@ static void fill(uint32_t *to, const int64_t *from, int n) {
 }
 
 static ct_wgpu_tiles tiles_of(const ct_call *call, const ct_wgpu_product *p) {
-    return ct_wgpu_tiles_of(call, p->m, p->n + (p->extra != NULL), p->k, p->batches);
+    return ct_wgpu_product_tiles_of(call, p->m, p->n + (p->extra != NULL), p->k, p->batches);
 }
 
 static ct_dtype sum_dtype(const ct_wgpu_product *p) { return p->a->dtype <= CT_BF16 ? CT_F32 : CT_I32; }

@@ -76,8 +76,10 @@ fn sloped(g: vec4<E>, y: vec4<E>) -> vec4<E> {
     return vec4<E>(sloped_one(g.x, y.x), sloped_one(g.y, y.y), sloped_one(g.z, y.z), sloped_one(g.w, y.w));
 }
 
-fn a_quad(slot: u32, k: u32) -> vec4<E> {
-    let row = select(a_fixed.y, a_fixed.x, slot == 0u);
+fn a_quad(slot: u32, k: u32) -> vec4<E> { return a_at(select(a_fixed.y, a_fixed.x, slot == 0u), k); }
+fn b_quad(slot: u32, k: u32) -> vec4<E> { return b_at(select(b_fixed.y, b_fixed.x, slot == 0u), k); }
+
+fn a_at(row: u32, k: u32) -> vec4<E> {
     if (row >= p.m || k >= p.k) { return vec4<E>(); }
     let at = a_base + row * p.a_row + k * p.a_col;
     let y_at = row * p.y_row + k * p.y_col;
@@ -95,8 +97,7 @@ fn a_quad(slot: u32, k: u32) -> vec4<E> {
     return v;
 }
 
-fn b_quad(slot: u32, k: u32) -> vec4<E> {
-    let column = select(b_fixed.y, b_fixed.x, slot == 0u);
+fn b_at(column: u32, k: u32) -> vec4<E> {
     if (column >= p.n || k >= p.k) { return vec4<E>(); }
     let at = b_base + k * p.b_row + column * p.b_col;
     if (B_ALONG_K == 1u) {

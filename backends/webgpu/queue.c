@@ -50,6 +50,7 @@ static void end_pass(ct_wgpu_device *d) {
 
 void ct_wgpu_queue_close(ct_wgpu_device *d) {
     end_pass(d);
+    d->n_waiting = 0;
     if (d->encoder) ct_wgpu.CommandEncoderRelease(d->encoder);
     d->encoder = NULL;
     drop(&d->uniforms), drop(&d->staging), drop(&d->word), drop(&d->reading);
@@ -61,13 +62,53 @@ static WGPUCommandEncoder encoder(ct_wgpu_device *d) {
     return d->encoder;
 }
 
-WGPUComputePassEncoder ct_wgpu_pass(ct_wgpu_device *d) {
-    if (!d->pass && encoder(d)) d->pass = ct_wgpu.CommandEncoderBeginComputePass(d->encoder, NULL);
-    return d->pass;
+static bool encode_one(ct_wgpu_device *d, const ct_wgpu_command *c, const char *op) {
+    if (!encoder(d)) return ct_wgpu_host->fail(CT_ERR_DEVICE, op, "no commands can be recorded");
+    if (!c->pipeline) {
+        end_pass(d);
+        ct_wgpu.CommandEncoderCopyBufferToBuffer(d->encoder, c->from, c->from_offset, c->to, c->to_offset, c->bytes);
+        return true;
+    }
+    if (!d->pass) d->pass = ct_wgpu.CommandEncoderBeginComputePass(d->encoder, NULL);
+    if (!d->pass) return ct_wgpu_host->fail(CT_ERR_DEVICE, op, "no commands can be recorded");
+    if (d->pipeline_set != c->pipeline->made) ct_wgpu.ComputePassEncoderSetPipeline(d->pass, c->pipeline->made);
+    d->pipeline_set = c->pipeline->made;
+    ct_wgpu.ComputePassEncoderSetBindGroup(d->pass, 0, c->group, 1, &c->offset);
+    ct_wgpu.ComputePassEncoderDispatchWorkgroups(d->pass, c->x, c->y, 1);
+    return true;
+}
+
+bool ct_wgpu_record(ct_wgpu_device *d, const ct_wgpu_command *command, const char *op) {
+    if (!d->n_waiting && (!command->pipeline || command->pipeline->made)) return encode_one(d, command, op);
+    if (d->n_waiting == d->waiting_room) {
+        const int room = d->waiting_room ? 2 * d->waiting_room : 256;
+        ct_wgpu_command *grown = realloc(d->waiting, (size_t)room * sizeof *grown);
+        if (!grown) return ct_wgpu_host->fail(CT_ERR_MEMORY, op, "no memory for a command");
+        d->waiting = grown;
+        d->waiting_room = room;
+    }
+    d->waiting[d->n_waiting++] = *command;
+    return true;
+}
+
+static bool record_copy(ct_wgpu_device *d, WGPUBuffer from, uint64_t from_offset, WGPUBuffer to, uint64_t to_offset,
+                        uint64_t bytes, const char *op) {
+    const ct_wgpu_command command = {
+        .from = from, .from_offset = from_offset, .to = to, .to_offset = to_offset, .bytes = bytes};
+    return ct_wgpu_record(d, &command, op);
+}
+
+bool ct_wgpu_encode(ct_wgpu_device *d, const char *op) {
+    const int n = d->n_waiting;
+    if (!n) return true;
+    d->n_waiting = 0; /* those that fail are not tried again */
+    bool ok = ct_wgpu_pipelines_make(d);
+    for (int i = 0; i < n && ok; i++) ok = encode_one(d, &d->waiting[i], op);
+    return ok;
 }
 
 bool ct_wgpu_flush(ct_wgpu_device *d, const char *op) {
-    if (!ct_wgpu_sound(d, op)) return false;
+    if (!ct_wgpu_sound(d, op) || !ct_wgpu_encode(d, op)) return false;
     if (!d->encoder) return true;
     end_pass(d);
     ct_wgpu_push(d);
@@ -170,10 +211,7 @@ static void on_done(WGPUQueueWorkDoneStatus status, WGPUStringView message, void
 
 /* The word is copied behind what is read, so that one mapping serves. */
 static bool read_word(ct_wgpu_device *d, uint64_t at) {
-    end_pass(d);
-    if (!encoder(d)) return ct_wgpu_host->fail(CT_ERR_DEVICE, "webgpu", "no commands can be recorded");
-    ct_wgpu.CommandEncoderCopyBufferToBuffer(d->encoder, d->word, 0, d->reading, at, CT_WGPU_WORD);
-    return true;
+    return record_copy(d, d->word, 0, d->reading, at, CT_WGPU_WORD, "webgpu");
 }
 
 /* Copies n bytes to host; behind the last of them what was done before is done, and the word is looked at. */
@@ -181,8 +219,7 @@ static bool read_part(ct_wgpu_device *d, void *host, const ct_wgpu_buffer *from,
                       const char *op) {
     const uint64_t skip = at % 4, copied = (skip + n + 3) & ~(uint64_t)3; /* sizes of buffers are multiples of 4 */
     if (!reserve_reading(d, CT_WGPU_WORD + copied) || !read_word(d, 0)) return false;
-    if (n)
-        ct_wgpu.CommandEncoderCopyBufferToBuffer(d->encoder, from->buffer, at - skip, d->reading, CT_WGPU_WORD, copied);
+    if (n && !record_copy(d, from->buffer, at - skip, d->reading, CT_WGPU_WORD, copied, op)) return false;
     if (!ct_wgpu_flush(d, op)) return false;
     uint32_t word[CT_WGPU_WORD / 4];
     const char *mapped = map_reading(d, (size_t)(CT_WGPU_WORD + copied), op);
@@ -246,12 +283,7 @@ bool ct_wgpu_upload(ct_wgpu_device *d, ct_wgpu_buffer *to, uint64_t offset, cons
     const size_t at = d->staging_used;
     memcpy(d->staging_here + at, host, (size_t)bytes);
     d->staging_used = (at + (size_t)bytes + 15) & ~(size_t)15;
-    if (offset % 4 == 0 && bytes % 4 == 0) {
-        end_pass(d);
-        if (!encoder(d)) return ct_wgpu_host->fail(CT_ERR_DEVICE, "write", "no commands can be recorded");
-        ct_wgpu.CommandEncoderCopyBufferToBuffer(d->encoder, d->staging, at, to->buffer, offset, bytes);
-        return true;
-    }
+    if (offset % 4 == 0 && bytes % 4 == 0) return record_copy(d, d->staging, at, to->buffer, offset, bytes, "write");
     ct_wgpu_buffer staging = {d->staging, CT_WGPU_STAGING, d->generation};
     return ct_wgpu_move(d, 0, to, offset, &staging, at, bytes);
 }

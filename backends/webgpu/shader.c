@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-enum { PLAIN = CT_WGPU_PLAIN, QUAD = CT_WGPU_QUAD, ATOMIC = CT_WGPU_ATOMIC };
+enum { PLAIN = CT_WGPU_PLAIN, QUAD = CT_WGPU_QUAD, PAIR = CT_WGPU_PAIR, ATOMIC = CT_WGPU_ATOMIC };
 
 /* Pairs of words. */
 static bool is_wide(ct_dtype dtype) { return dtype == CT_I64 || dtype == CT_U64; }
@@ -17,6 +17,7 @@ static const char *type_of(ct_dtype dtype) { return dtype <= CT_BF16 ? "f32" : i
 /* Word w of a range: a binding, or the one of several that it lies in. */
 static void put_read(ct_wgpu_text *t, const ct_wgpu_range *r, int k) {
     if (r->kind == QUAD) ct_wgpu_put(t, "ct_b%d[w >> 2u][w & 3u]", r->first + k);
+    else if (r->kind == PAIR) ct_wgpu_put(t, "ct_b%d[w >> 1u][w & 1u]", r->first + k);
     else if (r->kind == ATOMIC) ct_wgpu_put(t, "atomicLoad(&ct_b%d[w])", r->first + k);
     else ct_wgpu_put(t, "ct_b%d[w]", r->first + k);
 }
@@ -24,11 +25,12 @@ static void put_read(ct_wgpu_text *t, const ct_wgpu_range *r, int k) {
 static void put_write(ct_wgpu_text *t, const ct_wgpu_range *r, int k, const char *how) {
     if (r->kind == ATOMIC) ct_wgpu_put(t, "%s(&ct_b%d[w], v);", how, r->first + k);
     else if (r->kind == QUAD) ct_wgpu_put(t, "ct_b%d[w >> 2u][w & 3u] = v;", r->first + k);
+    else if (r->kind == PAIR) ct_wgpu_put(t, "ct_b%d[w >> 1u][w & 1u] = v;", r->first + k);
     else ct_wgpu_put(t, "ct_b%d[w] = v;", r->first + k);
 }
 
 static void put_bindings(ct_wgpu_text *t, const ct_wgpu_plan *plan) {
-    static const char *const element[] = {"u32", "vec4<u32>", "atomic<u32>"};
+    static const char *const element[] = {"u32", "vec4<u32>", "vec2<u32>", "atomic<u32>"};
     for (int i = 0; i < plan->n_ranges; i++)
         for (int k = 0; k < plan->ranges[i].n; k++)
             ct_wgpu_put(t, "@group(0) @binding(%d) var<storage, read_write> ct_b%d: array<%s>;\n",
@@ -106,13 +108,14 @@ static void put_quads(ct_wgpu_text *t, const ct_wgpu_operand *o, int range, int 
                     "    return vec4<%s>(%s_unpack(ct_read_%d(at), 0u), %s_unpack(ct_read_%d(at + 1u), 0u), "
                     "%s_unpack(ct_read_%d(at + 2u), 0u), %s_unpack(ct_read_%d(at + 3u), 0u));\n}\n",
                     type, x, range, x, range, x, range, x, range);
-    else if (pack == 2)
+    else if (pack == 2) {
+        if (kind == PAIR) ct_wgpu_put(t, "    let w = ct_b%d[at >> 1u];\n", range);
+        else ct_wgpu_put(t, "    let w = vec2<u32>(ct_read_%d(at), ct_read_%d(at + 1u));\n", range, range);
         ct_wgpu_put(
             t,
-            "    let a = ct_read_%d(at);\n    let b = ct_read_%d(at + 1u);\n    return vec4<%s>(%s_unpack(a, 0u), "
-            "%s_unpack(a, 1u), %s_unpack(b, 0u), %s_unpack(b, 1u));\n}\n",
-            range, range, type, x, x, x, x);
-    else
+            "    return vec4<%s>(%s_unpack(w.x, 0u), %s_unpack(w.x, 1u), %s_unpack(w.y, 0u), %s_unpack(w.y, 1u));\n}\n",
+            type, x, x, x, x);
+    } else
         ct_wgpu_put(
             t,
             "    let a = ct_read_%d(at);\n    return vec4<%s>(%s_unpack(a, 0u), %s_unpack(a, 1u), %s_unpack(a, 2u), "
@@ -128,6 +131,12 @@ static void put_quads(ct_wgpu_text *t, const ct_wgpu_operand *o, int range, int 
             "    ct_write_%d(at, %s_bits(v.x));\n    ct_write_%d(at + 1u, %s_bits(v.y));\n    ct_write_%d(at + 2u, "
             "%s_bits(v.z));\n    ct_write_%d(at + 3u, %s_bits(v.w));\n}\n",
             range, x, range, x, range, x, range, x);
+    else if (kind == PAIR)
+        ct_wgpu_put(
+            t,
+            "    ct_b%d[at >> 1u] = vec2<u32>(%s_bits(v.x) | (%s_bits(v.y) << 16u), %s_bits(v.z) | (%s_bits(v.w) << "
+            "16u));\n}\n",
+            range, x, x, x, x);
     else if (pack == 2)
         ct_wgpu_put(
             t,
@@ -179,7 +188,7 @@ static void put_operand(ct_wgpu_text *t, const ct_wgpu_plan *plan, const ct_wgpu
                         range, i / 4, which, pack);
     }
     if (o->mode & CT_WGPU_QUADS && !wide)
-        put_quads(t, o, kind == QUAD ? plan->ranges[range].first : range, kind, i, pack);
+        put_quads(t, o, kind == QUAD || kind == PAIR ? plan->ranges[range].first : range, kind, i, pack);
     if (!written) return;
     if (o->mode & CT_WGPU_QUADS_ONLY) { /* for texts that know otherwise that they will not call it */
         ct_wgpu_put(t, "fn %s_store(i: u32, v: %s) {}\n", x, type);

@@ -5,7 +5,7 @@
 #include "backends/webgpu/device.h"
 
 /* How the words of a range are declared. */
-enum { CT_WGPU_PLAIN, CT_WGPU_QUAD, CT_WGPU_ATOMIC };
+enum { CT_WGPU_PLAIN, CT_WGPU_QUAD, CT_WGPU_PAIR, CT_WGPU_ATOMIC }; /* words, four, two, atomic ones */
 
 /* A range of a buffer that operands lie in: one binding, or several next to each other where it is longer than a binding may be. */
 typedef struct ct_wgpu_range {
@@ -26,6 +26,10 @@ typedef struct ct_wgpu_plan {
 
 /* The text, to be freed; NULL: no memory. *notes: it uses the error word, which is then bound behind the others. */
 char *ct_wgpu_shader(const ct_wgpu_launch *launch, const ct_wgpu_plan *plan, bool lasting, bool *notes);
+
+/* pipeline.c: a pipeline that will have that text; NULL after an error. */
+ct_wgpu_pipeline *ct_wgpu_pipeline_of(ct_wgpu_device *device, const ct_wgpu_launch *launch, const ct_wgpu_plan *plan,
+                                      bool lasting, const char *op);
 
 /* library.c: text that grows, and appending the declarations of a unit (more: its text beside that; may be NULL) and of the library that it
  * names. */

@@ -1,6 +1,15 @@
 /* How products are cut into tiles and parts. */
 #include "backends/webgpu/tile.h"
 
+extern const char ct_wgsl_backend_tile[], ct_wgsl_backend_tile_large[], ct_wgsl_backend_tile_direct[];
+
+static const struct {
+    const char *text, *function;
+    uint32_t threads;
+} ways[] = {[CT_WGPU_TILED] = {ct_wgsl_backend_tile, "multiply", CT_WGPU_TILE_THREADS},
+            [CT_WGPU_LARGE] = {ct_wgsl_backend_tile_large, "multiply_large", 128},
+            [CT_WGPU_DIRECT] = {ct_wgsl_backend_tile_direct, "multiply_direct", 64}};
+
 /* A model of how long a division takes, in microseconds, for a device with 132 multiprocessors of 128 lanes, as an H100
  * has; others are as well served. A workgroup's tile is worked off at a share of the peak that its shape allows, two
  * workgroups or more at once hide each other's waiting, and sums of parts are written and read once. */
@@ -56,6 +65,26 @@ ct_wgpu_tiles ct_wgpu_tiles_of(const ct_call *call, int64_t m, int64_t n, int64_
     return t;
 }
 
+ct_wgpu_tiles ct_wgpu_product_tiles_of(const ct_call *call, int64_t m, int64_t n, int64_t k, int64_t batches) {
+    if (ct_wgpu_limits_of(call)->software) {
+        const int64_t tile = 64; /* of 8 by 8 invocations */
+        return (ct_wgpu_tiles){.head = {.m = (uint32_t)m,
+                                        .n = (uint32_t)n,
+                                        .k = (uint32_t)k,
+                                        .part = (uint32_t)k,
+                                        .tiles_m = (uint32_t)ct_wgpu_ceil_div(m, tile),
+                                        .tiles_n = (uint32_t)ct_wgpu_ceil_div(n, tile),
+                                        .batches = (uint32_t)batches,
+                                        .parts = 1},
+                               .way = CT_WGPU_DIRECT,
+                               .row_quads = 2,
+                               .column_quads = 2};
+    }
+    ct_wgpu_tiles t = ct_wgpu_tiles_of(call, m, n, k, batches);
+    if (t.row_quads == 2 && t.column_quads == 2) t.way = CT_WGPU_LARGE;
+    return t;
+}
+
 bool ct_wgpu_has_quads(const ct_view *view, const int64_t *strides, int n) {
     if (!ct_wgpu_fits(view, 4)) return false;
     for (int i = 0; i < n; i++)
@@ -84,10 +113,10 @@ bool ct_wgpu_tiles_run(const ct_call *call, ct_wgpu_launch *launch, const ct_wgp
     ct_wgpu_constant(launch, "B_ALONG_K", b_along_k);
     ct_wgpu_constant(launch, "PARTS", divided);
     ct_wgpu_scratch(launch, "parts", call, sum_dtype, offset, tiles->scratch, CT_WGPU_TILE_WRITE_QUADS);
-    launch->threads = CT_WGPU_TILE_THREADS;
+    launch->threads = ways[tiles->way].threads;
     launch->words = CT_WGPU_F32;
-    launch->more = ct_wgsl_backend_tile;
-    launch->function = "multiply";
+    launch->more = ways[tiles->way].text;
+    launch->function = ways[tiles->way].function;
     /* What a dispatch does not touch is not bound: it might force ways of access on its neighbors in the same buffer.
      * */
     ct_wgpu_launch sums = divided ? without(launch, n_read, n) : without(launch, n, n + 1);
@@ -96,5 +125,7 @@ bool ct_wgpu_tiles_run(const ct_call *call, ct_wgpu_launch *launch, const ct_wgp
     const int64_t quads = (int64_t)h->batches * h->m * ((h->n + 3) / 4);
     ct_wgpu_launch results = without(launch, 0, n_read);
     results.function = "finish";
+    results.more = ct_wgsl_backend_tile;
+    results.threads = CT_WGPU_TILE_THREADS;
     return ct_wgpu_enqueue(call, &results, ct_wgpu_groups(quads, CT_WGPU_TILE_THREADS), params, params_bytes);
 }

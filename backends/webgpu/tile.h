@@ -7,7 +7,8 @@
 
 enum { CT_WGPU_TILE_THREADS = 256, CT_WGPU_TILE_K = 16 };
 
-extern const char ct_wgsl_backend_tile[];
+/* Texts that do it: by tiles in workgroup memory (any unit); of product.wgsl alone, by larger ones, or without workgroup memory. */
+typedef enum ct_wgpu_tile_way { CT_WGPU_TILED, CT_WGPU_LARGE, CT_WGPU_DIRECT } ct_wgpu_tile_way;
 
 /* What Params of every unit that stands beside tile.wgsl begin with. */
 typedef struct ct_wgpu_tile_head {
@@ -16,6 +17,7 @@ typedef struct ct_wgpu_tile_head {
 
 typedef struct ct_wgpu_tiles {
     ct_wgpu_tile_head head;
+    ct_wgpu_tile_way way;
     uint32_t row_quads, column_quads; /* a tile has 64 times as many rows and columns */
     size_t scratch;                   /* bytes for the sums of parts */
 } ct_wgpu_tiles;
@@ -31,6 +33,8 @@ bool ct_wgpu_has_quads(const ct_view *view, const int64_t *strides, int n);
 
 /* How a product is divided: by its sizes and the call's flags alone, so that bits depend on nothing else. */
 ct_wgpu_tiles ct_wgpu_tiles_of(const ct_call *call, int64_t m, int64_t n, int64_t k, int64_t batches);
+/* The same for product.wgsl, which knows other ways. */
+ct_wgpu_tiles ct_wgpu_product_tiles_of(const ct_call *call, int64_t m, int64_t n, int64_t k, int64_t batches);
 /* Enqueues it. The launch has the unit, constants of its own and operands: first those that products are made of
  * (n_read), then those that results need. params begin with the head of tiles. Sums of parts are of sum_dtype, and lie
  * in the call's scratch from `offset` on, a multiple of 16. */

@@ -33,8 +33,6 @@ const BAND = 8u; // rows of tiles that are walked together, so that their operan
 var<workgroup> a_tile: array<vec4<E>, TILE_K * A_LINE>;
 var<workgroup> b_tile: array<vec4<E>, TILE_K * B_LINE>;
 
-// [row][quad of columns], 0 at first; only ever at constant places, so that they are registers
-var<private> sums: array<vec4<E>, 16>;
 var<private> a_next0: vec4<E>;
 var<private> a_next1: vec4<E>;
 var<private> b_next0: vec4<E>;
@@ -116,53 +114,11 @@ fn keep(local: u32) {
 fn step(k: u32, x: u32, y: u32) {
     let a0 = a_tile[place_of(A_LINE, y, k)];
     let b0 = b_tile[place_of(B_LINE, x, k)];
-    sums[0] += a0.x * b0;
-    sums[2] += a0.y * b0;
-    sums[4] += a0.z * b0;
-    sums[6] += a0.w * b0;
-    if (COLUMN_QUADS == 2u) {
-        let b1 = b_tile[place_of(B_LINE, x, k) + 16u];
-        sums[1] += a0.x * b1;
-        sums[3] += a0.y * b1;
-        sums[5] += a0.z * b1;
-        sums[7] += a0.w * b1;
-    }
-    if (ROW_QUADS == 2u) {
-        let a1 = a_tile[place_of(A_LINE, y, k) + 16u];
-        sums[8] += a1.x * b0;
-        sums[10] += a1.y * b0;
-        sums[12] += a1.z * b0;
-        sums[14] += a1.w * b0;
-        if (COLUMN_QUADS == 2u) {
-            let b1 = b_tile[place_of(B_LINE, x, k) + 16u];
-            sums[9] += a1.x * b1;
-            sums[11] += a1.y * b1;
-            sums[13] += a1.z * b1;
-            sums[15] += a1.w * b1;
-        }
-    }
-}
-
-// Without a variable place, see above.
-fn sum_of(i: u32) -> vec4<E> {
-    switch (i) {
-        case 0u: { return sums[0]; }
-        case 1u: { return sums[1]; }
-        case 2u: { return sums[2]; }
-        case 3u: { return sums[3]; }
-        case 4u: { return sums[4]; }
-        case 5u: { return sums[5]; }
-        case 6u: { return sums[6]; }
-        case 7u: { return sums[7]; }
-        case 8u: { return sums[8]; }
-        case 9u: { return sums[9]; }
-        case 10u: { return sums[10]; }
-        case 11u: { return sums[11]; }
-        case 12u: { return sums[12]; }
-        case 13u: { return sums[13]; }
-        case 14u: { return sums[14]; }
-        default: { return sums[15]; }
-    }
+    var a1 = vec4<E>();
+    var b1 = vec4<E>();
+    if (ROW_QUADS == 2u) { a1 = a_tile[place_of(A_LINE, y, k) + 16u]; }
+    if (COLUMN_QUADS == 2u) { b1 = b_tile[place_of(B_LINE, x, k) + 16u]; }
+    ct_sums_add(a0, a1, b0, b1);
 }
 
 fn line_of_parts() -> u32 { return (p.n + 3u) / 4u * 4u; }
@@ -202,9 +158,9 @@ fn multiply(group: u32, local: u32, groups: u32) {
         let i_row = row + y * 4u + i / 2u % 4u + i / 8u * 64u;
         if ((COLUMN_QUADS == 1u && i % 2u == 1u) || i_row >= p.m || i_column >= p.n) { continue; }
         if (PARTS == 1u) {
-            parts_store4(((part * p.batches + z) * p.m + i_row) * line_of_parts() + i_column, sum_of(i));
+            parts_store4(((part * p.batches + z) * p.m + i_row) * line_of_parts() + i_column, ct_sum_of(i));
         } else {
-            put(i_row, i_column, sum_of(i));
+            put(i_row, i_column, ct_sum_of(i));
         }
     }
 }

@@ -331,17 +331,43 @@ for nm, src, dst, by in (('f32_bf16', torch.float32, torch.bfloat16, 6), ('f32_f
     reg(f'cast_{nm}_16M_alloc', s, None, E * by)
 
 
-def s():
-    x, p, q, gy = torch.randn(1 << 20, requires_grad=True), torch.randn(1 << 20), torch.randn(1 << 20), torch.randn(1 << 20)
+def reg_graph(name, setup):
+    """What is captured there: beside ordinary calls here (_graph), and beside what the compiler makes of them (_compiled)."""
+    reg(name, lambda: setup(lambda f: f))
+    reg(name + '_graph', lambda: setup(lambda f: f))
+    reg(name + '_compiled', lambda: setup(torch.compile))
+
+
+for nm, n in (('1M', 1 << 20), ('16M', 1 << 24)):
+    def s(compiled, n=n):
+        x, p, q, gy = torch.randn(n, requires_grad=True), torch.randn(n), torch.randn(n), torch.randn(n)
+
+        def chain(x, p, q):
+            h = torch.tanh(x * p + q)
+            h = torch.sigmoid(h * p) + q
+            return F.silu(torch.relu(h) * p) - q
+        chain = compiled(chain)
+
+        def f():
+            x.grad = None
+            chain(x, p, q).backward(gy)
+        return f
+    reg_graph(f'chain10_{nm}_fwdbwd', s)
+
+
+def s(compiled, rows=2048, width=768):
+    leaves = [torch.randn(*shape, requires_grad=True) for shape in ((rows, width), (rows, width), (width,), (width,), (width,))]
+    gy = torch.randn(rows, width)
+
+    def block(x, residual, bias, weight, shift):
+        return F.layer_norm(F.dropout(F.gelu(x + bias), 0.1) + residual, (width,), weight, shift)
+    block = compiled(block)
 
     def f():
-        x.grad = None
-        h = torch.tanh(x * p + q)
-        h = torch.sigmoid(h * p) + q
-        h = F.silu(torch.relu(h) * p) - q
-        h.backward(gy)
+        for leaf in leaves: leaf.grad = None
+        block(*leaves).backward(gy)
     return f
-reg('chain10_1M_fwdbwd', s)
+reg_graph('block_2048x768_fwdbwd', s)
 reg('zeros_16M', lambda: lambda: torch.zeros(E), None, E * 4)
 reg('rand_16M', lambda: lambda: torch.rand(E), None, E * 4)
 reg('randn_16M', lambda: lambda: torch.randn(E), None, E * 4)
@@ -551,6 +577,11 @@ class GPT(nn.Module):
 gd = lambda: (torch.randint(0, 512, (4, 256)), torch.randint(0, 512, (4, 256)))
 fl = 3 * 2 * 1024 * (6 * 12 * 384 * 384 + 384 * 512) + 3 * 6 * 4 * 4 * 256 * 256 * 384
 reg('train_gpt6x384_T256_B4_adamw', train(GPT, gd, lambda p: torch.optim.AdamW(p, 3e-4)), fl)
+
+
+for w in [w for w in W if w[0].startswith('train_')]: # captured there; of two memory formats, the faster one here
+    if not w[0].endswith('_cl'): reg(w[0] + '_graph', *w[1:])
+    elif 'resnet' in w[0]: reg(w[0][:-3] + '_graph_cl', *w[1:])
 
 
 # ---------------------------------------------------------------- the cost of a call, on four elements

@@ -1,6 +1,8 @@
 /* The data of a recipe: opens it, sets a part aside for validation, and finds out what task it is. */
 #include "cli/train/learner.h"
 
+#include <cotangent/dist.h>
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -259,7 +261,10 @@ ct_loader *learner_valid_batches(const learner *l) {
     const bool large =
         l->task == TASK_LANGUAGE || l->task == TASK_SEGMENTATION; /* outputs that are as large as the items */
     const int64_t batch = large || l->recipe->batch > 250 ? l->recipe->batch : 250;
-    return ct_batches(l->valid, batch, .threads = CT_SET(l->recipe->loader_threads), .device = l->device);
+    /* several processes take the batches in turn: what each computes with is as large as where there is one */
+    const int ranks = ct_dist_size();
+    return ct_batches(l->valid, batch * ranks, .threads = CT_SET(l->recipe->loader_threads), .device = l->device,
+                      .parts = ranks, .part = ct_dist_rank());
 }
 
 /* ---- Statistics ---- */

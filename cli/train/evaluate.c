@@ -3,6 +3,9 @@
 #include "cli/train/learner.h"
 
 #include "cli/train/clock.h"
+#include "cli/train/exchange.h"
+
+#include <cotangent/dist.h>
 
 #include <math.h>
 #include <stdlib.h>
@@ -95,16 +98,16 @@ static void keep_mistake(evaluation *e, const mistake *m) {
     e->mistakes[at] = *m;
 }
 
-static bool look_for_mistakes(evaluation *e, ct_tensor *outputs, ct_tensor *target, const ct_batch *b) {
+static bool look_for_mistakes(evaluation *e, ct_tensor *outputs, ct_tensor *target, int64_t n, const int64_t *index) {
     ct_tensor *said = ct_argmax(outputs, .axis = CT_SET(1)),
               *sure = ct_contiguous(ct_amax(ct_softmax(outputs, 1), .axes = CT_DIMS(1)));
     ct_tensor *answer = ct_contiguous(ct_cast(said, CT_I64)), *label = ct_contiguous(ct_cast(target, CT_I64));
     const int64_t *a = ct_data(answer), *t = ct_data(label);
     const float *p = ct_data(sure);
-    if (!a || !t || !p || ct_numel(answer) != b->n || ct_numel(label) != b->n) return ct_ok();
-    for (int64_t i = 0; i < b->n; i++)
+    if (!a || !t || !p || ct_numel(answer) != n || ct_numel(label) != n) return ct_ok();
+    for (int64_t i = 0; i < n; i++)
         if (a[i] != t[i]) {
-            const mistake m = {b->index[i], a[i], t[i], (double)p[i]};
+            const mistake m = {index[i], a[i], t[i], (double)p[i]};
             if (e->mistake_count < MOST_MISTAKES || m.confidence > e->mistakes[MOST_MISTAKES - 1].confidence)
                 keep_mistake(e, &m);
         }
@@ -123,40 +126,118 @@ static bool keep_points(evaluation *e, ct_tensor *outputs, ct_tensor *y) {
 }
 
 /* The classes of the pixels of the first items. */
-static bool keep_masks(const learner *l, evaluation *e, ct_tensor *outputs, const ct_batch *b) {
+static bool keep_masks(const learner *l, evaluation *e, ct_tensor *outputs, int64_t n) {
     const size_t size = (size_t)(l->item.d[1] * l->item.d[2]);
     ct_tensor *said = ct_contiguous(ct_cast(ct_argmax(outputs, .axis = CT_SET(1)), CT_U8));
     const uint8_t *from = ct_data(said);
     if (!from) return false;
-    for (int64_t i = 0; i < b->n && e->mask_count < MOST_MASKS; i++)
+    for (int64_t i = 0; i < n && e->mask_count < MOST_MASKS; i++)
         memcpy(e->masks + size * (size_t)e->mask_count++, from + size * (size_t)i, size);
     return true;
 }
 
 /* ---- The pass ---- */
 
-static bool add_batch(learner *l, const ct_batch *b, counters *c) {
-    evaluation *e = c->result;
+/* What is known of a batch once the network has seen it, in the host's memory. */
+typedef struct judged {
+    ct_tensor *loss, *outputs, *target, *y;
+    int64_t n;
+    const int64_t *index;
+} judged;
+
+static bool judge(learner *l, const ct_batch *b, judged *j) {
     ct_tensor *outputs = learner_forward(l, b->x), *target = learner_target(l, b->y),
               *loss = learner_loss(l, outputs, target);
+    *j = (judged){.n = b->n, .index = b->index};
     if (!loss) return false;
-    if (!ct_running_mean_add(&c->loss, ct_item(loss), (double)ct_numel(target))) return false;
-    outputs = learner_on_host(l, outputs);
-    target = learner_on_host(l, target);
-    e->count += b->n;
+    j->loss = ct_cast(learner_on_host(l, loss), CT_F64);
+    j->outputs = learner_on_host(l, outputs);
+    j->target = learner_on_host(l, target);
+    j->y = learner_on_host(l, b->y);
+    return ct_ok();
+}
+
+static bool count(const learner *l, const judged *j, counters *c) {
+    evaluation *e = c->result;
+    ct_tensor *outputs = j->outputs, *target = j->target;
+    if (!ct_running_mean_add(&c->loss, ct_item(j->loss), (double)ct_numel(target))) return false;
+    e->count += j->n;
     if (l->task == TASK_REGRESSION) { /* in the units of the data */
-        ct_tensor *guess = ct_add_s(ct_mul_s(outputs, l->target_std), l->target_mean), *y = learner_on_host(l, b->y);
-        return ct_regression_add(&c->regression, guess, y) && keep_points(e, guess, y);
+        ct_tensor *guess = ct_add_s(ct_mul_s(outputs, l->target_std), l->target_mean);
+        return ct_regression_add(&c->regression, guess, j->y) && keep_points(e, guess, j->y);
     }
     if (l->task == TASK_SEGMENTATION)
         return ct_confusion_add(e->confusion, outputs, target) &&
-               (e->mask_count == MOST_MASKS || keep_masks(l, e, outputs, b));
+               (e->mask_count == MOST_MASKS || keep_masks(l, e, outputs, j->n));
     if (!ct_accuracy_add(&c->right, outputs, target)) return false;
     if (l->classes > 5 && !ct_accuracy_add(&c->top5, outputs, target)) return false;
     if (l->task != TASK_CLASSIFICATION) return true;
     /* each class against the rest: probabilities can be compared between items, logits cannot */
     if (c->auc && !ct_auc_add(c->auc, l->classes > 2 ? ct_softmax(outputs, 1) : outputs, target)) return false;
-    return ct_confusion_add(e->confusion, outputs, target) && look_for_mistakes(e, outputs, target, b);
+    return ct_confusion_add(e->confusion, outputs, target) && look_for_mistakes(e, outputs, target, j->n, j->index);
+}
+
+/* ---- Of several processes rank 0 counts, batch by batch in their order ---- */
+
+enum { PIECES = 4, PIECE_NUMBERS = 2 + CT_MAX_DIMS }; /* a piece: dtype, axes and sizes of a tensor */
+
+static bool send_judged(const judged *j) {
+    int64_t about[1 + PIECES * PIECE_NUMBERS] = {j->n};
+    ct_tensor *const pieces[PIECES] = {j->loss, j->outputs, j->target, j->y};
+    for (int i = 0; j->n && i < PIECES; i++) {
+        int64_t *a = about + 1 + i * PIECE_NUMBERS;
+        const ct_dims shape = ct_shape(pieces[i]);
+        a[0] = (int64_t)ct_dtype_of(pieces[i]);
+        a[1] = shape.n;
+        memcpy(a + 2, shape.d, (size_t)shape.n * sizeof *a);
+    }
+    bool right = ct_dist_send(ct_from_data(about, CT_DIMS((int64_t)(sizeof about / sizeof *about)), CT_I64), 0, NULL);
+    for (int i = 0; right && j->n && i < PIECES; i++) right = ct_dist_send(ct_detach(pieces[i]), 0, NULL);
+    return right && (!j->n || ct_dist_send(ct_from_data(j->index, CT_DIMS(j->n), CT_I64), 0, NULL));
+}
+
+static bool receive_judged(int from, judged *j) {
+    int64_t about[1 + PIECES * PIECE_NUMBERS];
+    ct_tensor *head = ct_zeros(CT_DIMS((int64_t)(sizeof about / sizeof *about)), .dtype = CT_I64), *pieces[PIECES];
+    if (!ct_dist_receive(head, from, NULL) || !ct_read(head, about, sizeof about)) return false;
+    *j = (judged){.n = about[0]};
+    if (!j->n) return true;
+    for (int i = 0; i < PIECES; i++) {
+        const int64_t *a = about + 1 + i * PIECE_NUMBERS;
+        ct_dims shape = {.n = (int)a[1]};
+        memcpy(shape.d, a + 2, (size_t)shape.n * sizeof *a);
+        pieces[i] = ct_zeros(shape, .dtype = (ct_dtype)a[0]);
+        if (!ct_dist_receive(pieces[i], from, NULL)) return false;
+    }
+    ct_tensor *index = ct_zeros(CT_DIMS(j->n), .dtype = CT_I64);
+    if (!ct_dist_receive(index, from, NULL)) return false;
+    j->loss = pieces[0], j->outputs = pieces[1], j->target = pieces[2], j->y = pieces[3];
+    j->index = ct_data(index);
+    return ct_ok();
+}
+
+/* A batch of each rank, where there is one: of the last round some have none. */
+static bool add_round(learner *l, const ct_batch *b, counters *c) {
+    judged j = {0};
+    if (b && !judge(l, b, &j)) return false;
+    if (ct_dist_rank() > 0) return send_judged(&j);
+    if (b && !count(l, &j, c)) return false;
+    for (int from = 1; from < ct_dist_size(); from++) {
+        ct_scope {
+            if (!receive_judged(from, &j) || (j.n && !count(l, &j, c))) return false;
+        }
+    }
+    return true;
+}
+
+/* Rank 0's figures on all. */
+static bool share(evaluation *e) {
+    double values[4 + MOST_METRICS] = {e->loss, e->score, (double)e->count, e->seconds};
+    memcpy(values + 4, e->metrics, sizeof e->metrics);
+    if (!ranks_take_first(values, 4 + MOST_METRICS)) return false;
+    e->loss = values[0], e->score = values[1], e->count = (int64_t)values[2], e->seconds = values[3];
+    memcpy(e->metrics, values + 4, sizeof e->metrics);
+    return true;
 }
 
 static bool begin(learner *l, counters *c) {
@@ -183,10 +264,12 @@ bool evaluate(learner *l, ct_loader *batches, const volatile int *stop, evaluati
     counters c = {.result = result};
     const double start = seconds_now();
     bool whole = begin(l, &c) && ct_loader_seek(batches, 0) && ct_eval(l->net);
-    for (ct_batch b; whole && ct_next(batches, &b);) {
+    for (int64_t round = 0; whole && round < ct_loader_batches(batches); round++) {
+        ct_batch b;
+        const bool some = ct_next(batches, &b);
         ct_no_grad {
             ct_scope {
-                whole = add_batch(l, &b, &c);
+                whole = ct_ok() && add_round(l, some ? &b : NULL, &c);
             }
         }
         if (stop && *stop) whole = false;
@@ -197,6 +280,7 @@ bool evaluate(learner *l, ct_loader *batches, const volatile int *stop, evaluati
         result->score = metric(&c, tasks[l->task].score);
         for (int i = 0; i < l->recipe->metric_count; i++) result->metrics[i] = metric(&c, l->recipe->metrics[i]);
         result->seconds = seconds_now() - start;
+        whole = share(result);
     }
     ct_auc_free(c.auc);
     return whole;

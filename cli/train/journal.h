@@ -25,7 +25,7 @@ typedef struct journal {
 } journal;
 
 /* Opens FOLDER/log.jsonl. With resume, what it says of steps after `step` and of epochs after
- * `epoch` is forgotten; otherwise it begins anew. */
+ * `epoch` is forgotten; otherwise it begins anew. folder NULL: another process writes it. */
 bool journal_open(journal *j, const char *folder, const task_info *task, bool resume, int64_t step, int64_t epoch,
                   bool echo);
 void journal_close(journal *j);

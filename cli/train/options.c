@@ -3,6 +3,8 @@
 
 #include "cli/train/tree.h"
 
+#include <cotangent/dist.h>
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,7 +35,9 @@ int option_unknown(const char *command, const char *word, const char *known) {
 }
 
 int option_failed(int status) {
-    fprintf(stderr, "error: %s\n", ct_ok() ? "failed without an error text" : ct_error());
+    char rank[32] = ""; /* of several processes each tells what it knows */
+    if (ct_dist_size() > 1) snprintf(rank, sizeof rank, "rank %d: ", ct_dist_rank());
+    fprintf(stderr, "%serror: %s\n", rank, ct_ok() ? "failed without an error text" : ct_error());
     ct_error_clear();
     return status;
 }

@@ -17,26 +17,18 @@ static bool read_text(const tree *node, const char **text) {
     return true;
 }
 
-static bool fail_value(const tree *node, const char *wanted) {
-    buffer is = {0};
-    tree_write_short(node, &is);
-    tree_fail(node, "%s is %s, not %s", node->key ? node->key : "this", wanted, is.failed ? "this" : is.at);
-    buffer_free(&is);
-    return false;
-}
-
 /* One byte that can stand between the fields of a line. */
 static bool read_character(const tree *node, const char **text) {
     if (!read_text(node, text)) return false;
     return ((*text)[0] && !(*text)[1] && !strchr("\"\r\n", (*text)[0])) ||
-           fail_value(node, "one character, neither a quote nor a line end");
+           tree_fail_value(node, "one character, neither a quote nor a line end");
 }
 
 static bool read_integer(const tree *node, int64_t least, int64_t most, int64_t *value) {
     char wanted[96];
     if (tree_integer(node, value) && *value >= least && *value <= most) return true;
     snprintf(wanted, sizeof wanted, "a whole number from %lld to %lld", (long long)least, (long long)most);
-    return fail_value(node, wanted);
+    return tree_fail_value(node, wanted);
 }
 
 static bool read_number(const tree *node, double least, double most, double *value) {
@@ -44,7 +36,11 @@ static bool read_number(const tree *node, double least, double most, double *val
     if (tree_number(node, value) && *value >= least && *value <= most) return true;
     if (isinf(most)) snprintf(wanted, sizeof wanted, "a number, %g or more", least);
     else snprintf(wanted, sizeof wanted, "a number from %g to %g", least, most);
-    return fail_value(node, wanted);
+    return tree_fail_value(node, wanted);
+}
+
+static bool read_flag(const tree *node, bool *value) {
+    return tree_bool(node, value) || tree_fail_value(node, "true or false");
 }
 
 #define KEY_TEXT(name) \
@@ -53,6 +49,8 @@ static bool read_number(const tree *node, double least, double most, double *val
     static bool read_integer_##name(recipe *r, const tree *node) { return read_integer(node, least, most, &r->name); }
 #define KEY_NUMBER(name, least, most) \
     static bool read_number_##name(recipe *r, const tree *node) { return read_number(node, least, most, &r->name); }
+#define KEY_FLAG(name) \
+    static bool read_flag_##name(recipe *r, const tree *node) { return read_flag(node, &r->name); }
 #define KEY_PART(name, type) \
     static bool read_part_##name(recipe *r, const tree *node) { return part_read(&type, node, &r->name); }
 KEY_TEXT(about)
@@ -62,6 +60,9 @@ KEY_INTEGER(seed, 0, INT64_MAX)
 KEY_INTEGER(early_stopping, 0, 1000000)
 KEY_INTEGER(loader_threads, 0, 64)
 KEY_INTEGER(accumulate, 1, 1 << 20)
+KEY_FLAG(recompute)
+KEY_FLAG(channels_last)
+KEY_INTEGER(shards, 0, 4096)
 KEY_NUMBER(clip_norm, 0, INFINITY)
 KEY_NUMBER(ema, 0, 0.999999)
 KEY_NUMBER(checkpoint_seconds, 0, INFINITY)
@@ -78,7 +79,7 @@ static bool read_part_optimizer(recipe *r, const tree *node) {
 static bool read_precision(recipe *r, const tree *node) {
     static const char *const names[] = {"f32", "tf32", "bf16", "f16"};
     char near[128];
-    if (node->kind != TREE_TEXT) return fail_value(node, "f32, tf32, bf16 or f16");
+    if (node->kind != TREE_TEXT) return tree_fail_value(node, "f32, tf32, bf16 or f16");
     r->tf32 = strcmp(node->text, "tf32") == 0;
     for (int i = 0; i < 4; i++)
         if (strcmp(node->text, names[i]) == 0) return ct_dtype_parse(r->tf32 ? "f32" : names[i], &r->precision);
@@ -88,7 +89,7 @@ static bool read_precision(recipe *r, const tree *node) {
 
 static bool read_capture(recipe *r, const tree *node) {
     return (node->kind == TREE_TEXT && recipe_capture(node->text, &r->capture)) ||
-           fail_value(node, "true, false or auto");
+           tree_fail_value(node, "true, false or auto");
 }
 
 /* ---- Data ---- */
@@ -132,7 +133,7 @@ static bool read_field(recipe_data *data, int i, const tree *node) {
     case TYPE_CHARACTER: return read_character(node, to);
     case TYPE_NUMBER: return read_number(node, 0, 1, to); /* fractions only, so far */
     case TYPE_INTEGER: return read_integer(node, 0, INT32_MAX, to);
-    case TYPE_BOOL: return tree_bool(node, to) || fail_value(node, "true or false");
+    case TYPE_BOOL: return read_flag(node, to);
     }
     return false;
 }
@@ -173,7 +174,7 @@ static bool read_channels(const tree *node, double *values, int *n) {
         return tree_fail(node, "%s is a number or a list of up to %d", node->key, MOST_CHANNELS);
     for (int i = 0; i < *n; i++)
         if (!tree_number(node->kind == TREE_LIST ? node->at[i] : node, &values[i]))
-            return fail_value(node, "a number or a list of numbers");
+            return tree_fail_value(node, "a number or a list of numbers");
     return true;
 }
 
@@ -185,7 +186,7 @@ static bool read_normalize(recipe *r, const tree *node) {
     else {
         const tree *mean = tree_get(node, "mean"), *std = tree_get(node, "std");
         int n = 0;
-        if (!mean || !std || node->n != 2) return fail_value(node, "auto, none or {mean: ..., std: ...}");
+        if (!mean || !std || node->n != 2) return tree_fail_value(node, "auto, none or {mean: ..., std: ...}");
         if (!read_channels(mean, r->mean, &r->channels) || !read_channels(std, r->std, &n)) return false;
         if (n != r->channels) return tree_fail(node, "normalize has %d means and %d deviations", r->channels, n);
         for (int i = 0; i < n; i++)
@@ -227,7 +228,7 @@ static bool read_group(recipe *r, const tree *node) {
                                  nearest_text(near, sizeof near, child->key, names, 4));
         if (!read_number(child, 0, INFINITY, &value)) return false;
         /* zero would be taken for the optimizer's own; what is not to be learned is frozen */
-        if (which == 1 && value == 0) return fail_value(child, "a number above 0");
+        if (which == 1 && value == 0) return tree_fail_value(child, "a number above 0");
         if (which == 1) to->lr = value;
         else if (which == 2) to->weight_decay = CT_SET(value);
         else to->momentum = CT_SET(value);
@@ -304,7 +305,7 @@ static bool read_init(recipe *r, const tree *node) {
         const tree *child = node->at[i];
         if (child == file) continue;
         if (strcmp(child->key, "partial") == 0) {
-            if (!tree_bool(child, &r->init.partial)) return fail_value(child, "true or false");
+            if (!read_flag(child, &r->init.partial)) return false;
         } else if (strcmp(child->key, "freeze") == 0) {
             if (!read_frozen(r, child)) return false;
         } else if (strcmp(child->key, "rename") == 0) {
@@ -336,7 +337,7 @@ static bool read_loss_option(recipe *r, const tree *node) {
         if (strcmp(attr->name, "reduction") == 0) continue; /* the mean is what is learned from */
         names[n++] = attr->name;
         if (strcmp(attr->name, node->key) != 0) continue;
-        if (node->kind != TREE_TEXT) return fail_value(node, "a number or a word");
+        if (node->kind != TREE_TEXT) return tree_fail_value(node, "a number or a word");
         return ct_attrs_set(r->loss, r->loss_options, node->key, node->text) || recipe_fail_at(node, "loss");
     }
     return tree_fail_key(node, "the loss %s has no option '%s'%s", r->loss->name, node->key,
@@ -514,7 +515,7 @@ bool recipe_set_epochs(recipe *r, int64_t epochs) {
 bool recipe_check_same(const recipe *now, const recipe *before, const char *folder, bool other_epochs) {
     for (int i = 0; i < KEYS; i++) {
         const tree *a = tree_get(now->root, keys[i].name), *b = tree_get(before->root, keys[i].name);
-        if (mentions("about checkpoint_seconds capture", keys[i].name)) continue;
+        if (mentions("about checkpoint_seconds capture recompute", keys[i].name)) continue;
         const bool epochs = strcmp(keys[i].name, "epochs") == 0;
         if (tree_same(a, b) || (epochs && (other_epochs || now->epochs == before->epochs))) continue;
         if (strcmp(keys[i].name, "data") == 0 && same_data(a, b) && same_data(b, a)) continue;

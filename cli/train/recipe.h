@@ -80,8 +80,9 @@ typedef struct recipe {
     int metric_count;
     ct_dtype precision;
     bool tf32; /* precision is f32, on a device with Tensor Cores in TF32 */
-    int64_t epochs, batch, seed, early_stopping, loader_threads, accumulate;
+    int64_t epochs, batch, seed, early_stopping, loader_threads, accumulate, shards;
     ct_train_mode capture;
+    bool recompute, channels_last; /* of captured steps */
     double clip_norm, ema, checkpoint_seconds;
 } recipe;
 

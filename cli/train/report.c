@@ -40,6 +40,13 @@ static void write_tiles(buffer *b, const trainer *t) {
     tile(b, "Time", value, note);
     snprintf(note, sizeof note, "a second, on %d thread%s", ct_get_threads(), ct_get_threads() == 1 ? "" : "s");
     tile(b, "Items", number_of(rate, 3, NUMBER_PAGE).text, note);
+    if (t->ranks > 1) {
+        snprintf(value, sizeof value, "%d", t->ranks);
+        tile(b, "Processes", value, ct_dist_engine());
+        snprintf(value, sizeof value, "%.1f %%", 100 * t->waited[0]);
+        snprintf(note, sizeof note, "of the time; %.1f %% by another process", 100 * t->waited[1]);
+        tile(b, "Communication", value, note);
+    }
     for (int i = 0; i < t->recipe->metric_count && t->best.count; i++)
         tile(b, metric_title(t->recipe->metrics[i]), number_of(t->best.metrics[i], 4, NUMBER_PAGE).text, "validation");
     buffer_text(b, "</div>\n");
@@ -64,6 +71,7 @@ static void write_head(buffer *b, const trainer *t) {
 }
 
 bool report_write(trainer *t) {
+    if (t->rank > 0) return true;
     static bool (*const sections[])(buffer *, trainer *) = {
         report_curves,  report_masks,   report_confusion,  report_mistakes, report_scatter,
         report_samples, report_filters, report_parameters, report_recipe,   report_reproduce};

@@ -231,6 +231,10 @@ static bool is_there(const trainer *t) {
 
 bool trainer_save(trainer *t) {
     if (!trainer_read(t)) return false; /* what a loss that is not finite has ruined is not saved */
+    if (t->rank > 0) {
+        t->saved = seconds_now();
+        return t->stored = true;
+    }
     if (!is_there(t)) return false;
     t->run.extra = make_extra(t);
     const bool right = t->run.extra && ct_run_save(&t->run, t->out, "last");
@@ -242,6 +246,7 @@ bool trainer_save(trainer *t) {
 }
 
 bool trainer_save_best(trainer *t) {
+    if (t->rank > 0) return true;
     if (!is_there(t)) return false;
     ct_run run = {.size = sizeof run, .net = t->learner.net, .epoch = t->run.epoch, .step = t->run.step};
     run.extra = make_extra(t);

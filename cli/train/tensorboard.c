@@ -85,6 +85,10 @@ static buffer begin_event(int64_t step) {
 }
 
 static bool end_event(board *b, buffer *event) {
+    if (!b) { /* another process writes it */
+        buffer_free(event);
+        return true;
+    }
     buffer record = {0};
     put_little_endian(&record, event->n, 8);
     put_little_endian(&record, masked(record.at, record.n), 4);

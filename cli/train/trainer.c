@@ -1,5 +1,5 @@
 /* The training loop: steps, evaluations, checkpoints, and stopping when a signal asks for it. */
-#include "cli/train/trainer.h"
+#include "cli/train/ranks.h"
 
 #include "cli/train/picture.h"
 
@@ -61,8 +61,10 @@ static bool make_loaders(trainer *t) {
         return recipe_fail_at(r->transforms[0].node, "transforms");
     /* a last batch of one item would make no statistics for batch norm */
     const bool drop = ct_dataset_count(l->train) > r->batch;
+    const int parts = r->shards > 0 ? (int)r->shards : t->ranks, here = parts / t->ranks;
     t->batches = ct_batches(l->train, r->batch, .shuffle = true, .drop_last = drop, .seed = (uint64_t)r->seed,
-                            .threads = CT_SET(r->loader_threads), .transform = transform, .device = l->device);
+                            .threads = CT_SET(r->loader_threads), .transform = transform, .device = l->device,
+                            .parts = parts, .part = here * t->rank, .part_count = here);
     t->valid = t->batches ? learner_valid_batches(l) : NULL;
     return t->valid != NULL;
 }
@@ -94,7 +96,7 @@ static bool make_optimizer(trainer *t) {
     return t->schedule || recipe_fail_at(r->schedule.node, "schedule");
 }
 
-static ct_tensor *loss_of(void *context, ct_tensor *const *batch, int n, ct_tensor **score) {
+ct_tensor *trainer_loss(void *context, ct_tensor *const *batch, int n, ct_tensor **score) {
     learner *l = context;
     (void)n;
     ct_tensor *outputs = learner_forward(l, batch[0]), *target = learner_target(l, batch[1]);
@@ -109,9 +111,18 @@ static bool make_step(trainer *t) {
     const recipe *r = t->recipe;
     ct_train_mode mode = r->capture;
     if (t->options->capture) recipe_capture(t->options->capture, &mode);
-    t->step = ct_train_step_new(t->optim, loss_of, &t->learner, .scaler = t->scaler, .ema = t->ema,
-                                .clip_norm = r->clip_norm, .accumulate = r->accumulate, .mode = mode);
+    t->step = ct_train_step_new(t->optim, trainer_loss, &t->learner, .scaler = t->scaler, .ema = t->ema,
+                                .clip_norm = r->clip_norm, .accumulate = r->accumulate, .mode = mode,
+                                .recompute = r->recompute, .channels_last = r->channels_last);
     return t->step != NULL;
+}
+
+/* Ranks of one machine take its devices in turn, unless one is named by its number. */
+static ct_device own_device(const trainer *t) {
+    ct_device device = t->options->device;
+    const int count = t->ranks > 1 && device.type != CT_CURRENT ? ct_device_count(device.type) : 0;
+    if (count > 1 && device.index == 0) device.index = ct_dist_local_rank() % count;
+    return device;
 }
 
 static bool make_parts(trainer *t) {
@@ -121,8 +132,8 @@ static bool make_parts(trainer *t) {
     if (!learner_open_data(l) || !learner_measure(l) || !learner_build(l)) return false;
     if (!(t->options->resume || learner_init(l)) || !learner_freeze(l))
         return false; /* a checkpoint has its own weights */
-    if (!learner_to_device(l, t->options->device)) return false;
-    if (!make_loaders(t)) return false;
+    if (!learner_to_device(l, own_device(t))) return false;
+    if (!ranks_begin(t) || !make_loaders(t)) return false;
     t->total_steps = r->epochs * ct_loader_batches(t->batches);
     t->log_every = t->total_steps / 2000 + 1;
     if (!make_optimizer(t)) return false;
@@ -146,6 +157,7 @@ static void free_parts(trainer *t) {
     board_close(t->board);
     journal_close(&t->journal);
     ct_train_step_free(t->step);
+    ct_dist_parallel_free(t->parallel);
     ct_ema_free(t->ema);
     ct_scaler_free(t->scaler);
     ct_schedule_free(t->schedule);
@@ -169,9 +181,13 @@ static double epoch_score(const trainer *t) {
 
 static bool step(trainer *t, const ct_batch *b) {
     const double lr = ct_optim_lr(t->optim);
+    const int64_t position = b->position, items = b->n;
     ct_scope {
         ct_tensor *loss = NULL, *score = NULL;
-        if (!ct_train_step_take(t->step, b->field, 2, &loss, &score) || !trainer_note(t, loss, score, b, lr))
+        const int64_t targets = t->learner.task == TASK_CLASSIFICATION ? b->n : ct_numel(b->y);
+        if (t->parallel ? !ranks_step(t, b, lr)
+                        : !ct_train_step_take(t->step, b->field, 2, &loss, &score) ||
+                              !trainer_note(t, loss, score, b, targets, lr))
             return false;
     }
     if (t->schedule && !ct_schedule_needs_metric(t->schedule) && !ct_schedule_step(t->schedule)) return false;
@@ -179,12 +195,28 @@ static bool step(trainer *t, const ct_batch *b) {
         progress_say(&t->progress, "note: steps are not captured: %s", ct_train_step_note(t->step));
         t->note_said = true;
     }
-    t->epoch_items += b->n;
+    t->epoch_items += t->parallel ? t->recipe->batch : items;
     t->run.step++;
-    const bool draw = progress_due(&t->progress);
-    if ((draw || t->unread_count == MOST_UNREAD || seconds_now() - t->read > 1) && !trainer_read(t)) return false;
-    progress_step(&t->progress, t->run.epoch, b->position, t->loss_sum / (double)t->targets, epoch_score(t), lr, draw);
+    const bool draw = progress_due(&t->progress), alone = t->ranks == 1;
+    const bool read =
+        alone ? draw || t->unread_count == MOST_UNREAD || seconds_now() - t->read > 1 : t->run.step % RANKS_MEET == 0;
+    if (read && !trainer_read(t)) return false;
+    progress_step(&t->progress, t->run.epoch, position, t->loss_sum / (double)t->targets, epoch_score(t), lr,
+                  draw && (alone || read));
     return ct_ok();
+}
+
+/* Whether to stop, and whether a checkpoint is due: what all ranks do alike. */
+static bool decide(trainer *t, bool *save) {
+    /* The first step is saved: one that fails leaves nothing behind that a corrected recipe would have to go round. */
+    unsigned flags =
+        (stop_wanted ? RANKS_STOP : 0u) | (seconds_now() - t->saved > t->recipe->checkpoint_seconds ? RANKS_SAVE : 0u);
+    *save = !t->stored;
+    if (t->ranks > 1 && t->run.step % RANKS_MEET != 0) return true;
+    if (t->ranks > 1 && !ranks_agree(&flags)) return false;
+    *save = *save || (flags & RANKS_SAVE);
+    t->stopping = flags & RANKS_STOP;
+    return true;
 }
 
 /* ---- One epoch ---- */
@@ -197,11 +229,9 @@ static bool train_epoch(trainer *t) {
     /* A run that was stopped between the last step of an epoch and its evaluation has only the latter left to do. */
     if (t->run.step >= (t->run.epoch + 1) * ct_loader_batches(t->batches))
         return ct_loader_seek(t->batches, t->run.epoch + 1);
-    for (ct_batch b; !stop_wanted && ct_next(t->batches, &b);) {
-        if (!step(t, &b)) return false;
-        /* The first step is saved: one that fails leaves nothing behind that a corrected recipe would have to go round. */
-        if ((!t->stored || seconds_now() - t->saved > t->recipe->checkpoint_seconds) && !trainer_save(t)) return false;
-    }
+    bool save = false;
+    for (ct_batch b; !t->stopping && ct_next(t->batches, &b);)
+        if (!step(t, &b) || !decide(t, &save) || (save && !trainer_save(t))) return false;
     return ct_ok();
 }
 
@@ -234,9 +264,11 @@ static bool finish_epoch(trainer *t) {
     evaluation e = {0};
     if (!trainer_read(t)) return false;
     const double train_seconds = seconds_now() - t->epoch_start;
+    if (!ranks_note_waiting(t, train_seconds)) return false;
     progress_note(&t->progress, "validating ...");
     if (t->ema && !ct_ema_swap_in(t->ema)) return false;
-    const bool whole = evaluate(&t->learner, t->valid, &stop_wanted, &e);
+    if (t->parallel && !ct_dist_broadcast_network(t->parallel)) return false; /* running statistics */
+    const bool whole = evaluate(&t->learner, t->valid, t->ranks == 1 ? &stop_wanted : NULL, &e);
     const bool best = whole && is_better(t, &e);
     epoch_record record = {(double)t->run.epoch + 1,
                            (double)t->run.step,
@@ -341,18 +373,23 @@ static void say_notes(trainer *t) {
 
 static bool begin(trainer *t) {
     const task_info *task = &tasks[t->learner.task];
-    if (!t->options->resume && !trainer_make_folder(t)) return false;
-    if (!trainer_lock(t) || (t->options->resume && !trainer_resume(t))) return false;
-    if (!journal_open(&t->journal, t->out, task, t->options->resume, t->run.step, t->run.epoch, t->options->json))
+    const bool first = t->rank == 0; /* writes, and prints */
+    if (first && ((!t->options->resume && !trainer_make_folder(t)) || !trainer_lock(t))) return false;
+    if (!ranks_share_folder(t) || (t->options->resume && !trainer_resume(t))) return false;
+    if (!journal_open(&t->journal, first ? t->out : NULL, task, t->options->resume, t->run.step, t->run.epoch,
+                      t->options->json))
         return false;
-    t->board = board_open(t->out, t->options->resume ? t->run.step + 1 : 0);
-    if (!t->board || !log_start(t) || !show_recipe(t)) return false;
-    progress_begin(&t->progress, t->options->json, task, t->recipe->epochs, ct_loader_batches(t->batches),
+    if (first && !(t->board = board_open(t->out, t->options->resume ? t->run.step + 1 : 0))) return false;
+    if (!log_start(t) || !show_recipe(t)) return false;
+    progress_begin(&t->progress, t->options->json || !first, task, t->recipe->epochs, ct_loader_batches(t->batches),
                    t->recipe->batch, t->learner.device);
     progress_say(&t->progress, "%s: %s, %lld parameters; %lld items to train on, %lld to validate on; %d thread%s, %s",
                  t->recipe->name, t->recipe->model.name, (long long)ct_module_size(t->learner.net),
                  (long long)ct_dataset_count(t->learner.train), (long long)ct_dataset_count(t->learner.valid),
                  ct_get_threads(), ct_get_threads() == 1 ? "" : "s", ct_isa());
+    if (t->ranks > 1)
+        progress_say(&t->progress, "%d processes by %s, each with %lld of the %lld items of a batch", t->ranks,
+                     ct_dist_engine(), (long long)t->recipe->batch / t->ranks, (long long)t->recipe->batch);
     if (t->options->resume) {
         progress_say(&t->progress, "going on in %s after step %lld of %lld", t->out, (long long)t->run.step,
                      (long long)t->total_steps);
@@ -385,11 +422,13 @@ static bool show_best(trainer *t) {
     char path[4096 + 32];
     if (t->best_epoch == 0) return true;
     snprintf(path, sizeof path, "%s/best.safetensors", t->out);
-    if (!ct_load(path, t->learner.net)) return false;
+    if (t->rank == 0 && !ct_load(path, t->learner.net)) return false;
+    if (t->parallel && !ct_dist_broadcast_network(t->parallel)) return false;
     if (t->best_is_old || t->best.count == 0) {
         evaluation_free(&t->best);
         if (!evaluate(&t->learner, t->valid, NULL, &t->best)) return false;
     }
+    if (t->rank > 0) return true;
     for (int i = 0; i < 3 && t->learner.task == TASK_LANGUAGE; i++) {
         const sampling how = {.tokens = 240, .temperature = 0.5 + 0.25 * i, .seed = (uint64_t)i + 1};
         t->samples[i] = generate(&t->learner, "", &how, NULL);
@@ -428,7 +467,7 @@ static int finish(trainer *t) {
 static int run_epochs(trainer *t) {
     while (t->run.epoch < t->recipe->epochs && !trainer_stopped_early(t)) {
         if (!train_epoch(t)) return TRAIN_FAILED;
-        if (stop_wanted) return stop(t);
+        if (t->stopping) return stop(t);
         if (!finish_epoch(t)) return ct_ok() && stop_wanted ? stop(t) : TRAIN_FAILED;
     }
     return finish(t);
@@ -443,12 +482,16 @@ int trainer_run(const trainer_options *options) {
     }
     t->options = options;
     t->lock = -1;
-    if (trainer_open_recipe(t) && make_parts(t) && begin(t)) {
+    const bool joined = ct_dist_init();
+    t->rank = ct_dist_rank();
+    t->ranks = ct_dist_size();
+    if (joined && trainer_open_recipe(t) && make_parts(t) && begin(t)) {
         catch_signals();
         status = run_epochs(t);
         progress_clear(&t->progress);
     }
     free_parts(t);
     free(t);
+    if (status != TRAIN_FAILED && !ct_dist_end()) status = TRAIN_FAILED;
     return status;
 }

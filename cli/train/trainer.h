@@ -6,6 +6,8 @@
 #include "cli/train/progress.h"
 #include "cli/train/tensorboard.h"
 
+#include <cotangent/dist.h>
+
 typedef struct trainer_options {
     const char *recipe; /* NULL: that of the checkpoint, with resume */
     const char *out;    /* NULL: runs/RECIPE-N */
@@ -38,7 +40,11 @@ typedef struct trainer {
     ct_scaler *scaler;
     ct_ema *ema;
     ct_train_step *step;
-    bool note_said; /* why steps are not captured */
+    bool note_said;             /* why steps are not captured */
+    int rank, ranks;            /* of the job: 0 of 1 where this process is alone */
+    ct_dist_parallel *parallel; /* NULL: it trains alone, and not in shards */
+    bool stopping;              /* a signal came, to any rank */
+    double waited[2]; /* of the last epoch, part of the time that ranks waited for each other: least and most */
     ct_run run;
     int64_t total_steps, log_every;
     bool warmup_cut; /* to less than the recipe says */
@@ -85,7 +91,9 @@ bool trainer_sets_epochs(const trainer_options *options); /* whether a --set is 
 
 /* Losses and scores, which stay on the device for a while (unread.c). Reading them waits for it, and finds a loss that is not
  * finite. */
-bool trainer_note(trainer *t, ct_tensor *loss, ct_tensor *score, const ct_batch *b, double lr);
+/* loss and score: one for each part that this process has computed, of b->n items and so many targets. */
+bool trainer_note(trainer *t, ct_tensor *loss, ct_tensor *score, const ct_batch *b, int64_t targets, double lr);
+ct_tensor *trainer_loss(void *learner, ct_tensor *const *batch, int n, ct_tensor **score);
 /* What a step's score is made of: NULL for a language model, whose perplexity comes from the loss. */
 ct_tensor *trainer_score(const learner *l, ct_tensor *outputs, ct_tensor *target);
 bool trainer_read(trainer *t);

@@ -260,6 +260,14 @@ bool tree_fail_key(const tree *node, const char *format, ...) {
     return false;
 }
 
+bool tree_fail_value(const tree *node, const char *wanted) {
+    buffer is = {0};
+    tree_write_short(node, &is);
+    tree_fail(node, "%s is %s, not %s", node->key ? node->key : "this", wanted, is.failed ? "this" : is.at);
+    buffer_free(&is);
+    return false;
+}
+
 bool tree_number(const tree *node, double *value) {
     if (!node || node->kind != TREE_TEXT || node->quoted || !strchr("+-.0123456789", node->text[0]) || !node->text[0])
         return false;

@@ -45,6 +45,7 @@ void tree_write_short(const tree *node, buffer *b);
 bool tree_fail(const tree *node, const char *format, ...) CT_PRINTF(2, 3);
 /* The same at its key: what is wrong is the name. */
 bool tree_fail_key(const tree *node, const char *format, ...) CT_PRINTF(2, 3);
+bool tree_fail_value(const tree *node, const char *wanted); /* "epochs is a whole number, not ..." */
 
 /* The value of a text: false, without an error, when it is not of that kind. */
 bool tree_number(const tree *node, double *value);

@@ -1,6 +1,6 @@
 /* Losses and scores of steps that the device may still be at: they stay there until the progress is drawn, a checkpoint is written
  * or the epoch ends, so that no step waits for the one before it. */
-#include "cli/train/trainer.h"
+#include "cli/train/ranks.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -27,15 +27,14 @@ ct_tensor *trainer_score(const learner *l, ct_tensor *outputs, ct_tensor *target
         ct_cast(ct_eq(ct_cast(ct_argmax(outputs, .axis = CT_SET(1)), CT_I64), ct_cast(meant, CT_I64)), CT_F32));
 }
 
-bool trainer_note(trainer *t, ct_tensor *loss, ct_tensor *score, const ct_batch *b, double lr) {
-    t->unread[t->unread_count++] =
-        (unread_step){.loss = ct_keep(loss),
-                      .score = score ? ct_keep(score) : NULL,
-                      .targets = t->learner.task == TASK_CLASSIFICATION ? b->n : ct_numel(b->y),
-                      .items = b->n,
-                      .step = t->run.step + 1,
-                      .epoch = b->epoch + 1,
-                      .lr = lr};
+bool trainer_note(trainer *t, ct_tensor *loss, ct_tensor *score, const ct_batch *b, int64_t targets, double lr) {
+    t->unread[t->unread_count++] = (unread_step){.loss = ct_keep(loss),
+                                                 .score = score ? ct_keep(score) : NULL,
+                                                 .targets = targets,
+                                                 .items = b->n,
+                                                 .step = t->run.step + 1,
+                                                 .epoch = b->epoch + 1,
+                                                 .lr = lr};
     return ct_ok();
 }
 
@@ -81,19 +80,43 @@ static bool add_step(trainer *t, const unread_step *u, double loss, const double
                                            board_scalar(t->board, u->step, "learning_rate", u->lr));
 }
 
+/* One kind of figure, (steps,parts,size) of this rank: those of all ranks are added up, part by part in the order of the batch, to
+ * (steps,size) in sums. */
+static bool add_parts(const trainer *t, ct_tensor *const *xs, int n, int64_t parts, int64_t size, double *sums) {
+    const int64_t here = n * parts * size;
+    double *mine = calloc((size_t)here + 1, sizeof *mine), *all = mine;
+    bool right = mine ? read_all(xs, n, mine) : ct_fail(CT_ERR_MEMORY, NULL, "out of memory");
+    if (right && t->ranks > 1) right = (all = ranks_gather(mine, here)) != NULL;
+    for (int64_t i = 0; right && i < n * size; i++) {
+        sums[i] = 0;
+        for (int64_t p = 0; p < t->ranks * parts; p++)
+            sums[i] += all[((p / parts * n + i / size) * parts + p % parts) * size + i % size];
+    }
+    if (all != mine) free(all);
+    free(mine);
+    return right;
+}
+
 bool trainer_read(trainer *t) {
     const int n = t->unread_count;
     if (n == 0) return ct_ok();
     ct_tensor *losses[MOST_UNREAD], *scores[MOST_UNREAD];
     double loss[MOST_UNREAD];
     for (int i = 0; i < n; i++) losses[i] = t->unread[i].loss, scores[i] = t->unread[i].score;
-    const int64_t size = scores[0] ? ct_numel(scores[0]) : 0;
+    const int64_t parts = ct_numel(losses[0]), size = scores[0] ? ct_numel(scores[0]) / parts : 0;
+    const int64_t all = t->ranks * parts; /* that a batch was cut into */
     double *score = calloc((size_t)(n * size) + 1, sizeof *score);
     bool right = score || ct_fail(CT_ERR_MEMORY, NULL, "out of memory");
     ct_no_grad {
-        right = right && read_all(losses, n, loss) && (!size || read_all(scores, n, score));
+        right =
+            right && add_parts(t, losses, n, parts, 1, loss) && (!size || add_parts(t, scores, n, parts, size, score));
     }
-    for (int i = 0; right && i < n; i++) right = add_step(t, &t->unread[i], loss[i], score + i * size);
+    for (int i = 0; right && i < n; i++) {
+        unread_step *u = &t->unread[i];
+        u->targets *= all;
+        u->items *= all;
+        right = add_step(t, u, loss[i] / (double)all, score + i * size);
+    }
     free(score);
     trainer_drop_unread(t);
     t->read = seconds_now();

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "core/alloc.h"
 #include "core/call.h"
 #include "core/device.h"
 #include "core/error.h"
@@ -49,11 +50,13 @@ static bool is_candidate(const fuse_state *s, int k) {
     return fused && fused->name;
 }
 
-static bool begin_group(fuse_state *s, int k, bool *ok) {
+/* One of itself, if a kernel takes it. False after an error. */
+static bool begin_group(fuse_state *s, int k) {
+    bool ok = true;
     s->group[k] = s->next[k] = -1;
-    if (!is_candidate(s, k)) return false;
+    if (!is_candidate(s, k)) return true;
     const int64_t count = ct__view_count(record_of(s, k)->call.out[0]);
-    if (!is_possible(s, &k, 1, count, ok)) return false;
+    if (!is_possible(s, &k, 1, count, &ok)) return ok;
     s->group[k] = k;
     s->groups[k] = (fuse_group){.first = k, .size = 1, .position = k, .count = count};
     return true;
@@ -99,7 +102,7 @@ static bool join_neighbors(fuse_state *s, int k) {
             const fuse_access *b = &s->accesses[other];
             const int group = s->group[b->record];
             if (b->is.writes) break;
-            if (group >= 0 && b->is.view && ct__fuse_same_elements(a->is.view, b->is.view))
+            if (group >= 0 && b->is.view && a->is.slot == b->is.slot && ct__fuse_same_elements(a->is.view, b->is.view))
                 ok = join(s, group, s->group[k]);
         }
     }
@@ -108,9 +111,10 @@ static bool join_neighbors(fuse_state *s, int k) {
 
 static bool find_groups(fuse_state *s) {
     bool ok = true;
-    for (int k = 0; k < s->n_records; k++) s->group[k] = s->next[k] = -1;
+    for (int k = 0; ok && k < s->n_records; k++) ok = begin_group(s, k);
+    if (ok) ct__fuse_find_failing(s);
     for (int k = 0; ok && k < s->n_records; k++)
-        if (begin_group(s, k, &ok)) ok = join_neighbors(s, k);
+        if (s->group[k] >= 0) ok = join_neighbors(s, k);
     return ok;
 }
 
@@ -119,10 +123,11 @@ static bool find_groups(fuse_state *s) {
 static bool reaches(const fuse_state *s, int k, int where) {
     const int position = s->groups[s->group[k]].position, low = k < position ? k : position,
               high = k < position ? position : k;
-    return low < high && low <= where && where <= high;
+    return position == where || (low < high && low <= where && where <= high);
 }
 
-/* Keeps records at their places that have been moved past this one: what they read or write is in use for longer, or sooner. */
+/* Keeps records at their places that have been moved past this one, so that what they read or write is in use for longer, or sooner; and those
+ * of the group that is there itself, which may want scratch. */
 static bool fix(fuse_state *s, int where) {
     bool any = false;
     for (int k = 0; k < s->n_records; k++) {
@@ -132,11 +137,24 @@ static bool fix(fuse_state *s, int where) {
     return any;
 }
 
+static bool measure_scratch(fuse_state *s) {
+    int members[CT__FUSE_STEPS];
+    for (int k = 0; k < s->n_records; k++) {
+        fuse_group *group = s->group[k] == k ? &s->groups[k] : NULL;
+        ct_record record;
+        if (!group || group->size == 1) continue;
+        if (!ct__fuse_build(s, members, list_members(s, k, -1, members), group->count, &record)) return false;
+        group->scratch = record.block ? (int64_t)ct__fuse_scratch(&record.call) : 0;
+        ct__record_free(&record);
+    }
+    return true;
+}
+
 /* Groups that need no more memory at once than the graph did without them. */
 static bool find_frugal_groups(fuse_state *s, int64_t before) {
     for (int i = 0;; i++) {
         int where = 0;
-        if (!find_groups(s)) return false;
+        if (!find_groups(s) || !measure_scratch(s)) return false;
         const int64_t now = ct__fuse_usage(s, &where);
         if (now < 0) return false;
         if (now <= before) return true;
@@ -147,40 +165,108 @@ static bool find_frugal_groups(fuse_state *s, int64_t before) {
 
 /* ---- The graph with them ---- */
 
-static bool replace(fuse_state *s, int group, int *n_groups, int *n_steps) {
-    ct_graph *g = s->graph;
+/* A group and the call that it becomes. */
+typedef struct fused_group {
+    int group;
     ct_record record;
+    bool ready;
+} fused_group;
+
+static bool is_to_become_one(const fuse_state *s, int k) {
+    return s->group[k] >= 0 && s->groups[s->group[k]].position == k && s->groups[s->group[k]].size > 1;
+}
+
+static bool make_call(fuse_state *s, int group, fused_group *made) {
     int members[CT__FUSE_STEPS];
-    const fuse_group *is = &s->groups[group];
     const int n = list_members(s, group, -1, members);
-    if (!ct__fuse_build(s, members, n, is->count, &record)) return false;
-    if (!ct__record_choose(g, &record)) {
-        ct__record_free(&record);
-        return ct_ok() ? ct_fail(CT_ERR_STATE, "capture", "no kernel takes a fused call that one took before") : false;
+    *made = (fused_group){.group = group, .ready = true};
+    if (!ct__fuse_build(s, members, n, s->groups[group].count, &made->record)) return false;
+    if (ct__record_choose(s->graph, &made->record)) return true;
+    ct__record_free(&made->record);
+    made->record.block = NULL;
+    return ct_ok() ? ct_fail(CT_ERR_STATE, "capture", "no kernel takes a fused call that one took before") : false;
+}
+
+/* What takes long is done for all calls of a device at once; what it then cannot do stays as it was. */
+static bool prepare(fused_group *made, int n) {
+    const size_t bytes = (size_t)n * (sizeof(ct_call *) + sizeof(int) + sizeof(bool));
+    const ct_call **calls = ct__alloc(bytes);
+    if (!calls) return ct__fail_memory("capture", bytes);
+    int *which = (int *)(void *)(calls + n);
+    bool *ready = (bool *)(which + n);
+    for (int type = 0; type < CT_DEVICE_TYPES; type++) {
+        int count = 0;
+        for (int i = 0; i < n; i++) {
+            if (made[i].record.call.device.type != (ct_device_type)type) continue;
+            which[count] = i;
+            ready[count] = true;
+            calls[count++] = &made[i].record.call;
+        }
+        const ct_backend *backend = count ? ct__backend((ct_device_type)type) : NULL;
+        if (backend && backend->prepare) backend->prepare(backend->self, calls, count, ready);
+        for (int i = 0; i < count; i++) made[which[i]].ready = ready[i];
     }
-    for (int i = 0; i < n; i++) ct__record_drop(&g->records[members[i]]);
-    ++*n_groups;
-    *n_steps += n;
-    /* it takes the place of the member that stays */
-    ct__record_free(&g->records[is->position]);
-    g->records[is->position] = record;
+    ct__free(calls, bytes);
     return true;
+}
+
+/* The call takes the place of the member that stays. */
+static int replace(fuse_state *s, fused_group *made) {
+    ct_graph *g = s->graph;
+    int members[CT__FUSE_STEPS];
+    const int n = list_members(s, made->group, -1, members), position = s->groups[made->group].position;
+    for (int i = 0; i < n; i++) ct__record_drop(&g->records[members[i]]);
+    ct__record_free(&g->records[position]);
+    g->records[position] = made->record;
+    return n;
+}
+
+/* Groups that cannot be one call go to their positions all the same, one call after the other: others have gone to theirs. */
+static bool gather_others(fuse_state *s) {
+    const size_t bytes = (size_t)s->n_records * sizeof(int);
+    int *order = ct__alloc(bytes), n = 0;
+    if (!order) return ct__fail_memory("capture", bytes);
+    for (int k = 0; k < s->n_records; k++) {
+        const fuse_group *group = s->group[k] >= 0 ? &s->groups[s->group[k]] : NULL;
+        if (!group || !group->apart) order[n++] = k;
+        else if (group->position == k) n += list_members(s, s->group[k], -1, order + n);
+    }
+    ct__graph_reorder(s->graph, order);
+    ct__free(order, bytes);
+    return true;
+}
+
+static bool make_calls(fuse_state *s) {
+    int count = 0, n = 0, n_groups = 0, n_steps = 0;
+    for (int k = 0; k < s->n_records; k++) count += is_to_become_one(s, k);
+    if (!count) return true;
+    const size_t bytes = (size_t)count * sizeof(fused_group);
+    fused_group *made = ct__alloc(bytes);
+    if (!made) return ct__fail_memory("capture", bytes);
+    bool ok = true;
+    for (int k = 0; ok && k < s->n_records; k++)
+        if (is_to_become_one(s, k)) ok = make_call(s, s->group[k], &made[n++]);
+    ok = ok && prepare(made, n);
+    bool all = true;
+    for (int i = 0; i < n; i++) {
+        if (ok && made[i].ready) n_steps += replace(s, &made[i]), n_groups++;
+        else if (made[i].record.block) ct__record_free(&made[i].record);
+        all &= made[i].ready;
+        s->groups[made[i].group].apart = !made[i].ready;
+    }
+    if (ok && !all) ok = gather_others(s);
+    ct__free(made, bytes);
+    if (n_groups) ct__pass_note(s->graph, "%d calls became %d", n_steps, n_groups);
+    return ok;
 }
 
 bool ct__pass_fuse(ct_graph *g) {
     fuse_state s;
-    int n_groups = 0, n_steps = 0;
     ct__graph_lifetimes(g);
     const int64_t before = ct__graph_usage(g, NULL);
-    bool ok = before >= 0 && ct__fuse_state_make(&s, g);
     if (before < 0) return false;
-    ok = ok && find_frugal_groups(&s, before);
-    for (int k = 0; ok && k < s.n_records; k++) {
-        if (s.group[k] < 0 || s.groups[s.group[k]].position != k || s.groups[s.group[k]].size == 1) continue;
-        ok = replace(&s, s.group[k], &n_groups, &n_steps);
-    }
+    const bool ok = ct__fuse_state_make(&s, g) && find_frugal_groups(&s, before) && make_calls(&s);
     ct__fuse_state_free(&s);
     ct__graph_compact(g);
-    if (n_groups) ct__pass_note(g, "%d calls became %d", n_steps, n_groups);
     return ok;
 }

@@ -12,7 +12,7 @@
 
 enum { CT__FUSE_STEPS = 64, CT__FUSE_OPERANDS = 512 }; /* of a group, at most */
 
-/* What one record does to one slot, and its neighbors in the slot, in the order of records; -1: there is none. */
+/* What one record does to one slot, and its neighbors in the same memory, in the order of records; -1: there is none. */
 typedef struct fuse_access {
     ct_access is;
     int record;
@@ -22,7 +22,9 @@ typedef struct fuse_access {
 typedef struct fuse_group {
     int first, size; /* members, in order: first, next[first] ... */
     int position;
-    int64_t count; /* elements */
+    int64_t count;   /* elements */
+    int64_t scratch; /* bytes, where it is of more than one */
+    bool apart;      /* it cannot be done as one after all */
 } fuse_group;
 
 typedef struct fuse_state {
@@ -30,14 +32,15 @@ typedef struct fuse_state {
     int n_records; /* before any is put in */
     fuse_access *accesses;
     int *begin;                        /* of a record's accesses; those of the next one begin where they end */
-    int *slot_first;                   /* the first access to a slot */
+    int *slot_first;                   /* the first access to the memory of a slot */
     int *group, *next;                 /* by record; -1: none */
     fuse_group *groups;                /* by the record that began it */
     int *effect_before, *effect_after; /* by record: what the host does next to it; -1, n_records: nothing */
-    bool *uses_kept;                   /* by record */
-    bool *fixed;                       /* by record: it stays at its place */
-    int *stamp, now;                   /* by record: it is one of those that are looked at if this is `now` */
-    void *block;                       /* all of these */
+    int *fail_before, *fail_after; /* the same for what may fail: calls that leave something behind do not pass it */
+    bool *uses_kept, *writes_kept; /* by record */
+    bool *fixed;                   /* by record: it stays at its place */
+    int *stamp, now;               /* by record: it is one of those that are looked at if this is `now` */
+    void *block;                   /* all of these */
     size_t block_bytes;
 } fuse_state;
 
@@ -45,6 +48,8 @@ typedef struct fuse_state {
 
 bool ct__fuse_state_make(fuse_state *state, ct_graph *graph); /* false after an error; */
 void ct__fuse_state_free(fuse_state *state);                  /* either way */
+/* Once it is known which records are in groups: those cannot fail. */
+void ct__fuse_find_failing(fuse_state *state);
 /* Elements of two views are the same, in the same order: a reshape may lie between them. */
 bool ct__fuse_same_elements(const ct_view *a, const ct_view *b);
 /* Whether b can be moved to a's position, or a to b's: then *position is that. */
@@ -59,5 +64,6 @@ int64_t ct__fuse_usage(const fuse_state *state, int *where);
 /* The call of records members[0] to members[n - 1], whose steps have `count` elements, as one. *record has no block where they cannot be:
  * no kernel takes them. False after an error. */
 bool ct__fuse_build(fuse_state *state, const int *members, int n, int64_t count, ct_record *record);
+size_t ct__fuse_scratch(ct_call *call); /* of a call that some kernel takes */
 
 #endif

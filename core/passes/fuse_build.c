@@ -6,6 +6,7 @@
 #include "core/device.h"
 #include "core/error.h"
 #include "core/passes/fuse.h"
+#include "core/threads.h"
 
 #include "gen/ops_decl.h"
 
@@ -266,11 +267,21 @@ static void fill(const fuse_state *s, const int *members, int n, int64_t count, 
     for (int k = 0; k < n; k++) record->call.flags |= s->graph->records[members[k]].call.flags & CT_CALL_LASTING;
 }
 
-static bool is_taken(const ct_call *call) {
+static const ct_kernel *kernel_for(const ct_call *call) {
     const ct_kernel *kernel = ct__kernels_of(call->op, call->device.type);
     for (; kernel && kernel->name; kernel++)
-        if (!kernel->can || !kernel->can(call)) return true;
-    return false;
+        if (!kernel->can || !kernel->can(call)) return kernel;
+    return NULL;
+}
+
+size_t ct__fuse_scratch(ct_call *call) {
+    const ct_kernel *kernel = kernel_for(call);
+    if (!kernel || !kernel->scratch) return 0;
+    call->workers = ct__threads();
+    ct__threads_hold(call->workers);
+    const size_t bytes = kernel->scratch(call);
+    ct__threads_hold(0);
+    return bytes;
 }
 
 bool ct__fuse_build(fuse_state *s, const int *members, int n, int64_t count, ct_record *record) {
@@ -286,7 +297,7 @@ bool ct__fuse_build(fuse_state *s, const int *members, int n, int64_t count, ct_
         if (ok) fill(s, members, n, count, v, &at, record);
     }
     ct__free(v, sizeof *v);
-    if (ok && record->block && !is_taken(&record->call)) {
+    if (ok && record->block && !kernel_for(&record->call)) {
         ct__free(record->block, record->block_bytes);
         memset(record, 0, sizeof *record);
     }

@@ -32,23 +32,26 @@ static size_t lay_out(fuse_state *s, char *block, size_t n, size_t n_accesses, s
     s->next = part(&at, n, sizeof *s->next);
     s->effect_before = part(&at, n, sizeof *s->effect_before);
     s->effect_after = part(&at, n, sizeof *s->effect_after);
+    s->fail_before = part(&at, n, sizeof *s->fail_before);
+    s->fail_after = part(&at, n, sizeof *s->fail_after);
     s->uses_kept = part(&at, n, sizeof *s->uses_kept);
+    s->writes_kept = part(&at, n, sizeof *s->writes_kept);
     s->fixed = part(&at, n, sizeof *s->fixed);
     s->stamp = part(&at, n, sizeof *s->stamp);
     return (size_t)(at - block);
 }
 
-/* Chains the accesses to each slot; last and last_write are room for a number a slot. */
+/* Chains the accesses to the same memory; last and last_write are room for a number for each slot. */
 static void chain(fuse_state *s, int *last, int *last_write) {
     ct_graph *g = s->graph;
     int n = 0;
     for (int i = 0; i < g->n_slots; i++) s->slot_first[i] = last[i] = last_write[i] = -1;
     for (int k = 0; k < s->n_records; k++) {
         s->begin[k] = n;
-        s->uses_kept[k] = false;
+        s->uses_kept[k] = s->writes_kept[k] = false;
         for (int i = 0; ct__access_next(g, &g->records[k], &i, &s->accesses[n].is); n++) {
             fuse_access *a = &s->accesses[n];
-            const int slot = a->is.slot;
+            const int slot = ct__slot_memory(g, a->is.slot);
             a->record = k;
             a->before = last[slot];
             a->write_before = last_write[slot];
@@ -63,22 +66,32 @@ static void chain(fuse_state *s, int *last, int *last_write) {
                 last_write[slot] = n;
             }
             last[slot] = n;
-            s->uses_kept[k] |= g->slots[slot].kept != NULL;
+            if (!g->slots[slot].kept) continue;
+            s->uses_kept[k] = true;
+            s->writes_kept[k] |= a->is.writes;
         }
     }
     s->begin[s->n_records] = n;
 }
 
-static void find_effects(fuse_state *s) {
-    for (int k = 0, effect = -1; k < s->n_records; k++) {
-        s->effect_before[k] = effect;
-        if (s->graph->records[k].kind == CT__EFFECT) effect = k;
+/* For each record the nearest ones of a kind. */
+static void find_nearest(const fuse_state *s, bool (*is)(const fuse_state *s, int record), int *before, int *after) {
+    for (int k = 0, last = -1; k < s->n_records; k++) {
+        before[k] = last;
+        if (is(s, k)) last = k;
     }
-    for (int k = s->n_records - 1, effect = s->n_records; k >= 0; k--) {
-        s->effect_after[k] = effect;
-        if (s->graph->records[k].kind == CT__EFFECT) effect = k;
+    for (int k = s->n_records - 1, next = s->n_records; k >= 0; k--) {
+        after[k] = next;
+        if (is(s, k)) next = k;
     }
 }
+
+static bool is_effect(const fuse_state *s, int k) { return s->graph->records[k].kind == CT__EFFECT; }
+static bool may_fail(const fuse_state *s, int k) {
+    return s->group[k] < 0 && ct__record_may_fail(&s->graph->records[k]);
+}
+
+void ct__fuse_find_failing(fuse_state *s) { find_nearest(s, may_fail, s->fail_before, s->fail_after); }
 
 bool ct__fuse_state_make(fuse_state *s, ct_graph *g) {
     *s = (fuse_state){.graph = g, .n_records = g->n_records};
@@ -91,7 +104,7 @@ bool ct__fuse_state_make(fuse_state *s, ct_graph *g) {
     if (ok) {
         lay_out(s, s->block, n, n_accesses, n_slots);
         chain(s, last, last + n_slots);
-        find_effects(s);
+        find_nearest(s, is_effect, s->effect_before, s->effect_after);
         memset(s->fixed, 0, n * sizeof *s->fixed);
         memset(s->stamp, 0, n * sizeof *s->stamp);
     } else {
@@ -110,12 +123,13 @@ static int position_of(const fuse_state *s, int record) {
 }
 
 static bool conflicts(const ct_access *a, const ct_access *b) {
-    return (a->writes || b->writes) && a->low < b->high && b->low < a->high;
+    return (a->writes || b->writes) && (a->slot != b->slot || (a->low < b->high && b->low < a->high));
 }
 
 /* The highest position of what has to come before a record, but for groups a and b. */
 static int last_before(const fuse_state *s, int record, int a, int b) {
     int last = s->uses_kept[record] ? s->effect_before[record] : -1;
+    if (s->writes_kept[record] && s->fail_before[record] > last) last = s->fail_before[record];
     for (int i = s->begin[record]; i < s->begin[record + 1]; i++) {
         const fuse_access *mine = &s->accesses[i];
         for (int k = mine->is.writes ? mine->before : mine->write_before; k >= 0;) {
@@ -124,7 +138,8 @@ static int last_before(const fuse_state *s, int record, int a, int b) {
             if (other->record == record || !conflicts(&mine->is, &other->is)) continue;
             const int group = s->group[other->record], position = position_of(s, other->record);
             if (group < 0 || (group != a && group != b)) last = position > last ? position : last;
-            if (other->is.whole) break; /* what came before it has a lower position */
+            if (other->is.whole && other->is.slot == mine->is.slot)
+                break; /* what came before it has a lower position */
         }
     }
     return last;
@@ -133,6 +148,7 @@ static int last_before(const fuse_state *s, int record, int a, int b) {
 /* The lowest position of what has to come behind a record. */
 static int first_behind(const fuse_state *s, int record, int a, int b) {
     int first = s->uses_kept[record] ? s->effect_after[record] : s->n_records;
+    if (s->writes_kept[record] && s->fail_after[record] < first) first = s->fail_after[record];
     for (int i = s->begin[record]; i < s->begin[record + 1]; i++) {
         const fuse_access *mine = &s->accesses[i];
         for (int k = mine->is.writes ? mine->after : mine->write_after; k >= 0;) {
@@ -141,7 +157,7 @@ static int first_behind(const fuse_state *s, int record, int a, int b) {
             if (other->record == record || !conflicts(&mine->is, &other->is)) continue;
             const int group = s->group[other->record], position = position_of(s, other->record);
             if (group < 0 || (group != a && group != b)) first = position < first ? position : first;
-            if (other->is.whole) break;
+            if (other->is.whole && other->is.slot == mine->is.slot) break;
         }
     }
     return first;
@@ -199,7 +215,9 @@ static bool access_agrees(const fuse_state *s, const fuse_access *mine, int grou
         const fuse_access *other = &s->accesses[k];
         k = forward ? (all ? other->after : other->write_after) : (all ? other->before : other->write_before);
         if (s->group[other->record] != group || !conflicts(&mine->is, &other->is)) continue;
-        if (!mine->is.view || !other->is.view || !ct__fuse_same_elements(mine->is.view, other->is.view)) return false;
+        if (mine->is.slot != other->is.slot || !mine->is.view || !other->is.view ||
+            !ct__fuse_same_elements(mine->is.view, other->is.view))
+            return false;
     }
     return true;
 }
@@ -239,8 +257,10 @@ int64_t ct__fuse_usage(const fuse_state *s, int *where) {
         change[constant ? s->n_records : last + 1] -= (int64_t)g->slots[i].bytes;
     }
     for (int k = 0; k < s->n_records; k++) {
+        const fuse_group *group = s->group[k] >= 0 ? &s->groups[s->group[k]] : NULL;
+        const int64_t scratch = group && group->size > 1 && group->position == k ? group->scratch : 0;
         now += change[k];
-        if (now > most) most = now, *where = k;
+        if (now + scratch > most) most = now + scratch, *where = k;
     }
     ct__free(change, bytes);
     return most;

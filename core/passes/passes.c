@@ -9,12 +9,14 @@
 #include "core/error.h"
 #include "core/log.h"
 
+/* In the order in which they run. */
 static const ct_graph_pass passes[] = {
     {"dead", ct__pass_dead, true, 0},   /* what nobody reads */
     {"cse", ct__pass_cse, true, 0},     /* what is computed twice */
     {"hoist", ct__pass_hoist, true, 0}, /* what is the same in every replay */
+    {"layout", ct__pass_layout, false, CT_CAPTURE_LAYOUT},
     {"recompute", ct__pass_recompute, false, CT_CAPTURE_RECOMPUTE},
-    {"fuse", ct__pass_fuse, true, 0},
+    {"fuse", ct__pass_fuse, true, 0},   /* and of what is made again, with what uses it */
     {"order", ct__pass_order, true, 0}, /* for a lower peak of memory */
     {0},
 };

@@ -17,6 +17,7 @@ typedef struct ct_graph_pass {
 bool ct__pass_dead(ct_graph *graph);
 bool ct__pass_cse(ct_graph *graph);
 bool ct__pass_hoist(ct_graph *graph);
+bool ct__pass_layout(ct_graph *graph);
 bool ct__pass_recompute(ct_graph *graph);
 bool ct__pass_order(ct_graph *graph);
 

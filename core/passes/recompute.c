@@ -68,6 +68,7 @@ static bool is_cheap(const ct_graph *g, const ct_record *record) {
     for (int i = 1; i < call->n_out; i++)
         if (call->out[i] && g->slots[record->slots[call->n_in + i]].bytes > 64) return false;
     if (!call->in[0] || !call->out[0] || (call->op->flags & (CT_OP_MUTATES | CT_OP_RANDOM))) return false;
+    if (call->attrs && !call->op->attrs) return false; /* nobody knows what they point at */
     if (call->op->flags & CT_OP_ELEMENTWISE) return true;
     return ((call->op->flags & CT_OP_MOVES) || record->generator >= 0) &&
            ct__view_same_shape(call->in[0], call->out[0]); /* a cast, a copy, dropout */

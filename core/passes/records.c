@@ -67,6 +67,7 @@ bool ct__record_is_pure(const ct_record *record) {
 bool ct__record_may_fail(const ct_record *record) {
     if (record->kind != CT__CALL) return record->kind == CT__EFFECT;
     const ct_op *op = record->call.op;
+    if (op == &ct__op_fused) return false; /* of steps that do not */
     if (!ct__op_is_builtin(op)) return true;
     if (op->flags & (CT_OP_ELEMENTWISE | CT_OP_MUTATES)) return false; /* steps of optimizers, norms */
     if (op->flags & (CT_OP_RANDOM | CT_OP_NO_GRAD)) return true;
@@ -216,7 +217,8 @@ bool ct__record_clone(const ct_record *record, ct_record *copy) {
     const ct_view **pointer = (const ct_view **)(uintptr_t)copy->call.in;
     for (int i = 0; i < copy->n_views; i++) {
         pointer[i] = MOVED(pointer[i]);
-        if (i < copy->call.n_in && copy->call.numbers >> i & 1) copy->views[i].buffer = MOVED(record->views[i].buffer);
+        if (i < copy->call.n_in && i < 32 && copy->call.numbers >> i & 1)
+            copy->views[i].buffer = MOVED(record->views[i].buffer);
     }
 #undef MOVED
     return true;
@@ -252,7 +254,7 @@ static int64_t usage(const ct_graph *g, const span *spans, int64_t *in_use) {
     if (!change) return ct__fail_memory("capture", bytes), -1;
     memset(change, 0, bytes);
     for (int i = 0; i < g->n_slots; i++) {
-        if (g->slots[i].kept || spans[i].first > spans[i].last) continue;
+        if (g->slots[i].kept || g->slots[i].data || spans[i].first > spans[i].last) continue;
         change[spans[i].first] += (int64_t)g->slots[i].bytes;
         change[spans[i].last + 1] -= (int64_t)g->slots[i].bytes;
     }

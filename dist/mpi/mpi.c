@@ -50,13 +50,16 @@ static void library_name(char *name, size_t room) {
     snprintf(name, room, "%.*s", (int)room - 1, text);
 }
 
-static const char *open(int *rank, int *ranks, int *local_rank, int *local_ranks, char *name, size_t room) {
+static const char *open(int *rank, int *ranks, int *local_rank, int *local_ranks, bool *any_thread, char *name,
+                        size_t room) {
     int running = 0, level = MPI_THREAD_SINGLE;
     const char *problem = ct__mpi_problem(MPI_Initialized(&running));
     if (!problem && !running) {
         problem = ct__mpi_problem(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level));
         ours = !problem;
     }
+    if (!problem) problem = ct__mpi_problem(MPI_Query_thread(&level));
+    *any_thread = level >= MPI_THREAD_SERIALIZED;
     if (!problem) problem = ct__mpi_problem(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     if (!problem) problem = open_lanes(0, MPI_COMM_WORLD);
     if (!problem) problem = ct__mpi_problem(MPI_Comm_rank(MPI_COMM_WORLD, rank));

@@ -184,12 +184,16 @@ typedef struct ct_backend {
     /* The dtypes that its tensors may have, a bit (1 << dtype) each; 0: all there are. A tensor of another one is an error where it
      * would come to be, and what is needed in f64 on the way to a result is made on the CPU or computed in f32. */
     uint32_t dtypes;
-    /* Work as one: what kernels enqueue on the stream between the two is recorded in place of being done, and what record_end gives does it,
-     * in order, as often as it is launched. *handle NULL, without an error: this work cannot be recorded. All NULL: none can. */
+    /* Work as one: what kernels, copy and fill enqueue on the stream between the two is recorded in place of being done, and what record_end
+     * gives does it, in order, as often as it is launched. *handle NULL, without an error: this work cannot be recorded. All NULL: none can. */
     bool (*record_begin)(void *self, int device, ct_stream *stream);
     bool (*record_end)(void *self, int device, ct_stream *stream, void **handle);
     bool (*record_launch)(void *self, int device, void *handle, ct_stream *stream);
     void (*record_free)(void *self, int device, void *handle);
+    /* Makes ready what these calls need that takes long, as device code that is compiled for each, and several at once since that goes in
+     * parallel. The calls have kernels, views without buffers, and live as long as the graph that they are for. ready[i] becomes false where call i
+     * cannot be done after all, which is no error. NULL: nothing takes long. */
+    void (*prepare)(void *self, const ct_call *const *calls, int n, bool *ready);
 } ct_backend;
 
 /* What the core offers a module. */

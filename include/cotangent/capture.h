@@ -40,6 +40,9 @@ enum {
     /* Time for memory: cheap results (elementwise ops, casts, dropout) that would be held for long are computed again where they are used.
      * The same bits. */
     CT_CAPTURE_RECOMPUTE = 4,
+    /* Images between convolutions have their channels last in memory, whatever the network is written in: for devices whose convolutions are
+     * faster so. Results are the same but for rounding. */
+    CT_CAPTURE_LAYOUT = 8,
     /* Every replay is compared with the function (CT_CAPTURE=check in the environment does the same for all graphs): see below */
     CT_CAPTURE_CHECK = 1 << 8,
     CT_CAPTURE_SAVE = 1 << 9, /* what was recorded is kept as it is, so that it can be saved (cotangent/graph.h) */
@@ -83,6 +86,10 @@ CT_API bool ct_graph_set(ct_graph *graph, const char *name, double value);
 /* While a function is captured: effect(context) is called at this place in every replay. For what a program does on the host in each
  * step, such as counting. False after an error; true, and nothing is done, where nothing is captured. */
 CT_API bool ct_capture_effect(bool (*effect)(void *context), void *context);
+/* The same for an effect that only changes numbers which calls after it read, such as rates: a device that does the calls of a replay as one
+ * has it before all of them, though not before effects that the function led to before it. It is called early once; where a function
+ * leads to the same effect and context again, at its place. */
+CT_API bool ct_capture_effect_early(bool (*effect)(void *context), void *context);
 /* While a function is captured: the graph takes as given what *version stands for, and is good as long as that is what it was when the
  * capture ended. For what replaces tensors that a step uses, as loading the state of an optimizer does: it counts its version up. A
  * replay is then refused, before anything is done, with "why" (a text that lives as long as the graph). False after an error; true,
@@ -123,8 +130,11 @@ typedef struct ct_graph_step_info {
     int inputs, outputs;   /* operands */
     int64_t scratch_bytes; /* that the kernel works in */
     bool random;           /* it has a position in a random stream */
+    int parts;             /* calls that its kernel does as one; 0: it is one */
 } ct_graph_step_info;
 CT_API bool ct_graph_step(const ct_graph *graph, int64_t step, ct_graph_step_info *info);
+/* The op of one of these calls; NULL past the last. */
+CT_API const char *ct_graph_step_part(const ct_graph *graph, int64_t step, int part);
 
 /* Where the memory of an operand comes from. */
 typedef enum ct_graph_memory_kind {

@@ -308,6 +308,10 @@ typedef struct ct_batches_options {
     bool raw;                /* field 0 as it is; otherwise u8 becomes f32 in 0 .. 1 after the transforms */
     ct_opt pad;              /* items of different shapes are filled up with this, at the end of each axis */
     ct_device device;        /* where batches are brought ahead, on a stream of the loader's; {}: the current one */
+    /* For processes that share an epoch: every batch is cut into `parts` of as many items (the last ones of a smaller batch have fewer, or
+     * none), and ct_next gives part_count of them (0: one) from `part` on, one after the other. 0: batches are whole. What is counted
+     * (batches, items, positions) and stored is of whole batches, so a state is taken back by a loader of other parts. */
+    int parts, part, part_count;
 } ct_batches_options;
 CT_API ct_loader *ct_batches_p(ct_dataset *dataset, int64_t batch, const ct_batches_options *options);
 
@@ -318,6 +322,7 @@ typedef struct ct_batch {
     const int64_t *index;    /* which items, n of them */
     const int64_t *length;   /* with .pad: the first dimension of field 0 of each; otherwise NULL */
     int64_t epoch, position; /* of this batch: epoch from 0, batches before it in the epoch */
+    int part;                /* of the batch, with .parts */
 } ct_batch;
 
 /* True with the next batch; false at the end of an epoch (the next call begins another one) and on an error. An error

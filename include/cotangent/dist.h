@@ -14,7 +14,7 @@
  * a scalar that is differentiated is taken to be one rank's part of a sum over all ranks, so backward of a collective is a collective, and all
  * ranks of the group have to run it.
  *
- * Threads: the functions here are for one thread of a process at a time. */
+ * Threads: the functions here are for one thread of a process at a time. With MPI one thread of the library's own moves what has begun. */
 #ifndef COTANGENT_DIST_H
 #define COTANGENT_DIST_H
 
@@ -33,6 +33,8 @@ typedef struct ct_dist_options {
      * rank. NULL: CT_DIST, and without it whoever started this process, by the variables that mpirun, srun and torchrun set. */
     const char *engine;
     double timeout; /* seconds that a rank waits for the others in a call: CT_DIST_TIMEOUT, and without it 300 */
+    /* No thread that moves calls on while the program computes: they move when it calls something here. Also CT_DIST_PROGRESS=0 */
+    bool no_progress;
 } ct_dist_options;
 /* Joins the job that this process was started in; one that was started alone is rank 0 of 1, and needs no engine. A program that has
  * initialized MPI itself stays its owner. A second call does nothing. Where the ranks of a machine would have more threads together than it
@@ -117,7 +119,7 @@ CT_API void ct_dist_work_free(ct_dist_work *work); /* waits first, if nobody did
  * while backward goes on with the layers below:
  *
  *     ct_dist_parallel *parallel = ct_dist_data_parallel(net);
- *     for (...) { ct_backward(loss); ct_dist_reduce_gradients(parallel); ct_optim_step(opt); ct_optim_zero_grad(opt); }
+ *     for (...) { ct_backward(loss); ct_dist_reduce_gradients(parallel); ct_optim_step(opt); }
  *
  * Each rank's loss is the mean over its own items, of which all have as many; otherwise it is weighted by them. */
 typedef struct ct_dist_parallel ct_dist_parallel;
@@ -139,8 +141,8 @@ CT_API bool ct_dist_reduce_gradients(ct_dist_parallel *parallel);
 /* false: backward only adds up gradients on its own rank, until it is true again and a pass was made (gradient accumulation). Returns what
  * it was. */
 CT_API bool ct_dist_set_sync(ct_dist_parallel *parallel, bool sync);
-/* The buffers (running statistics) of rank 0 on all ranks. */
-CT_API bool ct_dist_broadcast_buffers(ct_dist_parallel *parallel);
+/* Parameters and buffers of rank 0 on all ranks: of the running statistics of batch norm each rank has its own. */
+CT_API bool ct_dist_broadcast_network(ct_dist_parallel *parallel);
 
 /* The same bits whatever the number of ranks. The batch of a step is cut into `shards` parts, of which rank r computes
  * shards / size, from r shards / size on, one after the other:
@@ -156,6 +158,42 @@ CT_API bool ct_dist_broadcast_buffers(ct_dist_parallel *parallel);
 CT_API bool ct_dist_shard(ct_dist_parallel *parallel, int64_t step, int shard);
 CT_API int ct_dist_first_shard(const ct_dist_parallel *parallel);
 CT_API int ct_dist_last_shard(const ct_dist_parallel *parallel); /* one past it */
+
+/* ---- Sharded parameters ---------------------------------------------------------------------------- */
+
+/* A module whose parameters are divided among ranks (ZeRO): one parameter, "shard", this rank's part of all of them, flat. A forward pass
+ * gathers the whole, and backward gives each rank the mean over ranks of its part's gradient, so that gradients and an optimizer's state are of that
+ * part too; nothing is left to reduce. Wrap every layer that has parameters by itself: what is whole at one time is one layer. The optimizer has to be one that takes each
+ * element by itself (not LARS or LAMB). Owns inner, whose parameters of rank 0 all begin with; its buffers stay in it. */
+typedef struct ct_dist_sharded_options {
+    size_t size;
+    ct_dist_group *group; /* NULL: all ranks */
+    int stage; /* 3: what was gathered is let go after forward, and gathered again in backward; 2: it is kept in between */
+} ct_dist_sharded_options;
+CT_API ct_module *ct_dist_sharded_p(ct_module *inner, const ct_dist_sharded_options *options);
+/* A copy of what is inside, whole again, on every rank; all ranks call it. To be saved, and to go on with another number of ranks. */
+CT_API ct_module *ct_dist_whole(ct_module *sharded);
+
+/* ---- Tensor parallelism ---------------------------------------------------------------------------- */
+
+/* Layers whose matrices are cut among the ranks of a group. All its ranks have the same input and compute the same loss; gradients of what every rank has whole
+ * (input, biases behind a sum, norms) come out the same on all of them. Weights begin as those of the layer that is not cut, of rank 0. A feed-forward block is
+ *     ct_nn_sequential(ct_dist_column_linear(dim, 4 * dim, .activation = CT_ACT_GELU), ct_dist_row_linear(4 * dim, dim)) */
+typedef struct ct_dist_split_options {
+    size_t size;
+    ct_dist_group *group;     /* NULL: all ranks */
+    bool no_bias;             /* not of embedding */
+    ct_activation activation; /* of column_linear */
+    bool causal;              /* of attention: position i sees 0 to i */
+} ct_dist_split_options;
+/* [..., in] to this rank's part of the results, [..., out / size]. [weight, bias] */
+CT_API ct_module *ct_dist_column_linear_p(int64_t in, int64_t out, const ct_dist_split_options *options);
+/* This rank's part of the features, [..., in / size], to [..., out], the sum of all ranks'. [weight, bias] */
+CT_API ct_module *ct_dist_row_linear_p(int64_t in, int64_t out, const ct_dist_split_options *options);
+/* Rows of a table by integer, of which each rank has its part: [...] to [..., dim]. [weight] */
+CT_API ct_module *ct_dist_embedding_p(int64_t count, int64_t dim, const ct_dist_split_options *options);
+/* Multi-head self-attention on [..., T, dim], of which each rank has its heads. [in_proj_weight, out_proj_weight, in_proj_bias, out_proj_bias] */
+CT_API ct_module *ct_dist_attention_p(int64_t dim, int64_t heads, const ct_dist_split_options *options);
 
 /* Batch norms of net, in training, take mean and variance over the items of all ranks of the group, and their running statistics from these. All
  * ranks run forward and backward together. */

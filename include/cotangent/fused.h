@@ -31,10 +31,10 @@ typedef struct ct_fused_step {
     const int *values; /* of its inputs, then of its outputs; -1: a number, or not there */
 } ct_fused_step;
 
-/* The attributes of a call of "fused". All steps are of one device, and either all are CT_CALL_LASTING or none is: so are the flags of the
- * fused call. An output may lie where an input does only if it has the same elements in the same order, and no step reads that input behind
- * the one that makes the output: a kernel that takes an element (of steps by row: a row) through all steps at a time need not look. Otherwise
- * inputs and outputs do not overlap, nor do two outputs.
+/* The attributes of a call of "fused". All steps are of one device. Where that is not the CPU, either all are CT_CALL_LASTING or none is;
+ * the fused call is if some are. An output may lie where an input does only if it has the same elements in the same order, and no step
+ * reads that input behind the one that makes the output: a kernel that takes an element (of steps by row: a row) through all steps at a
+ * time need not look. Otherwise inputs and outputs do not overlap, nor do two outputs.
  *
  * It lives as long as the graph does, at one address. Between two runs only random positions change: the `random` of a step's call, or seed,
  * stream and call among its attributes (dropout_draw). Where the views of the call lie does not change from the first run on. */

@@ -69,6 +69,9 @@ CT_API const ct_module_class *ct_module_type(const ct_module *module);
 CT_API bool ct_module_add_param(ct_module *module, const char *name, ct_tensor *x);
 CT_API bool ct_module_add_buffer(ct_module *module, const char *name, ct_tensor *x);
 CT_API bool ct_module_add(ct_module *module, const char *name, ct_module *child);
+/* The i-th own parameter becomes x, whatever that is, leaf or not: for what computes with tensors that were made elsewhere (gathered from other
+ * processes, say) and puts the old ones back. It is kept. Optimizers that were made before refuse to step while it is another one. */
+CT_API bool ct_module_set_param(ct_module *module, int i, ct_tensor *x);
 
 /* The i-th own parameter, buffer or child, in the order of adding; NULL past the end. Made for forward functions. */
 CT_API ct_tensor *ct_module_param(const ct_module *module, int i);

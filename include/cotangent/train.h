@@ -47,6 +47,9 @@ typedef struct ct_train_step_options {
         accumulate; /* 1: parts that a batch is cut into, along its first axis; their gradients are added, each loss weighted by
                             the part's share of the items. So less memory is needed for the same step */
     ct_train_mode mode;
+    bool
+        recompute; /* graphs compute cheap results again, for less memory: CT_CAPTURE_RECOMPUTE (cotangent/capture.h) */
+    bool channels_last; /* in graphs images have their channels last, to other bits: CT_CAPTURE_LAYOUT */
 } ct_train_step_options;
 
 /* Holds none of these: they outlive it. NULL after an error. */
@@ -59,6 +62,9 @@ CT_API void ct_train_step_free(ct_train_step *step);
  * something cannot be captured the step has been taken all the same, and all later ones are eager. False after an error. */
 CT_API bool ct_train_step_take(ct_train_step *step, ct_tensor *const *batch, int n, ct_tensor **loss,
                                ct_tensor **extra);
+
+/* The second half of a step alone, for gradients that are there already: loss scale, clipping, optimizer, average of weights. */
+CT_API bool ct_train_step_update(ct_train_step *step);
 
 /* Forgets all graphs: after something that they take as given has changed, such as which parameters are frozen or the mode of the network.
  * Of a checkpoint that was loaded, into the optimizer, the averages or the scaler, they know themselves. */

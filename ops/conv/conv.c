@@ -109,6 +109,25 @@ bool conv_fused_infer(ct_infer *infer) {
            infer_y(infer, &geometry) && ct__conv_check_residual(infer, infer->in[3]);
 }
 
+bool conv_fused_grad_infer(ct_infer *infer) {
+    const conv_fused_grad_attrs *attrs = infer->attrs;
+    const ct_view *g = infer->in[0], *y = infer->in[1], *x = infer->in[2], *w = infer->in[3];
+    ct_conv_geometry geometry;
+    if (!ct__conv_resolve(infer, &geometry, 0, x, w, NULL, OPTIONS(attrs)) || !fits(infer, &geometry, g)) return false;
+    bool same = y && y->ndim == g->ndim && y->dtype == g->dtype;
+    for (int i = 0; same && i < g->ndim; i++) same = y->dims[i] == g->dims[i];
+    if (attrs->activation != CT_ACT_NONE && !same)
+        return ct_infer_fail(infer, CT_ERR_SHAPE, "for g %s y has to be the same, and is %s", ct_view_text(g),
+                             y ? ct_view_text(y) : "missing");
+    if (g->dtype != x->dtype)
+        return ct_infer_fail(infer, CT_ERR_DTYPE, "x is %s, g is %s; they need the same dtype", ct_view_text(x),
+                             ct_view_text(g));
+    ct__infer_like(infer, 0, x, x->dtype);
+    ct__infer_like(infer, 1, w, w->dtype);
+    if (infer->n_out > 2) ct__infer_set(infer, 2, x->dtype, 1, &geometry.out_channels);
+    return true;
+}
+
 bool conv_input_grad_infer(ct_infer *infer) {
     ct_conv_geometry geometry;
     if (!ct__conv_input_grad_geometry(infer, &geometry, infer->in[0], infer->in[1], infer->in[2], infer->attrs))
@@ -170,6 +189,14 @@ void conv_vjp(ct_vjp *v) {
 void conv_fused_vjp(ct_vjp *v) {
     const conv_fused_attrs *attrs = v->attrs;
     ct_tensor *y = v->out[0], *g = v->cot[0];
+    /* Where a device has a kernel for it all gradients are one op: they read the same cotangent, and may want it in another layout. */
+    if (v->need[0] && v->need[1] && !v->need[3] && !attrs->channels_last && attrs->groups == 1 &&
+        ct_op_kernel(&ct__op_conv_fused_grad, ct_device_of(g).type, 0)) {
+        const conv_fused_grad_attrs grad_attrs = {SAME(attrs), .activation = attrs->activation};
+        ct_tensor *in[] = {g, attrs->activation == CT_ACT_NONE ? NULL : y, v->in[0], v->in[1]};
+        ct_apply_with(&ct__op_conv_fused_grad, in, 4, &grad_attrs, v->grad, v->need[2] ? 3 : 2, v->need, NULL);
+        return;
+    }
     g = ct__activation_grad(v->op, g, y, attrs->activation);
     if (!g) return;
     CONV_VJP(attrs);
@@ -181,6 +208,18 @@ void conv_fused_lower(ct_lower *l) {
     ct_tensor *y = conv(l->in[0], l->in[1], .bias = l->in[2], SAME(attrs));
     if (l->in[3]) y = add(y, l->in[3]);
     l->out[0] = ct__activated(y, attrs->activation);
+}
+
+void conv_fused_grad_lower(ct_lower *l) {
+    const conv_fused_grad_attrs *attrs = l->attrs;
+    ct_tensor *x = l->in[2], *w = l->in[3], *g = ct__activation_grad(l->op, l->in[0], l->in[1], attrs->activation);
+    if (!g) return;
+    const bool bias = l->n_out > 2 && l->want[2];
+    if (l->want[0]) l->out[0] = conv_input_grad(g, w, spatial_of(x, attrs->channels_last), SAME(attrs));
+    if (l->want[1])
+        l->out[1] = conv_weight_grad(x, g, kernel_of(w, attrs->channels_last), SAME(attrs),
+                                     .bias_grad = bias ? &l->out[2] : NULL);
+    else if (bias) l->out[2] = channel_sum(g, attrs->channels_last);
 }
 
 void conv_input_grad_vjp(ct_vjp *v) {

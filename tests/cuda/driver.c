@@ -25,8 +25,15 @@ typedef struct work {
     unsigned long ticket;
 } work;
 
+/* What a stream was asked to do between the beginning and the end of a capture, in order. */
+struct CUgraph_st {
+    work *works;
+    size_t n, room, holders; /* holders: the graph itself, and what was instantiated of it */
+};
+
 struct CUstream_st {
     CUcontext context;
+    CUgraph capture; /* NULL: its work is done */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     work *first, **last;
@@ -58,6 +65,9 @@ CUresult cuGetErrorName(CUresult result, const char **name) {
 CUresult cuGetErrorString(CUresult result, const char **text) {
     *text = result == CUDA_ERROR_INVALID_CONTEXT ? "no context is current" : "it does not do that";
     return CUDA_SUCCESS;
+}
+CUresult cuGetExportTable(const void **exported, const CUuuid *id) { /* NVRTC asks for one, and does without */
+    return (void)id, *exported = NULL, CUDA_ERROR_NOT_SUPPORTED;
 }
 CUresult cuDeviceGetCount(int *count) { return *count = 1, CUDA_SUCCESS; }
 CUresult cuDeviceGet(CUdevice *device, int index) { return *device = index, CUDA_SUCCESS; }
@@ -202,8 +212,21 @@ static void *run_stream(void *context) {
     return NULL;
 }
 
+static CUresult record(CUgraph graph, work w) {
+    if (graph->n == graph->room) {
+        const size_t room = graph->room ? 2 * graph->room : 16;
+        work *larger = realloc(graph->works, room * sizeof *larger);
+        if (!larger) return CUDA_ERROR_OUT_OF_MEMORY;
+        graph->works = larger;
+        graph->room = room;
+    }
+    graph->works[graph->n++] = w;
+    return CUDA_SUCCESS;
+}
+
 static CUresult enqueue(CUstream s, work w) {
     NEED_CONTEXT;
+    if (s && s->capture) return record(s->capture, w);
     work *made = s ? malloc(sizeof *made) : NULL;
     if (!made) return CUDA_ERROR_INVALID_HANDLE;
     *made = w;
@@ -236,7 +259,10 @@ CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
     *stream = s;
     return pthread_create(&thread, NULL, run_stream, s) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
-CUresult cuStreamSynchronize(CUstream s) { return wait_until(s, queued(s)), CUDA_SUCCESS; }
+CUresult cuStreamSynchronize(CUstream s) {
+    if (s->capture) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    return wait_until(s, queued(s)), CUDA_SUCCESS;
+}
 CUresult cuStreamDestroy_v2(CUstream s) { return cuStreamSynchronize(s); }
 CUresult cuStreamGetCtx(CUstream s, CUcontext *context) { return *context = s ? s->context : current, CUDA_SUCCESS; }
 
@@ -266,6 +292,7 @@ CUresult cuEventSynchronize(CUevent event) {
 }
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
     (void)flags;
+    if (stream->capture) return CUDA_ERROR_NOT_SUPPORTED;
     return event->stream ? enqueue(stream, (work){.kind = AWAIT, .other = event->stream, .ticket = event->ticket})
                          : CUDA_SUCCESS;
 }
@@ -273,6 +300,8 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
 /* ---- Copies ---- */
 
 static CUresult copy(void *to, const void *from, size_t bytes, const void *host, CUstream stream) {
+    if (stream && stream->capture && host)
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; /* who knows how long it is there */
     const CUresult result = enqueue(stream, (work){.kind = COPY, .to = to, .from = from, .n = bytes});
     return result != CUDA_SUCCESS || !host || is_pinned(host) ? result : cuStreamSynchronize(stream);
 }
@@ -297,6 +326,48 @@ CUresult cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t n, CUstre
 CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t n, CUstream stream) {
     return fill(to, value, 4, n, stream);
 }
+
+/* ---- Graphs, of one stream each ---- */
+
+CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status) {
+    *status = stream && stream->capture ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+}
+CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
+    NEED_CONTEXT;
+    (void)mode;
+    if (stream->capture || !(stream->capture = calloc(1, sizeof *stream->capture))) return CUDA_ERROR_INVALID_VALUE;
+    stream->capture->holders = 1;
+    return CUDA_SUCCESS;
+}
+CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
+    NEED_CONTEXT;
+    *graph = stream->capture;
+    stream->capture = NULL;
+    return *graph ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *n) {
+    return *n = graph->n, nodes ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+}
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *made, CUgraph graph, unsigned long long flags) {
+    NEED_CONTEXT;
+    (void)flags;
+    graph->holders++;
+    return *made = (CUgraphExec)(void *)graph, CUDA_SUCCESS;
+}
+CUresult cuGraphLaunch(CUgraphExec made, CUstream stream) {
+    const CUgraph graph = (CUgraph)(void *)made;
+    CUresult result = CUDA_SUCCESS;
+    for (size_t i = 0; i < graph->n && result == CUDA_SUCCESS; i++) result = enqueue(stream, graph->works[i]);
+    return result;
+}
+CUresult cuGraphDestroy(CUgraph graph) {
+    if (--graph->holders) return CUDA_SUCCESS;
+    free(graph->works);
+    free(graph);
+    return CUDA_SUCCESS;
+}
+CUresult cuGraphExecDestroy(CUgraphExec made) { return cuGraphDestroy((CUgraph)(void *)made); }
 
 /* ---- Kernels ---- */
 
@@ -323,6 +394,13 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
                         unsigned bz, unsigned shared, CUstream stream, void **arguments, void **extra) {
     (void)function, (void)shared, (void)stream, (void)extra;
     return launch(gx, gy, gz, bx, by, bz, arguments);
+}
+CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction function, void **arguments, void **extra) {
+    (void)function, (void)extra;
+    return launch(c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ, arguments);
+}
+CUresult cuFuncGetAttribute(int *value, CUfunction_attribute which, CUfunction function) {
+    return (void)which, (void)function, *value = 90, CUDA_SUCCESS;
 }
 CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                                    unsigned bz, unsigned shared, CUstream stream, void **arguments) {

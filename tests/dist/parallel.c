@@ -66,7 +66,8 @@ static ct_tensor *loss_of(ct_module *net, ct_tensor *x, ct_tensor *y) {
 static void trains_as_one(int64_t bucket, bool bf16) {
     ct_module *net = new_net(1 + (uint64_t)rank), *whole = new_net(1); /* rank 0's weights become everyone's */
     ct_dist_parallel *parallel = ct_dist_data_parallel(net, .bucket = bucket, .bf16 = bf16);
-    ct_optim *opt = ct_adamw(net, .lr = 0.01), *whole_opt = ct_adamw(whole, .lr = 0.01);
+    ct_optim *opt = ct_sgd(net, .lr = 0.1, .momentum = CT_SET(0.9)),
+             *whole_opt = ct_sgd(whole, .lr = 0.1, .momentum = CT_SET(0.9));
     CHECK(parallel && same_on_all_ranks(net));
     for (int step = 0; step < 5; step++) {
         ct_scope {

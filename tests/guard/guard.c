@@ -135,6 +135,7 @@ static void discard(void *self, int device, void *buffer, size_t offset, size_t 
 static bool upload(void *self, int device, void *buffer, size_t offset, const void *data, size_t bytes,
                    ct_stream *stream) {
     (void)self, (void)device;
+    if (guard_is_recording()) return guard_host->fail(CT_ERR_STATE, "guard", "an upload cannot be recorded");
     return guard_enqueue_write((char *)guard_inside(buffer) + offset, data, bytes, 1, stream);
 }
 
@@ -160,14 +161,18 @@ static bool download(void *self, int device, void *data, const void *buffer, siz
 static bool copy(void *self, int device, void *to, size_t to_offset, const void *from, size_t from_offset, size_t bytes,
                  ct_stream *stream) {
     (void)self, (void)device;
-    return guard_enqueue_copy((char *)guard_inside(to) + to_offset, (const char *)guard_inside(from) + from_offset,
-                              bytes, stream);
+    char *there = (char *)guard_inside(to) + to_offset;
+    const char *here = (const char *)guard_inside(from) + from_offset;
+    return guard_is_recording() ? guard_record_copy(there, here, bytes)
+                                : guard_enqueue_copy(there, here, bytes, stream);
 }
 
 static bool fill(void *self, int device, void *buffer, size_t offset, const void *pattern, size_t size, size_t count,
                  ct_stream *stream) {
     (void)self, (void)device;
-    return guard_enqueue_write((char *)guard_inside(buffer) + offset, pattern, size, count, stream);
+    char *there = (char *)guard_inside(buffer) + offset;
+    return guard_is_recording() ? guard_record_fill(there, pattern, size, count)
+                                : guard_enqueue_write(there, pattern, size, count, stream);
 }
 
 static bool wait_for(void *self, int device, ct_stream *stream) {

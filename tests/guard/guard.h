@@ -12,8 +12,8 @@ void *guard_inside(const void *buffer);
 /* A call with all that it may point at, in one block; its views and scratch are translated. */
 typedef struct guard_call {
     ct_call call;
-    size_t bytes; /* of the block */
-    bool kept;    /* it is part of a recording, and run more than once */
+    size_t bytes;                                           /* of the block */
+    bool kept;                                              /* it is part of a recording, and run more than once */
     _Alignas(16) unsigned char numbers[8][CT_NUMBER_BYTES]; /* of elementwise ops, which have few inputs */
 } guard_call;
 guard_call *guard_call_copy(const ct_call *call, const ct_kernel *kernel); /* NULL after an error */
@@ -34,9 +34,11 @@ bool guard_run(ct_stream *stream); /* all that is on the stream now; false after
 /* Whether work that is still queued reads or writes there. */
 bool guard_in_use(const void *inside, size_t bytes);
 
-/* Calls as one, in record.c: calls of a thread that records go there. */
+/* Work as one, in record.c: that of a thread that records goes there. */
 bool guard_is_recording(void);
 bool guard_record_call(guard_call *call); /* takes the call over */
+bool guard_record_copy(void *to, const void *from, size_t bytes);
+bool guard_record_fill(void *to, const void *pattern, size_t size, size_t count);
 bool guard_record_begin(void *self, int device, ct_stream *stream);
 bool guard_record_end(void *self, int device, ct_stream *stream, void **handle);
 bool guard_record_launch(void *self, int device, void *handle, ct_stream *stream);

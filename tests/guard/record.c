@@ -1,10 +1,20 @@
-/* The guarded device does calls as one: a list of them, each enqueued anew when the list is launched. CT_GUARD_RECORD=0: it cannot. */
+/* The guarded device does work as one: a list of calls, writes and copies, each enqueued anew when the list is launched. CT_GUARD_RECORD=0: it
+ * cannot. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/guard/guard.h"
 
+typedef struct item {
+    guard_call *call; /* NULL: a copy, or a pattern */
+    void *to;
+    const void *from; /* NULL: a pattern of size bytes, count times */
+    size_t size, count;
+    unsigned char pattern[CT_NUMBER_BYTES];
+} item;
+
 typedef struct recording {
-    guard_call **calls;
+    item *items;
     int n, room;
 } recording;
 
@@ -12,21 +22,35 @@ static _Thread_local recording *current;
 
 bool guard_is_recording(void) { return current != NULL; }
 
-bool guard_record_call(guard_call *call) {
+static bool add(item made) {
     recording *r = current;
     if (r->n == r->room) {
         const int room = r->room ? 2 * r->room : 16;
-        guard_call **larger = realloc(r->calls, (size_t)room * sizeof *larger);
+        item *larger = realloc(r->items, (size_t)room * sizeof *larger);
         if (!larger) {
-            guard_call_free(call);
-            return guard_host->fail(CT_ERR_MEMORY, "guard", "no memory for a recorded call");
+            if (made.call) guard_call_free(made.call);
+            return guard_host->fail(CT_ERR_MEMORY, "guard", "no memory for recorded work");
         }
-        r->calls = larger;
+        r->items = larger;
         r->room = room;
     }
-    call->kept = true;
-    r->calls[r->n++] = call;
+    r->items[r->n++] = made;
     return true;
+}
+
+bool guard_record_call(guard_call *call) {
+    call->kept = true;
+    return add((item){.call = call});
+}
+
+bool guard_record_copy(void *to, const void *from, size_t bytes) {
+    return add((item){.to = to, .from = from, .size = bytes});
+}
+
+bool guard_record_fill(void *to, const void *pattern, size_t size, size_t count) {
+    item made = {.to = to, .size = size, .count = count};
+    memcpy(made.pattern, pattern, size);
+    return add(made);
 }
 
 bool guard_record_begin(void *self, int device, ct_stream *stream) {
@@ -46,18 +70,31 @@ bool guard_record_end(void *self, int device, ct_stream *stream, void **handle) 
     return true;
 }
 
+static bool enqueue(const item *i, ct_stream *stream) {
+    if (i->call) return guard_enqueue_call(i->call, stream);
+    return i->from ? guard_enqueue_copy(i->to, i->from, i->size, stream)
+                   : guard_enqueue_write(i->to, i->pattern, i->size, i->count, stream);
+}
+
+/* How often work has been done as one, for tests. */
+static _Atomic long launches;
+CT_API long guard_launches(void);
+long guard_launches(void) { return launches; }
+
 bool guard_record_launch(void *self, int device, void *handle, ct_stream *stream) {
     (void)self, (void)device;
     const recording *r = handle;
     bool ok = true;
-    for (int i = 0; ok && i < r->n; i++) ok = guard_enqueue_call(r->calls[i], stream);
+    launches++;
+    for (int i = 0; ok && i < r->n; i++) ok = enqueue(&r->items[i], stream);
     return ok;
 }
 
 void guard_record_free(void *self, int device, void *handle) {
     (void)self, (void)device;
     recording *r = handle;
-    for (int i = 0; i < r->n; i++) guard_call_free(r->calls[i]);
-    free(r->calls);
+    for (int i = 0; i < r->n; i++)
+        if (r->items[i].call) guard_call_free(r->items[i].call);
+    free(r->items);
     free(r);
 }

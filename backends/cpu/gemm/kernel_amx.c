@@ -68,61 +68,59 @@ static void copy_last(const ct__tile *t, const char *a, const char *b, int64_t g
     else if (t->start) AMX_LOAD(TILE, (const char *)t->start + (j)*ROW_BYTES / ROWS, 0);            \
     else AMX_ZERO(TILE);
 
-/* One step of 16 k groups. */
-#define STEP(PRODUCT, a_at, a_row, b_at, b_step)          \
-    AMX_LOAD(6, (b_at), (b_step));                        \
-    if (right) AMX_LOAD(7, (b_at) + ROW_BYTES, (b_step)); \
-    AMX_LOAD(4, (a_at), (a_row));                         \
-    PRODUCT(0, 4, 6);                                     \
-    if (right) PRODUCT(1, 4, 7);                          \
-    if (below) {                                          \
-        AMX_LOAD(5, (a_at) + ROWS * (a_row), (a_row));    \
-        PRODUCT(2, 5, 6);                                 \
-        if (right) PRODUCT(3, 5, 7);                      \
+#define PRODUCT(c, a, b)                    \
+    {                                       \
+        if (bytes) AMX_PRODUCT_U8(c, a, b); \
+        else AMX_PRODUCT_BF16(c, a, b);     \
     }
 
-#define END(c, c_row)                                       \
-    AMX_STORE(0, (c), (c_row));                             \
-    if (right) AMX_STORE(1, (c) + ROW_BYTES, (c_row));      \
-    if (below) AMX_STORE(2, (c) + ROWS * (c_row), (c_row)); \
-    if (below && right) AMX_STORE(3, (c) + ROWS * (c_row) + ROW_BYTES, (c_row));
+/* One step of 16 k groups. */
+static inline __attribute__((always_inline)) void step(const char *a, int64_t a_row, const char *b, int64_t b_step,
+                                                       const bool bytes, bool right, bool below) {
+    AMX_LOAD(6, b, b_step);
+    if (right) AMX_LOAD(7, b + ROW_BYTES, b_step);
+    AMX_LOAD(4, a, a_row);
+    PRODUCT(0, 4, 6)
+    if (right) PRODUCT(1, 4, 7)
+    if (!below) return;
+    AMX_LOAD(5, a + ROWS * a_row, a_row);
+    PRODUCT(2, 5, 6)
+    if (right) PRODUCT(3, 5, 7)
+}
 
 /* The sums of a block, into C (from_c, or what is there does not count) or into a buffer of 32 by 32. */
-#define DEFINE_SUM(NAME, PRODUCT)                                                                  \
-    static void NAME(const ct__tile *t, bool from_c, char *to, int64_t to_row) {                   \
-        const bool right = t->cols > ROWS, below = t->rows > ROWS;                                 \
-        const int64_t rest = t->k % GROUPS, whole = t->k - rest, runs = t->n_runs ? t->n_runs : 1; \
-        last_groups last;                                                                          \
-        AMX_FENCE;                                                                                 \
-        BEGIN(0, 0, 0)                                                                             \
-        if (right) {                                                                               \
-            BEGIN(1, 0, ROWS)                                                                      \
-        }                                                                                          \
-        if (below) {                                                                               \
-            BEGIN(2, ROWS, 0)                                                                      \
-            if (right) {                                                                           \
-                BEGIN(3, ROWS, ROWS)                                                               \
-            }                                                                                      \
-        }                                                                                          \
-        for (int64_t run = 0; run < runs; run++) {                                                 \
-            const char *a = (const char *)t->a + (t->n_runs ? t->runs[run].a : 0);                 \
-            const char *b = (const char *)t->b + (t->n_runs ? t->runs[run].b : 0);                 \
-            for (int64_t p = 0; p < whole; p += GROUPS) {                                          \
-                STEP(PRODUCT, a, t->a_row, b, t->b_step)                                           \
-                a += ROW_BYTES;                                                                    \
-                b += GROUPS * t->b_step;                                                           \
-            }                                                                                      \
-            if (rest) {                                                                            \
-                copy_last(t, a, b, rest, &last);                                                   \
-                AMX_FENCE;                                                                         \
-                STEP(PRODUCT, &last.a[0][0], ROW_BYTES, &last.b[0][0], 2 * ROW_BYTES)              \
-            }                                                                                      \
-        }                                                                                          \
-        END(to, to_row)                                                                            \
-        AMX_FENCE;                                                                                 \
+static inline __attribute__((always_inline)) void sum(const ct__tile *t, const bool bytes, bool from_c, char *to,
+                                                      int64_t to_row) {
+    const bool right = t->cols > ROWS, below = t->rows > ROWS;
+    const int64_t rest = t->k % GROUPS, whole = t->k - rest, runs = t->n_runs ? t->n_runs : 1;
+    last_groups last;
+    AMX_FENCE;
+    BEGIN(0, 0, 0)
+    if (right) {
+        BEGIN(1, 0, ROWS)
     }
-DEFINE_SUM(sum_bf16, AMX_PRODUCT_BF16)
-DEFINE_SUM(sum_u8, AMX_PRODUCT_U8)
+    if (below) {
+        BEGIN(2, ROWS, 0)
+    }
+    if (below && right) {
+        BEGIN(3, ROWS, ROWS)
+    }
+    for (int64_t run = 0; run < runs; run++) {
+        const char *a = (const char *)t->a + (t->n_runs ? t->runs[run].a : 0);
+        const char *b = (const char *)t->b + (t->n_runs ? t->runs[run].b : 0);
+        for (int64_t p = 0; p < whole; p += GROUPS, a += ROW_BYTES, b += GROUPS * t->b_step)
+            step(a, t->a_row, b, t->b_step, bytes, right, below);
+        if (!rest) continue;
+        copy_last(t, a, b, rest, &last);
+        AMX_FENCE;
+        step(&last.a[0][0], ROW_BYTES, &last.b[0][0], 2 * ROW_BYTES, bytes, right, below);
+    }
+    AMX_STORE(0, to, to_row);
+    if (right) AMX_STORE(1, to + ROW_BYTES, to_row);
+    if (below) AMX_STORE(2, to + ROWS * to_row, to_row);
+    if (below && right) AMX_STORE(3, to + ROWS * to_row + ROW_BYTES, to_row);
+    AMX_FENCE;
+}
 
 /* Whether the registers hold just this block: whole columns, and nothing to be done to the sums but adding. */
 static bool is_plain(const ct__tile *t) { return t->cols == BLOCK && !t->scale && !(t->accumulate && t->start); }
@@ -130,10 +128,10 @@ static bool is_plain(const ct__tile *t) { return t->cols == BLOCK && !t->scale &
 static void tile_bf16(const ct__tile *t) {
     configure(t->rows);
     if (is_plain(t)) {
-        sum_bf16(t, t->accumulate, t->c, t->c_row);
+        sum(t, false, t->accumulate, t->c, t->c_row);
     } else {
         alignas(64) float sums[BLOCK][BLOCK];
-        sum_bf16(t, false, (char *)sums, sizeof *sums);
+        sum(t, false, false, (char *)sums, sizeof *sums);
         for (int i = 0; i < t->rows; i++) {
             float *c = (float *)(void *)((char *)t->c + i * t->c_row);
             for (int j = 0; j < t->cols; j++) {
@@ -147,10 +145,10 @@ static void tile_bf16(const ct__tile *t) {
 static void tile_u8(const ct__tile *t) {
     configure(t->rows);
     if (is_plain(t)) {
-        sum_u8(t, t->accumulate, t->c, t->c_row);
+        sum(t, true, t->accumulate, t->c, t->c_row);
     } else {
         alignas(64) uint32_t sums[BLOCK][BLOCK];
-        sum_u8(t, false, (char *)sums, sizeof *sums);
+        sum(t, true, false, (char *)sums, sizeof *sums);
         for (int i = 0; i < t->rows; i++) {
             uint32_t *c = (uint32_t *)(void *)((char *)t->c + i * t->c_row);
             for (int j = 0; j < t->cols; j++) c[j] = t->accumulate ? c[j] + sums[i][j] : sums[i][j];

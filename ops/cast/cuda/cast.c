@@ -8,7 +8,7 @@
 
 #include "gen/cast.attrs.h"
 
-CT_CUDA_UNIT(cast_cast);
+CT_CUDA_OVERLAPPING_UNIT(cast_cast);
 static ct_cuda_function functions[CT_DTYPE_COUNT] = {
     [CT_F32] = CT_CUDA_FUNCTION("convert_f32"),       [CT_F64] = CT_CUDA_FUNCTION("convert_f64"),
     [CT_F16] = CT_CUDA_FUNCTION("convert_f16"),       [CT_BF16] = CT_CUDA_FUNCTION("convert_bf16"),

@@ -12,24 +12,24 @@ template <typename T> struct alignas(sizeof(T) * PACK < 16 ? sizeof(T) * PACK : 
 };
 
 // complex64 is true where either part is not zero; all else follows from the real part.
-template <int FROM, int TO> CT_DEVICE typename ct_stored<TO>::type convert(typename ct_stored<FROM>::type x) {
+template <int FROM, int TO> CT_DEVICE typename ct_of_dtype<TO>::type convert(typename ct_of_dtype<FROM>::type x) {
     if constexpr (FROM == CT_COMPLEX64 && TO == CT_BOOL) return (uint8_t)(x.x != 0 || x.y != 0);
     else if constexpr (FROM == TO) return x;
-    else return ct_stored<TO>::store(ct_stored<FROM>::load(x));
+    else return ct_of_dtype<TO>::store(ct_of_dtype<FROM>::load(x));
 }
 
 template <int FROM> CT_DEVICE void convert_all(const ct_cuda_convert &a) {
-    typedef typename ct_stored<FROM>::type S;
+    typedef typename ct_of_dtype<FROM>::type S;
     if (ct_does_nothing(a.head)) return;
     const int64_t first = ct_first(), step = ct_step(), packs = a.packs ? a.nest.total / PACK : 0;
     for (int64_t p = first; p < packs; p += step) {
         const pack<S> in = ((const pack<S> *)a.from)[p];
         ct_by_dtype(a.dtype, [&](auto tag) {
             constexpr int TO = decltype(tag)::value;
-            pack<typename ct_stored<TO>::type> out;
+            pack<typename ct_of_dtype<TO>::type> out;
 #pragma unroll
             for (int k = 0; k < PACK; k++) out.v[k] = convert<FROM, TO>(in.v[k]);
-            ((pack<typename ct_stored<TO>::type> *)a.to)[p] = out;
+            ((pack<typename ct_of_dtype<TO>::type> *)a.to)[p] = out;
         });
     }
     for (int64_t e = packs * PACK + first; e < a.nest.total; e += step) {
@@ -38,7 +38,7 @@ template <int FROM> CT_DEVICE void convert_all(const ct_cuda_convert &a) {
         const S x = ((const S *)a.from)[at[1]];
         ct_by_dtype(a.dtype, [&](auto tag) {
             constexpr int TO = decltype(tag)::value;
-            ((typename ct_stored<TO>::type *)a.to)[at[0]] = convert<FROM, TO>(x);
+            ((typename ct_of_dtype<TO>::type *)a.to)[at[0]] = convert<FROM, TO>(x);
         });
     }
 }

@@ -10,7 +10,7 @@ CT_DEVICE double value_at(const ct_cuda_check &a, int64_t e) {
     double value = 0;
     ct_nest_place(a.nest, e, at);
     ct_by_dtype(a.dtype, [&](auto tag) {
-        typedef ct_stored<decltype(tag)::value> stored;
+        typedef ct_of_dtype<decltype(tag)::value> stored;
         value = (double)stored::load(((const typename stored::type *)a.from)[at[0]]);
     });
     return value;

@@ -33,7 +33,7 @@ CT_CUDA_KERNELS(conv_dnn) = {
 
 /* ---- Running a way ---- */
 
-CT_CUDA_UNIT(conv_dnn);
+CT_CUDA_OVERLAPPING_UNIT(conv_dnn);
 static ct_cuda_function finishes[] = {[CT_F32] = CT_CUDA_FUNCTION("finish_f32"),
                                       [CT_F64] = CT_CUDA_FUNCTION("finish_f64"),
                                       [CT_F16] = CT_CUDA_FUNCTION("finish_f16"),

@@ -259,10 +259,14 @@ template <typename S, int SIDE> __device__ void forward_last(const ct_cuda_singl
 
 #define FORWARD(name, type, call)                                                                                  \
     extern "C" __global__ void __launch_bounds__(THREADS) single_##name##_##type(const ct_cuda_single_forward a) { \
+        ct_wait_for_kernel_before();                                                                               \
         call(a);                                                                                                   \
     }
-#define KERNEL(name, type, call) \
-    extern "C" __global__ void __launch_bounds__(THREADS) single_##name##_##type(const ct_cuda_single a) { call(a); }
+#define KERNEL(name, type, call)                                                                           \
+    extern "C" __global__ void __launch_bounds__(THREADS) single_##name##_##type(const ct_cuda_single a) { \
+        ct_wait_for_kernel_before();                                                                       \
+        call(a);                                                                                           \
+    }
 #define KERNELS(type, S)                    \
     KERNEL(last_3, type, (last<S, 3>))      \
     KERNEL(last_5, type, (last<S, 5>))      \

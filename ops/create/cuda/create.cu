@@ -14,7 +14,7 @@ template <typename T> CT_DEVICE void fill(const ct_cuda_create &a) {
     if (ct_does_nothing(a.head)) return;
     bits.each[0] = 0;
     ct_by_dtype(a.dtype, [&](auto tag) {
-        typedef ct_stored<decltype(tag)::value> stored;
+        typedef ct_of_dtype<decltype(tag)::value> stored;
         if constexpr (sizeof(typename stored::type) == sizeof(T)) {
             const auto value = a.whole ? stored::store(a.whole_start) : stored::store(a.start);
             memcpy(&bits.each[0], &value, sizeof(T));
@@ -47,7 +47,7 @@ extern "C" __global__ void line(const __grid_constant__ ct_cuda_create a) {
         }
         const double value = a.start + (double)e * a.step;
         ct_by_dtype(a.dtype, [&](auto tag) {
-            typedef ct_stored<decltype(tag)::value> stored;
+            typedef ct_of_dtype<decltype(tag)::value> stored;
             ((typename stored::type *)a.to)[at[0]] = stored::store(value);
         });
     }

@@ -7,7 +7,7 @@
 
 #include "gen/dropout.attrs.h"
 
-CT_CUDA_UNIT(dropout_dropout);
+CT_CUDA_OVERLAPPING_UNIT(dropout_dropout);
 
 static bool drop(const ct_call *call, ct_cuda_dropout *a, double p) {
     static ct_cuda_function functions[CT_CUDA_FLOATS] = CT_CUDA_OF_FLOATS("dropout");

@@ -118,9 +118,8 @@ static bool names_few(const sum_call *s) { return ct_cuda_count(&s->index) < row
 
 static size_t scratch(const sum_call *s) {
     const int64_t rows = rows_of(s), n = ct_cuda_count(&s->index);
-    return (size_t)((names_few(s) ? 0 : CT_ROWS_FEW) * rows + 3 * rows + CT_ROWS_TOTALS + 1 + 3 * n + n / CT_ROWS_MANY +
-                    1) *
-           sizeof(uint32_t);
+    const int64_t slots = names_few(s) ? 0 : CT_ROWS_FEW * rows + n / CT_ROWS_FEW + 1;
+    return (size_t)(slots + 3 * rows + CT_ROWS_TOTALS + 1 + 3 * n + n / CT_ROWS_MANY + 1) * sizeof(uint32_t);
 }
 
 /* ---- The sort ---- */
@@ -145,8 +144,9 @@ static bool sort(const ct_call *call, const sum_call *s, bool packed, ct_cuda_ro
     a->ranks = a->counts + a->rows + CT_ROWS_TOTALS;
     a->order = a->ranks + n;
     a->crowded = a->order + n;
-    a->named = few ? a->crowded + n / CT_ROWS_MANY + 1 : NULL;
-    a->late = a->slots ? a->crowded + n / CT_ROWS_MANY + 1 : NULL;
+    uint32_t *const rest = a->crowded + n / CT_ROWS_MANY + 1;
+    a->late = a->slots ? rest : NULL;
+    a->named = few ? rest : a->slots ? rest + n : NULL;
     a->skip = s->skip;
     a->place = s->place;
     a->wide = index->dtype == CT_I64;
@@ -266,7 +266,7 @@ static bool run(const ct_call *call, const sum_call *s) {
     if (a.nest.total == 0) return true;
     if (few && !put_others(call, s, &a, dims, n, each)) return false;
     const int64_t packs = few ? indices * a.lanes.total : a.nest.total;
-    const ct_cuda_shape all = {.grid = ct_cuda_blocks(call, packs, CT_ROWS_THREADS), .block = CT_ROWS_THREADS};
+    const ct_cuda_shape all = {.grid = ct_cuda_all_blocks(call, packs, CT_ROWS_THREADS), .block = CT_ROWS_THREADS};
     return ct_cuda_launch(call, each == 1 ? &sums[dtype] : few ? &named[dtype] : &packed[dtype], all, &a);
 }
 

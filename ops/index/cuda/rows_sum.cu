@@ -90,7 +90,8 @@ extern "C" __global__ void sort_starts(const __grid_constant__ ct_cuda_rows_sort
     uint32_t *totals = a.counts + a.rows;
     for (int64_t first = (int64_t)blockIdx.x * CT_ROWS_THREADS; first < a.rows; first += ct_step()) {
         const int64_t v = first + threadIdx.x;
-        const uint32_t count = v < a.rows ? a.counts[v] : 0, listed = a.named && count && count <= CT_ROWS_MANY;
+        const uint32_t count = v < a.rows ? a.counts[v] : 0;
+        const uint32_t listed = a.named && count > (a.slots ? CT_ROWS_FEW : 0) && count <= CT_ROWS_MANY;
         const uint32_t ordered = !a.slots ? count : count > CT_ROWS_FEW ? count - CT_ROWS_FEW : 0;
         uint32_t all, all_listed = 0, place = 0;
         const uint32_t end = block_scan(ordered, warps, all);
@@ -140,10 +141,24 @@ template <typename S, int V> struct alignas(sizeof(S) * V) pack_of {
     S v[V];
 };
 
+// What is read or written once does not take the cache from what is found by chance.
+template <typename P> CT_DEVICE P read_once(const P *at) {
+    P x;
+    if constexpr (sizeof(P) == 16) *(uint4 *)&x = __ldcs((const uint4 *)at);
+    else if constexpr (sizeof(P) == 8) *(uint2 *)&x = __ldcs((const uint2 *)at);
+    else x = *at;
+    return x;
+}
+template <typename P> CT_DEVICE void write_once(P *at, const P &x) {
+    if constexpr (sizeof(P) == 16) __stcs((uint4 *)at, *(const uint4 *)&x);
+    else if constexpr (sizeof(P) == 8) __stcs((uint2 *)at, *(const uint2 *)&x);
+    else *at = x;
+}
+
 // Sums in any order, of floats: what the largest exponent is, then fixed point relative to it.
 template <int D> struct real_sum {
-    typedef typename ct_stored<D>::type S;
-    typedef typename ct_stored<D>::wide C;
+    typedef typename ct_of_dtype<D>::type S;
+    typedef typename ct_of_dtype<D>::wide C;
     typedef ct_exact<C> exact;
     typedef uint32_t Mark; // an exponent, with flags of what is not finite
     struct Sum {
@@ -151,20 +166,20 @@ template <int D> struct real_sum {
     };
     static constexpr bool MARKED = true;
     CT_DEVICE static C times(double alpha) { return (C)alpha; }
-    CT_DEVICE static Mark mark(S x) { return exact::exponent(ct_stored<D>::load(x)); }
-    CT_DEVICE static Mark mark(C alpha, S x) { return exact::exponent(alpha * ct_stored<D>::load(x)); }
+    CT_DEVICE static Mark mark(S x) { return exact::exponent(ct_of_dtype<D>::load(x)); }
+    CT_DEVICE static Mark mark(C alpha, S x) { return exact::exponent(alpha * ct_of_dtype<D>::load(x)); }
     CT_DEVICE static void merge(Mark &m, Mark other) {
         const uint32_t flags = (m | other) & CT_NOT_FINITE, mine = m & ~CT_NOT_FINITE, its = other & ~CT_NOT_FINITE;
         m = flags | (mine > its ? mine : its);
     }
     CT_DEVICE static Sum begin(S x, Mark m, int growth) {
         Sum s;
-        exact::split(ct_stored<D>::load(x), m & ~CT_NOT_FINITE, growth, s.limbs);
+        exact::split(ct_of_dtype<D>::load(x), m & ~CT_NOT_FINITE, growth, s.limbs);
         return s;
     }
     CT_DEVICE static void add(Sum &s, C alpha, S x, Mark m, int growth) {
         int64_t limbs[exact::LIMBS];
-        exact::split(alpha * ct_stored<D>::load(x), m & ~CT_NOT_FINITE, growth, limbs);
+        exact::split(alpha * ct_of_dtype<D>::load(x), m & ~CT_NOT_FINITE, growth, limbs);
 #pragma unroll
         for (int l = 0; l < exact::LIMBS; l++) s.limbs[l] += limbs[l];
     }
@@ -173,17 +188,17 @@ template <int D> struct real_sum {
         for (int l = 0; l < exact::LIMBS; l++) s.limbs[l] += other.limbs[l];
     }
     CT_DEVICE static S end(const Sum &s, Mark m, int growth) {
-        if (m & CT_NOT_FINITE) return ct_stored<D>::store(ct_not_finite<C>(m));
-        return ct_stored<D>::store(exact::join(s.limbs, m, growth));
+        if (m & CT_NOT_FINITE) return ct_of_dtype<D>::store(ct_not_finite<C>(m));
+        return ct_of_dtype<D>::store(exact::join(s.limbs, m, growth));
     }
     typedef C Plain;
-    CT_DEVICE static C plain(S x) { return ct_stored<D>::load(x); }
-    CT_DEVICE static S rounded(C x) { return ct_stored<D>::store(x); }
+    CT_DEVICE static C plain(S x) { return ct_of_dtype<D>::load(x); }
+    CT_DEVICE static S rounded(C x) { return ct_of_dtype<D>::store(x); }
 };
 
 // Integers wrap, in any order; truth values are true where one is.
 template <int D> struct whole_sum {
-    typedef typename ct_stored<D>::type S;
+    typedef typename ct_of_dtype<D>::type S;
     typedef uint64_t C, Sum;
     typedef uint32_t Mark;
     static constexpr bool MARKED = false;
@@ -191,13 +206,13 @@ template <int D> struct whole_sum {
     CT_DEVICE static Mark mark(S) { return 0; }
     CT_DEVICE static Mark mark(C, S) { return 0; }
     CT_DEVICE static void merge(Mark &, Mark) {}
-    CT_DEVICE static Sum begin(S x, Mark, int) { return (uint64_t)ct_stored<D>::load(x); }
-    CT_DEVICE static void add(Sum &s, C alpha, S x, Mark, int) { s += alpha * (uint64_t)ct_stored<D>::load(x); }
+    CT_DEVICE static Sum begin(S x, Mark, int) { return (uint64_t)ct_of_dtype<D>::load(x); }
+    CT_DEVICE static void add(Sum &s, C alpha, S x, Mark, int) { s += alpha * (uint64_t)ct_of_dtype<D>::load(x); }
     CT_DEVICE static void merge(Sum &s, Sum other) { s += other; }
-    CT_DEVICE static S end(Sum s, Mark, int) { return ct_stored<D>::store((int64_t)s); }
+    CT_DEVICE static S end(Sum s, Mark, int) { return ct_of_dtype<D>::store((int64_t)s); }
     typedef uint64_t Plain;
-    CT_DEVICE static C plain(S x) { return (uint64_t)ct_stored<D>::load(x); }
-    CT_DEVICE static S rounded(C x) { return ct_stored<D>::store((int64_t)x); }
+    CT_DEVICE static C plain(S x) { return (uint64_t)ct_of_dtype<D>::load(x); }
+    CT_DEVICE static S rounded(C x) { return ct_of_dtype<D>::store((int64_t)x); }
 };
 
 CT_DEVICE int growth_of(uint32_t n) { return 33 - __clz(n); } // of n and the own one
@@ -270,7 +285,7 @@ template <typename R, int V, bool SLOTS> struct summing {
         pack rows[FEW], y = own;
 #pragma unroll
         for (int u = 0; u < FEW; u++)
-            if (u < n) rows[u] = src[(int64_t)places[u] * src_row];
+            if (u < n) rows[u] = read_once(&src[(int64_t)places[u] * src_row]);
         typename R::Plain sum[V];
 #pragma unroll
         for (int k = 0; k < V; k++) sum[k] = R::plain(own.v[k]);
@@ -364,18 +379,36 @@ template <typename R, int V, bool SLOTS> __device__ __noinline__ void sum_crowde
     }
 }
 
-// One pack.
-template <typename R, int V, bool SLOTS>
+// One pack. ONLY_FEW: rows that are named more often are left to others.
+template <typename R, int V, bool SLOTS, bool ONLY_FEW>
 CT_DEVICE void sum_pack(const ct_cuda_rows_sum &a, int64_t row, int64_t to, int64_t from, int64_t src) {
     typedef pack_of<typename R::S, V> pack;
     summing<R, V, SLOTS> s = summing_of<R, V, SLOTS>(a, row, src);
     const uint2 span = ((const uint2 *)a.spans)[row];
     pack own = {};
-    if (a.from) own = ((const pack *)a.from)[from];
-    if (span.y > CT_ROWS_MANY) return;
+    if (a.from) own = read_once((const pack *)a.from + from);
+    if (span.y > (ONLY_FEW ? CT_ROWS_FEW : CT_ROWS_MANY)) return;
     s.order = a.order + span.x - (SLOTS ? CT_ROWS_FEW : 0);
-    if (span.y) own = span.y <= CT_ROWS_FEW ? s.few(own, span.y) : s.all(own, span.y);
-    ((pack *)a.to)[to] = own;
+    if (span.y) own = ONLY_FEW || span.y <= CT_ROWS_FEW ? s.few(own, span.y) : s.all(own, span.y);
+    write_once((pack *)a.to + to, own);
+}
+
+// The rows that are listed.
+template <typename R, int V, bool SLOTS> CT_DEVICE void sum_named(const ct_cuda_rows_sum &a) {
+    const int64_t step = ct_step(), total = a.totals[2] * a.lanes.total;
+    for (int64_t e = ct_first(); e < total; e += step) {
+        const int64_t which = total < INT32_MAX ? (uint32_t)e / (uint32_t)a.lanes.total : e / a.lanes.total;
+        const int64_t row = a.named[which];
+        int64_t at[3];
+        ct_nest_place(a.lanes, e - which * a.lanes.total, at);
+        sum_pack<R, V, SLOTS, false>(a, row, at[0] + row * a.to_axis, at[1] + row * a.from_axis, at[2]);
+    }
+}
+
+// With slots these are the rows that have more than fit there. By themselves, since they take several times as long: a warp
+// that had one of them would keep the place of a block from others. And a function by itself, as are crowded rows.
+template <typename R, int V, bool SLOTS> __device__ __noinline__ void sum_longer(const ct_cuda_rows_sum &a) {
+    sum_named<R, V, SLOTS>(a);
 }
 
 // All of the result.
@@ -385,22 +418,16 @@ template <typename R, int V, bool SLOTS> CT_DEVICE void rows_sum(const ct_cuda_r
     for (int64_t e = ct_first(); e < a.nest.total; e += step) {
         int64_t at[4];
         ct_nest_place(a.nest, e, at);
-        sum_pack<R, V, SLOTS>(a, at[3], at[0], at[1], at[2]);
+        sum_pack<R, V, SLOTS, SLOTS>(a, at[3], at[0], at[1], at[2]);
     }
+    if (SLOTS && a.totals[2]) sum_longer<R, V, SLOTS>(a);
     if (a.totals[1]) sum_crowded<R, V, SLOTS>(a);
 }
 
 // The rows that are named, where the others are there already.
 template <typename R, int V, bool SLOTS> CT_DEVICE void named_sum(const ct_cuda_rows_sum &a) {
     if (ct_does_nothing(a.head)) return;
-    const int64_t step = ct_step(), total = a.totals[2] * a.lanes.total;
-    for (int64_t e = ct_first(); e < total; e += step) {
-        const int64_t which = total < INT32_MAX ? (uint32_t)e / (uint32_t)a.lanes.total : e / a.lanes.total;
-        const int64_t row = a.named[which];
-        int64_t at[3];
-        ct_nest_place(a.lanes, e - which * a.lanes.total, at);
-        sum_pack<R, V, SLOTS>(a, row, at[0] + row * a.to_axis, at[1] + row * a.from_axis, at[2]);
-    }
+    sum_named<R, V, SLOTS>(a);
     if (a.totals[1]) sum_crowded<R, V, SLOTS>(a);
 }
 
@@ -424,7 +451,7 @@ extern "C" __global__ void rows_clear_16(const __grid_constant__ ct_cuda_rows_su
     }
 #define SUMS(name, R, V)                  \
     SUM(name, rows_sum, R, 1, false, 2)          \
-    SUM(name##_packed, rows_sum, R, V, true, 3)  \
+    SUM(name##_packed, rows_sum, R, V, true, 4)  \
     SUM(name##_named, named_sum, R, V, false, 3)
 SUMS(f32, real_sum<CT_F32>, 4)
 SUMS(f64, real_sum<CT_F64>, 2)

@@ -22,9 +22,10 @@ typedef struct ct_cuda_rows_sort {
     uint32_t *late;  /* the places of indices for which their rows have no slot left, in any order */
     uint32_t
         *slots; /* (rows, CT_ROWS_FEW): the first ones of each row, which then are not in order; NULL: all are there */
-    uint32_t *order;    /* the places in index, by row */
-    uint32_t *crowded;  /* the rows that are named more than CT_ROWS_MANY times */
-    uint32_t *named;    /* the others that are named; NULL: nobody wants to know */
+    uint32_t *order;   /* the places in index, by row */
+    uint32_t *crowded; /* the rows that are named more than CT_ROWS_MANY times */
+    uint32_t *
+        named; /* the others that are named, with slots only those that have late indices; NULL: nobody wants to know */
     int64_t rows, skip; /* skip: an index that is left out; -1: none */
     int64_t place;      /* of errors: from one index to the next, as the op counts them */
     int32_t wide;       /* index is i64 */

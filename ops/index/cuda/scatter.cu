@@ -91,8 +91,8 @@ PUT(8, uint64_t)
 // ---- Sums of floats ----
 
 template <int D> struct summed {
-    typedef typename ct_stored<D>::type S;
-    typedef typename ct_stored<D>::wide C;
+    typedef typename ct_of_dtype<D>::type S;
+    typedef typename ct_of_dtype<D>::wide C;
     typedef ct_exact<C> exact;
 };
 
@@ -103,14 +103,14 @@ template <int D> CT_DEVICE void add_begin(const ct_cuda_scattered &a) {
     for (int64_t e = ct_first(); e < a.nest.total; e += step) {
         int64_t at[2];
         ct_nest_place(a.nest, e, at);
-        a.exponents[e] = s::exact::exponent(ct_stored<D>::load(((const typename s::S *)a.from)[at[1]]));
+        a.exponents[e] = s::exact::exponent(ct_of_dtype<D>::load(((const typename s::S *)a.from)[at[1]]));
         for (int l = 0; l < s::exact::LIMBS; l++) a.sums[e + l * a.nest.total] = 0;
     }
 }
 
 template <int D> CT_DEVICE typename summed<D>::C addend(const ct_cuda_scatter &a, int64_t at) {
     typedef typename summed<D>::C C;
-    return (C)a.alpha * ct_stored<D>::load(((const typename summed<D>::S *)a.src)[at]);
+    return (C)a.alpha * ct_of_dtype<D>::load(((const typename summed<D>::S *)a.src)[at]);
 }
 
 template <int D> CT_DEVICE void add_mark(const ct_cuda_scatter &a) {
@@ -168,12 +168,12 @@ template <int D> CT_DEVICE void add_end(const ct_cuda_scattered &a) {
 #pragma unroll
         for (int l = 0; l < exact::LIMBS; l++) any |= sum[l] = (int64_t)a.sums[e + l * a.nest.total];
         if (exponent & CT_NOT_FINITE) {
-            y = ct_stored<D>::store(ct_not_finite<C>(exponent));
+            y = ct_of_dtype<D>::store(ct_not_finite<C>(exponent));
         } else if (any) {
-            exact::split(ct_stored<D>::load(x), exponent, a.growth, own);
+            exact::split(ct_of_dtype<D>::load(x), exponent, a.growth, own);
 #pragma unroll
             for (int l = 0; l < exact::LIMBS; l++) sum[l] += own[l];
-            y = ct_stored<D>::store(exact::join(sum, exponent, a.growth));
+            y = ct_of_dtype<D>::store(exact::join(sum, exponent, a.growth));
         }
         ((S *)a.to)[at[0]] = y;
     }

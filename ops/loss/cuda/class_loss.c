@@ -13,7 +13,7 @@ enum {
     BLOCKS = 2112, /* at most; a constant, since the bits of sums hang on it */
 };
 
-CT_CUDA_UNIT(loss_class_loss);
+CT_CUDA_OVERLAPPING_UNIT(loss_class_loss);
 
 static ct_cuda_function loss_rows[CT_CUDA_FLOATS] = CT_CUDA_OF_FLOATS("class_loss_rows"),
                         loss_ragged[CT_CUDA_FLOATS] = CT_CUDA_OF_FLOATS("class_loss_ragged"),

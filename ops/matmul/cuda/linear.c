@@ -7,11 +7,12 @@
 #include <string.h>
 
 #include "backends/cuda/aside.h"
+#include "backends/cuda/branch.h"
 #include "backends/cuda/product.h"
 
 #include "gen/matmul.attrs.h"
 
-CT_CUDA_UNIT(matmul_linear);
+CT_CUDA_OVERLAPPING_UNIT(matmul_linear);
 
 #define PER_DTYPE(name)                                                                      \
     {                                                                                        \
@@ -182,6 +183,7 @@ typedef struct gradients {
     int64_t x_row;
     int64_t chunks, chunk; /* the bias gradient is summed by chunks of so many rows; 0: not so */
     size_t parts_bytes;    /* of their sums, in scratch behind g's rows */
+    bool apart;            /* both products may run at once, each with a workspace of its own */
 } gradients;
 
 /* All dimensions but the last as one. */
@@ -253,6 +255,7 @@ static const char *gradients_of(const ct_call *call, char *scratch, gradients *r
     }
     if (!r->rows || !r->out || !r->in) return "there is nothing to multiply";
     divide_sums(r);
+    r->apart = r->dx && r->dw && ct_cuda_leaves_room((double)r->rows * (double)r->out * (double)r->in);
     return NULL;
 }
 
@@ -325,20 +328,27 @@ static const char *gradients_tiles_can(const ct_call *call) {
     return ct_cuda_blas_there() ? "there is cuBLASLt" : gradients_of(call, NULL, &r);
 }
 
+static size_t workspace_of_dx(const ct_call *call, const gradients *r) {
+    ct_cuda_blas_product blas;
+    size_t workspace = 0;
+    const ct_cuda_product p = product_of_dx(r);
+    if (ct_cuda_product_to_blas(call, &p, r->dtype, &blas)) ct_cuda_blas_takes(call, &blas, &workspace);
+    return workspace;
+}
+
+static size_t workspace_of_dw(const ct_call *call, const gradients *r) {
+    ct_cuda_blas_product blas;
+    size_t workspace = 0;
+    const ct_cuda_product p = product_of_dw(r);
+    if (dw_to_blas(call, r, &p, &blas)) ct_cuda_blas_takes(call, &blas, &workspace);
+    return aligned(workspace);
+}
+
 static size_t gradients_scratch(const ct_call *call) {
     gradients r;
-    ct_cuda_blas_product blas;
-    size_t workspace[2] = {0, 0};
     if (gradients_of(call, NULL, &r)) return 0;
-    if (r.dx) {
-        const ct_cuda_product p = product_of_dx(&r);
-        if (ct_cuda_product_to_blas(call, &p, r.dtype, &blas)) ct_cuda_blas_takes(call, &blas, &workspace[0]);
-    }
-    if (r.dw) {
-        const ct_cuda_product p = product_of_dw(&r);
-        if (dw_to_blas(call, &r, &p, &blas)) ct_cuda_blas_takes(call, &blas, &workspace[1]);
-    }
-    return r.g_bytes + r.parts_bytes + larger(workspace[0], workspace[1]);
+    const size_t dx = r.dx ? workspace_of_dx(call, &r) : 0, dw = r.dw ? workspace_of_dw(call, &r) : 0;
+    return r.g_bytes + r.parts_bytes + (r.apart ? dx + dw : larger(dx, dw));
 }
 
 static bool slope(const ct_call *call, const gradients *r) {
@@ -388,10 +398,38 @@ static bool sum_chunks(const ct_call *call, const gradients *r) {
                           (ct_cuda_shape){.grid = ct_cuda_blocks(call, threads, 256), .block = 256}, &b);
 }
 
+/* The gradients of weights and bias, with `room` bytes of scratch. */
+static bool make_dw(const ct_call *call, const gradients *r, char *workspace, size_t room) {
+    ct_cuda_blas_product blas;
+    if (!r->dw) return !r->dbias || r->chunks || sum_columns(call, r);
+    ct_cuda_product p = product_of_dw(r);
+    bool ok = true, refused = !dw_to_blas(call, r, &p, &blas);
+    if (!refused) ok = ct_cuda_blas_multiply(call, &blas, workspace, room, &refused);
+    if (!refused) return ok;
+    return ct_cuda_product_tiles(call, &p, r->dtype) && (!r->dbias || r->chunks || sum_columns(call, r));
+}
+
+static bool make_dx(const ct_call *call, const gradients *r, char *workspace, size_t room) {
+    ct_cuda_blas_product blas;
+    if (!r->dx) return true;
+    ct_cuda_product p = product_of_dx(r);
+    bool ok = true, refused = !ct_cuda_product_to_blas(call, &p, r->dtype, &blas);
+    if (!refused) ok = ct_cuda_blas_multiply(call, &blas, workspace, room, &refused);
+    return refused ? ct_cuda_product_tiles(call, &p, r->dtype) : ok;
+}
+
+static bool make_both(const ct_call *call, const gradients *r, char *workspace, size_t room) {
+    const size_t first = workspace_of_dw(call, r);
+    ct_cuda_branch branch;
+    if (first > room) return make_dw(call, r, workspace, room) && make_dx(call, r, workspace, room);
+    if (!ct_cuda_branch_begin(call, &branch)) return false;
+    const bool ok = make_dw(&branch.call, r, workspace, first) && make_dx(call, r, workspace + first, room - first);
+    return ct_cuda_branch_end(call, &branch) && ok;
+}
+
 static bool gradients_run(const ct_call *call, ct_stream *stream) {
     (void)stream;
     gradients r;
-    ct_cuda_blas_product blas;
     char *scratch = ct_cuda_scratch(call);
     const char *reason = gradients_of(call, scratch, &r);
     /* scratch was asked for where the addresses were aligned otherwise */
@@ -401,22 +439,10 @@ static bool gradients_run(const ct_call *call, ct_stream *stream) {
                                   reason ? reason : "scratch");
     char *workspace = scratch + r.g_bytes + r.parts_bytes;
     const size_t room = call->scratch.bytes - r.g_bytes - r.parts_bytes;
-    bool ok = (!r.copies || slope(call, &r)) && (!r.chunks || sum_chunks(call, &r)); /* while g is in cache */
-    if (ok && r.dw) {
-        ct_cuda_product p = product_of_dw(&r);
-        bool refused = !dw_to_blas(call, &r, &p, &blas);
-        if (!refused) ok = ct_cuda_blas_multiply(call, &blas, workspace, room, &refused);
-        if (refused) ok = ct_cuda_product_tiles(call, &p, r.dtype) && (!r.dbias || r.chunks || sum_columns(call, &r));
-    } else if (ok && r.dbias && !r.chunks) {
-        ok = sum_columns(call, &r);
-    }
-    if (ok && r.dx) {
-        ct_cuda_product p = product_of_dx(&r);
-        bool refused = !ct_cuda_product_to_blas(call, &p, r.dtype, &blas);
-        if (!refused) ok = ct_cuda_blas_multiply(call, &blas, workspace, room, &refused);
-        if (refused) ok = ct_cuda_product_tiles(call, &p, r.dtype);
-    }
-    return ok;
+    if (!((!r.copies || slope(call, &r)) && (!r.chunks || sum_chunks(call, &r))))
+        return false; /* while g is in cache */
+    if (r.apart) return make_both(call, &r, workspace, room);
+    return make_dw(call, &r, workspace, room) && make_dx(call, &r, workspace, room);
 }
 
 CT_CUDA_KERNELS(matmul_linear) = {

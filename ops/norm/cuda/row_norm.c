@@ -8,11 +8,7 @@
 
 #include "gen/norm.attrs.h"
 
-/* Parts of the rows, for gradients of weight and bias: two blocks on each multiprocessor of a large device; a constant, since
- * the bits hang on it. */
-enum { PARTS = 264 };
-
-CT_CUDA_UNIT(norm_row_norm);
+CT_CUDA_OVERLAPPING_UNIT(norm_row_norm);
 
 static ct_cuda_function rows_of[CT_CUDA_FLOATS] = CT_CUDA_OF_FLOATS("row_norm_rows"),
                         ragged_of[CT_CUDA_FLOATS] = CT_CUDA_OF_FLOATS("row_norm_ragged"),
@@ -83,20 +79,8 @@ static size_t moments_bytes(const ct_view *x) {
     return ((size_t)x->dims[0] * 3 * number_size(x->dtype) + 255) / 256 * 256;
 }
 
-/* How the kernel that makes all gradients divides the rows. */
-typedef struct division {
-    bool warps;       /* a row is a warp's, which needs no barrier */
-    int lanes, block; /* threads of a row, of a block */
-    int64_t parts;    /* blocks at most: as many as run at once on a large device */
-} division;
-static division division_of(const ct_view *x) {
-    const int64_t size = (int64_t)ct_cuda_dtype_size(x->dtype), bytes = x->dims[1] * size;
-    division d = {.warps = bytes > 16 * 32 * CT_NORM_PACKS(size) && bytes <= 16 * 32 * CT_NORM_WARP_PACKS(size)};
-    d.lanes = d.warps ? 32 : ct_cuda_row_lanes(x->dims[1], size, CT_NORM_PACKS(size));
-    d.block = d.warps ? CT_NORM_WARPS : d.lanes > 32 ? d.lanes : CT_NORM_THREADS;
-    d.parts =
-        d.warps ? PARTS * 3 / 2 : PARTS * CT_NORM_THREADS / (d.block < CT_NORM_THREADS ? d.block : CT_NORM_THREADS);
-    return d;
+static ct_norm_division division_of(const ct_view *x) {
+    return ct_norm_division_of(x->dims[1], (int64_t)ct_cuda_dtype_size(x->dtype));
 }
 
 /* Enough for either way: addresses, of which one depends, are not known yet. */
@@ -114,7 +98,7 @@ static bool run_total(const ct_call *call, ct_cuda_row_norm *a, ct_dtype dtype) 
 }
 
 /* All gradients in one kernel, which reads x and g once. */
-static bool run_all(const ct_call *call, ct_cuda_row_norm *a, ct_dtype dtype, const division *d) {
+static bool run_all(const ct_call *call, ct_cuda_row_norm *a, ct_dtype dtype, const ct_norm_division *d) {
     const int groups = d->block / d->lanes;
     const int64_t blocks = ct_cuda_ceil_div(a->rows, groups);
     a->lanes = d->lanes;
@@ -130,10 +114,10 @@ static bool run_all(const ct_call *call, ct_cuda_row_norm *a, ct_dtype dtype, co
 static bool run_apart(const ct_call *call, ct_cuda_row_norm *a, ct_dtype dtype, bool whole) {
     if (!ct_cuda_launch(call, whole ? &grad_rows[dtype] : &grad_ragged[dtype], shape_of(a), a)) return false;
     if (!a->moments) return true;
-    const int64_t side = ct_cuda_ceil_div(a->n, CT_NORM_SIDE), wanted = ct_cuda_ceil_div(4 * PARTS, side),
+    const int64_t side = ct_cuda_ceil_div(a->n, CT_NORM_SIDE), wanted = ct_cuda_ceil_div(4 * CT_NORM_PARTS, side),
                   most = ct_cuda_ceil_div(a->rows, 64);
     a->parts = wanted < most ? wanted : most;
-    if (a->parts > PARTS) a->parts = PARTS;
+    if (a->parts > CT_NORM_PARTS) a->parts = CT_NORM_PARTS;
     a->chunk = ct_cuda_ceil_div(a->rows, a->parts);
     a->parts = ct_cuda_ceil_div(a->rows, a->chunk);
     const ct_cuda_shape shape = {.grid = (unsigned)side, .grid_y = (unsigned)a->parts, .block = CT_NORM_THREADS};
@@ -158,10 +142,8 @@ static bool run_grad(const ct_call *call, ct_stream *stream) {
         a.sums = a.moments + moments_bytes(x);
     }
     if (a.rows == 0) return !sums || run_total(call, &a, x->dtype);
-    const division d = division_of(x);
-    const int64_t most = 16 * (d.warps ? CT_NORM_WARP_PACKS(size) : CT_NORM_PACKS(size)) * d.lanes;
-    if (sums && whole && d.lanes <= CT_NORM_THREADS && a.n * (int64_t)size <= most)
-        return run_all(call, &a, x->dtype, &d);
+    const ct_norm_division d = division_of(x);
+    if (sums && whole && ct_norm_keeps(&d, a.n, (int64_t)size)) return run_all(call, &a, x->dtype, &d);
     a.lanes = lanes_of(&a, size, whole);
     return run_apart(call, &a, x->dtype, whole);
 }

@@ -118,8 +118,14 @@ static void with_variance(ct_wgpu_launch *l, const void *context) {
     ct_wgpu_constant(l, "KIND", 0);
     ct_wgpu_constant(l, "CORRECTION", 0);
 }
+/* Results of the reduction by channels. */
+static int64_t results_of(const job *j) { return j->groups ? j->items * j->channels : j->channels; }
+static size_t sums_bytes(const job *j) { return aligned((size_t)results_of(j) * 3 * sizeof(float)); }
+
 static void with_cotangents(ct_wgpu_launch *l, const void *context) {
     const job *j = context;
+    for (int i = 0; i < l->n; i++) /* the other two sums lie behind the first, of which the reduction knows */
+        if (strcmp(l->operands[i].name, "out") == 0) l->operands[i].high = l->operands[i].low + sums_bytes(j);
     ct_wgpu_in(l, "g", j->g);
     ct_wgpu_in(l, "mean", j->mean);
     ct_wgpu_in(l, "variance", j->var);
@@ -235,9 +241,6 @@ static job gradient_job(const ct_call *call) {
     return j;
 }
 
-/* Results of the reduction by channels. */
-static int64_t results_of(const job *j) { return j->groups ? j->items * j->channels : j->channels; }
-static size_t sums_bytes(const job *j) { return aligned((size_t)results_of(j) * 3 * sizeof(float)); }
 static size_t settled_bytes(const job *j) { return aligned((size_t)sets_of(j) * SETTLED * sizeof(float)); }
 
 static size_t gradient_scratch(const ct_call *call) {

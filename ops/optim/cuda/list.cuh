@@ -278,6 +278,7 @@ template <typename J> __device__ double ct_sum_of(const double *x, int64_t n, in
 #define CT_OPTIM_KERNEL(name, ARGUMENTS, ...)                                          \
     extern "C" __global__ void __launch_bounds__(CT_OPTIM_THREADS)                     \
         name(const __grid_constant__ ARGUMENTS a) {                                    \
+        ct_wait_for_kernel_before();                                                   \
         __VA_ARGS__(*(const ct_cuda_optim *)&a);                                       \
     }
 #define CT_OPTIM_KERNELS(name, BODY, HALVES, ...)                                                          \

@@ -29,9 +29,9 @@ static int function_for(item_kind kind, bool few) {
 }
 
 typedef ct_cuda_function functions[6];
-#define FUNCTION(unit, name) \
-    {                        \
-        &(unit), name, { 0 } \
+#define FUNCTION(unit, name)      \
+    {                             \
+        &(unit), name, {0}, { 0 } \
     }
 #define FUNCTIONS(unit, name)                                                                                  \
     {                                                                                                          \
@@ -40,7 +40,7 @@ typedef ct_cuda_function functions[6];
     }
 #define UNIT(name)                                       \
     extern const unsigned char ct_fatbin_optim_##name[]; \
-    static ct_cuda_unit name##_unit = {"optim_" #name, ct_fatbin_optim_##name, {0}}
+    static ct_cuda_unit name##_unit = {"optim_" #name, ct_fatbin_optim_##name, {0}, true}
 UNIT(steps);
 UNIT(lengths);
 UNIT(gradients);

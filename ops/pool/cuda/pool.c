@@ -14,9 +14,9 @@ enum {
         1024, /* of a mean by one thread; longer windows are better products with a matrix, as the lowering has them */
 };
 
-CT_CUDA_UNIT(pool_pool);
+CT_CUDA_OVERLAPPING_UNIT(pool_pool);
 extern const unsigned char ct_fatbin_pool_pool_small[];
-static ct_cuda_unit small_unit = {"pool_pool_small", ct_fatbin_pool_pool_small, {0}};
+static ct_cuda_unit small_unit = {"pool_pool_small", ct_fatbin_pool_pool_small, {0}, true};
 #define OF_DTYPES(name)                                                                              \
     {                                                                                                \
         CT_CUDA_FUNCTION(name "_f32"), CT_CUDA_FUNCTION(name "_f64"), CT_CUDA_FUNCTION(name "_f16"), \

@@ -198,12 +198,52 @@ static bool run_planes(pool *o, const char *function, bool backward) {
     return ct_wgpu_enqueue(o->call, &l, groups, p, sizeof *p);
 }
 
+/* ---- Rows of planes by quads ---- */
+
+/* Items and channels are one axis of planes, whose rows are dense. */
+static bool has_rows(const pool *o, const ct_view *view, const image *s, uint32_t batch) {
+    return s->s[2] == 1 && s->s[1] % 4 == 0 && s->c % 4 == 0 && ct_wgpu_fits(view, 4) &&
+           (items_of(o) == 1 || batch == s->c * o->p.channels);
+}
+
+static bool takes_rows(const pool *o) {
+    enum { MOST_KERNEL = 4, MOST_STRIDE = 2 };
+    const params *p = &o->p;
+    if (!o->max || !o->at || o->at->dtype != CT_U8 || p->in[0] != 1 || p->out[0] != 1) return false;
+    for (int d = 1; d < 3; d++)
+        if (o->kernel[d] > MOST_KERNEL || o->stride[d] > MOST_STRIDE || o->dilation[d] != 1 ||
+            p->before[d] >= (int32_t)o->kernel[d])
+            return false;
+    return p->in[2] % 4 == 0 && p->out[2] % 4 == 0 && has_rows(o, o->from, &p->from, p->batch[0]) &&
+           has_rows(o, o->to, &p->to, p->batch[1]) && has_rows(o, o->at, &p->at, p->batch[2]);
+}
+
+static bool run_rows(pool *o, bool backward) {
+    params *p = &o->p;
+    const int64_t planes = items_of(o) * p->channels;
+    p->tiles[0] = (uint32_t)(backward ? ct_wgpu_ceil_div(p->in[2], 4 * o->stride[2]) : p->out[2] / 4);
+    p->tiles[1] = (uint32_t)(backward ? ct_wgpu_ceil_div(p->in[1], o->stride[1]) : p->out[1]);
+    const int64_t total = planes * p->tiles[0] * p->tiles[1];
+    p->total = (uint32_t)total;
+    ct_wgpu_launch l = ct_wgpu_begin(&unit, backward ? "grad_rows" : "max_rows", THREADS);
+    const unsigned mode = CT_WGPU_QUADS | CT_WGPU_QUADS_ONLY;
+    ct_wgpu_operand_of(&l, "from", o->from, mode);
+    ct_wgpu_operand_of(&l, "to", o->to, mode | CT_WGPU_WRITTEN);
+    add_at(&l, o, CT_WGPU_WORDS | (backward ? 0 : CT_WGPU_WRITTEN));
+    add_constants(&l, o);
+    ct_wgpu_constant(&l, "B1", (uint32_t)p->before[1]);
+    ct_wgpu_constant(&l, "B2", (uint32_t)p->before[2]);
+    l.more = ct_wgsl_pool_words;
+    return ct_wgpu_enqueue(o->call, &l, ct_wgpu_ceil_div(total, THREADS), p, sizeof *p);
+}
+
 /* Channels are innermost where that is how the larger image lies in memory. */
 static bool run(pool *o, const char *planes, const char *last, bool backward) {
     const params *p = &o->p;
     const image *s = backward ? &p->to : &p->from;
     const bool is_last = p->channels > 1 && s->c == 1 && (p->in[2] == 1 || s->s[2] != 1);
-    return is_last ? run_last(o, last, backward) : run_planes(o, planes, backward);
+    if (is_last) return run_last(o, last, backward);
+    return takes_rows(o) ? run_rows(o, backward) : run_planes(o, planes, backward);
 }
 
 /* ---- Max ---- */

@@ -5,6 +5,9 @@
 // Planes: a workgroup takes a tile of TW columns, TH rows and as many planes as there are invocations left, so that
 // neighbors load and store neighbors. Forward an invocation makes four results of a column, whose windows share rows;
 // backward four elements of a row. Channels last: an invocation makes four channels of one place.
+//
+// Rows of planes by quads, where windows are small: forward an invocation makes four results of a row from whole quads,
+// backward the S1 rows of 4 S2 elements that as many results were made from.
 struct Params {
     // divisor 0: what is counted; total: quads of channels, or winners
     total: u32, planes: u32, channels: u32, divisor: f32,
@@ -295,6 +298,104 @@ fn grad_planes(group: u32, local: u32, groups: u32) {
     let at = place_in(tile.z, p.size_in.x, i32(tile.y), i32(4u * tile.x));
     if (tile.z >= p.planes || at.s.y >= p.size_in.y || at.s.z >= p.size_in.z) { return; }
     put_row(offset(p.to_s, p.batch.y, at), gathered_row(at), u32(p.size_in.z - at.s.z));
+}
+
+// ---- Rows of planes by quads ----
+
+const BEFORE1 = i32(B1);
+const BEFORE2 = i32(B2);
+
+// Column in quads of results, row and plane of an invocation; `tiles` are how many of the first two there are.
+fn unit_place(e: u32) -> vec3<u32> {
+    let row = e / p.tiles.x;
+    let plane = row / p.tiles.y;
+    return vec3<u32>(e - row * p.tiles.x, row - plane * p.tiles.y, plane);
+}
+
+// Quads that four windows of a row reach into: from QUADS_BEFORE before those that they would begin with.
+const QUADS_BEFORE = (B2 + 3u) / 4u;
+const QUADS_READ = (4u * QUADS_BEFORE + 3u * S2 + K2 - B2 + 3u) / 4u;
+
+fn max_rows(group: u32, local: u32, groups: u32) {
+    let e = group * THREADS + local;
+    if (e >= p.total) { return; }
+    let unit = unit_place(e);
+    let low = bitcast<f32>(p.ct_zero | 0xff800000u);
+    // until something is greater the first element inside wins
+    let row0 = i32(unit.y * S1) - BEFORE1;
+    let column0 = vec4<i32>(vec4<u32>(0u, 1u, 2u, 3u) * S2 + 4u * S2 * unit.x) - BEFORE2;
+    let first = vec4<i32>(max(0, -row0) * i32(K2)) + max(vec4<i32>(), -column0);
+    var best = Best(vec4<f32>(low), bitcast<vec4<u32>>(first));
+    let quads = p.size_in.z / 4;
+    for (var k1 = 0u; k1 < K1; k1++) {
+        let row = row0 + i32(k1);
+        if (!is_inside(row, 1u)) { continue; }
+        let line = unit.z * p.from_s.w + u32(row) * p.from_s.y;
+        var x: array<f32, 4u * QUADS_READ>;
+        for (var q = 0u; q < QUADS_READ; q++) {
+            let quad = i32(S2 * unit.x + q) - i32(QUADS_BEFORE);
+            var v = vec4<f32>(low);
+            if (quad >= 0 && quad < quads) { v = from_load4(line + 4u * u32(quad)); }
+            for (var i = 0u; i < 4u; i++) { x[4u * q + i] = v[i]; }
+        }
+        for (var k2 = 0u; k2 < K2; k2++) {
+            let at = 4u * QUADS_BEFORE - B2 + k2;
+            let v = vec4<f32>(x[at], x[at + S2], x[at + 2u * S2], x[at + 3u * S2]);
+            let wins = (v > best.value) | (is_nan4(v) & !is_nan4(best.value));
+            best = Best(select(best.value, v, wins), select(best.tap, vec4<u32>(k1 * K2 + k2), wins));
+        }
+    }
+    to_store4(unit.z * p.to_s.w + unit.y * p.to_s.y + 4u * unit.x, best.value);
+    put_tap_word((unit.z * p.at_s.w + unit.y * p.at_s.y) / 4u + unit.x,
+        best.tap.x | (best.tap.y << 8u) | (best.tap.z << 16u) | (best.tap.w << 24u));
+}
+
+// Windows that reach into S1 rows from S1 y on: from y - ROWS_BEFORE on; and quads of windows into 4 S2 columns.
+const ROWS_BEFORE = (K1 - 1u - B1) / S1;
+const ROWS_READ = ROWS_BEFORE + (S1 - 1u + B1) / S1 + 1u;
+const WINDOWS_BEFORE = ((K2 - 1u - B2) / S2 + 3u) / 4u;
+const WINDOWS_READ = WINDOWS_BEFORE + (4u * S2 - 1u + B2) / S2 / 4u + 1u;
+
+fn grad_rows(group: u32, local: u32, groups: u32) {
+    let e = group * THREADS + local;
+    if (e >= p.total) { return; }
+    let unit = unit_place(e);
+    var sums: array<f32, 4u * S1 * S2>;
+    for (var i = 0u; i < 4u * S1 * S2; i++) { sums[i] = 0.0; }
+    for (var o1 = 0u; o1 < ROWS_READ; o1++) {
+        let row = i32(unit.y + o1) - i32(ROWS_BEFORE);
+        if (row < 0 || row >= p.size_out.y) { continue; }
+        for (var q = 0u; q < WINDOWS_READ; q++) {
+            let quad = i32(unit.x + q) - i32(WINDOWS_BEFORE);
+            if (quad < 0 || quad >= p.size_out.z / 4) { continue; }
+            let g = from_load4(unit.z * p.from_s.w + u32(row) * p.from_s.y + 4u * u32(quad));
+            let word = at_word((unit.z * p.at_s.w + u32(row) * p.at_s.y) / 4u + u32(quad));
+            for (var i1 = 0u; i1 < S1; i1++) {
+                let k1 = i32(i1) + BEFORE1 - (i32(o1) - i32(ROWS_BEFORE)) * i32(S1);
+                if (k1 < 0 || k1 >= i32(K1)) { continue; }
+                for (var o2 = 0u; o2 < 4u; o2++) {
+                    let tap = i32((word >> (8u * o2)) & 255u) - k1 * i32(K2); // along the row, if it is of this one
+                    let start = (i32(4u * q + o2) - 4 * i32(WINDOWS_BEFORE)) * i32(S2) - BEFORE2;
+                    for (var k2 = 0; k2 < i32(K2); k2++) {
+                        let i2 = start + k2;
+                        if (i2 >= 0 && i2 < i32(4u * S2)) {
+                            sums[i1 * 4u * S2 + u32(i2)] += select(0.0, g[o2], tap == k2);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    for (var i1 = 0u; i1 < S1; i1++) {
+        let row = unit.y * S1 + i1;
+        for (var q = 0u; q < S2; q++) {
+            let column = 4u * (unit.x * S2 + q);
+            if (row >= u32(p.size_in.y) || column >= u32(p.size_in.z)) { continue; }
+            let s = 4u * (i1 * S2 + q);
+            to_store4(unit.z * p.to_s.w + row * p.to_s.y + column,
+                vec4<f32>(sums[s], sums[s + 1u], sums[s + 2u], sums[s + 3u]));
+        }
+    }
 }
 
 // ---- Channels last ----

@@ -7,7 +7,7 @@
 
 #include "gen/random.attrs.h"
 
-CT_CUDA_UNIT(random_words);
+CT_CUDA_OVERLAPPING_UNIT(random_words);
 
 static bool run(const ct_call *call, ct_stream *stream) {
     static ct_cuda_function function = CT_CUDA_FUNCTION("random_words");

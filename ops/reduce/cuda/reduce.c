@@ -8,12 +8,13 @@
 #include "gen/reduce.attrs.h"
 
 enum {
-    ENOUGH = 1056, /* blocks that keep a large device busy; a constant, since the bits of sums hang on it */
-    SHORT = 8,     /* packs that a thread takes at least before a result is made in parts */
+    ENOUGH = 1056, /* blocks that keep a large device busy; a constant, since the bits of sums hang on it, */
+    ENOUGH_COLUMNS = ENOUGH / 2, /* and of columns, whose threads have more under way */
+    SHORT = 8,                   /* packs that a thread takes at least before a result is made in parts */
 };
 
 extern const unsigned char ct_fatbin_reduce_sum[], ct_fatbin_reduce_extrema[], ct_fatbin_reduce_place[];
-static ct_cuda_unit sum_unit = {"reduce_sum", ct_fatbin_reduce_sum, {0}};
+static ct_cuda_unit sum_unit = {"reduce_sum", ct_fatbin_reduce_sum, {0}, true};
 static ct_cuda_unit extrema_unit = {"reduce_extrema", ct_fatbin_reduce_extrema, {0}};
 static ct_cuda_unit place_unit = {"reduce_place", ct_fatbin_reduce_place, {0}};
 
@@ -139,8 +140,9 @@ static plan plan_of(const ct_cuda_reduction *r, const ct_call *call, const ct_di
         each = SHORT * (int64_t)a->lanes * (packs < n ? v : 1);
     }
     a->parts = 1;
-    if (work < ENOUGH && (p.columns || a->lanes == CT_REDUCE_THREADS)) {
-        const int64_t wanted = ENOUGH / work, most = at_least_1(n / each);
+    const int64_t enough = p.columns ? ENOUGH_COLUMNS : ENOUGH;
+    if (work < enough && (p.columns || a->lanes == CT_REDUCE_THREADS)) {
+        const int64_t wanted = enough / work, most = at_least_1(n / each);
         a->parts = wanted < most ? wanted : most;
     }
     a->chunk = at_least_1(ct_cuda_ceil_div(ct_cuda_ceil_div(n, a->parts), v) * v);

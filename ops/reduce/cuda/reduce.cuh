@@ -154,6 +154,34 @@ template <typename R> __device__ void ct_reduce_dense(const ct_cuda_reduce &a) {
     }
 }
 
+// Whether the sums of a pack of columns take so many registers that fewer packs, and fewer threads, can be under way.
+template <typename R> constexpr bool ct_wide_columns() { return R::V * sizeof(typename R::Sum) > 32; }
+
+// Elements i, i + groups, ... of V columns as long as as many are left as are read at once; i is where it stops. Nothing
+// is asked for each of them, so that the loads come one right behind the other.
+template <typename R, int V>
+CT_DEVICE void ct_take_whole_columns(const ct_cuda_reduce &a, const typename R::In *x, int64_t &i, int64_t to, int groups,
+                                     typename R::Sum (&sum)[V]) {
+    typedef ct_elements<typename R::In, V> pack;
+    enum { N = ct_wide_columns<R>() ? UNROLLED : AT_ONCE };
+    const int64_t step = groups * a.reduced.strides[0][0];
+    const typename R::In *at = x + i * a.reduced.strides[0][0];
+    for (; i + (N - 1) * groups < to; i += N * groups, at += N * step) {
+        pack loaded[N];
+#pragma unroll
+        for (int u = 0; u < N; u++) loaded[u] = *(const pack *)(at + u * step);
+#pragma unroll
+        for (int first = 0; first < N; first += UNROLLED)
+#pragma unroll
+            for (int k = 0; k < V; k++) {
+                typename R::Short s = R::nothing_short();
+#pragma unroll
+                for (int u = first; u < first + UNROLLED; u++) R::take(s, loaded[u].v[k], i + u * groups);
+                R::add(sum[k], s);
+            }
+    }
+}
+
 // Threads side by side at V results each, in groups that take every so-manieth element.
 // FLAT: what is reduced lies at one distance.
 template <typename R, int V, bool FLAT> CT_DEVICE void ct_reduce_columns_by(const ct_cuda_reduce &a) {
@@ -170,7 +198,9 @@ template <typename R, int V, bool FLAT> CT_DEVICE void ct_reduce_columns_by(cons
             const typename R::In *x =
                 (const typename R::In *)a.x + (FLAT ? column * V * a.kept.strides[0][0] : ct_offset(a.kept, 0, column * V));
             const int64_t from = part * a.chunk, to = min(from + a.chunk, a.reduced.total);
-            for (int64_t i = from + group; i < to; i += UNROLLED * groups) {
+            int64_t i = from + group;
+            if (FLAT) ct_take_whole_columns<R, V>(a, x, i, to, groups, sum);
+            for (; i < to; i += UNROLLED * groups) {
                 pack loaded[UNROLLED];
 #pragma unroll
                 for (int u = 0; u < UNROLLED; u++)
@@ -242,12 +272,12 @@ template <typename R> __device__ void ct_reduce_parts(const ct_cuda_reduce &a) {
         name##_##part##_##suffix(const __grid_constant__ ct_cuda_reduce a) { \
         ct_reduce_##part<R>(a);                                              \
     }
-#define CT_REDUCTION(name, suffix, R)              \
-    CT_REDUCTION_PART(name, rows, suffix, R, 3)    \
-    CT_REDUCTION_PART(name, pieces, suffix, R, 4)  \
-    CT_REDUCTION_PART(name, dense, suffix, R, 4)   \
-    CT_REDUCTION_PART(name, columns, suffix, R, 1) \
-    CT_REDUCTION_PART(name, flat, suffix, R, 4)    \
+#define CT_REDUCTION(name, suffix, R)                                      \
+    CT_REDUCTION_PART(name, rows, suffix, R, 3)                            \
+    CT_REDUCTION_PART(name, pieces, suffix, R, 4)                          \
+    CT_REDUCTION_PART(name, dense, suffix, R, 4)                           \
+    CT_REDUCTION_PART(name, columns, suffix, R, 1)                         \
+    CT_REDUCTION_PART(name, flat, suffix, R, (ct_wide_columns<R>() ? 3 : 4)) \
     CT_REDUCTION_PART(name, parts, suffix, R, 1)
 
 // bool is stored as u8.

@@ -10,7 +10,7 @@
 
 enum { ENOUGH = 264 /* blocks */ };
 
-CT_CUDA_UNIT(softmax_softmax);
+CT_CUDA_OVERLAPPING_UNIT(softmax_softmax);
 
 typedef struct family {
     ct_cuda_function rows[CT_CUDA_FLOATS], ragged[CT_CUDA_FLOATS], columns[CT_CUDA_FLOATS];

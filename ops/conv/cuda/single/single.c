@@ -8,7 +8,7 @@
 
 #include "gen/conv.attrs.h"
 
-CT_CUDA_UNIT(conv_single);
+CT_CUDA_OVERLAPPING_UNIT(conv_single);
 
 enum { LAST_3, LAST_5, FIRST_3, FIRST_5, MERGE, FORWARD_FIRST_3, FORWARD_FIRST_5, FORWARD_LAST_3, FORWARD_LAST_5 };
 #define FUNCTIONS(kind)                                                                                         \

@@ -33,11 +33,22 @@ static bool is_transposed(const ct_view *view) {
     return false;
 }
 
+/* Whether the step that makes a value makes it before all elements. */
+static bool is_made_small(const ct_fused *fused, const ct_fused_value *value) {
+    const ct_fused_step *maker = &fused->steps[value->made];
+    const ct_cpu_step *how = ct__cpu_step(&maker->call);
+    for (int i = maker->call.n_in; how && i < maker->call.n_in + maker->call.n_out; i++)
+        if (maker->values[i] >= 0 && &fused->values[maker->values[i]] == value) return is_small(how, i);
+    return false;
+}
+
 static const char *refuse_operand(const ct_fused *fused, const ct_fused_step *step, const ct_cpu_step *how, int i) {
     const ct_view *view = ct__tiles_operand(&step->call, i);
     const bool output = i >= step->call.n_in, dense = ct__view_is_dense(view);
     const int64_t count = ct__view_count(view);
     const ct_fused_value *value = step->values[i] >= 0 ? &fused->values[step->values[i]] : NULL;
+    if (value && !output && value->made >= 0 && is_small(how, i) != is_made_small(fused, value))
+        return "a few numbers are elements as well";
     if (is_small(how, i)) {
         if (count * (int64_t)ct__dtype_size(view->dtype) > CT_STEP_SMALL) return "a few numbers are too many";
         return view->ndim != 1 || (output && !dense) ? "a few numbers are no list" : NULL;
@@ -378,5 +389,6 @@ const tile_plan *ct__tiles_plan(const ct_call *call) {
 size_t ct__tiles_scratch(const ct_call *call) {
     const tile_plan *p = ct__tiles_plan(call);
     const int64_t workers = ((const ct_fused *)call->attrs)->count > p->chunk ? call->workers : 1;
-    return p->shared_bytes + (size_t)workers * p->worker_bytes;
+    return (p->shared_bytes <= TILE_SHARED_STACK ? 0 : p->shared_bytes) +
+           (p->worker_bytes <= TILE_STACK ? 0 : (size_t)workers * p->worker_bytes);
 }

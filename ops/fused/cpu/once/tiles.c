@@ -14,8 +14,8 @@ typedef struct tile_run {
     const ct_fused *fused;
     const tile_plan *plan;
     const ct_elementwise_isa *isa;
-    char *cells, *workers;
-    char **bases; /* of the call's views */
+    char *cells, *workers; /* workers NULL: their buffers lie on their stacks */
+    char **bases;          /* of the call's views */
     bool streams;
 } tile_run;
 
@@ -199,15 +199,24 @@ static void spread_all(const tile_run *r, char *buffers) {
 
 /* ---- All tiles ---- */
 
-static void run_chunk(void *context, int64_t chunk, int worker) {
-    const tile_run *r = context;
+static void run_range(const tile_run *r, int64_t chunk, char *buffers) {
     const tile_plan *p = r->plan;
-    char *buffers = r->workers + (size_t)worker * p->worker_bytes;
     int64_t start = chunk * p->chunk, end = start + p->chunk;
     if (end > r->fused->count) end = r->fused->count;
     if (p->spreads) spread_all(r, buffers);
     for (; start < end; start += p->tile) run_tile(r, buffers, start, end - start < p->tile ? end - start : p->tile);
     if (r->streams) r->isa->fence();
+}
+
+static void run_near(const tile_run *r, int64_t chunk) {
+    _Alignas(64) char buffers[TILE_STACK];
+    run_range(r, chunk, buffers);
+}
+
+static void run_chunk(void *context, int64_t chunk, int worker) {
+    const tile_run *r = context;
+    if (r->workers) run_range(r, chunk, r->workers + (size_t)worker * r->plan->worker_bytes);
+    else run_near(r, chunk);
 }
 
 /* In place, cache lines are in the cache already. */
@@ -218,11 +227,15 @@ static bool is_in_place(const tile_run *r) {
     return false;
 }
 
-bool ct__tiles_run(const ct_call *call, const ct_elementwise_isa *isa) {
-    tile_run r = {
-        .call = call, .fused = call->attrs, .isa = isa, .plan = ct__tiles_plan(call), .cells = ct__scratch(call)};
+/* With the memory that workers share, and that of their own. */
+static bool run_with(const ct_call *call, const ct_elementwise_isa *isa, char *shared, char *workers) {
+    tile_run r = {.call = call,
+                  .fused = call->attrs,
+                  .isa = isa,
+                  .plan = ct__tiles_plan(call),
+                  .cells = shared,
+                  .workers = workers};
     r.bases = (char **)(void *)(r.cells + r.plan->cell_bytes + r.plan->step_bytes);
-    r.workers = r.cells + r.plan->shared_bytes;
     for (int i = 0; i < call->n_in + call->n_out; i++) {
         const ct_view *view = ct__tiles_operand(call, i);
         r.bases[i] = ct__address(view, ct__dtype_size(view->dtype));
@@ -236,4 +249,13 @@ bool ct__tiles_run(const ct_call *call, const ct_elementwise_isa *isa) {
     else ct__parallel(chunks, run_chunk, &r);
     if (r.plan->ends) around(&r, false);
     return true;
+}
+
+bool ct__tiles_run(const ct_call *call, const ct_elementwise_isa *isa) {
+    _Alignas(64) char near[TILE_SHARED_STACK];
+    const tile_plan *p = ct__tiles_plan(call);
+    const bool is_near = p->shared_bytes <= TILE_SHARED_STACK;
+    char *scratch = ct__scratch(call);
+    return run_with(call, isa, is_near ? near : scratch,
+                    p->worker_bytes <= TILE_STACK ? NULL : scratch + (is_near ? 0 : p->shared_bytes));
 }

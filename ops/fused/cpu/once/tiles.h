@@ -42,6 +42,9 @@ typedef struct tile_step {
     bool narrow, again;                      /* its output is rounded to a half type; and is wanted as f32 again */
 } tile_step;
 
+/* Bytes that lie on stacks, of a worker and of what workers share; what is larger is scratch. */
+enum { TILE_STACK = 48 * 1024, TILE_SHARED_STACK = 4096 };
+
 typedef struct tile_plan {
     bool ready;
     bool streams; /* some result goes past the caches */

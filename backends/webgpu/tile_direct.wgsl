@@ -1,0 +1,96 @@
+// Products of product.wgsl on drivers that compute on a CPU: an invocation has 8 rows by 8 columns of C, and loads what it
+// needs of A and B by itself. Workgroup memory is ordinary memory there, and filling it is work that caches do for free.
+
+// Element u of four quads along k.
+fn across(a: vec4<E>, b: vec4<E>, c: vec4<E>, d: vec4<E>, u: u32) -> vec4<E> { return vec4<E>(a[u], b[u], c[u], d[u]); }
+
+fn multiply_direct(group: u32, local: u32, groups: u32) {
+    let tiles = p.tiles_m * p.tiles_n;
+    let tile = group % tiles;
+    let row = (tile / p.tiles_n * 8u + local / 8u) * 8u;
+    let column = (tile % p.tiles_n * 8u + local % 8u) * 8u;
+    if (row >= p.m || column >= p.n) { return; }
+    begin(group / tiles);
+    for (var k = 0u; k < p.k; k += 4u) {
+        // A by quads of rows for each of four k, B by quads of columns
+        var a00: vec4<E>;
+        var a01: vec4<E>;
+        var a10: vec4<E>;
+        var a11: vec4<E>;
+        var a20: vec4<E>;
+        var a21: vec4<E>;
+        var a30: vec4<E>;
+        var a31: vec4<E>;
+        var b00: vec4<E>;
+        var b01: vec4<E>;
+        var b10: vec4<E>;
+        var b11: vec4<E>;
+        var b20: vec4<E>;
+        var b21: vec4<E>;
+        var b30: vec4<E>;
+        var b31: vec4<E>;
+        if (A_ALONG_K == 1u) {
+            let r0 = a_at(row + 0u, k);
+            let r1 = a_at(row + 1u, k);
+            let r2 = a_at(row + 2u, k);
+            let r3 = a_at(row + 3u, k);
+            let r4 = a_at(row + 4u, k);
+            let r5 = a_at(row + 5u, k);
+            let r6 = a_at(row + 6u, k);
+            let r7 = a_at(row + 7u, k);
+            a00 = across(r0, r1, r2, r3, 0u);
+            a01 = across(r4, r5, r6, r7, 0u);
+            a10 = across(r0, r1, r2, r3, 1u);
+            a11 = across(r4, r5, r6, r7, 1u);
+            a20 = across(r0, r1, r2, r3, 2u);
+            a21 = across(r4, r5, r6, r7, 2u);
+            a30 = across(r0, r1, r2, r3, 3u);
+            a31 = across(r4, r5, r6, r7, 3u);
+        } else {
+            a00 = a_at(row + 0u, k + 0u);
+            a01 = a_at(row + 4u, k + 0u);
+            a10 = a_at(row + 0u, k + 1u);
+            a11 = a_at(row + 4u, k + 1u);
+            a20 = a_at(row + 0u, k + 2u);
+            a21 = a_at(row + 4u, k + 2u);
+            a30 = a_at(row + 0u, k + 3u);
+            a31 = a_at(row + 4u, k + 3u);
+        }
+        if (B_ALONG_K == 1u) {
+            let r0 = b_at(column + 0u, k);
+            let r1 = b_at(column + 1u, k);
+            let r2 = b_at(column + 2u, k);
+            let r3 = b_at(column + 3u, k);
+            let r4 = b_at(column + 4u, k);
+            let r5 = b_at(column + 5u, k);
+            let r6 = b_at(column + 6u, k);
+            let r7 = b_at(column + 7u, k);
+            b00 = across(r0, r1, r2, r3, 0u);
+            b01 = across(r4, r5, r6, r7, 0u);
+            b10 = across(r0, r1, r2, r3, 1u);
+            b11 = across(r4, r5, r6, r7, 1u);
+            b20 = across(r0, r1, r2, r3, 2u);
+            b21 = across(r4, r5, r6, r7, 2u);
+            b30 = across(r0, r1, r2, r3, 3u);
+            b31 = across(r4, r5, r6, r7, 3u);
+        } else {
+            b00 = b_at(column + 0u, k + 0u);
+            b01 = b_at(column + 4u, k + 0u);
+            b10 = b_at(column + 0u, k + 1u);
+            b11 = b_at(column + 4u, k + 1u);
+            b20 = b_at(column + 0u, k + 2u);
+            b21 = b_at(column + 4u, k + 2u);
+            b30 = b_at(column + 0u, k + 3u);
+            b31 = b_at(column + 4u, k + 3u);
+        }
+        ct_sums_add(a00, a01, b00, b01);
+        ct_sums_add(a10, a11, b10, b11);
+        ct_sums_add(a20, a21, b20, b21);
+        ct_sums_add(a30, a31, b30, b31);
+    }
+    for (var i = 0u; i < 16u; i++) {
+        let i_row = row + i / 2u;
+        let i_column = column + i % 2u * 4u;
+        if (i_row < p.m && i_column < p.n) { put(i_row, i_column, ct_sum_of(i)); }
+    }
+}

@@ -1,0 +1,109 @@
+/* Data parallel training steps: by how many items a second ranks train together, and how much of the exchange of gradients is hidden behind backward.
+ *     cc -O2 bench/dist.c -Iinclude -Ibuild/generated/include -Lbuild/lib -lcotangent -Wl,-rpath,$PWD/build/lib -o dist
+ *     CT_THREADS=2 ./dist resnet18 32                        one process, 32 items per step
+ *     CT_THREADS=1 mpirun -n 2 ./dist resnet18 32            two, 16 items each
+ *     CT_THREADS=1 mpirun -n 16 ./dist resnet18 32 --each    32 items each
+ * Prints one line: what bench/dist_model takes. */
+#define _POSIX_C_SOURCE 200809L
+#include <cotangent/dist.h>
+#include <cotangent/nn.h>
+#include <cotangent/optim.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct training {
+    ct_module *net;
+    ct_optim *optim;
+    ct_tensor *x, *y;
+    ct_dist_parallel *parallel;
+} training;
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static bool make(training *t, const char *name, int64_t batch) {
+    if (!strcmp(name, "resnet18")) {
+        t->net = ct_nn_resnet(18);
+        t->x = ct_randn(CT_DIMS(batch, 3, 32, 32));
+        t->y = ct_randint(CT_DIMS(batch), 0, 10);
+        t->optim = ct_sgd(t->net, .lr = 0.01, .momentum = CT_SET(0.9));
+    } else if (!strcmp(name, "gpt")) {
+        t->net = ct_nn_gpt(512);
+        t->x = ct_randint(CT_DIMS(batch, 256), 0, 512);
+        t->y = ct_randint(CT_DIMS(batch * 256), 0, 512);
+        t->optim = ct_adamw(t->net, .lr = 1e-3);
+    } else return false;
+    t->parallel = ct_dist_data_parallel(t->net);
+    return ct_ok();
+}
+
+/* One step; without exchange its gradients stay where they are. */
+static bool step(training *t, bool exchange) {
+    bool ok = false;
+    ct_scope {
+        ct_dist_set_sync(t->parallel, exchange);
+        ct_tensor *logits = ct_forward(t->net, t->x);
+        if (ct_ndim(logits) == 3) logits = ct_flatten(logits, .start = 0, .end = CT_SET(1)); /* tokens are items */
+        ok = ct_backward(ct_cross_entropy_loss(logits, t->y)) && ct_dist_reduce_gradients(t->parallel) &&
+             ct_optim_step(t->optim);
+    }
+    return ok;
+}
+
+static int compare(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The median of some rounds, the longest of all ranks: they meet before each. */
+enum { ROUNDS = 7 };
+static double median(training *t, int kind, int64_t bytes) {
+    double list[ROUNDS + 1];
+    ct_tensor *gradients = kind == 2 ? ct_zeros(CT_DIMS(bytes / 4)) : NULL;
+    for (int i = 0; i <= ROUNDS && ct_ok(); i++) {
+        ct_dist_barrier(NULL);
+        const double began = now();
+        if (kind == 2)
+            ct_scope
+                ct_dist_all_reduce(gradients, CT_DIST_SUM, NULL);
+        else step(t, kind == 1);
+        const double mine = now() - began;
+        ct_scope
+            list[i] = ct_item(ct_dist_all_reduce(ct_scalar(mine, CT_F64), CT_DIST_MAX, NULL));
+    }
+    qsort(list + 1, ROUNDS, sizeof *list, compare); /* the first one warms up */
+    return list[1 + ROUNDS / 2];
+}
+
+int main(int argc, char **argv) {
+    training t = {0};
+    if (argc < 3 || !ct_dist_init()) {
+        fprintf(stderr, "%s\n", argc < 3 ? "usage: dist resnet18|gpt BATCH [--each]" : ct_error());
+        return 2;
+    }
+    const int ranks = ct_dist_size();
+    const int64_t items = argc > 3 ? atoll(argv[2]) * ranks : atoll(argv[2]);
+    ct_seed(1);
+    if (make(&t, argv[1], items / ranks)) {
+        const int64_t bytes = 4 * ct_module_size(t.net);
+        const double alone = median(&t, 0, bytes), together = median(&t, 1, bytes);
+        const double exchange = ranks > 1 ? median(&t, 2, bytes) : 0;
+        if (ct_dist_rank() == 0)
+            printf("model %s ranks %d threads %d items %lld bytes %lld compute_ms %.2f exchange_ms %.2f step_ms %.2f "
+                   "hidden %.2f "
+                   "items_per_s %.1f\n",
+                   argv[1], ranks, ct_get_threads(), (long long)items, (long long)bytes, 1e3 * alone, 1e3 * exchange,
+                   1e3 * together, exchange > 0 ? 1 - (together - alone) / exchange : 1, (double)items / together);
+    }
+    ct_dist_parallel_free(t.parallel);
+    ct_optim_free(t.optim);
+    ct_module_free(t.net);
+    if (ct_ok()) ct_dist_end();
+    if (!ct_ok()) fprintf(stderr, "rank %d: %s\n", ct_dist_rank(), ct_error());
+    return ct_ok() ? 0 : 1;
+}

@@ -1,0 +1,101 @@
+/* What a step, a decision and a figure are where several processes train one network. */
+#include "cli/train/ranks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool ranks_begin(trainer *t) {
+    const recipe *r = t->recipe;
+    if (t->ranks == 1 && r->shards == 0) return true;
+    if (ct_dataset_count(t->learner.train) < r->batch)
+        return ct_fail(
+            CT_ERR_VALUE, NULL,
+            "batch: %lld items to train on are less than a batch of %lld, of which each process has its part",
+            (long long)ct_dataset_count(t->learner.train), (long long)r->batch);
+    if (r->shards > 0 && r->accumulate > 1)
+        return ct_fail(CT_ERR_VALUE, NULL, "accumulate: with shards a batch is cut already");
+    t->parallel = ct_dist_data_parallel(t->learner.net, .shards = (int)r->shards);
+    return t->parallel != NULL;
+}
+
+bool ranks_share_folder(trainer *t) {
+    bool right = true;
+    if (t->ranks == 1) return true;
+    ct_scope {
+        ct_tensor *name = ct_dist_broadcast(ct_from_data(t->out, CT_DIMS((int64_t)sizeof t->out), CT_U8), 0, NULL);
+        right = name && ct_read(name, t->out, sizeof t->out);
+    }
+    return right;
+}
+
+/* ---- One step ---- */
+
+static bool add_part(trainer *t, ct_tensor *const *fields, double weight, ct_tensor **loss, ct_tensor **score) {
+    ct_tensor *value = trainer_loss(&t->learner, fields, 2, score);
+    if (value && weight != 1) value = ct_mul_s(value, weight);
+    *loss = value ? ct_detach(value) : NULL;
+    return value && ct_backward(t->scaler ? ct_scaler_scale(t->scaler, value) : value);
+}
+
+/* The part of the batch, cut once more where gradients are accumulated; all but the last pass keep them here. */
+static bool plain_step(trainer *t, const ct_batch *b, ct_tensor **loss, ct_tensor **score) {
+    const int64_t parts = t->recipe->accumulate > b->n ? b->n : t->recipe->accumulate > 1 ? t->recipe->accumulate : 1;
+    *loss = *score = NULL;
+    /* other random numbers on every rank and in every step, whatever came before */
+    if (!ct_rng_set_position(NULL, (uint64_t)(t->run.step * t->ranks + t->rank) << 20)) return false;
+    for (int64_t i = 0; i < parts; i++) {
+        const int64_t first = b->n * i / parts, n = b->n * (i + 1) / parts - first;
+        ct_tensor *fields[2], *value = NULL, *more = NULL;
+        for (int f = 0; f < 2; f++) fields[f] = parts == 1 ? b->field[f] : ct_narrow(b->field[f], 0, first, n);
+        ct_dist_set_sync(t->parallel, i + 1 == parts);
+        if (!ct_ok() || !add_part(t, fields, (double)n / (double)b->n, &value, &more)) return false;
+        *loss = *loss ? ct_add(*loss, value) : value;
+        if (more) *score = *score ? ct_add(*score, more) : more;
+    }
+    *loss = ct_unsqueeze(*loss, 0);
+    if (*score) *score = ct_unsqueeze(*score, 0);
+    return ct_ok();
+}
+
+/* Each part by itself, of which this rank has several. */
+static bool sharded_step(trainer *t, const ct_batch *first, ct_tensor **loss, ct_tensor **score) {
+    const int begin = ct_dist_first_shard(t->parallel), n = ct_dist_last_shard(t->parallel) - begin;
+    ct_tensor **list = calloc(2 * (size_t)n, sizeof *list);
+    ct_batch b = *first;
+    bool right = list || ct_fail(CT_ERR_MEMORY, NULL, "out of memory");
+    for (int i = 0; right && i < n; i++) {
+        right = (i == 0 || ct_next(t->batches, &b)) && ct_dist_shard(t->parallel, t->run.step, begin + i) &&
+                add_part(t, b.field, 1, &list[i], &list[n + i]);
+    }
+    *loss = right ? ct_stack(list, n, 0) : NULL;
+    *score = right && list[n] ? ct_stack(list + n, n, 0) : NULL;
+    free(list);
+    return right && ct_ok();
+}
+
+bool ranks_step(trainer *t, const ct_batch *first, double lr) {
+    ct_tensor *loss = NULL, *score = NULL;
+    const ct_batch noted = *first; /* its tensors go with the next one; what is noted of it is its size */
+    const int64_t targets = t->learner.task == TASK_CLASSIFICATION ? noted.n : ct_numel(noted.y);
+    if (!(t->recipe->shards > 0 ? sharded_step(t, first, &loss, &score) : plain_step(t, first, &loss, &score)))
+        return false;
+    if (!ct_dist_reduce_gradients(t->parallel) || !ct_train_step_update(t->step)) return false;
+    return trainer_note(t, loss, score, &noted, targets, lr);
+}
+
+/* Who computes longest waits least: the least is communication, what others have more of imbalance. */
+bool ranks_note_waiting(trainer *t, double seconds) {
+    static double before;
+    ct_dist_stats stats = {.size = sizeof stats};
+    if (t->ranks == 1) return true;
+    if (!ct_dist_get_stats(&stats)) return false;
+    const double mine = seconds > 0 ? (stats.seconds - before) / seconds : 0;
+    before = stats.seconds;
+    double *all = ranks_gather(&mine, 1);
+    for (int i = 0; all && i < t->ranks; i++) {
+        if (i == 0 || all[i] < t->waited[0]) t->waited[0] = all[i];
+        if (i == 0 || all[i] > t->waited[1]) t->waited[1] = all[i];
+    }
+    free(all);
+    return all != NULL;
+}

@@ -1,0 +1,16 @@
+/* Training by several processes: each rank its share of every batch; rank 0 alone prints, reports and writes. */
+#ifndef COTANGENT_CLI_TRAIN_RANKS_H
+#define COTANGENT_CLI_TRAIN_RANKS_H
+
+#include "cli/train/exchange.h"
+#include "cli/train/trainer.h"
+
+/* Makes the network one of all ranks, where there are several or the recipe asks for shards; else does nothing. */
+bool ranks_begin(trainer *t);
+bool ranks_share_folder(trainer *t); /* rank 0 has made it: the others learn its name */
+/* One step; `first` is the first part of the batch that this rank has. */
+bool ranks_step(trainer *t, const ct_batch *first, double lr);
+
+bool ranks_note_waiting(trainer *t, double seconds); /* how long ranks have waited in an epoch of so many seconds */
+
+#endif

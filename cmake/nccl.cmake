@@ -1,0 +1,26 @@
+# libcotangent_nccl.so, the module that carries tensors of NVIDIA devices by NCCL. It is built where nccl.h is found beside CUDA's headers, and links
+# against neither.
+set(CT_NCCL_MISSING "")
+if(NOT TARGET cotangent_cuda)
+    set(CT_NCCL_MISSING "there is no module for CUDA")
+    return()
+endif()
+find_path(CT_NCCL_INCLUDE nccl.h HINTS ${CT_CUDA_INCLUDE} PATHS /usr/local/include /usr/include)
+if(NOT CT_NCCL_INCLUDE)
+    set(CT_NCCL_MISSING "nccl.h was not found (Debian: libnccl-dev)")
+    return()
+endif()
+file(GLOB CT_NCCL_SOURCES CONFIGURE_DEPENDS dist/nccl/*.c)
+add_library(cotangent_nccl MODULE EXCLUDE_FROM_ALL ${CT_NCCL_SOURCES})
+ct_target_flags(cotangent_nccl)
+target_include_directories(cotangent_nccl SYSTEM PRIVATE ${CT_NCCL_INCLUDE} ${CT_CUDA_INCLUDE})
+target_link_libraries(cotangent_nccl PRIVATE ${CMAKE_DL_LIBS})
+if(NOT CT_SANITIZE)
+    target_link_options(cotangent_nccl PRIVATE LINKER:-z,defs)
+endif()
+set_target_properties(cotangent_nccl PROPERTIES PREFIX "lib")
+add_dependencies(cotangent_nccl ct_generated)
+add_dependencies(cotangent_cuda cotangent_nccl) # by make cuda
+if(CT_TOP_LEVEL)
+    install(PROGRAMS $<TARGET_FILE:cotangent_nccl> DESTINATION ${CMAKE_INSTALL_LIBDIR} OPTIONAL) # if it was built
+endif()

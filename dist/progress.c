@@ -1,0 +1,72 @@
+/* The thread that moves calls on while the program computes: MPI does nothing between its calls, so what was begun would stand still until somebody asks. All
+ * use of the engine is under one lock. It sleeps while nothing is on its way, and while the program itself waits. */
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+
+#include "dist/dist.h"
+
+enum { NAP = 200000 }; /* nanoseconds between two looks: a few percent of a processor while something is on its way */
+
+static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
+static pthread_t thread;
+static bool running, stop;
+static int waiting; /* the program polls by itself */
+
+void ct__lock(void) { pthread_mutex_lock(&lock); }
+void ct__unlock(void) { pthread_mutex_unlock(&lock); }
+
+static bool on_their_way(void) {
+    for (const ct_dist_group *g = &ct__job_state.world; g; g = g->next)
+        if (g->first) return true;
+    return false;
+}
+
+static void *run(void *none) {
+    (void)none;
+    ct__lock();
+    while (!stop) {
+        if (waiting || !on_their_way()) {
+            pthread_cond_wait(&wake, &lock);
+            continue;
+        }
+        ct__flights_move();
+        ct_error_clear(); /* what went wrong is told by the next call of the program */
+        ct__unlock();
+        nanosleep(&(struct timespec){.tv_nsec = NAP}, NULL);
+        ct__lock();
+    }
+    ct__unlock();
+    return NULL;
+}
+
+void ct__progress_start(void) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the threads of the program */
+    stop = false;
+    running = pthread_create(&thread, NULL, run, NULL) == 0; /* without it calls move when the program calls */
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+void ct__progress_stop(void) {
+    if (!running) return;
+    ct__lock();
+    stop = true;
+    pthread_cond_signal(&wake);
+    ct__unlock();
+    pthread_join(thread, NULL);
+    running = false;
+}
+
+void ct__progress_begun(void) {
+    if (running) pthread_cond_signal(&wake);
+}
+
+void ct__progress_waits(bool on) {
+    ct__lock();
+    waiting += on ? 1 : -1;
+    if (!waiting && running) pthread_cond_signal(&wake);
+    ct__unlock();
+}

@@ -1,0 +1,143 @@
+/* The gradients of a convolution with channels first on Tensor Cores, which want channels last: its cotangent is brought there once, times
+ * the activation's derivative and with the bias's gradient summed on the way, and both convolutions read it as it then lies. */
+#include "ops/conv/cuda/grads.h"
+
+#include "backends/cuda/tune.h"
+#include "ops/conv/cuda/dnn.h"
+#include "ops/conv/cuda/dnn/plan.h"
+
+#include "gen/conv.attrs.h"
+
+#ifndef CT_CUDA_DNN
+CT_CUDA_KERNELS(conv_grads) = {{0}};
+#else
+
+#include <string.h>
+
+CT_CUDA_UNIT(conv_grads);
+
+/* The calls of the two convolutions that it consists of. */
+typedef struct halves {
+    ct_call input, weight;
+    conv_input_grad_attrs input_attrs;
+    conv_weight_grad_attrs weight_attrs;
+    ct_view g; /* the cotangent with channels last */
+    const ct_view *input_in[3], *weight_in[2];
+    ct_view *input_out[1], *weight_out[1];
+} halves;
+
+/* cotangent: memory for it; behind it, from byte `used` of the call's scratch on, is that of the two. */
+static void divide(const ct_call *call, char *cotangent, size_t used, halves *h) {
+    static _Atomic(const ct_op *) input_op, weight_op;
+    const conv_fused_grad_attrs *a = call->attrs;
+    const ct_view *x = call->in[2], *w = call->in[3];
+    if (!input_op) input_op = ct_cuda_host->op_find(CT_OP_NAME_conv_input_grad);
+    if (!weight_op) weight_op = ct_cuda_host->op_find(CT_OP_NAME_conv_weight_grad);
+    memset(h, 0, sizeof *h);
+#define SAME .strides = a->strides, .dilations = a->dilations, .pads = a->pads, .groups = a->groups, .exact = a->exact
+    h->input_attrs = (conv_input_grad_attrs){SAME};
+    h->weight_attrs = (conv_weight_grad_attrs){SAME};
+#undef SAME
+    h->input_attrs.size.n = h->weight_attrs.kernel.n = x->ndim - 2;
+    for (int i = 0; i < x->ndim - 2; i++)
+        h->input_attrs.size.d[i] = x->dims[2 + i], h->weight_attrs.kernel.d[i] = w->dims[2 + i];
+    h->g = ct_conv_packed_at(call->in[0], true, cotangent);
+    h->input_in[0] = h->weight_in[1] = &h->g;
+    h->input_in[1] = w, h->weight_in[0] = x;
+    h->input_out[0] = call->out[0], h->weight_out[0] = call->out[1];
+    h->input = h->weight = *call;
+    h->input.op = input_op, h->input.attrs = &h->input_attrs;
+    h->input.in = h->input_in, h->input.n_in = 3, h->input.out = h->input_out, h->input.n_out = 1;
+    h->weight.op = weight_op, h->weight.attrs = &h->weight_attrs;
+    h->weight.in = h->weight_in, h->weight.n_in = 2, h->weight.out = h->weight_out, h->weight.n_out = 1;
+    ct_call *both[] = {&h->input, &h->weight};
+    for (int i = 0; i < 2 && call->scratch.bytes >= used; i++)
+        both[i]->scratch.offset += used, both[i]->scratch.bytes -= used;
+}
+
+/* How the pass over the cotangent is divided, by sizes alone: the bits of the sums hang on it. */
+static ct_cuda_conv_grads pass_of(const ct_call *call) {
+    enum { BLOCKS = 2048, MOST = 16 };
+    const ct_view *g = call->in[0];
+    ct_cuda_conv_grads p;
+    memset(&p, 0, sizeof p);
+    p.channels = g->dims[1];
+    p.positions = 1;
+    for (int d = 2; d < g->ndim; d++) p.positions *= g->dims[d];
+    p.channel_tiles = ct_cuda_ceil_div(p.channels, CT_CUDA_GRADS_SIDE);
+    p.position_tiles = ct_cuda_ceil_div(p.positions, CT_CUDA_GRADS_SIDE);
+    p.tiles = g->dims[0] * p.position_tiles;
+    p.each = p.tiles * p.channel_tiles / BLOCKS;
+    p.each = p.each < 1 ? 1 : p.each > MOST ? MOST : p.each;
+    p.parts = ct_cuda_ceil_div(p.tiles, p.each);
+    p.activation = ((const conv_fused_grad_attrs *)call->attrs)->activation;
+    return p;
+}
+
+static size_t aligned(size_t bytes) { return (bytes + CT_CUDA_ALIGNMENT - 1) / CT_CUDA_ALIGNMENT * CT_CUDA_ALIGNMENT; }
+static size_t cotangent_bytes(const ct_call *call) {
+    return aligned((size_t)ct_cuda_count(call->in[0]) * ct_cuda_dtype_size(call->in[0]->dtype));
+}
+static bool wants_bias(const ct_call *call) { return call->n_out > 2 && call->out[2]; }
+static size_t sums_bytes(const ct_call *call, const ct_cuda_conv_grads *p) {
+    return wants_bias(call) ? aligned((size_t)(p->channels * p->parts) * sizeof(double)) : 0;
+}
+
+static const char *can(const ct_call *call) {
+    const conv_fused_grad_attrs *a = call->attrs;
+    const ct_view *g = call->in[0], *y = call->in[1];
+    const bool half = ct_conv_is_half(g->dtype);
+    const char *missing = ct_cuda_dnn_missing();
+    if (missing) return missing;
+    if (a->channels_last || a->groups != 1) return "its cotangent is read as it lies";
+    if (g->ndim != 4) return "only images of two dimensions were measured to gain by it";
+    if (!call->out[0] || !call->out[1]) return "one gradient alone is asked for";
+    if (!half && !(g->dtype == CT_F32 && ct_cuda_tf32(call))) return "Tensor Cores do not take it";
+    if (half && a->activation > CT_ACT_RELU) return "its cotangent would be rounded on the way";
+    const ct_cuda_conv_grads p = pass_of(call);
+    const int64_t pack = 16 / (int64_t)ct_cuda_dtype_size(g->dtype);
+    if (p.channels % pack || p.positions % pack) return "channels or positions are not whole packs";
+    if (!ct_cuda_is_dense(g) || (y && !ct_cuda_is_dense(y))) return "its cotangent is not dense";
+    halves h;
+    divide(call, ct_cuda_address(g), 0, &h);
+    const char *why = ct_cuda_conv_input_grad_dnn_can(&h.input);
+    return why ? why : ct_cuda_conv_weight_grad_dnn_can(&h.weight);
+}
+
+/* Here engines may be measured, which read a cotangent: any numbers will do. */
+static size_t scratch(const ct_call *call) {
+    const ct_cuda_conv_grads p = pass_of(call);
+    halves h;
+    divide(call, ct_cuda_address(call->in[0]), 0, &h);
+    const size_t input = ct_cuda_conv_input_grad_dnn_scratch(&h.input),
+                 weight = ct_cuda_conv_weight_grad_dnn_scratch(&h.weight);
+    return cotangent_bytes(call) + sums_bytes(call, &p) + (input > weight ? input : weight);
+}
+
+static bool run(const ct_call *call, ct_stream *stream) {
+    static ct_cuda_function passes[] = CT_CUDA_OF_FLOATS("channels_last"),
+                            bias_grads[] = CT_CUDA_OF_FLOATS("bias_grad");
+    const ct_dtype dtype = call->in[0]->dtype;
+    ct_cuda_conv_grads p = pass_of(call);
+    p.to = ct_cuda_scratch(call);
+    p.g = ct_cuda_address(call->in[0]);
+    p.y = p.activation == CT_ACT_NONE ? NULL : ct_cuda_address(call->in[1]);
+    p.sums = wants_bias(call) ? (double *)(void *)(p.to + cotangent_bytes(call)) : NULL;
+    p.aligned = ct_cuda_is_aligned(p.g) && ct_cuda_is_aligned(p.y);
+    ct_cuda_shape shape = {.grid = (unsigned)(p.parts * p.channel_tiles), .block = CT_CUDA_GRADS_THREADS};
+    if (!ct_cuda_launch(call, &passes[dtype], shape, &p)) return false;
+    if (p.sums) {
+        p.dbias = ct_cuda_address(call->out[2]), p.dbias_stride = call->out[2]->strides[0];
+        shape.grid = ct_cuda_grid(p.channels);
+        if (!ct_cuda_launch(call, &bias_grads[dtype], shape, &p)) return false;
+    }
+    halves h;
+    divide(call, p.to, cotangent_bytes(call) + sums_bytes(call, &p), &h);
+    return ct_cuda_conv_weight_grad_dnn_run(&h.weight, stream) && ct_cuda_conv_input_grad_dnn_run(&h.input, stream);
+}
+
+CT_CUDA_KERNELS(conv_grads) = {
+    CT_CANDIDATES(conv_fused_grad, {"channels_last", can, scratch, run}),
+    {0},
+};
+#endif

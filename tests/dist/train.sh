@@ -1,0 +1,73 @@
+# `cotangent train` by several processes; sourced by tests/dist.sh, once for each MPI.
+
+cotangent=$build_dir/bin/cotangent
+cat >tiny.yaml <<'YAML'
+about: Drawn shapes
+model: {name: cnn, width: 4, stages: 2, depth: 0, dropout: 0.1}
+data: {kind: shapes, count: 200, size: 16, validation: 0.3}
+transforms:
+  - {name: random_crop, height: 16, pad: 1}
+  - flip
+optimizer: {name: adamw, lr: 0.01}
+schedule: {name: one_cycle}
+ema: 0.9
+metrics: [f1, auc]
+epochs: 3
+batch: 16
+seed: 7
+checkpoint_seconds: 0
+YAML
+awk 'BEGIN { srand(3); print "a,b,size"; for (i = 0; i < 200; i++) { x = rand(); y = rand(); printf "%f,%f,%f\n", x, y, x + 2 * y } }' >sizes.csv
+for i in $(seq 60); do echo "Line $i says what line $((i * 7 % 60)) said before."; done >text.txt
+
+# Each epoch is told once, whatever the number of processes, and there is one report.
+told_once() { [ "$(tr '\r' '\n' <"$1.txt" | grep -c 'epoch  *1/.*train loss')" -eq 1 ] && [ -s "$1/report.html" ] && grep -q "<span>Processes</span><b>$2<" "$1/report.html"; }
+losses() { sed -n 's/.*"event":"epoch".*"train_loss":\([^,]*\),.*"valid_loss":\([^,]*\),.*/\1 \2/p' "$1/log.jsonl"; }
+# A network without batch norm and dropout, and an optimizer that is linear in the gradient: the losses are those of one process, but for rounding.
+near() { paste -d' ' <(losses "$1") <(losses "$2") | awk '{ for (i = 1; i <= 2; i++) { d = $i - $(i + 2); if (d < 0) d = -d; if (!(d <= 1e-4 * ($i < 0 ? -$i : $i))) bad = 1 } n++ } END { exit bad || !n }'; }
+trains() { # NAME N ARGUMENTS...
+    local name=$1.$mpi.$2 one=$1.one n=$2
+    shift 2
+    set -- "$@" --set 'optimizer={name: sgd, lr: 0.02, momentum: 0.9}'
+    [ -d "$one" ] || "$cotangent" train "$@" --out "$one" >"$one.txt" 2>&1 || { cat "$one.txt" && return 1; }
+    ranks "$n" "$cotangent" train "$@" --out "$name" >"$name.txt" 2>&1 || { cat "$name.txt" && return 1; }
+    told_once "$name" "$n" && near "$one" "$name" || { paste <(losses "$one") <(losses "$name") && return 1; }
+}
+# The last and the best checkpoint have the bytes of one process's.
+same_bytes() {
+    [ -d exact ] || "$cotangent" train tiny.yaml --deterministic --out exact >exact.txt 2>&1 || { cat exact.txt && return 1; }
+    ranks "$1" "$cotangent" train tiny.yaml --deterministic --out "exact.$mpi.$1" >"exact.$mpi.$1.txt" 2>&1 || { cat "exact.$mpi.$1.txt" && return 1; }
+    cmp exact/last.safetensors "exact.$mpi.$1/last.safetensors" && cmp exact/best.safetensors "exact.$mpi.$1/best.safetensors"
+}
+# One of two processes is killed in the middle; four go on, and end with the bytes of one that was left alone.
+killed_and_resumed() {
+    local tries=0 name=killed.$mpi
+    ranks 2 "$cotangent" train tiny.yaml --deterministic --out "$name" >"$name.txt" 2>&1 &
+    local job=$!
+    until [ -e "$name/last.safetensors" ] || [ $tries -gt 2000 ]; do
+        tries=$((tries + 1))
+        sleep 0.01
+    done
+    local victim
+    victim=$(pgrep -f -- "$cotangent train tiny.yaml --deterministic --out $name\$" | tail -n 1)
+    [ -z "$victim" ] || kill -KILL "$victim" 2>/dev/null
+    { wait $job; } 2>/dev/null
+    ranks 4 "$cotangent" train --resume --out "$name" >>"$name.txt" 2>&1 || { cat "$name.txt" && return 1; }
+    cat "$name.txt"
+    [ -n "$victim" ] && grep -q 'going on in .* after step' "$name.txt" && ! grep -q 'after step \([0-9]*\) of \1$' "$name.txt" &&
+        cmp exact/last.safetensors "$name/last.safetensors" && cmp exact/best.safetensors "$name/best.safetensors"
+}
+
+train_checks() {
+    if ! grep -q 'CT_HEADER_JANSSON.*=1' "$build_dir/CMakeCache.txt" || ! grep -q 'CT_HEADER_LIBYAML.*=1' "$build_dir/CMakeCache.txt"; then
+        skip "$mpi: cotangent train" "this build has no libyaml or no jansson"
+        return
+    fi
+    for n in 2 4; do
+        check "$mpi: a classification by $n processes" trains shapes $n tiny.yaml --set model=mlp --set ema=0
+        check "$mpi: the same bytes by $n processes" same_bytes $n
+    done
+    check "$mpi: a regression by 2 processes" trains sizes 2 csv-regression --data sizes.csv --batch 16 --epochs 2
+    check "$mpi: a language model by 2 processes" trains text 2 char-gpt --data text.txt --batch 8 --epochs 2 --set model.layers=1 --set model.dim=16 --set model.heads=2 --set model.dropout=0 --set data.length=16
+    check "$mpi: a run goes on with another number of processes" killed_and_resumed
+}
