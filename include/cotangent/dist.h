@@ -141,8 +141,9 @@ typedef struct ct_dist_parallel_options {
     /* The same bits with any number of ranks that divides this, a power of two: see ct_dist_shard. 0: not so */
     int shards;
 } ct_dist_parallel_options;
-/* Parameters and buffers of rank 0 become those of all; ranks whose networks differ are told which parameter it is.
- * net is held. Parameters must not be replaced afterwards (moved, converted, frozen or not). */
+/* Parameters and buffers of rank 0 become those of all; ranks whose networks differ are told which parameter it is. net
+ * is held. Parameters must not be replaced afterwards (moved, converted, frozen or not). Every pass that reaches
+ * parameters counts, also that of a ct_grad for them: ct_dist_set_sync keeps out those that are not meant. */
 CT_API ct_dist_parallel *ct_dist_data_parallel_p(ct_module *net, const ct_dist_parallel_options *options);
 CT_API void ct_dist_parallel_free(ct_dist_parallel *parallel);
 /* Once after the last backward before a step, by all ranks: ends what backward has begun. A parameter that some
