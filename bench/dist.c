@@ -1,4 +1,5 @@
-/* Data parallel training steps: by how many items a second ranks train together, and how much of the exchange of gradients is hidden behind backward.
+/* Data parallel training steps: by how many items a second ranks train together, and how much of the exchange of
+ * gradients is hidden behind backward.
  *     cc -O2 bench/dist.c -Iinclude -Ibuild/generated/include -Lbuild/lib -lcotangent -Wl,-rpath,$PWD/build/lib -o dist
  *     CT_THREADS=2 ./dist resnet18 32                        one process, 32 items per step
  *     CT_THREADS=1 mpirun -n 2 ./dist resnet18 32            two, 16 items each

@@ -1,13 +1,16 @@
 /* Predicts the time and memory of a data parallel step for any number of ranks, from what bench/dist has measured.
  *     cc -O2 bench/dist_model.c -lm -o dist_model
- *     ./dist_model <lines               lines of bench/dist with one number of items per rank: the fewest ranks above one are what is known, the
- *                                       others are predicted and compared
- *     ./dist_model --network 25 5 16 <lines     then also 64, 1,024 and 8,192 ranks: GB/s and microseconds between machines, ranks of a machine
+ *     ./dist_model <lines                      lines of bench/dist with as many items per rank: the fewest ranks above one are
+ *                                              what is known, the others are predicted and compared
+ *     ./dist_model --network 25 5 16 <lines    then also 64, 1,024 and 8,192 ranks: GB/s and microseconds between machines,
+ *                                              and ranks of a machine
  *
- * The model. A step is compute, which is what one rank takes for its items, and the part of the exchange that backward does not hide. Within a machine all ranks' messages go
- * through one memory: a sum over n ranks takes 2 (n - 1) bytes / rate, the rate being what the known line shows. Between m machines a ring follows, 2 (m - 1) / m bytes /
- * bandwidth. Each bucket costs 4 log2(ranks) latencies, for comparing calls and for the sum. Two thirds of compute are backward, which hides all but the last
- * bucket of what fits into it. Memory: parameters, gradients, the buckets' sums, and Adam's state. */
+ * The model. A step is compute, which is what one rank takes for its items, and the part of the exchange that
+ * backward does not hide. Within a machine all ranks' messages go through one memory: a sum over n ranks takes 2 (n
+ * - 1) bytes / rate, the rate being what the known line shows. Between m machines a ring follows, 2 (m - 1) / m
+ * bytes / bandwidth. Each bucket costs 4 log2(ranks) latencies, for comparing calls and for the sum. Two thirds of
+ * compute are backward, which hides all but the last bucket of what fits into it. Memory: parameters, gradients, the
+ * buckets' sums, and Adam's state. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* Data parallelism: gradients are put into buckets as they are complete, and a bucket that is full is summed over ranks while backward goes on.
- * Buckets begin in their order on every rank, whatever the order in which gradients come. */
+/* Data parallelism: gradients are put into buckets as they are complete, and a bucket that is full is summed over
+ * ranks while backward goes on. Buckets begin in their order on every rank, whatever the order in which gradients
+ * come. */
 #include <stdio.h>
 #include <string.h>
 
@@ -30,7 +31,8 @@ static ct_tensor *part_of(ct_tensor *flat, int64_t offset, ct_dims shape, int64_
     return ct_reshape(ct_narrow(flat, 0, offset, elements), shape);
 }
 
-/* Which parameters have a gradient here, behind the gradients of the last bucket: a mean above 0 says that some rank has one. */
+/* Which parameters have a gradient here, behind the gradients of the last bucket: a mean above 0 says that some rank
+ * has one. */
 static bool put_flags(ct_dist_parallel *p, ct__bucket *bucket) {
     float *flags = ct_malloc((size_t)p->learned_count * sizeof *flags);
     if (!flags) return ct_fail(CT_ERR_MEMORY, "dist_reduce_gradients", "no memory for %d flags", p->learned_count);

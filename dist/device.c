@@ -1,5 +1,5 @@
-/* CUDA tensors by NCCL, where all ranks of a group have it; otherwise, and for other devices, collectives go through the host's memory. What ranks
- * are about to do is compared by MPI first, as ever. */
+/* CUDA tensors by NCCL, where all ranks of a group have it; otherwise, and for other devices, collectives go through
+ * the host's memory. What ranks are about to do is compared by MPI first, as ever. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -61,7 +61,8 @@ extern ct__job ct__job_state;
 
 double ct__seconds(void);
 
-/* The thread that moves calls on (progress.c), and the lock of all use of the engine, which its holder may take again. */
+/* The thread that moves calls on (progress.c), and the lock of all use of the engine, which its holder may take
+ * again. */
 void ct__lock(void);
 void ct__unlock(void);
 void ct__progress_start(void);
@@ -69,7 +70,8 @@ void ct__progress_stop(void);
 void ct__progress_begun(void);         /* a call is on its way */
 void ct__progress_waits(bool waiting); /* the program polls by itself, or no longer */
 
-/* Who started this process, by the environment: the engine's name, or NULL; ranks: how many there are, where that is told. */
+/* Who started this process, by the environment: the engine's name, or NULL; ranks: how many there are, where that is
+ * told. */
 const char *ct__launcher(int *ranks, const char **who);
 
 /* The group itself, or that of all; NULL with an error where it is no group any more. */
@@ -79,7 +81,8 @@ ct_dist_group *ct__group_by_id(uint64_t id, const char *op);
 /* "dist_all_reduce" */
 const char *ct__kind_name(ct__dist_kind kind);
 
-/* Begins a call. shape and name are what the others compare; the tensors' memory is the host's. False after an error. */
+/* Begins a call. shape and name are what the others compare; the tensors' memory is the host's. False after an
+ * error. */
 bool ct__flight_begin(ct__flight *flight, ct_dist_group *group, const ct__transfer *transfer, ct_dims shape,
                       const char *name);
 /* Moves every call of the job on as far as it goes. False after an error, which every later call has as well. */

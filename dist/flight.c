@@ -1,10 +1,11 @@
-/* Calls in flight. A collective goes through two stages: in the first all ranks compare what they are about to do, by the minimum over ranks
- * of a hash of it and of the hash's complement, which are equal on all ranks if and only if minimum and maximum are; in the second the
- * data moves. A send first tells the receiver what it is, and waits for the answer. Nothing here blocks in MPI: it is polled, so that
- * a time limit can end it.
+/* Calls in flight. A collective goes through two stages: in the first all ranks compare what they are about to do, by
+ * the minimum over ranks of a hash of it and of the hash's complement, which are equal on all ranks if and only if
+ * minimum and maximum are; in the second the data moves. A send first tells the receiver what it is, and waits for the
+ * answer. Nothing here blocks in MPI: it is polled, so that a time limit can end it.
  *
- * MPI wants collectives of one communicator to begin in the same order everywhere. The two stages have a communicator each: comparisons
- * begin in the order of the calls, and so does the moving of data, since a call waits for the comparison of the one before it. */
+ * MPI wants collectives of one communicator to begin in the same order everywhere. The two stages have a
+ * communicator each: comparisons begin in the order of the calls, and so does the moving of data, since a call waits
+ * for the comparison of the one before it. */
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>

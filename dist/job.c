@@ -153,7 +153,7 @@ bool ct_dist_end(void) {
     }
     for (ct_dist_group *g = &job->world; g; g = g->next) ct__device_leave(g);
     ct_free(job->world.ranks);
-    job->world = (ct_dist_group){.size = 1};
+    job->world = (ct_dist_group){.size = 1, .next = job->world.next}; /* groups are still to be freed */
     job->transport = NULL;
     job->ended = true;
     job->joined = false;

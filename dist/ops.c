@@ -1,8 +1,9 @@
 /* The collectives as ops: shapes, derivatives, kernels for the host's memory, and the way of other devices through it.
  *
- * Derivatives. The loss is the sum over ranks of what each rank differentiates, so the cotangent of x on rank s is the sum over ranks r of that of
- * y on r, carried back: of a sum it is the sum of the cotangents, of a broadcast that sum on the root, of all_gather a reduce_scatter, of
- * reduce_scatter an all_gather, and all_to_all is its own adjoint. */
+ * Derivatives. The loss is the sum over ranks of what each rank differentiates, so the cotangent of x on rank s is
+ * the sum over ranks r of that of y on r, carried back: of a sum it is the sum of the cotangents, of a broadcast
+ * that sum on the root, of all_gather a reduce_scatter, of reduce_scatter an all_gather, and all_to_all is its own
+ * adjoint. */
 #include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -138,7 +139,8 @@ static bool run(const ct_call *call, ct_stream *stream) {
     return ct__flight_begin(&flight, group, &transfer, ct__call_shape(call), "") && ct__flight_wait(&flight);
 }
 
-/* The sum on the root alone, zeros on the others: what a broadcast's gradient is. All ranks take part in it and in its gradient. */
+/* The sum on the root alone, zeros on the others: what a broadcast's gradient is. All ranks take part in it and in
+ * its gradient. */
 static bool run_reduce(const ct_call *call, ct_stream *stream) {
     const ct__dist_attrs *a = call->attrs;
     const ct_dist_group *group = ct__group_by_id((uint64_t)a->group, call->op->name);

@@ -1,5 +1,6 @@
-/* The thread that moves calls on while the program computes: MPI does nothing between its calls, so what was begun would stand still until somebody asks. All
- * use of the engine is under one lock. It sleeps while nothing is on its way, and while the program itself waits. */
+/* The thread that moves calls on while the program computes: MPI does nothing between its calls, so what was begun
+ * would stand still until somebody asks. All use of the engine is under one lock. It sleeps while nothing is on its
+ * way, and while the program itself waits. */
 #include <pthread.h>
 #include <signal.h>
 #include <time.h>

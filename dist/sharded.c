@@ -1,6 +1,7 @@
-/* Parameters that are divided among ranks, as in ZeRO (Rajbhandari et al., 2020). A module's parameters become one flat tensor, of which every rank has a part
- * and learns it: gradients and the optimizer's state are of that part alone. A forward pass gathers the whole; its derivative scatters the sum of
- * the gradients. In stage 3 the pass is checkpointed: what was gathered is let go after it, and gathered once more in backward. */
+/* Parameters that are divided among ranks, as in ZeRO (Rajbhandari et al., 2020). A module's parameters become one
+ * flat tensor, of which every rank has a part and learns it: gradients and the optimizer's state are of that part
+ * alone. A forward pass gathers the whole; its derivative scatters the sum of the gradients. In stage 3 the pass is
+ * checkpointed: what was gathered is let go after it, and gathered once more in backward. */
 #include <stdio.h>
 #include <string.h>
 

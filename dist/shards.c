@@ -1,7 +1,8 @@
-/* The same bits whatever the number of ranks. A step's batch is cut into a fixed number of shards, each computed by itself from the same
- * weights, buffers and random position. Gradients and buffers of all shards, flat in f32 or f64, are added up as a balanced binary tree over the shards:
- * a rank holds a whole subtree, which it adds up like the digits of a binary counter; then ranks exchange parts, each adds up the upper tree of
- * its part, and all gather the parts. One rank goes through the same additions. */
+/* The same bits whatever the number of ranks. A step's batch is cut into a fixed number of shards, each computed by
+ * itself from the same weights, buffers and random position. Gradients and buffers of all shards, flat in f32 or
+ * f64, are added up as a balanced binary tree over the shards: a rank holds a whole subtree, which it adds up like
+ * the digits of a binary counter; then ranks exchange parts, each adds up the upper tree of its part, and all gather
+ * the parts. One rank goes through the same additions. */
 #include <string.h>
 
 #include "dist/parallel.h"

@@ -1,6 +1,7 @@
-/* Tensor parallelism, as in Megatron-LM (Shoeybi et al., 2019): matrices cut by columns or by rows among the ranks of a group, which all have the same input and
- * the same loss. Two conjugate functions carry it: a copy whose gradient is the sum over ranks, before a matrix that is cut by columns, and a sum whose
- * gradient is the copy, behind one that is cut by rows. Each is the derivative of the other. */
+/* Tensor parallelism, as in Megatron-LM (Shoeybi et al., 2019): matrices cut by columns or by rows among the ranks
+ * of a group, which all have the same input and the same loss. Two conjugate functions carry it: a copy whose
+ * gradient is the sum over ranks, before a matrix that is cut by columns, and a sum whose gradient is the copy,
+ * behind one that is cut by rows. Each is the derivative of the other. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -222,7 +223,8 @@ ct_module *ct_dist_embedding_p(int64_t count, int64_t dim, const ct_dist_split_o
                       add_part(self, "weight", ct_module_param(whole, 0), 0, o.group));
 }
 
-/* [3 dim, ...], q, k and v one above the other, as [heads, 3 head, ...]: the parts of a rank are then neighbors; and back, of its heads. */
+/* [3 dim, ...], q, k and v one above the other, as [heads, 3 head, ...]: the parts of a rank are then neighbors; and
+ * back, of its heads. */
 static ct_tensor *by_heads(ct_tensor *x, int64_t heads, bool back) {
     const int64_t head = ct_dim(x, 0) / 3 / heads, rest = ct_numel(x) / ct_dim(x, 0);
     ct_tensor *y = ct_reshape(x, back ? CT_DIMS(heads, 3, head, rest) : CT_DIMS(3, heads, head, rest));

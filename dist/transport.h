@@ -1,6 +1,7 @@
-/* The contract between dist/ and the module that carries its data: one small shared object for each ABI of MPI, found as backends' modules
- * are. It links against MPI and against nothing of Cotangent. Every function that can fail returns NULL, or what went wrong; none is called by
- * two threads at once. Nothing waits but open, split and close: the rest begins, and test tells when it is over. */
+/* The contract between dist/ and the module that carries its data: one small shared object for each ABI of MPI,
+ * found as backends' modules are. It links against MPI and against nothing of Cotangent. Every function that can
+ * fail returns NULL, or what went wrong; none is called by two threads at once. Nothing waits but open, split and
+ * close: the rest begins, and test tells when it is over. */
 #ifndef COTANGENT_DIST_TRANSPORT_H
 #define COTANGENT_DIST_TRANSPORT_H
 
@@ -26,9 +27,9 @@ typedef enum ct__dist_kind {
 /* Messages of one kind never meet those of another: each group has a communicator for each. */
 typedef enum ct__lane { CT__CALLS, CT__DATA, CT__POINT, CT__TROUBLE, CT__LANES } ct__lane;
 
-/* A collective, of kinds up to CT__BARRIER: count elements per block. A block is all of in and out, but for those of all_gather's out,
- * reduce_scatter's in and both of all_to_all, which hold one per rank. in may be out in an all_reduce and a broadcast. A mean is a sum
- * here. */
+/* A collective, of kinds up to CT__BARRIER: count elements per block. A block is all of in and out, but for those of
+ * all_gather's out, reduce_scatter's in and both of all_to_all, which hold one per rank. in may be out in an
+ * all_reduce and a broadcast. A mean is a sum here. */
 typedef struct ct__transfer {
     ct__dist_kind kind;
     ct_dist_reduction reduction;
@@ -45,7 +46,8 @@ typedef struct ct__request {
 
 typedef struct ct__transport {
     uint32_t size, version;
-    /* Joins the job; group 0 is that of all. any_thread: whether threads may call in turn. name: of the library and its version. */
+    /* Joins the job; group 0 is that of all. any_thread: whether threads may call in turn. name: of the library and
+     * its version. */
     const char *(*open)(int *rank, int *ranks, int *local_rank, int *local_ranks, bool *any_thread, char *name,
                         size_t room);
     /* A new group, its number, rank and size. */

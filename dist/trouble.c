@@ -1,4 +1,5 @@
-/* When ranks disagree, or one does not come: who it is, and a text that says so on every rank. Nothing can be exchanged afterwards. */
+/* When ranks disagree, or one does not come: who it is, and a text that says so on every rank. Nothing can be
+ * exchanged afterwards. */
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>

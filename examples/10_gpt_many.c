@@ -1,5 +1,6 @@
-/* A small GPT by many processes, in two ways at once: matrices are cut among neighbors (tensor parallelism), and what each of them has is divided, with its gradients and
- * Adam's state, among those that have the same part (ZeRO), which also share the batch.
+/* A small GPT by many processes, in two ways at once: matrices are cut among neighbors (tensor parallelism), and what
+ * each of them has is divided, with its gradients and Adam's state, among those that have the same part (ZeRO), which
+ * also share the batch.
  *     mpirun -n 4 ./10_gpt_many text.txt 100 2       100 steps, matrices in 2 parts; alone it is one process
  * With any number of processes it is the same training, but for rounding. */
 #include <cotangent/data.h>

@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* How often ranks tell each other of losses, signals and checkpoints that are due: every so many steps, since a clock of its own would lead each
- * rank to another step. */
+/* How often ranks tell each other of losses, signals and checkpoints that are due: every so many steps, since a
+ * clock of its own would lead each rank to another step. */
 enum { RANKS_MEET = 8 };
 /* Flags of any rank. */
 enum { RANKS_STOP = 1, RANKS_SAVE = 2 };

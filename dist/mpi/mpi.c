@@ -1,5 +1,6 @@
-/* The module that carries data by MPI: libcotangent_mpi_openmpi.so and libcotangent_mpi_mpich.so are this source with one or the other's mpi.h.
- * Everything that may take long begins without blocking; requests are polled by dist/. */
+/* The module that carries data by MPI: libcotangent_mpi_openmpi.so and libcotangent_mpi_mpich.so are this source
+ * with one or the other's mpi.h. Everything that may take long begins without blocking; requests are polled by
+ * dist/. */
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>

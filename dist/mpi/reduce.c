@@ -1,5 +1,5 @@
-/* Operations on f16 and bf16, computed in f32 and rounded, and the maximum and minimum of floats, which are NaN where one of both is: MPI leaves
- * that open. */
+/* Operations on f16 and bf16, computed in f32 and rounded, and the maximum and minimum of floats, which are NaN
+ * where one of both is: MPI leaves that open. */
 #include "dist/mpi/reduce.h"
 
 #include <stdint.h>

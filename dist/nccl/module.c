@@ -23,7 +23,8 @@
 #define FIELD(name) __typeof__(&name) name;
 static struct { FUNCTIONS(FIELD) } nccl;
 
-/* NCCL takes a communicator's device from the context of the thread: the driver's primary one, which the module for CUDA uses too. */
+/* NCCL takes a communicator's device from the context of the thread: the driver's primary one, which the module for
+ * CUDA uses too. */
 static struct {
     int (*cuDeviceGet)(int *device, int ordinal);
     int (*cuDevicePrimaryCtxRetain)(void **context, int device);

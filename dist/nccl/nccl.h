@@ -1,5 +1,5 @@
-/* What the module for NCCL, libcotangent_nccl.so, offers dist/. It opens libnccl.so.2 when it is first used, and links against nothing. Functions
- * return NULL, or what went wrong. */
+/* What the module for NCCL, libcotangent_nccl.so, offers dist/. It opens libnccl.so.2 when it is first used, and
+ * links against nothing. Functions return NULL, or what went wrong. */
 #ifndef COTANGENT_DIST_NCCL_NCCL_H
 #define COTANGENT_DIST_NCCL_NCCL_H
 

@@ -1,20 +1,23 @@
-/* Training in several processes: ranks, groups of them, collectives on tensors, and data parallelism. The work is done by the engines
- * that clusters have, MPI for processes and NCCL for NVIDIA devices, which are opened when they are first needed:
+/* Training in several processes: ranks, groups of them, collectives on tensors, and data parallelism. The work is done
+ * by the engines that clusters have, MPI for processes and NCCL for NVIDIA devices, which are opened when they are
+ * first needed:
  *
- *     ct_dist_init();                                         // mpirun -n 4 ./program, or srun; alone it is one rank of one
+ *     ct_dist_init();                                 // mpirun -n 4 ./program, or srun; alone it is one rank of one
  *     ct_tensor *sum = ct_dist_all_reduce(x, CT_DIST_SUM, NULL);
  *     ct_dist_end();
  *
- * A collective is called by all ranks of its group, in the same order, with tensors of the same shape and dtype. What each rank is about
- * to do is compared before any data moves: a rank that calls something else, or with another shape, ends the call on every rank with a
- * text that names the ranks, the calls and the tensors. A rank that does not come within the time limit (CT_DIST_TIMEOUT) ends it
- * too. After such an error nothing more can be exchanged: the program says why and ends, and its launcher ends the others.
+ * A collective is called by all ranks of its group, in the same order, with tensors of the same shape and dtype. What
+ * each rank is about to do is compared before any data moves: a rank that calls something else, or with another shape,
+ * ends the call on every rank with a text that names the ranks, the calls and the tensors. A rank that does not come
+ * within the time limit (CT_DIST_TIMEOUT) ends it too. After such an error nothing more can be exchanged: the program
+ * says why and ends, and its launcher ends the others.
  *
- * Tensors may be of any dtype and on any device; those of CUDA go by NCCL where it is there, others through the host's memory. Gradients:
- * a scalar that is differentiated is taken to be one rank's part of a sum over all ranks, so backward of a collective is a collective, and all
- * ranks of the group have to run it.
+ * Tensors may be of any dtype and on any device; those of CUDA go by NCCL where it is there, others through the host's
+ * memory. Gradients: a scalar that is differentiated is taken to be one rank's part of a sum over all ranks, so
+ * backward of a collective is a collective, and all ranks of the group have to run it.
  *
- * Threads: the functions here are for one thread of a process at a time. With MPI one thread of the library's own moves what has begun. */
+ * Threads: the functions here are for one thread of a process at a time. With MPI one thread of the library's own
+ * moves what has begun. */
 #ifndef COTANGENT_DIST_H
 #define COTANGENT_DIST_H
 
@@ -29,18 +32,22 @@ extern "C" {
 
 typedef struct ct_dist_options {
     size_t size;
-    /* Who carries the data: "openmpi", "mpich" (and what has its ABI), "nccl" (torchrun's variables, CUDA tensors alone), or "none": one
-     * rank. NULL: CT_DIST, and without it whoever started this process, by the variables that mpirun, srun and torchrun set. */
+    /* Who carries the data: "openmpi", "mpich" (and what has its ABI), "nccl" (torchrun's variables, CUDA tensors
+     * alone), or "none": one rank. NULL: CT_DIST, and without it whoever started this process, by the variables that
+     * mpirun, srun and torchrun set. */
     const char *engine;
     double timeout; /* seconds that a rank waits for the others in a call: CT_DIST_TIMEOUT, and without it 300 */
-    /* No thread that moves calls on while the program computes: they move when it calls something here. Also CT_DIST_PROGRESS=0 */
+    /* No thread that moves calls on while the program computes: they move when it calls something here. Also
+     * CT_DIST_PROGRESS=0 */
     bool no_progress;
 } ct_dist_options;
-/* Joins the job that this process was started in; one that was started alone is rank 0 of 1, and needs no engine. A program that has
- * initialized MPI itself stays its owner. A second call does nothing. Where the ranks of a machine would have more threads together than it
- * has processors, each takes its share (ct_set_threads), unless CT_THREADS or the program has said how many. */
+/* Joins the job that this process was started in; one that was started alone is rank 0 of 1, and needs no engine. A
+ * program that has initialized MPI itself stays its owner. A second call does nothing. Where the ranks of a machine
+ * would have more threads together than it has processors, each takes its share (ct_set_threads), unless CT_THREADS
+ * or the program has said how many. */
 CT_API bool ct_dist_init_p(const ct_dist_options *options);
-/* Leaves it, when all ranks have come here; after an error in a collective it does not wait for them. Nothing can be exchanged afterwards. */
+/* Leaves it, when all ranks have come here; after an error in a collective it does not wait for them. Nothing can be
+ * exchanged afterwards. */
 CT_API bool ct_dist_end(void);
 CT_API int ct_dist_rank(void);           /* 0 before ct_dist_init */
 CT_API int ct_dist_size(void);           /* of the job; 1 before ct_dist_init */
@@ -60,8 +67,8 @@ CT_API bool ct_dist_get_stats(ct_dist_stats *stats);
 
 /* Some ranks of the job, numbered from 0. NULL is the group of all. */
 typedef struct ct_dist_group ct_dist_group;
-/* Called by all ranks of a group: those with the same color make a new one, in the order of key, then of rank. A negative color takes part
- * in none and gets a group of itself alone. NULL after an error. */
+/* Called by all ranks of a group: those with the same color make a new one, in the order of key, then of rank. A
+ * negative color takes part in none and gets a group of itself alone. NULL after an error. */
 CT_API ct_dist_group *ct_dist_split(ct_dist_group *group, int color, int key);
 CT_API void ct_dist_group_free(ct_dist_group *group); /* by all of its ranks */
 CT_API int ct_dist_group_rank(const ct_dist_group *group);
@@ -78,7 +85,8 @@ typedef enum ct_dist_reduction {
 } ct_dist_reduction;
 
 /* y = the sum (mean, ...) over ranks of x. f16 and bf16 are added in f32 and rounded at each rank. The gradient of
- * max and min is that of the first rank of equals. Bool has max (or) and min (and); f8 and complex64 have no reductions. */
+ * max and min is that of the first rank of equals. Bool has max (or) and min (and); f8 and complex64 have no
+ * reductions. */
 CT_API ct_tensor *ct_dist_all_reduce(ct_tensor *x, ct_dist_reduction reduction, ct_dist_group *group);
 /* y = x of rank root. The others' x gives shape and dtype, and gets a gradient of zeros. */
 CT_API ct_tensor *ct_dist_broadcast(ct_tensor *x, int root, ct_dist_group *group);
@@ -89,14 +97,16 @@ CT_API ct_tensor *ct_dist_reduce_scatter(ct_tensor *x, ct_dist_reduction reducti
 /* x [size n, ...]: part s goes to rank s, whose part r it becomes. */
 CT_API ct_tensor *ct_dist_all_to_all(ct_tensor *x, ct_dist_group *group);
 CT_API bool ct_dist_barrier(ct_dist_group *group); /* returns when all have called it */
-/* To one other rank of the group, and from one: as many receives as sends, in the same order. What arrives replaces the elements of x, which
- * is contiguous and of the shape and dtype that were sent. There is no gradient, so what is sent must not be part of a graph. */
+/* To one other rank of the group, and from one: as many receives as sends, in the same order. What arrives replaces
+ * the elements of x, which is contiguous and of the shape and dtype that were sent. There is no gradient, so what is
+ * sent must not be part of a graph. */
 CT_API bool ct_dist_send(ct_tensor *x, int to, ct_dist_group *group);
 CT_API bool ct_dist_receive(ct_tensor *x, int from, ct_dist_group *group);
 
 /* ---- The same without waiting ---------------------------------------------------------------------- */
 
-/* A call that has begun. x must not change before it is over. Calls that have begun count in the order of the group's calls. */
+/* A call that has begun. x must not change before it is over. Calls that have begun count in the order of the
+ * group's calls. */
 typedef struct ct_dist_work ct_dist_work;
 CT_API ct_dist_work *ct_dist_all_reduce_start(ct_tensor *x, ct_dist_reduction reduction, ct_dist_group *group);
 CT_API ct_dist_work *ct_dist_broadcast_start(ct_tensor *x, int root, ct_dist_group *group);
@@ -108,15 +118,15 @@ CT_API ct_dist_work *ct_dist_send_start(ct_tensor *x, int to, ct_dist_group *gro
 CT_API ct_dist_work *ct_dist_receive_start(ct_tensor *x, int from, ct_dist_group *group);
 /* Moves what can be moved, and says whether this one is over; false also after an error. */
 CT_API bool ct_dist_done(ct_dist_work *work);
-/* Waits. *result, if it is asked for, is what the call gives (of a receive x; of a send and a barrier NULL); it belongs to the current scope
- * and has the same gradient. */
+/* Waits. *result, if it is asked for, is what the call gives (of a receive x; of a send and a barrier NULL); it
+ * belongs to the current scope and has the same gradient. */
 CT_API bool ct_dist_wait(ct_dist_work *work, ct_tensor **result);
 CT_API void ct_dist_work_free(ct_dist_work *work); /* waits first, if nobody did */
 
 /* ---- Data parallelism ------------------------------------------------------------------------------ */
 
-/* A network of which every rank has a copy and trains it on its own part of each batch. Gradients are averaged over ranks in buckets,
- * while backward goes on with the layers below:
+/* A network of which every rank has a copy and trains it on its own part of each batch. Gradients are averaged over
+ * ranks in buckets, while backward goes on with the layers below:
  *
  *     ct_dist_parallel *parallel = ct_dist_data_parallel(net);
  *     for (...) { ct_backward(loss); ct_dist_reduce_gradients(parallel); ct_optim_step(opt); }
@@ -131,15 +141,16 @@ typedef struct ct_dist_parallel_options {
     /* The same bits with any number of ranks that divides this, a power of two: see ct_dist_shard. 0: not so */
     int shards;
 } ct_dist_parallel_options;
-/* Parameters and buffers of rank 0 become those of all; ranks whose networks differ are told which parameter it is. net is held. Parameters must not be
- * replaced afterwards (moved, converted, frozen or not). */
+/* Parameters and buffers of rank 0 become those of all; ranks whose networks differ are told which parameter it is. net
+ * is held. Parameters must not be replaced afterwards (moved, converted, frozen or not). Every pass that reaches
+ * parameters counts, also that of a ct_grad for them: ct_dist_set_sync keeps out those that are not meant. */
 CT_API ct_dist_parallel *ct_dist_data_parallel_p(ct_module *net, const ct_dist_parallel_options *options);
 CT_API void ct_dist_parallel_free(ct_dist_parallel *parallel);
-/* Once after the last backward before a step, by all ranks: ends what backward has begun. A parameter that some ranks have not used counts as
- * zeros there; one that none has used has no gradient, as ever. */
+/* Once after the last backward before a step, by all ranks: ends what backward has begun. A parameter that some
+ * ranks have not used counts as zeros there; one that none has used has no gradient, as ever. */
 CT_API bool ct_dist_reduce_gradients(ct_dist_parallel *parallel);
-/* false: backward only adds up gradients on its own rank, until it is true again and a pass was made (gradient accumulation). Returns what
- * it was. */
+/* false: backward only adds up gradients on its own rank, until it is true again and a pass was made (gradient
+ * accumulation). Returns what it was. */
 CT_API bool ct_dist_set_sync(ct_dist_parallel *parallel, bool sync);
 /* Parameters and buffers of rank 0 on all ranks: of the running statistics of batch norm each rank has its own. */
 CT_API bool ct_dist_broadcast_network(ct_dist_parallel *parallel);
@@ -153,32 +164,39 @@ CT_API bool ct_dist_broadcast_network(ct_dist_parallel *parallel);
  *     }
  *     ct_dist_reduce_gradients(p);
  *
- * ct_dist_shard sets the default random generator to a position of (step, shard), and buffers to what they were before the step. Gradients, and buffers, become
- * the mean over the shards, added up as a balanced binary tree in their order, by one rank in the same way as by many. */
+ * ct_dist_shard sets the default random generator to a position of (step, shard), and buffers to what they were
+ * before the step. Gradients, and buffers, become the mean over the shards, added up as a balanced binary tree in
+ * their order, by one rank in the same way as by many. */
 CT_API bool ct_dist_shard(ct_dist_parallel *parallel, int64_t step, int shard);
 CT_API int ct_dist_first_shard(const ct_dist_parallel *parallel);
 CT_API int ct_dist_last_shard(const ct_dist_parallel *parallel); /* one past it */
 
 /* ---- Sharded parameters ---------------------------------------------------------------------------- */
 
-/* A module whose parameters are divided among ranks (ZeRO): one parameter, "shard", this rank's part of all of them, flat. A forward pass
- * gathers the whole, and backward gives each rank the mean over ranks of its part's gradient, so that gradients and an optimizer's state are of that
- * part too; nothing is left to reduce. Wrap every layer that has parameters by itself: what is whole at one time is one layer. The optimizer has to be one that takes each
- * element by itself (not LARS or LAMB). Owns inner, whose parameters of rank 0 all begin with; its buffers stay in it. */
+/* A module whose parameters are divided among ranks (ZeRO): one parameter, "shard", this rank's part of all of them,
+ * flat. A forward pass gathers the whole, and backward gives each rank the mean over ranks of its part's gradient,
+ * so that gradients and an optimizer's state are of that part too; nothing is left to reduce. Wrap every layer that
+ * has parameters by itself: what is whole at one time is one layer. The optimizer has to be one that takes each
+ * element by itself (not LARS or LAMB). Owns inner, whose parameters of rank 0 all begin with; its buffers stay in
+ * it. */
 typedef struct ct_dist_sharded_options {
     size_t size;
     ct_dist_group *group; /* NULL: all ranks */
-    int stage; /* 3: what was gathered is let go after forward, and gathered again in backward; 2: it is kept in between */
+    /* 3: what was gathered is let go after forward, and gathered again in backward; 2: it is kept in between */
+    int stage;
 } ct_dist_sharded_options;
 CT_API ct_module *ct_dist_sharded_p(ct_module *inner, const ct_dist_sharded_options *options);
-/* A copy of what is inside, whole again, on every rank; all ranks call it. To be saved, and to go on with another number of ranks. */
+/* A copy of what is inside, whole again, on every rank; all ranks call it. To be saved, and to go on with another
+ * number of ranks. */
 CT_API ct_module *ct_dist_whole(ct_module *sharded);
 
 /* ---- Tensor parallelism ---------------------------------------------------------------------------- */
 
-/* Layers whose matrices are cut among the ranks of a group. All its ranks have the same input and compute the same loss; gradients of what every rank has whole
- * (input, biases behind a sum, norms) come out the same on all of them. Weights begin as those of the layer that is not cut, of rank 0. A feed-forward block is
- *     ct_nn_sequential(ct_dist_column_linear(dim, 4 * dim, .activation = CT_ACT_GELU), ct_dist_row_linear(4 * dim, dim)) */
+/* Layers whose matrices are cut among the ranks of a group. All its ranks have the same input and compute the same
+ * loss; gradients of what every rank has whole (input, biases behind a sum, norms) come out the same on all of them.
+ * Weights begin as those of the layer that is not cut, of rank 0. A feed-forward block is
+ *     ct_nn_sequential(ct_dist_column_linear(dim, 4 * dim, .activation = CT_ACT_GELU),
+ *                      ct_dist_row_linear(4 * dim, dim)) */
 typedef struct ct_dist_split_options {
     size_t size;
     ct_dist_group *group;     /* NULL: all ranks */
@@ -192,11 +210,12 @@ CT_API ct_module *ct_dist_column_linear_p(int64_t in, int64_t out, const ct_dist
 CT_API ct_module *ct_dist_row_linear_p(int64_t in, int64_t out, const ct_dist_split_options *options);
 /* Rows of a table by integer, of which each rank has its part: [...] to [..., dim]. [weight] */
 CT_API ct_module *ct_dist_embedding_p(int64_t count, int64_t dim, const ct_dist_split_options *options);
-/* Multi-head self-attention on [..., T, dim], of which each rank has its heads. [in_proj_weight, out_proj_weight, in_proj_bias, out_proj_bias] */
+/* Multi-head self-attention on [..., T, dim], of which each rank has its heads. [in_proj_weight, out_proj_weight,
+ * in_proj_bias, out_proj_bias] */
 CT_API ct_module *ct_dist_attention_p(int64_t dim, int64_t heads, const ct_dist_split_options *options);
 
-/* Batch norms of net, in training, take mean and variance over the items of all ranks of the group, and their running statistics from these. All
- * ranks run forward and backward together. */
+/* Batch norms of net, in training, take mean and variance over the items of all ranks of the group, and their
+ * running statistics from these. All ranks run forward and backward together. */
 CT_API bool ct_nn_sync_batch_norm(ct_module *net, ct_dist_group *group);
 
 #ifdef __cplusplus

@@ -1,5 +1,6 @@
-/* Every collective against a plain loop: all dtypes, reductions, groups, devices, sizes down to zero; begun and waited for; gradients, also of
- * gradients, against one process that knows all ranks' values. Run by tests/dist.sh under mpirun. */
+/* Every collective against a plain loop: all dtypes, reductions, groups, devices, sizes down to zero; begun and
+ * waited for; gradients, also of gradients, against one process that knows all ranks' values. Run by tests/dist.sh
+ * under mpirun. */
 #include "tests/dist/ranks.h"
 
 static int rank, size;

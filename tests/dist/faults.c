@@ -1,4 +1,5 @@
-/* Ranks that disagree, hang or die: the call ends on every other rank with a text, which is printed. Run by tests/dist.sh under mpirun:
+/* Ranks that disagree, hang or die: the call ends on every other rank with a text, which is printed. Run by
+ * tests/dist.sh under mpirun:
  *     faults shape|dtype|op|order|end|message|deadlock|sleep|kill|begun|network|layer */
 #include <signal.h>
 #include <unistd.h>

@@ -1,5 +1,6 @@
-/* CUDA tensors by NCCL, one rank of one: every collective, gradients, and a network that is trained in parallel. Skips where there is no such device.
- * Several ranks need several devices; what they compute is in collectives.c, which torchrun or mpirun start in the same way. */
+/* CUDA tensors by NCCL, one rank of one: every collective, gradients, and a network that is trained in parallel.
+ * Skips where there is no such device. Several ranks need several devices; what they compute is in collectives.c,
+ * which torchrun or mpirun start in the same way. */
 #include <cotangent/nn.h>
 #include <cotangent/optim.h>
 

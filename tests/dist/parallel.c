@@ -1,5 +1,6 @@
-/* Data parallel training against one process that has the whole batch: gradients, unused parameters, accumulation, compression, batch norm over
- * ranks; and with `losses`, the losses of a run in shards, to be compared between numbers of ranks. Run by tests/dist.sh under mpirun. */
+/* Data parallel training against one process that has the whole batch: gradients, unused parameters, accumulation,
+ * compression, batch norm over ranks; and with `losses`, the losses of a run in shards, to be compared between
+ * numbers of ranks. Run by tests/dist.sh under mpirun. */
 #include <cotangent/nn.h>
 #include <cotangent/optim.h>
 

@@ -1,4 +1,5 @@
-/* What the programs that run under mpirun share: checks that say their rank, and values that every rank can compute for every other. */
+/* What the programs that run under mpirun share: checks that say their rank, and values that every rank can compute
+ * for every other. */
 #ifndef COTANGENT_TESTS_DIST_RANKS_H
 #define COTANGENT_TESTS_DIST_RANKS_H
 

@@ -1,5 +1,5 @@
-/* Parameters, gradients and optimizer state that are divided among ranks, against a network that every rank has whole: the same weights after some steps, and a
- * fraction of the memory. Run by tests/dist.sh under mpirun. */
+/* Parameters, gradients and optimizer state that are divided among ranks, against a network that every rank has
+ * whole: the same weights after some steps, and a fraction of the memory. Run by tests/dist.sh under mpirun. */
 #include <cotangent/nn.h>
 #include <cotangent/optim.h>
 
@@ -36,8 +36,8 @@ static void train(ct_module *net, ct_optim *opt, ct_dist_parallel *parallel, int
 static void same_weights(int stage) {
     ct_module *net = new_net(stage, 3 + (uint64_t)rank), *whole = new_net(0, 3);
     ct_dist_parallel *parallel = ct_dist_data_parallel(whole);
-    /* Of two ranks the sum has one order, so the bits are the same. Of more, MPI's order may differ between the two collectives: then by an optimizer that
-     * does not blow up what rounding leaves of a gradient that is nearly 0. */
+    /* Of two ranks the sum has one order, so the bits are the same. Of more, MPI's order may differ between the two
+     * collectives: then by an optimizer that does not blow up what rounding leaves of a gradient that is nearly 0. */
     const bool exact = size <= 2;
     ct_optim *opt = exact ? ct_adamw(net, .lr = 0.01) : ct_sgd(net, .lr = 0.01);
     ct_optim *whole_opt = exact ? ct_adamw(whole, .lr = 0.01) : ct_sgd(whole, .lr = 0.01);

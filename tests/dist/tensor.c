@@ -1,5 +1,5 @@
-/* Layers whose matrices are cut among ranks, against the same layers of one process: results, gradients of the input and of every part, and gradients of gradients. Run by
- * tests/dist.sh under mpirun. */
+/* Layers whose matrices are cut among ranks, against the same layers of one process: results, gradients of the input
+ * and of every part, and gradients of gradients. Run by tests/dist.sh under mpirun. */
 #include <cotangent/nn.h>
 
 #include "tests/dist/ranks.h"
