@@ -1,9 +1,6 @@
 // Products of product.wgsl on drivers that compute on a CPU: an invocation has 8 rows by 8 columns of C, and loads what it
 // needs of A and B by itself. Workgroup memory is ordinary memory there, and filling it is work that caches do for free.
 
-// Element u of four quads along k.
-fn across(a: vec4<E>, b: vec4<E>, c: vec4<E>, d: vec4<E>, u: u32) -> vec4<E> { return vec4<E>(a[u], b[u], c[u], d[u]); }
-
 fn multiply_direct(group: u32, local: u32, groups: u32) {
     let tiles = p.tiles_m * p.tiles_n;
     let tile = group % tiles;
@@ -38,14 +35,14 @@ fn multiply_direct(group: u32, local: u32, groups: u32) {
             let r5 = a_at(row + 5u, k);
             let r6 = a_at(row + 6u, k);
             let r7 = a_at(row + 7u, k);
-            a00 = across(r0, r1, r2, r3, 0u);
-            a01 = across(r4, r5, r6, r7, 0u);
-            a10 = across(r0, r1, r2, r3, 1u);
-            a11 = across(r4, r5, r6, r7, 1u);
-            a20 = across(r0, r1, r2, r3, 2u);
-            a21 = across(r4, r5, r6, r7, 2u);
-            a30 = across(r0, r1, r2, r3, 3u);
-            a31 = across(r4, r5, r6, r7, 3u);
+            a00 = vec4<E>(r0.x, r1.x, r2.x, r3.x);
+            a01 = vec4<E>(r4.x, r5.x, r6.x, r7.x);
+            a10 = vec4<E>(r0.y, r1.y, r2.y, r3.y);
+            a11 = vec4<E>(r4.y, r5.y, r6.y, r7.y);
+            a20 = vec4<E>(r0.z, r1.z, r2.z, r3.z);
+            a21 = vec4<E>(r4.z, r5.z, r6.z, r7.z);
+            a30 = vec4<E>(r0.w, r1.w, r2.w, r3.w);
+            a31 = vec4<E>(r4.w, r5.w, r6.w, r7.w);
         } else {
             a00 = a_at(row + 0u, k + 0u);
             a01 = a_at(row + 4u, k + 0u);
@@ -65,14 +62,14 @@ fn multiply_direct(group: u32, local: u32, groups: u32) {
             let r5 = b_at(column + 5u, k);
             let r6 = b_at(column + 6u, k);
             let r7 = b_at(column + 7u, k);
-            b00 = across(r0, r1, r2, r3, 0u);
-            b01 = across(r4, r5, r6, r7, 0u);
-            b10 = across(r0, r1, r2, r3, 1u);
-            b11 = across(r4, r5, r6, r7, 1u);
-            b20 = across(r0, r1, r2, r3, 2u);
-            b21 = across(r4, r5, r6, r7, 2u);
-            b30 = across(r0, r1, r2, r3, 3u);
-            b31 = across(r4, r5, r6, r7, 3u);
+            b00 = vec4<E>(r0.x, r1.x, r2.x, r3.x);
+            b01 = vec4<E>(r4.x, r5.x, r6.x, r7.x);
+            b10 = vec4<E>(r0.y, r1.y, r2.y, r3.y);
+            b11 = vec4<E>(r4.y, r5.y, r6.y, r7.y);
+            b20 = vec4<E>(r0.z, r1.z, r2.z, r3.z);
+            b21 = vec4<E>(r4.z, r5.z, r6.z, r7.z);
+            b30 = vec4<E>(r0.w, r1.w, r2.w, r3.w);
+            b31 = vec4<E>(r4.w, r5.w, r6.w, r7.w);
         } else {
             b00 = b_at(column + 0u, k + 0u);
             b01 = b_at(column + 4u, k + 0u);
