@@ -143,6 +143,9 @@ bool ct_wgpu_product_run(const ct_call *call, const ct_wgpu_product *p, size_t o
     ct_wgpu_constant(&launch, "A_QUADS", a.quads);
     ct_wgpu_constant(&launch, "B_QUADS", b.quads);
     ct_wgpu_constant(&launch, "C_QUADS", c_quads);
+    if (tiles.way == CT_WGPU_DIRECT)
+        ct_wgpu_constant(&launch, "INSIDE",
+                         a.quads && b.quads && !p->y && !p->extra && p->m % 8 == 0 && p->n % 8 == 0 && p->k % 4 == 0);
     return ct_wgpu_tiles_run(call, &launch, &tiles, 3, a.along_first, b.along_first, &s, sizeof s, sum_dtype(p),
                              offset);
 }
