@@ -40,6 +40,7 @@ typedef struct ct_wgpu_pipeline {
     char *text;
     int slots;  /* storage bindings, that of the error word included */
     bool notes; /* the last of them is it */
+    bool waits; /* to be compiled */
     const char *function, *unit, *op;
 } ct_wgpu_pipeline;
 
@@ -141,6 +142,8 @@ bool ct_wgpu_fill(ct_wgpu_device *device, ct_wgpu_buffer *to, uint64_t offset, c
 
 /* pipeline.c */
 bool ct_wgpu_pipelines_make(ct_wgpu_device *device); /* compiles all texts that wait */
+bool ct_wgpu_pipeline_again(ct_wgpu_device *device, ct_wgpu_pipeline *pipeline,
+                            const char *op); /* it failed; it waits once more */
 void ct_wgpu_pipeline_free(ct_wgpu_pipeline *pipeline);
 void ct_wgpu_pipeline_drop(ct_wgpu_device *device, ct_wgpu_pipeline *pipeline); /* the last one, which nobody uses */
 void ct_wgpu_pipelines_close(ct_wgpu_device *device);

@@ -388,6 +388,7 @@ bool ct_wgpu_dispatch(ct_wgpu_device *d, const ct_wgpu_caller *caller, const ct_
     if (!make_plan(d, launch, &plan, caller->called)) return false;
     ct_wgpu_pipeline *pipeline = pipeline_for(d, launch, &plan, lasting, caller->called);
     if (!pipeline) return false;
+    if (!pipeline->made && !pipeline->waits && !ct_wgpu_pipeline_again(d, pipeline, caller->called)) return false;
     const bool notes = pipeline->notes;
     WGPUBindGroup group = group_for(d, &plan, notes, caller->called);
     if (!group) return false;

@@ -66,15 +66,21 @@ void ct_wgpu_pipeline_free(ct_wgpu_pipeline *p) {
     free(p);
 }
 
-ct_wgpu_pipeline *ct_wgpu_pipeline_of(ct_wgpu_device *d, const ct_wgpu_launch *launch, const ct_wgpu_plan *plan,
-                                      bool lasting, const char *op) {
+bool ct_wgpu_pipeline_again(ct_wgpu_device *d, ct_wgpu_pipeline *p, const char *op) {
     if (d->n_uncompiled == d->uncompiled_room) {
         const int room = d->uncompiled_room ? 2 * d->uncompiled_room : 64;
         ct_wgpu_pipeline **grown = realloc(d->uncompiled, (size_t)room * sizeof *grown);
-        if (!grown) return ct_wgpu_host->fail(CT_ERR_MEMORY, op, "no memory for a shader"), NULL;
+        if (!grown) return ct_wgpu_host->fail(CT_ERR_MEMORY, op, "no memory for a shader");
         d->uncompiled = grown;
         d->uncompiled_room = room;
     }
+    p->waits = true;
+    d->uncompiled[d->n_uncompiled++] = p;
+    return true;
+}
+
+ct_wgpu_pipeline *ct_wgpu_pipeline_of(ct_wgpu_device *d, const ct_wgpu_launch *launch, const ct_wgpu_plan *plan,
+                                      bool lasting, const char *op) {
     ct_wgpu_pipeline *p = calloc(1, sizeof *p);
     if (p) p->text = ct_wgpu_shader(launch, plan, lasting, &p->notes);
     if (!p || !p->text) {
@@ -91,8 +97,9 @@ ct_wgpu_pipeline *ct_wgpu_pipeline_of(ct_wgpu_device *d, const ct_wgpu_launch *l
     p->function = launch->function;
     p->unit = launch->unit->name;
     p->op = op;
-    d->uncompiled[d->n_uncompiled++] = p;
-    return p;
+    if (ct_wgpu_pipeline_again(d, p, op)) return p;
+    ct_wgpu_pipeline_free(p);
+    return NULL;
 }
 
 void ct_wgpu_pipeline_drop(ct_wgpu_device *d, ct_wgpu_pipeline *p) {
@@ -119,8 +126,10 @@ static void compile_task(void *context, int64_t chunk, int worker) {
     compile_one(d, d->uncompiled[chunk]);
 }
 
-/* Who made the error: all once more, one after the other. */
+/* Who made the error: all once more, one after the other. The first that fails is raised; those that fail are tried again when they are
+ * used again. */
 static bool blame(ct_wgpu_device *d) {
+    bool whole = true;
     for (int i = 0; i < d->n_uncompiled; i++) unmake(d->uncompiled[i]);
     for (int i = 0; i < d->n_uncompiled; i++) {
         ct_wgpu_pipeline *p = d->uncompiled[i];
@@ -129,11 +138,12 @@ static bool blame(ct_wgpu_device *d) {
         const char *error = ct_wgpu_pop(d);
         if (!error && p->made) continue;
         unmake(p);
-        ct_wgpu_host->fail(CT_ERR_DEVICE, p->op, "shader %s of %s: %s", p->function, p->unit,
-                           error ? error : "it cannot be compiled");
-        return false;
+        if (whole)
+            ct_wgpu_host->fail(CT_ERR_DEVICE, p->op, "shader %s of %s: %s", p->function, p->unit,
+                               error ? error : "it cannot be compiled");
+        whole = false;
     }
-    return true;
+    return whole;
 }
 
 bool ct_wgpu_pipelines_make(ct_wgpu_device *d) {
@@ -144,13 +154,16 @@ bool ct_wgpu_pipelines_make(ct_wgpu_device *d) {
     whole &= ct_wgpu_pop(d) == NULL;
     whole &= !atomic_exchange(&d->failed, false); /* a runtime may have a scope for each thread */
     for (int i = 0; i < d->n_uncompiled; i++) whole &= d->uncompiled[i]->made != NULL;
-    if (!whole && !blame(d)) return false;
+    if (!whole) whole = blame(d);
     for (int i = 0; i < d->n_uncompiled; i++) {
-        free(d->uncompiled[i]->text);
-        d->uncompiled[i]->text = NULL;
+        ct_wgpu_pipeline *p = d->uncompiled[i];
+        p->waits = false;
+        if (!p->made) continue;
+        free(p->text);
+        p->text = NULL;
     }
     d->n_uncompiled = 0;
-    return true;
+    return whole;
 }
 
 void ct_wgpu_pipelines_close(ct_wgpu_device *d) {
