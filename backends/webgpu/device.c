@@ -299,6 +299,15 @@ static void settle_at_exit(void) {
     }
 }
 
+/* Drivers that compute on the CPU make parts of their compiler at its first use; these are taken apart before what was registered earlier
+ * is called. So the first work is waited for, and the wait at the end is registered once more. */
+void ct_wgpu_first_work(ct_wgpu_device *d) {
+    static atomic_flag registered = ATOMIC_FLAG_INIT;
+    if (d->adopted || atomic_flag_test_and_set(&registered)) return;
+    ct_wgpu_settle(d);
+    atexit(settle_at_exit);
+}
+
 static bool open_device(ct_wgpu_device *d) {
     static atomic_flag registered = ATOMIC_FLAG_INIT;
     if (!(d->adopted ? open_given(d) : open_new(d))) return false;

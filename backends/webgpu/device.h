@@ -119,6 +119,7 @@ void ct_wgpu_push(ct_wgpu_device *device); /* errors from here on */
 /* Since the push: NULL, or the text of the first error, good until the next one. */
 const char *ct_wgpu_pop(ct_wgpu_device *device);
 void ct_wgpu_until(ct_wgpu_device *device, _Atomic int *flag); /* lets the runtime work until it is set */
+void ct_wgpu_first_work(ct_wgpu_device *device); /* after dispatches have been submitted: see settle_at_exit */
 /* Raises what went wrong outside of scopes, and a loss; true: nothing did. */
 bool ct_wgpu_sound(ct_wgpu_device *device, const char *op);
 

@@ -118,6 +118,7 @@ bool ct_wgpu_flush(ct_wgpu_device *d, const char *op) {
     d->encoder = NULL;
     const size_t uniforms = d->uniforms_used, staging = d->staging_used;
     d->uniforms_used = d->staging_used = 0;
+    const bool computes = d->dispatches > 0;
     d->dispatches = 0;
     if (error || !commands) {
         if (commands) ct_wgpu.CommandBufferRelease(commands);
@@ -133,6 +134,7 @@ bool ct_wgpu_flush(ct_wgpu_device *d, const char *op) {
     ct_wgpu.QueueSubmit(d->queue, 1, &commands);
     ct_wgpu.CommandBufferRelease(commands);
     if (ct_wgpu.native.DevicePoll) ct_wgpu.native.DevicePoll(d->device, 0, NULL); /* lets go of what is done */
+    if (computes) ct_wgpu_first_work(d);
     return true;
 }
 
