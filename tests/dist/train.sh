@@ -39,23 +39,26 @@ same_bytes() {
     ranks "$1" "$cotangent" train tiny.yaml --deterministic --out "exact.$mpi.$1" >"exact.$mpi.$1.txt" 2>&1 || { cat "exact.$mpi.$1.txt" && return 1; }
     cmp exact/last.safetensors "exact.$mpi.$1/last.safetensors" && cmp exact/best.safetensors "exact.$mpi.$1/best.safetensors"
 }
-# One of two processes is killed in the middle; four go on, and end with the bytes of one that was left alone.
+# One of two processes is killed in the middle of many epochs; four go on, and end with the bytes of one that was left alone.
 killed_and_resumed() {
-    local tries=0 name=killed.$mpi
-    ranks 2 "$cotangent" train tiny.yaml --deterministic --out "$name" >"$name.txt" 2>&1 &
+    local tries=0 name=killed.$mpi long="--deterministic --epochs 60"
+    # shellcheck disable=SC2086
+    [ -d long ] || "$cotangent" train tiny.yaml $long --out long >long.txt 2>&1 || { cat long.txt && return 1; }
+    # shellcheck disable=SC2086
+    ranks 2 "$cotangent" train tiny.yaml $long --out "$name" >"$name.txt" 2>&1 &
     local job=$!
     until [ -e "$name/last.safetensors" ] || [ $tries -gt 2000 ]; do
         tries=$((tries + 1))
         sleep 0.01
     done
     local victim
-    victim=$(pgrep -f -- "$cotangent train tiny.yaml --deterministic --out $name\$" | tail -n 1)
+    victim=$(pgrep -f -- "$cotangent train tiny.yaml $long --out $name\$" | tail -n 1)
     [ -z "$victim" ] || kill -KILL "$victim" 2>/dev/null
     { wait $job; } 2>/dev/null
     ranks 4 "$cotangent" train --resume --out "$name" >>"$name.txt" 2>&1 || { cat "$name.txt" && return 1; }
     cat "$name.txt"
     [ -n "$victim" ] && grep -q 'going on in .* after step' "$name.txt" && ! grep -q 'after step \([0-9]*\) of \1$' "$name.txt" &&
-        cmp exact/last.safetensors "$name/last.safetensors" && cmp exact/best.safetensors "$name/best.safetensors"
+        cmp long/last.safetensors "$name/last.safetensors" && cmp long/best.safetensors "$name/best.safetensors"
 }
 
 train_checks() {
