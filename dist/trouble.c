@@ -161,7 +161,7 @@ bool ct__trouble_heard(void) {
 }
 
 /* Tells every rank of the job what this one waits for, and hears it of them for a while. */
-static void ask_around(ct__flight *flight, bool *heard, ct__call_text *calls, double seconds) {
+static void find_silent_ranks(ct__flight *flight, bool *heard, ct__call_text *calls, double seconds) {
     static ct__call_text mine; /* messages may be on their way until the process ends */
     const ct__job *job = &ct__job_state;
     const int ranks = job->world.size;
@@ -199,7 +199,7 @@ bool ct__fail_missing(ct__flight *flight, bool told) {
     put(&w, "%s: ", call);
     if (heard && silent && calls) {
         int missing = 0, elsewhere = -1;
-        ask_around(flight, heard, calls, patience);
+        find_silent_ranks(flight, heard, calls, patience);
         for (int i = 0; i < group->size; i++) {
             const bool concerned = flight->transfer.kind == CT__SEND || flight->transfer.kind == CT__RECEIVE
                                        ? i == flight->transfer.root
