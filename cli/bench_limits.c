@@ -64,7 +64,7 @@ static peak peak_of(int kind) {
     switch (kind) {
     case 0: return wide ? (peak){fma_f32_avx512, 32} : avx2 ? (peak){fma_f32_avx2, 16} : (peak){fma_f32_base, 8};
     case 1: return wide ? (peak){fma_f64_avx512, 16} : avx2 ? (peak){fma_f64_avx2, 8} : (peak){fma_f64_base, 4};
-    default: return strcmp(isa, "avx512bf16") == 0 || strcmp(isa, "avx512amx") == 0 ? (peak){dot_bf16_avx512, 64} : (peak){NULL, 0};
+    default: return strcmp(isa, "avx512bf16") == 0 ? (peak){dot_bf16_avx512, 64} : (peak){NULL, 0};
     }
 }
 #else
