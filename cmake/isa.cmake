@@ -33,4 +33,6 @@ elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
         list(APPEND CT_ISA_LEVELS neon)
     endif()
     set(CT_ISA_FLAGS_neon "")
+    # Products of pairs of bf16 and of four bytes, as processors of Armv8.6 have them.
+    ct_isa_level(neonbf16 neon -march=armv8.2-a+bf16+i8mm)
 endif()

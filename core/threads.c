@@ -103,8 +103,8 @@ static int clamp_threads(long count) {
 
 void ct__threads_hold(int threads) { held_threads = threads; }
 
-int ct__threads(void) {
-    if (held_threads) return held_threads;
+/* Those that the program wants. */
+static int wanted_threads(void) {
     int wanted = atomic_load_explicit(&pool.wanted, memory_order_relaxed);
     if (wanted) return wanted;
     const char *text = getenv("CT_THREADS");
@@ -113,6 +113,8 @@ int ct__threads(void) {
     atomic_compare_exchange_strong(&pool.wanted, &expected, wanted);
     return atomic_load(&pool.wanted);
 }
+
+int ct__threads(void) { return held_threads ? held_threads : wanted_threads(); }
 
 int64_t ct__grain(int64_t normal) {
     int64_t limit = atomic_load_explicit(&grain_limit, memory_order_relaxed);
@@ -390,7 +392,8 @@ static void host_task(void *context, int64_t i) {
 }
 
 void ct__parallel(int64_t chunks, ct_task fn, void *ctx) {
-    const int threads = ct__threads();
+    /* What is held is scratch, for so many workers: the program may want fewer, and those it wants stay when a job can do with fewer. */
+    const int wanted = wanted_threads(), threads = held_threads && held_threads < wanted ? held_threads : wanted;
     if (chunks <= 1 || threads <= 1 || inside_job || pthread_mutex_trylock(&pool.owner) != 0) {
         for (int64_t i = 0; i < chunks; i++) fn(ctx, i, 0);
         return;
@@ -404,7 +407,7 @@ void ct__parallel(int64_t chunks, ct_task fn, void *ctx) {
     work.count = work.called = threads_that_pay(nanoseconds, chunks, threads);
     const int64_t start = ct__nanoseconds();
     if (!pool.host_run) {
-        start_workers_locked(threads);
+        start_workers_locked(wanted);
         if (start - pool.last_end > SPIN_TIME) pool.unshared = 0;
         work.count = plan_call(&work, work.called, nanoseconds);
     }

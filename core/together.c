@@ -72,19 +72,9 @@ static void move_into_data(ct_graph_data *data, ct_record *record) {
     data->moving[data->n_moving++] = (ct_drawn_at){record->generator, record->draw, record->position, NULL};
 }
 
-static void count_writers(const ct_graph *g, int *writers) {
-    ct_access access;
-    memset(writers, 0, (size_t)g->n_slots * sizeof *writers);
-    for (int i = 0; i < g->n_records; i++)
-        for (int k = 0; ct__access_next(g, &g->records[i], &k, &access);) writers[access.slot] += access.writes;
-}
-
 bool ct__graph_data_plan(ct_graph *g) {
-    const size_t bytes = ((size_t)g->n_slots + 1) * sizeof(int);
-    int *writers = ct__alloc(bytes);
-    if (!writers) return ct__fail_memory("capture", bytes);
-    count_writers(g, writers);
-    bool ok = true;
+    int *writers = ct__graph_writers(g);
+    bool ok = writers != NULL;
     for (int i = 0; ok && i < g->n_records; i++) {
         ct_record *record = &g->records[i];
         if (is_put_in_replays(g, record)) ok = take_place(g, record, writers[record->slot] == 1);
@@ -94,7 +84,7 @@ bool ct__graph_data_plan(ct_graph *g) {
         ct_record *record = &g->records[i];
         if (record->in_data) move_into_data(&g->data[data_of(g, g->slots[record->slot].device)], record);
     }
-    ct__free(writers, bytes);
+    ct__free(writers, (size_t)g->n_slots * sizeof *writers);
     return ok;
 }
 

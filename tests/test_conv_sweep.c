@@ -355,7 +355,7 @@ static bool check(const config *c) {
 }
 
 static void sweep(int first, int last, flavour kind) {
-    static const char *const levels[] = {"base", "avx2", "avx512", "avx512bf16", "avx512amx", "neon"};
+    static const char *const levels[] = {"base", "avx2", "avx512", "avx512bf16", "avx512amx", "neon", "neonbf16"};
     const char *usable[5];
     int n = 0, bad = 0;
     char best[32];

@@ -133,6 +133,38 @@ TEST(the_number_of_threads_can_be_changed_at_any_time) {
     CHECK_ERROR(CT_ERR_VALUE, "set_threads: the number of threads is -1; it has to be 0 (all) or more");
 }
 
+static _Atomic int highest_worker;
+static _Thread_local bool was_here;
+static _Atomic int newcomers; /* threads that have worked */
+
+static void note_worker(void *ctx, int64_t chunk, int worker) {
+    (void)ctx, (void)chunk;
+    if (worker > atomic_load(&highest_worker)) atomic_store(&highest_worker, worker);
+    if (!was_here) atomic_fetch_add(&newcomers, 1);
+    was_here = true;
+    usleep(100);
+}
+
+/* A captured call holds the number of threads that it has scratch for. */
+TEST(a_call_that_holds_a_number_of_threads_has_no_more_than_are_wanted_and_lets_the_others_be) {
+    REQUIRE(ct_set_threads(2));
+    for (int i = 0; i < 4; i++) {
+        ct__threads_hold(i % 2 ? 5 : 0);
+        ct__parallel(64, note_worker, NULL);
+    }
+    CHECK(atomic_load(&highest_worker) <= 1);
+    REQUIRE(ct_set_threads(4));
+    atomic_store(&newcomers, 0);
+    for (int i = 0; i < 40; i++) {
+        atomic_store(&highest_worker, 0);
+        ct__threads_hold(i % 2 ? 2 : 0);
+        ct__parallel(64, note_worker, NULL);
+        if (i % 2) CHECK(atomic_load(&highest_worker) <= 1);
+    }
+    ct__threads_hold(0);
+    CHECK(atomic_load(&newcomers) <= 3); /* they were started once */
+}
+
 static _Atomic bool enough;
 static void *change_threads(void *context) {
     (void)context;

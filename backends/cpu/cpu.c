@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "backends/cpu/gemm/amx.h"
+#include "backends/cpu/gemm/arm.h"
 #include "backends/cpu/gemm/gemm.h"
 #include "backends/cpu/step.h"
 #include "backends/kernel_list.h"
@@ -56,7 +57,7 @@ extern const ct_kernel_row *const ct__cpu_kernels_neon[];
 static bool has_neon(void) { return true; }
 #endif
 
-/* From the plainest upward. Only the matrix products differ between avx512 and what is above it. */
+/* From the plainest upward. Only the matrix products differ between avx512 or neon and what is above it. */
 static const struct level {
     const char *name;
     int gemm;
@@ -78,6 +79,9 @@ static const struct level {
 #endif
 #if defined(CT_HAVE_NEON)
     {"neon", 1, has_neon, ct__cpu_kernels_neon},
+#endif
+#if defined(CT_HAVE_NEONBF16)
+    {"neonbf16", 3, ct__arm_has_bf16, ct__cpu_kernels_neon},
 #endif
 };
 enum { LEVELS = sizeof levels / sizeof levels[0] };

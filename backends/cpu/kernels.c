@@ -3,6 +3,8 @@
 
 #include "backends/cpu/kernel.h"
 
+#include "gen/narrow_kernels.h"
+
 #define CT_KERNEL_FILE(file) extern const ct_kernel_row CT_ISA_FN(ct__kernels_##file)[];
 #include "gen/kernels_cpu.inc"
 #undef CT_KERNEL_FILE

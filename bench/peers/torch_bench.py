@@ -50,8 +50,9 @@ def measure(fn):
 
 
 # ---------------------------------------------------------------- matmul
-for dt, nm in ((torch.float32, 'f32'), (torch.float64, 'f64')):
-    for n in (256, 512, 1024, 2048):
+for dt, nm, sizes in ((torch.float32, 'f32', (256, 512, 1024, 2048)), (torch.float64, 'f64', (256, 512, 1024, 2048)),
+                      (torch.bfloat16, 'bf16', (512, 1024, 2048, 4096))):
+    for n in sizes:
         for tr in ('', '_nt', '_tn', '_tt'):
             def s(n=n, dt=dt, tr=tr):
                 x, y, o = torch.randn(n, n, dtype=dt), torch.randn(n, n, dtype=dt), torch.empty(n, n, dtype=dt)
@@ -77,11 +78,6 @@ def s():
     return lambda: torch.bmm(x, y)
 reg('bmm_64x128x64x128', s, 2 * 64 * 128 * 64 * 128)
 
-
-def s():
-    x, y = torch.randn(1024, 1024).bfloat16(), torch.randn(1024, 1024).bfloat16()
-    return lambda: x @ y
-reg('matmul_bf16_1024', s, 2 * 1024 ** 3)
 
 for n in (8, 16, 32, 48, 64):
     def s(n=n):
@@ -480,7 +476,7 @@ reg('sdpa_fwdbwd_B4_H8_T512_D64', sdpa(True), fl * 3)
 # ---------------------------------------------------------------- training steps
 
 
-def train(make, data, mkopt, cl=False, tag=''):
+def train(make, data, mkopt, cl=False, autocast=False):
     def s():
         m = make(); x, y = data()
         if cl:
@@ -489,8 +485,10 @@ def train(make, data, mkopt, cl=False, tag=''):
 
         def f():
             opt.zero_grad(set_to_none=True)
-            o = m(x)
-            F.cross_entropy(o.reshape(-1, o.shape[-1]), y.reshape(-1)).backward()
+            with torch.autocast('cpu', torch.bfloat16, enabled=autocast):
+                o = m(x)
+                loss = F.cross_entropy(o.reshape(-1, o.shape[-1]), y.reshape(-1))
+            loss.backward()
             opt.step()
         return f
     return s
@@ -582,6 +580,11 @@ reg('train_gpt6x384_T256_B4_adamw', train(GPT, gd, lambda p: torch.optim.AdamW(p
 for w in [w for w in W if w[0].startswith('train_')]: # captured there; of two memory formats, the faster one here
     if not w[0].endswith('_cl'): reg(w[0] + '_graph', *w[1:])
     elif 'resnet' in w[0]: reg(w[0][:-3] + '_graph_cl', *w[1:])
+
+
+for cl in (False, True):
+    reg('train_resnet18_cifar_b32_sgdm_bf16' + ('_cl' if cl else ''), train(resnet18, rd, lambda p: torch.optim.SGD(p, 0.1, 0.9, weight_decay=5e-4), cl, True), resnet_flops(32))
+reg('train_gpt6x384_T256_B4_adamw_bf16', train(GPT, gd, lambda p: torch.optim.AdamW(p, 3e-4), False, True), fl)
 
 
 # ---------------------------------------------------------------- the cost of a call, on four elements

@@ -29,7 +29,7 @@ typedef struct run {
     int32_t *offsets;
     /* The stage: rows [i0, i1), columns [j0, j1), k [k0, k1). */
     int64_t i0, i1, j0, j1, k0, k1;
-    int64_t a_blocks, b_blocks, row_chunks, col_chunks; /* work of the stage */
+    int64_t a_blocks, b_blocks, b_parts, row_chunks, col_chunks; /* work of the stage */
     /* The next product's operands, prefetched in small steps while this one is computed. */
     struct {
         const char *at;
@@ -38,11 +38,12 @@ typedef struct run {
     const char *next_b; /* of the product after this one; NULL: the last */
 } run;
 
-/* A block of B that will be wanted next: tiles prefetch it evenly, a few rows each. */
+/* A block of B, or a row panel of A, that will be wanted next: tiles prefetch it evenly, a few rows each. */
 typedef struct next_block {
     const char *at;
     int64_t row_bytes, rows, lines; /* cache lines in a row; 0: nothing to prefetch */
     int64_t row;                    /* up to here it was prefetched */
+    bool slowly;                    /* ct__tile.ahead_slowly */
 } next_block;
 
 static const char *element(const ct__matrix *x, int64_t i, int64_t j) {
@@ -85,9 +86,12 @@ static void pack_b_panels(const run *r, char *dst, int32_t *offsets, int64_t k0,
     }
 }
 
-enum { PANELS = 4 }; /* packed together: longer runs of B's rows than one panel is wide */
+enum {
+    PANELS = 4,      /* packed together: longer runs of B's rows than one panel is wide */
+    LEAST_DEPTH = 96 /* of a part of panels that are too few for all workers */
+};
 
-/* Stage work: first A's row blocks, then B's panels. */
+/* Stage work: first A's row blocks, then B's panels, some at a time; where these are few, in parts of their depth. */
 static void stage_chunk(void *ctx, int64_t chunk, int worker) {
     const run *r = (const run *)ctx;
     const ct__plan *p = r->p;
@@ -98,11 +102,31 @@ static void stage_chunk(void *ctx, int64_t chunk, int worker) {
                      r->k1 - r->k0);
         return;
     }
-    const int64_t panel = (chunk - r->a_blocks) * PANELS, width = ct__panel_width(p->kernel);
-    const int64_t col = r->j0 + panel * width;
-    pack_b_panels(r, r->packed_b + panel * ct__panel_bytes(p->kernel, r->k1 - r->k0),
-                  p->offset_b ? r->offsets + panel * width : NULL, r->k0, r->k1 - r->k0, col,
-                  ct__min(PANELS * width, r->j1 - col));
+    const int64_t width = ct__panel_width(p->kernel), deep = r->k1 - r->k0, bytes = ct__panel_bytes(p->kernel, deep);
+    const int64_t block = chunk - r->a_blocks;
+    if (r->b_parts == 1) {
+        const int64_t panel = block * PANELS, col = r->j0 + panel * width;
+        pack_b_panels(r, r->packed_b + panel * bytes, p->offset_b ? r->offsets + panel * width : NULL, r->k0, deep, col,
+                      ct__min(PANELS * width, r->j1 - col));
+        return;
+    }
+    const int64_t panel = block / r->b_parts, col = r->j0 + panel * width;
+    const int64_t part = ct__round_up(ct__ceil_div(deep, r->b_parts), p->kernel->group), k = block % r->b_parts * part;
+    if (k < deep)
+        pack_b_panels(r, r->packed_b + panel * bytes + k * width * ct__type_size(p->kernel->packed), NULL, r->k0 + k,
+                      ct__min(part, deep - k), col, ct__min(width, r->j1 - col));
+}
+
+/* How many parts, and blocks in all, B's panels of the stage are packed in. */
+static void cut_packing(run *r) {
+    const ct__plan *p = r->p;
+    const int64_t panels = ct__ceil_div(r->j1 - r->j0, ct__panel_width(p->kernel)), workers = ct__threads();
+    r->b_parts = 1;
+    r->b_blocks = ct__ceil_div(panels, PANELS);
+    if (r->b_blocks >= workers || p->offset_b) return;
+    r->b_parts = ct__min(ct__ceil_div(2 * workers, panels), ct__ceil_div(r->k1 - r->k0, LEAST_DEPTH));
+    if (r->b_parts > 1) r->b_blocks = panels * r->b_parts;
+    else r->b_parts = 1;
 }
 
 /* What a block of columns is multiplied from. */
@@ -156,8 +180,10 @@ static b_view view_b(const run *r, char *private_b, int64_t col, int64_t cols, i
 }
 
 static void prefetch_part(next_block *next, ct__tile *t) {
-    const int64_t rows = next->lines > 0 ? (t->k - CT__PREFETCHES_LESS) / next->lines : 0;
+    const int64_t most = next->slowly ? t->k / CT__SLOWLY - t->rows : t->k;
+    const int64_t rows = next->lines > 0 ? (most - CT__PREFETCHES_LESS) / next->lines : 0;
     t->ahead = NULL;
+    t->ahead_slowly = next->slowly;
     if (next->row >= next->rows || rows <= 0) return;
     /* the last one prefetches some again rather than what lies behind the block */
     const int64_t row = next->row + rows > next->rows && rows < next->rows ? next->rows - rows : next->row;
@@ -256,6 +282,8 @@ static void prefetch_next(run *r) {
     }
 }
 
+enum { LONG_SUM = 192 }; /* k groups: tiles prefetch A on the way */
+
 /* Rows of A that lie apart are too short for the hardware to see coming. */
 static void prefetch_rows(const char *a, int64_t row, int64_t rows, int64_t bytes) {
     for (int64_t i = 0; i < rows; i++)
@@ -322,12 +350,15 @@ static void compute_chunk(void *ctx, int64_t chunk, int worker) {
                 t.a = a + (i - i0) * t.a_row;
                 t.c = out;
                 t.c_row = ld * acc;
-                if (ahead && i + rows < i1)
-                    prefetch_rows(a + (i - i0 + rows) * t.a_row, t.a_row, ct__min(p->tile_rows, i1 - i - rows),
-                                  depth * size);
+                next_block next_a = {.at = a + (i - i0 + rows) * t.a_row,
+                                     .row_bytes = t.a_row,
+                                     .rows = ahead ? ct__min(p->tile_rows, i1 - i - rows) : 0,
+                                     .lines = ct__ceil_div(depth * size, 64),
+                                     .slowly = kernel->prefetches && t.k >= LONG_SUM && !next.lines && !b.copy};
+                if (!next_a.slowly) prefetch_rows(next_a.at, t.a_row, next_a.rows, depth * size);
                 if (r->ahead[0].lines | r->ahead[1].lines) prefetch_next(r);
                 if (b.copy) multiply_and_copy(r, &t, &b, rows, cols, j, k0, depth);
-                else multiply_row_panel(p, &t, &b, rows, cols, &next);
+                else multiply_row_panel(p, &t, &b, rows, cols, next_a.slowly ? &next_a : &next);
                 if (last && p->finish) ct__gemm_isa->finish(&r->finish, out, ld, i, rows, j, cols);
             }
         }
@@ -399,7 +430,6 @@ static void each_chunk(bool alone, int64_t chunks, ct_task fn, run *r) {
 
 static void run_product(run *r, bool alone) {
     const ct__plan *p = r->p;
-    const int64_t width = ct__panel_width(p->kernel);
     for (r->j0 = 0; r->j0 < p->n; r->j0 += p->stage_cols) {
         r->j1 = ct__min(r->j0 + p->stage_cols, p->n);
         for (r->i0 = 0; r->i0 < p->m; r->i0 += p->stage_rows) {
@@ -411,7 +441,8 @@ static void run_product(run *r, bool alone) {
                 r->a_blocks = p->a_feed == CT__FEED_STAGED ? r->row_chunks : 0;
                 /* B is still there when all of k is one stage. */
                 const bool fresh = r->i0 == 0 || p->k > p->stage_depth;
-                r->b_blocks = p->b_feed == CT__FEED_STAGED && fresh ? ct__ceil_div(r->j1 - r->j0, PANELS * width) : 0;
+                r->b_blocks = 0;
+                if (p->b_feed == CT__FEED_STAGED && fresh) cut_packing(r);
                 each_chunk(alone, r->a_blocks + r->b_blocks, stage_chunk, r);
                 if (p->joint) each_chunk(alone, p->items * r->row_chunks * r->col_chunks, joint_chunk, r);
                 else each_chunk(alone, r->row_chunks * r->col_chunks, compute_chunk, r);

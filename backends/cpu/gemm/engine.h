@@ -4,7 +4,7 @@
 
 #include "backends/cpu/gemm/gemm.h"
 
-enum { CT__TILE_ROWS_MAX = 14, CT__TILE_WIDTH_MAX = 32, CT__PREFETCHES_LESS = 8 };
+enum { CT__TILE_ROWS_MAX = 14, CT__TILE_WIDTH_MAX = 32, CT__PREFETCHES_LESS = 8, CT__SLOWLY = 4 };
 
 /* A run of the sum over k, in bytes from the tile's a and b: for operands whose k is not one arithmetic progression,
  * such as the taps of a convolution. */
@@ -32,7 +32,9 @@ typedef struct ct__tile {
     bool far_c; /* C is not in cache: prefetch it at once */
     /* Kernels that say so prefetch what is wanted later (NULL: nothing) evenly during the sum, a line with each k
      * group but perhaps the last CT__PREFETCHES_LESS, each ahead_step bytes further. Spans of so many lines (0: one,
-     * and into L1) lie a jump apart, and are prefetched into L2: there are many. */
+     * and into L1) lie a jump apart, and are prefetched into L2: there are many. Slowly: a line with each four groups, after the lines of a
+     * far C, if the sum is long; then ahead_step is 64, and there is a span. */
+    bool ahead_slowly;
     const void *ahead;
     int64_t ahead_step, ahead_span, ahead_jump;
 } ct__tile;
@@ -122,7 +124,7 @@ typedef struct ct_gemm_isa {
 } ct_gemm_isa;
 
 extern const ct_gemm_isa ct__gemm_isa_base, ct__gemm_isa_avx2, ct__gemm_isa_avx512, ct__gemm_isa_avx512bf16,
-    ct__gemm_isa_avx512amx, ct__gemm_isa_neon;
+    ct__gemm_isa_avx512amx, ct__gemm_isa_neon, ct__gemm_isa_neonbf16;
 
 /* The one in use. */
 extern const ct_gemm_isa *ct__gemm_isa;

@@ -1,5 +1,6 @@
 /* The engine's entry points and the choice of the instruction set. */
 #include "backends/cpu/gemm/amx.h"
+#include "backends/cpu/gemm/arm.h"
 #include "backends/cpu/gemm/plan.h"
 
 const ct_gemm_isa *ct__gemm_isa;
@@ -29,6 +30,9 @@ static const ct_gemm_isa *isa_at(int level) {
 #endif
 #elif defined(CT_HAVE_NEON)
     if (level == 1) return &ct__gemm_isa_neon;
+#if defined(CT_HAVE_NEONBF16)
+    if (level == 3 && ct__arm_has_bf16()) return &ct__gemm_isa_neonbf16;
+#endif
 #endif
     return NULL;
 }

@@ -107,7 +107,7 @@ typedef struct ct_gemm_geometry {
 } ct_gemm_geometry;
 
 /* Chooses the instruction set: CT_ISA_LEVEL's numbers (0 base, 1 avx2 or neon, 2 avx512,
- * 3 avx512bf16, 4 avx512amx), -1 for the best this processor has. Returns the level in use, the highest that
+ * 3 avx512bf16 or neonbf16, 4 avx512amx), -1 for the best this processor has. Returns the level in use, the highest that
  * is built and supported at or below the one asked for. Not while products run. The first call of
  * anything below does ct__gemm_init(-1) if nobody did. */
 int ct__gemm_init(int level);

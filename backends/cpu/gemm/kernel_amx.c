@@ -169,8 +169,8 @@ const ct__kernel CT_ISA_FN(ct__gemm_bf16) = {
     .packed = CT_GEMM_BF16,
     .acc = CT_GEMM_F32,
     .depth = 1024,
-    .block_cols = 512,
-    .block_rows = 64,
+    .block_cols = 256,
+    .block_rows = 32,
     .stage_bytes = 8 << 20,
     .stage_cols = 2048,
 };
@@ -189,8 +189,8 @@ const ct__kernel CT_ISA_FN(ct__gemm_i8) = {
     .acc = CT_GEMM_I32,
     .unsigned_a = true,
     .depth = 2048,
-    .block_cols = 512,
-    .block_rows = 64,
+    .block_cols = 256,
+    .block_rows = 32,
     .stage_bytes = 8 << 20,
     .stage_cols = 2048,
 };

@@ -60,6 +60,7 @@
 
 #define TILE_COPIES
 #define TILE_AHEAD
+#define TILE_UNROLLED
 #include "backends/cpu/gemm/tile.h"
 
 const ct__kernel CT_ISA_FN(ct__gemm_f32) = {
@@ -75,7 +76,7 @@ const ct__kernel CT_ISA_FN(ct__gemm_f32) = {
     .prefetches = true,
 #if CT_ISA_LEVEL == 2
     .depth = 384,
-    .block_cols = 256,
+    .block_cols = 128,
     .block_rows = 112,
 #else
     .depth = 256,

@@ -58,6 +58,7 @@
 #endif
 
 #define TILE_COPIES
+#define TILE_UNROLLED
 #include "backends/cpu/gemm/tile.h"
 
 const ct__kernel CT_ISA_FN(ct__gemm_f64) = {

@@ -1,14 +1,25 @@
-/* 8-bit integer register tiles, exact sums in i32. With VNNI a unit is four bytes, u8 by i8; an i8
+/* 8-bit integer register tiles, exact sums in i32. With VNNI, or ARM's usdot, a unit is four bytes, u8 by i8; an i8
  * A is shifted by 128 when packed and the sums start from -128 times B's column sums. Without it,
  * bytes are widened to i16 and a unit is a pair (vpmaddwd cannot overflow on such values). */
 #include "backends/cpu/gemm/isa.h"
 
-#if CT_ISA_LEVEL >= 1 && CT_ISA_LEVEL <= 3 && defined(__AVX2__) /* avx512amx uses that of avx512bf16 */
-#include <immintrin.h>
+/* avx512amx uses that of avx512bf16 */
+#if (CT_ISA_LEVEL >= 1 && CT_ISA_LEVEL <= 3 && defined(__AVX2__)) || (CT_ISA_LEVEL == 3 && defined(__aarch64__))
 typedef int32_t __attribute__((may_alias, aligned(1))) unit;
 
-#define TILE_VECS 2
-#if CT_ISA_LEVEL >= 2
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#define TILE_ROWS             8
+#define TILE_WIDTH            12
+#define TILE_VECS             3
+#define PORTABLE_SCALAR       int32_t
+#define PORTABLE_FMA(a, b, c) (VEC) vusdotq_s32((int32x4_t)(c), (uint8x16_t)(a), (int8x16_t)(b))
+#include "backends/cpu/gemm/portable.h"
+#undef V_SCALE
+#define TILE_START(t, v) ((t)->start ? V_LOAD((const char *)(t)->start + 16 * (v)) : V_ZERO)
+#elif CT_ISA_LEVEL >= 2
+#include <immintrin.h>
+#define TILE_VECS             2
 #define TILE_ROWS             14
 #define TILE_WIDTH            32
 #define LANES                 16
@@ -29,6 +40,8 @@ typedef int32_t __attribute__((may_alias, aligned(1))) unit;
 #define V_FMA(a, b, c) _mm512_add_epi32(c, _mm512_madd_epi16(a, b))
 #endif
 #else
+#include <immintrin.h>
+#define TILE_VECS             2
 #define TILE_ROWS             6
 #define TILE_WIDTH            16
 #define LANES                 8

@@ -170,6 +170,26 @@ static inline __attribute__((always_inline)) void prefetch_lines(const char *at,
     for (at -= (uintptr_t)at % 64; at < end; at += 64) __builtin_prefetch(at, 0, 2);
 }
 
+/* Rows of A side by side, k apart, into rows of k: groups of k are joined first, then units of four bytes transposed. */
+static void rows_from_columns(const ct__kernel *k, const char *src, int64_t src_col, char *dst, int64_t dst_row,
+                              int64_t rows, int64_t depth) {
+    enum { GROUPS = 16 };
+    const int64_t size = ct__type_size(k->packed), group = k->group;
+    char joined[GROUPS * CHUNK * 4];
+    for (int64_t i = 0; i < rows; i += CHUNK) {
+        const int64_t high = ct__min(CHUNK, rows - i);
+        for (int64_t p = 0; p < depth; p += GROUPS * group) {
+            const int64_t groups = ct__ceil_div(ct__min(GROUPS * group, depth - p), group);
+            for (int64_t q = 0; q < groups; q++) {
+                const int64_t at = p + q * group;
+                interleave(joined + q * CHUNK * 4, src + at * src_col + i * size, src_col, ct__min(group, depth - at),
+                           group, high, size);
+            }
+            transpose(dst + i * dst_row + p * size, dst_row, joined, CHUNK * 4, groups, high, groups, 4);
+        }
+    }
+}
+
 void CT_ISA_FN(ct__gemm_pack_a)(const ct__kernel *k, const ct__matrix *src, void *dst, int64_t ld, bool by_k,
                                 int64_t rows, int64_t depth) {
     const int64_t from = ct__type_size(src->type), to = ct__type_size(k->packed), group = k->group;
@@ -191,10 +211,23 @@ void CT_ISA_FN(ct__gemm_pack_a)(const ct__kernel *k, const ct__matrix *src, void
             return;
         }
 #endif
+        if (src->row == 1 && same_bits(src->type, k->packed) && group * to == 4 && group > 1) {
+            rows_from_columns(k, s, src->col * from, d, ld * to, rows, depth);
+            return;
+        }
         for (int64_t i = 0; i < rows; i++) {
             fetch(d + i * ld * to, k->packed, s + i * src->row * from, src->type, src->col, depth);
             memset(d + (i * ld + depth) * to, 0, (size_t)((padded - depth) * to));
         }
+        return;
+    }
+    if (group == 1 && src->col == 1 && src->type == k->packed && to == 2) {
+        ct__kernel pairs = *k;
+        pairs.group = 2;
+        rows_from_columns(&pairs, s, src->row * from, d, ld * to, depth, rows - rows % 2);
+        if (rows % 2)
+            for (int64_t p = 0; p < depth; p++)
+                memcpy(d + (p * ld + rows - 1) * to, s + ((rows - 1) * src->row + p) * from, 2);
         return;
     }
     if (group == 1) {

@@ -3,8 +3,13 @@
 #include "backends/cpu/gemm/isa.h"
 
 #if CT_ISA_LEVEL >= 3 /* they add kernels, and have the rest from the levels below */
+#if defined(__aarch64__)
+#define SHARED(name) name##_neon
+#define BYTES(name)  name##_neonbf16
+#else
 #define SHARED(name) name##_avx512
 #define BYTES(name)  name##_avx512bf16
+#endif
 #else
 #define SHARED(name) CT_ISA_FN(name)
 #define BYTES(name)  CT_ISA_FN(name)
@@ -13,7 +18,7 @@ extern const ct__kernel SHARED(ct__gemm_f32), SHARED(ct__gemm_f64), SHARED(ct__g
 #if CT_ISA_LEVEL >= 3
 extern const ct__kernel BYTES(ct__gemm_bf16);
 #endif
-#if CT_ISA_LEVEL >= 1 && defined(__AVX2__)
+#if CT_ISA_LEVEL >= 3 || (CT_ISA_LEVEL >= 1 && defined(__AVX2__))
 extern const ct__kernel BYTES(ct__gemm_i8);
 #endif
 #if CT_ISA_LEVEL == 4
@@ -41,7 +46,7 @@ const ct_gemm_isa CT_ISA_FN(ct__gemm_isa) = {
 #if CT_ISA_LEVEL >= 3
             [CT__KIND_BF16] = &BYTES(ct__gemm_bf16),
 #endif
-#if CT_ISA_LEVEL >= 1 && defined(__AVX2__)
+#if CT_ISA_LEVEL >= 3 || (CT_ISA_LEVEL >= 1 && defined(__AVX2__))
             [CT__KIND_I8] = &BYTES(ct__gemm_i8),
 #endif
         },

@@ -2,6 +2,7 @@
  * caches as in GotoBLAS (driver.c); they come with the kernel (ct__kernel) and are evened out over the matrix. */
 #include "backends/cpu/gemm/plan.h"
 
+#include "backends/cpu/gemm/caches.h"
 #include "core/threads.h"
 
 static bool is_float(ct_gemm_type t) { return t == CT_GEMM_F32 || t == CT_GEMM_BF16 || t == CT_GEMM_F16; }
@@ -41,18 +42,21 @@ static int64_t lines_on_a_set(int64_t stride, int64_t count, int64_t way) {
     return ct__ceil_div(count, way / power);
 }
 
-/* Tiles of at most seven rows, evened out over m: their lines fit one set of L1 even when rows are
- * a multiple of 4 KiB apart, and seven rows still keep the multipliers busy. */
+/* Tiles of so few rows, evened out over m, that their lines fit one set of L1 even when rows are a multiple of 4 KiB apart: seven or
+ * eleven, which still keep the multipliers busy. */
+static int64_t rows_of_a_set(void) { return ct__caches()->l1_ways - 1; }
 static void lower_tiles(ct__plan *p) {
     /* Few rows over a large B: high tiles read it less often. */
     if (p->m <= p->kernel->block_rows && p->n > p->m) return;
     if (p->kernel->block) return;
-    if (p->tile_rows > 7 && ct__panel_width(p->kernel) >= 16) p->tile_rows = ct__ceil_div(p->m, ct__ceil_div(p->m, 7));
+    const int64_t most = rows_of_a_set();
+    if (p->tile_rows > most && ct__panel_width(p->kernel) >= 16)
+        p->tile_rows = ct__ceil_div(p->m, ct__ceil_div(p->m, most));
 }
 
 /* Whether row tiles may read A where it lies: the type fits, k groups are whole, and a tile's rows
- * do not fight over a few cache sets (L1: 4 KiB a way; L2: 128 KiB a way, 8 ways each). May lower
- * the tiles to that end. */
+ * do not fight over a few cache sets: of L1 they leave four ways to B and C, of L2 they take half. May
+ * lower the tiles to that end. */
 static bool a_readable(ct__plan *p) {
     const ct__kernel *kernel = p->kernel;
     const int64_t size = ct__type_size(p->a.type), width = ct__panel_width(kernel);
@@ -60,15 +64,17 @@ static bool a_readable(ct__plan *p) {
     if (kernel->group > 1 && (p->a.col != 1 || p->k % kernel->group)) return false;
     const int64_t row = magnitude(p->a.row) * size, col = magnitude(p->a.col) * size;
     const int64_t b_bytes = p->n * p->k * size;
+    const ct_caches *caches = ct__caches();
     if (p->a.col == 1 || p->a.col == -1) {
         /* A copy pays when very many columns share it. */
         if (p->n > 4 * width && b_bytes > 1 << 22) return false;
-        if (lines_on_a_set(row, p->tile_rows, 4096) > 4) lower_tiles(p);
-        return p->tile_rows <= 7 || lines_on_a_set(row, p->tile_rows, 4096) <= 4;
+        if (lines_on_a_set(row, p->tile_rows, caches->l1_way) > caches->l1_ways - 4) lower_tiles(p);
+        return p->tile_rows <= rows_of_a_set() ||
+               lines_on_a_set(row, p->tile_rows, caches->l1_way) <= caches->l1_ways - 4;
     }
     if (p->n <= width) return true; /* read once: nothing to keep in cache */
     if (p->n > 4 * width && b_bytes > 1 << 20) return false;
-    return row <= 8 && lines_on_a_set(col, ct__min(p->k, kernel->depth), 131072) <= 4;
+    return row <= 8 && lines_on_a_set(col, ct__min(p->k, kernel->depth), caches->l2_way) <= caches->l2_ways / 2;
 }
 
 /* The same for B, whose columns must be contiguous. */
@@ -82,8 +88,9 @@ static bool b_readable(const ct__plan *p) {
     /* Few rows: the next block of B is prefetched while this one is multiplied. */
     const bool prefetched = kernel->prefetches && p->m <= kernel->block_rows && p->k <= kernel->depth &&
                             p->k * ct__min(p->n, kernel->block_cols) * size <= 1 << 18;
+    const ct_caches *caches = ct__caches();
     return (prefetched || p->k * p->n * size <= 1 << 20) &&
-           lines_on_a_set(row, ct__min(p->k, kernel->depth), 131072) <= 4;
+           lines_on_a_set(row, ct__min(p->k, kernel->depth), caches->l2_way) <= caches->l2_ways / 2;
 }
 
 static bool b_copyable(const ct__plan *p) {
@@ -261,7 +268,7 @@ bool ct__gemm_plan(const ct_gemm *g, ct__plan *p) {
     p->tile_rows = ct__even_rows(kernel, p->m);
     /* Rows of C that are that far apart fight as well. */
     const int64_t c_row = magnitude(p->c_row) * ct__type_size(g->c_type);
-    if (p->c_col == 1 && lines_on_a_set(c_row, p->tile_rows, 4096) > 7) lower_tiles(p);
+    if (p->c_col == 1 && lines_on_a_set(c_row, p->tile_rows, ct__caches()->l1_way) > rows_of_a_set()) lower_tiles(p);
     choose_items(p);
     if (p->m <= 0 || p->n <= 0 || p->items <= 0) { /* nothing to write */
         p->items = p->total_bytes = 0;

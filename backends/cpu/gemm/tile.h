@@ -5,8 +5,8 @@
  *
  * Vocabulary: VEC, MASK, LANES, TILE_ROWS, TILE_VECS, TILE_WIDTH (columns), V_ZERO, V_LOAD, V_LOAD_MASK, V_STORE, V_STORE_MASK,
  * V_BROADCAST, V_FMA(a, b, c), V_ADD, V_SCALE(v, alpha), V_MASK(valid lanes); optional TILE_START
- * (what the sums start from), TILE_COPIES (tiles that also pack B), TILE_AHEAD (tiles that prefetch) and TILE_PARTING
- * (k groups at the end of high tiles for which their upper rows go first).
+ * (what the sums start from), TILE_COPIES (tiles that also pack B), TILE_AHEAD (tiles that prefetch), TILE_UNROLLED (full tiles
+ * take four k groups at a time) and TILE_PARTING (k groups at the end of high tiles for which their upper rows go first).
  *
  * A is addressed by two byte strides, so rows of a matrix, of its transpose and of a packed copy
  * all feed the same code. B is k rows of contiguous columns, any byte stride apart. Nothing
@@ -26,7 +26,7 @@ _Static_assert(TILE_WIDTH == TILE_VECS * LANES, "a kernel's name says its tile")
 #define TILE_ROW(r)                                                                 \
     if (rows > r && r >= low && r < high) {                                         \
         const char *base = r < 3 ? a0 : r < 6 ? a1 : r < 9 ? a2 : r < 12 ? a3 : a4; \
-        const VEC x = V_BROADCAST(base + (r % 3) * row);                            \
+        const VEC x = V_BROADCAST(base + (r % 3) * row + at);                       \
         acc##r##_0 = V_FMA(x, b0, acc##r##_0);                                      \
         if (vecs > 1) acc##r##_1 = V_FMA(x, b1, acc##r##_1);                        \
         if (vecs > 2) acc##r##_2 = V_FMA(x, b2, acc##r##_2);                        \
@@ -88,25 +88,37 @@ _Static_assert(TILE_WIDTH == TILE_VECS * LANES, "a kernel's name says its tile")
 #else
 #define TILE_PREFETCHES 0
 #endif
+#ifdef TILE_UNROLLED
+#define TILE_UNROLLS 1
+#else
+#define TILE_UNROLLS 0
+#endif
 
-/* One k group: rows of B against rows of A. */
-#define TILE_STEP                                                                           \
-    const VEC b0 = TILE_LOAD(b, 0);                                                         \
-    const VEC b1 = vecs > 1 ? TILE_LOAD(b, 1) : V_ZERO;                                     \
-    const VEC b2 = vecs > 2 ? TILE_LOAD(b, 2) : V_ZERO;                                     \
-    if (copy) {                                                                             \
-        /* Into L2: rows a power of two apart would push each other out of L1. */           \
+/* Leaves B's row behind. What comes is prefetched into L2: rows a power of two apart would push each other out of L1. */
+#define TILE_LEAVE                                                                          \
+    {                                                                                       \
         __builtin_prefetch(b + 32 * b_step, 0, 2);                                          \
         if (vecs > 1) __builtin_prefetch(b + 32 * b_step + (vecs - 1) * sizeof(VEC), 0, 2); \
         V_STORE(to, b0);                                                                    \
         if (vecs > 1) V_STORE(to + sizeof(VEC), b1);                                        \
         if (vecs > 2) V_STORE(to + 2 * sizeof(VEC), b2);                                    \
         to += vecs * sizeof(VEC);                                                           \
-    }                                                                                       \
-    TILE_EACH(TILE_ROW)                                                                     \
-    a0 += step, a1 += step, a2 += step, a3 += step, a4 += step;                             \
-    b += b_step;                                                                            \
-    (void)b1, (void)b2;
+    }
+/* One k group, `at` bytes from A's pointers: rows of B against rows of A. */
+#define TILE_GROUP(offset)                                  \
+    {                                                       \
+        const int at = offset;                              \
+        const VEC b0 = TILE_LOAD(b, 0);                     \
+        const VEC b1 = vecs > 1 ? TILE_LOAD(b, 1) : V_ZERO; \
+        const VEC b2 = vecs > 2 ? TILE_LOAD(b, 2) : V_ZERO; \
+        if (copy) TILE_LEAVE                                \
+        TILE_EACH(TILE_ROW)                                 \
+        b += b_step;                                        \
+        (void)b1, (void)b2;                                 \
+    }
+#define TILE_STEP \
+    TILE_GROUP(0) \
+    a0 += step, a1 += step, a2 += step, a3 += step, a4 += step;
 
 /* What becomes of the sums of some rows. */
 #define TILE_END               \
@@ -133,7 +145,15 @@ static inline __attribute__((always_inline)) void tile_body(const ct__tile *t, c
     const char *a1 = a0 + 3 * row, *a2 = a1 + 3 * row, *a3 = a2 + 3 * row, *a4 = a3 + 3 * row;
     const char *ahead = (const char *)t->ahead;
     int64_t span = t->ahead_span;
-    const bool prefetches = TILE_PREFETCHES && !masked && !copy && vecs == TILE_VECS && ahead;
+    const bool full = !masked && !copy && vecs == TILE_VECS;
+    const bool prefetches = TILE_PREFETCHES && full && ahead && !t->ahead_slowly;
+    /* Four groups at a time where k lies side by side: adding to pointers takes turns of the units that multiply on some processors.
+     * Nothing is prefetched faster than a row of C, or a line of what is wanted later, in that time: many at once would fill the
+     * queue that B's lines wait in as well. */
+    const int group_bytes = sizeof(VEC) / LANES;
+    const bool unrolls = TILE_UNROLLS && full && !prefetches && step == group_bytes && t->k >= 4 * rows + TILE_PARTING;
+    int64_t c_left = unrolls && t->far_c ? rows : 0;
+    const char *c_line = (const char *)t->c;
     char *to = (char *)t->copy;
     const MASK mask = V_MASK(t->cols - (vecs - 1) * LANES);
     const VEC start0 = TILE_START(t, 0);
@@ -144,7 +164,7 @@ static inline __attribute__((always_inline)) void tile_body(const ct__tile *t, c
     const bool halves = TILE_PARTING > 0 && rows > 6 && vecs == 2 && !masked && !copy;
 
     /* The stores at the end would otherwise wait for these lines. */
-    if (t->far_c) {
+    if (t->far_c && !unrolls) {
         const char *c = (const char *)t->c;
         const int64_t c_row = t->c_row;
         TILE_EACH(TILE_PREFETCH)
@@ -168,6 +188,24 @@ again:;
                 TILE_STEP
             }
         } else {
+            if (unrolls)
+                for (; p >= 4; p -= 4) {
+                    if (c_left) {
+                        __builtin_prefetch(c_line, 1);
+                        if (vecs > 1) __builtin_prefetch(c_line + sizeof(VEC), 1);
+                        c_line += t->c_row, c_left--;
+                    } else if (ahead) {
+                        __builtin_prefetch(ahead, 0, 2);
+                        ahead += 64;
+                        if (--span == 0) span = t->ahead_span, ahead += t->ahead_jump;
+                    }
+                    TILE_GROUP(0);
+                    TILE_GROUP(group_bytes);
+                    TILE_GROUP(2 * group_bytes);
+                    TILE_GROUP(3 * group_bytes);
+                    a0 += 4 * group_bytes, a1 += 4 * group_bytes, a2 += 4 * group_bytes, a3 += 4 * group_bytes;
+                    a4 += 4 * group_bytes;
+                }
             for (; p > 0; p--) {
                 TILE_STEP
             }

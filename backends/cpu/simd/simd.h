@@ -23,6 +23,7 @@
 #define CT_ISA_LEVEL_avx512bf16 3
 #define CT_ISA_LEVEL_avx512amx  4
 #define CT_ISA_LEVEL_neon       1
+#define CT_ISA_LEVEL_neonbf16   3
 #define CT_ISA_LEVEL            CT_SIMD_PASTE(CT_ISA_LEVEL_, CT_ISA)
 
 /* The wrapper must vanish: a call that is not inlined would spill every live vector. */

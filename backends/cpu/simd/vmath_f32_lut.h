@@ -292,8 +292,9 @@ SIMD_INLINE vf32 vf32_erfc(vf32 x) {
 
 /* The part of ndtr that decides its speed: |x| below 3.93, where the table holds its values at -|x| with a relative
    error of 2^-23.8. */
+#define VF32_NDTR_NEAR 3.93f
 SIMD_INLINE vf32 vf32_ndtr_near(vf32 x) {
-    vf32 a = vf32_minb(vf32_set1(3.93f), vf32_abs(x)), place = vf32_set1(0x1.8p20f);
+    vf32 a = vf32_minb(vf32_set1(VF32_NDTR_NEAR), vf32_abs(x)), place = vf32_set1(0x1.8p20f);
     vf32 t = vf32_add(a, place), r = vf32_sub(a, vf32_sub(t, place));
     vi32 index = vf32_bits(t);
     vf32 p = simd_lookup32(simd_ndtr_lut[6], index);

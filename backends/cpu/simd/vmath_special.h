@@ -7,13 +7,9 @@
 extern double lgamma_r(double, int *);
 
 SIMD_INLINE vf32 vf32_ndtr(vf32 x) {
-#if CT_ISA_LEVEL >= 2
-    mf32 far = vf32_gt(vf32_abs(x), vf32_set1(3.93f));
+    mf32 far = vf32_gt(vf32_abs(x), vf32_set1(VF32_NDTR_NEAR));
     vf32 y = vf32_ndtr_near(x);
     return mf32_any(far) ? vf32_select(far, vf32_ndtr_any(x), y) : y;
-#else
-    return vf32_ndtr_any(x);
-#endif
 }
 SIMD_INLINE vf64 vf64_ndtr(vf64 x) { return vf64_ndtr_any(x); }
 

@@ -179,7 +179,8 @@ static bool row_used(const ct__taps *t, int64_t row) {
 static inline void copy_row(char *restrict to, const char *restrict from, int64_t bytes) {
     enum { BYTES_AT_ONCE = 32 };
     if (bytes < BYTES_AT_ONCE) {
-        for (int64_t i = 0; i < bytes; i += 4) memcpy(to + i, from + i, 4);
+        for (; bytes >= 4; bytes -= 4, to += 4, from += 4) memcpy(to, from, 4);
+        if (bytes) memcpy(to, from, 2);
         return;
     }
     for (int64_t i = 0; i + BYTES_AT_ONCE <= bytes; i += BYTES_AT_ONCE) memcpy(to + i, from + i, BYTES_AT_ONCE);
@@ -344,7 +345,7 @@ void ct__source_ahead(const ct__source *s, ct__ahead *a, int64_t n, int64_t g, i
                             size;
     a->slices = ct__ceil_div(end - slice, depth->spacing);
     a->slice_bytes = depth->spacing * s->strides.s[0] * size;
-    a->channels = s->last ? 1 : s->channels;
+    a->channels = s->last || s->strides.c == 1 ? 1 : s->channels;
     a->channel_bytes = s->strides.c * size;
     a->span_bytes = ((last - first - 1) * s->strides.s[1] + width * s->strides.s[2]) * size;
     ct__ahead_limit(a, 4 * s->bytes);

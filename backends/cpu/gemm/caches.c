@@ -1,0 +1,28 @@
+/* Asks the system for the caches; where it does not know, they are those of most processors: 32 KiB and 1 MiB, 8 ways each. */
+#include "backends/cpu/gemm/caches.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+static ct_caches caches = {.l1_ways = 8, .l1_way = 4096, .l2_ways = 8, .l2_way = 131072};
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* A power of two, as sets are numbered by bits of the address. */
+static void set(int64_t *ways, int64_t *way, long bytes, long associativity) {
+    if (bytes <= 0 || associativity <= 0 || bytes % associativity) return;
+    const int64_t each = bytes / associativity;
+    if (each < 64 || (each & (each - 1))) return;
+    *ways = associativity, *way = each;
+}
+
+static void read_caches(void) {
+#if defined(_SC_LEVEL1_DCACHE_ASSOC)
+    set(&caches.l1_ways, &caches.l1_way, sysconf(_SC_LEVEL1_DCACHE_SIZE), sysconf(_SC_LEVEL1_DCACHE_ASSOC));
+    set(&caches.l2_ways, &caches.l2_way, sysconf(_SC_LEVEL2_CACHE_SIZE), sysconf(_SC_LEVEL2_CACHE_ASSOC));
+#endif
+}
+
+const ct_caches *ct__caches(void) {
+    pthread_once(&once, read_caches);
+    return &caches;
+}
