@@ -2,7 +2,8 @@
  * milliseconds after warm-up, and the most device memory that tensors held.
  *     cc -O2 bench/device.c $(pkg-config --cflags --libs cotangent) -o device && ./device DEVICE [PART OF A NAME]...
  * On "cuda" it is timed by events of the device before and behind one call, as there, and by the clock with the wait at its end (wall_ms). On
- * other devices, and on "cuda" with BENCH_WALL=1, by the clock: of many calls and one wait for them. CT_TF32=1 for the rows of TF32. With
+ * other devices, and on "cuda" with BENCH_WALL=1, by the clock: of many calls and one wait for them. CT_TF32=1 for the rows of TF32. BENCH_CPU=1
+ * counts the processor time of all threads instead of the clock: for drivers that compute on a CPU which others use as well. With
  * BENCH_CAPTURE=1 steps of training and the chain are captured and replayed; what the capture took is printed with them. */
 #include <cotangent.h>
 #include <cotangent/capture.h>
@@ -17,10 +18,11 @@
 enum { REPETITIONS = 30, WARM_UP = 8, INPUTS = 6 };
 static ct_device device;
 static char **parts; /* of the names that are wanted */
+static bool processor_time;
 
 static double now(void) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(processor_time ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
@@ -579,6 +581,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     parts = argv + 2;
+    processor_time = getenv("BENCH_CPU") != NULL;
     if (!ct_device_parse(argv[1], &device) || !ct_set_device(device)) {
         printf("skipped: %s\n", ct_error());
         return 0;

@@ -136,6 +136,36 @@ TEST_LIMIT(groups_along_rows_compile, 300) {
         }
 }
 
+/* A norm and its own gradients, as a function that asks for both has them. */
+static void make_norm_and_gradient(group *g, int64_t rows, int64_t n, bool sums) {
+    begin_group(g, 8);
+    g->shape = CT_DIMS(2, rows / 2, n);
+    g->fused.count = rows * n;
+    const int x = row_input(g, CT_F32);
+    add_norm(g, x, CT_F32, true, false);
+    add_norm_gradient(g, row_input(g, CT_F32), x, CT_F32, sums);
+    end_group(g);
+    for (int i = 0; i < g->fused.n_values; i++)
+        if (g->values[i].output >= 0 && g->values[i].count != g->fused.count)
+            g->outputs[g->values[i].output] = dense_view(CT_DIMS(n), g->values[i].dtype);
+}
+
+/* Rows of 768 are a warp's in the kernel that sums columns, and two warps' in that of the norm: sums of other terms, other bits. */
+TEST(steps_that_divide_rows_in_two_ways_are_not_one_group) {
+    static group g;
+    for (int64_t n = 4; n <= 1024; n += 4) {
+        const ct_norm_division d = ct_norm_division_of(n, sizeof(float));
+        const bool alike = d.lanes == ct_cuda_row_lanes(n, sizeof(float), CT_ROW_PACKS);
+        make_norm_and_gradient(&g, 64, n, true);
+        const char *refusal = ct_fused_refusal(&g.call);
+        harness_check(!refusal == alike, __FILE__, __LINE__, "rows of %lld: %s", (long long)n,
+                      refusal ? refusal : "taken");
+        make_norm_and_gradient(&g, 64, n, false);
+        CHECK(!ct_fused_refusal(&g.call));
+        CHECK(alike == (n <= 512 || n > 768));
+    }
+}
+
 /* ---- Rows on the host, beside the kernels of the norms themselves ---- */
 
 enum { ROWS = 10, LENGTH = 768, WIDE = ROWS * LENGTH };

@@ -51,7 +51,8 @@ TEST_LIMIT(linear_and_its_gradients_are_the_cpus_at_sizes_that_fill_tiles, 300) 
     CUDA(d);
     static const struct {
         int64_t rows, in, out;
-    } sizes[] = {{64, 784, 512}, {1, 96, 40}, {130, 67, 33}, {257, 128, 512}, {4104, 40, 512}};
+    } sizes[] = {{64, 784, 512},  {64, 512, 10},   {1, 96, 40},    {130, 67, 33},
+                 {257, 128, 512}, {4104, 40, 512}, {64, 2048, 512}};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
         for (int k = 0; k < 4; k++)
             for (int a = CT_ACT_NONE; a <= CT_ACT_SILU; a++)

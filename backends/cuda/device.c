@@ -7,6 +7,7 @@
 #include "backends/cuda/backend.h"
 #include "backends/cuda/branch.h"
 #include "backends/cuda/libraries.h"
+#include "backends/cuda/recorded.h"
 #include "backends/cuda/staging.h"
 
 const ct_host *ct_cuda_host;
@@ -429,14 +430,6 @@ static bool record_begin(void *self, int index, ct_stream *stream) {
     return ok;
 }
 
-static void log_recorded(CUgraph graph) {
-    char line[80];
-    size_t nodes = 0;
-    if (ct_cuda.cuGraphGetNodes(graph, NULL, &nodes) != CUDA_SUCCESS) return;
-    snprintf(line, sizeof line, "cuda: a graph of %zu nodes is recorded", nodes);
-    ct_cuda_host->log(line);
-}
-
 /* What a library does that cannot be recorded ends the recording: that is no error, the work is then done call by call. */
 static bool record_end(void *self, int index, ct_stream *stream, void **handle) {
     (void)self;
@@ -448,7 +441,7 @@ static bool record_end(void *self, int index, ct_stream *stream, void **handle) 
     if (!d) return false;
     const CUresult ended = ct_cuda.cuStreamEndCapture(ct_cuda_stream(d, stream), &graph);
     ct_cuda_branches_end(index);
-    if (ended == CUDA_SUCCESS && graph) log_recorded(graph);
+    if (ended == CUDA_SUCCESS && graph) ct_cuda_recorded_improve(d, index, graph);
     if (ended == CUDA_SUCCESS && graph && ct_cuda.cuGraphInstantiateWithFlags(&made, graph, 0) == CUDA_SUCCESS)
         *handle = made;
     if (graph) ct_cuda.cuGraphDestroy(graph);

@@ -20,6 +20,10 @@ bool ct_cuda_open(char *why, size_t room) {
     }
     CT_CUDA_DRIVER_FUNCTIONS(X)
 #undef X
+    ct_cuda.edits_graphs = CUDA_VERSION >= 12030;
+#define X(name) ct_cuda.edits_graphs &= (*(void **)&ct_cuda.name = dlsym(library, #name)) != NULL;
+    CT_CUDA_GRAPH_FUNCTIONS(X)
+#undef X
     const CUresult started = ct_cuda.cuInit(0);
     if (started == CUDA_SUCCESS) return true;
     const char *text = NULL;

@@ -64,10 +64,26 @@
     X(cuLaunchKernelEx)             \
     X(cuLaunchCooperativeKernel)
 
+/* Those that older drivers lack, and that can be done without: NULL then. */
+#if CUDA_VERSION >= 12030
+#define CT_CUDA_GRAPH_FUNCTIONS(X)     \
+    X(cuGraphNodeGetType)              \
+    X(cuGraphMemsetNodeGetParams)      \
+    X(cuGraphNodeGetDependencies_v2)   \
+    X(cuGraphNodeGetDependentNodes_v2) \
+    X(cuGraphAddKernelNode_v2)         \
+    X(cuGraphAddDependencies_v2)       \
+    X(cuGraphDestroyNode)
+#else
+#define CT_CUDA_GRAPH_FUNCTIONS(X)
+#endif
+
 typedef struct ct_cuda_driver {
 #define X(name) __typeof__(&name) name;
     CT_CUDA_DRIVER_FUNCTIONS(X)
+    CT_CUDA_GRAPH_FUNCTIONS(X)
 #undef X
+    bool edits_graphs; /* all of the latter are there */
 } ct_cuda_driver;
 
 extern ct_cuda_driver ct_cuda;

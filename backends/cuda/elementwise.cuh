@@ -12,12 +12,15 @@ template <typename C, int N> struct ct_values {
 };
 
 // V elements next to each other, read and written at once.
-template <typename T, int V> struct alignas(sizeof(T) * V) ct_pack {
-    T v[V];
-};
+template <typename T, int V> struct alignas(sizeof(T) * V) ct_pack { T v[V]; };
 
 // How many elements are read at once; of bytes few, since the code of a formula is repeated for each.
 template <typename S> constexpr int ct_pack_length() { return sizeof(S) == 1 ? 4 : 16 / sizeof(S); }
+
+// Whether an attribute is that number, by its bits: to convert it first takes a kernel longer than to begin reading.
+CT_DEVICE bool ct_is(double attribute, double number) {
+    return __double_as_longlong(attribute) == __double_as_longlong(number);
+}
 
 // Inputs that are one value.
 template <typename S, typename C, int N, unsigned MASKS>
@@ -51,8 +54,10 @@ CT_DEVICE ct_pack<R, V> ct_compute(const ct_cuda_flat &a, const ct_values<C, N> 
 }
 
 // Where pack p of V elements along the last dimension lies in each operand. Inputs that stay there (a.still) do not move along it.
-template <int N, int V> CT_DEVICE void ct_row_offsets(const ct_cuda_elementwise &a, int64_t p, int64_t (&offset)[N + 1]) {
+template <int N, int V>
+CT_DEVICE void ct_row_offsets(const ct_cuda_elementwise &a, int64_t p, int64_t (&offset)[N + 1]) {
     int64_t rest = p;
+#pragma unroll 1
     for (int d = a.ndim - 1; d >= 0; d--) {
         const bool last = d == a.ndim - 1;
         int64_t next, at;
@@ -121,6 +126,7 @@ __device__ void ct_elementwise_strided(const ct_cuda_elementwise &a, F formula) 
     const int64_t step = ct_step();
     for (int64_t e = ct_first(); e < a.flat.total; e += step) {
         int64_t offset[N + 1] = {0}, rest = e;
+#pragma unroll 1 // each division waits for the one before it: four copies of them would only take the compiler's time
         for (int d = a.ndim - 1; d >= 0; d--) {
             int64_t next, at;
             if (a.flat.total < INT32_MAX) {

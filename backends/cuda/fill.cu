@@ -1,4 +1,4 @@
-// Memory filled with elements of 8 or 16 bytes.
+// Memory filled with elements of up to 16 bytes.
 #include "backends/cuda/fill.h"
 
 extern "C" __global__ void fill_wide(const __grid_constant__ ct_cuda_fill_arguments a) {

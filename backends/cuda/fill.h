@@ -1,4 +1,4 @@
-/* Arguments of the kernel that fills memory with elements of 8 or 16 bytes. */
+/* Arguments of the kernel that fills memory with elements of up to 16 bytes. */
 #ifndef COTANGENT_BACKENDS_CUDA_FILL_H
 #define COTANGENT_BACKENDS_CUDA_FILL_H
 

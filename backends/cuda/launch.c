@@ -142,10 +142,14 @@ unsigned ct_cuda_all_blocks(const ct_call *call, int64_t n, unsigned threads) {
 
 CT_CUDA_UNIT(backend_fill);
 
+CUfunction ct_cuda_fill_function(ct_cuda_device *d, int index) {
+    static ct_cuda_function function = CT_CUDA_FUNCTION("fill_wide");
+    return find(d, index, &function);
+}
+
 bool ct_cuda_fill_wide(ct_cuda_device *d, int index, CUdeviceptr to, const void *pattern, size_t size, size_t n,
                        CUstream stream) {
-    static ct_cuda_function function = CT_CUDA_FUNCTION("fill_wide");
-    CUfunction found = find(d, index, &function);
+    const CUfunction found = ct_cuda_fill_function(d, index);
     if (!found) return false;
     ct_cuda_fill_arguments arguments = {.to = (char *)(uintptr_t)to, .size = (int32_t)size, .n = (int64_t)n};
     memcpy(arguments.pattern, pattern, size);

@@ -56,6 +56,9 @@ template <int N> CT_DEVICE void ct_async_copy(void *to, const void *from, bool t
                      : "memory");
 }
 CT_DEVICE void ct_async_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+// Copies in groups: what this thread has begun since the last end becomes one, and all but its N latest are waited for.
+CT_DEVICE void ct_async_end_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int N> CT_DEVICE void ct_async_wait_but() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
 
 // A pair of halves as numbers.
 template <typename S> CT_DEVICE float2 ct_unpair(uint32_t pair);

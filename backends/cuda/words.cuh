@@ -291,8 +291,9 @@ __device__ inline double ct_digamma(double x) {
 }
 CT_DEVICE float ct_digamma(float x) { return (float)ct_digamma((double)x); }
 
-// (-1)^(n+1) n! times the sum of 1 / (x + k)^(n+1), by Euler and Maclaurin from 20 + n on.
-__device__ inline double ct_polygamma(int n, double x) {
+// (-1)^(n+1) n! times the sum of 1 / (x + k)^(n+1), by Euler and Maclaurin from 20 + n on. One function for all elements: copied into packs of
+// eight it took a minute of the compiler's time.
+static __device__ __noinline__ double ct_polygamma(int n, double x) {
     const double bernoulli[] = {1. / 6, -1. / 30, 1. / 42, -1. / 30, 5. / 66, -691. / 2730, 7. / 6};
     if (n == 0) return ct_digamma(x);
     if (x <= 0 && x == floor(x)) return n % 2 ? (double)INFINITY : NAN;
@@ -300,6 +301,7 @@ __device__ inline double ct_polygamma(int n, double x) {
     const double factorial = tgamma(n + 1.);
     for (; x < 20 + n; x += 1) sum += factorial / pow(x, n + 1.);
     sum += factorial / n / pow(x, (double)n) + factorial / (2 * pow(x, n + 1.));
+#pragma unroll 1
     for (int k = 1; k <= 7; k++)
         sum += bernoulli[k - 1] * tgamma(2. * k + n) / (tgamma(2. * k + 1) * pow(x, 2. * k + n));
     return n % 2 ? sum : -sum;

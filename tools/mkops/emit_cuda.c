@@ -16,8 +16,6 @@ static const element integers[] = {{"i8", "int8_t", "ct_i8"},    {"i16", "int16_
                                    {"u8", "uint8_t", "ct_u8"},   {"b8", "uint8_t", "ct_b8"}};
 enum { N_FLOATS = sizeof floats / sizeof *floats, N_INTEGERS = sizeof integers / sizeof *integers };
 
-static const op_def *owner(const op_def *op) { return op->of ? op->of : op; }
-
 /* Kernels over dense operands, those of any strides, and those of rows along the last dimension. */
 typedef enum walk { FLAT, STRIDED, ROWS, WALKS } walk;
 static const struct {
@@ -36,13 +34,11 @@ static unsigned masks_of(const op_def *op) {
     return masks;
 }
 
-static void emit_kernel(text *t, const op_def *op, const element *e, walk w) {
+/* One loop over the elements. choice: the value that its enum has, or -1 where the loop asks for each element. */
+static void emit_loop(text *t, const op_def *op, const element *e, walk w, int choice) {
     const op_def *names = owner(op);
-    const unsigned masks = masks_of(op);
-    put(t, "extern \"C\" __global__ void %s%s_%s%s(const __grid_constant__ %s a) {\n", walks[w].bounds, op->name,
-        walks[w].prefix, e->name, walks[w].arguments);
-    put(t, "    ct_elementwise_%s<%s, %s, %s, %d, %uu>(a, [&](const ct_values<%s, %d> &v) {\n", walks[w].loop,
-        e->stored, e->computed, op->bool_result ? "uint8_t" : e->stored, count_inputs(op), masks, e->computed,
+    put(t, "ct_elementwise_%s<%s, %s, %s, %d, %uu>(a, [&](const ct_values<%s, %d> &v) {\n", walks[w].loop, e->stored,
+        e->computed, op->bool_result ? "uint8_t" : e->stored, count_inputs(op), masks_of(op), e->computed,
         count_inputs(op));
     put(t, "        return ct_op_%s<%s, %s>(", op->name, e->computed, e->stored);
     for (int i = 0, n = 0; i < op->n_args; i++) {
@@ -53,12 +49,32 @@ static void emit_kernel(text *t, const op_def *op, const element *e, walk w) {
     for (int i = 0, n = 0; i < names->n_args; i++) {
         const arg_def *arg = &names->args[i];
         if (!is_attr(arg)) continue;
-        if (arg->kind == ARG_ENUM || arg->kind == ARG_INT) put(t, ", (int)%s.attrs[%d]", walks[w].at, n);
+        if (i == op->value.choice && choice >= 0) put(t, ", %d", choice);
+        else if (arg->kind == ARG_ENUM || arg->kind == ARG_INT) put(t, ", (int)%s.attrs[%d]", walks[w].at, n);
         else put(t, ", ct_attribute<%s>::of(%s.attrs[%d])", e->computed, walks[w].at, n);
         if (arg->kind == ARG_OPT && arg->unset) put(t, ", (bool)%s.given[%d]", walks[w].at, n);
         n++;
     }
-    put(t, ");\n    });\n}\n");
+    put(t, ");\n    });\n");
+}
+
+/* Over dense operands each of several formulas has a loop of its own: a branch in it would keep the elements of a pack from being computed side
+ * by side. */
+static void emit_kernel(text *t, const op_def *op, const element *e, walk w) {
+    const formula *f = &op->value;
+    put(t, "extern \"C\" __global__ void %s%s_%s%s(const __grid_constant__ %s a) {\n    ", walks[w].bounds, op->name,
+        walks[w].prefix, e->name, walks[w].arguments);
+    if (f->choice < 0 || w != FLAT) {
+        emit_loop(t, op, e, w, -1);
+    } else {
+        const int attribute = attr_number(op, f->choice);
+        for (int i = 0; i < f->n; i++) {
+            put(t, i < f->n - 1 ? "if (ct_is(a.attrs[%d], %d)) " : "", attribute, i);
+            emit_loop(t, op, e, w, i);
+            put(t, i < f->n - 1 ? "    else " : "");
+        }
+    }
+    put(t, "}\n");
 }
 
 static unsigned classes_of(const op_def *op) {

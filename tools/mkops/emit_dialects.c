@@ -4,8 +4,6 @@
 
 #include "mkops.h"
 
-static const op_def *owner(const op_def *op) { return op->of ? op->of : op; }
-
 /* The body of a function in either: it returns the formula, or that of the chosen case. */
 static void emit_body(text *t, const op_def *op, const dialect *d) {
     const formula *f = &op->value;
@@ -74,7 +72,8 @@ void emit_cuda_formula(text *t, const op_def *op) {
                  .highest = "T(ct_highest<S>())"};
     const op_def *names = owner(op);
     int n = 0;
-    put(t, "template <typename T, typename S = T> __device__ inline %s ct_op_%s(", op->bool_result ? "bool" : "T", op->name);
+    put(t, "template <typename T, typename S = T> __device__ inline %s ct_op_%s(", op->bool_result ? "bool" : "T",
+        op->name);
     for (int i = 0; i < op->n_args; i++)
         if (!is_attr(&op->args[i]))
             put(t, "%s%s x_%s", n++ ? ", " : "", op->args[i].is_mask ? "bool" : "T", op->args[i].name);
@@ -92,7 +91,8 @@ void emit_dialects(const library *lib, const char *out) {
     text scalar = {0}, cuda = {0};
     put(&scalar, "/* Every elementwise formula in scalar C, as doubles. Written by mkops. */\n#include "
                  "\"tools/mkops/scalar_words.h\"\n\n");
-    put(&cuda, "// Every elementwise formula as a CUDA device function over T, which elements of S in memory are computed in. Written by mkops.\n");
+    put(&cuda, "// Every elementwise formula as a CUDA device function over T, which elements of S in memory are "
+               "computed in. Written by mkops.\n");
     for (int i = 0; i < lib->n_ops; i++) {
         if (!lib->ops[i]->elementwise) continue;
         emit_scalar(&scalar, lib->ops[i]);

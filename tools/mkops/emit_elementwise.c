@@ -80,8 +80,6 @@ static char *lower_expr(lowering *l, const expr *e) {
     return hold(l, t.s);
 }
 
-static const op_def *owner(const op_def *op) { return op->of ? op->of : op; }
-
 static void emit_fused_call(text *t, const op_def *op, const op_def *fused, int input) {
     put(t, "        v->grad[%d] = apply(&ct__op_%s, (ct_tensor *[]){", input, fused->name);
     for (int j = 0, n = 0; j < fused->n_args; j++) {

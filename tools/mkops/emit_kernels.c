@@ -21,8 +21,6 @@ static const element integers[] = {{.name = "i8", .type = "int8_t"},   {.name = 
                                    {.name = "u8", .type = "uint8_t"},  {.name = "b8", .type = "uint8_t"}};
 enum { N_INTEGERS = sizeof integers / sizeof *integers };
 
-static const op_def *owner(const op_def *op) { return op->of ? op->of : op; }
-
 static bool has_mask(const op_def *op) {
     for (int i = 0; i < op->n_args; i++)
         if (op->args[i].is_mask) return true;
@@ -263,7 +261,8 @@ void emit_elementwise_kernels(const library *lib, const char *out) {
         put(&t, "\n");
         if (part == 0) put(&t, "CT_ELEMENTWISE_ISA_TABLE\n\n");
         for (int i = 0; i < lib->n_ops; i++)
-            if (lib->ops[i]->elementwise && elementwise_part(lib->ops[i]->name) == part) emit_op_kernels(&t, lib->ops[i]);
+            if (lib->ops[i]->elementwise && elementwise_part(lib->ops[i]->name) == part)
+                emit_op_kernels(&t, lib->ops[i]);
         put(&t, "CT_KERNELS(elementwise_%u) = {\n", part);
         for (int i = 0; i < lib->n_ops; i++)
             if (lib->ops[i]->elementwise && elementwise_part(lib->ops[i]->name) == part)

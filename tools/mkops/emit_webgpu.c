@@ -11,8 +11,6 @@ enum {
     ATTRS = 4
 }; /* inputs of either kind that the loops know; attributes that `p` has room for */
 
-static const op_def *owner(const op_def *op) { return op->of ? op->of : op; }
-
 /* fn formula(m: bool, a: T, b: T, c: T, d: T, e: T): the mask, then the others, each by its own name where there is one. */
 static void emit_signature(text *t, const op_def *op) {
     static const char *const unused[] = {"m", "a", "b", "c", "d", "e"};
@@ -48,13 +46,6 @@ static void emit_attrs(text *t, const op_def *op) {
         if (formula_uses(f, E_GIVEN, i)) put(t, "    let given_%s = (p.given & %uu) != 0u;\n", arg->name, 1u << n);
         n++;
     }
-}
-
-/* Its place among the attributes; -1 of -1. */
-static int attr_number(const op_def *op, int arg) {
-    int n = -1;
-    for (int i = 0; i <= arg; i++) n += is_attr(&owner(op)->args[i]);
-    return n;
 }
 
 static void emit_case(text *t, const op_def *op, const expr *e, const char *indent) {

@@ -26,6 +26,14 @@ int input_number(const op_def *op, int arg) {
     return n;
 }
 
+const op_def *owner(const op_def *op) { return op->of ? op->of : op; }
+
+int attr_number(const op_def *op, int arg) {
+    int n = -1;
+    for (int i = 0; i <= arg; i++) n += is_attr(&owner(op)->args[i]);
+    return n;
+}
+
 unsigned long long input_bits(const op_def *op, int arg) {
     return (op->args[arg].list ? ~0ull : 1ull) << input_number(op, arg);
 }
@@ -186,8 +194,8 @@ int main(int argc, char **argv) {
     if (lib.n_ops) memcpy(lib.sorted, lib.ops, sizeof *lib.sorted * (size_t)lib.n_ops);
     if (lib.n_ops) qsort(lib.sorted, (size_t)lib.n_ops, sizeof *lib.sorted, by_name);
 
-    const char *folders[] = {"",      "/include", "/include/cotangent", "/gen", "/gen/cpu", "/gen/cuda", "/gen/webgpu",
-                             "/gen/dialects", "/docs", "/docs/man"};
+    const char *folders[] = {"",          "/include",    "/include/cotangent", "/gen",  "/gen/cpu",
+                             "/gen/cuda", "/gen/webgpu", "/gen/dialects",      "/docs", "/docs/man"};
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) mkdir(form("%s%s", out, folders[i]), 0777);
     emit_ops_h(&lib, out);
     emit_ops_hpp(&lib, out);

@@ -139,7 +139,9 @@ typedef struct library {
 bool is_attr(const arg_def *arg);
 bool is_option(const arg_def *arg); /* goes by name in C */
 int count_inputs(const op_def *op);
-int input_number(const op_def *op, int arg);              /* position of that argument among the inputs */
+int input_number(const op_def *op, int arg); /* position of that argument among the inputs */
+const op_def *owner(const op_def *op);      /* whose attributes it has: of a fused gradient the op that it belongs to */
+int attr_number(const op_def *op, int arg); /* position of that argument of its owner among the attributes; -1 of -1 */
 unsigned long long input_bits(const op_def *op, int arg); /* its bit in saves_in; a list has all from its own on */
 bool has_attrs(const op_def *op);
 bool has_options(const op_def *op);
@@ -198,10 +200,10 @@ typedef struct expr {
 } expr;
 
 typedef struct dialect {
-    const char *value, *truth; /* prefixes of words on values and on truth values */
-    const char *number;        /* format of a constant, with %s */
+    const char *value, *truth;          /* prefixes of words on values and on truth values */
+    const char *number;                 /* format of a constant, with %s */
     enum { PREFIX, INFIX, WGSL } style; /* WGSL: prefix, without casts */
-    const char *input, *attr, *given; /* prefixes of names */
+    const char *input, *attr, *given;   /* prefixes of names */
     const char *highest;
     const expr *shared[64]; /* expressions that are held by variables c0, c1, ... */
     int n_shared;

@@ -216,6 +216,17 @@ template <typename S, int K, int ST> CT_DEVICE void forward_last(const ct_cuda_d
 }
 
 // A block sums over the rows of one part, for a.lanes times V channels; threads of the same channels take rows in turn.
+// x of the threads of a lane, in their order. One function for all taps: it would be copied for each.
+static __device__ __noinline__ void put_sum(float *shared, float x, int lanes, bool puts, float *to) {
+    __syncthreads();
+    shared[threadIdx.x] = x;
+    __syncthreads();
+    if (!puts) return;
+    float sum = 0;
+    for (int t = (int)threadIdx.x; t < CT_DEPTHWISE_THREADS; t += lanes) sum += shared[t];
+    *to = sum;
+}
+
 template <typename S, int K, int ST> CT_DEVICE void weight_last(const ct_cuda_depthwise &a) {
     enum { R = run_shape<ST>::R, WIN = (R - 1) * ST + K, V = K == 3 ? 4 : 2, TAPS = K * K };
     __shared__ float shared[CT_DEPTHWISE_THREADS];
@@ -262,18 +273,13 @@ template <typename S, int K, int ST> CT_DEVICE void weight_last(const ct_cuda_de
             }
         }
     }
+    float *to = (float *)a.sums + ((int64_t)part * a.channels + channel) * (TAPS + 1);
+    const bool puts = turn == 0 && takes;
 #pragma unroll
     for (int k = 0; k <= TAPS; k++)
 #pragma unroll
-        for (int i = 0; i < V; i++) {
-            __syncthreads();
-            shared[threadIdx.x] = k < TAPS ? sums[k < TAPS ? k : 0][i] : bias[i];
-            __syncthreads();
-            if (turn != 0 || !takes) continue;
-            float sum = 0;
-            for (int t = 0; t < turns; t++) sum += shared[t * a.lanes + lane];
-            ((float *)a.sums)[((int64_t)part * a.channels + channel + i) * (TAPS + 1) + k] = sum;
-        }
+        for (int i = 0; i < V; i++)
+            put_sum(shared, k < TAPS ? sums[k < TAPS ? k : 0][i] : bias[i], a.lanes, puts, to + i * (TAPS + 1) + k);
 }
 
 // Over all parts, an element of weight or bias for each warp.
@@ -293,10 +299,12 @@ template <typename S> CT_DEVICE void total(const ct_cuda_depthwise &a) {
     }
 }
 
-#define KERNEL(name, ...)                                                                                                       \
-    extern "C" __global__ void __launch_bounds__(CT_DEPTHWISE_THREADS) depthwise_##name(const __grid_constant__ ct_cuda_depthwise a) { \
-        __VA_ARGS__(a);                                                                                                         \
+#define KERNEL_AT(name, at_once, ...)                                             \
+    extern "C" __global__ void __launch_bounds__(CT_DEPTHWISE_THREADS, at_once)   \
+        depthwise_##name(const __grid_constant__ ct_cuda_depthwise a) {           \
+        __VA_ARGS__(a);                                                           \
     }
+#define KERNEL(name, ...) KERNEL_AT(name, 1, __VA_ARGS__)
 #define COMMA ,
 #define SIZES(suffix, S, K)                                            \
     KERNEL(forward_first_##K##_1_##suffix, forward_first<S COMMA K COMMA 1>) \
@@ -305,8 +313,8 @@ template <typename S> CT_DEVICE void total(const ct_cuda_depthwise &a) {
     KERNEL(forward_last_##K##_2_##suffix, forward_last<S COMMA K COMMA 2>)   \
     KERNEL(weight_first_##K##_1_##suffix, weight_first<S COMMA K COMMA 1>)   \
     KERNEL(weight_first_##K##_2_##suffix, weight_first<S COMMA K COMMA 2>)   \
-    KERNEL(weight_last_##K##_1_##suffix, weight_last<S COMMA K COMMA 1>)     \
-    KERNEL(weight_last_##K##_2_##suffix, weight_last<S COMMA K COMMA 2>)
+    KERNEL_AT(weight_last_##K##_1_##suffix, (K == 5 ? 2 : 1), weight_last<S COMMA K COMMA 1>) \
+    KERNEL_AT(weight_last_##K##_2_##suffix, (K == 5 ? 2 : 1), weight_last<S COMMA K COMMA 2>)
 #define DTYPE(suffix, S)  \
     SIZES(suffix, S, 3)   \
     SIZES(suffix, S, 5)   \

@@ -94,12 +94,14 @@ template <typename S> CT_DEVICE void bias_grad(const ct_cuda_conv_grads &a) {
     }
 }
 
-#define GRADS(name, S)                                                                                       \
-    extern "C" __global__ void __launch_bounds__(CT_CUDA_GRADS_THREADS, 4)                                   \
+// at_once: blocks of a multiprocessor, at the price of a few registers in memory; where f32 is in TF32, batches are often small, and a block
+// that comes alone behind all others takes as long as they do.
+#define GRADS(name, S, at_once)                                                                              \
+    extern "C" __global__ void __launch_bounds__(CT_CUDA_GRADS_THREADS, at_once)                             \
         channels_last_##name(const __grid_constant__ ct_cuda_conv_grads a) {                                 \
         channels_last<S>(a);                                                                                 \
     }                                                                                                        \
     extern "C" __global__ void bias_grad_##name(const __grid_constant__ ct_cuda_conv_grads a) { bias_grad<S>(a); }
-GRADS(f32, float)
-GRADS(f16, __half)
-GRADS(bf16, __nv_bfloat16)
+GRADS(f32, float, 5)
+GRADS(f16, __half, 4)
+GRADS(bf16, __nv_bfloat16, 4)

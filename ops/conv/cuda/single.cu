@@ -82,18 +82,20 @@ template <typename S, int SIDE> __device__ void last(const ct_cuda_single &a) {
     }
 }
 
-// Any strides, as channels first: a block takes an output channel of some images, a thread a column of one. It goes down the rows of x
-// with the gradients in registers that a row meets: those of results y = row + before - tap.
+// Any strides, as channels first: a block takes an output channel of some images, a thread some rows of results in a column of one. It goes
+// down the rows of x that they meet with the gradients in registers that a row meets: those of results y = row + before - tap.
 template <typename S, int SIDE> __device__ void first(const ct_cuda_single &a) {
     constexpr int TAPS = SIDE * SIDE;
-    __shared__ float shares[THREADS];
+    __shared__ float shares[THREADS / 32][TAPS + 1];
     const int part = blockIdx.x % a.parts, c = blockIdx.x / a.parts;
     const int each = (a.batch + a.parts - 1) / a.parts, begin = part * each,
               images = begin + each < a.batch ? each : a.batch - begin;
     float sum[TAPS + 1] = {};
-    for (int item = threadIdx.x; item < images * a.out[1]; item += THREADS) {
-        const int image = item / a.out[1], x0 = item - image * a.out[1], n = begin + image;
-        const S *g = (const S *)a.g + n * a.g_n + c * a.g_c + x0 * a.g_s[1], *x = (const S *)a.x + n * a.x_n;
+    for (int item = threadIdx.x; item < images * a.segments * a.out[1]; item += THREADS) {
+        const int strip = item / a.out[1], x0 = item - strip * a.out[1], image = strip / a.segments, n = begin + image;
+        const int top = (strip - image * a.segments) * a.rows, end = top + a.rows < a.out[0] ? top + a.rows : a.out[0];
+        const S *g = (const S *)a.g + n * a.g_n + c * a.g_c + top * a.g_s[0] + x0 * a.g_s[1],
+                *x = (const S *)a.x + n * a.x_n;
         bool inside[SIDE];
         const S *column[SIDE];
         float met[SIDE];
@@ -104,14 +106,13 @@ template <typename S, int SIDE> __device__ void first(const ct_cuda_single &a) {
             column[j] = x + w * a.x_s[1];
             met[j] = 0.0f;
         }
-        // rows of results before the first of x, and of x after the last result, meet nothing; the bias has all of the former
-        const int to = a.in[0] > a.out[0] - a.before[0] ? a.in[0] : a.out[0] - a.before[0];
-        for (int row0 = -a.before[0]; row0 < to; row0 += AHEAD) {
+        // rows outside of x meet nothing, but the bias has their results
+        for (int row0 = top - a.before[0]; row0 < end - a.before[0] + SIDE - 1; row0 += AHEAD) {
             float coming[AHEAD], pixels[AHEAD][SIDE]; // read at once: one at a time would wait for memory each time
 #pragma unroll
             for (int r = 0; r < AHEAD; r++) {
                 const int row = row0 + r, enters = row + a.before[0];
-                coming[r] = enters < a.out[0] ? ct_load<float>(g[r * a.g_s[0]]) : 0.0f;
+                coming[r] = enters < end ? ct_load<float>(g[r * a.g_s[0]]) : 0.0f;
 #pragma unroll
                 for (int j = 0; j < SIDE; j++)
                     pixels[r][j] =
@@ -128,7 +129,7 @@ template <typename S, int SIDE> __device__ void first(const ct_cuda_single &a) {
                 if (row < 0 || row >= a.in[0]) continue;
 #pragma unroll
                 for (int i = 0; i < SIDE; i++) {
-                    if (enters - i < 0 || enters - i >= a.out[0]) continue;
+                    if (enters - i < top || enters - i >= end) continue;
 #pragma unroll
                     for (int j = 0; j < SIDE; j++)
                         if (inside[j]) sum[i * SIDE + j] = fmaf(pixels[r][j], met[i], sum[i * SIDE + j]);
@@ -138,15 +139,17 @@ template <typename S, int SIDE> __device__ void first(const ct_cuda_single &a) {
     }
 #pragma unroll
     for (int k = 0; k <= TAPS; k++) {
-        shares[threadIdx.x] = sum[k];
-        __syncthreads();
-        for (int half = THREADS / 2; half; half /= 2) {
-            if ((int)threadIdx.x < half) shares[threadIdx.x] += shares[threadIdx.x + half];
-            __syncthreads();
-        }
-        if (threadIdx.x == 0) a.partial[((int64_t)part * (TAPS + 1) + k) * a.channels + c] = shares[0];
-        __syncthreads();
+#pragma unroll
+        for (int distance = 16; distance; distance /= 2) sum[k] += __shfl_xor_sync(0xffffffffu, sum[k], distance);
+        if (threadIdx.x % 32 == 0) shares[threadIdx.x / 32][k] = sum[k];
     }
+    __syncthreads();
+    const int k = threadIdx.x;
+    if (k > TAPS) return;
+    float all = shares[0][k];
+#pragma unroll
+    for (int warp = 1; warp < THREADS / 32; warp++) all += shares[warp][k];
+    a.partial[((int64_t)part * (TAPS + 1) + k) * a.channels + c] = all;
 }
 
 template <typename S> __device__ void merge(const ct_cuda_single &a) {
@@ -193,7 +196,7 @@ CT_DEVICE void look(const ct_cuda_single_forward &a, const pixel &p, float *wind
     }
 }
 
-// A thread has a pixel and all channels.
+// A thread has a pixel and a.each channels, so that few pixels are still many threads; neighbours have neighbouring pixels.
 template <typename S, int SIDE> __device__ void forward_first(const ct_cuda_single_forward &a) {
     constexpr int TAPS = SIDE * SIDE;
     __shared__ float weights[CT_SINGLE_CHANNELS][TAPS + 1]; // the bias behind them
@@ -206,14 +209,17 @@ template <typename S, int SIDE> __device__ void forward_first(const ct_cuda_sing
                                  : 0.0f;
     }
     __syncthreads();
+    const uint32_t pixels = (uint32_t)a.batch * a.out[0] * a.out[1];
     for (int64_t item = ct_first(); item < a.items; item += ct_step()) {
-        const pixel p(a, (uint32_t)item);
+        const uint32_t group = (uint32_t)item / pixels;
+        const pixel p(a, (uint32_t)item - group * pixels);
+        const int from = (int)group * a.each, to = from + a.each < a.channels ? from + a.each : a.channels;
         float window[TAPS];
         bool inside[TAPS];
         look<S, SIDE>(a, p, window, inside);
         S *y = (S *)a.y + p.n * a.y_n + p.y * a.y_s[0] + p.x * a.y_s[1];
 #pragma unroll 2
-        for (int c = 0; c < a.channels; c++) {
+        for (int c = from; c < to; c++) {
             float sum = weights[c][TAPS];
 #pragma unroll
             for (int k = 0; k < TAPS; k++) sum = inside[k] ? fmaf(window[k], weights[c][k], sum) : sum;
@@ -262,17 +268,17 @@ template <typename S, int SIDE> __device__ void forward_last(const ct_cuda_singl
         ct_wait_for_kernel_before();                                                                               \
         call(a);                                                                                                   \
     }
-#define KERNEL(name, type, call)                                                                           \
-    extern "C" __global__ void __launch_bounds__(THREADS) single_##name##_##type(const ct_cuda_single a) { \
-        ct_wait_for_kernel_before();                                                                       \
-        call(a);                                                                                           \
+#define KERNEL(name, type, at_once, call)                                                                           \
+    extern "C" __global__ void __launch_bounds__(THREADS, at_once) single_##name##_##type(const ct_cuda_single a) { \
+        ct_wait_for_kernel_before();                                                                                \
+        call(a);                                                                                                    \
     }
 #define KERNELS(type, S)                    \
-    KERNEL(last_3, type, (last<S, 3>))      \
-    KERNEL(last_5, type, (last<S, 5>))      \
-    KERNEL(first_3, type, (first<S, 3>))    \
-    KERNEL(first_5, type, (first<S, 5>))    \
-    KERNEL(merge, type, merge<S>)           \
+    KERNEL(last_3, type, 1, (last<S, 3>))      \
+    KERNEL(last_5, type, 1, (last<S, 5>))      \
+    KERNEL(first_3, type, 4, (first<S, 3>))    \
+    KERNEL(first_5, type, 2, (first<S, 5>))    \
+    KERNEL(merge, type, 1, merge<S>)           \
     FORWARD(forward_first_3, type, (forward_first<S, 3>)) \
     FORWARD(forward_first_5, type, (forward_first<S, 5>)) \
     FORWARD(forward_last_3, type, (forward_last<S, 3>))   \

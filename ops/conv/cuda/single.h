@@ -21,6 +21,8 @@ typedef struct ct_cuda_single {
     int64_t x_n, x_s[2], g_n, g_c, g_s[2], w_o, w_k[2], bias_stride;
     int32_t lanes; /* threads side by side along channels, a power of two */
     int32_t parts;
+    int32_t rows,
+        segments; /* channels first: rows of results that a thread takes, and how often they make up an image */
 } ct_cuda_single;
 
 /* y = activation(conv(x, w) + bias). */
@@ -30,7 +32,8 @@ typedef struct ct_cuda_single_forward {
     char *y;
     int32_t batch, channels, in[2], out[2], before[2], activation;
     int64_t x_n, x_s[2], y_n, y_c, y_s[2], w_o, w_k[2], bias_stride;
-    uint32_t items; /* pixels, with channels last times packs */
+    uint32_t items; /* pixels, with channels last times packs, else times groups of channels */
+    int32_t each;   /* channels of a group */
 } ct_cuda_single_forward;
 enum { CT_SINGLE_CHANNELS = 256 }; /* at most, where channels are first: their weights are in shared memory */
 

@@ -1,5 +1,5 @@
-/* linear and its gradients on CUDA: products by cuBLASLt with what belongs to them as epilogues, else with a kernel behind them, else by
- * tiles of our own.
+/* linear and its gradients on CUDA: small products in one kernel of our own; others by cuBLASLt with what belongs to them as epilogues,
+ * else with a kernel behind them, else by tiles of our own.
  *
  * Of the activations the library's epilogues have relu; its gelu is the approximation by tanh, ours is exact. */
 #include "ops/matmul/cuda/linear.h"
@@ -9,6 +9,7 @@
 #include "backends/cuda/aside.h"
 #include "backends/cuda/branch.h"
 #include "backends/cuda/product.h"
+#include "ops/matmul/cuda/small.h"
 
 #include "gen/matmul.attrs.h"
 
@@ -147,6 +148,24 @@ static bool linear_blas(const ct_call *call, ct_stream *stream) {
     const bool ok = ct_cuda_blas_multiply(call, &blas, scratch + sums, room - sums, &refused);
     if (refused) return linear_tiles(call, stream);
     return ok && linear_finish(call, &p, &blas);
+}
+
+/* Of a few rows the weights are all there is to read: that is another kernel's business. */
+static bool small_problem(const ct_call *call, ct_small_product *small) {
+    enum { LEAST_ROWS = 8 };
+    if (call->in[0]->dtype != CT_F32 || linear_can(call)) return false;
+    const ct_cuda_product p = linear_problem(call);
+    return p.m >= LEAST_ROWS && ct_small_product_of(call, &p, NULL, true, true, small);
+}
+
+static const char *small_can(const ct_call *call) {
+    ct_small_product small;
+    return small_problem(call, &small) ? NULL : "it is not small";
+}
+
+static bool small_run(const ct_call *call, ct_stream *stream) {
+    ct_small_product small;
+    return small_problem(call, &small) ? ct_small_forward(call, &small) : linear_tiles(call, stream);
 }
 
 static const char *aside_can(const ct_call *call) {
@@ -445,11 +464,54 @@ static bool gradients_run(const ct_call *call, ct_stream *stream) {
     return make_dw(call, &r, workspace, room) && make_dx(call, &r, workspace, room);
 }
 
+/* ---- Small gradients ---- */
+
+/* Both products as small ones, of g and y as they are; false: one of them is not. */
+static bool small_products(const ct_call *call, gradients *r, ct_small_product *dx, ct_small_product *dw) {
+    int64_t rows, y_row = 0;
+    if (gradients_of(call, NULL, r) || r->dtype != CT_F32) return false;
+    const bool slopes = r->activation != CT_ACT_NONE;
+    if (!has_rows(r->g, &r->rows, &r->g_row) || (slopes && (!has_rows(r->y, &rows, &y_row) || y_row != r->g_row)))
+        return false;
+    r->g_col = r->g->strides[r->g->ndim - 1];
+    r->g_at = ct_cuda_address(r->g);
+    if (r->g_col != 1 || (slopes && r->y->strides[r->y->ndim - 1] != 1)) return false;
+    const char *y = slopes ? ct_cuda_address(r->y) : NULL;
+    if (r->dx) {
+        ct_cuda_product p = product_of_dx(r);
+        p.activation = r->activation;
+        if (!ct_small_product_of(call, &p, y, true, false, dx)) return false;
+    }
+    if (!r->dw) return !r->dbias;
+    ct_cuda_product p = product_of_dw(r);
+    p.activation = r->activation;
+    if (!ct_small_product_of(call, &p, y, false, false, dw)) return false;
+    if (r->dbias) dw->sums = (float *)(void *)ct_cuda_address(r->dbias);
+    return true;
+}
+
+static const char *small_gradients_can(const ct_call *call) {
+    gradients r;
+    ct_small_product dx, dw;
+    return small_products(call, &r, &dx, &dw) ? NULL : "it is not small";
+}
+
+static bool small_gradients_run(const ct_call *call, ct_stream *stream) {
+    (void)stream;
+    gradients r;
+    ct_small_product dx, dw;
+    if (!small_products(call, &r, &dx, &dw))
+        return ct_cuda_host->fail(CT_ERR_STATE, call->op->name, "it was not asked for: it is not small");
+    return ct_small_gradients(call, r.dx ? &dx : NULL, r.dw ? &dw : NULL);
+}
+
 CT_CUDA_KERNELS(matmul_linear) = {
-    CT_CANDIDATES(linear_fused, {"cublaslt", linear_blas_can, linear_scratch, linear_blas},
+    CT_CANDIDATES(linear_fused, {"small", small_can, NULL, small_run},
+                  {"cublaslt", linear_blas_can, linear_scratch, linear_blas},
                   {"cublaslt_aside", aside_can, aside_scratch, linear_aside},
                   {"tiles", linear_can, NULL, linear_tiles}),
-    CT_CANDIDATES(linear_grad, {"cublaslt", gradients_can, gradients_scratch, gradients_run},
+    CT_CANDIDATES(linear_grad, {"small", small_gradients_can, NULL, small_gradients_run},
+                  {"cublaslt", gradients_can, gradients_scratch, gradients_run},
                   {"tiles", gradients_tiles_can, gradients_scratch, gradients_run}),
     {0},
 };

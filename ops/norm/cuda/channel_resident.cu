@@ -63,9 +63,6 @@ CT_DEVICE team team_of(const ct_cuda_channels &a) {
 
 // ---- Fetching ----
 
-CT_DEVICE void end_fetches() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-CT_DEVICE void await_all_but_last() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }
-
 // Of x, and of g where it is given.
 template <typename S>
 CT_DEVICE void fetch(const ct_cuda_channels &a, const chunk &c, const team &t, const char *g, char *kept) {
@@ -159,7 +156,7 @@ template <typename S> CT_DEVICE void forward_first(const ct_cuda_channels &a, co
     const C first = ct_number_of(x[0]), half = ct_number_of(x[c.packs / 2 * V]), end = ct_number_of(x[c.packs * V - 1]);
     const C shift = max(min(first, half), min(max(first, half), end));
     C sums[2] = {0, 0};
-    await_all_but_last();
+    ct_async_wait_but<1>();
     for (int line = t.number; line < c.lines; line += t.teams)
         for (int i = t.lane; i < c.packs; i += t.lanes) {
             C n[V];
@@ -264,7 +261,7 @@ template <typename S> CT_DEVICE void backward_first(const ct_cuda_channels &a, c
     const bool recomputes = a.relu && !a.other;
     const double rstd = recomputes ? ct_rstd_of(a, c.set) : 0;
     C all[3] = {0, 0, 0}; // of h, of h (x - m), of x - m; where a channel is a set, without its weight
-    await_all_but_last();
+    ct_async_wait_but<1>();
     for (int line = t.number; line < c.lines; line += t.teams) {
         const int64_t at = c.start + line * a.line_step, channel = channel_of(a, c, line);
         const double w = ct_vector_at(a.weight, channel, 1);
@@ -370,7 +367,7 @@ template <typename S, bool BACKWARD> CT_DEVICE void compute(const ct_cuda_channe
     chunk before = {}, now = chunk_of<V>(a, blockIdx.x), next = {};
     char *kept[BUFFERS] = {chunk_memory, chunk_memory + bytes, chunk_memory + 2 * bytes}; // of now, next and before
     fetch<S>(a, now, t, g, kept[0]);
-    end_fetches();
+    ct_async_end_group();
     int parity = 0;
     for (int64_t number = blockIdx.x;; number += gridDim.x, parity ^= 1) {
         const room<C> r = room_in<C>(a, memory, parity), last = room_in<C>(a, memory, parity ^ 1);
@@ -378,7 +375,7 @@ template <typename S, bool BACKWARD> CT_DEVICE void compute(const ct_cuda_channe
             next = chunk_of<V>(a, number + gridDim.x);
             fetch<S>(a, next, t, g, kept[1]);
         }
-        end_fetches();
+        ct_async_end_group();
         if (number < chunks) {
             if (BACKWARD) backward_first<S>(a, r, now, t, kept[0]);
             else forward_first<S>(a, r, now, t, kept[0]);

@@ -221,15 +221,18 @@ static size_t sums_bytes(const list *l) {
     return chunks * (l->by_chunk ? 2 : 1) * sizeof(double);
 }
 
-/* Small ones let all multiprocessors take part, large ones keep the search for a chunk's item and its sums rare. */
+/* Of few elements there are as many chunks as blocks that run at one time, so that all of them have about the same to do; large ones keep the
+ * search for a chunk's item and its sums rare. */
 static list new_list(const ct_call *call, int first, int width, size_t attrs_bytes) {
+    enum { CHUNKS = 480, CHUNK_UNIT = 512 }; /* fewer than blocks: those at the ends of items are not full */
     list l = {.call = call,
               .first = first,
               .width = width,
               .items = (call->n_in - first) / width,
               .attrs_bytes = attrs_bytes};
     const int64_t n = elements_of(&l);
-    l.chunk = n <= 1 << 20 ? 1024 : n <= 1 << 22 ? 2048 : 4096;
+    const int64_t share = ct_cuda_ceil_div(n, CHUNKS * CHUNK_UNIT) * CHUNK_UNIT;
+    l.chunk = (uint32_t)(share < 1024 ? 1024 : share < 4096 ? share : 4096);
     return l;
 }
 

@@ -125,12 +125,13 @@ static const int modes[] = {[CT_ACT_RELU] = CUDNN_POINTWISE_RELU_FWD,
                             [CT_ACT_SILU] = CUDNN_POINTWISE_SWISH_FWD};
 
 /* Whether an engine may have all of it in one pass: of f32 only what it does not approximate, and no gelu, which it cuts off where the
- * result is small. */
+ * result is small. A sigmoid of a sum with a residual has come out wrong in bf16 (cuDNN 9.14), by the way that was the fastest in one run of many:
+ * with residuals only relu is taken along. */
 static bool can_fuse(const ct_conv_problem *p, const ct_conv_key *k) {
     const ct_dtype dtype = p->views[CT_CONV_X].dtype;
     return ct_conv_has_more(p) && k->bias == k->packed_bias && dtype != CT_F64 &&
-           (ct_conv_is_half(dtype) || p->activation <= CT_ACT_RELU) && p->activation <= CT_ACT_SILU &&
-           p->activation != CT_ACT_GELU;
+           ((ct_conv_is_half(dtype) && !p->has_residual) || p->activation <= CT_ACT_RELU) &&
+           p->activation <= CT_ACT_SILU && p->activation != CT_ACT_GELU;
 }
 
 static void describe(ct_dnn_graph *g, const ct_conv_problem *p, bool last, bool fused) {

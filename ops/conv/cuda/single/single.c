@@ -21,7 +21,9 @@ static ct_cuda_function functions[][CT_BF16 + 1] = {
     FUNCTIONS("first_5"),         FUNCTIONS("merge"),          FUNCTIONS("forward_first_3"),
     FUNCTIONS("forward_first_5"), FUNCTIONS("forward_last_3"), FUNCTIONS("forward_last_5")};
 
-enum { BLOCKS_WANTED = 1056 }; /* a constant: the bits of sums hang on it */
+/* Constants: the bits of sums hang on them. A thread waits for memory some times in the rows that it takes; the next segment reads the last
+ * rows of x again. */
+enum { BLOCKS_WANTED = 1056, FIRST_BLOCKS_WANTED = 528, ROWS_WANTED = 8 };
 
 static int64_t over(int64_t n, int64_t by) { return (n + by - 1) / by; }
 
@@ -39,7 +41,7 @@ static int64_t parts_last(const ct_cuda_single *a) {
     return wanted < most ? wanted : most;
 }
 static int64_t parts_first(const ct_cuda_single *a) {
-    const int64_t wanted = over(BLOCKS_WANTED, a->channels), parts = wanted < a->batch ? wanted : a->batch;
+    const int64_t wanted = over(FIRST_BLOCKS_WANTED, a->channels), parts = wanted < a->batch ? wanted : a->batch;
     return over(a->batch, over(a->batch, parts)); /* none is empty */
 }
 
@@ -100,6 +102,13 @@ const char *ct_cuda_single_fused_can(const ct_call *call) {
     return refuses_forward(call, a->groups, a->channels_last, &a->strides, &a->dilations, &a->pads);
 }
 
+/* Of channels, which threads divide among them: as many threads as a large device has room for, with some channels each. */
+static int64_t groups_of(int64_t pixels, int64_t channels) {
+    enum { THREADS_WANTED = 1 << 18, LEAST_CHANNELS = 4 };
+    const int64_t wanted = pixels ? THREADS_WANTED / pixels : 1, most = over(channels, LEAST_CHANNELS);
+    return wanted < 1 ? 1 : wanted < most ? wanted : most;
+}
+
 static bool forward(const ct_call *call, bool last, const ct_dims *pads, int activation) {
     const ct_view *x = call->in[0], *w = call->in[1], *bias = call->in[2], *y = call->out[0];
     const size_t size = ct_cuda_dtype_size(x->dtype);
@@ -119,8 +128,9 @@ static bool forward(const ct_call *call, bool last, const ct_dims *pads, int act
     const bool packed = a.y_c == 1 && a.channels % CT_SINGLE_PACK == 0 && a.y_n % CT_SINGLE_PACK == 0 &&
                         a.y_s[0] % CT_SINGLE_PACK == 0 && a.y_s[1] % CT_SINGLE_PACK == 0 &&
                         (uintptr_t)a.y % (CT_SINGLE_PACK * size) == 0;
-    const int64_t pixels = (int64_t)a.batch * a.out[0] * a.out[1];
-    a.items = (uint32_t)(packed ? pixels * packs : pixels);
+    const int64_t pixels = (int64_t)a.batch * a.out[0] * a.out[1], groups = groups_of(pixels, a.channels);
+    a.each = (int32_t)over(a.channels, groups);
+    a.items = (uint32_t)(pixels * (packed ? packs : over(a.channels, a.each)));
     unsigned blocks = ct_cuda_blocks(call, a.items, CT_SINGLE_THREADS);
     if (packed) blocks = (unsigned)(over(blocks, packs) * packs);
     const int kind = (packed ? FORWARD_LAST_3 : FORWARD_FIRST_3) + (w->dims[last ? 0 : 2] == 5);
@@ -162,6 +172,8 @@ bool ct_cuda_single_weight_grad_run(const ct_call *call, ct_stream *stream) {
                       (uintptr_t)a.g % (CT_SINGLE_PACK * size) == 0;
     a.partial = (float *)(void *)ct_cuda_scratch(call);
     a.parts = (int32_t)(last ? parts_last(&a) : parts_first(&a));
+    a.segments = (int32_t)over(a.out[0], ROWS_WANTED);
+    a.rows = (int32_t)over(a.out[0], a.segments);
     const int64_t blocks = a.parts * (last ? over(a.channels / CT_SINGLE_PACK, a.lanes) : a.channels);
     ct_cuda_shape shape = {.grid = (unsigned)blocks, .block = CT_SINGLE_THREADS};
     const int kind = (last ? LAST_3 : FIRST_3) + (a.side == 5);

@@ -67,22 +67,27 @@ static const ct_fused_step *leading(const ct_fused *fused) {
     return lead;
 }
 
+/* Threads of a row in steps that sum no columns, as in their own kernels. */
+static int lanes_of_others(int64_t n, int64_t size) { return ct_cuda_row_lanes(n, size, CT_ROW_PACKS); }
+
 const char *ct_fused_rows_refusal(const ct_fused *fused) {
     const ct_fused_step *lead = leading(fused);
     const ct_view *rows = rows_of(lead);
     const int64_t n = rows->dims[1], size = ct_fused_types[rows->dtype].size, pack = 16 / size;
-    int sums = 0;
+    int sums = 0, others = 0;
     for (int i = 0; i < fused->n_steps; i++) {
         const ct_fused_step *step = &fused->steps[i];
         if (ct_fused_kind_of(step->call.op) == CT_FUSED_DROPOUT && pack < 4) return "dropout along rows of f64";
         if (!ct_fused_is_row(step)) continue;
         if (rows_of(step)->dims[1] != n || rows_of(step)->dtype != rows->dtype) return "rows of two kinds";
-        sums += sums_columns(step);
+        *(sums_columns(step) ? &sums : &others) += 1;
     }
     if (sums > 1) return "columns are summed twice";
     if (n % pack || n * size > 16 * CT_ROW_PACKS * CT_ROW_LONGEST) return "rows do not fit into registers";
     const ct_norm_division d = ct_norm_division_of(n, size);
-    return sums && !ct_norm_keeps(&d, n, size) ? "rows do not fit into registers" : NULL;
+    if (sums && !ct_norm_keeps(&d, n, size)) return "rows do not fit into registers";
+    /* sums along a row would be of other terms than those of the call by itself */
+    return sums && others && d.lanes != lanes_of_others(n, size) ? "rows are divided in two ways" : NULL;
 }
 
 void ct_fused_divide_rows(const ct_fused *fused, ct_fused_text *t) {
@@ -97,7 +102,7 @@ void ct_fused_divide_rows(const ct_fused *fused, ct_fused_text *t) {
         t->rows.block = d.block;
         t->rows.parts = d.parts;
     } else {
-        t->rows.lanes = ct_cuda_row_lanes(n, size, CT_ROW_PACKS);
+        t->rows.lanes = lanes_of_others(n, size);
         t->rows.block = t->rows.lanes > 32 ? t->rows.lanes : CT_ROW_THREADS;
     }
     const int packs = (int)(n / t->pack);

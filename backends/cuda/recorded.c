@@ -1,0 +1,90 @@
+/* Recorded graphs. Products of cuBLASLt clear a counter of 4 bytes before many of their kernels, which becomes a node of its own kind: on an
+ * H200 the device takes some 5 us from the kernel before it to the one behind it, with a kernel in its place less than 2. */
+#include "backends/cuda/recorded.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/cuda/backend.h"
+#include "backends/cuda/fill.h"
+
+#if CUDA_VERSION >= 12030
+enum { NEIGHBORS = 16, SMALL = 1 << 16 }; /* nodes before and behind one, and bytes of a fill, at most */
+
+/* Without data of edges the driver refuses to tell of those that are not plain. */
+static bool neighbors_of(CUgraphNode node, CUgraphNode *before, size_t *n_before, CUgraphNode *behind,
+                         size_t *n_behind) {
+    *n_before = *n_behind = 0;
+    if (ct_cuda.cuGraphNodeGetDependencies_v2(node, NULL, NULL, n_before) != CUDA_SUCCESS ||
+        ct_cuda.cuGraphNodeGetDependentNodes_v2(node, NULL, NULL, n_behind) != CUDA_SUCCESS)
+        return false;
+    if (*n_before > NEIGHBORS || *n_behind > NEIGHBORS) return false;
+    return (!*n_before || ct_cuda.cuGraphNodeGetDependencies_v2(node, before, NULL, n_before) == CUDA_SUCCESS) &&
+           (!*n_behind || ct_cuda.cuGraphNodeGetDependentNodes_v2(node, behind, NULL, n_behind) == CUDA_SUCCESS);
+}
+
+static bool add_kernel(CUfunction function, CUgraph graph, const CUDA_MEMSET_NODE_PARAMS *fill,
+                       const CUgraphNode *before, size_t n_before, CUgraphNode *made) {
+    ct_cuda_fill_arguments arguments = {
+        .to = (char *)(uintptr_t)fill->dst, .size = (int32_t)fill->elementSize, .n = (int64_t)fill->width};
+    memcpy(arguments.pattern, &fill->value, fill->elementSize); /* the low bytes are first */
+    void *parameters[] = {&arguments};
+    const CUDA_KERNEL_NODE_PARAMS node = {.func = function,
+                                          .gridDimX = (unsigned)((fill->width + 255) / 256),
+                                          .gridDimY = 1,
+                                          .gridDimZ = 1,
+                                          .blockDimX = 256,
+                                          .blockDimY = 1,
+                                          .blockDimZ = 1,
+                                          .kernelParams = parameters};
+    return ct_cuda.cuGraphAddKernelNode_v2(made, graph, before, n_before, &node) == CUDA_SUCCESS;
+}
+
+static bool replace_fill(CUfunction function, CUgraph graph, CUgraphNode node) {
+    CUDA_MEMSET_NODE_PARAMS fill;
+    CUgraphNode before[NEIGHBORS], behind[NEIGHBORS], same[NEIGHBORS], made;
+    size_t n_before, n_behind;
+    if (ct_cuda.cuGraphMemsetNodeGetParams(node, &fill) != CUDA_SUCCESS || fill.height != 1 ||
+        fill.width * fill.elementSize > SMALL || !neighbors_of(node, before, &n_before, behind, &n_behind) ||
+        !add_kernel(function, graph, &fill, before, n_before, &made))
+        return false;
+    for (size_t i = 0; i < n_behind; i++) same[i] = made;
+    if ((!n_behind || ct_cuda.cuGraphAddDependencies_v2(graph, same, behind, NULL, n_behind) == CUDA_SUCCESS) &&
+        ct_cuda.cuGraphDestroyNode(node) == CUDA_SUCCESS)
+        return true;
+    ct_cuda.cuGraphDestroyNode(made);
+    return false;
+}
+
+static int replace_fills(ct_cuda_device *d, int index, CUgraph graph, CUgraphNode *nodes, size_t n) {
+    CUfunction function = NULL;
+    int replaced = 0;
+    for (size_t i = 0; i < n; i++) {
+        CUgraphNodeType type;
+        if (ct_cuda.cuGraphNodeGetType(nodes[i], &type) != CUDA_SUCCESS || type != CU_GRAPH_NODE_TYPE_MEMSET) continue;
+        if (!function && !(function = ct_cuda_fill_function(d, index))) return replaced;
+        replaced += replace_fill(function, graph, nodes[i]);
+    }
+    return replaced;
+}
+#endif
+
+static void log_recorded(size_t nodes, int replaced) {
+    char line[120];
+    snprintf(line, sizeof line, "cuda: a graph of %zu nodes is recorded; %d fills became kernels", nodes, replaced);
+    ct_cuda_host->log(line);
+}
+
+void ct_cuda_recorded_improve(ct_cuda_device *d, int index, CUgraph graph) {
+    size_t n = 0;
+    int replaced = 0;
+    if (ct_cuda.cuGraphGetNodes(graph, NULL, &n) != CUDA_SUCCESS) return;
+#if CUDA_VERSION >= 12030
+    CUgraphNode *nodes = ct_cuda.edits_graphs && n ? malloc(n * sizeof(CUgraphNode)) : NULL;
+    if (nodes && ct_cuda.cuGraphGetNodes(graph, nodes, &n) == CUDA_SUCCESS)
+        replaced = replace_fills(d, index, graph, nodes, n);
+    free(nodes);
+#endif
+    log_recorded(n, replaced);
+}
