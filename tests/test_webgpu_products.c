@@ -31,9 +31,6 @@ static void check_product(ct_device d, ct_dtype dtype, int64_t batch, int64_t m,
     }
 }
 
-/* Of drivers that compute on a CPU, which otherwise get kernels of their own. */
-static void choose_as_for_a_gpu(void) { setenv("CT_WEBGPU_AS_GPU", "1", 1); }
-
 TEST_LIMIT(products_are_the_cpus_in_every_shape_of_tile, 300) {
     static const struct {
         int64_t batch, m, k, n;
@@ -41,7 +38,7 @@ TEST_LIMIT(products_are_the_cpus_in_every_shape_of_tile, 300) {
                  {1, 1030, 40, 1028}, {1, 64, 24, 20001}, {1, 20003, 24, 60},
                  {1, 130, 4000, 66}, /* in parts from here on */
                  {3, 36, 5000, 24},   {1, 3, 20000, 5},   {20, 70, 70, 70}};
-    choose_as_for_a_gpu();
+    webgpu_as_for_a_gpu();
     WEBGPU(d);
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
         check_product(d, CT_F32, sizes[s].batch, sizes[s].m, sizes[s].k, sizes[s].n, (int)s % 4);
@@ -61,12 +58,20 @@ TEST_LIMIT(products_are_the_cpus_in_every_layout_and_dtype, 300) {
 }
 
 TEST_LIMIT(tiles_are_the_cpus_in_every_layout_and_dtype, 300) {
-    choose_as_for_a_gpu();
+    webgpu_as_for_a_gpu();
     WEBGPU(d);
     check_layouts(d);
-    for (int layout = 0; layout < 4; layout++) { /* large enough for the largest tiles */
-        check_product(d, layout % 2 ? CT_F16 : CT_F32, 1, 1921 + 3 * (layout & 2), 20, 2052, layout);
-        check_product(d, CT_I32, 1, 2000, 17, 2001, layout);
+    for (int layout = 0; layout < 4; layout++) /* large enough for the largest tiles */
+        check_product(d, layout % 2 ? CT_I32 : CT_F32, 1, 1985 + 3 * (layout & 2), 17, 2001 + layout, layout);
+}
+
+TEST_LIMIT(narrow_operands_of_large_tiles_are_the_cpus_whether_tiles_end_with_them_or_not, 300) {
+    static const ct_dtype dtypes[] = {CT_F16, CT_BF16, CT_I16, CT_U8};
+    webgpu_as_for_a_gpu();
+    WEBGPU(d);
+    for (int i = 0; i < 4; i++) {
+        check_product(d, dtypes[i], 1, 1920, 32, 2048, i); /* 15 by 16 tiles of 128 */
+        check_product(d, dtypes[i], 1, 2000, 20, 2004, 3 - i);
     }
 }
 
@@ -123,7 +128,7 @@ TEST_LIMIT(linear_and_its_gradients_are_the_cpus_at_sizes_that_fill_tiles, 300) 
 }
 
 TEST_LIMIT(products_have_the_same_bits_at_every_run, 120) {
-    choose_as_for_a_gpu();
+    webgpu_as_for_a_gpu();
     WEBGPU(d);
     ct_scope {
         ct_tensor *a = ct_to(harness_randn(CT_DIMS(65, 3000)), d), *b = ct_to(harness_randn(CT_DIMS(3000, 70)), d);

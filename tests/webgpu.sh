@@ -23,6 +23,8 @@ driver() { export VK_ICD_FILENAMES=$1 VK_DRIVER_FILES=$1; }
 # Few ops of every kind, for `make test`.
 kinds="add where exp convert cat gather scatter_add sum cumsum sort softmax layer_norm cross_entropy_loss matmul conv conv_weight_grad max_pool2d
     randperm dropout optim_adam"
+# Some whose steps and gradients are fused when they are captured.
+captured="dropout gelu smooth_l1_loss log_softmax layer_norm lerp convert"
 sweep() { # OPTIONS AND OPS...
     CT_WEBGPU_DUMP=$work/texts "$cotangent" check --device webgpu --jobs "$jobs" "$@"
 }
@@ -45,17 +47,28 @@ by() {
         return 1
     fi
 }
-# `make test` runs the programs by the first driver that there is, lavapipe where it is installed.
+# `make test` runs the programs by the first driver that there is, lavapipe where it is installed. Texts of fused calls are written for each: a
+# browser is to compile those of the test, too.
 run_programs() {
-    local program
-    for program in $programs; do check "$program by $1" "$tests/$program"; done
+    local program folder
+    for program in $programs; do
+        [ "$program" = test_webgpu_fused ] && folder=$work/texts || folder=
+        check "$program by $1" env CT_WEBGPU_DUMP="$folder" "$tests/$program"
+    done
 }
 
 # ---- The module alone ----
 
+older() {
+    echo 'void wgpuAdapterRequestDevice2(void) {}' >older.c && "$cc" -shared -fPIC older.c -o older.so &&
+        CT_WEBGPU_LIBRARY=$work/older.so missing | grep "no: the WebGPU runtime is older than the standard header"
+}
 case $(missing) in
 "no: there is no module"*) skip "every primitive has a kernel" "the module is not built: webgpu.h was not found" ;;
-*) check "every primitive has a kernel" "$tests/test_webgpu_coverage" ;;
+*)
+    check "every primitive has a kernel" "$tests/test_webgpu_coverage"
+    check "a runtime older than the standard header is refused" older
+    ;;
 esac
 
 # ---- Lavapipe: the whole sweep ----
@@ -81,6 +94,11 @@ if by lavapipe "$lavapipe"; then
     else
         check "every op by lavapipe" sweep --values --wide
         check "every gradient at its smallest by lavapipe" sweep --gradients --wide --smallest
+        check "captured calls by lavapipe" sweep --capture --smallest $captured
+        # Drivers that compute on a CPU have kernels of their own for these.
+        as_for_a_gpu() { CT_WEBGPU_AS_GPU=1 sweep "$@"; }
+        check "products and convolutions as for a GPU by lavapipe" as_for_a_gpu --values --gradients --smallest \
+            matmul linear linear_fused linear_grad conv conv_fused conv_input_grad conv_weight_grad
         check "300 random convolutions by lavapipe" env CT_TEST_CONVOLUTIONS=300 "$tests/test_webgpu_conv"
         check "random calls by lavapipe" env FUZZ_DEVICE=webgpu "$tests/fuzz_ops" "${CALLS:-500}" 2
     fi

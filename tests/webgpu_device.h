@@ -12,6 +12,9 @@ static inline void webgpu_environment(void) {
     if (!getenv("CT_BACKEND_PATH")) setenv("CT_BACKEND_PATH", CT_TEST_MODULES, 1);
 }
 
+/* Of drivers that compute on a CPU, which otherwise get kernels of their own. Before WEBGPU. */
+static inline void webgpu_as_for_a_gpu(void) { setenv("CT_WEBGPU_AS_GPU", "1", 1); }
+
 static inline bool webgpu_found(ct_device *device) {
     webgpu_environment();
     if (ct_device_parse("webgpu", device)) return true;

@@ -7,27 +7,19 @@
 
 enum { FLOATS = 1, INTEGERS = 2, BOOLS = 4 };
 /* The operands of the loops: output, mask and five numbers. */
-enum { Y, MASK, TYPED, OPERANDS = 7, INPUTS = OPERANDS - 1, ATTRS = 4, THREADS = 256 };
+enum { Y, MASK, TYPED, OPERANDS = 7, INPUTS = OPERANDS - 1, THREADS = 256 };
 /* From so many elements on speed counts, below it how fast a shader compiles: costly formulas are then in it but once. */
 enum { LONG = 1 << 20, COSTLY = 8 };
 static const char *const names[OPERANDS] = {"y", "m", "a", "b", "c", "d", "e"};
 
-typedef struct entry {
-    const char *name;
-    int typed, mask; /* inputs: the first number, the mask or -1 */
-    unsigned classes;
-    int cost, choice; /* choice: the attribute, an enum, whose value chooses among formulas, or -1 */
-    const char *formula;
-} entry;
-
-static const entry entries[] = {
+static const ct_wgpu_formula entries[] = {
 #define CT_WGPU_ELEMENTWISE(op, typed, mask, classes, cost, choice, formula) \
     {#op, typed, mask, classes, cost, choice, formula},
 #include "gen/webgpu/elementwise.inc"
 #undef CT_WGPU_ELEMENTWISE
 };
 
-static const entry **by_index; /* by the op's number */
+static const ct_wgpu_formula **by_index; /* by the op's number */
 static int index_count;
 
 bool ct_wgpu_elementwise_start(void) {
@@ -42,22 +34,27 @@ bool ct_wgpu_elementwise_start(void) {
     return true;
 }
 
-static const entry *find(const ct_op *op) { return op->slot->index < index_count ? by_index[op->slot->index] : NULL; }
+const ct_wgpu_formula *ct_wgpu_formula_of(const ct_op *op) {
+    return op->slot->index < index_count ? by_index[op->slot->index] : NULL;
+}
+
+bool ct_wgpu_formula_takes(const ct_wgpu_formula *f, ct_dtype dtype) {
+    const unsigned class = dtype <= CT_BF16 ? FLOATS : dtype == CT_BOOL ? BOOLS : INTEGERS;
+    return dtype <= CT_BOOL && f->classes & class;
+}
 
 static const char *can(const ct_call *call) {
-    const entry *e = find(call->op);
-    const ct_dtype dtype = call->in[e->typed]->dtype;
-    const unsigned class = dtype <= CT_BF16 ? FLOATS : dtype == CT_BOOL ? BOOLS : INTEGERS;
-    if (dtype > CT_BOOL || !(e->classes & class)) return "it has no device code for this dtype";
+    const ct_wgpu_formula *f = ct_wgpu_formula_of(call->op);
+    if (!ct_wgpu_formula_takes(f, call->in[f->typed]->dtype)) return "it has no device code for this dtype";
     return ct_wgpu_refuses(call);
 }
 
 /* ---- Values that the host has ---- */
 
 typedef struct values {
-    uint32_t total, single, given; /* single: bit k of input k of the loop */
-    float highest;
-    uint32_t attrs[ATTRS][2], numbers[INPUTS][2];
+    uint32_t total, single; /* single: bit k of input k of the loop */
+    ct_wgpu_attributes of_call;
+    uint32_t numbers[INPUTS][2];
 } values;
 
 static uint32_t f32_bits(float x) {
@@ -79,8 +76,7 @@ static uint32_t f16_to_f32(uint16_t half) {
                                       : ldexpf((float)(0x400 | (magnitude & 0x3ff)), (int)(magnitude >> 10) - 25));
 }
 
-/* A number of the call as the words that it is computed in. */
-static void put_number(uint32_t words[2], ct_dtype dtype, const void *number) {
+void ct_wgpu_number_words(uint32_t words[2], ct_dtype dtype, const void *number) {
     union {
         uint16_t u16;
         int16_t i16;
@@ -118,9 +114,9 @@ static void put_attribute(uint32_t words[2], ct_dtype dtype, double x) {
     }
 }
 
-static void read_attrs(const ct_call *call, ct_dtype dtype, values *v) {
+void ct_wgpu_attributes_of(const ct_call *call, ct_dtype dtype, ct_wgpu_attributes *v) {
     int n = 0;
-    for (const ct_attr *attr = call->op->attrs; attr && attr->name && n < ATTRS; attr++, n++) {
+    for (const ct_attr *attr = call->op->attrs; attr && attr->name && n < CT_WGPU_ATTRS; attr++, n++) {
         const char *at = (const char *)call->attrs + attr->offset;
         v->given |= 1u << n;
         switch (attr->type) {
@@ -140,7 +136,7 @@ static void read_attrs(const ct_call *call, ct_dtype dtype, values *v) {
     v->highest = dtype == CT_F16 ? 65504.0f : dtype == CT_BF16 ? 0x1.fep127f : 0x1.fffffep127f;
 }
 
-static ct_wgpu_words words_of(ct_dtype dtype) {
+ct_wgpu_words ct_wgpu_words_of(ct_dtype dtype) {
     return dtype <= CT_BF16   ? CT_WGPU_F32
            : dtype == CT_I64  ? CT_WGPU_I64
            : dtype == CT_BOOL ? CT_WGPU_BOOL
@@ -239,20 +235,20 @@ static bool run_nested(const ct_call *call, ct_wgpu_launch *l, const int *inputs
 
 static bool run(const ct_call *call, ct_stream *stream) {
     (void)stream;
-    const entry *e = find(call->op);
+    const ct_wgpu_formula *e = ct_wgpu_formula_of(call->op);
     const ct_view *out = call->out[0];
     const ct_dtype dtype = call->in[e->typed]->dtype;
     const int64_t total = ct_wgpu_count(out);
     if (total == 0) return true;
     ct_wgpu_launch l;
-    l.threads = THREADS, l.words = words_of(dtype), l.n = OPERANDS, l.n_constants = 0, l.more = e->formula;
+    l.threads = THREADS, l.words = ct_wgpu_words_of(dtype), l.n = OPERANDS, l.n_constants = 0, l.more = e->text;
     memset(l.whats, 0, sizeof l.whats);
     ct_wgpu_constant(&l, "COSTLY", e->cost > COSTLY && total < LONG);
     values v;
     memset(&v, 0, sizeof v);
     v.total = (uint32_t)total;
-    if (call->op->attrs) read_attrs(call, dtype, &v);
-    if (e->choice >= 0) ct_wgpu_constant(&l, "CHOICE", v.attrs[e->choice][0]);
+    if (call->op->attrs) ct_wgpu_attributes_of(call, dtype, &v.of_call);
+    if (e->choice >= 0) ct_wgpu_constant(&l, "CHOICE", v.of_call.attrs[e->choice][0]);
     const bool quads = dtype != CT_I64 && ct_wgpu_is_dense(out) && ct_wgpu_fits(out, 4);
     bool linear = quads;
     int inputs[OPERANDS];
@@ -260,7 +256,7 @@ static bool run(const ct_call *call, ct_stream *stream) {
         const int i = k == MASK ? e->mask : k < TYPED ? NOTHING : e->typed + k - TYPED;
         l.operands[k].name = names[k];
         inputs[k] = i < 0 || i >= call->n_in ? NOTHING : call->numbers >> i & 1 ? NUMBER : i;
-        if (inputs[k] == NUMBER) put_number(v.numbers[k - 1], call->in[i]->dtype, call->in[i]->buffer);
+        if (inputs[k] == NUMBER) ct_wgpu_number_words(v.numbers[k - 1], call->in[i]->dtype, call->in[i]->buffer);
         if (inputs[k] < 0) continue;
         const ct_view *in = call->in[i];
         if (is_single(in)) v.single |= 1u << (k - 1);
@@ -272,5 +268,5 @@ static bool run(const ct_call *call, ct_stream *stream) {
 static const ct_kernel candidates[] = {{"elementwise", can, NULL, run}, {0}};
 
 const ct_kernel *ct_wgpu_elementwise_of(const ct_op *op) {
-    return (op->flags & CT_OP_ELEMENTWISE) && find(op) ? candidates : NULL;
+    return (op->flags & CT_OP_ELEMENTWISE) && ct_wgpu_formula_of(op) ? candidates : NULL;
 }

@@ -1,5 +1,8 @@
 /* The library of device code, backends/webgpu/lib/: cut into its declarations when the module is opened. A shader gets those of its unit and of
- * the library that its function names, and those that these name: it stays short, and compiles fast. */
+ * the library that its function names, and those that these name: it stays short, and compiles fast.
+ *
+ * The words of elementwise lines mean what they mean on the T of the launch. A text that computes in several types names the others' with
+ * a suffix: ct_add_on_i32 is ct_add of words_i32.wgsl, and what this names in turn gets the suffix too. */
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -25,6 +28,7 @@ typedef struct declaration {
     const char *name, *text;
     size_t name_length, length;
     ct_wgpu_words words; /* of the file that belongs to one T alone; CT_WGPU_NO_WORDS: of all */
+    bool is_word;        /* it depends on T */
 } declaration;
 
 enum { DECLARATIONS = 1024, BUCKETS = 4096 };
@@ -87,6 +91,7 @@ bool ct_wgpu_library_start(void) {
              n_declarations < DECLARATIONS && next_declaration(&s, &declarations[n_declarations]);) {
             declaration *d = &declarations[n_declarations++];
             d->words = words_of(files[i].name);
+            d->is_word = d->words || strcmp(files[i].name, "truth") == 0;
             unsigned h = hash(d->name, d->name_length);
             while (buckets[h]) h = (h + 1) % BUCKETS;
             buckets[h] = (short)n_declarations;
@@ -103,28 +108,59 @@ static int find(const char *name, size_t n, ct_wgpu_words words) {
     return -1;
 }
 
+/* ---- Words on several types ---- */
+
+static const char *const suffixes[] = {"", "_on_f32", "_on_i32", "_on_i64", "_on_bool"};
+
+/* What the suffix of a name says, and the name without it. */
+static ct_wgpu_words suffix_of(const char *name, size_t *n) {
+    for (int i = 1; i < 5; i++) {
+        const size_t length = strlen(suffixes[i]);
+        if (*n <= length || memcmp(name + *n - length, suffixes[i], length) != 0) continue;
+        *n -= length;
+        return (ct_wgpu_words)i;
+    }
+    return CT_WGPU_NO_WORDS;
+}
+
+void ct_wgpu_put_on(ct_wgpu_text *t, const char *s, size_t n, ct_wgpu_words words) {
+    for (size_t i = 0; i < n && !t->failed;) {
+        size_t length = 1;
+        const bool named = is_name(s[i]);
+        while (i + length < n && is_name(s[i + length]) == named) length++;
+        ct_wgpu_put_bytes(t, s + i, length);
+        const int found = named ? find(s + i, length, words) : -1;
+        if (found >= 0 && declarations[found].is_word) ct_wgpu_put_bytes(t, suffixes[words], strlen(suffixes[words]));
+        i += length;
+    }
+}
+
+/* ---- Linking ---- */
+
 enum { LOCAL = 256 };
 typedef struct own {
     declaration list[LOCAL];
     int n;
-    unsigned char taken[LOCAL], library_taken[DECLARATIONS];
+    unsigned char taken[LOCAL], library_taken[DECLARATIONS]; /* the latter: a bit for each suffix */
 } own;
 
 static void add_own(own *o, const char *text) {
     while (text && o->n < LOCAL && next_declaration(&text, &o->list[o->n])) o->n++;
 }
 
-/* The declaration of that name which is not in the text yet; NULL: there is none, or it is. */
-static const declaration *take(own *o, const char *name, size_t n, ct_wgpu_words words) {
+/* The declaration of that name which is not in the text yet; NULL: there is none, or it is. *on becomes what its suffix says. */
+static const declaration *take(own *o, const char *name, size_t n, ct_wgpu_words words, ct_wgpu_words *on) {
+    *on = CT_WGPU_NO_WORDS;
     for (int i = 0; i < o->n; i++)
         if (o->list[i].name_length == n && memcmp(o->list[i].name, name, n) == 0) {
             if (o->taken[i]) return NULL;
             o->taken[i] = 1;
             return &o->list[i];
         }
-    const int found = find(name, n, words);
-    if (found < 0 || o->library_taken[found]) return NULL;
-    o->library_taken[found] = 1;
+    *on = suffix_of(name, &n);
+    const int found = find(name, n, *on ? *on : words);
+    if (found < 0 || o->library_taken[found] >> *on & 1) return NULL;
+    o->library_taken[found] |= (unsigned char)(1u << *on);
     return &declarations[found];
 }
 
@@ -137,7 +173,8 @@ void ct_wgpu_link(ct_wgpu_text *t, const char *unit, const char *more, ct_wgpu_w
     }
     add_own(o, unit);
     add_own(o, more);
-    take(o, "Params", 6, words); /* it is there, with a head */
+    ct_wgpu_words on;
+    take(o, "Params", 6, words, &on); /* it is there, with a head */
     for (size_t i = 0; i < t->n && !t->failed;) {
         if (t->s[i] == '/' && i + 1 < t->n && t->s[i + 1] == '/') { /* a comment */
             while (i < t->n && t->s[i] != '\n') i++;
@@ -149,11 +186,12 @@ void ct_wgpu_link(ct_wgpu_text *t, const char *unit, const char *more, ct_wgpu_w
         }
         size_t n = 1;
         while (i + n < t->n && is_name(t->s[i + n])) n++;
-        const declaration *d = take(o, t->s + i, n, words);
+        const declaration *d = take(o, t->s + i, n, words, &on);
         i += n;
         if (!d) continue;
         const char *from = d->text;
-        ct_wgpu_put_bytes(t, from, d->length);
+        if (on) ct_wgpu_put_on(t, from, d->length, on);
+        else ct_wgpu_put_bytes(t, from, d->length);
         ct_wgpu_put_bytes(t, "\n", 1);
     }
     free(o);

@@ -125,8 +125,15 @@ static void add_operands(ct_wgpu_launch *launch, const ct_wgpu_product *p, unsig
     ct_wgpu_constant(launch, "ACTIVATED", p->activation != CT_ACT_NONE);
 }
 
+/* Whether all that blocks of 8 by 8, or tiles of 128 by 128, load lies inside of A and B, and is loaded by quads. */
+static bool is_inside(const ct_wgpu_product *p, ct_wgpu_tile_way way, bool quads, bool words) {
+    if (p->y || p->extra) return false;
+    if (way == CT_WGPU_DIRECT) return quads && p->m % 8 == 0 && p->n % 8 == 0 && p->k % 4 == 0;
+    return way == CT_WGPU_LARGE && words && p->m % 128 == 0 && p->n % 128 == 0 && p->k % CT_WGPU_TILE_K == 0;
+}
+
 bool ct_wgpu_product_run(const ct_call *call, const ct_wgpu_product *p, size_t offset) {
-    const ct_wgpu_tiles tiles = tiles_of(call, p);
+    ct_wgpu_tiles tiles = tiles_of(call, p);
     const params s = params_of(p, &tiles);
     ct_wgpu_launch launch = ct_wgpu_begin(&unit, "each", CT_WGPU_TILE_THREADS);
     if (is_small(p)) {
@@ -143,9 +150,15 @@ bool ct_wgpu_product_run(const ct_call *call, const ct_wgpu_product *p, size_t o
     ct_wgpu_constant(&launch, "A_QUADS", a.quads);
     ct_wgpu_constant(&launch, "B_QUADS", b.quads);
     ct_wgpu_constant(&launch, "C_QUADS", c_quads);
-    if (tiles.way == CT_WGPU_DIRECT)
-        ct_wgpu_constant(&launch, "INSIDE",
-                         a.quads && b.quads && !p->y && !p->extra && p->m % 8 == 0 && p->n % 8 == 0 && p->k % 4 == 0);
+    const bool narrow =
+        ct_wgpu_dtype_size(p->a->dtype) < 4; /* words of f32 have nothing to be unpacked, and cost a tenth on an H200 */
+    const bool a_words = narrow && a.quads && !p->y, b_words = narrow && b.quads && !p->extra;
+    ct_wgpu_constant(&launch, "A_WORDS", a_words);
+    ct_wgpu_constant(&launch, "B_WORDS", b_words);
+    const bool inside = is_inside(p, tiles.way, a.quads && b.quads, a_words && b_words);
+    ct_wgpu_constant(&launch, "INSIDE", inside);
+    ct_wgpu_constant(&launch, "ONES", p->extra != NULL);
+    if (tiles.way == CT_WGPU_DIRECT && inside) tiles.way = CT_WGPU_INSIDE;
     return ct_wgpu_tiles_run(call, &launch, &tiles, 3, a.along_first, b.along_first, &s, sizeof s, sum_dtype(p),
                              offset);
 }

@@ -4,6 +4,8 @@
 // `columns` + 1: its sums go to `extra`.
 //
 // `each` is for small ones: an invocation computes an element.
+//
+// INSIDE: quads alone, all of them inside of A and B, and neither y nor that column: then nothing is asked.
 
 struct Params {
     m: u32, n: u32, k: u32, part: u32, tiles_m: u32, tiles_n: u32, batches: u32, parts: u32,
@@ -80,6 +82,7 @@ fn a_quad(slot: u32, k: u32) -> vec4<E> { return a_at(select(a_fixed.y, a_fixed.
 fn b_quad(slot: u32, k: u32) -> vec4<E> { return b_at(select(b_fixed.y, b_fixed.x, slot == 0u), k); }
 
 fn a_at(row: u32, k: u32) -> vec4<E> {
+    if (INSIDE == 1u) { return a_load4(a_base + row * p.a_row + k * p.a_col); }
     if (row >= p.m || k >= p.k) { return vec4<E>(); }
     let at = a_base + row * p.a_row + k * p.a_col;
     let y_at = row * p.y_row + k * p.y_col;
@@ -98,6 +101,7 @@ fn a_at(row: u32, k: u32) -> vec4<E> {
 }
 
 fn b_at(column: u32, k: u32) -> vec4<E> {
+    if (INSIDE == 1u) { return b_load4(b_base + k * p.b_row + column * p.b_col); }
     if (column >= p.n || k >= p.k) { return vec4<E>(); }
     let at = b_base + k * p.b_row + column * p.b_col;
     if (B_ALONG_K == 1u) {

@@ -72,6 +72,16 @@ static bool take_functions(void *library, char *why, size_t room) {
     return !missing;
 }
 
+/* Dawn before the header was standard (of 2024, as in the wheel dawn-python) has functions of the same names that take other arguments, and
+ * beside each of them another one under a number: to call it would end the program. */
+static bool take_abi(void *library, char *why, size_t room) {
+    void *numbered = NULL;
+    take(library, "wgpuAdapterRequestDevice2", &numbered, sizeof numbered);
+    if (numbered)
+        snprintf(why, room, "the WebGPU runtime is older than the standard header: its functions take other arguments");
+    return !numbered;
+}
+
 /* wgpu-native tells its version; Dawn has no function for it, and is known by the lack of that one. */
 static bool take_version(void *library, char *why, size_t room) {
     uint32_t (*version)(void) = NULL;
@@ -134,7 +144,8 @@ bool ct_wgpu_open(char *why, size_t room) {
     void *none = NULL, *library = NULL;
     const bool given = ct_wgpu_given_function("wgpuCreateInstance", &none, sizeof none);
     if (!given && !(library = find_library(why, room))) return false;
-    if (!take_functions(library, why, room) || !take_version(library, why, room)) return false;
+    if (!take_abi(library, why, room) || !take_functions(library, why, room) || !take_version(library, why, room))
+        return false;
     ct_wgpu.instance = make_instance();
     if (!ct_wgpu.instance) snprintf(why, room, "the WebGPU runtime makes no instance");
     return ct_wgpu.instance != NULL;

@@ -10,7 +10,7 @@ enum { PLAIN = CT_WGPU_PLAIN, QUAD = CT_WGPU_QUAD, PAIR = CT_WGPU_PAIR, ATOMIC =
 static bool is_wide(ct_dtype dtype) { return dtype == CT_I64 || dtype == CT_U64; }
 
 /* Types without arithmetic are their bits. */
-static const char *type_of(ct_dtype dtype) { return dtype <= CT_BF16 ? "f32" : is_wide(dtype) ? "vec2<u32>" : "i32"; }
+const char *ct_wgpu_type_of(ct_dtype dtype) { return dtype <= CT_BF16 ? "f32" : is_wide(dtype) ? "vec2<u32>" : "i32"; }
 
 /* ---- Bindings ---- */
 
@@ -74,7 +74,7 @@ static void put_range(ct_wgpu_text *t, const ct_wgpu_plan *plan, int i, bool wri
 /* ---- Operands ---- */
 
 /* x_unpack: element k of a word. x_bits: the bits that it is stored as. */
-static void put_coding(ct_wgpu_text *t, const char *x, ct_dtype dtype) {
+void ct_wgpu_put_coding(ct_wgpu_text *t, const char *x, ct_dtype dtype) {
     const char *unpack = "", *bits = "";
     switch (dtype) {
     case CT_F32: unpack = "bitcast<f32>(w)", bits = "bitcast<u32>(v)"; break;
@@ -92,35 +92,37 @@ static void put_coding(ct_wgpu_text *t, const char *x, ct_dtype dtype) {
     default: return;
     }
     ct_wgpu_put(t, "fn %s_unpack(w: u32, k: u32) -> %s { return %s; }\nfn %s_bits(v: %s) -> u32 { return %s; }\n", x,
-                type_of(dtype), unpack, x, type_of(dtype), bits);
+                ct_wgpu_type_of(dtype), unpack, x, ct_wgpu_type_of(dtype), bits);
 }
 
+/* x_load4 and x_store4. x_load4 in two steps, for texts that load early and unpack late: x_load_words gives the words of four elements,
+ * x_of_words the elements. */
 static void put_quads(ct_wgpu_text *t, const ct_wgpu_operand *o, int range, int kind, int i, unsigned pack) {
-    const char *x = o->name, *type = type_of((ct_dtype)o->dtype);
+    const char *x = o->name, *type = ct_wgpu_type_of((ct_dtype)o->dtype);
     const bool written = o->mode & CT_WGPU_WRITTEN;
     const char *const which = (const char *const[]){"x", "y", "z", "w"}[i & 3];
-    ct_wgpu_put(t, "fn %s_load4(i: u32) -> vec4<%s> {\n    let at = (i + p.ct_base[%d].%s) / %uu;\n", x, type, i / 4,
-                which, pack);
-    if (kind == QUAD)
-        ct_wgpu_put(t, "    return bitcast<vec4<%s>>(ct_b%d[at >> 2u]);\n}\n", type, range); /* one binding */
+    const char *const words = pack == 1 ? "vec4<u32>" : pack == 2 ? "vec2<u32>" : "u32";
+    ct_wgpu_put(t,
+                "alias %s_words = %s;\nfn %s_load_words(i: u32) -> %s {\n    let at = (i + p.ct_base[%d].%s) / %uu;\n",
+                x, words, x, words, i / 4, which, pack);
+    if (kind == QUAD || kind == PAIR)
+        ct_wgpu_put(t, "    return ct_b%d[at >> %uu];\n}\n", range, kind == QUAD ? 2 : 1); /* one binding */
     else if (pack == 1)
-        ct_wgpu_put(t,
-                    "    return vec4<%s>(%s_unpack(ct_read_%d(at), 0u), %s_unpack(ct_read_%d(at + 1u), 0u), "
-                    "%s_unpack(ct_read_%d(at + 2u), 0u), %s_unpack(ct_read_%d(at + 3u), 0u));\n}\n",
-                    type, x, range, x, range, x, range, x, range);
-    else if (pack == 2) {
-        if (kind == PAIR) ct_wgpu_put(t, "    let w = ct_b%d[at >> 1u];\n", range);
-        else ct_wgpu_put(t, "    let w = vec2<u32>(ct_read_%d(at), ct_read_%d(at + 1u));\n", range, range);
         ct_wgpu_put(
             t,
-            "    return vec4<%s>(%s_unpack(w.x, 0u), %s_unpack(w.x, 1u), %s_unpack(w.y, 0u), %s_unpack(w.y, 1u));\n}\n",
-            type, x, x, x, x);
-    } else
-        ct_wgpu_put(
-            t,
-            "    let a = ct_read_%d(at);\n    return vec4<%s>(%s_unpack(a, 0u), %s_unpack(a, 1u), %s_unpack(a, 2u), "
-            "%s_unpack(a, 3u));\n}\n",
-            range, type, x, x, x, x);
+            "    return vec4<u32>(ct_read_%d(at), ct_read_%d(at + 1u), ct_read_%d(at + 2u), ct_read_%d(at + 3u));\n}\n",
+            range, range, range, range);
+    else if (pack == 2) ct_wgpu_put(t, "    return vec2<u32>(ct_read_%d(at), ct_read_%d(at + 1u));\n}\n", range, range);
+    else ct_wgpu_put(t, "    return ct_read_%d(at);\n}\n", range);
+    ct_wgpu_put(t, "fn %s_of_words(w: %s) -> vec4<%s> { return ", x, words, type);
+    if (pack == 1) ct_wgpu_put(t, "bitcast<vec4<%s>>(w); }\n", type);
+    else if (pack == 2)
+        ct_wgpu_put(t, "vec4<%s>(%s_unpack(w.x, 0u), %s_unpack(w.x, 1u), %s_unpack(w.y, 0u), %s_unpack(w.y, 1u)); }\n",
+                    type, x, x, x, x);
+    else
+        ct_wgpu_put(t, "vec4<%s>(%s_unpack(w, 0u), %s_unpack(w, 1u), %s_unpack(w, 2u), %s_unpack(w, 3u)); }\n", type, x,
+                    x, x, x);
+    ct_wgpu_put(t, "fn %s_load4(i: u32) -> vec4<%s> { return %s_of_words(%s_load_words(i)); }\n", x, type, x, x);
     if (!written) return;
     ct_wgpu_put(t, "fn %s_store4(i: u32, v: vec4<%s>) {\n    let at = (i + p.ct_base[%d].%s) / %uu;\n", x, type, i / 4,
                 which, pack);
@@ -152,7 +154,7 @@ static void put_quads(ct_wgpu_text *t, const ct_wgpu_operand *o, int range, int 
 }
 
 static void put_operand(ct_wgpu_text *t, const ct_wgpu_plan *plan, const ct_wgpu_operand *o, int i) {
-    const char *x = o->name, *type = type_of((ct_dtype)o->dtype);
+    const char *x = o->name, *type = ct_wgpu_type_of((ct_dtype)o->dtype);
     const bool given = plan->of[i] != 255, written = o->mode & CT_WGPU_WRITTEN, wide = is_wide((ct_dtype)o->dtype);
     const unsigned size = (unsigned)ct_wgpu_dtype_size((ct_dtype)o->dtype), pack = size < 4 ? 4 / size : 1;
     ct_wgpu_put(t, "alias %s_t = %s;\nconst %s_given = %s;\nconst %s_pack = %uu;\n", x, type, x,
@@ -168,7 +170,7 @@ static void put_operand(ct_wgpu_text *t, const ct_wgpu_plan *plan, const ct_wgpu
     }
     const int range = plan->of[i], kind = plan->ranges[range].kind;
     const char *const which = (const char *const[]){"x", "y", "z", "w"}[i & 3];
-    put_coding(t, x, (ct_dtype)o->dtype);
+    ct_wgpu_put_coding(t, x, (ct_dtype)o->dtype);
     if (wide)
         ct_wgpu_put(t,
                     "fn %s_load(i: u32) -> vec2<u32> {\n    let at = 2u * (i + p.ct_base[%d].%s);\n    return "

@@ -3,12 +3,10 @@
 
 extern const char ct_wgsl_backend_tile[], ct_wgsl_backend_tile_large[], ct_wgsl_backend_tile_direct[];
 
-static const struct {
-    const char *text, *function;
-    uint32_t threads;
-} ways[] = {[CT_WGPU_TILED] = {ct_wgsl_backend_tile, "multiply", CT_WGPU_TILE_THREADS},
-            [CT_WGPU_LARGE] = {ct_wgsl_backend_tile_large, "multiply_large", 128},
-            [CT_WGPU_DIRECT] = {ct_wgsl_backend_tile_direct, "multiply_direct", 64}};
+static const ct_wgpu_tile_text ways[] = {[CT_WGPU_TILED] = {ct_wgsl_backend_tile, "multiply", CT_WGPU_TILE_THREADS},
+                                         [CT_WGPU_LARGE] = {ct_wgsl_backend_tile_large, "multiply_large", 128},
+                                         [CT_WGPU_DIRECT] = {ct_wgsl_backend_tile_direct, "multiply_direct", 64},
+                                         [CT_WGPU_INSIDE] = {ct_wgsl_backend_tile_direct, "multiply_inside", 64}};
 
 /* A model of how long a division takes, in microseconds, for a device with 132 multiprocessors of 128 lanes, as an H100
  * has; others are as well served. A workgroup's tile is worked off at a share of the peak that its shape allows, two
@@ -113,10 +111,11 @@ bool ct_wgpu_tiles_run(const ct_call *call, ct_wgpu_launch *launch, const ct_wgp
     ct_wgpu_constant(launch, "B_ALONG_K", b_along_k);
     ct_wgpu_constant(launch, "PARTS", divided);
     ct_wgpu_scratch(launch, "parts", call, sum_dtype, offset, tiles->scratch, CT_WGPU_TILE_WRITE_QUADS);
-    launch->threads = ways[tiles->way].threads;
+    const ct_wgpu_tile_text *way = tiles->own ? tiles->own : &ways[tiles->way];
+    launch->threads = way->threads;
     launch->words = CT_WGPU_F32;
-    launch->more = ways[tiles->way].text;
-    launch->function = ways[tiles->way].function;
+    launch->more = way->text;
+    launch->function = way->function;
     /* What a dispatch does not touch is not bound: it might force ways of access on its neighbors in the same buffer.
      * */
     ct_wgpu_launch sums = divided ? without(launch, n_read, n) : without(launch, n, n + 1);

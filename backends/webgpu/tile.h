@@ -7,17 +7,24 @@
 
 enum { CT_WGPU_TILE_THREADS = 256, CT_WGPU_TILE_K = 16 };
 
-/* Texts that do it: by tiles in workgroup memory (any unit); of product.wgsl alone, by larger ones, or without workgroup memory. */
-typedef enum ct_wgpu_tile_way { CT_WGPU_TILED, CT_WGPU_LARGE, CT_WGPU_DIRECT } ct_wgpu_tile_way;
+/* Texts that do it: by tiles in workgroup memory (any unit); of product.wgsl alone, by larger ones, or without workgroup
+ * memory, of which CT_WGPU_INSIDE asks nothing. */
+typedef enum ct_wgpu_tile_way { CT_WGPU_TILED, CT_WGPU_LARGE, CT_WGPU_DIRECT, CT_WGPU_INSIDE } ct_wgpu_tile_way;
 
 /* What Params of every unit that stands beside tile.wgsl begin with. */
 typedef struct ct_wgpu_tile_head {
     uint32_t m, n, k, part, tiles_m, tiles_n, batches, parts;
 } ct_wgpu_tile_head;
 
+typedef struct ct_wgpu_tile_text {
+    const char *text, *function;
+    uint32_t threads;
+} ct_wgpu_tile_text;
+
 typedef struct ct_wgpu_tiles {
     ct_wgpu_tile_head head;
     ct_wgpu_tile_way way;
+    const ct_wgpu_tile_text *own;     /* of the unit, instead of the way's; NULL: none */
     uint32_t row_quads, column_quads; /* a tile has 64 times as many rows and columns */
     size_t scratch;                   /* bytes for the sums of parts */
 } ct_wgpu_tiles;

@@ -1,41 +1,70 @@
 // Large products of product.wgsl, as in tile.wgsl, but by workgroups of 128 invocations, each of which has 16 rows by 8
-// columns of a tile of 128 by 128. Fewer invocations wait for each other, a multiprocessor has several such workgroups, and
-// an element of workgroup memory is used for twice as many products: on an H200 a fifth faster than 256 of 8 by 8.
+// columns of a tile of 128 by 128. Fewer invocations wait for each other, a multiprocessor has several such workgroups,
+// and an element of workgroup memory is used for twice as many products: on an H200 a fifth faster than 256 of 8 by 8.
 
 const LINE = 32u; // quads of a line of 128
 var<workgroup> a_large: array<vec4<E>, 16u * LINE>;
 var<workgroup> b_large: array<vec4<E>, 16u * LINE>;
 var<private> large: array<vec4<E>, 32>; // [row][quad of columns], at constant places alone
-var<private> a_large_0: vec4<E>;
-var<private> a_large_1: vec4<E>;
-var<private> a_large_2: vec4<E>;
-var<private> a_large_3: vec4<E>;
-var<private> b_large_0: vec4<E>;
-var<private> b_large_1: vec4<E>;
-var<private> b_large_2: vec4<E>;
-var<private> b_large_3: vec4<E>;
+
+// What is loaded for the next 16 of k: as its words (A_WORDS, B_WORDS), which are unpacked on their way to workgroup
+// memory, since to unpack them at once is to wait for them; or as numbers, where more is done to them than that.
+var<private> a_packed: array<a_words, 4>;
+var<private> b_packed: array<b_words, 4>;
+var<private> a_next: array<vec4<E>, 4>;
+var<private> b_next: array<vec4<E>, 4>;
 
 fn large_at(quad: u32, k: u32) -> u32 { return k * LINE + (quad ^ (k / 4u * 2u)); }
 
-// Quad i of the 512 that an invocation loads: along k of a row (column), or of four rows (columns) of one k.
-fn a_fetched(i: u32, row: u32, k: u32) -> vec4<E> {
-    if (A_ALONG_K == 1u) { return a_at(row + i / 4u, k + i % 4u * 4u); }
-    return a_at(row + i % LINE * 4u, k + i / LINE);
+// Row (column) and k of quad i of the 512 of a tile: along k of a row (column), or of four rows (columns) of one k.
+fn a_place(i: u32, row: u32, k: u32) -> vec2<u32> {
+    if (A_ALONG_K == 1u) { return vec2<u32>(row + i / 4u, k + i % 4u * 4u); }
+    return vec2<u32>(row + i % LINE * 4u, k + i / LINE);
 }
-fn b_fetched(i: u32, column: u32, k: u32) -> vec4<E> {
-    if (B_ALONG_K == 1u) { return b_at(column + i / 4u, k + i % 4u * 4u); }
-    return b_at(column + i % LINE * 4u, k + i / LINE);
+fn b_place(i: u32, column: u32, k: u32) -> vec2<u32> {
+    if (B_ALONG_K == 1u) { return vec2<u32>(column + i / 4u, k + i % 4u * 4u); }
+    return vec2<u32>(column + i % LINE * 4u, k + i / LINE);
+}
+fn a_words_at(at: vec2<u32>) -> a_words {
+    if (INSIDE == 0u && (at.x >= p.m || at.y >= p.k)) { return a_words(); }
+    return a_load_words(a_base + at.x * p.a_row + at.y * p.a_col);
+}
+fn b_words_at(at: vec2<u32>) -> b_words {
+    if (INSIDE == 0u && (at.x >= p.n || at.y >= p.k)) { return b_words(); }
+    return b_load_words(b_base + at.y * p.b_row + at.x * p.b_col);
 }
 
 fn fetch_large(local: u32, row: u32, column: u32, k: u32) {
-    a_large_0 = a_fetched(local + 0u, row, k);
-    a_large_1 = a_fetched(local + 128u, row, k);
-    a_large_2 = a_fetched(local + 256u, row, k);
-    a_large_3 = a_fetched(local + 384u, row, k);
-    b_large_0 = b_fetched(local + 0u, column, k);
-    b_large_1 = b_fetched(local + 128u, column, k);
-    b_large_2 = b_fetched(local + 256u, column, k);
-    b_large_3 = b_fetched(local + 384u, column, k);
+    let a0 = a_place(local, row, k);
+    let a1 = a_place(local + 128u, row, k);
+    let a2 = a_place(local + 256u, row, k);
+    let a3 = a_place(local + 384u, row, k);
+    if (A_WORDS == 1u) {
+        a_packed[0] = a_words_at(a0);
+        a_packed[1] = a_words_at(a1);
+        a_packed[2] = a_words_at(a2);
+        a_packed[3] = a_words_at(a3);
+    } else {
+        a_next[0] = a_at(a0.x, a0.y);
+        a_next[1] = a_at(a1.x, a1.y);
+        a_next[2] = a_at(a2.x, a2.y);
+        a_next[3] = a_at(a3.x, a3.y);
+    }
+    let b0 = b_place(local, column, k);
+    let b1 = b_place(local + 128u, column, k);
+    let b2 = b_place(local + 256u, column, k);
+    let b3 = b_place(local + 384u, column, k);
+    if (B_WORDS == 1u) {
+        b_packed[0] = b_words_at(b0);
+        b_packed[1] = b_words_at(b1);
+        b_packed[2] = b_words_at(b2);
+        b_packed[3] = b_words_at(b3);
+    } else {
+        b_next[0] = b_at(b0.x, b0.y);
+        b_next[1] = b_at(b1.x, b1.y);
+        b_next[2] = b_at(b2.x, b2.y);
+        b_next[3] = b_at(b3.x, b3.y);
+    }
 }
 
 fn a_keep(i: u32, v: vec4<E>) {
@@ -60,6 +89,31 @@ fn b_keep(i: u32, v: vec4<E>) {
         b_large[at + 3u * LINE][element] = v.w;
     } else {
         b_large[large_at(i % LINE, i / LINE)] = v;
+    }
+}
+
+fn keep_large(local: u32) {
+    if (A_WORDS == 1u) {
+        a_keep(local, a_of_words(a_packed[0]));
+        a_keep(local + 128u, a_of_words(a_packed[1]));
+        a_keep(local + 256u, a_of_words(a_packed[2]));
+        a_keep(local + 384u, a_of_words(a_packed[3]));
+    } else {
+        a_keep(local, a_next[0]);
+        a_keep(local + 128u, a_next[1]);
+        a_keep(local + 256u, a_next[2]);
+        a_keep(local + 384u, a_next[3]);
+    }
+    if (B_WORDS == 1u) {
+        b_keep(local, b_of_words(b_packed[0]));
+        b_keep(local + 128u, b_of_words(b_packed[1]));
+        b_keep(local + 256u, b_of_words(b_packed[2]));
+        b_keep(local + 384u, b_of_words(b_packed[3]));
+    } else {
+        b_keep(local, b_next[0]);
+        b_keep(local + 128u, b_next[1]);
+        b_keep(local + 256u, b_next[2]);
+        b_keep(local + 384u, b_next[3]);
     }
 }
 
@@ -159,14 +213,7 @@ fn multiply_large(group: u32, local: u32, groups: u32) {
     begin(z);
     if (first < end) { fetch_large(local, row, column, first); }
     for (var k = first; k < end; k += 16u) {
-        a_keep(local + 0u, a_large_0);
-        a_keep(local + 128u, a_large_1);
-        a_keep(local + 256u, a_large_2);
-        a_keep(local + 384u, a_large_3);
-        b_keep(local + 0u, b_large_0);
-        b_keep(local + 128u, b_large_1);
-        b_keep(local + 256u, b_large_2);
-        b_keep(local + 384u, b_large_3);
+        keep_large(local);
         workgroupBarrier();
         if (k + 16u < end) { fetch_large(local, row, column, k + 16u); }
         for (var line = 0u; line < 16u; line += 4u) {

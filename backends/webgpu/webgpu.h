@@ -65,9 +65,11 @@ typedef struct ct_wgpu_unit {
 enum {
     CT_WGPU_WRITTEN = 1,
     CT_WGPU_QUADS =
-        2, /* x_load4 and x_store4 are used as well: the view begins at a multiple of four elements (ct_wgpu_fits) */
-    CT_WGPU_WORDS = 4,      /* x_word and x_put, and no x_store: the view begins on a word */
-    CT_WGPU_QUADS_ONLY = 8, /* with QUADS: never x_store; the binding may then be of vec4<u32>, or of vec2<u32> for elements of two bytes */
+        2, /* x_load4 and x_store4 are used as well: the view begins at a multiple of four elements (ct_wgpu_fits).
+              x_load4(i) is x_of_words(x_load_words(i)), for texts that load early and unpack late */
+    CT_WGPU_WORDS = 4, /* x_word and x_put, and no x_store: the view begins on a word */
+    CT_WGPU_QUADS_ONLY =
+        8, /* with QUADS: never x_store; the binding may then be of vec4<u32>, or of vec2<u32> for elements of two bytes */
 };
 
 typedef struct ct_wgpu_operand {

@@ -1,5 +1,6 @@
 """tinygrad's WebGPU backend on products, a convolution and training steps: medians in ms as JSON lines, under the names of bench/device.c.
-Every function is jitted, so what is measured is its kernels and their submission; times are by the clock, of many calls and one wait.
+Every function is jitted, so what is measured is its kernels and their submission; times are by the clock, of many calls and one wait, or
+with BENCH_CPU=1 the processor time of all threads.
 
     pip install tinygrad dawn-python numpy
     DEV=WEBGPU WEBGPU_PATH=.../site-packages/pydawn/lib/libwebgpu_dawn_x86_64.so python3 tinygrad_webgpu.py OUT.jsonl [PART OF A NAME]...
@@ -16,14 +17,15 @@ from tinygrad import Context, Device, Tensor, TinyJit, dtypes, nn  # noqa: E402
 out = open(sys.argv[1], "a")
 parts = sys.argv[2:]
 device = Device[Device.DEFAULT]
+now = time.process_time if os.environ.get("BENCH_CPU") else time.perf_counter
 
 
 def batch(f, calls):
-    start = time.perf_counter()
+    start = now()
     for _ in range(calls):
         f()
     device.synchronize()
-    return (time.perf_counter() - start) * 1e3 / calls
+    return (now() - start) * 1e3 / calls
 
 
 def report(name, make, flops=None):
@@ -33,10 +35,10 @@ def report(name, make, flops=None):
         f = make()
         for _ in range(3):  # the first runs, the second records, the third is the recording
             batch(f, 1)
-        began, once = time.perf_counter(), batch(f, 2)
+        began, once = now(), batch(f, 2)
         calls = 1 if once > 20 else 100 if once < 0.2 else int(20 / once)
         times = []
-        while len(times) < 30 and (len(times) < 5 or time.perf_counter() - began < 1):
+        while len(times) < 30 and (len(times) < 5 or now() - began < 1):
             times.append(batch(f, calls))
         row = {"name": name, "ms": round(statistics.median(times), 5), "peak_mib": 0}
         if flops:

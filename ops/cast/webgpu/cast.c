@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "backends/webgpu/strided.h"
+#include "ops/cast/webgpu/cast.h"
 
 #include "gen/cast.attrs.h"
 
@@ -40,15 +41,20 @@ static bool is_float(ct_dtype dtype) {
     return dtype <= CT_BF16 || dtype == CT_F8E4M3 || dtype == CT_F8E5M2 || dtype == CT_COMPLEX64;
 }
 
-/* How v becomes an element of another dtype. complex64 is true where either part is not zero; all else follows from the real part. */
-static void put_conversion(char *text, size_t room, ct_dtype from, ct_dtype to) {
+/* complex64 is true where either part is not zero; all else follows from the real part. */
+void ct_wgpu_put_conversion(char *text, size_t room, ct_dtype from, ct_dtype to, const char *bits, const char *real) {
+    char number[96];
+    if (real) snprintf(number, sizeof number, "%s", real);
+    else snprintf(number, sizeof number, "ct_real_of_%s(%s)", names[from], bits);
     if (from == CT_COMPLEX64 && to == CT_BOOL)
-        snprintf(text, room, "vec2<u32>(select(0u, 1u, ((v.x | v.y) & 0x7fffffffu) != 0u), 0u)");
-    else if (is_float(from)) snprintf(text, room, "ct_real_to_%s(ct_real_of_%s(v))", names[to], names[from]);
+        snprintf(text, room, "vec2<u32>(select(0u, 1u, ((%s.x | %s.y) & 0x7fffffffu) != 0u), 0u)", bits, bits);
+    else if (is_float(from)) snprintf(text, room, "ct_real_to_%s(%s)", names[to], number);
     else if (is_float(to))
-        snprintf(text, room, "ct_real_to_%s(%s(ct_whole_of_%s(v)))", names[to],
-                 from == CT_U64 ? "ct_u64_to_f32" : "ct_i64_to_f32", names[from]);
-    else snprintf(text, room, "ct_whole_to_%s(ct_whole_of_%s(v))", to == CT_BOOL ? "bool" : "integer", names[from]);
+        snprintf(text, room, "ct_real_to_%s(%s(ct_whole_of_%s(%s)))", names[to],
+                 from == CT_U64 ? "ct_u64_to_f32" : "ct_i64_to_f32", names[from], bits);
+    else
+        snprintf(text, room, "ct_whole_to_%s(ct_whole_of_%s(%s))", to == CT_BOOL ? "bool" : "integer", names[from],
+                 bits);
 }
 
 /* The text that a pair of dtypes adds, made at its first use: it is known by its address. */
@@ -59,7 +65,7 @@ static const char *text_of(ct_dtype from, ct_dtype to, bool x_wide, bool y_wide)
     const size_t room = strlen(reads[x_wide]) + strlen(writes[y_wide]) + 256;
     made = malloc(room);
     if (!made) return NULL;
-    put_conversion(conversion, sizeof conversion, from, to);
+    ct_wgpu_put_conversion(conversion, sizeof conversion, from, to, "v", NULL);
     snprintf(made, room, "fn convert(v: vec2<u32>) -> vec2<u32> { return %s; }\n%s%s", conversion, reads[x_wide],
              writes[y_wide]);
     if (atomic_compare_exchange_strong(&texts[from][to], &text, made)) return made;

@@ -16,7 +16,7 @@ struct Params {
     w_r: u32, w_c: u32, w_group: u32, w_step: u32, // by channels of the result, of the source; by k, where it is linear
     y_n: u32, y_c: u32, y_group: u32, y_base: u32,
     r_n: u32, r_c: u32, r_group: u32, bias_step: u32, // of the residual
-    activation: u32, pad_a: u32, pad_b: u32, pad_c: u32,
+    activation: u32, extent_x: u32, extent_y: u32, extent_z: u32, // of the padded source
     size: vec4<u32>, source: vec4<u32>, // of the three axes; size.w: how long lines are
     step: vec4<u32>, offset: vec4<u32>, spacing: vec4<u32>,
     x_s: vec4<u32>, w_k: vec4<u32>, y_s: vec4<u32>, r_s: vec4<u32>,

@@ -9,9 +9,9 @@
 struct Params {
     m: u32, n: u32, k: u32, part: u32, tiles_m: u32, tiles_n: u32, batches: u32, parts: u32,
     columns: u32, channels: u32, positions: u32, bias_step: u32, // channels of x in a group
-    x_n: u32, x_c: u32, x_group: u32, pad: u32,
+    x_n: u32, x_c: u32, x_group: u32, extent_x: u32, // of the padded source
     g_n: u32, g_c: u32, g_group: u32, w_c: u32,
-    w_o: u32, w_group: u32, pad_a: u32, pad_b: u32,
+    w_o: u32, w_group: u32, extent_y: u32, extent_z: u32,
     size: vec4<u32>, source: vec4<u32>, // of the three axes; size.w: how long lines are
     step: vec4<u32>, offset: vec4<u32>, spacing: vec4<u32>,
     x_s: vec4<u32>, g_s: vec4<u32>, w_k: vec4<u32>,

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "backends/webgpu/strided.h"
+#include "ops/create/webgpu/create.h"
 
 #include "gen/create.attrs.h"
 
@@ -39,6 +40,17 @@ static bool run_full_i64(const ct_call *call, ct_stream *stream) {
     (void)stream;
     const uint64_t value = (uint64_t)((const full_i64_attrs *)call->attrs)->value;
     return ct_wgpu_fill_view(call, call->out[0], (const uint32_t[]){(uint32_t)value, (uint32_t)(value >> 32)});
+}
+
+bool ct_wgpu_filled_with(const ct_call *call, uint32_t bits[2]) {
+    double value = 0;
+    bool (*const run)(const ct_call *, ct_stream *) = call->kernel ? call->kernel->run : NULL;
+    if (run == run_ones) value = 1;
+    else if (run == run_full) value = ((const full_attrs *)call->attrs)->value;
+    else if (run == run_full_like) value = ((const full_like_attrs *)call->attrs)->value;
+    else if (run != run_zeros) return false;
+    ct_wgpu_bits_of(call->out[0]->dtype, value, bits);
+    return true;
 }
 
 static bool run_empty(const ct_call *call, ct_stream *stream) {

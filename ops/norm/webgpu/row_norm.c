@@ -1,10 +1,12 @@
 /* row_norm and its gradients: which device code takes the rows, and how gradients of weight and bias are divided. */
+#include "ops/norm/webgpu/row_norm.h"
+
 #include "backends/webgpu/lines.h"
 
 #include "gen/norm.attrs.h"
 
 enum {
-    THREADS = 256,
+    THREADS = CT_WGPU_ROW_THREADS,
     QUAD = 4,
     KEPT = 8,    /* quads that an invocation keeps at most */
     USUAL = 4,   /* and where rows are not long: several workgroups then fit a multiprocessor */
@@ -86,17 +88,12 @@ static size_t moments_bytes(const ct_view *x) {
     return ((size_t)x->dims[0] * 3 * sizeof(float) + CT_WGPU_ALIGNMENT - 1) / CT_WGPU_ALIGNMENT * CT_WGPU_ALIGNMENT;
 }
 
-/* How rows in quads are divided; kept 0: they are too long. */
-typedef struct division {
-    uint32_t lanes, kept;
-    int64_t groups, parts;
-} division;
-static division division_of(const ct_view *x) {
-    const int64_t n = x->dims[1], most = n <= QUAD * USUAL * THREADS ? USUAL : KEPT;
-    division d = {.lanes = (uint32_t)power_of_two(ct_wgpu_ceil_div(n, QUAD * most), THREADS)};
-    if (n > QUAD * KEPT * THREADS) return d;
+ct_wgpu_row_division ct_wgpu_divide_rows(int64_t rows, int64_t n) {
+    const int64_t most = n <= QUAD * USUAL * THREADS ? USUAL : KEPT;
+    ct_wgpu_row_division d = {.lanes = (uint32_t)power_of_two(ct_wgpu_ceil_div(n, QUAD * most), THREADS)};
+    if (n % QUAD || n > QUAD * KEPT * THREADS) return d;
     d.kept = (uint32_t)power_of_two(ct_wgpu_ceil_div(n, (int64_t)QUAD * d.lanes), KEPT);
-    d.groups = least(ct_wgpu_ceil_div(x->dims[0], THREADS / d.lanes), PARTS);
+    d.groups = least(ct_wgpu_ceil_div(rows, THREADS / d.lanes), PARTS);
     d.parts = d.groups * (THREADS / d.lanes);
     return d;
 }
@@ -110,7 +107,7 @@ static int64_t apart_parts(const ct_view *x) {
 /* Enough for either way: where operands begin is not known yet. */
 static size_t grad_scratch(const ct_call *call) {
     const ct_view *x = call->in[1];
-    const division d = division_of(x);
+    const ct_wgpu_row_division d = ct_wgpu_divide_rows(x->dims[0], x->dims[1]);
     const int64_t apart = apart_parts(x), parts = d.parts > apart ? d.parts : apart;
     return moments_bytes(x) + (size_t)parts * 2 * (size_t)x->dims[1] * sizeof(float);
 }
@@ -135,14 +132,25 @@ static bool launch(gradient *a, const char *function, bool quads, uint32_t kept,
     const unsigned mode = CT_WGPU_WRITTEN | (quads ? CT_WGPU_QUADS | CT_WGPU_QUADS_ONLY : 0);
     if (a->sums && partial) ct_wgpu_scratch(&l, "partial", call, CT_F32, moments, partial, mode);
     else ct_wgpu_missing(&l, "partial", CT_F32, mode);
-    ct_wgpu_out_or(&l, "dweight", ct_wgpu_output(call, 1), CT_F32);
-    ct_wgpu_out_or(&l, "dbias", ct_wgpu_output(call, 2), CT_F32);
     ct_wgpu_constant(&l, "KEPT", kept);
     return ct_wgpu_enqueue(call, &l, groups, &a->p, sizeof a->p);
 }
 
-static bool run_total(gradient *a) {
-    return !a->sums || launch(a, "sum_total", false, 1, ct_wgpu_ceil_div(a->p.n, SIDE));
+bool ct_wgpu_norm_total(const ct_call *call, size_t offset, int64_t parts, int64_t n, const ct_view *dweight,
+                        const ct_view *dbias) {
+    const params p = {.n = (uint32_t)n, .parts = (uint32_t)parts};
+    const size_t bytes = (size_t)parts * 2 * (size_t)n * sizeof(float);
+    ct_wgpu_launch l = ct_wgpu_begin(&unit, "sum_total", THREADS);
+    if (bytes) ct_wgpu_scratch(&l, "partial", call, CT_F32, offset, bytes, 0);
+    else ct_wgpu_missing(&l, "partial", CT_F32, 0);
+    ct_wgpu_out_or(&l, "dweight", dweight, CT_F32);
+    ct_wgpu_out_or(&l, "dbias", dbias, CT_F32);
+    return ct_wgpu_enqueue(call, &l, ct_wgpu_ceil_div(n, SIDE), &p, sizeof p);
+}
+
+static bool run_total(const gradient *a) {
+    return !a->sums || ct_wgpu_norm_total(a->call, moments_bytes(a->call->in[1]), a->p.parts, a->p.n,
+                                          ct_wgpu_output(a->call, 1), ct_wgpu_output(a->call, 2));
 }
 
 static bool run_grad(const ct_call *call, ct_stream *stream) {
@@ -153,9 +161,8 @@ static bool run_grad(const ct_call *call, ct_stream *stream) {
     a.sums = ct_wgpu_output(call, 1) || ct_wgpu_output(call, 2);
     if (a.p.n == 0) return true;
     if (a.p.rows == 0) return run_total(&a);
-    const division d = division_of(x);
-    const bool quads = a.p.n % QUAD == 0 && d.kept && fits(x) && fits(call->in[0]) && fits(call->in[2]) &&
-                       fits(ct_wgpu_output(call, 0));
+    const ct_wgpu_row_division d = ct_wgpu_divide_rows(x->dims[0], x->dims[1]);
+    const bool quads = d.kept && fits(x) && fits(call->in[0]) && fits(call->in[2]) && fits(ct_wgpu_output(call, 0));
     if (quads) {
         a.p.lanes = d.lanes, a.p.parts = (uint32_t)d.parts;
         return launch(&a, "kept_gradients", true, d.kept, d.groups) && run_total(&a);

@@ -11,94 +11,14 @@ struct Params {
     chunk: u32, // rows of a part, where they are summed apart
 }
 
-struct Moments {
-    centre: f32,
-    rstd: f32,
-    rest: f32, // xhat is (x - centre) rstd - rest
-}
-
-var<workgroup> sums: array<vec4<f32>, THREADS>;
-
-const FEW = 16u; // sums that every invocation adds up for itself
-
-// Over the invocations of each row. In two rounds, since a barrier costs more than a few sums.
-fn sum_row(own: vec4<f32>, local: u32) -> vec4<f32> {
-    let lane = local % p.lanes;
-    let first = local - lane;
-    workgroupBarrier();
-    sums[local] = own;
-    workgroupBarrier();
-    if (p.lanes > FEW) {
-        if (lane < FEW) {
-            var few = own;
-            for (var i = lane + FEW; i < p.lanes; i += FEW) {
-                few += sums[first + i];
-            }
-            sums[local] = few;
-        }
-        workgroupBarrier();
-    }
-    var all = sums[first];
-    for (var i = 1u; i < min(p.lanes, FEW); i++) {
-        all += sums[first + i];
-    }
-    return all;
-}
-
-// The mean of the quads that some invocations begin with: as near to that of the row as deviations have to be counted
-// from.
-fn sampled_centre(own: vec4<f32>, local: u32) -> f32 {
-    let lane = local % p.lanes;
-    let first = local - lane;
-    let count = min(p.lanes, min(FEW, p.n / 4u));
-    workgroupBarrier();
-    if (lane < FEW) {
-        sums[local] = own;
-    }
-    workgroupBarrier();
-    var all = sums[first];
-    for (var i = 1u; i < count; i++) {
-        all += sums[first + i];
-    }
-    let centre = sum_four(all) / f32(4u * count);
-    return select(0.0, centre, ct_is_finite(centre));
-}
-
-fn sum_four(v: vec4<f32>) -> f32 {
-    return (v.x + v.y) + (v.z + v.w);
+fn norm() -> ct_norm {
+    return ct_norm(p.n, p.inverse, p.eps, p.rms);
 }
 
 // Any number does, so long as it is one.
 fn centre_of(sum: f32) -> f32 {
     let mean = sum * p.inverse;
     return select(0.0, mean, p.rms == 0u && ct_is_finite(mean));
-}
-
-// From the sums of deviations from the centre and of their squares.
-fn moments_of(centre: f32, deviations: f32, squares: f32) -> Moments {
-    let rest = select(deviations * p.inverse, 0.0, p.rms == 1u);
-    let variance = squares * p.inverse - rest * rest;
-    let rstd = 1.0 / sqrt(select(variance, 0.0, variance < 0.0) + p.eps);
-    return Moments(centre, rstd, rest * rstd);
-}
-
-// With h = g weight: dx = (h - mean - xhat along) scale. Without a mean of x there is no mean of h.
-struct Projection {
-    mean: f32,
-    along: f32,
-    scale: f32,
-}
-
-// sums: of deviations, their squares, h, and h times deviations.
-fn projection_of(m: Moments, of_row: vec4<f32>) -> Projection {
-    if (p.rms == 1u && p.n == 1u) { // 1 - xhat^2 = eps rstd^2, of which a difference would leave nothing
-        return Projection(0.0, 0.0, m.rstd * (p.eps * m.rstd * m.rstd));
-    }
-    if (p.n == 1u) { // a difference of equals, which a fused product would not leave as 0
-        return Projection(0.0, 0.0, 0.0);
-    }
-    let along = (m.rstd * of_row.w - m.rest * of_row.z) * p.inverse;
-    return Projection(select(of_row.z * p.inverse, 0.0, p.rms == 1u), along, m.rstd);
 }
 
 fn weight_of_four(i: u32) -> vec4<f32> {
@@ -130,7 +50,7 @@ fn kept_rows(group: u32, local: u32, groups: u32) {
     }
     var centre = 0.0;
     if (p.rms == 0u) {
-        centre = sampled_centre(x[0], local);
+        centre = ct_sampled_centre(norm(), x[0], local, p.lanes);
     }
     var deviations = vec4<f32>();
     var squares = vec4<f32>();
@@ -141,8 +61,8 @@ fn kept_rows(group: u32, local: u32, groups: u32) {
             squares += d * d;
         }
     }
-    let of_row = sum_row(vec4<f32>(sum_four(deviations), sum_four(squares), 0.0, 0.0), local);
-    let m = moments_of(centre, of_row.x, of_row.y);
+    let of_row = ct_sum_row(vec4<f32>(ct_sum_four(deviations), ct_sum_four(squares), 0.0, 0.0), local, p.lanes);
+    let m = ct_moments_of(norm(), centre, of_row.x, of_row.y);
     for (var k = 0u; k < KEPT; k++) {
         let i = 4u * (lane + k * p.lanes);
         if (i < p.n && row < p.rows) {
@@ -173,7 +93,7 @@ fn kept_gradients(group: u32, local: u32, groups: u32) {
         }
         var centre = 0.0;
         if (p.rms == 0u) {
-            centre = sampled_centre(x[0], local);
+            centre = ct_sampled_centre(norm(), x[0], local, p.lanes);
         }
         var few = array<vec4<f32>, 4>();
         for (var k = 0u; k < KEPT; k++) {
@@ -187,10 +107,10 @@ fn kept_gradients(group: u32, local: u32, groups: u32) {
                 few[3] += h * d;
             }
         }
-        let of_row =
-            sum_row(vec4<f32>(sum_four(few[0]), sum_four(few[1]), sum_four(few[2]), sum_four(few[3])), local);
-        let m = moments_of(centre, of_row.x, of_row.y);
-        let onto = projection_of(m, of_row);
+        let own = vec4<f32>(ct_sum_four(few[0]), ct_sum_four(few[1]), ct_sum_four(few[2]), ct_sum_four(few[3]));
+        let of_row = ct_sum_row(own, local, p.lanes);
+        let m = ct_moments_of(norm(), centre, of_row.x, of_row.y);
+        let onto = ct_projection_of(norm(), m, of_row);
         for (var k = 0u; k < KEPT; k++) {
             let i = 4u * (lane + k * p.lanes);
             if (i < p.n && inside) {
@@ -227,14 +147,14 @@ fn any_rows(group: u32, local: u32, groups: u32) {
             sum += x_load(at + i);
         }
     }
-    let centre = centre_of(sum_row(vec4<f32>(sum, 0.0, 0.0, 0.0), local).x);
+    let centre = centre_of(ct_sum_row(vec4<f32>(sum, 0.0, 0.0, 0.0), local, p.lanes).x);
     var few = vec4<f32>();
     for (var i = lane; i < p.n; i += p.lanes) {
         let d = x_load(at + i) - centre;
         few += vec4<f32>(d, d * d, 0.0, 0.0);
     }
-    let of_row = sum_row(few, local);
-    let m = moments_of(centre, of_row.x, of_row.y);
+    let of_row = ct_sum_row(few, local, p.lanes);
+    let m = ct_moments_of(norm(), centre, of_row.x, of_row.y);
     if (row >= p.rows) {
         return;
     }
@@ -254,15 +174,15 @@ fn any_gradients(group: u32, local: u32, groups: u32) {
             sum += x_load(at + i);
         }
     }
-    let centre = centre_of(sum_row(vec4<f32>(sum, 0.0, 0.0, 0.0), local).x);
+    let centre = centre_of(ct_sum_row(vec4<f32>(sum, 0.0, 0.0, 0.0), local, p.lanes).x);
     var few = vec4<f32>();
     for (var i = lane; i < p.n; i += p.lanes) {
         let d = x_load(at + i) - centre;
         let h = g_load(at + i) * weight_of(i);
         few += vec4<f32>(d, d * d, h, h * d);
     }
-    let of_row = sum_row(few, local);
-    let m = moments_of(centre, of_row.x, of_row.y);
+    let of_row = ct_sum_row(few, local, p.lanes);
+    let m = ct_moments_of(norm(), centre, of_row.x, of_row.y);
     if (row >= p.rows) {
         return;
     }
@@ -274,7 +194,7 @@ fn any_gradients(group: u32, local: u32, groups: u32) {
     if (!dx_given) {
         return;
     }
-    let onto = projection_of(m, of_row);
+    let onto = ct_projection_of(norm(), m, of_row);
     for (var i = lane; i < p.n; i += p.lanes) {
         let xhat = (x_load(at + i) - m.centre) * m.rstd - m.rest;
         dx_store(at + i, (g_load(at + i) * weight_of(i) - onto.mean - xhat * onto.along) * onto.scale);
@@ -287,15 +207,15 @@ const SIDE = 32u; // columns of a workgroup
 
 // Over the invocations that stand at a column.
 fn sum_column(own: vec2<f32>, local: u32) -> vec2<f32> {
-    sums[local] = vec4<f32>(own, 0.0, 0.0);
+    ct_row_sums[local] = vec4<f32>(own, 0.0, 0.0);
     workgroupBarrier();
     for (var half = THREADS / SIDE / 2u; half > 0u; half /= 2u) {
         if (local / SIDE < half) {
-            sums[local] += sums[local + half * SIDE];
+            ct_row_sums[local] += ct_row_sums[local + half * SIDE];
         }
         workgroupBarrier();
     }
-    return sums[local].xy;
+    return ct_row_sums[local].xy;
 }
 
 // Those of one part of the rows, from their moments.

@@ -3,6 +3,7 @@
 #include "ops/conv/webgpu/problem/problem.h"
 
 CT_WGPU_UNIT(conv_gather);
+extern const char ct_wgsl_conv_gather_padded[];
 
 enum { MOST_PHASES = 16 };
 
@@ -17,6 +18,8 @@ typedef struct problem {
     const ct_view *x, *w, *y; /* source, weight, result */
     axis axis[3];
     int64_t width; /* of a line; the size of the last axis may be more, so that it can be divided by four */
+    bool padded;   /* gather_padded.wgsl does it, with a source of these extents */
+    int64_t extent[3];
     int64_t images, channels, results, groups;
     int64_t x_n, x_c, w_base, w_r, w_c, w_group, y_n, y_c, y_base, r_n, r_c;
 } problem;
@@ -26,7 +29,7 @@ typedef struct params {
     uint32_t channels, results, images, positions;
     uint32_t x_n, x_c, x_group, w_base, w_r, w_c, w_group, w_step;
     uint32_t y_n, y_c, y_group, y_base, r_n, r_c, r_group, bias_step;
-    uint32_t activation, pad[3];
+    uint32_t activation, extent[3];
     uint32_t size[4], source[4], step[4], offset[4], spacing[4], x_s[4], w_k[4], y_s[4], r_s[4];
 } params;
 
@@ -130,19 +133,65 @@ static void join_axes(problem *p, bool residual) {
     }
 }
 
-static problem problem_of(const ct_wgpu_conv *c, int64_t phase) {
-    problem p = c->kind == CT_WGPU_CONV_FORWARD ? forward_of(c) : input_grad_of(c, phase);
-    join_axes(&p, c->residual != NULL);
-    p.width = p.axis[2].size;
-    if (!c->last) p.axis[2].size = ct_wgpu_conv_line(p.width);
-    return p;
-}
-
 static int64_t positions_of(const problem *p) { return p->axis[0].size * p->axis[1].size * p->axis[2].size; }
 static int64_t taps_of(const problem *p) { return p->axis[0].taps * p->axis[1].taps * p->axis[2].taps; }
 
+/* ---- Padded sources, on drivers that compute on a CPU ---- */
+
+enum { PADDED_THREADS = 64 };
+
+static bool slides(const problem *p) {
+    return p->axis[2].step == 1 && (p->axis[2].spacing == 1 || p->axis[2].spacing == -1 || p->axis[2].taps == 1);
+}
+/* Taps along a line that the arranged weight has: quads of them, where there are more than a quad. */
+static int64_t taps_held(const problem *p) {
+    const int64_t taps = p->axis[2].taps;
+    return slides(p) && taps > 4 ? ct_wgpu_ceil_div(taps, 4) * 4 : taps;
+}
+
+static void set_extents(problem *p) {
+    for (int d = 0; d < 3; d++) {
+        const axis *a = &p->axis[d];
+        p->extent[d] = (a->size - 1) * a->step + (a->taps - 1) * (a->spacing < 0 ? -a->spacing : a->spacing) + 1;
+    }
+    const int64_t loaded = p->axis[2].size + ct_wgpu_ceil_div(p->axis[2].taps, 4) * 4;
+    if (slides(p) && p->extent[2] < loaded) p->extent[2] = loaded;
+    p->extent[2] = ct_wgpu_ceil_div(p->extent[2], 4) * 4;
+}
+
+static int64_t source_quads_of(const problem *p) {
+    return p->images * p->groups * p->channels * p->extent[0] * p->extent[1] * (p->extent[2] / 4);
+}
+static int64_t weight_quads_of(const problem *p) {
+    return p->groups * p->channels * p->axis[0].taps * p->axis[1].taps * taps_held(p) *
+           ct_wgpu_ceil_div(p->results, 8) * 2;
+}
+static size_t padded_bytes(const problem *p) { return (size_t)(source_quads_of(p) + weight_quads_of(p)) * 16; }
+
+enum { MOST_BYTES = 64 << 20 };
+
+static problem problem_of(const ct_call *call, const ct_wgpu_conv *c, int64_t phase) {
+    problem p = c->kind == CT_WGPU_CONV_FORWARD ? forward_of(c) : input_grad_of(c, phase);
+    join_axes(&p, c->residual != NULL);
+    p.width = p.axis[2].size;
+    if (ct_wgpu_limits_of(call)->software && p.channels * taps_of(&p) > 0 && p.images * positions_of(&p) > 0) {
+        p.axis[2].size = ct_wgpu_ceil_div(p.width, 4) * 4;
+        set_extents(&p);
+        p.padded = padded_bytes(&p) <= MOST_BYTES;
+        if (!p.padded) p.axis[2].size = p.width;
+    }
+    if (!p.padded && !c->last) p.axis[2].size = ct_wgpu_conv_line(p.width);
+    return p;
+}
+
 static ct_wgpu_tiles tiles_of(const ct_call *call, const problem *p, bool last) {
     const int64_t pixels = p->images * positions_of(p), k = p->channels * taps_of(p);
+    if (p->padded)
+        return (ct_wgpu_tiles){.head = {.m = (uint32_t)(last ? pixels : p->results),
+                                        .n = (uint32_t)(last ? p->results : pixels),
+                                        .k = (uint32_t)k,
+                                        .batches = (uint32_t)p->groups},
+                               .scratch = padded_bytes(p)};
     return last ? ct_wgpu_tiles_of(call, pixels, p->results, k, p->groups)
                 : ct_wgpu_tiles_of(call, p->results, pixels, k, p->groups);
 }
@@ -239,33 +288,99 @@ static params params_of(const ct_wgpu_conv *c, const problem *p, const reading *
         s.r_s[d] = (uint32_t)a->r_s;
     }
     s.size[3] = (uint32_t)p->width;
+    for (int d = 0; d < 3; d++) s.extent[d] = (uint32_t)p->extent[d];
     return s;
+}
+
+static void add_taps(ct_wgpu_launch *launch, const problem *p) {
+    static const char *const names[] = {"J0", "J1", "J2"};
+    for (int d = 0; d < 3; d++) ct_wgpu_constant(launch, names[d], p->axis[d].taps > 0 ? (uint32_t)p->axis[d].taps : 1);
+}
+
+/* The preparing dispatches read x or w and write `to`, both in the call's scratch. */
+static bool prepare(const ct_call *call, const problem *p, const params *s, const char *function, const ct_view *from,
+                    size_t offset, int64_t quads) {
+    ct_wgpu_launch launch = ct_wgpu_begin(&unit, function, PADDED_THREADS);
+    launch.more = ct_wgsl_conv_gather_padded;
+    ct_wgpu_in(&launch, from == p->x ? "x" : "w", from);
+    ct_wgpu_scratch(&launch, "to", call, CT_F32, offset, (size_t)quads * 16, CT_WGPU_TILE_WRITE_QUADS);
+    add_taps(&launch, p);
+    ct_wgpu_constant(&launch, "TAPS_HELD", (uint32_t)taps_held(p));
+    return ct_wgpu_enqueue(call, &launch, ct_wgpu_groups(quads, PADDED_THREADS), s, sizeof *s);
+}
+
+static void add_results(ct_wgpu_launch *launch, const ct_wgpu_conv *c, const problem *p, const reading *r) {
+    ct_wgpu_operand_of(launch, "y", p->y, r->result_quads ? CT_WGPU_TILE_WRITE_QUADS : CT_WGPU_TILE_WRITE);
+    ct_wgpu_operand_of(launch, "bias", c->bias, CT_WGPU_TILE_READ);
+    ct_wgpu_operand_of(launch, "residual", c->residual, CT_WGPU_TILE_READ);
+    add_taps(launch, p);
+    ct_wgpu_constant(launch, "LAST", c->last);
+    ct_wgpu_constant(launch, "ROW4", r->row4);
+    ct_wgpu_constant(launch, "RESULT_QUADS", r->result_quads);
+    ct_wgpu_constant(launch, "ACTIVATED", c->activation != CT_ACT_NONE);
+}
+
+static bool run_padded(const ct_call *call, const ct_wgpu_conv *c, const problem *p, const reading *r,
+                       const params *s) {
+    const int64_t source = source_quads_of(p), weight = weight_quads_of(p);
+    const int64_t blocks = ct_wgpu_ceil_div(p->results, 8) * ct_wgpu_ceil_div(p->images * positions_of(p), 8);
+    if (!prepare(call, p, s, "pad", p->x, 0, source)) return false;
+    if (!prepare(call, p, s, "arrange", p->w, (size_t)source * 16, weight)) return false;
+    ct_wgpu_launch launch = ct_wgpu_begin(&unit, "multiply_padded", PADDED_THREADS);
+    launch.words = CT_WGPU_F32;
+    launch.more = ct_wgsl_conv_gather_padded;
+    ct_wgpu_scratch(&launch, "x", call, CT_F32, 0, (size_t)source * 16, CT_WGPU_TILE_READ);
+    ct_wgpu_scratch(&launch, "w", call, CT_F32, (size_t)source * 16, (size_t)weight * 16, CT_WGPU_TILE_READ);
+    add_results(&launch, c, p, r);
+    ct_wgpu_constant(&launch, "SLIDES", slides(p));
+    ct_wgpu_constant(&launch, "TAPS_HELD", (uint32_t)taps_held(p));
+    ct_wgpu_constant(&launch, "ROW_QUADS", 2);
+    ct_wgpu_constant(&launch, "COLUMN_QUADS", 2);
+    return ct_wgpu_enqueue(call, &launch, ct_wgpu_ceil_div(blocks * p->groups, PADDED_THREADS), s, sizeof *s);
 }
 
 static bool run_one(const ct_call *call, const ct_wgpu_conv *c, const problem *p) {
     const ct_wgpu_tiles tiles = tiles_of(call, p, c->last);
     const reading r = reading_of(p, c->last);
     const params s = params_of(c, p, &r, &tiles);
+    if (p->padded) return run_padded(call, c, p, &r, &s);
     ct_wgpu_launch launch = ct_wgpu_begin(&unit, NULL, CT_WGPU_TILE_THREADS);
     ct_wgpu_operand_of(&launch, "x", p->x, CT_WGPU_TILE_READ);
     ct_wgpu_operand_of(&launch, "w", p->w, CT_WGPU_TILE_READ);
-    ct_wgpu_operand_of(&launch, "y", p->y, r.result_quads ? CT_WGPU_TILE_WRITE_QUADS : CT_WGPU_TILE_WRITE);
-    ct_wgpu_operand_of(&launch, "bias", c->bias, CT_WGPU_TILE_READ);
-    ct_wgpu_operand_of(&launch, "residual", c->residual, CT_WGPU_TILE_READ);
-    for (int d = 0; d < 3; d++) {
-        static const char *const names[] = {"J0", "J1", "J2"};
-        ct_wgpu_constant(&launch, names[d], p->axis[d].taps > 0 ? (uint32_t)p->axis[d].taps : 1);
-    }
-    ct_wgpu_constant(&launch, "LAST", c->last);
+    add_results(&launch, c, p, &r);
     ct_wgpu_constant(&launch, "INNER", c->last);
     ct_wgpu_constant(&launch, "WEIGHTS", r.weights);
-    ct_wgpu_constant(&launch, "ROW4", r.row4);
     ct_wgpu_constant(&launch, "SOURCE_QUADS", r.source_quads);
-    ct_wgpu_constant(&launch, "RESULT_QUADS", r.result_quads);
-    ct_wgpu_constant(&launch, "ACTIVATED", c->activation != CT_ACT_NONE);
     return ct_wgpu_tiles_run(call, &launch, &tiles, 2, c->last || r.weight_along_k, c->last && r.weight_along_k, &s,
                              sizeof s, CT_F32, 0);
 }
+
+/* ---- For weight gradients ---- */
+
+static problem source_of(const ct_wgpu_conv *c) {
+    problem p = forward_of(c);
+    p.width = p.axis[2].size;
+    p.axis[2].size = ct_wgpu_ceil_div(p.width, 4) * 4;
+    set_extents(&p);
+    return p;
+}
+
+ct_wgpu_conv_padding ct_wgpu_conv_padding_of(const ct_call *call, const ct_wgpu_conv *c) {
+    const problem p = source_of(c);
+    const bool any = ct_wgpu_limits_of(call)->software && taps_of(&p) > 0 && positions_of(&p) > 0;
+    const int64_t quads = any ? source_quads_of(&p) : 0;
+    return (ct_wgpu_conv_padding){.quads = quads * 16 <= MOST_BYTES ? quads : 0,
+                                  .line = p.axis[2].size,
+                                  .extent = {p.extent[0], p.extent[1], p.extent[2]}};
+}
+
+bool ct_wgpu_conv_pad(const ct_call *call, const ct_wgpu_conv *c, size_t offset) {
+    const problem p = source_of(c);
+    const params s = params_of(c, &p, &(reading){0}, &(ct_wgpu_tiles){.head = {.batches = (uint32_t)p.groups}});
+    return prepare(call, &p, &s, "pad", p.x, offset, source_quads_of(&p));
+}
+
+/* ---- The candidate ---- */
 
 const char *ct_wgpu_conv_gather_can(const ct_call *call) {
     const char *reason = ct_wgpu_refuses(call);
@@ -279,7 +394,7 @@ size_t ct_wgpu_conv_gather_scratch(const ct_call *call) {
     const ct_wgpu_conv c = ct_wgpu_conv_of(call);
     size_t most = 0;
     for (int64_t i = 0; i < phases_of(&c); i++) {
-        const problem p = problem_of(&c, i);
+        const problem p = problem_of(call, &c, i);
         const size_t bytes = tiles_of(call, &p, c.last).scratch;
         if (bytes > most) most = bytes;
     }
@@ -291,7 +406,7 @@ bool ct_wgpu_conv_gather_run(const ct_call *call, ct_stream *stream) {
     const ct_wgpu_conv c = ct_wgpu_conv_of(call);
     bool ok = true;
     for (int64_t i = 0; ok && i < phases_of(&c); i++) {
-        const problem p = problem_of(&c, i);
+        const problem p = problem_of(call, &c, i);
         ok = run_one(call, &c, &p);
     }
     return ok;

@@ -31,6 +31,15 @@ ct_wgpu_conv ct_wgpu_conv_of(const ct_call *call);
 /* How long a line of the result is to the kernels: a multiple of four, if that is not much more. */
 int64_t ct_wgpu_conv_line(int64_t width);
 
+/* The source with zeros around it, as gather_padded.wgsl makes it on drivers that compute on a CPU; no quads: not there, or it would be too
+ * large. Lines of the result are then a multiple of four. */
+typedef struct ct_wgpu_conv_padding {
+    int64_t quads, line, extent[3];
+} ct_wgpu_conv_padding;
+ct_wgpu_conv_padding ct_wgpu_conv_padding_of(const ct_call *call, const ct_wgpu_conv *c);
+/* Enqueues that, into the call's scratch from offset on, a multiple of 16. */
+bool ct_wgpu_conv_pad(const ct_call *call, const ct_wgpu_conv *c, size_t offset);
+
 /* gather.wgsl: forward and input gradient by tiles. */
 const char *ct_wgpu_conv_gather_can(const ct_call *call);
 size_t ct_wgpu_conv_gather_scratch(const ct_call *call);
