@@ -41,13 +41,32 @@ typedef struct drawn_step {
     ct_tensor *x, *y, *loss; /* kept */
 } drawn_step;
 
+/* Loss and gradients of the items from `first` on, of all; *sum becomes the loss so far. */
+static bool run_part(drawn_step *s, int64_t first, int64_t items, int64_t all, ct_tensor **sum) {
+    learner *l = &s->learner;
+    ct_tensor *x = items == all ? s->x : ct_narrow(s->x, 0, first, items),
+              *y = items == all ? s->y : ct_narrow(s->y, 0, first, items);
+    ct_tensor *outputs = learner_forward(l, x), *loss = learner_loss(l, outputs, learner_target(l, y));
+    if (loss && items != all) loss = ct_mul_s(loss, (double)items / (double)all);
+    if (!loss || !ct_backward(s->scaler ? ct_scaler_scale(s->scaler, loss) : loss)) return false;
+    ct_no_grad {
+        *sum = *sum ? ct_add(*sum, ct_detach(loss)) : ct_detach(loss);
+    }
+    return ct_ok();
+}
+
 static bool step(void *context) {
     drawn_step *s = context;
-    learner *l = &s->learner;
-    ct_tensor *outputs = learner_forward(l, s->x), *target = learner_target(l, s->y);
-    ct_tensor *loss = learner_loss(l, outputs, target);
-    if (!loss || !ct_assign(s->loss, ct_detach(loss))) return false;
-    if (!ct_backward(s->scaler ? ct_scaler_scale(s->scaler, loss) : loss)) return false;
+    const int64_t all = ct_dim(s->x, 0), wanted = s->recipe->accumulate,
+                  parts = wanted > all ? all
+                          : wanted > 1 ? wanted
+                                       : 1;
+    ct_tensor *loss = NULL;
+    for (int64_t i = 0; i < parts; i++) {
+        const int64_t first = all * i / parts;
+        if (!run_part(s, first, all * (i + 1) / parts - first, all, &loss)) return false;
+    }
+    if (!ct_assign(s->loss, loss)) return false;
     if (s->scaler && !ct_scaler_unscale(s->scaler, s->optim)) return false;
     if (s->recipe->clip_norm > 0 && !ct_optim_clip_grad_norm_tensor(s->optim, s->recipe->clip_norm)) return false;
     if (!(s->scaler ? ct_scaler_step(s->scaler, s->optim) && ct_scaler_update(s->scaler) : ct_optim_step(s->optim)))

@@ -5,35 +5,33 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/arena.h"
+#include "core/device.h"
 #include "core/error.h"
 #include "core/graph.h"
 #include "core/log.h"
 #include "core/node.h"
 #include "core/passes/passes.h"
+#include "core/threads.h"
 
-_Thread_local ct_graph *ct__capturing;
+_Thread_local ct_graph *ct__capturing, *ct__recorded;
 
 bool ct_is_capturing(void) { return ct__capturing != NULL; }
 
-static _Thread_local ct_graph *suspended;
-static _Thread_local bool within; /* a capture, whether it records still or not */
-
 bool ct_capture_suspend(void) {
     if (!ct__capturing) return false;
-    suspended = ct__capturing;
+    ct__recorded->suspended = true;
     ct__capturing = NULL;
     return true;
 }
 
 void ct_capture_resume(bool was_suspended) {
-    if (!was_suspended || !suspended) return;
-    ct__capturing = suspended;
-    suspended = NULL;
+    if (!was_suspended || !ct__recorded || !ct__recorded->suspended) return;
+    ct__recorded->suspended = false;
+    ct__capturing = ct__recorded;
 }
 
-/* Nothing more is recorded, and the function goes on: what it does is whole in any case. The error that is pending, if it was not there
- * before, waits for the end. */
-static void give_up(bool was_pending) {
+void ct__capture_give_up(bool was_pending) {
     ct_graph *g = ct__capturing;
     ct__capturing = NULL;
     if (!was_pending) ct__error_take(&g->refusal);
@@ -44,17 +42,15 @@ void ct_capture_refuse(const char *op, const char *what, const char *why) {
     const bool was_pending = ct__pending();
     ct_fail(CT_ERR_STATE, op ? op : "capture", "%s cannot be captured: %s", what ? what : "this",
             why ? why : "it would be the same in every replay");
-    give_up(was_pending);
+    ct__capture_give_up(was_pending);
 }
 
-static bool grow(void **array, int *room, int n, size_t size) {
+bool ct__graph_grow_list(void **list, int *room, int n, size_t size) {
     if (n < *room) return true;
     const int more = *room ? 2 * *room : 64;
-    void *larger = ct__alloc((size_t)more * size);
+    void *larger = ct__grow(*list, (size_t)*room * size, (size_t)more * size);
     if (!larger) return ct__fail_memory("capture", (size_t)more * size);
-    if (*array) memcpy(larger, *array, (size_t)*room * size);
-    ct__free(*array, (size_t)*room * size);
-    *array = larger;
+    *list = larger;
     *room = more;
     return true;
 }
@@ -62,7 +58,7 @@ static bool grow(void **array, int *room, int n, size_t size) {
 /* ---- Slots ---- */
 
 int ct__graph_slot(ct_graph *g, ct_device device, size_t bytes) {
-    if (!grow((void **)&g->slots, &g->slots_room, g->n_slots, sizeof *g->slots)) return -1;
+    if (!ct__graph_grow_list((void **)&g->slots, &g->slots_room, g->n_slots, sizeof *g->slots)) return -1;
     g->slots[g->n_slots] = (ct_graph_slot){.device = device, .bytes = bytes, .first = INT32_MAX, .last = -1};
     return g->n_slots++;
 }
@@ -92,10 +88,12 @@ static bool note_made(ct_graph *g, ct_storage *storage) {
 
 void ct__capture_made(ct_storage *storage) {
     const bool was_pending = ct__pending();
-    if (!note_made(ct__capturing, storage)) give_up(was_pending);
+    if (!note_made(ct__capturing, storage)) ct__capture_give_up(was_pending);
 }
 
-void ct__capture_ended(ct_storage *storage) { ct__map_take(&ct__capturing->by_storage, storage); }
+void ct__capture_ended(ct_storage *storage) {
+    for (ct_graph *g = ct__recorded; g; g = g->around) ct__map_take(&g->by_storage, storage);
+}
 
 static void touch(ct_graph *g, int slot) {
     ct_graph_slot *s = &g->slots[slot];
@@ -106,7 +104,7 @@ static void touch(ct_graph *g, int slot) {
 /* ---- Records ---- */
 
 bool ct__graph_grow(ct_graph *g) {
-    return grow((void **)&g->records, &g->records_room, g->n_records, sizeof *g->records);
+    return ct__graph_grow_list((void **)&g->records, &g->records_room, g->n_records, sizeof *g->records);
 }
 
 static bool take_block(ct_record *record, ct_record_kind kind, size_t bytes) {
@@ -163,10 +161,11 @@ static bool note_draw(ct_graph *g, ct_rng *rng, ct_random at) {
         return ct_fail(CT_ERR_STATE, "capture", "more than %d generators of random numbers are used",
                        CT__GRAPH_GENERATORS);
     if (generator == g->n_generators) {
+        ct__rng_retain(rng);
         g->generators[g->n_generators].rng = rng;
         g->generators[g->n_generators++].begin = at.call;
     }
-    if (!grow((void **)&g->draws, &g->draws_room, g->n_draws, sizeof *g->draws)) return false;
+    if (!ct__graph_grow_list((void **)&g->draws, &g->draws_room, g->n_draws, sizeof *g->draws)) return false;
     g->draws[g->n_draws].at = at;
     g->draws[g->n_draws++].generator = generator;
     return true;
@@ -174,7 +173,15 @@ static bool note_draw(ct_graph *g, ct_rng *rng, ct_random at) {
 
 void ct__capture_drew(ct_rng *rng, ct_random at) {
     const bool was_pending = ct__pending();
-    if (!note_draw(ct__capturing, rng, at)) give_up(was_pending);
+    if (!note_draw(ct__capturing, rng, at)) ct__capture_give_up(was_pending);
+}
+
+/* A function that makes a generator in each step and frees it has the same numbers in each, which replays would not have. */
+void ct__capture_rng_freed(ct_rng *rng) {
+    for (int i = 0; rng && ct__capturing && i < ct__capturing->n_generators; i++)
+        if (ct__capturing->generators[i].rng == rng)
+            ct_capture_refuse("rng_free", "a generator of random numbers that the function frees",
+                              "replays go on where generators stand");
 }
 
 /* Notes that a record has this position, if it was drawn in this capture. */
@@ -261,7 +268,7 @@ static bool note_call(ct_graph *g, const ct_call *call, const ct_request *r) {
 
 void ct__capture_call(const ct_call *call, const ct_request *r) {
     const bool was_pending = ct__pending();
-    if (!note_call(ct__capturing, call, r)) give_up(was_pending);
+    if (!note_call(ct__capturing, call, r)) ct__capture_give_up(was_pending);
 }
 
 static bool note_put(ct_graph *g, ct_storage *storage, ct_record_kind kind, size_t offset, const void *data,
@@ -294,7 +301,7 @@ static bool note_put(ct_graph *g, ct_storage *storage, ct_record_kind kind, size
 
 static void host_writes(ct_storage *storage, ct_record_kind kind, size_t offset, const void *data, size_t bytes) {
     const bool was_pending = ct__pending();
-    if (!note_put(ct__capturing, storage, kind, offset, data, bytes)) give_up(was_pending);
+    if (!note_put(ct__capturing, storage, kind, offset, data, bytes)) ct__capture_give_up(was_pending);
 }
 
 void ct__capture_put(ct_storage *storage, size_t offset, const void *data, size_t bytes) {
@@ -314,7 +321,7 @@ static bool add_effect(bool (*effect)(void *context), void *context, bool early,
     const bool was_pending = ct__pending();
     ct_record *record = add_record(g, CT__EFFECT, 0);
     if (!record) {
-        give_up(was_pending);
+        ct__capture_give_up(was_pending);
         return true;
     }
     record->effect = effect;
@@ -335,7 +342,7 @@ bool ct_capture_effect_early(bool (*effect)(void *context), void *context) {
 static bool note_guard(ct_graph *g, const int64_t *version, const char *why) {
     for (int i = 0; i < g->n_guards; i++)
         if (g->guards[i].version == version) return true;
-    if (!grow((void **)&g->guards, &g->guards_room, g->n_guards, sizeof *g->guards)) return false;
+    if (!ct__graph_grow_list((void **)&g->guards, &g->guards_room, g->n_guards, sizeof *g->guards)) return false;
     g->guards[g->n_guards++] = (struct ct_guard){.version = version, .why = why};
     return true;
 }
@@ -344,11 +351,13 @@ bool ct_capture_guard(const int64_t *version, const char *why) {
     if (!version || !why) return ct__fail_null("capture_guard", version ? "why" : "version");
     if (!ct__capturing) return true;
     const bool was_pending = ct__pending();
-    if (!note_guard(ct__capturing, version, why)) give_up(was_pending);
+    if (!note_guard(ct__capturing, version, why)) ct__capture_give_up(was_pending);
     return true;
 }
 
 const char *ct__graph_fault(const ct_graph *g) {
+    if (g->tuning != atomic_load_explicit(&ct__tuning, memory_order_relaxed))
+        return "the size of chunks or the level of instructions has been set since the capture";
     for (int i = 0; i < g->n_guards; i++)
         if (*g->guards[i].version != g->guards[i].value) return g->guards[i].why;
     return NULL;
@@ -369,6 +378,27 @@ static void keep_what_is_left(ct_graph *g) {
         slot->kept = storage;
     }
     ct__map_free(&g->by_storage);
+}
+
+/* Where kept memory begins; its end is that many bytes behind. */
+static uintptr_t address_of(const ct_storage *storage) {
+    return (uintptr_t)storage->buffer + (storage->block ? storage->block->offset : 0);
+}
+
+static bool overlap(const ct_storage *a, const ct_storage *b) {
+    const uintptr_t x = address_of(a), y = address_of(b);
+    return ct__same_device(a->device, b->device) && x < y + b->bytes && y < x + a->bytes;
+}
+
+/* Memory that a program has wrapped may be that of another slot: wrapped twice, or a tensor's own that it was given. */
+static void mark_shared(ct_graph *g) {
+    for (int i = 0; i < g->n_slots; i++) {
+        const ct_storage *wrapped = g->slots[i].kept;
+        if (!wrapped || !wrapped->wrapped) continue;
+        g->slots[i].shared = true;
+        for (int k = 0; k < g->n_slots; k++)
+            g->slots[k].shared |= g->slots[k].kept && overlap(g->slots[k].kept, wrapped);
+    }
 }
 
 /* An elementwise call that writes only into memory of the graph's own, as one that adds to a gradient on its way, changes nothing that lasts.
@@ -413,8 +443,8 @@ static void mark_constants(ct_graph *g) {
     }
 }
 
-static const unsigned KNOWN_FLAGS =
-    CT_CAPTURE_WARM | CT_CAPTURE_FROZEN | CT_CAPTURE_RECOMPUTE | CT_CAPTURE_LAYOUT | CT_CAPTURE_CHECK | CT_CAPTURE_SAVE;
+static const unsigned KNOWN_FLAGS = CT_CAPTURE_WARM | CT_CAPTURE_FROZEN | CT_CAPTURE_RECOMPUTE | CT_CAPTURE_LAYOUT |
+                                    CT_CAPTURE_CHECK | CT_CAPTURE_SAVE | CT_CAPTURE_UNCHECKED;
 
 /* Runs the function to its end, whatever comes between. */
 static bool run_whole(bool (*function)(void *context), void *context) {
@@ -427,17 +457,21 @@ static bool run_whole(bool (*function)(void *context), void *context) {
 }
 
 bool ct__graph_record(ct_graph *g, bool (*function)(void *context), void *context) {
-    ct__capturing = g;
-    within = true;
+    g->tuning = atomic_load_explicit(&ct__tuning, memory_order_relaxed);
+    g->around = ct__recorded;
+    ct__capturing = ct__recorded = g;
     const bool ok = run_whole(function, context);
     for (int i = 0; i < g->n_generators; i++)
         g->generators[i].drawn = ct_rng_position(g->generators[i].rng) - g->generators[i].begin;
     for (int i = 0; i < g->n_guards; i++) g->guards[i].value = *g->guards[i].version;
-    ct__capturing = suspended = NULL;
-    within = false;
+    ct__capturing = NULL;
+    ct__recorded = g->around;
     if (ok && g->refusal.code != CT_OK) ct__error_put(&g->refusal);
+    else if (ok && g->suspended)
+        ct_fail(CT_ERR_STATE, "capture", "the function has suspended its recording and not resumed it");
     if (!ok || !ct_ok()) return false;
     keep_what_is_left(g);
+    mark_shared(g);
     note_what_lasts(g);
     move_early_effects(g);
     return true;
@@ -458,7 +492,10 @@ static bool read_flags(unsigned *flags) {
                        *flags & ~KNOWN_FLAGS);
     if (text && *text && strcmp(text, "check") != 0)
         return ct_fail(CT_ERR_VALUE, "capture", "CT_CAPTURE is \"%s\"; \"check\" is all there is", text);
-    if (text && *text) *flags |= CT_CAPTURE_CHECK;
+    if ((*flags & CT_CAPTURE_CHECK) && (*flags & CT_CAPTURE_UNCHECKED))
+        return ct_fail(CT_ERR_VALUE, "capture", "flags are both CT_CAPTURE_CHECK and CT_CAPTURE_UNCHECKED");
+    if (text && *text && !(*flags & CT_CAPTURE_UNCHECKED)) *flags |= CT_CAPTURE_CHECK;
+    if (*flags & CT_CAPTURE_CHECK) *flags &= ~(unsigned)CT_CAPTURE_LAYOUT; /* other bits would be all that is found */
     return true;
 }
 
@@ -467,7 +504,7 @@ ct_graph *ct_capture(bool (*function)(void *context), void *context, unsigned fl
     if (ct__pending()) return NULL;
     if (!function) return ct__fail_null(me, "function"), NULL;
     if (!read_flags(&flags)) return NULL;
-    if (within) return ct_fail(CT_ERR_STATE, me, "a capture cannot be part of another"), NULL;
+    if (ct__recorded) return ct_fail(CT_ERR_STATE, me, "a capture cannot be part of another"), NULL;
     ct_graph *g = ct__graph_new();
     if (!g) return NULL;
     g->flags = flags;
@@ -498,6 +535,7 @@ void ct_graph_free(ct_graph *g) {
     for (int i = 0; i < g->n_records; i++) ct__free(g->records[i].block, g->records[i].block_bytes);
     for (int i = 0; i < g->n_slots; i++) ct__storage_release(g->slots[i].kept);
     for (int i = 0; i < g->n_blocks; i++) ct__storage_release(g->blocks[i]);
+    for (int i = 0; i < g->n_generators; i++) ct__rng_release(g->generators[i].rng);
     ct__graph_data_free(g);
     ct__map_free(&g->by_storage);
     if (g->changed) ct__free(g->changed, ((size_t)g->n_slots + 1) * sizeof *g->changed);

@@ -7,13 +7,19 @@
 #include "core/call.h"
 
 extern _Thread_local ct_graph *ct__capturing; /* NULL: nothing is recorded */
+/* The one whose function runs, whether it records still, has been suspended or has given up; NULL: there is none. */
+extern _Thread_local ct_graph *ct__recorded;
 
 /* What cannot be recorded ends the recording, not the function, which goes on to its end: ct_capture then raises the error. So none of
  * these fails. */
+/* Nothing more is recorded, and the function goes on: what it does is whole in any case. The error that is pending, if it was not there
+ * before, waits for the end. */
+void ct__capture_give_up(bool was_pending);
 void ct__capture_call(const ct_call *call, const ct_request *r); /* after a kernel has run */
 void ct__capture_made(ct_storage *storage);                      /* it is new */
-void ct__capture_ended(ct_storage *storage);                     /* its memory is about to be given back */
-void ct__capture_drew(ct_rng *rng, ct_random at);                /* a generator has given a position to an op */
+void ct__capture_ended(ct_storage *storage);      /* its memory goes; said while the recording is suspended, too */
+void ct__capture_drew(ct_rng *rng, ct_random at); /* a generator has given a position to an op */
+void ct__capture_rng_freed(ct_rng *rng);          /* the program gives a generator up */
 /* The lowering of a random op begins (1) and ends (-1): what it writes may be its position. */
 void ct__capture_random_lowering(int change);
 /* An op that has its random position as numbers runs by its lowering where a device is to do work as one, in which a position is data. */

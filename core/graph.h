@@ -21,6 +21,7 @@ typedef struct ct_graph_slot {
     int puts;             /* writes of the host's */
     int data;             /* 1 + number of the graph's data that it lies in, at offset; 0: in none */
     bool constant;        /* it was written when the graph was made */
+    bool shared;          /* other slots may lie in its memory: a program's own was wrapped, there or across it */
     bool frozen;          /* a parameter, or a view of one: with CT_CAPTURE_FROZEN no program changes it */
 } ct_graph_slot;
 
@@ -116,9 +117,8 @@ struct ct_graph {
     ct_graph_data data[CT__GRAPH_BLOCKS];
     int n_data;
     int64_t needed;
-    int64_t recorded; /* what was needed before any pass */
-    unsigned flags;   /* of ct_capture */
-    char note[160];   /* what the last pass did */
+    unsigned flags; /* of ct_capture */
+    char note[160]; /* what the last pass did */
     struct ct_guard {
         const int64_t *version;
         int64_t value; /* when the capture ended */
@@ -128,11 +128,14 @@ struct ct_graph {
     struct ct_graph_variables *variables; /* numbers of the program's own (graph_variable.c); NULL: none */
     struct ct_graph_names *names;         /* of tensors (graph_look.c); NULL: none */
     ct_graph_raw *raw;                    /* what was recorded, before any pass; NULL: nobody wants to know */
+    uint32_t tuning;                      /* that its kernels have their scratch for (ct__tuning) */
     bool (*function)(void *context);      /* that was captured */
     void *context;
     ct_graph *checked; /* this recording is made to be compared with that of another graph, whose variables it has */
+    ct_graph *around;  /* that is recorded too, and suspended meanwhile: a checked replay within a captured function */
+    bool suspended;    /* its recording */
     ct_error_record refusal; /* why it is not recorded any further; code CT_OK: it is */
-    bool replaying;
+    _Atomic bool replaying;
 };
 
 /* Where the arrays of a call lie, in a block for all of them, with room for so many views, numbers and bytes of attributes. False after an
@@ -140,12 +143,14 @@ struct ct_graph {
 bool ct__record_arrays(ct_record *record, int n_in, int n_out, int n_numbers, size_t attr_bytes);
 int ct__graph_slot(ct_graph *graph, ct_device device, size_t bytes); /* a new one; -1 after an error */
 bool ct__graph_grow(ct_graph *graph); /* room for one more record; false after an error */
+/* Room for one more in a list of n elements of that size; false after an error. */
+bool ct__graph_grow_list(void **list, int *room, int n, size_t size);
 
-const char *ct__graph_fault(const ct_graph *graph); /* why a guard refuses a replay; NULL: none does */
+const char *ct__graph_fault(const ct_graph *graph); /* why it may not be replayed; NULL: it may */
 ct_graph *ct__graph_new(void);                      /* an empty one; NULL after an error */
 /* Runs the function once and records it, raw: no pass has seen it and nothing is planned. False after an error. */
 bool ct__graph_record(ct_graph *graph, bool (*function)(void *context), void *context);
-bool ct__graph_run(ct_graph *graph, ct_record *record);               /* a record by itself */
+bool ct__graph_run(ct_graph *graph, ct_record *record);               /* a call, or what the host writes, by itself */
 void ct__graph_draw(const ct_graph *graph, const ct_drawn_at *drawn); /* sets a position for this replay */
 bool ct__graph_call(ct_graph *graph, ct_record *record);              /* a call, in the order of this thread's stream */
 ct_storage *ct__graph_block(const ct_graph *graph, ct_device device); /* NULL: nothing is planned there yet */
@@ -163,6 +168,8 @@ void ct__variables_free(struct ct_graph_variables *variables);
 bool ct__graph_keep_raw(ct_graph *graph); /* what was recorded, before any pass; false after an error */
 void ct__graph_raw_free(ct_graph_raw *raw);
 void ct__graph_names_free(struct ct_graph_names *names);
+/* Brings what slots hold to the tensors that have names, where a checked replay has left them other memory. False after an error. */
+bool ct__graph_names_follow(ct_graph *graph);
 /* The function, recorded anew, and a replay beside it. False after an error: they differ, say. */
 bool ct__graph_check_replay(ct_graph *graph);
 

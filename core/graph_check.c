@@ -265,6 +265,7 @@ static bool check(ct_graph *g, ct_graph *now, int *to) {
         for (int i = 0; i < g->n_generators; i++) ct_rng_set_position(g->generators[i].rng, end[i]);
         adopt(&c, g);
         if (!ok) ct__error_put(&error);
+        ok = ct__graph_names_follow(g) && ok;
     }
     free_kept(&before);
     free_kept(&function);

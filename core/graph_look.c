@@ -36,7 +36,7 @@ bool ct__graph_keep_raw(ct_graph *g) {
         ct__free(slots, slot_bytes);
         return false;
     }
-    memcpy(slots, g->slots, (size_t)g->n_slots * sizeof *slots);
+    if (g->n_slots) memcpy(slots, g->slots, (size_t)g->n_slots * sizeof *slots);
     *raw = (ct_graph_raw){.records = records, .n_records = g->n_records, .slots = slots, .n_slots = g->n_slots};
     g->raw = raw;
     return true;
@@ -107,6 +107,7 @@ struct ct_graph_names {
     struct {
         char name[NAME_BYTES];
         ct_tensor *x;
+        int memory;
     } of[MOST_NAMES];
     int n;
 };
@@ -145,7 +146,8 @@ bool ct_graph_name(ct_graph *g, const char *name, ct_tensor *x) {
         return ct_fail(CT_ERR_VALUE, me, "\"%.80s\" is no name: letters, digits, dots and underscores, at most %d",
                        name, NAME_BYTES - 1);
     if (find(g, name) >= 0) return ct_fail(CT_ERR_VALUE, me, "there is a tensor named %s already", name);
-    if (memory_of(g, x) < 0)
+    const int memory = memory_of(g, x);
+    if (memory < 0)
         return ct_fail(CT_ERR_VALUE, me, "%s, %s, is not read or written by the graph, or does not stay", name,
                        ct_view_text(&x->view));
     if (!g->names) {
@@ -154,8 +156,24 @@ bool ct_graph_name(ct_graph *g, const char *name, ct_tensor *x) {
     }
     if (g->names->n == MOST_NAMES) return ct_fail(CT_ERR_STATE, me, "a graph has at most %d names", MOST_NAMES);
     snprintf(g->names->of[g->names->n].name, NAME_BYTES, "%s", name);
+    g->names->of[g->names->n].memory = memory;
     g->names->of[g->names->n++].x = ct__tensor_retain(x);
     return true;
+}
+
+bool ct__graph_names_follow(ct_graph *g) {
+    bool ok = true;
+    for (int i = 0; g->names && ok && i < g->names->n; i++) {
+        ct_storage *named = g->names->of[i].x->storage;
+        const ct_storage *now = g->slots[g->names->of[i].memory].kept;
+        char *bytes = now == named ? NULL : ct__alloc(now->bytes);
+        if (now == named) continue;
+        ok = bytes ? ct__storage_get(now, 0, bytes, now->bytes) && ct__storage_put(named, 0, bytes, now->bytes)
+                   : ct__fail_memory("replay", now->bytes);
+        atomic_fetch_add(&named->version, 1);
+        ct__free(bytes, now->bytes);
+    }
+    return ok;
 }
 
 const char *ct_graph_name_at(const ct_graph *g, int i) {
@@ -180,7 +198,7 @@ bool ct_graph_named(const ct_graph *g, const char *name, int *memory, ct_view *v
         return ct__fail_null("graph_named", !g ? "graph" : !name ? "name" : !memory ? "memory" : "view");
     const int at = find(g, name);
     if (at < 0) return false;
-    *memory = memory_of(g, g->names->of[at].x);
+    *memory = g->names->of[at].memory;
     *view = g->names->of[at].x->view;
-    return *memory >= 0;
+    return true;
 }

@@ -58,19 +58,19 @@ static bool add(ct_graph *g, const char *name, double value, const ct_tensor *li
     return true;
 }
 
-/* The same name twice in a function is one variable, so it has to be one number. */
+/* The same name twice in a function is one variable, so it has to be one number. Eager steps do not mind: it cannot be captured. */
 static bool agrees(const struct ct_graph_variables *v, int i, double value, const ct_tensor *like, bool checking) {
     const char *me = "capture_variable", *name = v->of[i].name;
     unsigned char number[PLACE] = {0};
     if (v->of[i].dtype != like->view.dtype)
-        return ct_fail(CT_ERR_DTYPE, me, "%s is %s and %s in one function", name, ct_dtype_name(v->of[i].dtype),
+        return ct_fail(CT_ERR_STATE, me, "%s is %s and %s in one function", name, ct_dtype_name(v->of[i].dtype),
                        ct_dtype_name(like->view.dtype));
     if (v->block->device.type != like->storage->device.type || v->block->device.index != like->storage->device.index)
-        return ct_fail(CT_ERR_DEVICE, me, "%s is on %s and like on %s", name, ct_device_text(v->block->device),
+        return ct_fail(CT_ERR_STATE, me, "%s is on %s and like on %s", name, ct_device_text(v->block->device),
                        ct_device_text(like->storage->device));
     ct__dtype_put(v->of[i].dtype, number, value);
     return checking || memcmp(number, v->values + (size_t)i * PLACE, PLACE) == 0 ||
-           ct_fail(CT_ERR_VALUE, me, "%s is %g and %g in one function; two numbers need two names", name,
+           ct_fail(CT_ERR_STATE, me, "%s is %g and %g in one function; two numbers need two names", name,
                    ct__dtype_get(v->of[i].dtype, v->values + (size_t)i * PLACE), value);
 }
 
@@ -79,6 +79,22 @@ static ct_tensor *place_of(const struct ct_graph_variables *v, int i) {
                           .offset = (int64_t)i * PLACE / (int64_t)ct__dtype_size(v->of[i].dtype)};
     ct_tensor *x = ct__tensor_new(&view, v->block);
     return x ? ct__scope_adopt(x) : NULL;
+}
+
+/* The number of the variable; -1 after an error: it cannot be captured, or not be checked against what was. */
+static int find_or_add(ct_graph *g, const char *name, double value, const ct_tensor *like, bool checking) {
+    int i = find(g->variables, name);
+    if (i < 0 && checking) {
+        ct_fail(CT_ERR_STATE, "capture_variable", "%s is none of the variables that the graph was captured with", name);
+        return -1;
+    }
+    if (i < 0) {
+        const bool suspended = ct_capture_suspend(), ok = add(g, name, value, like);
+        ct_capture_resume(suspended);
+        if (!ok) return -1;
+        i = find(g->variables, name);
+    }
+    return agrees(g->variables, i, value, like, checking) ? i : -1;
 }
 
 ct_tensor *ct_capture_variable(const char *name, double value, const ct_tensor *like) {
@@ -90,16 +106,13 @@ ct_tensor *ct_capture_variable(const char *name, double value, const ct_tensor *
     if (!like->storage) return ct_fail(CT_ERR_STATE, me, "like has a shape but no data"), NULL;
     if (!fits(me, name, like->view.dtype, value)) return NULL;
     ct_graph *g = ct__capturing, *owner = g && g->checked ? g->checked : g;
-    if (!g) return ct_full(CT_DIMS0, value, .dtype = like->view.dtype, .device = like->storage->device);
-    int i = find(owner->variables, name);
-    if (i < 0 && owner != g)
-        return ct_fail(CT_ERR_STATE, me, "%s is none of the variables that the graph was captured with", name), NULL;
-    const bool known = i >= 0, suspended = ct_capture_suspend();
-    bool ok = known || add(owner, name, value, like);
-    ct_capture_resume(suspended);
-    if (!known) i = find(owner->variables, name);
-    ok = ok && agrees(owner->variables, i, value, like, owner != g);
-    return ok ? place_of(owner->variables, i) : NULL;
+    if (g) {
+        const bool was_pending = ct__pending();
+        const int i = find_or_add(owner, name, value, like, owner != g);
+        if (i >= 0) return place_of(owner->variables, i);
+        ct__capture_give_up(was_pending);
+    }
+    return ct_full(CT_DIMS0, value, .dtype = like->view.dtype, .device = like->storage->device);
 }
 
 static bool fail_unknown(const struct ct_graph_variables *v, const char *name) {

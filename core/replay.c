@@ -1,4 +1,5 @@
 /* Replays of a captured graph: a loop over its records. Nothing is allocated, locked or counted here. */
+#include <stdatomic.h>
 #include <string.h>
 
 #include "core/device.h"
@@ -87,7 +88,6 @@ bool ct__graph_put(const ct_graph *g, ct_record *record) {
 }
 
 bool ct__graph_run(ct_graph *g, ct_record *record) {
-    if (record->kind == CT__EFFECT) return record->effect(record->context) && ct_ok();
     if (record->kind != CT__CALL) return ct__graph_put(g, record);
     const ct_device device = record->call.device;
     if (device.type == CT_CPU) return ct__graph_call(g, record);
@@ -112,13 +112,18 @@ static bool is_there(const ct_graph *g, const ct_record *record) {
            ct__records_work(record->kind == CT__CALL ? record->call.device : g->slots[record->slot].device);
 }
 
+static bool run_effect(const ct_record *record) {
+    if (record->effect(record->context)) return ct_ok();
+    return ct_ok() ? ct_fail(CT_ERR_STATE, "replay", "an effect failed without an error") : false;
+}
+
 bool ct__graph_replay(ct_graph *g, bool effects) {
     for (int i = 0; i < g->n_generators; i++)
         g->generators[i].first = ct__rng_take(g->generators[i].rng, g->generators[i].drawn);
     bool ok = (!g->on_devices || enter(g)) && ct__graph_data_send(g);
     for (int i = 0; ok && i < g->n_records; i++) {
         ct_record *record = &g->records[i];
-        ok = record->kind == CT__EFFECT ? !effects || (record->effect(record->context) && ct_ok())
+        ok = record->kind == CT__EFFECT ? !effects || run_effect(record)
              : is_there(g, record)      ? ct__graph_run_together(g, &i)
              : record->kind == CT__CALL ? ct__graph_call(g, record)
                                         : ct__graph_put(g, record);
@@ -132,14 +137,13 @@ bool ct_replay(ct_graph *g) {
     if (ct__pending()) return false;
     if (!g) return ct__fail_null("replay", "graph");
     if (ct__capturing) return ct_fail(CT_ERR_STATE, "replay", "a replay cannot be part of a capture");
-    if (g->replaying)
+    if (atomic_exchange(&g->replaying, true))
         return ct_fail(CT_ERR_STATE, "replay", "the graph is being replayed already, by this thread or another");
     const char *fault = ct__graph_fault(g);
-    if (fault) return ct_fail(CT_ERR_STATE, "replay", "%s: capture it again", fault);
-    g->replaying = true;
-    const bool ok = ct__variables_send(g) &&
-                    ((g->flags & CT_CAPTURE_CHECK) ? ct__graph_check_replay(g) : ct__graph_replay(g, true));
-    g->replaying = false;
+    const bool ok = fault ? ct_fail(CT_ERR_STATE, "replay", "%s: capture it again", fault)
+                          : ct__variables_send(g) &&
+                                ((g->flags & CT_CAPTURE_CHECK) ? ct__graph_check_replay(g) : ct__graph_replay(g, true));
+    atomic_store(&g->replaying, false);
     return ok;
 }
 

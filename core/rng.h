@@ -4,8 +4,11 @@
 
 #include <cotangent/backend.h>
 
-ct_random ct__rng_draw(ct_rng *rng); /* the position of one call; NULL: the default generator */
+ct_random ct__rng_draw(ct_rng *rng);             /* the position of one call; NULL: the default generator */
 ct_random ct__rng_take(ct_rng *rng, uint64_t n); /* those of the next n calls: the first of them */
+/* A graph holds the generators that it draws from; NULL does nothing. */
+void ct__rng_retain(ct_rng *rng);
+void ct__rng_release(ct_rng *rng);
 
 /* Four random words for the block `block` of a call. */
 static inline void ct__philox(ct_random at, uint64_t block, uint32_t out[4]) {

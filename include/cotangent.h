@@ -371,7 +371,7 @@ typedef void (*ct_pool_run)(void *context, int64_t tasks, void (*task)(void *tas
                             void *task_context);
 CT_API bool ct_set_pool(ct_pool_run run, void *context, int threads); /* run NULL: the library's own pool again */
 
-/* The level of vector instructions in use ("base", "avx2", "avx512", "avx512bf16", "avx512amx", "neon"). Also CT_ISA=name.
+/* The level of vector instructions in use ("base", "avx2", "avx512", "avx512bf16", "avx512amx", "neon", "neonbf16"). Also CT_ISA=name.
  * A level that the machine lacks is an error. Switch it only while no op is running. */
 CT_API const char *ct_isa(void);
 CT_API bool ct_set_isa(const char *name);

@@ -19,6 +19,7 @@ typedef struct part {
     int64_t count;
     bool given;
     bool stays;    /* it is given, or named */
+    bool changes;  /* some record writes to it */
     int last;      /* record that uses it */
     ct_tensor *at; /* kept, of one dimension; NULL: it is not made yet */
 } part;
@@ -183,6 +184,7 @@ static bool read_place(loading *l, place *p, bool output, int user) {
         l->at++;
         if (!read_view(l, p)) return false;
         l->parts[p->memory].last = user;
+        l->parts[p->memory].changes |= output || (l->records[user].op->flags & CT_OP_MUTATES);
     } else {
         return refuse(l, "an %s is missing", output ? "output" : "input");
     }
@@ -449,6 +451,33 @@ static bool run(void *context) {
     return ok;
 }
 
+/* What records change has memory of its own, so that what was saved is still there after the run of the capture, */
+static bool take_over(loading *l) {
+    bool ok = true;
+    for (int i = 0; ok && i < l->n_parts; i++)
+        ct_scope {
+            ct_tensor *saved = l->parts[i].given && l->parts[i].changes ? l->parts[i].at : NULL,
+                      *own = saved ? ct_clone(saved) : NULL;
+            ok = !saved || own;
+            if (own) ct_drop(saved), l->parts[i].at = ct_keep(own);
+        }
+    return ok;
+}
+
+/* and comes back: that run is none that the program has asked for. */
+static bool put_back(const loading *l) {
+    bool ok = true;
+    for (int i = 0; ok && i < l->n_parts; i++) {
+        char source[32];
+        if (!l->parts[i].given || !l->parts[i].changes) continue;
+        snprintf(source, sizeof source, "memory.%d", i);
+        ct_scope {
+            ok = ct_assign(l->parts[i].at, ct_to(ct_state_get(l->state, source), l->device)) != NULL;
+        }
+    }
+    return ok;
+}
+
 static bool give_names(loading *l, ct_graph *graph) {
     bool ok = true;
     for (int i = 0; ok && i < l->n_names; i++)
@@ -477,10 +506,10 @@ ct_graph *ct__graph_of_state(const ct_state *state, const char *path, ct_device 
     bool ok = ct_set_device(l.device);
     ct_scope {
         ct_no_grad {
-            ok = ok && read_text(&l);
-            graph = ok ? ct_capture(run, &l, CT_CAPTURE_WARM) : NULL;
+            ok = ok && read_text(&l) && take_over(&l);
+            graph = ok ? ct_capture(run, &l, CT_CAPTURE_WARM | CT_CAPTURE_UNCHECKED) : NULL;
             if (ok && !graph && ct_error_code() != CT_ERR_IO) refuse_record(&l, l.n_records, "the graph");
-            if (graph && !give_names(&l, graph)) ct_graph_free(graph), graph = NULL;
+            if (graph && !(put_back(&l) && give_names(&l, graph))) ct_graph_free(graph), graph = NULL;
         }
     }
     for (int i = 0; i < l.n_parts; i++) ct_drop(l.parts[i].at);

@@ -52,18 +52,40 @@ static bool see(saving *s, int64_t record, const char *name, int memory, ct_dtyp
            refused(record, name, "it sees memory as another dtype than the records before");
 }
 
+static bool is_backward(const ct_view *view) {
+    for (int d = 0; d < view->ndim; d++)
+        if (view->strides[d] < 0) return true;
+    return false;
+}
+
 static bool see_call(saving *s, int64_t i, const ct_graph_record_info *r) {
     for (int k = 0; k < r->n_in + r->n_out; k++) {
         const ct_view *view = k < r->n_in ? r->in[k] : r->out[k - r->n_in];
         if (!view || r->memory[k] < 0) continue;
         if (!see(s, i, r->op->name, r->memory[k], view->dtype)) return false;
-        for (int d = 0; d < view->ndim; d++)
-            if (view->strides[d] < 0) return refused(i, r->op->name, "it sees memory backwards");
+        if (is_backward(view)) return refused(i, r->op->name, "it sees memory backwards");
     }
     if (r->own_generator)
         return refused(i, r->op->name, "its random numbers come from a generator of the program's own");
     if (r->positioned) return refused(i, r->op->name, "its place in the random stream is part of its options");
+    if (r->attrs && r->op->attr_size && !r->op->attrs)
+        return refused(i, r->op->name, "its options have no names by which they could be written");
     if (r->op->flags & CT_OP_TRANSFERS) return refused(i, r->op->name, "it moves data between devices");
+    return true;
+}
+
+/* What only the host writes has the dtype that its name sees. */
+static bool see_names(saving *s) {
+    ct_view view;
+    int memory;
+    const char *name;
+    for (int i = 0; (name = ct_graph_name_at(s->graph, i)); i++) {
+        if (!ct_graph_named(s->graph, name, &memory, &view)) return false;
+        if (s->dtypes[memory] == CT_DTYPE_COUNT) s->dtypes[memory] = view.dtype;
+        if (s->dtypes[memory] != view.dtype || is_backward(&view))
+            return ct_fail(CT_ERR_UNSUPPORTED, "graph_save",
+                           "%s sees memory backwards, or as another dtype than the records do", name);
+    }
     return true;
 }
 
@@ -81,6 +103,9 @@ static bool look(saving *s) {
         if (r.kind == CT_GRAPH_PUT && r.bytes != m.bytes)
             return refused(i, "put", "the host writes to a part of the memory alone");
     }
+    if (i > CT__GRAPH_MOST)
+        return ct_fail(CT_ERR_UNSUPPORTED, "graph_save", "the graph has %lld records, and a file at most %d",
+                       (long long)i, CT__GRAPH_MOST);
     return i > 0 || ct_fail(CT_ERR_STATE, "graph_save", "the graph was not captured with CT_CAPTURE_SAVE, or is empty");
 }
 
@@ -159,8 +184,7 @@ static bool write_names(saving *s) {
     int memory;
     const char *name;
     for (int i = 0; (name = ct_graph_name_at(s->graph, i)); i++) {
-        if (!ct_graph_named(s->graph, name, &memory, &view))
-            return ct_fail(CT_ERR_STATE, "graph_save", "%s is not in the graph any more", name);
+        if (!ct_graph_named(s->graph, name, &memory, &view)) return false;
         add(&s->text, "name %s ", name);
         write_view(&s->text, "", memory, &view);
     }
@@ -169,7 +193,7 @@ static bool write_names(saving *s) {
 
 static bool write_all(saving *s) {
     ct_graph_record_info r = {.size = sizeof r};
-    bool ok = look(s) && write_memory(s) && write_names(s);
+    bool ok = look(s) && see_names(s) && write_memory(s) && write_names(s);
     for (int64_t i = 0; ok && ct_graph_record(s->graph, i, &r); i++)
         ok = r.kind == CT_GRAPH_CALL ? write_call(s, i, &r) : write_data(s, i, &r);
     if (ok && s->text.failed) return ct_fail(CT_ERR_MEMORY, "graph_save", "out of memory");
@@ -179,7 +203,10 @@ static bool write_all(saving *s) {
 bool ct__graph_to_state(const ct_graph *graph, ct_state *state) {
     ct_graph_memory_info m = {.size = sizeof m};
     saving s = {.graph = graph, .state = state};
-    while (s.n < CT__GRAPH_MOST && ct_graph_memory(graph, s.n, &m)) s.n++;
+    while (ct_graph_memory(graph, s.n, &m)) s.n++;
+    if (s.n > CT__GRAPH_MOST)
+        return ct_fail(CT_ERR_UNSUPPORTED, "graph_save", "the graph has %d parts of memory, and a file at most %d", s.n,
+                       CT__GRAPH_MOST);
     s.dtypes = ct_malloc(((size_t)s.n + 1) * sizeof *s.dtypes);
     bool ok = s.dtypes || ct_fail(CT_ERR_MEMORY, "graph_save", "out of memory");
     for (int i = 0; ok && i < s.n; i++) s.dtypes[i] = CT_DTYPE_COUNT;

@@ -39,6 +39,11 @@ check "without a file it is printed" cmp printed.dot step.dot
 "$cotangent" graph tiny.yaml --dot --passes none >recorded.dot
 check "as recorded there is more" test "$(count label recorded.dot)" -gt "$(count label step.dot)"
 
+"$cotangent" graph tiny.yaml --dot --passes none --set accumulate=2 >parts.dot
+losses() { grep -c '\[label="class_nll[ "\\]' "$1"; }
+check "a batch in two parts has two losses" test "$(losses parts.dot)" -eq 2
+check "of which there is one otherwise" test "$(losses recorded.dot)" -eq 1
+
 # refuses TEXT ARGUMENTS...: exit status 2 and that on standard error.
 refuses() {
     local text=$1

@@ -62,6 +62,12 @@ says_so() {
         ! grep -q 'not captured' plain.txt
 }
 check "a step that can be captured is not said to be eager" says_so
+by_shards() {
+    "$cotangent" train csv-classification --data kinds.csv --batch 12 --epochs 2 --capture "$1" --set shards=2 --out "shards-$1" >shards.txt || return 1
+    grep -q 'note: steps are not captured: gradients are those of several processes, or of shards' shards.txt
+}
+check "shards are trained eagerly, and said to be where a capture was asked for" by_shards true
+check "and not where it was not" eval '! by_shards auto'
 refused() { "$cotangent" train csv-classification --data kinds.csv --capture maybe 2>&1 | grep -q "^error: --capture is true, false or auto, not 'maybe'$"; }
 check "another word for --capture is refused" refused
 in_recipe() { "$cotangent" train csv-classification --data kinds.csv --set capture=maybe --out never 2>&1 | grep -q "true, false or auto"; }

@@ -119,7 +119,8 @@ double opcheck_smallest(ct_dtype dtype);
  * The end takes what the begin gave. */
 ct_device opcheck_begin_f64(void);
 void opcheck_end_f64(ct_device device);
-bool opcheck_has_f64(void); /* the device under check */
+bool opcheck_has_f64(void);                           /* the device under check */
+bool opcheck_is_beyond(const opcheck_sample *sample); /* it asks for f64, which that device has not */
 /* What may become 0: numbers below the normal ones; on such devices, that is those of WebGPU, on the way to a result too, times what they
  * are multiplied by. */
 double opcheck_flushed(ct_dtype dtype);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include <cotangent/backend.h>
+#include <cotangent/capture.h>
 
 #include "core/dtype.h"
 #include "core/tensor.h"
@@ -269,6 +270,10 @@ double *opcheck_read(ct_tensor *x) {
 
 bool opcheck_has_f64(void) { return ct_device_has_dtype(ct_get_device(), CT_F64); }
 
+bool opcheck_is_beyond(const opcheck_sample *sample) {
+    return !opcheck_has_f64() && memmem(sample->text, (size_t)sample->length, "=f64", 4);
+}
+
 ct_device opcheck_begin_f64(void) {
     const ct_device device = ct_get_device();
     if (!opcheck_has_f64()) ct_set_device((ct_device){.type = CT_CPU});
@@ -285,7 +290,9 @@ double opcheck_flushed(ct_dtype dtype) {
 /* ---- Calls ---- */
 
 bool opcheck_apply(const opcheck_sample *sample, ct_tensor *const *in, ct_tensor **out) {
+    const bool suspended = ct_capture_suspend(); /* before a replay the caller does the same */
     ct_seed(20);
+    ct_capture_resume(suspended);
     return ct_apply(sample->op, in, sample->n_in, sample->attrs, out, sample->n_out);
 }
 

@@ -29,7 +29,7 @@
 
 enum { DRAWS = 6, LAMBDA = 8, LARGE = 4096 };
 
-static const char *const levels[] = {"base", "avx2", "avx512", "avx512bf16", "avx512amx", "neon"};
+static const char *const levels[] = {"base", "avx2", "avx512", "avx512bf16", "avx512amx", "neon", "neonbf16"};
 enum { LEVELS = sizeof levels / sizeof *levels };
 
 /* ---- Dtypes ---- */
@@ -476,9 +476,9 @@ static void check_levels(opcheck *check, opcheck_sample *sample, input_set *set,
     for (int level = 0; level < LEVELS; level++) {
         const char *name = only ? "device" : levels[level];
         if (only && strcmp(levels[level], only) != 0) continue;
-        /* only products differ between avx512 and what is above it */
-        if (!only && (sample->op->flags & CT_OP_ELEMENTWISE) && strncmp(levels[level], "avx512", 6) == 0 &&
-            levels[level][6])
+        /* only products differ between avx512 or neon and what is above it */
+        if (!only && (sample->op->flags & CT_OP_ELEMENTWISE) &&
+            (strstr(levels[level], "bf16") || strstr(levels[level], "amx")))
             continue;
         if (!ct_set_isa(levels[level])) {
             ct_error_clear(); /* a level that this machine lacks: opcheck_missing_levels tells */
@@ -557,7 +557,7 @@ void opcheck_values(opcheck *check, opcheck_sample *sample) {
     static const ct_dtype floats[] = {CT_F32, CT_BF16, CT_F64, CT_F16},
                           wholes[] = {CT_I64, CT_I32, CT_I16, CT_I8, CT_U8, CT_BOOL};
     const char *best = ct_isa();
-    if (!opcheck_has_f64() && memmem(sample->text, (size_t)sample->length, "=f64", 4)) return;
+    if (opcheck_is_beyond(sample)) return;
     bool large = sample->largest > LARGE, any_float = false, any_whole = false, float_only = false;
     for (int i = 0; i < sample->n_in; i++) {
         const opcheck_input *input = &sample->in[i];

@@ -5,6 +5,7 @@
 #include <cotangent/nn.h>
 #include <cotangent/optim.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,6 +38,27 @@ static void check_device(const char *queued, const char *recorded) {
 TEST_LIMIT(a_device_that_does_calls_as_one_has_them_too, 120) { check_device("0", "1"); }
 TEST_LIMIT(a_device_that_cannot_has_them_too, 120) { check_device("0", "0"); }
 TEST_LIMIT(a_device_that_holds_its_work_back_has_them_too, 120) { check_device("1", "1"); }
+
+/* The same data of the host's on two devices: two tensors. */
+static bool on_both(void *context) {
+    ct_tensor **t = context;
+    const float numbers[4] = {1, 2, 3, 4};
+    ct_tensor *here = ct_from_data(numbers, CT_DIMS(4), CT_F32), *there = NULL;
+    if (!ct_set_device(ct_device_of(t[1]))) return false;
+    there = ct_from_data(numbers, CT_DIMS(4), CT_F32);
+    return ct_set_device(cpu) && ct_assign(t[0], ct_add(t[0], here)) && ct_assign(t[1], ct_add(t[1], there));
+}
+
+TEST(the_same_data_on_two_devices_is_on_both_in_replays) {
+    ct_device device;
+    setenv("CT_BACKEND_PATH", CT_TEST_MODULES, 1);
+    REQUIRE(ct_device_parse("guard", &device));
+    ct_tensor *t[] = {ct_zeros(CT_DIMS(4)), ct_zeros(CT_DIMS(4), .device = device)};
+    ct_graph *graph = ct_capture(on_both, t, 0);
+    REQUIRE(graph);
+    CHECK(ct_replay(graph) && ct_item(ct_sum(t[0])) == 30 && ct_item(ct_sum(ct_to(t[1], cpu))) == 30);
+    ct_graph_free(graph);
+}
 
 /* Random positions, rates, what is put and what is filled: nothing of it comes between. */
 TEST_LIMIT(a_step_is_one_piece_of_work_on_a_device_that_does_work_as_one, 120) {
@@ -117,10 +139,44 @@ TEST(effects_are_done_in_replays_alone) {
     ct_graph *graph = ct_capture(with_effect, x, 0);
     CHECK(graph && effects == 0 && ct_item(ct_select(x, 0, 0)) == 4);
     CHECK(ct_replay(graph) && ct_replay(graph) && effects == 2 && ct_item(ct_select(x, 0, 0)) == 16);
+    effects = -1; /* so that it fails, and says nothing */
+    CHECK(!ct_replay(graph));
+    CHECK_ERROR(CT_ERR_STATE, "replay: an effect failed without an error");
     ct_graph_free(graph);
     CHECK(ct_replay(NULL) == false);
     ct_error_clear();
     ct_graph_free(NULL);
+}
+
+static bool do_nothing(void *context) { return context == NULL; }
+
+TEST(a_function_that_calls_nothing_is_a_graph) {
+    const unsigned flags[] = {0, CT_CAPTURE_CHECK, CT_CAPTURE_SAVE, CT_CAPTURE_LAYOUT | CT_CAPTURE_RECOMPUTE};
+    for (int i = 0; i < 4; i++) {
+        ct_graph *graph = ct_capture(do_nothing, NULL, flags[i]);
+        CHECK(graph && ct_replay(graph));
+        ct_graph_free(graph);
+    }
+}
+
+static bool normalize(void *context) {
+    ct_tensor **t = context, *loss = ct_sum(ct_layer_norm(t[0], CT_DIMS(20), .weight = t[1])), *grad = NULL;
+    return ct_grad(&loss, 1, NULL, &t[1], 1, &grad, 0) && ct_assign(t[2], grad);
+}
+
+TEST(a_graph_is_captured_again_where_chunks_have_another_size) {
+    ct_tensor *t[] = {harness_randn(CT_DIMS(3000, 20)), ct_set_requires_grad(ct_ones(CT_DIMS(20)), true),
+                      ct_zeros(CT_DIMS(20))};
+    ct_graph *graph = ct_capture(normalize, t, 0);
+    REQUIRE(graph && ct_replay(graph) && ct_set_grain(40));
+    CHECK(!ct_graph_is_good(graph) && !ct_replay(graph));
+    CHECK_ERROR(CT_ERR_STATE, "replay: the size of chunks or the level of instructions has been set since the capture: "
+                              "capture it again");
+    ct_graph_free(graph);
+    graph = ct_capture(normalize, t, 0);
+    CHECK(graph && ct_graph_is_good(graph) && ct_replay(graph));
+    ct_graph_free(graph);
+    CHECK(ct_set_grain(0));
 }
 
 /* Effects that may come early come before calls, not before each other. */
@@ -265,4 +321,35 @@ TEST(two_threads_replay_graphs_of_their_own) {
     int models[2] = {MLP, CONVOLUTIONAL};
     for (int i = 0; i < 2; i++) CHECK(pthread_create(&threads[i], NULL, train_alone, &models[i]) == 0);
     for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+}
+
+typedef struct counting {
+    ct_tensor *n;
+    ct_graph *graph;
+    _Atomic int replays;
+} counting;
+
+static bool count_up(void *context) {
+    ct_tensor *n = ((counting *)context)->n;
+    return ct_assign(n, ct_add_s(n, 1)) != NULL;
+}
+
+static void *replay_often(void *context) {
+    counting *c = context;
+    for (int i = 0; i < 2000; i++) {
+        if (ct_replay(c->graph)) atomic_fetch_add(&c->replays, 1);
+        else CHECK(ct_error_code() == CT_ERR_STATE);
+        ct_error_clear();
+    }
+    return NULL;
+}
+
+TEST(a_graph_that_two_threads_replay_at_once_is_refused_to_one_of_them) {
+    counting c = {.n = ct_zeros(CT_DIMS0)};
+    pthread_t threads[2];
+    REQUIRE((c.graph = ct_capture(count_up, &c, 0)));
+    for (int i = 0; i < 2; i++) CHECK(pthread_create(&threads[i], NULL, replay_often, &c) == 0);
+    for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+    CHECK(ct_item(c.n) == 2 + atomic_load(&c.replays));
+    ct_graph_free(c.graph);
 }

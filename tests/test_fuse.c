@@ -7,18 +7,12 @@
 #include "core/graph.h"
 #include "core/passes/passes.h"
 #include "core/threads.h"
+#include "tests/count_calls.h"
 #include "tests/fail_everywhere.h"
 #include "tests/harness.h"
 #include "tests/host_memory.h"
 
 /* ---- Looking at graphs ---- */
-
-static int count_calls(const ct_graph *graph, const char *op) {
-    int n = 0;
-    for (int i = 0; i < graph->n_records; i++)
-        n += graph->records[i].kind == CT__CALL && strcmp(graph->records[i].call.op->name, op) == 0;
-    return n;
-}
 
 /* Steps of all fused calls. */
 static int count_steps(const ct_graph *graph) {

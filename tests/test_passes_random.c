@@ -48,11 +48,11 @@ static void try_orders(const char *const *names, int n, bool *used, char *text, 
 }
 
 TEST_LIMIT(every_order_of_every_set_of_passes_has_them, 120) {
-    static const char *const names[] = {"dead", "cse", "hoist", "recompute", "fuse", "order"};
-    bool used[6] = {false};
+    static const char *const names[] = {"dead", "cse", "hoist", "recompute", "fuse", "order", "overwrite"};
+    bool used[7] = {false};
     char text[256] = "";
     uint64_t seed = 1000;
-    try_orders(names, 6, used, text, &seed);
+    try_orders(names, 7, used, text, &seed);
 }
 
 TEST_LIMIT(on_a_device_they_have_them_too, 3600) {
@@ -75,7 +75,7 @@ static bool capture_and_replay(void) {
     ct_scope {
         random_program p;
         random_make(&p, 3, 25, cpu);
-        ct_graph *g = ct_ok() && ct_capture_passes("cse,dead,hoist,recompute,fuse,order")
+        ct_graph *g = ct_ok() && ct_capture_passes("cse,dead,hoist,recompute,fuse,order,overwrite")
                           ? ct_capture(random_run, &p, CT_CAPTURE_WARM)
                           : NULL;
         ok = g && ct_replay(g);

@@ -6,6 +6,7 @@
 
 #include "core/alloc.h"
 #include "core/attrs.h"
+#include "core/device.h"
 #include "core/dtype.h"
 #include "core/error.h"
 #include "core/passes/passes.h"
@@ -103,6 +104,7 @@ static bool is_current(const sharing *s, int k) {
 /* The result in slot a in place of that in slot b; total: bytes of all results of the record. */
 static bool can_stand_for(const sharing *s, int a, int b, int record, int64_t total) {
     const ct_graph_slot *x = &s->graph->slots[a], *y = &s->graph->slots[b];
+    if (!ct__same_device(x->device, y->device)) return false; /* what the host puts has none of its own to compare */
     if (x->kept || y->kept || s->writers[a] != 1 || s->writers[b] != 1 || y->first != record || x->bytes != y->bytes)
         return false;
     for (int k = x->last + 1; k < y->first; k++)

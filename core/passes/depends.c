@@ -34,20 +34,10 @@ typedef struct builder {
     int n_run, run_kind, barrier;
 } builder;
 
-static bool grow(void **array, int *room, int n, size_t size) {
-    if (n < *room) return true;
-    const int more = *room ? 2 * *room : 256;
-    void *larger = ct__grow(*array, (size_t)*room * size, (size_t)more * size);
-    if (!larger) return ct__fail_memory("capture", (size_t)more * size);
-    *array = larger;
-    *room = more;
-    return true;
-}
-
 static bool add_edge(builder *b, int from, int to) {
     ct_depends *d = b->depends;
     if (from == to || from < 0) return true;
-    if (!grow((void **)&d->edges, &d->room, d->n_edges, sizeof *d->edges)) return false;
+    if (!ct__graph_grow_list((void **)&d->edges, &d->room, d->n_edges, sizeof *d->edges)) return false;
     d->edges[d->n_edges].from = from;
     d->edges[d->n_edges++].to = to;
     return true;
@@ -65,7 +55,7 @@ static bool after_uses(builder *b, int use_at, const ct_access *access, bool all
 }
 
 static bool remember(builder *b, int *list, const ct_access *access, bool all, int record) {
-    if (!grow((void **)&b->pool, &b->uses_room, b->n_uses, sizeof *b->pool)) return false;
+    if (!ct__graph_grow_list((void **)&b->pool, &b->uses_room, b->n_uses, sizeof *b->pool)) return false;
     b->pool[b->n_uses] =
         (use){.record = record, .next = *list, .low = all ? 0 : access->low, .high = all ? SIZE_MAX : access->high};
     *list = b->n_uses++;
@@ -74,12 +64,11 @@ static bool remember(builder *b, int *list, const ct_access *access, bool all, i
 
 static bool add_access(builder *b, const ct_access *access, int record) {
     const int memory = ct__slot_memory(b->graph, access->slot);
-    const ct_graph_slot *slot = &b->graph->slots[access->slot];
-    const bool foreign = slot->kept && slot->kept->wrapped; /* several slots may share it: bytes tell nothing */
+    const bool shared = b->graph->slots[access->slot].shared; /* bytes tell nothing where several slots share them */
     uses *of = &b->of[memory];
-    const bool all = foreign || (access->writes && (access->whole || of->n_writes >= MANY));
+    const bool all = shared || (access->writes && (access->whole || of->n_writes >= MANY));
     if (!after_uses(b, of->writes, access, all, record)) return false;
-    if (!access->writes) return remember(b, &of->reads, access, foreign, record);
+    if (!access->writes) return remember(b, &of->reads, access, shared, record);
     if (!after_uses(b, of->reads, access, all, record)) return false;
     if (all) *of = (uses){.reads = -1, .writes = -1};
     of->n_writes++;

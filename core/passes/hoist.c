@@ -15,11 +15,11 @@ typedef struct hoisting {
     bool *hoisted;
 } hoisting;
 
-/* A slot that holds the same in every replay, from its only write on. */
+/* A slot that holds the same in every replay, from its only write on: what is done once writes to nothing that others write. */
 static bool is_constant(const hoisting *h, int slot) {
     const ct_graph_slot *s = &h->graph->slots[slot];
-    if (s->kept) return s->frozen && !h->writers[slot] && (h->graph->flags & CT_CAPTURE_FROZEN);
-    return h->writers[slot] == 1 && h->writer[slot] >= 0 && h->graph->records[h->writer[slot]].once;
+    if (s->kept) return s->frozen && !s->shared && !h->writers[slot] && (h->graph->flags & CT_CAPTURE_FROZEN);
+    return h->writer[slot] >= 0 && h->graph->records[h->writer[slot]].once;
 }
 
 static bool can_be_once(const hoisting *h, const ct_record *record) {

@@ -17,7 +17,9 @@ static const ct_graph_pass passes[] = {
     {"layout", ct__pass_layout, false, CT_CAPTURE_LAYOUT},
     {"recompute", ct__pass_recompute, false, CT_CAPTURE_RECOMPUTE},
     {"fuse", ct__pass_fuse, true, 0},   /* and of what is made again, with what uses it */
+    {"casts", ct__pass_casts, true, 0}, /* that fuse has left */
     {"order", ct__pass_order, true, 0}, /* for a lower peak of memory */
+    {"overwrite", ct__pass_overwrite, true, 0},
     {0},
 };
 
@@ -138,7 +140,6 @@ bool ct__passes_run(ct_graph *g) {
     const bool logging = ct__log_on(CT__LOG_CAPTURE);
     if (!ct__graph_once_first(g)) return false;
     ct__graph_lifetimes(g);
-    if ((g->recorded = ct__graph_usage(g, NULL)) < 0) return false;
     if (logging) log_state(g, "as recorded"), ct__graph_log(g);
     if (!run_chosen(g, text ? text : "")) return false;
     if (logging) log_state(g, "after all passes"), ct__graph_log(g);

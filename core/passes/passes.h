@@ -1,5 +1,5 @@
 /* Passes improve a captured graph between its recording and its memory plan; each lies in a file of its own. What they share is here:
- * what records read and write, which of them may change places, and how records come and go.
+ * what records read and write, and how records come and go. Which of them may change places is in depends.h.
  *
  * Every pass keeps the bits of what stays (kept slots, effects, random positions), and one that fails leaves a graph that can be freed. */
 #ifndef COTANGENT_CORE_PASSES_H
@@ -19,7 +19,9 @@ bool ct__pass_cse(ct_graph *graph);
 bool ct__pass_hoist(ct_graph *graph);
 bool ct__pass_layout(ct_graph *graph);
 bool ct__pass_recompute(ct_graph *graph);
+bool ct__pass_casts(ct_graph *graph);
 bool ct__pass_order(ct_graph *graph);
+bool ct__pass_overwrite(ct_graph *graph);
 
 /* Runs those that are on, in the order of the table; or what CT_PASSES says: names in the order in which they run ("cse,dead"), names to
  * leave out ("-fuse,-cse"), or "none". False after an error. */
@@ -50,19 +52,15 @@ static inline int ct__slot_next(const ct_record *record, int *i) {
     }
     return (*i)++ > record->n_views ? -1 : record->kind == CT__CALL ? record->scratch : record->slot;
 }
-bool ct__record_reads(const ct_graph *graph, const ct_record *record, int slot);
-bool ct__record_writes(const ct_graph *graph, const ct_record *record, int slot);
 /* It changes nothing but outputs, which depend on its inputs alone: it may be left out, done once or done again. */
 bool ct__record_is_pure(const ct_record *record);
 /* Values of its inputs may be an error (an index out of range), or it may be a program's own kernel: what lasts is written before it or
  * after it as in the function, so that an error leaves behind what it does there. */
 bool ct__record_may_fail(const ct_record *record);
-/* Slots that may be the same memory have one number: that of the slot, or of the first one on memory that is not the library's. */
+/* Slots that may be the same memory have one number: that of the slot, or of the first one that is shared. */
 int ct__slot_memory(const ct_graph *graph, int slot);
 /* For each slot how many records write it; of n_slots numbers, which the caller frees. NULL after an error. */
 int *ct__graph_writers(const ct_graph *graph);
-/* Two neighbours may change places: neither uses what the other writes, and an effect stays where it is among what is kept. */
-bool ct__may_swap(const ct_graph *graph, const ct_record *a, const ct_record *b);
 
 /* ---- Changes ---- */
 

@@ -78,7 +78,7 @@ static bool is_cheap(const ct_graph *g, const ct_record *record) {
 static bool is_there(const recomputing *r, int slot, int reader, int at) {
     const ct_graph_slot *s = &r->graph->slots[slot];
     if (r->writers[slot] > 1 || (r->writers[slot] && r->writer[slot] >= reader && r->writer[slot] < at)) return false;
-    return s->kept ? !s->kept->wrapped && r->effects[reader] == r->effects[at] : s->last >= at;
+    return s->kept ? !s->shared && r->effects[reader] == r->effects[at] : s->last >= at;
 }
 
 /* The record that makes a slot, if it can be done again for its use `at`, and what it needs before; -1: it cannot. *extra grows by the bytes

@@ -43,20 +43,6 @@ bool ct__access_next(const ct_graph *g, const ct_record *record, int *i, ct_acce
     return true;
 }
 
-bool ct__record_reads(const ct_graph *g, const ct_record *record, int slot) {
-    ct_access access;
-    for (int i = 0; ct__access_next(g, record, &i, &access);)
-        if (access.slot == slot && access.reads) return true;
-    return false;
-}
-
-bool ct__record_writes(const ct_graph *g, const ct_record *record, int slot) {
-    ct_access access;
-    for (int i = 0; ct__access_next(g, record, &i, &access);)
-        if (access.slot == slot && access.writes) return true;
-    return false;
-}
-
 bool ct__record_is_pure(const ct_record *record) {
     if (record->generator >= 0) return false;
     if (record->kind != CT__CALL) return record->kind != CT__EFFECT;
@@ -76,12 +62,10 @@ bool ct__record_may_fail(const ct_record *record) {
     return false;
 }
 
-static bool is_foreign(const ct_graph_slot *s) { return s->kept && s->kept->wrapped; }
-
 int ct__slot_memory(const ct_graph *g, int slot) {
     int first = 0;
-    if (!is_foreign(&g->slots[slot])) return slot;
-    while (!is_foreign(&g->slots[first])) first++;
+    if (!g->slots[slot].shared) return slot;
+    while (!g->slots[first].shared) first++;
     return first;
 }
 
@@ -95,29 +79,6 @@ int *ct__graph_writers(const ct_graph *g) {
         for (int i = 0; ct__access_next(g, &g->records[k], &i, &access);)
             if (access.writes) writers[access.slot]++;
     return writers;
-}
-
-static bool uses_kept(const ct_graph *g, const ct_record *record) {
-    ct_access access;
-    for (int i = 0; ct__access_next(g, record, &i, &access);)
-        if (g->slots[access.slot].kept) return true;
-    return false;
-}
-
-static bool collide(const ct_graph *g, const ct_access *x, const ct_access *y) {
-    if (!x->writes && !y->writes) return false;
-    if (x->slot == y->slot) return x->low < y->high && y->low < x->high;
-    return ct__slot_memory(g, x->slot) == ct__slot_memory(g, y->slot);
-}
-
-bool ct__may_swap(const ct_graph *g, const ct_record *a, const ct_record *b) {
-    if (a->kind == CT__EFFECT || b->kind == CT__EFFECT) /* it may do anything to what is kept */
-        return a->kind != b->kind && !uses_kept(g, a->kind == CT__EFFECT ? b : a);
-    ct_access x, y;
-    for (int i = 0; ct__access_next(g, a, &i, &x);)
-        for (int k = 0; ct__access_next(g, b, &k, &y);)
-            if (collide(g, &x, &y)) return false;
-    return true;
 }
 
 /* ---- Changes ---- */

@@ -17,9 +17,11 @@
  * changed (ct_optim_set_lr and schedules as ever), clocks and loss scales lie in tensors. What the function computes on the host is frozen:
  * a number that it hands to an op, which way it went, the data of a ct_from_data. What cannot be captured is an error that says so, and
  * leaves no graph: a read of a value (ct_item, ct_read, ct_data), an op whose result has a shape that depends on values, a ct_write to a
- * tensor from before.
+ * tensor from before, a generator of random numbers that is set (ct_seed, ct_rng_set_position) or freed.
  *
- * Threads: a graph is for one thread at a time; graphs of their own may be captured and replayed by several at once. */
+ * Threads: a graph is for one thread at a time; graphs of their own may be captured and replayed by several at once. As long as a function
+ * is captured, what it makes is let go of by its own thread. What effects and guards point at lives as long as graphs that have them are
+ * replayed; it may go before the graph does. */
 #ifndef COTANGENT_CAPTURE_H
 #define COTANGENT_CAPTURE_H
 
@@ -41,11 +43,13 @@ enum {
      * The same bits. */
     CT_CAPTURE_RECOMPUTE = 4,
     /* Images between convolutions have their channels last in memory, whatever the network is written in: for devices whose convolutions are
-     * faster so. Results are the same but for rounding. */
+     * faster so. Results are the same but for rounding. Checked replays, which compare bits, are without it. */
     CT_CAPTURE_LAYOUT = 8,
     /* Every replay is compared with the function (CT_CAPTURE=check in the environment does the same for all graphs): see below */
     CT_CAPTURE_CHECK = 1 << 8,
     CT_CAPTURE_SAVE = 1 << 9, /* what was recorded is kept as it is, so that it can be saved (cotangent/graph.h) */
+    /* The function or its context does not live as long as the graph: CT_CAPTURE=check leaves this graph alone */
+    CT_CAPTURE_UNCHECKED = 1 << 10,
 };
 
 /* Runs function(context) twice, and records it the second time: what only its first run makes (an optimizer's state, say) is then there.
@@ -95,7 +99,9 @@ CT_API bool ct_capture_effect_early(bool (*effect)(void *context), void *context
  * replay is then refused, before anything is done, with "why" (a text that lives as long as the graph). False after an error; true,
  * and nothing is done, where nothing is captured. */
 CT_API bool ct_capture_guard(const int64_t *version, const char *why);
-CT_API bool ct_graph_is_good(const ct_graph *graph); /* whether all of these still are what they were; of NULL false */
+/* Whether all of these still are what they were, and neither ct_set_isa nor ct_set_grain has been called: kernels have their memory for
+ * what these say. Of NULL false. */
+CT_API bool ct_graph_is_good(const ct_graph *graph);
 CT_API bool ct_is_capturing(void);
 /* Where something is captured: op says that `what` cannot be, "what cannot be captured: why" (NULL: it would be the same in every replay).
  * Nothing is recorded from here on, and ct_capture ends with that error. For functions that do on the host what a replay would

@@ -45,9 +45,10 @@ CT_API const char *ct_graph_name_at(const ct_graph *graph,
  * holds. What cannot be saved is an error that names the record: an effect on the host, a generator of the program's own, a transfer
  * between devices, memory that is seen as two dtypes or that only a part of is written by the host, a view with negative strides. */
 CT_API bool ct_graph_save(const char *path, ct_graph *graph);
-/* Reads one, with all it needs on the device (zero: the current one), and runs it once to capture it anew, on what its inputs held when it was
- * saved. Everything in the file is checked: names of ops, options, dtypes, shapes, strides, places in memory and that nothing is
- * read before it is written; what is wrong is refused with CT_ERR_IO and a text that names file and record. NULL after an error. */
+/* Reads one, with all it needs on the device (zero: the current one), and runs it once to capture it anew, on what its inputs held when it
+ * was saved; what it changes is then as it was saved. Everything in the file is checked: names of ops, options, dtypes, shapes, strides,
+ * places in memory and that nothing is read before it is written; what is wrong is refused with CT_ERR_IO and a text that names file and
+ * record. NULL after an error. */
 CT_API ct_graph *ct_graph_load(const char *path, ct_device device);
 
 /* ---- Records --------------------------------------------------------------------------------------- */

@@ -88,8 +88,8 @@ enum {
     CT_OP_WIDE = 512,       /* under ct_set_autocast its inputs of half precision are cast to f32 */
     CT_OP_RECOMPUTE = 1024, /* a half result has too few digits for its vjp: all inputs are saved in place of results */
     CT_OP_TRANSFERS = 2048, /* its results are on the device that its attribute names, not on that of its inputs */
-    CT_OP_WAITS = 4096,     /* reads values of its inputs to know the shape of its result, so it waits for their device */
-    CT_OP_PARTIAL = 8192,   /* its vjp takes NULL for the cotangent of a result that no gradient reached, not zeros */
+    CT_OP_WAITS = 4096,   /* reads values of its inputs to know the shape of its result, so it waits for their device */
+    CT_OP_PARTIAL = 8192, /* its vjp takes NULL for the cotangent of a result that no gradient reached, not zeros */
 };
 
 typedef struct ct_op ct_op;

@@ -5,7 +5,9 @@
  *   CT_GUARD_F64=0         it has no f64, as devices of WebGPU
  *   CT_GUARD_PRIMITIVES=1  only ops without a lowering have kernels: the others run in simpler ops
  *   CT_GUARD_QUEUE=1, 2    work is held back until a wait needs it (queue.c)
- *   CT_GUARD_READS=FILE    gets a line with the number of downloads and waits when the process ends */
+ *   CT_GUARD_READS=FILE    gets a line with the number of downloads and waits when the process ends
+ * Compiled with GUARD_NAME it takes the place of another backend, for libraries that go with that one (tests/dist/standin):
+ * its memory is then where the core says it is. */
 #include <cotangent/layouts.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -15,6 +17,13 @@
 #include <unistd.h>
 
 #include "tests/guard/guard.h"
+
+#ifdef GUARD_NAME
+enum { GUARDED = PROT_READ | PROT_WRITE };
+#else
+#define GUARD_NAME "guard"
+enum { GUARDED = PROT_NONE };
+#endif
 
 const ct_host *guard_host;
 static const ct_backend *cpu;
@@ -59,7 +68,7 @@ static void in_child(void) {
         if (n <= 0) _exit(111);
         written += (size_t)n;
     }
-    mmap(memory.outside, size, PROT_NONE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, file, 0);
+    mmap(memory.outside, size, GUARDED, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, file, 0);
     mmap(memory.inside, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, file, 0);
     close(file);
     after_fork();
@@ -69,7 +78,7 @@ static bool map_memory(char *why, size_t room) {
     const size_t size = (size_t)1 << GUARD_BITS;
     const int file = memfd_create("cotangent_guard", MFD_CLOEXEC);
     if (file >= 0 && ftruncate(file, (off_t)size) == 0) {
-        memory.outside = mmap(NULL, size, PROT_NONE, MAP_SHARED | MAP_NORESERVE, file, 0);
+        memory.outside = mmap(NULL, size, GUARDED, MAP_SHARED | MAP_NORESERVE, file, 0);
         memory.inside = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
     }
     const bool ok = file >= 0 && memory.outside && memory.outside != MAP_FAILED && memory.inside != MAP_FAILED;
@@ -226,7 +235,7 @@ guard_call *guard_call_copy(const ct_call *call, const ct_kernel *kernel) {
         pointers[i] = view ? &views[i] : NULL;
         if (!view) continue;
         views[i] = *view;
-        if (i < call->n_in && (call->numbers >> i & 1)) { /* the host's, and only until run returns */
+        if (i < call->n_in && i < 32 && (call->numbers >> i & 1)) { /* the host's, and only until run returns */
             memcpy(made->numbers[i], view->buffer, CT_NUMBER_BYTES);
             views[i].buffer = made->numbers[i];
             continue;
@@ -254,11 +263,38 @@ static bool run(const ct_call *call, ct_stream *stream) {
     return made && guard_enqueue_call(made, stream);
 }
 
+/* The CPU does casts one by one; here they can be done at once, as on devices on which a launch costs more than the work, by its kernels for
+ * one. */
+static const ct_op *cast; /* once somebody has asked for its kernels */
+static const char *can_cast_all(const ct_call *call) {
+    for (int i = 0; i < call->n_in; i++)
+        if (!call->out[i] || call->in[i]->dtype == call->out[i]->dtype) return "nothing is to be cast of some";
+    return NULL;
+}
+static bool run_casts(const ct_call *call, ct_stream *stream) {
+    bool ok = true;
+    for (int i = 0; ok && i < call->n_in; i++) {
+        ct_call one = *call; /* the attributes are alike: the dtype that is wanted */
+        one.op = cast;
+        one.n_in = one.n_out = 1;
+        one.in = call->in + i;
+        one.out = call->out + i;
+        one.kernel = cpu->kernels(cpu->self, cast);
+        while (one.kernel->name && one.kernel->can && one.kernel->can(&one)) one.kernel++;
+        ok = one.kernel->name ? one.kernel->run(&one, stream)
+                              : guard_host->fail(CT_ERR_STATE, call->op->name, "the CPU has no kernel for one of them");
+    }
+    return ok;
+}
+static const ct_kernel one_by_one[] = {{"one_by_one", can_cast_all, NULL, run_casts}, {0}};
+
 static const ct_kernel *kernels(void *self, const ct_op *op) {
     (void)self;
     const char *primitives = getenv("CT_GUARD_PRIMITIVES");
     const ct_kernel *list = cpu->kernels(cpu->self, op);
     const int index = op->slot->index;
+    if (strcmp(op->name, "cast") == 0) cast = op;
+    if (strcmp(op->name, "cast_all") == 0 && cast) list = one_by_one;
     if (!list || index >= table_size || (primitives && primitives[0] == '1' && op->lower)) return NULL;
     int n = 0;
     while (list[n].name) n++;
@@ -285,7 +321,7 @@ static void host_release(void *self, int device, void *gone, size_t bytes) {
 
 static ct_backend guard = {.size = sizeof(ct_backend),
                            .version = CT_BACKEND_VERSION,
-                           .name = "guard",
+                           .name = GUARD_NAME,
                            .alignment = ALIGNMENT,
                            .device_count = device_count,
                            .device_info = device_info,

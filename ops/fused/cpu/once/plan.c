@@ -1,6 +1,5 @@
 /* The plan of a fused call: in which form each step takes its operands, which of them have to be gathered or converted before it, and which
  * buffer holds what. A buffer is free again behind the last step that reads it. */
-#include <stdatomic.h>
 #include <string.h>
 
 #include "core/dtype.h"
