@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 typedef struct training {
     ct_module *net;
@@ -51,7 +52,7 @@ static bool step(training *t, bool exchange) {
         ct_tensor *logits = ct_forward(t->net, t->x);
         if (ct_ndim(logits) == 3) logits = ct_flatten(logits, .start = 0, .end = CT_SET(1)); /* tokens are items */
         ok = ct_backward(ct_cross_entropy_loss(logits, t->y)) && ct_dist_reduce_gradients(t->parallel) &&
-             ct_optim_step(t->optim);
+             ct_optim_step(t->optim) && ct_optim_zero_grad(t->optim);
     }
     return ok;
 }
@@ -61,24 +62,53 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The median of some rounds, the longest of all ranks: they meet before each. */
-enum { ROUNDS = 7 };
-static double median(training *t, int kind, int64_t bytes) {
-    double list[ROUNDS + 1];
-    ct_tensor *gradients = kind == 2 ? ct_zeros(CT_DIMS(bytes / 4)) : NULL;
-    for (int i = 0; i <= ROUNDS && ct_ok(); i++) {
-        ct_dist_barrier(NULL);
-        const double began = now();
-        if (kind == 2)
-            ct_scope
-                ct_dist_all_reduce(gradients, CT_DIST_SUM, NULL);
-        else step(t, kind == 1);
-        const double mine = now() - began;
-        ct_scope
-            list[i] = ct_item(ct_dist_all_reduce(ct_scalar(mine, CT_F64), CT_DIST_MAX, NULL));
+/* ---- Timing: what a round takes is the longest of all ranks, which meet before it ---- */
+
+enum { COMPUTE, STEP, EXCHANGE, KINDS, LEAST = 5, MOST = 25 };
+static const double enough = 4; /* seconds of rounds, beyond the least number */
+
+/* The gradients' bytes as buckets of the size that ct_dist_data_parallel has, all on their way at once. */
+static bool exchange(ct_tensor *gradients) {
+    enum { BUCKET = 2 << 20, BUCKETS = 64 };
+    ct_dist_work *works[BUCKETS];
+    int n = 0;
+    for (int64_t at = 0; at < ct_numel(gradients) && n < BUCKETS; at += BUCKET) {
+        const int64_t left = ct_numel(gradients) - at;
+        works[n++] =
+            ct_dist_all_reduce_start(ct_narrow(gradients, 0, at, left < BUCKET ? left : BUCKET), CT_DIST_SUM, NULL);
     }
-    qsort(list + 1, ROUNDS, sizeof *list, compare); /* the first one warms up */
-    return list[1 + ROUNDS / 2];
+    for (int i = 0; i < n; i++) ct_dist_work_free(works[i]);
+    return ct_ok();
+}
+
+static double once(training *t, int kind, ct_tensor *gradients) {
+    double longest = 0;
+    ct_dist_barrier(NULL);
+    const double began = now();
+    ct_scope {
+        if (kind == EXCHANGE) exchange(gradients);
+        else step(t, kind == STEP);
+    }
+    const double mine = now() - began;
+    ct_scope
+        longest = ct_item(ct_dist_all_reduce(ct_scalar(mine, CT_F64), CT_DIST_MAX, NULL));
+    return longest;
+}
+
+/* The median of each kind. They take turns, so that a change of the machine's speed meets all of them. */
+static void medians(training *t, int64_t bytes, double result[KINDS]) {
+    double list[KINDS][MOST], total = 0;
+    int n = 0;
+    const int kinds = ct_dist_size() > 1 ? KINDS : 1;      /* one rank has nothing to exchange */
+    ct_tensor *gradients = ct_ones(CT_DIMS(bytes / 4));    /* zeros may have no memory of their own */
+    for (int k = 0; k < kinds; k++) once(t, k, gradients); /* warms up */
+    for (; ct_ok() && n < MOST && (n < LEAST || total < enough); n++)
+        for (int k = 0; k < kinds; k++) total += list[k][n] = once(t, k, gradients);
+    for (int k = 0; k < kinds; k++) {
+        qsort(list[k], (size_t)n, sizeof **list, compare);
+        result[k] = list[k][n / 2];
+    }
+    if (kinds == 1) result[STEP] = result[COMPUTE], result[EXCHANGE] = 0;
 }
 
 int main(int argc, char **argv) {
@@ -92,14 +122,15 @@ int main(int argc, char **argv) {
     ct_seed(1);
     if (make(&t, argv[1], items / ranks)) {
         const int64_t bytes = 4 * ct_module_size(t.net);
-        const double alone = median(&t, 0, bytes), together = median(&t, 1, bytes);
-        const double exchange = ranks > 1 ? median(&t, 2, bytes) : 0;
+        double ms[KINDS];
+        medians(&t, bytes, ms);
+        for (int k = 0; k < KINDS; k++) ms[k] *= 1e3;
         if (ct_dist_rank() == 0)
             printf("model %s ranks %d threads %d items %lld bytes %lld compute_ms %.2f exchange_ms %.2f step_ms %.2f "
-                   "hidden %.2f "
-                   "items_per_s %.1f\n",
-                   argv[1], ranks, ct_get_threads(), (long long)items, (long long)bytes, 1e3 * alone, 1e3 * exchange,
-                   1e3 * together, exchange > 0 ? 1 - (together - alone) / exchange : 1, (double)items / together);
+                   "hidden %.2f items_per_s %.1f processors %ld\n",
+                   argv[1], ranks, ct_get_threads(), (long long)items, (long long)bytes, ms[COMPUTE], ms[EXCHANGE],
+                   ms[STEP], ranks > 1 ? 1 - (ms[STEP] - ms[COMPUTE]) / ms[EXCHANGE] : 1,
+                   1e3 * (double)items / ms[STEP], sysconf(_SC_NPROCESSORS_ONLN));
     }
     ct_dist_parallel_free(t.parallel);
     ct_optim_free(t.optim);

@@ -1,16 +1,17 @@
 /* Predicts the time and memory of a data parallel step for any number of ranks, from what bench/dist has measured.
  *     cc -O2 bench/dist_model.c -lm -o dist_model
- *     ./dist_model <lines                      lines of bench/dist with as many items per rank: the fewest ranks above one are
- *                                              what is known, the others are predicted and compared
+ *     ./dist_model <lines                      lines of bench/dist with as many items per rank: one rank, and several
  *     ./dist_model --network 25 5 16 <lines    then also 64, 1,024 and 8,192 ranks: GB/s and microseconds between machines,
  *                                              and ranks of a machine
  *
- * The model. A step is compute, which is what one rank takes for its items, and the part of the exchange that
- * backward does not hide. Within a machine all ranks' messages go through one memory: a sum over n ranks takes 2 (n
- * - 1) bytes / rate, the rate being what the known line shows. Between m machines a ring follows, 2 (m - 1) / m
- * bytes / bandwidth. Each bucket costs 4 log2(ranks) latencies, for comparing calls and for the sum. Two thirds of
- * compute are backward, which hides all but the last bucket of what fits into it. Memory: parameters, gradients, the
- * buckets' sums, and Adam's state. */
+ * The model. A step is compute and the part of the exchange that backward does not hide. Compute is what a rank takes for
+ * its items while as many others of its machine compute too, without exchange: processors share memory, and often
+ * arithmetic. The exchange is a ring: of n ranks each moves 2 (n - 1) / n times the gradients, at the rate that the line
+ * with the fewest ranks above one shows; between m machines another ring follows, 2 (m - 1) / m times the gradients at the
+ * network's. Each bucket costs 4 log2(ranks) latencies, for comparing calls and for the sum. Two thirds of compute are
+ * backward, which hides all but the last bucket of what fits into it, where there are more processors than threads that
+ * compute; otherwise the exchange takes the time of those. Memory: parameters, gradients, small ones once more in their
+ * buckets, and Adam's state. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,29 +23,40 @@ typedef struct line {
     char model[32];
     int ranks, threads;
     double items, bytes, compute, exchange, step; /* milliseconds */
+    int processors;
 } line;
 
 typedef struct machine {
-    double rate;    /* bytes per ms that sums move within a machine */
+    double rate;    /* bytes per ms that a rank moves within a machine */
     double latency; /* ms of a message within a machine */
     double network; /* bytes per ms between machines */
     double far;     /* ms of a message between them */
     int ranks;      /* of a machine */
 } machine;
 
+static double ring(double ranks) { return 2 * (ranks - 1) / ranks; }
+
 static double exchange_ms(const machine *m, double bytes, int ranks) {
     const int here = ranks < m->ranks ? ranks : m->ranks;
     const double machines = ceil((double)ranks / m->ranks), buckets = ceil(bytes / BUCKET);
-    const double latency = machines > 1 ? m->far : m->latency;
-    double ms = here > 1 ? 2 * (here - 1) * bytes / m->rate : 0;
-    if (machines > 1) ms += 2 * (machines - 1) / machines * bytes / m->network;
-    return ms + buckets * 4 * log2(ranks) * latency;
+    double ms = ring(here) * bytes / m->rate;
+    if (machines > 1) ms += ring(machines) * bytes / m->network;
+    return ms + buckets * 4 * log2(ranks) * (machines > 1 ? m->far : m->latency);
 }
 
-static double step_ms(const machine *m, double compute, double bytes, int ranks) {
-    if (ranks == 1) return compute;
-    const double all = exchange_ms(m, bytes, ranks), last = all / ceil(bytes / BUCKET), behind = compute * 2 / 3;
-    return compute + (all - last > behind ? all - behind : last);
+/* The line with the most ranks that a machine with so many has: its compute is that of a machine that is as full. */
+static const line *as_full(const line *lines, int n, int ranks) {
+    const line *best = NULL;
+    for (int i = 0; i < n; i++)
+        if (lines[i].ranks <= ranks && (!best || lines[i].ranks > best->ranks)) best = &lines[i];
+    return best;
+}
+
+static double step_ms(const machine *m, const line *full, int ranks) {
+    const double all = exchange_ms(m, full->bytes, ranks), last = all / ceil(full->bytes / BUCKET);
+    const double behind = full->ranks * full->threads < full->processors ? full->compute * 2 / 3 : 0;
+    if (ranks == 1) return full->compute;
+    return full->compute + (all - last > behind ? all - behind : last);
 }
 
 int main(int argc, char **argv) {
@@ -53,6 +65,8 @@ int main(int argc, char **argv) {
     char text[512];
     while (n < MOST && fgets(text, sizeof text, stdin)) {
         line *l = &lines[n];
+        const char *processors = strstr(text, "processors ");
+        *l = (line){.processors = processors ? atoi(processors + strlen("processors ")) : 0};
         n += sscanf(text,
                     "model %31s ranks %d threads %d items %lf bytes %lf compute_ms %lf exchange_ms %lf step_ms %lf",
                     l->model, &l->ranks, &l->threads, &l->items, &l->bytes, &l->compute, &l->exchange, &l->step) == 8;
@@ -66,13 +80,13 @@ int main(int argc, char **argv) {
         fprintf(stderr, "lines of bench/dist with one rank and with several are needed on standard input\n");
         return 2;
     }
-    machine m = {.rate = 2 * (known->ranks - 1) * known->bytes / known->exchange, .latency = 2e-3, .ranks = 1 << 30};
-    printf("%s, %.0f items per rank: one rank computes %.1f ms; %.1f MB of gradients, %.1f GB/s through the memory of "
-           "this machine\n",
-           one->model, one->items, one->compute, one->bytes / 1e6, m.rate / 1e6);
+    machine m = {.rate = ring(known->ranks) * known->bytes / known->exchange, .latency = 2e-3, .ranks = 1 << 30};
+    printf(
+        "%s, %.0f items per rank: one rank computes %.1f ms; %.1f MB of gradients, of which a rank moves %.1f GB/s\n",
+        one->model, one->items, one->compute, one->bytes / 1e6, m.rate / 1e6);
     printf("%8s %12s %12s %8s\n", "ranks", "measured ms", "predicted ms", "off");
     for (int i = 0; i < n; i++) {
-        const double predicted = step_ms(&m, one->compute, one->bytes, lines[i].ranks),
+        const double predicted = step_ms(&m, as_full(lines, n, lines[i].ranks), lines[i].ranks),
                      off = predicted / lines[i].step - 1;
         printf("%8d %12.1f %12.1f %+7.1f%%\n", lines[i].ranks, lines[i].step, predicted, 100 * off);
     }
@@ -83,10 +97,11 @@ int main(int argc, char **argv) {
         printf("%8s %12s %12s %16s %22s\n", "ranks", "predicted ms", "efficiency", "MB of each rank",
                "MB, sharded (stage 3)");
         for (size_t i = 0; i < sizeof many / sizeof *many; i++) {
-            const double predicted = step_ms(&m, one->compute, one->bytes, many[i]);
-            /* parameters, gradients, sums on their way, and Adam's two moments */
-            printf("%8d %12.1f %11.0f%% %16.1f %22.3f\n", many[i], predicted, 100 * one->compute / predicted,
-                   5 * one->bytes / 1e6, 4 * one->bytes / 1e6 / many[i]);
+            const line *full = as_full(lines, n, m.ranks);
+            const double predicted = step_ms(&m, full, many[i]);
+            /* parameters, gradients, and Adam's two moments */
+            printf("%8d %12.1f %11.0f%% %16.1f %22.3f\n", many[i], predicted, 100 * full->compute / predicted,
+                   4 * one->bytes / 1e6, 4 * one->bytes / 1e6 / many[i]);
         }
     }
     return 0;

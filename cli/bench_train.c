@@ -73,6 +73,19 @@ bool bench_train_gpt(double min_time, bench_result *result) {
                          min_time, result);
 }
 
+/* ---- In bf16 ---- */
+
+static bool in_bf16(bench_case steps, double min_time, bench_result *result) {
+    bool ok = false;
+    ct_autocast(CT_BF16) ok = steps(min_time, result);
+    return ok;
+}
+
+bool bench_train_resnet_bf16(double min_time, bench_result *result) {
+    return in_bf16(bench_train_resnet_cl, min_time, result);
+}
+bool bench_train_gpt_bf16(double min_time, bench_result *result) { return in_bf16(bench_train_gpt, min_time, result); }
+
 /* ---- Captured ---- */
 
 static bool captured(bench_case steps, double min_time, bench_result *result) {

@@ -6,7 +6,7 @@ file(GLOB CT_ONCE_SOURCES CONFIGURE_DEPENDS
 # CPU kernels lie in ops/NAME/cpu/ and are compiled for each level of vector instructions, but for those in its once/.
 file(GLOB CT_ISA_SOURCES CONFIGURE_DEPENDS ops/*/cpu/*.c ops/*/cpu/*/*.c backends/cpu/kernels.c backends/cpu/isa/*.c)
 list(FILTER CT_ISA_SOURCES EXCLUDE REGEX "/cpu/once/")
-# The GEMM micro-kernels alone also have an AVX-512 BF16 version.
+# The GEMM micro-kernels alone also have versions for products of bf16.
 file(GLOB CT_GEMM_ISA_SOURCES CONFIGURE_DEPENDS backends/cpu/gemm/kernel*.c)
 list(REMOVE_ITEM CT_ONCE_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/backends/cpu/kernels.c ${CT_GEMM_ISA_SOURCES})
 
@@ -32,6 +32,20 @@ if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
         PROPERTIES COMPILE_OPTIONS
         "$<$<NOT:$<CONFIG:Debug>>:-fno-peel-loops;-falign-loops=1;-falign-jumps=1;-falign-labels=1;-falign-functions=16>")
 endif()
+
+# Kernels that wait for memory, for one another or for branches: vectors of 512 bits bring them nothing, so that level has those of AVX2.
+set(ct_narrow_sources
+    ops/index/cpu/scatter.c ops/index/cpu/scatter_add.c ops/index/cpu/gather.c ops/index/cpu/mask.c ops/sort/cpu/bins.c ops/sort/cpu/sort.c
+    ops/loss/cpu/ctc.c ops/random/cpu/multinomial.c ops/random/cpu/randperm.c ops/random/cpu/truncated.c ops/reduce/cpu/truth.c
+    ops/reduce/cpu/prod.c ops/scan/cpu/scan.c)
+set(ct_narrow_names "")
+foreach(source ${ct_narrow_sources})
+    string(REGEX REPLACE "^ops/([^/]*)/cpu/([^/]*)\\.c$" "ct__kernels_\\1_\\2" name ${source})
+    string(APPEND ct_narrow_names "#define ${name}_avx512 ${name}_avx2\n")
+endforeach()
+file(CONFIGURE OUTPUT ${CT_GENERATED_DIR}/gen/narrow_kernels.h @ONLY
+    CONTENT "/* The kernels of avx512 that are those of avx2. Written by cmake/library.cmake. */\n${ct_narrow_names}")
+list(TRANSFORM ct_narrow_sources PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
 
 # A function of an op that its .def does not state would be left out of the table, so it is an error.
 set(ct_op_sources ${CT_ONCE_SOURCES})
@@ -65,8 +79,13 @@ foreach(level ${CT_ISA_LEVELS})
     set(sources ${CT_GEMM_ISA_SOURCES})
     if(level STREQUAL "avx512amx")
         list(FILTER sources INCLUDE REGEX "kernel_(amx|table)")
-    elseif(NOT level STREQUAL "avx512bf16")
+    elseif(level MATCHES "bf16$")
+        list(FILTER sources INCLUDE REGEX "kernel_(bf16|i8|table)")
+    else()
         list(APPEND sources ${CT_ISA_SOURCES} ${CT_GENERATED_ISA_SOURCES})
+        if(level STREQUAL "avx512")
+            list(REMOVE_ITEM sources ${ct_narrow_sources})
+        endif()
     endif()
     if(sources)
         add_library(ct_cpu_${level} OBJECT ${sources})

@@ -82,7 +82,7 @@ static bool begin(ct_dist_work *work, ct_dist_group *group, ct__transfer transfe
 }
 
 ct_dist_work *ct__start(ct__dist_kind kind, ct_tensor *x, ct_dist_reduction reduction, int root, ct_dist_group *given,
-                        const char *name, bool in_place) {
+                        const char *name, bool in_place, float scale) {
     ct_dist_group *group = ready(kind, x, true, given);
     ct_dims result;
     char why[256];
@@ -111,9 +111,9 @@ ct_dist_work *ct__start(ct__dist_kind kind, ct_tensor *x, ct_dist_reduction redu
         work->x = ct_keep(x);
         work->staged = ct_keep(on_host(x));
         work->result = ct_keep(in_place ? work->staged : ct_empty(result, .dtype = dtype, .device = {CT_CPU, 0}));
-        fine = work->staged && work->result &&
-               begin(work, group, ct__transfer_of(kind, reduction, dtype, root, ct_numel(x), group->size), ct_shape(x),
-                     name);
+        ct__transfer transfer = ct__transfer_of(kind, reduction, dtype, root, ct_numel(x), group->size);
+        transfer.scale = scale;
+        fine = work->staged && work->result && begin(work, group, transfer, ct_shape(x), name);
     }
     if (fine) return work;
     release(work);
@@ -121,23 +121,23 @@ ct_dist_work *ct__start(ct__dist_kind kind, ct_tensor *x, ct_dist_reduction redu
 }
 
 ct_dist_work *ct_dist_all_reduce_start(ct_tensor *x, ct_dist_reduction reduction, ct_dist_group *group) {
-    return ct__start(CT__ALL_REDUCE, x, reduction, 0, group, "", false);
+    return ct__start(CT__ALL_REDUCE, x, reduction, 0, group, "", false, 0);
 }
 
 ct_dist_work *ct_dist_broadcast_start(ct_tensor *x, int root, ct_dist_group *group) {
-    return ct__start(CT__BROADCAST, x, CT_DIST_SUM, root, group, "", false);
+    return ct__start(CT__BROADCAST, x, CT_DIST_SUM, root, group, "", false, 0);
 }
 
 ct_dist_work *ct_dist_all_gather_start(ct_tensor *x, ct_dist_group *group) {
-    return ct__start(CT__ALL_GATHER, x, CT_DIST_SUM, 0, group, "", false);
+    return ct__start(CT__ALL_GATHER, x, CT_DIST_SUM, 0, group, "", false, 0);
 }
 
 ct_dist_work *ct_dist_reduce_scatter_start(ct_tensor *x, ct_dist_reduction reduction, ct_dist_group *group) {
-    return ct__start(CT__REDUCE_SCATTER, x, reduction, 0, group, "", false);
+    return ct__start(CT__REDUCE_SCATTER, x, reduction, 0, group, "", false, 0);
 }
 
 ct_dist_work *ct_dist_all_to_all_start(ct_tensor *x, ct_dist_group *group) {
-    return ct__start(CT__ALL_TO_ALL, x, CT_DIST_SUM, 0, group, "", false);
+    return ct__start(CT__ALL_TO_ALL, x, CT_DIST_SUM, 0, group, "", false, 0);
 }
 
 ct_dist_work *ct_dist_barrier_start(ct_dist_group *given) {

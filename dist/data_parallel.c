@@ -1,13 +1,13 @@
 /* Data parallelism: gradients are put into buckets as they are complete, and a bucket that is full is summed over
  * ranks while backward goes on. Buckets begin in their order on every rank, whatever the order in which gradients
- * come. */
+ * come. A large gradient is a bucket by itself, and is summed where it is. */
 #include <stdio.h>
 #include <string.h>
 
 #include "dist/parallel.h"
 #include "support/options.h"
 
-enum { DEFAULT_BUCKET = 8 << 20 };
+enum { DEFAULT_BUCKET = 8 << 20, LARGE = 512 << 10 }; /* bytes */
 
 struct ct__watch { /* the context of a leaf's hook, which may outlive the parallel network */
     ct_dist_parallel *parallel;
@@ -31,11 +31,19 @@ static ct_tensor *part_of(ct_tensor *flat, int64_t offset, ct_dims shape, int64_
     return ct_reshape(ct_narrow(flat, 0, offset, elements), shape);
 }
 
+/* The sum of f32 in the host's memory is divided where it is, by whoever moves the call; what is on a device, and what is
+ * rounded to 16 bits, before it goes. */
+static bool scales_itself(const ct_dist_parallel *p, const ct_tensor *leaf) {
+    return travel_dtype(p, leaf) == CT_F32 && ct_device_of(leaf).type == CT_CPU;
+}
+
 /* Which parameters have a gradient here, behind the gradients of the last bucket: a mean above 0 says that some rank
  * has one. */
 static bool put_flags(ct_dist_parallel *p, ct__bucket *bucket) {
     float *flags = ct_malloc((size_t)p->learned_count * sizeof *flags);
     if (!flags) return ct_fail(CT_ERR_MEMORY, "dist_reduce_gradients", "no memory for %d flags", p->learned_count);
+    if (!bucket->flat) /* there are no small gradients before the flags */
+        bucket->flat = ct_keep(ct_empty(CT_DIMS(bucket->elements), .device = ct_device_of(p->learned[0].leaf)));
     for (int i = 0; i < p->learned_count; i++) flags[i] = p->learned[i].used;
     ct_tensor *there = ct_narrow(bucket->flat, 0, bucket->elements - p->learned_count, p->learned_count);
     ct_tensor *all = ct_to(ct_from_data(flags, CT_DIMS(p->learned_count), CT_F32), ct_device_of(bucket->flat));
@@ -47,32 +55,64 @@ static bool launch_full(ct_dist_parallel *p) {
     while (p->launched < p->bucket_count && p->buckets[p->launched].filled == p->buckets[p->launched].count) {
         ct__bucket *bucket = &p->buckets[p->launched];
         if (p->launched + 1 == p->bucket_count && !put_flags(p, bucket)) return false;
-        bucket->work = ct__start(CT__ALL_REDUCE, bucket->flat, CT_DIST_SUM, 0, p->group, bucket->name, true);
+        bucket->work = ct__start(CT__ALL_REDUCE, bucket->flat, CT_DIST_SUM, 0, p->group, bucket->name, true,
+                                 scales_itself(p, bucket->flat) ? 1 / (float)ct_dist_group_size(p->group) : 0);
         if (!bucket->work) return false;
         p->launched++;
     }
     return true;
 }
 
+/* This rank's part of the mean; into where it is to be, or NULL: a tensor of its own. */
+static ct_tensor *part_of_mean(const ct_dist_parallel *p, ct_tensor *grad, ct_tensor *into) {
+    if (scales_itself(p, grad)) return into == grad ? grad : into ? ct_assign(into, grad) : ct_clone(grad);
+    if (into && ct_dtype_of(into) != ct_dtype_of(grad))
+        return ct_assign(into, ct_div_s(grad, ct_dist_group_size(p->group)));
+    if (into) ct_into(into);
+    return ct_div_s(grad, ct_dist_group_size(p->group));
+}
+
 /* grad: what this pass gave, added to what is there of passes before; NULL: there was none in this pass. */
+static bool put_small(ct_dist_parallel *p, const ct__learned *l, ct_tensor *grad, ct_tensor *before) {
+    ct__bucket *bucket = &p->buckets[l->bucket];
+    if (!bucket->flat)
+        bucket->flat = ct_keep(
+            ct_empty(CT_DIMS(bucket->elements), .dtype = travel_dtype(p, l->leaf), .device = ct_device_of(l->leaf)));
+    ct_tensor *there = bucket->flat ? part_of(bucket->flat, l->offset, ct_shape(l->leaf), l->elements) : NULL;
+    if (!there) return false;
+    if (!grad && !before) return ct_zero(there) != NULL;
+    ct_tensor *sum = !grad ? before : before ? ct_add(before, ct_detach(grad)) : ct_detach(grad);
+    return part_of_mean(p, sum, there) != NULL;
+}
+
+/* The gradient is the leaf's by now. What is part of a graph is not written to. */
+static bool put_large(ct_dist_parallel *p, const ct__learned *l, ct_tensor *whole) {
+    ct__bucket *bucket = &p->buckets[l->bucket];
+    ct_tensor *grad = whole ? ct_detach(whole) : ct_zeros_like(l->leaf);
+    const bool owned = whole && !ct_requires_grad(whole) && ct_is_contiguous(whole);
+    ct_tensor *part = whole ? part_of_mean(p, grad, owned ? grad : NULL) : grad;
+    if (part && ct_dtype_of(part) != travel_dtype(p, l->leaf)) part = ct_cast(part, travel_dtype(p, l->leaf));
+    bucket->flat = ct_keep(ct_reshape(part, CT_DIMS(l->elements)));
+    return bucket->flat != NULL;
+}
+
 static bool put_gradient(ct_dist_parallel *p, ct__learned *l, ct_tensor *grad) {
     ct__bucket *bucket = &p->buckets[l->bucket];
     ct_tensor *before = ct_grad_of(l->leaf);
     ct_no_grad {
-        if (!bucket->flat)
-            bucket->flat = ct_keep(ct_empty(CT_DIMS(bucket->elements), .dtype = travel_dtype(p, l->leaf),
-                                            .device = ct_device_of(l->leaf)));
-        ct_tensor *there = bucket->flat ? part_of(bucket->flat, l->offset, ct_shape(l->leaf), l->elements) : NULL;
-        if (!there) return false;
         l->used = grad || before;
-        const bool put = grad && before ? ct_assign(there, ct_add(before, ct_detach(grad))) != NULL
-                         : l->used      ? ct_assign(there, grad ? ct_detach(grad) : before) != NULL
-                                        : ct_zero(there) != NULL;
-        if (!put) return false;
+        if (!(bucket->large ? put_large(p, l, before) : put_small(p, l, grad, before))) return false;
         l->ready = true;
         bucket->filled++;
     }
     return true;
+}
+
+/* The large gradient that came last has become its leaf's since. */
+static bool put_arrived(ct_dist_parallel *p) {
+    const int arrived = p->arrived;
+    p->arrived = -1;
+    return arrived < 0 || put_gradient(p, &p->learned[arrived], NULL);
 }
 
 static ct_tensor *gradient_complete(void *context, ct_tensor *grad) {
@@ -80,7 +120,7 @@ static ct_tensor *gradient_complete(void *context, ct_tensor *grad) {
     ct_dist_parallel *p = watch->parallel;
     if (!p || !p->sync || p->shards || ct_dist_group_size(p->group) == 1) return NULL;
     ct__learned *l = &p->learned[watch->index];
-    if (l->ready) {
+    if (l->ready || p->arrived == watch->index) {
         ct_fail(CT_ERR_STATE, "dist_data_parallel",
                 "a second gradient of '%s' before ct_dist_reduce_gradients: ct_dist_set_sync(parallel, false) is for "
                 "all passes but the "
@@ -88,19 +128,21 @@ static ct_tensor *gradient_complete(void *context, ct_tensor *grad) {
                 l->parameter->name);
         return NULL;
     }
-    if (put_gradient(p, l, grad) && launch_full(p)) ct__flights_move();
+    if (!put_arrived(p)) return NULL;
+    if (p->buckets[l->bucket].large) p->arrived = watch->index;
+    else if (!put_gradient(p, l, grad)) return NULL;
+    if (launch_full(p) && !ct__progress_runs()) ct__flights_move();
     return NULL;
 }
 
 /* Takes the sums apart again. */
-static bool hand_out(ct_dist_parallel *p, ct__bucket *bucket, const float *flags) {
+static bool hand_out(ct_dist_parallel *p, int index, const float *flags) {
+    const ct__bucket *bucket = &p->buckets[index];
     ct_no_grad {
-        ct_tensor *sum = ct_to(bucket->work->result, ct_device_of(bucket->flat));
-        ct_into(sum);
-        ct_tensor *mean = ct_div_s(sum, ct_dist_group_size(p->group));
-        for (int i = bucket->first; i < bucket->first + bucket->count && mean; i++) {
+        ct_tensor *mean = ct_to(bucket->work->result, ct_device_of(bucket->flat));
+        for (int i = bucket->first; i <= bucket->last && bucket->count && mean; i++) {
             ct__learned *l = &p->learned[i];
-            if (flags[i] == 0) continue; /* no rank has used it */
+            if (l->bucket != index || flags[i] == 0) continue; /* no rank has used it */
             ct_tensor *grad = part_of(mean, l->offset, ct_shape(l->leaf), l->elements);
             if (ct_dtype_of(grad) != ct_dtype_of(l->leaf)) grad = ct_cast(grad, ct_dtype_of(l->leaf));
             if (!grad || !ct_set_grad(l->leaf, grad)) return false;
@@ -127,6 +169,7 @@ static void forget_step(ct_dist_parallel *p) {
     }
     for (int i = 0; i < p->learned_count; i++) p->learned[i].ready = p->learned[i].used = false;
     p->launched = 0;
+    p->arrived = -1;
 }
 
 bool ct__parallel_same(const ct_dist_parallel *p) {
@@ -142,6 +185,8 @@ bool ct__parallel_same(const ct_dist_parallel *p) {
 static bool reduce_buckets(ct_dist_parallel *p) {
     float *flags = ct_malloc((size_t)p->learned_count * sizeof *flags);
     bool fine = flags || ct_fail(CT_ERR_MEMORY, "dist_reduce_gradients", "no memory for %d flags", p->learned_count);
+    ct_scope
+        fine = fine && put_arrived(p);
     for (int i = 0; fine && i < p->learned_count; i++)
         if (!p->learned[i].ready)
             ct_scope
@@ -153,7 +198,7 @@ static bool reduce_buckets(ct_dist_parallel *p) {
         fine = fine && read_flags(p, flags);
     for (int i = 0; fine && i < p->bucket_count; i++)
         ct_scope
-            fine = hand_out(p, &p->buckets[i], flags);
+            fine = hand_out(p, i, flags);
     ct_free(flags);
     forget_step(p);
     return fine;
@@ -190,9 +235,10 @@ static bool broadcast(ct_dist_parallel *p) {
     if (ct_dist_group_size(p->group) == 1) return true;
     for (int i = 0; fine && i < ct_parameters_count(p->list); i++) {
         const ct_parameter *parameter = ct_parameters_at(p->list, i);
+        if (ct__is_sharded(parameter->owner)) continue; /* it differs from rank to rank, and is reduced by itself */
         ct_scope {
             ct_tensor *x = ct_parameter_tensor(parameter);
-            ct_dist_work *work = ct__start(CT__BROADCAST, x, CT_DIST_SUM, 0, p->group, parameter->name, false);
+            ct_dist_work *work = ct__start(CT__BROADCAST, x, CT_DIST_SUM, 0, p->group, parameter->name, false, 0);
             fine = work && ct__flight_wait(&work->flight);
             ct_no_grad
                 fine = fine && ct_assign(x, ct_to(work->result, ct_device_of(x)));
@@ -212,34 +258,46 @@ static bool same_bucket(const ct_dist_parallel *p, const ct_tensor *a, const ct_
     return travel_dtype(p, a) == travel_dtype(p, b) && x.type == y.type && x.index == y.index;
 }
 
-/* Backwards, since the gradients of the last layers are complete first. */
-static bool fill_buckets(ct_dist_parallel *p, int64_t most) {
+static void name_bucket(const ct_dist_parallel *p, ct__bucket *bucket) {
+    const char *first = p->learned[bucket->first].parameter->name, *last = p->learned[bucket->last].parameter->name;
+    if (bucket->count == 0) snprintf(bucket->name, sizeof bucket->name, "which parameters were used");
+    else if (bucket->count == 1) snprintf(bucket->name, sizeof bucket->name, "%.60s", first);
+    else snprintf(bucket->name, sizeof bucket->name, "%.34s to %.34s", first, last);
+}
+
+static void close_bucket(ct_dist_parallel *p, ct__bucket *bucket) {
+    for (int i = bucket->first; i <= bucket->last; i++)
+        if (p->learned[i].bucket < 0) p->learned[i].bucket = p->bucket_count;
+    name_bucket(p, bucket);
+    p->buckets[p->bucket_count++] = *bucket;
+    *bucket = (ct__bucket){0};
+}
+
+/* Backwards, since the gradients of the last layers are complete first; in the order in which buckets will be full. */
+static void fill_buckets(ct_dist_parallel *p, int64_t most) {
+    ct__bucket open = {0};
     int64_t bytes = 0;
     for (int i = 0; i < p->learned_count; i++) {
         ct__learned *l = &p->learned[i];
-        ct__bucket *bucket = p->bucket_count ? &p->buckets[p->bucket_count - 1] : NULL;
         l->elements = ct_numel(l->leaf);
         const int64_t more = l->elements * (int64_t)ct_dtype_size(travel_dtype(p, l->leaf));
-        if (!bucket || bytes + more > most || !same_bucket(p, p->learned[bucket->first].leaf, l->leaf)) {
-            bucket = &p->buckets[p->bucket_count++];
-            bucket->first = i;
-            bytes = 0;
+        if (more >= LARGE || more >= most) {
+            l->bucket = p->bucket_count;
+            close_bucket(p, &(ct__bucket){.first = i, .last = i, .count = 1, .large = true, .elements = l->elements});
+            continue;
         }
-        l->bucket = p->bucket_count - 1;
-        l->offset = bucket->elements;
-        bucket->elements += l->elements;
-        bucket->count++;
+        if (open.count && (bytes + more > most || !same_bucket(p, p->learned[open.first].leaf, l->leaf)))
+            close_bucket(p, &open);
+        if (open.count == 0) open.first = i, bytes = 0;
+        l->bucket = -1;
+        l->offset = open.elements;
+        open.last = i;
+        open.elements += l->elements;
+        open.count++;
         bytes += more;
     }
-    for (int b = 0; b < p->bucket_count; b++) {
-        ct__bucket *bucket = &p->buckets[b];
-        const char *first = p->learned[bucket->first].parameter->name;
-        const char *last = p->learned[bucket->first + bucket->count - 1].parameter->name;
-        if (bucket->count == 1) snprintf(bucket->name, sizeof bucket->name, "%.60s", first);
-        else snprintf(bucket->name, sizeof bucket->name, "%.34s to %.34s", first, last);
-    }
-    if (p->bucket_count) p->buckets[p->bucket_count - 1].elements += p->learned_count;
-    return true;
+    open.elements += p->learned_count;
+    if (p->learned_count) close_bucket(p, &open);
 }
 
 static bool watch_leaf(ct_dist_parallel *p, int index) {
@@ -250,29 +308,22 @@ static bool watch_leaf(ct_dist_parallel *p, int index) {
     return ct_hook(p->learned[index].leaf, gradient_complete, watch, watch_release);
 }
 
-static bool not_sharded(void *context, const char *path, ct_module *module) {
-    (void)context;
-    return !ct__is_sharded(module) ||
-           ct_fail(CT_ERR_VALUE, "dist_data_parallel",
-                   "'%s' is sharded: its parameters differ from rank to rank, and nothing is left to reduce", path);
-}
-
 static bool set_up(ct_dist_parallel *p, const ct_dist_parallel_options *o) {
-    if (!ct_module_apply(p->net, not_sharded, NULL)) return false;
     p->list = ct_module_parameters(p->net);
     const int n = p->list ? ct_parameters_count(p->list) : 0;
     if (!p->list) return false;
     p->learned = ct_calloc((size_t)n + 1, sizeof *p->learned);
-    p->buckets = ct_calloc((size_t)n + 1, sizeof *p->buckets);
+    p->buckets = ct_calloc((size_t)n + 1, sizeof *p->buckets); /* the last one may hold flags alone */
     if (!p->learned || !p->buckets)
         return ct_fail(CT_ERR_MEMORY, "dist_data_parallel", "no memory for %d parameters", n);
     for (int i = n - 1; i >= 0; i--) {
         const ct_parameter *parameter = ct_parameters_at(p->list, i);
         ct_tensor *x = ct_parameter_tensor(parameter);
-        if (parameter->buffer || !ct_requires_grad(x)) continue;
+        if (parameter->buffer || !ct_requires_grad(x) || ct__is_sharded(parameter->owner)) continue;
         p->learned[p->learned_count++] = (ct__learned){.parameter = parameter, .leaf = ct_keep(x)};
     }
-    if (!broadcast(p) || !fill_buckets(p, o->bucket > 0 ? o->bucket : DEFAULT_BUCKET)) return false;
+    fill_buckets(p, o->bucket > 0 ? o->bucket : DEFAULT_BUCKET);
+    if (!broadcast(p)) return false;
     for (int i = 0; i < p->learned_count; i++)
         if (!watch_leaf(p, i)) return false;
     return !o->shards || (p->shards = ct__shards_new(p, o->shards));
@@ -291,7 +342,7 @@ ct_dist_parallel *ct_dist_data_parallel_p(ct_module *net, const ct_dist_parallel
         ct_fail(CT_ERR_MEMORY, "dist_data_parallel", "no memory");
         return NULL;
     }
-    *p = (ct_dist_parallel){.net = ct_module_keep(net), .group = o.group, .bf16 = o.bf16, .sync = true};
+    *p = (ct_dist_parallel){.net = ct_module_keep(net), .group = o.group, .bf16 = o.bf16, .sync = true, .arrived = -1};
     if (set_up(p, &o)) return p;
     ct_dist_parallel_free(p);
     return NULL;

@@ -56,7 +56,7 @@ static bool share_id(ct_dist_group *group, unsigned char *id) {
            ct__flight_wait(&flight);
 }
 
-/* Whether every rank has NCCL: else none uses it. */
+/* Whether every rank has NCCL, and later whether it has joined them: else none uses it. */
 static bool all_have(ct_dist_group *group, bool mine, bool *all) {
     ct__flight flight;
     unsigned char flag = mine;
@@ -78,8 +78,14 @@ static bool join(ct_dist_group *group, ct_device device) {
     if (!all) return true;
     if (!share_id(group, id)) return false;
     const char *problem = nccl->join(id, group->rank, group->size, device.index, &group->nccl);
-    if (!problem && !(group->stream = ct_stream_new(device))) return false;
-    return problem ? ct_fail(CT_ERR_DEVICE, "dist", "NCCL: rank %d: %s", group->rank, problem) : true;
+    if (problem && !ct__job_state.transport)
+        return ct_fail(CT_ERR_DEVICE, "dist", "NCCL: rank %d: %s", group->rank, problem);
+    /* NCCL refuses ranks that share a device, say: then all go through the host */
+    if (ct__job_state.transport && !all_have(group, !problem, &all)) return false;
+    if (all) return (group->stream = ct_stream_new(device)) != NULL;
+    if (!problem) nccl->leave(group->nccl);
+    group->nccl = NULL;
+    return true;
 }
 
 bool ct__device_ready(ct_dist_group *group, const ct_tensor *x) {
@@ -110,7 +116,7 @@ static const char *can(const ct_call *call) {
     const ct__dist_attrs *a = call->attrs;
     const ct_dist_group *group = ct__group_by_id((uint64_t)a->group, call->op->name);
     if (!group || !group->nccl) return "there is no NCCL here";
-    if (!call->stream) return "it runs on a stream of its own";
+    if (ct_get_stream(call->device) != group->stream) return "it runs on a stream of its own";
     if (a->work) return "its result is in the host's memory";
     const char *refused = nccl->cannot(ct__op_kind(call->op), call->in[0]->dtype, (ct_dist_reduction)a->reduction);
     if (refused && !ct__job_state.nccl_alone) return refused;
@@ -126,6 +132,8 @@ static bool run(const ct_call *call, ct_stream *stream) {
     const ct__dist_attrs *a = call->attrs;
     ct_dist_group *group = ct__group_by_id((uint64_t)a->group, call->op->name);
     if (!group) return false;
+    if (!stream) /* as a replay may choose it: NCCL's work would have no order with that of the device's own stream */
+        return ct_fail(CT_ERR_UNSUPPORTED, call->op->name, "NCCL's collectives run on a stream of their own");
     ct__transfer transfer = ct__transfer_of_call(call, group->size);
     if (ct__job_state.transport &&
         group->size > 1) { /* who does not agree, or does not come, is told before the device waits for him */

@@ -64,9 +64,11 @@ double ct__seconds(void);
 /* The thread that moves calls on (progress.c), and the lock of all use of the engine, which its holder may take
  * again. */
 void ct__lock(void);
+bool ct__try_lock(void);
 void ct__unlock(void);
 void ct__progress_start(void);
 void ct__progress_stop(void);
+bool ct__progress_runs(void);
 void ct__progress_begun(void);         /* a call is on its way */
 void ct__progress_waits(bool waiting); /* the program polls by itself, or no longer */
 
@@ -85,6 +87,7 @@ const char *ct__kind_name(ct__dist_kind kind);
  * error. */
 bool ct__flight_begin(ct__flight *flight, ct_dist_group *group, const ct__transfer *transfer, ct_dims shape,
                       const char *name);
+bool ct__flights_queued(void); /* whether one has still to be begun */
 /* Moves every call of the job on as far as it goes. False after an error, which every later call has as well. */
 bool ct__flights_move(void);
 ct__stage ct__flight_stage(const ct__flight *flight); /* while it may be moved by another thread */
@@ -117,9 +120,10 @@ ct__transfer ct__transfer_of(ct__dist_kind kind, ct_dist_reduction reduction, ct
 /* The result of a call that has begun, in the host's memory; NULL with an error where there is no such work. */
 ct_tensor *ct__work_result(int64_t id);
 
-/* As ct_dist_..._start, under a name that ranks compare and errors tell; in_place: the result may be where x is. */
+/* As ct_dist_..._start, under a name that ranks compare and errors tell; in_place: the result may be where x is; scale:
+ * that of the transfer. */
 ct_dist_work *ct__start(ct__dist_kind kind, ct_tensor *x, ct_dist_reduction reduction, int root, ct_dist_group *group,
-                        const char *name, bool in_place);
+                        const char *name, bool in_place, float scale);
 
 struct ct_dist_work {
     ct__flight flight;

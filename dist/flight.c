@@ -6,6 +6,7 @@
  * MPI wants collectives of one communicator to begin in the same order everywhere. The two stages have a
  * communicator each: comparisons begin in the order of the calls, and so does the moving of data, since a call waits
  * for the comparison of the one before it. */
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -71,8 +72,49 @@ static const char *begin_comparison(ct__flight *flight) {
     return ct__job_state.transport->collective(flight->group->number, CT__CALLS, &comparison, &flight->request);
 }
 
-static bool begin(ct__flight *flight, ct_dist_group *group, const ct__transfer *transfer, ct_dims shape,
-                  const char *name) {
+/* What was called, in its order, until it is begun. */
+static struct {
+    pthread_mutex_t lock;
+    ct__flight *first, **end;
+} queue = {.lock = PTHREAD_MUTEX_INITIALIZER, .end = &queue.first};
+
+static ct__flight *take_queued(void) {
+    pthread_mutex_lock(&queue.lock);
+    ct__flight *flight = queue.first;
+    if (flight && !(queue.first = flight->next)) queue.end = &queue.first;
+    pthread_mutex_unlock(&queue.lock);
+    return flight;
+}
+
+bool ct__flights_queued(void) {
+    pthread_mutex_lock(&queue.lock);
+    const bool some = queue.first != NULL;
+    pthread_mutex_unlock(&queue.lock);
+    return some;
+}
+
+/* With the lock held. */
+static bool begin_queued(void) {
+    for (ct__flight *flight; (flight = take_queued());) {
+        ct_dist_group *group = flight->group;
+        const char *problem = is_message(flight) ? begin_message(flight) : begin_comparison(flight);
+        if (problem) return ct__fail_engine(flight, problem);
+        flight->next = NULL;
+        if (group->last) group->last->next = flight;
+        else group->first = flight;
+        group->last = flight;
+    }
+    return true;
+}
+
+static bool start_queued(void) {
+    const bool fine = begin_queued();
+    ct__unlock();
+    return fine;
+}
+
+bool ct__flight_begin(ct__flight *flight, ct_dist_group *group, const ct__transfer *transfer, ct_dims shape,
+                      const char *name) {
     memset(flight, 0, sizeof *flight); /* also what lies between members: all of the text is hashed */
     flight->group = group;
     flight->transfer = *transfer;
@@ -100,21 +142,13 @@ static bool begin(ct__flight *flight, ct_dist_group *group, const ct__transfer *
         return ct_fail(CT_ERR_DEVICE, ct__kind_name(transfer->kind),
                        "there is NCCL alone in this job: collectives on CUDA tensors, no others, go by it");
     }
-    const char *problem = message ? begin_message(flight) : begin_comparison(flight);
-    if (problem) return ct__fail_engine(flight, problem);
-    flight->next = NULL;
-    if (group->last) group->last->next = flight;
-    else group->first = flight;
-    group->last = flight;
-    ct__progress_begun();
-    return true;
-}
-
-bool ct__flight_begin(ct__flight *flight, ct_dist_group *group, const ct__transfer *transfer, ct_dims shape,
-                      const char *name) {
-    ct__lock();
-    const bool fine = begin(flight, group, transfer, shape, name);
-    ct__unlock();
+    pthread_mutex_lock(&queue.lock);
+    *queue.end = flight;
+    queue.end = &flight->next;
+    pthread_mutex_unlock(&queue.lock);
+    /* While the thread that moves calls is at work, it begins this one as well: the program does not wait for it. */
+    const bool fine = !ct__try_lock() || start_queued();
+    if (fine) ct__progress_begun();
     return fine;
 }
 
@@ -168,6 +202,17 @@ static bool behind(const ct__flight *flight) {
     return false;
 }
 
+/* By whoever moves the call, so that the program has nothing left to do. */
+static void scale(const ct__transfer *t) {
+    typedef float four __attribute__((vector_size(16), aligned(4)));
+    float *y = t->out;
+    int64_t i = 0;
+    if (t->scale == 0) return;
+    for (; i + 16 <= t->count; i += 16)
+        for (int k = 0; k < 16; k += 4) *(four *)(y + i + k) *= t->scale;
+    for (; i < t->count; i++) y[i] *= t->scale;
+}
+
 static bool move(ct__flight *flight) {
     bool done = false;
     if (flight->stage == CT__AGREEING && behind(flight)) return true;
@@ -180,6 +225,7 @@ static bool move(ct__flight *flight) {
     if (!test(flight, &flight->request, &done)) return false;
     if (done && is_message(flight) && !test(flight, &flight->other, &done)) return false;
     if (!done) return true;
+    scale(&flight->transfer);
     flight->stage = CT__OVER;
     return true;
 }
@@ -195,8 +241,8 @@ static void drop_finished(ct_dist_group *group) {
 
 bool ct__flights_move(void) {
     ct__job *job = &ct__job_state;
-    bool fine = true;
     ct__lock();
+    bool fine = begin_queued();
     for (ct_dist_group *g = &job->world; g && fine; g = g->next) {
         if (!g->first) continue;
         for (ct__flight *f = g->first; f && fine; f = f->next) fine = move(f);

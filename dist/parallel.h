@@ -6,9 +6,11 @@
 
 #include "dist/dist.h"
 
-/* Gradients that go in one call: those of neighboring parameters of one dtype and device, flat, one after the other. */
+/* Gradients that go in one call: small ones of one dtype and device, flat, one after the other, or a large one where
+ * it is. */
 typedef struct ct__bucket {
-    int first, count; /* places in `learned` */
+    int first, last, count; /* places in `learned`; between them there may be large ones, which have their own */
+    bool large;             /* one parameter, whose gradient is not copied */
     int64_t elements; /* with what the last bucket has behind them: a flag for each parameter, whether it was used */
     ct_tensor *flat;  /* kept, from the first gradient of a step to its end */
     int filled;
@@ -37,6 +39,7 @@ struct ct_dist_parallel {
     int learned_count;
     ct__bucket *buckets;
     int bucket_count, launched;
+    int arrived;               /* a large parameter whose gradient is complete, and about to be the leaf's; -1: none */
     struct ct__shards *shards; /* NULL: not in shards */
 };
 
@@ -44,7 +47,29 @@ struct ct_dist_parallel {
 struct ct__shards *ct__shards_new(ct_dist_parallel *parallel, int shards);
 void ct__shards_free(struct ct__shards *shards);
 bool ct__shards_reduce(ct_dist_parallel *parallel);
-bool ct__is_sharded(const ct_module *module); /* in sharded.c */
+/* In sharded.c. The places of a sharded module's parameters in its shard, one after the other. */
+bool ct__is_sharded(const ct_module *module);
+typedef struct ct__place {
+    ct_module *owner; /* inside, and which of its parameters it is */
+    int index;
+    ct_dims shape;
+    int64_t offset, elements; /* in all ranks' shards together */
+} ct__place;
+int ct__sharded_places(const ct_module *sharded, const ct__place **places, ct_module **inner, ct_dist_group **group);
+
+/* In tensor_parallel.c. How a tensor lies in that of the whole layer: its element i is number i / run * stride + i % run + start there. */
+typedef struct ct__cut {
+    ct_dims shape; /* of the whole */
+    int64_t run, stride, start;
+    int ranks; /* that it is cut among; 1: it is whole */
+    ct_dist_group *group;
+} ct__cut;
+bool ct__cut_of(const ct_module *module, int parameter, ct_dims shape, ct__cut *cut); /* false: it is whole */
+/* A rank's part of a layer that is not cut; NULL after an error. */
+ct_module *ct__cut_columns(ct_module *linear, ct_dist_group *group);
+ct_module *ct__cut_rows(ct_module *linear, ct_dist_group *group);
+ct_module *ct__cut_heads(ct_module *attention, ct_dist_group *group);
+
 bool ct__parallel_same(
     const ct_dist_parallel *parallel); /* parameters are those that it was made with; else an error */
 

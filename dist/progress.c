@@ -16,12 +16,13 @@ static bool running, stop;
 static int waiting; /* the program polls by itself */
 
 void ct__lock(void) { pthread_mutex_lock(&lock); }
+bool ct__try_lock(void) { return pthread_mutex_trylock(&lock) == 0; }
 void ct__unlock(void) { pthread_mutex_unlock(&lock); }
 
 static bool on_their_way(void) {
     for (const ct_dist_group *g = &ct__job_state.world; g; g = g->next)
         if (g->first) return true;
-    return false;
+    return ct__flights_queued();
 }
 
 static void *run(void *none) {
@@ -60,6 +61,8 @@ void ct__progress_stop(void) {
     pthread_join(thread, NULL);
     running = false;
 }
+
+bool ct__progress_runs(void) { return running; }
 
 void ct__progress_begun(void) {
     if (running) pthread_cond_signal(&wake);

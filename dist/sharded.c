@@ -8,19 +8,12 @@
 #include "dist/parallel.h"
 #include "support/options.h"
 
-typedef struct place { /* where a parameter is put for a pass */
-    ct_module *owner;
-    int index;
-    ct_tensor *whole; /* while they are counted; not kept */
-    ct_dims shape;
-    int64_t offset, elements;
-} place;
-
 typedef struct sharded {
     ct_module *inner;
     ct_dist_group *group;
     bool checkpointed;
-    place *places;
+    ct__place *places;
+    ct_tensor **wholes; /* the parameters themselves, while they are counted; not kept */
     int count, capacity;
     int64_t elements, padded; /* of all parameters; and a multiple of the number of ranks */
     ct_tensor *nothing;       /* kept: what a parameter is between passes */
@@ -31,7 +24,7 @@ typedef struct sharded {
 static bool put_parameters(const sharded *s, ct_tensor *flat) {
     bool fine = true;
     for (int i = 0; i < s->count && fine; i++) {
-        const place *p = &s->places[i];
+        const ct__place *p = &s->places[i];
         ct_tensor *x = flat ? ct_reshape(ct_narrow(flat, 0, p->offset, p->elements), p->shape) : s->nothing;
         fine = x && ct_module_set_param(p->owner, p->index, x);
     }
@@ -77,6 +70,7 @@ static void release(ct_module *self) {
     sharded *s = ct_module_data(self);
     ct_module_free(s->inner);
     ct_free(s->places);
+    ct_free(s->wholes);
     ct_drop(s->nothing);
 }
 
@@ -89,6 +83,14 @@ static const ct_module_class sharded_class = {.size = sizeof(ct_module_class),
 
 bool ct__is_sharded(const ct_module *module) { return ct_module_type(module) == &sharded_class; }
 
+int ct__sharded_places(const ct_module *module, const ct__place **places, ct_module **inner, ct_dist_group **group) {
+    const sharded *s = ct_module_data(module);
+    *places = s->places;
+    *inner = s->inner;
+    *group = s->group;
+    return s->count;
+}
+
 /* ---- Making ---- */
 
 /* One place for each name; a tensor that goes by two has one offset. */
@@ -98,21 +100,25 @@ static bool count_parameters(void *context, const char *path, ct_module *module)
         ct_tensor *x = ct_module_param(module, i);
         if (s->count == s->capacity) {
             const int larger = s->capacity ? 2 * s->capacity : 16;
-            place *places = ct_realloc(s->places, (size_t)larger * sizeof *places);
-            if (!places) return ct_fail(CT_ERR_MEMORY, "dist_sharded", "no memory for %d parameters", larger);
-            s->places = places;
+            ct__place *places = ct_realloc(s->places, (size_t)larger * sizeof *places);
+            if (places) s->places = places;
+            ct_tensor **wholes = ct_realloc(s->wholes, (size_t)larger * sizeof(ct_tensor *));
+            if (wholes) s->wholes = wholes;
+            if (!places || !wholes)
+                return ct_fail(CT_ERR_MEMORY, "dist_sharded", "no memory for %d parameters", larger);
             s->capacity = larger;
         }
-        place *p = &s->places[s->count++];
-        *p = (place){module, i, x, ct_shape(x), s->elements, ct_numel(x)};
-        if (ct_dtype_of(x) != ct_dtype_of(s->places[0].whole))
+        s->wholes[s->count] = x;
+        ct__place *p = &s->places[s->count++];
+        *p = (ct__place){module, i, ct_shape(x), s->elements, ct_numel(x)};
+        if (ct_dtype_of(x) != ct_dtype_of(s->wholes[0]))
             return ct_fail(CT_ERR_DTYPE, "dist_sharded",
                            "'%s%s%s' is %s and the first parameter %s: they become one tensor", path, *path ? "." : "",
                            ct_module_param_name(module, i), ct_dtype_name(ct_dtype_of(x)),
-                           ct_dtype_name(ct_dtype_of(s->places[0].whole)));
-        const place *same = s->places;
-        while (same->whole != x) same++;
-        if (same != p) p->offset = same->offset;
+                           ct_dtype_name(ct_dtype_of(s->wholes[0])));
+        int same = 0;
+        while (s->wholes[same] != x) same++;
+        if (&s->places[same] != p) p->offset = s->places[same].offset;
         else s->elements += p->elements;
     }
     return true;
@@ -121,12 +127,12 @@ static bool count_parameters(void *context, const char *path, ct_module *module)
 /* Rank 0's parameters, flat and filled up; this rank keeps its part. */
 static ct_tensor *own_part(const sharded *s) {
     const int ranks = ct_dist_group_size(s->group), rank = ct_dist_group_rank(s->group);
-    ct_tensor *first = s->places[0].whole;
+    ct_tensor *first = s->wholes[0];
     ct_tensor *flat = ct_zeros(CT_DIMS(s->padded), .dtype = ct_dtype_of(first), .device = ct_device_of(first));
     for (int i = 0; i < s->count && flat; i++) {
-        const place *p = &s->places[i];
+        const ct__place *p = &s->places[i];
         if (!ct_assign(ct_narrow(flat, 0, p->offset, p->elements),
-                       ct_reshape(ct_detach(p->whole), CT_DIMS(p->elements))))
+                       ct_reshape(ct_detach(s->wholes[i]), CT_DIMS(p->elements))))
             return NULL;
     }
     return ct_clone(ct_narrow(ct_dist_broadcast(flat, 0, s->group), 0, s->padded / ranks * rank, s->padded / ranks));
@@ -150,6 +156,8 @@ static bool set_up(ct_module *self, const ct_dist_sharded_options *o) {
             fine = s->nothing && mine && ct_module_add_param(self, "shard", mine);
         }
     }
+    ct_free(s->wholes);
+    s->wholes = NULL;
     return fine && put_parameters(s, NULL);
 }
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "dist/dist.h"
+#include "dist/parallel.h"
 #include "support/options.h"
 
 /* ---- The two functions ---- */
@@ -92,6 +92,7 @@ typedef struct split {
     ct_dist_group *group;
     ct_activation activation;
     bool causal;
+    double dropout;      /* of attention's weights */
     int64_t heads, head; /* of this rank, and their features */
     int64_t begin, rows; /* of an embedding: this rank's */
 } split;
@@ -103,13 +104,10 @@ static ct_tensor *column_forward(ct_module *self, ct_tensor *x) {
 }
 
 /* A sum of all ranks' parts, and the bias once. */
-static ct_tensor *joined(const split *s, ct_tensor *x, ct_tensor *weight, ct_tensor *bias) {
-    ct_tensor *y = sum_from(ct_linear(x, weight), s->group);
-    return bias && y ? ct_add(y, bias) : y;
-}
-
 static ct_tensor *row_forward(ct_module *self, ct_tensor *x) {
-    return joined(ct_module_data(self), x, ct_module_param(self, 0), ct_module_param(self, 1));
+    const split *s = ct_module_data(self);
+    ct_tensor *y = sum_from(ct_linear(x, ct_module_param(self, 0)), s->group), *bias = ct_module_param(self, 1);
+    return bias && y ? ct_add(y, bias) : y;
 }
 
 static ct_tensor *embedding_forward(ct_module *self, ct_tensor *index) {
@@ -120,34 +118,57 @@ static ct_tensor *embedding_forward(ct_module *self, ct_tensor *index) {
     return sum_from(ct_mul(rows, ct_cast(ct_unsqueeze(here, -1), ct_dtype_of(weight))), s->group);
 }
 
-static ct_tensor *attention_forward(ct_module *self, ct_tensor *x) {
+/* As that of one process, which takes key, value and mask too: here they have to be left out. */
+static bool attention_forward(ct_module *self, ct_tensor *const *in, int n, ct_tensor **out, int m) {
     const split *s = ct_module_data(self);
-    const bool bias = ct_module_param_count(self) == 4;
-    ct_tensor *all =
-        ct_linear(copy_to(x, s->group), ct_module_param(self, 0), .bias = bias ? ct_module_param(self, 2) : NULL);
+    for (int i = 1; i < n; i++)
+        if (in[i] || m != 1)
+            return ct_fail(CT_ERR_UNSUPPORTED, "split_attention", "attention of x to itself alone is cut by heads");
+    ct_tensor *all = ct_linear(copy_to(in[0], s->group), ct_module_param(self, 0), .bias = ct_module_param(self, 1));
     ct_tensor *parts[3];
-    if (!all) return NULL;
+    if (!all) return false;
     ct_dims apart = ct_shape(all), together;
     apart.d[apart.n - 1] = 3 * s->heads;
     apart.d[apart.n++] = s->head;
-    if (!ct_split(ct_reshape(all, apart), -2, CT_DIMS(s->heads, s->heads, s->heads), parts, 3)) return NULL;
+    if (!ct_split(ct_reshape(all, apart), -2, CT_DIMS(s->heads, s->heads, s->heads), parts, 3)) return false;
     for (int i = 0; i < 3; i++) parts[i] = ct_transpose(parts[i], -3, -2);
-    ct_tensor *y =
-        ct_transpose(ct_scaled_dot_product_attention(parts[0], parts[1], parts[2], .causal = s->causal), -3, -2);
-    if (!y) return NULL;
+    ct_tensor *y = ct_scaled_dot_product_attention(parts[0], parts[1], parts[2], .causal = s->causal,
+                                                   .dropout = ct_module_training(self) ? s->dropout : 0);
+    y = ct_transpose(y, -3, -2);
+    if (!y) return false;
     together = ct_shape(y);
     together.d[together.n - 2] *= together.d[together.n - 1];
     together.n--;
-    return joined(s, ct_reshape(y, together), ct_module_param(self, 1), bias ? ct_module_param(self, 3) : NULL);
+    out[0] = ct_forward(ct_module_child(self, 0), ct_reshape(y, together));
+    return out[0] != NULL;
 }
 
-#define SPLIT_CLASS(id, text)                   \
+#define SPLIT_CLASS(id, text, run)              \
     static const ct_module_class id##_class = { \
-        .size = sizeof(ct_module_class), .name = text, .state = sizeof(split), .forward = id##_forward};
-SPLIT_CLASS(column, "column_linear")
-SPLIT_CLASS(row, "row_linear")
-SPLIT_CLASS(embedding, "split_embedding")
-SPLIT_CLASS(attention, "split_attention")
+        .size = sizeof(ct_module_class), .name = text, .state = sizeof(split), run = id##_forward};
+SPLIT_CLASS(column, "column_linear", .forward)
+SPLIT_CLASS(row, "row_linear", .forward)
+SPLIT_CLASS(embedding, "split_embedding", .forward)
+SPLIT_CLASS(attention, "split_attention", .forward_n)
+
+bool ct__cut_of(const ct_module *module, int parameter, ct_dims shape, ct__cut *cut) {
+    const ct_module_class *type = ct_module_type(module);
+    const split *s = ct_module_data(module);
+    const bool heads = type == &attention_class, columns = type == &row_class;
+    *cut = (ct__cut){.shape = shape, .run = 1, .ranks = 1};
+    for (int i = 0; i < shape.n; i++) cut->run *= shape.d[i];
+    if ((!heads && !columns && type != &column_class && type != &embedding_class) || (columns && parameter == 1) ||
+        ct_dist_group_size(s->group) == 1)
+        return false;
+    const int size = cut->ranks = ct_dist_group_size(s->group);
+    if (heads) cut->run /= 3; /* q, k and v */
+    if (columns) cut->run = shape.d[1];
+    cut->group = s->group;
+    cut->stride = cut->run * size;
+    cut->start = cut->run * ct_dist_group_rank(s->group);
+    cut->shape.d[columns ? 1 : 0] *= size;
+    return true;
+}
 
 /* ---- Making: the weights are those of the layer that is not cut ---- */
 
@@ -174,9 +195,8 @@ static bool divides(const char *function, const char *what, int64_t n, const ct_
            ct_fail(CT_ERR_VALUE, function, "%s is %lld, which %d ranks do not divide", what, (long long)n, ranks);
 }
 
-/* Frees what it was made from; NULL unless all went well. */
-static ct_module *finish(ct_module *self, ct_module *whole, bool fine) {
-    ct_module_free(whole);
+/* NULL unless all went well. */
+static ct_module *finish(ct_module *self, bool fine) {
     if (fine) return self;
     ct_module_free(self);
     return NULL;
@@ -189,24 +209,40 @@ static ct_module *begin(const ct_module_class *type, const ct_dist_split_options
     return self;
 }
 
-ct_module *ct_dist_column_linear_p(int64_t in, int64_t out, const ct_dist_split_options *options) {
+/* From a layer that is not cut, and stays as it is; NULL where there is none. */
+static ct_module *cut_linear(const ct_module_class *type, ct_module *whole, const ct_dist_split_options *o,
+                             const char *function) {
+    const bool columns = type == &row_class;
+    ct_module *self = whole ? begin(type, o, function) : NULL;
+    ct_tensor *weight = ct_module_param(whole, 0), *bias = ct_module_param(whole, 1);
+    return finish(self, self && divides(function, columns ? "in" : "out", ct_dim(weight, columns), o->group) &&
+                            add_part(self, "weight", weight, columns, o->group) &&
+                            (!bias || add_part(self, "bias", bias, columns ? -1 : 0, o->group)));
+}
+
+ct_module *ct__cut_columns(ct_module *linear, ct_dist_group *group) {
+    return cut_linear(&column_class, linear, &(ct_dist_split_options){.group = group}, "dist_column_linear");
+}
+
+ct_module *ct__cut_rows(ct_module *linear, ct_dist_group *group) {
+    return cut_linear(&row_class, linear, &(ct_dist_split_options){.group = group}, "dist_row_linear");
+}
+
+static ct_module *new_linear(const ct_module_class *type, int64_t in, int64_t out, const ct_dist_split_options *options,
+                             const char *function) {
     TAKE_OPTIONS(ct_dist_split_options, o, options);
-    ct_module *self = begin(&column_class, &o, "dist_column_linear");
-    ct_module *whole = self ? ct_nn_linear(in, out, .no_bias = o.no_bias) : NULL;
-    return finish(self, whole,
-                  whole && divides("dist_column_linear", "out", out, o.group) &&
-                      add_part(self, "weight", ct_module_param(whole, 0), 0, o.group) &&
-                      (o.no_bias || add_part(self, "bias", ct_module_param(whole, 1), 0, o.group)));
+    ct_module *whole = ct_ok() ? ct_nn_linear(in, out, .no_bias = o.no_bias) : NULL;
+    ct_module *self = cut_linear(type, whole, &o, function);
+    ct_module_free(whole);
+    return self;
+}
+
+ct_module *ct_dist_column_linear_p(int64_t in, int64_t out, const ct_dist_split_options *options) {
+    return new_linear(&column_class, in, out, options, "dist_column_linear");
 }
 
 ct_module *ct_dist_row_linear_p(int64_t in, int64_t out, const ct_dist_split_options *options) {
-    TAKE_OPTIONS(ct_dist_split_options, o, options);
-    ct_module *self = begin(&row_class, &o, "dist_row_linear");
-    ct_module *whole = self ? ct_nn_linear(in, out, .no_bias = o.no_bias) : NULL;
-    return finish(self, whole,
-                  whole && divides("dist_row_linear", "in", in, o.group) &&
-                      add_part(self, "weight", ct_module_param(whole, 0), 1, o.group) &&
-                      (o.no_bias || add_part(self, "bias", ct_module_param(whole, 1), -1, o.group)));
+    return new_linear(&row_class, in, out, options, "dist_row_linear");
 }
 
 ct_module *ct_dist_embedding_p(int64_t count, int64_t dim, const ct_dist_split_options *options) {
@@ -218,9 +254,10 @@ ct_module *ct_dist_embedding_p(int64_t count, int64_t dim, const ct_dist_split_o
         s->rows = count / ct_dist_group_size(o.group);
         s->begin = s->rows * ct_dist_group_rank(o.group);
     }
-    return finish(self, whole,
-                  whole && divides("dist_embedding", "count", count, o.group) &&
-                      add_part(self, "weight", ct_module_param(whole, 0), 0, o.group));
+    self = finish(self, whole && divides("dist_embedding", "count", count, o.group) &&
+                            add_part(self, "weight", ct_module_param(whole, 0), 0, o.group));
+    ct_module_free(whole);
+    return self;
 }
 
 /* [3 dim, ...], q, k and v one above the other, as [heads, 3 head, ...]: the parts of a rank are then neighbors; and
@@ -250,21 +287,31 @@ static bool add_projection(ct_module *self, const char *name, ct_tensor *x, int6
     return fine;
 }
 
+ct_module *ct__cut_heads(ct_module *whole, ct_dist_group *group) {
+    ct_nn_attention_options is = {.size = sizeof is};
+    const int64_t heads = ct_nn_attention_heads(whole, &is);
+    const ct_dist_split_options o = {.group = group, .causal = is.causal};
+    ct_module *self = heads ? begin(&attention_class, &o, "dist_attention") : NULL;
+    if (!self) return NULL;
+    ct_module *last = ct_module_child(whole, 0);
+    split *s = ct_module_data(self);
+    s->heads = heads / ct_dist_group_size(group);
+    s->head = ct_dim(ct_module_param(last, 0), 1) / heads;
+    s->dropout = is.dropout;
+    if (is.kv_heads || is.key_dim || is.value_dim)
+        ct_fail(CT_ERR_UNSUPPORTED, "dist_attention", "attention whose keys have heads or features of their own");
+    return finish(self, ct_ok() && divides("dist_attention", "heads", heads, group) &&
+                            add_projection(self, "in_proj_weight", ct_module_param(whole, 0), heads, s->head, group) &&
+                            (is.no_bias ||
+                             add_projection(self, "in_proj_bias", ct_module_param(whole, 1), heads, s->head, group)) &&
+                            ct_module_add(self, "out_proj", ct__cut_rows(last, group)));
+}
+
 ct_module *ct_dist_attention_p(int64_t dim, int64_t heads, const ct_dist_split_options *options) {
     TAKE_OPTIONS(ct_dist_split_options, o, options);
-    ct_module *self = begin(&attention_class, &o, "dist_attention");
-    ct_module *whole = self ? ct_nn_multi_head_attention(dim, heads, .no_bias = o.no_bias) : NULL;
-    bool fine = whole && divides("dist_attention", "heads", heads, o.group);
-    if (fine) {
-        split *s = ct_module_data(self);
-        ct_module *last = ct_module_child(whole, 0);
-        s->heads = heads / ct_dist_group_size(o.group);
-        s->head = dim / heads;
-        fine =
-            add_projection(self, "in_proj_weight", ct_module_param(whole, 0), heads, s->head, o.group) &&
-            add_part(self, "out_proj_weight", ct_module_param(last, 0), 1, o.group) &&
-            (o.no_bias || (add_projection(self, "in_proj_bias", ct_module_param(whole, 1), heads, s->head, o.group) &&
-                           add_part(self, "out_proj_bias", ct_module_param(last, 1), -1, o.group)));
-    }
-    return finish(self, whole, fine);
+    ct_module *whole =
+        ct_ok() ? ct_nn_multi_head_attention(dim, heads, .no_bias = o.no_bias, .causal = o.causal) : NULL;
+    ct_module *self = ct__cut_heads(whole, o.group);
+    ct_module_free(whole);
+    return self;
 }

@@ -8,7 +8,7 @@
 #include <cotangent/dist.h>
 
 #define CT__TRANSPORT_ENTRY "ct_dist_transport"
-enum { CT__TRANSPORT_VERSION = 1, CT__MOST_GROUPS = 256 };
+enum { CT__TRANSPORT_VERSION = 2, CT__MOST_GROUPS = 256 };
 
 typedef enum ct__dist_kind {
     CT__ALL_REDUCE,
@@ -38,6 +38,7 @@ typedef struct ct__transfer {
     int root;
     const void *in;
     void *out;
+    float scale; /* of an f32 all_reduce, what dist/ multiplies the result by; 0: nothing */
 } ct__transfer;
 
 typedef struct ct__request {

@@ -1,8 +1,8 @@
 /* Pictures to tensors and back: which format it is, the order of channels, how it lies. */
 #include "io/image.h"
 
-#include "io/files.h"
 #include "support/bytes.h"
+#include "support/files.h"
 #include "support/options.h"
 
 #include <cotangent/op.h>

@@ -1,9 +1,9 @@
 /* .npy files on disk: reading one whole, and writing one so that it appears whole or not at all. */
 #include <cotangent/io.h>
 
-#include "io/files.h"
 #include "io/npy.h"
 #include "support/bytes.h"
+#include "support/files.h"
 
 #include <stdlib.h>
 

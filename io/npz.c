@@ -2,9 +2,9 @@
  * themselves are read and written as all others are. */
 #include "io/npz.h"
 
-#include "io/files.h"
 #include "io/npy.h"
 #include "support/bytes.h"
+#include "support/files.h"
 #include "support/foreign.h"
 #include "support/text.h"
 

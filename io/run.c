@@ -191,7 +191,7 @@ static bool check_parts(const ct_run *run, const ct_state *stored, const char *p
     return true;
 }
 
-ct_state *ct__run_open(const char *path) {
+ct_state *ct_run_open(const char *path) {
     bool has_checksum = false;
     ct_state *stored = ct__open_checked(path, false, "run", &has_checksum);
     const char *format = stored ? ct_state_text(stored, CT__RUN_FORMAT) : NULL;
@@ -254,14 +254,27 @@ void ct__run_close_struct(const ct_run *whole, ct_run *given) {
     given->size = size;
 }
 
-bool ct_run_load(ct_run *run, const char *path) {
+bool ct_run_put_state(const ct_run *run, ct_state *state) {
     ct_run whole;
     if (!ct__run_open_struct(&whole, run)) return false;
+    return state ? put_run(&whole, state) : ct_fail(CT_ERR_NULL, "run", "argument state is NULL");
+}
+
+bool ct_run_take_state(ct_run *run, const ct_state *state, const char *path) {
+    ct_run whole;
+    if (!ct__run_open_struct(&whole, run)) return false;
+    if (!state) return ct_fail(CT_ERR_NULL, "run", "argument state is NULL");
     whole.note[0] = 0;
-    ct_state *stored = ct__run_open(path);
-    const bool good = stored && ct__run_take(&whole, stored, path);
-    ct_state_free(stored);
+    const bool good = ct__run_take(&whole, state, path ? path : "");
     ct__run_close_struct(&whole, run);
+    return good;
+}
+
+bool ct_run_load(ct_run *run, const char *path) {
+    ct_run whole;
+    ct_state *stored = ct__run_open_struct(&whole, run) ? ct_run_open(path) : NULL;
+    const bool good = stored && ct_run_take_state(run, stored, path);
+    ct_state_free(stored);
     return good;
 }
 

@@ -1,8 +1,8 @@
 /* The folder of a run: what its checkpoints are called, which are kept, which is the newest that is whole. */
 #include <cotangent/run.h>
 
-#include "io/files.h"
 #include "io/run.h"
+#include "support/files.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -90,17 +90,7 @@ static bool check(ct_run *whole, const ct_run *run, const char *folder) {
 
 bool ct_run_save(const ct_run *run, const char *folder, const char *name) {
     ct_run whole;
-    if (!check(&whole, run, folder)) return false;
-    if (!name) return ct_fail(CT_ERR_NULL, "run", "argument name is NULL");
-    if (!name[0] || strchr(name, '/')) return ct_fail(CT_ERR_VALUE, "run", "\"%s\" is no name of a file", name);
-    if (mkdir(folder, 0777) == 0) {
-        if (!ct__output_sync_folder_of(folder)) /* or a power cut could take the folder with all that is in it */
-            return ct_fail(errno == ENOMEM ? CT_ERR_MEMORY : CT_ERR_IO, "run",
-                           "%s: the folder it is in cannot be synced: %s", folder, strerror(errno));
-    } else if (errno != EEXIST) {
-        return ct_fail(CT_ERR_IO, "run", "%s: cannot be made: %s", folder, strerror(errno));
-    }
-    char *path = path_of(folder, name);
+    char *path = check(&whole, run, folder) ? ct__file_in(folder, name, ".safetensors", "run") : NULL;
     if (!path) return false;
     ct__output_clean(folder, NULL);
     const bool good = ct__run_write(&whole, path);
@@ -148,7 +138,7 @@ bool ct_run_resume(ct_run *run, const char *folder) {
     for (size_t i = 0; i < list.count && !stored && good; i++) {
         ct_free(path);
         path = step_path(folder, list.at[i]);
-        good = path && ((stored = ct__run_open(path)) || ct_error_code() == CT_ERR_IO);
+        good = path && ((stored = ct_run_open(path)) || ct_error_code() == CT_ERR_IO);
         if (stored || !good) break;
         if (!whole.note[0]) { /* the newest is the one to know of */
             const char *slash = strrchr(path, '/');

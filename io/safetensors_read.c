@@ -1,6 +1,6 @@
 /* Reading safetensors: the header by jansson, and every number in it checked against the file before it is used. */
-#include "io/checksum.h"
 #include "io/safetensors.h"
+#include "support/checksum.h"
 #include "support/foreign.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* Writing safetensors: the header as text, the data tensor by tensor, and a checksum over both where one is asked for. */
-#include "io/checksum.h"
-#include "io/files.h"
 #include "io/safetensors.h"
+#include "support/checksum.h"
+#include "support/files.h"
 
 #include <cotangent/op.h>
 #include <inttypes.h>
@@ -218,17 +218,54 @@ static bool put_all(writing *w, ct__output *output) {
     return put_bytes(w, output);
 }
 
-bool ct__safetensors_write(const char *path, const ct_state *state, bool checksum, const char *op) {
+/* Names, order and header. */
+static bool plan(writing *w) {
     if (!ct_ok()) return false; /* after an error the values are not what the caller meant to keep */
-    if (!path) return ct_fail(CT_ERR_NULL, op, "argument path is NULL");
-    if (!state) return ct_fail(CT_ERR_NULL, op, "argument state is NULL (for %s)", path);
+    if (!w->path) return ct_fail(CT_ERR_NULL, w->op, "argument path is NULL");
+    if (!w->state) return ct_fail(CT_ERR_NULL, w->op, "argument state is NULL (for %s)", w->path);
     const uint16_t one = 1;
     if (*(const uint8_t *)&one == 0)
-        return ct_fail(CT_ERR_UNSUPPORTED, op, "%s: safetensors files are not written on machines of this byte order",
-                       path);
+        return ct_fail(CT_ERR_UNSUPPORTED, w->op,
+                       "%s: safetensors files are not written on machines of this byte order", w->path);
+    return check_names(w) && find_order(w) && make_header(w);
+}
+
+ct_safetensors_layout *ct_safetensors_plan(const ct_state *state) {
+    writing w = {.path = "a plan", .op = "safetensors", .state = state, .checksum = true};
+    ct_safetensors_layout *layout = NULL;
+    bool good = plan(&w);
+    const int64_t count = good ? ct_state_count(state) : 0;
+    if (good && (!(layout = ct_calloc(1, sizeof *layout)) ||
+                 !(layout->begin = ct_malloc((size_t)(count + 1) * sizeof *layout->begin))))
+        good = ct_fail(CT_ERR_MEMORY, w.op, "out of memory");
+    if (good) {
+        layout->header = w.header.bytes;
+        layout->header_bytes = layout->file_bytes = w.header.length;
+        layout->checksum_at = CT__CHECKSUM_AT;
+    } else {
+        ct_free(w.header.bytes);
+        ct_safetensors_layout_free(layout);
+        layout = NULL;
+    }
+    for (int64_t i = 0; i < count && layout; i++) {
+        layout->begin[w.order[i]] = layout->file_bytes;
+        layout->file_bytes += bytes_of(ct_state_at(state, w.order[i]));
+    }
+    ct_free(w.order);
+    return layout;
+}
+
+void ct_safetensors_layout_free(ct_safetensors_layout *layout) {
+    if (!layout) return;
+    ct_free(layout->header);
+    ct_free(layout->begin);
+    ct_free(layout);
+}
+
+bool ct__safetensors_write(const char *path, const ct_state *state, bool checksum, const char *op) {
     writing w = {.path = path, .op = op, .state = state, .checksum = checksum};
     ct__output output;
-    bool good = check_names(&w) && find_order(&w) && make_header(&w) && ct__output_open(&output, path, true, op);
+    bool good = plan(&w) && ct__output_open(&output, path, true, op);
     if (good) good = ct__output_close(&output, put_all(&w, &output));
     ct_free(w.order);
     ct_free(w.header.bytes);

@@ -215,31 +215,47 @@ static void set_depth(ct_module *module, int depth) {
     for (int i = 0; i < module->children.count; i++) set_depth(module->children.items[i].child, depth + 1);
 }
 
-bool ct_module_add(ct_module *module, const char *name, ct_module *child) {
-    ct__slot *slot = NULL;
-    if (!ct_ok()) {
-        /* what failed before is the error to read */
-    } else if (!module) {
-        ct_fail(CT_ERR_NULL, "module_add", "argument module is NULL");
-    } else if (!child) {
-        ct_fail(CT_ERR_NULL, "module_add", "\"%s\": argument child is NULL", name ? name : "");
-    } else if (contains(child, module)) {
-        ct_fail(CT_ERR_VALUE, "module_add", "\"%s\": a %s cannot be below itself", name ? name : "",
-                module->type->name);
-    } else if (module->depth + 1 + child->height > CT__MOST_DEPTH) {
-        ct_fail(CT_ERR_VALUE, "module_add", "\"%s\": more than %d modules within one another", name ? name : "",
-                CT__MOST_DEPTH);
-    } else {
-        slot = add_slot(module, &module->children, name, "module_add");
-    }
-    if (!slot) {
-        ct_module_free(child);
-        return false;
-    }
+/* Whether child may be put below module; else an error. */
+static bool fits_below(const ct_module *module, const char *name, ct_module *child, const char *function) {
+    if (!ct_ok()) return false; /* what failed before is the error to read */
+    if (!module) return ct_fail(CT_ERR_NULL, function, "argument module is NULL");
+    if (!child) return ct_fail(CT_ERR_NULL, function, "\"%s\": argument child is NULL", name ? name : "");
+    if (contains(child, module))
+        return ct_fail(CT_ERR_VALUE, function, "\"%s\": a %s cannot be below itself", name ? name : "",
+                       module->type->name);
+    return module->depth + 1 + child->height <= CT__MOST_DEPTH ||
+           ct_fail(CT_ERR_VALUE, function, "\"%s\": more than %d modules within one another", name ? name : "",
+                   CT__MOST_DEPTH);
+}
+
+static void put_below(const ct_module *module, ct__slot *slot, ct_module *child) {
     slot->child = child;
     set_depth(child, module->depth + 1);
-    if (!child->name) child->name = ct__text_copy(name, strlen(name)); /* without memory for it errors say less */
-    return true;
+    if (!child->name)
+        child->name = ct__text_copy(slot->name, strlen(slot->name)); /* without memory for it errors say less */
+}
+
+bool ct_module_add(ct_module *module, const char *name, ct_module *child) {
+    ct__slot *slot =
+        fits_below(module, name, child, "module_add") ? add_slot(module, &module->children, name, "module_add") : NULL;
+    if (slot) put_below(module, slot, child);
+    else ct_module_free(child);
+    return slot != NULL;
+}
+
+bool ct_module_replace(ct_module *module, const char *name, ct_module *child) {
+    ct__slot *slot = NULL;
+    if (fits_below(module, name, child, "module_replace")) {
+        for (int i = 0; name && i < module->children.count; i++)
+            if (strcmp(module->children.items[i].name, name) == 0) slot = &module->children.items[i];
+        if (!slot)
+            ct_fail(CT_ERR_VALUE, "module_replace", "a %s has no child \"%s\" here", module->type->name,
+                    name ? name : "");
+    }
+    ct_module *before = slot ? slot->child : child;
+    if (slot) put_below(module, slot, child);
+    ct_module_free(before);
+    return slot != NULL;
 }
 
 /* ---- Looking ---- */

@@ -13,10 +13,10 @@ ranks() {
     export RANKS=$n
     case $mpi in
     openmpi)
-        env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 120 mpirun.openmpi --oversubscribe --bind-to none --quiet \
+        env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout -k 2 "${limit:-120}" mpirun.openmpi --oversubscribe --bind-to none --quiet \
             -x CT_BACKEND_PATH -x CT_DIST_TIMEOUT -x RANKS ${recovery:+--enable-recovery} -n "$n" "$@"
         ;;
-    mpich) timeout 120 mpirun.mpich ${recovery:+-disable-auto-cleanup} -n "$n" "$@" ;;
+    mpich) timeout -k 2 "${limit:-120}" mpirun.mpich ${recovery:+-disable-auto-cleanup} -n "$n" "$@" ;;
     esac
 }
 
@@ -48,7 +48,32 @@ gpt() {
 
 ends_the_job() { # of itself, long before the time limit of the ranks
     local began=$SECONDS
-    ! ranks 4 "$tests/dist_faults" kill && [ $((SECONDS - began)) -lt 15 ]
+    ! ranks 4 "$tests/dist_faults" "$1" && [ $((SECONDS - began)) -lt 15 ]
+}
+
+# All ranks end long before their time limit. Open MPI's launcher may wait for ever after a death at that moment, with no rank left.
+killed_on_its_way() {
+    local limit=15 began=$SECONDS launcher gone=no
+    ranks 4 "$tests/dist_faults" init &
+    launcher=$!
+    sleep 1
+    while kill -0 $launcher 2>/dev/null && [ $gone = no ] && [ $((SECONDS - began)) -lt 12 ]; do
+        sleep 0.2
+        # shellcheck disable=SC2010 # of processes that have ended nothing is there to be read
+        ls -l /proc/[0-9]*/exe 2>/dev/null | grep -q "$tests/dist_faults" || gone=yes
+    done
+    ! wait $launcher && { [ $gone = yes ] || [ $((SECONDS - began)) -lt 12 ]; }
+}
+
+checkpoints() {
+    mkdir -p "saved.$mpi.$1"
+    ranks "$1" "$tests/dist_checkpoint" "saved.$mpi.$1" >"out.$mpi.$1" 2>&1 || { cat "out.$mpi.$1" && return 1; } && grep -q "^$1 ranks" "out.$mpi.$1"
+}
+# The checkpoint before it stays, and goes on with another number of ranks.
+killed_in_save() {
+    mkdir -p "torn.$mpi"
+    ! ranks 4 "$tests/dist_checkpoint" "torn.$mpi" kill && ls "torn.$mpi" && [ -n "$(find "torn.$mpi" -name '*.tmp-*')" ] &&
+        ranks 2 "$tests/dist_checkpoint" "torn.$mpi" after
 }
 
 . "$source_dir/tests/dist/train.sh"
@@ -75,6 +100,7 @@ check "one process needs no MPI" env RANKS=1 "$tests/dist_collectives"
 check "data parallel training by one process" "$tests/dist_parallel"
 check "sharded parameters of one process" "$tests/dist_sharded"
 check "tensor parallel layers of one process" "$tests/dist_tensor"
+mkdir -p saved && check "checkpoints of one process" "$tests/dist_checkpoint" saved
 "$tests/dist_parallel" losses >losses.1
 for mpi in openmpi mpich; do
     if ! command -v mpirun.$mpi >/dev/null; then
@@ -90,16 +116,30 @@ for mpi in openmpi mpich; do
         check "$mpi: sharded parameters by $n ranks" by sharded $n
         check "$mpi: tensor parallel layers by $n ranks" by tensor $n
         check "$mpi: the same bits by $n ranks" same_losses $n
+        check "$mpi: checkpoints by $n ranks" checkpoints $n
     done
     check "$mpi: a GPT by sharded and tensor parallel layers" gpt 2
     train_checks
     faults
-    check "$mpi: a rank that is killed ends the job" ends_the_job
+    check "$mpi: a rank that is killed ends the job" ends_the_job kill
+    check "$mpi: a rank that is killed on its way into the job" killed_on_its_way
+    check "$mpi: a rank that is killed while it saves" killed_in_save
 done
 if [ -e "$build_dir/lib/libcotangent_mpi_openmpi.so" ]; then
     host_checks
 else
     skip "two hosts" "Open MPI's header was not there when this was built"
+fi
+if [ -e "$tests/standin/libnccl.so.2" ]; then
+    standin() (
+        export LD_LIBRARY_PATH="$tests/standin" CT_BACKEND_PATH="$tests/standin:$CT_BACKEND_PATH"
+        "$@"
+    )
+    check "CUDA tensors go by NCCL: a stand-in" standin "$tests/dist_nccl"
+    mpi=openmpi
+    [ ! -e "$build_dir/lib/libcotangent_mpi_openmpi.so" ] || check "ranks that NCCL does not join go through the host: a stand-in" standin by collectives 2
+else
+    skip "CUDA tensors go by NCCL: a stand-in" "there was no nccl.h, or no CUDA, when this was built"
 fi
 by_nccl() {
     "$tests/dist_nccl" >nccl.txt 2>&1

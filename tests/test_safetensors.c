@@ -1,7 +1,7 @@
 /* safetensors: what others wrote is read and written again to the same bytes; what is wrong is refused in exact words. */
 #include <cotangent/io.h>
 
-#include "io/checksum.h"
+#include "support/checksum.h"
 #include "io/safetensors.h"
 #include "tests/files.h"
 

@@ -262,9 +262,9 @@ ct_loader *learner_valid_batches(const learner *l) {
         l->task == TASK_LANGUAGE || l->task == TASK_SEGMENTATION; /* outputs that are as large as the items */
     const int64_t batch = large || l->recipe->batch > 250 ? l->recipe->batch : 250;
     /* several processes take the batches in turn: what each computes with is as large as where there is one */
-    const int ranks = ct_dist_size();
+    const int ranks = l->divided ? 1 : ct_dist_size(); /* of a divided network a pass is one of all processes */
     return ct_batches(l->valid, batch * ranks, .threads = CT_SET(l->recipe->loader_threads), .device = l->device,
-                      .parts = ranks, .part = ct_dist_rank());
+                      .parts = ranks, .part = l->divided ? 0 : ct_dist_rank());
 }
 
 /* ---- Statistics ---- */

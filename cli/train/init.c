@@ -2,6 +2,60 @@
 #include "cli/train/learner.h"
 
 #include <fnmatch.h>
+#include <string.h>
+
+/* ---- What the recipe says ---- */
+
+/* A pattern, or a list of them. */
+static bool read_frozen(recipe *r, const tree *node) {
+    const bool list = node->kind == TREE_LIST;
+    if (node->kind == TREE_MAP || (list && (node->n < 1 || node->n > MOST_FROZEN)))
+        return tree_fail(node, "freeze is a pattern of parameters' names, as in \"features.*\", or a list of up to %d",
+                         MOST_FROZEN);
+    for (int i = 0; i < (list ? node->n : 1); i++) {
+        const tree *pattern = list ? node->at[i] : node;
+        if (pattern->kind != TREE_TEXT || !pattern->text[0])
+            return tree_fail(pattern, "what is frozen is a pattern of parameters' names, as in \"features.*\"");
+        r->init.frozen[r->init.frozen_count++] = pattern;
+    }
+    return true;
+}
+
+/* {"module.*": "*", "head.*": ""}: what a tensor of the file is called here; nothing: it is left out. */
+static bool read_renames(recipe *r, const tree *node) {
+    if (node->kind != TREE_MAP || node->n > MOST_RENAMES)
+        return tree_fail(node, "rename is a map of up to %d names, as in {\"module.*\": \"*\"}", MOST_RENAMES);
+    for (int i = 0; i < node->n; i++) {
+        const tree *to = node->at[i];
+        if (to->kind != TREE_TEXT) return tree_fail(to, "a new name is a text, not this");
+        r->init.renames[r->init.rename_count++] = (ct_rename){to->key, to->text[0] ? to->text : NULL};
+    }
+    return true;
+}
+
+bool read_init(recipe *r, const tree *node) {
+    static const char *const names[] = {"file", "partial", "rename", "freeze"};
+    char near[128];
+    const tree *file = node->kind == TREE_TEXT ? node : tree_get(node, "file");
+    if (!file || file->kind != TREE_TEXT || !file->text[0])
+        return tree_fail(node, "init needs a file, as in init: {file: weights.safetensors}");
+    r->init.file = file->text;
+    r->init.node = node;
+    for (int i = 0; node->kind == TREE_MAP && i < node->n; i++) {
+        const tree *child = node->at[i];
+        if (child == file) continue;
+        if (strcmp(child->key, "partial") == 0) {
+            if (!tree_bool(child, &r->init.partial)) return tree_fail_value(child, "true or false");
+        } else if (strcmp(child->key, "freeze") == 0) {
+            if (!read_frozen(r, child)) return false;
+        } else if (strcmp(child->key, "rename") == 0) {
+            if (!read_renames(r, child)) return false;
+        } else
+            return tree_fail_key(child, "init has no '%s'%s", child->key,
+                                 nearest_text(near, sizeof near, child->key, names, 4));
+    }
+    return true;
+}
 
 /* ---- Weights of a file ---- */
 

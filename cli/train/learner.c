@@ -71,7 +71,9 @@ bool learner_build(learner *l) {
     ct_scope {
         l->net = ct_model_build(model->info, values);
     }
-    return (l->net && ct_ok()) || recipe_fail_at(model->node, "model");
+    if (!l->net || !ct_ok()) return recipe_fail_at(model->node, "model");
+    l->parameters = ct_module_size(l->net);
+    return true;
 }
 
 bool learner_note(learner *l, buffer *text) {

@@ -43,6 +43,8 @@ typedef struct learner {
     double target_mean, target_std; /* of a regression */
     /* the network */
     ct_module *net;
+    int64_t parameters; /* of all of it, however processes divide it */
+    bool divided;       /* they do: a pass is one of all of them */
     const ct_op *loss;
     void *loss_options;
 } learner;

@@ -1,11 +1,48 @@
 /* What a step, a decision and a figure are where several processes train one network. */
 #include "cli/train/ranks.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- Dividing ---- */
+
+/* What cannot be had of a network that is divided. */
+static bool check_division(const trainer *t) {
+    const recipe *r = t->recipe;
+    const int64_t cut = r->distributed.tensor > 1 ? r->distributed.tensor : 1;
+    const tree *node = r->distributed.node;
+    static const char *const whole[] = {"lars", "lamb"}; /* norms of whole parameters */
+    if (t->ranks % cut != 0)
+        return tree_fail(node, "tensor is %lld, and %d processes are no multiple of it", (long long)cut, t->ranks);
+    if (r->shards > 0) return tree_fail(node, "shards (--deterministic) is for networks that every process has whole");
+    if (r->precision == CT_F16) return tree_fail(node, "a network that is divided trains in f32, tf32 or bf16");
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
+        if (strcmp(r->optimizer.name, whole[i]) == 0)
+            return tree_fail(node, "%s needs parameters that are whole", r->optimizer.name);
+    if (r->distributed.shard && (r->group_count > 0 || r->init.frozen_count > 0))
+        return tree_fail(node, "what is sharded has no names for %s",
+                         r->group_count > 0 ? "groups of parameters" : "parts to freeze");
+    return true;
+}
+
+static bool divide(trainer *t) {
+    const recipe *r = t->recipe;
+    const int cut = r->distributed.tensor > 1 ? (int)r->distributed.tensor : 1;
+    if (!check_division(t)) return false;
+    if (!(t->near = ct_dist_split(NULL, t->rank / cut, 0)) || !(t->across = ct_dist_split(NULL, t->rank % cut, 0)))
+        return false;
+    t->share = ct_dist_group_rank(t->across);
+    t->sharers = ct_dist_group_size(t->across);
+    t->learner.divided = true;
+    return ct_dist_divide(t->learner.net, .tensor = t->near, .data = t->across, .stage = (int)r->distributed.shard) ||
+           recipe_fail_at(r->distributed.node, "distributed");
+}
+
 bool ranks_begin(trainer *t) {
     const recipe *r = t->recipe;
+    t->share = t->rank;
+    t->sharers = t->ranks;
     if (t->ranks == 1 && r->shards == 0) return true;
     if (ct_dataset_count(t->learner.train) < r->batch)
         return ct_fail(
@@ -14,8 +51,26 @@ bool ranks_begin(trainer *t) {
             (long long)ct_dataset_count(t->learner.train), (long long)r->batch);
     if (r->shards > 0 && r->accumulate > 1)
         return ct_fail(CT_ERR_VALUE, NULL, "accumulate: with shards a batch is cut already");
-    t->parallel = ct_dist_data_parallel(t->learner.net, .shards = (int)r->shards);
+    if (t->ranks > 1 && (r->distributed.shard || r->distributed.tensor > 1) && !divide(t)) return false;
+    t->parallel = ct_dist_data_parallel(t->learner.net, .group = t->across, .shards = (int)r->shards);
     return t->parallel != NULL;
+}
+
+void ranks_end(trainer *t) {
+    ct_dist_parallel_free(t->parallel);
+    ct_dist_group_free(t->near);
+    ct_dist_group_free(t->across);
+}
+
+const char *ranks_text(const trainer *t) {
+    static char text[96] = "";
+    const int cut = t->ranks / t->sharers;
+    size_t n = 0;
+    if (!t->learner.divided) return "";
+    if (cut > 1) n = (size_t)snprintf(text, sizeof text, "; layers are cut among %d", cut);
+    if (t->recipe->distributed.shard && t->sharers > 1)
+        snprintf(text + n, sizeof text - n, "%s sharded among %d", cut > 1 ? " and" : "; layers are", t->sharers);
+    return text;
 }
 
 bool ranks_share_folder(trainer *t) {
@@ -42,7 +97,7 @@ static bool plain_step(trainer *t, const ct_batch *b, ct_tensor **loss, ct_tenso
     const int64_t parts = t->recipe->accumulate > b->n ? b->n : t->recipe->accumulate > 1 ? t->recipe->accumulate : 1;
     *loss = *score = NULL;
     /* other random numbers on every rank and in every step, whatever came before */
-    if (!ct_rng_set_position(NULL, (uint64_t)(t->run.step * t->ranks + t->rank) << 20)) return false;
+    if (!ct_rng_set_position(NULL, (uint64_t)(t->run.step * t->sharers + t->share) << 20)) return false;
     for (int64_t i = 0; i < parts; i++) {
         const int64_t first = b->n * i / parts, n = b->n * (i + 1) / parts - first;
         ct_tensor *fields[2], *value = NULL, *more = NULL;
@@ -79,7 +134,9 @@ bool ranks_step(trainer *t, const ct_batch *first, double lr) {
     const int64_t targets = t->learner.task == TASK_CLASSIFICATION ? noted.n : ct_numel(noted.y);
     if (!(t->recipe->shards > 0 ? sharded_step(t, first, &loss, &score) : plain_step(t, first, &loss, &score)))
         return false;
-    if (!ct_dist_reduce_gradients(t->parallel) || !ct_train_step_update(t->step)) return false;
+    if (!ct_dist_reduce_gradients(t->parallel)) return false;
+    if (t->learner.divided && t->recipe->clip_norm > 0) ct_dist_clip_grad_norm(t->learner.net, t->recipe->clip_norm);
+    if (!ct_train_step_update(t->step)) return false;
     return trainer_note(t, loss, score, &noted, targets, lr);
 }
 

@@ -7,7 +7,9 @@
 
 /* Makes the network one of all ranks, where there are several or the recipe asks for shards; else does nothing. */
 bool ranks_begin(trainer *t);
-bool ranks_share_folder(trainer *t); /* rank 0 has made it: the others learn its name */
+void ranks_end(trainer *t);
+const char *ranks_text(const trainer *t); /* "; layers are cut among 2", or "" */
+bool ranks_share_folder(trainer *t);      /* rank 0 has made it: the others learn its name */
 /* One step; `first` is the first part of the batch that this rank has. */
 bool ranks_step(trainer *t, const ct_batch *first, double lr);
 

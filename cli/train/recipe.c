@@ -266,53 +266,21 @@ static bool read_metrics(recipe *r, const tree *node) {
     return true;
 }
 
-/* A pattern, or a list of them. */
-static bool read_frozen(recipe *r, const tree *node) {
-    const bool list = node->kind == TREE_LIST;
-    if (node->kind == TREE_MAP || (list && (node->n < 1 || node->n > MOST_FROZEN)))
-        return tree_fail(node, "freeze is a pattern of parameters' names, as in \"features.*\", or a list of up to %d",
-                         MOST_FROZEN);
-    for (int i = 0; i < (list ? node->n : 1); i++) {
-        const tree *pattern = list ? node->at[i] : node;
-        if (pattern->kind != TREE_TEXT || !pattern->text[0])
-            return tree_fail(pattern, "what is frozen is a pattern of parameters' names, as in \"features.*\"");
-        r->init.frozen[r->init.frozen_count++] = pattern;
-    }
-    return true;
-}
-
-/* {"module.*": "*", "head.*": ""}: what a tensor of the file is called here; nothing: it is left out. */
-static bool read_renames(recipe *r, const tree *node) {
-    if (node->kind != TREE_MAP || node->n > MOST_RENAMES)
-        return tree_fail(node, "rename is a map of up to %d names, as in {\"module.*\": \"*\"}", MOST_RENAMES);
-    for (int i = 0; i < node->n; i++) {
-        const tree *to = node->at[i];
-        if (to->kind != TREE_TEXT) return tree_fail(to, "a new name is a text, not this");
-        r->init.renames[r->init.rename_count++] = (ct_rename){to->key, to->text[0] ? to->text : NULL};
-    }
-    return true;
-}
-
-static bool read_init(recipe *r, const tree *node) {
-    static const char *const names[] = {"file", "partial", "rename", "freeze"};
+static bool read_distributed(recipe *r, const tree *node) {
+    static const char *const names[] = {"shard", "tensor"};
     char near[128];
-    const tree *file = node->kind == TREE_TEXT ? node : tree_get(node, "file");
-    if (!file || file->kind != TREE_TEXT || !file->text[0])
-        return tree_fail(node, "init needs a file, as in init: {file: weights.safetensors}");
-    r->init.file = file->text;
-    r->init.node = node;
-    for (int i = 0; node->kind == TREE_MAP && i < node->n; i++) {
+    if (node->kind != TREE_MAP) return tree_fail(node, "distributed is a map, as in {shard: 3, tensor: 2}");
+    r->distributed.node = node;
+    for (int i = 0; i < node->n; i++) {
         const tree *child = node->at[i];
-        if (child == file) continue;
-        if (strcmp(child->key, "partial") == 0) {
-            if (!read_flag(child, &r->init.partial)) return false;
-        } else if (strcmp(child->key, "freeze") == 0) {
-            if (!read_frozen(r, child)) return false;
-        } else if (strcmp(child->key, "rename") == 0) {
-            if (!read_renames(r, child)) return false;
+        if (strcmp(child->key, "shard") == 0) {
+            if (!read_integer(child, 0, 3, &r->distributed.shard)) return false;
+            if (r->distributed.shard == 1) return tree_fail_value(child, "2 or 3, or 0 for none");
+        } else if (strcmp(child->key, "tensor") == 0) {
+            if (!read_integer(child, 1, 4096, &r->distributed.tensor)) return false;
         } else
-            return tree_fail_key(child, "init has no '%s'%s", child->key,
-                                 nearest_text(near, sizeof near, child->key, names, 4));
+            return tree_fail_key(child, "distributed has no '%s'%s", child->key,
+                                 nearest_text(near, sizeof near, child->key, names, 2));
     }
     return true;
 }
@@ -515,7 +483,7 @@ bool recipe_set_epochs(recipe *r, int64_t epochs) {
 bool recipe_check_same(const recipe *now, const recipe *before, const char *folder, bool other_epochs) {
     for (int i = 0; i < KEYS; i++) {
         const tree *a = tree_get(now->root, keys[i].name), *b = tree_get(before->root, keys[i].name);
-        if (mentions("about checkpoint_seconds capture recompute", keys[i].name)) continue;
+        if (mentions("about checkpoint_seconds capture recompute distributed", keys[i].name)) continue;
         const bool epochs = strcmp(keys[i].name, "epochs") == 0;
         if (tree_same(a, b) || (epochs && (other_epochs || now->epochs == before->epochs))) continue;
         if (strcmp(keys[i].name, "data") == 0 && same_data(a, b) && same_data(b, a)) continue;

@@ -81,6 +81,10 @@ typedef struct recipe {
     ct_dtype precision;
     bool tf32; /* precision is f32, on a device with Tensor Cores in TF32 */
     int64_t epochs, batch, seed, early_stopping, loader_threads, accumulate, shards;
+    struct {
+        const tree *node;
+        int64_t shard, tensor; /* 0: no */
+    } distributed;
     ct_train_mode capture;
     bool recompute, channels_last; /* of captured steps */
     double clip_norm, ema, checkpoint_seconds;
@@ -122,6 +126,8 @@ const char *data_kind_name(data_kind kind);
 /* Metrics by name: see evaluate.c. */
 const char *metric_name_at(int i);
 const char *metric_title(const char *name); /* for people: "RMSE" */
+
+bool read_init(recipe *r, const tree *node); /* the key init (init.c) */
 
 /* ---- Reading one thing (settings.c) ---- */
 

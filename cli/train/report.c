@@ -33,7 +33,7 @@ static void write_tiles(buffer *b, const trainer *t) {
         snprintf(note, sizeof note, "%s items", number_count(t->best.count).text);
         tile(b, "Validation loss", number_of(t->best.loss, 4, NUMBER_PAGE).text, note);
     }
-    tile(b, "Parameters", number_count(ct_module_size(t->learner.net)).text, t->recipe->model.name);
+    tile(b, "Parameters", number_count(t->learner.parameters).text, t->recipe->model.name);
     if (seconds < 10) snprintf(value, sizeof value, "%.1f s", seconds);
     else format_duration(seconds, value, sizeof value);
     snprintf(note, sizeof note, "%d of %lld epochs", j->epoch_count, (long long)t->recipe->epochs);
@@ -44,8 +44,9 @@ static void write_tiles(buffer *b, const trainer *t) {
         snprintf(value, sizeof value, "%d", t->ranks);
         tile(b, "Processes", value, ct_dist_engine());
         snprintf(value, sizeof value, "%.1f %%", 100 * t->waited[0]);
-        snprintf(note, sizeof note, "of the time; %.1f %% by another process", 100 * t->waited[1]);
-        tile(b, "Communication", value, note);
+        tile(b, "Communication", value, "of the time, by the process that waits least");
+        snprintf(value, sizeof value, "%.1f %%", 100 * (t->waited[1] - t->waited[0]));
+        tile(b, "Imbalance", value, "of the time, that another waits longer");
     }
     for (int i = 0; i < t->recipe->metric_count && t->best.count; i++)
         tile(b, metric_title(t->recipe->metrics[i]), number_of(t->best.metrics[i], 4, NUMBER_PAGE).text, "validation");

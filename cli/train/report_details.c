@@ -114,7 +114,7 @@ bool report_parameters(buffer *b, trainer *t) {
     buffer_add(b,
                "<tr><td class=\"total\">Learned in all</td><td></td><td "
                "class=\"total\">%s</td><td></td><td></td><td></td></tr></table>%s",
-               number_count(ct_module_size(t->learner.net)).text, many ? "</details>" : "");
+               number_count(t->learner.parameters).text, many ? "</details>" : "");
     const size_t n = ct_module_to_string(t->learner.net, NULL, 0);
     char *text = malloc(n + 1);
     if (text) {

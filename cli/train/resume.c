@@ -211,7 +211,7 @@ bool trainer_open_recipe(trainer *t) {
 
 /* ---- Checkpoints ---- */
 
-static ct_state *make_extra(trainer *t) {
+static ct_state *make_extra(const trainer *t) {
     ct_state *extra = ct_state_new();
     const double numbers[NUMBERS] = {t->loss_sum,      t->score_sum,       t->best_score,
                                      (double)t->items, (double)t->targets, t->best_loss};
@@ -229,30 +229,27 @@ static bool is_there(const trainer *t) {
     return file_exists(t->out) || ct_fail(CT_ERR_IO, NULL, "%s: the folder of the run is gone", t->out);
 }
 
+/* By all ranks, each what it has. */
+static bool save(const trainer *t, ct_run *run, const char *name) {
+    if (!is_there(t)) return false;
+    run->extra = make_extra(t);
+    const bool right = run->extra && ct_dist_run_save(run, t->out, name);
+    ct_state_free(run->extra);
+    run->extra = NULL;
+    return right;
+}
+
 bool trainer_save(trainer *t) {
     if (!trainer_read(t)) return false; /* what a loss that is not finite has ruined is not saved */
-    if (t->rank > 0) {
-        t->saved = seconds_now();
-        return t->stored = true;
-    }
-    if (!is_there(t)) return false;
-    t->run.extra = make_extra(t);
-    const bool right = t->run.extra && ct_run_save(&t->run, t->out, "last");
-    ct_state_free(t->run.extra);
-    t->run.extra = NULL;
+    const bool right = save(t, &t->run, "last");
     t->saved = seconds_now();
     t->stored = t->stored || right;
     return right;
 }
 
 bool trainer_save_best(trainer *t) {
-    if (t->rank > 0) return true;
-    if (!is_there(t)) return false;
     ct_run run = {.size = sizeof run, .net = t->learner.net, .epoch = t->run.epoch, .step = t->run.step};
-    run.extra = make_extra(t);
-    const bool right = run.extra && ct_run_save(&run, t->out, "best");
-    ct_state_free(run.extra);
-    return right;
+    return save(t, &run, "best");
 }
 
 /* What a checkpoint says of where the run is. */
@@ -269,7 +266,7 @@ bool trainer_resume(trainer *t) {
     int64_t integers[INTEGERS];
     checkpoint_path(t, path, sizeof path);
     t->run.extra = ct_state_new();
-    bool right = t->run.extra && ct_run_load(&t->run, path);
+    bool right = t->run.extra && ct_dist_run_load(&t->run, path);
     right = right && ct_state_numbers(t->run.extra, "progress", numbers, NUMBERS) &&
             ct_state_integers(t->run.extra, "counts", integers, INTEGERS);
     ct_state_free(t->run.extra);

@@ -61,10 +61,10 @@ static bool make_loaders(trainer *t) {
         return recipe_fail_at(r->transforms[0].node, "transforms");
     /* a last batch of one item would make no statistics for batch norm */
     const bool drop = ct_dataset_count(l->train) > r->batch;
-    const int parts = r->shards > 0 ? (int)r->shards : t->ranks, here = parts / t->ranks;
+    const int parts = r->shards > 0 ? (int)r->shards : t->sharers, here = parts / t->sharers;
     t->batches = ct_batches(l->train, r->batch, .shuffle = true, .drop_last = drop, .seed = (uint64_t)r->seed,
                             .threads = CT_SET(r->loader_threads), .transform = transform, .device = l->device,
-                            .parts = parts, .part = here * t->rank, .part_count = here);
+                            .parts = parts, .part = here * t->share, .part_count = here);
     t->valid = t->batches ? learner_valid_batches(l) : NULL;
     return t->valid != NULL;
 }
@@ -107,13 +107,24 @@ ct_tensor *trainer_loss(void *context, ct_tensor *const *batch, int n, ct_tensor
     return loss;
 }
 
+static ct_train_mode capture_mode(const trainer *t) {
+    ct_train_mode mode = t->recipe->capture;
+    if (t->options->capture) recipe_capture(t->options->capture, &mode);
+    return mode;
+}
+
+/* In a line; "": they are, or nobody has asked for it. */
+static const char *why_not_captured(const trainer *t) {
+    const bool wanted = capture_mode(t) == CT_TRAIN_CAPTURED || t->recipe->recompute || t->recipe->channels_last;
+    if (!t->parallel) return ct_train_step_note(t->step);
+    return wanted ? "gradients are those of several processes, or of shards" : "";
+}
+
 static bool make_step(trainer *t) {
     const recipe *r = t->recipe;
-    ct_train_mode mode = r->capture;
-    if (t->options->capture) recipe_capture(t->options->capture, &mode);
     t->step = ct_train_step_new(t->optim, trainer_loss, &t->learner, .scaler = t->scaler, .ema = t->ema,
-                                .clip_norm = r->clip_norm, .accumulate = r->accumulate, .mode = mode,
-                                .recompute = r->recompute, .channels_last = r->channels_last);
+                                .clip_norm = t->learner.divided ? 0 : r->clip_norm, .accumulate = r->accumulate,
+                                .mode = capture_mode(t), .recompute = r->recompute, .channels_last = r->channels_last);
     return t->step != NULL;
 }
 
@@ -157,7 +168,6 @@ static void free_parts(trainer *t) {
     board_close(t->board);
     journal_close(&t->journal);
     ct_train_step_free(t->step);
-    ct_dist_parallel_free(t->parallel);
     ct_ema_free(t->ema);
     ct_scaler_free(t->scaler);
     ct_schedule_free(t->schedule);
@@ -165,6 +175,7 @@ static void free_parts(trainer *t) {
     ct_loader_free(t->batches);
     ct_loader_free(t->valid);
     learner_close(&t->learner);
+    ranks_end(t);
     recipe_free(t->recipe);
     free(t->command);
     if (t->lock >= 0) close(t->lock);
@@ -191,8 +202,8 @@ static bool step(trainer *t, const ct_batch *b) {
             return false;
     }
     if (t->schedule && !ct_schedule_needs_metric(t->schedule) && !ct_schedule_step(t->schedule)) return false;
-    if (!t->note_said && ct_train_step_note(t->step)[0]) {
-        progress_say(&t->progress, "note: steps are not captured: %s", ct_train_step_note(t->step));
+    if (!t->note_said && why_not_captured(t)[0]) {
+        progress_say(&t->progress, "note: steps are not captured: %s", why_not_captured(t));
         t->note_said = true;
     }
     t->epoch_items += t->parallel ? t->recipe->batch : items;
@@ -319,7 +330,7 @@ static bool log_start(trainer *t) {
     buffer_add(
         &line,
         ",\"version\":\"%s\",\"isa\":\"%s\",\"threads\":%d,\"parameters\":%lld,\"train\":%lld,\"valid\":%lld,\"out\":",
-        ct_version_text(), ct_isa(), ct_get_threads(), (long long)ct_module_size(t->learner.net),
+        ct_version_text(), ct_isa(), ct_get_threads(), (long long)t->learner.parameters,
         (long long)ct_dataset_count(t->learner.train), (long long)ct_dataset_count(t->learner.valid));
     buffer_json(&line, t->out);
     const bool right = line.failed ? ct_fail(CT_ERR_MEMORY, NULL, "out of memory") : journal_line(&t->journal, line.at);
@@ -384,12 +395,13 @@ static bool begin(trainer *t) {
     progress_begin(&t->progress, t->options->json || !first, task, t->recipe->epochs, ct_loader_batches(t->batches),
                    t->recipe->batch, t->learner.device);
     progress_say(&t->progress, "%s: %s, %lld parameters; %lld items to train on, %lld to validate on; %d thread%s, %s",
-                 t->recipe->name, t->recipe->model.name, (long long)ct_module_size(t->learner.net),
+                 t->recipe->name, t->recipe->model.name, (long long)t->learner.parameters,
                  (long long)ct_dataset_count(t->learner.train), (long long)ct_dataset_count(t->learner.valid),
                  ct_get_threads(), ct_get_threads() == 1 ? "" : "s", ct_isa());
     if (t->ranks > 1)
-        progress_say(&t->progress, "%d processes by %s, each with %lld of the %lld items of a batch", t->ranks,
-                     ct_dist_engine(), (long long)t->recipe->batch / t->ranks, (long long)t->recipe->batch);
+        progress_say(&t->progress, "%d processes by %s, each with %lld of the %lld items of a batch%s", t->ranks,
+                     ct_dist_engine(), (long long)t->recipe->batch / t->sharers, (long long)t->recipe->batch,
+                     ranks_text(t));
     if (t->options->resume) {
         progress_say(&t->progress, "going on in %s after step %lld of %lld", t->out, (long long)t->run.step,
                      (long long)t->total_steps);
@@ -422,18 +434,23 @@ static bool show_best(trainer *t) {
     char path[4096 + 32];
     if (t->best_epoch == 0) return true;
     snprintf(path, sizeof path, "%s/best.safetensors", t->out);
-    if (t->rank == 0 && !ct_load(path, t->learner.net)) return false;
+    if (t->learner.divided) {
+        ct_run best = {.size = sizeof best, .net = t->learner.net};
+        if (!ct_dist_run_load(&best, path)) return false;
+    } else if (t->rank == 0 && !ct_load(path, t->learner.net)) return false;
     if (t->parallel && !ct_dist_broadcast_network(t->parallel)) return false;
     if (t->best_is_old || t->best.count == 0) {
         evaluation_free(&t->best);
         if (!evaluate(&t->learner, t->valid, NULL, &t->best)) return false;
     }
-    if (t->rank > 0) return true;
+    if (t->rank > 0 && !t->learner.divided) return true;
     for (int i = 0; i < 3 && t->learner.task == TASK_LANGUAGE; i++) {
-        const sampling how = {.tokens = 240, .temperature = 0.5 + 0.25 * i, .seed = (uint64_t)i + 1};
+        const sampling how = {
+            .tokens = 240, .temperature = 0.5 + 0.25 * i, .seed = (uint64_t)i + 1, .no_cache = t->learner.divided};
         t->samples[i] = generate(&t->learner, "", &how, NULL);
         if (!t->samples[i]) return false;
     }
+    if (t->rank > 0) return true;
     picture filters;
     bool right = picture_of_filters(&t->learner, &filters);
     if (!right && ct_error_code() == CT_ERR_UNSUPPORTED) { /* no libpng here */

@@ -40,10 +40,12 @@ typedef struct trainer {
     ct_scaler *scaler;
     ct_ema *ema;
     ct_train_step *step;
-    bool note_said;             /* why steps are not captured */
-    int rank, ranks;            /* of the job: 0 of 1 where this process is alone */
-    ct_dist_parallel *parallel; /* NULL: it trains alone, and not in shards */
-    bool stopping;              /* a signal came, to any rank */
+    bool note_said;               /* why steps are not captured */
+    int rank, ranks;              /* of the job: 0 of 1 where this process is alone */
+    int share, sharers;           /* of those that divide the batch: several ranks may have one part of it together */
+    ct_dist_group *near, *across; /* that cut layers among them, and that have the same part; NULL: not divided so */
+    ct_dist_parallel *parallel;   /* NULL: it trains alone, and not in shards */
+    bool stopping;                /* a signal came, to any rank */
     double waited[2]; /* of the last epoch, part of the time that ranks waited for each other: least and most */
     ct_run run;
     int64_t total_steps, log_every;

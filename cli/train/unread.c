@@ -89,8 +89,9 @@ static bool add_parts(const trainer *t, ct_tensor *const *xs, int n, int64_t par
     if (right && t->ranks > 1) right = (all = ranks_gather(mine, here)) != NULL;
     for (int64_t i = 0; right && i < n * size; i++) {
         sums[i] = 0;
-        for (int64_t p = 0; p < t->ranks * parts; p++)
-            sums[i] += all[((p / parts * n + i / size) * parts + p % parts) * size + i % size];
+        for (int64_t p = 0; p < t->sharers * parts; p++) /* of those that compute one part together the first tells */
+            sums[i] +=
+                all[((p / parts * (t->ranks / t->sharers) * n + i / size) * parts + p % parts) * size + i % size];
     }
     if (all != mine) free(all);
     free(mine);
@@ -104,7 +105,7 @@ bool trainer_read(trainer *t) {
     double loss[MOST_UNREAD];
     for (int i = 0; i < n; i++) losses[i] = t->unread[i].loss, scores[i] = t->unread[i].score;
     const int64_t parts = ct_numel(losses[0]), size = scores[0] ? ct_numel(scores[0]) / parts : 0;
-    const int64_t all = t->ranks * parts; /* that a batch was cut into */
+    const int64_t all = t->sharers * parts; /* that a batch was cut into */
     double *score = calloc((size_t)(n * size) + 1, sizeof *score);
     bool right = score || ct_fail(CT_ERR_MEMORY, NULL, "out of memory");
     ct_no_grad {

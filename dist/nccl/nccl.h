@@ -6,7 +6,7 @@
 #include "dist/transport.h"
 
 #define CT__NCCL_ENTRY "ct_dist_nccl"
-enum { CT__NCCL_VERSION = 1, CT__NCCL_ID_BYTES = 128 };
+enum { CT__NCCL_VERSION = 2, CT__NCCL_ID_BYTES = 128 };
 
 typedef struct ct__nccl {
     uint32_t size, version;

@@ -23,6 +23,7 @@
 
 #include <cotangent.h>
 #include <cotangent/nn.h>
+#include <cotangent/run.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -136,13 +137,13 @@ typedef struct ct_dist_parallel ct_dist_parallel;
 typedef struct ct_dist_parallel_options {
     size_t size;
     ct_dist_group *group; /* NULL: all ranks */
-    int64_t bucket;       /* bytes of gradients that go at once: 8 MiB */
+    int64_t bucket;       /* bytes of gradients that go at once: 8 MiB; those of 512 KiB go by themselves, in place */
     bool bf16;            /* f32 gradients go as bf16: half the bytes, 8 bits of mantissa */
     /* The same bits with any number of ranks that divides this, a power of two: see ct_dist_shard. 0: not so */
     int shards;
 } ct_dist_parallel_options;
 /* Parameters and buffers of rank 0 become those of all; ranks whose networks differ are told which parameter it is. net
- * is held. Parameters must not be replaced afterwards (moved, converted, frozen or not). Every pass that reaches
+ * is held. What is sharded (below) is left to itself. Parameters must not be replaced afterwards (moved, converted, frozen or not). Every pass that reaches
  * parameters counts, also that of a ct_grad for them: ct_dist_set_sync keeps out those that are not meant. */
 CT_API ct_dist_parallel *ct_dist_data_parallel_p(ct_module *net, const ct_dist_parallel_options *options);
 CT_API void ct_dist_parallel_free(ct_dist_parallel *parallel);
@@ -210,9 +211,36 @@ CT_API ct_module *ct_dist_column_linear_p(int64_t in, int64_t out, const ct_dist
 CT_API ct_module *ct_dist_row_linear_p(int64_t in, int64_t out, const ct_dist_split_options *options);
 /* Rows of a table by integer, of which each rank has its part: [...] to [..., dim]. [weight] */
 CT_API ct_module *ct_dist_embedding_p(int64_t count, int64_t dim, const ct_dist_split_options *options);
-/* Multi-head self-attention on [..., T, dim], of which each rank has its heads. [in_proj_weight, out_proj_weight,
- * in_proj_bias, out_proj_bias] */
+/* Multi-head self-attention on [..., T, dim], of which each rank has its heads. [in_proj_weight, in_proj_bias,
+ * out_proj...] */
 CT_API ct_module *ct_dist_attention_p(int64_t dim, int64_t heads, const ct_dist_split_options *options);
+
+/* ---- A network as it is, divided ------------------------------------------------------------------- */
+
+/* Divides a network of transformer layers (ct_nn_gpt, ct_nn_vit: one whose child "layers" holds them) in place: attention
+ * and feed-forward of each layer are cut among the ranks of `tensor`, and what a rank then has of a layer is sharded among
+ * those of `data`. The weights are those of rank 0. The rest of the network stays whole, for ct_dist_data_parallel(net,
+ * .group = data) to reduce. Names in checkpoints (ct_dist_run_save) stay those of the network as it was. */
+typedef struct ct_dist_divide_options {
+    size_t size;
+    ct_dist_group *tensor; /* NULL: layers are not cut */
+    ct_dist_group *data;   /* NULL: all ranks */
+    int stage;             /* of ct_dist_sharded, 2 or 3; 0: layers are not sharded */
+} ct_dist_divide_options;
+CT_API bool ct_dist_divide_p(ct_module *net, const ct_dist_divide_options *options);
+
+/* ct_clip_grad_norm of the whole network, of which ranks have parts or all: by all ranks of the job. */
+CT_API double ct_dist_clip_grad_norm(ct_module *net, double max_norm);
+
+/* ---- Checkpoints ----------------------------------------------------------------------------------- */
+
+/* ct_run_save and ct_run_load, by all ranks of the job. There is one file, which all ranks write in parallel, and it holds
+ * the whole network, optimizer state and averages under the names of one process: what was saved by some ranks is loaded
+ * by any number, divided in another way or not at all, and by ct_run_load and ct_load. Optimizers are those that take each
+ * element by itself. The folder has to be one that all ranks see. When any rank fails, or dies, before all have written,
+ * the file that was there before stays. */
+CT_API bool ct_dist_run_save(const ct_run *run, const char *folder, const char *name);
+CT_API bool ct_dist_run_load(ct_run *run, const char *path);
 
 /* Batch norms of net, in training, take mean and variance over the items of all ranks of the group, and their
  * running statistics from these. All ranks run forward and backward together. */

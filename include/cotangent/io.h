@@ -51,6 +51,19 @@ CT_API ct_state *ct_safetensors_load(const char *path);
  * attempt is removed. Tensors of larger elements come first, so that each is aligned. complex64 is written as C64. */
 CT_API bool ct_safetensors_save(const char *path, const ct_state *state);
 
+/* Where everything goes in the file of a state that has a checksum, as checkpoints have one: for programs that write it in parts. */
+typedef struct ct_safetensors_layout {
+    char *header;          /* the file up to the data */
+    uint64_t header_bytes; /* of it */
+    uint64_t *begin;       /* of each tensor in the file, by its place in the state */
+    uint64_t file_bytes;
+    /* Where the 16 hexadecimal digits are that are '0' in the header: the CRC-64 (ECMA-182, reflected, as in .xz) of the file as it is
+     * with these zeros. */
+    uint64_t checksum_at;
+} ct_safetensors_layout;
+CT_API ct_safetensors_layout *ct_safetensors_plan(const ct_state *state);
+CT_API void ct_safetensors_layout_free(ct_safetensors_layout *layout); /* NULL is fine */
+
 /* ---- NumPy --------------------------------------------------------------------------------------- */
 
 /* Reads a .npy file (NumPy's format, versions 1.0 to 3.0) into a CPU tensor. Either byte order, row-major and Fortran

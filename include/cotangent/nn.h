@@ -73,6 +73,9 @@ CT_API bool ct_module_add(ct_module *module, const char *name, ct_module *child)
  * processes, say) and puts the old ones back. It is kept. Optimizers that were made before refuse to step while it is another one. */
 CT_API bool ct_module_set_param(ct_module *module, int i, ct_tensor *x);
 
+/* The child of that name becomes another one, which is owned; the old one is freed. */
+CT_API bool ct_module_replace(ct_module *module, const char *name, ct_module *child);
+
 /* The i-th own parameter, buffer or child, in the order of adding; NULL past the end. Made for forward functions. */
 CT_API ct_tensor *ct_module_param(const ct_module *module, int i);
 CT_API ct_tensor *ct_module_buffer(const ct_module *module, int i);
@@ -344,6 +347,9 @@ typedef struct ct_nn_attention_options {
     bool no_bias;
 } ct_nn_attention_options;
 CT_API ct_module *ct_nn_multi_head_attention_p(int64_t dim, int64_t heads, const ct_nn_attention_options *options);
+/* What one was made with: its heads and, in *options, whose size the caller sets, the rest. 0 of another module, without an
+ * error. */
+CT_API int64_t ct_nn_attention_heads(const ct_module *attention, ct_nn_attention_options *options);
 
 /* Transformer layers on [..., T, dim], and stacks of them. Encoder: x and a mask in. Decoder: x, memory (the encoder's result), a
  * mask for x and one for memory in. [self_attn..., multihead_attn..., linear1..., linear2..., norm1..., norm2..., norm3...];

@@ -44,6 +44,12 @@ typedef struct ct_run {
  * process has left in the folder are removed. */
 CT_API bool ct_run_save(const ct_run *run, const char *folder, const char *name);
 
+/* What a file holds of a run, as a state, and back, for programs that write and read files in a way of their own: put adds to the
+ * state; open reads a file, which has to be whole and a checkpoint; take is all or nothing, and names path in its errors. */
+CT_API bool ct_run_put_state(const ct_run *run, ct_state *state);
+CT_API ct_state *ct_run_open(const char *path); /* NULL with an error */
+CT_API bool ct_run_take_state(ct_run *run, const ct_state *state, const char *path);
+
 /* The same as FOLDER/step-N.safetensors (N: run->step), keeping the newest `keep` of these (0: all), by N; the one just
  * written always stays. */
 CT_API bool ct_run_checkpoint(const ct_run *run, const char *folder, int keep);

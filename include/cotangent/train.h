@@ -12,8 +12,9 @@
  *         }
  *
  * Captured and eager steps have the same bits on the CPU, and may alternate. A batch of other shapes, such as an epoch's last smaller one, has
- * a graph of its own (cotangent/capture.h); the first step of each shape is eager, the second is captured, and the rest are replays, before
- * which the batch is copied to tensors that the graph reads. What the loss function computes on the host is frozen in them.
+ * a graph of its own (cotangent/capture.h), up to eight of them: what is of yet another shape is eager. The first step of each shape is
+ * eager, the second is captured, and the rest are replays, before which the batch is copied to tensors that the graph reads. What the loss
+ * function computes on the host is frozen in them.
  *
  * Threads: a step belongs to the thread that trains, as its optimizer does. */
 #ifndef COTANGENT_TRAIN_H

@@ -126,3 +126,14 @@ ct_module *ct_nn_multi_head_attention_p(int64_t dim, int64_t heads, const ct_nn_
     if (!ok) ct_module_free(last);
     return ct__finish(module, ok && ct_module_add(module, "out_proj", last));
 }
+
+int64_t ct_nn_attention_heads(const ct_module *module, ct_nn_attention_options *options) {
+    if (!module || ct_module_type(module) != &attention_class) return 0;
+    const attention *a = ct_module_data(module);
+    if (options) { /* as much as the caller knows of */
+        const size_t size = options->size;
+        memcpy(options, &a->o, size < sizeof a->o ? size : sizeof a->o);
+        options->size = size;
+    }
+    return a->heads;
+}

@@ -102,14 +102,20 @@ static void every_dtype_and_reduction(void) {
     }
 }
 
+static void on_device(ct_device device) {
+    ct_scope {
+        reductions_of(CT_F32, device);
+        reductions_of(CT_BF16, device);
+        reductions_of(CT_I32, device);
+        moves_of(CT_I64, device);
+    }
+}
+
 static void devices(void) {
     ct_device guard;
-    if (!CHECK(ct_device_parse("guard", &guard))) return;
-    ct_scope {
-        reductions_of(CT_F32, guard);
-        reductions_of(CT_BF16, guard);
-        moves_of(CT_I64, guard);
-    }
+    const int count = ct_device_count(CT_CUDA);
+    if (CHECK(ct_device_parse("guard", &guard))) on_device(guard);
+    if (count > 0) on_device((ct_device){CT_CUDA, ct_dist_local_rank() % count});
 }
 
 static void sizes(void) {

@@ -89,9 +89,9 @@ static void trains_as_one(int64_t bucket, bool bf16) {
 }
 
 /* Two passes make one step; in the first nothing is sent. */
-static void accumulates(void) {
+static void accumulates(int64_t bucket) {
     ct_module *net = new_net(3), *whole = new_net(3);
-    ct_dist_parallel *parallel = ct_dist_data_parallel(net);
+    ct_dist_parallel *parallel = ct_dist_data_parallel(net, .bucket = bucket);
     ct_dist_stats before = {.size = sizeof before}, after = {.size = sizeof after};
     ct_tensor *y = targets(PER_RANK * size);
     CHECK(ct_dist_set_sync(parallel, false));
@@ -208,14 +208,15 @@ int main(int argc, char **argv) {
     rank = ct_dist_rank();
     size = ct_dist_size();
     if (argc > 1 && !strcmp(argv[1], "losses")) return losses();
-    ct_scope
-        trains_as_one(0, false);
-    ct_scope
-        trains_as_one(200, false);
-    ct_scope
-        trains_as_one(0, true);
-    ct_scope
-        accumulates();
+    const int64_t buckets[] = {0, 200, 40}; /* together; some by themselves; all weights by themselves */
+    for (int b = 0; b < 3; b++) {
+        ct_scope
+            trains_as_one(buckets[b], false);
+        ct_scope
+            trains_as_one(buckets[b], true);
+        ct_scope
+            accumulates(buckets[b]);
+    }
     ct_scope
         leaves_unused_alone();
     ct_scope

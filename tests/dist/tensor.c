@@ -57,10 +57,10 @@ static void attention(void) {
     ct_seed(12);
     ct_module *whole = ct_nn_multi_head_attention(8, 4, .causal = true);
     compare(split, whole, ct_sin(ct_reshape(ct_arange(0, 80, 1), CT_DIMS(2, 5, 8))));
-    CHECK(distance(grad(split, "out_proj_weight"), part(grad(whole, "out_proj.weight"), 1)) < 1e-4);
+    CHECK(distance(grad(split, "out_proj.weight"), part(grad(whole, "out_proj.weight"), 1)) < 1e-4);
     ct_tensor *heads = part(ct_reshape(grad(whole, "in_proj_weight"), CT_DIMS(3, 4, 2, 8)), 1);
     CHECK(distance(grad(split, "in_proj_weight"), ct_contiguous(heads)) < 1e-4);
-    CHECK(distance(grad(split, "out_proj_bias"), grad(whole, "out_proj.bias")) < 1e-4);
+    CHECK(distance(grad(split, "out_proj.bias"), grad(whole, "out_proj.bias")) < 1e-4);
     ct_module_free(split);
     ct_module_free(whole);
 }

@@ -61,6 +61,19 @@ killed_and_resumed() {
         cmp long/last.safetensors "$name/last.safetensors" && cmp long/best.safetensors "$name/best.safetensors"
 }
 
+# A GPT whose layers are cut and sharded learns as that of one process; its checkpoint is one of a whole network, that one process evaluates,
+# and that goes on divided in another way.
+divided() {
+    local name=divided.$mpi.$1 told
+    trains divided "$1" gpt-divided --data text.txt --batch 8 --epochs 2 --set model.layers=2 --set model.dim=16 --set model.heads=2 --set model.dropout=0 --set data.length=16 || return 1
+    told=$(losses "$name" | tail -n 1 | cut -d' ' -f2)
+    "$cotangent" eval "$name/last.safetensors" --json >"$name.json" 2>&1 || { cat "$name.json" && return 1; }
+    sed -n 's/.*"loss": *\([^,}]*\).*/\1/p' "$name.json" | awk -v told="$told" '{ d = $1 - told } END { exit !(NR == 1 && d < 1e-5 && d > -1e-5) }' || { cat "$name.json" && return 1; }
+    ranks 2 "$cotangent" train --resume --out "$name" --epochs +1 --set distributed.tensor=1 >"$name.txt" 2>&1 && "$cotangent" train --resume --out "$name" --epochs +1 >>"$name.txt" 2>&1
+    cat "$name.txt"
+    [ "$(grep -c 'going on in .* after step' "$name.txt")" -eq 2 ] && [ "$(losses "$name" | wc -l)" -eq 4 ]
+}
+
 train_checks() {
     if ! grep -q 'CT_HEADER_JANSSON.*=1' "$build_dir/CMakeCache.txt" || ! grep -q 'CT_HEADER_LIBYAML.*=1' "$build_dir/CMakeCache.txt"; then
         skip "$mpi: cotangent train" "this build has no libyaml or no jansson"
@@ -72,5 +85,6 @@ train_checks() {
     done
     check "$mpi: a regression by 2 processes" trains sizes 2 csv-regression --data sizes.csv --batch 16 --epochs 2
     check "$mpi: a language model by 2 processes" trains text 2 char-gpt --data text.txt --batch 8 --epochs 2 --set model.layers=1 --set model.dim=16 --set model.heads=2 --set model.dropout=0 --set data.length=16
+    check "$mpi: a divided language model by 4 processes" divided 4
     check "$mpi: a run goes on with another number of processes" killed_and_resumed
 }

@@ -1,7 +1,7 @@
 /* Writing a file so that it appears whole or not at all, and is on the disk when it has been written: the bytes go to a
  * temporary file beside it, which is synced and renamed, and then the folder is synced. */
-#ifndef COTANGENT_IO_FILES_H
-#define COTANGENT_IO_FILES_H
+#ifndef COTANGENT_SUPPORT_FILES_H
+#define COTANGENT_SUPPORT_FILES_H
 
 #include <cotangent.h>
 #include <sys/types.h>
@@ -30,6 +30,9 @@ bool ct__output_close(ct__output *output, bool good);
 
 /* Removes what killed writers of FOLDER/NAME have left or, with name NULL, those of any file in the folder. */
 void ct__output_clean(const char *folder, const char *name);
+
+/* FOLDER/NAME and the ending, for the caller to free, and the folder where it is missing (its parent is not made). NULL with an error. */
+char *ct__file_in(const char *folder, const char *name, const char *ending, const char *op);
 
 /* Syncs the folder that path is in, so that a name that was made in it is on the disk. False, with errno, when it failed. */
 bool ct__output_sync_folder_of(const char *path);

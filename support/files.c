@@ -1,5 +1,5 @@
 /* Files that appear whole or not at all: temporary names, locks on them, syncing, renaming, and cleaning up. */
-#include "io/files.h"
+#include "support/files.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -216,4 +216,26 @@ void ct__output_clean(const char *folder, const char *name) {
     }
     if (dir) closedir(dir);
     errno = before;
+}
+
+char *ct__file_in(const char *folder, const char *name, const char *ending, const char *op) {
+    bool made = false;
+    if (!folder || !name) {
+        ct_fail(CT_ERR_NULL, op, "argument %s is NULL", folder ? "name" : "folder");
+    } else if (!name[0] || strchr(name, '/')) {
+        ct_fail(CT_ERR_VALUE, op, "\"%s\" is no name of a file", name);
+    } else if (!(made = mkdir(folder, 0777) == 0) && errno != EEXIST) {
+        ct_fail(CT_ERR_IO, op, "%s: cannot be made: %s", folder, strerror(errno));
+    } else if (made &&
+               !ct__output_sync_folder_of(folder)) { /* a power cut could take the folder with all that is in it */
+        ct_fail(errno == ENOMEM ? CT_ERR_MEMORY : CT_ERR_IO, op, "%s: the folder it is in cannot be synced: %s", folder,
+                strerror(errno));
+    } else {
+        const size_t capacity = strlen(folder) + strlen(name) + strlen(ending) + 2;
+        char *path = ct_malloc(capacity);
+        if (!path) ct_fail(CT_ERR_MEMORY, op, "out of memory");
+        else snprintf(path, capacity, "%s/%s%s", folder, name, ending);
+        return path;
+    }
+    return NULL;
 }

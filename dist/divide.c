@@ -1,0 +1,99 @@
+/* A network of transformer layers, divided in place: matrices among neighbors, and what each has of a layer among those that
+ * have the same. Also the norm of its gradients, to which every rank adds what it has. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "dist/parts.h"
+#include "support/options.h"
+
+/* ---- Dividing ---- */
+
+/* Each is replaced by this rank's part of it, under its own name. */
+static bool cut_layer(ct_module *layer, ct_dist_group *group) {
+    static const struct {
+        const char *name;
+        ct_module *(*cut)(ct_module *whole, ct_dist_group *group);
+    } children[] = {{"self_attn", ct__cut_heads}, {"linear1", ct__cut_columns}, {"linear2", ct__cut_rows}};
+    for (size_t i = 0; i < sizeof children / sizeof *children; i++) {
+        ct_module *child = ct_module_find_child(layer, children[i].name);
+        ct_module *part = child ? children[i].cut(child, group) : NULL;
+        if (!part) return false;
+        if (!ct_module_replace(layer, children[i].name, part)) return false;
+    }
+    return true;
+}
+
+static bool divide_layer(ct_module *layers, int i, const ct_dist_divide_options *o) {
+    ct_module *layer = ct_module_child(layers, i);
+    if (strcmp(ct_module_type(layer)->name, "transformer_encoder_layer") != 0)
+        return ct_fail(CT_ERR_VALUE, "dist_divide", "layer %d is a %s; transformer_encoder_layer is expected", i,
+                       ct_module_type(layer)->name);
+    if (o->tensor && ct_dist_group_size(o->tensor) > 1 && !cut_layer(layer, o->tensor)) return false;
+    if (o->stage == 0) return true;
+    char name[24]; /* the child that is replaced is freed, and with it what it is called */
+    snprintf(name, sizeof name, "%.23s", ct_module_child_name(layers, i));
+    ct_module *sharded = ct_dist_sharded(ct_module_keep(layer), .group = o->data, .stage = o->stage);
+    return sharded && ct_module_replace(layers, name, sharded);
+}
+
+bool ct_dist_divide_p(ct_module *net, const ct_dist_divide_options *options) {
+    TAKE_OPTIONS(ct_dist_divide_options, o, options);
+    if (!ct_ok()) return false;
+    if (!net) return ct_fail(CT_ERR_NULL, "dist_divide", "net is NULL");
+    ct_module *layers = ct_module_find_child(net, "layers");
+    if (!layers || ct_module_child_count(layers) == 0)
+        return ct_fail(CT_ERR_VALUE, "dist_divide", "a %s has no \"layers\"; ct_nn_gpt and ct_nn_vit have",
+                       ct_module_type(net)->name);
+    bool fine = ct__group(o.data, "dist_divide") != NULL;
+    for (int i = 0; fine && i < ct_module_child_count(layers); i++) fine = divide_layer(layers, i, &o);
+    return fine;
+}
+
+/* ---- The norm of all gradients ---- */
+
+/* The squares of what this rank has; of what several have, its share. */
+static double own_squares(const ct__parts *parts) {
+    double sum = 0;
+    for (int i = 0; i < parts->count; i++) {
+        const ct__part *part = &parts->parts[i];
+        ct_tensor *grad = ct_grad_of(parts->locals[part->local].x);
+        if (!grad || part->count == 0) continue;
+        ct_scope {
+            ct_tensor *flat = ct_reshape(ct_detach(grad), CT_DIMS(ct_numel(grad)));
+            ct_tensor *x = ct_narrow(flat, 0, part->at, part->count);
+            if (ct_dtype_of(x) != CT_F64) x = ct_cast(x, CT_F32);
+            sum += ct_item(ct_sum(ct_square(x))) / part->copies;
+        }
+    }
+    return sum;
+}
+
+double ct_dist_clip_grad_norm(ct_module *net, double max_norm) {
+    ct__parts parts = {0};
+    double norm = (double)NAN;
+    if (!ct_ok() || (!net && !ct_fail(CT_ERR_NULL, "dist_clip_grad_norm", "net is NULL"))) return norm;
+    if (!(max_norm >= 0)) {
+        ct_fail(CT_ERR_VALUE, "dist_clip_grad_norm", "max_norm is %g; it has to be 0 or more", max_norm);
+        return norm;
+    }
+    ct_no_grad {
+        bool fine = ct__parts_of(net, &parts);
+        ct_scope {
+            ct_tensor *mine = fine ? ct_scalar(own_squares(&parts), CT_F64) : NULL;
+            ct_tensor *all = mine ? ct_dist_all_reduce(mine, CT_DIST_SUM, NULL) : NULL;
+            fine = all != NULL;
+            if (fine) norm = sqrt(ct_item(all));
+        }
+        const double factor = max_norm / (norm + 1e-6);
+        for (int i = 0; fine && factor < 1 && i < parts.local_count; i++) {
+            ct_tensor *leaf = parts.locals[i].x, *grad = ct_grad_of(leaf);
+            if (grad)
+                ct_scope
+                    fine = ct_set_grad(leaf, ct_mul_s(ct_detach(grad), factor));
+        }
+        if (!fine) norm = (double)NAN;
+    }
+    ct__parts_free(&parts);
+    return norm;
+}
